@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/escape.h"
+
+static const char *log_program = "tracerd";
+static enum log_level log_max = LOG_L_INFO;
+static bool log_journal;
+
+static const struct {
+	const char *name;
+	enum log_level level;
+} log_levels[] = {
+	{"error", LOG_L_ERROR}, {"warning", LOG_L_WARNING}, {"notice", LOG_L_NOTICE},
+	{"info", LOG_L_INFO},	{"debug", LOG_L_DEBUG},
+};
+
+void log_init(const char *program, enum log_level max)
+{
+	log_program = program;
+	log_max = max;
+	log_journal = getenv("JOURNAL_STREAM") != NULL && !isatty(STDERR_FILENO);
+}
+
+int log_level_from_string(const char *s, enum log_level *ret)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(log_levels); i++)
+		if (strcmp(s, log_levels[i].name) == 0) {
+			*ret = log_levels[i].level;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+const char *log_level_to_string(enum log_level level)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(log_levels); i++)
+		if (log_levels[i].level == level)
+			return log_levels[i].name;
+	return "info";
+}
+
+void log_print(enum log_level level, const char *fmt, ...)
+{
+	int saved = errno, n, len;
+	char raw[1024], safe[2048], line[3072];
+	va_list ap;
+
+	if (level > log_max)
+		return;
+	va_start(ap, fmt);
+	n = vsnprintf(raw, sizeof(raw), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		goto out;
+	escape_text(safe, sizeof(safe), raw, strlen(raw));
+	if (log_journal)
+		len = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, safe);
+	else
+		len = snprintf(line, sizeof(line), "%s: %s%s%s\n", log_program,
+			level == LOG_L_INFO ? "" : log_level_to_string(level),
+			level == LOG_L_INFO ? "" : ": ", safe);
+	/* One write a line, so that lines of several processes on one stderr stay whole. */
+	if (len > 0)
+		(void)!write(STDERR_FILENO, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+out:
+	errno = saved;
+}
