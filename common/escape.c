@@ -33,8 +33,11 @@ static bool shown_as_is(uint32_t c)
 	if (c < 0x20 || (c >= 0x7f && c < 0xa0))
 		return false;
 	/* soft hyphen, zero width and bidi marks, line and paragraph separators, isolates, BOM */
-	return c != 0xad && !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
-		!(c >= 0x2060 && c <= 0x206f) && c != 0xfeff && c != 0x61c;
+	if (c == 0xad || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+		(c >= 0x2060 && c <= 0x206f) || c == 0xfeff || c == 0x61c)
+		return false;
+	/* Mongolian vowel separator, interlinear annotation marks, tag characters */
+	return c != 0x180e && !(c >= 0xfff9 && c <= 0xfffb) && !(c >= 0xe0000 && c <= 0xe007f);
 }
 
 size_t escape_text(char *dst, size_t size, const char *src, size_t len)
