@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * The payload (PERF_SAMPLE_RAW) of the "sched" event: what a BPF program saw at a context switch
+ * or at a wake-up of a target's thread. Little endian, fixed size; the BPF program that writes
+ * it, the daemon that filters it and the decoder that reads it all include this file, so it
+ * holds nothing but fixed-width fields.
+ *
+ * The record around it has PERF_SAMPLE_{IDENTIFIER,IP,TID,TIME,CPU,CALLCHAIN,RAW} (with dwarf
+ * stacks also REGS_USER and STACK_USER). In a bundle its own TID is the thread whose user stack
+ * the call chain is:
+ *   switch-out  the thread that leaves the cpu: the stack of its wait
+ *   switch-in   the thread that comes (the chain is meaningless and emptied)
+ *   wakeup      the waker if it belongs to the target (WAKER_TARGET), else the thread that is
+ *               woken, and the chain is emptied
+ * The subject of the event is always `pid`, `tid`.
+ */
+#pragma once
+
+/* "TSE" and the version; another version is another layout. */
+#define SCHEDEV_MAGIC 0x01455354u
+
+enum schedev_kind {
+	SCHEDEV_OUT = 1,
+	SCHEDEV_IN = 2,
+	SCHEDEV_WAKEUP = 3,
+};
+
+enum schedev_flag {
+	SCHEDEV_PREEMPT = 1 << 0,      /* switch-out: preempted while runnable */
+	SCHEDEV_IRQ_KNOWN = 1 << 1,    /* wakeup: the next flag means something */
+	SCHEDEV_IN_IRQ = 1 << 2,       /* wakeup: from an interrupt, `other` just happened to run */
+	SCHEDEV_WAKER_TARGET = 1 << 3, /* wakeup: the waker belongs to the target, its stack is here */
+	SCHEDEV_OTHER_MASKED = 1 << 4, /* `other` may not be seen: ids 0xffffffff, comm "other" */
+};
+
+/* Bits of `state` (the kernel's task state at switch-out); 0 is runnable, that is preempted. */
+#define SCHEDEV_STATE_INTERRUPTIBLE 0x1u
+#define SCHEDEV_STATE_UNINTERRUPTIBLE 0x2u
+#define SCHEDEV_STATE_STOPPED 0x4u
+#define SCHEDEV_STATE_TRACED 0x8u
+#define SCHEDEV_STATE_DEAD 0x10u
+#define SCHEDEV_STATE_ZOMBIE 0x20u
+
+#define SCHEDEV_MASKED_ID 0xffffffffu
+
+#ifdef __bpf__
+typedef unsigned short schedev_u16;
+typedef unsigned int schedev_u32;
+typedef unsigned long long schedev_u64;
+#else
+#include <stdint.h>
+typedef uint16_t schedev_u16;
+typedef uint32_t schedev_u32;
+typedef uint64_t schedev_u64;
+#endif
+
+struct tracerd_sched_event {
+	schedev_u32 magic;
+	schedev_u16 kind;
+	schedev_u16 flags;
+	schedev_u32 pid; /* thread group of the subject, host numbers */
+	schedev_u32 tid;
+	schedev_u64 state;     /* switch-out: the task state; else 0 */
+	schedev_u32 other_pid; /* next at out, previous at in, waker at wakeup; idle is tid 0 */
+	schedev_u32 other_tid;
+	schedev_u32 other_uid;
+	schedev_u32 cpu; /* at wakeup: the waker's */
+	char other_comm[16];
+};

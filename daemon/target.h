@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processes, threads and units that tracerd records: who they are (a pidfd and a start time,
+ * never a bare pid), who armed them, what state they are in. Owns their life from arm to the end
+ * of the grace time after exit; how they are recorded is the back end's (daemon/capture.h).
+ *
+ *             arm                     exec of a user's target, credentials changed
+ *   (none) ─────────► ARMED ───────────────────────────────────────► SUSPENDED
+ *                       │  the process or the whole unit ended            │
+ *                       └───────────► EXITED ◄────────────────────────────┘
+ *   disarm, or exited_keep_s after the exit: gone (a freeze in flight keeps what it needs)
+ *
+ * All of it runs on the event loop's thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/cleanup.h"
+
+struct config;
+struct event_base;
+struct hub;
+struct json_object;
+struct quota;
+struct target;
+struct targets;
+
+enum target_scope { TARGET_PROCESS, TARGET_THREAD, TARGET_UNIT };
+enum target_state { TARGET_ARMED, TARGET_SUSPENDED, TARGET_EXITED };
+enum stacks_mode { STACKS_AUTO, STACKS_FP, STACKS_DWARF };
+
+/* Answers of targets_arm() and targets_find(); `why` has the sentence for the client. */
+enum {
+	TARGET_E_GONE = 1,      /* no such process, thread or unit (or it ended meanwhile) */
+	TARGET_E_NOT_PERMITTED, /* the requester may not see it */
+	TARGET_E_QUOTA,
+	TARGET_E_UNSUPPORTED, /* this machine or these capabilities cannot record it */
+	TARGET_E_EXISTS,      /* the same scope is armed already; *ret_target says which */
+	TARGET_E_BUSY,
+	TARGET_E_BAD, /* the request contradicts itself */
+};
+
+/*
+ * What a client asked for. The descriptors stay the caller's; what is kept is duplicated.
+ * A requester that is not admin must pass `maps_fd`, an fd of /proc/PID/maps that it opened.
+ */
+struct target_request {
+	enum target_scope scope;
+	pid_t pid; /* 0 if only a pidfd or a unit names the target */
+	pid_t tid; /* TARGET_THREAD */
+	const char *unit; /* TARGET_UNIT: unit name ("nginx.service") or path below the cgroup2 mount */
+	int pidfd;        /* -1 if none */
+	int maps_fd;      /* -1 if none */
+	uid_t uid;        /* of the requester */
+	gid_t gid;
+	bool admin;
+	enum stacks_mode stacks;
+	bool waits;
+	const char *backend; /* NULL, "auto" or "sample" */
+};
+
+#define TARGET_REQUEST_INIT                                                                        \
+	{                                                                                          \
+		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .waits = true                 \
+	}
+
+/* `hub` may be NULL (tests). What this machine cannot do is no error here: see targets_status(). */
+int targets_new(struct event_base *base, const struct config *config, struct quota *quota, struct hub *hub,
+		struct targets **ret) _must_check_;
+/* Disarms all; frozen recordings must have been freed before. */
+struct targets *targets_free(struct targets *targets);
+
+/*
+ * Arms. 0, TARGET_E_* with a sentence in `why`, or -errno. The target stays owned by `targets`.
+ * Never blocks: the probe for stacks=auto answers later and switches the target over.
+ */
+int targets_arm(struct targets *targets, const struct target_request *req, struct target **ret_target, char *why,
+		size_t why_size);
+/* Ends the recording and forgets the target: the pointer is invalid afterwards. */
+void targets_disarm(struct targets *targets, struct target *target);
+
+/* By id ("t3"), or by pid as text ("1234": the newest target of that process). NULL if none. */
+struct target *targets_find(const struct targets *targets, const char *name);
+/*
+ * Iteration in order of id, safe over changes in between: the first target whose id is greater
+ * than `after` (0: the first), or NULL. target_id() gives the cursor.
+ */
+struct target *targets_next(const struct targets *targets, uint64_t after);
+/* Number of targets in `state`. */
+size_t targets_count(const struct targets *targets, enum target_state state);
+
+uint64_t target_id(const struct target *target);
+/* "t3"; owned by the target. */
+const char *target_name(const struct target *target);
+pid_t target_pid(const struct target *target);
+/* As /proc has it: bytes of the target; escape before showing (target_to_json() does). */
+const char *target_comm(const struct target *target);
+/* The uid of the target's process, and of who armed it. */
+uid_t target_uid(const struct target *target);
+uid_t target_owner(const struct target *target);
+enum target_state target_state(const struct target *target);
+/* Whether a requester may see, freeze and disarm this target. */
+bool target_visible(const struct target *target, uid_t uid, bool admin);
+
+/* A new T of the protocol; NULL on allocation failure. Text in it is escaped. */
+struct json_object *target_to_json(struct target *target);
+/*
+ * Adds to `status`: "targets" {armed, suspended, exited}, "backends" {sample: {available, method,
+ * why}}, "capture" {history, bpf, image fds, ...} and, in the array `lack`, one {what, cost} for each
+ * thing this machine or our capabilities do not give.
+ */
+int targets_status(const struct targets *targets, struct json_object *status, struct json_object *lack);
+/* Adds counters of losses by kind to `losses`. */
+int targets_losses(const struct targets *targets, struct json_object *losses);
