@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The spool: state_dir/spool/ID, one directory a published snapshot, 0700, written by nobody else. Owns the list of
+ * them (re-read from disk at start, where half-made ones are removed), retention and the reading of
+ * their files. Knows a snapshot by id, owner, size and time only; what it says is its meta.json, read once.
+ *
+ * Threat: file names inside come from our own writer, but are opened without following links all the same;
+ * a client names files only out of the list that it was given.
+ */
+#pragma once
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/cleanup.h"
+
+#define SPOOL_ID_LEN 20 /* "20261121-101500-3f9a" */
+
+struct spool_limits {
+	uint64_t max_bytes;	/* of all; 0: none (as for the others) */
+	uint64_t max_age_ns;
+	uint64_t max_count;
+	unsigned keep_free_percent; /* of the file system */
+	uint64_t uid_bytes;	/* of one owner */
+};
+
+struct spool_item {
+	char id[SPOOL_ID_LEN + 1];
+	uid_t owner;
+	uint64_t bytes;
+	uint64_t published_ns; /* REALTIME */
+	struct json_object *info; /* "snapshot" of its meta.json, borrowed by readers */
+};
+
+struct spool;
+
+/* Called before an item is removed by retention or delete. */
+typedef void (*spool_removed_fn)(void *arg, const struct spool_item *item, const char *why);
+
+/* Opens (makes) state_dir/spool, sweeps what is half-made and reads the list. */
+int spool_open(const char *state_dir, const struct spool_limits *limits, struct spool **ret) _must_check_;
+void spool_close(struct spool *s);
+DEFINE_CLEANUP(struct spool *, spool_close)
+
+void spool_set_removed(struct spool *s, spool_removed_fn fn, void *arg);
+
+int spool_dir_fd(const struct spool *s); /* borrowed */
+size_t spool_count(const struct spool *s);
+uint64_t spool_bytes(const struct spool *s);
+uint64_t spool_uid_bytes(const struct spool *s, uid_t uid);
+const struct spool_item *spool_at(const struct spool *s, size_t i); /* oldest first */
+const struct spool_item *spool_find(const struct spool *s, const char *id);
+
+/* A new id from the time and random bits, not in use. */
+void spool_new_id(const struct spool *s, char ret[SPOOL_ID_LEN + 1]);
+bool spool_id_is_valid(const char *id);
+
+/* Adds what was just renamed into the directory; takes over `info`. */
+int spool_add(struct spool *s, const char *id, uid_t owner, uint64_t bytes, uint64_t published_ns,
+	      struct json_object *info) _must_check_;
+
+/*
+ * Takes the item off the list and moves its directory to a temporary name, so that it is gone at once; the tree itself
+ * is removed by spool_purge(). -ENOENT.
+ */
+int spool_remove(struct spool *s, const char *id, const char *why) _must_check_;
+
+/* Removes the trees of removed items; may be called on the copier thread. */
+void spool_purge(struct spool *s);
+
+enum { SPOOL_E_NO_SPACE = 1, SPOOL_E_QUOTA };
+
+/*
+ * Makes room for `bytes` more of `owner` by removing old items as retention says: of the owner's own if
+ * the owner's share is what is short, else of the owner who holds most. SPOOL_E_QUOTA where `bytes` alone is
+ * more than the owner may have, SPOOL_E_NO_SPACE where the file system would still be too full.
+ */
+int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes) _must_check_;
+
+/* Applies age, count and size with nothing to add; for a slow timer. Returns how many were removed. */
+unsigned spool_expire(struct spool *s, uint64_t now_ns);
+
+/*
+ * The rule by itself: which of `items` (oldest first) goes first so that `incoming` bytes of `owner` fit. The index, or
+ * -1: nothing has to go, or nothing can.
+ */
+struct spool_usage {
+	uint64_t free_bytes, total_bytes; /* of the file system */
+	uint64_t now_ns;		  /* REALTIME */
+};
+ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n, const struct spool_limits *limits,
+			  const struct spool_usage *usage, uid_t owner, uint64_t incoming);
+
+/* The files of an item: [{"name","size"}]; and one of them, read-only. -ENOENT for a name that is not listed. */
+int spool_files(const struct spool *s, const char *id, struct json_object **ret) _must_check_;
+int spool_open_file(const struct spool *s, const char *id, const char *name, int *ret_fd, uint64_t *ret_size)
+	_must_check_;
