@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns a small pool of threads that deflate pieces of output (zlib format) and hand them back in
+ * the order of submission. Threads exist from pack_new() on, so that the caller can forbid clone
+ * afterwards; they do nothing but compress memory (futex, no files, no allocation).
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+
+struct pack;
+
+#define PACK_PIECE_BYTES (256u * 1024u) /* what a piece should hold */
+#define PACK_PIECE_ROOM (384u * 1024u)	/* what it can hold */
+
+/* `threads` 0: pieces are compressed by the caller in pack_submit(). At most PACK_MAX_THREADS. */
+#define PACK_MAX_THREADS 64u
+int pack_new(unsigned int threads, int level, struct pack **ret) _must_check_;
+struct pack *pack_free(struct pack *p);
+DEFINE_CLEANUP(struct pack *, pack_free)
+
+/* Gets a finished piece, in order; runs in the thread that calls pack_submit/pack_flush. */
+typedef int (*pack_sink_fn)(void *arg, const uint8_t *data, size_t len, size_t raw_len);
+void pack_set_sink(struct pack *p, pack_sink_fn sink, void *arg);
+
+/* A buffer of PACK_PIECE_ROOM bytes to fill, the caller's until pack_submit(). */
+uint8_t *pack_buffer(struct pack *p);
+
+/* Hands the filled buffer over; may wait for a worker. 0, or the sink's error. */
+int pack_submit(struct pack *p, size_t len) _must_check_;
+
+/* Waits until everything went to the sink. */
+int pack_flush(struct pack *p) _must_check_;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the model of what happened, from samples, switches, wake-ups and losses to slices on
+ * tracks, streaming: it keeps only what is open. It refuses to know where events come from and
+ * what the trace looks like on disk (decode/writer.h).
+ *
+ * Events must come sorted by time (of the input's clock); an event earlier than its predecessor is
+ * refused with TIMELINE_E_ORDER, counted, and changes nothing. The exception is the begin of a loss.
+ *
+ * The rules of the picture:
+ * - The stack of a sample holds until the thread's next evidence (sample, switch, wake-up by it).
+ *   What two consecutive stacks share stays one slice.
+ * - The first sample after a switch-in reaches back to the switch-in, if that is at most two
+ *   periods ago.
+ * - At a switch-out the stack of the wait is shown, with a leaf "off CPU: ..." on top. Without a
+ *   stack (0), the leaf stands on what the evidence before and after the wait have in common.
+ * - A waker's stack (a wake-up's) is exact for that moment only and is drawn without duration.
+ * - Without switches a thread's slices end one period after its last sample once three periods
+ *   pass without one. After a loss they end likewise, at the latest where the loss begins.
+ * - Frames beyond the depth cap become one leaf "… N frames".
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/clockmap.h"
+#include "decode/stacktab.h"
+#include "decode/writer.h"
+
+struct json_object;
+struct timeline;
+
+/* Positive answers of the event calls. */
+enum timeline_error {
+	TIMELINE_E_ORDER = 1, /* earlier than the event before; ignored, counted */
+	TIMELINE_E_FULL,      /* more threads or CPUs than the limit; ignored, counted */
+};
+
+/* Who ran instead, or woke: a real tid, or one of these. */
+#define TL_TID_IDLE 0u
+#define TL_TID_OTHER 0xffffffffu   /* somebody of whom nothing may be said */
+#define TL_TID_UNKNOWN 0xfffffffeu /* not recorded */
+#define TL_CPU_UNKNOWN 0xffffffffu
+
+enum tl_wait {
+	TL_WAIT_UNKNOWN, /* off CPU, no more is known */
+	TL_WAIT_PREEMPTED,
+	TL_WAIT_SLEEPING,
+	TL_WAIT_DISK,
+	TL_WAIT_STOPPED,
+	TL_WAIT_DEAD,
+};
+
+struct timeline_options {
+	uint64_t period_ns;	      /* of the sampling; 0 = 1 ms */
+	struct clock_map *clocks;     /* borrowed; NULL: input is MONOTONIC */
+	uint32_t depth_cap;	      /* 0 = 500; at most 500 */
+	uint32_t max_threads;	      /* 0 = 65536 */
+	bool switches;		      /* the recording has switches (of every thread) */
+	uint64_t focus_begin_ns;      /* window of the summary's "focus", input clock; both 0 = none */
+	uint64_t focus_end_ns;
+	const char *version;	      /* as in struct writer_meta */
+	const char *kernel_release;
+	const char *machine;
+};
+
+/* Writes the trace's head. Everything is borrowed and must outlive the timeline. */
+int timeline_new(const struct timeline_options *options, struct stacktab *st, struct writer *w,
+		 struct timeline **ret) _must_check_;
+struct timeline *timeline_free(struct timeline *tl);
+DEFINE_CLEANUP(struct timeline *, timeline_free)
+
+/*
+ * All return 0, a positive enum timeline_error, or a negative errno: out of memory, or the
+ * writer's error; then it makes no sense to go on. `ts` is ns of the input's clock. Names are
+ * escaped by the caller and copied.
+ */
+
+/* A process or thread is there, or has a new name. An unknown tid in an event is made up. */
+int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts);
+int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts);
+int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts);
+
+/* The thread was seen running; stack 0 = seen, stack unknown. */
+int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack);
+
+/* `other_name` NULL or "" if unknown; `stack` 0 if unknown. */
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
+			uint32_t stack, uint32_t other_tid, const char *other_name);
+int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
+		       const char *other_name);
+
+/* `cpu` is where the waker ran; `in_irq`: an interrupt woke, the waker was only interrupted. */
+int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,
+		    uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq,
+		    uint32_t stack);
+
+/*
+ * Something was lost between the two times (sorted by `ts_end`), of one thread or of all (tid 0).
+ * `kind` is a short constant word such as "samples overwritten"; count 0 = not known.
+ */
+int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end, const char *kind,
+		  uint64_t count);
+
+/* The trigger or freeze, on a track of its own and as a moment of the summary. */
+int timeline_mark(struct timeline *tl, uint64_t ts, const char *name);
+
+/* A value over time; `pid` 0: of the whole machine. */
+int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name,
+		     enum writer_unit unit, int64_t value);
+
+struct timeline_stats {
+	uint64_t events, samples, switches_out, switches_in, wakeups, losses, marks, counters;
+	uint64_t out_of_order; /* refused */
+	uint64_t refused_full; /* refused: limit of threads, CPUs or tracks */
+	uint64_t folded;       /* frames beyond the depth cap */
+	uint64_t inconsistent; /* switches that contradict each other: something between is missing */
+	uint64_t threads, processes;
+	uint64_t first_ns, last_ns; /* MONOTONIC */
+	bool cut;		    /* the output reached its limit at cut_ns */
+	uint64_t cut_ns;
+};
+void timeline_stats(const struct timeline *tl, struct timeline_stats *ret_stats);
+
+/*
+ * Closes what is open, ends the writer and makes the summary (the caller's, json_object_put()).
+ * Nothing may follow but timeline_stats() and timeline_free().
+ */
+int timeline_finish(struct timeline *tl, struct json_object **ret_summary) _must_check_;
