@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The table of keys, its parser on libinih, and its printers. */
+#include "daemon/config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <ini.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/escape.h"
+#include "common/log.h"
+
+#define KEY(s, n, t, lo, hi, d, u, text)                                                           \
+	{                                                                                          \
+		.section = s, .name = #n, .type = t, .offset = offsetof(struct config, n),         \
+		.min = lo, .max = hi, .def = d, .unit = u, .doc = text                             \
+	}
+#define UINT(s, n, lo, hi, d, u, text) KEY(s, n, CONFIG_UINT, lo, hi, d, u, text)
+
+/* Longest string value; paths too, since socket names must fit sockaddr_un anyway. */
+#define VALUE_MAX 1024
+
+const struct config_key config_keys[] = {
+	KEY("daemon", runtime_dir, CONFIG_PATH, 1, 80, TRACERD_RUNDIR, "",
+		"where the sockets are made (unless systemd hands them over)"),
+	KEY("daemon", state_dir, CONFIG_PATH, 1, VALUE_MAX, TRACERD_STATEDIR, "",
+		"where the spool of snapshots is; nobody else may write there"),
+	KEY("daemon", socket_group, CONFIG_STRING, 0, 64, "tracerd", "",
+		"members of this group may do everything, and both sockets belong to it; empty: root only"),
+	KEY("daemon", socket_mode, CONFIG_MODE, 0, 0777, "0666", "",
+		"permissions of control.sock; what a caller may do is decided for each request"),
+	KEY("daemon", status_mode, CONFIG_MODE, 0, 0777, "0660", "", "permissions of status.sock"),
+	KEY("daemon", decoder, CONFIG_PATH, 0, VALUE_MAX, "", "",
+		"tracerd-decode; empty: beside tracerd itself, else the installed one"),
+	KEY("daemon", log_level, CONFIG_LEVEL, 0, 16, "info", "", "error, warning, notice, info or debug"),
+	UINT("daemon", max_connections, 8, 65536, "4096", "", "clients at a time, both sockets together"),
+	UINT("daemon", max_targets, 1, 65536, "2048", "", "targets at a time, exited ones that are kept included"),
+
+	UINT("capture", sample_hz, 1, 20000, "999", "Hz", "samples a second of each running thread"),
+	UINT("capture", ring_kib, 64, 1048576, "4096", "KiB", "ring of each processor in a set of events; a power of two"),
+	UINT("capture", dwarf_stack_bytes, 512, 65528, "8192", "bytes",
+		"copy of the stack in each sample where stacks=dwarf; a multiple of 8"),
+	UINT("capture", history_mib, 1, 4096, "16", "MiB", "maps, names, forks and exits kept for a target"),
+	UINT("capture", exited_keep_s, 0, 86400, "300", "s", "how long a target's recording outlives its exit"),
+	UINT("capture", images_max, 16, 1048576, "4096", "", "executable files kept open, all targets together"),
+
+	UINT("snapshot", snapshots_running, 1, 16, "1", "", "snapshots that are copied or decoded at a time"),
+	UINT("snapshot", snapshots_queued, 0, 4096, "16", "", "snapshots that wait for their turn"),
+	UINT("snapshot", snapshot_timeout_s, 1, 3600, "120", "s", "from request to published"),
+	UINT("snapshot", decoder_timeout_s, 1, 3600, "60", "s", "run time of one decoder"),
+	UINT("snapshot", decoder_memory_mib, 64, 65536, "1024", "MiB", "address space of one decoder, beside its inputs"),
+	UINT("snapshot", decoder_threads, 0, 256, "0", "", "threads of one decoder; 0: as many as there are processors"),
+	UINT("snapshot", max_output_mib, 1, 65536, "512", "MiB", "largest trace; what does not fit is cut and counted"),
+
+	UINT("spool", spool_max_mib, 1, 16777216, "4096", "MiB", "all snapshots together; the oldest go first"),
+	UINT("spool", spool_max_age_h, 1, 876000, "168", "h", "age at which a snapshot is removed"),
+	UINT("spool", spool_max_count, 1, 1000000, "200", "", "snapshots kept"),
+	UINT("spool", spool_keep_free_percent, 0, 99, "10", "%", "of the file system that stays free"),
+
+	UINT("quota", uid_connections, 1, 65536, "64", "", "connections of one user"),
+	UINT("quota", uid_targets, 1, 65536, "64", "", "targets of one user"),
+	UINT("quota", uid_ring_mib, 1, 1048576, "256", "MiB", "ring memory of one user's targets"),
+	UINT("quota", uid_fds, 16, 1048576, "4096", "", "descriptors that one user's targets need"),
+	UINT("quota", uid_snapshots_running, 1, 16, "1", "", "running snapshots of one user"),
+	UINT("quota", uid_snapshots_queued, 1, 4096, "4", "", "waiting snapshots of one user"),
+	UINT("quota", uid_spool_mib, 1, 16777216, "1024", "MiB", "spool used by one user; the oldest of that user go first"),
+
+	UINT("client", client_read_timeout_s, 1, 3600, "10", "s", "for the rest of a message that has begun"),
+	UINT("client", client_write_timeout_s, 1, 3600, "30", "s", "for a client to take anything of what waits for it"),
+	UINT("client", client_idle_s, 1, 86400, "600", "s", "after which a silent client without subscription is dropped"),
+	UINT("client", client_ping_s, 1, 86400, "60", "s",
+		"after which a silent subscriber is asked whether it is there; it has client_read_timeout_s to answer"),
+	UINT("client", client_queue_kib, 64, 65536, "8192", "KiB", "output that waits for one client, before it is dropped"),
+	UINT("client", client_events, 1, 65536, "256", "", "events that wait for one subscriber, before it misses some"),
+};
+const size_t config_n_keys = ARRAY_SIZE(config_keys);
+
+static const char *const section_docs[][2] = {
+	{"daemon", "Where it lives, and who may talk to it."},
+	{"capture", "What is recorded of each target."},
+	{"snapshot", "Freezing and decoding."},
+	{"spool", "Retention of what was published. Whichever limit is reached first removes the oldest."},
+	{"quota", "What one user may hold. Root and the daemon's own user are not limited by these."},
+	{"client", "Patience with clients."},
+};
+
+static char **field_string(const struct config *c, const struct config_key *k)
+{
+	return (char **)((char *)(uintptr_t)c + k->offset);
+}
+
+static unsigned int *field_uint(const struct config *c, const struct config_key *k)
+{
+	return (unsigned int *)((char *)(uintptr_t)c + k->offset);
+}
+
+static bool is_string(const struct config_key *k)
+{
+	return k->type == CONFIG_STRING || k->type == CONFIG_PATH || k->type == CONFIG_LEVEL;
+}
+
+/* Digits only, no sign, no white space: strtoul() would take "-1". */
+static bool parse_uint(const char *s, unsigned int base, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (!*s || strlen(s) > 12)
+		return false;
+	for (; *s; s++) {
+		if (*s < '0' || *s >= (char)('0' + base))
+			return false;
+		v = v * base + (uint64_t)(*s - '0');
+	}
+	*ret = v;
+	return true;
+}
+
+static int set_string(struct config *c, const struct config_key *k, const char *value, char *why, size_t why_size)
+{
+	size_t len = strlen(value);
+	enum log_level level;
+	char *copy;
+
+	if (len < k->min || len > k->max) {
+		(void)snprintf(why, why_size, "%s: %zu bytes, wanted %u to %u", k->name, len, k->min, k->max);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)value[i] < 0x20 || value[i] == 0x7f) {
+			(void)snprintf(why, why_size, "%s: control character", k->name);
+			return -EINVAL;
+		}
+	if (k->type == CONFIG_PATH && len > 0 && value[0] != '/') {
+		(void)snprintf(why, why_size, "%s: must be an absolute path", k->name);
+		return -EINVAL;
+	}
+	if (k->type == CONFIG_LEVEL && log_level_from_string(value, &level) < 0) {
+		(void)snprintf(why, why_size, "%s: must be %s", k->name, k->doc);
+		return -EINVAL;
+	}
+	copy = strdup(value);
+	if (!copy)
+		return -ENOMEM;
+	free(*field_string(c, k));
+	*field_string(c, k) = copy;
+	return 0;
+}
+
+static int set_key(struct config *c, const struct config_key *k, const char *value, char *why, size_t why_size)
+{
+	uint64_t v;
+
+	if (is_string(k))
+		return set_string(c, k, value, why, why_size);
+	if (!parse_uint(value, k->type == CONFIG_MODE ? 8 : 10, &v)) {
+		(void)snprintf(why, why_size, "%s: not %s number", k->name, k->type == CONFIG_MODE ? "an octal" : "a");
+		return -EINVAL;
+	}
+	if (v < k->min || v > k->max) {
+		(void)snprintf(why, why_size, k->type == CONFIG_MODE ? "%s: out of range (%#o to %#o)"
+								    : "%s: out of range (%u to %u)",
+			k->name, k->min, k->max);
+		return -EINVAL;
+	}
+	/* Conditions that a range cannot say; the kernel would refuse them much later. */
+	if (k->offset == offsetof(struct config, ring_kib) && (v & (v - 1)) != 0) {
+		(void)snprintf(why, why_size, "%s: not a power of two", k->name);
+		return -EINVAL;
+	}
+	if (k->offset == offsetof(struct config, dwarf_stack_bytes) && v % 8 != 0) {
+		(void)snprintf(why, why_size, "%s: not a multiple of 8", k->name);
+		return -EINVAL;
+	}
+	*field_uint(c, k) = (unsigned int)v;
+	return 0;
+}
+
+int config_init(struct config *c)
+{
+	char why[128] = "";
+
+	memset(c, 0, sizeof(*c));
+	for (size_t i = 0; i < config_n_keys; i++) {
+		int r = set_key(c, &config_keys[i], config_keys[i].def, why, sizeof(why));
+
+		if (r == -ENOMEM) {
+			config_fini(c);
+			return r;
+		}
+		assert(r == 0); /* our own table */
+	}
+	return 0;
+}
+
+void config_fini(struct config *c)
+{
+	for (size_t i = 0; i < config_n_keys; i++)
+		if (is_string(&config_keys[i])) {
+			free(*field_string(c, &config_keys[i]));
+			*field_string(c, &config_keys[i]) = NULL;
+		}
+}
+
+int config_set(struct config *c, const char *section, const char *name, const char *value, char *why, size_t why_size)
+{
+	char shown[64];
+
+	for (size_t i = 0; i < config_n_keys; i++) {
+		const struct config_key *k = &config_keys[i];
+
+		if (strcmp(k->name, name) != 0)
+			continue;
+		if (section && strcmp(k->section, section) != 0) {
+			(void)snprintf(why, why_size, "%s belongs to section [%s]", k->name, k->section);
+			return -EINVAL;
+		}
+		return set_key(c, k, value, why, why_size);
+	}
+	escape_text(shown, sizeof(shown), name, strlen(name));
+	(void)snprintf(why, why_size, "unknown key \"%s\"", shown);
+	return -EINVAL;
+}
+
+struct load {
+	struct config *config;
+	int error;
+	int line;
+	char why[160];
+};
+
+/* libinih: 1 goes on, 0 is an error; it tells the first bad line in the end. */
+static int on_key(void *user, const char *section, const char *name, const char *value)
+{
+	struct load *l = user;
+
+	if (l->error)
+		return 0;
+	if (!section[0]) {
+		(void)snprintf(l->why, sizeof(l->why), "a key outside of a section");
+		l->error = -EINVAL;
+	} else
+		l->error = config_set(l->config, section, name, value ? value : "", l->why, sizeof(l->why));
+	return l->error == 0;
+}
+
+int config_load(struct config *c, const char *path, char *why, size_t why_size)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct load l = {.config = c};
+	FILE *f;
+	int line, unread;
+
+	if (fd < 0)
+		return -errno;
+	f = fdopen(fd, "re");
+	if (!f)
+		return -errno;
+	(void)take_fd(&fd);
+	line = ini_parse_file(f, on_key, &l);
+	unread = ferror(f); /* a directory, for one */
+	(void)fclose(f);
+	if (l.error == -ENOMEM || line < -1)
+		return -ENOMEM;
+	if (line < 0 || unread)
+		return -EIO;
+	if (line > 0) {
+		(void)snprintf(why, why_size, "line %d: %s", line, l.error ? l.why : "neither [section] nor key = value");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+void config_format(const struct config *c, const struct config_key *k, char *buf, size_t size)
+{
+	if (is_string(k))
+		(void)snprintf(buf, size, "%s", *field_string(c, k));
+	else
+		(void)snprintf(buf, size, k->type == CONFIG_MODE ? "%04o" : "%u", *field_uint(c, k));
+}
+
+struct json_object *config_to_json(const struct config *c)
+{
+	struct json_object *list = json_object_new_array();
+	char buf[VALUE_MAX + 1];
+
+	for (size_t i = 0; i < config_n_keys; i++) {
+		const struct config_key *k = &config_keys[i];
+		struct json_object *o = json_object_new_object();
+
+		config_format(c, k, buf, sizeof(buf));
+		json_add_string(o, "section", k->section);
+		json_add_string(o, "key", k->name);
+		json_add_text(o, "value", buf, strlen(buf));
+		json_add_string(o, "default", k->def);
+		json_add_string(o, "unit", k->unit);
+		json_add_string(o, "doc", k->doc);
+		json_append(list, o);
+	}
+	return list;
+}
+
+static void print_key(const struct config *c, const struct config_key *k, FILE *f)
+{
+	char buf[VALUE_MAX + 1];
+
+	config_format(c, k, buf, sizeof(buf));
+	(void)fprintf(f, "# %s", k->doc);
+	if (k->type == CONFIG_UINT)
+		(void)fprintf(f, " (%s%s%u to %u)", k->unit, *k->unit ? ", " : "", k->min, k->max);
+	(void)fprintf(f, "\n%s%s = %s\n", strcmp(buf, k->def) == 0 ? "#" : "", k->name, buf);
+}
+
+int config_print(const struct config *c, void *stream)
+{
+	FILE *f = stream;
+
+	(void)fprintf(f, "# tracerd.conf: an INI file of [section] and key = value. A comment begins with # or ; at the start\n"
+			 "# of a line. Anything that is not understood keeps tracerd from starting. Values shown behind a #\n"
+			 "# are the defaults.\n");
+	for (size_t s = 0; s < ARRAY_SIZE(section_docs); s++) {
+		(void)fprintf(f, "\n# %s\n[%s]\n", section_docs[s][1], section_docs[s][0]);
+		for (size_t i = 0; i < config_n_keys; i++)
+			if (strcmp(config_keys[i].section, section_docs[s][0]) == 0)
+				print_key(c, &config_keys[i], f);
+	}
+	return ferror(f) ? -EIO : 0;
+}
