@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For the behaviour tests in Python: a private tracerd, a raw client of the control protocol
+(file descriptors both ways), and the words a test says. Standard library only.
+
+    from lib import *
+    with Tracerd() as d:
+        c = d.client()
+        t = c.call("target.arm", {"pid": pid})["target"]
+        ok("armed")
+
+From scripts/test: TRACERD_BUILD is the build tree, TEST_TMP a directory of this test's own.
+"""
+import array
+import atexit
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+SRC = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("TRACERD_BUILD", SRC / "build")).resolve()
+MAX_FDS = 64
+
+_count = 0
+_children = []
+_tmp = None
+
+
+def ok(text):
+    global _count
+    _count += 1
+    print(f"ok {_count} - {text}", flush=True)
+
+
+def note(text):
+    print(f"# {text}", flush=True)
+
+
+def fail(text):
+    global _count
+    _count += 1
+    print(f"not ok {_count} - {text}", flush=True)
+    for d in Tracerd.running:
+        print("# tracerd's last lines:")
+        for line in d.log().splitlines()[-15:]:
+            print(f"#   {line}")
+    sys.stdout.flush()
+    sys.exit(1)
+
+
+def skip(reason):
+    print(f"SKIP: {reason}", flush=True)
+    sys.exit(77)
+
+
+def expect(condition, text):
+    """ok if it is so, else the test ends."""
+    if not condition:
+        fail(text)
+    ok(text)
+
+
+def need_root(why=""):
+    if os.geteuid() != 0:
+        skip("needs root" + (f" ({why})" if why else ""))
+
+
+def need_command(name, package=""):
+    if not shutil.which(name):
+        skip(f"needs {name}" + (f" (Debian/Ubuntu package: {package})" if package else ""))
+
+
+def tmp():
+    """This test's own directory, readable by every user of the machine."""
+    global _tmp
+    if _tmp is None:
+        given = os.environ.get("TEST_TMP")
+        _tmp = pathlib.Path(given or tempfile.mkdtemp(prefix="tracerd-test."))
+        if not given:
+            atexit.register(shutil.rmtree, _tmp, True)
+        os.chmod(_tmp, 0o755)
+    return _tmp
+
+
+def wait_for(what, predicate, timeout=10.0, step=0.02):
+    """The predicate's first true value; the test fails when the time is over."""
+    end = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > end:
+            fail(f"waited {timeout} s in vain: {what}")
+        time.sleep(step)
+
+
+def spawn(*argv, uid=None, **kw):
+    """A child that ends with the test. With uid (needs root) it runs as that user, no groups."""
+    if uid is not None:
+        kw.update(user=uid, group=uid, extra_groups=[])
+    kw.setdefault("stdin", subprocess.DEVNULL)
+    p = subprocess.Popen([str(a) for a in argv], **kw)
+    _children.append(p)
+    return p
+
+
+@atexit.register
+def _end_children():
+    for p in _children:
+        if p.poll() is None:
+            p.kill()
+        try:
+            p.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def open_maps(pid):
+    """What an ordinary client passes to arm a process: its own /proc/PID/maps."""
+    return os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_CLOEXEC)
+
+
+class Error(Exception):
+    """An error that the daemon answered."""
+
+    def __init__(self, code, message):
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class Closed(Exception):
+    """The daemon ended the connection."""
+
+
+class Client:
+    """One connection. call() is a request and its answer; what else arrives is kept in order:
+    events in .events, requests of the daemon in .requests (ping is answered by itself)."""
+
+    def __init__(self, path, timeout=30.0):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(timeout)
+        self.sock.connect(str(path))
+        self.timeout = timeout
+        self.next_id = 1
+        self.events = []
+        self.requests = []
+        self.fds = []
+        self._buf = b""
+        self._fds_in = []
+
+    def close(self):
+        self.sock.close()
+        for fd in self.fds + self._fds_in:
+            os.close(fd)
+        self.fds, self._fds_in = [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # -- raw
+
+    def send_bytes(self, data, fds=()):
+        """Bytes as they are; descriptors ride on the first one."""
+        anc = []
+        if fds:
+            anc = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
+        try:
+            sent = self.sock.sendmsg([data], anc)
+            if sent < len(data):
+                self.sock.sendall(data[sent:])
+        except (BrokenPipeError, ConnectionResetError) as e:
+            raise Closed(str(e)) from e
+
+    def send_frame(self, text, fds=()):
+        if isinstance(text, (dict, list)):
+            text = json.dumps(text)
+        if isinstance(text, str):
+            text = text.encode()
+        self.send_bytes(struct.pack(">I", len(text)) + text, fds)
+
+    def _fill(self, want):
+        while len(self._buf) < want:
+            try:
+                # Up to the frame's end only, so that the descriptors of the next one are not mixed in.
+                data, anc, flags, _ = self.sock.recvmsg(
+                    want - len(self._buf), socket.CMSG_SPACE(4 * 253), socket.MSG_CMSG_CLOEXEC)
+            except ConnectionResetError as e:
+                raise Closed(str(e)) from e
+            for level, kind, payload in anc:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    fds = array.array("i")
+                    fds.frombytes(payload[:len(payload) - len(payload) % 4])
+                    self._fds_in += list(fds)
+            if not data:
+                raise Closed("end of stream")
+            self._buf += data
+
+    def recv_frame(self, timeout=None):
+        """One message as a dict; its descriptors are in .fds afterwards (the caller closes them)."""
+        self.sock.settimeout(self.timeout if timeout is None else timeout)
+        self._fill(4)
+        (size,) = struct.unpack(">I", self._buf[:4])
+        self._fill(4 + size)
+        text, self._buf = self._buf[4:], b""
+        self.fds, self._fds_in = self._fds_in, []
+        return json.loads(text)
+
+    # -- messages
+
+    def send(self, method, params=None, fds=(), **extra):
+        """Sends a request, returns its id."""
+        rid = self.next_id
+        self.next_id += 1
+        message = {"v": 1, "id": rid, "method": method, "params": params or {}}
+        if fds:
+            message["nfds"] = len(fds)
+        message.update(extra)
+        self.send_frame(message, fds)
+        return rid
+
+    def wait(self, rid, timeout=None):
+        """The answer to one request: its result, or Error."""
+        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no answer to request {rid}")
+            message = self.recv_frame(left)
+            if message.get("id") == rid:
+                if "error" in message:
+                    raise Error(message["error"]["code"], message["error"].get("message", ""))
+                return message["result"]
+            self._keep(message)
+
+    def _keep(self, message):
+        if "event" in message:
+            self.events.append(message)
+        elif message.get("method") == "ping":
+            self.send_frame({"v": 1, "id": message["id"], "result": {}})
+        elif "method" in message:
+            self.requests.append(message)
+
+    def call(self, method, params=None, fds=(), timeout=None):
+        return self.wait(self.send(method, params, fds), timeout)
+
+    def call_error(self, method, params=None, fds=()):
+        """The code of the error that this request must be answered with."""
+        try:
+            result = self.call(method, params, fds)
+        except Error as e:
+            return e.code
+        fail(f"{method} {params} was not refused: {result}")
+
+    def event(self, name, timeout=10.0, match=lambda data: True):
+        """The next event of that name (kept or new)."""
+        end = time.monotonic() + timeout
+        while True:
+            for i, e in enumerate(self.events):
+                if e["event"] == name and match(e["data"]):
+                    return self.events.pop(i)
+            left = end - time.monotonic()
+            if left <= 0:
+                fail(f"no event {name} within {timeout} s")
+            try:
+                self._keep(self.recv_frame(left))
+            except (TimeoutError, socket.timeout):
+                pass
+
+    # -- the usual steps
+
+    def arm(self, pid, **params):
+        """Arms as an ordinary user does, with the maps that this process can open."""
+        fd = open_maps(pid)
+        try:
+            return self.call("target.arm", {"pid": pid, "fds": ["maps"], **params}, [fd])["target"]
+        finally:
+            os.close(fd)
+
+    def snapshot(self, target, timeout=90.0, **params):
+        return self.call("snapshot.create", {"target": target, "wait": True, **params}, timeout=timeout)["snapshot"]
+
+    def fetch(self, snapshot, *names):
+        """{name: bytes} of the named files (all if none is named)."""
+        if not names:
+            names = [f["name"] for f in self.call("snapshot.fetch", {"snapshot": snapshot})["files"]]
+        out = {}
+        for i in range(0, len(names), 16):
+            part = list(names[i:i + 16])
+            files = self.call("snapshot.fetch", {"snapshot": snapshot, "names": part})["files"]
+            fds, self.fds = self.fds, []
+            if len(fds) != len(files):
+                fail(f"{len(files)} files but {len(fds)} descriptors")
+            for entry, fd in zip(files, fds):
+                with os.fdopen(fd, "rb") as f:
+                    out[entry["name"]] = f.read()
+        return out
+
+
+class Tracerd:
+    """A private instance in a directory of its own; readiness is taken from its sd_notify."""
+
+    running = []
+
+    def __init__(self, *args, config="", name="", uid=None, env=None, binary=None):
+        self.dir = tmp() / f"tracerd{name}"
+        self.run = self.dir / "run"
+        self.state = self.dir / "state"
+        self.sock = self.run / "control.sock"
+        self.status_sock = self.run / "status.sock"
+        self.conf = self.dir / "tracerd.conf"
+        self.log_path = self.dir / "log"
+        self.args = args
+        self.uid = uid
+        self.env = env or {}
+        self.binary = binary or BUILD / "tracerd"
+        self.process = None
+        for d in (self.dir, self.run, self.state):
+            d.mkdir(parents=True, exist_ok=True)
+            if uid is not None:
+                os.chown(d, uid, uid)
+        self.conf.write_text(config)
+
+    def start(self, timeout=15.0):
+        notify_path = self.dir / "notify.sock"
+        notify_path.unlink(missing_ok=True)
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(str(notify_path))
+        os.chmod(notify_path, 0o777)
+        env = {**os.environ, "NOTIFY_SOCKET": str(notify_path), **self.env}
+        argv = [self.binary, "--foreground", "--config", self.conf, "--runtime-dir", self.run,
+                "--state-dir", self.state, *self.args]
+        with open(self.log_path, "ab") as log:
+            self.process = spawn(*argv, stdout=log, stderr=log, env=env, uid=self.uid)
+        self.notify = notify
+        if self not in Tracerd.running:
+            Tracerd.running.append(self)
+        end = time.monotonic() + timeout
+        while True:
+            if select.select([notify], [], [], 0.1)[0] and b"READY=1" in notify.recv(65536).split(b"\n"):
+                return self
+            if self.process.poll() is not None:
+                fail(f"tracerd ended at start with status {self.process.returncode}")
+            if time.monotonic() > end:
+                fail("tracerd was not ready in time")
+
+    def stop(self, sig=signal.SIGTERM, timeout=20.0):
+        """Signals it and returns its exit status."""
+        p, self.process = self.process, None
+        if p is None:
+            return None
+        if p.poll() is None:
+            p.send_signal(sig)
+        try:
+            status = p.wait(timeout)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+            fail(f"tracerd did not end within {timeout} s after signal {int(sig)}")
+        self.notify.close()
+        return status
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        try:
+            return self.log_path.read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def client(self, **kw):
+        return Client(self.sock, **kw)
+
+    def status(self, path="/status"):
+        return json.loads(http_get(self.status_sock, path)[1])
+
+    def tracectl(self, *args, timeout=90, **kw):
+        """Runs the built tracectl against this instance; the completed process."""
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run([str(BUILD / "tracectl"), "--socket", str(self.sock), *map(str, args)],
+                              capture_output=True, text=True, timeout=timeout, **kw)
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, *_):
+        if self.process is not None and (kind is None or kind is SystemExit):
+            status = self.stop()
+            if kind is None and status != 0:
+                fail(f"tracerd ended with status {status}")
+        Tracerd.running = [d for d in Tracerd.running if d is not self]
+
+
+def http_get(path, target, timeout=10.0):
+    """(status line, body) of one HTTP/1.0 GET on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(timeout)
+        s.connect(str(path))
+        s.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        data = b""
+        while chunk := s.recv(65536):
+            data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    return head.split(b"\r\n")[0].decode(), body
+
+
+def as_user(uid, function, *args):
+    """Runs function(*args) in a child that has given up root for good; its exit status is 0 if
+    the function returned, 1 if it raised (the trace goes to stderr)."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            function(*args)
+            status = 0
+        except SystemExit as e:
+            status = e.code if isinstance(e.code, int) else 1
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["status"]:
+    print(http_get(sys.argv[2], "/status")[1].decode())
