@@ -79,7 +79,7 @@ struct protocol_param {
 	bool required;
 	int64_t min, max;
 	const char *choices;
-	const char *def; /* the default, as JSON text; NULL: none */
+	const char *def; /* the default as text (true, 50, auto); NULL: none */
 	const char *doc;
 };
 
