@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs as root inside of the container that tests/system/unit-nspawn.sh boots; says its results in
+# /results/tap and leaves /results/passed.
+exec >/results/log 2>&1
+set -u
+touch /results/began
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ok() { echo "ok - $*" >>/results/tap; }
+die() {
+	echo "not ok - $*" >>/results/tap
+	journalctl --sync
+	journalctl --no-pager -o short-precise -u tracerd.service -u tracerd.socket >/results/journal
+	systemctl --no-pager status tracerd.service tracerd.socket >>/results/journal
+	exit 1
+}
+field() { python3 -c 'import json, sys
+j = json.load(sys.stdin)
+print(eval(sys.argv[1]))' "$1"; }
+
+ldconfig
+systemd-sysusers || die "systemd-sysusers"
+systemd-tmpfiles --create || true
+getent passwd tracerd && getent group tracerd || die "no user tracerd"
+[ "$(stat -c %U:%G:%a /run/tracerd)" = tracerd:tracerd:755 ] || die "/run/tracerd: $(stat -c %U:%G:%a /run/tracerd)"
+ok "systemd-sysusers and systemd-tmpfiles made the user and the folders"
+
+systemctl start tracerd.socket tracerd-status.socket || die "sockets"
+systemctl start tracerd.service || die "systemctl start tracerd"
+pid=$(systemctl show -P MainPID tracerd)
+[ "$(stat -c %U "/proc/$pid")" = tracerd ] || [ "$(awk '/^Uid:/{print $2}' "/proc/$pid/status")" = "$(id -u tracerd)" ] || die "does not run as tracerd"
+ok "the unit runs as user tracerd"
+# PERFMON 38, BPF 39, SYS_PTRACE 19, IPC_LOCK 14, DAC_READ_SEARCH 2
+[ "$(awk '/^CapEff:/{print $2}' "/proc/$pid/status")" = 000000c000084004 ] || die "CapEff $(grep CapEff "/proc/$pid/status")"
+ok "it has the five capabilities and no other"
+tracectl status --json >/results/status.json || die "tracectl status"
+ok "root asks for its status"
+
+useradd --no-create-home --shell /bin/bash alice || die "useradd"
+useradd --no-create-home bob || die "useradd"
+install -d -o alice /tmp/alice
+# Standard input stays open as long as the target is to run.
+mkfifo /tmp/hold
+sleep 1000 >/tmp/hold &
+setpriv --reuid alice --regid alice --init-groups /opt/test/target busy 2 </tmp/hold >/tmp/alice/ready &
+target=$!
+until [ -s /tmp/alice/ready ]; do sleep 0.1; done
+alice() { (cd /tmp/alice && setpriv --reuid alice --regid alice --init-groups --inh-caps=-all "$@"); }
+bob() { setpriv --reuid bob --regid bob --clear-groups --inh-caps=-all "$@"; }
+
+alice tracectl arm "$target" --json >/results/arm.json || die "alice arms her process"
+ok "an ordinary user arms a process of their own: $(field '(lambda t: t["method"] + " " + t["stacks"])(j.get("target", j))' </results/arm.json)"
+alice tracectl arm 1 && die "alice arms pid 1"
+bob tracectl arm "$target" && die "bob arms alice's process"
+ok "not another's"
+sleep 2
+alice tracectl snapshot "$target" -o /tmp/alice/trace.pftrace || die "alice takes a snapshot"
+[ "$(stat -c %s /tmp/alice/trace.pftrace)" -gt 1000 ] || die "the trace is empty"
+ok "takes a snapshot: $(stat -c %s /tmp/alice/trace.pftrace) bytes of trace"
+
+alice tracectl snapshots --json >/results/snapshots.json || die "alice lists snapshots"
+id=$(field '(j["snapshots"] if isinstance(j, dict) else j)[0]["id"]' </results/snapshots.json) || die "no snapshot in the list"
+[ "$(field '(j["snapshots"] if isinstance(j, dict) else j)[0]["state"]' </results/snapshots.json)" = done ] || die "the snapshot is not done"
+alice tracectl fetch "$id" -o /tmp/alice/bundle || die "alice fetches"
+for f in meta.json perf.data trace.pftrace; do
+	[ -s "/tmp/alice/bundle/$f" ] || die "no $f in what was fetched: $(ls -l /tmp/alice/bundle)"
+done
+[ "$(stat -c %U /tmp/alice/bundle/meta.json)" = alice ] || die "the fetched files are not alice's"
+ok "and fetches it"
+bob tracectl fetch "$id" -o /tmp/bob && die "bob fetches alice's snapshot"
+[ "$(stat -c %U:%a /var/lib/tracerd)" = tracerd:700 ] || die "the spool is open: $(stat -c %U:%a /var/lib/tracerd)"
+ok "nobody else does"
+
+systemctl kill -s KILL tracerd.service
+for _ in $(seq 100); do
+	now=$(systemctl show -P MainPID tracerd)
+	[ "$now" != 0 ] && [ "$now" != "$pid" ] && [ "$(systemctl is-active tracerd)" = active ] && break
+	sleep 0.1
+done
+[ "$now" != 0 ] && [ "$now" != "$pid" ] || die "not restarted after SIGKILL"
+kill -0 "$target" || die "the target died with it"
+alice tracectl snapshots --json | grep -q "$id" || die "the snapshot is gone after the restart"
+ok "killed, it is restarted; target and snapshot are unharmed"
+
+systemctl stop tracerd.service || die "systemctl stop"
+[ "$(systemctl show -P Result tracerd)" = success ] || die "stopped with $(systemctl show -P Result tracerd)"
+alice tracectl status --json >/dev/null || die "a connection does not start the service"
+[ "$(systemctl is-active tracerd)" = active ] || die "socket activation"
+ok "stopped, a client's connection starts it again"
+alice tracectl delete "$id" || die "alice deletes her snapshot"
+journalctl --no-pager -o cat -u tracerd >/results/journal
+grep -iE 'seccomp|denied|not permitted' /results/journal && die "something was refused"
+touch /results/passed
