@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One client of the control socket. */
+#include "daemon/conn_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/io.h"
+#include "common/log.h"
+#include "daemon/config.h"
+#include "daemon/subscribe.h"
+
+#define READ_BUDGET 16                /* requests a tick */
+#define WRITE_BUDGET (256u * 1024)    /* bytes a tick */
+#define READ_PAUSE_BYTES (256u * 1024) /* waiting for a client: above this it is not read from */
+#define S_NS 1000000000ull
+
+struct pending {
+	LIST_ENTRY(pending) entry;
+	struct conn *conn; /* not owned */
+	int64_t id;
+	void (*gone)(struct pending *p, void *arg);
+	void *arg;
+};
+
+DEFINE_CLEANUP(struct conn *, conn_free)
+
+static uint64_t seconds(unsigned int s)
+{
+	return (uint64_t)s * S_NS;
+}
+
+/* ---- deadlines: one timer a connection, at the earliest of what it may wait for */
+
+static uint64_t next_deadline(const struct conn *c)
+{
+	const struct config *cfg = c->conns->ctx.config;
+	uint64_t at = UINT64_MAX, t;
+
+	if (c->half_since) {
+		t = c->half_since + seconds(cfg->client_read_timeout_s);
+		at = t < at ? t : at;
+	}
+	if (c->write_since) {
+		t = c->write_since + seconds(cfg->client_write_timeout_s);
+		at = t < at ? t : at;
+	}
+	if (c->ping_id) {
+		t = c->ping_since + seconds(cfg->client_read_timeout_s);
+		at = t < at ? t : at;
+	} else if (c->n_pendings == 0) {
+		t = c->active + seconds(c->subscriber ? cfg->client_ping_s : cfg->client_idle_s);
+		at = t < at ? t : at;
+	}
+	return at;
+}
+
+/* Arms the timer if it would fire too late; one that fires too early just looks again. */
+static void update_timer(struct conn *c)
+{
+	uint64_t at = next_deadline(c), now, wait;
+	struct timeval tv;
+
+	if (at == UINT64_MAX || (c->timer_at && c->timer_at <= at))
+		return;
+	now = io_now_ns();
+	wait = at > now ? at - now : 0;
+	tv = (struct timeval){.tv_sec = (time_t)(wait / S_NS), .tv_usec = (suseconds_t)(wait % S_NS / 1000) + 1};
+	if (tv.tv_usec >= 1000000)
+		tv = (struct timeval){.tv_sec = tv.tv_sec + 1};
+	if (event_add(c->on_time, &tv) == 0)
+		c->timer_at = at;
+}
+
+static void set_reading(struct conn *c, bool on)
+{
+	if (on == c->reading)
+		return;
+	c->reading = on;
+	if (on)
+		(void)event_add(c->on_read, NULL);
+	else
+		(void)event_del(c->on_read);
+}
+
+static void drop(struct conn *c, const char *why)
+{
+	log_debug("client uid=%u pid=%d dropped: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
+	/* Freed by whoever is on the stack with it: a handler may still hold it. */
+	c->dead = true;
+	set_reading(c, false);
+	if (!c->in_callback)
+		(void)conn_free(c);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct conn *c = arg;
+	const struct config *cfg = c->conns->ctx.config;
+	uint64_t now = io_now_ns();
+
+	(void)fd;
+	(void)what;
+	c->timer_at = 0;
+	if (c->half_since && now >= c->half_since + seconds(cfg->client_read_timeout_s)) {
+		c->conns->stats.timeouts++;
+		drop(c, "half a message");
+		return;
+	}
+	if (c->write_since && now >= c->write_since + seconds(cfg->client_write_timeout_s)) {
+		c->conns->stats.timeouts++;
+		drop(c, "does not read");
+		return;
+	}
+	if (c->ping_id && now >= c->ping_since + seconds(cfg->client_read_timeout_s)) {
+		c->conns->stats.timeouts++;
+		drop(c, "does not answer");
+		return;
+	}
+	if (!c->ping_id && !c->draining && c->n_pendings == 0) {
+		if (!c->subscriber && now >= c->active + seconds(cfg->client_idle_s)) {
+			c->conns->stats.timeouts++;
+			drop(c, "idle");
+			return;
+		}
+		if (c->subscriber && now >= c->active + seconds(cfg->client_ping_s)) {
+			c->ping_id = --c->conns->next_ping;
+			c->ping_since = now;
+			c->conns->stats.pings++;
+			c->in_callback = true;
+			conn_send(c, protocol_request(c->ping_id, "ping", NULL, 0), NULL, 0);
+			c->in_callback = false;
+			if (c->dead) {
+				(void)conn_free(c);
+				return;
+			}
+		}
+	}
+	update_timer(c);
+}
+
+/* ---- output */
+
+/* Sends what the socket takes. The caller looks at c->dead afterwards. */
+static void flush(struct conn *c)
+{
+	size_t before = c->queue.bytes;
+	int r;
+
+	if (c->dead)
+		return;
+	r = frame_queue_flush(&c->queue, c->fd, WRITE_BUDGET);
+	if (r < 0) {
+		c->dead = true;
+		return;
+	}
+	if (r == FRAME_DONE) {
+		(void)event_del(c->on_write);
+		c->write_since = 0;
+		if (c->draining)
+			c->dead = true;
+	} else {
+		if (!c->write_since || c->queue.bytes != before)
+			c->write_since = io_now_ns();
+		(void)event_add(c->on_write, NULL);
+	}
+	if (!c->draining)
+		set_reading(c, c->queue.bytes < READ_PAUSE_BYTES);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct conn *c = arg;
+
+	(void)fd;
+	(void)what;
+	flush(c);
+	if (c->dead)
+		(void)conn_free(c);
+	else
+		update_timer(c);
+}
+
+static bool push(struct conn *c, struct json_object *message, int *fds, size_t n_fds)
+{
+	size_t len = 0;
+	const char *text = message ? json_text(message, &len) : NULL;
+
+	if (!text) {
+		for (size_t i = 0; i < n_fds; i++)
+			fds[i] = close_fd(fds[i]);
+		return false;
+	}
+	return frame_queue_push(&c->queue, text, len, fds, n_fds) == 0;
+}
+
+void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_fds)
+{
+	_cleanup_json_ struct json_object *m = message;
+
+	if (c->dead || c->draining) {
+		for (size_t i = 0; i < n_fds; i++)
+			fds[i] = close_fd(fds[i]);
+		return;
+	}
+	if (!push(c, m, fds, n_fds)) {
+		drop(c, "reply could not be queued");
+		return;
+	}
+	if (c->queue.bytes > (size_t)c->conns->ctx.config->client_queue_kib * 1024) {
+		c->conns->stats.overflows++;
+		drop(c, "too much waits for it");
+		return;
+	}
+	/* Most replies go out at once; on_write is for what the socket does not take. */
+	if (!c->in_callback) {
+		flush(c);
+		if (c->dead) {
+			(void)conn_free(c);
+			return;
+		}
+		update_timer(c);
+	}
+}
+
+void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message)
+{
+	c->conns->stats.errors++;
+	conn_send(c, protocol_error(has_id, id, code, message), NULL, 0);
+}
+
+void conn_shut(struct conn *c, const char *why)
+{
+	if (c->dead || c->draining)
+		return;
+	log_debug("client uid=%u pid=%d is closed: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
+	c->conns->stats.bad_messages++;
+	c->draining = true;
+	set_reading(c, false);
+}
+
+/* ---- input */
+
+static void end_of_input(struct conn *c, int r)
+{
+	/* Whoever waits for a reply and has closed its side is not there to get it. */
+	c->draining = true;
+	set_reading(c, false);
+	if (r == FRAME_EOF)
+		return;
+	c->conns->stats.bad_messages++;
+	switch (r) {
+	case FRAME_E_TOO_LARGE:
+		c->draining = false; /* so that the answer is queued */
+		conn_send_error(c, false, 0, API_TOO_LARGE, "a request is 1 to 65536 bytes long");
+		c->draining = true;
+		break;
+	case FRAME_E_FDS:
+		c->draining = false;
+		conn_send_error(c, false, 0, API_BAD_REQUEST, "descriptors must ride on a message's first byte, 16 at most");
+		c->draining = true;
+		break;
+	default:
+		break; /* half a frame, or the socket is broken: nobody listens */
+	}
+	frame_reader_reset(&c->reader);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct conn *c = arg;
+	int r = FRAME_AGAIN;
+
+	(void)what;
+	c->in_callback = true;
+	for (int i = 0; i < READ_BUDGET && !c->dead && !c->draining && c->queue.bytes < READ_PAUSE_BYTES; i++) {
+		r = frame_reader_read(&c->reader, fd);
+		if (r == FRAME_AGAIN)
+			break;
+		if (r != FRAME_DONE) {
+			end_of_input(c, r);
+			break;
+		}
+		c->active = io_now_ns();
+		c->half_since = 0; /* what follows has its own time */
+		c->conns->stats.requests++;
+		c->conns->ctx.on_message(c->conns->ctx.arg, c, c->reader.body, c->reader.len, c->reader.fds, c->reader.n_fds);
+		frame_reader_reset(&c->reader);
+	}
+	flush(c);
+	c->in_callback = false;
+	if (c->dead) {
+		(void)conn_free(c);
+		return;
+	}
+	if (!frame_reader_is_half(&c->reader))
+		c->half_since = 0;
+	else if (!c->half_since)
+		c->half_since = io_now_ns();
+	update_timer(c);
+}
+
+/* ---- events and requests of ours */
+
+static bool deliver_event(void *arg, struct json_object *message)
+{
+	struct conn *c = arg;
+	const struct config *cfg = c->conns->ctx.config;
+	bool was_empty = c->queue.count == 0;
+
+	if (c->dead || c->draining || c->queue.count >= cfg->client_events ||
+		c->queue.bytes > (size_t)cfg->client_queue_kib * 1024 / 2)
+		return false;
+	if (!push(c, message, NULL, 0))
+		return false;
+	/*
+	 * Sent from the loop and not here: whoever emits may be deep in its own work, and a broken
+	 * connection must not be freed under the hub's list.
+	 */
+	if (was_empty) {
+		c->write_since = io_now_ns();
+		(void)event_add(c->on_write, NULL);
+		update_timer(c);
+	}
+	return true;
+}
+
+void conn_answered(struct conn *c, int64_t id)
+{
+	if (id != c->ping_id || id == 0)
+		return; /* late, or never asked: harmless */
+	c->ping_id = 0;
+}
+
+int conn_subscribe(struct conn *c, uint64_t mask)
+{
+	struct subscriber *s = NULL;
+
+	if (mask) {
+		int r = subscriber_new(c->conns->ctx.hub, c->peer.uid, c->peer.admin, mask, deliver_event, c, &s);
+
+		if (r < 0)
+			return r;
+	}
+	subscriber_free(c->subscriber);
+	c->subscriber = s;
+	return 0;
+}
+
+int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg, struct pending **ret)
+{
+	struct pending *p;
+
+	if (c->n_pendings >= CONN_PENDING_MAX)
+		return -EBUSY;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->conn = c;
+	p->id = id;
+	p->gone = gone;
+	p->arg = arg;
+	LIST_INSERT_HEAD(&c->pendings, p, entry);
+	c->n_pendings++;
+	*ret = p;
+	return 0;
+}
+
+void pending_drop(struct pending *p)
+{
+	if (!p)
+		return;
+	LIST_REMOVE(p, entry);
+	p->conn->n_pendings--;
+	p->conn->active = io_now_ns();
+	free(p);
+}
+
+void pending_reply(struct pending *p, struct json_object *result)
+{
+	struct conn *c = p->conn;
+	int64_t id = p->id;
+
+	pending_drop(p);
+	conn_send(c, protocol_result(id, result, 0), NULL, 0);
+}
+
+void pending_fail(struct pending *p, enum protocol_error code, const char *message)
+{
+	struct conn *c = p->conn;
+	int64_t id = p->id;
+
+	pending_drop(p);
+	conn_send_error(c, true, id, code, message);
+}
+
+/* ---- life */
+
+struct conn *conn_free(struct conn *c)
+{
+	struct conns *cs;
+
+	if (!c)
+		return NULL;
+	cs = c->conns;
+	while (!LIST_EMPTY(&c->pendings)) {
+		struct pending *p = LIST_FIRST(&c->pendings);
+
+		p->gone(p, p->arg);
+		pending_drop(p);
+	}
+	subscriber_free(c->subscriber);
+	if (c->on_read)
+		event_free(c->on_read);
+	if (c->on_write)
+		event_free(c->on_write);
+	if (c->on_time)
+		event_free(c->on_time);
+	frame_reader_fini(&c->reader);
+	frame_queue_fini(&c->queue);
+	peer_fini(&c->peer);
+	(void)close_fd(c->fd);
+	quota_release(&c->charge);
+	LIST_REMOVE(c, entry);
+	cs->stats.connected--;
+	free(c);
+	cs->ctx.on_closed(cs->ctx.arg);
+	return NULL;
+}
+
+int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quota_charge *charge)
+{
+	_cleanup_(conn_freep) struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		struct peer p = *peer;
+		struct quota_charge q = *charge;
+
+		(void)close_fd(fd);
+		peer_fini(&p);
+		quota_release(&q);
+		return -ENOMEM;
+	}
+	c->fd = fd;
+	c->peer = *peer;
+	c->charge = *charge;
+	c->conns = cs;
+	frame_reader_init(&c->reader, FRAME_REQUEST_MAX);
+	frame_queue_init(&c->queue);
+	LIST_INIT(&c->pendings);
+	LIST_INSERT_HEAD(&cs->list, c, entry);
+	cs->stats.connected++;
+	c->on_read = event_new(cs->ctx.base, c->fd, EV_READ | EV_PERSIST, on_readable, c);
+	c->on_write = event_new(cs->ctx.base, c->fd, EV_WRITE | EV_PERSIST, on_writable, c);
+	c->on_time = evtimer_new(cs->ctx.base, on_timer, c);
+	if (!c->on_read || !c->on_write || !c->on_time)
+		return -ENOMEM;
+	c->active = io_now_ns();
+	set_reading(c, true);
+	update_timer(c);
+	(void)take_ptr(c);
+	return 0;
+}
+
+void conn_end(struct conn *c)
+{
+	c->draining = true;
+	set_reading(c, false);
+	flush(c);
+	if (c->dead)
+		(void)conn_free(c);
+}
+
+const struct peer *conn_peer(const struct conn *c)
+{
+	return &c->peer;
+}
