@@ -16,14 +16,22 @@ struct pack;
 #define PACK_PIECE_BYTES (256u * 1024u) /* what a piece should hold */
 #define PACK_PIECE_ROOM (384u * 1024u)	/* what it can hold */
 
-/* `threads` 0: pieces are compressed by the caller in pack_submit(). At most PACK_MAX_THREADS. */
-#define PACK_MAX_THREADS 64u
+/*
+ * `threads` 0: pieces are compressed by the caller in pack_submit(). At most PACK_MAX_THREADS.
+ * `level` is libdeflate's, 1 to 12; 0 = the default here.
+ */
+#define PACK_MAX_THREADS 16u
+#define PACK_DEFAULT_LEVEL 3
 int pack_new(unsigned int threads, int level, struct pack **ret) _must_check_;
 struct pack *pack_free(struct pack *p);
 DEFINE_CLEANUP(struct pack *, pack_free)
 
-/* Gets a finished piece, in order; runs in the thread that calls pack_submit/pack_flush. */
-typedef int (*pack_sink_fn)(void *arg, const uint8_t *data, size_t len, size_t raw_len);
+/*
+ * Gets a finished piece, in order; runs in the thread that calls pack_submit/pack_flush. The
+ * PACK_HEADROOM bytes before `data` are the sink's to write a header into.
+ */
+#define PACK_HEADROOM 32u
+typedef int (*pack_sink_fn)(void *arg, uint8_t *data, size_t len, size_t raw_len);
 void pack_set_sink(struct pack *p, pack_sink_fn sink, void *arg);
 
 /* A buffer of PACK_PIECE_ROOM bytes to fill, the caller's until pack_submit(). */

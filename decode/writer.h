@@ -83,9 +83,22 @@ enum writer_state {
 	WRITER_STATE_DEAD,
 };
 
+/* The next of a switch must be the previous of that CPU's next switch. */
+struct writer_switch {
+	uint32_t prev_tid, prev_name;
+	enum writer_state prev_state;
+	uint32_t next_tid, next_name;
+};
+
+struct writer_waking {
+	uint32_t tid, name; /* who is woken */
+	uint32_t waker_tid;
+	bool waker_is_current; /* the waker is who runs on that CPU by the switches so far */
+	bool in_irq;
+};
+
 struct writer_ops {
 	void (*begin)(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c);
-	void (*name)(struct writer *w, uint32_t id, const char *s, size_t len);
 	void (*process)(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name,
 			uint64_t ts);
 	void (*thread)(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid,
@@ -98,10 +111,8 @@ struct writer_ops {
 	void (*slice_end)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
 	void (*instant)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
 	void (*counter)(struct writer *w, uint32_t track, uint64_t ts, int64_t value);
-	void (*sched_switch)(struct writer *w, uint32_t cpu, uint64_t ts, enum writer_state prev_state,
-			     uint32_t next_tid, uint32_t next_name);
-	void (*sched_waking)(struct writer *w, uint32_t cpu, uint64_t ts, uint32_t tid, uint32_t name,
-			     uint32_t target_cpu, bool in_irq);
+	void (*sched_switch)(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s);
+	void (*sched_waking)(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k);
 	int (*end)(struct writer *w);
 	void (*free)(struct writer *w);
 };
@@ -110,7 +121,7 @@ struct writer_stats {
 	uint64_t slices, instants, counters, flows, switches, wakings, tracks;
 	uint64_t bytes_raw;	/* before compression */
 	uint64_t bytes_out;	/* written */
-	uint64_t events_cut;	/* not written: past max_output_bytes */
+	uint64_t bytes_dropped; /* not written: past max_output_bytes */
 	uint64_t names_dropped; /* strings past the memory limit; shown as "[name table full]" */
 };
 

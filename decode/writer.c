@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limit of the output: `reserve` bytes of it are kept for closing what is open. When all but
+ * those are used up the writer is "cut" and its caller winds up; what still does not fit is
+ * dropped, whole pieces at a time, so that the file always ends at a packet's edge.
+ */
+#include "config.h"
+
+#include "decode/writer_impl.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/io.h"
+
+#define DEFAULT_MAX_NAME_BYTES ((size_t)256 << 20)
+#define RESERVE_BYTES (1024u * 1024u)
+#define MAX_LOCATIONS (16u << 20)
+
+/* Writes what fits below the limit; anything else is counted. */
+static int emit(struct writer *w, const uint8_t *data, size_t len)
+{
+	int r;
+
+	if (w->options.max_output_bytes && w->stats.bytes_out + len > w->options.max_output_bytes)
+		w->cut = w->full = true;
+	if (w->full) {
+		w->stats.bytes_dropped += len;
+		return 0;
+	}
+	r = io_write_all(w->fd, data, len);
+	if (r < 0)
+		return r;
+	w->stats.bytes_out += len;
+	return 0;
+}
+
+static int sink(void *arg, uint8_t *data, size_t len, size_t raw_len)
+{
+	struct writer *w = arg;
+	size_t head = w->frame(data, len);
+
+	w->raw_pending -= raw_len;
+	return emit(w, data - head, len + head);
+}
+
+/* Near the limit it must be known what the pieces under way have become. */
+static void check_limit(struct writer *w)
+{
+	uint64_t max = w->options.max_output_bytes;
+
+	if (max == 0 || w->cut)
+		return;
+	if (w->raw_pending &&
+	    w->stats.bytes_out + w->raw_pending + w->piece_bytes > max - w->reserve) {
+		int r = pack_flush(w->options.pack);
+
+		if (r < 0)
+			writer_fail(w, r);
+	}
+	/* A piece that does not compress must still fit. */
+	if (w->stats.bytes_out + w->piece_bytes > max - w->reserve)
+		w->cut = true;
+}
+
+void writer_submit(struct writer *w)
+{
+	int r;
+
+	if (w->used == 0)
+		return;
+	w->stats.bytes_raw += w->used;
+	if (w->error < 0) {
+		w->used = 0;
+		return;
+	}
+	if (w->options.compress) {
+		w->raw_pending += w->used;
+		r = pack_submit(w->options.pack, w->used);
+		w->piece = pack_buffer(w->options.pack);
+	} else {
+		r = emit(w, w->piece, w->used);
+	}
+	w->used = 0;
+	if (r < 0)
+		writer_fail(w, r);
+	check_limit(w);
+}
+
+int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const struct writer_options *o)
+{
+	uint64_t max = o->max_output_bytes;
+	int r;
+
+	w->ops = ops;
+	w->fd = fd;
+	w->options = *o;
+	w->reserve = max / 4 < RESERVE_BYTES ? max / 4 : RESERVE_BYTES;
+	w->piece_bytes = PACK_PIECE_BYTES;
+	if (max && max / 8 < w->piece_bytes)
+		w->piece_bytes = (size_t)(max / 8);
+	r = strtab_new(o->max_name_bytes ? o->max_name_bytes : DEFAULT_MAX_NAME_BYTES,
+		       "[name table full]", &w->names);
+	if (r < 0)
+		return r;
+	w->max_locations = 256;
+	w->n_locations = 1;
+	w->locations = calloc(w->max_locations, sizeof(*w->locations));
+	if (!w->locations)
+		return -ENOMEM;
+	if (!w->options.compress) {
+		w->piece = w->own_piece = malloc(PACK_PIECE_ROOM);
+		return w->piece ? 0 : -ENOMEM;
+	}
+	if (!w->options.pack) {
+		r = pack_new(0, 0, &w->own_pack);
+		if (r < 0)
+			return r;
+		w->options.pack = w->own_pack;
+	}
+	pack_set_sink(w->options.pack, sink, w);
+	w->piece = pack_buffer(w->options.pack);
+	return 0;
+}
+
+void writer_fini(struct writer *w)
+{
+	if (w->options.pack)
+		pack_set_sink(w->options.pack, NULL, NULL);
+	pack_free(w->own_pack);
+	free(w->own_piece);
+	free(w->locations);
+	strtab_free(w->names);
+}
+
+struct writer *writer_free(struct writer *w)
+{
+	if (w)
+		w->ops->free(w);
+	return NULL;
+}
+
+uint32_t writer_name(struct writer *w, const char *s)
+{
+	size_t len = s ? strnlen(s, WRITER_NAME_MAX) : 0;
+
+	/* Never cut inside a character. */
+	if (len == WRITER_NAME_MAX)
+		while (len > 0 && ((uint8_t)s[len] & 0xc0) == 0x80)
+			len--;
+	return strtab_add(w->names, s, len, NULL);
+}
+
+const char *writer_name_text(const struct writer *w, uint32_t name)
+{
+	return strtab_text(w->names, name);
+}
+
+uint32_t writer_location(struct writer *w, uint32_t file, uint32_t function, uint32_t line)
+{
+	if (w->n_locations == w->max_locations) {
+		uint32_t max = w->max_locations * 2;
+		struct writer_location *p;
+
+		if (max > MAX_LOCATIONS)
+			return 0;
+		p = reallocarray(w->locations, max, sizeof(*p));
+		if (!p)
+			return 0;
+		w->locations = p;
+		w->max_locations = max;
+	}
+	w->locations[w->n_locations] =
+		(struct writer_location){.file = file, .function = function, .line = line};
+	return w->n_locations++;
+}
+
+void writer_begin(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c)
+{
+	w->ops->begin(w, meta, c);
+}
+
+uint32_t writer_new_track(struct writer *w)
+{
+	w->stats.tracks++;
+	return ++w->n_tracks;
+}
+
+bool writer_is_cut(const struct writer *w)
+{
+	return w->cut;
+}
+
+int writer_error(const struct writer *w)
+{
+	return w->error;
+}
+
+int writer_end(struct writer *w)
+{
+	if (!w->ended) {
+		int r = w->ops->end(w);
+
+		if (r < 0)
+			writer_fail(w, r);
+		writer_submit(w);
+		if (w->options.compress) {
+			r = pack_flush(w->options.pack);
+			if (r < 0)
+				writer_fail(w, r);
+		}
+		w->ended = true;
+	}
+	return w->error;
+}
+
+void writer_stats(const struct writer *w, struct writer_stats *ret_stats)
+{
+	*ret_stats = w->stats;
+	ret_stats->bytes_raw += w->used;
+	ret_stats->names_dropped = strtab_dropped(w->names);
+}
