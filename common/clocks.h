@@ -18,7 +18,7 @@
 #define CLOCKS_MAX_BRACKETS 512
 #define CLOCKS_MAX_EVENTS 32
 
-struct clock_bracket {
+struct clocks_bracket {
 	uint64_t tsc; /* 0: no usable TSC */
 	uint64_t monotonic, raw, realtime, boottime;
 	uint64_t width_ns; /* all were read within this time */
@@ -34,7 +34,7 @@ struct clock_event {
 
 /* Zeroed is empty. Brackets are in the order of time; when full, every second old one is dropped. */
 struct clocks {
-	struct clock_bracket brackets[CLOCKS_MAX_BRACKETS];
+	struct clocks_bracket brackets[CLOCKS_MAX_BRACKETS];
 	size_t n_brackets;
 	struct clock_event events[CLOCKS_MAX_EVENTS];
 	size_t n_events;
@@ -43,13 +43,13 @@ struct clocks {
 };
 
 /* Reads all clocks a few times and keeps the narrowest. */
-void clocks_read(bool tsc, struct clock_bracket *ret);
+void clocks_read(bool tsc, struct clocks_bracket *ret);
 
 /* The CPU's TSC is invariant and the kernel's own clocksource trusts it. */
 bool clocks_tsc_usable(void);
 
 /* Appends a bracket and notices suspend and steps. */
-void clocks_add(struct clocks *c, const struct clock_bracket *b);
+void clocks_add(struct clocks *c, const struct clocks_bracket *b);
 /* clocks_read() and clocks_add(). */
 void clocks_take(struct clocks *c);
 

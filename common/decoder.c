@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/decoder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/ioprio.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/escape.h"
+#include "common/io.h"
+
+/* Answers that wait for room in the link; a decoder asks one or a few at a time. */
+#define MAX_QUEUED 64
+/* Packets handled in one dispatch, so that a chatty decoder cannot hold the loop. */
+#define BUDGET 64
+#define CHILD_NOFILE 4096
+#define EXEC_FAILED 127
+
+struct queued {
+	struct declink_file file;
+	int fd;
+};
+
+struct decoder {
+	struct decoder_callbacks callbacks;
+	void *arg;
+	pid_t pid; /* -1 once reaped */
+	int link_fd, stderr_fd, pidfd;
+	bool killed;
+	bool link_ended; /* nothing more comes; it ought to exit */
+	const char *broken; /* why we killed it, if it broke the rules */
+	struct queued queue[MAX_QUEUED];
+	size_t n_queued;
+	struct declink_packet result_packet;
+	struct declink_result result;
+	bool have_result;
+	uint64_t needs, found;
+	char err[DECODER_MAX_STDERR]; /* the last of it, a ring */
+	uint64_t err_total;
+};
+
+/* ---- starting */
+
+int decoder_find(const char *override, char *ret, size_t size)
+{
+	char path[PATH_MAX];
+	ssize_t n;
+	char *slash;
+	int len;
+
+	if (override && *override) {
+		len = snprintf(path, sizeof(path), "%s", override);
+	} else {
+		n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+		if (n > 0) {
+			path[n] = '\0';
+			slash = strrchr(path, '/');
+			if (slash && (size_t)(slash - path) + sizeof("/tracerd-decode") <= sizeof(path)) {
+				(void)strcpy(slash, "/tracerd-decode");
+				if (access(path, X_OK) == 0) {
+					len = (int)strlen(path);
+					goto found;
+				}
+				/* libtool runs programs of the build tree out of .libs/ */
+				*slash = '\0';
+				slash = strrchr(path, '/');
+				if (slash && !strcmp(slash, "/.libs")) {
+					(void)strcpy(slash, "/tracerd-decode");
+					if (access(path, X_OK) == 0) {
+						len = (int)strlen(path);
+						goto found;
+					}
+				}
+			}
+		}
+		len = snprintf(path, sizeof(path), "%s/tracerd-decode", TRACERD_LIBEXECDIR);
+	}
+	if (len < 0 || (size_t)len >= sizeof(path))
+		return -ENAMETOOLONG;
+	if (access(path, X_OK) < 0)
+		return -errno;
+found:
+	if ((size_t)len >= size)
+		return -ENAMETOOLONG;
+	memcpy(ret, path, (size_t)len + 1);
+	return 0;
+}
+
+static void limit(int what, uint64_t value)
+{
+	struct rlimit l, old;
+
+	/* a hard limit can be lowered only: take the lower one */
+	if (getrlimit(what, &old) < 0)
+		return;
+	l.rlim_cur = l.rlim_max = value < old.rlim_max ? value : old.rlim_max;
+	(void)setrlimit(what, &l);
+}
+
+/*
+ * In the child between vfork and exec: system calls only, no memory of the parent is changed but this stack.
+ * Whatever fails but exec leaves the decoder with its own sandbox still to come.
+ */
+_Noreturn static void child(const struct decoder_options *o, char *const argv[], char *const envp[], int link_fd,
+			    int stderr_fd, int null_fd, pid_t parent)
+{
+	struct sched_param param = {.sched_priority = 0};
+	sigset_t none;
+
+	/*
+	 * Dies with the thread that started it. posix_spawn() cannot do this, nor limits or capabilities, hence vfork:
+	 * the daemon has large mappings, and a fork would copy their page tables.
+	 */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(EXEC_FAILED);
+	/* The fds are all above 3 (see spawn()), so none is overwritten before it is used. */
+	if (dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(stderr_fd, 2) < 0 || dup2(link_fd, DECLINK_FD) < 0)
+		_exit(EXEC_FAILED);
+	if (syscall(SYS_close_range, DECLINK_FD + 1, ~0U, 0) < 0)
+		_exit(EXEC_FAILED); /* Linux 5.9 */
+	if (o->drop_privilege) {
+		struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+		struct __user_cap_data_struct caps[2] = {{0}};
+
+		/* root's exec would get all capabilities back, but for these bits */
+		(void)prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+						       SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED, 0, 0, 0);
+		(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+		for (int c = 0; c <= CAP_LAST_CAP; c++)
+			(void)prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
+		(void)syscall(SYS_capset, &h, caps);
+	}
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	limit(RLIMIT_CORE, 0);
+	limit(RLIMIT_NOFILE, CHILD_NOFILE);
+	if (o->cpu_seconds)
+		limit(RLIMIT_CPU, o->cpu_seconds);
+	if (o->output_bytes)
+		limit(RLIMIT_FSIZE, o->output_bytes);
+#ifndef SANITIZERS /* which reserve terabytes */
+	if (o->memory_bytes)
+		limit(RLIMIT_AS, o->memory_bytes);
+#endif
+	if (o->idle) {
+		(void)sched_setscheduler(0, SCHED_IDLE, &param);
+		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+	}
+	(void)setsid(); /* a terminal's ^C is the parent's matter */
+	(void)signal(SIGPIPE, SIG_DFL);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)execve(o->path, argv, envp);
+	_exit(EXEC_FAILED);
+}
+
+/* A function of its own: nothing of it is changed between vfork and the parent's return. */
+static __attribute__((noinline)) pid_t vfork_child(const struct decoder_options *o, int link_fd, int stderr_fd,
+						   int null_fd, pid_t self)
+{
+	char *const argv[] = {(char *)"tracerd-decode", NULL};
+	char *const envp[] = {(char *)"LC_ALL=C", (char *)"DEBUGINFOD_URLS=", (char *)"MALLOC_ARENA_MAX=2", NULL};
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		child(o, argv, envp, link_fd, stderr_fd, null_fd, self);
+	return pid < 0 ? -errno : pid;
+}
+
+/* A duplicate above the numbers that the child uses. */
+static int dup_high(int fd)
+{
+	int r = fcntl(fd, F_DUPFD_CLOEXEC, 16);
+
+	return r < 0 ? -errno : r;
+}
+
+static int spawn(const struct decoder_options *o, int link_fd, int stderr_fd, pid_t *ret_pid)
+{
+	_cleanup_close_ int link_high = -1, err_high = -1, null_high = -1, null_fd = -1;
+	sigset_t all, old;
+	pid_t pid;
+
+	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null_fd < 0)
+		return -errno;
+	link_high = dup_high(link_fd);
+	err_high = dup_high(stderr_fd);
+	null_high = dup_high(null_fd);
+	if (link_high < 0 || err_high < 0 || null_high < 0)
+		return -EMFILE;
+	/* No handler of ours may run in the child, which has our memory. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	pid = vfork_child(o, link_high, err_high, null_high, getpid());
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (pid < 0)
+		return pid;
+	*ret_pid = pid;
+	return 0;
+}
+
+int decoder_start(const struct decoder_options *options, struct json_object *job, const int *fds, size_t n_fds,
+		  const struct decoder_callbacks *callbacks, void *arg, struct decoder **ret)
+{
+	_cleanup_(decoder_freep) struct decoder *d = calloc(1, sizeof(*d));
+	int pair[2], pipe_fds[2], r;
+	_cleanup_close_ int theirs = -1, err = -1;
+
+	if (!d)
+		return -ENOMEM;
+	d->callbacks = *callbacks;
+	d->arg = arg;
+	d->pid = -1;
+	d->link_fd = d->stderr_fd = d->pidfd = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	d->link_fd = pair[0];
+	theirs = pair[1];
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return -errno;
+	d->stderr_fd = pipe_fds[0];
+	err = pipe_fds[1];
+	/* our end only: the decoder may block on its stderr as others do */
+	if (fcntl(d->stderr_fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	r = spawn(options, theirs, err, &d->pid);
+	if (r < 0)
+		return r;
+	/* Not reaped yet, so the number is still this process's. */
+	d->pidfd = (int)syscall(SYS_pidfd_open, d->pid, 0);
+	if (d->pidfd < 0)
+		return -errno;
+	r = declink_send(d->link_fd, DECLINK_JOB, job, fds, n_fds, MSG_DONTWAIT);
+	if (r < 0 && r != -EPIPE) /* EPIPE: exec failed or it died; on_end tells */
+		return r;
+	*ret = take_ptr(d);
+	return 0;
+}
+
+void decoder_free(struct decoder *d)
+{
+	if (!d)
+		return;
+	if (d->pid > 0) {
+		(void)kill(d->pid, SIGKILL);
+		while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	close_fdp(&d->link_fd);
+	close_fdp(&d->stderr_fd);
+	close_fdp(&d->pidfd);
+	for (size_t i = 0; i < d->n_queued; i++)
+		close_fdp(&d->queue[i].fd);
+	declink_packet_fini(&d->result_packet);
+	free(d);
+}
+
+pid_t decoder_pid(const struct decoder *d)
+{
+	return d->pid;
+}
+
+/* ---- the end of it */
+
+void decoder_kill(struct decoder *d)
+{
+	d->killed = true;
+	if (d->pid > 0)
+		(void)kill(d->pid, SIGKILL);
+}
+
+static void kill_broken(struct decoder *d, const char *why)
+{
+	if (!d->broken)
+		d->broken = why;
+	if (d->pid > 0)
+		(void)kill(d->pid, SIGKILL);
+}
+
+void decoder_cancel(struct decoder *d)
+{
+	struct json_object *body = json_object_new_object();
+
+	/* Where it cannot even be told, killing it is the answer; so is the caller's timeout. */
+	if (!body || declink_send(d->link_fd, DECLINK_CANCEL, body, NULL, 0, MSG_DONTWAIT) < 0)
+		decoder_kill(d);
+	json_object_put(body);
+}
+
+/* The last of stderr in one piece, escaped; newlines become "; ". */
+static void stderr_text(const struct decoder *d, char *ret, size_t size)
+{
+	char raw[DECODER_MAX_STDERR];
+	size_t n = d->err_total < sizeof(raw) ? (size_t)d->err_total : sizeof(raw), len = 0;
+	uint64_t first = d->err_total - n;
+
+	for (size_t i = 0; i < n; i++)
+		raw[i] = d->err[(first + i) % sizeof(d->err)];
+	while (n > 0 && (raw[n - 1] == '\n' || raw[n - 1] == ' '))
+		n--;
+	for (size_t i = 0, start = 0; i <= n && len + 4 < size; i++) {
+		if (i < n && raw[i] != '\n')
+			continue;
+		if (i > start) {
+			if (len > 0) {
+				memcpy(ret + len, "; ", 3);
+				len += 2;
+			}
+			len += escape_text(ret + len, size - len, raw + start, i - start);
+		}
+		start = i + 1;
+	}
+	ret[len] = '\0';
+}
+
+static void describe(const struct decoder *d, int status, enum decoder_end end, char *ret, size_t size)
+{
+	if (end == DECODER_DONE)
+		ret[0] = '\0';
+	else if (end == DECODER_REFUSED)
+		(void)snprintf(ret, size, "%s", d->result.error);
+	else if (d->broken)
+		(void)snprintf(ret, size, "the decoder was killed: %s", d->broken);
+	else if (end == DECODER_KILLED)
+		(void)snprintf(ret, size, "the decoder was killed");
+	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+		(void)snprintf(ret, size, "the decoder used up its processor time");
+	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ)
+		(void)snprintf(ret, size, "the decoder's output passed its limit");
+	else if (WIFSIGNALED(status))
+		(void)snprintf(ret, size, "the decoder died of signal %d (%s)", WTERMSIG(status),
+			       strsignal(WTERMSIG(status)));
+	else if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED)
+		(void)snprintf(ret, size, "the decoder could not be started");
+	else
+		(void)snprintf(ret, size, "the decoder ended with exit code %d and no result",
+			       WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+static void ended(struct decoder *d, int status, const struct rusage *usage)
+{
+	struct decoder_outcome o = {.status = status, .needs = d->needs, .found = d->found};
+	char message[640], err[DECODER_MAX_STDERR * 2];
+
+	d->pid = -1;
+	if (d->killed)
+		o.end = DECODER_KILLED;
+	else if (d->broken || !d->have_result || !WIFEXITED(status))
+		o.end = DECODER_CRASHED;
+	else if (!d->result.ok)
+		o.end = DECODER_REFUSED;
+	else if (WEXITSTATUS(status) != 0)
+		o.end = DECODER_CRASHED; /* it said ok and then was not: its output cannot be trusted */
+	else
+		o.end = DECODER_DONE;
+	if (o.end == DECODER_DONE || o.end == DECODER_REFUSED)
+		o.result = &d->result;
+	describe(d, status, o.end, message, sizeof(message));
+	stderr_text(d, err, sizeof(err));
+	o.message = message;
+	o.stderr_text = err;
+	o.cpu_ns = ((uint64_t)usage->ru_utime.tv_sec + (uint64_t)usage->ru_stime.tv_sec) * 1000000000ULL +
+		   ((uint64_t)usage->ru_utime.tv_usec + (uint64_t)usage->ru_stime.tv_usec) * 1000ULL;
+	o.max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024;
+	d->callbacks.on_end(d, &o, d->arg);
+}
+
+/* ---- running */
+
+void decoder_poll(const struct decoder *d, struct pollfd ret[DECODER_N_FDS])
+{
+	const short out = d->n_queued ? POLLOUT : 0;
+
+	ret[0] = (struct pollfd){.fd = d->link_ended ? -1 : d->link_fd, .events = (short)(POLLIN | out)};
+	ret[1] = (struct pollfd){.fd = d->stderr_fd, .events = POLLIN};
+	ret[2] = (struct pollfd){.fd = d->pidfd, .events = POLLIN};
+}
+
+static void read_stderr(struct decoder *d)
+{
+	char buf[1024];
+
+	for (int i = 0; d->stderr_fd >= 0 && i < BUDGET; i++) {
+		ssize_t n = read(d->stderr_fd, buf, sizeof(buf));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			close_fdp(&d->stderr_fd);
+			return;
+		}
+		for (ssize_t k = 0; k < n; k++)
+			d->err[d->err_total++ % sizeof(d->err)] = buf[k];
+	}
+}
+
+static int send_answer(struct decoder *d, const struct declink_file *file, int fd)
+{
+	struct json_object *body = declink_file_to_json(file);
+	int r;
+
+	if (!body)
+		return -ENOMEM;
+	r = declink_send(d->link_fd, DECLINK_FILE, body, &fd, fd >= 0 ? 1 : 0, MSG_DONTWAIT);
+	json_object_put(body);
+	return r;
+}
+
+static void send_queued(struct decoder *d)
+{
+	size_t sent = 0;
+
+	while (sent < d->n_queued && !d->link_ended) {
+		struct queued *q = &d->queue[sent];
+		int r = send_answer(d, &q->file, q->fd);
+
+		if (r == -EAGAIN)
+			break;
+		close_fdp(&q->fd);
+		sent++;
+		if (r < 0 && r != -EPIPE)
+			kill_broken(d, "its link failed");
+	}
+	if (sent == 0)
+		return;
+	d->n_queued -= sent;
+	memmove(d->queue, d->queue + sent, d->n_queued * sizeof(d->queue[0]));
+}
+
+int decoder_answer(struct decoder *d, const struct declink_file *file, int fd)
+{
+	_cleanup_close_ int owned = fd;
+	struct declink_file f = *file;
+	int r = -EAGAIN;
+
+	f.found = fd >= 0;
+	if (f.found)
+		d->found++;
+	if (d->link_fd < 0)
+		return -EPIPE;
+	if (d->n_queued == 0)
+		r = send_answer(d, &f, owned);
+	if (r == -EMFILE || r == -ETOOMANYREFS) {
+		/* fds in flight are limited too: "no" is better than no answer */
+		f.found = false;
+		(void)snprintf(f.why, sizeof(f.why), "too many open files");
+		r = send_answer(d, &f, -1);
+	}
+	if (r != -EAGAIN)
+		return r;
+	if (d->n_queued == MAX_QUEUED) {
+		kill_broken(d, "it did not read its answers");
+		return -EPIPE;
+	}
+	d->queue[d->n_queued].file = f;
+	d->queue[d->n_queued++].fd = take_fd(&owned);
+	return 0;
+}
+
+static const char *handle(struct decoder *d, struct declink_packet *p)
+{
+	struct declink_progress progress;
+	struct declink_need *need;
+
+	if (p->n_fds > 0)
+		return "it sent a descriptor";
+	if (d->have_result)
+		return "it sent more after its result";
+	switch (p->type) {
+	case DECLINK_NEED:
+		if (++d->needs > DECODER_MAX_NEEDS)
+			return "it asked for too many files";
+		need = calloc(1, sizeof(*need)); /* two paths: too much for the stack */
+		if (!need)
+			return "no memory";
+		if (declink_need_from_json(p->body, need) < 0) {
+			free(need);
+			return "a request of it was malformed";
+		}
+		d->callbacks.on_need(d, need, d->arg);
+		free(need);
+		return NULL;
+	case DECLINK_PROGRESS:
+		if (declink_progress_from_json(p->body, &progress) < 0)
+			return "a message of it was malformed";
+		if (d->callbacks.on_progress)
+			d->callbacks.on_progress(d, &progress, d->arg);
+		return NULL;
+	case DECLINK_RESULT:
+		if (declink_result_from_json(p->body, &d->result) < 0)
+			return "its result was malformed";
+		d->have_result = true;
+		d->result_packet = *p; /* the result borrows from the body */
+		p->body = NULL;
+		return NULL;
+	case DECLINK_JOB:
+	case DECLINK_FILE:
+	case DECLINK_CANCEL:
+		break;
+	}
+	return "it sent what only a parent sends";
+}
+
+/* True when there may be more. */
+static bool read_link(struct decoder *d)
+{
+	for (int i = 0; i < BUDGET; i++) {
+		struct declink_packet p = DECLINK_PACKET_INIT;
+		const char *broken;
+		int r;
+
+		if (d->broken)
+			return false;
+		r = declink_recv(d->link_fd, &p, MSG_DONTWAIT);
+		if (r == 0)
+			d->link_ended = true;
+		if (r == 0 || r == -EAGAIN)
+			return false;
+		if (r < 0) {
+			kill_broken(d, "its messages were malformed");
+			return false;
+		}
+		broken = handle(d, &p);
+		declink_packet_fini(&p);
+		if (broken) {
+			kill_broken(d, broken);
+			return false;
+		}
+	}
+	return true;
+}
+
+int decoder_dispatch(struct decoder *d)
+{
+	struct rusage usage = {0};
+	bool more;
+	int status;
+	pid_t pid;
+
+	/* Whether it has ended is asked first: then what the link holds is all there will ever be. */
+	for (;;) {
+		siginfo_t info = {0};
+
+		if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == EINTR)
+			continue;
+		pid = info.si_pid;
+		break;
+	}
+	send_queued(d);
+	more = read_link(d);
+	read_stderr(d);
+	if (pid != d->pid || more)
+		return 0;
+	while ((pid = wait4(d->pid, &status, 0, &usage)) < 0 && errno == EINTR)
+		;
+	ended(d, status, &usage);
+	return 1;
+}

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/opener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#include "common/escape.h"
+#include "common/io.h"
+
+#ifndef BTRFS_SUPER_MAGIC
+#define BTRFS_SUPER_MAGIC 0x9123683EL
+#endif
+#ifndef OVERLAYFS_SUPER_MAGIC
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630L
+#endif
+
+struct root {
+	int fd;
+	enum opener_source source;
+};
+
+struct opener {
+	struct opener_options options;
+	/* in the order in which they are asked */
+	struct root roots[4];
+	size_t n_roots;
+};
+
+const char *opener_source_to_string(enum opener_source source)
+{
+	switch (source) {
+	case OPENER_NONE:
+		return "none";
+	case OPENER_BUNDLE:
+		return "bundle";
+	case OPENER_KEPT:
+		return "kept";
+	case OPENER_TARGET:
+		return "target";
+	case OPENER_HOST:
+		return "host";
+	case OPENER_SYMFS:
+		return "symfs";
+	}
+	return "unknown";
+}
+
+static int add_root(struct opener *o, int fd, enum opener_source source)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (copy < 0)
+		return -errno;
+	o->roots[o->n_roots++] = (struct root){copy, source};
+	return 0;
+}
+
+int opener_new(const struct opener_options *options, struct opener **ret)
+{
+	_cleanup_(opener_freep) struct opener *o = calloc(1, sizeof(*o));
+	_cleanup_close_ int host = -1;
+	int r = 0;
+
+	if (!o)
+		return -ENOMEM;
+	o->options = *options;
+	if (options->images_fd >= 0)
+		r = add_root(o, options->images_fd, OPENER_BUNDLE);
+	if (r == 0 && options->symfs_fd >= 0)
+		r = add_root(o, options->symfs_fd, OPENER_SYMFS);
+	if (r == 0 && options->target_root >= 0)
+		r = add_root(o, options->target_root, OPENER_TARGET);
+	if (r == 0 && options->host) {
+		host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		r = host < 0 ? -errno : add_root(o, host, OPENER_HOST);
+	}
+	if (r < 0)
+		return r;
+	*ret = take_ptr(o);
+	return 0;
+}
+
+void opener_free(struct opener *o)
+{
+	if (!o)
+		return;
+	for (size_t i = 0; i < o->n_roots; i++)
+		close_fdp(&o->roots[i].fd);
+	free(o);
+}
+
+static int open_beneath(int root, const char *path, uint64_t resolve, int *ret_fd)
+{
+	struct open_how how = {
+		/* NONBLOCK: a FIFO must not hold us; NOCTTY: nor a terminal become ours */
+		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
+	};
+	long fd;
+
+	/* EAGAIN: a rename raced with "..", and the kernel asks to try again; not for ever */
+	for (int tries = 0;; tries++) {
+		fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+		if (fd >= 0)
+			break;
+		if ((errno != EAGAIN && errno != EINTR) || tries == 8)
+			return -errno;
+	}
+	*ret_fd = (int)fd;
+	return 0;
+}
+
+static int check_regular(int fd, uint64_t max_size, struct stat *ret)
+{
+	if (fstat(fd, ret) < 0)
+		return -errno;
+	if (!S_ISREG(ret->st_mode))
+		return -EMEDIUMTYPE;
+	if (ret->st_size < 0 || (uint64_t)ret->st_size > max_size)
+		return -EFBIG;
+	return 0;
+}
+
+int opener_open_beneath(int root, const char *path, uint64_t max_size, int *ret_fd)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r;
+
+	r = open_beneath(root, path, 0, &fd);
+	if (r == 0)
+		r = check_regular(fd, max_size, &st);
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
+}
+
+/* ---- one attempt */
+
+struct attempt {
+	struct opener *o;
+	const struct declink_need *need;
+	struct opener_answer *answer;
+	/* the reason to tell, the weightiest so far */
+	int weight;
+	/* found, but not the file of the record: given where nothing better is found and that is allowed */
+	int changed_fd;
+	enum opener_source changed_source;
+	char changed_path[DECLINK_MAX_PATH + 1];
+};
+
+enum { WEIGHT_ABSENT = 1, WEIGHT_ERROR, WEIGHT_REFUSED, WEIGHT_CHANGED };
+
+static void _printf_(3, 4) because(struct attempt *a, int weight, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	if (weight <= a->weight)
+		return;
+	a->weight = weight;
+	va_start(ap, fmt);
+	n = vsnprintf(a->answer->why, sizeof(a->answer->why), fmt, ap);
+	va_end(ap);
+	(void)n;
+}
+
+static bool elf_magic(int fd)
+{
+	char magic[4];
+
+	return io_pread_full(fd, magic, sizeof(magic), 0) == sizeof(magic) && !memcmp(magic, "\177ELF", 4);
+}
+
+/*
+ * Whether the file is the one of the record. On btrfs and overlayfs the device of a mapping and that
+ * of stat() differ for the same file, so there the inode alone counts.
+ */
+static bool same_file(int fd, const struct stat *st, const struct declink_need *need)
+{
+	struct statfs fs;
+
+	if (st->st_ino != need->ino)
+		return false;
+	if (major(st->st_dev) == need->maj && minor(st->st_dev) == need->min)
+		return true;
+	return fstatfs(fd, &fs) == 0 && (fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == OVERLAYFS_SUPER_MAGIC);
+}
+
+static bool may_be_read(const struct opener *o, const struct stat *st)
+{
+	return st->st_mode & S_IROTH || st->st_uid == o->options.uid;
+}
+
+static void remember(char *dst, const char *path)
+{
+	(void)snprintf(dst, DECLINK_MAX_PATH + 1, "%s", path);
+}
+
+/* Takes over the fd. True: it is the answer. */
+static bool judge(struct attempt *a, const struct root *root, const char *path, int fd)
+{
+	_cleanup_close_ int owned = fd;
+	const bool perfmap = a->need->kind == NEED_PERFMAP, ours = root->source == OPENER_BUNDLE;
+	const struct opener_options *options = &a->o->options;
+	struct stat st;
+	int r;
+
+	r = check_regular(fd, perfmap ? OPENER_MAX_PERFMAP : OPENER_MAX_FILE, &st);
+	if (r < 0) {
+		because(a, WEIGHT_REFUSED, "%s", r == -EFBIG ? "the file is too large" : "not a regular file");
+		return false;
+	}
+	if (perfmap && !ours && st.st_uid != options->uid && st.st_uid != 0) {
+		/* anybody may write to /tmp: names from somebody else's file would be lies */
+		because(a, WEIGHT_REFUSED, "the perf map belongs to uid %u", st.st_uid);
+		return false;
+	}
+	if (!perfmap && !elf_magic(fd)) {
+		because(a, WEIGHT_REFUSED, "not an ELF file");
+		return false;
+	}
+	if (options->strict && !ours && !perfmap && !may_be_read(a->o, &st)) {
+		because(a, WEIGHT_REFUSED, "the file is not readable by everybody");
+		return false;
+	}
+	/* Copies in a bundle or a tree have other inodes; their build id decides, in the decoder. */
+	if (a->need->kind == NEED_OBJECT && (root->source == OPENER_TARGET || root->source == OPENER_HOST)) {
+		if (a->need->ino == 0 && options->strict) {
+			because(a, WEIGHT_REFUSED, "the record does not tell the file's inode");
+			return false;
+		}
+		if (a->need->ino != 0 && !same_file(fd, &st, a->need)) {
+			because(a, WEIGHT_CHANGED, "another file is at this path now");
+			if (!options->strict && a->changed_fd < 0) {
+				a->changed_fd = take_fd(&owned);
+				a->changed_source = root->source;
+				remember(a->changed_path, path);
+			}
+			return false;
+		}
+	}
+	a->answer->fd = take_fd(&owned);
+	a->answer->source = root->source;
+	remember(a->answer->path, path);
+	return true;
+}
+
+/* `path` without leading slashes, in one root. */
+static bool try_in(struct attempt *a, const struct root *root, const char *path)
+{
+	uint64_t resolve = a->need->kind == NEED_PERFMAP ? RESOLVE_NO_SYMLINKS : 0;
+	int fd, r;
+
+	while (*path == '/')
+		path++;
+	if (!*path)
+		return false;
+	r = open_beneath(root->fd, path, resolve, &fd);
+	if (r == 0)
+		return judge(a, root, path, fd);
+	if (r == -ENOENT || r == -ENOTDIR)
+		because(a, WEIGHT_ABSENT, "no such file");
+	else if (r == -EXDEV || r == -ELOOP)
+		because(a, WEIGHT_REFUSED, "the path leads out of its root or over a forbidden link");
+	else
+		because(a, WEIGHT_ERROR, "cannot be opened: %s", strerror(-r));
+	return false;
+}
+
+static bool try_all(struct attempt *a, const char *path)
+{
+	for (size_t i = 0; i < a->o->n_roots; i++)
+		if (try_in(a, &a->o->roots[i], path))
+			return true;
+	return false;
+}
+
+/* ---- kinds */
+
+static bool try_kept(struct attempt *a)
+{
+	const struct opener_options *options = &a->o->options;
+	int fd, copy;
+
+	if (!options->kept || a->need->ino == 0)
+		return false;
+	fd = options->kept(options->arg, a->need->maj, a->need->min, a->need->ino);
+	if (fd < 0)
+		return false;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (copy < 0) {
+		because(a, WEIGHT_ERROR, "too many open files");
+		return false;
+	}
+	a->answer->fd = copy;
+	a->answer->source = OPENER_KEPT;
+	return true;
+}
+
+static bool open_object(struct attempt *a)
+{
+	const struct declink_need *need = a->need;
+	char path[DECLINK_MAX_PATH + 1];
+	size_t len;
+
+	for (size_t i = 0; need->ino && i < a->o->n_roots; i++) {
+		/* where a bundle keeps the second file of one path; see daemon/objects.c */
+		if (a->o->roots[i].source != OPENER_BUNDLE)
+			continue;
+		(void)snprintf(path, sizeof(path), ".inode/%u-%u-%llu", need->maj, need->min,
+			       (unsigned long long)need->ino);
+		if (try_in(a, &a->o->roots[i], path))
+			return true;
+	}
+	a->weight = 0;
+	for (size_t i = 0; need->path[0] == '/' && i < a->o->n_roots; i++)
+		if (a->o->roots[i].source == OPENER_BUNDLE && try_in(a, &a->o->roots[i], need->path))
+			return true;
+	if (try_kept(a))
+		return true;
+	if (need->path[0] != '/') {
+		because(a, WEIGHT_REFUSED, "the mapping is of no file");
+		return false;
+	}
+	(void)snprintf(path, sizeof(path), "%s", need->path);
+	len = strlen(path);
+	/* /proc/PID/maps says this of an unlinked file; at most another one can be there now */
+	if (len > 10 && !strcmp(path + len - 10, " (deleted)"))
+		path[len - 10] = '\0';
+	return try_all(a, path);
+}
+
+static bool by_build_id(struct attempt *a)
+{
+	char path[64 + DECLINK_MAX_BUILD_ID * 2], *p = path;
+	const struct declink_need *need = a->need;
+
+	if (need->build_id_len < 2)
+		return false;
+	p += snprintf(p, sizeof(path), "usr/lib/debug/.build-id/%02x/", need->build_id[0]);
+	for (size_t i = 1; i < need->build_id_len; i++)
+		p += sprintf(p, "%02x", need->build_id[i]);
+	(void)strcpy(p, ".debug");
+	return try_all(a, path);
+}
+
+/* dirname(object)/between/name under all roots. */
+static bool beside(struct attempt *a, const char *before, const char *between, const char *name)
+{
+	const char *object = a->need->object, *slash = strrchr(object, '/');
+	char path[DECLINK_MAX_PATH + 1];
+	int n;
+
+	if (object[0] != '/' || !slash)
+		return false;
+	n = snprintf(path, sizeof(path), "%s%.*s/%s%s", before, (int)(slash - object), object, between, name);
+	return n > 0 && (size_t)n < sizeof(path) && try_all(a, path);
+}
+
+static bool open_debug(struct attempt *a)
+{
+	const char *name = a->need->path;
+
+	if (by_build_id(a))
+		return true;
+	/* .gnu_debuglink holds a file name, and a name is all that it may be */
+	if (!*name || strchr(name, '/') || !strcmp(name, ".."))
+		return false;
+	return beside(a, "", "", name) || beside(a, "", ".debug/", name) || beside(a, "/usr/lib/debug", "", name);
+}
+
+static bool open_dwz(struct attempt *a)
+{
+	const char *path = a->need->path;
+
+	if (by_build_id(a))
+		return true;
+	if (path[0] == '/')
+		return try_all(a, path);
+	/* relative to the debug file; BENEATH stops it at the root whatever its ".." say */
+	return *path && beside(a, "", "", path);
+}
+
+static bool open_perfmap(struct attempt *a)
+{
+	char path[64];
+
+	if (a->need->nspid <= 0) {
+		because(a, WEIGHT_ERROR, "the process's own number is not known");
+		return false;
+	}
+	(void)snprintf(path, sizeof(path), "tmp/perf-%d.map", a->need->nspid);
+	for (size_t i = 0; i < a->o->n_roots; i++) {
+		const struct root *root = &a->o->roots[i];
+
+		/* the host's /tmp is the target's only where nobody said that it has another root */
+		if (root->source == OPENER_HOST && a->o->options.target_root >= 0)
+			continue;
+		if (try_in(a, root, path))
+			return true;
+	}
+	return false;
+}
+
+int opener_open(struct opener *o, const struct declink_need *need, struct opener_answer *ret)
+{
+	struct attempt a = {.o = o, .need = need, .answer = ret, .changed_fd = -1};
+	bool found = false;
+	char why[sizeof(ret->why)];
+
+	*ret = (struct opener_answer){.fd = -1};
+	switch (need->kind) {
+	case NEED_OBJECT:
+		found = open_object(&a);
+		break;
+	case NEED_DEBUG:
+		found = open_debug(&a);
+		break;
+	case NEED_DWZ:
+		found = open_dwz(&a);
+		break;
+	case NEED_PERFMAP:
+		found = open_perfmap(&a);
+		break;
+	}
+	if (!found && a.changed_fd >= 0) {
+		ret->fd = take_fd(&a.changed_fd);
+		ret->source = a.changed_source;
+		ret->changed = true;
+		remember(ret->path, a.changed_path);
+	}
+	close_fdp(&a.changed_fd);
+	if (ret->fd < 0 && !ret->why[0])
+		(void)snprintf(ret->why, sizeof(ret->why), "nowhere to look for it");
+	if (ret->fd >= 0 && !ret->changed)
+		ret->why[0] = '\0';
+	(void)escape_text(why, sizeof(why), ret->why, strlen(ret->why));
+	(void)memcpy(ret->why, why, sizeof(why));
+	return 0;
+}
