@@ -219,17 +219,18 @@ int safefile_sweep(int dir_fd, unsigned *ret_removed)
 	r = level_open(&l, dir_fd, ".");
 	if (r < 0)
 		return r;
-	while (r == 0 && (e = readdir(l.dir)) != NULL) {
+	while ((e = readdir(l.dir)) != NULL) {
 		if (strncmp(e->d_name, SAFEFILE_TMP_PREFIX, strlen(SAFEFILE_TMP_PREFIX)))
 			continue;
 		r = safefile_remove_tree(dir_fd, e->d_name);
 		if (r == 0)
 			removed++;
+		else /* one that resists must not keep the others, or the daemon from starting */
+			log_debug("cannot remove %s: %s", e->d_name, strerror(-r));
 	}
 	(void)closedir(l.dir);
-	if (r == 0)
-		*ret_removed = removed;
-	return r;
+	*ret_removed = removed;
+	return 0;
 }
 
 /* ---- directories that appear whole */

@@ -23,7 +23,8 @@ struct spool_limits {
 	uint64_t max_age_ns;
 	uint64_t max_count;
 	unsigned keep_free_percent; /* of the file system */
-	uint64_t uid_bytes;	/* of one owner */
+	uint64_t uid_bytes;	/* of one owner; root and `exempt` have only the limits of the whole */
+	uid_t exempt;		/* the daemon's own */
 };
 
 struct spool_item {
@@ -39,7 +40,7 @@ struct spool;
 /* Called before an item is removed by retention or delete. */
 typedef void (*spool_removed_fn)(void *arg, const struct spool_item *item, const char *why);
 
-/* Opens (makes) state_dir/spool, sweeps what is half-made and reads the list. */
+/* Opens (makes) state_dir/spool, sweeps what is half-made and reads the list. -EBUSY: another daemon has it. */
 int spool_open(const char *state_dir, const struct spool_limits *limits, struct spool **ret) _must_check_;
 void spool_close(struct spool *s);
 DEFINE_CLEANUP(struct spool *, spool_close)
@@ -67,7 +68,10 @@ int spool_add(struct spool *s, const char *id, uid_t owner, uint64_t bytes, uint
  */
 int spool_remove(struct spool *s, const char *id, const char *why) _must_check_;
 
-/* Removes the trees of removed items; may be called on the copier thread. */
+/*
+ * Removes the trees of removed items; may be called on the copier thread. Until then their bytes are taken as free by
+ * spool_make_room(), so it must run before what room was made for.
+ */
 void spool_purge(struct spool *s);
 
 enum { SPOOL_E_NO_SPACE = 1, SPOOL_E_QUOTA };

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/spool.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "common/bundle.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/safefile.h"
+
+#define REMOVED_PREFIX SAFEFILE_TMP_PREFIX "removed-"
+
+struct spool {
+	int dir_fd; /* flocked: one daemon a spool */
+	struct spool_limits limits;
+	struct spool_item **items; /* oldest first */
+	size_t n_items, size_items;
+	uint64_t bytes;
+	atomic_uint_least64_t unpurged; /* bytes of removed items whose trees are still there */
+	spool_removed_fn removed;
+	void *removed_arg;
+};
+
+/* ---- ids */
+
+bool spool_id_is_valid(const char *id)
+{
+	static const char pattern[] = "dddddddd-dddddd-xxxx";
+
+	for (size_t i = 0; i < SPOOL_ID_LEN; i++) {
+		const unsigned char c = (unsigned char)id[i];
+
+		if (pattern[i] == '-' ? c != '-' : pattern[i] == 'd' ? !isdigit(c) : !isdigit(c) && (c < 'a' || c > 'f'))
+			return false;
+	}
+	return id[SPOOL_ID_LEN] == '\0';
+}
+
+void spool_new_id(const struct spool *s, char ret[SPOOL_ID_LEN + 1])
+{
+	struct stat st;
+
+	for (unsigned tries = 0; tries < 1000; tries++) {
+		uint16_t bits = (uint16_t)tries;
+		time_t t = time(NULL);
+		struct tm tm;
+		char tmp[SPOOL_ID_LEN + sizeof(SAFEFILE_TMP_PREFIX)], stamp[16];
+
+		(void)gmtime_r(&t, &tm);
+		if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) < 0)
+			bits = (uint16_t)(tries + (unsigned)io_now_ns());
+		(void)strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &tm);
+		(void)snprintf(ret, SPOOL_ID_LEN + 1, "%s-%04x", stamp, bits);
+		(void)snprintf(tmp, sizeof(tmp), "%s%s", SAFEFILE_TMP_PREFIX, ret);
+		if (fstatat(s->dir_fd, ret, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+		    fstatat(s->dir_fd, tmp, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return;
+	}
+}
+
+/* ---- the list */
+
+static int compare_items(const struct spool_item *a, const struct spool_item *b)
+{
+	if (a->published_ns != b->published_ns)
+		return a->published_ns < b->published_ns ? -1 : 1;
+	return strcmp(a->id, b->id);
+}
+
+static void item_free(struct spool_item *item)
+{
+	if (!item)
+		return;
+	json_object_put(item->info);
+	free(item);
+}
+DEFINE_CLEANUP(struct spool_item *, item_free)
+
+static int insert(struct spool *s, struct spool_item *item)
+{
+	size_t i;
+
+	if (s->n_items == s->size_items) {
+		size_t n = s->size_items ? s->size_items * 2 : 64;
+		struct spool_item **p = reallocarray(s->items, n, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		s->items = p;
+		s->size_items = n;
+	}
+	for (i = s->n_items; i > 0 && compare_items(s->items[i - 1], item) > 0; i--)
+		s->items[i] = s->items[i - 1];
+	s->items[i] = item;
+	s->n_items++;
+	s->bytes += item->bytes;
+	return 0;
+}
+
+int spool_add(struct spool *s, const char *id, uid_t owner, uint64_t bytes, uint64_t published_ns,
+	      struct json_object *info)
+{
+	_cleanup_(item_freep) struct spool_item *item = calloc(1, sizeof(*item));
+	int r;
+
+	if (!item) {
+		json_object_put(info);
+		return -ENOMEM;
+	}
+	(void)snprintf(item->id, sizeof(item->id), "%s", id);
+	item->owner = owner;
+	item->bytes = bytes;
+	item->published_ns = published_ns;
+	item->info = info;
+	r = insert(s, item);
+	if (r == 0)
+		(void)take_ptr(item);
+	return r;
+}
+
+static ssize_t index_of(const struct spool *s, const char *id)
+{
+	for (size_t i = 0; i < s->n_items; i++)
+		if (!strcmp(s->items[i]->id, id))
+			return (ssize_t)i;
+	return -1;
+}
+
+const struct spool_item *spool_find(const struct spool *s, const char *id)
+{
+	ssize_t i = index_of(s, id);
+
+	return i < 0 ? NULL : s->items[i];
+}
+
+int spool_dir_fd(const struct spool *s)
+{
+	return s->dir_fd;
+}
+
+size_t spool_count(const struct spool *s)
+{
+	return s->n_items;
+}
+
+uint64_t spool_bytes(const struct spool *s)
+{
+	return s->bytes;
+}
+
+const struct spool_item *spool_at(const struct spool *s, size_t i)
+{
+	return i < s->n_items ? s->items[i] : NULL;
+}
+
+uint64_t spool_uid_bytes(const struct spool *s, uid_t uid)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < s->n_items; i++)
+		if (s->items[i]->owner == uid)
+			sum += s->items[i]->bytes;
+	return sum;
+}
+
+void spool_set_removed(struct spool *s, spool_removed_fn fn, void *arg)
+{
+	s->removed = fn;
+	s->removed_arg = arg;
+}
+
+/* ---- at start */
+
+/* One directory of a published snapshot. What cannot be read is root's and the oldest: seen, and first to go. */
+static int load_item(struct spool *s, const char *id)
+{
+	_cleanup_close_ int dir = openat(s->dir_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct json_object *info = NULL, *snapshot;
+	uint64_t bytes = 0, published = 0, uid = 0;
+	struct bundle bundle;
+	int r;
+
+	if (dir < 0)
+		return -errno;
+	r = safefile_tree_size(dir, &bytes);
+	if (r < 0)
+		return r;
+	r = bundle_open(dir, &bundle);
+	if (r == 0) {
+		snapshot = bundle.meta ? json_get_object(bundle.meta, "snapshot") : NULL;
+		if (snapshot && json_get_uint(snapshot, "uid", &uid) && uid < (uid_t)-1 &&
+		    json_get_uint(snapshot, "published_at", &published))
+			info = json_object_get(snapshot);
+		bundle_close(&bundle);
+	}
+	if (!info) {
+		log_warning("spool: %s has no readable meta.json: only an administrator sees it", id);
+		uid = 0;
+		published = 0;
+		info = json_object_new_object();
+		if (!info)
+			return -ENOMEM;
+	}
+	return spool_add(s, id, (uid_t)uid, bytes, published, info);
+}
+
+static int load(struct spool *s)
+{
+	_cleanup_close_ int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *e;
+
+	if (!dir)
+		return -errno;
+	(void)take_fd(&fd);
+	while ((e = readdir(dir)) != NULL) {
+		int r;
+
+		if (!spool_id_is_valid(e->d_name))
+			continue;
+		r = load_item(s, e->d_name);
+		if (r == -ENOMEM) {
+			(void)closedir(dir);
+			return r;
+		}
+		if (r < 0)
+			log_warning("spool: cannot read %s: %s", e->d_name, strerror(-r));
+	}
+	(void)closedir(dir);
+	return 0;
+}
+
+static int open_dir(const char *state_dir, int *ret_fd)
+{
+	_cleanup_close_ int state = -1, fd = -1;
+
+	if (mkdir(state_dir, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	state = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (state < 0)
+		return -errno;
+	if (mkdirat(state, "spool", 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(state, "spool", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int spool_open(const char *state_dir, const struct spool_limits *limits, struct spool **ret)
+{
+	_cleanup_(spool_closep) struct spool *s = calloc(1, sizeof(*s));
+	unsigned removed = 0;
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->dir_fd = -1;
+	s->limits = *limits;
+	r = open_dir(state_dir, &s->dir_fd);
+	if (r < 0)
+		return r;
+	r = safefile_sweep(s->dir_fd, &removed);
+	if (r < 0)
+		return r;
+	if (removed > 0)
+		log_notice("spool: removed %u half-made or deleted snapshots of an earlier run", removed);
+	r = load(s);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(s);
+	return 0;
+}
+
+void spool_close(struct spool *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n_items; i++)
+		item_free(s->items[i]);
+	free(s->items);
+	close_fdp(&s->dir_fd);
+	free(s);
+}
+
+/* ---- removing */
+
+int spool_remove(struct spool *s, const char *id, const char *why)
+{
+	_cleanup_(item_freep) struct spool_item *item = NULL;
+	char name[sizeof(REMOVED_PREFIX) + SPOOL_ID_LEN];
+	ssize_t i = index_of(s, id);
+
+	if (i < 0)
+		return -ENOENT;
+	item = s->items[i];
+	(void)snprintf(name, sizeof(name), "%s%s", REMOVED_PREFIX, item->id);
+	if (renameat(s->dir_fd, item->id, s->dir_fd, name) < 0 && errno != ENOENT) {
+		(void)take_ptr(item); /* still in the list */
+		return -errno;
+	}
+	s->n_items--;
+	memmove(s->items + i, s->items + i + 1, (s->n_items - (size_t)i) * sizeof(*s->items));
+	s->bytes -= item->bytes;
+	atomic_fetch_add(&s->unpurged, item->bytes);
+	if (s->removed)
+		s->removed(s->removed_arg, item, why);
+	return 0;
+}
+
+void spool_purge(struct spool *s)
+{
+	_cleanup_close_ int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t before = atomic_load(&s->unpurged);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *e;
+
+	if (!dir)
+		return;
+	(void)take_fd(&fd);
+	while ((e = readdir(dir)) != NULL) {
+		int r;
+
+		if (strncmp(e->d_name, REMOVED_PREFIX, strlen(REMOVED_PREFIX)))
+			continue;
+		r = safefile_remove_tree(s->dir_fd, e->d_name);
+		if (r < 0 && r != -ENOENT)
+			log_warning("spool: cannot remove %s: %s", e->d_name, strerror(-r));
+	}
+	(void)closedir(dir);
+	/* what was removed meanwhile counts until the next purge */
+	atomic_fetch_sub(&s->unpurged, before);
+}
+
+/* ---- retention */
+
+struct holder {
+	uid_t owner;
+	uint64_t bytes;
+	size_t n;
+};
+
+static struct holder sum_of(const struct spool_item *const *items, size_t n, uid_t owner)
+{
+	struct holder h = {.owner = owner};
+
+	for (size_t i = 0; i < n; i++)
+		if (items[i]->owner == owner) {
+			h.bytes += items[i]->bytes;
+			h.n++;
+		}
+	return h;
+}
+
+static ssize_t oldest_of(const struct spool_item *const *items, size_t n, uid_t owner)
+{
+	for (size_t i = 0; i < n; i++)
+		if (items[i]->owner == owner)
+			return (ssize_t)i;
+	return -1;
+}
+
+/*
+ * The oldest of the owner who holds most, so that nobody's few snapshots go for another's many. What comes in
+ * counts for its owner. O(n^2) over at most max_count items, and only where something has to go.
+ */
+static ssize_t oldest_of_greatest(const struct spool_item *const *items, size_t n, uid_t owner, uint64_t incoming,
+				  bool by_count)
+{
+	uint64_t most = 0;
+	ssize_t best = -1;
+
+	for (size_t i = 0; i < n; i++) {
+		struct holder h;
+		uint64_t value;
+
+		if (oldest_of(items, i, items[i]->owner) >= 0)
+			continue; /* this owner was looked at */
+		h = sum_of(items, n, items[i]->owner);
+		value = by_count ? h.n + (h.owner == owner && incoming > 0) :
+				   h.bytes + (h.owner == owner ? incoming : 0);
+		if (best < 0 || value > most) {
+			most = value;
+			best = (ssize_t)i;
+		}
+	}
+	return best;
+}
+
+static bool is_exempt(const struct spool_limits *limits, uid_t uid)
+{
+	return uid == 0 || uid == limits->exempt;
+}
+
+static bool short_of_disk(const struct spool_limits *limits, const struct spool_usage *usage, uint64_t incoming)
+{
+	uint64_t keep = usage->total_bytes / 100 * limits->keep_free_percent;
+
+	/* `keep` may have been gone before we came: then only what comes in counts */
+	return usage->free_bytes < incoming || usage->free_bytes - incoming < keep;
+}
+
+ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n, const struct spool_limits *limits,
+			  const struct spool_usage *usage, uid_t owner, uint64_t incoming)
+{
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < n; i++)
+		total += items[i]->bytes;
+	if (n > 0 && limits->max_age_ns && items[0]->published_ns + limits->max_age_ns <= usage->now_ns)
+		return 0;
+	if (incoming > 0 && limits->uid_bytes && !is_exempt(limits, owner) &&
+	    sum_of(items, n, owner).bytes + incoming > limits->uid_bytes)
+		return oldest_of(items, n, owner);
+	if (limits->max_count && n + (incoming > 0) > limits->max_count)
+		return oldest_of_greatest(items, n, owner, incoming, true);
+	if (limits->max_bytes && total + incoming > limits->max_bytes)
+		return oldest_of_greatest(items, n, owner, incoming, false);
+	if (limits->keep_free_percent && short_of_disk(limits, usage, incoming))
+		return oldest_of_greatest(items, n, owner, incoming, false);
+	return -1;
+}
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec t = {0};
+
+	(void)clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static int usage_read(const struct spool *s, uint64_t now_ns, struct spool_usage *ret)
+{
+	int r;
+
+	ret->now_ns = now_ns;
+	r = safefile_space(s->dir_fd, &ret->free_bytes, &ret->total_bytes);
+	ret->free_bytes += atomic_load(&s->unpurged);
+	return r;
+}
+
+static unsigned evict(struct spool *s, uint64_t now_ns, uid_t owner, uint64_t incoming)
+{
+	struct spool_usage usage;
+	unsigned n = 0;
+
+	while (usage_read(s, now_ns, &usage) == 0) {
+		ssize_t i = spool_pick_victim((const struct spool_item *const *)s->items, s->n_items, &s->limits, &usage, owner,
+					      incoming);
+		char id[SPOOL_ID_LEN + 1];
+
+		if (i < 0)
+			break;
+		(void)snprintf(id, sizeof(id), "%s", s->items[i]->id);
+		if (spool_remove(s, id, "retention") < 0)
+			break;
+		n++;
+	}
+	return n;
+}
+
+unsigned spool_expire(struct spool *s, uint64_t now_ns)
+{
+	return evict(s, now_ns, 0, 0);
+}
+
+int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes)
+{
+	const struct spool_limits *l = &s->limits;
+	struct spool_usage usage;
+	int r;
+
+	/* Nothing is removed for what cannot fit anyway. */
+	if (l->uid_bytes && !is_exempt(l, owner) && bytes > l->uid_bytes)
+		return SPOOL_E_QUOTA;
+	r = usage_read(s, 0, &usage);
+	if (r < 0)
+		return r;
+	usage.free_bytes += s->bytes;
+	if ((l->max_bytes && bytes > l->max_bytes) || short_of_disk(l, &usage, bytes))
+		return SPOOL_E_NO_SPACE;
+	(void)evict(s, realtime_ns(), owner, bytes);
+	r = usage_read(s, 0, &usage);
+	if (r < 0)
+		return r;
+	if (short_of_disk(l, &usage, bytes) || (l->max_bytes && s->bytes + bytes > l->max_bytes))
+		return SPOOL_E_NO_SPACE;
+	return 0;
+}
+
+/* ---- files */
+
+static int add_file(void *arg, const char *name, uint64_t size)
+{
+	struct json_object *o = json_object_new_object();
+
+	if (!o)
+		return -ENOMEM;
+	json_add_string(o, "name", name);
+	json_add_uint(o, "size", size);
+	json_append(arg, o);
+	return 0;
+}
+
+static int item_dir(const struct spool *s, const char *id, int *ret_fd)
+{
+	int fd;
+
+	if (!spool_find(s, id))
+		return -ENOENT;
+	fd = openat(s->dir_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int spool_files(const struct spool *s, const char *id, struct json_object **ret)
+{
+	_cleanup_json_ struct json_object *array = json_object_new_array();
+	_cleanup_close_ int dir = -1;
+	int r;
+
+	if (!array)
+		return -ENOMEM;
+	r = item_dir(s, id, &dir);
+	if (r == 0)
+		r = bundle_files(dir, add_file, array);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(array);
+	return 0;
+}
+
+int spool_open_file(const struct spool *s, const char *id, const char *name, int *ret_fd, uint64_t *ret_size)
+{
+	_cleanup_close_ int dir = -1;
+	int r;
+
+	if (!bundle_name_is_valid(name))
+		return -ENOENT;
+	r = item_dir(s, id, &dir);
+	if (r < 0)
+		return r;
+	r = safefile_open(dir, name, ret_fd, ret_size);
+	/* a directory, a link: whatever it is, it is no file of the list */
+	return r == -ELOOP || r == -ENOTDIR || r == -EISDIR ? -ENOENT : r;
+}
