@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The request that arms, and the sentences for what may be wrong with it.
+ */
+#include "client/arm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/human.h"
+#include "client/view.h"
+
+int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
+	const struct process_fds *fds, struct json_object **ret_result)
+{
+	struct json_object *names = json_add_new_array(params, "fds");
+	int list[2];
+	size_t n = 0;
+
+	if (options->stacks)
+		json_add_string(params, "stacks", options->stacks);
+	if (options->backend)
+		json_add_string(params, "backend", options->backend);
+	if (options->no_waits)
+		json_add_bool(params, "waits", false);
+	if (fds->pidfd >= 0) {
+		json_append_string(names, "pidfd");
+		list[n++] = fds->pidfd;
+	}
+	if (fds->maps >= 0) {
+		json_append_string(names, "maps");
+		list[n++] = fds->maps;
+	}
+	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+}
+
+int arm_report(struct ctl *ctl, int error, pid_t pid)
+{
+	_cleanup_free_ char *what = human_format("process %d", (int)pid);
+	uid_t owner;
+
+	if (error == -ESRCH || error == TRACERD_E_GONE || error == TRACERD_E_NOT_FOUND)
+		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such process: %d", (int)pid);
+	if (error == TRACERD_E_NOT_PERMITTED && process_owner(pid, &owner) == 0 &&
+		owner != geteuid())
+		return ctl_fail(ctl, EXIT_NOT_PERMITTED, "not_permitted",
+			"not permitted: process %d is owned by uid %u", (int)pid,
+			(unsigned int)owner);
+	return ctl_report(ctl, error, what);
+}
+
+void arm_print(struct ctl *ctl, FILE *out, struct json_object *target)
+{
+	_cleanup_free_ char *name = view_target_name(target), *how = view_target_how(target);
+
+	(void)fprintf(out, "armed %s, %s\n", name, how);
+	for (size_t i = 0; i < field_count(target, "warnings"); i++)
+		ctl_note(ctl, "warning: %s",
+			json_object_get_string(field_at(target, "warnings", i)));
+}

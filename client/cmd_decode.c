@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl decode`: a bundle or a perf.data file to a timeline, without the daemon.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/command.h"
+#include "client/ctl.h"
+#include "client/human.h"
+#include "client/interrupt.h"
+#include "client/offline.h"
+#include "client/output.h"
+#include "client/report.h"
+
+struct options {
+	const char *output, *format, *symfs;
+	bool summary;
+	uint64_t timeout;
+};
+
+#define DEFAULT_TIMEOUT_S 3600
+
+static const struct option_spec specs[] = {
+	{.name = "output",
+		.letter = 'o',
+		.type = OPTION_FILE,
+		.offset = offsetof(struct options, output),
+		.arg = "FILE",
+		.doc = "Where to write the timeline; - is the standard output."},
+	{.name = "format",
+		.letter = 'f',
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct options, format),
+		.arg = "NAME",
+		.choices = "pftrace|text",
+		.doc = "What to write: pftrace for ui.perfetto.dev and trace_processor, text to "
+		       "read and to compare. Not given: "
+		       "text to the standard output and to names that end in .txt, else pftrace."},
+	{.name = "summary",
+		.letter = 's',
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, summary),
+		.doc = "Print the summary only; then --output may be left out."},
+	{.name = "symfs",
+		.type = OPTION_FILE,
+		.offset = offsetof(struct options, symfs),
+		.arg = "DIR",
+		.doc = "Look for programs, libraries and debug files in this tree first: the "
+		       "recorded machine's file system."},
+	{.name = "timeout",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, timeout),
+		.arg = "SECONDS",
+		.min = 1,
+		.max = 86400,
+		.doc = "Give up after this time; 3600 if not given."},
+	{0},
+};
+
+static const char *format_for(const struct options *o)
+{
+	size_t n = o->output ? strlen(o->output) : 0;
+
+	if (o->format)
+		return o->format;
+	if (!o->output || !strcmp(o->output, "-") || (n > 4 && !strcmp(o->output + n - 4, ".txt")))
+		return "text";
+	return "pftrace";
+}
+
+static int decode_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	const struct options *o = options;
+	_cleanup_(output_file_fini) struct output_file out = OUTPUT_FILE_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
+	_cleanup_close_ int interrupt_fd = -1;
+	struct offline_request request = {
+		.input = operands[0],
+		.format = format_for(o),
+		.symfs = o->symfs,
+		.timeout_s = o->timeout ? o->timeout : DEFAULT_TIMEOUT_S,
+	};
+	const char *path = o->output ? o->output : "/dev/null";
+	bool to_stdout = !strcmp(path, "-");
+	int r;
+
+	if (!o->output && !o->summary)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"name the output by -o FILE, or ask for the --summary only");
+	if (to_stdout && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"a trace does not go to a terminal: -o FILE, or --format=text");
+	if (to_stdout && (o->summary || ctl->json))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"the timeline and the summary cannot both go to the standard output");
+	interrupt_fd = interrupt_open();
+	r = output_file_begin(path, &out);
+	if (r < 0)
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
+			"cannot write %s: %s", path, strerror(-r));
+	request.out_fd = out.fd;
+	request.interrupt_fd = interrupt_fd;
+	r = offline_decode(ctl, &request, &result);
+	if (r != EXIT_OK)
+		return r;
+	r = output_file_commit(&out);
+	if (r < 0)
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
+			"cannot write %s: %s", path, strerror(-r));
+	if (ctl->json) {
+		if (o->output)
+			json_add_string(result, "output", o->output);
+		ctl_print_json(result);
+	} else if (o->summary) {
+		report_print(stdout, field(result, "summary"));
+	} else if (!to_stdout) {
+		(void)printf("wrote %s\n", path);
+		if (!strcmp(request.format, "pftrace"))
+			report_print_how_to_open(stdout, path);
+	}
+	return EXIT_OK;
+}
+
+const struct command cmd_decode = {
+	.name = "decode",
+	.args = "INPUT",
+	.summary = "decode a bundle or a perf.data file, without the daemon",
+	.doc = "Writes the timeline of a bundle that was fetched, or of any perf.data file. It "
+	       "needs no daemon: tracectl "
+	       "starts tracerd-decode itself, which runs without privileges and opens no files of "
+	       "its own.\n\n"
+	       "Programs and libraries are taken from the bundle, if it has them, and then from "
+	       "this machine, where they "
+	       "are checked against what was recorded.",
+	.example = "tracectl decode slow/ -o slow.pftrace",
+	.options = specs,
+	.options_size = sizeof(struct options),
+	.operand = OPERAND_FILE,
+	.min_operands = 1,
+	.max_operands = 1,
+	.exec = decode_exec,
+};

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl status`: how the daemon is. The object is that of GET /status on its status socket.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/command.h"
+#include "client/ctl.h"
+#include "client/human.h"
+#include "client/view.h"
+
+/* "3 armed, 1 exited": the counters of an object; the caller frees it. */
+static char *counters_text(struct json_object *o)
+{
+	char *text = NULL;
+
+	if (!o || !json_object_is_type(o, json_type_object))
+		return human_format("-");
+	json_object_object_foreach (o, key, value) {
+		_cleanup_free_ char *name = NULL, *before = NULL;
+
+		if (!json_object_is_type(value, json_type_int))
+			continue;
+		name = human_name(key);
+		before = text;
+		text = before ? human_format(
+					"%s, %" PRIu64 " %s", before, value_number(value), name)
+			      : human_format("%" PRIu64 " %s", value_number(value), name);
+	}
+	return text ? text : human_format("none");
+}
+
+static void print_backends(struct json_object *backends)
+{
+	if (!backends || !json_object_is_type(backends, json_type_object))
+		return;
+	json_object_object_foreach (backends, key, value) {
+		_cleanup_free_ char *name = human_name(key),
+				    *method = human_name(field_text(value, "method"));
+		_cleanup_free_ char *why = human_name(field_text(value, "why"));
+		bool has_why = field_text(value, "why") && *field_text(value, "why");
+
+		if (field_bool(value, "available"))
+			view_line(stdout, name, "available, by %s events%s%s", method,
+				has_why ? ": " : "", has_why ? why : "");
+		else
+			view_line(stdout, name, "not available%s%s", has_why ? ": " : "",
+				has_why ? why : "");
+	}
+}
+
+static void print_status(struct json_object *s)
+{
+	_cleanup_free_ char *version = human_name(field_text(s, "version")),
+			    *state = human_name(field_text(s, "state"));
+	_cleanup_free_ char *targets = counters_text(field(s, "targets"));
+	_cleanup_free_ char *snapshots = counters_text(field(s, "snapshots"));
+	_cleanup_free_ char *clients = counters_text(field(s, "clients"));
+	_cleanup_free_ char *losses = view_losses(field(s, "losses"));
+	struct json_object *spool = field(s, "spool"), *capabilities = field(s, "capabilities");
+	char up[HUMAN_SIZE], used[HUMAN_SIZE], limit[HUMAN_SIZE];
+
+	(void)printf("tracerd %s (pid %" PRIu64 "), %s, up %s\n", version, field_number(s, "pid"),
+		state, human_duration(up, field_number(s, "uptime_s") * 1000000000));
+	view_line(stdout, "targets", "%s", targets);
+	view_line(stdout, "snapshots", "%s", snapshots);
+	if (spool)
+		view_line(stdout, "spool", "%" PRIu64 " snapshots, %s of %s",
+			field_number(spool, "count"),
+			human_bytes(used, field_number(spool, "bytes")),
+			human_bytes(limit, field_number(spool, "limit_bytes")));
+	print_backends(field(s, "backends"));
+	view_line(stdout, "clients", "%s", clients);
+	view_line(stdout, "lost", "%s", losses);
+	for (size_t i = 0; i < field_count(capabilities, "lack"); i++) {
+		struct json_object *lack = field_at(capabilities, "lack", i);
+		_cleanup_free_ char *what = human_name(field_text(lack, "what")),
+				    *cost = human_name(field_text(lack, "cost"));
+
+		view_line(stdout, i ? "" : "lacks", "%s: %s", what, cost);
+	}
+}
+
+static int status_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	_cleanup_json_ struct json_object *status = NULL;
+	int r = ctl_request(ctl, "status", NULL, &status);
+
+	if (r != EXIT_OK)
+		return r;
+	if (ctl->json)
+		ctl_print_json(status);
+	else
+		print_status(status);
+	return EXIT_OK;
+}
+
+const struct command cmd_status = {
+	.name = "status",
+	.args = "",
+	.summary = "show how the daemon is",
+	.doc = "Shows what the daemon records and keeps, which ways of recording this machine has "
+	       "and why, what was lost, "
+	       "and which privileges the daemon lacks and what that costs. Programs that poll "
+	       "should read the status "
+	       "socket instead: curl --unix-socket /run/tracerd/status.sock "
+	       "http://localhost/status",
+	.exec = status_exec,
+};

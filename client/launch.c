@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Starting a program stopped, and being its parent until it ends.
+ *
+ * PTRACE_TRACEME is the one way to stop a process after its exec and before its first instruction
+ * that an ordinary user has. It is undone (detached) as soon as the program is armed. A set-user-ID
+ * program executed so does not get its privileges; whoever needs that arms it by its process id.
+ */
+#include "client/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/ptrace.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include "common/io.h"
+
+static const int passed_on[] = {
+	SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH};
+
+int launch_prepare(void)
+{
+	sigset_t set;
+	int fd;
+
+	(void)sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_SIZE(passed_on); i++)
+		(void)sigaddset(&set, passed_on[i]);
+	(void)sigaddset(&set, SIGCHLD);
+	fd = signalfd(-1, &set, SFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) {
+		(void)close_fd(fd);
+		return -errno;
+	}
+	return fd;
+}
+
+/* In the child: only what is safe between fork and exec. Says why it failed, and does not return.
+ */
+static void __attribute__((noreturn)) child_exec(char *const *argv, int error_fd)
+{
+	sigset_t none;
+	int e;
+
+	(void)sigemptyset(&none);
+	(void)signal(SIGPIPE, SIG_DFL);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
+		(void)execvp(argv[0], argv);
+	else
+		errno = EPERM;
+	e = errno;
+	(void)!write(error_fd, &e, sizeof(e));
+	_exit(127);
+}
+
+int launch_stopped(char *const *argv, pid_t *ret_pid, int *ret_errno)
+{
+	_cleanup_close_ int read_fd = -1, write_fd = -1;
+	int pipe_fds[2], status, e = 0;
+	pid_t pid;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return -errno;
+	read_fd = pipe_fds[0];
+	write_fd = pipe_fds[1];
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		child_exec(argv, write_fd);
+	write_fd = close_fd(write_fd);
+	/* the pipe closes by the exec, or brings the reason why there was none */
+	if (io_read_full(read_fd, &e, sizeof(e)) == (ssize_t)sizeof(e)) {
+		(void)waitpid(pid, NULL, 0);
+		*ret_errno = e;
+		return LAUNCH_E_EXEC;
+	}
+	for (;;) {
+		if (waitpid(pid, &status, __WALL) < 0) {
+			if (errno == EINTR)
+				continue;
+			return -errno;
+		}
+		if (!WIFSTOPPED(status))
+			return LAUNCH_E_DIED;
+		if (WSTOPSIG(status) == SIGTRAP)
+			break;
+		/* another signal was first: delivered, the exec's stop is still to come */
+		if (ptrace(PTRACE_CONT, pid, NULL, (void *)(uintptr_t)WSTOPSIG(status)) < 0)
+			return -errno;
+	}
+	*ret_pid = pid;
+	return 0;
+}
+
+int launch_release(pid_t pid)
+{
+	return ptrace(PTRACE_DETACH, pid, NULL, NULL) < 0 ? -errno : 0;
+}
+
+void launch_kill(pid_t pid)
+{
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, __WALL);
+}
+
+/* The exit code, or -1 while it runs. */
+static int reap(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, WNOHANG) != pid)
+		return -1;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : -1;
+}
+
+int launch_wait(pid_t pid, int signal_fd)
+{
+	for (;;) {
+		struct signalfd_siginfo info;
+		int code = reap(pid);
+
+		if (code >= 0)
+			return code;
+		/* the child's end is a signal like the others: this is the only place to wait */
+		if (io_read_full(signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+			return -EIO;
+		if (info.ssi_signo == SIGCHLD)
+			continue;
+		/* what the terminal's keys send comes from the kernel, to both of us */
+		if (info.ssi_code == SI_KERNEL)
+			continue;
+		(void)kill(pid, (int)info.ssi_signo);
+	}
+}

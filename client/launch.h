@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A child program that stands still before its first instruction, so that it can be armed: it asks
+ * to be traced and executes; the kernel stops it at the exec. From then on it is the new program,
+ * and the right to record it does not end by an exec any more.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "common/cleanup.h"
+
+/* Answers of launch_stopped() beside 0 and -errno of our own environment. */
+enum {
+	LAUNCH_E_EXEC = 1, /* the program could not be executed: *ret_errno says why */
+	LAUNCH_E_DIED,     /* it ended before it could be stopped */
+};
+
+/*
+ * Starts argv (ended by NULL; looked up in PATH) and returns when it stands at its first
+ * instruction. The child has the default action for SIGPIPE and no blocked signals.
+ */
+int launch_stopped(char *const *argv, pid_t *ret_pid, int *ret_errno) _must_check_;
+
+/* Lets it run, not traced any more. 0 or -errno. */
+int launch_release(pid_t pid) _must_check_;
+
+/* Ends one that was not released and reaps it. */
+void launch_kill(pid_t pid);
+
+/*
+ * Waits for the end of the program, passing on the signals that this process gets (those that the
+ * terminal sends to both are left alone). Returns the exit code in the shell's way (128 + signal),
+ * or -errno. Call launch_prepare() before launch_stopped().
+ */
+int launch_wait(pid_t pid, int signal_fd) _must_check_;
+
+/* Blocks the signals that will be passed on and returns the descriptor they arrive at, or -errno.
+ */
+int launch_prepare(void) _must_check_;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The summary of a decoded recording (the decoder's "summary" object) as text: its threads, where
+ * they spent their time, the longest waits and who ended them.
+ */
+#pragma once
+
+#include <stdio.h>
+
+#include "client/field.h"
+
+/* Prints nothing for a `summary` that is NULL or null. */
+void report_print(FILE *out, struct json_object *summary);
+
+/* One line: how a trace at `path` is opened. */
+void report_print_how_to_open(FILE *out, const char *path);
