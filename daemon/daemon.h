@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "common/json.h"
+#include "daemon/audit.h"
 #include "daemon/config.h"
 #include "daemon/quota.h"
 #include "daemon/subscribe.h"
@@ -20,32 +21,39 @@
 struct targets;    /* daemon/target.h */
 struct snapshots;  /* daemon/snapshot.h */
 struct spool;      /* daemon/spool.h */
+struct copier;     /* daemon/copier.h */
+struct clockseries; /* daemon/clockseries.h */
 struct conns;      /* daemon/conn.h */
 struct listener;   /* daemon/listener.h */
 struct status;     /* daemon/status.h */
+struct status_server; /* daemon/status_server.h */
 struct notify;     /* daemon/notify.h */
 
 struct daemon {
 	struct event_base *base;
 	struct config config;
 	struct quota quota;
+	struct audit audit;
 	struct hub *hub;
 	struct targets *targets;
+	struct clockseries *clocks;
+	struct copier *copier;
 	struct spool *spool;
 	struct snapshots *snapshots;
 	struct conns *conns;
-	struct listener *control;
-	struct listener *status_listener;
 	struct status *status;
+	struct status_server *status_server;
+	struct listener *control, *status_listener;
 	struct notify *notify;
-	struct event *sigterm, *sigint;
-	gid_t admin_gid; /* (gid_t)-1: no such group */
+	struct event *sigterm, *sigint, *stop_deadline;
+	int lock_fd;
+	gid_t admin_gid;     /* AUTH_NO_GROUP: only root and our own user */
 	uint64_t started_ns; /* io_now_ns() */
-	bool stopping;
+	bool stopping, gave_up;
 };
 
-/* Builds everything from the configuration, which is taken over. 0, -errno (logged). */
+/* Builds everything from the configuration, which is moved out of `config`. 0, -errno (logged). */
 int daemon_new(struct config *config, struct daemon **ret) _must_check_;
-/* Runs until SIGTERM or SIGINT. 0, -errno. */
+/* Runs until SIGTERM or SIGINT, and then until what ran has ended. 0, -errno (logged). */
 int daemon_run(struct daemon *d) _must_check_;
 struct daemon *daemon_free(struct daemon *d);

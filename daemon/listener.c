@@ -29,6 +29,7 @@ DEFINE_CLEANUP(struct listener *, listener_free)
 int listener_bind(const struct listener_place *place, int *ret_fd)
 {
 	_cleanup_close_ int fd = -1;
+	mode_t mode = place->mode;
 	struct sockaddr_un tmp = {.sun_family = AF_UNIX}, final = {.sun_family = AF_UNIX};
 	int n, r;
 
@@ -44,9 +45,11 @@ int listener_bind(const struct listener_place *place, int *ret_fd)
 	if (bind(fd, (struct sockaddr *)&tmp, sizeof(tmp)) < 0)
 		return -errno;
 	/* Group first: the mode must never be given to the wrong one. */
-	r = place->gid == (gid_t)-1 ? 0 : lchown(tmp.sun_path, (uid_t)-1, place->gid);
-	if (r == 0)
-		r = chmod(tmp.sun_path, place->mode);
+	r = place->gid == (gid_t)-1 ? -1 : lchown(tmp.sun_path, (uid_t)-1, place->gid);
+	/* Where the group cannot be given, its permissions must not go to the one that the file has. */
+	if (r < 0)
+		mode = (mode & ~(mode_t)070) | (mode & 07) << 3;
+	r = chmod(tmp.sun_path, mode);
 	if (r == 0)
 		r = listen(fd, SOMAXCONN);
 	if (r == 0)

@@ -26,7 +26,7 @@ typedef void (*listener_accept)(void *arg, int fd);
 struct listener_place {
 	const char *dir, *name; /* dir/name */
 	mode_t mode;
-	gid_t gid; /* (gid_t)-1: as it is */
+	gid_t gid; /* (gid_t)-1, or not ours to give: the group gets what others get */
 };
 
 /* Makes the socket: bound under a temporary name, given its mode and group, then renamed. 0, -errno. */

@@ -66,7 +66,7 @@ void hub_emit(struct hub *h, const char *event, uid_t owner, struct json_object 
 	assert(i >= 0);
 	h->stats.emitted++;
 	LIST_FOREACH(s, &h->subscribers, entry)
-		if ((s->mask >> i & 1) && (s->admin || s->uid == owner))
+		if ((s->mask >> i & 1) && (s->admin || s->uid == owner || owner == HUB_EVERYBODY))
 			deliver(h, s, event, data);
 	json_object_put(data);
 }

@@ -24,6 +24,8 @@ int hub_new(struct hub **ret) _must_check_;
 /* Without subscribers only. NULL is fine. */
 struct hub *hub_free(struct hub *h);
 
+#define HUB_EVERYBODY ((uid_t)-1) /* as the owner of what concerns all */
+
 /* `event` is one of protocol_events[]; `data` is taken over. */
 void hub_emit(struct hub *h, const char *event, uid_t owner, struct json_object *data);
 

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Building, running and stopping. Errors of the start are logged here, once. */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+
+#include "common/io.h"
+#include "common/log.h"
+#include "daemon/auth.h"
+#include "daemon/clockseries.h"
+#include "daemon/conn.h"
+#include "daemon/copier.h"
+#include "daemon/listener.h"
+#include "daemon/method.h"
+#include "daemon/notify.h"
+#include "daemon/snapshot.h"
+#include "daemon/spool.h"
+#include "daemon/status.h"
+#include "daemon/status_server.h"
+#include "daemon/target.h"
+
+#define STOP_S 10            /* for running work to end after SIGTERM */
+#define HEALTH_NS 60000000000ull /* nothing on the copier may take longer */
+
+DEFINE_CLEANUP(struct daemon *, daemon_free)
+
+static int fail(int r, const char *what)
+{
+	log_error("%s: %s", what, strerror(-r));
+	return r;
+}
+
+/* ---- callbacks of the modules */
+
+static void on_connection_closed(void *arg)
+{
+	struct daemon *d = arg;
+
+	listener_resume(d->control);
+	listener_resume(d->status_listener);
+}
+
+static void on_status_change(void *arg)
+{
+	struct daemon *d = arg;
+	struct status_server_stats stats;
+
+	if (!d->conns || !d->status_server)
+		return; /* being torn down */
+	status_server_get_stats(d->status_server, &stats);
+	conns_set_others(d->conns, stats.waiting);
+	on_connection_closed(d);
+}
+
+static unsigned int status_room(void *arg)
+{
+	struct daemon *d = arg;
+	struct status_server_stats stats;
+	unsigned int max = conns_max(d->conns), used;
+
+	status_server_get_stats(d->status_server, &stats);
+	used = conns_count(d->conns) + stats.waiting;
+	return used < max ? max - used : 0;
+}
+
+static void on_control_accept(void *arg, int fd)
+{
+	struct daemon *d = arg;
+
+	conns_accept(d->conns, fd);
+}
+
+static void on_status_accept(void *arg, int fd)
+{
+	struct daemon *d = arg;
+
+	status_server_accept(d->status_server, fd);
+}
+
+static bool clocks_wanted(void *arg)
+{
+	struct daemon *d = arg;
+
+	return targets_count(d->targets, TARGET_ARMED) > 0;
+}
+
+static bool is_healthy(void *arg)
+{
+	struct daemon *d = arg;
+
+	return snapshots_healthy(d->snapshots, HEALTH_NS);
+}
+
+static void describe(void *arg, char *buf, size_t size)
+{
+	struct daemon *d = arg;
+
+	(void)snprintf(buf, size, "%zu targets armed, %zu snapshots in the spool",
+		targets_count(d->targets, TARGET_ARMED), spool_count(d->spool));
+}
+
+static void on_stop_deadline(evutil_socket_t fd, short what, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)fd;
+	(void)what;
+	d->gave_up = true;
+}
+
+static void on_signal(evutil_socket_t signo, short what, void *arg)
+{
+	static const struct timeval patience = {.tv_sec = STOP_S};
+	struct daemon *d = arg;
+
+	(void)what;
+	if (d->stopping)
+		return;
+	log_info("stopping (signal %d)", (int)signo);
+	d->stopping = true;
+	notify_stopping(d->notify);
+	/* Socket units keep their sockets: who connects now is served by our successor. */
+	d->control = listener_free(d->control);
+	d->status_listener = listener_free(d->status_listener);
+	hub_emit(d->hub, "daemon.stopping", HUB_EVERYBODY, json_object_new_object());
+	(void)evtimer_add(d->stop_deadline, &patience);
+}
+
+/* ---- building */
+
+static int make_dir(const char *path, mode_t mode)
+{
+	struct stat st;
+
+	/* The mask is 077: permissions for others are given on purpose, and only to what we made. */
+	if (mkdir(path, mode) == 0)
+		return chmod(path, mode) < 0 ? -errno : 0;
+	if (errno != EEXIST)
+		return -errno;
+	if (stat(path, &st) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+/* Two daemons must not fight over one socket. The lock lives as long as its descriptor. */
+static int lock_runtime_dir(struct daemon *d)
+{
+	_cleanup_close_ int dir = open(d->config.runtime_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd;
+
+	if (dir < 0)
+		return -errno;
+	fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	d->lock_fd = fd;
+	return flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+}
+
+static int make_socket(struct daemon *d, const char *name, unsigned int mode, listener_accept accept, struct listener **ret)
+{
+	struct listener_place place = {.dir = d->config.runtime_dir, .name = name, .mode = mode, .gid = d->admin_gid};
+	_cleanup_close_ int fd = -1;
+	char path[128];
+	int r;
+
+	r = listener_bind(&place, &fd);
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof(path), "%s/%s", place.dir, name);
+	r = listener_new(d->base, fd, path, accept, d, ret);
+	if (r == 0)
+		(void)take_fd(&fd);
+	return r;
+}
+
+/* Sockets that systemd hands over, by their names. Others are not ours to keep open. */
+static int take_sockets(struct daemon *d)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(1, &names), r = 0;
+
+	for (int i = 0; i < n; i++) {
+		int fd = SD_LISTEN_FDS_START + i;
+		bool control = strcmp(names[i], "control") == 0, status = strcmp(names[i], "status") == 0;
+		struct listener **slot = control ? &d->control : &d->status_listener;
+
+		if (r < 0 || !(control || status) || *slot) {
+			if (r == 0)
+				log_warning("socket \"%s\" was handed over: not one of control and status", names[i]);
+			(void)close_fd(fd);
+			continue;
+		}
+		r = listener_new(d->base, fd, NULL, control ? on_control_accept : on_status_accept, d, slot);
+		if (r < 0)
+			(void)close_fd(fd);
+	}
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+	return n < 0 ? n : r;
+}
+
+static int open_sockets(struct daemon *d)
+{
+	int r = take_sockets(d);
+
+	if (r < 0)
+		return fail(r, "sockets from the service manager");
+	if (d->control && d->status_listener)
+		return 0;
+	r = make_dir(d->config.runtime_dir, 0755);
+	if (r < 0)
+		return fail(r, d->config.runtime_dir);
+	r = lock_runtime_dir(d);
+	if (r < 0) {
+		log_error("%s: %s", d->config.runtime_dir, r == -EAGAIN ? "another tracerd runs here" : strerror(-r));
+		return r;
+	}
+	if (!d->control)
+		r = make_socket(d, "control.sock", d->config.socket_mode, on_control_accept, &d->control);
+	if (r == 0 && !d->status_listener)
+		r = make_socket(d, "status.sock", d->config.status_mode, on_status_accept, &d->status_listener);
+	return r < 0 ? fail(r, "sockets") : 0;
+}
+
+static void find_group(struct daemon *d)
+{
+	int r;
+
+	d->admin_gid = AUTH_NO_GROUP;
+	if (!d->config.socket_group[0])
+		return;
+	r = auth_group(d->config.socket_group, &d->admin_gid);
+	if (r < 0)
+		log_notice("group %s: %s; administrators are root and tracerd's own user", d->config.socket_group,
+			r == -ENOENT ? "does not exist" : strerror(-r));
+}
+
+/* Our own allowance to its end: each event of each processor is a descriptor. */
+static void use_descriptors(struct daemon *d)
+{
+	struct rlimit rl;
+	unsigned int half;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+		return;
+	if (rl.rlim_cur < rl.rlim_max) {
+		rl.rlim_cur = rl.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &rl);
+		(void)getrlimit(RLIMIT_NOFILE, &rl);
+	}
+	if (rl.rlim_cur == RLIM_INFINITY)
+		return;
+	/* At most half of them for clients: the other half is for what they want us to do. */
+	half = rl.rlim_cur / 2 > UINT32_MAX ? UINT32_MAX : (unsigned int)(rl.rlim_cur / 2);
+	if (half < d->config.max_connections) {
+		log_notice("only %u connections: RLIMIT_NOFILE is %llu", half, (unsigned long long)rl.rlim_cur);
+		conns_set_max(d->conns, half);
+	}
+}
+
+static int new_recording(struct daemon *d)
+{
+	const struct config *c = &d->config;
+	const struct spool_limits limits = {
+		.max_bytes = (uint64_t)c->spool_max_mib << 20,
+		.max_age_ns = (uint64_t)c->spool_max_age_h * 3600 * 1000000000u,
+		.max_count = c->spool_max_count,
+		.keep_free_percent = c->spool_keep_free_percent,
+		.uid_bytes = (uint64_t)c->uid_spool_mib << 20,
+		.exempt = geteuid(),
+	};
+	struct snapshots_context ctx;
+	int r;
+
+	r = targets_new(d->base, c, &d->quota, d->hub, &d->targets);
+	if (r < 0)
+		return fail(r, "targets");
+	r = clockseries_new(d->base, clocks_wanted, d, &d->clocks);
+	if (r < 0)
+		return fail(r, "clocks");
+	r = make_dir(c->state_dir, 0700);
+	if (r < 0)
+		return fail(r, c->state_dir);
+	r = spool_open(c->state_dir, &limits, &d->spool);
+	if (r < 0) {
+		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd has this spool" : strerror(-r));
+		return r;
+	}
+	r = copier_new(d->base, &d->copier);
+	if (r < 0)
+		return fail(r, "copier");
+	ctx = (struct snapshots_context){.base = d->base, .config = c, .quota = &d->quota, .hub = d->hub,
+		.targets = d->targets, .spool = d->spool, .clocks = d->clocks, .copier = d->copier};
+	r = snapshots_new(&ctx, &d->snapshots);
+	return r < 0 ? fail(r, "snapshots") : 0;
+}
+
+static int new_clients(struct daemon *d)
+{
+	const struct conns_context conns = {.base = d->base, .config = &d->config, .quota = &d->quota, .hub = d->hub,
+		.admin_gid = d->admin_gid, .on_message = method_message, .on_closed = on_connection_closed, .arg = d};
+	struct status_server_context server = {.base = d->base, .config = &d->config, .quota = &d->quota,
+		.room = status_room, .on_change = on_status_change, .arg = d};
+	const struct notify_context notify = {.base = d->base, .hub = d->hub, .healthy = is_healthy, .describe = describe,
+		.arg = d};
+	int r;
+
+	r = conns_new(&conns, &d->conns);
+	if (r == 0)
+		r = status_new(d, &d->status);
+	server.status = d->status;
+	if (r == 0)
+		r = status_server_new(&server, &d->status_server);
+	if (r == 0)
+		r = notify_new(&notify, &d->notify);
+	if (r < 0)
+		return fail(r, "clients");
+	use_descriptors(d);
+	return open_sockets(d);
+}
+
+static int watch_signals(struct daemon *d)
+{
+	d->sigterm = evsignal_new(d->base, SIGTERM, on_signal, d);
+	d->sigint = evsignal_new(d->base, SIGINT, on_signal, d);
+	d->stop_deadline = evtimer_new(d->base, on_stop_deadline, d);
+	if (!d->sigterm || !d->sigint || !d->stop_deadline || evsignal_add(d->sigterm, NULL) < 0 ||
+		evsignal_add(d->sigint, NULL) < 0)
+		return fail(-ENOMEM, "signals");
+	(void)signal(SIGPIPE, SIG_IGN);
+	return 0;
+}
+
+static struct event_base *new_base(void)
+{
+	struct event_config *cfg = event_config_new();
+	struct event_base *base;
+
+	if (!cfg)
+		return NULL;
+	/* One thread uses it; the copier comes back through an eventfd. */
+	(void)event_config_set_flag(cfg, EVENT_BASE_FLAG_NOLOCK);
+	base = event_base_new_with_config(cfg);
+	event_config_free(cfg);
+	return base;
+}
+
+int daemon_new(struct config *config, struct daemon **ret)
+{
+	_cleanup_(daemon_freep) struct daemon *d = calloc(1, sizeof(*d));
+	int r;
+
+	if (!d)
+		return fail(-ENOMEM, "start");
+	d->lock_fd = -1;
+	d->config = *config;
+	memset(config, 0, sizeof(*config));
+	d->started_ns = io_now_ns();
+	quota_init(&d->quota, &d->config);
+	d->base = new_base();
+	if (!d->base)
+		return fail(-ENOMEM, "event loop");
+	r = hub_new(&d->hub);
+	if (r < 0)
+		return fail(r, "hub");
+	find_group(d);
+	r = watch_signals(d);
+	if (r == 0)
+		r = new_recording(d);
+	if (r == 0)
+		r = new_clients(d);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(d);
+	return 0;
+}
+
+/* After a signal: work ends, its waiters get their answers, clients get what is queued for them. */
+static bool has_stopped(struct daemon *d)
+{
+	if (!d->stopping)
+		return false;
+	if (d->gave_up) {
+		log_warning("what was running did not end within %d s", STOP_S);
+		return true;
+	}
+	return snapshots_stop(d->snapshots) && conns_drain(d->conns);
+}
+
+int daemon_run(struct daemon *d)
+{
+	log_info("ready: %s/control.sock", d->config.runtime_dir);
+	notify_ready(d->notify);
+	while (!has_stopped(d))
+		if (event_base_loop(d->base, EVLOOP_ONCE) < 0)
+			return fail(-EIO, "event loop");
+	return 0;
+}
+
+struct daemon *daemon_free(struct daemon *d)
+{
+	if (!d)
+		return NULL;
+	d->control = listener_free(d->control);
+	d->status_listener = listener_free(d->status_listener);
+	d->notify = notify_free(d->notify);
+	d->status_server = status_server_free(d->status_server);
+	/* Connections first: who waits for a snapshot tells it so. */
+	d->conns = conns_free(d->conns);
+	/* The copier joins its thread, so that no job looks at what goes now. */
+	if (d->copier)
+		copier_free(d->copier);
+	if (d->snapshots)
+		snapshots_free(d->snapshots);
+	d->targets = targets_free(d->targets);
+	if (d->clocks)
+		clockseries_free(d->clocks);
+	if (d->spool)
+		spool_close(d->spool);
+	d->status = status_free(d->status);
+	d->hub = hub_free(d->hub);
+	quota_fini(&d->quota);
+	for (size_t i = 0; i < 3; i++) {
+		struct event *e = i == 0 ? d->sigterm : i == 1 ? d->sigint : d->stop_deadline;
+
+		if (e)
+			event_free(e);
+	}
+	if (d->base)
+		event_base_free(d->base);
+	d->lock_fd = close_fd(d->lock_fd);
+	config_fini(&d->config);
+	free(d);
+	return NULL;
+}

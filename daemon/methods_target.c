@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Methods about targets: parameters to requests, answers to errors. Who may do what is target.c's. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/clockseries.h"
+#include "daemon/daemon.h"
+#include "daemon/method.h"
+#include "daemon/target.h"
+
+enum protocol_error call_target(struct call *call, struct target **ret_target)
+{
+	const char *name = params_string(&call->params, "target");
+	struct target *t = targets_find(call->daemon->targets, name);
+
+	call_object(call, name);
+	/* What another user armed is not even said to exist. */
+	if (!t || !target_visible(t, call->peer->uid, call->peer->admin))
+		return call_fail(call, API_NOT_FOUND, "no such target");
+	*ret_target = t;
+	return API_OK;
+}
+
+static enum protocol_error arm_error(struct call *call, int r, const char *why)
+{
+	static const struct {
+		enum protocol_error error;
+		const char *text;
+	} answers[] = {
+		[TARGET_E_GONE] = {API_GONE, "no such process, thread or unit"},
+		[TARGET_E_NOT_PERMITTED] = {API_NOT_PERMITTED, "not permitted"},
+		[TARGET_E_QUOTA] = {API_QUOTA, "a limit of this user is reached"},
+		[TARGET_E_UNSUPPORTED] = {API_UNSUPPORTED, "this machine cannot record it"},
+		[TARGET_E_EXISTS] = {API_BUSY, "already armed"},
+		[TARGET_E_BUSY] = {API_BUSY, "a limit of the daemon is reached"},
+		[TARGET_E_BAD] = {API_BAD_PARAMS, "the parameters contradict each other"},
+	};
+
+	if (r > 0 && (size_t)r < ARRAY_SIZE(answers) && answers[r].text)
+		return call_fail(call, answers[r].error, "%s", why[0] ? why : answers[r].text);
+	return call_fail(call, protocol_error_from_errno(r), "%s", why[0] ? why : strerror(r < 0 ? -r : EIO));
+}
+
+/* The descriptors by the names that "fds" gives them, in order. */
+static enum protocol_error name_fds(struct call *call, struct target_request *req)
+{
+	size_t n = params_count(&call->params, "fds");
+
+	if (n != call->n_fds)
+		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, %zu came", n, call->n_fds);
+	for (size_t i = 0; i < n; i++) {
+		const char *name = params_nth(&call->params, "fds", i);
+		int *slot = strcmp(name, "maps") == 0 ? &req->maps_fd : strcmp(name, "pidfd") == 0 ? &req->pidfd : NULL;
+
+		if (!slot || *slot >= 0)
+			return call_fail(call, API_BAD_PARAMS, "fds: %s", slot ? "the same name twice" : "\"maps\" or \"pidfd\"");
+		*slot = call->fds[i];
+	}
+	return API_OK;
+}
+
+static enum protocol_error read_scope(struct call *call, struct target_request *req)
+{
+	const struct params *p = &call->params;
+	const char *scope = params_string(p, "scope");
+
+	req->pid = (pid_t)params_int(p, "pid");
+	req->tid = (pid_t)params_int(p, "tid");
+	req->unit = params_string(p, "unit");
+	req->scope = req->unit ? TARGET_UNIT : req->tid ? TARGET_THREAD : TARGET_PROCESS;
+	if (req->unit && (req->pid || req->tid))
+		return call_fail(call, API_BAD_PARAMS, "a unit, a pid or a tid: one of them");
+	if (!req->unit && !req->pid && !req->tid && req->pidfd < 0)
+		return call_fail(call, API_BAD_PARAMS, "pid, tid or unit is required");
+	if (scope && strcmp(scope, req->scope == TARGET_UNIT	 ? "unit"
+				   : req->scope == TARGET_THREAD ? "thread"
+								 : "process") != 0)
+		return call_fail(call, API_BAD_PARAMS, "scope: does not go with what is named");
+	return API_OK;
+}
+
+enum protocol_error method_target_arm(struct call *call, struct json_object **ret_result)
+{
+	const struct params *p = &call->params;
+	struct target_request req = TARGET_REQUEST_INIT;
+	const char *stacks = params_string(p, "stacks");
+	char why[200] = "", name[32];
+	struct json_object *o;
+	struct target *t = NULL;
+	enum protocol_error e;
+	int r;
+
+	e = name_fds(call, &req);
+	if (e == API_OK)
+		e = read_scope(call, &req);
+	if (e != API_OK)
+		return e;
+	(void)snprintf(name, sizeof(name), "%d", (int)(req.tid ? req.tid : req.pid));
+	call_object(call, req.unit ? req.unit : name);
+	req.uid = call->peer->uid;
+	req.gid = call->peer->gid;
+	req.admin = call->peer->admin;
+	req.waits = params_bool(p, "waits");
+	req.backend = params_string(p, "backend");
+	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;
+	r = targets_arm(call->daemon->targets, &req, &t, why, sizeof(why));
+	if (r != 0)
+		return arm_error(call, r, why);
+	call_object(call, target_name(t));
+	clockseries_start(call->daemon->clocks);
+	o = json_object_new_object();
+	json_add(o, "target", target_to_json(t));
+	*ret_result = o;
+	return API_OK;
+}
+
+enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result)
+{
+	struct target *t = NULL;
+	enum protocol_error e = call_target(call, &t);
+	struct json_object *o;
+
+	if (e != API_OK)
+		return e;
+	o = json_object_new_object();
+	json_add(o, "target", target_to_json(t));
+	targets_disarm(call->daemon->targets, t);
+	*ret_result = o;
+	return API_OK;
+}
+
+enum protocol_error method_target_show(struct call *call, struct json_object **ret_result)
+{
+	struct target *t = NULL;
+	enum protocol_error e = call_target(call, &t);
+	struct json_object *o;
+
+	if (e != API_OK)
+		return e;
+	o = json_object_new_object();
+	json_add(o, "target", target_to_json(t));
+	*ret_result = o;
+	return API_OK;
+}
+
+/* A cursor is the id behind which to go on; a target that went meanwhile is no gap in it. */
+static bool read_cursor(const char *s, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (!s) {
+		*ret = 0;
+		return true;
+	}
+	if (strlen(s) > 18)
+		return false;
+	for (; *s; s++) {
+		if (*s < '0' || *s > '9')
+			return false;
+		v = v * 10 + (uint64_t)(*s - '0');
+	}
+	*ret = v;
+	return true;
+}
+
+enum protocol_error method_target_list(struct call *call, struct json_object **ret_result)
+{
+	int64_t limit = params_int(&call->params, "limit");
+	struct json_object *o, *list;
+	struct target *t;
+	uint64_t after;
+	bool more = false;
+
+	if (!read_cursor(params_string(&call->params, "cursor"), &after))
+		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
+	o = json_object_new_object();
+	list = json_add_new_array(o, "targets");
+	while ((t = targets_next(call->daemon->targets, after))) {
+		if (target_visible(t, call->peer->uid, call->peer->admin)) {
+			if (limit == 0) {
+				more = true;
+				break;
+			}
+			json_append(list, target_to_json(t));
+			limit--;
+		}
+		after = target_id(t);
+	}
+	if (more) {
+		char next[24];
+
+		(void)snprintf(next, sizeof(next), "%" PRIu64, after);
+		json_add_string(o, "next", next);
+	} else
+		json_add_null(o, "next");
+	*ret_result = o;
+	return API_OK;
+}
