@@ -92,7 +92,7 @@ int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const st
 	uint64_t max = o->max_output_bytes;
 	int r;
 
-	w->ops = ops;
+	w->ops = w->format_ops = ops;
 	w->fd = fd;
 	w->options = *o;
 	w->reserve = max / 4 < RESERVE_BYTES ? max / 4 : RESERVE_BYTES;
@@ -136,8 +136,62 @@ void writer_fini(struct writer *w)
 struct writer *writer_free(struct writer *w)
 {
 	if (w)
-		w->ops->free(w);
+		w->format_ops->free(w);
 	return NULL;
+}
+
+static void mute_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name,
+			 uint64_t ts)
+{
+}
+
+static void mute_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid,
+			uint32_t tid, const char *name, uint64_t ts)
+{
+}
+
+static void mute_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
+		       const char *description)
+{
+}
+
+static void mute_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
+			       enum writer_unit unit)
+{
+}
+
+static void mute_event(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+{
+}
+
+static void mute_counter(struct writer *w, uint32_t track, uint64_t ts, int64_t value)
+{
+}
+
+static void mute_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)
+{
+}
+
+static void mute_waking(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k)
+{
+}
+
+void writer_mute(struct writer *w)
+{
+	static const struct writer_ops mute_ops = {
+		.process = mute_process,
+		.thread = mute_thread,
+		.track = mute_track,
+		.counter_track = mute_counter_track,
+		.slice_begin = mute_event,
+		.slice_end = mute_event,
+		.instant = mute_event,
+		.counter = mute_counter,
+		.sched_switch = mute_switch,
+		.sched_waking = mute_waking,
+	};
+
+	w->ops = &mute_ops;
 }
 
 uint32_t writer_name(struct writer *w, const char *s)
@@ -177,7 +231,7 @@ uint32_t writer_location(struct writer *w, uint32_t file, uint32_t function, uin
 
 void writer_begin(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c)
 {
-	w->ops->begin(w, meta, c);
+	w->format_ops->begin(w, meta, c);
 }
 
 uint32_t writer_new_track(struct writer *w)
@@ -199,7 +253,7 @@ int writer_error(const struct writer *w)
 int writer_end(struct writer *w)
 {
 	if (!w->ended) {
-		int r = w->ops->end(w);
+		int r = w->format_ops->end(w);
 
 		if (r < 0)
 			writer_fail(w, r);

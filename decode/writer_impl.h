@@ -13,7 +13,8 @@ struct writer_location {
 };
 
 struct writer {
-	const struct writer_ops *ops;
+	const struct writer_ops *ops;	     /* writer_mute() replaces them */
+	const struct writer_ops *format_ops; /* never replaced */
 	struct writer_options options;
 	struct strtab *names;
 	struct writer_location *locations; /* by number, from 1 */
@@ -48,6 +49,9 @@ static inline void writer_fail(struct writer *w, int error)
 	if (w->error == 0)
 		w->error = error;
 }
+
+/* From now on events go nowhere; for a caller that goes on counting when the output is cut. */
+void writer_mute(struct writer *w);
 
 /* Hands the piece on. */
 void writer_submit(struct writer *w);

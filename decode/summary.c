@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "decode/summary.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOP_WAITS 10u
+#define TOP_STACKS 10u
+#define MAX_LOSS_KINDS 64u
+#define MAX_MARKS 16u
+
+struct thread_sums {
+	uint64_t on_ns, off_ns, samples;
+};
+
+struct stack_sums {
+	uint64_t ns;
+	uint64_t samples;
+};
+
+struct window {
+	uint64_t from, to;
+	struct thread_sums *threads;
+	uint32_t max_threads;
+	struct stack_sums *stacks;
+	uint32_t max_stacks;
+	struct summary_wait waits[TOP_WAITS]; /* longest first; times cut to the window */
+	uint32_t n_waits;
+};
+
+struct loss {
+	char kind[64];
+	uint64_t events, count, ns;
+};
+
+struct mark {
+	char name[64];
+	uint64_t ts;
+};
+
+struct summary {
+	const struct stacktab *st;
+	struct window all, focus;
+	bool has_focus;
+	struct loss losses[MAX_LOSS_KINDS];
+	uint32_t n_losses;
+	struct mark marks[MAX_MARKS];
+	uint32_t n_marks;
+};
+
+int summary_new(const struct stacktab *st, struct summary **ret)
+{
+	struct summary *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->st = st;
+	s->all.to = UINT64_MAX;
+	*ret = s;
+	return 0;
+}
+
+struct summary *summary_free(struct summary *s)
+{
+	if (!s)
+		return NULL;
+	free(s->all.threads);
+	free(s->all.stacks);
+	free(s->focus.threads);
+	free(s->focus.stacks);
+	free(s);
+	return NULL;
+}
+
+void summary_focus(struct summary *s, uint64_t from, uint64_t to)
+{
+	s->has_focus = to > from;
+	s->focus.from = from;
+	s->focus.to = to;
+}
+
+/* Makes element `i` exist, zeroed. */
+static int array_reach(void **array, uint32_t *max, uint32_t i, size_t size)
+{
+	uint32_t n;
+	char *p;
+
+	if (i < *max)
+		return 0;
+	n = i < 512 ? 1024 : i < UINT32_MAX / 2 ? i * 2 : i + 1;
+	p = reallocarray(*array, n, size);
+	if (!p)
+		return -ENOMEM;
+	memset(p + *max * size, 0, (n - *max) * size);
+	*array = p;
+	*max = n;
+	return 0;
+}
+
+static int thread_get(struct window *v, uint32_t thread, struct thread_sums **ret)
+{
+	int r = array_reach((void **)&v->threads, &v->max_threads, thread, sizeof(**ret));
+
+	if (r == 0)
+		*ret = &v->threads[thread];
+	return r;
+}
+
+/* The part of [from, to) that is in the window, in ns. */
+static uint64_t overlap(const struct window *v, uint64_t from, uint64_t to)
+{
+	if (from < v->from)
+		from = v->from;
+	if (to > v->to)
+		to = v->to;
+	return to > from ? to - from : 0;
+}
+
+static int add_on(struct window *v, uint32_t thread, uint64_t from, uint64_t to)
+{
+	struct thread_sums *t;
+	int r = thread_get(v, thread, &t);
+
+	if (r == 0)
+		t->on_ns += overlap(v, from, to);
+	return r;
+}
+
+static int add_off(struct window *v, uint32_t thread, uint64_t from, uint64_t to)
+{
+	struct thread_sums *t;
+	int r = thread_get(v, thread, &t);
+
+	if (r == 0)
+		t->off_ns += overlap(v, from, to);
+	return r;
+}
+
+static int add_sample(struct window *v, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t weight_ns)
+{
+	struct thread_sums *t = NULL;
+	int r;
+
+	if (ts < v->from || ts >= v->to)
+		return 0;
+	r = thread_get(v, thread, &t);
+	if (r < 0)
+		return r;
+	t->samples++;
+	r = array_reach((void **)&v->stacks, &v->max_stacks, stack, sizeof(*v->stacks));
+	if (r < 0)
+		return r;
+	v->stacks[stack].ns += weight_ns;
+	v->stacks[stack].samples++;
+	return 0;
+}
+
+static void add_wait(struct window *v, const struct summary_wait *w)
+{
+	struct summary_wait cut = *w;
+	uint64_t ns = overlap(v, w->begin, w->end);
+	uint32_t i;
+
+	if (ns == 0)
+		return;
+	if (cut.begin < v->from)
+		cut.begin = v->from;
+	cut.end = cut.begin + ns;
+	if (v->n_waits == TOP_WAITS) {
+		const struct summary_wait *last = &v->waits[TOP_WAITS - 1];
+
+		if (last->end - last->begin >= ns)
+			return;
+		v->n_waits--;
+	}
+	for (i = v->n_waits; i > 0 && v->waits[i - 1].end - v->waits[i - 1].begin < ns; i--)
+		v->waits[i] = v->waits[i - 1];
+	v->waits[i] = cut;
+	v->n_waits++;
+}
+
+int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to)
+{
+	int r = add_on(&s->all, thread, from, to);
+
+	return r == 0 && s->has_focus ? add_on(&s->focus, thread, from, to) : r;
+}
+
+int summary_off_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to)
+{
+	int r = add_off(&s->all, thread, from, to);
+
+	return r == 0 && s->has_focus ? add_off(&s->focus, thread, from, to) : r;
+}
+
+int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t weight_ns)
+{
+	int r = add_sample(&s->all, thread, ts, stack, weight_ns);
+
+	return r == 0 && s->has_focus ? add_sample(&s->focus, thread, ts, stack, weight_ns) : r;
+}
+
+void summary_wait(struct summary *s, const struct summary_wait *w)
+{
+	add_wait(&s->all, w);
+	if (s->has_focus)
+		add_wait(&s->focus, w);
+}
+
+int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns)
+{
+	struct loss *l = NULL;
+
+	for (uint32_t i = 0; i < s->n_losses && !l; i++)
+		if (strncmp(s->losses[i].kind, kind, sizeof(l->kind) - 1) == 0)
+			l = &s->losses[i];
+	if (!l) {
+		if (s->n_losses == MAX_LOSS_KINDS)
+			return 0;
+		l = &s->losses[s->n_losses++];
+		(void)snprintf(l->kind, sizeof(l->kind), "%s", kind);
+	}
+	l->events++;
+	l->count += count;
+	l->ns += ns;
+	return 0;
+}
+
+int summary_mark(struct summary *s, const char *name, uint64_t ts)
+{
+	struct mark *m;
+
+	if (s->n_marks == MAX_MARKS)
+		return 0;
+	m = &s->marks[s->n_marks++];
+	(void)snprintf(m->name, sizeof(m->name), "%s", name);
+	m->ts = ts;
+	return 0;
+}
+
+/* ---- JSON. json-c's failures are all out of memory; `failed` collects them. */
+
+struct shape {
+	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads;
+};
+
+struct out {
+	const struct summary *s;
+	struct shape shape;
+	bool failed;
+};
+
+static void put(struct out *o, struct json_object *obj, const char *key, struct json_object *value)
+{
+	if (!obj || !value || json_object_object_add(obj, key, value) < 0) {
+		json_object_put(value);
+		o->failed = true;
+	}
+}
+
+static void append(struct out *o, struct json_object *array, struct json_object *value)
+{
+	if (!array || !value || json_object_array_add(array, value) < 0) {
+		json_object_put(value);
+		o->failed = true;
+	}
+}
+
+static struct json_object *number(uint64_t v)
+{
+	return json_object_new_uint64(v);
+}
+
+static struct json_object *text(const struct out *o, const char *s)
+{
+	size_t len = strlen(s), max = o->shape.name_bytes;
+	char buf[512];
+
+	if (len <= max)
+		return json_object_new_string_len(s, (int)len);
+	while (max > 0 && ((unsigned char)s[max] & 0xc0) == 0x80)
+		max--;
+	memcpy(buf, s, max);
+	memcpy(buf + max, "\xe2\x80\xa6", 3);
+	return json_object_new_string_len(buf, (int)max + 3);
+}
+
+/* Outermost first; of a deep one the outer quarter, "…", and the inner rest. */
+static struct json_object *stack_to_json(struct out *o, uint32_t stack)
+{
+	uint32_t frames[STACKTAB_MAX_DEPTH], max = o->shape.stack_frames;
+	uint32_t n = stacktab_frames(o->s->st, stack, frames, STACKTAB_MAX_DEPTH);
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct frame_info info;
+
+		if (n > max && i == max / 4) {
+			append(o, array, json_object_new_string("\xe2\x80\xa6"));
+			i = n - (max - max / 4);
+		}
+		stacktab_info(o->s->st, frames[i], &info);
+		append(o, array, text(o, info.name));
+	}
+	return array;
+}
+
+struct ranked {
+	uint64_t weight;
+	uint32_t index;
+};
+
+static int ranked_compare(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	if (x->weight != y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static struct json_object *stacks_to_json(struct out *o, const struct window *v)
+{
+	struct ranked top[TOP_STACKS];
+	uint32_t n = 0;
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 1; i < v->max_stacks; i++) {
+		uint32_t at;
+
+		if (v->stacks[i].samples == 0 ||
+		    (n == o->shape.n_stacks && top[n - 1].weight >= v->stacks[i].ns))
+			continue;
+		if (n < o->shape.n_stacks)
+			n++;
+		for (at = n - 1; at > 0 && top[at - 1].weight < v->stacks[i].ns; at--)
+			top[at] = top[at - 1];
+		top[at] = (struct ranked){.weight = v->stacks[i].ns, .index = i};
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct json_object *obj = json_object_new_object();
+
+		put(o, obj, "stack", stack_to_json(o, top[i].index));
+		put(o, obj, "samples", number(v->stacks[top[i].index].samples));
+		put(o, obj, "ns", number(v->stacks[top[i].index].ns));
+		append(o, array, obj);
+	}
+	return array;
+}
+
+static struct json_object *wait_to_json(struct out *o, const struct summary_wait *w)
+{
+	struct json_object *obj = json_object_new_object(), *by;
+
+	put(o, obj, "tid", number(w->tid));
+	put(o, obj, "name", text(o, w->name));
+	put(o, obj, "ns", number(w->end - w->begin));
+	put(o, obj, "begin_ns", number(w->begin));
+	put(o, obj, "state", json_object_new_string(w->state));
+	put(o, obj, "stack", stack_to_json(o, w->stack));
+	if (w->open)
+		put(o, obj, "open", json_object_new_boolean(true));
+	if (w->uncertain)
+		put(o, obj, "uncertain", json_object_new_boolean(true));
+	if (!w->woken)
+		return obj;
+	by = json_object_new_object();
+	if (w->woken_by_irq) {
+		put(o, by, "interrupt", json_object_new_boolean(true));
+	} else {
+		put(o, by, "tid", number(w->waker_tid));
+		put(o, by, "name", text(o, w->waker_name));
+		if (w->waker_stack)
+			put(o, by, "stack", stack_to_json(o, w->waker_stack));
+	}
+	put(o, obj, "woken_by", by);
+	return obj;
+}
+
+static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
+					   uint32_t n, uint32_t *ret_omitted,
+					   void (*threads)(void *, uint32_t, struct summary_thread *),
+					   void *arg)
+{
+	static const struct thread_sums none;
+	struct json_object *array = json_object_new_array();
+	uint32_t shown = n < o->shape.n_threads ? n : o->shape.n_threads;
+
+	for (uint32_t i = 0; i < shown; i++) {
+		uint32_t index = order[i].index;
+		const struct thread_sums *t = index < v->max_threads ? &v->threads[index] : &none;
+		struct json_object *obj = json_object_new_object();
+		struct summary_thread who;
+
+		threads(arg, index, &who);
+		put(o, obj, "pid", number(who.pid));
+		put(o, obj, "tid", number(who.tid));
+		put(o, obj, "name", text(o, who.name));
+		put(o, obj, "on_cpu_ns", number(t->on_ns));
+		put(o, obj, "off_cpu_ns", number(t->off_ns));
+		put(o, obj, "samples", number(t->samples));
+		append(o, array, obj);
+	}
+	*ret_omitted = n - shown;
+	return array;
+}
+
+/* Threads by time on CPU, then off CPU. */
+static int rank_threads(const struct window *v, uint32_t n, struct ranked **ret)
+{
+	struct ranked *order = calloc(n ? n : 1, sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t on = i < v->max_threads ? v->threads[i].on_ns : 0;
+		uint64_t off = i < v->max_threads ? v->threads[i].off_ns : 0;
+
+		order[i] = (struct ranked){.weight = on ? on + (UINT64_MAX >> 1) : off >> 1, .index = i};
+	}
+	qsort(order, n, sizeof(*order), ranked_compare);
+	*ret = order;
+	return 0;
+}
+
+static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
+			   uint64_t to, uint32_t n_threads,
+			   void (*threads)(void *, uint32_t, struct summary_thread *), void *arg)
+{
+	_cleanup_free_ struct ranked *order = NULL;
+	struct json_object *waits;
+	uint32_t omitted = 0;
+
+	put(o, obj, "from_ns", number(from));
+	put(o, obj, "to_ns", number(to));
+	if (rank_threads(v, n_threads, &order) < 0) {
+		o->failed = true;
+		return;
+	}
+	put(o, obj, "threads", threads_to_json(o, v, order, n_threads, &omitted, threads, arg));
+	if (omitted)
+		put(o, obj, "threads_omitted", number(omitted));
+	put(o, obj, "heaviest", stacks_to_json(o, v));
+	waits = json_object_new_array();
+	for (uint32_t i = 0; i < v->n_waits && i < o->shape.n_waits; i++)
+		append(o, waits, wait_to_json(o, &v->waits[i]));
+	put(o, obj, "waits", waits);
+}
+
+static struct json_object *losses_to_json(struct out *o)
+{
+	struct json_object *obj = json_object_new_object();
+
+	for (uint32_t i = 0; i < o->s->n_losses; i++) {
+		const struct loss *l = &o->s->losses[i];
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "events", number(l->events));
+		put(o, one, "count", number(l->count));
+		put(o, one, "ns", number(l->ns));
+		put(o, obj, l->kind, one);
+	}
+	return obj;
+}
+
+static struct json_object *marks_to_json(struct out *o)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 0; i < o->s->n_marks; i++) {
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "name", json_object_new_string(o->s->marks[i].name));
+		put(o, one, "ns", number(o->s->marks[i].ts));
+		append(o, array, one);
+	}
+	return array;
+}
+
+int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_threads,
+		    void (*threads)(void *arg, uint32_t index, struct summary_thread *ret), void *arg,
+		    struct json_object **ret)
+{
+	struct out o = {.s = s,
+			.shape = {.name_bytes = 160,
+				  .stack_frames = 32,
+				  .n_stacks = TOP_STACKS,
+				  .n_waits = TOP_WAITS,
+				  .n_threads = 64}};
+
+	/* Each round halves what is longest; the last one's bound is far below the limit. */
+	for (unsigned int round = 0;; round++) {
+		struct json_object *obj = json_object_new_object();
+		size_t len = 0;
+
+		window_to_json(&o, obj, &s->all, from, to, n_threads, threads, arg);
+		if (s->has_focus) {
+			struct json_object *focus = json_object_new_object();
+
+			window_to_json(&o, focus, &s->focus, s->focus.from, s->focus.to, n_threads,
+				       threads, arg);
+			put(&o, obj, "focus", focus);
+		}
+		put(&o, obj, "marks", marks_to_json(&o));
+		put(&o, obj, "losses", losses_to_json(&o));
+		if (o.failed ||
+		    !json_object_to_json_string_length(obj, JSON_C_TO_STRING_PLAIN, &len)) {
+			json_object_put(obj);
+			return -ENOMEM;
+		}
+		if (len <= SUMMARY_MAX_JSON || round == 5) {
+			*ret = obj;
+			return 0;
+		}
+		json_object_put(obj);
+		if (round % 2 == 0) {
+			o.shape.name_bytes /= 2;
+			o.shape.n_threads /= 2;
+		} else {
+			o.shape.stack_frames /= 2;
+			o.shape.n_stacks /= 2;
+			o.shape.n_waits = (o.shape.n_waits + 1) / 2;
+		}
+	}
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the sums that answer "what was it?" without a viewer: time on and off CPU by thread, the
+ * heaviest stacks, the longest waits and who ended them, losses by kind. All of it twice: for the
+ * whole recording and, if one was set, for a window of it (the slow moment). It refuses to know
+ * how the timeline came to its intervals.
+ *
+ * The answer is one JSON object of at most SUMMARY_MAX_JSON bytes: names are shortened, then
+ * stacks and lists, until it fits.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/stacktab.h"
+
+struct json_object;
+struct summary;
+
+#define SUMMARY_MAX_JSON (40u * 1024u)
+
+struct summary_wait {
+	uint32_t tid;
+	const char *name; /* texts must live as long as the summary */
+	uint64_t begin, end;
+	const char *state;
+	uint32_t stack;
+	bool open;	/* it had not ended when the recording did */
+	bool uncertain; /* records were lost during it */
+	bool woken;	/* what follows is known */
+	bool woken_by_irq;
+	uint32_t waker_tid;
+	const char *waker_name;
+	uint32_t waker_stack;
+};
+
+int summary_new(const struct stacktab *st, struct summary **ret) _must_check_;
+struct summary *summary_free(struct summary *s);
+DEFINE_CLEANUP(struct summary *, summary_free)
+
+/* The window, MONOTONIC; must be set before the first interval. */
+void summary_focus(struct summary *s, uint64_t from, uint64_t to);
+
+/*
+ * `thread` is an index that the caller gives out from 0 on. Intervals that cross the window's
+ * edges are cut there. 0 or -ENOMEM.
+ */
+int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to);
+int summary_off_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to);
+int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t weight_ns);
+void summary_wait(struct summary *s, const struct summary_wait *w);
+int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns);
+int summary_mark(struct summary *s, const char *name, uint64_t ts);
+
+struct summary_thread {
+	uint32_t pid, tid;
+	const char *name;
+};
+
+/*
+ * Makes the object; `threads` is asked for each index below `n_threads`. -ENOMEM, or 0.
+ */
+int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_threads,
+		    void (*threads)(void *arg, uint32_t index, struct summary_thread *ret), void *arg,
+		    struct json_object **ret) _must_check_;

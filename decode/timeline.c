@@ -1,0 +1,777 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads and what they do: samples, switches, wake-ups. Each thread is running, not running, or
+ * unknown; every event says something about one of these states and, mostly, about the stack.
+ *
+ *              sample, switch-in                       switch-out
+ *   UNKNOWN ----------------------> ON <---------------------------------> OFF
+ *              switch-out -> OFF        switch-in (sample: its end is not recorded)
+ */
+#include "config.h"
+
+#include "decode/timeline_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_PERIOD_NS 1000000ull
+#define DEFAULT_MAX_THREADS 65536u
+#define MISSING_PERIODS 3u /* without a sample: it was not running */
+#define REACH_PERIODS 2u   /* how far back a first sample's stack is believed */
+
+/* ---- maps from a number to an index */
+
+static uint32_t map_slot(const struct tl_map *m, uint32_t key)
+{
+	uint32_t at = (uint32_t)(((uint64_t)key * 0x9e3779b97f4a7c15ull) >> 32) & (m->n_slots - 1);
+
+	while (m->values[at] && m->keys[at] != key)
+		at = (at + 1) & (m->n_slots - 1);
+	return at;
+}
+
+static bool map_get(const struct tl_map *m, uint32_t key, uint32_t *ret_index)
+{
+	uint32_t v = m->n_slots ? m->values[map_slot(m, key)] : 0;
+
+	if (v == 0)
+		return false;
+	*ret_index = v - 1;
+	return true;
+}
+
+static int map_set(struct tl_map *m, uint32_t key, uint32_t index)
+{
+	uint32_t at;
+
+	if (m->used >= m->n_slots / 2) {
+		struct tl_map bigger = {.n_slots = m->n_slots ? m->n_slots * 2 : 256};
+
+		bigger.keys = calloc(bigger.n_slots, sizeof(uint32_t));
+		bigger.values = calloc(bigger.n_slots, sizeof(uint32_t));
+		if (!bigger.keys || !bigger.values) {
+			free(bigger.keys);
+			free(bigger.values);
+			return -ENOMEM;
+		}
+		for (uint32_t i = 0; i < m->n_slots; i++) {
+			if (!m->values[i])
+				continue;
+			at = map_slot(&bigger, m->keys[i]);
+			bigger.keys[at] = m->keys[i];
+			bigger.values[at] = m->values[i];
+		}
+		bigger.used = m->used;
+		free(m->keys);
+		free(m->values);
+		*m = bigger;
+	}
+	at = map_slot(m, key);
+	m->used += m->values[at] == 0;
+	m->keys[at] = key;
+	m->values[at] = index + 1;
+	return 0;
+}
+
+/* ---- life */
+
+int timeline_new(const struct timeline_options *options, struct stacktab *st, struct writer *w,
+		 struct timeline **ret)
+{
+	_cleanup_(timeline_freep) struct timeline *tl = calloc(1, sizeof(*tl));
+	int r;
+
+	if (!tl)
+		return -ENOMEM;
+	tl->options = *options;
+	if (tl->options.period_ns == 0)
+		tl->options.period_ns = DEFAULT_PERIOD_NS;
+	if (tl->options.max_threads == 0)
+		tl->options.max_threads = DEFAULT_MAX_THREADS;
+	tl->st = st;
+	tl->w = w;
+	r = slices_new(st, w, options->depth_cap, &tl->slices);
+	if (r == 0)
+		r = summary_new(st, &tl->summary);
+	if (r == 0)
+		r = sched_new(w, &tl->sched);
+	if (r == 0)
+		r = wait_drawer_new(tl->slices, w, tl->summary, st, &tl->waits);
+	if (r < 0)
+		return r;
+	if (options->focus_end_ns > options->focus_begin_ns)
+		summary_focus(tl->summary, timeline_monotonic(tl, options->focus_begin_ns),
+			      timeline_monotonic(tl, options->focus_end_ns));
+	*ret = take_ptr(tl);
+	return 0;
+}
+
+struct timeline *timeline_free(struct timeline *tl)
+{
+	if (!tl)
+		return NULL;
+	for (uint32_t i = 0; i < tl->n_threads; i++) {
+		lane_fini(&tl->threads[i]->lane);
+		waits_fini(&tl->threads[i]->waits);
+		free(tl->threads[i]);
+	}
+	free(tl->threads);
+	free(tl->thread_map.keys);
+	free(tl->thread_map.values);
+	free(tl->processes);
+	free(tl->process_map.keys);
+	free(tl->process_map.values);
+	timeline_marks_free(tl);
+	wait_drawer_free(tl->waits);
+	sched_free(tl->sched);
+	summary_free(tl->summary);
+	slices_free(tl->slices);
+	free(tl);
+	return NULL;
+}
+
+uint64_t timeline_monotonic(struct timeline *tl, uint64_t ts)
+{
+	return tl->options.clocks ? clock_map_monotonic(tl->options.clocks, ts) : ts;
+}
+
+/* The head of the trace, when the first time is known. */
+static int begin(struct timeline *tl, uint64_t ts, uint64_t mono)
+{
+	struct clock_map *m = tl->options.clocks;
+	const struct clock_bracket *b = m ? clock_map_nearest(m, ts) : NULL;
+	struct writer_clocks clocks = {.monotonic = mono};
+	struct writer_meta meta = {
+		.version = tl->options.version,
+		.clock = clock_source_to_string(m ? clock_map_source(m) : CLOCK_SOURCE_MONOTONIC),
+		.clock_error_ns = !m ? 0 : clock_map_known(m) ? clock_map_error(m) : UINT64_MAX,
+		.kernel_release = tl->options.kernel_release,
+		.machine = tl->options.machine,
+	};
+
+	if (b)
+		clocks = (struct writer_clocks){.monotonic = b->monotonic,
+						.realtime = b->realtime,
+						.boottime = b->boottime,
+						.monotonic_raw = b->raw};
+	tl->begun = true;
+	tl->stats.first_ns = tl->stats.last_ns = mono;
+	for (uint32_t i = 0; i < tl->n_threads; i++)
+		tl->threads[i]->unknown_from = mono; /* named before the first event */
+	writer_begin(tl->w, &meta, &clocks);
+	return timeline_marks_begin(tl, mono);
+}
+
+int timeline_enter(struct timeline *tl, uint64_t ts, uint64_t *ret_mono)
+{
+	uint64_t mono;
+
+	tl->stats.events++;
+	if (ts < tl->last_source) {
+		tl->stats.out_of_order++;
+		return TIMELINE_E_ORDER;
+	}
+	mono = timeline_monotonic(tl, ts);
+	if (!tl->begun) {
+		int r = begin(tl, ts, mono);
+
+		if (r < 0)
+			return r;
+	}
+	tl->last_source = ts;
+	if (mono > tl->stats.last_ns)
+		tl->stats.last_ns = mono;
+	*ret_mono = tl->stats.last_ns;
+	return 0;
+}
+
+/* Ends on paper what is open; the lanes themselves stay as they are, for the sums go on. */
+static void cut(struct timeline *tl)
+{
+	uint64_t now = tl->stats.last_ns;
+
+	tl->stats.cut = true;
+	tl->stats.cut_ns = now;
+	for (uint32_t i = 0; i < tl->n_threads; i++) {
+		const struct lane *l = &tl->threads[i]->lane;
+		uint32_t n = l->n_open + (l->folded != 0) + l->leaf;
+
+		for (; n > 0; n--)
+			tl->w->ops->slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts, NULL);
+	}
+	timeline_mark_cut(tl, now);
+	sched_finish(tl->sched);
+	writer_mute(tl->w);
+}
+
+int timeline_leave(struct timeline *tl)
+{
+	if (writer_is_cut(tl->w) && !tl->stats.cut)
+		cut(tl);
+	return writer_error(tl->w);
+}
+
+/* ---- processes and threads */
+
+static int process_get(struct timeline *tl, uint32_t pid, struct tl_process **ret)
+{
+	struct tl_process *p;
+	uint32_t i;
+	int r;
+
+	if (map_get(&tl->process_map, pid, &i)) {
+		*ret = &tl->processes[i];
+		return 0;
+	}
+	if (tl->n_processes == tl->options.max_threads)
+		return TIMELINE_E_FULL;
+	if (tl->n_processes == tl->max_processes) {
+		uint32_t max = tl->max_processes ? tl->max_processes * 2 : 16;
+
+		p = reallocarray(tl->processes, max, sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+		tl->processes = p;
+		tl->max_processes = max;
+	}
+	r = map_set(&tl->process_map, pid, tl->n_processes);
+	if (r < 0)
+		return r;
+	p = &tl->processes[tl->n_processes++];
+	*p = (struct tl_process){.pid = pid};
+	tl->stats.processes++;
+	*ret = p;
+	return 0;
+}
+
+static void process_declare(struct timeline *tl, struct tl_process *p, uint64_t mono)
+{
+	if (p->track && !p->renamed)
+		return;
+	if (!p->track)
+		p->track = writer_new_track(tl->w);
+	p->renamed = false;
+	tl->w->ops->process(tl->w, p->track, p->pid, p->ppid, writer_name_text(tl->w, p->name), mono);
+}
+
+uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono)
+{
+	struct tl_process *p;
+
+	if (process_get(tl, pid, &p) != 0)
+		return 0;
+	process_declare(tl, p, mono);
+	return p->track;
+}
+
+struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
+{
+	uint32_t i;
+
+	return map_get(&tl->thread_map, tid, &i) ? tl->threads[i] : NULL;
+}
+
+static void thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	uint32_t process;
+
+	if (t->lane.track && !t->renamed)
+		return;
+	process = timeline_process_track(tl, t->pid, mono);
+	if (!t->lane.track)
+		t->lane.track = writer_new_track(tl->w);
+	t->renamed = false;
+	tl->w->ops->thread(tl->w, t->lane.track, process, t->pid, t->tid,
+			   writer_name_text(tl->w, t->name), mono);
+}
+
+static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, struct tl_thread **ret)
+{
+	struct tl_thread *t;
+	int r;
+
+	if (tl->n_threads == tl->options.max_threads)
+		return TIMELINE_E_FULL;
+	if (tl->n_threads == tl->max_threads) {
+		uint32_t max = tl->max_threads ? tl->max_threads * 2 : 64;
+		struct tl_thread **p = reallocarray(tl->threads, max, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		tl->threads = p;
+		tl->max_threads = max;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	r = map_set(&tl->thread_map, tid, tl->n_threads);
+	if (r < 0) {
+		free(t);
+		return r;
+	}
+	t->tid = tid;
+	t->pid = pid;
+	t->index = tl->n_threads;
+	t->gaps_seen = tl->gaps;
+	tl->threads[tl->n_threads++] = t;
+	tl->stats.threads++;
+	*ret = t;
+	return 0;
+}
+
+/* The thread that an event is about, with its track. */
+static int thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+	int r;
+
+	if (!t) {
+		r = thread_make(tl, tid, tid, &t);
+		if (r == TIMELINE_E_FULL)
+			tl->stats.refused_full++;
+		if (r != 0)
+			return r;
+	}
+	thread_declare(tl, t, mono);
+	if (t->gaps_seen != tl->gaps)
+		timeline_thread_gap(tl, t, tl->gap_begin);
+	*ret = t;
+	return 0;
+}
+
+int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
+{
+	struct tl_process *p;
+	uint64_t mono = 0;
+	uint32_t id;
+	int r;
+
+	/* Time 0: it was there before the recording. */
+	if (ts != 0 && (r = timeline_enter(tl, ts, &mono)) != 0)
+		return r;
+	r = process_get(tl, pid, &p);
+	if (r == TIMELINE_E_FULL)
+		tl->stats.refused_full++;
+	if (r != 0)
+		return r;
+	if (ppid)
+		p->ppid = ppid;
+	id = writer_name(tl->w, name);
+	if (id && id != p->name) {
+		p->name = id;
+		p->renamed = p->track != 0;
+		if (p->renamed && mono)
+			process_declare(tl, p, mono);
+	}
+	return timeline_leave(tl);
+}
+
+/* The thread is gone, or was another one all the time: nothing of it stays open. */
+static void thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	bool switches = tl->options.switches || t->has_switches;
+	uint64_t end = mono;
+
+	if (t->gaps_seen != tl->gaps)
+		timeline_thread_gap(tl, t, tl->gap_begin);
+	if (t->running == RUNNING_OFF)
+		(void)summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
+	else if (t->running == RUNNING_ON && switches)
+		(void)summary_on_cpu(tl->summary, t->index, t->on_since, mono);
+	if (!switches && t->last_sample + tl->options.period_ns < end)
+		end = t->last_sample + tl->options.period_ns;
+	waits_abandon(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
+	slices_trim(tl->slices, &t->lane, 0, end);
+	t->running = RUNNING_UNKNOWN;
+	t->resumed = 0;
+}
+
+int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+	uint64_t mono = 0;
+	uint32_t id;
+	int r;
+
+	if (ts != 0 && (r = timeline_enter(tl, ts, &mono)) != 0)
+		return r;
+	if (t && !t->exited && t->pid != pid) {
+		thread_close(tl, t, tl->stats.last_ns);
+		t->exited = true;
+	}
+	if (!t || t->exited) {
+		r = thread_make(tl, pid, tid, &t);
+		if (r == TIMELINE_E_FULL)
+			tl->stats.refused_full++;
+		if (r != 0)
+			return r;
+		t->unknown_from = mono ? mono : tl->stats.first_ns;
+	}
+	id = writer_name(tl->w, name);
+	if (id && id != t->name) {
+		t->name = id;
+		t->renamed = t->lane.track != 0;
+		if (t->renamed && mono)
+			thread_declare(tl, t, mono);
+	}
+	return timeline_leave(tl);
+}
+
+int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r != 0)
+		return r;
+	t = timeline_thread_find(tl, tid);
+	if (t && !t->exited) {
+		thread_declare(tl, t, mono);
+		thread_close(tl, t, mono);
+		t->exited = true;
+	}
+	return timeline_leave(tl);
+}
+
+/* ---- what threads do */
+
+/* What decode/sched.c answers: a CPU beyond the limit is not worth the trace. */
+static int sched_result(struct timeline *tl, int r)
+{
+	if (r == SCHED_E_CPU) {
+		tl->stats.refused_full++;
+		return 0;
+	}
+	return r;
+}
+
+void timeline_thread_gap(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	uint64_t evidence = t->last_sample > t->resumed ? t->last_sample : t->resumed;
+
+	t->gaps_seen = tl->gaps;
+	if (t->running == RUNNING_OFF) {
+		t->waits.current.lost_within = true;
+		return;
+	}
+	if (evidence + tl->options.period_ns < mono)
+		mono = evidence + tl->options.period_ns;
+	waits_settle(tl->waits, &t->waits, &t->lane, STACKTAB_ROOT, timeline_who(t));
+	if (t->lane.n_open) {
+		slices_trim(tl->slices, &t->lane, 0, mono);
+		slices_instant(tl->slices, &t->lane, mono,
+			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
+	}
+	t->resumed = 0;
+}
+
+static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	int r = summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
+
+	t->waits.current.waker = t->waker;
+	t->waker = (struct wait_waker){.known = false};
+	if (r == 0)
+		r = waits_end(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
+	return r;
+}
+
+/*
+ * The thread shows `stack` at `mono`. After a moment from which on nothing was known of its stack,
+ * what it no longer shows ended there; what is new began there too, if that is not long ago.
+ */
+static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, uint64_t mono, bool reach)
+{
+	uint64_t close = t->resumed ? t->resumed : mono, open = mono;
+
+	waits_settle(tl->waits, &t->waits, &t->lane, stack, timeline_who(t));
+	if (t->resumed && reach) {
+		if (mono - t->resumed <= REACH_PERIODS * tl->options.period_ns)
+			open = t->resumed;
+	}
+	t->resumed = 0;
+	return slices_draw(tl->slices, &t->lane, stack, close, open);
+}
+
+int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack)
+{
+	uint64_t mono, period = tl->options.period_ns;
+	struct tl_thread *t;
+	bool switches;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = thread_enter(tl, tid, mono, &t);
+	if (r == 0)
+		r = summary_sample(tl->summary, t->index, mono, stack, period);
+	if (r != 0)
+		return r;
+	tl->stats.samples++;
+	switches = tl->options.switches || t->has_switches;
+	if (switches && cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_seen(tl->sched, cpu, mono, timeline_task(t)));
+	if (r < 0 || t->exited)
+		return r < 0 ? r : timeline_leave(tl);
+
+	if (t->running == RUNNING_OFF) {
+		tl->stats.inconsistent++;
+		t->waits.current.end_unrecorded = true;
+		r = wait_end(tl, t, mono);
+	}
+	if (t->running != RUNNING_ON)
+		t->on_since = mono;
+	t->running = RUNNING_ON;
+	if (!switches) {
+		if (t->last_sample && mono - t->last_sample > MISSING_PERIODS * period)
+			slices_trim(tl->slices, &t->lane, 0, t->last_sample + period);
+		if (r == 0)
+			r = summary_on_cpu(tl->summary, t->index, mono > period ? mono - period : 0, mono);
+		t->on_since = mono;
+	}
+	if (r == 0)
+		r = evidence(tl, t, stack, mono, true);
+	t->last_sample = mono;
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+static enum writer_state writer_state_of(enum tl_wait state)
+{
+	switch (state) {
+	case TL_WAIT_PREEMPTED:
+		return WRITER_STATE_PREEMPTED;
+	case TL_WAIT_DISK:
+		return WRITER_STATE_DISK;
+	case TL_WAIT_STOPPED:
+		return WRITER_STATE_STOPPED;
+	case TL_WAIT_DEAD:
+		return WRITER_STATE_DEAD;
+	case TL_WAIT_UNKNOWN:
+	case TL_WAIT_SLEEPING:
+		break;
+	}
+	return WRITER_STATE_SLEEPING;
+}
+
+/* One of ours goes by its newest name, whatever the event calls it. */
+static struct sched_task task_of(struct timeline *tl, uint32_t tid, const char *name)
+{
+	const struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (t && t->name)
+		return timeline_task(t);
+	return (struct sched_task){.tid = tid, .name = writer_name(tl->w, name)};
+}
+
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
+			uint32_t stack, uint32_t other_tid, const char *other_name)
+{
+	struct sched_task other;
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = thread_enter(tl, tid, mono, &t);
+	if (r != 0)
+		return r;
+	tl->stats.switches_out++;
+	t->has_switches = true;
+	other = task_of(tl, other_tid, other_name);
+	if (cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_out(tl->sched, cpu, mono, timeline_task(t),
+					       writer_state_of(state), other));
+	if (t->running == RUNNING_OFF && r == 0) {
+		tl->stats.inconsistent++;
+		t->waits.current.end_unrecorded = true;
+		r = wait_end(tl, t, mono);
+	}
+	if (t->running == RUNNING_ON && r == 0)
+		r = summary_on_cpu(tl->summary, t->index, t->on_since, mono);
+	if (r < 0)
+		return r;
+	t->waker = (struct wait_waker){.known = false};
+	if (t->exited || state == TL_WAIT_DEAD) {
+		t->running = RUNNING_UNKNOWN;
+		if (!t->exited)
+			thread_close(tl, t, mono);
+		t->exited = true;
+		return timeline_leave(tl);
+	}
+	t->running = RUNNING_OFF;
+	if (stack)
+		r = evidence(tl, t, stack, mono, false);
+	t->resumed = 0;
+	if (r == 0)
+		r = waits_begin(tl->waits, &t->waits, &t->lane,
+				&(struct wait){.begin = mono, .state = state, .stack = stack, .other = other},
+				stack != 0);
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+/* The first thing known of a thread is that it comes back: it was away before. */
+static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	struct wait w = {
+		.begin = t->unknown_from,
+		.state = TL_WAIT_UNKNOWN,
+		.other = {.tid = TL_TID_UNKNOWN},
+		.begin_unknown = t->unknown_from <= tl->stats.first_ns,
+	};
+	int r;
+
+	if (t->unknown_from == 0 || t->unknown_from >= mono)
+		return 0;
+	r = waits_begin(tl->waits, &t->waits, &t->lane, &w, true);
+	return r < 0 ? r : wait_end(tl, t, mono);
+}
+
+int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
+		       const char *other_name)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = thread_enter(tl, tid, mono, &t);
+	if (r != 0)
+		return r;
+	tl->stats.switches_in++;
+	t->has_switches = true;
+	if (cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_in(tl->sched, cpu, mono, timeline_task(t),
+					      task_of(tl, other_tid, other_name)));
+	if (r < 0 || t->exited)
+		return r < 0 ? r : timeline_leave(tl);
+	switch (t->running) {
+	case RUNNING_OFF:
+		r = wait_end(tl, t, mono);
+		break;
+	case RUNNING_UNKNOWN:
+		r = wait_before(tl, t, mono);
+		break;
+	case RUNNING_ON:
+		/* It must have left in between: it ran as long as there is evidence. */
+		tl->stats.inconsistent++;
+		if (t->last_sample > t->on_since)
+			r = summary_on_cpu(tl->summary, t->index, t->on_since, t->last_sample);
+		timeline_thread_gap(tl, t, mono);
+		break;
+	}
+	t->running = RUNNING_ON;
+	t->on_since = t->resumed = mono;
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+/*
+ * The waker's stack is right for this moment only: drawn without duration, but for what it shares
+ * with what was there. What it runs afterwards its next evidence tells, back to here.
+ */
+static int draw_wakes(struct timeline *tl, struct tl_thread *t, const struct tl_thread *wakee,
+		      uint32_t stack, uint64_t mono, uint64_t flow)
+{
+	struct writer_arg arg = {
+		.key = tl->key_wakee, .kind = WRITER_ARG_UINT, .value.u64 = wakee->tid};
+	struct writer_event ev = {
+		.category = tl->wakes_category, .args = &arg, .n_args = 1, .flow = flow};
+	bool exact = stack != 0 && t->running != RUNNING_OFF;
+	uint32_t shared = 0;
+	char name[160];
+	int r = 0;
+
+	(void)snprintf(name, sizeof(name), "wakes %.128s", writer_name_text(tl->w, wakee->name));
+	ev.name = writer_name(tl->w, name);
+	if (exact) {
+		shared = slices_common(tl->slices, &t->lane, stack);
+		r = evidence(tl, t, stack, mono, false);
+	}
+	slices_instant(tl->slices, &t->lane, mono, &ev);
+	if (exact) {
+		slices_trim(tl->slices, &t->lane, shared, mono);
+		t->resumed = mono;
+	}
+	return r;
+}
+
+int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,
+		    uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq,
+		    uint32_t stack)
+{
+	struct tl_thread *wakee, *waker = NULL;
+	struct sched_task by;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r != 0)
+		return r;
+	tl->stats.wakeups++;
+	if (!timeline_thread_find(tl, wakee_tid))
+		return timeline_leave(tl); /* nobody of ours waits for it */
+	r = thread_enter(tl, wakee_tid, mono, &wakee);
+	if (r == 0 && !in_irq && timeline_thread_find(tl, waker_tid))
+		r = thread_enter(tl, waker_tid, mono, &waker);
+	if (r != 0)
+		return r;
+	by = task_of(tl, waker_tid, waker_name);
+	if (cpu != TL_CPU_UNKNOWN && wakee->running != RUNNING_ON)
+		r = sched_result(tl, sched_wake(tl->sched, cpu, mono, timeline_task(wakee), by, in_irq));
+	if (r < 0)
+		return r;
+	wakee->waker = (struct wait_waker){
+		.known = true, .in_irq = in_irq, .task = by, .stack = in_irq ? 0 : stack};
+	if (waker && waker != wakee && !waker->exited) {
+		wakee->waker.flow = ++tl->next_flow;
+		r = draw_wakes(tl, waker, wakee, stack, mono, wakee->waker.flow);
+	}
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+/* ---- the end */
+
+static void name_thread(void *arg, uint32_t index, struct summary_thread *ret)
+{
+	const struct timeline *tl = arg;
+	const struct tl_thread *t = tl->threads[index];
+
+	*ret = (struct summary_thread){
+		.pid = t->pid, .tid = t->tid, .name = writer_name_text(tl->w, t->name)};
+}
+
+void timeline_stats(const struct timeline *tl, struct timeline_stats *ret_stats)
+{
+	*ret_stats = tl->stats;
+	ret_stats->folded = slices_folded(tl->slices);
+	ret_stats->inconsistent += sched_inconsistent(tl->sched);
+}
+
+int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
+{
+	uint64_t last;
+	int r;
+
+	if (!tl->begun) {
+		/* Nothing has happened: an empty trace is a trace too. */
+		r = timeline_enter(tl, tl->last_source, &last);
+		if (r < 0)
+			return r;
+		tl->stats.events--;
+	}
+	last = tl->stats.last_ns;
+	for (uint32_t i = 0; i < tl->n_threads; i++) {
+		struct tl_thread *t = tl->threads[i];
+
+		thread_declare(tl, t, last);
+		if (!t->exited)
+			thread_close(tl, t, last);
+	}
+	sched_finish(tl->sched);
+	tl->finished = true;
+	(void)timeline_leave(tl);
+	r = writer_end(tl->w);
+	if (r < 0)
+		return r;
+	return summary_to_json(tl->summary, tl->stats.first_ns, last, tl->n_threads, name_thread, tl,
+			       ret_summary);
+}
