@@ -312,7 +312,7 @@ static void print_key(const struct config *c, const struct config_key *k, FILE *
 	(void)fprintf(f, "# %s", k->doc);
 	if (k->type == CONFIG_UINT)
 		(void)fprintf(f, " (%s%s%u to %u)", k->unit, *k->unit ? ", " : "", k->min, k->max);
-	(void)fprintf(f, "\n%s%s = %s\n", strcmp(buf, k->def) == 0 ? "#" : "", k->name, buf);
+	(void)fprintf(f, "\n%s%s =%s%s\n", strcmp(buf, k->def) == 0 ? "#" : "", k->name, *buf ? " " : "", buf);
 }
 
 int config_print(const struct config *c, void *stream)
