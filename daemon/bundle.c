@@ -230,7 +230,7 @@ static void cut(struct json_object *array, const char *what, const char *why)
 	json_append(array, e);
 }
 
-static struct json_object *cut_json(const struct bundle_build *b)
+struct json_object *bundle_build_cut(const struct bundle_build *b)
 {
 	struct json_object *array = json_object_new_array();
 
@@ -275,6 +275,16 @@ struct json_object *bundle_decoder_json(const struct decoder_outcome *outcome, b
 	return o;
 }
 
+/* MONOTONIC of the last bracket before the oldest data. */
+static uint64_t clocks_since(const struct clocks *clocks, uint64_t raw)
+{
+	uint64_t monotonic = 0;
+
+	for (size_t i = 0; i < clocks->n_brackets && clocks->brackets[i].raw <= raw; i++)
+		monotonic = clocks->brackets[i].monotonic;
+	return monotonic;
+}
+
 struct json_object *bundle_build_meta(const struct bundle_build *b, const struct clocks *clocks,
 				      struct json_object *snapshot, struct json_object *decoder)
 {
@@ -292,7 +302,7 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 	json_add_string(program, "version", PACKAGE_VERSION);
 	json_add(o, "snapshot", snapshot);
 	json_add(o, "host", host_json());
-	json_add(o, "clocks", clocks_to_json(clocks, 0));
+	json_add(o, "clocks", clocks_to_json(clocks, clocks_since(clocks, b->stats.first_ns)));
 	/* "target", "events", "records", "losses", "processes": what capture knows */
 	json_object_object_foreach(capture, key, value)
 		if (!json_object_object_get(o, key))
@@ -300,7 +310,7 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 	json_object_put(capture);
 	json_add(o, "perf_data", perfdata_json(b));
 	json_add(o, "lost_records", lost_records_json(b));
-	json_add(o, "cut", cut_json(b));
+	json_add(o, "cut", bundle_build_cut(b));
 	if (b->objects)
 		json_add(o, "objects", objects_to_json(b->objects));
 	if (decoder)

@@ -67,5 +67,8 @@ void bundle_build_abort(struct bundle_build *b);
 struct json_object *bundle_build_meta(const struct bundle_build *b, const struct clocks *clocks,
 				      struct json_object *snapshot, struct json_object *decoder);
 
+/* "cut" of meta.json: what is missing, and why. Complete once the objects are copied. */
+struct json_object *bundle_build_cut(const struct bundle_build *b);
+
 /* "decoder" of meta.json. */
 struct json_object *bundle_decoder_json(const struct decoder_outcome *outcome, bool timed_out);
