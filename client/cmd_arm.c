@@ -118,14 +118,12 @@ const struct command cmd_arm = {
 	.args = "PID...",
 	.summary = "start recording processes, a thread or a unit",
 	.doc = "Starts the flight recording of each process, with all its threads, present and "
-	       "future. From then on its "
-	       "last moments are in memory and can be taken by 'tracectl snapshot'; nothing is "
-	       "written to disk before.\n\n"
+	       "future. From then on its last moments are in memory and can be taken by 'tracectl "
+	       "snapshot'; nothing is written to disk before.\n\n"
 	       "Root and the members of the socket's group may record everything. Everybody else "
-	       "may record what the "
-	       "kernel would let them trace: their own processes that are not set-user-ID. When "
-	       "such a process executes "
-	       "another program, its recording is suspended and it must be armed again.",
+	       "may record what the kernel would let them trace: their own processes that are not "
+	       "set-user-ID. When such a process executes another program, its recording is "
+	       "suspended and it must be armed again.",
 	.example = "tracectl arm $(pidof nginx)",
 	.options = specs,
 	.options_size = sizeof(struct options),

@@ -36,8 +36,8 @@ static const struct option_spec specs[] = {
 		.arg = "NAME",
 		.choices = "pftrace|text",
 		.doc = "What to write: pftrace for ui.perfetto.dev and trace_processor, text to "
-		       "read and to compare. Not given: "
-		       "text to the standard output and to names that end in .txt, else pftrace."},
+		       "read and to compare. Not given: text to the standard output and to names "
+		       "that end in .txt, else pftrace."},
 	{.name = "summary",
 		.letter = 's',
 		.type = OPTION_FLAG,
@@ -128,12 +128,10 @@ const struct command cmd_decode = {
 	.args = "INPUT",
 	.summary = "decode a bundle or a perf.data file, without the daemon",
 	.doc = "Writes the timeline of a bundle that was fetched, or of any perf.data file. It "
-	       "needs no daemon: tracectl "
-	       "starts tracerd-decode itself, which runs without privileges and opens no files of "
-	       "its own.\n\n"
+	       "needs no daemon: tracectl starts tracerd-decode itself, which runs without "
+	       "privileges and opens no files of its own.\n\n"
 	       "Programs and libraries are taken from the bundle, if it has them, and then from "
-	       "this machine, where they "
-	       "are checked against what was recorded.",
+	       "this machine, where they are checked against what was recorded.",
 	.example = "tracectl decode slow/ -o slow.pftrace",
 	.options = specs,
 	.options_size = sizeof(struct options),

@@ -44,8 +44,7 @@ const struct command cmd_disarm = {
 	.args = "TARGET...",
 	.summary = "stop recording",
 	.doc = "Ends the recording of each target, named by its id (t3) or its process id. What "
-	       "was recorded and is not "
-	       "in a snapshot is forgotten.",
+	       "was recorded and is not in a snapshot is forgotten.",
 	.operand = OPERAND_TARGET,
 	.min_operands = 1,
 	.max_operands = 4096,

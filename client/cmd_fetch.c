@@ -26,9 +26,9 @@ static const struct option_spec specs[] = {
 		.type = OPTION_FILE,
 		.offset = offsetof(struct options, output),
 		.arg = "PATH",
-		.doc = "Where to write: a file for one file of the snapshot, a name that ends in a "
-		       "slash for the whole bundle. "
-		       "SNAPSHOT.pftrace in the current directory if not given."},
+		.doc = "Where to write: a file for one file of the snapshot, a name that ends in "
+		       "a slash for the whole bundle. SNAPSHOT.pftrace in the current directory "
+		       "if not given."},
 	{.name = "file",
 		.letter = 'f',
 		.type = OPTION_STRING,
@@ -87,9 +87,8 @@ const struct command cmd_fetch = {
 	.name = "fetch",
 	.args = "SNAPSHOT",
 	.summary = "bring a snapshot's trace or bundle here",
-	.doc = "Writes the decoded trace of a snapshot, another of its files, or the whole bundle. "
-	       "The files are yours and "
-	       "readable by you only.",
+	.doc = "Writes the decoded trace of a snapshot, another of its files, or the whole "
+	       "bundle. The files are yours and readable by you only.",
 	.example = "tracectl fetch 20261121-101500-3f9a -o slow/",
 	.options = specs,
 	.options_size = sizeof(struct options),

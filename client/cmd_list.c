@@ -56,9 +56,9 @@ const struct command cmd_list = {
 	.name = "list",
 	.args = "",
 	.summary = "list what is armed",
-	.doc = "Lists the targets that you may see, with how their stacks are found, by which kind "
-	       "of events they are "
-	       "recorded, how far back their recording reaches at this moment, and what was lost.",
+	.doc = "Lists the targets that you may see, with how their stacks are found, by which "
+	       "kind of events they are recorded, how far back their recording reaches at this "
+	       "moment, and what was lost.",
 	.options = specs,
 	.options_size = sizeof(struct options),
 	.exec = list_exec,

@@ -103,14 +103,12 @@ const struct command cmd_run = {
 	.args = "[--] COMMAND [ARGUMENT...]",
 	.summary = "start a program with its recording armed",
 	.doc = "Starts the command as a child of tracectl, stopped at its first instruction, has "
-	       "it armed, lets it run, and "
-	       "waits for its end. Signals are passed on. The exit code is the command's own, 128 "
-	       "and the signal's number "
-	       "if a signal ended it. If it cannot be armed, it is not run.\n\n"
+	       "it armed, lets it run, and waits for its end. Signals are passed on. The exit "
+	       "code is the command's own, 128 and the signal's number if a signal ended it. If "
+	       "it cannot be armed, it is not run.\n\n"
 	       "Options of tracectl stand before the command. A set-user-ID program started this "
-	       "way does not get its "
-	       "privileges. With --json the armed target is printed as one line on the standard "
-	       "error.",
+	       "way does not get its privileges. With --json the armed target is printed as one "
+	       "line on the standard error.",
 	.example = "tracectl run --stacks=dwarf -- ./server --port 8080",
 	.options = specs,
 	.options_size = sizeof(struct options),

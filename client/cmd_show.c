@@ -60,9 +60,8 @@ const struct command cmd_show = {
 	.args = "TARGET|SNAPSHOT",
 	.summary = "show one target, or one snapshot with its summary",
 	.doc = "Shows all that is known about one target, named by its id (t3) or process id: how "
-	       "it is recorded and why "
-	       "so, its look-back, its losses. Of a snapshot it shows the state, the files and the "
-	       "summary.",
+	       "it is recorded and why so, its look-back, its losses. Of a snapshot it shows the "
+	       "state, the files and the summary.",
 	.operand = OPERAND_TARGET,
 	.min_operands = 1,
 	.max_operands = 1,

@@ -33,8 +33,8 @@ static const struct option_spec specs[] = {
 		.type = OPTION_FILE,
 		.offset = offsetof(struct options, output),
 		.arg = "PATH",
-		.doc = "Write the decoded trace to this file; or, if it ends in a slash, the whole "
-		       "bundle to this new directory."},
+		.doc = "Write the decoded trace to this file; or, if it ends in a slash, the "
+		       "whole bundle to this new directory."},
 	{.name = "reason",
 		.letter = 'r',
 		.type = OPTION_STRING,
@@ -45,8 +45,7 @@ static const struct option_spec specs[] = {
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, with_objects),
 		.doc = "Put the programs and libraries that the stacks need into the bundle, so "
-		       "that it can be decoded again on "
-		       "another machine."},
+		       "that it can be decoded again on another machine."},
 	{.name = "no-wait",
 		.letter = 'n',
 		.type = OPTION_FLAG,
@@ -178,15 +177,12 @@ const struct command cmd_snapshot = {
 	.args = "PID|TARGET",
 	.summary = "take what a target did last, as a timeline",
 	.doc = "Freezes the recording of an armed process (or of a target by its id, t3), copies "
-	       "it, decodes it and keeps "
-	       "the result in the daemon's spool; the process is not stopped and its recording "
-	       "goes on. Waits for the "
-	       "end, shows the progress on a terminal, and prints the summary: the threads with "
-	       "their time on and off the "
-	       "CPU, the heaviest stacks, the longest waits and who ended them.\n\n"
+	       "it, decodes it and keeps the result in the daemon's spool; the process is not "
+	       "stopped and its recording goes on. Waits for the end, shows the progress on a "
+	       "terminal, and prints the summary: the threads with their time on and off the CPU, "
+	       "the heaviest stacks, the longest waits and who ended them.\n\n"
 	       "With -o the trace is brought here; it opens in ui.perfetto.dev. Interrupting the "
-	       "command cancels the "
-	       "snapshot.",
+	       "command cancels the snapshot.",
 	.example = "tracectl snapshot 1234 -o slow.pftrace --reason 'login took 40 ms'",
 	.options = specs,
 	.options_size = sizeof(struct options),

@@ -58,8 +58,7 @@ const struct command cmd_snapshots = {
 	.args = "",
 	.summary = "list snapshots",
 	.doc = "Lists the snapshots that you may see, newest first: those that run and those in "
-	       "the daemon's spool, until "
-	       "they are deleted or the spool's limits remove them.",
+	       "the daemon's spool, until they are deleted or the spool's limits remove them.",
 	.options = specs,
 	.options_size = sizeof(struct options),
 	.exec = snapshots_exec,

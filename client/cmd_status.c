@@ -103,10 +103,8 @@ const struct command cmd_status = {
 	.args = "",
 	.summary = "show how the daemon is",
 	.doc = "Shows what the daemon records and keeps, which ways of recording this machine has "
-	       "and why, what was lost, "
-	       "and which privileges the daemon lacks and what that costs. Programs that poll "
-	       "should read the status "
-	       "socket instead: curl --unix-socket /run/tracerd/status.sock "
-	       "http://localhost/status",
+	       "and why, what was lost, and which privileges the daemon lacks and what that "
+	       "costs. Programs that poll should read the status socket instead (curl "
+	       "--unix-socket /run/tracerd/status.sock http://localhost/status).",
 	.exec = status_exec,
 };

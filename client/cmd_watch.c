@@ -142,10 +142,9 @@ const struct command cmd_watch = {
 	.args = "",
 	.summary = "print events as they happen",
 	.doc = "Prints the daemon's events that you may see, one a line, until it is interrupted: "
-	       "targets armed, exited and "
-	       "disarmed, snapshots from their begin to their end. With --json each line is one "
-	       "JSON object. When this "
-	       "command reads too slowly, events are left out and their number is said.",
+	       "targets armed, exited and disarmed, snapshots from their begin to their end. With "
+	       "--json each line is one JSON object. When this command reads too slowly, events "
+	       "are left out and their number is said.",
 	.options = specs,
 	.options_size = sizeof(struct options),
 	.exec = watch_exec,

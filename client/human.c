@@ -213,7 +213,10 @@ static char *table_line(
 			(void)fprintf(out, "%*s", pad, "");
 	}
 	(void)fclose(out);
-	return must_alloc(line);
+	must_alloc(line);
+	while (size > 0 && line[size - 1] == ' ')
+		line[--size] = 0;
+	return line;
 }
 
 void human_table_print(const struct human_table *t, FILE *out, size_t indent)

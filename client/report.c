@@ -48,19 +48,6 @@ static void print_cut(FILE *out, size_t indent, const char *label, const char *t
 	(void)fputc('\n', out);
 }
 
-static int by_number_descending(const void *a, const void *b, const char *key)
-{
-	uint64_t x = field_number(*(struct json_object *const *)a, key);
-	uint64_t y = field_number(*(struct json_object *const *)b, key);
-
-	return x < y ? 1 : x > y ? -1 : 0;
-}
-
-static int by_on_cpu(const void *a, const void *b)
-{
-	return by_number_descending(a, b, "on_cpu_ns");
-}
-
 static void print_threads(FILE *out, struct json_object *summary)
 {
 	static const struct human_column columns[] = {
@@ -72,16 +59,12 @@ static void print_threads(FILE *out, struct json_object *summary)
 	};
 	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
 	size_t n = field_count(summary, "threads");
-	_cleanup_free_ struct json_object **sorted =
-		calloc(n ? n : 1, sizeof(struct json_object *));
+	uint64_t more = field_number(summary, "threads_omitted");
 
-	if (!n || !sorted)
+	if (!n)
 		return;
-	for (size_t i = 0; i < n; i++)
-		sorted[i] = field_at(summary, "threads", i);
-	qsort(sorted, n, sizeof(*sorted), by_on_cpu);
 	for (size_t i = 0; i < n && i < MAX_THREADS; i++) {
-		struct json_object *t = sorted[i];
+		struct json_object *t = field_at(summary, "threads", i);
 		char buf[HUMAN_SIZE];
 
 		human_table_add(&table, human_name(field_text(t, "name")));
@@ -94,8 +77,9 @@ static void print_threads(FILE *out, struct json_object *summary)
 	}
 	(void)fputs("\nthreads\n", out);
 	human_table_print(&table, out, 2);
-	if (n > MAX_THREADS)
-		(void)fprintf(out, "  ... and %zu more\n", n - MAX_THREADS);
+	if (n > MAX_THREADS || more)
+		(void)fprintf(out, "  ... and %" PRIu64 " more\n",
+			more + (n > MAX_THREADS ? n - MAX_THREADS : 0));
 }
 
 static void print_heaviest(FILE *out, struct json_object *summary)
@@ -119,68 +103,136 @@ static void print_heaviest(FILE *out, struct json_object *summary)
 	}
 }
 
-/* "sleeping", "preempted" ... as the decoder says it, and when it began. */
-static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns)
+/*
+ * Is this a wait for a lock? Told by the functions that libraries and languages wait in; the
+ * innermost few, since everything is called from somewhere that may be called anything.
+ */
+static bool is_lock_wait(struct json_object *wait)
+{
+	static const char *const words[] = {
+		"mutex_lock",
+		"lll_lock",
+		"lock_wait",
+		"lock_contended",
+		"lock_slow",
+		"rwlock",
+		"rdlock",
+		"wrlock",
+		"spin_lock",
+		"LockSlow",
+		"mutex::lock",
+		"Mutex::lock",
+		"take_gil",
+		"acquire_lock",
+	};
+	struct json_object *stack = field_array(wait, "stack");
+	size_t n = field_count(wait, "stack");
+
+	for (size_t i = n > 6 ? n - 6 : 0; i < n; i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(stack, i));
+
+		for (size_t w = 0; name && w < ARRAY_SIZE(words); w++) {
+			if (strstr(name, words[w]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Who ended the wait; of a lock that is who had it. */
+static void print_waker(FILE *out, struct json_object *by, bool lock)
+{
+	_cleanup_free_ char *name = NULL, *where = NULL, *label = NULL;
+	bool has_stack = field_count(by, "stack") > 0;
+
+	if (!by || !json_object_is_type(by, json_type_object))
+		return;
+	if (field_bool(by, "interrupt")) {
+		print_cut(out, 5, "ended by an interrupt (a timer, a device)", "");
+		return;
+	}
+	name = human_name(field_text(by, "name"));
+	where = has_stack ? stack_text(field(by, "stack")) : human_format("%s", "");
+	label = human_format("%s %s (tid %" PRIu64 ")%s", lock ? "held by" : "ended by", name,
+		field_number(by, "tid"),
+		has_stack ? lock ? ", which released it in " : " in " : "");
+	print_cut(out, 5, label, where);
+}
+
+static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name")),
-			    *state = human_name(field_text(w, "state"));
-	_cleanup_free_ char *stack = stack_text(field(w, "stack"));
-	struct json_object *by = field(w, "woken_by");
-	uint64_t begin = field_number(w, "begin_ns");
-	char length[HUMAN_SIZE], before[HUMAN_SIZE];
+			    *stack = stack_text(field(w, "stack"));
+	_cleanup_free_ char *state = human_name(field_text(w, "state"));
+	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
+	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
 	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), %s", rank,
 		human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"), state);
 	if (begin && begin < to_ns)
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));
+	if (field_bool(w, "open"))
+		(void)fputs(", not over yet", out);
+	if (field_bool(w, "uncertain"))
+		(void)fputs(", length uncertain", out);
+	if (count > 1)
+		(void)fprintf(out, "; the longest of %" PRIu64 " here, %s in all", count,
+			human_duration(total, field_number(w, "total_ns")));
 	(void)fputc('\n', out);
 	print_cut(out, 5, "waited in ", stack);
-	if (by && json_object_is_type(by, json_type_object)) {
-		_cleanup_free_ char *waker = human_name(field_text(by, "name")), *who = NULL;
-		_cleanup_free_ char *where = stack_text(field(by, "stack"));
+	print_waker(out, field(w, "woken_by"), lock);
+}
 
-		who = human_format("ended by %s (tid %" PRIu64 ")%s", waker,
-			field_number(by, "tid"), field_count(by, "stack") ? " in " : "");
-		print_cut(out, 5, who, field_count(by, "stack") ? where : "");
-	}
-	if (field_text(w, "text")) {
-		_cleanup_free_ char *text = human_name(field_text(w, "text"));
+/* The waits for a lock, or all the others. */
+static void print_waits(FILE *out, struct json_object *window, bool lock)
+{
+	size_t n = field_count(window, "waits"), shown = 0;
 
-		print_cut(out, 5, "", text);
+	for (size_t i = 0; i < n && shown < MAX_WAITS; i++) {
+		struct json_object *w = field_at(window, "waits", i);
+
+		if (is_lock_wait(w) != lock)
+			continue;
+		if (!shown)
+			(void)fputs(
+				lock ? "\nlongest waits for a lock\n" : "\nlongest other waits\n",
+				out);
+		print_wait(out, w, ++shown, field_number(window, "to_ns"), lock);
 	}
 }
 
-static void print_waits(FILE *out, struct json_object *summary)
+static void print_window(FILE *out, struct json_object *window)
 {
-	size_t n = field_count(summary, "waits");
-
-	if (!n)
-		return;
-	(void)fputs("\nlongest waits\n", out);
-	for (size_t i = 0; i < n && i < MAX_WAITS; i++)
-		print_wait(
-			out, field_at(summary, "waits", i), i + 1, field_number(summary, "to_ns"));
+	print_threads(out, window);
+	print_heaviest(out, window);
+	print_waits(out, window, true);
+	print_waits(out, window, false);
 }
 
 void report_print(FILE *out, struct json_object *summary)
 {
 	uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns");
-	struct json_object *losses = field(summary, "losses");
+	struct json_object *losses = field(summary, "losses"), *focus = field(summary, "focus");
 	char span[HUMAN_SIZE];
 
 	if (!summary || !json_object_is_type(summary, json_type_object))
 		return;
 	if (to > from)
 		view_line(out, "recorded", "the last %s", human_duration(span, to - from));
-	if (losses && view_sum(losses)) {
+	if (view_sum(losses)) {
 		_cleanup_free_ char *text = view_losses(losses);
 
 		view_line(out, "lost", "%s", text);
 	}
-	print_threads(out, summary);
-	print_heaviest(out, summary);
-	print_waits(out, summary);
+	if (focus) {
+		(void)fprintf(out, "\nin the slow moment, %s long:\n",
+			human_duration(span,
+				field_number(focus, "to_ns") - field_number(focus, "from_ns")));
+		print_window(out, focus);
+		(void)fputs("\nin all that was recorded:\n", out);
+	}
+	print_window(out, summary);
 }
 
 void report_print_how_to_open(FILE *out, const char *path)

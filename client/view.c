@@ -23,6 +23,14 @@ void view_line(FILE *out, const char *label, const char *fmt, ...)
 	(void)fputc('\n', out);
 }
 
+/* A counter is a number, or an object that counts records or, if nobody knows how many, events. */
+static uint64_t counter_value(struct json_object *v)
+{
+	if (!v || !json_object_is_type(v, json_type_object))
+		return value_number(v);
+	return field_number(v, "count") ? field_number(v, "count") : field_number(v, "events");
+}
+
 uint64_t view_sum(struct json_object *counters)
 {
 	uint64_t sum = 0;
@@ -31,7 +39,7 @@ uint64_t view_sum(struct json_object *counters)
 		return 0;
 	json_object_object_foreach (counters, key, value) {
 		(void)key;
-		sum += value_number(value);
+		sum += counter_value(value);
 	}
 	return sum;
 }
@@ -44,7 +52,7 @@ char *view_losses(struct json_object *losses)
 		return human_format("none");
 	json_object_object_foreach (losses, key, value) {
 		_cleanup_free_ char *kind = NULL, *before = NULL;
-		uint64_t n = value_number(value);
+		uint64_t n = counter_value(value);
 
 		if (!n)
 			continue;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The protocol's objects as text: what a reader must find in it, and that nothing odd breaks it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/report.h"
+#include "client/view.h"
+
+static char *text_of(void (*print)(FILE *, struct json_object *), const char *json)
+{
+	_cleanup_json_ struct json_object *o = json ? json_tokener_parse(json) : NULL;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	assert_non_null(f);
+	assert_true(!json || o);
+	print(f, o);
+	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+static void has(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("'%s' is not in:\n%s", words, text);
+}
+
+static void has_not(const char *text, const char *words)
+{
+	if (strstr(text, words))
+		fail_msg("'%s' is in:\n%s", words, text);
+}
+
+static const char summary[] =
+	"{\"from_ns\":1000000000,\"to_ns\":4200000000,"
+	"\"threads\":[{\"tid\":7,\"name\":\"maintenance\",\"on_cpu_ns\":45000000,\"off_cpu_ns\":"
+	"3100000000,\"samples\":30},"
+	"{\"tid\":8,\"name\":\"w\\u001b[2J\",\"on_cpu_ns\":2000000,\"off_cpu_ns\":3190000000,"
+	"\"samples\":10}],"
+	"\"heaviest\":[{\"stack\":[\"main\",\"rebuild_index\",\"sort_entries\"],\"samples\":30,"
+	"\"ns\":30000000}],"
+	"\"waits\":["
+	"{\"tid\":1,\"name\":\"slowlock\",\"ns\":100000000,\"begin_ns\":4000000000,\"state\":"
+	"\"sleeping\","
+	"\"stack\":[\"main\",\"clock_nanosleep\"],\"woken_by\":{\"interrupt\":true},\"count\":31,"
+	"\"total_ns\":3100000000},"
+	"{\"tid\":8,\"name\":\"worker-1\",\"ns\":42000000,\"begin_ns\":4100000000,\"state\":"
+	"\"sleeping\","
+	"\"stack\":[\"start_thread\",\"handle_request\",\"cache_get\",\"pthread_mutex_lock\"],"
+	"\"woken_by\":{\"tid\":7,\"name\":\"maintenance\",\"stack\":[\"rebuild_index\",\"pthread_"
+	"mutex_unlock\"]}}],"
+	"\"losses\":{\"ring "
+	"overwritten\":{\"events\":1,\"count\":12,\"ns\":5},\"nothing\":{\"events\":0,\"count\":0}}"
+	"}";
+
+static void test_summary(void **state)
+{
+	_cleanup_free_ char *text = text_of(report_print, summary);
+	const char *lock = strstr(text, "longest waits for a lock"),
+		   *other = strstr(text, "longest other waits");
+
+	has(text, "the last 3.20 s");
+	has(text, "ring overwritten 12\n");
+	has(text, "sort_entries <- rebuild_index <- main");
+	has(text, "75.0 %");
+	assert_non_null(lock);
+	assert_non_null(other);
+	/* the wait for the lock comes first, although the idle thread slept longer */
+	assert_true(lock < other);
+	has(lock, "1. 42.0 ms  worker-1 (tid 8), sleeping, began 100 ms before the end\n");
+	has(lock, "waited in pthread_mutex_lock <- cache_get <- handle_request <- start_thread\n");
+	has(lock, "held by maintenance (tid 7), which released it in pthread_mutex_unlock <- "
+		  "rebuild_index\n");
+	has(other, "the longest of 31 here, 3.10 s in all\n");
+	has(other, "ended by an interrupt");
+	has(text, "w\\x1b[2J");
+	has_not(text, "\033");
+}
+
+static void test_odd_summaries(void **state)
+{
+	static const char *const odd[] = {
+		NULL,
+		
+		"[]",
+		"7",
+		"{}",
+		"{\"threads\":7,\"heaviest\":{},\"waits\":\"x\",\"losses\":[]}",
+		"{\"threads\":[null,7,{}],\"heaviest\":[null,{\"stack\":[null,7,[],{}]}],\"waits\":"
+		"[null,{},"
+		"{\"stack\":[],\"woken_by\":{}},{\"woken_by\":7}]}",
+		"{\"from_ns\":-1,\"to_ns\":1e300,\"focus\":{\"from_ns\":9,\"to_ns\":3}}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		_cleanup_free_ char *text = text_of(report_print, odd[i]);
+
+		assert_non_null(text);
+	}
+}
+
+static const char target[] =
+	"{\"id\":\"t3\",\"scope\":\"process\",\"pid\":1234,\"comm\":\"slow\\nlock\",\"exe\":\"/bin/"
+	"slow\",\"uid\":1000,"
+	"\"state\":\"armed\",\"stacks\":\"dwarf\",\"method\":\"cgroup\",\"waits\":true,\"why\":["
+	"\"no frame pointers\"],"
+	"\"warnings\":[],\"armed_at\":1,\"lookback_ns\":12300000000,\"samples\":45210,\"switches\":"
+	"99,"
+	"\"lost\":{\"torn\":2,\"late\":0},\"ring_bytes\":8388608,\"fds\":12,\"owner_uid\":0}";
+
+static void test_target(void **state)
+{
+	_cleanup_free_ char *text = text_of(view_target, target);
+
+	has(text, "t3: slow\\x0alock (pid 1234)\n");
+	has(text, "stacks dwarf, waits on, recorded by cgroup events\n");
+	has(text, "because     no frame pointers\n");
+	has(text, "look-back   12.3 s\n");
+	has(text, "lost        torn 2\n");
+	has(text, "8.0 MiB of rings, 12 file descriptors");
+}
+
+static void test_lists(void **state)
+{
+	_cleanup_free_ char *none = text_of(view_targets, "[]");
+	_cleanup_free_ char *targets = NULL, *snapshots = NULL, *json = NULL;
+
+	assert_string_equal(none, "");
+	assert_true(asprintf(&json, "[%s,{\"id\":\"t4\",\"unit\":\"nginx.service\"}]", target) > 0);
+	targets = text_of(view_targets, json);
+	has(targets, "TARGET");
+	has(targets, "t3");
+	has(targets, "nginx.service");
+	snapshots = text_of(view_snapshots,
+		"[{\"id\":\"20261121-101500-3f9a\",\"target\":\"t3\",\"pid\":1234,"
+		"\"comm\":\"x\",\"state\":\"done\",\"bytes\":8396,\"cause\":{\"reason\":\"why\"}}"
+		"]");
+	has(snapshots, "20261121-101500-3f9a");
+	has(snapshots, "8.1 KiB");
+	has(snapshots, "why\n");
+}
+
+static void test_snapshot(void **state)
+{
+	_cleanup_free_ char *text = text_of(view_snapshot,
+		"{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"state\":\"failed\","
+		"\"created_at\":1000,"
+		"\"published_at\":310001000,\"error\":{\"code\":\"decode_failed\",\"message\":"
+		"\"bad\"},"
+		"\"files\":[{\"name\":\"perf.data\",\"size\":1024}],\"blind_ns\":5000}");
+	_cleanup_free_ char *empty = text_of(view_snapshot, "{}");
+
+	has(text, "failed in 310 ms\n");
+	has(text, "error       bad\n");
+	has(text, "perf.data (1.0 KiB)\n");
+	has(text, "5.00 us\n");
+	assert_non_null(empty);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_odd_summaries),
+		cmocka_unit_test(test_target),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_snapshot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
