@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/meta.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/escape.h"
+#include "common/io.h"
+#include "common/json.h"
+
+#define MAX_PIDS 65536u
+
+void meta_fini(struct meta *m)
+{
+	free(m->pids);
+	free(m->brackets);
+	free(m->notes);
+	*m = (struct meta){ 0 };
+}
+
+static void read_brackets(struct meta *m, struct json_object *clocks)
+{
+	struct json_object *list = clocks ? json_get_array(clocks, "brackets") : NULL;
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > CLOCK_MAP_MAX)
+		return;
+	m->brackets = calloc(n, sizeof(*m->brackets));
+	if (!m->brackets)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct clock_bracket *b = &m->brackets[m->n_brackets];
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "raw", &b->raw) ||
+			!json_get_uint(e, "monotonic", &b->monotonic))
+			continue;
+		(void)json_get_uint(e, "realtime", &b->realtime);
+		(void)json_get_uint(e, "boottime", &b->boottime);
+		(void)json_get_uint(e, "width_ns", &b->width);
+		b->source = b->raw;
+		m->n_brackets++;
+	}
+}
+
+static int pid_compare(const void *a, const void *b)
+{
+	const struct meta_pid *x = a, *y = b;
+
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static void read_pids(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > MAX_PIDS)
+		return;
+	m->pids = calloc(n, sizeof(*m->pids));
+	if (!m->pids)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		uint64_t pid, nspid;
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "pid", &pid) ||
+			!json_get_uint(e, "nspid", &nspid) || pid > INT32_MAX || nspid > INT32_MAX)
+			continue;
+		m->pids[m->n_pids++] = (struct meta_pid){ .pid = (uint32_t)pid, .nspid = (uint32_t)nspid };
+	}
+	qsort(m->pids, m->n_pids, sizeof(*m->pids), pid_compare);
+}
+
+static int note_compare(const void *a, const void *b)
+{
+	const struct session_note *x = a, *y = b;
+
+	return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static void note_add(struct meta *m, const struct session_note *note)
+{
+	struct session_note *v;
+
+	if (m->n_notes >= META_MAX_NOTES)
+		return;
+	v = reallocarray(m->notes, m->n_notes + 1, sizeof(*v));
+	if (!v)
+		return;
+	m->notes = v;
+	m->notes[m->n_notes++] = *note;
+}
+
+/* Losses with a time: [{"kind","from_ns","to_ns","count"}]. */
+static void read_gaps(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct session_note note = { 0 };
+		const char *kind;
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "to_ns", &note.end))
+			continue;
+		note.begin = note.end;
+		(void)json_get_uint(e, "from_ns", &note.begin);
+		(void)json_get_uint(e, "count", &note.count);
+		if (note.begin > note.end)
+			note.begin = note.end;
+		kind = json_get_string(e, "kind");
+		if (!kind)
+			kind = "lost";
+		escape_text(note.text, sizeof(note.text), kind, strlen(kind));
+		note_add(m, &note);
+	}
+}
+
+static void read_freeze(struct meta *m, struct json_object *meta)
+{
+	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
+	struct session_note note = { .mark = true };
+	const char *reason = NULL;
+	char text[96];
+
+	if (!json_get_uint(meta, "frozen_raw_ns", &m->frozen_raw) || !m->frozen_raw)
+		return;
+	cause = snapshot ? json_get_object(snapshot, "cause") : NULL;
+	if (cause)
+		reason = json_get_string(cause, "reason");
+	note.begin = note.end = m->frozen_raw;
+	if (reason && *reason) {
+		escape_text(text, sizeof(text), reason, strlen(reason));
+		(void)snprintf(note.text, sizeof(note.text), "snapshot: %s", text);
+	} else {
+		(void)snprintf(note.text, sizeof(note.text), "snapshot");
+	}
+	note_add(m, &note);
+}
+
+static void copy_string(char *dst, size_t size, const char *s)
+{
+	if (s)
+		escape_text(dst, size, s, strlen(s));
+}
+
+int meta_read(int fd, struct meta *ret)
+{
+	_cleanup_json_ struct json_object *o = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct json_object *host;
+	struct meta m = { 0 };
+	struct stat st;
+	ssize_t n;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < 0 || st.st_size > META_MAX_BYTES)
+		return META_E_INVALID;
+	text = malloc((size_t)st.st_size + 1);
+	if (!text)
+		return -ENOMEM;
+	n = io_pread_full(fd, text, (size_t)st.st_size, 0);
+	if (n < 0)
+		return (int)n;
+	r = json_parse(text, (size_t)n, META_MAX_BYTES, &o, NULL, 0);
+	if (r)
+		return r < 0 ? r : META_E_INVALID;
+	if (!json_object_is_type(o, json_type_object))
+		return META_E_INVALID;
+	read_brackets(&m, json_get_object(o, "clocks"));
+	read_pids(&m, json_get_array(o, "processes"));
+	read_gaps(&m, json_get_array(o, "gaps"));
+	read_freeze(&m, o);
+	host = json_get_object(o, "host");
+	if (host) {
+		copy_string(m.kernel_release, sizeof(m.kernel_release), json_get_string(host, "kernel"));
+		copy_string(m.machine, sizeof(m.machine), json_get_string(host, "machine"));
+	}
+	if (m.n_notes)
+		qsort(m.notes, m.n_notes, sizeof(*m.notes), note_compare);
+	*ret = m;
+	return 0;
+}
+
+uint32_t meta_nspid(void *arg, uint32_t pid)
+{
+	const struct meta *m = arg;
+	const struct meta_pid key = { .pid = pid }, *e;
+
+	if (!m->n_pids)
+		return 0;
+	e = bsearch(&key, m->pids, m->n_pids, sizeof(*m->pids), pid_compare);
+	return e ? e->nspid : 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replays a recording in the order of time: keeps processes, threads and their address spaces as
+ * the records change them, turns samples, switches and wake-ups into stacks, and feeds the
+ * timeline. This is the glue between the input half (perfevent.h) and the output half
+ * (timeline.h); it knows no file and no format.
+ *
+ * A process or thread is told to the timeline when something of it is first drawn.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/budget.h"
+#include "decode/image.h"
+#include "decode/need.h"
+#include "decode/perfdata.h"
+#include "decode/stacktab.h"
+#include "decode/timeline.h"
+
+struct json_object;
+
+/* Something that the recording's meta data tells, to be drawn at its time. */
+struct session_note {
+	uint64_t begin, end; /* input clock; a mark has end == begin */
+	bool mark;	     /* else a loss */
+	uint64_t count;
+	char text[128]; /* escaped */
+};
+
+struct session_options {
+	struct perfdata *pd;	   /* scanned; all are borrowed */
+	struct images *images;
+	struct stacktab *st;
+	struct timeline *tl;
+	const struct need *need;
+	struct budget *budget;
+	bool symbols;
+	const struct session_note *notes; /* sorted by end */
+	size_t n_notes;
+	/* nspid of a pid, 0 if not known; may be NULL */
+	uint32_t (*nspid)(void *arg, uint32_t pid);
+	void *nspid_arg;
+	/* called now and then; a negative answer ends the replay with it */
+	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *progress_arg;
+};
+
+struct session;
+
+int session_new(const struct session_options *options, struct session **ret) _must_check_;
+struct session *session_free(struct session *s);
+DEFINE_CLEANUP(struct session *, session_free)
+
+/* Replays everything. 0, or a negative errno: of the link, the writer, memory, or -ECANCELED. */
+int session_run(struct session *s) _must_check_;
+
+/* What happened, for RESULT. */
+void session_report(const struct session *s, struct json_object *stats, struct json_object *losses);
+
+/* What a timeline must know of the recording before it is replayed. */
+uint64_t session_period_ns(const struct perfdata *pd); /* 0: not known */
+bool session_has_switches(const struct perfdata *pd);
+enum clock_source session_clock(const struct perfdata *pd);
