@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define TOP_WAITS 10u
+#define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
 #define TOP_STACKS 10u
 #define MAX_LOSS_KINDS 64u
 #define MAX_MARKS 16u
@@ -22,13 +23,19 @@ struct stack_sums {
 	uint64_t samples;
 };
 
+/* All waits with one stack: the longest of them, how many, how long in all. */
+struct wait_place {
+	struct summary_wait longest; /* times cut to the window */
+	uint64_t count, total_ns;
+};
+
 struct window {
 	uint64_t from, to;
 	struct thread_sums *threads;
 	uint32_t max_threads;
 	struct stack_sums *stacks;
 	uint32_t max_stacks;
-	struct summary_wait waits[TOP_WAITS]; /* longest first; times cut to the window */
+	struct wait_place waits[KEPT_WAITS]; /* longest first */
 	uint32_t n_waits;
 };
 
@@ -159,28 +166,45 @@ static int add_sample(struct window *v, uint32_t thread, uint64_t ts, uint32_t s
 	return 0;
 }
 
+static uint64_t place_ns(const struct wait_place *p)
+{
+	return p->longest.end - p->longest.begin;
+}
+
+/*
+ * An idle thread waits again and again in the same place, and longer than any wait that matters:
+ * so waits are ranked by place, each with its longest.
+ */
 static void add_wait(struct window *v, const struct summary_wait *w)
 {
-	struct summary_wait cut = *w;
 	uint64_t ns = overlap(v, w->begin, w->end);
-	uint32_t i;
+	struct wait_place p = {.longest = *w, .count = 1, .total_ns = ns};
+	uint32_t i = v->n_waits;
 
 	if (ns == 0)
 		return;
-	if (cut.begin < v->from)
-		cut.begin = v->from;
-	cut.end = cut.begin + ns;
-	if (v->n_waits == TOP_WAITS) {
-		const struct summary_wait *last = &v->waits[TOP_WAITS - 1];
-
-		if (last->end - last->begin >= ns)
+	if (p.longest.begin < v->from)
+		p.longest.begin = v->from;
+	p.longest.end = p.longest.begin + ns;
+	/* a stack that is not known is no place */
+	if (w->stack)
+		for (i = 0; i < v->n_waits && v->waits[i].longest.stack != w->stack; i++)
+			;
+	if (i < v->n_waits) {
+		v->waits[i].count++;
+		v->waits[i].total_ns += ns;
+		if (place_ns(&v->waits[i]) >= ns)
 			return;
-		v->n_waits--;
+		p.count = v->waits[i].count;
+		p.total_ns = v->waits[i].total_ns;
+	} else if (v->n_waits < KEPT_WAITS) {
+		v->n_waits++;
+	} else if (place_ns(&v->waits[--i]) >= ns) {
+		return;
 	}
-	for (i = v->n_waits; i > 0 && v->waits[i - 1].end - v->waits[i - 1].begin < ns; i--)
+	for (; i > 0 && place_ns(&v->waits[i - 1]) < ns; i--)
 		v->waits[i] = v->waits[i - 1];
-	v->waits[i] = cut;
-	v->n_waits++;
+	v->waits[i] = p;
 }
 
 int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to)
@@ -352,8 +376,9 @@ static struct json_object *stacks_to_json(struct out *o, const struct window *v)
 	return array;
 }
 
-static struct json_object *wait_to_json(struct out *o, const struct summary_wait *w)
+static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
 {
+	const struct summary_wait *w = &p->longest;
 	struct json_object *obj = json_object_new_object(), *by;
 
 	put(o, obj, "tid", number(w->tid));
@@ -362,6 +387,8 @@ static struct json_object *wait_to_json(struct out *o, const struct summary_wait
 	put(o, obj, "begin_ns", number(w->begin));
 	put(o, obj, "state", json_object_new_string(w->state));
 	put(o, obj, "stack", stack_to_json(o, w->stack));
+	put(o, obj, "count", number(p->count));
+	put(o, obj, "total_ns", number(p->total_ns));
 	if (w->open)
 		put(o, obj, "open", json_object_new_boolean(true));
 	if (w->uncertain)

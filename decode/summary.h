@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the sums that answer "what was it?" without a viewer: time on and off CPU by thread, the
- * heaviest stacks, the longest waits and who ended them, losses by kind. All of it twice: for the
+ * heaviest stacks, the longest waits (one a stack) and who ended them, losses by kind. All of it twice: for the
  * whole recording and, if one was set, for a window of it (the slow moment). It refuses to know
  * how the timeline came to its intervals.
  *
