@@ -94,52 +94,6 @@ static void drop(struct conn *c, const char *why)
 		(void)conn_free(c);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct conn *c = arg;
-	const struct config *cfg = c->conns->ctx.config;
-	uint64_t now = io_now_ns();
-
-	(void)fd;
-	(void)what;
-	c->timer_at = 0;
-	if (c->half_since && now >= c->half_since + seconds(cfg->client_read_timeout_s)) {
-		c->conns->stats.timeouts++;
-		drop(c, "half a message");
-		return;
-	}
-	if (c->write_since && now >= c->write_since + seconds(cfg->client_write_timeout_s)) {
-		c->conns->stats.timeouts++;
-		drop(c, "does not read");
-		return;
-	}
-	if (c->ping_id && now >= c->ping_since + seconds(cfg->client_read_timeout_s)) {
-		c->conns->stats.timeouts++;
-		drop(c, "does not answer");
-		return;
-	}
-	if (!c->ping_id && !c->draining && c->n_pendings == 0) {
-		if (!c->subscriber && now >= c->active + seconds(cfg->client_idle_s)) {
-			c->conns->stats.timeouts++;
-			drop(c, "idle");
-			return;
-		}
-		if (c->subscriber && now >= c->active + seconds(cfg->client_ping_s)) {
-			c->ping_id = --c->conns->next_ping;
-			c->ping_since = now;
-			c->conns->stats.pings++;
-			c->in_callback = true;
-			conn_send(c, protocol_request(c->ping_id, "ping", NULL, 0), NULL, 0);
-			c->in_callback = false;
-			if (c->dead) {
-				(void)conn_free(c);
-				return;
-			}
-		}
-	}
-	update_timer(c);
-}
-
 /* ---- output */
 
 /* Sends what the socket takes. The caller looks at c->dead afterwards. */
@@ -302,6 +256,53 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 }
 
 /* ---- events and requests of ours */
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct conn *c = arg;
+	const struct config *cfg = c->conns->ctx.config;
+	uint64_t now = io_now_ns();
+
+	(void)fd;
+	(void)what;
+	c->timer_at = 0;
+	if (c->half_since && now >= c->half_since + seconds(cfg->client_read_timeout_s)) {
+		c->conns->stats.timeouts++;
+		drop(c, "half a message");
+		return;
+	}
+	if (c->write_since && now >= c->write_since + seconds(cfg->client_write_timeout_s)) {
+		c->conns->stats.timeouts++;
+		drop(c, "does not read");
+		return;
+	}
+	if (c->ping_id && now >= c->ping_since + seconds(cfg->client_read_timeout_s)) {
+		c->conns->stats.timeouts++;
+		drop(c, "does not answer");
+		return;
+	}
+	if (!c->ping_id && !c->draining && c->n_pendings == 0) {
+		if (!c->subscriber && now >= c->active + seconds(cfg->client_idle_s)) {
+			c->conns->stats.timeouts++;
+			drop(c, "idle");
+			return;
+		}
+		if (c->subscriber && now >= c->active + seconds(cfg->client_ping_s)) {
+			c->ping_id = --c->conns->next_ping;
+			c->ping_since = now;
+			c->conns->stats.pings++;
+			c->in_callback = true;
+			conn_send(c, protocol_request(c->ping_id, "ping", NULL, 0), NULL, 0);
+			flush(c);
+			c->in_callback = false;
+			if (c->dead) {
+				(void)conn_free(c);
+				return;
+			}
+		}
+	}
+	update_timer(c);
+}
 
 static bool deliver_event(void *arg, struct json_object *message)
 {

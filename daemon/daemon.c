@@ -28,6 +28,7 @@
 #include "daemon/target.h"
 
 #define STOP_S 10            /* for running work to end after SIGTERM */
+#define DRAIN_S 1            /* for clients to take what is queued for them then */
 #define HEALTH_NS 60000000000ull /* nothing on the copier may take longer */
 
 DEFINE_CLEANUP(struct daemon *, daemon_free)
@@ -388,13 +389,20 @@ int daemon_new(struct config *config, struct daemon **ret)
 /* After a signal: work ends, its waiters get their answers, clients get what is queued for them. */
 static bool has_stopped(struct daemon *d)
 {
+	static const struct timeval patience = {.tv_sec = DRAIN_S};
+
 	if (!d->stopping)
 		return false;
-	if (d->gave_up) {
-		log_warning("what was running did not end within %d s", STOP_S);
-		return true;
+	if (!d->draining) {
+		if (d->gave_up)
+			log_warning("what was running did not end within %d s", STOP_S);
+		else if (!snapshots_stop(d->snapshots))
+			return false;
+		d->draining = true;
+		d->gave_up = false;
+		(void)evtimer_add(d->stop_deadline, &patience);
 	}
-	return snapshots_stop(d->snapshots) && conns_drain(d->conns);
+	return conns_drain(d->conns) || d->gave_up;
 }
 
 int daemon_run(struct daemon *d)

@@ -49,7 +49,7 @@ struct daemon {
 	int lock_fd;
 	gid_t admin_gid;     /* AUTH_NO_GROUP: only root and our own user */
 	uint64_t started_ns; /* io_now_ns() */
-	bool stopping, gave_up;
+	bool stopping, draining, gave_up;
 };
 
 /* Builds everything from the configuration, which is moved out of `config`. 0, -errno (logged). */

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The schema and the sample configuration in the tree are what the tables in the program say: a
 # parameter that was added to one of them only would be a lie in the other.

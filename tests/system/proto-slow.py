@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that do not read, do not speak, or do not answer: none of them makes the daemon wait,
+grow or forget the others, and each is dropped in its time."""
+from lib import *
+
+CONFIG = """[client]
+client_read_timeout_s = 1
+client_write_timeout_s = 1
+client_idle_s = 2
+client_ping_s = 1
+client_queue_kib = 1024
+client_events = 8
+"""
+
+
+def rss_kib(d):
+    for line in open(f"/proc/{d.pid}/status"):
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+
+
+def gone(c, timeout=10.0):
+    """The connection ends; pings on the way are not answered."""
+    c.sock.settimeout(timeout)
+    try:
+        while c.sock.recv(65536):
+            pass
+        return True
+    except ConnectionResetError:
+        return True
+    except socket.timeout:
+        return False
+
+
+def never_reads(d, witness):
+    before = rss_kib(d)
+    clients = [d.client() for _ in range(20)]
+    frame = struct.pack(">I", 34) + b'{"v":1,"id":1,"method":"status"}  '
+    sent = 0
+    for c in clients:
+        c.sock.setblocking(False)
+        try:
+            while sent < 1 << 30:
+                sent += c.sock.send(frame * 100)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            pass
+    begun = time.monotonic()
+    witness.call("hello")
+    took = time.monotonic() - begun
+    expect(took < 1.0, f"{sent >> 10} KiB of requests whose answers nobody reads: the next is served in {took * 1000:.1f} ms")
+    grown = rss_kib(d) - before
+    expect(grown < 40 * 1024, f"memory grew by {grown} KiB")
+    wait_for("them to be dropped", lambda: d.status()["clients"]["connected"] <= 1, timeout=20)
+    ok("they are dropped")
+    for c in clients:
+        c.close()
+
+
+def silent(d):
+    c = d.client()
+    begun = time.monotonic()
+    expect(gone(c) and 1.5 < time.monotonic() - begun < 8, "who never speaks is dropped after client_idle_s")
+
+
+def subscribers(d):
+    answering, mute = d.client(), d.client()
+    answering.call("subscribe")
+    mute.call("subscribe")
+    begun = time.monotonic()
+    pings = 0
+    while time.monotonic() - begun < 5:
+        try:
+            m = answering.recv_frame(0.3)
+        except socket.timeout:
+            continue
+        if m.get("method") == "ping":
+            if m["id"] >= 0:
+                fail(f"a request of the daemon has id {m['id']}")
+            pings += 1
+            answering.send_frame({"v": 1, "id": m["id"], "result": {}})
+    answering.call("hello")
+    expect(pings >= 2, f"a quiet subscriber is asked whether it is there ({pings} times)")
+    expect(gone(mute, 1.0), "one that does not answer is dropped")
+    answering.call("unsubscribe")
+    answering.close()
+
+
+def missed_events(d):
+    """Events come from arming and disarming; the reader sleeps, then finds the gap told."""
+    with d.client() as sleeper, d.client() as reader, d.client() as actor:
+        sleeper.call("subscribe", {"events": ["target.state"]})
+        reader.call("subscribe", {"events": ["target.state"]})
+        child = spawn("sleep", 60)
+        try:
+            target = actor.arm(child.pid)["id"]
+        except Error as e:
+            note(f"no events without a target ({e})")
+            return
+        actor.call("target.disarm", {"target": target})
+        first = reader.event("target.state")
+        expect(first["seq"] == 1 and first["missed"] == 0 and first["data"]["id"] == target, "events are numbered")
+        # Fill the socket of the sleeper, and then its queue.
+        for _ in range(600):
+            t = actor.arm(child.pid)["id"]
+            actor.call("target.disarm", {"target": t})
+            if d.status()["clients"]["events_missed"] > 20:
+                break
+            while select.select([reader.sock], [], [], 0)[0]:
+                reader._keep(reader.recv_frame(1))
+        else:
+            fail("no event was missed by who does not read")
+        expect(d.alive(), "who subscribes and does not read misses events")
+        seqs, missed = [], 0
+        try:
+            while True:
+                m = sleeper.recv_frame(0.5)
+                if "event" in m:
+                    seqs.append((m["seq"], m["missed"]))
+        except (socket.timeout, Closed):
+            pass
+        t = actor.arm(child.pid)["id"]
+        try:
+            m = sleeper.event("target.state", timeout=3)
+            seqs.append((m["seq"], m["missed"]))
+        except (Closed, SystemExit):
+            note("the sleeper was dropped")
+        for (a, _), (b, gap) in zip(seqs, seqs[1:]):
+            if b - a - 1 != gap:
+                fail(f"event {b} follows {a} but says that {gap} were missed")
+            missed += gap
+        expect(missed > 0, f"the gap is told: {missed} missed of {seqs[-1][0]}")
+        actor.call("target.disarm", {"target": t})
+
+
+with Tracerd(config=CONFIG) as d:
+    silent(d)
+    subscribers(d)
+    with d.client() as witness:
+        never_reads(d, witness)
+    missed_events(d)

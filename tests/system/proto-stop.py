@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's begin and end: readiness and signs of life to the service manager, sockets that are
+handed over, one instance a directory, SIGTERM with clients in every state, and a start after SIGKILL."""
+import signal
+
+from lib import *
+
+
+def told(d, timeout=0.0):
+    """What it has told the service manager."""
+    out = b""
+    while select.select([d.notify], [], [], timeout)[0]:
+        out += d.notify.recv(65536) + b"\n"
+    return out.decode()
+
+
+def stop_with_clients():
+    d = Tracerd(name="-stop").start()
+    clients = [d.client() for _ in range(5)]
+    half, sub, reading, waiting = clients[:4]
+    half.send_bytes(b"\0\0\0\x20{")
+    sub.call("subscribe")
+    waiting.sock.setblocking(False)
+    try:
+        for _ in range(100000):
+            waiting.send("status")
+    except BlockingIOError:
+        pass
+    reading.call("hello")
+    notify = d.notify.dup()
+    begun = time.monotonic()
+    status = d.stop(signal.SIGTERM)
+    took = time.monotonic() - begun
+    expect(status == 0, f"SIGTERM with clients in every state: exit status {status}")
+    expect(took < 5, f"it took {took:.1f} s, though one of them does not read")
+    d.notify = notify
+    expect("STOPPING=1" in told(d), "the manager was told that it stops")
+    names = [m.get("event") for m in drain(sub)]
+    expect("daemon.stopping" in names, "subscribers were told")
+    expect(not d.sock.exists() and not d.status_sock.exists(), "its sockets are gone")
+    for c in clients:
+        c.close()
+    Tracerd.running.remove(d)
+
+
+def drain(c):
+    out = []
+    try:
+        while True:
+            out.append(c.recv_frame(2))
+    except (Closed, socket.timeout):
+        return out
+
+
+def kill_and_restart():
+    d = Tracerd(name="-kill").start()
+    d.stop(signal.SIGKILL)
+    expect(d.sock.exists(), "SIGKILL leaves the sockets behind")
+    with d, d.client() as c:
+        c.call("hello")
+        ok("and the next start takes their place")
+        # One more in the same place must not take them away.
+        other = spawn(BUILD / "tracerd", "--config", "/dev/null", "--runtime-dir", d.run, "--state-dir", d.dir / "other",
+                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out = other.communicate(timeout=10)
+        expect(other.returncode == 1 and b"another tracerd runs here" in out[1], "a second one there refuses to start")
+        third = spawn(BUILD / "tracerd", "--config", "/dev/null", "--runtime-dir", d.dir / "run3", "--state-dir", d.state,
+                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out = third.communicate(timeout=10)
+        expect(third.returncode == 1 and b"another tracerd" in out[1], "and so does one with the same spool")
+        with d.client() as again:
+            again.call("hello")
+
+
+def watchdog():
+    d = Tracerd(name="-watch", env={"WATCHDOG_USEC": "400000"}).start()
+    time.sleep(1.2)
+    words = told(d)
+    expect(words.count("WATCHDOG=1") >= 3, "signs of life come in time")
+    expect("STATUS=" in words, "with a line of status")
+    if d.stop() != 0:
+        fail("exit status")
+    Tracerd.running.remove(d)
+
+
+def activation():
+    """Sockets by number 3 and 4 with names, as systemd passes them; they outlive the daemon."""
+    where = tmp() / "activation"
+    where.mkdir()
+    socks = []
+    for name in ("status", "control"):  # not in the order that one would think
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.bind(str(where / name))
+        s.listen(64)
+        socks.append(s)
+
+    def run():
+        pid = os.fork()
+        if pid == 0:
+            fds = [os.dup(s.fileno()) for s in socks]
+            for i, fd in enumerate(fds):
+                os.dup2(fd, 3 + i, inheritable=True)
+            env = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "status:control"}
+            os.closerange(5, 100)
+            os.execve(BUILD / "tracerd", ["tracerd", "--config", "/dev/null", "--runtime-dir", str(where / "run"),
+                                          "--state-dir", str(where / "state"), "--log-level", "error"], env)
+        return pid
+
+    def end(pid):
+        os.kill(pid, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    # A client that comes before the daemon is served when it is there.
+    early = Client(where / "control")
+    early.send("hello")
+    pid = run()
+    try:
+        expect("result" in early.recv_frame(15), "sockets are taken over by their names")
+        expect(http_get(where / "status", "/status")[0] == "HTTP/1.0 200 OK", "both of them")
+        expect(not (where / "run" / "control.sock").exists(), "and none is made beside them")
+    finally:
+        status = end(pid)
+    expect(status == 0 and (where / "control").exists(), "they stay when it stops")
+    pid = run()
+    with Client(where / "control") as c:
+        c.call("hello", timeout=15)
+    expect(end(pid) == 0, "the next one takes them again")
+
+
+def modes():
+    with Tracerd(config="[daemon]\nsocket_mode = 0640\nstatus_mode = 0600\n", name="-modes") as d:
+        # Without a group to give them to, the group's part is what others have.
+        expect(d.sock.stat().st_mode & 0o777 in (0o600, 0o640) and d.status_sock.stat().st_mode & 0o777 == 0o600,
+               "the sockets have the configured modes")
+        limits = [line for line in open(f"/proc/{d.pid}/status") if line.startswith("Umask")]
+        expect(limits == ["Umask:\t0077\n"], "files that it makes are its own")
+
+
+stop_with_clients()
+kill_and_restart()
+watchdog()
+activation()
+modes()
