@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define _cleanup_(f) __attribute__((cleanup(f)))
+/* "unused": some hold a thing only until the end of the scope. */
+#define _cleanup_(f) __attribute__((cleanup(f), unused))
 #define _printf_(a, b) __attribute__((format(printf, a, b)))
 #define _must_check_ __attribute__((warn_unused_result))
 
