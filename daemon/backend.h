@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a way of capturing is to the rest: a table of functions. The targets ask for one when they
+ * are armed and never look behind it; a frozen recording keeps what its back end needs for the copy.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+
+struct frozen;
+struct frozen_stats;
+struct json_object;
+struct perfdata_writer;
+struct target;
+struct targets;
+
+struct backend_stats {
+	const char *method;
+	uint64_t lookback_ns, samples, switches; /* in the rings now */
+	uint64_t ring_bytes, fds;                /* of its own, and its share of none that are shared */
+	uint64_t lost, switch_drops;
+};
+
+struct backend {
+	const char *name;
+	/* Whether anything can be recorded here; `why` says how, or why not. */
+	bool (*probe)(const struct targets *targets, const char **ret_method, char *why, size_t why_size);
+	/* Begins recording: 0, TARGET_E_*, -errno. The target has its first members. */
+	int (*arm)(struct target *target, char *why, size_t why_size);
+	/* The members or the wanted stacks have changed: perhaps another method is better now. */
+	int (*review)(struct target *target);
+	/* Ends recording; what is in the rings stays readable until release. */
+	void (*stop)(struct target *target);
+	void (*disarm)(struct target *target);
+	/* On the loop: takes references. */
+	int (*freeze)(struct target *target, struct frozen *frozen);
+	/* On the copier thread. */
+	int (*copy)(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats);
+	/* On the loop. Idempotent. */
+	void (*resume)(struct frozen *frozen);
+	void (*stats)(struct target *target, struct backend_stats *ret);
+};
+
+extern const struct backend backend_sample;

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a frozen recording holds, for daemon/capture.c and the back end's copy. Everything here is a copy
+ * or a reference of its own; nothing points into the target, which may be disarmed meanwhile.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/capture.h"
+#include "daemon/targetstate.h"
+
+struct frozen_member {
+	pid_t pid, nspid;
+	uint64_t from_ns, to_ns;
+	struct root *root; /* referenced */
+	char comm[PROC_COMM_MAX];
+};
+
+struct frozen_source {
+	struct sample_set *set; /* referenced until resume */
+	uint64_t from_ns, to_ns, lost_at;
+};
+
+struct frozen {
+	const struct backend *backend;
+	/* identity */
+	char name[24];
+	enum target_scope scope;
+	pid_t pid, tid;
+	uint64_t start_time;
+	char *unit, *exe;
+	char comm[PROC_COMM_MAX];
+	uid_t uid, owner;
+	bool admin_only;
+	enum target_state state;
+	enum stacks_mode stacks;
+	bool waits;
+	uint64_t armed_unix_ns, armed_ns;
+	char *warnings[TARGET_WARNINGS_MAX];
+	size_t n_warnings;
+	/* the moment */
+	bool admin; /* who asks may see everything */
+	uint64_t raw_ns, unix_ns, oldest_ns;
+	/* what happened */
+	struct frozen_member *members; /* sorted by pid, then time */
+	size_t n_members;
+	struct histlog_view history;
+	uint64_t history_lost, images_missing;
+	struct image **images; /* referenced */
+	size_t n_images;
+	int vdso_fd;
+	/* the rings */
+	unsigned int hz;
+	struct frozen_source sources[TARGET_SOURCES_MAX];
+	size_t n_sources;
+	const char *method; /* of the newest source; static */
+	/* objects, found when first asked for */
+	struct frozen_object *objects;
+	size_t n_objects;
+	bool objects_known;
+};
+
+/* Whether a process belonged to the target at that time. */
+bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
+/* The member with this pid, the newest; NULL if none. */
+const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);

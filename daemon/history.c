@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/history.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#include "common/perfabi.h"
+#include "daemon/eventset.h"
+#include "daemon/procfs.h"
+
+#define CPU_RING_BYTES (512u << 10)
+#define TASK_RING_BYTES (64u << 10)
+#define DRAIN_ROUNDS 64 /* of all rings, in one callback: the rest at the loop's next turn */
+
+/* The fd that is polled for a ring: any event that writes to it will do, until its task ends. */
+struct watch {
+	struct source *source;
+	struct event *event;
+	size_t cpu, subject;
+};
+
+/* Rings that are watched: the machine's, or one process's. */
+struct source {
+	LIST_ENTRY(source) link;
+	struct history *history;
+	struct eventset set;
+	struct watch *watches; /* n_cpus */
+};
+
+struct history_follow {
+	struct history *history;
+	struct source source;
+};
+
+struct pending {
+	uint64_t time;
+	size_t offset;
+};
+
+struct history {
+	struct event_base *base;
+	history_fn fn;
+	void *arg;
+	LIST_HEAD(, source) sources;
+	struct source machine;
+	bool running, draining;
+	uint64_t lost;
+	/* What one round drains, and its order. Untouched pages of it cost nothing. */
+	uint8_t *buf;
+	size_t room;
+	struct pending *pending;
+	size_t pending_room;
+};
+
+void history_attr(struct perf_event_attr *ret)
+{
+	*ret = (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(*ret),
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERFABI_SAMPLE_ID_TYPE,
+		.sample_id_all = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
+		.task = 1,
+		.namespaces = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW,
+		/* A file must be opened while its process still is there: no batching. */
+		.watermark = 1,
+		.wakeup_watermark = 1,
+	};
+}
+
+int history_new(struct event_base *base, history_fn fn, void *arg, struct history **ret)
+{
+	struct history *history = calloc(1, sizeof(*history));
+
+	if (!history)
+		return -ENOMEM;
+	history->base = base;
+	history->fn = fn;
+	history->arg = arg;
+	*ret = history;
+	return 0;
+}
+
+struct history *history_free(struct history *history)
+{
+	if (!history)
+		return NULL;
+	history_stop(history);
+	free(history->buf);
+	free(history->pending);
+	free(history);
+	return NULL;
+}
+
+bool history_running(const struct history *history)
+{
+	return history->running;
+}
+
+uint64_t history_lost(const struct history *history)
+{
+	return history->lost;
+}
+
+static int pending_cmp(const void *a, const void *b)
+{
+	const struct pending *x = a, *y = b;
+
+	if (x->time != y->time)
+		return x->time < y->time ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static int pending_add(struct history *history, size_t n, uint64_t time, size_t offset)
+{
+	if (n == history->pending_room) {
+		size_t room = n ? n * 2 : 256;
+		struct pending *bigger = reallocarray(history->pending, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		history->pending = bigger;
+		history->pending_room = room;
+	}
+	history->pending[n] = (struct pending){.time = time, .offset = offset};
+	return 0;
+}
+
+static void dispatch(struct history *history, const struct perf_event_header *h, uint64_t time)
+{
+	const struct perfabi_task *task = (const void *)h; /* pid is the first field of all that follow */
+	const struct perfabi_lost *lost = (const void *)h;
+	struct history_record record = {.header = h, .time = time};
+
+	switch (h->type) {
+	case PERF_RECORD_LOST:
+		if (h->size >= sizeof(*lost))
+			history->lost += lost->lost;
+		break;
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		if (h->size < sizeof(*task))
+			return;
+		record.pid = task->pid;
+		break;
+	case PERF_RECORD_MMAP2:
+		if (h->size < sizeof(struct perfabi_mmap2) + sizeof(struct perfabi_sample_id))
+			return;
+		record.pid = task->pid;
+		break;
+	case PERF_RECORD_COMM:
+	case PERF_RECORD_NAMESPACES:
+		record.pid = task->pid;
+		break;
+	default:
+		return;
+	}
+	history->fn(history->arg, &record);
+}
+
+/* All rings once: records of one cpu are in order, those of several must be put in order. */
+static bool drain_round(struct history *history)
+{
+	size_t used = 0, n = 0, at;
+	struct source *source;
+
+	LIST_FOREACH(source, &history->sources, link)
+		for (size_t i = 0; i < source->set.n_cpus; i++)
+			if (source->set.rings[i].base)
+				used += ring_drain(&source->set.rings[i], history->buf + used, history->room - used);
+	for (at = 0; at < used;) {
+		const struct perf_event_header *h = (const void *)(history->buf + at);
+		struct perfabi_sample_id id;
+
+		if (h->size >= sizeof(*h) + sizeof(id)) {
+			memcpy(&id, (const uint8_t *)h + h->size - sizeof(id), sizeof(id));
+			if (pending_add(history, n, id.time, at) < 0)
+				history->lost++;
+			else
+				n++;
+		}
+		at += h->size;
+	}
+	qsort(history->pending, n, sizeof(*history->pending), pending_cmp);
+	for (size_t i = 0; i < n; i++)
+		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);
+	return used > 0;
+}
+
+void history_drain(struct history *history)
+{
+	/* A callback may arm or disarm, which drains. */
+	if (history->draining || LIST_EMPTY(&history->sources))
+		return;
+	history->draining = true;
+	for (unsigned int round = 0; round < DRAIN_ROUNDS && drain_round(history); round++)
+		;
+	history->draining = false;
+}
+
+static int watch_next(struct watch *watch);
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct watch *watch = arg;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	history_drain(watch->source->history);
+	/* An ended task's fd is readable for ever; the ring may have other writers. */
+	if (poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
+		event_free(watch->event);
+		watch->event = NULL;
+		watch->subject++;
+		(void)watch_next(watch);
+	}
+}
+
+/* Watches the ring by the next event that is open, if there is one. */
+static int watch_next(struct watch *watch)
+{
+	const struct eventset *set = &watch->source->set;
+
+	for (; watch->subject < set->n_subjects; watch->subject++) {
+		int fd = set->fds[watch->subject * set->n_cpus + watch->cpu];
+
+		if (fd < 0)
+			continue;
+		watch->event = event_new(watch->source->history->base, fd, EV_READ | EV_PERSIST, on_readable, watch);
+		return watch->event && event_add(watch->event, NULL) == 0 ? 0 : -ENOMEM;
+	}
+	return 0;
+}
+
+static void source_close(struct source *source)
+{
+	for (size_t i = 0; source->watches && i < source->set.n_cpus; i++)
+		if (source->watches[i].event)
+			event_free(source->watches[i].event);
+	free(source->watches);
+	source->watches = NULL;
+	eventset_close(&source->set);
+}
+
+static int source_open(struct history *history, const struct eventset_spec *spec, struct source *source)
+{
+	size_t need;
+	int r;
+
+	r = eventset_open(spec, &source->set);
+	if (r < 0)
+		return r;
+	source->history = history;
+	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
+	if (!source->watches) {
+		source_close(source);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < source->set.n_cpus; i++) {
+		source->watches[i] = (struct watch){.source = source, .cpu = i};
+		r = watch_next(&source->watches[i]);
+		if (r < 0) {
+			source_close(source);
+			return r;
+		}
+	}
+	/* Room for all rings at once, so that one round sees everything. */
+	need = source->set.ring_bytes + (history->running ? history->machine.set.ring_bytes : 0);
+	if (need > history->room) {
+		uint8_t *bigger = realloc(history->buf, need);
+
+		if (!bigger) {
+			source_close(source);
+			return -ENOMEM;
+		}
+		history->buf = bigger;
+		history->room = need;
+	}
+	LIST_INSERT_HEAD(&history->sources, source, link);
+	eventset_ioctl(&source->set, PERF_EVENT_IOC_ENABLE);
+	return 0;
+}
+
+int history_start(struct history *history)
+{
+	struct eventset_spec spec = {
+		.ring_bytes = CPU_RING_BYTES, .ring_bytes_min = 64u << 10, .overwrite = false};
+	int r;
+
+	if (history->running)
+		return 0;
+	history_attr(&spec.attr);
+	spec.attr.disabled = 1;
+	r = source_open(history, &spec, &history->machine);
+	if (r < 0)
+		return r;
+	history->running = true;
+	return 0;
+}
+
+void history_stop(struct history *history)
+{
+	if (!history->running)
+		return;
+	LIST_REMOVE(&history->machine, link);
+	source_close(&history->machine);
+	history->running = false;
+}
+
+int history_follow_new(struct history *history, int proc_dirfd, pid_t pid, pid_t tid, bool children,
+		       struct history_follow **ret)
+{
+	_cleanup_free_ struct history_follow *follow = NULL;
+	_cleanup_free_ pid_t *tids = NULL;
+	struct eventset_spec spec = {
+		.ring_bytes = TASK_RING_BYTES, .ring_bytes_min = 4096, .overwrite = false};
+	int r;
+
+	if (tid) {
+		tids = malloc(sizeof(*tids));
+		if (!tids)
+			return -ENOMEM;
+		tids[0] = tid;
+		spec.n_subjects = 1;
+	} else {
+		r = proc_tasks_read(proc_dirfd, &tids, &spec.n_subjects);
+		if (r < 0)
+			return r;
+	}
+	follow = calloc(1, sizeof(*follow));
+	if (!follow)
+		return -ENOMEM;
+	history_attr(&spec.attr);
+	spec.attr.disabled = 1;
+	spec.attr.inherit = tid == 0;
+	spec.attr.inherit_thread = tid == 0 && !children;
+	spec.subjects = tids;
+	r = source_open(history, &spec, &follow->source);
+	if (r < 0)
+		return r;
+	follow->history = history;
+	*ret = take_ptr(follow);
+	return 0;
+}
+
+struct history_follow *history_follow_free(struct history_follow *follow)
+{
+	if (!follow)
+		return NULL;
+	LIST_REMOVE(&follow->source, link);
+	source_close(&follow->source);
+	free(follow);
+	return NULL;
+}
+
+size_t history_follow_fds(const struct history_follow *follow)
+{
+	return follow->source.set.n_fds;
+}
+
+size_t history_follow_bytes(const struct history_follow *follow)
+{
+	return follow->source.set.ring_bytes;
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The processes of targets: found by pid when a record comes, and what the BPF filter lets pass of them. */
+#include "daemon/targetstate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/filter.h"
+#include "daemon/synth.h"
+
+static size_t bucket_of(pid_t pid)
+{
+	return ((uint32_t)pid * 0x9e3779b1u >> 16) % MEMBER_BUCKETS;
+}
+
+struct member *member_find(const struct target *target, pid_t pid)
+{
+	struct member *member;
+
+	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->target == target && member->to_ns == UINT64_MAX)
+			return member;
+	return NULL;
+}
+
+bool member_known(const struct target *target, pid_t pid)
+{
+	const struct member *member;
+
+	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->target == target)
+			return true;
+	return false;
+}
+
+size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room)
+{
+	struct member *member;
+	size_t n = 0;
+
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->to_ns == UINT64_MAX && n < room)
+			ret[n++] = member;
+	return n;
+}
+
+static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct member **ret)
+{
+	struct member *member;
+
+	if (target->n_members >= TARGET_MEMBERS_MAX)
+		members_prune(target);
+	if (target->n_members >= TARGET_MEMBERS_MAX)
+		return -E2BIG;
+	member = calloc(1, sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	member->target = target;
+	member->pid = member->nspid = pid;
+	member->from_ns = from_ns;
+	member->to_ns = UINT64_MAX;
+	LIST_INSERT_HEAD(&target->targets->by_pid[bucket_of(pid)], member, by_pid);
+	TAILQ_INSERT_TAIL(&target->members, member, link);
+	target->n_members++;
+	*ret = member;
+	return 0;
+}
+
+static void member_read(struct member *member, int proc_dirfd)
+{
+	struct proc_status status;
+	struct root *root;
+
+	if (proc_status_read(proc_dirfd, &status) == 0)
+		member->nspid = status.nspid;
+	(void)!proc_comm_read(proc_dirfd, member->comm, sizeof(member->comm));
+	if (root_get(member->target->targets->images, proc_dirfd, &root) == 0) {
+		if (member->root)
+			(void)root_put(member->root);
+		member->root = root;
+	}
+}
+
+static int proc_dir_open(pid_t pid)
+{
+	char path[32];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret)
+{
+	_cleanup_close_ int own = -1;
+	struct member *member;
+	int r;
+
+	if (proc_dirfd < 0) {
+		own = proc_dirfd = proc_dir_open(pid);
+		if (own < 0)
+			return own == -ENOENT ? PROC_E_GONE : own;
+	}
+	r = member_new(target, pid, from_ns, &member);
+	if (r < 0)
+		return r;
+	member_read(member, proc_dirfd);
+	*ret = member;
+	return 0;
+}
+
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
+{
+	_cleanup_close_ int own = proc_dir_open(pid);
+	struct root *root = parent->root ? root_ref(parent->root) : NULL;
+	char comm[PROC_COMM_MAX];
+	struct member *member;
+	int r;
+
+	/* Making room may forget the parent. */
+	memcpy(comm, parent->comm, sizeof(comm));
+	r = member_new(parent->target, pid, at_ns, &member);
+	if (r < 0) {
+		(void)root_put(root);
+		return r;
+	}
+	member->root = root;
+	memcpy(member->comm, comm, sizeof(comm));
+	if (own >= 0)
+		member_read(member, own);
+	return 0;
+}
+
+void member_end(struct member *member, uint64_t at_ns)
+{
+	if (member->to_ns != UINT64_MAX)
+		return;
+	member->to_ns = at_ns;
+	member->follow = history_follow_free(member->follow);
+	(void)members_filter(member->target->targets, member->pid);
+}
+
+struct member *member_free(struct member *member)
+{
+	member_end(member, 0);
+	LIST_REMOVE(member, by_pid);
+	TAILQ_REMOVE(&member->target->members, member, link);
+	member->target->n_members--;
+	(void)root_put(member->root);
+	free(member);
+	return NULL;
+}
+
+void members_end(struct target *target, uint64_t at_ns)
+{
+	struct member *member;
+
+	TAILQ_FOREACH(member, &target->members, link)
+		member_end(member, at_ns);
+}
+
+void members_prune(struct target *target)
+{
+	uint64_t oldest = target_oldest_ns(target);
+	struct member *member, *next;
+
+	for (member = TAILQ_FIRST(&target->members); member; member = next) {
+		next = TAILQ_NEXT(member, link);
+		if (member->to_ns < oldest)
+			(void)member_free(member);
+	}
+}
+
+/* ---- the filter */
+
+static void entry_add(struct filter_entry *entry, const struct target *target)
+{
+	const struct sample_set *set = target->n_sources ? target->sources[0].set : NULL;
+
+	if (!set || set->index == FILTER_NO_SET)
+		return;
+	if (set->spec.kind == SET_CPU)
+		entry->flags |= set->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
+	if (target->scope == TARGET_UNIT)
+		entry->flags |= FILTER_INHERIT;
+	if (!target->waits)
+		return;
+	for (size_t i = 0; i < FILTER_MAX_SETS; i++) {
+		if (entry->waits[i] == set->index)
+			return;
+		if (entry->waits[i] == FILTER_NO_SET) {
+			entry->waits[i] = (uint16_t)set->index;
+			return;
+		}
+	}
+}
+
+/* All targets that want something of the process; with `tid`, also those of that thread. */
+static struct filter_entry entry_of(const struct targets *targets, pid_t pid, pid_t tid)
+{
+	struct filter_entry entry = filter_entry_none();
+	const struct member *member;
+
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+	{
+		const struct target *target = member->target;
+
+		if (member->pid != pid || member->to_ns != UINT64_MAX || target->state != TARGET_ARMED)
+			continue;
+		if (target->scope != TARGET_THREAD || (tid && target->tid == tid))
+			entry_add(&entry, target);
+	}
+	return entry;
+}
+
+int members_filter(struct targets *targets, pid_t pid)
+{
+	struct filter *filter = sampler_filter(targets->sampler);
+	struct filter_entry entry;
+	struct member *member;
+	int r;
+
+	if (!filter)
+		return 0;
+	entry = entry_of(targets, pid, 0);
+	r = filter_process(filter, pid, &entry);
+	/* A thread's own entry hides its process's: it holds what both want. */
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+	{
+		const struct target *target = member->target;
+		int r2;
+
+		if (member->pid != pid || target->scope != TARGET_THREAD)
+			continue;
+		entry = target->state == TARGET_ARMED && member->to_ns == UINT64_MAX
+				? entry_of(targets, pid, target->tid)
+				: filter_entry_none();
+		r2 = filter_thread(filter, target->tid, &entry);
+		r = r ? r : r2;
+	}
+	return r;
+}
+
+int members_filter_all(struct target *target)
+{
+	struct member *member;
+	int r;
+
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (member->to_ns != UINT64_MAX)
+			continue;
+		r = members_filter(target->targets, member->pid);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- units */
+
+static int pid_cmp(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+int members_scan(struct target *target, bool *ret_changed)
+{
+	_cleanup_free_ pid_t *pids = NULL;
+	uint64_t now = raw_now_ns();
+	struct member *member;
+	bool changed = false;
+	size_t n = 0;
+	int r;
+
+	r = cgroup_procs(&target->cgroup, &pids, &n);
+	if (r != 0)
+		return r == CGROUP_E_MANY ? -E2BIG : r;
+	qsort(pids, n, sizeof(*pids), pid_cmp);
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (member->to_ns != UINT64_MAX || bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp))
+			continue;
+		member_end(member, now);
+		changed = true;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (member_find(target, pids[i]))
+			continue;
+		r = member_add(target, pids[i], -1, now, &member);
+		if (r == PROC_E_GONE)
+			continue;
+		if (r < 0)
+			return r;
+		r = targetlog_synth(target, member, -1, SYNTH_ALL);
+		if (r < 0)
+			return r;
+		changed = true;
+	}
+	*ret_changed = changed;
+	return 0;
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/sampler.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/perfabi.h"
+#include "daemon/cgroup.h"
+#include "daemon/config.h"
+#include "daemon/filter.h"
+
+/* Each costs every switch of its tasks a little, and rings: past this, targets share the machine's. */
+#define CGROUP_SETS_MAX 16
+#define REST_AFTER_NS 2000000000u
+
+struct sampler {
+	struct event_base *base;
+	const struct config *config; /* not owned */
+	struct filter *filter;
+	char filter_why[160];
+	struct sampler_can can;
+	uint64_t read_format;
+	LIST_HEAD(, sample_set) sets;
+	uint32_t used_indexes; /* bit for each index of the filter */
+	size_t n_cgroup_sets;
+	bool attached;
+	/* Clocks of the machine-wide sets, by number of cpu. */
+	int *cpus;
+	size_t n_cpus;
+	struct clock {
+		bool resting;
+		uint64_t since_ns; /* when it was last started */
+	} *clocks;
+	struct event *tick; /* pending while a clock runs */
+};
+
+/* ---- what is permitted */
+
+static int try_open(pid_t pid, int cpu, uint64_t read_format)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = 1000000,
+		.sample_type = PERFABI_SAMPLE_ID_TYPE,
+		.read_format = read_format,
+		.disabled = 1,
+		.exclude_kernel = cpu < 0,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW,
+	};
+	int fd = perfabi_open(&attr, pid, cpu, -1, 0);
+
+	if (fd < 0)
+		return -errno;
+	(void)close_fd(fd);
+	return 0;
+}
+
+static void find_out(struct sampler *sampler)
+{
+	struct sampler_can *can = &sampler->can;
+
+	can->any_error = try_open(0, -1, 0);
+	can->cpu_wide_error = try_open(-1, sampler->cpus[0], 0);
+	can->any = can->any_error == 0;
+	can->cpu_wide = can->cpu_wide_error == 0;
+	can->dwarf = PERFABI_REGS_USER != 0;
+	/* Linux 6.0 counts what it lost for each event. */
+	if (try_open(0, -1, PERFABI_FORMAT_LOST) == 0)
+		sampler->read_format = PERFABI_FORMAT_LOST;
+}
+
+/* ---- clocks that rest */
+
+static size_t cpu_index(const struct sampler *sampler, uint32_t cpu)
+{
+	for (size_t i = 0; i < sampler->n_cpus; i++)
+		if (sampler->cpus[i] == (int)cpu)
+			return i;
+	return sampler->n_cpus;
+}
+
+static void clock_set(struct sampler *sampler, size_t index, bool rest)
+{
+	struct sample_set *set;
+
+	sampler->clocks[index].resting = rest;
+	if (!rest)
+		sampler->clocks[index].since_ns = raw_now_ns();
+	LIST_FOREACH(set, &sampler->sets, link)
+		if (set->spec.kind == SET_CPU && index < set->events[SET_CLOCK].n_cpus)
+			eventset_ioctl_cpu(&set->events[SET_CLOCK], index,
+					   rest ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE);
+}
+
+static bool have_cpu_sets(const struct sampler *sampler)
+{
+	struct sample_set *set;
+
+	LIST_FOREACH(set, &sampler->sets, link)
+		if (set->spec.kind == SET_CPU)
+			return true;
+	return false;
+}
+
+static void tick_start(struct sampler *sampler)
+{
+	struct timeval second = {.tv_sec = 1};
+
+	if (!event_pending(sampler->tick, EV_TIMEOUT, NULL))
+		(void)event_add(sampler->tick, &second);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct sampler *sampler = arg;
+	uint64_t now = raw_now_ns();
+	bool running = false;
+
+	if (!sampler->filter || !sampler->attached || !have_cpu_sets(sampler))
+		return;
+	for (size_t i = 0; i < sampler->n_cpus; i++) {
+		uint32_t cpu = (uint32_t)sampler->cpus[i];
+
+		if (sampler->clocks[i].resting)
+			continue;
+		if (now - sampler->clocks[i].since_ns < REST_AFTER_NS ||
+		    filter_cpu_idle(sampler->filter, cpu) < REST_AFTER_NS || !filter_cpu_rest(sampler->filter, cpu))
+			running = true;
+		else
+			clock_set(sampler, i, true);
+	}
+	if (running)
+		tick_start(sampler);
+}
+
+static void on_wake(void *arg, uint32_t cpu)
+{
+	struct sampler *sampler = arg;
+	size_t index = cpu_index(sampler, cpu);
+
+	if (index == sampler->n_cpus || !sampler->clocks[index].resting)
+		return;
+	clock_set(sampler, index, false);
+	tick_start(sampler);
+}
+
+void sampler_wake(struct sampler *sampler)
+{
+	if (!have_cpu_sets(sampler))
+		return;
+	for (size_t i = 0; i < sampler->n_cpus; i++) {
+		if (sampler->clocks[i].resting)
+			clock_set(sampler, i, false);
+		else
+			sampler->clocks[i].since_ns = raw_now_ns();
+	}
+	tick_start(sampler);
+}
+
+void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < sampler->n_cpus; i++)
+		n += sampler->clocks[i].resting;
+	*ret_resting = n;
+	*ret_cpus = sampler->n_cpus;
+}
+
+/* ---- life */
+
+DEFINE_CLEANUP(struct sampler *, sampler_free)
+
+int sampler_new(struct event_base *base, const struct config *config, struct sampler **ret)
+{
+	_cleanup_(sampler_freep) struct sampler *sampler = NULL;
+	int r;
+
+	sampler = calloc(1, sizeof(*sampler));
+	if (!sampler)
+		return -ENOMEM;
+	sampler->base = base;
+	sampler->config = config;
+	r = cpus_online(&sampler->cpus, &sampler->n_cpus);
+	if (r < 0)
+		return r;
+	sampler->clocks = calloc(sampler->n_cpus, sizeof(*sampler->clocks));
+	sampler->tick = evtimer_new(base, on_tick, sampler);
+	if (!sampler->clocks || !sampler->tick)
+		return -ENOMEM;
+	find_out(sampler);
+	r = filter_new(base, on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
+	if (r == -ENOMEM)
+		return r;
+	sampler->can.filter = r == 0;
+	sampler->can.filter_why = sampler->filter_why;
+	*ret = take_ptr(sampler);
+	return 0;
+}
+
+struct sampler *sampler_free(struct sampler *sampler)
+{
+	if (!sampler)
+		return NULL;
+	if (sampler->tick)
+		event_free(sampler->tick);
+	(void)filter_free(sampler->filter);
+	free(sampler->clocks);
+	free(sampler->cpus);
+	free(sampler);
+	return NULL;
+}
+
+const struct sampler_can *sampler_can(const struct sampler *sampler)
+{
+	return &sampler->can;
+}
+
+struct filter *sampler_filter(const struct sampler *sampler)
+{
+	return sampler->filter;
+}
+
+int sampler_programs(struct sampler *sampler, bool wanted)
+{
+	int r;
+
+	if (!sampler->filter || wanted == sampler->attached)
+		return 0;
+	if (!wanted) {
+		filter_stop(sampler->filter);
+		sampler->attached = false;
+		return 0;
+	}
+	r = filter_start(sampler->filter);
+	if (r < 0)
+		return r;
+	sampler->attached = true;
+	return 0;
+}
+
+/* ---- sets */
+
+static size_t ring_bytes(const struct config *config)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page;
+
+	/* The kernel wants a power of two of pages; the 64 KiB that a reader gives up must not be all of it. */
+	while (bytes * 2 <= (size_t)config->ring_kib << 10)
+		bytes *= 2;
+	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
+}
+
+static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, struct set_spec *spec)
+{
+	spec->stacks = stacks;
+	spec->kernel = sampler->can.cpu_wide;
+	spec->hz = sampler->config->sample_hz;
+	spec->ring_bytes = ring_bytes(sampler->config);
+	/* A sample has at most 64 KiB, its stack a multiple of 8. */
+	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
+}
+
+static int set_make(struct sampler *sampler, const struct set_spec *spec, bool outputs, struct sample_set **ret)
+{
+	unsigned int index = FILTER_NO_SET;
+	struct sample_set *set;
+	int r;
+
+	if (outputs) {
+		if (!~sampler->used_indexes)
+			return -ENOSPC;
+		index = (unsigned int)__builtin_ctz(~sampler->used_indexes);
+	}
+	r = sample_set_open(spec, sampler->filter, index, sampler->read_format, &set);
+	if (r < 0)
+		return r;
+	set->sampler = sampler;
+	if (outputs)
+		sampler->used_indexes |= 1u << index;
+	if (spec->kind == SET_CGROUP)
+		sampler->n_cgroup_sets++;
+	LIST_INSERT_HEAD(&sampler->sets, set, link);
+	*ret = set;
+	return 0;
+}
+
+static struct sample_set *set_find(const struct sampler *sampler, enum set_kind kind, enum stacks_mode stacks,
+				   uint64_t cgroup_ino)
+{
+	struct sample_set *set;
+
+	LIST_FOREACH(set, &sampler->sets, link)
+		if (set->spec.kind == kind && set->spec.stacks == stacks && set->spec.cgroup_ino == cgroup_ino)
+			return set;
+	return NULL;
+}
+
+int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sample_set **ret)
+{
+	struct set_spec spec = {.kind = SET_CPU};
+	struct sample_set *set;
+	int r;
+
+	if (!sampler->can.cpu_wide)
+		return sampler->can.cpu_wide_error;
+	if (!sampler->filter)
+		return -EOPNOTSUPP;
+	set = set_find(sampler, SET_CPU, stacks, 0);
+	if (set) {
+		*ret = sample_set_ref(set);
+		return 0;
+	}
+	spec_common(sampler, stacks, &spec);
+	r = set_make(sampler, &spec, true, ret);
+	if (r < 0)
+		return r;
+	/* Its clocks are new and run: so shall those of the other one, that a cpu has one state. */
+	sampler_wake(sampler);
+	return 0;
+}
+
+int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+		       struct sample_set **ret)
+{
+	pid_t dirfd = cgroup->dirfd;
+	struct set_spec spec = {
+		.kind = SET_CGROUP, .subjects = &dirfd, .n_subjects = 1, .cgroup_ino = cgroup->ino};
+	struct sample_set *set;
+
+	if (!sampler->can.cpu_wide)
+		return sampler->can.cpu_wide_error;
+	set = set_find(sampler, SET_CGROUP, stacks, cgroup->ino);
+	if (set) {
+		*ret = sample_set_ref(set);
+		return 0;
+	}
+	if (sampler->n_cgroup_sets >= CGROUP_SETS_MAX)
+		return -ENOSPC;
+	spec_common(sampler, stacks, &spec);
+	spec.switch_records = !sampler->filter;
+	return set_make(sampler, &spec, sampler->filter != NULL, ret);
+}
+
+int sampler_task_set(struct sampler *sampler, const pid_t *tids, size_t n, bool inherit, bool processes, bool waits,
+		     enum stacks_mode stacks, struct sample_set **ret)
+{
+	struct set_spec spec = {.kind = SET_TASK,
+				.subjects = tids,
+				.n_subjects = n,
+				.inherit = inherit,
+				.inherit_processes = processes,
+				.switch_records = waits};
+
+	spec_common(sampler, stacks, &spec);
+	return set_make(sampler, &spec, false, ret);
+}
+
+struct sample_set *sample_set_ref(struct sample_set *set)
+{
+	set->refs++;
+	return set;
+}
+
+struct sample_set *sample_set_put(struct sample_set *set)
+{
+	struct sampler *sampler;
+
+	if (!set || --set->refs > 0)
+		return NULL;
+	sampler = set->sampler;
+	LIST_REMOVE(set, link);
+	if (set->index != FILTER_NO_SET)
+		sampler->used_indexes &= ~(1u << set->index);
+	if (set->spec.kind == SET_CGROUP)
+		sampler->n_cgroup_sets--;
+	return sample_set_close(set, sampler->filter);
+}
+
+void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds)
+{
+	uint64_t bytes = 0, fds = 0;
+	struct sample_set *set;
+	size_t sets = 0;
+
+	LIST_FOREACH(set, &sampler->sets, link)
+	{
+		sets++;
+		bytes += set->events[SET_CLOCK].ring_bytes;
+		fds += sample_set_fds(set);
+	}
+	*ret_sets = sets;
+	*ret_bytes = bytes;
+	*ret_fds = fds;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sampling back end: finds out what the kernel permits, shares sets of events among targets,
+ * and stops the clocks of cpus on which no target runs. Refuses to know targets: it is asked for
+ * a set and told which threads pass.
+ *
+ * Scope by cost. A cgroup's events are on only while its threads run. Machine-wide events cost
+ * each cpu one timer, whoever is armed; a BPF program lets the targets' ticks pass, and while no
+ * target runs the timer is stopped: the switch program tells when one comes. Events on tasks cost a
+ * timer started and stopped at each switch, which on virtual machines is dear: the last resort.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/cleanup.h"
+#include "daemon/sampleset.h"
+
+struct cgroup;
+struct config;
+struct event_base;
+struct filter;
+struct filter_entry;
+struct json_object;
+struct sampler;
+
+struct sampler_can {
+	bool cpu_wide;    /* events on cpus: CAP_PERFMON or perf_event_paranoid */
+	bool any;         /* events at all */
+	bool filter;      /* the BPF programs are loaded */
+	bool dwarf;       /* registers of this machine are known */
+	int cpu_wide_error, any_error; /* negative errno */
+	const char *filter_why; /* why not; "" if it is */
+};
+
+int sampler_new(struct event_base *base, const struct config *config, struct sampler **ret) _must_check_;
+/* All sets must have been put back. */
+struct sampler *sampler_free(struct sampler *sampler);
+const struct sampler_can *sampler_can(const struct sampler *sampler);
+/* NULL without BPF. */
+struct filter *sampler_filter(const struct sampler *sampler);
+
+/* Sets, with a reference for the caller. `stacks` is fp or dwarf. -errno as of perf_event_open(). */
+int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sample_set **ret) _must_check_;
+/* -ENOSPC: as many cgroups have events of their own as are allowed to. */
+int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+		       struct sample_set **ret) _must_check_;
+int sampler_task_set(struct sampler *sampler, const pid_t *tids, size_t n, bool inherit, bool processes, bool waits,
+		     enum stacks_mode stacks, struct sample_set **ret) _must_check_;
+struct sample_set *sample_set_ref(struct sample_set *set);
+struct sample_set *sample_set_put(struct sample_set *set);
+
+/* A target was armed that may be running now: all clocks on, until it is seen that none runs. */
+void sampler_wake(struct sampler *sampler);
+/* The switch programs are attached while `users` is not 0. */
+int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
+
+/* Cpus whose clocks are stopped, of how many. */
+void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus);
+/* Ring memory and fds of the shared sets. */
+void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds);

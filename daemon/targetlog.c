@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What side-band records mean for targets: they are kept in the histories of those that they are
+ * about, files are opened as they are mapped, a fork into a unit adds a member, an exec may
+ * end an authority, an exit ends a thread.
+ */
+#include "daemon/targetstate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/log.h"
+#include "common/perfabi.h"
+#include "daemon/backend.h"
+#include "daemon/config.h"
+#include "daemon/stackprobe.h"
+#include "daemon/synth.h"
+
+/* ---- images */
+
+static bool has_image(const struct target *target, const struct image_key *key)
+{
+	for (size_t i = 0; i < target->n_images; i++) {
+		const struct image_key *k = image_key(target->images[i]);
+
+		if (k->ino == key->ino && k->maj == key->maj && k->min == key->min)
+			return true;
+	}
+	return false;
+}
+
+static int image_keep(struct target *target, struct image *image)
+{
+	if (target->n_images == target->images_room) {
+		size_t room = target->images_room ? target->images_room * 2 : 8;
+		struct image **bigger = reallocarray(target->images, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		target->images = bigger;
+		target->images_room = room;
+	}
+	if (target_charge_fds(target, target->n_images + 1) != 0)
+		return -EDQUOT;
+	target->images[target->n_images++] = image;
+	return 0;
+}
+
+void targetlog_free_images(struct target *target)
+{
+	for (size_t i = 0; i < target->n_images; i++)
+		(void)image_put(target->images[i]);
+	free(target->images);
+	target->images = NULL;
+	target->n_images = target->images_room = 0;
+}
+
+static void image_open(struct target *target, pid_t pid, const struct perfabi_mmap2 *map)
+{
+	struct image_key key = {.maj = map->maj, .min = map->min, .ino = map->ino};
+	size_t room = map->header.size - sizeof(*map) - sizeof(struct perfabi_sample_id);
+	_cleanup_close_ int own = -1;
+	struct image *image;
+	char path[32];
+	int dirfd, r;
+
+	/* No file behind it: vdso, anonymous. */
+	if (!map->ino || strnlen(map->filename, room) == room || has_image(target, &key))
+		return;
+	if (target->n_images >= TARGET_IMAGES_MAX) {
+		target->images_missing++;
+		return;
+	}
+	if (target->proc.pid == pid) {
+		dirfd = target->proc.dirfd;
+	} else {
+		(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+		dirfd = own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	r = dirfd < 0 ? -ESRCH
+		      : image_get(target->targets->images, dirfd, map->addr, map->addr + map->len, map->filename, &key,
+				  &image);
+	if (r == 0) {
+		r = image_keep(target, image);
+		if (r < 0)
+			(void)image_put(image);
+	}
+	if (r < 0) {
+		target->images_missing++;
+		log_debug("%s: image of pid %d not kept: %s", target->name, (int)pid, strerror(-r));
+	}
+}
+
+/* ---- the log */
+
+static int keep(struct target *target, const struct perf_event_header *h)
+{
+	if (histlog_is_full(&target->log) && histlog_compact(&target->log, target_oldest_ns(target)) < 0)
+		log_debug("%s: no memory to compact its history", target->name);
+	return histlog_append(&target->log, h);
+}
+
+struct synth_arg {
+	struct target *target;
+	pid_t pid;
+};
+
+static int on_synth(void *arg, const struct perf_event_header *h)
+{
+	struct synth_arg *a = arg;
+
+	if (h->type == PERF_RECORD_MMAP2)
+		image_open(a->target, a->pid, (const void *)h);
+	return keep(a->target, h);
+}
+
+static int synth_at(struct target *target, struct member *member, int proc_dirfd, uint64_t time_ns, unsigned int what)
+{
+	struct synth_arg arg = {.target = target, .pid = member->pid};
+	_cleanup_close_ int own = -1;
+	char path[32];
+
+	if (proc_dirfd < 0) {
+		(void)snprintf(path, sizeof(path), "/proc/%d", (int)member->pid);
+		own = proc_dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (own < 0)
+			return errno == ENOENT ? PROC_E_GONE : -errno;
+	}
+	return synth_process(proc_dirfd, member->pid, target->scope == TARGET_THREAD ? target->tid : 0,
+			     time_ns, what, on_synth, &arg);
+}
+
+int targetlog_synth(struct target *target, struct member *member, int proc_dirfd, unsigned int what)
+{
+	return synth_at(target, member, proc_dirfd, member->from_ns, what);
+}
+
+int targetlog_resync(struct target *target, struct member *member)
+{
+	int dirfd = target->proc.pid == member->pid ? target->proc.dirfd : -1;
+
+	return synth_at(target, member, dirfd, raw_now_ns(), SYNTH_THREADS | SYNTH_MAPS);
+}
+
+/* ---- records */
+
+static bool is_exec(const struct perf_event_header *h)
+{
+	return h->type == PERF_RECORD_COMM && (h->misc & PERF_RECORD_MISC_COMM_EXEC);
+}
+
+/* Whether the record tells of a thread that the target's scope leaves out. */
+static bool out_of_scope(const struct target *target, const struct perf_event_header *h)
+{
+	const struct perfabi_task *task = (const void *)h;
+	const struct perfabi_comm *comm = (const void *)h;
+	uint32_t tid;
+
+	if (target->scope != TARGET_THREAD)
+		return false;
+	if (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT)
+		tid = task->tid;
+	else if (h->type == PERF_RECORD_COMM)
+		tid = comm->tid;
+	else
+		return false;
+	return tid != (uint32_t)target->tid && tid != (uint32_t)target->proc.pid;
+}
+
+static void on_exec(struct target *target, struct member *member, uint64_t time)
+{
+	if (!target->owner_admin) {
+		target_suspend(target, time, "it executed another program: arm it again");
+		return;
+	}
+	target_refresh(target);
+	if (target->stacks_asked == STACKS_AUTO)
+		stackprobe_target(target->targets->probe, target);
+}
+
+static void on_member_record(struct target *target, struct member *member, const struct history_record *record)
+{
+	const struct perf_event_header *h = record->header;
+	const struct perfabi_task *task = (const void *)h;
+
+	if (target->state != TARGET_ARMED || record->time < member->from_ns || out_of_scope(target, h))
+		return;
+	if (is_exec(h)) {
+		on_exec(target, member, record->time);
+		if (target->state != TARGET_ARMED)
+			return;
+	}
+	if (h->type == PERF_RECORD_MMAP2) {
+		/* Without exec permission it is data: such records come with the flag of a later option. */
+		if (!(((const struct perfabi_mmap2 *)(const void *)h)->prot & PROT_EXEC))
+			return;
+		image_open(target, member->pid, (const void *)h);
+	}
+	if (keep(target, h) < 0)
+		target->log.dropped++;
+	if (h->type == PERF_RECORD_EXIT && target->scope == TARGET_THREAD && task->tid == (uint32_t)target->tid)
+		target_exited(target, record->time);
+}
+
+/* A process that a member of a unit forked belongs to it, as the kernel put it into the cgroup. */
+static void on_fork(struct targets *targets, const struct history_record *record)
+{
+	const struct perfabi_task *task = (const void *)record->header;
+	pid_t pid = (pid_t)task->pid, ppid = (pid_t)task->ppid;
+	struct member *parents[MEMBER_UNITS_MAX], *member;
+	size_t n;
+
+	if (pid == ppid)
+		return;
+	n = members_of(targets, ppid, parents, ARRAY_SIZE(parents));
+	for (size_t i = 0; i < n; i++) {
+		struct target *target = parents[i]->target;
+
+		if (target->scope != TARGET_UNIT || target->state != TARGET_ARMED)
+			continue;
+		member = member_find(target, pid);
+		if (member && member->from_ns >= record->time)
+			continue; /* the scan found it first */
+		if (member)
+			member_end(member, record->time); /* another process had the number */
+		/* It shares its parent's maps, as the record tells; nothing is to be read from /proc. */
+		if (member_fork(parents[i], pid, record->time) == 0)
+			(void)members_filter(targets, pid);
+	}
+}
+
+void targetlog_record(void *arg, const struct history_record *record)
+{
+	struct member *members[MEMBER_UNITS_MAX];
+	struct targets *targets = arg;
+	size_t n;
+
+	if (record->header->type == PERF_RECORD_LOST) {
+		struct timeval now = {0};
+
+		/* A mapping may be among them: what is there now is read again. */
+		if (targets->resync)
+			(void)event_add(targets->resync, &now);
+		return;
+	}
+	if (record->header->type == PERF_RECORD_FORK)
+		on_fork(targets, record);
+	n = members_of(targets, (pid_t)record->pid, members, ARRAY_SIZE(members));
+	for (size_t i = 0; i < n; i++)
+		on_member_record(members[i]->target, members[i], record);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a target is made of, for the few files that work on it: target.c (life), member.c (its
+ * processes), targetlog.c (its history), samplesource.c (its rings), capture.c (freezing it).
+ * Everybody else has daemon/target.h.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "daemon/cgroup.h"
+#include "daemon/histlog.h"
+#include "daemon/history.h"
+#include "daemon/image.h"
+#include "daemon/procfs.h"
+#include "daemon/quota.h"
+#include "daemon/sampler.h"
+#include "daemon/target.h"
+
+struct backend;
+struct stackprobe;
+
+#define TARGET_IMAGES_MAX 1024
+#define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
+#define TARGET_SOURCES_MAX 2
+#define TARGET_WARNINGS_MAX 8
+#define MEMBER_BUCKETS 1024
+#define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
+
+/* A process of a target, for as long as retained data may be of it. */
+struct member {
+	LIST_ENTRY(member) by_pid;
+	TAILQ_ENTRY(member) link;
+	struct target *target; /* back pointer */
+	pid_t pid, nspid;
+	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
+	struct root *root; /* referenced; NULL if it could not be opened */
+	struct history_follow *follow; /* where the machine-wide history is not permitted */
+	char comm[PROC_COMM_MAX];
+};
+
+/* Rings that hold samples of the target: the present ones, and those from before a change. */
+struct source {
+	struct sample_set *set; /* referenced */
+	uint64_t from_ns, to_ns;
+	uint64_t lost_at; /* what the set had lost when the target came */
+};
+
+struct target {
+	TAILQ_ENTRY(target) link;
+	struct targets *targets; /* back pointer */
+	uint64_t id;
+	char name[24];
+	enum target_scope scope;
+	enum target_state state;
+	struct proc proc; /* process and thread; pid 0 for a unit */
+	pid_t tid;        /* thread */
+	struct cgroup cgroup; /* unit */
+	char *unit;           /* as asked for */
+	char comm[PROC_COMM_MAX];
+	char *exe;
+	/* authority */
+	uid_t owner, uid;
+	bool owner_admin, admin_only;
+	/* what was asked for, and what is */
+	enum stacks_mode stacks_asked, stacks;
+	bool waits;
+	const struct backend *backend;
+	struct source sources[TARGET_SOURCES_MAX]; /* the present one first */
+	size_t n_sources;
+	char *why[TARGET_WARNINGS_MAX];
+	size_t n_why;
+	char *warnings[TARGET_WARNINGS_MAX];
+	size_t n_warnings;
+	bool probe_waits; /* for the answer of targets->probe */
+	/* history */
+	TAILQ_HEAD(, member) members;
+	size_t n_members;
+	struct histlog log;
+	struct image **images; /* referenced */
+	size_t n_images, images_room;
+	uint64_t images_missing;
+	uint64_t history_lost_at; /* the kernel's count when it was armed */
+	/* life */
+	struct event *exit_event; /* on the pidfd */
+	struct event *gone_event; /* the end of the grace time */
+	uint64_t armed_unix_ns, armed_ns, ended_ns;
+	/* what it costs its owner */
+	struct quota_charge charge_target, charge_rings, charge_fds;
+};
+
+struct targets {
+	struct event_base *base;
+	const struct config *config;
+	struct quota *quota;
+	struct hub *hub;
+	TAILQ_HEAD(, target) list;
+	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
+	uint64_t last_id;
+	size_t n_armed, n_suspended, n_exited;
+	
+	struct sampler *sampler;
+	struct history *history;
+	int history_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
+	struct images *images;
+	struct stackprobe *probe;
+	int cgroup_fd; /* the mount; -1 */
+	int vdso_fd;
+	struct event *tick; /* once a second while something is watched */
+	uint64_t lost_seen;
+	struct event *resync; /* after losses: maps are read again */
+	uint64_t resync_next; /* id of the target that is next */
+};
+
+/* ---- target.c */
+void target_set_state(struct target *target, enum target_state state);
+void target_emit(struct target *target, const char *state);
+/* Replaces the lists; text is formatted. */
+void target_warn(struct target *target, const char *fmt, ...) _printf_(2, 3);
+void target_say_why(struct target *target, const char *fmt, ...) _printf_(2, 3);
+void target_clear_notes(struct target *target);
+/* Ends the recording because of what the target did; what is recorded stays. */
+void target_suspend(struct target *target, uint64_t at_ns, const char *why);
+void target_exited(struct target *target, uint64_t at_ns);
+/* Reads name, executable and credentials again. */
+void target_refresh(struct target *target);
+/* Suspends a user's target whose credentials have become stricter. */
+void target_recheck(struct target *target);
+/* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW). */
+uint64_t target_oldest_ns(struct target *target);
+/* Brings the charge for files to `n`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
+int target_charge_fds(struct target *target, size_t n) _must_check_;
+
+/* ---- member.c */
+/* The living process `pid` of the target, or NULL. */
+struct member *member_find(const struct target *target, pid_t pid);
+/* Whether `pid` is or was a process of the target. */
+bool member_known(const struct target *target, pid_t pid);
+/* The living members, of all targets, that are this process: their number, at most `room`. */
+size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room);
+/* Adds a process: history of it begins at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
+int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
+/* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
+void member_end(struct member *member, uint64_t at_ns);
+struct member *member_free(struct member *member);
+void members_end(struct target *target, uint64_t at_ns);
+/* Forgets those that ended before the oldest data. */
+void members_prune(struct target *target);
+/* Brings the filter's entry of a process (and of its single threads) up to date. */
+int members_filter(struct targets *targets, pid_t pid);
+/* The same for all living processes of the target. */
+int members_filter_all(struct target *target);
+/* Adds processes that are in the unit's cgroup and ends those that are not. *ret_changed. */
+int members_scan(struct target *target, bool *ret_changed) _must_check_;
+
+/* ---- targetlog.c */
+/* The callback of struct history. */
+void targetlog_record(void *arg, const struct history_record *record);
+/* What is there already, as records. */
+int targetlog_synth(struct target *target, struct member *member, int proc_dirfd, unsigned int what) _must_check_;
+/* Reads the living threads and maps of a member again, as of now. */
+int targetlog_resync(struct target *target, struct member *member) _must_check_;
+void targetlog_free_images(struct target *target);
