@@ -71,7 +71,7 @@ enum protocol_type {
 	PARAM_TARGET,  /* a target's id ("t3") or a pid (number) */
 };
 
-#define PROTOCOL_NAME_MAX 128
+#define PROTOCOL_NAME_MAX 1024 /* paths in a bundle with objects are long */
 
 struct protocol_param {
 	const char *name; /* NULL ends a list */

@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What is generated from the tables of commands and of the configuration is what is in the tree:
+# the manual pages and the shell completion. 'make update-generated' writes them anew.
+. "$(dirname "$0")/lib.sh"
+
+sh "$TRACERD_SRC/scripts/update-man" "$TRACERD_BUILD" "$TMP" || fail "scripts/update-man"
+for f in man/tracectl.1 man/tracerd.conf.5 client/tracectl.bash-completion; do
+	diff -u "$TRACERD_SRC/$f" "$TMP/${f#*/}" | sed 's/^/# /'
+	cmp -s "$TRACERD_SRC/$f" "$TMP/${f#*/}" || fail "$f is not what the tables say: make update-generated"
+	ok "$f"
+done
+
+for option in $("$TRACERD_BUILD/tracerd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p'); do
+	grep -q -- "$(printf '%s' "--$option" | sed 's/-/\\\\-/g')" "$TRACERD_SRC/man/tracerd.8" ||
+		fail "tracerd(8) does not have --$option"
+done
+ok "tracerd(8) has each option of the program"
+
+if command -v groff >/dev/null 2>&1; then
+	for page in "$TRACERD_SRC"/man/*.[158]; do
+		groff -man -ww -Tutf8 "$page" >"$TMP/page" 2>"$TMP/err" || fail "$page"
+		[ ! -s "$TMP/err" ] || { sed 's/^/# /' "$TMP/err"; fail "$page is not clean"; }
+		[ "$(wc -l <"$TMP/page")" -gt 10 ] || fail "$page is empty"
+	done
+	ok "the pages are clean man(7)"
+fi
+
+# The completion as bash uses it.
+complete_words() {
+	bash -c '
+		compopt() { :; }
+		complete() { :; }
+		. "$1"; shift
+		COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+		_tracectl
+		printf "%s\n" "${COMPREPLY[@]}"' bash "$TRACERD_SRC/client/tracectl.bash-completion" "$@"
+}
+complete_words tracectl sna | grep -qx snapshots || fail "commands are not completed"
+complete_words tracectl arm --st | grep -qx -- --stacks= || fail "options are not completed"
+complete_words tracectl arm --stacks = dw | grep -qx dwarf || fail "values are not completed"
+complete_words tracectl arm $$ | grep -qx $$ || fail "process ids are not completed"
+ok "the completion completes"

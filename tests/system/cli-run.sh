@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 180
+# tracectl run: the program is armed before its first instruction, keeps its streams, signals and
+# exit code; what cannot be started or armed is not run.
+. "$(dirname "$0")/lib.sh"
+start_tracerd
+
+tracectl run --quiet -- sh -c 'exit 7'
+[ $? = 7 ] || fail "the exit code is not the program's"
+tracectl run -q sh -c 'kill -TERM $$'
+[ $? = 143 ] || fail "a signal is not told as the shell does"
+[ "$(echo in | tracectl run -q cat)" = in ] || fail "the streams are not the program's"
+ok "exit codes and streams are the program's"
+
+expect_rc 127 tracectl run /no/such/program
+grep -q 'cannot execute' "$TMP/err" || fail "no reason"
+expect_rc 126 tracectl run "$TMP"
+expect_rc 127 tracectl run ''
+expect_rc 2 tracectl run --stacks=bad true
+ok "what cannot be executed is 126 and 127"
+
+# It is armed as what it executes, not as the fork of tracectl; --json tells on stderr.
+expect_rc 0 tracectl run --json --stacks=fp -- sleep 0.3
+[ "$(json 'j["target"]["comm"]' <"$TMP/err")" = sleep ] || fail "armed as something else: $(cat "$TMP/err")"
+[ "$(json 'j["target"]["stacks"]' <"$TMP/err")" = fp ] || fail "the options of arm are not passed"
+pid=$(json 'j["target"]["pid"]' <"$TMP/err")
+state_of() { tracectl list --json | json "[t['state'] for t in j['targets'] if t['pid'] == $pid]"; }
+has_exited() { [ "$(state_of)" = '["exited"]' ]; }
+wait_until 10 has_exited || fail "its end is not noticed: $(state_of)"
+ok "the target is the program, and its end is noticed"
+
+# Signals go through, also when tracectl itself is asked to end.
+tracectl run -q -- sh -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' >"$TMP/sig" &
+run=$!
+lib_pids="$lib_pids $run"
+wait_until 10 grep -q ready "$TMP/sig" || fail "the program does not run"
+kill -TERM "$run"
+wait "$run"
+rc=$?
+[ "$rc" = 3 ] || fail "exit status $rc after SIGTERM"
+grep -q got "$TMP/sig" || fail "the signal did not arrive"
+ok "signals are passed on"
+
+# The program has neither our blocked signals nor our ignored SIGPIPE, and nobody traces it.
+tracectl run -q -- cat /proc/self/status >"$TMP/status"
+grep -q '^TracerPid:[[:space:]]*0$' "$TMP/status" || fail "it is still traced"
+grep -q '^SigBlk:[[:space:]]*0*$' "$TMP/status" || fail "it has blocked signals: $(grep SigBlk "$TMP/status")"
+cat /proc/self/status | grep SigIgn >"$TMP/ign"
+grep SigIgn "$TMP/status" | cmp -s - "$TMP/ign" || fail "it ignores signals that we do not"
+tracectl run -q -- ls /proc/self/fd >"$TMP/fds"
+[ "$(wc -l <"$TMP/fds")" -le 4 ] || fail "descriptors leak into it: $(tr '\n' ' ' <"$TMP/fds")"
+ok "the program starts clean"
+
+# A daemon that refuses: the program has not run.
+stop_tracerd
+expect_rc 125 tracectl run -- touch "$TMP/it-ran"
+[ ! -e "$TMP/it-ran" ] || fail "it ran unarmed"
+ok "what cannot be armed is not run"

@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 240
+# The main job by tracectl, on a service that is not slow by itself (examples/slowlock.c): arm it,
+# take a snapshot after a slow request, and read from the summary which thread held the lock.
+. "$(dirname "$0")/lib.sh"
+need_root
+start_tracerd
+slowlock=$TRACERD_BUILD/examples/slowlock
+[ -x "$slowlock" ] || fail "examples/slowlock is not built"
+
+"$slowlock" --every 1500 >"$TMP/service" &
+pid=$!
+lib_pids="$lib_pids $pid"
+expect_rc 3 tracectl snapshot "$pid"
+grep -q "process $pid is not armed: 'tracectl arm $pid' first" "$TMP/err" || fail "not armed: $(cat "$TMP/err")"
+expect_rc 0 tracectl arm "$pid"
+grep -q "^armed t1: slowlock (pid $pid), stacks " "$TMP/out" || fail "arm says: $(cat "$TMP/out")"
+ok "armed"
+
+has_stacks() { [ "$(tracectl show t1 --json | json 'j["target"]["stacks"]')" = dwarf ]; }
+wait_until 20 has_stacks || fail "stacks=auto did not find that it has no frame pointers"
+slow_requests() { grep -c '^slow request' "$TMP/service"; }
+next_slow() {
+	local seen
+	seen=$(slow_requests)
+	more() { [ "$(slow_requests)" -gt "$seen" ]; }
+	wait_until 20 more || fail "no request was slow"
+	# the other workers' slow requests of the same moment
+	sleep 0.05
+}
+next_slow
+next_slow
+expect_rc 0 tracectl snapshot "$pid" -o "$TMP/slow.pftrace" --reason "a slow request"
+sed 's/^/# /' "$TMP/out"
+id=$(sed -n 's/^snapshot \([^ ]*\) of slowlock .*/\1/p' "$TMP/out")
+[ -n "$id" ] || fail "no snapshot's id in the output"
+[ -s "$TMP/slow.pftrace" ] || fail "no trace"
+[ "$(stat -c %a "$TMP/slow.pftrace")" = 600 ] || fail "the trace is readable by others"
+grep -q "reason      a slow request" "$TMP/out" || fail "the reason is not kept"
+ok "a snapshot with its trace"
+
+cause=$(sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | sed -n 2,4p)
+echo "$cause" | sed -n 1p | grep -qE '1\. (2|3|4)[0-9]\.[0-9] ms  worker-[1-4] ' || fail "the longest wait: $cause"
+echo "$cause" | sed -n 2p | grep -q 'mutex_lock.* <- cache_get <- handle_request' || fail "the stack of the wait: $cause"
+echo "$cause" | sed -n 3p | grep -q 'held by maintenance .*mutex_unlock.* <- rebuild_index' || fail "the holder: $cause"
+ok "the summary names the lock's place and its holder"
+grep -q 'sort_entries <- rebuild_index' "$TMP/out" || fail "the heaviest stacks do not have the culprit"
+for name in maintenance worker-1 worker-2 worker-3 worker-4 slowlock; do
+	grep -q "^  $name  *[0-9]" "$TMP/out" || fail "no thread $name"
+done
+ok "threads and heaviest stacks"
+
+# The spool keeps it: lists, details, files; a bundle decodes to the same without the daemon.
+expect_rc 0 tracectl snapshots
+grep -q "^$id  *t1 .*slowlock.*done.*a slow request" "$TMP/out" || fail "the list: $(cat "$TMP/out")"
+[ "$(tracectl snapshots --ids)" = "$id" ] || fail "--ids"
+expect_rc 0 tracectl show "$id"
+grep -q 'held by maintenance' "$TMP/out" || fail "show has no summary"
+expect_rc 0 tracectl fetch "$id" -o "$TMP/bundle/"
+for f in meta.json perf.data trace.pftrace; do
+	[ -s "$TMP/bundle/$f" ] || fail "no $f in the bundle"
+done
+cmp -s "$TMP/bundle/trace.pftrace" "$TMP/slow.pftrace" || fail "fetch gives another trace than snapshot"
+expect_rc 1 tracectl fetch "$id" -o "$TMP/bundle/"
+grep -q 'is not empty' "$TMP/err" || fail "a full directory: $(cat "$TMP/err")"
+expect_rc 0 tracectl fetch "$id" --file meta.json -o "$TMP/meta.json"
+cmp -s "$TMP/meta.json" "$TMP/bundle/meta.json" || fail "--file"
+(cd "$TMP" && expect_rc 0 tracectl fetch "$id" --json) || exit 1
+cmp -s "$TMP/$id.pftrace" "$TMP/slow.pftrace" || fail "the default name"
+expect_rc 3 tracectl fetch no-such-id -o "$TMP/x"
+[ ! -e "$TMP/x" ] || fail "a file is left"
+expect_rc 3 tracectl fetch "$id" --file no-such-file -o "$TMP/x"
+ok "fetch"
+
+stop_daemon_later=$TRACERD_PID
+expect_rc 0 env TRACERD_SOCKET=/nonexistent "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o "$TMP/again.pftrace"
+expect_rc 0 "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" --summary --json
+json 'j["summary"]["waits"]' <"$TMP/out" >"$TMP/waits.offline"
+tracectl show "$id" --json | json 'j["snapshot"]["summary"]["waits"]' >"$TMP/waits.daemon"
+cmp -s "$TMP/waits.offline" "$TMP/waits.daemon" || fail "decoding offline gives other waits than the daemon's decoder"
+expect_rc 0 "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o -
+grep -q rebuild_index "$TMP/out" || fail "no rebuild_index in the text"
+ok "the bundle decodes offline, to the same"
+[ "$stop_daemon_later" = "$TRACERD_PID" ] || fail "the daemon was restarted"
+
+# A bundle with the objects decodes where the program is not.
+expect_rc 0 tracectl snapshot t1 --with-objects -o "$TMP/full/" --json
+find "$TMP/full/images" -name slowlock | grep -q . || fail "the program is not in the bundle"
+ok "a bundle with objects"
+
+id2=$(tracectl snapshot t1 --no-wait)
+[ -n "$id2" ] || fail "--no-wait prints no id"
+ended() { case $(tracectl show "$id2" --json | json 'j["snapshot"]["state"]') in done | failed | cancelled) ;; *) return 1 ;; esac; }
+wait_until 60 ended || fail "the snapshot does not end"
+expect_rc 0 tracectl delete "$id" "$id2"
+expect_rc 3 tracectl delete "$id"
+grep -q "no such snapshot: $id" "$TMP/err" || fail "delete twice: $(cat "$TMP/err")"
+expect_rc 3 tracectl show "$id"
+ok "no-wait, delete"
+
+expect_rc 0 tracectl list
+grep -q "^t1 .* slowlock .* armed " "$TMP/out" || fail "list: $(cat "$TMP/out")"
+expect_rc 0 tracectl show "$pid"
+grep -q 'look-back' "$TMP/out" || fail "show: $(cat "$TMP/out")"
+expect_rc 0 tracectl status
+grep -q '^tracerd .* running' "$TMP/out" || grep -q '^tracerd .* degraded' "$TMP/out" || fail "status: $(cat "$TMP/out")"
+expect_rc 0 tracectl disarm "$pid"
+expect_rc 3 tracectl disarm t1
+grep -q 'no such target: t1' "$TMP/err" || fail "disarm twice: $(cat "$TMP/err")"
+expect_rc 0 tracectl list
+grep -q 'nothing is armed' "$TMP/out" || fail "an empty list"
+kill -0 "$pid" || fail "the service did not survive"
+ok "list, show, status, disarm"
+
+tracectl watch --json >"$TMP/events" &
+lib_pids="$lib_pids $!"
+sleep 0.5
+expect_rc 0 tracectl arm "$pid" --stacks=fp --no-waits
+kill "$pid"
+has_exit() { grep -q '"exited"' "$TMP/events"; }
+wait_until 15 has_exit || fail "watch does not tell the exit: $(cat "$TMP/events")"
+head -n 1 "$TMP/events" | json 'j["event"]' | grep -q 'target.state' || fail "watch: $(head -n 1 "$TMP/events")"
+ok "watch"
+
+expect_rc 3 tracectl arm 4194304
+grep -q 'no such process: 4194304' "$TMP/err" || fail "no such process: $(cat "$TMP/err")"
+expect_rc 3 tracectl snapshot 4194304
+grep -q 'no such process' "$TMP/err" || fail "snapshot of no process: $(cat "$TMP/err")"
+ok "processes that are not there"

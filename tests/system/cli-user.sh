@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 180
+# An ordinary user with a daemon that runs as root: their own process may be recorded and its
+# snapshots fetched; another's process is refused by name of its owner, and another's targets and
+# snapshots are not even seen.
+. "$(dirname "$0")/lib.sh"
+need_root
+need_command setpriv util-linux
+user_programs examples/slowlock
+start_tracerd
+chmod 0755 "$TMP" "$RUNDIR"
+t="$TMP/bin/tracectl"
+me() { as_user env TRACERD_SOCKET="$SOCK" "$@"; }
+mkdir "$TMP/home"
+chown 65534:65534 "$TMP/home"
+
+as_user "$TMP/bin/slowlock" --every 800 >"$TMP/service" &
+lib_pids="$lib_pids $!"
+own=
+find_own() { own=$(pgrep -u 65534 -x slowlock | head -n 1); [ -n "$own" ]; }
+wait_until 10 find_own || fail "the user's service does not run"
+"$TMP/bin/slowlock" >/dev/null &
+others=$!
+lib_pids="$lib_pids $others $own"
+
+expect_rc 4 me "$t" arm "$others"
+grep -q "not permitted: process $others is owned by uid 0" "$TMP/err" || fail "refused in other words: $(cat "$TMP/err")"
+expect_rc 4 me "$t" arm 1
+ok "another user's process is refused, with its owner"
+
+expect_rc 0 me "$t" arm "$own"
+sleep 3
+expect_rc 0 me "$t" snapshot "$own" -o "$TMP/home/x.pftrace"
+sed 's/^/# /' "$TMP/out"
+[ -s "$TMP/home/x.pftrace" ] || fail "no trace"
+[ "$(stat -c %u "$TMP/home/x.pftrace")" = 65534 ] || fail "the trace belongs to somebody else"
+id=$(sed -n 's/^snapshot \([^ ]*\) of slowlock .*/\1/p' "$TMP/out")
+expect_rc 0 me "$t" fetch "$id" -o "$TMP/home/bundle/"
+expect_rc 0 me "$t" decode "$TMP/home/bundle" --summary
+grep -q 'maintenance' "$TMP/out" || fail "the user's own decoding: $(cat "$TMP/out")"
+ok "the user's own process is recorded, and its snapshot fetched and decoded"
+
+# Root's things are not the user's.
+expect_rc 0 tracectl arm "$others"
+expect_rc 0 tracectl snapshot "$others" --json
+secret=$(json 'j["snapshot"]["id"]' <"$TMP/out")
+expect_rc 0 me "$t" list --json
+[ "$(json 'len(j["targets"])' <"$TMP/out")" = 1 ] || fail "the user sees root's target: $(cat "$TMP/out")"
+expect_rc 3 me "$t" show "$secret"
+expect_rc 3 me "$t" fetch "$secret" -o "$TMP/home/y"
+expect_rc 3 me "$t" delete "$secret"
+expect_rc 3 me "$t" disarm t2
+[ "$(me "$t" snapshots --ids)" = "$id" ] || fail "the user sees root's snapshots"
+[ "$(tracectl snapshots --ids | wc -l)" = 2 ] || fail "root does not see both"
+ok "another's targets and snapshots are not there"
+
+me "$t" run -q -- sh -c 'exit 5'
+[ $? = 5 ] || fail "run as a user"
+ok "run works for a user"
+
+expect_rc 0 me "$t" delete "$id"
+expect_rc 0 me "$t" disarm "$own"
+ok "and what is the user's can be removed by the user"
