@@ -225,7 +225,10 @@ static uint32_t object_frame(struct resolver *r, const struct image *img)
 
 static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 {
-	struct declink_need need = { .kind = NEED_PERFMAP, .pid = (pid_t)code->pid, .nspid = (pid_t)code->nspid };
+	/* where nobody told its number in a namespace of its own, it has none */
+	struct declink_need need = { .kind = NEED_PERFMAP,
+		.pid = (pid_t)code->pid,
+		.nspid = (pid_t)(code->nspid ? code->nspid : code->pid) };
 	struct declink_file file = { 0 };
 	_cleanup_close_ int fd = -1;
 	int e;

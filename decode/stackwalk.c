@@ -22,23 +22,27 @@ struct chain {
 	uint64_t n_user;
 };
 
-/* Parts of a chain follow their marks; old recordings have none and are told by the address. */
+/*
+ * Parts of a chain follow their marks; old recordings have none and are told by the address. In
+ * the user's part an address of the kernel's half is a stack word that is no frame.
+ */
 static struct chain chain_split(const struct perfevent_sample *s)
 {
 	struct chain c = { .p = s->chain, .n = s->n_chain, .first = s->n_chain };
-	bool kernel = false, user = false;
+	enum { UNTOLD, KERNEL, USER, NEITHER } part = UNTOLD;
 
 	for (uint64_t i = 0; i < s->n_chain; i++) {
 		uint64_t addr = load_u64(s->chain + i * 8);
 
 		if (IS_MARK(addr)) {
-			kernel = addr == PERF_CONTEXT_KERNEL || addr == PERF_CONTEXT_GUEST_KERNEL;
-			user = addr == PERF_CONTEXT_USER;
+			part = addr == PERF_CONTEXT_KERNEL || addr == PERF_CONTEXT_GUEST_KERNEL ? KERNEL :
+			       addr == PERF_CONTEXT_USER				       ? USER :
+												 NEITHER;
 			continue;
 		}
-		if (kernel || IS_KERNEL(addr)) {
+		if (part == KERNEL || (part == UNTOLD && IS_KERNEL(addr))) {
 			c.kernel = true;
-		} else if (user || !kernel) {
+		} else if (part != NEITHER) {
 			if (c.n_user == 0)
 				c.first = i;
 			c.n_user++;
@@ -51,29 +55,28 @@ static uint32_t chain_frames(struct stackwalk *w, struct code *code, const struc
 {
 	uint32_t n = 0;
 
-	*ret_whole = true;
+	*ret_whole = false;
 	for (uint64_t i = c->first; i < c->n && n < UNWIND_MAX_FRAMES; i++) {
-		uint64_t addr = load_u64(c->p + i * 8);
-		uint32_t frame;
+		uint64_t addr = load_u64(c->p + i * 8), rest = 0;
+		uint32_t frame = 0;
 
-		if (IS_MARK(addr) || IS_KERNEL(addr))
-			continue;
+		if (IS_MARK(addr))
+			break;
 		/* The innermost user address is where it runs, or where it entered the kernel. */
-		frame = addr || !n ? resolver_frame(w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT) : 0;
-		if (!frame) {
-			/* a chain that ends in zeros ended by itself */
-			bool rest = false;
-
-			for (uint64_t k = i; k < c->n; k++)
-				rest |= load_u64(c->p + k * 8) != 0;
-			if (rest) {
-				w->cut++;
-				w->frames_cut += c->n - i;
-				*ret_whole = false;
-			}
+		if (!IS_KERNEL(addr) && (addr || n == 0))
+			frame = resolver_frame(w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
+		if (frame) {
+			w->frames[n++] = frame;
+			continue;
+		}
+		for (uint64_t k = i; k < c->n; k++)
+			rest |= load_u64(c->p + k * 8);
+		if (rest) { /* a chain that ends in zeros ended by itself */
+			w->cut++;
+			w->frames_cut += c->n - i;
 			return n;
 		}
-		w->frames[n++] = frame;
+		break;
 	}
 	if (c->n_user >= KERNEL_MAX_STACK)
 		w->limited++;

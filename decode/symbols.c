@@ -371,7 +371,7 @@ static int symbol_compare(const void *a, const void *b)
 	if (x->rank != y->rank)
 		return x->rank > y->rank ? -1 : 1;
 	if (x->name_len != y->name_len)
-		return x->name_len < y->name_len ? -1 : 1;
+		return x->name_len > y->name_len ? -1 : 1;
 	r = memcmp(x->name, y->name, x->name_len);
 	return r ? r : (x->size < y->size) - (x->size > y->size);
 }

@@ -93,7 +93,16 @@ static bool rule_apply(struct walk *w, const struct cfi_rule *rule, unsigned reg
 		*ret = w->regs[reg];
 		return w->valid & (1u << reg);
 	case CFI_AT_CFA:
-		return read_stack(w, cfa + (uint64_t)rule->off, ret);
+		addr = cfa + (uint64_t)rule->off;
+		/*
+		 * Below the stack pointer: an epilogue has popped it already, but compilers do not
+		 * say so in the table. The register has it back.
+		 */
+		if (w->exact && addr < w->regs[CFI_REG_SP] && reg != CFI_REG_RA) {
+			*ret = w->regs[reg];
+			return w->valid & (1u << reg);
+		}
+		return read_stack(w, addr, ret);
 	case CFI_CFA_PLUS:
 		*ret = cfa + (uint64_t)rule->off;
 		return true;
@@ -217,7 +226,7 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struc
 		case STEP_DONE:
 			return UNWIND_DONE;
 		case STEP_NO_TABLE:
-			return UNWIND_NO_TABLE;
+			return resolver_is_entry(r, frame) ? UNWIND_DONE : UNWIND_NO_TABLE;
 		case STEP_NO_STACK:
 			return UNWIND_NO_STACK;
 		case STEP_BAD:
