@@ -1,0 +1,765 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The snapshot operation with a recording that is made up and a decoder that behaves as it is told: states,
+ * queue, limits, cancel in each state, time-outs, a decoder that fails in every way, restart.
+ */
+#include "daemon/snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/io.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/perfdata_write.h"
+#include "common/safefile.h"
+#include "daemon/capture.h"
+#include "daemon/config.h"
+#include "daemon/quota.h"
+#include "daemon/target.h"
+
+/* ---- a target and its recording, made up */
+
+struct target {
+	uint64_t id;
+	bool gone;
+};
+
+struct frozen {
+	int alive;
+};
+
+static struct target the_target = {.id = 3};
+static unsigned frozen_alive;
+static unsigned copy_ms;
+static int copy_error, freeze_error;
+static unsigned copy_records = 100;
+static bool creds_changed;
+
+struct target *targets_find(const struct targets *targets, const char *name)
+{
+	return the_target.gone ? NULL : &the_target;
+}
+
+uint64_t target_id(const struct target *t)
+{
+	return t->id;
+}
+
+const char *target_name(const struct target *t)
+{
+	return "t3";
+}
+
+pid_t target_pid(const struct target *t)
+{
+	return 4711;
+}
+
+const char *target_comm(const struct target *t)
+{
+	return "evil\n\x1b[31mname";
+}
+
+struct json_object *target_to_json(struct target *t)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_uint(o, "ring_bytes", 1 << 20);
+	return o;
+}
+
+int target_freeze(struct target *t, bool admin, struct frozen **ret)
+{
+	struct frozen *f;
+
+	if (freeze_error)
+		return freeze_error;
+	f = calloc(1, sizeof(*f));
+	assert_non_null(f);
+	frozen_alive++;
+	*ret = f;
+	return 0;
+}
+
+int frozen_copy(struct frozen *f, struct perfdata_writer *w, struct frozen_stats *ret)
+{
+	struct perf_event_attr a = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(a),
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERF_SAMPLE_IDENTIFIER,
+		.sample_id_all = 1,
+	};
+	struct {
+		struct perf_event_header h;
+		uint64_t id;
+	} r = {.h = {.type = PERF_RECORD_SWITCH, .size = 16}, .id = 1};
+	uint64_t id = 1;
+	int e;
+
+	if (copy_error)
+		return copy_error;
+	e = perfdata_add_event(w, "history", &a, &id, 1);
+	for (unsigned i = 0; e == 0 && i < copy_records; i++) {
+		if (copy_ms)
+			(void)usleep(copy_ms * 1000);
+		e = perfdata_write(w, &r, sizeof(r));
+	}
+	*ret = (struct frozen_stats){.switches = copy_records};
+	return e;
+}
+
+void frozen_resume(struct frozen *f)
+{
+}
+
+struct frozen *frozen_free(struct frozen *f)
+{
+	if (f)
+		frozen_alive--;
+	free(f);
+	return NULL;
+}
+
+uid_t frozen_uid(const struct frozen *f)
+{
+	return 1000;
+}
+
+bool frozen_admin_only(const struct frozen *f)
+{
+	return creds_changed;
+}
+
+uint64_t frozen_raw_ns(const struct frozen *f)
+{
+	return 5000;
+}
+
+uint64_t frozen_unix_ns(const struct frozen *f)
+{
+	return 1700000000000000000ULL;
+}
+
+struct json_object *frozen_meta(const struct frozen *f, const struct frozen_stats *stats)
+{
+	struct json_object *o = json_object_new_object();
+
+	(void)json_add_new_object(o, "target");
+	(void)json_add_new_object(o, "losses");
+	json_add_uint(o, "format", 999); /* must not win over ours */
+	return o;
+}
+
+int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t ino)
+{
+	return -1;
+}
+
+int frozen_root_fd(const struct frozen *f, pid_t pid)
+{
+	return -1;
+}
+
+pid_t frozen_nspid(const struct frozen *f, pid_t pid)
+{
+	return 1;
+}
+
+int frozen_vdso_fd(const struct frozen *f)
+{
+	return -1;
+}
+
+/* ---- the daemon's part */
+
+struct fixture {
+	char dir[64];
+	struct event_base *base;
+	struct config config;
+	struct quota quota;
+	struct spool *spool;
+	struct clockseries *clocks;
+	struct copier *copier;
+	struct snapshots *snapshots;
+};
+
+static bool wanted(void *arg)
+{
+	return false;
+}
+
+static void open_all(struct fixture *f)
+{
+	const struct spool_limits limits = {.max_count = f->config.spool_max_count};
+	struct snapshots_context c;
+
+	f->base = event_base_new();
+	quota_init(&f->quota, &f->config);
+	f->quota.exempt = (uid_t)-1;
+	assert_int_equal(spool_open(f->dir, &limits, &f->spool), 0);
+	assert_int_equal(clockseries_new(f->base, wanted, NULL, &f->clocks), 0);
+	assert_int_equal(copier_new(f->base, &f->copier), 0);
+	c = (struct snapshots_context){
+		.base = f->base,
+		.config = &f->config,
+		.quota = &f->quota,
+		.spool = f->spool,
+		.clocks = f->clocks,
+		.copier = f->copier,
+	};
+	assert_int_equal(snapshots_new(&c, &f->snapshots), 0);
+}
+
+static void close_all(struct fixture *f)
+{
+	copier_free(f->copier);
+	snapshots_free(f->snapshots);
+	spool_close(f->spool);
+	clockseries_free(f->clocks);
+	quota_fini(&f->quota);
+	event_base_free(f->base);
+	assert_int_equal(frozen_alive, 0);
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	char path[4096];
+	ssize_t n;
+
+	(void)strcpy(f->dir, "/tmp/tracerd-snapshot-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	assert_int_equal(config_init(&f->config), 0);
+	n = readlink("/proc/self/exe", path, sizeof(path) - 32);
+	assert_true(n > 0);
+	path[n] = '\0';
+	(void)strcpy(strrchr(path, '/'), "/fake-decoder");
+	free(f->config.decoder);
+	f->config.decoder = strdup(path);
+	f->config.spool_keep_free_percent = 0;
+	f->config.decoder_timeout_s = 20;
+	copy_ms = 0;
+	copy_error = freeze_error = 0;
+	copy_records = 100;
+	creds_changed = false;
+	the_target.gone = false;
+	open_all(f);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	close_all(f);
+	assert_int_equal(safefile_remove_tree(tmp, f->dir + strlen("/tmp/")), 0);
+	(void)close(tmp);
+	config_fini(&f->config);
+	free(f);
+	return 0;
+}
+
+/* ---- helpers */
+
+static void done_count(struct snapshot *n, void *arg)
+{
+	(*(unsigned *)arg)++;
+}
+
+static int create(struct fixture *f, const char *reason, uid_t uid, bool admin, bool objects, struct snapshot **ret)
+{
+	const struct snapshot_request r = {.uid = uid, .admin = admin, .reason = reason, .with_objects = objects};
+	char why[200];
+
+	return snapshots_create(f->snapshots, &the_target, &r, NULL, NULL, ret, why, sizeof(why));
+}
+
+/* Runs the loop until the snapshot is in the state, or 30 s have passed. */
+static void until(struct fixture *f, struct snapshot *n, enum snapshot_state state)
+{
+	uint64_t end = io_now_ns() + 30000000000ULL;
+
+	while (snapshot_state(n) != state && io_now_ns() < end) {
+		const struct timeval t = {.tv_usec = 100000};
+
+		(void)event_base_loopexit(f->base, &t);
+		(void)event_base_loop(f->base, EVLOOP_ONCE);
+	}
+	if (snapshot_state(n) != state)
+		print_message("state is %s\n", snapshot_state_to_string(snapshot_state(n)));
+	assert_int_equal(snapshot_state(n), state);
+}
+
+static void turn(struct fixture *f, unsigned ms)
+{
+	const struct timeval t = {.tv_usec = (suseconds_t)ms * 1000};
+
+	(void)event_base_loopexit(f->base, &t);
+	(void)event_base_loop(f->base, 0);
+}
+
+/* What the spool's directory holds: names with and without the mark of a half-made one. */
+static void spool_content(struct fixture *f, unsigned *ret_whole, unsigned *ret_half)
+{
+	char path[128];
+	struct dirent *e;
+	DIR *d;
+
+	(void)snprintf(path, sizeof(path), "%s/spool", f->dir);
+	d = opendir(path);
+	assert_non_null(d);
+	*ret_whole = *ret_half = 0;
+	while ((e = readdir(d)) != NULL) {
+		if (spool_id_is_valid(e->d_name))
+			(*ret_whole)++;
+		else if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			(*ret_half)++;
+	}
+	(void)closedir(d);
+}
+
+static void assert_spool(struct fixture *f, unsigned whole)
+{
+	unsigned w, h;
+
+	for (int i = 0; i < 50; i++) {
+		spool_content(f, &w, &h);
+		if (h == 0)
+			break;
+		turn(f, 20);
+	}
+	assert_int_equal(h, 0);
+	assert_int_equal(w, whole);
+}
+
+static bool has_file(struct snapshot *n, const char *name)
+{
+	uint64_t size;
+	int fd = -1, r;
+
+	r = snapshot_open_file(n, name, &fd, &size);
+	if (fd >= 0)
+		(void)close(fd);
+	return r == 0;
+}
+
+static const char *error_code(struct snapshot *n, struct json_object **ret_hold)
+{
+	*ret_hold = snapshot_to_json(n, true);
+	return json_get_string(json_get_object(*ret_hold, "error"), "code");
+}
+
+static void assert_error(struct snapshot *n, const char *code)
+{
+	struct json_object *hold;
+	const char *is = error_code(n, &hold);
+
+	assert_non_null(is);
+	assert_string_equal(is, code);
+	json_object_put(hold);
+}
+
+/* ---- tests */
+
+static void test_success(void **state)
+{
+	struct fixture *f = *state;
+	struct json_object *o, *files = NULL;
+	struct snapshot *n, *again;
+	unsigned done = 0;
+	const struct snapshot_request r = {.uid = 1000, .reason = "ok"};
+	char why[200], id[64];
+
+	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_int_equal(done, 1);
+	assert_true(has_file(n, "meta.json"));
+	assert_true(has_file(n, "perf.data"));
+	assert_true(has_file(n, "trace.pftrace"));
+	assert_false(has_file(n, "../../etc/passwd"));
+	assert_false(has_file(n, "."));
+	assert_int_equal(snapshot_files(n, &files), 0);
+	assert_int_equal(json_object_array_length(files), 3);
+	json_object_put(files);
+	assert_spool(f, 1);
+	o = snapshot_to_json(n, true);
+	assert_string_equal(json_get_string(o, "state"), "done");
+	assert_string_equal(json_get_string(o, "comm"), "evil\\x0a\\x1b[31mname");
+	assert_string_equal(json_get_string(json_get_object(o, "summary"), "threads"), "many");
+	json_object_put(o);
+	/* others see nothing of it */
+	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1001, false, &again), SNAPSHOT_E_GONE);
+	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1000, false, &again), 0);
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SNAPSHOTS_QUEUED), 0);
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SNAPSHOTS_RUNNING), 0);
+	assert_true(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES) > 0);
+
+	/* a restart finds it again */
+	(void)strcpy(id, snapshot_id(n));
+	close_all(f);
+	open_all(f);
+	assert_int_equal(snapshots_find(f->snapshots, id, 1000, false, &n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_DONE);
+	o = snapshot_to_json(n, true);
+	assert_string_equal(json_get_string(o, "comm"), "evil\\x0a\\x1b[31mname");
+	assert_int_equal(json_object_array_length(json_get_array(o, "files")), 3);
+	json_object_put(o);
+	assert_int_equal(snapshot_delete(n), 0);
+	assert_int_equal(snapshots_find(f->snapshots, id, 0, true, &n), SNAPSHOT_E_GONE);
+	assert_spool(f, 0);
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES), 0);
+}
+
+static void test_decoder_fails(void **state)
+{
+	static const char *const ways[] = {"exit 0", "exit 3", "crash", "late crash", "refuse", "garbage", "ask for ever"};
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		struct json_object *o;
+
+		assert_int_equal(create(f, ways[i], 1000, false, false, &n), 0);
+		until(f, n, SNAPSHOT_FAILED);
+		assert_error(n, "decode_failed");
+		/* the recording is kept, the trace is not there at all */
+		assert_true(has_file(n, "perf.data"));
+		assert_true(has_file(n, "meta.json"));
+		assert_false(has_file(n, "trace.pftrace"));
+		o = snapshot_to_json(n, true);
+		assert_null(strchr(json_get_string(json_get_object(o, "error"), "message"), '\x1b'));
+		json_object_put(o);
+	}
+	assert_spool(f, ARRAY_SIZE(ways));
+}
+
+static void test_decoder_hangs(void **state)
+{
+	static const char *const ways[] = {"hang", "spin", "close and hang"};
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	f->config.decoder_timeout_s = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		assert_int_equal(create(f, ways[i], 1000, false, false, &n), 0);
+		until(f, n, SNAPSHOT_FAILED);
+		assert_error(n, "decode_failed");
+		assert_true(has_file(n, "perf.data"));
+	}
+}
+
+static void test_decoder_missing(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	close_all(f);
+	free(f->config.decoder);
+	f->config.decoder = strdup("/nonexistent/decoder");
+	open_all(f);
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "decode_failed");
+	assert_true(has_file(n, "perf.data"));
+}
+
+static void test_decoder_is_confined(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+	int fd = fcntl(1, F_DUPFD, 40); /* inheritable: it must not be inherited all the same */
+
+	assert_int_equal(fd, 40);
+	assert_int_equal(create(f, "confined", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	(void)close(fd);
+}
+
+static void test_cancel_in_each_state(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n, *hung;
+
+	/* copying */
+	copy_ms = 5;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_COPYING);
+	assert_int_equal(snapshot_cancel(n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
+	assert_int_equal(snapshot_cancel(n), SNAPSHOT_E_STATE);
+	assert_spool(f, 0);
+	/* deleted at once, while the copier has it */
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	assert_int_equal(snapshot_cancel(n), 0);
+	assert_int_equal(snapshot_delete(n), 0);
+	assert_spool(f, 0);
+	copy_ms = 0;
+	/* decoding, and queued behind it: before and after its copy */
+	assert_int_equal(create(f, "hang", 1000, false, false, &hung), 0);
+	until(f, hung, SNAPSHOT_DECODING);
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_QUEUED);
+	assert_int_equal(snapshot_cancel(n), 0);
+
+	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
+}
+
+static void test_cancel_decoding(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	assert_int_equal(create(f, "hang", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DECODING);
+	assert_int_equal(snapshot_cancel(n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
+	assert_error(n, "cancelled");
+	assert_spool(f, 0);
+	assert_int_equal(frozen_alive, 0);
+	/* the slot is free again */
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+}
+
+static void test_cancel_publishing(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+	unsigned whole, half;
+
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_PUBLISHING);
+	assert_int_equal(snapshot_cancel(n), 0);
+	for (int i = 0; i < 100 && snapshot_state(n) == SNAPSHOT_PUBLISHING; i++)
+		turn(f, 10);
+	turn(f, 50);
+	spool_content(f, &whole, &half);
+	assert_int_equal(half, 0);
+	/* whichever came first, state and disk agree */
+	assert_int_equal(whole, snapshot_state(n) == SNAPSHOT_DONE ? 1 : 0);
+}
+
+static void test_queue(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n[8], *other;
+
+	f->config.snapshots_queued = 3;
+	f->quota.limits[QUOTA_SNAPSHOTS_QUEUED] = 2;
+	assert_int_equal(create(f, "hang", 1000, false, false, &n[0]), 0);
+	until(f, n[0], SNAPSHOT_DECODING);
+	assert_int_equal(create(f, "ok", 1000, false, false, &n[1]), 0);
+	until(f, n[1], SNAPSHOT_QUEUED);
+	assert_int_equal(create(f, "ok", 1000, false, false, &n[2]), 0);
+	/* its own limit, then that of all */
+	assert_int_equal(create(f, "ok", 1000, false, false, &n[3]), SNAPSHOT_E_QUOTA);
+	assert_int_equal(create(f, "ok", 0, true, false, &other), 0);
+	assert_int_equal(create(f, "ok", 0, true, false, &n[3]), SNAPSHOT_E_BUSY);
+	until(f, n[2], SNAPSHOT_QUEUED);
+	until(f, other, SNAPSHOT_QUEUED);
+	/* queued, but recorded */
+	{
+		struct json_object *o = snapshot_to_json(n[2], false);
+		uint64_t at;
+
+		assert_true(json_get_uint(o, "frozen_at", &at));
+		json_object_put(o);
+	}
+	assert_int_equal(snapshot_cancel(n[0]), 0);
+	until(f, n[1], SNAPSHOT_DONE);
+	until(f, n[2], SNAPSHOT_DONE);
+	until(f, other, SNAPSHOT_DONE);
+	assert_spool(f, 3);
+}
+
+static void test_timeout_in_queue_keeps_the_recording(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *hung, *n;
+
+	assert_int_equal(create(f, "hang", 1000, false, false, &hung), 0);
+	until(f, hung, SNAPSHOT_DECODING);
+	f->config.snapshot_timeout_s = 1;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "decode_failed");
+	assert_true(has_file(n, "perf.data"));
+	assert_int_equal(snapshot_cancel(hung), 0);
+}
+
+static void test_copy_fails(void **state)
+{
+	struct fixture *f = *state;
+	struct json_object *status;
+	struct snapshot *n;
+	uint64_t lost;
+
+	copy_error = -ENOSPC;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "no_space");
+	assert_spool(f, 0);
+	status = json_object_new_object();
+	snapshots_status(f->snapshots, status);
+	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_no_space", &lost));
+	assert_int_equal(lost, 1);
+	json_object_put(status);
+	copy_error = 0;
+	freeze_error = -ENOMEM;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
+	freeze_error = 0;
+	the_target.gone = true;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
+	assert_error(n, "gone");
+	/* a copy that takes too long */
+	the_target.gone = false;
+	f->config.snapshot_timeout_s = 1;
+	copy_ms = 30;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "timeout");
+	assert_spool(f, 0);
+	assert_int_equal(frozen_alive, 0);
+}
+
+static void test_output_is_cut(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	f->config.max_output_mib = 1;
+	copy_records = 100000; /* 1.6 MB */
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_true(has_file(n, "perf.data"));
+}
+
+static void test_credentials_changed(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	creds_changed = true;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
+	assert_error(n, "not_permitted");
+	assert_int_equal(create(f, "ok", 0, true, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1000, false, &n), SNAPSHOT_E_GONE);
+}
+
+static void test_with_objects(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	if (access("/bin/sh", R_OK) < 0)
+		skip();
+	assert_int_equal(create(f, "need /usr/bin/dash", 1000, false, true, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	if (access("/usr/bin/dash", R_OK) == 0)
+		assert_true(has_file(n, "images/usr/bin/dash"));
+}
+
+static void test_lists(void **state)
+{
+	struct fixture *f = *state;
+	char next[SPOOL_ID_LEN + 1] = "";
+	struct json_object *page;
+	struct snapshot *n;
+	unsigned seen = 0;
+
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(create(f, "ok", i == 4 ? 0 : 1000, i == 4, false, &n), 0);
+		until(f, n, SNAPSHOT_DONE);
+	}
+	do {
+		assert_int_equal(snapshots_list(f->snapshots, 1000, false, next, 3, &page, next), 0);
+		seen += (unsigned)json_object_array_length(page);
+		json_object_put(page);
+	} while (next[0]);
+	assert_int_equal(seen, 4);
+	assert_int_equal(snapshots_list(f->snapshots, 0, true, NULL, 100, &page, next), 0);
+	assert_int_equal(json_object_array_length(page), 5);
+	json_object_put(page);
+	assert_int_equal(snapshots_list(f->snapshots, 0, true, "not an id", 1, &page, next), SNAPSHOT_E_STATE);
+}
+
+static void test_waiter_gone_and_stop(void **state)
+{
+	struct fixture *f = *state;
+	const struct snapshot_request r = {.uid = 1000, .reason = "hang"};
+	struct snapshot *n;
+	unsigned done = 0, other = 0;
+	char why[200];
+
+	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+	snapshots_forget_waiter(f->snapshots, &done);
+	until(f, n, SNAPSHOT_DECODING);
+	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, done_count, &other, &n, why, sizeof(why)), 0);
+	for (int i = 0; i < 100 && !snapshots_stop(f->snapshots); i++)
+		turn(f, 10);
+	assert_true(snapshots_stop(f->snapshots));
+	assert_int_equal(done, 0);
+	assert_int_equal(other, 1);
+	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, NULL, NULL, &n, why, sizeof(why)), SNAPSHOT_E_BUSY);
+	assert_spool(f, 0);
+}
+
+static void test_freed_in_the_middle(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	/* teardown while one decodes and one is being copied: nothing leaks, nothing half-made stays */
+	assert_int_equal(create(f, "hang", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DECODING);
+	copy_ms = 5;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	close_all(f);
+	open_all(f);
+	assert_spool(f, 0);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(test_success),
+		T(test_decoder_fails),
+		T(test_decoder_hangs),
+		T(test_decoder_missing),
+		T(test_decoder_is_confined),
+		T(test_cancel_in_each_state),
+		T(test_cancel_decoding),
+		T(test_cancel_publishing),
+		T(test_queue),
+		T(test_timeout_in_queue_keeps_the_recording),
+		T(test_copy_fails),
+		T(test_output_is_cut),
+		T(test_credentials_changed),
+		T(test_with_objects),
+		T(test_lists),
+		T(test_waiter_gone_and_stop),
+		T(test_freed_in_the_middle),
+	};
+
+	log_init("test-snapshot", LOG_L_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
