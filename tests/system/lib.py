@@ -393,8 +393,9 @@ class Tracerd:
     def tracectl(self, *args, timeout=90, **kw):
         """Runs the built tracectl against this instance; the completed process."""
         kw.setdefault("stdin", subprocess.DEVNULL)
-        return subprocess.run([str(BUILD / "tracectl"), "--socket", str(self.sock), *map(str, args)],
-                              capture_output=True, text=True, timeout=timeout, **kw)
+        kw["env"] = {**os.environ, "TRACERD_SOCKET": str(self.sock), **kw.get("env", {})}
+        return subprocess.run([str(BUILD / "tracectl"), *map(str, args)], capture_output=True, text=True,
+                              timeout=timeout, **kw)
 
     def fds(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -27,6 +27,7 @@ RUNDIR=$TMP/run
 STATEDIR=$TMP/state
 SOCK=$RUNDIR/control.sock
 STATUS_SOCK=$RUNDIR/status.sock
+export TRACERD_SOCKET=$SOCK
 TRACERD_LOG=$TMP/tracerd.log
 TRACERD_CONF=$TMP/tracerd.conf
 TRACERD_PID=
@@ -120,7 +121,7 @@ lib_is_gone() {
 	return 1
 }
 
-tracectl() { "$TRACERD_BUILD/tracectl" --socket "$SOCK" "$@"; }
+tracectl() { "$TRACERD_BUILD/tracectl" "$@"; }
 
 # as_user COMMAND...: as uid 65534 without groups and capabilities (needs root). That user may not
 # reach a build tree under a closed home directory: user_programs copies to $TMP/bin first.

@@ -40,6 +40,6 @@ for build in "${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c" "${CXX:-g++} -st
 done
 ok "a C and a C++ program build by pkg-config and run"
 
-nm -D --defined-only "$libdir/libtracerd.so" | awk '{print $3}' | grep -vE '^(tracerd_|TRACERD_|$)' >"$TMP/foreign"
+nm -D --defined-only "$libdir/libtracerd.so" | awk '{print $3}' | grep -vE '^(tracerd_|LIBTRACERD_[0-9.]+$|$)' >"$TMP/foreign"
 [ -s "$TMP/foreign" ] && fail "exports $(head -n 3 "$TMP/foreign" | tr '\n' ' ')"
 ok "it exports only tracerd_*"

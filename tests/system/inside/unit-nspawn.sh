@@ -38,7 +38,7 @@ ok "root asks for its status"
 
 useradd --no-create-home --shell /bin/bash alice || die "useradd"
 useradd --no-create-home bob || die "useradd"
-install -d -o alice /tmp/alice
+install -d -o alice -g alice /tmp/alice
 # Standard input stays open as long as the target is to run.
 mkfifo /tmp/hold
 sleep 1000 >/tmp/hold &
@@ -49,7 +49,7 @@ alice() { (cd /tmp/alice && setpriv --reuid alice --regid alice --init-groups --
 bob() { setpriv --reuid bob --regid bob --clear-groups --inh-caps=-all "$@"; }
 
 alice tracectl arm "$target" --json >/results/arm.json || die "alice arms her process"
-ok "an ordinary user arms a process of their own: $(field '(lambda t: t["method"] + " " + t["stacks"])(j.get("target", j))' </results/arm.json)"
+ok "an ordinary user arms a process of their own: $(field '" ".join((j["targets"][0]["method"], j["targets"][0]["stacks"]))' </results/arm.json)"
 alice tracectl arm 1 && die "alice arms pid 1"
 bob tracectl arm "$target" && die "bob arms alice's process"
 ok "not another's"
@@ -61,13 +61,13 @@ ok "takes a snapshot: $(stat -c %s /tmp/alice/trace.pftrace) bytes of trace"
 alice tracectl snapshots --json >/results/snapshots.json || die "alice lists snapshots"
 id=$(field '(j["snapshots"] if isinstance(j, dict) else j)[0]["id"]' </results/snapshots.json) || die "no snapshot in the list"
 [ "$(field '(j["snapshots"] if isinstance(j, dict) else j)[0]["state"]' </results/snapshots.json)" = done ] || die "the snapshot is not done"
-alice tracectl fetch "$id" -o /tmp/alice/bundle || die "alice fetches"
+alice tracectl fetch "$id" -o /tmp/alice/bundle/ || die "alice fetches"
 for f in meta.json perf.data trace.pftrace; do
 	[ -s "/tmp/alice/bundle/$f" ] || die "no $f in what was fetched: $(ls -l /tmp/alice/bundle)"
 done
 [ "$(stat -c %U /tmp/alice/bundle/meta.json)" = alice ] || die "the fetched files are not alice's"
 ok "and fetches it"
-bob tracectl fetch "$id" -o /tmp/bob && die "bob fetches alice's snapshot"
+bob tracectl fetch "$id" -o /tmp/bob.pftrace && die "bob fetches alice's snapshot"
 [ "$(stat -c %U:%a /var/lib/tracerd)" = tracerd:700 ] || die "the spool is open: $(stat -c %U:%a /var/lib/tracerd)"
 ok "nobody else does"
 
