@@ -29,8 +29,9 @@ struct worker {
 };
 
 struct pack {
-	struct worker workers[PACK_MAX_THREADS + 1]; /* without threads the first one's is the caller's */
+	struct worker workers[PACK_MAX_THREADS];
 	unsigned int n_workers;
+	struct libdeflate_compressor *own; /* the caller's, who helps where it would wait */
 	struct slot *slots;
 	size_t n_slots, out_size;
 	pthread_mutex_t lock;
@@ -104,15 +105,17 @@ int pack_new(unsigned int threads, int level, struct pack **ret)
 	p->slots = calloc(p->n_slots, sizeof(*p->slots));
 	if (!p->slots)
 		return -ENOMEM;
-	for (unsigned int i = 0; i < (threads ? threads : 1); i++) {
+	p->own = libdeflate_alloc_compressor(level);
+	if (!p->own)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < threads; i++) {
 		p->workers[i].pack = p;
 		p->workers[i].compressor = libdeflate_alloc_compressor(level);
 		if (!p->workers[i].compressor)
 			return -ENOMEM;
 		p->n_workers = i + 1;
 	}
-	p->out_size = PACK_HEADROOM +
-		      libdeflate_zlib_compress_bound(p->workers[0].compressor, PACK_PIECE_ROOM);
+	p->out_size = PACK_HEADROOM + libdeflate_zlib_compress_bound(p->own, PACK_PIECE_ROOM);
 	for (size_t i = 0; i < p->n_slots; i++) {
 		p->slots[i].raw = malloc(PACK_PIECE_ROOM);
 		p->slots[i].out = malloc(p->out_size);
@@ -142,6 +145,7 @@ struct pack *pack_free(struct pack *p)
 			(void)pthread_join(p->workers[i].thread, NULL);
 		libdeflate_free_compressor(p->workers[i].compressor);
 	}
+	libdeflate_free_compressor(p->own);
 	for (size_t i = 0; p->slots && i < p->n_slots; i++) {
 		free(p->slots[i].raw);
 		free(p->slots[i].out);
@@ -165,7 +169,22 @@ uint8_t *pack_buffer(struct pack *p)
 	return p->slots[p->head % p->n_slots].raw;
 }
 
-/* Hands the oldest slot to the sink; waits for its worker if it must. */
+/* Compresses one slot that no worker has begun, if there is one; called with the lock held. */
+static bool help(struct pack *p)
+{
+	struct slot *s;
+
+	if (p->work == p->head)
+		return false;
+	s = &p->slots[p->work++ % p->n_slots];
+	pthread_mutex_unlock(&p->lock);
+	slot_compress(p, s, p->own);
+	pthread_mutex_lock(&p->lock);
+	s->done = true;
+	return true;
+}
+
+/* Hands the oldest slot to the sink; helps or waits for its worker if it must. */
 static void take_oldest(struct pack *p)
 {
 	struct slot *s = &p->slots[p->tail % p->n_slots];
@@ -173,7 +192,8 @@ static void take_oldest(struct pack *p)
 
 	pthread_mutex_lock(&p->lock);
 	while (!s->done)
-		pthread_cond_wait(&p->finished, &p->lock);
+		if (!help(p))
+			pthread_cond_wait(&p->finished, &p->lock);
 	s->done = false;
 	pthread_mutex_unlock(&p->lock);
 	p->tail++;
@@ -192,13 +212,6 @@ int pack_submit(struct pack *p, size_t len)
 	struct slot *s = &p->slots[p->head % p->n_slots];
 
 	s->raw_len = len < PACK_PIECE_ROOM ? len : PACK_PIECE_ROOM;
-	if (p->n_slots == 1) {
-		slot_compress(p, s, p->workers[0].compressor);
-		s->done = true;
-		p->head++;
-		take_oldest(p);
-		return p->error;
-	}
 	pthread_mutex_lock(&p->lock);
 	p->head++;
 	pthread_cond_signal(&p->filled);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the sums that answer "what was it?" without a viewer: time on and off CPU by thread, the
- * heaviest stacks, the longest waits (one a stack) and who ended them, losses by kind. All of it twice: for the
- * whole recording and, if one was set, for a window of it (the slow moment). It refuses to know
- * how the timeline came to its intervals.
+ * heaviest stacks, the longest waits (one a stack) and who ended them, losses by kind. All of it
+ * twice: for the whole recording and, if one was set, for a window of it (the slow moment). It
+ * refuses to know how the timeline came to its intervals.
  *
  * The answer is one JSON object of at most SUMMARY_MAX_JSON bytes: names are shortened, then
  * stacks and lists, until it fits.

@@ -334,8 +334,7 @@ static int thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct
 			return r;
 	}
 	thread_declare(tl, t, mono);
-	if (t->gaps_seen != tl->gaps)
-		timeline_thread_gap(tl, t, tl->gap_begin);
+	timeline_see_gaps(tl, t);
 	*ret = t;
 	return 0;
 }
@@ -373,8 +372,7 @@ static void thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono
 	bool switches = tl->options.switches || t->has_switches;
 	uint64_t end = mono;
 
-	if (t->gaps_seen != tl->gaps)
-		timeline_thread_gap(tl, t, tl->gap_begin);
+	timeline_see_gaps(tl, t);
 	if (t->running == RUNNING_OFF)
 		(void)summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
 	else if (t->running == RUNNING_ON && switches)
@@ -451,7 +449,6 @@ void timeline_thread_gap(struct timeline *tl, struct tl_thread *t, uint64_t mono
 {
 	uint64_t evidence = t->last_sample > t->resumed ? t->last_sample : t->resumed;
 
-	t->gaps_seen = tl->gaps;
 	if (t->running == RUNNING_OFF) {
 		t->waits.current.lost_within = true;
 		return;

@@ -50,6 +50,7 @@ struct tl_loss_track {
 
 #define TL_MAX_COUNTERS 4096u
 #define TL_MAX_LOSS_TRACKS 32u
+#define TL_RECENT_GAPS 256u
 
 struct timeline {
 	struct timeline_options options;
@@ -73,7 +74,9 @@ struct timeline {
 	uint32_t about_track, losses_track, marks_track;
 	struct tl_loss_track *loss_tracks;
 	uint32_t n_loss_tracks;
-	uint64_t gaps, gap_begin; /* losses that may touch every thread; each looks at its next event */
+	/* Losses that may touch every thread: each thread looks at its next event. */
+	uint64_t gaps;
+	uint64_t gap_begins[TL_RECENT_GAPS]; /* of the newest, by number */
 	struct tl_counter *counters;
 	uint32_t n_counters;
 	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, loss_category, gap_name, mark_category;
@@ -97,6 +100,23 @@ uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono
 
 /* The thread's slices end where the evidence does, at the latest at `mono`; an open wait stays. */
 void timeline_thread_gap(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+
+/* The same for the losses that the thread has not seen yet; they are in order of their ends. */
+static inline void timeline_see_gaps(struct timeline *tl, struct tl_thread *t)
+{
+	uint64_t begin = UINT64_MAX;
+
+	if (tl->gaps - t->gaps_seen > TL_RECENT_GAPS)
+		t->gaps_seen = tl->gaps - TL_RECENT_GAPS;
+	while (t->gaps_seen < tl->gaps) {
+		uint64_t b = tl->gap_begins[t->gaps_seen++ % TL_RECENT_GAPS];
+
+		if (b < begin)
+			begin = b;
+	}
+	if (begin != UINT64_MAX)
+		timeline_thread_gap(tl, t, begin);
+}
 
 static inline struct wait_who timeline_who(const struct tl_thread *t)
 {

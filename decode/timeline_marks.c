@@ -109,8 +109,7 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	if (r < 0)
 		return r;
 	if (tid == 0) {
-		tl->gaps++;
-		tl->gap_begin = mono_begin;
+		tl->gap_begins[tl->gaps++ % TL_RECENT_GAPS] = mono_begin;
 	} else if ((t = timeline_thread_find(tl, tid)) != NULL && !t->exited && t->lane.track) {
 		timeline_thread_gap(tl, t, mono_begin);
 	}

@@ -19,6 +19,7 @@
 #include "decode/writer_impl.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "decode/pb.h"
@@ -200,6 +201,18 @@ static void put_clock(struct pb *pb, uint32_t id, uint64_t ts, bool incremental)
 	pb_close(pb, m);
 }
 
+/* Which flag of a switch's state the importer takes for "preempted", by the release it is told. */
+static uint32_t preempted_flag(const char *release)
+{
+	unsigned int major, minor;
+
+	if (!release || sscanf(release, "%u.%u", &major, &minor) != 2)
+		return 0x800;
+	if (major > 4 || (major == 4 && minor >= 14))
+		return 0x100;
+	return major == 4 && minor >= 8 ? 0x1000 : 0x800;
+}
+
 static void pftrace_begin(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c)
 {
 	struct pftrace *f = pftrace_of(w);
@@ -208,6 +221,7 @@ static void pftrace_begin(struct writer *w, const struct writer_meta *meta, cons
 	uint8_t *m;
 
 	f->boot_offset = boottime - c->monotonic;
+	writer_sched_set_preempted(f->sched, preempted_flag(meta->kernel_release));
 	packet_begin(w, &k);
 	pb_uint(&k.pb, PACKET_SEQUENCE_ID, SEQ_GLOBAL);
 	pb_uint(&k.pb, PACKET_SEQUENCE_FLAGS, SEQ_INCREMENTAL_STATE_CLEARED);
@@ -569,18 +583,21 @@ static void pftrace_counter(struct writer *w, uint32_t track, uint64_t ts, int64
 	packet_end(w, &k);
 }
 
-/* A bundle of one CPU's switches, as decode/writer_sched.c has collected them. */
+/* What decode/writer_sched.c has collected of one CPU. */
 static void flush_sched(struct writer *w, uint32_t cpu)
 {
 	struct packet k;
 	uint8_t *m;
+	bool more;
 
-	packet_begin(w, &k);
-	pb_uint(&k.pb, PACKET_SEQUENCE_ID, SEQ_GLOBAL);
-	m = pb_open(&k.pb, PACKET_FTRACE_EVENTS);
-	writer_sched_put(pftrace_of(w)->sched, cpu, w->names, &k.pb);
-	pb_close(&k.pb, m);
-	packet_end(w, &k);
+	do {
+		packet_begin(w, &k);
+		pb_uint(&k.pb, PACKET_SEQUENCE_ID, SEQ_GLOBAL);
+		m = pb_open(&k.pb, PACKET_FTRACE_EVENTS);
+		more = writer_sched_put(pftrace_of(w)->sched, cpu, w->names, &k.pb);
+		pb_close(&k.pb, m);
+		packet_end(w, &k);
+	} while (more);
 }
 
 static void pftrace_sched_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)

@@ -76,6 +76,7 @@ struct bundle {
 struct writer_sched {
 	struct bundle **cpus;
 	uint32_t n_cpus;
+	uint32_t preempted;
 };
 
 int writer_sched_new(struct writer_sched **ret)
@@ -86,6 +87,11 @@ int writer_sched_new(struct writer_sched **ret)
 		return -ENOMEM;
 	*ret = s;
 	return 0;
+}
+
+void writer_sched_set_preempted(struct writer_sched *s, uint32_t preempted)
+{
+	s->preempted = preempted;
 }
 
 struct writer_sched *writer_sched_free(struct writer_sched *s)
@@ -152,8 +158,8 @@ bool writer_sched_next(const struct writer_sched *s, uint32_t *cpu)
 	return false;
 }
 
-/* The kernel's letters as numbers. Preempted is a flag whose place depends on the version. */
-static uint32_t prev_state_value(enum writer_state state)
+/* The kernel's letters as numbers. */
+static uint32_t prev_state_value(const struct writer_sched *s, enum writer_state state)
 {
 	switch (state) {
 	case WRITER_STATE_SLEEPING:
@@ -165,7 +171,7 @@ static uint32_t prev_state_value(enum writer_state state)
 	case WRITER_STATE_DEAD:
 		return 0x10;
 	case WRITER_STATE_PREEMPTED:
-		return 0x100; /* since 4.14 */
+		return s->preempted;
 	case WRITER_STATE_RUNNABLE:
 		break;
 	}
@@ -188,7 +194,8 @@ static uint8_t *event_begin(struct pb *pb, uint64_t ts, uint32_t tid)
 	return m;
 }
 
-static void put_switch_long(struct pb *pb, const struct switch_event *e, const struct strtab *names)
+static void put_switch_long(const struct writer_sched *s, struct pb *pb, const struct switch_event *e,
+			    const struct strtab *names)
 {
 	uint8_t *m = event_begin(pb, e->ts, e->s.prev_tid), *d;
 
@@ -196,7 +203,7 @@ static void put_switch_long(struct pb *pb, const struct switch_event *e, const s
 	put_comm(pb, SWITCH_PREV_COMM, names, e->s.prev_name);
 	pb_uint(pb, SWITCH_PREV_PID, e->s.prev_tid);
 	pb_uint(pb, SWITCH_PREV_PRIO, PRIO);
-	pb_uint(pb, SWITCH_PREV_STATE, prev_state_value(e->s.prev_state));
+	pb_uint(pb, SWITCH_PREV_STATE, prev_state_value(s, e->s.prev_state));
 	put_comm(pb, SWITCH_NEXT_COMM, names, e->s.next_name);
 	pb_uint(pb, SWITCH_NEXT_PID, e->s.next_tid);
 	pb_uint(pb, SWITCH_NEXT_PRIO, PRIO);
@@ -236,7 +243,8 @@ static uint32_t comm_index(struct comms *c, uint32_t name)
 	return c->n++;
 }
 
-static void put_switches(struct pb *pb, const struct switch_event *e, uint32_t n, struct comms *comms)
+static void put_switches(const struct writer_sched *s, struct pb *pb, const struct switch_event *e,
+			 uint32_t n, struct comms *comms)
 {
 	uint64_t last = 0;
 	uint8_t *m;
@@ -249,7 +257,7 @@ static void put_switches(struct pb *pb, const struct switch_event *e, uint32_t n
 	pb_close(pb, m);
 	m = pb_open(pb, COMPACT_SWITCH_PREV_STATE);
 	for (uint32_t i = 0; i < n; i++)
-		pb_raw(pb, prev_state_value(e[i].s.prev_state));
+		pb_raw(pb, prev_state_value(s, e[i].s.prev_state));
 	pb_close(pb, m);
 	m = pb_open(pb, COMPACT_SWITCH_NEXT_PID);
 	for (uint32_t i = 0; i < n; i++)
@@ -299,18 +307,20 @@ static void put_wakings(struct pb *pb, uint32_t cpu, const struct waking_event *
 	pb_close(pb, m);
 }
 
-void writer_sched_put(struct writer_sched *s, uint32_t cpu, const struct strtab *names, struct pb *pb)
+bool writer_sched_put(struct writer_sched *s, uint32_t cpu, const struct strtab *names, struct pb *pb)
 {
 	struct bundle *b = s->cpus[cpu];
-	uint32_t first = 0, n_compact = 0;
 	struct comms comms = {.n = 0};
+	uint32_t n_compact = 0;
 	uint8_t *m;
 
 	pb_uint(pb, BUNDLE_CPU, cpu);
 	if (!b->begun && b->n_switches) {
-		put_switch_long(pb, &b->switches[0], names);
+		put_switch_long(s, pb, &b->switches[0], names);
 		b->begun = true;
-		first = 1;
+		b->n_switches--;
+		memmove(b->switches, b->switches + 1, b->n_switches * sizeof(b->switches[0]));
+		return b->n_switches || b->n_wakings;
 	}
 	for (uint32_t i = 0; i < b->n_wakings; i++) {
 		if (b->wakings[i].k.waker_is_current && b->begun)
@@ -318,10 +328,10 @@ void writer_sched_put(struct writer_sched *s, uint32_t cpu, const struct strtab 
 		else
 			put_waking_long(pb, cpu, &b->wakings[i], names);
 	}
-	if (b->n_switches > first || n_compact) {
+	if (b->n_switches || n_compact) {
 		m = pb_open(pb, BUNDLE_COMPACT);
-		if (b->n_switches > first)
-			put_switches(pb, b->switches + first, b->n_switches - first, &comms);
+		if (b->n_switches)
+			put_switches(s, pb, b->switches, b->n_switches, &comms);
 		if (n_compact)
 			put_wakings(pb, cpu, b->wakings, n_compact, &comms);
 		for (uint32_t i = 0; i < comms.n; i++)
@@ -329,4 +339,5 @@ void writer_sched_put(struct writer_sched *s, uint32_t cpu, const struct strtab 
 		pb_close(pb, m);
 	}
 	b->n_switches = b->n_wakings = 0;
+	return false;
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads a Perfetto trace back, written from the format's description and not from our encoder, and
+ * checks what an importer relies on: packets whole, names defined before use, tracks declared,
+ * times in order on each track, slices that nest and all end, at most 512 deep.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define READ_TRACKS 1024
+
+struct read_track {
+	uint32_t parent;
+	uint32_t pid, tid; /* of a process or thread track */
+	char name[64];
+	char open[512][48]; /* names of the open slices */
+	uint32_t depth, max_depth;
+	uint64_t last_ts;
+	uint64_t slices;
+	uint64_t longest; /* of its slices */
+	uint8_t declared;
+	uint64_t begins[512];
+};
+
+struct read_trace {
+	struct read_track *tracks; /* READ_TRACKS of them, by uuid */
+	uint64_t packets, slices, instants, counters, flows_begun, flows_ended;
+	uint64_t switches, wakings, compressed, interned;
+	uint64_t first_ts, last_ts;
+	char error[256]; /* the first thing that is wrong */
+};
+
+/* 0, or -1 with `error` set. */
+int read_trace(struct read_trace *t, const uint8_t *data, size_t len);
+void read_trace_fini(struct read_trace *t);
+
+/* A track by name, NULL if there is none. */
+const struct read_track *read_track_named(const struct read_trace *t, const char *name);
