@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The opener against a target's root that its owner has prepared: links, FIFOs, directories, foreign files. */
+#include "common/opener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/io.h"
+#include "common/safefile.h"
+
+static char dir[64];
+static int root_fd;
+static struct opener_answer answer;
+
+static void file_at(const char *path, const char *content, mode_t mode)
+{
+	int fd;
+
+	assert_int_equal(safefile_create(root_fd, path, &fd), 0);
+	assert_int_equal(io_write_all(fd, content, strlen(content)), 0);
+	assert_int_equal(fchmod(fd, mode), 0);
+	(void)close(fd);
+}
+
+#define ELF "\177ELFrest"
+
+static int setup(void **state)
+{
+	int fd;
+
+	(void)strcpy(dir, "/tmp/tracerd-opener-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	root_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(root_fd >= 0);
+	file_at("usr/bin/app", ELF, 0755);
+	file_at("usr/bin/private", ELF, 0700);
+	file_at("usr/bin/script", "#!/bin/sh\n", 0755);
+	file_at("usr/lib/debug/.build-id/ab/cdef.debug", ELF, 0644);
+	file_at("usr/bin/.debug/app.debug", ELF, 0644);
+	file_at("usr/lib/debug/.dwz/x.debug", ELF, 0644);
+	file_at("tmp/perf-42.map", "1000 10 jitted\n", 0644);
+	assert_int_equal(symlinkat("/etc/passwd", root_fd, "usr/bin/absolute"), 0);
+	assert_int_equal(symlinkat("../../../../../../../../etc/passwd", root_fd, "usr/bin/climbing"), 0);
+	assert_int_equal(symlinkat("app", root_fd, "usr/bin/alias"), 0);
+	assert_int_equal(symlinkat("/proc/self/root/etc/passwd", root_fd, "usr/bin/magic"), 0);
+	assert_int_equal(symlinkat("perf-42.map", root_fd, "tmp/perf-43.map"), 0);
+	assert_int_equal(mkfifoat(root_fd, "usr/bin/fifo", 0666), 0);
+	assert_int_equal(mkfifoat(root_fd, "tmp/perf-44.map", 0666), 0);
+	assert_int_equal(safefile_mkdirs(root_fd, "usr/bin/directory", &fd), 0);
+	(void)close(fd);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+
+	(void)close(root_fd);
+	r = safefile_remove_tree(tmp, dir + strlen("/tmp/"));
+	(void)close(tmp);
+	return r;
+}
+
+static bool ask(bool strict, uid_t uid, const struct declink_need *need)
+{
+	const struct opener_options options = {
+		.images_fd = -1, .symfs_fd = -1, .target_root = root_fd, .strict = strict, .uid = uid};
+	struct opener *o;
+	bool found;
+
+	assert_int_equal(opener_new(&options, &o), 0);
+	assert_int_equal(opener_open(o, need, &answer), 0);
+	opener_free(o);
+	found = answer.fd >= 0;
+	if (found)
+		(void)close(answer.fd);
+	else
+		assert_true(answer.why[0]);
+	return found;
+}
+
+static struct declink_need need_of(enum declink_need_kind kind, const char *path)
+{
+	struct declink_need n = {.kind = kind};
+	struct stat st;
+
+	(void)snprintf(n.path, sizeof(n.path), "%s", path);
+	if (kind == NEED_OBJECT && fstatat(root_fd, path + strspn(path, "/"), &st, 0) == 0) {
+		n.maj = major(st.st_dev);
+		n.min = minor(st.st_dev);
+		n.ino = st.st_ino;
+	}
+	return n;
+}
+
+static bool object(const char *path)
+{
+	struct declink_need n = need_of(NEED_OBJECT, path);
+
+	return ask(true, 0xfffe, &n);
+}
+
+static void test_objects(void **state)
+{
+	struct declink_need n;
+
+	assert_true(object("/usr/bin/app"));
+	assert_int_equal(answer.source, OPENER_TARGET);
+	assert_string_equal(answer.path, "usr/bin/app");
+	assert_true(object("/usr/bin/alias")); /* a link that stays inside */
+	assert_false(object("/usr/bin/absolute"));
+	assert_false(object("/usr/bin/climbing"));
+	assert_false(object("/usr/bin/magic"));
+	assert_false(object("/usr/bin/../../../../../../../etc/passwd"));
+	assert_false(object("/usr/bin/fifo"));
+	assert_false(object("/usr/bin/directory"));
+	assert_false(object("/usr/bin/script")); /* no ELF file */
+	assert_false(object("/usr/bin/nothing"));
+	assert_false(object("/"));
+	assert_false(object(""));
+	assert_false(object("[vdso]"));
+	assert_false(object("usr/bin/app")); /* what is mapped has an absolute path */
+	/* what the daemon may read is not for everybody */
+	assert_false(object("/usr/bin/private"));
+	n = need_of(NEED_OBJECT, "/usr/bin/private");
+	assert_true(ask(true, getuid(), &n));
+}
+
+static void test_changed(void **state)
+{
+	struct declink_need n = need_of(NEED_OBJECT, "/usr/bin/app");
+
+	n.ino++;
+	assert_false(ask(true, 0xfffe, &n));
+	assert_non_null(strstr(answer.why, "another file"));
+	/* offline the decoder gets it, is told, and compares build ids */
+	assert_true(ask(false, 0xfffe, &n));
+	assert_true(answer.changed);
+	n.ino = 0;
+	assert_false(ask(true, 0xfffe, &n));
+	assert_true(ask(false, 0xfffe, &n));
+	assert_false(answer.changed);
+	n = need_of(NEED_OBJECT, "/usr/bin/app");
+	(void)strcat(n.path, " (deleted)");
+	assert_true(ask(true, 0xfffe, &n)); /* the same inode: a hard link was removed */
+}
+
+static void test_debug(void **state)
+{
+	struct declink_need n = need_of(NEED_DEBUG, "");
+
+	n.build_id[0] = 0xab;
+	n.build_id[1] = 0xcd;
+	n.build_id[2] = 0xef;
+	n.build_id_len = 3;
+	assert_true(ask(true, 0xfffe, &n));
+	n.build_id_len = 2;
+	assert_false(ask(true, 0xfffe, &n));
+	n = need_of(NEED_DEBUG, "app.debug");
+	assert_false(ask(true, 0xfffe, &n));
+	(void)strcpy(n.object, "/usr/bin/app");
+	assert_true(ask(true, 0xfffe, &n));
+	(void)strcpy(n.path, "../bin/.debug/app.debug"); /* a link's name is a name */
+	assert_false(ask(true, 0xfffe, &n));
+	n = need_of(NEED_DWZ, "../../lib/debug/.dwz/x.debug");
+	assert_false(ask(true, 0xfffe, &n)); /* relative to what? */
+	(void)strcpy(n.object, "/usr/bin/.debug/app.debug");
+	assert_true(ask(true, 0xfffe, &n));
+	(void)strcpy(n.path, "../../../../../../../../../../etc/hostname");
+	assert_false(ask(true, 0xfffe, &n));
+}
+
+static bool perfmap(pid_t nspid, uid_t uid)
+{
+	struct declink_need n = {.kind = NEED_PERFMAP, .nspid = nspid};
+
+	return ask(true, uid, &n);
+}
+
+static void test_perfmaps(void **state)
+{
+	assert_true(perfmap(42, getuid()));
+	if (getuid() == 0) { /* root's own map is fine for anybody's process; another user's is not */
+		assert_int_equal(fchownat(root_fd, "tmp/perf-42.map", 1234, 1234, 0), 0);
+		assert_false(perfmap(42, 0));
+		assert_false(perfmap(42, 1235));
+		assert_true(perfmap(42, 1234));
+	}
+	assert_false(perfmap(43, getuid())); /* a link */
+	assert_false(perfmap(44, getuid())); /* a FIFO: must not block either */
+	assert_false(perfmap(0, getuid()));
+	assert_false(perfmap(-1, getuid()));
+}
+
+static int kept_fd;
+static int kept(void *arg, uint32_t maj, uint32_t min, uint64_t ino)
+{
+	return maj == 1 && min == 2 && ino == 3 ? kept_fd : -1;
+}
+
+static void test_kept_and_bundle(void **state)
+{
+	struct opener_options options = {.images_fd = -1, .symfs_fd = -1, .target_root = -1, .strict = true, .kept = kept};
+	struct declink_need n = {.kind = NEED_OBJECT, .maj = 1, .min = 2, .ino = 3};
+	struct opener *o;
+
+	(void)strcpy(n.path, "/gone/app");
+	kept_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(opener_new(&options, &o), 0);
+	assert_int_equal(opener_open(o, &n, &answer), 0);
+	assert_true(answer.fd >= 0 && answer.fd != kept_fd);
+	assert_int_equal(answer.source, OPENER_KEPT);
+	(void)close(answer.fd);
+	opener_free(o);
+	(void)close(kept_fd);
+	/* a bundle's copies have other inodes; the second of one path lies under its old number */
+	file_at(".inode/1-2-3", "\177ELFsecond", 0600);
+	options = (struct opener_options){.images_fd = root_fd, .symfs_fd = -1, .target_root = -1, .strict = true};
+	assert_int_equal(opener_new(&options, &o), 0);
+	assert_int_equal(opener_open(o, &n, &answer), 0);
+	assert_string_equal(answer.path, ".inode/1-2-3");
+	(void)close(answer.fd);
+	n.ino = 4;
+	(void)strcpy(n.path, "/usr/bin/private");
+	assert_int_equal(opener_open(o, &n, &answer), 0);
+	assert_int_equal(answer.source, OPENER_BUNDLE);
+	(void)close(answer.fd);
+	opener_free(o);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(test_objects), T(test_changed), T(test_debug), T(test_perfmaps), T(test_kept_and_bundle),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
