@@ -11,8 +11,9 @@
 static const char *const shared_types[][2] = {
 	{"Target", "{id: string, scope: process|thread|unit, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
 		   "uid: int, start_time: int, state: armed|suspended|exited, backend: sample, method: cgroup|cpu|task, "
-		   "stacks: fp|dwarf, why: [string], warnings: [string], waits: bool, armed_at: ns since 1970, "
-		   "lookback_ns: int, samples: int, switches: int, lost: {kind: count}, ring_bytes: int, fds: int, "
+		   "stacks: fp|dwarf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, armed_at: ns since 1970, "
+		   "lookback_ns: int, samples: int, switches: int, processes: int, history_bytes: int, lost: {kind: count}, "
+		   "ring_bytes: int, fds: int, "
 		   "owner_uid: int}"},
 	{"Snapshot", "{id: string, target: string, pid: int, comm: string, uid: int, "
 		     "state: queued|freezing|copying|decoding|publishing|done|failed|cancelled, "

@@ -36,15 +36,15 @@ static struct json_object *snapshot_result(struct snapshot *s, bool files)
 
 struct waiter {
 	struct snapshots *snapshots; /* not owned */
-	struct pending *pending;     /* not owned; NULL while it is being made */
-	bool ended;                  /* before the handler was back */
+	struct pending *pending;     /* not owned */
+	bool in_create, ended;       /* it may end before the handler is back */
 };
 
 static void waiter_done(struct snapshot *s, void *arg)
 {
 	struct waiter *w = arg;
 
-	if (!w->pending) {
+	if (w->in_create) {
 		w->ended = true;
 		return;
 	}
@@ -77,38 +77,50 @@ static enum protocol_error create(struct call *call, struct target *t, struct wa
 	return r == 0 ? API_OK : create_error(call, r, why);
 }
 
+/* The reply is promised first: a snapshot that nobody can be told of is not begun. */
+static enum protocol_error create_and_wait(struct call *call, struct target *t, struct json_object **ret_result)
+{
+	_cleanup_free_ struct waiter *w = calloc(1, sizeof(*w));
+	struct snapshot *s = NULL;
+	enum protocol_error e;
+
+	if (!w)
+		return call_fail(call, API_BUSY, "out of memory");
+	w->snapshots = call->daemon->snapshots;
+	if (pending_new(call->conn, call->id, waiter_gone, w, &w->pending) < 0)
+		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
+	w->in_create = true;
+	e = create(call, t, w, &s);
+	w->in_create = false;
+	if (e != API_OK || w->ended)
+		pending_drop(w->pending);
+	if (e != API_OK)
+		return e;
+	call_object(call, snapshot_id(s));
+	if (w->ended) {
+		*ret_result = snapshot_result(s, true);
+		return API_OK;
+	}
+	(void)take_ptr(w);
+	call->deferred = true;
+	return API_OK;
+}
+
 enum protocol_error method_snapshot_create(struct call *call, struct json_object **ret_result)
 {
 	struct snapshot *s = NULL;
 	struct target *t = NULL;
-	_cleanup_free_ struct waiter *w = NULL;
 	enum protocol_error e = call_target(call, &t);
-	int r;
 
 	if (e != API_OK)
 		return e;
-	if (params_bool(&call->params, "wait")) {
-		w = calloc(1, sizeof(*w));
-		if (!w)
-			return call_fail(call, API_BUSY, "out of memory");
-		w->snapshots = call->daemon->snapshots;
-	}
-	e = create(call, t, w, &s);
+	if (params_bool(&call->params, "wait"))
+		return create_and_wait(call, t, ret_result);
+	e = create(call, t, NULL, &s);
 	if (e != API_OK)
 		return e;
 	call_object(call, snapshot_id(s));
-	if (w && !w->ended) {
-		r = pending_new(call->conn, call->id, waiter_gone, w, &w->pending);
-		if (r < 0) {
-			snapshots_forget_waiter(w->snapshots, w);
-			(void)snapshot_cancel(s);
-			return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
-		}
-		(void)take_ptr(w);
-		call->deferred = true;
-		return API_OK;
-	}
-	*ret_result = snapshot_result(s, w != NULL);
+	*ret_result = snapshot_result(s, false);
 	return API_OK;
 }
 

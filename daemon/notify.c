@@ -14,7 +14,6 @@ struct notify {
 	struct notify_context ctx;
 	struct event *watchdog;
 	struct event *status; /* one second behind the first of many changes */
-	struct subscriber *subscriber;
 	bool managed, unhealthy;
 };
 
@@ -35,15 +34,13 @@ static void on_status(evutil_socket_t fd, short what, void *arg)
 	send_status(arg);
 }
 
-static bool on_event(void *arg, struct json_object *message)
+static void on_change(void *arg)
 {
 	static const struct timeval later = {.tv_sec = 1};
 	struct notify *n = arg;
 
-	(void)message;
 	if (!evtimer_pending(n->status, NULL))
 		(void)evtimer_add(n->status, &later);
-	return true;
 }
 
 static void on_watchdog(evutil_socket_t fd, short what, void *arg)
@@ -64,7 +61,6 @@ int notify_new(const struct notify_context *context, struct notify **ret)
 {
 	_cleanup_(notify_freep) struct notify *n = calloc(1, sizeof(*n));
 	uint64_t usec = 0;
-	int r;
 
 	if (!n)
 		return -ENOMEM;
@@ -77,9 +73,7 @@ int notify_new(const struct notify_context *context, struct notify **ret)
 	n->status = evtimer_new(context->base, on_status, n);
 	if (!n->status)
 		return -ENOMEM;
-	r = subscriber_new(context->hub, 0, true, UINT64_MAX, on_event, n, &n->subscriber);
-	if (r < 0)
-		return r;
+	hub_watch(context->hub, on_change, n);
 	if (sd_watchdog_enabled(0, &usec) > 0 && usec >= 2) {
 		struct timeval tv = {.tv_sec = (time_t)(usec / 2 / 1000000), .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
 
@@ -95,7 +89,8 @@ struct notify *notify_free(struct notify *n)
 {
 	if (!n)
 		return NULL;
-	subscriber_free(n->subscriber);
+	if (n->managed)
+		hub_watch(n->ctx.hub, NULL, NULL);
 	if (n->watchdog)
 		event_free(n->watchdog);
 	if (n->status)

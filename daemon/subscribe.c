@@ -20,6 +20,8 @@ struct subscriber {
 
 struct hub {
 	LIST_HEAD(, subscriber) subscribers;
+	void (*changed)(void *arg);
+	void *changed_arg;
 	struct hub_stats stats;
 };
 
@@ -65,10 +67,18 @@ void hub_emit(struct hub *h, const char *event, uid_t owner, struct json_object 
 
 	assert(i >= 0);
 	h->stats.emitted++;
+	if (h->changed)
+		h->changed(h->changed_arg);
 	LIST_FOREACH(s, &h->subscribers, entry)
 		if ((s->mask >> i & 1) && (s->admin || s->uid == owner || owner == HUB_EVERYBODY))
 			deliver(h, s, event, data);
 	json_object_put(data);
+}
+
+void hub_watch(struct hub *h, void (*changed)(void *arg), void *arg)
+{
+	h->changed = changed;
+	h->changed_arg = arg;
 }
 
 int subscriber_new(struct hub *h, uid_t uid, bool admin, uint64_t mask, subscriber_deliver fn, void *arg,

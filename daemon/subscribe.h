@@ -29,6 +29,9 @@ struct hub *hub_free(struct hub *h);
 /* `event` is one of protocol_events[]; `data` is taken over. */
 void hub_emit(struct hub *h, const char *event, uid_t owner, struct json_object *data);
 
+/* Called at each emit, for who only wants to know that something has changed. NULL: nobody. */
+void hub_watch(struct hub *h, void (*changed)(void *arg), void *arg);
+
 /* Delivers one message; false: no room, counts as missed. Must not free the subscriber. */
 typedef bool (*subscriber_deliver)(void *arg, struct json_object *message /* borrowed */);
 
