@@ -12,7 +12,10 @@
 #include "client/human.h"
 #include "client/view.h"
 
-/* "3 armed, 1 exited": the counters of an object; the caller frees it. */
+/*
+ * "3 armed, 1 exited": the counters of an object that are not zero, and behind them the limit. The
+ * caller frees it.
+ */
 static char *counters_text(struct json_object *o)
 {
 	char *text = NULL;
@@ -21,16 +24,25 @@ static char *counters_text(struct json_object *o)
 		return human_format("-");
 	json_object_object_foreach (o, key, value) {
 		_cleanup_free_ char *name = NULL, *before = NULL;
+		uint64_t n = value_number(value);
 
-		if (!json_object_is_type(value, json_type_int))
+		if (!n || !strcmp(key, "limit"))
 			continue;
 		name = human_name(key);
+		for (char *p = name; *p; p++)
+			*p = *p == '_' ? ' ' : *p;
 		before = text;
-		text = before ? human_format(
-					"%s, %" PRIu64 " %s", before, value_number(value), name)
-			      : human_format("%" PRIu64 " %s", value_number(value), name);
+		text = before ? human_format("%s, %" PRIu64 " %s", before, n, name)
+			      : human_format("%" PRIu64 " %s", n, name);
 	}
-	return text ? text : human_format("none");
+	if (!text)
+		text = human_format("none");
+	if (field_number(o, "limit")) {
+		_cleanup_free_ char *before = text;
+
+		text = human_format("%s (at most %" PRIu64 ")", before, field_number(o, "limit"));
+	}
+	return text;
 }
 
 static void print_backends(struct json_object *backends)

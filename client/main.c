@@ -12,7 +12,6 @@
 #include "client/command.h"
 #include "client/ctl.h"
 #include "client/help.h"
-#include "client/human.h"
 
 static int usage_error(struct ctl *ctl, const struct command *command, const char *message)
 {
@@ -26,11 +25,11 @@ static int usage_error(struct ctl *ctl, const struct command *command, const cha
 	return EXIT_USAGE;
 }
 
-static int run_command(const struct command *command, int argc, char *const *argv)
+static int run_command(
+	const struct command *command, struct common_options common, int argc, char *const *argv)
 {
 	_cleanup_free_ void *values = calloc(1, command->options_size ? command->options_size : 1);
 	_cleanup_free_ const char **operands = calloc((size_t)argc + 1, sizeof(*operands));
-	struct common_options common = {0};
 	struct ctl ctl = {.command = command->name};
 	const struct option_set sets[] = {
 		{command->options, values},
@@ -42,17 +41,16 @@ static int run_command(const struct command *command, int argc, char *const *arg
 
 	if (!values || !operands)
 		return ctl_fail(&ctl, EXIT_FAILED, "ENOMEM", "out of memory");
-	if (options_parse(sets, ARRAY_SIZE(sets), argc, argv, command->stop_at_operand, operands,
-		    &n_operands, error) < 0) {
-		ctl.json = common.json;
+	r = options_parse(sets, ARRAY_SIZE(sets), argc, argv, command->stop_at_operand, operands,
+		&n_operands, error);
+	ctl.json = common.json;
+	ctl.socket = common.socket;
+	if (r < 0)
 		return usage_error(&ctl, command, error);
-	}
 	if (common.help) {
 		help_print_command(stdout, command);
 		return EXIT_OK;
 	}
-	ctl.json = common.json;
-	ctl.socket = common.socket;
 	if (n_operands < command->min_operands)
 		return usage_error(&ctl, command, "an operand is missing");
 	if (n_operands > command->max_operands)
@@ -74,28 +72,38 @@ static int flush_output(int code)
 
 int main(int argc, char **argv)
 {
+	_cleanup_free_ const char **words = calloc((size_t)argc + 1, sizeof(*words));
+	struct common_options common = {0};
+	const struct option_set set = {common_option_specs, &common};
 	const struct command *command;
 	struct ctl ctl = {0};
-	const char *word = argc > 1 ? argv[1] : "";
-	_cleanup_free_ char *message = NULL;
+	char error[OPTION_ERROR_SIZE];
+	const char *word;
+	size_t n = 0;
 
 	(void)setlocale(LC_TIME, "");
 	/* a reader that left ("| head") is an error of a write, not a death */
 	(void)signal(SIGPIPE, SIG_IGN);
-	if (!strcmp(word, "--help") || !strcmp(word, "-h"))
-		word = "help";
-	else if (!strcmp(word, "--version"))
-		word = "version";
-	if (!*word) {
+	if (!words)
+		return ctl_fail(&ctl, EXIT_FAILED, "ENOMEM", "out of memory");
+	if (argc > 1 && !strcmp(argv[1], "--version"))
+		return flush_output(run_command(&cmd_version, common, 0, argv + argc));
+	if (options_parse(&set, 1, argc - 1, argv + 1, true, words, &n, error) < 0)
+		return usage_error(&ctl, NULL, error);
+	if (common.help) {
+		help_print(stdout);
+		return flush_output(EXIT_OK);
+	}
+	if (n == 0) {
 		help_print(stderr);
 		return EXIT_USAGE;
 	}
+	word = words[0];
 	command = command_find(word);
 	if (!command) {
-		message = word[0] == '-'
-				  ? human_format("options come after the command: '%s'", word)
-				  : human_format("there is no command '%s'", word);
-		return usage_error(&ctl, NULL, message);
+		(void)snprintf(error, sizeof(error), "there is no command '%.80s'", word);
+		return usage_error(&ctl, NULL, error);
 	}
-	return flush_output(run_command(command, argc - 2, argv + 2));
+	/* what is behind the command's name are the last words of argv, as they were */
+	return flush_output(run_command(command, common, (int)n - 1, argv + argc - (n - 1)));
 }

@@ -111,23 +111,27 @@ static bool is_lock_wait(struct json_object *wait)
 {
 	static const char *const words[] = {
 		"mutex_lock",
-		"lll_lock",
-		"lock_wait",
+		"mutex_timedlock",
+		"lll_lock_wait",
 		"lock_contended",
-		"lock_slow",
-		"rwlock",
+		"LockSlow",
+		"rwlock_rd",
+		"rwlock_wr",
+		"rwlock_timed",
 		"rdlock",
 		"wrlock",
 		"spin_lock",
-		"LockSlow",
 		"mutex::lock",
 		"Mutex::lock",
 		"take_gil",
 		"acquire_lock",
 	};
+	const char *state = field_text(wait, "state");
 	struct json_object *stack = field_array(wait, "stack");
 	size_t n = field_count(wait, "stack");
 
+	if (!state || strcmp(state, "sleeping") != 0)
+		return false;
 	for (size_t i = n > 6 ? n - 6 : 0; i < n; i++) {
 		const char *name = json_object_get_string(json_object_array_get_idx(stack, i));
 
@@ -139,24 +143,40 @@ static bool is_lock_wait(struct json_object *wait)
 	return false;
 }
 
-/* Who ended the wait; of a lock that is who had it. */
-static void print_waker(FILE *out, struct json_object *by, bool lock)
+/* "maintenance (tid 7)" and where; prints "`before` WHO`between`WHERE". */
+static void print_who(FILE *out, struct json_object *by, const char *before, const char *between)
 {
-	_cleanup_free_ char *name = NULL, *where = NULL, *label = NULL;
+	_cleanup_free_ char *name = human_name(field_text(by, "name"));
 	bool has_stack = field_count(by, "stack") > 0;
+	_cleanup_free_ char *where =
+		has_stack ? stack_text(field(by, "stack")) : human_format("%s", "");
+	_cleanup_free_ char *label = human_format("%s %s (tid %" PRIu64 ")%s", before, name,
+		field_number(by, "tid"), has_stack ? between : "");
+
+	print_cut(out, 5, label, where);
+}
+
+/* Who ended the wait; of a lock, who had it. */
+static void print_waker(FILE *out, struct json_object *w, bool lock)
+{
+	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
 
 	if (!by || !json_object_is_type(by, json_type_object))
 		return;
 	if (field_bool(by, "interrupt")) {
 		print_cut(out, 5, "ended by an interrupt (a timer, a device)", "");
-		return;
+	} else if (!lock) {
+		print_who(out, by, "ended by", " in ");
+	} else if (!held) {
+		print_who(out, by, "held by", ", which released it in ");
+	} else {
+		_cleanup_free_ char *then =
+			human_format("then by %" PRIu64 " that had waited longer, the last",
+				field_number(held, "handovers"));
+
+		print_who(out, held, "held by", ", which released it in ");
+		print_who(out, by, then, " in ");
 	}
-	name = human_name(field_text(by, "name"));
-	where = has_stack ? stack_text(field(by, "stack")) : human_format("%s", "");
-	label = human_format("%s %s (tid %" PRIu64 ")%s", lock ? "held by" : "ended by", name,
-		field_number(by, "tid"),
-		has_stack ? lock ? ", which released it in " : " in " : "");
-	print_cut(out, 5, label, where);
 }
 
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
@@ -181,7 +201,9 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 			human_duration(total, field_number(w, "total_ns")));
 	(void)fputc('\n', out);
 	print_cut(out, 5, "waited in ", stack);
-	print_waker(out, field(w, "woken_by"), lock);
+	/* who was preempted was not woken: it got the CPU back */
+	if (strcmp(state, "preempted") != 0)
+		print_waker(out, w, lock);
 }
 
 /* The waits for a lock, or all the others. */

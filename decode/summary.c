@@ -11,6 +11,8 @@
 #define TOP_WAITS 10u
 #define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
 #define TOP_STACKS 10u
+#define RECENT_WAITS 256u
+#define MAX_HANDOVERS 32u
 #define MAX_LOSS_KINDS 64u
 #define MAX_MARKS 16u
 
@@ -23,9 +25,16 @@ struct stack_sums {
 	uint64_t samples;
 };
 
+/* Who had to let go first, before the one that ended the wait could do so. */
+struct wait_holder {
+	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
+	const char *name;
+};
+
 /* All waits with one stack: the longest of them, how many, how long in all. */
 struct wait_place {
 	struct summary_wait longest; /* times cut to the window */
+	struct wait_holder holder;
 	uint64_t count, total_ns;
 };
 
@@ -53,6 +62,8 @@ struct summary {
 	const struct stacktab *st;
 	struct window all, focus;
 	bool has_focus;
+	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
+	uint32_t n_recent;
 	struct loss losses[MAX_LOSS_KINDS];
 	uint32_t n_losses;
 	struct mark marks[MAX_MARKS];
@@ -171,11 +182,57 @@ static uint64_t place_ns(const struct wait_place *p)
 	return p->longest.end - p->longest.begin;
 }
 
+/* One of which the length is certain comes before any other, however long that looks. */
+static bool place_before(const struct wait_place *a, const struct wait_place *b)
+{
+	if (a->longest.uncertain != b->longest.uncertain)
+		return b->longest.uncertain;
+	return place_ns(a) > place_ns(b);
+}
+
+/* The wait of `tid` in the same place as `w` that ended within it, if a thread ended it; or NULL. */
+static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
+					      uint32_t tid, uint64_t before)
+{
+	uint32_t n = s->n_recent < RECENT_WAITS ? s->n_recent : RECENT_WAITS;
+
+	for (uint32_t i = 1; i <= n; i++) {
+		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
+
+		if (r->tid == tid && r->stack == w->stack && r->end > w->begin && r->end < before)
+			return r;
+	}
+	return NULL;
+}
+
+/*
+ * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
+ * itself all the time. So the waits in the same place are followed back to who had not.
+ */
+static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
+{
+	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
+	uint64_t before = w->end;
+
+	if (!w->woken || w->woken_by_irq || !w->stack)
+		return h;
+	while (h.handovers < MAX_HANDOVERS) {
+		const struct summary_wait *r = recent_find(s, w, h.tid, before);
+
+		if (!r)
+			break;
+		h = (struct wait_holder){.tid = r->waker_tid, .stack = r->waker_stack, .name = r->waker_name,
+					 .handovers = h.handovers + 1};
+		before = r->end;
+	}
+	return h;
+}
+
 /*
  * An idle thread waits again and again in the same place, and longer than any wait that matters:
  * so waits are ranked by place, each with its longest.
  */
-static void add_wait(struct window *v, const struct summary_wait *w)
+static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
 {
 	uint64_t ns = overlap(v, w->begin, w->end);
 	struct wait_place p = {.longest = *w, .count = 1, .total_ns = ns};
@@ -193,16 +250,17 @@ static void add_wait(struct window *v, const struct summary_wait *w)
 	if (i < v->n_waits) {
 		v->waits[i].count++;
 		v->waits[i].total_ns += ns;
-		if (place_ns(&v->waits[i]) >= ns)
+		if (!place_before(&p, &v->waits[i]))
 			return;
 		p.count = v->waits[i].count;
 		p.total_ns = v->waits[i].total_ns;
 	} else if (v->n_waits < KEPT_WAITS) {
 		v->n_waits++;
-	} else if (place_ns(&v->waits[--i]) >= ns) {
+	} else if (!place_before(&p, &v->waits[--i])) {
 		return;
 	}
-	for (; i > 0 && place_ns(&v->waits[i - 1]) < ns; i--)
+	p.holder = find_holder(s, w);
+	for (; i > 0 && place_before(&p, &v->waits[i - 1]); i--)
 		v->waits[i] = v->waits[i - 1];
 	v->waits[i] = p;
 }
@@ -230,9 +288,11 @@ int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t sta
 
 void summary_wait(struct summary *s, const struct summary_wait *w)
 {
-	add_wait(&s->all, w);
+	add_wait(s, &s->all, w);
 	if (s->has_focus)
-		add_wait(&s->focus, w);
+		add_wait(s, &s->focus, w);
+	if (w->woken && !w->woken_by_irq && w->stack)
+		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
 }
 
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns)
@@ -405,6 +465,15 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 			put(o, by, "stack", stack_to_json(o, w->waker_stack));
 	}
 	put(o, obj, "woken_by", by);
+	if (p->holder.handovers) {
+		by = json_object_new_object();
+		put(o, by, "tid", number(p->holder.tid));
+		put(o, by, "name", text(o, p->holder.name));
+		if (p->holder.stack)
+			put(o, by, "stack", stack_to_json(o, p->holder.stack));
+		put(o, by, "handovers", number(p->holder.handovers));
+		put(o, obj, "held_by", by);
+	}
 	return obj;
 }
 

@@ -31,7 +31,7 @@ wait_until 10 has_exited || fail "its end is not noticed: $(state_of)"
 ok "the target is the program, and its end is noticed"
 
 # Signals go through, also when tracectl itself is asked to end.
-tracectl run -q -- sh -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' >"$TMP/sig" &
+"$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q -- sh -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' >"$TMP/sig" &
 run=$!
 lib_pids="$lib_pids $run"
 wait_until 10 grep -q ready "$TMP/sig" || fail "the program does not run"

@@ -27,7 +27,8 @@ ok "each command has its help, and refuses what it does not know"
 expect_rc 2 "$t"
 expect_rc 2 "$t" bogus
 grep -q "there is no command 'bogus'" "$TMP/err" || fail "the command is not named"
-expect_rc 2 "$t" --json list
+expect_rc 2 "$t" --stacks=fp arm
+expect_rc 5 "$t" --socket "$none" --json list
 expect_rc 0 "$t" --help
 expect_rc 0 "$t" --version
 for c in show snapshot fetch delete cancel disarm decode run; do
