@@ -31,7 +31,7 @@ struct wait_holder {
 	const char *name;
 };
 
-/* All waits with one stack: the longest of them, how many, how long in all. */
+/* All waits with one stack (of one thread, if their stack is not known): the longest of them, how many, how long in all. */
 struct wait_place {
 	struct summary_wait longest; /* times cut to the window */
 	struct wait_holder holder;
@@ -236,17 +236,16 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 {
 	uint64_t ns = overlap(v, w->begin, w->end);
 	struct wait_place p = {.longest = *w, .count = 1, .total_ns = ns};
-	uint32_t i = v->n_waits;
+	uint32_t i;
 
 	if (ns == 0)
 		return;
 	if (p.longest.begin < v->from)
 		p.longest.begin = v->from;
 	p.longest.end = p.longest.begin + ns;
-	/* a stack that is not known is no place */
-	if (w->stack)
-		for (i = 0; i < v->n_waits && v->waits[i].longest.stack != w->stack; i++)
-			;
+	for (i = 0; i < v->n_waits; i++)
+		if (v->waits[i].longest.stack == w->stack && (w->stack || v->waits[i].longest.tid == w->tid))
+			break;
 	if (i < v->n_waits) {
 		v->waits[i].count++;
 		v->waits[i].total_ns += ns;

@@ -72,6 +72,9 @@ static uint8_t symbol_rank(unsigned type, unsigned bind, bool sized, const char 
 	/* fewer underscores in front: "write" rather than "__write" */
 	for (unsigned i = 0; i < 3 && name[i] == '_'; i++)
 		rank |= (uint8_t)(1u << i);
+	/* the C library's second names for its own use */
+	if (!strncmp(name, "__GI_", 5))
+		rank |= 0x07;
 	return rank ^ 0x07;
 }
 

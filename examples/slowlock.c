@@ -26,7 +26,7 @@
 
 #define WORKERS 4
 #define ENTRIES 4096
-#define SLOW_NS 8000000
+#define SLOW_NS 20000000
 #define PAUSE_NS 15000000
 
 /* Functions that shall be seen in a stack keep a frame of their own. */
