@@ -103,6 +103,19 @@ static const char *choose(struct status_server *s, const char *request, struct p
 	return status ? picture_status(*ret_picture, ret_len) : picture_metrics(*ret_picture, ret_len);
 }
 
+/* NULL while the request is not whole and may still become so. */
+static const char *decide(struct status_server *s, const char *request, size_t have, struct picture **ret_picture,
+	size_t *ret_len)
+{
+	if (is_whole(request, have))
+		return choose(s, request, ret_picture, ret_len);
+	if (have < REQUEST_MAX)
+		return NULL;
+	s->stats.bad++;
+	*ret_len = sizeof(bad_request) - 1;
+	return bad_request;
+}
+
 static void on_event(evutil_socket_t fd, short what, void *arg);
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
@@ -158,13 +171,8 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 		}
 		w->have += n > 0 ? (size_t)n : 0;
 		w->request[w->have] = '\0';
-		if (is_whole(w->request, w->have))
-			w->text = choose(w->server, w->request, &w->picture, &w->len);
-		else if (w->have == REQUEST_MAX) {
-			w->server->stats.bad++;
-			w->text = bad_request;
-			w->len = sizeof(bad_request) - 1;
-		} else
+		w->text = decide(w->server, w->request, w->have, &w->picture, &w->len);
+		if (!w->text)
 			return;
 	}
 	r = send_some(fd, w->text, w->len, &w->sent);
@@ -215,12 +223,10 @@ void status_server_accept(struct status_server *s, int fd_in)
 	if (n < 0)
 		n = 0;
 	request[n] = '\0';
-	if (is_whole(request, (size_t)n)) {
-		text = choose(s, request, &picture, &len);
-		if (send_some(fd, text, len, &sent) != 0) {
-			picture_unref(picture);
-			return;
-		}
+	text = decide(s, request, (size_t)n, &picture, &len);
+	if (text && send_some(fd, text, len, &sent) != 0) {
+		picture_unref(picture);
+		return;
 	}
 	w = waiter_new(s, &fd);
 	if (!w) {
