@@ -149,6 +149,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 	histlog_view_fini(&frozen->history);
 	(void)close_fd(frozen->vdso_fd);
 	free(frozen->objects);
+	free(frozen->rings);
 	free(frozen->members);
 	free(frozen->images);
 	free(frozen->unit);

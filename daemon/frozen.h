@@ -57,6 +57,12 @@ struct frozen {
 	struct frozen_source sources[TARGET_SOURCES_MAX];
 	size_t n_sources;
 	const char *method; /* of the newest source; static */
+	struct frozen_ring { /* written by the copy, read after it */
+		int cpu;
+		uint64_t oldest_ns; /* of what was in it; 0: nothing */
+		bool wrapped;       /* there had been more */
+	} *rings;
+	size_t n_rings;
 	/* objects, found when first asked for */
 	struct frozen_object *objects;
 	size_t n_objects;

@@ -347,6 +347,8 @@ int history_follow_new(struct history *history, int proc_dirfd, pid_t pid, pid_t
 	spec.attr.disabled = 1;
 	spec.attr.inherit = tid == 0;
 	spec.attr.inherit_thread = tid == 0 && !children;
+	/* Namespaces are told to CAP_PERFMON only, and who has that hardly comes here. */
+	spec.attr.namespaces = 0;
 	spec.subjects = tids;
 	r = source_open(history, &spec, &follow->source);
 	if (r < 0)

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "common/perfabi.h"
 #include "common/perfdata_write.h"
@@ -213,7 +212,7 @@ static bool count_loss(const struct perf_event_header *h, struct frozen_stats *s
 }
 
 static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
-		       struct frozen_stats *stats)
+		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
 	const struct frozen_source *source = &frozen->sources[index];
 	struct perf_event_header *h = (void *)record;
@@ -237,6 +236,8 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		stats->malformed++;
 		return 0;
 	}
+	if (!*oldest_ns)
+		*oldest_ns = view.time;
 	switch (mask_record(frozen, source, event, &view)) {
 	case SAMPLECOPY_FOREIGN:
 		stats->foreign++;
@@ -255,7 +256,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 }
 
 static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct out *out,
-		     struct frozen_stats *stats)
+		     struct frozen_stats *stats, struct frozen_ring *ret)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -272,9 +273,10 @@ static int copy_ring(const struct frozen *frozen, size_t index, const struct rin
 	stats->torn += records.torn;
 	stats->malformed += records.malformed;
 	stats->overwritten_bytes += copy.overwritten;
+	ret->wrapped = copy.wrapped || records.malformed;
 	/* The newest is first in the ring, the oldest first in the file. */
 	for (size_t i = records.n; i > 0; i--) {
-		r = copy_record(frozen, index, copy.data + records.offsets[i - 1], out, stats);
+		r = copy_record(frozen, index, copy.data + records.offsets[i - 1], out, stats, &ret->oldest_ns);
 		if (r < 0)
 			return r;
 	}
@@ -301,6 +303,44 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 	return 0;
 }
 
+static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
+{
+	const struct frozen_source *source = &frozen->sources[index];
+	const struct eventset *clock = &source->set->events[SET_CLOCK];
+	uint64_t lost = sample_set_lost(source->set);
+	struct frozen_ring *rings;
+	int r;
+
+	rings = reallocarray(frozen->rings, frozen->n_rings + clock->n_cpus, sizeof(*rings));
+	if (!rings)
+		return -ENOMEM;
+	frozen->rings = rings;
+	r = add_events(frozen, index, out->writer);
+	if (r < 0)
+		return r;
+	stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
+	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
+		struct frozen_ring *ring = &frozen->rings[frozen->n_rings];
+
+		if (!clock->rings[cpu].base)
+			continue;
+		*ring = (struct frozen_ring){.cpu = clock->cpus[cpu]};
+		frozen->n_rings++;
+		r = copy_ring(frozen, index, &clock->rings[cpu], out, stats, ring);
+		if (r < 0)
+			return r;
+	}
+	return out_flush(out);
+}
+
+static bool any_wrapped(const struct frozen *frozen)
+{
+	for (size_t i = 0; i < frozen->n_rings; i++)
+		if (frozen->rings[i].wrapped)
+			return true;
+	return false;
+}
+
 int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	_cleanup_(out_fini) struct out out = {.writer = writer};
@@ -309,26 +349,13 @@ int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struc
 	out.buf = malloc(OUT_BYTES);
 	if (!out.buf)
 		return -ENOMEM;
-	for (size_t i = 0; i < frozen->n_sources; i++) {
-		r = add_events(frozen, i, writer);
+	/* The present rings first. Those from before a change join on only if these still have it all. */
+	for (size_t i = 0; i < frozen->n_sources && !any_wrapped(frozen); i++) {
+		r = copy_source(frozen, i, &out, stats);
 		if (r < 0)
 			return r;
 	}
-	for (size_t i = 0; i < frozen->n_sources; i++) {
-		const struct frozen_source *source = &frozen->sources[i];
-		const struct eventset *clock = &source->set->events[SET_CLOCK];
-		uint64_t lost = sample_set_lost(source->set);
-
-		stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
-		for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
-			if (!clock->rings[cpu].base)
-				continue;
-			r = copy_ring(frozen, i, &clock->rings[cpu], &out, stats);
-			if (r < 0)
-				return r;
-		}
-	}
-	return out_flush(&out);
+	return 0;
 }
 
 int samplecopy_freeze(struct target *target, struct frozen *frozen)

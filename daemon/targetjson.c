@@ -247,6 +247,34 @@ static void meta_processes(const struct frozen *frozen, struct json_object *list
 	}
 }
 
+/*
+ * Where one cpu's ring reaches back less far than another's, what ran there is missing in between.
+ * Before the oldest data of all there is nothing to miss it in.
+ */
+static void meta_gaps(const struct frozen *frozen, struct json_object *list)
+{
+	uint64_t begin = UINT64_MAX;
+	char kind[48];
+
+	for (size_t i = 0; i < frozen->n_rings; i++)
+		if (frozen->rings[i].oldest_ns && frozen->rings[i].oldest_ns < begin)
+			begin = frozen->rings[i].oldest_ns;
+	for (size_t i = 0; i < frozen->n_rings; i++) {
+		const struct frozen_ring *ring = &frozen->rings[i];
+		struct json_object *o;
+
+		if (!ring->wrapped || ring->oldest_ns <= begin)
+			continue;
+		o = json_object_new_object();
+		(void)snprintf(kind, sizeof(kind), "ring of cpu %d overwritten", ring->cpu);
+		json_add_string(o, "kind", kind);
+		json_add_int(o, "cpu", ring->cpu);
+		json_add_uint(o, "from_ns", begin);
+		json_add_uint(o, "to_ns", ring->oldest_ns);
+		json_append(list, o);
+	}
+}
+
 struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen_stats *stats)
 {
 	struct json_object *o = json_object_new_object(), *events;
@@ -264,7 +292,9 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	json_add_uint(events, "frozen_ns", frozen->raw_ns);
 	json_add_uint(events, "oldest_ns", frozen->oldest_ns);
 	json_add_uint(events, "lookback_ns", frozen->raw_ns > frozen->oldest_ns ? frozen->raw_ns - frozen->oldest_ns : 0);
+	json_add_uint(o, "frozen_raw_ns", frozen->raw_ns);
 	if (stats) {
+		meta_gaps(frozen, json_add_new_array(o, "gaps"));
 		meta_records(stats, json_add_new_object(o, "records"));
 		meta_losses(stats, json_add_new_object(o, "losses"));
 	}

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# A cgroup that holds only the target has events of its own; a unit is all processes of a cgroup, those that
+# come included; when the membership changes, another way is chosen.
+from capturelib import *
+
+need_root("cgroups")
+group = Cgroup(f"tracerd-test-{os.getpid()}.service")
+with Tracerd() as d:
+    c = d.client()
+    if not c.call("status")["backends"]["sample"]["available"]:
+        skip("no perf events here")
+    alone = Target("alone")
+    group.add(alone.pid)
+    t = c.call("target.arm", {"pid": alone.pid, "stacks": "fp"})["target"]
+    expect(t["method"] == "cgroup" and group.path.name in " ".join(t["why"]), "alone in its cgroup: events of the cgroup")
+    expect(t["ring_bytes"] > 0, "its rings are its own")
+    alone.tell("thread late")
+    time.sleep(1)
+    meta, recs, _ = bundle(c, t["id"])
+    by_name = collections.Counter(names(recs).get(r.tid) for r in recs if r.type == SAMPLE and r.id == CLOCK)
+    expect(by_name["early"] > 50 and by_name["late"] > 50, f"its threads are sampled: {dict(by_name)}")
+    expect({r.pid for r in recs if r.type == SAMPLE} == {alone.pid}, "and nobody else's")
+    kinds = collections.Counter(sched(r).kind for r in recs if r.type == SAMPLE and r.id in (SCHED, SCHED_PLAIN))
+    expect(min(kinds[OUT], kinds[IN], kinds[WAKEUP]) > 10, f"with its waits: {dict(kinds)}")
+
+    # The unit: the one that is there, one that it forks, one that is moved in.
+    u = c.call("target.arm", {"unit": group.path.name, "stacks": "fp"})["target"]
+    expect(u["scope"] == "unit" and u["method"] == "cgroup", "a unit is armed by name")
+    child = alone.fork()
+    second = Target("second")
+    group.add(second.pid)
+    time.sleep(2.2)
+    meta, recs, _ = bundle(c, u["id"])
+    pids = collections.Counter(r.pid for r in recs if r.type == SAMPLE and r.id == CLOCK)
+    expect(set(pids) == {alone.pid, child, second.pid}, f"all its processes are sampled: {dict(pids)}")
+    expect(pids[child] > 15, "a forked one from its first moment")
+    expect({p["pid"] for p in meta["processes"]} >= {alone.pid, child, second.pid}, "and told in meta.json")
+    expect(any(r.type == FORK and r.pid != alone.pid for r in recs), "with the fork")
+
+    # The first target is not alone any more.
+    now = wait_for("another choice", lambda: (x := c.call("target.show", {"target": t["id"]})["target"])["method"] != "cgroup" and x)
+    expect(now["method"] in ("cpu", "task"), "no longer alone: recorded another way")
+    meta, recs, _ = bundle(c, t["id"])
+    expect({r.pid for r in recs if r.type == SAMPLE} == {alone.pid}, "still nobody else in it")
+
+    # Names that are none.
+    for unit in ("no-such.service", "../../etc", "/", "a\nb", "x" * 600):
+        code = c.call_error("target.arm", {"unit": unit})
+        if code not in ("gone", "bad_params"):
+            fail(f"unit {unit[:20]!r}: {code}")
+    ok("names that are no unit are refused")
+
+    alone.kill(), second.kill()
+    wait_for("cgroup empties", lambda: not (group.path / "cgroup.procs").read_text())
+    group.path.rmdir()
+    wait_for("the unit's end", lambda: c.call("target.show", {"target": u["id"]})["target"]["state"] == "exited", timeout=5)
+    ok("a unit ends with its cgroup")
