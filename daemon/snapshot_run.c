@@ -139,6 +139,7 @@ void snapshot_end(struct snapshot *n, enum snapshot_state state)
 
 static void fail_errno(struct snapshot *n, int r, const char *what)
 {
+	n->error_code = NULL; /* "kept without a trace" is not so any more */
 	if (r == -ENOSPC || r == -EDQUOT) {
 		n->s->no_space++;
 		snapshot_set_error(n, "no_space", "%s: the disk is full; nothing of it was kept", what);
