@@ -19,6 +19,7 @@
 #define DEFAULT_MAX_THREADS 65536u
 #define MISSING_PERIODS 3u /* without a sample: it was not running */
 #define REACH_PERIODS 2u   /* how far back a first sample's stack is believed */
+#define LONG_GAP_PERIODS 10u /* a loss in which a thread may have done anything */
 
 /* ---- maps from a number to an index */
 
@@ -157,8 +158,6 @@ static int begin(struct timeline *tl, uint64_t ts, uint64_t mono)
 						.monotonic_raw = b->raw};
 	tl->begun = true;
 	tl->stats.first_ns = tl->stats.last_ns = mono;
-	for (uint32_t i = 0; i < tl->n_threads; i++)
-		tl->threads[i]->unknown_from = mono; /* named before the first event */
 	writer_begin(tl->w, &meta, &clocks);
 	return timeline_marks_begin(tl, mono);
 }
@@ -320,6 +319,18 @@ static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, struct t
 	return 0;
 }
 
+/* The losses that the thread has not seen yet. */
+static int see_gaps(struct timeline *tl, struct tl_thread *t)
+{
+	int r = 0;
+
+	if (tl->gaps - t->gaps_seen > TL_RECENT_GAPS)
+		t->gaps_seen = tl->gaps - TL_RECENT_GAPS;
+	while (t->gaps_seen < tl->gaps && r == 0)
+		r = timeline_thread_gap(tl, t, &tl->recent_gaps[t->gaps_seen++ % TL_RECENT_GAPS]);
+	return r;
+}
+
 /* The thread that an event is about, with its track. */
 static int thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret)
 {
@@ -334,9 +345,8 @@ static int thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct
 			return r;
 	}
 	thread_declare(tl, t, mono);
-	timeline_see_gaps(tl, t);
 	*ret = t;
-	return 0;
+	return see_gaps(tl, t);
 }
 
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
@@ -372,7 +382,7 @@ static void thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono
 	bool switches = tl->options.switches || t->has_switches;
 	uint64_t end = mono;
 
-	timeline_see_gaps(tl, t);
+	(void)see_gaps(tl, t);
 	if (t->running == RUNNING_OFF)
 		(void)summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
 	else if (t->running == RUNNING_ON && switches)
@@ -404,7 +414,6 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 			tl->stats.refused_full++;
 		if (r != 0)
 			return r;
-		t->unknown_from = mono ? mono : tl->stats.first_ns;
 	}
 	id = writer_name(tl->w, name);
 	if (id && id != t->name) {
@@ -445,25 +454,6 @@ static int sched_result(struct timeline *tl, int r)
 	return r;
 }
 
-void timeline_thread_gap(struct timeline *tl, struct tl_thread *t, uint64_t mono)
-{
-	uint64_t evidence = t->last_sample > t->resumed ? t->last_sample : t->resumed;
-
-	if (t->running == RUNNING_OFF) {
-		t->waits.current.lost_within = true;
-		return;
-	}
-	if (evidence + tl->options.period_ns < mono)
-		mono = evidence + tl->options.period_ns;
-	waits_settle(tl->waits, &t->waits, &t->lane, STACKTAB_ROOT, timeline_who(t));
-	if (t->lane.n_open) {
-		slices_trim(tl->slices, &t->lane, 0, mono);
-		slices_instant(tl->slices, &t->lane, mono,
-			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
-	}
-	t->resumed = 0;
-}
-
 static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	int r = summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
@@ -472,6 +462,41 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	t->waker = (struct wait_waker){.known = false};
 	if (r == 0)
 		r = waits_end(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
+	return r;
+}
+
+int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct tl_gap *gap)
+{
+	bool long_one = gap->end - gap->begin > LONG_GAP_PERIODS * tl->options.period_ns;
+	uint64_t end = t->last_sample > t->resumed ? t->last_sample : t->resumed;
+	int r = 0;
+
+	if (t->running == RUNNING_OFF) {
+		t->waits.current.lost_within = true;
+		if (!long_one)
+			return 0;
+		/* It was away when the loss began; when it came back is not known. */
+		end = gap->begin > t->waits.current.begin ? gap->begin : t->waits.current.begin;
+		r = wait_end(tl, t, end);
+	} else {
+		end += tl->options.period_ns;
+		if (end > gap->begin)
+			end = gap->begin;
+		if (t->running == RUNNING_ON && long_one && end > t->on_since &&
+		    (tl->options.switches || t->has_switches))
+			r = summary_on_cpu(tl->summary, t->index, t->on_since, end);
+	}
+	waits_settle(tl->waits, &t->waits, &t->lane, STACKTAB_ROOT, timeline_who(t));
+	if (t->lane.n_open) {
+		slices_trim(tl->slices, &t->lane, 0, end);
+		slices_instant(tl->slices, &t->lane, end,
+			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
+	}
+	t->resumed = 0;
+	if (long_one) {
+		t->running = RUNNING_UNKNOWN;
+		t->complete_from = gap->end;
+	}
 	return r;
 }
 
@@ -607,18 +632,21 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-/* The first thing known of a thread is that it comes back: it was away before. */
+/*
+ * The first thing known of a thread is that it comes back: it was away before, since the last loss
+ * at least. Without one it is not known since when all that it did would have been recorded.
+ */
 static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	struct wait w = {
-		.begin = t->unknown_from,
+		.begin = t->complete_from,
 		.state = TL_WAIT_UNKNOWN,
 		.other = {.tid = TL_TID_UNKNOWN},
-		.begin_unknown = t->unknown_from <= tl->stats.first_ns,
+		.begin_unknown = true,
 	};
 	int r;
 
-	if (t->unknown_from == 0 || t->unknown_from >= mono)
+	if (t->complete_from == 0 || t->complete_from >= mono)
 		return 0;
 	r = waits_begin(tl->waits, &t->waits, &t->lane, &w, true);
 	return r < 0 ? r : wait_end(tl, t, mono);
@@ -654,7 +682,8 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		tl->stats.inconsistent++;
 		if (t->last_sample > t->on_since)
 			r = summary_on_cpu(tl->summary, t->index, t->on_since, t->last_sample);
-		timeline_thread_gap(tl, t, mono);
+		if (r == 0)
+			r = timeline_thread_gap(tl, t, &(struct tl_gap){.begin = mono, .end = mono});
 		break;
 	}
 	t->running = RUNNING_ON;

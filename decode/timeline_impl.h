@@ -19,7 +19,7 @@ struct tl_thread {
 	bool has_switches;
 	bool exited;
 	bool renamed;	       /* since the track was last declared */
-	uint64_t unknown_from; /* RUNNING_UNKNOWN: what it did since then is not known; 0 = nor this */
+	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
 	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
 	uint64_t last_sample;  /* 0 = none */
@@ -52,6 +52,10 @@ struct tl_loss_track {
 #define TL_MAX_LOSS_TRACKS 32u
 #define TL_RECENT_GAPS 256u
 
+struct tl_gap {
+	uint64_t begin, end;
+};
+
 struct timeline {
 	struct timeline_options options;
 	struct stacktab *st;
@@ -76,7 +80,7 @@ struct timeline {
 	uint32_t n_loss_tracks;
 	/* Losses that may touch every thread: each thread looks at its next event. */
 	uint64_t gaps;
-	uint64_t gap_begins[TL_RECENT_GAPS]; /* of the newest, by number */
+	struct tl_gap recent_gaps[TL_RECENT_GAPS]; /* the newest, by number */
 	struct tl_counter *counters;
 	uint32_t n_counters;
 	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, loss_category, gap_name, mark_category;
@@ -98,25 +102,11 @@ struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid);
 /* The track of the process, declared now if it was not; 0 if there is no room for it. */
 uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono);
 
-/* The thread's slices end where the evidence does, at the latest at `mono`; an open wait stays. */
-void timeline_thread_gap(struct timeline *tl, struct tl_thread *t, uint64_t mono);
-
-/* The same for the losses that the thread has not seen yet; they are in order of their ends. */
-static inline void timeline_see_gaps(struct timeline *tl, struct tl_thread *t)
-{
-	uint64_t begin = UINT64_MAX;
-
-	if (tl->gaps - t->gaps_seen > TL_RECENT_GAPS)
-		t->gaps_seen = tl->gaps - TL_RECENT_GAPS;
-	while (t->gaps_seen < tl->gaps) {
-		uint64_t b = tl->gap_begins[t->gaps_seen++ % TL_RECENT_GAPS];
-
-		if (b < begin)
-			begin = b;
-	}
-	if (begin != UINT64_MAX)
-		timeline_thread_gap(tl, t, begin);
-}
+/*
+ * Records were lost, perhaps of this thread: its slices end where the evidence does, at the latest
+ * where the loss begins. After a long one nothing is known of it until its next event. 0 or -ENOMEM.
+ */
+int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct tl_gap *gap);
 
 static inline struct wait_who timeline_who(const struct tl_thread *t)
 {

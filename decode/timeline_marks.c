@@ -96,6 +96,7 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	struct writer_event ev = {.args = args};
 	struct tl_loss_track *l;
 	struct tl_thread *t;
+	struct tl_gap gap;
 	uint64_t mono_begin, mono_end;
 	int r = timeline_enter(tl, ts_end, &mono_end);
 
@@ -108,10 +109,13 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	r = summary_loss(tl->summary, kind, count, mono_end - mono_begin);
 	if (r < 0)
 		return r;
+	gap = (struct tl_gap){.begin = mono_begin, .end = mono_end};
 	if (tid == 0) {
-		tl->gap_begins[tl->gaps++ % TL_RECENT_GAPS] = mono_begin;
+		tl->recent_gaps[tl->gaps++ % TL_RECENT_GAPS] = gap;
 	} else if ((t = timeline_thread_find(tl, tid)) != NULL && !t->exited && t->lane.track) {
-		timeline_thread_gap(tl, t, mono_begin);
+		r = timeline_thread_gap(tl, t, &gap);
+		if (r < 0)
+			return r;
 	}
 
 	ev.name = writer_name(tl->w, kind);
