@@ -3,22 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/capability.h>
-#include <linux/close_range.h>
-#include <linux/ioprio.h>
-#include <linux/securebits.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/decoder_spawn.h"
 #include "common/escape.h"
 #include "common/io.h"
 
@@ -26,8 +20,6 @@
 #define MAX_QUEUED 64
 /* Packets handled in one dispatch, so that a chatty decoder cannot hold the loop. */
 #define BUDGET 64
-#define CHILD_NOFILE 4096
-#define EXEC_FAILED 127
 
 struct queued {
 	struct declink_file file;
@@ -54,165 +46,6 @@ struct decoder {
 
 /* ---- starting */
 
-int decoder_find(const char *override, char *ret, size_t size)
-{
-	char path[PATH_MAX];
-	ssize_t n;
-	char *slash;
-	int len;
-
-	if (override && *override) {
-		len = snprintf(path, sizeof(path), "%s", override);
-	} else {
-		n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-		if (n > 0) {
-			path[n] = '\0';
-			slash = strrchr(path, '/');
-			if (slash && (size_t)(slash - path) + sizeof("/tracerd-decode") <= sizeof(path)) {
-				(void)strcpy(slash, "/tracerd-decode");
-				if (access(path, X_OK) == 0) {
-					len = (int)strlen(path);
-					goto found;
-				}
-				/* libtool runs programs of the build tree out of .libs/ */
-				*slash = '\0';
-				slash = strrchr(path, '/');
-				if (slash && !strcmp(slash, "/.libs")) {
-					(void)strcpy(slash, "/tracerd-decode");
-					if (access(path, X_OK) == 0) {
-						len = (int)strlen(path);
-						goto found;
-					}
-				}
-			}
-		}
-		len = snprintf(path, sizeof(path), "%s/tracerd-decode", TRACERD_LIBEXECDIR);
-	}
-	if (len < 0 || (size_t)len >= sizeof(path))
-		return -ENAMETOOLONG;
-	if (access(path, X_OK) < 0)
-		return -errno;
-found:
-	if ((size_t)len >= size)
-		return -ENAMETOOLONG;
-	memcpy(ret, path, (size_t)len + 1);
-	return 0;
-}
-
-static void limit(int what, uint64_t value)
-{
-	struct rlimit l, old;
-
-	/* a hard limit can be lowered only: take the lower one */
-	if (getrlimit(what, &old) < 0)
-		return;
-	l.rlim_cur = l.rlim_max = value < old.rlim_max ? value : old.rlim_max;
-	(void)setrlimit(what, &l);
-}
-
-/*
- * In the child between vfork and exec: system calls only, no memory of the parent is changed but this stack.
- * Whatever fails but exec leaves the decoder with its own sandbox still to come.
- */
-_Noreturn static void child(const struct decoder_options *o, char *const argv[], char *const envp[], int link_fd,
-			    int stderr_fd, int null_fd, pid_t parent)
-{
-	struct sched_param param = {.sched_priority = 0};
-	sigset_t none;
-
-	/*
-	 * Dies with the thread that started it. posix_spawn() cannot do this, nor limits or capabilities, hence vfork:
-	 * the daemon has large mappings, and a fork would copy their page tables.
-	 */
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(EXEC_FAILED);
-	/* The fds are all above 3 (see spawn()), so none is overwritten before it is used. */
-	if (dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(stderr_fd, 2) < 0 || dup2(link_fd, DECLINK_FD) < 0)
-		_exit(EXEC_FAILED);
-	if (syscall(SYS_close_range, DECLINK_FD + 1, ~0U, 0) < 0)
-		_exit(EXEC_FAILED); /* Linux 5.9 */
-	if (o->drop_privilege) {
-		struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
-		struct __user_cap_data_struct caps[2] = {{0}};
-
-		/* root's exec would get all capabilities back, but for these bits */
-		(void)prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-						       SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED, 0, 0, 0);
-		(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-		for (int c = 0; c <= CAP_LAST_CAP; c++)
-			(void)prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
-		(void)syscall(SYS_capset, &h, caps);
-	}
-	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_NOFILE, CHILD_NOFILE);
-	if (o->cpu_seconds)
-		limit(RLIMIT_CPU, o->cpu_seconds);
-	if (o->output_bytes)
-		limit(RLIMIT_FSIZE, o->output_bytes);
-#ifndef SANITIZERS /* which reserve terabytes */
-	if (o->memory_bytes)
-		limit(RLIMIT_AS, o->memory_bytes);
-#endif
-	if (o->idle) {
-		(void)sched_setscheduler(0, SCHED_IDLE, &param);
-		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
-	}
-	(void)setsid(); /* a terminal's ^C is the parent's matter */
-	(void)signal(SIGPIPE, SIG_DFL);
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	(void)execve(o->path, argv, envp);
-	_exit(EXEC_FAILED);
-}
-
-/* A function of its own: nothing of it is changed between vfork and the parent's return. */
-static __attribute__((noinline)) pid_t vfork_child(const struct decoder_options *o, int link_fd, int stderr_fd,
-						   int null_fd, pid_t self)
-{
-	char *const argv[] = {(char *)"tracerd-decode", NULL};
-	char *const envp[] = {(char *)"LC_ALL=C", (char *)"DEBUGINFOD_URLS=", (char *)"MALLOC_ARENA_MAX=2", NULL};
-	pid_t pid = vfork();
-
-	if (pid == 0)
-		child(o, argv, envp, link_fd, stderr_fd, null_fd, self);
-	return pid < 0 ? -errno : pid;
-}
-
-/* A duplicate above the numbers that the child uses. */
-static int dup_high(int fd)
-{
-	int r = fcntl(fd, F_DUPFD_CLOEXEC, 16);
-
-	return r < 0 ? -errno : r;
-}
-
-static int spawn(const struct decoder_options *o, int link_fd, int stderr_fd, pid_t *ret_pid)
-{
-	_cleanup_close_ int link_high = -1, err_high = -1, null_high = -1, null_fd = -1;
-	sigset_t all, old;
-	pid_t pid;
-
-	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null_fd < 0)
-		return -errno;
-	link_high = dup_high(link_fd);
-	err_high = dup_high(stderr_fd);
-	null_high = dup_high(null_fd);
-	if (link_high < 0 || err_high < 0 || null_high < 0)
-		return -EMFILE;
-	/* No handler of ours may run in the child, which has our memory. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
-	pid = vfork_child(o, link_high, err_high, null_high, getpid());
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (pid < 0)
-		return pid;
-	*ret_pid = pid;
-	return 0;
-}
-
 int decoder_start(const struct decoder_options *options, struct json_object *job, const int *fds, size_t n_fds,
 		  const struct decoder_callbacks *callbacks, void *arg, struct decoder **ret)
 {
@@ -237,7 +70,7 @@ int decoder_start(const struct decoder_options *options, struct json_object *job
 	/* our end only: the decoder may block on its stderr as others do */
 	if (fcntl(d->stderr_fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	r = spawn(options, theirs, err, &d->pid);
+	r = decoder_spawn(options, theirs, err, &d->pid);
 	if (r < 0)
 		return r;
 	/* Not reaped yet, so the number is still this process's. */
@@ -344,7 +177,7 @@ static void describe(const struct decoder *d, int status, enum decoder_end end, 
 	else if (WIFSIGNALED(status))
 		(void)snprintf(ret, size, "the decoder died of signal %d (%s)", WTERMSIG(status),
 			       strsignal(WTERMSIG(status)));
-	else if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED)
+	else if (WIFEXITED(status) && WEXITSTATUS(status) == DECODER_EXEC_FAILED)
 		(void)snprintf(ret, size, "the decoder could not be started");
 	else
 		(void)snprintf(ret, size, "the decoder ended with exit code %d and no result",

@@ -2,14 +2,13 @@
 #include "common/perfdata_write.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/perfdata_host.h"
 
 #define BUFFER_SIZE (256U * 1024)
 #define MAX_IDS 65536
@@ -407,50 +406,7 @@ static int append_event_desc(struct perfdata_writer *w, uint32_t attr_size)
 	return r;
 }
 
-/* "model name" of the first processor, or "" */
-static void cpu_description(char *ret, size_t size)
-{
-	_cleanup_free_ char *text = NULL;
-	const char *p, *end;
-	_cleanup_close_ int fd = -1;
-
-	ret[0] = '\0';
-	/* one processor's lines come first: no need for those of the hundred others */
-	text = calloc(1, 4096);
-	fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-	if (!text || fd < 0 || io_read_full(fd, text, 4095) < 0)
-		return;
-	p = strstr(text, "model name");
-	p = p ? strchr(p, ':') : NULL;
-	if (!p)
-		return;
-	p++;
-	p += strspn(p, " \t");
-	end = strchrnul(p, '\n');
-	(void)snprintf(ret, size, "%.*s", (int)(end - p), p);
-}
-
-struct host {
-	struct utsname uts;
-	char cpu[128];
-	uint32_t cpus_online, cpus_configured;
-	uint64_t memory_kib;
-};
-
-static void host_read(struct host *ret)
-{
-	long online = sysconf(_SC_NPROCESSORS_ONLN), conf = sysconf(_SC_NPROCESSORS_CONF);
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-	memset(ret, 0, sizeof(*ret));
-	(void)uname(&ret->uts);
-	cpu_description(ret->cpu, sizeof(ret->cpu));
-	ret->cpus_online = online > 0 ? (uint32_t)online : 1;
-	ret->cpus_configured = conf > 0 ? (uint32_t)conf : 1;
-	ret->memory_kib = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 1024 : 0;
-}
-
-static bool feature_present(enum feature f, const struct perfdata_about *about, const struct host *host)
+static bool feature_present(enum feature f, const struct perfdata_about *about, const struct perfdata_host *host)
 {
 	switch (f) {
 	case FEAT_HOSTNAME:
@@ -478,19 +434,19 @@ static bool feature_present(enum feature f, const struct perfdata_about *about, 
 }
 
 static int append_feature(struct perfdata_writer *w, enum feature f, const struct perfdata_about *about,
-			  const struct host *host, uint32_t attr_size)
+			  const struct perfdata_host *host, uint32_t attr_size)
 {
 	int r = 0;
 
 	switch (f) {
 	case FEAT_HOSTNAME:
-		return append_string(w, host->uts.nodename);
+		return append_string(w, host->name);
 	case FEAT_OSRELEASE:
-		return append_string(w, host->uts.release);
+		return append_string(w, host->release);
 	case FEAT_VERSION:
 		return append_string(w, PACKAGE_STRING);
 	case FEAT_ARCH:
-		return append_string(w, host->uts.machine);
+		return append_string(w, host->machine);
 	case FEAT_NRCPUS:
 		r = append_u32(w, host->cpus_configured);
 		return r < 0 ? r : append_u32(w, host->cpus_online);
@@ -527,10 +483,10 @@ static int finish(struct perfdata_writer *w, const struct perfdata_about *about,
 	const uint32_t attr_size = file_attr_size(w);
 	uint64_t table;
 	size_t n = 0;
-	struct host host;
+	struct perfdata_host host;
 	int r;
 
-	host_read(&host);
+	perfdata_host_read(&host);
 	h->data.offset = sizeof(*h);
 	h->data.size = w->offset - sizeof(*h);
 

@@ -18,6 +18,7 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/safefile.h"
+#include "daemon/spool_private.h"
 
 #define REMOVED_PREFIX SAFEFILE_TMP_PREFIX "removed-"
 
@@ -348,93 +349,6 @@ void spool_purge(struct spool *s)
 
 /* ---- retention */
 
-struct holder {
-	uid_t owner;
-	uint64_t bytes;
-	size_t n;
-};
-
-static struct holder sum_of(const struct spool_item *const *items, size_t n, uid_t owner)
-{
-	struct holder h = {.owner = owner};
-
-	for (size_t i = 0; i < n; i++)
-		if (items[i]->owner == owner) {
-			h.bytes += items[i]->bytes;
-			h.n++;
-		}
-	return h;
-}
-
-static ssize_t oldest_of(const struct spool_item *const *items, size_t n, uid_t owner)
-{
-	for (size_t i = 0; i < n; i++)
-		if (items[i]->owner == owner)
-			return (ssize_t)i;
-	return -1;
-}
-
-/*
- * The oldest of the owner who holds most, so that nobody's few snapshots go for another's many. What comes in
- * counts for its owner. O(n^2) over at most max_count items, and only where something has to go.
- */
-static ssize_t oldest_of_greatest(const struct spool_item *const *items, size_t n, uid_t owner, uint64_t incoming,
-				  bool by_count)
-{
-	uint64_t most = 0;
-	ssize_t best = -1;
-
-	for (size_t i = 0; i < n; i++) {
-		struct holder h;
-		uint64_t value;
-
-		if (oldest_of(items, i, items[i]->owner) >= 0)
-			continue; /* this owner was looked at */
-		h = sum_of(items, n, items[i]->owner);
-		value = by_count ? h.n + (h.owner == owner && incoming > 0) :
-				   h.bytes + (h.owner == owner ? incoming : 0);
-		if (best < 0 || value > most) {
-			most = value;
-			best = (ssize_t)i;
-		}
-	}
-	return best;
-}
-
-static bool is_exempt(const struct spool_limits *limits, uid_t uid)
-{
-	return uid == 0 || uid == limits->exempt;
-}
-
-static bool short_of_disk(const struct spool_limits *limits, const struct spool_usage *usage, uint64_t incoming)
-{
-	uint64_t keep = usage->total_bytes / 100 * limits->keep_free_percent;
-
-	/* `keep` may have been gone before we came: then only what comes in counts */
-	return usage->free_bytes < incoming || usage->free_bytes - incoming < keep;
-}
-
-ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n, const struct spool_limits *limits,
-			  const struct spool_usage *usage, uid_t owner, uint64_t incoming)
-{
-	uint64_t total = 0;
-
-	for (size_t i = 0; i < n; i++)
-		total += items[i]->bytes;
-	if (n > 0 && limits->max_age_ns && items[0]->published_ns + limits->max_age_ns <= usage->now_ns)
-		return 0;
-	if (incoming > 0 && limits->uid_bytes && !is_exempt(limits, owner) &&
-	    sum_of(items, n, owner).bytes + incoming > limits->uid_bytes)
-		return oldest_of(items, n, owner);
-	if (limits->max_count && n + (incoming > 0) > limits->max_count)
-		return oldest_of_greatest(items, n, owner, incoming, true);
-	if (limits->max_bytes && total + incoming > limits->max_bytes)
-		return oldest_of_greatest(items, n, owner, incoming, false);
-	if (limits->keep_free_percent && short_of_disk(limits, usage, incoming))
-		return oldest_of_greatest(items, n, owner, incoming, false);
-	return -1;
-}
-
 static uint64_t realtime_ns(void)
 {
 	struct timespec t = {0};
@@ -485,19 +399,19 @@ int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes)
 	int r;
 
 	/* Nothing is removed for what cannot fit anyway. */
-	if (l->uid_bytes && !is_exempt(l, owner) && bytes > l->uid_bytes)
+	if (l->uid_bytes && !spool_is_exempt(l, owner) && bytes > l->uid_bytes)
 		return SPOOL_E_QUOTA;
 	r = usage_read(s, 0, &usage);
 	if (r < 0)
 		return r;
 	usage.free_bytes += s->bytes;
-	if ((l->max_bytes && bytes > l->max_bytes) || short_of_disk(l, &usage, bytes))
+	if ((l->max_bytes && bytes > l->max_bytes) || spool_short_of_disk(l, &usage, bytes))
 		return SPOOL_E_NO_SPACE;
 	(void)evict(s, realtime_ns(), owner, bytes);
 	r = usage_read(s, 0, &usage);
 	if (r < 0)
 		return r;
-	if (short_of_disk(l, &usage, bytes) || (l->max_bytes && s->bytes + bytes > l->max_bytes))
+	if (spool_short_of_disk(l, &usage, bytes) || (l->max_bytes && s->bytes + bytes > l->max_bytes))
 		return SPOOL_E_NO_SPACE;
 	return 0;
 }
