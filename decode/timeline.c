@@ -586,6 +586,15 @@ static struct sched_task task_of(struct timeline *tl, uint32_t tid, const char *
 	return (struct sched_task){.tid = tid, .name = writer_name(tl->w, name)};
 }
 
+/* Were records missing at that time, as far as was said in advance? */
+static bool is_incomplete(const struct timeline *tl, uint64_t ts)
+{
+	for (uint32_t i = 0; i < tl->n_incomplete; i++)
+		if (ts >= tl->incomplete[i].begin && ts < tl->incomplete[i].end)
+			return true;
+	return false;
+}
+
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
 			uint32_t stack, uint32_t other_tid, const char *other_name)
 {
@@ -627,7 +636,11 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	t->resumed = 0;
 	if (r == 0)
 		r = waits_begin(tl->waits, &t->waits, &t->lane,
-				&(struct wait){.begin = mono, .state = state, .stack = stack, .other = other},
+				&(struct wait){.begin = mono,
+					       .state = state,
+					       .stack = stack,
+					       .other = other,
+					       .lost_within = is_incomplete(tl, ts)},
 				stack != 0);
 	return r < 0 ? r : timeline_leave(tl);
 }

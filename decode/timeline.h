@@ -105,6 +105,14 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end, const char *kind,
 		  uint64_t count);
 
+/*
+ * Known in advance (a CPU's ring that begins later than the others): between the two times records
+ * are missing here and there. Waits that begin in it are shown as uncertain. Draws nothing, that is
+ * timeline_loss()'s; at most TIMELINE_MAX_INCOMPLETE windows count, call it before they begin.
+ */
+#define TIMELINE_MAX_INCOMPLETE 256u
+void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end);
+
 /* The trigger or freeze, on a track of its own and as a moment of the summary. */
 int timeline_mark(struct timeline *tl, uint64_t ts, const char *name);
 

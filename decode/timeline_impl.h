@@ -80,6 +80,8 @@ struct timeline {
 	uint32_t n_loss_tracks;
 	/* Losses that may touch every thread: each thread looks at its next event. */
 	uint64_t gaps;
+	struct tl_gap incomplete[TIMELINE_MAX_INCOMPLETE]; /* input clock */
+	uint32_t n_incomplete;
 	struct tl_gap recent_gaps[TL_RECENT_GAPS]; /* the newest, by number */
 	struct tl_counter *counters;
 	uint32_t n_counters;

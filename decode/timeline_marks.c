@@ -135,6 +135,12 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	return timeline_leave(tl);
 }
 
+void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
+{
+	if (tl->n_incomplete < TIMELINE_MAX_INCOMPLETE && ts_end > ts_begin)
+		tl->incomplete[tl->n_incomplete++] = (struct tl_gap){.begin = ts_begin, .end = ts_end};
+}
+
 void timeline_mark_cut(struct timeline *tl, uint64_t mono)
 {
 	uint32_t track = losses_track(tl);

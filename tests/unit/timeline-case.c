@@ -177,6 +177,10 @@ static int event(struct player *p, char **f, int n)
 	if (strcmp(f[0], "loss") == 0)
 		return timeline_loss(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), rest(f, 5, n),
 				     number(f[4]));
+	if (strcmp(f[0], "incomplete") == 0) {
+		timeline_incomplete(tl, number(f[1]), number(f[2]));
+		return 0;
+	}
 	if (strcmp(f[0], "mark") == 0)
 		return timeline_mark(tl, number(f[1]), rest(f, 2, n));
 	if (strcmp(f[0], "counter") == 0)

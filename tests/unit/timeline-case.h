@@ -12,6 +12,7 @@
  *   sample TID TS CPU STACK        out TID TS CPU STATE STACK WHO in TID TS CPU WHO
  *   wake TID TS CPU WHO irq|- STACK
  *   loss TID FROM TO COUNT KIND... mark TS NAME...               counter PID TS VALUE NAME...
+ *   incomplete FROM TO
  *
  * "---" ends the events; what follows is for the caller.
  */
