@@ -190,6 +190,12 @@ static int make_clocks(struct decode *d)
 	return r < 0 ? r : 0;
 }
 
+/* What was recorded by this kernel was recorded here, as far as anybody can tell. */
+static bool recorded_here(const struct job *j, const struct decode *d)
+{
+	return d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0;
+}
+
 /* perf's own table of build ids; and the vDSO of this machine where it is the same kernel's. */
 static void tell_images(struct job *j, struct decode *d)
 {
@@ -197,7 +203,7 @@ static void tell_images(struct job *j, struct decode *d)
 		images_expect(d->images, d->pd->build_ids[i].name, d->pd->build_ids[i].id, d->pd->build_ids[i].size);
 	if (j->vdso_fd >= 0)
 		images_set_vdso_fd(d->images, take_fd(&j->vdso_fd));
-	else if (d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0)
+	else if (recorded_here(j, d))
 		images_use_own_vdso(d->images);
 }
 
@@ -244,6 +250,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.st = d->st;
 	so.tl = d->tl;
 	so.need = &j->need;
+	so.perfmaps = j->input == JOB_BUNDLE || recorded_here(j, d);
 	so.budget = &j->budget;
 	so.notes = d->meta.notes;
 	so.n_notes = d->meta.n_notes;

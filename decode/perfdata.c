@@ -298,6 +298,7 @@ void perfdata_add_build_id(struct perfdata *pd, const void *rec, size_t size)
 	if (!id || pd->n_build_ids >= PERFDATA_MAX_BUILD_IDS ||
 		!budget_take(pd->budget, sizeof(e) + b.left + 1))
 		return;
+	pd->charged += sizeof(e) + b.left + 1;
 	e.size = misc & (1 << 15) ? id[20] : 20;
 	if (e.size > 20)
 		e.size = 20;
@@ -537,7 +538,7 @@ struct perfdata *perfdata_free(struct perfdata *pd)
 		return NULL;
 	for (uint32_t i = 0; i < pd->n_build_ids; i++)
 		free(pd->build_ids[i].name);
-	budget_give(pd->budget, pd->cap_index * sizeof(*pd->index));
+	budget_give(pd->budget, pd->charged);
 	free(pd->build_ids);
 	free(pd->osrelease);
 	free(pd->arch);

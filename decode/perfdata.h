@@ -98,6 +98,7 @@ struct perfdata_index {
 
 struct perfdata {
 	struct budget *budget; /* borrowed */
+	uint64_t charged;      /* to it, for index and build ids */
 	struct perfsource *src;
 	bool pipe;
 	uint64_t data_off, data_end;

@@ -38,6 +38,7 @@ static int index_add(struct walk *w, uint64_t time, uint64_t off)
 		/* qsort() takes as much again for its merge */
 		if (!budget_take(pd->budget, (cap - pd->cap_index) * 2 * sizeof(*v)))
 			return -ENOMEM;
+		pd->charged += (cap - pd->cap_index) * 2 * sizeof(*v);
 		v = reallocarray(pd->index, cap, sizeof(*v));
 		if (!v)
 			return -ENOMEM;

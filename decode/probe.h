@@ -23,7 +23,7 @@ struct probe_answer {
 
 /* The part of judged functions that must set up a frame pointer; hand-written assembly never does. */
 #define PROBE_PERCENT 80u
-#define PROBE_MIN_FUNCTIONS 8u
+#define PROBE_MIN_FUNCTIONS 4u
 
 /* Judges one ELF file (the descriptor stays the caller's). 0, or -EBADMSG: it is no such file. */
 int probe_file(int fd, struct budget *budget, struct probe_answer *ret) _must_check_;

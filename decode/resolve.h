@@ -23,7 +23,7 @@ struct code {
 	uint32_t serial;     /* unique among all processes of the recording */
 	uint32_t pid, nspid; /* nspid 0: not known */
 	struct perfmap *perfmap;
-	bool perfmap_tried;
+	bool perfmap_tried; /* set from the start: do not ask */
 };
 
 struct resolve_stats {

@@ -119,6 +119,7 @@ static struct process *process_add(struct session *s, uint32_t pid, uint32_t ppi
 	p->ppid = ppid;
 	p->code.pid = pid;
 	p->code.nspid = s->o.nspid ? s->o.nspid(s->o.nspid_arg, pid) : 0;
+	p->code.perfmap_tried = !s->o.perfmaps;
 	p->code.serial = ++s->n_processes;
 	if (space)
 		p->code.space = space_ref(space);
@@ -223,7 +224,7 @@ static int on_comm(struct session *s, const struct perfevent *ev)
 		} else {
 			code_fini(&p->code);
 			p->code.space = space;
-			p->code.perfmap_tried = false;
+			p->code.perfmap_tried = !s->o.perfmaps;
 			p->code.serial = ++s->n_processes;
 		}
 	}
@@ -561,6 +562,9 @@ int session_run(struct session *s)
 
 	for (uint32_t i = 0; i < s->o.pd->n_attrs; i++)
 		s->sched |= attr_is_bpf_output(&s->o.pd->attrs[i]) && !s->o.pd->attrs[i].context_switch;
+	for (size_t i = 0; i < s->o.n_notes; i++)
+		if (!s->o.notes[i].mark)
+			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
 	while (perfdata_next(s->o.pd, &ev)) {
 		if (ev.has_time && ev.kind == PERFEVENT_SAMPLE) {
 			r = notes_until(s, ev.time);

@@ -38,6 +38,8 @@ struct session_options {
 	const struct need *need;
 	struct budget *budget;
 	bool symbols;
+	/* names of JIT code may be asked for: pids mean what they meant when this was recorded */
+	bool perfmaps;
 	const struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	/* nspid of a pid, 0 if not known; may be NULL */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes small perf.data files record by record, whole and broken ones, for the tests of the
+ * reader. Writes the file layout by itself, so that reader and writer do not share a mistake.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct make {
+	uint8_t data[1 << 20];
+	size_t n;     /* bytes of records */
+	size_t begun; /* where the record under construction starts */
+	uint64_t sample_type;
+	uint64_t id; /* of the one event */
+};
+
+/* One cpu-clock event of 1 kHz with IP, TID, TIME, CPU, CALLCHAIN and sample_id_all. */
+void make_init(struct make *m);
+
+void make_begin(struct make *m, uint32_t type, uint16_t misc);
+void make_u64(struct make *m, uint64_t v);
+void make_u32(struct make *m, uint32_t a, uint32_t b);
+void make_text(struct make *m, const char *s);
+void make_end(struct make *m);
+/* The trailer of records that are no samples, then make_end(). */
+void make_end_with_id(struct make *m, uint32_t pid, uint32_t tid, uint64_t time, uint32_t cpu);
+
+void make_comm(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const char *name, int exec);
+void make_fork(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, uint32_t ppid, uint32_t ptid);
+void make_exit(struct make *m, uint64_t time, uint32_t pid, uint32_t tid);
+void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t off, uint64_t ino,
+	       const char *path);
+void make_sample(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const uint64_t *chain, size_t n);
+void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int out);
+
+/* The whole file as a new memfd. */
+int make_file(const struct make *m);
