@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,10 +68,22 @@ static int map_fd(const struct filter *filter, const char *name)
 	return bpf_object__find_map_fd_by_name(filter->object, name);
 }
 
+/* Our pid namespace as the programs look for it: 0 for the machine's own, whose inode is fixed. */
+static uint32_t own_pidns(void)
+{
+	const ino_t init_ino = 0xeffffffcu; /* PROC_PID_INIT_INO */
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == init_ino)
+		return 0;
+	return (uint32_t)st.st_ino;
+}
+
 /* Constants of the program, before it is loaded: the verifier cuts what they rule out. */
 static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state)
 {
-	struct filter_constants constants = {.have_prev_state = have_prev_state, .n_cpus = n_cpus};
+	struct filter_constants constants = {
+		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .pidns = own_pidns()};
 	struct bpf_map *map, *rodata = NULL;
 	size_t size;
 

@@ -43,9 +43,25 @@ struct kuid {
 struct cred {
 	struct kuid uid;
 };
+struct ns_common {
+	unsigned int inum;
+};
+struct pid_namespace {
+	struct ns_common ns;
+};
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
 struct task_struct {
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	unsigned int flags;
 	unsigned int __state;
 	void *stack;
@@ -106,6 +122,49 @@ struct {
 	__uint(max_entries, 4096);
 } wake SEC(".maps");
 
+#define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
+#define NS_LEVELS 4
+
+/*
+ * The number that a thread has in the daemon's pid namespace (a container's): what /proc and the
+ * other records tell it. 0 if it has none there, or lost it by dying. Its own namespace is the
+ * likely one, a few levels up are tried.
+ */
+static __attribute__((always_inline)) __u32 ns_number(const struct task_struct *task)
+{
+	__u64 pid = 0;
+	__u32 level = 0;
+
+	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+	if (!pid)
+		return 0;
+	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
+#pragma unroll
+	for (__u32 i = 0; i < NS_LEVELS; i++) {
+		struct upid number = {0};
+		__u32 inum = 0;
+
+		if (i > level)
+			break;
+		bpf_probe_read_kernel(&number, sizeof(number),
+				      (void *)(pid + FIELD(pid, numbers) + (__u64)(level - i) * sizeof(number)));
+		bpf_probe_read_kernel(&inum, sizeof(inum), (void *)((__u64)number.ns + FIELD(pid_namespace, ns.inum)));
+		if (inum == constants.pidns)
+			return (__u32)number.nr;
+	}
+	return 0;
+}
+
+static __attribute__((always_inline)) __u32 tid_of(const struct task_struct *task)
+{
+	return constants.pidns ? ns_number(task) : (__u32)task->pid;
+}
+
+static __attribute__((always_inline)) __u32 tgid_of(const struct task_struct *task)
+{
+	return constants.pidns ? ns_number(task->group_leader) : (__u32)task->tgid;
+}
+
 static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgid, __u32 tid)
 {
 	__u32 zero = 0, *use;
@@ -140,8 +199,11 @@ static __attribute__((always_inline)) void emit(void *ctx, const struct filter_e
 
 static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
 {
-	ev->other_pid = (__u32)other->tgid;
-	ev->other_tid = (__u32)other->pid;
+	ev->other_pid = tgid_of(other);
+	ev->other_tid = tid_of(other);
+	/* 0 is the idle task; one that this namespace does not see is "other" for everybody. */
+	if (!ev->other_tid && other->pid)
+		ev->other_pid = ev->other_tid = SCHEDEV_MASKED_ID;
 	ev->other_uid = other->cred->uid.val;
 	bpf_probe_read_kernel(ev->other_comm, sizeof(ev->other_comm), other->comm);
 }
@@ -164,9 +226,11 @@ int on_switch(__u64 *ctx)
 	struct filter_entry *from, *to;
 	struct filter_cpu *c;
 	__u32 cpu = bpf_get_smp_processor_id();
+	__u32 prev_tgid = tgid_of(prev), prev_tid = tid_of(prev);
+	__u32 next_tgid = tgid_of(next), next_tid = tid_of(next);
 
-	from = filter_find((__u32)prev->tgid, (__u32)prev->pid);
-	to = filter_find((__u32)next->tgid, (__u32)next->pid);
+	from = filter_find(prev_tgid, prev_tid);
+	to = filter_find(next_tgid, next_tid);
 	c = bpf_map_lookup_elem(&cpus, &cpu);
 	if (!c)
 		return 0;
@@ -209,8 +273,8 @@ int on_switch(__u64 *ctx)
 			ev.flags = SCHEDEV_PREEMPT;
 			ev.state = 0;
 		}
-		ev.pid = (__u32)prev->tgid;
-		ev.tid = (__u32)prev->pid;
+		ev.pid = prev_tgid;
+		ev.tid = prev_tid;
 		other_fill(&ev, next);
 		emit(ctx, from, FILTER_OUTPUT_STACK, &ev, c);
 	}
@@ -218,8 +282,8 @@ int on_switch(__u64 *ctx)
 		ev.kind = SCHEDEV_IN;
 		ev.flags = 0;
 		ev.state = 0;
-		ev.pid = (__u32)next->tgid;
-		ev.tid = (__u32)next->pid;
+		ev.pid = next_tgid;
+		ev.tid = next_tid;
 		other_fill(&ev, prev);
 		emit(ctx, to, FILTER_OUTPUT_PLAIN, &ev, c);
 	}
@@ -270,7 +334,7 @@ int on_waking(__u64 *ctx)
 	__u32 out = FILTER_OUTPUT_PLAIN;
 	__u32 cpu = bpf_get_smp_processor_id();
 
-	e = filter_find((__u32)wakee->tgid, (__u32)wakee->pid);
+	e = filter_find(tgid_of(wakee), tid_of(wakee));
 	if (!e || e->waits[0] == FILTER_NO_SET)
 		return 0;
 
@@ -278,8 +342,8 @@ int on_waking(__u64 *ctx)
 	ev.magic = SCHEDEV_MAGIC;
 	ev.kind = SCHEDEV_WAKEUP;
 	ev.cpu = cpu;
-	ev.pid = (__u32)wakee->tgid;
-	ev.tid = (__u32)wakee->pid;
+	ev.pid = tgid_of(wakee);
+	ev.tid = tid_of(wakee);
 	waker = (struct task_struct *)bpf_get_current_task_btf();
 	other_fill(&ev, waker);
 	ev.flags = irq_flags(ctx, waker);
@@ -298,7 +362,7 @@ int on_fork(__u64 *ctx)
 {
 	struct task_struct *parent = (struct task_struct *)ctx[0];
 	struct task_struct *child = (struct task_struct *)ctx[1];
-	__u32 from = (__u32)parent->tgid, to = (__u32)child->tgid;
+	__u32 from = tgid_of(parent), to = tgid_of(child);
 	struct filter_entry *e, copy;
 
 	if (from == to)
@@ -314,8 +378,8 @@ int on_fork(__u64 *ctx)
 /* 0 drops the sample before anything of it is collected. */
 static __attribute__((always_inline)) int clock_passes(__u32 flag)
 {
-	__u64 id = bpf_get_current_pid_tgid();
-	struct filter_entry *e = filter_find((__u32)(id >> 32), (__u32)id);
+	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
+	struct filter_entry *e = filter_find(tgid_of(task), tid_of(task));
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct filter_cpu *c;
 
