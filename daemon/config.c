@@ -42,7 +42,11 @@ const struct config_key config_keys[] = {
 	UINT("daemon", max_targets, 1, 65536, "2048", "", "targets at a time, exited ones that are kept included"),
 
 	UINT("capture", sample_hz, 1, 20000, "999", "Hz", "samples a second of each running thread"),
-	UINT("capture", ring_kib, 64, 1048576, "4096", "KiB", "ring of each processor in a set of events; a power of two"),
+	UINT("capture", ring_kib, 64, 1048576, "4096", "KiB", "ring of each processor for stacks=fp; a power of two"),
+	UINT("capture", dwarf_ring_kib, 64, 1048576, "16384", "KiB",
+		"ring of each processor for stacks=dwarf; a power of two"),
+	UINT("capture", ring_total_mib, 1, 1048576, "128", "MiB",
+		"rings of one set of events, all processors together; they are made smaller to fit"),
 	UINT("capture", dwarf_stack_bytes, 512, 65528, "8192", "bytes",
 		"copy of the stack in each sample where stacks=dwarf; a multiple of 8"),
 	UINT("capture", history_mib, 1, 4096, "16", "MiB", "maps, names, forks and exits kept for a target"),
@@ -168,7 +172,8 @@ static int set_key(struct config *c, const struct config_key *k, const char *val
 		return -EINVAL;
 	}
 	/* Conditions that a range cannot say; the kernel would refuse them much later. */
-	if (k->offset == offsetof(struct config, ring_kib) && (v & (v - 1)) != 0) {
+	if ((k->offset == offsetof(struct config, ring_kib) || k->offset == offsetof(struct config, dwarf_ring_kib)) &&
+	    (v & (v - 1)) != 0) {
 		(void)snprintf(why, why_size, "%s: not a power of two", k->name);
 		return -EINVAL;
 	}

@@ -28,7 +28,9 @@ struct config {
 	unsigned int max_targets;
 	/* [capture] */
 	unsigned int sample_hz;
-	unsigned int ring_kib;          /* per cpu, per set */
+	unsigned int ring_kib;          /* per cpu, per set of events with stacks=fp */
+	unsigned int dwarf_ring_kib;    /* the same with stacks=dwarf */
+	unsigned int ring_total_mib;    /* per set */
 	unsigned int dwarf_stack_bytes;
 	unsigned int history_mib;       /* per target */
 	unsigned int exited_keep_s;

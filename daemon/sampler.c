@@ -251,12 +251,21 @@ int sampler_programs(struct sampler *sampler, bool wanted)
 
 /* ---- sets */
 
-static size_t ring_bytes(const struct config *config)
+/*
+ * A record with a copy of the stack is fifty times one with a chain of addresses, so those rings are
+ * larger; on machines with many cpus each ring is smaller, as each sees less of a program.
+ */
+static size_t ring_bytes(const struct config *config, enum stacks_mode stacks)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page, most;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t want = (size_t)(stacks == STACKS_DWARF ? config->dwarf_ring_kib : config->ring_kib) << 10;
 
+	most = ((size_t)config->ring_total_mib << 20) / (size_t)(cpus > 0 ? cpus : 1);
+	if (want > most)
+		want = most;
 	/* The kernel wants a power of two of pages; the 64 KiB that a reader gives up must not be all of it. */
-	while (bytes * 2 <= (size_t)config->ring_kib << 10)
+	while (bytes * 2 <= want)
 		bytes *= 2;
 	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
 }
@@ -266,7 +275,7 @@ static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, 
 	spec->stacks = stacks;
 	spec->kernel = sampler->can.cpu_wide;
 	spec->hz = sampler->config->sample_hz;
-	spec->ring_bytes = ring_bytes(sampler->config);
+	spec->ring_bytes = ring_bytes(sampler->config, stacks);
 	/* A sample has at most 64 KiB, its stack a multiple of 8. */
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
 }

@@ -27,7 +27,7 @@ def fill(leave):
         os.posix_fallocate(f.fileno(), 0, v.f_bavail * v.f_frsize - leave)
 
 
-d = Wrapped("[capture]\nring_kib = 1024\n[spool]\nspool_keep_free_percent = 10\nspool_max_count = 2\n", state=state).start()
+d = Wrapped("[capture]\nring_kib = 1024\ndwarf_ring_kib = 1024\n[spool]\nspool_keep_free_percent = 10\nspool_max_count = 2\n", state=state).start()
 target = service()
 c = d.client()
 t = c.arm(target.pid)["id"]
