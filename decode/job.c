@@ -252,6 +252,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.need = &j->need;
 	so.perfmaps = j->input == JOB_BUNDLE || recorded_here(j, d);
 	so.budget = &j->budget;
+	so.whole_target = j->input == JOB_BUNDLE;
 	so.notes = d->meta.notes;
 	so.n_notes = d->meta.n_notes;
 	so.nspid = meta_nspid;

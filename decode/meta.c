@@ -120,6 +120,27 @@ static void read_gaps(struct meta *m, struct json_object *list)
 	}
 }
 
+/* LOST and LOST_SAMPLES records, which are told here and not in perf.data. */
+static void read_lost(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct session_note note = { 0 };
+		const char *kind;
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "time", &note.end) || !note.end)
+			continue;
+		(void)json_get_uint(e, "lost", &note.count);
+		note.begin = note.end;
+		kind = json_get_string(e, "kind");
+		(void)snprintf(note.text, sizeof(note.text), "%s",
+			kind && strcmp(kind, "lost_samples") == 0 ? "samples lost" : "records lost");
+		note_add(m, &note);
+	}
+}
+
 static void read_freeze(struct meta *m, struct json_object *meta)
 {
 	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
@@ -176,6 +197,7 @@ int meta_read(int fd, struct meta *ret)
 	read_brackets(&m, json_get_object(o, "clocks"));
 	read_pids(&m, json_get_array(o, "processes"));
 	read_gaps(&m, json_get_array(o, "gaps"));
+	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
 	host = json_get_object(o, "host");
 	if (host) {

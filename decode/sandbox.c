@@ -51,6 +51,10 @@ static const int allowed[] = {
 	SCMP_SYS(sysinfo), /* qsort() asks how much memory there is */
 	SCMP_SYS(getpid),
 	SCMP_SYS(gettid),
+	/* a thread that was just made may not have got through its own start */
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(sched_getaffinity),
 	SCMP_SYS(rt_sigreturn),
 	SCMP_SYS(rt_sigprocmask),
 	SCMP_SYS(restart_syscall),
@@ -65,7 +69,6 @@ static const int allowed[] = {
 	SCMP_SYS(readlinkat),
 	SCMP_SYS(rt_sigaction),
 	SCMP_SYS(sigaltstack),
-	SCMP_SYS(sched_getaffinity),
 	SCMP_SYS(getrlimit),
 	SCMP_SYS(prlimit64),
 	SCMP_SYS(clone),

@@ -33,6 +33,7 @@ struct thread {
 	uint32_t tid;
 	struct process *process; /* borrowed */
 	bool told;
+	bool exited;
 	char name[NAME_SIZE];
 	struct thread *next;
 };
@@ -52,6 +53,7 @@ struct session {
 	struct stackwalk walk;
 	struct cpu *cpus;
 	size_t next_note;
+	bool begun; /* the first sample or switch is behind us */
 	bool sched; /* the recording has "sched" events: SWITCH records say less and are passed over */
 	uint64_t samples, idle_samples, untimed, switches, wakeups, mmaps, maps_refused, no_memory;
 	uint64_t lost, throttled, aux_truncated, bad_sched, ignored;
@@ -152,14 +154,16 @@ static struct thread *thread_get(struct session *s, uint32_t pid, uint32_t tid)
 	struct thread *t = idmap_get(&s->threads, tid);
 	struct process *p;
 
-	if (t && t->process->pid == pid)
+	if (t && t->process->pid == pid) {
+		t->exited = false;
 		return t;
+	}
 	p = process_get(s, pid);
 	if (!p)
 		return NULL;
 	if (t) { /* the number was given out again */
 		t->process = p;
-		t->told = false;
+		t->told = t->exited = false;
 		t->name[0] = '\0';
 		return t;
 	}
@@ -206,6 +210,20 @@ static int thread_tell(struct session *s, struct thread *t, uint64_t ts)
 		t->name[0] ? t->name : t->process->name, ts));
 }
 
+/* At the first sample or switch: who is there already. */
+static int begin(struct session *s, uint64_t ts)
+{
+	struct thread *t;
+	uint32_t pos = 0;
+	int r = 0;
+
+	s->begun = true;
+	while (s->o.whole_target && r >= 0 && (t = idmap_next(&s->threads, &pos)))
+		if (!t->exited && t->tid)
+			r = thread_tell(s, t, ts);
+	return r;
+}
+
 static int on_comm(struct session *s, const struct perfevent *ev)
 {
 	struct thread *t = thread_get(s, ev->pid, ev->tid);
@@ -245,7 +263,7 @@ static int on_comm(struct session *s, const struct perfevent *ev)
 	return 0;
 }
 
-static void on_fork(struct session *s, const struct perfevent *ev)
+static int on_fork(struct session *s, const struct perfevent *ev)
 {
 	struct process *parent = idmap_get(&s->processes, ev->fork.ppid);
 	struct process *p = idmap_get(&s->processes, ev->pid);
@@ -258,7 +276,7 @@ static void on_fork(struct session *s, const struct perfevent *ev)
 		p = process_add(s, ev->pid, ev->fork.ppid, parent ? parent->code.space : NULL);
 		if (!p) {
 			s->no_memory++;
-			return;
+			return 0;
 		}
 		if (parent)
 			memcpy(p->name, parent->name, sizeof(p->name));
@@ -272,6 +290,7 @@ static void on_fork(struct session *s, const struct perfevent *ev)
 	creator = idmap_get(&s->threads, ev->fork.ptid);
 	if (t && creator && !t->name[0])
 		memcpy(t->name, creator->name, sizeof(t->name));
+	return t && s->begun && s->o.whole_target ? thread_tell(s, t, ev->time) : 0;
 }
 
 static int on_task_exit(struct session *s, const struct perfevent *ev)
@@ -280,6 +299,7 @@ static int on_task_exit(struct session *s, const struct perfevent *ev)
 
 	if (!t)
 		return 0;
+	t->exited = true;
 	if (ev->pid == ev->tid)
 		t->process->exited = true;
 	if (!t->told)
@@ -475,7 +495,8 @@ static int on_lost(struct session *s, const struct perfevent *ev, const struct c
 	uint64_t begin = cpu && cpu->last ? cpu->last : ev->time;
 
 	s->lost += ev->lost.count;
-	if (!ev->has_time || ev->lost.count == 0)
+	/* perf itself adds one without a time, for what the counters say at the end */
+	if (!ev->has_time || ev->time == 0 || ev->lost.count == 0)
 		return 0;
 	return timeline_answer(timeline_loss(s->o.tl, 0, begin, ev->time,
 		ev->lost.samples ? "samples lost" : "records lost", ev->lost.count));
@@ -501,6 +522,11 @@ static int on_event(struct session *s, const struct perfevent *ev)
 	struct cpu *cpu = ev->cpu < MAX_CPUS ? &s->cpus[ev->cpu] : NULL;
 	int r = 0;
 
+	if (!s->begun && ev->has_time && (ev->kind == PERFEVENT_SAMPLE || ev->kind == PERFEVENT_SWITCH)) {
+		r = begin(s, ev->time);
+		if (r < 0)
+			return r;
+	}
 	switch (ev->kind) {
 	case PERFEVENT_SAMPLE:
 		r = on_sample(s, ev);
@@ -512,7 +538,7 @@ static int on_event(struct session *s, const struct perfevent *ev)
 		r = on_comm(s, ev);
 		break;
 	case PERFEVENT_FORK:
-		on_fork(s, ev);
+		r = on_fork(s, ev);
 		break;
 	case PERFEVENT_EXIT:
 		r = on_task_exit(s, ev);
@@ -564,6 +590,9 @@ int session_run(struct session *s)
 		s->sched |= attr_is_bpf_output(&s->o.pd->attrs[i]) && !s->o.pd->attrs[i].context_switch;
 	for (size_t i = 0; i < s->o.n_notes; i++)
 		if (!s->o.notes[i].mark)
+			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
+	for (size_t i = 0; i < s->o.n_notes; i++)
+		if (!s->o.notes[i].mark && s->o.notes[i].begin < s->o.notes[i].end)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
 	while (perfdata_next(s->o.pd, &ev)) {
 		if (ev.has_time && ev.kind == PERFEVENT_SAMPLE) {

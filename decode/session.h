@@ -40,6 +40,8 @@ struct session_options {
 	bool symbols;
 	/* names of JIT code may be asked for: pids mean what they meant when this was recorded */
 	bool perfmaps;
+	/* all threads that live are of interest, also those that never ran: a target's, not a host's */
+	bool whole_target;
 	const struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	/* nspid of a pid, 0 if not known; may be NULL */

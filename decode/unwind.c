@@ -145,8 +145,11 @@ static enum step step_by_table(struct walk *w, const struct cfi_row *row)
 	}
 	if (!(valid & (1u << CFI_REG_RA)))
 		return w->outside ? STEP_NO_STACK : STEP_BAD;
-	/* Only a signal's frame may lead to another stack, or to a lower address. */
-	if (!row->signal && regs[CFI_REG_SP] <= w->regs[CFI_REG_SP])
+	/*
+	 * Only a signal's frame may lead to another stack, or to a lower address; and only where it
+	 * runs has a function no stack at all (vfork keeps its return address in a register).
+	 */
+	if (!row->signal && regs[CFI_REG_SP] < w->regs[CFI_REG_SP] + (w->exact ? 0 : 1))
 		return STEP_BAD;
 	for (unsigned i = 0; i < CFI_N_REGS; i++)
 		if (valid & (1u << i))
