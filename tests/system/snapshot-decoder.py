@@ -10,10 +10,11 @@ import signal
 from snapshot_lib import *
 
 need_root()
+# stacks=fp: for "auto" the daemon would ask a decoder, too
 d = Wrapped("decoder_timeout_s = 2\nsnapshots_queued = 3\n").start()
 target = service()
 c = d.client()
-t = c.arm(target.pid)["id"]
+t = c.arm(target.pid, stacks="fp")["id"]
 time.sleep(1)
 
 
@@ -72,7 +73,7 @@ d.stop()
 d.conf.write_text(d.conf.read_text().replace("decoder_timeout_s = 2", "decoder_timeout_s = 100"))
 d.start()
 c = d.client()
-t = c.arm(target.pid)["id"]
+t = c.arm(target.pid, stacks="fp")["id"]
 time.sleep(0.5)
 ids = [c.call("snapshot.create", {"target": t})["snapshot"]["id"]]
 wait_for("the first decodes", lambda: state_of(c, ids[0])["state"] == "decoding")
@@ -101,7 +102,7 @@ expect(d.stop() == 0, "the daemon ends well")
 d.behave("exec sleep 100")
 d.start()
 c = d.client()
-t = c.arm(target.pid)["id"]
+t = c.arm(target.pid, stacks="fp")["id"]
 rid = c.send("snapshot.create", {"target": t, "wait": True})
 pid = wait_for("the decoder runs", d.decoders)[0]
 whole = d.spool()[0]

@@ -30,7 +30,7 @@ def fill(leave):
 d = Wrapped("[capture]\nring_kib = 1024\ndwarf_ring_kib = 1024\n[spool]\nspool_keep_free_percent = 10\nspool_max_count = 2\n", state=state).start()
 target = service()
 c = d.client()
-t = c.arm(target.pid)["id"]
+t = c.arm(target.pid, stacks="fp")["id"]
 time.sleep(1)
 first = c.snapshot(t)
 expect(first["state"] == "done", "there is room")

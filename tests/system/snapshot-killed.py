@@ -55,7 +55,7 @@ def kill_and_check(what):
 d.behave("exec sleep 100")
 d.start()
 with d.client() as c:
-    t = c.arm(target.pid)["id"]
+    t = c.arm(target.pid, stacks="fp")["id"]
     time.sleep(0.5)
     ids = [c.call("snapshot.create", {"target": t})["snapshot"]["id"] for _ in range(3)]
     wait_for("decoding", lambda: state_of(c, ids[0])["state"] == "decoding")
@@ -67,7 +67,7 @@ ok("while one decodes and two wait")
 published = 0
 for i in range(25):
     with d.client() as c:
-        t = c.arm(target.pid)["id"]
+        t = c.arm(target.pid, stacks="fp")["id"]
         time.sleep(0.2)
         for _ in range(2):
             c.send("snapshot.create", {"target": t})
