@@ -18,7 +18,7 @@ struct bytes {
 
 static inline struct bytes bytes_of(const void *p, size_t n)
 {
-	return (struct bytes){ .p = p, .left = n };
+	return (struct bytes){.p = p, .left = n};
 }
 
 /* The next n bytes, or NULL (and the cursor has failed). */

@@ -23,7 +23,7 @@ static size_t indirect_length(uint8_t modrm, uint8_t sib)
 
 bool callcheck_follows_call(const uint8_t *before, size_t n)
 {
-	static const uint8_t lengths[] = { 2, 3, 4, 6, 7 };
+	static const uint8_t lengths[] = {2, 3, 4, 6, 7};
 
 	/* e8 rel32; prefixes (rex, data16, addr32) stand further in front and change nothing */
 	if (n >= 5 && before[n - 5] == 0xe8)
@@ -41,7 +41,7 @@ bool callcheck_follows_call(const uint8_t *before, size_t n)
 
 bool callcheck_is_sigreturn(const uint8_t *at, size_t n)
 {
-	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 };
+	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
 
 	return n >= sizeof(code) && memcmp(at, code, sizeof(code)) == 0;
 }

@@ -16,7 +16,7 @@ struct cfi {
 	struct slot {
 		uint64_t addr;
 		struct cfi_row *row; /* NULL: empty */
-	} *slots;
+	} * slots;
 	size_t n, size;
 };
 
@@ -101,7 +101,7 @@ static bool op_is_breg(const Dwarf_Op *op, uint8_t *ret_reg, int64_t *ret_off)
 /* elfutils describes each rule as a location expression: the common ones are told apart here. */
 static struct cfi_rule rule_of(const Dwarf_Op *ops, size_t n)
 {
-	struct cfi_rule r = { .kind = CFI_UNDEFINED };
+	struct cfi_rule r = {.kind = CFI_UNDEFINED};
 	bool value = false;
 
 	if (n && ops[n - 1].atom == DW_OP_stack_value) {
@@ -211,7 +211,7 @@ const struct cfi_row *cfi_row(struct cfi *c, uint64_t addr)
 	}
 	row_fill(c, addr, row);
 	c->n++;
-	c->slots[h % c->size] = (struct slot){ .addr = addr, .row = row };
+	c->slots[h % c->size] = (struct slot){.addr = addr, .row = row};
 	return take_ptr(row);
 }
 

@@ -10,7 +10,7 @@
 void idmap_fini(struct idmap *m)
 {
 	free(m->slots);
-	*m = (struct idmap){ 0 };
+	*m = (struct idmap){0};
 }
 
 static struct idmap_slot *slot_of(struct idmap_slot *slots, uint32_t size, uint32_t id)

@@ -11,7 +11,7 @@ struct idmap {
 	struct idmap_slot {
 		uint32_t id;
 		void *value; /* NULL: empty */
-	} *slots;
+	} * slots;
 	uint32_t n, size;
 };
 

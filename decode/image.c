@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
 
-#include "decode/image.h"
+#include "decode/image_impl.h"
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>
@@ -11,270 +11,12 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
-#include "common/escape.h"
 #include "common/io.h"
-#include "common/json.h"
 #include "decode/cfi.h"
 
 #define MINI_MAX (128u << 20)
 #define MINI_MEMLIMIT (80u << 20)
 #define VDSO_MAX 65536u
-#define REPORT_MAX 32
-
-struct expected {
-	char *path;
-	uint8_t size;
-	uint8_t id[20];
-};
-
-struct images {
-	struct need need;
-	struct budget *budget; /* borrowed */
-	struct image **v;
-	uint32_t n, cap;
-	uint32_t *hash; /* index + 1 into v; open addressing */
-	uint32_t hash_size;
-	struct expected *expected; /* sorted when first used */
-	uint32_t n_expected;
-	bool expected_sorted;
-	int vdso_fd;
-	bool own_vdso;
-	struct images_stats stats;
-};
-
-int images_new(const struct need *need, struct budget *budget, struct images **ret)
-{
-	_cleanup_(images_freep) struct images *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return -ENOMEM;
-	t->vdso_fd = -1;
-	t->need = *need;
-	t->budget = budget;
-	t->hash_size = 1024;
-	t->hash = calloc(t->hash_size, sizeof(*t->hash));
-	if (!t->hash)
-		return -ENOMEM;
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return -ENOTSUP;
-	*ret = take_ptr(t);
-	return 0;
-}
-
-static void image_free(struct image *img)
-{
-	symbols_fini(&img->symbols);
-	cfi_free(img->cfi);
-	if (img->debug_elf)
-		elf_end(img->debug_elf);
-	if (img->mini_elf)
-		elf_end(img->mini_elf);
-	if (img->elf)
-		elf_end(img->elf);
-	free(img->mini);
-	close_fd(img->fd);
-	close_fd(img->debug_fd);
-	free(img->path);
-	free(img->text);
-	free(img);
-}
-
-struct images *images_free(struct images *t)
-{
-	if (!t)
-		return NULL;
-	for (uint32_t i = 0; i < t->n; i++)
-		image_free(t->v[i]);
-	for (uint32_t i = 0; i < t->n_expected; i++)
-		free(t->expected[i].path);
-	close_fd(t->vdso_fd);
-	free(t->expected);
-	free(t->hash);
-	free(t->v);
-	free(t);
-	return NULL;
-}
-
-void images_set_vdso_fd(struct images *t, int fd)
-{
-	close_fd(t->vdso_fd);
-	t->vdso_fd = fd;
-}
-
-void images_use_own_vdso(struct images *t)
-{
-	t->own_vdso = true;
-}
-
-static int expected_compare(const void *a, const void *b)
-{
-	const struct expected *x = a, *y = b;
-
-	return strcmp(x->path, y->path);
-}
-
-void images_expect(struct images *t, const char *path, const uint8_t *build_id, uint8_t size)
-{
-	struct expected *v;
-
-	if (size == 0 || size > sizeof(v->id) || !*path)
-		return;
-	v = reallocarray(t->expected, t->n_expected + 1, sizeof(*v));
-	if (!v)
-		return;
-	t->expected = v;
-	v += t->n_expected;
-	*v = (struct expected){ .path = strdup(path), .size = size };
-	if (!v->path)
-		return;
-	memcpy(v->id, build_id, size);
-	t->n_expected++;
-	t->expected_sorted = false;
-}
-
-static const struct expected *expected_find(struct images *t, char *path)
-{
-	const struct expected key = { .path = path };
-
-	if (!t->n_expected)
-		return NULL;
-	if (!t->expected_sorted)
-		qsort(t->expected, t->n_expected, sizeof(*t->expected), expected_compare);
-	t->expected_sorted = true;
-	return bsearch(&key, t->expected, t->n_expected, sizeof(*t->expected), expected_compare);
-}
-
-static bool starts_with(const char *s, const char *prefix)
-{
-	return strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-static enum image_kind kind_of(const char *path)
-{
-	if (strcmp(path, "[vdso]") == 0)
-		return IMAGE_VDSO;
-	if (*path == '\0' || starts_with(path, "//anon") || starts_with(path, "[anon") ||
-		starts_with(path, "/memfd:") || starts_with(path, "/dev/zero") || starts_with(path, "/SYSV") ||
-		starts_with(path, "anon_inode:") || starts_with(path, "/anon_hugepage"))
-		return IMAGE_ANON;
-	if (*path != '/')
-		return IMAGE_OTHER;
-	return IMAGE_FILE;
-}
-
-static uint64_t key_hash(const struct image_key *k)
-{
-	uint64_t h = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < k->path_len; i++)
-		h = (h ^ (uint8_t)k->path[i]) * 0x100000001b3u;
-	for (size_t i = 0; i < k->build_id_size; i++)
-		h = (h ^ k->build_id[i]) * 0x100000001b3u;
-	h ^= k->ino + ((uint64_t)k->maj << 32) + ((uint64_t)k->min << 44);
-	return (h * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
-}
-
-static bool key_is(const struct image *img, const struct image_key *k, const char *path)
-{
-	return img->ino == k->ino && img->maj == k->maj && img->min == k->min && strcmp(img->path, path) == 0 &&
-	       (k->build_id_size == 0 || (img->build_id_size == k->build_id_size &&
-						 memcmp(img->build_id, k->build_id, k->build_id_size) == 0));
-}
-
-static int hash_grow(struct images *t)
-{
-	uint32_t size = t->hash_size * 2;
-	uint32_t *hash = calloc(size, sizeof(*hash));
-
-	if (!hash)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < t->n; i++) {
-		const struct image *img = t->v[i];
-		const struct image_key key = { .maj = img->maj,
-			.min = img->min,
-			.ino = img->ino,
-			.build_id = img->build_id,
-			.build_id_size = img->build_id_size,
-			.path = img->path,
-			.path_len = strlen(img->path) };
-		uint64_t h = key_hash(&key);
-
-		while (hash[h % size])
-			h++;
-		hash[h % size] = i + 1;
-	}
-	free(t->hash);
-	t->hash = hash;
-	t->hash_size = size;
-	return 0;
-}
-
-struct image *images_get(struct images *t, const struct image_key *key)
-{
-	static const char deleted[] = " (deleted)";
-	struct image_key k = *key;
-	_cleanup_free_ char *path = NULL;
-	struct image *img;
-	uint64_t h;
-	size_t room;
-
-	/* the kernel's remark that the file has no name any more */
-	if (k.path_len > sizeof(deleted) - 1 &&
-		memcmp(k.path + k.path_len - (sizeof(deleted) - 1), deleted, sizeof(deleted) - 1) == 0)
-		k.path_len -= sizeof(deleted) - 1;
-	path = strndup(k.path, k.path_len);
-	if (!path)
-		return NULL;
-	for (h = key_hash(&k); t->hash[h % t->hash_size]; h++) {
-		img = t->v[t->hash[h % t->hash_size] - 1];
-		if (key_is(img, &k, path))
-			return img;
-	}
-	if (t->n >= IMAGES_MAX || !budget_take(t->budget, sizeof(*img) + 5 * k.path_len))
-		return NULL;
-	if (t->n == t->cap) {
-		uint32_t cap = t->cap ? t->cap * 2 : 64;
-		struct image **v = reallocarray(t->v, cap, sizeof(*v));
-
-		if (!v)
-			return NULL;
-		t->v = v;
-		t->cap = cap;
-	}
-	img = calloc(1, sizeof(*img));
-	if (!img)
-		return NULL;
-	img->fd = img->debug_fd = -1;
-	room = k.path_len * 4 + 1;
-	img->text = malloc(room);
-	if (!img->text) {
-		free(img);
-		return NULL;
-	}
-	escape_text(img->text, room, path, k.path_len);
-	img->path = take_ptr(path);
-	img->id = t->n + 1;
-	img->maj = k.maj;
-	img->min = k.min;
-	img->ino = k.ino;
-	img->pid = k.pid;
-	if (k.build_id_size && k.build_id_size <= sizeof(img->build_id)) {
-		memcpy(img->build_id, k.build_id, k.build_id_size);
-		img->build_id_size = k.build_id_size;
-	}
-	img->kind = kind_of(img->path);
-	symbols_init(&img->symbols, t->budget);
-	t->v[t->n++] = img;
-	t->hash[h % t->hash_size] = t->n;
-	if (t->n > t->hash_size / 2 && hash_grow(t) < 0 && t->n + 1 >= t->hash_size) {
-		/* no room to grow: keep one slot empty, or lookups would not end */
-		t->hash[h % t->hash_size] = 0;
-		t->n--;
-		image_free(img);
-		return NULL;
-	}
-	return img;
-}
 
 static bool read_loads(struct image *img)
 {
@@ -349,7 +91,8 @@ size_t image_read(const struct image *img, uint64_t vaddr, void *buf, size_t len
 	return 0;
 }
 
-/* The size of an ELF image in memory, by its own headers; for this process's vDSO, which is no input. */
+/* The size of an ELF image in memory, by its own headers; for this process's vDSO, which is no
+ * input. */
 static size_t own_vdso_size(const uint8_t *p)
 {
 	Elf64_Ehdr eh;
@@ -385,8 +128,8 @@ static void image_parse(struct images *t, struct image *img, bool changed)
 	const struct expected *e = NULL;
 	GElf_Ehdr eh;
 
-	img->elf = img->mem ? elf_memory((char *)(uintptr_t)img->mem, img->mem_size) :
-			      elf_begin(img->fd, ELF_C_READ, NULL);
+	img->elf = img->mem ? elf_memory((char *)(uintptr_t)img->mem, img->mem_size)
+			    : elf_begin(img->fd, ELF_C_READ, NULL);
 	if (!img->elf || elf_kind(img->elf) != ELF_K_ELF || !gelf_getehdr(img->elf, &eh) ||
 		eh.e_ident[EI_DATA] != ELFDATA2LSB || !read_loads(img)) {
 		image_fail(t, img, IMAGE_BROKEN);
@@ -394,7 +137,7 @@ static void image_parse(struct images *t, struct image *img, bool changed)
 	}
 	img->x86_64 = eh.e_machine == EM_X86_64 && gelf_getclass(img->elf) == ELFCLASS64;
 	if (!img->build_id_size) {
-		e = expected_find(t, img->path);
+		e = images_expected(t, img->path);
 		if (e) {
 			memcpy(img->build_id, e->id, e->size);
 			img->build_id_size = e->size;
@@ -424,13 +167,14 @@ static void need_fill(struct declink_need *n, const struct image *img, enum decl
 
 int image_open(struct images *t, struct image *img)
 {
-	struct declink_file file = { 0 };
+	struct declink_file file = {0};
 	struct declink_need need;
 	int r, fd = -1;
 
 	if (img->state != IMAGE_NEW)
 		return 0;
-	if (img->kind == IMAGE_OTHER || img->kind == IMAGE_ANON || strlen(img->path) > DECLINK_MAX_PATH) {
+	if (img->kind == IMAGE_OTHER || img->kind == IMAGE_ANON ||
+		strlen(img->path) > DECLINK_MAX_PATH) {
 		img->state = IMAGE_MISSING; /* nothing is lost: there is no file */
 		return 0;
 	}
@@ -490,7 +234,8 @@ static void load_mini(struct images *t, struct image *img)
 		if (!name || strcmp(name, ".gnu_debugdata") != 0)
 			continue;
 		data = elf_rawdata(scn, NULL);
-		if (!data || !data->d_buf || lzma_stream_decoder(&strm, MINI_MEMLIMIT, 0) != LZMA_OK)
+		if (!data || !data->d_buf ||
+			lzma_stream_decoder(&strm, MINI_MEMLIMIT, 0) != LZMA_OK)
 			return;
 		strm.next_in = data->d_buf;
 		strm.avail_in = data->d_size;
@@ -520,7 +265,7 @@ static void load_mini(struct images *t, struct image *img)
 /* Asks for the debug file by build id, and by .gnu_debuglink. */
 static int load_debug(struct images *t, struct image *img)
 {
-	struct declink_file file = { 0 };
+	struct declink_file file = {0};
 	struct declink_need need;
 	const void *id = NULL;
 	const char *link;
@@ -530,7 +275,8 @@ static int load_debug(struct images *t, struct image *img)
 
 	id_len = dwelf_elf_gnu_build_id(img->elf, &id);
 	link = dwelf_elf_gnu_debuglink(img->elf, &crc);
-	if (id_len < 2 || id_len > DECLINK_MAX_BUILD_ID) /* a debug file that cannot be checked is none */
+	if (id_len < 2 ||
+		id_len > DECLINK_MAX_BUILD_ID) /* a debug file that cannot be checked is none */
 		return 0;
 	need_fill(&need, img, NEED_DEBUG);
 	memcpy(need.build_id, id, (size_t)id_len);
@@ -581,39 +327,20 @@ int image_load_symbols(struct images *t, struct image *img)
 	return 0;
 }
 
-const struct images_stats *images_stats(const struct images *t)
+void image_free(struct image *img)
 {
-	return &t->stats;
-}
-
-void images_report(const struct images *t, struct json_object *losses)
-{
-	static const struct {
-		enum image_state state;
-		const char *key;
-	} kinds[] = {
-		{ IMAGE_MISSING, "images_missing" },
-		{ IMAGE_CHANGED, "images_changed" },
-		{ IMAGE_BROKEN, "images_broken" },
-	};
-
-	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
-		struct json_object *list = NULL;
-		int n = 0;
-
-		for (uint32_t i = 0; i < t->n && n < REPORT_MAX; i++) {
-			const struct image *img = t->v[i];
-			char text[512];
-
-			if (img->state != kinds[k].state || (img->kind != IMAGE_FILE && img->kind != IMAGE_VDSO))
-				continue;
-			if (!list)
-				list = json_add_new_array(losses, kinds[k].key);
-			if (!list)
-				return;
-			escape_text(text, sizeof(text), img->path, strlen(img->path));
-			json_append_string(list, text);
-			n++;
-		}
-	}
+	symbols_fini(&img->symbols);
+	cfi_free(img->cfi);
+	if (img->debug_elf)
+		elf_end(img->debug_elf);
+	if (img->mini_elf)
+		elf_end(img->mini_elf);
+	if (img->elf)
+		elf_end(img->elf);
+	free(img->mini);
+	close_fd(img->fd);
+	close_fd(img->debug_fd);
+	free(img->path);
+	free(img->text);
+	free(img);
 }

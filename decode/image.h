@@ -29,7 +29,7 @@
 enum image_kind {
 	IMAGE_FILE,
 	IMAGE_VDSO,
-	IMAGE_ANON, /* memory without a file, or a file that is no object: a JIT's perhaps */
+	IMAGE_ANON,  /* memory without a file, or a file that is no object: a JIT's perhaps */
 	IMAGE_OTHER, /* [stack], [heap], [vsyscall] ... */
 };
 
@@ -97,7 +97,8 @@ int images_new(const struct need *need, struct budget *budget, struct images **r
 struct images *images_free(struct images *t);
 DEFINE_CLEANUP(struct images *, images_free)
 
-/* The code of "[vdso]": a file (taken over), or else this machine's own where the kernel is the same. */
+/* The code of "[vdso]": a file (taken over), or else this machine's own where the kernel is the
+ * same. */
 void images_set_vdso_fd(struct images *t, int fd);
 void images_use_own_vdso(struct images *t);
 
@@ -107,7 +108,8 @@ void images_expect(struct images *t, const char *path, const uint8_t *build_id, 
 /* The image for a mapping; NULL when there is no memory for more. Lives as long as `t`. */
 struct image *images_get(struct images *t, const struct image_key *key);
 
-/* Opens the image where that was not tried yet. 0 (see state), or the negative errno of need->ask. */
+/* Opens the image where that was not tried yet. 0 (see state), or the negative errno of need->ask.
+ */
 int image_open(struct images *t, struct image *img) _must_check_;
 
 /* Reads its symbols where that was not done yet; as image_open(). The image must be READY. */

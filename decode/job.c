@@ -4,52 +4,25 @@
 #include "decode/job.h"
 
 #include <errno.h>
+#include <libelf.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "common/declink.h"
 #include "common/io.h"
 #include "common/json.h"
 #include "common/log.h"
-#include "decode/image.h"
-#include "decode/link.h"
-#include "decode/meta.h"
+#include "decode/job_impl.h"
 #include "decode/pack.h"
 #include "decode/probe.h"
-#include "decode/sandbox.h"
-#include "decode/session.h"
+#include "decode/writer.h"
 
 #define JOB_WAIT_MS 30000
 #define DEFAULT_MEMORY (1024u << 20)
 #define MIN_MEMORY (32u << 20)
 
-enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
-
-struct job {
-	enum job_input input;
-	bool text;
-	bool compress;
-	bool symbols;
-	bool idle;
-	unsigned threads;
-	uint64_t max_output, max_memory;
-	int perfdata_fd, meta_fd, vdso_fd, out_fd;
-	int probe_fds[DECLINK_MAX_FDS];
-	size_t n_probe;
-
-	struct utsname host;
-	struct link link;
-	struct need need;
-	struct sandbox_layers layers;
-	struct budget budget;
-	struct json_object *stats, *losses, *summary;
-	const char *stage;
-	char error[256];
-};
-
-static int job_refuse(struct job *j, const char *why)
+int job_refuse(struct job *j, const char *why)
 {
 	(void)snprintf(j->error, sizeof(j->error), "%s", why);
 	return -EINVAL;
@@ -78,7 +51,8 @@ static int job_take_fds(struct job *j, struct declink_packet *p, struct json_obj
 		return job_refuse(j, "the job names other descriptors than it carries");
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *e = json_object_array_get_idx(inputs, i);
-		const char *name = json_object_is_type(e, json_type_string) ? json_object_get_string(e) : "";
+		const char *name =
+			json_object_is_type(e, json_type_string) ? json_object_get_string(e) : "";
 		int *to = NULL;
 
 		if (j->input == JOB_PROBE && strcmp(name, "out") != 0)
@@ -101,7 +75,8 @@ static int job_take_fds(struct job *j, struct declink_packet *p, struct json_obj
 
 static int job_parse(struct job *j, struct declink_packet *p)
 {
-	const char *input = json_get_string(p->body, "input"), *format = json_get_string(p->body, "format");
+	const char *input = json_get_string(p->body, "input"),
+		   *format = json_get_string(p->body, "format");
 	struct json_object *inputs = json_get_array(p->body, "inputs");
 	struct json_object *options = json_get_object(p->body, "options");
 	const char *task = options ? json_get_string(options, "task") : NULL;
@@ -138,183 +113,14 @@ static int job_parse(struct job *j, struct declink_packet *p)
 	return 0;
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total)
-{
-	struct job *j = arg;
-
-	return link_progress(&j->link, j->stage, done, total);
-}
-
-/* ---- decoding */
-
-struct decode {
-	struct perfdata *pd;
-	struct images *images;
-	struct stacktab *st;
-	struct clock_map *clocks;
-	struct timeline *tl;
-	struct session *session;
-	struct meta meta;
-};
-
-static void decode_fini(struct decode *d)
-{
-	session_free(d->session);
-	timeline_free(d->tl);
-	clock_map_free(d->clocks);
-	images_free(d->images);
-	stacktab_free(d->st);
-	perfdata_free(d->pd);
-	meta_fini(&d->meta);
-}
-
-static int make_clocks(struct decode *d)
-{
-	enum clock_source source = session_clock(d->pd);
-	int r = clock_map_new(source, &d->clocks);
-
-	if (r < 0)
-		return r;
-	if (source == CLOCK_SOURCE_MONOTONIC_RAW) {
-		for (size_t i = 0; i < d->meta.n_brackets && r >= 0; i++)
-			r = clock_map_add(d->clocks, &d->meta.brackets[i]);
-	}
-	if (d->pd->clock_data.known && source == CLOCK_SOURCE_MONOTONIC && r >= 0) {
-		const struct clock_bracket b = { .source = d->pd->clock_data.clock_ns,
-			.monotonic = d->pd->clock_data.clock_ns,
-			.realtime = d->pd->clock_data.wall_ns };
-
-		r = clock_map_add(d->clocks, &b);
-	}
-	clock_map_finish(d->clocks);
-	return r < 0 ? r : 0;
-}
-
-/* What was recorded by this kernel was recorded here, as far as anybody can tell. */
-static bool recorded_here(const struct job *j, const struct decode *d)
-{
-	return d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0;
-}
-
-/* perf's own table of build ids; and the vDSO of this machine where it is the same kernel's. */
-static void tell_images(struct job *j, struct decode *d)
-{
-	for (uint32_t i = 0; i < d->pd->n_build_ids; i++)
-		images_expect(d->images, d->pd->build_ids[i].name, d->pd->build_ids[i].id, d->pd->build_ids[i].size);
-	if (j->vdso_fd >= 0)
-		images_set_vdso_fd(d->images, take_fd(&j->vdso_fd));
-	else if (recorded_here(j, d))
-		images_use_own_vdso(d->images);
-}
-
-static int decode_setup(struct job *j, struct decode *d, struct writer *w)
-{
-	struct timeline_options to = { .version = PACKAGE_VERSION };
-	struct session_options so = { .symbols = j->symbols, .progress = on_progress, .progress_arg = j };
-	int r;
-
-	if (j->meta_fd >= 0) {
-		r = meta_read(j->meta_fd, &d->meta);
-		if (r > 0)
-			json_add_bool(j->losses, "meta_unreadable", true);
-		else if (r < 0)
-			return r;
-	}
-	r = perfdata_open(j->perfdata_fd, &j->budget, &d->pd);
-	if (r > 0)
-		return job_refuse(j, perfdata_strerror(r));
-	if (r < 0)
-		return r;
-	j->stage = "reading";
-	r = perfdata_scan(d->pd, on_progress, j);
-	if (r < 0)
-		return r;
-	r = stacktab_new(j->max_memory / 8, &d->st);
-	if (r >= 0)
-		r = images_new(&j->need, &j->budget, &d->images);
-	if (r >= 0)
-		r = make_clocks(d);
-	if (r < 0)
-		return r;
-	tell_images(j, d);
-	to.period_ns = session_period_ns(d->pd);
-	to.clocks = d->clocks;
-	to.switches = session_has_switches(d->pd);
-	to.kernel_release = d->meta.kernel_release[0] ? d->meta.kernel_release : d->pd->osrelease;
-	to.machine = d->meta.machine[0] ? d->meta.machine : d->pd->arch;
-	r = timeline_new(&to, d->st, w, &d->tl);
-	if (r < 0)
-		return r;
-	so.pd = d->pd;
-	so.images = d->images;
-	so.st = d->st;
-	so.tl = d->tl;
-	so.need = &j->need;
-	so.perfmaps = j->input == JOB_BUNDLE || recorded_here(j, d);
-	so.budget = &j->budget;
-	so.whole_target = j->input == JOB_BUNDLE;
-	so.notes = d->meta.notes;
-	so.n_notes = d->meta.n_notes;
-	so.nspid = meta_nspid;
-	so.nspid_arg = &d->meta;
-	return session_new(&so, &d->session);
-}
-
-static void add_timeline_stats(struct job *j, const struct timeline *tl, const struct writer *w)
-{
-	struct timeline_stats ts;
-	struct writer_stats ws;
-
-	timeline_stats(tl, &ts);
-	writer_stats(w, &ws);
-	json_add_uint(j->stats, "slices", ws.slices);
-	json_add_uint(j->stats, "bytes_raw", ws.bytes_raw);
-	json_add_uint(j->stats, "bytes_out", ws.bytes_out);
-	json_add_uint(j->stats, "first_ns", ts.first_ns);
-	json_add_uint(j->stats, "last_ns", ts.last_ns);
-	if (ts.out_of_order)
-		json_add_uint(j->losses, "events_out_of_order", ts.out_of_order);
-	if (ts.refused_full)
-		json_add_uint(j->losses, "events_over_limits", ts.refused_full);
-	if (ts.folded)
-		json_add_uint(j->losses, "frames_folded", ts.folded);
-	if (ts.inconsistent)
-		json_add_uint(j->losses, "switches_inconsistent", ts.inconsistent);
-	if (ts.cut)
-		json_add_uint(j->losses, "output_cut_at_ns", ts.cut_ns);
-	if (ws.bytes_dropped)
-		json_add_uint(j->losses, "bytes_over_output_limit", ws.bytes_dropped);
-	if (ws.names_dropped)
-		json_add_uint(j->losses, "names_over_memory", ws.names_dropped);
-}
-
-static int job_decode(struct job *j, struct writer *w)
-{
-	_cleanup_(decode_fini) struct decode d = { 0 };
-	int r;
-
-	r = decode_setup(j, &d, w);
-	if (r < 0)
-		return r;
-	j->stage = "decoding";
-	r = session_run(d.session);
-	if (r == 0)
-		r = timeline_finish(d.tl, &j->summary);
-	session_report(d.session, j->stats, j->losses);
-	if (stacktab_dropped(d.st))
-		json_add_uint(j->losses, "stacks_over_memory", stacktab_dropped(d.st));
-	add_timeline_stats(j, d.tl, w);
-	return r;
-}
-
 static int job_probe(struct job *j)
 {
 	struct json_object *files = json_add_new_array(j->stats, "files");
-	struct probe_answer first = { 0 };
+	struct probe_answer first = {0};
 
 	for (size_t i = 0; i < j->n_probe; i++) {
 		struct json_object *o = json_object_new_object();
-		struct probe_answer a = { 0 };
+		struct probe_answer a = {0};
 		int r = probe_file(j->probe_fds[i], &j->budget, &a);
 
 		if (i == 0)
@@ -361,9 +167,9 @@ static int job_run(struct job *j)
 	int r;
 
 	if (j->input != JOB_PROBE) {
-		struct writer_options wo = { .compress = j->compress && !j->text,
+		struct writer_options wo = {.compress = j->compress && !j->text,
 			.max_output_bytes = j->max_output,
-			.max_name_bytes = j->max_memory / 8 };
+			.max_name_bytes = j->max_memory / 8};
 
 		if (wo.compress) {
 			r = pack_new(j->threads, 0, &pack);
@@ -371,7 +177,8 @@ static int job_run(struct job *j)
 				return r;
 			wo.pack = pack;
 		}
-		r = j->text ? text_writer_new(j->out_fd, &wo, &w) : pftrace_writer_new(j->out_fd, &wo, &w);
+		r = j->text ? text_writer_new(j->out_fd, &wo, &w)
+			    : pftrace_writer_new(j->out_fd, &wo, &w);
 		if (r < 0)
 			return r;
 	}
@@ -424,9 +231,9 @@ static void job_fini(struct job *j)
 int job_serve(int link)
 {
 	struct declink_packet packet = DECLINK_PACKET_INIT;
-	struct pollfd p = { .fd = link, .events = POLLIN };
+	struct pollfd p = {.fd = link, .events = POLLIN};
 	_cleanup_(job_fini) struct job j = {
-		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .out_fd = -1 };
+		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .out_fd = -1};
 	int r;
 
 	j.stats = json_object_new_object();

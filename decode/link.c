@@ -14,14 +14,14 @@
 
 void link_init(struct link *l, int fd)
 {
-	*l = (struct link){ .fd = fd, .next_req = 1 };
+	*l = (struct link){.fd = fd, .next_req = 1};
 }
 
 /* Waits for one packet until the deadline. 0 and a packet, or a negative errno. */
 static int link_wait(struct link *l, uint64_t deadline, struct declink_packet *ret)
 {
 	for (;;) {
-		struct pollfd p = { .fd = l->fd, .events = POLLIN };
+		struct pollfd p = {.fd = l->fd, .events = POLLIN};
 		uint64_t now = io_now_ns();
 		int r;
 
@@ -89,7 +89,7 @@ int link_ask(void *arg, const struct declink_need *need, struct declink_file *re
 int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t total)
 {
 	struct declink_packet packet = DECLINK_PACKET_INIT;
-	struct declink_progress p = { .done = done, .total = total };
+	struct declink_progress p = {.done = done, .total = total};
 	uint64_t now = io_now_ns();
 	struct json_object *body;
 	int r;

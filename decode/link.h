@@ -10,7 +10,8 @@
 
 #include "decode/need.h"
 
-/* The longest wait for an answer: a parent that is gone closes the link, one that hangs does not. */
+/* The longest wait for an answer: a parent that is gone closes the link, one that hangs does not.
+ */
 #define LINK_TIMEOUT_MS 120000
 
 struct link {
@@ -24,7 +25,8 @@ struct link {
 void link_init(struct link *l, int fd);
 
 /* For struct need; `arg` is the link. */
-int link_ask(void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd);
+int link_ask(
+	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd);
 
 /* At most ten a second go out. 0, -ECANCELED, or the link's error. */
 int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t total);

@@ -24,7 +24,8 @@ int main(int argc, char **argv)
 		(void)printf("tracerd-decode %s\n", PACKAGE_VERSION);
 		return 0;
 	}
-	if (argc > 1 || getsockopt(DECLINK_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET) {
+	if (argc > 1 || getsockopt(DECLINK_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
+		type != SOCK_SEQPACKET) {
 		log_error("started by hand: use \"tracectl decode\"");
 		return 2;
 	}

@@ -19,7 +19,7 @@ void meta_fini(struct meta *m)
 	free(m->pids);
 	free(m->brackets);
 	free(m->notes);
-	*m = (struct meta){ 0 };
+	*m = (struct meta){0};
 }
 
 static void read_brackets(struct meta *m, struct json_object *clocks)
@@ -36,7 +36,8 @@ static void read_brackets(struct meta *m, struct json_object *clocks)
 		struct json_object *e = json_object_array_get_idx(list, i);
 		struct clock_bracket *b = &m->brackets[m->n_brackets];
 
-		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "raw", &b->raw) ||
+		if (!json_object_is_type(e, json_type_object) ||
+			!json_get_uint(e, "raw", &b->raw) ||
 			!json_get_uint(e, "monotonic", &b->monotonic))
 			continue;
 		(void)json_get_uint(e, "realtime", &b->realtime);
@@ -70,7 +71,8 @@ static void read_pids(struct meta *m, struct json_object *list)
 		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "pid", &pid) ||
 			!json_get_uint(e, "nspid", &nspid) || pid > INT32_MAX || nspid > INT32_MAX)
 			continue;
-		m->pids[m->n_pids++] = (struct meta_pid){ .pid = (uint32_t)pid, .nspid = (uint32_t)nspid };
+		m->pids[m->n_pids++] =
+			(struct meta_pid){.pid = (uint32_t)pid, .nspid = (uint32_t)nspid};
 	}
 	qsort(m->pids, m->n_pids, sizeof(*m->pids), pid_compare);
 }
@@ -102,10 +104,11 @@ static void read_gaps(struct meta *m, struct json_object *list)
 
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
-		struct session_note note = { 0 };
+		struct session_note note = {0};
 		const char *kind;
 
-		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "to_ns", &note.end))
+		if (!json_object_is_type(e, json_type_object) ||
+			!json_get_uint(e, "to_ns", &note.end))
 			continue;
 		note.begin = note.end;
 		(void)json_get_uint(e, "from_ns", &note.begin);
@@ -127,16 +130,18 @@ static void read_lost(struct meta *m, struct json_object *list)
 
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
-		struct session_note note = { 0 };
+		struct session_note note = {0};
 		const char *kind;
 
-		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "time", &note.end) || !note.end)
+		if (!json_object_is_type(e, json_type_object) ||
+			!json_get_uint(e, "time", &note.end) || !note.end)
 			continue;
 		(void)json_get_uint(e, "lost", &note.count);
 		note.begin = note.end;
 		kind = json_get_string(e, "kind");
 		(void)snprintf(note.text, sizeof(note.text), "%s",
-			kind && strcmp(kind, "lost_samples") == 0 ? "samples lost" : "records lost");
+			kind && strcmp(kind, "lost_samples") == 0 ? "samples lost"
+								  : "records lost");
 		note_add(m, &note);
 	}
 }
@@ -144,7 +149,7 @@ static void read_lost(struct meta *m, struct json_object *list)
 static void read_freeze(struct meta *m, struct json_object *meta)
 {
 	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
-	struct session_note note = { .mark = true };
+	struct session_note note = {.mark = true};
 	const char *reason = NULL;
 	char text[96];
 
@@ -174,7 +179,7 @@ int meta_read(int fd, struct meta *ret)
 	_cleanup_json_ struct json_object *o = NULL;
 	_cleanup_free_ char *text = NULL;
 	struct json_object *host;
-	struct meta m = { 0 };
+	struct meta m = {0};
 	struct stat st;
 	ssize_t n;
 	int r;
@@ -201,7 +206,8 @@ int meta_read(int fd, struct meta *ret)
 	read_freeze(&m, o);
 	host = json_get_object(o, "host");
 	if (host) {
-		copy_string(m.kernel_release, sizeof(m.kernel_release), json_get_string(host, "kernel"));
+		copy_string(m.kernel_release, sizeof(m.kernel_release),
+			json_get_string(host, "kernel"));
 		copy_string(m.machine, sizeof(m.machine), json_get_string(host, "machine"));
 	}
 	if (m.n_notes)
@@ -213,7 +219,7 @@ int meta_read(int fd, struct meta *ret)
 uint32_t meta_nspid(void *arg, uint32_t pid)
 {
 	const struct meta *m = arg;
-	const struct meta_pid key = { .pid = pid }, *e;
+	const struct meta_pid key = {.pid = pid}, *e;
 
 	if (!m->n_pids)
 		return 0;

@@ -19,7 +19,7 @@
 struct meta {
 	struct meta_pid {
 		uint32_t pid, nspid;
-	} *pids; /* sorted by pid */
+	} * pids; /* sorted by pid */
 	size_t n_pids;
 	struct clock_bracket *brackets;
 	size_t n_brackets;

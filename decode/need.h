@@ -13,6 +13,7 @@ struct need {
 	 * 1: *ret_fd is the caller's; 0: there is none, ret_file->why says why; negative errno: the
 	 * link is gone or the job was cancelled (-ECANCELED), nothing more can be decoded.
 	 */
-	int (*ask)(void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd);
+	int (*ask)(void *arg, const struct declink_need *need, struct declink_file *ret_file,
+		int *ret_fd);
 	void *arg;
 };

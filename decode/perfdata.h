@@ -3,7 +3,8 @@
  * A perf.data file, as the kernel's perf tool or tracerd writes it: in its file layout or its
  * pipe layout, with any set of events. This owns the header, the events' attributes, their ids
  * and names and the few features that decoding needs, and hands out the records in the order of
- * time (perfindex.c finds and sorts them, perfevent.c takes one apart).
+ * time (perfattr.c knows the attributes, perffeature.c the features, perfindex.c finds and sorts
+ * the records, perfevent.c takes one apart).
  *
  * The file is hostile: every size and offset in it is checked against the file's end, and what
  * is cut off or broken is counted in `struct perfdata_losses` while the rest is still read.
@@ -66,23 +67,24 @@ struct perfattr {
 	bool use_clockid;
 	bool context_switch;
 	char name[64]; /* from EVENT_DESC or EVENT_UPDATE; may be empty; bytes, not text */
-	/* derived: where id and time are in a sample's body, and in another record's trailer from its end */
+	/* derived: where id and time are in a sample's body, and in another record's trailer from
+	 * its end */
 	uint16_t sample_id_off, sample_time_off;
 	uint16_t trailer_size, trailer_id_off, trailer_time_off;
 };
 
 /* What a reader did not get; each is a count. */
 struct perfdata_losses {
-	uint64_t torn;          /* records that end after the file, or have an impossible size */
-	uint64_t malformed;     /* records whose body is too short for what it says it holds */
-	uint64_t unknown;       /* records of unknown types, skipped */
-	uint64_t unknown_ids;   /* records with an id that no attribute has */
-	uint64_t compressed;    /* compressed records that could not be unpacked */
-	uint64_t no_memory;     /* records beyond the memory limit */
-	uint64_t features;      /* feature sections that are cut off or broken */
-	uint64_t aux_records;   /* AUX records: no decoder for them here */
-	uint64_t aux_bytes;     /* bytes of AUX data, skipped */
-	uint64_t unread_bytes;  /* bytes after the last record that could be read */
+	uint64_t torn;         /* records that end after the file, or have an impossible size */
+	uint64_t malformed;    /* records whose body is too short for what it says it holds */
+	uint64_t unknown;      /* records of unknown types, skipped */
+	uint64_t unknown_ids;  /* records with an id that no attribute has */
+	uint64_t compressed;   /* compressed records that could not be unpacked */
+	uint64_t no_memory;    /* records beyond the memory limit */
+	uint64_t features;     /* feature sections that are cut off or broken */
+	uint64_t aux_records;  /* AUX records: no decoder for them here */
+	uint64_t aux_bytes;    /* bytes of AUX data, skipped */
+	uint64_t unread_bytes; /* bytes after the last record that could be read */
 };
 
 struct perfdata_build_id {
@@ -109,7 +111,7 @@ struct perfdata {
 	struct perfdata_id {
 		uint64_t id;
 		uint32_t attr;
-	} *ids; /* sorted by id once records are read */
+	} * ids; /* sorted by id once records are read */
 	uint32_t n_ids, cap_ids;
 	bool ids_sorted;
 	/* the same for all attributes, else PERFDATA_NO_OFFSET and the first attribute serves */
@@ -164,8 +166,11 @@ const struct perfattr *perfdata_attr_of(struct perfdata *pd, const void *rec, si
 /* Time of a record, or false where its event has none. */
 bool perfdata_time_of(struct perfdata *pd, const void *rec, size_t len, uint64_t *ret);
 
-/* For perfindex.c: what pipe-mode records add while they are read. */
-int perfdata_add_attr(struct perfdata *pd, const void *attr, size_t size, const void *ids, size_t n_ids);
+/* For the files of the reader: what pipe-mode records add while they are read. */
+struct perfattr *perfdata_attr_by_id(struct perfdata *pd, uint64_t id);
+void perfattr_set_name(struct perfattr *a, const char *s, size_t len);
+int perfdata_add_attr(
+	struct perfdata *pd, const void *attr, size_t size, const void *ids, size_t n_ids);
 void perfdata_add_feature(struct perfdata *pd, unsigned feature, const void *p, size_t size);
 void perfdata_add_build_id(struct perfdata *pd, const void *rec, size_t size);
 void perfdata_event_update(struct perfdata *pd, const void *rec, size_t size);

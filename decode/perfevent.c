@@ -242,9 +242,9 @@ static void parse_other(struct bytes *b, uint32_t type, struct perfevent *ev)
 
 int perfevent_parse(struct perfdata *pd, const void *rec, size_t len, struct perfevent *ret)
 {
-	const struct perfattr none = { 0 };
+	const struct perfattr none = {0};
 	const struct perfattr *a;
-	struct perfevent ev = { .cpu = PERFEVENT_NO_CPU };
+	struct perfevent ev = {.cpu = PERFEVENT_NO_CPU};
 	struct bytes b = bytes_of(rec, len);
 	uint32_t type;
 

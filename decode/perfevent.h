@@ -35,7 +35,8 @@ enum { PERFEVENT_REG_SP = 7, PERFEVENT_REG_IP = 8, PERFEVENT_MAX_REGS = 64 };
 struct perfevent_sample {
 	uint64_t ip;
 	uint64_t period;
-	const uint8_t *chain; /* n_chain u64, not aligned; innermost first, with PERF_CONTEXT_* marks */
+	const uint8_t
+		*chain; /* n_chain u64, not aligned; innermost first, with PERF_CONTEXT_* marks */
 	uint64_t n_chain;
 	bool has_chain;
 	const uint8_t *raw;
@@ -80,7 +81,8 @@ struct perfevent {
 		} fork; /* also of an exit */
 		struct {
 			bool out, preempt;
-			bool has_other; /* cpu-wide: pid and tid are the record's task, other the next or previous */
+			bool has_other; /* cpu-wide: pid and tid are the record's task, other the
+					   next or previous */
 			uint32_t other_pid, other_tid;
 		} sw;
 		struct {
@@ -99,7 +101,8 @@ struct perfevent {
 enum { PERFEVENT_E_MALFORMED = 1 };
 
 /* Takes one record apart. 0, or PERFEVENT_E_MALFORMED. */
-int perfevent_parse(struct perfdata *pd, const void *rec, size_t len, struct perfevent *ret) _must_check_;
+int perfevent_parse(
+	struct perfdata *pd, const void *rec, size_t len, struct perfevent *ret) _must_check_;
 
 /*
  * The next record in the order of time. Returns 1 and fills *ret, 0 at the end. Records that are

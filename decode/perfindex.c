@@ -45,7 +45,7 @@ static int index_add(struct walk *w, uint64_t time, uint64_t off)
 		pd->index = v;
 		pd->cap_index = cap;
 	}
-	pd->index[pd->n_index++] = (struct perfdata_index){ .time = time, .off = off };
+	pd->index[pd->n_index++] = (struct perfdata_index){.time = time, .off = off};
 	return 0;
 }
 
@@ -57,7 +57,7 @@ static void walk_compressed(struct walk *w, uint64_t off, const uint8_t *rec, si
 {
 	struct perfdata *pd = w->pd;
 	_cleanup_free_ uint8_t *copy = NULL;
-	ZSTD_inBuffer in = { 0 };
+	ZSTD_inBuffer in = {0};
 	size_t skip = 8, len = size - 8;
 
 	if (load_u32(rec) == PERFDATA_COMPRESSED2) {
@@ -83,7 +83,7 @@ static void walk_compressed(struct walk *w, uint64_t off, const uint8_t *rec, si
 	in.src = copy;
 	in.size = len;
 	for (;;) {
-		ZSTD_outBuffer out = { .size = ZSTD_DStreamOutSize() };
+		ZSTD_outBuffer out = {.size = ZSTD_DStreamOutSize()};
 		size_t before = in.pos, r;
 
 		if (perfsource_reserve(pd->src, out.size, &out.dst) < 0) {
@@ -121,12 +121,14 @@ static void walk_header_attr(struct perfdata *pd, const uint8_t *rec, size_t siz
 		pd->losses.malformed++;
 		return;
 	}
-	if (perfdata_add_attr(pd, rec + 8, attr_size, rec + 8 + attr_size, (size - 8 - attr_size) / 8) < 0)
+	if (perfdata_add_attr(
+		    pd, rec + 8, attr_size, rec + 8 + attr_size, (size - 8 - attr_size) / 8) < 0)
 		pd->losses.malformed++;
 }
 
 /* Returns how far to go on from `off`: the record's size, more for one with data behind it. */
-static int walk_user(struct walk *w, uint64_t off, const uint8_t *rec, size_t size, uint64_t *ret_step)
+static int walk_user(
+	struct walk *w, uint64_t off, const uint8_t *rec, size_t size, uint64_t *ret_step)
 {
 	struct perfdata *pd = w->pd;
 	uint64_t step = size;
@@ -142,7 +144,8 @@ static int walk_user(struct walk *w, uint64_t off, const uint8_t *rec, size_t si
 			/* the body outlives no further read of the source */
 			if (copy) {
 				memcpy(copy, rec, size);
-				perfdata_add_feature(pd, (unsigned)load_u64(copy + 8), copy + 16, size - 16);
+				perfdata_add_feature(
+					pd, (unsigned)load_u64(copy + 8), copy + 16, size - 16);
 			}
 			free(copy);
 		}
@@ -187,7 +190,8 @@ static int walk_user(struct walk *w, uint64_t off, const uint8_t *rec, size_t si
  * Walks the records in [*pos, end) and leaves *pos behind the last whole one. In the arena an
  * incomplete record at the end waits for the next compressed record.
  */
-static int walk_run(struct walk *w, uint64_t *pos, uint64_t end, perfdata_progress_fn progress, void *arg);
+static int walk_run(
+	struct walk *w, uint64_t *pos, uint64_t end, perfdata_progress_fn progress, void *arg);
 
 static int walk_arena(struct walk *w, uint64_t *arena_pos)
 {
@@ -198,7 +202,8 @@ static int walk_arena(struct walk *w, uint64_t *arena_pos)
 	return r;
 }
 
-static int walk_run(struct walk *w, uint64_t *pos, uint64_t end, perfdata_progress_fn progress, void *arg)
+static int walk_run(
+	struct walk *w, uint64_t *pos, uint64_t end, perfdata_progress_fn progress, void *arg)
 {
 	struct perfdata *pd = w->pd;
 	uint64_t arena_pos = 0, told = *pos;
@@ -262,7 +267,8 @@ static int walk_run(struct walk *w, uint64_t *pos, uint64_t end, perfdata_progre
 		*pos += step;
 		if (!arena && perfsource_arena_size(pd->src) > arena_pos) {
 			r = walk_arena(w, &arena_pos);
-			if (r == -EBADMSG) /* lost its place: go on with what comes compressed next */
+			if (r == -EBADMSG) /* lost its place: go on with what comes compressed next
+					    */
 				arena_pos = perfsource_arena_size(pd->src);
 			else if (r)
 				return r;
@@ -290,7 +296,7 @@ static int index_compare(const void *a, const void *b)
 
 int perfdata_scan(struct perfdata *pd, perfdata_progress_fn progress, void *arg)
 {
-	struct walk w = { .pd = pd };
+	struct walk w = {.pd = pd};
 	uint64_t pos = pd->data_off;
 	int r;
 

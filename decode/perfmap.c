@@ -79,12 +79,12 @@ static int entry_compare(const void *a, const void *b)
 
 static int add_line(struct perfmap *m, const char *p, const char *end, uint32_t line)
 {
-	struct perfmap_entry e = { .line = line };
+	struct perfmap_entry e = {.line = line};
 
 	if (p == end)
 		return 0;
-	if (!parse_hex(&p, end, &e.start) || !parse_hex(&p, end, &e.size) || p == end || e.size == 0 ||
-		e.start + e.size < e.start) {
+	if (!parse_hex(&p, end, &e.start) || !parse_hex(&p, end, &e.size) || p == end ||
+		e.size == 0 || e.start + e.size < e.start) {
 		m->bad_lines++;
 		return 0;
 	}
@@ -155,7 +155,8 @@ int perfmap_read(int fd, struct budget *budget, struct perfmap **ret)
 	return 0;
 }
 
-const char *perfmap_find(const struct perfmap *m, uint64_t addr, size_t *ret_len, uint64_t *ret_start)
+const char *perfmap_find(
+	const struct perfmap *m, uint64_t addr, size_t *ret_len, uint64_t *ret_start)
 {
 	size_t lo = 0, hi = m->n;
 	const struct perfmap_entry *e;

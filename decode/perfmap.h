@@ -21,7 +21,8 @@ struct perfmap *perfmap_free(struct perfmap *m);
 DEFINE_CLEANUP(struct perfmap *, perfmap_free)
 
 /* The name of what lies at `addr` (not NUL-terminated: *ret_len) and its start, or NULL. */
-const char *perfmap_find(const struct perfmap *m, uint64_t addr, size_t *ret_len, uint64_t *ret_start);
+const char *perfmap_find(
+	const struct perfmap *m, uint64_t addr, size_t *ret_len, uint64_t *ret_start);
 
 /* Lines that are no entries. */
 uint64_t perfmap_bad_lines(const struct perfmap *m);

@@ -12,8 +12,8 @@
 #include "decode/bytes.h"
 #include "decode/symbols.h"
 
-#define MIN_SIZE 48u	  /* shorter ones are leaves and thunks */
-#define LOOK_AT 64u	  /* shrink-wrapping moves the prologue behind an early test */
+#define MIN_SIZE 48u      /* shorter ones are leaves and thunks */
+#define LOOK_AT 64u       /* shrink-wrapping moves the prologue behind an early test */
 #define MAX_JUDGED 20000u /* enough for any verdict */
 #define MAX_TEXT (512u << 20)
 
@@ -53,7 +53,8 @@ int probe_function(const uint8_t *code, size_t len)
 		if (p[0] == 0x55) /* push %rbp */
 			pushed = true;
 		/* mov %rsp,%rbp in both of its encodings, or enter */
-		if (pushed && p[0] == 0x48 && ((p[1] == 0x89 && p[2] == 0xe5) || (p[1] == 0x8b && p[2] == 0xec)))
+		if (pushed && p[0] == 0x48 &&
+			((p[1] == 0x89 && p[2] == 0xe5) || (p[1] == 0x8b && p[2] == 0xec)))
 			return 1;
 		if (i <= 4 && p[0] == 0xc8 && p[3] == 0)
 			return 1;
@@ -131,7 +132,8 @@ static void judge_by_fdes(Elf *elf, const struct text *t, struct probe_answer *a
 	}
 }
 
-static void judge_by_symbols(Elf *elf, const struct text *t, struct budget *budget, struct probe_answer *a)
+static void judge_by_symbols(
+	Elf *elf, const struct text *t, struct budget *budget, struct probe_answer *a)
 {
 	struct symbols s;
 
@@ -146,8 +148,8 @@ static void judge_by_symbols(Elf *elf, const struct text *t, struct budget *budg
 
 int probe_file(int fd, struct budget *budget, struct probe_answer *ret)
 {
-	struct probe_answer a = { 0 };
-	struct text t = { 0 };
+	struct probe_answer a = {0};
+	struct text t = {0};
 	Elf_Scn *scn;
 	Elf_Data *data;
 	GElf_Ehdr eh;
@@ -158,8 +160,9 @@ int probe_file(int fd, struct budget *budget, struct probe_answer *ret)
 	if (elf_version(EV_CURRENT) == EV_NONE)
 		return -ENOTSUP;
 	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &eh) || eh.e_machine != EM_X86_64 ||
-		gelf_getclass(elf) != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
+	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &eh) ||
+		eh.e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64 ||
+		eh.e_ident[EI_DATA] != ELFDATA2LSB)
 		goto out;
 	scn = section_by_name(elf, ".text", &sh);
 	if (!scn || sh.sh_size > MAX_TEXT || sh.sh_size > budget->max - budget->used)

@@ -16,12 +16,13 @@ struct json_object;
 
 struct probe_answer {
 	uint64_t functions; /* that were judged */
-	uint64_t with;	    /* of those, with a frame pointer */
-	bool known;	    /* enough functions for a verdict */
+	uint64_t with;      /* of those, with a frame pointer */
+	bool known;         /* enough functions for a verdict */
 	bool frame_pointers;
 };
 
-/* The part of judged functions that must set up a frame pointer; hand-written assembly never does. */
+/* The part of judged functions that must set up a frame pointer; hand-written assembly never does.
+ */
 #define PROBE_PERCENT 80u
 #define PROBE_MIN_FUNCTIONS 4u
 

@@ -24,9 +24,9 @@ struct entry {
 };
 
 struct resolver {
-	struct stacktab *st;	/* borrowed */
-	struct images *images;	/* borrowed */
-	struct budget *budget;	/* borrowed */
+	struct stacktab *st;   /* borrowed */
+	struct images *images; /* borrowed */
+	struct budget *budget; /* borrowed */
 	struct need need;
 	bool names;
 	struct entry *v;
@@ -41,13 +41,13 @@ struct resolver {
 
 static uint32_t fixed_frame(struct resolver *r, const char *name, enum frame_kind kind)
 {
-	const struct frame_info info = { .name = name, .object = name, .kind = (uint8_t)kind };
+	const struct frame_info info = {.name = name, .object = name, .kind = (uint8_t)kind};
 
 	return stacktab_frame(r->st, &info);
 }
 
 int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
-		 struct budget *budget, struct resolver **ret)
+	struct budget *budget, struct resolver **ret)
 {
 	_cleanup_(resolver_freep) struct resolver *r = calloc(1, sizeof(*r));
 
@@ -101,11 +101,28 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame)
 {
 	static const char *const names[] = {
 		/* glibc, musl, the linker's start */
-		"_start", "__libc_start_call_main", "__libc_start_main", "__libc_start_main_impl", "libc_start_main_stage2",
-		"start_thread", "clone", "__clone", "clone3", "__clone3", "start", "_dl_start_user", "__start_context",
+		"_start",
+		"__libc_start_call_main",
+		"__libc_start_main",
+		"__libc_start_main_impl",
+		"libc_start_main_stage2",
+		"start_thread",
+		"clone",
+		"__clone",
+		"clone3",
+		"__clone3",
+		"start",
+		"_dl_start_user",
+		"__start_context",
 		/* Go */
-		"runtime.goexit", "runtime.goexit.abi0", "runtime.mstart", "runtime.mstart.abi0", "runtime.rt0_go.abi0",
-		"runtime.mcall", "runtime.systemstack", "runtime.systemstack.abi0",
+		"runtime.goexit",
+		"runtime.goexit.abi0",
+		"runtime.mstart",
+		"runtime.mstart.abi0",
+		"runtime.rt0_go.abi0",
+		"runtime.mcall",
+		"runtime.systemstack",
+		"runtime.systemstack.abi0",
 	};
 	struct frame_info info;
 
@@ -151,7 +168,9 @@ static void entry_add(struct resolver *r, const struct entry *e)
 		struct entry *old = r->v, *v;
 		size_t old_size = r->size;
 
-		v = budget_take(r->budget, r->size * 2 * sizeof(*v)) ? calloc(r->size * 2, sizeof(*v)) : NULL;
+		v = budget_take(r->budget, r->size * 2 * sizeof(*v))
+			    ? calloc(r->size * 2, sizeof(*v))
+			    : NULL;
 		if (!v) {
 			if (r->n + 2 > r->size)
 				return;
@@ -160,7 +179,8 @@ static void entry_add(struct resolver *r, const struct entry *e)
 			r->size *= 2;
 			for (size_t i = 0; i < old_size; i++)
 				if (old[i].where)
-					*entry_find(r, old[i].where, old[i].addr, old[i].how) = old[i];
+					*entry_find(r, old[i].where, old[i].addr, old[i].how) =
+						old[i];
 			free(old);
 		}
 	}
@@ -178,7 +198,8 @@ static int image_make_ready(struct resolver *r, struct image *img)
 	return e;
 }
 
-struct image *resolver_image(struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr)
+struct image *resolver_image(
+	struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr)
 {
 	const struct space_map *map = space_find(code->space, addr);
 	struct image *img;
@@ -198,12 +219,13 @@ static uint32_t symbol_frame(struct resolver *r, const struct image *img, const 
 	len = demangle_name(sym->name, sym->name_len, r->name, sizeof(r->name) - 8);
 	if (sym->plt)
 		memcpy(r->name + len, "@plt", 5);
-	return stacktab_frame(r->st, &(struct frame_info){
-					     .name = r->name,
-					     .object = img->text,
-					     .offset = sym->addr,
-					     .kind = img->kind == IMAGE_VDSO ? FRAME_KIND_VDSO : FRAME_KIND_USER,
-				     });
+	return stacktab_frame(
+		r->st, &(struct frame_info){
+			       .name = r->name,
+			       .object = img->text,
+			       .offset = sym->addr,
+			       .kind = img->kind == IMAGE_VDSO ? FRAME_KIND_VDSO : FRAME_KIND_USER,
+		       });
 }
 
 static const char *base_name(const char *path)
@@ -219,17 +241,18 @@ static uint32_t object_frame(struct resolver *r, const struct image *img)
 		(void)snprintf(r->name, sizeof(r->name), "%s", img->text);
 	else
 		(void)snprintf(r->name, sizeof(r->name), "[%.512s]", base_name(img->text));
-	return stacktab_frame(r->st, &(struct frame_info){
-					     .name = r->name, .object = img->text, .kind = FRAME_KIND_UNKNOWN });
+	return stacktab_frame(
+		r->st, &(struct frame_info){
+			       .name = r->name, .object = img->text, .kind = FRAME_KIND_UNKNOWN});
 }
 
 static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 {
 	/* where nobody told its number in a namespace of its own, it has none */
-	struct declink_need need = { .kind = NEED_PERFMAP,
+	struct declink_need need = {.kind = NEED_PERFMAP,
 		.pid = (pid_t)code->pid,
-		.nspid = (pid_t)(code->nspid ? code->nspid : code->pid) };
-	struct declink_file file = { 0 };
+		.nspid = (pid_t)(code->nspid ? code->nspid : code->pid)};
+	struct declink_file file = {0};
 	_cleanup_close_ int fd = -1;
 	int e;
 
@@ -256,10 +279,10 @@ static uint32_t jit_frame(struct resolver *r, struct code *code, uint64_t addr)
 	if (!name)
 		return 0;
 	escape_text(r->name, sizeof(r->name), name, len);
-	return stacktab_frame(r->st, &(struct frame_info){ .name = r->name,
+	return stacktab_frame(r->st, &(struct frame_info){.name = r->name,
 					     .object = "[jit]",
 					     .offset = start,
-					     .kind = FRAME_KIND_JIT });
+					     .kind = FRAME_KIND_JIT});
 }
 
 /*
@@ -300,11 +323,12 @@ static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
 		return RETURN_WRONG;
 	if (callcheck_follows_call(buf, before))
 		return RETURN_AFTER_CALL;
-	return return_is_special(img, vaddr, buf + before, n - before) ? RETURN_SPECIAL : RETURN_WRONG;
+	return return_is_special(img, vaddr, buf + before, n - before) ? RETURN_SPECIAL
+								       : RETURN_WRONG;
 }
 
-static void resolve_image(struct resolver *r, struct code *code, struct image *img, uint64_t addr, uint64_t off,
-			  enum resolve_how how, struct entry *e)
+static void resolve_image(struct resolver *r, struct code *code, struct image *img, uint64_t addr,
+	uint64_t off, enum resolve_how how, struct entry *e)
 {
 	const struct symbol *sym = NULL;
 	uint64_t vaddr;
@@ -346,7 +370,7 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		if (known->where) {
 			e->frame = known->frame;
 		} else {
-			struct entry of_symbol = { .where = e->where, .addr = sym->addr, .how = 2 };
+			struct entry of_symbol = {.where = e->where, .addr = sym->addr, .how = 2};
 
 			of_symbol.frame = e->frame = symbol_frame(r, img, sym);
 			entry_add(r, &of_symbol);
@@ -361,7 +385,7 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how)
 {
 	const struct space_map *map;
-	struct entry e = { .how = (uint8_t)how }, *known;
+	struct entry e = {.how = (uint8_t)how}, *known;
 	struct image *img = NULL;
 	uint64_t off = 0;
 
@@ -369,7 +393,8 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 	map = space_find(code->space, how == RESOLVE_RETURN && addr ? addr - 1 : addr);
 	if (map)
 		img = map->image;
-	if (img && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO) && img->state != IMAGE_MISSING) {
+	if (img && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO) &&
+		img->state != IMAGE_MISSING) {
 		off = addr - map->start + map->pgoff;
 		e.where = (uint64_t)img->id + 1;
 		e.addr = off;
@@ -380,7 +405,8 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 	known = entry_find(r, e.where, e.addr, e.how);
 	if (!known->where) {
 		if (!img) {
-			/* A JIT may have unmapped it since; else a return address that leads nowhere is none. */
+			/* A JIT may have unmapped it since; else a return address that leads
+			 * nowhere is none. */
 			e.frame = jit_frame(r, code, addr);
 			if (!e.frame && how == RESOLVE_RETURN) {
 				e.unknown = WRONG;

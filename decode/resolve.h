@@ -27,24 +27,25 @@ struct code {
 };
 
 struct resolve_stats {
-	uint64_t addresses;	    /* distinct ones */
-	uint64_t unknown_no_map;    /* frames (all from here on) at addresses where nothing is mapped */
+	uint64_t addresses; /* distinct ones */
+	uint64_t
+		unknown_no_map; /* frames (all from here on) at addresses where nothing is mapped */
 	uint64_t unknown_no_image;  /* in images that are missing, changed or broken */
 	uint64_t unknown_no_symbol; /* in an image, but in none of its functions */
-	uint64_t unknown_jit;	    /* in anonymous code without a perf map entry */
-	uint64_t wrong;		    /* return addresses that follow no call */
+	uint64_t unknown_jit;       /* in anonymous code without a perf map entry */
+	uint64_t wrong;             /* return addresses that follow no call */
 	uint64_t perfmaps;
 };
 
 struct resolver;
 
 int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
-		 struct budget *budget, struct resolver **ret) _must_check_;
+	struct budget *budget, struct resolver **ret) _must_check_;
 struct resolver *resolver_free(struct resolver *r);
 DEFINE_CLEANUP(struct resolver *, resolver_free)
 
 enum resolve_how {
-	RESOLVE_EXACT,	/* the instruction that runs, or was interrupted */
+	RESOLVE_EXACT,  /* the instruction that runs, or was interrupted */
 	RESOLVE_RETURN, /* a return address: the call before it is meant */
 };
 
@@ -64,7 +65,8 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame);
  * The image at an address, opened, and the address as the image's own; NULL where there is none
  * that can be read.
  */
-struct image *resolver_image(struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr);
+struct image *resolver_image(
+	struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr);
 
 /* The link failed or the job was cancelled: a negative errno, sticky. */
 int resolver_error(const struct resolver *r);

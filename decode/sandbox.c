@@ -121,7 +121,7 @@ static int filter_load(void)
 	int r = 0;
 
 #ifdef __x86_64__
-	struct sigaction sa = { .sa_sigaction = on_denied, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	struct sigaction sa = {.sa_sigaction = on_denied, .sa_flags = SA_SIGINFO | SA_NODEFER};
 
 	if (sigaction(SIGSYS, &sa, NULL) == 0)
 		deny = SCMP_ACT_TRAP;
@@ -134,20 +134,26 @@ static int filter_load(void)
 #ifndef SANITIZERS
 	/* memory, but never code; of descriptors, only their flags and duplicates */
 	if (r == 0)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, 4, 0));
+		r = seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, 4, 0));
 	if (r == 0)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, 4, 0));
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+			SCMP_A2(SCMP_CMP_MASKED_EQ, 4, 0));
 	for (size_t i = 0; i < 3 && r == 0; i++) {
-		static const uint64_t commands[] = { F_GETFL, F_GETFD, F_DUPFD_CLOEXEC };
+		static const uint64_t commands[] = {F_GETFL, F_GETFD, F_DUPFD_CLOEXEC};
 
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1, SCMP_A1(SCMP_CMP_EQ, commands[i]));
+		r = seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1, SCMP_A1(SCMP_CMP_EQ, commands[i]));
 	}
-	/* what glibc makes of fstat(); with a path it would say of a file that it exists, and no more */
+	/* what glibc makes of fstat(); with a path it would say of a file that it exists, and no
+	 * more */
 	if (r == 0)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1, SCMP_A3(SCMP_CMP_EQ, AT_EMPTY_PATH));
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
+			SCMP_A3(SCMP_CMP_EQ, AT_EMPTY_PATH));
 	/* abort() after a broken invariant must end us, and not go on */
 	if (r == 0)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A2(SCMP_CMP_EQ, SIGABRT));
+		r = seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A2(SCMP_CMP_EQ, SIGABRT));
 #endif
 	if (r == 0)
 		r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
@@ -161,7 +167,8 @@ static int filter_load(void)
 static bool landlock_deny_all(void)
 {
 #if defined(SYS_landlock_create_ruleset) && !defined(SANITIZERS)
-	struct landlock_ruleset_attr attr = { .handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
+	struct landlock_ruleset_attr attr = {
+		.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1};
 	int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
 	bool ok;
 
@@ -177,9 +184,9 @@ static bool landlock_deny_all(void)
 
 void sandbox_enter(uint64_t max_memory, bool idle, struct sandbox_layers *ret)
 {
-	const struct sched_param param = { 0 };
+	const struct sched_param param = {0};
 
-	*ret = (struct sandbox_layers){ 0 };
+	*ret = (struct sandbox_layers){0};
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	limit(RLIMIT_CORE, 0);
 #ifndef SANITIZERS

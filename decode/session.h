@@ -25,13 +25,13 @@ struct json_object;
 /* Something that the recording's meta data tells, to be drawn at its time. */
 struct session_note {
 	uint64_t begin, end; /* input clock; a mark has end == begin */
-	bool mark;	     /* else a loss */
+	bool mark;           /* else a loss */
 	uint64_t count;
 	char text[128]; /* escaped */
 };
 
 struct session_options {
-	struct perfdata *pd;	   /* scanned; all are borrowed */
+	struct perfdata *pd; /* scanned; all are borrowed */
 	struct images *images;
 	struct stacktab *st;
 	struct timeline *tl;
@@ -40,7 +40,8 @@ struct session_options {
 	bool symbols;
 	/* names of JIT code may be asked for: pids mean what they meant when this was recorded */
 	bool perfmaps;
-	/* all threads that live are of interest, also those that never ran: a target's, not a host's */
+	/* all threads that live are of interest, also those that never ran: a target's, not a
+	 * host's */
 	bool whole_target;
 	const struct session_note *notes; /* sorted by end */
 	size_t n_notes;

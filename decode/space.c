@@ -9,7 +9,7 @@
 struct space {
 	uint32_t refs;
 	uint32_t n, cap;
-	struct budget *budget; /* borrowed */
+	struct budget *budget;  /* borrowed */
 	struct space_map *maps; /* by start, without overlap */
 };
 

@@ -8,7 +8,8 @@
 
 #include "common/json.h"
 
-/* kernel.perf_event_max_stack's default: a chain this long was ended by the kernel, not by the stack. */
+/* kernel.perf_event_max_stack's default: a chain this long was ended by the kernel, not by the
+ * stack. */
 #define KERNEL_MAX_STACK 127u
 /* Marks in a call chain are the last page of addresses. */
 #define IS_MARK(addr) ((addr) >= (uint64_t)-4095)
@@ -17,7 +18,7 @@
 struct chain {
 	const uint8_t *p;
 	uint64_t n;
-	bool kernel;	/* it has kernel addresses */
+	bool kernel;    /* it has kernel addresses */
 	uint64_t first; /* index of the first user address */
 	uint64_t n_user;
 };
@@ -28,16 +29,17 @@ struct chain {
  */
 static struct chain chain_split(const struct perfevent_sample *s)
 {
-	struct chain c = { .p = s->chain, .n = s->n_chain, .first = s->n_chain };
+	struct chain c = {.p = s->chain, .n = s->n_chain, .first = s->n_chain};
 	enum { UNTOLD, KERNEL, USER, NEITHER } part = UNTOLD;
 
 	for (uint64_t i = 0; i < s->n_chain; i++) {
 		uint64_t addr = load_u64(s->chain + i * 8);
 
 		if (IS_MARK(addr)) {
-			part = addr == PERF_CONTEXT_KERNEL || addr == PERF_CONTEXT_GUEST_KERNEL ? KERNEL :
-			       addr == PERF_CONTEXT_USER				       ? USER :
-												 NEITHER;
+			part = addr == PERF_CONTEXT_KERNEL || addr == PERF_CONTEXT_GUEST_KERNEL
+				       ? KERNEL
+			       : addr == PERF_CONTEXT_USER ? USER
+							   : NEITHER;
 			continue;
 		}
 		if (part == KERNEL || (part == UNTOLD && IS_KERNEL(addr))) {
@@ -51,7 +53,8 @@ static struct chain chain_split(const struct perfevent_sample *s)
 	return c;
 }
 
-static uint32_t chain_frames(struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
+static uint32_t chain_frames(
+	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
 	uint32_t n = 0;
 
@@ -64,7 +67,8 @@ static uint32_t chain_frames(struct stackwalk *w, struct code *code, const struc
 			break;
 		/* The innermost user address is where it runs, or where it entered the kernel. */
 		if (!IS_KERNEL(addr) && (addr || n == 0))
-			frame = resolver_frame(w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
+			frame = resolver_frame(
+				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
 		if (frame) {
 			w->frames[n++] = frame;
 			continue;
@@ -80,17 +84,20 @@ static uint32_t chain_frames(struct stackwalk *w, struct code *code, const struc
 	}
 	if (c->n_user >= KERNEL_MAX_STACK)
 		w->limited++;
-	/* Frame pointers lead past callers that have none, and end at the first word that is no frame. */
+	/* Frame pointers lead past callers that have none, and end at the first word that is no
+	 * frame. */
 	*ret_whole = n > 0 && resolver_is_entry(w->resolver, w->frames[n - 1]);
 	return n;
 }
 
-uint32_t stackwalk_sample(struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
+uint32_t stackwalk_sample(
+	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
 {
 	const struct perfevent_sample *s = &ev->sample;
 	struct chain c = chain_split(s);
 	unsigned mode = ev->misc & PERF_RECORD_MISC_CPUMODE_MASK;
-	bool kernel = c.kernel || mode == PERF_RECORD_MISC_KERNEL || mode == PERF_RECORD_MISC_GUEST_KERNEL;
+	bool kernel = c.kernel || mode == PERF_RECORD_MISC_KERNEL ||
+		      mode == PERF_RECORD_MISC_GUEST_KERNEL;
 	bool whole = true;
 	uint32_t n = 0, stack = STACKTAB_ROOT;
 

@@ -18,13 +18,13 @@ struct json_object;
 
 struct stackwalk {
 	struct resolver *resolver; /* borrowed */
-	struct stacktab *st;	   /* borrowed */
-	struct budget *budget;	   /* borrowed */
-	uint64_t stacks;	   /* that were asked for */
-	uint64_t without;	   /* samples that carry no stack at all */
-	uint64_t cut;		   /* stacks with a wrong frame */
-	uint64_t frames_cut;	   /* frames that were not drawn for it */
-	uint64_t limited;	   /* chains as long as the kernel makes them: the outer part is missing */
+	struct stacktab *st;       /* borrowed */
+	struct budget *budget;     /* borrowed */
+	uint64_t stacks;           /* that were asked for */
+	uint64_t without;          /* samples that carry no stack at all */
+	uint64_t cut;              /* stacks with a wrong frame */
+	uint64_t frames_cut;       /* frames that were not drawn for it */
+	uint64_t limited; /* chains as long as the kernel makes them: the outer part is missing */
 	uint64_t unwound[UNWIND_N_ENDS];
 	uint32_t frames[UNWIND_MAX_FRAMES + 2];
 };
@@ -33,7 +33,8 @@ struct stackwalk {
  * The stack of the sample, STACKTAB_ROOT if it has none. `with_kernel`: where it was in the kernel,
  * "[kernel]" is its innermost frame (not wanted for a wait, which is always there).
  */
-uint32_t stackwalk_sample(struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel);
+uint32_t stackwalk_sample(
+	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel);
 
 /* Adds what was lost, by reason. */
 void stackwalk_report(const struct stackwalk *w, struct json_object *losses);

@@ -14,7 +14,7 @@
 
 void symbols_init(struct symbols *s, struct budget *budget)
 {
-	*s = (struct symbols){ .budget = budget };
+	*s = (struct symbols){.budget = budget};
 }
 
 void symbols_fini(struct symbols *s)
@@ -22,7 +22,7 @@ void symbols_fini(struct symbols *s)
 	if (s->budget)
 		budget_give(s->budget, s->cap * sizeof(*s->v));
 	free(s->v);
-	*s = (struct symbols){ 0 };
+	*s = (struct symbols){0};
 }
 
 static int symbols_push(struct symbols *s, const struct symbol *sym)
@@ -83,7 +83,7 @@ struct sections {
 	struct section_range {
 		uint64_t addr, end;
 		bool exec;
-	} *v;
+	} * v;
 	size_t n;
 };
 
@@ -123,7 +123,8 @@ static bool name_is_mapping_symbol(const char *name, size_t len)
 	return len == 0 || name[0] == '$' || (len > 1 && name[0] == '.' && name[1] == 'L');
 }
 
-static int add_table(struct symbols *s, Elf *elf, const struct sections *t, Elf_Scn *scn, const GElf_Shdr *sh)
+static int add_table(
+	struct symbols *s, Elf *elf, const struct sections *t, Elf_Scn *scn, const GElf_Shdr *sh)
 {
 	Elf_Data *data, *str;
 	Elf_Scn *str_scn = elf_getscn(elf, sh->sh_link);
@@ -138,12 +139,13 @@ static int add_table(struct symbols *s, Elf *elf, const struct sections *t, Elf_
 	str = section_data(s, str_scn, &str_sh);
 	if (!data || !data->d_buf || !str || !str->d_buf)
 		return 0;
-	n = data->d_size / (gelf_getclass(elf) == ELFCLASS32 ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym));
+	n = data->d_size /
+	    (gelf_getclass(elf) == ELFCLASS32 ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym));
 	if (n > INT32_MAX)
 		n = INT32_MAX;
 	for (size_t i = 1; i < n; i++) {
 		const struct section_range *range;
-		struct symbol sym = { 0 };
+		struct symbol sym = {0};
 		const char *at, *name;
 		unsigned type, bind;
 		GElf_Sym raw;
@@ -162,7 +164,8 @@ static int add_table(struct symbols *s, Elf *elf, const struct sections *t, Elf_
 			continue;
 		name = (const char *)str->d_buf + raw.st_name;
 		len = strnlen(name, str->d_size - raw.st_name);
-		if (len == str->d_size - raw.st_name || len > MAX_NAME || name_is_mapping_symbol(name, len))
+		if (len == str->d_size - raw.st_name || len > MAX_NAME ||
+			name_is_mapping_symbol(name, len))
 			continue;
 		/* name@VERSION and name@@VERSION */
 		at = memchr(name + 1, '@', len - 1);
@@ -170,8 +173,9 @@ static int add_table(struct symbols *s, Elf *elf, const struct sections *t, Elf_
 			len = (size_t)(at - name);
 		sym.addr = raw.st_value;
 		sym.sized = raw.st_size != 0;
-		sym.size = sym.sized && raw.st_size <= range->end - raw.st_value ? raw.st_size :
-										   range->end - raw.st_value;
+		sym.size = sym.sized && raw.st_size <= range->end - raw.st_value
+				   ? raw.st_size
+				   : range->end - raw.st_value;
 		sym.name = name;
 		sym.name_len = (uint32_t)len;
 		sym.rank = symbol_rank(type, bind, sym.sized, name);
@@ -183,7 +187,7 @@ static int add_table(struct symbols *s, Elf *elf, const struct sections *t, Elf_
 
 int symbols_add_elf(struct symbols *s, Elf *elf, uint32_t sh_type)
 {
-	_cleanup_(sections_freep) struct sections t = { 0 };
+	_cleanup_(sections_freep) struct sections t = {0};
 	int found = 0;
 
 	if (sections_read(elf, &t) < 0)
@@ -219,7 +223,8 @@ static int slot_compare(const void *a, const void *b)
 }
 
 /* Which function each GOT slot is for, by the relocations that fill it. */
-static struct plt_slot *read_slots(struct symbols *s, Elf *elf, Elf_Scn *scn, const GElf_Shdr *sh, size_t *ret_n)
+static struct plt_slot *read_slots(
+	struct symbols *s, Elf *elf, Elf_Scn *scn, const GElf_Shdr *sh, size_t *ret_n)
 {
 	_cleanup_free_ struct plt_slot *slots = NULL;
 	Elf_Scn *sym_scn = elf_getscn(elf, sh->sh_link), *str_scn;
@@ -258,13 +263,15 @@ static struct plt_slot *read_slots(struct symbols *s, Elf *elf, Elf_Scn *scn, co
 		if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT)
 			continue;
 		if (GELF_R_SYM(r.r_info) > INT32_MAX ||
-			!gelf_getsym(sym, (int)GELF_R_SYM(r.r_info), &target) || target.st_name >= str->d_size)
+			!gelf_getsym(sym, (int)GELF_R_SYM(r.r_info), &target) ||
+			target.st_name >= str->d_size)
 			continue;
 		name = (const char *)str->d_buf + target.st_name;
 		len = strnlen(name, str->d_size - target.st_name);
 		if (len == 0 || len == str->d_size - target.st_name || len > MAX_NAME)
 			continue;
-		slots[used++] = (struct plt_slot){ .got = r.r_offset, .name = name, .len = (uint32_t)len };
+		slots[used++] =
+			(struct plt_slot){.got = r.r_offset, .name = name, .len = (uint32_t)len};
 	}
 	qsort(slots, used, sizeof(*slots), slot_compare);
 	*ret_n = used;
@@ -291,7 +298,7 @@ static const struct plt_slot *slot_find(const struct plt_slot *slots, size_t n, 
  * ff 25 rel32: that is what is looked for, in steps of an entry.
  */
 static void add_plt_section(struct symbols *s, const GElf_Shdr *sh, const uint8_t *p, size_t len,
-			    const struct plt_slot *slots, size_t n_slots)
+	const struct plt_slot *slots, size_t n_slots)
 {
 	size_t step = sh->sh_entsize == 8 ? 8 : 16;
 
@@ -300,7 +307,7 @@ static void add_plt_section(struct symbols *s, const GElf_Shdr *sh, const uint8_
 
 		for (size_t i = at; i + 6 <= end; i++) {
 			const struct plt_slot *slot;
-			struct symbol sym = { 0 };
+			struct symbol sym = {0};
 			uint64_t got;
 
 			if (p[i] != 0xff || p[i + 1] != 0x25)
@@ -328,8 +335,9 @@ void symbols_add_plt(struct symbols *s, Elf *elf)
 	GElf_Ehdr eh;
 	size_t n_sections, shstr;
 
-	if (!gelf_getehdr(elf, &eh) || eh.e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64 ||
-		elf_getshdrnum(elf, &n_sections) < 0 || elf_getshdrstrndx(elf, &shstr) < 0)
+	if (!gelf_getehdr(elf, &eh) || eh.e_machine != EM_X86_64 ||
+		gelf_getclass(elf) != ELFCLASS64 || elf_getshdrnum(elf, &n_sections) < 0 ||
+		elf_getshdrstrndx(elf, &shstr) < 0)
 		return;
 	if (n_sections > SYMBOLS_MAX_SECTIONS)
 		return;
@@ -339,7 +347,8 @@ void symbols_add_plt(struct symbols *s, Elf *elf)
 		size_t n_slots = 0;
 		GElf_Shdr sh;
 
-		if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_type != SHT_RELA || !(sh.sh_flags & SHF_ALLOC))
+		if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_type != SHT_RELA ||
+			!(sh.sh_flags & SHF_ALLOC))
 			continue;
 		slots = read_slots(s, elf, scn, &sh, &n_slots);
 		if (!slots || !n_slots)
@@ -351,7 +360,8 @@ void symbols_add_plt(struct symbols *s, Elf *elf)
 			GElf_Shdr plt_sh;
 			Elf_Data *data;
 
-			if (!plt || !gelf_getshdr(plt, &plt_sh) || !(plt_sh.sh_flags & SHF_EXECINSTR))
+			if (!plt || !gelf_getshdr(plt, &plt_sh) ||
+				!(plt_sh.sh_flags & SHF_EXECINSTR))
 				continue;
 			name = elf_strptr(elf, shstr, plt_sh.sh_name);
 			if (!name || strncmp(name, ".plt", 4) != 0)
@@ -359,7 +369,8 @@ void symbols_add_plt(struct symbols *s, Elf *elf)
 			plts++;
 			data = section_data(s, plt, &plt_sh);
 			if (data && data->d_buf)
-				add_plt_section(s, &plt_sh, data->d_buf, data->d_size, slots, n_slots);
+				add_plt_section(
+					s, &plt_sh, data->d_buf, data->d_size, slots, n_slots);
 		}
 	}
 }
@@ -393,7 +404,8 @@ void symbols_finish(struct symbols *s)
 		if (n == 0 || s->v[n - 1].addr != s->v[i].addr)
 			s->v[n++] = s->v[i];
 	s->n = n;
-	/* A label without a size reaches to the next symbol; to its section's end it already does. */
+	/* A label without a size reaches to the next symbol; to its section's end it already does.
+	 */
 	for (size_t i = 0; i + 1 < n; i++)
 		if (!s->v[i].sized && s->v[i].size > s->v[i + 1].addr - s->v[i].addr)
 			s->v[i].size = s->v[i + 1].addr - s->v[i].addr;

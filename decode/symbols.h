@@ -33,7 +33,7 @@ struct symbols {
 	struct symbol *v;
 	size_t n, cap;
 	struct budget *budget; /* borrowed */
-	bool cut;	       /* the budget refused some */
+	bool cut;              /* the budget refused some */
 	bool finished;
 };
 

@@ -15,12 +15,13 @@ struct walk {
 	uint64_t stack_base, stack_size;
 	uint64_t regs[CFI_N_REGS];
 	uint32_t valid;
-	bool exact; /* the program counter is no return address */
+	bool exact;   /* the program counter is no return address */
 	bool outside; /* a read went past the stack's copied bytes */
 };
 
 /* The kernel's register numbers (asm/perf_regs.h of x86) for DWARF's 0..16. */
-static const uint8_t perf_reg[CFI_N_REGS] = { 0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8 };
+static const uint8_t perf_reg[CFI_N_REGS] = {
+	0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8};
 
 const char *unwind_end_to_string(enum unwind_end e)
 {
@@ -80,10 +81,11 @@ static const struct cfi_row *row_at(struct walk *w)
 	return img->cfi ? cfi_row(img->cfi, vaddr) : NULL;
 }
 
-static bool rule_apply(struct walk *w, const struct cfi_rule *rule, unsigned reg, uint64_t cfa, uint64_t *ret)
+static bool rule_apply(
+	struct walk *w, const struct cfi_rule *rule, unsigned reg, uint64_t cfa, uint64_t *ret)
 {
 	const struct cfi_machine m = {
-		.regs = w->regs, .valid = w->valid, .cfa = cfa, .read = read_stack, .arg = w };
+		.regs = w->regs, .valid = w->valid, .cfa = cfa, .read = read_stack, .arg = w};
 	uint64_t addr;
 
 	switch ((enum cfi_kind)rule->kind) {
@@ -121,7 +123,8 @@ enum step { STEP_ON, STEP_DONE, STEP_NO_TABLE, STEP_NO_STACK, STEP_BAD };
 
 static enum step step_by_table(struct walk *w, const struct cfi_row *row)
 {
-	const struct cfi_machine m = { .regs = w->regs, .valid = w->valid, .read = read_stack, .arg = w };
+	const struct cfi_machine m = {
+		.regs = w->regs, .valid = w->valid, .read = read_stack, .arg = w};
 	uint64_t regs[CFI_N_REGS], cfa;
 	uint32_t valid = 0;
 
@@ -177,12 +180,14 @@ static enum step step_by_frame_pointer(struct walk *w)
 	return STEP_ON;
 }
 
-/* A call through a bad pointer: the program counter is nowhere, the caller's is on top of the stack. */
+/* A call through a bad pointer: the program counter is nowhere, the caller's is on top of the
+ * stack. */
 static bool step_from_nowhere(struct walk *w)
 {
 	uint64_t ra;
 
-	if (space_find(w->code->space, w->regs[CFI_REG_RA]) || !read_stack(w, w->regs[CFI_REG_SP], &ra))
+	if (space_find(w->code->space, w->regs[CFI_REG_RA]) ||
+		!read_stack(w, w->regs[CFI_REG_SP], &ra))
 		return false;
 	w->regs[CFI_REG_RA] = ra;
 	w->regs[CFI_REG_SP] += 8;
@@ -190,15 +195,15 @@ static bool step_from_nowhere(struct walk *w)
 	return true;
 }
 
-enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
-			      struct budget *budget, uint32_t *frames, uint32_t *ret_n)
+enum unwind_end unwind_sample(struct resolver *r, struct code *code,
+	const struct perfevent_sample *s, struct budget *budget, uint32_t *frames, uint32_t *ret_n)
 {
-	struct walk w = { .r = r,
+	struct walk w = {.r = r,
 		.code = code,
 		.budget = budget,
 		.stack = s->stack,
 		.stack_size = s->stack_size,
-		.exact = true };
+		.exact = true};
 	uint32_t n = 0;
 
 	*ret_n = 0;
@@ -212,7 +217,8 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struc
 
 		if (n && w.regs[CFI_REG_RA] == 0) /* how hand-made stacks end */
 			return UNWIND_DONE;
-		frame = resolver_frame(r, code, w.regs[CFI_REG_RA], w.exact ? RESOLVE_EXACT : RESOLVE_RETURN);
+		frame = resolver_frame(
+			r, code, w.regs[CFI_REG_RA], w.exact ? RESOLVE_EXACT : RESOLVE_RETURN);
 		if (!frame)
 			return UNWIND_WRONG;
 		frames[n++] = frame;

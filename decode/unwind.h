@@ -18,18 +18,18 @@
 #define UNWIND_MAX_FRAMES 1024u
 
 enum unwind_end {
-	UNWIND_DONE,	  /* the outermost frame: the table says so */
-	UNWIND_NO_REGS,	  /* the sample has no usable registers */
+	UNWIND_DONE,      /* the outermost frame: the table says so */
+	UNWIND_NO_REGS,   /* the sample has no usable registers */
 	UNWIND_NO_TABLE,  /* no unwind table for the address, and no frame pointer either */
 	UNWIND_NO_STACK,  /* the stack goes on behind the bytes that were copied */
-	UNWIND_WRONG,	  /* what should be a return address follows no call */
+	UNWIND_WRONG,     /* what should be a return address follows no call */
 	UNWIND_BAD_TABLE, /* the table cannot be followed */
-	UNWIND_DEPTH,	  /* too many frames */
+	UNWIND_DEPTH,     /* too many frames */
 	UNWIND_N_ENDS,
 };
 
 const char *unwind_end_to_string(enum unwind_end e);
 
 /* Fills `frames` (room for UNWIND_MAX_FRAMES), returns how many in *ret_n. */
-enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
-			      struct budget *budget, uint32_t *frames, uint32_t *ret_n);
+enum unwind_end unwind_sample(struct resolver *r, struct code *code,
+	const struct perfevent_sample *s, struct budget *budget, uint32_t *frames, uint32_t *ret_n);

@@ -29,7 +29,8 @@ const char *__lsan_default_suppressions(void)
 #define STACK_WORDS 512u
 
 /* Object and debug file are the same broken file. */
-static int ask(void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+static int ask(
+	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
 {
 	int fd;
 
@@ -38,7 +39,7 @@ static int ask(void *arg, const struct declink_need *need, struct declink_file *
 	fd = fcntl(*(int *)arg, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return 0;
-	*ret_file = (struct declink_file){ .found = true };
+	*ret_file = (struct declink_file){.found = true};
 	*ret_fd = fd;
 	return 1;
 }
@@ -51,7 +52,8 @@ static void walk_names(struct image *img, struct exercise_result *sum)
 		const struct symbol *s = &img->symbols.v[i];
 
 		if (!symbols_find(&img->symbols, s->addr))
-			abort(); /* each symbol lies at least in itself, or in one that encloses it */
+			abort(); /* each symbol lies at least in itself, or in one that encloses it
+				  */
 		(void)demangle_name(s->name, s->name_len, name, sizeof(name));
 		sum->symbols++;
 	}
@@ -83,7 +85,9 @@ static size_t find_returns(const struct image *img, uint64_t *addrs, size_t max)
 	size_t n = 0;
 
 	for (uint32_t l = 0; l < img->n_loads && n < max; l++) {
-		size_t len = img->loads[l].exec ? image_read(img, img->loads[l].vaddr, code, sizeof(code)) : 0;
+		size_t len = img->loads[l].exec
+				     ? image_read(img, img->loads[l].vaddr, code, sizeof(code))
+				     : 0;
 
 		for (size_t i = 0; i + 5 <= len && n < max; i++)
 			if (code[i] == 0xe8)
@@ -95,16 +99,16 @@ static size_t find_returns(const struct image *img, uint64_t *addrs, size_t max)
 }
 
 /* A stack full of addresses in the image, and registers that point to it. */
-static void walk_stack(struct resolver *r, struct code *code, const struct image *img, struct budget *budget,
-		       struct exercise_result *sum)
+static void walk_stack(struct resolver *r, struct code *code, const struct image *img,
+	struct budget *budget, struct exercise_result *sum)
 {
 	static uint32_t frames[UNWIND_MAX_FRAMES];
 	uint64_t stack[STACK_WORDS], regs[24], addrs[64];
-	struct perfevent_sample s = { .regs_abi = PERF_SAMPLE_REGS_ABI_64,
+	struct perfevent_sample s = {.regs_abi = PERF_SAMPLE_REGS_ABI_64,
 		.regs_mask = (1u << 24) - 1,
 		.regs = (const uint8_t *)regs,
 		.stack = (const uint8_t *)stack,
-		.stack_size = sizeof(stack) };
+		.stack_size = sizeof(stack)};
 	size_t n_addrs = find_returns(img, addrs, ARRAY_SIZE(addrs));
 	uint64_t sp = 0x7fff0000;
 	uint32_t n;
@@ -123,19 +127,20 @@ static void walk_stack(struct resolver *r, struct code *code, const struct image
 
 void exercise_elf(int fd, struct exercise_result *sum)
 {
-	const struct need need = { .ask = ask, .arg = &fd };
-	const struct image_key key = { .ino = 1, .path = "/broken", .path_len = 7, .pid = 1 };
-	struct budget budget = { .max = 64u << 20 };
+	const struct need need = {.ask = ask, .arg = &fd};
+	const struct image_key key = {.ino = 1, .path = "/broken", .path_len = 7, .pid = 1};
+	struct budget budget = {.max = 64u << 20};
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(resolver_freep) struct resolver *r = NULL;
-	struct code code = { .serial = 1, .pid = 1 };
-	struct space_map map = { .start = BASE, .end = BASE + SPAN };
-	struct probe_answer probe = { 0 };
+	struct code code = {.serial = 1, .pid = 1};
+	struct space_map map = {.start = BASE, .end = BASE + SPAN};
+	struct probe_answer probe = {0};
 	struct image *img;
 
 	if (stacktab_new(1 << 20, &st) < 0 || images_new(&need, &budget, &images) < 0 ||
-		resolver_new(st, images, &need, true, &budget, &r) < 0 || space_new(&budget, &code.space) < 0)
+		resolver_new(st, images, &need, true, &budget, &r) < 0 ||
+		space_new(&budget, &code.space) < 0)
 		abort();
 	img = images_get(images, &key);
 	map.image = img;

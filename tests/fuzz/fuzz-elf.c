@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static int fd = -1;
-	struct exercise_result sum = { 0 };
+	struct exercise_result sum = {0};
 
 	if (size > 1 << 20)
 		return 0;

@@ -13,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int ask(void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+static int ask(
+	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
 {
 	(void)arg, (void)need, (void)ret_file, (void)ret_fd;
 	return 0;
@@ -21,9 +22,9 @@ static int ask(void *arg, const struct declink_need *need, struct declink_file *
 
 static void replay(int in, int out)
 {
-	const struct need need = { .ask = ask };
-	const struct writer_options wo = { .max_output_bytes = 1 << 20 };
-	struct budget budget = { .max = 32u << 20 };
+	const struct need need = {.ask = ask};
+	const struct writer_options wo = {.max_output_bytes = 1 << 20};
+	struct budget budget = {.max = 32u << 20};
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
@@ -31,8 +32,8 @@ static void replay(int in, int out)
 	_cleanup_(timeline_freep) struct timeline *tl = NULL;
 	_cleanup_(session_freep) struct session *s = NULL;
 	_cleanup_json_ struct json_object *summary = NULL, *stats = json_object_new_object();
-	struct timeline_options to = { 0 };
-	struct session_options so = { .symbols = true };
+	struct timeline_options to = {0};
+	struct session_options so = {.symbols = true};
 
 	if (perfdata_open(in, &budget, &pd) != 0 || perfdata_scan(pd, NULL, NULL) != 0)
 		return;

@@ -24,6 +24,7 @@ const char *decode_recordings(void)
 	if (data)
 		(void)snprintf(path, sizeof(path), "%s/pt/perfdata", data);
 	else
-		(void)snprintf(path, sizeof(path), "%s/../shared/data/pt/perfdata", src ? src : ".");
+		(void)snprintf(
+			path, sizeof(path), "%s/../shared/data/pt/perfdata", src ? src : ".");
 	return access(path, R_OK | X_OK) == 0 ? path : NULL;
 }

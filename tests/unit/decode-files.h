@@ -5,5 +5,6 @@
 /* tests/unit/tiny-elf of the build tree. */
 int decode_open_tiny(void);
 
-/* The folder of recordings, NULL where there is none: $TRACERD_DATA/pt/perfdata, or beside the source tree. */
+/* The folder of recordings, NULL where there is none: $TRACERD_DATA/pt/perfdata, or beside the
+ * source tree. */
 const char *decode_recordings(void);

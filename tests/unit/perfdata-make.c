@@ -11,8 +11,8 @@
 void make_init(struct make *m)
 {
 	memset(m, 0, sizeof(*m));
-	m->sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-			 PERF_SAMPLE_CPU | PERF_SAMPLE_CALLCHAIN;
+	m->sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+			 PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_CALLCHAIN;
 	m->id = 77;
 }
 
@@ -63,7 +63,8 @@ void make_end_with_id(struct make *m, uint32_t pid, uint32_t tid, uint64_t time,
 	make_end(m);
 }
 
-void make_comm(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const char *name, int exec)
+void make_comm(
+	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const char *name, int exec)
 {
 	make_begin(m, PERF_RECORD_COMM, exec ? PERF_RECORD_MISC_COMM_EXEC : 0);
 	make_u32(m, pid, tid);
@@ -71,8 +72,8 @@ void make_comm(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const 
 	make_end_with_id(m, pid, tid, time, 0);
 }
 
-static void make_task(struct make *m, uint32_t type, uint64_t time, uint32_t pid, uint32_t tid, uint32_t ppid,
-		      uint32_t ptid)
+static void make_task(struct make *m, uint32_t type, uint64_t time, uint32_t pid, uint32_t tid,
+	uint32_t ppid, uint32_t ptid)
 {
 	make_begin(m, type, 0);
 	make_u32(m, pid, ppid);
@@ -81,7 +82,8 @@ static void make_task(struct make *m, uint32_t type, uint64_t time, uint32_t pid
 	make_end_with_id(m, ppid, ptid, time, 0);
 }
 
-void make_fork(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, uint32_t ppid, uint32_t ptid)
+void make_fork(
+	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, uint32_t ppid, uint32_t ptid)
 {
 	make_task(m, PERF_RECORD_FORK, time, pid, tid, ppid, ptid);
 }
@@ -91,8 +93,8 @@ void make_exit(struct make *m, uint64_t time, uint32_t pid, uint32_t tid)
 	make_task(m, PERF_RECORD_EXIT, time, pid, tid, pid, tid);
 }
 
-void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t off, uint64_t ino,
-	       const char *path)
+void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint64_t len,
+	uint64_t off, uint64_t ino, const char *path)
 {
 	make_begin(m, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER);
 	make_u32(m, pid, pid);
@@ -107,7 +109,8 @@ void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint6
 	make_end_with_id(m, pid, pid, time, 0);
 }
 
-void make_sample(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const uint64_t *chain, size_t n)
+void make_sample(
+	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const uint64_t *chain, size_t n)
 {
 	make_begin(m, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
 	make_u64(m, m->id);
@@ -130,21 +133,23 @@ void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int 
 
 int make_file(const struct make *m)
 {
-	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
+	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
 		.config = PERF_COUNT_SW_CPU_CLOCK,
 		.sample_period = 1000000,
 		.sample_type = m->sample_type,
 		.sample_id_all = 1,
 		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC };
-	uint64_t header[13] = { 0x32454c4946524550u, 104, sizeof(attr) + 16, 104 + 8, sizeof(attr) + 16 };
-	uint64_t data_off = 104 + 8 + sizeof(attr) + 16, ids[2] = { 104, 8 };
+		.clockid = CLOCK_MONOTONIC};
+	uint64_t header[13] = {
+		0x32454c4946524550u, 104, sizeof(attr) + 16, 104 + 8, sizeof(attr) + 16};
+	uint64_t data_off = 104 + 8 + sizeof(attr) + 16, ids[2] = {104, 8};
 	int fd = io_memfd("perf.data");
 
 	header[5] = data_off;
 	header[6] = m->n;
-	if (fd < 0 || io_pwrite_all(fd, header, sizeof(header), 0) < 0 || io_pwrite_all(fd, &m->id, 8, 104) < 0 ||
+	if (fd < 0 || io_pwrite_all(fd, header, sizeof(header), 0) < 0 ||
+		io_pwrite_all(fd, &m->id, 8, 104) < 0 ||
 		io_pwrite_all(fd, &attr, sizeof(attr), 112) < 0 ||
 		io_pwrite_all(fd, ids, sizeof(ids), 112 + sizeof(attr)) < 0 ||
 		io_pwrite_all(fd, m->data, m->n, (off_t)data_off) < 0)

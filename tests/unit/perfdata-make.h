@@ -27,12 +27,15 @@ void make_end(struct make *m);
 /* The trailer of records that are no samples, then make_end(). */
 void make_end_with_id(struct make *m, uint32_t pid, uint32_t tid, uint64_t time, uint32_t cpu);
 
-void make_comm(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const char *name, int exec);
-void make_fork(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, uint32_t ppid, uint32_t ptid);
+void make_comm(
+	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const char *name, int exec);
+void make_fork(
+	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, uint32_t ppid, uint32_t ptid);
 void make_exit(struct make *m, uint64_t time, uint32_t pid, uint32_t tid);
-void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t off, uint64_t ino,
-	       const char *path);
-void make_sample(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const uint64_t *chain, size_t n);
+void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint64_t len,
+	uint64_t off, uint64_t ino, const char *path);
+void make_sample(
+	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const uint64_t *chain, size_t n);
 void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int out);
 
 /* The whole file as a new memfd. */

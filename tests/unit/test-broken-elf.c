@@ -59,8 +59,8 @@ static size_t somewhere(const uint8_t *file, size_t size)
 
 static size_t damage(const uint8_t *file, size_t size, uint8_t *out)
 {
-	static const uint64_t extremes[] = { 0, 1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
-		INT64_MAX, UINT64_MAX, UINT64_MAX - 7 };
+	static const uint64_t extremes[] = {0, 1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0x80000000,
+		0xffffffff, INT64_MAX, UINT64_MAX, UINT64_MAX - 7};
 	unsigned n = 1 + random_next() % 4;
 
 	memcpy(out, file, size);
@@ -90,7 +90,7 @@ static void test_variants(void **state)
 {
 	_cleanup_close_ int tiny = decode_open_tiny(), fd = io_memfd("broken-elf");
 	_cleanup_free_ uint8_t *file = NULL, *out = NULL;
-	struct exercise_result whole = { 0 }, sum = { 0 };
+	struct exercise_result whole = {0}, sum = {0};
 	struct stat st;
 
 	(void)state;
@@ -102,8 +102,9 @@ static void test_variants(void **state)
 	assert_int_equal(io_pread_full(tiny, file, (size_t)st.st_size, 0), st.st_size);
 
 	exercise_elf(tiny, &whole);
-	print_message("whole: %llu names, %llu unwind rows, %llu frames\n", (unsigned long long)whole.symbols,
-		(unsigned long long)whole.rows, (unsigned long long)whole.frames);
+	print_message("whole: %llu names, %llu unwind rows, %llu frames\n",
+		(unsigned long long)whole.symbols, (unsigned long long)whole.rows,
+		(unsigned long long)whole.frames);
 	assert_int_equal(whole.ready, 1);
 	assert_true(whole.symbols > 5 && whole.rows > 5 && whole.frames > 16);
 
@@ -114,8 +115,9 @@ static void test_variants(void **state)
 		assert_int_equal(io_pwrite_all(fd, out, n, 0), 0);
 		exercise_elf(fd, &sum);
 	}
-	print_message("%u variants: %llu still images, with %llu names and %llu unwind rows\n", VARIANTS,
-		(unsigned long long)sum.ready, (unsigned long long)sum.symbols, (unsigned long long)sum.rows);
+	print_message("%u variants: %llu still images, with %llu names and %llu unwind rows\n",
+		VARIANTS, (unsigned long long)sum.ready, (unsigned long long)sum.symbols,
+		(unsigned long long)sum.rows);
 	/* the damage must reach what is behind the headers */
 	assert_true(sum.ready > VARIANTS / 4);
 }

@@ -25,11 +25,11 @@
 #include "tests/unit/perfdata-make.h"
 
 static struct make m;
-static struct budget budget = { .max = 256u << 20 };
+static struct budget budget = {.max = 256u << 20};
 
 static void make_some(void)
 {
-	const uint64_t chain[] = { 0x1234, 0x2000, 0x3000 };
+	const uint64_t chain[] = {0x1234, 0x2000, 0x3000};
 
 	make_init(&m);
 	/* written newest first, as a backward ring is read */
@@ -52,8 +52,8 @@ static struct perfdata *open_scan(int fd)
 
 static void test_order_and_fields(void **state)
 {
-	static const enum perfevent_kind kinds[] = { PERFEVENT_COMM, PERFEVENT_FORK, PERFEVENT_MMAP,
-		PERFEVENT_SAMPLE, PERFEVENT_SWITCH, PERFEVENT_SAMPLE };
+	static const enum perfevent_kind kinds[] = {PERFEVENT_COMM, PERFEVENT_FORK, PERFEVENT_MMAP,
+		PERFEVENT_SAMPLE, PERFEVENT_SWITCH, PERFEVENT_SAMPLE};
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_close_ int fd = -1;
 	struct perfevent ev;
@@ -114,7 +114,7 @@ static int answer_of(const void *p, size_t len)
 
 static void test_refused(void **state)
 {
-	uint64_t header[13] = { 0 };
+	uint64_t header[13] = {0};
 
 	(void)state;
 	assert_int_equal(answer_of("", 0), PERFDATA_E_NOT_PERF);
@@ -181,7 +181,7 @@ static void test_bad_records(void **state)
 	fd = close_fd(fd);
 
 	/* no room for the index */
-	struct budget small = { .max = 1000 };
+	struct budget small = {.max = 1000};
 
 	make_some();
 	fd = make_file(&m);
@@ -204,8 +204,8 @@ static void test_compressed(void **state)
 	make_init(&boxes);
 	for (size_t at = 0; at < m.n; at += 100) {
 		uint8_t buf[4096];
-		ZSTD_inBuffer in = { m.data + at, m.n - at < 100 ? m.n - at : 100, 0 };
-		ZSTD_outBuffer out = { buf, sizeof(buf), 0 };
+		ZSTD_inBuffer in = {m.data + at, m.n - at < 100 ? m.n - at : 100, 0};
+		ZSTD_outBuffer out = {buf, sizeof(buf), 0};
 		uint64_t pad = 0;
 
 		assert_int_equal(ZSTD_compressStream2(z, &out, &in, ZSTD_e_flush), 0);
@@ -241,21 +241,22 @@ struct recording {
 };
 
 static const struct recording recordings[] = {
-	{ "quipper/perf.data.singleprocess-3.8", 13, 0, 0 },
-	{ "quipper/perf.data.callgraph-3.8", 1768, 346832330193902, 346834330834585 },
-	{ "quipper/perf.data.branch-4.14", 13, 12631245939019, 12631246708679 },
-	{ "quipper/perf.data.group_desc-4.14", 13, 16450092164943, 16450092625594 },
-	{ "quipper/perf.data.ctx_switch_namespaces-4.14", 2, 1056482246901611, 1056482248803937 },
-	{ "quipper/perf.data.lost_samples-4.4", 191, 3325068166316, 3325070377628 },
-	{ "quipper/perf.data.piped.no_attr_ids-4.14", 7, 0, 0 },
-	{ "quipper/perf.data.piped.header_features-4.16", 2, 508975442957986, 508975443205801 },
-	{ "quipper/perf.data.piped.header_feautres_group_desc-6.8", 21, 1117680204319700, 1117680204963038 },
-	{ "quipper/perf.data.piped.corrupted.zero_size_sample-3.2", 0, 0, 0 },
-	{ "linux-perf-data/sleep.data", 7, 0, 0 },
-	{ "linux-perf-data/sleep.compressed.data", 8, 0, 0 },
-	{ "linux-perf-data/sleep.compressed2.data", 7, 0, 0 },
-	{ "linux-perf-data/sleep.compressed2.pipe.data", 7, 0, 0 },
-	{ "autofdo/ro_sample.perf", 13, 0, 0 },
+	{"quipper/perf.data.singleprocess-3.8", 13, 0, 0},
+	{"quipper/perf.data.callgraph-3.8", 1768, 346832330193902, 346834330834585},
+	{"quipper/perf.data.branch-4.14", 13, 12631245939019, 12631246708679},
+	{"quipper/perf.data.group_desc-4.14", 13, 16450092164943, 16450092625594},
+	{"quipper/perf.data.ctx_switch_namespaces-4.14", 2, 1056482246901611, 1056482248803937},
+	{"quipper/perf.data.lost_samples-4.4", 191, 3325068166316, 3325070377628},
+	{"quipper/perf.data.piped.no_attr_ids-4.14", 7, 0, 0},
+	{"quipper/perf.data.piped.header_features-4.16", 2, 508975442957986, 508975443205801},
+	{"quipper/perf.data.piped.header_feautres_group_desc-6.8", 21, 1117680204319700,
+		1117680204963038},
+	{"quipper/perf.data.piped.corrupted.zero_size_sample-3.2", 0, 0, 0},
+	{"linux-perf-data/sleep.data", 7, 0, 0},
+	{"linux-perf-data/sleep.compressed.data", 8, 0, 0},
+	{"linux-perf-data/sleep.compressed2.data", 7, 0, 0},
+	{"linux-perf-data/sleep.compressed2.pipe.data", 7, 0, 0},
+	{"autofdo/ro_sample.perf", 13, 0, 0},
 };
 
 static int open_recording(const struct recording *rec)
@@ -300,13 +301,15 @@ static void test_recordings(void **state)
 		pd = open_scan(fd);
 		if (count_samples(pd, &first, &last) != recordings[i].samples)
 			fail_msg("%s: other number of samples", recordings[i].name);
-		if (recordings[i].first && (first != recordings[i].first || last != recordings[i].last))
-			fail_msg("%s: other times: %llu .. %llu", recordings[i].name, (unsigned long long)first,
-				(unsigned long long)last);
+		if (recordings[i].first &&
+			(first != recordings[i].first || last != recordings[i].last))
+			fail_msg("%s: other times: %llu .. %llu", recordings[i].name,
+				(unsigned long long)first, (unsigned long long)last);
 	}
 }
 
-/* Cut anywhere, the rest is read or refused; never more samples than there were, and no end but an end. */
+/* Cut anywhere, the rest is read or refused; never more samples than there were, and no end but an
+ * end. */
 static void test_cut_recordings(void **state)
 {
 	(void)state;
@@ -333,10 +336,12 @@ static void test_cut_recordings(void **state)
 			assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
 			n = count_samples(pd, &first, &last);
 			if (n > recordings[i].samples)
-				fail_msg("%s cut at %lld: more samples than it has", recordings[i].name, (long long)len);
+				fail_msg("%s cut at %lld: more samples than it has",
+					recordings[i].name, (long long)len);
 			/* a pipe may end anywhere between two records */
 			if (n < recordings[i].samples && !pd->pipe && !pd->losses.torn)
-				fail_msg("%s cut at %lld: nothing is said to be lost", recordings[i].name, (long long)len);
+				fail_msg("%s cut at %lld: nothing is said to be lost",
+					recordings[i].name, (long long)len);
 		}
 	}
 	assert_int_equal(budget.used, 0);

@@ -11,7 +11,7 @@
 #include "common/io.h"
 #include "decode/perfmap.h"
 
-static struct budget budget = { .max = 16 << 20 };
+static struct budget budget = {.max = 16 << 20};
 
 static struct perfmap *map_of(const char *text, size_t len)
 {
@@ -86,7 +86,7 @@ static void test_nonsense(void **state)
 static void test_budget(void **state)
 {
 	_cleanup_close_ int fd = io_memfd("perfmap");
-	struct budget small = { .max = 100 };
+	struct budget small = {.max = 100};
 	struct perfmap *m = NULL;
 	char line[] = "1000 10 a\n";
 

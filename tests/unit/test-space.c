@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Maps that cover, split and follow each other; forks that share; checked against a table of bytes. */
+/* Maps that cover, split and follow each other; forks that share; checked against a table of bytes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,11 +15,11 @@
 static char images[64];
 #define IMAGE(i) ((struct image *)(void *)&images[i])
 
-static struct budget budget = { .max = 64 << 20 };
+static struct budget budget = {.max = 64 << 20};
 
 static void set(struct space **s, uint64_t start, uint64_t end, uint64_t pgoff, struct image *image)
 {
-	const struct space_map m = { .start = start, .end = end, .pgoff = pgoff, .image = image };
+	const struct space_map m = {.start = start, .end = end, .pgoff = pgoff, .image = image};
 
 	assert_int_equal(space_set(s, &m), 0);
 }
@@ -100,7 +101,7 @@ static void test_random(void **state)
 	struct {
 		struct image *image;
 		uint64_t off;
-	} model[PAGES] = { 0 };
+	} model[PAGES] = {0};
 	unsigned seed = 7;
 
 	(void)state;
@@ -108,7 +109,8 @@ static void test_random(void **state)
 	for (unsigned round = 0; round < 5000; round++) {
 		unsigned a = (unsigned)rand_r(&seed) % PAGES, n = 1 + (unsigned)rand_r(&seed) % 20;
 		unsigned b = a + n < PAGES ? a + n : PAGES;
-		struct image *image = rand_r(&seed) % 4 ? IMAGE((unsigned)rand_r(&seed) % 64) : NULL;
+		struct image *image =
+			rand_r(&seed) % 4 ? IMAGE((unsigned)rand_r(&seed) % 64) : NULL;
 		uint64_t off = ((unsigned)rand_r(&seed) % 1000u) << 12;
 
 		set(&s, (uint64_t)a << 12, (uint64_t)b << 12, off, image);
@@ -125,9 +127,9 @@ static void test_random(void **state)
 
 static void test_limits(void **state)
 {
-	struct budget small = { .max = 4096 };
+	struct budget small = {.max = 4096};
 	_cleanup_(space_unrefp) struct space *s = NULL;
-	struct space_map m = { .image = IMAGE(1) };
+	struct space_map m = {.image = IMAGE(1)};
 	int r = 0;
 
 	(void)state;

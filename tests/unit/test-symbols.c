@@ -18,7 +18,7 @@
 #include "decode/symbols.h"
 #include "tests/unit/decode-files.h"
 
-static struct budget budget = { .max = 256u << 20 };
+static struct budget budget = {.max = 256u << 20};
 
 static void push(struct symbols *s, const char *name, uint64_t addr, uint64_t size, uint8_t rank)
 {
@@ -30,12 +30,12 @@ static void push(struct symbols *s, const char *name, uint64_t addr, uint64_t si
 		assert_true(budget_take(&budget, sizeof(room)));
 	}
 	assert_true(s->n < s->cap);
-	s->v[s->n++] = (struct symbol){ .addr = addr,
+	s->v[s->n++] = (struct symbol){.addr = addr,
 		.size = size ? size : 0x10000 - addr,
 		.sized = size != 0,
 		.name = name,
 		.name_len = (uint32_t)strlen(name),
-		.rank = rank };
+		.rank = rank};
 }
 
 static const char *name_at(const struct symbols *s, uint64_t addr)
@@ -139,7 +139,8 @@ static void test_plt(void **state)
 		/* "printf" or a fortified one of its kind */
 		if (s.v[i].plt && memmem(s.v[i].name, s.v[i].name_len, "printf", 6))
 			printf_plt = true;
-		if (!s.v[i].plt && s.v[i].name_len == 10 && memcmp(s.v[i].name, "tiny_outer", 10) == 0)
+		if (!s.v[i].plt && s.v[i].name_len == 10 &&
+			memcmp(s.v[i].name, "tiny_outer", 10) == 0)
 			outer = true;
 	}
 	assert_true(printf_plt);
@@ -150,7 +151,7 @@ static void test_plt(void **state)
 static void test_budget(void **state)
 {
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	struct budget small = { .max = 1000 };
+	struct budget small = {.max = 1000};
 	_cleanup_(symbols_fini) struct symbols s;
 	Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 

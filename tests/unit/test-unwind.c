@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Walks this process's own stack from its registers and bytes, and compares with backtrace() and
- * with the chain of calls that is written here; then the same stack cut, damaged and without registers.
+ * with the chain of calls that is written here; then the same stack cut, damaged and without
+ * registers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +26,7 @@
 #define STACK_BYTES 65536u
 #define N_REGS 24u
 
-static struct budget budget = { .max = 512u << 20 };
+static struct budget budget = {.max = 512u << 20};
 static struct stacktab *st;
 static struct images *images;
 static struct resolver *resolver;
@@ -38,17 +39,18 @@ static void *trace[64];
 static int n_trace;
 static uint8_t *stack_top;
 
-static int ask(void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+static int ask(
+	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
 {
 	(void)arg;
 	if (need->kind != NEED_OBJECT)
 		return 0;
 	*ret_fd = open(need->path, O_RDONLY | O_CLOEXEC);
-	*ret_file = (struct declink_file){ .found = true };
+	*ret_file = (struct declink_file){.found = true};
 	return *ret_fd >= 0;
 }
 
-static const struct need need = { .ask = ask };
+static const struct need need = {.ask = ask};
 
 /* What a history's MMAP2 records would say of this process. */
 static void read_maps(void)
@@ -58,13 +60,13 @@ static void read_maps(void)
 
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f)) {
-		struct image_key key = { .pid = 1 };
-		struct space_map map = { 0 };
+		struct image_key key = {.pid = 1};
+		struct space_map map = {0};
 		unsigned long start, end, off, ino;
 		char perms[5], path[4000] = "";
 
-		if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %3999[^\n]", &start, &end, perms, &off, &key.maj, &key.min, &ino,
-			    path) < 7)
+		if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %3999[^\n]", &start, &end, perms, &off,
+			    &key.maj, &key.min, &ino, path) < 7)
 			continue;
 		if (perms[2] != 'x')
 			continue;
@@ -101,9 +103,9 @@ static int setup(void **state)
 	code.perfmap_tried = true;
 	return stack_top && stacktab_new(0, &st) == 0 && images_new(&need, &budget, &images) == 0 &&
 			       resolver_new(st, images, &need, true, &budget, &resolver) == 0 &&
-			       space_new(&budget, &code.space) == 0 ?
-		       0 :
-		       -1;
+			       space_new(&budget, &code.space) == 0
+		       ? 0
+		       : -1;
 }
 
 static int teardown(void **state)
@@ -117,9 +119,12 @@ static int teardown(void **state)
 }
 
 /* Copies without the library, whose calls a sanitizer would watch. */
-__attribute__((no_sanitize("address"), noinline)) static void copy_stack(const volatile uint8_t *from)
+__attribute__((no_sanitize("address"), noinline)) static void copy_stack(
+	const volatile uint8_t *from)
 {
-	stack_size = (size_t)(stack_top - from) < STACK_BYTES ? (size_t)(stack_top - from) & ~(size_t)7 : STACK_BYTES;
+	stack_size = (size_t)(stack_top - from) < STACK_BYTES
+			     ? (size_t)(stack_top - from) & ~(size_t)7
+			     : STACK_BYTES;
 	for (size_t i = 0; i < stack_size; i++)
 		stack[i] = from[i];
 }
@@ -127,8 +132,9 @@ __attribute__((no_sanitize("address"), noinline)) static void copy_stack(const v
 static void take_context(const ucontext_t *uc)
 {
 	/* the kernel's numbers of the registers (asm/perf_regs.h), and ucontext's */
-	static const int order[N_REGS] = { REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_RIP,
-		REG_EFL, -1, -1, -1, -1, -1, -1, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15 };
+	static const int order[N_REGS] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI,
+		REG_RBP, REG_RSP, REG_RIP, REG_EFL, -1, -1, -1, -1, -1, -1, REG_R8, REG_R9, REG_R10,
+		REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
 	for (unsigned i = 0; i < N_REGS; i++)
 		regs[i] = order[i] >= 0 ? (uint64_t)uc->uc_mcontext.gregs[order[i]] : 0;
@@ -137,11 +143,11 @@ static void take_context(const ucontext_t *uc)
 
 static struct perfevent_sample sample_of(void)
 {
-	return (struct perfevent_sample){ .regs_abi = PERF_SAMPLE_REGS_ABI_64,
+	return (struct perfevent_sample){.regs_abi = PERF_SAMPLE_REGS_ABI_64,
 		.regs_mask = (1u << N_REGS) - 1,
 		.regs = (const uint8_t *)regs,
 		.stack = stack,
-		.stack_size = stack_size };
+		.stack_size = stack_size};
 }
 
 __attribute__((noinline)) static int chain_inner(int n)
@@ -198,7 +204,8 @@ static void test_own_stack(void **state)
 	/* the same functions as glibc's own unwinder */
 	assert_int_equal(n, n_trace);
 	for (uint32_t i = 1; i < n; i++) {
-		uint32_t other = resolver_frame(resolver, &code, (uintptr_t)trace[i], RESOLVE_RETURN);
+		uint32_t other =
+			resolver_frame(resolver, &code, (uintptr_t)trace[i], RESOLVE_RETURN);
 
 		if (frames[i] != other)
 			fail_msg("frame %u: %s and not %s", i, name_of(frames[i]), name_of(other));
@@ -222,7 +229,7 @@ __attribute__((noinline)) static int interrupted(int n)
 static void test_through_a_signal(void **state)
 {
 	static uint32_t frames[UNWIND_MAX_FRAMES];
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = {.sa_handler = on_signal};
 	int (*volatile victim)(int) = interrupted;
 	struct perfevent_sample s;
 	bool handler = false, below = false;
@@ -280,8 +287,10 @@ static void test_cut_and_damaged(void **state)
 			uint64_t v;
 
 			seed = seed * 1664525 + 1013904223;
-			v = (seed >> 8) % 3 ? (uint64_t)(uintptr_t)trace[(seed >> 12) % (unsigned)n_trace] + (seed >> 28) :
-					      (uint64_t)seed << 20;
+			v = (seed >> 8) % 3
+				    ? (uint64_t)(uintptr_t)trace[(seed >> 12) % (unsigned)n_trace] +
+					      (seed >> 28)
+				    : (uint64_t)seed << 20;
 			memcpy(stack + (seed >> 4) % (stack_size - 8), &v, 8);
 		}
 		s = sample_of();
@@ -293,10 +302,10 @@ static void test_cut_and_damaged(void **state)
 /* The kernel's chains: wrong frames are cut, marks obeyed. */
 static void test_chains(void **state)
 {
-	struct stackwalk w = { .resolver = resolver, .st = st, .budget = &budget };
-	struct perfevent ev = { .kind = PERFEVENT_SAMPLE, .misc = PERF_RECORD_MISC_USER };
+	struct stackwalk w = {.resolver = resolver, .st = st, .budget = &budget};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .misc = PERF_RECORD_MISC_USER};
 	int (*volatile outer)(int) = chain_outer;
-	uint64_t chain[70] = { PERF_CONTEXT_USER };
+	uint64_t chain[70] = {PERF_CONTEXT_USER};
 	uint32_t stack_id, depth;
 
 	(void)state;

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/json.h"
+#include "decode/image.h"
+#include "decode/job_impl.h"
+#include "decode/meta.h"
+#include "decode/session.h"
+
+static int on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct job *j = arg;
+
+	return link_progress(&j->link, j->stage, done, total);
+}
+
+struct decode {
+	struct perfdata *pd;
+	struct images *images;
+	struct stacktab *st;
+	struct clock_map *clocks;
+	struct timeline *tl;
+	struct session *session;
+	struct meta meta;
+};
+
+static void decode_fini(struct decode *d)
+{
+	session_free(d->session);
+	timeline_free(d->tl);
+	clock_map_free(d->clocks);
+	images_free(d->images);
+	stacktab_free(d->st);
+	perfdata_free(d->pd);
+	meta_fini(&d->meta);
+}
+
+static int make_clocks(struct decode *d)
+{
+	enum clock_source source = session_clock(d->pd);
+	int r = clock_map_new(source, &d->clocks);
+
+	if (r < 0)
+		return r;
+	if (source == CLOCK_SOURCE_MONOTONIC_RAW) {
+		for (size_t i = 0; i < d->meta.n_brackets && r >= 0; i++)
+			r = clock_map_add(d->clocks, &d->meta.brackets[i]);
+	}
+	if (d->pd->clock_data.known && source == CLOCK_SOURCE_MONOTONIC && r >= 0) {
+		const struct clock_bracket b = {.source = d->pd->clock_data.clock_ns,
+			.monotonic = d->pd->clock_data.clock_ns,
+			.realtime = d->pd->clock_data.wall_ns};
+
+		r = clock_map_add(d->clocks, &b);
+	}
+	clock_map_finish(d->clocks);
+	return r < 0 ? r : 0;
+}
+
+/* What was recorded by this kernel was recorded here, as far as anybody can tell. */
+static bool recorded_here(const struct job *j, const struct decode *d)
+{
+	return d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0;
+}
+
+/* perf's own table of build ids; and the vDSO of this machine where it is the same kernel's. */
+static void tell_images(struct job *j, struct decode *d)
+{
+	for (uint32_t i = 0; i < d->pd->n_build_ids; i++)
+		images_expect(d->images, d->pd->build_ids[i].name, d->pd->build_ids[i].id,
+			d->pd->build_ids[i].size);
+	if (j->vdso_fd >= 0)
+		images_set_vdso_fd(d->images, take_fd(&j->vdso_fd));
+	else if (recorded_here(j, d))
+		images_use_own_vdso(d->images);
+}
+
+static int decode_setup(struct job *j, struct decode *d, struct writer *w)
+{
+	struct timeline_options to = {.version = PACKAGE_VERSION};
+	struct session_options so = {
+		.symbols = j->symbols, .progress = on_progress, .progress_arg = j};
+	int r;
+
+	if (j->meta_fd >= 0) {
+		r = meta_read(j->meta_fd, &d->meta);
+		if (r > 0)
+			json_add_bool(j->losses, "meta_unreadable", true);
+		else if (r < 0)
+			return r;
+	}
+	r = perfdata_open(j->perfdata_fd, &j->budget, &d->pd);
+	if (r > 0)
+		return job_refuse(j, perfdata_strerror(r));
+	if (r < 0)
+		return r;
+	j->stage = "reading";
+	r = perfdata_scan(d->pd, on_progress, j);
+	if (r < 0)
+		return r;
+	r = stacktab_new(j->max_memory / 8, &d->st);
+	if (r >= 0)
+		r = images_new(&j->need, &j->budget, &d->images);
+	if (r >= 0)
+		r = make_clocks(d);
+	if (r < 0)
+		return r;
+	tell_images(j, d);
+	to.period_ns = session_period_ns(d->pd);
+	to.clocks = d->clocks;
+	to.switches = session_has_switches(d->pd);
+	to.kernel_release = d->meta.kernel_release[0] ? d->meta.kernel_release : d->pd->osrelease;
+	to.machine = d->meta.machine[0] ? d->meta.machine : d->pd->arch;
+	r = timeline_new(&to, d->st, w, &d->tl);
+	if (r < 0)
+		return r;
+	so.pd = d->pd;
+	so.images = d->images;
+	so.st = d->st;
+	so.tl = d->tl;
+	so.need = &j->need;
+	so.perfmaps = j->input == JOB_BUNDLE || recorded_here(j, d);
+	so.budget = &j->budget;
+	so.whole_target = j->input == JOB_BUNDLE;
+	so.notes = d->meta.notes;
+	so.n_notes = d->meta.n_notes;
+	so.nspid = meta_nspid;
+	so.nspid_arg = &d->meta;
+	return session_new(&so, &d->session);
+}
+
+static void add_timeline_stats(struct job *j, const struct timeline *tl, const struct writer *w)
+{
+	struct timeline_stats ts;
+	struct writer_stats ws;
+
+	timeline_stats(tl, &ts);
+	writer_stats(w, &ws);
+	json_add_uint(j->stats, "slices", ws.slices);
+	json_add_uint(j->stats, "bytes_raw", ws.bytes_raw);
+	json_add_uint(j->stats, "bytes_out", ws.bytes_out);
+	json_add_uint(j->stats, "first_ns", ts.first_ns);
+	json_add_uint(j->stats, "last_ns", ts.last_ns);
+	if (ts.out_of_order)
+		json_add_uint(j->losses, "events_out_of_order", ts.out_of_order);
+	if (ts.refused_full)
+		json_add_uint(j->losses, "events_over_limits", ts.refused_full);
+	if (ts.folded)
+		json_add_uint(j->losses, "frames_folded", ts.folded);
+	if (ts.inconsistent)
+		json_add_uint(j->losses, "switches_inconsistent", ts.inconsistent);
+	if (ts.cut)
+		json_add_uint(j->losses, "output_cut_at_ns", ts.cut_ns);
+	if (ws.bytes_dropped)
+		json_add_uint(j->losses, "bytes_over_output_limit", ws.bytes_dropped);
+	if (ws.names_dropped)
+		json_add_uint(j->losses, "names_over_memory", ws.names_dropped);
+}
+
+int job_decode(struct job *j, struct writer *w)
+{
+	_cleanup_(decode_fini) struct decode d = {0};
+	int r;
+
+	r = decode_setup(j, &d, w);
+	if (r < 0)
+		return r;
+	j->stage = "decoding";
+	r = session_run(d.session);
+	if (r == 0)
+		r = timeline_finish(d.tl, &j->summary);
+	session_report(d.session, j->stats, j->losses);
+	if (stacktab_dropped(d.st))
+		json_add_uint(j->losses, "stacks_over_memory", stacktab_dropped(d.st));
+	add_timeline_stats(j, d.tl, w);
+	return r;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of a job: job.c takes it apart and answers it, job_decode.c does the decoding. */
+#pragma once
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/utsname.h>
+
+#include "decode/budget.h"
+#include "decode/link.h"
+#include "decode/need.h"
+#include "decode/sandbox.h"
+
+struct writer;
+
+enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
+
+struct job {
+	enum job_input input;
+	bool text;
+	bool compress;
+	bool symbols;
+	bool idle;
+	unsigned threads;
+	uint64_t max_output, max_memory;
+	int perfdata_fd, meta_fd, vdso_fd, out_fd;
+	int probe_fds[DECLINK_MAX_FDS];
+	size_t n_probe;
+
+	struct utsname host;
+	struct link link;
+	struct need need;
+	struct sandbox_layers layers;
+	struct budget budget;
+	struct json_object *stats, *losses, *summary;
+	const char *stage;
+	char error[256];
+};
+
+/* Keeps the sentence that RESULT will say. -EINVAL. */
+int job_refuse(struct job *j, const char *why);
+
+/* Decodes into `w`; fills stats, losses and summary. 0, or a negative errno. */
+int job_decode(struct job *j, struct writer *w);

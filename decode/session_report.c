@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a recording says of itself before it is replayed, and what happened after. */
+#include "config.h"
+
+#include <linux/perf_event.h>
+#include <time.h>
+
+#include "common/json.h"
+#include "decode/session_impl.h"
+
+bool attr_is_bpf_output(const struct perfattr *a)
+{
+	return a->type == PERF_TYPE_SOFTWARE && a->config == PERF_COUNT_SW_BPF_OUTPUT;
+}
+
+static void add_count(struct json_object *o, const char *key, uint64_t n)
+{
+	if (n)
+		json_add_uint(o, key, n);
+}
+
+void session_report(const struct session *s, struct json_object *stats, struct json_object *losses)
+{
+	const struct perfdata_losses *l = &s->o.pd->losses;
+	const struct resolve_stats *rs = resolver_stats(s->resolver);
+	const struct images_stats *is = images_stats(s->o.images);
+
+	json_add_uint(stats, "records", s->o.pd->n_index);
+	json_add_uint(stats, "samples", s->samples);
+	json_add_uint(stats, "switches", s->switches);
+	json_add_uint(stats, "wakeups", s->wakeups);
+	json_add_uint(stats, "mmaps", s->mmaps);
+	json_add_uint(stats, "processes", s->processes.n);
+	json_add_uint(stats, "threads", s->threads.n);
+	json_add_uint(stats, "images", is->ready);
+	json_add_uint(stats, "debug_files", is->debug_found);
+	json_add_uint(stats, "perf_maps", rs->perfmaps);
+	json_add_uint(stats, "addresses", rs->addresses);
+	json_add_uint(stats, "stacks", s->walk.stacks);
+	add_count(stats, "idle_samples", s->idle_samples);
+
+	add_count(losses, "torn_records", l->torn);
+	add_count(losses, "malformed_records", l->malformed);
+	add_count(losses, "unknown_records", l->unknown);
+	add_count(losses, "unknown_ids", l->unknown_ids);
+	add_count(losses, "compressed_records_unreadable", l->compressed);
+	add_count(losses, "records_over_memory", l->no_memory + s->no_memory);
+	add_count(losses, "features_unreadable", l->features);
+	add_count(losses, "aux_records_ignored", l->aux_records);
+	add_count(losses, "aux_bytes_ignored", l->aux_bytes);
+	add_count(losses, "aux_truncated", s->aux_truncated);
+	add_count(losses, "bytes_unread", l->unread_bytes);
+	add_count(losses, "samples_without_time", s->untimed);
+	add_count(losses, "bad_sched_events", s->bad_sched);
+	add_count(losses, "records_lost", s->lost);
+	add_count(losses, "throttled", s->throttled);
+	add_count(losses, "maps_refused", s->maps_refused);
+	add_count(losses, "debug_files_wrong", is->debug_wrong);
+	add_count(losses, "frames_unmapped", rs->unknown_no_map);
+	add_count(losses, "frames_without_image", rs->unknown_no_image);
+	add_count(losses, "frames_without_symbol", rs->unknown_no_symbol);
+	add_count(losses, "frames_without_jit_name", rs->unknown_jit);
+	add_count(losses, "frames_wrong", rs->wrong);
+	stackwalk_report(&s->walk, losses);
+	images_report(s->o.images, losses);
+}
+
+/* ---- what the attributes say of the whole recording */
+
+static bool attr_is_clock(const struct perfattr *a)
+{
+	return a->type == PERF_TYPE_SOFTWARE &&
+	       (a->config == PERF_COUNT_SW_CPU_CLOCK || a->config == PERF_COUNT_SW_TASK_CLOCK);
+}
+
+uint64_t session_period_ns(const struct perfdata *pd)
+{
+	for (uint32_t i = 0; i < pd->n_attrs; i++) {
+		const struct perfattr *a = &pd->attrs[i];
+
+		if (a->type == PERF_TYPE_SOFTWARE && !attr_is_clock(a))
+			continue;
+		if (a->freq && a->period && a->period <= 1000000000)
+			return 1000000000 / a->period;
+		if (!a->freq && attr_is_clock(a) && a->period && a->period <= 60000000000u)
+			return a->period;
+	}
+	return 0;
+}
+
+bool session_has_switches(const struct perfdata *pd)
+{
+	for (uint32_t i = 0; i < pd->n_attrs; i++)
+		if (pd->attrs[i].context_switch || attr_is_bpf_output(&pd->attrs[i]))
+			return true;
+	return false;
+}
+
+enum clock_source session_clock(const struct perfdata *pd)
+{
+	for (uint32_t i = 0; i < pd->n_attrs; i++) {
+		if (!pd->attrs[i].use_clockid)
+			continue;
+		switch (pd->attrs[i].clockid) {
+		case CLOCK_MONOTONIC:
+			return CLOCK_SOURCE_MONOTONIC;
+		case CLOCK_MONOTONIC_RAW:
+			return CLOCK_SOURCE_MONOTONIC_RAW;
+		case CLOCK_BOOTTIME:
+			return CLOCK_SOURCE_BOOTTIME;
+		case CLOCK_REALTIME:
+			return CLOCK_SOURCE_REALTIME;
+		default:
+			break;
+		}
+	}
+	return CLOCK_SOURCE_UNKNOWN;
+}
