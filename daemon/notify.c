@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sd_notify(3) with the loop's timers. */
+/*
+ * The protocol of sd_notify(3) with the loop's timers, on a socket that never blocks: sd_notify()
+ * itself waits for as long as the manager leaves its socket full, and the recording with it.
+ */
 #include "daemon/notify.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 
 #include "common/log.h"
@@ -14,17 +22,46 @@ struct notify {
 	struct notify_context ctx;
 	struct event *watchdog;
 	struct event *status; /* one second behind the first of many changes */
-	bool managed, unhealthy;
+	int sock; /* to the manager; -1 without one */
+	bool unhealthy;
 };
+
+#define READY_WAIT_MS 5000 /* for the manager to take READY; nothing is recorded yet */
 
 DEFINE_CLEANUP(struct notify *, notify_free)
 
+/* A path, or a name in the abstract namespace behind '@'. */
+static int manager_connect(const char *where)
+{
+	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	size_t len = strlen(where);
+
+	if (sock < 0)
+		return -errno;
+	if ((where[0] != '/' && where[0] != '@') || len < 2 || len >= sizeof(sa.sun_path))
+		return -EINVAL;
+	memcpy(sa.sun_path, where, len);
+	if (where[0] == '@')
+		sa.sun_path[0] = '\0';
+	if (connect(sock, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
+		return -errno;
+	return take_fd(&sock);
+}
+
+/* What finds the manager's socket full is not said: the next status or sign of life follows. */
+static bool manager_tell(const struct notify *n, const char *text)
+{
+	return send(n->sock, text, strlen(text), MSG_NOSIGNAL) >= 0;
+}
+
 static void send_status(struct notify *n)
 {
-	char line[160] = "";
+	char line[160] = "", text[192];
 
 	n->ctx.describe(n->ctx.arg, line, sizeof(line));
-	(void)sd_notifyf(0, "STATUS=%s", line);
+	(void)snprintf(text, sizeof(text), "STATUS=%s", line);
+	(void)manager_tell(n, text);
 }
 
 static void on_status(evutil_socket_t fd, short what, void *arg)
@@ -51,7 +88,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (healthy)
-		(void)sd_notify(0, "WATCHDOG=1");
+		(void)manager_tell(n, "WATCHDOG=1");
 	else if (!n->unhealthy)
 		log_error("not healthy: the watchdog is not told that all is well");
 	n->unhealthy = !healthy;
@@ -60,13 +97,17 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 int notify_new(const struct notify_context *context, struct notify **ret)
 {
 	_cleanup_(notify_freep) struct notify *n = calloc(1, sizeof(*n));
+	const char *where = getenv("NOTIFY_SOCKET");
 	uint64_t usec = 0;
 
 	if (!n)
 		return -ENOMEM;
 	n->ctx = *context;
-	n->managed = getenv("NOTIFY_SOCKET") != NULL;
-	if (!n->managed) {
+	n->sock = where && *where ? manager_connect(where) : -1;
+	if (n->sock < 0) {
+		if (where && *where)
+			log_warning("NOTIFY_SOCKET: %s: %s", where, strerror(-n->sock));
+		n->sock = -1;
 		*ret = take_ptr(n);
 		return 0;
 	}
@@ -89,8 +130,9 @@ struct notify *notify_free(struct notify *n)
 {
 	if (!n)
 		return NULL;
-	if (n->managed)
+	if (n->sock >= 0)
 		hub_watch(n->ctx.hub, NULL, NULL);
+	(void)close_fd(n->sock);
 	if (n->watchdog)
 		event_free(n->watchdog);
 	if (n->status)
@@ -101,14 +143,19 @@ struct notify *notify_free(struct notify *n)
 
 void notify_ready(struct notify *n)
 {
-	if (!n->managed)
+	struct pollfd wait = {.fd = n->sock, .events = POLLOUT};
+
+	if (n->sock < 0)
 		return;
-	(void)sd_notify(0, "READY=1");
+	/* The one message that must arrive. */
+	(void)poll(&wait, 1, READY_WAIT_MS);
+	if (!manager_tell(n, "READY=1"))
+		log_warning("the service manager was not told that tracerd is ready: %s", strerror(errno));
 	send_status(n);
 }
 
 void notify_stopping(struct notify *n)
 {
-	if (n->managed)
-		(void)sd_notify(0, "STOPPING=1\nSTATUS=stopping");
+	if (n->sock >= 0)
+		(void)manager_tell(n, "STOPPING=1\nSTATUS=stopping");
 }
