@@ -32,7 +32,9 @@ struct backend {
 	/* Begins recording: 0, TARGET_E_*, -errno. The target has its first members. */
 	int (*arm)(struct target *target, char *why, size_t why_size);
 	/* The members or the wanted stacks have changed: perhaps another method is better now. */
-	int (*review)(struct target *target);
+	int (*review)(struct target *target, bool members_added);
+	/* What was kept from before a change may go. */
+	void (*settle)(struct target *target);
 	/* Ends recording; what is in the rings stays readable until release. */
 	void (*stop)(struct target *target);
 	void (*disarm)(struct target *target);

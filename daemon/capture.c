@@ -89,6 +89,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	/* What happened until this moment may still lie in the history's rings. */
 	history_drain(targets->history);
+	target_resync(target);
 	target_recheck(target);
 
 	frozen->backend = target->backend;

@@ -270,12 +270,28 @@ static int pid_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int members_scan(struct target *target, bool *ret_changed)
+int member_follow(struct member *member)
+{
+	_cleanup_(proc_close) struct proc proc = PROC_INIT;
+	struct target *target = member->target;
+	int r;
+
+	if (history_running(target->targets->history) || member->follow)
+		return 0;
+	r = proc_open(member->pid, -1, &proc);
+	if (r != 0)
+		return r == PROC_E_GONE ? 0 : r;
+	r = history_follow_new(target->targets->history, proc.dirfd, member->pid, target->tid,
+			       target->scope == TARGET_UNIT, &member->follow);
+	return r == -ESRCH ? 0 : r;
+}
+
+int members_scan(struct target *target, bool *ret_added)
 {
 	_cleanup_free_ pid_t *pids = NULL;
 	uint64_t now = raw_now_ns();
 	struct member *member;
-	bool changed = false;
+	bool added = false;
 	size_t n = 0;
 	int r;
 
@@ -288,7 +304,6 @@ int members_scan(struct target *target, bool *ret_changed)
 		if (member->to_ns != UINT64_MAX || bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp))
 			continue;
 		member_end(member, now);
-		changed = true;
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (member_find(target, pids[i]))
@@ -301,8 +316,11 @@ int members_scan(struct target *target, bool *ret_changed)
 		r = targetlog_synth(target, member, -1, SYNTH_ALL);
 		if (r < 0)
 			return r;
-		changed = true;
+		r = member_follow(member);
+		if (r < 0)
+			return r;
+		added = true;
 	}
-	*ret_changed = changed;
+	*ret_added = added;
 	return 0;
 }

@@ -15,6 +15,9 @@
 #include "daemon/samplecopy.h"
 #include "daemon/targetstate.h"
 
+/* Rings from before a change are kept until the new ones explain a good while by themselves. */
+#define OLD_SOURCE_SECONDS 30
+
 static enum stacks_mode stacks_now(const struct target *target)
 {
 	return target->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
@@ -41,6 +44,11 @@ static int own_cgroup(struct target *target, struct cgroup *ret)
 	return 0;
 }
 
+static void warn_plain_waits(struct target *target)
+{
+	target_warn(target, "waits have no stacks and no wake-ups: these need BPF");
+}
+
 static int take_cgroup(struct target *target, struct sample_set **ret)
 {
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
@@ -53,9 +61,12 @@ static int take_cgroup(struct target *target, struct sample_set **ret)
 		cgroup = &own;
 	}
 	r = sampler_cgroup_set(target->targets->sampler, cgroup, stacks_now(target), ret);
-	if (r == 0)
-		target_say_why(target, "method cgroup: %s holds only this target", cgroup->path);
-	return r;
+	if (r < 0)
+		return r;
+	target_say_why(target, "method cgroup: %s holds only this target", cgroup->path);
+	if (target->waits && !sampler_filter(target->targets->sampler))
+		warn_plain_waits(target);
+	return 0;
 }
 
 static int task_tids(struct target *target, pid_t **ret, size_t *ret_n)
@@ -127,7 +138,7 @@ static int take_tasks(struct target *target, struct sample_set **ret)
 		target_warn(target, "no BPF filter (%s): each context switch of the target costs several microseconds more",
 			    can->filter_why);
 	if (target->waits)
-		target_warn(target, "waits have no stacks and no wake-ups: these need BPF");
+		warn_plain_waits(target);
 	return 0;
 }
 
@@ -174,6 +185,8 @@ static int charge_rings(struct target *target, const struct sample_set *set)
 
 static void source_push(struct target *target, struct sample_set *set, uint64_t now)
 {
+	struct timeval keep = {.tv_sec = OLD_SOURCE_SECONDS};
+
 	if (target->n_sources == TARGET_SOURCES_MAX)
 		(void)sample_set_put(target->sources[--target->n_sources].set);
 	if (target->n_sources)
@@ -182,6 +195,14 @@ static void source_push(struct target *target, struct sample_set *set, uint64_t 
 	target->sources[0] = (struct source){
 		.set = set, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = sample_set_lost(set)};
 	target->n_sources++;
+	if (target->n_sources > 1)
+		(void)event_add(target->settle_event, &keep);
+}
+
+static void sample_settle(struct target *target)
+{
+	while (target->n_sources > 1)
+		(void)sample_set_put(target->sources[--target->n_sources].set);
 }
 
 static int begin(struct target *target, char *why, size_t why_size)
@@ -246,28 +267,30 @@ static int sample_arm(struct target *target, char *why, size_t why_size)
 }
 
 /* Whether the present set still is the right one. */
-static bool set_fits(struct target *target)
+static bool set_fits(struct target *target, bool members_added)
 {
 	const struct sample_set *set = target->sources[0].set;
-	const struct sampler_can *can = sampler_can(target->targets->sampler);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
 	if (set->spec.stacks != stacks_now(target))
 		return false;
-	if (target->scope == TARGET_UNIT || !can->cpu_wide || !can->filter)
+	/* Events on tasks follow forks, but not who is moved into a unit. */
+	if (target->scope == TARGET_UNIT)
+		return set->spec.kind == SET_CGROUP || !members_added;
+	if (!sampler_can(target->targets->sampler)->cpu_wide)
 		return true;
 	if (own_cgroup(target, &own) == 0)
 		return set->spec.kind == SET_CGROUP && set->spec.cgroup_ino == own.ino;
-	return set->spec.kind == SET_CPU;
+	return set->spec.kind != SET_CGROUP;
 }
 
-static int sample_review(struct target *target)
+static int sample_review(struct target *target, bool members_added)
 {
 	const struct sample_set *before;
 	struct sample_set *set;
 	int r;
 
-	if (target->n_sources == 0 || set_fits(target))
+	if (target->n_sources == 0 || set_fits(target, members_added))
 		return 0;
 	before = target->sources[0].set;
 	target_clear_notes(target);
@@ -373,6 +396,7 @@ const struct backend backend_sample = {
 	.probe = sample_probe,
 	.arm = sample_arm,
 	.review = sample_review,
+	.settle = sample_settle,
 	.stop = sample_stop,
 	.disarm = sample_disarm,
 	.freeze = samplecopy_freeze,

@@ -62,7 +62,7 @@ static void decide(struct target *target, enum image_frames frames)
 	if (stacks == target->stacks)
 		return;
 	target->stacks = stacks;
-	r = target->backend->review(target);
+	r = target->backend->review(target, false);
 	if (r < 0) {
 		target->stacks = target->sources[0].set->spec.stacks;
 		target_warn(target, "its code keeps no frame pointers, and dwarf stacks could not be had: %s", strerror(-r));

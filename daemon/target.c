@@ -163,6 +163,13 @@ static void on_gone(evutil_socket_t fd, short what, void *arg)
 	targets_disarm(target->targets, target);
 }
 
+static void on_settle(evutil_socket_t fd, short what, void *arg)
+{
+	struct target *target = arg;
+
+	target->backend->settle(target);
+}
+
 /* ---- what may change */
 
 void target_refresh(struct target *target)
@@ -255,21 +262,21 @@ static void tick_needed(struct targets *targets)
 
 static void watch(struct target *target)
 {
-	bool changed = false;
+	bool added = false;
 	int r;
 
 	if (target->scope == TARGET_UNIT) {
-		r = members_scan(target, &changed);
+		r = members_scan(target, &added);
 		if (r < 0)
 			log_debug("%s: looking at its members: %s", target->name, strerror(-r));
-		if (changed)
+		if (added)
 			(void)members_filter_all(target);
 		if (cgroup_gone(&target->cgroup)) {
 			target_exited(target, raw_now_ns());
 			return;
 		}
 	}
-	r = target->backend->review(target);
+	r = target->backend->review(target, added);
 	if (r < 0)
 		log_debug("%s: choosing its rings again: %s", target->name, strerror(-r));
 }
@@ -285,6 +292,23 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	tick_needed(targets);
 }
 
+static void resync_members(struct target *target)
+{
+	struct member *member;
+
+	if (target->state != TARGET_ARMED)
+		return;
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX)
+			(void)!targetlog_resync(target, member);
+}
+
+void target_resync(struct target *target)
+{
+	if (event_pending(target->targets->resync, EV_TIMEOUT, NULL))
+		resync_members(target);
+}
+
 /* The kernel had no room for some records: what they may have told is read from /proc instead. */
 static void on_resync(evutil_socket_t fd, short what, void *arg)
 {
@@ -294,14 +318,8 @@ static void on_resync(evutil_socket_t fd, short what, void *arg)
 	unsigned int n = 0;
 
 	while (n < HISTORY_RESYNC_BATCH && (target = targets_next(targets, targets->resync_next)) != NULL) {
-		struct member *member;
-
 		targets->resync_next = target->id;
-		if (target->state != TARGET_ARMED)
-			continue;
-		TAILQ_FOREACH(member, &target->members, link)
-			if (member->to_ns == UINT64_MAX)
-				(void)!targetlog_resync(target, member);
+		resync_members(target);
 		n++;
 	}
 	if (n == HISTORY_RESYNC_BATCH)
@@ -385,6 +403,8 @@ static struct target *target_free(struct target *target)
 		event_free(target->exit_event);
 	if (target->gone_event)
 		event_free(target->gone_event);
+	if (target->settle_event)
+		event_free(target->settle_event);
 	members_end(target, 0);
 	if (target->backend)
 		target->backend->disarm(target);
@@ -565,7 +585,7 @@ static int begin_history(struct target *target, char *why, size_t size)
 {
 	struct targets *targets = target->targets;
 	struct member *member;
-	bool changed;
+	bool added;
 	int r;
 
 	r = history_start(targets->history);
@@ -573,42 +593,28 @@ static int begin_history(struct target *target, char *why, size_t size)
 	target->history_lost_at = history_lost(targets->history);
 	target->armed_ns = raw_now_ns();
 	if (target->scope == TARGET_UNIT) {
-		r = members_scan(target, &changed);
+		r = members_scan(target, &added);
 		if (r == -E2BIG)
 			return say(why, size, TARGET_E_UNSUPPORTED, "too many processes in the unit");
 	} else {
 		r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
 		if (r == 0)
 			r = targetlog_synth(target, member, target->proc.dirfd, SYNTH_ALL);
+		if (r == 0)
+			r = member_follow(member);
 	}
 	if (r == PROC_E_GONE)
 		return say(why, size, TARGET_E_GONE, "no such process");
-	if (r < 0)
-		return say(why, size, r, "/proc: %s", strerror(-r));
-	if (history_running(targets->history))
-		return 0;
-	TAILQ_FOREACH(member, &target->members, link)
-	{
-		_cleanup_(proc_close) struct proc proc = PROC_INIT;
-
-		if (proc_open(member->pid, -1, &proc) != 0)
-			continue;
-		r = history_follow_new(targets->history, proc.dirfd, member->pid, target->tid,
-				       target->scope == TARGET_UNIT, &member->follow);
-		if (r < 0)
-			return say(why, size, r == -EACCES || r == -EPERM ? TARGET_E_UNSUPPORTED : r,
-				   "perf events on it: %s (tracerd needs CAP_PERFMON)", strerror(-r));
-	}
-	return 0;
+	if (r == -EACCES || r == -EPERM)
+		return say(why, size, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
+							    "CAP_SYS_PTRACE)", strerror(-r));
+	return r < 0 ? say(why, size, r, "/proc or perf events: %s", strerror(-r)) : 0;
 }
 
 static int watch_exit(struct target *target)
 {
 	struct targets *targets = target->targets;
 
-	target->gone_event = evtimer_new(targets->base, on_gone, target);
-	if (!target->gone_event)
-		return -ENOMEM;
 	if (target->scope == TARGET_UNIT)
 		return 0;
 	target->exit_event = event_new(targets->base, target->proc.pidfd, EV_READ, on_pidfd, target);
@@ -627,6 +633,10 @@ static int begin_target(struct target *target, const struct target_request *req,
 			     : r;
 	if (targets->n_armed + targets->n_suspended + targets->n_exited >= targets->config->max_targets)
 		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
+	target->gone_event = evtimer_new(targets->base, on_gone, target);
+	target->settle_event = evtimer_new(targets->base, on_settle, target);
+	if (!target->gone_event || !target->settle_event)
+		return say(why, size, -ENOMEM, "out of memory");
 	target_refresh(target);
 	r = begin_history(target, why, size);
 	if (r != 0)

@@ -88,6 +88,7 @@ struct target {
 	/* life */
 	struct event *exit_event; /* on the pidfd */
 	struct event *gone_event; /* the end of the grace time */
+	struct event *settle_event; /* rings from before a change have been kept long enough */
 	uint64_t armed_unix_ns, armed_ns, ended_ns;
 	/* what it costs its owner */
 	struct quota_charge charge_target, charge_rings, charge_fds;
@@ -130,6 +131,8 @@ void target_exited(struct target *target, uint64_t at_ns);
 void target_refresh(struct target *target);
 /* Suspends a user's target whose credentials have become stricter. */
 void target_recheck(struct target *target);
+/* If side-band records were lost and not yet made up for: reads what is there now. */
+void target_resync(struct target *target);
 /* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW). */
 uint64_t target_oldest_ns(struct target *target);
 /* Brings the charge for files to `n`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
@@ -155,8 +158,10 @@ void members_prune(struct target *target);
 int members_filter(struct targets *targets, pid_t pid);
 /* The same for all living processes of the target. */
 int members_filter_all(struct target *target);
-/* Adds processes that are in the unit's cgroup and ends those that are not. *ret_changed. */
-int members_scan(struct target *target, bool *ret_changed) _must_check_;
+/* Follows one by events on its tasks, where the machine-wide history is not permitted. 0 or -errno. */
+int member_follow(struct member *member) _must_check_;
+/* Adds processes that are in the unit's cgroup and ends those that are not. */
+int members_scan(struct target *target, bool *ret_added) _must_check_;
 
 /* ---- targetlog.c */
 /* The callback of struct history. */

@@ -45,6 +45,33 @@ with Tracerd(config="[capture]\nexited_keep_s = 2\n") as d:
     if as_user(NOBODY, user) != 0:
         fail("the user's half")
 
+    # The number of a process that has ended, given to another one.
+    first = Target("first", uid=NOBODY)
+    number, last = first.pid, pathlib.Path("/proc/sys/kernel/ns_last_pid")
+    maps = open_maps(number)
+    pidfd = os.pidfd_open(number)
+    first.kill()
+    second = None
+    for _ in range(200 if last.exists() else 0):
+        last.write_text(str(number - 1))
+        second = spawn("/bin/sleep", "60", uid=NOBODY)
+        if second.pid == number:
+            break
+        second.kill()
+    if second and second.pid == number:
+        wait_for("the second's program", lambda: "sleep" in os.readlink(f"/proc/{number}/exe"))
+
+        def reuse():
+            with Client(d.sock) as u:
+                expect(u.call_error("target.arm", {"pid": number, "fds": ["maps"]}, [maps]) == "not_permitted",
+                       "the fd of a reused pid's former owner is refused")
+                expect(u.call_error("target.arm", {"pid": number, "fds": ["pidfd"]}, [pidfd]) == "gone",
+                       "and so is its pidfd")
+        if as_user(NOBODY, reuse) != 0:
+            fail("the reused pid")
+    else:
+        note("no pid could be used again: not tried")
+
     # Exec ends a user's authority, not an administrator's.
     t = next(x for x in c.call("target.list")["targets"] if x["pid"] == a.pid)
     time.sleep(0.3)

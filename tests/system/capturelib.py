@@ -20,7 +20,7 @@ Record = collections.namedtuple("Record", "type misc id pid tid time body")
 Sched = collections.namedtuple("Sched", "kind flags pid tid state other_pid other_tid other_uid cpu comm")
 
 # Two threads: one burns the cpu, one burns and sleeps; a line on stdin makes one more ("thread"),
-# forks ("fork") or executes another program ("exec").
+# forks ("fork"), maps a library ("load") or executes another program ("exec").
 TARGET = r"""
 import ctypes, os, sys, threading, time
 libc = ctypes.CDLL(None)
@@ -47,6 +47,16 @@ for line in sys.stdin:
         print(pid, flush=True)
     elif word[0] == "exec": os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)"])
     elif word[0] == "exit": break
+    elif word[0] == "load":
+        import glob
+        maps = open("/proc/self/maps").read()
+        for path in sorted(glob.glob("/usr/lib/*/lib*.so.*") + glob.glob("/usr/lib64/lib*.so.*")):
+            path = os.path.realpath(path)
+            if path in maps or os.path.getsize(path) > 500000: continue
+            try: ctypes.CDLL(path)
+            except OSError: continue
+            print(path, flush=True)
+            break
     print("done", flush=True)
 """
 
@@ -81,6 +91,13 @@ class Target:
         pid = int(self.process.stdout.readline())
         self.expect("done")
         return pid
+
+    def load(self):
+        """Has it map a library that it had not; its path."""
+        self.process.stdin.write("load\n")
+        path = self.process.stdout.readline().strip()
+        self.expect("done")
+        return path
 
     def kill(self):
         self.process.kill()
