@@ -196,6 +196,7 @@ static bool drain_round(struct history *history)
 		at += h->size;
 	}
 	if (n > 1)
+		if (n > 1)
 		qsort(history->pending, n, sizeof(*history->pending), pending_cmp);
 	for (size_t i = 0; i < n; i++)
 		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);

@@ -298,10 +298,11 @@ int members_scan(struct target *target, bool *ret_added)
 	r = cgroup_procs(&target->cgroup, &pids, &n);
 	if (r != 0)
 		return r == CGROUP_E_MANY ? -E2BIG : r;
-	qsort(pids, n, sizeof(*pids), pid_cmp);
+	if (n)
+		qsort(pids, n, sizeof(*pids), pid_cmp);
 	TAILQ_FOREACH(member, &target->members, link)
 	{
-		if (member->to_ns != UINT64_MAX || bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp))
+		if (member->to_ns != UINT64_MAX || (n && bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp)))
 			continue;
 		member_end(member, now);
 	}
