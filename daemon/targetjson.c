@@ -247,18 +247,44 @@ static void meta_processes(const struct frozen *frozen, struct json_object *list
 	}
 }
 
+/* Since when the target is recorded at all: its rings may be older than it. */
+static uint64_t recorded_from(const struct frozen *frozen)
+{
+	uint64_t from = UINT64_MAX;
+
+	for (size_t i = 0; i < frozen->n_members; i++)
+		if (frozen->members[i].from_ns < from)
+			from = frozen->members[i].from_ns;
+	return from == UINT64_MAX ? 0 : from;
+}
+
+/* From then on no ring has lost anything of the target. */
+static uint64_t complete_from(const struct frozen *frozen)
+{
+	uint64_t from = recorded_from(frozen);
+
+	if (frozen->oldest_ns > from)
+		from = frozen->oldest_ns;
+	for (size_t i = 0; i < frozen->n_rings; i++)
+		if (frozen->rings[i].wrapped && frozen->rings[i].oldest_ns > from)
+			from = frozen->rings[i].oldest_ns;
+	return from;
+}
+
 /*
  * Where one cpu's ring reaches back less far than another's, what ran there is missing in between.
- * Before the oldest data of all there is nothing to miss it in.
+ * Before the oldest data of all, and before the target was armed, there is nothing to miss it in.
  */
 static void meta_gaps(const struct frozen *frozen, struct json_object *list)
 {
-	uint64_t begin = UINT64_MAX;
+	uint64_t begin = UINT64_MAX, from = recorded_from(frozen);
 	char kind[48];
 
 	for (size_t i = 0; i < frozen->n_rings; i++)
 		if (frozen->rings[i].oldest_ns && frozen->rings[i].oldest_ns < begin)
 			begin = frozen->rings[i].oldest_ns;
+	if (begin < from)
+		begin = from;
 	for (size_t i = 0; i < frozen->n_rings; i++) {
 		const struct frozen_ring *ring = &frozen->rings[i];
 		struct json_object *o;
@@ -294,6 +320,7 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	json_add_uint(events, "lookback_ns", frozen->raw_ns > frozen->oldest_ns ? frozen->raw_ns - frozen->oldest_ns : 0);
 	json_add_uint(o, "frozen_raw_ns", frozen->raw_ns);
 	if (stats) {
+		json_add_uint(events, "complete_from_ns", complete_from(frozen));
 		meta_gaps(frozen, json_add_new_array(o, "gaps"));
 		meta_records(stats, json_add_new_object(o, "records"));
 		meta_losses(stats, json_add_new_object(o, "losses"));

@@ -112,6 +112,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	to.period_ns = session_period_ns(d->pd);
 	to.clocks = d->clocks;
 	to.switches = session_has_switches(d->pd);
+	to.complete_from_ns = d->meta.complete_from;
 	to.kernel_release = d->meta.kernel_release[0] ? d->meta.kernel_release : d->pd->osrelease;
 	to.machine = d->meta.machine[0] ? d->meta.machine : d->pd->arch;
 	r = timeline_new(&to, d->st, w, &d->tl);

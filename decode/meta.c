@@ -178,7 +178,7 @@ int meta_read(int fd, struct meta *ret)
 {
 	_cleanup_json_ struct json_object *o = NULL;
 	_cleanup_free_ char *text = NULL;
-	struct json_object *host;
+	struct json_object *host, *events;
 	struct meta m = {0};
 	struct stat st;
 	ssize_t n;
@@ -204,6 +204,9 @@ int meta_read(int fd, struct meta *ret)
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
+	events = json_get_object(o, "events");
+	if (events)
+		(void)json_get_uint(events, "complete_from_ns", &m.complete_from);
 	host = json_get_object(o, "host");
 	if (host) {
 		copy_string(m.kernel_release, sizeof(m.kernel_release),

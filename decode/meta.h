@@ -26,6 +26,7 @@ struct meta {
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	uint64_t frozen_raw; /* 0: not told */
+	uint64_t complete_from; /* from then on nothing was overwritten; 0: not told */
 	char kernel_release[128], machine[128];
 };
 

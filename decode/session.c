@@ -262,7 +262,7 @@ static int on_event(struct session *s, const struct perfevent *ev)
 
 	if (!s->begun && ev->has_time &&
 		(ev->kind == PERFEVENT_SAMPLE || ev->kind == PERFEVENT_SWITCH)) {
-		r = session_begin(s, ev->time);
+		r = session_begin(s);
 		if (r < 0)
 			return r;
 	}
@@ -330,9 +330,6 @@ int session_run(struct session *s)
 			attr_is_bpf_output(&s->o.pd->attrs[i]) && !s->o.pd->attrs[i].context_switch;
 	for (size_t i = 0; i < s->o.n_notes; i++)
 		if (!s->o.notes[i].mark)
-			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
-	for (size_t i = 0; i < s->o.n_notes; i++)
-		if (!s->o.notes[i].mark && s->o.notes[i].begin < s->o.notes[i].end)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
 	while (perfdata_next(s->o.pd, &ev)) {
 		if (ev.has_time && ev.kind == PERFEVENT_SAMPLE) {

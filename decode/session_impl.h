@@ -70,7 +70,7 @@ int timeline_answer(int r);
 int session_tell_thread(struct session *s, struct thread *t, uint64_t ts);
 
 /* At the first sample or switch: who is there already. */
-int session_begin(struct session *s, uint64_t ts);
+int session_begin(struct session *s);
 
 struct perfevent;
 int session_on_comm(struct session *s, const struct perfevent *ev);

@@ -130,8 +130,8 @@ int session_tell_thread(struct session *s, struct thread *t, uint64_t ts)
 		s->o.tl, t->process->pid, t->tid, t->name[0] ? t->name : t->process->name, ts));
 }
 
-/* At the first sample or switch: who is there already. */
-int session_begin(struct session *s, uint64_t ts)
+/* At the first sample or switch: who has been there all the time. */
+int session_begin(struct session *s)
 {
 	struct thread *t;
 	uint32_t pos = 0;
@@ -140,7 +140,7 @@ int session_begin(struct session *s, uint64_t ts)
 	s->begun = true;
 	while (s->o.whole_target && r >= 0 && (t = idmap_next(&s->threads, &pos)))
 		if (!t->exited && t->tid)
-			r = session_tell_thread(s, t, ts);
+			r = session_tell_thread(s, t, 0);
 	return r;
 }
 

@@ -285,7 +285,7 @@ static void thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mo
 			   writer_name_text(tl->w, t->name), mono);
 }
 
-static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, struct tl_thread **ret)
+static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t born, struct tl_thread **ret)
 {
 	struct tl_thread *t;
 	int r;
@@ -311,6 +311,7 @@ static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, struct t
 	}
 	t->tid = tid;
 	t->pid = pid;
+	t->born = born;
 	t->index = tl->n_threads;
 	t->gaps_seen = tl->gaps;
 	tl->threads[tl->n_threads++] = t;
@@ -338,7 +339,7 @@ static int thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct
 	int r;
 
 	if (!t) {
-		r = thread_make(tl, tid, tid, &t);
+		r = thread_make(tl, tid, tid, mono, &t);
 		if (r == TIMELINE_E_FULL)
 			tl->stats.refused_full++;
 		if (r != 0)
@@ -409,7 +410,7 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 		t->exited = true;
 	}
 	if (!t || t->exited) {
-		r = thread_make(tl, pid, tid, &t);
+		r = thread_make(tl, pid, tid, mono, &t);
 		if (r == TIMELINE_E_FULL)
 			tl->stats.refused_full++;
 		if (r != 0)
@@ -646,23 +647,54 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 }
 
 /*
- * The first thing known of a thread is that it comes back: it was away before, since the last loss
- * at least. Without one it is not known since when all that it did would have been recorded.
+ * Since when a thread of which nothing is known would have been seen if it had come to the CPU: the
+ * last loss, or the begin of a complete recording, or its own. 0 if that is not known.
  */
+static uint64_t silent_since(struct timeline *tl, const struct tl_thread *t)
+{
+	uint64_t since = t->complete_from;
+
+	if (!since && tl->options.complete_from_ns) {
+		since = timeline_monotonic(tl, tl->options.complete_from_ns);
+		if (since < t->born)
+			since = t->born;
+	}
+	return since && since < tl->stats.first_ns ? tl->stats.first_ns : since;
+}
+
+/* The first thing known of a thread is that it comes back: it was away before. */
 static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	struct wait w = {
-		.begin = t->complete_from,
+		.begin = silent_since(tl, t),
 		.state = TL_WAIT_UNKNOWN,
 		.other = {.tid = TL_TID_UNKNOWN},
 		.begin_unknown = true,
 	};
 	int r;
 
-	if (t->complete_from == 0 || t->complete_from >= mono)
+	if (w.begin == 0 || w.begin >= mono)
 		return 0;
 	r = waits_begin(tl->waits, &t->waits, &t->lane, &w, true);
 	return r < 0 ? r : wait_end(tl, t, mono);
+}
+
+/* At the end: a thread that never came to the CPU while all of it was recorded. */
+static int wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	struct wait w = {
+		.begin = silent_since(tl, t),
+		.state = TL_WAIT_UNKNOWN,
+		.other = {.tid = TL_TID_UNKNOWN},
+		.begin_unknown = true,
+	};
+
+	/* One that just began, or has been running all along, may not have been sampled yet. */
+	if (t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
+	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
+		return 0;
+	t->running = RUNNING_OFF;
+	return waits_begin(tl->waits, &t->waits, &t->lane, &w, true);
 }
 
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
@@ -802,8 +834,14 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 		struct tl_thread *t = tl->threads[i];
 
 		thread_declare(tl, t, last);
-		if (!t->exited)
-			thread_close(tl, t, last);
+		if (t->exited)
+			continue;
+		r = see_gaps(tl, t);
+		if (r == 0)
+			r = wait_throughout(tl, t, last);
+		if (r < 0)
+			return r;
+		thread_close(tl, t, last);
 	}
 	sched_finish(tl->sched);
 	tl->finished = true;

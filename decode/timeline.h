@@ -14,6 +14,8 @@
  *   periods ago.
  * - At a switch-out the stack of the wait is shown, with a leaf "off CPU: ..." on top. Without a
  *   stack (0), the leaf stands on what the evidence before and after the wait have in common.
+ * - A thread that was told (timeline_thread) and of which a complete recording has no event was off
+ *   the CPU: its leaf stands alone, from the recording's begin or its own.
  * - A waker's stack (a wake-up's) is exact for that moment only and is drawn without duration.
  * - Without switches a thread's slices end one period after its last sample once three periods
  *   pass without one. After a loss they end likewise, at the latest where the loss begins.
@@ -60,6 +62,7 @@ struct timeline_options {
 	uint32_t depth_cap;	      /* 0 = 500; at most 500 */
 	uint32_t max_threads;	      /* 0 = 65536 */
 	bool switches;		      /* the recording has switches (of every thread) */
+	uint64_t complete_from_ns;    /* input clock: from then on every switch is there; 0 = not known */
 	uint64_t focus_begin_ns;      /* window of the summary's "focus", input clock; both 0 = none */
 	uint64_t focus_end_ns;
 	const char *version;	      /* as in struct writer_meta */

@@ -20,6 +20,7 @@ struct tl_thread {
 	bool exited;
 	bool renamed;	       /* since the track was last declared */
 	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
+	uint64_t born;	       /* when it was first told or seen; 0 = before the recording */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
 	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
 	uint64_t last_sample;  /* 0 = none */

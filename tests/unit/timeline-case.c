@@ -111,6 +111,8 @@ static int option(struct player *p, char **f)
 		p->options.depth_cap = (uint32_t)number(f[1]);
 	} else if (strcmp(f[0], "switches") == 0) {
 		p->options.switches = true;
+	} else if (strcmp(f[0], "complete") == 0) {
+		p->options.complete_from_ns = number(f[1]);
 	} else if (strcmp(f[0], "focus") == 0) {
 		p->options.focus_begin_ns = number(f[1]);
 		p->options.focus_end_ns = number(f[2]);
