@@ -238,6 +238,10 @@ int sampler_programs(struct sampler *sampler, bool wanted)
 	if (!sampler->filter || wanted == sampler->attached)
 		return 0;
 	if (!wanted) {
+		/* What is still held, of targets that have ended, has no more to record. */
+		for (size_t i = 0; i < sampler->n_cpus; i++)
+			if (!sampler->clocks[i].resting)
+				clock_set(sampler, i, true);
 		filter_stop(sampler->filter);
 		sampler->attached = false;
 		return 0;
@@ -351,6 +355,8 @@ int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enu
 		return sampler->can.cpu_wide_error;
 	set = set_find(sampler, SET_CGROUP, stacks, cgroup->ino);
 	if (set) {
+		/* It may have been stopped when its last target was. */
+		eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_ENABLE);
 		*ret = sample_set_ref(set);
 		return 0;
 	}

@@ -54,7 +54,7 @@ struct sample_set *sample_set_put(struct sample_set *set);
 
 /* A target was armed that may be running now: all clocks on, until it is seen that none runs. */
 void sampler_wake(struct sampler *sampler);
-/* The switch programs are attached while `users` is not 0. */
+/* Attaches the switch programs, or detaches them and stops the clocks: nothing is armed. */
 int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
 
 /* Cpus whose clocks are stopped, of how many. */

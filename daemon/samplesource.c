@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "common/log.h"
 #include "daemon/backend.h"
@@ -313,13 +314,32 @@ static int sample_review(struct target *target, bool members_added)
 	return r;
 }
 
+static bool set_is_wanted(const struct targets *targets, const struct sample_set *set)
+{
+	const struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (target->state == TARGET_ARMED && target->n_sources && target->sources[0].set == set)
+			return true;
+	return false;
+}
+
 static void sample_stop(struct target *target)
 {
 	struct source *now = &target->sources[0];
 
-	(void)members_filter_all(target);
 	if (target->n_sources && now->to_ns == UINT64_MAX)
 		now->to_ns = raw_now_ns();
+	/*
+	 * The shared clocks just pass nothing of it any more. Events of its own would go on over
+	 * what was recorded, perhaps of a program that nobody was allowed to see.
+	 */
+	for (size_t i = 0; i < target->n_sources; i++) {
+		const struct sample_set *set = target->sources[i].set;
+
+		if (set->spec.kind != SET_CPU && !set_is_wanted(target->targets, set))
+			eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+	}
 }
 
 static void sample_disarm(struct target *target)

@@ -48,6 +48,27 @@ with Tracerd() as d:
     meta, recs, _ = bundle(c, t["id"])
     expect({r.pid for r in recs if r.type == SAMPLE} == {alone.pid}, "still nobody else in it")
 
+    # A user's target that executes another program: nothing of that is recorded, though the cgroup's events are its own.
+    jail = Cgroup(f"tracerd-test-{os.getpid()}-user.service")
+    mover = Target("mover", uid=65534)
+    jail.add(mover.pid)
+
+    def user():
+        with Client(d.sock) as k:
+            x = k.arm(mover.pid, stacks="fp")
+            expect(x["method"] == "cgroup", "a user's target alone in its cgroup")
+            time.sleep(0.5)
+            mover.tell("exec", answer=None)
+            wait_for("the end of the authority",
+                     lambda: k.call("target.show", {"target": x["id"]})["target"]["state"] == "suspended")
+            time.sleep(1.5)
+            m, r, _ = bundle(k, x["id"])
+            executed = [q.time for q in r if q.type == COMM and q.misc & (1 << 13)]
+            last = max(q.time for q in r if q.type == SAMPLE)
+            expect(not executed and m["frozen_raw_ns"] - last > 1.4e9, "after an exec nothing more is recorded")
+    if as_user(65534, user) != 0:
+        fail("the user's half")
+
     # Names that are none.
     for unit in ("no-such.service", "../../etc", "/", "a\nb", "x" * 600):
         code = c.call_error("target.arm", {"unit": unit})
