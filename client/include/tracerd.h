@@ -5,7 +5,7 @@
  * This is the control client: one connection to the daemon's Unix socket, calls with a JSON text
  * as parameters and a JSON text as answer, file descriptors in both directions, and the daemon's
  * events. Methods, their parameters and their limits are in the protocol schema that comes with
- * tracerd (share/tracerd/protocol.json).
+ * tracerd (`tracerd --print-schema`).
  *
  * Rules that hold for every function here:
  *
