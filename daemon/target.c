@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +15,6 @@
 #include "daemon/config.h"
 #include "daemon/stackprobe.h"
 #include "daemon/subscribe.h"
-#include "daemon/synth.h"
 #include "daemon/targetstate.h"
 
 #define HISTORY_RESYNC_BATCH 16
@@ -168,6 +166,20 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
 	struct target *target = arg;
 
 	target->backend->settle(target);
+}
+
+int target_watch(struct target *target)
+{
+	struct targets *targets = target->targets;
+
+	target->gone_event = evtimer_new(targets->base, on_gone, target);
+	target->settle_event = evtimer_new(targets->base, on_settle, target);
+	if (!target->gone_event || !target->settle_event)
+		return -ENOMEM;
+	if (target->scope == TARGET_UNIT)
+		return 0;
+	target->exit_event = event_new(targets->base, target->proc.pidfd, EV_READ, on_pidfd, target);
+	return target->exit_event && event_add(target->exit_event, NULL) == 0 ? 0 : -ENOMEM;
 }
 
 /* ---- what may change */
@@ -328,6 +340,13 @@ static void on_resync(evutil_socket_t fd, short what, void *arg)
 		targets->resync_next = 0;
 }
 
+void targets_add(struct targets *targets, struct target *target)
+{
+	TAILQ_INSERT_TAIL(&targets->list, target, link);
+	targets->n_armed++;
+	tick_needed(targets);
+}
+
 /* ---- all targets */
 
 DEFINE_CLEANUP(struct targets *, targets_free)
@@ -392,7 +411,7 @@ struct targets *targets_free(struct targets *targets)
 	return NULL;
 }
 
-static struct target *target_free(struct target *target)
+struct target *target_free(struct target *target)
 {
 	struct member *member;
 
@@ -433,296 +452,6 @@ void targets_disarm(struct targets *targets, struct target *target)
 	(void)target_free(target);
 	if (TAILQ_EMPTY(&targets->list))
 		history_stop(targets->history);
-}
-
-/* ---- arming */
-
-static int say(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static int say(char *why, size_t size, int answer, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	(void)vsnprintf(why, size, fmt, args);
-	va_end(args);
-	return answer;
-}
-
-static int open_failed(int r, char *why, size_t size)
-{
-	if (r == PROC_E_GONE)
-		return say(why, size, TARGET_E_GONE, "no such process");
-	if (r == PROC_E_MISMATCH)
-		return say(why, size, TARGET_E_BAD, "the pidfd is not of that process");
-	if (r == -EMFILE || r == -ENFILE)
-		return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
-	return say(why, size, r, "/proc: %s", strerror(-r));
-}
-
-/* The process of a thread. */
-static int thread_group(pid_t tid, pid_t *ret)
-{
-	_cleanup_close_ int fd = -1;
-	struct proc_status status;
-	char path[32];
-	int r;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d", (int)tid);
-	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? PROC_E_GONE : -errno;
-	r = proc_status_read(fd, &status);
-	if (r < 0)
-		return r == -ESRCH || r == -ENOENT ? PROC_E_GONE : r;
-	*ret = status.tgid;
-	return 0;
-}
-
-static int identify_process(struct target *target, const struct target_request *req, char *why, size_t size)
-{
-	pid_t pid = req->pid;
-	char path[32];
-	int r;
-
-	if (req->scope == TARGET_THREAD) {
-		if (req->tid <= 0)
-			return say(why, size, TARGET_E_BAD, "no thread named");
-		if (!pid && req->pidfd < 0) {
-			r = thread_group(req->tid, &pid);
-			if (r != 0)
-				return open_failed(r, why, size);
-		}
-	}
-	r = proc_open(pid, req->pidfd, &target->proc);
-	if (r != 0)
-		return open_failed(r, why, size);
-	if (req->scope == TARGET_THREAD) {
-		(void)snprintf(path, sizeof(path), "task/%d", (int)req->tid);
-		if (faccessat(target->proc.dirfd, path, F_OK, 0) < 0)
-			return say(why, size, TARGET_E_GONE, "process %d has no thread %d", (int)target->proc.pid,
-				   (int)req->tid);
-		target->tid = req->tid;
-	}
-	return 0;
-}
-
-static int authorize_process(struct target *target, const struct target_request *req, char *why, size_t size)
-{
-	char exe[PATH_MAX];
-	int r;
-
-	r = proc_strict_uid(target->proc.dirfd, &target->uid);
-	if (r == -ENOENT || r == -ESRCH)
-		return say(why, size, TARGET_E_GONE, "no such process");
-	if (r < 0)
-		return say(why, size, r, "/proc: %s", strerror(-r));
-	if (!req->admin) {
-		if (target->uid != req->uid)
-			return say(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)target->uid,
-				   target->uid ? "" : ", or not dumpable");
-		if (req->maps_fd < 0)
-			return say(why, size, TARGET_E_NOT_PERMITTED,
-				   "a user proves the right to trace by passing an fd of /proc/PID/maps");
-		r = proc_maps_fd_check(&target->proc, req->maps_fd);
-		if (r == PROC_E_MISMATCH)
-			return say(why, size, TARGET_E_NOT_PERMITTED,
-				   "the fd is not /proc/%d/maps of the program that runs there now", (int)target->proc.pid);
-		if (r < 0)
-			return say(why, size, r, "/proc/%d/maps: %s", (int)target->proc.pid, strerror(-r));
-	}
-	r = proc_exe_read(target->proc.dirfd, exe, sizeof(exe));
-	if (r == -ENOENT)
-		return say(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
-	return 0;
-}
-
-static int identify_unit(struct target *target, const struct target_request *req, char *why, size_t size)
-{
-	int r;
-
-	if (!req->unit || !*req->unit)
-		return say(why, size, TARGET_E_BAD, "no unit named");
-	if (!req->admin)
-		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit");
-	r = cgroup_open(target->targets->cgroup_fd, req->unit, &target->cgroup);
-	switch (r) {
-	case 0:
-		break;
-	case CGROUP_E_NONE:
-		return say(why, size, TARGET_E_GONE, "no such unit or cgroup");
-	case CGROUP_E_BAD_NAME:
-		return say(why, size, TARGET_E_BAD, "not the name of a unit or the path of a cgroup");
-	case CGROUP_E_MANY:
-		return say(why, size, TARGET_E_BAD, "several cgroups have this name: give the path");
-	default:
-		return say(why, size, r, "cgroup: %s", strerror(-r));
-	}
-	target->unit = strdup(req->unit);
-	return target->unit ? 0 : say(why, size, -ENOMEM, "out of memory");
-}
-
-static bool same_subject(const struct target *a, const struct target *b)
-{
-	if (a->scope != b->scope || a->owner != b->owner)
-		return false;
-	if (a->scope == TARGET_UNIT)
-		return a->cgroup.ino == b->cgroup.ino;
-	return a->proc.pid == b->proc.pid && a->proc.start_time == b->proc.start_time && a->tid == b->tid;
-}
-
-static struct target *armed_already(const struct target *target)
-{
-	struct target *other;
-
-	TAILQ_FOREACH(other, &target->targets->list, link)
-		if (other->state == TARGET_ARMED && same_subject(other, target))
-			return other;
-	return NULL;
-}
-
-/* The history begins before anything is read from /proc, so that no mapping falls in between. */
-static int begin_history(struct target *target, char *why, size_t size)
-{
-	struct targets *targets = target->targets;
-	struct member *member;
-	bool added;
-	int r;
-
-	r = history_start(targets->history);
-	targets->history_error = r < 0 ? r : 0;
-	target->history_lost_at = history_lost(targets->history);
-	target->armed_ns = raw_now_ns();
-	if (target->scope == TARGET_UNIT) {
-		r = members_scan(target, &added);
-		if (r == -E2BIG)
-			return say(why, size, TARGET_E_UNSUPPORTED, "too many processes in the unit");
-	} else {
-		r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
-		if (r == 0)
-			r = targetlog_synth(target, member, target->proc.dirfd, SYNTH_ALL);
-		if (r == 0)
-			r = member_follow(member);
-	}
-	if (r == PROC_E_GONE)
-		return say(why, size, TARGET_E_GONE, "no such process");
-	if (r == -EACCES || r == -EPERM)
-		return say(why, size, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
-							    "CAP_SYS_PTRACE)", strerror(-r));
-	return r < 0 ? say(why, size, r, "/proc or perf events: %s", strerror(-r)) : 0;
-}
-
-static int watch_exit(struct target *target)
-{
-	struct targets *targets = target->targets;
-
-	if (target->scope == TARGET_UNIT)
-		return 0;
-	target->exit_event = event_new(targets->base, target->proc.pidfd, EV_READ, on_pidfd, target);
-	return target->exit_event && event_add(target->exit_event, NULL) == 0 ? 0 : -ENOMEM;
-}
-
-static int begin_target(struct target *target, const struct target_request *req, char *why, size_t size)
-{
-	struct targets *targets = target->targets;
-	struct timespec now;
-	int r;
-
-	r = quota_charge(targets->quota, req->uid, QUOTA_TARGETS, 1, &target->charge_target);
-	if (r != 0)
-		return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid)
-			     : r;
-	if (targets->n_armed + targets->n_suspended + targets->n_exited >= targets->config->max_targets)
-		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
-	target->gone_event = evtimer_new(targets->base, on_gone, target);
-	target->settle_event = evtimer_new(targets->base, on_settle, target);
-	if (!target->gone_event || !target->settle_event)
-		return say(why, size, -ENOMEM, "out of memory");
-	target_refresh(target);
-	r = begin_history(target, why, size);
-	if (r != 0)
-		return r;
-	r = target->backend->arm(target, why, size);
-	if (r != 0)
-		return r;
-	/* Whatever was read above was of this process only if it is still there. */
-	if (target->proc.pid && !proc_alive(&target->proc))
-		return say(why, size, TARGET_E_GONE, "no such process: it has just ended");
-	r = watch_exit(target);
-	if (r < 0)
-		return say(why, size, r, "out of memory");
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	return 0;
-}
-
-struct arming {
-	struct target *target;
-};
-
-static void arming_cleanup(struct arming *arming)
-{
-	struct targets *targets = arming->target ? arming->target->targets : NULL;
-
-	(void)target_free(arming->target);
-	if (targets && TAILQ_EMPTY(&targets->list))
-		history_stop(targets->history);
-}
-
-int targets_arm(struct targets *targets, const struct target_request *req, struct target **ret_target, char *why,
-		size_t why_size)
-{
-	_cleanup_(arming_cleanup) struct arming arming = {0};
-	struct target *target, *other;
-	int r;
-
-	if (req->backend && strcmp(req->backend, "auto") != 0 && strcmp(req->backend, "sample") != 0)
-		return say(why, why_size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
-	target = arming.target = calloc(1, sizeof(*target));
-	if (!target)
-		return -ENOMEM;
-	target->targets = targets;
-	target->scope = req->scope;
-	target->state = TARGET_ARMED;
-	target->proc = (struct proc)PROC_INIT;
-	target->cgroup = (struct cgroup)CGROUP_INIT;
-	target->owner = req->uid;
-	target->owner_admin = req->admin;
-	target->stacks_asked = req->stacks;
-	target->stacks = req->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
-	target->waits = req->waits;
-	TAILQ_INIT(&target->members);
-	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
-
-	if (req->scope == TARGET_UNIT) {
-		r = identify_unit(target, req, why, why_size);
-	} else {
-		r = identify_process(target, req, why, why_size);
-		if (r == 0)
-			r = authorize_process(target, req, why, why_size);
-	}
-	if (r != 0)
-		return r;
-	other = armed_already(target);
-	if (other) {
-		*ret_target = other;
-		return say(why, why_size, TARGET_E_EXISTS, "armed already as %s", other->name);
-	}
-	target->backend = &backend_sample;
-	target->id = ++targets->last_id;
-	(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
-	r = begin_target(target, req, why, why_size);
-	if (r != 0)
-		return r;
-
-	TAILQ_INSERT_TAIL(&targets->list, target, link);
-	targets->n_armed++;
-	arming.target = NULL;
-	tick_needed(targets);
-	if (req->stacks == STACKS_AUTO)
-		stackprobe_target(targets->probe, target);
-	target_emit(target, NULL);
-	*ret_target = target;
-	return 0;
 }
 
 /* ---- asking */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target is made of, for the few files that work on it: target.c (life), member.c (its
+ * What a target is made of, for the few files that work on it: target.c (life), targetarm.c, member.c (its
  * processes), targetlog.c (its history), samplesource.c (its rings), capture.c (freezing it).
  * Everybody else has daemon/target.h.
  */
@@ -118,6 +118,12 @@ struct targets {
 };
 
 /* ---- target.c */
+/* Frees one that is in no list, half built or whole. */
+struct target *target_free(struct target *target);
+/* Makes its events: the exit, the end of the grace time. 0, -ENOMEM. */
+int target_watch(struct target *target) _must_check_;
+/* Takes over one that records. */
+void targets_add(struct targets *targets, struct target *target);
 void target_set_state(struct target *target, enum target_state state);
 void target_emit(struct target *target, const char *state);
 /* Replaces the lists; text is formatted. */
