@@ -51,21 +51,22 @@ static enum image_frames verdict(const struct target *target)
 
 static void decide(struct target *target, enum image_frames frames)
 {
-	enum stacks_mode stacks = frames == IMAGE_FRAMES_NOT_KEPT ? STACKS_DWARF : STACKS_FP;
+	bool dwarf = sampler_can(target->targets->sampler)->dwarf;
+	enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP : STACKS_DWARF;
 	int r;
 
 	target->probe_waits = false;
-	if (stacks == STACKS_DWARF && !sampler_can(target->targets->sampler)->dwarf) {
-		target_warn(target, "its code keeps no frame pointers: call chains leave frames out");
-		return;
-	}
+	if (!dwarf && frames != IMAGE_FRAMES_KEPT)
+		target_warn(target, frames == IMAGE_FRAMES_NOT_KEPT
+					    ? "its code keeps no frame pointers: call chains leave frames out"
+					    : "whether its code keeps frame pointers is not known: call chains may leave frames out");
 	if (stacks == target->stacks)
 		return;
 	target->stacks = stacks;
 	r = target->backend->review(target, false);
 	if (r < 0) {
 		target->stacks = target->sources[0].set->spec.stacks;
-		target_warn(target, "its code keeps no frame pointers, and dwarf stacks could not be had: %s", strerror(-r));
+		target_warn(target, "stacks=%s could not be had: %s", stacks_mode_name(stacks), strerror(-r));
 	}
 }
 
@@ -83,9 +84,7 @@ static void decide_waiting(struct stackprobe *probe, bool give_up)
 		if (frames != IMAGE_FRAMES_UNKNOWN) {
 			decide(target, frames);
 		} else if (give_up) {
-			target->probe_waits = false;
-			target_warn(target, "whether its code keeps frame pointers is not known (no tracerd-decode): "
-					    "call chains may leave frames out");
+			decide(target, IMAGE_FRAMES_NO_VERDICT);
 		}
 	}
 }

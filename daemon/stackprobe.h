@@ -2,7 +2,8 @@
 /*
  * stacks=auto: whether the code of a target keeps frame pointers, asked of tracerd-decode (the daemon
  * reads no ELF), one file once. A call chain by frame pointers through code without them
- * leaves frames out and nobody sees it, so one file without is enough for dwarf.
+ * leaves frames out and nobody sees it, so one file without is enough for dwarf, and until all
+ * files are known to keep them it is dwarf, too.
  *
  * One decoder at a time; targets that came meanwhile wait for its answer.
  */
