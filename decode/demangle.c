@@ -29,7 +29,8 @@ static void out_append(const char *s, size_t n, void *opaque)
 		n = sizeof(o->text) - o->len;
 		o->cut = true;
 	}
-	memcpy(o->text + o->len, s, n);
+	if (n) /* it appends nothing by a null pointer */
+		memcpy(o->text + o->len, s, n);
 	o->len += n;
 	if (o->cut)
 		longjmp(o->full, 1);

@@ -87,6 +87,15 @@ static const int allowed[] = {
 #endif
 };
 
+#ifndef SANITIZERS
+static const int starters[] = {
+	SCMP_SYS(clone),
+	SCMP_SYS(clone3),
+	SCMP_SYS(fork),
+	SCMP_SYS(vfork),
+};
+#endif
+
 /*
  * A denied call arrives here, is counted and answered with EPERM as a plain filter would. The
  * handler touches the saved registers only.
@@ -154,6 +163,14 @@ static int filter_load(void)
 	if (r == 0)
 		r = seccomp_rule_add(
 			ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A2(SCMP_CMP_EQ, SIGABRT));
+#endif
+#ifndef SANITIZERS
+	/*
+	 * glibc starts threads and programs with all signals blocked, where a trap would kill. These
+	 * are refused without being counted.
+	 */
+	for (size_t i = 0; i < ARRAY_SIZE(starters) && r == 0 && deny != SCMP_ACT_ERRNO(EPERM); i++)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), starters[i], 0);
 #endif
 	if (r == 0)
 		r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);

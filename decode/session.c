@@ -332,7 +332,8 @@ int session_run(struct session *s)
 		if (!s->o.notes[i].mark)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
 	while (perfdata_next(s->o.pd, &ev)) {
-		if (ev.has_time && ev.kind == PERFEVENT_SAMPLE) {
+		if (ev.has_time &&
+			(ev.kind == PERFEVENT_SAMPLE || ev.kind == PERFEVENT_SWITCH)) {
 			r = notes_until(s, ev.time);
 			if (r < 0)
 				return r;

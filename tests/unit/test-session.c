@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A made recording replayed into a timeline that only writes down what it is told (it stands here
+ * in place of the real one): who is told when, forks, execs, names, switches, wake-ups, losses.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <linux/perf_event.h>
+
+#include "common/json.h"
+#include "common/schedev.h"
+#include "decode/session.h"
+#include "tests/unit/perfdata-make.h"
+
+static struct make m;
+static struct stacktab *st;
+static char told[16384];
+static size_t told_len;
+
+static _printf_(1, 2) int tell(const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(told + told_len, sizeof(told) - told_len, fmt, ap);
+	va_end(ap);
+	assert_true(n > 0 && (size_t)n < sizeof(told) - told_len);
+	told_len += (size_t)n;
+	return 0;
+}
+
+static const char *text_of(uint32_t stack)
+{
+	static char text[1024];
+	uint32_t frames[64], n = stacktab_frames(st, stack, frames, ARRAY_SIZE(frames));
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; i < n; i++) {
+		struct frame_info info;
+
+		stacktab_info(st, frames[i], &info);
+		len += (size_t)snprintf(
+			text + len, sizeof(text) - len, "%s%s", i ? ">" : "", info.name);
+	}
+	return text;
+}
+
+int timeline_process(
+	struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
+{
+	return tell("%d process %u of %u %s\n", (int)ts, pid, ppid, name);
+}
+
+int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts)
+{
+	return tell("%d thread %u/%u %s\n", (int)ts, pid, tid, name);
+}
+
+int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	return tell("%d exit %u\n", (int)ts, tid);
+}
+
+int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack)
+{
+	return tell("%d sample %u cpu %u %s\n", (int)ts, tid, cpu, text_of(stack));
+}
+
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
+	enum tl_wait state, uint32_t stack, uint32_t other_tid, const char *other_name)
+{
+	return tell("%d out %u state %d next %u %s [%s]\n", (int)ts, tid, (int)state, other_tid,
+		other_name ? other_name : "-", text_of(stack));
+}
+
+int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
+	uint32_t other_tid, const char *other_name)
+{
+	return tell("%d in %u\n", (int)ts, tid);
+}
+
+int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,
+	uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq, uint32_t stack)
+{
+	return tell("%d wake %u by %u/%d %s%s [%s]\n", (int)ts, wakee_tid, waker_tid,
+		(int)waker_pid, waker_name, in_irq ? " irq" : "", text_of(stack));
+}
+
+int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end,
+	const char *kind, uint64_t count)
+{
+	return tell("%d loss from %d %s %d\n", (int)ts_end, (int)ts_begin, kind, (int)count);
+}
+
+int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
+{
+	return tell("%d mark %s\n", (int)ts, name);
+}
+
+void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
+{
+	(void)tell("incomplete %d..%d\n", (int)ts_begin, (int)ts_end);
+}
+
+static int ask(
+	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+{
+	(void)tell("need %s %s\n", declink_need_kind_to_string(need->kind), need->path);
+	return *(int *)arg;
+}
+
+static int answer;
+
+/* Replays what was made, and compares what was told. */
+static void replay(struct session_options so, const char *expected)
+{
+	const struct need need = {.ask = ask, .arg = &answer};
+	struct budget budget = {.max = 64u << 20};
+	_cleanup_close_ int fd = make_file(&m);
+	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
+	_cleanup_(images_freep) struct images *images = NULL;
+	_cleanup_(session_freep) struct session *s = NULL;
+	_cleanup_json_ struct json_object *report = json_object_new_object();
+
+	told_len = 0;
+	assert_int_equal(stacktab_new(0, &st), 0);
+	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
+	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
+	assert_int_equal(images_new(&need, &budget, &images), 0);
+	so.pd = pd;
+	so.images = images;
+	so.st = st;
+	so.need = &need;
+	so.budget = &budget;
+	so.symbols = true;
+	assert_int_equal(session_new(&so, &s), 0);
+	assert_int_equal(session_run(s), answer < 0 ? answer : 0);
+	session_report(s, report, report);
+	st = stacktab_free(st);
+	if (strcmp(told, expected) != 0)
+		fail_msg("told:\n%s\nexpected:\n%s", told, expected);
+}
+
+static void test_tasks(void **state)
+{
+	const uint64_t ip = 0x401000;
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 0, 10, 10, "sh", 0);
+	make_mmap(&m, 0, 10, 0x400000, 0x10000, 0, 5, "/bin/sh");
+	make_sample(&m, 100, 10, 10, &ip, 1);
+	make_fork(&m, 110, 20, 20, 10, 10); /* a child: its parent's maps and name */
+	make_sample(&m, 120, 20, 20, &ip, 1);
+	make_comm(&m, 130, 20, 20, "prog\n", 1); /* exec: no maps, another name */
+	make_sample(&m, 140, 20, 20, &ip, 1);
+	make_mmap(&m, 150, 20, 0x400000, 0x10000, 0, 6, "/bin/prog");
+	make_sample(&m, 160, 20, 20, &ip, 1);
+	make_fork(&m, 170, 20, 21, 20, 20); /* a thread */
+	make_sample(&m, 180, 20, 21, &ip, 1);
+	make_comm(&m, 190, 20, 21, "worker", 0);
+	make_exit(&m, 200, 20, 21);
+	make_exit(&m, 210, 20, 20);
+	make_fork(&m, 220, 20, 20, 10, 10); /* the number comes again */
+	make_sample(&m, 230, 20, 20, &ip, 1);
+	make_sample(&m, 240, 10, 10, &ip, 1);
+	replay((struct session_options){0}, "100 process 10 of 0 sh\n"
+					    "100 thread 10/10 sh\n"
+					    "need object /bin/sh\n"
+					    "100 sample 10 cpu 0 [callers unknown]>[sh]\n"
+					    "120 process 20 of 10 sh\n"
+					    "120 thread 20/20 sh\n"
+					    "120 sample 20 cpu 0 [callers unknown]>[sh]\n"
+					    "130 thread 20/20 prog\\x0a\n"
+					    "130 process 20 of 10 prog\\x0a\n"
+					    "140 sample 20 cpu 0 [callers unknown]>[unknown]\n"
+					    "need object /bin/prog\n"
+					    "160 sample 20 cpu 0 [callers unknown]>[prog]\n"
+					    "180 thread 20/21 prog\\x0a\n"
+					    "180 sample 21 cpu 0 [callers unknown]>[prog]\n"
+					    "190 thread 20/21 worker\n"
+					    "200 exit 21\n"
+					    "210 exit 20\n"
+					    "230 process 20 of 10 sh\n"
+					    "230 thread 20/20 sh\n"
+					    "230 sample 20 cpu 0 [callers unknown]>[sh]\n"
+					    "240 sample 10 cpu 0 [callers unknown]>[sh]\n");
+}
+
+/* A bundle's threads are all told, also those that sleep all along. */
+static void test_whole_target(void **state)
+{
+	const struct session_note notes[] = {
+		{.begin = 50, .end = 90, .count = 3, .text = "ring of cpu 1 overwritten"},
+		{.begin = 130, .end = 130, .mark = true, .text = "snapshot"},
+	};
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 1, 10, 10, "svc", 0);
+	make_fork(&m, 1, 10, 11, 10, 10);
+	make_comm(&m, 1, 10, 11, "sleeper", 0);
+	make_fork(&m, 1, 10, 12, 10, 10);
+	make_exit(&m, 5, 10, 12);
+	make_switch(&m, 100, 10, 10, 1);
+	make_fork(&m, 110, 10, 13, 10, 10);
+	make_switch(&m, 120, 10, 10, 0);
+	replay((struct session_options){.whole_target = true, .notes = notes, .n_notes = 2},
+		"incomplete 50..90\n"
+		/* they have been there all the time */
+		"90 loss from 50 ring of cpu 1 overwritten 3\n"
+		"0 process 10 of 0 svc\n"
+		"0 thread 10/10 svc\n"
+		"0 thread 10/11 sleeper\n"
+		"100 out 10 state 0 next 4294967294 - []\n"
+		"110 thread 10/13 svc\n"
+		"120 in 10\n"
+		"130 mark snapshot\n");
+}
+
+static void test_losses(void **state)
+{
+	const uint64_t ip = 0xffffffff81000000;
+
+	(void)state;
+	make_init(&m);
+	make_sample(&m, 100, 10, 10, &ip, 1);
+	make_begin(&m, PERF_RECORD_LOST, 0);
+	make_u64(&m, 77);
+	make_u64(&m, 12);
+	make_end_with_id(&m, 0, 0, 150, 0);
+	make_begin(&m, PERF_RECORD_THROTTLE, 0);
+	make_u64(&m, 160);
+	make_u64(&m, 77);
+	make_u64(&m, 77);
+	make_end_with_id(&m, 0, 0, 160, 0);
+	make_begin(&m, PERF_RECORD_UNTHROTTLE, 0);
+	make_u64(&m, 170);
+	make_u64(&m, 77);
+	make_u64(&m, 77);
+	make_end_with_id(&m, 0, 0, 170, 0);
+	/* idle, and what has no time of its own */
+	make_sample(&m, 180, 0, 0, &ip, 1);
+	make_begin(&m, PERF_RECORD_LOST, 0);
+	make_u64(&m, 77);
+	make_u64(&m, 12);
+	make_end_with_id(&m, 0, 0, 0, 0);
+	replay((struct session_options){0}, "100 process 10 of 0 \n"
+					    "100 thread 10/10 \n"
+					    /* an address of the kernel's half in the user's part */
+					    "100 sample 10 cpu 0 \n"
+					    "150 loss from 100 records lost 12\n"
+					    "170 loss from 160 sampling throttled 1\n");
+}
+
+/* The link fails at the first question: the replay ends there, with that. */
+static void test_link_gone(void **state)
+{
+	const uint64_t ip = 0x401000;
+
+	(void)state;
+	make_init(&m);
+	make_mmap(&m, 0, 10, 0x400000, 0x10000, 0, 5, "/bin/sh");
+	make_sample(&m, 100, 10, 10, &ip, 1);
+	make_sample(&m, 200, 10, 10, &ip, 1);
+	answer = -32; /* EPIPE */
+	replay((struct session_options){0}, "100 process 10 of 0 \n"
+					    "100 thread 10/10 \n"
+					    "need object /bin/sh\n"
+					    "100 sample 10 cpu 0 [callers unknown]>[sh]\n");
+	answer = 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_whole_target),
+		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_link_gone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
