@@ -346,6 +346,14 @@ static void assert_spool(struct fixture *f, unsigned whole)
 	assert_int_equal(w, whole);
 }
 
+/* The directory is gone a moment before the copier's step has come back to the loop. */
+static void assert_nothing_frozen(struct fixture *f)
+{
+	for (int i = 0; i < 50 && frozen_alive > 0; i++)
+		turn(f, 20);
+	assert_int_equal(frozen_alive, 0);
+}
+
 static bool has_file(struct snapshot *n, const char *name)
 {
 	uint64_t size;
@@ -529,7 +537,7 @@ static void test_cancel_decoding(void **state)
 	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
 	assert_error(n, "cancelled");
 	assert_spool(f, 0);
-	assert_int_equal(frozen_alive, 0);
+	assert_nothing_frozen(f);
 	/* the slot is free again */
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
@@ -635,7 +643,7 @@ static void test_copy_fails(void **state)
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "timeout");
 	assert_spool(f, 0);
-	assert_int_equal(frozen_alive, 0);
+	assert_nothing_frozen(f);
 }
 
 static void test_output_is_cut(void **state)
