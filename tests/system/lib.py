@@ -49,10 +49,7 @@ def fail(text):
     _count += 1
     print(f"not ok {_count} - {text}", flush=True)
     for d in Tracerd.running:
-        print("# tracerd's last lines:")
-        for line in d.log().splitlines()[-15:]:
-            print(f"#   {line}")
-    sys.stdout.flush()
+        d.last_words()
     sys.exit(1)
 
 
@@ -384,6 +381,15 @@ class Tracerd:
         except OSError:
             return ""
 
+    def last_words(self):
+        """The end of its log; the whole report, if a sanitizer ended it."""
+        lines = self.log().splitlines()
+        report = next((i for i, l in enumerate(lines) if "Sanitizer" in l or "runtime error:" in l), None)
+        print("# tracerd's last lines:")
+        for line in lines[-15:] if report is None else lines[report:report + 40]:
+            print(f"#   {line}")
+        sys.stdout.flush()
+
     def client(self, **kw):
         return Client(self.sock, **kw)
 
@@ -404,6 +410,8 @@ class Tracerd:
         return self.start()
 
     def __exit__(self, kind, *_):
+        if kind is not None and not issubclass(kind, SystemExit):
+            self.last_words()
         if self.process is not None and (kind is None or kind is SystemExit):
             status = self.stop()
             if kind is None and status != 0:
