@@ -13,6 +13,9 @@
 
 #define NAME_SIZE (DEMANGLE_MAX_OUT * 4 + 8)
 
+/* A third kind of key beside enum resolve_how: the address is that of a symbol. */
+#define OF_SYMBOL 2
+
 enum unknown { KNOWN, NO_MAP, NO_IMAGE, NO_SYMBOL, NO_JIT, WRONG };
 
 struct entry {
@@ -31,7 +34,7 @@ struct resolver {
 	bool names;
 	struct entry *v;
 	size_t n, size;
-	uint32_t kernel, cut;
+	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
 	bool last_is_entry;
 	int error;
@@ -64,6 +67,7 @@ int resolver_new(struct stacktab *st, struct images *images, const struct need *
 		return -ENOMEM;
 	r->kernel = fixed_frame(r, "[kernel]", FRAME_KIND_KERNEL);
 	r->cut = fixed_frame(r, "[callers unknown]", FRAME_KIND_UNKNOWN);
+	r->gap = fixed_frame(r, "[caller not recorded]", FRAME_KIND_UNKNOWN);
 	*ret = take_ptr(r);
 	return 0;
 }
@@ -85,6 +89,11 @@ uint32_t resolver_kernel(struct resolver *r)
 uint32_t resolver_cut(struct resolver *r)
 {
 	return r->cut;
+}
+
+uint32_t resolver_gap(struct resolver *r)
+{
+	return r->gap;
 }
 
 int resolver_error(const struct resolver *r)
@@ -186,7 +195,7 @@ static void entry_add(struct resolver *r, const struct entry *e)
 	}
 	*entry_find(r, e->where, e->addr, e->how) = *e;
 	r->n++;
-	r->stats.addresses++;
+	r->stats.addresses += e->how != OF_SYMBOL;
 }
 
 static int image_make_ready(struct resolver *r, struct image *img)
@@ -327,6 +336,27 @@ static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
 								       : RETURN_WRONG;
 }
 
+uint32_t resolver_symbol(struct resolver *r, const struct image *img, const struct symbol *sym)
+{
+	struct entry e = {.where = (uint64_t)img->id + 1, .addr = sym->addr, .how = OF_SYMBOL};
+	const struct entry *known = entry_find(r, e.where, e.addr, e.how);
+
+	if (known->where)
+		return known->frame;
+	e.frame = symbol_frame(r, img, sym);
+	entry_add(r, &e);
+	return e.frame;
+}
+
+bool resolver_load_symbols(struct resolver *r, struct image *img)
+{
+	int err = image_load_symbols(r->images, img);
+
+	if (err < 0 && !r->error)
+		r->error = err;
+	return err >= 0;
+}
+
 static void resolve_image(struct resolver *r, struct code *code, struct image *img, uint64_t addr,
 	uint64_t off, enum resolve_how how, struct entry *e)
 {
@@ -346,12 +376,8 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		img->hits++;
 		return;
 	}
-	if (r->names || how == RESOLVE_RETURN) {
-		int err = image_load_symbols(r->images, img);
-
-		if (err < 0 && !r->error)
-			r->error = err;
-	}
+	if (r->names || how == RESOLVE_RETURN)
+		(void)resolver_load_symbols(r, img);
 	if (how == RESOLVE_RETURN) {
 		enum return_kind kind = return_kind_of(img, vaddr);
 
@@ -365,17 +391,7 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		sym = symbols_find(&img->symbols, vaddr);
 	}
 	if (sym && r->names) {
-		struct entry *known = entry_find(r, e->where, sym->addr, 2);
-
-		if (known->where) {
-			e->frame = known->frame;
-		} else {
-			struct entry of_symbol = {.where = e->where, .addr = sym->addr, .how = 2};
-
-			of_symbol.frame = e->frame = symbol_frame(r, img, sym);
-			entry_add(r, &of_symbol);
-			r->stats.addresses--;
-		}
+		e->frame = resolver_symbol(r, img, sym);
 		return;
 	}
 	e->frame = object_frame(r, img);

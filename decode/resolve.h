@@ -58,6 +58,15 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 uint32_t resolver_kernel(struct resolver *r); /* "[kernel]" */
 uint32_t resolver_cut(struct resolver *r);    /* "[callers unknown]" */
 
+/* "[caller not recorded]": one frame that is known to be there, and not which. */
+uint32_t resolver_gap(struct resolver *r);
+
+/* The frame of a function of an image whose symbols are loaded. */
+uint32_t resolver_symbol(struct resolver *r, const struct image *img, const struct symbol *sym);
+
+/* Loads the symbols of an image that is READY; false if the link failed. */
+bool resolver_load_symbols(struct resolver *r, struct image *img);
+
 /* Where a program or a thread begins: nothing is expected outside of such a frame. */
 bool resolver_is_entry(struct resolver *r, uint32_t frame);
 

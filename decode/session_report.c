@@ -37,6 +37,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	json_add_uint(stats, "perf_maps", rs->perfmaps);
 	json_add_uint(stats, "addresses", rs->addresses);
 	json_add_uint(stats, "stacks", s->walk.stacks);
+	add_count(stats, "callers_found", s->walk.leaf_callers.found);
 	add_count(stats, "idle_samples", s->idle_samples);
 
 	add_count(losses, "torn_records", l->torn);

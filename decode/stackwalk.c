@@ -53,6 +53,17 @@ static struct chain chain_split(const struct perfevent_sample *s)
 	return c;
 }
 
+/* Puts the caller in that the chain has passed over; returns how many frames that is. */
+static uint32_t leaf_caller(
+	struct stackwalk *w, struct code *code, const struct chain *c, uint64_t ra)
+{
+	uint64_t ip = load_u64(c->p + c->first * 8);
+
+	w->frames[1] = leafcaller_frame(
+		w->resolver, code, w->budget, ip, w->frames[0], ra, &w->leaf_callers);
+	return w->frames[1] != 0;
+}
+
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
@@ -70,6 +81,8 @@ static uint32_t chain_frames(
 			frame = resolver_frame(
 				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
 		if (frame) {
+			if (n == 1)
+				n += leaf_caller(w, code, c, addr);
 			w->frames[n++] = frame;
 			continue;
 		}
@@ -142,6 +155,8 @@ void stackwalk_report(const struct stackwalk *w, struct json_object *losses)
 		json_add_uint(losses, "frames_cut", w->frames_cut);
 	if (w->limited)
 		json_add_uint(losses, "stacks_at_kernel_limit", w->limited);
+	if (w->leaf_callers.gaps)
+		json_add_uint(losses, "callers_not_recorded", w->leaf_callers.gaps);
 	for (unsigned i = 0; i < UNWIND_N_ENDS; i++) {
 		if (i == UNWIND_DONE || !w->unwound[i])
 			continue;

@@ -66,16 +66,17 @@ static bool load_regs(struct walk *w, const struct perfevent_sample *s)
 	return (w->valid & (1u << CFI_REG_SP)) && (w->valid & (1u << CFI_REG_RA));
 }
 
-static const struct cfi_row *row_at(struct walk *w)
+const struct cfi_row *unwind_row(
+	struct resolver *r, struct code *code, struct budget *budget, uint64_t pc)
 {
-	uint64_t vaddr, pc = w->regs[CFI_REG_RA] - (w->exact ? 0 : 1);
-	struct image *img = resolver_image(w->r, w->code, pc, &vaddr);
+	uint64_t vaddr;
+	struct image *img = resolver_image(r, code, pc, &vaddr);
 
 	if (!img || !img->x86_64)
 		return NULL;
 	if (!img->cfi_tried) {
 		img->cfi_tried = true;
-		if (cfi_new(img->elf, w->budget, &img->cfi) < 0)
+		if (cfi_new(img->elf, budget, &img->cfi) < 0)
 			img->cfi = NULL;
 	}
 	return img->cfi ? cfi_row(img->cfi, vaddr) : NULL;
@@ -227,7 +228,7 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code,
 			return UNWIND_DEPTH;
 		if (n == 1 && step_from_nowhere(&w))
 			continue;
-		row = row_at(&w);
+		row = unwind_row(r, code, budget, w.regs[CFI_REG_RA] - (w.exact ? 0 : 1));
 		step = row && row->known ? step_by_table(&w, row) : step_by_frame_pointer(&w);
 		switch (step) {
 		case STEP_ON:

@@ -33,3 +33,9 @@ const char *unwind_end_to_string(enum unwind_end e);
 /* Fills `frames` (room for UNWIND_MAX_FRAMES), returns how many in *ret_n. */
 enum unwind_end unwind_sample(struct resolver *r, struct code *code,
 	const struct perfevent_sample *s, struct budget *budget, uint32_t *frames, uint32_t *ret_n);
+
+struct cfi_row;
+
+/* The unwind row of an address of the process, or NULL: no image, no table, no memory. */
+const struct cfi_row *unwind_row(
+	struct resolver *r, struct code *code, struct budget *budget, uint64_t pc);

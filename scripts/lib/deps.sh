@@ -29,6 +29,8 @@ build pkg libdeflate libdeflate-dev
 build pkg libseccomp libseccomp-dev
 build pkg libcap libcap-dev
 build pkg libzstd libzstd-dev
+build pkg liblzma liblzma-dev
+build inc libiberty/demangle.h libiberty-dev
 build inc intel-pt.h libipt-dev
 bpf cmd clang clang
 bpf pkg libbpf libbpf-dev

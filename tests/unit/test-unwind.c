@@ -330,7 +330,7 @@ static void test_chains(void **state)
 	int (*volatile outer)(int) = chain_outer;
 	uint64_t chain[70] = {PERF_CONTEXT_USER};
 	uintptr_t inside = (uintptr_t)chain_outer + 1;
-	uint32_t stack_id, depth;
+	uint32_t stack_id, depth, gap;
 
 	(void)state;
 	(void)outer(5);
@@ -342,7 +342,10 @@ static void test_chains(void **state)
 	ev.sample.has_chain = true;
 	ev.sample.ip = chain[1];
 	stack_id = stackwalk_sample(&w, &code, &ev, true);
-	assert_int_equal(stacktab_depth(st, stack_id), n_trace);
+	/* a test built without frame pointers is told that its innermost caller is missing */
+	assert_int_equal(stacktab_depth(st, stack_id), n_trace + (int)w.leaf_callers.gaps);
+	gap = (uint32_t)w.leaf_callers.gaps;
+	assert_true(gap <= 1);
 	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "chain_inner");
 	assert_int_equal(w.cut, 0);
 
@@ -351,7 +354,7 @@ static void test_chains(void **state)
 		inside++;
 	chain[3] = inside;
 	stack_id = stackwalk_sample(&w, &code, &ev, true);
-	assert_int_equal(stacktab_depth(st, stack_id), 3);
+	assert_int_equal(stacktab_depth(st, stack_id), 3 + gap);
 	assert_int_equal(w.cut, 1);
 	assert_int_equal(w.frames_cut, n_trace - 2);
 	while (stacktab_parent(st, stack_id))
