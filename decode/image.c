@@ -196,6 +196,10 @@ int image_open(struct images *t, struct image *img)
 		}
 		img->mem = NULL;
 	}
+	if (t->stats.ready + t->stats.debug_found >= IMAGES_MAX_OPEN) {
+		image_fail(t, img, IMAGE_MISSING);
+		return 0;
+	}
 	need_fill(&need, img, NEED_OBJECT);
 	memcpy(need.path, img->path, strlen(img->path) + 1);
 	memcpy(need.build_id, img->build_id, img->build_id_size);

@@ -25,6 +25,8 @@
 
 #define IMAGE_MAX_LOADS 32u
 #define IMAGES_MAX 65536u
+/* Kept open at once, with their debug files: well below the parent's limit of descriptors. */
+#define IMAGES_MAX_OPEN 3000u
 
 enum image_kind {
 	IMAGE_FILE,
