@@ -13,6 +13,7 @@
 
 #include "common/io.h"
 #include "decode/cfi.h"
+#include "decode/extents.h"
 
 #define MINI_MAX (128u << 20)
 #define MINI_MEMLIMIT (80u << 20)
@@ -335,6 +336,7 @@ void image_free(struct image *img)
 {
 	symbols_fini(&img->symbols);
 	cfi_free(img->cfi);
+	extents_free(img->extents);
 	if (img->debug_elf)
 		elf_end(img->debug_elf);
 	if (img->mini_elf)

@@ -44,6 +44,7 @@ enum image_state {
 };
 
 struct cfi;
+struct extents;
 
 struct image {
 	uint32_t id; /* small, unique */
@@ -76,6 +77,7 @@ struct image {
 	bool symbols_loaded;
 	struct cfi *cfi; /* unwind.c's; made at first use */
 	bool cfi_tried;
+	struct extents *extents; /* resolve.c's; made at first use */
 	uint64_t hits; /* addresses looked up in it while it was not READY */
 };
 

@@ -4,12 +4,14 @@
 #include "decode/resolve.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/escape.h"
 #include "decode/callcheck.h"
 #include "decode/demangle.h"
+#include "decode/extents.h"
 
 #define NAME_SIZE (DEMANGLE_MAX_OUT * 4 + 8)
 
@@ -255,6 +257,25 @@ static uint32_t object_frame(struct resolver *r, const struct image *img)
 			       .name = r->name, .object = img->text, .kind = FRAME_KIND_UNKNOWN});
 }
 
+/* A function without a name is told apart from others by where it begins; the number is what
+ * objdump and addr2line show for the file. */
+static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t vaddr)
+{
+	const struct extent *x;
+
+	if (!img->extents && extents_new(r->budget, &img->extents) == 0)
+		extents_add_elf(img->extents, img->elf);
+	x = img->extents ? extents_find(img->extents, vaddr) : NULL;
+	if (!x)
+		return object_frame(r, img);
+	(void)snprintf(r->name, sizeof(r->name), "[%.512s+0x%" PRIx64 "]", base_name(img->text),
+		x->start);
+	return stacktab_frame(r->st, &(struct frame_info){.name = r->name,
+					     .object = img->text,
+					     .offset = x->start,
+					     .kind = FRAME_KIND_UNKNOWN});
+}
+
 static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 {
 	/* where nobody told its number in a namespace of its own, it has none */
@@ -386,15 +407,15 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 			return;
 		}
 		/* a special one lies at the front of its own function, others behind their call */
-		sym = symbols_find(&img->symbols, kind == RETURN_SPECIAL ? vaddr : vaddr - 1);
-	} else {
-		sym = symbols_find(&img->symbols, vaddr);
+		if (kind != RETURN_SPECIAL)
+			vaddr--;
 	}
+	sym = symbols_find(&img->symbols, vaddr);
 	if (sym && r->names) {
 		e->frame = resolver_symbol(r, img, sym);
 		return;
 	}
-	e->frame = object_frame(r, img);
+	e->frame = r->names ? unnamed_frame(r, img, vaddr) : object_frame(r, img);
 	e->unknown = r->names ? NO_SYMBOL : KNOWN;
 }
 

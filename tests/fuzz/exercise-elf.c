@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "decode/cfi.h"
 #include "decode/demangle.h"
+#include "decode/extents.h"
 #include "decode/image.h"
 #include "decode/probe.h"
 #include "decode/resolve.h"
@@ -62,8 +63,12 @@ static void walk_names(struct image *img, struct exercise_result *sum)
 static void walk_rows(struct image *img, struct budget *budget, struct exercise_result *sum)
 {
 	_cleanup_(cfi_freep) struct cfi *cfi = NULL;
+	_cleanup_(extents_freep) struct extents *extents = NULL;
 	uint8_t code[64];
 
+	if (extents_new(budget, &extents) < 0)
+		abort();
+	extents_add_elf(extents, img->elf);
 	if (cfi_new(img->elf, budget, &cfi) < 0)
 		return;
 	for (uint32_t l = 0; l < img->n_loads; l++) {
@@ -73,6 +78,7 @@ static void walk_rows(struct image *img, struct budget *budget, struct exercise_
 			const struct cfi_row *row = cfi_row(cfi, img->loads[l].vaddr + at);
 
 			sum->rows += row && row->known;
+			sum->extents += extents_find(extents, img->loads[l].vaddr + at) != NULL;
 			(void)image_read(img, img->loads[l].vaddr + at, code, sizeof(code));
 		}
 	}

@@ -12,6 +12,7 @@ struct exercise_result {
 	uint64_t ready;   /* 1: it was accepted as an image */
 	uint64_t symbols; /* names found */
 	uint64_t rows;    /* unwind rows found */
+	uint64_t extents; /* addresses that lie in a function of the unwind table */
 	uint64_t frames;  /* frames that the walk found */
 	uint64_t judged;  /* functions that the probe judged */
 };

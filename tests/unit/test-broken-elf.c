@@ -106,7 +106,7 @@ static void test_variants(void **state)
 		(unsigned long long)whole.symbols, (unsigned long long)whole.rows,
 		(unsigned long long)whole.frames);
 	assert_int_equal(whole.ready, 1);
-	assert_true(whole.symbols > 5 && whole.rows > 5 && whole.frames > 16);
+	assert_true(whole.symbols > 5 && whole.rows > 5 && whole.extents > 5 && whole.frames > 16);
 
 	for (unsigned i = 0; i < VARIANTS; i++) {
 		size_t n = damage(file, (size_t)st.st_size, out);
