@@ -114,8 +114,10 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 			json_add_string(result, "output", o->output);
 		ctl_print_json(result);
 	} else if (o->summary) {
+		report_print_incomplete(stdout, result);
 		report_print(stdout, field(result, "summary"));
 	} else if (!to_stdout) {
+		report_print_incomplete(stdout, result);
 		(void)printf("wrote %s\n", path);
 		if (!strcmp(request.format, "pftrace"))
 			report_print_how_to_open(stdout, path);

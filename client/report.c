@@ -257,6 +257,57 @@ void report_print(FILE *out, struct json_object *summary)
 	print_window(out, summary);
 }
 
+/* Some names of a list: a damaged recording may lack hundreds. */
+static void print_names(FILE *out, const char *label, struct json_object *names)
+{
+	enum { SHOWN = 5 };
+	size_t n = names && json_object_is_type(names, json_type_array)
+			   ? json_object_array_length(names)
+			   : 0;
+
+	for (size_t i = 0; i < n && i < SHOWN; i++) {
+		_cleanup_free_ char *name =
+			human_name(json_object_get_string(json_object_array_get_idx(names, i)));
+
+		view_line(out, i ? "" : label, "%s", name);
+	}
+	if (n > SHOWN)
+		view_line(out, "", "and %zu more", n - SHOWN);
+}
+
+static char *spaced(const char *key)
+{
+	char *text = human_name(key);
+
+	for (char *p = text; p && *p; p++)
+		if (*p == '_')
+			*p = ' ';
+	return text;
+}
+
+void report_print_incomplete(FILE *out, struct json_object *result)
+{
+	struct json_object *losses = field(result, "losses"), *stats = field(result, "stats");
+	const char *label = "incomplete";
+
+	if (stats && !field_number(stats, "samples") && !field_number(stats, "switches"))
+		view_line(out, "empty", "the recording holds no samples");
+	if (!losses || !json_object_is_type(losses, json_type_object))
+		return;
+	json_object_object_foreach (losses, key, value) {
+		_cleanup_free_ char *kind = NULL;
+
+		if (!json_object_is_type(value, json_type_int) || !value_number(value))
+			continue;
+		kind = spaced(key);
+		view_line(out, label, "%s: %" PRIu64, kind, value_number(value));
+		label = "";
+	}
+	print_names(out, "not found", field(losses, "images_missing"));
+	print_names(out, "changed", field(losses, "images_changed"));
+	print_names(out, "not usable", field(losses, "images_broken"));
+}
+
 void report_print_how_to_open(FILE *out, const char *path)
 {
 	_cleanup_free_ char *safe = human_name(path);

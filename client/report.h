@@ -12,5 +12,9 @@
 /* Prints nothing for a `summary` that is NULL or null. */
 void report_print(FILE *out, struct json_object *summary);
 
+/* What a decoder's result (with "stats" and "losses") says that its timeline does not show; nothing
+ * where all is there. */
+void report_print_incomplete(FILE *out, struct json_object *result);
+
 /* One line: how a trace at `path` is opened. */
 void report_print_how_to_open(FILE *out, const char *path);

@@ -106,6 +106,29 @@ static void test_odd_summaries(void **state)
 	}
 }
 
+static void test_incomplete(void **state)
+{
+	_cleanup_free_ char *whole = text_of(report_print_incomplete,
+		"{\"stats\":{\"samples\":7,\"switches\":0},\"losses\":{\"torn_records\":0}}");
+	_cleanup_free_ char *cut = text_of(report_print_incomplete,
+		"{\"stats\":{\"samples\":0},\"losses\":{\"torn_records\":1,\"bytes_unread\":11536,"
+		"\"images_missing\":[\"/a\\u001b\",\"/b\",\"/c\",\"/d\",\"/e\",\"/f\",null]}}");
+	_cleanup_free_ char *odd = text_of(report_print_incomplete,
+		"{\"stats\":7,\"losses\":{\"images_missing\":{},\"images_changed\":[null,{}]}}");
+	_cleanup_free_ char *none = text_of(report_print_incomplete, NULL);
+
+	assert_string_equal(whole, "");
+	has(cut, "  empty       the recording holds no samples\n"
+		 "  incomplete  torn records: 1\n"
+		 "              bytes unread: 11536\n"
+		 "  not found   /a\\x1b\n"
+		 "              /b\n");
+	has(cut, "and 2 more\n");
+	has_not(cut, "/f");
+	assert_non_null(odd);
+	assert_string_equal(none, "");
+}
+
 static const char target[] =
 	"{\"id\":\"t3\",\"scope\":\"process\",\"pid\":1234,\"comm\":\"slow\\nlock\",\"exe\":\"/bin/"
 	"slow\",\"uid\":1000,"
@@ -169,6 +192,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_odd_summaries),
+		cmocka_unit_test(test_incomplete),
 		cmocka_unit_test(test_target),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_snapshot),
