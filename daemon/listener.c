@@ -199,5 +199,5 @@ struct listener *listener_free(struct listener *l)
 
 void listener_get_stats(const struct listener *l, struct listener_stats *ret)
 {
-	*ret = l->stats;
+	*ret = l ? l->stats : (struct listener_stats){0};
 }

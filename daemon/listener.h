@@ -44,4 +44,5 @@ struct listener_stats {
 	uint64_t accepted, paused;
 	bool is_paused;
 };
+/* Nothing but zeros without a listener: one that stops has none. */
 void listener_get_stats(const struct listener *l, struct listener_stats *ret);

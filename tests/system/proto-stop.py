@@ -44,6 +44,29 @@ def stop_with_clients():
     Tracerd.running.remove(d)
 
 
+def polled_while_stopping():
+    """Who has connected before is still answered, also about a daemon that listens no more."""
+    d = Tracerd(name="-polled").start()
+    waiting, poller = d.client(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    waiting.sock.setblocking(False)  # its unread answers keep the daemon for a moment
+    try:
+        for _ in range(100000):
+            waiting.send("status")
+    except BlockingIOError:
+        pass
+    poller.connect(str(d.status_sock))
+    poller.settimeout(5)
+    time.sleep(0.4)  # so that the cached picture is too old
+    os.kill(d.pid, signal.SIGTERM)
+    wait_for("its sockets to go", lambda: not d.status_sock.exists())
+    poller.sendall(b"GET /status HTTP/1.0\r\n\r\n")
+    expect(b'"state":"stopping"' in poller.makefile("rb").read(), "the status of a stopping daemon says so")
+    expect(d.process.wait(10) == 0, "and it ends in order")
+    waiting.close()
+    d.stop()
+    Tracerd.running.remove(d)
+
+
 def drain(c):
     out = []
     try:
@@ -138,6 +161,7 @@ def modes():
 
 
 stop_with_clients()
+polled_while_stopping()
 kill_and_restart()
 watchdog()
 activation()
