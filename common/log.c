@@ -2,7 +2,10 @@
 #include "common/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +15,7 @@
 static const char *log_program = "tracerd";
 static enum log_level log_max = LOG_L_INFO;
 static bool log_journal;
+static _Atomic uint64_t log_dropped; /* lines since the last one that was taken */
 
 static const struct {
 	const char *name;
@@ -46,10 +50,39 @@ const char *log_level_to_string(enum log_level level)
 	return "info";
 }
 
+/* One write a line, so that lines of several processes on one stderr stay whole. */
+static void put_line(enum log_level level, const char *text)
+{
+	char line[3072];
+	int len;
+
+	if (log_journal)
+		len = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, text);
+	else
+		len = snprintf(line, sizeof(line), "%s: %s%s%s\n", log_program,
+			level == LOG_L_INFO ? "" : log_level_to_string(level),
+			level == LOG_L_INFO ? "" : ": ", text);
+	if (len > 0)
+		(void)!write(STDERR_FILENO, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+}
+
+/*
+ * Whoever reads the log may have stopped reading, and a write would wait for it, and with it all
+ * that the caller has to do. Our lines are shorter than what a pipe or a socket has room for when
+ * it is writable at all. Not O_NONBLOCK: others share the descriptor.
+ */
+static bool is_taken(void)
+{
+	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	return poll(&p, 1, 0) != 0;
+}
+
 void log_print(enum log_level level, const char *fmt, ...)
 {
-	int saved = errno, n, len;
-	char raw[1024], safe[2048], line[3072];
+	int saved = errno, n;
+	char raw[1024], safe[2048];
+	uint64_t dropped;
 	va_list ap;
 
 	if (level > log_max)
@@ -60,15 +93,20 @@ void log_print(enum log_level level, const char *fmt, ...)
 	if (n < 0)
 		goto out;
 	escape_text(safe, sizeof(safe), raw, strlen(raw));
-	if (log_journal)
-		len = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, safe);
-	else
-		len = snprintf(line, sizeof(line), "%s: %s%s%s\n", log_program,
-			level == LOG_L_INFO ? "" : log_level_to_string(level),
-			level == LOG_L_INFO ? "" : ": ", safe);
-	/* One write a line, so that lines of several processes on one stderr stay whole. */
-	if (len > 0)
-		(void)!write(STDERR_FILENO, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+	if (!is_taken()) {
+		log_dropped++;
+		goto out;
+	}
+	dropped = atomic_exchange(&log_dropped, 0);
+	if (dropped > 0) {
+		(void)snprintf(raw, sizeof(raw), "%" PRIu64 " lines before this one were lost: nobody read them", dropped);
+		put_line(LOG_L_WARNING, raw);
+		if (!is_taken()) {
+			log_dropped++;
+			goto out;
+		}
+	}
+	put_line(level, safe);
 out:
 	errno = saved;
 }

@@ -19,7 +19,8 @@ const char *log_level_to_string(enum log_level level);
 
 /*
  * One line, at most 1 KiB, newlines and control bytes escaped (names from targets may be in it).
- * Returns nothing and keeps errno.
+ * Returns nothing and keeps errno. Never waits for a reader: what it does not take is dropped, and
+ * the next line that is taken says how many were.
  */
 void log_print(enum log_level level, const char *fmt, ...) _printf_(2, 3);
 
