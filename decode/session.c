@@ -350,5 +350,7 @@ int session_run(struct session *s)
 				return r;
 		}
 	}
-	return notes_until(s, UINT64_MAX);
+	/* a target that slept all the time is there, too */
+	r = s->begun ? 0 : session_begin(s);
+	return r < 0 ? r : notes_until(s, UINT64_MAX);
 }

@@ -225,6 +225,14 @@ static void test_whole_target(void **state)
 		"110 thread 10/13 svc\n"
 		"120 in 10\n"
 		"130 mark snapshot\n");
+
+	/* nor is a target that did nothing at all left out */
+	make_init(&m);
+	make_comm(&m, 1, 10, 10, "svc", 0);
+	replay((struct session_options){.whole_target = true, .notes = notes + 1, .n_notes = 1},
+		"0 process 10 of 0 svc\n"
+		"0 thread 10/10 svc\n"
+		"130 mark snapshot\n");
 }
 
 static void test_losses(void **state)
