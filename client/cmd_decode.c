@@ -17,7 +17,7 @@
 struct options {
 	const char *output, *format, *symfs;
 	bool summary;
-	uint64_t timeout;
+	uint64_t timeout, last;
 };
 
 #define DEFAULT_TIMEOUT_S 3600
@@ -43,6 +43,14 @@ static const struct option_spec specs[] = {
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, summary),
 		.doc = "Print the summary only; then --output may be left out."},
+	{.name = "last",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, last),
+		.arg = "MS",
+		.min = 1,
+		.max = 3600000,
+		.doc = "Let the summary show the recording's last milliseconds by themselves "
+		       "first: the slow moment, where the snapshot was taken right after it."},
 	{.name = "symfs",
 		.type = OPTION_FILE,
 		.offset = offsetof(struct options, symfs),
@@ -102,6 +110,10 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 			"cannot write %s: %s", path, strerror(-r));
 	request.out_fd = out.fd;
 	request.interrupt_fd = interrupt_fd;
+	if (o->last) {
+		request.options = json_object_new_object();
+		json_add_uint(request.options, "last_ns", o->last * 1000000);
+	}
 	r = offline_decode(ctl, &request, &result);
 	if (r != EXIT_OK)
 		return r;

@@ -290,7 +290,8 @@ void report_print_incomplete(FILE *out, struct json_object *result)
 	struct json_object *losses = field(result, "losses"), *stats = field(result, "stats");
 	const char *label = "incomplete";
 
-	if (stats && !field_number(stats, "samples") && !field_number(stats, "switches"))
+	if (stats && !field_number(stats, "samples") && !field_number(stats, "switches") &&
+		!field_count(field(result, "summary"), "threads"))
 		view_line(out, "empty", "the recording holds no samples");
 	if (!losses || !json_object_is_type(losses, json_type_object))
 		return;

@@ -102,6 +102,7 @@ static int job_parse(struct job *j, struct declink_packet *p)
 	if (j->threads > PACK_MAX_THREADS)
 		j->threads = PACK_MAX_THREADS;
 	j->max_output = option_uint(options, "max_output_bytes", 0);
+	j->last_ns = option_uint(options, "last_ns", 0);
 	j->max_memory = option_uint(options, "max_memory", DEFAULT_MEMORY);
 	if (j->max_memory < MIN_MEMORY)
 		j->max_memory = MIN_MEMORY;

@@ -78,6 +78,19 @@ static void tell_images(struct job *j, struct decode *d)
 		images_use_own_vdso(d->images);
 }
 
+/* The end of the recording: when it was frozen, else its last record. */
+static void focus_on_last(const struct job *j, const struct decode *d, struct timeline_options *to)
+{
+	uint64_t end = d->meta.frozen_raw;
+
+	if (!end && d->pd->n_index)
+		end = d->pd->index[d->pd->n_index - 1].time;
+	if (!j->last_ns || !end)
+		return;
+	to->focus_begin_ns = end > j->last_ns ? end - j->last_ns : 1;
+	to->focus_end_ns = end;
+}
+
 static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 {
 	struct timeline_options to = {.version = PACKAGE_VERSION};
@@ -115,6 +128,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	to.complete_from_ns = d->meta.complete_from;
 	to.kernel_release = d->meta.kernel_release[0] ? d->meta.kernel_release : d->pd->osrelease;
 	to.machine = d->meta.machine[0] ? d->meta.machine : d->pd->arch;
+	focus_on_last(j, d, &to);
 	r = timeline_new(&to, d->st, w, &d->tl);
 	if (r < 0)
 		return r;

@@ -24,6 +24,7 @@ struct job {
 	bool idle;
 	unsigned threads;
 	uint64_t max_output, max_memory;
+	uint64_t last_ns; /* the summary looks at the end, so long, by itself; 0: it does not */
 	int perfdata_fd, meta_fd, vdso_fd, out_fd;
 	int probe_fds[DECLINK_MAX_FDS];
 	size_t n_probe;

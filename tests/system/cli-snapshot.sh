@@ -82,6 +82,10 @@ cmp -s "$TMP/waits.offline" "$TMP/waits.daemon" || fail "decoding offline gives 
 expect_rc 0 "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o -
 grep -q rebuild_index "$TMP/out" || fail "no rebuild_index in the text"
 ok "the bundle decodes offline, to the same"
+expect_rc 0 "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" --summary --last 100
+grep -q 'in the slow moment, 100 ms long:' "$TMP/out" || fail "no moment of 100 ms: $(cat "$TMP/out")"
+grep -q 'in all that was recorded:' "$TMP/out" || fail "all else is left out"
+ok "the summary of the last 100 ms"
 [ "$stop_daemon_later" = "$TRACERD_PID" ] || fail "the daemon was restarted"
 
 # A bundle with the objects decodes where the program is not.
