@@ -250,7 +250,7 @@ static void find_group(struct daemon *d)
 static void use_descriptors(struct daemon *d)
 {
 	struct rlimit rl;
-	unsigned int half;
+	unsigned int most;
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
 		return;
@@ -261,11 +261,14 @@ static void use_descriptors(struct daemon *d)
 	}
 	if (rl.rlim_cur == RLIM_INFINITY)
 		return;
-	/* At most half of them for clients: the other half is for what they want us to do. */
-	half = rl.rlim_cur / 2 > UINT32_MAX ? UINT32_MAX : (unsigned int)(rl.rlim_cur / 2);
-	if (half < d->config.max_connections) {
-		log_notice("only %u connections: RLIMIT_NOFILE is %llu", half, (unsigned long long)rl.rlim_cur);
-		conns_set_max(d->conns, half);
+	/*
+	 * At most half of them for clients: the other half is for what they want us to do. Each client
+	 * is two: its socket, and the pidfd that says who it is.
+	 */
+	most = rl.rlim_cur / 4 > UINT32_MAX ? UINT32_MAX : (unsigned int)(rl.rlim_cur / 4);
+	if (most < d->config.max_connections) {
+		log_notice("only %u connections: RLIMIT_NOFILE is %llu", most, (unsigned long long)rl.rlim_cur);
+		conns_set_max(d->conns, most);
 	}
 }
 

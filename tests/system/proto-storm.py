@@ -110,19 +110,36 @@ def of_one_user(d):
     ok("and gets it back")
 
 
+def limited(n):
+    """A tracerd that may have n descriptors."""
+    wrapper = tmp() / f"limited-{n}"
+    wrapper.write_text(f'#!/bin/sh\nulimit -n {n}\nexec "{BUILD}/tracerd" "$@"\n')
+    wrapper.chmod(0o755)
+    return Tracerd(config="[daemon]\nmax_connections = 4096\n", name=f"-limited-{n}", binary=wrapper)
+
+
+def half_for_clients():
+    """However many connect, half of the descriptors are left for the work."""
+    with limited(1000) as d:
+        first = d.client()
+        first.call("hello")
+        others = [d.client() for _ in range(600)]
+        wait_for("all to be let in or refused", lambda: first.call("status")["clients"]["accepted"] > 600)
+        expect(d.fds() < 600, f"600 connections cost {d.fds()} of 1000 descriptors")
+        for c in others:
+            c.close()
+
+
 def few_descriptors():
     """No descriptor left to accept with: the others wait in the backlog and are served later."""
-    wrapper = tmp() / "few"
-    wrapper.write_text(f'#!/bin/sh\nulimit -n 200\nexec "{BUILD}/tracerd" "$@"\n')
-    wrapper.chmod(0o755)
-    with Tracerd(config="[daemon]\nmax_connections = 4096\n", name="-few", binary=wrapper) as d:
+    with limited(100) as d:
         clients = []
         for _ in range(400):
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             s.connect(str(d.sock))
             clients.append(s)
         time.sleep(0.3)
-        expect(d.alive() and d.fds() < 200, f"{d.fds()} of 200 descriptors are used")
+        expect(d.alive() and d.fds() < 100, f"{d.fds()} of 100 descriptors are used")
         used = int(sum(map(float, open(f"/proc/{d.pid}/stat").read().rpartition(")")[2].split()[11:13])))
         time.sleep(0.5)
         spent = int(sum(map(float, open(f"/proc/{d.pid}/stat").read().rpartition(")")[2].split()[11:13]))) - used
@@ -139,4 +156,5 @@ with Tracerd(config="[quota]\nuid_connections = 8\n") as d:
     if os.geteuid() == 0:
         of_one_user(d)
 all_at_once(1000)
+half_for_clients()
 few_descriptors()
