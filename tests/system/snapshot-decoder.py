@@ -55,6 +55,8 @@ expect(r.returncode == 0 and os.path.getsize(tmp() / "later.pftrace") > 100, "it
 d.behave("exec sleep 100")
 rid = c.send("snapshot.create", {"target": t, "wait": True})
 pid = wait_for("the decoder runs", d.decoders)[0]
+# Not the moment between fork and exec.
+wait_for("it executes", lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
 with open(f"/proc/{pid}/status") as f:
     status = f.read()
 expect("CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status, "it runs without privilege")
