@@ -100,8 +100,12 @@ static int finish(
 		r = snapshot_fetch_dir(ctl, id, o->output, interrupt_fd, &bytes);
 	else if (o->output && !as_dir && done)
 		r = snapshot_fetch_file(ctl, id, BUNDLE_TRACE, o->output, interrupt_fd, &bytes);
-	if (r != EXIT_OK)
+	if (r != EXIT_OK) {
+		/* the moment is not lost with the output */
+		(void)fprintf(stderr, "snapshot %s is in the spool: 'tracectl fetch %s -o PATH'\n",
+			id, id);
 		return r;
+	}
 	if (!done)
 		return report_failed(ctl, id, snapshot, o->output);
 	if (ctl->json) {
