@@ -66,6 +66,6 @@ int session_run(struct session *s) _must_check_;
 void session_report(const struct session *s, struct json_object *stats, struct json_object *losses);
 
 /* What a timeline must know of the recording before it is replayed. */
-uint64_t session_period_ns(const struct perfdata *pd); /* 0: not known */
+uint64_t session_period_ns(struct perfdata *pd); /* 0: not known */
 bool session_has_switches(const struct perfdata *pd);
 enum clock_source session_clock(const struct perfdata *pd);

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <linux/perf_event.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "common/json.h"
@@ -74,7 +75,48 @@ static bool attr_is_clock(const struct perfattr *a)
 	       (a->config == PERF_COUNT_SW_CPU_CLOCK || a->config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
-uint64_t session_period_ns(const struct perfdata *pd)
+static int gap_compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The median of the time between two samples of one thread, by the first ones; 0: too few. */
+static uint64_t measured_period(struct perfdata *pd)
+{
+	enum { MAX_GAPS = 4096, MIN_GAPS = 8, MAX_RECORDS = 65536 };
+	struct {
+		uint32_t tid;
+		uint64_t time; /* 0: none */
+	} last[256] = {0};
+	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
+	_cleanup_free_ uint64_t *gaps = calloc(MAX_GAPS, sizeof(*gaps));
+	struct perfevent ev;
+	size_t n = 0;
+
+	if (!gaps)
+		return 0;
+	pd->next = 0;
+	for (size_t i = 0; i < MAX_RECORDS && n < MAX_GAPS && perfdata_next(pd, &ev); i++) {
+		size_t slot = ev.tid % ARRAY_SIZE(last);
+
+		if (ev.kind != PERFEVENT_SAMPLE || !ev.has_time)
+			continue;
+		if (last[slot].time && last[slot].tid == ev.tid && ev.time > last[slot].time)
+			gaps[n++] = ev.time - last[slot].time;
+		last[slot].tid = ev.tid;
+		last[slot].time = ev.time;
+	}
+	pd->next = 0;
+	pd->losses = losses;
+	if (n < MIN_GAPS)
+		return 0;
+	qsort(gaps, n, sizeof(*gaps), gap_compare);
+	return gaps[n / 2] <= 1000000000 ? gaps[n / 2] : 0;
+}
+
+uint64_t session_period_ns(struct perfdata *pd)
 {
 	for (uint32_t i = 0; i < pd->n_attrs; i++) {
 		const struct perfattr *a = &pd->attrs[i];
@@ -86,7 +128,8 @@ uint64_t session_period_ns(const struct perfdata *pd)
 		if (!a->freq && attr_is_clock(a) && a->period && a->period <= 60000000000u)
 			return a->period;
 	}
-	return 0;
+	/* every so many cycles or misses: nobody knows how long that is, but the times tell */
+	return measured_period(pd);
 }
 
 bool session_has_switches(const struct perfdata *pd)

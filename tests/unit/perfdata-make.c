@@ -133,7 +133,7 @@ void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int 
 
 int make_file(const struct make *m)
 {
-	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+	struct perf_event_attr attr = {.type = m->cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
 		.config = PERF_COUNT_SW_CPU_CLOCK,
 		.sample_period = 1000000,

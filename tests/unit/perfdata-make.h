@@ -14,6 +14,7 @@ struct make {
 	size_t begun; /* where the record under construction starts */
 	uint64_t sample_type;
 	uint64_t id; /* of the one event */
+	int cycles;  /* a sample each so many cycles instead, the time between unknown */
 };
 
 /* One cpu-clock event of 1 kHz with IP, TID, TIME, CPU, CALLCHAIN and sample_id_all. */

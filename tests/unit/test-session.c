@@ -16,6 +16,7 @@
 
 #include "common/json.h"
 #include "common/schedev.h"
+#include "decode/perfevent.h"
 #include "decode/session.h"
 #include "tests/unit/perfdata-make.h"
 
@@ -235,6 +236,32 @@ static void test_whole_target(void **state)
 		"130 mark snapshot\n");
 }
 
+/* The time that a sample stands for: by the event, else by how far apart samples lie. */
+static void test_period(void **state)
+{
+	const uint64_t ip = 0x401000;
+
+	(void)state;
+	for (int cycles = 0; cycles < 3; cycles++) {
+		struct budget budget = {.max = 64u << 20};
+		_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
+		_cleanup_close_ int fd = -1;
+		struct perfevent ev;
+
+		make_init(&m);
+		m.cycles = cycles;
+		for (uint32_t i = 0; i < (cycles < 2 ? 40 : 4); i++)
+			make_sample(&m, 100 + i * 5, 10, 10 + i % 2, &ip, 1);
+		fd = make_file(&m);
+		assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
+		assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
+		/* two threads take turns; a few samples prove nothing */
+		assert_int_equal(session_period_ns(pd), cycles == 0 ? 1000000 : cycles == 1 ? 10 : 0);
+		assert_int_equal(perfdata_next(pd, &ev), 1);
+		assert_int_equal(ev.time, 100);
+	}
+}
+
 static void test_losses(void **state)
 {
 	const uint64_t ip = 0xffffffff81000000;
@@ -293,6 +320,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tasks),
 		cmocka_unit_test(test_whole_target),
+		cmocka_unit_test(test_period),
 		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_link_gone),
 	};
