@@ -13,11 +13,11 @@
 enum protocol_error call_target(struct call *call, struct target **ret_target)
 {
 	const char *name = params_string(&call->params, "target");
-	struct target *t = targets_find(call->daemon->targets, name);
+	/* What another user armed is not even said to exist. */
+	struct target *t = targets_find(call->daemon->targets, name, call->peer->uid, call->peer->admin);
 
 	call_object(call, name);
-	/* What another user armed is not even said to exist. */
-	if (!t || !target_visible(t, call->peer->uid, call->peer->admin))
+	if (!t)
 		return call_fail(call, API_NOT_FOUND, "no such target");
 	*ret_target = t;
 	return API_OK;
@@ -165,12 +165,31 @@ static bool read_cursor(const char *s, uint64_t *ret)
 	return true;
 }
 
+/* Paths and reasons come from the targets and may be long: a page is not to outgrow a message. */
+#define PAGE_BYTES (FRAME_REPLY_MAX / 4)
+
+/* False: it does not fit the page any more, which has something already. */
+static bool page_add(struct json_object *list, struct target *t, size_t *bytes)
+{
+	struct json_object *o = target_to_json(t);
+	size_t len = 0;
+
+	if (o && json_text(o, &len) && *bytes > 0 && *bytes + len > PAGE_BYTES) {
+		json_object_put(o);
+		return false;
+	}
+	*bytes += len;
+	json_append(list, o);
+	return true;
+}
+
 enum protocol_error method_target_list(struct call *call, struct json_object **ret_result)
 {
 	int64_t limit = params_int(&call->params, "limit");
 	struct json_object *o, *list;
 	struct target *t;
 	uint64_t after;
+	size_t bytes = 0;
 	bool more = false;
 
 	if (!read_cursor(params_string(&call->params, "cursor"), &after))
@@ -179,11 +198,10 @@ enum protocol_error method_target_list(struct call *call, struct json_object **r
 	list = json_add_new_array(o, "targets");
 	while ((t = targets_next(call->daemon->targets, after))) {
 		if (target_visible(t, call->peer->uid, call->peer->admin)) {
-			if (limit == 0) {
+			if (limit == 0 || !page_add(list, t, &bytes)) {
 				more = true;
 				break;
 			}
-			json_append(list, target_to_json(t));
 			limit--;
 		}
 		after = target_id(t);

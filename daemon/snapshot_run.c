@@ -302,7 +302,7 @@ static void decode(struct snapshot *n)
 static void freeze(struct snapshot *n)
 {
 	struct snapshots *s = n->s;
-	struct target *t = targets_find(s->c.targets, n->target);
+	struct target *t = targets_find(s->c.targets, n->target, 0, true);
 	int r;
 
 	if (!t || target_id(t) != n->target_id) {

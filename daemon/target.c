@@ -456,7 +456,7 @@ void targets_disarm(struct targets *targets, struct target *target)
 
 /* ---- asking */
 
-struct target *targets_find(const struct targets *targets, const char *name)
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
 {
 	struct target *target, *found = NULL;
 	char *end;
@@ -464,14 +464,14 @@ struct target *targets_find(const struct targets *targets, const char *name)
 
 	TAILQ_FOREACH(target, &targets->list, link)
 		if (strcmp(target->name, name) == 0)
-			return target;
+			return target_visible(target, uid, admin) ? target : NULL;
 	errno = 0;
 	pid = strtol(name, &end, 10);
 	if (errno || end == name || *end || pid <= 0)
 		return NULL;
 	/* The newest, but one that records before one that does not. */
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (target->scope != TARGET_UNIT && target->proc.pid == pid &&
+		if (target->scope != TARGET_UNIT && target->proc.pid == pid && target_visible(target, uid, admin) &&
 		    (!found || target->state == TARGET_ARMED || found->state != TARGET_ARMED))
 			found = target;
 	return found;

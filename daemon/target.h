@@ -83,8 +83,11 @@ int targets_arm(struct targets *targets, const struct target_request *req, struc
 /* Ends the recording and forgets the target: the pointer is invalid afterwards. */
 void targets_disarm(struct targets *targets, struct target *target);
 
-/* By id ("t3"), or by pid as text ("1234": the newest target of that process). NULL if none. */
-struct target *targets_find(const struct targets *targets, const char *name);
+/*
+ * By id ("t3"), or by pid as text ("1234": the newest target of that process), among those that this user may
+ * see: others may record the same process. NULL if none.
+ */
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin);
 /*
  * Iteration in order of id, safe over changes in between: the first target whose id is greater
  * than `after` (0: the first), or NULL. target_id() gives the cursor.

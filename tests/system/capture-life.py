@@ -45,6 +45,17 @@ with Tracerd(config="[capture]\nexited_keep_s = 2\n") as d:
     if as_user(NOBODY, user) != 0:
         fail("the user's half")
 
+    # By its number each finds the target of his own, also when somebody else records the process, too.
+    other = c.call("target.arm", {"pid": a.pid, "stacks": "fp"})["target"]
+
+    def by_number():
+        with Client(d.sock) as u:
+            t = u.call("target.show", {"target": str(a.pid)})["target"]
+            expect(t["owner_uid"] == NOBODY, "a pid is looked for among one's own targets")
+    if as_user(NOBODY, by_number) != 0:
+        fail("the user's target by its number")
+    c.call("target.disarm", {"target": other["id"]})
+
     # The number of a process that has ended, given to another one.
     first = Target("first", uid=NOBODY)
     number, last = first.pid, pathlib.Path("/proc/sys/kernel/ns_last_pid")

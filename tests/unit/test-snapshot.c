@@ -46,7 +46,7 @@ static int copy_error, freeze_error;
 static unsigned copy_records = 100;
 static bool creds_changed;
 
-struct target *targets_find(const struct targets *targets, const char *name)
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
 {
 	return the_target.gone ? NULL : &the_target;
 }
