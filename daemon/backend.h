@@ -21,7 +21,7 @@ struct targets;
 struct backend_stats {
 	const char *method;
 	uint64_t lookback_ns, samples, switches; /* in the rings now */
-	uint64_t ring_bytes, fds;                /* of its own, and its share of none that are shared */
+	uint64_t ring_bytes;                     /* of its own, and its share of none that are shared */
 	uint64_t lost, switch_drops;
 };
 

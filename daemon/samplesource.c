@@ -177,6 +177,11 @@ static int charge_rings(struct target *target, const struct sample_set *set)
 		if (r != 0)
 			return r;
 	}
+	r = target_charge_fds(target, set->spec.kind != SET_CPU ? sample_set_fds(set) : 0);
+	if (r != 0) {
+		quota_release(&charge);
+		return r;
+	}
 	quota_release(&target->charge_rings);
 	target->charge_rings = charge;
 	return 0;
@@ -204,6 +209,7 @@ static void sample_settle(struct target *target)
 {
 	while (target->n_sources > 1)
 		(void)sample_set_put(target->sources[--target->n_sources].set);
+	(void)!target_charge_fds(target, 0);
 }
 
 static int begin(struct target *target, char *why, size_t why_size)
@@ -226,14 +232,19 @@ static int begin(struct target *target, char *why, size_t why_size)
 		(void)snprintf(why, why_size, "tracerd is out of file descriptors");
 		return TARGET_E_BUSY;
 	}
+	if (r == -ENOBUFS) {
+		(void)snprintf(why, why_size, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		return TARGET_E_BUSY;
+	}
 	if (r < 0) {
 		(void)snprintf(why, why_size, "perf events: %s", strerror(-r));
 		return r;
 	}
 	r = charge_rings(target, set);
 	if (r != 0) {
+		(void)snprintf(why, why_size, "uid %u has no ring memory or descriptors left for it (%zu needed)",
+			       (unsigned int)target->owner, sample_set_fds(set));
 		(void)sample_set_put(set);
-		(void)snprintf(why, why_size, "ring memory of uid %u is used up", (unsigned int)target->owner);
 		return r > 0 ? TARGET_E_QUOTA : r;
 	}
 	if (set->events[SET_CLOCK].ring_bytes <
@@ -401,10 +412,8 @@ static void sample_stats(struct target *target, struct backend_stats *ret)
 	if (target->n_sources) {
 		set = target->sources[0].set;
 		out.method = set_kind_name(set->spec.kind);
-		if (set->spec.kind != SET_CPU) {
+		if (set->spec.kind != SET_CPU)
 			out.ring_bytes = set->events[SET_CLOCK].ring_bytes;
-			out.fds = sample_set_fds(set);
-		}
 		out.lost = sample_set_lost(set) - target->sources[0].lost_at;
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;

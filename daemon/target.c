@@ -242,13 +242,28 @@ uint64_t target_oldest_ns(struct target *target)
 	return survey && survey->oldest_ns > oldest ? survey->oldest_ns : oldest;
 }
 
-int target_charge_fds(struct target *target, size_t n)
+/* Events on tasks are one for each thread and cpu, and by far the most of it; the machine's are the daemon's. */
+static size_t fds_held(const struct target *target)
+{
+	const struct member *member;
+	size_t n = OWN_FDS + target->n_images;
+
+	for (size_t i = 0; i < target->n_sources; i++)
+		if (target->sources[i].set->spec.kind != SET_CPU)
+			n += sample_set_fds(target->sources[i].set);
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->follow)
+			n += history_follow_fds(member->follow);
+	return n;
+}
+
+int target_charge_fds(struct target *target, size_t more)
 {
 	uint64_t before = target->charge_fds.amount;
 	int r;
 
 	quota_release(&target->charge_fds);
-	r = quota_charge(target->targets->quota, target->owner, QUOTA_FDS, n + OWN_FDS, &target->charge_fds);
+	r = quota_charge(target->targets->quota, target->owner, QUOTA_FDS, fds_held(target) + more, &target->charge_fds);
 	if (r != 0)
 		(void)!quota_charge_forced(target->targets->quota, target->owner, QUOTA_FDS, before, &target->charge_fds);
 	return r;

@@ -84,7 +84,7 @@ struct json_object *target_to_json(struct target *target)
 	json_add_uint(o, "history_bytes", target->log.bytes);
 	add_lost(o, target, &stats);
 	json_add_uint(o, "ring_bytes", stats.ring_bytes);
-	json_add_uint(o, "fds", stats.fds + target->charge_fds.amount);
+	json_add_uint(o, "fds", target->charge_fds.amount);
 	json_add_uint(o, "owner_uid", target->owner);
 	return o;
 }

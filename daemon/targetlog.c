@@ -44,7 +44,7 @@ static int image_keep(struct target *target, struct image *image)
 		target->images = bigger;
 		target->images_room = room;
 	}
-	if (target_charge_fds(target, target->n_images + 1) != 0)
+	if (target_charge_fds(target, 1) != 0)
 		return -EDQUOT;
 	target->images[target->n_images++] = image;
 	return 0;

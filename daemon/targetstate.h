@@ -141,8 +141,8 @@ void target_recheck(struct target *target);
 void target_resync(struct target *target);
 /* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW). */
 uint64_t target_oldest_ns(struct target *target);
-/* Brings the charge for files to `n`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
-int target_charge_fds(struct target *target, size_t n) _must_check_;
+/* Brings the charge for fds to what the target has and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
+int target_charge_fds(struct target *target, size_t more) _must_check_;
 
 /* ---- member.c */
 /* The living process `pid` of the target, or NULL. */

@@ -69,6 +69,26 @@ with Tracerd() as d:
     if as_user(65534, user) != 0:
         fail("the user's half")
 
+    # Descriptors of events are the user's: not only of files that he maps.
+    poor = Cgroup(f"tracerd-test-{os.getpid()}-poor.service")
+    owned = Target("owned", "idle", uid=65534)
+    poor.add(owned.pid)
+
+    def charged():
+        return c.call("status")["quota"]["fds"]["used"]
+
+    def arm():
+        with Client(d.sock) as k:
+            k.arm(owned.pid, stacks="fp")
+    before, events = charged(), c.call("status")["capture"]["event_fds"]
+    if as_user(65534, arm) != 0:
+        fail("arming as a user")
+    x = c.call("target.show", {"target": str(owned.pid)})["target"]
+    used = wait_for("the charge", lambda: charged() - before)
+    events = c.call("status")["capture"]["event_fds"] - events
+    expect(x["method"] == "cgroup" and events > 0 and used == x["fds"] > events,
+           f"the user is charged for {used} descriptors, the {events} of its events among them")
+
     # Names that are none.
     for unit in ("no-such.service", "../../etc", "/", "a\nb", "x" * 600):
         code = c.call_error("target.arm", {"unit": unit})
