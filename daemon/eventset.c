@@ -91,7 +91,8 @@ static int map_ring(const struct eventset_spec *spec, int fd, size_t *bytes, str
 		r = ring_map(fd, *bytes, spec->overwrite, ring);
 		/* Over the allowance of locked memory: EPERM. What is smaller records less time. */
 		if ((r != -EPERM && r != -ENOMEM) || !spec->ring_bytes_min || *bytes / 2 < spec->ring_bytes_min)
-			return r;
+			/* Not to be taken for a missing right to the events themselves. */
+			return r == -EPERM ? -ENOBUFS : r;
 		*bytes /= 2;
 	}
 }

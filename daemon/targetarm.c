@@ -186,6 +186,8 @@ static int begin_history(struct target *target, char *why, size_t size)
 	}
 	if (r == PROC_E_GONE)
 		return say(why, size, TARGET_E_GONE, "no such process");
+	if (r == -ENOBUFS)
+		return say(why, size, TARGET_E_BUSY, "no locked memory is left for its history (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	if (r == -EACCES || r == -EPERM)
 		return say(why, size, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
 							    "CAP_SYS_PTRACE)", strerror(-r));

@@ -20,6 +20,7 @@ if paranoid > 2:
 with Tracerd(uid=UID, binary=programs / "tracerd") as d:
     target = Target("plain", uid=UID)
     foreign = Target("foreign")
+    others = [Target(f"other{i}", "idle", uid=UID) for i in range(5)]
 
     def user():
         with Client(d.sock) as c:
@@ -39,6 +40,15 @@ with Tracerd(uid=UID, binary=programs / "tracerd") as d:
             expect(any(r.type == MMAP2 for r in recs), "maps are told")
             expect(c.call_error("target.arm", {"pid": foreign.pid}) in ("not_permitted", "unsupported", "io", "internal"),
                    "another user's process is refused")
+            # More than the locked memory of an ordinary user: told as what it is.
+            for other in others:
+                try:
+                    c.call("target.arm", {"pid": other.pid, "stacks": "fp"})
+                except Error as e:
+                    expect(e.code == "busy" and "locked memory" in str(e), f"no locked memory left: {e}")
+                    break
+            else:
+                note("locked memory for all targets")
             os.kill(target.pid, 9)
             wait_for("the exit", lambda: c.call("target.show", {"target": t["id"]})["target"]["state"] == "exited")
             ok("its exit is noticed")
