@@ -136,7 +136,8 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 		update_timer(c);
 }
 
-static bool push(struct conn *c, struct json_object *message, int *fds, size_t n_fds)
+/* 0, -E2BIG where it is longer than the protocol allows, -ENOMEM. */
+static int push(struct conn *c, struct json_object *message, int *fds, size_t n_fds)
 {
 	size_t len = 0;
 	const char *text = message ? json_text(message, &len) : NULL;
@@ -144,21 +145,38 @@ static bool push(struct conn *c, struct json_object *message, int *fds, size_t n
 	if (!text) {
 		for (size_t i = 0; i < n_fds; i++)
 			fds[i] = close_fd(fds[i]);
-		return false;
+		return -ENOMEM;
 	}
-	return frame_queue_push(&c->queue, text, len, fds, n_fds) == 0;
+	return frame_queue_push(&c->queue, text, len, fds, n_fds);
+}
+
+/* What cannot be said in one message is answered by saying so. */
+static int push_too_large(struct conn *c, struct json_object *reply)
+{
+	_cleanup_json_ struct json_object *m = NULL;
+	int64_t id;
+
+	if (!json_get_int(reply, "id", &id))
+		return -E2BIG;
+	c->conns->stats.errors++;
+	m = protocol_error(true, id, API_TOO_LARGE, "the answer is longer than a message may be");
+	return push(c, m, NULL, 0);
 }
 
 void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_fds)
 {
 	_cleanup_json_ struct json_object *m = message;
+	int r;
 
 	if (c->dead || c->draining) {
 		for (size_t i = 0; i < n_fds; i++)
 			fds[i] = close_fd(fds[i]);
 		return;
 	}
-	if (!push(c, m, fds, n_fds)) {
+	r = push(c, m, fds, n_fds);
+	if (r == -E2BIG)
+		r = push_too_large(c, m);
+	if (r < 0) {
 		drop(c, "reply could not be queued");
 		return;
 	}
@@ -313,7 +331,7 @@ static bool deliver_event(void *arg, struct json_object *message)
 	if (c->dead || c->draining || c->queue.count >= cfg->client_events ||
 		c->queue.bytes > (size_t)cfg->client_queue_kib * 1024 / 2)
 		return false;
-	if (!push(c, message, NULL, 0))
+	if (push(c, message, NULL, 0) < 0)
 		return false;
 	/*
 	 * Sent from the loop and not here: whoever emits may be deep in its own work, and a broken

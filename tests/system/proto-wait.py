@@ -71,6 +71,32 @@ def waiting(d, child):
         expect(not left, f"nothing half-made is left in the spool {left}")
 
 
+def long_pages():
+    """Entries may be long, since their paths are the targets' own: a page then has fewer of them."""
+    here = os.getcwd()
+    os.chdir(tmp())
+    for _ in range(15):  # no path that is given may be so long, but the program's is
+        os.mkdir("\x01" * 250)
+        os.chdir("\x01" * 250)
+    shutil.copy(shutil.which("sleep"), "s")
+    children = [spawn("./s", 60) for _ in range(240)]
+    os.chdir(here)
+    try:
+        with Tracerd(name="-long") as d, d.client() as c:
+            armed, seen, cursor, sizes = [c.arm(p.pid)["id"] for p in children], [], None, []
+            while True:
+                page = c.call("target.list", {"limit": 500, "cursor": cursor})
+                seen += [t["id"] for t in page["targets"]]
+                sizes.append(len(json.dumps(page)))
+                cursor = page["next"]
+                if not cursor:
+                    break
+            expect(sum(sizes) > 4 << 20 and seen == armed, f"{len(seen)} targets, {sum(sizes) >> 10} KiB, on {len(sizes)} pages")
+    finally:
+        for p in children:
+            p.kill()
+
+
 def pages(d):
     children = [spawn("sleep", 300) for _ in range(130)]
     with d.client() as c, d.client() as other:
@@ -116,3 +142,4 @@ waiting(d, child)
 Tracerd.running.remove(d)
 with Tracerd() as d:
     pages(d)
+long_pages()
