@@ -12,7 +12,9 @@
 
 #include "common/perfabi.h"
 #include "daemon/eventset.h"
+#include "daemon/histlog.h"
 #include "daemon/procfs.h"
+#include "daemon/sampleset.h"
 
 #define CPU_RING_BYTES (512u << 10)
 #define TASK_RING_BYTES (64u << 10)
@@ -53,7 +55,7 @@ struct history {
 	uint64_t lost;
 	/* What one round drains, and its order. Untouched pages of it cost nothing. */
 	uint8_t *buf;
-	size_t room;
+	size_t room, held; /* bytes at its begin that are the next round's */
 	struct pending *pending;
 	size_t pending_room;
 };
@@ -172,10 +174,31 @@ static void dispatch(struct history *history, const struct perf_event_header *h,
 	history->fn(history->arg, &record);
 }
 
-/* All rings once: records of one cpu are in order, those of several must be put in order. */
-static bool drain_round(struct history *history)
+size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon)
 {
-	size_t used = 0, n = 0, at;
+	size_t held = 0, at, size;
+
+	for (at = 0; at < used; at += size) {
+		const struct perf_event_header *h = (const void *)(buf + at);
+
+		size = h->size;
+		if (size < sizeof(*h) + sizeof(struct perfabi_sample_id) || histlog_time(h) <= horizon)
+			continue;
+		memmove(buf + held, h, size);
+		held += size;
+	}
+	return held;
+}
+
+/*
+ * All rings once. Records of one cpu are in order, those of several must be put in order: what is
+ * newer than the round itself waits for the next one, as an older record may have come to a ring that
+ * had been read by then (a fork, and what its child did on another cpu).
+ */
+static bool drain_round(struct history *history, bool last)
+{
+	uint64_t horizon = last ? UINT64_MAX : raw_now_ns();
+	size_t used = history->held, n = 0, at;
 	struct source *source;
 
 	LIST_FOREACH(source, &history->sources, link)
@@ -184,11 +207,9 @@ static bool drain_round(struct history *history)
 				used += ring_drain(&source->set.rings[i], history->buf + used, history->room - used);
 	for (at = 0; at < used;) {
 		const struct perf_event_header *h = (const void *)(history->buf + at);
-		struct perfabi_sample_id id;
 
-		if (h->size >= sizeof(*h) + sizeof(id)) {
-			memcpy(&id, (const uint8_t *)h + h->size - sizeof(id), sizeof(id));
-			if (pending_add(history, n, id.time, at) < 0)
+		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) && histlog_time(h) <= horizon) {
+			if (pending_add(history, n, histlog_time(h), at) < 0)
 				history->lost++;
 			else
 				n++;
@@ -196,10 +217,10 @@ static bool drain_round(struct history *history)
 		at += h->size;
 	}
 	if (n > 1)
-		if (n > 1)
 		qsort(history->pending, n, sizeof(*history->pending), pending_cmp);
 	for (size_t i = 0; i < n; i++)
 		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);
+	history->held = history_hold(history->buf, used, horizon);
 	return used > 0;
 }
 
@@ -209,7 +230,7 @@ void history_drain(struct history *history)
 	if (history->draining || LIST_EMPTY(&history->sources))
 		return;
 	history->draining = true;
-	for (unsigned int round = 0; round < DRAIN_ROUNDS && drain_round(history); round++)
+	for (unsigned int round = 0; round < DRAIN_ROUNDS && drain_round(history, round + 1 == DRAIN_ROUNDS); round++)
 		;
 	history->draining = false;
 }

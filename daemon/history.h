@@ -49,5 +49,10 @@ size_t history_follow_bytes(const struct history_follow *follow);
 
 /* Hands on everything that has been written until now. */
 void history_drain(struct history *history);
+/*
+ * Moves the records that are newer than `horizon` to the front of `buf`, in their order: the bytes that they
+ * take. What a round of draining hands on later; here for its test.
+ */
+size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon);
 /* Records that the kernel had no room for. */
 uint64_t history_lost(const struct history *history);

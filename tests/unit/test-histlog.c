@@ -16,6 +16,7 @@
 
 #include "common/perfabi.h"
 #include "daemon/histlog.h"
+#include "daemon/history.h"
 #include "daemon/procfs.h"
 #include "daemon/synth.h"
 
@@ -141,6 +142,29 @@ static void test_churn(void **state)
 	histlog_fini(&log);
 }
 
+/* What is newer than a round is the next one's: an older record may come to a ring that was read before. */
+static void test_hold(void **state)
+{
+	static const uint64_t times[] = {10, 30, 20, 40};
+	union any r;
+	_Alignas(8) uint8_t buf[sizeof(times) / sizeof(times[0]) * sizeof(union any)];
+	size_t used = 0, held, one = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		const struct perf_event_header *h = task(&r, PERF_RECORD_FORK, 1, (uint32_t)i, times[i]);
+
+		one = h->size;
+		memcpy(buf + used, h, one);
+		used += one;
+	}
+	held = history_hold(buf, used, 20);
+	assert_int_equal(held, 2 * one);
+	assert_int_equal(histlog_time((const void *)buf), 30);
+	assert_int_equal(histlog_time((const void *)(buf + one)), 40);
+	assert_int_equal(history_hold(buf, held, UINT64_MAX), 0);
+}
+
 static void test_limit(void **state)
 {
 	struct histlog log;
@@ -211,6 +235,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_compact),
 		cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_hold),
 		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_synth),
 	};
