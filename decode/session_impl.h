@@ -26,6 +26,7 @@ struct thread {
 	struct process *process; /* borrowed */
 	bool told;
 	bool exited;
+	bool ended; /* its exit was told */
 	char name[SESSION_NAME_SIZE];
 	struct thread *next;
 };

@@ -64,7 +64,7 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 		return NULL;
 	if (t) { /* the number was given out again */
 		t->process = p;
-		t->told = t->exited = false;
+		t->told = t->exited = t->ended = false;
 		t->name[0] = '\0';
 		return t;
 	}
@@ -120,7 +120,8 @@ int session_tell_thread(struct session *s, struct thread *t, uint64_t ts)
 {
 	int r;
 
-	if (t->told)
+	/* On its way out it still runs and is switched: that is no new thread until one is forked. */
+	if (t->told || t->ended)
 		return 0;
 	r = process_tell(s, t->process, ts);
 	if (r < 0)
@@ -152,6 +153,7 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 
 	if (!t)
 		return 0;
+	t->ended = false; /* the number is in use: an exec of a thread takes over its leader's */
 	p = t->process;
 	if (ev->comm.exec) {
 		struct space *space;
@@ -208,6 +210,8 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 			t->name[0] = '\0';
 		}
 	}
+	if (t)
+		t->ended = false;
 	creator = idmap_get(&s->threads, ev->fork.ptid);
 	if (t && creator && !t->name[0])
 		memcpy(t->name, creator->name, sizeof(t->name));
@@ -226,5 +230,6 @@ int session_on_exit(struct session *s, const struct perfevent *ev)
 	if (!t->told)
 		return 0;
 	t->told = false;
+	t->ended = true;
 	return timeline_answer(timeline_thread_exit(s->o.tl, ev->tid, ev->time));
 }

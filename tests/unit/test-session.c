@@ -170,6 +170,7 @@ static void test_tasks(void **state)
 	make_sample(&m, 180, 20, 21, &ip, 1);
 	make_comm(&m, 190, 20, 21, "worker", 0);
 	make_exit(&m, 200, 20, 21);
+	make_sample(&m, 205, 20, 21, &ip, 1); /* on its way out: no second thread */
 	make_exit(&m, 210, 20, 20);
 	make_fork(&m, 220, 20, 20, 10, 10); /* the number comes again */
 	make_sample(&m, 230, 20, 20, &ip, 1);
@@ -190,6 +191,7 @@ static void test_tasks(void **state)
 					    "180 sample 21 cpu 0 [callers unknown]>[prog]\n"
 					    "190 thread 20/21 worker\n"
 					    "200 exit 21\n"
+					    "205 sample 21 cpu 0 [callers unknown]>[prog]\n"
 					    "210 exit 20\n"
 					    "230 process 20 of 10 sh\n"
 					    "230 thread 20/20 sh\n"
