@@ -84,6 +84,17 @@ static void set_reading(struct conn *c, bool on)
 		(void)event_del(c->on_read);
 }
 
+static size_t queue_limit(const struct conn *c)
+{
+	return (size_t)c->conns->ctx.config->client_queue_kib * 1024;
+}
+
+/* So much waits for the client that it is to read first, and long before it is dropped for it. */
+static bool has_enough(const struct conn *c)
+{
+	return c->queue.bytes >= READ_PAUSE_BYTES || c->queue.bytes >= queue_limit(c) / 2;
+}
+
 static void drop(struct conn *c, const char *why)
 {
 	log_debug("client uid=%u pid=%d dropped: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
@@ -120,7 +131,7 @@ static void flush(struct conn *c)
 		(void)event_add(c->on_write, NULL);
 	}
 	if (!c->draining)
-		set_reading(c, c->queue.bytes < READ_PAUSE_BYTES);
+		set_reading(c, !has_enough(c));
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -180,7 +191,10 @@ void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_f
 		drop(c, "reply could not be queued");
 		return;
 	}
-	if (c->queue.bytes > (size_t)c->conns->ctx.config->client_queue_kib * 1024) {
+	/* What the socket takes does not wait, and one answer alone is never too much. */
+	if (c->queue.bytes > queue_limit(c))
+		flush(c);
+	if (!c->dead && c->queue.count > 1 && c->queue.bytes > queue_limit(c)) {
 		c->conns->stats.overflows++;
 		drop(c, "too much waits for it");
 		return;
@@ -246,7 +260,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 	(void)what;
 	c->in_callback = true;
-	for (int i = 0; i < READ_BUDGET && !c->dead && !c->draining && c->queue.bytes < READ_PAUSE_BYTES; i++) {
+	for (int i = 0; i < READ_BUDGET && !c->dead && !c->draining && !has_enough(c); i++) {
 		r = frame_reader_read(&c->reader, fd);
 		if (r == FRAME_AGAIN)
 			break;
@@ -325,11 +339,10 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 static bool deliver_event(void *arg, struct json_object *message)
 {
 	struct conn *c = arg;
-	const struct config *cfg = c->conns->ctx.config;
 	bool was_empty = c->queue.count == 0;
 
-	if (c->dead || c->draining || c->queue.count >= cfg->client_events ||
-		c->queue.bytes > (size_t)cfg->client_queue_kib * 1024 / 2)
+	if (c->dead || c->draining || c->queue.count >= c->conns->ctx.config->client_events ||
+		c->queue.bytes > queue_limit(c) / 2)
 		return false;
 	if (push(c, message, NULL, 0) < 0)
 		return false;

@@ -57,6 +57,17 @@ def never_reads(d, witness):
         c.close()
 
 
+def many_at_once():
+    """Who asks much before it reads is served bit by bit; the smallest queue does for that."""
+    with Tracerd(config="[client]\nclient_queue_kib = 64\n", name="-small") as d, d.client() as c:
+        for i in range(100):
+            c.send("status")
+        for i in range(100):
+            if c.recv_frame(10)["id"] != i + 1:
+                fail("answers are not in order")
+        expect(d.status()["clients"]["overflows"] == 0, "100 requests, then their answers, with the smallest queue")
+
+
 def silent(d):
     c = d.client()
     begun = time.monotonic()
@@ -133,6 +144,7 @@ def missed_events(d):
         actor.call("target.disarm", {"target": t})
 
 
+many_at_once()
 with Tracerd(config=CONFIG) as d:
     silent(d)
     subscribers(d)
