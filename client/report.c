@@ -84,7 +84,7 @@ static void print_threads(FILE *out, struct json_object *summary)
 
 static void print_heaviest(FILE *out, struct json_object *summary)
 {
-	uint64_t samples = 0;
+	uint64_t samples = field_number(summary, "samples_omitted");
 
 	if (!field_count(summary, "heaviest"))
 		return;

@@ -477,7 +477,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 }
 
 static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
-					   uint32_t n, uint32_t *ret_omitted,
+					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
 					   void (*threads)(void *, uint32_t, struct summary_thread *),
 					   void *arg)
 {
@@ -501,6 +501,10 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 		append(o, array, obj);
 	}
 	*ret_omitted = n - shown;
+	*ret_omitted_samples = 0;
+	for (uint32_t i = shown; i < n; i++)
+		if (order[i].index < v->max_threads)
+			*ret_omitted_samples += v->threads[order[i].index].samples;
 	return array;
 }
 
@@ -528,6 +532,7 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 {
 	_cleanup_free_ struct ranked *order = NULL;
 	struct json_object *waits;
+	uint64_t omitted_samples = 0;
 	uint32_t omitted = 0;
 
 	put(o, obj, "from_ns", number(from));
@@ -536,9 +541,11 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 		o->failed = true;
 		return;
 	}
-	put(o, obj, "threads", threads_to_json(o, v, order, n_threads, &omitted, threads, arg));
-	if (omitted)
+	put(o, obj, "threads", threads_to_json(o, v, order, n_threads, &omitted, &omitted_samples, threads, arg));
+	if (omitted) {
 		put(o, obj, "threads_omitted", number(omitted));
+		put(o, obj, "samples_omitted", number(omitted_samples));
+	}
 	put(o, obj, "heaviest", stacks_to_json(o, v));
 	waits = json_object_new_array();
 	for (uint32_t i = 0; i < v->n_waits && i < o->shape.n_waits; i++)

@@ -84,6 +84,19 @@ static void test_summary(void **state)
 	has_not(text, "\033");
 }
 
+/* Shares are of all threads' samples, also of those that are not listed. */
+static void test_omitted(void **state)
+{
+	_cleanup_free_ char *text =
+		text_of(report_print, "{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":10}],"
+				      "\"threads_omitted\":900,\"samples_omitted\":30,"
+				      "\"heaviest\":[{\"stack\":[\"main\"],\"samples\":20,\"ns\":20000000}]}");
+
+	(void)state;
+	has(text, "50.0 %");
+	has(text, "... and 900 more");
+}
+
 static void test_odd_summaries(void **state)
 {
 	static const char *const odd[] = {
@@ -191,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_omitted),
 		cmocka_unit_test(test_odd_summaries),
 		cmocka_unit_test(test_incomplete),
 		cmocka_unit_test(test_target),
