@@ -21,60 +21,6 @@
 #define REACH_PERIODS 2u   /* how far back a first sample's stack is believed */
 #define LONG_GAP_PERIODS 10u /* a loss in which a thread may have done anything */
 
-/* ---- maps from a number to an index */
-
-static uint32_t map_slot(const struct tl_map *m, uint32_t key)
-{
-	uint32_t at = (uint32_t)(((uint64_t)key * 0x9e3779b97f4a7c15ull) >> 32) & (m->n_slots - 1);
-
-	while (m->values[at] && m->keys[at] != key)
-		at = (at + 1) & (m->n_slots - 1);
-	return at;
-}
-
-static bool map_get(const struct tl_map *m, uint32_t key, uint32_t *ret_index)
-{
-	uint32_t v = m->n_slots ? m->values[map_slot(m, key)] : 0;
-
-	if (v == 0)
-		return false;
-	*ret_index = v - 1;
-	return true;
-}
-
-static int map_set(struct tl_map *m, uint32_t key, uint32_t index)
-{
-	uint32_t at;
-
-	if (m->used >= m->n_slots / 2) {
-		struct tl_map bigger = {.n_slots = m->n_slots ? m->n_slots * 2 : 256};
-
-		bigger.keys = calloc(bigger.n_slots, sizeof(uint32_t));
-		bigger.values = calloc(bigger.n_slots, sizeof(uint32_t));
-		if (!bigger.keys || !bigger.values) {
-			free(bigger.keys);
-			free(bigger.values);
-			return -ENOMEM;
-		}
-		for (uint32_t i = 0; i < m->n_slots; i++) {
-			if (!m->values[i])
-				continue;
-			at = map_slot(&bigger, m->keys[i]);
-			bigger.keys[at] = m->keys[i];
-			bigger.values[at] = m->values[i];
-		}
-		bigger.used = m->used;
-		free(m->keys);
-		free(m->values);
-		*m = bigger;
-	}
-	at = map_slot(m, key);
-	m->used += m->values[at] == 0;
-	m->keys[at] = key;
-	m->values[at] = index + 1;
-	return 0;
-}
-
 /* ---- life */
 
 int timeline_new(const struct timeline_options *options, struct stacktab *st, struct writer *w,
@@ -211,238 +157,6 @@ int timeline_leave(struct timeline *tl)
 	return writer_error(tl->w);
 }
 
-/* ---- processes and threads */
-
-static int process_get(struct timeline *tl, uint32_t pid, struct tl_process **ret)
-{
-	struct tl_process *p;
-	uint32_t i;
-	int r;
-
-	if (map_get(&tl->process_map, pid, &i)) {
-		*ret = &tl->processes[i];
-		return 0;
-	}
-	if (tl->n_processes == tl->options.max_threads)
-		return TIMELINE_E_FULL;
-	if (tl->n_processes == tl->max_processes) {
-		uint32_t max = tl->max_processes ? tl->max_processes * 2 : 16;
-
-		p = reallocarray(tl->processes, max, sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		tl->processes = p;
-		tl->max_processes = max;
-	}
-	r = map_set(&tl->process_map, pid, tl->n_processes);
-	if (r < 0)
-		return r;
-	p = &tl->processes[tl->n_processes++];
-	*p = (struct tl_process){.pid = pid};
-	tl->stats.processes++;
-	*ret = p;
-	return 0;
-}
-
-static void process_declare(struct timeline *tl, struct tl_process *p, uint64_t mono)
-{
-	if (p->track && !p->renamed)
-		return;
-	if (!p->track)
-		p->track = writer_new_track(tl->w);
-	p->renamed = false;
-	tl->w->ops->process(tl->w, p->track, p->pid, p->ppid, writer_name_text(tl->w, p->name), mono);
-}
-
-uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono)
-{
-	struct tl_process *p;
-
-	if (process_get(tl, pid, &p) != 0)
-		return 0;
-	process_declare(tl, p, mono);
-	return p->track;
-}
-
-struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
-{
-	uint32_t i;
-
-	return map_get(&tl->thread_map, tid, &i) ? tl->threads[i] : NULL;
-}
-
-static void thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono)
-{
-	uint32_t process;
-
-	if (t->lane.track && !t->renamed)
-		return;
-	process = timeline_process_track(tl, t->pid, mono);
-	if (!t->lane.track)
-		t->lane.track = writer_new_track(tl->w);
-	t->renamed = false;
-	tl->w->ops->thread(tl->w, t->lane.track, process, t->pid, t->tid,
-			   writer_name_text(tl->w, t->name), mono);
-}
-
-static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t born, struct tl_thread **ret)
-{
-	struct tl_thread *t;
-	int r;
-
-	if (tl->n_threads == tl->options.max_threads)
-		return TIMELINE_E_FULL;
-	if (tl->n_threads == tl->max_threads) {
-		uint32_t max = tl->max_threads ? tl->max_threads * 2 : 64;
-		struct tl_thread **p = reallocarray(tl->threads, max, sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		tl->threads = p;
-		tl->max_threads = max;
-	}
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
-	r = map_set(&tl->thread_map, tid, tl->n_threads);
-	if (r < 0) {
-		free(t);
-		return r;
-	}
-	t->tid = tid;
-	t->pid = pid;
-	t->born = born;
-	t->index = tl->n_threads;
-	t->gaps_seen = tl->gaps;
-	tl->threads[tl->n_threads++] = t;
-	tl->stats.threads++;
-	*ret = t;
-	return 0;
-}
-
-/* The losses that the thread has not seen yet. */
-static int see_gaps(struct timeline *tl, struct tl_thread *t)
-{
-	int r = 0;
-
-	if (tl->gaps - t->gaps_seen > TL_RECENT_GAPS)
-		t->gaps_seen = tl->gaps - TL_RECENT_GAPS;
-	while (t->gaps_seen < tl->gaps && r == 0)
-		r = timeline_thread_gap(tl, t, &tl->recent_gaps[t->gaps_seen++ % TL_RECENT_GAPS]);
-	return r;
-}
-
-/* The thread that an event is about, with its track. */
-static int thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret)
-{
-	struct tl_thread *t = timeline_thread_find(tl, tid);
-	int r;
-
-	if (!t) {
-		r = thread_make(tl, tid, tid, mono, &t);
-		if (r == TIMELINE_E_FULL)
-			tl->stats.refused_full++;
-		if (r != 0)
-			return r;
-	}
-	thread_declare(tl, t, mono);
-	*ret = t;
-	return see_gaps(tl, t);
-}
-
-int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
-{
-	struct tl_process *p;
-	uint64_t mono = 0;
-	uint32_t id;
-	int r;
-
-	/* Time 0: it was there before the recording. */
-	if (ts != 0 && (r = timeline_enter(tl, ts, &mono)) != 0)
-		return r;
-	r = process_get(tl, pid, &p);
-	if (r == TIMELINE_E_FULL)
-		tl->stats.refused_full++;
-	if (r != 0)
-		return r;
-	if (ppid)
-		p->ppid = ppid;
-	id = writer_name(tl->w, name);
-	if (id && id != p->name) {
-		p->name = id;
-		p->renamed = p->track != 0;
-		if (p->renamed && mono)
-			process_declare(tl, p, mono);
-	}
-	return timeline_leave(tl);
-}
-
-/* The thread is gone, or was another one all the time: nothing of it stays open. */
-static void thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono)
-{
-	bool switches = tl->options.switches || t->has_switches;
-	uint64_t end = mono;
-
-	(void)see_gaps(tl, t);
-	if (t->running == RUNNING_OFF)
-		(void)summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
-	else if (t->running == RUNNING_ON && switches)
-		(void)summary_on_cpu(tl->summary, t->index, t->on_since, mono);
-	if (!switches && t->last_sample + tl->options.period_ns < end)
-		end = t->last_sample + tl->options.period_ns;
-	waits_abandon(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
-	slices_trim(tl->slices, &t->lane, 0, end);
-	t->running = RUNNING_UNKNOWN;
-	t->resumed = 0;
-}
-
-int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts)
-{
-	struct tl_thread *t = timeline_thread_find(tl, tid);
-	uint64_t mono = 0;
-	uint32_t id;
-	int r;
-
-	if (ts != 0 && (r = timeline_enter(tl, ts, &mono)) != 0)
-		return r;
-	if (t && !t->exited && t->pid != pid) {
-		thread_close(tl, t, tl->stats.last_ns);
-		t->exited = true;
-	}
-	if (!t || t->exited) {
-		r = thread_make(tl, pid, tid, mono, &t);
-		if (r == TIMELINE_E_FULL)
-			tl->stats.refused_full++;
-		if (r != 0)
-			return r;
-	}
-	id = writer_name(tl->w, name);
-	if (id && id != t->name) {
-		t->name = id;
-		t->renamed = t->lane.track != 0;
-		if (t->renamed && mono)
-			thread_declare(tl, t, mono);
-	}
-	return timeline_leave(tl);
-}
-
-int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
-{
-	struct tl_thread *t;
-	uint64_t mono;
-	int r = timeline_enter(tl, ts, &mono);
-
-	if (r != 0)
-		return r;
-	t = timeline_thread_find(tl, tid);
-	if (t && !t->exited) {
-		thread_declare(tl, t, mono);
-		thread_close(tl, t, mono);
-		t->exited = true;
-	}
-	return timeline_leave(tl);
-}
-
 /* ---- what threads do */
 
 /* What decode/sched.c answers: a CPU beyond the limit is not worth the trace. */
@@ -526,7 +240,7 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	int r = timeline_enter(tl, ts, &mono);
 
 	if (r == 0)
-		r = thread_enter(tl, tid, mono, &t);
+		r = timeline_thread_enter(tl, tid, mono, &t);
 	if (r == 0)
 		r = summary_sample(tl->summary, t->index, mono, stack, period);
 	if (r != 0)
@@ -605,7 +319,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	int r = timeline_enter(tl, ts, &mono);
 
 	if (r == 0)
-		r = thread_enter(tl, tid, mono, &t);
+		r = timeline_thread_enter(tl, tid, mono, &t);
 	if (r != 0)
 		return r;
 	tl->stats.switches_out++;
@@ -627,7 +341,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	if (t->exited || state == TL_WAIT_DEAD) {
 		t->running = RUNNING_UNKNOWN;
 		if (!t->exited)
-			thread_close(tl, t, mono);
+			timeline_thread_close(tl, t, mono);
 		t->exited = true;
 		return timeline_leave(tl);
 	}
@@ -705,7 +419,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 	int r = timeline_enter(tl, ts, &mono);
 
 	if (r == 0)
-		r = thread_enter(tl, tid, mono, &t);
+		r = timeline_thread_enter(tl, tid, mono, &t);
 	if (r != 0)
 		return r;
 	tl->stats.switches_in++;
@@ -780,9 +494,9 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 	tl->stats.wakeups++;
 	if (!timeline_thread_find(tl, wakee_tid))
 		return timeline_leave(tl); /* nobody of ours waits for it */
-	r = thread_enter(tl, wakee_tid, mono, &wakee);
+	r = timeline_thread_enter(tl, wakee_tid, mono, &wakee);
 	if (r == 0 && !in_irq && timeline_thread_find(tl, waker_tid))
-		r = thread_enter(tl, waker_tid, mono, &waker);
+		r = timeline_thread_enter(tl, waker_tid, mono, &waker);
 	if (r != 0)
 		return r;
 	by = task_of(tl, waker_tid, waker_name);
@@ -833,15 +547,15 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		struct tl_thread *t = tl->threads[i];
 
-		thread_declare(tl, t, last);
+		timeline_thread_declare(tl, t, last);
 		if (t->exited)
 			continue;
-		r = see_gaps(tl, t);
+		r = timeline_thread_see_gaps(tl, t);
 		if (r == 0)
 			r = wait_throughout(tl, t, last);
 		if (r < 0)
 			return r;
-		thread_close(tl, t, last);
+		timeline_thread_close(tl, t, last);
 	}
 	sched_finish(tl->sched);
 	tl->finished = true;

@@ -102,6 +102,14 @@ uint64_t timeline_monotonic(struct timeline *tl, uint64_t ts);
 /* NULL if the thread is not known. */
 struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid);
 
+/* Declares the thread's track, if it was not or has a new name; closes what is open on it. */
+void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+/* The losses that the thread has not seen yet. 0 or -ENOMEM. */
+int timeline_thread_see_gaps(struct timeline *tl, struct tl_thread *t);
+/* The thread that an event is about, with its track; made up if it was never told. */
+int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret);
+
 /* The track of the process, declared now if it was not; 0 if there is no room for it. */
 uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono);
 
