@@ -101,10 +101,13 @@ void opener_free(struct opener *o)
 static int open_beneath(int root, const char *path, uint64_t resolve, int *ret_fd)
 {
 	struct open_how how = {
-		/* NONBLOCK: a FIFO must not hold us; NOCTTY: nor a terminal become ours */
-		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+		/* What lies there is the target's choice, and to open a device does something: look first. */
+		.flags = O_PATH | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
 	};
+	_cleanup_close_ int found = -1;
+	char name[32];
+	struct stat st;
 	long fd;
 
 	/* EAGAIN: a rename raced with "..", and the kernel asks to try again; not for ever */
@@ -115,6 +118,15 @@ static int open_beneath(int root, const char *path, uint64_t resolve, int *ret_f
 		if ((errno != EAGAIN && errno != EINTR) || tries == 8)
 			return -errno;
 	}
+	found = (int)fd;
+	if (fstat(found, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EMEDIUMTYPE;
+	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", found);
+	fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
 	*ret_fd = (int)fd;
 	return 0;
 }

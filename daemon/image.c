@@ -128,21 +128,32 @@ static int open_map_file(struct images *images, int proc_dirfd, uint64_t start, 
 	return fd;
 }
 
-static int open_by_path(int proc_dirfd, const char *path)
+static int open_by_path(int proc_dirfd, const char *path, const struct image_key *key)
 {
-	_cleanup_close_ int root = -1;
-	/* In the target's root, links in its file system are followed as it would itself. */
+	_cleanup_close_ int root = -1, fd = -1;
+	/*
+	 * In the target's root, links in its file system are followed as it would itself. What lies there
+	 * is the target's choice, and to open a device does something: so it is looked at first.
+	 */
 	struct open_how how = {
-		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+		.flags = O_PATH | O_CLOEXEC,
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
-	int fd;
+	char name[32];
+	int r, opened;
 
 	root = openat(proc_dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
 	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	r = check_file(fd, key);
+	if (r < 0)
+		return r;
+	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	opened = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return opened < 0 ? -errno : opened;
 }
 
 int image_get(struct images *images, int proc_dirfd, uint64_t start, uint64_t end, const char *path,
@@ -167,12 +178,10 @@ int image_get(struct images *images, int proc_dirfd, uint64_t start, uint64_t en
 		fd = close_fd(fd);
 		if (path[0] != '/')
 			return -ENOENT;
-		fd = open_by_path(proc_dirfd, path);
-		if (fd < 0)
-			return fd;
-		r = check_file(fd, key);
+		r = open_by_path(proc_dirfd, path, key);
 		if (r < 0)
 			return r;
+		fd = r;
 	}
 	image = calloc(1, sizeof(*image));
 	if (!image)

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -112,7 +114,9 @@ static bool object(const char *path)
 
 static void test_objects(void **state)
 {
+	char fifo[PATH_MAX], event[sizeof(struct inotify_event) + NAME_MAX + 1];
 	struct declink_need n;
+	int watch;
 
 	assert_true(object("/usr/bin/app"));
 	assert_int_equal(answer.source, OPENER_TARGET);
@@ -122,7 +126,13 @@ static void test_objects(void **state)
 	assert_false(object("/usr/bin/climbing"));
 	assert_false(object("/usr/bin/magic"));
 	assert_false(object("/usr/bin/../../../../../../../etc/passwd"));
+	/* What is no file is not even opened: with a device that would do something. */
+	(void)snprintf(fifo, sizeof(fifo), "%s/usr/bin/fifo", dir);
+	watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	assert_true(inotify_add_watch(watch, fifo, IN_OPEN) >= 0);
 	assert_false(object("/usr/bin/fifo"));
+	assert_true(read(watch, event, sizeof(event)) < 0 && errno == EAGAIN);
+	(void)close(watch);
 	assert_false(object("/usr/bin/directory"));
 	assert_false(object("/usr/bin/script")); /* no ELF file */
 	assert_false(object("/usr/bin/nothing"));
