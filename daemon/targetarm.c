@@ -108,6 +108,10 @@ static int authorize_process(struct target *target, const struct target_request 
 		if (r == PROC_E_MISMATCH)
 			return say(why, size, TARGET_E_NOT_PERMITTED,
 				   "the fd is not /proc/%d/maps of the program that runs there now", (int)target->proc.pid);
+		/* The client could open it: what is missing is a right of ours. */
+		if (r == -EACCES || r == -EPERM)
+			return say(why, size, TARGET_E_UNSUPPORTED, "tracerd itself may not read /proc/%d/maps: it needs "
+				   "CAP_SYS_PTRACE for other users' processes", (int)target->proc.pid);
 		if (r < 0)
 			return say(why, size, r, "/proc/%d/maps: %s", (int)target->proc.pid, strerror(-r));
 	}

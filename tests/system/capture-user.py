@@ -54,6 +54,18 @@ with Tracerd(uid=UID, binary=programs / "tracerd") as d:
             ok("its exit is noticed")
     if as_user(UID, user) != 0:
         fail("the user's half")
+
+    def stranger():
+        """What this user may do itself, this tracerd may not: the answer does not put it on the user."""
+        own = spawn("sleep", 60)
+        with Client(d.sock) as c:
+            try:
+                fail(f"armed: {c.arm(own.pid)}")
+            except Error as e:
+                expect(e.code == "unsupported" and "tracerd itself" in e.message, f"its own rights do not do: {e}")
+        own.kill()
+    if as_user(UID - 1, stranger) != 0:
+        fail("another user's half")
     # An ended task's fds are readable for ever: the loop must not spin on them.
     def ticks():
         return sum(map(int, open(f"/proc/{d.pid}/stat").read().rpartition(")")[2].split()[11:13]))
