@@ -26,14 +26,16 @@ struct objects {
 	struct object items[OBJECTS_MAX];
 	size_t n;
 	uint64_t left_out;
+	bool all;
 };
 
-int objects_new(struct objects **ret)
+int objects_new(bool all, struct objects **ret)
 {
 	struct objects *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return -ENOMEM;
+	o->all = all;
 	*ret = o;
 	return 0;
 }
@@ -82,7 +84,7 @@ void objects_add(struct objects *o, const struct declink_need *need, const char 
 	size_t len;
 	struct stat st;
 
-	if (fstat(fd, &st) < 0)
+	if ((!o->all && need->kind != NEED_PERFMAP) || fstat(fd, &st) < 0)
 		return;
 	file += strspn(file, "/");
 	(void)snprintf(by_inode, sizeof(by_inode), ".inode/%u-%u-%llu", need->maj, need->min,

@@ -20,7 +20,8 @@
 
 struct objects;
 
-int objects_new(struct objects **ret) _must_check_;
+/* `all`: programs, libraries and debug files, too; else only what is gone with the process: a JIT's perf map. */
+int objects_new(bool all, struct objects **ret) _must_check_;
 void objects_free(struct objects *o);
 DEFINE_CLEANUP(struct objects *, objects_free)
 

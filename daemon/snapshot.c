@@ -316,8 +316,8 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 		if (!n->deadline)
 			r = -ENOMEM;
 	}
-	if (r == 0 && request->with_objects)
-		r = objects_new(&n->objects);
+	if (r == 0)
+		r = objects_new(request->with_objects, &n->objects);
 	if (r != 0) {
 		snapshot_free(n);
 		return r > 0 ? refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already") : r;
