@@ -45,7 +45,12 @@ SYSTEMD_LOG_LEVEL=warning systemd-sysusers --root="$TMP/empty" "$conf" >"$TMP/sy
 grep -q '^tracerd:' "$TMP/empty/etc/passwd" "$TMP/empty/etc/group" || { cat "$TMP/sysusers"; fail "systemd-sysusers makes no user"; }
 ok "systemd-sysusers makes user and group"
 
+config=$(find "$root" -name tracerd.conf -path '*etc/*')
+[ -f "$config" ] || fail "no configuration is installed"
+echo "# mine" >>"$config"
+make -s -C "$TRACERD_BUILD" install DESTDIR="$root" >/dev/null 2>&1 || fail "make install, again"
 make -s -C "$TRACERD_BUILD" uninstall DESTDIR="$root" >/dev/null 2>&1 || fail "make uninstall"
-left=$(find "$root" ! -type d ! -path "$root/etc/*")
-[ -z "$left" ] || fail "make uninstall left: $left"
-ok "make uninstall leaves no file"
+tail -n 1 "$config" | grep -qx '# mine' || fail "a changed configuration was overwritten"
+left=$(find "$root" ! -type d ! -path "$config")
+[ -z "$left" ] || fail "make uninstall leaves: $left"
+ok "make install and uninstall keep a changed configuration and leave nothing else"
