@@ -67,6 +67,11 @@ for f in meta.json perf.data trace.pftrace; do
 done
 [ "$(stat -c %U /tmp/alice/bundle/meta.json)" = alice ] || die "the fetched files are not alice's"
 ok "and fetches it"
+for layer in no_new_privs seccomp; do
+	[ "$(field "j['decoder']['stats']['sandbox']['$layer']" </tmp/alice/bundle/meta.json)" = True ] ||
+		die "the decoder ran without $layer: $(field "j['decoder']" </tmp/alice/bundle/meta.json)"
+done
+ok "the decoder was confined: $(field "', '.join(k for k, v in j['decoder']['stats']['sandbox'].items() if v is True)" </tmp/alice/bundle/meta.json)"
 bob tracectl fetch "$id" -o /tmp/bob.pftrace && die "bob fetches alice's snapshot"
 [ "$(stat -c %U:%a /var/lib/tracerd)" = tracerd:700 ] || die "the spool is open: $(stat -c %U:%a /var/lib/tracerd)"
 ok "nobody else does"
