@@ -124,6 +124,7 @@ void frame_queue_init(struct frame_queue *q)
 	TAILQ_INIT(&q->items);
 	q->bytes = 0;
 	q->count = 0;
+	q->n_fds = 0;
 }
 
 static void item_remove(struct frame_queue *q, struct frame_item *item)
@@ -131,6 +132,7 @@ static void item_remove(struct frame_queue *q, struct frame_item *item)
 	TAILQ_REMOVE(&q->items, item, entry);
 	q->bytes -= item->len - item->sent;
 	q->count--;
+	q->n_fds -= item->n_fds;
 	close_all(item->fds, &item->n_fds);
 	free(item);
 }
@@ -167,6 +169,7 @@ int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *f
 	TAILQ_INSERT_TAIL(&q->items, item, entry);
 	q->bytes += item->len;
 	q->count++;
+	q->n_fds += n_fds;
 	return 0;
 }
 
@@ -184,8 +187,10 @@ int frame_queue_flush(struct frame_queue *q, int sock, size_t budget)
 			return FRAME_AGAIN;
 		if (n < 0)
 			return (int)n;
-		if (n_fds > 0)
+		if (n_fds > 0) {
+			q->n_fds -= n_fds;
 			close_all(item->fds, &item->n_fds);
+		}
 		item->sent += (size_t)n;
 		q->bytes -= (size_t)n;
 		budget -= (size_t)n;

@@ -61,6 +61,7 @@ struct frame_queue {
 	TAILQ_HEAD(, frame_item) items;
 	size_t bytes; /* not yet sent */
 	size_t count;
+	size_t n_fds; /* that wait, each of them open here */
 };
 
 void frame_queue_init(struct frame_queue *q);

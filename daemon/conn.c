@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/io.h"
 #include "common/log.h"
@@ -14,6 +15,12 @@
 #define READ_BUDGET 16                /* requests a tick */
 #define WRITE_BUDGET (256u * 1024)    /* bytes a tick */
 #define READ_PAUSE_BYTES (256u * 1024) /* waiting for a client: above this it is not read from */
+#define READ_PAUSE_FDS FRAME_FDS_MAX   /* and this many descriptors */
+/*
+ * Descriptors that are on their way count against all of us: beyond RLIMIT_NOFILE the kernel takes
+ * no more from this user, not even for a decoder. Each message may carry 16, so few fit in here.
+ */
+#define SEND_BUFFER (32 * 1024)
 #define S_NS 1000000000ull
 
 struct pending {
@@ -92,7 +99,8 @@ static size_t queue_limit(const struct conn *c)
 /* So much waits for the client that it is to read first, and long before it is dropped for it. */
 static bool has_enough(const struct conn *c)
 {
-	return c->queue.bytes >= READ_PAUSE_BYTES || c->queue.bytes >= queue_limit(c) / 2;
+	return c->queue.bytes >= READ_PAUSE_BYTES || c->queue.bytes >= queue_limit(c) / 2 ||
+	       c->queue.n_fds >= READ_PAUSE_FDS;
 }
 
 static void drop(struct conn *c, const char *why)
@@ -464,6 +472,7 @@ struct conn *conn_free(struct conn *c)
 int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quota_charge *charge)
 {
 	_cleanup_(conn_freep) struct conn *c = calloc(1, sizeof(*c));
+	const int send_buffer = SEND_BUFFER;
 
 	if (!c) {
 		struct peer p = *peer;
@@ -475,6 +484,7 @@ int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quo
 		return -ENOMEM;
 	}
 	c->fd = fd;
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
 	c->peer = *peer;
 	c->charge = *charge;
 	c->conns = cs;
