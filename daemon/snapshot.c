@@ -301,9 +301,6 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 		return -EINVAL;
 	if (waiting(s) >= s->c.config->snapshots_queued)
 		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already");
-	r = check_room(s, target, request->admin ? 0 : request->uid, why, why_size);
-	if (r != 0)
-		return r;
 	do
 		spool_new_id(s->c.spool, id);
 	while (find(s, id));
@@ -311,6 +308,11 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	if (!n)
 		return -ENOMEM;
 	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &n->queued);
+	if (r > 0)
+		r = refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already");
+	/* Last of what may refuse: it removes old snapshots to make room. */
+	if (r == 0)
+		r = check_room(s, target, request->admin ? 0 : request->uid, why, why_size);
 	if (r == 0) {
 		n->deadline = evtimer_new(s->c.base, on_deadline, n);
 		if (!n->deadline)
@@ -320,7 +322,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 		r = objects_new(request->with_objects, &n->objects);
 	if (r != 0) {
 		snapshot_free(n);
-		return r > 0 ? refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already") : r;
+		return r;
 	}
 	n->target_id = target_id(target);
 	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));

@@ -594,6 +594,21 @@ static void test_queue(void **state)
 	assert_spool(f, 3);
 }
 
+static void test_a_refused_request_evicts_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	close_all(f);
+	f->config.spool_max_count = 1;
+	open_all(f);
+	f->quota.limits[QUOTA_SNAPSHOTS_QUEUED] = 0;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
+	assert_spool(f, 1);
+}
+
 static void test_timeout_in_queue_keeps_the_recording(void **state)
 {
 	struct fixture *f = *state;
@@ -758,6 +773,7 @@ int main(void)
 		T(test_cancel_decoding),
 		T(test_cancel_publishing),
 		T(test_queue),
+		T(test_a_refused_request_evicts_nothing),
 		T(test_timeout_in_queue_keeps_the_recording),
 		T(test_copy_fails),
 		T(test_output_is_cut),
