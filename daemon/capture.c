@@ -84,12 +84,14 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (!frozen)
 		return -ENOMEM;
 	frozen->vdso_fd = -1;
+	/* What a resync reads anew carries the time of its reading: it must be before the moment. */
+	history_drain(targets->history);
+	target_resync(target);
 	frozen->raw_ns = raw_now_ns();
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	frozen->unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	/* What happened until this moment may still lie in the history's rings. */
 	history_drain(targets->history);
-	target_resync(target);
 	target_recheck(target);
 
 	frozen->backend = target->backend;

@@ -18,6 +18,7 @@
 
 #define CPU_RING_BYTES (512u << 10)
 #define TASK_RING_BYTES (64u << 10)
+#define RECORD_MAX 8192u /* more than the longest side-band record: a path and some numbers */
 #define DRAIN_ROUNDS 64 /* of all rings, in one callback: the rest at the loop's next turn */
 
 /* The fd that is polled for a ring: any event that writes to it will do, until its task ends. */
@@ -33,6 +34,9 @@ struct source {
 	struct history *history;
 	struct eventset set;
 	struct watch *watches; /* n_cpus */
+	uint64_t read_format;  /* PERFABI_FORMAT_LOST where the kernel counts (6.0) */
+	uint64_t lost;         /* as far as it was told */
+	bool was_full;         /* a ring of it, since then */
 };
 
 struct history_follow {
@@ -51,7 +55,7 @@ struct history {
 	void *arg;
 	LIST_HEAD(, source) sources;
 	struct source machine;
-	bool running, draining;
+	bool running, draining, counted;
 	uint64_t lost;
 	/* What one round drains, and its order. Untouched pages of it cost nothing. */
 	uint8_t *buf;
@@ -150,8 +154,10 @@ static void dispatch(struct history *history, const struct perf_event_header *h,
 
 	switch (h->type) {
 	case PERF_RECORD_LOST:
-		if (h->size >= sizeof(*lost))
-			history->lost += lost->lost;
+		/* Where the kernel counts they are told already. */
+		if (h->size < sizeof(*lost) || history->counted)
+			return;
+		history->lost += lost->lost;
 		break;
 	case PERF_RECORD_FORK:
 	case PERF_RECORD_EXIT:
@@ -190,6 +196,35 @@ size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon)
 	return held;
 }
 
+static size_t drain_ring(struct history *history, struct source *source, struct ring *ring, size_t used)
+{
+	size_t n = ring_drain(ring, history->buf + used, history->room - used);
+
+	if (n + RECORD_MAX >= ring->size)
+		source->was_full = true;
+	return n;
+}
+
+/*
+ * The kernel says with the next record of a ring that it had no room for others before. There may be no
+ * next one for long, and what a target mapped meanwhile would be missing, so its counters are asked
+ * after a ring was found full.
+ */
+static void tell_lost(struct history *history, struct source *source)
+{
+	struct perfabi_lost told = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(told)}};
+	struct history_record record = {.header = &told.header, .time = raw_now_ns()};
+	uint64_t lost = eventset_lost(&source->set, source->read_format);
+
+	source->was_full = false;
+	if (lost <= source->lost)
+		return;
+	told.lost = lost - source->lost;
+	source->lost = lost;
+	history->lost += told.lost;
+	history->fn(history->arg, &record);
+}
+
 /*
  * All rings once. Records of one cpu are in order, those of several must be put in order: what is
  * newer than the round itself waits for the next one, as an older record may have come to a ring that
@@ -204,7 +239,7 @@ static bool drain_round(struct history *history, bool last)
 	LIST_FOREACH(source, &history->sources, link)
 		for (size_t i = 0; i < source->set.n_cpus; i++)
 			if (source->set.rings[i].base)
-				used += ring_drain(&source->set.rings[i], history->buf + used, history->room - used);
+				used += drain_ring(history, source, &source->set.rings[i], used);
 	for (at = 0; at < used;) {
 		const struct perf_event_header *h = (const void *)(history->buf + at);
 
@@ -221,6 +256,9 @@ static bool drain_round(struct history *history, bool last)
 	for (size_t i = 0; i < n; i++)
 		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);
 	history->held = history_hold(history->buf, used, horizon);
+	LIST_FOREACH(source, &history->sources, link)
+		if (source->was_full)
+			tell_lost(source->history, source);
 	return used > 0;
 }
 
@@ -280,12 +318,22 @@ static void source_close(struct source *source)
 
 static int source_open(struct history *history, const struct eventset_spec *spec, struct source *source)
 {
+	struct eventset_spec counting = *spec;
 	size_t need;
 	int r;
 
-	r = eventset_open(spec, &source->set);
+	counting.attr.read_format = PERFABI_FORMAT_LOST;
+	source->lost = 0;
+	source->was_full = false;
+	source->read_format = PERFABI_FORMAT_LOST;
+	r = eventset_open(&counting, &source->set);
+	if (r == -EINVAL) {
+		source->read_format = 0;
+		r = eventset_open(spec, &source->set);
+	}
 	if (r < 0)
 		return r;
+	history->counted = source->read_format != 0;
 	source->history = history;
 	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
 	if (!source->watches) {
