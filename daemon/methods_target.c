@@ -81,13 +81,20 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 	return API_OK;
 }
 
+static struct json_object *target_answer(struct target *t)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add(o, "target", target_to_json(t));
+	return o;
+}
+
 enum protocol_error method_target_arm(struct call *call, struct json_object **ret_result)
 {
 	const struct params *p = &call->params;
 	struct target_request req = TARGET_REQUEST_INIT;
 	const char *stacks = params_string(p, "stacks");
 	char why[200] = "", name[32];
-	struct json_object *o;
 	struct target *t = NULL;
 	enum protocol_error e;
 	int r;
@@ -110,9 +117,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 		return arm_error(call, r, why);
 	call_object(call, target_name(t));
 	clockseries_start(call->daemon->clocks);
-	o = json_object_new_object();
-	json_add(o, "target", target_to_json(t));
-	*ret_result = o;
+	*ret_result = target_answer(t);
 	return API_OK;
 }
 
@@ -120,14 +125,11 @@ enum protocol_error method_target_disarm(struct call *call, struct json_object *
 {
 	struct target *t = NULL;
 	enum protocol_error e = call_target(call, &t);
-	struct json_object *o;
 
 	if (e != API_OK)
 		return e;
-	o = json_object_new_object();
-	json_add(o, "target", target_to_json(t));
+	*ret_result = target_answer(t);
 	targets_disarm(call->daemon->targets, t);
-	*ret_result = o;
 	return API_OK;
 }
 
@@ -135,13 +137,10 @@ enum protocol_error method_target_show(struct call *call, struct json_object **r
 {
 	struct target *t = NULL;
 	enum protocol_error e = call_target(call, &t);
-	struct json_object *o;
 
 	if (e != API_OK)
 		return e;
-	o = json_object_new_object();
-	json_add(o, "target", target_to_json(t));
-	*ret_result = o;
+	*ret_result = target_answer(t);
 	return API_OK;
 }
 
