@@ -26,11 +26,11 @@ done < <(find common daemon decode client -name '*.h' ! -path 'daemon/bpf/*' | s
 [ $bad = 0 ] || fail "a header does not stand alone"
 ok "every header compiles alone"
 
-for h in client/include/*.h; do
+for h in client/include/*.h client/include/tracerd/*.h; do
 	[ -e "$h" ] || continue
-	echo "#include \"$h\"" | ${CC:-gcc} -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c - || fail "$h is not C99"
+	echo "#include \"$h\"" | ${CC:-gcc} -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iclient/include -x c - || fail "$h is not C99"
 	if command -v "${CXX:-g++}" >/dev/null; then
-		echo "#include \"$h\"" | ${CXX:-g++} -std=c++11 -Wall -Wextra -Werror -fsyntax-only -x c++ - || fail "$h is not C++"
+		echo "#include \"$h\"" | ${CXX:-g++} -std=c++11 -Wall -Wextra -Werror -fsyntax-only -Iclient/include -x c++ - || fail "$h is not C++"
 	fi
 	ok "$h is C99 and C++"
 done
