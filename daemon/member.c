@@ -36,6 +36,16 @@ bool member_known(const struct target *target, pid_t pid)
 	return false;
 }
 
+bool target_has(const struct target *target, pid_t pid, uint64_t start_time)
+{
+	const struct member *member;
+
+	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->start_time == start_time && member->target == target)
+			return true;
+	return false;
+}
+
 size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room)
 {
 	struct member *member;
@@ -72,10 +82,13 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 static void member_read(struct member *member, int proc_dirfd)
 {
 	struct proc_status status;
+	struct proc_stat stat;
 	struct root *root;
 
 	if (proc_status_read(proc_dirfd, &status) == 0)
 		member->nspid = status.nspid;
+	if (proc_stat_read(proc_dirfd, &stat) == 0)
+		member->start_time = stat.start_time;
 	(void)!proc_comm_read(proc_dirfd, member->comm, sizeof(member->comm));
 	if (root_get(member->target->targets->images, proc_dirfd, &root) == 0) {
 		if (member->root)

@@ -106,6 +106,8 @@ const char *target_comm(const struct target *target);
 uid_t target_uid(const struct target *target);
 uid_t target_owner(const struct target *target);
 enum target_state target_state(const struct target *target);
+/* Whether this process, of a thread target the thread's, is or was one of the target's. */
+bool target_has(const struct target *target, pid_t pid, uint64_t start_time);
 /* Whether a requester may see, freeze and disarm this target. */
 bool target_visible(const struct target *target, uid_t uid, bool admin);
 

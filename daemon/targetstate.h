@@ -37,6 +37,7 @@ struct member {
 	TAILQ_ENTRY(member) link;
 	struct target *target; /* back pointer */
 	pid_t pid, nspid;
+	uint64_t start_time; /* 0 if it could not be read */
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
 	struct root *root; /* referenced; NULL if it could not be opened */
 	struct history_follow *follow; /* where the machine-wide history is not permitted */
