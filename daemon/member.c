@@ -97,6 +97,14 @@ static void member_read(struct member *member, int proc_dirfd)
 	}
 }
 
+static void joined(struct member *member)
+{
+	struct targets *targets = member->target->targets;
+
+	if (targets->callbacks.changed)
+		targets->callbacks.changed(targets->callbacks.arg, member->target);
+}
+
 static int proc_dir_open(pid_t pid)
 {
 	char path[32];
@@ -122,6 +130,7 @@ int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_n
 	if (r < 0)
 		return r;
 	member_read(member, proc_dirfd);
+	joined(member);
 	*ret = member;
 	return 0;
 }
@@ -143,8 +152,10 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 	}
 	member->root = root;
 	memcpy(member->comm, comm, sizeof(comm));
-	if (own >= 0)
+	if (own >= 0) {
 		member_read(member, own);
+		joined(member);
+	}
 	return 0;
 }
 

@@ -88,14 +88,15 @@ enum producer_state producer_state(const struct producer *producer);
 struct json_object *producer_to_json(struct producer *producer);
 
 /*
- * Thresholds of the control page. `id` is not 0 and was never used in this page. -ENOSPC: all RING_THRESHOLDS are
- * in use; -EINVAL: the name is longer than an entry holds. The program is told by the connection's owner: `told` is
- * called by every change (see producers_on_control()).
+ * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name
+ * must be the same: a hit on its way still finds what it was of), any other was never used in this page. -ENOSPC: all
+ * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The program is told by the connection's
+ * owner, which producer_on_control() calls at every change. Of a program that has ended nothing happens, and nothing fails.
  */
 int producer_threshold_set(struct producer *producer, uint32_t id, const char *region, uint64_t threshold_ns,
 			   uint64_t cooldown_ns) _must_check_;
 void producer_threshold_clear(struct producer *producer, uint32_t id);
-/* What the program kept to itself in the cooldown of that threshold, by its own word. */
+/* What the program kept to itself in the cooldown of that threshold since it was set, by its own word. */
 uint64_t producer_threshold_suppressed(struct producer *producer, uint32_t id);
 /* `fn` sends "control.changed" on the connection of a living producer. */
 void producer_on_control(struct producer *producer, void (*fn)(void *arg), void *arg);

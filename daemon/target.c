@@ -459,8 +459,15 @@ struct target *target_free(struct target *target)
 	return NULL;
 }
 
+void targets_set_callbacks(struct targets *targets, const struct targets_callbacks *callbacks)
+{
+	targets->callbacks = *callbacks;
+}
+
 void targets_disarm(struct targets *targets, struct target *target)
 {
+	if (targets->callbacks.gone)
+		targets->callbacks.gone(targets->callbacks.arg, target);
 	target_emit(target, "disarmed");
 	TAILQ_REMOVE(&targets->list, target, link);
 	(*state_count(targets, target->state))--;

@@ -74,6 +74,16 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 /* Disarms all; frozen recordings must have been freed before. */
 struct targets *targets_free(struct targets *targets);
 
+/* What others attach to targets. */
+struct targets_callbacks {
+	/* A process joined it. May come while records are read: not to be answered by arming or disarming. */
+	void (*changed)(void *arg, struct target *target);
+	/* It is forgotten behind the call. */
+	void (*gone)(void *arg, struct target *target);
+	void *arg;
+};
+void targets_set_callbacks(struct targets *targets, const struct targets_callbacks *callbacks);
+
 /*
  * Arms. 0, TARGET_E_* with a sentence in `why`, or -errno. The target stays owned by `targets`.
  * Never blocks: the probe for stacks=auto answers later and switches the target over.

@@ -100,6 +100,7 @@ struct targets {
 	const struct config *config;
 	struct quota *quota;
 	struct hub *hub;
+	struct targets_callbacks callbacks;
 	TAILQ_HEAD(, target) list;
 	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
 	uint64_t last_id;
