@@ -4,6 +4,7 @@
 #
 #	deps_install build		what configure and make need
 #	deps_install build test		and what the tests use besides
+#	deps_install bench		the peer of make bench-rings
 #
 # On Debian and Ubuntu it installs what is missing (as root, or by sudo where that asks nothing);
 # elsewhere, or without the right, it names what is missing. Returns 1 if something that the build
@@ -45,6 +46,9 @@ test cmd redis-server redis-server
 test cmd nginx nginx-light
 test cmd node nodejs
 test cmd npm npm
+test cmd memcached memcached
+bench cmd lttng-sessiond lttng-tools
+bench inc lttng/tracepoint.h liblttng-ust-dev
 TABLE
 }
 
