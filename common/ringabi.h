@@ -68,8 +68,8 @@
  *  RING_TASK_BEGIN       task's name      task id                  parent's task id or 0    arguments
  *  RING_TASK_END         task's name      task id                  stamp of its begin       arguments
  *  RING_FLOW             flow's name      flow id                  enum ring_flow           -
- *  RING_FIBER            fiber's name     fiber id, 0: the thread's own stack               -
- *	from here on this thread runs that fiber's stack
+ *  RING_FIBER            fiber's name     fiber id, 0: own stack  fiber id before         -
+ *	from here on this thread runs that fiber's stack; `b` says whose stack older records are of
  *  RING_THREAD_NAME      thread's name    0                        0                        -
  *  RING_TRIGGER          region's name    stamp of its begin       number of the cause      -
  *	a region was over its threshold, or (name 0, a 0) the program asked for a snapshot
