@@ -14,8 +14,9 @@
  *	F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL
  *
  * so that nobody can take pages away under a reader: SHRINK and GROW stop ftruncate(), FUTURE_WRITE
- * stops hole punching and new writable mappings while the producer's own mapping goes on working. The
- * daemon refuses any other set, hugetlb, and a size that does not follow from the geometry:
+ * stops hole punching and new writable mappings while the producer's own mapping goes on working. F_SEAL_EXEC may be
+ * there besides: MFD_NOEXEC_SEAL or the host's vm.memfd_noexec sets it. The daemon refuses
+ * any other set, hugetlb, and a size that does not follow from the geometry:
  *
  *	0                    struct ring_header                        RING_HEADER_BYTES
  *	RING_CAUSES_OFFSET   struct ring_cause [RING_CAUSES]           RING_CAUSES_BYTES
@@ -103,6 +104,9 @@
 
 #define RING_MAGIC "TRCDRING"
 #define RING_VERSION 1u
+
+#define RING_SEALS 0x17u     /* SEAL | SHRINK | GROW | FUTURE_WRITE */
+#define RING_SEALS_MAY 0x20u /* EXEC */
 
 #define RING_PAGE 4096u
 #define RING_HEADER_BYTES 4096u

@@ -140,7 +140,8 @@ tracerd_name tracerd_intern_bytes(const void *bytes, size_t length);
 
 #define TRACERD_STATE_ALIGN 65536 /* whole pages of any size: they are wiped in a forked child */
 struct tracerd_state {
-	uint32_t on;
+	uint32_t on; /* 0: nothing is recorded */
+	uint32_t reserved[TRACERD_STATE_ALIGN / 4 - 1]; /* the library's */
 };
 extern struct tracerd_state tracerd_state;
 
