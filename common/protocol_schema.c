@@ -17,10 +17,15 @@ static const char *const shared_types[][2] = {
 		   "owner_uid: int}"},
 	{"Snapshot", "{id: string, target: string, pid: int, comm: string, uid: int, "
 		     "state: queued|freezing|copying|decoding|publishing|done|failed|cancelled, "
-		     "cause: {kind: client, uid: int, reason: string}, progress: {stage: string, done: int, total: int}, "
-		     "created_at: ns since 1970, frozen_at: ns|null, published_at: ns|null, "
+		     "cause: Cause, progress: {stage: string, done: int, total: int}, "
+		     "created_at: ns since 1970, frozen_at: ns|null, frozen_raw_ns: ns of CLOCK_MONOTONIC_RAW|null, "
+		     "published_at: ns|null, "
 		     "error: {code: string, message: string}|null, bytes: int, blind_ns: int, summary: object|null, "
 		     "files: [{name: string, size: int}]}"},
+	{"Cause", "{kind: client, uid: int, reason: string} | "
+		  "{kind: region, uid: int, reason: string, trigger: string, region: string, duration_ns: int, over_ns: int, "
+		  "pid: int, tid: int|null, begin_raw_ns: int, end_raw_ns: int} | "
+		  "{kind: program, uid: int, reason: string, pid: int, tid: int|null, at_raw_ns: int}"},
 	{"Status", "{version: string, pid: int, uptime_s: int, state: running|degraded|stopping, "
 		   "capabilities: {have: [string], lack: [{what: string, cost: string}]}, "
 		   "backends: {sample: {available: bool, method: string, why: string}}, targets: {state: count}, "

@@ -307,12 +307,19 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	n = snapshot_new(s, id);
 	if (!n)
 		return -ENOMEM;
+	n->requester = request->uid;
+	n->uid = request->admin ? 0 : request->uid;
+	n->admin = request->admin;
+	n->created_ns = snapshot_now_ns();
 	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &n->queued);
 	if (r > 0)
 		r = refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already");
+	/* Now, not at the loop's next turn and not behind the file system: each millisecond is one that the rings forget. */
+	if (r == 0)
+		snapshot_freeze_early(n, target);
 	/* Last of what may refuse: it removes old snapshots to make room. */
 	if (r == 0)
-		r = check_room(s, target, request->admin ? 0 : request->uid, why, why_size);
+		r = check_room(s, target, n->uid, why, why_size);
 	if (r == 0) {
 		n->deadline = evtimer_new(s->c.base, on_deadline, n);
 		if (!n->deadline)
@@ -327,17 +334,15 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	n->target_id = target_id(target);
 	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));
 	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target), strlen(target_comm(target)));
-	(void)escape_text(n->reason, sizeof(n->reason), reason, strlen(reason));
+	if (request->cause)
+		n->cause = *request->cause;
+	else
+		cause_client(&n->cause, request->uid, reason);
 	n->pid = target_pid(target);
-	n->requester = request->uid;
-	n->uid = request->admin ? 0 : request->uid;
-	n->admin = request->admin;
 	n->with_objects = request->with_objects;
-	n->created_ns = snapshot_now_ns();
 	n->done = done;
 	n->done_arg = arg;
 	snapshot_begin(n);
-	/* now, not at the loop's next turn: each millisecond is one that the rings forget */
 	snapshots_pump(s);
 	*ret = n;
 	return 0;

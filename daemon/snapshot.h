@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "common/cleanup.h"
+#include "daemon/cause.h"
 #include "daemon/clockseries.h"
 #include "daemon/copier.h"
 #include "daemon/spool.h"
@@ -32,7 +33,7 @@ struct targets;
 struct snapshot;
 struct snapshots;
 
-#define SNAPSHOT_MAX_REASON 256
+#define SNAPSHOT_MAX_REASON CAUSE_REASON_MAX
 
 enum snapshot_state {
 	SNAPSHOT_QUEUED,
@@ -59,6 +60,7 @@ struct snapshot_request {
 	uid_t uid;
 	bool admin;
 	const char *reason; /* may be NULL; bytes from a client, at most SNAPSHOT_MAX_REASON */
+	const struct cause *cause; /* NULL: a client's, with that reason */
 	bool with_objects;
 };
 

@@ -34,10 +34,11 @@ struct snapshot {
 	uid_t uid; /* who may have it: until the freeze the requester */
 	uid_t requester;
 	bool admin, with_objects;
-	char reason[SNAPSHOT_MAX_REASON * 4 + 1];
+	struct cause cause;
 
 	/* how it went */
 	uint64_t created_ns, frozen_ns, published_ns, bytes, blind_ns; /* REALTIME; 0: not yet */
+	uint64_t frozen_raw_ns;
 	struct declink_progress progress;
 	uint64_t progress_told_ns;
 	const char *error_code; /* of the protocol; NULL: none */
@@ -97,6 +98,8 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored);
 
 /* snapshot_run.c */
 void snapshots_pump(struct snapshots *s);
+/* Freezes one that is not queued yet, if nothing is before it: what else its creation needs can wait, this cannot. */
+void snapshot_freeze_early(struct snapshot *n, struct target *target);
 /* Ends it in a terminal state at once; what it has in the works is cleaned up behind it. */
 void snapshot_end(struct snapshot *n, enum snapshot_state state);
 void snapshot_on_deadline(struct snapshot *n);

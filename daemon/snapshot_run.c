@@ -299,25 +299,33 @@ static void decode(struct snapshot *n)
 
 /* ---- copy */
 
+void snapshot_freeze_early(struct snapshot *n, struct target *target)
+{
+	/* What fails here is tried again, and told, when its turn comes. */
+	if (!n->s->copying && target_freeze(target, n->admin, &n->frozen) < 0)
+		n->frozen = NULL;
+}
+
 static void freeze(struct snapshot *n)
 {
 	struct snapshots *s = n->s;
-	struct target *t = targets_find(s->c.targets, n->target, 0, true);
+	struct target *t = n->frozen ? NULL : targets_find(s->c.targets, n->target, 0, true);
 	int r;
 
-	if (!t || target_id(t) != n->target_id) {
+	if (!n->frozen && (!t || target_id(t) != n->target_id)) {
 		snapshot_set_error(n, "gone", "the target was disarmed before its turn came");
 		snapshot_end(n, SNAPSHOT_FAILED);
 		return;
 	}
 	snapshot_set_state(n, SNAPSHOT_FREEZING);
-	clockseries_take(s->c.clocks);
-	r = target_freeze(t, n->admin, &n->frozen);
+	r = n->frozen ? 0 : target_freeze(t, n->admin, &n->frozen);
 	if (r < 0) {
 		fail_errno(n, r, "freezing");
 		return;
 	}
+	clockseries_take(s->c.clocks);
 	n->frozen_ns = frozen_unix_ns(n->frozen);
+	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
 	/* The strictest that the target was; and what was taken with an administrator's eyes is for those. */
 	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
 	if (!n->admin && n->uid != n->requester) {

@@ -166,18 +166,6 @@ static void add_time(struct json_object *o, const char *key, uint64_t ns)
 		json_add_null(o, key);
 }
 
-static struct json_object *cause_json(const struct snapshot *n)
-{
-	struct json_object *o = json_object_new_object();
-
-	if (!o)
-		return NULL;
-	json_add_string(o, "kind", "client");
-	json_add_uint(o, "uid", n->requester);
-	json_add_string(o, "reason", n->reason);
-	return o;
-}
-
 static struct json_object *error_json(const struct snapshot *n)
 {
 	struct json_object *o = json_object_new_object();
@@ -201,9 +189,10 @@ struct json_object *snapshot_to_stored(const struct snapshot *n)
 	json_add_string(o, "comm", n->comm);
 	json_add_uint(o, "uid", n->uid);
 	json_add_string(o, "state", names[n->state]);
-	json_add(o, "cause", cause_json(n));
+	json_add(o, "cause", cause_to_json(&n->cause));
 	json_add_uint(o, "created_at", n->created_ns);
 	add_time(o, "frozen_at", n->frozen_ns);
+	add_time(o, "frozen_raw_ns", n->frozen_raw_ns);
 	add_time(o, "published_at", n->published_ns);
 	if (n->error_code)
 		json_add(o, "error", error_json(n));
@@ -238,6 +227,7 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored)
 		n->pid = (pid_t)pid;
 	(void)json_get_uint(stored, "created_at", &n->created_ns);
 	(void)json_get_uint(stored, "frozen_at", &n->frozen_ns);
+	(void)json_get_uint(stored, "frozen_raw_ns", &n->frozen_raw_ns);
 	(void)json_get_uint(stored, "published_at", &n->published_ns);
 }
 

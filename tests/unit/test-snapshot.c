@@ -202,7 +202,8 @@ static bool wanted(void *arg)
 
 static void open_all(struct fixture *f)
 {
-	const struct spool_limits limits = {.max_count = f->config.spool_max_count};
+	const struct spool_limits limits = {.max_count = f->config.spool_max_count,
+					    .uid_bytes = (uint64_t)f->config.uid_spool_mib << 20};
 	struct snapshots_context c;
 
 	f->base = event_base_new();
@@ -607,6 +608,15 @@ static void test_a_refused_request_evicts_nothing(void **state)
 	f->quota.limits[QUOTA_SNAPSHOTS_QUEUED] = 0;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
 	assert_spool(f, 1);
+	/* refused behind the freeze: that is undone */
+	f->quota.limits[QUOTA_SNAPSHOTS_QUEUED] = 1;
+	close_all(f);
+	f->config.uid_spool_mib = 1;
+	open_all(f);
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
+	assert_int_equal(frozen_alive, 0);
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SNAPSHOTS_QUEUED), 0);
+	assert_spool(f, 1);
 }
 
 static void test_timeout_in_queue_keeps_the_recording(void **state)
@@ -628,7 +638,7 @@ static void test_copy_fails(void **state)
 {
 	struct fixture *f = *state;
 	struct json_object *status;
-	struct snapshot *n;
+	struct snapshot *n, *first;
 	uint64_t lost;
 
 	copy_error = -ENOSPC;
@@ -646,10 +656,15 @@ static void test_copy_fails(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
 	freeze_error = 0;
-	the_target.gone = true;
+	/* disarmed while another one is copied, before its own turn */
+	copy_ms = 5;
+	assert_int_equal(create(f, "ok", 1000, false, false, &first), 0);
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
+	assert_int_equal(frozen_alive, 1);
+	the_target.gone = true;
+	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "gone");
+	until(f, first, SNAPSHOT_DONE);
 	/* a copy that takes too long */
 	the_target.gone = false;
 	f->config.snapshot_timeout_s = 1;
@@ -657,8 +672,71 @@ static void test_copy_fails(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "timeout");
-	assert_spool(f, 0);
+	assert_spool(f, 1);
 	assert_nothing_frozen(f);
+}
+
+static void assert_region_cause(struct snapshot *n)
+{
+	struct json_object *o = snapshot_to_json(n, false), *cause = json_get_object(o, "cause");
+	uint64_t v;
+
+	assert_string_equal(json_get_string(cause, "kind"), "region");
+	assert_string_equal(json_get_string(cause, "trigger"), "g7");
+	assert_string_equal(json_get_string(cause, "region"), "serve");
+	assert_string_equal(json_get_string(cause, "reason"), "region \"serve\" took 7.31 ms, over 5 ms");
+	assert_true(json_get_uint(cause, "duration_ns", &v) && v == 7312000);
+	assert_true(json_get_uint(cause, "begin_raw_ns", &v) && v == 1000000);
+	assert_true(json_get_uint(cause, "end_raw_ns", &v) && v == 8312000);
+	assert_true(json_get_uint(cause, "pid", &v) && v == 4711);
+	assert_true(json_get_uint(cause, "tid", &v) && v == 4712);
+	assert_true(json_get_uint(cause, "uid", &v) && v == 1000);
+	assert_true(json_get_uint(o, "frozen_raw_ns", &v) && v == 5000);
+	json_object_put(o);
+}
+
+static void test_region_cause_is_kept(void **state)
+{
+	struct fixture *f = *state;
+	struct cause cause = {.kind = CAUSE_REGION, .uid = 1000, .pid = 4711, .tid = 4712, .trigger = 7, .over_ns = 5000000,
+			      .begin_raw_ns = 1000000, .end_raw_ns = 8312000, .region = "serve"};
+	const struct snapshot_request r = {.uid = 1000, .cause = &cause};
+	struct snapshot *n;
+	char why[200], id[64];
+
+	cause_region_reason(&cause);
+	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, NULL, NULL, &n, why, sizeof(why)), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_region_cause(n);
+	(void)strcpy(id, snapshot_id(n));
+	close_all(f);
+	open_all(f);
+	assert_int_equal(snapshots_find(f->snapshots, id, 1000, false, &n), 0);
+	assert_region_cause(n);
+}
+
+static void test_words_of_a_cause(void **state)
+{
+	static const struct {
+		uint64_t took, over;
+		const char *words;
+	} cases[] = {
+		{999, 1, "took 999 ns, over 1 ns"},
+		{1000, 999, "took 1 us, over 999 ns"},
+		{1500000, 1499999, "took 1.5 ms, over 1.49 ms"},
+		{10050000, 10000000, "took 10 ms, over 10 ms"},
+		{59990000000, 1000000000, "took 59.9 s, over 1 s"},
+		{999999999, 123456789, "took 999 ms, over 123 ms"},
+		{3600000000000, 100500000, "took 3600 s, over 100 ms"},
+		{2010000000, 20, "took 2.01 s, over 20 ns"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct cause c = {.kind = CAUSE_REGION, .end_raw_ns = cases[i].took, .over_ns = cases[i].over};
+
+		cause_region_reason(&c);
+		assert_string_equal(c.reason + strlen("region \"\" "), cases[i].words);
+	}
 }
 
 static void test_output_is_cut(void **state)
@@ -776,6 +854,8 @@ int main(void)
 		T(test_a_refused_request_evicts_nothing),
 		T(test_timeout_in_queue_keeps_the_recording),
 		T(test_copy_fails),
+		T(test_region_cause_is_kept),
+		T(test_words_of_a_cause),
 		T(test_output_is_cut),
 		T(test_credentials_changed),
 		T(test_with_objects),
