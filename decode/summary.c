@@ -1,74 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "decode/summary.h"
+#include "decode/summary_impl.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
-
-#define TOP_WAITS 10u
-#define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
-#define TOP_STACKS 10u
-#define RECENT_WAITS 256u
-#define MAX_HANDOVERS 32u
-#define MAX_LOSS_KINDS 64u
-#define MAX_MARKS 16u
-
-struct thread_sums {
-	uint64_t on_ns, off_ns, samples;
-};
-
-struct stack_sums {
-	uint64_t ns;
-	uint64_t samples;
-};
-
-/* Who had to let go first, before the one that ended the wait could do so. */
-struct wait_holder {
-	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
-	const char *name;
-};
-
-/* All waits with one stack (of one thread, if their stack is not known): the longest of them, how many, how long in all. */
-struct wait_place {
-	struct summary_wait longest; /* times cut to the window */
-	struct wait_holder holder;
-	uint64_t count, total_ns;
-};
-
-struct window {
-	uint64_t from, to;
-	struct thread_sums *threads;
-	uint32_t max_threads;
-	struct stack_sums *stacks;
-	uint32_t max_stacks;
-	struct wait_place waits[KEPT_WAITS]; /* longest first */
-	uint32_t n_waits;
-};
-
-struct loss {
-	char kind[64];
-	uint64_t events, count, ns;
-};
-
-struct mark {
-	char name[64];
-	uint64_t ts;
-};
-
-struct summary {
-	const struct stacktab *st;
-	struct window all, focus;
-	bool has_focus;
-	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
-	uint32_t n_recent;
-	struct loss losses[MAX_LOSS_KINDS];
-	uint32_t n_losses;
-	struct mark marks[MAX_MARKS];
-	uint32_t n_marks;
-};
 
 int summary_new(const struct stacktab *st, struct summary **ret)
 {
@@ -128,23 +65,13 @@ static int thread_get(struct window *v, uint32_t thread, struct thread_sums **re
 	return r;
 }
 
-/* The part of [from, to) that is in the window, in ns. */
-static uint64_t overlap(const struct window *v, uint64_t from, uint64_t to)
-{
-	if (from < v->from)
-		from = v->from;
-	if (to > v->to)
-		to = v->to;
-	return to > from ? to - from : 0;
-}
-
 static int add_on(struct window *v, uint32_t thread, uint64_t from, uint64_t to)
 {
 	struct thread_sums *t;
 	int r = thread_get(v, thread, &t);
 
 	if (r == 0)
-		t->on_ns += overlap(v, from, to);
+		t->on_ns += window_overlap(v, from, to);
 	return r;
 }
 
@@ -154,7 +81,7 @@ static int add_off(struct window *v, uint32_t thread, uint64_t from, uint64_t to
 	int r = thread_get(v, thread, &t);
 
 	if (r == 0)
-		t->off_ns += overlap(v, from, to);
+		t->off_ns += window_overlap(v, from, to);
 	return r;
 }
 
@@ -177,93 +104,6 @@ static int add_sample(struct window *v, uint32_t thread, uint64_t ts, uint32_t s
 	return 0;
 }
 
-static uint64_t place_ns(const struct wait_place *p)
-{
-	return p->longest.end - p->longest.begin;
-}
-
-/* One of which the length is certain comes before any other, however long that looks. */
-static bool place_before(const struct wait_place *a, const struct wait_place *b)
-{
-	if (a->longest.uncertain != b->longest.uncertain)
-		return b->longest.uncertain;
-	return place_ns(a) > place_ns(b);
-}
-
-/* The wait of `tid` in the same place as `w` that ended within it, if a thread ended it; or NULL. */
-static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
-					      uint32_t tid, uint64_t before)
-{
-	uint32_t n = s->n_recent < RECENT_WAITS ? s->n_recent : RECENT_WAITS;
-
-	for (uint32_t i = 1; i <= n; i++) {
-		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
-
-		if (r->tid == tid && r->stack == w->stack && r->end > w->begin && r->end < before)
-			return r;
-	}
-	return NULL;
-}
-
-/*
- * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
- * itself all the time. So the waits in the same place are followed back to who had not.
- */
-static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
-{
-	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
-	uint64_t before = w->end;
-
-	if (!w->woken || w->woken_by_irq || !w->stack)
-		return h;
-	while (h.handovers < MAX_HANDOVERS) {
-		const struct summary_wait *r = recent_find(s, w, h.tid, before);
-
-		if (!r)
-			break;
-		h = (struct wait_holder){.tid = r->waker_tid, .stack = r->waker_stack, .name = r->waker_name,
-					 .handovers = h.handovers + 1};
-		before = r->end;
-	}
-	return h;
-}
-
-/*
- * An idle thread waits again and again in the same place, and longer than any wait that matters:
- * so waits are ranked by place, each with its longest.
- */
-static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
-{
-	uint64_t ns = overlap(v, w->begin, w->end);
-	struct wait_place p = {.longest = *w, .count = 1, .total_ns = ns};
-	uint32_t i;
-
-	if (ns == 0)
-		return;
-	if (p.longest.begin < v->from)
-		p.longest.begin = v->from;
-	p.longest.end = p.longest.begin + ns;
-	for (i = 0; i < v->n_waits; i++)
-		if (v->waits[i].longest.stack == w->stack && (w->stack || v->waits[i].longest.tid == w->tid))
-			break;
-	if (i < v->n_waits) {
-		v->waits[i].count++;
-		v->waits[i].total_ns += ns;
-		if (!place_before(&p, &v->waits[i]))
-			return;
-		p.count = v->waits[i].count;
-		p.total_ns = v->waits[i].total_ns;
-	} else if (v->n_waits < KEPT_WAITS) {
-		v->n_waits++;
-	} else if (!place_before(&p, &v->waits[--i])) {
-		return;
-	}
-	p.holder = find_holder(s, w);
-	for (; i > 0 && place_before(&p, &v->waits[i - 1]); i--)
-		v->waits[i] = v->waits[i - 1];
-	v->waits[i] = p;
-}
-
 int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to)
 {
 	int r = add_on(&s->all, thread, from, to);
@@ -283,15 +123,6 @@ int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t sta
 	int r = add_sample(&s->all, thread, ts, stack, weight_ns);
 
 	return r == 0 && s->has_focus ? add_sample(&s->focus, thread, ts, stack, weight_ns) : r;
-}
-
-void summary_wait(struct summary *s, const struct summary_wait *w)
-{
-	add_wait(s, &s->all, w);
-	if (s->has_focus)
-		add_wait(s, &s->focus, w);
-	if (w->woken && !w->woken_by_irq && w->stack)
-		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
 }
 
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns)
@@ -323,309 +154,4 @@ int summary_mark(struct summary *s, const char *name, uint64_t ts)
 	(void)snprintf(m->name, sizeof(m->name), "%s", name);
 	m->ts = ts;
 	return 0;
-}
-
-/* ---- JSON. json-c's failures are all out of memory; `failed` collects them. */
-
-struct shape {
-	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads;
-};
-
-struct out {
-	const struct summary *s;
-	struct shape shape;
-	bool failed;
-};
-
-static void put(struct out *o, struct json_object *obj, const char *key, struct json_object *value)
-{
-	if (!obj || !value || json_object_object_add(obj, key, value) < 0) {
-		json_object_put(value);
-		o->failed = true;
-	}
-}
-
-static void append(struct out *o, struct json_object *array, struct json_object *value)
-{
-	if (!array || !value || json_object_array_add(array, value) < 0) {
-		json_object_put(value);
-		o->failed = true;
-	}
-}
-
-static struct json_object *number(uint64_t v)
-{
-	return json_object_new_uint64(v);
-}
-
-static struct json_object *text(const struct out *o, const char *s)
-{
-	size_t len = strlen(s), max = o->shape.name_bytes;
-	char buf[512];
-
-	if (len <= max)
-		return json_object_new_string_len(s, (int)len);
-	while (max > 0 && ((unsigned char)s[max] & 0xc0) == 0x80)
-		max--;
-	memcpy(buf, s, max);
-	memcpy(buf + max, "\xe2\x80\xa6", 3);
-	return json_object_new_string_len(buf, (int)max + 3);
-}
-
-/* Outermost first; of a deep one the outer quarter, "…", and the inner rest. */
-static struct json_object *stack_to_json(struct out *o, uint32_t stack)
-{
-	uint32_t frames[STACKTAB_MAX_DEPTH], max = o->shape.stack_frames;
-	uint32_t n = stacktab_frames(o->s->st, stack, frames, STACKTAB_MAX_DEPTH);
-	struct json_object *array = json_object_new_array();
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct frame_info info;
-
-		if (n > max && i == max / 4) {
-			append(o, array, json_object_new_string("\xe2\x80\xa6"));
-			i = n - (max - max / 4);
-		}
-		stacktab_info(o->s->st, frames[i], &info);
-		append(o, array, text(o, info.name));
-	}
-	return array;
-}
-
-struct ranked {
-	uint64_t weight;
-	uint32_t index;
-};
-
-static int ranked_compare(const void *a, const void *b)
-{
-	const struct ranked *x = a, *y = b;
-
-	if (x->weight != y->weight)
-		return x->weight > y->weight ? -1 : 1;
-	return x->index < y->index ? -1 : x->index > y->index;
-}
-
-static struct json_object *stacks_to_json(struct out *o, const struct window *v)
-{
-	struct ranked top[TOP_STACKS];
-	uint32_t n = 0;
-	struct json_object *array = json_object_new_array();
-
-	for (uint32_t i = 1; i < v->max_stacks; i++) {
-		uint32_t at;
-
-		if (v->stacks[i].samples == 0 ||
-		    (n == o->shape.n_stacks && top[n - 1].weight >= v->stacks[i].ns))
-			continue;
-		if (n < o->shape.n_stacks)
-			n++;
-		for (at = n - 1; at > 0 && top[at - 1].weight < v->stacks[i].ns; at--)
-			top[at] = top[at - 1];
-		top[at] = (struct ranked){.weight = v->stacks[i].ns, .index = i};
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		struct json_object *obj = json_object_new_object();
-
-		put(o, obj, "stack", stack_to_json(o, top[i].index));
-		put(o, obj, "samples", number(v->stacks[top[i].index].samples));
-		put(o, obj, "ns", number(v->stacks[top[i].index].ns));
-		append(o, array, obj);
-	}
-	return array;
-}
-
-static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
-{
-	const struct summary_wait *w = &p->longest;
-	struct json_object *obj = json_object_new_object(), *by;
-
-	put(o, obj, "tid", number(w->tid));
-	put(o, obj, "name", text(o, w->name));
-	put(o, obj, "ns", number(w->end - w->begin));
-	put(o, obj, "begin_ns", number(w->begin));
-	put(o, obj, "state", json_object_new_string(w->state));
-	put(o, obj, "stack", stack_to_json(o, w->stack));
-	put(o, obj, "count", number(p->count));
-	put(o, obj, "total_ns", number(p->total_ns));
-	if (w->open)
-		put(o, obj, "open", json_object_new_boolean(true));
-	if (w->uncertain)
-		put(o, obj, "uncertain", json_object_new_boolean(true));
-	if (!w->woken)
-		return obj;
-	by = json_object_new_object();
-	if (w->woken_by_irq) {
-		put(o, by, "interrupt", json_object_new_boolean(true));
-	} else {
-		put(o, by, "tid", number(w->waker_tid));
-		put(o, by, "name", text(o, w->waker_name));
-		if (w->waker_stack)
-			put(o, by, "stack", stack_to_json(o, w->waker_stack));
-	}
-	put(o, obj, "woken_by", by);
-	if (p->holder.handovers) {
-		by = json_object_new_object();
-		put(o, by, "tid", number(p->holder.tid));
-		put(o, by, "name", text(o, p->holder.name));
-		if (p->holder.stack)
-			put(o, by, "stack", stack_to_json(o, p->holder.stack));
-		put(o, by, "handovers", number(p->holder.handovers));
-		put(o, obj, "held_by", by);
-	}
-	return obj;
-}
-
-static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
-					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
-					   void (*threads)(void *, uint32_t, struct summary_thread *),
-					   void *arg)
-{
-	static const struct thread_sums none;
-	struct json_object *array = json_object_new_array();
-	uint32_t shown = n < o->shape.n_threads ? n : o->shape.n_threads;
-
-	for (uint32_t i = 0; i < shown; i++) {
-		uint32_t index = order[i].index;
-		const struct thread_sums *t = index < v->max_threads ? &v->threads[index] : &none;
-		struct json_object *obj = json_object_new_object();
-		struct summary_thread who;
-
-		threads(arg, index, &who);
-		put(o, obj, "pid", number(who.pid));
-		put(o, obj, "tid", number(who.tid));
-		put(o, obj, "name", text(o, who.name));
-		put(o, obj, "on_cpu_ns", number(t->on_ns));
-		put(o, obj, "off_cpu_ns", number(t->off_ns));
-		put(o, obj, "samples", number(t->samples));
-		append(o, array, obj);
-	}
-	*ret_omitted = n - shown;
-	*ret_omitted_samples = 0;
-	for (uint32_t i = shown; i < n; i++)
-		if (order[i].index < v->max_threads)
-			*ret_omitted_samples += v->threads[order[i].index].samples;
-	return array;
-}
-
-/* Threads by time on CPU, then off CPU. */
-static int rank_threads(const struct window *v, uint32_t n, struct ranked **ret)
-{
-	struct ranked *order = calloc(n ? n : 1, sizeof(*order));
-
-	if (!order)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t on = i < v->max_threads ? v->threads[i].on_ns : 0;
-		uint64_t off = i < v->max_threads ? v->threads[i].off_ns : 0;
-
-		order[i] = (struct ranked){.weight = on ? on + (UINT64_MAX >> 1) : off >> 1, .index = i};
-	}
-	qsort(order, n, sizeof(*order), ranked_compare);
-	*ret = order;
-	return 0;
-}
-
-static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
-			   uint64_t to, uint32_t n_threads,
-			   void (*threads)(void *, uint32_t, struct summary_thread *), void *arg)
-{
-	_cleanup_free_ struct ranked *order = NULL;
-	struct json_object *waits;
-	uint64_t omitted_samples = 0;
-	uint32_t omitted = 0;
-
-	put(o, obj, "from_ns", number(from));
-	put(o, obj, "to_ns", number(to));
-	if (rank_threads(v, n_threads, &order) < 0) {
-		o->failed = true;
-		return;
-	}
-	put(o, obj, "threads", threads_to_json(o, v, order, n_threads, &omitted, &omitted_samples, threads, arg));
-	if (omitted) {
-		put(o, obj, "threads_omitted", number(omitted));
-		put(o, obj, "samples_omitted", number(omitted_samples));
-	}
-	put(o, obj, "heaviest", stacks_to_json(o, v));
-	waits = json_object_new_array();
-	for (uint32_t i = 0; i < v->n_waits && i < o->shape.n_waits; i++)
-		append(o, waits, wait_to_json(o, &v->waits[i]));
-	put(o, obj, "waits", waits);
-}
-
-static struct json_object *losses_to_json(struct out *o)
-{
-	struct json_object *obj = json_object_new_object();
-
-	for (uint32_t i = 0; i < o->s->n_losses; i++) {
-		const struct loss *l = &o->s->losses[i];
-		struct json_object *one = json_object_new_object();
-
-		put(o, one, "events", number(l->events));
-		put(o, one, "count", number(l->count));
-		put(o, one, "ns", number(l->ns));
-		put(o, obj, l->kind, one);
-	}
-	return obj;
-}
-
-static struct json_object *marks_to_json(struct out *o)
-{
-	struct json_object *array = json_object_new_array();
-
-	for (uint32_t i = 0; i < o->s->n_marks; i++) {
-		struct json_object *one = json_object_new_object();
-
-		put(o, one, "name", json_object_new_string(o->s->marks[i].name));
-		put(o, one, "ns", number(o->s->marks[i].ts));
-		append(o, array, one);
-	}
-	return array;
-}
-
-int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_threads,
-		    void (*threads)(void *arg, uint32_t index, struct summary_thread *ret), void *arg,
-		    struct json_object **ret)
-{
-	struct out o = {.s = s,
-			.shape = {.name_bytes = 160,
-				  .stack_frames = 32,
-				  .n_stacks = TOP_STACKS,
-				  .n_waits = TOP_WAITS,
-				  .n_threads = 64}};
-
-	/* Each round halves what is longest; the last one's bound is far below the limit. */
-	for (unsigned int round = 0;; round++) {
-		struct json_object *obj = json_object_new_object();
-		size_t len = 0;
-
-		window_to_json(&o, obj, &s->all, from, to, n_threads, threads, arg);
-		if (s->has_focus) {
-			struct json_object *focus = json_object_new_object();
-
-			window_to_json(&o, focus, &s->focus, s->focus.from, s->focus.to, n_threads,
-				       threads, arg);
-			put(&o, obj, "focus", focus);
-		}
-		put(&o, obj, "marks", marks_to_json(&o));
-		put(&o, obj, "losses", losses_to_json(&o));
-		if (o.failed ||
-		    !json_object_to_json_string_length(obj, JSON_C_TO_STRING_PLAIN, &len)) {
-			json_object_put(obj);
-			return -ENOMEM;
-		}
-		if (len <= SUMMARY_MAX_JSON || round == 5) {
-			*ret = obj;
-			return 0;
-		}
-		json_object_put(obj);
-		if (round % 2 == 0) {
-			o.shape.name_bytes /= 2;
-			o.shape.n_threads /= 2;
-		} else {
-			o.shape.stack_frames /= 2;
-			o.shape.n_stacks /= 2;
-			o.shape.n_waits = (o.shape.n_waits + 1) / 2;
-		}
-	}
 }

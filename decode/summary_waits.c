@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The waits of a summary: ranked by place, each place with its longest and who held it up. */
+#include "config.h"
+
+#include "decode/summary_impl.h"
+
+static uint64_t place_ns(const struct wait_place *p)
+{
+	return p->longest.end - p->longest.begin;
+}
+
+/* One of which the length is certain comes before any other, however long that looks. */
+static bool place_before(const struct wait_place *a, const struct wait_place *b)
+{
+	if (a->longest.uncertain != b->longest.uncertain)
+		return b->longest.uncertain;
+	return place_ns(a) > place_ns(b);
+}
+
+/* The wait of `tid` in the same place as `w` that ended within it, if a thread ended it; or NULL. */
+static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
+					      uint32_t tid, uint64_t before)
+{
+	uint32_t n = s->n_recent < RECENT_WAITS ? s->n_recent : RECENT_WAITS;
+
+	for (uint32_t i = 1; i <= n; i++) {
+		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
+
+		if (r->tid == tid && r->stack == w->stack && r->end > w->begin && r->end < before)
+			return r;
+	}
+	return NULL;
+}
+
+/*
+ * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
+ * itself all the time. So the waits in the same place are followed back to who had not.
+ */
+static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
+{
+	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
+	uint64_t before = w->end;
+
+	if (!w->woken || w->woken_by_irq || !w->stack)
+		return h;
+	while (h.handovers < MAX_HANDOVERS) {
+		const struct summary_wait *r = recent_find(s, w, h.tid, before);
+
+		if (!r)
+			break;
+		h = (struct wait_holder){.tid = r->waker_tid, .stack = r->waker_stack, .name = r->waker_name,
+					 .handovers = h.handovers + 1};
+		before = r->end;
+	}
+	return h;
+}
+
+/*
+ * An idle thread waits again and again in the same place, and longer than any wait that matters:
+ * so waits are ranked by place, each with its longest.
+ */
+static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
+{
+	uint64_t ns = window_overlap(v, w->begin, w->end);
+	struct wait_place p = {.longest = *w, .count = 1, .total_ns = ns};
+	uint32_t i;
+
+	if (ns == 0)
+		return;
+	if (p.longest.begin < v->from)
+		p.longest.begin = v->from;
+	p.longest.end = p.longest.begin + ns;
+	for (i = 0; i < v->n_waits; i++)
+		if (v->waits[i].longest.stack == w->stack && (w->stack || v->waits[i].longest.tid == w->tid))
+			break;
+	if (i < v->n_waits) {
+		v->waits[i].count++;
+		v->waits[i].total_ns += ns;
+		if (!place_before(&p, &v->waits[i]))
+			return;
+		p.count = v->waits[i].count;
+		p.total_ns = v->waits[i].total_ns;
+	} else if (v->n_waits < KEPT_WAITS) {
+		v->n_waits++;
+	} else if (!place_before(&p, &v->waits[--i])) {
+		return;
+	}
+	p.holder = find_holder(s, w);
+	for (; i > 0 && place_before(&p, &v->waits[i - 1]); i--)
+		v->waits[i] = v->waits[i - 1];
+	v->waits[i] = p;
+}
+
+void summary_wait(struct summary *s, const struct summary_wait *w)
+{
+	add_wait(s, &s->all, w);
+	if (s->has_focus)
+		add_wait(s, &s->focus, w);
+	if (w->woken && !w->woken_by_irq && w->stack)
+		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
+}
