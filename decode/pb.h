@@ -69,6 +69,14 @@ static inline void pb_fixed64(struct pb *pb, uint32_t field, uint64_t v)
 		*pb->p++ = (uint8_t)(v >> (8 * i));
 }
 
+static inline void pb_double(struct pb *pb, uint32_t field, double v)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	pb_fixed64(pb, field, bits);
+}
+
 static inline void pb_bytes(struct pb *pb, uint32_t field, const void *data, size_t len)
 {
 	if (len > pb_room(pb))

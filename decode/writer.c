@@ -16,6 +16,7 @@
 #define DEFAULT_MAX_NAME_BYTES ((size_t)256 << 20)
 #define RESERVE_BYTES (1024u * 1024u)
 #define MAX_LOCATIONS (16u << 20)
+#define MAX_ARGS_BYTES (96u * 1024u)
 
 /* Writes what fits below the limit; anything else is counted. */
 static int emit(struct writer *w, const uint8_t *data, size_t len)
@@ -155,6 +156,10 @@ static void mute_track(struct writer *w, uint32_t track, uint32_t parent, const 
 {
 }
 
+static void mute_lane(struct writer *w, uint32_t track, uint32_t parent, const char *name)
+{
+}
+
 static void mute_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 			       enum writer_unit unit)
 {
@@ -165,6 +170,10 @@ static void mute_event(struct writer *w, uint32_t track, uint64_t ts, const stru
 }
 
 static void mute_counter(struct writer *w, uint32_t track, uint64_t ts, int64_t value)
+{
+}
+
+static void mute_counter_f64(struct writer *w, uint32_t track, uint64_t ts, double value)
 {
 }
 
@@ -182,11 +191,13 @@ void writer_mute(struct writer *w)
 		.process = mute_process,
 		.thread = mute_thread,
 		.track = mute_track,
+		.lane = mute_lane,
 		.counter_track = mute_counter_track,
 		.slice_begin = mute_event,
 		.slice_end = mute_event,
 		.instant = mute_event,
 		.counter = mute_counter,
+		.counter_f64 = mute_counter_f64,
 		.sched_switch = mute_switch,
 		.sched_waking = mute_waking,
 	};
@@ -194,15 +205,39 @@ void writer_mute(struct writer *w)
 	w->ops = &mute_ops;
 }
 
-uint32_t writer_name(struct writer *w, const char *s)
+size_t writer_text_len(const char *s, size_t max)
 {
-	size_t len = s ? strnlen(s, WRITER_NAME_MAX) : 0;
+	size_t len = strnlen(s, max);
 
-	/* Never cut inside a character. */
-	if (len == WRITER_NAME_MAX)
+	if (len == max)
 		while (len > 0 && ((uint8_t)s[len] & 0xc0) == 0x80)
 			len--;
-	return strtab_add(w->names, s, len, NULL);
+	return len;
+}
+
+uint32_t writer_name(struct writer *w, const char *s)
+{
+	return strtab_add(w->names, s, s ? writer_text_len(s, WRITER_NAME_MAX) : 0, NULL);
+}
+
+uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev)
+{
+	size_t bytes = 0;
+	uint32_t n = 0;
+
+	for (; n < ev->n_args && n < WRITER_MAX_ARGS; n++) {
+		const struct writer_arg *a = &ev->args[n];
+
+		bytes += strtab_len(w->names, a->key);
+		if (a->kind == WRITER_ARG_NAME)
+			bytes += strtab_len(w->names, a->value.name);
+		else if (a->kind == WRITER_ARG_TEXT)
+			bytes += writer_text_len(a->value.text, WRITER_TEXT_MAX);
+		if (bytes > MAX_ARGS_BYTES)
+			break;
+	}
+	w->stats.args_dropped += ev->n_args - n;
+	return n;
 }
 
 const char *writer_name_text(const struct writer *w, uint32_t name)

@@ -28,9 +28,13 @@ struct writer;
 enum writer_arg_kind {
 	WRITER_ARG_UINT,
 	WRITER_ARG_INT,
+	WRITER_ARG_DOUBLE,
+	WRITER_ARG_POINTER, /* value.u64: an address */
 	WRITER_ARG_NAME, /* value.name: a number from writer_name(), for strings that recur */
 	WRITER_ARG_TEXT, /* value.text: a string that does not */
 };
+
+#define WRITER_MAX_ARGS 32u /* of one event */
 
 struct writer_arg {
 	uint32_t key; /* from writer_name() */
@@ -38,6 +42,7 @@ struct writer_arg {
 	union {
 		uint64_t u64;
 		int64_t i64;
+		double f64;
 		uint32_t name;
 		const char *text;
 	} value;
@@ -105,12 +110,16 @@ struct writer_ops {
 		       uint32_t tid, const char *name, uint64_t ts);
 	void (*track)(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 		      const char *description);
+	/* One of several tracks of one name under `parent` which a viewer shows as one: what is on
+	 * them overlaps in time. */
+	void (*lane)(struct writer *w, uint32_t track, uint32_t parent, const char *name);
 	void (*counter_track)(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 			      enum writer_unit unit);
 	void (*slice_begin)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
 	void (*slice_end)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
 	void (*instant)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
 	void (*counter)(struct writer *w, uint32_t track, uint64_t ts, int64_t value);
+	void (*counter_f64)(struct writer *w, uint32_t track, uint64_t ts, double value);
 	void (*sched_switch)(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s);
 	void (*sched_waking)(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k);
 	int (*end)(struct writer *w);
@@ -123,6 +132,7 @@ struct writer_stats {
 	uint64_t bytes_out;	/* written */
 	uint64_t bytes_dropped; /* not written: past max_output_bytes */
 	uint64_t names_dropped; /* strings past the memory limit; shown as "[name table full]" */
+	uint64_t args_dropped;	/* arguments past WRITER_MAX_ARGS, or longer than an event may be */
 };
 
 struct writer_options {

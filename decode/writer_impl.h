@@ -53,6 +53,16 @@ static inline void writer_fail(struct writer *w, int error)
 /* From now on events go nowhere; for a caller that goes on counting when the output is cut. */
 void writer_mute(struct writer *w);
 
+/*
+ * How many of the event's arguments are written: their texts must fit into what is left free of a
+ * piece, whatever else is in the packet. Those that are not are counted.
+ */
+uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev);
+
+/* The length of a text, at most `max` bytes of it and never cut inside a character. */
+size_t writer_text_len(const char *s, size_t max);
+#define WRITER_TEXT_MAX 8192u /* of an argument */
+
 /* Hands the piece on. */
 void writer_submit(struct writer *w);
 

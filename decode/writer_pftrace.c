@@ -36,6 +36,7 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 		      const struct writer_event *ev)
 {
 	struct sequence *s = pftrace_sequence_of(pftrace_of(w), track);
+	uint32_t n_args = ev && ev->n_args ? writer_args_fit(w, ev) : 0;
 	struct packet k;
 	uint8_t *m;
 
@@ -45,7 +46,7 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 	put_timestamp(&k.pb, s, ts);
 	pb_uint(&k.pb, PACKET_SEQUENCE_ID, s->id);
 	if (ev && __builtin_expect(!is_defined(s, ev), 0))
-		pftrace_put_interned(w, &k.pb, s, ev);
+		pftrace_put_interned(w, &k.pb, s, ev, n_args);
 	m = pb_open(&k.pb, PACKET_TRACK_EVENT);
 	pb_uint(&k.pb, EVENT_TYPE, type);
 	if (s->track != track)
@@ -57,8 +58,8 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 			pb_uint(&k.pb, EVENT_CATEGORY_IIDS, ev->category);
 		if (ev->location && ev->location < w->n_locations)
 			pb_uint(&k.pb, EVENT_LOCATION_IID, ev->location);
-		if (ev->n_args)
-			pftrace_put_args(&k.pb, ev);
+		if (n_args)
+			pftrace_put_args(&k.pb, ev, n_args);
 		if (ev->flow) {
 			pb_fixed64(&k.pb, EVENT_FLOW_IDS, ev->flow);
 			w->stats.flows++;
@@ -88,22 +89,39 @@ static void pftrace_instant(struct writer *w, uint32_t track, uint64_t ts, const
 	put_event(w, track, ts, TYPE_INSTANT, ev);
 }
 
-static void pftrace_counter(struct writer *w, uint32_t track, uint64_t ts, int64_t value)
+static uint8_t *counter_begin(struct writer *w, struct packet *k, uint32_t track, uint64_t ts)
 {
 	struct sequence *s = &pftrace_of(w)->sequences[SEQ_GLOBAL];
-	struct packet k;
 	uint8_t *m;
 
 	w->stats.counters++;
 	if (!s->begun)
 		pftrace_sequence_begin(w, s, ts);
-	packet_begin(w, &k);
-	put_timestamp(&k.pb, s, ts);
-	pb_uint(&k.pb, PACKET_SEQUENCE_ID, s->id);
-	m = pb_open(&k.pb, PACKET_TRACK_EVENT);
-	pb_uint(&k.pb, EVENT_TYPE, TYPE_COUNTER);
-	pb_uint(&k.pb, EVENT_TRACK, track);
+	packet_begin(w, k);
+	put_timestamp(&k->pb, s, ts);
+	pb_uint(&k->pb, PACKET_SEQUENCE_ID, s->id);
+	m = pb_open(&k->pb, PACKET_TRACK_EVENT);
+	pb_uint(&k->pb, EVENT_TYPE, TYPE_COUNTER);
+	pb_uint(&k->pb, EVENT_TRACK, track);
+	return m;
+}
+
+static void pftrace_counter(struct writer *w, uint32_t track, uint64_t ts, int64_t value)
+{
+	struct packet k;
+	uint8_t *m = counter_begin(w, &k, track, ts);
+
 	pb_int(&k.pb, EVENT_COUNTER_VALUE, value);
+	pb_close(&k.pb, m);
+	packet_end(w, &k);
+}
+
+static void pftrace_counter_f64(struct writer *w, uint32_t track, uint64_t ts, double value)
+{
+	struct packet k;
+	uint8_t *m = counter_begin(w, &k, track, ts);
+
+	pb_double(&k.pb, EVENT_COUNTER_DOUBLE, value);
 	pb_close(&k.pb, m);
 	packet_end(w, &k);
 }
@@ -194,11 +212,13 @@ static const struct writer_ops pftrace_ops = {
 	.process = pftrace_process,
 	.thread = pftrace_thread,
 	.track = pftrace_track,
+	.lane = pftrace_lane,
 	.counter_track = pftrace_counter_track,
 	.slice_begin = pftrace_slice_begin,
 	.slice_end = pftrace_slice_end,
 	.instant = pftrace_instant,
 	.counter = pftrace_counter,
+	.counter_f64 = pftrace_counter_f64,
 	.sched_switch = pftrace_sched_switch,
 	.sched_waking = pftrace_sched_waking,
 	.end = pftrace_end,

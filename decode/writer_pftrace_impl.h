@@ -72,6 +72,7 @@ enum {
 	EVENT_TRACK = 11,
 	EVENT_COUNTER_VALUE = 30,
 	EVENT_LOCATION_IID = 34,
+	EVENT_COUNTER_DOUBLE = 44,
 	EVENT_FLOW_IDS = 47,
 	EVENT_TERMINATING_FLOW_IDS = 48,
 	TYPE_SLICE_BEGIN = 1,
@@ -82,7 +83,9 @@ enum {
 	ANNOTATION_NAME_IID = 1,
 	ANNOTATION_UINT = 3,
 	ANNOTATION_INT = 4,
+	ANNOTATION_DOUBLE = 5,
 	ANNOTATION_STRING = 6,
+	ANNOTATION_POINTER = 7,
 	ANNOTATION_STRING_IID = 17,
 
 	INTERNED_CATEGORIES = 1,
@@ -101,8 +104,6 @@ enum {
 #define SEQ_FIRST 2u
 #define SEQ_SHARED 127u /* the last number of one byte */
 #define SEQ_THREADS (SEQ_SHARED - SEQ_FIRST)
-#define MAX_ARGS 16u
-#define ARG_TEXT_MAX 1024u
 
 /* Which of the names a sequence has already defined, by table. */
 enum name_table { NAMES_EVENT, NAMES_CATEGORY, NAMES_KEY, NAMES_STRING, NAMES_LOCATION, NAMES_N };
@@ -182,12 +183,17 @@ void pftrace_thread(struct writer *w, uint32_t track, uint32_t process_track, ui
 		    const char *name, uint64_t ts);
 void pftrace_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 		   const char *description);
+void pftrace_lane(struct writer *w, uint32_t track, uint32_t parent, const char *name);
 void pftrace_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 			   enum writer_unit unit);
 /* The sequence's first packet: its clock and default track. */
 void pftrace_sequence_begin(struct writer *w, struct sequence *s, uint64_t ts);
 
-/* In decode/writer_pftrace_names.c. Defines what the event names first on this sequence. */
-void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, const struct writer_event *ev);
-void pftrace_put_args(struct pb *pb, const struct writer_event *ev);
+/*
+ * In decode/writer_pftrace_names.c. The first defines what the event names first on this sequence;
+ * `n_args` of its arguments are written.
+ */
+void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, const struct writer_event *ev,
+			  uint32_t n_args);
+void pftrace_put_args(struct pb *pb, const struct writer_event *ev, uint32_t n_args);
 void pftrace_names_free(struct sequence *s);

@@ -64,14 +64,15 @@ static void define_location(struct writer *w, struct pb *pb, struct sequence *s,
 		writer_fail(w, r);
 }
 
-void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, const struct writer_event *ev)
+void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, const struct writer_event *ev,
+			  uint32_t n_args)
 {
 	uint8_t *start = pb->p, *m = pb_open(pb, PACKET_INTERNED_DATA), *empty = pb->p;
 
 	define_name(w, pb, s, NAMES_EVENT, INTERNED_EVENT_NAMES, ev->name);
 	define_name(w, pb, s, NAMES_CATEGORY, INTERNED_CATEGORIES, ev->category);
 	define_location(w, pb, s, ev->location);
-	for (uint32_t i = 0; i < ev->n_args && i < MAX_ARGS; i++) {
+	for (uint32_t i = 0; i < n_args; i++) {
 		define_name(w, pb, s, NAMES_KEY, INTERNED_ANNOTATION_NAMES, ev->args[i].key);
 		if (ev->args[i].kind == WRITER_ARG_NAME)
 			define_name(w, pb, s, NAMES_STRING, INTERNED_ANNOTATION_STRINGS,
@@ -83,9 +84,9 @@ void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, c
 		pb_close(pb, m);
 }
 
-void pftrace_put_args(struct pb *pb, const struct writer_event *ev)
+void pftrace_put_args(struct pb *pb, const struct writer_event *ev, uint32_t n_args)
 {
-	for (uint32_t i = 0; i < ev->n_args && i < MAX_ARGS; i++) {
+	for (uint32_t i = 0; i < n_args; i++) {
 		const struct writer_arg *a = &ev->args[i];
 		uint8_t *m = pb_open(pb, EVENT_ANNOTATIONS);
 
@@ -97,6 +98,12 @@ void pftrace_put_args(struct pb *pb, const struct writer_event *ev)
 		case WRITER_ARG_INT:
 			pb_int(pb, ANNOTATION_INT, a->value.i64);
 			break;
+		case WRITER_ARG_DOUBLE:
+			pb_double(pb, ANNOTATION_DOUBLE, a->value.f64);
+			break;
+		case WRITER_ARG_POINTER:
+			pb_uint(pb, ANNOTATION_POINTER, a->value.u64);
+			break;
 		case WRITER_ARG_NAME:
 			if (a->value.name)
 				pb_uint(pb, ANNOTATION_STRING_IID, a->value.name);
@@ -105,7 +112,7 @@ void pftrace_put_args(struct pb *pb, const struct writer_event *ev)
 			break;
 		case WRITER_ARG_TEXT:
 			pb_bytes(pb, ANNOTATION_STRING, a->value.text,
-				 strnlen(a->value.text, ARG_TEXT_MAX));
+				 writer_text_len(a->value.text, WRITER_TEXT_MAX));
 			break;
 		}
 		pb_close(pb, m);

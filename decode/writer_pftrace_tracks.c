@@ -196,6 +196,18 @@ void pftrace_track(struct writer *w, uint32_t track, uint32_t parent, const char
 	descriptor_end(w, &k, d);
 }
 
+void pftrace_lane(struct writer *w, uint32_t track, uint32_t parent, const char *name)
+{
+	struct packet k;
+	uint8_t *d = descriptor_begin(w, &k, track, 0);
+
+	pb_string(&k.pb, TRACK_NAME, name);
+	if (parent)
+		pb_uint(&k.pb, TRACK_PARENT, parent);
+	/* siblings of one name are merged: that is the viewer's default */
+	descriptor_end(w, &k, d);
+}
+
 void pftrace_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 				  enum writer_unit unit)
 {

@@ -6,13 +6,15 @@
  *
  *   # tracerd text 1                        head; key=value lines follow, each behind "# "
  *   P N PID "name"                          process       T N PROCESS-N PID TID "name"   thread
- *   K N PARENT-N "name"                     track         C N PARENT-N "name" UNIT       counter track
+ *   K N PARENT-N "name"                     track         L N PARENT-N "name"            lane
+ *   C N PARENT-N "name" UNIT                counter track
  *   TIME N B "name" [category] key=value... slice begins  TIME N E key=value...          slice ends
  *   TIME N I "name" [category] key=value... instant       TIME N V VALUE                 counter
  *   TIME cpuN S TID "name" STATE -> TID "name"            switch
  *   TIME cpuN W TID "name" by TID [irq]                   wake-up
  *
- * TIME is ns of MONOTONIC with all digits. Quotes and backslashes inside names get a backslash.
+ * TIME is ns of MONOTONIC with all digits. Of numbers, those with a fraction or an exponent (or "inf",
+ * "nan") are floating, those with 0x in front are addresses. Quotes and backslashes inside names get a backslash.
  * flow=ID starts a flow, flow<ID ends it, at=file:line is the source.
  */
 #include "config.h"
@@ -49,15 +51,20 @@ static void put_char(struct writer *w, char c)
 		w->piece[w->used++] = (uint8_t)c;
 }
 
-static void put_quoted(struct writer *w, const char *s)
+static void put_text(struct writer *w, const char *s, size_t len)
 {
 	put_char(w, '"');
-	for (; *s; s++) {
-		if (*s == '"' || *s == '\\')
+	for (size_t i = 0; i < len; i++) {
+		if (s[i] == '"' || s[i] == '\\')
 			put_char(w, '\\');
-		put_char(w, *s == '\n' || *s == '\t' ? ' ' : *s);
+		put_char(w, s[i] == '\n' || s[i] == '\t' ? ' ' : s[i]);
 	}
 	put_char(w, '"');
+}
+
+static void put_quoted(struct writer *w, const char *s)
+{
+	put_text(w, s, strlen(s));
 }
 
 static void put_end(struct writer *w)
@@ -109,6 +116,13 @@ static void text_track(struct writer *w, uint32_t track, uint32_t parent, const 
 	put_end(w);
 }
 
+static void text_lane(struct writer *w, uint32_t track, uint32_t parent, const char *name)
+{
+	put(w, "L\t%" PRIu32 "\t%" PRIu32 "\t", track, parent);
+	put_quoted(w, name);
+	put_end(w);
+}
+
 static void text_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 			       enum writer_unit unit)
 {
@@ -120,8 +134,21 @@ static void text_counter_track(struct writer *w, uint32_t track, uint32_t parent
 	put_end(w);
 }
 
+/* The shortest form that is read back as the same number, and cannot be taken for an integer. */
+static void put_double(struct writer *w, double v)
+{
+	char text[40];
+
+	(void)snprintf(text, sizeof(text), "%.15g", v);
+	if (strtod(text, NULL) != v)
+		(void)snprintf(text, sizeof(text), "%.17g", v);
+	put(w, "%s%s", text, text[strspn(text, "-0123456789")] ? "" : ".0");
+}
+
 static void put_event(struct writer *w, const struct writer_event *ev, bool named)
 {
+	uint32_t n_args = ev->n_args ? writer_args_fit(w, ev) : 0;
+
 	if (named) {
 		put_char(w, '\t');
 		put_quoted(w, strtab_text(w->names, ev->name));
@@ -133,7 +160,7 @@ static void put_event(struct writer *w, const struct writer_event *ev, bool name
 
 		put(w, "\tat=%s:%" PRIu32, strtab_text(w->names, l->file), l->line);
 	}
-	for (uint32_t i = 0; i < ev->n_args; i++) {
+	for (uint32_t i = 0; i < n_args; i++) {
 		const struct writer_arg *a = &ev->args[i];
 
 		put(w, "\t%s=", strtab_text(w->names, a->key));
@@ -144,11 +171,17 @@ static void put_event(struct writer *w, const struct writer_event *ev, bool name
 		case WRITER_ARG_INT:
 			put(w, "%" PRId64, a->value.i64);
 			break;
+		case WRITER_ARG_DOUBLE:
+			put_double(w, a->value.f64);
+			break;
+		case WRITER_ARG_POINTER:
+			put(w, "0x%" PRIx64, a->value.u64);
+			break;
 		case WRITER_ARG_NAME:
 			put_quoted(w, strtab_text(w->names, a->value.name));
 			break;
 		case WRITER_ARG_TEXT:
-			put_quoted(w, a->value.text);
+			put_text(w, a->value.text, writer_text_len(a->value.text, WRITER_TEXT_MAX));
 			break;
 		}
 	}
@@ -196,6 +229,15 @@ static void text_counter(struct writer *w, uint32_t track, uint64_t ts, int64_t 
 	w->stats.counters++;
 }
 
+static void text_counter_f64(struct writer *w, uint32_t track, uint64_t ts, double value)
+{
+	put_at(w, ts, track, 'V');
+	put_char(w, '\t');
+	put_double(w, value);
+	put_end(w);
+	w->stats.counters++;
+}
+
 static void text_sched_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)
 {
 	static const char *const states[] = {"R", "R+", "S", "D", "T", "X"};
@@ -234,11 +276,13 @@ static const struct writer_ops text_ops = {
 	.process = text_process,
 	.thread = text_thread,
 	.track = text_track,
+	.lane = text_lane,
 	.counter_track = text_counter_track,
 	.slice_begin = text_slice_begin,
 	.slice_end = text_slice_end,
 	.instant = text_instant,
 	.counter = text_counter,
+	.counter_f64 = text_counter_f64,
 	.sched_switch = text_sched_switch,
 	.sched_waking = text_sched_waking,
 	.end = text_end,
