@@ -143,6 +143,15 @@ void frame_queue_fini(struct frame_queue *q)
 		item_remove(q, TAILQ_FIRST(&q->items));
 }
 
+void frame_queue_abandon(const struct frame_queue *q)
+{
+	const struct frame_item *item;
+
+	TAILQ_FOREACH (item, &q->items, entry)
+		for (size_t i = 0; i < item->n_fds; i++)
+			(void)close_fd(item->fds[i]);
+}
+
 int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *fds, size_t n_fds)
 {
 	struct frame_item *item;

@@ -67,6 +67,8 @@ struct frame_queue {
 void frame_queue_init(struct frame_queue *q);
 /* Closes descriptors that were not sent. */
 void frame_queue_fini(struct frame_queue *q);
+/* In a forked child: closes them, and frees nothing. */
+void frame_queue_abandon(const struct frame_queue *q);
 /* Copies the text, takes over the descriptors (also on failure: they are closed). -ENOMEM, -E2BIG. */
 int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *fds, size_t n_fds) _must_check_;
 /* Sends at most about `budget` bytes: FRAME_DONE (empty), FRAME_AGAIN, -errno. */

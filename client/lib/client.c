@@ -198,14 +198,12 @@ static int event_take_in(tracerd_client *c, struct json_object *message)
 	return 0;
 }
 
-/* The daemon asks us something: "ping" is all that this library knows. */
-static int request_answer(tracerd_client *c, struct json_object *message, int64_t id)
+struct json_object *request_answer(struct json_object *message, int64_t id)
 {
-	_cleanup_json_ struct json_object *answer = json_object_new_object();
-	struct json_object *error;
+	struct json_object *answer = json_object_new_object(), *error;
 
 	if (!answer)
-		return -ENOMEM;
+		return NULL;
 	json_add_int(answer, "v", 1);
 	json_add_int(answer, "id", id);
 	if (!strcmp(json_get_string(message, "method"), "ping")) {
@@ -215,7 +213,7 @@ static int request_answer(tracerd_client *c, struct json_object *message, int64_
 		json_add_string(error, "code", "unknown_method");
 		json_add_string(error, "message", "this client does not know that method");
 	}
-	return client_send(c, answer, NULL, 0, io_now_ns() + ANSWER_TIMEOUT_NS);
+	return answer;
 }
 
 static int reply_take_in(tracerd_client *c, struct json_object *message, tracerd_reply **ret_reply)
@@ -272,8 +270,11 @@ static int frame_handle(tracerd_client *c, int64_t want, tracerd_reply **ret_rep
 		(void)client_break(c, -EPROTO);
 		return r;
 	}
-	if (json_get_string(message, "method"))
-		return request_answer(c, message, id);
+	if (json_get_string(message, "method")) {
+		_cleanup_json_ struct json_object *answer = request_answer(message, id);
+
+		return answer ? client_send(c, answer, NULL, 0, io_now_ns() + ANSWER_TIMEOUT_NS) : -ENOMEM;
+	}
 	if (want && id == want) {
 		*ret_got = true;
 		return reply_take_in(c, message, ret_reply);

@@ -37,3 +37,6 @@ struct tracerd_client {
 
 /* The code for the protocol's word; TRACERD_E_UNKNOWN for one that is not in the table. */
 enum tracerd_code code_from_name(const char *name);
+
+/* The answer to a request of the daemon's own; "ping" is all that this library knows. NULL: no memory. */
+struct json_object *request_answer(struct json_object *message, int64_t id);
