@@ -40,6 +40,7 @@ const struct config_key config_keys[] = {
 	KEY("daemon", log_level, CONFIG_LEVEL, 0, 16, "info", "", "error, warning, notice, info or debug"),
 	UINT("daemon", max_connections, 8, 65536, "4096", "", "clients at a time, both sockets together"),
 	UINT("daemon", max_targets, 1, 65536, "2048", "", "targets at a time, exited ones that are kept included"),
+	UINT("daemon", max_triggers, 1, 65536, "1024", "", "triggers at a time"),
 
 	UINT("capture", sample_hz, 1, 20000, "999", "Hz", "samples a second of each running thread"),
 	UINT("capture", ring_kib, 64, 1048576, "4096", "KiB", "ring of each processor for stacks=fp; a power of two"),
@@ -60,6 +61,11 @@ const struct config_key config_keys[] = {
 	UINT("snapshot", decoder_memory_mib, 64, 65536, "1024", "MiB", "address space of one decoder, beside its inputs"),
 	UINT("snapshot", decoder_threads, 0, 256, "0", "", "threads of one decoder; 0: as many as there are processors"),
 	UINT("snapshot", max_output_mib, 1, 65536, "512", "MiB", "largest trace; what does not fit is cut and counted"),
+	UINT("snapshot", trigger_after_ms, 0, 60000, "10000", "ms", "longest time that a trigger may wait behind a hit"),
+	UINT("snapshot", program_interval_ms, 1, 3600000, "1000", "ms",
+		"between two snapshots of a target that its program asks for"),
+	UINT("snapshot", program_snapshots_per_hour, 0, 100000, "60", "",
+		"of a target that its program asks for; 0: as many as the interval lets it"),
 
 	UINT("spool", spool_max_mib, 1, 16777216, "4096", "MiB", "all snapshots together; the oldest go first"),
 	UINT("spool", spool_max_age_h, 1, 876000, "168", "h", "age at which a snapshot is removed"),
@@ -68,6 +74,7 @@ const struct config_key config_keys[] = {
 
 	UINT("quota", uid_connections, 1, 65536, "64", "", "connections of one user"),
 	UINT("quota", uid_targets, 1, 65536, "64", "", "targets of one user"),
+	UINT("quota", uid_triggers, 1, 65536, "64", "", "triggers of one user"),
 	UINT("quota", uid_ring_mib, 1, 1048576, "256", "MiB", "ring memory of one user's targets"),
 	UINT("quota", uid_fds, 16, 1048576, "4096", "", "descriptors that one user's targets need"),
 	UINT("quota", uid_snapshots_running, 1, 16, "1", "", "running snapshots of one user"),

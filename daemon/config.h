@@ -26,6 +26,7 @@ struct config {
 	char *log_level;
 	unsigned int max_connections;
 	unsigned int max_targets;
+	unsigned int max_triggers;
 	/* [capture] */
 	unsigned int sample_hz;
 	unsigned int ring_kib;          /* per cpu, per set of events with stacks=fp */
@@ -43,6 +44,9 @@ struct config {
 	unsigned int decoder_memory_mib;
 	unsigned int decoder_threads;   /* 0: as many as there are processors */
 	unsigned int max_output_mib;
+	unsigned int trigger_after_ms;
+	unsigned int program_interval_ms;       /* of each target: snapshots that its program asks for */
+	unsigned int program_snapshots_per_hour;
 	/* [spool] */
 	unsigned int spool_max_mib;
 	unsigned int spool_max_age_h;
@@ -51,6 +55,7 @@ struct config {
 	/* [quota]: of each uid; root and the daemon's own user have only the limits of the whole */
 	unsigned int uid_connections;
 	unsigned int uid_targets;
+	unsigned int uid_triggers;
 	unsigned int uid_ring_mib;
 	unsigned int uid_fds;
 	unsigned int uid_snapshots_running;
