@@ -3,18 +3,34 @@
 
 #include <errno.h>
 
+/* Shorter than this, the width of two brackets is too much of it. */
+#define RATE_MIN_NS 200000
+
 struct clockseries {
 	struct event *timer;
 	clockseries_wanted_fn wanted;
 	void *arg;
 	struct clocks clocks;
+	/* where the TSC's rate is measured from: forgotten by a suspend only */
+	struct clocks_bracket first;
+	uint64_t suspends;
 };
+
+/* All brackets are taken here. */
+static void take(struct clockseries *s)
+{
+	clocks_take(&s->clocks);
+	if (s->first.raw && s->suspends == s->clocks.suspends)
+		return;
+	s->first = s->clocks.brackets[s->clocks.n_brackets - 1];
+	s->suspends = s->clocks.suspends;
+}
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct clockseries *s = arg;
 
-	clocks_take(&s->clocks);
+	take(s);
 	if (!s->wanted(s->arg))
 		(void)event_del(s->timer);
 }
@@ -31,7 +47,7 @@ int clockseries_new(struct event_base *base, clockseries_wanted_fn wanted, void 
 	s->timer = event_new(base, -1, EV_PERSIST, on_timer, s);
 	if (!s->timer)
 		return -ENOMEM;
-	clocks_take(&s->clocks);
+	take(s);
 	*ret = take_ptr(s);
 	return 0;
 }
@@ -53,16 +69,33 @@ void clockseries_start(struct clockseries *s)
 		return;
 	/* Nobody looked at the clocks for a while: what is old says little about now. */
 	clocks_forget(&s->clocks, UINT64_MAX);
-	clocks_take(&s->clocks);
+	take(s);
 	(void)event_add(s->timer, &second);
 }
 
 void clockseries_take(struct clockseries *s)
 {
-	clocks_take(&s->clocks);
+	take(s);
 }
 
 const struct clocks *clockseries_get(const struct clockseries *s)
 {
 	return &s->clocks;
+}
+
+uint64_t clockseries_ticks_per_second(const struct clockseries *s, const struct clocks_bracket *now)
+{
+	struct clocks_bracket own;
+	uint64_t ns;
+
+	if (!s->clocks.tsc_usable)
+		return 0;
+	if (!now) {
+		clocks_read(true, &own);
+		now = &own;
+	}
+	ns = now->raw - s->first.raw;
+	if (now->tsc <= s->first.tsc || ns < RATE_MIN_NS)
+		return 0;
+	return (uint64_t)((unsigned __int128)(now->tsc - s->first.tsc) * 1000000000u / ns);
 }

@@ -27,3 +27,9 @@ void clockseries_start(struct clockseries *s);
 void clockseries_take(struct clockseries *s);
 
 const struct clocks *clockseries_get(const struct clockseries *s);
+
+/*
+ * How fast the TSC counts, measured against CLOCK_MONOTONIC_RAW since the start or the last suspend: the longer, the
+ * better. `now`: a bracket of this moment, NULL: it is read. 0: it cannot be used, or the daemon has just started.
+ */
+uint64_t clockseries_ticks_per_second(const struct clockseries *s, const struct clocks_bracket *now);

@@ -54,6 +54,12 @@ const struct config_key config_keys[] = {
 	UINT("capture", exited_keep_s, 0, 86400, "300", "s", "how long a target's recording outlives its exit"),
 	UINT("capture", images_max, 16, 1048576, "4096", "", "executable files kept open, all targets together"),
 
+	UINT("events", event_memory_mib, 1, 65536, "64", "MiB", "event rings of one program"),
+	UINT("events", event_threads, 1, 1024, "1024", "", "threads of one program that can have a ring"),
+	UINT("events", event_names, 1, 16384, "16384", "", "names of one program's events"),
+	UINT("events", max_producers, 1, 65536, "1024", "",
+		"programs with event rings, ended ones that are kept (exited_keep_s) included"),
+
 	UINT("snapshot", snapshots_running, 1, 16, "1", "", "snapshots that are copied or decoded at a time"),
 	UINT("snapshot", snapshots_queued, 0, 4096, "16", "", "snapshots that wait for their turn"),
 	UINT("snapshot", snapshot_timeout_s, 1, 3600, "120", "s", "from request to published"),
@@ -80,6 +86,8 @@ const struct config_key config_keys[] = {
 	UINT("quota", uid_snapshots_running, 1, 16, "1", "", "running snapshots of one user"),
 	UINT("quota", uid_snapshots_queued, 1, 4096, "4", "", "waiting snapshots of one user"),
 	UINT("quota", uid_spool_mib, 1, 16777216, "1024", "MiB", "spool used by one user; the oldest of that user go first"),
+	UINT("quota", uid_producers, 1, 65536, "256", "", "programs with event rings of one user"),
+	UINT("quota", uid_event_mib, 1, 1048576, "1024", "MiB", "event rings of one user's programs"),
 
 	UINT("client", client_read_timeout_s, 1, 3600, "10", "s", "for the rest of a message that has begun"),
 	UINT("client", client_write_timeout_s, 1, 3600, "30", "s", "for a client to take anything of what waits for it"),
@@ -94,6 +102,7 @@ const size_t config_n_keys = ARRAY_SIZE(config_keys);
 static const char *const section_docs[][2] = {
 	{"daemon", "Where it lives, and who may talk to it."},
 	{"capture", "What is recorded of each target."},
+	{"events", "Event rings that programs register by themselves."},
 	{"snapshot", "Freezing and decoding."},
 	{"spool", "Retention of what was published. Whichever limit is reached first removes the oldest."},
 	{"quota", "What one user may hold. Root and the daemon's own user are not limited by these."},

@@ -36,6 +36,11 @@ struct config {
 	unsigned int history_mib;       /* per target */
 	unsigned int exited_keep_s;
 	unsigned int images_max;        /* executable files kept open, all targets together */
+	/* [events] */
+	unsigned int event_memory_mib; /* of one program */
+	unsigned int event_threads;
+	unsigned int event_names;
+	unsigned int max_producers;
 	/* [snapshot] */
 	unsigned int snapshots_running;
 	unsigned int snapshots_queued;
@@ -61,6 +66,8 @@ struct config {
 	unsigned int uid_snapshots_running;
 	unsigned int uid_snapshots_queued;
 	unsigned int uid_spool_mib;
+	unsigned int uid_producers;
+	unsigned int uid_event_mib;
 	/* [client] */
 	unsigned int client_read_timeout_s;
 	unsigned int client_write_timeout_s;

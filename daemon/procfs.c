@@ -215,12 +215,24 @@ static int field_numbers(const char *text, const char *name, unsigned long *out,
 	return 0;
 }
 
+/* The last number of a field: of the innermost namespace. `def` where there is none. */
+static pid_t last_number(const char *text, const char *name, pid_t def)
+{
+	size_t len;
+	const char *value = status_field(text, name, &len), *p;
+
+	if (!value)
+		return def;
+	p = value + len;
+	while (p > value && isdigit((unsigned char)p[-1]))
+		p--;
+	return p < value + len ? (pid_t)strtol(p, NULL, 10) : def;
+}
+
 int proc_status_parse(const char *text, size_t len, struct proc_status *ret)
 {
 	unsigned long uids[4], gids[2], tgid;
 	struct proc_status out;
-	const char *ns, *p;
-	size_t ns_len;
 
 	if (strlen(text) != len) /* a NUL in the middle: not what the kernel writes */
 		return -EBADMSG;
@@ -238,14 +250,7 @@ int proc_status_parse(const char *text, size_t len, struct proc_status *ret)
 		.tgid = (pid_t)tgid,
 		.nspid = (pid_t)tgid,
 	};
-	ns = status_field(text, "NStgid", &ns_len);
-	if (ns) {
-		p = ns + ns_len;
-		while (p > ns && isdigit((unsigned char)p[-1]))
-			p--;
-		if (p < ns + ns_len)
-			out.nspid = (pid_t)strtol(p, NULL, 10);
-	}
+	out.nspid = last_number(text, "NStgid", out.tgid);
 	*ret = out;
 	return 0;
 }
@@ -390,6 +395,21 @@ int proc_tasks_read(int dirfd, pid_t **ret, size_t *ret_n)
 		return -ESRCH;
 	*ret = take_ptr(tids);
 	*ret_n = n;
+	return 0;
+}
+
+int proc_thread_nspid(int dirfd, pid_t tid, pid_t *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[48];
+	size_t len;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "task/%d/status", (int)tid);
+	r = io_read_file_at(dirfd, path, STATUS_BYTES_MAX, &text, &len);
+	if (r < 0)
+		return r;
+	*ret = last_number(text, "NSpid", tid);
 	return 0;
 }
 

@@ -84,6 +84,8 @@ int proc_cgroup_read(int dirfd, char *buf, size_t size) _must_check_;
 int proc_cgroup_parse(const char *text, size_t len, char *buf, size_t size) _must_check_;
 /* The threads; a new array. */
 int proc_tasks_read(int dirfd, pid_t **ret, size_t *ret_n) _must_check_;
+/* The number of a thread in its innermost pid namespace; its own where there is none. */
+int proc_thread_nspid(int dirfd, pid_t tid, pid_t *ret) _must_check_;
 
 /* One line of maps. `path` points into the text, not terminated. */
 struct proc_map {

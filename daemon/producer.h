@@ -4,9 +4,11 @@
  * eventfd by which they ask for attention, the control page that they were given, and how long all
  * of it is kept. Owns no target and no trigger; interprets no slot and no name.
  *
- *   register ──► LIVE ── connection ends (exit, crash, exec, stop) ──► ENDED ── snapshot taken, or
- *                 │                                                             exited_keep_s ──► freed
- *                 └── the same process registers again: the older one becomes ENDED
+ *   register ──► LIVE ── connection or process ends (exit, crash, exec, stop) ──► ENDED ── snapshot taken, or
+ *                                                                                           exited_keep_s ──► freed
+ *
+ * One process has one living registration. The rings of one that has ended are kept for the next snapshot; they go
+ * earlier where their user's share is full and another program of that user wants to register.
  *
  * Everything runs on the loop, but producer_copy(), which is the copier's.
  */
@@ -39,6 +41,7 @@ enum {
 	PRODUCER_E_QUOTA,	/* of this user */
 	PRODUCER_E_BUSY,	/* of the daemon; or the process has a living registration */
 	PRODUCER_E_GONE,	/* the process has ended */
+	PRODUCER_E_UNSUPPORTED, /* the clock of the rings cannot be told on this machine */
 };
 
 /* A cause that a program has written, checked and with its times on MONOTONIC_RAW. */
@@ -53,6 +56,8 @@ struct producer_cause {
 struct producers_callbacks {
 	/* A program came, or its registration ended. */
 	void (*changed)(void *arg, struct producer *producer);
+	/* One that had ended is forgotten behind the call; who has a reference keeps its memory. */
+	void (*gone)(void *arg, struct producer *producer);
 	/* It wants a snapshot. */
 	void (*cause)(void *arg, struct producer *producer, const struct producer_cause *cause);
 	void *arg;
@@ -73,33 +78,55 @@ int producers_register(struct producers *ps, const struct peer *peer, int rings_
 		       int *ret_control_fd, char *why, size_t why_size) _must_check_;
 void producer_end(struct producer *producer);
 
+/* The connection that a living registration came by. */
+struct producer_connection {
+	/* Send "control.changed". */
+	void (*control)(void *arg);
+	/* Whether the program still has its end; if not, another registration of the process takes its place. */
+	bool (*alive)(void *arg);
+	/* The registration has ended by itself: the process is gone. */
+	void (*ended)(void *arg);
+	void *arg;
+};
+/* NULL: it has none any more. */
+void producer_connect(struct producer *producer, const struct producer_connection *connection);
+
 struct producer *producer_ref(struct producer *producer);
 struct producer *producer_unref(struct producer *producer);
 DEFINE_CLEANUP(struct producer *, producer_unref)
 
 /* Iteration in order of registration: the one after `after`, or the first (NULL). */
 struct producer *producers_next(const struct producers *ps, const struct producer *after);
+/* The same among those of one process, the newest first. */
+struct producer *producers_of(const struct producers *ps, pid_t pid, uint64_t start_time, const struct producer *after);
 uint64_t producer_id(const struct producer *producer);
 pid_t producer_pid(const struct producer *producer);
 uint64_t producer_start_time(const struct producer *producer);
+/* As it sees itself. */
+pid_t producer_nspid(const struct producer *producer);
+/* Bytes of the program, at registration. */
+const char *producer_comm(const struct producer *producer);
 uid_t producer_uid(const struct producer *producer);
+/* Of its memory. */
+uint64_t producer_bytes(const struct producer *producer);
 enum producer_state producer_state(const struct producer *producer);
-/* "events" of T: {state, threads, rings, ring_bytes, bytes, names, clock, registered_at, lost: {...}}. Reads the header. */
+/*
+ * "events" of T: {state, programs: 1, threads, threads_max, ring_bytes, bytes, names, clock, registered_at, lost: {events,
+ * names, texts}}. Reads the header: numbers are the program's word.
+ */
 struct json_object *producer_to_json(struct producer *producer);
 
 /*
  * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name
  * must be the same: a hit on its way still finds what it was of), any other was never used in this page. -ENOSPC: all
  * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The program is told by the connection's
- * owner, which producer_on_control() calls at every change. Of a program that has ended nothing happens, and nothing fails.
+ * owner (producer_connect()) at every change. Of a program that has ended nothing happens, and nothing fails.
  */
 int producer_threshold_set(struct producer *producer, uint32_t id, const char *region, uint64_t threshold_ns,
 			   uint64_t cooldown_ns) _must_check_;
 void producer_threshold_clear(struct producer *producer, uint32_t id);
 /* What the program kept to itself in the cooldown of that threshold since it was set, by its own word. */
 uint64_t producer_threshold_suppressed(struct producer *producer, uint32_t id);
-/* `fn` sends "control.changed" on the connection of a living producer. */
-void producer_on_control(struct producer *producer, void (*fn)(void *arg), void *arg);
 
 /* A snapshot with it is on disk: one that has ended goes now. */
 void producer_collected(struct producer *producer);
@@ -109,6 +136,7 @@ struct producer_copy_stats {
 	uint64_t rings, bytes;	  /* copied */
 	uint64_t rings_left_out;  /* no room: max_bytes */
 	uint64_t copy_ns;
+	bool ended; /* the program had ended before */
 };
 /*
  * Copier thread: writes common/ringfile.h into `fd`, at most `max_bytes`. -ECANCELED, -errno of the file; what the

@@ -19,11 +19,14 @@ struct quota_user {
 static const char *const names[_QUOTA_MAX] = {
 	[QUOTA_CONNECTIONS] = "connections",
 	[QUOTA_TARGETS] = "targets",
+	[QUOTA_TRIGGERS] = "triggers",
 	[QUOTA_RING_BYTES] = "ring_bytes",
 	[QUOTA_FDS] = "fds",
 	[QUOTA_SNAPSHOTS_RUNNING] = "snapshots_running",
 	[QUOTA_SNAPSHOTS_QUEUED] = "snapshots_queued",
 	[QUOTA_SPOOL_BYTES] = "spool_bytes",
+	[QUOTA_PRODUCERS] = "producers",
+	[QUOTA_EVENT_BYTES] = "event_bytes",
 };
 
 void quota_init(struct quota *q, const struct config *config)
@@ -33,11 +36,14 @@ void quota_init(struct quota *q, const struct config *config)
 	q->exempt = geteuid();
 	q->limits[QUOTA_CONNECTIONS] = config->uid_connections;
 	q->limits[QUOTA_TARGETS] = config->uid_targets;
+	q->limits[QUOTA_TRIGGERS] = config->uid_triggers;
 	q->limits[QUOTA_RING_BYTES] = (uint64_t)config->uid_ring_mib << 20;
 	q->limits[QUOTA_FDS] = config->uid_fds;
 	q->limits[QUOTA_SNAPSHOTS_RUNNING] = config->uid_snapshots_running;
 	q->limits[QUOTA_SNAPSHOTS_QUEUED] = config->uid_snapshots_queued;
 	q->limits[QUOTA_SPOOL_BYTES] = (uint64_t)config->uid_spool_mib << 20;
+	q->limits[QUOTA_PRODUCERS] = config->uid_producers;
+	q->limits[QUOTA_EVENT_BYTES] = (uint64_t)config->uid_event_mib << 20;
 }
 
 void quota_fini(struct quota *q)
