@@ -213,6 +213,19 @@ int io_memfd(const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+int io_above_stdio(int fd)
+{
+	int high, error;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	error = errno;
+	(void)close_fd(fd);
+	errno = error;
+	return high;
+}
+
 uint64_t io_now_ns(void)
 {
 	struct timespec ts;

@@ -43,5 +43,11 @@ ssize_t io_recv_fds(int sock, void *buf, size_t len, int *fds, size_t max_fds, s
 /* An unnamed memory file, close-on-exec, no execution; the name is for /proc only. */
 int io_memfd(const char *name);
 
+/*
+ * Moves a descriptor above 2, close-on-exec: for libraries, in a program that has closed its standard
+ * output. Takes over `fd`; a negative one is passed through, -1 and errno where there is no number left.
+ */
+int io_above_stdio(int fd);
+
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t io_now_ns(void);

@@ -82,15 +82,17 @@ int registration_new(const char *socket_path, const struct registration_callback
 	r->retry_ms = RETRY_MIN_MS;
 	frame_reader_init(&r->reader, MESSAGE_MAX);
 	frame_queue_init(&r->queue);
-	r->epoll = epoll_create1(EPOLL_CLOEXEC);
+	r->epoll = io_above_stdio(epoll_create1(EPOLL_CLOEXEC));
 	if (r->epoll < 0)
 		return -errno;
-	r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	r->timer = io_above_stdio(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (r->timer < 0)
 		return -errno;
 	k = watch(r, EPOLL_CTL_ADD, r->timer, EPOLLIN);
-	if (k < 0)
+	if (k < 0) {
+		r->timer = close_fd(r->timer);
 		return k;
+	}
 	timer_set(r, 0);
 	*ret = take_ptr(r);
 	return 0;
@@ -115,10 +117,21 @@ static void hang_up(struct registration *r)
 	r->deadline = false;
 }
 
+/* Only our epoll watches our timer under that number. */
+bool registration_is_intact(const struct registration *r)
+{
+	return watch(r, EPOLL_CTL_MOD, r->timer, EPOLLIN) == 0;
+}
+
 void registration_free(struct registration *r)
 {
 	if (!r)
 		return;
+	if (r->timer >= 0 && !registration_is_intact(r)) {
+		r->sock = r->control = r->timer = r->epoll = -1;
+		r->reader.n_fds = 0;
+		frame_queue_init(&r->queue);
+	}
 	hang_up(r);
 	(void)close_fd(r->timer);
 	(void)close_fd(r->epoll);
@@ -127,6 +140,8 @@ void registration_free(struct registration *r)
 
 void registration_abandon(struct registration *r)
 {
+	if (!registration_is_intact(r))
+		return;
 	for (size_t i = 0; i < r->reader.n_fds; i++)
 		(void)close_fd(r->reader.fds[i]);
 	frame_queue_abandon(&r->queue);
@@ -249,7 +264,7 @@ static void ask(struct registration *r)
 {
 	int k;
 
-	r->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	r->sock = io_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (r->sock < 0 || connect(r->sock, (const struct sockaddr *)&r->address, (socklen_t)sizeof(r->address)) < 0) {
 		fail(r, -errno);
 		return;
@@ -330,8 +345,8 @@ static int handle_answer(struct registration *r, struct json_object *message)
 	(void)json_get_uint(message, "nfds", &n_fds);
 	if (!json_get_object(message, "result") || n_fds != 1 || r->reader.n_fds != 1)
 		return -EPROTO;
-	r->control = r->reader.fds[0];
 	r->reader.n_fds = 0;
+	r->control = io_above_stdio(r->reader.fds[0]);
 	if (!page_is_valid(r->control))
 		return -EPROTO;
 	k = page_read(r);

@@ -50,6 +50,13 @@ void registration_free(struct registration *r);
 DEFINE_CLEANUP(struct registration *, registration_free)
 
 /*
+ * Whether its descriptors are still what they were: a program that closes all descriptors, as some daemons do, closes
+ * these as well, and then the numbers are other files'. registration_free() and registration_abandon() ask
+ * themselves.
+ */
+bool registration_is_intact(const struct registration *r);
+
+/*
  * In a forked child: closes the descriptors, which are copies of the parent's, and forgets the rest. It frees nothing:
  * the parent may have been anywhere in malloc().
  */

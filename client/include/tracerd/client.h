@@ -21,7 +21,7 @@
  *  - File descriptors given to the library stay the caller's. Those that it hands out belong to
  *    the reply until they are taken from it; all are close-on-exec.
  *  - A connection may be used by one thread at a time; different connections are independent.
- *    The library starts no threads, installs no signal handlers, writes to no terminal and keeps
+ *    The control client starts no threads, installs no signal handlers, writes to no terminal and keeps
  *    no global state. After fork() the child must not use the parent's connection.
  *
  * Example:
@@ -30,7 +30,7 @@
  *	tracerd_reply *r = NULL;
  *
  *	if (tracerd_connect(NULL, 1000, &c) == 0 &&
- *	    tracerd_call(c, "target.list", "{}", NULL, 0, 5000, &r) == 0)
+ *	    tracerd_list(c, TRACERD_TARGETS, 5000, &r) == 0)
  *		puts(tracerd_reply_json(r));
  *	tracerd_reply_free(r);
  *	tracerd_close(c);
@@ -40,10 +40,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#pragma GCC visibility push(default)
 
 /* A connection to the daemon. */
 typedef struct tracerd_client tracerd_client;
@@ -198,6 +201,65 @@ const char *tracerd_error_message(const tracerd_client *client);
  * positive one, else the short name of an errno ("ETIMEDOUT"). Static, never NULL.
  */
 const char *tracerd_error_name(int error);
+
+/*
+ * ---- The calls that most tools need. Each is one or a few of tracerd_call(), with its errors and its
+ * timeout; `ret_reply` may be NULL where it is not said otherwise. What the objects Target, Snapshot and Status
+ * hold is in the protocol schema. `target` is a target's id ("t3"), or the number of a process that
+ * is recorded ("1234").
+ */
+
+/* How a process is to be recorded; zero means the default. */
+typedef struct tracerd_arm_options {
+	size_t size;	     /* sizeof(tracerd_arm_options), so that the struct can grow */
+	const char *backend; /* what records: "auto" or a name that the schema lists */
+	const char *stacks;  /* how stacks are found: "auto", "fp" or "dwarf" */
+	int no_waits;	     /* do not record the stack of each wait */
+} tracerd_arm_options;
+
+/*
+ * Starts to record a process, with all its threads: {"target": Target}. Opens /proc/PID/maps and passes it
+ * on, by which the kernel, and not the daemon, decides whether the caller may. `options` may be NULL.
+ * Also: -ESRCH (there is no such process), -EINVAL.
+ */
+int tracerd_arm(tracerd_client *client, pid_t pid, const tracerd_arm_options *options, int timeout_ms,
+		tracerd_reply **ret_reply);
+
+/* Ends a recording and forgets it: {"target": Target}. */
+int tracerd_disarm(tracerd_client *client, const char *target, int timeout_ms, tracerd_reply **ret_reply);
+
+/*
+ * Takes a snapshot of the last moments of a target: {"snapshot": Snapshot}.
+ *
+ *  reason  free text that is kept in it, or NULL
+ *  wait    not 0: wait for its end; its "state" then is "done", "failed" or "cancelled". After a
+ *	    timeout the snapshot goes on without the caller
+ *
+ * Ask tracerd_reply_text() for "snapshot.id" and "snapshot.state"; the method "snapshot.fetch" gets its
+ * files.
+ */
+int tracerd_take_snapshot(tracerd_client *client, const char *target, const char *reason, int wait, int timeout_ms,
+			  tracerd_reply **ret_reply);
+
+/* What tracerd_list() lists. */
+enum tracerd_kind { TRACERD_TARGETS, TRACERD_SNAPSHOTS };
+
+/*
+ * All that the caller may see, every page of it: {"targets": [Target]} or {"snapshots": [Snapshot]}.
+ * `ret_reply` must not be NULL.
+ */
+int tracerd_list(tracerd_client *client, enum tracerd_kind kind, int timeout_ms, tracerd_reply **ret_reply);
+
+/* The daemon's state: Status. */
+int tracerd_get_status(tracerd_client *client, int timeout_ms, tracerd_reply **ret_reply);
+
+/*
+ * A text of the answer, by the names of the members on the way to it ("snapshot.id"), for programs
+ * without a JSON parser. NULL if there is none, or if it is no text. Lives as long as the reply.
+ */
+const char *tracerd_reply_text(const tracerd_reply *reply, const char *path);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

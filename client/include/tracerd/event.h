@@ -50,6 +50,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 /* ---- starting */
 
 enum tracerd_flags {
@@ -412,6 +414,8 @@ static inline void tracerd_fiber_switch(uint64_t id, tracerd_name name)
 	if (tracerd_enabled())
 		tracerd_fiber_switch_slow(id, name);
 }
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/lib/cause.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/lib/eventlib.h"
+#include "common/io.h"
+
+/* An eventfd has no inode of its own, but no file and no socket has this one. */
+static int wake_fd = -1;
+static dev_t wake_dev;
+static ino_t wake_ino;
+
+static uint32_t connected;
+static uint64_t request_interval_ns;
+static uint64_t last_request_ns;
+
+/* Per entry of the page: whose cooldown runs, since when. */
+static struct {
+	uint64_t end; /* ticks */
+	uint32_t id;
+} told[RING_THRESHOLDS];
+
+/*
+ * Whether the number still is what was opened. A program that closes all descriptors closes this one
+ * too, and then eight bytes in its next file would be our doing.
+ */
+static bool wake_is_ours(int fd)
+{
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == wake_dev && st.st_ino == wake_ino;
+}
+
+int cause_wake_fd(void)
+{
+	int fd = __atomic_load_n(&wake_fd, __ATOMIC_ACQUIRE);
+	struct stat st;
+
+	if (wake_is_ours(fd))
+		return fd;
+	fd = io_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0) {
+		int error = errno;
+
+		(void)close_fd(fd);
+		return -error;
+	}
+	wake_dev = st.st_dev;
+	wake_ino = st.st_ino;
+	__atomic_store_n(&wake_fd, fd, __ATOMIC_RELEASE);
+	return fd;
+}
+
+void cause_connect(const struct ring_control *page)
+{
+	if (page)
+		__atomic_store_n(&request_interval_ns, page->request_interval_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&connected, page != NULL, __ATOMIC_RELEASE);
+}
+
+void cause_forked(void)
+{
+	int fd = __atomic_exchange_n(&wake_fd, -1, __ATOMIC_RELAXED);
+
+	if (wake_is_ours(fd))
+		(void)close_fd(fd);
+	__atomic_store_n(&connected, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&last_request_ns, 0, __ATOMIC_RELAXED);
+	memset(told, 0, sizeof(told));
+}
+
+/* Writes it and wakes the daemon. The mark goes into the ring before the daemon can look. */
+static void tell(struct ring_header *h, struct ring_cause *cause)
+{
+	uint64_t c = __atomic_fetch_add(&h->cause_head, 1, __ATOMIC_RELAXED);
+	struct ring_cause *to = (struct ring_cause *)((char *)h + RING_CAUSES_OFFSET) + c % RING_CAUSES;
+	const uint64_t one = 1;
+	int fd;
+
+	record_trigger(cause->name, cause->kind == RING_CAUSE_REGION ? cause->begin : 0, c + 1);
+	cause->tid = (uint32_t)syscall(SYS_gettid);
+	__atomic_store_n(&to->sequence, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	memcpy(&to->kind, &cause->kind, sizeof(*to) - offsetof(struct ring_cause, kind));
+	__atomic_store_n(&to->sequence, c + 1, __ATOMIC_RELEASE);
+	fd = __atomic_load_n(&wake_fd, __ATOMIC_ACQUIRE);
+	/* where it is full it is readable already */
+	if (wake_is_ours(fd))
+		(void)!write(fd, &one, sizeof(one));
+}
+
+/* One of the threads that are over at the same time is told of, the others are counted. */
+static bool is_cooling(uint32_t slot, uint32_t id, uint64_t end, uint64_t cooldown)
+{
+	uint64_t last = __atomic_load_n(&told[slot].end, __ATOMIC_RELAXED);
+
+	/* another trigger has taken the entry */
+	if (__atomic_exchange_n(&told[slot].id, id, __ATOMIC_RELAXED) != id) {
+		__atomic_store_n(&told[slot].end, end, __ATOMIC_RELAXED);
+		return false;
+	}
+	if (end <= last || end - last < cooldown)
+		return true;
+	return !__atomic_compare_exchange_n(&told[slot].end, &last, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end)
+{
+	struct ring_header *h = ringmem_header();
+	struct ring_cause cause = {.kind = RING_CAUSE_REGION, .name = name, .begin = begin, .end = end};
+	struct threshold t;
+
+	/* it may have been removed, or changed, between the comparison and here */
+	if (!h || slot >= RING_THRESHOLDS || !threshold_get(slot, &t) || end - begin < t.over)
+		return;
+	if (is_cooling(slot, t.id, end, t.cooldown)) {
+		__atomic_fetch_add(&h->suppressed[slot], 1, __ATOMIC_RELAXED);
+		return;
+	}
+	cause.trigger = t.id;
+	cause.length = t.length < sizeof(t.name) ? t.length : sizeof(t.name);
+	memcpy(cause.text, t.name, cause.length);
+	tell(h, &cause);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t = {0};
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+int tracerd_snapshot(const char *reason)
+{
+	struct ring_header *h = ringmem_header();
+	struct ring_cause cause = {.kind = RING_CAUSE_REQUEST};
+	uint64_t now, last;
+	int error = errno;
+
+	if (!h || !__atomic_load_n(&connected, __ATOMIC_ACQUIRE))
+		return -ENOTCONN;
+	now = now_ns();
+	last = __atomic_load_n(&last_request_ns, __ATOMIC_RELAXED);
+	/* of two threads in the same moment one asks */
+	if ((last && (now <= last || now - last < __atomic_load_n(&request_interval_ns, __ATOMIC_RELAXED))) ||
+		!__atomic_compare_exchange_n(&last_request_ns, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		__atomic_fetch_add(&h->requests_suppressed, 1, __ATOMIC_RELAXED);
+		return -EAGAIN;
+	}
+	cause.begin = cause.end = events_now();
+	if (reason) {
+		cause.length = (uint32_t)strnlen(reason, sizeof(cause.text));
+		memcpy(cause.text, reason, cause.length);
+	}
+	tell(h, &cause);
+	errno = error;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Causes: where the program tells the daemon that it wants a snapshot, because a region was too slow or
+ * because it says so (common/ringabi.h). Owns the eventfd and decides what is too soon.
+ * cause_region() is declared in eventlib.h, tracerd_snapshot() in the public header; both may run in a
+ * signal handler on any thread.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "common/ringabi.h"
+
+#pragma GCC visibility push(hidden)
+
+/*
+ * The eventfd to register, made when there is none; it stays open for the life of the process, because other
+ * threads may be about to write to it. -errno.
+ */
+int cause_wake_fd(void) _must_check_;
+
+/* What the daemon's page says; NULL: nobody is there to be told. */
+void cause_connect(const struct ring_control *page);
+
+/* In a forked child. */
+void cause_forked(void);
+
+#pragma GCC visibility pop
