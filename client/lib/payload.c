@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/lib/payload.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "client/lib/record.h"
+#include "client/lib/ringmem.h"
+
+#define HEAD_BYTES sizeof(struct ring_field)
+#define NUMBER_BYTES (HEAD_BYTES + sizeof(uint64_t))
+/* More arguments than this find no room, whatever they are. */
+#define ARGS_MAX (RING_PAYLOAD_MAX / HEAD_BYTES)
+
+static_assert(HEAD_BYTES == 8, "ring_field");
+static_assert((int)TRACERD_U64 == RING_FIELD_U64 && (int)TRACERD_I64 == RING_FIELD_I64 &&
+		      (int)TRACERD_F64 == RING_FIELD_F64 && (int)TRACERD_TEXT == RING_FIELD_TEXT &&
+		      (int)TRACERD_POINTER == RING_FIELD_POINTER,
+	"tracerd_type");
+
+static void put_head(struct payload *p, tracerd_name name, enum ring_field_type type, size_t bytes)
+{
+	struct ring_field head = {.name = name, .type = (uint16_t)type, .bytes = (uint16_t)bytes};
+
+	memcpy(p->bytes + p->used, &head, sizeof(head));
+	p->used += (uint32_t)sizeof(head);
+}
+
+bool payload_number(struct payload *p, tracerd_name name, enum ring_field_type type, uint64_t bits)
+{
+	if (RING_PAYLOAD_MAX - p->used < NUMBER_BYTES) {
+		p->cut = true;
+		return false;
+	}
+	put_head(p, name, type, sizeof(bits));
+	memcpy(p->bytes + p->used, &bits, sizeof(bits));
+	p->used += (uint32_t)sizeof(bits);
+	return true;
+}
+
+bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_t length, size_t room)
+{
+	size_t left = RING_PAYLOAD_MAX - p->used, n;
+
+	if (left < HEAD_BYTES) {
+		p->cut = true;
+		return false;
+	}
+	left -= HEAD_BYTES;
+	room = (room < left ? room : left) & ~(size_t)3;
+	n = length < room ? length : room;
+	if (n < length)
+		p->cut = true;
+	put_head(p, name, n < length ? RING_FIELD_TEXT_CUT : RING_FIELD_TEXT, n);
+	memset(p->bytes + p->used + (n & ~(size_t)3), 0, payload_padded(n) - (n & ~(size_t)3));
+	if (n)
+		memcpy(p->bytes + p->used, bytes, n);
+	p->used += (uint32_t)payload_padded(n);
+	return true;
+}
+
+size_t payload_share(size_t left, size_t texts, size_t rest)
+{
+	size_t equal = texts ? left / texts : left;
+
+	return left > rest && left - rest > equal ? left - rest : equal;
+}
+
+uint32_t payload_finish(struct payload *p)
+{
+	uint32_t span = (p->used + RING_CONT_BYTES - 1) / RING_CONT_BYTES;
+
+	memset(p->bytes + p->used, 0, (size_t)span * RING_CONT_BYTES - p->used);
+	return span;
+}
+
+static size_t text_wants(const tracerd_arg *arg)
+{
+	/* Of a text that is longer than everything the rest does not matter. */
+	return arg->length < RING_PAYLOAD_MAX ? payload_padded(arg->length) : RING_PAYLOAD_MAX;
+}
+
+void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
+{
+	size_t fixed = 0, texts = 0, wanted = 0, left, n = n_args < ARGS_MAX ? n_args : ARGS_MAX;
+
+	if (n < n_args)
+		p->cut = true;
+	for (size_t i = 0; i < n; i++) {
+		bool text = args[i].type == TRACERD_TEXT;
+
+		fixed += text ? HEAD_BYTES : NUMBER_BYTES;
+		texts += text;
+		wanted += text ? text_wants(&args[i]) : 0;
+	}
+	left = fixed < RING_PAYLOAD_MAX ? RING_PAYLOAD_MAX - fixed : 0;
+	for (size_t i = 0; i < n; i++) {
+		const tracerd_arg *arg = &args[i];
+		uint32_t before = p->used;
+
+		switch (arg->type) {
+		case TRACERD_U64:
+		case TRACERD_I64:
+		case TRACERD_F64:
+		case TRACERD_POINTER:
+			if (!payload_number(p, arg->key, (enum ring_field_type)arg->type, arg->value.u64))
+				return;
+			break;
+		case TRACERD_TEXT:
+			wanted -= text_wants(arg);
+			if (!payload_text(p, arg->key, arg->value.text, arg->value.text ? arg->length : 0,
+				    payload_share(left, texts, wanted)))
+				return;
+			left -= p->used - before - HEAD_BYTES < left ? p->used - before - HEAD_BYTES : left;
+			texts--;
+			break;
+		default:
+			p->cut = true; /* made by a newer header, or by nobody */
+		}
+	}
+}
+
+void payload_record(const struct threadring *t, struct payload *p, struct record *record)
+{
+	uint32_t span = payload_finish(p);
+	uint64_t index = record_reserve(t->entry, 1 + span);
+	const struct ringmem *mem = state_mem();
+
+	if (record->own_id)
+		record->a = record_id(t, index);
+	record_continue(t, index, p->bytes, span);
+	record_fill(t, index, record->stamp, record_word(record->name, record->kind | span << RING_SPAN_SHIFT),
+		record->a, record->b);
+	if (p->cut && mem)
+		mem_count(&mem_header(mem)->lost_long);
+}

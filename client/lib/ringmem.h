@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the process's ring memory (common/ringabi.h): the memfd, its one mapping, the seals, the header. Refuses to
+ * know what is written there.
+ *
+ * Once made it is mapped for good: threads may be in the middle of an event whenever it falls out of use. In a
+ * forked child it is not mapped at all (MADV_DONTFORK). Nothing that lies in the shared memory is believed: where a ring
+ * is follows from the private copy of the geometry alone.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/lib/eventlib.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Does not change once it can be seen, but for `used` and `cursor`. */
+struct ringmem {
+	struct ringmem *next; /* all that were ever made */
+	uint8_t *base;
+	struct ring_geometry geometry;
+	uint32_t epoch; /* 1, 2, ...: never two alike, not in a forked child either */
+	pid_t pid;
+	int fd; /* -1 in a forked child */
+	dev_t dev;
+	ino_t ino;
+	uint32_t used;	 /* rings that were ever claimed */
+	uint32_t cursor; /* where the search for a ring of an ended thread goes on */
+};
+
+static inline struct ring_header *mem_header(const struct ringmem *mem)
+{
+	return (struct ring_header *)mem->base;
+}
+
+static inline struct ring_name *mem_name(const struct ringmem *mem, uint32_t name)
+{
+	return (struct ring_name *)(mem->base + RING_NAMES_OFFSET) + (name - 1);
+}
+
+static inline struct ring_entry *mem_entry(const struct ringmem *mem, uint32_t ring)
+{
+	return (struct ring_entry *)(mem->base + mem->geometry.dir_offset) + ring;
+}
+
+static inline struct ring_slot *mem_slots(const struct ringmem *mem, uint32_t ring)
+{
+	return (struct ring_slot *)(mem->base + mem->geometry.data_offset) +
+	       (size_t)ring * mem->geometry.slots;
+}
+
+/* Counters of the header that several threads add to. */
+static inline void mem_count(uint64_t *counter)
+{
+	(void)__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* In a forked child: none of it is there. */
+void ringmem_forget(void);
+
+#pragma GCC visibility pop

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/lib/threadring.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/lib/name.h"
+#include "client/lib/record.h"
+#include "client/lib/ringmem.h"
+
+#define PROBES 32u	/* threads that are looked at in one search, one system call each */
+#define RETRY_EVERY 1024u /* events, once the pauses have grown */
+
+__thread struct threadring threadring_here __attribute__((tls_model("initial-exec"))) = {.epoch = THREADRING_NONE};
+
+/* Who has a ring, in one word: the thread id and above it how many claims there were. */
+static ring_word *owner_word(struct ring_entry *entry)
+{
+	return (ring_word *)(void *)&entry->tid;
+}
+
+/* The count of claims makes each owner another one, even with a thread id that comes back. */
+static bool owner_change(struct ring_entry *entry, uint64_t *old, uint32_t tid)
+{
+	uint64_t new = ((*old >> 32) + 1) << 32 | tid;
+
+	if (!__atomic_compare_exchange_n(owner_word(entry), old, new, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return false;
+	*old = new;
+	return true;
+}
+
+static tracerd_name kernel_name(void)
+{
+	char comm[17] = {0};
+
+	return prctl(PR_GET_NAME, comm) == 0 ? tracerd_intern(comm) : 0;
+}
+
+static void ring_open(const struct ringmem *mem, uint32_t ring, struct threadring *ret)
+{
+	ret->entry = mem_entry(mem, ring);
+	ret->slots = mem_slots(mem, ring);
+	ret->mask = mem->geometry.slots - 1;
+	ret->shift = (uint16_t)__builtin_ctz(mem->geometry.slots);
+	ret->number = (uint16_t)ring;
+	ret->missed = 0;
+	ret->epoch = mem->epoch;
+}
+
+/* A ring of this thread: its record first, so that nothing that a signal handler writes now comes before. */
+static void ring_begin(const struct ringmem *mem, uint32_t ring, uint32_t tid, uint32_t previous)
+{
+	struct threadring *here = &threadring_here, t;
+	tracerd_name name = kernel_name();
+	uint64_t now = stamp_now();
+
+	ring_open(mem, ring, &t);
+	t.entry->name = name;
+	t.entry->fiber = 0;
+	t.entry->claimed = now;
+	record_one(&t, RING_THREAD, now, name, tid, previous);
+	here->entry = t.entry;
+	here->slots = t.slots;
+	here->mask = t.mask;
+	here->shift = t.shift;
+	here->number = t.number;
+	here->missed = 0;
+	__atomic_signal_fence(__ATOMIC_RELEASE);
+	here->epoch = t.epoch;
+}
+
+/*
+ * Makes the ring this thread's if its owner is still `old`. A handler that came in between may have made a claim of
+ * its own: then that one counts, and this ring is given back.
+ */
+static bool ring_take(struct ringmem *mem, uint32_t ring, uint64_t old, uint32_t tid)
+{
+	struct ring_entry *entry = mem_entry(mem, ring);
+	uint32_t previous = (uint32_t)old;
+
+	if (!owner_change(entry, &old, tid))
+		return false;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (threadring_here.epoch == mem->epoch) {
+		if (threadring_here.entry != entry)
+			(void)owner_change(entry, &old, previous);
+		return true;
+	}
+	if (previous == 0)
+		(void)__atomic_fetch_add(&mem->used, 1, __ATOMIC_RELAXED);
+	ring_begin(mem, ring, tid, previous);
+	return true;
+}
+
+/* The thread's own, or the first that nobody had. */
+static bool claim_fresh(struct ringmem *mem, uint32_t tid)
+{
+	for (uint32_t i = 0; i < mem->geometry.rings; i++) {
+		uint64_t owner = __atomic_load_n(owner_word(mem_entry(mem, i)), __ATOMIC_ACQUIRE);
+
+		if (((uint32_t)owner == tid || (uint32_t)owner == 0) && ring_take(mem, i, owner, tid))
+			return true;
+	}
+	return false;
+}
+
+/* One whose thread has ended. The search goes on where the last one stopped: the oldest come first. */
+static bool claim_ended(struct ringmem *mem, uint32_t tid)
+{
+	uint32_t probes = mem->geometry.rings < PROBES ? mem->geometry.rings : PROBES;
+
+	while (probes--) {
+		uint32_t ring = __atomic_fetch_add(&mem->cursor, 1, __ATOMIC_RELAXED) % mem->geometry.rings;
+		uint64_t owner = __atomic_load_n(owner_word(mem_entry(mem, ring)), __ATOMIC_ACQUIRE);
+
+		if (syscall(SYS_tgkill, mem->pid, (pid_t)(uint32_t)owner, 0) < 0 && errno == ESRCH &&
+			ring_take(mem, ring, owner, tid))
+			return true;
+	}
+	return false;
+}
+
+struct threadring *threadring_slow(void)
+{
+	struct threadring *t = &threadring_here;
+	struct ringmem *mem = state_mem();
+	int saved = errno;
+	uint32_t tid;
+
+	if (!state_on() || !mem)
+		return NULL;
+	/* The switch does not show the newest memory yet. */
+	if (t->epoch == mem->epoch)
+		return t;
+	/* At the 1st, 2nd, 4th, 8th, ... event, then now and then. */
+	if ((t->missed & (t->missed - 1)) == 0 || t->missed % RETRY_EVERY == 0) {
+		tid = (uint32_t)syscall(SYS_gettid);
+		if (claim_fresh(mem, tid) || claim_ended(mem, tid)) {
+			errno = saved;
+			return t;
+		}
+		errno = saved;
+	}
+	t->missed++;
+	mem_count(&mem_header(mem)->lost_events);
+	return NULL;
+}
