@@ -46,6 +46,25 @@ bool target_has(const struct target *target, pid_t pid, uint64_t start_time)
 	return false;
 }
 
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
+{
+	const struct member *member;
+	size_t n = 0;
+
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+	{
+		bool known = false;
+
+		if (member->pid != pid || member->start_time != start_time || n == room)
+			continue;
+		for (size_t i = 0; i < n; i++)
+			known = known || ret[i] == member->target;
+		if (!known)
+			ret[n++] = member->target;
+	}
+	return n;
+}
+
 size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room)
 {
 	struct member *member;

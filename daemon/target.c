@@ -539,6 +539,16 @@ const char *target_comm(const struct target *target)
 	return target->comm[0] || !first ? target->comm : first->comm;
 }
 
+enum target_scope target_scope(const struct target *target)
+{
+	return target->scope;
+}
+
+pid_t target_tid(const struct target *target)
+{
+	return target->scope == TARGET_THREAD ? target->tid : 0;
+}
+
 uid_t target_uid(const struct target *target)
 {
 	return target->uid;

@@ -112,12 +112,17 @@ const char *target_name(const struct target *target);
 pid_t target_pid(const struct target *target);
 /* As /proc has it: bytes of the target; escape before showing (target_to_json() does). */
 const char *target_comm(const struct target *target);
+enum target_scope target_scope(const struct target *target);
+/* The thread that alone is recorded, or 0. */
+pid_t target_tid(const struct target *target);
 /* The uid of the target's process, and of who armed it. */
 uid_t target_uid(const struct target *target);
 uid_t target_owner(const struct target *target);
 enum target_state target_state(const struct target *target);
 /* Whether this process, of a thread target the thread's, is or was one of the target's. */
 bool target_has(const struct target *target, pid_t pid, uint64_t start_time);
+/* The targets that it is or was one of: their number, at most `room`. */
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room);
 /* Whether a requester may see, freeze and disarm this target. */
 bool target_visible(const struct target *target, uid_t uid, bool admin);
 

@@ -43,7 +43,7 @@ struct trigger_request {
 	bool admin;
 	const char *region; /* 1..RING_CONTROL_NAME bytes */
 	uint64_t over_ns, cooldown_ns, after_ns;
-	unsigned int max_per_hour; /* 0: no limit of its own */
+	uint32_t max_per_hour; /* 0: no limit of its own */
 };
 
 struct triggers_context { /* all borrowed */
@@ -70,8 +70,10 @@ struct trigger *triggers_find(const struct triggers *ts, const char *id, uid_t u
 struct trigger *triggers_next(const struct triggers *ts, uint64_t after);
 uint64_t trigger_id(const struct trigger *trigger);
 const char *trigger_name(const struct trigger *trigger);
-/* NULL once its target is gone. */
+/* A trigger goes with its target. */
 struct target *trigger_target(const struct trigger *trigger);
+/* How many a user may see of a target. */
+size_t triggers_count(const struct triggers *ts, const struct target *target, uid_t uid, bool admin);
 bool trigger_visible(const struct trigger *trigger, uid_t uid, bool admin);
 /* G of the protocol. */
 struct json_object *trigger_to_json(struct trigger *trigger);
@@ -84,4 +86,4 @@ void triggers_producer_changed(struct triggers *ts, struct producer *producer);
 void triggers_cause(struct triggers *ts, struct producer *producer, const struct producer_cause *cause);
 
 /* Adds "triggers" to the status object. */
-void triggers_status(const struct triggers *ts, struct json_object *status);
+void triggers_status(struct triggers *ts, struct json_object *status);
