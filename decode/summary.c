@@ -27,6 +27,9 @@ struct summary *summary_free(struct summary *s)
 	free(s->all.stacks);
 	free(s->focus.threads);
 	free(s->focus.stacks);
+	free(s->region.own.threads);
+	free(s->region.own.stacks);
+	summary_regions_fini(&s->regions);
 	free(s);
 	return NULL;
 }
@@ -34,12 +37,11 @@ struct summary *summary_free(struct summary *s)
 void summary_focus(struct summary *s, uint64_t from, uint64_t to)
 {
 	s->has_focus = to > from;
-	s->focus.from = from;
-	s->focus.to = to;
+	s->focus.from = s->region.own.from = from;
+	s->focus.to = s->region.own.to = to;
 }
 
-/* Makes element `i` exist, zeroed. */
-static int array_reach(void **array, uint32_t *max, uint32_t i, size_t size)
+int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size)
 {
 	uint32_t n;
 	char *p;
@@ -58,7 +60,7 @@ static int array_reach(void **array, uint32_t *max, uint32_t i, size_t size)
 
 static int thread_get(struct window *v, uint32_t thread, struct thread_sums **ret)
 {
-	int r = array_reach((void **)&v->threads, &v->max_threads, thread, sizeof(**ret));
+	int r = summary_reach((void **)&v->threads, &v->max_threads, thread, sizeof(**ret));
 
 	if (r == 0)
 		*ret = &v->threads[thread];
@@ -96,7 +98,7 @@ static int add_sample(struct window *v, uint32_t thread, uint64_t ts, uint32_t s
 	if (r < 0)
 		return r;
 	t->samples++;
-	r = array_reach((void **)&v->stacks, &v->max_stacks, stack, sizeof(*v->stacks));
+	r = summary_reach((void **)&v->stacks, &v->max_stacks, stack, sizeof(*v->stacks));
 	if (r < 0)
 		return r;
 	v->stacks[stack].ns += weight_ns;
@@ -108,21 +110,27 @@ int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t t
 {
 	int r = add_on(&s->all, thread, from, to);
 
-	return r == 0 && s->has_focus ? add_on(&s->focus, thread, from, to) : r;
+	if (r == 0 && s->has_focus)
+		r = add_on(&s->focus, thread, from, to);
+	return r == 0 && is_focus_thread(s, thread) ? add_on(&s->region.own, 0, from, to) : r;
 }
 
 int summary_off_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to)
 {
 	int r = add_off(&s->all, thread, from, to);
 
-	return r == 0 && s->has_focus ? add_off(&s->focus, thread, from, to) : r;
+	if (r == 0 && s->has_focus)
+		r = add_off(&s->focus, thread, from, to);
+	return r == 0 && is_focus_thread(s, thread) ? add_off(&s->region.own, 0, from, to) : r;
 }
 
 int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t weight_ns)
 {
 	int r = add_sample(&s->all, thread, ts, stack, weight_ns);
 
-	return r == 0 && s->has_focus ? add_sample(&s->focus, thread, ts, stack, weight_ns) : r;
+	if (r == 0 && s->has_focus)
+		r = add_sample(&s->focus, thread, ts, stack, weight_ns);
+	return r == 0 && is_focus_thread(s, thread) ? add_sample(&s->region.own, 0, ts, stack, weight_ns) : r;
 }
 
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns)

@@ -2,8 +2,9 @@
 /*
  * Owns the sums that answer "what was it?" without a viewer: time on and off CPU by thread, the
  * heaviest stacks, the longest waits (one a stack) and who ended them, losses by kind. All of it
- * twice: for the whole recording and, if one was set, for a window of it (the slow moment). It
- * refuses to know how the timeline came to its intervals.
+ * twice: for the whole recording and, if one was set, for a window of it (the slow moment). If that
+ * is a region of the program, also for the region's thread alone. And the program's regions: by
+ * name, and the slowest ones. It refuses to know how the timeline came to its intervals.
  *
  * The answer is one JSON object of at most SUMMARY_MAX_JSON bytes: names are shortened, then
  * stacks and lists, until it fits.
@@ -23,6 +24,7 @@ struct summary;
 #define SUMMARY_MAX_JSON (40u * 1024u)
 
 struct summary_wait {
+	uint32_t thread; /* index, as below */
 	uint32_t tid;
 	const char *name; /* texts must live as long as the summary */
 	uint64_t begin, end;
@@ -54,6 +56,27 @@ int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t sta
 void summary_wait(struct summary *s, const struct summary_wait *w);
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns);
 int summary_mark(struct summary *s, const char *name, uint64_t ts);
+
+/* ---- regions of the program */
+
+/* The window is this region, of a thread that is told when it is known; `name` is borrowed. */
+void summary_focus_region(struct summary *s, const char *name, uint32_t tid, uint64_t over_ns);
+void summary_focus_thread(struct summary *s, uint32_t thread);
+
+/* The thread begins a region, and none is open on it: its waits are kept from here on. */
+void summary_watch(struct summary *s, uint32_t thread);
+
+struct summary_region {
+	uint32_t thread;
+	uint32_t name_id; /* equal for equal names */
+	const char *name;
+	const char *fiber; /* NULL: on the thread's own stack */
+	uint64_t begin, end, self_ns;
+	bool cpu_known; /* the next two are */
+	uint64_t on_ns, off_ns;
+	bool own_waits; /* what the thread waited for in that time, it waited for in this region */
+};
+int summary_region(struct summary *s, const struct summary_region *r);
 
 struct summary_thread {
 	uint32_t pid, tid;

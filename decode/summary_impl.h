@@ -2,6 +2,7 @@
 /* What decode/summary*.c share; nobody else includes it. */
 #pragma once
 
+#include "decode/keymap.h"
 #include "decode/summary.h"
 
 #define TOP_WAITS 10u
@@ -54,10 +55,56 @@ struct mark {
 	uint64_t ts;
 };
 
+#define TOP_REGION_NAMES 20u
+#define TOP_REGIONS 10u
+#define REGION_WAITS 2u
+#define WATCHED_WAITS 32u
+#define MAX_WATCHED 4096u
+
+struct region_sums {
+	const char *name;
+	uint64_t count, total_ns, self_ns, max_ns;
+};
+
+struct slow_region {
+	struct summary_region region;
+	struct wait_place waits[REGION_WAITS]; /* longest first */
+	uint32_t n_waits;
+};
+
+/* The waits of a thread that may be within regions which are still open, in order of time. */
+struct watched {
+	struct summary_wait waits[WATCHED_WAITS];
+	uint32_t n;
+};
+
+struct regions_sums {
+	struct region_sums *names;
+	uint32_t n_names, max_names;
+	struct keymap by_name; /* name_id -> index + 1 */
+	struct slow_region slowest[TOP_REGIONS]; /* slowest first */
+	uint32_t n_slowest;
+	struct watched **watched; /* by thread */
+	uint32_t max_watched, n_watched;
+	uint64_t count;
+};
+
+/* The region that the focus is. */
+struct focus_region {
+	const char *name; /* NULL: it is none */
+	uint32_t tid;
+	uint64_t over_ns;
+	bool thread_known;
+	uint32_t thread;
+	struct window own; /* of that thread alone */
+};
+
 struct summary {
 	const struct stacktab *st;
 	struct window all, focus;
 	bool has_focus;
+	struct focus_region region;
+	struct regions_sums regions;
 	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
 	uint32_t n_recent;
 	struct loss losses[MAX_LOSS_KINDS];
@@ -75,3 +122,22 @@ static inline uint64_t window_overlap(const struct window *v, uint64_t from, uin
 		to = v->to;
 	return to > from ? to - from : 0;
 }
+
+/* Whether what that thread does belongs to the region that the focus is. */
+static inline bool is_focus_thread(const struct summary *s, uint32_t thread)
+{
+	return s->region.thread_known && s->region.thread == thread;
+}
+
+/* Makes element `i` of an array exist, zeroed. -ENOMEM or 0. */
+int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size);
+
+/* In decode/summary_waits.c: the part of the wait that is in [from, to), with who held it up. */
+bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
+			 struct wait_place *ret);
+
+/* In decode/summary_regions.c. */
+void summary_regions_wait(struct summary *s, const struct summary_wait *w);
+void summary_regions_fini(struct regions_sums *r);
+/* The `max` names with the longest regions into `ret`, by index; how many. */
+uint32_t summary_regions_top(const struct regions_sums *r, uint32_t *ret, uint32_t max);

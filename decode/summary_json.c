@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct shape {
-	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads;
+	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads, n_regions;
 };
 
 struct out {
@@ -159,10 +159,26 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	return obj;
 }
 
+/* The caller's answer to who a thread is. */
+struct names {
+	void (*threads)(void *arg, uint32_t index, struct summary_thread *ret);
+	void *arg;
+	uint32_t n_threads;
+};
+
+static void put_who(struct out *o, struct json_object *obj, const struct names *names, uint32_t thread)
+{
+	struct summary_thread who;
+
+	names->threads(names->arg, thread, &who);
+	put(o, obj, "pid", number(who.pid));
+	put(o, obj, "tid", number(who.tid));
+	put(o, obj, "thread", text(o, who.name));
+}
+
 static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
 					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
-					   void (*threads)(void *, uint32_t, struct summary_thread *),
-					   void *arg)
+					   const struct names *names)
 {
 	static const struct thread_sums none;
 	struct json_object *array = json_object_new_array();
@@ -174,7 +190,7 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 		struct json_object *obj = json_object_new_object();
 		struct summary_thread who;
 
-		threads(arg, index, &who);
+		names->threads(names->arg, index, &who);
 		put(o, obj, "pid", number(who.pid));
 		put(o, obj, "tid", number(who.tid));
 		put(o, obj, "name", text(o, who.name));
@@ -209,31 +225,108 @@ static int rank_threads(const struct window *v, uint32_t n, struct ranked **ret)
 	return 0;
 }
 
+static void put_waits(struct out *o, struct json_object *obj, const struct wait_place *waits, uint32_t n)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 0; i < n && i < o->shape.n_waits; i++)
+		append(o, array, wait_to_json(o, &waits[i]));
+	put(o, obj, "waits", array);
+}
+
 static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
-			   uint64_t to, uint32_t n_threads,
-			   void (*threads)(void *, uint32_t, struct summary_thread *), void *arg)
+			   uint64_t to, const struct names *names)
 {
 	_cleanup_free_ struct ranked *order = NULL;
-	struct json_object *waits;
 	uint64_t omitted_samples = 0;
 	uint32_t omitted = 0;
 
 	put(o, obj, "from_ns", number(from));
 	put(o, obj, "to_ns", number(to));
-	if (rank_threads(v, n_threads, &order) < 0) {
+	if (rank_threads(v, names->n_threads, &order) < 0) {
 		o->failed = true;
 		return;
 	}
-	put(o, obj, "threads", threads_to_json(o, v, order, n_threads, &omitted, &omitted_samples, threads, arg));
+	put(o, obj, "threads",
+	    threads_to_json(o, v, order, names->n_threads, &omitted, &omitted_samples, names));
 	if (omitted) {
 		put(o, obj, "threads_omitted", number(omitted));
 		put(o, obj, "samples_omitted", number(omitted_samples));
 	}
 	put(o, obj, "heaviest", stacks_to_json(o, v));
-	waits = json_object_new_array();
-	for (uint32_t i = 0; i < v->n_waits && i < o->shape.n_waits; i++)
-		append(o, waits, wait_to_json(o, &v->waits[i]));
-	put(o, obj, "waits", waits);
+	put_waits(o, obj, v->waits, v->n_waits);
+}
+
+/* The focus where it is a region: how its thread spent that time. */
+static struct json_object *focus_region_to_json(struct out *o, const struct names *names)
+{
+	const struct focus_region *f = &o->s->region;
+	const struct window *v = &f->own;
+	const struct thread_sums *sums = v->max_threads ? v->threads : NULL;
+	struct json_object *obj = json_object_new_object();
+
+	put(o, obj, "name", text(o, f->name));
+	put(o, obj, "begin_ns", number(v->from));
+	put(o, obj, "to_ns", number(v->to));
+	put(o, obj, "ns", number(v->to - v->from));
+	put(o, obj, "over_ns", number(f->over_ns));
+	put(o, obj, "tid", number(f->tid));
+	if (!f->thread_known)
+		return obj;
+	put_who(o, obj, names, f->thread);
+	put(o, obj, "on_cpu_ns", number(sums ? sums->on_ns : 0));
+	put(o, obj, "off_cpu_ns", number(sums ? sums->off_ns : 0));
+	put(o, obj, "samples", number(sums ? sums->samples : 0));
+	put(o, obj, "heaviest", stacks_to_json(o, v));
+	put_waits(o, obj, v->waits, v->n_waits);
+	return obj;
+}
+
+static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow, const struct names *names)
+{
+	const struct summary_region *r = &slow->region;
+	struct json_object *obj = json_object_new_object();
+
+	put(o, obj, "name", text(o, r->name));
+	put_who(o, obj, names, r->thread);
+	if (r->fiber)
+		put(o, obj, "fiber", text(o, r->fiber));
+	put(o, obj, "begin_ns", number(r->begin));
+	put(o, obj, "ns", number(r->end - r->begin));
+	if (r->cpu_known) {
+		put(o, obj, "on_cpu_ns", number(r->on_ns));
+		put(o, obj, "off_cpu_ns", number(r->off_ns));
+	}
+	if (slow->n_waits)
+		put_waits(o, obj, slow->waits, slow->n_waits);
+	return obj;
+}
+
+/* "regions" by name, those with the longest first, and the slowest ones of all. */
+static void put_regions(struct out *o, struct json_object *obj, const struct names *names)
+{
+	const struct regions_sums *r = &o->s->regions;
+	struct json_object *list = json_object_new_array(), *slowest = json_object_new_array();
+	uint32_t top[TOP_REGION_NAMES];
+	uint32_t n = summary_regions_top(r, top, o->shape.n_regions);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct region_sums *sums = &r->names[top[i]];
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "name", text(o, sums->name));
+		put(o, one, "count", number(sums->count));
+		put(o, one, "total_ns", number(sums->total_ns));
+		put(o, one, "self_ns", number(sums->self_ns));
+		put(o, one, "max_ns", number(sums->max_ns));
+		append(o, list, one);
+	}
+	put(o, obj, "regions", list);
+	if (r->n_names > n)
+		put(o, obj, "regions_omitted", number(r->n_names - n));
+	for (uint32_t i = 0; i < r->n_slowest && i < o->shape.n_regions; i++)
+		append(o, slowest, slow_to_json(o, &r->slowest[i], names));
+	put(o, obj, "slowest_regions", slowest);
 }
 
 static struct json_object *losses_to_json(struct out *o)
@@ -275,21 +368,26 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 				  .stack_frames = 32,
 				  .n_stacks = TOP_STACKS,
 				  .n_waits = TOP_WAITS,
-				  .n_threads = 64}};
+				  .n_threads = 64,
+				  .n_regions = TOP_REGION_NAMES}};
+	const struct names names = {.threads = threads, .arg = arg, .n_threads = n_threads};
 
 	/* Each round halves what is longest; the last one's bound is far below the limit. */
 	for (unsigned int round = 0;; round++) {
 		struct json_object *obj = json_object_new_object();
 		size_t len = 0;
 
-		window_to_json(&o, obj, &s->all, from, to, n_threads, threads, arg);
+		window_to_json(&o, obj, &s->all, from, to, &names);
 		if (s->has_focus) {
 			struct json_object *focus = json_object_new_object();
 
-			window_to_json(&o, focus, &s->focus, s->focus.from, s->focus.to, n_threads,
-				       threads, arg);
+			window_to_json(&o, focus, &s->focus, s->focus.from, s->focus.to, &names);
+			if (s->region.name)
+				put(&o, focus, "region", focus_region_to_json(&o, &names));
 			put(&o, obj, "focus", focus);
 		}
+		if (s->regions.count)
+			put_regions(&o, obj, &names);
 		put(&o, obj, "marks", marks_to_json(&o));
 		put(&o, obj, "losses", losses_to_json(&o));
 		if (o.failed ||
@@ -305,6 +403,7 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 		if (round % 2 == 0) {
 			o.shape.name_bytes /= 2;
 			o.shape.n_threads /= 2;
+			o.shape.n_regions = (o.shape.n_regions + 1) / 2;
 		} else {
 			o.shape.stack_frames /= 2;
 			o.shape.n_stacks /= 2;

@@ -55,27 +55,46 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 	return h;
 }
 
+/* The part of the wait that is in [from, to), as the only one of its place; false if there is none. */
+static bool wait_cut(const struct summary_wait *w, uint64_t from, uint64_t to, struct wait_place *ret)
+{
+	*ret = (struct wait_place){.longest = *w, .count = 1};
+	if (ret->longest.begin < from)
+		ret->longest.begin = from;
+	if (ret->longest.end > to)
+		ret->longest.end = to;
+	if (ret->longest.end <= ret->longest.begin)
+		return false;
+	ret->total_ns = place_ns(ret);
+	return true;
+}
+
+bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
+			 struct wait_place *ret)
+{
+	if (!wait_cut(w, from, to, ret))
+		return false;
+	ret->holder = find_holder(s, w);
+	return true;
+}
+
 /*
  * An idle thread waits again and again in the same place, and longer than any wait that matters:
  * so waits are ranked by place, each with its longest.
  */
 static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
 {
-	uint64_t ns = window_overlap(v, w->begin, w->end);
-	struct wait_place p = {.longest = *w, .count = 1, .total_ns = ns};
+	struct wait_place p;
 	uint32_t i;
 
-	if (ns == 0)
+	if (!wait_cut(w, v->from, v->to, &p))
 		return;
-	if (p.longest.begin < v->from)
-		p.longest.begin = v->from;
-	p.longest.end = p.longest.begin + ns;
 	for (i = 0; i < v->n_waits; i++)
 		if (v->waits[i].longest.stack == w->stack && (w->stack || v->waits[i].longest.tid == w->tid))
 			break;
 	if (i < v->n_waits) {
 		v->waits[i].count++;
-		v->waits[i].total_ns += ns;
+		v->waits[i].total_ns += p.total_ns;
 		if (!place_before(&p, &v->waits[i]))
 			return;
 		p.count = v->waits[i].count;
@@ -96,6 +115,9 @@ void summary_wait(struct summary *s, const struct summary_wait *w)
 	add_wait(s, &s->all, w);
 	if (s->has_focus)
 		add_wait(s, &s->focus, w);
+	if (is_focus_thread(s, w->thread))
+		add_wait(s, &s->region.own, w);
+	summary_regions_wait(s, w);
 	if (w->woken && !w->woken_by_irq && w->stack)
 		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
 }

@@ -23,6 +23,14 @@
 
 /* ---- life */
 
+static void focus_on_cause(struct timeline *tl)
+{
+	const struct timeline_cause *c = &tl->options.cause;
+
+	summary_focus(tl->summary, timeline_monotonic(tl, c->begin_ns), timeline_monotonic(tl, c->end_ns));
+	summary_focus_region(tl->summary, c->region, c->tid, c->over_ns);
+}
+
 int timeline_new(const struct timeline_options *options, struct stacktab *st, struct writer *w,
 		 struct timeline **ret)
 {
@@ -45,11 +53,15 @@ int timeline_new(const struct timeline_options *options, struct stacktab *st, st
 		r = sched_new(w, &tl->sched);
 	if (r == 0)
 		r = wait_drawer_new(tl->slices, w, tl->summary, st, &tl->waits);
+	if (r == 0)
+		r = tl_events_begin(tl);
 	if (r < 0)
 		return r;
 	if (options->focus_end_ns > options->focus_begin_ns)
 		summary_focus(tl->summary, timeline_monotonic(tl, options->focus_begin_ns),
 			      timeline_monotonic(tl, options->focus_end_ns));
+	else if (options->cause.region && options->cause.end_ns > options->cause.begin_ns)
+		focus_on_cause(tl);
 	*ret = take_ptr(tl);
 	return 0;
 }
@@ -61,14 +73,16 @@ struct timeline *timeline_free(struct timeline *tl)
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		lane_fini(&tl->threads[i]->lane);
 		waits_fini(&tl->threads[i]->waits);
+		free(tl->threads[i]->regions.open);
 		free(tl->threads[i]);
 	}
 	free(tl->threads);
 	free(tl->thread_map.keys);
 	free(tl->thread_map.values);
-	free(tl->processes);
 	free(tl->process_map.keys);
 	free(tl->process_map.values);
+	tl_events_free(tl);
+	free(tl->processes);
 	timeline_marks_free(tl);
 	wait_drawer_free(tl->waits);
 	sched_free(tl->sched);
@@ -125,8 +139,13 @@ int timeline_enter(struct timeline *tl, uint64_t ts, uint64_t *ret_mono)
 			return r;
 	}
 	tl->last_source = ts;
+	timeline_cause_until(tl, ts);
 	if (mono > tl->stats.last_ns)
 		tl->stats.last_ns = mono;
+	if (!tl->seen && !tl->entering_early) {
+		tl->seen = true;
+		tl->stats.first_ns = tl->stats.last_ns;
+	}
 	*ret_mono = tl->stats.last_ns;
 	return 0;
 }
@@ -145,6 +164,7 @@ static void cut(struct timeline *tl)
 		for (; n > 0; n--)
 			tl->w->ops->slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts, NULL);
 	}
+	tl_events_cut(tl, now);
 	timeline_mark_cut(tl, now);
 	sched_finish(tl->sched);
 	writer_mute(tl->w);
@@ -169,9 +189,35 @@ static int sched_result(struct timeline *tl, int r)
 	return r;
 }
 
+int timeline_account_on(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
+{
+	t->on_ns += to > from ? to - from : 0;
+	return summary_on_cpu(tl->summary, t->index, from, to);
+}
+
+int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
+{
+	t->off_ns += to > from ? to - from : 0;
+	return summary_off_cpu(tl->summary, t->index, from, to);
+}
+
+bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
+			  uint64_t *ret_off)
+{
+	bool switches = tl->options.switches || t->has_switches;
+
+	*ret_on = t->on_ns;
+	*ret_off = t->off_ns;
+	if (t->running == RUNNING_ON && switches && mono > t->on_since)
+		*ret_on += mono - t->on_since;
+	else if (t->running == RUNNING_OFF && mono > t->waits.current.begin)
+		*ret_off += mono - t->waits.current.begin;
+	return switches && t->running != RUNNING_UNKNOWN;
+}
+
 static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
-	int r = summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
+	int r = timeline_account_off(tl, t, t->waits.current.begin, mono);
 
 	t->waits.current.waker = t->waker;
 	t->waker = (struct wait_waker){.known = false};
@@ -199,7 +245,7 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 			end = gap->begin;
 		if (t->running == RUNNING_ON && long_one && end > t->on_since &&
 		    (tl->options.switches || t->has_switches))
-			r = summary_on_cpu(tl->summary, t->index, t->on_since, end);
+			r = timeline_account_on(tl, t, t->on_since, end);
 	}
 	waits_settle(tl->waits, &t->waits, &t->lane, STACKTAB_ROOT, timeline_who(t));
 	if (t->lane.n_open) {
@@ -264,7 +310,7 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 		if (t->last_sample && mono - t->last_sample > MISSING_PERIODS * period)
 			slices_trim(tl->slices, &t->lane, 0, t->last_sample + period);
 		if (r == 0)
-			r = summary_on_cpu(tl->summary, t->index, mono > period ? mono - period : 0, mono);
+			r = timeline_account_on(tl, t, mono > period ? mono - period : 0, mono);
 		t->on_since = mono;
 	}
 	if (r == 0)
@@ -334,7 +380,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		r = wait_end(tl, t, mono);
 	}
 	if (t->running == RUNNING_ON && r == 0)
-		r = summary_on_cpu(tl->summary, t->index, t->on_since, mono);
+		r = timeline_account_on(tl, t, t->on_since, mono);
 	if (r < 0)
 		return r;
 	t->waker = (struct wait_waker){.known = false};
@@ -440,7 +486,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		/* It must have left in between: it ran as long as there is evidence. */
 		tl->stats.inconsistent++;
 		if (t->last_sample > t->on_since)
-			r = summary_on_cpu(tl->summary, t->index, t->on_since, t->last_sample);
+			r = timeline_account_on(tl, t, t->on_since, t->last_sample);
 		if (r == 0)
 			r = timeline_thread_gap(tl, t, &(struct tl_gap){.begin = mono, .end = mono});
 		break;
@@ -544,6 +590,8 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 		tl->stats.events--;
 	}
 	last = tl->stats.last_ns;
+	tl_events_close(tl, last);
+	timeline_cause_until(tl, UINT64_MAX);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		struct tl_thread *t = tl->threads[i];
 

@@ -20,6 +20,16 @@
  * - Without switches a thread's slices end one period after its last sample once three periods
  *   pass without one. After a loss they end likewise, at the latest where the loss begins.
  * - Frames beyond the depth cap become one leaf "… N frames".
+ *
+ * The program's own events (decode/ringevent.h):
+ * - Regions, moments and logs are on a track "regions" below their thread's, so that they need not
+ *   nest with the stacks; those of a fiber on the fiber's track below the process. What fiber a
+ *   thread runs is on a track "fibers" below the thread's.
+ * - A region that is still open when the one around it ends has ended with it.
+ * - Tasks are on lanes "tasks" below the process. Where a region or another task begins that belongs
+ *   to one, a moment on its lane says so, and a flow leads from there to what begins.
+ * - Other flows lead from moment to moment, each within the region that is open there.
+ * - What began before anything else is known does not make the recording begin earlier.
  */
 #pragma once
 
@@ -29,6 +39,7 @@
 
 #include "common/cleanup.h"
 #include "decode/clockmap.h"
+#include "decode/ringevent.h"
 #include "decode/stacktab.h"
 #include "decode/writer.h"
 
@@ -56,6 +67,13 @@ enum tl_wait {
 	TL_WAIT_DEAD,
 };
 
+/* The region of the program because of which this was recorded; times are the input's. */
+struct timeline_cause {
+	const char *region; /* escaped; NULL: it was no region */
+	uint32_t tid;	    /* 0: not known */
+	uint64_t begin_ns, end_ns, over_ns;
+};
+
 struct timeline_options {
 	uint64_t period_ns;	      /* of the sampling; 0 = 1 ms */
 	struct clock_map *clocks;     /* borrowed; NULL: input is MONOTONIC */
@@ -65,6 +83,7 @@ struct timeline_options {
 	uint64_t complete_from_ns;    /* input clock: from then on every switch is there; 0 = not known */
 	uint64_t focus_begin_ns;      /* window of the summary's "focus", input clock; both 0 = none */
 	uint64_t focus_end_ns;
+	struct timeline_cause cause; /* marked, and the focus unless there is one */
 	const char *version;	      /* as in struct writer_meta */
 	const char *kernel_release;
 	const char *machine;
@@ -123,6 +142,9 @@ int timeline_mark(struct timeline *tl, uint64_t ts, const char *name);
 int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name,
 		     enum writer_unit unit, int64_t value);
 
+/* An event of the program. Its thread should have been told. Texts are copied. */
+int timeline_event(struct timeline *tl, const struct ringevent *ev);
+
 struct timeline_stats {
 	uint64_t events, samples, switches_out, switches_in, wakeups, losses, marks, counters;
 	uint64_t out_of_order; /* refused */
@@ -130,6 +152,9 @@ struct timeline_stats {
 	uint64_t folded;       /* frames beyond the depth cap */
 	uint64_t inconsistent; /* switches that contradict each other: something between is missing */
 	uint64_t threads, processes;
+	uint64_t regions, logs, tasks, flows, fibers; /* of programs */
+	uint64_t regions_folded;     /* beyond the depth limit */
+	uint64_t regions_not_nested; /* ended from outside, or without a begin */
 	uint64_t first_ns, last_ns; /* MONOTONIC */
 	bool cut;		    /* the output reached its limit at cut_ns */
 	uint64_t cut_ns;

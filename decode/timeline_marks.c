@@ -8,6 +8,8 @@
 #include "decode/timeline_impl.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 {
@@ -17,8 +19,7 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 	uint32_t n = 0;
 
 	tl->loss_tracks = calloc(TL_MAX_LOSS_TRACKS, sizeof(*tl->loss_tracks));
-	tl->counters = calloc(TL_MAX_COUNTERS, sizeof(*tl->counters));
-	if (!tl->loss_tracks || !tl->counters)
+	if (!tl->loss_tracks)
 		return -ENOMEM;
 	tl->wakes_category = writer_name(w, "wake-up");
 	tl->key_wakee = writer_name(w, "tid");
@@ -60,6 +61,7 @@ void timeline_marks_free(struct timeline *tl)
 {
 	free(tl->loss_tracks);
 	free(tl->counters);
+	keymap_fini(&tl->counter_map);
 }
 
 static uint32_t losses_track(struct timeline *tl)
@@ -92,9 +94,6 @@ static struct tl_loss_track *loss_track(struct timeline *tl, uint32_t name)
 int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end, const char *kind,
 		  uint64_t count)
 {
-	struct writer_arg args[2];
-	struct writer_event ev = {.args = args};
-	struct tl_loss_track *l;
 	struct tl_thread *t;
 	struct tl_gap gap;
 	uint64_t mono_begin, mono_end;
@@ -106,9 +105,6 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	mono_begin = timeline_monotonic(tl, ts_begin < ts_end ? ts_begin : ts_end);
 	if (mono_begin < tl->stats.first_ns)
 		mono_begin = tl->stats.first_ns;
-	r = summary_loss(tl->summary, kind, count, mono_end - mono_begin);
-	if (r < 0)
-		return r;
 	gap = (struct tl_gap){.begin = mono_begin, .end = mono_end};
 	if (tid == 0) {
 		tl->recent_gaps[tl->gaps++ % TL_RECENT_GAPS] = gap;
@@ -117,7 +113,20 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 		if (r < 0)
 			return r;
 	}
+	r = timeline_loss_draw(tl, tid, mono_begin, mono_end, kind, count);
+	return r < 0 ? r : timeline_leave(tl);
+}
 
+int timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
+		       uint64_t count)
+{
+	struct writer_arg args[2];
+	struct writer_event ev = {.args = args};
+	struct tl_loss_track *l;
+	int r = summary_loss(tl->summary, kind, count, end > begin ? end - begin : 0);
+
+	if (r < 0)
+		return r;
 	ev.name = writer_name(tl->w, kind);
 	ev.category = tl->loss_category;
 	if (count)
@@ -127,12 +136,14 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 		args[ev.n_args++] = (struct writer_arg){
 			.key = tl->key_wakee, .kind = WRITER_ARG_UINT, .value.u64 = tid};
 	l = loss_track(tl, ev.name);
-	if (mono_begin < l->last_end)
-		mono_begin = l->last_end;
-	l->last_end = mono_end;
-	tl->w->ops->slice_begin(tl->w, l->track, mono_begin, &ev);
-	tl->w->ops->slice_end(tl->w, l->track, mono_end, NULL);
-	return timeline_leave(tl);
+	if (begin < l->last_end)
+		begin = l->last_end;
+	if (begin > end)
+		begin = end;
+	l->last_end = end;
+	tl->w->ops->slice_begin(tl->w, l->track, begin, &ev);
+	tl->w->ops->slice_end(tl->w, l->track, end, NULL);
+	return 0;
 }
 
 void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
@@ -145,11 +156,31 @@ void timeline_mark_cut(struct timeline *tl, uint64_t mono)
 {
 	uint32_t track = losses_track(tl);
 
+	if (tl->slow_begun && !tl->slow_ended)
+		tl->w->ops->slice_end(tl->w, tl->marks_track, mono, NULL);
 	(void)summary_loss(tl->summary, "output cut", 1, 0);
 	tl->w->ops->instant(tl->w, track, mono,
 			    &(struct writer_event){
 				    .name = writer_name(tl->w, "output cut: its size limit was reached"),
 				    .category = tl->loss_category});
+}
+
+static uint32_t marks_track(struct timeline *tl)
+{
+	if (!tl->marks_track) {
+		tl->marks_track = writer_new_track(tl->w);
+		tl->w->ops->track(tl->w, tl->marks_track, WRITER_TRACK_NONE, "tracerd: trigger",
+				  "Why this was recorded, and when the recording was frozen");
+	}
+	return tl->marks_track;
+}
+
+static void mark_draw(struct timeline *tl, uint64_t mono, const char *name)
+{
+	tl->stats.marks++;
+	tl->w->ops->instant(
+		tl->w, marks_track(tl), mono,
+		&(struct writer_event){.name = writer_name(tl->w, name), .category = tl->mark_category});
 }
 
 int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
@@ -161,43 +192,131 @@ int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
 		r = summary_mark(tl->summary, name, mono);
 	if (r != 0)
 		return r;
-	tl->stats.marks++;
-	if (!tl->marks_track) {
-		tl->marks_track = writer_new_track(tl->w);
-		tl->w->ops->track(tl->w, tl->marks_track, WRITER_TRACK_NONE, "tracerd: trigger",
-				  "Why this was recorded, and when the recording was frozen");
-	}
-	tl->w->ops->instant(
-		tl->w, tl->marks_track, mono,
-		&(struct writer_event){.name = writer_name(tl->w, name), .category = tl->mark_category});
+	mark_draw(tl, mono, name);
 	return timeline_leave(tl);
+}
+
+/* ---- the region because of which this was recorded */
+
+/* "7.31 ms", "5 ms": in the largest unit, at most two places. */
+static void duration_text(char *buf, size_t size, uint64_t ns)
+{
+	static const struct {
+		uint64_t ns;
+		const char *name;
+	} units[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
+	unsigned int u = 0, places;
+
+	while (u < ARRAY_SIZE(units) - 1 && ns < units[u].ns)
+		u++;
+	places = (unsigned int)(ns % units[u].ns * 100 / units[u].ns);
+	if (places == 0)
+		(void)snprintf(buf, size, "%" PRIu64 " %s", ns / units[u].ns, units[u].name);
+	else if (places % 10 == 0)
+		(void)snprintf(buf, size, "%" PRIu64 ".%u %s", ns / units[u].ns, places / 10, units[u].name);
+	else
+		(void)snprintf(buf, size, "%" PRIu64 ".%02u %s", ns / units[u].ns, places, units[u].name);
+}
+
+static void cause_end(struct timeline *tl, uint64_t mono)
+{
+	const struct timeline_cause *c = &tl->options.cause;
+	char text[256], took[32], over[32], who[32] = "";
+	int name_len = (int)writer_text_len(c->region, 120);
+
+	tl->w->ops->slice_end(tl->w, marks_track(tl), mono, NULL);
+	duration_text(took, sizeof(took), c->end_ns - c->begin_ns);
+	duration_text(over, sizeof(over), c->over_ns);
+	if (c->tid)
+		(void)snprintf(who, sizeof(who), " in thread %" PRIu32, c->tid);
+	(void)snprintf(text, sizeof(text), "trigger: %.*s took %s (over %s)%s", name_len, c->region, took, over, who);
+	(void)summary_mark(tl->summary, text, mono);
+	mark_draw(tl, mono, text);
+}
+
+static void cause_begin(struct timeline *tl, uint64_t mono)
+{
+	const struct timeline_cause *c = &tl->options.cause;
+	const struct tl_event_names *n = tl->event_names;
+	struct tl_args a = {.n = 0};
+	char text[160];
+
+	(void)snprintf(text, sizeof(text), "slow: %.*s", (int)writer_text_len(c->region, 120), c->region);
+	if (c->tid)
+		tl_args_uint(&a, n->key_tid, c->tid);
+	tl_args_uint(&a, n->key_ns, c->end_ns - c->begin_ns);
+	tl_args_uint(&a, n->key_over, c->over_ns);
+	tl->w->ops->slice_begin(tl->w, marks_track(tl), mono,
+				&(struct writer_event){.name = writer_name(tl->w, text),
+						       .category = tl->mark_category,
+						       .args = a.a,
+						       .n_args = a.n});
+}
+
+void timeline_cause_until(struct timeline *tl, uint64_t ts)
+{
+	const struct timeline_cause *c = &tl->options.cause;
+
+	if (!c->region || c->end_ns < c->begin_ns || tl->slow_ended)
+		return;
+	if (!tl->slow_begun && ts >= c->begin_ns) {
+		tl->slow_begun = true;
+		cause_begin(tl, timeline_monotonic(tl, c->begin_ns));
+	}
+	if (tl->slow_begun && ts >= c->end_ns) {
+		tl->slow_ended = true;
+		cause_end(tl, timeline_monotonic(tl, c->end_ns));
+	}
+}
+
+/* ---- counters */
+
+int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, const char *name,
+			   enum writer_unit unit, uint32_t *ret_track)
+{
+	uint32_t id = writer_name(tl->w, name), i = keymap_get(&tl->counter_map, pid, id);
+	int r;
+
+	tl->stats.counters++;
+	if (i) {
+		*ret_track = tl->counters[i - 1].track;
+		return 0;
+	}
+	if (tl->n_counters == TL_MAX_COUNTERS)
+		return TIMELINE_E_FULL;
+	if (tl->n_counters == tl->max_counters) {
+		uint32_t max = tl->max_counters ? tl->max_counters * 2 : 64;
+		struct tl_counter *p = reallocarray(tl->counters, max, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		tl->counters = p;
+		tl->max_counters = max;
+	}
+	r = keymap_put(&tl->counter_map, pid, id, tl->n_counters + 1);
+	if (r < 0)
+		return r;
+	*ret_track = writer_new_track(tl->w);
+	tl->counters[tl->n_counters++] = (struct tl_counter){.pid = pid, .name = id, .track = *ret_track};
+	tl->w->ops->counter_track(tl->w, *ret_track,
+				  pid ? timeline_process_track(tl, pid, mono) : WRITER_TRACK_NONE,
+				  writer_name_text(tl->w, id), unit);
+	return 0;
 }
 
 int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name,
 		     enum writer_unit unit, int64_t value)
 {
-	uint32_t id = writer_name(tl->w, name), track = 0;
+	uint32_t track = 0;
 	uint64_t mono;
 	int r = timeline_enter(tl, ts, &mono);
 
+	if (r == 0)
+		r = timeline_counter_track(tl, pid, mono, name, unit, &track);
+	if (r == TIMELINE_E_FULL)
+		tl->stats.refused_full++;
 	if (r != 0)
 		return r;
-	for (uint32_t i = 0; i < tl->n_counters && !track; i++)
-		if (tl->counters[i].pid == pid && tl->counters[i].name == id)
-			track = tl->counters[i].track;
-	if (!track) {
-		if (tl->n_counters == TL_MAX_COUNTERS) {
-			tl->stats.refused_full++;
-			return TIMELINE_E_FULL;
-		}
-		track = writer_new_track(tl->w);
-		tl->counters[tl->n_counters++] =
-			(struct tl_counter){.pid = pid, .name = id, .track = track};
-		tl->w->ops->counter_track(tl->w, track,
-					  pid ? timeline_process_track(tl, pid, mono) : WRITER_TRACK_NONE,
-					  writer_name_text(tl->w, id), unit);
-	}
-	tl->stats.counters++;
 	tl->w->ops->counter(tl->w, track, mono, value);
 	return timeline_leave(tl);
 }

@@ -108,14 +108,21 @@ static void process_declare(struct timeline *tl, struct tl_process *p, uint64_t 
 	tl->w->ops->process(tl->w, p->track, p->pid, p->ppid, writer_name_text(tl->w, p->name), mono);
 }
 
-uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono)
+struct tl_process *timeline_process_enter(struct timeline *tl, uint32_t pid, uint64_t mono)
 {
 	struct tl_process *p;
 
 	if (process_get(tl, pid, &p) != 0)
-		return 0;
+		return NULL;
 	process_declare(tl, p, mono);
-	return p->track;
+	return p;
+}
+
+uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono)
+{
+	const struct tl_process *p = timeline_process_enter(tl, pid, mono);
+
+	return p ? p->track : 0;
 }
 
 struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
@@ -170,6 +177,12 @@ static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t
 	t->gaps_seen = tl->gaps;
 	tl->threads[tl->n_threads++] = t;
 	tl->stats.threads++;
+	/* One of that number that is born later is another one. */
+	if (tid == tl->options.cause.tid && tid != 0 &&
+	    (!tl->focus_thread || born <= timeline_monotonic(tl, tl->options.cause.begin_ns))) {
+		tl->focus_thread = t->index + 1;
+		summary_focus_thread(tl->summary, t->index);
+	}
 	*ret = t;
 	return 0;
 }
@@ -239,13 +252,15 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 
 	(void)timeline_thread_see_gaps(tl, t);
 	if (t->running == RUNNING_OFF)
-		(void)summary_off_cpu(tl->summary, t->index, t->waits.current.begin, mono);
+		(void)timeline_account_off(tl, t, t->waits.current.begin, mono);
 	else if (t->running == RUNNING_ON && switches)
-		(void)summary_on_cpu(tl->summary, t->index, t->on_since, mono);
+		(void)timeline_account_on(tl, t, t->on_since, mono);
 	if (!switches && t->last_sample + tl->options.period_ns < end)
 		end = t->last_sample + tl->options.period_ns;
 	waits_abandon(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
 	slices_trim(tl->slices, &t->lane, 0, end);
+	tl_regions_close(tl, &t->regions, mono, tl->event_names->note_closed);
+	tl_fiber_leave(tl, t, mono);
 	t->running = RUNNING_UNKNOWN;
 	t->resumed = 0;
 }

@@ -130,6 +130,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, uint32_t stack, 
 {
 	summary_wait(d->summary,
 		     &(struct summary_wait){
+			     .thread = who.index,
 			     .tid = who.tid,
 			     .name = writer_name_text(d->w, who.name),
 			     .begin = w->begin,

@@ -61,6 +61,7 @@ int waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const st
 /* The current wait ends at `ts`; there must be one. `who` names the thread for the summary. */
 struct wait_who {
 	uint32_t tid, name;
+	uint32_t index; /* the summary's */
 };
 int waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);
 
