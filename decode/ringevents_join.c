@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Puts the records in the order of time and finds each end's begin.
+ *
+ * Regions nest on a stack, a thread's or a fiber's, whichever rings their records are in. Two walks:
+ *
+ *  1. Forwards, an end looks for the begin that has its stamp and name among those that are open. Those above it are
+ *     closed with it and stay without an end of their own. So the pairs never cross.
+ *  2. Backwards, an end without a begin opens an interval that goes back to when it began. It lives if
+ *     it crosses no pair; then a begin is made for it, right behind the record before which it began.
+ *
+ * Each record is put on a stack once and taken off once, and searched for by halving: what the
+ * program wrote does not change how long this takes.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "decode/ringevents_impl.h"
+
+/* Begins at the very same time on one stack that are looked through for the right one. */
+#define MAX_TIES 64u
+
+struct key {
+	uint64_t ts;
+	uint32_t rec;
+};
+
+struct early {
+	uint64_t ts;
+	uint32_t at;  /* it comes before the record that has this place in the order */
+	uint32_t end; /* the record of its end */
+	uint32_t turn;
+};
+
+struct join {
+	struct ringevents *r;
+	struct early *earlies;
+	size_t n_earlies, cap_earlies;
+	uint64_t floor; /* nothing is drawn before */
+	/* for each stack: where its piece of `open` begins, and how much of it is in use */
+	uint32_t *base, *depth, *open;
+};
+
+/* ---- order */
+
+/* Sorts by time, equal ones as they are: eleven bits in each round, as many rounds as the times differ in. */
+static void keys_sort(struct key *v, struct key *spare, size_t n)
+{
+	enum { BITS = 11, BINS = 1 << BITS };
+	uint64_t all_or = 0, all_and = UINT64_MAX, differ;
+	struct key *from = v, *to = spare;
+
+	for (size_t i = 0; i < n; i++) {
+		all_or |= v[i].ts;
+		all_and &= v[i].ts;
+	}
+	differ = all_or ^ all_and;
+	for (unsigned shift = 0; shift < 64; shift += BITS) {
+		size_t count[BINS] = {0}, sum = 0;
+
+		if (!(differ >> shift & (BINS - 1)))
+			continue;
+		for (size_t i = 0; i < n; i++)
+			count[from[i].ts >> shift & (BINS - 1)]++;
+		for (size_t b = 0; b < BINS; b++) {
+			size_t c = count[b];
+
+			count[b] = sum;
+			sum += c;
+		}
+		for (size_t i = 0; i < n; i++)
+			to[count[from[i].ts >> shift & (BINS - 1)]++] = from[i];
+		struct key *t = from;
+
+		from = to;
+		to = t;
+	}
+	if (from != v && n)
+		memcpy(v, from, n * sizeof(*v));
+}
+
+static int make_order(struct ringevents *r)
+{
+	_cleanup_free_ struct key *keys = calloc(r->n_recs + 1, sizeof(*keys));
+	_cleanup_free_ struct key *spare = calloc(r->n_recs + 1, sizeof(*spare));
+	size_t n = 0;
+
+	r->order = calloc(r->n_recs + 1, sizeof(*r->order));
+	if (!keys || !spare || !r->order)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_recs; i++)
+		if (!(r->recs[i].flags & RINGREC_DROPPED))
+			keys[n++] = (struct key){r->recs[i].ts, (uint32_t)i};
+	keys_sort(keys, spare, n);
+	for (size_t i = 0; i < n; i++)
+		r->order[i] = keys[i].rec;
+	r->n_order = n;
+	return 0;
+}
+
+/* The place of the first record that is not before `ts`. */
+static uint32_t place_of(const struct ringevents *r, uint64_t ts)
+{
+	size_t lo = 0, hi = r->n_order;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (r->recs[r->order[mid]].ts < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return (uint32_t)lo;
+}
+
+/* ---- begins that are made */
+
+static void end_drop(struct ringevents *r, uint32_t end, uint64_t *count)
+{
+	r->recs[end].flags |= RINGREC_DROPPED;
+	++*count;
+}
+
+/* `at` is the least place that it may have; it is further back where its time says so. */
+static int early_add(struct join *j, uint32_t end, uint32_t at)
+{
+	struct ringevents *r = j->r;
+	struct early e = {.end = end, .ts = r->recs[end].began, .turn = (uint32_t)j->n_earlies};
+	uint32_t by_time;
+
+	if (j->n_earlies == j->cap_earlies) {
+		size_t cap = j->cap_earlies ? j->cap_earlies * 2 : 64;
+		struct early *v;
+
+		if (!ringevents_charge(r,
+			    (cap - j->cap_earlies) * (sizeof(*v) + sizeof(struct ringrec) + sizeof(*r->order)))) {
+			end_drop(r, end, &r->losses.over_memory);
+			return 0;
+		}
+		v = reallocarray(j->earlies, cap, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		j->earlies = v;
+		j->cap_earlies = cap;
+	}
+	if (e.ts < j->floor)
+		e.ts = j->floor;
+	by_time = place_of(r, e.ts);
+	e.at = at > by_time ? at : by_time;
+	j->earlies[j->n_earlies++] = e;
+	return 0;
+}
+
+/* Of two at one place the outer one was added later. */
+static int early_compare(const void *a, const void *b)
+{
+	const struct early *x = a, *y = b;
+
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	return x->turn > y->turn ? -1 : x->turn < y->turn;
+}
+
+/* ---- regions */
+
+static bool is_pair(const struct ringevents *r, uint32_t begin, const struct ring_slot *end)
+{
+	const struct ring_slot b = ringevents_slot(r, &r->recs[begin]);
+
+	return b.stamp == end->a && b.name == end->name;
+}
+
+/* How many of a stack's open begins are below the one that ends here; UINT32_MAX: it is not among them. */
+static uint32_t open_find(const struct join *j, uint32_t stack, const struct ringrec *end)
+{
+	const struct ringevents *r = j->r;
+	const struct ring_slot slot = ringevents_slot(r, end);
+	const uint32_t *open = j->open + j->base[stack];
+	uint32_t lo = 0, hi = j->depth[stack];
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (r->recs[open[mid]].ts <= end->began)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (uint32_t i = lo; i > 0 && lo - i < MAX_TIES && r->recs[open[i - 1]].ts == end->began; i--)
+		if (is_pair(r, open[i - 1], &slot))
+			return i - 1;
+	return UINT32_MAX;
+}
+
+static void join_forwards(struct join *j)
+{
+	struct ringevents *r = j->r;
+
+	for (size_t i = 0; i < r->n_order; i++) {
+		struct ringrec *rec = &r->recs[r->order[i]];
+		const uint32_t stack = r->segs[rec->seg].stack;
+		uint32_t below;
+
+		if (rec->kind == RINGEVENT_REGION_BEGIN)
+			j->open[j->base[stack] + j->depth[stack]++] = r->order[i];
+		if (rec->kind != RINGEVENT_REGION_END)
+			continue;
+		if (rec->began == 0 || rec->began > rec->ts) {
+			end_drop(r, r->order[i], &r->losses.ends_without_begin);
+			continue;
+		}
+		below = open_find(j, stack, rec);
+		if (below == UINT32_MAX)
+			continue;
+		j->depth[stack] = below;
+		rec->flags |= RINGREC_JOINED;
+		r->recs[j->open[j->base[stack] + below]].flags |= RINGREC_JOINED;
+	}
+}
+
+/* Gives those of a stack their begins that began at `ts` or later, behind place `at`. */
+static int close_since(struct join *j, uint32_t stack, uint64_t ts, uint32_t at)
+{
+	const uint32_t *open = j->open + j->base[stack];
+	int ret = 0;
+
+	while (ret == 0 && j->depth[stack] > 0) {
+		const uint32_t end = open[j->depth[stack] - 1];
+
+		if ((j->r->recs[end].flags & RINGREC_JOINED) || j->r->recs[end].began < ts)
+			break;
+		j->depth[stack]--;
+		ret = early_add(j, end, at);
+	}
+	return ret;
+}
+
+static int on_end_backwards(struct join *j, uint32_t stack, uint32_t place)
+{
+	struct ringevents *r = j->r;
+	struct ringrec *rec = &r->recs[r->order[place]];
+	uint32_t *open = j->open + j->base[stack];
+	int ret = close_since(j, stack, rec->ts, place + 1);
+
+	if (ret < 0)
+		return ret;
+	while (j->depth[stack] > 0) {
+		const uint32_t outer = open[j->depth[stack] - 1];
+
+		if (r->recs[outer].began <= rec->began)
+			break;
+		/* They cross: a pair stays, and of two without a begin the later one. */
+		if (!(rec->flags & RINGREC_JOINED)) {
+			end_drop(r, r->order[place], &r->losses.crossing);
+			return 0;
+		}
+		end_drop(r, outer, &r->losses.crossing);
+		j->depth[stack]--;
+	}
+	open[j->depth[stack]++] = r->order[place];
+	return 0;
+}
+
+static int join_backwards(struct join *j)
+{
+	struct ringevents *r = j->r;
+	int ret = 0;
+
+	for (size_t i = r->n_order; i-- > 0 && ret == 0;) {
+		const struct ringrec *rec = &r->recs[r->order[i]];
+		const uint32_t stack = r->segs[rec->seg].stack;
+
+		if (rec->flags & RINGREC_DROPPED)
+			continue;
+		if (rec->kind == RINGEVENT_REGION_END) {
+			ret = on_end_backwards(j, stack, (uint32_t)i);
+		} else if (rec->kind == RINGEVENT_REGION_BEGIN) {
+			/* within a pair, what began when it did began after it */
+			const uint64_t since = rec->flags & RINGREC_JOINED ? rec->ts : rec->ts + 1;
+
+			ret = close_since(j, stack, since, (uint32_t)i + 1);
+			if (rec->flags & RINGREC_JOINED)
+				j->depth[stack]--;
+		}
+	}
+	for (uint32_t s = 0; s < r->n_stacks && ret == 0; s++)
+		ret = close_since(j, s, 0, 0);
+	return ret;
+}
+
+static int join_regions(struct join *j)
+{
+	struct ringevents *r = j->r;
+	_cleanup_free_ uint32_t *base = calloc((size_t)r->n_stacks + 1, sizeof(*base));
+	_cleanup_free_ uint32_t *depth = calloc((size_t)r->n_stacks + 1, sizeof(*depth));
+	_cleanup_free_ uint32_t *open = NULL;
+	uint32_t sum = 0;
+
+	if (!base || !depth)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_order; i++) {
+		const struct ringrec *rec = &r->recs[r->order[i]];
+
+		if (rec->kind == RINGEVENT_REGION_BEGIN || rec->kind == RINGEVENT_REGION_END)
+			base[r->segs[rec->seg].stack]++;
+	}
+	for (uint32_t s = 0; s < r->n_stacks; s++) {
+		uint32_t n = base[s];
+
+		base[s] = sum;
+		sum += n;
+	}
+	open = calloc((size_t)sum + 1, sizeof(*open));
+	if (!open)
+		return -ENOMEM;
+	j->base = base;
+	j->depth = depth;
+	j->open = open;
+	join_forwards(j);
+	memset(depth, 0, ((size_t)r->n_stacks + 1) * sizeof(*depth));
+	return join_backwards(j);
+}
+
+/* ---- tasks */
+
+static int on_task_end(struct join *j, struct pairmap *tasks, uint32_t end)
+{
+	struct ringevents *r = j->r;
+	struct ringrec *rec = &r->recs[end];
+	const uint32_t source = r->segs[rec->seg].source;
+	const uint64_t id = ringevents_slot(r, rec).a;
+	const uint32_t known = pairmap_get(tasks, source, id, UINT32_MAX - 1);
+
+	if (known != UINT32_MAX - 1) {
+		struct ringrec *begin = &r->recs[known];
+
+		/* ended twice */
+		if (begin->kind != RINGEVENT_TASK_BEGIN || (begin->flags & RINGREC_JOINED)) {
+			end_drop(r, end, &r->losses.ends_without_begin);
+			return 0;
+		}
+		begin->flags |= RINGREC_JOINED;
+		rec->flags |= RINGREC_JOINED;
+		rec->began = begin->ts;
+		return 0;
+	}
+	if (rec->began == 0 || rec->began > rec->ts) {
+		end_drop(r, end, &r->losses.ends_without_begin);
+		return 0;
+	}
+	if (pairmap_put(tasks, source, id, end) < 0) {
+		end_drop(r, end, &r->losses.over_memory);
+		return 0;
+	}
+	return early_add(j, end, 0);
+}
+
+static int join_tasks(struct join *j)
+{
+	struct ringevents *r = j->r;
+	_cleanup_(pairmap_fini) struct pairmap tasks;
+	int ret = 0;
+
+	pairmap_init(&tasks, r->budget);
+	for (size_t i = 0; i < r->n_order && ret == 0; i++) {
+		struct ringrec *rec = &r->recs[r->order[i]];
+
+		if (rec->kind == RINGEVENT_TASK_BEGIN) {
+			const uint32_t source = r->segs[rec->seg].source;
+
+			if (pairmap_put(&tasks, source, ringevents_slot(r, rec).a, r->order[i]) < 0)
+				end_drop(r, r->order[i], &r->losses.over_memory);
+		} else if (rec->kind == RINGEVENT_TASK_END) {
+			ret = on_task_end(j, &tasks, r->order[i]);
+		}
+	}
+	return ret;
+}
+
+/* ---- together */
+
+/* Makes the records of the early begins and gives all their place. */
+static int merge(struct join *j)
+{
+	struct ringevents *r = j->r;
+	_cleanup_free_ uint32_t *order = calloc(r->n_order + j->n_earlies + 1, sizeof(*order));
+	struct ringrec *recs = reallocarray(r->recs, r->n_recs + j->n_earlies + 1, sizeof(*recs));
+	size_t n = 0, k = 0;
+
+	if (recs) {
+		r->recs = recs;
+		r->cap_recs = r->n_recs + j->n_earlies + 1;
+	}
+	if (!recs || !order)
+		return -ENOMEM;
+	if (j->n_earlies)
+		qsort(j->earlies, j->n_earlies, sizeof(*j->earlies), early_compare);
+	for (size_t i = 0; i <= r->n_order; i++) {
+		for (; k < j->n_earlies && j->earlies[k].at <= i; k++) {
+			const struct early *e = &j->earlies[k];
+			struct ringrec rec = recs[e->end];
+
+			rec.kind = rec.kind == RINGEVENT_TASK_END ? RINGEVENT_TASK_BEGIN : RINGEVENT_REGION_BEGIN;
+			rec.ts = e->ts;
+			rec.flags = RINGREC_EARLY | RINGREC_JOINED;
+			recs[r->n_recs] = rec;
+			order[n++] = (uint32_t)r->n_recs++;
+		}
+		if (i < r->n_order && !(recs[r->order[i]].flags & RINGREC_DROPPED))
+			order[n++] = r->order[i];
+	}
+	free(r->order);
+	r->order = take_ptr(order);
+	r->n_order = n;
+	return 0;
+}
+
+int ringevents_join(struct ringevents *r)
+{
+	struct join j = {.r = r};
+	int ret = make_order(r);
+
+	if (ret < 0)
+		return ret;
+	/* What began before all that was recorded is drawn from there on: a region that is as old as the
+	 * program would make the rest a dot. */
+	j.floor = r->n_order ? r->recs[r->order[0]].ts : 0;
+	for (size_t i = 0; i < r->n_brackets; i++)
+		if (r->brackets[i].monotonic && r->brackets[i].monotonic < j.floor)
+			j.floor = r->brackets[i].monotonic;
+	ret = join_regions(&j);
+	if (ret == 0)
+		ret = join_tasks(&j);
+	if (ret == 0)
+		ret = merge(&j);
+	free(j.earlies);
+	return ret;
+}
