@@ -450,6 +450,8 @@ static void convert(struct out *o, const struct spec *s, struct values *values)
 	case 'c':
 		if (is_integer(f))
 			put_char(o, s, f->value);
+		else if (text && s->length == LENGTH_L)
+			put_text(o, s, f); /* wide characters are recorded as text */
 		else
 			put_mistyped(o, f);
 		break;

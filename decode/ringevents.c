@@ -28,8 +28,6 @@ int ringevents_new(const struct clock_bracket *brackets, size_t n_brackets, stru
 	if (!r)
 		return -ENOMEM;
 	r->budget = budget;
-	pairmap_init(&r->stacks, budget);
-	pairmap_init(&r->tids, budget);
 	r->brackets = calloc(n_brackets + 1, sizeof(*r->brackets));
 	r->text = malloc(RINGEVENTS_TEXT_BYTES);
 	if (!r->brackets || !r->text)
@@ -57,11 +55,9 @@ struct ringevents *ringevents_free(struct ringevents *r)
 	free(r->recs);
 	free(r->segs);
 	free(r->order);
-	if (r->budget) {
-		pairmap_fini(&r->stacks);
-		pairmap_fini(&r->tids);
-		budget_give(r->budget, r->charged);
-	}
+	keymap_fini(&r->stacks);
+	keymap_fini(&r->tids);
+	budget_give(r->budget, r->charged);
 	strtab_free(r->names);
 	free(r->brackets);
 	free(r->text);

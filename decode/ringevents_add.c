@@ -16,8 +16,11 @@
  */
 #define DISORDER_NS UINT64_C(1000000000)
 
-/* What a record costs here and until it is handed out: itself, its keys for sorting, its place. */
-#define RECORD_COST (sizeof(struct ringrec) + 48)
+/*
+ * What a record costs here and until it is handed out: itself; its keys while it is sorted, or what finds the
+ * begins of ends; its place in the order.
+ */
+#define RECORD_COST (sizeof(struct ringrec) + 80)
 
 #define MAX_TID 4194304u
 
@@ -276,9 +279,12 @@ static void drop_disorder(struct ringevents *r, size_t first)
 /* ---- the end of a ring */
 
 /* What the daemon calls a thread; where it does not say, a number that no thread has. */
-static uint32_t tid_of(struct ringevents *r, const struct ringsource *src, uint32_t source, uint32_t nstid)
+static uint32_t tid_of(struct ringevents *r, const struct ringsource *src, const struct ringseg *seg)
 {
-	uint32_t tid = pairmap_get(&r->tids, source, nstid, 0);
+	const uint32_t nstid = seg->nstid;
+	/* a writer that nobody knows is another one in each ring */
+	const uint64_t id = nstid ? nstid : UINT64_C(1) << 32 | seg->ring;
+	uint32_t tid = keymap_get(&r->tids, seg->source, id);
 
 	if (tid)
 		return tid;
@@ -287,7 +293,7 @@ static uint32_t tid_of(struct ringevents *r, const struct ringsource *src, uint3
 	if (r->n_made == RINGEVENTS_MAX_STACKS)
 		return 0;
 	tid = RINGEVENT_TID_MADE + r->n_made;
-	if (pairmap_put(&r->tids, source, nstid, tid) < 0)
+	if (keymap_put(&r->tids, seg->source, id, tid) < 0)
 		return 0;
 	r->n_made++;
 	return tid;
@@ -297,29 +303,42 @@ static uint32_t stack_of(struct ringevents *r, const struct ringseg *seg)
 {
 	const uint32_t group = seg->source * 2 + (seg->fiber != 0);
 	const uint64_t id = seg->fiber ? seg->fiber : seg->tid;
-	uint32_t stack = pairmap_get(&r->stacks, group, id, RINGSEG_NO_STACK);
+	const uint32_t known = keymap_get(&r->stacks, group, id);
 
-	if (stack != RINGSEG_NO_STACK || r->n_stacks == RINGEVENTS_MAX_STACKS)
-		return stack;
-	if (pairmap_put(&r->stacks, group, id, r->n_stacks) < 0)
+	if (known)
+		return known - 1;
+	if (r->n_stacks == RINGEVENTS_MAX_STACKS || keymap_put(&r->stacks, group, id, r->n_stacks + 1) < 0)
 		return RINGSEG_NO_STACK;
 	return r->n_stacks++;
+}
+
+/*
+ * Whether the directory speaks of the writer of these records. It was copied after them: somebody else may
+ * have taken the ring over since, later than the last of them.
+ */
+static bool entry_known(const struct walk *w, const struct ring_entry *entry_u)
+{
+	uint64_t claimed;
+
+	return !ringclock_place(&w->src->clock, entry_u->claimed, &claimed) || claimed <= w->highest;
 }
 
 static void segments_finish(struct walk *w)
 {
 	struct ringevents *r = w->r;
 	struct ring_entry entry_u;
+	bool known;
 
 	ringfile_entry(w->src->file, w->ring, &entry_u);
+	known = entry_known(w, &entry_u);
 	for (size_t i = w->first_seg; i < r->n_segs; i++) {
 		struct ringseg *seg = &r->segs[i];
 
-		if (!w->thread_seen)
+		if (!w->thread_seen && known)
 			seg->nstid = entry_u.tid;
-		if (!w->thread_seen && !w->fiber_seen)
+		if (!w->thread_seen && !w->fiber_seen && known)
 			seg->fiber = entry_u.fiber;
-		seg->tid = tid_of(r, w->src, seg->source, seg->nstid);
+		seg->tid = tid_of(r, w->src, seg);
 		seg->stack = seg->tid ? stack_of(r, seg) : RINGSEG_NO_STACK;
 	}
 }
@@ -330,6 +349,7 @@ static void records_finish(struct walk *w)
 	struct ringevents *r = w->r;
 	const size_t first = w->first_rec, real = first + 2;
 	uint64_t oldest = UINT64_MAX;
+	struct ring_entry entry_u;
 	size_t kept = real;
 
 	if (r->n_recs == first)
@@ -356,7 +376,8 @@ static void records_finish(struct walk *w)
 	if (r->segs[r->recs[first].seg].stack == RINGSEG_NO_STACK)
 		r->recs[first].flags = r->recs[first + 1].flags = RINGREC_DROPPED;
 	/* of the present writer alone the directory knows the name */
-	if (!w->thread_seen)
+	ringfile_entry(w->src->file, w->ring, &entry_u);
+	if (!w->thread_seen && entry_known(w, &entry_u))
 		r->recs[first + 1].flags |= RINGREC_NAMED;
 }
 
@@ -431,7 +452,7 @@ static void learn_tids(struct ringevents *r, const struct ringsource *src)
 		ringfile_entry(src->file, i, &entry_u);
 		if (tid == 0 || tid > MAX_TID || entry_u.tid == 0)
 			continue;
-		if (pairmap_put(&r->tids, source, entry_u.tid, tid) < 0)
+		if (keymap_put(&r->tids, source, entry_u.tid, tid) < 0)
 			return;
 	}
 }

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "decode/pairmap.h"
+#include "decode/keymap.h"
 #include "decode/ringclock.h"
 #include "decode/ringevent.h"
 #include "decode/ringfile.h"
@@ -73,8 +73,8 @@ struct ringevents {
 	size_t n_recs, cap_recs;
 	struct ringseg *segs;
 	size_t n_segs, cap_segs;
-	struct pairmap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack */
-	struct pairmap tids;   /* (file, tid in the program's eyes) to the tid that is told */
+	struct keymap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
+	struct keymap tids;   /* (file, tid in the program's eyes) to the tid that is told */
 	uint32_t n_stacks, n_made;
 	struct strtab *names;
 	uint64_t names_charged;

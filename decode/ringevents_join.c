@@ -328,16 +328,16 @@ static int join_regions(struct join *j)
 
 /* ---- tasks */
 
-static int on_task_end(struct join *j, struct pairmap *tasks, uint32_t end)
+static int on_task_end(struct join *j, struct keymap *tasks, uint32_t end)
 {
 	struct ringevents *r = j->r;
 	struct ringrec *rec = &r->recs[end];
 	const uint32_t source = r->segs[rec->seg].source;
 	const uint64_t id = ringevents_slot(r, rec).a;
-	const uint32_t known = pairmap_get(tasks, source, id, UINT32_MAX - 1);
+	const uint32_t known = keymap_get(tasks, source, id);
 
-	if (known != UINT32_MAX - 1) {
-		struct ringrec *begin = &r->recs[known];
+	if (known) {
+		struct ringrec *begin = &r->recs[known - 1];
 
 		/* ended twice */
 		if (begin->kind != RINGEVENT_TASK_BEGIN || (begin->flags & RINGREC_JOINED)) {
@@ -353,7 +353,7 @@ static int on_task_end(struct join *j, struct pairmap *tasks, uint32_t end)
 		end_drop(r, end, &r->losses.ends_without_begin);
 		return 0;
 	}
-	if (pairmap_put(tasks, source, id, end) < 0) {
+	if (keymap_put(tasks, source, id, end + 1) < 0) {
 		end_drop(r, end, &r->losses.over_memory);
 		return 0;
 	}
@@ -363,17 +363,16 @@ static int on_task_end(struct join *j, struct pairmap *tasks, uint32_t end)
 static int join_tasks(struct join *j)
 {
 	struct ringevents *r = j->r;
-	_cleanup_(pairmap_fini) struct pairmap tasks;
+	_cleanup_(keymap_fini) struct keymap tasks = {.slots = NULL};
 	int ret = 0;
 
-	pairmap_init(&tasks, r->budget);
 	for (size_t i = 0; i < r->n_order && ret == 0; i++) {
 		struct ringrec *rec = &r->recs[r->order[i]];
 
 		if (rec->kind == RINGEVENT_TASK_BEGIN) {
 			const uint32_t source = r->segs[rec->seg].source;
 
-			if (pairmap_put(&tasks, source, ringevents_slot(r, rec).a, r->order[i]) < 0)
+			if (keymap_put(&tasks, source, ringevents_slot(r, rec).a, r->order[i] + 1) < 0)
 				end_drop(r, r->order[i], &r->losses.over_memory);
 		} else if (rec->kind == RINGEVENT_TASK_END) {
 			ret = on_task_end(j, &tasks, r->order[i]);

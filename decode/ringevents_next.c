@@ -180,6 +180,8 @@ static const char *thread_name(struct ringevents *r, const struct ringseg *seg, 
 
 	if (seg->tid < RINGEVENT_TID_MADE)
 		return *name ? name : NULL;
+	if (seg->nstid == 0)
+		return *name ? name : "unknown thread";
 	n = *name ? snprintf(p, room, "%s (thread %u of the program's)", name, seg->nstid)
 		  : snprintf(p, room, "thread %u of the program's", seg->nstid);
 	if (n < 0 || (size_t)n >= room)
