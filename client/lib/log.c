@@ -404,11 +404,11 @@ static tracerd_name format_name(tracerd_name *here, const char *format)
 
 static void log_values(tracerd_name *here, enum tracerd_level level, const char *format, va_list args)
 {
-	const struct threadring *t = threadring_get();
+	const struct ring *ring = threadring_get();
 	struct record record = {.kind = RING_LOG, .stamp = stamp_now(), .a = level};
 	struct payload p;
 
-	if (!t || !format)
+	if (!ring || !format)
 		return;
 	record.name = format_name(here, format);
 	if (record.name == 0 || !put_values(&p, format, args)) {
@@ -416,7 +416,7 @@ static void log_values(tracerd_name *here, enum tracerd_level level, const char 
 		payload_clear(&p);
 		(void)payload_text(&p, 0, format, strnlen(format, RING_PAYLOAD_MAX), RING_PAYLOAD_MAX);
 	}
-	payload_record(t, &p, &record);
+	payload_record(ring, &p, &record);
 }
 
 void tracerd_log_slow(tracerd_name *here, enum tracerd_level level, const char *format, ...)

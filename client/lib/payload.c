@@ -120,16 +120,16 @@ void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
 	}
 }
 
-void payload_record(const struct threadring *t, struct payload *p, struct record *record)
+void payload_record(const struct ring *ring, struct payload *p, struct record *record)
 {
 	uint32_t span = payload_finish(p);
-	uint64_t index = record_reserve(t->entry, 1 + span);
+	uint64_t index = record_reserve(ring->entry, 1 + span);
 	const struct ringmem *mem = state_mem();
 
 	if (record->own_id)
-		record->a = record_id(t, index);
-	record_continue(t, index, p->bytes, span);
-	record_fill(t, index, record->stamp, record_word(record->name, record->kind | span << RING_SPAN_SHIFT),
+		record->a = record_id(ring, index);
+	record_continue(ring, index, p->bytes, span);
+	record_fill(ring, index, record->stamp, record_word(record->name, record->kind | span << RING_SPAN_SHIFT),
 		record->a, record->b);
 	if (p->cut && mem)
 		mem_count(&mem_header(mem)->lost_long);

@@ -55,6 +55,6 @@ struct record {
 };
 
 /* Writes the record with its payload, and counts it if something was cut. */
-void payload_record(const struct threadring *t, struct payload *p, struct record *record);
+void payload_record(const struct ring *ring, struct payload *p, struct record *record);
 
 #pragma GCC visibility pop

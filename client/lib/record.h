@@ -34,14 +34,14 @@ static inline uint64_t record_reserve(struct ring_entry *entry, uint64_t n)
 
 /* Fills slot `index`; `word` is name and kind, to which the sequence is added. */
 static inline void record_fill(
-	const struct threadring *t, uint64_t index, uint64_t stamp, uint64_t word, uint64_t a, uint64_t b)
+	const struct ring *ring, uint64_t index, uint64_t stamp, uint64_t word, uint64_t a, uint64_t b)
 {
-	struct ring_slot *slot = &t->slots[index & t->mask];
+	struct ring_slot *slot = &ring->slots[index & ring->mask];
 
 	slot->stamp = stamp;
 	slot->a = a;
 	slot->b = b;
-	__atomic_store_n((ring_word *)(void *)&slot->name, word | ((index >> t->shift) + 1) << 48,
+	__atomic_store_n((ring_word *)(void *)&slot->name, word | ((index >> ring->shift) + 1) << 48,
 		__ATOMIC_RELEASE);
 }
 
@@ -52,19 +52,19 @@ static inline uint64_t record_word(tracerd_name name, uint32_t kind)
 
 /* A record of one slot. */
 static inline void record_one(
-	const struct threadring *t, uint32_t kind, uint64_t stamp, tracerd_name name, uint64_t a, uint64_t b)
+	const struct ring *ring, uint32_t kind, uint64_t stamp, tracerd_name name, uint64_t a, uint64_t b)
 {
-	record_fill(t, record_reserve(t->entry, 1), stamp, record_word(name, kind), a, b);
+	record_fill(ring, record_reserve(ring->entry, 1), stamp, record_word(name, kind), a, b);
 }
 
 /* An id made from a record's place: unique for as long as it is in the ring. */
-static inline uint64_t record_id(const struct threadring *t, uint64_t index)
+static inline uint64_t record_id(const struct ring *ring, uint64_t index)
 {
-	return (uint64_t)(t->number + 1u) << 48 | (index & ((1ULL << 48) - 1));
+	return (uint64_t)(ring->number + 1u) << 48 | (index & ((1ULL << 48) - 1));
 }
 
 /* Fills the continuation slots behind slot `index`: whole RING_CONT_BYTES. */
-static inline void record_continue(const struct threadring *t, uint64_t index, const uint8_t *payload, uint32_t span)
+static inline void record_continue(const struct ring *ring, uint64_t index, const uint8_t *payload, uint32_t span)
 {
 	for (uint32_t i = 1; i <= span; i++, payload += RING_CONT_BYTES) {
 		uint64_t stamp, a, b;
@@ -74,7 +74,7 @@ static inline void record_continue(const struct threadring *t, uint64_t index, c
 		memcpy(&name, payload + 8, sizeof(name));
 		memcpy(&a, payload + 12, sizeof(a));
 		memcpy(&b, payload + 20, sizeof(b));
-		record_fill(t, index + i, stamp, record_word(name, RING_CONT), a, b);
+		record_fill(ring, index + i, stamp, record_word(name, RING_CONT), a, b);
 	}
 }
 

@@ -87,6 +87,26 @@ static void header_write(const struct ringmem *mem, enum ring_clock clock)
 	memcpy(h->magic, RING_MAGIC, sizeof(h->magic));
 }
 
+static int rings_make(struct ringmem *mem)
+{
+	const struct ring_geometry *g = &mem->geometry;
+	struct ring_entry *entries = (struct ring_entry *)(mem->base + g->dir_offset);
+	struct ring_slot *slots = (struct ring_slot *)(mem->base + g->data_offset);
+
+	mem->rings = calloc(g->rings, sizeof(*mem->rings));
+	if (!mem->rings)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < g->rings; i++)
+		mem->rings[i] = (struct ring){
+			.entry = entries + i,
+			.slots = slots + (size_t)i * g->slots,
+			.mask = g->slots - 1,
+			.shift = (uint16_t)__builtin_ctz(g->slots),
+			.number = (uint16_t)i,
+		};
+	return 0;
+}
+
 static int memory_make(const struct ring_geometry *geometry, enum ring_clock clock, struct ringmem **ret)
 {
 	_cleanup_free_ struct ringmem *mem = calloc(1, sizeof(*mem));
@@ -105,14 +125,18 @@ static int memory_make(const struct ring_geometry *geometry, enum ring_clock clo
 	base = mmap(NULL, geometry->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
-	/* The mapping first: these seals allow no other one to write. */
-	if (madvise(base, geometry->total_bytes, MADV_DONTFORK) < 0 || fcntl(fd, F_ADD_SEALS, (int)RING_SEALS) < 0) {
-		k = -errno;
-		(void)munmap(base, geometry->total_bytes);
-		return k;
-	}
 	mem->base = base;
 	mem->geometry = *geometry;
+	k = rings_make(mem);
+	/* The mapping first: these seals allow no other one to write. */
+	if (k == 0 && (madvise(base, geometry->total_bytes, MADV_DONTFORK) < 0 ||
+			      fcntl(fd, F_ADD_SEALS, (int)RING_SEALS) < 0))
+		k = -errno;
+	if (k < 0) {
+		(void)munmap(base, geometry->total_bytes);
+		free(mem->rings);
+		return k;
+	}
 	mem->pid = getpid();
 	mem->dev = st.st_dev;
 	mem->ino = st.st_ino;

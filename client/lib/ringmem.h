@@ -17,10 +17,20 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A ring as who writes to it needs it: one pointer to what never changes, however a signal handler comes in between. */
+struct ring {
+	struct ring_entry *entry;
+	struct ring_slot *slots;
+	uint32_t mask;	 /* slots - 1 */
+	uint16_t shift;	 /* log2(slots) */
+	uint16_t number; /* in the memory */
+};
+
 /* Does not change once it can be seen, but for `used` and `cursor`. */
 struct ringmem {
 	struct ringmem *next; /* all that were ever made */
 	uint8_t *base;
+	struct ring *rings; /* [geometry.rings] */
 	struct ring_geometry geometry;
 	uint32_t epoch; /* 1, 2, ...: never two alike, not in a forked child either */
 	pid_t pid;
@@ -39,17 +49,6 @@ static inline struct ring_header *mem_header(const struct ringmem *mem)
 static inline struct ring_name *mem_name(const struct ringmem *mem, uint32_t name)
 {
 	return (struct ring_name *)(mem->base + RING_NAMES_OFFSET) + (name - 1);
-}
-
-static inline struct ring_entry *mem_entry(const struct ringmem *mem, uint32_t ring)
-{
-	return (struct ring_entry *)(mem->base + mem->geometry.dir_offset) + ring;
-}
-
-static inline struct ring_slot *mem_slots(const struct ringmem *mem, uint32_t ring)
-{
-	return (struct ring_slot *)(mem->base + mem->geometry.data_offset) +
-	       (size_t)ring * mem->geometry.slots;
 }
 
 /* Counters of the header that several threads add to. */

@@ -22,13 +22,19 @@ void stamp_choose(enum ring_clock clock);
 enum ring_clock stamp_clock(void);
 uint64_t stamp_raw(void);
 
-static inline uint64_t stamp_now(void)
+/* Where it is known that stamp_is_tsc. */
+static inline uint64_t stamp_tsc(void)
 {
 #if defined(__x86_64__)
-	if (__builtin_expect(stamp_is_tsc, 1))
-		return __rdtsc();
-#endif
+	return __rdtsc();
+#else
 	return stamp_raw();
+#endif
+}
+
+static inline uint64_t stamp_now(void)
+{
+	return __builtin_expect(stamp_is_tsc, 1) ? stamp_tsc() : stamp_raw();
 }
 
 #pragma GCC visibility pop

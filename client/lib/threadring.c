@@ -41,54 +41,36 @@ static tracerd_name kernel_name(void)
 	return prctl(PR_GET_NAME, comm) == 0 ? tracerd_intern(comm) : 0;
 }
 
-static void ring_open(const struct ringmem *mem, uint32_t ring, struct threadring *ret)
-{
-	ret->entry = mem_entry(mem, ring);
-	ret->slots = mem_slots(mem, ring);
-	ret->mask = mem->geometry.slots - 1;
-	ret->shift = (uint16_t)__builtin_ctz(mem->geometry.slots);
-	ret->number = (uint16_t)ring;
-	ret->missed = 0;
-	ret->epoch = mem->epoch;
-}
-
 /* A ring of this thread: its record first, so that nothing that a signal handler writes now comes before. */
-static void ring_begin(const struct ringmem *mem, uint32_t ring, uint32_t tid, uint32_t previous)
+static void ring_begin(const struct ringmem *mem, const struct ring *ring, uint32_t tid, uint32_t previous)
 {
-	struct threadring *here = &threadring_here, t;
 	tracerd_name name = kernel_name();
 	uint64_t now = stamp_now();
 
-	ring_open(mem, ring, &t);
-	t.entry->name = name;
-	t.entry->fiber = 0;
-	t.entry->claimed = now;
-	record_one(&t, RING_THREAD, now, name, tid, previous);
-	here->entry = t.entry;
-	here->slots = t.slots;
-	here->mask = t.mask;
-	here->shift = t.shift;
-	here->number = t.number;
-	here->missed = 0;
+	ring->entry->name = name;
+	ring->entry->fiber = 0;
+	ring->entry->claimed = now;
+	record_one(ring, RING_THREAD, now, name, tid, previous);
+	threadring_here.missed = 0;
+	threadring_here.ring = ring;
 	__atomic_signal_fence(__ATOMIC_RELEASE);
-	here->epoch = t.epoch;
+	threadring_here.epoch = mem->epoch;
 }
 
 /*
  * Makes the ring this thread's if its owner is still `old`. A handler that came in between may have made a claim of
  * its own: then that one counts, and this ring is given back.
  */
-static bool ring_take(struct ringmem *mem, uint32_t ring, uint64_t old, uint32_t tid)
+static bool ring_take(struct ringmem *mem, const struct ring *ring, uint64_t old, uint32_t tid)
 {
-	struct ring_entry *entry = mem_entry(mem, ring);
 	uint32_t previous = (uint32_t)old;
 
-	if (!owner_change(entry, &old, tid))
+	if (!owner_change(ring->entry, &old, tid))
 		return false;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (threadring_here.epoch == mem->epoch) {
-		if (threadring_here.entry != entry)
-			(void)owner_change(entry, &old, previous);
+		if (threadring_here.ring != ring)
+			(void)owner_change(ring->entry, &old, previous);
 		return true;
 	}
 	if (previous == 0)
@@ -101,9 +83,10 @@ static bool ring_take(struct ringmem *mem, uint32_t ring, uint64_t old, uint32_t
 static bool claim_fresh(struct ringmem *mem, uint32_t tid)
 {
 	for (uint32_t i = 0; i < mem->geometry.rings; i++) {
-		uint64_t owner = __atomic_load_n(owner_word(mem_entry(mem, i)), __ATOMIC_ACQUIRE);
+		const struct ring *ring = &mem->rings[i];
+		uint64_t owner = __atomic_load_n(owner_word(ring->entry), __ATOMIC_ACQUIRE);
 
-		if (((uint32_t)owner == tid || (uint32_t)owner == 0) && ring_take(mem, i, owner, tid))
+		if (((uint32_t)owner == tid || (uint32_t)owner == 0) && ring_take(mem, ring, owner, tid))
 			return true;
 	}
 	return false;
@@ -115,8 +98,9 @@ static bool claim_ended(struct ringmem *mem, uint32_t tid)
 	uint32_t probes = mem->geometry.rings < PROBES ? mem->geometry.rings : PROBES;
 
 	while (probes--) {
-		uint32_t ring = __atomic_fetch_add(&mem->cursor, 1, __ATOMIC_RELAXED) % mem->geometry.rings;
-		uint64_t owner = __atomic_load_n(owner_word(mem_entry(mem, ring)), __ATOMIC_ACQUIRE);
+		uint32_t i = __atomic_fetch_add(&mem->cursor, 1, __ATOMIC_RELAXED) % mem->geometry.rings;
+		const struct ring *ring = &mem->rings[i];
+		uint64_t owner = __atomic_load_n(owner_word(ring->entry), __ATOMIC_ACQUIRE);
 
 		if (syscall(SYS_tgkill, mem->pid, (pid_t)(uint32_t)owner, 0) < 0 && errno == ESRCH &&
 			ring_take(mem, ring, owner, tid))
@@ -125,9 +109,9 @@ static bool claim_ended(struct ringmem *mem, uint32_t tid)
 	return false;
 }
 
-struct threadring *threadring_slow(void)
+const struct ring *threadring_slow(void)
 {
-	struct threadring *t = &threadring_here;
+	struct threadring *here = &threadring_here;
 	struct ringmem *mem = state_mem();
 	int saved = errno;
 	uint32_t tid;
@@ -135,18 +119,18 @@ struct threadring *threadring_slow(void)
 	if (!state_on() || !mem)
 		return NULL;
 	/* The switch does not show the newest memory yet. */
-	if (t->epoch == mem->epoch)
-		return t;
+	if (here->epoch == mem->epoch)
+		return here->ring;
 	/* At the 1st, 2nd, 4th, 8th, ... event, then now and then. */
-	if ((t->missed & (t->missed - 1)) == 0 || t->missed % RETRY_EVERY == 0) {
+	if ((here->missed & (here->missed - 1)) == 0 || here->missed % RETRY_EVERY == 0) {
 		tid = (uint32_t)syscall(SYS_gettid);
 		if (claim_fresh(mem, tid) || claim_ended(mem, tid)) {
 			errno = saved;
-			return t;
+			return here->ring;
 		}
 		errno = saved;
 	}
-	t->missed++;
+	here->missed++;
 	mem_count(&mem_header(mem)->lost_events);
 	return NULL;
 }

@@ -13,38 +13,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/lib/eventlib.h"
+#include "client/lib/ringmem.h"
 #include "client/lib/state.h"
 
 #pragma GCC visibility push(hidden)
 
-/* All that writing an event takes, private to the thread: no word in the shared memory leads anywhere. */
+/* Few bytes: libraries that are loaded late share a small reserve of such memory. */
 struct threadring {
-	struct ring_entry *entry;
-	struct ring_slot *slots;
-	uint32_t epoch; /* ringmem.epoch of their memory; THREADRING_NONE */
-	uint32_t mask;	/* slots - 1 */
-	uint16_t shift; /* log2(slots) */
-	uint16_t number; /* of the ring in the memory */
+	const struct ring *ring; /* before epoch */
+	uint32_t epoch;	 /* ringmem.epoch of its memory; THREADRING_NONE */
 	uint32_t missed; /* events since the search for a ring failed first */
 };
 #define THREADRING_NONE UINT32_MAX
 
-/* Few bytes: libraries that are loaded late share a small reserve of such memory. */
 extern __thread struct threadring threadring_here __attribute__((tls_model("initial-exec")));
 
 /* When there is no ring, or another memory now. NULL: off, or no ring; the latter is counted. */
-struct threadring *threadring_slow(void);
+const struct ring *threadring_slow(void);
 
-/* The calling thread's ring; NULL: the event is not to be written. */
-static inline struct threadring *threadring_get(void)
+/* The calling thread's ring if it has one and events are on, else NULL. */
+static inline const struct ring *threadring_have(void)
 {
-	struct threadring *t = &threadring_here;
-
 	/* While off, the switch is 0, which no epoch is: also in a child that inherited the ring. */
-	if (__builtin_expect(t->epoch == state_on(), 1))
-		return t;
-	return threadring_slow();
+	if (__builtin_expect(__atomic_load_n(&threadring_here.epoch, __ATOMIC_RELAXED) != state_on(), 0))
+		return NULL;
+	/* A signal handler may have claimed it just now. */
+	__atomic_signal_fence(__ATOMIC_ACQUIRE);
+	return threadring_here.ring;
+}
+
+/* The same, and claims one; NULL: the event is not to be written. */
+static inline const struct ring *threadring_get(void)
+{
+	const struct ring *ring = threadring_have();
+
+	return __builtin_expect(ring != NULL, 1) ? ring : threadring_slow();
 }
 
 #pragma GCC visibility pop

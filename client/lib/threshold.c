@@ -167,8 +167,8 @@ void threshold_crossed(tracerd_name name, uint64_t begin, uint64_t end)
 
 	if (how < BOUND_SLOT || !threshold_get(how - BOUND_SLOT, &t))
 		return;
-	/* The table may have changed since: the entry is somebody else's now, or allows more. */
-	if (t.hash != name_get(name)->hash || end - begin < t.over)
+	/* The table may have changed since: the entry is somebody else's now, or allows more. And the program owns `begin`. */
+	if (t.hash != name_get(name)->hash || end < begin || end - begin < t.over)
 		return;
 	cause_region(name, how - BOUND_SLOT, begin, end);
 	errno = saved;
