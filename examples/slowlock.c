@@ -8,9 +8,12 @@
  * request that comes in that moment waits, and neither the request's code nor a profile of the CPU
  * says for what.
  *
- *	slowlock [--seconds N] [--every MS] [--hold MS]
+ *	slowlock [--seconds N] [--every MS] [--hold MS] [--events]
  *
- * Every slow request is told on the standard output.
+ * Every slow request is told on the standard output. With --events it also writes events of its own (docs/events.md):
+ * each request and its parts are regions, so that a slow one can be the trigger of a snapshot:
+ *
+ *	tracectl trigger add PID --region request --over 20ms
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,6 +26,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <tracerd.h>
 
 #define WORKERS 4
 #define ENTRIES 4096
@@ -73,6 +78,7 @@ static uint64_t mix(uint64_t x)
 
 static visible uint64_t parse_request(uint64_t number)
 {
+	TRACERD_SCOPE("parse");
 	uint64_t key = number;
 
 	for (int i = 0; i < 20000; i++)
@@ -82,6 +88,7 @@ static visible uint64_t parse_request(uint64_t number)
 
 static visible uint64_t cache_get(uint64_t key)
 {
+	TRACERD_SCOPE("cache");
 	uint64_t value;
 
 	(void)pthread_mutex_lock(&cache.lock);
@@ -93,6 +100,8 @@ static visible uint64_t cache_get(uint64_t key)
 
 static visible uint64_t render_reply(uint64_t value)
 {
+	TRACERD_SCOPE("render");
+
 	for (int i = 0; i < 60000; i++)
 		value = mix(value ^ (uint64_t)i);
 	return value;
@@ -100,10 +109,13 @@ static visible uint64_t render_reply(uint64_t value)
 
 static visible uint64_t handle_request(uint64_t number)
 {
+	tracerd_arg arg = tracerd_u64(TRACERD_NAME("number"), number);
+	tracerd_region request = tracerd_region_begin_with(TRACERD_NAME("request"), 0, &arg, 1);
 	uint64_t key = parse_request(number);
 	uint64_t value = cache_get(key);
 
 	value = render_reply(value);
+	tracerd_region_end(request);
 	return value ^ key;
 }
 
@@ -126,9 +138,11 @@ static void *worker_main(void *arg)
 		begin = now_ns();
 		sum += handle_request(number++);
 		took = now_ns() - begin;
-		if (took >= SLOW_NS)
-			(void)printf("slow request: %" PRIu64 ".%" PRIu64 " ms in %s\n",
-				took / 1000000, took / 100000 % 10, name);
+		if (took < SLOW_NS)
+			continue;
+		tracerd_log(TRACERD_WARNING, "slow request: %.1f ms", (double)took / 1e6);
+		(void)printf("slow request: %" PRIu64 ".%" PRIu64 " ms in %s\n", took / 1000000,
+			took / 100000 % 10, name);
 	}
 	return (void *)(uintptr_t)sum;
 }
@@ -154,9 +168,11 @@ static visible void sort_entries(uint64_t until_ns)
 /* The culprit: correct, and done with the lock held from begin to end. */
 static visible void rebuild_index(void)
 {
+	TRACERD_SCOPE("rebuild index");
+
 	(void)pthread_mutex_lock(&cache.lock);
 	sort_entries(now_ns() + hold_ns);
-	cache.rebuilds++;
+	tracerd_counter(TRACERD_NAME("rebuilds"), (int64_t)++cache.rebuilds);
 	(void)pthread_mutex_unlock(&cache.lock);
 	/* work behind the unlock, so that it is a call and not a jump */
 	cache.entries[0].key ^= 1;
@@ -205,19 +221,24 @@ int main(int argc, char **argv)
 	struct sigaction action = {.sa_handler = on_signal};
 	pthread_t threads[WORKERS + 1];
 	uint64_t run_ns = 0, begin = now_ns();
+	bool events = false;
 
 	for (int i = 1; i < argc; i++) {
-		if (!number_option(argc, argv, &i, "--seconds", 1000000000, &run_ns) &&
+		if (strcmp(argv[i], "--events") == 0)
+			events = true;
+		else if (!number_option(argc, argv, &i, "--seconds", 1000000000, &run_ns) &&
 			!number_option(argc, argv, &i, "--every", 1000000, &every_ns) &&
 			!number_option(argc, argv, &i, "--hold", 1000000, &hold_ns)) {
-			(void)fputs(
-				"usage: slowlock [--seconds N] [--every MS] [--hold MS]\n", stderr);
+			(void)fputs("usage: slowlock [--seconds N] [--every MS] [--hold MS] [--events]\n",
+				stderr);
 			return 2;
 		}
 	}
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);
 	(void)sigaction(SIGTERM, &action, NULL);
 	(void)sigaction(SIGINT, &action, NULL);
+	if (events)
+		(void)tracerd_start(NULL);
 	(void)printf("slowlock: pid %d, %d workers, index rebuilt every %" PRIu64 " ms\n",
 		(int)getpid(), WORKERS, every_ns / 1000000);
 	for (uintptr_t i = 0; i < WORKERS; i++) {
