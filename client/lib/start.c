@@ -142,7 +142,9 @@ static int helper_start(void)
 {
 	sigset_t all, old;
 	pthread_attr_t attr;
+#ifndef SANITIZERS
 	long least = sysconf(_SC_THREAD_STACK_MIN);
+#endif
 	int r;
 
 	stop_fd = io_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
