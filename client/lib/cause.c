@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/lib/eventlib.h"
+#include "client/lib/name.h"
 #include "common/io.h"
 
 /* An eventfd has no inode of its own, but no file and no socket has this one. */
@@ -117,6 +118,7 @@ void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end
 {
 	struct ring_header *h = ringmem_header();
 	struct ring_cause cause = {.kind = RING_CAUSE_REGION, .name = name, .begin = begin, .end = end};
+	const struct name *text = name_get(name);
 	struct threshold t;
 
 	/* it may have been removed, or changed, between the comparison and here */
@@ -127,8 +129,8 @@ void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end
 		return;
 	}
 	cause.trigger = t.id;
-	cause.length = t.length < sizeof(t.name) ? t.length : sizeof(t.name);
-	memcpy(cause.text, t.name, cause.length);
+	cause.length = text->length < sizeof(cause.text) ? text->length : sizeof(cause.text);
+	memcpy(cause.text, name_bytes(text), cause.length);
 	tell(h, &cause);
 }
 

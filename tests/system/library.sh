@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The library as somebody else's build gets it: installed, found by pkg-config, linked from C and C++, and
-# it exports nothing but its own names.
+# The library as somebody else's build gets it: installed, found by pkg-config, linked from C and C++, shared and
+# static, and it exports nothing but its own names.
 . "$(dirname "$0")/lib.sh"
 need_command pkg-config pkg-config
 
@@ -15,20 +15,57 @@ export PKG_CONFIG_PATH=${pc%/*}
 flags=$(pkg-config --define-variable=prefix="$root$prefix" --cflags --libs "$module") || fail "pkg-config"
 case $flags in *"-I$root"*) ;; *) [ "$prefix" = /usr ] || fail "no include folder in: $flags" ;; esac
 
+# Has functions of the same names as some inside the library.
 cat >"$TMP/user.c" <<'C'
 #include <stdio.h>
 #include <tracerd.h>
 
+int json_parse(void);
+int json_parse(void) { return 1; }
+int frame_send(void);
+int frame_send(void) { return 2; }
+int events_enable;
+
+static int work(void)
+{
+	TRACERD_SCOPE("work");
+	tracerd_arg args[2];
+
+	args[0] = tracerd_u64(TRACERD_NAME("n"), 1);
+	args[1] = tracerd_text(TRACERD_NAME("t"), "x", 1);
+	tracerd_instant_with(TRACERD_NAME("moment"), 0, args, 2);
+	tracerd_log(TRACERD_INFO, "%s %d", "x", 1);
+	return tracerd_enabled();
+}
+
 int main(void)
 {
 	tracerd_client *c = 0;
+	tracerd_options o = {0};
+	tracerd_event_stats s = {0};
 	int r = tracerd_connect("/nonexistent/control.sock", 100, &c);
 
-	printf("%s %s\n", tracerd_version(), tracerd_error_name(r));
+	o.size = sizeof(o);
+	o.socket = "/nonexistent/control.sock";
+	s.size = sizeof(s);
+	if (tracerd_start(&o) || work() || tracerd_fd() >= 0)
+		return 1;
+	tracerd_get_event_stats(&s);
+	tracerd_stop();
+	printf("%s %s %u\n", tracerd_version(), tracerd_error_name(r), s.enabled);
 	return c ? 1 : 0;
 }
 C
-cp "$TMP/user.c" "$TMP/user.cc"
+sed 's/= {0}/= {}/; s/^int json_parse.*//; s/^int frame_send.*//' "$TMP/user.c" >"$TMP/user.cc"
+cat >>"$TMP/user.cc" <<'C'
+struct More {
+	tracerd::Task task;
+	tracerd::Region region;
+	More() : task(TRACERD_NAME("task")), region(TRACERD_NAME("part"), task.id(), nullptr, 0) {}
+};
+void more();
+void more() { More m; }
+C
 libdir=$(dirname "$(find "$root" -name 'libtracerd.so')")
 for build in "${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c" "${CXX:-g++} -std=c++11 -Wall -Wextra -Werror user.cc"; do
 	# shellcheck disable=SC2086 # words
@@ -36,10 +73,41 @@ for build in "${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c" "${CXX:-g++} -st
 	# A sanitizer's runtime in the library wants to come first in the program, too.
 	[ -n "${TRACERD_SANITIZED:-}" ] && continue
 	said=$(LD_LIBRARY_PATH=$libdir "$TMP/user") || fail "the program ends with $?"
-	[ "$said" = "$(pkg-config --modversion "$module") ENOENT" ] || fail "the program says: $said"
+	[ "$said" = "$(pkg-config --modversion "$module") ENOENT 0" ] || fail "the program says: $said"
 done
 ok "a C and a C++ program build by pkg-config and run"
+
+# Linked in, by a program that is dynamic otherwise (and by one that has nothing dynamic, where the C library's
+# and json-c's archives are installed).
+static=$(pkg-config --define-variable=prefix="$root$prefix" --cflags --libs --static "$module") || fail "pkg-config --static"
+rm -rf "$TMP/static" && mkdir "$TMP/static" && cp "$libdir/libtracerd.a" "$TMP/static"
+one_file=$(echo "$static" | sed "s,-L[^ ]*,-L$TMP/static,")
+if [ -z "${TRACERD_SANITIZED:-}" ]; then
+	# shellcheck disable=SC2086 # words
+	(cd "$TMP" && ${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c -o user-one $one_file) || fail "does not link with the archive"
+	"$TMP/user-one" >"$TMP/out" || fail "the program with the archive ends with $?"
+	ldd "$TMP/user-one" | grep -q libtracerd && fail "the archive was not used"
+	ok "a program links with the archive alone"
+	echo 'int main(void) { return 0; }' >"$TMP/empty.c"
+	if (cd "$TMP" && ${CC:-gcc} -static empty.c -o empty -ljson-c) 2>/dev/null; then
+		# shellcheck disable=SC2086 # words
+		(cd "$TMP" && ${CC:-gcc} -static -std=c99 -Wall -Wextra -Werror user.c -o user-static $one_file) 2>"$TMP/err" ||
+			{ cat "$TMP/err"; fail "does not link statically"; }
+		[ -s "$TMP/err" ] && { cat "$TMP/err"; fail "the static link warns"; }
+		"$TMP/user-static" >"$TMP/out" || fail "the static program ends with $?"
+		ok "and with nothing dynamic at all"
+	else
+		note "no static C library or json-c here: -static was not tried"
+	fi
+fi
 
 nm -D --defined-only "$libdir/libtracerd.so" | awk '{print $3}' | grep -vE '^(tracerd_|LIBTRACERD_[0-9.]+$|$)' >"$TMP/foreign"
 [ -s "$TMP/foreign" ] && fail "exports $(head -n 3 "$TMP/foreign" | tr '\n' ' ')"
 ok "it exports only tracerd_*"
+
+nm -g --defined-only "$libdir/libtracerd.a" | awk 'NF == 3 {print $3}' | grep -v '^tracerd_' >"$TMP/foreign"
+[ -s "$TMP/foreign" ] && fail "the archive has $(head -n 3 "$TMP/foreign" | tr '\n' ' ')"
+nm -D --defined-only "$libdir/libtracerd.so" | awk '{sub(/@.*/, "", $3); print $3}' | grep '^tracerd_' | sort -u >"$TMP/shared"
+nm -g --defined-only "$libdir/libtracerd.a" | awk 'NF == 3 {print $3}' | sort -u >"$TMP/archived"
+cmp -s "$TMP/shared" "$TMP/archived" || { diff "$TMP/shared" "$TMP/archived"; fail "the two have different names"; }
+ok "both have the same names, and only those"
