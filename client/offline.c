@@ -86,6 +86,7 @@ static int input_open(struct job *j)
 static int opener_prepare(struct job *j)
 {
 	struct opener_options options = {
+		.bundle_fd = j->bundle.dir_fd,
 		.images_fd = j->bundle.images_fd,
 		.symfs_fd = -1,
 		.target_root = -1,

@@ -53,6 +53,7 @@ static int read_meta(int fd, struct json_object **ret)
 int bundle_open(int dir_fd, struct bundle *ret)
 {
 	struct bundle b = BUNDLE_INIT;
+	struct stat st;
 	int r;
 
 	b.dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
@@ -70,7 +71,8 @@ int bundle_open(int dir_fd, struct bundle *ret)
 		if (b.images_fd < 0 && errno != ENOENT)
 			r = -errno;
 	}
-	if (r == 0 && b.perfdata_fd < 0 && b.go_fd < 0)
+	b.has_rings = fstatat(b.dir_fd, BUNDLE_RINGS, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+	if (r == 0 && b.perfdata_fd < 0 && b.go_fd < 0 && !b.has_rings)
 		r = -ENOENT;
 	if (r == 0 && b.meta_fd >= 0)
 		r = read_meta(b.meta_fd, &b.meta);

@@ -30,6 +30,7 @@ struct bundle {
 	int dir_fd;
 	int meta_fd, perfdata_fd, vdso_fd, go_fd; /* -1: not in this bundle */
 	int images_fd;				  /* the directory */
+	bool has_rings;				  /* there is a directory of event rings */
 	struct json_object *meta;		  /* NULL where it is absent or unreadable */
 };
 

@@ -117,6 +117,7 @@ static const char *const need_kinds[] = {
 	[NEED_DEBUG] = "debug",
 	[NEED_DWZ] = "dwz",
 	[NEED_PERFMAP] = "perfmap",
+	[NEED_RING] = "ring",
 };
 
 const char *declink_need_kind_to_string(enum declink_need_kind kind)

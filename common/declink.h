@@ -67,7 +67,8 @@ int declink_recv(int sock, struct declink_packet *ret, int flags) _must_check_;
 
 /* ---- typed bodies; from_json answers -EPROTO for what is missing, of a wrong type or too long */
 
-enum declink_need_kind { NEED_OBJECT, NEED_DEBUG, NEED_DWZ, NEED_PERFMAP };
+/* NEED_RING: `path` is a file of the bundle, rings/PID-START.ring, as its meta.json names it. */
+enum declink_need_kind { NEED_OBJECT, NEED_DEBUG, NEED_DWZ, NEED_PERFMAP, NEED_RING };
 const char *declink_need_kind_to_string(enum declink_need_kind kind);
 
 struct declink_need {

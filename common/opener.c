@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
+#include "common/bundle.h"
 #include "common/escape.h"
 #include "common/io.h"
 
@@ -30,6 +31,7 @@ struct root {
 
 struct opener {
 	struct opener_options options;
+	int bundle_fd; /* -1 */
 	/* in the order in which they are asked */
 	struct root roots[4];
 	size_t n_roots;
@@ -73,6 +75,12 @@ int opener_new(const struct opener_options *options, struct opener **ret)
 	if (!o)
 		return -ENOMEM;
 	o->options = *options;
+	o->bundle_fd = -1;
+	if (options->bundle_fd >= 0) {
+		o->bundle_fd = fcntl(options->bundle_fd, F_DUPFD_CLOEXEC, 3);
+		if (o->bundle_fd < 0)
+			return -errno;
+	}
 	if (options->images_fd >= 0)
 		r = add_root(o, options->images_fd, OPENER_BUNDLE);
 	if (r == 0 && options->symfs_fd >= 0)
@@ -95,6 +103,7 @@ void opener_free(struct opener *o)
 		return;
 	for (size_t i = 0; i < o->n_roots; i++)
 		close_fdp(&o->roots[i].fd);
+	close_fdp(&o->bundle_fd);
 	free(o);
 }
 
@@ -424,6 +433,57 @@ static bool open_perfmap(struct attempt *a)
 	return false;
 }
 
+/* rings/<digits>-<digits>.ring, or with a third number: what a daemon writes, and nothing else. */
+static bool is_ring_name(const char *path)
+{
+	const char *p = path;
+	unsigned int numbers = 0;
+
+	if (strncmp(p, BUNDLE_RINGS "/", strlen(BUNDLE_RINGS "/")) != 0)
+		return false;
+	p += strlen(BUNDLE_RINGS "/");
+	for (;;) {
+		size_t digits = strspn(p, "0123456789");
+
+		if (digits == 0 || digits > 20)
+			return false;
+		numbers++;
+		p += digits;
+		if (*p != '-')
+			break;
+		p++;
+	}
+	return (numbers == 2 || numbers == 3) && strcmp(p, ".ring") == 0;
+}
+
+static bool open_ring(struct attempt *a)
+{
+	const struct declink_need *need = a->need;
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r;
+
+	if (a->o->bundle_fd < 0) {
+		because(a, WEIGHT_ABSENT, "there is no bundle that could have it");
+		return false;
+	}
+	if (!is_ring_name(need->path)) {
+		because(a, WEIGHT_REFUSED, "not the name of event rings");
+		return false;
+	}
+	r = open_beneath(a->o->bundle_fd, need->path, RESOLVE_NO_SYMLINKS, &fd);
+	if (r == 0)
+		r = check_regular(fd, OPENER_MAX_FILE, &st);
+	if (r < 0) {
+		because(a, WEIGHT_ERROR, "cannot be opened: %s", strerror(-r));
+		return false;
+	}
+	a->answer->fd = take_fd(&fd);
+	a->answer->source = OPENER_BUNDLE;
+	remember(a->answer->path, need->path);
+	return true;
+}
+
 int opener_open(struct opener *o, const struct declink_need *need, struct opener_answer *ret)
 {
 	struct attempt a = {.o = o, .need = need, .answer = ret, .changed_fd = -1};
@@ -443,6 +503,9 @@ int opener_open(struct opener *o, const struct declink_need *need, struct opener
 		break;
 	case NEED_PERFMAP:
 		found = open_perfmap(&a);
+		break;
+	case NEED_RING:
+		found = open_ring(&a);
 		break;
 	}
 	if (!found && a.changed_fd >= 0) {

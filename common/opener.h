@@ -9,7 +9,7 @@
  * everybody may read it; where `uid` owns the file, that is as good.
  *
  * Order: images/ of the bundle; the kept image (callback); the target's root; the host's root;
- * for debug files .build-id, then the directories of .gnu_debuglink.
+ * for debug files .build-id, then the directories of .gnu_debuglink. Event rings are in the bundle or nowhere.
  *
  * May block on slow or hung file systems: the daemon calls it on its copier thread.
  */
@@ -36,6 +36,7 @@ enum opener_source {
 const char *opener_source_to_string(enum opener_source source);
 
 struct opener_options {
+	int bundle_fd;	  /* the bundle's directory, for its rings, or -1 */
 	int images_fd;	  /* images/ of the bundle, or -1 */
 	int symfs_fd;	  /* a tree that a user named (tracectl --symfs), or -1 */
 	int target_root;  /* root of the target's mount namespace, or -1 */

@@ -14,7 +14,7 @@ const struct protocol_error_info protocol_errors[_API_ERROR_MAX] = {
 	[API_UNKNOWN_METHOD] = {"unknown_method", "no method has this name"},
 	[API_BAD_PARAMS] = {"bad_params", "a parameter is missing, has the wrong type or is out of range"},
 	[API_TOO_LARGE] = {"too_large", "the request or its answer exceeds the protocol's limits"},
-	[API_NOT_FOUND] = {"not_found", "no such target, snapshot or file"},
+	[API_NOT_FOUND] = {"not_found", "no such target, snapshot, trigger or file"},
 	[API_GONE] = {"gone", "the process has exited, or another one has its pid now"},
 	[API_NOT_PERMITTED] = {"not_permitted", "the kernel, the owner or the role does not allow it"},
 	[API_QUOTA] = {"quota", "a limit of this user is reached"},
@@ -52,6 +52,13 @@ static const struct protocol_param params_target[] = {
 	{0},
 };
 
+static const struct protocol_param params_register[] = {
+	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 2,
+		.doc = "what the message's descriptors are, in order: \"rings\" (the sealed memfd of common/ringabi.h), "
+		       "\"wake\" (an eventfd that the program adds 1 to when it has written a cause)"},
+	{0},
+};
+
 static const struct protocol_param params_page[] = {
 	{.name = "cursor", .type = PARAM_STRING, .min = 1, .max = PROTOCOL_NAME_MAX, .doc = "where to go on: \"next\" of the last page"},
 	{.name = "limit", .type = PARAM_INT, .min = 1, .max = PROTOCOL_PAGE_MAX, .def = "50", .doc = "entries on a page"},
@@ -79,6 +86,33 @@ static const struct protocol_param params_fetch[] = {
 	{0},
 };
 
+static const struct protocol_param params_trigger_add[] = {
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{.name = "region", .type = PARAM_STRING, .required = true, .min = 1, .max = 216,
+		.doc = "name of a region that the target's programs write"},
+	{.name = "over_ns", .type = PARAM_INT, .required = true, .min = 1, .max = 3600000000000,
+		.doc = "a region that takes this long or longer is a hit"},
+	{.name = "cooldown_ns", .type = PARAM_INT, .min = 0, .max = 86400000000000, .def = "10000000000",
+		.doc = "after a hit others within this time are only counted"},
+	{.name = "max_per_hour", .type = PARAM_INT, .min = 0, .max = 100000, .def = "60",
+		.doc = "snapshots of this trigger in any hour; 0: no limit but the cooldown"},
+	{.name = "after_ns", .type = PARAM_INT, .min = 0, .max = 60000000000, .def = "0",
+		.doc = "freeze so long behind the region's end, so that what follows is in it"},
+	{0},
+};
+
+static const struct protocol_param params_trigger_list[] = {
+	{.name = "target", .type = PARAM_TARGET, .doc = "only of this target"},
+	{.name = "cursor", .type = PARAM_STRING, .min = 1, .max = PROTOCOL_NAME_MAX, .doc = "where to go on: \"next\" of the last page"},
+	{.name = "limit", .type = PARAM_INT, .min = 1, .max = PROTOCOL_PAGE_MAX, .def = "50", .doc = "entries on a page"},
+	{0},
+};
+
+static const struct protocol_param params_trigger[] = {
+	{.name = "trigger", .type = PARAM_STRING, .required = true, .min = 1, .max = 32, .doc = "a trigger's id"},
+	{0},
+};
+
 static const struct protocol_param params_subscribe[] = {
 	{.name = "events", .type = PARAM_STRINGS, .min = 1, .max = 32, .doc = "names of events; without it all"},
 	{0},
@@ -86,6 +120,7 @@ static const struct protocol_param params_subscribe[] = {
 
 #define TARGET "{target: Target}"
 #define SNAPSHOT "{snapshot: Snapshot}"
+#define TRIGGER "{trigger: Trigger}"
 
 const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_HELLO] = {"hello", 0, 0, params_none,
@@ -100,6 +135,8 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_TARGET_LIST] = {"target.list", 0, 0, params_page, "{targets: [Target], next: string|null}",
 		"the targets that the caller may see"},
 	[METHOD_TARGET_SHOW] = {"target.show", 0, 0, params_target, TARGET, "one target"},
+	[METHOD_TARGET_REGISTER] = {"target.register", METHOD_AUDIT | METHOD_REPLY_FDS, 2, params_register, TARGET,
+		"a program gives its own event rings; the answer carries its control page, and the connection is the registration"},
 	[METHOD_SNAPSHOT_CREATE] = {"snapshot.create", METHOD_AUDIT, 0, params_create, SNAPSHOT,
 		"freeze what was recorded, decode it and keep it"},
 	[METHOD_SNAPSHOT_LIST] = {"snapshot.list", 0, 0, params_page, "{snapshots: [Snapshot], next: string|null}",
@@ -109,6 +146,12 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_SNAPSHOT_DELETE] = {"snapshot.delete", METHOD_AUDIT, 0, params_snapshot, SNAPSHOT, "remove one from the spool"},
 	[METHOD_SNAPSHOT_FETCH] = {"snapshot.fetch", METHOD_REPLY_FDS | METHOD_AUDIT, 0, params_fetch,
 		"{files: [{name: string, size: int}]}", "the files of a snapshot, by descriptor"},
+	[METHOD_TRIGGER_ADD] = {"trigger.add", METHOD_AUDIT, 0, params_trigger_add, TRIGGER,
+		"take a snapshot of a target by itself whenever a region of its programs is slow"},
+	[METHOD_TRIGGER_LIST] = {"trigger.list", 0, 0, params_trigger_list, "{triggers: [Trigger], next: string|null}",
+		"the triggers that the caller may see"},
+	[METHOD_TRIGGER_REMOVE] = {"trigger.remove", METHOD_AUDIT, 0, params_trigger, TRIGGER,
+		"remove one; the answer has its last counts"},
 	[METHOD_SUBSCRIBE] = {"subscribe", 0, 0, params_subscribe, "{}", "get events on this connection from now on"},
 	[METHOD_UNSUBSCRIBE] = {"unsubscribe", 0, 0, params_none, "{}", "get no more events"},
 	[METHOD_PING] = {"ping", METHOD_TO_CLIENT, 0, params_none, "{}",
@@ -120,6 +163,10 @@ const struct protocol_event protocol_events[] = {
 	{"snapshot.state", "Snapshot", "a snapshot has reached another state"},
 	{"snapshot.progress", "{snapshot: string, progress: {stage: string, done: int, total: int}}",
 		"a running snapshot gets on"},
+	{"trigger.hit", "{trigger: string|null, target: string, snapshot: string|null, suppressed: string|null, cause: Cause}",
+		"a trigger was hit, or (trigger null) a program asked: the snapshot, or why there is none. Hits without a snapshot "
+		"are told at most ten times a second for each trigger"},
+	{"control.changed", "{}", "to a registered program on its own connection only: its control page has changed"},
 	{"daemon.stopping", "{}", "the daemon stops: connections end"},
 };
 const size_t protocol_n_events = ARRAY_SIZE(protocol_events);

@@ -14,7 +14,7 @@ static const char *const shared_types[][2] = {
 		   "stacks: fp|dwarf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, armed_at: ns since 1970, "
 		   "lookback_ns: int, samples: int, switches: int, processes: int, history_bytes: int, lost: {kind: count}, "
 		   "ring_bytes: int, fds: int, "
-		   "owner_uid: int}"},
+		   "owner_uid: int, triggers?: int}"},
 	{"Snapshot", "{id: string, target: string, pid: int, comm: string, uid: int, "
 		     "state: queued|freezing|copying|decoding|publishing|done|failed|cancelled, "
 		     "cause: Cause, progress: {stage: string, done: int, total: int}, "
@@ -26,10 +26,16 @@ static const char *const shared_types[][2] = {
 		  "{kind: region, uid: int, reason: string, trigger: string, region: string, duration_ns: int, over_ns: int, "
 		  "pid: int, tid: int|null, begin_raw_ns: int, end_raw_ns: int} | "
 		  "{kind: program, uid: int, reason: string, pid: int, tid: int|null, at_raw_ns: int}"},
+	{"Trigger", "{id: string, target: string, pid: int, comm: string, region: string, over_ns: int, cooldown_ns: int, "
+		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, hits: int, "
+		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed}"},
+	{"Suppressed", "{cooldown: int, per_hour: int, busy: int, quota: int, no_space: int, program: int, below: int, gone: int}"},
 	{"Status", "{version: string, pid: int, uptime_s: int, state: running|degraded|stopping, "
 		   "capabilities: {have: [string], lack: [{what: string, cost: string}]}, "
 		   "backends: {sample: {available: bool, method: string, why: string}}, targets: {state: count}, "
-		   "snapshots: {state: count}, spool: {bytes: int, count: int, limit_bytes: int}, losses: {kind: count}, "
+		   "snapshots: {state: count}, triggers: {active: int, limit: int, hits: int, snapshots: int, "
+		   "suppressed: Suppressed, requests: {hits: int, snapshots: int, suppressed: Suppressed}}, "
+		   "spool: {bytes: int, count: int, limit_bytes: int}, losses: {kind: count}, "
 		   "clients: {kind: count}, quota: {kind: {used: int, limit: int}}, decoder: object}"},
 };
 

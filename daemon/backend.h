@@ -47,4 +47,4 @@ struct backend {
 	void (*stats)(struct target *target, struct backend_stats *ret);
 };
 
-extern const struct backend backend_sample;
+extern const struct backend backend_sample, backend_events;

@@ -111,6 +111,8 @@ int bundle_build_copy(struct bundle_build *b)
 		return -ECANCELED;
 	r = safedir_begin(spool_dir_fd(b->spool), b->id, &b->dir);
 	if (r == 0)
+		r = frozen_copy_programs(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->rings_cut);
+	if (r == 0)
 		r = write_perfdata(b);
 	if (r == 0)
 		r = write_vdso(b);
@@ -238,6 +240,8 @@ struct json_object *bundle_build_cut(const struct bundle_build *b)
 		return NULL;
 	if (b->perfdata_cut)
 		cut(array, "samples", "perf.data met max_output_mib");
+	if (b->rings_cut)
+		cut(array, "rings", "the event rings met max_output_mib");
 	if (b->vdso_missing)
 		cut(array, "vdso", "no image of the vDSO could be read");
 	if (b->objects_failed)

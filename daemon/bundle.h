@@ -3,7 +3,8 @@
  * Writes a bundle (common/bundle.h says what that is) into the spool: the steps that run on the copier thread, and
  * the text of meta.json. Knows nothing of states: it does one step when told and says how it went.
  *
- *   begin+copy   temporary directory, perf.data out of the frozen recording, vDSO
+ *   begin+copy   temporary directory; out of the frozen recording first the event rings, which go on being
+ *                written, then perf.data; vDSO
  *   meta         meta.json as far as it is known, for the decoder
  *   publish      objects, final meta.json, fsync, rename
  *   abort        removes the temporary directory
@@ -42,6 +43,7 @@ struct bundle_build {
 	size_t n_losses;
 	uint64_t perfdata_bytes;
 	bool perfdata_cut; /* max_bytes was met: later records are missing */
+	bool rings_cut;	   /* the same of the event rings */
 	bool vdso_missing;
 	bool objects_failed; /* no room for them */
 	bool published;

@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "common/bundle.h"
 #include "common/perfabi.h"
 #include "common/perfdata_write.h"
+#include "common/safefile.h"
 #include "daemon/backend.h"
 #include "daemon/frozen.h"
 
@@ -124,6 +127,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (targets->vdso_fd >= 0)
 		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	r = frozen->backend->freeze(target, frozen);
+	if (r == 0)
+		r = target_freeze_rings(target, frozen);
 	if (r < 0)
 		return r;
 	*ret = take_ptr(frozen);
@@ -147,6 +152,9 @@ struct frozen *frozen_free(struct frozen *frozen)
 		(void)image_put(frozen->images[i]);
 	for (size_t i = 0; i < frozen->n_warnings; i++)
 		free(frozen->warnings[i]);
+	for (size_t i = 0; i < frozen->n_programs; i++)
+		(void)producer_unref(frozen->programs[i].producer);
+	free(frozen->programs);
 	for (size_t i = 0; i < frozen->n_objects; i++)
 		free((void *)(uintptr_t)frozen->objects[i].path);
 	histlog_view_fini(&frozen->history);
@@ -417,4 +425,60 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 		return r;
 	*ret = stats;
 	return 0;
+}
+
+/* ---- event rings */
+
+/* Named by the process; one that registered twice in its life has a number behind it. */
+static void name_program(const struct frozen *frozen, size_t index, char *buf, size_t size)
+{
+	const struct producer *p = frozen->programs[index].producer;
+	unsigned long long start = producer_start_time(p);
+	unsigned int before = 0;
+
+	for (size_t i = 0; i < index; i++)
+		before += producer_pid(frozen->programs[i].producer) == producer_pid(p) &&
+			  producer_start_time(frozen->programs[i].producer) == start;
+	if (before)
+		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu-%u.ring", (int)producer_pid(p), start, before);
+	else
+		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu.ring", (int)producer_pid(p), start);
+}
+
+int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+{
+	bool cut = frozen->programs_left_out > 0;
+	uint64_t left = max_bytes;
+
+	for (size_t i = 0; i < frozen->n_programs; i++) {
+		struct frozen_program *program = &frozen->programs[i];
+		_cleanup_close_ int fd = -1;
+		char name[sizeof(program->file)];
+		int r;
+
+		name_program(frozen, i, name, sizeof(name));
+		r = safefile_create(dir_fd, name, &fd);
+		if (r < 0)
+			return r;
+		r = producer_copy(program->producer, fd, left, cancel, &program->stats);
+		if (r == -EFBIG) {
+			cut = true;
+			(void)unlinkat(dir_fd, name, 0);
+			continue;
+		}
+		if (r < 0)
+			return r;
+		memcpy(program->file, name, sizeof(name));
+		left -= program->stats.bytes;
+		cut = cut || program->stats.rings_left_out > 0;
+	}
+	*ret_cut = cut;
+	return 0;
+}
+
+void frozen_published(struct frozen *frozen)
+{
+	for (size_t i = 0; i < frozen->n_programs; i++)
+		if (frozen->programs[i].file[0] && frozen->programs[i].stats.ended)
+			producer_collected(frozen->programs[i].producer);
 }

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -61,6 +62,16 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret) _must_
  * target, and nothing that belongs to others. 0 or -errno (of the writer, or memory).
  */
 int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *ret) _must_check_;
+
+/*
+ * Copier thread: writes the event rings of the target's programs into files of the bundle's directory (BUNDLE_RINGS), at
+ * most `max_bytes` together. Before the other copy: they go on being written. *ret_cut: some are missing. 0 or
+ * -errno.
+ */
+int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+	_must_check_;
+/* On the loop, once it is on disk: what programs that had ended left is not kept for another one. */
+void frozen_published(struct frozen *frozen);
 
 /* Gives the rings back. Idempotent. */
 void frozen_resume(struct frozen *frozen);

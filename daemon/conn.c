@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -40,6 +41,12 @@ static uint64_t seconds(unsigned int s)
 
 /* ---- deadlines: one timer a connection, at the earliest of what it may wait for */
 
+/* Silence is what is expected of it: it is asked now and then, and not closed for it. */
+static bool may_be_silent(const struct conn *c)
+{
+	return c->subscriber || c->gone;
+}
+
 static uint64_t next_deadline(const struct conn *c)
 {
 	const struct config *cfg = c->conns->ctx.config;
@@ -57,7 +64,7 @@ static uint64_t next_deadline(const struct conn *c)
 		t = c->ping_since + seconds(cfg->client_read_timeout_s);
 		at = t < at ? t : at;
 	} else if (c->n_pendings == 0) {
-		t = c->active + seconds(c->subscriber ? cfg->client_ping_s : cfg->client_idle_s);
+		t = c->active + seconds(may_be_silent(c) ? cfg->client_ping_s : cfg->client_idle_s);
 		at = t < at ? t : at;
 	}
 	return at;
@@ -322,12 +329,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	if (!c->ping_id && !c->draining && c->n_pendings == 0) {
-		if (!c->subscriber && now >= c->active + seconds(cfg->client_idle_s)) {
+		if (!may_be_silent(c) && now >= c->active + seconds(cfg->client_idle_s)) {
 			c->conns->stats.timeouts++;
 			drop(c, "idle");
 			return;
 		}
-		if (c->subscriber && now >= c->active + seconds(cfg->client_ping_s)) {
+		if (may_be_silent(c) && now >= c->active + seconds(cfg->client_ping_s)) {
 			c->ping_id = --c->conns->next_ping;
 			c->ping_since = now;
 			c->conns->stats.pings++;
@@ -344,9 +351,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	update_timer(c);
 }
 
-static bool deliver_event(void *arg, struct json_object *message)
+/* False: no room. */
+static bool post(struct conn *c, struct json_object *message)
 {
-	struct conn *c = arg;
 	bool was_empty = c->queue.count == 0;
 
 	if (c->dead || c->draining || c->queue.count >= c->conns->ctx.config->client_events ||
@@ -364,6 +371,46 @@ static bool deliver_event(void *arg, struct json_object *message)
 		update_timer(c);
 	}
 	return true;
+}
+
+static bool deliver_event(void *arg, struct json_object *message)
+{
+	return post(arg, message);
+}
+
+void conn_post(struct conn *c, struct json_object *message)
+{
+	_cleanup_json_ struct json_object *m = message;
+
+	(void)post(c, m);
+}
+
+int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg)
+{
+	if (c->gone)
+		return -EBUSY;
+	c->gone = gone;
+	c->gone_arg = arg;
+	quota_release(&c->charge);
+	return 0;
+}
+
+void conn_detach(struct conn *c)
+{
+	c->gone = NULL;
+}
+
+void conn_close(struct conn *c, const char *why)
+{
+	log_debug("client uid=%u pid=%d is closed: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
+	conn_end(c);
+}
+
+bool conn_is_open(const struct conn *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+
+	return !c->dead && !c->draining && poll(&p, 1, 0) == 0;
 }
 
 void conn_answered(struct conn *c, int64_t id)
@@ -444,6 +491,12 @@ struct conn *conn_free(struct conn *c)
 	if (!c)
 		return NULL;
 	cs = c->conns;
+	if (c->gone) {
+		void (*gone)(void *arg) = c->gone;
+
+		c->gone = NULL;
+		gone(c->gone_arg);
+	}
 	while (!LIST_EMPTY(&c->pendings)) {
 		struct pending *p = LIST_FIRST(&c->pendings);
 

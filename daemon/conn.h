@@ -76,6 +76,20 @@ void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_erro
 void conn_shut(struct conn *c, const char *why);
 /* An answer to a request of ours. */
 void conn_answered(struct conn *c, int64_t id);
+/* Queues an event without sending it at once, so that it may be called from anywhere; nothing where the queue is full. */
+void conn_post(struct conn *c, struct json_object *message);
+/*
+ * Something of the daemon lives as long as the connection: it does not end for being silent (the client is asked whether
+ * it is there, as a subscriber is), and is paid for by what lives on it instead of as a connection. `gone` is called
+ * when the connection ends. -EBUSY: there is something already.
+ */
+int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg) _must_check_;
+/* It is gone by itself. The connection is charged as one no more; who detaches closes it. */
+void conn_detach(struct conn *c);
+/* Closes from outside of its own handlers; may free it. */
+void conn_close(struct conn *c, const char *why);
+/* Whether the client still has its end open. */
+bool conn_is_open(const struct conn *c);
 /* Replaces the subscription (mask 0: none). 0, -ENOMEM. */
 int conn_subscribe(struct conn *c, uint64_t mask) _must_check_;
 

@@ -16,6 +16,8 @@ struct conn {
 	struct frame_queue queue;
 	struct event *on_read, *on_write, *on_time;
 	struct subscriber *subscriber;
+	void (*gone)(void *arg); /* of what is attached; NULL: nothing */
+	void *gone_arg;
 	LIST_HEAD(, pending) pendings;
 	unsigned int n_pendings;
 	bool reading, draining, in_callback, dead;

@@ -21,11 +21,13 @@
 #include "daemon/listener.h"
 #include "daemon/method.h"
 #include "daemon/notify.h"
+#include "daemon/producer.h"
 #include "daemon/snapshot.h"
 #include "daemon/spool.h"
 #include "daemon/status.h"
 #include "daemon/status_server.h"
 #include "daemon/target.h"
+#include "daemon/trigger.h"
 
 #define STOP_S 10            /* for running work to end after SIGTERM */
 #define DRAIN_S 1            /* for clients to take what is queued for them then */
@@ -91,6 +93,42 @@ static bool clocks_wanted(void *arg)
 	struct daemon *d = arg;
 
 	return targets_count(d->targets, TARGET_ARMED) > 0;
+}
+
+static void on_program_changed(void *arg, struct producer *producer)
+{
+	struct daemon *d = arg;
+
+	targets_program_changed(d->targets, producer);
+	triggers_producer_changed(d->triggers, producer);
+}
+
+static void on_program_gone(void *arg, struct producer *producer)
+{
+	struct daemon *d = arg;
+
+	targets_program_gone(d->targets, producer);
+}
+
+static void on_program_cause(void *arg, struct producer *producer, const struct producer_cause *cause)
+{
+	struct daemon *d = arg;
+
+	triggers_cause(d->triggers, producer, cause);
+}
+
+static void on_target_changed(void *arg, struct target *target)
+{
+	struct daemon *d = arg;
+
+	triggers_target_changed(d->triggers, target);
+}
+
+static void on_target_gone(void *arg, struct target *target)
+{
+	struct daemon *d = arg;
+
+	triggers_target_gone(d->triggers, target);
 }
 
 static bool is_healthy(void *arg)
@@ -272,6 +310,44 @@ static void use_descriptors(struct daemon *d)
 	}
 }
 
+/* Last of what records: from here on programs, targets and snapshots tell it what happens. */
+static int new_triggers(struct daemon *d)
+{
+	const struct triggers_context ctx = {.base = d->base, .config = &d->config, .quota = &d->quota, .hub = d->hub,
+		.targets = d->targets, .producers = d->producers, .snapshots = d->snapshots};
+	int r;
+
+	r = triggers_new(&ctx, &d->triggers);
+	if (r < 0)
+		return fail(r, "triggers");
+	producers_set_callbacks(d->producers, &(struct producers_callbacks){
+		.changed = on_program_changed, .gone = on_program_gone, .cause = on_program_cause, .arg = d});
+	targets_set_callbacks(d->targets, &(struct targets_callbacks){
+		.changed = on_target_changed, .gone = on_target_gone, .arg = d});
+	return 0;
+}
+
+/* Everything that points at others goes before them. */
+static void free_recording(struct daemon *d)
+{
+	/* The copier joins its thread, so that no job looks at what goes now. */
+	if (d->copier)
+		copier_free(d->copier);
+	if (d->producers)
+		producers_set_callbacks(d->producers, NULL);
+	if (d->targets)
+		targets_set_callbacks(d->targets, &(struct targets_callbacks){0});
+	d->triggers = triggers_free(d->triggers);
+	if (d->snapshots)
+		snapshots_free(d->snapshots);
+	d->targets = targets_free(d->targets);
+	d->producers = producers_free(d->producers);
+	if (d->clocks)
+		clockseries_free(d->clocks);
+	if (d->spool)
+		spool_close(d->spool);
+}
+
 static int new_recording(struct daemon *d)
 {
 	const struct config *c = &d->config;
@@ -292,6 +368,10 @@ static int new_recording(struct daemon *d)
 	r = clockseries_new(d->base, clocks_wanted, d, &d->clocks);
 	if (r < 0)
 		return fail(r, "clocks");
+	r = producers_new(d->base, c, &d->quota, d->clocks, &d->producers);
+	if (r < 0)
+		return fail(r, "event rings");
+	targets_set_producers(d->targets, d->producers);
 	r = make_dir(c->state_dir, 0700);
 	if (r < 0)
 		return fail(r, c->state_dir);
@@ -306,7 +386,7 @@ static int new_recording(struct daemon *d)
 	ctx = (struct snapshots_context){.base = d->base, .config = c, .quota = &d->quota, .hub = d->hub,
 		.targets = d->targets, .spool = d->spool, .clocks = d->clocks, .copier = d->copier};
 	r = snapshots_new(&ctx, &d->snapshots);
-	return r < 0 ? fail(r, "snapshots") : 0;
+	return r < 0 ? fail(r, "snapshots") : new_triggers(d);
 }
 
 static int new_clients(struct daemon *d)
@@ -428,16 +508,7 @@ struct daemon *daemon_free(struct daemon *d)
 	d->status_server = status_server_free(d->status_server);
 	/* Connections first: who waits for a snapshot tells it so. */
 	d->conns = conns_free(d->conns);
-	/* The copier joins its thread, so that no job looks at what goes now. */
-	if (d->copier)
-		copier_free(d->copier);
-	if (d->snapshots)
-		snapshots_free(d->snapshots);
-	d->targets = targets_free(d->targets);
-	if (d->clocks)
-		clockseries_free(d->clocks);
-	if (d->spool)
-		spool_close(d->spool);
+	free_recording(d);
 	d->status = status_free(d->status);
 	d->hub = hub_free(d->hub);
 	quota_fini(&d->quota);

@@ -19,6 +19,8 @@
 #include "daemon/subscribe.h"
 
 struct targets;    /* daemon/target.h */
+struct triggers;   /* daemon/trigger.h */
+struct producers;  /* daemon/producer.h */
 struct snapshots;  /* daemon/snapshot.h */
 struct spool;      /* daemon/spool.h */
 struct copier;     /* daemon/copier.h */
@@ -37,9 +39,11 @@ struct daemon {
 	struct hub *hub;
 	struct targets *targets;
 	struct clockseries *clocks;
+	struct producers *producers;
 	struct copier *copier;
 	struct spool *spool;
 	struct snapshots *snapshots;
+	struct triggers *triggers;
 	struct conns *conns;
 	struct status *status;
 	struct status_server *status_server;

@@ -154,6 +154,7 @@ static int lookup_start(struct decoding *d, const struct declink_need *need)
 {
 	struct frozen *f = d->request.frozen;
 	struct opener_options options = {
+		.bundle_fd = d->dir_fd,
 		.images_fd = -1,
 		.symfs_fd = -1,
 		.target_root = frozen_root_fd(f, need->pid > 0 ? need->pid : 0),

@@ -10,7 +10,10 @@
 #include <sys/types.h>
 
 #include "daemon/capture.h"
+#include "daemon/producer.h"
 #include "daemon/targetstate.h"
+
+#define FROZEN_PROGRAMS_MAX 256
 
 struct frozen_member {
 	pid_t pid, nspid;
@@ -63,6 +66,13 @@ struct frozen {
 		bool wrapped;       /* there had been more */
 	} *rings;
 	size_t n_rings;
+	/* programs that have registered event rings */
+	struct frozen_program {
+		struct producer *producer; /* referenced */
+		char file[64];		   /* in the bundle; "": not copied */
+		struct producer_copy_stats stats;
+	} *programs;
+	size_t n_programs, programs_left_out;
 	/* objects, found when first asked for */
 	struct frozen_object *objects;
 	size_t n_objects;

@@ -65,6 +65,16 @@ size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_t
 	return n;
 }
 
+bool member_is_first(const struct member *member)
+{
+	const struct member *other;
+
+	LIST_FOREACH(other, &member->target->targets->by_pid[bucket_of(member->pid)], by_pid)
+		if (other->pid == member->pid && other->start_time == member->start_time && other->target == member->target)
+			break;
+	return other == member;
+}
+
 size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room)
 {
 	struct member *member;

@@ -48,15 +48,26 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result);
 enum protocol_error method_target_list(struct call *call, struct json_object **ret_result);
 enum protocol_error method_target_show(struct call *call, struct json_object **ret_result);
+enum protocol_error method_target_register(struct call *call, struct json_object **ret_result);
 enum protocol_error method_snapshot_create(struct call *call, struct json_object **ret_result);
 enum protocol_error method_snapshot_list(struct call *call, struct json_object **ret_result);
 enum protocol_error method_snapshot_show(struct call *call, struct json_object **ret_result);
 enum protocol_error method_snapshot_cancel(struct call *call, struct json_object **ret_result);
 enum protocol_error method_snapshot_delete(struct call *call, struct json_object **ret_result);
 enum protocol_error method_snapshot_fetch(struct call *call, struct json_object **ret_result);
+enum protocol_error method_trigger_add(struct call *call, struct json_object **ret_result);
+enum protocol_error method_trigger_list(struct call *call, struct json_object **ret_result);
+enum protocol_error method_trigger_remove(struct call *call, struct json_object **ret_result);
 enum protocol_error method_subscribe(struct call *call, struct json_object **ret_result);
 enum protocol_error method_unsubscribe(struct call *call, struct json_object **ret_result);
+
+/* "cursor" of a list as the id behind which to go on (0: at the start); false: not one of ours. */
+bool call_cursor(const struct call *call, uint64_t *ret_after);
+/* "next" of such a list. */
+void add_cursor(struct json_object *result, bool more, uint64_t after);
 
 /* The target that parameter "target" names, if the caller may see it: API_OK or API_NOT_FOUND. */
 struct target;
 enum protocol_error call_target(struct call *call, struct target **ret_target);
+/* {target: T} for this caller. */
+struct json_object *call_target_answer(struct call *call, struct target *target);

@@ -9,6 +9,7 @@
 #include "daemon/daemon.h"
 #include "daemon/method.h"
 #include "daemon/target.h"
+#include "daemon/trigger.h"
 
 enum protocol_error call_target(struct call *call, struct target **ret_target)
 {
@@ -81,11 +82,20 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 	return API_OK;
 }
 
-static struct json_object *target_answer(struct target *t)
+/* T, and what only the daemon as a whole knows of it. */
+static struct json_object *target_json(struct call *call, struct target *t)
+{
+	struct json_object *o = target_to_json(t);
+
+	json_add_uint(o, "triggers", triggers_count(call->daemon->triggers, t, call->peer->uid, call->peer->admin));
+	return o;
+}
+
+struct json_object *call_target_answer(struct call *call, struct target *t)
 {
 	struct json_object *o = json_object_new_object();
 
-	json_add(o, "target", target_to_json(t));
+	json_add(o, "target", target_json(call, t));
 	return o;
 }
 
@@ -117,19 +127,25 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 		return arm_error(call, r, why);
 	call_object(call, target_name(t));
 	clockseries_start(call->daemon->clocks);
-	*ret_result = target_answer(t);
+	*ret_result = call_target_answer(call, t);
 	return API_OK;
 }
 
 enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result)
 {
+	_cleanup_json_ struct json_object *answer = NULL;
 	struct target *t = NULL;
 	enum protocol_error e = call_target(call, &t);
+	char why[200] = "";
+	int r;
 
 	if (e != API_OK)
 		return e;
-	*ret_result = target_answer(t);
-	targets_disarm(call->daemon->targets, t);
+	answer = call_target_answer(call, t);
+	r = targets_release(call->daemon->targets, t, why, sizeof(why));
+	if (r != 0)
+		return arm_error(call, r, why);
+	*ret_result = take_ptr(answer);
 	return API_OK;
 }
 
@@ -140,13 +156,14 @@ enum protocol_error method_target_show(struct call *call, struct json_object **r
 
 	if (e != API_OK)
 		return e;
-	*ret_result = target_answer(t);
+	*ret_result = call_target_answer(call, t);
 	return API_OK;
 }
 
-/* A cursor is the id behind which to go on; a target that went meanwhile is no gap in it. */
-static bool read_cursor(const char *s, uint64_t *ret)
+/* What went meanwhile is no gap in it. */
+bool call_cursor(const struct call *call, uint64_t *ret)
 {
+	const char *s = params_string(&call->params, "cursor");
 	uint64_t v = 0;
 
 	if (!s) {
@@ -164,13 +181,21 @@ static bool read_cursor(const char *s, uint64_t *ret)
 	return true;
 }
 
+void add_cursor(struct json_object *result, bool more, uint64_t after)
+{
+	char next[24];
+
+	(void)snprintf(next, sizeof(next), "%" PRIu64, after);
+	json_add_string(result, "next", more ? next : NULL);
+}
+
 /* Paths and reasons come from the targets and may be long: a page is not to outgrow a message. */
 #define PAGE_BYTES (FRAME_REPLY_MAX / 4)
 
 /* False: it does not fit the page any more, which has something already. */
-static bool page_add(struct json_object *list, struct target *t, size_t *bytes)
+static bool page_add(struct call *call, struct json_object *list, struct target *t, size_t *bytes)
 {
-	struct json_object *o = target_to_json(t);
+	struct json_object *o = target_json(call, t);
 	size_t len = 0;
 
 	if (o && json_text(o, &len) && *bytes > 0 && *bytes + len > PAGE_BYTES) {
@@ -191,13 +216,13 @@ enum protocol_error method_target_list(struct call *call, struct json_object **r
 	size_t bytes = 0;
 	bool more = false;
 
-	if (!read_cursor(params_string(&call->params, "cursor"), &after))
+	if (!call_cursor(call, &after))
 		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
 	o = json_object_new_object();
 	list = json_add_new_array(o, "targets");
 	while ((t = targets_next(call->daemon->targets, after))) {
 		if (target_visible(t, call->peer->uid, call->peer->admin)) {
-			if (limit == 0 || !page_add(list, t, &bytes)) {
+			if (limit == 0 || !page_add(call, list, t, &bytes)) {
 				more = true;
 				break;
 			}
@@ -205,13 +230,7 @@ enum protocol_error method_target_list(struct call *call, struct json_object **r
 		}
 		after = target_id(t);
 	}
-	if (more) {
-		char next[24];
-
-		(void)snprintf(next, sizeof(next), "%" PRIu64, after);
-		json_add_string(o, "next", next);
-	} else
-		json_add_null(o, "next");
+	add_cursor(o, more, after);
 	*ret_result = o;
 	return API_OK;
 }

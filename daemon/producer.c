@@ -41,7 +41,6 @@ struct producer *producer_unref(struct producer *p)
 	(void)controlpage_free(p->page);
 	(void)close_fd(p->memory_fd);
 	(void)close_fd(p->wake_fd);
-	(void)close_fd(p->pidfd);
 	quota_release(&p->charge_bytes);
 	quota_release(&p->charge_one);
 	free(p);
@@ -60,7 +59,7 @@ static void detach(struct producer *p)
 		TAILQ_REMOVE(&p->ps->paused, p, paused_link);
 	p->paused = false;
 	p->wake_fd = close_fd(p->wake_fd);
-	p->pidfd = close_fd(p->pidfd);
+	p->pidfd = -1;
 	p->page = controlpage_free(p->page);
 }
 
@@ -227,7 +226,7 @@ static int identify(struct producer *p, const struct peer *peer, char *why, size
 	if (proc_status_read(proc.dirfd, &status) == 0)
 		p->nspid = status.nspid;
 	(void)!proc_comm_read(proc.dirfd, p->comm, sizeof(p->comm));
-	p->pidfd = take_fd(&proc.pidfd);
+	p->pidfd = peer->pidfd;
 	return 0;
 }
 

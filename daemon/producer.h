@@ -71,7 +71,8 @@ void producers_set_callbacks(struct producers *ps, const struct producers_callba
 
 /*
  * Checks and takes in the rings of the process behind a connection. The descriptors stay the caller's; what is kept
- * is duplicated. *ret_control_fd: read-only, the caller's. The caller ends the registration with
+ * is duplicated, but for the peer's pidfd, which must stay open until the end of the registration. *ret_control_fd:
+ * read-only, the caller's. The caller ends the registration with
  * producer_end() when the connection does. 0, PRODUCER_E_*, -errno.
  */
 int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,

@@ -35,7 +35,8 @@ struct producer {
 	uid_t uid;
 	char comm[PROC_COMM_MAX];
 	/* what it gave us */
-	int memory_fd, wake_fd, pidfd;
+	int memory_fd, wake_fd;
+	int pidfd; /* borrowed from the connection while it lives */
 	uint32_t clock; /* enum ring_clock */
 	struct ring_geometry geometry;
 	struct event *on_wake, *on_exit;

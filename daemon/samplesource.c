@@ -358,7 +358,7 @@ static void sample_disarm(struct target *target)
 	while (target->n_sources > 0)
 		(void)sample_set_put(target->sources[--target->n_sources].set);
 	quota_release(&target->charge_rings);
-	if (target->targets->n_armed == 0)
+	if (target->targets->n_armed == target->targets->n_events)
 		(void)!sampler_programs(target->targets->sampler, false);
 }
 

@@ -225,6 +225,7 @@ static void publish_done(struct snapshot *n)
 		return;
 	}
 	adopt(n);
+	frozen_published(n->frozen);
 	snapshot_release(n);
 	if (!snapshot_has_ended(n)) {
 		if (!n->failed_decode)

@@ -12,9 +12,11 @@
 #include "daemon/daemon.h"
 #include "daemon/listener.h"
 #include "daemon/metrics.h"
+#include "daemon/producer.h"
 #include "daemon/snapshot.h"
 #include "daemon/status_server.h"
 #include "daemon/target.h"
+#include "daemon/trigger.h"
 
 #define PICTURE_MAX_AGE_NS 250000000ull
 
@@ -119,6 +121,8 @@ static struct json_object *status_json(struct daemon *d)
 	if (!losses)
 		losses = json_add_new_object(o, "losses");
 	(void)targets_losses(d->targets, losses);
+	producers_status(d->producers, o, losses);
+	triggers_status(d->triggers, o);
 	json_add(o, "clients", clients_json(d));
 	json_add(o, "quota", quota_to_json(&d->quota));
 	if (d->stopping)

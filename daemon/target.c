@@ -98,6 +98,8 @@ void target_set_state(struct target *target, enum target_state state)
 	/* The edges of the picture in target.h. */
 	assert(state != TARGET_ARMED && target->state != TARGET_EXITED && target->state != state);
 	(*state_count(target->targets, target->state))--;
+	if (target->state == TARGET_ARMED && target_is_implicit(target))
+		target->targets->n_events--;
 	target->state = state;
 	(*state_count(target->targets, state))++;
 }
@@ -471,12 +473,20 @@ void targets_disarm(struct targets *targets, struct target *target)
 	target_emit(target, "disarmed");
 	TAILQ_REMOVE(&targets->list, target, link);
 	(*state_count(targets, target->state))--;
+	if (target->state == TARGET_ARMED && target_is_implicit(target))
+		targets->n_events--;
 	(void)target_free(target);
-	if (TAILQ_EMPTY(&targets->list))
+	if (!targets_record(targets))
 		history_stop(targets->history);
 }
 
 /* ---- asking */
+
+/* What a snapshot of it would have: samples of now; events of now; what is left. */
+static int value_of(const struct target *target)
+{
+	return target->state != TARGET_ARMED ? 0 : target_is_implicit(target) ? 1 : 2;
+}
 
 struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
 {
@@ -494,7 +504,7 @@ struct target *targets_find(const struct targets *targets, const char *name, uid
 	/* The newest, but one that records before one that does not. */
 	TAILQ_FOREACH(target, &targets->list, link)
 		if (target->scope != TARGET_UNIT && target->proc.pid == pid && target_visible(target, uid, admin) &&
-		    (!found || target->state == TARGET_ARMED || found->state != TARGET_ARMED))
+		    (!found || value_of(target) >= value_of(found)))
 			found = target;
 	return found;
 }

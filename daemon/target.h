@@ -25,6 +25,8 @@ struct config;
 struct event_base;
 struct hub;
 struct json_object;
+struct producer;
+struct producers;
 struct quota;
 struct target;
 struct targets;
@@ -92,6 +94,25 @@ int targets_arm(struct targets *targets, const struct target_request *req, struc
 		size_t why_size);
 /* Ends the recording and forgets the target: the pointer is invalid afterwards. */
 void targets_disarm(struct targets *targets, struct target *target);
+/*
+ * The same for a client: what a program has registered stays, as a target that nobody armed; what is left of one that has
+ * ended goes. 0; TARGET_E_BAD: nobody armed it.
+ */
+int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size) _must_check_;
+
+/*
+ * Programs that register event rings (daemon/producer.h): each is a target from then on. Its user's target of the process
+ * has the rings; where there is none, one is made that records nothing else (back end "events"), and goes with
+ * them. Arming it turns it into one that records, with the same id.
+ */
+void targets_set_producers(struct targets *targets, struct producers *producers);
+/* What struct producers_callbacks tells. */
+void targets_program_changed(struct targets *targets, struct producer *producer);
+void targets_program_gone(struct targets *targets, struct producer *producer);
+/* The target of that process and owner, one that records before one that does not; NULL. */
+struct target *targets_of_program(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner);
+/* Nobody armed it. */
+bool target_is_implicit(const struct target *target);
 
 /*
  * By id ("t3"), or by pid as text ("1234": the newest target of that process), among those that this user may

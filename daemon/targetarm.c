@@ -198,22 +198,18 @@ static int begin_history(struct target *target, char *why, size_t size)
 	return r < 0 ? say(why, size, r, "/proc or perf events: %s", strerror(-r)) : 0;
 }
 
-static int begin_target(struct target *target, const struct target_request *req, char *why, size_t size)
+static int charge_target(struct target *target, const struct target_request *req, char *why, size_t size)
 {
-	struct targets *targets = target->targets;
+	int r = quota_charge(target->targets->quota, req->uid, QUOTA_TARGETS, 1, &target->charge_target);
+
+	return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
+}
+
+static int begin_recording(struct target *target, char *why, size_t size)
+{
 	struct timespec now;
 	int r;
 
-	r = quota_charge(targets->quota, req->uid, QUOTA_TARGETS, 1, &target->charge_target);
-	if (r != 0)
-		return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid)
-			     : r;
-	if (targets->n_armed + targets->n_suspended + targets->n_exited >= targets->config->max_targets)
-		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
-	r = target_watch(target);
-	if (r < 0)
-		return say(why, size, r, "out of memory");
-	target_refresh(target);
 	r = begin_history(target, why, size);
 	if (r != 0)
 		return r;
@@ -228,6 +224,49 @@ static int begin_target(struct target *target, const struct target_request *req,
 	return 0;
 }
 
+static int begin_target(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	struct targets *targets = target->targets;
+	int r;
+
+	r = charge_target(target, req, why, size);
+	if (r != 0)
+		return r;
+	/* Those of registered programs have a limit of their own. */
+	if (targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited >= targets->config->max_targets)
+		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
+	r = target_watch(target);
+	if (r < 0)
+		return say(why, size, r, "out of memory");
+	target_refresh(target);
+	return begin_recording(target, why, size);
+}
+
+/* One that its program made by registering becomes one that records; `asked` has what is wanted. */
+static int upgrade(struct target *target, const struct target *asked, const struct target_request *req, char *why, size_t size)
+{
+	int r;
+
+	target_upgrade_begin(target);
+	target->stacks_asked = asked->stacks_asked;
+	target->stacks = asked->stacks;
+	target->waits = asked->waits;
+	target->uid = asked->uid;
+	target->owner_admin = asked->owner_admin;
+	target->backend = &backend_sample;
+	r = charge_target(target, req, why, size);
+	if (r == 0)
+		r = begin_recording(target, why, size);
+	if (r != 0) {
+		target_upgrade_undo(target);
+		return r;
+	}
+	if (req->stacks == STACKS_AUTO)
+		stackprobe_target(target->targets->probe, target);
+	target_emit(target, NULL);
+	return 0;
+}
+
 struct arming {
 	struct target *target;
 };
@@ -237,7 +276,7 @@ static void arming_cleanup(struct arming *arming)
 	struct targets *targets = arming->target ? arming->target->targets : NULL;
 
 	(void)target_free(arming->target);
-	if (targets && TAILQ_EMPTY(&targets->list))
+	if (targets && !targets_record(targets))
 		history_stop(targets->history);
 }
 
@@ -279,6 +318,10 @@ int targets_arm(struct targets *targets, const struct target_request *req, struc
 	if (r != 0)
 		return r;
 	other = armed_already(target);
+	if (other && target_is_implicit(other)) {
+		*ret_target = other;
+		return upgrade(other, target, req, why, why_size);
+	}
 	if (other) {
 		*ret_target = other;
 		return say(why, why_size, TARGET_E_EXISTS, "armed already as %s", other->name);

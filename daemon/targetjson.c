@@ -45,7 +45,7 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 
 struct json_object *target_to_json(struct target *target)
 {
-	struct json_object *o = json_object_new_object();
+	struct json_object *o = json_object_new_object(), *events;
 	const char *comm = target_comm(target);
 	struct backend_stats stats;
 
@@ -84,6 +84,11 @@ struct json_object *target_to_json(struct target *target)
 	json_add_uint(o, "history_bytes", target->log.bytes);
 	add_lost(o, target, &stats);
 	json_add_uint(o, "ring_bytes", stats.ring_bytes);
+	events = target_events_json(target);
+	if (events)
+		json_add(o, "events", events);
+	else
+		json_add_null(o, "events");
 	json_add_uint(o, "fds", target->charge_fds.amount);
 	json_add_uint(o, "owner_uid", target->owner);
 	return o;
@@ -247,6 +252,31 @@ static void meta_processes(const struct frozen *frozen, struct json_object *list
 	}
 }
 
+/* The files with event rings; who wrote them may have ended by now. */
+static void meta_programs(const struct frozen *frozen, struct json_object *list)
+{
+	for (size_t i = 0; i < frozen->n_programs; i++) {
+		const struct frozen_program *program = &frozen->programs[i];
+		const char *comm = producer_comm(program->producer);
+		struct json_object *o;
+
+		if (!program->file[0])
+			continue;
+		o = json_object_new_object();
+		json_add_string(o, "file", program->file);
+		json_add_int(o, "pid", producer_pid(program->producer));
+		json_add_int(o, "nspid", producer_nspid(program->producer));
+		json_add_uint(o, "start_time", producer_start_time(program->producer));
+		json_add_text(o, "comm", comm, strlen(comm));
+		json_add_string(o, "state", program->stats.ended ? "ended" : "live");
+		json_add_uint(o, "bytes", program->stats.bytes);
+		json_add_uint(o, "rings", program->stats.rings);
+		json_add_uint(o, "rings_left_out", program->stats.rings_left_out);
+		json_add_uint(o, "copy_ns", program->stats.copy_ns);
+		json_append(list, o);
+	}
+}
+
 /* Since when the target is recorded at all: its rings may be older than it. */
 static uint64_t recorded_from(const struct frozen *frozen)
 {
@@ -326,5 +356,7 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 		meta_losses(stats, json_add_new_object(o, "losses"));
 	}
 	meta_processes(frozen, json_add_new_array(o, "processes"));
+	if (frozen->n_programs > 0)
+		meta_programs(frozen, json_add_new_array(o, "rings"));
 	return o;
 }

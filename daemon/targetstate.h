@@ -22,6 +22,8 @@
 #include "daemon/target.h"
 
 struct backend;
+struct frozen;
+struct producers;
 struct stackprobe;
 
 #define TARGET_IMAGES_MAX 1024
@@ -105,6 +107,8 @@ struct targets {
 	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
 	uint64_t last_id;
 	size_t n_armed, n_suspended, n_exited;
+	size_t n_events; /* of those that are armed: the ones that nobody armed */
+	struct producers *producers; /* borrowed; NULL: none (tests) */
 	
 	struct sampler *sampler;
 	struct history *history;
@@ -147,6 +151,8 @@ uint64_t target_oldest_ns(struct target *target);
 int target_charge_fds(struct target *target, size_t more) _must_check_;
 
 /* ---- member.c */
+/* Whether no other entry of the target tells of the same process. */
+bool member_is_first(const struct member *member);
 /* The living process `pid` of the target, or NULL. */
 struct member *member_find(const struct target *target, pid_t pid);
 /* Whether `pid` is or was a process of the target. */
@@ -170,6 +176,16 @@ int members_filter_all(struct target *target);
 int member_follow(struct member *member) _must_check_;
 /* Adds processes that are in the unit's cgroup and ends those that are not. */
 int members_scan(struct target *target, bool *ret_added) _must_check_;
+
+/* ---- targetevents.c */
+/* Whether any target has a history and perhaps samples. */
+bool targets_record(const struct targets *targets);
+/* Around the arming of one that nobody armed: empties it, or makes it again what it was. */
+void target_upgrade_begin(struct target *target);
+void target_upgrade_undo(struct target *target);
+/* "events" of T; NULL: none of its programs has registered. */
+struct json_object *target_events_json(struct target *target);
+int target_freeze_rings(const struct target *target, struct frozen *frozen) _must_check_;
 
 /* ---- targetlog.c */
 /* The callback of struct history. */

@@ -76,7 +76,7 @@ static int teardown(void **state)
 static bool ask(bool strict, uid_t uid, const struct declink_need *need)
 {
 	const struct opener_options options = {
-		.images_fd = -1, .symfs_fd = -1, .target_root = root_fd, .strict = strict, .uid = uid};
+		.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .target_root = root_fd, .strict = strict, .uid = uid};
 	struct opener *o;
 	bool found;
 
@@ -220,7 +220,7 @@ static int kept(void *arg, uint32_t maj, uint32_t min, uint64_t ino)
 
 static void test_kept_and_bundle(void **state)
 {
-	struct opener_options options = {.images_fd = -1, .symfs_fd = -1, .target_root = -1, .strict = true, .kept = kept};
+	struct opener_options options = {.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .target_root = -1, .strict = true, .kept = kept};
 	struct declink_need n = {.kind = NEED_OBJECT, .maj = 1, .min = 2, .ino = 3};
 	struct opener *o;
 
@@ -235,7 +235,7 @@ static void test_kept_and_bundle(void **state)
 	(void)close(kept_fd);
 	/* a bundle's copies have other inodes; the second of one path lies under its old number */
 	file_at(".inode/1-2-3", "\177ELFsecond", 0600);
-	options = (struct opener_options){.images_fd = root_fd, .symfs_fd = -1, .target_root = -1, .strict = true};
+	options = (struct opener_options){.bundle_fd = -1, .images_fd = root_fd, .symfs_fd = -1, .target_root = -1, .strict = true};
 	assert_int_equal(opener_new(&options, &o), 0);
 	assert_int_equal(opener_open(o, &n, &answer), 0);
 	assert_string_equal(answer.path, ".inode/1-2-3");
