@@ -286,16 +286,16 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev)
 	r = timeline_enter(tl, ev->ts, &at.mono);
 	tl->entering_early = false;
 	if (r == 0)
-		r = timeline_thread_enter(tl, ev->tid, at.mono, &at.thread);
+		r = timeline_thread_enter_of(tl, ev->pid, ev->tid, at.mono, &at.thread);
 	if (r != 0)
 		return r;
 	/* An early begin says where it was drawn, not what the thread ran then as a whole. */
 	if (ev->kind == RINGEVENT_FIBER)
-		r = tl_fiber_switch(tl, at.thread, ev->id, ev->name, at.mono);
+		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->id, ev->name, at.mono);
 	else if (!early && ev->kind != RINGEVENT_THREAD && ev->kind != RINGEVENT_LOST)
-		r = tl_fiber_switch(tl, at.thread, ev->fiber, NULL, at.mono);
+		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->fiber, NULL, at.mono);
 	if (r == 0 && early && ev->fiber)
-		r = tl_fiber_find(tl, at.thread->pid, ev->fiber, &at.fiber);
+		r = tl_fiber_find(tl, ev->pid, ev->fiber, &at.fiber);
 	if (r == 0) {
 		if (!early)
 			at.fiber = at.thread->fiber;

@@ -103,14 +103,15 @@ void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	tl->w->ops->slice_end(tl->w, t->fibers_track, mono, NULL);
 }
 
-int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint64_t id, const char *name, uint64_t mono)
+int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id, const char *name,
+		    uint64_t mono)
 {
 	const struct tl_event_names *n = tl->event_names;
 	struct tl_fiber *f = NULL;
 	int r;
 
 	if (id != 0) {
-		r = fiber_get(tl, t->pid, id, &f);
+		r = fiber_get(tl, pid, id, &f);
 		if (r != 0)
 			return r;
 		fiber_name(tl, f, name);

@@ -188,6 +188,8 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 int timeline_thread_see_gaps(struct timeline *tl, struct tl_thread *t);
 /* The thread that an event is about, with its track; made up if it was never told. */
 int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret);
+/* The same where its process is known. */
+int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono, struct tl_thread **ret);
 
 /* The track of the process, declared now if it was not; 0 if there is no room for it. */
 uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono);
@@ -267,7 +269,8 @@ void tl_regions_close(struct timeline *tl, struct tl_regions *r, uint64_t mono, 
 void tl_regions_cut(struct timeline *tl, const struct tl_regions *r, uint64_t mono);
 
 /* In decode/timeline_fibers.c. The thread runs that fiber's stack (0: its own) from now on. */
-int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint64_t id, const char *name, uint64_t mono);
+int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id, const char *name,
+		    uint64_t mono);
 int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, struct tl_fiber **ret);
 void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t mono, uint64_t *ret_on,
 		   uint64_t *ret_off);

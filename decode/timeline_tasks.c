@@ -199,14 +199,18 @@ int timeline_thread_see_gaps(struct timeline *tl, struct tl_thread *t)
 	return r;
 }
 
-/* The thread that an event is about, with its track. */
 int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret)
+{
+	return timeline_thread_enter_of(tl, tid, tid, mono, ret);
+}
+
+int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono, struct tl_thread **ret)
 {
 	struct tl_thread *t = timeline_thread_find(tl, tid);
 	int r;
 
 	if (!t) {
-		r = thread_make(tl, tid, tid, mono, &t);
+		r = thread_make(tl, pid, tid, mono, &t);
 		if (r == TIMELINE_E_FULL)
 			tl->stats.refused_full++;
 		if (r != 0)

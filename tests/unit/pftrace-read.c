@@ -125,6 +125,28 @@ static void copy_text(char *dst, size_t size, struct view v)
 	dst[n] = '\0';
 }
 
+/* Strings of a protobuf are UTF-8. */
+static bool is_utf8(struct view v)
+{
+	while (v.p < v.end) {
+		uint32_t c = *v.p++, min;
+		int more = c < 0x80 ? 0 : (c & 0xe0) == 0xc0 ? 1 : (c & 0xf0) == 0xe0 ? 2 : (c & 0xf8) == 0xf0 ? 3 : -1;
+
+		if (more < 0)
+			return false;
+		min = more == 1 ? 0x80 : more == 2 ? 0x800 : more == 3 ? 0x10000 : 0;
+		c &= more ? 0x3fu >> more : 0x7f;
+		for (; more > 0; more--) {
+			if (v.p == v.end || (*v.p & 0xc0) != 0x80)
+				return false;
+			c = c << 6 | (*v.p++ & 0x3f);
+		}
+		if (c < min || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+			return false;
+	}
+	return true;
+}
+
 static int read_interned(struct reader *r, struct sequence *s, struct view v)
 {
 	struct field f;
@@ -141,6 +163,8 @@ static int read_interned(struct reader *r, struct sequence *s, struct view v)
 		iid = find_uint(f.view, 1, 0);
 		if (iid == 0 || iid >= N_NAMES || !find_view(f.view, 2, &text))
 			return wrong(r, "interned entry without number or text");
+		if (!is_utf8(text))
+			return wrong(r, "interned entry %u is not UTF-8", (unsigned int)iid);
 		if (!s->names[table])
 			s->names[table] = calloc(N_NAMES, sizeof(char *));
 		if (s->names[table][iid])
@@ -189,6 +213,7 @@ static int check_args(struct reader *r, const struct sequence *s, struct view v)
 	struct field f;
 
 	while (next_field(&v, &f) == 1) {
+		struct view text;
 		uint64_t iid;
 
 		if (f.number == 47)
@@ -203,6 +228,9 @@ static int check_args(struct reader *r, const struct sequence *s, struct view v)
 		iid = find_uint(f.view, 17, 0);
 		if (iid && !interned(s, 3, iid))
 			return wrong(r, "annotation string %u not defined", (unsigned int)iid);
+		if (find_view(f.view, 6, &text) && !is_utf8(text))
+			return wrong(r, "an annotation is not UTF-8");
+		r->t->args++;
 	}
 	return 0;
 }

@@ -27,7 +27,7 @@ struct read_track {
 struct read_trace {
 	struct read_track *tracks; /* READ_TRACKS of them, by uuid */
 	uint64_t packets, slices, instants, counters, flows_begun, flows_ended;
-	uint64_t switches, wakings, compressed, interned;
+	uint64_t switches, wakings, compressed, interned, args;
 	uint64_t first_ts, last_ts;
 	char error[256]; /* the first thing that is wrong */
 };

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_FIELDS 16
+#include "tests/unit/event-case.h"
+
+#define MAX_FIELDS 40
 
 struct player {
 	struct timeline_options options;
@@ -17,6 +19,7 @@ struct player {
 	struct timeline *tl; /* made at the first event */
 	struct writer *w;
 	char release[32];
+	char cause[64];
 };
 
 static uint64_t number(const char *s)
@@ -116,6 +119,13 @@ static int option(struct player *p, char **f)
 	} else if (strcmp(f[0], "focus") == 0) {
 		p->options.focus_begin_ns = number(f[1]);
 		p->options.focus_end_ns = number(f[2]);
+	} else if (strcmp(f[0], "cause") == 0 && f[1]) {
+		(void)snprintf(p->cause, sizeof(p->cause), "%s", f[1]);
+		p->options.cause = (struct timeline_cause){.region = p->cause,
+							   .tid = (uint32_t)number(f[2]),
+							   .begin_ns = number(f[3]),
+							   .end_ns = number(f[4]),
+							   .over_ns = number(f[5])};
 	} else if (strcmp(f[0], "kernel") == 0) {
 		(void)snprintf(p->release, sizeof(p->release), "%s", f[1] ? f[1] : "6.1.0");
 		p->options.kernel_release = p->release;
@@ -152,6 +162,14 @@ static int event(struct player *p, char **f, int n)
 	const char *name;
 	uint32_t other;
 
+	if (f[0][0] == '@') {
+		struct ringevent ev;
+		int r;
+
+		f[0]++;
+		r = event_case_parse(f, n, &ev);
+		return r < 0 ? r : timeline_event(tl, &ev);
+	}
 	if (strcmp(f[0], "process") == 0)
 		return timeline_process(tl, (uint32_t)number(f[1]), 1, f[3], number(f[2]));
 	if (strcmp(f[0], "thread") == 0)

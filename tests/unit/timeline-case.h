@@ -7,12 +7,14 @@
  * ":name" behind. A "!" in front: the call must answer TIMELINE_E_ORDER.
  *
  *   period NS | depth N | switches | focus FROM TO | kernel RELEASE
+ *   cause REGION TID BEGIN END OVER
  *   clock raw | bracket SOURCE MONO WIDTH
  *   process PID TS NAME            thread PID TID TS NAME        exit TID TS
  *   sample TID TS CPU STACK        out TID TS CPU STATE STACK WHO in TID TS CPU WHO
  *   wake TID TS CPU WHO irq|- STACK
  *   loss TID FROM TO COUNT KIND... mark TS NAME...               counter PID TS VALUE NAME...
  *   incomplete FROM TO
+ *   @KIND ...: an event of the program, as event-case.h says
  *
  * "---" ends the events; what follows is for the caller.
  */

@@ -48,11 +48,52 @@ static uint32_t random_who(struct source *s)
 	}
 }
 
+/* Events of the program, of which hardly any fits the one before. */
+static int random_program_event(struct source *s, struct timeline *tl, uint64_t ts)
+{
+	static const char *const names[] = {"serve", "parse", "", "a \xc3\xa4\xe2\x82\xac"};
+	struct ringevent ev = {
+		.kind = (enum ringevent_kind)draw(s, RINGEVENT_LOST + 1),
+		.ts = ts,
+		.pid = 100,
+		.tid = 100 + (uint32_t)draw(s, N_THREADS),
+		.name = names[draw(s, ARRAY_SIZE(names))],
+		.format = draw(s, 2) ? "%s" : NULL,
+		.task = draw(s, 6),
+		.parent = draw(s, 6),
+		.id = draw(s, 4),
+		.fiber = draw(s, 3) ? 0 : draw(s, 4),
+		.began = draw(s, 3) ? 0 : ts - draw(s, 3000),
+		.began_early = draw(s, 9) == 0,
+		.unfinished = draw(s, 9) == 0,
+		.level = (uint8_t)draw(s, 6),
+		.flow = (uint8_t)draw(s, 4),
+		.value_type = draw(s, 2) ? RINGEVENT_F64 : RINGEVENT_I64,
+		.value.u64 = draw(s, 3) ? draw(s, 100) : UINT64_MAX,
+		.n_args = draw(s, 5) ? draw(s, 3) : draw(s, RINGEVENT_MAX_ARGS + 1),
+	};
+
+	/* deep now and then */
+	if (draw(s, 3) == 0)
+		ev.kind = RINGEVENT_REGION_BEGIN;
+	for (size_t i = 0; i < ev.n_args; i++) {
+		ev.args[i] = (struct ringevent_arg){.key = names[draw(s, ARRAY_SIZE(names))],
+						    .type = (enum ringevent_type)draw(s, RINGEVENT_POINTER + 1),
+						    .cut = draw(s, 2),
+						    .value.u64 = draw(s, 1000)};
+		if (ev.args[i].type == RINGEVENT_TEXT)
+			ev.args[i].value.text = names[draw(s, ARRAY_SIZE(names))];
+	}
+	return timeline_event(tl, &ev);
+}
+
 static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 {
 	uint32_t tid = 100 + (uint32_t)draw(s, N_THREADS);
 	uint32_t cpu = draw(s, 10) ? (uint32_t)draw(s, N_CPUS) : TL_CPU_UNKNOWN;
 
+	if (draw(s, 3) == 0)
+		return random_program_event(s, tl, ts);
 	switch (draw(s, 24)) {
 	case 0:
 		return timeline_thread(tl, 100, tid, draw(s, 2) ? "renamed" : "worker", ts);
@@ -113,7 +154,12 @@ int timeline_random_play(uint64_t seed, uint64_t n_events, struct writer *w,
 						    .switches = seed % 2 == 0,
 						    .depth_cap = seed % 3 == 0 ? 20 : 0,
 						    .focus_begin_ns = 5002000,
-						    .focus_end_ns = 5009000},
+						    .focus_end_ns = seed % 4 == 0 ? 0 : 5009000,
+						    .cause = {.region = seed % 2 ? "serve" : NULL,
+							      .tid = 100 + (uint32_t)(seed % N_THREADS),
+							      .begin_ns = 5003000,
+							      .end_ns = 5010000,
+							      .over_ns = 1500}},
 			 st, w, &tl);
 	if (r == 0)
 		r = timeline_process(tl, 100, 1, "random", 0);
