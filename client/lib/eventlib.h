@@ -70,7 +70,7 @@ struct threshold {
 /* Takes over what the daemon's page says (a private copy of it); NULL: nothing is watched. */
 void thresholds_bind(const struct ring_control *page);
 
-/* That entry as it is now; false if it is free or is being changed. `name` is not copied. */
+/* That entry as it is now; false if it is free or is being changed. */
 bool threshold_get(uint32_t slot, struct threshold *ret);
 
 /*

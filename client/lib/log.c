@@ -34,12 +34,13 @@ struct values {
 	va_list args;
 };
 
-/* Where values go: counted, or into a payload with a share for each text. */
+/* Where values go: into a payload, or they are only measured. */
 struct sink {
-	struct payload *payload; /* NULL: only counted */
-	bool shared;
-	size_t fixed, texts, wanted; /* bytes of heads and numbers; texts; bytes that they want */
-	size_t left;		     /* for texts */
+	struct payload *payload;
+	size_t level; /* how long a text may be */
+	/* without a payload */
+	size_t fixed; /* bytes of heads and numbers */
+	struct payload_texts *texts;
 };
 
 static const char *parse_length(const char *at, enum length *ret)
@@ -102,34 +103,19 @@ static const char *parse_conversion(const char *at, struct conversion *ret)
 
 static void put_number(struct sink *s, enum ring_field_type type, uint64_t bits)
 {
-	s->fixed += sizeof(struct ring_field) + sizeof(bits);
 	if (s->payload)
 		(void)payload_number(s->payload, 0, type, bits);
+	else
+		s->fixed += sizeof(struct ring_field) + sizeof(bits);
 }
 
 static void put_text(struct sink *s, const void *bytes, size_t length, size_t room)
 {
-	size_t wants = payload_padded(length < RING_PAYLOAD_MAX ? length : RING_PAYLOAD_MAX), share;
-	uint32_t before;
-
-	if (!s->payload) {
+	if (s->payload) {
+		(void)payload_text(s->payload, 0, bytes, length, room < s->level ? room : s->level);
+	} else {
 		s->fixed += sizeof(struct ring_field);
-		s->texts++;
-		s->wanted += wants;
-		return;
-	}
-	if (s->shared) {
-		/* The texts may have changed since they were counted. */
-		s->wanted -= wants < s->wanted ? wants : s->wanted;
-		share = payload_share(s->left, s->texts, s->wanted);
-		room = room < share ? room : share;
-	}
-	before = s->payload->used;
-	if (payload_text(s->payload, 0, bytes, length, room) && s->shared) {
-		size_t took = s->payload->used - before - sizeof(struct ring_field);
-
-		s->left -= took < s->left ? took : s->left;
-		s->texts -= s->texts != 0;
+		payload_texts_add(s->texts, length);
 	}
 }
 
@@ -365,10 +351,21 @@ static void payload_clear(struct payload *p)
 	p->cut = false;
 }
 
+/* They do not fit: how long a text may be. */
+static __attribute__((noinline)) size_t values_level(const char *format, va_list args)
+{
+	struct payload_texts texts;
+	struct sink s = {.texts = &texts};
+
+	texts.n = 0;
+	(void)walk(format, args, &s);
+	return payload_level(&texts, s.fixed < RING_PAYLOAD_MAX ? RING_PAYLOAD_MAX - s.fixed : 0);
+}
+
 /* False: the format cannot be walked. */
 static bool put_values(struct payload *p, const char *format, va_list args)
 {
-	struct sink s = {.payload = p};
+	struct sink s = {.payload = p, .level = RING_PAYLOAD_MAX};
 
 	/* Nearly always everything fits. */
 	payload_clear(p);
@@ -376,11 +373,7 @@ static bool put_values(struct payload *p, const char *format, va_list args)
 		return false;
 	if (!p->cut)
 		return true;
-	s = (struct sink){0};
-	(void)walk(format, args, &s);
-	s.payload = p;
-	s.shared = true;
-	s.left = s.fixed < RING_PAYLOAD_MAX ? RING_PAYLOAD_MAX - s.fixed : 0;
+	s.level = values_level(format, args);
 	payload_clear(p);
 	return walk(format, args, &s);
 }

@@ -10,7 +10,7 @@
 #define HEAD_BYTES sizeof(struct ring_field)
 #define NUMBER_BYTES (HEAD_BYTES + sizeof(uint64_t))
 /* More arguments than this find no room, whatever they are. */
-#define ARGS_MAX (RING_PAYLOAD_MAX / HEAD_BYTES)
+#define ARGS_MAX PAYLOAD_TEXTS_MAX
 
 static_assert(HEAD_BYTES == 8, "ring_field");
 static_assert((int)TRACERD_U64 == RING_FIELD_U64 && (int)TRACERD_I64 == RING_FIELD_I64 &&
@@ -59,11 +59,31 @@ bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_
 	return true;
 }
 
-size_t payload_share(size_t left, size_t texts, size_t rest)
+void payload_texts_add(struct payload_texts *t, size_t length)
 {
-	size_t equal = texts ? left / texts : left;
+	if (t->n < PAYLOAD_TEXTS_MAX)
+		t->wants[t->n++] = (uint16_t)payload_padded(length < RING_PAYLOAD_MAX ? length : RING_PAYLOAD_MAX);
+}
 
-	return left > rest && left - rest > equal ? left - rest : equal;
+size_t payload_level(const struct payload_texts *t, size_t left)
+{
+	size_t level = 0, higher;
+
+	/* What the texts below the level leave over raises it, until it leaves no more of them below. */
+	do {
+		size_t over = 0, taken = 0;
+
+		higher = level;
+		for (size_t i = 0; i < t->n; i++) {
+			if (t->wants[i] <= level)
+				taken += t->wants[i];
+			else
+				over++;
+		}
+		if (over)
+			level = ((left - taken) / over) & ~(size_t)3;
+	} while (level > higher);
+	return level;
 }
 
 uint32_t payload_finish(struct payload *p)
@@ -74,45 +94,48 @@ uint32_t payload_finish(struct payload *p)
 	return span;
 }
 
-static size_t text_wants(const tracerd_arg *arg)
+/* They do not fit: how long a text may be. */
+static __attribute__((noinline)) size_t args_level(const tracerd_arg *args, size_t n, size_t fixed)
 {
-	/* Of a text that is longer than everything the rest does not matter. */
-	return arg->length < RING_PAYLOAD_MAX ? payload_padded(arg->length) : RING_PAYLOAD_MAX;
+	struct payload_texts texts;
+
+	texts.n = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (args[i].type == TRACERD_TEXT)
+			payload_texts_add(&texts, args[i].length);
+	}
+	return payload_level(&texts, fixed < RING_PAYLOAD_MAX ? RING_PAYLOAD_MAX - fixed : 0);
 }
 
 void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
 {
-	size_t fixed = 0, texts = 0, wanted = 0, left, n = n_args < ARGS_MAX ? n_args : ARGS_MAX;
+	size_t fixed = 0, wanted = 0, level = RING_PAYLOAD_MAX, n = n_args < ARGS_MAX ? n_args : ARGS_MAX;
+	bool room = true;
 
 	if (n < n_args)
 		p->cut = true;
 	for (size_t i = 0; i < n; i++) {
-		bool text = args[i].type == TRACERD_TEXT;
-
-		fixed += text ? HEAD_BYTES : NUMBER_BYTES;
-		texts += text;
-		wanted += text ? text_wants(&args[i]) : 0;
+		if (args[i].type == TRACERD_TEXT) {
+			fixed += HEAD_BYTES;
+			wanted += payload_padded(args[i].length < RING_PAYLOAD_MAX ? args[i].length : RING_PAYLOAD_MAX);
+		} else {
+			fixed += NUMBER_BYTES;
+		}
 	}
-	left = fixed < RING_PAYLOAD_MAX ? RING_PAYLOAD_MAX - fixed : 0;
-	for (size_t i = 0; i < n; i++) {
+	if (fixed + wanted > RING_PAYLOAD_MAX)
+		level = args_level(args, n, fixed);
+	for (size_t i = 0; i < n && room; i++) {
 		const tracerd_arg *arg = &args[i];
-		uint32_t before = p->used;
 
 		switch (arg->type) {
 		case TRACERD_U64:
 		case TRACERD_I64:
 		case TRACERD_F64:
 		case TRACERD_POINTER:
-			if (!payload_number(p, arg->key, (enum ring_field_type)arg->type, arg->value.u64))
-				return;
+			room = payload_number(p, arg->key, (enum ring_field_type)arg->type, arg->value.u64);
 			break;
 		case TRACERD_TEXT:
-			wanted -= text_wants(arg);
-			if (!payload_text(p, arg->key, arg->value.text, arg->value.text ? arg->length : 0,
-				    payload_share(left, texts, wanted)))
-				return;
-			left -= p->used - before - HEAD_BYTES < left ? p->used - before - HEAD_BYTES : left;
-			texts--;
+			room = payload_text(p, arg->key, arg->value.text, arg->value.text ? arg->length : 0, level);
 			break;
 		default:
 			p->cut = true; /* made by a newer header, or by nobody */

@@ -3,8 +3,7 @@
  * Owns a payload while it is put together, on the stack: fields one after the other, texts cut so that
  * all fields fit. Refuses to know whether they are arguments or a log's values.
  *
- * Who has several texts divides the room: each may take what those behind it do not want, or else
- * an equal share (payload_share()).
+ * Where texts do not fit, the short ones stay whole and the long ones are cut to one length (payload_level()).
  */
 #pragma once
 
@@ -34,11 +33,16 @@ bool payload_number(struct payload *p, tracerd_name name, enum ring_field_type t
 /* A field with a text, or as much of it as fits in `room` bytes (and in the payload). */
 bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_t length, size_t room);
 
-/*
- * How many bytes the next text may take: `left` bytes are left for `texts` texts, those behind it want `rest`
- * bytes.
- */
-size_t payload_share(size_t left, size_t texts, size_t rest);
+/* How many bytes each of some texts wants. More than these find no room, whatever they are. */
+#define PAYLOAD_TEXTS_MAX (RING_PAYLOAD_MAX / sizeof(struct ring_field))
+struct payload_texts {
+	size_t n;
+	uint16_t wants[PAYLOAD_TEXTS_MAX];
+};
+void payload_texts_add(struct payload_texts *t, size_t length);
+
+/* How long a text may be, so that all of them together take at most `left` bytes. */
+size_t payload_level(const struct payload_texts *t, size_t left);
 
 /* Zeroes what is left of the last continuation slot; returns how many slots there are. */
 uint32_t payload_finish(struct payload *p);

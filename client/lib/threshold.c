@@ -138,24 +138,15 @@ void thresholds_forget(void)
 
 bool threshold_get(uint32_t slot, struct threshold *ret)
 {
-	const struct threshold *t = &table.entries[slot % RING_THRESHOLDS];
-	uint64_t hash, over, cooldown;
-	uint32_t sequence, id, length;
+	struct threshold t;
+	uint32_t sequence;
 
-	if (!table_begin(&sequence) || slot >= table.n)
+	if (slot >= RING_THRESHOLDS || !table_begin(&sequence) || slot >= table.n)
 		return false;
-	id = t->id;
-	length = t->length;
-	hash = t->hash;
-	over = t->over;
-	cooldown = t->cooldown;
-	if (!table_unchanged(sequence) || id == 0)
+	t = table.entries[slot];
+	if (!table_unchanged(sequence) || t.id == 0)
 		return false;
-	ret->id = id;
-	ret->length = length;
-	ret->hash = hash;
-	ret->over = over;
-	ret->cooldown = cooldown;
+	*ret = t;
 	return true;
 }
 
