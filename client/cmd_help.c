@@ -27,17 +27,21 @@ static const struct option_spec specs[] = {
 static int help_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
 {
 	const struct options *o = options;
-	const struct command *command;
+	const struct command *command = NULL;
 
 	if (o->man) {
 		help_print_man(stdout);
 	} else if (o->completion) {
 		help_print_completion(stdout);
 	} else if (n) {
-		command = command_find(operands[0]);
-		if (!command)
-			return ctl_fail(
-				ctl, EXIT_USAGE, "usage", "there is no command '%s'", operands[0]);
+		for (size_t i = 0; i < n; i++) {
+			const struct command *const *table = command ? command->commands : commands;
+
+			command = table ? command_find(table, operands[i]) : NULL;
+			if (!command)
+				return ctl_fail(ctl, EXIT_USAGE, "usage", "there is no command '%s%s%s'",
+					i ? operands[0] : "", i ? " " : "", operands[i]);
+		}
 		help_print_command(stdout, command);
 	} else {
 		help_print(stdout);
@@ -53,6 +57,6 @@ const struct command cmd_help = {
 	.options = specs,
 	.options_size = sizeof(struct options),
 	.operand = OPERAND_COMMAND,
-	.max_operands = 1,
+	.max_operands = 2,
 	.exec = help_exec,
 };

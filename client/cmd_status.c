@@ -10,6 +10,7 @@
 #include "client/command.h"
 #include "client/ctl.h"
 #include "client/human.h"
+#include "client/trigger.h"
 #include "client/view.h"
 
 /*
@@ -45,6 +46,18 @@ static char *counters_text(struct json_object *o)
 	return text;
 }
 
+/* "3 write events (at most 1024), 1 ended, 12.0 MiB of rings"; the caller frees it. */
+static char *programs_text(struct json_object *events)
+{
+	_cleanup_free_ char *refused = view_losses(field(events, "refused"));
+	bool any = view_sum(field(events, "refused")) > 0;
+	char bytes[HUMAN_SIZE];
+
+	return human_format("%" PRIu64 " write events (at most %" PRIu64 "), %" PRIu64 " ended, %s of rings%s%s",
+		field_number(events, "programs"), field_number(events, "limit"), field_number(events, "ended"),
+		human_bytes(bytes, field_number(events, "bytes")), any ? "; refused: " : "", any ? refused : "");
+}
+
 static void print_backends(struct json_object *backends)
 {
 	if (!backends || !json_object_is_type(backends, json_type_object))
@@ -64,11 +77,31 @@ static void print_backends(struct json_object *backends)
 	}
 }
 
+static void print_hits(const char *label, const char *what, struct json_object *counts)
+{
+	_cleanup_free_ char *why = trigger_suppressed(field(counts, "suppressed"));
+	bool suppressed = view_sum(field(counts, "suppressed")) > 0;
+
+	view_line(stdout, label, "%s%" PRIu64 " hits, %" PRIu64 " snapshots%s%s", what, field_number(counts, "hits"),
+		field_number(counts, "snapshots"), suppressed ? "; none for: " : "", suppressed ? why : "");
+}
+
+static void print_triggers(struct json_object *triggers)
+{
+	_cleanup_free_ char *active = human_format("%" PRIu64 " (at most %" PRIu64 "), ",
+				    field_number(triggers, "active"), field_number(triggers, "limit"));
+
+	print_hits("triggers", active, triggers);
+	if (field_number(field(triggers, "requests"), "hits"))
+		print_hits("", "asked for by programs: ", field(triggers, "requests"));
+}
+
 static void print_status(struct json_object *s)
 {
 	_cleanup_free_ char *version = human_name(field_text(s, "version")),
 			    *state = human_name(field_text(s, "state"));
 	_cleanup_free_ char *targets = counters_text(field(s, "targets"));
+	_cleanup_free_ char *programs = programs_text(field(s, "events"));
 	_cleanup_free_ char *snapshots = counters_text(field(s, "snapshots"));
 	_cleanup_free_ char *clients = counters_text(field(s, "clients"));
 	_cleanup_free_ char *losses = view_losses(field(s, "losses"));
@@ -78,6 +111,8 @@ static void print_status(struct json_object *s)
 	(void)printf("tracerd %s (pid %" PRIu64 "), %s, up %s\n", version, field_number(s, "pid"),
 		state, human_duration(up, field_number(s, "uptime_s") * 1000000000));
 	view_line(stdout, "targets", "%s", targets);
+	view_line(stdout, "programs", "%s", programs);
+	print_triggers(field(s, "triggers"));
 	view_line(stdout, "snapshots", "%s", snapshots);
 	if (spool)
 		view_line(stdout, "spool", "%" PRIu64 " snapshots, %s of %s",

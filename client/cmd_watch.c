@@ -13,6 +13,7 @@
 #include "client/ctl.h"
 #include "client/human.h"
 #include "client/interrupt.h"
+#include "client/trigger.h"
 #include "client/view.h"
 
 struct options {
@@ -50,6 +51,20 @@ static void print_json_line(const tracerd_event *event)
 	(void)puts(json_text(o, NULL));
 }
 
+/* "g3 of t1: region serve took 7.31 ms (over 5.00 ms) in thread 1234: snapshot ID" */
+static char *hit_words(struct json_object *data)
+{
+	_cleanup_free_ char *trigger = human_name(field_text(data, "trigger")),
+			    *target = human_name(field_text(data, "target")),
+			    *snapshot = human_name(field_text(data, "snapshot")),
+			    *why = human_name(field_text(data, "suppressed")),
+			    *cause = cause_sentence(field(data, "cause"));
+	bool has_trigger = field_text(data, "trigger") != NULL, taken = field_text(data, "snapshot") != NULL;
+
+	return human_format("%s%s%s: %s: %s%s", has_trigger ? trigger : "", has_trigger ? " of " : "", target, cause,
+		taken ? "snapshot " : "no snapshot: ", taken ? snapshot : why);
+}
+
 /* "snapshot ID of slowlock: decoding", "target t3: slowlock (pid 1234): exited" */
 static char *event_words(const char *name, struct json_object *data)
 {
@@ -78,6 +93,8 @@ static char *event_words(const char *name, struct json_object *data)
 		return human_format(
 			"snapshot %s of %s: %s%s%s", id, comm, state, error ? ": " : "", why);
 	}
+	if (!strcmp(name, "trigger.hit"))
+		return hit_words(data);
 	return human_name(json_text(data, NULL));
 }
 
@@ -142,7 +159,8 @@ const struct command cmd_watch = {
 	.args = "",
 	.summary = "print events as they happen",
 	.doc = "Prints the daemon's events that you may see, one a line, until it is interrupted: "
-	       "targets armed, exited and disarmed, snapshots from their begin to their end. With "
+	       "targets armed, exited and disarmed, hits of triggers and what became of them, snapshots from "
+	       "their begin to their end. With "
 	       "--json each line is one JSON object. When this command reads too slowly, events "
 	       "are left out and their number is said.",
 	.options = specs,

@@ -37,6 +37,7 @@ const struct command *const commands[] = {
 	&cmd_fetch,
 	&cmd_delete,
 	&cmd_decode,
+	&cmd_trigger,
 	&cmd_status,
 	&cmd_watch,
 	&cmd_version,
@@ -44,11 +45,13 @@ const struct command *const commands[] = {
 	NULL,
 };
 
-const struct command *command_find(const char *name)
+const struct command *command_find(const struct command *const *table, const char *word)
 {
-	for (size_t i = 0; commands[i]; i++) {
-		if (!strcmp(commands[i]->name, name))
-			return commands[i];
+	for (size_t i = 0; table[i]; i++) {
+		const char *last = strrchr(table[i]->name, ' ');
+
+		if (!strcmp(last ? last + 1 : table[i]->name, word))
+			return table[i];
 	}
 	return NULL;
 }

@@ -3,6 +3,8 @@
  * The commands of tracectl: one const descriptor each, defined in the command's own file. The
  * table of them drives the parser, --help, `tracectl help`, the manual page's generated part and
  * the shell completion.
+ *
+ * A command may consist of others ("trigger add"): then it has a table of those and nothing to run.
  */
 #pragma once
 
@@ -23,10 +25,11 @@ enum operand_kind {
 	OPERAND_FILE,
 	OPERAND_COMMAND_LINE,
 	OPERAND_COMMAND,
+	OPERAND_TRIGGER,
 };
 
 struct command {
-	const char *name;
+	const char *name;    /* of a sub-command: with its command's in front, "trigger add" */
 	const char *args;    /* the operands in the usage line, "" for none */
 	const char *summary; /* one line for the list of commands */
 	const char *doc;     /* paragraphs, separated by an empty line; no other newlines */
@@ -36,6 +39,7 @@ struct command {
 	enum operand_kind operand;
 	size_t min_operands, max_operands;
 	bool stop_at_operand; /* the operands are a command line with options of its own */
+	const struct command *const *commands; /* sub-commands, ended by NULL; NULL: it is run itself */
 	/*
 	 * Runs the command; `options` is its struct of values, zero where nothing was given.
 	 * Returns the program's exit code.
@@ -55,7 +59,8 @@ extern const struct option_spec common_option_specs[];
 /* All commands in the order of the help, ended by NULL. */
 extern const struct command *const commands[];
 
-const struct command *command_find(const char *name);
+/* The one of a table, by the last word of its name; NULL. */
+const struct command *command_find(const struct command *const *table, const char *word);
 
 extern const struct command cmd_run;
 extern const struct command cmd_arm;
@@ -68,6 +73,10 @@ extern const struct command cmd_cancel;
 extern const struct command cmd_fetch;
 extern const struct command cmd_delete;
 extern const struct command cmd_decode;
+extern const struct command cmd_trigger;
+extern const struct command cmd_trigger_add;
+extern const struct command cmd_trigger_list;
+extern const struct command cmd_trigger_remove;
 extern const struct command cmd_status;
 extern const struct command cmd_watch;
 extern const struct command cmd_version;

@@ -177,22 +177,33 @@ struct json_object *ctl_event_data(const tracerd_event *event)
 	return json_tokener_parse(tracerd_event_json(event));
 }
 
-int ctl_list(
-	struct ctl *ctl, const char *method, const char *member, struct json_object **ret_array)
+/* A page's parameters: those of the whole list, which each page shares, and where to go on. */
+static struct json_object *page_params(struct json_object *params, const char *cursor)
+{
+	struct json_object *o = json_object_new_object();
+
+	if (params) {
+		json_object_object_foreach (params, key, value)
+			json_add(o, key, json_object_get(value));
+	}
+	if (cursor)
+		json_add_string(o, "cursor", cursor);
+	return o;
+}
+
+int ctl_list(struct ctl *ctl, const char *method, struct json_object *params, const char *member,
+	struct json_object **ret_array)
 {
 	_cleanup_json_ struct json_object *all = json_object_new_array();
 	_cleanup_free_ char *cursor = NULL;
 
 	for (;;) {
 		_cleanup_json_ struct json_object *page = NULL;
-		struct json_object *params = json_object_new_object(), *items;
+		struct json_object *items;
 		const char *next;
 		int r;
 
-		if (cursor)
-			(void)json_object_object_add(
-				params, "cursor", json_object_new_string(cursor));
-		r = ctl_request(ctl, method, params, &page);
+		r = ctl_request(ctl, method, page_params(params, cursor), &page);
 		if (r != EXIT_OK)
 			return r;
 		items = field_array(page, member);

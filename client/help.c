@@ -58,6 +58,11 @@ static void print_option(FILE *out, const struct option_spec *s)
 
 void help_print_usage(FILE *out, const struct command *command)
 {
+	if (command->commands) {
+		for (size_t i = 0; command->commands[i]; i++)
+			help_print_usage(out, command->commands[i]);
+		return;
+	}
 	(void)fprintf(out, "usage: tracectl %s%s%s%s\n", command->name,
 		command->options ? " [options]" : "", *command->args ? " " : "", command->args);
 }
@@ -67,6 +72,10 @@ void help_print_command(FILE *out, const struct command *command)
 	help_print_usage(out, command);
 	(void)fputc('\n', out);
 	print_wrapped(out, command->doc, 0);
+	if (command->commands)
+		(void)fputs("\ncommands:\n", out);
+	for (size_t i = 0; command->commands && command->commands[i]; i++)
+		(void)fprintf(out, "  %-14s %s\n", command->commands[i]->name, command->commands[i]->summary);
 	if (command->example)
 		(void)fprintf(out, "\nexample: %s\n", command->example);
 	(void)fputs("\noptions:\n", out);
@@ -138,22 +147,27 @@ static void man_option(FILE *out, const struct option_spec *s)
 	man_text(out, s->doc);
 }
 
+static void man_command(FILE *out, const struct command *c)
+{
+	(void)fprintf(out, ".SS tracectl %s%s\\fI%s%s\\fR\n", c->name, c->options ? " [options]" : "",
+		*c->args ? " " : "", c->args);
+	man_text(out, c->doc);
+	for (const struct option_spec *s = c->options; s && s->name; s++)
+		man_option(out, s);
+	if (c->example) {
+		(void)fputs(".PP\nExample:\n.PP\n.RS 4\n.nf\n", out);
+		man_text(out, c->example);
+		(void)fputs(".fi\n.RE\n", out);
+	}
+}
+
 void help_print_man(FILE *out)
 {
 	(void)fputs(".SH COMMANDS\n", out);
 	for (size_t i = 0; commands[i]; i++) {
-		const struct command *c = commands[i];
-
-		(void)fprintf(out, ".SS tracectl %s%s\\fI%s%s\\fR\n", c->name,
-			c->options ? " [options]" : "", *c->args ? " " : "", c->args);
-		man_text(out, c->doc);
-		for (const struct option_spec *s = c->options; s && s->name; s++)
-			man_option(out, s);
-		if (c->example) {
-			(void)fputs(".PP\nExample:\n.PP\n.RS 4\n.nf\n", out);
-			man_text(out, c->example);
-			(void)fputs(".fi\n.RE\n", out);
-		}
+		man_command(out, commands[i]);
+		for (size_t k = 0; commands[i]->commands && commands[i]->commands[k]; k++)
+			man_command(out, commands[i]->commands[k]);
 	}
 	(void)fputs(".SH OPTIONS\nEvery command takes these.\n", out);
 	for (const struct option_spec *s = common_option_specs; s->name; s++)
@@ -176,24 +190,48 @@ static void completion_words(FILE *out, const struct option_spec *specs)
 	}
 }
 
-/* The case branches for options of this command whose values can be completed. */
-static void completion_values(FILE *out, const char *command, const struct option_spec *specs)
+/* A name as a pattern of a case: the space of "trigger add" is one of its characters. */
+static void completion_pattern(FILE *out, const char *name)
 {
-	for (const struct option_spec *s = specs; s && s->name; s++) {
-		if (s->type != OPTION_CHOICE && s->type != OPTION_FILE)
-			continue;
-		(void)fprintf(out, "\t%s:--%s", command, s->name);
-		if (s->letter)
-			(void)fprintf(out, "|%s:-%c", command, s->letter);
-		if (s->type == OPTION_FILE) {
-			(void)fputs(") COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", out);
-			continue;
-		}
-		(void)fputs(") COMPREPLY=($(compgen -W \"", out);
-		for (const char *p = s->choices; *p; p++)
-			(void)fputc(*p == '|' ? ' ' : *p, out);
-		(void)fputs("\" -- \"$cur\")); return ;;\n", out);
+	for (; *name; name++)
+		(void)fprintf(out, "%s%c", *name == ' ' ? "\\" : "", *name);
+}
+
+static void completion_choice(FILE *out, const char *command, const struct option_spec *s)
+{
+	(void)fputc('\t', out);
+	completion_pattern(out, command);
+	(void)fprintf(out, ":--%s", s->name);
+	if (s->letter) {
+		(void)fputc('|', out);
+		completion_pattern(out, command);
+		(void)fprintf(out, ":-%c", s->letter);
 	}
+	if (s->type == OPTION_FILE) {
+		(void)fputs(") COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", out);
+		return;
+	}
+	(void)fputs(") COMPREPLY=($(compgen -W \"", out);
+	for (const char *p = s->choices; *p; p++)
+		(void)fputc(*p == '|' ? ' ' : *p, out);
+	(void)fputs("\" -- \"$cur\")); return ;;\n", out);
+}
+
+/* The case branches for options of this command whose values can be completed. */
+static void completion_values(FILE *out, const struct command *c)
+{
+	for (const struct option_spec *s = c->options; s && s->name; s++)
+		if (s->type == OPTION_CHOICE || s->type == OPTION_FILE)
+			completion_choice(out, c->name, s);
+}
+
+static void completion_options(FILE *out, const struct command *c)
+{
+	(void)fputc('\t', out);
+	completion_pattern(out, c->name);
+	(void)fputs(") options=\"", out);
+	completion_words(out, c->options);
+	(void)fputs("\" ;;\n", out);
 }
 
 static const char *completion_operand(enum operand_kind kind)
@@ -205,6 +243,8 @@ static const char *completion_operand(enum operand_kind kind)
 		return "$(compgen -W \"$(tracectl list --ids 2>/dev/null)\" -- \"$cur\")";
 	case OPERAND_SNAPSHOT:
 		return "$(compgen -W \"$(tracectl snapshots --ids 2>/dev/null)\" -- \"$cur\")";
+	case OPERAND_TRIGGER:
+		return "$(compgen -W \"$(tracectl trigger list --ids 2>/dev/null)\" -- \"$cur\")";
 	case OPERAND_FILE:
 		return "$(compgen -f -- \"$cur\")";
 	case OPERAND_COMMAND_LINE:
@@ -215,6 +255,43 @@ static const char *completion_operand(enum operand_kind kind)
 		break;
 	}
 	return NULL;
+}
+
+static void completion_operands(FILE *out, const struct command *c)
+{
+	const char *operand = completion_operand(c->operand);
+
+	if (!operand)
+		return;
+	(void)fputc('\t', out);
+	completion_pattern(out, c->name);
+	(void)fprintf(out, ") COMPREPLY=(%s) ;;\n", operand);
+}
+
+/* Every command that can be run: those of a command in its place. */
+static void each_command(FILE *out, void (*fn)(FILE *out, const struct command *c))
+{
+	for (size_t i = 0; commands[i]; i++) {
+		if (!commands[i]->commands)
+			fn(out, commands[i]);
+		for (size_t k = 0; commands[i]->commands && commands[i]->commands[k]; k++)
+			fn(out, commands[i]->commands[k]);
+	}
+}
+
+/* "trigger" completes to its own commands; behind one of those the two words are the command. */
+static void completion_sub_commands(FILE *out)
+{
+	for (size_t i = 0; commands[i]; i++) {
+		if (!commands[i]->commands)
+			continue;
+		(void)fprintf(out, "\tif [[ $command == %s ]]; then\n\t\tif [[ $cword -eq 2 ]]; then\n"
+				   "\t\t\tCOMPREPLY=($(compgen -W \"",
+			commands[i]->name);
+		for (size_t k = 0; commands[i]->commands[k]; k++)
+			(void)fprintf(out, "%s ", commands[i]->commands[k]->name + strlen(commands[i]->name) + 1);
+		(void)fputs("--help\" -- \"$cur\")); return\n\t\tfi\n\t\tcommand+=\" ${words[2]}\"\n\tfi\n", out);
+	}
 }
 
 void help_print_completion(FILE *out)
@@ -236,20 +313,18 @@ void help_print_completion(FILE *out)
 		    "\telif [[ $prev == = ]]; then prev=${words[cword-2]}; fi\n"
 		    "\tif [[ $cword -eq 1 ]]; then\n"
 		    "\t\tCOMPREPLY=($(compgen -W \"$commands --help\" -- \"$cur\")); return\n"
-		    "\tfi\n"
-		    "\tcase $command:$prev in\n",
+		    "\tfi\n",
 		out);
-	for (size_t i = 0; commands[i]; i++)
-		completion_values(out, commands[i]->name, commands[i]->options);
-	completion_values(out, "*", common_option_specs);
+	completion_sub_commands(out);
+	(void)fputs("\tcase $command:$prev in\n", out);
+	each_command(out, completion_values);
+	for (const struct option_spec *s = common_option_specs; s->name; s++)
+		if (s->type == OPTION_CHOICE || s->type == OPTION_FILE)
+			completion_choice(out, "*", s);
 	(void)fputs("\tesac\n"
 		    "\tcase $command in\n",
 		out);
-	for (size_t i = 0; commands[i]; i++) {
-		(void)fprintf(out, "\t%s) options=\"", commands[i]->name);
-		completion_words(out, commands[i]->options);
-		(void)fputs("\" ;;\n", out);
-	}
+	each_command(out, completion_options);
 	(void)fputs("\tesac\n"
 		    "\tif [[ $cur == -* ]]; then\n"
 		    "\t\tCOMPREPLY=($(compgen -W \"$options",
@@ -261,12 +336,7 @@ void help_print_completion(FILE *out)
 		    "\tfi\n"
 		    "\tcase $command in\n",
 		out);
-	for (size_t i = 0; commands[i]; i++) {
-		const char *operand = completion_operand(commands[i]->operand);
-
-		if (operand)
-			(void)fprintf(out, "\t%s) COMPREPLY=(%s) ;;\n", commands[i]->name, operand);
-	}
+	each_command(out, completion_operands);
 	(void)fputs("\tesac\n"
 		    "} && complete -F _tracectl tracectl\n",
 		out);

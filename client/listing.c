@@ -18,7 +18,7 @@ const struct option_spec listing_specs[] = {
 int listing_print(struct ctl *ctl, const struct listing_options *o, const struct listing *listing)
 {
 	_cleanup_json_ struct json_object *list = NULL, *all = NULL;
-	int r = ctl_list(ctl, listing->method, listing->member, &list);
+	int r = ctl_list(ctl, listing->method, listing->params, listing->member, &list);
 
 	if (r != EXIT_OK)
 		return r;

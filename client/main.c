@@ -12,6 +12,7 @@
 #include "client/command.h"
 #include "client/ctl.h"
 #include "client/help.h"
+#include "common/escape.h"
 
 static int usage_error(struct ctl *ctl, const struct command *command, const char *message)
 {
@@ -23,6 +24,53 @@ static int usage_error(struct ctl *ctl, const struct command *command, const cha
 		(void)fputs("'tracectl help' lists the commands.\n", stderr);
 	}
 	return EXIT_USAGE;
+}
+
+/*
+ * A word of `table` behind options that all commands take; *ret_rest are the words behind it, which are the last of argv
+ * as they were. NULL: *ret_code is the end.
+ */
+static const struct command *next_command(const struct command *const *table, const struct command *parent, int argc,
+	char *const *argv, struct common_options *common, int *ret_rest, int *ret_code)
+{
+	_cleanup_free_ const char **words = calloc((size_t)argc + 1, sizeof(*words));
+	const struct option_set set = {common_option_specs, common};
+	struct ctl ctl = {.command = parent ? parent->name : NULL};
+	const struct command *command;
+	char error[OPTION_ERROR_SIZE], safe[80];
+	size_t n = 0;
+
+	*ret_code = EXIT_USAGE;
+	if (!words) {
+		*ret_code = ctl_fail(&ctl, EXIT_FAILED, "ENOMEM", "out of memory");
+		return NULL;
+	}
+	if (options_parse(&set, 1, argc, argv, true, words, &n, error) < 0) {
+		(void)usage_error(&ctl, parent, error);
+		return NULL;
+	}
+	ctl.json = common->json;
+	if (n == 0 || common->help) {
+		FILE *out = common->help ? stdout : stderr;
+
+		if (parent)
+			help_print_command(out, parent);
+		else
+			help_print(out);
+		if (common->help)
+			*ret_code = EXIT_OK;
+		return NULL;
+	}
+	command = command_find(table, words[0]);
+	if (!command) {
+		(void)escape_text(safe, sizeof(safe), words[0], strlen(words[0]));
+		(void)snprintf(error, sizeof(error), "there is no command '%s%s%s'", parent ? parent->name : "",
+			parent ? " " : "", safe);
+		(void)usage_error(&ctl, parent, error);
+		return NULL;
+	}
+	*ret_rest = (int)n - 1;
+	return command;
 }
 
 static int run_command(
@@ -72,38 +120,20 @@ static int flush_output(int code)
 
 int main(int argc, char **argv)
 {
-	_cleanup_free_ const char **words = calloc((size_t)argc + 1, sizeof(*words));
 	struct common_options common = {0};
-	const struct option_set set = {common_option_specs, &common};
-	const struct command *command;
-	struct ctl ctl = {0};
-	char error[OPTION_ERROR_SIZE];
-	const char *word;
-	size_t n = 0;
+	const struct command *command = NULL;
+	int rest = argc - 1, code;
 
 	(void)setlocale(LC_TIME, "");
 	/* a reader that left ("| head") is an error of a write, not a death */
 	(void)signal(SIGPIPE, SIG_IGN);
-	if (!words)
-		return ctl_fail(&ctl, EXIT_FAILED, "ENOMEM", "out of memory");
 	if (argc > 1 && !strcmp(argv[1], "--version"))
 		return flush_output(run_command(&cmd_version, common, 0, argv + argc));
-	if (options_parse(&set, 1, argc - 1, argv + 1, true, words, &n, error) < 0)
-		return usage_error(&ctl, NULL, error);
-	if (common.help) {
-		help_print(stdout);
-		return flush_output(EXIT_OK);
-	}
-	if (n == 0) {
-		help_print(stderr);
-		return EXIT_USAGE;
-	}
-	word = words[0];
-	command = command_find(word);
-	if (!command) {
-		(void)snprintf(error, sizeof(error), "there is no command '%.80s'", word);
-		return usage_error(&ctl, NULL, error);
-	}
-	/* what is behind the command's name are the last words of argv, as they were */
-	return flush_output(run_command(command, common, (int)n - 1, argv + argc - (n - 1)));
+	do {
+		command = next_command(command ? command->commands : commands, command, rest, argv + argc - rest, &common,
+			&rest, &code);
+		if (!command)
+			return flush_output(code);
+	} while (command->commands);
+	return flush_output(run_command(command, common, rest, argv + argc - rest));
 }

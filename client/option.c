@@ -30,6 +30,71 @@ int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
+/* n × `factor` / `part`, if that is a whole number of 64 bits. */
+static int scale(uint64_t n, uint64_t factor, uint64_t part, uint64_t *ret)
+{
+	uint64_t v;
+
+	if (__builtin_mul_overflow(n, factor, &v) || v % part != 0)
+		return DURATION_E_LONG;
+	*ret = v / part;
+	return 0;
+}
+
+/* The digits at *s, which is moved behind them, as one number; `n` counts them. */
+static int digits(const char **s, uint64_t *v, unsigned int *n)
+{
+	for (; **s >= '0' && **s <= '9'; (*s)++, (*n)++)
+		if (__builtin_mul_overflow(*v, (uint64_t)10, v) ||
+			__builtin_add_overflow(*v, (uint64_t)(**s - '0'), v))
+			return DURATION_E_LONG;
+	return 0;
+}
+
+static uint64_t unit_ns(const char *name)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000},
+		{"m", 60 * 1000000000ULL}, {"h", 3600 * 1000000000ULL}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (!strcmp(units[i].name, name))
+			return units[i].ns;
+	return 0;
+}
+
+int parse_duration(const char *s, uint64_t *ret)
+{
+	uint64_t v = 0, part = 1, unit;
+	unsigned int whole = 0, behind = 0;
+	int r = digits(&s, &v, &whole);
+
+	if (r == 0 && whole && *s == '.') {
+		s++;
+		r = digits(&s, &v, &behind);
+		if (!behind)
+			return DURATION_E_BAD;
+	}
+	if (!whole)
+		return DURATION_E_BAD;
+	if (r != 0)
+		return r;
+	/* more digits than this are more than 64 bits hold, or zeroes for nothing */
+	if (behind > 18)
+		return DURATION_E_LONG;
+	for (; behind > 0; behind--)
+		part *= 10;
+	if (!*s && v == 0) {
+		*ret = 0;
+		return 0;
+	}
+	s += *s == ' ';
+	unit = unit_ns(s);
+	return unit ? scale(v, unit, part, ret) : DURATION_E_UNIT;
+}
+
 /* Is `value` one of the words of "a|b|c"? */
 static bool choice_matches(const char *choices, const char *value)
 {
@@ -80,7 +145,48 @@ static const char *quoted(const char *s, char buf[80])
 	return buf;
 }
 
-static int option_store(
+/* "1 us", "10 m": the largest unit of which it is a whole number. */
+static const char *duration_text(char buf[32], uint64_t ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"h", 3600 * 1000000000ULL}, {"m", 60 * 1000000000ULL}, {"s", 1000000000},
+		{"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(units) && (ns < units[i].ns || ns % units[i].ns))
+		i++;
+	(void)snprintf(buf, 32, "%" PRIu64 "%s", ns / units[i].ns, units[i].name);
+	return buf;
+}
+
+static int store_duration(const struct option_spec *s, const char *value, uint64_t *ret,
+	char error[OPTION_ERROR_SIZE])
+{
+	char safe[80], from[32], to[32];
+	uint64_t ns = 0;
+	int r = parse_duration(value, &ns);
+
+	if (r == 0 && ns >= s->min && ns <= s->max) {
+		*ret = ns;
+		return 0;
+	}
+	if (r == DURATION_E_UNIT)
+		(void)snprintf(error, OPTION_ERROR_SIZE,
+			"--%s: '%s' needs a unit: ns, us, ms, s, m (minutes) or h, as in 5ms", s->name,
+			quoted(value, safe));
+	else if (r == DURATION_E_BAD)
+		(void)snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not a time such as 5ms or 1.5s",
+			s->name, quoted(value, safe));
+	else
+		(void)snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not a time from %s to %s",
+			s->name, quoted(value, safe), duration_text(from, s->min),
+			duration_text(to, s->max));
+	return -EINVAL;
+}
+
+static int store_value(
 	const struct option_spec *s, void *values, const char *value, char error[OPTION_ERROR_SIZE])
 {
 	char *at = (char *)values + s->offset;
@@ -117,8 +223,20 @@ static int option_store(
 		}
 		*(const char **)(void *)at = value;
 		return 0;
+	case OPTION_DURATION:
+		return store_duration(s, value, (uint64_t *)(void *)at, error);
 	}
 	return -EINVAL;
+}
+
+static int option_store(
+	const struct option_spec *s, void *values, const char *value, char error[OPTION_ERROR_SIZE])
+{
+	int r = store_value(s, values, value, error);
+
+	if (r == 0 && s->given)
+		*(bool *)(void *)((char *)values + s->given) = true;
+	return r;
 }
 
 static int missing_value(const struct option_spec *s, char error[OPTION_ERROR_SIZE])

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "client/human.h"
+#include "client/trigger.h"
 
 void view_line(FILE *out, const char *label, const char *fmt, ...)
 {
@@ -80,13 +81,56 @@ char *view_target_name(struct json_object *t)
 	return human_format("%s: %s (pid %" PRIu64 ")", id, comm, field_number(t, "pid"));
 }
 
+/* Its programs write events, and nobody armed it. */
+static bool is_events_only(struct json_object *t)
+{
+	const char *backend = field_text(t, "backend");
+
+	return backend && !strcmp(backend, "events");
+}
+
 char *view_target_how(struct json_object *t)
 {
 	_cleanup_free_ char *stacks = human_name(field_text(t, "stacks"));
 	_cleanup_free_ char *method = human_name(field_text(t, "method"));
 
+	if (is_events_only(t))
+		return human_format("its own events only; 'tracectl arm %" PRIu64 "' adds stacks and waits",
+			field_number(t, "pid"));
 	return human_format("stacks %s, waits %s, recorded by %s events", stacks,
 		field_bool(t, "waits") ? "on" : "off", method);
+}
+
+/* "3 threads, 2.00 MiB": the event rings of its programs; "-" without. The caller frees it. */
+static char *rings_short(struct json_object *events)
+{
+	uint64_t threads = field_number(events, "threads");
+	const char *state = field_text(events, "state");
+	char bytes[HUMAN_SIZE];
+
+	if (!state)
+		return human_format("%s", "-");
+	return human_format("%" PRIu64 " thread%s, %s%s", threads, threads == 1 ? "" : "s",
+		human_bytes(bytes, field_number(events, "bytes")), !strcmp(state, "live") ? "" : ", ended");
+}
+
+static void view_rings(FILE *out, struct json_object *events)
+{
+	_cleanup_free_ char *state = human_name(field_text(events, "state")),
+			    *clock = human_name(field_text(events, "clock")),
+			    *lost = view_losses(field(events, "lost"));
+	uint64_t programs = field_number(events, "programs");
+	char since[HUMAN_SIZE], bytes[HUMAN_SIZE], ring[HUMAN_SIZE];
+
+	if (!field_text(events, "state"))
+		return;
+	view_line(out, "events", "%" PRIu64 " program%s, %s since %s, clock %s", programs, programs == 1 ? "" : "s", state,
+		human_time(since, field_number(events, "registered_at")), clock);
+	view_line(out, "", "%" PRIu64 " of %" PRIu64 " threads, %s each, %" PRIu64 " names, %s in all",
+		field_number(events, "threads"), field_number(events, "threads_max"),
+		human_bytes(ring, field_number(events, "ring_bytes")), field_number(events, "names"),
+		human_bytes(bytes, field_number(events, "bytes")));
+	view_line(out, "", "lost: %s", lost);
 }
 
 void view_targets(FILE *out, struct json_object *targets)
@@ -101,12 +145,15 @@ void view_targets(FILE *out, struct json_object *targets)
 		{"EVENTS", 'l'},
 		{"LOOK-BACK", 'r'},
 		{"SAMPLES", 'r'},
+		{"RINGS", 'l'},
+		{"TRIGGERS", 'r'},
 		{"LOST", 'r'},
 	};
 	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
 
 	for (size_t i = 0; i < json_object_array_length(targets); i++) {
 		struct json_object *t = json_object_array_get_idx(targets, i);
+		struct json_object *events = field(t, "events");
 		const char *unit = field_text(t, "unit");
 		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid");
 		char buf[HUMAN_SIZE];
@@ -117,12 +164,15 @@ void view_targets(FILE *out, struct json_object *targets)
 		human_table_add(&table, human_name(unit ? unit : field_text(t, "comm")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
 		human_table_add(&table, human_name(field_text(t, "state")));
-		human_table_add(&table, human_name(field_text(t, "stacks")));
-		human_table_add(&table, human_name(field_text(t, "method")));
+		human_table_add(&table, human_name(is_events_only(t) ? "-" : field_text(t, "stacks")));
+		human_table_add(&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
 		human_table_add(&table,
 			human_format("%s", human_duration(buf, field_number(t, "lookback_ns"))));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "samples")));
-		human_table_add(&table, human_format("%" PRIu64, view_sum(field(t, "lost"))));
+		human_table_add(&table, rings_short(events));
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, "triggers")));
+		human_table_add(&table, human_format("%" PRIu64,
+			view_sum(field(t, "lost")) + view_sum(field(events, "lost"))));
 	}
 	human_table_print(&table, out, 0);
 }
@@ -153,10 +203,16 @@ void view_target(FILE *out, struct json_object *t)
 	view_line(out, "recording", "%s", how);
 	view_strings(out, "because", t, "why");
 	view_strings(out, "warning", t, "warnings");
-	view_line(out, "look-back", "%s", human_duration(lookback, field_number(t, "lookback_ns")));
-	view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
-		field_number(t, "samples"), field_number(t, "switches"));
+	if (!is_events_only(t)) {
+		view_line(out, "look-back", "%s",
+			human_duration(lookback, field_number(t, "lookback_ns")));
+		view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
+			field_number(t, "samples"), field_number(t, "switches"));
+	}
 	view_line(out, "lost", "%s", lost);
+	view_rings(out, field(t, "events"));
+	if (field_number(t, "triggers"))
+		view_line(out, "triggers", "%" PRIu64, field_number(t, "triggers"));
 	view_line(out, "cost", "%s of rings, %" PRIu64 " file descriptors",
 		human_bytes(ring, field_number(t, "ring_bytes")), field_number(t, "fds"));
 }
@@ -179,7 +235,6 @@ void view_snapshots(FILE *out, struct json_object *snapshots)
 
 	for (size_t i = 0; i < json_object_array_length(snapshots); i++) {
 		struct json_object *s = json_object_array_get_idx(snapshots, i);
-		const char *reason = field_text(field(s, "cause"), "reason");
 		char buf[HUMAN_SIZE];
 
 		human_table_add(&table, human_name(field_text(s, "id")));
@@ -191,9 +246,23 @@ void view_snapshots(FILE *out, struct json_object *snapshots)
 			&table, human_format("%s", human_bytes(buf, field_number(s, "bytes"))));
 		human_table_add(
 			&table, human_format("%s", human_time(buf, field_number(s, "created_at"))));
-		human_table_add(&table, human_name(reason ? reason : ""));
+		human_table_add(&table, cause_words(field(s, "cause")));
 	}
 	human_table_print(&table, out, 0);
+}
+
+/* Who asked and why; of a trigger, which region and how long it took. */
+static void view_cause(FILE *out, struct json_object *cause)
+{
+	_cleanup_free_ char *words = cause_sentence(cause), *trigger = human_name(field_text(cause, "trigger"));
+	const char *kind = field_text(cause, "kind");
+
+	if (!*words)
+		return;
+	if (field_text(cause, "trigger"))
+		view_line(out, "cause", "%s, trigger %s", words, trigger);
+	else
+		view_line(out, kind && strcmp(kind, "client") != 0 ? "cause" : "reason", "%s", words);
 }
 
 void view_snapshot(FILE *out, struct json_object *s)
@@ -202,8 +271,7 @@ void view_snapshot(FILE *out, struct json_object *s)
 	_cleanup_free_ char *comm = human_name(field_text(s, "comm"));
 	_cleanup_free_ char *target = human_name(field_text(s, "target"));
 	_cleanup_free_ char *state = human_name(field_text(s, "state"));
-	const char *reason = field_text(field(s, "cause"), "reason"),
-		   *error = field_text(field(s, "error"), "message");
+	const char *error = field_text(field(s, "error"), "message");
 	const char *stage = field_text(field(s, "progress"), "stage");
 	uint64_t created = field_number(s, "created_at"),
 		 published = field_number(s, "published_at");
@@ -222,11 +290,7 @@ void view_snapshot(FILE *out, struct json_object *s)
 		view_line(out, "state", "%s", state);
 	}
 	view_line(out, "created", "%s", human_time(buf, created));
-	if (reason && *reason) {
-		_cleanup_free_ char *safe = human_name(reason);
-
-		view_line(out, "reason", "%s", safe);
-	}
+	view_cause(out, field(s, "cause"));
 	if (error && *error) {
 		_cleanup_free_ char *safe = human_name(error);
 

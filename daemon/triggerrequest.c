@@ -37,7 +37,10 @@ static unsigned fitness(const struct target *target, uid_t uid, uint32_t tid)
 	}
 	if (target_owner(target) == uid)
 		points += 1;
-	return points + (target_state(target) == TARGET_ARMED ? 4 : 0);
+	if (target_state(target) != TARGET_EXITED)
+		points += 4;
+	/* One that somebody armed has stacks and waits as well. */
+	return points + (target_is_implicit(target) || target_state(target) == TARGET_SUSPENDED ? 0 : 8);
 }
 
 static struct target *choose(struct triggers *ts, const struct producer *producer, uint32_t tid)

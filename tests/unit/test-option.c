@@ -17,7 +17,8 @@
 struct values {
 	bool flag, other;
 	const char *text, *choice;
-	uint64_t number;
+	uint64_t number, time;
+	bool has_time;
 };
 
 static const struct option_spec specs[] = {
@@ -50,6 +51,14 @@ static const struct option_spec specs[] = {
 		.arg = "N",
 		.min = 2,
 		.max = 100,
+		.doc = "x"},
+	{.name = "time",
+		.type = OPTION_DURATION,
+		.offset = offsetof(struct values, time),
+		.given = offsetof(struct values, has_time),
+		.arg = "T",
+		.min = 0,
+		.max = 90000000000,
 		.doc = "x"},
 	{0},
 };
@@ -171,7 +180,7 @@ static void check_specs(const struct command *c, const struct option_spec *s)
 		assert_true(s->doc[strlen(s->doc) - 1] == '.');
 		assert_true((s->type == OPTION_FLAG) == (s->arg == NULL));
 		assert_true((s->type == OPTION_CHOICE) == (s->choices != NULL));
-		if (s->type == OPTION_UINT)
+		if (s->type == OPTION_UINT || s->type == OPTION_DURATION)
 			assert_true(s->min <= s->max && s->max > 0);
 		for (int which = 0; which < 2; which++) {
 			const struct option_spec *o = which ? common_option_specs : c->options;
@@ -184,7 +193,19 @@ static void check_specs(const struct command *c, const struct option_spec *s)
 			fail_msg("%s: --%s is there %zu times", c->name, s->name, n);
 		if (s >= c->options && s->offset >= c->options_size && c->options)
 			fail_msg("%s: --%s is outside its struct", c->name, s->name);
+		if (s >= c->options && s->given >= c->options_size && c->options)
+			fail_msg("%s: --%s marks something outside its struct", c->name, s->name);
 	}
+}
+
+static void check_command(const struct command *c)
+{
+	assert_true((c->exec == NULL) == (c->commands != NULL));
+	assert_true(c->min_operands <= c->max_operands);
+	assert_true(c->max_operands == 0 || *c->args);
+	assert_true(strlen(c->summary) < 70);
+	assert_true(c->doc[strlen(c->doc) - 1] == '.');
+	check_specs(c, c->options);
 }
 
 static void test_tables(void **state)
@@ -192,16 +213,95 @@ static void test_tables(void **state)
 	for (size_t i = 0; commands[i]; i++) {
 		const struct command *c = commands[i];
 
-		assert_ptr_equal(command_find(c->name), c);
-		assert_non_null(c->exec);
-		assert_true(c->min_operands <= c->max_operands);
-		assert_true(c->max_operands == 0 || *c->args);
-		assert_true(strlen(c->summary) < 70);
-		assert_true(c->doc[strlen(c->doc) - 1] == '.');
-		check_specs(c, c->options);
+		assert_ptr_equal(command_find(commands, c->name), c);
+		check_command(c);
+		for (size_t k = 0; c->commands && c->commands[k]; k++) {
+			const struct command *sub = c->commands[k];
+			size_t n = strlen(c->name);
+
+			/* named by both words, found by the second, and itself no table */
+			assert_memory_equal(sub->name, c->name, n);
+			assert_int_equal(sub->name[n], ' ');
+			assert_ptr_equal(command_find(c->commands, sub->name + n + 1), sub);
+			assert_null(sub->commands);
+			check_command(sub);
+		}
 	}
-	assert_null(command_find("bogus"));
-	assert_null(command_find(""));
+	assert_null(command_find(commands, "bogus"));
+	assert_null(command_find(commands, ""));
+	assert_null(command_find(commands, "add"));
+}
+
+static void test_durations(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		uint64_t ns;
+	} cases[] = {
+		{"0", 0, 0},
+		{"0ns", 0, 0},
+		{"0.0", 0, 0},
+		{"1ns", 0, 1},
+		{"250us", 0, 250000},
+		{"5ms", 0, 5000000},
+		{"5 ms", 0, 5000000},
+		{"1.5s", 0, 1500000000},
+		{"0.001us", 0, 1},
+		{"2.500000000s", 0, 2500000000},
+		{"10m", 0, 600000000000},
+		{"24h", 0, 86400000000000},
+		{"0.5h", 0, 1800000000000},
+		{"5124095h", 0, 5124095ULL * 3600000000000ULL},
+		{"18446744073709551615ns", 0, UINT64_MAX},
+		{"", DURATION_E_BAD, 0},
+		{"ms", DURATION_E_BAD, 0},
+		{".5s", DURATION_E_BAD, 0},
+		{"5.s", DURATION_E_BAD, 0},
+		{"-5ms", DURATION_E_BAD, 0},
+		{"+5ms", DURATION_E_BAD, 0},
+		{" 5ms", DURATION_E_BAD, 0},
+		{"5", DURATION_E_UNIT, 0},
+		{"5  ms", DURATION_E_UNIT, 0},
+		{"5ms ", DURATION_E_UNIT, 0},
+		{"5MS", DURATION_E_UNIT, 0},
+		{"5ms3s", DURATION_E_UNIT, 0},
+		{"5min", DURATION_E_UNIT, 0},
+		{"1e3ms", DURATION_E_UNIT, 0},
+		{"0x5ms", DURATION_E_UNIT, 0},
+		{"0.5ns", DURATION_E_LONG, 0},
+		{"0.0001us", DURATION_E_LONG, 0},
+		{"18446744073709551616ns", DURATION_E_LONG, 0},
+		{"5124096h", DURATION_E_LONG, 0},
+		{"0.0000000000000000000000000001s", DURATION_E_LONG, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t ns = 77;
+		int r = parse_duration(cases[i].text, &ns);
+
+		if (r != cases[i].r || ns != (r == 0 ? cases[i].ns : 77))
+			fail_msg("\"%s\": %d, %llu", cases[i].text, r, (unsigned long long)ns);
+	}
+}
+
+static void test_duration_options(void **state)
+{
+	struct parsed p;
+
+	assert_int_equal(PARSE(&p, false, "--time", "1.5ms"), 0);
+	assert_int_equal(p.v.time, 1500000);
+	assert_true(p.v.has_time);
+	assert_int_equal(PARSE(&p, false, "--time=0"), 0);
+	assert_int_equal(p.v.time, 0);
+	assert_true(p.v.has_time);
+	assert_int_equal(PARSE(&p, false, "-f"), 0);
+	assert_false(p.v.has_time);
+	/* each error says what would be right */
+	refused((char *[]){"--time", "5", NULL}, "'5' needs a unit: ns, us, ms, s, m (minutes) or h, as in 5ms");
+	refused((char *[]){"--time", "soon", NULL}, "'soon' is not a time such as 5ms or 1.5s");
+	refused((char *[]){"--time", "2m", NULL}, "'2m' is not a time from 0ns to 90s");
+	refused((char *[]){"--time", "0.1ns", NULL}, "'0.1ns' is not a time from 0ns to 90s");
 }
 
 /* The library's codes are the protocol's, in the same order. */
@@ -233,6 +333,8 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_duration_options),
 		cmocka_unit_test(test_codes),
 	};
 

@@ -49,6 +49,7 @@ struct target {
 	enum target_state state;
 	uid_t owner;
 	pid_t tid;
+	bool implicit;
 	struct producer *programs[4];
 };
 
@@ -111,6 +112,11 @@ enum target_state target_state(const struct target *t)
 pid_t target_tid(const struct target *t)
 {
 	return t->tid;
+}
+
+bool target_is_implicit(const struct target *t)
+{
+	return t->implicit;
 }
 
 bool target_visible(const struct target *t, uid_t uid, bool admin)
@@ -1109,6 +1115,18 @@ static void test_request_chooses_a_target(void **state)
 	request(f, &p2);
 	assert_int_equal(n_taken, 4);
 	assert_int_equal(total_of(f, "requests", "cooldown"), 1);
+	/* what somebody armed has stacks, what is there by itself has none */
+	t1 = (struct target){.id = 1, .name = "t1", .owner = 1000, .implicit = true, .programs = {&p1}};
+	t2 = (struct target){.id = 2, .name = "t2", .owner = 0, .programs = {&p1}};
+	unit.owner = 0;
+	now += 2 * S;
+	request(f, &p1);
+	assert_ptr_equal(taken[4].target, &t2);
+	assert_int_equal(taken[4].cause.uid, 1000);
+	assert_false(taken[4].admin);
+	t2.state = TARGET_SUSPENDED;
+	request(f, &p1);
+	assert_ptr_equal(taken[5].target, &t1);
 }
 
 int main(void)
