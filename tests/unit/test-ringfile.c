@@ -13,7 +13,7 @@
 #include "decode/ringfields.h"
 #include "decode/ringfile.h"
 #include "decode/ringwindow.h"
-#include "tests/unit/ring-make.h"
+#include "tests/unit/ringfile-make.h"
 
 static struct budget budget = {.max = 64 << 20};
 

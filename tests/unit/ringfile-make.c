@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/unit/ring-make.h"
+#include "tests/unit/ringfile-make.h"
 
 #include <string.h>
 
