@@ -22,6 +22,8 @@
 /* Begins at the very same time on one stack that are looked through for the right one. */
 #define MAX_TIES 64u
 
+#define NO_RECORD UINT32_MAX
+
 struct key {
 	uint64_t ts;
 	uint32_t rec;
@@ -168,18 +170,17 @@ static int early_compare(const void *a, const void *b)
 
 /* ---- regions */
 
-static bool is_pair(const struct ringevents *r, uint32_t begin, const struct ring_slot *end)
+static bool is_pair(const struct ringevents *r, uint32_t begin, const struct ringrec *end)
 {
-	const struct ring_slot b = ringevents_slot(r, &r->recs[begin]);
+	const struct ring_slot b = ringevents_slot(r, &r->recs[begin]), e = ringevents_slot(r, end);
 
-	return b.stamp == end->a && b.name == end->name;
+	return b.stamp == e.a && b.name == e.name;
 }
 
-/* How many of a stack's open begins are below the one that ends here; UINT32_MAX: it is not among them. */
+/* How many of a stack's open begins are below the one that ends here; NO_RECORD: it is not among them. */
 static uint32_t open_find(const struct join *j, uint32_t stack, const struct ringrec *end)
 {
 	const struct ringevents *r = j->r;
-	const struct ring_slot slot = ringevents_slot(r, end);
 	const uint32_t *open = j->open + j->base[stack];
 	uint32_t lo = 0, hi = j->depth[stack];
 
@@ -192,9 +193,9 @@ static uint32_t open_find(const struct join *j, uint32_t stack, const struct rin
 			hi = mid;
 	}
 	for (uint32_t i = lo; i > 0 && lo - i < MAX_TIES && r->recs[open[i - 1]].ts == end->began; i--)
-		if (is_pair(r, open[i - 1], &slot))
+		if (is_pair(r, open[i - 1], end))
 			return i - 1;
-	return UINT32_MAX;
+	return NO_RECORD;
 }
 
 static void join_forwards(struct join *j)
@@ -215,7 +216,7 @@ static void join_forwards(struct join *j)
 			continue;
 		}
 		below = open_find(j, stack, rec);
-		if (below == UINT32_MAX)
+		if (below == NO_RECORD)
 			continue;
 		j->depth[stack] = below;
 		rec->flags |= RINGREC_JOINED;
@@ -223,21 +224,44 @@ static void join_forwards(struct join *j)
 	}
 }
 
-/* Gives those of a stack their begins that began at `ts` or later, behind place `at`. */
+/* Those of a stack that began at `ts` or later get their begins, behind place `at`. */
 static int close_since(struct join *j, uint32_t stack, uint64_t ts, uint32_t at)
 {
 	const uint32_t *open = j->open + j->base[stack];
+	struct ringevents *r = j->r;
 	int ret = 0;
 
 	while (ret == 0 && j->depth[stack] > 0) {
 		const uint32_t end = open[j->depth[stack] - 1];
 
-		if ((j->r->recs[end].flags & RINGREC_JOINED) || j->r->recs[end].began < ts)
+		if ((r->recs[end].flags & RINGREC_JOINED) || r->recs[end].began < ts)
 			break;
 		j->depth[stack]--;
 		ret = early_add(j, end, at);
 	}
 	return ret;
+}
+
+static int on_begin_backwards(struct join *j, uint32_t stack, uint32_t place)
+{
+	struct ringevents *r = j->r;
+	const uint32_t begin = r->order[place], *open = j->open + j->base[stack];
+	int ret = close_since(j, stack, r->recs[begin].ts, place + 1);
+
+	if (ret < 0 || !(r->recs[begin].flags & RINGREC_JOINED))
+		return ret;
+	j->depth[stack]--;
+	/* what ended after that, and says that it began here, has ended twice */
+	while (j->depth[stack] > 0) {
+		const uint32_t end = open[j->depth[stack] - 1];
+
+		if ((r->recs[end].flags & RINGREC_JOINED) || r->recs[end].began != r->recs[begin].ts ||
+			!is_pair(r, begin, &r->recs[end]))
+			break;
+		end_drop(r, end, &r->losses.ends_without_begin);
+		j->depth[stack]--;
+	}
+	return 0;
 }
 
 static int on_end_backwards(struct join *j, uint32_t stack, uint32_t place)
@@ -277,16 +301,10 @@ static int join_backwards(struct join *j)
 
 		if (rec->flags & RINGREC_DROPPED)
 			continue;
-		if (rec->kind == RINGEVENT_REGION_END) {
+		if (rec->kind == RINGEVENT_REGION_END)
 			ret = on_end_backwards(j, stack, (uint32_t)i);
-		} else if (rec->kind == RINGEVENT_REGION_BEGIN) {
-			/* within a pair, what began when it did began after it */
-			const uint64_t since = rec->flags & RINGREC_JOINED ? rec->ts : rec->ts + 1;
-
-			ret = close_since(j, stack, since, (uint32_t)i + 1);
-			if (rec->flags & RINGREC_JOINED)
-				j->depth[stack]--;
-		}
+		else if (rec->kind == RINGEVENT_REGION_BEGIN)
+			ret = on_begin_backwards(j, stack, (uint32_t)i);
 	}
 	for (uint32_t s = 0; s < r->n_stacks && ret == 0; s++)
 		ret = close_since(j, s, 0, 0);
