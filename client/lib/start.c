@@ -239,25 +239,23 @@ void start_forked(void)
 
 /* ---- staying loaded */
 
-/* Not there in a static program, which needs none of it. */
-extern __typeof__(dlopen) dlopen __attribute__((__weak__));
-extern __typeof__(dlclose) dlclose __attribute__((__weak__));
-extern __typeof__(dladdr1) dladdr1 __attribute__((__weak__));
-
 /*
  * The shared library is linked so that it stays. The static one may lie in a plug-in: the helper thread
- * and the threads' rings would be left without their code by its dlclose().
+ * and the threads' rings would be left without their code by its dlclose(). dlopen() is looked up, because the
+ * name alone makes a static program's linker warn.
  */
 static void pin_library(void)
 {
+	void *(*open)(const char *, int) = NULL;
 	struct link_map *map = NULL;
 	Dl_info info;
-	void *handle;
+	void *symbol, *handle;
 
-	if (!dlopen || !dlclose || !dladdr1 ||
-		!dladdr1((const void *)pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !*map->l_name)
+	if (!dladdr1((const void *)pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !*map->l_name)
 		return;
-	handle = dlopen(map->l_name, RTLD_NOLOAD | RTLD_NODELETE | RTLD_NOW);
+	symbol = dlsym(RTLD_DEFAULT, "dlopen");
+	memcpy(&open, &symbol, sizeof(open));
+	handle = open ? open(map->l_name, RTLD_NOLOAD | RTLD_NODELETE | RTLD_NOW) : NULL;
 	if (handle)
 		(void)dlclose(handle);
 }
