@@ -22,6 +22,7 @@
 #include <time.h>
 
 #define MAX_THREADS 64u
+#define WARM_UP 20000u
 
 static uint64_t now_ns(void)
 {
@@ -72,7 +73,7 @@ static void *worker_main(void *arg)
 			break;
 		}
 	}
-	w->run(w->count / 16 + 1);
+	w->run(WARM_UP);
 	(void)pthread_barrier_wait(w->barrier);
 	w->began = now_ns();
 	w->run(w->count);
