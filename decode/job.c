@@ -109,7 +109,8 @@ static int job_parse(struct job *j, struct declink_packet *p)
 	r = job_take_fds(j, p, inputs);
 	if (r < 0)
 		return r;
-	if (j->input != JOB_PROBE && (j->perfdata_fd < 0 || j->out_fd < 0))
+	if ((j->input == JOB_PERFDATA && j->perfdata_fd < 0) ||
+		(j->input != JOB_PROBE && j->out_fd < 0))
 		return job_refuse(j, "the job has no perf.data or no output");
 	return 0;
 }

@@ -2,12 +2,14 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/json.h"
 #include "decode/image.h"
 #include "decode/job_impl.h"
 #include "decode/meta.h"
+#include "decode/ringevent.h"
 #include "decode/session.h"
 
 static int on_progress(void *arg, uint64_t done, uint64_t total)
@@ -24,6 +26,7 @@ struct decode {
 	struct clock_map *clocks;
 	struct timeline *tl;
 	struct session *session;
+	struct ringevents *events;
 	struct meta meta;
 };
 
@@ -32,24 +35,29 @@ static void decode_fini(struct decode *d)
 	session_free(d->session);
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
+	ringevents_free(d->events);
 	images_free(d->images);
 	stacktab_free(d->st);
 	perfdata_free(d->pd);
 	meta_fini(&d->meta);
 }
 
-static int make_clocks(struct decode *d)
+/* A bundle's times are MONOTONIC_RAW, also where no record says so. */
+static int make_clocks(const struct job *j, struct decode *d)
 {
-	enum clock_source source = session_clock(d->pd);
-	int r = clock_map_new(source, &d->clocks);
+	enum clock_source source = d->pd ? session_clock(d->pd) : CLOCK_SOURCE_UNKNOWN;
+	int r;
 
+	if (source == CLOCK_SOURCE_UNKNOWN && j->input == JOB_BUNDLE)
+		source = CLOCK_SOURCE_MONOTONIC_RAW;
+	r = clock_map_new(source, &d->clocks);
 	if (r < 0)
 		return r;
 	if (source == CLOCK_SOURCE_MONOTONIC_RAW) {
 		for (size_t i = 0; i < d->meta.n_brackets && r >= 0; i++)
 			r = clock_map_add(d->clocks, &d->meta.brackets[i]);
 	}
-	if (d->pd->clock_data.known && source == CLOCK_SOURCE_MONOTONIC && r >= 0) {
+	if (d->pd && d->pd->clock_data.known && source == CLOCK_SOURCE_MONOTONIC && r >= 0) {
 		const struct clock_bracket b = {.source = d->pd->clock_data.clock_ns,
 			.monotonic = d->pd->clock_data.clock_ns,
 			.realtime = d->pd->clock_data.wall_ns};
@@ -63,13 +71,13 @@ static int make_clocks(struct decode *d)
 /* What was recorded by this kernel was recorded here, as far as anybody can tell. */
 static bool recorded_here(const struct job *j, const struct decode *d)
 {
-	return d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0;
+	return d->pd && d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0;
 }
 
 /* perf's own table of build ids; and the vDSO of this machine where it is the same kernel's. */
 static void tell_images(struct job *j, struct decode *d)
 {
-	for (uint32_t i = 0; i < d->pd->n_build_ids; i++)
+	for (uint32_t i = 0; d->pd && i < d->pd->n_build_ids; i++)
 		images_expect(d->images, d->pd->build_ids[i].name, d->pd->build_ids[i].id,
 			d->pd->build_ids[i].size);
 	if (j->vdso_fd >= 0)
@@ -83,7 +91,7 @@ static void focus_on_last(const struct job *j, const struct decode *d, struct ti
 {
 	uint64_t end = d->meta.frozen_raw;
 
-	if (!end && d->pd->n_index)
+	if (!end && d->pd && d->pd->n_index)
 		end = d->pd->index[d->pd->n_index - 1].time;
 	if (!j->last_ns || !end)
 		return;
@@ -91,11 +99,61 @@ static void focus_on_last(const struct job *j, const struct decode *d, struct ti
 	to->focus_end_ns = end;
 }
 
-static int decode_setup(struct job *j, struct decode *d, struct writer *w)
+static int open_perfdata(struct job *j, struct decode *d)
 {
-	struct timeline_options to = {.version = PACKAGE_VERSION};
-	struct session_options so = {
-		.symbols = j->symbols, .progress = on_progress, .progress_arg = j};
+	int r;
+
+	if (j->perfdata_fd < 0)
+		return 0;
+	r = perfdata_open(j->perfdata_fd, &j->budget, &d->pd);
+	if (r > 0)
+		return job_refuse(j, perfdata_strerror(r));
+	if (r < 0)
+		return r;
+	j->stage = "reading";
+	return perfdata_scan(d->pd, on_progress, j);
+}
+
+/* One file that cannot be had or read costs the events of its program. */
+static int add_rings(struct job *j, struct decode *d, const struct meta_ring *ring, uint64_t *lost)
+{
+	struct declink_need need = {.kind = NEED_RING, .pid = (pid_t)ring->pid};
+	struct declink_file file;
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	(void)snprintf(need.path, sizeof(need.path), "%s", ring->file);
+	r = j->need.ask(j->need.arg, &need, &file, &fd);
+	if (r < 0)
+		return r;
+	if (r == 1)
+		r = ringevents_add(d->events, fd);
+	else
+		r = -ENOENT;
+	*lost += r < 0;
+	return r == -ENOMEM ? r : 0;
+}
+
+/* The events of programs, if the bundle has any. */
+static int open_rings(struct job *j, struct decode *d)
+{
+	uint64_t lost = 0;
+	int r;
+
+	if (d->meta.n_rings == 0)
+		return 0;
+	j->stage = "reading";
+	r = ringevents_new(d->meta.tsc, d->meta.n_tsc, &j->budget, &d->events);
+	for (size_t i = 0; i < d->meta.n_rings && r == 0; i++)
+		r = add_rings(j, d, &d->meta.rings[i], &lost);
+	if (lost)
+		json_add_uint(j->losses, "ring_files_missing", lost);
+	return r < 0 ? r : ringevents_finish(d->events);
+}
+
+/* What happened must have been recorded by somebody. */
+static int open_input(struct job *j, struct decode *d)
+{
 	int r;
 
 	if (j->meta_fd >= 0) {
@@ -105,34 +163,58 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 		else if (r < 0)
 			return r;
 	}
-	r = perfdata_open(j->perfdata_fd, &j->budget, &d->pd);
-	if (r > 0)
-		return job_refuse(j, perfdata_strerror(r));
-	if (r < 0)
-		return r;
-	j->stage = "reading";
-	r = perfdata_scan(d->pd, on_progress, j);
+	r = open_perfdata(j, d);
+	if (r >= 0 && j->input == JOB_BUNDLE)
+		r = open_rings(j, d);
+	if (r >= 0 && !d->pd && !d->events)
+		r = job_refuse(j, "the bundle has neither perf.data nor event rings");
+	return r;
+}
+
+static void timeline_describe(const struct job *j, const struct decode *d, struct timeline_options *to)
+{
+	const struct meta *m = &d->meta;
+
+	to->period_ns = d->pd ? session_period_ns(d->pd) : 0;
+	to->clocks = d->clocks;
+	to->switches = d->pd && session_has_switches(d->pd);
+	to->complete_from_ns = m->complete_from;
+	to->kernel_release = m->kernel_release[0] ? m->kernel_release : d->pd ? d->pd->osrelease : NULL;
+	to->machine = m->machine[0] ? m->machine : d->pd ? d->pd->arch : NULL;
+	focus_on_last(j, d, to);
+	if (m->slow.end_raw)
+		to->cause = (struct timeline_cause){.region = m->slow.region,
+			.tid = m->slow.tid,
+			.begin_ns = m->slow.begin_raw,
+			.end_ns = m->slow.end_raw,
+			.over_ns = m->slow.over};
+}
+
+static int decode_setup(struct job *j, struct decode *d, struct writer *w)
+{
+	struct timeline_options to = {.version = PACKAGE_VERSION};
+	struct session_options so = {
+		.symbols = j->symbols, .progress = on_progress, .progress_arg = j};
+	int r;
+
+	r = open_input(j, d);
 	if (r < 0)
 		return r;
 	r = stacktab_new(j->max_memory / 8, &d->st);
 	if (r >= 0)
 		r = images_new(&j->need, &j->budget, &d->images);
 	if (r >= 0)
-		r = make_clocks(d);
+		r = make_clocks(j, d);
 	if (r < 0)
 		return r;
 	tell_images(j, d);
-	to.period_ns = session_period_ns(d->pd);
-	to.clocks = d->clocks;
-	to.switches = session_has_switches(d->pd);
-	to.complete_from_ns = d->meta.complete_from;
-	to.kernel_release = d->meta.kernel_release[0] ? d->meta.kernel_release : d->pd->osrelease;
-	to.machine = d->meta.machine[0] ? d->meta.machine : d->pd->arch;
-	focus_on_last(j, d, &to);
+	timeline_describe(j, d, &to);
 	r = timeline_new(&to, d->st, w, &d->tl);
 	if (r < 0)
 		return r;
 	so.pd = d->pd;
+	so.events = d->events;
+	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
 	so.st = d->st;
 	so.tl = d->tl;
@@ -144,7 +226,10 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.n_notes = d->meta.n_notes;
 	so.nspid = meta_nspid;
 	so.nspid_arg = &d->meta;
-	return session_new(&so, &d->session);
+	r = session_new(&so, &d->session);
+	for (size_t i = 0; i < d->meta.n_rings && r == 0; i++)
+		session_name_process(d->session, d->meta.rings[i].pid, d->meta.rings[i].comm);
+	return r;
 }
 
 static void add_timeline_stats(struct job *j, const struct timeline *tl, const struct writer *w)
@@ -167,6 +252,12 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 		json_add_uint(j->losses, "frames_folded", ts.folded);
 	if (ts.inconsistent)
 		json_add_uint(j->losses, "switches_inconsistent", ts.inconsistent);
+	if (ts.regions_folded)
+		json_add_uint(j->losses, "regions_folded", ts.regions_folded);
+	if (ts.regions_not_nested)
+		json_add_uint(j->losses, "regions_not_nested", ts.regions_not_nested);
+	if (ws.args_dropped)
+		json_add_uint(j->losses, "arguments_over_limit", ws.args_dropped);
 	if (ts.cut)
 		json_add_uint(j->losses, "output_cut_at_ns", ts.cut_ns);
 	if (ws.bytes_dropped)
@@ -188,6 +279,8 @@ int job_decode(struct job *j, struct writer *w)
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	session_report(d.session, j->stats, j->losses);
+	if (d.events)
+		ringevents_report(d.events, j->stats, j->losses);
 	if (stacktab_dropped(d.st))
 		json_add_uint(j->losses, "stacks_over_memory", stacktab_dropped(d.st));
 	add_timeline_stats(j, d.tl, w);

@@ -4,6 +4,7 @@
 #include "decode/meta.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,6 +19,8 @@ void meta_fini(struct meta *m)
 {
 	free(m->pids);
 	free(m->brackets);
+	free(m->tsc);
+	free(m->rings);
 	free(m->notes);
 	*m = (struct meta){0};
 }
@@ -30,11 +33,13 @@ static void read_brackets(struct meta *m, struct json_object *clocks)
 	if (n == 0 || n > CLOCK_MAP_MAX)
 		return;
 	m->brackets = calloc(n, sizeof(*m->brackets));
-	if (!m->brackets)
+	m->tsc = calloc(n, sizeof(*m->tsc));
+	if (!m->brackets || !m->tsc)
 		return;
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
 		struct clock_bracket *b = &m->brackets[m->n_brackets];
+		uint64_t tsc = 0;
 
 		if (!json_object_is_type(e, json_type_object) ||
 			!json_get_uint(e, "raw", &b->raw) ||
@@ -45,6 +50,9 @@ static void read_brackets(struct meta *m, struct json_object *clocks)
 		(void)json_get_uint(e, "width_ns", &b->width);
 		b->source = b->raw;
 		m->n_brackets++;
+		if (json_get_uint(e, "tsc", &tsc) && tsc)
+			m->tsc[m->n_tsc++] = (struct clock_bracket){
+				.source = tsc, .monotonic = b->raw, .width = b->width};
 	}
 }
 
@@ -146,6 +154,73 @@ static void read_lost(struct meta *m, struct json_object *list)
 	}
 }
 
+/* The copies of event rings: [{"file","pid","comm"}]. */
+static void read_rings(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > META_MAX_RINGS)
+		return;
+	m->rings = calloc(n, sizeof(*m->rings));
+	if (!m->rings)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct meta_ring *ring = &m->rings[m->n_rings];
+		const char *file, *comm;
+		uint64_t pid = 0;
+
+		if (!json_object_is_type(e, json_type_object))
+			continue;
+		file = json_get_string(e, "file");
+		comm = json_get_string(e, "comm");
+		if (!file || !*file || strlen(file) >= sizeof(ring->file))
+			continue;
+		memcpy(ring->file, file, strlen(file) + 1);
+		if (json_get_uint(e, "pid", &pid) && pid <= INT32_MAX)
+			ring->pid = (uint32_t)pid;
+		if (comm)
+			escape_text(ring->comm, sizeof(ring->comm), comm, strlen(comm));
+		m->n_rings++;
+	}
+}
+
+static uint32_t get_tid(struct json_object *o)
+{
+	uint64_t tid = 0;
+
+	return json_get_uint(o, "tid", &tid) && tid <= INT32_MAX ? (uint32_t)tid : 0;
+}
+
+/* A region that was slow, or the program itself. */
+static void read_cause(struct meta *m, struct json_object *cause)
+{
+	const char *kind = json_get_string(cause, "kind"), *name = json_get_string(cause, "region");
+	struct session_note note = {.mark = true};
+	uint64_t begin, end;
+
+	if (!kind)
+		return;
+	if (strcmp(kind, "region") == 0 && name && json_get_uint(cause, "begin_raw_ns", &begin) &&
+		json_get_uint(cause, "end_raw_ns", &end) && begin < end) {
+		escape_text(m->slow.region, sizeof(m->slow.region), name, strlen(name));
+		m->slow.begin_raw = begin;
+		m->slow.end_raw = end;
+		m->slow.tid = get_tid(cause);
+		(void)json_get_uint(cause, "over_ns", &m->slow.over);
+	} else if (strcmp(kind, "program") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) && note.end) {
+		uint32_t tid = get_tid(cause);
+
+		note.begin = note.end;
+		if (tid)
+			(void)snprintf(note.text, sizeof(note.text),
+				"trigger: the program asks, in thread %" PRIu32, tid);
+		else
+			(void)snprintf(note.text, sizeof(note.text), "trigger: the program asks");
+		note_add(m, &note);
+	}
+}
+
 static void read_freeze(struct meta *m, struct json_object *meta)
 {
 	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
@@ -156,8 +231,10 @@ static void read_freeze(struct meta *m, struct json_object *meta)
 	if (!json_get_uint(meta, "frozen_raw_ns", &m->frozen_raw) || !m->frozen_raw)
 		return;
 	cause = snapshot ? json_get_object(snapshot, "cause") : NULL;
-	if (cause)
+	if (cause) {
 		reason = json_get_string(cause, "reason");
+		read_cause(m, cause);
+	}
 	note.begin = note.end = m->frozen_raw;
 	if (reason && *reason) {
 		escape_text(text, sizeof(text), reason, strlen(reason));
@@ -204,6 +281,7 @@ int meta_read(int fd, struct meta *ret)
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
+	read_rings(&m, json_get_array(o, "rings"));
 	events = json_get_object(o, "events");
 	if (events)
 		(void)json_get_uint(events, "complete_from_ns", &m.complete_from);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What decoding needs of a bundle's meta.json: brackets of the clocks, pids as their own
- * namespaces number them, the moment of the freeze, and losses that have a time. Everything is
+ * namespaces number them, the moment of the freeze and what caused it, losses that have a time,
+ * copies of event rings. Everything is
  * optional: a bundle without it decodes all the same, with less said.
  */
 #pragma once
@@ -15,6 +16,7 @@
 
 #define META_MAX_BYTES (16u << 20)
 #define META_MAX_NOTES 8192u
+#define META_MAX_RINGS 256u
 
 struct meta {
 	struct meta_pid {
@@ -23,10 +25,25 @@ struct meta {
 	size_t n_pids;
 	struct clock_bracket *brackets;
 	size_t n_brackets;
+	/* the same moments: `source` is the TSC, `monotonic` MONOTONIC_RAW */
+	struct clock_bracket *tsc;
+	size_t n_tsc;
+	struct meta_ring {
+		char file[128]; /* in the bundle */
+		uint32_t pid;
+		char comm[64]; /* escaped */
+	} * rings;
+	size_t n_rings;
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	uint64_t frozen_raw; /* 0: not told */
 	uint64_t complete_from; /* from then on nothing was overwritten; 0: not told */
+	/* the region that was over its threshold; end 0: it was none */
+	struct {
+		char region[896]; /* escaped */
+		uint32_t tid;	  /* 0: not told */
+		uint64_t begin_raw, end_raw, over;
+	} slow;
 	char kernel_release[128], machine[128];
 };
 

@@ -305,52 +305,73 @@ static int on_event(struct session *s, const struct perfevent *ev)
 	return r;
 }
 
-/* Notes whose time has come, before the event at `ts`. */
-static int notes_until(struct session *s, uint64_t ts)
+static int on_note(struct session *s)
 {
-	while (s->next_note < s->o.n_notes && s->o.notes[s->next_note].end <= ts) {
-		const struct session_note *n = &s->o.notes[s->next_note++];
-		int r = n->mark ? timeline_mark(s->o.tl, n->end, n->text)
-				: timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count);
+	const struct session_note *n = &s->o.notes[s->next_note++];
 
-		if (r < 0)
-			return r;
+	return timeline_answer(n->mark ? timeline_mark(s->o.tl, n->end, n->text)
+				       : timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
+}
+
+static int progress(struct session *s)
+{
+	uint64_t total = (s->o.pd ? s->o.pd->n_index : 0) +
+			 (s->o.events ? ringevents_count(s->o.events) : 0);
+
+	if (++s->done % PROGRESS_EVENTS != 0 || !s->o.progress)
+		return 0;
+	return s->o.progress(s->o.progress_arg, s->done, total);
+}
+
+/* Notes and events of programs whose time has come, before the record at `ts`; UINT64_MAX: all. */
+static int others_until(struct session *s, uint64_t ts)
+{
+	struct ringevent ev;
+	int r = 0;
+
+	while (r >= 0) {
+		bool notes = s->next_note < s->o.n_notes;
+		uint64_t note = notes ? s->o.notes[s->next_note].end : UINT64_MAX;
+		uint64_t event = s->o.events ? ringevents_peek(s->o.events) : UINT64_MAX;
+
+		if (notes && note <= event && note <= ts) {
+			r = on_note(s);
+			continue;
+		}
+		if (event == UINT64_MAX || event > ts || !ringevents_next(s->o.events, &ev))
+			break;
+		r = session_on_program_event(s, &ev);
+		if (r >= 0)
+			r = progress(s);
 	}
-	return 0;
+	return r;
 }
 
 int session_run(struct session *s)
 {
 	struct perfevent ev;
-	uint64_t n = 0;
 	int r;
 
-	for (uint32_t i = 0; i < s->o.pd->n_attrs; i++)
+	for (uint32_t i = 0; s->o.pd && i < s->o.pd->n_attrs; i++)
 		s->sched |=
 			attr_is_bpf_output(&s->o.pd->attrs[i]) && !s->o.pd->attrs[i].context_switch;
 	for (size_t i = 0; i < s->o.n_notes; i++)
 		if (!s->o.notes[i].mark)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
-	while (perfdata_next(s->o.pd, &ev)) {
-		if (ev.has_time &&
-			(ev.kind == PERFEVENT_SAMPLE || ev.kind == PERFEVENT_SWITCH)) {
-			r = notes_until(s, ev.time);
-			if (r < 0)
-				return r;
-		}
-		r = on_event(s, &ev);
+	while (s->o.pd && perfdata_next(s->o.pd, &ev)) {
+		r = ev.has_time && ev.time ? others_until(s, ev.time) : 0;
+		if (r == 0)
+			r = on_event(s, &ev);
 		if (r < 0)
 			return r;
 		r = resolver_error(s->resolver);
 		if (r < 0)
 			return r;
-		if (++n % PROGRESS_EVENTS == 0 && s->o.progress) {
-			r = s->o.progress(s->o.progress_arg, n, s->o.pd->n_index);
-			if (r < 0)
-				return r;
-		}
+		r = progress(s);
+		if (r < 0)
+			return r;
 	}
 	/* a target that slept all the time is there, too */
 	r = s->begun ? 0 : session_begin(s);
-	return r < 0 ? r : notes_until(s, UINT64_MAX);
+	return r < 0 ? r : others_until(s, UINT64_MAX);
 }

@@ -2,8 +2,8 @@
 /*
  * Replays a recording in the order of time: keeps processes, threads and their address spaces as
  * the records change them, turns samples, switches and wake-ups into stacks, and feeds the
- * timeline. This is the glue between the input half (perfevent.h) and the output half
- * (timeline.h); it knows no file and no format.
+ * timeline. This is the glue between the input half (perfevent.h, and ringevent.h for the events
+ * of programs) and the output half (timeline.h); it knows no file and no format.
  *
  * A process or thread is told to the timeline when something of it is first drawn.
  */
@@ -31,7 +31,10 @@ struct session_note {
 };
 
 struct session_options {
-	struct perfdata *pd; /* scanned; all are borrowed */
+	struct perfdata *pd; /* scanned; all are borrowed. NULL: there are only events */
+	struct ringevents *events; /* finished; may be NULL */
+	uint64_t events_end_ns; /* events after that are left out, for nothing else is known of that
+				   time; 0: none are */
 	struct images *images;
 	struct stacktab *st;
 	struct timeline *tl;
@@ -58,6 +61,9 @@ struct session;
 int session_new(const struct session_options *options, struct session **ret) _must_check_;
 struct session *session_free(struct session *s);
 DEFINE_CLEANUP(struct session *, session_free)
+
+/* A process has this name (escaped) until the recording says another. */
+void session_name_process(struct session *s, uint32_t pid, const char *name);
 
 /* Replays everything. 0, or a negative errno: of the link, the writer, memory, or -ECANCELED. */
 int session_run(struct session *s) _must_check_;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the session: tasks.c keeps processes and threads, session.c replays the records,
- * session_report.c says what happened.
+ * session_events.c the events of programs, session_report.c says what happened.
  */
 #pragma once
 
@@ -17,6 +17,7 @@ struct process {
 	uint32_t pid, ppid;
 	bool told;
 	bool exited;
+	uint32_t n_event_threads; /* that only its own events tell of */
 	char name[SESSION_NAME_SIZE];
 	struct process *next; /* all of them, for freeing */
 };
@@ -27,6 +28,7 @@ struct thread {
 	bool told;
 	bool exited;
 	bool ended; /* its exit was told */
+	bool named; /* by the program itself: the kernel's name does not matter */
 	char name[SESSION_NAME_SIZE];
 	struct thread *next;
 };
@@ -46,11 +48,13 @@ struct session {
 	struct stackwalk walk;
 	struct cpu *cpus;
 	size_t next_note;
+	uint64_t done; /* records and events */
 	bool begun; /* the first sample or switch is behind us */
 	bool sched; /* the recording has "sched" events: SWITCH records say less and are passed over
 		     */
 	uint64_t samples, idle_samples, untimed, switches, wakeups, mmaps, maps_refused, no_memory;
 	uint64_t lost, throttled, aux_truncated, bad_sched, ignored;
+	uint64_t events, events_late, events_homeless;
 };
 
 /* A process that is new under its pid; an older one of the same pid is no longer found. NULL: no
@@ -77,6 +81,9 @@ struct perfevent;
 int session_on_comm(struct session *s, const struct perfevent *ev);
 int session_on_fork(struct session *s, const struct perfevent *ev);
 int session_on_exit(struct session *s, const struct perfevent *ev);
+
+struct ringevent;
+int session_on_program_event(struct session *s, const struct ringevent *ev);
 
 /* What an event is for. */
 bool attr_is_bpf_output(const struct perfattr *a);

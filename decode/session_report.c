@@ -22,11 +22,12 @@ static void add_count(struct json_object *o, const char *key, uint64_t n)
 
 void session_report(const struct session *s, struct json_object *stats, struct json_object *losses)
 {
-	const struct perfdata_losses *l = &s->o.pd->losses;
+	static const struct perfdata_losses none;
+	const struct perfdata_losses *l = s->o.pd ? &s->o.pd->losses : &none;
 	const struct resolve_stats *rs = resolver_stats(s->resolver);
 	const struct images_stats *is = images_stats(s->o.images);
 
-	json_add_uint(stats, "records", s->o.pd->n_index);
+	json_add_uint(stats, "records", s->o.pd ? s->o.pd->n_index : 0);
 	json_add_uint(stats, "samples", s->samples);
 	json_add_uint(stats, "switches", s->switches);
 	json_add_uint(stats, "wakeups", s->wakeups);
@@ -40,6 +41,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	json_add_uint(stats, "stacks", s->walk.stacks);
 	add_count(stats, "callers_found", s->walk.leaf_callers.found);
 	add_count(stats, "idle_samples", s->idle_samples);
+	add_count(stats, "events_after_freeze", s->events_late);
 
 	add_count(losses, "torn_records", l->torn);
 	add_count(losses, "malformed_records", l->malformed);
@@ -55,6 +57,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "samples_without_time", s->untimed);
 	add_count(losses, "bad_sched_events", s->bad_sched);
 	add_count(losses, "records_lost", s->lost);
+	add_count(losses, "events_without_thread", s->events_homeless);
 	add_count(losses, "throttled", s->throttled);
 	add_count(losses, "maps_refused", s->maps_refused);
 	add_count(losses, "debug_files_wrong", is->debug_wrong);

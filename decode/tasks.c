@@ -3,6 +3,7 @@
 
 #include "decode/session_impl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/escape.h"
@@ -64,7 +65,7 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 		return NULL;
 	if (t) { /* the number was given out again */
 		t->process = p;
-		t->told = t->exited = t->ended = false;
+		t->told = t->exited = t->ended = t->named = false;
 		t->name[0] = '\0';
 		return t;
 	}
@@ -82,6 +83,14 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 	t->next = s->all_threads;
 	s->all_threads = t;
 	return t;
+}
+
+void session_name_process(struct session *s, uint32_t pid, const char *name)
+{
+	struct process *p = *name ? session_process(s, pid) : NULL;
+
+	if (p && !p->name[0])
+		(void)snprintf(p->name, sizeof(p->name), "%s", name);
 }
 
 void session_free_tasks(struct session *s)
@@ -168,7 +177,9 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 			p->code.serial = ++s->n_processes;
 		}
 	}
-	escape_text(t->name, sizeof(t->name), ev->comm.name, ev->comm.name_len);
+	t->named = t->named && !ev->comm.exec;
+	if (!t->named)
+		escape_text(t->name, sizeof(t->name), ev->comm.name, ev->comm.name_len);
 	if (t->told) {
 		t->told = false;
 		r = session_tell_thread(s, t, ev->time);
@@ -176,7 +187,7 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 			return r;
 	}
 	if (ev->pid == ev->tid) {
-		memcpy(p->name, t->name, sizeof(p->name));
+		escape_text(p->name, sizeof(p->name), ev->comm.name, ev->comm.name_len);
 		if (p->told) {
 			p->told = false;
 			return process_tell(s, p, ev->time);
@@ -206,7 +217,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 		t = session_thread(s, ev->pid, ev->tid);
 		if (t && t->process != p) {
 			t->process = p;
-			t->told = false;
+			t->told = t->named = false;
 			t->name[0] = '\0';
 		}
 	}

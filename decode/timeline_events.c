@@ -49,7 +49,7 @@ int tl_events_begin(struct timeline *tl)
 		n->levels[i] = writer_name(w, levels[i]);
 	n->note_open = writer_name(w, "not over when the recording ended");
 	n->note_closed = writer_name(w, "its end was not recorded");
-	n->note_early = writer_name(w, "its begin was overwritten: arguments given there are missing");
+	n->note_early = writer_name(w, "its begin was overwritten");
 	n->deeper = writer_name(w, "\xe2\x80\xa6 deeper regions");
 	return 0;
 }

@@ -12,6 +12,7 @@ enum running { RUNNING_UNKNOWN, RUNNING_ON, RUNNING_OFF };
 struct tl_region {
 	uint32_t name;
 	bool unfinished;
+	bool cut;	 /* it began before it could be drawn */
 	uint64_t source; /* when it began, on the input's clock: its end says the same */
 	uint64_t begin;
 	uint64_t children_ns;

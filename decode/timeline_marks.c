@@ -260,8 +260,11 @@ void timeline_cause_until(struct timeline *tl, uint64_t ts)
 	if (!c->region || c->end_ns < c->begin_ns || tl->slow_ended)
 		return;
 	if (!tl->slow_begun && ts >= c->begin_ns) {
+		uint64_t mono = timeline_monotonic(tl, c->begin_ns);
+
+		/* A region of hours does not make the trace hours long. */
 		tl->slow_begun = true;
-		cause_begin(tl, timeline_monotonic(tl, c->begin_ns));
+		cause_begin(tl, mono > tl->stats.first_ns ? mono : tl->stats.first_ns);
 	}
 	if (tl->slow_begun && ts >= c->end_ns) {
 		tl->slow_ended = true;

@@ -51,6 +51,12 @@ static int room(struct tl_regions *r)
 	return 0;
 }
 
+/* When it began, though its begin may be drawn later: where the recording does. */
+static uint64_t early_since(const struct ringevent *ev)
+{
+	return ev->began_early && ev->began && ev->began < ev->ts ? ev->began : ev->ts;
+}
+
 int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
 	const struct tl_event_names *n = tl->event_names;
@@ -77,8 +83,13 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 	region = &r->open[r->n_open++];
 	*region = (struct tl_region){.name = writer_name(tl->w, *ev->name ? ev->name : "(no name)"),
 				     .unfinished = ev->unfinished,
-				     .source = ev->ts,
+				     .source = early_since(ev),
 				     .begin = at->mono};
+	region->cut = region->source < ev->ts;
+	if (region->cut)
+		region->begin = timeline_monotonic(tl, region->source);
+	if (region->begin > at->mono)
+		region->begin = at->mono;
 	(void)stack_used(tl, at, &region->on_ns, &region->off_ns);
 	tl_args_event(tl, &a, ev);
 	tl_args_task(tl, &a, ev);
@@ -178,6 +189,8 @@ int tl_region_end(struct timeline *tl, const struct tl_place *at, const struct r
 	trim(tl, r, i, at->mono, tl->event_names->note_closed);
 	region = &r->open[--r->n_open];
 	tl_args_event(tl, &a, ev);
+	if (region->cut)
+		tl_args_uint(&a, tl->event_names->key_ns, at->mono - region->begin);
 	tl->w->ops->slice_end(tl->w, r->track, at->mono,
 			      a.n ? &(struct writer_event){.args = a.a, .n_args = a.n} : NULL);
 	if (r->n_open)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A made recording replayed into a timeline that only writes down what it is told (it stands here
- * in place of the real one): who is told when, forks, execs, names, switches, wake-ups, losses.
+ * in place of the real one): who is told when, forks, execs, names, switches, wake-ups, losses, and
+ * events of programs, which a list stands for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include "common/json.h"
 #include "common/schedev.h"
 #include "decode/perfevent.h"
+#include "decode/ringevent.h"
 #include "decode/session.h"
 #include "tests/unit/perfdata-make.h"
 
@@ -24,12 +26,15 @@ static struct make m;
 static struct stacktab *st;
 static char told[16384];
 static size_t told_len;
+static bool quiet;
 
 static _printf_(1, 2) int tell(const char *fmt, ...)
 {
 	va_list ap;
 	int n;
 
+	if (quiet)
+		return 0;
 	va_start(ap, fmt);
 	n = vsnprintf(told + told_len, sizeof(told) - told_len, fmt, ap);
 	va_end(ap);
@@ -112,6 +117,37 @@ void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end
 	(void)tell("incomplete %d..%d\n", (int)ts_begin, (int)ts_end);
 }
 
+int timeline_event(struct timeline *tl, const struct ringevent *ev)
+{
+	return tell("%d event %d of %u/%u %s\n", (int)ev->ts, (int)ev->kind, ev->pid, ev->tid,
+		ev->name ? ev->name : "-");
+}
+
+/* ---- the events of programs */
+
+struct ringevents {
+	const struct ringevent *list;
+	size_t n, next;
+};
+
+size_t ringevents_count(const struct ringevents *r)
+{
+	return r->n;
+}
+
+uint64_t ringevents_peek(const struct ringevents *r)
+{
+	return r->next < r->n ? r->list[r->next].ts : UINT64_MAX;
+}
+
+bool ringevents_next(struct ringevents *r, struct ringevent *ret)
+{
+	if (r->next == r->n)
+		return false;
+	*ret = r->list[r->next++];
+	return true;
+}
+
 static int ask(
 	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
 {
@@ -120,6 +156,16 @@ static int ask(
 }
 
 static int answer;
+static struct json_object *reported; /* of the last replay */
+
+static uint64_t report_of(const char *key)
+{
+	uint64_t n = 0;
+
+	return json_get_uint(reported, key, &n) ? n : 0;
+}
+
+static bool without_perfdata;
 
 /* Replays what was made, and compares what was told. */
 static void replay(struct session_options so, const char *expected)
@@ -133,9 +179,13 @@ static void replay(struct session_options so, const char *expected)
 	_cleanup_json_ struct json_object *report = json_object_new_object();
 
 	told_len = 0;
+	told[0] = '\0';
 	assert_int_equal(stacktab_new(0, &st), 0);
-	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
-	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
+	json_object_put(take_ptr(reported));
+	if (!without_perfdata) {
+		assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
+		assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
+	}
 	assert_int_equal(images_new(&need, &budget, &images), 0);
 	so.pd = pd;
 	so.images = images;
@@ -145,8 +195,11 @@ static void replay(struct session_options so, const char *expected)
 	so.symbols = true;
 	assert_int_equal(session_new(&so, &s), 0);
 	assert_int_equal(session_run(s), answer < 0 ? answer : 0);
+	if (so.events)
+		assert_int_equal(so.events->next, so.events->n);
 	session_report(s, report, report);
 	st = stacktab_free(st);
+	reported = take_ptr(report);
 	if (strcmp(told, expected) != 0)
 		fail_msg("told:\n%s\nexpected:\n%s", told, expected);
 }
@@ -299,6 +352,115 @@ static void test_losses(void **state)
 					    "170 loss from 160 sampling throttled 1\n");
 }
 
+#define EVENT(at, of_pid, of_tid, is, named)                                                       \
+	{                                                                                          \
+		.ts = (at), .pid = (of_pid), .tid = (of_tid), .kind = (is), .name = (named)        \
+	}
+
+/* Records, notes and events of programs in one order; threads that only events tell of. */
+static void test_program_events(void **state)
+{
+	const uint64_t ip = 0xffffffff81000000;
+	const struct session_note notes[] = {{.begin = 125, .end = 125, .mark = true, .text = "here"}};
+	const struct ringevent list[] = {
+		EVENT(90, 10, 10, RINGEVENT_REGION_BEGIN, "early"),
+		EVENT(100, 10, 10, RINGEVENT_INSTANT, "at once"),
+		EVENT(120, 10, 11, RINGEVENT_THREAD, "pool 1"),
+		EVENT(120, 10, 11, RINGEVENT_REGION_BEGIN, "serve"),
+		EVENT(130, 10, 12, RINGEVENT_THREAD, NULL),
+		EVENT(145, 10, 11, RINGEVENT_REGION_END, "serve"),
+		EVENT(155, 10, 12, RINGEVENT_THREAD, "late name"),
+		EVENT(200, 10, 11, RINGEVENT_INSTANT, "the last"),
+		EVENT(201, 10, 11, RINGEVENT_INSTANT, "after the freeze"),
+	};
+	struct ringevents events = {.list = list, .n = ARRAY_SIZE(list)};
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 1, 10, 10, "svc", 0);
+	make_sample(&m, 100, 10, 10, &ip, 1);
+	make_comm(&m, 140, 10, 11, "kernels", 0); /* the program has named it */
+	make_sample(&m, 150, 10, 11, &ip, 1);
+	make_exit(&m, 160, 10, 11);
+	replay((struct session_options){
+		       .events = &events, .events_end_ns = 200, .notes = notes, .n_notes = 1},
+		"90 process 10 of 0 svc\n"
+		"90 thread 10/10 svc\n"
+		"90 event 1 of 10/10 early\n"
+		"100 event 3 of 10/10 at once\n"
+		"100 sample 10 cpu 0 \n"
+		"120 thread 10/11 pool 1\n"
+		"120 event 0 of 10/11 pool 1\n"
+		"120 event 1 of 10/11 serve\n"
+		"125 mark here\n"
+		"130 thread 10/12 svc\n"
+		"130 event 0 of 10/12 -\n"
+		"140 thread 10/11 pool 1\n"
+		"145 event 2 of 10/11 serve\n"
+		"150 sample 11 cpu 0 \n"
+		"155 thread 10/12 late name\n"
+		"155 event 0 of 10/12 late name\n"
+		"160 exit 11\n"
+		/* rings are read after the freeze: what had just ended may still have written */
+		"200 event 3 of 10/11 the last\n");
+	assert_int_equal(report_of("events_after_freeze"), 1);
+
+	/* nothing but events */
+	events.next = 0;
+	without_perfdata = true;
+	replay((struct session_options){.events = &events, .whole_target = true},
+		"90 process 10 of 0 \n"
+		"90 thread 10/10 \n"
+		"90 event 1 of 10/10 early\n"
+		"100 event 3 of 10/10 at once\n"
+		"120 thread 10/11 pool 1\n"
+		"120 event 0 of 10/11 pool 1\n"
+		"120 event 1 of 10/11 serve\n"
+		"130 thread 10/12 \n"
+		"130 event 0 of 10/12 -\n"
+		"145 event 2 of 10/11 serve\n"
+		"155 thread 10/12 late name\n"
+		"155 event 0 of 10/12 late name\n"
+		"200 event 3 of 10/11 the last\n"
+		"201 event 3 of 10/11 after the freeze\n");
+	without_perfdata = false;
+}
+
+/* A program that says it is somebody else's thread is not; and it cannot make up threads without end. */
+static void test_program_events_of_others(void **state)
+{
+	const uint64_t ip = 0xffffffff81000000;
+	struct ringevent many[5000];
+	const struct ringevent list[] = {
+		EVENT(110, 66, 10, RINGEVENT_THREAD, "liar"),
+		EVENT(111, 66, 10, RINGEVENT_INSTANT, "mine"),
+		EVENT(120, 10, 10, RINGEVENT_INSTANT, "true"),
+	};
+	struct ringevents events = {.list = list, .n = ARRAY_SIZE(list)};
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 1, 10, 10, "svc", 0);
+	make_sample(&m, 100, 10, 10, &ip, 1);
+	make_sample(&m, 130, 10, 10, &ip, 1);
+	replay((struct session_options){.events = &events}, "100 process 10 of 0 svc\n"
+							     "100 thread 10/10 svc\n"
+							     "100 sample 10 cpu 0 \n"
+							     "110 process 66 of 0 \n"
+							     "110 thread 66/1073741834 liar\n"
+							     "110 event 0 of 66/1073741834 liar\n"
+							     "111 event 3 of 66/1073741834 mine\n"
+							     "120 event 3 of 10/10 true\n"
+							     "130 sample 10 cpu 0 \n");
+	for (uint32_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = (struct ringevent)EVENT(100 + i, 66, 1000 + i, RINGEVENT_LOST, "");
+	events = (struct ringevents){.list = many, .n = ARRAY_SIZE(many)};
+	quiet = true;
+	replay((struct session_options){.events = &events}, "");
+	quiet = false;
+	assert_int_equal(report_of("events_without_thread"), 5000 - 4096);
+}
+
 /* The link fails at the first question: the replay ends there, with that. */
 static void test_link_gone(void **state)
 {
@@ -324,8 +486,12 @@ int main(void)
 		cmocka_unit_test(test_whole_target),
 		cmocka_unit_test(test_period),
 		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_program_events),
+		cmocka_unit_test(test_program_events_of_others),
 		cmocka_unit_test(test_link_gone),
 	};
+	int r = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	json_object_put(reported);
+	return r;
 }
