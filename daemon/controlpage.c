@@ -7,9 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
@@ -51,7 +48,7 @@ int controlpage_new(uint64_t ticks_per_second, uint64_t request_interval_ns, str
 	page->map->request_interval_ns = request_interval_ns;
 	memcpy(page->map->magic, RING_CONTROL_MAGIC, sizeof(page->map->magic));
 	/* Our mapping is older than the seals: from here on it is the only one that can be written through. */
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+	if (fcntl(fd, F_ADD_SEALS, RING_SEALS) < 0)
 		return -errno;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	out = open(path, O_RDONLY | O_CLOEXEC);

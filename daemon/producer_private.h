@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the producers share: the list and its life (producer.c), what the programs write for us
- * (producercause.c), numbers for people (producerjson.c), the copy (ringcopy.c). Nobody else includes this.
+ * What the files of the producers share: the list and its life (producer.c), how one gets into it
+ * (producerregister.c), what the programs write for us (producercause.c), numbers for people (producerjson.c), the
+ * copy (ringcopy.c). Nobody else includes this.
  */
 #pragma once
 
@@ -82,5 +83,15 @@ void producer_causes_skip(struct producer *producer, uint64_t head);
 void producer_causes_take(struct producer *producer);
 
 /* ---- producer.c */
+size_t producer_bucket(pid_t pid);
+/* Frees everything by which a living one costs or tells something. */
+void producer_detach(struct producer *producer);
+/* The end, and its connection is told. */
+void producer_end_by_itself(struct producer *producer);
+/* One that has ended goes out of the list; its memory stays for those who have a reference. */
+void producer_forget(struct producer *producer);
+/* Of the eventfd and the pidfd. */
+void producer_on_wake(evutil_socket_t fd, short what, void *arg);
+void producer_on_exit(evutil_socket_t fd, short what, void *arg);
 /* A u64 of the header, 0 if it cannot be read. */
 uint64_t producer_read_u64(const struct producer *producer, size_t offset);

@@ -15,12 +15,6 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-#ifndef F_SEAL_EXEC
-#define F_SEAL_EXEC 0x0020
-#endif
-
-#define WANTED_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
-
 static int _printf_(3, 4) bad(char *why, size_t size, const char *fmt, ...)
 {
 	va_list ap;
@@ -55,10 +49,10 @@ static int check_memfd(int fd, uint64_t *ret_bytes, char *why, size_t size)
 	if (seals < 0)
 		return errno == EINVAL || errno == EBADF ? bad(why, size, "rings: not a memfd, or one that is not open")
 							  : -errno;
-	seals &= ~F_SEAL_EXEC;
-	if (seals != WANTED_SEALS)
+	seals &= ~(int)RING_SEALS_MAY;
+	if ((unsigned int)seals != RING_SEALS)
 		return bad(why, size, "rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are "
-				      "%#x%s", WANTED_SEALS, (unsigned int)seals,
+				      "%#x%s", RING_SEALS, (unsigned int)seals,
 			   (seals & F_SEAL_WRITE) ? ": with WRITE nobody could write events"
 			   : !(seals & F_SEAL_FUTURE_WRITE) ? ": without FUTURE_WRITE pages could be taken away"
 			   : !(seals & F_SEAL_SEAL)	    ? ": without SEAL they could still change"
