@@ -26,7 +26,7 @@ static int fresh(void **state)
 
 	process_enter();
 	events_enable(false);
-	assert_int_equal(ringmem_create(rings++, 64, 256, RING_CLOCK_TSC), 0);
+	assert_int_equal(ringmem_create(rings++, 256, 256, RING_CLOCK_TSC), 0);
 	events_enable(true);
 	tracerd_instant(tracerd_intern("claims the ring"));
 	return 0;
