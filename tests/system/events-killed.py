@@ -12,17 +12,28 @@ import re
 
 from eventslib import *
 
+LOG = re.compile(r'^"number (\d+) of (\d) and a text that is long enough to span several slots"$')
 
-def decoded(d, snapshot):
+
+def decoded(d, snapshot, threads=2):
     """{number} of each thread in the decoded timeline."""
     out = tmp() / "bundle"
     for args in (("fetch", snapshot, "-o", f"{out}/"), ("decode", out, "-o", out / "text", "--format", "text")):
         done = d.tracectl(*args)
         if done.returncode:
             fail(f"tracectl {args[0]}: {done.stderr}")
-    text = (out / "text").read_text()
+    found, tracks = [set() for _ in range(threads)], {}
+    for line in (out / "text").read_text().splitlines():
+        f = line.split("\t")
+        log = LOG.match(f[3]) if len(f) > 3 else None
+        if f[0] == "C" and f[3].startswith('"numbers '):
+            tracks[f[1]] = int(f[3][9:-1])
+        elif len(f) > 3 and f[2] == "V" and f[1] in tracks:
+            found[tracks[f[1]]].add(int(f[3]))
+        elif log:
+            found[int(log.group(2))].add(int(log.group(1)))
     shutil.rmtree(out)
-    return text
+    return found
 
 
 def delete_all(c):
@@ -48,6 +59,12 @@ with Tracerd() as d, d.client(timeout=60) as c:
             fail(f"the snapshot is {s['state']}: {s}")
         found, torn, slots = numbers(ring_file(c, s["id"], w.pid))
         check_numbers(found, told, slots, f"kill {i + 1}")
+        if i % 10 == 0:
+            seen = decoded(d, s["id"])
+            for t in range(2):
+                if seen[t] != found[t]:
+                    fail(f"kill {i + 1}: thread {t}: {len(found[t])} in the rings, {len(seen[t])} in the timeline, "
+                         f"{sorted(found[t] ^ seen[t])[:5]} in one of them")
         torn_in_all += torn
         written += sum(told)
         delete_all(c)
