@@ -9,11 +9,14 @@
  *
  * What it settles, so that nobody behind it has to:
  * - Times are ns of the input's clock (MONOTONIC_RAW), converted with the file's own pair of readings and
- *   the brackets of meta.json; never before the writer's previous event of the same ring.
+ *   the brackets of meta.json, and events come in that order. A stamp that the program cannot have taken, before
+ *   its start, after the copy, or far from its neighbours in the ring, makes its record one that is lost.
+ * - Regions nest: an end is that of the youngest open begin of its stack which is not `unfinished`, and
+ *   those above it end with it. What crossed that was dropped and counted.
  * - A region or task whose begin was overwritten gets one made from the stamp in its end (`began_early`),
- *   at the time it really began.
- * - tids are the daemon's where they are known (ringfile_ring.host_tid, or no pid namespace), else made up
- *   from the program's own: RINGEVENT_TID_MADE + n, with a name that says so.
+ *   at the time it really began, but not before the oldest event or bracket; `began` is the true time.
+ * - tids are the daemon's where they are known: ringfile_ring.host_tid, or no pid namespace, and then the
+ *   program may say one that is not its own. Else they are made up, RINGEVENT_TID_MADE + n, with a name that says so.
  * - Names and texts are escaped (common/escape.h), formats of logs are applied, fields are typed.
  */
 #pragma once
@@ -44,7 +47,7 @@ enum ringevent_kind {
 	RINGEVENT_FLOW,
 	RINGEVENT_FIBER, /* id 0: the thread's own stack again */
 	RINGEVENT_TRIGGER,
-	RINGEVENT_LOST, /* what was in this ring before (`ts`) is not here; `value.u64`: records, 0 unknown */
+	RINGEVENT_LOST, /* what was in this ring before (`ts`) is not here; `value.u64`: slots, an event takes one or more */
 };
 
 enum ringevent_type { RINGEVENT_U64, RINGEVENT_I64, RINGEVENT_F64, RINGEVENT_TEXT, RINGEVENT_POINTER };
@@ -72,7 +75,7 @@ struct ringevent {
 	uint64_t parent;    /* of a task */
 	uint64_t id;	    /* of a flow or fiber */
 	uint64_t fiber;	    /* whose stack the thread runs at this moment; 0: its own */
-	uint64_t began;	    /* of an end, a trigger: when it began, input clock; 0: not known */
+	uint64_t began;	    /* of an end, a trigger, an early begin: when it began, input clock; 0: not known */
 	bool began_early;   /* a begin that was made from its end */
 	bool unfinished;    /* a begin whose end is not in the rings */
 	uint8_t level;	    /* of a log: enum ring_level */
