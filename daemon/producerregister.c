@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "common/log.h"
@@ -71,6 +72,28 @@ static int take_place(struct producers *ps, const struct producer *p, char *why,
 		return refuse(why, size, PRODUCER_E_BUSY, "process %d has registered already", (int)p->pid);
 	producer_end_by_itself(old);
 	return 0;
+}
+
+static bool same_file(int a, int b)
+{
+	struct stat sa, sb;
+
+	return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+/*
+ * A program that stops and starts again, or whose connection was lost, comes back with the same memory: what it
+ * wrote before is in there, and would be in each snapshot twice.
+ */
+static void supersede(struct producers *ps, const struct producer *p, int rings_fd)
+{
+	struct producer *old = NULL;
+
+	while ((old = producers_of(ps, p->pid, p->start_time, old)) != NULL)
+		if (old->state == PRODUCER_ENDED && same_file(old->memory_fd, rings_fd)) {
+			producer_forget(old);
+			old = NULL;
+		}
 }
 
 static int check_limits(const struct producers *ps, const struct ringcheck *found, char *why, size_t size)
@@ -204,6 +227,7 @@ static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, 
 		r = take_place(ps, p, why, size);
 	if (r != 0)
 		return r;
+	supersede(ps, p, rings_fd);
 	p->geometry = found.geometry;
 	p->clock = found.clock;
 	p->tsc = clockseries_get(ps->clocks)->tsc_usable;

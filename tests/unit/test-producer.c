@@ -588,31 +588,33 @@ static void test_evict(void **state)
 {
 	struct fixture *f = *state;
 	struct producer *p, *first;
-	struct ring_memory m;
+	struct ring_memory m[4];
 
 	f->config.uid_producers = 2;
 	restart(f);
-	ring_make(&m, 2, 64);
+	for (int i = 0; i < 4; i++)
+		ring_make(&m[i], 2, 64);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(reg(f, &m, &p), 0);
+		assert_int_equal(reg(f, &m[i], &p), 0);
 		producer_end(p);
 	}
 	first = producer_ref(producers_next(f->ps, NULL));
 	assert_int_equal(quota_used(&f->quota, UID, QUOTA_PRODUCERS), 2);
 	/* somebody else's program has its own share */
 	f->peer.uid = UID + 1;
-	assert_int_equal(reg(f, &m, &p), 0);
+	assert_int_equal(reg(f, &m[2], &p), 0);
 	producer_end(p);
 	assert_int_equal(f->gone, 0);
 	f->peer.uid = UID;
 	/* the first goes from the list, but a snapshot that has it pays on: the second must go too */
-	assert_int_equal(reg(f, &m, &p), 0);
+	assert_int_equal(reg(f, &m[3], &p), 0);
 	assert_int_equal(f->gone, 2);
 	assert_int_equal(quota_used(&f->quota, UID, QUOTA_PRODUCERS), 2);
-	assert_int_equal(producer_bytes(first), m.geometry.total_bytes);
+	assert_int_equal(producer_bytes(first), m[0].geometry.total_bytes);
 	(void)producer_unref(first);
 	assert_int_equal(quota_used(&f->quota, UID, QUOTA_PRODUCERS), 1);
-	ring_close(&m);
+	for (int i = 0; i < 4; i++)
+		ring_close(&m[i]);
 }
 
 /* ---- one registration a process, and its end */
@@ -680,7 +682,7 @@ static void test_process_ends(void **state)
 static void test_keeping(void **state)
 {
 	struct fixture *f = *state;
-	struct ring_memory m;
+	struct ring_memory m, more[3];
 	struct producer *p;
 
 	ring_make(&m, 2, 64);
@@ -708,13 +710,42 @@ static void test_keeping(void **state)
 	until(f, &f->gone, 2);
 	f->config.exited_keep_s = 1;
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(reg(f, &m, &p), 0);
+		ring_make(&more[i], 2, 64);
+		assert_int_equal(reg(f, &more[i], &p), 0);
 		producer_end(p);
 	}
 	turn(f);
 	assert_int_equal(f->gone, 2);
 	until(f, &f->gone, 5);
+	for (int i = 0; i < 3; i++)
+		ring_close(&more[i]);
 	ring_close(&m);
+}
+
+/* The same process comes back with the same memory: it is there once. Another memory of it stays, an exec lies between. */
+static void test_comes_back(void **state)
+{
+	struct fixture *f = *state;
+	struct ring_memory m, before;
+	struct producer *p, *again, *old;
+
+	ring_make(&before, 2, 64);
+	ring_make(&m, 2, 64);
+	assert_int_equal(reg(f, &before, &old), 0);
+	producer_end(old);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(reg(f, &m, &p), 0);
+		assert_int_equal(f->gone, i);
+		producer_end(p);
+	}
+	assert_int_equal(reg(f, &m, &again), 0);
+	assert_int_equal(f->gone, 3);
+	assert_ptr_equal(producers_of(f->ps, getpid(), producer_start_time(again), NULL), again);
+	assert_ptr_equal(producers_of(f->ps, getpid(), producer_start_time(again), again), old);
+	assert_null(producers_of(f->ps, getpid(), producer_start_time(again), old));
+	assert_int_equal(quota_used(&f->quota, UID, QUOTA_PRODUCERS), 2);
+	ring_close(&m);
+	ring_close(&before);
 }
 
 /* ---- causes */
@@ -1008,6 +1039,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_process_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_keeping, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_comes_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_causes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_causes_hostile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_storm, setup, teardown),
