@@ -186,9 +186,10 @@ static void helper_stop(void)
 		return;
 	}
 	(void)!write(stop_fd, &one, sizeof(one));
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	/* by the clock of the function that sanitizers know */
+	(void)clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += JOIN_S;
-	if (pthread_clockjoin_np(helper, NULL, CLOCK_MONOTONIC, &until) != 0)
+	if (pthread_timedjoin_np(helper, NULL, &until) != 0)
 		(void)pthread_detach(helper);
 	stop_fd = close_fd(stop_fd);
 }
