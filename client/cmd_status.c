@@ -46,14 +46,14 @@ static char *counters_text(struct json_object *o)
 	return text;
 }
 
-/* "3 write events (at most 1024), 1 ended, 12.0 MiB of rings"; the caller frees it. */
+/* "3 live (at most 1024), 1 ended, 12.0 MiB of rings"; the caller frees it. */
 static char *programs_text(struct json_object *events)
 {
 	_cleanup_free_ char *refused = view_losses(field(events, "refused"));
 	bool any = view_sum(field(events, "refused")) > 0;
 	char bytes[HUMAN_SIZE];
 
-	return human_format("%" PRIu64 " write events (at most %" PRIu64 "), %" PRIu64 " ended, %s of rings%s%s",
+	return human_format("%" PRIu64 " live (at most %" PRIu64 "), %" PRIu64 " ended, %s of rings%s%s",
 		field_number(events, "programs"), field_number(events, "limit"), field_number(events, "ended"),
 		human_bytes(bytes, field_number(events, "bytes")), any ? "; refused: " : "", any ? refused : "");
 }

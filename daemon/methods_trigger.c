@@ -101,6 +101,7 @@ enum protocol_error method_trigger_remove(struct call *call, struct json_object 
 	/* What another user added is not even said to exist. */
 	if (!t)
 		return call_fail(call, API_NOT_FOUND, "no such trigger");
+	trigger_stop(t);
 	*ret_result = trigger_answer(t);
 	triggers_remove(call->daemon->triggers, t);
 	return API_OK;

@@ -167,12 +167,17 @@ static int check(const struct triggers *ts, const struct trigger_request *req, c
 	return 0;
 }
 
+void trigger_stop(struct trigger *t)
+{
+	trigger_unbind_all(t);
+	trigger_forget_hits(t);
+}
+
 static struct trigger *trigger_free(struct trigger *t)
 {
 	if (!t)
 		return NULL;
-	trigger_unbind_all(t);
-	trigger_forget_hits(t);
+	trigger_stop(t);
 	quota_release(&t->charge);
 	free(t);
 	return NULL;

@@ -63,6 +63,9 @@ DEFINE_CLEANUP(struct triggers *, triggers_free)
 /* 0, TRIGGER_E_*, -ENOMEM. */
 int triggers_add(struct triggers *ts, struct target *target, const struct trigger_request *request,
 		 struct trigger **ret, char *why, size_t why_size) _must_check_;
+/* Takes it out of the programs and gives up what waits: its counts are the last. */
+void trigger_stop(struct trigger *trigger);
+/* The pointer is invalid afterwards. */
 void triggers_remove(struct triggers *ts, struct trigger *trigger);
 /* By id ("g3"), among those that this user may see; NULL. */
 struct trigger *triggers_find(const struct triggers *ts, const char *id, uid_t uid, bool admin);

@@ -266,10 +266,11 @@ void trigger_forget_hits(struct trigger *t)
 {
 	if (t->running)
 		snapshots_forget_waiter(t->ts->c.snapshots, t);
-	if (t->waiting)
-		finish(t, t->waiting, NULL, SUPPRESSED_GONE);
-	free(take_ptr(t->waiting));
+	t->running = false;
 	if (t->after)
 		event_free(t->after);
 	t->after = NULL;
+	if (t->waiting)
+		finish(t, t->waiting, NULL, SUPPRESSED_GONE);
+	free(take_ptr(t->waiting));
 }
