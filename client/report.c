@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/human.h"
+#include "client/report_impl.h"
 #include "client/view.h"
 
 #define MAX_THREADS 12
@@ -17,11 +18,7 @@
 #define MAX_WAITS 5
 #define MAX_FRAMES 40
 
-/*
- * A stack (outermost first) as "innermost <- caller <- ...": what is cut off at a terminal's edge
- * is then what all stacks have in common. The caller frees it.
- */
-static char *stack_text(struct json_object *stack)
+char *report_stack_text(struct json_object *stack)
 {
 	size_t n = stack && json_object_is_type(stack, json_type_array)
 			   ? json_object_array_length(stack)
@@ -39,8 +36,7 @@ static char *stack_text(struct json_object *stack)
 	return text ? text : human_format("(stack not known)");
 }
 
-/* Prints a text behind `indent` spaces and a label, cut at the terminal's edge. */
-static void print_cut(FILE *out, size_t indent, const char *label, const char *text)
+void report_print_cut(FILE *out, size_t indent, const char *label, const char *text)
 {
 	_cleanup_free_ char *line = human_format("%*s%s%s", (int)indent, "", label, text);
 
@@ -82,9 +78,10 @@ static void print_threads(FILE *out, struct json_object *summary)
 			more + (n > MAX_THREADS ? n - MAX_THREADS : 0));
 }
 
-static void print_heaviest(FILE *out, struct json_object *summary)
+void report_print_heaviest(FILE *out, struct json_object *summary)
 {
-	uint64_t samples = field_number(summary, "samples_omitted");
+	/* a region has samples of its one thread */
+	uint64_t samples = field_number(summary, "samples_omitted") + field_number(summary, "samples");
 
 	if (!field_count(summary, "heaviest"))
 		return;
@@ -93,21 +90,21 @@ static void print_heaviest(FILE *out, struct json_object *summary)
 	(void)fputs("\nheaviest stacks, innermost function first\n", out);
 	for (size_t i = 0; i < field_count(summary, "heaviest") && i < MAX_STACKS; i++) {
 		struct json_object *h = field_at(summary, "heaviest", i);
-		_cleanup_free_ char *stack = stack_text(field(h, "stack")), *label = NULL;
+		_cleanup_free_ char *stack = report_stack_text(field(h, "stack")), *label = NULL;
 		char percent[HUMAN_SIZE], time[HUMAN_SIZE];
 
 		label = human_format("%7s %9s  ",
 			human_percent(percent, field_number(h, "samples"), samples),
 			human_duration(time, field_number(h, "ns")));
-		print_cut(out, 2, label, stack);
+		report_print_cut(out, 2, label, stack);
 	}
 }
 
 /*
- * Is this a wait for a lock? Told by the functions that libraries and languages wait in; the
- * innermost few, since everything is called from somewhere that may be called anything.
+ * Told by the functions that libraries and languages wait in; the innermost few, since everything is
+ * called from somewhere that may be called anything.
  */
-static bool is_lock_wait(struct json_object *wait)
+bool report_is_lock_wait(struct json_object *wait)
 {
 	static const char *const words[] = {
 		"mutex_lock",
@@ -149,22 +146,21 @@ static void print_who(FILE *out, struct json_object *by, const char *before, con
 	_cleanup_free_ char *name = human_name(field_text(by, "name"));
 	bool has_stack = field_count(by, "stack") > 0;
 	_cleanup_free_ char *where =
-		has_stack ? stack_text(field(by, "stack")) : human_format("%s", "");
+		has_stack ? report_stack_text(field(by, "stack")) : human_format("%s", "");
 	_cleanup_free_ char *label = human_format("%s %s (tid %" PRIu64 ")%s", before, name,
 		field_number(by, "tid"), has_stack ? between : "");
 
-	print_cut(out, 5, label, where);
+	report_print_cut(out, 5, label, where);
 }
 
-/* Who ended the wait; of a lock, who had it. */
-static void print_waker(FILE *out, struct json_object *w, bool lock)
+void report_print_waker(FILE *out, struct json_object *w, bool lock)
 {
 	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
 
 	if (!by || !json_object_is_type(by, json_type_object))
 		return;
 	if (field_bool(by, "interrupt")) {
-		print_cut(out, 5, "ended by an interrupt (a timer, a device)", "");
+		report_print_cut(out, 5, "ended by an interrupt (a timer, a device)", "");
 	} else if (!lock) {
 		print_who(out, by, "ended by", " in ");
 	} else if (!held) {
@@ -182,7 +178,7 @@ static void print_waker(FILE *out, struct json_object *w, bool lock)
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name")),
-			    *stack = stack_text(field(w, "stack"));
+			    *stack = report_stack_text(field(w, "stack"));
 	_cleanup_free_ char *state = human_name(field_text(w, "state"));
 	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
@@ -200,21 +196,20 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fprintf(out, "; the longest of %" PRIu64 " here, %s in all", count,
 			human_duration(total, field_number(w, "total_ns")));
 	(void)fputc('\n', out);
-	print_cut(out, 5, "waited in ", stack);
+	report_print_cut(out, 5, "waited in ", stack);
 	/* who was preempted was not woken: it got the CPU back */
 	if (strcmp(state, "preempted") != 0)
-		print_waker(out, w, lock);
+		report_print_waker(out, w, lock);
 }
 
-/* The waits for a lock, or all the others. */
-static void print_waits(FILE *out, struct json_object *window, bool lock)
+void report_print_waits(FILE *out, struct json_object *window, bool lock)
 {
 	size_t n = field_count(window, "waits"), shown = 0;
 
 	for (size_t i = 0; i < n && shown < MAX_WAITS; i++) {
 		struct json_object *w = field_at(window, "waits", i);
 
-		if (is_lock_wait(w) != lock)
+		if (report_is_lock_wait(w) != lock)
 			continue;
 		if (!shown)
 			(void)fputs(
@@ -227,9 +222,9 @@ static void print_waits(FILE *out, struct json_object *window, bool lock)
 static void print_window(FILE *out, struct json_object *window)
 {
 	print_threads(out, window);
-	print_heaviest(out, window);
-	print_waits(out, window, true);
-	print_waits(out, window, false);
+	report_print_heaviest(out, window);
+	report_print_waits(out, window, true);
+	report_print_waits(out, window, false);
 }
 
 void report_print(FILE *out, struct json_object *summary)
@@ -248,13 +243,21 @@ void report_print(FILE *out, struct json_object *summary)
 		view_line(out, "lost", "%s", text);
 	}
 	if (focus) {
-		(void)fprintf(out, "\nin the slow moment, %s long:\n",
-			human_duration(span,
-				field_number(focus, "to_ns") - field_number(focus, "from_ns")));
+		struct json_object *region = field(focus, "region");
+
+		if (region && json_object_is_type(region, json_type_object)) {
+			report_print_focus_region(out, region);
+			(void)fputs("\nin all threads meanwhile:\n", out);
+		} else {
+			(void)fprintf(out, "\nin the slow moment, %s long:\n",
+				human_duration(span,
+					field_number(focus, "to_ns") - field_number(focus, "from_ns")));
+		}
 		print_window(out, focus);
 		(void)fputs("\nin all that was recorded:\n", out);
 	}
 	print_window(out, summary);
+	report_print_regions(out, summary);
 }
 
 /* Some names of a list: a damaged recording may lack hundreds. */

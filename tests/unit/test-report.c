@@ -84,6 +84,46 @@ static void test_summary(void **state)
 	has_not(text, "\033");
 }
 
+/* Of a region that caused the snapshot, how its thread spent that time comes first. */
+static void test_slow_region(void **state)
+{
+	static const char json[] =
+		"{\"from_ns\":1000000000,\"to_ns\":4200000000,"
+		"\"threads\":[{\"tid\":7,\"name\":\"w\",\"samples\":30}],"
+		"\"focus\":{\"from_ns\":4000000000,\"to_ns\":4007310000,\"threads\":[],\"region\":{"
+		"\"name\":\"ser\\u001bve\",\"ns\":7310000,\"to_ns\":4007310000,\"over_ns\":5000000,"
+		"\"tid\":8,\"thread\":\"worker\",\"on_cpu_ns\":1200000,\"off_cpu_ns\":6020000,"
+		"\"samples\":2,\"heaviest\":[{\"stack\":[\"main\",\"parse\"],\"samples\":1,\"ns\":"
+		"1000000}],"
+		"\"waits\":[{\"tid\":8,\"name\":\"worker\",\"ns\":6020000,\"begin_ns\":4001000000,"
+		"\"state\":\"sleeping\",\"stack\":[\"main\",\"pthread_mutex_lock\"],\"woken_by\":{\"tid\":"
+		"7,\"name\":\"w\",\"stack\":[\"hold\"]}}]}},"
+		"\"regions\":[{\"name\":\"serve\",\"count\":12,\"total_ns\":20000000,\"self_ns\":9000000,"
+		"\"max_ns\":7310000}],\"regions_omitted\":3,"
+		"\"slowest_regions\":[{\"name\":\"serve\",\"pid\":7,\"tid\":8,\"thread\":\"worker\","
+		"\"begin_ns\":4000000000,\"ns\":7310000,\"on_cpu_ns\":200000,\"off_cpu_ns\":6020000,"
+		"\"waits\":[{\"tid\":8,\"ns\":6020000,\"stack\":[\"main\",\"read\"],\"woken_by\":{"
+		"\"interrupt\":true}}]},{\"name\":\"x\",\"ns\":5,\"tid\":9,\"thread\":\"y\"}]}";
+	_cleanup_free_ char *text = text_of(report_print, json);
+	const char *all = strstr(text, "in all threads meanwhile:");
+
+	(void)state;
+	has(text, "the slow region: ser\\x1bve took 7.31 ms (over 5.00 ms) in worker (tid 8): "
+		  "1.20 ms on the CPU, 6.02 ms waiting\n");
+	has_not(text, "in the slow moment");
+	assert_non_null(all);
+	assert_true(strstr(text, "50.0 %") < all);
+	assert_true(strstr(text, "parse <- main") < all);
+	assert_true(strstr(text, "held by w (tid 7), which released it in hold") < all);
+	has(all, "regions of the program\n");
+	has(all, "serve      12  7.31 ms  20.0 ms  9.00 ms\n");
+	has(all, "... and 3 more\n");
+	has(all, "1. 7.31 ms  serve in worker (tid 8), began 200 ms before the end: 200 us on the CPU, "
+		 "6.02 ms waiting, of 1.09 ms nothing is recorded\n");
+	has(all, "waited 6.02 ms in read <- main\n");
+	has(all, "2. 5 ns  x in y (tid 9)\n");
+}
+
 /* Shares are of all threads' samples, also of those that are not listed. */
 static void test_omitted(void **state)
 {
@@ -109,6 +149,9 @@ static void test_odd_summaries(void **state)
 		"{\"threads\":[null,7,{}],\"heaviest\":[null,{\"stack\":[null,7,[],{}]}],\"waits\":"
 		"[null,{},"
 		"{\"stack\":[],\"woken_by\":{}},{\"woken_by\":7}]}",
+		"{\"focus\":{\"region\":7},\"regions\":[7,{}],\"slowest_regions\":[null,{\"waits\":[7]}]}",
+		"{\"focus\":{\"region\":{\"thread\":7,\"on_cpu_ns\":\"x\",\"waits\":[{}],\"heaviest\":[{}]}},"
+		"\"regions\":7}",
 		"{\"from_ns\":-1,\"to_ns\":1e300,\"focus\":{\"from_ns\":9,\"to_ns\":3}}",
 	};
 
@@ -204,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_slow_region),
 		cmocka_unit_test(test_omitted),
 		cmocka_unit_test(test_odd_summaries),
 		cmocka_unit_test(test_incomplete),
