@@ -10,11 +10,13 @@
 
 static const char *const shared_types[][2] = {
 	{"Target", "{id: string, scope: process|thread|unit, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
-		   "uid: int, start_time: int, state: armed|suspended|exited, backend: sample, method: cgroup|cpu|task, "
+		   "uid: int, start_time: int, state: armed|suspended|exited, backend: sample|events, method: cgroup|cpu|task|none, "
 		   "stacks: fp|dwarf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, armed_at: ns since 1970, "
 		   "lookback_ns: int, samples: int, switches: int, processes: int, history_bytes: int, lost: {kind: count}, "
-		   "ring_bytes: int, fds: int, "
+		   "ring_bytes: int, events: Events|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
+	{"Events", "{state: live|ended, programs: int, threads: int, threads_max: int, ring_bytes: int, bytes: int, names: int, "
+		   "clock: tsc|monotonic_raw, registered_at: ns since 1970, lost: {events: int, names: int, texts: int}}"},
 	{"Snapshot", "{id: string, target: string, pid: int, comm: string, uid: int, "
 		     "state: queued|freezing|copying|decoding|publishing|done|failed|cancelled, "
 		     "cause: Cause, progress: {stage: string, done: int, total: int}, "
@@ -36,7 +38,8 @@ static const char *const shared_types[][2] = {
 		   "snapshots: {state: count}, triggers: {active: int, limit: int, hits: int, snapshots: int, "
 		   "suppressed: Suppressed, requests: {hits: int, snapshots: int, suppressed: Suppressed}}, "
 		   "spool: {bytes: int, count: int, limit_bytes: int}, losses: {kind: count}, "
-		   "clients: {kind: count}, quota: {kind: {used: int, limit: int}}, decoder: object}"},
+		   "events: {programs: int, ended: int, limit: int, bytes: int, registered: int, refused: {why: count}, evicted: int, "
+		   "causes: int, causes_bad: int, pauses: int}, clients: {kind: count}, quota: {kind: {used: int, limit: int}}, decoder: object}"},
 };
 
 static void add_choices(struct json_object *o, const char *choices)

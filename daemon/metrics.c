@@ -19,6 +19,11 @@ struct metric {
 static const struct metric metrics[] = {
 	{"tracerd_uptime_seconds", false, "uptime_s", NULL, NULL, "Time since the daemon started."},
 	{"tracerd_targets", false, "targets", "state", NULL, "Targets by state."},
+	{"tracerd_event_programs", false, "events.programs", NULL, NULL, "Programs with event rings that run."},
+	{"tracerd_event_programs_ended", false, "events.ended", NULL, NULL, "Programs that have ended and whose event rings are kept."},
+	{"tracerd_event_bytes", false, "events.bytes", NULL, NULL, "Memory of all event rings."},
+	{"tracerd_event_refused", true, "events.refused", "why", NULL, "Event rings that were not taken."},
+	{"tracerd_event_causes", true, "events.causes", NULL, NULL, "Causes of snapshots that programs wrote."},
 	{"tracerd_snapshots", false, "snapshots", "state", NULL, "Snapshots by state since the daemon started."},
 	{"tracerd_triggers", false, "triggers.active", NULL, NULL, "Triggers."},
 	{"tracerd_trigger_hits", true, "triggers.hits", NULL, NULL, "Hits of triggers."},

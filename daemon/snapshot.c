@@ -245,16 +245,20 @@ static int refuse(int code, char *why, size_t why_size, const char *text)
 	return code;
 }
 
-/* How much the spool may be asked to hold: what the rings have, at most what one bundle may be. */
+/* How much the spool may be asked to hold: what the rings and the programs' own have, at most what one bundle may be. */
 static uint64_t estimate(const struct snapshots *s, struct target *target)
 {
 	_cleanup_json_ struct json_object *t = target_to_json(target);
 	const uint64_t max = s->c.config->max_output_mib * MIB;
-	uint64_t ring = 0;
+	struct json_object *events = t ? json_get_object(t, "events") : NULL;
+	uint64_t ring = 0, memory = 0;
 
 	if (t)
 		(void)json_get_uint(t, "ring_bytes", &ring);
-	return ring + ROOM_BESIDE_RINGS < max ? ring + ROOM_BESIDE_RINGS : max;
+	if (events)
+		(void)json_get_uint(events, "bytes", &memory);
+	/* Each of the two has that limit for itself. */
+	return (ring + ROOM_BESIDE_RINGS < max ? ring + ROOM_BESIDE_RINGS : max) + (memory < max ? memory : max);
 }
 
 static int check_room(struct snapshots *s, struct target *target, uid_t owner, char *why, size_t why_size)
