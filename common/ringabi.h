@@ -73,7 +73,8 @@
  *	from here on this thread runs that fiber's stack; `b` says whose stack older records are of
  *  RING_THREAD_NAME      thread's name    0                        0                        -
  *  RING_TRIGGER          region's name    stamp of its begin       number of the cause      -
- *	a region was over its threshold, or (name 0, a 0) the program asked for a snapshot
+ *	a region was over its threshold, or (name 0, a 0) the program asked for a snapshot; the cause's
+ *	number is its sequence
  *
  * Ids of tasks and flows are any number but 0 that is unique in the process for as long as it is in the rings; the
  * library takes (ring + 1) << 48 | the low 48 bits of the record's slot number.

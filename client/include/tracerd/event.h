@@ -74,7 +74,10 @@ typedef struct tracerd_options {
  * goes on trying if there is none, or when it goes away. Returns at once; nothing waits for the daemon.
  *
  * Called again it returns 0 and changes nothing; after tracerd_stop(), and in a forked child, it
- * starts again. Errors: -EINVAL (options), -EAGAIN (no thread could be made), -ENOMEM.
+ * starts again. Errors: -EINVAL (options, or a path that is too long), -EAGAIN (no thread could be made), -EMFILE, -ENOMEM.
+ *
+ * The library has a few descriptors then, close-on-exec and above 2. A program that closes all descriptors ends its
+ * registration; it may call tracerd_stop() and start again.
  */
 int tracerd_start(const tracerd_options *options);
 
