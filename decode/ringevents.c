@@ -54,7 +54,6 @@ struct ringevents *ringevents_free(struct ringevents *r)
 	free(r->sources);
 	free(r->recs);
 	free(r->segs);
-	free(r->order);
 	keymap_fini(&r->stacks);
 	keymap_fini(&r->tids);
 	budget_give(r->budget, r->charged);
@@ -72,7 +71,7 @@ int ringevents_finish(struct ringevents *r)
 
 size_t ringevents_count(const struct ringevents *r)
 {
-	return r->n_order;
+	return r->n_recs;
 }
 
 static void add_count(struct json_object *o, const char *key, uint64_t n)
@@ -85,7 +84,7 @@ void ringevents_report(const struct ringevents *r, struct json_object *stats, st
 {
 	const struct ringevents_losses *l = &r->losses;
 
-	json_add_uint(stats, "events", r->n_order);
+	json_add_uint(stats, "events", r->n_recs);
 	json_add_uint(stats, "rings", r->n_rings);
 	json_add_uint(stats, "programs", r->n_sources);
 	add_count(stats, "requests_suppressed", r->requests_suppressed);

@@ -17,8 +17,8 @@
 #define DISORDER_NS UINT64_C(1000000000)
 
 /*
- * What a record costs here and until it is handed out: itself; its keys while it is sorted, or what finds the
- * begins of ends; its place in the order.
+ * What a record costs here and until it is handed out: itself; its keys and its new place while it is sorted, or
+ * what finds the begins of ends.
  */
 #define RECORD_COST (sizeof(struct ringrec) + 80)
 
@@ -179,6 +179,7 @@ static bool on_record(struct walk *w, const struct ringwindow *window, const str
 {
 	const struct ring_slot *slot = &record->slot;
 	struct ringrec rec = {.kind = (uint8_t)kind_of(record->kind),
+		.name = slot->name,
 		.slot = (uint32_t)(record->index & (window->slots - 1))};
 
 	if (!slot_sane(slot, record->kind)) {

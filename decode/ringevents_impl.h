@@ -4,7 +4,7 @@
  * turns a file's rings into records, ringevents_join.c finds each end's begin and makes the order,
  * ringevents_next.c hands them out.
  *
- * A record is 32 bytes and points at its slot; names and payloads are read when it is handed out.
+ * A record is 32 bytes and points at its slot; texts and payloads are read when it is handed out.
  */
 #pragma once
 
@@ -32,6 +32,7 @@ struct ringrec {
 	uint64_t began; /* of an end, a trigger, an early begin: ns, 0: not known. RINGEVENT_LOST: slots */
 	uint32_t slot;	/* its position in the ring, or RINGREC_NO_SLOT */
 	uint32_t seg;
+	uint32_t name; /* its number in the file */
 	uint8_t kind; /* enum ringevent_kind */
 	uint8_t flags;
 };
@@ -79,8 +80,7 @@ struct ringevents {
 	struct strtab *names;
 	uint64_t names_charged;
 
-	uint32_t *order; /* records, as they are handed out */
-	size_t n_order, next;
+	size_t next; /* record to hand out: they are in order once they are joined */
 
 	uint64_t n_rings, requests_suppressed;
 	struct ringevents_losses losses;

@@ -30,9 +30,8 @@ struct key {
 };
 
 struct early {
-	uint64_t ts;
-	uint32_t at;  /* it comes before the record that has this place in the order */
-	uint32_t end; /* the record of its end */
+	struct ringrec rec;
+	uint32_t at; /* it comes before this record */
 	uint32_t turn;
 };
 
@@ -83,34 +82,42 @@ static void keys_sort(struct key *v, struct key *spare, size_t n)
 		memcpy(v, from, n * sizeof(*v));
 }
 
-static int make_order(struct ringevents *r)
+/* Leaves out what was dropped. */
+static int records_sort(struct ringevents *r)
 {
 	_cleanup_free_ struct key *keys = calloc(r->n_recs + 1, sizeof(*keys));
 	_cleanup_free_ struct key *spare = calloc(r->n_recs + 1, sizeof(*spare));
+	struct ringrec *recs;
 	size_t n = 0;
 
-	r->order = calloc(r->n_recs + 1, sizeof(*r->order));
-	if (!keys || !spare || !r->order)
+	if (!keys || !spare)
 		return -ENOMEM;
 	for (size_t i = 0; i < r->n_recs; i++)
 		if (!(r->recs[i].flags & RINGREC_DROPPED))
 			keys[n++] = (struct key){r->recs[i].ts, (uint32_t)i};
 	keys_sort(keys, spare, n);
+	free(take_ptr(spare));
+	recs = calloc(n + 1, sizeof(*recs));
+	if (!recs)
+		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		r->order[i] = keys[i].rec;
-	r->n_order = n;
+		recs[i] = r->recs[keys[i].rec];
+	free(r->recs);
+	r->recs = recs;
+	r->n_recs = n;
+	r->cap_recs = n + 1;
 	return 0;
 }
 
 /* The place of the first record that is not before `ts`. */
 static uint32_t place_of(const struct ringevents *r, uint64_t ts)
 {
-	size_t lo = 0, hi = r->n_order;
+	size_t lo = 0, hi = r->n_recs;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (r->recs[r->order[mid]].ts < ts)
+		if (r->recs[mid].ts < ts)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -130,15 +137,14 @@ static void end_drop(struct ringevents *r, uint32_t end, uint64_t *count)
 static int early_add(struct join *j, uint32_t end, uint32_t at)
 {
 	struct ringevents *r = j->r;
-	struct early e = {.end = end, .ts = r->recs[end].began, .turn = (uint32_t)j->n_earlies};
+	struct early e = {.rec = r->recs[end], .turn = (uint32_t)j->n_earlies};
 	uint32_t by_time;
 
 	if (j->n_earlies == j->cap_earlies) {
 		size_t cap = j->cap_earlies ? j->cap_earlies * 2 : 64;
 		struct early *v;
 
-		if (!ringevents_charge(r,
-			    (cap - j->cap_earlies) * (sizeof(*v) + sizeof(struct ringrec) + sizeof(*r->order)))) {
+		if (!ringevents_charge(r, (cap - j->cap_earlies) * (sizeof(*v) + sizeof(struct ringrec)))) {
 			end_drop(r, end, &r->losses.over_memory);
 			return 0;
 		}
@@ -148,9 +154,10 @@ static int early_add(struct join *j, uint32_t end, uint32_t at)
 		j->earlies = v;
 		j->cap_earlies = cap;
 	}
-	if (e.ts < j->floor)
-		e.ts = j->floor;
-	by_time = place_of(r, e.ts);
+	e.rec.kind = e.rec.kind == RINGEVENT_TASK_END ? RINGEVENT_TASK_BEGIN : RINGEVENT_REGION_BEGIN;
+	e.rec.flags = RINGREC_EARLY | RINGREC_JOINED;
+	e.rec.ts = e.rec.began < j->floor ? j->floor : e.rec.began;
+	by_time = place_of(r, e.rec.ts);
 	e.at = at > by_time ? at : by_time;
 	j->earlies[j->n_earlies++] = e;
 	return 0;
@@ -163,18 +170,16 @@ static int early_compare(const void *a, const void *b)
 
 	if (x->at != y->at)
 		return x->at < y->at ? -1 : 1;
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
+	if (x->rec.ts != y->rec.ts)
+		return x->rec.ts < y->rec.ts ? -1 : 1;
 	return x->turn > y->turn ? -1 : x->turn < y->turn;
 }
 
 /* ---- regions */
 
-static bool is_pair(const struct ringevents *r, uint32_t begin, const struct ringrec *end)
+static bool is_pair(const struct ringrec *begin, const struct ringrec *end)
 {
-	const struct ring_slot b = ringevents_slot(r, &r->recs[begin]), e = ringevents_slot(r, end);
-
-	return b.stamp == e.a && b.name == e.name;
+	return begin->ts == end->began && begin->name == end->name;
 }
 
 /* How many of a stack's open begins are below the one that ends here; NO_RECORD: it is not among them. */
@@ -193,7 +198,7 @@ static uint32_t open_find(const struct join *j, uint32_t stack, const struct rin
 			hi = mid;
 	}
 	for (uint32_t i = lo; i > 0 && lo - i < MAX_TIES && r->recs[open[i - 1]].ts == end->began; i--)
-		if (is_pair(r, open[i - 1], end))
+		if (is_pair(&r->recs[open[i - 1]], end))
 			return i - 1;
 	return NO_RECORD;
 }
@@ -202,17 +207,17 @@ static void join_forwards(struct join *j)
 {
 	struct ringevents *r = j->r;
 
-	for (size_t i = 0; i < r->n_order; i++) {
-		struct ringrec *rec = &r->recs[r->order[i]];
+	for (size_t i = 0; i < r->n_recs; i++) {
+		struct ringrec *rec = &r->recs[i];
 		const uint32_t stack = r->segs[rec->seg].stack;
 		uint32_t below;
 
 		if (rec->kind == RINGEVENT_REGION_BEGIN)
-			j->open[j->base[stack] + j->depth[stack]++] = r->order[i];
+			j->open[j->base[stack] + j->depth[stack]++] = (uint32_t)i;
 		if (rec->kind != RINGEVENT_REGION_END)
 			continue;
 		if (rec->began == 0 || rec->began > rec->ts) {
-			end_drop(r, r->order[i], &r->losses.ends_without_begin);
+			end_drop(r, (uint32_t)i, &r->losses.ends_without_begin);
 			continue;
 		}
 		below = open_find(j, stack, rec);
@@ -242,11 +247,11 @@ static int close_since(struct join *j, uint32_t stack, uint64_t ts, uint32_t at)
 	return ret;
 }
 
-static int on_begin_backwards(struct join *j, uint32_t stack, uint32_t place)
+static int on_begin_backwards(struct join *j, uint32_t stack, uint32_t begin)
 {
 	struct ringevents *r = j->r;
-	const uint32_t begin = r->order[place], *open = j->open + j->base[stack];
-	int ret = close_since(j, stack, r->recs[begin].ts, place + 1);
+	const uint32_t *open = j->open + j->base[stack];
+	int ret = close_since(j, stack, r->recs[begin].ts, begin + 1);
 
 	if (ret < 0 || !(r->recs[begin].flags & RINGREC_JOINED))
 		return ret;
@@ -255,8 +260,7 @@ static int on_begin_backwards(struct join *j, uint32_t stack, uint32_t place)
 	while (j->depth[stack] > 0) {
 		const uint32_t end = open[j->depth[stack] - 1];
 
-		if ((r->recs[end].flags & RINGREC_JOINED) || r->recs[end].began != r->recs[begin].ts ||
-			!is_pair(r, begin, &r->recs[end]))
+		if ((r->recs[end].flags & RINGREC_JOINED) || !is_pair(&r->recs[begin], &r->recs[end]))
 			break;
 		end_drop(r, end, &r->losses.ends_without_begin);
 		j->depth[stack]--;
@@ -264,12 +268,12 @@ static int on_begin_backwards(struct join *j, uint32_t stack, uint32_t place)
 	return 0;
 }
 
-static int on_end_backwards(struct join *j, uint32_t stack, uint32_t place)
+static int on_end_backwards(struct join *j, uint32_t stack, uint32_t end)
 {
 	struct ringevents *r = j->r;
-	struct ringrec *rec = &r->recs[r->order[place]];
+	const struct ringrec *rec = &r->recs[end];
 	uint32_t *open = j->open + j->base[stack];
-	int ret = close_since(j, stack, rec->ts, place + 1);
+	int ret = close_since(j, stack, rec->ts, end + 1);
 
 	if (ret < 0)
 		return ret;
@@ -280,13 +284,13 @@ static int on_end_backwards(struct join *j, uint32_t stack, uint32_t place)
 			break;
 		/* They cross: a pair stays, and of two without a begin the later one. */
 		if (!(rec->flags & RINGREC_JOINED)) {
-			end_drop(r, r->order[place], &r->losses.crossing);
+			end_drop(r, end, &r->losses.crossing);
 			return 0;
 		}
 		end_drop(r, outer, &r->losses.crossing);
 		j->depth[stack]--;
 	}
-	open[j->depth[stack]++] = r->order[place];
+	open[j->depth[stack]++] = end;
 	return 0;
 }
 
@@ -295,8 +299,8 @@ static int join_backwards(struct join *j)
 	struct ringevents *r = j->r;
 	int ret = 0;
 
-	for (size_t i = r->n_order; i-- > 0 && ret == 0;) {
-		const struct ringrec *rec = &r->recs[r->order[i]];
+	for (size_t i = r->n_recs; i-- > 0 && ret == 0;) {
+		const struct ringrec *rec = &r->recs[i];
 		const uint32_t stack = r->segs[rec->seg].stack;
 
 		if (rec->flags & RINGREC_DROPPED)
@@ -321,8 +325,8 @@ static int join_regions(struct join *j)
 
 	if (!base || !depth)
 		return -ENOMEM;
-	for (size_t i = 0; i < r->n_order; i++) {
-		const struct ringrec *rec = &r->recs[r->order[i]];
+	for (size_t i = 0; i < r->n_recs; i++) {
+		const struct ringrec *rec = &r->recs[i];
 
 		if (rec->kind == RINGEVENT_REGION_BEGIN || rec->kind == RINGEVENT_REGION_END)
 			base[r->segs[rec->seg].stack]++;
@@ -384,16 +388,16 @@ static int join_tasks(struct join *j)
 	_cleanup_(keymap_fini) struct keymap tasks = {.slots = NULL};
 	int ret = 0;
 
-	for (size_t i = 0; i < r->n_order && ret == 0; i++) {
-		struct ringrec *rec = &r->recs[r->order[i]];
+	for (size_t i = 0; i < r->n_recs && ret == 0; i++) {
+		struct ringrec *rec = &r->recs[i];
 
 		if (rec->kind == RINGEVENT_TASK_BEGIN) {
 			const uint32_t source = r->segs[rec->seg].source;
 
-			if (keymap_put(&tasks, source, ringevents_slot(r, rec).a, r->order[i] + 1) < 0)
-				end_drop(r, r->order[i], &r->losses.over_memory);
+			if (keymap_put(&tasks, source, ringevents_slot(r, rec).a, (uint32_t)i + 1) < 0)
+				end_drop(r, (uint32_t)i, &r->losses.over_memory);
 		} else if (rec->kind == RINGEVENT_TASK_END) {
-			ret = on_task_end(j, &tasks, r->order[i]);
+			ret = on_task_end(j, &tasks, (uint32_t)i);
 		}
 	}
 	return ret;
@@ -401,52 +405,43 @@ static int join_tasks(struct join *j)
 
 /* ---- together */
 
-/* Makes the records of the early begins and gives all their place. */
+/* Moves the records up, from the last on, and puts the early begins between them. */
 static int merge(struct join *j)
 {
 	struct ringevents *r = j->r;
-	_cleanup_free_ uint32_t *order = calloc(r->n_order + j->n_earlies + 1, sizeof(*order));
-	struct ringrec *recs = reallocarray(r->recs, r->n_recs + j->n_earlies + 1, sizeof(*recs));
-	size_t n = 0, k = 0;
+	size_t from = r->n_recs, to = r->n_recs + j->n_earlies, kept = 0;
+	struct ringrec *recs;
 
-	if (recs) {
+	if (j->n_earlies) {
+		recs = reallocarray(r->recs, to, sizeof(*recs));
+		if (!recs)
+			return -ENOMEM;
 		r->recs = recs;
-		r->cap_recs = r->n_recs + j->n_earlies + 1;
-	}
-	if (!recs || !order)
-		return -ENOMEM;
-	if (j->n_earlies)
+		r->n_recs = r->cap_recs = to;
 		qsort(j->earlies, j->n_earlies, sizeof(*j->earlies), early_compare);
-	for (size_t i = 0; i <= r->n_order; i++) {
-		for (; k < j->n_earlies && j->earlies[k].at <= i; k++) {
-			const struct early *e = &j->earlies[k];
-			struct ringrec rec = recs[e->end];
-
-			rec.kind = rec.kind == RINGEVENT_TASK_END ? RINGEVENT_TASK_BEGIN : RINGEVENT_REGION_BEGIN;
-			rec.ts = e->ts;
-			rec.flags = RINGREC_EARLY | RINGREC_JOINED;
-			recs[r->n_recs] = rec;
-			order[n++] = (uint32_t)r->n_recs++;
-		}
-		if (i < r->n_order && !(recs[r->order[i]].flags & RINGREC_DROPPED))
-			order[n++] = r->order[i];
 	}
-	free(r->order);
-	r->order = take_ptr(order);
-	r->n_order = n;
+	for (size_t k = j->n_earlies; k-- > 0;) {
+		while (from > j->earlies[k].at)
+			r->recs[--to] = r->recs[--from];
+		r->recs[--to] = j->earlies[k].rec;
+	}
+	for (size_t i = 0; i < r->n_recs; i++)
+		if (!(r->recs[i].flags & RINGREC_DROPPED))
+			r->recs[kept++] = r->recs[i];
+	r->n_recs = kept;
 	return 0;
 }
 
 int ringevents_join(struct ringevents *r)
 {
 	struct join j = {.r = r};
-	int ret = make_order(r);
+	int ret = records_sort(r);
 
 	if (ret < 0)
 		return ret;
 	/* What began before all that was recorded is drawn from there on: a region that is as old as the
 	 * program would make the rest a dot. */
-	j.floor = r->n_order ? r->recs[r->order[0]].ts : 0;
+	j.floor = r->n_recs ? r->recs[0].ts : 0;
 	for (size_t i = 0; i < r->n_brackets; i++)
 		if (r->brackets[i].monotonic && r->brackets[i].monotonic < j.floor)
 			j.floor = r->brackets[i].monotonic;

@@ -39,22 +39,22 @@ static const char *name_of(struct ringevents *r, struct ringsource *src, uint32_
 {
 	char text[ESCAPED(RING_MAX_NAME)];
 	const char *bytes;
-	size_t len;
+	size_t len, before;
 
 	if (number == 0)
 		return "";
+	if (number <= ringfile_header(src->file)->names_max && src->names[number - 1])
+		return strtab_text(r->names, src->names[number - 1]);
 	bytes = ringfile_name(src->file, number, &len);
 	if (!bytes) {
 		r->losses.names_unknown++;
 		return "<unknown name>";
 	}
-	if (src->names[number - 1] == 0) {
-		size_t n = escape_text(text, sizeof(text), bytes, len), before = strtab_bytes(r->names);
-
-		src->names[number - 1] = strtab_add(r->names, text, n, NULL);
-		/* The table has a limit of its own: what the budget does not give is a part of that. */
-		(void)ringevents_charge(r, strtab_bytes(r->names) - before);
-	}
+	len = escape_text(text, sizeof(text), bytes, len);
+	before = strtab_bytes(r->names);
+	src->names[number - 1] = strtab_add(r->names, text, len, NULL);
+	/* The table has a limit of its own: what the budget does not give is a part of that. */
+	(void)ringevents_charge(r, strtab_bytes(r->names) - before);
 	return strtab_text(r->names, src->names[number - 1]);
 }
 
@@ -211,7 +211,7 @@ static void fill(struct ringevents *r, const struct ringrec *rec, struct ringeve
 {
 	const struct ringseg *seg = &r->segs[rec->seg];
 	const struct ring_slot slot = ringevents_slot(r, rec);
-	const char *name = rec->kind == RINGEVENT_LOG ? "" : name_of(r, &r->sources[seg->source], slot.name);
+	const char *name = rec->kind == RINGEVENT_LOG ? "" : name_of(r, &r->sources[seg->source], rec->name);
 	const bool early = rec->flags & RINGREC_EARLY;
 
 	ev->name = name;
@@ -264,7 +264,7 @@ static void fill(struct ringevents *r, const struct ringrec *rec, struct ringeve
 
 uint64_t ringevents_peek(const struct ringevents *r)
 {
-	return r->next < r->n_order ? r->recs[r->order[r->next]].ts : UINT64_MAX;
+	return r->next < r->n_recs ? r->recs[r->next].ts : UINT64_MAX;
 }
 
 bool ringevents_next(struct ringevents *r, struct ringevent *ret)
@@ -272,9 +272,9 @@ bool ringevents_next(struct ringevents *r, struct ringevent *ret)
 	const struct ringrec *rec;
 	const struct ringseg *seg;
 
-	if (r->next == r->n_order)
+	if (r->next == r->n_recs)
 		return false;
-	rec = &r->recs[r->order[r->next++]];
+	rec = &r->recs[r->next++];
 	seg = &r->segs[rec->seg];
 	r->text_used = 0;
 	memset(ret, 0, offsetof(struct ringevent, args));
