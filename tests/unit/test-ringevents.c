@@ -345,6 +345,51 @@ static void test_crossing(void **state)
 		"{\"regions_crossing\":2}");
 }
 
+/* A clock that is too coarse: the order of the ring decides, and the innermost that fits. */
+static void test_same_time(void **state)
+{
+	_cleanup_(ringmake_freep) struct ringmake *m = make(64);
+
+	(void)state;
+	ringmake_thread(m, 0, at(1), 1001, NULL);
+	ringmake_begin(m, 0, at(1), "a");
+	ringmake_begin(m, 0, at(1), "b");
+	ringmake_begin(m, 0, at(1), "a");
+	ringmake_end(m, 0, at(1), "a", at(1));
+	ringmake_record(m, 0, RING_INSTANT, at(1), ringmake_name(m, "i"), 0, 0, NULL);
+	ringmake_end(m, 0, at(1), "b", at(1));
+	ringmake_begin(m, 0, at(1), "c");
+	ringmake_end(m, 0, at(1), "c", at(1));
+	ringmake_end(m, 0, at(2), "a", at(1));
+	/* their begins are not there: behind what ended then, around what began then */
+	ringmake_begin(m, 0, at(3), "before");
+	ringmake_end(m, 0, at(4), "before", at(3));
+	ringmake_begin(m, 0, at(4), "inner");
+	ringmake_end(m, 0, at(5), "inner", at(4));
+	ringmake_end(m, 0, at(6), "early", at(4));
+	ringmake_end(m, 0, at(7), "earlier", at(4));
+	expect(m,
+		"1 1001 thread -\n"
+		"1 1001 begin a\n"
+		"1 1001 begin b\n"
+		"1 1001 begin a\n"
+		"1 1001 end a since 1\n"
+		"1 1001 instant i\n"
+		"1 1001 end b since 1\n"
+		"1 1001 begin c\n"
+		"1 1001 end c since 1\n"
+		"2 1001 end a since 1\n"
+		"3 1001 begin before\n"
+		"4 1001 end before since 3\n"
+		"4 1001 begin earlier since 4 early\n"
+		"4 1001 begin early since 4 early\n"
+		"4 1001 begin inner\n"
+		"5 1001 end inner since 4\n"
+		"6 1001 end early since 4\n"
+		"7 1001 end earlier since 4\n",
+		"{}");
+}
+
 /* ---- threads and fibers */
 
 static void test_fibers(void **state)
@@ -630,6 +675,7 @@ int main(void)
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_ends_of_nothing),
 		cmocka_unit_test(test_crossing),
+		cmocka_unit_test(test_same_time),
 		cmocka_unit_test(test_fibers),
 		cmocka_unit_test(test_fiber_at_the_edge),
 		cmocka_unit_test(test_ring_taken_over),
