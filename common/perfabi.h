@@ -54,6 +54,77 @@ struct perfabi_lost {
 	uint64_t id, lost;
 };
 
+struct perfabi_itrace_start {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+};
+
+struct perfabi_aux {
+	struct perf_event_header header;
+	uint64_t offset, size, flags;
+};
+
+/*
+ * Records that perf itself writes (tools/perf/Documentation/perf.data-file-format.txt); they have no trailer. The bytes of an
+ * AUXTRACE follow it and are not in its header.size.
+ */
+enum {
+	PERFABI_RECORD_AUXTRACE_INFO = 70,
+	PERFABI_RECORD_AUXTRACE = 71,
+	PERFABI_RECORD_TIME_CONV = 79,
+};
+
+struct perfabi_auxtrace {
+	struct perf_event_header header;
+	uint64_t size, offset, reference;
+	uint32_t idx, tid, cpu, reserved;
+};
+
+struct perfabi_time_conv {
+	struct perf_event_header header;
+	uint64_t shift, mult, zero;
+};
+
+#define PERFABI_AUXTRACE_INTEL_PT 1U
+
+/* The words of AUXTRACE_INFO as perf's intel-pt.c reads them. */
+enum perfabi_pt_word {
+	PERFABI_PT_PMU_TYPE,
+	PERFABI_PT_TIME_SHIFT,
+	PERFABI_PT_TIME_MULT,
+	PERFABI_PT_TIME_ZERO,
+	PERFABI_PT_CAP_USER_TIME_ZERO,
+	PERFABI_PT_TSC_BIT, /* these: bits of the event's config */
+	PERFABI_PT_NORETCOMP_BIT,
+	PERFABI_PT_HAVE_SCHED_SWITCH,
+	PERFABI_PT_SNAPSHOT_MODE,
+	PERFABI_PT_PER_CPU_MMAPS,
+	PERFABI_PT_MTC_BIT,
+	PERFABI_PT_MTC_FREQ_BITS,
+	PERFABI_PT_TSC_CTC_N, /* CPUID.15H EBX, EAX */
+	PERFABI_PT_TSC_CTC_D,
+	PERFABI_PT_CYC_BIT,
+	PERFABI_PT_MAX_NONTURBO_RATIO,
+	PERFABI_PT_FILTER_STR_LEN, /* the string follows, padded to 8 */
+	_PERFABI_PT_WORDS,
+};
+
+struct perfabi_auxtrace_info_pt {
+	struct perf_event_header header;
+	uint32_t type, reserved;
+	uint64_t words[_PERFABI_PT_WORDS];
+};
+
+/* Bits of the config of an intel_pt event (/sys/bus/event_source/devices/intel_pt/format). */
+#define PERFABI_PT_CONFIG_PT (UINT64_C(1) << 0)
+#define PERFABI_PT_CONFIG_CYC (UINT64_C(1) << 1)
+#define PERFABI_PT_CONFIG_MTC (UINT64_C(1) << 9)
+#define PERFABI_PT_CONFIG_TSC (UINT64_C(1) << 10)
+#define PERFABI_PT_CONFIG_NORETCOMP (UINT64_C(1) << 11)
+#define PERFABI_PT_CONFIG_BRANCH (UINT64_C(1) << 13)
+#define PERFABI_PT_CONFIG_MTC_PERIOD (UINT64_C(0xf) << 14)
+#define PERFABI_PT_CONFIG_PSB_PERIOD_SHIFT 24
+
 struct perfabi_ns {
 	uint64_t dev, ino;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/perfdata_host.h"
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +11,33 @@
 #include <unistd.h>
 
 #include "common/io.h"
+
+/* As perf writes it: decoders of hardware traces look errata up by it. */
+static void cpu_id(char *ret, size_t size)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	unsigned int eax, ebx, ecx, edx, family, model;
+	char vendor[13] = "";
+
+	if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx))
+		return;
+	memcpy(vendor, &ebx, 4);
+	memcpy(vendor + 4, &edx, 4);
+	memcpy(vendor + 8, &ecx, 4);
+	if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx))
+		return;
+	family = eax >> 8 & 0xf;
+	model = eax >> 4 & 0xf;
+	if (family == 0xf || family == 6)
+		model |= eax >> 12 & 0xf0;
+	if (family == 0xf)
+		family += eax >> 20 & 0xff;
+	(void)snprintf(ret, size, "%s,%u,%u,%u", vendor, family, model, eax & 0xf);
+#else
+	(void)size;
+	ret[0] = '\0';
+#endif
+}
 
 /* "model name" of the first processor, or "" */
 static void cpu_description(char *ret, size_t size)
@@ -45,6 +75,7 @@ void perfdata_host_read(struct perfdata_host *ret)
 		(void)snprintf(ret->machine, sizeof(ret->machine), "%s", uts.machine);
 	}
 	cpu_description(ret->cpu, sizeof(ret->cpu));
+	cpu_id(ret->cpuid, sizeof(ret->cpuid));
 	ret->cpus_online = online > 0 ? (uint32_t)online : 1;
 	ret->cpus_configured = conf > 0 ? (uint32_t)conf : 1;
 	ret->memory_kib = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 1024 : 0;

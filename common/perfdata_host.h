@@ -9,6 +9,7 @@
 struct perfdata_host {
 	char name[65], release[65], machine[65];
 	char cpu[128]; /* "" if unknown */
+	char cpuid[64]; /* "vendor,family,model,stepping"; "" if unknown */
 	uint32_t cpus_online, cpus_configured;
 	uint64_t memory_kib; /* 0 if unknown */
 };

@@ -34,9 +34,12 @@ enum feature {
 	FEAT_ARCH = 6,
 	FEAT_NRCPUS = 7,
 	FEAT_CPUDESC = 8,
+	FEAT_CPUID = 9,
 	FEAT_TOTAL_MEM = 10,
 	FEAT_CMDLINE = 11,
 	FEAT_EVENT_DESC = 12,
+	FEAT_PMU_MAPPINGS = 16,
+	FEAT_AUXTRACE = 18,
 	FEAT_SAMPLE_TIME = 21,
 	FEAT_CLOCKID = 23,
 	FEAT_CLOCK_DATA = 29,
@@ -58,6 +61,7 @@ struct perfdata_writer {
 	uint64_t offset; /* of the end of the file, the buffer included */
 	uint8_t *buf;
 	size_t used;
+	uint64_t aux_missing; /* of the bytes of an AUXTRACE record that was begun */
 	int error; /* a write failed: the file is lost */
 	bool finished;
 	struct perfdata_counts counts;
@@ -303,6 +307,8 @@ int perfdata_write(struct perfdata_writer *w, const void *records, size_t len)
 		return -ECANCELED;
 	if (w->error)
 		return w->error;
+	if (w->aux_missing)
+		return -EINVAL;
 	for (size_t i = 0; i < len; i += h.size) {
 		if (len - i < sizeof(h))
 			return -EINVAL;
@@ -328,6 +334,44 @@ int perfdata_write(struct perfdata_writer *w, const void *records, size_t len)
 		count(&w->counts, &h);
 	}
 	return 0;
+}
+
+/* ---- AUXTRACE */
+
+int perfdata_aux_begin(struct perfdata_writer *w, const struct perfabi_auxtrace *record, uint64_t bytes)
+{
+	struct perfabi_auxtrace r = *record;
+	int e;
+
+	if (bytes == 0 || bytes > INT64_MAX || w->aux_missing)
+		return -EINVAL;
+	if (w->max_bytes < sizeof(r))
+		return -EFBIG;
+	r.header = (struct perf_event_header){.type = PERFABI_RECORD_AUXTRACE, .size = sizeof(r)};
+	r.size = (bytes + 7) & ~UINT64_C(7);
+	if (r.size > w->max_bytes - sizeof(r) || w->offset > w->max_bytes - sizeof(r) - r.size)
+		return -EFBIG;
+	e = perfdata_write(w, &r, sizeof(r));
+	if (e == 0)
+		w->aux_missing = bytes;
+	return e;
+}
+
+int perfdata_aux_add(struct perfdata_writer *w, const void *data, size_t len)
+{
+	static const uint8_t zeroes[8];
+	int r;
+
+	if (len > w->aux_missing)
+		return -EINVAL;
+	if (w->cancel && atomic_load_explicit(w->cancel, memory_order_relaxed))
+		return -ECANCELED;
+	r = append(w, data, len);
+	if (r < 0)
+		return r;
+	w->aux_missing -= len;
+	/* Records begin at multiples of 8, and this one did. */
+	return w->aux_missing || w->offset % 8 == 0 ? 0 : append(w, zeroes, 8 - w->offset % 8);
 }
 
 /* ---- features */
@@ -415,10 +459,16 @@ static bool feature_present(enum feature f, const struct perfdata_about *about, 
 	case FEAT_ARCH:
 	case FEAT_NRCPUS:
 	case FEAT_EVENT_DESC:
-	case FEAT_CLOCKID:
 		return true;
+	case FEAT_CLOCKID:
+		return !about->perf_clock;
 	case FEAT_CPUDESC:
 		return host->cpu[0];
+	case FEAT_CPUID:
+		return about->aux_pmu && host->cpuid[0];
+	case FEAT_PMU_MAPPINGS:
+	case FEAT_AUXTRACE:
+		return about->aux_pmu;
 	case FEAT_TOTAL_MEM:
 		return host->memory_kib > 0;
 	case FEAT_CMDLINE:
@@ -426,7 +476,7 @@ static bool feature_present(enum feature f, const struct perfdata_about *about, 
 	case FEAT_SAMPLE_TIME:
 		return about->first_time || about->last_time;
 	case FEAT_CLOCK_DATA:
-		return about->clock_ns || about->wall_clock_ns;
+		return !about->perf_clock && (about->clock_ns || about->wall_clock_ns);
 	case _FEAT_MAX:
 		break;
 	}
@@ -452,6 +502,15 @@ static int append_feature(struct perfdata_writer *w, enum feature f, const struc
 		return r < 0 ? r : append_u32(w, host->cpus_online);
 	case FEAT_CPUDESC:
 		return append_string(w, host->cpu);
+	case FEAT_CPUID:
+		return append_string(w, host->cpuid);
+	case FEAT_PMU_MAPPINGS:
+		r = append_u32(w, 1);
+		if (r == 0)
+			r = append_u32(w, about->aux_pmu_type);
+		return r < 0 ? r : append_string(w, about->aux_pmu);
+	case FEAT_AUXTRACE:
+		return append_u64(w, 0); /* an index without entries: the records are found by reading */
 	case FEAT_TOTAL_MEM:
 		return append_u64(w, host->memory_kib);
 	case FEAT_CMDLINE:
@@ -531,13 +590,13 @@ int perfdata_finish(struct perfdata_writer *w, const struct perfdata_about *abou
 	int r;
 
 	memcpy(h.magic, "PERFILE2", sizeof(h.magic));
-	if (w->finished || w->n_events == 0)
+	if (w->finished || w->n_events == 0 || w->aux_missing)
 		return -EINVAL;
 	if (w->error)
 		return w->error;
 	w->finished = true;
 	/* perf shows and converts times by the clock that the attributes name */
-	for (size_t i = 0; i < w->n_events; i++) {
+	for (size_t i = 0; !about->perf_clock && i < w->n_events; i++) {
 		w->events[i].attr.use_clockid = 1;
 		w->events[i].attr.clockid = about->clock;
 	}

@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "common/cleanup.h"
+#include "common/perfabi.h"
 
 #define PERFDATA_MAX_EVENTS 64
 
@@ -29,7 +30,7 @@ struct perfdata_writer;
 
 /* What is in the file; the numbers that meta.json tells and that `perf script` finds again. */
 struct perfdata_counts {
-	uint64_t records, bytes;
+	uint64_t records, bytes; /* but for the bytes that follow AUXTRACE records */
 	uint64_t samples, mmaps, comms, execs, forks, exits, namespaces, switches, others;
 	/* told by LOST and LOST_SAMPLES records, which are not in the file */
 	uint64_t lost_records, lost_events;
@@ -46,7 +47,11 @@ struct perfdata_about {
 	const char *command;		  /* "tracerd", for CMDLINE */
 	uint64_t first_time, last_time;	  /* SAMPLE_TIME; both 0: left out */
 	clockid_t clock;		  /* of all records: CLOCK_MONOTONIC_RAW or CLOCK_MONOTONIC */
+	bool perf_clock;		  /* they are on perf's own clock instead, and nothing is said of clocks */
 	uint64_t clock_ns, wall_clock_ns; /* CLOCK_DATA: the two at one moment; both 0: left out */
+	/* Of a file with AUXTRACE records: the PMU that wrote them, for PMU_MAPPINGS; CPUID and AUXTRACE are added. */
+	const char *aux_pmu;
+	uint32_t aux_pmu_type;
 };
 
 /*
@@ -74,6 +79,14 @@ int perfdata_add_event(struct perfdata_writer *w, const char *name, const struct
  * (-ENOSPC ...: the file is lost).
  */
 int perfdata_write(struct perfdata_writer *w, const void *records, size_t len) _must_check_;
+
+/*
+ * An AUXTRACE record of `bytes` bytes, which are then given to perfdata_aux_add() in as many pieces as one likes; until they are
+ * complete nothing else can be written. header and size of the record are set here. Both answer as perfdata_write(); more
+ * bytes than were said are -EINVAL.
+ */
+int perfdata_aux_begin(struct perfdata_writer *w, const struct perfabi_auxtrace *record, uint64_t bytes) _must_check_;
+int perfdata_aux_add(struct perfdata_writer *w, const void *data, size_t len) _must_check_;
 
 /* Writes what is buffered, the attributes, the features and at last the header. */
 int perfdata_finish(struct perfdata_writer *w, const struct perfdata_about *about) _must_check_;

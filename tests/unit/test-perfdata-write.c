@@ -404,6 +404,59 @@ static void test_limit_and_cancel(void **state)
 	(void)unlink(path);
 }
 
+/* The bytes of an AUXTRACE record come after it, all of them, and the next record is aligned. */
+static void test_aux(void **state)
+{
+	static const struct perfabi_auxtrace record = {.reference = 77, .idx = 3, .tid = 4001, .cpu = UINT32_MAX};
+	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
+	struct perf_event_header h = {.type = PERF_RECORD_SWITCH, .size = 8};
+	struct {
+		struct perfabi_auxtrace record;
+		uint8_t bytes[16];
+		struct perf_event_header next;
+	} got;
+	struct perfdata_about about = ABOUT;
+	char path[64], command[256];
+	unsigned n;
+	int fd = file_new(path);
+
+	about.aux_pmu = "intel_pt";
+	about.aux_pmu_type = 6;
+	about.perf_clock = true;
+	assert_int_equal(perfdata_writer_new(fd, 104 + sizeof(got), NULL, &w), 0);
+	add_events(w);
+	assert_int_equal(perfdata_aux_begin(w, &record, 0), -EINVAL);
+	assert_int_equal(perfdata_aux_begin(w, &record, 25), -EFBIG);
+	assert_int_equal(perfdata_aux_add(w, "x", 1), -EINVAL); /* none was begun */
+	assert_int_equal(perfdata_aux_begin(w, &record, 11), 0);
+	assert_int_equal(perfdata_write(w, &h, 8), -EINVAL);
+	assert_int_equal(perfdata_finish(w, &about), -EINVAL);
+	assert_int_equal(perfdata_aux_add(w, "abcde", 5), 0);
+	assert_int_equal(perfdata_aux_add(w, "fghijkl", 7), -EINVAL);
+	assert_int_equal(perfdata_aux_add(w, "fghijk", 6), 0);
+	assert_int_equal(perfdata_write(w, &h, 8), 0);
+	assert_int_equal(perfdata_counts(w)->others, 1);
+	assert_int_equal(perfdata_finish(w, &about), 0);
+
+	assert_int_equal(pread(fd, &got, sizeof(got), 104), sizeof(got));
+	assert_int_equal(got.record.header.type, PERFABI_RECORD_AUXTRACE);
+	assert_int_equal(got.record.header.size, 48);
+	assert_int_equal(got.record.size, 16);
+	assert_int_equal(got.record.reference, 77);
+	assert_int_equal(got.record.idx, 3);
+	assert_memory_equal(got.bytes, "abcdefghijk\0\0\0\0", 16);
+	assert_int_equal(got.next.type, PERF_RECORD_SWITCH);
+	if (system("perf --version >/dev/null 2>&1") == 0) {
+		(void)snprintf(command, sizeof(command), "perf script -i %s --force --header-only 2>/dev/null", path);
+		assert_int_equal(run(command, "intel_pt = 6", &n), 0);
+		assert_int_equal(n, 1);
+		assert_int_equal(run(command, "# clockid", &n), 0);
+		assert_int_equal(n, 0);
+	}
+	(void)close(fd);
+	(void)unlink(path);
+}
+
 static void test_full_disk(void **state)
 {
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
@@ -426,7 +479,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_perf_reads_it),	    cmocka_unit_test(test_counts_and_losses),
 		cmocka_unit_test(test_refuses_broken_records), cmocka_unit_test(test_limit_and_cancel),
-		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_aux),		    cmocka_unit_test(test_full_disk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
