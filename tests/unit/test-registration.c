@@ -325,16 +325,27 @@ static void test_answers_pings(void **state)
 	assert_true(f.live);
 }
 
+static int open_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
 static void test_no_daemon(void **state)
 {
 	static const unsigned int waits[] = {1000, 2000, 4000, 8000, 10000, 10000};
+	int before = open_fds();
 
 	for (size_t i = 0; i < ARRAY_SIZE(waits); i++) {
 		expire();
 		expect_failed(-ENOENT, waits[i]);
 	}
-	/* nothing was made for a daemon that is not there */
+	/* nothing was made for a daemon that is not there, and nothing is left over */
 	assert_int_equal(f.prepared, 0);
+	assert_int_equal(open_fds(), before);
 	assert_int_equal(f.controls, 0);
 	/* one that comes is found, and the waits are short again when it goes */
 	register_it();
@@ -384,6 +395,10 @@ static void test_refusals(void **state)
 		{"brand_new", TRACERD_E_UNKNOWN, 8000},
 	};
 
+	int before;
+
+	daemon_listen();
+	before = open_fds();
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char text[128];
 
@@ -393,8 +408,10 @@ static void test_refusals(void **state)
 		say(text);
 		turn();
 		expect_failed(cases[i].error, cases[i].ms);
+		f.conn = close_fd(f.conn);
 	}
 	assert_int_equal(f.controls, 0);
+	assert_int_equal(open_fds(), before);
 	/* a refusal is not for ever */
 	register_it();
 }
@@ -402,10 +419,17 @@ static void test_refusals(void **state)
 /* An answer that is none: the connection ends, nothing is kept. */
 static void expect_bad(const char *text, const int *fds, size_t n, unsigned int *ms)
 {
+	int before;
+
+	if (f.listener < 0)
+		daemon_listen();
+	before = open_fds();
 	ask();
 	say_fds(text, fds, n);
 	turn();
 	expect_failed(-EPROTO, *ms);
+	f.conn = close_fd(f.conn);
+	assert_int_equal(open_fds(), before);
 	assert_int_equal(f.controls, 0);
 	*ms = *ms * 2 < 10000 ? *ms * 2 : 10000;
 }
@@ -518,15 +542,6 @@ static void test_prepare_fails(void **state)
 	f.prepare_error = 0;
 	f.conn = close_fd(f.conn);
 	register_it();
-}
-
-static int open_fds(void)
-{
-	int n = 0;
-
-	for (int fd = 0; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
 }
 
 /* What a forked child does, in each state: the same number of descriptors as before there was any. */
