@@ -61,7 +61,7 @@ with Tracerd() as d, d.client() as c:
             p.stdin.write(letter)
             p.stdin.flush()
             return p.stdout.readline().strip()
-        wait_for("the program is connected", lambda: tell("x") == "connected")
+        wait_for("the program is connected", lambda: tell("x") == "connected", 30)
         tell("w")
         t = wait_events(c, p.pid, "live")
         got = [r for r in recorded(c, t["id"]) if r[0] in {name for name, _ in WANT}]
