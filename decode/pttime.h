@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time from the timing packets: TSC as it comes, and between two of them what MTC, CYC and CBR say (Intel SDM volume 3,
+ * "Intel Processor Trace", timing packets). Never runs backwards; a step back that the packets ask for is
+ * counted.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pttime_config {
+	uint32_t tsc_ctc_n, tsc_ctc_d; /* CPUID.15H: EBX, EAX; 0: not known, MTC says nothing */
+	uint32_t mtc_shift;	       /* an MTC every 2^shift ticks of the CTC */
+	uint32_t nominal_ratio;	       /* core:bus at which the TSC runs; 0: CYC says nothing */
+};
+
+struct pttime {
+	struct pttime_config config;
+	uint64_t now;	 /* the estimate: what pttime_now() gives */
+	uint64_t tsc;	 /* of the last TSC or MTC packet */
+	uint64_t cycles; /* since then */
+	bool has_tsc;
+	/* the crystal's counter: at ctc_base it was tsc_base; ctc ticks have gone by until the last MTC */
+	uint64_t ctc_base, tsc_base, ctc;
+	uint8_t last_mtc;
+	bool has_ctc, first_mtc;
+	/* how long a cycle is: measured between two MTC, else from the core:bus ratio */
+	uint64_t mtc_tsc, since_mtc, cal_tsc, cal_cycles;
+	bool mtc_whole; /* nothing was lost since the last MTC */
+	uint32_t cbr;
+	uint64_t backwards; /* TSC or MTC that were before the last one */
+	uint64_t ahead;	    /* times that waited because an estimate had been too late */
+};
+
+void pttime_init(struct pttime *t, const struct pttime_config *config);
+void pttime_tsc(struct pttime *t, uint64_t tsc);
+void pttime_tma(struct pttime *t, uint64_t ctc, uint64_t fc);
+void pttime_mtc(struct pttime *t, uint8_t ctc);
+void pttime_cyc(struct pttime *t, uint64_t cycles);
+void pttime_cbr(struct pttime *t, uint32_t ratio);
+/* Packets were lost: counts of cycles and MTC since the last TSC mean nothing. */
+void pttime_lost(struct pttime *t);
+
+static inline uint64_t pttime_now(const struct pttime *t)
+{
+	return t->now;
+}
