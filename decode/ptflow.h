@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Follows a trace through the code: packets in, executed branches out, in order, with times. Owns
+ * the state of one logical processor's trace between two PSBs and over them; refuses to know what a
+ * call stack is, who ran, and where code comes from (decode/codeblock.h).
+ *
+ * A decision of the trace is applied at the next branch that needs one; an event at an address
+ * is applied where the walk reaches it. Where code is missing or contradicts the packets, the way
+ * is lost: what follows is skipped to the next packet that has an address, and counted.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/codeblock.h"
+#include "decode/pttime.h"
+
+/* What happened at a branch, or instead of one. */
+enum ptflow_kind {
+	PTFLOW_RUN,	    /* all: nothing but instructions; `to` follows `from` */
+	PTFLOW_COND,	    /* taken or not: see `to` */
+	PTFLOW_JUMP,
+	PTFLOW_JUMP_INDIRECT,
+	PTFLOW_CALL,
+	PTFLOW_CALL_INDIRECT,
+	PTFLOW_RET,
+	PTFLOW_FAR,	    /* syscall, int, iret ... within what is traced */
+	PTFLOW_ASYNC,	    /* an interrupt, fault, abort: from `from`, which was not executed, to `to` */
+	PTFLOW_ENABLE,	    /* tracing goes on at `to` */
+	PTFLOW_DISABLE,	    /* behind the branch at `from` */
+	PTFLOW_DISABLE_ASYNC, /* in front of `from` */
+	PTFLOW_OVERFLOW,    /* packets were lost; tracing may go on at `to` */
+	PTFLOW_LOST,	    /* the way was lost at `from`: `error` */
+	PTFLOW_FOUND,	    /* and is known again at `to` */
+};
+
+enum ptflow_error {
+	PTFLOW_E_NONE,
+	PTFLOW_E_NO_CODE,   /* nothing is mapped at the address */
+	PTFLOW_E_MISMATCH,  /* packets and code contradict each other */
+	PTFLOW_E_PACKET,    /* bytes that are no packet, or one that cannot come here */
+	PTFLOW_E_RETURN,    /* a compressed return without its call */
+	PTFLOW_E_RUNAWAY,   /* a loop without decisions */
+	_PTFLOW_E_MAX,
+};
+
+struct ptflow_event {
+	uint64_t from, to; /* address of the branch, and where it went; 0: not known */
+	uint64_t time;	   /* stamp (TSC); 0: not known yet */
+	uint64_t insns;	   /* executed since the flow began, this branch included */
+	uint64_t offset;   /* in the trace */
+	uint8_t kind;	   /* enum ptflow_kind */
+	uint8_t error;	   /* enum ptflow_error */
+	bool is_syscall;
+	bool speculative;  /* in a transaction */
+	uint32_t owner;	   /* as ptflow_options.enter said */
+	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
+};
+
+struct ptflow_stats {
+	uint64_t insns, blocks, packets, bytes;
+	uint64_t overflows, errors[_PTFLOW_E_MAX];
+	uint64_t skipped_bytes; /* in front of the first PSB, or behind errors of packets */
+};
+
+/*
+ * Tracing begins or goes on at `ip`: whose code is it? Answers the blocks of the address space that runs from now on;
+ * *owner, which is what was said last, is in the events from here on.
+ */
+typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner);
+
+typedef int (*ptflow_sink)(void *arg, const struct ptflow_event *events, size_t n);
+
+struct ptflow_options {
+	struct codeblocks *code; /* borrowed; until `enter` says something else */
+	ptflow_enter enter;	 /* NULL: it is always the same */
+	struct pttime *time;	 /* borrowed; NULL: no times */
+	ptflow_sink sink;	 /* a negative answer ends the flow with it */
+	void *arg;
+	bool all; /* every branch, with the line in front of it; else those that may leave a function */
+};
+
+struct ptflow;
+int ptflow_new(const struct ptflow_options *options, struct ptflow **ret) _must_check_;
+struct ptflow *ptflow_free(struct ptflow *f);
+DEFINE_CLEANUP(struct ptflow *, ptflow_free)
+
+/*
+ * Follows [begin, end) from its first PSB on; whatever was before is forgotten. With `stop` (a PSB within) it ends
+ * behind that PSB's header, where the walk has come to the address that the header says: so a part of a
+ * trace gives the same as the whole. 0 or the sink's answer, -ENOMEM.
+ */
+int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop) _must_check_;
+const struct ptflow_stats *ptflow_stats(const struct ptflow *f);
+
+/* Where the walk stands: false if it is not known, or tracing is off. */
+bool ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner);
