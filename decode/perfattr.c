@@ -97,6 +97,7 @@ int perfdata_add_attr(
 		.sample_id_all = raw.sample_id_all,
 		.use_clockid = raw.use_clockid,
 		.context_switch = raw.context_switch,
+		.exclude_kernel = raw.exclude_kernel,
 	};
 	attr_derive(a);
 	for (size_t i = 0; i < n_ids; i++) {

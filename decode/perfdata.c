@@ -113,6 +113,7 @@ static void read_features(struct perfdata *pd, uint64_t table)
 		table += 16;
 		if (bit != PERFDATA_FEAT_EVENT_DESC && bit != PERFDATA_FEAT_BUILD_ID &&
 			bit != PERFDATA_FEAT_OSRELEASE && bit != PERFDATA_FEAT_ARCH &&
+			bit != PERFDATA_FEAT_CPUID &&
 			bit != PERFDATA_FEAT_CLOCKID && bit != PERFDATA_FEAT_CLOCK_DATA)
 			continue;
 		run = read_run(pd, off, size);
@@ -206,6 +207,8 @@ struct perfdata *perfdata_free(struct perfdata *pd)
 	free(pd->build_ids);
 	free(pd->osrelease);
 	free(pd->arch);
+	free(pd->cpuid);
+	free(pd->aux);
 	free(pd->index);
 	free(pd->ids);
 	free(pd->attrs);

@@ -27,8 +27,10 @@ enum {
 	PERFDATA_HEADER_TRACING_DATA = 66,
 	PERFDATA_HEADER_BUILD_ID = 67,
 	PERFDATA_FINISHED_ROUND = 68,
+	PERFDATA_AUXTRACE_INFO = 70,
 	PERFDATA_AUXTRACE = 71,
 	PERFDATA_EVENT_UPDATE = 78,
+	PERFDATA_TIME_CONV = 79,
 	PERFDATA_HEADER_FEATURE = 80,
 	PERFDATA_COMPRESSED = 81,
 	PERFDATA_FINISHED_INIT = 82,
@@ -41,6 +43,7 @@ enum {
 	PERFDATA_FEAT_BUILD_ID = 2,
 	PERFDATA_FEAT_OSRELEASE = 4,
 	PERFDATA_FEAT_ARCH = 6,
+	PERFDATA_FEAT_CPUID = 9,
 	PERFDATA_FEAT_EVENT_DESC = 12,
 	PERFDATA_FEAT_CLOCKID = 23,
 	PERFDATA_FEAT_CLOCK_DATA = 29,
@@ -66,6 +69,7 @@ struct perfattr {
 	bool sample_id_all;
 	bool use_clockid;
 	bool context_switch;
+	bool exclude_kernel;
 	char name[64]; /* from EVENT_DESC or EVENT_UPDATE; may be empty; bytes, not text */
 	/* derived: where id and time are in a sample's body, and in another record's trailer from
 	 * its end */
@@ -83,7 +87,7 @@ struct perfdata_losses {
 	uint64_t no_memory;    /* records beyond the memory limit */
 	uint64_t features;     /* feature sections that are cut off or broken */
 	uint64_t aux_records;  /* AUX records: no decoder for them here */
-	uint64_t aux_bytes;    /* bytes of AUX data, skipped */
+	uint64_t aux_bytes;    /* bytes of AUX data that nobody decodes */
 	uint64_t unread_bytes; /* bytes after the last record that could be read */
 };
 
@@ -92,6 +96,17 @@ struct perfdata_build_id {
 	uint8_t size;
 	uint8_t id[20];
 };
+
+/* A piece of AUX data: what one AUXTRACE record has behind it. */
+struct perfdata_aux {
+	uint64_t off, size; /* of the bytes; off as for perfsource_get() */
+	uint64_t aux_offset; /* where they lay in the buffer, counted from the recording's begin */
+	uint64_t reference;
+	uint32_t idx;
+	int32_t tid, cpu; /* -1: of any */
+};
+#define PERFDATA_MAX_AUX (1u << 20)
+#define PERFDATA_AUX_INFO_WORDS 64u
 
 struct perfdata_index {
 	uint64_t time;
@@ -128,6 +143,14 @@ struct perfdata {
 		uint64_t wall_ns;
 		uint64_t clock_ns; /* the two were read at one moment */
 	} clock_data;
+
+	/* AUX data: AUXTRACE_INFO's type and words, and the pieces in the order of the file */
+	uint32_t aux_type;
+	uint64_t aux_info[PERFDATA_AUX_INFO_WORDS];
+	uint32_t n_aux_info;
+	char *cpuid;
+	struct perfdata_aux *aux;
+	uint32_t n_aux, cap_aux;
 
 	struct perfdata_index *index;
 	uint64_t n_index, cap_index, next;

@@ -110,6 +110,9 @@ void perfdata_add_feature(struct perfdata *pd, unsigned feature, const void *p, 
 	case PERFDATA_FEAT_ARCH:
 		text = &pd->arch;
 		break;
+	case PERFDATA_FEAT_CPUID:
+		text = &pd->cpuid;
+		break;
 	case PERFDATA_FEAT_CLOCKID:
 		pd->clock_res = bytes_u64(&b);
 		break;

@@ -3,7 +3,7 @@
  * Walks the records of a perf.data once, from the front, keeps the place and time of each that
  * the kernel wrote, and sorts them by time. Records of perf's own user space are used up here:
  * attributes and features of the pipe layout, compressed records (their contents go to the
- * source's arena and are walked in turn), AUX data (skipped and counted).
+ * source's arena and are walked in turn), AUX data (its places are kept for decode/ptaux.h).
  *
  * All times are in one clock, so one sort replaces perf's rounds; where two are equal the order
  * of the file stays.
@@ -126,6 +126,49 @@ static void walk_header_attr(struct perfdata *pd, const uint8_t *rec, size_t siz
 		pd->losses.malformed++;
 }
 
+static void add_aux_info(struct perfdata *pd, const uint8_t *rec, size_t size)
+{
+	struct bytes b = bytes_of(rec, size);
+
+	(void)bytes_take(&b, 8);
+	pd->aux_type = bytes_u32(&b);
+	(void)bytes_u32(&b);
+	pd->n_aux_info = 0;
+	while (b.left >= 8 && pd->n_aux_info < PERFDATA_AUX_INFO_WORDS)
+		pd->aux_info[pd->n_aux_info++] = bytes_u64(&b);
+}
+
+static void add_aux(struct perfdata *pd, uint64_t off, const uint8_t *rec)
+{
+	struct perfdata_aux *v;
+
+	if (pd->n_aux == pd->cap_aux) {
+		const uint32_t cap = pd->cap_aux ? pd->cap_aux * 2 : 16;
+
+		if (cap > PERFDATA_MAX_AUX || !budget_take(pd->budget, (cap - pd->cap_aux) * sizeof(*v))) {
+			pd->losses.no_memory++;
+			return;
+		}
+		pd->charged += (cap - pd->cap_aux) * sizeof(*v);
+		v = reallocarray(pd->aux, cap, sizeof(*v));
+		if (!v) {
+			pd->losses.no_memory++;
+			return;
+		}
+		pd->aux = v;
+		pd->cap_aux = cap;
+	}
+	pd->aux[pd->n_aux++] = (struct perfdata_aux){
+		.off = off,
+		.size = load_u64(rec + 8),
+		.aux_offset = load_u64(rec + 16),
+		.reference = load_u64(rec + 24),
+		.idx = load_u32(rec + 32),
+		.tid = (int32_t)load_u32(rec + 36),
+		.cpu = (int32_t)load_u32(rec + 40),
+	};
+}
+
 /* Returns how far to go on from `off`: the record's size, more for one with data behind it. */
 static int walk_user(
 	struct walk *w, uint64_t off, const uint8_t *rec, size_t size, uint64_t *ret_step)
@@ -161,6 +204,9 @@ static int walk_user(
 			return -EBADMSG;
 		step += ((uint64_t)load_u32(rec + 8) + 7) & ~UINT64_C(7);
 		break;
+	case PERFDATA_AUXTRACE_INFO:
+		add_aux_info(pd, rec, size);
+		break;
 	case PERFDATA_AUXTRACE: {
 		uint64_t n;
 
@@ -170,6 +216,8 @@ static int walk_user(
 		if (__builtin_add_overflow(step, n, &step))
 			return -EBADMSG;
 		pd->losses.aux_bytes += n;
+		if (size >= 48)
+			add_aux(pd, off + size, rec);
 		break;
 	}
 	case PERFDATA_COMPRESSED:
