@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/callfuncs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode/extents.h"
+
+struct range { /* sorted, apart from each other */
+	uint64_t start, end;
+	struct callfunc *f;
+};
+
+struct functions { /* of one image */
+	const struct image *image;
+	struct range *ranges;
+	size_t n, cap;
+	struct callfunc *funcs;
+	size_t n_funcs;
+	struct callfunc unknown;
+};
+
+struct callfuncs {
+	struct budget *budget;
+	uint64_t charged;
+	struct functions **images; /* by id; NULL: none */
+	size_t n_images;
+	uint32_t next_id;
+	struct callfunc unknown;
+};
+
+int callfuncs_new(struct budget *budget, struct callfuncs **ret)
+{
+	struct callfuncs *cf = calloc(1, sizeof(*cf));
+
+	if (!cf)
+		return -ENOMEM;
+	cf->budget = budget;
+	*ret = cf;
+	return 0;
+}
+
+struct callfuncs *callfuncs_free(struct callfuncs *cf)
+{
+	if (!cf)
+		return NULL;
+	for (size_t i = 0; i < cf->n_images; i++) {
+		if (!cf->images[i])
+			continue;
+		free(cf->images[i]->ranges);
+		free(cf->images[i]->funcs);
+		free(cf->images[i]);
+	}
+	budget_give(cf->budget, cf->charged);
+	free(cf->images);
+	free(cf);
+	return NULL;
+}
+
+/* How long a symbol's name is without what the compiler appends to a part of a function; 0: it is whole. */
+static size_t parent_length(const struct symbol *sym)
+{
+	static const char *const parts[] = {".cold", ".part."};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		const char *at = memmem(sym->name, sym->name_len, parts[i], strlen(parts[i]));
+
+		if (at && at != sym->name)
+			return (size_t)(at - sym->name);
+	}
+	return 0;
+}
+
+static bool is_setjmp(const struct symbol *sym)
+{
+	static const char *const names[] = {"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext",
+		"vfork", "__vfork"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strlen(names[i]) == sym->name_len && memcmp(sym->name, names[i], sym->name_len) == 0)
+			return true;
+	return false;
+}
+
+static int name_compare(const void *a, const void *b)
+{
+	const struct symbol *const *x = a, *const *y = b;
+	const size_t n = (*x)->name_len < (*y)->name_len ? (*x)->name_len : (*y)->name_len;
+	const int r = memcmp((*x)->name, (*y)->name, n);
+
+	return r ? r : ((*x)->name_len > (*y)->name_len) - ((*x)->name_len < (*y)->name_len);
+}
+
+static const struct symbol *by_name(const struct symbol *const *sorted, size_t n, const char *name, size_t len)
+{
+	const struct symbol key = {.name = name, .name_len = (uint32_t)len}, *k = &key;
+	const struct symbol **found = bsearch(&k, sorted, n, sizeof(*sorted), name_compare);
+
+	return found ? *found : NULL;
+}
+
+/*
+ * A cold part is its parent: a jump into it and back is no call. (A ".part." may be called like a
+ * function of its own; it is joined only if the parent lies in the same image, too.)
+ */
+static int join_parts(const struct symbols *s, struct functions *fs)
+{
+	_cleanup_free_ const struct symbol **sorted = NULL;
+
+	if (s->n == 0)
+		return 0;
+	sorted = malloc(s->n * sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n; i++)
+		sorted[i] = &s->v[i];
+	qsort(sorted, s->n, sizeof(*sorted), name_compare);
+	for (size_t i = 0; i < s->n; i++) {
+		const size_t len = s->v[i].plt ? 0 : parent_length(&s->v[i]);
+		const struct symbol *parent = len ? by_name(sorted, s->n, s->v[i].name, len) : NULL;
+
+		if (parent && !parent->plt && memmem(s->v[i].name, s->v[i].name_len, ".cold", 5))
+			fs->ranges[i].f = &fs->funcs[parent - s->v];
+	}
+	return 0;
+}
+
+static int range_compare(const void *a, const void *b)
+{
+	const struct range *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct image *image)
+{
+	const struct symbols *s = &image->symbols;
+
+	if (!budget_take(cf->budget, s->n * (sizeof(*fs->funcs) + sizeof(*fs->ranges))))
+		return -ENOMEM;
+	cf->charged += s->n * (sizeof(*fs->funcs) + sizeof(*fs->ranges));
+	fs->funcs = calloc(s->n ? s->n : 1, sizeof(*fs->funcs));
+	fs->ranges = calloc(s->n ? s->n : 1, sizeof(*fs->ranges));
+	if (!fs->funcs || !fs->ranges)
+		return -ENOMEM;
+	fs->n_funcs = s->n;
+	for (size_t i = 0; i < s->n; i++) {
+		const struct symbol *sym = &s->v[i];
+		const uint64_t next = i + 1 < s->n ? s->v[i + 1].addr : UINT64_MAX;
+		uint64_t end = sym->addr + sym->size;
+
+		if (end < sym->addr || end > next)
+			end = next;
+		fs->funcs[i] = (struct callfunc){.start = sym->addr,
+			.id = ++cf->next_id,
+			.is_plt = sym->plt,
+			.is_setjmp = is_setjmp(sym),
+			.known = true};
+		fs->ranges[i] = (struct range){.start = sym->addr, .end = end, .f = &fs->funcs[i]};
+	}
+	fs->n = s->n;
+	return join_parts(s, fs);
+}
+
+int callfuncs_add(struct callfuncs *cf, struct image *image)
+{
+	struct functions *fs;
+	int r;
+
+	if (image->id >= cf->n_images) {
+		const size_t n = (size_t)image->id + 64;
+		struct functions **v = reallocarray(cf->images, n, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		memset(v + cf->n_images, 0, (n - cf->n_images) * sizeof(*v));
+		cf->images = v;
+		cf->n_images = n;
+	}
+	if (cf->images[image->id])
+		return 0;
+	fs = calloc(1, sizeof(*fs));
+	if (!fs)
+		return -ENOMEM;
+	cf->images[image->id] = fs;
+	fs->image = image;
+	fs->unknown.id = ++cf->next_id;
+	r = add_symbols(cf, fs, image);
+	if (r < 0)
+		return r;
+	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
+	return 0;
+}
+
+const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct image *image, uint64_t vaddr)
+{
+	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
+	size_t low = 0, high;
+
+	if (!fs)
+		return &cf->unknown;
+	high = fs->n;
+	while (low < high) {
+		const size_t mid = low + (high - low) / 2;
+
+		if (fs->ranges[mid].end <= vaddr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < fs->n && fs->ranges[low].start <= vaddr ? fs->ranges[low].f : &fs->unknown;
+}
+
+const struct callfunc *callfuncs_unknown(const struct callfuncs *cf)
+{
+	return &cf->unknown;
+}

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/callstack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PARKED 64u	    /* pieces of stacks that may go on */
+#define MAX_PARKED_DEPTH 256u
+#define MAX_SETJMPS 64u
+
+struct frame {
+	uint64_t back; /* where it returns to; 0: not known */
+	const struct callfunc *f;
+	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
+	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
+	bool is_signal;
+	uint64_t site;
+};
+
+/* Frames that ended although they did not return: the stack of a coroutine, perhaps. */
+struct parked {
+	struct frame *frames; /* the outermost first */
+	uint32_t n;
+	uint64_t age;
+};
+
+struct setjmp_point {
+	uint64_t back;
+	uint32_t depth; /* of the frame that called setjmp: its index + 1 */
+};
+
+struct callstack {
+	struct callstack_ops ops;
+	void *arg;
+	struct frame *frames;
+	uint32_t n, room;
+	uint64_t over; /* calls beyond the deepest frame that is kept */
+	struct frame *before; /* the gap: a hypothesis */
+	uint32_t n_before;
+	struct parked parked[MAX_PARKED];
+	uint32_t n_parked;
+	uint64_t clock;
+	struct setjmp_point setjmps[MAX_SETJMPS];
+	uint32_t next_setjmp;
+	/* where it stopped */
+	bool stopped, in_gap;
+	uint64_t stop_ip, stop_back;
+	struct callstack_stats stats;
+};
+
+int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret)
+{
+	struct callstack *cs = calloc(1, sizeof(*cs));
+
+	if (!cs)
+		return -ENOMEM;
+	cs->ops = *ops;
+	cs->arg = arg;
+	*ret = cs;
+	return 0;
+}
+
+struct callstack *callstack_free(struct callstack *cs)
+{
+	if (!cs)
+		return NULL;
+	for (uint32_t i = 0; i < cs->n_parked; i++)
+		free(cs->parked[i].frames);
+	free(cs->before);
+	free(cs->frames);
+	free(cs);
+	return NULL;
+}
+
+uint32_t callstack_depth(const struct callstack *cs)
+{
+	return cs->n;
+}
+
+const struct callstack_stats *callstack_stats(const struct callstack *cs)
+{
+	return &cs->stats;
+}
+
+/* ---- frames */
+
+static const struct callfunc *function(struct callstack *cs, uint64_t ip, bool *ret_first)
+{
+	bool first = false;
+	const struct callfunc *f = cs->ops.function(cs->arg, ip, &first);
+
+	if (ret_first)
+		*ret_first = first && f->known;
+	return f;
+}
+
+static struct frame *top(struct callstack *cs)
+{
+	return cs->n ? &cs->frames[cs->n - 1] : NULL;
+}
+
+static void draw(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+{
+	cs->ops.begin(cs->arg, time, fr->f, fr->site, why);
+}
+
+static bool push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+{
+	if (cs->over || cs->n == CALLSTACK_MAX_DEPTH) {
+		cs->over++;
+		cs->stats.too_deep++;
+		return false;
+	}
+	if (cs->n == cs->room) {
+		const uint32_t room = cs->room ? cs->room * 2 : 64;
+		struct frame *v = reallocarray(cs->frames, room, sizeof(*v));
+
+		if (!v) {
+			cs->over++;
+			cs->stats.too_deep++;
+			return false;
+		}
+		cs->frames = v;
+		cs->room = room;
+	}
+	cs->frames[cs->n++] = *fr;
+	if (!fr->pending)
+		draw(cs, time, fr, why);
+	return true;
+}
+
+/* Only the topmost can be pending. */
+static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why)
+{
+	uint32_t drawn = n;
+
+	if (n == 0)
+		return;
+	if (top(cs)->pending)
+		drawn--;
+	cs->n -= n;
+	if (drawn)
+		cs->ops.end(cs->arg, time, drawn, why);
+}
+
+/* The frame on top is another function's now. */
+static void replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t site)
+{
+	struct frame fr = *top(cs);
+	const bool pending = fr.pending;
+
+	pop(cs, time, 1, CALLSTACK_TAIL);
+	fr.f = f;
+	fr.pending = f->is_plt;
+	fr.site = pending ? fr.site : site;
+	(void)push(cs, time, &fr, pending ? CALLSTACK_CALL : CALLSTACK_TAIL);
+}
+
+/* The first frame of what is known. */
+static void base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstack_why why)
+{
+	const struct frame fr = {.f = function(cs, ip, NULL)};
+
+	(void)push(cs, time, &fr, why);
+}
+
+/* ---- what was parked */
+
+static void park_drop(struct callstack *cs, uint32_t i)
+{
+	free(cs->parked[i].frames);
+	cs->parked[i] = cs->parked[--cs->n_parked];
+}
+
+static void park(struct callstack *cs, const struct frame *frames, uint32_t n)
+{
+	struct parked *p;
+	uint32_t oldest = 0;
+
+	if (n == 0 || n > MAX_PARKED_DEPTH)
+		return;
+	if (cs->n_parked == MAX_PARKED) {
+		for (uint32_t i = 1; i < cs->n_parked; i++)
+			if (cs->parked[i].age < cs->parked[oldest].age)
+				oldest = i;
+		park_drop(cs, oldest);
+	}
+	p = &cs->parked[cs->n_parked];
+	p->frames = malloc(n * sizeof(*frames));
+	if (!p->frames)
+		return;
+	memcpy(p->frames, frames, n * sizeof(*frames));
+	p->n = n;
+	p->age = ++cs->clock;
+	cs->n_parked++;
+}
+
+/* A parked stack one of whose calls returns to `to`: what is outside of that call goes on. */
+static bool unpark(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	for (uint32_t i = cs->n_parked; i > 0; i--) {
+		struct parked *p = &cs->parked[i - 1];
+
+		for (uint32_t k = p->n; k > 1; k--) {
+			struct frame *frames = p->frames;
+			const uint32_t n = p->n;
+
+			if (frames[k - 1].back != to)
+				continue;
+			/* The switch itself returns on the other side. */
+			cs->parked[i - 1] = cs->parked[--cs->n_parked];
+			if (k < n)
+				park(cs, frames + k, n - k);
+			for (uint32_t j = 0; j + 1 < k; j++)
+				(void)push(cs, time, &frames[j], CALLSTACK_RESUMED);
+			free(frames);
+			cs->stats.switches++;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- rules */
+
+/* The index of the innermost frame below `below` of this function, or -1. */
+static int64_t find_function(const struct callstack *cs, const struct callfunc *f, uint32_t below)
+{
+	if (!f->known)
+		return -1;
+	for (uint32_t i = below; i > 0; i--)
+		if (cs->frames[i - 1].f == f)
+			return i - 1;
+	return -1;
+}
+
+static void unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
+{
+	cs->stats.unwound++;
+	cs->stats.skipped += cs->n - keep;
+	pop(cs, time, cs->n - keep, CALLSTACK_UNWOUND);
+}
+
+static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	for (uint32_t i = 0; i < MAX_SETJMPS; i++) {
+		const struct setjmp_point *s = &cs->setjmps[(cs->next_setjmp - 1 - i) % MAX_SETJMPS];
+
+		if (s->back != to || s->depth == 0 || s->depth > cs->n ||
+			cs->frames[s->depth - 1].f != function(cs, to, NULL))
+			continue;
+		unwind_to(cs, time, s->depth);
+		return true;
+	}
+	return false;
+}
+
+void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
+{
+	const struct callfunc *f = function(cs, to, NULL);
+	const struct frame fr = {.back = back, .f = f, .pending = f->is_plt, .site = from};
+
+	cs->stats.calls++;
+	if (f->is_setjmp && !cs->over) {
+		cs->setjmps[cs->next_setjmp % MAX_SETJMPS] = (struct setjmp_point){.back = back, .depth = cs->n};
+		cs->next_setjmp++;
+	}
+	(void)push(cs, time, &fr, CALLSTACK_CALL);
+}
+
+/* A return that leaves the outermost frame of which it is known where it returns to. */
+static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	for (uint32_t k = cs->n_before; k > 0; k--) {
+		if (cs->before[k - 1].back != to)
+			continue;
+		/* Proven: what was outside of it before the gap is outside of it still. */
+		pop(cs, time, cs->n, CALLSTACK_CALL);
+		for (uint32_t j = 0; j + 1 < k; j++)
+			(void)push(cs, time, &cs->before[j], CALLSTACK_GAP);
+		cs->stats.adopted += k - 1;
+		cs->n_before = 0;
+		return;
+	}
+	pop(cs, time, cs->n, CALLSTACK_CALL);
+	base(cs, time, to, CALLSTACK_FOUND);
+	cs->stats.inferred++;
+}
+
+void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+{
+	const struct callfunc *f;
+	bool first;
+	int64_t at;
+
+	cs->stats.returns++;
+	if (cs->over) {
+		cs->over--;
+		return;
+	}
+	if (cs->n == 0) {
+		base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	if (top(cs)->back == to) {
+		pop(cs, time, 1, CALLSTACK_CALL);
+		if (cs->n == 0)
+			base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	for (uint32_t i = cs->n - 1; i > 0; i--) {
+		if (cs->frames[i - 1].back != to)
+			continue;
+		park(cs, cs->frames + i, cs->n - i);
+		cs->stats.skipped += cs->n - i;
+		cs->stats.switches++;
+		pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
+		if (cs->n == 0)
+			base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	if (unpark(cs, time, to))
+		return;
+	f = function(cs, to, &first);
+	at = find_function(cs, f, cs->n - 1);
+	if (at >= 0 && !first) {
+		unwind_to(cs, time, (uint32_t)at + 1);
+		return;
+	}
+	if (first) {
+		replace(cs, time, f, from);
+		cs->stats.tails++;
+		return;
+	}
+	if (cs->frames[0].back == 0) {
+		return_outward(cs, time, to);
+		return;
+	}
+	cs->stats.unexplained++;
+	cs->stats.skipped += cs->n;
+	pop(cs, time, cs->n, CALLSTACK_UNWOUND);
+	base(cs, time, to, CALLSTACK_FOUND);
+}
+
+void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+{
+	const struct callfunc *of, *f;
+	bool first;
+	int64_t at;
+
+	if (cs->over)
+		return;
+	if (cs->n == 0) {
+		base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	f = function(cs, to, &first);
+	of = top(cs)->f;
+	if (f == of)
+		return;
+	if (top(cs)->pending) {
+		replace(cs, time, f, from);
+		return;
+	}
+	if (first) {
+		replace(cs, time, f, from);
+		cs->stats.tails++;
+		return;
+	}
+	if (to_setjmp(cs, time, to))
+		return;
+	at = find_function(cs, f, cs->n - 1);
+	if (at >= 0) {
+		unwind_to(cs, time, (uint32_t)at + 1);
+		return;
+	}
+	if (unpark(cs, time, to))
+		return;
+	/* Into the middle of something that nobody has called: code without symbols, mostly. */
+	cs->stats.unexplained++;
+	replace(cs, time, f, from);
+}
+
+void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back)
+{
+	(void)time;
+	cs->stopped = true;
+	cs->stop_ip = ip;
+	cs->stop_back = back;
+}
+
+void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const bool was_stopped = cs->stopped;
+	const struct callfunc *f;
+	struct frame fr;
+	bool first;
+
+	cs->stopped = false;
+	if (cs->in_gap) {
+		callstack_found(cs, time, ip);
+		return;
+	}
+	if (cs->n == 0) {
+		base(cs, time, ip, CALLSTACK_FOUND);
+		return;
+	}
+	if (was_stopped && (ip == cs->stop_ip || ip == cs->stop_back))
+		return;
+	/* back from a handler: the innermost that interrupted this place, or its system call */
+	for (uint32_t i = cs->n; i > 0; i--) {
+		const struct frame *s = &cs->frames[i - 1];
+
+		if (!s->is_signal || (s->resume != ip && s->back != ip))
+			continue;
+		pop(cs, time, cs->n - (i - 1), CALLSTACK_SIGNAL);
+		return;
+	}
+	f = function(cs, ip, &first);
+	if (was_stopped && first) {
+		/* `back`: a system call that was interrupted ends behind itself, or is made again. */
+		fr = (struct frame){.f = f, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
+		cs->stats.signals++;
+		(void)push(cs, time, &fr, CALLSTACK_SIGNAL);
+		return;
+	}
+	/* elsewhere: as if it had jumped */
+	callstack_jump(cs, time, cs->stop_ip, ip);
+}
+
+void callstack_gap(struct callstack *cs, uint64_t time)
+{
+	if (cs->n && !cs->in_gap) {
+		struct frame *v = malloc(cs->n * sizeof(*v));
+
+		free(cs->before);
+		cs->before = v;
+		cs->n_before = v ? cs->n : 0;
+		if (v)
+			memcpy(v, cs->frames, cs->n * sizeof(*v));
+		if (v && v[cs->n - 1].pending)
+			cs->n_before--;
+	}
+	pop(cs, time, cs->n, CALLSTACK_GAP);
+	cs->over = 0;
+	cs->in_gap = true;
+	cs->stopped = false;
+}
+
+void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const struct callfunc *f = function(cs, ip, NULL);
+
+	cs->in_gap = false;
+	cs->stopped = false;
+	pop(cs, time, cs->n, CALLSTACK_GAP);
+	/*
+	 * In a function that was running when the gap began: it is the same call more often than not; a
+	 * return will tell. A frame deeper than that is as likely to be another call.
+	 */
+	if (cs->n_before && cs->before[cs->n_before - 1].f == f && f->known) {
+		for (uint32_t j = 0; j < cs->n_before; j++)
+			(void)push(cs, time, &cs->before[j], CALLSTACK_GAP);
+		cs->stats.adopted += cs->n_before;
+		cs->n_before = 0;
+		return;
+	}
+	base(cs, time, ip, CALLSTACK_FOUND);
+}
+
+void callstack_finish(struct callstack *cs, uint64_t time)
+{
+	pop(cs, time, cs->n, CALLSTACK_GAP);
+	cs->over = 0;
+	cs->n_before = 0;
+	cs->stopped = cs->in_gap = false;
+	while (cs->n_parked)
+		park_drop(cs, 0);
+}

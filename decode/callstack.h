@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stack of calls of one thread, from its branches: who called whom, and when each ended. Owns the
+ * rules by which a branch is a call, a return, a tail call, an unwinding, a switch of stacks, and what
+ * is believed across a gap. Refuses to know how branches were found and how calls are drawn.
+ *
+ * The rules, in the order in which they are tried:
+ *
+ * return   to where the innermost frame is expected to return: it ends
+ *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
+ *          stacks, so what ended is kept for a while (parked)
+ *          into a function that is on the stack, but not behind a call of it: unwinding (a landing pad)
+ *          to where a parked frame is expected to return: that stack goes on, on top of this one
+ *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
+ *          the frames from before the gap do, if one of them was to return there
+ *          to a function's first instruction: a jump made of push and ret
+ * jump     within a function, its cold part included: nothing
+ *          out of a PLT entry: the entry was the callee's other name
+ *          to a function's first instruction: a tail call
+ *          to behind a call of setjmp that is remembered: its frame goes on
+ *          into a function that is on the stack: unwinding
+ * gap      all frames end where the gap begins; they stay as a hypothesis until a return
+ *          proves them or none of them is left
+ * resume   where it stopped, or behind the system call: nothing
+ *          at a function's first instruction: a signal handler, until the interrupted place goes on
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+
+#define CALLSTACK_MAX_DEPTH 4096u
+
+/* What the rules ask of a function. The same pointer for the same function, always. */
+struct callfunc {
+	uint64_t start;	 /* its user's: an address of the object */
+	uint32_t id;	 /* its user's */
+	bool is_plt;	 /* a stub that only goes on to the function */
+	bool is_setjmp;	 /* what it returns to may be gone to again */
+	bool known;	 /* false: code that is in no function */
+};
+
+enum callstack_why { /* a frame begins or ends */
+	CALLSTACK_CALL,	   /* called, returned */
+	CALLSTACK_TAIL,	   /* by a jump: its begin, or its predecessor's end */
+	CALLSTACK_UNWOUND, /* left by unwinding, longjmp, a switch of stacks */
+	CALLSTACK_FOUND,   /* was there before: seen only now */
+	CALLSTACK_SIGNAL,  /* a signal handler */
+	CALLSTACK_GAP,	   /* ended with what is known; or goes on behind a gap */
+	CALLSTACK_RESUMED, /* a parked stack goes on */
+};
+
+struct callstack_ops {
+	/* The function at an address, never NULL, and whether that is its first instruction. */
+	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
+	/* A frame begins on top; `site`: the branch, 0 if it is not known. */
+	void (*begin)(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why);
+	/* The topmost n frames end. */
+	void (*end)(void *arg, uint64_t time, uint32_t n, enum callstack_why why);
+};
+
+struct callstack_stats {
+	uint64_t calls, returns, tails, unwound, switches, signals;
+	uint64_t skipped;	/* frames that ended without their return */
+	uint64_t inferred;	/* callers that showed themselves by a return */
+	uint64_t adopted;	/* frames from before a gap that a return proved */
+	uint64_t unexplained;	/* returns and jumps that no rule explains */
+	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
+};
+
+struct callstack;
+int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret) _must_check_;
+struct callstack *callstack_free(struct callstack *cs);
+DEFINE_CLEANUP(struct callstack *, callstack_free)
+
+/* A call at `from`, to return to `back`. */
+void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to);
+void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+/* A jump that is not known to stay in its function. */
+void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+/* Tracing stops in front of `ip` (`back` 0), or by the system call at `ip`, to go on at `back`. */
+void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back);
+/* It goes on at `ip`. The first of all begins the stack. */
+void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip);
+/* Something is missing from here on; and here is what comes after it. */
+void callstack_gap(struct callstack *cs, uint64_t time);
+void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip);
+/* Ends everything: exec, exit, the trace's end. */
+void callstack_finish(struct callstack *cs, uint64_t time);
+
+uint32_t callstack_depth(const struct callstack *cs);
+const struct callstack_stats *callstack_stats(const struct callstack *cs);
