@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/ptwork.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json.h"
+#include "decode/budget.h"
+#include "decode/ptaux.h"
+#include "decode/ptcode.h"
+#include "decode/ptowner.h"
+#include "decode/workers.h"
+
+#define CODE_BYTES (24u << 20) /* of blocks that one thread keeps for one address space */
+#define SPACES 8u	       /* address spaces whose blocks one thread keeps */
+#define AHEAD 3u	       /* blocks in flight for each thread */
+#define MAX_SPANS 64u
+#define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
+
+/* The code of one address space as one thread has found it. */
+struct known {
+	const struct ptcode_version *version;
+	struct codeblocks *code;
+	uint64_t used;
+};
+
+struct context { /* of one thread */
+	struct ptwork *w;
+	struct known known[SPACES];
+	uint64_t clock;
+	struct codeblocks *nothing; /* where no code is known */
+	struct ptflow *flow;
+	struct pttime time;
+	struct block *block;
+};
+
+struct owner {
+	uint32_t pid, tid;
+};
+
+/* A block on its way: read by the caller, followed by a worker, handed out by the caller. */
+struct block {
+	struct work work; /* first */
+	struct ptwork *w;
+	const struct ptaux_block *b;
+	uint8_t *bytes;
+	size_t n_bytes;
+	struct ptflow_event *events;
+	size_t n, cap;
+	struct owner *owners; /* by ptflow_event.owner - 1 */
+	uint32_t n_owners;
+	struct ptflow_stats stats;
+	int error;
+	bool submitted, cut;
+	/* where the walk stood at its end */
+	bool known_end;
+	uint64_t end_ip;
+	struct owner end_owner;
+	uint64_t ns; /* it begins, at the earliest */
+};
+
+struct stream { /* a buffer, as its events are handed out */
+	size_t at, end; /* blocks[] that are left */
+	size_t next;	/* event of blocks[at] */
+	uint64_t ns;	/* of the next event, at the earliest */
+	bool started;	/* blocks[at] has been waited for */
+	/* of the block before */
+	bool known_end, any;
+	uint64_t end_ip;
+	struct owner end_owner;
+};
+
+struct ptwork {
+	struct ptwork_options o;
+	const struct ptaux_config *config;
+	struct context *contexts;
+	unsigned int n_contexts;
+	struct block *blocks;
+	size_t n_blocks;
+	size_t *order; /* blocks by time */
+	size_t next_submit, in_flight;
+	struct stream *streams;
+	uint32_t *heap; /* streams that have something, the earliest on top */
+	size_t n_heap;
+	struct ptflow_stats stats;
+	uint64_t backwards, unowned, cut;
+};
+
+/* ---- on the workers */
+
+static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	return ptcode_read(arg, ip, ret, buffer, n);
+}
+
+static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	(void)arg;
+	(void)ip;
+	(void)ret;
+	(void)buffer;
+	(void)n;
+	return 0;
+}
+
+/* A jump that stays in its function is nothing to the stack: most of them are never handed out. */
+static void tag_block(void *arg, struct codeblock *b)
+{
+	const uint64_t last = b->start + b->to_last;
+	bool first;
+
+	if (b->kind != INSN_COND && b->kind != INSN_JUMP)
+		return;
+	b->tag = ptcode_function(arg, last, &first) !=
+		 ptcode_function(arg, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
+}
+
+static struct codeblocks *code_of(struct context *c, const struct ptcode_version *v)
+{
+	struct known *k = &c->known[0];
+
+	if (!v)
+		return c->nothing;
+	for (size_t i = 0; i < SPACES; i++) {
+		if (c->known[i].version == v) {
+			c->known[i].used = ++c->clock;
+			return c->known[i].code;
+		}
+		if (c->known[i].used < k->used)
+			k = &c->known[i];
+	}
+	codeblocks_free(k->code);
+	*k = (struct known){0};
+	if (codeblocks_new(read_code, tag_block, (void *)(uintptr_t)v, CODE_BYTES, &k->code) < 0) {
+		c->block->error = -ENOMEM;
+		return c->nothing;
+	}
+	k->version = v;
+	k->used = ++c->clock;
+	return k->code;
+}
+
+static uint32_t owner_number(struct block *b, struct owner o)
+{
+	struct owner *v;
+
+	for (uint32_t i = b->n_owners; i > 0; i--)
+		if (b->owners[i - 1].pid == o.pid && b->owners[i - 1].tid == o.tid)
+			return i;
+	v = reallocarray(b->owners, b->n_owners + 1, sizeof(*v));
+	if (!v) {
+		b->error = -ENOMEM;
+		return 0;
+	}
+	b->owners = v;
+	v[b->n_owners] = o;
+	return ++b->n_owners;
+}
+
+/* The stamp behind which this one's true time cannot lie. */
+static uint64_t latest(const struct block *b, uint64_t ns)
+{
+	const struct ptwork *w = b->w;
+	const size_t i = (size_t)(b - w->blocks);
+
+	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
+	if (w->config->time.tsc_ctc_n)
+		return ns;
+	return i + 1 < w->n_blocks && w->blocks[i + 1].b->buffer == b->b->buffer ? w->blocks[i + 1].ns : UINT64_MAX;
+}
+
+/* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
+static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner)
+{
+	struct context *c = arg;
+	struct block *b = c->block;
+	struct ptwork *w = b->w;
+	const struct ptaux_buffer *buffer = ptaux_buffer(w->o.aux, b->b->buffer);
+	const uint64_t ns = ptaux_ns(w->config, stamp);
+	const struct ptcode_version *version = NULL;
+	struct owner o = {0};
+
+	if (buffer->tid > 0) {
+		o.tid = (uint32_t)buffer->tid;
+		o.pid = ptowner_process(w->o.owner, o.tid);
+		version = ptcode_at(w->o.code, o.pid, ns);
+	} else {
+		struct ptowner_span spans[MAX_SPANS];
+		const unsigned int n =
+			ptowner_find(w->o.owner, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+
+		for (unsigned int i = 0; i < n; i++) {
+			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
+			const struct ptcode_version *v = ptcode_at(w->o.code, spans[i].pid, at);
+
+			if (i == 0) {
+				o = (struct owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				version = v;
+			}
+			if (spans[i].tid && v && ptcode_is_mapped(v, ip)) {
+				o = (struct owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				version = v;
+				break;
+			}
+		}
+	}
+	*owner = owner_number(b, o);
+	return code_of(c, version);
+}
+
+static int on_events(void *arg, const struct ptflow_event *events, size_t n)
+{
+	struct context *c = arg;
+	struct block *b = c->block;
+	struct ptflow_event *v;
+
+	if (b->cap - b->n < n) {
+		const size_t cap = b->cap ? b->cap * 2 : 4096;
+
+		v = cap >= b->n + n ? reallocarray(b->events, cap, sizeof(*v)) : NULL;
+		if (!v) {
+			b->cut = true;
+			return -ENOMEM;
+		}
+		b->events = v;
+		b->cap = cap;
+	}
+	memcpy(b->events + b->n, events, n * sizeof(*events));
+	b->n += n;
+	return b->error;
+}
+
+static void run(struct work *work, unsigned int worker)
+{
+	struct block *b = (struct block *)work;
+	struct context *c = &b->w->contexts[worker];
+	const struct ptflow_stats before = *ptflow_stats(c->flow);
+	const uint8_t *end = b->bytes + b->n_bytes;
+	uint32_t owner;
+	int r;
+
+	c->block = b;
+	pttime_init(&c->time, &b->w->config->time);
+	r = ptflow_run(c->flow, b->bytes, end, b->n_bytes > b->b->bytes ? b->bytes + b->b->bytes : NULL);
+	if (r < 0 && b->error == 0)
+		b->error = r;
+	b->known_end = ptflow_where(c->flow, &b->end_ip, &owner);
+	if (b->known_end && owner)
+		b->end_owner = b->owners[owner - 1];
+	b->stats = *ptflow_stats(c->flow);
+	b->stats.insns -= before.insns;
+	b->stats.blocks -= before.blocks;
+	b->stats.packets -= before.packets;
+	b->stats.bytes -= before.bytes;
+	b->stats.skipped_bytes -= before.skipped_bytes;
+	b->stats.overflows -= before.overflows;
+	for (size_t i = 0; i < _PTFLOW_E_MAX; i++)
+		b->stats.errors[i] -= before.errors[i];
+	free(b->bytes);
+	b->bytes = NULL;
+}
+
+/* ---- in the caller */
+
+static int submit(struct ptwork *w, struct block *b)
+{
+	const uint64_t room = b->b->bytes + NEXT_HEADER;
+
+	if (b->submitted)
+		return 0;
+	b->submitted = true;
+	w->in_flight++;
+	if (room > PTAUX_MAX_BLOCK)
+		return -EFBIG;
+	b->bytes = malloc((size_t)room);
+	if (!b->bytes)
+		return -ENOMEM;
+	b->n_bytes = ptaux_read(w->o.aux, b->b->buffer, b->b->offset, b->bytes, (size_t)room);
+	workers_submit(w->o.workers, &b->work);
+	return 0;
+}
+
+static int submit_ahead(struct ptwork *w)
+{
+	while (w->next_submit < w->n_blocks && w->in_flight < (size_t)w->n_contexts * AHEAD) {
+		int r = submit(w, &w->blocks[w->order[w->next_submit++]]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int order_compare(const void *a, const void *b, void *arg)
+{
+	const struct ptwork *w = arg;
+	const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+
+	if (w->blocks[x].ns != w->blocks[y].ns)
+		return w->blocks[x].ns < w->blocks[y].ns ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+static bool earlier(const struct ptwork *w, uint32_t a, uint32_t b)
+{
+	return w->streams[a].ns != w->streams[b].ns ? w->streams[a].ns < w->streams[b].ns : a < b;
+}
+
+static void sift_down(struct ptwork *w, size_t i)
+{
+	for (;;) {
+		size_t least = i;
+
+		for (size_t k = 2 * i + 1; k <= 2 * i + 2 && k < w->n_heap; k++)
+			if (earlier(w, w->heap[k], w->heap[least]))
+				least = k;
+		if (least == i)
+			return;
+		const uint32_t t = w->heap[i];
+
+		w->heap[i] = w->heap[least];
+		w->heap[least] = t;
+		i = least;
+	}
+}
+
+static void make_heap(struct ptwork *w)
+{
+	for (uint32_t i = 0; i < ptaux_n_buffers(w->o.aux); i++)
+		if (w->streams[i].at < w->streams[i].end)
+			w->heap[w->n_heap++] = i;
+	for (size_t i = w->n_heap; i > 0; i--)
+		sift_down(w, i - 1);
+}
+
+static void make_blocks(struct ptwork *w)
+{
+	uint64_t ns = 0;
+
+	for (size_t i = 0; i < w->n_blocks; i++) {
+		struct block *b = &w->blocks[i];
+		struct stream *s;
+
+		b->w = w;
+		b->work.run = run;
+		b->b = ptaux_block(w->o.aux, i);
+		s = &w->streams[b->b->buffer];
+		if (s->end == 0) {
+			s->at = i;
+			ns = 0;
+		}
+		s->end = i + 1;
+		b->ns = ptaux_ns(w->config, b->b->tsc);
+		if (b->ns < ns)
+			b->ns = ns; /* without a TSC of its own, or one that ran backwards */
+		ns = b->ns;
+		w->order[i] = i;
+	}
+	for (size_t i = 0; i < ptaux_n_buffers(w->o.aux); i++)
+		if (w->streams[i].at < w->streams[i].end)
+			w->streams[i].ns = w->blocks[w->streams[i].at].ns;
+	qsort_r(w->order, w->n_blocks, sizeof(*w->order), order_compare, w);
+}
+
+static int make_context(struct ptwork *w, struct context *c)
+{
+	struct ptflow_options fo = {.enter = on_enter, .time = &c->time, .sink = on_events, .arg = c, .all = w->o.all};
+	int r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
+
+	c->w = w;
+	fo.code = c->nothing;
+	return r < 0 ? r : ptflow_new(&fo, &c->flow);
+}
+
+int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
+{
+	_cleanup_(ptwork_freep) struct ptwork *w = calloc(1, sizeof(*w));
+	const size_t n_buffers = ptaux_n_buffers(options->aux);
+
+	if (!w)
+		return -ENOMEM;
+	w->o = *options;
+	w->config = ptaux_config(options->aux);
+	w->n_blocks = ptaux_n_blocks(options->aux);
+	if (!budget_take(options->budget, w->n_blocks * (sizeof(*w->blocks) + sizeof(*w->order))))
+		return -ENOMEM;
+	w->blocks = calloc(w->n_blocks + 1, sizeof(*w->blocks));
+	w->order = calloc(w->n_blocks + 1, sizeof(*w->order));
+	w->streams = calloc(n_buffers + 1, sizeof(*w->streams));
+	w->heap = calloc(n_buffers + 1, sizeof(*w->heap));
+	w->n_contexts = workers_count(options->workers);
+	w->contexts = calloc(w->n_contexts, sizeof(*w->contexts));
+	if (!w->blocks || !w->order || !w->streams || !w->heap || !w->contexts)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < w->n_contexts; i++) {
+		int r = make_context(w, &w->contexts[i]);
+
+		if (r < 0)
+			return r;
+	}
+	make_blocks(w);
+	make_heap(w);
+	*ret = take_ptr(w);
+	return 0;
+}
+
+static void free_block(struct block *b)
+{
+	free(b->bytes);
+	free(b->events);
+	free(b->owners);
+	b->bytes = NULL;
+	b->events = NULL;
+	b->owners = NULL;
+}
+
+struct ptwork *ptwork_free(struct ptwork *w)
+{
+	if (!w)
+		return NULL;
+	for (size_t i = 0; i < w->n_blocks && w->blocks; i++) {
+		if (w->blocks[i].submitted && w->blocks[i].work.run && !w->blocks[i].work.done && w->blocks[i].bytes)
+			workers_wait(w->o.workers, &w->blocks[i].work);
+		free_block(&w->blocks[i]);
+	}
+	for (unsigned int i = 0; i < w->n_contexts && w->contexts; i++) {
+		for (size_t k = 0; k < SPACES; k++)
+			codeblocks_free(w->contexts[i].known[k].code);
+		codeblocks_free(w->contexts[i].nothing);
+		ptflow_free(w->contexts[i].flow);
+	}
+	budget_give(w->o.budget, w->n_blocks * (sizeof(*w->blocks) + sizeof(*w->order)));
+	free(w->contexts);
+	free(w->blocks);
+	free(w->order);
+	free(w->streams);
+	free(w->heap);
+	free(w);
+	return NULL;
+}
+
+static void add_stats(struct ptwork *w, const struct block *b)
+{
+	w->stats.insns += b->stats.insns;
+	w->stats.blocks += b->stats.blocks;
+	w->stats.packets += b->stats.packets;
+	w->stats.bytes += b->stats.bytes;
+	w->stats.skipped_bytes += b->stats.skipped_bytes;
+	w->stats.overflows += b->stats.overflows;
+	for (size_t i = 0; i < _PTFLOW_E_MAX; i++)
+		w->stats.errors[i] += b->stats.errors[i];
+	w->cut += b->cut;
+}
+
+/* The stream's block is there: its first event says whether it goes on where the one before ended. */
+static int start_block(struct ptwork *w, struct stream *s)
+{
+	struct block *b = &w->blocks[s->at];
+	int r = submit(w, b);
+
+	if (r < 0)
+		return r;
+	workers_wait(w->o.workers, &b->work);
+	if (b->error < 0 && b->error != -ENOMEM)
+		return b->error;
+	add_stats(w, b);
+	s->started = true;
+	s->next = 0;
+	if (!s->any || b->n == 0 || b->events[0].kind != PTFLOW_ENABLE)
+		return 0;
+	if (s->known_end && s->end_ip == b->events[0].to)
+		s->next = 1; /* nothing happened: a new block of the same trace */
+	else
+		b->events[0].kind = PTFLOW_FOUND;
+	return 0;
+}
+
+static void end_block(struct ptwork *w, struct stream *s)
+{
+	struct block *b = &w->blocks[s->at];
+
+	s->any = true;
+	s->known_end = b->known_end;
+	s->end_ip = b->end_ip;
+	s->end_owner = b->end_owner;
+	s->started = false;
+	s->at++;
+	free_block(b);
+	w->in_flight--;
+	if (s->at < s->end && w->blocks[s->at].ns > s->ns)
+		s->ns = w->blocks[s->at].ns;
+}
+
+static uint64_t event_ns(const struct ptwork *w, const struct stream *s, const struct ptflow_event *e)
+{
+	const uint64_t ns = ptaux_ns(w->config, e->time);
+
+	return ns > s->ns ? ns : s->ns;
+}
+
+/* Brings the earliest event to the top. 1: there is one; 0: the end; -errno. */
+static int settle(struct ptwork *w)
+{
+	while (w->n_heap) {
+		struct stream *s = &w->streams[w->heap[0]];
+		struct block *b = &w->blocks[s->at];
+		int r = submit_ahead(w);
+
+		if (r == 0 && !s->started)
+			r = start_block(w, s);
+		if (r < 0)
+			return r;
+		if (s->next < b->n) {
+			const uint64_t ns = event_ns(w, s, &b->events[s->next]);
+
+			if (ns == s->ns)
+				return 1;
+			s->ns = ns;
+			sift_down(w, 0);
+			if (&w->streams[w->heap[0]] == s)
+				return 1;
+			continue;
+		}
+		end_block(w, s);
+		if (s->at == s->end)
+			w->heap[0] = w->heap[--w->n_heap];
+		sift_down(w, 0);
+	}
+	return 0;
+}
+
+int ptwork_next(struct ptwork *w, struct ptwork_event *ret)
+{
+	int r = settle(w);
+	struct stream *s;
+	struct block *b;
+
+	if (r <= 0)
+		return r;
+	s = &w->streams[w->heap[0]];
+	b = &w->blocks[s->at];
+	*ret = (struct ptwork_event){.ns = s->ns, .buffer = w->heap[0], .flow = b->events[s->next++]};
+	if (ret->flow.owner) {
+		ret->pid = b->owners[ret->flow.owner - 1].pid;
+		ret->tid = b->owners[ret->flow.owner - 1].tid;
+	}
+	if (ret->tid == 0)
+		w->unowned++;
+	return 1;
+}
+
+int ptwork_peek(struct ptwork *w, uint64_t *ret_ns)
+{
+	int r = settle(w);
+
+	if (r > 0)
+		*ret_ns = w->streams[w->heap[0]].ns;
+	return r;
+}
+
+void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses)
+{
+	static const char *const names[_PTFLOW_E_MAX] = {
+		[PTFLOW_E_NO_CODE] = "pt_no_code",
+		[PTFLOW_E_MISMATCH] = "pt_mismatch",
+		[PTFLOW_E_PACKET] = "pt_bad_packets",
+		[PTFLOW_E_RETURN] = "pt_bad_returns",
+		[PTFLOW_E_RUNAWAY] = "pt_runaway",
+	};
+
+	json_add_uint(stats, "instructions", w->stats.insns);
+	json_add_uint(stats, "pt_packets", w->stats.packets);
+	for (size_t i = 1; i < _PTFLOW_E_MAX; i++)
+		if (w->stats.errors[i])
+			json_add_uint(losses, names[i], w->stats.errors[i]);
+	if (w->stats.overflows)
+		json_add_uint(losses, "pt_overflows", w->stats.overflows);
+	if (w->stats.skipped_bytes)
+		json_add_uint(losses, "pt_bytes_skipped", w->stats.skipped_bytes);
+	if (w->unowned)
+		json_add_uint(losses, "pt_branches_of_nobody", w->unowned);
+	if (w->cut)
+		json_add_uint(losses, "pt_blocks_cut", w->cut);
+}

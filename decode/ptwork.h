@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Follows the blocks of all buffers on some threads and hands out what happened in one order of time:
+ * per buffer in order of the trace, buffers merged by time. A block is followed on its own, from its PSB
+ * to the next one's, so the result does not depend on the number of threads. Owns the threads and the blocks that are
+ * in flight; memory is bounded by how many.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/ptflow.h"
+
+struct json_object;
+struct ptaux;
+struct ptcode;
+struct ptowner;
+struct ptwork;
+struct workers;
+struct budget;
+
+struct ptwork_options {
+	struct ptaux *aux;
+	struct ptcode *code;
+	struct ptowner *owner;
+	struct workers *workers; /* all are borrowed */
+	struct budget *budget;
+	bool all; /* every branch with its line, for the text views */
+};
+
+struct ptwork_event {
+	uint64_t ns; /* perf clock; never runs backwards in a buffer */
+	uint32_t pid, tid; /* 0, 0: not known */
+	uint32_t buffer;
+	struct ptflow_event flow;
+};
+
+int ptwork_new(const struct ptwork_options *options, struct ptwork **ret) _must_check_;
+struct ptwork *ptwork_free(struct ptwork *w);
+DEFINE_CLEANUP(struct ptwork *, ptwork_free)
+
+/* The time of the next event; the event. 1: there is one; 0: the end; -errno. */
+int ptwork_peek(struct ptwork *w, uint64_t *ret_ns);
+int ptwork_next(struct ptwork *w, struct ptwork_event *ret);
+
+void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/workers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+struct worker {
+	struct workers *pool;
+	pthread_t thread;
+	unsigned int index;
+	bool running;
+};
+
+struct workers {
+	pthread_mutex_t lock;
+	pthread_cond_t submitted, finished;
+	struct work *first, **last;
+	bool stop;
+	unsigned int n;
+	struct worker workers[WORKERS_MAX];
+};
+
+static struct work *take(struct workers *w)
+{
+	struct work *work = w->first;
+
+	if (!work)
+		return NULL;
+	w->first = work->next;
+	if (!w->first)
+		w->last = &w->first;
+	return work;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *self = arg;
+	struct workers *w = self->pool;
+	struct work *work;
+
+	(void)pthread_mutex_lock(&w->lock);
+	while (!w->stop) {
+		work = take(w);
+		if (!work) {
+			(void)pthread_cond_wait(&w->submitted, &w->lock);
+			continue;
+		}
+		(void)pthread_mutex_unlock(&w->lock);
+		work->run(work, self->index);
+		(void)pthread_mutex_lock(&w->lock);
+		work->done = true;
+		(void)pthread_cond_broadcast(&w->finished);
+	}
+	(void)pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+static int start(struct worker *self)
+{
+	sigset_t all, old;
+	int r;
+
+	(void)sigfillset(&all);
+	/* the sandbox answers denied calls by this one; where it is blocked they would kill */
+	(void)sigdelset(&all, SIGSYS);
+	(void)pthread_sigmask(SIG_BLOCK, &all, &old);
+	r = pthread_create(&self->thread, NULL, worker_main, self);
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	self->running = r == 0;
+	return -r;
+}
+
+int workers_new(unsigned int threads, struct workers **ret)
+{
+	_cleanup_(workers_freep) struct workers *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	(void)pthread_mutex_init(&w->lock, NULL);
+	(void)pthread_cond_init(&w->submitted, NULL);
+	(void)pthread_cond_init(&w->finished, NULL);
+	w->last = &w->first;
+	for (unsigned int i = 0; i < threads && i < WORKERS_MAX; i++) {
+		int r;
+
+		w->workers[i] = (struct worker){.pool = w, .index = i};
+		r = start(&w->workers[i]);
+		if (r < 0)
+			return r;
+		w->n++;
+	}
+	*ret = take_ptr(w);
+	return 0;
+}
+
+struct workers *workers_free(struct workers *w)
+{
+	if (!w)
+		return NULL;
+	(void)pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	(void)pthread_cond_broadcast(&w->submitted);
+	(void)pthread_mutex_unlock(&w->lock);
+	for (unsigned int i = 0; i < WORKERS_MAX; i++)
+		if (w->workers[i].running)
+			(void)pthread_join(w->workers[i].thread, NULL);
+	(void)pthread_cond_destroy(&w->submitted);
+	(void)pthread_cond_destroy(&w->finished);
+	(void)pthread_mutex_destroy(&w->lock);
+	free(w);
+	return NULL;
+}
+
+unsigned int workers_count(const struct workers *w)
+{
+	return w->n ? w->n : 1;
+}
+
+void workers_submit(struct workers *w, struct work *work)
+{
+	work->next = NULL;
+	work->done = false;
+	(void)pthread_mutex_lock(&w->lock);
+	*w->last = work;
+	w->last = &work->next;
+	(void)pthread_cond_signal(&w->submitted);
+	(void)pthread_mutex_unlock(&w->lock);
+}
+
+void workers_wait(struct workers *w, struct work *work)
+{
+	(void)pthread_mutex_lock(&w->lock);
+	while (!work->done) {
+		struct work *other = w->n ? NULL : take(w);
+
+		if (!other) {
+			(void)pthread_cond_wait(&w->finished, &w->lock);
+			continue;
+		}
+		(void)pthread_mutex_unlock(&w->lock);
+		other->run(other, 0);
+		(void)pthread_mutex_lock(&w->lock);
+		other->done = true;
+	}
+	(void)pthread_mutex_unlock(&w->lock);
+}
