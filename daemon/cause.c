@@ -57,8 +57,17 @@ void cause_region_reason(struct cause *cause)
 {
 	char took[DURATION_MAX], over[DURATION_MAX];
 
+	if (cause->reason[0])
+		return;
 	(void)snprintf(cause->reason, sizeof(cause->reason), "region \"%s\" took %s, over %s", cause->region,
 		       duration(took, cause->end_raw_ns - cause->begin_raw_ns), duration(over, cause->over_ns));
+}
+
+void cause_copy(struct cause *ret, const struct cause *cause)
+{
+	*ret = *cause;
+	if (ret->kind == CAUSE_REGION)
+		cause_region_reason(ret);
 }
 
 void cause_program_reason(struct cause *cause, const char *text)

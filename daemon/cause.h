@@ -33,8 +33,10 @@ void cause_client(struct cause *cause, uid_t uid, const char *reason);
 /* The number of a trigger as clients write it. */
 #define CAUSE_TRIGGER_MAX 24
 const char *cause_trigger(char buf[CAUSE_TRIGGER_MAX], uint64_t trigger);
-/* Makes the sentence of a region's cause, whose other members are there. */
+/* Makes the sentence of a region's cause, whose other members are there, if it has none. */
 void cause_region_reason(struct cause *cause);
+/* A copy that has its sentence: who is in a hurry leaves that for later. */
+void cause_copy(struct cause *ret, const struct cause *cause);
 /* What the program gave as its reason; escaped already. */
 void cause_program_reason(struct cause *cause, const char *text);
 

@@ -280,70 +280,78 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 	}
 }
 
-static unsigned waiting(const struct snapshots *s)
+/* Takes over the charge and the recording, if it is frozen already. */
+static int create(struct snapshots *s, struct target *target, const struct snapshot_request *request, uint64_t now_ns,
+		  struct quota_charge *queued, struct frozen **frozen, struct snapshot **ret, char *why, size_t why_size)
 {
-	const struct snapshot *n;
-	unsigned count = 0;
-
-	TAILQ_FOREACH(n, &s->all, entry)
-		if (!snapshot_has_ended(n) && n->queued.amount > 0)
-			count++;
-	return count;
-}
-
-int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
-		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
-{
-	const char *reason = request->reason ? request->reason : "";
 	char id[SPOOL_ID_LEN + 1];
 	struct snapshot *n;
 	int r;
 
-	if (s->stopping)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "tracerd stops");
-	if (strlen(reason) > SNAPSHOT_MAX_REASON)
-		return -EINVAL;
-	if (waiting(s) >= s->c.config->snapshots_queued)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already");
 	do
 		spool_new_id(s->c.spool, id);
 	while (find(s, id));
 	n = snapshot_new(s, id);
 	if (!n)
 		return -ENOMEM;
+	n->frozen = take_ptr(*frozen);
+	n->queued = *queued;
+	*queued = (struct quota_charge){0};
 	n->requester = request->uid;
 	n->uid = request->admin ? 0 : request->uid;
 	n->admin = request->admin;
-	n->created_ns = snapshot_now_ns();
-	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &n->queued);
-	if (r > 0)
-		r = refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already");
-	/* Now, not at the loop's next turn and not behind the file system: each millisecond is one that the rings forget. */
-	if (r == 0)
-		snapshot_freeze_early(n, target);
+	n->with_objects = request->with_objects;
+	n->created_ns = now_ns;
+	n->target_id = target_id(target);
+	n->pid = target_pid(target);
+	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));
+	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target), strlen(target_comm(target)));
+	if (request->cause)
+		cause_copy(&n->cause, request->cause);
+	else
+		cause_client(&n->cause, request->uid, request->reason ? request->reason : "");
+	n->deadline = evtimer_new(s->c.base, on_deadline, n);
+	r = n->deadline ? objects_new(request->with_objects, &n->objects) : -ENOMEM;
 	/* Last of what may refuse: it removes old snapshots to make room. */
 	if (r == 0)
 		r = check_room(s, target, n->uid, why, why_size);
-	if (r == 0) {
-		n->deadline = evtimer_new(s->c.base, on_deadline, n);
-		if (!n->deadline)
-			r = -ENOMEM;
-	}
-	if (r == 0)
-		r = objects_new(request->with_objects, &n->objects);
 	if (r != 0) {
 		snapshot_free(n);
 		return r;
 	}
-	n->target_id = target_id(target);
-	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));
-	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target), strlen(target_comm(target)));
-	if (request->cause)
-		n->cause = *request->cause;
-	else
-		cause_client(&n->cause, request->uid, reason);
-	n->pid = target_pid(target);
-	n->with_objects = request->with_objects;
+	*ret = n;
+	return 0;
+}
+
+int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
+		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
+{
+	struct quota_charge queued = {0};
+	struct frozen *frozen;
+	struct snapshot *n;
+	uint64_t now_ns;
+	int r;
+
+	if (s->stopping)
+		return refuse(SNAPSHOT_E_BUSY, why, why_size, "tracerd stops");
+	if (request->reason && strlen(request->reason) > SNAPSHOT_MAX_REASON)
+		return -EINVAL;
+	/* of all users: each that waits has such a charge, and nothing else has one */
+	if (s->c.quota->totals[QUOTA_SNAPSHOTS_QUEUED] >= s->c.config->snapshots_queued)
+		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already");
+	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &queued);
+	if (r > 0)
+		return refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already");
+	if (r < 0)
+		return r;
+	/* Now, not at the loop's next turn and not behind the file system: each millisecond is one that the rings forget. */
+	now_ns = snapshot_now_ns();
+	frozen = snapshots_freeze_early(s, target, request->admin);
+	r = create(s, target, request, now_ns, &queued, &frozen, &n, why, why_size);
+	(void)frozen_free(frozen);
+	quota_release(&queued);
+	if (r != 0)
+		return r;
 	n->done = done;
 	n->done_arg = arg;
 	snapshot_begin(n);

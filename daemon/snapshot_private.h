@@ -98,8 +98,8 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored);
 
 /* snapshot_run.c */
 void snapshots_pump(struct snapshots *s);
-/* Freezes one that is not queued yet, if nothing is before it: what else its creation needs can wait, this cannot. */
-void snapshot_freeze_early(struct snapshot *n, struct target *target);
+/* Freezes for one that is still to be made, if nothing is before it: what else that needs can wait, this cannot. NULL: not now. */
+struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin);
 /* Ends it in a terminal state at once; what it has in the works is cleaned up behind it. */
 void snapshot_end(struct snapshot *n, enum snapshot_state state);
 void snapshot_on_deadline(struct snapshot *n);

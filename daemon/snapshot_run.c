@@ -300,11 +300,12 @@ static void decode(struct snapshot *n)
 
 /* ---- copy */
 
-void snapshot_freeze_early(struct snapshot *n, struct target *target)
+struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin)
 {
+	struct frozen *frozen;
+
 	/* What fails here is tried again, and told, when its turn comes. */
-	if (!n->s->copying && target_freeze(target, n->admin, &n->frozen) < 0)
-		n->frozen = NULL;
+	return !s->copying && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
 }
 
 static void freeze(struct snapshot *n)

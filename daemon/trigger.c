@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/escape.h"
 #include "common/json.h"
 #include "common/log.h"
 #include "daemon/config.h"
@@ -221,6 +222,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	t->owner = req->uid;
 	t->admin = req->admin;
 	memcpy(t->region, req->region, strlen(req->region));
+	(void)escape_text(t->safe_region, sizeof(t->safe_region), t->region, strlen(t->region));
 	t->over_ns = req->over_ns;
 	t->cooldown_ns = req->cooldown_ns;
 	t->after_ns = req->after_ns;
@@ -324,7 +326,7 @@ struct json_object *trigger_to_json(struct trigger *t)
 	json_add_string(o, "target", target_name(t->target));
 	json_add_int(o, "pid", target_pid(t->target));
 	json_add_text(o, "comm", comm, strlen(comm));
-	json_add_text(o, "region", t->region, strlen(t->region));
+	json_add_string(o, "region", t->safe_region);
 	json_add_uint(o, "over_ns", t->over_ns);
 	json_add_uint(o, "cooldown_ns", t->cooldown_ns);
 	json_add_uint(o, "max_per_hour", t->max_per_hour);

@@ -73,7 +73,7 @@ struct trigger {
 	struct target *target; /* borrowed: the trigger goes before it does */
 	uid_t owner;
 	bool admin;
-	char region[RING_CONTROL_NAME + 1];
+	char region[RING_CONTROL_NAME + 1], safe_region[RING_CONTROL_NAME * 4 + 1];
 	uint64_t over_ns, cooldown_ns, after_ns;
 	uint32_t max_per_hour;
 	uint64_t created_unix_ns;
@@ -131,7 +131,7 @@ void trigger_sync(struct trigger *t);
 /* Begins a snapshot at once: NOT_SUPPRESSED, or why not. */
 enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,
 				 snapshot_done_fn done, void *arg, struct snapshot **ret);
-void trigger_tell(struct triggers *ts, const char *target, const struct cause *cause, struct snapshot *snapshot,
+void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *told_ns);
 void counts_add(struct trigger_counts *counts, enum suppressed why);
 void counts_add_json(const struct trigger_counts *counts, struct json_object *o);

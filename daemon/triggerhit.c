@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/escape.h"
 #include "common/json.h"
 #include "common/log.h"
 #include "daemon/producer.h"
@@ -60,13 +59,15 @@ void counts_add_json(const struct trigger_counts *counts, struct json_object *o)
 
 /* ---- telling */
 
-void trigger_tell(struct triggers *ts, const char *target, const struct cause *cause, struct snapshot *snapshot,
+void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *told_ns)
 {
 	uint64_t now = raw_now_ns();
 	char name[CAUSE_TRIGGER_MAX];
 	struct json_object *o;
 
+	/* here, and not before the freeze */
+	cause_region_reason(cause);
 	if (why != NOT_SUPPRESSED) {
 		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
 		if (now - *told_ns < TELL_EVERY_NS)
@@ -121,7 +122,7 @@ static void on_done(struct snapshot *snapshot, void *arg)
 	t->running = false;
 }
 
-static void finish(struct trigger *t, const struct cause *cause, struct snapshot *snapshot, enum suppressed why)
+static void finish(struct trigger *t, struct cause *cause, struct snapshot *snapshot, enum suppressed why)
 {
 	counts_add(&t->counts, why);
 	counts_add(&t->ts->counts, why);
@@ -130,7 +131,7 @@ static void finish(struct trigger *t, const struct cause *cause, struct snapshot
 	trigger_tell(t->ts, target_name(t->target), cause, snapshot, why, &t->told_ns);
 }
 
-static void take(struct trigger *t, const struct cause *cause)
+static void take(struct trigger *t, struct cause *cause)
 {
 	struct snapshot *snapshot = NULL;
 	enum suppressed why;
@@ -209,8 +210,7 @@ static void hit(struct trigger *t, struct producer *producer, const struct produ
 		at = now;
 	t->counts.hits++;
 	t->ts->counts.hits++;
-	(void)escape_text(cause.region, sizeof(cause.region), t->region, strlen(t->region));
-	cause_region_reason(&cause);
+	memcpy(cause.region, t->safe_region, sizeof(t->safe_region));
 	if (why == NOT_SUPPRESSED)
 		why = check(t, at);
 	if (why == NOT_SUPPRESSED) {

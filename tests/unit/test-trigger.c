@@ -277,7 +277,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	assert_int_equal(request->uid, request->cause->uid);
 	(void)snprintf(n->id, sizeof(n->id), "snapshot-%u", n_taken++);
 	n->target = target;
-	n->cause = *request->cause;
+	cause_copy(&n->cause, request->cause);
 	n->admin = request->admin;
 	n->done = done;
 	n->arg = arg;
