@@ -231,7 +231,7 @@ def crash(d, c):
     expect(t["events"]["state"] == "ended" and t["events"]["programs"] == 1, "a killed program is there with its rings")
     done = d.tracectl("snapshot", str(pid))
     expect(done.returncode == 0, f"tracectl snapshot PID of a program that is dead {done.stderr}")
-    s = c.call("snapshot.list")["snapshots"][0]
+    s = next(s for s in c.call("snapshot.list")["snapshots"] if s["id"] in done.stdout)
     rings, _ = rings_of(c, s)
     entry, f = rings[0]
     expect(s["state"] == "done" and entry["state"] == "ended" and f.ended and kinds(f) ==
