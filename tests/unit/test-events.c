@@ -2,14 +2,18 @@
 // Events in the memory, byte by byte as the ABI has them: kinds, sequences, the ring's end, payloads, seals.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -98,6 +102,7 @@ static void test_every_kind(void **state)
 	tracerd_name name = tracerd_intern("every kind"), other = tracerd_intern("other name");
 	uint64_t before, after, id, last = 0, i = 0;
 	double half = 0.5;
+	char comm[17] = "";
 	struct ringread_record e;
 	tracerd_region region;
 	tracerd_task task;
@@ -135,8 +140,8 @@ static void test_every_kind(void **state)
 		last = e.stamp;                                                                    \
 	} while (0)
 	EXPECT(RING_THREAD, 0, e.name, own_tid(), 0);
-	assert_string_equal(ringread_name(r, e.name), "test-events");
-	/* The first event finds out what its ring is, and has read its own stamp then. */
+	assert_int_equal(prctl(PR_GET_NAME, comm), 0);
+	assert_string_equal(ringread_name(r, e.name), comm);
 	EXPECT(RING_REGION_BEGIN, 0, name, 0, 77);
 	assert_int_equal(region.begin, e.stamp);
 	EXPECT(RING_INSTANT, 0, name, 0, 0);
@@ -389,6 +394,43 @@ static void test_memory_is_kept_or_made_anew(void **state)
 	assert_int_equal(ringmem_create(1, SLOTS, RING_MAX_NAMES + 1, RING_CLOCK_TSC), -EINVAL);
 }
 
+/* Any system call but exit() would kill the child. */
+static void test_events_make_no_system_call(void **state)
+{
+	tracerd_arg arg = tracerd_text(1, "text", 4);
+	tracerd_region region;
+	tracerd_task task;
+	int status;
+	pid_t pid;
+
+	fresh();
+	pid = fork();
+	if (pid == 0) {
+		process_enter();
+		if (ringmem_create(2, SLOTS, 256, RING_CLOCK_TSC) < 0)
+			_exit(1);
+		events_enable(true);
+		tracerd_instant(tracerd_intern("the first makes some"));
+		if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) < 0)
+			_exit(2);
+		for (int i = 0; i < 1000; i++) {
+			region = tracerd_region_begin_with(TRACERD_NAME("region"), 0, &arg, 1);
+			task = tracerd_task_begin(TRACERD_NAME("task"), 0);
+			tracerd_flow_end(TRACERD_NAME("flow"), tracerd_flow_begin(TRACERD_NAME("flow")));
+			tracerd_counter(tracerd_intern_bytes(&i, 1), i);
+			tracerd_fiber_switch((uint64_t)i, TRACERD_NAME("fiber"));
+			tracerd_thread_name(TRACERD_NAME("thread"));
+			tracerd_log(TRACERD_INFO, "%d %s %f", i, "text", 0.5);
+			tracerd_task_end(task);
+			tracerd_region_end(region);
+		}
+		(void)syscall(SYS_exit, tracerd_enabled() ? 0 : 3);
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 /* What a program writes over its own memory leads nowhere. */
 static void test_garbage_in_the_memory_is_harmless(void **state)
 {
@@ -426,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_long_texts_are_cut),
 		cmocka_unit_test(test_nothing_without_a_name_or_while_off),
 		cmocka_unit_test(test_memory_is_kept_or_made_anew),
+		cmocka_unit_test(test_events_make_no_system_call),
 		cmocka_unit_test(test_garbage_in_the_memory_is_harmless),
 	};
 

@@ -28,7 +28,7 @@
  * tracerd_dispatch():
  *
  *  - It takes no lock, allocates nothing and makes no system call; exceptions are a thread's first
- *    event (one or two system calls, no lock) and an event that causes a snapshot (one write to an
+ *    event (a few system calls, no lock) and an event that causes a snapshot (one write to an
  *    eventfd). It leaves errno as it was, may be called in signal handlers and from any thread, and fails
  *    by losing the event, which is counted.
  *  - While no daemon has taken the program in, it does nothing, at the price of one load and one
