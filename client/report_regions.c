@@ -20,7 +20,9 @@ static void print_spent(FILE *out, struct json_object *region)
 		human_duration(off_text, off));
 	/* the last sample's period, the clocks' error: less than a tenth is nothing to tell */
 	if (on < ns && off < ns - on && ns - on - off > ns / 10)
-		(void)fprintf(out, ", of %s nothing is recorded", human_duration(rest, ns - on - off));
+		(void)fprintf(out,
+			field(region, "fiber") ? ", %s on no thread" : ", of %s nothing is recorded",
+			human_duration(rest, ns - on - off));
 }
 
 static void print_region_names(FILE *out, struct json_object *summary)

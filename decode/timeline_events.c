@@ -211,7 +211,10 @@ static void on_trigger(struct timeline *tl, const struct tl_place *at, const str
 	moment(tl, at, &a, writer_name(tl->w, text), n->trigger);
 }
 
-/* What came before is missing: on the thread's track where it ends, and among the losses. */
+/*
+ * What came before is missing: on the thread's track where it ends, and among the losses. That a ring
+ * has overwritten its oldest is how far it looks back, and nothing to be summed up as lost.
+ */
 static int on_lost(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
 	const struct tl_event_names *n = tl->event_names;
@@ -221,8 +224,12 @@ static int on_lost(struct timeline *tl, const struct tl_place *at, const struct 
 	if (ev->value.u64)
 		tl_args_uint(&a, n->key_count, ev->value.u64);
 	moment(tl, at, &a, writer_name(tl->w, "events before this are missing"), n->loss);
-	return timeline_loss_draw(tl, ev->tid, since, at->mono,
-				  at->thread->last_event ? "events torn" : "events overwritten", ev->value.u64);
+	if (!at->thread->last_event) {
+		timeline_loss_draw(tl, ev->tid, since, at->mono, "events overwritten", ev->value.u64);
+		return 0;
+	}
+	timeline_loss_draw(tl, ev->tid, since, at->mono, "events torn", ev->value.u64);
+	return summary_loss(tl->summary, "events torn", ev->value.u64, at->mono > since ? at->mono - since : 0);
 }
 
 static int on_counter(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)

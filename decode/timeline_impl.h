@@ -217,9 +217,9 @@ static inline struct sched_task timeline_task(const struct tl_thread *t)
 int timeline_marks_begin(struct timeline *tl, uint64_t mono);
 void timeline_marks_free(struct timeline *tl);
 void timeline_mark_cut(struct timeline *tl, uint64_t mono);
-/* A loss among the losses, and in the sums; times are MONOTONIC. 0 or -ENOMEM. */
-int timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
-		       uint64_t count);
+/* A loss among the losses; times are MONOTONIC. */
+void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
+			uint64_t count);
 /* The track of a counter, declared now if it was not. 0, TIMELINE_E_FULL or -ENOMEM. */
 int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, const char *name,
 			   enum writer_unit unit, uint32_t *ret_track);

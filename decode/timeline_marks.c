@@ -113,20 +113,20 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 		if (r < 0)
 			return r;
 	}
-	r = timeline_loss_draw(tl, tid, mono_begin, mono_end, kind, count);
-	return r < 0 ? r : timeline_leave(tl);
+	r = summary_loss(tl->summary, kind, count, mono_end - mono_begin);
+	if (r < 0)
+		return r;
+	timeline_loss_draw(tl, tid, mono_begin, mono_end, kind, count);
+	return timeline_leave(tl);
 }
 
-int timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
-		       uint64_t count)
+void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
+			uint64_t count)
 {
 	struct writer_arg args[2];
 	struct writer_event ev = {.args = args};
 	struct tl_loss_track *l;
-	int r = summary_loss(tl->summary, kind, count, end > begin ? end - begin : 0);
 
-	if (r < 0)
-		return r;
 	ev.name = writer_name(tl->w, kind);
 	ev.category = tl->loss_category;
 	if (count)
@@ -143,7 +143,6 @@ int timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64
 	l->last_end = end;
 	tl->w->ops->slice_begin(tl->w, l->track, begin, &ev);
 	tl->w->ops->slice_end(tl->w, l->track, end, NULL);
-	return 0;
 }
 
 void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
