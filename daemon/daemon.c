@@ -92,7 +92,8 @@ static bool clocks_wanted(void *arg)
 {
 	struct daemon *d = arg;
 
-	return targets_count(d->targets, TARGET_ARMED) > 0;
+	/* Rings that are kept are of the time before, too. */
+	return targets_count(d->targets, TARGET_ARMED) > 0 || producers_next(d->producers, NULL) != NULL;
 }
 
 static void on_program_changed(void *arg, struct producer *producer)

@@ -112,6 +112,8 @@ void producer_end(struct producer *p)
 
 	if (!ps || p->state == PRODUCER_ENDED)
 		return;
+	/* Its last words: the wake for them may be behind us in the same turn of the loop. */
+	producer_causes_take(p);
 	producer_detach(p);
 	p->connection = (struct producer_connection){0};
 	p->state = PRODUCER_ENDED;
@@ -139,8 +141,6 @@ void producer_on_exit(evutil_socket_t fd, short what, void *arg)
 {
 	_cleanup_(producer_unrefp) struct producer *p = producer_ref(arg);
 
-	/* Its last words first: a wake of the same turn of the loop may come behind us. */
-	producer_causes_take(p);
 	if (p->state == PRODUCER_LIVE)
 		producer_end_by_itself(p);
 }

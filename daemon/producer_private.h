@@ -79,7 +79,7 @@ struct producers {
 /* ---- producercause.c */
 /* What was written before the registration is of nobody's concern. */
 void producer_causes_skip(struct producer *producer, uint64_t head);
-/* Reads what has come, tells it by the callback; may end or free the producer. */
+/* Reads what has come and tells it by the callback. */
 void producer_causes_take(struct producer *producer);
 
 /* ---- producer.c */

@@ -325,7 +325,7 @@ static void resync_members(struct target *target)
 {
 	struct member *member;
 
-	if (target->state != TARGET_ARMED)
+	if (target->state != TARGET_ARMED || target_is_implicit(target))
 		return;
 	TAILQ_FOREACH(member, &target->members, link)
 		if (member->to_ns == UINT64_MAX)
@@ -522,7 +522,9 @@ struct target *targets_next(const struct targets *targets, uint64_t after)
 
 size_t targets_count(const struct targets *targets, enum target_state state)
 {
-	return *state_count((struct targets *)(uintptr_t)targets, state);
+	size_t n = *state_count((struct targets *)(uintptr_t)targets, state);
+
+	return state == TARGET_ARMED ? n - targets->n_events : n;
 }
 
 uint64_t target_id(const struct target *target)

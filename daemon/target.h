@@ -124,7 +124,7 @@ struct target *targets_find(const struct targets *targets, const char *name, uid
  * than `after` (0: the first), or NULL. target_id() gives the cursor.
  */
 struct target *targets_next(const struct targets *targets, uint64_t after);
-/* Number of targets in `state`. */
+/* Number of targets in `state`, but for those that nobody armed. */
 size_t targets_count(const struct targets *targets, enum target_state state);
 
 uint64_t target_id(const struct target *target);

@@ -144,7 +144,8 @@ int targets_status(const struct targets *targets, struct json_object *status, st
 	size_t sets, resting, cpus;
 	uint64_t bytes, fds;
 
-	json_add_uint(o, "armed", targets->n_armed);
+	json_add_uint(o, "armed", targets->n_armed - targets->n_events);
+	json_add_uint(o, "events", targets->n_events);
 	json_add_uint(o, "suspended", targets->n_suspended);
 	json_add_uint(o, "exited", targets->n_exited);
 	json_add_uint(o, "limit", targets->config->max_targets);

@@ -187,7 +187,9 @@ static void on_member_record(struct target *target, struct member *member, const
 	const struct perf_event_header *h = record->header;
 	const struct perfabi_task *task = (const void *)h;
 
-	if (target->state != TARGET_ARMED || record->time < member->from_ns || out_of_scope(target, h))
+	/* What runs for others is of no concern to one that nobody armed. */
+	if (target->state != TARGET_ARMED || target_is_implicit(target) || record->time < member->from_ns ||
+	    out_of_scope(target, h))
 		return;
 	if (is_exec(h)) {
 		on_exec(target, member, record->time);

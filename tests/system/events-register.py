@@ -327,6 +327,34 @@ def users(d, c):
     wrong = as_user(USER, own)
     expect(not wrong, f"and has them when it has died {wrong}")
 
+    # what cannot be armed stays what it was
+    first, second = Program(d, uid=USER), Program(d, uid=USER)
+
+    def arm_both():
+        with d.client() as u:
+            u.arm(first.pid)
+            try:
+                u.arm(second.pid)
+                return "two targets where one is the limit"
+            except Error as e:
+                if e.code != "quota":
+                    return str(e)
+            s = u.snapshot(str(second.pid))
+            rings, _ = rings_of(u, s)
+            return "" if s["target"] == second.target["id"] and len(rings) == 1 else f"{s} {rings}"
+
+    wrong = as_user(USER, arm_both)
+    expect(not wrong, f"a program that may not be armed is as it was before {wrong}")
+    t = show(c, second.pid)
+    expect(t["id"] == second.target["id"] and t["backend"] == "events" and t["state"] == "armed" and t["why"] == [] and
+           t["processes"] == 1 and d.status()["capture"]["history"] != "idle", "with its id, and nothing recorded")
+    c.call("target.disarm", {"target": str(first.pid)})
+    expect(of_pid(c, first.pid)[0]["backend"] == "events", "the other one can be disarmed")
+    counted(d, "then no history is kept for anybody", lambda s: s["capture"]["history"] == "idle" and
+            s["targets"]["armed"] == 0 and s["targets"]["events"] == 2)
+    first.end()
+    second.end()
+
     # connections that are registrations do not count as connections
     programs = [Program(d, uid=USER) for _ in range(6)]
     counted(d, "more programs than a user may have connections", lambda s: s["quota"]["producers"]["used"] == 6)
@@ -421,7 +449,7 @@ def many(d, c):
     wait_for("their ends", lambda: d.status()["events"]["programs"] == 0)
 
 
-with Tracerd(config="[quota]\nuid_connections = 4\n[capture]\nexited_keep_s = 5\n") as d:
+with Tracerd(config="[quota]\nuid_connections = 4\nuid_targets = 1\n[capture]\nexited_keep_s = 5\n") as d:
     with d.client() as c:
         d.status()
         fds = d.fds()

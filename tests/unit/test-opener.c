@@ -248,11 +248,61 @@ static void test_kept_and_bundle(void **state)
 	opener_free(o);
 }
 
+/* Event rings come out of the bundle's own directory, by the names that a daemon gives, and from nowhere else. */
+static void test_rings(void **state)
+{
+	static const char *const none[] = {
+		"", "rings", "rings/", "rings/.ring", "rings/1.ring", "rings/1-2", "rings/1-2.rin", "rings/1-2.ring ", "rings/1-2.ringx",
+		"rings/a-2.ring", "rings/1-b.ring", "rings/-1-2.ring", "rings/1--2.ring", "rings/1-2-.ring", "rings/1-2-3-4.ring",
+		"rings/../rings/1-2.ring", "rings//1-2.ring", "/rings/1-2.ring", "./rings/1-2.ring", "meta.json", "rings/1-2\n.ring",
+		"rings/111111111111111111111-2.ring", "usr/bin/app", "/usr/bin/app", "perf.data",
+	};
+	struct opener_options options = {
+		.bundle_fd = root_fd, .images_fd = root_fd, .symfs_fd = root_fd, .target_root = root_fd, .host = true};
+	struct declink_need n = {.kind = NEED_RING};
+	struct opener *o;
+
+	file_at("rings/1-2.ring", "TRCDRCPY", 0600);
+	file_at("rings/12-18446744073709551615-3.ring", "TRCDRCPY", 0600);
+	file_at("meta.json", "{}", 0600);
+	assert_int_equal(symlinkat("../usr/bin/app", root_fd, "rings/5-5.ring"), 0);
+	assert_int_equal(mkfifoat(root_fd, "rings/6-6.ring", 0600), 0);
+	assert_int_equal(opener_new(&options, &o), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
+		(void)strcpy(n.path, none[i]);
+		assert_int_equal(opener_open(o, &n, &answer), 0);
+		assert_int_equal(answer.fd, -1);
+		assert_non_null(strstr(answer.why, "not the name"));
+	}
+	for (const char **p = (const char *[]){"rings/5-5.ring", "rings/6-6.ring", "rings/7-7.ring", NULL}; *p; p++) {
+		(void)strcpy(n.path, *p);
+		assert_int_equal(opener_open(o, &n, &answer), 0);
+		assert_int_equal(answer.fd, -1);
+		assert_true(answer.why[0]);
+	}
+	for (const char **p = (const char *[]){"rings/1-2.ring", "rings/12-18446744073709551615-3.ring", NULL}; *p; p++) {
+		(void)strcpy(n.path, *p);
+		assert_int_equal(opener_open(o, &n, &answer), 0);
+		assert_true(answer.fd >= 0);
+		assert_int_equal(answer.source, OPENER_BUNDLE);
+		assert_int_equal(fcntl(answer.fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+		assert_string_equal(answer.path, *p);
+		(void)close(answer.fd);
+	}
+	opener_free(o);
+	/* without a bundle there is nowhere to look, whatever other trees have such a file */
+	options.bundle_fd = -1;
+	assert_int_equal(opener_new(&options, &o), 0);
+	assert_int_equal(opener_open(o, &n, &answer), 0);
+	assert_int_equal(answer.fd, -1);
+	opener_free(o);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_objects), T(test_changed), T(test_debug), T(test_perfmaps), T(test_kept_and_bundle),
+		T(test_objects), T(test_changed), T(test_debug), T(test_perfmaps), T(test_kept_and_bundle), T(test_rings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

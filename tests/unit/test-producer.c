@@ -889,6 +889,28 @@ static void test_causes_hostile(void **state)
 	ring_close(&m);
 }
 
+/* What a program wrote just before its end is told, though the end may be seen before the wake. */
+static void test_last_words(void **state)
+{
+	struct fixture *f = *state;
+	struct ring_memory m;
+	struct ring_cause c;
+	struct producer *p;
+
+	ring_make(&m, 2, 64);
+	assert_int_equal(reg(f, &m, &p), 0);
+	c = region(3);
+	(void)ring_cause_write(&m, &c, "x");
+	producer_end(p);
+	assert_int_equal(f->causes, 1);
+	assert_int_equal(f->cause.trigger, 3);
+	/* and nothing after it */
+	(void)ring_cause_write(&m, &c, "x");
+	turn(f);
+	assert_int_equal(f->causes, 1);
+	ring_close(&m);
+}
+
 /* Who wakes us without end is heard at intervals, and everybody else meanwhile. */
 static void test_storm(void **state)
 {
@@ -1042,6 +1064,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_comes_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_causes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_causes_hostile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_last_words, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_storm, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_tsc, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_thresholds, setup, teardown),

@@ -212,9 +212,19 @@ static void test_bundle_open(void **state)
 	size_t n;
 
 	assert_int_equal(bundle_open(fd, &b), -ENOENT);
+	put(fd, "rings", "not a directory");
+	assert_int_equal(bundle_open(fd, &b), -ENOENT);
+	assert_int_equal(unlinkat(fd, "rings", 0), 0);
+	/* event rings alone can be decoded */
+	put(fd, "rings/1-2.ring", "x");
+	assert_int_equal(bundle_open(fd, &b), 0);
+	assert_true(b.has_rings);
+	bundle_close(&b);
+	assert_int_equal(safefile_remove_tree(fd, "rings"), 0);
 	put(fd, "perf.data", "x");
 	assert_int_equal(bundle_open(fd, &b), 0);
 	assert_null(b.meta);
+	assert_false(b.has_rings);
 	assert_int_equal(bundle_job(&b, "text", 1, NULL, &body, fds, &n), 0);
 	assert_int_equal(n, 2);
 	assert_int_equal(fds[1], 1);
