@@ -337,8 +337,9 @@ static int fill(uint32_t rings, uint64_t events)
 
 static uint64_t slow(uint64_t ns)
 {
+	tracerd_name name = tracerd_intern("bench_slow");
+	tracerd_region region = tracerd_region_begin(name);
 	uint64_t began = now_ns(), took;
-	tracerd_region region = tracerd_region_begin(tracerd_intern("bench_slow"));
 
 	do
 		took = now_ns() - began;
