@@ -50,9 +50,9 @@ static void read_brackets(struct meta *m, struct json_object *clocks)
 		(void)json_get_uint(e, "width_ns", &b->width);
 		b->source = b->raw;
 		m->n_brackets++;
-		if (json_get_uint(e, "tsc", &tsc) && tsc)
-			m->tsc[m->n_tsc++] = (struct clock_bracket){
-				.source = tsc, .monotonic = b->raw, .width = b->width};
+		(void)json_get_uint(e, "tsc", &tsc);
+		m->tsc[m->n_tsc++] = (struct clock_bracket){
+			.source = tsc, .monotonic = b->raw, .boottime = b->boottime, .width = b->width};
 	}
 }
 

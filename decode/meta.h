@@ -25,7 +25,7 @@ struct meta {
 	size_t n_pids;
 	struct clock_bracket *brackets;
 	size_t n_brackets;
-	/* the same moments: `source` is the TSC, `monotonic` MONOTONIC_RAW */
+	/* the same moments: `source` is the TSC, 0 where it was not read, `monotonic` MONOTONIC_RAW */
 	struct clock_bracket *tsc;
 	size_t n_tsc;
 	struct meta_ring {

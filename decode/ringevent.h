@@ -90,7 +90,10 @@ struct ringevent {
 	struct ringevent_arg args[RINGEVENT_MAX_ARGS];
 };
 
-/* tsc of the brackets, to place a ring's stamps. `source` is the TSC, `monotonic` MONOTONIC_RAW. */
+/*
+ * The brackets place a ring's stamps: `source` is the TSC (0: not read), `monotonic` MONOTONIC_RAW. `boottime` tells
+ * when a process can have begun.
+ */
 int ringevents_new(const struct clock_bracket *brackets, size_t n_brackets, struct budget *budget,
 		   struct ringevents **ret) _must_check_;
 struct ringevents *ringevents_free(struct ringevents *r);
