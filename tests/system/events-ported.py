@@ -62,7 +62,7 @@ def agreement(out, cause, frame, binary, cut):
             if n == frame and r.startswith(f"[{binary}") or cut and n == "[callers unknown]"]
     # When the thread's stack was seen: by samples of the timer, and where it left the processor, until it was back.
     seen = [r.time + offset for r in capturelib.records((out / "perf.data").read_bytes())
-            if r.type == capturelib.SAMPLE and r.id != capturelib.SCHED and r.tid == tid]
+            if r.type == capturelib.SAMPLE and r.id == capturelib.CLOCK and r.tid == tid]
     for b, e, n, _ in timeline.slices[tid]:
         if n.startswith("off CPU"):
             seen += [b, e - 2000]
