@@ -135,8 +135,9 @@ static int read_file_header(struct perfdata *pd, const uint8_t *header)
 	if (data_off > file)
 		return PERFDATA_E_HEADER;
 	pd->data_off = data_off;
-	/* A recorder that was killed leaves the size at 0: then everything behind is data. */
-	if (data_size == 0 || !range_in(data_off, data_size, file)) {
+	/* A recorder that was killed leaves the size at 0: then everything behind is data. One that
+	 * writes its attributes behind the data, as tracerd does, was not: there is no data. */
+	if ((data_size == 0 && attrs_off <= data_off) || !range_in(data_off, data_size, file)) {
 		if (data_size)
 			pd->losses.torn++;
 		pd->data_end = file;

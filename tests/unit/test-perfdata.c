@@ -19,6 +19,7 @@
 #include <zstd.h>
 
 #include "common/io.h"
+#include "common/perfdata_write.h"
 #include "decode/perfdata.h"
 #include "decode/perfevent.h"
 #include "tests/unit/decode-files.h"
@@ -347,10 +348,38 @@ static void test_cut_recordings(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
+/* What tracerd writes of a program of which nobody records samples: attributes, features, no record. */
+static void test_no_records(void **state)
+{
+	const struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+		.size = PERF_ATTR_SIZE_VER0,
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME,
+		.sample_id_all = 1};
+	const uint64_t id = 7;
+	_cleanup_close_ int fd = io_memfd("empty");
+	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
+	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
+	struct perfevent ev;
+
+	(void)state;
+	assert_int_equal(perfdata_writer_new(fd, 0, NULL, &w), 0);
+	assert_int_equal(perfdata_add_event(w, "history", &attr, &id, 1), 0);
+	assert_int_equal(perfdata_finish(w, &(struct perfdata_about){.command = "tracerd"}), 0);
+	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
+	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
+	assert_false(perfdata_next(pd, &ev));
+	assert_int_equal(pd->n_attrs, 1);
+	assert_non_null(pd->osrelease);
+	assert_int_equal(pd->losses.torn, 0);
+	assert_int_equal(pd->losses.unread_bytes, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order_and_fields),
+		cmocka_unit_test(test_no_records),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_bad_records),
 		cmocka_unit_test(test_compressed),
