@@ -282,8 +282,11 @@ static bool escape_0f01(struct reader *r, struct insn *ret)
 		return far_call(r, false, ret);
 	case 0xc2: /* vmlaunch */
 	case 0xc3: /* vmresume */
+		return done(r, INSN_FAR_RET, 0, ret);
 	case 0xec: /* uiret, with F3 */
-		return done(r, modrm == 0xec && !r->f3 ? INSN_OTHER : INSN_FAR_RET, 0, ret);
+		return done(r, r->f3 ? INSN_FAR_RET : INSN_OTHER, 0, ret);
+	case 0xca: /* erets and eretu; clac without a prefix */
+		return done(r, r->f2 || r->f3 ? INSN_FAR_RET : INSN_OTHER, 0, ret);
 	default:
 		return done(r, INSN_OTHER, 0, ret);
 	}
@@ -370,6 +373,18 @@ bool insn_decode(const uint8_t *code, size_t n, bool is64, struct insn *ret)
 		return false;
 	if (is_vector)
 		return true;
+	if (is64 && opcode == 0xd5) { /* REX2: its highest bit chooses the opcodes behind 0F */
+		if (!read_byte(&r, &modrm))
+			return false;
+		r.rex_w = modrm & 8;
+		if (modrm & 0x80)
+			return escape_0f(&r, ret);
+		if (!read_byte(&r, &opcode))
+			return false;
+		/* jmpabs: direct, but traced as if it were not */
+		if (opcode == 0xa1)
+			return skip(&r, 8) && done(&r, INSN_JUMP_INDIRECT, 0, ret);
+	}
 	what = one_byte[opcode];
 	if (is64 && (what & X))
 		return false;

@@ -160,6 +160,21 @@ static int read_cyc(const uint8_t *p, size_t n, struct ptpacket *ret)
 	return 0;
 }
 
+/* D9: flags, triggers, and with bit 6 of the flags a count of instructions. */
+static int read_trig(const uint8_t *p, size_t n, struct ptpacket *ret)
+{
+	size_t length = n >= 2 && p[1] & 0x40 ? 5 : 3;
+
+	if (n < length)
+		return PTPACKET_E_CUT;
+	ret->type = PT_TRIG;
+	ret->length = (uint8_t)length;
+	ret->ip_follows = p[1] & 0x80;
+	ret->value = p[2];
+	ret->extra = load(p + 3, length - 3);
+	return 0;
+}
+
 static int read_fixed(const uint8_t *p, size_t n, uint8_t type, uint8_t length, struct ptpacket *ret)
 {
 	if (n < length)
@@ -189,6 +204,8 @@ int ptpacket_read(const uint8_t *p, const uint8_t *end, struct ptpacket *ret)
 		return read_fixed(p, n, PT_TSC, 8, ret);
 	case 0x59:
 		return read_fixed(p, n, PT_MTC, 2, ret);
+	case 0xd9:
+		return read_trig(p, n, ret);
 	case 0x99:
 		r = read_fixed(p, n, PT_MODE_EXEC, 2, ret);
 		if (r != 0)
@@ -252,6 +269,11 @@ bool ptpacket_apply_ip(const struct ptpacket *pk, uint64_t *last_ip)
 	}
 }
 
+bool ptpacket_is_skd007(const struct ptpacket *pk, const uint8_t *p, const uint8_t *end)
+{
+	return pk->type == PT_CYC && pk->length == 2 && end - p >= PTPACKET_SKD007_BYTES && p[1] == 0x02 && p[2] == 0xf3;
+}
+
 const char *ptpacket_name(enum ptpacket_type type)
 {
 	static const char *const names[_PT_PACKET_MAX] = {
@@ -262,7 +284,7 @@ const char *ptpacket_name(enum ptpacket_type type)
 		[PT_MODE_TSX] = "mode.tsx", [PT_PIP] = "pip",	[PT_VMCS] = "vmcs",	[PT_STOP] = "stop",
 		[PT_MNT] = "mnt",	[PT_PTW] = "ptw",	[PT_EXSTOP] = "exstop", [PT_MWAIT] = "mwait",
 		[PT_PWRE] = "pwre",	[PT_PWRX] = "pwrx",	[PT_CFE] = "cfe",	[PT_EVD] = "evd",
-		[PT_BBP] = "bbp",	[PT_BEP] = "bep",
+		[PT_BBP] = "bbp",	[PT_BEP] = "bep",	[PT_TRIG] = "trig",
 	};
 
 	return (unsigned int)type < _PT_PACKET_MAX ? names[type] : "?";

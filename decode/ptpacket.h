@@ -39,6 +39,7 @@ enum ptpacket_type {
 	PT_EVD,	 /* extra: type; value */
 	PT_BBP,
 	PT_BEP,	 /* ip_follows */
+	PT_TRIG, /* value: which triggers; extra: instructions since the last packet about the way; ip_follows */
 	_PT_PACKET_MAX,
 };
 
@@ -75,5 +76,12 @@ const uint8_t *ptpacket_find_psb(const uint8_t *p, const uint8_t *end);
 
 /* An address packet applied to the last address; false if the packet has none. */
 bool ptpacket_apply_ip(const struct ptpacket *pk, uint64_t *last_ip);
+
+/*
+ * Erratum SKD007: an overflow may be written into a packet of cycles, behind its first byte. Whether `pk`, read at `p`,
+ * is such: `p` + PTPACKET_SKD007_BYTES is behind the overflow then.
+ */
+#define PTPACKET_SKD007_BYTES 3u
+bool ptpacket_is_skd007(const struct ptpacket *pk, const uint8_t *p, const uint8_t *end);
 
 const char *ptpacket_name(enum ptpacket_type type);

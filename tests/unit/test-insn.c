@@ -25,6 +25,13 @@ struct vector {
 
 /* clang-format off */
 static const struct vector vectors64[] = {
+	{"clac", 3, {0x0f, 0x01, 0xca}, INSN_OTHER, 0},
+	{"eretu", 4, {0xf3, 0x0f, 0x01, 0xca}, INSN_FAR_RET, 0},
+	{"erets", 4, {0xf2, 0x0f, 0x01, 0xca}, INSN_FAR_RET, 0},
+	{"jmpabs $0x100d", 11, {0xd5, 0x00, 0xa1, 0x0d, 0x10}, INSN_JUMP_INDIRECT, 0},
+	{"REX2 mov %r16,%r17", 4, {0xd5, 0x58, 0x89, 0xc1}, INSN_OTHER, 0},
+	{"REX2 imul (0f af)", 4, {0xd5, 0x88, 0xaf, 0xc1}, INSN_OTHER, 0},
+	{"REX2 mov $imm64,%r16", 11, {0xd5, 0x18, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8}, INSN_OTHER, 0},
 	{"nop", 1, {0x90}, INSN_OTHER, 0},
 	{"pause", 2, {0xf3, 0x90}, INSN_OTHER, 0},
 	{"endbr64", 4, {0xf3, 0x0f, 0x1e, 0xfa}, INSN_OTHER, 0},
