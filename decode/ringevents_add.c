@@ -11,12 +11,6 @@
 #include "decode/ringwindow.h"
 
 /*
- * Within a ring stamps rise, but for signal handlers, whose records may lie among those of what they
- * interrupted. One that is further off than this is wrong.
- */
-#define DISORDER_NS UINT64_C(1000000000)
-
-/*
  * What a record costs here and until it is handed out: itself; its keys and its new place while it is sorted, or
  * what finds the begins of ends.
  */
@@ -190,7 +184,7 @@ static bool on_record(struct walk *w, const struct ringwindow *window, const str
 		w->r->losses.stamps++;
 		return true;
 	}
-	if (rec.ts < w->highest && w->highest - rec.ts > DISORDER_NS)
+	if (rec.ts < w->highest && w->highest - rec.ts > RINGEVENTS_DISORDER_NS)
 		w->disorder = true;
 	if (rec.ts > w->highest)
 		w->highest = rec.ts;
@@ -202,79 +196,6 @@ static bool on_record(struct walk *w, const struct ringwindow *window, const str
 	if (record->kind == RING_FIBER && !on_fiber(w, slot))
 		return false;
 	return record_add(w, &rec);
-}
-
-/* ---- stamps that are out of the order of their ring */
-
-/*
- * Marks the longest rising sequence of a ring's times: `prev` links it, and `tails` holds the
- * last of the best of each length.
- */
-static void longest_rising(const struct ringrec *v, uint32_t n, uint32_t *tails, uint32_t *prev)
-{
-	uint32_t len = 0, at;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t lo = 0, hi = len;
-
-		while (lo < hi) {
-			uint32_t mid = lo + (hi - lo) / 2;
-
-			if (v[tails[mid]].ts <= v[i].ts)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		prev[i] = lo ? tails[lo - 1] : UINT32_MAX;
-		tails[lo] = i;
-		if (lo == len)
-			len++;
-	}
-	/* From here on prev[i] says whether i is of the sequence: i itself. */
-	at = len ? tails[len - 1] : UINT32_MAX;
-	for (uint32_t i = n; i-- > 0;) {
-		uint32_t next = prev[i];
-
-		if (i == at) {
-			at = next;
-			prev[i] = i;
-		} else {
-			prev[i] = UINT32_MAX;
-		}
-	}
-}
-
-/* Drops those that most of the ring contradicts. Without the memory for it, all of them stay. */
-static void drop_disorder(struct ringevents *r, size_t first)
-{
-	struct ringrec *v = r->recs + first;
-	const uint32_t n = (uint32_t)(r->n_recs - first);
-	const uint64_t bytes = (uint64_t)n * 2 * sizeof(uint32_t);
-	_cleanup_free_ uint32_t *tails = NULL;
-	uint32_t *prev;
-	uint64_t low = 0;
-
-	if (!budget_take(r->budget, bytes))
-		return;
-	tails = calloc((size_t)n + 1, 2 * sizeof(*tails));
-	if (tails) {
-		prev = tails + n;
-		longest_rising(v, n, tails, prev);
-		for (uint32_t i = 0; i < n; i++) {
-			if (prev[i] == i)
-				low = v[i].ts;
-			else if (v[i].ts < low && low - v[i].ts > DISORDER_NS)
-				v[i].flags |= RINGREC_DROPPED;
-		}
-		low = UINT64_MAX;
-		for (uint32_t i = n; i-- > 0;) {
-			if (prev[i] == i)
-				low = v[i].ts;
-			else if (v[i].ts > low && v[i].ts - low > DISORDER_NS)
-				v[i].flags |= RINGREC_DROPPED;
-		}
-	}
-	budget_give(r->budget, bytes);
 }
 
 /* ---- the end of a ring */
@@ -400,7 +321,7 @@ static void read_ring(struct ringevents *r, struct ringsource *src, uint32_t rin
 	if (w.full)
 		count_add(&r->losses.over_memory, 1 + window.end - window.next);
 	if (w.disorder)
-		drop_disorder(r, w.first_rec + 2);
+		ringevents_drop_disorder(r, w.first_rec + 2);
 	segments_finish(&w);
 	records_finish(&w);
 	if (r->n_recs == w.first_rec)

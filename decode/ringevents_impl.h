@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the rings' events: ringevents.c owns them and says what happened, ringevents_add.c
- * turns a file's rings into records, ringevents_join.c finds each end's begin and makes the order,
- * ringevents_next.c hands them out.
+ * turns a file's rings into records, ringevents_order.c puts them in order, ringevents_join.c
+ * finds each end's begin, ringevents_next.c hands them out.
  *
  * A record is 32 bytes and points at its slot; texts and payloads are read when it is handed out.
  */
@@ -95,6 +95,22 @@ struct ringevents {
 /* Whether so many bytes more may be had; what was taken is given back by ringevents_free(). */
 bool ringevents_charge(struct ringevents *r, uint64_t bytes);
 
+/*
+ * Within a ring stamps rise, but for signal handlers, whose records may lie among those of what they
+ * interrupted. One that is further off than this is wrong.
+ */
+#define RINGEVENTS_DISORDER_NS UINT64_C(1000000000)
+
+/*
+ * Drops those of the records of one ring, from `first` to the last, that most of them contradict. Without the
+ * memory for it, all of them stay.
+ */
+void ringevents_drop_disorder(struct ringevents *r, size_t first);
+
+/* Sorts by time, equal ones as they are, and leaves out what was dropped. 0 or -ENOMEM. */
+int ringevents_sort(struct ringevents *r);
+
+/* Sorts, joins, makes the begins that are missing. 0 or -ENOMEM. */
 int ringevents_join(struct ringevents *r);
 
 static inline struct ring_slot ringevents_slot(const struct ringevents *r, const struct ringrec *rec)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Puts the records in the order of time and finds each end's begin.
+ * Finds each end's begin among the records, which are in the order of time.
  *
  * Regions nest on a stack, a thread's or a fiber's, whichever rings their records are in. Two walks:
  *
@@ -24,11 +24,6 @@
 
 #define NO_RECORD UINT32_MAX
 
-struct key {
-	uint64_t ts;
-	uint32_t rec;
-};
-
 struct early {
 	struct ringrec rec;
 	uint32_t at; /* it comes before this record */
@@ -43,71 +38,6 @@ struct join {
 	/* for each stack: where its piece of `open` begins, and how much of it is in use */
 	uint32_t *base, *depth, *open;
 };
-
-/* ---- order */
-
-/* Sorts by time, equal ones as they are: eleven bits in each round, as many rounds as the times differ in. */
-static void keys_sort(struct key *v, struct key *spare, size_t n)
-{
-	enum { BITS = 11, BINS = 1 << BITS };
-	uint64_t all_or = 0, all_and = UINT64_MAX, differ;
-	struct key *from = v, *to = spare;
-
-	for (size_t i = 0; i < n; i++) {
-		all_or |= v[i].ts;
-		all_and &= v[i].ts;
-	}
-	differ = all_or ^ all_and;
-	for (unsigned shift = 0; shift < 64; shift += BITS) {
-		size_t count[BINS] = {0}, sum = 0;
-
-		if (!(differ >> shift & (BINS - 1)))
-			continue;
-		for (size_t i = 0; i < n; i++)
-			count[from[i].ts >> shift & (BINS - 1)]++;
-		for (size_t b = 0; b < BINS; b++) {
-			size_t c = count[b];
-
-			count[b] = sum;
-			sum += c;
-		}
-		for (size_t i = 0; i < n; i++)
-			to[count[from[i].ts >> shift & (BINS - 1)]++] = from[i];
-		struct key *t = from;
-
-		from = to;
-		to = t;
-	}
-	if (from != v && n)
-		memcpy(v, from, n * sizeof(*v));
-}
-
-/* Leaves out what was dropped. */
-static int records_sort(struct ringevents *r)
-{
-	_cleanup_free_ struct key *keys = calloc(r->n_recs + 1, sizeof(*keys));
-	_cleanup_free_ struct key *spare = calloc(r->n_recs + 1, sizeof(*spare));
-	struct ringrec *recs;
-	size_t n = 0;
-
-	if (!keys || !spare)
-		return -ENOMEM;
-	for (size_t i = 0; i < r->n_recs; i++)
-		if (!(r->recs[i].flags & RINGREC_DROPPED))
-			keys[n++] = (struct key){r->recs[i].ts, (uint32_t)i};
-	keys_sort(keys, spare, n);
-	free(take_ptr(spare));
-	recs = calloc(n + 1, sizeof(*recs));
-	if (!recs)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		recs[i] = r->recs[keys[i].rec];
-	free(r->recs);
-	r->recs = recs;
-	r->n_recs = n;
-	r->cap_recs = n + 1;
-	return 0;
-}
 
 /* The place of the first record that is not before `ts`. */
 static uint32_t place_of(const struct ringevents *r, uint64_t ts)
@@ -435,7 +365,7 @@ static int merge(struct join *j)
 int ringevents_join(struct ringevents *r)
 {
 	struct join j = {.r = r};
-	int ret = records_sort(r);
+	int ret = ringevents_sort(r);
 
 	if (ret < 0)
 		return ret;
