@@ -30,7 +30,7 @@
  *  - It takes no lock, allocates nothing and makes no system call; exceptions are a thread's first
  *    event (a few system calls, no lock) and an event that causes a snapshot (one write to an
  *    eventfd). It leaves errno as it was, may be called in signal handlers and from any thread, and fails
- *    by losing the event, which is counted.
+ *    by losing the event, which is counted. Logs and events with arguments take up to two kilobytes of stack.
  *  - While no daemon has taken the program in, it does nothing, at the price of one load and one
  *    branch. Once one has, events are recorded, and go on being recorded while the daemon is away.
  *  - Names are numbers that stand for strings (tracerd_intern()); the number 0 is "no name", and
