@@ -666,6 +666,9 @@ static void test_copy_fails(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
 	freeze_error = 0;
+	/* the loop hears of the first one's removal later than the disk does */
+	for (int i = 0; i < 1000 && frozen_alive; i++)
+		turn(f, 10);
 	/* disarmed while another one is copied, before its own turn */
 	copy_ms = 5;
 	assert_int_equal(create(f, "ok", 1000, false, false, &first), 0);
