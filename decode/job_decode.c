@@ -137,7 +137,7 @@ static int add_rings(struct job *j, struct decode *d, const struct meta_ring *ri
 /* The events of programs, if the bundle has any. */
 static int open_rings(struct job *j, struct decode *d)
 {
-	uint64_t lost = 0;
+	uint64_t lost = d->meta.rings_left_out;
 	int r;
 
 	if (d->meta.n_rings == 0)

@@ -159,7 +159,11 @@ static void read_rings(struct meta *m, struct json_object *list)
 {
 	size_t n = list ? json_object_array_length(list) : 0;
 
-	if (n == 0 || n > META_MAX_RINGS)
+	if (n > META_MAX_RINGS) {
+		m->rings_left_out = n - META_MAX_RINGS;
+		n = META_MAX_RINGS;
+	}
+	if (n == 0)
 		return;
 	m->rings = calloc(n, sizeof(*m->rings));
 	if (!m->rings)

@@ -33,7 +33,7 @@ struct meta {
 		uint32_t pid;
 		char comm[64]; /* escaped */
 	} * rings;
-	size_t n_rings;
+	size_t n_rings, rings_left_out;
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	uint64_t frozen_raw; /* 0: not told */

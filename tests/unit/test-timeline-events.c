@@ -390,6 +390,52 @@ static void early_begins_are_not_the_recording(void **state)
 	end(&x);
 }
 
+/* Many long names, deep waits in each: the summary stays within its bound, and keeps the slowest. */
+static void a_summary_is_bounded(void **state)
+{
+	char name[1100], longest[1100];
+	struct ringevent ev = {.pid = 7, .tid = 100, .name = name};
+	struct json_object *slowest, *first;
+	uint64_t ts = 1000;
+	struct fixture x;
+	uint32_t stack = STACKTAB_ROOT;
+	size_t len = 0;
+
+	start(&x, &(struct timeline_options){.switches = true,
+					     .cause = {.region = longest, .tid = 100, .begin_ns = 1000, .end_ns = 900000}});
+	memset(name, 'n', sizeof(name));
+	memcpy(longest, name, sizeof(name));
+	longest[1099] = '\0';
+	for (uint32_t i = 0; i < 200; i++) {
+		char frame[300];
+
+		memset(frame, 'f', sizeof(frame));
+		(void)snprintf(frame + 280, 20, "%u", i);
+		stack = stacktab_push(x.st, stack, stacktab_frame(x.st, &(struct frame_info){.name = frame}));
+	}
+	for (uint32_t i = 0; i < 300; i++) {
+		(void)snprintf(name + 1080, 20, "%u", i);
+		ev.kind = RINGEVENT_REGION_BEGIN;
+		ev.ts = ts++;
+		assert_int_equal(timeline_event(x.tl, &ev), 0);
+		assert_int_equal(timeline_switch_out(x.tl, 100, ts++, 0, TL_WAIT_SLEEPING, stack, 101, "o"), 0);
+		ts += 1000 * (i % 100);
+		assert_int_equal(timeline_switch_in(x.tl, 100, ts++, 0, 101, "o"), 0);
+		ev.kind = RINGEVENT_REGION_END;
+		ev.began = ev.ts;
+		ev.ts = ts++;
+		assert_int_equal(timeline_event(x.tl, &ev), 0);
+	}
+	finish(&x);
+	assert_true(json_object_to_json_string_length(x.summary, JSON_C_TO_STRING_PLAIN, &len) != NULL);
+	assert_in_range(len, 1000, 40 * 1024);
+	assert_true(json_object_object_get_ex(x.summary, "slowest_regions", &slowest));
+	first = json_object_array_get_idx(slowest, 0);
+	assert_int_equal(number(first, "ns"), 99 * 1000 + 3);
+	assert_int_equal(number(first, "off_cpu_ns"), 99 * 1000 + 1);
+	end(&x);
+}
+
 /* ---- the table behind tasks, fibers and counters */
 
 static void keys_come_and_go(void **state)
@@ -432,6 +478,7 @@ int main(void)
 		cmocka_unit_test(tasks_without_end),
 		cmocka_unit_test(arguments_of_any_length),
 		cmocka_unit_test(early_begins_are_not_the_recording),
+		cmocka_unit_test(a_summary_is_bounded),
 		cmocka_unit_test(keys_come_and_go),
 	};
 
