@@ -8,25 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum length { LENGTH_NONE, LENGTH_HH, LENGTH_H, LENGTH_L, LENGTH_LL, LENGTH_J, LENGTH_Z, LENGTH_T, LENGTH_LD };
-
-struct spec {
-	bool minus, plus, space, alt, zero;
-	bool has_precision;
-	size_t width, precision;
-	enum length length;
-	char conversion; /* 0: none that we know */
-};
+#include "decode/logspec.h"
 
 struct out {
 	char *dst;
 	size_t size, n;
 	bool cut;
-};
-
-struct values {
-	const struct ringfield *v;
-	size_t n, next;
 };
 
 static void put(struct out *o, const char *s, size_t len)
@@ -49,7 +36,7 @@ static void put_many(struct out *o, char c, size_t n)
 	o->n += n;
 }
 
-static void put_padded(struct out *o, const struct spec *s, const char *text, size_t len)
+static void put_padded(struct out *o, const struct logspec *s, const char *text, size_t len)
 {
 	size_t pad = s->width > len ? s->width - len : 0;
 
@@ -60,13 +47,13 @@ static void put_padded(struct out *o, const struct spec *s, const char *text, si
 		put_many(o, ' ', pad);
 }
 
-static void put_string(struct out *o, const struct spec *s, const char *text)
+static void put_string(struct out *o, const struct logspec *s, const char *text)
 {
 	put_padded(o, s, text, strlen(text));
 }
 
 /* A number: prefix (sign, 0x), zeroes that the flag 0 asks for, and the digits. */
-static void put_number(struct out *o, const struct spec *s, bool zeroes, const char *prefix, const char *digits,
+static void put_number(struct out *o, const struct logspec *s, bool zeroes, const char *prefix, const char *digits,
 	size_t len)
 {
 	size_t all = strlen(prefix) + len, pad = s->width > all ? s->width - all : 0;
@@ -81,158 +68,30 @@ static void put_number(struct out *o, const struct spec *s, bool zeroes, const c
 		put_many(o, ' ', pad);
 }
 
-/* ---- reading a conversion */
-
-static const struct ringfield *take(struct values *v)
-{
-	return v->next < v->n ? &v->v[v->next++] : NULL;
-}
-
-static bool is_integer(const struct ringfield *f)
-{
-	return f->type == RING_FIELD_U64 || f->type == RING_FIELD_I64 || f->type == RING_FIELD_POINTER;
-}
-
-/* A decimal number that stops growing at `max`. */
-static size_t read_decimal(const char *format, size_t len, size_t *i, size_t max)
-{
-	size_t v = 0;
-
-	for (; *i < len && format[*i] >= '0' && format[*i] <= '9'; (*i)++) {
-		v = v * 10 + (size_t)(format[*i] - '0');
-		if (v > max)
-			v = max;
-	}
-	return v;
-}
-
-/* An int that a '*' takes; 0 where there is none. */
-static int32_t take_int(struct values *v)
-{
-	const struct ringfield *f = take(v);
-
-	return f && is_integer(f) ? (int32_t)f->value : 0;
-}
-
-static size_t bounded(int64_t v, size_t max)
-{
-	return (uint64_t)v > max ? max : (size_t)v;
-}
-
-static bool read_flag(struct spec *s, char c)
-{
-	switch (c) {
-	case '-':
-		return s->minus = true;
-	case '+':
-		return s->plus = true;
-	case ' ':
-		return s->space = true;
-	case '#':
-		return s->alt = true;
-	case '0':
-		return s->zero = true;
-	case '\'': /* the locale's, which nobody knows here */
-		return true;
-	default:
-		return false;
-	}
-}
-
-static enum length read_length(const char *format, size_t len, size_t *i)
-{
-	const char c = *i < len ? format[*i] : '\0', next = *i + 1 < len ? format[*i + 1] : '\0';
-
-	switch (c) {
-	case 'h':
-	case 'l':
-		*i += next == c ? 2 : 1;
-		if (c == 'h')
-			return next == c ? LENGTH_HH : LENGTH_H;
-		return next == c ? LENGTH_LL : LENGTH_L;
-	case 'j':
-		++*i;
-		return LENGTH_J;
-	case 'z':
-		++*i;
-		return LENGTH_Z;
-	case 't':
-		++*i;
-		return LENGTH_T;
-	case 'L':
-		++*i;
-		return LENGTH_LD;
-	default:
-		return LENGTH_NONE;
-	}
-}
-
-/* Reads from behind the '%'; *i is left behind the conversion. */
-static struct spec read_spec(const char *format, size_t len, size_t *i, struct values *values)
-{
-	struct spec s = {0};
-
-	while (*i < len && read_flag(&s, format[*i]))
-		++*i;
-	if (*i < len && format[*i] == '*') {
-		int64_t width = take_int(values);
-
-		++*i;
-		if (width < 0) {
-			s.minus = true;
-			width = -width;
-		}
-		s.width = bounded(width, LOGFORMAT_MAX_WIDTH);
-	} else {
-		s.width = read_decimal(format, len, i, LOGFORMAT_MAX_WIDTH);
-	}
-	if (*i < len && format[*i] == '.') {
-		++*i;
-		s.has_precision = true;
-		if (*i < len && format[*i] == '*') {
-			int32_t precision = take_int(values);
-
-			++*i;
-			if (precision < 0)
-				s.has_precision = false;
-			else
-				s.precision = bounded(precision, RING_PAYLOAD_MAX);
-		} else {
-			s.precision = read_decimal(format, len, i, RING_PAYLOAD_MAX);
-		}
-	}
-	s.length = read_length(format, len, i);
-	if (*i < len && format[*i] && strchr("diouxXcspaAeEfFgGn%", format[*i]))
-		s.conversion = format[(*i)++];
-	if (s.conversion != 's' && s.precision > LOGFORMAT_MAX_PRECISION)
-		s.precision = LOGFORMAT_MAX_PRECISION;
-	return s;
-}
-
 /* ---- values */
 
-static uint64_t cut_unsigned(uint64_t v, enum length length)
+static uint64_t cut_unsigned(uint64_t v, enum loglength length)
 {
 	switch (length) {
-	case LENGTH_HH:
+	case LOGLENGTH_HH:
 		return (uint8_t)v;
-	case LENGTH_H:
+	case LOGLENGTH_H:
 		return (uint16_t)v;
-	case LENGTH_NONE:
+	case LOGLENGTH_NONE:
 		return (uint32_t)v;
 	default:
 		return v;
 	}
 }
 
-static int64_t cut_signed(uint64_t v, enum length length)
+static int64_t cut_signed(uint64_t v, enum loglength length)
 {
 	switch (length) {
-	case LENGTH_HH:
+	case LOGLENGTH_HH:
 		return (int8_t)v;
-	case LENGTH_H:
+	case LOGLENGTH_H:
 		return (int16_t)v;
-	case LENGTH_NONE:
+	case LOGLENGTH_NONE:
 		return (int32_t)v;
 	default:
 		return (int64_t)v;
@@ -255,7 +114,7 @@ static size_t digits_of(char buf[LOGFORMAT_MAX_PRECISION + 32], uint64_t v, unsi
 	return n;
 }
 
-static void put_integer(struct out *o, const struct spec *s, uint64_t bits)
+static void put_integer(struct out *o, const struct logspec *s, uint64_t bits)
 {
 	char digits[LOGFORMAT_MAX_PRECISION + 32];
 	size_t least = s->has_precision ? s->precision : 1, n;
@@ -286,7 +145,7 @@ static void put_integer(struct out *o, const struct spec *s, uint64_t bits)
 	put_number(o, s, zeroes, prefix, digits, n);
 }
 
-static void put_pointer(struct out *o, const struct spec *s, uint64_t v)
+static void put_pointer(struct out *o, const struct logspec *s, uint64_t v)
 {
 	char digits[LOGFORMAT_MAX_PRECISION + 32];
 
@@ -297,7 +156,7 @@ static void put_pointer(struct out *o, const struct spec *s, uint64_t v)
 }
 
 /* No sign, no width: the longest is 1.8e308 by %f with all its decimals. */
-static size_t print_float(char *buf, size_t size, const struct spec *s, double v)
+static size_t print_float(char *buf, size_t size, const struct logspec *s, double v)
 {
 	const int p = s->has_precision ? (int)s->precision : s->conversion == 'a' || s->conversion == 'A' ? -1 : 6;
 	int n = 0;
@@ -331,7 +190,7 @@ static size_t print_float(char *buf, size_t size, const struct spec *s, double v
 	return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 
-static void put_float(struct out *o, const struct spec *s, double v)
+static void put_float(struct out *o, const struct logspec *s, double v)
 {
 	char buf[LOGFORMAT_MAX_PRECISION + 400];
 	bool hex = s->conversion == 'a' || s->conversion == 'A', finite = isfinite(v);
@@ -354,7 +213,7 @@ static void put_float(struct out *o, const struct spec *s, double v)
 	put_number(o, s, s->zero && finite, prefix, buf + skip, n - skip);
 }
 
-static void put_text(struct out *o, const struct spec *s, const struct ringfield *f)
+static void put_text(struct out *o, const struct logspec *s, const struct ringfield *f)
 {
 	size_t len = f->length;
 	bool more = f->type == RING_FIELD_TEXT_CUT;
@@ -371,12 +230,12 @@ static void put_text(struct out *o, const struct spec *s, const struct ringfield
 	put(o, "\xe2\x80\xa6", 3); /* an ellipsis; there is no width that the whole would not have filled */
 }
 
-static void put_char(struct out *o, const struct spec *s, uint64_t v)
+static void put_char(struct out *o, const struct logspec *s, uint64_t v)
 {
 	char buf[4];
 	size_t n = 0;
 
-	if (s->length != LENGTH_L || (uint32_t)v < 0x80) {
+	if (s->length != LOGLENGTH_L || (uint32_t)v < 0x80) {
 		buf[n++] = (char)v;
 	} else if ((uint32_t)v < 0x800) {
 		buf[n++] = (char)(0xc0 | (v >> 6 & 0x1f));
@@ -421,7 +280,7 @@ static void put_mistyped(struct out *o, const struct ringfield *f)
 	put(o, buf, strlen(buf));
 }
 
-static void convert(struct out *o, const struct spec *s, struct values *values)
+static void convert(struct out *o, const struct logspec *s, struct logvalues *values)
 {
 	const struct ringfield *f;
 	bool text;
@@ -434,7 +293,7 @@ static void convert(struct out *o, const struct spec *s, struct values *values)
 		put(o, "%n", 2);
 		return;
 	}
-	f = take(values);
+	f = logvalues_take(values);
 	if (!f || f->type == RING_FIELD_NAME) {
 		put(o, "<missing>", 9);
 		return;
@@ -448,15 +307,15 @@ static void convert(struct out *o, const struct spec *s, struct values *values)
 			put_mistyped(o, f);
 		break;
 	case 'c':
-		if (is_integer(f))
+		if (ringfield_is_integer(f))
 			put_char(o, s, f->value);
-		else if (text && s->length == LENGTH_L)
+		else if (text && s->length == LOGLENGTH_L)
 			put_text(o, s, f); /* wide characters are recorded as text */
 		else
 			put_mistyped(o, f);
 		break;
 	case 'p':
-		if (is_integer(f))
+		if (ringfield_is_integer(f))
 			put_pointer(o, s, f->value);
 		else
 			put_mistyped(o, f);
@@ -467,7 +326,7 @@ static void convert(struct out *o, const struct spec *s, struct values *values)
 	case 'u':
 	case 'x':
 	case 'X':
-		if (is_integer(f))
+		if (ringfield_is_integer(f))
 			put_integer(o, s, f->value);
 		else
 			put_mistyped(o, f);
@@ -485,19 +344,19 @@ size_t logformat(char *dst, size_t size, const char *format, size_t len, const s
 	size_t n_values, bool *ret_cut)
 {
 	struct out o = {.dst = dst, .size = size};
-	struct values v = {.v = values, .n = n_values};
+	struct logvalues v = {.v = values, .n = n_values};
 
 	for (size_t i = 0; i < len;) {
 		const char *percent = memchr(format + i, '%', len - i);
 		size_t at = percent ? (size_t)(percent - format) : len;
-		struct spec s;
+		struct logspec s;
 
 		put(&o, format + i, at - i);
 		i = at;
 		if (!percent)
 			break;
 		i++;
-		s = read_spec(format, len, &i, &v);
+		s = logspec_read(format, len, &i, &v);
 		if (!s.conversion) {
 			put(&o, percent, len - at);
 			break;
