@@ -3,6 +3,8 @@
  * The back end of a target that nobody armed: its program has registered event rings, and those are all that is
  * recorded. No samples, no history, nothing that costs anything.
  */
+#include <stdio.h>
+
 #include "daemon/backend.h"
 #include "daemon/targetstate.h"
 
