@@ -81,7 +81,8 @@ def plain(name):
     """One name for the aliases and clones of one function: gdb and a symbol table may pick another
     of several names at one address."""
     name = re.sub(r"@.*$|\.(cold|part|constprop|isra|lto_priv)\b.*$", "", name)
-    name = re.sub(r"^(__GI_+|__libc_|__new_|__old_|_+)", "", name)
+    name = re.sub(r"^__GI_", "", name)
+    name = re.sub(r"^(__libc_|__new_|__old_|_+)", "", name)
     name = name.replace("mempcpy", "memmove").replace("memcpy", "memmove")
     return re.sub(r"(_impl|_cancel|_time64|64)$", "", name)
 
