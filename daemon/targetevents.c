@@ -290,8 +290,8 @@ struct json_object *target_events_json(struct target *target)
 	while ((p = next_producer(target, &member, p)) != NULL) {
 		struct json_object *one = producer_to_json(p), *first = all;
 
-		if (!all) {
-			all = one;
+		if (!all || !one) {
+			all = all ? all : one;
 			continue;
 		}
 		if (producer_state(p) == PRODUCER_LIVE && strcmp(json_get_string(all, "state"), "live") != 0) {

@@ -363,6 +363,36 @@ def users(d, c):
     wait_for("their ends", lambda: d.status()["events"]["programs"] == 0)
 
 
+def units(d, c):
+    """Everything that was registered in a unit, also by programs that came later or have ended."""
+    from capturelib import Cgroup
+    if not os.path.exists("/sys/fs/cgroup/cgroup.controllers") and "cgroup2" not in open("/proc/mounts").read():
+        note("no unified cgroup hierarchy: not tried with a unit")
+        return
+    group = Cgroup(f"tracerd-events-{os.getpid()}.service")
+    first = Program(d)
+    group.add(first.pid)
+    u = c.call("target.arm", {"unit": group.path.name, "stacks": "fp"})["target"]
+    expect(u["events"]["programs"] == 1, "a unit has the events of the program that is in it")
+    second, third = Program(d, uid=USER), Program(d)
+    group.add(second.pid)
+    group.add(third.pid)
+    third.ask("write")
+    e = wait_for("those that came", lambda: (x := show(c, u["id"])["events"])["programs"] == 3 and x)
+    expect(e["bytes"] == 3 * u["events"]["bytes"] and e["threads"] == 3, "and of those that come, added up")
+    third_pid = third.pid
+    third.end()
+    wait_for("the end of one", lambda: show(c, u["id"])["events"]["programs"] == 2)
+    rings, _ = rings_of(c, c.snapshot(u["id"]))
+    expect({(r["pid"], r["state"]) for r, _ in rings} == {(first.pid, "live"), (second.pid, "live"), (third_pid, "ended")},
+           "its snapshot has the rings of all")
+    expect({f.pid: kinds(f) for _, f in rings}[third_pid][1:] == REQUEST_RECORDS, "each its own")
+    c.call("target.disarm", {"target": u["id"]})
+    first.end()
+    second.end()
+    group.remove()
+
+
 def silence(d):
     """Patience of one second: a registered program is asked, one that does not answer has ended."""
     with Tracerd(config="[client]\nclient_idle_s = 1\nclient_ping_s = 1\nclient_read_timeout_s = 1\n", name="-short") as d:
@@ -460,6 +490,7 @@ with Tracerd(config="[quota]\nuid_connections = 4\nuid_targets = 1\n[capture]\ne
         users(d, c)
         fds_of_a_register(d)
         many(d, c)
+        units(d, c)
         wait_for("the rest is forgotten after exited_keep_s", lambda: d.status()["events"]["ended"] == 0, 20)
         left = wait_for("descriptors are given back", lambda: d.fds() <= fds + 2, 20)
         counted(d, "nothing of all is left", lambda s: not s["quota"]["event_bytes"]["used"] and left)
