@@ -11,13 +11,15 @@
  *				the whole's events a second
  *	fill			one event into each slot of every ring that there is
  *	slow NS			a region "bench_slow" of that length: its ns
- *	memcpy MIB		ns a MiB, of memory that is no longer in the caches
+ *	memcpy MIB		ns a MiB
+ *	through MIB FILE	ns a MiB, from a memfd into a new file by pread() and write()
  *	stats			rings, registrations, events lost
  *
  * With --off it never starts the library: what the calls cost in a program that nobody looks at. Threads are
  * pinned, one a processor in turn.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,6 +29,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -366,11 +369,38 @@ static double copy_speed(size_t mib)
 	return (double)(ended - began) / (double)mib;
 }
 
+/* What the kernel alone needs for what a copy of rings does. */
+static double copy_through(size_t mib, const char *path)
+{
+	static char chunk[1 << 20];
+	uint64_t began, ended;
+	double took = 0;
+	int from = memfd_create("bench", MFD_CLOEXEC), to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	for (size_t i = 0; i < mib; i++) {
+		memset(chunk, (int)i + 1, sizeof(chunk));
+		if (write(from, chunk, sizeof(chunk)) != (ssize_t)sizeof(chunk))
+			goto out;
+	}
+	began = now_ns();
+	for (size_t i = 0; i < mib; i++)
+		if (pread(from, chunk, sizeof(chunk), (off_t)(i * sizeof(chunk))) != (ssize_t)sizeof(chunk) ||
+			write(to, chunk, sizeof(chunk)) != (ssize_t)sizeof(chunk))
+			goto out;
+	ended = now_ns();
+	took = (double)(ended - began) / (double)mib;
+out:
+	(void)close(from);
+	(void)close(to);
+	(void)unlink(path);
+	return took;
+}
+
 static void answer(const char *line, const tracerd_options *options)
 {
 	unsigned int n_threads;
 	uint64_t number;
-	char name[32];
+	char name[32], path[200];
 	double each, rate;
 
 	if (strcmp(line, "kinds\n") == 0) {
@@ -392,6 +422,8 @@ static void answer(const char *line, const tracerd_options *options)
 		(void)printf("%" PRIu64 "\n", slow(number));
 	} else if (sscanf(line, "memcpy %" SCNu64, &number) == 1 && number > 0 && number <= 4096) {
 		(void)printf("%.1f\n", copy_speed(number));
+	} else if (sscanf(line, "through %" SCNu64 " %199s", &number, path) == 2 && number > 0 && number <= 4096) {
+		(void)printf("%.1f\n", copy_through(number, path));
 	} else if (strcmp(line, "stats\n") == 0) {
 		tracerd_event_stats stats = {.size = sizeof(stats)};
 
