@@ -446,13 +446,16 @@ uint64_t steppt_first_tsc(const struct steppt *pt)
 	return b ? b->tsc : 0;
 }
 
-int steppt_read(struct steppt *pt, steppt_fn fn, void *arg)
+int steppt_flush(struct steppt *pt)
+{
+	return flush_tnt(pt);
+}
+
+int steppt_read(const struct steppt *pt, steppt_fn fn, void *arg)
 {
 	const struct block *b;
 	int r = 0;
 
-	if (last_block(pt))
-		r = flush_tnt(pt);
 	TAILQ_FOREACH(b, &pt->blocks, in_stream)
 		if (r == 0)
 			r = fn(arg, b->bytes, b->used);

@@ -71,6 +71,8 @@ int steppt_sync(struct steppt *pt, uint64_t tsc, uint64_t ip) _must_check_;
 uint64_t steppt_bytes(const struct steppt *pt);
 uint64_t steppt_overwritten(const struct steppt *pt);
 uint64_t steppt_first_tsc(const struct steppt *pt);
-/* Hands out what is kept, piece by piece; a negative answer ends that. Pending bits of branches are flushed before. */
+/* Writes the bits of branches that wait for more of them; to be called before reading. */
+int steppt_flush(struct steppt *pt) _must_check_;
+/* Hands out what is kept, piece by piece; a negative answer ends that. */
 typedef int (*steppt_fn)(void *arg, const void *bytes, size_t n);
-int steppt_read(struct steppt *pt, steppt_fn fn, void *arg) _must_check_;
+int steppt_read(const struct steppt *pt, steppt_fn fn, void *arg) _must_check_;

@@ -41,6 +41,7 @@ static struct bytes read_all(struct steppt *pt)
 {
 	struct bytes b = {0};
 
+	assert_int_equal(steppt_flush(pt), 0);
 	assert_int_equal(steppt_read(pt, collect, &b), 0);
 	assert_int_equal(b.n, steppt_bytes(pt));
 	return b;

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the stepper share: threads, processes, and who calls whom. */
+#pragma once
+
+#include <signal.h>
+#include <sys/queue.h>
+#include <sys/user.h>
+#include <time.h>
+
+#include "common/insn.h"
+#include "daemon/step.h"
+#include "daemon/stepclock.h"
+#include "daemon/stepcode.h"
+#include "daemon/steplog.h"
+#include "daemon/steppt.h"
+#include "daemon/stepside.h"
+#include "daemon/stepspace.h"
+
+#define STEP_MAX_THREADS 4096u	/* alive */
+#define STEP_MAX_STREAMS 65536u /* ever */
+#define STEP_HASH 1024u
+
+/*
+ * The life of a thread:
+ *
+ *	NEW ----first stop----> RUNS <---> LISTENS (its group is stopped)
+ *	COMMAND ----exec------>  |
+ *	                         +--> LEAVES (exits, or is let go when it stops) --> forgotten
+ */
+enum stepthread_state {
+	STEPTHREAD_NEW,	    /* its first stop is awaited */
+	STEPTHREAD_COMMAND, /* it is us still, about to become the command; not stepped */
+	STEPTHREAD_RUNS,
+	STEPTHREAD_LISTENS,
+	STEPTHREAD_LEAVES,
+};
+
+/* One AUXTRACE buffer. A thread that has become another by exec has a second one. */
+struct stepstream {
+	STAILQ_ENTRY(stepstream) in_step;
+	pid_t pid, tid;
+	struct steppt *pt; /* its store's */
+	uint64_t ended;	   /* ticks; 0: not yet */
+};
+
+struct stepprocess {
+	LIST_ENTRY(stepprocess) in_step;
+	pid_t pid, ppid;
+	unsigned int threads;
+	struct stepspace *space; /* owned */
+};
+
+struct stepthread {
+	LIST_ENTRY(stepthread) in_hash;
+	pid_t tid;
+	struct stepprocess *process;
+	struct stepstream *stream; /* NULL before the first stop */
+	enum stepthread_state state;
+
+	/* In user mode: `ip` comes next, by `insn` where `known`. In the kernel: since the system call at `ip`. */
+	bool in_kernel;
+	bool on;       /* packets flow */
+	bool known;
+	bool is64;
+	bool restarts; /* in the kernel: the system call may begin again */
+	bool own_tf;   /* the program has set the trap flag itself */
+	uint64_t ip;
+	struct insn insn;
+	uint8_t code[INSN_MAX];
+
+	int signal;	    /* to be delivered when it goes on */
+	bool signal_sent;   /* was delivered: a handler may be entered */
+	uint64_t resumed;   /* ticks */
+	uint64_t epoch;	    /* of the space, when packets began */
+	uint32_t since_time; /* instructions */
+};
+
+struct step {
+	struct step_options options;
+	struct stepclock clock;
+	struct stepside *side;
+	struct stepcode code;
+	struct steppt_store *store;
+	struct steplog log;
+	LIST_HEAD(, stepthread) threads[STEP_HASH];
+	size_t n_threads;
+	LIST_HEAD(, stepprocess) processes;
+	STAILQ_HEAD(, stepstream) streams;
+	size_t n_streams;
+	struct step_stats stats;
+	bool ending;
+	bool timer_made;
+	timer_t timer;
+};
+
+/* ---- stepthread.c: the tables */
+
+struct stepthread *step_find_thread(struct step *s, pid_t tid);
+struct stepprocess *step_find_process(struct step *s, pid_t pid);
+int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct stepspace *from, struct stepprocess **ret)
+	_must_check_;
+int step_add_thread(struct step *s, struct stepprocess *process, pid_t tid, enum stepthread_state state,
+		    struct stepthread **ret) _must_check_;
+/* The last thread takes its process along. */
+void step_remove_thread(struct step *s, struct stepthread *t);
+void step_rename_thread(struct step *s, struct stepthread *t, pid_t tid);
+int step_begin_stream(struct step *s, struct stepthread *t) _must_check_;
+void step_end_stream(struct step *s, struct stepthread *t);
+/* COMM of a thread as /proc has it. */
+int step_tell_comm(struct step *s, const struct stepthread *t, bool exec) _must_check_;
+
+/* ---- stepinsn.c: instructions and packets */
+
+/* What comes next; packets begin, or begin anew, where they must. */
+int step_prepare(struct step *s, struct stepthread *t) _must_check_;
+/* The instruction at t->ip was executed and led to `regs`. */
+int step_executed(struct step *s, struct stepthread *t, const struct user_regs_struct *regs) _must_check_;
+/* Packets end in front of t->ip. */
+int step_interrupt(struct step *s, struct stepthread *t) _must_check_;
+/* The system call at t->ip began. */
+int step_enter_kernel(struct step *s, struct stepthread *t) _must_check_;
+/* The kernel went back to the system call in front of `ip`, and it was executed once more. */
+int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip) _must_check_;
+/* It is over, and the thread goes on where `regs` are. */
+int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_regs_struct *regs) _must_check_;
+/* Whether the kernel has not decided yet if the system call is restarted. */
+bool step_restart_pending(const struct user_regs_struct *regs);
+bool step_is64(const struct user_regs_struct *regs);
+
+/* ---- stepstop.c: what a stop means */
+
+/* A stop that waitpid() told, or an end. Failures end the recording. */
+void step_stopped(struct step *s, pid_t tid, int status);
+/* A new thread or process that has been seen at last. */
+int step_meet_child(struct step *s, struct stepthread *parent, pid_t child) _must_check_;
+
+/* ---- steprun.c */
+
+void step_end(struct step *s, enum step_end why, int error);

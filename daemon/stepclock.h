@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time of a stepped recording: ticks as TSC packets carry them, and what a tick is on the clock of the side-band
+ * records. Ticks are the processor's TSC where it can be trusted, else nanoseconds of MONOTONIC_RAW.
+ *
+ * The clock of the records is perf's own where the kernel says how the TSC is converted to it, else MONOTONIC_RAW by a pair of
+ * brackets: one taken at the start, one at the end. So times are kept as ticks and converted when they are written.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/clocks.h"
+
+struct stepclock {
+	bool tsc;	 /* ticks are of the TSC */
+	bool perf_clock; /* of the records; else MONOTONIC_RAW */
+	uint64_t last;
+	struct clocks_bracket first;
+	/* ns = zero + ticks * mult / 2^shift; valid after stepclock_settle(), with perf_clock from the start */
+	uint32_t shift, mult;
+	uint64_t zero;
+};
+
+void stepclock_init(struct stepclock *c);
+
+/* Ticks now; each answer lies so far behind the one before that their nanoseconds differ, too. */
+uint64_t stepclock_now(struct stepclock *c);
+
+/* Finds the conversion; once, at the end. */
+void stepclock_settle(struct stepclock *c);
+
+/* As perf does it, to the nanosecond. */
+uint64_t stepclock_ns(const struct stepclock *c, uint64_t ticks);
+
+/* Frequency of the ticks in 100 MHz, as the "max non-turbo ratio"; at least 1. */
+uint32_t stepclock_ratio(const struct stepclock *c);

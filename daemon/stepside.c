@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/stepside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/perfabi.h"
+
+#define MAX_BYTES (64u << 20)
+#define ALIGN8(n) (((n) + 7u) & ~(size_t)7)
+
+/* In front of each record, whose header is complete but for the trailer. */
+struct entry {
+	uint64_t ticks;
+	uint32_t pid, tid;
+	uint64_t id;
+};
+
+/* The largest is a mapping with the longest path. */
+union record {
+	struct perf_event_header header;
+	struct perfabi_mmap2 mmap2;
+	struct perfabi_comm comm;
+	struct perfabi_task task;
+	struct perfabi_itrace_start itrace;
+	struct perfabi_aux aux;
+	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8];
+};
+
+struct stepside {
+	uint8_t *bytes;
+	size_t used, size;
+	union record record; /* under construction */
+};
+
+int stepside_new(struct stepside **ret)
+{
+	struct stepside *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	*ret = s;
+	return 0;
+}
+
+struct stepside *stepside_free(struct stepside *s)
+{
+	if (s)
+		free(s->bytes);
+	free(s);
+	return NULL;
+}
+
+static int add(struct stepside *s, uint32_t type, uint16_t misc, const struct entry *e, size_t len)
+{
+	const size_t padded = ALIGN8(len), need = sizeof(*e) + padded;
+
+	if (s->size - s->used < need) {
+		size_t size = s->size ? s->size * 2 : 1u << 16;
+		uint8_t *p;
+
+		if (size > MAX_BYTES)
+			return -EFBIG;
+		p = realloc(s->bytes, size);
+		if (!p)
+			return -ENOMEM;
+		s->bytes = p;
+		s->size = size;
+	}
+	memset(s->record.bytes + len, 0, padded - len);
+	s->record.header = (struct perf_event_header){.type = type, .misc = misc, .size = (uint16_t)padded};
+	memcpy(s->bytes + s->used, e, sizeof(*e));
+	memcpy(s->bytes + s->used + sizeof(*e), s->record.bytes, padded);
+	s->used += need;
+	return 0;
+}
+
+static struct entry entry_of(uint64_t ticks, pid_t pid, pid_t tid)
+{
+	return (struct entry){.ticks = ticks, .pid = (uint32_t)pid, .tid = (uint32_t)tid, .id = STEP_ID_SIDE};
+}
+
+int stepside_comm(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec)
+{
+	const struct entry e = entry_of(ticks, pid, tid);
+	const size_t len = strnlen(comm, PROC_COMM_MAX - 1);
+
+	s->record.comm.pid = e.pid;
+	s->record.comm.tid = e.tid;
+	memcpy(s->record.bytes + sizeof(struct perfabi_comm), comm, len);
+	s->record.bytes[sizeof(struct perfabi_comm) + len] = '\0';
+	return add(s, PERF_RECORD_COMM, exec ? PERF_RECORD_MISC_COMM_EXEC : 0, &e, sizeof(struct perfabi_comm) + len + 1);
+}
+
+static int add_task(struct stepside *s, uint32_t type, const struct entry *e, pid_t ppid, pid_t ptid, uint64_t ticks)
+{
+	s->record.task = (struct perfabi_task){.pid = e->pid,
+					       .ppid = (uint32_t)ppid,
+					       .tid = e->tid,
+					       .ptid = (uint32_t)ptid,
+					       .time = ticks};
+	return add(s, type, 0, e, sizeof(s->record.task));
+}
+
+int stepside_fork(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid)
+{
+	const struct entry e = entry_of(ticks, pid, tid);
+
+	return add_task(s, PERF_RECORD_FORK, &e, ppid, ptid, ticks);
+}
+
+int stepside_exit(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid)
+{
+	const struct entry e = entry_of(ticks, pid, tid);
+
+	return add_task(s, PERF_RECORD_EXIT, &e, ppid, ptid, ticks);
+}
+
+int stepside_mmap(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map, const char *path)
+{
+	const struct entry e = entry_of(ticks, pid, tid);
+	size_t len = path ? strlen(path) : map->path_len;
+
+	if (len >= PROC_PATH_MAX)
+		len = PROC_PATH_MAX - 1;
+	s->record.mmap2 = (struct perfabi_mmap2){
+		.pid = e.pid,
+		.tid = e.tid,
+		.addr = map->start,
+		.len = map->end - map->start,
+		.pgoff = map->pgoff,
+		.maj = map->maj,
+		.min = map->min,
+		.ino = map->ino,
+		.prot = map->prot,
+		.flags = map->shared ? MAP_SHARED : MAP_PRIVATE,
+	};
+	memcpy(s->record.bytes + sizeof(struct perfabi_mmap2), path ? path : map->path, len);
+	s->record.bytes[sizeof(struct perfabi_mmap2) + len] = '\0';
+	return add(s, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, &e, sizeof(struct perfabi_mmap2) + len + 1);
+}
+
+int stepside_itrace_start(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid)
+{
+	struct entry e = entry_of(ticks, pid, tid);
+
+	e.id = STEP_ID_PT;
+	s->record.itrace = (struct perfabi_itrace_start){.pid = e.pid, .tid = e.tid};
+	return add(s, PERF_RECORD_ITRACE_START, 0, &e, sizeof(s->record.itrace));
+}
+
+/* ---- writing */
+
+struct out {
+	union record record;
+	struct perfabi_sample_id trailer; /* room for it behind the longest record */
+};
+
+static int write_one(struct out *out, const struct entry *e, const struct stepclock *clock, struct perfdata_writer *w)
+{
+	const size_t len = out->record.header.size;
+	struct perfabi_sample_id id = {
+		.pid = e->pid, .tid = e->tid, .time = stepclock_ns(clock, e->ticks), .id = e->id};
+
+	if (out->record.header.type == PERF_RECORD_FORK || out->record.header.type == PERF_RECORD_EXIT)
+		out->record.task.time = id.time;
+	out->record.header.size = (uint16_t)(len + sizeof(id));
+	memcpy((uint8_t *)out + len, &id, sizeof(id));
+	return perfdata_write(w, out, len + sizeof(id));
+}
+
+int stepside_write(const struct stepside *s, const struct stepclock *clock, struct perfdata_writer *w)
+{
+	_cleanup_free_ struct out *out = calloc(1, sizeof(*out));
+	int r = 0;
+
+	if (!out)
+		return -ENOMEM;
+	for (size_t at = 0; r == 0 && at < s->used;) {
+		struct perf_event_header h;
+		struct entry e;
+
+		memcpy(&e, s->bytes + at, sizeof(e));
+		at += sizeof(e);
+		memcpy(&h, s->bytes + at, sizeof(h));
+		memcpy(out->record.bytes, s->bytes + at, h.size);
+		at += h.size;
+		r = write_one(out, &e, clock, w);
+	}
+	return r;
+}
+
+int stepside_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes, uint64_t flags,
+		       struct perfdata_writer *w)
+{
+	_cleanup_free_ struct out *out = calloc(1, sizeof(*out));
+	struct entry e = entry_of(ticks, pid, tid);
+
+	if (!out)
+		return -ENOMEM;
+	e.id = STEP_ID_PT;
+	out->record.aux = (struct perfabi_aux){.size = bytes, .flags = flags};
+	out->record.header = (struct perf_event_header){.type = PERF_RECORD_AUX, .size = sizeof(out->record.aux)};
+	return write_one(out, &e, clock, w);
+}
