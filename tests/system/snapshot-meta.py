@@ -5,6 +5,7 @@
 objects; times and clocks agree with each other."""
 import re
 
+from ringlib import REGION, REQUEST, Rings, stamp
 from snapshot_lib import *
 
 need_root()
@@ -89,5 +90,21 @@ for what, behaviour, params, state in (
     if not b[0]["raw"] <= meta["records"]["last_ns"]:
         fail(f"{what}: no bracket before the last record")
     ok(f"meta.json of a snapshot: {what}")
-reason = meta and json.loads(c.fetch(c.call("snapshot.list", {"limit": 3})["snapshots"][-1]["id"], "meta.json")["meta.json"])
+d.behave("real")
+rings = Rings()
+with d.client() as producer:
+    control = rings.register(producer)
+    c.call("trigger.add", {"target": control.target["id"], "region": "serve", "over_ns": 1000000})
+    at = stamp()
+    rings.cause(REGION, "serve", at - 2000000, at, trigger=control.find("serve").id)
+    rings.cause(REQUEST, "asks", at, at)
+    for kind in ("region", "program"):
+        s = wait_for(f"a snapshot by the {kind}", lambda: next((s for s in c.call("snapshot.list")["snapshots"] if s[
+            "cause"]["kind"] == kind and s["state"] == "done"), None), 60)
+        meta = json.loads(c.fetch(s["id"], "meta.json")["meta.json"])
+        check(meta, SCHEMA, "meta")
+        if meta["snapshot"]["cause"] != s["cause"] or meta["snapshot"]["frozen_raw_ns"] != s["frozen_raw_ns"]:
+            fail(f"{kind}: {meta['snapshot']}")
+        ok(f"meta.json of a snapshot by the {kind}")
+reason = meta and json.loads(c.fetch(c.call("snapshot.list", {"limit": 5})["snapshots"][-1]["id"], "meta.json")["meta.json"])
 expect("\u202e" not in json.dumps(reason, ensure_ascii=False), "a client's words are harmless in it")
