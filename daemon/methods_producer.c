@@ -87,7 +87,8 @@ static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_
 		int *slot = strcmp(name, "rings") == 0 ? ret_rings : strcmp(name, "wake") == 0 ? ret_wake : NULL;
 
 		if (!slot || *slot >= 0)
-			return call_fail(call, API_BAD_PARAMS, "fds: %s", slot ? "the same name twice" : "\"rings\" and \"wake\"");
+			return call_fail(call, API_BAD_PARAMS, "fds: %s",
+					 slot ? "the same name twice" : "\"rings\" and \"wake\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;

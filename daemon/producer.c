@@ -82,7 +82,7 @@ void producer_forget(struct producer *p)
 static void expire_arm(struct producers *ps)
 {
 	struct producer *first = TAILQ_FIRST(&ps->ended);
-	uint64_t now = io_now_ns(), at;
+	uint64_t now = io_now_ns(), at, us;
 	struct timeval tv = {0};
 
 	if (!first) {
@@ -90,8 +90,9 @@ static void expire_arm(struct producers *ps)
 		return;
 	}
 	at = first->ended_ns + ps->config->exited_keep_s * S_NS;
-	if (at > now)
-		tv = (struct timeval){.tv_sec = (time_t)((at - now) / S_NS), .tv_usec = (suseconds_t)((at - now) % S_NS / 1000)};
+	us = at > now ? (at - now) / 1000 + 1 : 0;
+	tv.tv_sec = (time_t)(us / 1000000);
+	tv.tv_usec = (suseconds_t)(us % 1000000);
 	(void)event_add(ps->expire, &tv);
 }
 

@@ -15,13 +15,13 @@ static uint32_t used_rings(const struct producer *p)
 
 	for (uint32_t at = 0; at < p->geometry.rings; at += ARRAY_SIZE(entries)) {
 		uint32_t n = p->geometry.rings - at;
+		off_t offset = p->geometry.dir_offset + (off_t)at * (off_t)sizeof(entries[0]);
 		size_t bytes;
 
 		if (n > ARRAY_SIZE(entries))
 			n = ARRAY_SIZE(entries);
 		bytes = n * sizeof(entries[0]);
-		if (io_pread_full(p->memory_fd, entries, bytes, p->geometry.dir_offset + (off_t)at * (off_t)sizeof(entries[0])) !=
-		    (ssize_t)bytes)
+		if (io_pread_full(p->memory_fd, entries, bytes, offset) != (ssize_t)bytes)
 			break;
 		for (uint32_t i = 0; i < n; i++)
 			used += entries[i].tid != 0;

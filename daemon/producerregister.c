@@ -41,7 +41,8 @@ static int identify(struct producer *p, const struct peer *peer, char *why, size
 		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	r = proc_open(0, peer->pidfd, &proc);
 	if (r == PROC_E_MISMATCH)
-		return refuse(why, size, PRODUCER_E_UNSUPPORTED, "tracerd cannot see the process: it is outside of its pid namespace");
+		return refuse(why, size, PRODUCER_E_UNSUPPORTED,
+			      "tracerd cannot see the process: it is outside of its pid namespace");
 	if (r == PROC_E_GONE)
 		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	if (r == -EMFILE || r == -ENFILE)
@@ -102,11 +103,12 @@ static int check_limits(const struct producers *ps, const struct ringcheck *foun
 	const struct config *c = ps->config;
 
 	if (g->total_bytes > c->event_memory_mib * MIB)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE, "%llu bytes of rings, a program may have %u MiB (event_memory_mib)",
+		return refuse(why, size, PRODUCER_E_TOO_LARGE,
+			      "%llu bytes of rings, a program may have %u MiB (event_memory_mib)",
 			      (unsigned long long)g->total_bytes, c->event_memory_mib);
 	if (g->rings > c->event_threads)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE, "rings for %u threads, a program may have %u (event_threads)",
-			      g->rings, c->event_threads);
+		return refuse(why, size, PRODUCER_E_TOO_LARGE,
+			      "rings for %u threads, a program may have %u (event_threads)", g->rings, c->event_threads);
 	if (g->names_max > c->event_names)
 		return refuse(why, size, PRODUCER_E_TOO_LARGE, "room for %u names, a program may have %u (event_names)",
 			      g->names_max, c->event_names);
@@ -140,14 +142,15 @@ static int charge(struct producers *ps, struct producer *p, char *why, size_t si
 			return refuse(why, size, PRODUCER_E_BUSY, "tracerd has as many programs as it may (max_producers)");
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_PRODUCERS, 1, &p->charge_one)) == QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
-			return refuse(why, size, PRODUCER_E_QUOTA, "uid %u has as many registered programs as it may (uid_producers)",
-				      (unsigned int)p->uid);
+			return refuse(why, size, PRODUCER_E_QUOTA,
+				      "uid %u has as many registered programs as it may (uid_producers)", (unsigned int)p->uid);
 	if (r < 0)
 		return r;
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_EVENT_BYTES, p->geometry.total_bytes, &p->charge_bytes)) ==
 	       QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
-			return refuse(why, size, PRODUCER_E_QUOTA, "the event rings of uid %u have as many bytes as they may (uid_event_mib)",
+			return refuse(why, size, PRODUCER_E_QUOTA,
+				      "the event rings of uid %u have as many bytes as they may (uid_event_mib)",
 				      (unsigned int)p->uid);
 	return r;
 }

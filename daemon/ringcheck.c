@@ -51,8 +51,8 @@ static int check_memfd(int fd, uint64_t *ret_bytes, char *why, size_t size)
 							  : -errno;
 	seals &= ~(int)RING_SEALS_MAY;
 	if ((unsigned int)seals != RING_SEALS)
-		return bad(why, size, "rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are "
-				      "%#x%s", RING_SEALS, (unsigned int)seals,
+		return bad(why, size,
+			   "rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are %#x%s", RING_SEALS, (unsigned int)seals,
 			   (seals & F_SEAL_WRITE) ? ": with WRITE nobody could write events"
 			   : !(seals & F_SEAL_FUTURE_WRITE) ? ": without FUTURE_WRITE pages could be taken away"
 			   : !(seals & F_SEAL_SEAL)	    ? ": without SEAL they could still change"
@@ -75,11 +75,12 @@ static int explain(const struct ring_header *h, uint64_t bytes, char *why, size_
 	if (h->clock != RING_CLOCK_TSC && h->clock != RING_CLOCK_MONOTONIC_RAW)
 		return bad(why, size, "rings: no clock has the number %u", h->clock);
 	if (!ring_layout(&g))
-		return bad(why, size, "rings: %u rings of %u slots, %u names, %u bytes of text: outside the layout's limits",
-			   h->rings, h->slots, h->names_max, h->text_bytes);
+		return bad(why, size,
+			   "rings: %u rings of %u slots, %u names, %u bytes of text: outside the layout's limits", h->rings, h->slots, h->names_max, h->text_bytes);
 	if (g.total_bytes != bytes || h->total_bytes != bytes)
 		return bad(why, size, "rings: the memory has %llu bytes, its header says %llu, its geometry needs %llu",
-			   (unsigned long long)bytes, (unsigned long long)h->total_bytes, (unsigned long long)g.total_bytes);
+			   (unsigned long long)bytes, (unsigned long long)h->total_bytes,
+			   (unsigned long long)g.total_bytes);
 	return bad(why, size, "rings: the header's offsets do not follow from its geometry");
 }
 

@@ -117,7 +117,10 @@ static int choose_rings(struct copy *c, uint64_t max_bytes, struct producer_copy
 	for (uint32_t i = 0; i < g->rings; i++)
 		if (entries[i].tid != 0 || entries[i].head != 0)
 			c->rings[n++] = (struct ringfile_ring){
-				.ring = i, .host_tid = entries[i].tid < PID_LIMIT ? entries[i].tid : 0, .bytes = ring_bytes(c)};
+				.ring = i,
+				.host_tid = entries[i].tid < PID_LIMIT ? entries[i].tid : 0,
+				.bytes = ring_bytes(c),
+			};
 	at = sizeof(c->header) + n * sizeof(*c->rings);
 	c->header.shared_offset = at = (at + RING_PAGE - 1) / RING_PAGE * RING_PAGE;
 	c->header.shared_bytes = g->data_offset;

@@ -809,7 +809,8 @@ static void test_causes(void **state)
 
 	/* times that cannot be are brought into order */
 	now = raw_now();
-	c = (struct ring_cause){.kind = RING_CAUSE_REQUEST, .begin = UINT64_MAX, .end = now + 3600000000000, .tid = UINT32_MAX};
+	c = (struct ring_cause){
+		.kind = RING_CAUSE_REQUEST, .begin = UINT64_MAX, .end = now + 3600000000000, .tid = UINT32_MAX};
 	(void)ring_cause_write(&m, &c, "why not");
 	turn(f);
 	assert_int_equal(f->causes, 2);
