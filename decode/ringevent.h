@@ -112,5 +112,5 @@ uint64_t ringevents_peek(const struct ringevents *r);
 bool ringevents_next(struct ringevents *r, struct ringevent *ret);
 size_t ringevents_count(const struct ringevents *r);
 
-/* Adds to the job's "stats" {"events", "rings", "programs", ...} and "losses" {"events_overwritten", "events_torn", ...}. */
+/* Adds to the job's "stats" {"events", "rings", "programs"} and to "losses" what docs/bundle.md has of rings. */
 void ringevents_report(const struct ringevents *r, struct json_object *stats, struct json_object *losses);
