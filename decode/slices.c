@@ -155,6 +155,63 @@ static void fold_begin(struct slices *s, struct lane *l, uint32_t folded, uint64
 	s->folded += folded;
 }
 
+static int lane_reserve(struct lane *l, uint32_t n)
+{
+	uint32_t max = n < 32 ? 32 : n * 2, *open;
+
+	if (n <= l->max_open)
+		return 0;
+	open = reallocarray(l->open, max, sizeof(*open));
+	if (!open)
+		return -ENOMEM;
+	l->open = open;
+	l->max_open = max;
+	return 0;
+}
+
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args)
+{
+	const struct look *look;
+	int r;
+
+	if (l->over || l->n_open == s->depth_cap) {
+		l->over++;
+		s->folded++;
+		return 0;
+	}
+	r = lane_reserve(l, l->n_open + 1);
+	if (r == 0)
+		r = look_get(s, frame, &look);
+	if (r < 0)
+		return r;
+	s->w->ops->slice_begin(s->w, l->track, lane_time(l, ts),
+			       &(struct writer_event){.name = look->name,
+						      .category = look->category,
+						      .location = look->location,
+						      .args = args,
+						      .n_args = n_args});
+	l->open[l->n_open++] = frame;
+	l->stack = STACKTAB_ROOT;
+	return 0;
+}
+
+void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
+{
+	if (l->over) {
+		l->over--;
+		return;
+	}
+	if (l->n_open == 0)
+		return;
+	/* what is on top of it goes without saying more */
+	slices_trim(s, l, l->n_open, ts);
+	s->w->ops->slice_end(s->w, l->track, lane_time(l, ts),
+			     n_args ? &(struct writer_event){.args = args, .n_args = n_args} : NULL);
+	l->n_open--;
+	l->stack = STACKTAB_ROOT;
+}
+
 int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close_ts, uint64_t open_ts)
 {
 	uint32_t n, folded, common;
@@ -163,15 +220,8 @@ int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close
 		return 0;
 	n = want(s, stack, &folded);
 	common = common_prefix(s, l, n);
-	if (n > l->max_open) {
-		uint32_t max = n < 32 ? 32 : n * 2;
-		uint32_t *open = reallocarray(l->open, max, sizeof(*open));
-
-		if (!open)
-			return -ENOMEM;
-		l->open = open;
-		l->max_open = max;
-	}
+	if (lane_reserve(l, n) < 0)
+		return -ENOMEM;
 	/* The fold leaf stays if nothing below it changes and it says the same. */
 	if (l->folded && (common < l->n_open || n > common || folded != l->folded))
 		slices_trim(s, l, l->n_open, close_ts);

@@ -18,6 +18,7 @@ struct lane {
 	uint32_t n_open, max_open;
 	uint32_t stack;	 /* whose frames those are, if they are all of it */
 	uint32_t folded; /* how many frames the leaf "… N frames" stands for; 0 = there is none */
+	uint32_t over;	 /* frames that were pushed beyond the depth cap */
 	bool leaf;	 /* a slice of the caller is on top */
 	uint64_t last_ts;
 };
@@ -41,6 +42,14 @@ uint32_t slices_common(struct slices *s, const struct lane *l, uint32_t stack);
 
 /* Closes the leaf, if there is one, and all but the `depth` outermost frames. */
 void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts);
+
+/*
+ * One frame more, and one less: for calls that are known one by one, where the same function called again is another
+ * slice. Beyond the depth cap they are only counted. 0 or -ENOMEM.
+ */
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args);
+void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);
 
 /* A slice of the caller on top of all, and a moment. */
 void slices_leaf_begin(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);

@@ -121,6 +121,18 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 		    uint32_t stack);
 
 /*
+ * Exact calls (Intel PT): a frame begins on top of the thread's others, and the topmost ends, with how many instructions
+ * it took (0: not known). `how` says what is special about it (a constant word such as "tail call"), NULL: nothing. Stacks
+ * that are told for such a thread otherwise must be what its frames are.
+ */
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how);
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions);
+
+/* The thread was not traced from here on (`why`: "system call", ...), and is again: drawn on top of its frames. */
+int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why);
+int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts);
+
+/*
  * Something was lost between the two times (sorted by `ts_end`), of one thread or of all (tid 0).
  * `kind` is a short constant word such as "samples overwritten"; count 0 = not known.
  */
@@ -146,7 +158,7 @@ int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char 
 int timeline_event(struct timeline *tl, const struct ringevent *ev);
 
 struct timeline_stats {
-	uint64_t events, samples, switches_out, switches_in, wakeups, losses, marks, counters;
+	uint64_t events, samples, switches_out, switches_in, wakeups, losses, marks, counters, calls;
 	uint64_t out_of_order; /* refused */
 	uint64_t refused_full; /* refused: limit of threads, CPUs or tracks */
 	uint64_t folded;       /* frames beyond the depth cap */

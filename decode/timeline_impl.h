@@ -55,6 +55,8 @@ struct tl_thread {
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
 	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
 	uint64_t last_sample;  /* 0 = none */
+	uint64_t untraced_at;  /* 0 = it is traced, or never was */
+	uint32_t untraced_why; /* a writer's name */
 	uint64_t gaps_seen;
 	uint64_t on_ns, off_ns; /* accounted */
 	struct tl_regions regions; /* on its own stack */
@@ -159,7 +161,7 @@ struct timeline {
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
 	uint32_t focus_thread; /* index + 1 of the cause's thread */
 	struct tl_event_names *event_names;
-	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, loss_category, gap_name, mark_category;
+	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_insns, untraced_category, loss_category, gap_name, mark_category;
 	struct timeline_stats stats;
 };
 

@@ -23,6 +23,9 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 		return -ENOMEM;
 	tl->wakes_category = writer_name(w, "wake-up");
 	tl->key_wakee = writer_name(w, "tid");
+	tl->key_how = writer_name(w, "how");
+	tl->key_insns = writer_name(w, "instructions");
+	tl->untraced_category = writer_name(w, "untraced");
 	tl->key_count = writer_name(w, "count");
 	tl->loss_category = writer_name(w, "loss");
 	tl->mark_category = writer_name(w, "trigger");
