@@ -66,17 +66,20 @@ void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, 
 	char name[CAUSE_TRIGGER_MAX];
 	struct json_object *o;
 
-	/* here, and not before the freeze */
-	cause_region_reason(cause);
 	if (why != NOT_SUPPRESSED) {
-		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
 		if (now - *told_ns < TELL_EVERY_NS)
 			return;
 		*told_ns = now;
-	} else {
-		log_info("snapshot %s of %s: %s (pid %d, thread %u)", snapshot_id(snapshot), target, cause->reason,
-			 (int)cause->pid, cause->tid);
 	}
+	/* Here, and not before the freeze. */
+	if (cause->kind == CAUSE_REGION)
+		cause_region_reason(cause);
+	if (why != NOT_SUPPRESSED)
+		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
+	else
+		log_info("snapshot %s of %s by %s: %s (pid %d, thread %u)", snapshot_id(snapshot), target,
+			 cause->trigger ? cause_trigger(name, cause->trigger) : "its program", cause->reason, (int)cause->pid,
+			 cause->tid);
 	if (!ts->c.hub)
 		return;
 	o = json_object_new_object();

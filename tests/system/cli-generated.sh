@@ -39,5 +39,7 @@ complete_words() {
 complete_words tracectl sna | grep -qx snapshots || fail "commands are not completed"
 complete_words tracectl arm --st | grep -qx -- --stacks= || fail "options are not completed"
 complete_words tracectl arm --stacks = dw | grep -qx dwarf || fail "values are not completed"
+complete_words tracectl trigger re | grep -qx remove || fail "sub-commands are not completed"
+complete_words tracectl trigger add --ov | grep -qx -- --over= || fail "options of sub-commands are not completed"
 complete_words tracectl arm $$ | grep -qx $$ || fail "process ids are not completed"
 ok "the completion completes"
