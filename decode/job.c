@@ -16,6 +16,7 @@
 #include "decode/job_impl.h"
 #include "decode/pack.h"
 #include "decode/probe.h"
+#include "decode/workers.h"
 #include "decode/writer.h"
 
 #define JOB_WAIT_MS 30000
@@ -165,6 +166,7 @@ static const char *error_text(const struct job *j, int r)
 static int job_run(struct job *j)
 {
 	_cleanup_(pack_freep) struct pack *pack = NULL;
+	_cleanup_(workers_freep) struct workers *workers = NULL;
 	_cleanup_(writer_freep) struct writer *w = NULL;
 	int r;
 
@@ -179,6 +181,11 @@ static int job_run(struct job *j)
 				return r;
 			wo.pack = pack;
 		}
+		/* one thread less than processors would do it: the caller waits for them */
+		r = workers_new(j->threads, &workers);
+		if (r < 0)
+			return r;
+		j->workers = workers;
 		r = j->text ? text_writer_new(j->out_fd, &wo, &w)
 			    : pftrace_writer_new(j->out_fd, &wo, &w);
 		if (r < 0)

@@ -9,6 +9,7 @@
 #include "decode/image.h"
 #include "decode/job_impl.h"
 #include "decode/meta.h"
+#include "decode/ptsession.h"
 #include "decode/ringevent.h"
 #include "decode/session.h"
 
@@ -25,6 +26,7 @@ struct decode {
 	struct stacktab *st;
 	struct clock_map *clocks;
 	struct timeline *tl;
+	struct ptsession *pt;
 	struct session *session;
 	struct ringevents *events;
 	struct meta meta;
@@ -33,6 +35,7 @@ struct decode {
 static void decode_fini(struct decode *d)
 {
 	session_free(d->session);
+	ptsession_free(d->pt);
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
@@ -208,12 +211,18 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	if (r < 0)
 		return r;
 	tell_images(j, d);
+	if (d->pd) {
+		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, &d->pt);
+		if (r < 0)
+			return r;
+	}
 	timeline_describe(j, d, &to);
 	r = timeline_new(&to, d->st, w, &d->tl);
 	if (r < 0)
 		return r;
 	so.pd = d->pd;
 	so.events = d->events;
+	so.pt = d->pt;
 	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
 	so.st = d->st;
@@ -279,6 +288,8 @@ int job_decode(struct job *j, struct writer *w)
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	session_report(d.session, j->stats, j->losses);
+	if (d.pt)
+		ptsession_report(d.pt, j->stats, j->losses);
 	if (d.events)
 		ringevents_report(d.events, j->stats, j->losses);
 	if (stacktab_dropped(d.st))

@@ -12,6 +12,7 @@
 #include "decode/need.h"
 #include "decode/sandbox.h"
 
+struct workers;
 struct writer;
 
 enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
@@ -34,6 +35,7 @@ struct job {
 	struct need need;
 	struct sandbox_layers layers;
 	struct budget budget;
+	struct workers *workers; /* of the decoding, made before the sandbox */
 	struct json_object *stats, *losses, *summary;
 	const char *stage;
 	char error[256];

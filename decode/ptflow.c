@@ -194,7 +194,7 @@ static void follow(struct ptflow *f, const struct codeblock *b, enum ptflow_kind
 	struct ptflow_event *e = emit(f, kind, b->start + b->to_last, to);
 
 	e->start = b->start;
-	e->is_syscall = false;
+	e->length = b->last_bytes;
 }
 
 /* Goes along an edge whose block is remembered in *link once it was found. */
@@ -526,6 +526,7 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			f->top--;
 			e = emit(f, PTFLOW_RET, b->start + b->to_last, blocks[next].start);
 			e->start = b->start;
+			e->length = b->last_bytes;
 			break;
 		case INSN_CALL:
 			next = b->taken;
@@ -538,6 +539,7 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			push_return(f, behind(b));
 			e = emit(f, PTFLOW_CALL, b->start + b->to_last, blocks[next].start);
 			e->start = b->start;
+			e->length = b->last_bytes;
 			break;
 		case INSN_JUMP:
 			next = b->taken;

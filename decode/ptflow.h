@@ -54,6 +54,7 @@ struct ptflow_event {
 	uint64_t offset;   /* in the trace */
 	uint8_t kind;	   /* enum ptflow_kind */
 	uint8_t error;	   /* enum ptflow_error */
+	uint8_t length;	   /* of the instruction at `from`; 0: not known */
 	bool is_syscall;
 	bool speculative;  /* in a transaction */
 	uint32_t owner;	   /* as ptflow_options.enter said */

@@ -10,6 +10,7 @@
 #include "common/escape.h"
 #include "common/schedev.h"
 #include "decode/perfevent.h"
+#include "decode/ptsession.h"
 
 #define MAX_CPUS 4096u
 #define PROGRESS_EVENTS 4096u
@@ -124,7 +125,9 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 		s->switches++;
-		stack = stackwalk_sample(&s->walk, &t->process->code, ev, false);
+		stack = s->o.pt ? ptsession_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
+		if (stack == STACKTAB_ROOT)
+			stack = stackwalk_sample(&s->walk, &t->process->code, ev, false);
 		return timeline_answer(timeline_switch_out(
 			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
 	}
@@ -224,7 +227,8 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		return timeline_answer(timeline_switch_in(
 			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));
 	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),
-		ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN, STACKTAB_ROOT, other,
+		ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN,
+		s->o.pt ? ptsession_stack(s->o.pt, ev->tid) : STACKTAB_ROOT, other,
 		o ? o->name : NULL));
 }
 
@@ -292,7 +296,8 @@ static int on_event(struct session *s, const struct perfevent *ev)
 		r = on_throttle(s, ev, cpu);
 		break;
 	case PERFEVENT_AUX:
-		s->o.pd->losses.aux_records++;
+		if (!s->o.pt)
+			s->o.pd->losses.aux_records++;
 		if (ev->aux.flags & PERF_AUX_FLAG_TRUNCATED)
 			s->aux_truncated++;
 		break;
@@ -323,7 +328,7 @@ static int progress(struct session *s)
 	return s->o.progress(s->o.progress_arg, s->done, total);
 }
 
-/* Notes and events of programs whose time has come, before the record at `ts`; UINT64_MAX: all. */
+/* Notes, branches and events of programs whose time has come, before the record at `ts`; UINT64_MAX: all. */
 static int others_until(struct session *s, uint64_t ts)
 {
 	struct ringevent ev;
@@ -333,9 +338,22 @@ static int others_until(struct session *s, uint64_t ts)
 		bool notes = s->next_note < s->o.n_notes;
 		uint64_t note = notes ? s->o.notes[s->next_note].end : UINT64_MAX;
 		uint64_t event = s->o.events ? ringevents_peek(s->o.events) : UINT64_MAX;
+		uint64_t branch = UINT64_MAX;
 
-		if (notes && note <= event && note <= ts) {
+		if (s->o.pt) {
+			r = ptsession_peek(s->o.pt, &branch);
+			if (r < 0)
+				break;
+		}
+		if (notes && note <= event && note <= branch && note <= ts) {
 			r = on_note(s);
+			continue;
+		}
+		/* at the same moment the record is first: a map before the code in it */
+		if (branch != UINT64_MAX && branch < ts && branch <= event) {
+			r = ptsession_step(s->o.pt, s);
+			if (r >= 0)
+				r = progress(s);
 			continue;
 		}
 		if (event == UINT64_MAX || event > ts || !ringevents_next(s->o.events, &ev))
@@ -373,5 +391,7 @@ int session_run(struct session *s)
 	}
 	/* a target that slept all the time is there, too */
 	r = s->begun ? 0 : session_begin(s);
-	return r < 0 ? r : others_until(s, UINT64_MAX);
+	if (r >= 0)
+		r = others_until(s, UINT64_MAX);
+	return r >= 0 && s->o.pt ? ptsession_finish(s->o.pt, s) : r;
 }

@@ -35,6 +35,7 @@ struct session_options {
 	struct ringevents *events; /* finished; may be NULL */
 	uint64_t events_end_ns; /* events after that are left out, for nothing else is known of that
 				   time; 0: none are */
+	struct ptsession *pt; /* the recording's PT; may be NULL */
 	struct images *images;
 	struct stacktab *st;
 	struct timeline *tl;

@@ -117,6 +117,31 @@ void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end
 	(void)tell("incomplete %d..%d\n", (int)ts_begin, (int)ts_end);
 }
 
+/* No recording here has PT. */
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how)
+{
+	fail();
+	return -1;
+}
+
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions)
+{
+	fail();
+	return -1;
+}
+
+int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why)
+{
+	fail();
+	return -1;
+}
+
+int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	fail();
+	return -1;
+}
+
 int timeline_event(struct timeline *tl, const struct ringevent *ev)
 {
 	return tell("%d event %d of %u/%u %s\n", (int)ev->ts, (int)ev->kind, ev->pid, ev->tid,

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/ptsession.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json.h"
+#include "decode/callstack.h"
+#include "decode/idmap.h"
+#include "decode/ptaux.h"
+#include "decode/ptcode.h"
+#include "decode/ptowner.h"
+#include "decode/ptwork.h"
+#include "decode/session_impl.h"
+
+#define KERNEL_HALF 0x8000000000000000ull
+
+/* A frame that is drawn. */
+struct drawn {
+	uint32_t stack; /* of the stack table, this frame included */
+	uint64_t insns; /* when it began */
+};
+
+struct ptthread {
+	struct ptsession *p;
+	uint32_t tid, pid;
+	struct callstack *calls;
+	const struct ptcode_version *version;
+	struct drawn *drawn;
+	uint32_t n, room;
+	uint64_t last_ns;
+	bool untraced;
+	struct ptthread *next;
+};
+
+struct ptsession {
+	struct ptaux *aux;
+	struct ptcode *code;
+	struct ptowner *owner;
+	struct ptwork *work;
+	struct budget *budget;
+	struct idmap threads;
+	struct ptthread *all;
+	uint32_t *frames; /* of the stack table, by callfunc.id */
+	uint32_t n_frames;
+	/* of the event that is being drawn */
+	struct session *s;
+	uint64_t ns, ip, insns;
+	int error;
+	uint64_t unowned;
+};
+
+int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
+		  struct ptsession **ret)
+{
+	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
+	struct ptwork_options wo = {.workers = workers, .budget = budget};
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	p->budget = budget;
+	r = ptaux_new(pd, budget, &p->aux);
+	if (r > 0)
+		return PTSESSION_E_NONE;
+	if (r == 0)
+		r = ptaux_scan(p->aux);
+	if (r == 0)
+		r = ptcode_new(pd, images, budget, &p->code);
+	if (r == 0)
+		r = ptowner_new(pd, &p->owner);
+	wo.aux = p->aux;
+	wo.code = p->code;
+	wo.owner = p->owner;
+	if (r == 0)
+		r = ptwork_new(&wo, &p->work);
+	if (r < 0)
+		return r;
+	pd->losses.aux_bytes = 0; /* somebody decodes them */
+	*ret = take_ptr(p);
+	return 0;
+}
+
+struct ptsession *ptsession_free(struct ptsession *p)
+{
+	if (!p)
+		return NULL;
+	while (p->all) {
+		struct ptthread *t = p->all;
+
+		p->all = t->next;
+		callstack_free(t->calls);
+		free(t->drawn);
+		free(t);
+	}
+	idmap_fini(&p->threads);
+	ptwork_free(p->work);
+	ptowner_free(p->owner);
+	ptcode_free(p->code);
+	ptaux_free(p->aux);
+	free(p->frames);
+	free(p);
+	return NULL;
+}
+
+/* ---- drawing */
+
+/* The frame of a function: by its number once it was seen, since calls are many and functions few. */
+static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct callfunc *f)
+{
+	struct process *process;
+	uint32_t frame;
+
+	if (f->id < p->n_frames && p->frames[f->id] && f->known)
+		return p->frames[f->id];
+	process = session_process(p->s, t->pid);
+	if (!process)
+		return STACKTAB_FRAME_FULL;
+	frame = resolver_frame(p->s->resolver, &process->code, p->ip, RESOLVE_EXACT);
+	if (f->id >= p->n_frames) {
+		const uint32_t n = f->id + f->id / 2 + 256;
+		uint32_t *v = reallocarray(p->frames, n, sizeof(*v));
+
+		if (!v)
+			return frame;
+		memset(v + p->n_frames, 0, (n - p->n_frames) * sizeof(*v));
+		p->frames = v;
+		p->n_frames = n;
+	}
+	p->frames[f->id] = frame;
+	return frame;
+}
+
+static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
+{
+	struct ptthread *t = arg;
+
+	return ptcode_function(t->version, ip, ret_first);
+}
+
+static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
+{
+	static const char *const how[] = {
+		[CALLSTACK_TAIL] = "tail call",
+		[CALLSTACK_UNWOUND] = "unwound to",
+		[CALLSTACK_FOUND] = "begin not recorded",
+		[CALLSTACK_SIGNAL] = "signal",
+		[CALLSTACK_GAP] = "goes on after a gap",
+		[CALLSTACK_RESUMED] = "its stack goes on",
+	};
+	struct ptthread *t = arg;
+	struct ptsession *p = t->p;
+	const uint32_t frame = frame_of(p, t, f);
+	int r;
+
+	(void)site;
+	if (t->n == t->room) {
+		const uint32_t room = t->room ? t->room * 2 : 64;
+		struct drawn *v = reallocarray(t->drawn, room, sizeof(*v));
+
+		if (!v) {
+			p->error = -ENOMEM;
+			return;
+		}
+		t->drawn = v;
+		t->room = room;
+	}
+	t->drawn[t->n] = (struct drawn){
+		.stack = stacktab_push(p->s->o.st, t->n ? t->drawn[t->n - 1].stack : STACKTAB_ROOT, frame),
+		.insns = p->insns};
+	t->n++;
+	r = timeline_call(p->s->o.tl, t->tid, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
+	if (r < 0)
+		p->error = r;
+}
+
+static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+{
+	struct ptthread *t = arg;
+	struct ptsession *p = t->p;
+
+	(void)why;
+	while (n-- && t->n) {
+		const struct drawn *d = &t->drawn[--t->n];
+		int r = timeline_return(p->s->o.tl, t->tid, time, p->insns > d->insns ? p->insns - d->insns : 0);
+
+		if (r < 0)
+			p->error = r;
+	}
+}
+
+/* ---- branches */
+
+static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
+{
+	static const struct callstack_ops ops = {.function = on_function, .begin = on_begin, .end = on_end};
+	struct ptthread *t = idmap_get(&p->threads, tid);
+
+	if (t) {
+		t->pid = pid;
+		return t;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->p = p;
+	t->tid = tid;
+	t->pid = pid;
+	if (callstack_new(&ops, t, &t->calls) < 0 || idmap_put(&p->threads, tid, t) < 0) {
+		callstack_free(t->calls);
+		free(t);
+		return NULL;
+	}
+	t->next = p->all;
+	p->all = t;
+	return t;
+}
+
+static int stop(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e, bool async)
+{
+	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
+	t->untraced = true;
+	return timeline_untraced(p->s->o.tl, t->tid, p->ns,
+		async ? "interrupted" : e->is_syscall ? "system call" : "outside of the trace");
+}
+
+static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+{
+	int r = t->untraced ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
+
+	t->untraced = false;
+	callstack_resume(t->calls, p->ns, e->to);
+	return r;
+}
+
+static int gap(struct ptsession *p, struct ptthread *t, const char *what)
+{
+	callstack_gap(t->calls, p->ns);
+	t->untraced = false;
+	return timeline_loss(p->s->o.tl, t->tid, p->ns, p->ns, what, 1);
+}
+
+/* From user code into the kernel and back, where both are traced: the kernel is called. */
+static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+{
+	if (e->to >= KERNEL_HALF && e->from < KERNEL_HALF)
+		callstack_call(t->calls, p->ns, e->from, e->kind == PTFLOW_ASYNC ? e->from : e->from + e->length, e->to);
+	else if (e->to < KERNEL_HALF && e->from >= KERNEL_HALF)
+		callstack_return(t->calls, p->ns, e->from, e->to);
+	else
+		callstack_jump(t->calls, p->ns, e->from, e->to);
+}
+
+static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+{
+	p->ip = e->to ? e->to : e->from;
+	p->insns = e->insns;
+	switch (e->kind) {
+	case PTFLOW_CALL:
+	case PTFLOW_CALL_INDIRECT:
+		callstack_call(t->calls, p->ns, e->from, e->from + e->length, e->to);
+		return 0;
+	case PTFLOW_RET:
+		callstack_return(t->calls, p->ns, e->from, e->to);
+		return 0;
+	case PTFLOW_COND:
+	case PTFLOW_JUMP:
+	case PTFLOW_JUMP_INDIRECT:
+		callstack_jump(t->calls, p->ns, e->from, e->to);
+		return 0;
+	case PTFLOW_FAR:
+	case PTFLOW_ASYNC:
+		far(p, t, e);
+		return 0;
+	case PTFLOW_ENABLE:
+		return resume(p, t, e);
+	case PTFLOW_DISABLE:
+		return stop(p, t, e, false);
+	case PTFLOW_DISABLE_ASYNC:
+		return stop(p, t, e, true);
+	case PTFLOW_OVERFLOW:
+		return gap(p, t, "PT overflow");
+	case PTFLOW_LOST:
+		return gap(p, t, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
+	case PTFLOW_FOUND:
+		callstack_found(t->calls, p->ns, e->to);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
+{
+	int r = ptwork_peek(p->work, ret_ns);
+
+	if (r == 0)
+		*ret_ns = UINT64_MAX;
+	return r < 0 ? r : 0;
+}
+
+int ptsession_step(struct ptsession *p, struct session *s)
+{
+	struct ptwork_event ev;
+	struct ptthread *t;
+	struct thread *told;
+	int r = ptwork_next(p->work, &ev);
+
+	if (r <= 0)
+		return r;
+	if (ev.tid == 0) {
+		p->unowned++;
+		return 0;
+	}
+	p->s = s;
+	p->ns = ev.ns;
+	t = thread_of(p, ev.pid, ev.tid);
+	told = t ? session_thread(s, ev.pid, ev.tid) : NULL;
+	if (!told)
+		return -ENOMEM;
+	r = session_tell_thread(s, told, ev.ns);
+	if (r < 0)
+		return r;
+	if (!t->version || ev.flow.kind == PTFLOW_ENABLE || ev.flow.kind == PTFLOW_FOUND)
+		t->version = ptcode_at(p->code, ev.pid, ev.ns);
+	if (!t->version)
+		return 0;
+	t->last_ns = ev.ns;
+	r = draw(p, t, &ev.flow);
+	if (p->error < 0)
+		return p->error;
+	return timeline_answer(r);
+}
+
+uint32_t ptsession_stack(const struct ptsession *p, uint32_t tid)
+{
+	const struct ptthread *t = idmap_get(&p->threads, tid);
+
+	return t && t->n ? t->drawn[t->n - 1].stack : STACKTAB_ROOT;
+}
+
+int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
+{
+	struct ptthread *t = idmap_get(&p->threads, tid);
+
+	if (!t)
+		return 0;
+	p->s = s;
+	p->ns = ns;
+	callstack_finish(t->calls, ns);
+	t->version = NULL;
+	t->untraced = false;
+	return p->error;
+}
+
+int ptsession_finish(struct ptsession *p, struct session *s)
+{
+	int r = 0;
+
+	for (struct ptthread *t = p->all; t && r >= 0; t = t->next)
+		r = ptsession_end_thread(p, s, t->tid, p->ns);
+	return r;
+}
+
+void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses)
+{
+	struct callstack_stats sum = {0};
+
+	ptaux_report(p->aux, stats, losses);
+	ptwork_report(p->work, stats, losses);
+	ptcode_report(p->code, losses);
+	for (const struct ptthread *t = p->all; t; t = t->next) {
+		const struct callstack_stats *c = callstack_stats(t->calls);
+
+		sum.calls += c->calls;
+		sum.returns += c->returns;
+		sum.tails += c->tails;
+		sum.unwound += c->unwound;
+		sum.switches += c->switches;
+		sum.signals += c->signals;
+		sum.inferred += c->inferred;
+		sum.adopted += c->adopted;
+		sum.unexplained += c->unexplained;
+		sum.too_deep += c->too_deep;
+	}
+	json_add_uint(stats, "calls", sum.calls);
+	json_add_uint(stats, "returns", sum.returns);
+	json_add_uint(stats, "tail_calls", sum.tails);
+	json_add_uint(stats, "unwindings", sum.unwound);
+	json_add_uint(stats, "stack_switches", sum.switches);
+	json_add_uint(stats, "signals", sum.signals);
+	json_add_uint(stats, "callers_inferred", sum.inferred);
+	if (sum.adopted)
+		json_add_uint(stats, "frames_kept_over_gaps", sum.adopted);
+	if (sum.unexplained)
+		json_add_uint(losses, "branches_unexplained", sum.unexplained);
+	if (sum.too_deep)
+		json_add_uint(losses, "calls_too_deep", sum.too_deep);
+}

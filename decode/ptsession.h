@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The PT half of a session: takes branches in the order of time, keeps a stack of calls for each thread
+ * (decode/callstack.h) and draws it. Owns what one decode needs of PT from the buffers to the threads; the session
+ * keeps processes and threads and says when.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/budget.h"
+
+struct images;
+struct json_object;
+struct perfdata;
+struct ptsession;
+struct session;
+struct workers;
+
+enum { PTSESSION_E_NONE = 1, /* the recording has no PT, or none that can be read */ };
+
+/*
+ * Before the replay: finds the buffers, the code, the switches. Everything is borrowed. 0, PTSESSION_E_NONE,
+ * or a negative errno.
+ */
+int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
+		  struct ptsession **ret) _must_check_;
+struct ptsession *ptsession_free(struct ptsession *p);
+DEFINE_CLEANUP(struct ptsession *, ptsession_free)
+
+/* The time of the next branch: UINT64_MAX at the end; -errno. */
+int ptsession_peek(struct ptsession *p, uint64_t *ret_ns);
+/* Draws the next branch. 0 or -errno. */
+int ptsession_step(struct ptsession *p, struct session *s);
+/* The thread's stack at this moment, for its waits; STACKTAB_ROOT if it has none. */
+uint32_t ptsession_stack(const struct ptsession *p, uint32_t tid);
+/* The program is another one, or the thread is gone: its calls end. */
+int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns);
+int ptsession_finish(struct ptsession *p, struct session *s);
+
+void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses);
