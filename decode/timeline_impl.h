@@ -181,6 +181,9 @@ int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from
 bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
 			  uint64_t *ret_off);
 
+/* At the end: a thread that never came to the CPU while all of it was recorded. 0 or -ENOMEM. */
+int timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+
 /* NULL if the thread is not known. */
 struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid);
 
@@ -225,6 +228,10 @@ void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint6
 /* The track of a counter, declared now if it was not. 0, TIMELINE_E_FULL or -ENOMEM. */
 int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, const char *name,
 			   enum writer_unit unit, uint32_t *ret_track);
+
+/* The track of the marks, declared now if it was not; and a mark on it. */
+uint32_t timeline_marks_track(struct timeline *tl);
+void timeline_mark_draw(struct timeline *tl, uint64_t mono, const char *name);
 
 /* The cause's marks whose time has come, before what happens at `ts` (input clock). */
 void timeline_cause_until(struct timeline *tl, uint64_t ts);
