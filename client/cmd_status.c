@@ -53,9 +53,11 @@ static char *programs_text(struct json_object *events)
 	bool any = view_sum(field(events, "refused")) > 0;
 	char bytes[HUMAN_SIZE];
 
-	return human_format("%" PRIu64 " live (at most %" PRIu64 "), %" PRIu64 " ended, %s of rings%s%s",
-		field_number(events, "programs"), field_number(events, "limit"), field_number(events, "ended"),
-		human_bytes(bytes, field_number(events, "bytes")), any ? "; refused: " : "", any ? refused : "");
+	return human_format("%" PRIu64 " live (at most %" PRIu64 "), %" PRIu64
+			    " ended, %s of rings%s%s",
+		field_number(events, "programs"), field_number(events, "limit"),
+		field_number(events, "ended"), human_bytes(bytes, field_number(events, "bytes")),
+		any ? "; refused: " : "", any ? refused : "");
 }
 
 static void print_backends(struct json_object *backends)
@@ -82,14 +84,15 @@ static void print_hits(const char *label, const char *what, struct json_object *
 	_cleanup_free_ char *why = trigger_suppressed(field(counts, "suppressed"));
 	bool suppressed = view_sum(field(counts, "suppressed")) > 0;
 
-	view_line(stdout, label, "%s%" PRIu64 " hits, %" PRIu64 " snapshots%s%s", what, field_number(counts, "hits"),
-		field_number(counts, "snapshots"), suppressed ? "; none for: " : "", suppressed ? why : "");
+	view_line(stdout, label, "%s%" PRIu64 " hits, %" PRIu64 " snapshots%s%s", what,
+		field_number(counts, "hits"), field_number(counts, "snapshots"),
+		suppressed ? "; none for: " : "", suppressed ? why : "");
 }
 
 static void print_triggers(struct json_object *triggers)
 {
 	_cleanup_free_ char *active = human_format("%" PRIu64 " (at most %" PRIu64 "), ",
-				    field_number(triggers, "active"), field_number(triggers, "limit"));
+		field_number(triggers, "active"), field_number(triggers, "limit"));
 
 	print_hits("triggers", active, triggers);
 	if (field_number(field(triggers, "requests"), "hits"))

@@ -30,7 +30,8 @@ static const struct option_spec specs[] = {
 		.arg = "TIME",
 		.min = 1,
 		.max = 3600 * S,
-		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, us, ms, s, m "
+		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, "
+		       "us, ms, s, m "
 		       "(minutes) or h, as in 5ms or 1.5s."},
 	{.name = "cooldown",
 		.type = OPTION_DURATION,
@@ -45,13 +46,15 @@ static const struct option_spec specs[] = {
 		.given = offsetof(struct options, has_max_per_hour),
 		.arg = "N",
 		.max = 100000,
-		.doc = "At most so many snapshots in any hour; 60 if not given, 0 for no limit but the cooldown."},
+		.doc = "At most so many snapshots in any hour; 60 if not given, 0 for no limit but "
+		       "the cooldown."},
 	{.name = "after",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, after),
 		.arg = "TIME",
 		.max = 60 * S,
-		.doc = "Take the snapshot so long behind the region's end, so that what follows is in it as well; at "
+		.doc = "Take the snapshot so long behind the region's end, so that what follows is "
+		       "in it as well; at "
 		       "once if not given."},
 	{0},
 };
@@ -64,7 +67,8 @@ static int add_exec(struct ctl *ctl, const void *options, const char *const *ope
 	int r;
 
 	if (!o->region || !o->over)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s is needed: tracectl trigger add %s --region NAME --over 5ms",
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--%s is needed: tracectl trigger add %s --region NAME --over 5ms",
 			o->region ? "over" : "region", operands[0]);
 	r = target_check_operands(ctl, operands, 1);
 	if (r == EXIT_OK)
@@ -94,13 +98,19 @@ const struct command cmd_trigger_add = {
 	.name = "trigger add",
 	.args = "PID|TARGET",
 	.summary = "take a snapshot whenever a region is slow",
-	.doc = "From now on a region of this name that takes too long in one of the target's programs takes a snapshot "
-	       "of the whole target: stacks, waits and events. The snapshot says which region, how long, in which "
-	       "thread, and has it marked in the timeline. The target is a program that writes events (tracectl "
-	       "list shows them) or anything that is armed; the trigger waits for programs and regions that are "
+	.doc = "From now on a region of this name that takes too long in one of the target's "
+	       "programs takes a snapshot "
+	       "of the whole target: stacks, waits and events. The snapshot says which region, how "
+	       "long, in which "
+	       "thread, and has it marked in the timeline. The target is a program that writes "
+	       "events (tracectl "
+	       "list shows them) or anything that is armed; the trigger waits for programs and "
+	       "regions that are "
 	       "not there yet, and goes when the target does.\n\n"
-	       "A hit that comes within the cooldown, over the hourly limit, while the trigger's last snapshot is "
-	       "still being made, or for which there is no room, becomes none; tracectl trigger list counts them by "
+	       "A hit that comes within the cooldown, over the hourly limit, while the trigger's "
+	       "last snapshot is "
+	       "still being made, or for which there is no room, becomes none; tracectl trigger "
+	       "list counts them by "
 	       "why. Those within the cooldown do not even leave the program.",
 	.example = "tracectl trigger add 1234 --region serve --over 5ms --cooldown 1m",
 	.options = specs,

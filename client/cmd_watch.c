@@ -59,9 +59,11 @@ static char *hit_words(struct json_object *data)
 			    *snapshot = human_name(field_text(data, "snapshot")),
 			    *why = human_name(field_text(data, "suppressed")),
 			    *cause = cause_sentence(field(data, "cause"));
-	bool has_trigger = field_text(data, "trigger") != NULL, taken = field_text(data, "snapshot") != NULL;
+	bool has_trigger = field_text(data, "trigger") != NULL,
+	     taken = field_text(data, "snapshot") != NULL;
 
-	return human_format("%s%s%s: %s: %s%s", has_trigger ? trigger : "", has_trigger ? " of " : "", target, cause,
+	return human_format("%s%s%s: %s: %s%s", has_trigger ? trigger : "",
+		has_trigger ? " of " : "", target, cause,
 		taken ? "snapshot " : "no snapshot: ", taken ? snapshot : why);
 }
 
@@ -159,7 +161,8 @@ const struct command cmd_watch = {
 	.args = "",
 	.summary = "print events as they happen",
 	.doc = "Prints the daemon's events that you may see, one a line, until it is interrupted: "
-	       "targets armed, exited and disarmed, hits of triggers and what became of them, snapshots from "
+	       "targets armed, exited and disarmed, hits of triggers and what became of them, "
+	       "snapshots from "
 	       "their begin to their end. With "
 	       "--json each line is one JSON object. When this command reads too slowly, events "
 	       "are left out and their number is said.",

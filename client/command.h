@@ -39,7 +39,8 @@ struct command {
 	enum operand_kind operand;
 	size_t min_operands, max_operands;
 	bool stop_at_operand; /* the operands are a command line with options of its own */
-	const struct command *const *commands; /* sub-commands, ended by NULL; NULL: it is run itself */
+	const struct command *const
+		*commands; /* sub-commands, ended by NULL; NULL: it is run itself */
 	/*
 	 * Runs the command; `options` is its struct of values, zero where nothing was given.
 	 * Returns the program's exit code.

@@ -66,9 +66,9 @@ void ctl_print_json(struct json_object *o);
 struct json_object *ctl_event_data(const tracerd_event *event);
 
 /*
- * Walks a paged list: calls `method` with `params` (borrowed, may be NULL) and cursor after cursor, and
- * appends the elements of the member `member` to a new array. Returns an exit code; a failure has
- * been reported.
+ * Walks a paged list: calls `method` with `params` (borrowed, may be NULL) and cursor after cursor,
+ * and appends the elements of the member `member` to a new array. Returns an exit code; a failure
+ * has been reported.
  */
 int ctl_list(struct ctl *ctl, const char *method, struct json_object *params, const char *member,
 	struct json_object **ret_array) _must_check_;

@@ -75,7 +75,8 @@ void help_print_command(FILE *out, const struct command *command)
 	if (command->commands)
 		(void)fputs("\ncommands:\n", out);
 	for (size_t i = 0; command->commands && command->commands[i]; i++)
-		(void)fprintf(out, "  %-14s %s\n", command->commands[i]->name, command->commands[i]->summary);
+		(void)fprintf(out, "  %-14s %s\n", command->commands[i]->name,
+			command->commands[i]->summary);
 	if (command->example)
 		(void)fprintf(out, "\nexample: %s\n", command->example);
 	(void)fputs("\noptions:\n", out);
@@ -149,8 +150,8 @@ static void man_option(FILE *out, const struct option_spec *s)
 
 static void man_command(FILE *out, const struct command *c)
 {
-	(void)fprintf(out, ".SS tracectl %s%s\\fI%s%s\\fR\n", c->name, c->options ? " [options]" : "",
-		*c->args ? " " : "", c->args);
+	(void)fprintf(out, ".SS tracectl %s%s\\fI%s%s\\fR\n", c->name,
+		c->options ? " [options]" : "", *c->args ? " " : "", c->args);
 	man_text(out, c->doc);
 	for (const struct option_spec *s = c->options; s && s->name; s++)
 		man_option(out, s);
@@ -285,12 +286,16 @@ static void completion_sub_commands(FILE *out)
 	for (size_t i = 0; commands[i]; i++) {
 		if (!commands[i]->commands)
 			continue;
-		(void)fprintf(out, "\tif [[ $command == %s ]]; then\n\t\tif [[ $cword -eq 2 ]]; then\n"
-				   "\t\t\tCOMPREPLY=($(compgen -W \"",
+		(void)fprintf(out,
+			"\tif [[ $command == %s ]]; then\n\t\tif [[ $cword -eq 2 ]]; then\n"
+			"\t\t\tCOMPREPLY=($(compgen -W \"",
 			commands[i]->name);
 		for (size_t k = 0; commands[i]->commands[k]; k++)
-			(void)fprintf(out, "%s ", commands[i]->commands[k]->name + strlen(commands[i]->name) + 1);
-		(void)fputs("--help\" -- \"$cur\")); return\n\t\tfi\n\t\tcommand+=\" ${words[2]}\"\n\tfi\n", out);
+			(void)fprintf(out, "%s ",
+				commands[i]->commands[k]->name + strlen(commands[i]->name) + 1);
+		(void)fputs("--help\" -- \"$cur\")); return\n\t\tfi\n\t\tcommand+=\" "
+			    "${words[2]}\"\n\tfi\n",
+			out);
 	}
 }
 

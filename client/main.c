@@ -27,11 +27,12 @@ static int usage_error(struct ctl *ctl, const struct command *command, const cha
 }
 
 /*
- * A word of `table` behind options that all commands take; *ret_rest are the words behind it, which are the last of argv
- * as they were. NULL: *ret_code is the end.
+ * A word of `table` behind options that all commands take; *ret_rest are the words behind it, which
+ * are the last of argv as they were. NULL: *ret_code is the end.
  */
-static const struct command *next_command(const struct command *const *table, const struct command *parent, int argc,
-	char *const *argv, struct common_options *common, int *ret_rest, int *ret_code)
+static const struct command *next_command(const struct command *const *table,
+	const struct command *parent, int argc, char *const *argv, struct common_options *common,
+	int *ret_rest, int *ret_code)
 {
 	_cleanup_free_ const char **words = calloc((size_t)argc + 1, sizeof(*words));
 	const struct option_set set = {common_option_specs, common};
@@ -64,8 +65,8 @@ static const struct command *next_command(const struct command *const *table, co
 	command = command_find(table, words[0]);
 	if (!command) {
 		(void)escape_text(safe, sizeof(safe), words[0], strlen(words[0]));
-		(void)snprintf(error, sizeof(error), "there is no command '%s%s%s'", parent ? parent->name : "",
-			parent ? " " : "", safe);
+		(void)snprintf(error, sizeof(error), "there is no command '%s%s%s'",
+			parent ? parent->name : "", parent ? " " : "", safe);
 		(void)usage_error(&ctl, parent, error);
 		return NULL;
 	}
@@ -130,8 +131,8 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "--version"))
 		return flush_output(run_command(&cmd_version, common, 0, argv + argc));
 	do {
-		command = next_command(command ? command->commands : commands, command, rest, argv + argc - rest, &common,
-			&rest, &code);
+		command = next_command(command ? command->commands : commands, command, rest,
+			argv + argc - rest, &common, &rest, &code);
 		if (!command)
 			return flush_output(code);
 	} while (command->commands);

@@ -174,11 +174,12 @@ static int store_duration(const struct option_spec *s, const char *value, uint64
 	}
 	if (r == DURATION_E_UNIT)
 		(void)snprintf(error, OPTION_ERROR_SIZE,
-			"--%s: '%s' needs a unit: ns, us, ms, s, m (minutes) or h, as in 5ms", s->name,
-			quoted(value, safe));
-	else if (r == DURATION_E_BAD)
-		(void)snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not a time such as 5ms or 1.5s",
+			"--%s: '%s' needs a unit: ns, us, ms, s, m (minutes) or h, as in 5ms",
 			s->name, quoted(value, safe));
+	else if (r == DURATION_E_BAD)
+		(void)snprintf(error, OPTION_ERROR_SIZE,
+			"--%s: '%s' is not a time such as 5ms or 1.5s", s->name,
+			quoted(value, safe));
 	else
 		(void)snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not a time from %s to %s",
 			s->name, quoted(value, safe), duration_text(from, s->min),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Text for the protocol's Trigger and Cause. Names of regions and reasons are other people's programs': escaped here
- * again.
+ * Text for the protocol's Trigger and Cause. Names of regions and reasons are other people's
+ * programs': escaped here again.
  */
 #include "client/trigger.h"
 
@@ -46,24 +46,29 @@ char *cause_sentence(struct json_object *cause)
 
 char *trigger_words(struct json_object *t)
 {
-	_cleanup_free_ char *id = human_name(field_text(t, "id")), *region = human_name(field_text(t, "region"));
-	_cleanup_free_ char *target = human_name(field_text(t, "target")), *comm = human_name(field_text(t, "comm"));
+	_cleanup_free_ char *id = human_name(field_text(t, "id")),
+			    *region = human_name(field_text(t, "region"));
+	_cleanup_free_ char *target = human_name(field_text(t, "target")),
+			    *comm = human_name(field_text(t, "comm"));
 	char over[HUMAN_SIZE];
 
-	return human_format("%s: region %s of %s (%s, pid %" PRIu64 ") over %s", id, region, target, comm,
-		field_number(t, "pid"), human_duration(over, field_number(t, "over_ns")));
+	return human_format("%s: region %s of %s (%s, pid %" PRIu64 ") over %s", id, region, target,
+		comm, field_number(t, "pid"), human_duration(over, field_number(t, "over_ns")));
 }
 
 /* How often it may fire: "cooldown 10.0 s, at most 60 an hour, 2.00 ms after". */
 static char *limits_words(struct json_object *t)
 {
 	uint64_t hourly = field_number(t, "max_per_hour"), after = field_number(t, "after_ns");
-	_cleanup_free_ char *an_hour = hourly ? human_format(", at most %" PRIu64 " an hour", hourly)
-					      : human_format("%s", "");
+	_cleanup_free_ char *an_hour =
+		hourly ? human_format(", at most %" PRIu64 " an hour", hourly)
+		       : human_format("%s", "");
 	char cooldown[HUMAN_SIZE], wait[HUMAN_SIZE];
 
-	return human_format("cooldown %s%s%s%s%s", human_duration(cooldown, field_number(t, "cooldown_ns")), an_hour,
-		after ? ", freezes " : "", after ? human_duration(wait, after) : "", after ? " behind the end" : "");
+	return human_format("cooldown %s%s%s%s%s",
+		human_duration(cooldown, field_number(t, "cooldown_ns")), an_hour,
+		after ? ", freezes " : "", after ? human_duration(wait, after) : "",
+		after ? " behind the end" : "");
 }
 
 char *trigger_suppressed(struct json_object *counts)
@@ -116,13 +121,17 @@ void view_triggers(FILE *out, struct json_object *triggers)
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "pid")));
 		human_table_add(&table, human_name(field_text(t, "comm")));
 		human_table_add(&table, human_name(field_text(t, "region")));
-		human_table_add(&table, human_format("%s", human_duration(buf, field_number(t, "over_ns"))));
-		human_table_add(&table, human_format("%s", human_duration(buf, field_number(t, "cooldown_ns"))));
-		human_table_add(&table, hourly ? human_format("%" PRIu64, hourly) : human_format("%s", "-"));
+		human_table_add(&table,
+			human_format("%s", human_duration(buf, field_number(t, "over_ns"))));
+		human_table_add(&table,
+			human_format("%s", human_duration(buf, field_number(t, "cooldown_ns"))));
+		human_table_add(&table,
+			hourly ? human_format("%" PRIu64, hourly) : human_format("%s", "-"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "programs")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "hits")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "snapshots")));
-		human_table_add(&table, human_format("%s", human_time(buf, field_number(t, "last_hit_at"))));
+		human_table_add(&table,
+			human_format("%s", human_time(buf, field_number(t, "last_hit_at"))));
 		human_table_add(&table, trigger_suppressed(field(t, "suppressed")));
 	}
 	human_table_print(&table, out, 0);

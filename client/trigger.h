@@ -9,8 +9,8 @@
 #include "client/field.h"
 
 /*
- * A snapshot's cause in one phrase: "region serve took 7.31 ms (over 5.00 ms)", what a client or a program
- * gave as its reason, "" without one. The caller frees it.
+ * A snapshot's cause in one phrase: "region serve took 7.31 ms (over 5.00 ms)", what a client or a
+ * program gave as its reason, "" without one. The caller frees it.
  */
 char *cause_words(struct json_object *cause);
 /* The same with who it was: " in thread 1234". The caller frees it. */

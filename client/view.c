@@ -95,7 +95,8 @@ char *view_target_how(struct json_object *t)
 	_cleanup_free_ char *method = human_name(field_text(t, "method"));
 
 	if (is_events_only(t))
-		return human_format("its own events only; 'tracectl arm %" PRIu64 "' adds stacks and waits",
+		return human_format("its own events only; 'tracectl arm %" PRIu64
+				    "' adds stacks and waits",
 			field_number(t, "pid"));
 	return human_format("stacks %s, waits %s, recorded by %s events", stacks,
 		field_bool(t, "waits") ? "on" : "off", method);
@@ -111,7 +112,8 @@ static char *rings_short(struct json_object *events)
 	if (!state)
 		return human_format("%s", "-");
 	return human_format("%" PRIu64 " thread%s, %s%s", threads, threads == 1 ? "" : "s",
-		human_bytes(bytes, field_number(events, "bytes")), !strcmp(state, "live") ? "" : ", ended");
+		human_bytes(bytes, field_number(events, "bytes")),
+		!strcmp(state, "live") ? "" : ", ended");
 }
 
 static void view_rings(FILE *out, struct json_object *events)
@@ -124,12 +126,14 @@ static void view_rings(FILE *out, struct json_object *events)
 
 	if (!field_text(events, "state"))
 		return;
-	view_line(out, "events", "%" PRIu64 " program%s, %s since %s, clock %s", programs, programs == 1 ? "" : "s", state,
+	view_line(out, "events", "%" PRIu64 " program%s, %s since %s, clock %s", programs,
+		programs == 1 ? "" : "s", state,
 		human_time(since, field_number(events, "registered_at")), clock);
-	view_line(out, "", "%" PRIu64 " of %" PRIu64 " threads, %s each, %" PRIu64 " names, %s in all",
+	view_line(out, "",
+		"%" PRIu64 " of %" PRIu64 " threads, %s each, %" PRIu64 " names, %s in all",
 		field_number(events, "threads"), field_number(events, "threads_max"),
-		human_bytes(ring, field_number(events, "ring_bytes")), field_number(events, "names"),
-		human_bytes(bytes, field_number(events, "bytes")));
+		human_bytes(ring, field_number(events, "ring_bytes")),
+		field_number(events, "names"), human_bytes(bytes, field_number(events, "bytes")));
 	view_line(out, "", "lost: %s", lost);
 }
 
@@ -164,15 +168,18 @@ void view_targets(FILE *out, struct json_object *targets)
 		human_table_add(&table, human_name(unit ? unit : field_text(t, "comm")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
 		human_table_add(&table, human_name(field_text(t, "state")));
-		human_table_add(&table, human_name(is_events_only(t) ? "-" : field_text(t, "stacks")));
-		human_table_add(&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
+		human_table_add(
+			&table, human_name(is_events_only(t) ? "-" : field_text(t, "stacks")));
+		human_table_add(
+			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
 		human_table_add(&table,
 			human_format("%s", human_duration(buf, field_number(t, "lookback_ns"))));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "samples")));
 		human_table_add(&table, rings_short(events));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "triggers")));
-		human_table_add(&table, human_format("%" PRIu64,
-			view_sum(field(t, "lost")) + view_sum(field(events, "lost"))));
+		human_table_add(&table,
+			human_format("%" PRIu64,
+				view_sum(field(t, "lost")) + view_sum(field(events, "lost"))));
 	}
 	human_table_print(&table, out, 0);
 }
@@ -254,7 +261,8 @@ void view_snapshots(FILE *out, struct json_object *snapshots)
 /* Who asked and why; of a trigger, which region and how long it took. */
 static void view_cause(FILE *out, struct json_object *cause)
 {
-	_cleanup_free_ char *words = cause_sentence(cause), *trigger = human_name(field_text(cause, "trigger"));
+	_cleanup_free_ char *words = cause_sentence(cause),
+			    *trigger = human_name(field_text(cause, "trigger"));
 	const char *kind = field_text(cause, "kind");
 
 	if (!*words)
@@ -262,7 +270,8 @@ static void view_cause(FILE *out, struct json_object *cause)
 	if (field_text(cause, "trigger"))
 		view_line(out, "cause", "%s, trigger %s", words, trigger);
 	else
-		view_line(out, kind && strcmp(kind, "client") != 0 ? "cause" : "reason", "%s", words);
+		view_line(
+			out, kind && strcmp(kind, "client") != 0 ? "cause" : "reason", "%s", words);
 }
 
 void view_snapshot(FILE *out, struct json_object *s)
