@@ -14,8 +14,16 @@ struct range { /* sorted, apart from each other */
 	struct callfunc *f;
 };
 
+#define MAX_STUBS 8u
+
 struct functions { /* of one image */
 	const struct image *image;
+	/* sections of stubs, some of which have no name: those of functions that are chosen at run time */
+	struct {
+		uint64_t start, end;
+	} stubs[MAX_STUBS];
+	size_t n_stubs;
+	struct callfunc stub;
 	struct range *ranges;
 	size_t n, cap;
 	struct callfunc *funcs;
@@ -165,6 +173,28 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 	return join_parts(s, fs);
 }
 
+static void find_stubs(struct functions *fs, Elf *elf)
+{
+	static const char *const names[] = {".plt", ".plt.sec", ".plt.got", ".iplt"};
+	Elf_Scn *scn = NULL;
+	size_t strings;
+
+	if (!elf || elf_getshdrstrndx(elf, &strings) < 0)
+		return;
+	while (fs->n_stubs < MAX_STUBS && (scn = elf_nextscn(elf, scn)) != NULL) {
+		GElf_Shdr sh;
+		const char *name = gelf_getshdr(scn, &sh) ? elf_strptr(elf, strings, sh.sh_name) : NULL;
+
+		for (size_t i = 0; name && i < ARRAY_SIZE(names); i++) {
+			if (strcmp(name, names[i]) != 0 || sh.sh_addr + sh.sh_size < sh.sh_addr)
+				continue;
+			fs->stubs[fs->n_stubs].start = sh.sh_addr;
+			fs->stubs[fs->n_stubs++].end = sh.sh_addr + sh.sh_size;
+			break;
+		}
+	}
+}
+
 int callfuncs_add(struct callfuncs *cf, struct image *image)
 {
 	struct functions *fs;
@@ -188,6 +218,8 @@ int callfuncs_add(struct callfuncs *cf, struct image *image)
 	cf->images[image->id] = fs;
 	fs->image = image;
 	fs->unknown.id = ++cf->next_id;
+	fs->stub = (struct callfunc){.id = ++cf->next_id, .is_plt = true};
+	find_stubs(fs, image->elf);
 	r = add_symbols(cf, fs, image);
 	if (r < 0)
 		return r;
@@ -211,7 +243,12 @@ const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct i
 		else
 			high = mid;
 	}
-	return low < fs->n && fs->ranges[low].start <= vaddr ? fs->ranges[low].f : &fs->unknown;
+	if (low < fs->n && fs->ranges[low].start <= vaddr)
+		return fs->ranges[low].f;
+	for (size_t i = 0; i < fs->n_stubs; i++)
+		if (vaddr >= fs->stubs[i].start && vaddr < fs->stubs[i].end)
+			return &fs->stub;
+	return &fs->unknown;
 }
 
 const struct callfunc *callfuncs_unknown(const struct callfuncs *cf)

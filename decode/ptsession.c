@@ -356,12 +356,12 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	return p->error;
 }
 
-int ptsession_finish(struct ptsession *p, struct session *s)
+int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns)
 {
 	int r = 0;
 
 	for (struct ptthread *t = p->all; t && r >= 0; t = t->next)
-		r = ptsession_end_thread(p, s, t->tid, p->ns);
+		r = ptsession_end_thread(p, s, t->tid, p->ns > ns ? p->ns : ns);
 	return r;
 }
 

@@ -38,6 +38,7 @@ int ptsession_step(struct ptsession *p, struct session *s);
 uint32_t ptsession_stack(const struct ptsession *p, uint32_t tid);
 /* The program is another one, or the thread is gone: its calls end. */
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns);
-int ptsession_finish(struct ptsession *p, struct session *s);
+/* The recording ended at `ns`, the time of its last record. */
+int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns);
 
 void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses);

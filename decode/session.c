@@ -393,5 +393,7 @@ int session_run(struct session *s)
 	r = s->begun ? 0 : session_begin(s);
 	if (r >= 0)
 		r = others_until(s, UINT64_MAX);
-	return r >= 0 && s->o.pt ? ptsession_finish(s->o.pt, s) : r;
+	if (r >= 0 && s->o.pt)
+		r = ptsession_finish(s->o.pt, s, s->o.pd->n_index ? s->o.pd->index[s->o.pd->n_index - 1].time : 0);
+	return r;
 }

@@ -8,6 +8,7 @@
 
 #include "common/escape.h"
 #include "decode/perfevent.h"
+#include "decode/ptsession.h"
 
 struct process *session_add_process(
 	struct session *s, uint32_t pid, uint32_t ppid, struct space *space)
@@ -164,6 +165,11 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 		return 0;
 	t->ended = false; /* the number is in use: an exec of a thread takes over its leader's */
 	p = t->process;
+	if (ev->comm.exec && s->o.pt) {
+		r = ptsession_end_thread(s->o.pt, s, ev->tid, ev->time);
+		if (r < 0)
+			return r;
+	}
 	if (ev->comm.exec) {
 		struct space *space;
 
@@ -238,6 +244,12 @@ int session_on_exit(struct session *s, const struct perfevent *ev)
 	t->exited = true;
 	if (ev->pid == ev->tid)
 		t->process->exited = true;
+	if (s->o.pt) {
+		int r = ptsession_end_thread(s->o.pt, s, ev->tid, ev->time);
+
+		if (r < 0)
+			return r;
+	}
 	if (!t->told)
 		return 0;
 	t->told = false;
