@@ -395,6 +395,11 @@ int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg)
 	return 0;
 }
 
+bool conn_is_attached(const struct conn *c)
+{
+	return c->gone != NULL;
+}
+
 void conn_detach(struct conn *c)
 {
 	c->gone = NULL;
@@ -563,7 +568,8 @@ void conn_end(struct conn *c)
 	c->draining = true;
 	set_reading(c, false);
 	flush(c);
-	if (c->dead)
+	/* One of its own requests may have led here. */
+	if (c->dead && !c->in_callback)
 		(void)conn_free(c);
 }
 

@@ -84,9 +84,10 @@ void conn_post(struct conn *c, struct json_object *message);
  * when the connection ends. -EBUSY: there is something already.
  */
 int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg) _must_check_;
+bool conn_is_attached(const struct conn *c);
 /* It is gone by itself. The connection is charged as one no more; who detaches closes it. */
 void conn_detach(struct conn *c);
-/* Closes from outside of its own handlers; may free it. */
+/* Sends what is queued and closes; may free it, unless one of its own handlers is on the stack. */
 void conn_close(struct conn *c, const char *why);
 /* Whether the client still has its end open. */
 bool conn_is_open(const struct conn *c);

@@ -107,6 +107,8 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	e = name_fds(call, &rings_fd, &wake_fd);
 	if (e != API_OK)
 		return e;
+	if (conn_is_attached(call->conn))
+		return call_fail(call, API_BUSY, "this connection is a registration already");
 	reg = calloc(1, sizeof(*reg));
 	if (!reg)
 		return call_fail(call, API_BUSY, "out of memory");
@@ -122,8 +124,7 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 		(void)close_fd(control_fd);
 		producer_end(producer);
 		registration_free(reg);
-		return target ? call_fail(call, API_BUSY, "this connection is a registration already")
-			      : call_fail(call, API_BUSY, "out of memory, or the process has just ended");
+		return call_fail(call, API_BUSY, "out of memory, or the process has just ended");
 	}
 	producer_connect(producer, &(struct producer_connection){
 					   .control = on_control, .alive = on_alive, .ended = on_ended, .arg = reg});

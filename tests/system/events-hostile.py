@@ -483,6 +483,23 @@ def dying(client):
         os.waitpid(pid, 0)
 
 
+def twice_and_gone(how):
+    """Two registrations on one connection that has ended when the daemon sees the first: it stands still meanwhile."""
+    for _ in range(3):
+        both = [Rings(), Rings()]
+        with d.client() as c:
+            os.kill(d.pid, signal.SIGSTOP)
+            try:
+                for r in both:
+                    c.send("target.register", {"fds": ["rings", "wake"]}, [r.fd, r.wake_fd])
+                how(c.sock)
+            finally:
+                os.kill(d.pid, signal.SIGCONT)
+            d.status()
+        for r in both:
+            r.close()
+
+
 config = "[capture]\nexited_keep_s = 1\n"
 d = Tracerd(config=config)
 d.start()
@@ -514,6 +531,10 @@ for what, body, *args in (
         ("dying in the middle", dying)):
     attack(what, body, *args)
     ok(what)
+for what, how in (("half closed", lambda s: s.shutdown(socket.SHUT_WR)), ("closed", lambda s: s.close())):
+    twice_and_gone(how)
+    healthy(f"two registrations on a connection that is {what}")
+    ok(f"two registrations on a connection that is {what}")
 
 wait_for("the descriptors of all attackers are closed", lambda: d.fds() <= fds_before, 30)
 ok(f"no descriptor is left: {d.fds()}")
