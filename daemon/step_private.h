@@ -19,6 +19,7 @@
 #define STEP_MAX_THREADS 4096u	/* alive */
 #define STEP_MAX_STREAMS 65536u /* ever */
 #define STEP_HASH 1024u
+#define STEP_FLAG_TRAP 0x100u
 
 /*
  * The life of a thread:
@@ -64,6 +65,9 @@ struct stepthread {
 	bool is64;
 	bool restarts; /* in the kernel: the system call may begin again */
 	bool own_tf;   /* the program has set the trap flag itself */
+	bool refresh;  /* the kernel's idea of whose the trap flag is has to be put right, see stepflag.c */
+	bool trap_blocked; /* by the program; never really, see stepmask.c */
+	bool mask_unknown; /* it is looked at when the system call is over */
 	uint64_t ip;
 	struct insn insn;
 	uint8_t code[INSN_MAX];
@@ -117,6 +121,8 @@ int step_prepare(struct step *s, struct stepthread *t) _must_check_;
 int step_executed(struct step *s, struct stepthread *t, const struct user_regs_struct *regs) _must_check_;
 /* Packets end in front of t->ip. */
 int step_interrupt(struct step *s, struct stepthread *t) _must_check_;
+/* Whether what comes next is a system call, or looks like one. */
+bool step_enters_kernel(const struct stepthread *t);
 /* The system call at t->ip began. */
 int step_enter_kernel(struct step *s, struct stepthread *t) _must_check_;
 /* The kernel went back to the system call in front of `ip`, and it was executed once more. */
@@ -126,6 +132,28 @@ int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_re
 /* Whether the kernel has not decided yet if the system call is restarted. */
 bool step_restart_pending(const struct user_regs_struct *regs);
 bool step_is64(const struct user_regs_struct *regs);
+/* The opcode of the instruction that comes next, prefixes skipped. */
+uint8_t step_opcode(const struct stepthread *t);
+
+/* ---- stepflag.c: the trap flag, ours and the program's */
+
+/* An instruction was executed: what it may have done with the flag. */
+void step_flag_executed(struct stepthread *t, const struct user_regs_struct *regs);
+void step_flag_syscall(struct stepthread *t, const struct user_regs_struct *regs);
+void step_flag_handler(struct stepthread *t, const struct user_regs_struct *regs);
+/* The registers have the program's flag, not ours; before it is left alone. */
+void step_flag_restore(const struct stepthread *t);
+
+/* ---- stepmask.c: SIGTRAP, blocked by the program */
+
+/* The mask as it is, wherever the program may have got it from. */
+void step_take_mask(struct stepthread *t);
+/* A system call that may have changed or shown the mask is over. */
+void step_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs);
+/* A handler is about to be entered: its frame holds the mask. */
+void step_mask_handler(struct stepthread *t, const struct user_regs_struct *regs);
+/* As the program believes it to be. */
+void step_restore_mask(struct stepthread *t);
 
 /* ---- stepstop.c: what a stop means */
 

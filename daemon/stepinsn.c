@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread executed, in packets; and what stepping would leave behind in its registers and on its stack. */
+/* What a thread executed, in packets. */
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include "daemon/step_private.h"
 
@@ -14,7 +11,6 @@
 #define FLAG_PARITY 0x4u
 #define FLAG_ZERO 0x40u
 #define FLAG_SIGN 0x80u
-#define FLAG_TRAP 0x100u
 #define FLAG_OVERFLOW 0x800u
 /* What a system call returns inside the kernel when it may begin again (include/linux/errno.h there). */
 #define ERESTARTSYS 512
@@ -76,6 +72,12 @@ static bool is_far_branch(const struct stepthread *t)
 	return opcode == 0xff || opcode == 0x9a;
 }
 
+bool step_enters_kernel(const struct stepthread *t)
+{
+	return t->known && t->insn.kind == INSN_FAR_CALL && !is_far_branch(t) &&
+	       (t->insn.is_syscall || t->code[opcode_at(t)] == 0xcd);
+}
+
 static bool flag_condition(uint8_t code, uint64_t flags)
 {
 	const bool less = !(flags & FLAG_SIGN) != !(flags & FLAG_OVERFLOW);
@@ -135,25 +137,9 @@ static bool was_taken(const struct stepthread *t, const struct user_regs_struct 
 	}
 }
 
-/* pushf has stored our trap flag: the program would set it again with popf when we are gone. */
-static void clear_pushed_flag(const struct stepthread *t, const struct user_regs_struct *regs)
+uint8_t step_opcode(const struct stepthread *t)
 {
-	uint8_t b;
-	struct iovec local = {&b, 1}, remote = {(void *)(uintptr_t)(regs->rsp + 1), 1};
-
-	if (t->code[opcode_at(t)] != 0x9c || t->own_tf || process_vm_readv(t->tid, &local, 1, &remote, 1, 0) != 1)
-		return;
-	b &= (uint8_t)~(FLAG_TRAP >> 8);
-	(void)process_vm_writev(t->tid, &local, 1, &remote, 1, 0);
-}
-
-/* SYSCALL has stored the flags in r11. */
-static void clear_syscall_flag(const struct stepthread *t, const struct user_regs_struct *regs)
-{
-	/* of any but sigreturn (its number is -1 then), after which r11 is the program's own */
-	if (t->is64 && !t->own_tf && regs->r11 & FLAG_TRAP && (int64_t)regs->orig_rax >= 0 && regs->orig_rax != SYS_rt_sigreturn)
-		(void)ptrace(PTRACE_POKEUSER, t->tid, offsetof(struct user_regs_struct, r11),
-			     regs->r11 & ~(unsigned long long)FLAG_TRAP);
+	return t->code[opcode_at(t)];
 }
 
 /* ---- packets */
@@ -295,7 +281,8 @@ int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
 
 int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
 {
-	clear_syscall_flag(t, regs);
+	step_flag_syscall(t, regs);
+	step_mask_syscall(t, regs);
 	t->in_kernel = t->restarts = false;
 	t->ip = regs->rip;
 	t->is64 = step_is64(regs);
@@ -335,11 +322,10 @@ int step_executed(struct step *s, struct stepthread *t, const struct user_regs_s
 			r = went_elsewhere(s, t);
 		else if (r == 0)
 			r = note(s, t);
-		clear_pushed_flag(t, regs);
-		/* The program asked for traps: this one is its own, too. */
-		t->own_tf = regs->eflags & FLAG_TRAP;
+		/* The program asked for a trap: this one is its own, too. */
 		if (t->own_tf)
 			t->signal = SIGTRAP;
+		step_flag_executed(t, regs);
 	}
 	t->ip = regs->rip;
 	t->is64 = step_is64(regs);

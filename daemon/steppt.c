@@ -29,7 +29,8 @@ struct steppt {
 	struct steppt_store *store;
 	TAILQ_HEAD(block_list, block) blocks; /* the last is the one that grows */
 	uint64_t bytes, overwritten;
-	uint64_t last_ip, last_tsc;
+	uint64_t last_ip;
+	bool last_ip_known; /* an address was sent since the last PSB */
 	uint64_t tnt;
 	unsigned int n_tnt;
 	uint64_t returns[RETURNS]; /* a ring; `n_returns` of it below `top` */
@@ -211,7 +212,6 @@ static int put_tsc(struct steppt *pt, uint64_t tsc)
 {
 	const struct pt_packet p = {.type = ppt_tsc, .payload.tsc.tsc = tsc & TSC_MASK};
 
-	pt->last_tsc = tsc;
 	return put(pt, &p);
 }
 
@@ -238,17 +238,28 @@ static int flush_tnt(struct steppt *pt)
 	return put(pt, &p);
 }
 
-static int put_ip(struct steppt *pt, enum pt_packet_type type, uint64_t ip)
+/* How the address is compressed. The first one behind a PSB is sent whole, as hardware does: perf 6.1 takes no other there. */
+static enum pt_ip_compression compression(const struct steppt *pt, uint64_t ip)
 {
 	const uint64_t differs = ip ^ pt->last_ip;
+
+	if (!pt->last_ip_known)
+		return (uint64_t)((int64_t)(ip << 16) >> 16) == ip ? pt_ipc_sext_48 : pt_ipc_full;
+	if (differs >> 16 == 0)
+		return pt_ipc_update_16;
+	if (differs >> 32 == 0)
+		return pt_ipc_update_32;
+	return differs >> 48 == 0 ? pt_ipc_update_48 : pt_ipc_full;
+}
+
+static int put_ip(struct steppt *pt, enum pt_packet_type type, uint64_t ip)
+{
 	struct pt_packet p = {.type = type};
 
 	p.payload.ip.ip = ip;
-	p.payload.ip.ipc = differs >> 16 == 0 ? pt_ipc_update_16 :
-			   differs >> 32 == 0 ? pt_ipc_update_32 :
-			   differs >> 48 == 0 ? pt_ipc_update_48 :
-						pt_ipc_full;
+	p.payload.ip.ipc = compression(pt, ip);
 	pt->last_ip = ip;
+	pt->last_ip_known = true;
 	return put(pt, &p);
 }
 
@@ -287,6 +298,7 @@ static int put_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
 	if (r == 0)
 		r = put_plain(pt, ppt_psb);
 	pt->last_ip = 0;
+	pt->last_ip_known = false;
 	pt->n_returns = 0;
 	if (r == 0)
 		r = put_tsc(pt, tsc);

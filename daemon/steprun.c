@@ -16,7 +16,8 @@
 #include "daemon/step_private.h"
 
 #define OPTIONS                                                                                                \
-	(PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT)
+	(PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT |    \
+	 PTRACE_O_TRACESYSGOOD)
 #define ATTACH_ROUNDS 100
 #define TICK_NS (50 * 1000 * 1000)
 /* How long threads are waited for before the recording is written without their ends. */

@@ -2,11 +2,13 @@
 /*
  * What a stop of a thread means, and how it goes on.
  *
- * A step may end in many ways (ptrace(2), arch/x86/kernel of Linux 6.x; SIGTRAP's si_code in parentheses):
+ * In user mode a thread is stepped; with a system call in front of it, or in one, it runs from one stop of PTRACE_SYSCALL to the
+ * next: those are no signals, while SIGTRAP at the end of a stepped system call would undo a handler of SIGTRAP that it has just
+ * blocked. A step may end in many ways (ptrace(2), arch/x86/kernel of Linux 6.x; SIGTRAP's si_code in parentheses):
  *
  *	SIGTRAP (TRAP_TRACE)	an instruction was executed; or one round of a rep, which is part of one
- *	SIGTRAP (TRAP_BRKPT)	a system call is over, nothing was executed after it; or it returned in order to begin again
  *	SIGTRAP (SIGTRAP)	a handler is about to be entered: of a signal that we have delivered
+ *	SIGTRAP (TRAP_BRKPT)	a system call is over that was stepped after all, with a signal that was ignored
  *	SIGTRAP (anything else)	a signal for the program, int3 among them
  *	another signal		for the program; nothing was executed since the last stop
  *	an event		in the middle of a system call, or when nothing was executed at all
@@ -25,7 +27,6 @@
 #include "daemon/procfs.h"
 #include "daemon/step_private.h"
 
-#define FLAG_TRAP 0x100u
 #define PEEK_MAX 8
 
 /* Whether a signal is waiting for this thread alone; in doubt it is not. */
@@ -46,20 +47,6 @@ static bool is_pending(pid_t tid, int signal)
 
 /* ---- going on */
 
-/*
- * The kernel keeps the trap flag where it believes that the program has set it, as in front of a popf. A
- * program that is let go with it, or that saves it in a signal frame, would die.
- */
-static void clear_stray_flag(const struct stepthread *t)
-{
-	struct user_regs_struct regs;
-
-	if (t->own_tf || ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0 || !(regs.eflags & FLAG_TRAP))
-		return;
-	regs.eflags &= ~(unsigned long long)FLAG_TRAP;
-	(void)ptrace(PTRACE_SETREGS, t->tid, NULL, &regs);
-}
-
 static void let_go(struct step *s, struct stepthread *t)
 {
 	const pid_t tid = t->tid;
@@ -67,7 +54,8 @@ static void let_go(struct step *s, struct stepthread *t)
 
 	if (step_interrupt(s, t) < 0)
 		s->stats.error = -EIO;
-	clear_stray_flag(t);
+	step_flag_restore(t);
+	step_restore_mask(t);
 	step_remove_thread(s, t);
 	/* It fails where the thread was killed; then it is told as gone, and unknown. */
 	(void)ptrace(PTRACE_DETACH, tid, NULL, signal);
@@ -110,24 +98,55 @@ static int go_on(struct step *s, struct stepthread *t)
 	t->signal_sent = t->signal != 0;
 	t->resumed = stepclock_now(&s->clock);
 	t->state = STEPTHREAD_RUNS;
-	r = (int)ptrace(PTRACE_SINGLESTEP, t->tid, NULL, take_signal(t));
+	if (t->refresh && !t->signal_sent) {
+		/* Another stop before anything is executed: going there by PTRACE_CONT ends the step that was. */
+		t->refresh = false;
+		(void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, 0);
+		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
+	}
+	/* With a signal a handler may be entered, and only a step stops there. */
+	if (!t->signal_sent && (t->in_kernel || step_enters_kernel(t)))
+		r = (int)ptrace(PTRACE_SYSCALL, t->tid, NULL, 0);
+	else
+		r = (int)ptrace(PTRACE_SINGLESTEP, t->tid, NULL, take_signal(t));
 	/* Killed meanwhile: its end is told next. */
 	return r < 0 && errno != ESRCH ? -errno : 0;
 }
 
 /* ---- SIGTRAP */
 
+/* A system call begins, or is over; or it is over for now and may begin again. */
+static int syscall_stop(struct step *s, struct stepthread *t)
+{
+	struct __ptrace_syscall_info info = {0};
+	struct user_regs_struct regs;
+	int r = 0;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0 ||
+	    ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, (void *)sizeof(info), &info) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+		r = t->in_kernel ? step_entered_again(s, t, regs.rip) : step_enter_kernel(s, t);
+	} else {
+		t->restarts = step_restart_pending(&regs);
+		if (!t->restarts)
+			r = step_leave_kernel(s, t, &regs);
+	}
+	return r < 0 ? r : go_on(s, t);
+}
+
 static int handler_entered(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
 {
 	int r;
 
 	s->stats.signals++;
+	step_flag_handler(t, regs);
+	step_mask_handler(t, regs);
 	if (t->in_kernel)
 		return step_leave_kernel(s, t, regs);
 	r = step_interrupt(s, t);
 	t->ip = regs->rip;
 	t->is64 = step_is64(regs);
-	t->own_tf = false;
 	return r;
 }
 
@@ -189,7 +208,6 @@ static int signalled(struct step *s, struct stepthread *t, int signal)
 		r = step_enter_kernel(s, t);
 	if (r < 0)
 		return r;
-	clear_stray_flag(t);
 	t->signal = signal;
 	return go_on(s, t);
 }
@@ -209,8 +227,10 @@ static int first_stop(struct step *s, struct stepthread *t)
 		return r;
 	t->ip = regs.rip;
 	t->is64 = step_is64(&regs);
-	t->own_tf = regs.eflags & FLAG_TRAP;
-	t->in_kernel = t->restarts = step_restart_pending(&regs);
+	t->own_tf = regs.eflags & STEP_FLAG_TRAP;
+	t->in_kernel = t->restarts = t->mask_unknown = step_restart_pending(&regs);
+	if (!t->in_kernel)
+		step_take_mask(t);
 	t->state = STEPTHREAD_RUNS;
 	return 0;
 }
@@ -247,6 +267,8 @@ static int meet(struct step *s, pid_t tid, struct stepthread *parent, struct ste
 	}
 	ptid = parent ? parent->tid : status.tgid == tid ? process->ppid : status.tgid;
 	r = step_add_thread(s, process, tid, STEPTHREAD_NEW, &t);
+	if (r == 0 && parent)
+		t->trap_blocked = parent->trap_blocked;
 	if (r == 0)
 		r = stepside_fork(s->side, stepclock_now(&s->clock), process->pid,
 				  status.tgid == tid ? process->ppid : process->pid, tid, ptid);
@@ -259,8 +281,10 @@ int step_meet_child(struct step *s, struct stepthread *parent, pid_t child)
 {
 	struct stepthread *t = step_find_thread(s, child);
 
-	/* Its own stop may have come first. */
-	return t ? 0 : meet(s, child, parent, &t);
+	if (!t)
+		return meet(s, child, parent, &t);
+	t->trap_blocked |= parent->trap_blocked; /* its own stop came first */
+	return 0;
 }
 
 /*
@@ -294,8 +318,8 @@ static int became(struct step *s, pid_t tid, struct stepthread **ret)
 	}
 	if (!t || r < 0)
 		return r;
-	t->in_kernel = true;
-	t->restarts = t->known = false;
+	t->in_kernel = t->mask_unknown = true;
+	t->restarts = t->known = t->own_tf = t->refresh = false;
 	stepspace_clear(t->process->space);
 	r = step_tell_comm(s, t, true);
 	if (r == 0)
@@ -436,6 +460,8 @@ static int stopped(struct step *s, pid_t tid, int status)
 		t->signal = signal;
 		return go_on(s, t);
 	}
+	if (signal == (SIGTRAP | 0x80))
+		return syscall_stop(s, t);
 	return signal == SIGTRAP ? trapped(s, t) : signalled(s, t, signal);
 }
 

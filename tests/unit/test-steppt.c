@@ -157,7 +157,7 @@ static void test_branches(void **state)
 	TAKES(steppt_retire(pt, &indirect, 0x12345678, 0x7f0012345678, false, true));
 	TAKES(steppt_retire(pt, &indirect, 0x7f0012345678, UINT64_C(0xffffffffff600000), false, true));
 	TAKES(steppt_interrupt(pt, UINT64_C(0xffffffffff600000)));
-	check_packets(pt, "psb tsc.100 mode.64 psbend pge.1000/1 tnt.tnt tip.2000/1 tip.12345678/2 tip.7f0012345678/4 "
+	check_packets(pt, "psb tsc.100 mode.64 psbend pge.1000/3 tnt.tnt tip.2000/1 tip.12345678/2 tip.7f0012345678/4 "
 			  "tip.ffffffffff600000/6 fup.0/1 pgd");
 }
 
@@ -175,7 +175,7 @@ static void test_odd(void **state)
 	assert_int_equal(steppt_retire(pt, &jcc, 0x1000, 0x1001, false, true), STEPPT_E_ODD);
 	assert_int_equal(steppt_retire(pt, &jmp, 0x1000, 0x1002, false, true), STEPPT_E_ODD);
 	assert_int_equal(steppt_retire(pt, &call, 0x1000, 0x1005, false, true), STEPPT_E_ODD);
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/1");
+	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3");
 }
 
 static void test_returns(void **state)
@@ -207,8 +207,8 @@ static void test_returns(void **state)
 	TAKES(steppt_interrupt(pt, 0x150f));
 	TAKES(steppt_begin(pt, 3, 0x150f, true));
 	TAKES(steppt_retire(pt, &ret, 0x150f, 0x140f, false, true));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/1 tip.2000/1 tnt.tt tip.1300/1 tip.1400/1 tip.1405/1 "
-			  "psb tsc.2 mode.64 fup.150a/1 psbend tip.140a/1 fup.150f/1 pgd tsc.3 pge.150f/1 tip.140f/1");
+	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tip.2000/1 tnt.tt tip.1300/1 tip.1400/1 tip.1405/1 "
+			  "psb tsc.2 mode.64 fup.150a/3 psbend tip.140a/1 fup.150f/1 pgd tsc.3 pge.150f/1 tip.140f/1");
 }
 
 /* More calls than are remembered: the newest 64 count. */
@@ -218,7 +218,7 @@ static void test_deep_returns(void **state)
 	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
 	struct steppt *pt = new_stream(s);
 	const struct insn call = insn_of(INSN_CALL, 5, 0x100), ret = insn_of(INSN_RET, 1, 0);
-	char want[1024] = "psb tsc.1 mode.64 psbend pge.1000/1 tnt.";
+	char want[1024] = "psb tsc.1 mode.64 psbend pge.1000/3 tnt.";
 	uint64_t ip = 0x1000;
 
 	(void)state;
@@ -249,7 +249,7 @@ static void test_plain_returns(void **state)
 	TAKES(steppt_begin(pt, 1, 0x1000, true));
 	TAKES(steppt_retire(pt, &call, 0x1000, 0x1105, false, true));
 	TAKES(steppt_retire(pt, &ret, 0x1105, 0x1005, false, true));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/1 tip.1005/1");
+	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tip.1005/1");
 }
 
 static void test_bits_are_flushed_in_order(void **state)
@@ -268,7 +268,7 @@ static void test_bits_are_flushed_in_order(void **state)
 		TAKES(steppt_retire(pt, &jcc, ip, ip + 0x12, false, true));
 	TAKES(steppt_end(pt));
 	TAKES(steppt_begin(pt, 3, 0x1000, true));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/1 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn tnt.nnn tsc.2 "
+	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn tnt.nnn tsc.2 "
 			  "tnt.ttttttt pgd tsc.3 pge.1000/1");
 }
 
@@ -290,7 +290,7 @@ static void test_mode(void **state)
 	TAKES(steppt_begin(pt, 2, 0x1000, true));
 	TAKES(steppt_end(pt));
 	TAKES(steppt_begin(pt, 3, 0x1000, false));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/1 mode.32 tip.1100/1 tip.1000/1 mode.64 tip.1100/1 pgd "
+	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 mode.32 tip.1100/1 tip.1000/1 mode.64 tip.1100/1 pgd "
 			  "tsc.2 pge.1000/1 pgd tsc.3 mode.32 pge.1000/1");
 }
 
@@ -302,7 +302,7 @@ static void test_tsc_has_56_bits(void **state)
 	(void)state;
 	TAKES(steppt_begin(pt, UINT64_C(0x1200000000000005), 0x1000, true));
 	assert_true(steppt_first_tsc(pt) == UINT64_C(0x1200000000000005));
-	check_packets(pt, "psb tsc.5 mode.64 psbend pge.1000/1");
+	check_packets(pt, "psb tsc.5 mode.64 psbend pge.1000/3");
 }
 
 /* ---- random walks */
@@ -569,7 +569,7 @@ static void test_overwriting(void **state)
 	free(b.p);
 	/* the other thread did nothing meanwhile: the little that it has is kept */
 	assert_int_equal(steppt_overwritten(idle), 0);
-	check_packets(idle, "psb tsc.1 mode.64 psbend pge.555555554000/4");
+	check_packets(idle, "psb tsc.1 mode.64 psbend pge.555555554000/3");
 	free(w);
 }
 
