@@ -12,6 +12,7 @@
 struct range { /* sorted, apart from each other */
 	uint64_t start, end;
 	struct callfunc *f;
+	bool sized; /* its end was told */
 };
 
 #define MAX_STUBS 8u
@@ -26,8 +27,7 @@ struct functions { /* of one image */
 	struct callfunc stub;
 	struct range *ranges;
 	size_t n, cap;
-	struct callfunc *funcs;
-	size_t n_funcs;
+	struct callfunc *funcs, *unnamed;
 	struct callfunc unknown;
 };
 
@@ -60,6 +60,7 @@ struct callfuncs *callfuncs_free(struct callfuncs *cf)
 			continue;
 		free(cf->images[i]->ranges);
 		free(cf->images[i]->funcs);
+		free(cf->images[i]->unnamed);
 		free(cf->images[i]);
 	}
 	budget_give(cf->budget, cf->charged);
@@ -91,6 +92,14 @@ static bool is_setjmp(const struct symbol *sym)
 		if (strlen(names[i]) == sym->name_len && memcmp(sym->name, names[i], sym->name_len) == 0)
 			return true;
 	return false;
+}
+
+/* The dynamic linker's, which a stub goes to when its function was not called before: it goes on to the function. */
+static bool is_binder(const struct symbol *sym)
+{
+	static const char name[] = "_dl_runtime_resolve";
+
+	return sym->name_len >= sizeof(name) - 1 && memcmp(sym->name, name, sizeof(name) - 1) == 0;
 }
 
 static int name_compare(const void *a, const void *b)
@@ -154,7 +163,6 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 	fs->ranges = calloc(s->n ? s->n : 1, sizeof(*fs->ranges));
 	if (!fs->funcs || !fs->ranges)
 		return -ENOMEM;
-	fs->n_funcs = s->n;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct symbol *sym = &s->v[i];
 		const uint64_t next = i + 1 < s->n ? s->v[i + 1].addr : UINT64_MAX;
@@ -164,13 +172,68 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 			end = next;
 		fs->funcs[i] = (struct callfunc){.start = sym->addr,
 			.id = ++cf->next_id,
-			.is_plt = sym->plt,
+			.is_plt = sym->plt || is_binder(sym),
 			.is_setjmp = is_setjmp(sym),
 			.known = true};
-		fs->ranges[i] = (struct range){.start = sym->addr, .end = end, .f = &fs->funcs[i]};
+		fs->ranges[i] = (struct range){.start = sym->addr, .end = end, .f = &fs->funcs[i], .sized = sym->sized};
 	}
 	fs->n = s->n;
 	return join_parts(s, fs);
+}
+
+static struct range *range_at(const struct functions *fs, size_t n, uint64_t vaddr)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		const size_t mid = low + (high - low) / 2;
+
+		if (fs->ranges[mid].end <= vaddr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < n && fs->ranges[low].start <= vaddr ? &fs->ranges[low] : NULL;
+}
+
+/*
+ * Functions that only the unwind table knows, as in a stripped library. A symbol whose size was guessed ends where the next of
+ * them begins.
+ */
+static int add_unnamed(struct callfuncs *cf, struct functions *fs, const struct image *image)
+{
+	const size_t named = fs->n, n = image->extents ? extents_count(image->extents) : 0;
+	const uint64_t bytes = n * (sizeof(*fs->unnamed) + sizeof(*fs->ranges));
+	struct range *v;
+
+	if (n == 0)
+		return 0;
+	if (!budget_take(cf->budget, bytes))
+		return -ENOMEM;
+	cf->charged += bytes;
+	fs->unnamed = calloc(n, sizeof(*fs->unnamed));
+	v = reallocarray(fs->ranges, named + n, sizeof(*v));
+	if (v)
+		fs->ranges = v;
+	if (!v || !fs->unnamed)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		const struct extent *x = extents_at(image->extents, i);
+		struct range *r = range_at(fs, named, x->start);
+
+		if (r && (r->start == x->start || r->sized))
+			continue;
+		if (r)
+			r->end = x->start;
+		fs->unnamed[i] = (struct callfunc){.start = x->start, .id = ++cf->next_id, .known = true};
+		v[fs->n++] = (struct range){.start = x->start, .end = x->end, .f = &fs->unnamed[i], .sized = true};
+	}
+	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
+	/* What reaches into the next one ends there. */
+	for (size_t i = 0; i + 1 < fs->n; i++)
+		if (fs->ranges[i].end > fs->ranges[i + 1].start)
+			fs->ranges[i].end = fs->ranges[i + 1].start;
+	return 0;
 }
 
 static void find_stubs(struct functions *fs, Elf *elf)
@@ -224,27 +287,20 @@ int callfuncs_add(struct callfuncs *cf, struct image *image)
 	if (r < 0)
 		return r;
 	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
-	return 0;
+	if (!image->extents && extents_new(cf->budget, &image->extents) == 0)
+		extents_add_elf(image->extents, image->elf);
+	return add_unnamed(cf, fs, image);
 }
 
 const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct image *image, uint64_t vaddr)
 {
 	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
-	size_t low = 0, high;
+	const struct range *r = fs ? range_at(fs, fs->n, vaddr) : NULL;
 
 	if (!fs)
 		return &cf->unknown;
-	high = fs->n;
-	while (low < high) {
-		const size_t mid = low + (high - low) / 2;
-
-		if (fs->ranges[mid].end <= vaddr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (low < fs->n && fs->ranges[low].start <= vaddr)
-		return fs->ranges[low].f;
+	if (r)
+		return r->f;
 	for (size_t i = 0; i < fs->n_stubs; i++)
 		if (vaddr >= fs->stubs[i].start && vaddr < fs->stubs[i].end)
 			return &fs->stub;

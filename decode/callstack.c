@@ -14,6 +14,7 @@ struct frame {
 	const struct callfunc *f;
 	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
+	bool tail;	 /* by a jump */
 	bool is_signal;
 	uint64_t site;
 };
@@ -130,15 +131,12 @@ static bool push(struct callstack *cs, uint64_t time, const struct frame *fr, en
 	return true;
 }
 
-/* Only the topmost can be pending. */
 static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why)
 {
-	uint32_t drawn = n;
+	uint32_t drawn = 0;
 
-	if (n == 0)
-		return;
-	if (top(cs)->pending)
-		drawn--;
+	for (uint32_t i = 0; i < n; i++)
+		drawn += !cs->frames[cs->n - 1 - i].pending;
 	cs->n -= n;
 	if (drawn)
 		cs->ops.end(cs->arg, time, drawn, why);
@@ -148,13 +146,15 @@ static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_
 static void replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t site)
 {
 	struct frame fr = *top(cs);
-	const bool pending = fr.pending;
 
 	pop(cs, time, 1, CALLSTACK_TAIL);
+	if (!fr.pending) {
+		fr.tail = true;
+		fr.site = site;
+	}
 	fr.f = f;
 	fr.pending = f->is_plt;
-	fr.site = pending ? fr.site : site;
-	(void)push(cs, time, &fr, pending ? CALLSTACK_CALL : CALLSTACK_TAIL);
+	(void)push(cs, time, &fr, fr.tail ? CALLSTACK_TAIL : CALLSTACK_CALL);
 }
 
 /* The first frame of what is known. */
@@ -359,7 +359,8 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	of = top(cs)->f;
 	if (f == of)
 		return;
-	if (top(cs)->pending) {
+	/* Out of a stub; or by one, to a function whose name it is not. */
+	if (top(cs)->pending || f->is_plt) {
 		replace(cs, time, f, from);
 		return;
 	}

@@ -292,3 +292,13 @@ const struct extent *extents_find(const struct extents *x, uint64_t addr)
 	}
 	return lo && addr < x->v[lo - 1].end ? &x->v[lo - 1] : NULL;
 }
+
+size_t extents_count(const struct extents *x)
+{
+	return x->n;
+}
+
+const struct extent *extents_at(const struct extents *x, size_t i)
+{
+	return &x->v[i];
+}

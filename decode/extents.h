@@ -35,3 +35,7 @@ void extents_add(struct extents *x, const void *data, size_t size, uint64_t vadd
 
 /* The function that the address lies in, or NULL. */
 const struct extent *extents_find(const struct extents *x, uint64_t addr);
+
+/* All of them, in order of their addresses. */
+size_t extents_count(const struct extents *x);
+const struct extent *extents_at(const struct extents *x, size_t i);
