@@ -17,7 +17,7 @@
 #include "common/insn.h"
 
 #define CODEBLOCK_NONE 0u
-#define CODEBLOCK_MAX_INSNS 4096u
+#define CODEBLOCK_MAX_INSNS 512u
 
 struct codeblock {
 	uint64_t start;	   /* address of the first instruction */

@@ -7,9 +7,15 @@
 
 #include "decode/ptpacket.h"
 
-#define RETURNS 64u	 /* as deep as the processor compresses */
-#define BATCH 1024u
-#define FREE_BLOCKS_MAX 65536u /* blocks in a row without a decision */
+#define RETURNS 64u /* as deep as the processor compresses */
+/*
+ * Blocks without a decision: what there is at a PSB, what a byte of the trace adds, how many can gather. Code of
+ * compilers needs a handful for each decision. Calls are events, too, and a return pays for each.
+ */
+#define CREDIT_PSB 4096
+#define CREDIT_BYTE 256
+#define CREDIT_MAX 65536
+#define CREDIT_CALL 16
 
 /* For whom the next FUP is. */
 enum fup_for { FUP_ASYNC, FUP_TSX, FUP_OTHER };
@@ -21,6 +27,9 @@ struct ptflow {
 	bool is64;
 	struct ptflow_stats stats;
 	const uint8_t *begin, *pos, *end;
+	uint64_t base; /* offset of `begin` */
+	bool synced, stopping;
+	int32_t credit;
 	/* the packets */
 	uint64_t last_ip;
 	enum fup_for fup_for;
@@ -42,8 +51,9 @@ struct ptflow {
 	} returns[RETURNS];
 	uint32_t top, depth;
 	int error; /* of the sink */
+	bool pause;
 	size_t n_batch;
-	struct ptflow_event batch[BATCH];
+	struct ptflow_event *batch, *own_batch;
 };
 
 int ptflow_new(const struct ptflow_options *options, struct ptflow **ret)
@@ -53,15 +63,23 @@ int ptflow_new(const struct ptflow_options *options, struct ptflow **ret)
 	if (!f)
 		return -ENOMEM;
 	f->o = *options;
-	f->code = options->code;
-	f->is64 = true;
-	f->mode64 = f->tsx = -1;
+	f->batch = options->batch;
+	if (!f->batch)
+		f->batch = f->own_batch = malloc(PTFLOW_BATCH * sizeof(*f->batch));
+	if (!f->batch) {
+		free(f);
+		return -ENOMEM;
+	}
+	ptflow_reset(f);
 	*ret = f;
 	return 0;
 }
 
 struct ptflow *ptflow_free(struct ptflow *f)
 {
+	if (!f)
+		return NULL;
+	free(f->own_batch);
 	free(f);
 	return NULL;
 }
@@ -80,6 +98,7 @@ static void flush(struct ptflow *f)
 
 		if (r < 0)
 			f->error = r;
+		f->pause |= r > 0;
 	}
 	f->n_batch = 0;
 }
@@ -88,14 +107,14 @@ static struct ptflow_event *emit(struct ptflow *f, enum ptflow_kind kind, uint64
 {
 	struct ptflow_event *e;
 
-	if (f->n_batch == BATCH)
+	if (f->n_batch == PTFLOW_BATCH)
 		flush(f);
 	e = &f->batch[f->n_batch++];
 	*e = (struct ptflow_event){.from = from,
 		.to = to,
 		.time = f->o.time ? pttime_now(f->o.time) : 0,
 		.insns = f->stats.insns,
-		.offset = (uint64_t)(f->pos - f->begin),
+		.offset = f->base + (uint64_t)(f->pos - f->begin),
 		.kind = (uint8_t)kind,
 		.owner = f->owner,
 		.speculative = f->speculative};
@@ -256,10 +275,16 @@ static void cond(struct ptflow *f, const struct codeblock *b, bool taken)
 	go_along(f, taken, to);
 }
 
-/* Over a block that needs no decision. */
+/* Over a block that needs no decision; the way is lost if too many came without one. */
 static void pass(struct ptflow *f, const struct codeblock *b)
 {
 	uint64_t next, to;
+
+	f->credit -= b->kind == INSN_CALL ? CREDIT_CALL : 1;
+	if (f->credit <= 0) {
+		lose(f, PTFLOW_E_RUNAWAY);
+		return;
+	}
 
 	if (b->kind == INSN_CALL && !(b = link_back(f, b)))
 		return;
@@ -309,14 +334,13 @@ static bool needs_decision(const struct codeblock *b)
 /* To the next branch that needs a decision; NULL: the way was lost. */
 static const struct codeblock *to_decision(struct ptflow *f)
 {
-	for (unsigned int n = 0; n < FREE_BLOCKS_MAX; n++) {
+	while (!f->lost) {
 		const struct codeblock *b = here(f);
 
 		if (!b || needs_decision(b))
 			return b;
 		pass(f, b);
 	}
-	lose(f, PTFLOW_E_RUNAWAY);
 	return NULL;
 }
 
@@ -332,7 +356,7 @@ static int insns_before(const struct codeblock *b, struct codeblocks *code, uint
  */
 static bool walk_to(struct ptflow *f, uint64_t ip)
 {
-	for (unsigned int n = 0; n < FREE_BLOCKS_MAX && !f->lost; n++) {
+	while (!f->lost) {
 		const struct codeblock *b;
 		int insns;
 
@@ -429,16 +453,24 @@ static void timing(struct ptflow *f, const struct ptpacket *pk)
 	}
 }
 
+/* How far behind `p` it may be looked: the same whatever pieces the trace comes in. */
+static const uint8_t *look_end(const struct ptflow *f, const uint8_t *p)
+{
+	const size_t far = PTFLOW_LOOKAHEAD - 128;
+
+	return (size_t)(f->end - p) < far ? f->end : p + far;
+}
+
 /*
  * The address of an indirect branch that was met while TNT bits are left: the processor may defer
  * the TIP behind the TNT packet that has the bits of later branches.
  */
-static bool deferred_tip(struct ptflow *f, uint64_t *ret)
+static bool deferred_tip(struct ptflow *f, const uint8_t *look_end, uint64_t *ret)
 {
 	struct ptpacket pk;
 
 	for (;;) {
-		if (ptpacket_read(f->pos, f->end, &pk) != 0)
+		if (f->pos >= look_end || ptpacket_read(f->pos, f->end, &pk) != 0)
 			return false;
 		switch (pk.type) {
 		case PT_PAD:
@@ -466,9 +498,10 @@ static bool deferred_tip(struct ptflow *f, uint64_t *ret)
 /* The type of the next packet that is not about time; _PT_PACKET_MAX: none. */
 static enum ptpacket_type peek(const struct ptflow *f)
 {
+	const uint8_t *end = look_end(f, f->pos);
 	struct ptpacket pk;
 
-	for (const uint8_t *p = f->pos; ptpacket_read(p, f->end, &pk) == 0; p += pk.length) {
+	for (const uint8_t *p = f->pos; p < end && ptpacket_read(p, f->end, &pk) == 0; p += pk.length) {
 		switch (pk.type) {
 		case PT_PAD:
 		case PT_TSC:
@@ -493,9 +526,9 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 	const struct codeblock *blocks = f->code->blocks;
 	uint64_t insns = f->stats.insns;
 	uint32_t cur = f->block;
-	unsigned int free_blocks = 0;
+	int32_t credit = f->credit;
 
-	while (count > 0 && free_blocks < FREE_BLOCKS_MAX) {
+	while (count > 0 && credit > CREDIT_CALL) {
 		const struct codeblock *b = &blocks[cur];
 		uint32_t next;
 		struct ptflow_event *e;
@@ -508,7 +541,6 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			if (next == CODEBLOCK_NONE || (taken && b->tag))
 				goto out;
 			count--;
-			free_blocks = 0;
 			insns += b->insns;
 			break;
 		}
@@ -519,7 +551,6 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			if (next == CODEBLOCK_NONE)
 				goto out;
 			count--;
-			free_blocks = 0;
 			insns += b->insns;
 			f->stats.insns = insns;
 			f->depth--;
@@ -532,7 +563,7 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			next = b->taken;
 			if (next == CODEBLOCK_NONE || b->fall == CODEBLOCK_NONE)
 				goto out;
-			free_blocks++;
+			credit -= CREDIT_CALL;
 			insns += b->insns;
 			f->stats.insns = insns;
 			f->block = cur;
@@ -545,14 +576,14 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			next = b->taken;
 			if (next == CODEBLOCK_NONE || b->tag)
 				goto out;
-			free_blocks++;
+			credit--;
 			insns += b->insns;
 			break;
 		case INSN_OTHER:
 			next = b->fall;
 			if (next == CODEBLOCK_NONE)
 				goto out;
-			free_blocks++;
+			credit--;
 			insns += b->insns;
 			break;
 		default:
@@ -561,6 +592,7 @@ static unsigned int walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 		cur = next;
 	}
 out:
+	f->credit = credit;
 	f->stats.insns = insns;
 	f->block = cur;
 	f->ip = blocks[cur].start;
@@ -569,6 +601,8 @@ out:
 
 static void on_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
 {
+	const uint8_t *end = look_end(f, f->pos);
+
 	while (count > 0) {
 		const struct codeblock *b;
 		bool taken;
@@ -596,7 +630,7 @@ static void on_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
 			to = f->returns[--f->top % RETURNS].ip;
 			follow(f, b, PTFLOW_RET, to);
 			go(f, to);
-		} else if (deferred_tip(f, &to)) {
+		} else if (deferred_tip(f, end, &to)) {
 			mode(f);
 			branch_to(f, b, to);
 		} else {
@@ -672,17 +706,33 @@ static void on_pge(struct ptflow *f, const struct ptpacket *pk)
 	emit(f, PTFLOW_ENABLE, 0, f->ip);
 }
 
+/* Whether a direct branch to there ends tracing, as far as it is known what is traced (erratum SKL014). */
+static bool is_filtered(const struct ptflow *f, uint64_t ip)
+{
+	if (!f->o.errata.skl014 || f->o.n_filter == 0)
+		return false;
+	for (size_t i = 0; i < f->o.n_filter; i++)
+		if (ip >= f->o.filter[i].first && ip <= f->o.filter[i].last)
+			return false;
+	return true;
+}
+
 /* Tracing ended behind a branch: the next one that can leave, by what the packet says of where to. */
 static void disable_at_branch(struct ptflow *f, bool has_ip, uint64_t ip)
 {
-	for (unsigned int n = 0; n < FREE_BLOCKS_MAX; n++) {
+	while (!f->lost) {
 		const struct codeblock *b = here(f);
+		bool leaves;
 		uint64_t taken;
 
 		if (!b)
 			return;
-		taken = behind(b) + (uint64_t)(int64_t)b->offset;
-		if (needs_decision(b) || (has_ip && (b->kind == INSN_JUMP || b->kind == INSN_CALL) && taken == ip)) {
+		leaves = needs_decision(b);
+		if (b->kind == INSN_JUMP || b->kind == INSN_CALL) {
+			taken = behind(b) + (uint64_t)(int64_t)b->offset;
+			leaves = has_ip ? taken == ip : is_filtered(f, taken);
+		}
+		if (leaves) {
 			executed(f, b);
 			follow(f, b, PTFLOW_DISABLE, has_ip ? ip : 0);
 			f->batch[f->n_batch - 1].is_syscall = b->kind == INSN_FAR_CALL;
@@ -690,7 +740,16 @@ static void disable_at_branch(struct ptflow *f, bool has_ip, uint64_t ip)
 		}
 		pass(f, b);
 	}
-	lose(f, PTFLOW_E_RUNAWAY);
+}
+
+/* Erratum SKD022: tracing ended with the entry into a virtual machine at `ip`, not in front of it. */
+static bool is_vmentry(struct ptflow *f, uint64_t ip)
+{
+	uint8_t buffer[INSN_MAX];
+	const uint8_t *code;
+
+	return f->o.errata.skd022 && f->code->read(f->code->arg, ip, &code, buffer, INSN_MAX) >= 3 && code[0] == 0x0f &&
+	       code[1] == 0x01 && (code[2] == 0xc2 || code[2] == 0xc3);
 }
 
 static void on_pgd(struct ptflow *f, const struct ptpacket *pk)
@@ -701,10 +760,12 @@ static void on_pgd(struct ptflow *f, const struct ptpacket *pk)
 	f->after_ovf = f->aborted = false;
 	if (f->enabled && !f->lost) {
 		if (f->has_fup) {
-			if (walk_to(f, f->fup_ip))
-				emit(f, PTFLOW_DISABLE_ASYNC, f->fup_ip, 0);
-			else
+			if (!walk_to(f, f->fup_ip))
 				lose_on_the_way(f);
+			else if (is_vmentry(f, f->fup_ip))
+				disable_at_branch(f, false, 0);
+			else
+				emit(f, PTFLOW_DISABLE_ASYNC, f->fup_ip, 0);
 		} else {
 			disable_at_branch(f, has_ip, f->last_ip);
 		}
@@ -738,12 +799,17 @@ static void on_fup(struct ptflow *f, const struct ptpacket *pk)
 		return;
 	}
 	if (who == FUP_TSX) {
-		if (f->enabled && !f->lost && walk_to(f, f->last_ip))
-			f->speculative = f->tsx == 1;
+		if (f->enabled && !f->lost && !walk_to(f, f->last_ip))
+			lose_on_the_way(f);
+		f->speculative = f->tsx == 1;
 		f->tsx = -1;
+		if (f->lost)
+			find(f, f->last_ip);
 		return;
 	}
-	if (who == FUP_OTHER) {
+	if (who == FUP_OTHER) { /* it says where something was that is nothing to the way */
+		if (f->enabled && !f->lost)
+			(void)walk_to(f, f->last_ip);
 		if (f->lost)
 			find(f, f->last_ip);
 		return;
@@ -756,6 +822,7 @@ static void on_fup(struct ptflow *f, const struct ptpacket *pk)
 
 static void begin_psb(struct ptflow *f)
 {
+	f->credit = CREDIT_PSB;
 	f->in_psb = true;
 	f->psb_has_ip = false;
 	f->last_ip = 0;
@@ -789,7 +856,7 @@ static void end_psb(struct ptflow *f)
 		find(f, f->psb_ip);
 	} else if (!f->enabled) {
 		enter(f, f->psb_ip);
-		emit(f, PTFLOW_ENABLE, 0, f->ip);
+		emit(f, PTFLOW_ENABLE, 0, f->ip)->at_psb = true;
 	}
 }
 
@@ -833,7 +900,7 @@ static void on_pip(struct ptflow *f)
 
 	if (next == PT_TIP || next == PT_PGD || next == PT_MODE_EXEC || next == PT_VMCS)
 		return;
-	for (unsigned int n = 0; n < FREE_BLOCKS_MAX; n++) {
+	while (!f->lost) {
 		const struct codeblock *b = here(f);
 		const bool there = b && b->kind == INSN_MOV_CR3;
 
@@ -897,6 +964,7 @@ static void on_packet(struct ptflow *f, const struct ptpacket *pk)
 	case PT_EXSTOP:
 	case PT_BEP:
 	case PT_CFE:
+	case PT_TRIG:
 		if (pk->ip_follows)
 			f->fup_for = FUP_OTHER;
 		break;
@@ -906,19 +974,26 @@ static void on_packet(struct ptflow *f, const struct ptpacket *pk)
 	}
 }
 
-bool ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner)
+enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner)
 {
-	if (!f->enabled || f->lost)
-		return false;
+	if (f->lost || f->after_ovf || !f->synced)
+		return PTFLOW_UNKNOWN;
+	if (!f->enabled)
+		return PTFLOW_OFF;
 	*ret_ip = f->ip;
 	*ret_owner = f->owner;
-	return true;
+	return PTFLOW_ON;
 }
 
-static void reset(struct ptflow *f, const uint8_t *begin, const uint8_t *end)
+void ptflow_reset(struct ptflow *f)
 {
-	f->begin = f->pos = begin;
-	f->end = end;
+	f->base = 0;
+	f->synced = f->stopping = false;
+	f->code = f->o.code;
+	f->epoch = f->code->epoch - 1;
+	f->owner = 0;
+	f->is64 = true;
+	f->credit = CREDIT_PSB;
 	f->last_ip = 0;
 	f->fup_for = FUP_ASYNC;
 	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->aborted = f->speculative = false;
@@ -929,63 +1004,139 @@ static void reset(struct ptflow *f, const uint8_t *begin, const uint8_t *end)
 	f->error = 0;
 }
 
-/* Bytes that are no packet: on with the next PSB. */
-static bool resync(struct ptflow *f)
+void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg, struct ptflow_event *batch)
+{
+	f->o.arg = arg;
+	f->batch = batch;
+	f->code = code;
+	f->epoch = code->epoch - 1;
+	codeblocks_set_mode(code, f->is64);
+}
+
+/* Bytes that are no packet: perhaps the one before was cut short, and took the begin of a PSB for its own. */
+static void lose_packets(struct ptflow *f)
+{
+	const size_t back = (size_t)(f->pos - f->begin) < PTPACKET_PSB_BYTES - 1 ? (size_t)(f->pos - f->begin) :
+										   PTPACKET_PSB_BYTES - 1;
+
+	lose(f, PTFLOW_E_PACKET);
+	f->in_psb = f->synced = false;
+	f->pos -= back;
+}
+
+/* To the next PSB, or as far as it is certain that there is none. */
+static void to_psb(struct ptflow *f, bool more)
 {
 	const uint8_t *psb = ptpacket_find_psb(f->pos, f->end);
 
-	lose(f, PTFLOW_E_PACKET);
-	f->in_psb = false;
-	f->stats.skipped_bytes += (uint64_t)((psb ? psb : f->end) - f->pos);
+	if (!psb)
+		psb = more ? f->end - (PTPACKET_PSB_BYTES - 1) : f->end;
+	else
+		f->synced = true;
+	f->stats.skipped_bytes += (uint64_t)(psb - f->pos);
 	f->pos = psb;
-	return psb;
+}
+
+static void earn(struct ptflow *f, unsigned int bytes)
+{
+	f->credit += (int32_t)bytes * CREDIT_BYTE;
+	if (f->credit > CREDIT_MAX)
+		f->credit = CREDIT_MAX;
+}
+
+/* One packet. False: the part of the trace that ends at `stop` is done. */
+static bool step(struct ptflow *f, const uint8_t *stop)
+{
+	const uint8_t byte = *f->pos;
+	struct ptpacket pk;
+	int r;
+
+	/* most packets of all: up to six decisions */
+	if (!(byte & 1) && byte > 2 && f->enabled && !f->lost && !f->in_psb) {
+		const unsigned int count = 30u - (unsigned int)__builtin_clz(byte);
+
+		f->stats.packets++;
+		f->pos++;
+		earn(f, 1);
+		on_tnt(f, (uint64_t)(byte >> 1) & ((1u << count) - 1), count);
+		return true;
+	}
+	r = ptpacket_read(f->pos, f->end, &pk);
+	if (r == PTPACKET_E_CUT) {
+		f->pos = f->end;
+		return false;
+	}
+	if (r != 0) {
+		lose_packets(f);
+		return true;
+	}
+	if (stop && f->pos >= stop) {
+		/* what follows is the next part's, but for where it begins */
+		if (pk.type == PT_OVF || (!f->stopping && f->pos != stop))
+			return false;
+		f->stopping = true;
+	} else {
+		f->stats.packets++;
+	}
+	if (f->o.errata.skd007 && ptpacket_is_skd007(&pk, f->pos, f->end)) {
+		f->pos += PTPACKET_SKD007_BYTES;
+		on_ovf(f);
+		return true;
+	}
+	f->pos += pk.length;
+	earn(f, pk.length);
+	on_packet(f, &pk);
+	return true;
+}
+
+static int feed(struct ptflow *f, const uint8_t *stop, bool more)
+{
+	const uint8_t *limit = more ? f->end - PTFLOW_LOOKAHEAD : f->end;
+
+	while (f->pos < limit) {
+		if (f->error)
+			return f->error;
+		if (f->pause && !f->stopping)
+			return PTFLOW_MORE;
+		if (!f->synced) {
+			to_psb(f, more);
+			if (stop && f->pos >= stop)
+				return 0;
+			continue;
+		}
+		if (!step(f, stop) || (f->stopping && !f->in_psb))
+			return 0;
+	}
+	return more ? PTFLOW_MORE : 0;
+}
+
+int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop, bool more,
+		size_t *ret_used)
+{
+	const uint8_t *counted;
+	int r;
+
+	f->begin = f->pos = begin;
+	f->end = end;
+	f->pause = false;
+	r = feed(f, stop, more);
+	flush(f);
+	*ret_used = (size_t)(f->pos - begin);
+	f->base += *ret_used;
+	counted = stop && f->pos > stop ? stop : f->pos;
+	f->stats.bytes += counted > begin ? (uint64_t)(counted - begin) : 0;
+	return f->error ? f->error : r;
 }
 
 int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop)
 {
-	struct ptpacket pk;
-	bool stopping = false;
+	size_t used;
+	int r;
 
-	reset(f, begin, end);
-	f->stats.bytes += (uint64_t)((stop ? stop : end) - begin);
-	f->pos = ptpacket_find_psb(begin, end);
-	if (!f->pos) {
-		f->stats.skipped_bytes += (uint64_t)(end - begin);
-		return 0;
-	}
-	f->stats.skipped_bytes += (uint64_t)(f->pos - begin);
-	while (f->pos < end && !f->error && !(stopping && !f->in_psb)) {
-		const uint8_t byte = *f->pos;
-		int r;
-
-		/* most packets of all: up to six decisions */
-		if (!(byte & 1) && byte > 2 && f->enabled && !f->lost && !f->in_psb) {
-			const unsigned int count = 30u - (unsigned int)__builtin_clz(byte);
-
-			f->stats.packets++;
-			f->pos++;
-			on_tnt(f, (uint64_t)(byte >> 1) & ((1u << count) - 1), count);
-			continue;
-		}
-		r = ptpacket_read(f->pos, end, &pk);
-		if (r == PTPACKET_E_CUT)
-			break;
-		if (r != 0) {
-			if (!resync(f) || (stop && f->pos >= stop))
-				break;
-			continue;
-		}
-		if (stop && f->pos >= stop) {
-			/* what follows is the next part's, but for where it begins */
-			if (pk.type == PT_OVF)
-				break;
-			stopping = true;
-		} else {
-			f->stats.packets++;
-		}
-		f->pos += pk.length;
-		on_packet(f, &pk);
-	}
-	flush(f);
-	return f->error;
+	ptflow_reset(f);
+	do {
+		r = ptflow_feed(f, begin, end, stop, false, &used);
+		begin += used;
+	} while (r == PTFLOW_MORE);
+	return r;
 }

@@ -7,6 +7,9 @@
  * A decision of the trace is applied at the next branch that needs one; an event at an address
  * is applied where the walk reaches it. Where code is missing or contradicts the packets, the way
  * is lost: what follows is skipped to the next packet that has an address, and counted.
+ *
+ * Work and events are bounded by the bytes of the trace, whatever these and the code are: each byte pays for so
+ * many blocks of code that need no decision.
  */
 #pragma once
 
@@ -16,6 +19,7 @@
 
 #include "common/cleanup.h"
 #include "decode/codeblock.h"
+#include "decode/pterrata.h"
 #include "decode/pttime.h"
 
 /* What happened at a branch, or instead of one. */
@@ -57,6 +61,7 @@ struct ptflow_event {
 	uint8_t length;	   /* of the instruction at `from`; 0: not known */
 	bool is_syscall;
 	bool speculative;  /* in a transaction */
+	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
 	uint32_t owner;	   /* as ptflow_options.enter said */
 	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
 };
@@ -73,14 +78,25 @@ struct ptflow_stats {
  */
 typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner);
 
+/* Negative: the flow ends with it; positive: it pauses behind the packet (ptflow_feed()). */
 typedef int (*ptflow_sink)(void *arg, const struct ptflow_event *events, size_t n);
+
+#define PTFLOW_BATCH 1024u
+/* What tracing was limited to: addresses from .first to .last. */
+struct ptflow_range {
+	uint64_t first, last;
+};
 
 struct ptflow_options {
 	struct codeblocks *code; /* borrowed; until `enter` says something else */
 	ptflow_enter enter;	 /* NULL: it is always the same */
 	struct pttime *time;	 /* borrowed; NULL: no times */
-	ptflow_sink sink;	 /* a negative answer ends the flow with it */
+	ptflow_sink sink;
 	void *arg;
+	struct ptflow_event *batch; /* PTFLOW_BATCH of them, borrowed while it runs; NULL: its own */
+	struct pterrata errata;
+	const struct ptflow_range *filter; /* borrowed */
+	size_t n_filter;		   /* 0: none, or not known */
 	bool all; /* every branch, with the line in front of it; else those that may leave a function */
 };
 
@@ -92,10 +108,29 @@ DEFINE_CLEANUP(struct ptflow *, ptflow_free)
 /*
  * Follows [begin, end) from its first PSB on; whatever was before is forgotten. With `stop` (a PSB within) it ends
  * behind that PSB's header, where the walk has come to the address that the header says: so a part of a
- * trace gives the same as the whole. 0 or the sink's answer, -ENOMEM.
+ * trace gives the same as the whole. 0 or the sink's negative answer (a positive one does not pause it).
  */
 int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop) _must_check_;
+
+/*
+ * The same piece by piece: ptflow_reset(), then ptflow_feed() until it answers 0. Each piece begins where the one before
+ * was left (*ret_used bytes of it behind its begin). `more`: the trace goes on behind `end`; a piece must then have more
+ * than PTFLOW_LOOKAHEAD bytes. PTFLOW_MORE: it wants the next piece, or the sink paused it.
+ */
+enum { PTFLOW_MORE = 1 };
+#define PTFLOW_LOOKAHEAD 4096u
+void ptflow_reset(struct ptflow *f);
+int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop, bool more,
+		size_t *ret_used) _must_check_;
+/* Between two pieces: other blocks of the same code, another batch, for another thread. */
+void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg, struct ptflow_event *batch);
+
 const struct ptflow_stats *ptflow_stats(const struct ptflow *f);
 
-/* Where the walk stands: false if it is not known, or tracing is off. */
-bool ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner);
+/* Where the walk stands. */
+enum ptflow_state {
+	PTFLOW_OFF,	/* tracing is */
+	PTFLOW_ON,	/* at *ret_ip */
+	PTFLOW_UNKNOWN, /* lost, or an overflow */
+};
+enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner);

@@ -61,6 +61,9 @@ static int extended_payload(const uint8_t *p, struct ptpacket *ret)
 	case PT_TMA:
 		ret->value = load(p + 2, 2);
 		ret->extra = load(p + 5, 2) & 0x1ff;
+		/* Some processors corrupt it (erratum SKZ84): reserved bits show it, and it says nothing then. */
+		if (p[4] || p[6] & 0xfe)
+			ret->type = PT_PAD;
 		return 0;
 	case PT_CBR:
 		ret->value = p[2];
@@ -165,6 +168,8 @@ static int read_trig(const uint8_t *p, size_t n, struct ptpacket *ret)
 {
 	size_t length = n >= 2 && p[1] & 0x40 ? 5 : 3;
 
+	if (n >= 2 && p[1] & 0x1f)
+		return PTPACKET_E_BAD;
 	if (n < length)
 		return PTPACKET_E_CUT;
 	ret->type = PT_TRIG;

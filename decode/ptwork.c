@@ -247,7 +247,7 @@ static void run(struct work *work, unsigned int worker)
 	r = ptflow_run(c->flow, b->bytes, end, b->n_bytes > b->b->bytes ? b->bytes + b->b->bytes : NULL);
 	if (r < 0 && b->error == 0)
 		b->error = r;
-	b->known_end = ptflow_where(c->flow, &b->end_ip, &owner);
+	b->known_end = ptflow_where(c->flow, &b->end_ip, &owner) == PTFLOW_ON;
 	if (b->known_end && owner)
 		b->end_owner = b->owners[owner - 1];
 	b->stats = *ptflow_stats(c->flow);
