@@ -17,17 +17,40 @@ static void advance(struct pttime *t, uint64_t now)
 		t->ahead++;
 }
 
+/*
+ * The time is known here. What a CYC counted just before ends here, and the next one counts from here; a first
+ * CYC counts from wherever the time was known last.
+ */
+static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
+{
+	if (t->has_anchor && t->cyc_last && t->anchor_cycles && tsc > t->anchor_tsc) {
+		t->cal_tsc = tsc - t->anchor_tsc;
+		t->cal_cycles = t->anchor_cycles;
+	}
+	if (t->cyc_last || !t->has_anchor || (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
+		t->has_anchor = true;
+		t->anchor_is_tsc = is_tsc;
+		t->anchor_tsc = tsc;
+		t->anchor_cycles = 0;
+	}
+	if (t->cyc_last || rebase || !t->has_cyc) {
+		t->cyc_base = tsc;
+		t->cycles = 0;
+	}
+	t->cyc_last = false;
+	t->tsc = tsc;
+	advance(t, tsc);
+}
+
 void pttime_tsc(struct pttime *t, uint64_t tsc)
 {
-	if (t->has_tsc && tsc < t->tsc)
+	if (t->has_tsc && tsc < t->tsc) {
 		t->backwards++;
-	t->tsc = tsc;
-	t->cycles = 0;
+		t->has_anchor = false;
+	}
 	t->has_tsc = true;
 	t->has_ctc = false;
-	t->since_mtc = 0;
-	t->mtc_whole = false;
-	advance(t, tsc);
+	know(t, tsc, true, true);
 }
 
 /* TSC ticks in so many ticks of the crystal's counter. */
@@ -84,29 +107,24 @@ void pttime_mtc(struct pttime *t, uint8_t ctc)
 	}
 	t->last_mtc = ctc;
 	tsc = t->tsc_base + ctc_to_tsc(t, t->ctc);
-	/* how long a cycle is now: from one MTC to the next */
-	if (t->mtc_whole && t->since_mtc && tsc > t->mtc_tsc) {
-		t->cal_tsc = tsc - t->mtc_tsc;
-		t->cal_cycles = t->since_mtc;
-	}
 	if (tsc < t->tsc) {
 		t->backwards++;
 		return;
 	}
-	t->mtc_whole = true;
-	t->mtc_tsc = tsc;
-	t->since_mtc = 0;
-	t->tsc = tsc;
-	t->cycles = 0;
-	advance(t, tsc);
+	/* One MTC without a CYC may come between two; where more come, the core did not run. */
+	know(t, tsc, false, tsc - t->cyc_base > ctc_to_tsc(t, 1ull << shift));
 }
 
 void pttime_cyc(struct pttime *t, uint64_t cycles)
 {
 	uint64_t ticks;
 
-	t->cycles += cycles;
-	t->since_mtc += cycles;
+	if (__builtin_add_overflow(t->cycles, cycles, &t->cycles) ||
+	    __builtin_add_overflow(t->anchor_cycles, cycles, &t->anchor_cycles)) {
+		t->cycles = t->anchor_cycles = 0;
+		t->has_anchor = false;
+	}
+	t->cyc_last = t->has_cyc = true;
 	if (!t->has_tsc)
 		return;
 	if (t->cal_cycles)
@@ -115,7 +133,7 @@ void pttime_cyc(struct pttime *t, uint64_t cycles)
 		ticks = (uint64_t)((unsigned __int128)t->cycles * t->config.nominal_ratio / t->cbr);
 	else
 		return;
-	advance(t, t->tsc + ticks);
+	advance(t, t->cyc_base + ticks);
 }
 
 void pttime_cbr(struct pttime *t, uint32_t ratio)
@@ -124,11 +142,12 @@ void pttime_cbr(struct pttime *t, uint32_t ratio)
 		return;
 	t->cbr = ratio;
 	t->cal_cycles = 0; /* measured at another frequency */
-	t->mtc_whole = false;
+	t->has_anchor = false;
+	t->cyc_base = t->now;
+	t->cycles = 0;
 }
 
 void pttime_lost(struct pttime *t)
 {
-	t->mtc_whole = false;
-	t->since_mtc = 0;
+	t->has_anchor = t->cyc_last = false;
 }

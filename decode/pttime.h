@@ -17,17 +17,21 @@ struct pttime_config {
 
 struct pttime {
 	struct pttime_config config;
-	uint64_t now;	 /* the estimate: what pttime_now() gives */
-	uint64_t tsc;	 /* of the last TSC or MTC packet */
-	uint64_t cycles; /* since then */
+	uint64_t now; /* the estimate: what pttime_now() gives */
+	uint64_t tsc; /* of the last TSC or MTC packet */
 	bool has_tsc;
+	/* at cyc_base so many cycles had been counted less: a CYC counts from the CYC before it */
+	uint64_t cyc_base, cycles;
+	bool has_cyc;
+	bool cyc_last; /* the last packet of time was a CYC: what it counted ends where the next packet is */
 	/* the crystal's counter: at ctc_base it was tsc_base; ctc ticks have gone by until the last MTC */
 	uint64_t ctc_base, tsc_base, ctc;
 	uint8_t last_mtc;
 	bool has_ctc, first_mtc;
-	/* how long a cycle is: measured between two MTC, else from the core:bus ratio */
-	uint64_t mtc_tsc, since_mtc, cal_tsc, cal_cycles;
-	bool mtc_whole; /* nothing was lost since the last MTC */
+	/* how long a cycle is: measured between two TSC or MTC, else from the core:bus ratio */
+	uint64_t anchor_tsc, anchor_cycles, cal_tsc, cal_cycles;
+	bool has_anchor; /* nothing was lost since then */
+	bool anchor_is_tsc;
 	uint32_t cbr;
 	uint64_t backwards; /* TSC or MTC that were before the last one */
 	uint64_t ahead;	    /* times that waited because an estimate had been too late */
