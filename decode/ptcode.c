@@ -414,37 +414,48 @@ static size_t read_chunk(struct ptcode *c, struct codefile *f, uint64_t off, uin
 	return (size_t)n;
 }
 
-size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+/* What lies together at `ip`, all of it in one mapping. */
+static size_t read_at(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret)
 {
 	struct ptcode *c = v->code;
 	const struct space_map *m = space_find(v->space, ip);
-	struct codefile *f;
-	uint64_t off, left;
-	size_t got, more;
-	const uint8_t *next;
 
-	if (!m || !m->image || m->image->id >= c->n_files || !c->files[m->image->id].image) {
-		atomic_fetch_add_explicit(&c->unmapped, 1, memory_order_relaxed);
+	if (!m || !m->image || m->image->id >= c->n_files || !c->files[m->image->id].image)
 		return 0;
-	}
-	f = &c->files[m->image->id];
-	off = m->pgoff + (ip - m->start);
-	left = m->end - ip;
-	got = read_chunk(c, f, off, left, ret);
+	return read_chunk(c, &c->files[m->image->id], m->pgoff + (ip - m->start), m->end - ip, ret);
+}
+
+static void count_missing(const struct ptcode_version *v, uint64_t ip)
+{
+	struct ptcode *c = v->code;
+	const struct space_map *m = space_find(v->space, ip);
+
+	if (m && m->image && m->image->id < c->n_files)
+		atomic_fetch_add_explicit(&c->files[m->image->id].misses, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(m ? &c->unreadable : &c->unmapped, 1, memory_order_relaxed);
+}
+
+size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	const uint8_t *bytes;
+	size_t got = read_at(v, ip, &bytes), more;
+
 	if (got == 0) {
-		atomic_fetch_add_explicit(&f->misses, 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&c->unreadable, 1, memory_order_relaxed);
+		count_missing(v, ip);
 		return 0;
 	}
-	if (got >= n || got >= left)
+	if (got >= n) {
+		*ret = bytes;
 		return got;
-	/* An instruction that lies in two chunks. */
-	memcpy(buffer, *ret, got);
-	more = read_chunk(c, f, off + got, left - got, &next);
+	}
+	/* An instruction may lie in two chunks, or in two mappings: what is behind is looked at only where there is one. */
+	memcpy(buffer, bytes, got);
+	*ret = buffer;
+	more = read_at(v, ip + got, &bytes);
 	if (more > n - got)
 		more = n - got;
-	memcpy(buffer + got, next, more);
-	*ret = buffer;
+	if (more)
+		memcpy(buffer + got, bytes, more);
 	return got + more;
 }
 
