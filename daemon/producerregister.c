@@ -84,17 +84,27 @@ static bool same_file(int a, int b)
 
 /*
  * A program that stops and starts again, or whose connection was lost, comes back with the same memory: what it
- * wrote before is in there, and would be in each snapshot twice.
+ * wrote before is in there, and would be in each snapshot twice. What is kept of before costs nothing from here on, and
+ * goes when the new one is there, so that its targets see that the program goes on.
  */
-static void supersede(struct producers *ps, const struct producer *p, int rings_fd)
+static struct producer *superseded(struct producers *ps, const struct producer *p, int rings_fd)
 {
 	struct producer *old = NULL;
 
 	while ((old = producers_of(ps, p->pid, p->start_time, old)) != NULL)
 		if (old->state == PRODUCER_ENDED && same_file(old->memory_fd, rings_fd)) {
-			producer_forget(old);
-			old = NULL;
+			quota_release(&old->charge_bytes);
+			quota_release(&old->charge_one);
+			return producer_ref(old);
 		}
+	return NULL;
+}
+
+static void superseded_forget(struct producer **old)
+{
+	if (*old)
+		producer_forget(*old);
+	(void)producer_unref(*old);
 }
 
 static int check_limits(const struct producers *ps, const struct ringcheck *found, char *why, size_t size)
@@ -210,6 +220,7 @@ static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, 
 		   int *ret_control_fd, char *why, size_t size)
 {
 	_cleanup_(unfinished_free) struct producer *p = calloc(1, sizeof(*p));
+	_cleanup_(superseded_forget) struct producer *old = NULL;
 	_cleanup_close_ int control_fd = -1;
 	struct ringcheck found;
 	int r;
@@ -230,7 +241,7 @@ static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, 
 		r = take_place(ps, p, why, size);
 	if (r != 0)
 		return r;
-	supersede(ps, p, rings_fd);
+	old = superseded(ps, p, rings_fd);
 	p->geometry = found.geometry;
 	p->clock = found.clock;
 	p->tsc = clockseries_get(ps->clocks)->tsc_usable;

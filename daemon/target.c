@@ -95,11 +95,17 @@ void target_emit(struct target *target, const char *state)
 
 void target_set_state(struct target *target, enum target_state state)
 {
+	bool events = target_is_implicit(target);
+
 	/* The edges of the picture in target.h. */
-	assert(state != TARGET_ARMED && target->state != TARGET_EXITED && target->state != state);
+	assert(target->state != state &&
+	       (events && target->state == TARGET_EXITED ? state == TARGET_ARMED
+							 : state != TARGET_ARMED && target->state != TARGET_EXITED));
 	(*state_count(target->targets, target->state))--;
-	if (target->state == TARGET_ARMED && target_is_implicit(target))
+	if (events && target->state == TARGET_ARMED)
 		target->targets->n_events--;
+	if (events && state == TARGET_ARMED)
+		target->targets->n_events++;
 	target->state = state;
 	(*state_count(target->targets, state))++;
 }

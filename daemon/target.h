@@ -10,6 +10,9 @@
  *                       └───────────► EXITED ◄────────────────────────────┘
  *   disarm, or exited_keep_s after the exit: gone (a freeze in flight keeps what it needs)
  *
+ * One that nobody armed has EXITED when its program's registration has ended, and is ARMED again when that
+ * program comes back.
+ *
  * All of it runs on the event loop's thread.
  */
 #pragma once

@@ -108,6 +108,32 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	return 0;
 }
 
+/* A connection that was lost, or a stop and a start: the same target, with its triggers. */
+static bool implicit_revive(struct targets *targets, const struct producer *producer)
+{
+	struct member *member;
+	struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (is_of(target, producer_pid(producer), producer_start_time(producer)) && target_is_implicit(target) &&
+		    target->state == TARGET_EXITED && target->owner == producer_uid(producer))
+			break;
+	if (!target || event_add(target->exit_event, NULL) < 0)
+		return false;
+	(void)event_del(target->gone_event);
+	target_set_state(target, TARGET_ARMED);
+	target->ended_ns = 0;
+	while ((member = TAILQ_FIRST(&target->members)) != NULL)
+		(void)member_free(member);
+	if (member_add(target, target->proc.pid, target->proc.dirfd, raw_now_ns(), &member) != 0) {
+		target_exited(target, raw_now_ns());
+		return false;
+	}
+	target_emit(target, NULL);
+	target_refresh(target);
+	return target->state == TARGET_ARMED;
+}
+
 static void program_came(struct targets *targets, struct producer *producer)
 {
 	struct target *target;
@@ -118,6 +144,8 @@ static void program_came(struct targets *targets, struct producer *producer)
 		target_emit(target, NULL);
 		return;
 	}
+	if (implicit_revive(targets, producer))
+		return;
 	r = implicit_new(targets, producer);
 	if (r != 0)
 		log_debug("no target for the events of pid %d: %s", (int)producer_pid(producer),

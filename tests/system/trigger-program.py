@@ -144,3 +144,25 @@ with Tracerd() as d, d.client() as c:
         ok("the hit of a program that is killed right behind it is not lost")
         s = ended(c2, trigger(c2, again)["last_snapshot"])
         expect(s["state"] == "done", "nor is its snapshot")
+
+# ---- a connection that is lost is no end: a program that nobody armed stands still, or stops and starts
+with Tracerd(name="-silent", config="[client]\nclient_ping_s = 1\nclient_read_timeout_s = 1\n") as d, d.client() as c:
+    p = Shell(d.sock)
+    p.tell("start", "ok")
+    p.wait_connected()
+    t = wait_for("the program is a target", lambda: target_of(c, p.pid))
+    kept = add(c, t["id"], "kept", 30)
+    for what, leave, come in (("stood still", lambda: os.kill(p.pid, signal.SIGSTOP), lambda: os.kill(p.pid, signal.SIGCONT)),
+                              ("stopped and started", lambda: p.tell("stop", "ok"), lambda: p.tell("start", "ok"))):
+        leave()
+        wait_events(c, p.pid, "ended")
+        expect(trigger(c, kept)["programs"] == 0, f"a program that {what} is watched no more")
+        come()
+        again = wait_events(c, p.pid, "live")
+        expect(again["id"] == t["id"] and again["state"] == "armed" and again["triggers"] == 1
+               and trigger(c, kept)["programs"] == 1, "and when it is back it has its target and its trigger")
+        expect(hit(c, kept, p, "region kept 60")["state"] == "done", "which takes its snapshots")
+    expect([t["pid"] for t in c.call("target.list")["targets"]] == [p.pid], "there is one target of it")
+    p.kill()
+    wait_for("the target has exited", lambda: target_of(c, p.pid)["state"] == "exited")
+    ok("its end is the end")
