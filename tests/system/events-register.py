@@ -187,13 +187,13 @@ def a_target_of_its_own(d, c):
     wait_for("the end of the registration", lambda: show(c, t)["state"] == "exited")
     expect(show(c, t)["events"]["state"] == "ended", "a program that stops leaves its rings")
     again = p.ask("start")
-    expect(again != t and show(c, p.pid)["id"] == again, "one that starts again is another target")
+    expect(again == t and len(of_pid(c, p.pid)) == 1 and show(c, t)["state"] == "armed", "one that starts again is the same target")
     p.ask("write")
     rings, _ = rings_of(c, c.snapshot(again))
     expect(sorted((r["state"], r["file"].count("-")) for r, _ in rings) in
            ([("ended", 1), ("live", 2)], [("ended", 2), ("live", 1)]),
            "a snapshot has what both wrote, in files of their own")
-    wait_for("the first has gone with that snapshot", lambda: len(of_pid(c, p.pid)) == 1)
+    wait_for("the first rings have gone with that snapshot", lambda: d.status()["events"]["ended"] == 0)
     pid = p.pid
     p.end()
     wait_for("the second has ended", lambda: d.status()["events"]["ended"] == 1)
