@@ -15,8 +15,8 @@
 #include "client/report.h"
 
 struct options {
-	const char *output, *format, *symfs;
-	bool summary;
+	const char *output, *format, *symfs, *pt_info;
+	bool summary, stats, calls, branches, insns;
 	uint64_t timeout, last;
 };
 
@@ -51,6 +51,31 @@ static const struct option_spec specs[] = {
 		.max = 3600000,
 		.doc = "Let the summary show the recording's last milliseconds by themselves "
 		       "first: the slow moment, where the snapshot was taken right after it."},
+	{.name = "calls",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, calls),
+		.doc = "Write the calls of an Intel PT trace as text instead of the timeline: a tree "
+		       "for each thread, with times and instructions. To the standard output, if "
+		       "there is no --output."},
+	{.name = "branches",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, branches),
+		.doc = "The same for its branches: one line each, those not taken left out."},
+	{.name = "insns",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, insns),
+		.doc = "The same for its instructions: the address and the function of each."},
+	{.name = "stats",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, stats),
+		.doc = "Print what was decoded, what was not, and where the time went; then --output "
+		       "may be left out."},
+	{.name = "pt-info",
+		.type = OPTION_FILE,
+		.offset = offsetof(struct options, pt_info),
+		.arg = "FILE",
+		.doc = "INPUT is nothing but the bytes of an Intel PT trace; this JSON file describes "
+		       "the processor, the thread and the code that it ran."},
 	{.name = "symfs",
 		.type = OPTION_FILE,
 		.offset = offsetof(struct options, symfs),
@@ -67,12 +92,20 @@ static const struct option_spec specs[] = {
 	{0},
 };
 
+/* The job's word for what is wanted instead of the timeline; NULL: nothing is. */
+static const char *view_of(const struct options *o)
+{
+	return o->calls ? "calls" : o->branches ? "branches" : o->insns ? "insns" : NULL;
+}
+
 static const char *format_for(const struct options *o)
 {
 	size_t n = o->output ? strlen(o->output) : 0;
 
 	if (o->format)
 		return o->format;
+	if (view_of(o))
+		return "text";
 	if (!o->output || !strcmp(o->output, "-") || (n > 4 && !strcmp(o->output + n - 4, ".txt")))
 		return "text";
 	return "pftrace";
@@ -88,21 +121,31 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		.input = operands[0],
 		.format = format_for(o),
 		.symfs = o->symfs,
+		.pt_info = o->pt_info,
 		.timeout_s = o->timeout ? o->timeout : DEFAULT_TIMEOUT_S,
 	};
-	const char *path = o->output ? o->output : "/dev/null";
-	bool to_stdout = !strcmp(path, "-");
+	const char *view = view_of(o), *path = o->output ? o->output : view ? "-" : "/dev/null";
+	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats;
 	int r;
 
-	if (!o->output && !o->summary)
+	if (o->calls + o->branches + o->insns > 1)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"name the output by -o FILE, or ask for the --summary only");
+			"only one of --calls, --branches and --insns can be written");
+	if (view && strcmp(request.format, "text") != 0)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s is text: --format=text", view);
+	if (view && (o->summary || o->last))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--%s is written instead of the timeline, which --summary and --last are of", view);
+	if (!o->output && !view && !report)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"name the output by -o FILE, or ask for the --summary or --stats only");
 	if (to_stdout && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"a trace does not go to a terminal: -o FILE, or --format=text");
-	if (to_stdout && (o->summary || ctl->json))
+	if (to_stdout && (report || ctl->json))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"the timeline and the summary cannot both go to the standard output");
+			"%s and %s cannot both go to the standard output: -o FILE",
+			view ? "this text" : "the timeline", ctl->json ? "the result" : "a report on it");
 	interrupt_fd = interrupt_open();
 	r = output_file_begin(path, &out);
 	if (r < 0)
@@ -110,10 +153,11 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 			"cannot write %s: %s", path, strerror(-r));
 	request.out_fd = out.fd;
 	request.interrupt_fd = interrupt_fd;
-	if (o->last) {
-		request.options = json_object_new_object();
+	request.options = json_object_new_object();
+	if (o->last)
 		json_add_uint(request.options, "last_ns", o->last * 1000000);
-	}
+	if (view)
+		json_add_string(request.options, "view", view);
 	r = offline_decode(ctl, &request, &result);
 	if (r != EXIT_OK)
 		return r;
@@ -125,9 +169,12 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		if (o->output)
 			json_add_string(result, "output", o->output);
 		ctl_print_json(result);
-	} else if (o->summary) {
+	} else if (report) {
 		report_print_incomplete(stdout, result);
-		report_print(stdout, field(result, "summary"));
+		if (o->summary)
+			report_print(stdout, field(result, "summary"));
+		if (o->stats)
+			report_print_stats(stdout, result);
 	} else if (!to_stdout) {
 		report_print_incomplete(stdout, result);
 		(void)printf("wrote %s\n", path);

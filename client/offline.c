@@ -14,6 +14,7 @@
 
 #include "client/human.h"
 #include "client/interrupt.h"
+#include "client/ptblob.h"
 #include "client/progress.h"
 #include "common/bundle.h"
 #include "common/decoder.h"
@@ -68,6 +69,8 @@ static int input_open(struct job *j)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return input_failed(j, -errno);
+	if (j->request->pt_info)
+		return ptblob_open(j->ctl, j->request->input, fd, j->request->pt_info, &j->perfdata_fd);
 	if (S_ISREG(st.st_mode)) {
 		j->perfdata_fd = take_fd(&fd);
 		return EXIT_OK;

@@ -10,6 +10,7 @@
 struct offline_request {
 	const char *input;           /* a bundle's directory, or a perf.data file */
 	const char *format;          /* "pftrace" or "text" */
+	const char *pt_info;         /* describes an input that is PT alone; NULL: it is none */
 	const char *symfs;           /* a tree to look for programs in, or NULL */
 	struct json_object *options; /* of the job; consumed, may be NULL */
 	int out_fd;                  /* borrowed */

@@ -465,7 +465,7 @@ static bool feature_present(enum feature f, const struct perfdata_about *about, 
 	case FEAT_CPUDESC:
 		return host->cpu[0];
 	case FEAT_CPUID:
-		return about->aux_pmu && host->cpuid[0];
+		return about->aux_pmu && (about->cpuid || host->cpuid[0]);
 	case FEAT_PMU_MAPPINGS:
 	case FEAT_AUXTRACE:
 		return about->aux_pmu;
@@ -503,7 +503,7 @@ static int append_feature(struct perfdata_writer *w, enum feature f, const struc
 	case FEAT_CPUDESC:
 		return append_string(w, host->cpu);
 	case FEAT_CPUID:
-		return append_string(w, host->cpuid);
+		return append_string(w, about->cpuid ? about->cpuid : host->cpuid);
 	case FEAT_PMU_MAPPINGS:
 		r = append_u32(w, 1);
 		if (r == 0)

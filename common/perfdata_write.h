@@ -52,6 +52,7 @@ struct perfdata_about {
 	/* Of a file with AUXTRACE records: the PMU that wrote them, for PMU_MAPPINGS; CPUID and AUXTRACE are added. */
 	const char *aux_pmu;
 	uint32_t aux_pmu_type;
+	const char *cpuid; /* of the processor that was traced; NULL: this one */
 };
 
 /*

@@ -4,6 +4,7 @@
 #include "decode/job.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libelf.h>
 #include <poll.h>
 #include <stdio.h>
@@ -74,6 +75,22 @@ static int job_take_fds(struct job *j, struct declink_packet *p, struct json_obj
 	return 0;
 }
 
+static int job_take_view(struct job *j, struct json_object *options)
+{
+	static const char *const names[] = {
+		[PTVIEW_CALLS] = "calls", [PTVIEW_BRANCHES] = "branches", [PTVIEW_INSNS] = "insns"};
+	const char *name = options ? json_get_string(options, "view") : NULL;
+
+	if (!name)
+		return 0;
+	for (size_t i = PTVIEW_CALLS; i < ARRAY_SIZE(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			j->view = (enum ptview_kind)i;
+	if (j->view == PTVIEW_NONE || !j->text)
+		return job_refuse(j, "the job asks for an unknown view");
+	return 0;
+}
+
 static int job_parse(struct job *j, struct declink_packet *p)
 {
 	const char *input = json_get_string(p->body, "input"),
@@ -96,6 +113,9 @@ static int job_parse(struct job *j, struct declink_packet *p)
 	j->text = format && strcmp(format, "text") == 0;
 	if (format && !j->text && strcmp(format, "pftrace") != 0)
 		return job_refuse(j, "the job asks for an unknown format");
+	r = job_take_view(j, options);
+	if (r < 0)
+		return r;
 	j->compress = option_bool(options, "compress", true);
 	j->symbols = option_bool(options, "symbols", true);
 	j->idle = option_bool(options, "idle", false);
@@ -168,6 +188,7 @@ static int job_run(struct job *j)
 	_cleanup_(pack_freep) struct pack *pack = NULL;
 	_cleanup_(workers_freep) struct workers *workers = NULL;
 	_cleanup_(writer_freep) struct writer *w = NULL;
+	_cleanup_close_ int null_fd = -1;
 	int r;
 
 	if (j->input != JOB_PROBE) {
@@ -186,7 +207,13 @@ static int job_run(struct job *j)
 		if (r < 0)
 			return r;
 		j->workers = workers;
-		r = j->text ? text_writer_new(j->out_fd, &wo, &w)
+		/* a view takes the place of the timeline, of which nobody wants to see anything then */
+		if (j->view) {
+			null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+			if (null_fd < 0)
+				return -errno;
+		}
+		r = j->text ? text_writer_new(j->view ? null_fd : j->out_fd, &wo, &w)
 			    : pftrace_writer_new(j->out_fd, &wo, &w);
 		if (r < 0)
 			return r;
@@ -245,6 +272,7 @@ int job_serve(int link)
 		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .out_fd = -1};
 	int r;
 
+	j.began_ns = io_now_ns();
 	j.stats = json_object_new_object();
 	j.losses = json_object_new_object();
 	link_init(&j.link, link);

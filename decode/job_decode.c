@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/io.h"
 #include "common/json.h"
 #include "decode/image.h"
 #include "decode/job_impl.h"
@@ -26,6 +27,7 @@ struct decode {
 	struct stacktab *st;
 	struct clock_map *clocks;
 	struct timeline *tl;
+	struct ptview *view;
 	struct ptsession *pt;
 	struct session *session;
 	struct ringevents *events;
@@ -36,6 +38,7 @@ static void decode_fini(struct decode *d)
 {
 	session_free(d->session);
 	ptsession_free(d->pt);
+	ptview_free(d->view);
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
@@ -193,6 +196,21 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 			.over_ns = m->slow.over};
 }
 
+static int open_pt(struct job *j, struct decode *d)
+{
+	const struct ptview_options vo = {
+		.kind = j->view, .fd = j->out_fd, .max_bytes = j->max_output, .st = d->st};
+	int r = 0;
+
+	if (j->view)
+		r = ptview_new(&vo, &d->view);
+	if (r == 0 && d->pd)
+		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, d->view, &d->pt);
+	if (r >= 0 && j->view && !d->pt)
+		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
+	return r < 0 ? r : 0;
+}
+
 static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 {
 	struct timeline_options to = {.version = PACKAGE_VERSION};
@@ -211,11 +229,9 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	if (r < 0)
 		return r;
 	tell_images(j, d);
-	if (d->pd) {
-		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, &d->pt);
-		if (r < 0)
-			return r;
-	}
+	r = open_pt(j, d);
+	if (r < 0)
+		return r;
 	timeline_describe(j, d, &to);
 	r = timeline_new(&to, d->st, w, &d->tl);
 	if (r < 0)
@@ -275,18 +291,49 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 		json_add_uint(j->losses, "names_over_memory", ws.names_dropped);
 }
 
+/* Where the time went. */
+static void add_stages(struct job *j, const struct decode *d, const struct writer *w, uint64_t setup_ns, uint64_t run_ns)
+{
+	struct json_object *stages = json_add_new_object(j->stats, "stages");
+	struct writer_stats ws;
+
+	writer_stats(w, &ws);
+	if (d->pt)
+		ptsession_report_times(d->pt, &setup_ns, &run_ns, stages);
+	json_add_uint(stages, "reading_ns", setup_ns);
+	json_add_uint(stages, "drawing_ns", run_ns > ws.write_ns ? run_ns - ws.write_ns : 0);
+	json_add_uint(stages, "writing_ns", ws.write_ns);
+	json_add_uint(stages, "total_ns", io_now_ns() - j->began_ns);
+}
+
+static void add_view_stats(struct job *j, const struct ptview *v)
+{
+	const struct ptview_stats *vs = ptview_stats(v);
+
+	json_add_uint(j->stats, "lines", vs->lines);
+	json_add_uint(j->stats, "bytes_out", vs->bytes);
+	if (vs->cut)
+		json_add_bool(j->losses, "output_cut", true);
+}
+
 int job_decode(struct job *j, struct writer *w)
 {
 	_cleanup_(decode_fini) struct decode d = {0};
+	uint64_t began, setup_ns;
 	int r;
 
 	r = decode_setup(j, &d, w);
 	if (r < 0)
 		return r;
 	j->stage = "decoding";
+	began = io_now_ns();
+	setup_ns = began - j->began_ns;
 	r = session_run(d.session);
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
+	if (r == 0 && d.view)
+		r = ptview_finish(d.view);
+	add_stages(j, &d, w, setup_ns, io_now_ns() - began);
 	session_report(d.session, j->stats, j->losses);
 	if (d.pt)
 		ptsession_report(d.pt, j->stats, j->losses);
@@ -295,5 +342,7 @@ int job_decode(struct job *j, struct writer *w)
 	if (stacktab_dropped(d.st))
 		json_add_uint(j->losses, "stacks_over_memory", stacktab_dropped(d.st));
 	add_timeline_stats(j, d.tl, w);
+	if (d.view)
+		add_view_stats(j, d.view);
 	return r;
 }

@@ -10,6 +10,7 @@
 #include "decode/budget.h"
 #include "decode/link.h"
 #include "decode/need.h"
+#include "decode/ptview.h"
 #include "decode/sandbox.h"
 
 struct workers;
@@ -20,6 +21,7 @@ enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
 struct job {
 	enum job_input input;
 	bool text;
+	enum ptview_kind view; /* instead of a timeline */
 	bool compress;
 	bool symbols;
 	bool idle;
@@ -36,6 +38,7 @@ struct job {
 	struct sandbox_layers layers;
 	struct budget budget;
 	struct workers *workers; /* of the decoding, made before the sandbox */
+	uint64_t began_ns;
 	struct json_object *stats, *losses, *summary;
 	const char *stage;
 	char error[256];

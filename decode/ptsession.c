@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/insn.h"
+#include "common/io.h"
 #include "common/json.h"
 #include "decode/callstack.h"
 #include "decode/idmap.h"
 #include "decode/ptaux.h"
 #include "decode/ptcode.h"
 #include "decode/ptowner.h"
+#include "decode/ptview.h"
 #include "decode/ptwork.h"
 #include "decode/session_impl.h"
 
@@ -33,6 +36,7 @@ struct ptthread {
 	uint32_t n, room;
 	uint64_t last_ns;
 	bool untraced;
+	struct ptview_thread *view; /* of the view of calls */
 	struct ptthread *next;
 };
 
@@ -41,7 +45,9 @@ struct ptsession {
 	struct ptcode *code;
 	struct ptowner *owner;
 	struct ptwork *work;
+	struct ptview *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
+	uint64_t code_ns; /* it took to open all code */
 	struct idmap threads;
 	struct ptthread *all;
 	uint32_t *frames; /* of the stack table, by callfunc.id */
@@ -54,24 +60,29 @@ struct ptsession {
 };
 
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct ptsession **ret)
+		  struct ptview *view, struct ptsession **ret)
 {
 	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
 	struct ptwork_options wo = {.workers = workers, .budget = budget};
+	uint64_t found;
 	int r;
 
 	if (!p)
 		return -ENOMEM;
 	p->budget = budget;
+	p->view = view;
 	r = ptaux_new(pd, budget, &p->aux);
 	if (r > 0)
 		return PTSESSION_E_NONE;
 	if (r == 0)
 		r = ptaux_scan(p->aux);
+	found = io_now_ns();
 	if (r == 0)
 		r = ptcode_new(pd, images, budget, &p->code);
 	if (r == 0)
 		r = ptowner_new(pd, &p->owner);
+	p->code_ns = io_now_ns() - found;
+	wo.all = ptview_kind(view) == PTVIEW_BRANCHES || ptview_kind(view) == PTVIEW_INSNS;
 	wo.aux = p->aux;
 	wo.code = p->code;
 	wo.owner = p->owner;
@@ -172,7 +183,10 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 		.stack = stacktab_push(p->s->o.st, t->n ? t->drawn[t->n - 1].stack : STACKTAB_ROOT, frame),
 		.insns = p->insns};
 	t->n++;
-	r = timeline_call(p->s->o.tl, t->tid, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
+	if (t->view)
+		r = ptview_call(t->view, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
+	else
+		r = timeline_call(p->s->o.tl, t->tid, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
 	if (r < 0)
 		p->error = r;
 }
@@ -185,7 +199,9 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 	(void)why;
 	while (n-- && t->n) {
 		const struct drawn *d = &t->drawn[--t->n];
-		int r = timeline_return(p->s->o.tl, t->tid, time, p->insns > d->insns ? p->insns - d->insns : 0);
+		const uint64_t insns = p->insns > d->insns ? p->insns - d->insns : 0;
+		int r = t->view ? ptview_return(t->view, time, insns)
+				: timeline_return(p->s->o.tl, t->tid, time, insns);
 
 		if (r < 0)
 			p->error = r;
@@ -221,15 +237,18 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 
 static int stop(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e, bool async)
 {
+	const char *why = async ? "interrupted" : e->is_syscall ? "system call" : "outside of the trace";
+
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
-	return timeline_untraced(p->s->o.tl, t->tid, p->ns,
-		async ? "interrupted" : e->is_syscall ? "system call" : "outside of the trace");
+	if (t->view)
+		return ptview_remark(t->view, p->ns, why);
+	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
 }
 
 static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
 {
-	int r = t->untraced ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
+	int r = t->untraced && !t->view ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
 
 	t->untraced = false;
 	callstack_resume(t->calls, p->ns, e->to);
@@ -240,6 +259,8 @@ static int gap(struct ptsession *p, struct ptthread *t, const char *what)
 {
 	callstack_gap(t->calls, p->ns);
 	t->untraced = false;
+	if (t->view)
+		return ptview_remark(t->view, p->ns, what);
 	return timeline_loss(p->s->o.tl, t->tid, p->ns, p->ns, what, 1);
 }
 
@@ -302,6 +323,59 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 	return r < 0 ? r : 0;
 }
 
+/* ---- the views of branches and instructions */
+
+static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, struct ptview_place *ret)
+{
+	struct process *process = session_process(p->s, t->pid);
+	const struct callfunc *f;
+	uint64_t vaddr;
+	bool first;
+
+	*ret = (struct ptview_place){.ip = ip};
+	if (!ip || !t->version || !process)
+		return;
+	f = ptcode_function(t->version, ip, &first);
+	ret->frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
+	if (resolver_image(p->s->resolver, &process->code, ip, &vaddr))
+		ret->into = f->known ? vaddr - f->start : vaddr;
+}
+
+static int view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
+{
+	struct ptview_place from, to;
+
+	/* what is no branch, and one that was not taken */
+	if (e->kind == PTFLOW_RUN || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
+		return 0;
+	place(p, t, e->from, &from);
+	place(p, t, e->to, &to);
+	return ptview_branch(p->view, p->ns, t->tid, e, &from, &to);
+}
+
+/* The instructions up to the branch, with it; a run ends in front of where it goes on. */
+static int view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
+{
+	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
+	uint8_t buffer[INSN_MAX];
+	struct ptview_place at;
+	struct insn insn;
+	int r = 0;
+
+	if (!e->start || !t->version)
+		return 0;
+	for (uint64_t ip = e->start; ip < end && r == 0; ip += insn.length) {
+		const uint8_t *code;
+		const size_t n = ptcode_read(t->version, ip, &code, buffer, sizeof(buffer));
+
+		if (n == 0 || !insn_decode(code, n, true, &insn))
+			break;
+		place(p, t, ip, &at);
+		r = ptview_insn(p->view, p->ns, t->tid, &at);
+	}
+	return r;
+}
+
 int ptsession_step(struct ptsession *p, struct session *s)
 {
 	struct ptwork_event ev;
@@ -326,9 +400,17 @@ int ptsession_step(struct ptsession *p, struct session *s)
 		return r;
 	if (!t->version || ev.flow.kind == PTFLOW_ENABLE || ev.flow.kind == PTFLOW_FOUND)
 		t->version = ptcode_at(p->code, ev.pid, ev.ns);
+	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
+		return view_branch(p, t, &ev.flow);
+	if (ptview_kind(p->view) == PTVIEW_INSNS)
+		return view_line(p, t, &ev.flow);
 	if (!t->version)
 		return 0;
 	t->last_ns = ev.ns;
+	if (p->view && !t->view)
+		r = ptview_thread(p->view, ev.pid, ev.tid, told->name[0] ? told->name : told->process->name, &t->view);
+	if (r < 0)
+		return r;
 	r = draw(p, t, &ev.flow);
 	if (p->error < 0)
 		return p->error;
@@ -352,6 +434,7 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	p->ns = ns;
 	callstack_finish(t->calls, ns);
 	t->version = NULL;
+	t->view = NULL; /* it may have another name from now on */
 	t->untraced = false;
 	return p->error;
 }
@@ -363,6 +446,17 @@ int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns)
 	for (struct ptthread *t = p->all; t && r >= 0; t = t->next)
 		r = ptsession_end_thread(p, s, t->tid, p->ns > ns ? p->ns : ns);
 	return r;
+}
+
+void ptsession_report_times(const struct ptsession *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages)
+{
+	const uint64_t wait = ptwork_wait_ns(p->work);
+
+	json_add_uint(stages, "code_ns", p->code_ns);
+	ptwork_report_times(p->work, stages);
+	json_add_uint(stages, "waiting_ns", wait);
+	*setup_ns -= *setup_ns > p->code_ns ? p->code_ns : *setup_ns;
+	*run_ns -= *run_ns > wait ? wait : *run_ns;
 }
 
 void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses)

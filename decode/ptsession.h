@@ -15,6 +15,7 @@
 struct images;
 struct json_object;
 struct perfdata;
+struct ptview;
 struct ptsession;
 struct session;
 struct workers;
@@ -22,11 +23,11 @@ struct workers;
 enum { PTSESSION_E_NONE = 1, /* the recording has no PT, or none that can be read */ };
 
 /*
- * Before the replay: finds the buffers, the code, the switches. Everything is borrowed. 0, PTSESSION_E_NONE,
- * or a negative errno.
+ * Before the replay: finds the buffers, the code, the switches. Everything is borrowed. With a `view` it is written
+ * there and not drawn. 0, PTSESSION_E_NONE, or a negative errno.
  */
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct ptsession **ret) _must_check_;
+		  struct ptview *view, struct ptsession **ret) _must_check_;
 struct ptsession *ptsession_free(struct ptsession *p);
 DEFINE_CLEANUP(struct ptsession *, ptsession_free)
 
@@ -41,4 +42,6 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 /* The recording ended at `ns`, the time of its last record. */
 int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns);
 
+/* How long which stage took, of those that it knows: they are taken from what setting up and the replay took. */
+void ptsession_report_times(const struct ptsession *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages);
 void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses);

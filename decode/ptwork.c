@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/io.h"
 #include "common/json.h"
 #include "decode/budget.h"
 #include "decode/ptaux.h"
@@ -35,6 +36,7 @@ struct context { /* of one thread */
 	struct ptflow *flow;
 	struct pttime time;
 	struct block *block;
+	uint64_t busy_ns;
 };
 
 struct owner {
@@ -87,6 +89,7 @@ struct ptwork {
 	size_t n_heap;
 	struct ptflow_stats stats;
 	uint64_t backwards, unowned, cut;
+	uint64_t wait_ns; /* the caller for the workers */
 };
 
 /* ---- on the workers */
@@ -239,6 +242,7 @@ static void run(struct work *work, unsigned int worker)
 	struct context *c = &b->w->contexts[worker];
 	const struct ptflow_stats before = *ptflow_stats(c->flow);
 	const uint8_t *end = b->bytes + b->n_bytes;
+	const uint64_t began = io_now_ns();
 	uint32_t owner;
 	int r;
 
@@ -261,6 +265,7 @@ static void run(struct work *work, unsigned int worker)
 		b->stats.errors[i] -= before.errors[i];
 	free(b->bytes);
 	b->bytes = NULL;
+	c->busy_ns += io_now_ns() - began;
 }
 
 /* ---- in the caller */
@@ -460,10 +465,13 @@ static int start_block(struct ptwork *w, struct stream *s)
 {
 	struct block *b = &w->blocks[s->at];
 	int r = submit(w, b);
+	uint64_t began;
 
 	if (r < 0)
 		return r;
+	began = io_now_ns();
 	workers_wait(w->o.workers, &b->work);
+	w->wait_ns += io_now_ns() - began;
 	if (b->error < 0 && b->error != -ENOMEM)
 		return b->error;
 	add_stats(w, b);
@@ -559,6 +567,24 @@ int ptwork_peek(struct ptwork *w, uint64_t *ret_ns)
 	if (r > 0)
 		*ret_ns = w->streams[w->heap[0]].ns;
 	return r;
+}
+
+uint64_t ptwork_wait_ns(const struct ptwork *w)
+{
+	return w->wait_ns;
+}
+
+void ptwork_report_times(const struct ptwork *w, struct json_object *stages)
+{
+	struct json_object *each = json_add_new_array(stages, "following_each_ns");
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < w->n_contexts; i++) {
+		sum += w->contexts[i].busy_ns;
+		if (each)
+			json_append(each, json_object_new_uint64(w->contexts[i].busy_ns));
+	}
+	json_add_uint(stages, "following_ns", sum);
 }
 
 void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses)

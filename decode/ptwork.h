@@ -46,4 +46,7 @@ DEFINE_CLEANUP(struct ptwork *, ptwork_free)
 int ptwork_peek(struct ptwork *w, uint64_t *ret_ns);
 int ptwork_next(struct ptwork *w, struct ptwork_event *ret);
 
+/* How long the caller waited for workers (or did their work, where there are none); how long each of these worked. */
+uint64_t ptwork_wait_ns(const struct ptwork *w);
+void ptwork_report_times(const struct ptwork *w, struct json_object *stages);
 void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses);

@@ -66,10 +66,12 @@ static void check_limit(struct writer *w)
 
 void writer_submit(struct writer *w)
 {
+	uint64_t began;
 	int r;
 
 	if (w->used == 0)
 		return;
+	began = io_now_ns();
 	w->stats.bytes_raw += w->used;
 	if (w->error < 0) {
 		w->used = 0;
@@ -86,6 +88,7 @@ void writer_submit(struct writer *w)
 	if (r < 0)
 		writer_fail(w, r);
 	check_limit(w);
+	w->stats.write_ns += io_now_ns() - began;
 }
 
 int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const struct writer_options *o)
@@ -294,9 +297,12 @@ int writer_end(struct writer *w)
 			writer_fail(w, r);
 		writer_submit(w);
 		if (w->options.compress) {
+			const uint64_t began = io_now_ns();
+
 			r = pack_flush(w->options.pack);
 			if (r < 0)
 				writer_fail(w, r);
+			w->stats.write_ns += io_now_ns() - began;
 		}
 		w->ended = true;
 	}

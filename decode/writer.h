@@ -132,6 +132,7 @@ struct writer_stats {
 	uint64_t bytes_out;	/* written */
 	uint64_t bytes_dropped; /* not written: past max_output_bytes */
 	uint64_t names_dropped; /* strings past the memory limit; shown as "[name table full]" */
+	uint64_t write_ns;	/* spent in compressing (by the caller) and writing */
 	uint64_t args_dropped;	/* arguments past WRITER_MAX_ARGS, or longer than an event may be */
 };
 

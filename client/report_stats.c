@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the decoder counted, as text: what there was, what went wrong, where the time went. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "client/human.h"
+#include "client/report.h"
+
+struct line {
+	const char *key, *text;
+};
+
+static void print_counts(FILE *out, struct json_object *o, const struct line *lines, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (field(o, lines[i].key))
+			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", lines[i].text, field_number(o, lines[i].key));
+}
+
+/* "following" was done by several at once: each of them beside it. */
+static void print_stages(FILE *out, struct json_object *stages)
+{
+	static const struct line lines[] = {
+		{"reading_ns", "reading the recording"},
+		{"code_ns", "opening the code"},
+		{"following_ns", "following the trace"},
+		{"waiting_ns", "  waiting for that"},
+		{"drawing_ns", "drawing"},
+		{"writing_ns", "writing"},
+		{"total_ns", "in all"},
+	};
+	char buf[HUMAN_SIZE];
+
+	(void)fputs("\ntime\n", out);
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		if (!field(stages, lines[i].key))
+			continue;
+		(void)fprintf(out, "  %-36s %15s", lines[i].text, human_duration(buf, field_number(stages, lines[i].key)));
+		for (size_t k = 0; i == 2 && field_count(stages, "following_each_ns") > 1 &&
+				   k < field_count(stages, "following_each_ns");
+			k++)
+			(void)fprintf(out, "%s%s", k ? " + " : "   ", human_duration(buf,
+				json_object_get_uint64(field_at(stages, "following_each_ns", k))));
+		(void)fputc('\n', out);
+	}
+}
+
+static void print_rate(FILE *out, struct json_object *stats)
+{
+	const uint64_t ns = field_number(field(stats, "stages"), "total_ns");
+	const double seconds = (double)ns / 1e9;
+
+	if (ns == 0 || !field(stats, "pt_bytes"))
+		return;
+	(void)fprintf(out, "  %-36s %10.1f MB/s, %.2f million calls/s\n", "Intel PT",
+		(double)field_number(stats, "pt_bytes") / seconds / 1e6,
+		(double)field_number(stats, "calls") / seconds / 1e6);
+}
+
+/* Their names say it themselves, but for the underlines. */
+static void print_losses(FILE *out, struct json_object *losses)
+{
+	if (!losses || json_object_object_length(losses) == 0) {
+		(void)fputs("  nothing\n", out);
+		return;
+	}
+	json_object_object_foreach(losses, key, value) {
+		_cleanup_free_ char *name = human_name(key);
+
+		for (char *p = name; *p; p++)
+			if (*p == '_')
+				*p = ' ';
+		if (json_object_is_type(value, json_type_int))
+			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", name, json_object_get_uint64(value));
+		else
+			(void)fprintf(out, "  %-36s %15s\n", name, json_object_get_boolean(value) ? "yes" : "no");
+	}
+}
+
+void report_print_stats(FILE *out, struct json_object *result)
+{
+	static const struct line decoded[] = {
+		{"samples", "samples"},
+		{"switches", "switches"},
+		{"events", "events of programs"},
+		{"pt_buffers", "Intel PT buffers"},
+		{"pt_bytes", "Intel PT bytes"},
+		{"pt_blocks", "blocks"},
+		{"pt_packets", "packets"},
+		{"instructions", "instructions"},
+		{"calls", "calls"},
+		{"returns", "returns"},
+		{"tail_calls", "tail calls"},
+		{"unwindings", "unwindings"},
+		{"stack_switches", "switches of stacks"},
+		{"signals", "signal handlers"},
+		{"callers_inferred", "callers that a return showed"},
+		{"frames_kept_over_gaps", "frames kept over gaps"},
+		{"slices", "slices written"},
+		{"lines", "lines written"},
+		{"bytes_out", "bytes written"},
+	};
+	struct json_object *stats = field(result, "stats"), *losses = field(result, "losses");
+
+	(void)fputs("\ndecoded\n", out);
+	print_counts(out, stats, decoded, ARRAY_SIZE(decoded));
+	(void)fputs("\nnot decoded, and in doubt\n", out);
+	print_losses(out, losses);
+	if (field(stats, "stages")) {
+		print_stages(out, field(stats, "stages"));
+		print_rate(out, stats);
+	}
+}

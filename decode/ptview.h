@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the text views of a trace: calls as a tree for each thread, branches, instructions; one line each, laid
+ * out for eyes and diff. Refuses to know how any of them was found.
+ *
+ *   # tracerd calls 1                       TIME NS INSNS  name (object) [how]      a call without calls in it
+ *   thread PID/TID "name"                   TIME           name (object) [how] {    and one with
+ *                                           TIME NS INSNS  } name
+ *                                           TIME           -- what is missing here
+ *   # tracerd branches 1                    TIME TID KIND  ADDRESS name+0x12 (object) -> ADDRESS name (object)
+ *   # tracerd instructions 1                TIME TID ADDRESS name+0x12 (object)
+ *
+ * TIME is ns of the recording's clock, 0 in a trace without time. The lines of a thread are together; where they are many,
+ * threads alternate. Branches and instructions are in the order of time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/cleanup.h"
+#include "decode/ptflow.h"
+#include "decode/stacktab.h"
+
+enum ptview_kind { PTVIEW_NONE, PTVIEW_CALLS, PTVIEW_BRANCHES, PTVIEW_INSNS };
+
+struct ptview;
+struct ptview_thread;
+
+/* Where an address is: `into` its function, or into its object if `frame` is no function. */
+struct ptview_place {
+	uint64_t ip; /* 0: not known */
+	uint32_t frame; /* of the stack table; 0: nothing is there */
+	uint64_t into;
+};
+
+struct ptview_options {
+	enum ptview_kind kind;
+	int fd; /* borrowed */
+	uint64_t max_bytes; /* of the output; 0: no limit */
+	struct stacktab *st; /* borrowed */
+};
+
+int ptview_new(const struct ptview_options *options, struct ptview **ret) _must_check_;
+struct ptview *ptview_free(struct ptview *v);
+DEFINE_CLEANUP(struct ptview *, ptview_free)
+
+enum ptview_kind ptview_kind(const struct ptview *v);
+
+/* A thread of the view of calls. `name` is escaped and copied. 0 or -ENOMEM. */
+int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name, struct ptview_thread **ret) _must_check_;
+
+/* `how`: a constant word, NULL: nothing is special. All answer 0 or -errno. */
+int ptview_call(struct ptview_thread *t, uint64_t ns, uint32_t frame, const char *how);
+int ptview_return(struct ptview_thread *t, uint64_t ns, uint64_t insns);
+int ptview_remark(struct ptview_thread *t, uint64_t ns, const char *what);
+
+int ptview_branch(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptflow_event *e,
+		  const struct ptview_place *from, const struct ptview_place *to);
+int ptview_insn(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptview_place *at);
+
+/* Everything is written when this has answered 0. */
+int ptview_finish(struct ptview *v) _must_check_;
+
+struct ptview_stats {
+	uint64_t lines, bytes;
+	bool cut; /* the limit was reached; what came later is missing */
+};
+const struct ptview_stats *ptview_stats(const struct ptview *v);
