@@ -45,12 +45,13 @@ struct piece { /* of a buffer: bytes that lie together in the file */
 	uint64_t at, bytes; /* in the buffer */
 	uint64_t off;	    /* in the source */
 	uint64_t aux_offset;
+	bool joined; /* it goes on where the one before ended */
 };
 
 struct buffer {
 	struct ptaux_buffer b;
 	struct piece *pieces;
-	uint32_t n_pieces;
+	uint32_t n_pieces, cap_pieces;
 };
 
 struct ptaux {
@@ -64,6 +65,7 @@ struct ptaux {
 	uint64_t charged;
 	uint64_t unsynced; /* bytes in front of the first PSB of a buffer */
 	uint64_t overlap;  /* bytes that a snapshot had twice */
+	uint64_t cut;	   /* bytes that the file has no more */
 	uint64_t no_memory;
 };
 
@@ -146,42 +148,128 @@ static struct buffer *buffer_of(struct ptaux *p, const struct perfdata_aux *a)
 	return v;
 }
 
-/* Bytes of a piece that the one before it had already: the offset tells, or in a snapshot the bytes do. */
-static uint64_t overlap(const struct buffer *b, const struct perfdata_aux *a)
+static struct piece *new_piece(struct ptaux *p, struct buffer *b)
 {
-	const struct piece *last = b->n_pieces ? &b->pieces[b->n_pieces - 1] : NULL;
+	if (b->n_pieces == b->cap_pieces) {
+		const uint32_t cap = b->cap_pieces ? b->cap_pieces * 2 : 1;
+		struct piece *v;
+
+		if (!budget_take(p->budget, (cap - b->cap_pieces) * sizeof(*v)))
+			return NULL;
+		p->charged += (cap - b->cap_pieces) * sizeof(*v);
+		v = reallocarray(b->pieces, cap, sizeof(*v));
+		if (!v)
+			return NULL;
+		b->pieces = v;
+		b->cap_pieces = cap;
+	}
+	return &b->pieces[b->n_pieces];
+}
+
+/*
+ * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots before it had at their end
+ * already: the longest that is the end of one and the begin of the other, if it has a PSB. Linear: two hashes grow
+ * from both sides, and what they find is compared.
+ */
+static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n)
+{
+	const struct buffer *b = &p->buffers[buffer];
+	const uint64_t before = b->b.bytes - n, most = n < before ? n : before, x = 0x9e3779b97f4a7c15ull | 1;
+	_cleanup_free_ uint8_t *old = malloc(SCAN_BYTES), *new = malloc(SCAN_BYTES);
+	uint64_t h_old = 0, h_new = 0, power = 1, found = 0, psb = UINT64_MAX;
+
+	if (!old || !new)
+		return 0;
+	for (uint64_t done = 0; done < most;) {
+		const size_t len = most - done < SCAN_BYTES ? (size_t)(most - done) : SCAN_BYTES;
+		const uint8_t *at;
+
+		if (ptaux_read(p, buffer, before - done - len, old, len) < len ||
+		    ptaux_read(p, buffer, before + done, new, len) < len)
+			return 0;
+		at = psb == UINT64_MAX ? ptpacket_find_psb(new, new + len) : NULL;
+		if (at)
+			psb = done + (uint64_t)(at - new) + PTPACKET_PSB_BYTES;
+		for (size_t i = 0; i < len; i++) {
+			h_old = h_old * x + old[len - 1 - i];
+			h_new += new[i] * power;
+			power *= x;
+			if (h_old == h_new)
+				found = done + i + 1;
+		}
+		done += len;
+	}
+	if (found < psb)
+		return 0;
+	for (uint64_t done = 0; done < found;) {
+		const size_t len = found - done < SCAN_BYTES ? (size_t)(found - done) : SCAN_BYTES;
+
+		if (ptaux_read(p, buffer, before - found + done, old, len) < len ||
+		    ptaux_read(p, buffer, before + done, new, len) < len || memcmp(old, new, len) != 0)
+			return 0;
+		done += len;
+	}
+	return found;
+}
+
+/* Where bytes of a whole trace lay tells which of them were there before, and whether some are missing. */
+static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_aux *a, bool *ret_joined)
+{
 	uint64_t end;
 
-	if (!last || __builtin_add_overflow(last->aux_offset, last->bytes, &end) || a->aux_offset >= end ||
+	*ret_joined = false;
+	if (!last || __builtin_add_overflow(last->aux_offset, last->bytes, &end) || a->aux_offset > end ||
 	    a->aux_offset < last->aux_offset)
 		return 0;
-	return end - a->aux_offset < a->size ? end - a->aux_offset : a->size;
+	*ret_joined = true;
+	return end - a->aux_offset;
+}
+
+static uint64_t bytes_in_file(const struct ptaux *p, const struct perfdata_aux *a)
+{
+	const uint64_t size = perfsource_size(p->pd->src);
+
+	if (a->off & PERFSOURCE_ARENA)
+		return a->size;
+	if (a->off >= size)
+		return 0;
+	return a->size < size - a->off ? a->size : size - a->off;
 }
 
 static int add_piece(struct ptaux *p, const struct perfdata_aux *a)
 {
+	const uint64_t size = bytes_in_file(p, a);
 	struct buffer *b = buffer_of(p, a);
-	struct piece *v;
-	uint64_t twice;
+	struct piece *v = b ? new_piece(p, b) : NULL;
+	uint64_t twice = 0;
+	bool joined = false;
 
-	if (!b)
-		return -ENOMEM;
-	twice = overlap(b, a);
-	p->overlap += twice;
-	if (twice == a->size)
-		return 0;
-	if (!budget_take(p->budget, sizeof(*v)))
-		return -ENOMEM;
-	p->charged += sizeof(*v);
-	v = reallocarray(b->pieces, b->n_pieces + 1, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
-	b->pieces = v;
-	v[b->n_pieces++] = (struct piece){.at = b->b.bytes,
-		.bytes = a->size - twice,
-		.off = a->off + twice,
-		.aux_offset = a->aux_offset + twice};
-	b->b.bytes += a->size - twice;
+	p->cut += a->size - size;
+	if (!p->config.time.reference)
+		p->config.time.reference = a->reference;
+	if (!p->config.snapshot)
+		twice = twice_by_offset(b->n_pieces ? v - 1 : NULL, a, &joined);
+	if (size <= twice || size > UINT64_MAX / 2 - b->b.bytes) {
+		p->overlap += size;
+		return 0;
+	}
+	*v = (struct piece){.at = b->b.bytes, .bytes = size, .off = a->off, .aux_offset = a->aux_offset};
+	b->n_pieces++;
+	b->b.bytes += size;
+	if (p->config.snapshot && b->n_pieces > 1) {
+		twice = twice_in_snapshot(p, (uint32_t)(b - p->buffers), size);
+		joined = twice;
+	}
+	v->joined = joined;
+	v->bytes -= twice;
+	v->off += twice;
+	v->aux_offset += twice;
+	b->b.bytes -= twice;
+	p->overlap += twice;
+	if (v->bytes == 0)
+		b->n_pieces--;
 	return 0;
 }
 
@@ -298,20 +386,20 @@ size_t ptaux_read(struct ptaux *p, uint32_t buffer, uint64_t offset, void *ret, 
 /* ---- blocks */
 
 /* The TSC of the PSB+ at `p`, 0 if it has none. */
-static uint64_t header_tsc(const uint8_t *p, const uint8_t *end)
+static uint64_t header_tsc(const struct ptaux *a, const uint8_t *p, const uint8_t *end)
 {
 	struct ptpacket pk;
 
 	for (; ptpacket_read(p, end, &pk) == 0; p += pk.length) {
 		if (pk.type == PT_TSC)
-			return pk.value;
+			return pttime_whole(&a->config.time, pk.value);
 		if (pk.type == PT_PSBEND || pk.type == PT_OVF)
 			break;
 	}
 	return 0;
 }
 
-static int add_block(struct ptaux *p, uint32_t buffer, uint64_t offset, uint64_t tsc)
+static int add_block(struct ptaux *p, const struct ptaux_block *b)
 {
 	struct ptaux_block *v;
 
@@ -327,46 +415,68 @@ static int add_block(struct ptaux *p, uint32_t buffer, uint64_t offset, uint64_t
 		p->blocks = v;
 		p->cap_blocks = cap;
 	}
-	p->blocks[p->n_blocks++] = (struct ptaux_block){.buffer = buffer, .offset = offset, .tsc = tsc};
+	p->blocks[p->n_blocks++] = *b;
 	return 0;
 }
 
-static int scan_buffer(struct ptaux *p, uint32_t buffer, uint8_t *window)
+/* The blocks of a run, from the `first` on: each ends where the next one begins. */
+static void end_blocks(struct ptaux *p, size_t first, uint64_t to)
 {
-	const uint64_t total = p->buffers[buffer].b.bytes;
-	const size_t first = p->n_blocks;
-	uint64_t at = 0;
+	for (size_t i = first; i < p->n_blocks; i++) {
+		p->blocks[i].joined = i + 1 < p->n_blocks;
+		p->blocks[i].bytes = (p->blocks[i].joined ? p->blocks[i + 1].offset : to) - p->blocks[i].offset;
+	}
+}
 
-	while (at < total) {
-		const size_t n = ptaux_read(p, buffer, at, window, SCAN_BYTES);
+/* What lies together: [from, to) of a buffer. */
+static void scan_run(struct ptaux *p, uint32_t buffer, uint64_t from, uint64_t to, uint8_t *window)
+{
+	const size_t first = p->n_blocks;
+	uint64_t at = from;
+
+	while (at < to) {
+		const size_t room = to - at < SCAN_BYTES ? (size_t)(to - at) : SCAN_BYTES;
+		const size_t n = ptaux_read(p, buffer, at, window, room);
+		const bool last = n < room || at + n == to;
 		const uint8_t *end = window + n, *psb = window;
 
-		if (n < PTPACKET_PSB_BYTES)
-			break;
 		while ((psb = ptpacket_find_psb(psb, end)) != NULL) {
+			struct ptaux_block b = {.buffer = buffer, .offset = at + (uint64_t)(psb - window)};
+
 			/* Its header is read in the next window if this one cuts it. */
-			if ((size_t)(end - psb) < HEADER_BYTES && at + n < total)
+			if ((size_t)(end - psb) < HEADER_BYTES && !last)
 				break;
-			if (add_block(p, buffer, at + (uint64_t)(psb - window), header_tsc(psb, end)) < 0) {
-				p->no_memory++;
-				return 0;
-			}
 			psb += PTPACKET_PSB_BYTES;
+			if (p->n_blocks > first && b.offset - p->blocks[p->n_blocks - 1].offset < PTAUX_MIN_BLOCK)
+				continue;
+			b.tsc = header_tsc(p, psb, end);
+			b.lost_before = p->n_blocks == first && from > 0;
+			if (add_block(p, &b) < 0) {
+				p->no_memory++;
+				end_blocks(p, first, to);
+				return;
+			}
 		}
-		if (psb)
-			at += (uint64_t)(psb - window);
-		else if (at + n >= total)
+		if (last)
 			break;
-		else
-			at += n - (PTPACKET_PSB_BYTES - 1);
+		at += psb ? (uint64_t)(psb - window) : n - (PTPACKET_PSB_BYTES - 1);
 	}
-	for (size_t i = first; i < p->n_blocks; i++)
-		p->blocks[i].bytes = (i + 1 < p->n_blocks ? p->blocks[i + 1].offset : total) - p->blocks[i].offset;
-	if (p->n_blocks == first)
-		p->unsynced += total;
-	else
-		p->unsynced += p->blocks[first].offset;
-	return 0;
+	p->unsynced += (p->n_blocks == first ? to : p->blocks[first].offset) - from;
+	end_blocks(p, first, to);
+}
+
+static void scan_buffer(struct ptaux *p, uint32_t buffer, uint8_t *window)
+{
+	const struct buffer *b = &p->buffers[buffer];
+
+	for (uint32_t i = 0; i < b->n_pieces;) {
+		const uint64_t from = b->pieces[i].at;
+
+		do
+			i++;
+		while (i < b->n_pieces && b->pieces[i].joined);
+		scan_run(p, buffer, from, b->pieces[i - 1].at + b->pieces[i - 1].bytes, window);
+	}
 }
 
 int ptaux_scan(struct ptaux *p)
@@ -375,12 +485,8 @@ int ptaux_scan(struct ptaux *p)
 
 	if (!window)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < p->n_buffers; i++) {
-		int r = scan_buffer(p, i, window);
-
-		if (r < 0)
-			return r;
-	}
+	for (uint32_t i = 0; i < p->n_buffers; i++)
+		scan_buffer(p, i, window);
 	return 0;
 }
 
@@ -395,6 +501,10 @@ void ptaux_report(const struct ptaux *p, struct json_object *stats, struct json_
 	json_add_uint(stats, "pt_blocks", p->n_blocks);
 	if (p->unsynced)
 		json_add_uint(losses, "pt_bytes_before_sync", p->unsynced);
+	if (p->cut)
+		json_add_uint(losses, "pt_bytes_cut", p->cut);
+	if (p->overlap)
+		json_add_uint(stats, "pt_bytes_twice", p->overlap);
 	if (p->no_memory)
 		json_add_uint(losses, "pt_over_memory", p->no_memory);
 }

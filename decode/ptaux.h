@@ -19,8 +19,8 @@ struct json_object;
 struct perfdata;
 struct ptaux;
 
-#define PTAUX_MAX_BUFFERS 65536u
-#define PTAUX_MAX_BLOCK (64u << 20)
+#define PTAUX_MAX_BUFFERS 4096u
+#define PTAUX_MIN_BLOCK 1024u
 
 struct ptaux_config {
 	struct pttime_config time;
@@ -40,11 +40,13 @@ struct ptaux_buffer {
 	uint64_t bytes;	  /* all of it, in order of time; what a snapshot has twice is there once */
 };
 
+/* From a PSB to another one; those that come close upon it are within. */
 struct ptaux_block {
 	uint32_t buffer; /* index */
-	uint64_t offset, bytes; /* in the buffer; the next block's PSB+ follows (ptaux_read() reads on) */
-	uint64_t tsc;	 /* of the PSB+; 0: it has none */
+	uint64_t offset, bytes; /* in the buffer */
+	uint64_t tsc;	 /* of the PSB+, whole as pttime makes it; 0: it has none */
 	bool lost_before; /* bytes in front of it are missing or were overwritten */
+	bool joined;	  /* the next block follows, with nothing missing between: ptaux_read() reads on */
 };
 
 enum { PTAUX_E_NONE = 1, /* the recording has no PT */ PTAUX_E_INVALID };

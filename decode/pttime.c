@@ -3,6 +3,21 @@
 
 #define CTC_MASK 0xffu /* an MTC has 8 bits of the counter */
 
+uint64_t pttime_whole(const struct pttime_config *config, uint64_t tsc)
+{
+	const uint64_t span = 1ull << 56, half = span / 2, ref = config->reference;
+	uint64_t whole = tsc;
+
+	if (!ref)
+		return tsc;
+	whole |= ref & ~(span - 1);
+	if (whole > ref && whole - ref > half && whole >= span)
+		whole -= span;
+	else if (whole < ref && ref - whole > half && whole <= UINT64_MAX - span)
+		whole += span;
+	return whole;
+}
+
 void pttime_init(struct pttime *t, const struct pttime_config *config)
 {
 	*t = (struct pttime){.config = *config};
@@ -44,6 +59,7 @@ static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
 
 void pttime_tsc(struct pttime *t, uint64_t tsc)
 {
+	tsc = pttime_whole(&t->config, tsc);
 	if (t->has_tsc && tsc < t->tsc) {
 		t->backwards++;
 		t->has_anchor = false;

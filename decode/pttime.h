@@ -13,6 +13,7 @@ struct pttime_config {
 	uint32_t tsc_ctc_n, tsc_ctc_d; /* CPUID.15H: EBX, EAX; 0: not known, MTC says nothing */
 	uint32_t mtc_shift;	       /* an MTC every 2^shift ticks of the CTC */
 	uint32_t nominal_ratio;	       /* core:bus at which the TSC runs; 0: CYC says nothing */
+	uint64_t reference;	       /* a TSC of the recording: what the packets have not, their highest byte; 0: none */
 };
 
 struct pttime {
@@ -36,6 +37,9 @@ struct pttime {
 	uint64_t backwards; /* TSC or MTC that were before the last one */
 	uint64_t ahead;	    /* times that waited because an estimate had been too late */
 };
+
+/* The 56 bits of a TSC packet as a whole TSC: that which is nearest to the reference. */
+uint64_t pttime_whole(const struct pttime_config *config, uint64_t tsc);
 
 void pttime_init(struct pttime *t, const struct pttime_config *config);
 void pttime_tsc(struct pttime *t, uint64_t tsc);

@@ -15,11 +15,16 @@
 #include "decode/ptowner.h"
 #include "decode/workers.h"
 
-#define CODE_BYTES (24u << 20) /* of blocks that one thread keeps for one address space */
-#define SPACES 8u	       /* address spaces whose blocks one thread keeps */
-#define AHEAD 3u	       /* blocks in flight for each thread */
+#define CODE_BYTES (8u << 20) /* of blocks that one thread keeps for one address space */
+#define SPACES 4u	      /* address spaces whose blocks one thread keeps */
+#define AHEAD 3u	      /* blocks in flight for each thread */
 #define MAX_SPANS 64u
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
+/* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
+#define WINDOW_BYTES (256u << 10)
+#define ALL_EVENTS (1u << 20) /* of all blocks in memory, about */
+#define MAX_EVENTS (1u << 17) /* of one block at a time */
+#define MIN_EVENTS 256u
 
 /* The code of one address space as one thread has found it. */
 struct known {
@@ -29,13 +34,10 @@ struct known {
 };
 
 struct context { /* of one thread */
-	struct ptwork *w;
 	struct known known[SPACES];
 	uint64_t clock;
 	struct codeblocks *nothing; /* where no code is known */
-	struct ptflow *flow;
-	struct pttime time;
-	struct block *block;
+	struct ptflow_event *batch;
 	uint64_t busy_ns;
 };
 
@@ -48,6 +50,11 @@ struct block {
 	struct work work; /* first */
 	struct ptwork *w;
 	const struct ptaux_block *b;
+	struct context *context; /* whose turn it is */
+	struct ptflow *flow;
+	struct pttime time;
+	const struct ptcode_version *version; /* of who was entered last */
+	uint64_t at;			      /* what was followed of it */
 	uint8_t *bytes;
 	size_t n_bytes;
 	struct ptflow_event *events;
@@ -56,23 +63,24 @@ struct block {
 	uint32_t n_owners;
 	struct ptflow_stats stats;
 	int error;
-	bool submitted, cut;
-	/* where the walk stood at its end */
-	bool known_end;
+	bool submitted, handed; /* to the workers: and not waited for */
+	bool more;
+	enum ptflow_state end; /* how the walk stood there */
 	uint64_t end_ip;
-	struct owner end_owner;
 	uint64_t ns; /* it begins, at the earliest */
 };
 
 struct stream { /* a buffer, as its events are handed out */
-	size_t at, end; /* blocks[] that are left */
+	size_t at, end_at; /* blocks[] that are left */
 	size_t next;	/* event of blocks[at] */
 	uint64_t ns;	/* of the next event, at the earliest */
 	bool started;	/* blocks[at] has been waited for */
+	uint64_t insns; /* in front of blocks[at] */
+	uint64_t told;	/* insns of the event that was handed out last */
 	/* of the block before */
-	bool known_end, any;
+	bool any;
+	enum ptflow_state end;
 	uint64_t end_ip;
-	struct owner end_owner;
 };
 
 struct ptwork {
@@ -82,8 +90,11 @@ struct ptwork {
 	unsigned int n_contexts;
 	struct block *blocks;
 	size_t n_blocks;
+	uint64_t charged;
 	size_t *order; /* blocks by time */
-	size_t next_submit, in_flight;
+	size_t next_submit, in_flight; /* submitted, and not yet a stream's turn */
+	size_t max_events;	       /* of one block at a time */
+	struct pterrata errata;
 	struct stream *streams;
 	uint32_t *heap; /* streams that have something, the earliest on top */
 	size_t n_heap;
@@ -121,8 +132,9 @@ static void tag_block(void *arg, struct codeblock *b)
 		 ptcode_function(arg, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
 }
 
-static struct codeblocks *code_of(struct context *c, const struct ptcode_version *v)
+static struct codeblocks *code_of(struct block *b, const struct ptcode_version *v)
 {
+	struct context *c = b->context;
 	struct known *k = &c->known[0];
 
 	if (!v)
@@ -138,7 +150,7 @@ static struct codeblocks *code_of(struct context *c, const struct ptcode_version
 	codeblocks_free(k->code);
 	*k = (struct known){0};
 	if (codeblocks_new(read_code, tag_block, (void *)(uintptr_t)v, CODE_BYTES, &k->code) < 0) {
-		c->block->error = -ENOMEM;
+		b->error = -ENOMEM;
 		return c->nothing;
 	}
 	k->version = v;
@@ -178,8 +190,7 @@ static uint64_t latest(const struct block *b, uint64_t ns)
 /* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
 static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner)
 {
-	struct context *c = arg;
-	struct block *b = c->block;
+	struct block *b = arg;
 	struct ptwork *w = b->w;
 	const struct ptaux_buffer *buffer = ptaux_buffer(w->o.aux, b->b->buffer);
 	const uint64_t ns = ptaux_ns(w->config, stamp);
@@ -211,58 +222,71 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 		}
 	}
 	*owner = owner_number(b, o);
-	return code_of(c, version);
+	b->version = version;
+	return code_of(b, version);
 }
 
 static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 {
-	struct context *c = arg;
-	struct block *b = c->block;
+	struct block *b = arg;
 	struct ptflow_event *v;
 
 	if (b->cap - b->n < n) {
-		const size_t cap = b->cap ? b->cap * 2 : 4096;
+		const size_t cap = b->cap ? b->cap * 2 : PTFLOW_BATCH;
 
-		v = cap >= b->n + n ? reallocarray(b->events, cap, sizeof(*v)) : NULL;
-		if (!v) {
-			b->cut = true;
+		v = reallocarray(b->events, cap < b->n + n ? b->n + n : cap, sizeof(*v));
+		if (!v)
 			return -ENOMEM;
-		}
 		b->events = v;
-		b->cap = cap;
+		b->cap = cap < b->n + n ? b->n + n : cap;
 	}
 	memcpy(b->events + b->n, events, n * sizeof(*events));
 	b->n += n;
-	return b->error;
+	return b->error ? b->error : b->n >= b->w->max_events;
+}
+
+/* The block's turn on this thread: its first, or where it was left. */
+static int take_up(struct block *b, struct context *c)
+{
+	const struct ptflow_options fo = {.code = c->nothing,
+		.enter = on_enter,
+		.time = &b->time,
+		.sink = on_events,
+		.arg = b,
+		.batch = c->batch,
+		.errata = b->w->errata,
+		.all = b->w->o.all};
+
+	b->context = c;
+	if (b->flow) {
+		ptflow_rebind(b->flow, code_of(b, b->version), b, c->batch);
+		return 0;
+	}
+	pttime_init(&b->time, &b->w->config->time);
+	return ptflow_new(&fo, &b->flow);
 }
 
 static void run(struct work *work, unsigned int worker)
 {
 	struct block *b = (struct block *)work;
 	struct context *c = &b->w->contexts[worker];
-	const struct ptflow_stats before = *ptflow_stats(c->flow);
+	const uint64_t began = io_now_ns(), left = b->b->bytes - b->at;
 	const uint8_t *end = b->bytes + b->n_bytes;
-	const uint64_t began = io_now_ns();
+	size_t used = 0;
 	uint32_t owner;
-	int r;
+	int r = take_up(b, c);
 
-	c->block = b;
-	pttime_init(&c->time, &b->w->config->time);
-	r = ptflow_run(c->flow, b->bytes, end, b->n_bytes > b->b->bytes ? b->bytes + b->b->bytes : NULL);
-	if (r < 0 && b->error == 0)
+	if (r == 0)
+		r = ptflow_feed(b->flow, b->bytes, end, b->n_bytes > left ? b->bytes + left : NULL, b->more, &used);
+	b->more = r == PTFLOW_MORE;
+	if (r < 0)
 		b->error = r;
-	b->known_end = ptflow_where(c->flow, &b->end_ip, &owner) == PTFLOW_ON;
-	if (b->known_end && owner)
-		b->end_owner = b->owners[owner - 1];
-	b->stats = *ptflow_stats(c->flow);
-	b->stats.insns -= before.insns;
-	b->stats.blocks -= before.blocks;
-	b->stats.packets -= before.packets;
-	b->stats.bytes -= before.bytes;
-	b->stats.skipped_bytes -= before.skipped_bytes;
-	b->stats.overflows -= before.overflows;
-	for (size_t i = 0; i < _PTFLOW_E_MAX; i++)
-		b->stats.errors[i] -= before.errors[i];
+	b->at += used;
+	if (!b->more && b->flow) {
+		b->end = ptflow_where(b->flow, &b->end_ip, &owner);
+		b->stats = *ptflow_stats(b->flow);
+		b->flow = ptflow_free(b->flow);
+	}
 	free(b->bytes);
 	b->bytes = NULL;
 	c->busy_ns += io_now_ns() - began;
@@ -270,31 +294,46 @@ static void run(struct work *work, unsigned int worker)
 
 /* ---- in the caller */
 
+/* Hands the next piece of a block to a worker: a window, or up to the header of the block behind it. */
 static int submit(struct ptwork *w, struct block *b)
 {
-	const uint64_t room = b->b->bytes + NEXT_HEADER;
+	const uint64_t left = b->b->bytes - b->at + (b->b->joined ? NEXT_HEADER : 0);
+	const size_t room = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
 
-	if (b->submitted)
-		return 0;
-	b->submitted = true;
-	w->in_flight++;
-	if (room > PTAUX_MAX_BLOCK)
-		return -EFBIG;
-	b->bytes = malloc((size_t)room);
+	b->bytes = malloc(room ? room : 1);
 	if (!b->bytes)
 		return -ENOMEM;
-	b->n_bytes = ptaux_read(w->o.aux, b->b->buffer, b->b->offset, b->bytes, (size_t)room);
+	b->n_bytes = ptaux_read(w->o.aux, b->b->buffer, b->b->offset + b->at, b->bytes, room);
+	b->more = room < left && b->n_bytes == room;
+	b->n = 0;
+	b->submitted = b->handed = true;
 	workers_submit(w->o.workers, &b->work);
 	return 0;
+}
+
+static int await(struct ptwork *w, struct block *b)
+{
+	const uint64_t began = io_now_ns();
+
+	workers_wait(w->o.workers, &b->work);
+	b->handed = false;
+	w->wait_ns += io_now_ns() - began;
+	if (b->error == -ENOMEM) {
+		b->more = false;
+		return 0;
+	}
+	return b->error;
 }
 
 static int submit_ahead(struct ptwork *w)
 {
 	while (w->next_submit < w->n_blocks && w->in_flight < (size_t)w->n_contexts * AHEAD) {
-		int r = submit(w, &w->blocks[w->order[w->next_submit++]]);
+		struct block *b = &w->blocks[w->order[w->next_submit++]];
+		int r = b->submitted ? 0 : submit(w, b);
 
 		if (r < 0)
 			return r;
+		w->in_flight += b->handed;
 	}
 	return 0;
 }
@@ -335,16 +374,55 @@ static void sift_down(struct ptwork *w, size_t i)
 static void make_heap(struct ptwork *w)
 {
 	for (uint32_t i = 0; i < ptaux_n_buffers(w->o.aux); i++)
-		if (w->streams[i].at < w->streams[i].end)
+		if (w->streams[i].at < w->streams[i].end_at)
 			w->heap[w->n_heap++] = i;
 	for (size_t i = w->n_heap; i > 0; i--)
 		sift_down(w, i - 1);
 }
 
+/*
+ * Whether the stamp of a block is damaged: it is later than what follows, and what was before fits to that. `before`: of the
+ * last block that has one, 0: none.
+ */
+static bool is_outlier(const struct ptwork *w, size_t i, uint64_t before)
+{
+	const struct ptaux_block *b = ptaux_block(w->o.aux, i);
+	unsigned int n = 0, lower = 0;
+
+	for (size_t k = i + 1; k < w->n_blocks && n < 2; k++) {
+		const struct ptaux_block *next = ptaux_block(w->o.aux, k);
+
+		if (next->buffer != b->buffer)
+			break;
+		if (!next->tsc)
+			continue;
+		n++;
+		lower += next->tsc < b->tsc;
+		if (before && next->tsc < b->tsc && next->tsc >= before)
+			return true;
+	}
+	return lower == 2;
+}
+
+/* When each block begins, at the earliest: in a buffer never before the one in front of it. */
+static void date_blocks(struct ptwork *w, size_t from, size_t to)
+{
+	uint64_t tsc = 0;
+
+	for (size_t i = from; i < to; i++) {
+		const uint64_t own = w->blocks[i].b->tsc;
+
+		if (own > tsc && !is_outlier(w, i, tsc))
+			tsc = own;
+		w->blocks[i].ns = ptaux_ns(w->config, tsc);
+	}
+	for (size_t i = to; i > from; i--)
+		if (w->blocks[i - 1].ns == 0 && i < to)
+			w->blocks[i - 1].ns = w->blocks[i].ns;
+}
+
 static void make_blocks(struct ptwork *w)
 {
-	uint64_t ns = 0;
-
 	for (size_t i = 0; i < w->n_blocks; i++) {
 		struct block *b = &w->blocks[i];
 		struct stream *s;
@@ -353,31 +431,36 @@ static void make_blocks(struct ptwork *w)
 		b->work.run = run;
 		b->b = ptaux_block(w->o.aux, i);
 		s = &w->streams[b->b->buffer];
-		if (s->end == 0) {
+		if (s->end_at == 0)
 			s->at = i;
-			ns = 0;
-		}
-		s->end = i + 1;
-		b->ns = ptaux_ns(w->config, b->b->tsc);
-		if (b->ns < ns)
-			b->ns = ns; /* without a TSC of its own, or one that ran backwards */
-		ns = b->ns;
+		s->end_at = i + 1;
 		w->order[i] = i;
 	}
-	for (size_t i = 0; i < ptaux_n_buffers(w->o.aux); i++)
-		if (w->streams[i].at < w->streams[i].end)
-			w->streams[i].ns = w->blocks[w->streams[i].at].ns;
+	for (size_t i = 0; i < ptaux_n_buffers(w->o.aux); i++) {
+		struct stream *s = &w->streams[i];
+
+		date_blocks(w, s->at, s->end_at);
+		if (s->at < s->end_at)
+			s->ns = w->blocks[s->at].ns;
+	}
 	qsort_r(w->order, w->n_blocks, sizeof(*w->order), order_compare, w);
 }
 
-static int make_context(struct ptwork *w, struct context *c)
+static int make_context(struct context *c)
 {
-	struct ptflow_options fo = {.enter = on_enter, .time = &c->time, .sink = on_events, .arg = c, .all = w->o.all};
 	int r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
 
-	c->w = w;
-	fo.code = c->nothing;
-	return r < 0 ? r : ptflow_new(&fo, &c->flow);
+	if (r < 0)
+		return r;
+	c->batch = malloc(PTFLOW_BATCH * sizeof(*c->batch));
+	return c->batch ? 0 : -ENOMEM;
+}
+
+static size_t max_events(size_t blocks)
+{
+	const size_t n = ALL_EVENTS / (blocks ? blocks : 1);
+
+	return n > MAX_EVENTS ? MAX_EVENTS : n < MIN_EVENTS ? MIN_EVENTS : n;
 }
 
 int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
@@ -389,9 +472,13 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 		return -ENOMEM;
 	w->o = *options;
 	w->config = ptaux_config(options->aux);
-	w->n_blocks = ptaux_n_blocks(options->aux);
-	if (!budget_take(options->budget, w->n_blocks * (sizeof(*w->blocks) + sizeof(*w->order))))
+	pterrata_of(w->config->family, w->config->model, &w->errata);
+	w->charged = ptaux_n_blocks(options->aux) * (sizeof(*w->blocks) + sizeof(*w->order));
+	if (!budget_take(options->budget, w->charged)) {
+		w->charged = 0;
 		return -ENOMEM;
+	}
+	w->n_blocks = ptaux_n_blocks(options->aux);
 	w->blocks = calloc(w->n_blocks + 1, sizeof(*w->blocks));
 	w->order = calloc(w->n_blocks + 1, sizeof(*w->order));
 	w->streams = calloc(n_buffers + 1, sizeof(*w->streams));
@@ -401,11 +488,12 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 	if (!w->blocks || !w->order || !w->streams || !w->heap || !w->contexts)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < w->n_contexts; i++) {
-		int r = make_context(w, &w->contexts[i]);
+		int r = make_context(&w->contexts[i]);
 
 		if (r < 0)
 			return r;
 	}
+	w->max_events = max_events(n_buffers + (size_t)w->n_contexts * AHEAD);
 	make_blocks(w);
 	make_heap(w);
 	*ret = take_ptr(w);
@@ -414,9 +502,11 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 
 static void free_block(struct block *b)
 {
+	ptflow_free(b->flow);
 	free(b->bytes);
 	free(b->events);
 	free(b->owners);
+	b->flow = NULL;
 	b->bytes = NULL;
 	b->events = NULL;
 	b->owners = NULL;
@@ -427,7 +517,7 @@ struct ptwork *ptwork_free(struct ptwork *w)
 	if (!w)
 		return NULL;
 	for (size_t i = 0; i < w->n_blocks && w->blocks; i++) {
-		if (w->blocks[i].submitted && w->blocks[i].work.run && !w->blocks[i].work.done && w->blocks[i].bytes)
+		if (w->blocks[i].handed)
 			workers_wait(w->o.workers, &w->blocks[i].work);
 		free_block(&w->blocks[i]);
 	}
@@ -435,9 +525,9 @@ struct ptwork *ptwork_free(struct ptwork *w)
 		for (size_t k = 0; k < SPACES; k++)
 			codeblocks_free(w->contexts[i].known[k].code);
 		codeblocks_free(w->contexts[i].nothing);
-		ptflow_free(w->contexts[i].flow);
+		free(w->contexts[i].batch);
 	}
-	budget_give(w->o.budget, w->n_blocks * (sizeof(*w->blocks) + sizeof(*w->order)));
+	budget_give(w->o.budget, w->charged);
 	free(w->contexts);
 	free(w->blocks);
 	free(w->order);
@@ -457,55 +547,78 @@ static void add_stats(struct ptwork *w, const struct block *b)
 	w->stats.overflows += b->stats.overflows;
 	for (size_t i = 0; i < _PTFLOW_E_MAX; i++)
 		w->stats.errors[i] += b->stats.errors[i];
-	w->cut += b->cut;
+	w->cut += b->error == -ENOMEM;
+	w->backwards += b->time.backwards;
 }
 
-/* The stream's block is there: its first event says whether it goes on where the one before ended. */
+/* The first event of a block says whether it goes on where the one before ended. */
+static void join(struct stream *s, struct block *b)
+{
+	struct ptflow_event *e = &b->events[0];
+
+	if (b->b->lost_before)
+		s->end = PTFLOW_UNKNOWN;
+	if (!s->any || b->n == 0 || e->kind != PTFLOW_ENABLE)
+		return;
+	if (e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to)
+		s->next = 1; /* nothing happened: a new block of the same trace */
+	else if (e->at_psb || s->end != PTFLOW_OFF)
+		e->kind = PTFLOW_FOUND;
+}
+
+/* The stream's block is waited for, if it is on its way. */
 static int start_block(struct ptwork *w, struct stream *s)
 {
 	struct block *b = &w->blocks[s->at];
-	int r = submit(w, b);
-	uint64_t began;
+	int r = 0;
 
+	if (b->submitted)
+		w->in_flight--;
+	else
+		r = submit(w, b);
+	if (r == 0)
+		r = await(w, b);
 	if (r < 0)
 		return r;
-	began = io_now_ns();
-	workers_wait(w->o.workers, &b->work);
-	w->wait_ns += io_now_ns() - began;
-	if (b->error < 0 && b->error != -ENOMEM)
-		return b->error;
-	add_stats(w, b);
 	s->started = true;
 	s->next = 0;
-	if (!s->any || b->n == 0 || b->events[0].kind != PTFLOW_ENABLE)
-		return 0;
-	if (s->known_end && s->end_ip == b->events[0].to)
-		s->next = 1; /* nothing happened: a new block of the same trace */
-	else
-		b->events[0].kind = PTFLOW_FOUND;
+	join(s, b);
 	return 0;
+}
+
+/* What came of it was handed out: on with it, if something is left. */
+static int go_on(struct ptwork *w, struct stream *s)
+{
+	struct block *b = &w->blocks[s->at];
+	int r = submit(w, b);
+
+	s->next = 0;
+	return r < 0 ? r : await(w, b);
 }
 
 static void end_block(struct ptwork *w, struct stream *s)
 {
 	struct block *b = &w->blocks[s->at];
 
+	add_stats(w, b);
 	s->any = true;
-	s->known_end = b->known_end;
+	s->end = b->end;
 	s->end_ip = b->end_ip;
-	s->end_owner = b->end_owner;
+	s->insns += b->stats.insns;
 	s->started = false;
 	s->at++;
 	free_block(b);
-	w->in_flight--;
-	if (s->at < s->end && w->blocks[s->at].ns > s->ns)
+	if (s->at < s->end_at && w->blocks[s->at].ns > s->ns)
 		s->ns = w->blocks[s->at].ns;
 }
 
+/* Between what was handed out before, and the next block: an estimate may be too late, and a damaged stamp anything. */
 static uint64_t event_ns(const struct ptwork *w, const struct stream *s, const struct ptflow_event *e)
 {
-	const uint64_t ns = ptaux_ns(w->config, e->time);
+	uint64_t ns = ptaux_ns(w->config, e->time);
 
+	if (s->at + 1 < s->end_at && ns > w->blocks[s->at + 1].ns)
+		ns = w->blocks[s->at + 1].ns;
 	return ns > s->ns ? ns : s->ns;
 }
 
@@ -532,8 +645,14 @@ static int settle(struct ptwork *w)
 				return 1;
 			continue;
 		}
+		if (b->more) {
+			r = go_on(w, s);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		end_block(w, s);
-		if (s->at == s->end)
+		if (s->at == s->end_at)
 			w->heap[0] = w->heap[--w->n_heap];
 		sift_down(w, 0);
 	}
@@ -551,6 +670,10 @@ int ptwork_next(struct ptwork *w, struct ptwork_event *ret)
 	s = &w->streams[w->heap[0]];
 	b = &w->blocks[s->at];
 	*ret = (struct ptwork_event){.ns = s->ns, .buffer = w->heap[0], .flow = b->events[s->next++]};
+	ret->flow.insns += s->insns;
+	ret->flow.offset += b->b->offset;
+	ret->insns = ret->flow.insns - s->told;
+	s->told = ret->flow.insns;
 	if (ret->flow.owner) {
 		ret->pid = b->owners[ret->flow.owner - 1].pid;
 		ret->tid = b->owners[ret->flow.owner - 1].tid;
@@ -610,4 +733,6 @@ void ptwork_report(const struct ptwork *w, struct json_object *stats, struct jso
 		json_add_uint(losses, "pt_branches_of_nobody", w->unowned);
 	if (w->cut)
 		json_add_uint(losses, "pt_blocks_cut", w->cut);
+	if (w->backwards)
+		json_add_uint(losses, "pt_time_backwards", w->backwards);
 }
