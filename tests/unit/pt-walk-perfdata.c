@@ -23,6 +23,7 @@ enum mode { INSNS, BRANCHES, TIMES };
 struct walk {
 	const char *symfs;
 	enum mode mode;
+	bool tids;
 	struct ptcode *code;
 	struct ptwalk_ips ips;
 	uint64_t events;
@@ -68,6 +69,7 @@ static void on_event(struct walk *w, const struct ptwork_event *e)
 	const struct ptcode_version *v = ptcode_at(w->code, e->pid, e->ns);
 
 	w->events++;
+	w->ips.tid = w->tids ? e->tid : 0;
 	if (e->flow.start && v)
 		(void)ptwalk_line(&w->ips, &e->flow, read_code, (void *)(uintptr_t)v, true);
 	if (w->mode == INSNS || e->flow.kind == PTFLOW_RUN)
@@ -152,6 +154,8 @@ int ptwalk_perfdata(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "--insns") == 0)
 			w.mode = INSNS;
+		else if (strcmp(argv[i], "--tids") == 0)
+			w.tids = true;
 		else if (strcmp(argv[i], "--branches") == 0)
 			w.mode = BRANCHES;
 		else if (strcmp(argv[i], "--times") == 0)

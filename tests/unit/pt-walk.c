@@ -6,7 +6,7 @@
  *		one packet a line, in the words of libipt's ptdump
  *	pt-walk blob BITS FILE [--cpu F/M] [--filter FIRST,LAST] [--events] [CODE OFFSET LENGTH ADDRESS]...
  *		packets and flat code alone: the addresses of all instructions
- *	pt-walk perfdata FILE SYMFS [--insns|--branches|--times] [--threads N]
+ *	pt-walk perfdata FILE SYMFS [--insns [--tids]|--branches|--times] [--threads N]
  *		a recording, as the decoder takes it
  *
  * Instructions are printed as perf does, one lower-case hex number a line; the last line, on stderr, is a summary.
@@ -68,6 +68,8 @@ static void put(struct ptwalk_ips *ips, uint64_t ip)
 	ips->n++;
 	for (unsigned int i = 0; i < 64; i += 8)
 		ips->hash = (ips->hash ^ (ip >> i & 0xff)) * 0x100000001b3ull;
+	if (ips->print && ips->tid)
+		(void)printf("%u ", ips->tid);
 	if (ips->print)
 		(void)printf("%lx\n", ip);
 }

@@ -13,6 +13,7 @@
 struct ptwalk_ips {
 	uint64_t n, hash;
 	bool print;
+	uint32_t tid; /* if not 0: printed in front of each address */
 };
 
 /* The file's bytes, ended by a zero; exits with a message if it cannot be read. */
