@@ -57,6 +57,7 @@ struct ptcode {
 	struct codefile *files; /* by image id */
 	size_t n_files;
 	pthread_mutex_t lock;
+	struct budget chunks; /* of the budget, set aside: that is not for several threads */
 	atomic_ullong unmapped, unreadable;
 	uint64_t charged, no_memory;
 };
@@ -118,12 +119,11 @@ static void seal_version(struct ptcode_process *p)
 /* Whether the mapping takes the place of code that another one has there. */
 static bool replaces(const struct space *s, const struct space_map *map)
 {
-	for (uint32_t i = 0; i < space_count(s); i++) {
-		const struct space_map *m = space_at(s, i);
+	const struct space_map *m;
 
-		if (m->start < map->end && map->start < m->end && (m->image != map->image || m->start - m->pgoff != map->start - map->pgoff))
+	for (uint32_t i = space_from(s, map->start); (m = space_at(s, i)) && m->start < map->end; i++)
+		if (m->image != map->image || m->start - m->pgoff != map->start - map->pgoff)
 			return true;
-	}
 	return false;
 }
 
@@ -142,6 +142,23 @@ static int set_map(struct ptcode *c, struct ptcode_process *p, const struct spac
 	if (r == 0 && space_set(&p->space, map) != 0)
 		r = -ENOMEM;
 	return r;
+}
+
+/* Its bytes are looked for when all records were read. */
+static int note_file(struct ptcode *c, struct image *image)
+{
+	if (image->id >= c->n_files) {
+		const size_t n = (size_t)image->id + 64;
+		struct codefile *v = reallocarray(c->files, n, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		memset(v + c->n_files, 0, (n - c->n_files) * sizeof(*v));
+		c->files = v;
+		c->n_files = n;
+	}
+	c->files[image->id].image = image;
+	return 0;
 }
 
 static int on_mmap(struct ptcode *c, const struct perfevent *ev)
@@ -167,7 +184,7 @@ static int on_mmap(struct ptcode *c, const struct perfevent *ev)
 			.pid = ev->pid};
 
 		map.image = images_get(c->images, &key);
-		if (!map.image)
+		if (!map.image || note_file(c, map.image) < 0)
 			return -ENOMEM;
 	}
 	return set_map(c, p, &map, ev->has_time ? ev->time : 0);
@@ -231,29 +248,13 @@ static int scan(struct ptcode *c, struct perfdata *pd)
 
 /* ---- files: all are opened now, while the parent can be asked */
 
-static int open_file(struct ptcode *c, struct image *image)
+static int open_file(struct ptcode *c, struct codefile *f)
 {
-	struct codefile *f;
+	struct image *image = f->image;
 	int r = image_open(c->images, image);
 
-	if (r < 0)
+	if (r < 0 || image->state != IMAGE_READY)
 		return r;
-	if (image->id >= c->n_files) {
-		const size_t n = (size_t)image->id + 64;
-		struct codefile *v = reallocarray(c->files, n, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		memset(v + c->n_files, 0, (n - c->n_files) * sizeof(*v));
-		c->files = v;
-		c->n_files = n;
-	}
-	f = &c->files[image->id];
-	if (f->image)
-		return 0;
-	f->image = image;
-	if (image->state != IMAGE_READY)
-		return 0;
 	r = image_load_symbols(c->images, image);
 	if (r >= 0)
 		r = callfuncs_add(c->functions, image);
@@ -276,14 +277,19 @@ static int open_file(struct ptcode *c, struct image *image)
 
 static int open_files(struct ptcode *c)
 {
-	for (struct ptcode_process *p = c->all; p; p = p->next)
-		for (uint32_t i = 0; i < p->n; i++)
-			for (uint32_t k = 0; k < space_count(p->versions[i].space); k++) {
-				int r = open_file(c, space_at(p->versions[i].space, k)->image);
+	uint64_t want = 0, most = (c->budget->max - c->budget->used) / 4;
 
-				if (r < 0)
-					return r;
-			}
+	for (size_t i = 0; i < c->n_files; i++) {
+		int r = c->files[i].image ? open_file(c, &c->files[i]) : 0;
+
+		if (r < 0)
+			return r;
+		want += (uint64_t)c->files[i].n_chunks << CHUNK_BITS;
+	}
+	c->chunks.max = want < most ? want : most;
+	if (!budget_take(c->budget, c->chunks.max))
+		c->chunks.max = 0;
+	c->charged += c->chunks.max;
 	return 0;
 }
 
@@ -370,14 +376,14 @@ static const uint8_t *load_chunk(struct ptcode *c, struct codefile *f, size_t i)
 
 	(void)pthread_mutex_lock(&c->lock);
 	bytes = atomic_load_explicit(&f->chunks[i], memory_order_relaxed);
-	if (!bytes && budget_take(c->budget, CHUNK_BYTES)) {
-		c->charged += CHUNK_BYTES;
+	if (!bytes && budget_take(&c->chunks, CHUNK_BYTES)) {
 		bytes = calloc(1, CHUNK_BYTES);
 		if (bytes && f->image->fd >= 0) {
 			n = io_pread_full(f->image->fd, bytes, CHUNK_BYTES, (off_t)((uint64_t)i << CHUNK_BITS));
 			if (n <= 0) {
 				free(bytes);
 				bytes = NULL;
+				budget_give(&c->chunks, CHUNK_BYTES);
 			}
 		} else if (bytes && f->image->mem) {
 			const uint64_t at = (uint64_t)i << CHUNK_BITS;

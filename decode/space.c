@@ -67,8 +67,7 @@ static int space_reserve(struct space *s, uint32_t n)
 	return 0;
 }
 
-/* Index of the first mapping that ends behind `addr`. */
-static uint32_t space_lower(const struct space *s, uint64_t addr)
+uint32_t space_from(const struct space *s, uint64_t addr)
 {
 	uint32_t lo = 0, hi = s->n;
 
@@ -114,7 +113,7 @@ int space_set(struct space **ps, const struct space_map *map)
 
 	if (map->start >= map->end)
 		return 0;
-	first = last = space_lower(s, map->start);
+	first = last = space_from(s, map->start);
 	while (last < s->n && s->maps[last].start < map->end)
 		last++;
 	if (!map->image && first == last)
@@ -150,7 +149,7 @@ int space_set(struct space **ps, const struct space_map *map)
 
 const struct space_map *space_find(const struct space *s, uint64_t addr)
 {
-	uint32_t i = space_lower(s, addr);
+	uint32_t i = space_from(s, addr);
 
 	return i < s->n && s->maps[i].start <= addr ? &s->maps[i] : NULL;
 }

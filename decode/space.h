@@ -44,5 +44,8 @@ int space_set(struct space **s, const struct space_map *map) _must_check_;
 /* The mapping that holds `addr`, or NULL. Valid until the space changes. */
 const struct space_map *space_find(const struct space *s, uint64_t addr);
 
+/* The index of the first mapping that ends behind `addr`; space_count(): none does. */
+uint32_t space_from(const struct space *s, uint64_t addr);
+
 uint32_t space_count(const struct space *s);
 const struct space_map *space_at(const struct space *s, uint32_t i);
