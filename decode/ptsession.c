@@ -24,7 +24,7 @@
 /* A frame that is drawn. */
 struct drawn {
 	uint32_t stack; /* of the stack table, this frame included */
-	uint64_t insns; /* when it began */
+	uint64_t insns; /* the thread's, when it began */
 };
 
 struct ptthread {
@@ -34,7 +34,7 @@ struct ptthread {
 	const struct ptcode_version *version;
 	struct drawn *drawn;
 	uint32_t n, room;
-	uint64_t last_ns;
+	uint64_t last_ns, insns;
 	bool untraced;
 	struct ptview_thread *view; /* of the view of calls */
 	struct ptthread *next;
@@ -54,7 +54,7 @@ struct ptsession {
 	uint32_t n_frames;
 	/* of the event that is being drawn */
 	struct session *s;
-	uint64_t ns, ip, insns;
+	uint64_t ns, ip;
 	int error;
 	uint64_t unowned;
 };
@@ -181,7 +181,7 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 	}
 	t->drawn[t->n] = (struct drawn){
 		.stack = stacktab_push(p->s->o.st, t->n ? t->drawn[t->n - 1].stack : STACKTAB_ROOT, frame),
-		.insns = p->insns};
+		.insns = t->insns};
 	t->n++;
 	if (t->view)
 		r = ptview_call(t->view, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
@@ -199,7 +199,7 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 	(void)why;
 	while (n-- && t->n) {
 		const struct drawn *d = &t->drawn[--t->n];
-		const uint64_t insns = p->insns > d->insns ? p->insns - d->insns : 0;
+		const uint64_t insns = t->insns - d->insns;
 		int r = t->view ? ptview_return(t->view, time, insns)
 				: timeline_return(p->s->o.tl, t->tid, time, insns);
 
@@ -278,7 +278,6 @@ static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
 {
 	p->ip = e->to ? e->to : e->from;
-	p->insns = e->insns;
 	switch (e->kind) {
 	case PTFLOW_CALL:
 	case PTFLOW_CALL_INDIRECT:
@@ -395,6 +394,7 @@ int ptsession_step(struct ptsession *p, struct session *s)
 	told = t ? session_thread(s, ev.pid, ev.tid) : NULL;
 	if (!told)
 		return -ENOMEM;
+	t->insns += ev.insns;
 	r = session_tell_thread(s, told, ev.ns);
 	if (r < 0)
 		return r;
