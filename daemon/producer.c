@@ -296,6 +296,11 @@ uid_t producer_uid(const struct producer *p)
 	return p->uid;
 }
 
+bool producer_is_open_to(const struct producer *p, uid_t uid)
+{
+	return p->uid == uid && p->strict_uid == uid;
+}
+
 uint64_t producer_bytes(const struct producer *p)
 {
 	return p->geometry.total_bytes;

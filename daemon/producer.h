@@ -108,6 +108,11 @@ pid_t producer_nspid(const struct producer *producer);
 /* Bytes of the program, at registration. */
 const char *producer_comm(const struct producer *producer);
 uid_t producer_uid(const struct producer *producer);
+/*
+ * Whether that user may know what is in its rings: it is the user's, and was nothing at its registration that the user
+ * may not look into (setuid, file capabilities, not dumpable).
+ */
+bool producer_is_open_to(const struct producer *producer, uid_t uid);
 /* Of its memory. */
 uint64_t producer_bytes(const struct producer *producer);
 enum producer_state producer_state(const struct producer *producer);

@@ -33,7 +33,7 @@ struct producer {
 	/* who it is, as of registration */
 	pid_t pid, nspid;
 	uint64_t start_time;
-	uid_t uid;
+	uid_t uid, strict_uid;
 	char comm[PROC_COMM_MAX];
 	/* what it gave us */
 	int memory_fd, wake_fd;

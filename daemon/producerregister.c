@@ -50,6 +50,8 @@ static int identify(struct producer *p, const struct peer *peer, char *why, size
 	if (r < 0)
 		return r;
 	p->uid = peer->uid;
+	if (proc_strict_uid(proc.dirfd, &p->strict_uid) < 0)
+		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	p->pid = p->nspid = proc.pid;
 	p->start_time = proc.start_time;
 	if (proc_status_read(proc.dirfd, &status) == 0)

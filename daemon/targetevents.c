@@ -268,10 +268,10 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
 
 /* ---- whose rings are whose */
 
-/* What its user may have; a process of a user's target that is somebody else's by now keeps its own. */
+/* What its user may have; a process of a user's target that is somebody else's by now, or more, keeps its own. */
 static bool may_have(const struct target *target, const struct producer *producer)
 {
-	return target->owner_admin || producer_uid(producer) == target->owner;
+	return target->owner_admin || target->admin_only || producer_is_open_to(producer, target->owner);
 }
 
 /* The next of a target's producers, member by member; both are NULL at first. */

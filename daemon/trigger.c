@@ -28,9 +28,10 @@ uint64_t trigger_unix_now(void)
 
 /* ---- in step with targets and programs */
 
+/* How long a region takes is told to nobody who may not have the program's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
 {
-	return producer_state(producer) == PRODUCER_LIVE &&
+	return producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
 	       target_has(t->target, producer_pid(producer), producer_start_time(producer));
 }
 

@@ -327,6 +327,36 @@ def users(d, c):
     wrong = as_user(USER, own)
     expect(not wrong, f"and has them when it has died {wrong}")
 
+    # a process that has become more than its user
+    def dumpable(yes):
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, yes, 0, 0, 0)
+
+    def more():
+        dumpable(1)
+        with d.client() as u:
+            rings = Rings()
+            control = rings.register(u)
+            g = u.call("trigger.add", {"target": control.target["id"], "region": "x", "over_ns": 1000})["trigger"]
+            if g["programs"] != 1 or not control.find("x"):
+                return "the trigger does not watch the program"
+        rings.close()
+        dumpable(0)
+        with d.client() as u:
+            rings = Rings()
+            control = rings.register(u)
+            if control.thresholds() or [g["programs"] for g in u.call("trigger.list")["triggers"]] != [0]:
+                return "the trigger watches it still"
+            try:
+                if any(rings_of(u, u.snapshot(g["target"]))):
+                    return "its rings are in a snapshot of the user's"
+            except Error as e:
+                return "" if e.code in ("not_found", "not_permitted") else str(e)
+
+    wrong = as_user(USER, more)
+    expect(not wrong, f"the user's triggers do not watch what the user may not look into {wrong}")
+    for t in c.call("target.list")["targets"]:
+        c.call("target.disarm", {"target": t["id"]})
+
     # what cannot be armed stays what it was
     first, second = Program(d, uid=USER), Program(d, uid=USER)
 
