@@ -28,7 +28,7 @@ int events_enable;
 
 static int work(void)
 {
-	TRACERD_SCOPE("work");
+	TRACERD_SCOPE("work"); TRACERD_SCOPE("within");
 	tracerd_arg args[2];
 
 	args[0] = tracerd_u64(TRACERD_NAME("n"), 1);

@@ -280,7 +280,7 @@ static inline void tracerd_region_cleanup(tracerd_region *region)
 
 /* A region from here to the end of the block, however it is left: TRACERD_SCOPE("parse"); */
 #define TRACERD_SCOPE(literal)                                                                     \
-	tracerd_region TRACERD_PASTE(tracerd_scope_, __LINE__)                                     \
+	tracerd_region TRACERD_PASTE(tracerd_scope_, __COUNTER__)                                  \
 		__attribute__((__cleanup__(tracerd_region_cleanup), __unused__)) =                 \
 			tracerd_region_begin(TRACERD_NAME(literal))
 
