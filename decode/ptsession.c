@@ -21,9 +21,18 @@
 
 #define KERNEL_HALF 0x8000000000000000ull
 
+/* What function an address is in: the same few are asked for again and again. */
+#define KNOWN 1024u
+struct known {
+	uint64_t ip;
+	const struct callfunc *f; /* NULL: nothing is known */
+	bool first;
+};
+
 /* A frame that is drawn. */
 struct drawn {
-	uint32_t stack; /* of the stack table, this frame included */
+	uint32_t frame;
+	uint32_t stack; /* of the stack table, this frame included; STACKTAB_ROOT: nobody has asked yet */
 	uint64_t insns; /* the thread's, when it began */
 };
 
@@ -32,6 +41,9 @@ struct ptthread {
 	uint32_t tid, pid;
 	struct callstack *calls;
 	const struct ptcode_version *version;
+	const struct ptcode_version *known_of;
+	struct known known[KNOWN]; /* in that version */
+	struct thread *told; /* the session's; NULL: to be looked up */
 	struct drawn *drawn;
 	uint32_t n, room;
 	uint64_t last_ns, insns;
@@ -49,7 +61,7 @@ struct ptsession {
 	struct budget *budget;
 	uint64_t code_ns; /* it took to open all code */
 	struct idmap threads;
-	struct ptthread *all;
+	struct ptthread *all, *last;
 	uint32_t *frames; /* of the stack table, by callfunc.id */
 	uint32_t n_frames;
 	/* of the event that is being drawn */
@@ -149,7 +161,14 @@ static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_firs
 {
 	struct ptthread *t = arg;
 
-	return ptcode_function(t->version, ip, ret_first);
+	struct known *k = &t->known[(ip ^ ip >> 10) % KNOWN];
+
+	if (!k->f || k->ip != ip) {
+		k->f = ptcode_function(t->version, ip, &k->first);
+		k->ip = ip;
+	}
+	*ret_first = k->first;
+	return k->f;
 }
 
 static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
@@ -179,10 +198,7 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 		t->drawn = v;
 		t->room = room;
 	}
-	t->drawn[t->n] = (struct drawn){
-		.stack = stacktab_push(p->s->o.st, t->n ? t->drawn[t->n - 1].stack : STACKTAB_ROOT, frame),
-		.insns = t->insns};
-	t->n++;
+	t->drawn[t->n++] = (struct drawn){.frame = frame, .insns = t->insns};
 	if (t->view)
 		r = ptview_call(t->view, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
 	else
@@ -375,11 +391,28 @@ static int view_line(struct ptsession *p, const struct ptthread *t, const struct
 	return r;
 }
 
+/* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
+static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
+{
+	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_FOUND;
+	const struct ptcode_version *v;
+
+	if (!t->version || begins) {
+		v = ptcode_at(p->code, ev->pid, ev->ns);
+		if (v != t->known_of)
+			memset(t->known, 0, sizeof(t->known));
+		t->version = t->known_of = v;
+	}
+	if (t->told && !begins)
+		return 0;
+	t->told = session_thread(p->s, ev->pid, ev->tid);
+	return t->told ? session_tell_thread(p->s, t->told, ev->ns) : -ENOMEM;
+}
+
 int ptsession_step(struct ptsession *p, struct session *s)
 {
 	struct ptwork_event ev;
 	struct ptthread *t;
-	struct thread *told;
 	int r = ptwork_next(p->work, &ev);
 
 	if (r <= 0)
@@ -390,16 +423,14 @@ int ptsession_step(struct ptsession *p, struct session *s)
 	}
 	p->s = s;
 	p->ns = ev.ns;
-	t = thread_of(p, ev.pid, ev.tid);
-	told = t ? session_thread(s, ev.pid, ev.tid) : NULL;
-	if (!told)
+	t = p->last && p->last->tid == ev.tid && p->last->pid == ev.pid ? p->last : thread_of(p, ev.pid, ev.tid);
+	if (!t)
 		return -ENOMEM;
+	p->last = t;
 	t->insns += ev.insns;
-	r = session_tell_thread(s, told, ev.ns);
+	r = begin_event(p, t, &ev);
 	if (r < 0)
 		return r;
-	if (!t->version || ev.flow.kind == PTFLOW_ENABLE || ev.flow.kind == PTFLOW_FOUND)
-		t->version = ptcode_at(p->code, ev.pid, ev.ns);
 	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
 		return view_branch(p, t, &ev.flow);
 	if (ptview_kind(p->view) == PTVIEW_INSNS)
@@ -408,7 +439,7 @@ int ptsession_step(struct ptsession *p, struct session *s)
 		return 0;
 	t->last_ns = ev.ns;
 	if (p->view && !t->view)
-		r = ptview_thread(p->view, ev.pid, ev.tid, told->name[0] ? told->name : told->process->name, &t->view);
+		r = ptview_thread(p->view, ev.pid, ev.tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
 	if (r < 0)
 		return r;
 	r = draw(p, t, &ev.flow);
@@ -417,11 +448,19 @@ int ptsession_step(struct ptsession *p, struct session *s)
 	return timeline_answer(r);
 }
 
-uint32_t ptsession_stack(const struct ptsession *p, uint32_t tid)
+uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
 {
-	const struct ptthread *t = idmap_get(&p->threads, tid);
+	struct ptthread *t = p->s ? idmap_get(&p->threads, tid) : NULL;
+	uint32_t i;
 
-	return t && t->n ? t->drawn[t->n - 1].stack : STACKTAB_ROOT;
+	if (!t || t->n == 0)
+		return STACKTAB_ROOT;
+	/* calls are many and waits few: a stack is looked for when somebody asks for it */
+	for (i = t->n; i > 0 && t->drawn[i - 1].stack == STACKTAB_ROOT; i--)
+		;
+	for (; i < t->n; i++)
+		t->drawn[i].stack = stacktab_push(p->s->o.st, i ? t->drawn[i - 1].stack : STACKTAB_ROOT, t->drawn[i].frame);
+	return t->drawn[t->n - 1].stack;
 }
 
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
@@ -434,6 +473,7 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	p->ns = ns;
 	callstack_finish(t->calls, ns);
 	t->version = NULL;
+	t->told = NULL;
 	t->view = NULL; /* it may have another name from now on */
 	t->untraced = false;
 	return p->error;

@@ -36,7 +36,7 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns);
 /* Draws the next branch. 0 or -errno. */
 int ptsession_step(struct ptsession *p, struct session *s);
 /* The thread's stack at this moment, for its waits; STACKTAB_ROOT if it has none. */
-uint32_t ptsession_stack(const struct ptsession *p, uint32_t tid);
+uint32_t ptsession_stack(struct ptsession *p, uint32_t tid);
 /* The program is another one, or the thread is gone: its calls end. */
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns);
 /* The recording ended at `ns`, the time of its last record. */
