@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/command.h"
 #include "client/ctl.h"
@@ -17,7 +18,8 @@
 struct options {
 	const char *output, *format, *symfs, *pt_info;
 	bool summary, stats, calls, branches, insns;
-	uint64_t timeout, last;
+	bool uncompressed;
+	uint64_t timeout, last, threads;
 };
 
 #define DEFAULT_TIMEOUT_S 3600
@@ -82,6 +84,18 @@ static const struct option_spec specs[] = {
 		.arg = "DIR",
 		.doc = "Look for programs, libraries and debug files in this tree first: the "
 		       "recorded machine's file system."},
+	{.name = "threads",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, threads),
+		.arg = "N",
+		.min = 1,
+		.max = 16,
+		.doc = "How many processors may be used; all, if not given. What is written does not "
+		       "depend on it."},
+	{.name = "uncompressed",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, uncompressed),
+		.doc = "Write a timeline that is larger and sooner there."},
 	{.name = "timeout",
 		.type = OPTION_UINT,
 		.offset = offsetof(struct options, timeout),
@@ -109,6 +123,13 @@ static const char *format_for(const struct options *o)
 	if (!o->output || !strcmp(o->output, "-") || (n > 4 && !strcmp(o->output + n - 4, ".txt")))
 		return "text";
 	return "pftrace";
+}
+
+static uint64_t threads_for(const struct options *o)
+{
+	const long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return o->threads ? o->threads : online > 16 ? 16 : online > 0 ? (uint64_t)online : 1;
 }
 
 static int decode_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
@@ -158,6 +179,10 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		json_add_uint(request.options, "last_ns", o->last * 1000000);
 	if (view)
 		json_add_string(request.options, "view", view);
+	if (o->uncompressed)
+		json_add_bool(request.options, "compress", false);
+	/* with one there is nobody to share the work with */
+	json_add_uint(request.options, "threads", threads_for(o) > 1 ? threads_for(o) : 0);
 	r = offline_decode(ctl, &request, &result);
 	if (r != EXIT_OK)
 		return r;

@@ -150,6 +150,7 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 		add_copy(j->result, "stats", outcome->result->stats);
 		add_copy(j->result, "losses", outcome->result->losses);
 		add_copy(j->result, "summary", outcome->result->summary);
+		json_add_uint(j->result, "max_rss_bytes", outcome->max_rss_bytes);
 		return;
 	case DECODER_REFUSED:
 		j->code = ctl_fail(j->ctl, EXIT_NOT_DECODED, "decode_failed",

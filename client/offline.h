@@ -19,7 +19,7 @@ struct offline_request {
 };
 
 /*
- * *ret_result is an object with "stats", "losses" and "summary". An exit code; a failure has been
+ * *ret_result is an object with "stats", "losses", "summary" and "max_rss_bytes". An exit code; a failure has been
  * reported.
  */
 int offline_decode(struct ctl *ctl, const struct offline_request *request,

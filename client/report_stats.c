@@ -110,4 +110,10 @@ void report_print_stats(FILE *out, struct json_object *result)
 		print_stages(out, field(stats, "stages"));
 		print_rate(out, stats);
 	}
+	if (field_number(result, "max_rss_bytes")) {
+		char buf[HUMAN_SIZE];
+
+		(void)fprintf(out, "  %-36s %15s\n", "memory, at most",
+			human_bytes(buf, field_number(result, "max_rss_bytes")));
+	}
 }
