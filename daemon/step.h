@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stepped recording: every thread of a process, or of a command and all that it starts, executes one instruction at a time
- * under ptrace, and what it executed is kept as Intel PT packets with the side-band that a decoder needs. Exact and slow.
+ * A stepped recording: every thread of a process, or of a command and all that it starts, executes one
+ * instruction at a time under ptrace, and what it executed is kept as Intel PT packets with the side-band that
+ * a decoder needs. Exact and slow.
  *
- * The recorded programs must not notice but for the time: no text is changed, signals, job control and restarted system
- * calls are as without us, and they go on when the recording ends. The one thing that cannot be helped: the kernel
- * leaves the trap flag set in threads whose tracer is killed by SIGKILL, and they die of SIGTRAP. So the tracer is a process of its own
- * that nobody has a reason to kill (stepmain.c), and ends in order when its parent goes.
+ * The recorded programs must not notice but for the time: no text is changed, signals, job control and
+ * restarted system calls are as without us, and they go on when the recording ends. The one thing that cannot
+ * be helped: the kernel leaves the trap flag set in threads whose tracer is killed by SIGKILL, and they die of
+ * SIGTRAP. So the tracer is a process of its own that nobody has a reason to kill (stepmain.c), and ends in
+ * order when its parent goes.
  */
 #pragma once
 
@@ -60,8 +62,9 @@ int step_attach(struct step *s, pid_t pid) _must_check_;
 int step_start(struct step *s, char **argv) _must_check_;
 
 /*
- * Steps until a limit is reached, everything has ended, or step_ask_end() was called, and lets all threads go on. Answers when they
- * are, or after a while: then step_run_tail() waits for those that could not be stopped yet.
+ * Steps until a limit is reached, everything has ended, or step_ask_end() was called, and lets all threads go
+ * on. Answers when they are, or after a while: then step_run_tail() waits for those that could not be stopped
+ * yet.
  */
 void step_run(struct step *s);
 bool step_has_tail(const struct step *s);

@@ -3,8 +3,9 @@
  * The time of a stepped recording: ticks as TSC packets carry them, and what a tick is on the clock of the side-band
  * records. Ticks are the processor's TSC where it can be trusted, else nanoseconds of MONOTONIC_RAW.
  *
- * The clock of the records is perf's own where the kernel says how the TSC is converted to it, else MONOTONIC_RAW by a pair of
- * brackets: one taken at the start, one at the end. So times are kept as ticks and converted when they are written.
+ * The clock of the records is perf's own where the kernel says how the TSC is converted to it, else
+ * MONOTONIC_RAW by a pair of brackets: one taken at the start, one at the end. So times are kept as ticks and
+ * converted when they are written.
  */
 #pragma once
 

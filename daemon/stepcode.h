@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that is in no file, or no longer as its file has it: pages written one behind the other to a file of the recording, which
- * MMAP2 records then name. A decoder reads an instruction that crosses a page on in the file, so behind each
- * page follow the first bytes of the next one.
+ * Code that is in no file, or no longer as its file has it: pages written one behind the other to a file of the
+ * recording, which MMAP2 records then name. A decoder reads an instruction that crosses a page on in the file,
+ * so behind each page follow the first bytes of the next one.
  */
 #pragma once
 
@@ -31,7 +31,10 @@ struct stepcode {
 int stepcode_init(struct stepcode *c, const char *output) _must_check_;
 void stepcode_fini(struct stepcode *c);
 
-/* Appends a page and the `tail` bytes behind it; *ret_offset is its place in the file. -EFBIG when there are too many. */
+/*
+ * Appends a page and the `tail` bytes behind it; *ret_offset is its place in the file. -EFBIG when there are
+ * too many.
+ */
 int stepcode_add(struct stepcode *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
 	_must_check_;
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The trap flag is how the processor is made to step, and the program must not find it where it did not set it: in what pushf stores, in
- * r11 after a system call, in the frame of a signal, in the registers when we are gone. A program that sets the flag
- * itself gets the SIGTRAP that it asked for.
+ * The trap flag is how the processor is made to step, and the program must not find it where it did not set it:
+ * in what pushf stores, in r11 after a system call, in the frame of a signal, in the registers when we are
+ * gone. A program that sets the flag itself gets the SIGTRAP that it asked for.
  *
- * The kernel remembers whether the flag is ours (TIF_FORCED_TF) and hides it then. It forgets that in front of a popf or iret, and
- * does not set it again while one step follows the other (enable_single_step in arch/x86/kernel/step.c): so behind each
- * of them the stepping is ended once, without anything being executed ("refresh").
+ * The kernel remembers whether the flag is ours (TIF_FORCED_TF) and hides it then. It forgets that in front of
+ * a popf or iret, and does not set it again while one step follows the other (enable_single_step in
+ * arch/x86/kernel/step.c): so behind each of them the stepping is ended once, without anything being executed
+ * ("refresh").
  */
 #include <errno.h>
 #include <stddef.h>

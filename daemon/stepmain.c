@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tracerd-step: options, and two processes. The one that the user knows waits; its child does the stepping. A tracer that is
- * killed takes what it steps along (see step.h), so when the first is killed the second lets everything go in order and
- * writes what it has.
+ * tracerd-step: options, and two processes. The one that the user knows waits; its child does the stepping. A
+ * tracer that is killed takes what it steps along (see step.h), so when the first is killed the second lets
+ * everything go in order and writes what it has.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,10 +49,12 @@ static const struct option_doc {
 	{{"log", required_argument, NULL, OPT_LOG}, "FILE", "write \"tid ip\" of each instruction"},
 	{{"max-insns", required_argument, NULL, OPT_MAX_INSNS}, "N", "end after N instructions"},
 	{{"max-seconds", required_argument, NULL, OPT_MAX_SECONDS}, "N", "end after N seconds"},
-	{{"max-bytes", required_argument, NULL, OPT_MAX_BYTES}, "N", "end after N bytes of packets (default 256 MiB)"},
+	{{"max-bytes", required_argument, NULL, OPT_MAX_BYTES}, "N",
+		"end after N bytes of packets (default 256 MiB)"},
 	{{"ring", no_argument, NULL, OPT_RING}, "", "keep the last --max-bytes instead"},
 	{{"plain-returns", no_argument, NULL, OPT_PLAIN_RETURNS}, "", "do not compress returns"},
-	{{"time-insns", required_argument, NULL, OPT_TIME_INSNS}, "N", "a time stamp at least each N instructions (64)"},
+	{{"time-insns", required_argument, NULL, OPT_TIME_INSNS}, "N",
+		"a time stamp at least each N instructions (64)"},
 	{{"psb-bytes", required_argument, NULL, OPT_PSB_BYTES}, "N", "a PSB each N bytes (4096)"},
 	{{"version", no_argument, NULL, OPT_VERSION}, "", "print the version and exit"},
 	{{"help", no_argument, NULL, OPT_HELP}, "", "print this and exit"},
@@ -70,16 +72,17 @@ static void print_help(void)
 {
 	(void)printf("Usage: tracerd-step --output FILE [OPTION...] -p PID\n"
 		     "       tracerd-step --output FILE [OPTION...] -- COMMAND [ARG...]\n"
-		     "Steps a program and all that it starts through every instruction and writes what they did as an Intel PT\n"
-		     "recording, for tests and for machines without Intel PT. Exact, and slow.\n\n");
+		     "Steps a program and all that it starts through every instruction, and writes what they did\n"
+		     "as an Intel PT recording: for tests, and for machines without Intel PT. Exact, and slow.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		const struct option_doc *o = &options[i];
 		char name[40];
 
-		(void)snprintf(name, sizeof(name), "--%s%s%s", options[i].option.name, options[i].arg[0] ? " " : "", options[i].arg);
-		(void)printf("  %-22s %s\n", name, options[i].doc);
+		(void)snprintf(name, sizeof(name), "--%s%s%s", o->option.name, o->arg[0] ? " " : "", o->arg);
+		(void)printf("  %-22s %s\n", name, o->doc);
 	}
-	(void)printf("\nCode that is in no file goes to FILE.code, the vDSO to FILE.vdso. SIGINT and SIGTERM end the recording;\n"
-		     "the program goes on.\n");
+	(void)printf("\nCode that is in no file goes to FILE.code, the vDSO to FILE.vdso.\n"
+		     "SIGINT and SIGTERM end the recording; the program goes on.\n");
 }
 
 /* A decimal number from `min` to `max`; false after it was said what is wrong. */
@@ -91,8 +94,8 @@ static bool number(const char *name, const char *text, uint64_t min, uint64_t ma
 	errno = 0;
 	v = strtoull(text, &end, 10);
 	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || v < min || v > max) {
-		(void)fprintf(stderr, "tracerd-step: --%s: not a number from %llu to %llu: %s\n", name, (unsigned long long)min,
-			      (unsigned long long)max, text);
+		(void)fprintf(stderr, "tracerd-step: --%s: not a number from %llu to %llu: %s\n", name,
+			(unsigned long long)min, (unsigned long long)max, text);
 		return false;
 	}
 	*ret = v;
@@ -161,9 +164,13 @@ static bool parse_arguments(int argc, char **argv, struct arguments *a)
 	if (a->help || a->version)
 		return true;
 	a->command = optind < argc ? argv + optind : NULL;
-	if (!a->step.output || !a->command == !a->pid) {
-		(void)fprintf(stderr, "tracerd-step: %s (see --help)\n",
-			      !a->step.output ? "no --output" : a->pid ? "either -p or a command" : "neither -p nor a command");
+	if (!a->step.output) {
+		(void)fprintf(stderr, "tracerd-step: no --output (see --help)\n");
+		return false;
+	}
+	if (!a->command == !a->pid) {
+		(void)fprintf(stderr, "tracerd-step: %s -p %s a command (see --help)\n", a->pid ? "either" : "neither",
+			a->pid ? "or" : "nor");
 		return false;
 	}
 	if (a->pid == getpid() || a->pid == getppid()) {
@@ -192,18 +199,19 @@ static void catch_ends(void (*handler)(int))
 
 /* ---- the stepping process */
 
+#define U(n) ((unsigned long long)(n))
+
 static void report(const struct step_stats *s, const char *output)
 {
-	log_notice("%s: %llu instructions, %llu system calls, %llu signals of %llu threads in %llu processes, %llu bytes (%s)", output,
-		   (unsigned long long)s->insns, (unsigned long long)s->syscalls, (unsigned long long)s->signals,
-		   (unsigned long long)s->threads, (unsigned long long)s->processes, (unsigned long long)s->bytes,
-		   step_end_name(s->end));
+	log_notice("%s: %llu instructions, %llu system calls, %llu signals, %llu threads, %llu processes, %llu bytes (%s)",
+		output, U(s->insns), U(s->syscalls), U(s->signals), U(s->threads), U(s->processes), U(s->bytes),
+		step_end_name(s->end));
 	if (s->overwritten)
-		log_notice("%llu bytes of packets were overwritten by later ones", (unsigned long long)s->overwritten);
+		log_notice("%llu bytes of packets were overwritten by later ones", U(s->overwritten));
 	if (s->odd)
-		log_warning("%llu instructions went where they cannot go", (unsigned long long)s->odd);
+		log_warning("%llu instructions went where they cannot go", U(s->odd));
 	if (s->let_go)
-		log_warning("%llu threads were too many and not recorded", (unsigned long long)s->let_go);
+		log_warning("%llu threads were too many and not recorded", U(s->let_go));
 	if (s->error)
 		log_error("the recording ended early: %s", strerror(-s->error));
 }
@@ -237,6 +245,7 @@ static int record(struct arguments *a, struct step **ret)
 	*ret = s;
 	r = a->pid ? step_attach(s, a->pid) : step_start(s, a->command);
 	if (r < 0) {
+		(void)unlink(a->step.output);
 		if (a->pid)
 			log_error("process %d cannot be traced: %s", (int)a->pid, strerror(-r));
 		else

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * SIGTRAP in a thread's signal mask. A thread that is stepped gets SIGTRAP from the processor after each instruction, by force: were it
- * blocked, the kernel would unblock it and set its handler to the default, and the program's next SIGTRAP would kill it. So it is
- * never blocked while we step; where the program asks for that it is remembered, shown when the program looks, and
- * restored when it is let go. Programs that block all signals do so without knowing (pthread_create, raise, any handler with a full mask).
+ * SIGTRAP in a thread's signal mask. A thread that is stepped gets SIGTRAP from the processor after each
+ * instruction, by force: were it blocked, the kernel would unblock it and set its handler to the default, and
+ * the program's next SIGTRAP would kill it. So it is never blocked while we step; where the program asks for
+ * that it is remembered, shown when the program looks, and restored when it is let go. Programs that block all
+ * signals do so without knowing (pthread_create, raise, any handler with a full mask).
  */
 #include <errno.h>
 #include <signal.h>

@@ -126,8 +126,8 @@ static struct block *last_block(struct steppt *pt)
 }
 
 /*
- * Drops the oldest blocks until there is room again. The one that a stream still writes stays; it is the stream's last, so
- * that each stream keeps its end and loses nothing in between.
+ * Drops the oldest blocks until there is room again. The one that a stream still writes stays; it is the
+ * stream's last, so that each stream keeps its end and loses nothing in between.
  */
 static void make_room(struct steppt_store *s)
 {
@@ -238,7 +238,10 @@ static int flush_tnt(struct steppt *pt)
 	return put(pt, &p);
 }
 
-/* How the address is compressed. The first one behind a PSB is sent whole, as hardware does: perf 6.1 takes no other there. */
+/*
+ * How the address is compressed. The first one behind a PSB is sent whole, as hardware does: perf 6.1 takes no
+ * other there.
+ */
 static enum pt_ip_compression compression(const struct steppt *pt, uint64_t ip)
 {
 	const uint64_t differs = ip ^ pt->last_ip;
@@ -286,7 +289,10 @@ static int put_target(struct steppt *pt, uint64_t ip)
 	return r < 0 ? r : put_ip(pt, ppt_tip, ip);
 }
 
-/* A new block: PSB+, with the address where tracing is on. The decoder forgets calls and addresses here, and so do we. */
+/*
+ * A new block: PSB+, with the address where tracing is on. The decoder forgets calls and addresses here, and so
+ * do we.
+ */
 static int put_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
 {
 	int r = 0;
@@ -376,8 +382,8 @@ static void push_return(struct steppt *pt, uint64_t ip)
 }
 
 /*
- * A return that is not compressed: the manual and perf take the newest call off their stack for it, libipt 2.0.5 does not. All
- * agree on calls that come after it, so only those count from then on.
+ * A return that is not compressed: the manual and perf take the newest call off their stack for it, libipt
+ * 2.0.5 does not. All agree on calls that come after it, so only those count from then on.
  */
 static int put_return(struct steppt *pt, uint64_t next)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Intel PT packets of threads that are stepped, by libipt's encoder: what hardware would have written
- * for the same instructions (Intel SDM volume 3, "Intel Processor Trace"). Owns the packets of all threads, in blocks that
- * each begin with a PSB, within one bound. Refuses to know registers, memory and how one steps.
+ * Intel PT packets of threads that are stepped, by libipt's encoder: what hardware would have written for the
+ * same instructions (Intel SDM volume 3, "Intel Processor Trace"). Owns the packets of all threads, in blocks
+ * that each begin with a PSB, within one bound. Refuses to know registers, memory and how one steps.
  *
  * What hardware does and this does not: timing finer than TSC packets, CBR, deferred TIPs, anything of the kernel.
  *
@@ -52,9 +52,9 @@ int steppt_interrupt(struct steppt *pt, uint64_t ip) _must_check_;
 enum { STEPPT_E_ODD = 1 };
 
 /*
- * `insn` at `ip` was executed and `next` comes after it. `taken`: of a conditional branch, used where both ways lead to the same
- * place. `is64`: the mode at `next`. Not for what enters the kernel: a system call ends the stream (steppt_end), an INT n
- * interrupts it at its own address. 0, STEPPT_E_ODD, -errno.
+ * `insn` at `ip` was executed and `next` comes after it. `taken`: of a conditional branch, used where both ways
+ * lead to the same place. `is64`: the mode at `next`. Not for what enters the kernel: a system call ends the
+ * stream (steppt_end), an INT n interrupts it at its own address. 0, STEPPT_E_ODD, -errno.
  */
 int steppt_retire(struct steppt *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken, bool is64)
 	_must_check_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Beginning, the loop, and letting go. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -40,13 +39,14 @@ const char *step_end_name(enum step_end why)
 	return names[why];
 }
 
-/* ---- waking waitpid()
- * A signal that comes just before waitpid() would be missed; so there is a timer that goes on to fire from then on. */
+/* ---- waking waitpid() */
 
+/* A signal that comes just before waitpid() would be missed; so the timer goes on to fire from then on. */
 static void arm(uint64_t first_ns)
 {
-	const struct itimerspec t = {.it_value = {.tv_sec = (time_t)(first_ns / 1000000000ULL), .tv_nsec = (long)(first_ns % 1000000000ULL)},
-				     .it_interval = {.tv_nsec = TICK_NS}};
+	const struct timespec first = {
+		.tv_sec = (time_t)(first_ns / 1000000000ULL), .tv_nsec = (long)(first_ns % 1000000000ULL)};
+	const struct itimerspec t = {.it_value = first, .it_interval = {.tv_nsec = TICK_NS}};
 
 	if (wake_made)
 		(void)timer_settime(wake, 0, &t, NULL);
@@ -279,7 +279,8 @@ int step_start(struct step *s, char **argv)
 	if (r < 0)
 		return r;
 	r = io_write_all(go_write, "", 1);
-	while (r == 0 && t->state == STEPTHREAD_COMMAND) {
+	/* Packets begin with the command; before that it may end. */
+	while (r == 0 && !t->stream) {
 		int status;
 
 		if (waitpid(pid, &status, __WALL) < 0) {
@@ -300,15 +301,10 @@ int step_start(struct step *s, char **argv)
 
 /* ---- the loop */
 
-static uint64_t now_ns(void)
-{
-	return io_now_ns();
-}
-
 static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 {
-	uint64_t deadline = s->options.max_seconds ? now_ns() + s->options.max_seconds * 1000000000ULL : 0;
-	uint64_t ended = s->ending ? now_ns() : 0;
+	uint64_t deadline = s->options.max_seconds ? io_now_ns() + s->options.max_seconds * 1000000000ULL : 0;
+	uint64_t ended = s->ending ? io_now_ns() : 0;
 
 	while (s->n_threads > 0) {
 		int status;
@@ -323,12 +319,12 @@ static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 		}
 		if (errno != EINTR)
 			break;
-		if (!s->ending && deadline && now_ns() >= deadline)
+		if (!s->ending && deadline && io_now_ns() >= deadline)
 			step_end(s, STEP_END_SECONDS, 0);
 		if (s->ending) {
 			if (!ended)
-				ended = now_ns();
-			if (give_up_after_ns && now_ns() - ended > give_up_after_ns)
+				ended = io_now_ns();
+			if (give_up_after_ns && io_now_ns() - ended > give_up_after_ns)
 				break;
 		}
 	}

@@ -91,7 +91,8 @@ int stepside_comm(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, cons
 	s->record.comm.tid = e.tid;
 	memcpy(s->record.bytes + sizeof(struct perfabi_comm), comm, len);
 	s->record.bytes[sizeof(struct perfabi_comm) + len] = '\0';
-	return add(s, PERF_RECORD_COMM, exec ? PERF_RECORD_MISC_COMM_EXEC : 0, &e, sizeof(struct perfabi_comm) + len + 1);
+	return add(s, PERF_RECORD_COMM, exec ? PERF_RECORD_MISC_COMM_EXEC : 0, &e,
+		sizeof(struct perfabi_comm) + len + 1);
 }
 
 static int add_task(struct stepside *s, uint32_t type, const struct entry *e, pid_t ppid, pid_t ptid, uint64_t ticks)
@@ -118,7 +119,8 @@ int stepside_exit(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid
 	return add_task(s, PERF_RECORD_EXIT, &e, ppid, ptid, ticks);
 }
 
-int stepside_mmap(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map, const char *path)
+int stepside_mmap(
+	struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map, const char *path)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 	size_t len = path ? strlen(path) : map->path_len;
@@ -192,8 +194,8 @@ int stepside_write(const struct stepside *s, const struct stepclock *clock, stru
 	return r;
 }
 
-int stepside_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes, uint64_t flags,
-		       struct perfdata_writer *w)
+int stepside_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
+	uint64_t flags, struct perfdata_writer *w)
 {
 	_cleanup_free_ struct out *out = calloc(1, sizeof(*out));
 	struct entry e = entry_of(ticks, pid, tid);

@@ -15,7 +15,10 @@
 #include "daemon/procfs.h"
 
 #define MAX_MAPS 65536u
-/* Copies of pages that are kept for one process; one more, and all but their traces in the recording are forgotten. */
+/*
+ * Copies of pages that are kept for one process; one more, and all but their traces in the recording are
+ * forgotten.
+ */
 #define MAX_PAGES 8192u
 #define MAX_VDSO (64u << 10)
 #define USER_END (UINT64_C(1) << 63)
@@ -128,7 +131,8 @@ int stepspace_copy(const struct stepspace *from, pid_t pid, struct stepspace **r
 
 static size_t read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 {
-	struct iovec local = {buf, n}, remote = {(void *)(uintptr_t)address, n}; // NOLINT: an address of another process
+	struct iovec local = {buf, n},
+		     remote = {(void *)(uintptr_t)address, n}; // NOLINT: an address of another process
 	_cleanup_close_ int fd = -1;
 	char path[48];
 	ssize_t got;
@@ -424,7 +428,10 @@ static int meet_page(struct stepspace *s, pid_t tid, uint64_t start, struct page
 
 	*ret = NULL;
 	if (!map) {
-		/* Mapped in a way that nobody noticed, or not at all: then only once, or a fault in a loop would cost. */
+		/*
+		 * Mapped in a way that nobody noticed, or not at all: then only once, or a fault in a loop
+		 * would cost.
+		 */
 		if (start >= USER_END || s->missed == start)
 			return 0;
 		r = stepspace_reread(s, tid);

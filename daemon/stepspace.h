@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The code of one process that is stepped: what is mapped executable, and the bytes that its threads executed, so
- * that whoever decodes the recording finds the same bytes at the same time. Owns the list of mappings and copies of the pages that ran.
+ * The code of one process that is stepped: what is mapped executable, and the bytes that its threads executed,
+ * so that whoever decodes the recording finds the same bytes at the same time. Owns the list of mappings and
+ * copies of the pages that ran.
  *
  *   - Each executable mapping becomes an MMAP2 record when it is first seen.
- *   - A page that runs for the first time is compared with the file that its mapping names. Is it not there, or different (a
- *     JIT, a deleted file, relocated code), the page goes to the code file and gets a record of its own.
- *   - Code that can be written is compared with that copy at each instruction; when it has changed it is written again.
+ *   - A page that runs for the first time is compared with the file that its mapping names. Is it not there, or
+ *     different (a JIT, a deleted file, relocated code), the page goes to the code file and gets a record of
+ *     its own.
+ *   - Code that can be written is compared with that copy at each instruction; when it has changed it is
+ *     written again.
  *
  * Records must be older than the time at which a thread runs what they tell, so stepspace_epoch() moves with each.
  */

@@ -2,9 +2,10 @@
 /*
  * What a stop of a thread means, and how it goes on.
  *
- * In user mode a thread is stepped; with a system call in front of it, or in one, it runs from one stop of PTRACE_SYSCALL to the
- * next: those are no signals, while SIGTRAP at the end of a stepped system call would undo a handler of SIGTRAP that it has just
- * blocked. A step may end in many ways (ptrace(2), arch/x86/kernel of Linux 6.x; SIGTRAP's si_code in parentheses):
+ * In user mode a thread is stepped; with a system call in front of it, or in one, it runs from one stop of
+ * PTRACE_SYSCALL to the next: those are no signals, while SIGTRAP at the end of a stepped system call would
+ * undo a handler of SIGTRAP that it has just blocked. A step may end in many ways (ptrace(2), arch/x86/kernel
+ * of Linux 6.x; SIGTRAP's si_code in parentheses):
  *
  *	SIGTRAP (TRAP_TRACE)	an instruction was executed; or one round of a rep, which is part of one
  *	SIGTRAP (SIGTRAP)	a handler is about to be entered: of a signal that we have delivered
@@ -13,7 +14,8 @@
  *	another signal		for the program; nothing was executed since the last stop
  *	an event		in the middle of a system call, or when nothing was executed at all
  *
- * Stops of an event kind say nothing about the step: where they come between an instruction and its SIGTRAP, that one follows.
+ * Stops of an event kind say nothing about the step: where they come between an instruction and its SIGTRAP,
+ * that one follows.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -288,8 +290,8 @@ int step_meet_child(struct step *s, struct stepthread *parent, pid_t child)
 }
 
 /*
- * The program is another now. If a thread other than the leader did that, it has the leader's number from here on, and nothing
- * is told of the leader's end.
+ * The program is another now. If a thread other than the leader did that, it has the leader's number from here
+ * on, and nothing is told of the leader's end.
  */
 static int became(struct step *s, pid_t tid, struct stepthread **ret)
 {
@@ -308,8 +310,8 @@ static int became(struct step *s, pid_t tid, struct stepthread **ret)
 			step_remove_thread(s, t);
 		}
 		if (r == 0)
-			r = stepside_exit(s->side, stepclock_now(&s->clock), former->process->pid, former->process->ppid,
-					  former->tid, former->tid);
+			r = stepside_exit(s->side, stepclock_now(&s->clock), former->process->pid,
+				former->process->ppid, former->tid, former->tid);
 		step_end_stream(s, former);
 		step_rename_thread(s, former, tid);
 		t = former;
@@ -379,7 +381,10 @@ static int event_stop(struct step *s, struct stepthread *t, int signal)
 	if (r < 0)
 		return r;
 	if (s->ending && is_pending(t->tid, SIGTRAP)) {
-		/* That of the last step: without us it would kill. It is told at once, before anything is executed. */
+		/*
+		 * That of the last step: without us it would kill. It is told at once, before anything is
+		 * executed.
+		 */
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
 	if (is_stop_signal(signal) && !s->ending) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An oracle for recordings with Intel PT: every instruction of every thread by libipt's instruction decoder, "tid ip" a line. It shares
- * nothing with our own decoder: records, mappings and images are read here, in the plainest way.
+ * An oracle for recordings with Intel PT: every instruction of every thread by libipt's instruction decoder,
+ * "tid ip" a line. It shares nothing with our own decoder: records, mappings and images are read here, in the
+ * plainest way.
  *
  *	ptoracle RECORDING	(the vDSO is RECORDING.vdso)
  *
- * Knows files with a buffer per thread and TSC packets, mappings that come with a new "enabled" event, and no libipt beyond
- * 2.0.5. Ends with 1 where a thread does not decode to its end.
+ * Knows files with a buffer per thread and TSC packets, mappings that come with a new "enabled" event, and no
+ * libipt beyond 2.0.5. Ends with 1 where a thread does not decode to its end.
  */
 #include <fcntl.h>
 #include <intel-pt.h>
@@ -170,7 +171,8 @@ static bool decode(uint32_t pid, uint32_t tid, const uint8_t *bytes, size_t size
 	config.begin = (uint8_t *)(uintptr_t)bytes;
 	config.end = config.begin + size;
 	decoder = pt_insn_alloc_decoder(&config);
-	if (!decoder || !image || pt_image_set_callback(image, read_code, &at) < 0 || pt_insn_set_image(decoder, image) < 0)
+	if (!decoder || !image || pt_image_set_callback(image, read_code, &at) < 0 ||
+		pt_insn_set_image(decoder, image) < 0)
 		return false;
 	status = pt_insn_sync_forward(decoder);
 	if (status >= 0 && pt_insn_time(decoder, &tsc, NULL, NULL) == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The packets of a stepped thread: which ones, by libipt's packet decoder, and what its instruction decoder makes of long
- * random walks through random code.
+ * The packets of a stepped thread: which ones, by libipt's packet decoder, and what its instruction decoder
+ * makes of long random walks through random code.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,8 @@ static void packet_text(const struct pt_packet *p, char *out, size_t size)
 	case ppt_tip_pge:
 	case ppt_tip_pgd:
 		if (p->payload.ip.ipc != pt_ipc_suppressed)
-			(void)snprintf(out + n, size - n, ".%llx/%d", (unsigned long long)p->payload.ip.ip, p->payload.ip.ipc);
+			(void)snprintf(out + n, size - n, ".%llx/%d", (unsigned long long)p->payload.ip.ip,
+				p->payload.ip.ipc);
 		break;
 	case ppt_tnt_8:
 	case ppt_tnt_64:
@@ -92,7 +93,8 @@ static void packet_text(const struct pt_packet *p, char *out, size_t size)
 		out[n] = '\0';
 		break;
 	case ppt_mode:
-		(void)snprintf(out + n, size - n, ".%d", pt_get_exec_mode(&p->payload.mode.bits.exec) == ptem_64bit ? 64 : 32);
+		(void)snprintf(out + n, size - n, ".%d",
+			pt_get_exec_mode(&p->payload.mode.bits.exec) == ptem_64bit ? 64 : 32);
 		break;
 	case ppt_tsc:
 		(void)snprintf(out + n, size - n, ".%llu", (unsigned long long)p->payload.tsc.tsc);
@@ -142,8 +144,9 @@ static void test_branches(void **state)
 {
 	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
 	struct steppt *pt = new_stream(s);
-	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10), jmp = insn_of(INSN_JUMP, 2, 0x20),
-			  indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0), same = insn_of(INSN_COND, 2, 0);
+	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10),
+			  jmp = insn_of(INSN_JUMP, 2, 0x20), indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0),
+			  same = insn_of(INSN_COND, 2, 0);
 
 	(void)state;
 	TAKES(steppt_begin(pt, 100, 0x1000, true));
@@ -166,8 +169,8 @@ static void test_odd(void **state)
 {
 	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
 	struct steppt *pt = new_stream(s);
-	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10), jmp = insn_of(INSN_JUMP, 2, 0x20),
-			  call = insn_of(INSN_CALL, 5, 0x20);
+	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10),
+			  jmp = insn_of(INSN_JUMP, 2, 0x20), call = insn_of(INSN_CALL, 5, 0x20);
 
 	(void)state;
 	TAKES(steppt_begin(pt, 1, 0x1000, true));
@@ -182,8 +185,8 @@ static void test_returns(void **state)
 {
 	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
 	struct steppt *pt = new_stream(s);
-	const struct insn call = insn_of(INSN_CALL, 5, 0x100), next = insn_of(INSN_CALL_NEXT, 5, 0), ret = insn_of(INSN_RET, 1, 0),
-			  indirect = insn_of(INSN_CALL_INDIRECT, 3, 0);
+	const struct insn call = insn_of(INSN_CALL, 5, 0x100), next = insn_of(INSN_CALL_NEXT, 5, 0),
+			  ret = insn_of(INSN_RET, 1, 0), indirect = insn_of(INSN_CALL_INDIRECT, 3, 0);
 
 	(void)state;
 	TAKES(steppt_begin(pt, 1, 0x1000, true));
@@ -233,7 +236,8 @@ static void test_deep_returns(void **state)
 		if (i < 64)
 			strcat(want, i == 47 ? " tnt.t" : "t");
 		else
-			(void)snprintf(want + strlen(want), sizeof(want) - strlen(want), " tip.%llx/1", (unsigned long long)back);
+			(void)snprintf(want + strlen(want), sizeof(want) - strlen(want), " tip.%llx/1",
+				(unsigned long long)back);
 	}
 	check_packets(pt, want);
 }
@@ -268,7 +272,8 @@ static void test_bits_are_flushed_in_order(void **state)
 		TAKES(steppt_retire(pt, &jcc, ip, ip + 0x12, false, true));
 	TAKES(steppt_end(pt));
 	TAKES(steppt_begin(pt, 3, 0x1000, true));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn tnt.nnn tsc.2 "
+	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn "
+			  "tnt.nnn tsc.2 "
 			  "tnt.ttttttt pgd tsc.3 pge.1000/1");
 }
 
@@ -334,8 +339,8 @@ static int32_t later_target(const struct walk *w, uint32_t i, uint32_t n, uint32
 }
 
 /*
- * Instructions of all kinds, one behind the other. Direct jumps and calls go forward only: of a loop without any packet
- * no decoder could tell how often it ran.
+ * Instructions of all kinds, one behind the other. Direct jumps and calls go forward only: of a loop without
+ * any packet no decoder could tell how often it ran.
  */
 static void make_code(struct walk *w)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* For step-perf.sh: a library that is loaded while another thread waits for it, vfork, and exec by a thread that is not the first. */
+/*
+ * For step-perf.sh: a library that is loaded while another thread waits for it, vfork, and exec by a thread
+ * that is not the first.
+ */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -55,7 +58,8 @@ int main(void)
 		return 1;
 	function = (double (*)(double))dlsym(library, "sin");
 	pthread_join(t, NULL);
-	if (posix_spawn(&pid, "/bin/true", NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid || status != 0)
+	if (posix_spawn(&pid, "/bin/true", NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid ||
+		status != 0)
 		return 1;
 	(void)fflush(stdout);
 	if (pthread_create(&t, NULL, spin, NULL) != 0 || pthread_create(&t, NULL, become, NULL) != 0)

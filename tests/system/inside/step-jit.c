@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * For step-perf.sh: code that is in no file and changes: written behind what has run, over what has run, across pages, through another
- * mapping, behind mprotect, by one thread for another.
+ * For step-perf.sh: code that is in no file and changes: written behind what has run, over what has run, across
+ * pages, through another mapping, behind mprotect, by one thread for another.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * For step-perf.sh: all that signals can do to control flow, and what a program could see of being stepped: SIGTRAP handled and
- * blocked, the trap flag in pushf's and in r11, its own trap flag, interrupted and restarted system calls. Says "ok".
+ * For step-perf.sh: all that signals can do to control flow, and what a program could see of being stepped:
+ * SIGTRAP handled and blocked, the trap flag in pushf's and in r11, its own trap flag, interrupted and
+ * restarted system calls. Says "ok".
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -96,7 +97,9 @@ static void own_traps(void)
 	__asm__ volatile("int3");
 	check(traps == 2, "raise() and int3");
 	/* six instructions behind the first popf, with the second one */
-	__asm__ volatile("pushfq; orq $0x100,(%%rsp); popfq; nop; nop; nop; pushfq; andq $~0x100,(%%rsp); popfq; nop" ::: "memory", "cc");
+	__asm__ volatile(
+		"pushfq; orq $0x100,(%%rsp); popfq; nop; nop; nop; pushfq; andq $~0x100,(%%rsp); popfq; nop" ::
+			: "memory", "cc");
 	check(traps == 8, "the program's own trap flag");
 }
 

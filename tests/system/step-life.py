@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+"""A program that is stepped goes on when the recording ends, in whichever way that comes about: limits, signals, the death of
+tracerd-step; with its signals, masks, handlers, threads and job control as they would be without us. What is written decodes."""
+import collections
+
+from lib import *
+
+STEP = BUILD / "tracerd-step"
+ORACLE = BUILD / "tests/programs/ptoracle"
+if os.uname().machine != "x86_64":
+    skip("tracerd-step is for x86-64")
+if not STEP.exists() or not ORACLE.exists():
+    skip("tracerd-step is not built")
+need_command("gcc", "gcc")
+WORK = pathlib.Path(tmp())
+
+
+def build(name):
+    program = WORK / name
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, SRC / f"tests/system/inside/{name}.c"], check=True)
+    return program
+
+
+def start(program):
+    p = subprocess.Popen([program], stdout=open(WORK / (program.name + ".out"), "w"))
+    atexit.register(p.kill)
+    return p
+
+
+def said(program):
+    return (WORK / (program.name + ".out")).read_text().split()
+
+
+def until(condition, what, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            fail(what)
+        time.sleep(0.05)
+
+
+def threads(pid, key):
+    """The lines "KEY: value" of all threads, by tid."""
+    r = {}
+    for t in sorted(os.listdir(f"/proc/{pid}/task")):
+        with open(f"/proc/{pid}/task/{t}/status") as f:
+            for line in f:
+                if line.startswith(key + ":"):
+                    r[t] = line.split(None, 1)[1].strip()
+    return r
+
+
+def step(name, *arguments, **more):
+    data = WORK / f"{name}.data"
+    (WORK / f"{name}.log").unlink(missing_ok=True)
+    return data, subprocess.Popen([STEP, "--output", data, "--log", WORK / f"{name}.log", *map(str, arguments)],
+                                  stderr=subprocess.PIPE, text=True, **more)
+
+
+def finish(p, wanted=0):
+    err = p.communicate(timeout=60)[1]
+    if p.returncode != wanted:
+        if "not permitted" in err:
+            skip("may not ptrace here")
+        fail(f"exit status {p.returncode}, not {wanted}: {err}")
+    return err
+
+
+def by_thread(lines):
+    r = collections.defaultdict(list)
+    for line in lines:
+        tid, ip = line.split()
+        r[tid].append(ip)
+    return r
+
+
+def decodes(data, name):
+    log = by_thread((WORK / f"{name}.log").read_text().splitlines())
+    p = subprocess.run([ORACLE, data], capture_output=True, text=True)
+    if p.returncode != 0:
+        fail(f"{name}: {p.stderr}")
+    if by_thread(p.stdout.splitlines()) != log:
+        fail(f"{name}: not the instructions of the log")
+    return sum(map(len, log.values()))
+
+
+def goes_on(program, p, why):
+    """It runs on its own, and gets further."""
+    if any(v != "0" for v in threads(p.pid, "TracerPid").values()):
+        fail(f"{why}: still traced")
+    before = len(said(program))
+    until(lambda: p.poll() is not None or len(said(program)) >= before + 3, f"{why}: it does not go on")
+    if p.poll() is not None or not said(program)[-1].isdigit():
+        fail(f"{why}: it ended with {p.returncode}, {said(program)[-5:]}")
+
+
+def limits(program, p):
+    masks = threads(p.pid, "SigBlk")
+    if not any(int(m, 16) & 0x10 for m in masks.values()):
+        fail("no thread has SIGTRAP blocked")
+    for i in range(8):
+        data, s = step("limit", "-p", p.pid, "--max-insns", 2000 + 1000 * i)
+        err = finish(s)
+        if "enough instructions" not in err or decodes(data, "limit") < 2000 + 1000 * i:
+            fail(f"a limit of instructions: {err}")
+        goes_on(program, p, "after a limit of instructions")
+    ok("a number of instructions is recorded, again and again, and the program goes on")
+    for option, value, words in (("--max-seconds", 1, "time is over"), ("--max-bytes", 4096, "enough bytes")):
+        data, s = step("limit", "-p", p.pid, option, value)
+        err = finish(s)
+        if words not in err or decodes(data, "limit") < 1000:
+            fail(f"{option}: {err}")
+        goes_on(program, p, option)
+    ok("limits of time and bytes")
+    expect(threads(p.pid, "SigBlk") == masks, "signal masks are what they were, SIGTRAP among them")
+
+
+def signals(program, p):
+    for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        data, stepper = step("signal", "-p", p.pid)
+        until(lambda: (WORK / "signal.log").exists() and (WORK / "signal.log").stat().st_size > 0, "nothing is recorded")
+        stepper.send_signal(s)
+        if "asked to end" not in finish(stepper):
+            fail(f"{s.name}: other words")
+        decodes(data, "signal")
+        goes_on(program, p, s.name)
+    ok("SIGTERM, SIGINT and SIGHUP end a recording, not the program")
+
+
+def killed(program, p):
+    data, stepper = step("killed", "-p", p.pid)
+    until(lambda: (WORK / "killed.log").exists() and (WORK / "killed.log").stat().st_size > 0, "nothing is recorded")
+    stepper.kill()
+    stepper.wait(10)
+    until(lambda: all(v == "0" for v in threads(p.pid, "TracerPid").values()), "a tracer is left")
+    goes_on(program, p, "after SIGKILL of tracerd-step")
+    until(lambda: data.stat().st_size > 104 and data.read_bytes()[:8] == b"PERFILE2", "nothing was written")
+    decodes(data, "killed")
+    stepper.stderr.close()
+    ok("killed by SIGKILL, it lets the program go on and writes what it has")
+
+
+def job_control(program, p):
+    def states():
+        return set(v[0] for v in threads(p.pid, "State").values())
+
+    def written():
+        return (WORK / "stopped.log").stat().st_size
+
+    data, stepper = step("stopped", "-p", p.pid)
+    until(lambda: (WORK / "stopped.log").exists() and written() > 0, "nothing is recorded")
+    p.send_signal(signal.SIGSTOP)
+    until(lambda: states() == {"t"}, "a stopped program is not stopped")
+    before = written()
+    time.sleep(0.5)
+    expect(written() == before, "SIGSTOP stops a program that is stepped")
+    p.send_signal(signal.SIGCONT)
+    until(lambda: written() > before, "it does not go on with SIGCONT")
+    p.send_signal(signal.SIGSTOP)
+    until(lambda: states() == {"t"}, "a stopped program is not stopped")
+    stepper.terminate()
+    finish(stepper)
+    expect(states() == {"T"}, "a stopped program stays stopped when the recording ends")
+    decodes(data, "stopped")
+    p.send_signal(signal.SIGCONT)
+    goes_on(program, p, "after SIGCONT")
+    # one that is stopped already
+    p.send_signal(signal.SIGSTOP)
+    until(lambda: states() == {"T"}, "it is not stopped")
+    data, stepper = step("stopped", "-p", p.pid)
+    time.sleep(0.5)
+    stepper.terminate()
+    finish(stepper)
+    expect(states() == {"T"} and decodes(data, "stopped") == 0, "a stopped program is not woken")
+    p.send_signal(signal.SIGCONT)
+    goes_on(program, p, "after SIGCONT")
+
+
+def churn(program):
+    p = start(program)
+    for i in range(12):
+        time.sleep(0.05)
+        data, stepper = step("churn", "-p", p.pid, "--max-insns", 500 + 4001 * i)
+        finish(stepper)
+        decodes(data, "churn")
+        if p.poll() is not None:
+            fail(f"it ended: {said(program)}")
+    time.sleep(0.5)
+    expect(p.poll() is None and not said(program), "threads, forks and vforks go on from wherever they are let go")
+    p.kill()
+    p.wait()
+
+
+def refusals():
+    for arguments, code, words in ((["-p", "99999999"], 1, "No such process"), (["-p", "1x"], 2, "not a number"),
+                                   ([], 2, "neither"), (["-p", "1", "true"], 2, "either"),
+                                   (["--", "/nonexistent/program"], 127, "No such file")):
+        p = subprocess.run([STEP, "-o", WORK / "refused.data", *arguments], capture_output=True, text=True)
+        if p.returncode != code or words not in p.stderr:
+            fail(f"{arguments}: exit {p.returncode}, {p.stderr}")
+        if (WORK / "refused.data").exists():
+            fail(f"{arguments}: leaves a file")
+    p = subprocess.run([STEP, "-o", "/nonexistent/x", "true"], capture_output=True, text=True)
+    expect(p.returncode == 1 and "/nonexistent/x" in p.stderr, "what cannot be recorded is refused in words")
+
+
+def other_user(program):
+    """What the kernel does not let a user trace is not traced; what it does is."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        note("not root: other users are not tried")
+        return
+    d = WORK / "user"
+    d.mkdir()
+    os.chown(d, 65534, 65534)
+    shutil.copy(STEP, d / "tracerd-step")
+    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+    p = start(program)
+    r = subprocess.run([*user, d / "tracerd-step", "-o", d / "x.data", "-p", str(p.pid)], capture_output=True, text=True)
+    expect(r.returncode == 1 and "not permitted" in r.stderr and p.poll() is None, "a foreign process is refused")
+    p.kill()
+    p.wait()
+    r = subprocess.run([*user, d / "tracerd-step", "-o", d / "x.data", "--log", d / "x.log", "--", "/bin/true"],
+                       capture_output=True, text=True)
+    if r.returncode != 0:
+        fail(f"as a user: {r.stderr}")
+    shutil.copy(d / "x.log", WORK / "user.log")
+    expect(decodes(d / "x.data", "user") > 1000, "a user records a command of its own")
+
+
+loop = build("step-loop")
+refusals()
+p = start(loop)
+until(lambda: len(said(loop)) > 2, "the program does not run")
+limits(loop, p)
+signals(loop, p)
+killed(loop, p)
+job_control(loop, p)
+p.kill()
+p.wait()
+churn(build("step-churn"))
+other_user(loop)
