@@ -83,15 +83,27 @@ static size_t parent_length(const struct symbol *sym)
 	return 0;
 }
 
-static bool is_setjmp(const struct symbol *sym)
+static bool is_one_of(const struct symbol *sym, const char *const *names, size_t n)
 {
-	static const char *const names[] = {"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext",
-		"vfork", "__vfork"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+	for (size_t i = 0; i < n; i++)
 		if (strlen(names[i]) == sym->name_len && memcmp(sym->name, names[i], sym->name_len) == 0)
 			return true;
 	return false;
+}
+
+static bool is_setjmp(const struct symbol *sym)
+{
+	static const char *const names[] = {"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "__getcontext",
+		"vfork", "__vfork"};
+
+	return is_one_of(sym, names, ARRAY_SIZE(names));
+}
+
+static bool is_switch(const struct symbol *sym)
+{
+	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext", "ontop_fcontext"};
+
+	return is_one_of(sym, names, ARRAY_SIZE(names));
 }
 
 /* The dynamic linker's, which a stub goes to when its function was not called before: it goes on to the function. */
@@ -174,6 +186,7 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 			.id = ++cf->next_id,
 			.is_plt = sym->plt || is_binder(sym),
 			.is_setjmp = is_setjmp(sym),
+			.is_switch = is_switch(sym),
 			.known = true};
 		fs->ranges[i] = (struct range){.start = sym->addr, .end = end, .f = &fs->funcs[i], .sized = sym->sized};
 	}

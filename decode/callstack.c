@@ -16,6 +16,8 @@ struct frame {
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
 	bool tail;	 /* by a jump */
 	bool is_signal;
+	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
+	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
 	uint64_t site;
 };
 
@@ -196,29 +198,78 @@ static void park(struct callstack *cs, const struct frame *frames, uint32_t n)
 	cs->n_parked++;
 }
 
-/* A parked stack one of whose calls returns to `to`: what is outside of that call goes on. */
+/* The index of the frame that is the base of another stack than the thread's own, or -1. */
+static int64_t find_base(const struct callstack *cs)
+{
+	for (uint32_t i = 0; i < cs->n; i++)
+		if (cs->frames[i].is_base)
+			return i;
+	return -1;
+}
+
+/*
+ * Another stack takes the place of the one that runs, or stands on top of the thread's own: what called the switch (the frame on
+ * top) is called by what goes on there, as far as a tree of calls can say it. Returns where the new base returns to.
+ */
+static uint64_t leave_stack(struct callstack *cs, uint64_t time)
+{
+	const int64_t at = find_base(cs);
+	const uint32_t from = at >= 0 ? (uint32_t)at : cs->n - 1;
+	const uint64_t back = cs->frames[from].back;
+
+	if (at >= 0)
+		park(cs, cs->frames + from, cs->n - from);
+	pop(cs, time, cs->n - from, CALLSTACK_UNWOUND);
+	return back;
+}
+
+/* What was parked as piece `i` goes on, but for its frames from `k`, the call that returns. */
+static void go_on(struct callstack *cs, uint64_t time, uint32_t i, uint32_t k)
+{
+	struct frame *frames = cs->parked[i].frames;
+	const uint32_t n = cs->parked[i].n;
+
+	cs->parked[i] = cs->parked[--cs->n_parked];
+	if (k + 1 < n)
+		park(cs, frames + k + 1, n - k - 1);
+	if (frames[0].is_base)
+		frames[0].back = leave_stack(cs, time);
+	for (uint32_t j = 0; j < k; j++)
+		(void)push(cs, time, &frames[j], CALLSTACK_RESUMED);
+	free(frames);
+	cs->stats.switches++;
+}
+
+/*
+ * A parked stack whose innermost call, or one of whose calls, returns to `to`: what is outside of that call goes on. Of stacks that wait at the same
+ * place the one that waits longest: they are asked in turn more often than not, and the next return outward tells.
+ */
+static bool unpark_waiting(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	int64_t best = -1;
+
+	for (uint32_t i = 0; i < cs->n_parked; i++) {
+		const struct parked *p = &cs->parked[i];
+
+		if (p->n > 1 && p->frames[0].is_base && p->frames[p->n - 1].back == to &&
+			(best < 0 || p->age < cs->parked[best].age))
+			best = i;
+	}
+	if (best >= 0)
+		go_on(cs, time, (uint32_t)best, cs->parked[best].n - 1);
+	return best >= 0;
+}
+
 static bool unpark(struct callstack *cs, uint64_t time, uint64_t to)
 {
-	for (uint32_t i = cs->n_parked; i > 0; i--) {
-		struct parked *p = &cs->parked[i - 1];
-
-		for (uint32_t k = p->n; k > 1; k--) {
-			struct frame *frames = p->frames;
-			const uint32_t n = p->n;
-
-			if (frames[k - 1].back != to)
-				continue;
-			/* The switch itself returns on the other side. */
-			cs->parked[i - 1] = cs->parked[--cs->n_parked];
-			if (k < n)
-				park(cs, frames + k, n - k);
-			for (uint32_t j = 0; j + 1 < k; j++)
-				(void)push(cs, time, &frames[j], CALLSTACK_RESUMED);
-			free(frames);
-			cs->stats.switches++;
-			return true;
-		}
-	}
+	if (unpark_waiting(cs, time, to))
+		return true;
+	for (uint32_t i = cs->n_parked; i > 0; i--)
+		for (uint32_t k = cs->parked[i - 1].n; k > 1; k--)
+			if (cs->parked[i - 1].frames[k - 1].back == to) {
+				go_on(cs, time, i - 1, k - 1);
+				return true;
+			}
 	return false;
 }
 
@@ -258,9 +309,16 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
 {
-	const struct callfunc *f = function(cs, to, NULL);
-	const struct frame fr = {.back = back, .f = f, .pending = f->is_plt, .site = from};
+	struct frame fr = {.back = back, .site = from};
+	const struct callfunc *f;
+	bool first;
 
+	if (to == back)
+		return; /* to learn its own address */
+	f = function(cs, to, &first);
+	fr.f = f;
+	fr.pending = f->is_plt;
+	fr.inner = !first && cs->n && top(cs)->f == f;
 	cs->stats.calls++;
 	if (f->is_setjmp && !cs->over) {
 		cs->setjmps[cs->next_setjmp % MAX_SETJMPS] = (struct setjmp_point){.back = back, .depth = cs->n};
@@ -288,6 +346,47 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 	cs->stats.inferred++;
 }
 
+/* To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was left. */
+static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	for (uint32_t i = cs->n - 1; i > 0; i--) {
+		const uint32_t left = cs->frames[i - 1].is_base ? i - 1 : i;
+
+		if (cs->frames[i - 1].back != to)
+			continue;
+		park(cs, cs->frames + left, cs->n - left);
+		cs->stats.skipped += cs->n - i;
+		cs->stats.switches++;
+		pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
+		if (cs->n == 0)
+			base(cs, time, to, CALLSTACK_FOUND);
+		return true;
+	}
+	return false;
+}
+
+/* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
+static void to_first(struct callstack *cs, uint64_t time, uint64_t from, const struct callfunc *f)
+{
+	struct frame fr = {.f = f, .pending = f->is_plt, .tail = true, .is_base = true, .site = from};
+
+	cs->stats.tails++;
+	if (top(cs)->inner && cs->n > 1) {
+		/* a thunk that calls itself to put the address on the stack */
+		pop(cs, time, 1, CALLSTACK_TAIL);
+		replace(cs, time, f, from);
+		return;
+	}
+	if (find_base(cs) < 0) {
+		replace(cs, time, f, from);
+		top(cs)->is_base = true;
+		return;
+	}
+	fr.back = leave_stack(cs, time);
+	cs->stats.switches++;
+	(void)push(cs, time, &fr, CALLSTACK_TAIL);
+}
+
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 {
 	const struct callfunc *f;
@@ -304,33 +403,26 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		return;
 	}
 	if (top(cs)->back == to) {
+		/* What switches stacks does not come back to its caller while another stack waits at the same place. */
+		if (top(cs)->f->is_switch && find_base(cs) >= 0 && unpark_waiting(cs, time, to))
+			return;
 		pop(cs, time, 1, CALLSTACK_CALL);
 		if (cs->n == 0)
 			base(cs, time, to, CALLSTACK_FOUND);
 		return;
 	}
-	for (uint32_t i = cs->n - 1; i > 0; i--) {
-		if (cs->frames[i - 1].back != to)
-			continue;
-		park(cs, cs->frames + i, cs->n - i);
-		cs->stats.skipped += cs->n - i;
-		cs->stats.switches++;
-		pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
-		if (cs->n == 0)
-			base(cs, time, to, CALLSTACK_FOUND);
-		return;
-	}
-	if (unpark(cs, time, to))
+	if (to_outer(cs, time, to) || unpark(cs, time, to))
 		return;
 	f = function(cs, to, &first);
+	if (!first && to_setjmp(cs, time, to))
+		return; /* getcontext and setcontext */
 	at = find_function(cs, f, cs->n - 1);
 	if (at >= 0 && !first) {
 		unwind_to(cs, time, (uint32_t)at + 1);
 		return;
 	}
 	if (first) {
-		replace(cs, time, f, from);
-		cs->stats.tails++;
+		to_first(cs, time, from, f);
 		return;
 	}
 	if (cs->frames[0].back == 0) {
@@ -369,7 +461,14 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		cs->stats.tails++;
 		return;
 	}
-	if (to_setjmp(cs, time, to))
+	/* A return made of pop and jmp, as libraries of coroutines do. */
+	if (top(cs)->back == to) {
+		pop(cs, time, 1, CALLSTACK_CALL);
+		if (cs->n == 0)
+			base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	if (to_outer(cs, time, to) || to_setjmp(cs, time, to))
 		return;
 	at = find_function(cs, f, cs->n - 1);
 	if (at >= 0) {

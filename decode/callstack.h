@@ -10,13 +10,16 @@
  *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
  *          stacks, so what ended is kept for a while (parked)
  *          into a function that is on the stack, but not behind a call of it: unwinding (a landing pad)
- *          to where a parked frame is expected to return: that stack goes on, on top of this one
+ *          to where a parked frame is expected to return: that stack goes on, on top of the thread's own, in
+ *          place of another one there. Of several that wait at the same place: the one that waits longest
+ *          to behind a call of getcontext that is remembered: its frame goes on
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
- *          to a function's first instruction: a jump made of push and ret
+ *          to a function's first instruction: a jump made of push and ret, or a stack's begin
  * jump     within a function, its cold part included: nothing
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call
+ *          to where a frame is expected to return: as if it had returned
  *          to behind a call of setjmp that is remembered: its frame goes on
  *          into a function that is on the stack: unwinding
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
@@ -40,6 +43,7 @@ struct callfunc {
 	uint32_t id;	 /* its user's */
 	bool is_plt;	 /* a stub that only goes on to the function */
 	bool is_setjmp;	 /* what it returns to may be gone to again */
+	bool is_switch;	 /* returns on another stack, of a coroutine */
 	bool known;	 /* false: code that is in no function */
 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
-#define STACK (64 * 1024)
+#define STACK (1 << 20) /* each in a mebibyte of its own, so that the log can tell them apart */
 #define RING 3
 
 static ucontext_t main_context, generators[2], ring[RING];
@@ -53,7 +53,7 @@ static void go_round(int who)
 static void make(ucontext_t *c, void (*start)(int), int who)
 {
 	getcontext(c);
-	c->uc_stack.ss_sp = malloc(STACK);
+	c->uc_stack.ss_sp = aligned_alloc(STACK, STACK);
 	c->uc_stack.ss_size = STACK;
 	c->uc_link = &main_context;
 	makecontext(c, (void (*)(void))start, 1, who);

@@ -93,7 +93,7 @@ static int wait_for(int flags)
 
 int main(void)
 {
-	stack_t st = {.ss_sp = malloc(65536), .ss_size = 65536};
+	stack_t st = {.ss_sp = aligned_alloc(1 << 20, 1 << 20), .ss_size = 1 << 20};
 	int a, b;
 
 	sigaltstack(&st, NULL);
