@@ -291,6 +291,11 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 		json_add_uint(j->losses, "names_over_memory", ws.names_dropped);
 }
 
+static void tell_loss(void *arg, const char *kind, uint64_t count)
+{
+	timeline_loss_sometime(arg, kind, count);
+}
+
 /* Where the time went. */
 static void add_stages(struct job *j, const struct decode *d, const struct writer *w, uint64_t setup_ns, uint64_t run_ns)
 {
@@ -329,6 +334,8 @@ int job_decode(struct job *j, struct writer *w)
 	began = io_now_ns();
 	setup_ns = began - j->began_ns;
 	r = session_run(d.session);
+	if (r == 0 && d.events)
+		ringevents_tell_losses(d.events, tell_loss, d.tl);
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	if (r == 0 && d.view)

@@ -112,5 +112,11 @@ uint64_t ringevents_peek(const struct ringevents *r);
 bool ringevents_next(struct ringevents *r, struct ringevent *ret);
 size_t ringevents_count(const struct ringevents *r);
 
+/*
+ * What the programs and the copy could not keep, by kinds of one word or more: nobody knows when. Damage within the
+ * rings is told among the events.
+ */
+void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, const char *kind, uint64_t count), void *arg);
+
 /* Adds to the job's "stats" {"events", "rings", "programs"} and to "losses" what docs/bundle.md has of rings. */
 void ringevents_report(const struct ringevents *r, struct json_object *stats, struct json_object *losses);

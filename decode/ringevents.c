@@ -80,6 +80,27 @@ static void add_count(struct json_object *o, const char *key, uint64_t n)
 		json_add_uint(o, key, n);
 }
 
+void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, const char *kind, uint64_t count), void *arg)
+{
+	const struct ringevents_losses *l = &r->losses;
+	const struct {
+		const char *kind;
+		uint64_t count;
+	} kinds[] = {
+		{"events without a ring", l->lost_events},
+		{"names without room", l->lost_names},
+		{"texts cut", l->lost_long},
+		{"programs cut", l->rings_cut},
+		{"rings unreadable", l->rings + l->files + l->files_over_memory},
+		{"events malformed", l->malformed},
+		{"events over limits", l->over_memory + l->over_limits},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (kinds[i].count)
+			tell(arg, kinds[i].kind, kinds[i].count);
+}
+
 void ringevents_report(const struct ringevents *r, struct json_object *stats, struct json_object *losses)
 {
 	const struct ringevents_losses *l = &r->losses;

@@ -139,6 +139,9 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts);
 int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end, const char *kind,
 		  uint64_t count);
 
+/* The same where nobody knows when: a moment at the end. Called last of all; count is not 0. */
+void timeline_loss_sometime(struct timeline *tl, const char *kind, uint64_t count);
+
 /*
  * Known in advance (a CPU's ring that begins later than the others): between the two times records
  * are missing here and there. Waits that begin in it are shown as uncertain. Draws nothing, that is

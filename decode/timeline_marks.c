@@ -146,6 +146,19 @@ void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint6
 	tl->w->ops->slice_end(tl->w, l->track, end, NULL);
 }
 
+void timeline_loss_sometime(struct timeline *tl, const char *kind, uint64_t count)
+{
+	struct writer_arg arg = {.key = tl->key_count, .kind = WRITER_ARG_UINT, .value.u64 = count};
+
+	(void)summary_loss(tl->summary, kind, count, 0);
+	if (tl->stats.cut || tl->stats.last_ns == 0)
+		return;
+	tl->stats.losses++;
+	tl->w->ops->instant(tl->w, losses_track(tl), tl->stats.last_ns,
+			    &(struct writer_event){
+				    .name = writer_name(tl->w, kind), .category = tl->loss_category, .args = &arg, .n_args = 1});
+}
+
 void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
 {
 	if (tl->n_incomplete < TIMELINE_MAX_INCOMPLETE && ts_end > ts_begin)

@@ -488,6 +488,25 @@ t.join()
     os.kill(pid, signal.SIGKILL)
 
 
+def what_was_lost(d, c):
+    """What the library could not keep is in front of who looks at the snapshot."""
+    rings = Rings()
+    with d.client() as own:
+        target = rings.register(own).target["id"]
+        rings.ring(0).instant("kept")
+        for field, n in (("lost_events", 3600), ("lost_names", 7), ("lost_long", 2)):
+            rings.set(field, n)
+        s = c.snapshot(target)
+        losses = {k: v["count"] for k, v in s["summary"]["losses"].items()}
+        expect(losses == {"events without a ring": 3600, "names without room": 7, "texts cut": 2},
+               f"a snapshot's summary has what the library lost {losses}")
+        shown = d.tracectl("show", s["id"]).stdout
+        expect("events without a ring 3600" in shown, "and tracectl shows it")
+    rings.close()
+    wait_for("its end", lambda: show(c, target)["state"] == "exited")
+    c.call("target.disarm", {"target": target})
+
+
 def many(d, c):
     """Two hundred programs: a few descriptors each, no work while they are silent."""
     before = d.fds()
@@ -519,6 +538,7 @@ with Tracerd(config="[quota]\nuid_connections = 4\nuid_targets = 1\n[capture]\ne
         namespaces(d, c)
         users(d, c)
         fds_of_a_register(d)
+        what_was_lost(d, c)
         many(d, c)
         units(d, c)
         wait_for("the rest is forgotten after exited_keep_s", lambda: d.status()["events"]["ended"] == 0, 20)
