@@ -406,6 +406,11 @@ static void branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 		follow(f, b, PTFLOW_JUMP_INDIRECT, to);
 		break;
 	case INSN_RET:
+		/* Compressed or not, it takes what the last call had put there: else the next one would go astray. */
+		if (f->depth) {
+			f->depth--;
+			f->top--;
+		}
 		follow(f, b, PTFLOW_RET, to);
 		break;
 	default:
