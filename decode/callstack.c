@@ -421,6 +421,10 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		unwind_to(cs, time, (uint32_t)at + 1);
 		return;
 	}
+	if (top(cs)->is_signal) {
+		replace(cs, time, f, from); /* to what asks the kernel to end it */
+		return;
+	}
 	if (first) {
 		to_first(cs, time, from, f);
 		return;

@@ -15,6 +15,7 @@
  *          to behind a call of getcontext that is remembered: its frame goes on
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
+ *          out of a signal handler to anywhere else: to the kernel's way back
  *          to a function's first instruction: a jump made of push and ret, or a stack's begin
  * jump     within a function, its cold part included: nothing
  *          out of a PLT entry: the entry was the callee's other name

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules from branches to calls, one scenario each: functions are letters at 0x100 * letter, what is drawn is a line of text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "decode/callstack.h"
+
+#define AT(letter, offset) ((uint64_t)(letter) * 0x100 + (offset))
+
+struct scene {
+	struct callstack *cs;
+	struct callfunc functions[128];
+	char open[64], text[512];
+	size_t n_open, n;
+	uint64_t clock;
+};
+
+static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
+{
+	struct scene *s = arg;
+	struct callfunc *f = &s->functions[ip >> 8 & 127];
+
+	*ret_first = (ip & 0xff) == 0;
+	return f;
+}
+
+static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
+{
+	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
+		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+'};
+	struct scene *s = arg;
+	const char letter = (char)(f - s->functions);
+
+	(void)time;
+	(void)site;
+	assert_true(s->n_open < sizeof(s->open) && s->n + 3 < sizeof(s->text));
+	s->open[s->n_open++] = letter;
+	if (marks[why])
+		s->text[s->n++] = marks[why];
+	s->text[s->n++] = letter;
+	s->text[s->n++] = '(';
+}
+
+static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+{
+	struct scene *s = arg;
+
+	(void)time;
+	(void)why;
+	assert_true(n <= s->n_open && s->n + n < sizeof(s->text));
+	s->n_open -= n;
+	while (n--)
+		s->text[s->n++] = ')';
+}
+
+static void scene_begin(struct scene *s)
+{
+	static const struct callstack_ops ops = {.function = on_function, .begin = on_begin, .end = on_end};
+
+	memset(s, 0, sizeof(*s));
+	for (uint32_t i = 0; i < 128; i++)
+		s->functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
+	s->functions['p'].is_plt = true;
+	s->functions['j'].is_setjmp = true;
+	s->functions['w'].is_switch = true;
+	s->functions['u'].known = false;
+	assert_int_equal(callstack_new(&ops, s, &s->cs), 0);
+	callstack_resume(s->cs, ++s->clock, AT('A', 0));
+}
+
+static void scene_end(struct scene *s, const char *want)
+{
+	callstack_finish(s->cs, ++s->clock);
+	assert_int_equal(s->n_open, 0);
+	assert_string_equal(s->text, want);
+	s->cs = callstack_free(s->cs);
+}
+
+/* Calls are at an offset of their function and four bytes long. */
+static void call(struct scene *s, char from, unsigned offset, char to)
+{
+	callstack_call(s->cs, ++s->clock, AT(from, offset), AT(from, offset + 4), AT(to, 0));
+}
+
+/* A return to behind a call that is there. */
+static void ret(struct scene *s, char from, char to, unsigned offset)
+{
+	callstack_return(s->cs, ++s->clock, AT(from, 0x80), AT(to, offset + 4));
+}
+
+static void jump(struct scene *s, char from, char to, unsigned offset)
+{
+	callstack_jump(s->cs, ++s->clock, AT(from, 0x90), AT(to, offset));
+}
+
+static void calls_and_recursion(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'B');
+	call(&s, 'B', 0x10, 'B');
+	ret(&s, 'B', 'B', 0x10);
+	ret(&s, 'B', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	/* call next: no call */
+	callstack_call(s.cs, ++s.clock, AT('A', 0x30), AT('A', 0x34), AT('A', 0x34));
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(s.cs)->calls, 4);
+	scene_end(&s, "?A(B(B(B()))C())");
+}
+
+static void tail_calls_and_stubs(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	jump(&s, 'B', 'C', 0);
+	ret(&s, 'C', 'A', 0x10);
+	/* by a stub: the callee alone is drawn */
+	call(&s, 'A', 0x20, 'p');
+	jump(&s, 'p', 'D', 0);
+	ret(&s, 'D', 'A', 0x20);
+	/* push and ret */
+	call(&s, 'A', 0x30, 'E');
+	callstack_return(s.cs, ++s.clock, AT('E', 8), AT('F', 0));
+	ret(&s, 'F', 'A', 0x30);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	scene_end(&s, "?A(B()>C()D()E()>F())");
+}
+
+/* The thunk calls itself to put the address of the target in the place of its own. */
+static void retpoline(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'R');
+	callstack_call(s.cs, ++s.clock, AT('R', 0), AT('R', 5), AT('R', 0xc));
+	callstack_return(s.cs, ++s.clock, AT('R', 0x10), AT('B', 0));
+	call(&s, 'B', 0x10, 'C');
+	ret(&s, 'C', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	assert_int_equal(callstack_stats(s.cs)->switches, 0);
+	scene_end(&s, "?A(R(R())>B(C()))");
+}
+
+static void exceptions(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	call(&s, 'C', 0x10, 'T');
+	/* a landing pad that cleans up in C, then the handler in A; the unwinder leaves by ret or by jmp */
+	callstack_return(s.cs, ++s.clock, AT('T', 8), AT('C', 0x60));
+	call(&s, 'C', 0x64, 'U');
+	jump(&s, 'U', 'A', 0x60);
+	call(&s, 'A', 0x70, 'D');
+	ret(&s, 'D', 'A', 0x70);
+	assert_int_equal(callstack_stats(s.cs)->unwound, 2);
+	scene_end(&s, "?A(B(C(T()U()))D())");
+}
+
+static void longjmp_to_a_frame(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	/* of two frames of one function the one that called setjmp last */
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'j');
+	ret(&s, 'j', 'B', 0x10);
+	call(&s, 'B', 0x20, 'B');
+	call(&s, 'B', 0x20, 'C');
+	jump(&s, 'C', 'B', 0x14);
+	call(&s, 'B', 0x30, 'D');
+	ret(&s, 'D', 'B', 0x30);
+	ret(&s, 'B', 'A', 0x10);
+	scene_end(&s, "?A(B(j()B(C())D()))");
+}
+
+/* Two stacks that wait at the same place, and one that comes back to where it left. */
+static void coroutines(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT(i ? 'D' : 'C', 0));
+		call(&s, i ? 'D' : 'C', 0x10, 'G');
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x20, 'w');
+		ret(&s, 'w', 'G', 0x10);
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x20);
+	}
+	/* C goes on to D without asking A */
+	call(&s, 'A', 0x20, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	call(&s, 'G', 0x10, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	ret(&s, 'G', 'D', 0x10);
+	ret(&s, 'D', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>C(G(w()))w()>D(G(w()))"
+		      "w()+C(+G(w()))w()+D(+G(w()))"
+		      "w()+C(+G(w()))+D(+G()))");
+}
+
+static void a_switch_by_jumps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'w');
+	jump(&s, 'w', 'C', 0);
+	call(&s, 'C', 0x10, 'w');
+	jump(&s, 'w', 'A', 0x14);
+	call(&s, 'A', 0x20, 'B');
+	ret(&s, 'B', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>C(w())B())");
+}
+
+static void signals(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	callstack_stop(s.cs, ++s.clock, AT('B', 0x40), 0);
+	callstack_resume(s.cs, ++s.clock, AT('H', 0));
+	call(&s, 'H', 0x10, 'D');
+	ret(&s, 'D', 'H', 0x10);
+	ret(&s, 'H', 'S', 0);
+	callstack_stop(s.cs, ++s.clock, AT('S', 8), AT('S', 10));
+	callstack_resume(s.cs, ++s.clock, AT('B', 0x40));
+	/* a system call that is made again after its handler */
+	callstack_stop(s.cs, ++s.clock, AT('B', 0x50), AT('B', 0x52));
+	callstack_resume(s.cs, ++s.clock, AT('H', 0));
+	callstack_stop(s.cs, ++s.clock, AT('S', 8), AT('S', 10));
+	callstack_resume(s.cs, ++s.clock, AT('B', 0x50));
+	callstack_stop(s.cs, ++s.clock, AT('B', 0x50), AT('B', 0x52));
+	callstack_resume(s.cs, ++s.clock, AT('B', 0x52));
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->signals, 2);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(B(@H(D())>S()@H()))");
+}
+
+static void begin_in_the_middle(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	ret(&s, 'B', 'A', 0x10);
+	ret(&s, 'A', 'M', 0x10);
+	ret(&s, 'M', 'N', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 2);
+	scene_end(&s, "?A(B())?M()?N()");
+}
+
+static void gaps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	callstack_gap(s.cs, ++s.clock);
+	/* somewhere else, which returns to B: it and what is outside of it are proven */
+	callstack_found(s.cs, ++s.clock, AT('D', 0x20));
+	ret(&s, 'D', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_found(s.cs, ++s.clock, AT('A', 0x50));
+	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
+	scene_end(&s, "?A(B(C()))?D()~A(~B())~A()");
+}
+
+/* Nothing that a thread does costs more than its depth, and the deepest calls are counted, not kept. */
+static void too_deep(void **state)
+{
+	static struct callstack *cs;
+	static struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	cs = s.cs;
+	for (unsigned i = 0; i < 40; i++)
+		call(&s, 'A', 0x10, 'A');
+	assert_int_equal(callstack_depth(cs), 41);
+	for (unsigned i = 0; i < 40; i++)
+		ret(&s, 'A', 'A', 0x10);
+	assert_int_equal(callstack_depth(cs), 1);
+	s.cs = callstack_free(s.cs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_and_recursion),
+		cmocka_unit_test(tail_calls_and_stubs),
+		cmocka_unit_test(retpoline),
+		cmocka_unit_test(exceptions),
+		cmocka_unit_test(longjmp_to_a_frame),
+		cmocka_unit_test(coroutines),
+		cmocka_unit_test(a_switch_by_jumps),
+		cmocka_unit_test(signals),
+		cmocka_unit_test(begin_in_the_middle),
+		cmocka_unit_test(gaps),
+		cmocka_unit_test(too_deep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
