@@ -101,6 +101,7 @@ struct ptwork {
 	struct ptflow_stats stats;
 	uint64_t backwards, unowned, cut;
 	uint64_t wait_ns; /* the caller for the workers */
+	bool settled;	  /* the earliest event is on top, and nobody has taken it */
 };
 
 /* ---- on the workers */
@@ -625,7 +626,7 @@ static uint64_t event_ns(const struct ptwork *w, const struct stream *s, const s
 /* Brings the earliest event to the top. 1: there is one; 0: the end; -errno. */
 static int settle(struct ptwork *w)
 {
-	while (w->n_heap) {
+	while (w->n_heap && !w->settled) {
 		struct stream *s = &w->streams[w->heap[0]];
 		struct block *b = &w->blocks[s->at];
 		int r = submit_ahead(w);
@@ -637,12 +638,12 @@ static int settle(struct ptwork *w)
 		if (s->next < b->n) {
 			const uint64_t ns = event_ns(w, s, &b->events[s->next]);
 
-			if (ns == s->ns)
-				return 1;
+			w->settled = ns == s->ns;
+			if (w->settled)
+				break;
 			s->ns = ns;
 			sift_down(w, 0);
-			if (&w->streams[w->heap[0]] == s)
-				return 1;
+			w->settled = &w->streams[w->heap[0]] == s;
 			continue;
 		}
 		if (b->more) {
@@ -656,7 +657,7 @@ static int settle(struct ptwork *w)
 			w->heap[0] = w->heap[--w->n_heap];
 		sift_down(w, 0);
 	}
-	return 0;
+	return w->n_heap ? 1 : 0;
 }
 
 int ptwork_next(struct ptwork *w, struct ptwork_event *ret)
@@ -667,6 +668,7 @@ int ptwork_next(struct ptwork *w, struct ptwork_event *ret)
 
 	if (r <= 0)
 		return r;
+	w->settled = false;
 	s = &w->streams[w->heap[0]];
 	b = &w->blocks[s->at];
 	*ret = (struct ptwork_event){.ns = s->ns, .buffer = w->heap[0], .flow = b->events[s->next++]};
