@@ -106,6 +106,7 @@ void pttime_mtc(struct pttime *t, uint8_t ctc)
 		t->ctc_base = (uint64_t)ctc << shift;
 		t->tsc_base = t->now;
 		t->ctc = 0;
+		t->last_mtc = ctc;
 		return;
 	}
 	if (t->first_mtc) {
