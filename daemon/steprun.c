@@ -18,6 +18,7 @@
 	(PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT |    \
 	 PTRACE_O_TRACESYSGOOD)
 #define ATTACH_ROUNDS 100
+#define STATUS_BYTES_MAX 16384
 #define TICK_NS (50 * 1000 * 1000)
 /* How long threads are waited for before the recording is written without their ends. */
 #define LET_GO_NS 2000000000ULL
@@ -152,6 +153,24 @@ void step_end(struct step *s, enum step_end why, int error)
 
 /* ---- beginning */
 
+/* Why it is not ours to take: it has ended, or it is ours, as a new thread of one that we have. */
+static bool need_not_seize(pid_t pid, pid_t tid)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *state, *tracer;
+	char path[64];
+	size_t len;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+	if (io_read_file_at(AT_FDCWD, path, STATUS_BYTES_MAX, &text, &len) < 0)
+		return true;
+	state = strstr(text, "\nState:\t");
+	tracer = strstr(text, "\nTracerPid:\t");
+	if (state && (state[8] == 'Z' || state[8] == 'X'))
+		return true;
+	return tracer && strtol(tracer + 12, NULL, 10) == getpid();
+}
+
 static int seize(struct step *s, struct stepprocess *p, pid_t tid)
 {
 	struct stepthread *t;
@@ -161,8 +180,10 @@ static int seize(struct step *s, struct stepprocess *p, pid_t tid)
 		return 0;
 	if (s->n_threads == STEP_MAX_THREADS)
 		return -E2BIG;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, OPTIONS) < 0)
-		return errno == ESRCH ? 0 : -errno; /* it ended meanwhile */
+	if (ptrace(PTRACE_SEIZE, tid, NULL, OPTIONS) < 0) {
+		r = -errno;
+		return r == -ESRCH || (r == -EPERM && need_not_seize(p->pid, tid)) ? 0 : r;
+	}
 	r = step_add_thread(s, p, tid, STEPTHREAD_NEW, &t);
 	if (r < 0)
 		return r;
