@@ -25,6 +25,8 @@ char *cause_words(struct json_object *cause)
 	_cleanup_free_ char *region = NULL;
 	char took[HUMAN_SIZE], over[HUMAN_SIZE];
 
+	if (is_kind(cause, "program") && (!reason || !*reason))
+		return human_format("the program asked");
 	if (!is_kind(cause, "region"))
 		return human_name(reason ? reason : "");
 	region = human_name(field_text(cause, "region"));
@@ -37,7 +39,8 @@ char *cause_sentence(struct json_object *cause)
 {
 	_cleanup_free_ char *words = cause_words(cause);
 	uint64_t tid = field_number(cause, "tid");
-	const char *asked = is_kind(cause, "program") ? "the program asked: " : "";
+	const char *reason = field_text(cause, "reason");
+	const char *asked = is_kind(cause, "program") && reason && *reason ? "the program asked: " : "";
 
 	if (tid)
 		return human_format("%s%s in thread %" PRIu64, asked, words, tid);

@@ -203,8 +203,11 @@ void view_target(FILE *out, struct json_object *t)
 
 	(void)fprintf(out, "%s\n", name);
 	view_line(out, "program", "%s", exe);
-	view_line(out, "owner", "uid %" PRIu64 "; armed by uid %" PRIu64, field_number(t, "uid"),
-		field_number(t, "owner_uid"));
+	if (is_events_only(t))
+		view_line(out, "owner", "uid %" PRIu64, field_number(t, "uid"));
+	else
+		view_line(out, "owner", "uid %" PRIu64 "; armed by uid %" PRIu64, field_number(t, "uid"),
+			field_number(t, "owner_uid"));
 	view_line(
 		out, "state", "%s since %s", state, human_time(since, field_number(t, "armed_at")));
 	view_line(out, "recording", "%s", how);

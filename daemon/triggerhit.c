@@ -78,8 +78,8 @@ void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, 
 		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
 	else
 		log_info("snapshot %s of %s by %s: %s (pid %d, thread %u)", snapshot_id(snapshot), target,
-			 cause->trigger ? cause_trigger(name, cause->trigger) : "its program", cause->reason, (int)cause->pid,
-			 cause->tid);
+			 cause->trigger ? cause_trigger(name, cause->trigger) : "its program",
+			 *cause->reason ? cause->reason : "no reason given", (int)cause->pid, cause->tid);
 	if (!ts->c.hub)
 		return;
 	o = json_object_new_object();

@@ -266,6 +266,16 @@ def requests(d):
         now = totals(c)
         expect(adds_up(now["requests"]) and now["requests"]["hits"] == 2 and now["requests"]["snapshots"] == 1 and now["hits"] == before["hits"],
                "requests are counted apart from triggers")
+        lines = {line.split(None, 1)[0]: line for line in d.tracectl("show", p.target).stdout.splitlines()}
+        expect("armed by" not in lines["owner"], "nobody is said to have armed a program that came by itself")
+        # without a reason
+        p.close(c)
+        p = Program(d)
+        p.request("")
+        s = ended(c, watch.event("trigger.hit")["data"]["snapshot"])
+        expect("the program asked in thread" in d.tracectl("show", s["id"]).stdout
+               and d.tracectl("snapshots").stdout.splitlines()[1].endswith("the program asked"),
+               "one that gives no reason is told as well")
         p.close(c)
 
 
