@@ -217,7 +217,13 @@ const struct command cmd_decode = {
 	       "needs no daemon: tracectl starts tracerd-decode itself, which runs without "
 	       "privileges and opens no files of its own.\n\n"
 	       "Programs and libraries are taken from the bundle, if it has them, and then from "
-	       "this machine, where they are checked against what was recorded.",
+	       "this machine, where they are checked against what was recorded.\n\n"
+	       "The description for --pt-info is an object with \"tid\", \"pid\", \"name\", \"cpu\" "
+	       "(\"family\", \"model\", \"stepping\"), \"mappings\", a list of objects with \"file\" (beside "
+	       "the description), \"offset\", \"length\" and \"address\", and \"time\": \"shift\", \"mult\" and "
+	       "\"zero\" as in perf's mmap page, \"nominal_ratio\" (TSC frequency by 100 MHz), \"tsc_ctc\" "
+	       "(CPUID.15H EBX and EAX) and \"mtc_period\". Only \"tid\" and \"mappings\" must be there; "
+	       "large numbers may be strings.",
 	.example = "tracectl decode slow/ -o slow.pftrace",
 	.options = specs,
 	.options_size = sizeof(struct options),
