@@ -439,7 +439,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	base(cs, time, to, CALLSTACK_FOUND);
 }
 
-void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect)
 {
 	const struct callfunc *of, *f;
 	bool first;
@@ -481,8 +481,14 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	if (unpark(cs, time, to))
 		return;
-	/* Into the middle of something that nobody has called: code without symbols, mostly. */
-	cs->stats.unexplained++;
+	/*
+	 * Into the middle of something that nobody has called: where the code itself says so, it is shared (mempcpy goes on in
+	 * memmove); or it has no names.
+	 */
+	if (indirect && f->known && of->known)
+		cs->stats.unexplained++;
+	else
+		cs->stats.tails++;
 	replace(cs, time, f, from);
 }
 
@@ -530,7 +536,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		return;
 	}
 	/* elsewhere: as if it had jumped */
-	callstack_jump(cs, time, cs->stop_ip, ip);
+	callstack_jump(cs, time, cs->stop_ip, ip, true);
 }
 
 void callstack_gap(struct callstack *cs, uint64_t time)

@@ -23,6 +23,7 @@
  *          to where a frame is expected to return: as if it had returned
  *          to behind a call of setjmp that is remembered: its frame goes on
  *          into a function that is on the stack: unwinding
+ *          by a direct jump to anywhere else, or into code without names: a tail call
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
  *          proves them or none of them is left
  * resume   where it stopped, or behind the system call: nothing
@@ -85,7 +86,7 @@ DEFINE_CLEANUP(struct callstack *, callstack_free)
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to);
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
 /* A jump that is not known to stay in its function. */
-void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect);
 /* Tracing stops in front of `ip` (`back` 0), or by the system call at `ip`, to go on at `back`. */
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back);
 /* It goes on at `ip`. The first of all begins the stack. */

@@ -288,7 +288,7 @@ static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 	else if (e->to < KERNEL_HALF && e->from >= KERNEL_HALF)
 		callstack_return(t->calls, p->ns, e->from, e->to);
 	else
-		callstack_jump(t->calls, p->ns, e->from, e->to);
+		callstack_jump(t->calls, p->ns, e->from, e->to, true);
 }
 
 static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
@@ -305,7 +305,7 @@ static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 	case PTFLOW_COND:
 	case PTFLOW_JUMP:
 	case PTFLOW_JUMP_INDIRECT:
-		callstack_jump(t->calls, p->ns, e->from, e->to);
+		callstack_jump(t->calls, p->ns, e->from, e->to, e->kind == PTFLOW_JUMP_INDIRECT);
 		return 0;
 	case PTFLOW_FAR:
 	case PTFLOW_ASYNC:

@@ -96,7 +96,7 @@ static void ret(struct scene *s, char from, char to, unsigned offset)
 
 static void jump(struct scene *s, char from, char to, unsigned offset)
 {
-	callstack_jump(s->cs, ++s->clock, AT(from, 0x90), AT(to, offset));
+	callstack_jump(s->cs, ++s->clock, AT(from, 0x90), AT(to, offset), true);
 }
 
 static void calls_and_recursion(void **state)
@@ -137,8 +137,18 @@ static void tail_calls_and_stubs(void **state)
 	call(&s, 'A', 0x30, 'E');
 	callstack_return(s.cs, ++s.clock, AT('E', 8), AT('F', 0));
 	ret(&s, 'F', 'A', 0x30);
+	/* into the middle: by the code itself, to code without a name, and who knows why */
+	call(&s, 'A', 0x40, 'B');
+	callstack_jump(s.cs, ++s.clock, AT('B', 8), AT('C', 0x20), false);
+	jump(&s, 'C', 'u', 0x20);
+	ret(&s, 'u', 'A', 0x40);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	call(&s, 'A', 0x40, 'B');
+	jump(&s, 'B', 'C', 0x20);
+	ret(&s, 'C', 'A', 0x40);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 1);
 	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
-	scene_end(&s, "?A(B()>C()D()E()>F())");
+	scene_end(&s, "?A(B()>C()D()E()>F()B()>C()>u()B()>C())");
 }
 
 /* The thunk calls itself to put the address of the target in the place of its own. */
