@@ -11,11 +11,15 @@ for f in man/tracectl.1 man/tracerd.conf.5 client/tracectl.bash-completion; do
 	ok "$f"
 done
 
-for option in $("$TRACERD_BUILD/tracerd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p'); do
-	grep -q -- "$(printf '%s' "--$option" | sed 's/-/\\\\-/g')" "$TRACERD_SRC/man/tracerd.8" ||
-		fail "tracerd(8) does not have --$option"
+for program in tracerd tracerd-step; do
+	[ -x "$TRACERD_BUILD/$program" ] || continue # tracerd-step is for x86-64
+	for option in $("$TRACERD_BUILD/$program" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p'); do
+		case $program:$option in tracerd-step:help | tracerd-step:version) continue ;; esac
+		grep -q -- "$(printf '%s' "--$option" | sed 's/-/\\\\-/g')" "$TRACERD_SRC/man/$program.8" ||
+			fail "$program(8) does not have --$option"
+	done
+	ok "$program(8) has each option of the program"
 done
-ok "tracerd(8) has each option of the program"
 
 if command -v groff >/dev/null 2>&1; then
 	for page in "$TRACERD_SRC"/man/*.[158]; do
