@@ -131,11 +131,50 @@ void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int 
 	make_end_with_id(m, pid, tid, time, 0);
 }
 
+void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid, uint32_t other_pid,
+	uint32_t other_tid, int out)
+{
+	make_begin(m, PERF_RECORD_SWITCH_CPU_WIDE, out ? PERF_RECORD_MISC_SWITCH_OUT : 0);
+	make_u32(m, other_pid, other_tid);
+	make_end_with_id(m, pid, tid, time, cpu);
+}
+
+void make_pt_info(struct make *m, int snapshot, int per_cpu)
+{
+	const uint64_t words[17] = {PERF_TYPE_SOFTWARE, 1, 2, 0, 1, 0x400, 0x800, 3, (uint64_t)snapshot, (uint64_t)per_cpu, 0x200,
+		0x3c000, 4, 1, 2, 24, 0};
+
+	m->config = MAKE_PT_CONFIG;
+	make_begin(m, 70, 0);
+	make_u32(m, 1, 0);
+	for (size_t i = 0; i < 17; i++)
+		make_u64(m, words[i]);
+	make_end(m);
+}
+
+void make_aux(struct make *m, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset, uint64_t reference, const void *bytes,
+	size_t n)
+{
+	make_begin(m, 71, 0);
+	make_u64(m, (n + 7) & ~(size_t)7);
+	make_u64(m, offset);
+	make_u64(m, reference);
+	make_u32(m, idx, (uint32_t)tid);
+	make_u32(m, (uint32_t)cpu, 0);
+	make_end(m);
+	for (size_t i = 0; i < n; i += 8) {
+		uint64_t v = 0;
+
+		memcpy(&v, (const uint8_t *)bytes + i, n - i < 8 ? n - i : 8);
+		make_u64(m, v);
+	}
+}
+
 int make_file(const struct make *m)
 {
 	struct perf_event_attr attr = {.type = m->cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.config = m->config ? m->config : PERF_COUNT_SW_CPU_CLOCK,
 		.sample_period = 1000000,
 		.sample_type = m->sample_type,
 		.sample_id_all = 1,

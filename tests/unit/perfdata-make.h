@@ -15,6 +15,7 @@ struct make {
 	uint64_t sample_type;
 	uint64_t id; /* of the one event */
 	int cycles;  /* a sample each so many cycles instead, the time between unknown */
+	uint64_t config; /* of the event, 0: what it is */
 };
 
 /* One cpu-clock event of 1 kHz with IP, TID, TIME, CPU, CALLCHAIN and sample_id_all. */
@@ -38,6 +39,19 @@ void make_mmap(struct make *m, uint64_t time, uint32_t pid, uint64_t addr, uint6
 void make_sample(
 	struct make *m, uint64_t time, uint32_t pid, uint32_t tid, const uint64_t *chain, size_t n);
 void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int out);
+
+/* SWITCH_CPU_WIDE: away from the thread to the other one, or here from it. */
+void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid, uint32_t other_pid,
+	uint32_t other_tid, int out);
+
+/*
+ * Intel PT: AUXTRACE_INFO says that the file's event is it, with TSC (1 ns each) and an MTC every 8 ticks of a counter that
+ * runs at a 4th of that; AUXTRACE with its bytes, padded.
+ */
+#define MAKE_PT_CONFIG 0xce00u /* TSC, MTC, period 3 */
+void make_pt_info(struct make *m, int snapshot, int per_cpu);
+void make_aux(struct make *m, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset, uint64_t reference, const void *bytes,
+	size_t n);
 
 /* The whole file as a new memfd. */
 int make_file(const struct make *m);
