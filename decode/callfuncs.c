@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "decode/extents.h"
+#include "decode/landing.h"
 
 struct range { /* sorted, apart from each other */
 	uint64_t start, end;
@@ -28,6 +29,7 @@ struct functions { /* of one image */
 	struct range *ranges;
 	size_t n, cap;
 	struct callfunc *funcs, *unnamed;
+	struct landings *landings; /* NULL: none */
 	struct callfunc unknown;
 };
 
@@ -61,6 +63,7 @@ struct callfuncs *callfuncs_free(struct callfuncs *cf)
 		free(cf->images[i]->ranges);
 		free(cf->images[i]->funcs);
 		free(cf->images[i]->unnamed);
+		landings_free(cf->images[i]->landings);
 		free(cf->images[i]);
 	}
 	budget_give(cf->budget, cf->charged);
@@ -302,7 +305,8 @@ int callfuncs_add(struct callfuncs *cf, struct image *image)
 	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
 	if (!image->extents && extents_new(cf->budget, &image->extents) == 0)
 		extents_add_elf(image->extents, image->elf);
-	return add_unnamed(cf, fs, image);
+	r = landings_new(image->elf, image->extents, cf->budget, &fs->landings);
+	return r < 0 ? r : add_unnamed(cf, fs, image);
 }
 
 const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct image *image, uint64_t vaddr)
@@ -323,4 +327,11 @@ const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct i
 const struct callfunc *callfuncs_unknown(const struct callfuncs *cf)
 {
 	return &cf->unknown;
+}
+
+bool callfuncs_lands(const struct callfuncs *cf, const struct image *image, uint64_t call, uint64_t pad)
+{
+	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
+
+	return fs && fs->landings && landings_has(fs->landings, call, pad);
 }

@@ -275,15 +275,25 @@ static bool unpark(struct callstack *cs, uint64_t time, uint64_t to)
 
 /* ---- rules */
 
-/* The index of the innermost frame below `below` of this function, or -1. */
-static int64_t find_function(const struct callstack *cs, const struct callfunc *f, uint32_t below)
+/*
+ * The index of the innermost frame of this function that is not on top, or -1. Where its calls are unwound to `pad`: of the
+ * innermost whose call that is.
+ */
+static int64_t find_function(struct callstack *cs, const struct callfunc *f, uint64_t pad)
 {
+	int64_t innermost = -1;
+
 	if (!f->known)
 		return -1;
-	for (uint32_t i = below; i > 0; i--)
-		if (cs->frames[i - 1].f == f)
+	for (uint32_t i = cs->n - 1; i > 0; i--) {
+		if (cs->frames[i - 1].f != f)
+			continue;
+		if (cs->frames[i].back && cs->ops.lands(cs->arg, cs->frames[i].back - 1, pad))
 			return i - 1;
-	return -1;
+		if (innermost < 0)
+			innermost = i - 1;
+	}
+	return innermost;
 }
 
 static void unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
@@ -416,7 +426,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	f = function(cs, to, &first);
 	if (!first && to_setjmp(cs, time, to))
 		return; /* getcontext and setcontext */
-	at = find_function(cs, f, cs->n - 1);
+	at = find_function(cs, f, to);
 	if (at >= 0 && !first) {
 		unwind_to(cs, time, (uint32_t)at + 1);
 		return;
@@ -474,7 +484,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	if (to_outer(cs, time, to) || to_setjmp(cs, time, to))
 		return;
-	at = find_function(cs, f, cs->n - 1);
+	at = find_function(cs, f, to);
 	if (at >= 0) {
 		unwind_to(cs, time, (uint32_t)at + 1);
 		return;

@@ -9,7 +9,8 @@
  * return   to where the innermost frame is expected to return: it ends
  *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
  *          stacks, so what ended is kept for a while (parked)
- *          into a function that is on the stack, but not behind a call of it: unwinding (a landing pad)
+ *          into a function that is on the stack, but not behind a call of it: unwinding to a landing pad; of several
+ *          calls of that function to the innermost whose own call has that landing pad
  *          to where a parked frame is expected to return: that stack goes on, on top of the thread's own, in
  *          place of another one there. Of several that wait at the same place: the one that waits longest
  *          to behind a call of getcontext that is remembered: its frame goes on
@@ -62,6 +63,8 @@ enum callstack_why { /* a frame begins or ends */
 struct callstack_ops {
 	/* The function at an address, never NULL, and whether that is its first instruction. */
 	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
+	/* Whether what is thrown out of the call around `call` is caught or cleaned up after at `pad`. */
+	bool (*lands)(void *arg, uint64_t call, uint64_t pad);
 	/* A frame begins on top; `site`: the branch, 0 if it is not known. */
 	void (*begin)(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why);
 	/* The topmost n frames end. */

@@ -20,6 +20,7 @@ struct extents {
 struct cie {
 	size_t at;      /* of the entry in the section */
 	uint8_t coding; /* DW_EH_PE_* of a function's start */
+	uint8_t lsda;	/* and of its exception table's address; DW_EH_PE_omit: there is none */
 	bool known;	/* else its functions cannot be read */
 };
 
@@ -93,7 +94,7 @@ static bool entry_at(const struct reader *r, size_t at, struct bytes *ret_body, 
 }
 
 /* How a CIE says that starts are coded; known only where the whole way there is understood. */
-static bool cie_parse(struct bytes *b, uint8_t *ret_coding)
+static bool cie_parse(struct bytes *b, uint8_t *ret_coding, uint8_t *ret_lsda)
 {
 	const uint8_t *version, *p;
 	const char *aug;
@@ -110,6 +111,7 @@ static bool cie_parse(struct bytes *b, uint8_t *ret_coding)
 	else
 		(void)read_uleb(b); /* the return address's register */
 	*ret_coding = DW_EH_PE_absptr;
+	*ret_lsda = DW_EH_PE_omit;
 	if (*aug == '\0')
 		return !b->failed;
 	if (*aug++ != 'z')
@@ -130,7 +132,10 @@ static bool cie_parse(struct bytes *b, uint8_t *ret_coding)
 			(void)read_number(b, *p & 0x0f);
 			break;
 		case 'L':
-			(void)bytes_take(b, 1);
+			p = bytes_take(b, 1);
+			if (!p)
+				return false;
+			*ret_lsda = *p;
 			break;
 		case 'S':
 		case 'B':
@@ -151,10 +156,26 @@ static const struct cie *cie_at(struct reader *r, size_t at)
 		return &r->cie;
 	r->cie = (struct cie){.at = at};
 	if (!entry_at(r, at, &body, &next) || bytes_u32(&body) != 0 ||
-		!cie_parse(&body, &r->cie.coding))
+		!cie_parse(&body, &r->cie.coding, &r->cie.lsda))
 		return NULL;
 	r->cie.known = true;
 	return &r->cie;
+}
+
+/* In the augmentation, which it begins. */
+static uint64_t lsda_parse(const struct reader *r, const struct cie *cie, struct bytes *body)
+{
+	uint64_t v;
+	size_t here;
+
+	if (cie->lsda == DW_EH_PE_omit || !coding_is_known(cie->lsda & 0x7f) || (cie->lsda & 0x80))
+		return 0;
+	(void)read_uleb(body);
+	here = (size_t)(body->p - r->data);
+	v = read_number(body, cie->lsda & 0x0f);
+	if (body->failed || v == 0)
+		return 0;
+	return (cie->lsda & 0x70) == DW_EH_PE_pcrel ? v + r->vaddr + here : v;
 }
 
 static bool function_parse(struct reader *r, struct bytes *body, struct extent *ret)
@@ -180,6 +201,7 @@ static bool function_parse(struct reader *r, struct bytes *body, struct extent *
 	if (body->failed || len == 0 || __builtin_add_overflow(start, len, &ret->end))
 		return false;
 	ret->start = start;
+	ret->lsda = lsda_parse(r, cie, body);
 	return true;
 }
 

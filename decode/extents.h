@@ -19,6 +19,7 @@
 
 struct extent {
 	uint64_t start, end;
+	uint64_t lsda; /* where the table of its exception handlers lies; 0: it has none */
 };
 
 struct extents;

@@ -479,6 +479,15 @@ const struct callfunc *ptcode_function(const struct ptcode_version *v, uint64_t 
 	return f;
 }
 
+bool ptcode_lands(const struct ptcode_version *v, uint64_t call, uint64_t pad)
+{
+	const struct space_map *a = space_find(v->space, call), *b = space_find(v->space, pad);
+	uint64_t from, to;
+
+	return a && b && a->image && a->image == b->image && image_vaddr(a->image, call - a->start + a->pgoff, &from) &&
+	       image_vaddr(b->image, pad - b->start + b->pgoff, &to) && callfuncs_lands(v->code->functions, a->image, from, to);
+}
+
 void ptcode_report(const struct ptcode *c, struct json_object *losses)
 {
 	const uint64_t unmapped = atomic_load(&c->unmapped), unreadable = atomic_load(&c->unreadable);

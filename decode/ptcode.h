@@ -35,5 +35,7 @@ size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **
 
 /* The function at an address; whether that is its first instruction. Any thread. Never NULL. */
 const struct callfunc *ptcode_function(const struct ptcode_version *v, uint64_t ip, bool *ret_first);
+/* Whether an exception out of the call around `call` lands on `pad`. Any thread. */
+bool ptcode_lands(const struct ptcode_version *v, uint64_t call, uint64_t pad);
 
 void ptcode_report(const struct ptcode *c, struct json_object *losses);

@@ -171,6 +171,13 @@ static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_firs
 	return k->f;
 }
 
+static bool on_lands(void *arg, uint64_t call, uint64_t pad)
+{
+	const struct ptthread *t = arg;
+
+	return ptcode_lands(t->version, call, pad);
+}
+
 static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
 {
 	static const char *const how[] = {
@@ -228,7 +235,7 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 
 static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
 {
-	static const struct callstack_ops ops = {.function = on_function, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
 	struct ptthread *t = idmap_get(&p->threads, tid);
 
 	if (t) {

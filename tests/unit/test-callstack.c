@@ -30,6 +30,13 @@ static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_firs
 	return f;
 }
 
+/* Offset 0x62 is where what comes out of the call at 0x20 lands. */
+static bool on_lands(void *arg, uint64_t at, uint64_t pad)
+{
+	(void)arg;
+	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 && (at & 0xff) < 0x24;
+}
+
 static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
 {
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
@@ -61,7 +68,7 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 
 static void scene_begin(struct scene *s)
 {
-	static const struct callstack_ops ops = {.function = on_function, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
 
 	memset(s, 0, sizeof(*s));
 	for (uint32_t i = 0; i < 128; i++)
@@ -186,6 +193,26 @@ static void exceptions(void **state)
 	ret(&s, 'D', 'A', 0x70);
 	assert_int_equal(callstack_stats(s.cs)->unwound, 2);
 	scene_end(&s, "?A(B(C(T()U()))D())");
+}
+
+/* The handler is in an outer call of a function that calls itself. */
+static void exception_under_recursion(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x20, 'B');
+	call(&s, 'B', 0x10, 'B');
+	call(&s, 'B', 0x30, 'T');
+	callstack_return(s.cs, ++s.clock, AT('T', 8), AT('B', 0x62));
+	call(&s, 'B', 0x70, 'D');
+	ret(&s, 'D', 'B', 0x70);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->unwound, 1);
+	assert_int_equal(callstack_stats(s.cs)->switches, 0);
+	scene_end(&s, "?A(B(B(B(T()))D()))");
 }
 
 static void longjmp_to_a_frame(void **state)
@@ -341,6 +368,7 @@ int main(void)
 		cmocka_unit_test(tail_calls_and_stubs),
 		cmocka_unit_test(retpoline),
 		cmocka_unit_test(exceptions),
+		cmocka_unit_test(exception_under_recursion),
 		cmocka_unit_test(longjmp_to_a_frame),
 		cmocka_unit_test(coroutines),
 		cmocka_unit_test(a_switch_by_jumps),
