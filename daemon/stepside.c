@@ -18,7 +18,7 @@ struct entry {
 	uint64_t id;
 };
 
-/* The largest is a mapping with the longest path. */
+/* The largest is a mapping with the longest path; the trailer comes behind it when it is written. */
 union record {
 	struct perf_event_header header;
 	struct perfabi_mmap2 mmap2;
@@ -26,7 +26,7 @@ union record {
 	struct perfabi_task task;
 	struct perfabi_itrace_start itrace;
 	struct perfabi_aux aux;
-	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8];
+	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 + sizeof(struct perfabi_sample_id)];
 };
 
 struct stepside {
@@ -155,27 +155,22 @@ int stepside_itrace_start(struct stepside *s, uint64_t ticks, pid_t pid, pid_t t
 
 /* ---- writing */
 
-struct out {
-	union record record;
-	struct perfabi_sample_id trailer; /* room for it behind the longest record */
-};
-
-static int write_one(struct out *out, const struct entry *e, const struct stepclock *clock, struct perfdata_writer *w)
+static int write_one(union record *out, const struct entry *e, const struct stepclock *clock, struct perfdata_writer *w)
 {
-	const size_t len = out->record.header.size;
+	const size_t len = out->header.size;
 	struct perfabi_sample_id id = {
 		.pid = e->pid, .tid = e->tid, .time = stepclock_ns(clock, e->ticks), .id = e->id};
 
-	if (out->record.header.type == PERF_RECORD_FORK || out->record.header.type == PERF_RECORD_EXIT)
-		out->record.task.time = id.time;
-	out->record.header.size = (uint16_t)(len + sizeof(id));
-	memcpy((uint8_t *)out + len, &id, sizeof(id));
+	if (out->header.type == PERF_RECORD_FORK || out->header.type == PERF_RECORD_EXIT)
+		out->task.time = id.time;
+	out->header.size = (uint16_t)(len + sizeof(id));
+	memcpy(out->bytes + len, &id, sizeof(id));
 	return perfdata_write(w, out, len + sizeof(id));
 }
 
 int stepside_write(const struct stepside *s, const struct stepclock *clock, struct perfdata_writer *w)
 {
-	_cleanup_free_ struct out *out = calloc(1, sizeof(*out));
+	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	int r = 0;
 
 	if (!out)
@@ -187,7 +182,7 @@ int stepside_write(const struct stepside *s, const struct stepclock *clock, stru
 		memcpy(&e, s->bytes + at, sizeof(e));
 		at += sizeof(e);
 		memcpy(&h, s->bytes + at, sizeof(h));
-		memcpy(out->record.bytes, s->bytes + at, h.size);
+		memcpy(out->bytes, s->bytes + at, h.size);
 		at += h.size;
 		r = write_one(out, &e, clock, w);
 	}
@@ -197,13 +192,13 @@ int stepside_write(const struct stepside *s, const struct stepclock *clock, stru
 int stepside_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
 	uint64_t flags, struct perfdata_writer *w)
 {
-	_cleanup_free_ struct out *out = calloc(1, sizeof(*out));
+	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	struct entry e = entry_of(ticks, pid, tid);
 
 	if (!out)
 		return -ENOMEM;
 	e.id = STEP_ID_PT;
-	out->record.aux = (struct perfabi_aux){.size = bytes, .flags = flags};
-	out->record.header = (struct perf_event_header){.type = PERF_RECORD_AUX, .size = sizeof(out->record.aux)};
+	out->aux = (struct perfabi_aux){.size = bytes, .flags = flags};
+	out->header = (struct perf_event_header){.type = PERF_RECORD_AUX, .size = sizeof(out->aux)};
 	return write_one(out, &e, clock, w);
 }
