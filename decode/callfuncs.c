@@ -212,6 +212,14 @@ static struct range *range_at(const struct functions *fs, size_t n, uint64_t vad
 	return low < n && fs->ranges[low].start <= vaddr ? &fs->ranges[low] : NULL;
 }
 
+static bool in_stubs(const struct functions *fs, uint64_t vaddr)
+{
+	for (size_t i = 0; i < fs->n_stubs; i++)
+		if (vaddr >= fs->stubs[i].start && vaddr < fs->stubs[i].end)
+			return true;
+	return false;
+}
+
 /*
  * Functions that only the unwind table knows, as in a stripped library. A symbol whose size was guessed ends where the next of
  * them begins.
@@ -241,7 +249,8 @@ static int add_unnamed(struct callfuncs *cf, struct functions *fs, const struct 
 			continue;
 		if (r)
 			r->end = x->start;
-		fs->unnamed[i] = (struct callfunc){.start = x->start, .id = ++cf->next_id, .known = true};
+		/* linkers describe a section of stubs like one function */
+		fs->unnamed[i] = (struct callfunc){.start = x->start, .id = ++cf->next_id, .is_plt = in_stubs(fs, x->start), .known = true};
 		v[fs->n++] = (struct range){.start = x->start, .end = x->end, .f = &fs->unnamed[i], .sized = true};
 	}
 	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
@@ -318,10 +327,7 @@ const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct i
 		return &cf->unknown;
 	if (r)
 		return r->f;
-	for (size_t i = 0; i < fs->n_stubs; i++)
-		if (vaddr >= fs->stubs[i].start && vaddr < fs->stubs[i].end)
-			return &fs->stub;
-	return &fs->unknown;
+	return in_stubs(fs, vaddr) ? &fs->stub : &fs->unknown;
 }
 
 const struct callfunc *callfuncs_unknown(const struct callfuncs *cf)

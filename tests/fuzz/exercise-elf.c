@@ -10,6 +10,7 @@
 #include "decode/cfi.h"
 #include "decode/demangle.h"
 #include "decode/extents.h"
+#include "decode/landing.h"
 #include "decode/image.h"
 #include "decode/probe.h"
 #include "decode/resolve.h"
@@ -63,12 +64,15 @@ static void walk_names(struct image *img, struct exercise_result *sum)
 static void walk_rows(struct image *img, struct budget *budget, struct exercise_result *sum)
 {
 	_cleanup_(cfi_freep) struct cfi *cfi = NULL;
+	_cleanup_(landings_freep) struct landings *landings = NULL;
 	_cleanup_(extents_freep) struct extents *extents = NULL;
 	uint8_t code[64];
 
 	if (extents_new(budget, &extents) < 0)
 		abort();
 	extents_add_elf(extents, img->elf);
+	if (landings_new(img->elf, extents, budget, &landings) == 0 && landings)
+		(void)landings_has(landings, 0, 0);
 	if (cfi_new(img->elf, budget, &cfi) < 0)
 		return;
 	for (uint32_t l = 0; l < img->n_loads; l++) {
