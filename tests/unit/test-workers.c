@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Pieces of work on no thread and on several: each is done once, by a worker that there is, and waited for in any order. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "decode/workers.h"
+
+#define PIECES 5000u
+
+struct piece {
+	struct work work; /* first */
+	unsigned int n, done;
+	unsigned int worker;
+};
+
+static struct piece pieces[PIECES];
+static atomic_uint at_once[WORKERS_MAX], clashes;
+
+static void run(struct work *work, unsigned int worker)
+{
+	struct piece *p = (struct piece *)work;
+
+	/* a context belongs to one worker */
+	if (atomic_fetch_add(&at_once[worker], 1))
+		atomic_fetch_add(&clashes, 1);
+	p->done += p->n;
+	p->worker = worker;
+	atomic_fetch_sub(&at_once[worker], 1);
+}
+
+static void submit(struct workers *w, unsigned int i)
+{
+	pieces[i] = (struct piece){.work.run = run, .n = i + 1};
+	workers_submit(w, &pieces[i].work);
+}
+
+static void run_all(unsigned int threads)
+{
+	_cleanup_(workers_freep) struct workers *w = NULL;
+
+	assert_int_equal(workers_new(threads, &w), 0);
+	assert_int_equal(workers_count(w), threads > WORKERS_MAX ? WORKERS_MAX : threads ? threads : 1);
+	for (unsigned int i = 0; i < PIECES; i++)
+		submit(w, i);
+	/* the last first */
+	workers_wait(w, &pieces[PIECES - 1].work);
+	for (unsigned int i = 0; i < PIECES; i++) {
+		workers_wait(w, &pieces[i].work);
+		assert_int_equal(pieces[i].done, i + 1);
+		assert_true(pieces[i].worker < workers_count(w));
+	}
+	/* some at a time, and one that is handed in again */
+	for (unsigned int i = 0; i < PIECES; i++) {
+		submit(w, i);
+		if (i >= 3)
+			workers_wait(w, &pieces[i - 3].work);
+		if (i % 7 == 3) {
+			workers_submit(w, &pieces[i - 3].work);
+			workers_wait(w, &pieces[i - 3].work);
+			assert_int_equal(pieces[i - 3].done, 2 * (i - 2));
+		}
+	}
+	for (unsigned int i = PIECES - 3; i < PIECES; i++)
+		workers_wait(w, &pieces[i].work);
+	assert_int_equal(clashes, 0);
+}
+
+static void test_no_threads(void **state)
+{
+	(void)state;
+	run_all(0);
+}
+
+static void test_threads(void **state)
+{
+	(void)state;
+	for (unsigned int n = 1; n <= 4; n++)
+		run_all(n);
+	run_all(WORKERS_MAX + 3);
+}
+
+static void look_at_signals(struct work *work, unsigned int worker)
+{
+	struct piece *p = (struct piece *)work;
+	sigset_t now;
+
+	(void)worker;
+	(void)pthread_sigmask(SIG_SETMASK, NULL, &now);
+	p->done = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGSYS) == 0;
+}
+
+/* Signals are for the caller; but for the one by which the sandbox answers. */
+static void test_signals(void **state)
+{
+	_cleanup_(workers_freep) struct workers *w = NULL;
+	struct piece p = {.work.run = look_at_signals};
+	sigset_t before, after;
+
+	(void)state;
+	(void)pthread_sigmask(SIG_SETMASK, NULL, &before);
+	assert_int_equal(workers_new(2, &w), 0);
+	(void)pthread_sigmask(SIG_SETMASK, NULL, &after);
+	assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
+	workers_submit(w, &p.work);
+	workers_wait(w, &p.work);
+	assert_int_equal(p.done, 1);
+}
+
+/* Threads that never had anything to do end, too. */
+static void test_idle(void **state)
+{
+	(void)state;
+	for (unsigned int i = 0; i < 200; i++) {
+		struct workers *w;
+
+		assert_int_equal(workers_new(i % 5, &w), 0);
+		assert_null(workers_free(w));
+	}
+	assert_null(workers_free(NULL));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_threads),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_idle),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
