@@ -62,7 +62,7 @@ struct entry {
 struct producer {
 	uint64_t id;
 	pid_t pid;
-	uid_t uid;
+	uid_t uid, also_open_to;
 	enum producer_state state;
 	int refs;
 	struct entry page[RING_THRESHOLDS];
@@ -170,6 +170,11 @@ uint64_t producer_start_time(const struct producer *p)
 uid_t producer_uid(const struct producer *p)
 {
 	return p->uid;
+}
+
+bool producer_is_open_to(const struct producer *p, uid_t uid)
+{
+	return p->uid == uid || p->also_open_to == uid;
 }
 
 enum producer_state producer_state(const struct producer *p)
@@ -899,8 +904,17 @@ static void test_two_owners(void **state)
 {
 	struct fixture *f = *state;
 	const struct trigger_request req = {.uid = 2000, .region = "serve", .over_ns = 2 * MS};
-	struct trigger *mine = add_serve(f, 5 * MS, 0), *theirs = add(f, &t2, &req);
+	const struct trigger_request strange = {.uid = 3000, .region = "strange", .over_ns = 2 * MS};
+	struct trigger *mine, *theirs, *nobodys;
 
+	p1.also_open_to = 2000;
+	mine = add_serve(f, 5 * MS, 0);
+	theirs = add(f, &t2, &req);
+	/* who may not look into a program is told nothing of it, whichever target it is a member of */
+	nobodys = add(f, &t2, &strange);
+	triggers_producer_changed(f->triggers, &p1);
+	assert_null(entry_of(&p1, "strange"));
+	triggers_remove(f->triggers, nobodys);
 	serve(f, 6 * MS);
 	assert_int_equal(n_taken, 2);
 	for (int i = 0; i < 2; i++) {
