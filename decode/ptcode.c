@@ -60,6 +60,7 @@ struct ptcode {
 	struct budget chunks; /* of the budget, set aside: that is not for several threads */
 	atomic_ullong unmapped, unreadable;
 	uint64_t charged, no_memory;
+	uint64_t enough; /* of the budget: no more versions are begun then, so that code can still be loaded */
 };
 
 /* ---- address spaces */
@@ -95,7 +96,8 @@ static int begin_version(struct ptcode *c, struct ptcode_process *p, uint64_t fr
 	if (p->n == p->cap) {
 		const uint32_t cap = p->cap ? p->cap * 2 : 4;
 
-		if (c->n_versions >= MAX_VERSIONS || !budget_take(c->budget, (cap - p->cap) * sizeof(*v)))
+		if (c->n_versions >= MAX_VERSIONS || c->budget->used > c->enough ||
+			!budget_take(c->budget, (cap - p->cap) * sizeof(*v)))
 			return -ENOMEM;
 		c->charged += (cap - p->cap) * sizeof(*v);
 		v = reallocarray(p->versions, cap, sizeof(*v));
@@ -302,6 +304,7 @@ int ptcode_new(struct perfdata *pd, struct images *images, struct budget *budget
 		return -ENOMEM;
 	c->images = images;
 	c->budget = budget;
+	c->enough = budget->used + (budget->max - budget->used) / 2;
 	(void)pthread_mutex_init(&c->lock, NULL);
 	r = callfuncs_new(budget, &c->functions);
 	if (r < 0)
