@@ -93,7 +93,8 @@ void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, 
 		{"programs cut", l->rings_cut},
 		{"rings unreadable", l->rings + l->files + l->files_over_memory},
 		{"events malformed", l->malformed},
-		{"events over limits", l->over_memory + l->over_limits},
+		{"events over memory", l->over_memory},
+		{"events over limits", l->over_limits},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)

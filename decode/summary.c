@@ -147,7 +147,7 @@ int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t n
 		(void)snprintf(l->kind, sizeof(l->kind), "%s", kind);
 	}
 	l->events++;
-	l->count += count;
+	l->count = count > UINT64_MAX - l->count ? UINT64_MAX : l->count + count;
 	l->ns += ns;
 	return 0;
 }

@@ -36,9 +36,10 @@ static void append(struct out *o, struct json_object *array, struct json_object 
 	}
 }
 
+/* What the daemon takes of us ends at INT64_MAX; a count may be a hostile program's word. */
 static struct json_object *number(uint64_t v)
 {
-	return json_object_new_uint64(v);
+	return json_object_new_int64(v > INT64_MAX ? INT64_MAX : (int64_t)v);
 }
 
 static struct json_object *text(const struct out *o, const char *s)

@@ -502,6 +502,9 @@ def what_was_lost(d, c):
                f"a snapshot's summary has what the library lost {losses}")
         shown = d.tracectl("show", s["id"]).stdout
         expect("events without a ring 3600" in shown, "and tracectl shows it")
+        for field in ("lost_events", "lost_names", "lost_long"):
+            rings.set(field, 2**64 - 1)
+        expect(c.snapshot(target)["state"] == "done", "numbers that cannot be are no reason to have no trace")
     rings.close()
     wait_for("its end", lambda: show(c, target)["state"] == "exited")
     c.call("target.disarm", {"target": target})
