@@ -142,6 +142,34 @@ def wrapped(facts):
     ok("dynamorio: times are perf's within 1 ns")
 
 
+def stock_perf():
+    """The same files by stock perf: every instruction, every branch."""
+    if not shutil.which("perf"):
+        note("no perf: its own decoder is not compared")
+        return
+
+    def perf(name, itrace, fields):
+        p = subprocess.run(["perf", "script", "--symfs", DATA, "-i", DATA / "wrapped" / name, f"--itrace={itrace}", "-F", fields],
+                           capture_output=True, text=True, timeout=300)
+        return [line.split() for line in p.stdout.splitlines() if line.strip()]
+
+    if not perf("lldb-single.data", "i1i", "ip"):
+        note("perf here decodes no PT: it is not compared")
+        return
+    # The stray byte at the end of core51 is three more instructions to perf, and no branch.
+    for name, more in (("lldb-single.data", 0), ("dynamorio.data", 0), ("lldb-core51.data", 3)):
+        ours, _ = perfdata(f"wrapped/{name}", "--insns")
+        theirs = [line[0] for line in perf(name, "i1i", "ip")]
+        expect_quiet(len(theirs) == len(ours) + more and theirs[: len(ours)] == ours, f"{name}: {len(ours)} instructions, perf's {len(theirs)}")
+        ours, _ = perfdata(f"wrapped/{name}", "--branches")
+        ours = [(line.split()[2], line.split()[4]) for line in ours]
+        theirs = [(line[-3], line[-1]) for line in perf(name, "b", "flags,ip,addr")]
+        if name == "lldb-core51.data":
+            # perf says nothing of each place at which code is missing
+            ours, theirs = ([b for b in l if "0" not in b] for l in (ours, theirs))
+        expect(ours == theirs, f"{name}: instructions and {len(ours)} branches are stock perf's")
+
+
 def quipper(facts, work):
     path = DATA / "quipper/perf.data.intel_pt-4.14"
     data = path.read_bytes()
@@ -311,5 +339,6 @@ with tempfile.TemporaryDirectory() as folder:
     facts = expected()
     recordings(facts)
     wrapped(facts)
+    stock_perf()
     quipper(facts, work)
     ptt(work)
