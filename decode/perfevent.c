@@ -228,6 +228,11 @@ static void parse_other(struct bytes *b, uint32_t type, struct perfevent *ev)
 		ev->throttle.on = type == PERF_RECORD_UNTHROTTLE;
 		(void)bytes_take(b, 24);
 		break;
+	case PERF_RECORD_ITRACE_START:
+		ev->kind = PERFEVENT_ITRACE_START;
+		ev->pid = bytes_u32(b);
+		ev->tid = bytes_u32(b);
+		break;
 	case PERF_RECORD_AUX:
 		ev->kind = PERFEVENT_AUX;
 		(void)bytes_u64(b); /* offset */

@@ -24,6 +24,7 @@ enum perfevent_kind {
 	PERFEVENT_LOST,
 	PERFEVENT_THROTTLE,
 	PERFEVENT_AUX,
+	PERFEVENT_ITRACE_START, /* pid and tid ran when tracing began */
 	PERFEVENT_OTHER, /* known, but nothing that is used */
 };
 

@@ -98,6 +98,13 @@ static int on_switch(struct ptowner *o, const struct perfevent *ev)
 	return add(o, ev->cpu, &c);
 }
 
+static int on_start(struct ptowner *o, const struct perfevent *ev)
+{
+	const struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
+
+	return ev->pid == UINT32_MAX ? 0 : add(o, ev->cpu, &c);
+}
+
 int ptowner_new(struct perfdata *pd, struct ptowner **ret)
 {
 	_cleanup_(ptowner_freep) struct ptowner *o = calloc(1, sizeof(*o));
@@ -117,6 +124,8 @@ int ptowner_new(struct perfdata *pd, struct ptowner **ret)
 			continue;
 		if (ev.kind == PERFEVENT_SWITCH)
 			r = on_switch(o, &ev);
+		else if (ev.kind == PERFEVENT_ITRACE_START)
+			r = on_start(o, &ev);
 		else if (ev.kind == PERFEVENT_SAMPLE && attr_is_bpf_output(ev.attr) &&
 			 ev.sample.raw_size >= sizeof(struct tracerd_sched_event) &&
 			 load_u32(ev.sample.raw) == SCHEDEV_MAGIC)

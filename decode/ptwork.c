@@ -15,7 +15,7 @@
 #include "decode/ptowner.h"
 #include "decode/workers.h"
 
-#define CODE_BYTES (8u << 20) /* of blocks that one thread keeps for one address space */
+#define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
 #define SPACES 4u	      /* address spaces whose blocks one thread keeps */
 #define AHEAD 3u	      /* blocks in flight for each thread */
 #define MAX_SPANS 64u

@@ -302,6 +302,7 @@ static int on_event(struct session *s, const struct perfevent *ev)
 			s->aux_truncated++;
 		break;
 	case PERFEVENT_NAMESPACES:
+	case PERFEVENT_ITRACE_START:
 	case PERFEVENT_OTHER:
 		break;
 	}

@@ -160,6 +160,22 @@ static void test_equal_times(void **state)
 	teardown();
 }
 
+/* Tracing began when somebody ran, long before the first switch. */
+static void test_start(void **state)
+{
+	(void)state;
+	setup();
+	make_begin(&f.make, 12, 0); /* ITRACE_START */
+	make_u32(&f.make, 10, 11);
+	make_end_with_id(&f.make, 10, 11, 50, 0);
+	make_switch_wide(&f.make, 100, 0, 10, 11, 20, 21, 1);
+	finish();
+	assert_int_equal(find(0, 60, 60), 1);
+	is_span(0, 50, 100, 10, 11);
+	assert_int_equal(ptowner_process(f.owner, 11), 10);
+	teardown();
+}
+
 /* Records that say the same again begin nothing new. */
 static void test_repeated(void **state)
 {
@@ -194,6 +210,7 @@ int main(void)
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_halves),
 		cmocka_unit_test(test_equal_times),
+		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_repeated),
 		cmocka_unit_test(test_little_memory),
 	};
