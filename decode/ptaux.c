@@ -167,8 +167,8 @@ static struct piece *new_piece(struct ptaux *p, struct buffer *b)
 }
 
 /*
- * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots before it had at their end
- * already: the longest that is the end of one and the begin of the other, if it has a PSB. Linear: two hashes grow
+ * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots before it had at their
+ * end already: the longest that is the end of one and the begin of the other, if it has a PSB. Linear: two hashes grow
  * from both sides, and what they find is compared.
  */
 static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n)

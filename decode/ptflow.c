@@ -117,7 +117,8 @@ static struct ptflow_event *emit(struct ptflow *f, enum ptflow_kind kind, uint64
 		.offset = f->base + (uint64_t)(f->pos - f->begin),
 		.kind = (uint8_t)kind,
 		.owner = f->owner,
-		.speculative = f->speculative};
+		.speculative = f->speculative,
+		.is32 = !f->is64};
 	return e;
 }
 
@@ -636,8 +637,8 @@ static void on_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
 			follow(f, b, PTFLOW_RET, to);
 			go(f, to);
 		} else if (deferred_tip(f, end, &to)) {
-			mode(f);
 			branch_to(f, b, to);
+			mode(f);
 		} else {
 			lose_at(f, b, PTFLOW_E_MISMATCH);
 			return;
@@ -692,10 +693,10 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 		lose_at(f, b, has_ip ? PTFLOW_E_MISMATCH : PTFLOW_E_PACKET);
 		b = NULL;
 	}
-	mode(f);
 	if (b)
 		branch_to(f, b, f->last_ip);
-	else if (has_ip)
+	mode(f);
+	if (!b && has_ip)
 		find(f, f->last_ip);
 }
 
@@ -761,7 +762,6 @@ static void on_pgd(struct ptflow *f, const struct ptpacket *pk)
 {
 	const bool has_ip = ptpacket_apply_ip(pk, &f->last_ip), after_ovf = f->after_ovf;
 
-	mode(f);
 	f->after_ovf = f->aborted = false;
 	if (f->enabled && !f->lost) {
 		if (f->has_fup) {
@@ -777,6 +777,7 @@ static void on_pgd(struct ptflow *f, const struct ptpacket *pk)
 	} else if (!f->enabled && !f->lost && !f->has_fup && !after_ovf) {
 		f->stats.errors[PTFLOW_E_PACKET]++;
 	}
+	mode(f);
 	f->has_fup = false;
 	f->lost = false;
 	f->enabled = false;

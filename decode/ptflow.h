@@ -61,6 +61,7 @@ struct ptflow_event {
 	uint8_t length;	   /* of the instruction at `from`; 0: not known */
 	bool is_syscall;
 	bool speculative;  /* in a transaction */
+	bool is32;	   /* of 32-bit code */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
 	uint32_t owner;	   /* as ptflow_options.enter said */
 	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
@@ -113,9 +114,9 @@ DEFINE_CLEANUP(struct ptflow *, ptflow_free)
 int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop) _must_check_;
 
 /*
- * The same piece by piece: ptflow_reset(), then ptflow_feed() until it answers 0. Each piece begins where the one before
- * was left (*ret_used bytes of it behind its begin). `more`: the trace goes on behind `end`; a piece must then have more
- * than PTFLOW_LOOKAHEAD bytes. PTFLOW_MORE: it wants the next piece, or the sink paused it.
+ * The same piece by piece: ptflow_reset(), then ptflow_feed() until it answers 0. Each piece begins where the one
+ * before was left (*ret_used bytes of it behind its begin). `more`: the trace goes on behind `end`; a piece must then
+ * have more than PTFLOW_LOOKAHEAD bytes. PTFLOW_MORE: it wants the next piece, or the sink paused it.
  */
 enum { PTFLOW_MORE = 1 };
 #define PTFLOW_LOOKAHEAD 4096u

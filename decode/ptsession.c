@@ -390,7 +390,7 @@ static int view_line(struct ptsession *p, const struct ptthread *t, const struct
 		const uint8_t *code;
 		const size_t n = ptcode_read(t->version, ip, &code, buffer, sizeof(buffer));
 
-		if (n == 0 || !insn_decode(code, n, true, &insn))
+		if (n == 0 || !insn_decode(code, n, !e->is32, &insn))
 			break;
 		place(p, t, ip, &at);
 		r = ptview_insn(p->view, p->ns, t->tid, &at);

@@ -382,8 +382,8 @@ static void make_heap(struct ptwork *w)
 }
 
 /*
- * Whether the stamp of a block is damaged: it is later than what follows, and what was before fits to that. `before`: of the
- * last block that has one, 0: none.
+ * Whether the stamp of a block is damaged: it is later than what follows, and what was before fits to that. `before`:
+ * of the last block that has one, 0: none.
  */
 static bool is_outlier(const struct ptwork *w, size_t i, uint64_t before)
 {

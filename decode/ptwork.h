@@ -2,8 +2,8 @@
 /*
  * Follows the blocks of all buffers on some threads and hands out what happened in one order of time:
  * per buffer in order of the trace, buffers merged by time. A block is followed on its own, from its PSB
- * to the next one's, so the result does not depend on the number of threads. Owns the blocks that are in flight; memory is
- * bounded by how many, and by how far one of them is followed before what came of it has been handed out.
+ * to the next one's, so the result does not depend on the number of threads. Owns the blocks that are in flight; memory
+ * is bounded by how many, and by how far one is followed before what came of it has been handed out.
  */
 #pragma once
 

@@ -45,7 +45,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	return write_one(argv[1], "calls", 1, &(struct ptprogram_options){.insns = 2000, .psb_each = 500}) ||
-	       write_one(argv[1], "signals", 2, &(struct ptprogram_options){.insns = 2000, .psb_each = 400, .signal_each = 60}) ||
+	       write_one(argv[1], "signals", 2,
+			 &(struct ptprogram_options){.insns = 2000, .psb_each = 400, .signal_each = 60}) ||
 	       write_one(argv[1], "deferred", 3,
 			 &(struct ptprogram_options){.insns = 3000, .tnt47 = true, .defer = true, .plain_returns = true}) ||
 	       write_one(argv[1], "long", 4, &(struct ptprogram_options){.insns = 60000, .psb_each = 900, .signal_each = 700});

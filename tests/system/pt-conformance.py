@@ -88,7 +88,7 @@ def recordings(facts):
             at = dict(x.split("=") for x in rest)
             images += [DATA / path, at["file_offset"], at["len"], at["addr"]]
         cpu = "/".join(given["cpu"][0].split("/")[:2])
-        ips, errors = blob(64, DATA / given["blob"][0], "--cpu", cpu, *images)
+        ips, errors = blob(DATA / given["blob"][0], "--cpu", cpu, *images)
         expect_quiet(f"{len(ips)}" == want["instructions"][0] and fnv(ips) == want["ips_fnv1a64"][0],
                      f"{name}: {len(ips)} instructions, {want['instructions']} wanted")
         # libipt's last one is the stray byte behind the last packet, a decision while tracing is off
@@ -98,7 +98,7 @@ def recordings(facts):
         ok(f"{name}: {len(ips)} instructions, {errors['no_code']} times no code")
         packets(name, given["blob"][0], facts[(name, "packets")])
     single = [0x400511, 0x400518, 0x40051F, 0x400529, 0x40052D] + [0x400521, 0x400525, 0x400529, 0x40052D] * 4
-    ips, _ = blob(64, DATA / "lldb/single/3842849.trace", DATA / "lldb/single/a.out", 0, "0x6fc", "0x400000")
+    ips, _ = blob(DATA / "lldb/single/3842849.trace", DATA / "lldb/single/a.out", 0, "0x6fc", "0x400000")
     expect(ips == single, "lldb/single: its 21 addresses")
 
 
@@ -224,7 +224,7 @@ def walk_case(work, c, cpu):
     if "--raw" in c["ptxed_options"]:
         offset, address = c["ptxed_options"].split(":")[1:3]
         code = [d / name, 0, offset, c["org"], d / name, offset, 0, address]
-    return blob(c["bits"], d / f"{c['case']}.pt", *more, *code)
+    return blob(d / f"{c['case']}.pt", *more, *code)
 
 
 def ptt(work):

@@ -15,7 +15,7 @@ struct image {
 struct blob {
 	struct image images[MAX_IMAGES];
 	size_t n_images;
-	bool is64, events;
+	bool events;
 	struct ptwalk_ips ips;
 };
 
@@ -54,7 +54,7 @@ static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 		if (b->events)
 			(void)printf("%6lx %-13s %lx => %lx error %u time %lu\n", e->offset, ptwalk_kind(e->kind), e->from,
 				     e->to, e->error, e->time);
-		if (e->start && !ptwalk_line(&b->ips, e, read_code, b, b->is64))
+		if (e->start && !ptwalk_line(&b->ips, e, read_code, b))
 			(void)fprintf(stderr, "line %lx without code\n", e->start);
 	}
 	return 0;
@@ -85,9 +85,8 @@ int ptwalk_blob(int argc, char **argv)
 	const uint8_t *trace;
 	size_t n;
 
-	b.is64 = strcmp(argv[0], "32") != 0;
-	trace = ptwalk_file(argv[1], &n);
-	for (int i = 2; i < argc;) {
+	trace = ptwalk_file(argv[0], &n);
+	for (int i = 1; i < argc;) {
 		if (strcmp(argv[i], "--cpu") == 0 && i + 1 < argc) {
 			ptwalk_cpu(argv[i + 1], &o.errata);
 			i += 2;

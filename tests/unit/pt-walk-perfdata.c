@@ -50,20 +50,6 @@ static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *bu
 	return ptcode_read(arg, ip, ret, buffer, n);
 }
 
-/* Not taken: it went to the instruction behind. */
-static bool is_fall(const struct ptcode_version *v, const struct ptflow_event *e)
-{
-	uint8_t buffer[INSN_MAX];
-	const uint8_t *code;
-	struct insn insn;
-	size_t n;
-
-	if (e->kind != PTFLOW_COND)
-		return false;
-	n = v ? ptcode_read(v, e->from, &code, buffer, INSN_MAX) : 0;
-	return n && insn_decode(code, n, true, &insn) && e->from + insn.length == e->to;
-}
-
 static void on_event(struct walk *w, const struct ptwork_event *e)
 {
 	const struct ptcode_version *v = ptcode_at(w->code, e->pid, e->ns);
@@ -71,13 +57,13 @@ static void on_event(struct walk *w, const struct ptwork_event *e)
 	w->events++;
 	w->ips.tid = w->tids ? e->tid : 0;
 	if (e->flow.start && v)
-		(void)ptwalk_line(&w->ips, &e->flow, read_code, (void *)(uintptr_t)v, true);
+		(void)ptwalk_line(&w->ips, &e->flow, read_code, (void *)(uintptr_t)v);
 	if (w->mode == INSNS || e->flow.kind == PTFLOW_RUN)
 		return;
 	if (w->mode == TIMES)
 		(void)printf("%lu.%09lu ", e->ns / 1000000000, e->ns % 1000000000);
-	else if (is_fall(v, &e->flow))
-		return;
+	else if (e->flow.kind == PTFLOW_COND && e->flow.to == e->flow.from + e->flow.length)
+		return; /* not taken */
 	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow.kind), e->flow.from, e->flow.to);
 	(void)printf(" error %u insns %lu\n", e->flow.error, e->flow.insns);
 }

@@ -4,7 +4,7 @@
  *
  *	pt-walk packets FILE [--cpu F/M] [--time MTC_SHIFT,CTC_N,CTC_D,NOMINAL]
  *		one packet a line, in the words of libipt's ptdump
- *	pt-walk blob BITS FILE [--cpu F/M] [--filter FIRST,LAST] [--events] [CODE OFFSET LENGTH ADDRESS]...
+ *	pt-walk blob FILE [--cpu F/M] [--filter FIRST,LAST] [--events] [CODE OFFSET LENGTH ADDRESS]...
  *		packets and flat code alone: the addresses of all instructions
  *	pt-walk perfdata FILE SYMFS [--insns [--tids]|--branches|--times] [--threads N]
  *		a recording, as the decoder takes it
@@ -74,7 +74,7 @@ static void put(struct ptwalk_ips *ips, uint64_t ip)
 		(void)printf("%lx\n", ip);
 }
 
-bool ptwalk_line(struct ptwalk_ips *ips, const struct ptflow_event *e, code_read_fn read, void *arg, bool is64)
+bool ptwalk_line(struct ptwalk_ips *ips, const struct ptflow_event *e, code_read_fn read, void *arg)
 {
 	/* A run ends in front of `to`; a branch with the instruction at `from`. */
 	const bool run = e->kind == PTFLOW_RUN;
@@ -86,7 +86,7 @@ bool ptwalk_line(struct ptwalk_ips *ips, const struct ptflow_event *e, code_read
 
 	for (uint64_t at = e->start; at < end; at += insn.length) {
 		n = read(arg, at, &code, buffer, INSN_MAX);
-		if (n == 0 || !insn_decode(code, n, is64, &insn))
+		if (n == 0 || !insn_decode(code, n, !e->is32, &insn))
 			return false;
 		put(ips, at);
 	}

@@ -80,7 +80,7 @@ static uint64_t number_of(const struct file *f, const char *name)
 	return json_object_get_uint64(v);
 }
 
-/* A trace of blocks of `each` bytes, which is a multiple of 8: one begins with the TSC `first`, the next one with one more ... */
+/* A trace of blocks of `each` bytes, a multiple of 8: one begins with the TSC `first`, the next with one more ... */
 static void make_trace(struct ptmake *m, size_t blocks, size_t each, uint64_t first)
 {
 	ptmake_init(m);
@@ -321,7 +321,8 @@ static void test_cut_file(void **state)
 /* Sizes and counts from a stranger. */
 static void test_hostile(void **state)
 {
-	static const uint64_t sizes[] = {1, 15, 16, 65537, 1ull << 32, 1ull << 62, UINT64_MAX / 2, UINT64_MAX - 4096, UINT64_MAX};
+	static const uint64_t sizes[] = {
+		1, 15, 16, 65537, 1ull << 32, 1ull << 62, UINT64_MAX / 2, UINT64_MAX - 4096, UINT64_MAX};
 	_cleanup_(ptmake_fini) struct ptmake m;
 	static struct file f;
 

@@ -86,7 +86,8 @@ static void is_event(const struct seen *s, size_t i, enum ptflow_kind kind, uint
 /*
  * 1000 call 100b; 1005 jne 1008; 1007 nop; 1008 jmp *rax; 100a nop; 100b ret; 100c nop; 100d syscall; 100f jmp 100f
  */
-static const uint8_t bytes[] = {0xe8, 0x06, 0, 0, 0, 0x75, 0x01, 0x90, 0xff, 0xe0, 0x90, 0xc3, 0x90, 0x0f, 0x05, 0xeb, 0xfe};
+static const uint8_t bytes[] = {
+	0xe8, 0x06, 0, 0, 0, 0x75, 0x01, 0x90, 0xff, 0xe0, 0x90, 0xc3, 0x90, 0x0f, 0x05, 0xeb, 0xfe};
 static const struct code code = {bytes, sizeof(bytes)};
 
 static void test_compressed_return(void **state)
@@ -631,7 +632,7 @@ static void test_damage(void **state)
 		struct ptprogram_options o = options_of(seed);
 		uint64_t random = seed;
 		struct run good, bad;
-		size_t k, from, to, tail = 0;
+		size_t k, at, from, to, tail = 0;
 
 		o.psb_each = 100;
 		run_init(&good, seed, &o, 1u << 20, true);
@@ -644,8 +645,9 @@ static void test_damage(void **state)
 		k = 1 + ptprogram_random(&random, good.p.n_psbs - 2);
 		from = good.p.psbs[k];
 		to = good.p.psbs[k + 1];
-		for (size_t i = from + ptprogram_random(&random, to - from), n = 1 + ptprogram_random(&random, 16); i < to && n; i++, n--)
-			bad.p.trace.bytes[i] = (uint8_t)ptprogram_random(&random, 256);
+		at = from + ptprogram_random(&random, to - from);
+		for (size_t n = 1 + ptprogram_random(&random, 16); at < to && n; at++, n--)
+			bad.p.trace.bytes[at] = (uint8_t)ptprogram_random(&random, 256);
 		assert_int_equal(ptflow_run(good.f, good.p.trace.bytes, good.p.trace.bytes + good.p.trace.n, NULL), 0);
 		assert_int_equal(ptflow_run(bad.f, bad.p.trace.bytes, bad.p.trace.bytes + bad.p.trace.n, NULL), 0);
 		assert_true(bad.seen.n < bad.p.trace.n * 300 + 10000);
@@ -676,8 +678,8 @@ static void test_damage(void **state)
 /* Bytes that are mostly packets, behind a PSB. */
 static void test_garbage(void **state)
 {
-	static const uint8_t firsts[] = {0x02, 0x0d, 0x2d, 0x4d, 0x6d, 0x11, 0x31, 0x01, 0x21, 0x1d, 0x3d, 0x99, 0x19, 0x59, 0x03,
-		0x06, 0xfe, 0xd9};
+	static const uint8_t firsts[] = {
+		0x02, 0x0d, 0x2d, 0x4d, 0x6d, 0x11, 0x31, 0x01, 0x21, 0x1d, 0x3d, 0x99, 0x19, 0x59, 0x03, 0x06, 0xfe, 0xd9};
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {

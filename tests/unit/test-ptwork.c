@@ -33,7 +33,7 @@
 struct event {
 	uint64_t ns, from, to, insns, sum, offset;
 	uint32_t pid, tid, buffer;
-	uint8_t kind;
+	uint32_t kind; /* lists are compared as bytes: no padding */
 };
 
 struct list {

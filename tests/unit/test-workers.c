@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pieces of work on no thread and on several: each is done once, by a worker that there is, and waited for in any order. */
+/* Pieces of work on no thread and on several: each is done once, by a worker that there is, waited for in any order. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
