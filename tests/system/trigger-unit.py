@@ -23,12 +23,19 @@ def shell(d, group=None):
 
 
 def hit(c, gid, p, region):
-    """Slow regions until the trigger has taken a snapshot of this program's."""
+    """Slow regions until the trigger has taken a snapshot of this program's, which is then waited for: another
+    hit would be another snapshot."""
+    taken = []
+
     def told():
-        p.tell(f"region {region} 20", "ok")
-        sid = trigger(c, gid)["last_snapshot"]
-        s = sid and c.call("snapshot.show", {"snapshot": sid})["snapshot"]
-        return s if s and s["cause"]["pid"] == p.pid and s["state"] == "done" else None
+        if not taken:
+            p.tell(f"region {region} 20", "ok")
+            sid = trigger(c, gid)["last_snapshot"]
+            s = sid and c.call("snapshot.show", {"snapshot": sid})["snapshot"]
+            if s and s["cause"]["pid"] == p.pid:
+                taken.append(sid)
+        s = taken and c.call("snapshot.show", {"snapshot": taken[0]})["snapshot"]
+        return s if s and s["state"] == "done" else None
     return wait_for(f"a snapshot by process {p.pid}", told, 60)
 
 
