@@ -69,8 +69,8 @@ struct stepabi_freeze {
 };
 
 enum stepabi_file {
-	STEPABI_FILE_PERFDATA = 1u << 0, /* a perf.data */
-	STEPABI_FILE_CODE = 1u << 1,	 /* pages, see daemon/stepcode.h */
+	STEPABI_FILE_PERFDATA = 1u << 0, /* a perf.data; its times are of CLOCK_MONOTONIC_RAW, and it says so */
+	STEPABI_FILE_CODE = 1u << 1,	 /* an ELF image of pages, see daemon/stepcode.h */
 	STEPABI_FILE_VDSO = 1u << 2,	 /* an ELF image */
 };
 

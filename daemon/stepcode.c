@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/stepcode.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -41,9 +42,39 @@ static int create(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
+/* What is behind the head is one executable segment, at its offset. */
+static int write_head(const struct stepcode *c)
+{
+	const uint64_t size = STEPCODE_HEAD + (uint64_t)c->pages * STEPCODE_STRIDE;
+	const struct {
+		Elf64_Ehdr header;
+		Elf64_Phdr code;
+	} head = {
+		.header = {
+			.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+			.e_type = ET_DYN,
+			.e_machine = EM_X86_64,
+			.e_version = EV_CURRENT,
+			.e_phoff = sizeof(Elf64_Ehdr),
+			.e_ehsize = sizeof(Elf64_Ehdr),
+			.e_phentsize = sizeof(Elf64_Phdr),
+			.e_phnum = 1,
+		},
+		.code = {
+			.p_type = PT_LOAD,
+			.p_flags = PF_R | PF_X,
+			.p_filesz = size,
+			.p_memsz = size,
+			.p_align = STEPCODE_PAGE,
+		},
+	};
+
+	return io_pwrite_all(c->fd, &head, sizeof(head), 0);
+}
+
 int stepcode_add(struct stepcode *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
 {
-	const uint64_t offset = (uint64_t)c->pages * STEPCODE_STRIDE;
+	const uint64_t offset = STEPCODE_HEAD + (uint64_t)c->pages * STEPCODE_STRIDE;
 	int r;
 
 	if (c->pages == STEPCODE_MAX_PAGES)
@@ -60,6 +91,9 @@ int stepcode_add(struct stepcode *c, const uint8_t *page, const uint8_t *tail, s
 	if (r < 0)
 		return r;
 	c->pages++;
+	r = write_head(c);
+	if (r < 0)
+		return r;
 	*ret_offset = offset;
 	return 0;
 }

@@ -2,7 +2,8 @@
 /*
  * Code that is in no file, or no longer as its file has it: pages written one behind the other to a file of the
  * recording, which MMAP2 records then name. A decoder reads an instruction that crosses a page on in the file,
- * so behind each page follow the first bytes of the next one.
+ * so behind each page follow the first bytes of the next one. The file is an ELF image of one segment and no
+ * symbol, since decoders take code from nothing else.
  */
 #pragma once
 
@@ -15,6 +16,7 @@
 
 #define STEPCODE_PAGE 4096u
 #define STEPCODE_TAIL (INSN_MAX - 1)
+#define STEPCODE_HEAD STEPCODE_PAGE /* of the ELF image */
 /* A page with its tail; the file has holes between them. */
 #define STEPCODE_STRIDE (2 * STEPCODE_PAGE)
 #define STEPCODE_MAX_PAGES (1u << 16)

@@ -77,7 +77,7 @@ static void check_saved(struct fixture *f, uint32_t page, size_t at, const void 
 	uint8_t got[64];
 
 	assert_true(n <= sizeof(got));
-	assert_int_equal(pread(f->code.fd, got, n, (off_t)(page * (uint64_t)STEPCODE_STRIDE + at)), n);
+	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEPCODE_HEAD + page * (uint64_t)STEPCODE_STRIDE + at)), n);
 	assert_memory_equal(got, bytes, n);
 }
 
