@@ -15,6 +15,7 @@
 
 #define MAX_THREADS 12
 #define MAX_STACKS 8
+#define MAX_FUNCTIONS 12
 #define MAX_WAITS 5
 #define MAX_FRAMES 40
 
@@ -44,38 +45,82 @@ void report_print_cut(FILE *out, size_t indent, const char *label, const char *t
 	(void)fputc('\n', out);
 }
 
+static void add_duration(struct human_table *table, struct json_object *o, const char *key)
+{
+	char buf[HUMAN_SIZE];
+
+	human_table_add(table, human_format("%s", human_duration(buf, field_number(o, key))));
+}
+
 static void print_threads(FILE *out, struct json_object *summary)
 {
-	static const struct human_column columns[] = {
+	static const struct human_column sampled[] = {
 		{"THREAD", 'l'},
 		{"TID", 'r'},
 		{"ON CPU", 'r'},
 		{"OFF CPU", 'r'},
 		{"SAMPLES", 'r'},
 	};
-	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+	static const struct human_column exact[] = {
+		{"THREAD", 'l'},
+		{"TID", 'r'},
+		{"TRACED", 'r'},
+		{"OUTSIDE", 'r'},
+		{"CALLS", 'r'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(sampled);
 	size_t n = field_count(summary, "threads");
 	uint64_t more = field_number(summary, "threads_omitted");
+	bool calls = field_count(summary, "functions") > 0;
 
 	if (!n)
 		return;
+	if (calls)
+		table.columns = exact;
 	for (size_t i = 0; i < n && i < MAX_THREADS; i++) {
 		struct json_object *t = field_at(summary, "threads", i);
-		char buf[HUMAN_SIZE];
 
 		human_table_add(&table, human_name(field_text(t, "name")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(t, "on_cpu_ns"))));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(t, "off_cpu_ns"))));
-		human_table_add(&table, human_format("%" PRIu64, field_number(t, "samples")));
+		add_duration(&table, t, calls ? "traced_ns" : "on_cpu_ns");
+		add_duration(&table, t, calls ? "outside_ns" : "off_cpu_ns");
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls ? "calls" : "samples")));
 	}
 	(void)fputs("\nthreads\n", out);
 	human_table_print(&table, out, 2);
 	if (n > MAX_THREADS || more)
 		(void)fprintf(out, "  ... and %" PRIu64 " more\n",
 			more + (n > MAX_THREADS ? n - MAX_THREADS : 0));
+}
+
+/* Where every call is known: what ran how long by itself, and what waited outside of the trace. */
+static void print_functions(FILE *out, struct json_object *window)
+{
+	static const struct human_column columns[] = {
+		{"ITSELF", 'r'},
+		{"OUTSIDE", 'r'},
+		{"CALLS", 'r'},
+		{"LONGEST", 'r'},
+		{"INSTRUCTIONS", 'r'},
+		{"FUNCTION", 'l'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+	size_t n = field_count(window, "functions");
+
+	if (!n)
+		return;
+	for (size_t i = 0; i < n && i < MAX_FUNCTIONS; i++) {
+		struct json_object *f = field_at(window, "functions", i);
+
+		add_duration(&table, f, "self_ns");
+		add_duration(&table, f, "outside_ns");
+		human_table_add(&table, human_format("%" PRIu64, field_number(f, "calls")));
+		add_duration(&table, f, "max_ns");
+		human_table_add(&table, human_format("%" PRIu64, field_number(f, "instructions")));
+		human_table_add(&table, human_name(field_text(f, "name")));
+	}
+	(void)fputs("\nfunctions, by the time in themselves and outside of the trace (system calls, off the CPU)\n", out);
+	human_table_print(&table, out, 2);
 }
 
 void report_print_heaviest(FILE *out, struct json_object *summary)
@@ -222,6 +267,7 @@ void report_print_waits(FILE *out, struct json_object *window, bool lock)
 static void print_window(FILE *out, struct json_object *window)
 {
 	print_threads(out, window);
+	print_functions(out, window);
 	report_print_heaviest(out, window);
 	report_print_waits(out, window, true);
 	report_print_waits(out, window, false);

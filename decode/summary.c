@@ -29,6 +29,8 @@ struct summary *summary_free(struct summary *s)
 	free(s->focus.stacks);
 	free(s->region.own.threads);
 	free(s->region.own.stacks);
+	free(s->all.functions);
+	free(s->focus.functions);
 	summary_regions_fini(&s->regions);
 	free(s);
 	return NULL;

@@ -3,8 +3,9 @@
  * Owns the sums that answer "what was it?" without a viewer: time on and off CPU by thread, the
  * heaviest stacks, the longest waits (one a stack) and who ended them, losses by kind. All of it
  * twice: for the whole recording and, if one was set, for a window of it (the slow moment). If that
- * is a region of the program, also for the region's thread alone. And the program's regions: by
- * name, and the slowest ones. It refuses to know how the timeline came to its intervals.
+ * is a region of the program, also for the region's thread alone. Where every call is known, the
+ * functions with the most time. And the program's regions: by name, and the slowest ones. It
+ * refuses to know how the timeline came to its intervals.
  *
  * The answer is one JSON object of at most SUMMARY_MAX_JSON bytes: names are shortened, then
  * stacks and lists, until it fits.
@@ -56,6 +57,15 @@ int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t sta
 void summary_wait(struct summary *s, const struct summary_wait *w);
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns);
 int summary_mark(struct summary *s, const char *name, uint64_t ts);
+
+/* ---- calls that are known exactly */
+
+/* The function of a frame (decode/stacktab.h) is called. 0 or -ENOMEM. */
+int summary_called(struct summary *s, uint32_t thread, uint32_t frame, uint64_t ts);
+/* It was the innermost one; `outside`: but not in the trace (a system call, off the CPU). 0 or -ENOMEM. */
+int summary_ran(struct summary *s, uint32_t thread, uint32_t frame, uint64_t from, uint64_t to, bool outside);
+/* A call is over; `own_insns` without those of what it called. */
+void summary_returned(struct summary *s, uint32_t frame, uint64_t begin, uint64_t end, uint64_t own_insns);
 
 /* ---- regions of the program */
 

@@ -8,6 +8,7 @@
 #define TOP_WAITS 10u
 #define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
 #define TOP_STACKS 10u
+#define TOP_FUNCTIONS 20u
 #define RECENT_WAITS 256u
 #define MAX_HANDOVERS 32u
 #define MAX_LOSS_KINDS 64u
@@ -15,6 +16,13 @@
 
 struct thread_sums {
 	uint64_t on_ns, off_ns, samples;
+	uint64_t calls, traced_ns, outside_ns; /* where calls are known exactly */
+};
+
+/* A function of which every call is known. */
+struct function_sums {
+	uint64_t calls, insns, max_ns;
+	uint64_t self_ns, outside_ns; /* it ran; it had left the trace: a system call, off the CPU */
 };
 
 struct stack_sums {
@@ -41,6 +49,8 @@ struct window {
 	uint32_t max_threads;
 	struct stack_sums *stacks;
 	uint32_t max_stacks;
+	struct function_sums *functions; /* by frame */
+	uint32_t max_functions;
 	struct wait_place waits[KEPT_WAITS]; /* longest first */
 	uint32_t n_waits;
 };
@@ -135,6 +145,9 @@ int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size);
 /* In decode/summary_waits.c: the part of the wait that is in [from, to), with who held it up. */
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret);
+
+/* In decode/summary_calls.c: the `max` frames with the most time into `ret`; how many. */
+uint32_t summary_functions_top(const struct window *v, uint32_t *ret, uint32_t max);
 
 /* In decode/summary_regions.c. */
 void summary_regions_wait(struct summary *s, const struct summary_wait *w);

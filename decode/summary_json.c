@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct shape {
-	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads, n_regions;
+	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads, n_regions, n_functions;
 };
 
 struct out {
@@ -119,6 +119,30 @@ static struct json_object *stacks_to_json(struct out *o, const struct window *v)
 	return array;
 }
 
+/* Of exact calls: the functions with the most time. */
+static struct json_object *functions_to_json(struct out *o, const struct window *v)
+{
+	struct json_object *array = json_object_new_array();
+	uint32_t top[TOP_FUNCTIONS];
+	const uint32_t n = summary_functions_top(v, top, o->shape.n_functions);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct function_sums *f = &v->functions[top[i]];
+		struct json_object *obj = json_object_new_object();
+		struct frame_info info;
+
+		stacktab_info(o->s->st, top[i], &info);
+		put(o, obj, "name", text(o, info.name));
+		put(o, obj, "calls", number(f->calls));
+		put(o, obj, "self_ns", number(f->self_ns));
+		put(o, obj, "outside_ns", number(f->outside_ns));
+		put(o, obj, "max_ns", number(f->max_ns));
+		put(o, obj, "instructions", number(f->insns));
+		append(o, array, obj);
+	}
+	return array;
+}
+
 static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
 {
 	const struct summary_wait *w = &p->longest;
@@ -198,6 +222,11 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 		put(o, obj, "on_cpu_ns", number(t->on_ns));
 		put(o, obj, "off_cpu_ns", number(t->off_ns));
 		put(o, obj, "samples", number(t->samples));
+		if (t->calls) {
+			put(o, obj, "calls", number(t->calls));
+			put(o, obj, "traced_ns", number(t->traced_ns));
+			put(o, obj, "outside_ns", number(t->outside_ns));
+		}
 		append(o, array, obj);
 	}
 	*ret_omitted = n - shown;
@@ -216,8 +245,8 @@ static int rank_threads(const struct window *v, uint32_t n, struct ranked **ret)
 	if (!order)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t on = i < v->max_threads ? v->threads[i].on_ns : 0;
-		uint64_t off = i < v->max_threads ? v->threads[i].off_ns : 0;
+		uint64_t on = i < v->max_threads ? v->threads[i].on_ns + v->threads[i].traced_ns : 0;
+		uint64_t off = i < v->max_threads ? v->threads[i].off_ns + v->threads[i].outside_ns : 0;
 
 		order[i] = (struct ranked){.weight = on ? on + (UINT64_MAX >> 1) : off >> 1, .index = i};
 	}
@@ -255,6 +284,8 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 		put(o, obj, "samples_omitted", number(omitted_samples));
 	}
 	put(o, obj, "heaviest", stacks_to_json(o, v));
+	if (v->max_functions)
+		put(o, obj, "functions", functions_to_json(o, v));
 	put_waits(o, obj, v->waits, v->n_waits);
 }
 
@@ -370,7 +401,8 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 				  .n_stacks = TOP_STACKS,
 				  .n_waits = TOP_WAITS,
 				  .n_threads = 64,
-				  .n_regions = TOP_REGION_NAMES}};
+				  .n_regions = TOP_REGION_NAMES,
+				  .n_functions = TOP_FUNCTIONS}};
 	const struct names names = {.threads = threads, .arg = arg, .n_threads = n_threads};
 
 	/* Each round halves what is longest; the last one's bound is far below the limit. */
@@ -405,6 +437,7 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 			o.shape.name_bytes /= 2;
 			o.shape.n_threads /= 2;
 			o.shape.n_regions = (o.shape.n_regions + 1) / 2;
+			o.shape.n_functions = (o.shape.n_functions + 1) / 2;
 		} else {
 			o.shape.stack_frames /= 2;
 			o.shape.n_stacks /= 2;

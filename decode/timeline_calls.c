@@ -4,6 +4,9 @@
 
 #include "decode/timeline_impl.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "decode/slices.h"
 
 /* The thread, running: what is known of it to the instruction was not off the CPU. */
@@ -15,6 +18,66 @@ static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_threa
 		r = timeline_thread_enter(tl, tid, *ret_mono, ret);
 	return r;
 }
+
+/* ---- what the summary wants to know of them */
+
+/* Until now it was the innermost call, or what is outside of the trace on top of it. */
+static int ran(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	struct tl_calls *c = &t->calls;
+	int r = 0;
+
+	if (mono <= c->since)
+		return 0;
+	if (c->n)
+		r = summary_ran(tl->summary, t->index, c->open[c->n - 1].frame, c->since, mono, t->untraced_at != 0);
+	c->since = mono;
+	return r;
+}
+
+static int calls_push(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono)
+{
+	struct tl_calls *c = &t->calls;
+	int r = ran(tl, t, mono);
+
+	if (r == 0 && c->n == c->room) {
+		const uint32_t room = c->room ? c->room * 2 : 64;
+		struct tl_call *v = reallocarray(c->open, room, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		c->open = v;
+		c->room = room;
+	}
+	if (r == 0)
+		r = summary_called(tl->summary, t->index, frame, mono);
+	if (r == 0)
+		c->open[c->n++] = (struct tl_call){.frame = frame, .begin = mono};
+	return r;
+}
+
+static int calls_pop(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint64_t instructions)
+{
+	struct tl_calls *c = &t->calls;
+	const struct tl_call *call;
+	int r = ran(tl, t, mono);
+
+	if (r < 0 || c->n == 0)
+		return r;
+	call = &c->open[--c->n];
+	if (c->n)
+		c->open[c->n - 1].children += instructions;
+	summary_returned(tl->summary, call->frame, call->begin, mono,
+			 instructions > call->children ? instructions - call->children : 0);
+	return 0;
+}
+
+void tl_calls_fini(struct tl_calls *calls)
+{
+	free(calls->open);
+}
+
+/* ---- */
 
 int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how)
 {
@@ -30,7 +93,9 @@ int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame
 		arg.value.name = writer_name(tl->w, how);
 	}
 	tl->stats.calls++;
-	r = slices_push(tl->slices, &t->lane, frame, mono, &arg, how ? 1 : 0);
+	r = calls_push(tl, t, frame, mono);
+	if (r == 0)
+		r = slices_push(tl->slices, &t->lane, frame, mono, &arg, how ? 1 : 0);
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -44,8 +109,9 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ins
 
 	if (r != 0)
 		return r;
+	r = calls_pop(tl, t, mono, instructions);
 	slices_pop(tl->slices, &t->lane, mono, &arg, instructions ? 1 : 0);
-	return timeline_leave(tl);
+	return r < 0 ? r : timeline_leave(tl);
 }
 
 int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why)
@@ -54,6 +120,8 @@ int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
 
+	if (r == 0)
+		r = ran(tl, t, mono);
 	if (r != 0)
 		return r;
 	t->untraced_at = mono;
@@ -67,6 +135,8 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
 
+	if (r == 0)
+		r = ran(tl, t, mono);
 	if (r != 0)
 		return r;
 	/* Where it was off the CPU meanwhile, that says more and is drawn already. */

@@ -124,6 +124,22 @@ static void test_slow_region(void **state)
 	has(all, "2. 5 ns  x in y (tid 9)\n");
 }
 
+/* Where every call is known there are no samples to show. */
+static void test_functions(void **state)
+{
+	_cleanup_free_ char *text = text_of(report_print,
+		"{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":0,\"calls\":12,\"traced_ns\":5000,"
+		"\"outside_ns\":2000000}],\"heaviest\":[],"
+		"\"functions\":[{\"name\":\"re\\u001bad\",\"calls\":3,\"self_ns\":400,\"outside_ns\":2000000,"
+		"\"max_ns\":1500000,\"instructions\":77},7]}");
+
+	(void)state;
+	has(text, "THREAD  TID   TRACED  OUTSIDE  CALLS\n");
+	has(text, "a         7  5.00 us  2.00 ms     12\n");
+	has(text, "400 ns  2.00 ms      3  1.50 ms            77  re\\x1bad\n");
+	has_not(text, "SAMPLES");
+}
+
 /* Shares are of all threads' samples, also of those that are not listed. */
 static void test_omitted(void **state)
 {
@@ -149,6 +165,7 @@ static void test_odd_summaries(void **state)
 		"{\"threads\":[null,7,{}],\"heaviest\":[null,{\"stack\":[null,7,[],{}]}],\"waits\":"
 		"[null,{},"
 		"{\"stack\":[],\"woken_by\":{}},{\"woken_by\":7}]}",
+		"{\"threads\":[{}],\"functions\":[7,{}]}",
 		"{\"focus\":{\"region\":7},\"regions\":[7,{}],\"slowest_regions\":[null,{\"waits\":[7]}]}",
 		"{\"focus\":{\"region\":{\"thread\":7,\"on_cpu_ns\":\"x\",\"waits\":[{}],\"heaviest\":[{}]}},"
 		"\"regions\":7}",
@@ -248,6 +265,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_slow_region),
+		cmocka_unit_test(test_functions),
 		cmocka_unit_test(test_omitted),
 		cmocka_unit_test(test_odd_summaries),
 		cmocka_unit_test(test_incomplete),

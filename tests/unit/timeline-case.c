@@ -201,6 +201,15 @@ static int event(struct player *p, char **f, int n)
 		timeline_incomplete(tl, number(f[1]), number(f[2]));
 		return 0;
 	}
+	if (strcmp(f[0], "call") == 0)
+		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2]), frame(p->st, f[3]),
+				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL);
+	if (strcmp(f[0], "return") == 0)
+		return timeline_return(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]));
+	if (strcmp(f[0], "untraced") == 0)
+		return timeline_untraced(tl, (uint32_t)number(f[1]), number(f[2]), rest(f, 3, n));
+	if (strcmp(f[0], "traced") == 0)
+		return timeline_traced(tl, (uint32_t)number(f[1]), number(f[2]));
 	if (strcmp(f[0], "mark") == 0)
 		return timeline_mark(tl, number(f[1]), rest(f, 2, n));
 	if (strcmp(f[0], "counter") == 0)

@@ -14,6 +14,7 @@
  *   wake TID TS CPU WHO irq|- STACK
  *   loss TID FROM TO COUNT KIND... mark TS NAME...               counter PID TS VALUE NAME...
  *   incomplete FROM TO
+ *   call TID TS FRAME HOW...|-     return TID TS INSTRUCTIONS    untraced TID TS WHY... | traced TID TS
  *   @KIND ...: an event of the program, as event-case.h says
  *
  * "---" ends the events; what follows is for the caller.
