@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/* On the workers: one block is followed, by whoever runs there and the code that it had then. */
+#include "config.h"
+
+#include "decode/ptwork_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/io.h"
+#include "decode/ptcode.h"
+#include "decode/ptowner.h"
+
+#define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
+#define MAX_SPANS 64u
+
+static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	(void)arg;
+	(void)ip;
+	(void)ret;
+	(void)buffer;
+	(void)n;
+	return 0;
+}
+
+int ptwork_context_init(struct ptwork_context *c)
+{
+	int r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
+
+	if (r < 0)
+		return r;
+	c->batch = malloc(PTFLOW_BATCH * sizeof(*c->batch));
+	return c->batch ? 0 : -ENOMEM;
+}
+
+void ptwork_context_fini(struct ptwork_context *c)
+{
+	for (size_t i = 0; i < PTWORK_SPACES; i++)
+		codeblocks_free(c->known[i].code);
+	codeblocks_free(c->nothing);
+	free(c->batch);
+}
+
+void ptwork_block_fini(struct ptwork_block *b)
+{
+	ptflow_free(b->flow);
+	free(b->bytes);
+	free(b->events);
+	free(b->owners);
+	b->flow = NULL;
+	b->bytes = NULL;
+	b->events = NULL;
+	b->owners = NULL;
+}
+
+static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	return ptcode_read(arg, ip, ret, buffer, n);
+}
+
+/* A jump that stays in its function is nothing to the stack: most of them are never handed out. */
+static void tag_block(void *arg, struct codeblock *b)
+{
+	const uint64_t last = b->start + b->to_last;
+	bool first;
+
+	if (b->kind != INSN_COND && b->kind != INSN_JUMP)
+		return;
+	b->tag = ptcode_function(arg, last, &first) !=
+		 ptcode_function(arg, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
+}
+
+static struct codeblocks *code_of(struct ptwork_block *b, const struct ptcode_version *v)
+{
+	struct ptwork_context *c = b->context;
+	struct ptwork_known *k = &c->known[0];
+
+	if (!v)
+		return c->nothing;
+	for (size_t i = 0; i < PTWORK_SPACES; i++) {
+		if (c->known[i].version == v) {
+			c->known[i].used = ++c->clock;
+			return c->known[i].code;
+		}
+		if (c->known[i].used < k->used)
+			k = &c->known[i];
+	}
+	codeblocks_free(k->code);
+	*k = (struct ptwork_known){0};
+	if (codeblocks_new(read_code, tag_block, (void *)(uintptr_t)v, CODE_BYTES, &k->code) < 0) {
+		b->error = -ENOMEM;
+		return c->nothing;
+	}
+	k->version = v;
+	k->used = ++c->clock;
+	return k->code;
+}
+
+static uint32_t owner_number(struct ptwork_block *b, struct ptwork_owner o)
+{
+	struct ptwork_owner *v;
+
+	for (uint32_t i = b->n_owners; i > 0; i--)
+		if (b->owners[i - 1].pid == o.pid && b->owners[i - 1].tid == o.tid)
+			return i;
+	v = reallocarray(b->owners, b->n_owners + 1, sizeof(*v));
+	if (!v) {
+		b->error = -ENOMEM;
+		return 0;
+	}
+	b->owners = v;
+	v[b->n_owners] = o;
+	return ++b->n_owners;
+}
+
+/* The stamp behind which this one's true time cannot lie. */
+static uint64_t latest(const struct ptwork_block *b, uint64_t ns)
+{
+	const struct ptwork *w = b->w;
+	const size_t i = (size_t)(b - w->blocks);
+
+	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
+	if (w->config->time.tsc_ctc_n)
+		return ns;
+	return i + 1 < w->n_blocks && w->blocks[i + 1].b->buffer == b->b->buffer ? w->blocks[i + 1].ns : UINT64_MAX;
+}
+
+/* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
+static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner)
+{
+	struct ptwork_block *b = arg;
+	struct ptwork *w = b->w;
+	const struct ptaux_buffer *buffer = ptaux_buffer(w->o.aux, b->b->buffer);
+	const uint64_t ns = ptaux_ns(w->config, stamp);
+	const struct ptcode_version *version = NULL;
+	struct ptwork_owner o = {0};
+
+	if (buffer->tid > 0) {
+		o.tid = (uint32_t)buffer->tid;
+		o.pid = ptowner_process(w->o.owner, o.tid);
+		version = ptcode_at(w->o.code, o.pid, ns);
+	} else {
+		struct ptowner_span spans[MAX_SPANS];
+		const unsigned int n =
+			ptowner_find(w->o.owner, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+
+		for (unsigned int i = 0; i < n; i++) {
+			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
+			const struct ptcode_version *v = ptcode_at(w->o.code, spans[i].pid, at);
+
+			if (i == 0) {
+				o = (struct ptwork_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				version = v;
+			}
+			if (spans[i].tid && v && ptcode_is_mapped(v, ip)) {
+				o = (struct ptwork_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				version = v;
+				break;
+			}
+		}
+	}
+	*owner = owner_number(b, o);
+	b->version = version;
+	return code_of(b, version);
+}
+
+static int on_events(void *arg, const struct ptflow_event *events, size_t n)
+{
+	struct ptwork_block *b = arg;
+	struct ptflow_event *v;
+
+	if (b->cap - b->n < n) {
+		const size_t cap = b->cap ? b->cap * 2 : PTFLOW_BATCH;
+
+		v = reallocarray(b->events, cap < b->n + n ? b->n + n : cap, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		b->events = v;
+		b->cap = cap < b->n + n ? b->n + n : cap;
+	}
+	memcpy(b->events + b->n, events, n * sizeof(*events));
+	b->n += n;
+	return b->error ? b->error : b->n >= b->w->max_events;
+}
+
+/* The block's turn on this thread: its first, or where it was left. */
+static int take_up(struct ptwork_block *b, struct ptwork_context *c)
+{
+	const struct ptflow_options fo = {.code = c->nothing,
+		.enter = on_enter,
+		.time = &b->time,
+		.sink = on_events,
+		.arg = b,
+		.batch = c->batch,
+		.errata = b->w->errata,
+		.all = b->w->o.all};
+
+	b->context = c;
+	if (b->flow) {
+		ptflow_rebind(b->flow, code_of(b, b->version), b, c->batch);
+		return 0;
+	}
+	pttime_init(&b->time, &b->w->config->time);
+	return ptflow_new(&fo, &b->flow);
+}
+
+void ptwork_follow(struct work *work, unsigned int worker)
+{
+	struct ptwork_block *b = (struct ptwork_block *)work;
+	struct ptwork_context *c = &b->w->contexts[worker];
+	const uint64_t began = io_now_ns(), left = b->b->bytes - b->at;
+	const uint8_t *end = b->bytes + b->n_bytes;
+	size_t used = 0;
+	uint32_t owner;
+	int r = take_up(b, c);
+
+	if (r == 0)
+		r = ptflow_feed(b->flow, b->bytes, end, b->n_bytes > left ? b->bytes + left : NULL, b->more, &used);
+	b->more = r == PTFLOW_MORE;
+	if (r < 0)
+		b->error = r;
+	b->at += used;
+	if (!b->more && b->flow) {
+		b->end = ptflow_where(b->flow, &b->end_ip, &owner);
+		b->stats = *ptflow_stats(b->flow);
+		b->flow = ptflow_free(b->flow);
+	}
+	free(b->bytes);
+	b->bytes = NULL;
+	c->busy_ns += io_now_ns() - began;
+}
