@@ -46,6 +46,8 @@ struct callstack {
 	uint64_t clock;
 	struct setjmp_point setjmps[MAX_SETJMPS];
 	uint32_t next_setjmp;
+	bool is_new; /* nothing came before what is resumed next */
+	bool hidden; /* the parent's frames: nobody has seen the child run yet */
 	/* where it stopped */
 	bool stopped, in_gap;
 	uint64_t stop_ip, stop_back;
@@ -86,6 +88,57 @@ const struct callstack_stats *callstack_stats(const struct callstack *cs)
 	return &cs->stats;
 }
 
+void callstack_begin(struct callstack *cs)
+{
+	cs->is_new = true;
+}
+
+static int copy_frames(struct frame **ret, const struct frame *frames, uint32_t n)
+{
+	struct frame *v = n ? malloc(n * sizeof(*v)) : NULL;
+
+	if (n && !v)
+		return -ENOMEM;
+	if (n)
+		memcpy(v, frames, n * sizeof(*v));
+	free(*ret);
+	*ret = v;
+	return 0;
+}
+
+int callstack_fork(struct callstack *cs, const struct callstack *parent)
+{
+	int r = copy_frames(&cs->frames, parent->frames, parent->n);
+
+	if (r < 0)
+		return r;
+	cs->n = cs->room = parent->n;
+	cs->hidden = true;
+	r = copy_frames(&cs->before, parent->before, parent->n_before);
+	if (r < 0)
+		return r;
+	cs->n_before = parent->n_before;
+	for (uint32_t i = 0; i < parent->n_parked; i++) {
+		const struct parked *p = &parent->parked[i];
+		struct parked *mine = &cs->parked[cs->n_parked];
+
+		*mine = (struct parked){.n = p->n, .age = p->age};
+		r = copy_frames(&mine->frames, p->frames, p->n);
+		if (r < 0)
+			return r;
+		cs->n_parked++;
+	}
+	memcpy(cs->setjmps, parent->setjmps, sizeof(cs->setjmps));
+	cs->next_setjmp = parent->next_setjmp;
+	cs->clock = parent->clock;
+	cs->over = parent->over;
+	cs->stopped = parent->stopped;
+	cs->in_gap = parent->in_gap;
+	cs->stop_ip = parent->stop_ip;
+	cs->stop_back = parent->stop_back;
+	return 0;
+}
+
 /* ---- frames */
 
 static const struct callfunc *function(struct callstack *cs, uint64_t ip, bool *ret_first)
@@ -108,7 +161,7 @@ static void draw(struct callstack *cs, uint64_t time, const struct frame *fr, en
 	cs->ops.begin(cs->arg, time, fr->f, fr->site, why);
 }
 
-static bool push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+static bool keep(struct callstack *cs, const struct frame *fr)
 {
 	if (cs->over || cs->n == CALLSTACK_MAX_DEPTH) {
 		cs->over++;
@@ -128,9 +181,24 @@ static bool push(struct callstack *cs, uint64_t time, const struct frame *fr, en
 		cs->room = room;
 	}
 	cs->frames[cs->n++] = *fr;
-	if (!fr->pending)
-		draw(cs, time, fr, why);
 	return true;
+}
+
+static void push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+{
+	if (keep(cs, fr) && !fr->pending)
+		draw(cs, time, fr, why);
+}
+
+/* It was there already, around everything since the stack was found. */
+static void push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why)
+{
+	if (!keep(cs, fr))
+		return;
+	if (cs->ops.outside)
+		cs->ops.outside(cs->arg, time, fr->f, more, why);
+	else
+		draw(cs, time, fr, why);
 }
 
 static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why)
@@ -156,7 +224,7 @@ static void replace(struct callstack *cs, uint64_t time, const struct callfunc *
 	}
 	fr.f = f;
 	fr.pending = f->is_plt;
-	(void)push(cs, time, &fr, fr.tail ? CALLSTACK_TAIL : CALLSTACK_CALL);
+	push(cs, time, &fr, fr.tail ? CALLSTACK_TAIL : CALLSTACK_CALL);
 }
 
 /* The first frame of what is known. */
@@ -164,7 +232,27 @@ static void base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstac
 {
 	const struct frame fr = {.f = function(cs, ip, NULL)};
 
-	(void)push(cs, time, &fr, why);
+	push(cs, time, &fr, why);
+}
+
+/* The last frame that was known has returned to there: so that was around it. */
+static void caller(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const struct frame fr = {.f = function(cs, ip, NULL)};
+
+	push_outside(cs, time, &fr, 0, CALLSTACK_FOUND);
+	cs->stats.inferred++;
+}
+
+/* A forked process runs: what its parent was in when it was forked, it is in. */
+static void show(struct callstack *cs, uint64_t time)
+{
+	if (!cs->hidden)
+		return;
+	cs->hidden = false;
+	for (uint32_t i = 0; i < cs->n; i++)
+		if (!cs->frames[i].pending)
+			draw(cs, time, &cs->frames[i], CALLSTACK_FORKED);
 }
 
 /* ---- what was parked */
@@ -235,7 +323,7 @@ static void go_on(struct callstack *cs, uint64_t time, uint32_t i, uint32_t k)
 	if (frames[0].is_base)
 		frames[0].back = leave_stack(cs, time);
 	for (uint32_t j = 0; j < k; j++)
-		(void)push(cs, time, &frames[j], CALLSTACK_RESUMED);
+		push(cs, time, &frames[j], CALLSTACK_RESUMED);
 	free(frames);
 	cs->stats.switches++;
 }
@@ -325,6 +413,9 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 
 	if (to == back)
 		return; /* to learn its own address */
+	show(cs, time);
+	if (cs->n == 0)
+		base(cs, time, from, CALLSTACK_FOUND);
 	f = function(cs, to, &first);
 	fr.f = f;
 	fr.pending = f->is_plt;
@@ -334,7 +425,7 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		cs->setjmps[cs->next_setjmp % MAX_SETJMPS] = (struct setjmp_point){.back = back, .depth = cs->n};
 		cs->next_setjmp++;
 	}
-	(void)push(cs, time, &fr, CALLSTACK_CALL);
+	push(cs, time, &fr, CALLSTACK_CALL);
 }
 
 /* A return that leaves the outermost frame of which it is known where it returns to. */
@@ -346,14 +437,15 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 		/* Proven: what was outside of it before the gap is outside of it still. */
 		pop(cs, time, cs->n, CALLSTACK_CALL);
 		for (uint32_t j = 0; j + 1 < k; j++)
-			(void)push(cs, time, &cs->before[j], CALLSTACK_GAP);
+			push_outside(cs, time, &cs->before[j], k - 2 - j, CALLSTACK_GAP);
 		cs->stats.adopted += k - 1;
 		cs->n_before = 0;
+		if (cs->n == 0)
+			caller(cs, time, to);
 		return;
 	}
 	pop(cs, time, cs->n, CALLSTACK_CALL);
-	base(cs, time, to, CALLSTACK_FOUND);
-	cs->stats.inferred++;
+	caller(cs, time, to);
 }
 
 /* To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was left. */
@@ -369,7 +461,7 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 		cs->stats.switches++;
 		pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
 		if (cs->n == 0)
-			base(cs, time, to, CALLSTACK_FOUND);
+			caller(cs, time, to);
 		return true;
 	}
 	return false;
@@ -394,7 +486,7 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, const s
 	}
 	fr.back = leave_stack(cs, time);
 	cs->stats.switches++;
-	(void)push(cs, time, &fr, CALLSTACK_TAIL);
+	push(cs, time, &fr, CALLSTACK_TAIL);
 }
 
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
@@ -404,6 +496,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	int64_t at;
 
 	cs->stats.returns++;
+	show(cs, time);
 	if (cs->over) {
 		cs->over--;
 		return;
@@ -418,7 +511,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 			return;
 		pop(cs, time, 1, CALLSTACK_CALL);
 		if (cs->n == 0)
-			base(cs, time, to, CALLSTACK_FOUND);
+			caller(cs, time, to);
 		return;
 	}
 	if (to_outer(cs, time, to) || unpark(cs, time, to))
@@ -457,6 +550,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 
 	if (cs->over)
 		return;
+	show(cs, time);
 	if (cs->n == 0) {
 		base(cs, time, to, CALLSTACK_FOUND);
 		return;
@@ -479,7 +573,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	if (top(cs)->back == to) {
 		pop(cs, time, 1, CALLSTACK_CALL);
 		if (cs->n == 0)
-			base(cs, time, to, CALLSTACK_FOUND);
+			caller(cs, time, to);
 		return;
 	}
 	if (to_outer(cs, time, to) || to_setjmp(cs, time, to))
@@ -522,8 +616,10 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		callstack_found(cs, time, ip);
 		return;
 	}
+	show(cs, time);
 	if (cs->n == 0) {
-		base(cs, time, ip, CALLSTACK_FOUND);
+		base(cs, time, ip, cs->is_new ? CALLSTACK_CALL : CALLSTACK_FOUND);
+		cs->is_new = false;
 		return;
 	}
 	if (was_stopped && (ip == cs->stop_ip || ip == cs->stop_back))
@@ -542,11 +638,21 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		/* `back`: a system call that was interrupted ends behind itself, or is made again. */
 		fr = (struct frame){.f = f, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
 		cs->stats.signals++;
-		(void)push(cs, time, &fr, CALLSTACK_SIGNAL);
+		push(cs, time, &fr, CALLSTACK_SIGNAL);
 		return;
 	}
 	/* elsewhere: as if it had jumped */
 	callstack_jump(cs, time, cs->stop_ip, ip, true);
+}
+
+/* All frames end. */
+static void drop(struct callstack *cs, uint64_t time)
+{
+	if (cs->hidden)
+		cs->n = 0; /* nobody has seen them */
+	pop(cs, time, cs->n, CALLSTACK_GAP);
+	cs->over = 0;
+	cs->hidden = false;
 }
 
 void callstack_gap(struct callstack *cs, uint64_t time)
@@ -562,8 +668,8 @@ void callstack_gap(struct callstack *cs, uint64_t time)
 		if (v && v[cs->n - 1].pending)
 			cs->n_before--;
 	}
-	pop(cs, time, cs->n, CALLSTACK_GAP);
-	cs->over = 0;
+	drop(cs, time);
+	cs->is_new = false;
 	cs->in_gap = true;
 	cs->stopped = false;
 }
@@ -572,16 +678,20 @@ void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
 {
 	const struct callfunc *f = function(cs, ip, NULL);
 
+	if (cs->hidden) /* the parent's: as good as what was before a gap */
+		callstack_gap(cs, time);
+
 	cs->in_gap = false;
 	cs->stopped = false;
-	pop(cs, time, cs->n, CALLSTACK_GAP);
+	cs->is_new = false;
+	drop(cs, time);
 	/*
 	 * In a function that was running when the gap began: it is the same call more often than not; a
 	 * return will tell. A frame deeper than that is as likely to be another call.
 	 */
 	if (cs->n_before && cs->before[cs->n_before - 1].f == f && f->known) {
 		for (uint32_t j = 0; j < cs->n_before; j++)
-			(void)push(cs, time, &cs->before[j], CALLSTACK_GAP);
+			push(cs, time, &cs->before[j], CALLSTACK_GAP);
 		cs->stats.adopted += cs->n_before;
 		cs->n_before = 0;
 		return;
@@ -591,10 +701,11 @@ void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
 
 void callstack_finish(struct callstack *cs, uint64_t time)
 {
-	pop(cs, time, cs->n, CALLSTACK_GAP);
-	cs->over = 0;
+	drop(cs, time);
 	cs->n_before = 0;
-	cs->stopped = cs->in_gap = false;
+	cs->stopped = cs->in_gap = cs->is_new = false;
+	for (uint32_t i = 0; i < MAX_SETJMPS; i++)
+		cs->setjmps[i].depth = 0;
 	while (cs->n_parked)
 		park_drop(cs, 0);
 }

@@ -27,6 +27,7 @@
  *          by a direct jump to anywhere else, or into code without names: a tail call
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
  *          proves them or none of them is left
+ * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
  * resume   where it stopped, or behind the system call: nothing
  *          at a function's first instruction: a signal handler, until the interrupted place goes on
  */
@@ -58,6 +59,7 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_SIGNAL,  /* a signal handler */
 	CALLSTACK_GAP,	   /* ended with what is known; or goes on behind a gap */
 	CALLSTACK_RESUMED, /* a parked stack goes on */
+	CALLSTACK_FORKED,  /* a process was forked within it */
 };
 
 struct callstack_ops {
@@ -67,6 +69,11 @@ struct callstack_ops {
 	bool (*lands)(void *arg, uint64_t call, uint64_t pad);
 	/* A frame begins on top; `site`: the branch, 0 if it is not known. */
 	void (*begin)(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why);
+	/*
+	 * A frame shows itself that was around all that there was since the stack was found, of which nothing is left now. `more`:
+	 * so many of its kind are told next, each inside of the one before. NULL: begin() is told instead.
+	 */
+	void (*outside)(void *arg, uint64_t time, const struct callfunc *f, uint32_t more, enum callstack_why why);
 	/* The topmost n frames end. */
 	void (*end)(void *arg, uint64_t time, uint32_t n, enum callstack_why why);
 };
@@ -84,6 +91,11 @@ struct callstack;
 int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret) _must_check_;
 struct callstack *callstack_free(struct callstack *cs);
 DEFINE_CLEANUP(struct callstack *, callstack_free)
+
+/* Before anything else: it is the stack of a new thread or program, and begins where it is resumed first. */
+void callstack_begin(struct callstack *cs);
+/* Likewise: it begins as a copy of its parent's, as it is now. It is drawn when it is resumed first. 0 or -ENOMEM. */
+int callstack_fork(struct callstack *cs, const struct callstack *parent) _must_check_;
 
 /* A call at `from`, to return to `back`. */
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to);

@@ -187,6 +187,7 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 		[CALLSTACK_SIGNAL] = "signal",
 		[CALLSTACK_GAP] = "goes on after a gap",
 		[CALLSTACK_RESUMED] = "its stack goes on",
+		[CALLSTACK_FORKED] = "forked within it",
 	};
 	struct ptthread *t = arg;
 	struct ptsession *p = t->p;

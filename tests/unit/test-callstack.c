@@ -15,17 +15,19 @@
 
 struct scene {
 	struct callstack *cs;
-	struct callfunc functions[128];
 	char open[64], text[512];
 	size_t n_open, n;
+	uint32_t n_outside; /* are told next */
 	uint64_t clock;
 };
 
+static struct callfunc functions[128];
+
 static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
 {
-	struct scene *s = arg;
-	struct callfunc *f = &s->functions[ip >> 8 & 127];
+	struct callfunc *f = &functions[ip >> 8 & 127];
 
+	(void)arg;
 	*ret_first = (ip & 0xff) == 0;
 	return f;
 }
@@ -40,9 +42,10 @@ static bool on_lands(void *arg, uint64_t at, uint64_t pad)
 static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
 {
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
-		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+'};
+		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+',
+		[CALLSTACK_FORKED] = '&'};
 	struct scene *s = arg;
-	const char letter = (char)(f - s->functions);
+	const char letter = (char)(f - functions);
 
 	(void)time;
 	(void)site;
@@ -52,6 +55,19 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 		s->text[s->n++] = marks[why];
 	s->text[s->n++] = letter;
 	s->text[s->n++] = '(';
+}
+
+/* "^": around what is told already. */
+static void on_outside(void *arg, uint64_t time, const struct callfunc *f, uint32_t more, enum callstack_why why)
+{
+	struct scene *s = arg;
+
+	assert_true(s->n + 1 < sizeof(s->text));
+	assert_true(s->n_outside == 0 || s->n_outside == more + 1);
+	assert_true(s->n_outside || s->n_open == 0);
+	s->n_outside = more;
+	s->text[s->n++] = '^';
+	on_begin(arg, time, f, 0, why);
 }
 
 static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
@@ -66,18 +82,25 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 		s->text[s->n++] = ')';
 }
 
-static void scene_begin(struct scene *s)
+/* Before anything has happened. */
+static void scene_new(struct scene *s)
 {
-	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {
+		.function = on_function, .lands = on_lands, .begin = on_begin, .outside = on_outside, .end = on_end};
 
 	memset(s, 0, sizeof(*s));
 	for (uint32_t i = 0; i < 128; i++)
-		s->functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
-	s->functions['p'].is_plt = true;
-	s->functions['j'].is_setjmp = true;
-	s->functions['w'].is_switch = true;
-	s->functions['u'].known = false;
+		functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
+	functions['p'].is_plt = true;
+	functions['j'].is_setjmp = true;
+	functions['w'].is_switch = true;
+	functions['u'].known = false;
 	assert_int_equal(callstack_new(&ops, s, &s->cs), 0);
+}
+
+static void scene_begin(struct scene *s)
+{
+	scene_new(s);
 	callstack_resume(s->cs, ++s->clock, AT('A', 0));
 }
 
@@ -321,7 +344,7 @@ static void begin_in_the_middle(void **state)
 	ret(&s, 'A', 'M', 0x10);
 	ret(&s, 'M', 'N', 0x10);
 	assert_int_equal(callstack_stats(s.cs)->inferred, 2);
-	scene_end(&s, "?A(B())?M()?N()");
+	scene_end(&s, "?A(B())^?M()^?N()");
 }
 
 static void gaps(void **state)
@@ -340,7 +363,103 @@ static void gaps(void **state)
 	callstack_gap(s.cs, ++s.clock);
 	callstack_found(s.cs, ++s.clock, AT('A', 0x50));
 	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
-	scene_end(&s, "?A(B(C()))?D()~A(~B())~A()");
+	scene_end(&s, "?A(B(C()))?D()^~A(^~B())~A()");
+}
+
+/* Several calls deep in what was before a gap, and a gap in a gap. */
+static void a_stack_proven_by_returns(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	call(&s, 'C', 0x10, 'D');
+	call(&s, 'D', 0x10, 'E');
+	callstack_gap(s.cs, ++s.clock);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resume(s.cs, ++s.clock, AT('F', 0x30));
+	call(&s, 'F', 0x40, 'G');
+	ret(&s, 'G', 'F', 0x40);
+	/* F's caller was not known before */
+	ret(&s, 'F', 'X', 0x10);
+	ret(&s, 'X', 'C', 0x10);
+	ret(&s, 'C', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(B(C(D(E()))))?F(G())^?X()^~A(^~B(^~C()))");
+}
+
+/* The hypothesis was wrong: no return proves it, and it does not come back. */
+static void a_stack_that_is_gone(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	callstack_gap(s.cs, ++s.clock);
+	callstack_found(s.cs, ++s.clock, AT('K', 0x20));
+	ret(&s, 'K', 'L', 0x10);
+	ret(&s, 'L', 'A', 0x50); /* in A, but behind another call */
+	assert_int_equal(callstack_stats(s.cs)->adopted, 0);
+	scene_end(&s, "?A(B())?K()^?L()^?A()");
+}
+
+static void a_new_thread(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_new(&s);
+	callstack_begin(s.cs);
+	callstack_resume(s.cs, ++s.clock, AT('N', 0x20));
+	call(&s, 'N', 0x22, 'R');
+	scene_end(&s, "N(R())");
+	/* something is missing of its begin */
+	scene_new(&s);
+	callstack_begin(s.cs);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resume(s.cs, ++s.clock, AT('N', 0x20));
+	scene_end(&s, "?N()");
+}
+
+/* The child goes on behind the system call, in all that its parent was in; both return. */
+static void a_fork(void **state)
+{
+	struct scene parent, child;
+
+	(void)state;
+	scene_begin(&parent);
+	call(&parent, 'A', 0x10, 'B');
+	call(&parent, 'B', 0x10, 'p');
+	jump(&parent, 'p', 'V', 0);
+	callstack_stop(parent.cs, ++parent.clock, AT('V', 0x10), AT('V', 0x12));
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	assert_int_equal(child.n, 0);
+	callstack_resume(child.cs, ++child.clock, AT('V', 0x12));
+	ret(&child, 'V', 'B', 0x10);
+	ret(&child, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(child.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(child.cs)->inferred, 0);
+	scene_end(&child, "&A(&B(&V()))");
+	/* one that ends before anybody has seen it run, and one of whose begin something is missing */
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	scene_end(&child, "");
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	callstack_found(child.cs, ++child.clock, AT('K', 0x20));
+	ret(&child, 'K', 'B', 0x10);
+	ret(&child, 'B', 'A', 0x10);
+	scene_end(&child, "?K()^~A(^~B())");
+	callstack_resume(parent.cs, ++parent.clock, AT('V', 0x12));
+	ret(&parent, 'V', 'B', 0x10);
+	scene_end(&parent, "?A(B(V()))");
 }
 
 /* Nothing that a thread does costs more than its depth, and the deepest calls are counted, not kept. */
@@ -375,6 +494,10 @@ int main(void)
 		cmocka_unit_test(signals),
 		cmocka_unit_test(begin_in_the_middle),
 		cmocka_unit_test(gaps),
+		cmocka_unit_test(a_stack_proven_by_returns),
+		cmocka_unit_test(a_stack_that_is_gone),
+		cmocka_unit_test(a_new_thread),
+		cmocka_unit_test(a_fork),
 		cmocka_unit_test(too_deep),
 	};
 
