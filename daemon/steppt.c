@@ -25,7 +25,7 @@ struct block {
 };
 
 struct steppt {
-	SLIST_ENTRY(steppt) in_store;
+	LIST_ENTRY(steppt) in_store;
 	struct steppt_store *store;
 	TAILQ_HEAD(block_list, block) blocks; /* the last is the one that grows */
 	uint64_t bytes, overwritten;
@@ -37,6 +37,8 @@ struct steppt {
 	unsigned int top, n_returns;
 	bool on, is64;
 	bool mode_sent; /* MODE.Exec says `is64` */
+	bool renew;	/* the last block is complete */
+	bool closed;
 };
 
 struct steppt_store {
@@ -44,8 +46,8 @@ struct steppt_store {
 	struct pt_encoder *encoder;
 	uint8_t packet[PACKET_MAX];
 	TAILQ_HEAD(, block) blocks;
-	SLIST_HEAD(, steppt) streams;
-	uint64_t bytes;
+	LIST_HEAD(, steppt) streams;
+	uint64_t bytes, overwritten;
 };
 
 int steppt_store_new(const struct steppt_config *config, struct steppt_store **ret)
@@ -57,7 +59,7 @@ int steppt_store_new(const struct steppt_config *config, struct steppt_store **r
 		return -ENOMEM;
 	s->config = *config;
 	TAILQ_INIT(&s->blocks);
-	SLIST_INIT(&s->streams);
+	LIST_INIT(&s->streams);
 	/* One packet at a time: the encoder always begins at the start of its buffer. */
 	pt_config_init(&pt);
 	pt.begin = s->packet;
@@ -69,27 +71,12 @@ int steppt_store_new(const struct steppt_config *config, struct steppt_store **r
 	return 0;
 }
 
-static void block_free(struct block *b)
-{
-	free(b->bytes);
-	free(b);
-}
-
 struct steppt_store *steppt_store_free(struct steppt_store *s)
 {
-	struct block *b, *next_block;
-	struct steppt *pt, *next;
-
 	if (!s)
 		return NULL;
-	for (b = TAILQ_FIRST(&s->blocks); b; b = next_block) {
-		next_block = TAILQ_NEXT(b, in_store);
-		block_free(b);
-	}
-	for (pt = SLIST_FIRST(&s->streams); pt; pt = next) {
-		next = SLIST_NEXT(pt, in_store);
-		free(pt);
-	}
+	while (!LIST_EMPTY(&s->streams))
+		(void)steppt_free(LIST_FIRST(&s->streams));
 	pt_free_encoder(s->encoder);
 	free(s);
 	return NULL;
@@ -105,6 +92,18 @@ uint64_t steppt_store_bytes(const struct steppt_store *s)
 	return s->bytes;
 }
 
+uint64_t steppt_store_overwritten(const struct steppt_store *s)
+{
+	return s->overwritten;
+}
+
+uint64_t steppt_store_first_tsc(const struct steppt_store *s)
+{
+	const struct block *b = TAILQ_FIRST(&s->blocks);
+
+	return b ? b->tsc : 0;
+}
+
 int steppt_new(struct steppt_store *store, struct steppt **ret)
 {
 	struct steppt *pt = calloc(1, sizeof(*pt));
@@ -113,9 +112,19 @@ int steppt_new(struct steppt_store *store, struct steppt **ret)
 		return -ENOMEM;
 	pt->store = store;
 	TAILQ_INIT(&pt->blocks);
-	SLIST_INSERT_HEAD(&store->streams, pt, in_store);
+	LIST_INSERT_HEAD(&store->streams, pt, in_store);
 	*ret = pt;
 	return 0;
+}
+
+void steppt_close(struct steppt *pt)
+{
+	pt->closed = true;
+}
+
+void steppt_renew(struct steppt *pt)
+{
+	pt->renew = true;
 }
 
 /* ---- blocks */
@@ -125,26 +134,55 @@ static struct block *last_block(struct steppt *pt)
 	return TAILQ_LAST(&pt->blocks, block_list);
 }
 
+static void drop_block(struct block *b)
+{
+	struct steppt *pt = b->pt;
+
+	TAILQ_REMOVE(&pt->blocks, b, in_stream);
+	TAILQ_REMOVE(&pt->store->blocks, b, in_store);
+	pt->bytes -= b->used;
+	pt->overwritten += b->used;
+	pt->store->bytes -= b->used;
+	pt->store->overwritten += b->used;
+	free(b->bytes);
+	free(b);
+}
+
+struct steppt *steppt_free(struct steppt *pt)
+{
+	if (!pt)
+		return NULL;
+	while (!TAILQ_EMPTY(&pt->blocks))
+		drop_block(TAILQ_FIRST(&pt->blocks));
+	LIST_REMOVE(pt, in_store);
+	free(pt);
+	return NULL;
+}
+
+void steppt_drop_before(struct steppt_store *s, uint64_t tsc)
+{
+	struct block *b, *next;
+
+	/* They are in the order of their times. */
+	for (b = TAILQ_FIRST(&s->blocks); b && b->tsc < tsc; b = next) {
+		next = TAILQ_NEXT(b, in_store);
+		if (b != last_block(b->pt) || !b->pt->on)
+			drop_block(b);
+	}
+}
+
 /*
- * Drops the oldest blocks until there is room again. The one that a stream still writes stays; it is the
- * stream's last, so that each stream keeps its end and loses nothing in between.
+ * Drops the oldest blocks until there is room again. The last one of a stream that is not closed stays, so that
+ * each such stream keeps its end and loses nothing in between.
  */
 static void make_room(struct steppt_store *s)
 {
 	struct block *b, *next;
 
 	for (b = TAILQ_FIRST(&s->blocks); b && s->bytes > s->config.max_bytes; b = next) {
-		struct steppt *pt = b->pt;
-
 		next = TAILQ_NEXT(b, in_store);
-		if (b == last_block(pt))
-			continue;
-		TAILQ_REMOVE(&pt->blocks, b, in_stream);
-		TAILQ_REMOVE(&s->blocks, b, in_store);
-		pt->bytes -= b->used;
-		pt->overwritten += b->used;
-		s->bytes -= b->used;
-		block_free(b);
+		if (b != last_block(b->pt) || b->pt->closed)
+			drop_block(b);
 	}
 }
 
@@ -164,6 +202,7 @@ static int new_block(struct steppt *pt, uint64_t tsc)
 	b->tsc = tsc;
 	TAILQ_INSERT_TAIL(&pt->blocks, b, in_stream);
 	TAILQ_INSERT_TAIL(&pt->store->blocks, b, in_store);
+	pt->renew = false;
 	if (pt->store->config.overwrite)
 		make_room(pt->store);
 	return 0;
@@ -321,7 +360,7 @@ bool steppt_sync_due(const struct steppt *pt)
 {
 	const struct block *b = TAILQ_LAST(&pt->blocks, block_list);
 
-	return !b || b->used >= pt->store->config.psb_bytes;
+	return !b || pt->renew || b->used >= pt->store->config.psb_bytes;
 }
 
 int steppt_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)

@@ -35,11 +35,21 @@ DEFINE_CLEANUP(struct steppt_store *, steppt_store_free)
 
 /* Whether the bound is reached, and nothing may be overwritten. A stream still takes what ends it in order. */
 bool steppt_full(const struct steppt_store *store);
+/* Bytes that are kept, those that are not any more, and the time of the oldest block (0: there is none). */
 uint64_t steppt_store_bytes(const struct steppt_store *store);
+uint64_t steppt_store_overwritten(const struct steppt_store *store);
+uint64_t steppt_store_first_tsc(const struct steppt_store *store);
+/* Drops blocks that began before `tsc`, but for those that a stream which is on still writes. */
+void steppt_drop_before(struct steppt_store *store, uint64_t tsc);
 
-/* One thread's packets; freed with its store. */
+/* One thread's packets; freed with its store, or before. */
 struct steppt;
 int steppt_new(struct steppt_store *store, struct steppt **ret) _must_check_;
+struct steppt *steppt_free(struct steppt *pt);
+/* Nothing is written to it any more: where older blocks are overwritten, its last one may be, too. */
+void steppt_close(struct steppt *pt);
+/* Of a stream that is off: it goes on with a new block. */
+void steppt_renew(struct steppt *pt);
 
 /* Tracing goes on at `ip`. `tsc` must not be less than the last one. */
 int steppt_begin(struct steppt *pt, uint64_t tsc, uint64_t ip, bool is64) _must_check_;

@@ -595,6 +595,51 @@ static void test_full(void **state)
 	assert_int_equal(steppt_overwritten(pt), 0);
 }
 
+/* A stream that is renewed goes on with a PSB; one that is closed loses its last block, too, when there is no room. */
+static void test_renewed_and_closed(void **state)
+{
+	const struct steppt_config config = {.psb_bytes = 256, .max_bytes = 1024, .overwrite = true};
+	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&config);
+	struct steppt *pt = new_stream(s), *idle = new_stream(s), *ended = new_stream(s);
+	uint64_t tsc = 100, kept;
+
+	(void)state;
+	TAKES(steppt_begin(ended, 1, 0x1000, true));
+	TAKES(steppt_interrupt(ended, 0x1000));
+	steppt_close(ended);
+	TAKES(steppt_begin(idle, 2, 0x1000, true));
+	TAKES(steppt_interrupt(idle, 0x1000));
+	TAKES(steppt_begin(pt, 3, 0x1000, true));
+	TAKES(steppt_interrupt(pt, 0x1001));
+	steppt_renew(pt);
+	assert_true(steppt_sync_due(pt));
+	TAKES(steppt_begin(pt, 4, 0x1001, true));
+	assert_false(steppt_sync_due(pt));
+	check_packets(pt, "psb tsc.3 mode.64 psbend pge.1000/3 fup.1001/1 pgd psb tsc.4 mode.64 psbend pge.1001/3");
+	assert_true(steppt_store_first_tsc(s) == 1 && steppt_store_overwritten(s) == 0);
+	while (steppt_overwritten(pt) == 0)
+		TAKES(steppt_sync(pt, tsc++, 0x1001));
+	assert_int_equal(steppt_bytes(ended), 0);
+	assert_true(steppt_bytes(idle) > 0 && steppt_store_first_tsc(s) == 2);
+	kept = steppt_store_bytes(s);
+	assert_true(steppt_store_overwritten(s) == steppt_overwritten(ended) + steppt_overwritten(pt));
+	/* what is younger stays, and what is being written */
+	steppt_drop_before(s, UINT64_MAX);
+	assert_true(steppt_bytes(idle) == 0 && steppt_bytes(pt) > 0 && steppt_store_bytes(s) == steppt_bytes(pt));
+	assert_true(steppt_store_first_tsc(s) == tsc - 1);
+	(void)steppt_free(ended);
+	(void)steppt_free(idle);
+	TAKES(steppt_interrupt(pt, 0x1001));
+	steppt_drop_before(s, tsc - 1);
+	assert_true(steppt_bytes(pt) > 0);
+	steppt_drop_before(s, tsc);
+	assert_true(steppt_store_bytes(s) == 0 && steppt_store_first_tsc(s) == 0);
+	assert_true(steppt_store_overwritten(s) > kept);
+	TAKES(steppt_begin(pt, tsc, 0x1001, true));
+	(void)steppt_free(pt);
+	assert_true(steppt_store_bytes(s) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -609,6 +654,7 @@ int main(void)
 		cmocka_unit_test(test_random_walks),
 		cmocka_unit_test(test_overwriting),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_renewed_and_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
