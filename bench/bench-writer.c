@@ -16,6 +16,7 @@
 
 #include "common/io.h"
 #include "decode/timeline.h"
+#include "decode/workers.h"
 #include "decode/writer_impl.h"
 
 #define N_THREADS 8u
@@ -87,11 +88,14 @@ static void write_tree(struct writer *w, uint64_t n_slices)
 
 static int bench_writer(int fd, uint64_t n_slices, bool compress, unsigned int threads, struct result *ret)
 {
+	_cleanup_(workers_freep) struct workers *workers = NULL;
 	_cleanup_(pack_freep) struct pack *pack = NULL;
 	_cleanup_(writer_freep) struct writer *w = NULL;
 	uint64_t start;
-	int r = pack_new(threads, 0, &pack);
+	int r = workers_new(threads, &workers);
 
+	if (r == 0)
+		r = pack_new(workers, 0, &pack);
 	if (r == 0)
 		r = pftrace_writer_new(fd, &(struct writer_options){.compress = compress, .pack = pack}, &w);
 	if (r < 0)
@@ -169,8 +173,8 @@ int main(int argc, char **argv)
 	} runs[] = {
 		{"uncompressed", false, 0},
 		{"compressed, in the caller", true, 0},
-		{"compressed, 1 thread beside", true, 1},
-		{"compressed, 2 threads beside", true, 2},
+		{"compressed, 1 thread beside", true, 2},
+		{"compressed, 2 threads beside", true, 3},
 	};
 	const char *path = "/dev/null";
 	uint64_t n = 4000000;

@@ -120,8 +120,8 @@ static int job_parse(struct job *j, struct declink_packet *p)
 	j->symbols = option_bool(options, "symbols", true);
 	j->idle = option_bool(options, "idle", false);
 	j->threads = (unsigned)option_uint(options, "threads", 0);
-	if (j->threads > PACK_MAX_THREADS)
-		j->threads = PACK_MAX_THREADS;
+	if (j->threads > WORKERS_MAX)
+		j->threads = WORKERS_MAX;
 	j->max_output = option_uint(options, "max_output_bytes", 0);
 	j->last_ns = option_uint(options, "last_ns", 0);
 	j->max_memory = option_uint(options, "max_memory", DEFAULT_MEMORY);
@@ -185,8 +185,8 @@ static const char *error_text(const struct job *j, int r)
 
 static int job_run(struct job *j)
 {
-	_cleanup_(pack_freep) struct pack *pack = NULL;
 	_cleanup_(workers_freep) struct workers *workers = NULL;
+	_cleanup_(pack_freep) struct pack *pack = NULL;
 	_cleanup_(writer_freep) struct writer *w = NULL;
 	_cleanup_close_ int null_fd = -1;
 	int r;
@@ -196,17 +196,16 @@ static int job_run(struct job *j)
 			.max_output_bytes = j->max_output,
 			.max_name_bytes = j->max_memory / 8};
 
-		if (wo.compress) {
-			r = pack_new(j->threads, 0, &pack);
-			if (r < 0)
-				return r;
-			wo.pack = pack;
-		}
-		/* one thread less than processors would do it: the caller waits for them */
 		r = workers_new(j->threads, &workers);
 		if (r < 0)
 			return r;
 		j->workers = workers;
+		if (wo.compress) {
+			r = pack_new(workers, 0, &pack);
+			if (r < 0)
+				return r;
+			wo.pack = pack;
+		}
 		/* a view takes the place of the timeline, of which nobody wants to see anything then */
 		if (j->view) {
 			null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);

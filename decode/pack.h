@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns a small pool of threads that deflate pieces of output (zlib format) and hand them back in
- * the order of submission. Threads exist from pack_new() on, so that the caller can forbid clone
- * afterwards; they do nothing but compress memory (futex, no files, no allocation).
+ * Deflates pieces of output (zlib format) on the workers and hands them back in the order of submission. Owns the pieces
+ * and the compressors; what runs on a worker does nothing but compress memory (no files, no allocation).
  */
 #pragma once
 
@@ -12,17 +11,17 @@
 #include "common/cleanup.h"
 
 struct pack;
+struct workers;
 
 #define PACK_PIECE_BYTES (256u * 1024u) /* what a piece should hold */
 #define PACK_PIECE_ROOM (384u * 1024u)	/* what it can hold */
 
 /*
- * `threads` 0: pieces are compressed by the caller in pack_submit(). At most PACK_MAX_THREADS.
+ * `workers`, borrowed: NULL, or one that has no threads: pieces are compressed by the caller in pack_submit().
  * `level` is libdeflate's, 1 to 12; 0 = the default here.
  */
-#define PACK_MAX_THREADS 16u
 #define PACK_DEFAULT_LEVEL 1 /* twice as fast as 3 and 4 % bigger (bench-writer) */
-int pack_new(unsigned int threads, int level, struct pack **ret) _must_check_;
+int pack_new(struct workers *workers, int level, struct pack **ret) _must_check_;
 struct pack *pack_free(struct pack *p);
 DEFINE_CLEANUP(struct pack *, pack_free)
 

@@ -19,6 +19,8 @@ struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t submitted, finished;
 	struct work *first, **last;
+	unsigned int idle;	   /* workers that wait for something to do */
+	const struct work *wanted; /* the caller waits until this is done */
 	bool stop;
 	unsigned int n;
 	struct worker workers[WORKERS_MAX];
@@ -36,24 +38,33 @@ static struct work *take(struct workers *w)
 	return work;
 }
 
+/* Does it, without the lock; the caller is told if it waits for it. */
+static void perform(struct workers *w, struct work *work, unsigned int worker)
+{
+	(void)pthread_mutex_unlock(&w->lock);
+	work->run(work, worker);
+	(void)pthread_mutex_lock(&w->lock);
+	work->done = true;
+	if (w->wanted == work)
+		(void)pthread_cond_signal(&w->finished);
+}
+
 static void *worker_main(void *arg)
 {
 	struct worker *self = arg;
 	struct workers *w = self->pool;
-	struct work *work;
 
 	(void)pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
-		work = take(w);
-		if (!work) {
-			(void)pthread_cond_wait(&w->submitted, &w->lock);
+		struct work *work = take(w);
+
+		if (work) {
+			perform(w, work, self->index);
 			continue;
 		}
-		(void)pthread_mutex_unlock(&w->lock);
-		work->run(work, self->index);
-		(void)pthread_mutex_lock(&w->lock);
-		work->done = true;
-		(void)pthread_cond_broadcast(&w->finished);
+		w->idle++;
+		(void)pthread_cond_wait(&w->submitted, &w->lock);
+		w->idle--;
 	}
 	(void)pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -84,7 +95,7 @@ int workers_new(unsigned int threads, struct workers **ret)
 	(void)pthread_cond_init(&w->submitted, NULL);
 	(void)pthread_cond_init(&w->finished, NULL);
 	w->last = &w->first;
-	for (unsigned int i = 0; i < threads && i < WORKERS_MAX; i++) {
+	for (unsigned int i = 0; i + 1 < threads && i + 1 < WORKERS_MAX; i++) {
 		int r;
 
 		w->workers[i] = (struct worker){.pool = w, .index = i};
@@ -117,7 +128,7 @@ struct workers *workers_free(struct workers *w)
 
 unsigned int workers_count(const struct workers *w)
 {
-	return w->n ? w->n : 1;
+	return w->n + 1;
 }
 
 void workers_submit(struct workers *w, struct work *work)
@@ -127,24 +138,38 @@ void workers_submit(struct workers *w, struct work *work)
 	(void)pthread_mutex_lock(&w->lock);
 	*w->last = work;
 	w->last = &work->next;
-	(void)pthread_cond_signal(&w->submitted);
+	if (w->idle)
+		(void)pthread_cond_signal(&w->submitted);
 	(void)pthread_mutex_unlock(&w->lock);
+}
+
+/* It itself, if nobody has begun it; else whatever is first. */
+static struct work *take_for(struct workers *w, struct work *wanted)
+{
+	for (struct work **p = &w->first; *p; p = &(*p)->next) {
+		if (*p != wanted)
+			continue;
+		*p = wanted->next;
+		if (!*p)
+			w->last = p;
+		return wanted;
+	}
+	return take(w);
 }
 
 void workers_wait(struct workers *w, struct work *work)
 {
 	(void)pthread_mutex_lock(&w->lock);
 	while (!work->done) {
-		struct work *other = w->n ? NULL : take(w);
+		struct work *other = take_for(w, work);
 
-		if (!other) {
-			(void)pthread_cond_wait(&w->finished, &w->lock);
+		if (other) {
+			perform(w, other, w->n);
 			continue;
 		}
-		(void)pthread_mutex_unlock(&w->lock);
-		other->run(other, 0);
-		(void)pthread_mutex_lock(&w->lock);
-		other->done = true;
+		w->wanted = work;
+		(void)pthread_cond_wait(&w->finished, &w->lock);
+		w->wanted = NULL;
 	}
 	(void)pthread_mutex_unlock(&w->lock);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Some threads that do what they are handed, and who handed it waits for the piece that is next. Threads
+ * Some threads that do what they are handed, and who handed it waits for the piece that is next, and does pieces
+ * itself meanwhile: so as many run as there are processors, whatever the work is. One thread hands it in. Threads
  * exist from workers_new() on, so that the caller can forbid clone afterwards; signals are blocked in them. Knows no
  * work.
  */
@@ -11,24 +12,24 @@
 
 #include "common/cleanup.h"
 
-#define WORKERS_MAX 16u
+#define WORKERS_MAX 16u /* the caller included */
 
 struct workers;
 
-/* `worker` is which of the threads it is: 0 .. n - 1; without threads the caller is 0. */
+/* `worker` is who does it: less than workers_count(); the caller is the last. */
 struct work {
 	void (*run)(struct work *work, unsigned int worker);
 	struct work *next; /* the pool's */
 	bool done;	   /* the pool's: workers_wait() */
 };
 
-/* `threads` 0: what is submitted is done by the caller in workers_wait(). */
+/* `threads`: with the caller, so 0 and 1 are the same: what is submitted is done in workers_wait(). */
 int workers_new(unsigned int threads, struct workers **ret) _must_check_;
 /* Everything that was submitted must have been waited for. */
 struct workers *workers_free(struct workers *w);
 DEFINE_CLEANUP(struct workers *, workers_free)
 
-/* How many contexts there are: at least 1. */
+/* How many there are, the caller included: at least 1. */
 unsigned int workers_count(const struct workers *w);
 void workers_submit(struct workers *w, struct work *work);
 void workers_wait(struct workers *w, struct work *work);

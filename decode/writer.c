@@ -117,7 +117,7 @@ int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const st
 		return w->piece ? 0 : -ENOMEM;
 	}
 	if (!w->options.pack) {
-		r = pack_new(0, 0, &w->own_pack);
+		r = pack_new(NULL, 0, &w->own_pack);
 		if (r < 0)
 			return r;
 		w->options.pack = w->own_pack;

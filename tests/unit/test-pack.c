@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "decode/pack.h"
+#include "decode/workers.h"
 
 #define N_PIECES 200u
 
@@ -47,9 +48,11 @@ static int check(void *arg, uint8_t *data, size_t len, size_t raw_len)
 static void run(unsigned int threads)
 {
 	struct seen s = {.d = libdeflate_alloc_decompressor(), .buf = test_malloc(PACK_PIECE_ROOM)};
+	struct workers *w = NULL;
 	struct pack *p = NULL;
 
-	assert_int_equal(pack_new(threads, 0, &p), 0);
+	assert_int_equal(workers_new(threads, &w), 0);
+	assert_int_equal(pack_new(w, 0, &p), 0);
 	pack_set_sink(p, check, &s);
 	for (uint32_t n = 0; n < N_PIECES; n++) {
 		uint8_t *b = pack_buffer(p);
@@ -63,6 +66,7 @@ static void run(unsigned int threads)
 	assert_int_equal(pack_flush(p), 0);
 	assert_int_equal(s.n, N_PIECES);
 	pack_free(p);
+	workers_free(w);
 	libdeflate_free_decompressor(s.d);
 	test_free(s.buf);
 }
@@ -74,17 +78,19 @@ static void in_the_caller(void **state)
 
 static void by_threads_in_order(void **state)
 {
-	run(1);
-	run(3);
+	run(2);
+	run(4);
 }
 
 static void a_failing_sink_is_reported(void **state)
 {
 	struct seen s = {.answer = -ENOSPC};
+	struct workers *w = NULL;
 	struct pack *p = NULL;
 	int r = 0;
 
-	assert_int_equal(pack_new(2, 0, &p), 0);
+	assert_int_equal(workers_new(3, &w), 0);
+	assert_int_equal(pack_new(w, 0, &p), 0);
 	pack_set_sink(p, check, &s);
 	for (uint32_t n = 0; n < 50 && r == 0; n++) {
 		memset(pack_buffer(p), 1, 1000);
@@ -93,18 +99,24 @@ static void a_failing_sink_is_reported(void **state)
 	assert_int_equal(r, -ENOSPC);
 	assert_int_equal(pack_flush(p), -ENOSPC);
 	pack_free(p);
+	workers_free(w);
 }
 
 static void unused_and_unflushed_pools_end(void **state)
 {
+	struct workers *w = NULL;
 	struct pack *p = NULL;
 
-	assert_int_equal(pack_new(4, 0, &p), 0);
+	assert_int_equal(workers_new(4, &w), 0);
+	assert_int_equal(pack_new(w, 0, &p), 0);
 	pack_free(p);
-	assert_int_equal(pack_new(2, 0, &p), 0);
-	memset(pack_buffer(p), 1, 1000);
-	assert_int_equal(pack_submit(p, 1000), 0);
+	assert_int_equal(pack_new(w, 0, &p), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		memset(pack_buffer(p), 1, 1000);
+		assert_int_equal(pack_submit(p, 1000), 0);
+	}
 	pack_free(p);
+	workers_free(w);
 	pack_free(NULL);
 }
 

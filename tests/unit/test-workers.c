@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pieces of work on no thread and on several: each is done once, by a worker that there is, waited for in any order. */
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -85,31 +88,87 @@ static void test_threads(void **state)
 	run_all(WORKERS_MAX + 3);
 }
 
-static void look_at_signals(struct work *work, unsigned int worker)
+/* A piece that the thread has begun, since the caller has not; it ends when it is told to. */
+struct busy {
+	struct work work; /* first */
+	sem_t begun, go;
+	unsigned int worker;
+	bool blocked;
+};
+
+static void be_busy(struct work *work, unsigned int worker)
 {
-	struct piece *p = (struct piece *)work;
+	struct busy *b = (struct busy *)work;
 	sigset_t now;
 
-	(void)worker;
 	(void)pthread_sigmask(SIG_SETMASK, NULL, &now);
-	p->done = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGSYS) == 0;
+	b->blocked = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGSYS) == 0;
+	b->worker = worker;
+	(void)sem_post(&b->begun);
+	while (sem_wait(&b->go) < 0)
+		;
+}
+
+static void busy_begin(struct workers *w, struct busy *b)
+{
+	*b = (struct busy){.work.run = be_busy};
+	assert_int_equal(sem_init(&b->begun, 0, 0), 0);
+	assert_int_equal(sem_init(&b->go, 0, 0), 0);
+	workers_submit(w, &b->work);
+	while (sem_wait(&b->begun) < 0)
+		;
+}
+
+static void busy_end(struct workers *w, struct busy *b)
+{
+	(void)sem_post(&b->go);
+	workers_wait(w, &b->work);
+	(void)sem_destroy(&b->begun);
+	(void)sem_destroy(&b->go);
 }
 
 /* Signals are for the caller; but for the one by which the sandbox answers. */
 static void test_signals(void **state)
 {
 	_cleanup_(workers_freep) struct workers *w = NULL;
-	struct piece p = {.work.run = look_at_signals};
 	sigset_t before, after;
+	struct busy b;
 
 	(void)state;
 	(void)pthread_sigmask(SIG_SETMASK, NULL, &before);
 	assert_int_equal(workers_new(2, &w), 0);
 	(void)pthread_sigmask(SIG_SETMASK, NULL, &after);
 	assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
-	workers_submit(w, &p.work);
-	workers_wait(w, &p.work);
-	assert_int_equal(p.done, 1);
+	busy_begin(w, &b);
+	busy_end(w, &b);
+	assert_true(b.blocked);
+	assert_int_equal(b.worker, 0);
+}
+
+/* While the only thread is busy, who waits does what it waits for, and that before what came earlier. */
+static void test_caller_helps(void **state)
+{
+	_cleanup_(workers_freep) struct workers *w = NULL;
+	struct busy b;
+
+	(void)state;
+	assert_int_equal(workers_new(2, &w), 0);
+	busy_begin(w, &b);
+	for (unsigned int i = 0; i < 4; i++)
+		submit(w, i);
+	workers_wait(w, &pieces[2].work);
+	assert_int_equal(pieces[2].done, 3);
+	assert_int_equal(pieces[2].worker, 1);
+	assert_int_equal(pieces[0].done + pieces[1].done + pieces[3].done, 0);
+	workers_wait(w, &pieces[3].work);
+	submit(w, 4);
+	for (unsigned int i = 0; i < 5; i++) {
+		workers_wait(w, &pieces[i].work);
+		assert_int_equal(pieces[i].done, i + 1);
+		assert_int_equal(pieces[i].worker, 1);
+	}
+	busy_end(w, &b);
+	assert_int_equal(clashes, 0);
 }
 
 /* Threads that never had anything to do end, too. */
@@ -131,8 +190,10 @@ int main(void)
 		cmocka_unit_test(test_no_threads),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_caller_helps),
 		cmocka_unit_test(test_idle),
 	};
 
+	(void)alarm(120); /* a piece that nobody does */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 
 #include "common/io.h"
 #include "decode/pb.h"
+#include "decode/workers.h"
 #include "decode/writer_impl.h"
 #include "tests/unit/pftrace-read.h"
 #include "tests/unit/timeline-random.h"
@@ -265,6 +266,7 @@ static void random_streams_nest(void **state)
 {
 	for (uint64_t seed = 1; seed <= 60; seed++) {
 		_cleanup_close_ int fd = io_memfd("test");
+		_cleanup_(workers_freep) struct workers *workers = NULL;
 		_cleanup_(pack_freep) struct pack *pack = NULL;
 		_cleanup_(writer_freep) struct writer *w = NULL;
 		struct writer_options o = {.compress = seed % 2};
@@ -274,7 +276,8 @@ static void random_streams_nest(void **state)
 		struct read_trace t;
 
 		if (seed % 4 == 1) {
-			assert_int_equal(pack_new(2, 0, &pack), 0);
+			assert_int_equal(workers_new(3, &workers), 0);
+			assert_int_equal(pack_new(workers, 0, &pack), 0);
 			o.pack = pack;
 		}
 		if (seed % 5 == 0)
