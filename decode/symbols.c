@@ -176,6 +176,7 @@ static int add_table(
 		sym.size = sym.sized && raw.st_size <= range->end - raw.st_value
 				   ? raw.st_size
 				   : range->end - raw.st_value;
+		sym.label = type == STT_NOTYPE && !sym.sized;
 		sym.name = name;
 		sym.name_len = (uint32_t)len;
 		sym.rank = symbol_rank(type, bind, sym.sized, name);
@@ -392,6 +393,7 @@ static int symbol_compare(const void *a, const void *b)
 
 void symbols_finish(struct symbols *s)
 {
+	uint64_t end = 0; /* of the functions so far that say it */
 	size_t n = 0;
 
 	if (s->finished)
@@ -400,9 +402,16 @@ void symbols_finish(struct symbols *s)
 	if (s->n == 0)
 		return;
 	qsort(s->v, s->n, sizeof(*s->v), symbol_compare);
-	for (size_t i = 0; i < s->n; i++)
-		if (n == 0 || s->v[n - 1].addr != s->v[i].addr)
-			s->v[n++] = s->v[i];
+	for (size_t i = 0; i < s->n; i++) {
+		const struct symbol *sym = &s->v[i];
+
+		/* the places in a function of assembly are the function */
+		if ((n && s->v[n - 1].addr == sym->addr) || (sym->label && sym->addr < end))
+			continue;
+		if (sym->sized && sym->addr + sym->size > end)
+			end = sym->addr + sym->size;
+		s->v[n++] = *sym;
+	}
 	s->n = n;
 	/* A label without a size reaches to the next symbol; to its section's end it already does.
 	 */

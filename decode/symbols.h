@@ -27,6 +27,7 @@ struct symbol {
 	uint8_t rank; /* which of two names for one address is shown: the higher */
 	bool plt;     /* its entry in the procedure linkage table; shown as name@plt */
 	bool sized;   /* `size` was told, not guessed from what follows */
+	bool label;   /* neither type nor size: it may lie within a function */
 };
 
 struct symbols {
@@ -49,7 +50,10 @@ int symbols_add_elf(struct symbols *s, Elf *elf, uint32_t sh_type);
 /* Adds names for the entries of .plt, .plt.sec and .plt.got (x86-64 only). */
 void symbols_add_plt(struct symbols *s, Elf *elf);
 
-/* Sorts, keeps the best name of each address, closes sizes. Must be called before find. */
+/*
+ * Sorts, keeps the best name of each address and no label within a function that says how long it is, closes sizes.
+ * Must be called before find.
+ */
 void symbols_finish(struct symbols *s);
 
 /* The function that `addr` lies in, or NULL. */

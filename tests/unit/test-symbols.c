@@ -33,6 +33,7 @@ static void push(struct symbols *s, const char *name, uint64_t addr, uint64_t si
 	s->v[s->n++] = (struct symbol){.addr = addr,
 		.size = size ? size : 0x10000 - addr,
 		.sized = size != 0,
+		.label = size == 0,
 		.name = name,
 		.name_len = (uint32_t)strlen(name),
 		.rank = rank};
@@ -63,6 +64,7 @@ static void test_rules(void **state)
 	push(&s, "outer", 0x1000, 0x100, 10);
 	push(&s, "outer_alias", 0x1000, 0x100, 5);
 	push(&s, "inner", 0x1040, 0x10, 10);
+	push(&s, "within", 0x1050, 0, 20);
 	push(&s, "label", 0x2000, 0, 1);
 	push(&s, "next", 0x2080, 0x20, 10);
 	push(&s, "last_label", 0x3000, 0, 1);
@@ -71,6 +73,7 @@ static void test_rules(void **state)
 	assert_string_equal(name_at(&s, 0x1000), "outer");
 	assert_string_equal(name_at(&s, 0x1045), "inner");
 	assert_string_equal(name_at(&s, 0x1050), "outer");
+	assert_string_equal(name_at(&s, 0x10ff), "outer");
 	assert_string_equal(name_at(&s, 0x1100), "");
 	assert_string_equal(name_at(&s, 0x2000), "label");
 	assert_string_equal(name_at(&s, 0x207f), "label");
