@@ -228,6 +228,8 @@ uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev)
 	size_t bytes = 0;
 	uint32_t n = 0;
 
+	if (ev->n_args == 1 && ev->args[0].kind < WRITER_ARG_NAME)
+		return 1; /* a number, as most are; its key fits */
 	for (; n < ev->n_args && n < WRITER_MAX_ARGS; n++) {
 		const struct writer_arg *a = &ev->args[n];
 

@@ -45,7 +45,7 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 	packet_begin(w, &k);
 	put_timestamp(&k.pb, s, ts);
 	pb_uint(&k.pb, PACKET_SEQUENCE_ID, s->id);
-	if (ev && __builtin_expect(!is_defined(s, ev), 0))
+	if (ev && __builtin_expect(!is_defined(s, ev, n_args), 0))
 		pftrace_put_interned(w, &k.pb, s, ev, n_args);
 	m = pb_open(&k.pb, PACKET_TRACK_EVENT);
 	pb_uint(&k.pb, EVENT_TYPE, type);

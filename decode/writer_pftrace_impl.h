@@ -148,13 +148,23 @@ static inline bool idset_has(const struct idset *s, uint32_t id)
 	return id / 8 < s->n_bytes && (s->bits[id / 8] & (1u << (id % 8)));
 }
 
-/* Everything that the event names was defined on the sequence. */
-static inline bool is_defined(const struct sequence *s, const struct writer_event *ev)
+static inline bool is_arg_defined(const struct sequence *s, const struct writer_arg *a)
 {
-	return idset_has(&s->defined[NAMES_EVENT], ev->name) &&
-	       (!ev->category || idset_has(&s->defined[NAMES_CATEGORY], ev->category)) &&
-	       (!ev->location || idset_has(&s->defined[NAMES_LOCATION], ev->location)) &&
-	       ev->n_args == 0;
+	return idset_has(&s->defined[NAMES_KEY], a->key) &&
+	       (a->kind != WRITER_ARG_NAME || idset_has(&s->defined[NAMES_STRING], a->value.name));
+}
+
+/* Everything that the event and its first `n_args` arguments name was defined on the sequence. */
+static inline bool is_defined(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
+{
+	if ((ev->name && !idset_has(&s->defined[NAMES_EVENT], ev->name)) ||
+	    (ev->category && !idset_has(&s->defined[NAMES_CATEGORY], ev->category)) ||
+	    (ev->location && !idset_has(&s->defined[NAMES_LOCATION], ev->location)))
+		return false;
+	for (uint32_t i = 0; i < n_args; i++)
+		if (!is_arg_defined(s, &ev->args[i]))
+			return false;
+	return true;
 }
 
 /* A packet is built at the end of the piece; packet_end() makes it part of it. */
