@@ -62,6 +62,7 @@ struct ptflow_event {
 	bool is_syscall;
 	bool speculative;  /* in a transaction */
 	bool is32;	   /* of 32-bit code */
+	bool interpolated; /* `time` lies between two stamps, see decode/ptspread.h */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
 	uint32_t owner;	   /* as ptflow_options.enter said */
 	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */

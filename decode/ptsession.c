@@ -67,6 +67,7 @@ struct ptsession {
 	/* of the event that is being drawn */
 	struct session *s;
 	uint64_t ns, ip;
+	bool interpolated; /* ns */
 	int error;
 	uint64_t unowned;
 };
@@ -178,6 +179,12 @@ static bool on_lands(void *arg, uint64_t call, uint64_t pad)
 	return ptcode_lands(t->version, call, pad);
 }
 
+/* Of what happens at the event, or (what was there before) earlier. */
+static struct ptview_time at(const struct ptsession *p, uint64_t ns)
+{
+	return (struct ptview_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
+}
+
 static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
 {
 	static const char *const how[] = {
@@ -208,9 +215,10 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 	}
 	t->drawn[t->n++] = (struct drawn){.frame = frame, .insns = t->insns};
 	if (t->view)
-		r = ptview_call(t->view, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
+		r = ptview_call(t->view, at(p, time), frame, why == CALLSTACK_CALL ? NULL : how[why]);
 	else
-		r = timeline_call(p->s->o.tl, t->tid, time, frame, why == CALLSTACK_CALL ? NULL : how[why]);
+		r = timeline_call(p->s->o.tl, t->tid, time, frame, why == CALLSTACK_CALL ? NULL : how[why],
+				  p->interpolated && time == p->ns);
 	if (r < 0)
 		p->error = r;
 }
@@ -224,8 +232,8 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 	while (n-- && t->n) {
 		const struct drawn *d = &t->drawn[--t->n];
 		const uint64_t insns = t->insns - d->insns;
-		int r = t->view ? ptview_return(t->view, time, insns)
-				: timeline_return(p->s->o.tl, t->tid, time, insns);
+		int r = t->view ? ptview_return(t->view, at(p, time), insns)
+				: timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
 
 		if (r < 0)
 			p->error = r;
@@ -266,7 +274,7 @@ static int stop(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
 	if (t->view)
-		return ptview_remark(t->view, p->ns, why);
+		return ptview_remark(t->view, at(p, p->ns), why);
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
 }
 
@@ -284,7 +292,7 @@ static int gap(struct ptsession *p, struct ptthread *t, const char *what)
 	callstack_gap(t->calls, p->ns);
 	t->untraced = false;
 	if (t->view)
-		return ptview_remark(t->view, p->ns, what);
+		return ptview_remark(t->view, at(p, p->ns), what);
 	return timeline_loss(p->s->o.tl, t->tid, p->ns, p->ns, what, 1);
 }
 
@@ -373,7 +381,7 @@ static int view_branch(struct ptsession *p, const struct ptthread *t, const stru
 		return 0;
 	place(p, t, e->from, &from);
 	place(p, t, e->to, &to);
-	return ptview_branch(p->view, p->ns, t->tid, e, &from, &to);
+	return ptview_branch(p->view, at(p, p->ns), t->tid, e, &from, &to);
 }
 
 /* The instructions up to the branch, with it; a run ends in front of where it goes on. */
@@ -381,7 +389,7 @@ static int view_line(struct ptsession *p, const struct ptthread *t, const struct
 {
 	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
 	uint8_t buffer[INSN_MAX];
-	struct ptview_place at;
+	struct ptview_place where;
 	struct insn insn;
 	int r = 0;
 
@@ -393,8 +401,8 @@ static int view_line(struct ptsession *p, const struct ptthread *t, const struct
 
 		if (n == 0 || !insn_decode(code, n, !e->is32, &insn))
 			break;
-		place(p, t, ip, &at);
-		r = ptview_insn(p->view, p->ns, t->tid, &at);
+		place(p, t, ip, &where);
+		r = ptview_insn(p->view, at(p, p->ns), t->tid, &where);
 	}
 	return r;
 }
@@ -431,6 +439,7 @@ int ptsession_step(struct ptsession *p, struct session *s)
 	}
 	p->s = s;
 	p->ns = ev.ns;
+	p->interpolated = ev.flow.interpolated;
 	t = p->last && p->last->tid == ev.tid && p->last->pid == ev.pid ? p->last : thread_of(p, ev.pid, ev.tid);
 	if (!t)
 		return -ENOMEM;
@@ -479,6 +488,7 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 		return 0;
 	p->s = s;
 	p->ns = ns;
+	p->interpolated = false;
 	callstack_finish(t->calls, ns);
 	t->version = NULL;
 	t->told = NULL;

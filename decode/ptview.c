@@ -23,7 +23,7 @@ struct text {
 
 struct open_call {
 	uint32_t frame;
-	uint64_t ns;
+	struct ptview_time at;
 	const char *how;
 };
 
@@ -94,6 +94,27 @@ static void put_number(struct text *t, uint64_t value, unsigned int base, unsign
 		put_char(t, ' ');
 	while (n)
 		put_char(t, digits[--n]);
+}
+
+static void put_time(struct text *t, struct ptview_time at, unsigned int width)
+{
+	const size_t before = t->n;
+
+	put_number(t, at.ns, 10, width);
+	if (!at.interpolated)
+		return;
+	/* in the column's first free place, or in one more */
+	if (t->bytes[before] == ' ') {
+		size_t i = before;
+
+		while (t->bytes[i + 1] == ' ')
+			i++;
+		t->bytes[i] = '~';
+		return;
+	}
+	memmove(t->bytes + before + 1, t->bytes + before, t->n - before);
+	t->bytes[before] = '~';
+	t->n++;
 }
 
 static void put_spaces(struct text *t, unsigned int n)
@@ -278,12 +299,12 @@ int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name
 	return 0;
 }
 
-static int line_begin(struct ptview_thread *t, uint64_t ns)
+static int line_begin(struct ptview_thread *t, struct ptview_time at)
 {
 	int r = text_reserve(&t->text);
 
 	if (r == 0)
-		put_number(&t->text, ns, 10, 16);
+		put_time(&t->text, at, 16);
 	return r;
 }
 
@@ -333,7 +354,7 @@ static int write_pending(struct ptview_thread *t)
 	if (!t->pending)
 		return 0;
 	t->pending = false;
-	r = line_begin(t, c->ns);
+	r = line_begin(t, c->at);
 	if (r < 0)
 		return r;
 	put_spaces(&t->text, 21);
@@ -348,7 +369,7 @@ static int write_pending(struct ptview_thread *t)
 	return line_end(t, before);
 }
 
-int ptview_call(struct ptview_thread *t, uint64_t ns, uint32_t frame, const char *how)
+int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how)
 {
 	int r = write_pending(t);
 
@@ -363,12 +384,12 @@ int ptview_call(struct ptview_thread *t, uint64_t ns, uint32_t frame, const char
 		t->calls = v;
 		t->room = room;
 	}
-	t->calls[t->n++] = (struct open_call){.frame = frame, .ns = ns, .how = how};
+	t->calls[t->n++] = (struct open_call){.frame = frame, .at = at, .how = how};
 	t->pending = true;
 	return 0;
 }
 
-int ptview_return(struct ptview_thread *t, uint64_t ns, uint64_t insns)
+int ptview_return(struct ptview_thread *t, struct ptview_time at, uint64_t insns)
 {
 	const size_t before = t->text.n;
 	const struct open_call *c;
@@ -377,10 +398,10 @@ int ptview_return(struct ptview_thread *t, uint64_t ns, uint64_t insns)
 	if (t->n == 0)
 		return 0;
 	c = &t->calls[--t->n];
-	r = line_begin(t, t->pending ? c->ns : ns);
+	r = line_begin(t, t->pending ? c->at : at);
 	if (r < 0)
 		return r;
-	line_counts(t, ns - c->ns, insns);
+	line_counts(t, at.ns - c->at.ns, insns);
 	line_indent(t, t->n);
 	if (!t->pending)
 		put(&t->text, "} ");
@@ -394,13 +415,13 @@ int ptview_return(struct ptview_thread *t, uint64_t ns, uint64_t insns)
 	return line_end(t, before);
 }
 
-int ptview_remark(struct ptview_thread *t, uint64_t ns, const char *what)
+int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *what)
 {
 	int r = write_pending(t);
 	const size_t before = t->text.n;
 
 	if (r == 0)
-		r = line_begin(t, ns);
+		r = line_begin(t, at);
 	if (r < 0)
 		return r;
 	put_spaces(&t->text, 21);
@@ -426,13 +447,13 @@ static void put_place(const struct ptview *v, struct text *t, const struct ptvie
 		put(t, "[unknown]");
 }
 
-static int flat_begin(struct ptview *v, uint64_t ns, uint32_t tid)
+static int flat_begin(struct ptview *v, struct ptview_time at, uint32_t tid)
 {
 	int r = text_reserve(&v->text);
 
 	if (r < 0)
 		return r;
-	put_number(&v->text, ns, 10, 0);
+	put_time(&v->text, at, 0);
 	put_char(&v->text, ' ');
 	put_number(&v->text, tid, 10, 0);
 	put_char(&v->text, ' ');
@@ -446,7 +467,7 @@ static int flat_end(struct ptview *v)
 	return v->text.n < PIECE_BYTES ? 0 : emit_text(v, &v->text);
 }
 
-int ptview_branch(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptflow_event *e,
+int ptview_branch(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptflow_event *e,
 		  const struct ptview_place *from, const struct ptview_place *to)
 {
 	static const char *const kinds[] = {
@@ -473,7 +494,7 @@ int ptview_branch(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptfl
 		[PTFLOW_E_RETURN] = "return without its call",
 		[PTFLOW_E_RUNAWAY] = "loop without decisions",
 	};
-	int r = flat_begin(v, ns, tid);
+	int r = flat_begin(v, at, tid);
 
 	if (r < 0)
 		return r;
@@ -489,12 +510,12 @@ int ptview_branch(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptfl
 	return flat_end(v);
 }
 
-int ptview_insn(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptview_place *at)
+int ptview_insn(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptview_place *place)
 {
-	int r = flat_begin(v, ns, tid);
+	int r = flat_begin(v, at, tid);
 
 	if (r < 0)
 		return r;
-	put_place(v, &v->text, at);
+	put_place(v, &v->text, place);
 	return flat_end(v);
 }

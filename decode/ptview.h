@@ -10,7 +10,8 @@
  *   # tracerd branches 1                    TIME TID KIND  ADDRESS name+0x12 (object) -> ADDRESS name (object)
  *   # tracerd instructions 1                TIME TID ADDRESS name+0x12 (object)
  *
- * TIME is ns of the recording's clock, 0 in a trace without time. The lines of a thread are together; where they are many,
+ * TIME is ns of the recording's clock, 0 in a trace without time; with a ~ in front it lies between two that the trace
+ * tells (decode/ptspread.h). The lines of a thread are together; where they are many,
  * threads alternate. Branches and instructions are in the order of time.
  */
 #pragma once
@@ -34,6 +35,11 @@ struct ptview_place {
 	uint64_t into;
 };
 
+struct ptview_time {
+	uint64_t ns;
+	bool interpolated;
+};
+
 struct ptview_options {
 	enum ptview_kind kind;
 	int fd; /* borrowed */
@@ -51,13 +57,13 @@ enum ptview_kind ptview_kind(const struct ptview *v);
 int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name, struct ptview_thread **ret) _must_check_;
 
 /* `how`: a constant word, NULL: nothing is special. All answer 0 or -errno. */
-int ptview_call(struct ptview_thread *t, uint64_t ns, uint32_t frame, const char *how);
-int ptview_return(struct ptview_thread *t, uint64_t ns, uint64_t insns);
-int ptview_remark(struct ptview_thread *t, uint64_t ns, const char *what);
+int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how);
+int ptview_return(struct ptview_thread *t, struct ptview_time at, uint64_t insns);
+int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *what);
 
-int ptview_branch(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptflow_event *e,
+int ptview_branch(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptflow_event *e,
 		  const struct ptview_place *from, const struct ptview_place *to);
-int ptview_insn(struct ptview *v, uint64_t ns, uint32_t tid, const struct ptview_place *at);
+int ptview_insn(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptview_place *place);
 
 /* Everything is written when this has answered 0. */
 int ptview_finish(struct ptview *v) _must_check_;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/io.h"
 #include "decode/budget.h"
@@ -17,6 +18,7 @@
 #define ALL_EVENTS (1u << 20) /* of all blocks in memory, about */
 #define MAX_EVENTS (1u << 17) /* of one block at a time */
 #define MIN_EVENTS 256u
+#define HELD_BLOCKS 24u /* likewise, but what is held back must not depend on the number of threads */
 
 /* Hands the next piece of a block to a worker: a window, or up to the header of the block behind it. */
 static int submit(struct ptwork *w, struct ptwork_block *b)
@@ -29,7 +31,9 @@ static int submit(struct ptwork *w, struct ptwork_block *b)
 		return -ENOMEM;
 	b->n_bytes = ptaux_read(w->o.aux, b->b->buffer, b->b->offset + b->at, b->bytes, room);
 	b->more = room < left && b->n_bytes == room;
-	b->n = 0;
+	if (b->held)
+		memmove(b->events, b->events + b->n, b->held * sizeof(*b->events));
+	b->n = b->held;
 	b->submitted = b->handed = true;
 	workers_submit(w->o.workers, &b->work);
 	return 0;
@@ -132,6 +136,7 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 			return r;
 	}
 	w->max_events = max_events(n_buffers + (size_t)w->n_contexts * AHEAD);
+	w->max_held = (uint32_t)max_events(n_buffers + HELD_BLOCKS);
 	ptwork_make_blocks(w);
 	make_heap(w);
 	*ret = take_ptr(w);

@@ -202,8 +202,26 @@ static int take_up(struct ptwork_block *b, struct ptwork_context *c)
 		ptflow_rebind(b->flow, code_of(b, b->version), b, c->batch);
 		return 0;
 	}
+	b->spread.max = b->w->max_held;
 	pttime_init(&b->time, &b->w->config->time);
 	return ptflow_new(&fo, &b->flow);
+}
+
+/* Those whose time is not known yet are held back. */
+static void settle_times(struct ptwork_block *b)
+{
+	const size_t final = ptspread_events(&b->spread, b->events, b->n);
+
+	b->held = b->n - final;
+	b->n = final;
+}
+
+/* The block is over; it was followed up to the stamp of the next one, if nothing is missing between. */
+static void settle_last_times(struct ptwork_block *b)
+{
+	ptspread_end(&b->spread, b->events + b->n, b->held, b->end == PTFLOW_ON ? pttime_now(&b->time) : 0, b->stats.insns);
+	b->n += b->held;
+	b->held = 0;
 }
 
 void ptwork_follow(struct work *work, unsigned int worker)
@@ -222,11 +240,14 @@ void ptwork_follow(struct work *work, unsigned int worker)
 	if (r < 0)
 		b->error = r;
 	b->at += used;
+	settle_times(b);
 	if (!b->more && b->flow) {
 		b->end = ptflow_where(b->flow, &b->end_ip, &owner);
 		b->stats = *ptflow_stats(b->flow);
 		b->flow = ptflow_free(b->flow);
 	}
+	if (!b->more)
+		settle_last_times(b);
 	free(b->bytes);
 	b->bytes = NULL;
 	c->busy_ns += io_now_ns() - began;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "decode/ptaux.h"
+#include "decode/ptspread.h"
 #include "decode/ptwork.h"
 #include "decode/workers.h"
 
@@ -46,6 +47,8 @@ struct ptwork_block {
 	size_t n_bytes;
 	struct ptflow_event *events;
 	size_t n, cap;
+	size_t held; /* behind these: they wait for the next stamp */
+	struct ptspread spread;
 	struct ptwork_owner *owners; /* by ptflow_event.owner - 1 */
 	uint32_t n_owners;
 	struct ptflow_stats stats;
@@ -81,6 +84,7 @@ struct ptwork {
 	size_t *order; /* blocks by time */
 	size_t next_submit, in_flight; /* submitted, and not yet a stream's turn */
 	size_t max_events;	       /* of one block at a time */
+	uint32_t max_held;	       /* of those, that wait for the next stamp */
 	struct pterrata errata;
 	struct ptwork_stream *streams;
 	uint32_t *heap; /* streams that have something, the earliest on top */

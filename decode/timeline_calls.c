@@ -79,7 +79,7 @@ void tl_calls_fini(struct tl_calls *calls)
 
 /* ---- */
 
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how)
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated)
 {
 	struct writer_arg arg = {.kind = WRITER_ARG_NAME};
 	struct tl_thread *t;
@@ -95,22 +95,32 @@ int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame
 	tl->stats.calls++;
 	r = calls_push(tl, t, frame, mono);
 	if (r == 0)
+		t->calls.open[t->calls.n - 1].interpolated = interpolated;
+	if (r == 0)
 		r = slices_push(tl->slices, &t->lane, frame, mono, &arg, how ? 1 : 0);
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions)
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated)
 {
-	const struct writer_arg arg = {
-		.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
+	struct writer_arg args[2];
+	uint32_t n_args = 0, ends = interpolated ? 2 : 0;
 	struct tl_thread *t;
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
 
 	if (r != 0)
 		return r;
+	if (instructions)
+		args[n_args++] = (struct writer_arg){
+			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
+	if (t->calls.n && t->calls.open[t->calls.n - 1].interpolated)
+		ends |= 1;
+	if (ends)
+		args[n_args++] = (struct writer_arg){
+			.key = tl->key_interpolated, .kind = WRITER_ARG_NAME, .value.name = tl->interpolated[ends - 1]};
 	r = calls_pop(tl, t, mono, instructions);
-	slices_pop(tl->slices, &t->lane, mono, &arg, instructions ? 1 : 0);
+	slices_pop(tl->slices, &t->lane, mono, args, n_args);
 	return r < 0 ? r : timeline_leave(tl);
 }
 

@@ -23,6 +23,10 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 	tl->key_wakee = writer_name(w, "tid");
 	tl->key_how = writer_name(w, "how");
 	tl->key_insns = writer_name(w, "instructions");
+	tl->key_interpolated = writer_name(w, "time interpolated");
+	tl->interpolated[0] = writer_name(w, "begin");
+	tl->interpolated[1] = writer_name(w, "end");
+	tl->interpolated[2] = writer_name(w, "begin and end");
 	tl->untraced_category = writer_name(w, "untraced");
 	tl->key_count = writer_name(w, "count");
 	tl->loss_category = writer_name(w, "loss");

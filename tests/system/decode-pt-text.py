@@ -67,6 +67,11 @@ def blobs(work):
     one, many = (good(PT / "lldb/core51/51.intelpt_trace", "--pt-info", describe(work, **core), "--branches", "--threads", n)
                  for n in ("1", "3"))
     expect(one == many and one.count("\n") > 1000, "what is written does not depend on the number of threads")
+    times = [x.split()[0] for x in one.splitlines()[1:]]
+    told = [int(x) for x in times if x[0] != "~"]
+    numbers = [int(x.lstrip("~")) for x in times]
+    expect(numbers == sorted(numbers) and len(set(told)) < len(told) < len(times) and len(set(numbers)) > 2 * len(set(told)),
+           f"{len(times) - len(told)} times are between those that the trace tells, and marked, {len(told)} are not")
     (work / "prog").write_bytes((PT / "dynamorio/hello").read_bytes())
     info = describe(work, **{**hello, "mappings": [dict(file="prog", offset=0x1000, length=0x27, address=0x401000)]})
     expect(good(PT / "dynamorio/pt.bin", "--pt-info", info, "--insns").count("(prog)") == 8,

@@ -93,7 +93,7 @@ def truth(path, names):
     return {tid: t.events for tid, t in threads.items()}, {name for name in (names[f] for f, *_ in struct.iter_unpack("<QQii", data))}
 
 
-LINE = re.compile(r" *\d+ +(?:\d+ +\d+ +)?(\} )?(.+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
+LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(.+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
 
 
 def ours(recording, functions):

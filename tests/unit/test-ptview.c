@@ -15,6 +15,8 @@
 #include "common/io.h"
 #include "decode/ptview.h"
 
+#define NS(n) ((struct ptview_time){.ns = (n)})
+
 struct fixture {
 	struct stacktab *st;
 	struct ptview *view;
@@ -74,17 +76,17 @@ static void test_calls(void **state)
 	a = thread(&f, 7, 7, "prog");
 	b = thread(&f, 7, 8, "worker");
 	assert_ptr_equal(thread(&f, 7, 7, "prog"), a);
-	assert_int_equal(ptview_call(a, 1000, f.main, "begin not recorded"), 0);
-	assert_int_equal(ptview_call(a, 1010, f.puts, NULL), 0);
-	assert_int_equal(ptview_call(b, 1012, f.unknown, "tail call"), 0);
-	assert_int_equal(ptview_return(a, 1050, 12), 0);
-	assert_int_equal(ptview_call(a, 1060, f.puts, NULL), 0);
-	assert_int_equal(ptview_remark(a, 1070, "system call"), 0);
-	assert_int_equal(ptview_return(a, 1090, 30), 0);
-	assert_int_equal(ptview_return(b, 1095, 3), 0);
-	assert_int_equal(ptview_return(a, 1100, 99), 0);
+	assert_int_equal(ptview_call(a, NS(1000), f.main, "begin not recorded"), 0);
+	assert_int_equal(ptview_call(a, NS(1010), f.puts, NULL), 0);
+	assert_int_equal(ptview_call(b, NS(1012), f.unknown, "tail call"), 0);
+	assert_int_equal(ptview_return(a, NS(1050), 12), 0);
+	assert_int_equal(ptview_call(a, NS(1060), f.puts, NULL), 0);
+	assert_int_equal(ptview_remark(a, NS(1070), "system call"), 0);
+	assert_int_equal(ptview_return(a, NS(1090), 30), 0);
+	assert_int_equal(ptview_return(b, NS(1095), 3), 0);
+	assert_int_equal(ptview_return(a, NS(1100), 99), 0);
 	/* more ends than begins are nothing */
-	assert_int_equal(ptview_return(a, 1101, 1), 0);
+	assert_int_equal(ptview_return(a, NS(1101), 1), 0);
 	assert_int_equal(ptview_stats(f.view)->lines, 7);
 	text = end(&f);
 	assert_string_equal(text,
@@ -112,9 +114,9 @@ static void test_deep(void **state)
 	begin(&f, PTVIEW_CALLS, 0);
 	t = thread(&f, 1, 1, "deep");
 	for (unsigned int i = 0; i < 4000; i++)
-		assert_int_equal(ptview_call(t, i, f.main, NULL), 0);
+		assert_int_equal(ptview_call(t, NS(i), f.main, NULL), 0);
 	for (unsigned int i = 0; i < 4000; i++)
-		assert_int_equal(ptview_return(t, 4000 + i, 1), 0);
+		assert_int_equal(ptview_return(t, NS(4000 + i), 1), 0);
 	assert_int_equal(ptview_stats(f.view)->lines, 7999);
 	text = end(&f);
 	assert_non_null(strstr(text, " <3999> main (prog)\n"));
@@ -137,11 +139,11 @@ static void test_branches(void **state)
 	begin(&f, PTVIEW_BRANCHES, 0);
 	from = (struct ptview_place){.ip = 0x401005, .frame = f.main, .into = 5};
 	to = (struct ptview_place){.ip = 0x7f0000000400, .frame = f.puts};
-	assert_int_equal(ptview_branch(f.view, 5, 9, &(struct ptflow_event){.kind = PTFLOW_ENABLE}, &nowhere, &from), 0);
-	assert_int_equal(ptview_branch(f.view, 6, 9, &(struct ptflow_event){.kind = PTFLOW_CALL}, &from, &to), 0);
-	assert_int_equal(ptview_branch(f.view, 7, 9, &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true}, &to, &nowhere),
+	assert_int_equal(ptview_branch(f.view, NS(5), 9, &(struct ptflow_event){.kind = PTFLOW_ENABLE}, &nowhere, &from), 0);
+	assert_int_equal(ptview_branch(f.view, NS(6), 9, &(struct ptflow_event){.kind = PTFLOW_CALL}, &from, &to), 0);
+	assert_int_equal(ptview_branch(f.view, NS(7), 9, &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true}, &to, &nowhere),
 			 0);
-	assert_int_equal(ptview_branch(f.view, 8, 9, &(struct ptflow_event){.kind = PTFLOW_LOST, .error = PTFLOW_E_NO_CODE}, &jit,
+	assert_int_equal(ptview_branch(f.view, NS(8), 9, &(struct ptflow_event){.kind = PTFLOW_LOST, .error = PTFLOW_E_NO_CODE}, &jit,
 				       &nowhere),
 			 0);
 	text = end(&f);
@@ -160,8 +162,8 @@ static void test_insns(void **state)
 	char *text;
 
 	begin(&f, PTVIEW_INSNS, 0);
-	assert_int_equal(ptview_insn(f.view, 0, 9, &(struct ptview_place){.ip = 0x401000, .frame = f.main}), 0);
-	assert_int_equal(ptview_insn(f.view, 0, 9, &(struct ptview_place){.ip = 0x501000, .frame = f.unknown, .into = 0x1000}), 0);
+	assert_int_equal(ptview_insn(f.view, NS(0), 9, &(struct ptview_place){.ip = 0x401000, .frame = f.main}), 0);
+	assert_int_equal(ptview_insn(f.view, NS(0), 9, &(struct ptview_place){.ip = 0x501000, .frame = f.unknown, .into = 0x1000}), 0);
 	text = end(&f);
 	assert_string_equal(text,
 			    "# tracerd instructions 1\n"
@@ -178,7 +180,7 @@ static void test_limit(void **state)
 
 	begin(&f, PTVIEW_INSNS, 60);
 	for (unsigned int i = 0; i < 10000; i++)
-		assert_int_equal(ptview_insn(f.view, 0, 9, &(struct ptview_place){.ip = 0x401000, .frame = f.main}), 0);
+		assert_int_equal(ptview_insn(f.view, NS(0), 9, &(struct ptview_place){.ip = 0x401000, .frame = f.main}), 0);
 	assert_int_equal(ptview_finish(f.view), 0);
 	assert_true(ptview_stats(f.view)->cut);
 	text = end(&f);
@@ -202,8 +204,8 @@ static void test_many_threads(void **state)
 		t[i] = thread(&f, 1, 100 + i, "t");
 	for (unsigned int k = 0; k < CALLS; k++) {
 		for (unsigned int i = 0; i < THREADS; i++) {
-			assert_int_equal(ptview_call(t[i], 10 + k, f.main, NULL), 0);
-			assert_int_equal(ptview_return(t[i], 10 + k, 1), 0);
+			assert_int_equal(ptview_call(t[i], NS(10 + k), f.main, NULL), 0);
+			assert_int_equal(ptview_return(t[i], NS(10 + k), 1), 0);
 		}
 	}
 	text = end(&f);

@@ -118,13 +118,13 @@ void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end
 }
 
 /* No recording here has PT. */
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how)
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated)
 {
 	fail();
 	return -1;
 }
 
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions)
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated)
 {
 	fail();
 	return -1;

@@ -158,6 +158,7 @@ static const char *rest(char **f, int i, int n)
 
 static int event(struct player *p, char **f, int n)
 {
+	const bool between = n > 2 && f[2][0] == '~';
 	struct timeline *tl = p->tl;
 	const char *name;
 	uint32_t other;
@@ -202,10 +203,10 @@ static int event(struct player *p, char **f, int n)
 		return 0;
 	}
 	if (strcmp(f[0], "call") == 0)
-		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2]), frame(p->st, f[3]),
-				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL);
+		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2] + between), frame(p->st, f[3]),
+				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, between);
 	if (strcmp(f[0], "return") == 0)
-		return timeline_return(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]));
+		return timeline_return(tl, (uint32_t)number(f[1]), number(f[2] + between), number(f[3]), between);
 	if (strcmp(f[0], "untraced") == 0)
 		return timeline_untraced(tl, (uint32_t)number(f[1]), number(f[2]), rest(f, 3, n));
 	if (strcmp(f[0], "traced") == 0)
