@@ -38,12 +38,14 @@ static const struct protocol_param params_arm[] = {
 		.doc = "systemd unit or control group to record: every process in it"},
 	{.name = "scope", .type = PARAM_CHOICE, .choices = "process|thread|unit",
 		.doc = "what is recorded; follows from pid, tid or unit where it is not given"},
-	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|sample", .def = "auto", .doc = "how it is recorded"},
+	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|sample|step", .def = "auto",
+		.doc = "how it is recorded: samples; or by a tracerd-step that the client has started, every instruction"},
 	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf", .def = "auto",
 		.doc = "how stacks are found: frame pointers, or unwinding of a copy of the stack"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
-	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 2,
-		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), \"pidfd\""},
+	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 3,
+		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "
+		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/stepabi.h)"},
 	{0},
 };
 
@@ -129,7 +131,7 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_STATUS] = {"status", 0, 0, params_none, "Status", "the daemon's state; the same object as GET /status"},
 	[METHOD_CONFIG_SHOW] = {"config.show", METHOD_ADMIN, 0, params_none,
 		"{config: [{section, key, value, default, unit, doc}]}", "the configuration in force"},
-	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 2, params_arm, TARGET, "start recording a process, thread or unit"},
+	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 3, params_arm, TARGET, "start recording a process, thread or unit"},
 	[METHOD_TARGET_DISARM] = {"target.disarm", METHOD_AUDIT, 0, params_target, TARGET,
 		"stop recording and forget what was not snapshot"},
 	[METHOD_TARGET_LIST] = {"target.list", 0, 0, params_page, "{targets: [Target], next: string|null}",

@@ -10,11 +10,14 @@
 
 static const char *const shared_types[][2] = {
 	{"Target", "{id: string, scope: process|thread|unit, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
-		   "uid: int, start_time: int, state: armed|suspended|exited, backend: sample|events, method: cgroup|cpu|task|none, "
+		   "uid: int, start_time: int, state: armed|suspended|exited, backend: sample|events|step, method: cgroup|cpu|task|none|ptrace, "
 		   "stacks: fp|dwarf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, armed_at: ns since 1970, "
 		   "lookback_ns: int, samples: int, switches: int, processes: int, history_bytes: int, lost: {kind: count}, "
-		   "ring_bytes: int, events: Events|null, fds: int, "
+		   "ring_bytes: int, events: Events|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
+	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "
+		 "processes_all: int, bytes: int, max_bytes: int, error: string|null, "
+		 "lost: {overwritten_bytes: int, odd: int, let_go: int}}"},
 	{"Events", "{state: live|ended, programs: int, threads: int, threads_max: int, ring_bytes: int, bytes: int, names: int, "
 		   "clock: tsc|monotonic_raw, registered_at: ns since 1970, lost: {events: int, names: int, texts: int}}"},
 	{"Snapshot", "{id: string, target: string, pid: int, comm: string, uid: int, "
@@ -34,7 +37,7 @@ static const char *const shared_types[][2] = {
 	{"Suppressed", "{cooldown: int, per_hour: int, busy: int, quota: int, no_space: int, program: int, below: int, gone: int}"},
 	{"Status", "{version: string, pid: int, uptime_s: int, state: running|degraded|stopping, "
 		   "capabilities: {have: [string], lack: [{what: string, cost: string}]}, "
-		   "backends: {sample: {available: bool, method: string, why: string}}, targets: {state: count}, "
+		   "backends: {name: {available: bool, method: string, why: string}}, targets: {state: count}, "
 		   "snapshots: {state: count}, triggers: {active: int, limit: int, hits: int, snapshots: int, "
 		   "suppressed: Suppressed, requests: {hits: int, snapshots: int, suppressed: Suppressed}}, "
 		   "spool: {bytes: int, count: int, limit_bytes: int}, losses: {kind: count}, "

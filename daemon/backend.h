@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +46,14 @@ struct backend {
 	/* On the loop. Idempotent. */
 	void (*resume)(struct frozen *frozen);
 	void (*stats)(struct target *target, struct backend_stats *ret);
+	/*
+	 * Of one that does not record by itself but has somebody else's recording, NULL in others. `bring`, on the copier
+	 * thread, writes perf.data and what belongs to it into the bundle's directory: 0, CAPTURE_E_NONE, -errno.
+	 */
+	int (*bring)(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes);
+	/* Adds to a Target of the protocol, and to "events" and "losses" of meta.json. */
+	void (*describe)(const struct target *target, struct json_object *o);
+	void (*meta)(const struct frozen *frozen, struct json_object *events, struct json_object *losses);
 };
 
-extern const struct backend backend_sample, backend_events;
+extern const struct backend backend_sample, backend_events, backend_step;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "common/bundle.h"
 #include "common/clocks.h"
@@ -86,6 +87,19 @@ static int write_perfdata(struct bundle_build *b)
 	return 0;
 }
 
+/* Ours, or what somebody else brought. */
+static int bring_perfdata(struct bundle_build *b)
+{
+	int r = frozen_bring(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->perfdata_bytes);
+
+	if (r <= 0)
+		return r;
+	b->lacks = r == CAPTURE_E_NONE;
+	if (b->lacks && !frozen_has_programs(b->frozen))
+		return BUNDLE_BUILD_E_NOTHING;
+	return write_perfdata(b);
+}
+
 static int write_vdso(struct bundle_build *b)
 {
 	_cleanup_close_ int out = -1;
@@ -93,7 +107,7 @@ static int write_vdso(struct bundle_build *b)
 	uint64_t size;
 
 	if (fd < 0) {
-		b->vdso_missing = true;
+		b->vdso_missing = faccessat(b->dir.dir_fd, BUNDLE_VDSO, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
 		return 0;
 	}
 	r = safefile_create(b->dir.dir_fd, BUNDLE_VDSO, &out);
@@ -113,7 +127,7 @@ int bundle_build_copy(struct bundle_build *b)
 	if (r == 0)
 		r = frozen_copy_programs(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->rings_cut);
 	if (r == 0)
-		r = write_perfdata(b);
+		r = bring_perfdata(b);
 	if (r == 0)
 		r = write_vdso(b);
 	b->copy_ns = io_now_ns() - begin;
@@ -235,11 +249,14 @@ static void cut(struct json_object *array, const char *what, const char *why)
 struct json_object *bundle_build_cut(const struct bundle_build *b)
 {
 	struct json_object *array = json_object_new_array();
+	const char *why;
 
 	if (!array)
 		return NULL;
 	if (b->perfdata_cut)
 		cut(array, "samples", "perf.data met max_output_mib");
+	if (b->lacks && frozen_lack(b->frozen, &why))
+		cut(array, "recording", why);
 	if (b->rings_cut)
 		cut(array, "rings", "the event rings met max_output_mib");
 	if (b->vdso_missing)

@@ -45,6 +45,7 @@ struct bundle_build {
 	bool perfdata_cut; /* max_bytes was met: later records are missing */
 	bool rings_cut;	   /* the same of the event rings */
 	bool vdso_missing;
+	bool lacks; /* the recording is missing, see frozen_lack() */
 	bool objects_failed; /* no room for them */
 	bool published;
 	uint64_t bytes; /* of the whole, once published */
@@ -55,7 +56,8 @@ void bundle_build_init(struct bundle_build *b);
 /* Closes; files stay. */
 void bundle_build_fini(struct bundle_build *b);
 
-/* Copier thread. */
+/* Copier thread. BUNDLE_BUILD_E_NOTHING: what was to be recorded is not to be had, and nothing else is there, either. */
+#define BUNDLE_BUILD_E_NOTHING 1
 int bundle_build_copy(struct bundle_build *b) _must_check_;
 int bundle_build_write_meta(struct bundle_build *b, const char *text, size_t len) _must_check_;
 int bundle_build_copy_objects(struct bundle_build *b) _must_check_;

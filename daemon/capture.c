@@ -135,6 +135,33 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	return 0;
 }
 
+bool frozen_waits(const struct frozen *frozen)
+{
+	return frozen->step.waits;
+}
+
+void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg)
+{
+	frozen->step.ready = fn;
+	frozen->step.ready_arg = arg;
+}
+
+int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+{
+	return frozen->backend->bring ? frozen->backend->bring(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;
+}
+
+const char *frozen_lack(const struct frozen *frozen, const char **ret_why)
+{
+	*ret_why = frozen->step.why;
+	return frozen->step.code;
+}
+
+bool frozen_has_programs(const struct frozen *frozen)
+{
+	return frozen->n_programs > 0;
+}
+
 void frozen_resume(struct frozen *frozen)
 {
 	frozen->backend->resume(frozen);
@@ -230,9 +257,11 @@ int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor,
 
 int frozen_root_fd(const struct frozen *frozen, pid_t pid)
 {
-	const struct frozen_member *member;
+	const struct frozen_member *member = frozen_member(frozen, pid ? pid : frozen->pid);
 
-	member = frozen_member(frozen, pid ? pid : frozen->pid);
+	/* What a stepped program started is no member of the target; most likely it looks at the same files. */
+	if (!member && frozen->backend->bring)
+		member = frozen_member(frozen, frozen->pid);
 	return member && member->root ? root_fd(member->root) : -1;
 }
 

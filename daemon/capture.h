@@ -9,7 +9,9 @@
  *   loop    frozen_meta(), frozen_image_fd(), frozen_root_fd() while the decoder asks
  *   loop    frozen_resume() once the copy is done or given up, frozen_free() at the very end
  *
- * frozen_copy() is the only function here that runs on another thread; between target_freeze()
+ * What somebody else has recorded (back end "step") is awaited in front of the copy: frozen_waits().
+ *
+ * The copies are the only functions here that run on another thread; between target_freeze()
  * and its return the loop must not touch the same frozen recording.
  */
 #pragma once
@@ -56,6 +58,23 @@ struct frozen_stats {
  * addresses and foreign names. 0 or -errno. Owned by the caller; frozen_free() ends it.
  */
 int target_freeze(struct target *target, bool admin, struct frozen **ret) _must_check_;
+
+/* On the loop: whether the copy would be too early. `fn` is called once, when it is not any more. */
+bool frozen_waits(const struct frozen *frozen);
+void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
+
+/*
+ * Copier thread: perf.data of somebody else's recording, with what belongs to it, into the bundle's directory. 0;
+ * CAPTURE_E_OWN: there is none to be had, so frozen_copy() writes one; CAPTURE_E_NONE: the same, and one is missing
+ * (frozen_lack()); -errno.
+ */
+enum { CAPTURE_E_OWN = 1, CAPTURE_E_NONE };
+int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+	_must_check_;
+/* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
+const char *frozen_lack(const struct frozen *frozen, const char **ret_why);
+/* Whether there are event rings. */
+bool frozen_has_programs(const struct frozen *frozen);
 
 /*
  * Copier thread: adds the events to `writer`, then writes history, samples and switches of this

@@ -72,6 +72,7 @@ const struct config_key config_keys[] = {
 		"between two snapshots of a target that its program asks for"),
 	UINT("snapshot", program_snapshots_per_hour, 0, 100000, "60", "",
 		"of a target that its program asks for; 0: as many as the interval lets it"),
+	UINT("snapshot", step_freeze_s, 1, 60, "5", "s", "for a stepper to copy its recording"),
 
 	UINT("spool", spool_max_mib, 1, 16777216, "4096", "MiB", "all snapshots together; the oldest go first"),
 	UINT("spool", spool_max_age_h, 1, 876000, "168", "h", "age at which a snapshot is removed"),
@@ -80,6 +81,7 @@ const struct config_key config_keys[] = {
 
 	UINT("quota", uid_connections, 1, 65536, "64", "", "connections of one user"),
 	UINT("quota", uid_targets, 1, 65536, "64", "", "targets of one user"),
+	UINT("quota", uid_steppers, 1, 65536, "16", "", "targets of one user that are stepped"),
 	UINT("quota", uid_triggers, 1, 65536, "64", "", "triggers of one user"),
 	UINT("quota", uid_ring_mib, 1, 1048576, "256", "MiB", "ring memory of one user's targets"),
 	UINT("quota", uid_fds, 16, 1048576, "4096", "", "descriptors that one user's targets need"),

@@ -52,6 +52,7 @@ struct config {
 	unsigned int trigger_after_ms;
 	unsigned int program_interval_ms;       /* of each target: snapshots that its program asks for */
 	unsigned int program_snapshots_per_hour;
+	unsigned int step_freeze_s; /* for a stepper's answer */
 	/* [spool] */
 	unsigned int spool_max_mib;
 	unsigned int spool_max_age_h;
@@ -60,6 +61,7 @@ struct config {
 	/* [quota]: of each uid; root and the daemon's own user have only the limits of the whole */
 	unsigned int uid_connections;
 	unsigned int uid_targets;
+	unsigned int uid_steppers;
 	unsigned int uid_triggers;
 	unsigned int uid_ring_mib;
 	unsigned int uid_fds;

@@ -152,10 +152,12 @@ static void answer_no(struct decoding *d, const struct declink_need *need, const
 
 static int lookup_start(struct decoding *d, const struct declink_need *need)
 {
+	/* Code that was in no file came with the recording. */
+	_cleanup_close_ int images = openat(d->dir_fd, BUNDLE_IMAGES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct frozen *f = d->request.frozen;
 	struct opener_options options = {
 		.bundle_fd = d->dir_fd,
-		.images_fd = -1,
+		.images_fd = images,
 		.symfs_fd = -1,
 		.target_root = frozen_root_fd(f, need->pid > 0 ? need->pid : 0),
 		.host = true,

@@ -9,9 +9,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/stepabi.h"
 #include "daemon/capture.h"
 #include "daemon/producer.h"
 #include "daemon/targetstate.h"
+
+struct event;
+struct stepanswer;
 
 #define FROZEN_PROGRAMS_MAX 256
 
@@ -66,6 +70,18 @@ struct frozen {
 		bool wrapped;       /* there had been more */
 	} *rings;
 	size_t n_rings;
+	/* somebody else's recording */
+	struct frozen_step {
+		struct stepanswer *answer; /* referenced until resume; NULL: none was asked for */
+		struct event *wait;	   /* for the answer */
+		bool waits;
+		void (*ready)(void *arg);
+		void *ready_arg;
+		struct stepabi_stats stats;
+		uint64_t raw_ns;  /* until when it records; 0: it did not come */
+		const char *code; /* NULL: it came; else why not, as an error and a sentence */
+		char why[200];
+	} step;
 	/* programs that have registered event rings */
 	struct frozen_program {
 		struct producer *producer; /* referenced */

@@ -53,10 +53,13 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, %zu came", n, call->n_fds);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
-		int *slot = strcmp(name, "maps") == 0 ? &req->maps_fd : strcmp(name, "pidfd") == 0 ? &req->pidfd : NULL;
+		int *slot = strcmp(name, "maps") == 0	 ? &req->maps_fd
+			    : strcmp(name, "pidfd") == 0 ? &req->pidfd
+			    : strcmp(name, "step") == 0	 ? &req->step_fd
+							 : NULL;
 
 		if (!slot || *slot >= 0)
-			return call_fail(call, API_BAD_PARAMS, "fds: %s", slot ? "the same name twice" : "\"maps\" or \"pidfd\"");
+			return call_fail(call, API_BAD_PARAMS, "fds: %s", slot ? "the same name twice" : "\"maps\", \"pidfd\" or \"step\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;

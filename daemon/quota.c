@@ -19,6 +19,7 @@ struct quota_user {
 static const char *const names[_QUOTA_MAX] = {
 	[QUOTA_CONNECTIONS] = "connections",
 	[QUOTA_TARGETS] = "targets",
+	[QUOTA_STEPPERS] = "steppers",
 	[QUOTA_TRIGGERS] = "triggers",
 	[QUOTA_RING_BYTES] = "ring_bytes",
 	[QUOTA_FDS] = "fds",
@@ -36,6 +37,7 @@ void quota_init(struct quota *q, const struct config *config)
 	q->exempt = geteuid();
 	q->limits[QUOTA_CONNECTIONS] = config->uid_connections;
 	q->limits[QUOTA_TARGETS] = config->uid_targets;
+	q->limits[QUOTA_STEPPERS] = config->uid_steppers;
 	q->limits[QUOTA_TRIGGERS] = config->uid_triggers;
 	q->limits[QUOTA_RING_BYTES] = (uint64_t)config->uid_ring_mib << 20;
 	q->limits[QUOTA_FDS] = config->uid_fds;

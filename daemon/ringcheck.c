@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include "common/io.h"
+#include "daemon/memfdcheck.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -25,39 +23,21 @@ static int _printf_(3, 4) bad(char *why, size_t size, const char *fmt, ...)
 	return RINGCHECK_E_BAD;
 }
 
-/* A memfd is a regular file of tmpfs that has seals; a file that somebody made on a tmpfs has none but SEAL. */
 static int check_memfd(int fd, uint64_t *ret_bytes, char *why, size_t size)
 {
-	struct statfs fs;
-	struct stat st;
-	int seals;
+	unsigned int seals = 0;
+	int r = memfd_check(fd, "rings", ret_bytes, &seals, why, size);
 
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return bad(why, size, "rings: not a memfd but a %s",
-			   S_ISFIFO(st.st_mode) ? "pipe" : S_ISSOCK(st.st_mode) ? "socket"
-					       : S_ISDIR(st.st_mode)	? "directory"
-									: "device or something else");
-	if (fstatfs(fd, &fs) < 0)
-		return -errno;
-	if (fs.f_type == HUGETLBFS_MAGIC)
-		return bad(why, size, "rings: memory of MFD_HUGETLB is not taken");
-	if (fs.f_type != TMPFS_MAGIC)
-		return bad(why, size, "rings: a file of a file system, not a memfd");
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0)
-		return errno == EINVAL || errno == EBADF ? bad(why, size, "rings: not a memfd, or one that is not open")
-							  : -errno;
-	seals &= ~(int)RING_SEALS_MAY;
-	if ((unsigned int)seals != RING_SEALS)
+	if (r != 0)
+		return r == MEMFDCHECK_E_BAD ? RINGCHECK_E_BAD : r;
+	seals &= ~RING_SEALS_MAY;
+	if (seals != RING_SEALS)
 		return bad(why, size,
-			   "rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are %#x%s", RING_SEALS, (unsigned int)seals,
+			   "rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are %#x%s", RING_SEALS, seals,
 			   (seals & F_SEAL_WRITE) ? ": with WRITE nobody could write events"
 			   : !(seals & F_SEAL_FUTURE_WRITE) ? ": without FUTURE_WRITE pages could be taken away"
 			   : !(seals & F_SEAL_SEAL)	    ? ": without SEAL they could still change"
 							    : "");
-	*ret_bytes = (uint64_t)st.st_size;
 	return 0;
 }
 

@@ -503,6 +503,7 @@ void snapshots_status(struct snapshots *s, struct json_object *status)
 	json_add_uint(losses, "snapshots_no_space", s->no_space);
 	json_add_uint(losses, "snapshots_undecoded", s->decode_failed);
 	json_add_uint(losses, "snapshots_cut", s->cut);
+	json_add_uint(losses, "snapshots_without_recording", s->lacking);
 }
 
 bool snapshots_healthy(struct snapshots *s, uint64_t limit_ns)

@@ -61,6 +61,7 @@ struct snapshot {
 	int step_result;
 	struct json_object *meta; /* the text that a step writes; owned */
 	struct json_object *decoder_meta; /* "decoder" of meta.json */
+	bool ready;    /* frozen, and nothing is to be waited for before the copy */
 	bool copied;   /* waits for a decoder, or is past that */
 	bool has_slot; /* one of snapshots_running */
 	bool failed_decode;
@@ -79,7 +80,7 @@ struct snapshots {
 	bool copying;	  /* the copier has one of ours, or is promised to one */
 	bool stopping;
 	uint64_t counts[_SNAPSHOT_STATE_MAX]; /* ended since the start, by how */
-	uint64_t no_space, decode_failed, timeouts, evicted, cut;
+	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking;
 };
 
 /* snapshot_state.c */

@@ -308,6 +308,14 @@ struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target
 	return !s->copying && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
 }
 
+static void on_ready(void *arg)
+{
+	struct snapshot *n = arg;
+
+	n->ready = true;
+	snapshots_pump(n->s);
+}
+
 static void freeze(struct snapshot *n)
 {
 	struct snapshots *s = n->s;
@@ -336,6 +344,15 @@ static void freeze(struct snapshot *n)
 		snapshot_end(n, SNAPSHOT_FAILED);
 		return;
 	}
+	n->ready = !frozen_waits(n->frozen);
+	if (!n->ready)
+		frozen_when_ready(n->frozen, on_ready, n); /* nobody else has to wait for it, too */
+}
+
+static void copy(struct snapshot *n)
+{
+	struct snapshots *s = n->s;
+
 	n->build.spool = s->c.spool;
 	n->build.frozen = n->frozen;
 	n->build.objects = n->objects;
@@ -353,6 +370,14 @@ static void copy_done(struct snapshot *n)
 	frozen_resume(n->frozen);
 	if (snapshot_has_ended(n)) {
 		clean_up(n);
+		return;
+	}
+	n->s->lacking += n->build.lacks;
+	if (n->step_result == BUNDLE_BUILD_E_NOTHING) {
+		const char *why, *code = frozen_lack(n->frozen, &why);
+
+		snapshot_set_error(n, code, "%s", why);
+		snapshot_end(n, SNAPSHOT_FAILED);
 		return;
 	}
 	if (n->step_result < 0) {
@@ -421,7 +446,7 @@ static struct snapshot *next_to_copy(struct snapshots *s)
 	if (s->copying)
 		return NULL;
 	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->state == SNAPSHOT_QUEUED && !n->copied)
+		if ((n->state == SNAPSHOT_QUEUED && !n->copied) || (n->state == SNAPSHOT_FREEZING && n->ready))
 			return n;
 	return NULL;
 }
@@ -447,8 +472,12 @@ void snapshots_pump(struct snapshots *s)
 
 	if (s->stopping)
 		return;
-	while ((n = next_to_copy(s)) != NULL)
-		freeze(n);
+	while ((n = next_to_copy(s)) != NULL) {
+		if (n->state == SNAPSHOT_QUEUED)
+			freeze(n);
+		else
+			copy(n);
+	}
 	while ((n = next_to_decode(s)) != NULL)
 		decode(n);
 }

@@ -254,7 +254,7 @@ uint64_t target_oldest_ns(struct target *target)
 static size_t fds_held(const struct target *target)
 {
 	const struct member *member;
-	size_t n = OWN_FDS + target->n_images;
+	size_t n = OWN_FDS + target->n_images + (target->stepper ? STEPPER_FDS : 0);
 
 	for (size_t i = 0; i < target->n_sources; i++)
 		if (target->sources[i].set->spec.kind != SET_CPU)
@@ -461,6 +461,7 @@ struct target *target_free(struct target *target)
 	quota_release(&target->charge_fds);
 	cgroup_close(&target->cgroup);
 	proc_close(&target->proc);
+	(void)close_fd(target->step_fd);
 	free(target->unit);
 	free(target->exe);
 	free(target);

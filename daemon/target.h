@@ -60,17 +60,18 @@ struct target_request {
 	const char *unit; /* TARGET_UNIT: unit name ("nginx.service") or path below the cgroup2 mount */
 	int pidfd;        /* -1 if none */
 	int maps_fd;      /* -1 if none */
+	int step_fd;      /* with the back end "step": the end of a stepper's connection; -1 */
 	uid_t uid;        /* of the requester */
 	gid_t gid;
 	bool admin;
 	enum stacks_mode stacks;
 	bool waits;
-	const char *backend; /* NULL, "auto" or "sample" */
+	const char *backend; /* NULL, "auto", "sample" or "step" */
 };
 
 #define TARGET_REQUEST_INIT                                                                        \
 	{                                                                                          \
-		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .waits = true                 \
+		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .step_fd = -1, .waits = true                 \
 	}
 
 /* `hub` may be NULL (tests). What this machine cannot do is no error here: see targets_status(). */

@@ -242,8 +242,16 @@ static int begin_target(struct target *target, const struct target_request *req,
 	return begin_recording(target, why, size);
 }
 
+/* Which stacks are right is found out for samples only. */
+static void probe_stacks(struct target *target, const struct target_request *req)
+{
+	if (req->stacks == STACKS_AUTO && target->backend == &backend_sample)
+		stackprobe_target(target->targets->probe, target);
+}
+
 /* One that its program made by registering becomes one that records; `asked` has what is wanted. */
-static int upgrade(struct target *target, const struct target *asked, const struct target_request *req, char *why, size_t size)
+static int upgrade(struct target *target, struct target *asked, const struct backend *backend,
+		   const struct target_request *req, char *why, size_t size)
 {
 	int r;
 
@@ -253,7 +261,8 @@ static int upgrade(struct target *target, const struct target *asked, const stru
 	target->waits = asked->waits;
 	target->uid = asked->uid;
 	target->owner_admin = asked->owner_admin;
-	target->backend = &backend_sample;
+	target->backend = backend;
+	target->step_fd = take_fd(&asked->step_fd);
 	r = charge_target(target, req, why, size);
 	if (r == 0)
 		r = begin_recording(target, why, size);
@@ -261,9 +270,25 @@ static int upgrade(struct target *target, const struct target *asked, const stru
 		target_upgrade_undo(target);
 		return r;
 	}
-	if (req->stacks == STACKS_AUTO)
-		stackprobe_target(target->targets->probe, target);
+	probe_stacks(target, req);
 	target_emit(target, NULL);
+	return 0;
+}
+
+/* Who steps costs its program nearly everything: that is never chosen for anybody. */
+static int choose_backend(const struct target_request *req, const struct backend **ret, char *why, size_t size)
+{
+	const bool step = req->backend && strcmp(req->backend, backend_step.name) == 0;
+
+	if (req->backend && !step && strcmp(req->backend, "auto") != 0 && strcmp(req->backend, "sample") != 0)
+		return say(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
+	if (step && req->step_fd < 0)
+		return say(why, size, TARGET_E_BAD, "back end step: the connection of a stepper (descriptor \"step\") is missing");
+	if (!step && req->step_fd >= 0)
+		return say(why, size, TARGET_E_BAD, "a stepper's connection (descriptor \"step\") is for the back end step");
+	if (step && req->scope != TARGET_PROCESS)
+		return say(why, size, TARGET_E_BAD, "only a process can be stepped, with all its threads and what it starts");
+	*ret = step ? &backend_step : &backend_sample;
 	return 0;
 }
 
@@ -280,18 +305,13 @@ static void arming_cleanup(struct arming *arming)
 		history_stop(targets->history);
 }
 
-int targets_arm(struct targets *targets, const struct target_request *req, struct target **ret_target, char *why,
-		size_t why_size)
+/* What was asked for; nothing of it is begun. */
+static struct target *target_new(struct targets *targets, const struct target_request *req)
 {
-	_cleanup_(arming_cleanup) struct arming arming = {0};
-	struct target *target, *other;
-	int r;
+	struct target *target = calloc(1, sizeof(*target));
 
-	if (req->backend && strcmp(req->backend, "auto") != 0 && strcmp(req->backend, "sample") != 0)
-		return say(why, why_size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
-	target = arming.target = calloc(1, sizeof(*target));
 	if (!target)
-		return -ENOMEM;
+		return NULL;
 	target->targets = targets;
 	target->scope = req->scope;
 	target->state = TARGET_ARMED;
@@ -307,7 +327,37 @@ int targets_arm(struct targets *targets, const struct target_request *req, struc
 	target->waits = req->waits;
 	TAILQ_INIT(&target->members);
 	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
+	target->step_fd = -1;
+	return target;
+}
 
+/* What a stepper records has no samples, and so neither stacks nor waits of its own. */
+static int take_stepper(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	target->stacks_asked = target->stacks = STACKS_FP;
+	target->waits = false;
+	target->step_fd = fcntl(req->step_fd, F_DUPFD_CLOEXEC, 3);
+	return target->step_fd < 0 ? say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+}
+
+int targets_arm(struct targets *targets, const struct target_request *req, struct target **ret_target, char *why,
+		size_t why_size)
+{
+	_cleanup_(arming_cleanup) struct arming arming = {0};
+	const struct backend *backend = NULL;
+	struct target *target, *other;
+	int r;
+
+	r = choose_backend(req, &backend, why, why_size);
+	if (r != 0)
+		return r;
+	target = arming.target = target_new(targets, req);
+	if (!target)
+		return -ENOMEM;
+	if (backend == &backend_step)
+		r = take_stepper(target, req, why, why_size);
+	if (r != 0)
+		return r;
 	if (req->scope == TARGET_UNIT) {
 		r = identify_unit(target, req, why, why_size);
 	} else {
@@ -320,13 +370,13 @@ int targets_arm(struct targets *targets, const struct target_request *req, struc
 	other = armed_already(target);
 	if (other && target_is_implicit(other)) {
 		*ret_target = other;
-		return upgrade(other, target, req, why, why_size);
+		return upgrade(other, target, backend, req, why, why_size);
 	}
 	if (other) {
 		*ret_target = other;
 		return say(why, why_size, TARGET_E_EXISTS, "armed already as %s", other->name);
 	}
-	target->backend = &backend_sample;
+	target->backend = backend;
 	target->id = ++targets->last_id;
 	(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
 	r = begin_target(target, req, why, why_size);
@@ -334,8 +384,7 @@ int targets_arm(struct targets *targets, const struct target_request *req, struc
 		return r;
 
 	targets_add(targets, take_ptr(arming.target));
-	if (req->stacks == STACKS_AUTO)
-		stackprobe_target(targets->probe, target);
+	probe_stacks(target, req);
 	target_emit(target, NULL);
 	*ret_target = target;
 	return 0;

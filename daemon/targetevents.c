@@ -79,6 +79,7 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	target->owner = target->uid = producer_uid(producer);
 	target->stacks_asked = target->stacks = STACKS_FP;
 	target->backend = &backend_events;
+	target->step_fd = -1;
 	TAILQ_INIT(&target->members);
 	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
 	r = proc_open(producer_pid(producer), -1, &target->proc);

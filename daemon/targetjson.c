@@ -89,6 +89,10 @@ struct json_object *target_to_json(struct target *target)
 		json_add(o, "events", events);
 	else
 		json_add_null(o, "events");
+	if (target->backend->describe)
+		target->backend->describe(target, o);
+	else
+		json_add_null(o, "step");
 	json_add_uint(o, "fds", target->charge_fds.amount);
 	json_add_uint(o, "owner_uid", target->owner);
 	return o;
@@ -128,14 +132,19 @@ static void add_lacks(const struct targets *targets, struct json_object *list)
 
 static void add_backends(const struct targets *targets, struct json_object *status)
 {
-	struct json_object *sample = json_add_new_object(json_add_new_object(status, "backends"), backend_sample.name);
-	const char *method;
-	char why[200] = "";
-	bool available = backend_sample.probe(targets, &method, why, sizeof(why));
+	static const struct backend *const backends[] = {&backend_sample, &backend_step};
+	struct json_object *all = json_add_new_object(status, "backends");
 
-	json_add_bool(sample, "available", available);
-	json_add_string(sample, "method", method);
-	json_add_string(sample, "why", why);
+	for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
+		struct json_object *o = json_add_new_object(all, backends[i]->name);
+		const char *method;
+		char why[200] = "";
+		bool available = backends[i]->probe(targets, &method, why, sizeof(why));
+
+		json_add_bool(o, "available", available);
+		json_add_string(o, "method", method);
+		json_add_string(o, "why", why);
+	}
 }
 
 int targets_status(const struct targets *targets, struct json_object *status, struct json_object *lack)
@@ -334,7 +343,7 @@ static void meta_gaps(const struct frozen *frozen, struct json_object *list)
 
 struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen_stats *stats)
 {
-	struct json_object *o = json_object_new_object(), *events;
+	struct json_object *o = json_object_new_object(), *events, *losses = NULL;
 
 	if (!o)
 		return NULL;
@@ -354,8 +363,11 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 		json_add_uint(events, "complete_from_ns", complete_from(frozen));
 		meta_gaps(frozen, json_add_new_array(o, "gaps"));
 		meta_records(stats, json_add_new_object(o, "records"));
-		meta_losses(stats, json_add_new_object(o, "losses"));
+		losses = json_add_new_object(o, "losses");
+		meta_losses(stats, losses);
 	}
+	if (frozen->backend->meta)
+		frozen->backend->meta(frozen, events, losses);
 	meta_processes(frozen, json_add_new_array(o, "processes"));
 	if (frozen->n_programs > 0)
 		meta_programs(frozen, json_add_new_array(o, "rings"));

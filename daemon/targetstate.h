@@ -25,11 +25,13 @@ struct backend;
 struct frozen;
 struct producers;
 struct stackprobe;
+struct stepper;
 
 #define TARGET_IMAGES_MAX 1024
 #define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
 #define TARGET_SOURCES_MAX 2
 #define TARGET_WARNINGS_MAX 8
+#define STEPPER_FDS 5 /* the connection; a last answer of three files */
 #define MEMBER_BUCKETS 1024
 #define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
 
@@ -80,6 +82,8 @@ struct target {
 	char *warnings[TARGET_WARNINGS_MAX];
 	size_t n_warnings;
 	bool probe_waits; /* for the answer of targets->probe */
+	int step_fd;	  /* back end "step", between request and arm(); -1 */
+	struct stepper *stepper; /* of that back end; NULL in others */
 	/* history */
 	TAILQ_HEAD(, member) members;
 	size_t n_members;

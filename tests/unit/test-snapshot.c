@@ -36,7 +36,9 @@ struct target {
 };
 
 struct frozen {
-	int alive;
+	bool waits;
+	void (*ready)(void *arg);
+	void *ready_arg;
 };
 
 static struct target the_target = {.id = 3};
@@ -45,6 +47,10 @@ static unsigned copy_ms;
 static int copy_error, freeze_error;
 static unsigned copy_records = 100;
 static bool creds_changed;
+/* somebody else's recording */
+static bool must_wait, has_programs;
+static const char *lack;
+static struct frozen *waiting; /* the last that was frozen */
 
 struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
 {
@@ -88,6 +94,8 @@ int target_freeze(struct target *t, bool admin, struct frozen **ret)
 	f = calloc(1, sizeof(*f));
 	assert_non_null(f);
 	frozen_alive++;
+	f->waits = must_wait;
+	waiting = f;
 	*ret = f;
 	return 0;
 }
@@ -124,6 +132,33 @@ int frozen_copy_programs(struct frozen *f, int dir_fd, uint64_t max, const atomi
 {
 	*ret_cut = false;
 	return 0;
+}
+
+bool frozen_waits(const struct frozen *f)
+{
+	return f->waits;
+}
+
+void frozen_when_ready(struct frozen *f, void (*fn)(void *arg), void *arg)
+{
+	f->ready = fn;
+	f->ready_arg = arg;
+}
+
+int frozen_bring(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+{
+	return lack ? CAPTURE_E_NONE : CAPTURE_E_OWN;
+}
+
+const char *frozen_lack(const struct frozen *f, const char **ret_why)
+{
+	*ret_why = "nobody answers";
+	return lack;
+}
+
+bool frozen_has_programs(const struct frozen *f)
+{
+	return has_programs;
 }
 
 void frozen_published(struct frozen *f)
@@ -689,6 +724,70 @@ static void test_copy_fails(void **state)
 	assert_nothing_frozen(f);
 }
 
+static void answer(struct frozen *f)
+{
+	f->waits = false;
+	f->ready(f->ready_arg);
+}
+
+/* What is awaited keeps nobody else waiting, and may be given up. */
+static void test_waits_for_a_recording(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n, *other;
+	struct frozen *frozen;
+
+	must_wait = true;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	frozen = waiting;
+	assert_int_equal(snapshot_state(n), SNAPSHOT_FREEZING);
+	must_wait = false;
+	assert_int_equal(create(f, "ok", 1000, false, false, &other), 0);
+	until(f, other, SNAPSHOT_DONE);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_FREEZING);
+	answer(frozen);
+	until(f, n, SNAPSHOT_DONE);
+	assert_spool(f, 2);
+	must_wait = true;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	assert_int_equal(snapshot_cancel(n), 0);
+	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
+	f->config.snapshot_timeout_s = 1;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "timeout");
+	must_wait = false;
+	assert_spool(f, 2);
+	assert_nothing_frozen(f);
+}
+
+/* No recording: the event rings are worth a snapshot, the history alone is not. */
+static void test_lacks_a_recording(void **state)
+{
+	struct fixture *f = *state;
+	struct json_object *status;
+	struct snapshot *n;
+	uint64_t lost;
+
+	lack = "gone";
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "gone");
+	assert_spool(f, 0);
+	has_programs = true;
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_true(has_file(n, "perf.data"));
+	lack = NULL;
+	has_programs = false;
+	status = json_object_new_object();
+	snapshots_status(f->snapshots, status);
+	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_without_recording", &lost));
+	assert_int_equal(lost, 2);
+	json_object_put(status);
+	assert_nothing_frozen(f);
+}
+
 static void assert_region_cause(struct snapshot *n)
 {
 	struct json_object *o = snapshot_to_json(n, false), *cause = json_get_object(o, "cause");
@@ -867,6 +966,8 @@ int main(void)
 		T(test_a_refused_request_evicts_nothing),
 		T(test_timeout_in_queue_keeps_the_recording),
 		T(test_copy_fails),
+		T(test_waits_for_a_recording),
+		T(test_lacks_a_recording),
 		T(test_region_cause_is_kept),
 		T(test_words_of_a_cause),
 		T(test_output_is_cut),
