@@ -167,6 +167,14 @@ static int range_compare(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
+static bool in_stubs(const struct functions *fs, uint64_t vaddr)
+{
+	for (size_t i = 0; i < fs->n_stubs; i++)
+		if (vaddr >= fs->stubs[i].start && vaddr < fs->stubs[i].end)
+			return true;
+	return false;
+}
+
 static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct image *image)
 {
 	const struct symbols *s = &image->symbols;
@@ -187,7 +195,7 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 			end = next;
 		fs->funcs[i] = (struct callfunc){.start = sym->addr,
 			.id = ++cf->next_id,
-			.is_plt = sym->plt || is_binder(sym),
+			.is_plt = sym->plt || is_binder(sym) || in_stubs(fs, sym->addr),
 			.is_setjmp = is_setjmp(sym),
 			.is_switch = is_switch(sym),
 			.known = true};
@@ -210,14 +218,6 @@ static struct range *range_at(const struct functions *fs, size_t n, uint64_t vad
 			high = mid;
 	}
 	return low < n && fs->ranges[low].start <= vaddr ? &fs->ranges[low] : NULL;
-}
-
-static bool in_stubs(const struct functions *fs, uint64_t vaddr)
-{
-	for (size_t i = 0; i < fs->n_stubs; i++)
-		if (vaddr >= fs->stubs[i].start && vaddr < fs->stubs[i].end)
-			return true;
-	return false;
 }
 
 /*
