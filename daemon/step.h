@@ -20,7 +20,7 @@
 #include "common/perfdata_write.h"
 
 struct step_options {
-	const char *output;	/* names the code files; absolute or relative */
+	const char *output;	/* names the code files; absolute or relative. NULL: for step_freeze() */
 	int log_fd;		/* -1, or where "tid ip" goes for each instruction; not owned */
 	uint64_t max_insns;	/* these three: 0 is no limit */
 	uint64_t max_seconds;
@@ -71,10 +71,36 @@ bool step_has_tail(const struct step *s);
 /* Must be called if there is a tail: threads that are left alone would die. Returns when all have gone on. */
 void step_run_tail(struct step *s);
 
-/* From a signal handler: the recording ends soon. */
+/*
+ * From a signal handler: the recording ends soon; and how often that was asked for. The other one: step_run() calls
+ * what step_on_wake() named soon, between two stops, and once at its start.
+ */
 void step_ask_end(void);
+int step_asks(void);
+void step_wake(void);
+void step_on_wake(struct step *s, void (*fn)(void *arg), void *arg);
+/* Calls it in so many nanoseconds: if a thread stops until then, or even if none does. */
+void step_wake_in(struct step *s, uint64_t ns, bool without_stop);
 
-const struct step_stats *step_stats(const struct step *s);
+const struct step_stats *step_stats(struct step *s);
+size_t step_alive(const struct step *s);
+uint64_t step_max_bytes(const struct step *s);
+/* CLOCK_MONOTONIC_RAW of the oldest packets that are kept; 0: there are none. */
+uint64_t step_oldest_raw_ns(struct step *s);
 
-/* Writes the perf.data, after step_run(). */
-int step_write(struct step *s, int fd, const char *command) _must_check_;
+/* Writes the perf.data, after step_run(). At most max_bytes (0: as many as it takes), or -EFBIG. */
+int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command) _must_check_;
+
+/* The recording as it is now, in memfds that nobody can write; -1 for those that would be empty. */
+struct step_files {
+	int perfdata, code, vdso;
+	uint64_t raw_ns; /* what happened before is in it */
+};
+#define STEP_FILES_INIT {.perfdata = -1, .code = -1, .vdso = -1}
+void step_files_fini(struct step_files *f);
+
+/*
+ * Copies what is recorded, at any time and as often as one likes; threads that are stepped wait meanwhile. -EFBIG if
+ * the files together would have more than max_bytes.
+ */
+int step_freeze(struct step *s, uint64_t max_bytes, struct step_files *ret) _must_check_;

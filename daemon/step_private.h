@@ -17,7 +17,8 @@
 #include "daemon/stepspace.h"
 
 #define STEP_MAX_THREADS 4096u	/* alive */
-#define STEP_MAX_STREAMS 65536u /* ever */
+#define STEP_MAX_STREAMS 65536u /* ever; in a ring, kept */
+#define STEP_SWEEP_MIN 64u
 #define STEP_HASH 1024u
 #define STEP_FLAG_TRAP 0x100u
 
@@ -64,6 +65,7 @@ struct stepthread {
 	bool known;
 	bool is64;
 	bool restarts; /* in the kernel: the system call may begin again */
+	bool paused;   /* packets flow again after step_resume() */
 	bool own_tf;   /* the program has set the trap flag itself */
 	bool refresh;  /* the kernel's idea of whose the trap flag is has to be put right, see stepflag.c */
 	bool trap_blocked; /* by the program; never really, see stepmask.c */
@@ -90,11 +92,14 @@ struct step {
 	size_t n_threads;
 	LIST_HEAD(, stepprocess) processes;
 	STAILQ_HEAD(, stepstream) streams;
-	size_t n_streams;
+	size_t n_streams, sweep_at;
 	struct step_stats stats;
 	bool ending;
 	bool timer_made;
-	timer_t timer;
+	void (*on_wake)(void *arg);
+	void *wake_arg;
+	uint64_t wake_in; /* ns; 0: nobody waits for a stop */
+	bool wake_set;	  /* the timer is */
 };
 
 /* ---- stepthread.c: the tables */
@@ -121,6 +126,14 @@ int step_prepare(struct step *s, struct stepthread *t) _must_check_;
 int step_executed(struct step *s, struct stepthread *t, const struct user_regs_struct *regs) _must_check_;
 /* Packets end in front of t->ip. */
 int step_interrupt(struct step *s, struct stepthread *t) _must_check_;
+/*
+ * Packets end in front of what comes next, as they do at an interrupt, and after step_resume() they begin there anew
+ * with a PSB: what is recorded so far can be read, or forgotten.
+ */
+int step_pause(struct step *s, struct stepthread *t) _must_check_;
+int step_resume(struct step *s, struct stepthread *t) _must_check_;
+int step_pause_all(struct step *s) _must_check_;
+int step_resume_all(struct step *s) _must_check_;
 /* Whether what comes next is a system call, or looks like one. */
 bool step_enters_kernel(const struct stepthread *t);
 /* The system call at t->ip began. */

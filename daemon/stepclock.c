@@ -48,11 +48,11 @@ static bool read_perf_page(struct stepclock *c)
 	return ok && c->mult && c->shift <= MAX_SHIFT + 1;
 }
 
-void stepclock_init(struct stepclock *c)
+void stepclock_init(struct stepclock *c, bool raw)
 {
-	*c = (struct stepclock){.tsc = clocks_tsc_usable(), .mult = 1};
+	*c = (struct stepclock){.tsc = clocks_tsc_usable(), .mult = 1, .raw = raw};
 	clocks_read(c->tsc, &c->first);
-	if (c->tsc && read_perf_page(c)) {
+	if (c->tsc && !raw && read_perf_page(c)) {
 		c->perf_clock = true;
 	} else {
 		c->shift = 0;
@@ -98,7 +98,7 @@ void stepclock_settle(struct stepclock *c)
 	if (c->mult == 0)
 		c->mult = 1;
 	c->zero = 0;
-	c->zero = c->first.raw - stepclock_ns(c, c->first.tsc);
+	c->zero = c->raw ? last.raw - stepclock_ns(c, last.tsc) : c->first.raw - stepclock_ns(c, c->first.tsc);
 }
 
 uint64_t stepclock_ns(const struct stepclock *c, uint64_t ticks)

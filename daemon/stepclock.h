@@ -4,7 +4,7 @@
  * records. Ticks are the processor's TSC where it can be trusted, else nanoseconds of MONOTONIC_RAW.
  *
  * The clock of the records is perf's own where the kernel says how the TSC is converted to it, else
- * MONOTONIC_RAW by a pair of brackets: one taken at the start, one at the end. So times are kept as ticks and
+ * MONOTONIC_RAW by a pair of brackets: one taken at the start, one when it is read. So times are kept as ticks and
  * converted when they are written.
  */
 #pragma once
@@ -17,6 +17,7 @@
 struct stepclock {
 	bool tsc;	 /* ticks are of the TSC */
 	bool perf_clock; /* of the records; else MONOTONIC_RAW */
+	bool raw;	 /* that is wanted; what was last is what counts, and has the least error */
 	uint64_t last;
 	struct clocks_bracket first;
 	/* ns = zero + ticks * mult / 2^shift; valid after stepclock_settle(), with perf_clock from the start */
@@ -24,12 +25,13 @@ struct stepclock {
 	uint64_t zero;
 };
 
-void stepclock_init(struct stepclock *c);
+/* `raw`: the records' clock shall be MONOTONIC_RAW. */
+void stepclock_init(struct stepclock *c, bool raw);
 
 /* Ticks now; each answer lies so far behind the one before that their nanoseconds differ, too. */
 uint64_t stepclock_now(struct stepclock *c);
 
-/* Finds the conversion; once, at the end. */
+/* Finds the conversion; again, and better, whenever the recording is read while it goes on. */
 void stepclock_settle(struct stepclock *c);
 
 /* As perf does it, to the nanosecond. */

@@ -169,6 +169,53 @@ int step_interrupt(struct step *s, struct stepthread *t)
 	return steppt_interrupt(t->stream->pt, t->ip);
 }
 
+int step_pause(struct step *s, struct stepthread *t)
+{
+	int r = 0;
+
+	t->paused = t->on;
+	if (t->on)
+		r = steppt_time(t->stream->pt, t->resumed);
+	if (r == 0)
+		r = step_interrupt(s, t);
+	if (t->stream)
+		steppt_renew(t->stream->pt);
+	return r;
+}
+
+int step_resume(struct step *s, struct stepthread *t)
+{
+	if (!t->paused)
+		return 0;
+	t->paused = false;
+	t->resumed = stepclock_now(&s->clock);
+	return begin(t, t->resumed);
+}
+
+int step_pause_all(struct step *s)
+{
+	struct stepthread *t;
+	int r = 0;
+
+	for (size_t i = 0; i < STEP_HASH; i++)
+		LIST_FOREACH(t, &s->threads[i], in_hash)
+			if (r == 0)
+				r = step_pause(s, t);
+	return r;
+}
+
+int step_resume_all(struct step *s)
+{
+	struct stepthread *t;
+	int r = 0;
+
+	for (size_t i = 0; i < STEP_HASH; i++)
+		LIST_FOREACH(t, &s->threads[i], in_hash)
+			if (r == 0)
+				r = step_resume(s, t);
+	return r;
+}
+
 int step_prepare(struct step *s, struct stepthread *t)
 {
 	int r = stepspace_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);

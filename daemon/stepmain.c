@@ -12,16 +12,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/io.h"
 #include "common/log.h"
+#include "common/stepabi.h"
 #include "daemon/step.h"
+#include "daemon/stepcontrol.h"
+#include "daemon/stepwhy.h"
 
 #define DEFAULT_BYTES (256u << 20)
+#define DEFAULT_CONTROL_BYTES (64u << 20)
 #define DEFAULT_PSB_BYTES 4096u
 #define DEFAULT_TIME_INSNS 64u
 
@@ -30,7 +36,8 @@ enum option_id {
 	OPT_PID = 'p',
 	OPT_HELP = 'h',
 	OPT_VERSION = 'V',
-	OPT_LOG = 256,
+	OPT_CONTROL = 256,
+	OPT_LOG,
 	OPT_MAX_INSNS,
 	OPT_MAX_SECONDS,
 	OPT_MAX_BYTES,
@@ -46,11 +53,13 @@ static const struct option_doc {
 } options[] = {
 	{{"output", required_argument, NULL, OPT_OUTPUT}, "FILE", "the perf.data to write (also -o)"},
 	{{"pid", required_argument, NULL, OPT_PID}, "PID", "record this process (also -p)"},
+	{{"control", required_argument, NULL, OPT_CONTROL}, "FD",
+		"keep the recording in memory and hand it out on this socket (with --pid; for tracectl)"},
 	{{"log", required_argument, NULL, OPT_LOG}, "FILE", "write \"tid ip\" of each instruction"},
 	{{"max-insns", required_argument, NULL, OPT_MAX_INSNS}, "N", "end after N instructions"},
 	{{"max-seconds", required_argument, NULL, OPT_MAX_SECONDS}, "N", "end after N seconds"},
 	{{"max-bytes", required_argument, NULL, OPT_MAX_BYTES}, "N",
-		"end after N bytes of packets (default 256 MiB)"},
+		"end after N bytes of packets (default 256 MiB; keep the last 64 MiB with --control)"},
 	{{"ring", no_argument, NULL, OPT_RING}, "", "keep the last --max-bytes instead"},
 	{{"plain-returns", no_argument, NULL, OPT_PLAIN_RETURNS}, "", "do not compress returns"},
 	{{"time-insns", required_argument, NULL, OPT_TIME_INSNS}, "N",
@@ -64,6 +73,7 @@ struct arguments {
 	struct step_options step;
 	const char *log;
 	pid_t pid;
+	int control; /* -1: none */
 	char **command; /* NULL with pid */
 	bool help, version;
 };
@@ -72,6 +82,7 @@ static void print_help(void)
 {
 	(void)printf("Usage: tracerd-step --output FILE [OPTION...] -p PID\n"
 		     "       tracerd-step --output FILE [OPTION...] -- COMMAND [ARG...]\n"
+		     "       tracerd-step --control FD [OPTION...] -p PID\n"
 		     "Steps a program and all that it starts through every instruction, and writes what they did\n"
 		     "as an Intel PT recording: for tests, and for machines without Intel PT. Exact, and slow.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
@@ -115,6 +126,11 @@ static bool take_option(struct arguments *a, int c)
 			return false;
 		a->pid = (pid_t)v;
 		return true;
+	case OPT_CONTROL:
+		if (!number("control", optarg, 3, INT32_MAX, &v))
+			return false;
+		a->control = (int)v;
+		return true;
 	case OPT_LOG:
 		a->log = optarg;
 		return true;
@@ -151,6 +167,19 @@ static bool take_option(struct arguments *a, int c)
 	}
 }
 
+/* What was given is kept in memory, and the last of it only. */
+static bool check_control(struct arguments *a)
+{
+	if (a->step.output || a->command || !a->pid || a->step.max_insns || a->step.max_seconds) {
+		(void)fprintf(stderr, "tracerd-step: --control goes with -p PID, without an output, a command and limits (see --help)\n");
+		return false;
+	}
+	a->step.ring = true;
+	if (!a->step.max_bytes)
+		a->step.max_bytes = DEFAULT_CONTROL_BYTES;
+	return true;
+}
+
 static bool parse_arguments(int argc, char **argv, struct arguments *a)
 {
 	struct option table[ARRAY_SIZE(options) + 1] = {0};
@@ -164,6 +193,10 @@ static bool parse_arguments(int argc, char **argv, struct arguments *a)
 	if (a->help || a->version)
 		return true;
 	a->command = optind < argc ? argv + optind : NULL;
+	if (a->control >= 0)
+		return check_control(a);
+	if (!a->step.max_bytes)
+		a->step.max_bytes = DEFAULT_BYTES;
 	if (!a->step.output) {
 		(void)fprintf(stderr, "tracerd-step: no --output (see --help)\n");
 		return false;
@@ -253,13 +286,66 @@ static int record(struct arguments *a, struct step **ret)
 		return a->pid ? 1 : 127;
 	}
 	step_run(s);
-	r = step_write(s, fd, "tracerd-step");
+	r = step_write(s, fd, 0, "tracerd-step");
 	if (r < 0) {
 		log_error("%s: %s", a->step.output, strerror(-r));
 		return 1;
 	}
 	report(step_stats(s), a->step.output);
 	return step_stats(s)->error ? 1 : 0;
+}
+
+/* Capabilities that root gave a user's stepper are for the moment in which it attaches; root's own stay. */
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2] = {{0}};
+
+	if (geteuid() == 0)
+		return;
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	(void)syscall(SYS_capset, &header, none);
+}
+
+/* For whoever holds the other end of the channel; the exit status. */
+static int serve(struct arguments *a, struct step **ret)
+{
+	_cleanup_(stepcontrol_freep) struct stepcontrol *c = NULL;
+	char why[STEPABI_TEXT] = "";
+	struct step *s = NULL;
+	int r;
+
+	if (a->log && create_file(a->log, &a->step.log_fd) < 0)
+		return 1;
+	r = stepcontrol_new(&a->control, &c);
+	if (r < 0) {
+		log_error("--control: %s", strerror(-r));
+		return 1;
+	}
+	if (a->pid == getpid() || a->pid == getppid()) {
+		r = -EINVAL;
+		(void)snprintf(why, sizeof(why), "process %d is the stepper itself", (int)a->pid);
+	}
+	if (r == 0)
+		r = step_new(&a->step, &s);
+	*ret = s;
+	if (r == 0)
+		r = step_attach(s, a->pid);
+	if (r == 0)
+		r = step_stats(s)->error; /* some threads are to be let go again */
+	drop_capabilities();
+	if (r < 0) {
+		if (!why[0])
+			stepwhy(a->pid, r, why, sizeof(why));
+		log_error("%s", why);
+	}
+	if (stepcontrol_hello(c, a->pid, r, why) < 0)
+		step_ask_end();
+	if (r == 0)
+		stepcontrol_run(c, s);
+	else if (s && step_alive(s) > 0)
+		step_run(s);
+	return r < 0 || step_stats(s)->error ? 1 : 0;
 }
 
 static int stepping_process(struct arguments *a, int result, pid_t parent)
@@ -273,7 +359,7 @@ static int stepping_process(struct arguments *a, int result, pid_t parent)
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		return 1;
-	status = (uint8_t)record(a, &s);
+	status = (uint8_t)(a->control >= 0 ? serve(a, &s) : record(a, &s));
 	if (io_write_all(result, &status, 1) < 0)
 		log_debug("nobody waits for the answer");
 	if (s && step_has_tail(s))
@@ -315,10 +401,30 @@ static int front_process(pid_t child, int result)
 	return 1;
 }
 
+/* Nothing of whoever started us is left but the channel and stderr; and nobody reads in us what the program did. */
+static int begin_control(int fd)
+{
+	sigset_t none;
+
+	(void)prctl(PR_SET_NAME, "tracerd-step");
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	for (int i = 0; i < 3; i++)
+		if (fcntl(i, F_GETFD) < 0 && open("/dev/null", O_RDWR) != i)
+			return -EBADF;
+	if ((fd > 3 && close_range(3, (unsigned int)fd - 1, 0) < 0) || close_range((unsigned int)fd + 1, ~0U, 0) < 0 ||
+	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+		log_error("--control: %m");
+		return -errno;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	struct arguments a = {.step = {.log_fd = -1,
-				       .max_bytes = DEFAULT_BYTES,
+	struct arguments a = {.control = -1,
+			      .step = {.log_fd = -1,
 				       .psb_bytes = DEFAULT_PSB_BYTES,
 				       .time_insns = DEFAULT_TIME_INSNS}};
 	_cleanup_close_ int result_read = -1, result_write = -1;
@@ -336,6 +442,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	log_init("tracerd-step", LOG_L_INFO);
+	if (a.control >= 0 && begin_control(a.control) < 0)
+		return 1;
 	if (pipe2(pair, O_CLOEXEC) < 0) {
 		log_error("%m");
 		return 1;
@@ -352,5 +460,7 @@ int main(int argc, char **argv)
 		return stepping_process(&a, result_write, self);
 	}
 	result_write = close_fd(result_write);
+	/* The stepping process alone holds it: its end is the end for everybody. */
+	a.control = close_fd(a.control);
 	return front_process(child, result_read);
 }

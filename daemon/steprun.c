@@ -20,11 +20,12 @@
 #define ATTACH_ROUNDS 100
 #define STATUS_BYTES_MAX 16384
 #define TICK_NS (50 * 1000 * 1000)
+#define STEP_ASKS_MAX 100
 /* How long threads are waited for before the recording is written without their ends. */
 #define LET_GO_NS 2000000000ULL
 
 /* One recording a process: signals have no other place to go. */
-static volatile sig_atomic_t asked;
+static volatile sig_atomic_t asked, woken;
 static timer_t wake;
 static volatile sig_atomic_t wake_made;
 
@@ -42,7 +43,9 @@ const char *step_end_name(enum step_end why)
 
 /* ---- waking waitpid() */
 
-/* A signal that comes just before waitpid() would be missed; so the timer goes on to fire from then on. */
+/*
+ * A signal that comes just before waitpid() would be missed; so the timer goes on to fire from then on. 0: never more.
+ */
 static void arm(uint64_t first_ns)
 {
 	const struct timespec first = {
@@ -55,13 +58,64 @@ static void arm(uint64_t first_ns)
 
 void step_ask_end(void)
 {
-	asked = 1;
+	if (asked < STEP_ASKS_MAX)
+		asked++;
+	arm(1);
+}
+
+int step_asks(void)
+{
+	return asked;
+}
+
+void step_wake(void)
+{
+	woken = 1;
 	arm(1);
 }
 
 static void on_alarm(int signal)
 {
 	(void)signal;
+	woken = 1;
+}
+
+void step_on_wake(struct step *s, void (*fn)(void *arg), void *arg)
+{
+	s->on_wake = fn;
+	s->wake_arg = arg;
+	woken = 1;
+	if (!fn)
+		arm(0);
+}
+
+void step_wake_in(struct step *s, uint64_t ns, bool without_stop)
+{
+	s->wake_in = ns;
+	s->wake_set = without_stop;
+	if (without_stop)
+		arm(ns);
+}
+
+/* A thread has stopped: from now on there may be something to tell. */
+static void set_wake(struct step *s)
+{
+	if (!s->on_wake || s->wake_set || !s->wake_in || s->ending)
+		return;
+	s->wake_set = true;
+	arm(s->wake_in);
+}
+
+/* Those that come while it is at work are not lost: it looks at everything after this. */
+static void wake_up(struct step *s)
+{
+	if (!woken || !s->on_wake)
+		return;
+	woken = 0;
+	if (!s->ending) /* then it goes on, and wakes again */
+		arm(0);
+	s->wake_set = false;
+	s->on_wake(s->wake_arg);
 }
 
 static int make_timer(struct step *s)
@@ -93,7 +147,7 @@ int step_new(const struct step_options *options, struct step **ret)
 	s->code.fd = -1;
 	s->log.fd = options->log_fd;
 	STAILQ_INIT(&s->streams);
-	stepclock_init(&s->clock);
+	stepclock_init(&s->clock, !options->output);
 	r = stepcode_init(&s->code, options->output);
 	if (r == 0)
 		r = stepside_new(&s->side);
@@ -122,7 +176,7 @@ struct step *step_free(struct step *s)
 			step_remove_thread(s, LIST_FIRST(&s->threads[i]));
 	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
 		next = STAILQ_NEXT(stream, in_step);
-		free(stream);
+		free(stream); /* its packets go with the store */
 	}
 	(void)steppt_store_free(s->store);
 	(void)stepside_free(s->side);
@@ -131,9 +185,31 @@ struct step *step_free(struct step *s)
 	return NULL;
 }
 
-const struct step_stats *step_stats(const struct step *s)
+const struct step_stats *step_stats(struct step *s)
 {
+	s->stats.bytes = steppt_store_bytes(s->store);
+	s->stats.overwritten = steppt_store_overwritten(s->store);
 	return &s->stats;
+}
+
+uint64_t step_max_bytes(const struct step *s)
+{
+	return s->options.max_bytes;
+}
+
+size_t step_alive(const struct step *s)
+{
+	return s->n_threads;
+}
+
+uint64_t step_oldest_raw_ns(struct step *s)
+{
+	const uint64_t ticks = steppt_store_first_tsc(s->store);
+
+	if (!ticks || s->clock.perf_clock)
+		return 0;
+	stepclock_settle(&s->clock);
+	return stepclock_ns(&s->clock, ticks);
 }
 
 void step_end(struct step *s, enum step_end why, int error)
@@ -331,11 +407,13 @@ static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 		int status;
 		pid_t tid;
 
+		wake_up(s);
 		if (!s->ending && asked)
 			step_end(s, STEP_END_ASKED, 0);
 		tid = waitpid(-1, &status, __WALL);
 		if (tid > 0) {
 			step_stopped(s, tid, status);
+			set_wake(s);
 			continue;
 		}
 		if (errno != EINTR)
@@ -360,12 +438,13 @@ void step_run(struct step *s)
 	wait_for_stops(s, LET_GO_NS);
 	if (!s->ending)
 		step_end(s, STEP_END_EXITED, 0);
+	if (s->n_threads == 0)
+		arm(0);
 	r = steplog_flush(&s->log);
 	if (r < 0 && s->stats.error == 0) {
 		s->stats.end = STEP_END_ERROR;
 		s->stats.error = r;
 	}
-	s->stats.bytes = steppt_store_bytes(s->store);
 }
 
 bool step_has_tail(const struct step *s)
@@ -376,4 +455,5 @@ bool step_has_tail(const struct step *s)
 void step_run_tail(struct step *s)
 {
 	wait_for_stops(s, 0);
+	arm(0);
 }

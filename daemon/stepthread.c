@@ -93,11 +93,42 @@ void step_rename_thread(struct step *s, struct stepthread *t, pid_t tid)
 	LIST_INSERT_HEAD(&s->threads[hash(tid)], t, in_hash);
 }
 
+static void forget_stream(struct step *s, struct stepstream *stream)
+{
+	STAILQ_REMOVE(&s->streams, stream, stepstream, in_step);
+	s->n_streams--;
+	(void)steppt_free(stream->pt);
+	free(stream);
+}
+
+/* In a ring: streams of threads that have ended, and of which nothing is kept any more. */
+static void sweep_streams(struct step *s)
+{
+	struct stepstream *stream, *next;
+
+	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
+		next = STAILQ_NEXT(stream, in_step);
+		if (stream->ended && steppt_bytes(stream->pt) == 0)
+			forget_stream(s, stream);
+	}
+	/* More threads than streams that are looked at; what the oldest of them did is overwritten. */
+	for (stream = STAILQ_FIRST(&s->streams); stream && s->n_streams == STEP_MAX_STREAMS; stream = next) {
+		next = STAILQ_NEXT(stream, in_step);
+		if (stream->ended)
+			forget_stream(s, stream);
+	}
+	s->sweep_at = s->n_streams * 2 > STEP_SWEEP_MIN ? s->n_streams * 2 : STEP_SWEEP_MIN;
+	if (s->sweep_at > STEP_MAX_STREAMS)
+		s->sweep_at = STEP_MAX_STREAMS;
+}
+
 int step_begin_stream(struct step *s, struct stepthread *t)
 {
 	struct stepstream *stream;
 	int r;
 
+	if (s->options.ring && s->n_streams >= s->sweep_at)
+		sweep_streams(s);
 	if (s->n_streams == STEP_MAX_STREAMS)
 		return -E2BIG;
 	stream = calloc(1, sizeof(*stream));
@@ -120,8 +151,10 @@ int step_begin_stream(struct step *s, struct stepthread *t)
 
 void step_end_stream(struct step *s, struct stepthread *t)
 {
-	if (t->stream)
+	if (t->stream) {
 		t->stream->ended = stepclock_now(&s->clock);
+		steppt_close(t->stream->pt);
+	}
 	t->stream = NULL;
 	t->on = false;
 }

@@ -82,7 +82,9 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 	return r < 0 ? r : perfdata_write(w, &conv, sizeof(conv));
 }
 
-static int write_stream(struct step *s, struct perfdata_writer *w, const struct stepstream *stream, uint32_t idx)
+/* `end`: of the recording, for threads that go on. */
+static int write_stream(struct step *s, struct perfdata_writer *w, const struct stepstream *stream, uint32_t idx,
+			uint64_t end)
 {
 	const uint64_t flags = steppt_overwritten(stream->pt) ? PERF_AUX_FLAG_OVERWRITE : 0;
 	struct perfabi_auxtrace record = {
@@ -101,13 +103,13 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	bytes = steppt_bytes(stream->pt);
 	if (bytes == 0)
 		return 0;
-	r = stepside_write_aux(&s->clock, stream->ended, stream->pid, stream->tid, bytes, flags, w);
+	r = stepside_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags, w);
 	if (r == 0)
 		r = perfdata_aux_begin(w, &record, bytes);
 	return r < 0 ? r : steppt_read(stream->pt, add_bytes, w);
 }
 
-int step_write(struct step *s, int fd, const char *command)
+int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)
 {
 	struct perfdata_about about = {
 		.command = command,
@@ -125,7 +127,7 @@ int step_write(struct step *s, int fd, const char *command)
 	about.perf_clock = s->clock.perf_clock;
 	about.first_time = stepclock_ns(&s->clock, s->clock.tsc ? s->clock.first.tsc : s->clock.first.raw);
 	about.last_time = stepclock_ns(&s->clock, end);
-	r = perfdata_writer_new(fd, 0, NULL, &w);
+	r = perfdata_writer_new(fd, max_bytes, NULL, &w);
 	if (r == 0)
 		r = add_events(s, w);
 	if (r == 0)
@@ -133,11 +135,8 @@ int step_write(struct step *s, int fd, const char *command)
 	if (r == 0)
 		r = stepside_write(s->side, &s->clock, w);
 	STAILQ_FOREACH(stream, &s->streams, in_step) {
-		if (!stream->ended)
-			stream->ended = end;
 		if (r == 0)
-			r = write_stream(s, w, stream, idx++);
-		s->stats.overwritten += steppt_overwritten(stream->pt);
+			r = write_stream(s, w, stream, idx++, end);
 	}
 	return r < 0 ? r : perfdata_finish(w, &about);
 }

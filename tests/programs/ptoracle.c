@@ -4,7 +4,7 @@
  * "tid ip" a line. It shares nothing with our own decoder: records, mappings and images are read here, in the
  * plainest way.
  *
- *	ptoracle RECORDING	(the vDSO is RECORDING.vdso)
+ *	ptoracle RECORDING [TREE]	(the vDSO is RECORDING.vdso; files are looked for in TREE first)
  *
  * Knows files with a buffer per thread and TSC packets, mappings that come with a new "enabled" event, and no
  * libipt beyond 2.0.5. Ends with 1 where a thread does not decode to its end.
@@ -45,6 +45,7 @@ static size_t n_changes;
 static struct image *images;
 static size_t n_images;
 static char vdso[4096];
+static const char *tree;
 static uint64_t shift, mult, zero;
 
 static void *grow(void *p, size_t n, size_t size)
@@ -78,12 +79,22 @@ static const uint8_t *map_file(const char *path, size_t *ret_size)
 
 static const struct image *image_of(const char *path)
 {
+	const uint8_t *bytes = NULL;
+	size_t size = 0;
+
 	for (size_t i = 0; i < n_images; i++)
 		if (strcmp(images[i].path, path) == 0)
 			return &images[i];
+	if (tree) {
+		char path_in[8192];
+
+		(void)snprintf(path_in, sizeof(path_in), "%s/%s", tree, path);
+		bytes = map_file(path_in, &size);
+	}
+	if (!bytes)
+		bytes = map_file(strcmp(path, "[vdso]") == 0 ? vdso : path, &size);
 	images = grow(images, n_images, sizeof(*images));
-	images[n_images] = (struct image){.path = path};
-	images[n_images].bytes = map_file(strcmp(path, "[vdso]") == 0 ? vdso : path, &images[n_images].size);
+	images[n_images] = (struct image){.path = path, .bytes = bytes, .size = size};
 	return &images[n_images++];
 }
 
@@ -262,8 +273,9 @@ int main(int argc, char **argv)
 	uint64_t data, size;
 	size_t bytes = 0;
 
-	if (argc != 2)
+	if (argc != 2 && argc != 3)
 		return 2;
+	tree = argv[2];
 	(void)snprintf(vdso, sizeof(vdso), "%s.vdso", argv[1]);
 	file = map_file(argv[1], &bytes);
 	if (!file || bytes < 104 || memcmp(file, "PERFILE2", 8) != 0) {

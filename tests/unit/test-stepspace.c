@@ -35,7 +35,7 @@ static int setup(void **state)
 	(void)strcpy(f->dir, "/tmp/tracerd-stepspace-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
 	(void)snprintf(f->output, sizeof(f->output), "%s/x.data", f->dir);
-	stepclock_init(&f->clock);
+	stepclock_init(&f->clock, false);
 	assert_int_equal(stepcode_init(&f->code, f->output), 0);
 	assert_int_equal(stepside_new(&f->side), 0);
 	to = (struct stepspace_to){.side = f->side, .clock = &f->clock, .code = &f->code};
@@ -187,6 +187,55 @@ static void test_a_file_that_is_no_more(void **state)
 	(void)close(fd);
 }
 
+/* In memory: places of pages that nothing names any more are used again, and the file is what is named. */
+static void test_code_in_memory(void **state)
+{
+	_cleanup_close_ int fd = memfd_create("code", MFD_CLOEXEC);
+	uint8_t page[STEPCODE_PAGE + STEPCODE_TAIL], got[STEPCODE_PAGE + STEPCODE_TAIL];
+	uint64_t offsets[4], last = 0;
+	struct stepcode c;
+	struct stat st;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(stepcode_init(&c, NULL), 0);
+	assert_true(stepcode_size(&c) == 0);
+	for (uint8_t i = 0; i < 4; i++) {
+		memset(page, 'a' + i, sizeof(page));
+		stepcode_begin_segment(&c, i);
+		assert_int_equal(stepcode_add(&c, page, page, STEPCODE_TAIL, &offsets[i]), 0);
+	}
+	stepcode_use(&c, offsets[0]);
+	stepcode_drop_before(&c, 2);
+	assert_int_equal(stepcode_room(&c), STEPCODE_MAX_KEPT - 3);
+	memset(page, 'x', sizeof(page));
+	assert_int_equal(stepcode_add(&c, page, page, 3, &last), 0);
+	assert_true(last == offsets[1]);
+	assert_int_equal(stepcode_vdso(&c, page, 100), 0);
+	assert_int_equal(stepcode_vdso(&c, page + 1, 50), 0);
+	assert_true(c.vdso_size == 100);
+	assert_int_equal(stepcode_write(&c, fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true((uint64_t)st.st_size == stepcode_size(&c));
+	for (uint8_t i = 0; i < 4; i++) {
+		memset(page, i == 1 ? 'x' : 'a' + i, sizeof(page));
+		assert_int_equal(pread(fd, got, sizeof(got), (off_t)offsets[i]), sizeof(got));
+		assert_memory_equal(got, page, STEPCODE_PAGE + (i == 1 ? 3 : STEPCODE_TAIL));
+		assert_true(i != 1 || got[STEPCODE_PAGE + 3] == 0);
+	}
+	/* the end of the file goes, too */
+	stepcode_begin_segment(&c, 9);
+	stepcode_use(&c, offsets[2]);
+	stepcode_drop_before(&c, 9);
+	assert_true(stepcode_size(&c) == offsets[3] && stepcode_room(&c) == STEPCODE_MAX_KEPT - 1);
+	while (stepcode_room(&c) > 0)
+		assert_int_equal(stepcode_add(&c, page, page, 0, &last), 0);
+	assert_int_equal(stepcode_add(&c, page, page, 0, &last), -EFBIG);
+	stepcode_drop_before(&c, 10);
+	assert_true(stepcode_size(&c) == 0);
+	stepcode_fini(&c);
+}
+
 static void test_a_child_has_the_same(void **state)
 {
 	struct fixture *f = *state;
@@ -211,6 +260,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_code_that_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_file_that_is_no_more, setup, teardown),
+		cmocka_unit_test(test_code_in_memory),
 		cmocka_unit_test_setup_teardown(test_a_child_has_the_same, setup, teardown),
 	};
 
