@@ -2,6 +2,7 @@
 /* What the decoder counted, as text: what there was, what went wrong, where the time went. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/human.h"
 #include "client/report.h"
@@ -57,6 +58,21 @@ static void print_rate(FILE *out, struct json_object *stats)
 		(double)field_number(stats, "calls") / seconds / 1e6);
 }
 
+/* Code that is known by name only: how often the trace went there, and how much of it is lost by that. */
+static void print_missing_code(FILE *out, struct json_object *losses)
+{
+	const size_t n = field_count(losses, "code_missing");
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *o = field_at(losses, "code_missing", i);
+		_cleanup_free_ char *name = human_name(field_text(o, "name"));
+		char buf[HUMAN_SIZE];
+
+		(void)fprintf(out, "%s%" PRIu64 " times, %s of the trace: %s\n", i ? "    " : "  code missing, by object\n    ",
+			field_number(o, "times"), human_bytes(buf, field_number(o, "trace_bytes")), name);
+	}
+}
+
 /* Their names say it themselves, but for the underlines. */
 static void print_losses(FILE *out, struct json_object *losses)
 {
@@ -72,9 +88,12 @@ static void print_losses(FILE *out, struct json_object *losses)
 				*p = ' ';
 		if (json_object_is_type(value, json_type_int))
 			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", name, json_object_get_uint64(value));
-		else
+		else if (json_object_is_type(value, json_type_array) && strcmp(key, "code_missing") != 0)
+			(void)fprintf(out, "  %-36s %15zu\n", name, json_object_array_length(value));
+		else if (json_object_is_type(value, json_type_boolean))
 			(void)fprintf(out, "  %-36s %15s\n", name, json_object_get_boolean(value) ? "yes" : "no");
 	}
+	print_missing_code(out, losses);
 }
 
 void report_print_stats(FILE *out, struct json_object *result)

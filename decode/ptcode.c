@@ -372,6 +372,13 @@ bool ptcode_is_mapped(const struct ptcode_version *v, uint64_t ip)
 	return space_find(v->space, ip) != NULL;
 }
 
+const struct image *ptcode_image(const struct ptcode_version *v, uint64_t ip)
+{
+	const struct space_map *map = v ? space_find(v->space, ip) : NULL;
+
+	return map ? map->image : NULL;
+}
+
 static const uint8_t *load_chunk(struct ptcode *c, struct codefile *f, size_t i)
 {
 	uint8_t *bytes;

@@ -16,6 +16,7 @@
 #include "decode/budget.h"
 
 struct callfunc;
+struct image;
 struct images;
 struct json_object;
 struct perfdata;
@@ -30,6 +31,8 @@ DEFINE_CLEANUP(struct ptcode *, ptcode_free)
 const struct ptcode_version *ptcode_at(const struct ptcode *c, uint32_t pid, uint64_t time);
 /* Whether code is mapped there (not: whether its bytes can be had). */
 bool ptcode_is_mapped(const struct ptcode_version *v, uint64_t ip);
+/* What is mapped there, NULL: nothing. Borrowed, for as long as the images are. `v` may be NULL. */
+const struct image *ptcode_image(const struct ptcode_version *v, uint64_t ip);
 /* For struct codeblocks: bytes at `ip`, in *ret; how many follow there, 0: none. Any thread. */
 size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n);
 

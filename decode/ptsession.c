@@ -14,6 +14,7 @@
 #include "decode/idmap.h"
 #include "decode/ptaux.h"
 #include "decode/ptcode.h"
+#include "decode/ptmissing.h"
 #include "decode/ptowner.h"
 #include "decode/ptview.h"
 #include "decode/ptwork.h"
@@ -57,6 +58,7 @@ struct ptsession {
 	struct ptcode *code;
 	struct ptowner *owner;
 	struct ptwork *work;
+	struct ptmissing *missing; /* code; made when the first is met */
 	struct ptview *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
 	uint64_t code_ns; /* it took to open all code */
@@ -122,6 +124,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	}
 	idmap_fini(&p->threads);
 	ptwork_free(p->work);
+	ptmissing_free(p->missing);
 	ptowner_free(p->owner);
 	ptcode_free(p->code);
 	ptaux_free(p->aux);
@@ -425,6 +428,21 @@ static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptw
 	return t->told ? session_tell_thread(p->s, t->told, ev->ns) : -ENOMEM;
 }
 
+/* Where code is missing the way is lost, until the next event of the trace. */
+static int account_missing(struct ptsession *p, const struct ptthread *t, const struct ptwork_event *ev)
+{
+	int r = 0;
+
+	if (ev->flow.kind != PTFLOW_LOST || ev->flow.error != PTFLOW_E_NO_CODE) {
+		if (p->missing)
+			ptmissing_event(p->missing, ev);
+		return 0;
+	}
+	if (!p->missing)
+		r = ptmissing_new(ptaux_n_buffers(p->aux), &p->missing);
+	return r < 0 ? r : ptmissing_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
+}
+
 int ptsession_step(struct ptsession *p, struct session *s)
 {
 	struct ptwork_event ev;
@@ -446,6 +464,8 @@ int ptsession_step(struct ptsession *p, struct session *s)
 	p->last = t;
 	t->insns += ev.insns;
 	r = begin_event(p, t, &ev);
+	if (r == 0 && (p->missing || ev.flow.kind == PTFLOW_LOST))
+		r = account_missing(p, t, &ev);
 	if (r < 0)
 		return r;
 	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
@@ -524,6 +544,8 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 	ptaux_report(p->aux, stats, losses);
 	ptwork_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
+	if (p->missing)
+		ptmissing_report(p->missing, losses);
 	for (const struct ptthread *t = p->all; t; t = t->next) {
 		const struct callstack_stats *c = callstack_stats(t->calls);
 
