@@ -71,7 +71,6 @@ struct ptsession {
 	uint64_t ns, ip;
 	bool interpolated; /* ns */
 	int error;
-	uint64_t unowned;
 };
 
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
@@ -443,46 +442,57 @@ static int account_missing(struct ptsession *p, const struct ptthread *t, const 
 	return r < 0 ? r : ptmissing_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
 }
 
-int ptsession_step(struct ptsession *p, struct session *s)
+static int step(struct ptsession *p, const struct ptwork_event *ev)
 {
-	struct ptwork_event ev;
 	struct ptthread *t;
-	int r = ptwork_next(p->work, &ev);
+	int r;
 
-	if (r <= 0)
-		return r;
-	if (ev.tid == 0) {
-		p->unowned++;
-		return 0;
-	}
-	p->s = s;
-	p->ns = ev.ns;
-	p->interpolated = ev.flow.interpolated;
-	t = p->last && p->last->tid == ev.tid && p->last->pid == ev.pid ? p->last : thread_of(p, ev.pid, ev.tid);
+	p->ns = ev->ns;
+	p->interpolated = ev->flow.interpolated;
+	t = p->last && p->last->tid == ev->tid && p->last->pid == ev->pid ? p->last : thread_of(p, ev->pid, ev->tid);
 	if (!t)
 		return -ENOMEM;
 	p->last = t;
-	t->insns += ev.insns;
-	r = begin_event(p, t, &ev);
-	if (r == 0 && (p->missing || ev.flow.kind == PTFLOW_LOST))
-		r = account_missing(p, t, &ev);
+	t->insns += ev->insns;
+	r = begin_event(p, t, ev);
+	if (r == 0 && (p->missing || ev->flow.kind == PTFLOW_LOST))
+		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;
 	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
-		return view_branch(p, t, &ev.flow);
+		return view_branch(p, t, &ev->flow);
 	if (ptview_kind(p->view) == PTVIEW_INSNS)
-		return view_line(p, t, &ev.flow);
+		return view_line(p, t, &ev->flow);
 	if (!t->version)
 		return 0;
-	t->last_ns = ev.ns;
+	t->last_ns = ev->ns;
 	if (p->view && !t->view)
-		r = ptview_thread(p->view, ev.pid, ev.tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
+		r = ptview_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
 	if (r < 0)
 		return r;
-	r = draw(p, t, &ev.flow);
+	r = draw(p, t, &ev->flow);
 	if (p->error < 0)
 		return p->error;
 	return timeline_answer(r);
+}
+
+int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_t *ret_n)
+{
+	struct ptwork_event ev;
+	struct ptwork_run run;
+	int r = ptwork_run(p->work, before, &run);
+
+	if (r <= 0)
+		return r;
+	p->s = s;
+	for (size_t i = 0; i < run.n; i++) {
+		ptwork_run_event(&run, i, &ev);
+		r = ev.tid ? step(p, &ev) : 0;
+		if (r < 0)
+			return r;
+	}
+	*ret_n = run.n;
+	return 0;
 }
 
 uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/cleanup.h"
@@ -33,8 +34,8 @@ DEFINE_CLEANUP(struct ptsession *, ptsession_free)
 
 /* The time of the next branch: UINT64_MAX at the end; -errno. */
 int ptsession_peek(struct ptsession *p, uint64_t *ret_ns);
-/* Draws the next branch. 0 or -errno. */
-int ptsession_step(struct ptsession *p, struct session *s);
+/* Draws the next branches that happened before `before`, *ret_n of them. 0 or -errno. */
+int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_t *ret_n);
 /* The thread's stack at this moment, for its waits; STACKTAB_ROOT if it has none. */
 uint32_t ptsession_stack(struct ptsession *p, uint32_t tid);
 /* The program is another one, or the thread is gone: its calls end. */

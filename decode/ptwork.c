@@ -11,14 +11,37 @@
 #include "decode/budget.h"
 #include "decode/ptwork_impl.h"
 
-#define AHEAD 3u	      /* blocks in flight for each thread */
+#define AHEAD 8u	 /* blocks in flight for each thread */
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
 /* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
 #define WINDOW_BYTES (256u << 10)
 #define ALL_EVENTS (1u << 20) /* of all blocks in memory, about */
 #define MAX_EVENTS (1u << 17) /* of one block at a time */
 #define MIN_EVENTS 256u
+/* A block that has not more leaves its room to the next one. */
+#define SPARE_EVENTS 4096u
+#define SPARE_BYTES (32u << 10)
+#define MAX_RUN 4096u /* events that are handed out in one go */
 #define HELD_BLOCKS 24u /* likewise, but what is held back must not depend on the number of threads */
+
+static void take_spare(struct ptwork_block *b, const struct ptwork_spare *s)
+{
+	b->events = s->events;
+	b->cap = s->cap;
+	b->bytes = s->bytes;
+	b->room = s->room;
+}
+
+static void keep_spare(struct ptwork *w, struct ptwork_block *b)
+{
+	if (w->n_spares == w->max_spares || b->cap > SPARE_EVENTS || b->room > SPARE_BYTES)
+		return;
+	w->spares[w->n_spares++] =
+		(struct ptwork_spare){.events = b->events, .cap = b->cap, .bytes = b->bytes, .room = b->room};
+	b->events = NULL;
+	b->bytes = NULL;
+	b->cap = b->room = 0;
+}
 
 /* Hands the next piece of a block to a worker: a window, or up to the header of the block behind it. */
 static int submit(struct ptwork *w, struct ptwork_block *b)
@@ -26,9 +49,16 @@ static int submit(struct ptwork *w, struct ptwork_block *b)
 	const uint64_t left = b->b->bytes - b->at + (b->b->joined ? NEXT_HEADER : 0);
 	const size_t room = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
 
-	b->bytes = malloc(room ? room : 1);
-	if (!b->bytes)
-		return -ENOMEM;
+	if (!b->events && !b->bytes && w->n_spares)
+		take_spare(b, &w->spares[--w->n_spares]);
+	if (b->room < room) {
+		free(b->bytes);
+		b->room = 0;
+		b->bytes = malloc(room);
+		if (!b->bytes)
+			return -ENOMEM;
+		b->room = room;
+	}
 	b->n_bytes = ptaux_read(w->o.aux, b->b->buffer, b->b->offset + b->at, b->bytes, room);
 	b->more = room < left && b->n_bytes == room;
 	if (b->held)
@@ -127,7 +157,9 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 	w->heap = calloc(n_buffers + 1, sizeof(*w->heap));
 	w->n_contexts = workers_count(options->workers);
 	w->contexts = calloc(w->n_contexts, sizeof(*w->contexts));
-	if (!w->blocks || !w->order || !w->streams || !w->heap || !w->contexts)
+	w->max_spares = (size_t)w->n_contexts * AHEAD;
+	w->spares = calloc(w->max_spares, sizeof(*w->spares));
+	if (!w->spares || !w->blocks || !w->order || !w->streams || !w->heap || !w->contexts)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < w->n_contexts; i++) {
 		int r = ptwork_context_init(&w->contexts[i]);
@@ -154,6 +186,11 @@ struct ptwork *ptwork_free(struct ptwork *w)
 	}
 	for (unsigned int i = 0; i < w->n_contexts && w->contexts; i++)
 		ptwork_context_fini(&w->contexts[i]);
+	for (size_t i = 0; i < w->n_spares; i++) {
+		free(w->spares[i].events);
+		free(w->spares[i].bytes);
+	}
+	free(w->spares);
 	budget_give(w->o.budget, w->charged);
 	free(w->contexts);
 	free(w->blocks);
@@ -187,9 +224,10 @@ static void join(struct ptwork_stream *s, struct ptwork_block *b)
 		s->end = PTFLOW_UNKNOWN;
 	if (!s->any || b->n == 0 || e->kind != PTFLOW_ENABLE)
 		return;
-	if (e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to)
+	if (e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to) {
 		s->next = 1; /* nothing happened: a new block of the same trace */
-	else if (e->at_psb || s->end != PTFLOW_OFF)
+		b->unowned -= ptwork_is_unowned(b, e);
+	} else if (e->at_psb || s->end != PTFLOW_OFF)
 		e->kind = PTFLOW_FOUND;
 }
 
@@ -210,6 +248,7 @@ static int start_block(struct ptwork *w, struct ptwork_stream *s)
 	s->started = true;
 	s->next = 0;
 	join(s, b);
+	w->unowned += b->unowned;
 	return 0;
 }
 
@@ -220,7 +259,11 @@ static int go_on(struct ptwork *w, struct ptwork_stream *s)
 	int r = submit(w, b);
 
 	s->next = 0;
-	return r < 0 ? r : await(w, b);
+	if (r == 0)
+		r = await(w, b);
+	if (r == 0)
+		w->unowned += b->unowned;
+	return r;
 }
 
 static void end_block(struct ptwork *w, struct ptwork_stream *s)
@@ -234,19 +277,10 @@ static void end_block(struct ptwork *w, struct ptwork_stream *s)
 	s->insns += b->stats.insns;
 	s->started = false;
 	s->at++;
+	keep_spare(w, b);
 	ptwork_block_fini(b);
 	if (s->at < s->end_at && w->blocks[s->at].ns > s->ns)
 		s->ns = w->blocks[s->at].ns;
-}
-
-/* Between what was handed out before, and the next block: an estimate may be too late, and a damaged stamp anything. */
-static uint64_t event_ns(const struct ptwork *w, const struct ptwork_stream *s, const struct ptflow_event *e)
-{
-	uint64_t ns = ptaux_ns(w->config, e->time);
-
-	if (s->at + 1 < s->end_at && ns > w->blocks[s->at + 1].ns)
-		ns = w->blocks[s->at + 1].ns;
-	return ns > s->ns ? ns : s->ns;
 }
 
 /* Brings the earliest event to the top. 1: there is one; 0: the end; -errno. */
@@ -262,7 +296,7 @@ static int settle(struct ptwork *w)
 		if (r < 0)
 			return r;
 		if (s->next < b->n) {
-			const uint64_t ns = event_ns(w, s, &b->events[s->next]);
+			const uint64_t ns = b->events[s->next].time;
 
 			w->settled = ns == s->ns;
 			if (w->settled)
@@ -286,7 +320,31 @@ static int settle(struct ptwork *w)
 	return w->n_heap ? 1 : 0;
 }
 
-int ptwork_next(struct ptwork *w, struct ptwork_event *ret)
+/* How many of the stream's events come before those of all others, and before `before`. */
+static size_t count_run(const struct ptwork *w, uint64_t before)
+{
+	const uint32_t top = w->heap[0];
+	const struct ptwork_stream *s = &w->streams[top];
+	const struct ptwork_block *b = &w->blocks[s->at];
+	size_t low = s->next, high = b->n - s->next > MAX_RUN ? s->next + MAX_RUN : b->n;
+
+	for (size_t k = 1; k <= 2 && k < w->n_heap; k++) {
+		const uint64_t other = w->streams[w->heap[k]].ns, until = other + (top < w->heap[k] && other < UINT64_MAX);
+
+		before = until < before ? until : before;
+	}
+	while (low < high) {
+		const size_t mid = low + (high - low) / 2;
+
+		if (b->events[mid].time < before)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low - s->next;
+}
+
+int ptwork_run(struct ptwork *w, uint64_t before, struct ptwork_run *ret)
 {
 	int r = settle(w);
 	struct ptwork_stream *s;
@@ -294,20 +352,22 @@ int ptwork_next(struct ptwork *w, struct ptwork_event *ret)
 
 	if (r <= 0)
 		return r;
-	w->settled = false;
 	s = &w->streams[w->heap[0]];
 	b = &w->blocks[s->at];
-	*ret = (struct ptwork_event){.ns = s->ns, .buffer = w->heap[0], .flow = b->events[s->next++]};
-	ret->flow.insns += s->insns;
-	ret->flow.offset += b->b->offset;
-	ret->insns = ret->flow.insns - s->told;
-	s->told = ret->flow.insns;
-	if (ret->flow.owner) {
-		ret->pid = b->owners[ret->flow.owner - 1].pid;
-		ret->tid = b->owners[ret->flow.owner - 1].tid;
-	}
-	if (ret->tid == 0)
-		w->unowned++;
+	*ret = (struct ptwork_run){.events = b->events + s->next,
+		.n = count_run(w, before),
+		.buffer = w->heap[0],
+		.insns = s->insns,
+		.offset = b->b->offset,
+		.told = s->told,
+		.owners = b->owners};
+	if (ret->n == 0)
+		return 1;
+	s->next += ret->n;
+	s->told = ret->insns + ret->events[ret->n - 1].insns;
+	s->ns = ret->events[ret->n - 1].time;
+	w->settled = false;
+	sift_down(w, 0);
 	return 1;
 }
 

@@ -39,13 +39,43 @@ struct ptwork_event {
 	struct ptflow_event flow;
 };
 
+struct ptwork_owner {
+	uint32_t pid, tid;
+};
+
+/* What happened in one buffer, before anything else did in another one. */
+struct ptwork_run {
+	/* Until the next call; their .time is ns of the perf clock already. */
+	const struct ptflow_event *events;
+	size_t n;
+	uint32_t buffer;
+	uint64_t insns, offset; /* to be added to the events': since the buffer's begin */
+	uint64_t told;		/* instructions before the first one's, since the buffer's begin */
+	const struct ptwork_owner *owners; /* by .owner - 1 */
+};
+
 int ptwork_new(const struct ptwork_options *options, struct ptwork **ret) _must_check_;
 struct ptwork *ptwork_free(struct ptwork *w);
 DEFINE_CLEANUP(struct ptwork *, ptwork_free)
 
-/* The time of the next event; the event. 1: there is one; 0: the end; -errno. */
+/* The time of the next event. 1: there is one; 0: the end; -errno. */
 int ptwork_peek(struct ptwork *w, uint64_t *ret_ns);
-int ptwork_next(struct ptwork *w, struct ptwork_event *ret);
+/* What is next, and some of what follows that happened before `before`. Answers the same; n is 0 if it is later. */
+int ptwork_run(struct ptwork *w, uint64_t before, struct ptwork_run *ret);
+
+static inline void ptwork_run_event(const struct ptwork_run *run, size_t i, struct ptwork_event *ret)
+{
+	const struct ptflow_event *e = &run->events[i];
+
+	*ret = (struct ptwork_event){.ns = e->time, .buffer = run->buffer, .flow = *e};
+	ret->flow.insns += run->insns;
+	ret->flow.offset += run->offset;
+	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->told);
+	if (e->owner) {
+		ret->pid = run->owners[e->owner - 1].pid;
+		ret->tid = run->owners[e->owner - 1].tid;
+	}
+}
 
 /* How long the caller waited for workers (or did their work, where there are none); how long each of these worked. */
 uint64_t ptwork_wait_ns(const struct ptwork *w);

@@ -115,16 +115,20 @@ static uint32_t owner_number(struct ptwork_block *b, struct ptwork_owner o)
 	return ++b->n_owners;
 }
 
+/* When the next block begins: nothing in this one is later, whatever an estimate or a damaged stamp says. */
+static uint64_t limit_ns(const struct ptwork_block *b)
+{
+	const struct ptwork *w = b->w;
+	const size_t next = (size_t)(b - w->blocks) + 1;
+
+	return next < w->n_blocks && w->blocks[next].b->buffer == b->b->buffer ? w->blocks[next].ns : UINT64_MAX;
+}
+
 /* The stamp behind which this one's true time cannot lie. */
 static uint64_t latest(const struct ptwork_block *b, uint64_t ns)
 {
-	const struct ptwork *w = b->w;
-	const size_t i = (size_t)(b - w->blocks);
-
 	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
-	if (w->config->time.tsc_ctc_n)
-		return ns;
-	return i + 1 < w->n_blocks && w->blocks[i + 1].b->buffer == b->b->buffer ? w->blocks[i + 1].ns : UINT64_MAX;
+	return b->w->config->time.tsc_ctc_n ? ns : limit_ns(b);
 }
 
 /* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
@@ -224,6 +228,31 @@ static void settle_last_times(struct ptwork_block *b)
 	b->held = 0;
 }
 
+/* Stamps become times of the perf clock, which do not run backwards. */
+static void to_ns(struct ptwork_block *b)
+{
+	const struct ptaux_config *config = b->w->config;
+	const uint64_t limit = limit_ns(b);
+	uint64_t last = b->events_ns > b->ns ? b->events_ns : b->ns, stamp = 0, ns = 0;
+
+	b->unowned = 0;
+	for (size_t i = 0; i < b->n; i++) {
+		struct ptflow_event *e = &b->events[i];
+
+		if (e->time != stamp || i == 0) {
+			stamp = e->time;
+			ns = ptaux_ns(config, stamp);
+			if (ns > limit)
+				ns = limit;
+		}
+		if (ns > last)
+			last = ns;
+		e->time = last;
+		b->unowned += ptwork_is_unowned(b, e);
+	}
+	b->events_ns = last;
+}
+
 void ptwork_follow(struct work *work, unsigned int worker)
 {
 	struct ptwork_block *b = (struct ptwork_block *)work;
@@ -248,7 +277,6 @@ void ptwork_follow(struct work *work, unsigned int worker)
 	}
 	if (!b->more)
 		settle_last_times(b);
-	free(b->bytes);
-	b->bytes = NULL;
+	to_ns(b);
 	c->busy_ns += io_now_ns() - began;
 }

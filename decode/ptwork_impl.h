@@ -29,10 +29,6 @@ struct ptwork_context { /* of one thread */
 	uint64_t busy_ns;
 };
 
-struct ptwork_owner {
-	uint32_t pid, tid;
-};
-
 /* A block on its way: read by the caller, followed by a worker, handed out by the caller. */
 struct ptwork_block {
 	struct work work; /* first */
@@ -44,13 +40,15 @@ struct ptwork_block {
 	const struct ptcode_version *version; /* of who was entered last */
 	uint64_t at;			      /* what was followed of it */
 	uint8_t *bytes;
-	size_t n_bytes;
+	size_t n_bytes, room;
 	struct ptflow_event *events;
 	size_t n, cap;
 	size_t held; /* behind these: they wait for the next stamp */
+	uint64_t events_ns; /* of the last event that has its time */
 	struct ptspread spread;
 	struct ptwork_owner *owners; /* by ptflow_event.owner - 1 */
 	uint32_t n_owners;
+	uint64_t unowned; /* events of nobody among those */
 	struct ptflow_stats stats;
 	int error;
 	bool submitted, handed; /* to the workers: and not waited for */
@@ -73,6 +71,14 @@ struct ptwork_stream { /* a buffer, as its events are handed out */
 	uint64_t end_ip;
 };
 
+/* What was a block's that is over, for the next ones: allocated here and freed on other threads it would go to and fro. */
+struct ptwork_spare {
+	struct ptflow_event *events;
+	size_t cap;
+	uint8_t *bytes;
+	size_t room;
+};
+
 struct ptwork {
 	struct ptwork_options o;
 	const struct ptaux_config *config;
@@ -93,7 +99,14 @@ struct ptwork {
 	uint64_t backwards, unowned, cut;
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
+	struct ptwork_spare *spares;
+	size_t n_spares, max_spares;
 };
+
+static inline bool ptwork_is_unowned(const struct ptwork_block *b, const struct ptflow_event *e)
+{
+	return e->owner == 0 || b->owners[e->owner - 1].tid == 0;
+}
 
 /* What one thread needs. Cleared, it may be given to _fini(). */
 int ptwork_context_init(struct ptwork_context *c) _must_check_;

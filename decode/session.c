@@ -319,14 +319,29 @@ static int on_note(struct session *s)
 				       : timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
 }
 
-static int progress(struct session *s)
+static int progress(struct session *s, uint64_t n)
 {
-	uint64_t total = (s->o.pd ? s->o.pd->n_index : 0) +
-			 (s->o.events ? ringevents_count(s->o.events) : 0);
+	const uint64_t total =
+		(s->o.pd ? s->o.pd->n_index : 0) + (s->o.events ? ringevents_count(s->o.events) : 0);
+	const uint64_t before = s->done / PROGRESS_EVENTS;
 
-	if (++s->done % PROGRESS_EVENTS != 0 || !s->o.progress)
+	s->done += n;
+	if (s->done / PROGRESS_EVENTS == before || !s->o.progress)
 		return 0;
 	return s->o.progress(s->o.progress_arg, s->done, total);
+}
+
+/* As many branches as come next: none at or after `ts` and `note`, none after `event`. */
+static int draw_branches(struct session *s, uint64_t ts, uint64_t note, uint64_t event)
+{
+	uint64_t before = ts < note ? ts : note;
+	size_t n = 0;
+	int r;
+
+	if (event < before)
+		before = event + 1;
+	r = ptsession_run(s->o.pt, s, before, &n);
+	return r < 0 ? r : progress(s, n);
 }
 
 /* Notes, branches and events of programs whose time has come, before the record at `ts`; UINT64_MAX: all. */
@@ -352,16 +367,14 @@ static int others_until(struct session *s, uint64_t ts)
 		}
 		/* at the same moment the record is first: a map before the code in it */
 		if (branch != UINT64_MAX && branch < ts && branch <= event) {
-			r = ptsession_step(s->o.pt, s);
-			if (r >= 0)
-				r = progress(s);
+			r = draw_branches(s, ts, note, event);
 			continue;
 		}
 		if (event == UINT64_MAX || event > ts || !ringevents_next(s->o.events, &ev))
 			break;
 		r = session_on_program_event(s, &ev);
 		if (r >= 0)
-			r = progress(s);
+			r = progress(s, 1);
 	}
 	return r;
 }
@@ -386,7 +399,7 @@ int session_run(struct session *s)
 		r = resolver_error(s->resolver);
 		if (r < 0)
 			return r;
-		r = progress(s);
+		r = progress(s, 1);
 		if (r < 0)
 			return r;
 	}

@@ -73,12 +73,16 @@ static int walk(struct walk *w, const struct ptwork_options *o)
 	_cleanup_(ptwork_freep) struct ptwork *work = NULL;
 	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
 	struct ptwork_event e;
+	struct ptwork_run run;
 	int r = ptwork_new(o, &work);
 
 	ptwalk_ips_init(&w->ips, w->mode == INSNS);
 	w->events = 0;
-	while (r == 0 && (r = ptwork_next(work, &e)) == 1) {
-		on_event(w, &e);
+	while (r == 0 && (r = ptwork_run(work, UINT64_MAX, &run)) == 1) {
+		for (size_t i = 0; i < run.n; i++) {
+			ptwork_run_event(&run, i, &e);
+			on_event(w, &e);
+		}
 		r = 0;
 	}
 	if (r < 0)

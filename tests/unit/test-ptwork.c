@@ -46,6 +46,7 @@ struct recording {
 	struct make make;
 	const struct ptprogram *code;
 	size_t most; /* bytes of memory while it ran */
+	bool by_moment; /* what happened is taken moment by moment */
 };
 
 /* A program of one segment. */
@@ -138,6 +139,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	struct images *images;
 	struct ptwork *work;
 	struct ptwork_event e;
+	struct ptwork_run run;
 	const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
 	uint64_t peeked;
 	size_t n = 0;
@@ -156,19 +158,29 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	while (stop_after == 0 || n < stop_after) {
 		r = ptwork_peek(work, &peeked);
 		assert_in_range(r, 0, 1);
-		assert_int_equal(ptwork_next(work, &e), r);
+		/* nothing is before what comes next */
+		assert_int_equal(ptwork_run(work, r ? peeked : 0, &run), r);
 		if (r == 0)
 			break;
-		assert_int_equal(peeked, e.ns);
-		if (keep)
-			take(l, &e);
-		else
-			l->insns += e.insns;
-		if (n++ % 1024 == 0) {
+		assert_int_equal(run.n, 0);
+		/* those of one moment, or as many as there are */
+		assert_int_equal(ptwork_run(work, rec->by_moment ? peeked + 1 : UINT64_MAX, &run), 1);
+		assert_true(run.n > 0);
+		for (size_t i = 0; i < run.n; i++) {
+			ptwork_run_event(&run, i, &e);
+			assert_true(i == 0 || !rec->by_moment ? e.ns >= peeked : e.ns == peeked);
+			if (keep)
+				take(l, &e);
+			else
+				l->insns += e.insns;
+		}
+		assert_int_equal(run.events[0].time, peeked);
+		if (n / 1024 != (n + run.n) / 1024 || n == 0) {
 			const size_t now = mallinfo2().uordblks + mallinfo2().hblkhd - before;
 
 			rec->most = now > rec->most ? now : rec->most;
 		}
+		n += run.n;
 	}
 	if (!keep)
 		l->n = n;
@@ -272,8 +284,10 @@ static void test_threads_of_a_process(void **state)
 		make_comm(&rec.make, 3, PID, 200 + i, "t", 0);
 		make_aux(&rec.make, i, (int32_t)(200 + i), -1, 0, 0, p[i].trace.bytes, p[i].trace.n);
 	}
-	for (unsigned int i = 0; i < 4; i++)
+	for (unsigned int i = 0; i < 4; i++) {
+		rec.by_moment = i == 1;
 		decode(&rec, i == 3 ? 4 : i, true, 0, &l[i]);
+	}
 	assert_int_equal(l[0].losses, 0);
 	for (uint32_t i = 0; i < 3; i++)
 		is_program(&l[0], i, 200 + i, &p[i]);
@@ -286,10 +300,12 @@ static void test_threads_of_a_process(void **state)
 	for (unsigned int i = 0; i < 40; i++) {
 		struct list part;
 
+		rec.by_moment = i % 3 == 0;
 		decode(&rec, i % 4, true, 1 + i * i * 7, &part);
 		assert_memory_equal(part.v, l[0].v, part.n * sizeof(*part.v));
 		free(part.v);
 	}
+	rec.by_moment = false;
 	for (size_t i = 0; i < 4; i++)
 		free(l[i].v);
 	for (size_t i = 0; i < 3; i++)
