@@ -96,3 +96,50 @@ static inline const char *bytes_str(struct bytes *b, size_t *ret_len)
 	(void)bytes_take(b, *ret_len + 1);
 	return s;
 }
+
+/* LEB128; one that does not fit into 64 bits fails. */
+static inline uint64_t bytes_uleb(struct bytes *b)
+{
+	uint64_t v = 0;
+
+	for (unsigned int shift = 0; shift < 64; shift += 7) {
+		const uint8_t *p = bytes_take(b, 1);
+
+		if (!p)
+			return 0;
+		v |= (uint64_t)(*p & 0x7f) << shift;
+		if (!(*p & 0x80))
+			return v;
+	}
+	b->failed = true;
+	b->left = 0;
+	return 0;
+}
+
+static inline int64_t bytes_sleb(struct bytes *b)
+{
+	uint64_t v = 0;
+
+	for (unsigned int shift = 0; shift < 64; shift += 7) {
+		const uint8_t *p = bytes_take(b, 1);
+
+		if (!p)
+			return 0;
+		v |= (uint64_t)(*p & 0x7f) << shift;
+		if (!(*p & 0x80)) {
+			if ((*p & 0x40) && shift + 7 < 64)
+				v |= UINT64_MAX << (shift + 7);
+			return (int64_t)v;
+		}
+	}
+	b->failed = true;
+	b->left = 0;
+	return 0;
+}
+
+static inline uint8_t bytes_u8(struct bytes *b)
+{
+	const uint8_t *p = bytes_take(b, 1);
+
+	return p ? *p : 0;
+}

@@ -31,23 +31,6 @@ struct reader {
 	struct cie cie; /* the last one asked for: mostly one serves many functions */
 };
 
-static uint64_t read_uleb(struct bytes *b)
-{
-	uint64_t v = 0;
-
-	for (unsigned shift = 0; shift < 64; shift += 7) {
-		const uint8_t *p = bytes_take(b, 1);
-
-		if (!p)
-			return 0;
-		v |= (uint64_t)(*p & 0x7f) << shift;
-		if (!(*p & 0x80))
-			return v;
-	}
-	b->failed = true;
-	return 0;
-}
-
 static uint64_t read_number(struct bytes *b, uint8_t format)
 {
 	switch (format) {
@@ -104,19 +87,19 @@ static bool cie_parse(struct bytes *b, uint8_t *ret_coding, uint8_t *ret_lsda)
 	aug = bytes_str(b, &n);
 	if (!version || !aug || (*version != 1 && *version != 3))
 		return false;
-	(void)read_uleb(b); /* code alignment */
-	(void)read_uleb(b); /* data alignment: signed, as long */
+	(void)bytes_uleb(b); /* code alignment */
+	(void)bytes_uleb(b); /* data alignment: signed, as long */
 	if (*version == 1)
 		(void)bytes_take(b, 1);
 	else
-		(void)read_uleb(b); /* the return address's register */
+		(void)bytes_uleb(b); /* the return address's register */
 	*ret_coding = DW_EH_PE_absptr;
 	*ret_lsda = DW_EH_PE_omit;
 	if (*aug == '\0')
 		return !b->failed;
 	if (*aug++ != 'z')
 		return false;
-	(void)read_uleb(b);
+	(void)bytes_uleb(b);
 	for (; *aug; aug++) {
 		switch (*aug) {
 		case 'R':
@@ -170,7 +153,7 @@ static uint64_t lsda_parse(const struct reader *r, const struct cie *cie, struct
 
 	if (cie->lsda == DW_EH_PE_omit || !coding_is_known(cie->lsda & 0x7f) || (cie->lsda & 0x80))
 		return 0;
-	(void)read_uleb(body);
+	(void)bytes_uleb(body);
 	here = (size_t)(body->p - r->data);
 	v = read_number(body, cie->lsda & 0x0f);
 	if (body->failed || v == 0)

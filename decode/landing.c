@@ -28,29 +28,12 @@ struct section {
 	uint64_t vaddr, size;
 };
 
-static uint64_t read_uleb(struct bytes *b)
-{
-	uint64_t v = 0;
-
-	for (unsigned shift = 0; shift < 64; shift += 7) {
-		const uint8_t *p = bytes_take(b, 1);
-
-		if (!p)
-			return 0;
-		v |= (uint64_t)(*p & 0x7f) << shift;
-		if (!(*p & 0x80))
-			return v;
-	}
-	b->failed = true;
-	return 0;
-}
-
 /* Lengths and offsets within a function. */
 static uint64_t read_offset(struct bytes *b, uint8_t coding)
 {
 	switch (coding) {
 	case DW_EH_PE_uleb128:
-		return read_uleb(b);
+		return bytes_uleb(b);
 	case DW_EH_PE_udata4:
 		return bytes_u32(b);
 	case DW_EH_PE_udata8:
@@ -106,9 +89,9 @@ static int add_function(struct landings *l, const struct section *s, const struc
 	else if (coding != DW_EH_PE_omit)
 		return 0;
 	if (read_byte(&b) != DW_EH_PE_omit)
-		(void)read_uleb(&b); /* where the types are */
+		(void)bytes_uleb(&b); /* where the types are */
 	coding = read_byte(&b);
-	length = read_uleb(&b);
+	length = bytes_uleb(&b);
 	calls = b.failed ? NULL : bytes_take(&b, length);
 	if (!calls || length > l->allowed)
 		return 0;
@@ -118,7 +101,7 @@ static int add_function(struct landings *l, const struct section *s, const struc
 		const uint64_t start = read_offset(&b, coding), n = read_offset(&b, coding), pad = read_offset(&b, coding);
 		int r;
 
-		(void)read_uleb(&b); /* what it catches */
+		(void)bytes_uleb(&b); /* what it catches */
 		if (b.failed || pad == 0)
 			continue;
 		r = landings_push(l, &(struct landing){.pad = base + pad, .start = x->start + start, .end = x->start + start + n});
