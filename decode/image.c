@@ -268,7 +268,7 @@ static void load_mini(struct images *t, struct image *img)
 }
 
 /* Asks for the debug file by build id, and by .gnu_debuglink. */
-static int load_debug(struct images *t, struct image *img)
+int image_load_debug(struct images *t, struct image *img)
 {
 	struct declink_file file = {0};
 	struct declink_need need;
@@ -278,6 +278,9 @@ static int load_debug(struct images *t, struct image *img)
 	ssize_t id_len;
 	int r, fd = -1;
 
+	if (img->debug_tried)
+		return 0;
+	img->debug_tried = true;
 	id_len = dwelf_elf_gnu_build_id(img->elf, &id);
 	link = dwelf_elf_gnu_debuglink(img->elf, &crc);
 	if (id_len < 2 ||
@@ -315,7 +318,7 @@ int image_load_symbols(struct images *t, struct image *img)
 	img->symbols_loaded = true;
 	n = symbols_add_elf(&img->symbols, img->elf, SHT_SYMTAB);
 	if (n == 0 && img->kind == IMAGE_FILE) {
-		r = load_debug(t, img);
+		r = image_load_debug(t, img);
 		if (r < 0)
 			return r;
 		if (img->debug_elf)
@@ -337,6 +340,7 @@ void image_free(struct image *img)
 	symbols_fini(&img->symbols);
 	cfi_free(img->cfi);
 	extents_free(img->extents);
+	image_free_dwarf(img);
 	if (img->debug_elf)
 		elf_end(img->debug_elf);
 	if (img->mini_elf)

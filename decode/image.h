@@ -44,6 +44,7 @@ enum image_state {
 };
 
 struct cfi;
+struct dwarf;
 struct extents;
 
 struct image {
@@ -65,6 +66,7 @@ struct image {
 	bool x86_64;
 	Elf *elf, *debug_elf, *mini_elf;
 	int debug_fd;
+	bool debug_tried;
 	void *mini; /* .gnu_debugdata, unpacked */
 	size_t mini_size;
 	struct image_load {
@@ -78,6 +80,11 @@ struct image {
 	struct cfi *cfi; /* unwind.c's; made at first use */
 	bool cfi_tried;
 	struct extents *extents; /* resolve.c's; made at first use */
+	struct dwarf *dwarf; /* NULL: there is no debug information */
+	bool dwarf_tried, dwarf_failed;
+	struct dwarf *sup; /* what it shares with others */
+	Elf *sup_elf;
+	int sup_fd;
 	uint64_t hits; /* addresses looked up in it while it was not READY */
 };
 
@@ -92,7 +99,7 @@ struct image_key {
 };
 
 struct images_stats {
-	uint64_t ready, missing, changed, broken, debug_found, debug_wrong;
+	uint64_t ready, missing, changed, broken, debug_found, debug_wrong, dwarf_found;
 };
 
 struct images;
@@ -119,6 +126,12 @@ int image_open(struct images *t, struct image *img) _must_check_;
 /* Reads its symbols where that was not done yet; as image_open(). The image must be READY. */
 int image_load_symbols(struct images *t, struct image *img) _must_check_;
 
+/*
+ * Its debug information, from itself or its debug file, where that was not looked for yet; as image_open(). The image
+ * must be READY.
+ */
+int image_load_dwarf(struct images *t, struct image *img) _must_check_;
+
 /* An offset in the file as the ELF's own address. */
 bool image_vaddr(const struct image *img, uint64_t off, uint64_t *ret);
 
@@ -129,3 +142,6 @@ const struct images_stats *images_stats(const struct images *t);
 
 /* Adds "missing", "changed" and "broken": the paths (some) of images that were needed in vain. */
 void images_report(const struct images *t, struct json_object *losses);
+
+/* Where debug information was asked for: those that have none ("debug_info_missing"), and what of it was no good. */
+void images_report_dwarf(const struct images *t, struct json_object *stats, struct json_object *losses);

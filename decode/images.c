@@ -197,7 +197,7 @@ struct image *images_get(struct images *t, const struct image_key *key)
 	img = calloc(1, sizeof(*img));
 	if (!img)
 		return NULL;
-	img->fd = img->debug_fd = -1;
+	img->fd = img->debug_fd = img->sup_fd = -1;
 	room = k.path_len * 4 + 1;
 	img->text = malloc(room);
 	if (!img->text) {
@@ -234,6 +234,22 @@ const struct images_stats *images_stats(const struct images *t)
 	return &t->stats;
 }
 
+void images_report_path(
+	struct json_object *losses, const char *key, const struct image *img, struct json_object **list, int *n)
+{
+	char text[512];
+
+	if (*n == REPORT_MAX)
+		return;
+	if (!*list)
+		*list = json_add_new_array(losses, key);
+	if (!*list)
+		return;
+	escape_text(text, sizeof(text), img->path, strlen(img->path));
+	json_append_string(*list, text);
+	++*n;
+}
+
 void images_report(const struct images *t, struct json_object *losses)
 {
 	static const struct {
@@ -249,20 +265,11 @@ void images_report(const struct images *t, struct json_object *losses)
 		struct json_object *list = NULL;
 		int n = 0;
 
-		for (uint32_t i = 0; i < t->n && n < REPORT_MAX; i++) {
+		for (uint32_t i = 0; i < t->n; i++) {
 			const struct image *img = t->v[i];
-			char text[512];
 
-			if (img->state != kinds[k].state ||
-				(img->kind != IMAGE_FILE && img->kind != IMAGE_VDSO))
-				continue;
-			if (!list)
-				list = json_add_new_array(losses, kinds[k].key);
-			if (!list)
-				return;
-			escape_text(text, sizeof(text), img->path, strlen(img->path));
-			json_append_string(list, text);
-			n++;
+			if (img->state == kinds[k].state && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO))
+				images_report_path(losses, kinds[k].key, img, &list, &n);
 		}
 	}
 }
