@@ -7,15 +7,17 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/human.h"
+#include "client/stepper.h"
 #include "client/view.h"
 
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
 	const struct process_fds *fds, struct json_object **ret_result)
 {
 	struct json_object *names = json_add_new_array(params, "fds");
-	int list[2];
+	int list[3];
 	size_t n = 0;
 
 	if (options->stacks)
@@ -32,7 +34,36 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_append_string(names, "maps");
 		list[n++] = fds->maps;
 	}
+	if (fds->step >= 0) {
+		json_append_string(names, "step");
+		list[n++] = fds->step;
+	}
 	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+}
+
+bool arm_steps(const struct arm_options *options)
+{
+	return options->backend && strcmp(options->backend, "step") == 0;
+}
+
+int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds)
+{
+	char why[STEPPER_WHY_SIZE] = "";
+	int error = 0;
+	int r = stepper_start(pid, &fds->step, &error, why);
+
+	if (r < 0)
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r), "%s", why);
+	if (r == STEPPER_E_REFUSED)
+		return ctl_fail(ctl, exit_code_from(error),
+			error == -ESRCH	  ? "gone"
+			: error == -EPERM ? "not_permitted"
+					  : tracerd_error_name(error),
+			"%s", why);
+	/* It was told the number: that is still the process that was meant. */
+	if (!process_lives(fds))
+		return arm_report(ctl, -ESRCH, pid);
+	return EXIT_OK;
 }
 
 int arm_report(struct ctl *ctl, int error, pid_t pid)

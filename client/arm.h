@@ -33,9 +33,11 @@ struct arm_options {
 			.type = OPTION_CHOICE,                                                     \
 			.offset = offsetof(owner, arm.backend),                                    \
 			.arg = "NAME",                                                             \
-			.choices = "auto|sample",                                                  \
+			.choices = "auto|sample|step",                                             \
 			.doc = "What records: auto (the default) takes the best that this "        \
-			       "machine has."},                                                    \
+			       "machine has. step executes the program one instruction at a "      \
+			       "time: every call, exactly, and very slowly; see "                  \
+			       "tracerd-step(8)."},                                                \
 	{                                                                                          \
 		.name = "no-waits", .type = OPTION_FLAG, .offset = offsetof(owner, arm.no_waits),  \
 		.doc = "Do not record the stack of each wait: cheaper for programs that switch "   \
@@ -48,6 +50,15 @@ struct arm_options {
  */
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
 	const struct process_fds *fds, struct json_object **ret_result) _must_check_;
+
+/* Whether the stepping back end is what was asked for; then arm_start_stepper() comes first. */
+bool arm_steps(const struct arm_options *options);
+
+/*
+ * Starts the stepper of process `pid`, which `fds` are of, and keeps its channel there. An exit code; a failure has
+ * been reported.
+ */
+int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds) _must_check_;
 
 /* Reports why process or thread `pid` could not be armed; returns the exit code. */
 int arm_report(struct ctl *ctl, int error, pid_t pid);

@@ -47,6 +47,11 @@ static int arm_number(struct ctl *ctl, const struct options *o, const char *kind
 	int r;
 
 	r = o->tid ? process_open_thread(pid, &fds) : process_open(pid, &fds);
+	if (r == 0 && arm_steps(&o->arm)) {
+		r = arm_start_stepper(ctl, pid, &fds);
+		if (r != EXIT_OK)
+			return r;
+	}
 	if (r == 0) {
 		params = json_object_new_object();
 		json_add_int(params, kind, pid);
@@ -91,6 +96,9 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) != 1)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"name process ids, or --tid, or --unit: one of the three");
+	if (arm_steps(&o->arm) && n == 0)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--backend=step records whole processes: name their ids");
 	for (size_t i = 0; i < n; i++) {
 		if (parse_u64(operands[i], 1, 1 << 22, &pids[i]) < 0)
 			return ctl_fail(

@@ -36,6 +36,8 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid)
 	struct json_object *params;
 	int r = process_open(pid, &fds);
 
+	if (r == 0 && arm_steps(&o->arm) && arm_start_stepper(ctl, pid, &fds) != EXIT_OK)
+		return EXIT_RUN_FAILED;
 	if (r == 0) {
 		params = json_object_new_object();
 		json_add_int(params, "pid", pid);
@@ -56,6 +58,7 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid)
 static int run_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
 {
 	const struct options *o = options;
+	const bool steps = arm_steps(&o->arm);
 	_cleanup_free_ char **argv = calloc(n + 1, sizeof(*argv));
 	_cleanup_close_ int signal_fd = -1;
 	int r, error = 0;
@@ -71,7 +74,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (signal_fd < 0)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(signal_fd), "signalfd: %s",
 			strerror(-signal_fd));
-	r = launch_stopped(argv, &pid, &error);
+	r = launch_stopped(argv, steps, &pid, &error);
 	if (r == LAUNCH_E_EXEC)
 		return ctl_fail(ctl, error == ENOENT ? EXIT_RUN_NOT_FOUND : EXIT_RUN_NOT_EXECUTABLE,
 			tracerd_error_name(-error), "cannot execute '%s': %s", operands[0],
@@ -79,6 +82,13 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (r != 0)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, "run", "cannot start '%s': %s", operands[0],
 			r < 0 ? strerror(-r) : "it ended at once");
+	r = steps ? launch_hand_over(pid) : 0;
+	if (r != 0) {
+		if (r < 0)
+			launch_kill(pid);
+		return ctl_fail(ctl, EXIT_RUN_FAILED, "run", "cannot start '%s': %s", operands[0],
+			r < 0 ? strerror(-r) : "it ended at once");
+	}
 	r = arm_stopped(ctl, o, pid);
 	if (r != EXIT_OK) {
 		launch_kill(pid);
@@ -86,7 +96,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	}
 	/* the recording does not need the connection, and the program may run for weeks */
 	ctl_fini(ctl);
-	r = launch_release(pid);
+	r = steps ? launch_continue(pid) : launch_release(pid);
 	if (r < 0) {
 		launch_kill(pid);
 		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -43,7 +44,7 @@ int launch_prepare(void)
 
 /* In the child: only what is safe between fork and exec. Says why it failed, and does not return.
  */
-static void __attribute__((noreturn)) child_exec(char *const *argv, int error_fd)
+static void __attribute__((noreturn)) child_exec(char *const *argv, bool traceable, pid_t parent, int error_fd)
 {
 	sigset_t none;
 	int e;
@@ -51,6 +52,9 @@ static void __attribute__((noreturn)) child_exec(char *const *argv, int error_fd
 	(void)sigemptyset(&none);
 	(void)signal(SIGPIPE, SIG_DFL);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	/* Yama, where it restricts: by our parent and its descendants. Elsewhere it fails, and need not be. */
+	if (traceable)
+		(void)prctl(PR_SET_PTRACER, parent, 0, 0, 0);
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
 		(void)execvp(argv[0], argv);
 	else
@@ -60,11 +64,11 @@ static void __attribute__((noreturn)) child_exec(char *const *argv, int error_fd
 	_exit(127);
 }
 
-int launch_stopped(char *const *argv, pid_t *ret_pid, int *ret_errno)
+int launch_stopped(char *const *argv, bool traceable, pid_t *ret_pid, int *ret_errno)
 {
 	_cleanup_close_ int read_fd = -1, write_fd = -1;
 	int pipe_fds[2], status, e = 0;
-	pid_t pid;
+	pid_t self = getpid(), pid;
 
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
 		return -errno;
@@ -74,7 +78,7 @@ int launch_stopped(char *const *argv, pid_t *ret_pid, int *ret_errno)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		child_exec(argv, write_fd);
+		child_exec(argv, traceable, self, write_fd);
 	write_fd = close_fd(write_fd);
 	/* the pipe closes by the exec, or brings the reason why there was none */
 	if (io_read_full(read_fd, &e, sizeof(e)) == (ssize_t)sizeof(e)) {
@@ -103,6 +107,24 @@ int launch_stopped(char *const *argv, pid_t *ret_pid, int *ret_errno)
 int launch_release(pid_t pid)
 {
 	return ptrace(PTRACE_DETACH, pid, NULL, NULL) < 0 ? -errno : 0;
+}
+
+int launch_hand_over(pid_t pid)
+{
+	int status;
+
+	/* The signal that it stands at is replaced: it stops again, as it would by itself, before it executes anything. */
+	if (ptrace(PTRACE_DETACH, pid, NULL, (void *)(uintptr_t)SIGSTOP) < 0)
+		return -errno;
+	while (waitpid(pid, &status, WUNTRACED) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFSTOPPED(status) ? 0 : LAUNCH_E_DIED;
+}
+
+int launch_continue(pid_t pid)
+{
+	return kill(pid, SIGCONT) < 0 ? -errno : 0;
 }
 
 void launch_kill(pid_t pid)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "common/cleanup.h"
@@ -18,12 +19,20 @@ enum {
 
 /*
  * Starts argv (ended by NULL; looked up in PATH) and returns when it stands at its first
- * instruction. The child has the default action for SIGPIPE and no blocked signals.
+ * instruction. The child has the default action for SIGPIPE and no blocked signals. `traceable`: it
+ * may be traced by processes that we start, whatever the kernel says of strangers.
  */
-int launch_stopped(char *const *argv, pid_t *ret_pid, int *ret_errno) _must_check_;
+int launch_stopped(char *const *argv, bool traceable, pid_t *ret_pid, int *ret_errno) _must_check_;
 
 /* Lets it run, not traced any more. 0 or -errno. */
 int launch_release(pid_t pid) _must_check_;
+
+/*
+ * It is not traced any more and stands all the same, by SIGSTOP, at its first instruction, until
+ * launch_continue(): another process can trace it from there. 0, LAUNCH_E_DIED, -errno.
+ */
+int launch_hand_over(pid_t pid) _must_check_;
+int launch_continue(pid_t pid) _must_check_;
 
 /* Ends one that was not released and reaps it. */
 void launch_kill(pid_t pid);

@@ -30,10 +30,16 @@ static int maps_open(pid_t pid, int *ret_fd)
 	return 0;
 }
 
+bool process_lives(const struct process_fds *fds)
+{
+	struct pollfd exited = {.fd = fds->pidfd, .events = POLLIN};
+
+	return poll(&exited, 1, 0) == 0;
+}
+
 int process_open(pid_t pid, struct process_fds *ret)
 {
 	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
-	struct pollfd exited;
 	int r;
 
 	fds.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -44,8 +50,7 @@ int process_open(pid_t pid, struct process_fds *ret)
 	if (r < 0)
 		return r;
 	/* still there after the maps were opened: then they are its maps */
-	exited = (struct pollfd){.fd = fds.pidfd, .events = POLLIN};
-	if (poll(&exited, 1, 0) > 0)
+	if (!process_lives(&fds))
 		return -ESRCH;
 	ret->pidfd = take_fd(&fds.pidfd);
 	ret->maps = take_fd(&fds.maps);

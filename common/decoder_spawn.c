@@ -3,64 +3,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/capability.h>
 #include <linux/ioprio.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/libexec.h"
+
 #define CHILD_NOFILE 4096
 
 int decoder_find(const char *override, char *ret, size_t size)
 {
-	char path[PATH_MAX];
-	ssize_t n;
-	char *slash;
-	int len;
-
-	if (override && *override) {
-		len = snprintf(path, sizeof(path), "%s", override);
-	} else {
-		n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-		if (n > 0) {
-			path[n] = '\0';
-			slash = strrchr(path, '/');
-			if (slash && (size_t)(slash - path) + sizeof("/tracerd-decode") <= sizeof(path)) {
-				(void)strcpy(slash, "/tracerd-decode");
-				if (access(path, X_OK) == 0) {
-					len = (int)strlen(path);
-					goto found;
-				}
-				/* libtool runs programs of the build tree out of .libs/ */
-				*slash = '\0';
-				slash = strrchr(path, '/');
-				if (slash && !strcmp(slash, "/.libs")) {
-					(void)strcpy(slash, "/tracerd-decode");
-					if (access(path, X_OK) == 0) {
-						len = (int)strlen(path);
-						goto found;
-					}
-				}
-			}
-		}
-		len = snprintf(path, sizeof(path), "%s/tracerd-decode", TRACERD_LIBEXECDIR);
-	}
-	if (len < 0 || (size_t)len >= sizeof(path))
-		return -ENAMETOOLONG;
-	if (access(path, X_OK) < 0)
-		return -errno;
-found:
-	if ((size_t)len >= size)
-		return -ENAMETOOLONG;
-	memcpy(ret, path, (size_t)len + 1);
-	return 0;
+	return libexec_find("tracerd-decode", override, ret, size);
 }
 
 static void limit(int what, uint64_t value)

@@ -408,6 +408,7 @@ static int begin_control(int fd)
 
 	(void)prctl(PR_SET_NAME, "tracerd-step");
 	(void)prctl(PR_SET_DUMPABLE, 0);
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	for (int i = 0; i < 3; i++)
