@@ -14,6 +14,7 @@
 #include "decode/callfuncs.h"
 #include "decode/idmap.h"
 #include "decode/image.h"
+#include "decode/mapping.h"
 #include "decode/perfdata.h"
 #include "decode/perfevent.h"
 #include "decode/space.h"
@@ -165,30 +166,14 @@ static int note_file(struct ptcode *c, struct image *image)
 
 static int on_mmap(struct ptcode *c, const struct perfevent *ev)
 {
-	const struct perfevent_mmap *m = &ev->mmap;
-	struct space_map map = {.start = m->addr, .pgoff = m->pgoff};
 	struct ptcode_process *p;
+	struct space_map map;
 
-	if (ev->pid == (uint32_t)-1 || (int64_t)m->addr < 0 || m->len == 0 ||
-		__builtin_add_overflow(m->addr, m->len, &map.end))
+	if (!mapping_range(ev, &map))
 		return 0;
 	p = add_process(c, ev->pid);
-	if (!p)
+	if (!p || mapping_image(ev, c->images, &map) < 0 || (map.image && note_file(c, map.image) < 0))
 		return -ENOMEM;
-	if (m->exec) {
-		const struct image_key key = {.maj = m->maj,
-			.min = m->min,
-			.ino = m->ino,
-			.build_id = m->build_id,
-			.build_id_size = m->build_id_size,
-			.path = m->path,
-			.path_len = m->path_len,
-			.pid = ev->pid};
-
-		map.image = images_get(c->images, &key);
-		if (!map.image || note_file(c, map.image) < 0)
-			return -ENOMEM;
-	}
 	return set_map(c, p, &map, ev->has_time ? ev->time : 0);
 }
 

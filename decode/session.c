@@ -9,6 +9,7 @@
 
 #include "common/escape.h"
 #include "common/schedev.h"
+#include "decode/mapping.h"
 #include "decode/perfevent.h"
 #include "decode/ptsession.h"
 
@@ -49,36 +50,14 @@ struct session *session_free(struct session *s)
 
 static void on_mmap(struct session *s, const struct perfevent *ev)
 {
-	const struct perfevent_mmap *m = &ev->mmap;
-	struct space_map map = {.start = m->addr, .pgoff = m->pgoff};
+	struct space_map map;
 	struct process *p;
 
-	/* the kernel's own maps */
-	if (ev->pid == (uint32_t)-1 || (int64_t)m->addr < 0)
+	if (!mapping_range(ev, &map))
 		return;
 	s->mmaps++;
-	if (m->len == 0 || __builtin_add_overflow(m->addr, m->len, &map.end))
-		return;
 	p = session_process(s, ev->pid);
-	if (!p)
-		return;
-	if (m->exec) {
-		const struct image_key key = {.maj = m->maj,
-			.min = m->min,
-			.ino = m->ino,
-			.build_id = m->build_id,
-			.build_id_size = m->build_id_size,
-			.path = m->path,
-			.path_len = m->path_len,
-			.pid = ev->pid};
-
-		map.image = images_get(s->o.images, &key);
-		if (!map.image) {
-			s->maps_refused++;
-			return;
-		}
-	}
-	if (space_set(&p->code.space, &map) != 0)
+	if (p && (mapping_image(ev, s->o.images, &map) < 0 || space_set(&p->code.space, &map) != 0))
 		s->maps_refused++;
 }
 
