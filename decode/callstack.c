@@ -12,6 +12,7 @@
 struct frame {
 	uint64_t back; /* where it returns to; 0: not known */
 	const struct callfunc *f;
+	uint64_t ip;	 /* an address in it */
 	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
 	bool tail;	 /* by a jump */
@@ -156,9 +157,16 @@ static struct frame *top(struct callstack *cs)
 	return cs->n ? &cs->frames[cs->n - 1] : NULL;
 }
 
+static struct callstack_frame told(const struct frame *fr)
+{
+	return (struct callstack_frame){.f = fr->f, .ip = fr->ip, .site = fr->site};
+}
+
 static void draw(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
 {
-	cs->ops.begin(cs->arg, time, fr->f, fr->site, why);
+	const struct callstack_frame t = told(fr);
+
+	cs->ops.begin(cs->arg, time, &t, why);
 }
 
 static bool keep(struct callstack *cs, const struct frame *fr)
@@ -193,12 +201,14 @@ static void push(struct callstack *cs, uint64_t time, const struct frame *fr, en
 /* It was there already, around everything since the stack was found. */
 static void push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why)
 {
+	const struct callstack_frame t = told(fr);
+
 	if (!keep(cs, fr))
 		return;
 	if (cs->ops.outside)
-		cs->ops.outside(cs->arg, time, fr->f, more, why);
+		cs->ops.outside(cs->arg, time, &t, more, why);
 	else
-		draw(cs, time, fr, why);
+		cs->ops.begin(cs->arg, time, &t, why);
 }
 
 static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why)
@@ -213,7 +223,7 @@ static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_
 }
 
 /* The frame on top is another function's now. */
-static void replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t site)
+static void replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip, uint64_t site)
 {
 	struct frame fr = *top(cs);
 
@@ -223,6 +233,7 @@ static void replace(struct callstack *cs, uint64_t time, const struct callfunc *
 		fr.site = site;
 	}
 	fr.f = f;
+	fr.ip = ip;
 	fr.pending = f->is_plt;
 	push(cs, time, &fr, fr.tail ? CALLSTACK_TAIL : CALLSTACK_CALL);
 }
@@ -230,7 +241,7 @@ static void replace(struct callstack *cs, uint64_t time, const struct callfunc *
 /* The first frame of what is known. */
 static void base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstack_why why)
 {
-	const struct frame fr = {.f = function(cs, ip, NULL)};
+	const struct frame fr = {.f = function(cs, ip, NULL), .ip = ip};
 
 	push(cs, time, &fr, why);
 }
@@ -238,7 +249,7 @@ static void base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstac
 /* The last frame that was known has returned to there: so that was around it. */
 static void caller(struct callstack *cs, uint64_t time, uint64_t ip)
 {
-	const struct frame fr = {.f = function(cs, ip, NULL)};
+	const struct frame fr = {.f = function(cs, ip, NULL), .ip = ip};
 
 	push_outside(cs, time, &fr, 0, CALLSTACK_FOUND);
 	cs->stats.inferred++;
@@ -407,7 +418,7 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
 {
-	struct frame fr = {.back = back, .site = from};
+	struct frame fr = {.back = back, .site = from, .ip = to};
 	const struct callfunc *f;
 	bool first;
 
@@ -468,19 +479,19 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 }
 
 /* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
-static void to_first(struct callstack *cs, uint64_t time, uint64_t from, const struct callfunc *f)
+static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
 {
-	struct frame fr = {.f = f, .pending = f->is_plt, .tail = true, .is_base = true, .site = from};
+	struct frame fr = {.f = f, .ip = to, .pending = f->is_plt, .tail = true, .is_base = true, .site = from};
 
 	cs->stats.tails++;
 	if (top(cs)->inner && cs->n > 1) {
 		/* a thunk that calls itself to put the address on the stack */
 		pop(cs, time, 1, CALLSTACK_TAIL);
-		replace(cs, time, f, from);
+		replace(cs, time, f, to, from);
 		return;
 	}
 	if (find_base(cs) < 0) {
-		replace(cs, time, f, from);
+		replace(cs, time, f, to, from);
 		top(cs)->is_base = true;
 		return;
 	}
@@ -525,11 +536,11 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		return;
 	}
 	if (top(cs)->is_signal) {
-		replace(cs, time, f, from); /* to what asks the kernel to end it */
+		replace(cs, time, f, to, from); /* to what asks the kernel to end it */
 		return;
 	}
 	if (first) {
-		to_first(cs, time, from, f);
+		to_first(cs, time, from, to, f);
 		return;
 	}
 	if (cs->frames[0].back == 0) {
@@ -561,11 +572,11 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	/* Out of a stub; or by one, to a function whose name it is not. */
 	if (top(cs)->pending || f->is_plt) {
-		replace(cs, time, f, from);
+		replace(cs, time, f, to, from);
 		return;
 	}
 	if (first) {
-		replace(cs, time, f, from);
+		replace(cs, time, f, to, from);
 		cs->stats.tails++;
 		return;
 	}
@@ -593,7 +604,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		cs->stats.unexplained++;
 	else
 		cs->stats.tails++;
-	replace(cs, time, f, from);
+	replace(cs, time, f, to, from);
 }
 
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back)
@@ -636,7 +647,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	f = function(cs, ip, &first);
 	if (was_stopped && first) {
 		/* `back`: a system call that was interrupted ends behind itself, or is made again. */
-		fr = (struct frame){.f = f, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
+		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
 		cs->stats.signals++;
 		push(cs, time, &fr, CALLSTACK_SIGNAL);
 		return;

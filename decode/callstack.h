@@ -62,18 +62,25 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_FORKED,  /* a process was forked within it */
 };
 
+/* What is told of a frame. */
+struct callstack_frame {
+	const struct callfunc *f;
+	uint64_t ip;   /* where it was entered or first seen: an address in it */
+	uint64_t site; /* the branch that entered it; 0: not known */
+};
+
 struct callstack_ops {
 	/* The function at an address, never NULL, and whether that is its first instruction. */
 	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
 	/* Whether what is thrown out of the call around `call` is caught or cleaned up after at `pad`. */
 	bool (*lands)(void *arg, uint64_t call, uint64_t pad);
-	/* A frame begins on top; `site`: the branch, 0 if it is not known. */
-	void (*begin)(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why);
+	/* A frame begins on top. */
+	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why);
 	/*
 	 * A frame shows itself that was around all that there was since the stack was found, of which nothing is left now. `more`:
 	 * so many of its kind are told next, each inside of the one before. NULL: begin() is told instead.
 	 */
-	void (*outside)(void *arg, uint64_t time, const struct callfunc *f, uint32_t more, enum callstack_why why);
+	void (*outside)(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why);
 	/* The topmost n frames end. */
 	void (*end)(void *arg, uint64_t time, uint32_t n, enum callstack_why why);
 };

@@ -275,6 +275,8 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 		json_add_uint(j->losses, "events_over_limits", ts.refused_full);
 	if (ts.folded)
 		json_add_uint(j->losses, "frames_folded", ts.folded);
+	if (ts.calls_late)
+		json_add_uint(j->losses, "callers_begun_late", ts.calls_late);
 	if (ts.inconsistent)
 		json_add_uint(j->losses, "switches_inconsistent", ts.inconsistent);
 	if (ts.regions_folded)

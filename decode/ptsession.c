@@ -12,6 +12,7 @@
 #include "common/json.h"
 #include "decode/callstack.h"
 #include "decode/idmap.h"
+#include "decode/perfevent.h"
 #include "decode/ptaux.h"
 #include "decode/ptcode.h"
 #include "decode/ptmissing.h"
@@ -23,8 +24,9 @@
 #define KERNEL_HALF 0x8000000000000000ull
 
 /* What function an address is in: the same few are asked for again and again. */
-#define KNOWN 1024u
+#define KNOWN 4096u
 struct known {
+	const struct ptcode_version *version;
 	uint64_t ip;
 	const struct callfunc *f; /* NULL: nothing is known */
 	bool first;
@@ -42,16 +44,21 @@ struct ptthread {
 	uint32_t tid, pid;
 	struct callstack *calls;
 	const struct ptcode_version *version;
-	const struct ptcode_version *known_of;
-	struct known known[KNOWN]; /* in that version */
 	struct thread *told; /* the session's; NULL: to be looked up */
 	struct drawn *drawn;
 	uint32_t n, room;
 	uint64_t last_ns, insns;
+	uint64_t found_ns, found_insns; /* when its stack was found last */
 	bool untraced;
+	bool is_new; /* its first event is its begin, unless that is but a PSB */
+	const char *missing; /* what is, since missing_ns; NULL: nothing */
+	uint64_t missing_ns;
 	struct ptview_thread *view; /* of the view of calls */
 	struct ptthread *next;
+	struct ptthread *sibling, *elder; /* of the process, those since its last exec */
 };
+
+#define THREAD_BYTES 4096u /* that one takes, about, but for its stack */
 
 struct ptsession {
 	struct ptaux *aux;
@@ -62,13 +69,14 @@ struct ptsession {
 	struct ptview *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
 	uint64_t code_ns; /* it took to open all code */
-	struct idmap threads;
+	struct idmap threads, processes; /* the latter by pid: its first thread */
 	struct ptthread *all, *last;
+	struct known known[KNOWN];
 	uint32_t *frames; /* of the stack table, by callfunc.id */
 	uint32_t n_frames;
 	/* of the event that is being drawn */
 	struct session *s;
-	uint64_t ns, ip;
+	uint64_t ns;
 	bool interpolated; /* ns */
 	int error;
 };
@@ -120,8 +128,10 @@ struct ptsession *ptsession_free(struct ptsession *p)
 		callstack_free(t->calls);
 		free(t->drawn);
 		free(t);
+		budget_give(p->budget, THREAD_BYTES);
 	}
 	idmap_fini(&p->threads);
+	idmap_fini(&p->processes);
 	ptwork_free(p->work);
 	ptmissing_free(p->missing);
 	ptowner_free(p->owner);
@@ -135,7 +145,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 /* ---- drawing */
 
 /* The frame of a function: by its number once it was seen, since calls are many and functions few. */
-static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct callfunc *f)
+static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct callfunc *f, uint64_t ip)
 {
 	struct process *process;
 	uint32_t frame;
@@ -145,7 +155,7 @@ static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct c
 	process = session_process(p->s, t->pid);
 	if (!process)
 		return STACKTAB_FRAME_FULL;
-	frame = resolver_frame(p->s->resolver, &process->code, p->ip, RESOLVE_EXACT);
+	frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
 	if (f->id >= p->n_frames) {
 		const uint32_t n = f->id + f->id / 2 + 256;
 		uint32_t *v = reallocarray(p->frames, n, sizeof(*v));
@@ -164,11 +174,12 @@ static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_firs
 {
 	struct ptthread *t = arg;
 
-	struct known *k = &t->known[(ip ^ ip >> 10) % KNOWN];
+	struct known *k = &t->p->known[(ip ^ ip >> 10) % KNOWN];
 
-	if (!k->f || k->ip != ip) {
+	if (!k->f || k->ip != ip || k->version != t->version) {
 		k->f = ptcode_function(t->version, ip, &k->first);
 		k->ip = ip;
+		k->version = t->version;
 	}
 	*ret_first = k->first;
 	return k->f;
@@ -187,7 +198,7 @@ static struct ptview_time at(const struct ptsession *p, uint64_t ns)
 	return (struct ptview_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
+static const char *how_of(enum callstack_why why)
 {
 	static const char *const how[] = {
 		[CALLSTACK_TAIL] = "tail call",
@@ -198,29 +209,68 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 		[CALLSTACK_RESUMED] = "its stack goes on",
 		[CALLSTACK_FORKED] = "forked within it",
 	};
-	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
-	const uint32_t frame = frame_of(p, t, f);
-	int r;
 
-	(void)site;
+	return how[why];
+}
+
+static bool add_drawn(struct ptthread *t, const struct drawn *d)
+{
 	if (t->n == t->room) {
 		const uint32_t room = t->room ? t->room * 2 : 64;
 		struct drawn *v = reallocarray(t->drawn, room, sizeof(*v));
 
 		if (!v) {
-			p->error = -ENOMEM;
-			return;
+			t->p->error = -ENOMEM;
+			return false;
 		}
 		t->drawn = v;
 		t->room = room;
 	}
-	t->drawn[t->n++] = (struct drawn){.frame = frame, .insns = t->insns};
+	t->drawn[t->n++] = *d;
+	return true;
+}
+
+/* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
+static bool is_found(enum callstack_why why)
+{
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED;
+}
+
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+{
+	struct ptthread *t = arg;
+	struct ptsession *p = t->p;
+	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
+	int r = 0;
+
+	if (t->n == 0 && is_found(why)) {
+		t->found_ns = time;
+		t->found_insns = t->insns;
+		r = t->view ? 0 : timeline_found(p->s->o.tl, t->tid, time);
+	}
+	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->insns}))
+		return;
 	if (t->view)
-		r = ptview_call(t->view, at(p, time), frame, why == CALLSTACK_CALL ? NULL : how[why]);
+		r = ptview_call(t->view, at(p, time), frame, how_of(why));
+	else if (r >= 0)
+		r = timeline_call(p->s->o.tl, t->tid, time, frame, how_of(why), p->interpolated && time == p->ns);
+	if (r < 0)
+		p->error = r;
+}
+
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
+{
+	struct ptthread *t = arg;
+	struct ptsession *p = t->p;
+	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
+	int r;
+
+	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns}))
+		return;
+	if (t->view)
+		r = ptview_call(t->view, at(p, t->found_ns), frame, how_of(why));
 	else
-		r = timeline_call(p->s->o.tl, t->tid, time, frame, why == CALLSTACK_CALL ? NULL : how[why],
-				  p->interpolated && time == p->ns);
+		r = timeline_call_outside(p->s->o.tl, t->tid, time, frame, more, how_of(why));
 	if (r < 0)
 		p->error = r;
 }
@@ -234,8 +284,14 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 	while (n-- && t->n) {
 		const struct drawn *d = &t->drawn[--t->n];
 		const uint64_t insns = t->insns - d->insns;
-		int r = t->view ? ptview_return(t->view, at(p, time), insns)
-				: timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
+		int r;
+
+		if (t->view)
+			r = ptview_return(t->view, at(p, time), insns);
+		else if (time < p->ns)
+			r = timeline_return_before(p->s->o.tl, t->tid, p->ns, time, insns);
+		else
+			r = timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
 
 		if (r < 0)
 			p->error = r;
@@ -244,29 +300,70 @@ static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 
 /* ---- branches */
 
+static int leave_process(struct ptsession *p, struct ptthread *t)
+{
+	int r = 0;
+
+	if (t->elder)
+		t->elder->sibling = t->sibling;
+	else if (t->sibling)
+		r = idmap_put(&p->processes, t->pid, t->sibling);
+	if (t->sibling)
+		t->sibling->elder = t->elder;
+	t->sibling = t->elder = NULL;
+	t->pid = 0;
+	return r;
+}
+
+static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
+{
+	struct ptthread *first;
+	int r;
+
+	if (t->pid == pid)
+		return 0;
+	r = leave_process(p, t);
+	if (r < 0)
+		return r;
+	first = idmap_get(&p->processes, pid);
+	r = idmap_put(&p->processes, pid, t);
+	if (r < 0)
+		return r;
+	/* one that has left alone is named there still */
+	if (first && first != t && first->pid == pid) {
+		t->sibling = first;
+		first->elder = t;
+	}
+	t->pid = pid;
+	return 0;
+}
+
 static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
 {
-	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {
+		.function = on_function, .lands = on_lands, .begin = on_begin, .outside = on_outside, .end = on_end};
 	struct ptthread *t = idmap_get(&p->threads, tid);
 
-	if (t) {
-		t->pid = pid;
-		return t;
-	}
-	t = calloc(1, sizeof(*t));
-	if (!t)
+	if (t)
+		return enter_process(p, t, pid) < 0 ? NULL : t;
+	if (!budget_take(p->budget, THREAD_BYTES))
 		return NULL;
+	t = calloc(1, sizeof(*t));
+	if (!t) {
+		budget_give(p->budget, THREAD_BYTES);
+		return NULL;
+	}
 	t->p = p;
 	t->tid = tid;
-	t->pid = pid;
 	if (callstack_new(&ops, t, &t->calls) < 0 || idmap_put(&p->threads, tid, t) < 0) {
 		callstack_free(t->calls);
 		free(t);
+		budget_give(p->budget, THREAD_BYTES);
 		return NULL;
 	}
 	t->next = p->all;
 	p->all = t;
-	return t;
+	return enter_process(p, t, pid) < 0 ? NULL : t;
 }
 
 static int stop(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e, bool async)
@@ -280,22 +377,53 @@ static int stop(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
 }
 
+/* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
+static int gap(struct ptsession *p, struct ptthread *t, uint64_t ns, const char *what)
+{
+	callstack_gap(t->calls, ns);
+	t->untraced = false;
+	if (t->view)
+		return ptview_remark(t->view, at(p, ns), what);
+	if (t->missing)
+		return 0;
+	t->missing = what;
+	t->missing_ns = ns;
+	return 0;
+}
+
+static int end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns)
+{
+	const char *what = t->missing;
+
+	t->missing = NULL;
+	return what ? timeline_loss(p->s->o.tl, t->tid, t->missing_ns, ns, what, 1) : 0;
+}
+
+/* Seen again somewhere; nothing has said that it was lost where bytes of the trace are missing. */
+static int found(struct ptsession *p, struct ptthread *t, uint64_t ip)
+{
+	int r = 0;
+
+	if (callstack_depth(t->calls) && t->n)
+		r = gap(p, t, t->last_ns, "PT missing");
+	if (r == 0)
+		r = end_gap(p, t, p->ns);
+	callstack_found(t->calls, p->ns, ip);
+	return r;
+}
+
 static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
 {
 	int r = t->untraced && !t->view ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
 
+	if (r == 0)
+		r = end_gap(p, t, p->ns);
 	t->untraced = false;
+	if (t->is_new && !e->at_psb)
+		callstack_begin(t->calls);
+	t->is_new = false;
 	callstack_resume(t->calls, p->ns, e->to);
 	return r;
-}
-
-static int gap(struct ptsession *p, struct ptthread *t, const char *what)
-{
-	callstack_gap(t->calls, p->ns);
-	t->untraced = false;
-	if (t->view)
-		return ptview_remark(t->view, at(p, p->ns), what);
-	return timeline_loss(p->s->o.tl, t->tid, p->ns, p->ns, what, 1);
 }
 
 /* From user code into the kernel and back, where both are traced: the kernel is called. */
@@ -311,7 +439,6 @@ static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 
 static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
 {
-	p->ip = e->to ? e->to : e->from;
 	switch (e->kind) {
 	case PTFLOW_CALL:
 	case PTFLOW_CALL_INDIRECT:
@@ -336,12 +463,11 @@ static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 	case PTFLOW_DISABLE_ASYNC:
 		return stop(p, t, e, true);
 	case PTFLOW_OVERFLOW:
-		return gap(p, t, "PT overflow");
+		return gap(p, t, p->ns, "PT overflow");
 	case PTFLOW_LOST:
-		return gap(p, t, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
+		return gap(p, t, p->ns, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
 	case PTFLOW_FOUND:
-		callstack_found(t->calls, p->ns, e->to);
-		return 0;
+		return found(p, t, e->to);
 	default:
 		return 0;
 	}
@@ -417,9 +543,7 @@ static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptw
 
 	if (!t->version || begins) {
 		v = ptcode_at(p->code, ev->pid, ev->ns);
-		if (v != t->known_of)
-			memset(t->known, 0, sizeof(t->known));
-		t->version = t->known_of = v;
+		t->version = v;
 	}
 	if (t->told && !begins)
 		return 0;
@@ -465,12 +589,12 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 		return view_line(p, t, &ev->flow);
 	if (!t->version)
 		return 0;
-	t->last_ns = ev->ns;
 	if (p->view && !t->view)
 		r = ptview_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
 	if (r < 0)
 		return r;
 	r = draw(p, t, &ev->flow);
+	t->last_ns = ev->ns;
 	if (p->error < 0)
 		return p->error;
 	return timeline_answer(r);
@@ -510,9 +634,53 @@ uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
 	return t->drawn[t->n - 1].stack;
 }
 
+int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *ev)
+{
+	const struct ptthread *parent = idmap_get(&p->threads, ev->fork.ptid);
+	struct ptthread *t;
+	int r;
+
+	/* Those of what was there before have no time: they say nothing of a begin. */
+	if (!ev->has_time || ev->time == 0 || ptview_kind(p->view) == PTVIEW_BRANCHES || ptview_kind(p->view) == PTVIEW_INSNS)
+		return 0;
+	r = ptsession_end_thread(p, s, ev->tid, ev->time);
+	if (r < 0)
+		return r;
+	t = thread_of(p, ev->pid, ev->tid);
+	if (!t)
+		return -ENOMEM;
+	t->is_new = ev->pid == ev->fork.ppid;
+	if (!t->is_new && parent && parent->pid == ev->fork.ppid)
+		return callstack_fork(t->calls, parent->calls);
+	return 0;
+}
+
+int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns)
+{
+	struct ptthread *t = idmap_get(&p->processes, pid), *next;
+	int r = ptsession_end_thread(p, s, tid, ns);
+
+	if (ns == 0)
+		return r;
+	for (; t && t->pid == pid && r >= 0; t = next) {
+		r = ptsession_end_thread(p, s, t->tid, ns);
+		next = t->sibling;
+		t->sibling = t->elder = NULL;
+		t->pid = 0;
+	}
+	if (r < 0)
+		return r;
+	t = thread_of(p, pid, tid);
+	if (!t)
+		return -ENOMEM;
+	t->is_new = true;
+	return 0;
+}
+
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
 {
 	struct ptthread *t = idmap_get(&p->threads, tid);
+	int r;
 
 	if (!t)
 		return 0;
@@ -520,8 +688,12 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	p->ns = ns;
 	p->interpolated = false;
 	callstack_finish(t->calls, ns);
+	r = end_gap(p, t, ns);
+	if (r < 0)
+		return r;
 	t->version = NULL;
 	t->told = NULL;
+	t->is_new = false;
 	t->view = NULL; /* it may have another name from now on */
 	t->untraced = false;
 	return p->error;

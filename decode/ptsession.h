@@ -38,7 +38,15 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns);
 int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_t *ret_n);
 /* The thread's stack at this moment, for its waits; STACKTAB_ROOT if it has none. */
 uint32_t ptsession_stack(struct ptsession *p, uint32_t tid);
-/* The program is another one, or the thread is gone: its calls end. */
+/*
+ * A thread is new: with another process than its parent's it begins within all that the parent is in, else with its first
+ * function. 0 or -errno.
+ */
+struct perfevent;
+int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *fork);
+/* The program is another one: the calls of all threads of the process end, and `tid` begins anew. */
+int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns);
+/* The thread is gone: its calls end. */
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns);
 /* The recording ended at `ns`, the time of its last record. */
 int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns);

@@ -169,7 +169,8 @@ static int lane_reserve(struct lane *l, uint32_t n)
 	return 0;
 }
 
-int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
+/* `ts`: of the lane; it may be before what is there. */
+static int push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
 		uint32_t n_args)
 {
 	const struct look *look;
@@ -185,7 +186,7 @@ int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 		r = look_get(s, frame, &look);
 	if (r < 0)
 		return r;
-	s->w->ops->slice_begin(s->w, l->track, lane_time(l, ts),
+	s->w->ops->slice_begin(s->w, l->track, ts,
 			       &(struct writer_event){.name = look->name,
 						      .category = look->category,
 						      .location = look->location,
@@ -194,6 +195,32 @@ int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 	l->open[l->n_open++] = frame;
 	l->stack = STACKTAB_ROOT;
 	return 0;
+}
+
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args)
+{
+	return push(s, l, frame, lane_time(l, ts), args, n_args);
+}
+
+void slices_found(struct slices *s, struct lane *l, uint64_t ts)
+{
+	(void)s;
+	l->floor_ts = l->n_open ? UINT64_MAX : l->last_ts;
+	l->outside_ts = lane_time(l, ts);
+}
+
+int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
+			const struct writer_arg *args, uint32_t n_args, bool *ret_late)
+{
+	if (l->n_open == 0) {
+		l->late = l->outside_ts <= more || l->outside_ts - 1 - more < l->floor_ts;
+		if (!l->late)
+			l->outside_ts -= 1 + (uint64_t)more;
+	}
+	*ret_late = l->late;
+	ts = lane_time(l, ts);
+	return push(s, l, frame, l->late ? ts : l->outside_ts + l->n_open, args, n_args);
 }
 
 void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
@@ -216,7 +243,8 @@ int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close
 {
 	uint32_t n, folded, common;
 
-	if (stack == l->stack && stack != STACKTAB_ROOT)
+	/* More than is drawn was pushed call by call: it stays as it is. */
+	if ((stack == l->stack && stack != STACKTAB_ROOT) || l->over)
 		return 0;
 	n = want(s, stack, &folded);
 	common = common_prefix(s, l, n);

@@ -2,7 +2,8 @@
 /*
  * Owns the slices that are open on a thread's track ("lane"), and how one call stack becomes the
  * next: what both share stays open. It refuses to know why the stack changed and which thread it
- * is. Times on a lane never go back: an earlier one is taken as the last one.
+ * is. Times on a lane never go back: an earlier one is taken as the last one. Only slices_push_outside() begins a slice
+ * before others that have been told.
  */
 #pragma once
 
@@ -21,6 +22,9 @@ struct lane {
 	uint32_t over;	 /* frames that were pushed beyond the depth cap */
 	bool leaf;	 /* a slice of the caller is on top */
 	uint64_t last_ts;
+	/* where what shows itself to have been around all since then begins, not before floor_ts: what was there ended then */
+	uint64_t outside_ts, floor_ts;
+	bool late;
 };
 
 #define SLICES_MAX_DEPTH 500u /* Perfetto takes 512 on a track; the rest is for leaf and instants */
@@ -49,6 +53,14 @@ void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts);
  */
 int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
 		uint32_t n_args);
+/*
+ * The lane is empty and what comes now is seen in the middle. Then, when it is empty again: so many nanoseconds before that as
+ * there are frames of this kind, a frame begins that was around everything since; `more` of its kind are told next, each inside of
+ * the one before. Where what was there before leaves no room, it begins at `ts`. *ret_late: so.
+ */
+void slices_found(struct slices *s, struct lane *l, uint64_t ts);
+int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
+			const struct writer_arg *args, uint32_t n_args, bool *ret_late);
 void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);
 
 /* A slice of the caller on top of all, and a moment. */

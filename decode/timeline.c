@@ -88,7 +88,8 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 			r = timeline_account_on(tl, t, t->on_since, end);
 	}
 	waits_settle(tl->waits, &t->waits, &t->lane, STACKTAB_ROOT, timeline_who(t));
-	if (t->lane.n_open) {
+	/* Calls that are known exactly do not hang on what was lost. */
+	if (t->lane.n_open && !t->calls.n) {
 		slices_trim(tl->slices, &t->lane, 0, end);
 		slices_instant(tl->slices, &t->lane, end,
 			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});

@@ -129,6 +129,17 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated);
 int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated);
 
+/* The same of one that ended before, where what is missing began: at `then`. */
+int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions);
+
+/*
+ * The thread's stack is seen in the middle from here on: nothing is open. Then, whenever nothing is open again, frames that were
+ * around all since: they begin where that began (drawn some ns earlier, where there is room, so that they are around it).
+ * `more` of them are told next, each inside of the one before.
+ */
+int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts);
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how);
+
 /* The thread was not traced from here on (`why`: "system call", ...), and is again: drawn on top of its frames. */
 int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why);
 int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts);
@@ -163,6 +174,7 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev);
 
 struct timeline_stats {
 	uint64_t events, samples, switches_out, switches_in, wakeups, losses, marks, counters, calls;
+	uint64_t calls_late;   /* that were there before: no room to let them begin there */
 	uint64_t out_of_order; /* refused */
 	uint64_t refused_full; /* refused: limit of threads, CPUs or tracks */
 	uint64_t folded;       /* frames beyond the depth cap */

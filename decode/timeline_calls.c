@@ -35,7 +35,7 @@ static int ran(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r;
 }
 
-static int calls_push(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono)
+static int calls_push(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono, uint64_t begin)
 {
 	struct tl_calls *c = &t->calls;
 	int r = ran(tl, t, mono);
@@ -50,9 +50,9 @@ static int calls_push(struct timeline *tl, struct tl_thread *t, uint32_t frame, 
 		c->room = room;
 	}
 	if (r == 0)
-		r = summary_called(tl->summary, t->index, frame, mono);
+		r = summary_called(tl->summary, t->index, frame, begin);
 	if (r == 0)
-		c->open[c->n++] = (struct tl_call){.frame = frame, .begin = mono};
+		c->open[c->n++] = (struct tl_call){.frame = frame, .begin = begin};
 	return r;
 }
 
@@ -67,6 +67,8 @@ static int calls_pop(struct timeline *tl, struct tl_thread *t, uint64_t mono, ui
 	call = &c->open[--c->n];
 	if (c->n)
 		c->open[c->n - 1].children += instructions;
+	else
+		c->outer += instructions;
 	summary_returned(tl->summary, call->frame, call->begin, mono,
 			 instructions > call->children ? instructions - call->children : 0);
 	return 0;
@@ -79,25 +81,68 @@ void tl_calls_fini(struct tl_calls *calls)
 
 /* ---- */
 
+static uint32_t args_of(struct timeline *tl, const char *how, struct writer_arg *ret)
+{
+	if (!how)
+		return 0;
+	*ret = (struct writer_arg){
+		.kind = WRITER_ARG_NAME, .key = tl->key_how, .value.name = writer_name(tl->w, how)};
+	return 1;
+}
+
 int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated)
 {
-	struct writer_arg arg = {.kind = WRITER_ARG_NAME};
+	struct writer_arg arg;
 	struct tl_thread *t;
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
 
 	if (r != 0)
 		return r;
-	if (how) {
-		arg.key = tl->key_how;
-		arg.value.name = writer_name(tl->w, how);
-	}
 	tl->stats.calls++;
-	r = calls_push(tl, t, frame, mono);
+	r = calls_push(tl, t, frame, mono, mono);
 	if (r == 0)
 		t->calls.open[t->calls.n - 1].interpolated = interpolated;
 	if (r == 0)
-		r = slices_push(tl->slices, &t->lane, frame, mono, &arg, how ? 1 : 0);
+		r = slices_push(tl->slices, &t->lane, frame, mono, &arg, args_of(tl, how, &arg));
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r == 0)
+		r = ran(tl, t, mono);
+	if (r != 0)
+		return r;
+	t->calls.found = mono;
+	t->calls.outer = 0;
+	slices_found(tl->slices, &t->lane, mono);
+	return timeline_leave(tl);
+}
+
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how)
+{
+	struct writer_arg arg;
+	struct tl_thread *t;
+	uint64_t mono;
+	bool late = false;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	tl->stats.calls++;
+	r = calls_push(tl, t, frame, mono, t->calls.found);
+	if (r == 0 && more == 0) {
+		t->calls.open[t->calls.n - 1].children = t->calls.outer;
+		t->calls.outer = 0;
+	}
+	if (r == 0)
+		r = slices_push_outside(tl->slices, &t->lane, frame, mono, more, &arg, args_of(tl, how, &arg), &late);
+	tl->stats.calls_late += late;
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -157,4 +202,20 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
 	}
 	t->untraced_at = 0;
 	return timeline_leave(tl);
+}
+
+int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions)
+{
+	const struct writer_arg arg = {.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	if (then < ts)
+		mono = timeline_monotonic(tl, then);
+	r = calls_pop(tl, t, mono, instructions);
+	slices_pop(tl->slices, &t->lane, mono, &arg, instructions ? 1 : 0);
+	return r < 0 ? r : timeline_leave(tl);
 }

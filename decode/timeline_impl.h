@@ -41,6 +41,8 @@ struct tl_calls {
 	struct tl_call *open;
 	uint32_t n, room;
 	uint64_t since;
+	uint64_t found;	   /* when the stack was */
+	uint64_t outer;	   /* instructions of those that ended since then, and were in none that is known */
 };
 
 struct tl_fiber {

@@ -23,10 +23,10 @@ def compile_calls(work, name, sources, *flags):
 class Recording:
     """A command, stepped: .data is the perf.data, .log() each thread's instructions."""
 
-    def __init__(self, work, name, command, max_insns=0, env=None):
+    def __init__(self, work, name, command, max_insns=0, env=None, options=()):
         self.name, self.data, self.path = name, work / f"{name}.data", work / f"{name}.log"
         limit = ["--max-insns", str(max_insns)] if max_insns else []
-        p = subprocess.run([STEP, "-o", self.data, "--log", self.path, *limit, "--", *map(str, command)], cwd=work,
+        p = subprocess.run([STEP, "-o", self.data, "--log", self.path, *limit, *options, "--", *map(str, command)], cwd=work,
                            capture_output=True, text=True, timeout=300, env={**os.environ, **(env or {})})
         self.said, self.out = p.stderr, p.stdout
         if not self.data.exists() or (p.returncode and not max_insns):

@@ -49,13 +49,12 @@ static const char *name_of(const struct callfunc *f)
 	return f->known ? names[f - functions] : "?";
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
 {
 	(void)arg;
-	(void)site;
 	(void)why;
-	open_frames[n_open++] = f;
-	(void)printf("%" PRIu64 " begin %s\n", time, name_of(f));
+	open_frames[n_open++] = fr->f;
+	(void)printf("%" PRIu64 " begin %s\n", time, name_of(fr->f));
 }
 
 static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)

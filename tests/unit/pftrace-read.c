@@ -235,6 +235,31 @@ static int check_args(struct reader *r, const struct sequence *s, struct view v)
 	return 0;
 }
 
+static int add_outermost(struct read_track *track, uint64_t begin, uint64_t end)
+{
+	if (track->n_outermost == track->max_outermost) {
+		const size_t max = track->max_outermost ? track->max_outermost * 2 : 64;
+		struct read_span *v = reallocarray(track->outermost, max, sizeof(*v));
+
+		if (!v)
+			return -1;
+		track->outermost = v;
+		track->max_outermost = max;
+	}
+	track->outermost[track->n_outermost++] = (struct read_span){begin, end};
+	return 0;
+}
+
+/* A slice that begins before others that have ended: it must be around whole ones. */
+static bool is_around(struct read_track *track, uint64_t ts)
+{
+	if (track->depth)
+		return ts > track->begins[track->depth - 1];
+	while (track->n_outermost && track->outermost[track->n_outermost - 1].begin > ts)
+		track->n_outermost--;
+	return track->n_outermost == 0 || track->outermost[track->n_outermost - 1].end <= ts;
+}
+
 static int read_event(struct reader *r, struct sequence *s, struct view v, uint64_t ts)
 {
 	uint64_t uuid = find_uint(v, 11, s->default_track), type = find_uint(v, 9, 0);
@@ -249,10 +274,11 @@ static int read_event(struct reader *r, struct sequence *s, struct view v, uint6
 		return wrong(r, "event name %u not defined", (unsigned int)name_iid);
 	if (category && !interned(s, 1, category))
 		return wrong(r, "category %u not defined", (unsigned int)category);
-	if (ts < track->last_ts)
+	if (ts < track->last_ts && !(type == 1 && is_around(track, ts)))
 		return wrong(r, "track %s goes back from %llu to %llu", track->name,
 			     (unsigned long long)track->last_ts, (unsigned long long)ts);
-	track->last_ts = ts;
+	if (ts > track->last_ts)
+		track->last_ts = ts;
 	if (r->t->first_ts == 0 || ts < r->t->first_ts)
 		r->t->first_ts = ts;
 	if (ts > r->t->last_ts)
@@ -279,6 +305,8 @@ static int read_event(struct reader *r, struct sequence *s, struct view v, uint6
 		track->depth--;
 		if (ts - track->begins[track->depth] > track->longest)
 			track->longest = ts - track->begins[track->depth];
+		if (track->depth == 0 && add_outermost(track, track->begins[0], ts) < 0)
+			return wrong(r, "no memory");
 		return 0;
 	case 3:
 		r->t->instants++;
@@ -459,6 +487,8 @@ int read_trace(struct read_trace *t, const uint8_t *data, size_t len)
 
 void read_trace_fini(struct read_trace *t)
 {
+	for (size_t i = 0; t->tracks && i < READ_TRACKS; i++)
+		free(t->tracks[i].outermost);
 	free(t->tracks);
 	t->tracks = NULL;
 }

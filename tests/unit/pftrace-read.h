@@ -2,7 +2,8 @@
 /*
  * Reads a Perfetto trace back, written from the format's description and not from our encoder, and
  * checks what an importer relies on: packets whole, names defined before use, tracks declared,
- * times in order on each track, slices that nest and all end, at most 512 deep.
+ * times in order on each track, slices that nest and all end, at most 512 deep. Out of that order only a slice may begin that
+ * is around others that have ended, and around no part of one.
  */
 #pragma once
 
@@ -22,6 +23,10 @@ struct read_track {
 	uint64_t longest; /* of its slices */
 	uint8_t declared;
 	uint64_t begins[512];
+	struct read_span {
+		uint64_t begin, end;
+	} *outermost; /* slices that ended, in order */
+	size_t n_outermost, max_outermost;
 };
 
 struct read_trace {

@@ -39,16 +39,16 @@ static bool on_lands(void *arg, uint64_t at, uint64_t pad)
 	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 && (at & 0xff) < 0x24;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
 {
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
 		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+',
 		[CALLSTACK_FORKED] = '&'};
 	struct scene *s = arg;
-	const char letter = (char)(f - functions);
+	const char letter = (char)(fr->f - functions);
 
 	(void)time;
-	(void)site;
+	assert_ptr_equal(fr->f, &functions[fr->ip >> 8 & 127]);
 	assert_true(s->n_open < sizeof(s->open) && s->n + 3 < sizeof(s->text));
 	s->open[s->n_open++] = letter;
 	if (marks[why])
@@ -58,7 +58,7 @@ static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_
 }
 
 /* "^": around what is told already. */
-static void on_outside(void *arg, uint64_t time, const struct callfunc *f, uint32_t more, enum callstack_why why)
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
 {
 	struct scene *s = arg;
 
@@ -67,7 +67,7 @@ static void on_outside(void *arg, uint64_t time, const struct callfunc *f, uint3
 	assert_true(s->n_outside || s->n_open == 0);
 	s->n_outside = more;
 	s->text[s->n++] = '^';
-	on_begin(arg, time, f, 0, why);
+	on_begin(arg, time, fr, why);
 }
 
 static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)

@@ -130,6 +130,24 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ins
 	return -1;
 }
 
+int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	fail();
+	return -1;
+}
+
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how)
+{
+	fail();
+	return -1;
+}
+
+int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions)
+{
+	fail();
+	return -1;
+}
+
 int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why)
 {
 	fail();

@@ -207,6 +207,13 @@ static int event(struct player *p, char **f, int n)
 				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, between);
 	if (strcmp(f[0], "return") == 0)
 		return timeline_return(tl, (uint32_t)number(f[1]), number(f[2] + between), number(f[3]), between);
+	if (strcmp(f[0], "found") == 0)
+		return timeline_found(tl, (uint32_t)number(f[1]), number(f[2]));
+	if (strcmp(f[0], "outside") == 0)
+		return timeline_call_outside(tl, (uint32_t)number(f[1]), number(f[2]), frame(p->st, f[3]), (uint32_t)number(f[4]),
+					     rest(f, 5, n));
+	if (strcmp(f[0], "ended") == 0)
+		return timeline_return_before(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), number(f[4]));
 	if (strcmp(f[0], "untraced") == 0)
 		return timeline_untraced(tl, (uint32_t)number(f[1]), number(f[2]), rest(f, 3, n));
 	if (strcmp(f[0], "traced") == 0)

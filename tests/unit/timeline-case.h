@@ -16,6 +16,7 @@
  *   incomplete FROM TO
  *   call TID TS FRAME HOW...|-     return TID TS INSTRUCTIONS    untraced TID TS WHY... | traced TID TS
  *     (TS of these two with a ~ in front: interpolated)
+ *   found TID TS | outside TID TS FRAME MORE HOW... | ended TID TS THEN INSTRUCTIONS
  *   @KIND ...: an event of the program, as event-case.h says
  *
  * "---" ends the events; what follows is for the caller.

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+"""Where stacks begin: a forked process is in all that its parent was in, a thread begins with its start routine, exec ends all calls
+of the process, and in a trace that begins deep in calls the callers that show themselves later lie around what came before."""
+import re
+import shlex
+
+from ptlib import *
+
+LINE = re.compile(r" *~?(\d+) +(?:(\d+) +\d+ +)?(\} )?(\S+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
+
+
+def decode(recording, *options):
+    p = subprocess.run([BUILD / "tracectl", "decode", *options, recording.data], capture_output=True, text=True, timeout=120)
+    if p.returncode:
+        fail(f"{recording.name}: {p.stderr}")
+    return p.stdout
+
+
+def trees(text):
+    """[(pid, tid, [[depth, name, how]])] of each thread's calls, in their order."""
+    threads, depth = [], 0
+    for line in text.splitlines():
+        if line.startswith("thread "):
+            pid, tid = map(int, line.split()[1].split("/"))
+            threads.append((pid, tid, []))
+            depth = 0
+            continue
+        m = LINE.match(line)
+        if not m:
+            continue
+        if m[3]:
+            depth -= 1
+            continue
+        threads[-1][2].append((depth, m[4], m[5]))
+        depth += bool(m[6])
+    return threads
+
+
+def path_to(calls, name, skip=0):
+    """The functions around the first call of `name` (but for so many before)."""
+    around = {}
+    for depth, f, _ in calls:
+        around[depth] = f
+        if f == name:
+            if skip == 0:
+                return [around[d] for d in range(depth)]
+            skip -= 1
+    return None
+
+
+def by_root(calls):
+    parts = []
+    for c in calls:
+        if c[0] == 0:
+            parts.append([])
+        parts[-1].append(c)
+    return parts
+
+
+def has(path, *functions):
+    """These are in the path, in this order."""
+    at = iter(path or [])
+    return all(any(f == g for g in at) for f in functions)
+
+
+def begins(r):
+    threads = trees(decode(r, "--calls"))
+    main = threads[0][0]
+    own = [c for pid, tid, c in threads if (pid, tid) == (main, main)]
+    spawned = [c for pid, tid, c in threads if pid == main and tid != main]
+    children = {}
+    for pid, tid, c in threads:
+        if pid != main:
+            children.setdefault(pid, []).extend(by_root(c))
+    expect(len(spawned) == 1 and len(children) == 2, "one thread, two processes")
+    expect(has(path_to(own[0], "in_parent"), "main", "forks") and has(path_to(own[0], "in_parent", 1), "main", "vforks"),
+           "the parent goes on in what it was")
+
+    forked = next(c for c in children.values() if any(path_to(part, "in_child") for part in c))
+    before, after = forked[0], forked[1:]
+    expect(has(path_to(before, "in_child"), "main", "forks"), "the child of fork is in what its parent was in")
+    expect(all(how == "forked within it" for depth, name, how in before if name in ("main", "forks")), "and says so")
+    expect([part[0][1:] for part in after] == [("_start", None)],
+           "exec ends it, what it made begins with its first function")
+    expect(has(path_to(after[0], "main"), "_start") and not path_to(after[0], "in_child"), "with nothing of the old program")
+
+    vforked = next(c for c in children.values() if c is not forked)[0]
+    expect(has(path_to(vforked, "leaf"), "main", "vforks"), "so is the child of vfork, which returns within it")
+    expect(all(how == "forked within it" for _, name, how in vforked if name in ("main", "vforks")), "and says so")
+
+    depth, name, how = spawned[0][0]
+    expect(depth == 0 and "clone" in name and how is None, f"a thread begins where it was made, with {name}")
+    expect(has(path_to(spawned[0], "leaf"), name, "start_thread", "routine"), "and calls its start routine")
+    lost = json.loads(decode(r, "--json", "--stats")).get("losses", {})
+    expect(not any(k in lost for k in ("branches_unexplained", "callers_begun_late")), f"nothing is in doubt: {lost}")
+
+
+def slices(text):
+    """[(begin, end, name)] of the one thread's track."""
+    track = next(line.split("\t")[1] for line in text.splitlines() if line.startswith("T\t"))
+    out, open_ = [], []
+    for line in text.splitlines():
+        f = line.split("\t")
+        if len(f) < 3 or f[1] != track or f[2] not in "BE":
+            continue
+        if f[2] == "B":
+            open_.append((int(f[0]), f[3].strip('"')))
+        else:
+            begin, name = open_.pop()
+            out.append((begin, int(f[0]), name))
+    return out
+
+
+def deep(r):
+    found = [s for s in slices(decode(r, "--format", "text", "-o", "-")) if s[2] in ("deepest", "deep", "main")]
+    expect([s[2] for s in found] == ["deepest"] + ["deep"] * 6 + ["main"], "the callers show themselves one by one")
+    expect(all(a[0] == b[0] + 1 and a[1] <= b[1] for a, b in zip(found, found[1:])), "each lies around the one before")
+    calls = [LINE.match(x) for x in decode(r, "--calls").splitlines()]
+    ends = {m[4]: int(m[2]) for m in calls if m and m[2] and m[4] in ("deepest", "main")}
+    expect(ends["main"] >= ends["deepest"] > 0, "and took at least as long")
+
+
+def engine(r, work):
+    beside = SRC / "../shared/tools/tp-query"
+    command = shlex.split(os.environ.get("TRACERD_TP", str(beside) if beside.exists() else ""))
+    if not command or subprocess.run([*command, "/dev/null"], capture_output=True, timeout=120).returncode:
+        note("no trace processor (TRACERD_TP): the picture was not looked at")
+        return
+    trace = work / "deep.pftrace"
+    decode(r, "-o", trace)
+    sql = ("select '<<' || group_concat(name, ' ') || '>>' from (select name from slice where name in ('main', 'deep', 'deepest') and"
+           " dur > 0 and (name <> 'deep' or depth < (select min(depth) from slice where name = 'deepest')) order by depth)")
+    trouble = "select '<<' || count(*) || '>>' from stats where value > 0 and severity in ('error', 'data_loss')"
+    for query, want in ((sql, "main" + " deep" * 6 + " deepest"), (trouble, "0")):
+        p = subprocess.run([*command, trace, query], capture_output=True, text=True, timeout=120)
+        got = p.stdout.partition("\n")[2].partition("<<")[2].partition(">>")[0]
+        expect(got == want, f"the trace processor has {got!r}")
+
+
+need_command("gcc", "gcc")
+if not STEP.exists():
+    skip("needs tracerd-step")
+with tempfile.TemporaryDirectory() as folder:
+    work = pathlib.Path(folder)
+    program = compile_calls(work, "begins", ["begins.c"], "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-static")
+    begins(Recording(work, "begins.run", [program]))
+    ring = Recording(work, "deep", [program, "deep"], options=["--ring", "--max-bytes", "6000"])
+    deep(ring)
+    engine(ring, work)
