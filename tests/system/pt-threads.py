@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+"""What is decoded does not depend on how many threads do it: traces, their text, what is counted and what is lost are the same to
+the byte, also where code is missing and bytes are damaged, and for many processes and buffers."""
+from perffile import AUXTRACE, MMAP2, PerfFile
+from ptlib import *
+
+COUNTS = (1, 2, 3, 4, 8, 16)
+OUTPUTS = {"trace": ("out.pftrace",), "trace, not compressed": ("out.pftrace", "--uncompressed"), "text": ("out.txt",)}
+VARY = ("stages", "sandbox")
+RECURSION = """
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+static int fib(int n)
+{
+	return n < 2 ? n : fib(n - 1) + fib(n - 2);
+}
+
+int main(void)
+{
+	static int v[1500];
+
+	for (int i = 0; i < 1500; i++)
+		v[i] = i * 7919 % 1500 - fib(i % 12);
+	qsort(v, 1500, sizeof(*v), compare);
+	return fib(15) != 610;
+}
+"""
+
+
+def decode(data, work, threads, name, *options):
+    out = work / name
+    out.unlink(missing_ok=True)
+    p = subprocess.run([BUILD / "tracectl", "--json", "decode", data, "-o", out, "--threads", str(threads), *options],
+                       capture_output=True, text=True, timeout=120, env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
+    if p.returncode:
+        fail(f"{data.name} on {threads} threads: {p.stderr}")
+    said = json.loads(p.stdout)
+    each = said["stats"]["stages"]["following_each_ns"]
+    if len(each) != threads:
+        fail(f"{data.name}: {len(each)} threads instead of {threads} followed the trace")
+    return out.read_bytes(), {k: v for k, v in said["stats"].items() if k not in VARY}, said["losses"], said.get("summary")
+
+
+def is_same(what, data, work):
+    for output, (name, *options) in OUTPUTS.items():
+        one = decode(data, work, 1, name, *options)
+        for n in COUNTS[1:]:
+            other = decode(data, work, n, name, *options)
+            for part, a, b in zip(("bytes", "stats", "losses", "summary"), one, other):
+                if a != b:
+                    fail(f"{what}: {output}: the {part} on {n} threads are others than on one")
+    _, stats, losses, _ = one
+    ok(f"{what}: {stats['calls']} calls in {stats['pt_buffers']} buffers, losses {losses or 'none'}, the same on {COUNTS} threads")
+    return stats, losses
+
+
+def damaged(data, work):
+    """Some bytes of the trace are others."""
+    f = PerfFile.read(data)
+    for record in f.of_type(AUXTRACE):
+        payload = bytearray(record[1])
+        for i in range(3000, len(payload), 9001):
+            payload[i] ^= 0xA5
+        record[1] = bytes(payload)
+    return f.write_file(work / "damaged.data")
+
+
+def without_code(data, work):
+    """A file that cannot be found."""
+    f = PerfFile.read(data)
+    n = 0
+    for record in f.of_type(MMAP2):
+        if b"/libc" in record[0]:
+            record[0] = record[0].replace(b"/libc", b"/lost", 1)
+            n += 1
+    if n == 0:
+        fail(f"{data.name}: no libc is mapped")
+    return f.write_file(work / "lost.data")
+
+
+def main():
+    work = tmp()
+    threads = compile_calls(work, "threads", ["threads.c"], "-O1")
+    recursion = work / "recursion.c"
+    recursion.write_text(RECURSION)
+    short = work / "short.c"
+    short.write_text("int main(void) { return 0; }\n")
+    short = compile_calls(work, "short", [str(short)], "-static")
+    computes = compile_calls(work, "computes", [str(recursion)], "-O1", "-fno-inline")
+    made = record_all(work, {
+        "threads": ([threads], 400000),
+        "computes": ([computes], 1500000),
+        "processes": (["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {short}; done; exit 0"], 0),
+    })
+    stats, _ = is_same("threads", made["threads"].data, work)
+    expect(stats["pt_buffers"] > 2, "the program has threads")
+    stats, _ = is_same("a program that computes", made["computes"].data, work)
+    expect(stats["bytes_raw"] > 4 << 18, "its trace has more pieces than threads compress at a time")
+    stats, _ = is_same("processes", made["processes"].data, work)
+    expect(stats["processes"] > 4, "there are more processes than spaces that a thread keeps")
+    _, losses = is_same("damaged bytes", damaged(made["computes"].data, work), work)
+    expect(losses, "the damage is told")
+    _, losses = is_same("missing code", without_code(made["computes"].data, work), work)
+    expect("pt_no_code" in losses, "the missing code is told")
+
+
+main()
