@@ -298,6 +298,56 @@ static void random_streams_nest(void **state)
 	}
 }
 
+static int play_on(uint64_t seed, unsigned int threads, uint64_t max_bytes, struct writer_stats *ret)
+{
+	const int fd = io_memfd("test");
+	_cleanup_(workers_freep) struct workers *workers = NULL;
+	_cleanup_(pack_freep) struct pack *pack = NULL;
+	_cleanup_(writer_freep) struct writer *w = NULL;
+	struct json_object *summary = NULL;
+	struct timeline_stats stats;
+
+	assert_int_equal(workers_new(threads, &workers), 0);
+	assert_int_equal(pack_new(workers, 0, &pack), 0);
+	assert_int_equal(pftrace_writer_new(
+				 fd, &(struct writer_options){.compress = true, .pack = pack, .max_output_bytes = max_bytes}, &w),
+			 0);
+	assert_int_equal(timeline_random_play(seed, 60000, w, &stats, &summary), 0);
+	assert_int_equal(stats.cut, max_bytes != 0);
+	writer_stats(w, ret);
+	json_object_put(summary);
+	return fd;
+}
+
+/* Who compresses does not change what is written, also where a limit cuts it. */
+static void threads_write_the_same(void **state)
+{
+	static const unsigned int threads[] = {2, 3, 8};
+
+	for (uint64_t seed = 1; seed <= 6; seed++) {
+		struct writer_stats all, one;
+		const int whole = play_on(seed, 1, 0, &all);
+		const uint64_t max = seed % 2 ? 0 : all.bytes_out * (3 + seed) / 10;
+		_cleanup_close_ int a = play_on(seed, 1, max, &one);
+		_cleanup_free_ uint8_t *x = malloc(one.bytes_out), *y = malloc(one.bytes_out);
+
+		(void)close(whole);
+		assert_true(all.bytes_raw > 4 * PACK_PIECE_BYTES);
+		assert_non_null(x);
+		assert_non_null(y);
+		assert_int_equal(pread(a, x, one.bytes_out, 0), one.bytes_out);
+		for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++) {
+			struct writer_stats other;
+			_cleanup_close_ int b = play_on(seed, threads[i], max, &other);
+
+			assert_int_equal(other.bytes_out, one.bytes_out);
+			assert_int_equal(other.bytes_raw, one.bytes_raw);
+			assert_int_equal(pread(b, y, one.bytes_out, 0), one.bytes_out);
+			assert_memory_equal(x, y, one.bytes_out);
+		}
+	}
+}
+
 /* At its limit the trace closes what is open, says so, and the sums go on. */
 static void a_cut_trace_is_whole_and_says_so(void **state)
 {
@@ -341,6 +391,7 @@ int main(void)
 		cmocka_unit_test(long_names_are_cut_at_a_character),
 		cmocka_unit_test(a_full_disk_is_reported),
 		cmocka_unit_test(random_streams_nest),
+		cmocka_unit_test(threads_write_the_same),
 		cmocka_unit_test(a_cut_trace_is_whole_and_says_so),
 	};
 
