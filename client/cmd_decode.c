@@ -18,6 +18,7 @@
 struct options {
 	const char *output, *format, *symfs, *pt_info;
 	bool summary, stats, calls, branches, insns;
+	bool lines;
 	bool uncompressed;
 	uint64_t timeout, last, threads;
 };
@@ -67,6 +68,11 @@ static const struct option_spec specs[] = {
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, insns),
 		.doc = "The same for its instructions: the address and the function of each."},
+	{.name = "lines",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, lines),
+		.doc = "Show where in the source code functions are declared and from where they are "
+		       "called, by the debug information of programs and libraries."},
 	{.name = "stats",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, stats),
@@ -179,6 +185,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		json_add_uint(request.options, "last_ns", o->last * 1000000);
 	if (view)
 		json_add_string(request.options, "view", view);
+	if (o->lines)
+		json_add_bool(request.options, "lines", true);
 	if (o->uncompressed)
 		json_add_bool(request.options, "compress", false);
 	/* with one there is nobody to share the work with */

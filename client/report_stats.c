@@ -18,17 +18,30 @@ static void print_counts(FILE *out, struct json_object *o, const struct line *li
 			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", lines[i].text, field_number(o, lines[i].key));
 }
 
-/* "following" was done by several at once: each of them beside it. */
+/* What several did at once: each of them beside it. */
+static void print_each(FILE *out, struct json_object *stages, const char *key)
+{
+	const size_t n = key ? field_count(stages, key) : 0;
+	char buf[HUMAN_SIZE];
+
+	for (size_t i = 0; i < n && n > 1; i++)
+		(void)fprintf(out, "%s%s", i ? " + " : "   ",
+			      human_duration(buf, json_object_get_uint64(field_at(stages, key, i))));
+}
+
 static void print_stages(FILE *out, struct json_object *stages)
 {
-	static const struct line lines[] = {
-		{"reading_ns", "reading the recording"},
-		{"code_ns", "opening the code"},
-		{"following_ns", "following the trace"},
-		{"waiting_ns", "  waiting for that"},
-		{"drawing_ns", "drawing"},
-		{"writing_ns", "writing"},
-		{"total_ns", "in all"},
+	static const struct {
+		const char *key, *text, *each;
+	} lines[] = {
+		{"reading_ns", "reading the recording", NULL},
+		{"code_ns", "opening the code", NULL},
+		{"following_ns", "following the trace", "following_each_ns"},
+		{"waiting_ns", "  waiting for that", NULL},
+		{"drawing_ns", "drawing", NULL},
+		{"writing_ns", "writing", NULL},
+		{"total_ns", "in all", NULL},
+		{"cpu_ns", "on processors", "cpu_each_ns"},
 	};
 	char buf[HUMAN_SIZE];
 
@@ -37,11 +50,7 @@ static void print_stages(FILE *out, struct json_object *stages)
 		if (!field(stages, lines[i].key))
 			continue;
 		(void)fprintf(out, "  %-36s %15s", lines[i].text, human_duration(buf, field_number(stages, lines[i].key)));
-		for (size_t k = 0; i == 2 && field_count(stages, "following_each_ns") > 1 &&
-				   k < field_count(stages, "following_each_ns");
-			k++)
-			(void)fprintf(out, "%s%s", k ? " + " : "   ", human_duration(buf,
-				json_object_get_uint64(field_at(stages, "following_each_ns", k))));
+		print_each(out, stages, lines[i].each);
 		(void)fputc('\n', out);
 	}
 }
@@ -115,6 +124,7 @@ void report_print_stats(FILE *out, struct json_object *result)
 		{"signals", "signal handlers"},
 		{"callers_inferred", "callers that a return showed"},
 		{"frames_kept_over_gaps", "frames kept over gaps"},
+		{"images_with_debug_info", "objects with debug information"},
 		{"slices", "slices written"},
 		{"lines", "lines written"},
 		{"bytes_out", "bytes written"},

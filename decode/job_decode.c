@@ -13,6 +13,8 @@
 #include "decode/ptsession.h"
 #include "decode/ringevent.h"
 #include "decode/session.h"
+#include "decode/source.h"
+#include "decode/workers.h"
 
 static int on_progress(void *arg, uint64_t done, uint64_t total)
 {
@@ -24,6 +26,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
 struct decode {
 	struct perfdata *pd;
 	struct images *images;
+	struct source *source;
 	struct stacktab *st;
 	struct clock_map *clocks;
 	struct timeline *tl;
@@ -42,6 +45,7 @@ static void decode_fini(struct decode *d)
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
+	source_free(d->source);
 	images_free(d->images);
 	stacktab_free(d->st);
 	perfdata_free(d->pd);
@@ -224,6 +228,8 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	r = stacktab_new(j->max_memory / 8, &d->st);
 	if (r >= 0)
 		r = images_new(&j->need, &j->budget, &d->images);
+	if (r >= 0 && j->lines)
+		r = source_new(d->images, &j->budget, &d->source);
 	if (r >= 0)
 		r = make_clocks(j, d);
 	if (r < 0)
@@ -241,6 +247,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.pt = d->pt;
 	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
+	so.source = d->source;
 	so.st = d->st;
 	so.tl = d->tl;
 	so.need = &j->need;
@@ -298,6 +305,22 @@ static void tell_loss(void *arg, const char *kind, uint64_t count)
 	timeline_loss_sometime(arg, kind, count);
 }
 
+/* Of each thread, the one that draws last: what takes longest if nobody else wants the processors. */
+static void add_cpu_times(const struct job *j, struct json_object *stages)
+{
+	struct json_object *each = json_add_new_array(stages, "cpu_each_ns");
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < workers_count(j->workers); i++) {
+		const uint64_t ns = workers_cpu_ns(j->workers, i);
+
+		sum += ns;
+		if (each)
+			json_append(each, json_object_new_uint64(ns));
+	}
+	json_add_uint(stages, "cpu_ns", sum);
+}
+
 /* Where the time went. */
 static void add_stages(struct job *j, const struct decode *d, const struct writer *w, uint64_t setup_ns, uint64_t run_ns)
 {
@@ -311,6 +334,7 @@ static void add_stages(struct job *j, const struct decode *d, const struct write
 	json_add_uint(stages, "drawing_ns", run_ns > ws.write_ns ? run_ns - ws.write_ns : 0);
 	json_add_uint(stages, "writing_ns", ws.write_ns);
 	json_add_uint(stages, "total_ns", io_now_ns() - j->began_ns);
+	add_cpu_times(j, stages);
 }
 
 static void add_view_stats(struct job *j, const struct ptview *v)
@@ -346,6 +370,8 @@ int job_decode(struct job *j, struct writer *w)
 	session_report(d.session, j->stats, j->losses);
 	if (d.pt)
 		ptsession_report(d.pt, j->stats, j->losses);
+	if (d.source)
+		source_report(d.source, j->stats, j->losses);
 	if (d.events)
 		ringevents_report(d.events, j->stats, j->losses);
 	if (stacktab_dropped(d.st))

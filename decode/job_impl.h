@@ -24,6 +24,7 @@ struct job {
 	enum ptview_kind view; /* instead of a timeline */
 	bool compress;
 	bool symbols;
+	bool lines; /* where in the source code things are */
 	bool idle;
 	unsigned threads;
 	uint64_t max_output, max_memory;

@@ -20,6 +20,7 @@
 #include "decode/ptview.h"
 #include "decode/ptwork.h"
 #include "decode/session_impl.h"
+#include "decode/source.h"
 
 #define KERNEL_HALF 0x8000000000000000ull
 
@@ -236,11 +237,26 @@ static bool is_found(enum callstack_why why)
 	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED;
 }
 
+/* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
+static const char *line_of(struct ptsession *p, const struct ptthread *t, uint64_t ip)
+{
+	struct source *source = p->s->o.source;
+	struct process *process = source && ip ? session_process(p->s, t->pid) : NULL;
+	struct image *img;
+	uint64_t vaddr;
+
+	img = process ? resolver_image(p->s->resolver, &process->code, ip, &vaddr) : NULL;
+	if (!img)
+		return NULL;
+	return source_place(source, img, vaddr);
+}
+
 static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
 {
 	struct ptthread *t = arg;
 	struct ptsession *p = t->p;
 	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
+	const char *site = line_of(p, t, fr->site);
 	int r = 0;
 
 	if (t->n == 0 && is_found(why)) {
@@ -251,9 +267,10 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->insns}))
 		return;
 	if (t->view)
-		r = ptview_call(t->view, at(p, time), frame, how_of(why));
+		r = ptview_call(t->view, at(p, time), frame, how_of(why), site);
 	else if (r >= 0)
-		r = timeline_call(p->s->o.tl, t->tid, time, frame, how_of(why), p->interpolated && time == p->ns);
+		r = timeline_call(p->s->o.tl, t->tid, time, frame, how_of(why), site,
+				  p->interpolated && time == p->ns);
 	if (r < 0)
 		p->error = r;
 }
@@ -268,7 +285,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns}))
 		return;
 	if (t->view)
-		r = ptview_call(t->view, at(p, t->found_ns), frame, how_of(why));
+		r = ptview_call(t->view, at(p, t->found_ns), frame, how_of(why), NULL);
 	else
 		r = timeline_call_outside(p->s->o.tl, t->tid, time, frame, more, how_of(why));
 	if (r < 0)
@@ -498,6 +515,7 @@ static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, st
 	ret->frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
 	if (resolver_image(p->s->resolver, &process->code, ip, &vaddr))
 		ret->into = f->known ? vaddr - f->start : vaddr;
+	ret->line = line_of(p, t, ip);
 }
 
 static int view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)

@@ -24,7 +24,7 @@ struct text {
 struct open_call {
 	uint32_t frame;
 	struct ptview_time at;
-	const char *how;
+	const char *how, *site;
 };
 
 struct ptview_thread {
@@ -145,6 +145,30 @@ static void put_function(const struct ptview *v, struct text *t, uint32_t frame,
 		put(t, " (");
 		put(t, base_name(info.object));
 		put_char(t, ')');
+	}
+}
+
+/* Of the line on which a call begins: where the function is declared, what is special about it, where it is called. */
+static void put_call(const struct ptview *v, struct text *t, const struct open_call *c)
+{
+	struct frame_info info;
+
+	put_function(v, t, c->frame, 0);
+	stacktab_info(v->o.st, c->frame, &info);
+	if (*info.file) {
+		put_char(t, ' ');
+		put(t, base_name(info.file));
+		put_char(t, ':');
+		put_number(t, info.line, 10, 0);
+	}
+	if (c->how) {
+		put(t, " [");
+		put(t, c->how);
+		put_char(t, ']');
+	}
+	if (c->site) {
+		put(t, " from ");
+		put(t, c->site);
 	}
 }
 
@@ -359,17 +383,12 @@ static int write_pending(struct ptview_thread *t)
 		return r;
 	put_spaces(&t->text, 21);
 	line_indent(t, t->n - 1);
-	put_function(t->v, &t->text, c->frame, 0);
-	if (c->how) {
-		put(&t->text, " [");
-		put(&t->text, c->how);
-		put_char(&t->text, ']');
-	}
+	put_call(t->v, &t->text, c);
 	put(&t->text, " {");
 	return line_end(t, before);
 }
 
-int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how)
+int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how, const char *site)
 {
 	int r = write_pending(t);
 
@@ -384,7 +403,7 @@ int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, 
 		t->calls = v;
 		t->room = room;
 	}
-	t->calls[t->n++] = (struct open_call){.frame = frame, .at = at, .how = how};
+	t->calls[t->n++] = (struct open_call){.frame = frame, .at = at, .how = how, .site = site};
 	t->pending = true;
 	return 0;
 }
@@ -403,13 +422,11 @@ int ptview_return(struct ptview_thread *t, struct ptview_time at, uint64_t insns
 		return r;
 	line_counts(t, at.ns - c->at.ns, insns);
 	line_indent(t, t->n);
-	if (!t->pending)
+	if (t->pending) {
+		put_call(t->v, &t->text, c);
+	} else {
 		put(&t->text, "} ");
-	put_function(t->v, &t->text, c->frame, 0);
-	if (t->pending && c->how) {
-		put(&t->text, " [");
-		put(&t->text, c->how);
-		put_char(&t->text, ']');
+		put_function(t->v, &t->text, c->frame, 0);
 	}
 	t->pending = false;
 	return line_end(t, before);
@@ -445,6 +462,10 @@ static void put_place(const struct ptview *v, struct text *t, const struct ptvie
 		put_function(v, t, p->frame, p->into);
 	else
 		put(t, "[unknown]");
+	if (p->line) {
+		put_char(t, ' ');
+		put(t, p->line);
+	}
 }
 
 static int flat_begin(struct ptview *v, struct ptview_time at, uint32_t tid)

@@ -7,8 +7,12 @@
  *   thread PID/TID "name"                   TIME           name (object) [how] {    and one with
  *                                           TIME NS INSNS  } name
  *                                           TIME           -- what is missing here
+ *                                           TIME NS INSNS  name (object) main.c:12 [how] from main.c:40
  *   # tracerd branches 1                    TIME TID KIND  ADDRESS name+0x12 (object) -> ADDRESS name (object)
  *   # tracerd instructions 1                TIME TID ADDRESS name+0x12 (object)
+ *
+ * Where the source code is known: of a call where the function is declared and where it is called, of an address
+ * behind its object the line that it comes from.
  *
  * TIME is ns of the recording's clock, 0 in a trace without time; with a ~ in front it lies between two that the trace
  * tells (decode/ptspread.h). The lines of a thread are together; where they are many,
@@ -33,6 +37,7 @@ struct ptview_place {
 	uint64_t ip; /* 0: not known */
 	uint32_t frame; /* of the stack table; 0: nothing is there */
 	uint64_t into;
+	const char *line; /* "main.c:40", borrowed until the view is finished; NULL: not known */
 };
 
 struct ptview_time {
@@ -56,8 +61,11 @@ enum ptview_kind ptview_kind(const struct ptview *v);
 /* A thread of the view of calls. `name` is escaped and copied. 0 or -ENOMEM. */
 int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name, struct ptview_thread **ret) _must_check_;
 
-/* `how`: a constant word, NULL: nothing is special. All answer 0 or -errno. */
-int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how);
+/*
+ * `how`: a constant word, NULL: nothing is special. `site`: "main.c:40", from where it is called, borrowed until the view is finished;
+ * NULL: not known. All answer 0 or -errno.
+ */
+int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how, const char *site);
 int ptview_return(struct ptview_thread *t, struct ptview_time at, uint64_t insns);
 int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *what);
 

@@ -12,6 +12,7 @@
 #include "decode/callcheck.h"
 #include "decode/demangle.h"
 #include "decode/extents.h"
+#include "decode/source.h"
 
 #define NAME_SIZE (DEMANGLE_MAX_OUT * 4 + 8)
 
@@ -33,6 +34,7 @@ struct resolver {
 	struct images *images; /* borrowed */
 	struct budget *budget; /* borrowed */
 	struct need need;
+	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
 	bool names;
 	struct entry *v;
 	size_t n, size;
@@ -81,6 +83,11 @@ struct resolver *resolver_free(struct resolver *r)
 	free(r->v);
 	free(r);
 	return NULL;
+}
+
+void resolver_set_source(struct resolver *r, struct source *source)
+{
+	r->source = source;
 }
 
 uint32_t resolver_kernel(struct resolver *r)
@@ -223,10 +230,17 @@ struct image *resolver_image(
 	return image_vaddr(img, addr - map->start + map->pgoff, ret_vaddr) ? img : NULL;
 }
 
-static uint32_t symbol_frame(struct resolver *r, const struct image *img, const struct symbol *sym)
+static uint32_t symbol_frame(struct resolver *r, struct image *img, const struct symbol *sym)
 {
+	const char *file = NULL;
+	uint32_t line = 0;
 	size_t len;
 
+	if (r->source && !sym->plt) {
+		file = source_function(r->source, img, sym->addr, &line);
+		if (source_error(r->source) < 0 && !r->error)
+			r->error = source_error(r->source);
+	}
 	len = demangle_name(sym->name, sym->name_len, r->name, sizeof(r->name) - 8);
 	if (sym->plt)
 		memcpy(r->name + len, "@plt", 5);
@@ -234,6 +248,8 @@ static uint32_t symbol_frame(struct resolver *r, const struct image *img, const 
 		r->st, &(struct frame_info){
 			       .name = r->name,
 			       .object = img->text,
+			       .file = file,
+			       .line = line,
 			       .offset = sym->addr,
 			       .kind = img->kind == IMAGE_VDSO ? FRAME_KIND_VDSO : FRAME_KIND_USER,
 		       });
@@ -357,7 +373,7 @@ static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
 								       : RETURN_WRONG;
 }
 
-uint32_t resolver_symbol(struct resolver *r, const struct image *img, const struct symbol *sym)
+uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct symbol *sym)
 {
 	struct entry e = {.where = (uint64_t)img->id + 1, .addr = sym->addr, .how = OF_SYMBOL};
 	const struct entry *known = entry_find(r, e.where, e.addr, e.how);

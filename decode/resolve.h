@@ -38,11 +38,15 @@ struct resolve_stats {
 };
 
 struct resolver;
+struct source;
 
 int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
 	struct budget *budget, struct resolver **ret) _must_check_;
 struct resolver *resolver_free(struct resolver *r);
 DEFINE_CLEANUP(struct resolver *, resolver_free)
+
+/* Frames of functions tell from now on where these are declared. Borrowed. */
+void resolver_set_source(struct resolver *r, struct source *source);
 
 enum resolve_how {
 	RESOLVE_EXACT,  /* the instruction that runs, or was interrupted */
@@ -62,7 +66,7 @@ uint32_t resolver_cut(struct resolver *r);    /* "[callers unknown]" */
 uint32_t resolver_gap(struct resolver *r);
 
 /* The frame of a function of an image whose symbols are loaded. */
-uint32_t resolver_symbol(struct resolver *r, const struct image *img, const struct symbol *sym);
+uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct symbol *sym);
 
 /* Loads the symbols of an image that is READY; false if the link failed. */
 bool resolver_load_symbols(struct resolver *r, struct image *img);

@@ -42,6 +42,7 @@ struct session_options {
 	const struct need *need;
 	struct budget *budget;
 	bool symbols;
+	struct source *source; /* NULL: where functions are declared is not wanted */
 	/* names of JIT code may be asked for: pids mean what they meant when this was recorded */
 	bool perfmaps;
 	/* all threads that live are of interest, also those that never ran: a target's, not a

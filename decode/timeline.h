@@ -122,11 +122,13 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 
 /*
  * Exact calls (Intel PT): a frame begins on top of the thread's others, and the topmost ends, with how many instructions
- * it took (0: not known). `how` says what is special about it (a constant word such as "tail call"), NULL: nothing. Stacks
+ * it took (0: not known). `how` says what is special about it (a constant word such as "tail call"), NULL: nothing; `site`
+ * where in the source code it is called ("main.c:40"), NULL: not known. Stacks
  * that are told for such a thread otherwise must be what its frames are. `interpolated`: `ts` lies between two times that
  * the recording has; the slice says so of its ends.
  */
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated);
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
+		  bool interpolated);
 int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated);
 
 /* The same of one that ended before, where what is missing began: at `then`. */

@@ -81,18 +81,23 @@ void tl_calls_fini(struct tl_calls *calls)
 
 /* ---- */
 
-static uint32_t args_of(struct timeline *tl, const char *how, struct writer_arg *ret)
+static uint32_t args_of(struct timeline *tl, const char *how, const char *site, struct writer_arg ret[2])
 {
-	if (!how)
-		return 0;
-	*ret = (struct writer_arg){
-		.kind = WRITER_ARG_NAME, .key = tl->key_how, .value.name = writer_name(tl->w, how)};
-	return 1;
+	uint32_t n = 0;
+
+	if (how)
+		ret[n++] = (struct writer_arg){
+			.kind = WRITER_ARG_NAME, .key = tl->key_how, .value.name = writer_name(tl->w, how)};
+	if (site)
+		ret[n++] = (struct writer_arg){
+			.kind = WRITER_ARG_NAME, .key = tl->key_site, .value.name = writer_name(tl->w, site)};
+	return n;
 }
 
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated)
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
+		  bool interpolated)
 {
-	struct writer_arg arg;
+	struct writer_arg args[2];
 	struct tl_thread *t;
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
@@ -104,7 +109,7 @@ int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame
 	if (r == 0)
 		t->calls.open[t->calls.n - 1].interpolated = interpolated;
 	if (r == 0)
-		r = slices_push(tl->slices, &t->lane, frame, mono, &arg, args_of(tl, how, &arg));
+		r = slices_push(tl->slices, &t->lane, frame, mono, args, args_of(tl, how, site, args));
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -126,7 +131,7 @@ int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
 
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how)
 {
-	struct writer_arg arg;
+	struct writer_arg args[2];
 	struct tl_thread *t;
 	uint64_t mono;
 	bool late = false;
@@ -141,7 +146,8 @@ int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32
 		t->calls.outer = 0;
 	}
 	if (r == 0)
-		r = slices_push_outside(tl->slices, &t->lane, frame, mono, more, &arg, args_of(tl, how, &arg), &late);
+		r = slices_push_outside(tl->slices, &t->lane, frame, mono, more, args,
+					args_of(tl, how, NULL, args), &late);
 	tl->stats.calls_late += late;
 	return r < 0 ? r : timeline_leave(tl);
 }

@@ -179,7 +179,7 @@ struct timeline {
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
 	uint32_t focus_thread; /* index + 1 of the cause's thread */
 	struct tl_event_names *event_names;
-	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_insns, key_interpolated, interpolated[3], untraced_category, loss_category, gap_name, mark_category;
+	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_site, key_insns, key_interpolated, interpolated[3], untraced_category, loss_category, gap_name, mark_category;
 	struct timeline_stats stats;
 };
 

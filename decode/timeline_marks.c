@@ -22,6 +22,7 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 	tl->wakes_category = writer_name(w, "wake-up");
 	tl->key_wakee = writer_name(w, "tid");
 	tl->key_how = writer_name(w, "how");
+	tl->key_site = writer_name(w, "called from");
 	tl->key_insns = writer_name(w, "instructions");
 	tl->key_interpolated = writer_name(w, "time interpolated");
 	tl->interpolated[0] = writer_name(w, "begin");

@@ -76,11 +76,11 @@ static void test_calls(void **state)
 	a = thread(&f, 7, 7, "prog");
 	b = thread(&f, 7, 8, "worker");
 	assert_ptr_equal(thread(&f, 7, 7, "prog"), a);
-	assert_int_equal(ptview_call(a, NS(1000), f.main, "begin not recorded"), 0);
-	assert_int_equal(ptview_call(a, NS(1010), f.puts, NULL), 0);
-	assert_int_equal(ptview_call(b, NS(1012), f.unknown, "tail call"), 0);
+	assert_int_equal(ptview_call(a, NS(1000), f.main, "begin not recorded", NULL), 0);
+	assert_int_equal(ptview_call(a, NS(1010), f.puts, NULL, NULL), 0);
+	assert_int_equal(ptview_call(b, NS(1012), f.unknown, "tail call", NULL), 0);
 	assert_int_equal(ptview_return(a, NS(1050), 12), 0);
-	assert_int_equal(ptview_call(a, NS(1060), f.puts, NULL), 0);
+	assert_int_equal(ptview_call(a, NS(1060), f.puts, NULL, NULL), 0);
 	assert_int_equal(ptview_remark(a, NS(1070), "system call"), 0);
 	assert_int_equal(ptview_return(a, NS(1090), 30), 0);
 	assert_int_equal(ptview_return(b, NS(1095), 3), 0);
@@ -104,6 +104,48 @@ static void test_calls(void **state)
 	free(text);
 }
 
+/* Where the source code is known: each call says where its function is declared and where it is called. */
+static void test_source(void **state)
+{
+	struct fixture f;
+	struct ptview_thread *t;
+	struct ptview_place place;
+	uint32_t square;
+	char *text;
+
+	begin(&f, PTVIEW_CALLS, 0);
+	square = stacktab_frame(f.st, &(struct frame_info){.name = "square",
+					      .object = "/usr/bin/prog",
+					      .file = "/home/u/src/square.c",
+					      .line = 4294967295,
+					      .kind = FRAME_KIND_INLINED});
+	t = thread(&f, 7, 7, "prog");
+	assert_int_equal(ptview_call(t, NS(1000), f.main, NULL, "start.c:9"), 0);
+	assert_int_equal(ptview_call(t, NS(1001), square, "inlined", "main.c:40"), 0);
+	assert_int_equal(ptview_call(t, NS(1002), square, NULL, NULL), 0);
+	assert_int_equal(ptview_return(t, NS(1003), 1), 0);
+	assert_int_equal(ptview_return(t, NS(1004), 2), 0);
+	assert_int_equal(ptview_return(t, NS(1005), 3), 0);
+	text = end(&f);
+	assert_string_equal(text,
+			    "# tracerd calls 1\n"
+			    "#         time         ns     insns\n"
+			    "thread 7/7 \"prog\"\n"
+			    "            1000                       main (prog) from start.c:9 {\n"
+			    "            1001                         square (prog) square.c:4294967295 [inlined] from main.c:40 {\n"
+			    "            1002          1         1      square (prog) square.c:4294967295\n"
+			    "            1004          3         2    } square (prog)\n"
+			    "            1005          5         3  } main (prog)\n");
+	free(text);
+
+	begin(&f, PTVIEW_INSNS, 0);
+	place = (struct ptview_place){.ip = 0x401005, .frame = f.main, .into = 5, .line = "main.c:40"};
+	assert_int_equal(ptview_insn(f.view, NS(3), 7, &place), 0);
+	text = end(&f);
+	assert_string_equal(text, "# tracerd instructions 1\n3 7 401005 main+0x5 (prog) main.c:40\n");
+	free(text);
+}
+
 /* Deeper than can be read a line says how deep it is; and it is never longer than a line may be. */
 static void test_deep(void **state)
 {
@@ -114,7 +156,7 @@ static void test_deep(void **state)
 	begin(&f, PTVIEW_CALLS, 0);
 	t = thread(&f, 1, 1, "deep");
 	for (unsigned int i = 0; i < 4000; i++)
-		assert_int_equal(ptview_call(t, NS(i), f.main, NULL), 0);
+		assert_int_equal(ptview_call(t, NS(i), f.main, NULL, NULL), 0);
 	for (unsigned int i = 0; i < 4000; i++)
 		assert_int_equal(ptview_return(t, NS(4000 + i), 1), 0);
 	assert_int_equal(ptview_stats(f.view)->lines, 7999);
@@ -204,7 +246,7 @@ static void test_many_threads(void **state)
 		t[i] = thread(&f, 1, 100 + i, "t");
 	for (unsigned int k = 0; k < CALLS; k++) {
 		for (unsigned int i = 0; i < THREADS; i++) {
-			assert_int_equal(ptview_call(t[i], NS(10 + k), f.main, NULL), 0);
+			assert_int_equal(ptview_call(t[i], NS(10 + k), f.main, NULL, NULL), 0);
 			assert_int_equal(ptview_return(t[i], NS(10 + k), 1), 0);
 		}
 	}
@@ -227,7 +269,7 @@ static void test_many_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_calls),	 cmocka_unit_test(test_deep),  cmocka_unit_test(test_branches),
+		cmocka_unit_test(test_calls), cmocka_unit_test(test_source),	 cmocka_unit_test(test_deep),  cmocka_unit_test(test_branches),
 		cmocka_unit_test(test_insns),	 cmocka_unit_test(test_limit), cmocka_unit_test(test_many_threads),
 	};
 

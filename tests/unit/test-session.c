@@ -118,7 +118,8 @@ void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end
 }
 
 /* No recording here has PT. */
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, bool interpolated)
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
+		  bool interpolated)
 {
 	fail();
 	return -1;

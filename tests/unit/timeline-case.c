@@ -204,7 +204,9 @@ static int event(struct player *p, char **f, int n)
 	}
 	if (strcmp(f[0], "call") == 0)
 		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2] + between), frame(p->st, f[3]),
-				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, between);
+				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, NULL, between);
+	if (strcmp(f[0], "called") == 0)
+		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2]), frame(p->st, f[3]), NULL, f[4], false);
 	if (strcmp(f[0], "return") == 0)
 		return timeline_return(tl, (uint32_t)number(f[1]), number(f[2] + between), number(f[3]), between);
 	if (strcmp(f[0], "found") == 0)

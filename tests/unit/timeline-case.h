@@ -15,7 +15,7 @@
  *   loss TID FROM TO COUNT KIND... mark TS NAME...               counter PID TS VALUE NAME...
  *   incomplete FROM TO
  *   call TID TS FRAME HOW...|-     return TID TS INSTRUCTIONS    untraced TID TS WHY... | traced TID TS
- *     (TS of these two with a ~ in front: interpolated)
+ *     (TS of these two with a ~ in front: interpolated)  called TID TS FRAME SITE
  *   found TID TS | outside TID TS FRAME MORE HOW... | ended TID TS THEN INSTRUCTIONS
  *   @KIND ...: an event of the program, as event-case.h says
  *
