@@ -71,8 +71,8 @@ static void print_backends(struct json_object *backends)
 		bool has_why = field_text(value, "why") && *field_text(value, "why");
 
 		if (field_bool(value, "available"))
-			view_line(stdout, name, "available, by %s events%s%s", method,
-				has_why ? ": " : "", has_why ? why : "");
+			view_line(stdout, name, "available, by %s%s%s%s", method,
+				!strcmp(key, "step") ? "" : " events", has_why ? ": " : "", has_why ? why : "");
 		else
 			view_line(stdout, name, "not available%s%s", has_why ? ": " : "",
 				has_why ? why : "");

@@ -89,6 +89,14 @@ static bool is_events_only(struct json_object *t)
 	return backend && !strcmp(backend, "events");
 }
 
+/* A tracerd-step records it, every instruction. */
+static bool is_stepped(struct json_object *t)
+{
+	const char *backend = field_text(t, "backend");
+
+	return backend && !strcmp(backend, "step");
+}
+
 char *view_target_how(struct json_object *t)
 {
 	_cleanup_free_ char *stacks = human_name(field_text(t, "stacks"));
@@ -98,6 +106,8 @@ char *view_target_how(struct json_object *t)
 		return human_format("its own events only; 'tracectl arm %" PRIu64
 				    "' adds stacks and waits",
 			field_number(t, "pid"));
+	if (is_stepped(t))
+		return human_format("every instruction, by tracerd-step");
 	return human_format("stacks %s, waits %s, recorded by %s events", stacks,
 		field_bool(t, "waits") ? "on" : "off", method);
 }
@@ -157,7 +167,7 @@ void view_targets(FILE *out, struct json_object *targets)
 
 	for (size_t i = 0; i < json_object_array_length(targets); i++) {
 		struct json_object *t = json_object_array_get_idx(targets, i);
-		struct json_object *events = field(t, "events");
+		struct json_object *events = field(t, "events"), *step = field(t, "step");
 		const char *unit = field_text(t, "unit");
 		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid");
 		char buf[HUMAN_SIZE];
@@ -169,17 +179,19 @@ void view_targets(FILE *out, struct json_object *targets)
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
 		human_table_add(&table, human_name(field_text(t, "state")));
 		human_table_add(
-			&table, human_name(is_events_only(t) ? "-" : field_text(t, "stacks")));
+			&table, human_name(is_events_only(t) || is_stepped(t) ? "-" : field_text(t, "stacks")));
 		human_table_add(
 			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
 		human_table_add(&table,
 			human_format("%s", human_duration(buf, field_number(t, "lookback_ns"))));
-		human_table_add(&table, human_format("%" PRIu64, field_number(t, "samples")));
+		human_table_add(&table, is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
+						      : human_format("%" PRIu64, field_number(t, "samples")));
 		human_table_add(&table, rings_short(events));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "triggers")));
 		human_table_add(&table,
 			human_format("%" PRIu64,
-				view_sum(field(t, "lost")) + view_sum(field(events, "lost"))));
+				view_sum(field(t, "lost")) + view_sum(field(events, "lost")) +
+					view_sum(field(step, "lost"))));
 	}
 	human_table_print(&table, out, 0);
 }
@@ -191,6 +203,24 @@ static void view_strings(FILE *out, const char *label, struct json_object *o, co
 
 		view_line(out, i ? "" : label, "%s", s);
 	}
+}
+
+static void view_step(FILE *out, struct json_object *step)
+{
+	_cleanup_free_ char *lost = view_losses(field(step, "lost")), *state = human_name(field_text(step, "state")),
+			    *error = human_name(field_text(step, "error"));
+	char bytes[HUMAN_SIZE], max[HUMAN_SIZE], over[HUMAN_SIZE];
+
+	view_line(out, "recorded",
+		"%" PRIu64 " instructions, %" PRIu64 " system calls, %" PRIu64 " signals; %" PRIu64 " of %" PRIu64
+		" threads alive",
+		field_number(step, "insns"), field_number(step, "syscalls"), field_number(step, "signals"),
+		field_number(step, "threads"), field_number(step, "threads_all"));
+	view_line(out, "stepper", "%s%s%s; %s of %s kept, %s overwritten", state, field_text(step, "error") ? ": " : "",
+		field_text(step, "error") ? error : "", human_bytes(bytes, field_number(step, "bytes")),
+		human_bytes(max, field_number(step, "max_bytes")),
+		human_bytes(over, field_number(step, "overwritten_bytes")));
+	view_line(out, "", "lost: %s", lost);
 }
 
 void view_target(FILE *out, struct json_object *t)
@@ -216,8 +246,11 @@ void view_target(FILE *out, struct json_object *t)
 	if (!is_events_only(t)) {
 		view_line(out, "look-back", "%s",
 			human_duration(lookback, field_number(t, "lookback_ns")));
-		view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
-			field_number(t, "samples"), field_number(t, "switches"));
+		if (is_stepped(t))
+			view_step(out, field(t, "step"));
+		else
+			view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
+				field_number(t, "samples"), field_number(t, "switches"));
 	}
 	view_line(out, "lost", "%s", lost);
 	view_rings(out, field(t, "events"));

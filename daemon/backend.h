@@ -51,9 +51,10 @@ struct backend {
 	 * thread, writes perf.data and what belongs to it into the bundle's directory: 0, CAPTURE_E_NONE, -errno.
 	 */
 	int (*bring)(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes);
-	/* Adds to a Target of the protocol, and to "events" and "losses" of meta.json. */
+	/* Adds to a Target of the protocol, and to meta.json; the last two are NULL before the copy. */
 	void (*describe)(const struct target *target, struct json_object *o);
-	void (*meta)(const struct frozen *frozen, struct json_object *events, struct json_object *losses);
+	void (*meta)(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+		     struct json_object *gaps);
 };
 
 extern const struct backend backend_sample, backend_events, backend_step;

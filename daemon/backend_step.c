@@ -313,6 +313,7 @@ static void add_numbers(struct json_object *o, const struct stepabi_stats *stats
 	json_add_uint(o, "processes_all", stats->processes_all);
 	json_add_uint(o, "bytes", stats->bytes);
 	json_add_uint(o, "max_bytes", stats->max_bytes);
+	json_add_uint(o, "overwritten_bytes", stats->overwritten);
 	if (stats->error)
 		json_add_string(o, "error", strerror(-stats->error));
 	else
@@ -321,10 +322,8 @@ static void add_numbers(struct json_object *o, const struct stepabi_stats *stats
 
 static void add_losses(struct json_object *o, const struct stepabi_stats *stats, const char *prefix)
 {
-	char key[48];
+	char key[32];
 
-	(void)snprintf(key, sizeof(key), "%soverwritten_bytes", prefix);
-	json_add_uint(o, key, stats->overwritten);
 	(void)snprintf(key, sizeof(key), "%sodd", prefix);
 	json_add_uint(o, key, stats->odd);
 	(void)snprintf(key, sizeof(key), "%slet_go", prefix);
@@ -345,7 +344,21 @@ static void stepper_describe(const struct target *target, struct json_object *o)
 	json_add(o, "step", step);
 }
 
-static void stepper_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses)
+/* A gap as long as the target was armed. */
+static void add_gap(const struct frozen *frozen, struct json_object *gaps)
+{
+	struct json_object *o = json_object_new_object();
+	char kind[sizeof(frozen->step.why) + 16];
+
+	(void)snprintf(kind, sizeof(kind), "not recorded: %s", frozen->step.why);
+	json_add_string(o, "kind", kind);
+	json_add_uint(o, "from_ns", frozen->armed_ns);
+	json_add_uint(o, "to_ns", frozen->raw_ns);
+	json_append(gaps, o);
+}
+
+static void stepper_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+			 struct json_object *gaps)
 {
 	const struct frozen_step *step = &frozen->step;
 	struct json_object *o = json_add_new_object(events, "step");
@@ -357,6 +370,8 @@ static void stepper_meta(const struct frozen *frozen, struct json_object *events
 		return;
 	add_losses(losses, &step->stats, "step_");
 	json_add_uint(losses, "step_missing", step->code ? 1 : 0);
+	if (step->code)
+		add_gap(frozen, gaps);
 }
 
 const struct backend backend_step = {

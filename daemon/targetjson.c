@@ -343,7 +343,7 @@ static void meta_gaps(const struct frozen *frozen, struct json_object *list)
 
 struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen_stats *stats)
 {
-	struct json_object *o = json_object_new_object(), *events, *losses = NULL;
+	struct json_object *o = json_object_new_object(), *events, *losses = NULL, *gaps = NULL;
 
 	if (!o)
 		return NULL;
@@ -361,13 +361,14 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	json_add_uint(o, "frozen_raw_ns", frozen->raw_ns);
 	if (stats) {
 		json_add_uint(events, "complete_from_ns", complete_from(frozen));
-		meta_gaps(frozen, json_add_new_array(o, "gaps"));
+		gaps = json_add_new_array(o, "gaps");
+		meta_gaps(frozen, gaps);
 		meta_records(stats, json_add_new_object(o, "records"));
 		losses = json_add_new_object(o, "losses");
 		meta_losses(stats, losses);
 	}
 	if (frozen->backend->meta)
-		frozen->backend->meta(frozen, events, losses);
+		frozen->backend->meta(frozen, events, losses, gaps);
 	meta_processes(frozen, json_add_new_array(o, "processes"));
 	if (frozen->n_programs > 0)
 		meta_programs(frozen, json_add_new_array(o, "rings"));

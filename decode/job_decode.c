@@ -161,6 +161,14 @@ static int open_rings(struct job *j, struct decode *d)
 	return r < 0 ? r : ringevents_finish(d->events);
 }
 
+/* Somebody else may have written it; the events of programs are not lost with it. */
+static void do_without_perfdata(struct job *j, struct decode *d)
+{
+	j->error[0] = '\0';
+	d->pd = perfdata_free(d->pd);
+	json_add_bool(j->losses, "perf_data_unreadable", true);
+}
+
 /* What happened must have been recorded by somebody. */
 static int open_input(struct job *j, struct decode *d)
 {
@@ -174,6 +182,10 @@ static int open_input(struct job *j, struct decode *d)
 			return r;
 	}
 	r = open_perfdata(j, d);
+	if (r < 0 && r != -ENOMEM && d->meta.n_rings) {
+		do_without_perfdata(j, d);
+		r = 0;
+	}
 	if (r >= 0 && j->input == JOB_BUNDLE)
 		r = open_rings(j, d);
 	if (r >= 0 && !d->pd && !d->events)
