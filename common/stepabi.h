@@ -60,7 +60,7 @@ struct stepabi_stats {
 	uint64_t overwritten;	 /* bytes of packets */
 	uint64_t bytes;		 /* of packets, kept now */
 	uint64_t max_bytes;	 /* at most that many */
-	uint64_t oldest_raw_ns;	 /* CLOCK_MONOTONIC_RAW of the oldest packet that is kept; 0: none */
+	uint64_t oldest_raw_ns;	 /* CLOCK_MONOTONIC_RAW since when all packets are kept; 0: there are none */
 };
 
 struct stepabi_freeze {

@@ -85,7 +85,7 @@ void step_wake_in(struct step *s, uint64_t ns, bool without_stop);
 const struct step_stats *step_stats(struct step *s);
 size_t step_alive(const struct step *s);
 uint64_t step_max_bytes(const struct step *s);
-/* CLOCK_MONOTONIC_RAW of the oldest packets that are kept; 0: there are none. */
+/* CLOCK_MONOTONIC_RAW since when all packets are kept; 0: there are none. */
 uint64_t step_oldest_raw_ns(struct step *s);
 
 /* Writes the perf.data, after step_run(). At most max_bytes (0: as many as it takes), or -EFBIG. */

@@ -175,6 +175,11 @@ void step_stopped(struct step *s, pid_t tid, int status);
 /* A new thread or process that has been seen at last. */
 int step_meet_child(struct step *s, struct stepthread *parent, pid_t child) _must_check_;
 
+/* ---- stepkeep.c: a ring forgets */
+
+/* Between two stops. */
+int step_keep(struct step *s) _must_check_;
+
 /* ---- steprun.c */
 
 void step_end(struct step *s, enum step_end why, int error);

@@ -116,6 +116,7 @@ static int keep(struct stepcode *c, const uint8_t *page, const uint8_t *tail, si
 	memcpy(k->bytes + STEPCODE_PAGE, tail, n_tail);
 	c->kept[at] = k;
 	c->n_kept++;
+	c->added++;
 	if (at == c->pages)
 		c->pages++;
 	*ret_offset = place_of(at);
@@ -179,6 +180,7 @@ int stepcode_vdso(struct stepcode *c, const uint8_t *image, size_t n)
 void stepcode_begin_segment(struct stepcode *c, uint64_t segment)
 {
 	c->segment = segment;
+	c->added = 0;
 }
 
 void stepcode_use(struct stepcode *c, uint64_t offset)
@@ -203,7 +205,12 @@ void stepcode_drop_before(struct stepcode *c, uint64_t segment)
 
 uint32_t stepcode_room(const struct stepcode *c)
 {
-	return c->kept ? STEPCODE_MAX_KEPT - c->n_kept : STEPCODE_MAX_PAGES - c->pages;
+	return c->kept ? STEPCODE_MAX_KEPT - c->n_kept : UINT32_MAX;
+}
+
+uint32_t stepcode_added(const struct stepcode *c)
+{
+	return c->added;
 }
 
 uint64_t stepcode_size(const struct stepcode *c)

@@ -37,6 +37,7 @@ struct stepcode {
 	uint32_t pages;	 /* places that the file has */
 	bool vdso;	 /* is written */
 	uint64_t segment;
+	uint32_t added; /* since it began */
 	struct stepcode_kept **kept; /* STEPCODE_MAX_KEPT, owned; NULL where there is none now */
 	uint32_t n_kept;
 	uint8_t *vdso_image; /* owned */
@@ -68,8 +69,9 @@ void stepcode_begin_segment(struct stepcode *c, uint64_t segment);
 void stepcode_use(struct stepcode *c, uint64_t offset);
 /* Lets pages go that only records of segments before that one name; their places are used again. */
 void stepcode_drop_before(struct stepcode *c, uint64_t segment);
-/* How many pages there is room for. */
+/* How many pages there is room for, and how many came since the segment began; of a file any number, and none. */
 uint32_t stepcode_room(const struct stepcode *c);
+uint32_t stepcode_added(const struct stepcode *c);
 /* The size of the file; 0 where there are no pages, and no file. */
 uint64_t stepcode_size(const struct stepcode *c);
 int stepcode_write(const struct stepcode *c, int fd) _must_check_;

@@ -19,7 +19,7 @@ struct block {
 	TAILQ_ENTRY(block) in_store;	/* the oldest first */
 	TAILQ_ENTRY(block) in_stream;
 	struct steppt *pt;
-	uint64_t tsc;
+	uint64_t tsc, end; /* of its first and last time stamp */
 	uint8_t *bytes; /* owned */
 	uint32_t used, size;
 };
@@ -48,6 +48,7 @@ struct steppt_store {
 	TAILQ_HEAD(, block) blocks;
 	LIST_HEAD(, steppt) streams;
 	uint64_t bytes, overwritten;
+	uint64_t lost_until; /* the latest time stamp of what was overwritten */
 };
 
 int steppt_store_new(const struct steppt_config *config, struct steppt_store **ret)
@@ -104,6 +105,11 @@ uint64_t steppt_store_first_tsc(const struct steppt_store *s)
 	return b ? b->tsc : 0;
 }
 
+uint64_t steppt_store_since(const struct steppt_store *s)
+{
+	return s->lost_until ? s->lost_until : steppt_store_first_tsc(s);
+}
+
 int steppt_new(struct steppt_store *store, struct steppt **ret)
 {
 	struct steppt *pt = calloc(1, sizeof(*pt));
@@ -144,6 +150,8 @@ static void drop_block(struct block *b)
 	pt->overwritten += b->used;
 	pt->store->bytes -= b->used;
 	pt->store->overwritten += b->used;
+	if (b->end > pt->store->lost_until)
+		pt->store->lost_until = b->end;
 	free(b->bytes);
 	free(b);
 }
@@ -199,7 +207,7 @@ static int new_block(struct steppt *pt, uint64_t tsc)
 	}
 	b->size = BLOCK_MIN;
 	b->pt = pt;
-	b->tsc = tsc;
+	b->tsc = b->end = tsc;
 	TAILQ_INSERT_TAIL(&pt->blocks, b, in_stream);
 	TAILQ_INSERT_TAIL(&pt->store->blocks, b, in_store);
 	pt->renew = false;
@@ -250,6 +258,8 @@ static int put_plain(struct steppt *pt, enum pt_packet_type type)
 static int put_tsc(struct steppt *pt, uint64_t tsc)
 {
 	const struct pt_packet p = {.type = ppt_tsc, .payload.tsc.tsc = tsc & TSC_MASK};
+
+	last_block(pt)->end = tsc;
 
 	return put(pt, &p);
 }

@@ -204,7 +204,7 @@ size_t step_alive(const struct step *s)
 
 uint64_t step_oldest_raw_ns(struct step *s)
 {
-	const uint64_t ticks = steppt_store_first_tsc(s->store);
+	const uint64_t ticks = steppt_store_since(s->store);
 
 	if (!ticks || s->clock.perf_clock)
 		return 0;

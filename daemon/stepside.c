@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/queue.h>
 
 #include "common/perfabi.h"
 
@@ -29,50 +30,159 @@ union record {
 	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 + sizeof(struct perfabi_sample_id)];
 };
 
-struct stepside {
+struct buffer {
 	uint8_t *bytes;
 	size_t used, size;
+};
+
+struct segment {
+	STAILQ_ENTRY(segment) in_side;
+	uint64_t number, ticks;
+	struct buffer state, records;
+};
+
+struct stepside {
+	STAILQ_HEAD(, segment) segments; /* the oldest first; never empty */
+	struct segment *last;
+	struct buffer *to; /* of `last` */
+	size_t used;	   /* of all of them */
 	union record record; /* under construction */
 };
 
+static int add_segment(struct stepside *s, uint64_t number, uint64_t ticks)
+{
+	struct segment *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	g->number = number;
+	g->ticks = ticks;
+	STAILQ_INSERT_TAIL(&s->segments, g, in_side);
+	s->last = g;
+	s->to = &g->records;
+	return 0;
+}
+
 int stepside_new(struct stepside **ret)
 {
-	struct stepside *s = calloc(1, sizeof(*s));
+	_cleanup_(stepside_freep) struct stepside *s = calloc(1, sizeof(*s));
+	int r;
 
 	if (!s)
 		return -ENOMEM;
-	*ret = s;
+	STAILQ_INIT(&s->segments);
+	r = add_segment(s, 0, 0);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(s);
 	return 0;
+}
+
+static void drop_first(struct stepside *s)
+{
+	struct segment *g = STAILQ_FIRST(&s->segments);
+
+	STAILQ_REMOVE_HEAD(&s->segments, in_side);
+	s->used -= g->state.used + g->records.used;
+	free(g->state.bytes);
+	free(g->records.bytes);
+	free(g);
 }
 
 struct stepside *stepside_free(struct stepside *s)
 {
-	if (s)
-		free(s->bytes);
+	if (!s)
+		return NULL;
+	while (!STAILQ_EMPTY(&s->segments))
+		drop_first(s);
 	free(s);
 	return NULL;
+}
+
+/* ---- segments */
+
+int stepside_begin_segment(struct stepside *s, uint64_t ticks)
+{
+	int r = add_segment(s, s->last->number + 1, ticks);
+
+	if (r == 0)
+		s->to = &s->last->state;
+	return r;
+}
+
+void stepside_begin_records(struct stepside *s)
+{
+	s->to = &s->last->records;
+}
+
+uint64_t stepside_segment(const struct stepside *s)
+{
+	return s->last->number;
+}
+
+uint64_t stepside_first_segment(const struct stepside *s)
+{
+	return STAILQ_FIRST(&s->segments)->number;
+}
+
+uint64_t stepside_second_ticks(const struct stepside *s)
+{
+	const struct segment *g = STAILQ_NEXT(STAILQ_FIRST(&s->segments), in_side);
+
+	return g ? g->ticks : 0;
+}
+
+void stepside_drop_segment(struct stepside *s)
+{
+	if (STAILQ_FIRST(&s->segments) != s->last)
+		drop_first(s);
+}
+
+size_t stepside_bytes(const struct stepside *s)
+{
+	return s->used;
+}
+
+size_t stepside_segment_bytes(const struct stepside *s)
+{
+	return s->last->records.used;
+}
+
+/* ---- records */
+
+static int grow(struct buffer *b, size_t need)
+{
+	size_t size = b->size ? b->size : 1u << 12;
+	uint8_t *p;
+
+	while (size - b->used < need)
+		size *= 2;
+	p = realloc(b->bytes, size);
+	if (!p)
+		return -ENOMEM;
+	b->bytes = p;
+	b->size = size;
+	return 0;
 }
 
 static int add(struct stepside *s, uint32_t type, uint16_t misc, const struct entry *e, size_t len)
 {
 	const size_t padded = ALIGN8(len), need = sizeof(*e) + padded;
+	struct buffer *b = s->to;
 
-	if (s->size - s->used < need) {
-		size_t size = s->size ? s->size * 2 : 1u << 16;
-		uint8_t *p;
+	if (need > MAX_BYTES - s->used)
+		return -EFBIG;
+	if (b->size - b->used < need) {
+		int r = grow(b, need);
 
-		if (size > MAX_BYTES)
-			return -EFBIG;
-		p = realloc(s->bytes, size);
-		if (!p)
-			return -ENOMEM;
-		s->bytes = p;
-		s->size = size;
+		if (r < 0)
+			return r;
 	}
 	memset(s->record.bytes + len, 0, padded - len);
 	s->record.header = (struct perf_event_header){.type = type, .misc = misc, .size = (uint16_t)padded};
-	memcpy(s->bytes + s->used, e, sizeof(*e));
-	memcpy(s->bytes + s->used + sizeof(*e), s->record.bytes, padded);
+	memcpy(b->bytes + b->used, e, sizeof(*e));
+	memcpy(b->bytes + b->used + sizeof(*e), s->record.bytes, padded);
+	b->used += need;
 	s->used += need;
 	return 0;
 }
@@ -168,24 +278,37 @@ static int write_one(union record *out, const struct entry *e, const struct step
 	return perfdata_write(w, out, len + sizeof(id));
 }
 
-int stepside_write(const struct stepside *s, const struct stepclock *clock, struct perfdata_writer *w)
+static int write_buffer(const struct buffer *b, union record *out, const struct stepclock *clock,
+			struct perfdata_writer *w)
 {
-	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	int r = 0;
 
-	if (!out)
-		return -ENOMEM;
-	for (size_t at = 0; r == 0 && at < s->used;) {
+	for (size_t at = 0; r == 0 && at < b->used;) {
 		struct perf_event_header h;
 		struct entry e;
 
-		memcpy(&e, s->bytes + at, sizeof(e));
+		memcpy(&e, b->bytes + at, sizeof(e));
 		at += sizeof(e);
-		memcpy(&h, s->bytes + at, sizeof(h));
-		memcpy(out->bytes, s->bytes + at, h.size);
+		memcpy(&h, b->bytes + at, sizeof(h));
+		memcpy(out->bytes, b->bytes + at, h.size);
 		at += h.size;
 		r = write_one(out, &e, clock, w);
 	}
+	return r;
+}
+
+int stepside_write(const struct stepside *s, const struct stepclock *clock, struct perfdata_writer *w)
+{
+	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
+	const struct segment *g = STAILQ_FIRST(&s->segments);
+	int r;
+
+	if (!out)
+		return -ENOMEM;
+	r = write_buffer(&g->state, out, clock, w);
+	STAILQ_FOREACH(g, &s->segments, in_side)
+		if (r == 0)
+			r = write_buffer(&g->records, out, clock, w);
 	return r;
 }
 

@@ -33,6 +33,8 @@ struct map {
 struct page {
 	uint64_t start;
 	bool steady; /* cannot change while it is mapped: it need not be looked at again */
+	uint64_t saved; /* its place in the code file; 0: it is not there */
+	uint32_t prot;
 	uint16_t tail;
 	uint8_t bytes[STEPCODE_PAGE + STEPCODE_TAIL];
 };
@@ -300,6 +302,30 @@ static int take_maps(struct stepspace *s, pid_t tid, struct map *maps, size_t n)
 	return r;
 }
 
+void stepspace_forget(struct stepspace *s)
+{
+	drop_pages(s, 0, UINT64_MAX);
+}
+
+int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < s->n_maps; i++)
+		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &s->maps[i].m, NULL);
+	for (size_t i = 0; r == 0 && i < s->n_pages; i++) {
+		const struct page *p = s->pages[i];
+		const struct proc_map m = {
+			.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = p->prot, .pgoff = p->saved};
+
+		if (!p->saved)
+			continue;
+		stepcode_use(s->to.code, p->saved);
+		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &m, s->to.code->path);
+	}
+	return r;
+}
+
 int stepspace_reread(struct stepspace *s, pid_t tid)
 {
 	_cleanup_free_ char *text = NULL;
@@ -396,15 +422,18 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 }
 
 /* Writes the page to the code file, and a record that it is mapped from there. */
-static int save_page(struct stepspace *s, pid_t tid, const struct map *map, const struct page *p)
+static int save_page(struct stepspace *s, pid_t tid, const struct map *map, struct page *p)
 {
 	struct proc_map m = {.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = map->m.prot};
 	int r = stepcode_add(s->to.code, p->bytes, p->bytes + STEPCODE_PAGE, p->tail, &m.pgoff);
 
 	if (r == 0)
 		r = stepside_mmap(s->to.side, stepclock_now(s->to.clock), s->pid, tid, &m, s->to.code->path);
-	if (r == 0)
+	if (r == 0) {
+		p->saved = m.pgoff;
+		p->prot = m.prot;
 		s->epoch++;
+	}
 	return r;
 }
 

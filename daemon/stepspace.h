@@ -43,6 +43,13 @@ DEFINE_CLEANUP(struct stepspace *, stepspace_free)
 /* Another program: nothing of what was mapped is left. */
 void stepspace_clear(struct stepspace *s);
 
+/*
+ * Records all that is mapped, and the pages that are in the code file, once more: what came before may be forgotten.
+ * stepspace_forget() lets go of the pages, which are met again when they run.
+ */
+int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid) _must_check_;
+void stepspace_forget(struct stepspace *s);
+
 /* Reads the mappings as `tid`, a thread that is stopped, has them, and records those that are new. 0 or -errno. */
 int stepspace_reread(struct stepspace *s, pid_t tid) _must_check_;
 

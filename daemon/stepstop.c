@@ -474,8 +474,13 @@ void step_stopped(struct step *s, pid_t tid, int status)
 {
 	int r = stopped(s, tid, status);
 
-	if (r == 0)
+	if (r == 0) {
+		/* Its thread goes on meanwhile: that ends in order. */
+		r = s->options.ring ? step_keep(s) : 0;
+		if (r < 0)
+			step_end(s, r == -EFBIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
 		return;
+	}
 	step_end(s, r == -EFBIG || r == -E2BIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
 	/* Whatever it was: the thread must not be left behind. */
 	if (WIFSTOPPED(status)) {

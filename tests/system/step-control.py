@@ -195,18 +195,18 @@ def exact(c, copy, what):
 def copies(program):
     p = start(program)
     wait_for("the program runs", lambda: len(said(program)) > 2)
+    before = raw_ns()
     c = Control(p.pid)
     if c.error == -1:
         skip(f"may not ptrace here: {c.why}")
     expect(c.error == 0 and c.why == "", "it says that it steps")
-    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     s = c.stats(lambda s: s["insns"] > 2000, "instructions")
     expect(s["threads"] == 3 and s["ended"] == 0 and s["bytes"] > 0 and s["max_bytes"] == 64 << 20 and s["processes_all"] == 1,
            f"its statistics: {s}")
     first = c.copy()
-    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    after = raw_ns()
     n = exact(c, first, "a copy")
-    expect(before < first.raw_ns < after and 0 < first.stats["oldest_raw_ns"] < before, "with the times of the copy and of its oldest packet")
+    expect(before < first.stats["oldest_raw_ns"] < first.raw_ns < after, "with the times of the copy and since when all is in it")
     s = c.stats(lambda s: s["insns"] > first.stats["insns"] + 2000, "more instructions")
     second = c.copy()
     more = exact(c, second, "a second copy")
@@ -231,6 +231,228 @@ def copies(program):
     return p
 
 
-build_loop = build("step-loop")
-p = copies(build_loop)
+def suffix(c, copy, what):
+    """What is decoded is the end of what each thread did; the number of instructions."""
+    want, n = c.executed(copy), 0
+    if copy.error:
+        fail(f"{what}: error {copy.error}")
+    for tid, ips in copy.oracle().items():
+        if want[tid][-len(ips):] != ips:
+            fail(f"{what}: thread {tid} is not the end of what it did")
+        n += len(ips)
+    return n
+
+
+def records(data):
+    """Types of records in a perf.data, and how many there are of each."""
+    raw, counts = data.read_bytes(), collections.Counter()
+    at, size = struct.unpack_from("<QQ", raw, 40)
+    end = at + size
+    while at < end:
+        kind, _, length = struct.unpack_from("<IHH", raw, at)
+        counts[kind] += 1
+        at += length + (struct.unpack_from("<Q", raw, at + 8)[0] if kind == 71 else 0)
+    return counts
+
+
+def forget(program):
+    """A ring forgets side-band, code and threads with the packets, and goes on."""
+    def run(what, *arguments, options):
+        p = spawn(program, what, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        c = Control(p.pid, *options)
+        if c.error:
+            fail(f"{what}: {c.why}")
+        p.stdin.write(b"x")
+        p.stdin.flush()
+        if not select.select([p.stdout], [], [], 200)[0]:
+            fail(f"{what}: it takes too long")
+        expect_quietly(p.stdout.readline().strip() == str(arguments[0]).encode(), f"{what}: it went wrong")
+        copy = c.copy()
+        n = suffix(c, copy, what)
+        if copy.stats["ended"] or copy.stats["error"]:
+            fail(f"{what}: it ended: {copy.stats}")
+        c.close()
+        c.ends()
+        wait_for(f"{what}: it goes on", lambda: is_free(p.pid) and p.poll() is None)
+        p.kill()
+        return copy, n
+
+    copy, n = run("pages", 10000, options=["--max-bytes", 1 << 20])
+    size = (copy.folder / "tracerd-step.code").stat().st_size
+    expect(copy.stats["overwritten"] > 0 and size <= 4096 + 8192 * 8192 and records(copy.data)[10] < 9000,
+           f"pages that are not named any more go, with the packets that need them: {n} of {copy.stats['insns']} instructions are kept, "
+           f"{size >> 20} MiB of code")
+    copy, n = run("threads", 400, options=["--max-bytes", 32768, "--psb-bytes", 512])
+    auxtraces = records(copy.data)[71]
+    expect(copy.stats["threads_all"] == 401 and 2 < auxtraces < 200, f"threads that have ended go: {auxtraces} of 401 are in the copy")
+    folder = WORK
+    while len(str(folder)) < 3600:
+        folder /= "d" * 200
+    folder.mkdir(parents=True)
+    (folder / "lib").write_bytes(b"\xc3" * 12288)
+    copy, n = run("maps", 3000, folder / "lib", options=["--max-bytes", 32768, "--psb-bytes", 512])
+    counts = records(copy.data)
+    expect(copy.data.stat().st_size < 10 << 20 and 100 < counts[10] < 2500 and n > 1000,
+           f"side-band that is too old goes: {counts[10]} mappings of 3000 are in the copy, with {n} instructions")
+
+
+def small_ring(program):
+    p = start(program)
+    wait_for("the program runs", lambda: len(said(program)) > 2)
+    c = Control(p.pid, "--max-bytes", 16384, "--psb-bytes", 512)
+    c.stats(lambda s: s["overwritten"] > 20000, "overwritten packets")
+    one = c.copy()
+    n = suffix(c, one, "a small ring")
+    oldest = one.stats["oldest_raw_ns"]
+    expect(one.stats["bytes"] < 32768 and 500 < n < one.stats["insns"], f"a ring keeps the last: {n} of {one.stats['insns']} instructions")
+    c.stats(lambda s: s["overwritten"] > one.stats["overwritten"] + 20000, "more of them")
+    two = c.copy()
+    expect(suffix(c, two, "a small ring, later") > 500 and two.stats["oldest_raw_ns"] > oldest, "and later what was last then")
+    c.close()
+    c.ends()
+    goes_on(program, p, "a small ring")
+    p.kill()
+
+
+def killed(program):
+    p = start(program)
+    wait_for("the program runs", lambda: len(said(program)) > 2)
+    c = Control(p.pid)
+    c.stats(lambda s: s["insns"] > 1000, "instructions")
+    tracer = c.tracer()
+    expect(os.stat(f"/proc/{tracer}/environ").st_uid == 0 and int(threads(tracer, "NoNewPrivs")[str(tracer)]) == 1,
+           "it is not dumpable, and gets no privileges")
+    c.front.kill()
+    c.front.wait()
+    goes_on(program, p, "SIGKILL of the process in front")
+    s = c.stats(lambda s: s["ended"], "the end")
+    expect(s["ended"] == ASKED and s["threads"] == 0, "it says that it has ended")
+    copy = c.copy()
+    expect(exact(c, copy, "after the end") == s["insns"], "what was recorded can be had afterwards")
+    c.close()
+    wait_for("the tracer ends with the channel", lambda: not os.path.exists(f"/proc/{tracer}"))
+    # asked once it lets go, asked twice it ends
+    c = Control(p.pid)
+    c.stats(lambda s: s["insns"] > 1000, "instructions")
+    c.front.terminate()
+    goes_on(program, p, "SIGTERM")
+    c.stats(lambda s: s["ended"] == ASKED, "the end")
+    expect(c.front.poll() is None, "after SIGTERM it stays for what was recorded")
+    c.front.terminate()
+    c.ends()
+    ok("and goes with the next one")
+    p.kill()
+
+
+def fds_of(pid):
+    """Of its sockets and memory files."""
+    names = []
+    for f in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            names.append(os.readlink(f"/proc/{pid}/fd/{f}"))
+        except OSError:
+            pass
+    return len([n for n in names if n.startswith("socket:") or "memfd" in n])
+
+
+def nobody_reads(program):
+    """Statistics fill the socket; neither they nor answers that nobody takes stop anything."""
+    p = start(program)
+    wait_for("the program runs", lambda: len(said(program)) > 2)
+    c = Control(p.pid)
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    requests = [c.request() for _ in range(3)]
+    before = len(said(program))
+    wait_for("it is stepped on while nobody reads", lambda: len(said(program)) >= before + 3, 60)
+    for r in requests[:2]:
+        r.close()
+    expect(c.answer(requests[2]).error == 0, "who does not read stops nothing")
+    # what is no request, and sockets that cannot be answered
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    pipe = os.pipe()
+    send(c.sock, struct.pack(FREEZE_FORMAT, FREEZE, 0, 1 << 30), [b.fileno()])
+    send(c.sock, struct.pack(FREEZE_FORMAT, FREEZE, 0, 1 << 30), [pipe[1]])
+    send(c.sock, struct.pack(FREEZE_FORMAT, FREEZE, 0, 1 << 30))
+    send(c.sock, struct.pack(FREEZE_FORMAT, FREEZE, 0, 1 << 30), [pipe[1], pipe[0]])
+    send(c.sock, b"x" * 600, [pipe[1]])
+    send(c.sock, b"x")
+    for fd in pipe:
+        os.close(fd)
+    r = c.request(kind=FROZEN)
+    expect(r.recv(10) == b"", "a request of another type is closed")
+    r.close()
+    expect(c.copy().error == 0, "requests that are none are ignored")
+    tracer = c.tracer()
+    wait_for("requests leave no descriptor", lambda: fds_of(tracer) == 1)
+    a.close()
+    b.close()
+    c.close()
+    c.ends()
+    goes_on(program, p, "nobody read")
+    p.kill()
+
+
+def target_ends():
+    """Children, an exec and threads are followed; what has ended can be had, more than once."""
+    p = spawn("sh", "-c", "read x; /bin/true; (exit 3); exec /bin/echo done", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    c = Control(p.pid)
+    p.stdin.write(b"x\n")
+    p.stdin.close()
+    expect(p.stdout.read() == b"done\n" and p.wait() == 0, "a shell with children that is stepped does what it does")
+    s = c.stats(lambda s: s["ended"], "the end")
+    expect(s["ended"] == EXITED and s["threads"] == 0 and s["processes_all"] == 3, f"its end is told: {s}")
+    one, two = c.copy(), c.copy()
+    n = exact(c, one, "after the last exit")
+    expect(n == s["insns"] and exact(c, two, "the same again") == n, f"and its {n} instructions of three processes can be had")
+    c.close()
+    c.ends()
+
+
+def refused(program):
+    c = Control(4194303)
+    expect(c.error == -3 and "no such process" in c.why, c.why)
+    c.ends(1)
+    c = Control(2)
+    expect(c.error == -1 and "kernel" in c.why, c.why)
+    c.ends(1)
+    p = start(program)
+    first = Control(p.pid)
+    second = Control(p.pid)
+    expect(first.error == 0 and second.error == -1 and "already traced" in second.why, second.why)
+    second.ends(1)
+    first.close()
+    first.ends()
+    if os.geteuid() == 0:
+        d = WORK / "user"
+        d.mkdir()
+        d.chmod(0o777)
+        global STEP
+        own, STEP = STEP, shutil.copy(STEP, d / "tracerd-step")
+        log = WORK / f"control{Control.count + 1}.log"
+        log.touch()
+        log.chmod(0o666)
+        c = Control(p.pid, user=65534, group=65534, extra_groups=[])
+        STEP = own
+        expect(c.error == -1 and "owned by uid 0" in c.why, c.why)
+        c.ends(1)
+    goes_on(program, p, "refusals")
+    p.kill()
+    for arguments, words in ((["--control", "1", "-p", "1"], "not a number"), (["--control", "9", "-o", "x", "-p", "1"], "--control"),
+                             (["--control", "9", "true"], "--control"), (["--control", "9", "-p", "1"], "--control")):
+        r = subprocess.run([STEP, *arguments], capture_output=True, text=True)
+        if r.returncode not in (1, 2) or words not in r.stderr:
+            fail(f"{arguments}: exit {r.returncode}, {r.stderr}")
+    with open(os.devnull) as f:
+        r = subprocess.run([STEP, "--control", str(f.fileno()), "-p", "1"], capture_output=True, text=True, pass_fds=[f.fileno()])
+    expect(r.returncode == 1 and "rotocol" in r.stderr, "what cannot be done is said in words")
+
+
+loop = build("step-loop")
+p = copies(loop)
 p.kill()
+small_ring(loop)
+killed(loop)
+nobody_reads(loop)
+target_ends()
+refused(loop)
+forget(build("step-long"))

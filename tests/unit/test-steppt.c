@@ -616,11 +616,12 @@ static void test_renewed_and_closed(void **state)
 	TAKES(steppt_begin(pt, 4, 0x1001, true));
 	assert_false(steppt_sync_due(pt));
 	check_packets(pt, "psb tsc.3 mode.64 psbend pge.1000/3 fup.1001/1 pgd psb tsc.4 mode.64 psbend pge.1001/3");
-	assert_true(steppt_store_first_tsc(s) == 1 && steppt_store_overwritten(s) == 0);
+	assert_true(steppt_store_first_tsc(s) == 1 && steppt_store_since(s) == 1 && steppt_store_overwritten(s) == 0);
 	while (steppt_overwritten(pt) == 0)
 		TAKES(steppt_sync(pt, tsc++, 0x1001));
 	assert_int_equal(steppt_bytes(ended), 0);
 	assert_true(steppt_bytes(idle) > 0 && steppt_store_first_tsc(s) == 2);
+	assert_true(steppt_store_since(s) >= 3 && steppt_store_since(s) < tsc - 1);
 	kept = steppt_store_bytes(s);
 	assert_true(steppt_store_overwritten(s) == steppt_overwritten(ended) + steppt_overwritten(pt));
 	/* what is younger stays, and what is being written */

@@ -187,6 +187,31 @@ static void test_a_file_that_is_no_more(void **state)
 	(void)close(fd);
 }
 
+/* All that is mapped and saved is told once more, under the pages' places; pages that are forgotten are met again. */
+static void test_told_again(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *p = mmap(NULL, STEPCODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t all, again;
+
+	assert_true(p != MAP_FAILED);
+	memset(p, 0x90, STEPCODE_PAGE);
+	fetch(f, p, 1);
+	all = stepside_bytes(f->side);
+	assert_int_equal(stepside_begin_segment(f->side, 5), 0);
+	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
+	stepside_begin_records(f->side);
+	again = stepside_bytes(f->side) - all;
+	assert_true(again == all);
+	stepspace_forget(f->space);
+	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
+	assert_true(stepside_segment_bytes(f->side) < again);
+	assert_int_equal(f->code.pages, 1);
+	fetch(f, p, 1);
+	assert_int_equal(f->code.pages, 2);
+	(void)munmap(p, STEPCODE_PAGE);
+}
+
 /* In memory: places of pages that nothing names any more are used again, and the file is what is named. */
 static void test_code_in_memory(void **state)
 {
@@ -261,6 +286,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_code_that_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_file_that_is_no_more, setup, teardown),
 		cmocka_unit_test(test_code_in_memory),
+		cmocka_unit_test_setup_teardown(test_told_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_child_has_the_same, setup, teardown),
 	};
 
