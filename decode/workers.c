@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct worker {
 	struct workers *pool;
@@ -172,4 +173,15 @@ void workers_wait(struct workers *w, struct work *work)
 		w->wanted = NULL;
 	}
 	(void)pthread_mutex_unlock(&w->lock);
+}
+
+uint64_t workers_cpu_ns(const struct workers *w, unsigned int worker)
+{
+	clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+	struct timespec ts;
+
+	if ((worker < w->n && pthread_getcpuclockid(w->workers[worker].thread, &clock) != 0) ||
+	    clock_gettime(clock, &ts) < 0)
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }

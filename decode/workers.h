@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/cleanup.h"
 
@@ -33,3 +34,6 @@ DEFINE_CLEANUP(struct workers *, workers_free)
 unsigned int workers_count(const struct workers *w);
 void workers_submit(struct workers *w, struct work *work);
 void workers_wait(struct workers *w, struct work *work);
+
+/* The time on a processor that one of them has used, whatever it was for; of the caller all that its thread has. */
+uint64_t workers_cpu_ns(const struct workers *w, unsigned int worker);

@@ -171,6 +171,26 @@ static void test_caller_helps(void **state)
 	assert_int_equal(clashes, 0);
 }
 
+/* Time goes to who used it: a thread that waited has none of what another one worked. */
+static void test_cpu_time(void **state)
+{
+	_cleanup_(workers_freep) struct workers *w = NULL;
+	uint64_t before, idle;
+	struct busy b;
+
+	(void)state;
+	assert_int_equal(workers_new(3, &w), 0);
+	busy_begin(w, &b);
+	idle = workers_cpu_ns(w, b.worker);
+	before = workers_cpu_ns(w, 2);
+	assert_true(before > 0);
+	while (workers_cpu_ns(w, 2) < before + 20000000)
+		;
+	/* it falls asleep, and sleeps */
+	assert_true(workers_cpu_ns(w, b.worker) - idle < 10000000);
+	busy_end(w, &b);
+}
+
 /* Threads that never had anything to do end, too. */
 static void test_idle(void **state)
 {
@@ -191,6 +211,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_caller_helps),
+		cmocka_unit_test(test_cpu_time),
 		cmocka_unit_test(test_idle),
 	};
 
