@@ -88,6 +88,7 @@ struct trigger {
 	bool running;	      /* a snapshot of it has not ended */
 	struct event *after;  /* NULL if it does not wait */
 	struct cause *waiting; /* of the hit whose time after_ns runs */
+	uint64_t due_ns;       /* until then, MONOTONIC_RAW */
 };
 
 /* A target whose program has asked for a snapshot. */

@@ -148,11 +148,24 @@ static void take(struct trigger *t, struct cause *cause)
 	finish(t, cause, snapshot, why);
 }
 
+static int sleep_until_due(struct trigger *t, uint64_t now_ns)
+{
+	const uint64_t left_us = t->due_ns > now_ns ? (t->due_ns - now_ns + 999) / 1000 : 0;
+	const struct timeval tv = {.tv_sec = (time_t)(left_us / 1000000), .tv_usec = (suseconds_t)(left_us % 1000000)};
+
+	return event_add(t->after, &tv);
+}
+
+/* The loop's clock is coarse: its timers may be some ms early, and what happened last would be missing. */
 static void on_after(evutil_socket_t fd, short what, void *arg)
 {
 	struct trigger *t = arg;
-	_cleanup_free_ struct cause *cause = take_ptr(t->waiting);
+	_cleanup_free_ struct cause *cause = NULL;
+	const uint64_t now = raw_now_ns();
 
+	if (now < t->due_ns && sleep_until_due(t, now) == 0)
+		return;
+	cause = take_ptr(t->waiting);
 	take(t, cause);
 }
 
@@ -165,14 +178,12 @@ int trigger_prepare_after(struct trigger *t)
 /* From the region's end on, not from when we heard of it. */
 static int wait_after(struct trigger *t, const struct cause *cause, uint64_t hit_ns, uint64_t now_ns)
 {
-	uint64_t left = hit_ns + t->after_ns > now_ns ? hit_ns + t->after_ns - now_ns : 0;
-	const struct timeval tv = {.tv_sec = (time_t)(left / 1000000000), .tv_usec = (suseconds_t)(left % 1000000000 / 1000)};
-
 	t->waiting = malloc(sizeof(*t->waiting));
 	if (!t->waiting)
 		return -ENOMEM;
 	*t->waiting = *cause;
-	if (event_add(t->after, &tv) == 0)
+	t->due_ns = hit_ns + t->after_ns;
+	if (sleep_until_due(t, now_ns) == 0)
 		return 0;
 	free(take_ptr(t->waiting));
 	return -ENOMEM;

@@ -207,7 +207,8 @@ def busy(d):
         for _ in range(20):
             p.region("often", 2 * MS)
             time.sleep(0.002)
-        t = wait_for("all hits", lambda: (t := trigger(c, g))["hits"] == 20 and t)
+        # a busy machine may be so late that the program has overwritten some: they are counted, too
+        t = wait_for("all hits", lambda: (t := trigger(c, g))["hits"] + c.call("status")["losses"]["event_causes"] == 20 and t)
         note(f"{t['snapshots']} snapshots, {t['suppressed']}")
         expect(adds_up(t) and t["snapshots"] >= 1 and t["suppressed"]["busy"] >= 1 and not t["suppressed"]["per_hour"],
                "a hit while the last snapshot is still being made is counted as busy")
