@@ -69,10 +69,14 @@ void ptflow_reset(struct ptflow *f)
 	f->error = 0;
 }
 
-void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg, struct ptflow_event *batch)
+void ptflow_use(struct ptflow *f, struct ptflow_event *batch)
+{
+	f->batch = batch;
+}
+
+void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg)
 {
 	f->o.arg = arg;
-	f->batch = batch;
 	f->code = code;
 	f->epoch = code->epoch - 1;
 	codeblocks_set_mode(code, f->is64);

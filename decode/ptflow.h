@@ -95,7 +95,7 @@ struct ptflow_options {
 	struct pttime *time;	 /* borrowed; NULL: no times */
 	ptflow_sink sink;
 	void *arg;
-	struct ptflow_event *batch; /* PTFLOW_BATCH of them, borrowed while it runs; NULL: its own */
+	struct ptflow_event *batch; /* as ptflow_use(); NULL: its own */
 	struct pterrata errata;
 	const struct ptflow_range *filter; /* borrowed */
 	size_t n_filter;		   /* 0: none, or not known */
@@ -124,8 +124,10 @@ enum { PTFLOW_MORE = 1 };
 void ptflow_reset(struct ptflow *f);
 int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop, bool more,
 		size_t *ret_used) _must_check_;
-/* Between two pieces: other blocks of the same code, another batch, for another thread. */
-void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg, struct ptflow_event *batch);
+/* Between two pieces: other blocks of the same code, for another thread. */
+void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg);
+/* Between two pieces, or from the sink: what comes next is written to there, PTFLOW_BATCH of them at most. Borrowed. */
+void ptflow_use(struct ptflow *f, struct ptflow_event *batch);
 
 const struct ptflow_stats *ptflow_stats(const struct ptflow *f);
 

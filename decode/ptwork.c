@@ -83,9 +83,14 @@ static int await(struct ptwork *w, struct ptwork_block *b)
 	return b->error;
 }
 
+/* When half of those ahead are used up others follow, so that a thread that sleeps is not woken for each. */
 static int submit_ahead(struct ptwork *w)
 {
-	while (w->next_submit < w->n_blocks && w->in_flight < (size_t)w->n_contexts * AHEAD) {
+	const size_t most = (size_t)w->n_contexts * AHEAD;
+
+	if (w->in_flight > most / 2)
+		return 0;
+	while (w->next_submit < w->n_blocks && w->in_flight < most) {
 		struct ptwork_block *b = &w->blocks[w->order[w->next_submit++]];
 		int r = b->submitted ? 0 : submit(w, b);
 

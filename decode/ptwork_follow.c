@@ -27,12 +27,7 @@ static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t 
 
 int ptwork_context_init(struct ptwork_context *c)
 {
-	int r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
-
-	if (r < 0)
-		return r;
-	c->batch = malloc(PTFLOW_BATCH * sizeof(*c->batch));
-	return c->batch ? 0 : -ENOMEM;
+	return codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
 }
 
 void ptwork_context_fini(struct ptwork_context *c)
@@ -40,7 +35,6 @@ void ptwork_context_fini(struct ptwork_context *c)
 	for (size_t i = 0; i < PTWORK_SPACES; i++)
 		codeblocks_free(c->known[i].code);
 	codeblocks_free(c->nothing);
-	free(c->batch);
 }
 
 void ptwork_block_fini(struct ptwork_block *b)
@@ -170,42 +164,59 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	return code_of(b, version);
 }
 
-static int on_events(void *arg, const struct ptflow_event *events, size_t n)
+/* Room for the next batch, behind what there is. */
+static int make_room(struct ptwork_block *b)
 {
-	struct ptwork_block *b = arg;
 	struct ptflow_event *v;
 
-	if (b->cap - b->n < n) {
-		const size_t cap = b->cap ? b->cap * 2 : PTFLOW_BATCH;
+	if (b->cap - b->n < PTFLOW_BATCH) {
+		const size_t cap = b->cap < b->n + PTFLOW_BATCH ? b->n + PTFLOW_BATCH : b->cap;
 
-		v = reallocarray(b->events, cap < b->n + n ? b->n + n : cap, sizeof(*v));
+		v = reallocarray(b->events, cap + cap / 2, sizeof(*v));
 		if (!v)
 			return -ENOMEM;
 		b->events = v;
-		b->cap = cap < b->n + n ? b->n + n : cap;
+		b->cap = cap + cap / 2;
 	}
-	memcpy(b->events + b->n, events, n * sizeof(*events));
+	return 0;
+}
+
+/* They are where they stay: `events` is behind those that there are. */
+static int on_events(void *arg, const struct ptflow_event *events, size_t n)
+{
+	struct ptwork_block *b = arg;
+	int r;
+
+	(void)events;
 	b->n += n;
+	r = make_room(b);
+	if (r < 0)
+		return r;
+	ptflow_use(b->flow, b->events + b->n);
 	return b->error ? b->error : b->n >= b->w->max_events;
 }
 
 /* The block's turn on this thread: its first, or where it was left. */
 static int take_up(struct ptwork_block *b, struct ptwork_context *c)
 {
-	const struct ptflow_options fo = {.code = c->nothing,
+	struct ptflow_options fo = {.code = c->nothing,
 		.enter = on_enter,
 		.time = &b->time,
 		.sink = on_events,
 		.arg = b,
-		.batch = c->batch,
 		.errata = b->w->errata,
 		.all = b->w->o.all};
+	int r = make_room(b);
 
+	if (r < 0)
+		return r;
 	b->context = c;
 	if (b->flow) {
-		ptflow_rebind(b->flow, code_of(b, b->version), b, c->batch);
+		ptflow_rebind(b->flow, code_of(b, b->version), b);
+		ptflow_use(b->flow, b->events + b->n);
 		return 0;
 	}
+	fo.batch = b->events;
 	b->spread.max = b->w->max_held;
 	pttime_init(&b->time, &b->w->config->time);
 	return ptflow_new(&fo, &b->flow);

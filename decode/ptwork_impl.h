@@ -25,7 +25,6 @@ struct ptwork_context { /* of one thread */
 	struct ptwork_known known[PTWORK_SPACES];
 	uint64_t clock;
 	struct codeblocks *nothing; /* where no code is known */
-	struct ptflow_event *batch;
 	uint64_t busy_ns;
 };
 
