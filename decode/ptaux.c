@@ -15,6 +15,7 @@
 
 #define AUXTRACE_INTEL_PT 1u
 #define SCAN_BYTES 65536u
+#define AUX_ALIGN 8u
 #define MAX_BLOCKS (1u << 24)
 /* How far behind a PSB its TSC is looked for: a PSB+ is shorter. */
 #define HEADER_BYTES 256u
@@ -168,13 +169,14 @@ static struct piece *new_piece(struct ptaux *p, struct buffer *b)
 
 /*
  * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots before it had at their
- * end already: the longest that is the end of one and the begin of the other, if it has a PSB. Linear: two hashes grow
- * from both sides, and what they find is compared.
+ * end already, which is in front of `pad` zeros: the longest that is the end of one and the begin of the other, if it has a
+ * PSB. Linear: two hashes grow from both sides, and what they find is compared.
  */
-static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n)
+static uint64_t twice_before(struct ptaux *p, uint32_t buffer, uint64_t n, uint64_t pad)
 {
 	const struct buffer *b = &p->buffers[buffer];
-	const uint64_t before = b->b.bytes - n, most = n < before ? n : before, x = 0x9e3779b97f4a7c15ull | 1;
+	const uint64_t begin = b->b.bytes - n, before = begin - pad, most = n < before ? n : before,
+		       x = 0x9e3779b97f4a7c15ull | 1;
 	_cleanup_free_ uint8_t *old = malloc(SCAN_BYTES), *new = malloc(SCAN_BYTES);
 	uint64_t h_old = 0, h_new = 0, power = 1, found = 0, psb = UINT64_MAX;
 
@@ -185,7 +187,7 @@ static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n)
 		const uint8_t *at;
 
 		if (ptaux_read(p, buffer, before - done - len, old, len) < len ||
-		    ptaux_read(p, buffer, before + done, new, len) < len)
+		    ptaux_read(p, buffer, begin + done, new, len) < len)
 			return 0;
 		at = psb == UINT64_MAX ? ptpacket_find_psb(new, new + len) : NULL;
 		if (at)
@@ -205,11 +207,34 @@ static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n)
 		const size_t len = found - done < SCAN_BYTES ? (size_t)(found - done) : SCAN_BYTES;
 
 		if (ptaux_read(p, buffer, before - found + done, old, len) < len ||
-		    ptaux_read(p, buffer, before + done, new, len) < len || memcmp(old, new, len) != 0)
+		    ptaux_read(p, buffer, begin + done, new, len) < len || memcmp(old, new, len) != 0)
 			return 0;
 		done += len;
 	}
 	return found;
+}
+
+/* The same, where up to 7 zeros at the end of the snapshot before are what perf fills its records up with: *ret_pad. */
+static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n, uint64_t *ret_pad)
+{
+	const struct buffer *b = &p->buffers[buffer];
+	const uint64_t before = b->b.bytes - n, last = b->pieces[b->n_pieces - 2].bytes;
+	uint64_t best = twice_before(p, buffer, n, 0);
+	uint8_t zero;
+
+	*ret_pad = 0;
+	for (uint64_t pad = 1; pad < AUX_ALIGN && pad < last; pad++) {
+		uint64_t twice;
+
+		if (ptaux_read(p, buffer, before - pad, &zero, 1) < 1 || zero)
+			break;
+		twice = twice_before(p, buffer, n, pad);
+		if (twice > best) {
+			best = twice;
+			*ret_pad = pad;
+		}
+	}
+	return best;
 }
 
 /* Where bytes of a whole trace lay tells which of them were there before, and whether some are missing. */
@@ -241,7 +266,7 @@ static int add_piece(struct ptaux *p, const struct perfdata_aux *a)
 	const uint64_t size = bytes_in_file(p, a);
 	struct buffer *b = buffer_of(p, a);
 	struct piece *v = b ? new_piece(p, b) : NULL;
-	uint64_t twice = 0;
+	uint64_t twice = 0, pad = 0;
 	bool joined = false;
 
 	if (!v)
@@ -259,8 +284,11 @@ static int add_piece(struct ptaux *p, const struct perfdata_aux *a)
 	b->n_pieces++;
 	b->b.bytes += size;
 	if (p->config.snapshot && b->n_pieces > 1) {
-		twice = twice_in_snapshot(p, (uint32_t)(b - p->buffers), size);
+		twice = twice_in_snapshot(p, (uint32_t)(b - p->buffers), size, &pad);
 		joined = twice;
+		v[-1].bytes -= pad;
+		v->at -= pad;
+		b->b.bytes -= pad;
 	}
 	v->joined = joined;
 	v->bytes -= twice;

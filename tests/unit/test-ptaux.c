@@ -274,6 +274,33 @@ static void test_snapshots(void **state)
 	teardown(&f);
 }
 
+/* perf fills a record up with zeros: they are no bytes of the trace, which may go on in the middle of a packet. */
+static void test_snapshots_filled_up(void **state)
+{
+	_cleanup_(ptmake_fini) struct ptmake m;
+	static uint8_t read[65536];
+	static struct file f;
+	size_t begin = 0, end = 0;
+
+	(void)state;
+	make_trace(&m, 40, 1024, 1);
+	setup(&f, 1, 0);
+	for (size_t i = 0; end < 32000; i++) {
+		/* each time another number of zeros is missing */
+		end = 5000 + i * 3001;
+		add(&f, 0, 100, -1, 0, m.bytes + begin, end - begin);
+		begin = end - 4000 - i;
+	}
+	finish(&f, 0);
+	/* but for those at the end of all */
+	assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, (end + 7) / 8 * 8);
+	assert_true(ptaux_read(f.aux, 0, 0, read, end) == end);
+	assert_memory_equal(read, m.bytes, end);
+	for (size_t i = 0; i + 1 < ptaux_n_blocks(f.aux); i++)
+		assert_true(ptaux_block(f.aux, i)->joined);
+	teardown(&f);
+}
+
 /* Zeros at both ends are nothing that two snapshots have in common. */
 static void test_snapshots_of_zeros(void **state)
 {
@@ -387,6 +414,7 @@ int main(void)
 		cmocka_unit_test(test_pieces),
 		cmocka_unit_test(test_overlap_by_offset),
 		cmocka_unit_test(test_snapshots),
+		cmocka_unit_test(test_snapshots_filled_up),
 		cmocka_unit_test(test_snapshots_of_zeros),
 		cmocka_unit_test(test_cut_file),
 		cmocka_unit_test(test_hostile),
