@@ -20,6 +20,7 @@ enum pseudo { PSEUDO_OTHER, PSEUDO_MIXED, PSEUDO_UNKNOWN, PSEUDO_N };
 struct cpu {
 	bool known;		   /* a switch was seen; `current` is right */
 	bool current_is_ours;	   /* a recorded thread, not somebody of whom only the moment is known */
+	bool current_exited;	   /* nothing tells when it leaves, perhaps */
 	struct sched_task current; /* as written: pseudo-threads have their tid */
 	uint64_t seen_ts;	   /* until when `current` certainly ran */
 	bool has_first;		   /* before the first switch: the first thread seen here */
@@ -123,6 +124,7 @@ static void switch_to(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts,
 	c->known = true;
 	c->current = next;
 	c->current_is_ours = ours;
+	c->current_exited = false;
 	c->seen_ts = ts;
 }
 
@@ -131,10 +133,10 @@ static void switch_unseen(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t
 {
 	struct sched_task unknown = pseudo_task(s, PSEUDO_UNKNOWN, cpu);
 
-	s->inconsistent++;
+	s->inconsistent += !c->current_exited;
 	if (c->current.tid != unknown.tid)
-		switch_to(s, cpu, c, c->current_is_ours ? c->seen_ts : ts, WRITER_STATE_RUNNABLE, unknown,
-			  false);
+		switch_to(s, cpu, c, c->current_is_ours ? c->seen_ts : ts,
+			  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE, unknown, false);
 	switch_to(s, cpu, c, ts, WRITER_STATE_SLEEPING, task, true);
 }
 
@@ -218,6 +220,28 @@ int sched_seen(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task tas
 		switch_unseen(s, cpu, c, ts, task);
 	}
 	return 0;
+}
+
+void sched_exit(struct sched *s, uint64_t ts, uint32_t tid)
+{
+	for (uint32_t cpu = 0; cpu < s->n_cpus; cpu++) {
+		struct cpu *c = &s->cpus[cpu];
+
+		if (!c->known || !c->current_is_ours || c->current.tid != tid)
+			continue;
+		c->current_exited = true;
+		c->seen_ts = ts;
+	}
+}
+
+int sched_gone(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task other)
+{
+	struct cpu *c;
+	int r = cpu_get(s, cpu, &c);
+
+	if (r == 0 && c->current_exited)
+		switch_to(s, cpu, c, ts, WRITER_STATE_DEAD, foreign_task(s, other, cpu), false);
+	return r;
 }
 
 int sched_wake(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task wakee,

@@ -33,6 +33,10 @@ int sched_out(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task
 	      struct sched_task other);
 int sched_in(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task, struct sched_task other);
 int sched_seen(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task);
+/* It ends: on a CPU where it runs somebody else may come without its leaving (a thread's own SWITCH records end with it). */
+void sched_exit(struct sched *s, uint64_t ts, uint32_t tid);
+/* Somebody leaves who has exited and has no number any more. */
+int sched_gone(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task other);
 int sched_wake(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task wakee,
 	       struct sched_task waker, bool in_irq);
 

@@ -189,13 +189,18 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 
 static int on_switch(struct session *s, const struct perfevent *ev)
 {
-	uint32_t other = ev->sw.has_other ? ev->sw.other_tid : TL_TID_UNKNOWN;
+	uint32_t other = ev->sw.has_other && ev->sw.other_tid != UINT32_MAX ? ev->sw.other_tid : TL_TID_UNKNOWN;
 	const struct thread *o;
 	struct thread *t;
 	int r;
 
 	if (s->sched || ev->tid == 0 || !ev->has_time)
 		return 0;
+	o = ev->sw.has_other ? idmap_get(&s->threads, other) : NULL;
+	if (ev->tid == UINT32_MAX) /* the kernel has taken its number away when it leaves for the last time */
+		return !ev->sw.out ? 0
+				   : timeline_answer(timeline_switch_gone(s->o.tl, ev->time, event_cpu(ev), other,
+					     o ? o->name : NULL));
 	t = session_thread(s, ev->pid, ev->tid);
 	if (!t)
 		return 0;
@@ -203,7 +208,6 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (r < 0)
 		return r;
 	s->switches++;
-	o = ev->sw.has_other ? idmap_get(&s->threads, other) : NULL;
 	if (!ev->sw.out)
 		return timeline_answer(timeline_switch_in(
 			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));

@@ -197,6 +197,16 @@ static bool is_incomplete(const struct timeline *tl, uint64_t ts)
 	return false;
 }
 
+int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
+{
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0 && cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_gone(tl->sched, cpu, mono, task_of(tl, other_tid, other_name)));
+	return r != 0 ? r : timeline_leave(tl);
+}
+
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
 			uint32_t stack, uint32_t other_tid, const char *other_name)
 {

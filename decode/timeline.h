@@ -112,6 +112,8 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 /* `other_name` NULL or "" if unknown; `stack` 0 if unknown. */
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
 			uint32_t stack, uint32_t other_tid, const char *other_name);
+/* Of a thread that has exited and has no number any more: see `cpu`. */
+int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name);
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
 		       const char *other_name);
 

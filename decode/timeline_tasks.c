@@ -311,6 +311,7 @@ int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
 	if (t && !t->exited) {
 		timeline_thread_declare(tl, t, mono);
 		timeline_thread_close(tl, t, mono);
+		sched_exit(tl->sched, mono, tid);
 		t->exited = true;
 	}
 	return timeline_leave(tl);

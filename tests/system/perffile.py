@@ -75,7 +75,9 @@ class PerfFile:
     def info(self, *words):
         self.add(AUXTRACE_INFO, struct.pack("<II", 1, 0) + struct.pack(f"<{len(words)}Q", *words))
 
-    def side(self, kind, body, time, pid, tid, cpu=0, misc=0, event=SIDE_ID):
+    def side(self, kind, body, time, pid, tid, cpu=0, misc=0, event=None):
+        """A record with its trailer, of the event of side-band if it is not said of which."""
+        event = event if event is not None else self.attrs[1][1][0]
         self.add(kind, body + struct.pack("<IIQIIQ", pid, tid, time, cpu, 0, event), misc)
 
     def comm(self, time, pid, tid, name, exec=False):
@@ -97,10 +99,10 @@ class PerfFile:
         self.side(SWITCH_CPU_WIDE, struct.pack("<II", other_pid, other_tid), time, pid, tid, cpu, SWITCH_OUT if out else 0)
 
     def itrace_start(self, time, pid, tid, cpu=0):
-        self.side(ITRACE_START, struct.pack("<II", pid, tid), time, pid, tid, cpu, event=PT_ID)
+        self.side(ITRACE_START, struct.pack("<II", pid, tid), time, pid, tid, cpu, event=self.attrs[0][1][0])
 
     def aux(self, time, pid, tid, offset, size, flags=0, cpu=0):
-        self.side(AUX, struct.pack("<QQQ", offset, size, flags), time, pid, tid, cpu, event=PT_ID)
+        self.side(AUX, struct.pack("<QQQ", offset, size, flags), time, pid, tid, cpu, event=self.attrs[0][1][0])
 
     def auxtrace(self, payload, idx, tid=0xFFFFFFFF, cpu=0xFFFFFFFF, offset=0, reference=0):
         payload = bytes(payload)
@@ -113,13 +115,22 @@ class PerfFile:
         """But for the index of AUXTRACE records, whose offsets are those of another file."""
         return {bit: v for bit, v in sorted(self.features.items()) if bit != FEATURE_AUXTRACE}
 
+    def auxtrace_index(self, at):
+        """Where the AUXTRACE records are, as perf has it in a feature; the records begin at `at`."""
+        entries = b""
+        for r, payload in self.records:
+            if struct.unpack_from("<I", r)[0] == AUXTRACE:
+                entries += struct.pack("<QQ", at, len(r))
+            at += len(r) + len(payload)
+        return struct.pack("<Q", len(entries) // 16) + entries
+
     def write_file(self, path):
         n, size = len(self.attrs), len(self.attrs[0][0]) + 16
         ids_at = 104
         attrs_at = ids_at + 8 * sum(len(ids) for _, ids in self.attrs)
         data_at = attrs_at + n * size
         records = b"".join(r + payload for r, payload in self.records)
-        features = self.kept_features()
+        features = dict(sorted({**self.kept_features(), FEATURE_AUXTRACE: self.auxtrace_index(data_at)}.items()))
         at = data_at + len(records) + 16 * len(features)
         out, ids = bytearray(), b""
         for a, these in self.attrs:

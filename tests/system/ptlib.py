@@ -41,8 +41,8 @@ class Recording:
         return threads
 
 
-def record_all(work, programs):
+def record_all(work, programs, options=()):
     """{name: (command, max_insns[, env])}, as many at a time as there are processors."""
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-        made = {name: pool.submit(Recording, work, name, *rest) for name, rest in programs.items()}
+        made = {name: pool.submit(Recording, work, name, *rest, options=options) for name, rest in programs.items()}
         return {name: f.result() for name, f in made.items()}

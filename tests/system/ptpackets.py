@@ -160,11 +160,12 @@ def address(data, at, last):
 
 
 class Block:
-    """From a PSB to the next: where, its time, where it begins (None: tracing is off), and the time and place of its end."""
+    """From a PSB to the next: where, its first and last time, where it begins (None: tracing is off) and which of its bytes say
+    so, and whether tracing is on at its end."""
 
     def __init__(self, begin):
         self.begin = self.end = begin
-        self.tsc = self.last_tsc = self.ip = None
+        self.tsc = self.last_tsc = self.ip = self.fup = None
         self.on = False
 
 
@@ -186,6 +187,7 @@ def blocks(data):
                 block.tsc = block.tsc or block.last_tsc
             elif kind == "fup" and header:
                 block.ip, block.on = ip, True
+                block.fup = at - block.begin, at - block.begin + n
             elif data.startswith(b"\x02\x23", at):
                 header = False
             elif kind in ("tip.pge", "tip.pgd"):
