@@ -63,6 +63,7 @@ void ptflow_reset(struct ptflow *f)
 	f->fup_for = PTFLOW_FUP_ASYNC;
 	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->aborted = f->speculative = false;
 	f->mode64 = f->tsx = -1;
+	f->note.type = PT_PAD;
 	f->top = f->depth = 0;
 	f->block = CODEBLOCK_NONE;
 	f->n_batch = 0;

@@ -39,6 +39,7 @@ enum ptflow_kind {
 	PTFLOW_OVERFLOW,    /* packets were lost; tracing may go on at `to` */
 	PTFLOW_LOST,	    /* the way was lost at `from`: `error` */
 	PTFLOW_FOUND,	    /* and is known again at `to` */
+	PTFLOW_NOTE,	    /* nothing of the way: `note` says what, at `from` (0: not known), with the value `to` */
 };
 
 enum ptflow_error {
@@ -50,6 +51,9 @@ enum ptflow_error {
 	PTFLOW_E_RUNAWAY,   /* a loop without decisions */
 	_PTFLOW_E_MAX,
 };
+
+/* What a note of a transaction (PT_MODE_TSX) says: `detail`. */
+enum { PTFLOW_TX_COMMITTED, PTFLOW_TX_BEGUN, PTFLOW_TX_ABORTED };
 
 struct ptflow_event {
 	uint64_t from, to; /* address of the branch, and where it went; 0: not known */
@@ -64,6 +68,8 @@ struct ptflow_event {
 	bool is32;	   /* of 32-bit code */
 	bool interpolated; /* `time` lies between two stamps, see decode/ptspread.h */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
+	uint8_t note;	   /* enum ptpacket_type: PTW, MODE_TSX, CFE (`detail`: its type, `to`: the vector), CBR, PWRE, PWRX, MWAIT, EXSTOP */
+	uint8_t detail;
 	uint32_t owner;	   /* as ptflow_options.enter said */
 	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
 };

@@ -41,6 +41,7 @@ struct ptflow {
 	uint64_t psb_ip;
 	int mode64; /* of a MODE.Exec that waits for its address; -1: none */
 	int tsx;    /* of a MODE.TSX that waits for its address; -1: none */
+	struct ptpacket note; /* that waits for its address, or the PSB header's end; PT_PAD: none */
 	/* the walk */
 	bool enabled, lost, speculative;
 	uint64_t ip;

@@ -11,6 +11,49 @@ static void mode(struct ptflow *f)
 	f->mode64 = -1;
 }
 
+/* Something that is told beside the way, at `ip` (0: not known). */
+static void note(struct ptflow *f, enum ptpacket_type what, uint64_t ip, uint64_t value, uint8_t detail)
+{
+	struct ptflow_event *e;
+
+	/* what is behind a part's end is the next part's */
+	if (f->stopping)
+		return;
+	e = ptflow_emit(f, PTFLOW_NOTE, ip, value);
+	e->note = (uint8_t)what;
+	e->detail = detail;
+}
+
+static void note_packet(struct ptflow *f, const struct ptpacket *pk, uint64_t ip)
+{
+	switch (pk->type) {
+	case PT_PTW:
+	case PT_EXSTOP:
+	case PT_PWRE:
+	case PT_PWRX:
+	case PT_CBR:
+		note(f, pk->type, ip, pk->value, 0);
+		break;
+	case PT_MWAIT:
+		note(f, pk->type, ip, pk->value | pk->extra << 32, 0);
+		break;
+	case PT_CFE:
+		note(f, pk->type, ip, pk->extra, (uint8_t)pk->value);
+		break;
+	default:
+		break;
+	}
+}
+
+/* The note that has waited. */
+static void end_note(struct ptflow *f, uint64_t ip)
+{
+	const struct ptpacket pk = f->note;
+
+	f->note.type = PT_PAD;
+	note_packet(f, &pk, ip);
+}
+
 static void timing(struct ptflow *f, const struct ptpacket *pk)
 {
 	struct pttime *t = f->o.time;
@@ -166,6 +209,8 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 		 */
 		if (!ptflow_walk_to(f, from) && !f->aborted)
 			ptflow_lose_on_the_way(f);
+		if (f->aborted)
+			note(f, PT_MODE_TSX, from, 0, PTFLOW_TX_ABORTED);
 		f->aborted = false;
 		if (!has_ip) {
 			if (!f->lost)
@@ -268,6 +313,7 @@ static void on_fup(struct ptflow *f, const struct ptpacket *pk)
 		f->tsx = -1;
 		if (f->lost)
 			ptflow_find(f, f->last_ip);
+		note(f, PT_MODE_TSX, f->last_ip, 0, f->speculative ? PTFLOW_TX_BEGUN : PTFLOW_TX_COMMITTED);
 		return;
 	}
 	if (who == PTFLOW_FUP_OTHER) { /* it says where something was that is nothing to the way */
@@ -275,6 +321,7 @@ static void on_fup(struct ptflow *f, const struct ptpacket *pk)
 			(void)ptflow_walk_to(f, f->last_ip);
 		if (f->lost)
 			ptflow_find(f, f->last_ip);
+		end_note(f, f->last_ip);
 		return;
 	}
 	if (f->lost) /* where it is is known; where it goes says the packet behind */
@@ -291,10 +338,11 @@ static void begin_psb(struct ptflow *f)
 	f->last_ip = 0;
 	f->has_fup = false;
 	f->fup_for = PTFLOW_FUP_ASYNC;
+	f->note.type = PT_PAD;
 }
 
 /* The header's end: the walk goes to where the processor says that it was. */
-static void end_psb(struct ptflow *f)
+static void end_header(struct ptflow *f)
 {
 	f->in_psb = f->after_ovf = false;
 	mode(f);
@@ -323,6 +371,12 @@ static void end_psb(struct ptflow *f)
 	}
 }
 
+static void end_psb(struct ptflow *f)
+{
+	end_header(f);
+	end_note(f, 0);
+}
+
 void ptflow_ovf(struct ptflow *f)
 {
 	f->stats.overflows++;
@@ -330,6 +384,7 @@ void ptflow_ovf(struct ptflow *f)
 	f->has_fup = false;
 	f->fup_for = PTFLOW_FUP_ASYNC;
 	f->tsx = -1;
+	f->note.type = PT_PAD;
 	f->aborted = false;
 	if (f->o.time)
 		pttime_lost(f->o.time);
@@ -400,8 +455,10 @@ void ptflow_packet(struct ptflow *f, const struct ptpacket *pk)
 	case PT_MODE_EXEC:
 		f->mode64 = pk->value & 1;
 		/* with event trace it may tell of the interrupt flag alone: its FUP is no event */
-		if (f->enabled && !f->in_psb && !f->after_ovf && peek(f) == PT_FUP)
+		if (f->enabled && !f->in_psb && !f->after_ovf && peek(f) == PT_FUP) {
 			f->fup_for = PTFLOW_FUP_OTHER;
+			f->note.type = PT_PAD;
+		}
 		break;
 	case PT_MODE_TSX:
 		on_tsx(f, pk->value & 1, pk->value & 2);
@@ -415,8 +472,24 @@ void ptflow_packet(struct ptflow *f, const struct ptpacket *pk)
 	case PT_BEP:
 	case PT_CFE:
 	case PT_TRIG:
-		if (pk->ip_follows)
+		if (pk->ip_follows) {
 			f->fup_for = PTFLOW_FUP_OTHER;
+			f->note = *pk;
+		} else {
+			note_packet(f, pk, 0);
+		}
+		break;
+	case PT_PWRE:
+	case PT_PWRX:
+	case PT_MWAIT:
+		note_packet(f, pk, 0);
+		break;
+	case PT_CBR:
+		timing(f, pk);
+		if (f->in_psb)
+			f->note = *pk;
+		else
+			note_packet(f, pk, 0);
 		break;
 	default:
 		timing(f, pk);

@@ -16,6 +16,7 @@
 #include "decode/ptaux.h"
 #include "decode/ptcode.h"
 #include "decode/ptmissing.h"
+#include "decode/ptnotes.h"
 #include "decode/ptowner.h"
 #include "decode/ptview.h"
 #include "decode/ptwork.h"
@@ -25,7 +26,7 @@
 #define KERNEL_HALF 0x8000000000000000ull
 
 /* What function an address is in: the same few are asked for again and again. */
-#define KNOWN 4096u
+#define KNOWN 1024u
 struct known {
 	const struct ptcode_version *version;
 	uint64_t ip;
@@ -66,6 +67,7 @@ struct ptsession {
 	struct ptcode *code;
 	struct ptowner *owner;
 	struct ptwork *work;
+	struct ptnotes *notes;
 	struct ptmissing *missing; /* code; made when the first is met */
 	struct ptview *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
@@ -111,6 +113,8 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	wo.owner = p->owner;
 	if (r == 0)
 		r = ptwork_new(&wo, &p->work);
+	if (r == 0)
+		r = ptnotes_new(p->aux, &p->notes);
 	if (r < 0)
 		return r;
 	pd->losses.aux_bytes = 0; /* somebody decodes them */
@@ -133,6 +137,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	}
 	idmap_fini(&p->threads);
 	idmap_fini(&p->processes);
+	ptnotes_free(p->notes);
 	ptwork_free(p->work);
 	ptmissing_free(p->missing);
 	ptowner_free(p->owner);
@@ -383,9 +388,13 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 	return enter_process(p, t, pid) < 0 ? NULL : t;
 }
 
-static int stop(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e, bool async)
+static int stop(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev, bool async)
 {
-	const char *why = async ? "interrupted" : e->is_syscall ? "system call" : "outside of the trace";
+	const struct ptflow_event *e = &ev->flow;
+	const char *why = async ? ptnotes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
+
+	if (!why)
+		why = "interrupted";
 
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
@@ -454,8 +463,10 @@ static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 		callstack_jump(t->calls, p->ns, e->from, e->to, true);
 }
 
-static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+static int draw(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
 {
+	const struct ptflow_event *e = &ev->flow;
+
 	switch (e->kind) {
 	case PTFLOW_CALL:
 	case PTFLOW_CALL_INDIRECT:
@@ -476,9 +487,9 @@ static int draw(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 	case PTFLOW_ENABLE:
 		return resume(p, t, e);
 	case PTFLOW_DISABLE:
-		return stop(p, t, e, false);
+		return stop(p, t, ev, false);
 	case PTFLOW_DISABLE_ASYNC:
-		return stop(p, t, e, true);
+		return stop(p, t, ev, true);
 	case PTFLOW_OVERFLOW:
 		return gap(p, t, p->ns, "PT overflow");
 	case PTFLOW_LOST:
@@ -523,7 +534,7 @@ static int view_branch(struct ptsession *p, const struct ptthread *t, const stru
 	struct ptview_place from, to;
 
 	/* what is no branch, and one that was not taken */
-	if (e->kind == PTFLOW_RUN || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
+	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_NOTE || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
 		return 0;
 	place(p, t, e->from, &from);
 	place(p, t, e->to, &to);
@@ -597,7 +608,7 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 	p->last = t;
 	t->insns += ev->insns;
 	r = begin_event(p, t, ev);
-	if (r == 0 && (p->missing || ev->flow.kind == PTFLOW_LOST))
+	if (r == 0 && ev->flow.kind != PTFLOW_NOTE && (p->missing || ev->flow.kind == PTFLOW_LOST))
 		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;
@@ -611,7 +622,7 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 		r = ptview_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
 	if (r < 0)
 		return r;
-	r = draw(p, t, &ev->flow);
+	r = ev->flow.kind == PTFLOW_NOTE ? ptnotes_event(p->notes, p->s, t->view, ev) : draw(p, t, ev);
 	t->last_ns = ev->ns;
 	if (p->error < 0)
 		return p->error;
@@ -629,7 +640,10 @@ int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_
 	p->s = s;
 	for (size_t i = 0; i < run.n; i++) {
 		ptwork_run_event(&run, i, &ev);
-		r = ev.tid ? step(p, &ev) : 0;
+		if (ev.tid)
+			r = step(p, &ev);
+		else
+			r = ev.flow.kind == PTFLOW_NOTE && !p->view ? ptnotes_event(p->notes, s, NULL, &ev) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -744,6 +758,7 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 	ptaux_report(p->aux, stats, losses);
 	ptwork_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
+	ptnotes_report(p->notes, stats);
 	if (p->missing)
 		ptmissing_report(p->missing, losses);
 	for (const struct ptthread *t = p->all; t; t = t->next) {

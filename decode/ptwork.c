@@ -223,13 +223,18 @@ static void add_stats(struct ptwork *w, const struct ptwork_block *b)
 /* The first event of a block says whether it goes on where the one before ended. */
 static void join(struct ptwork_stream *s, struct ptwork_block *b)
 {
-	struct ptflow_event *e = &b->events[0];
+	struct ptflow_event *e;
+	size_t i = 0;
 
 	if (b->b->lost_before)
 		s->end = PTFLOW_UNKNOWN;
-	if (!s->any || b->n == 0 || e->kind != PTFLOW_ENABLE)
+	while (i < b->n && b->events[i].kind == PTFLOW_NOTE)
+		i++;
+	e = &b->events[i];
+	if (!s->any || i == b->n || e->kind != PTFLOW_ENABLE)
 		return;
-	if (e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to) {
+	/* (with an address in the header, what it notes comes behind that) */
+	if (i == 0 && e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to) {
 		s->next = 1; /* nothing happened: a new block of the same trace */
 		b->unowned -= ptwork_is_unowned(b, e);
 	} else if (e->at_psb || s->end != PTFLOW_OFF)

@@ -104,7 +104,7 @@ struct ptwork {
 
 static inline bool ptwork_is_unowned(const struct ptwork_block *b, const struct ptflow_event *e)
 {
-	return e->owner == 0 || b->owners[e->owner - 1].tid == 0;
+	return e->kind != PTFLOW_NOTE && (e->owner == 0 || b->owners[e->owner - 1].tid == 0);
 }
 
 /* What one thread needs. Cleared, it may be given to _fini(). */

@@ -53,13 +53,12 @@ static bool lands(void *arg, uint64_t call, uint64_t pad)
 	return (call ^ pad) % 5 == 0;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callfunc *f, uint64_t site, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
 {
 	struct run *r = arg;
 
 	(void)time;
-	(void)f;
-	(void)site;
+	(void)fr;
 	(void)why;
 	if (++r->depth > CALLSTACK_MAX_DEPTH)
 		abort();

@@ -132,7 +132,8 @@ def wrapped(facts):
     expect(s["ips_fnv1a64"] == "347039f82b911e59" and not s["losses"], "dynamorio in a perf.data")
     lines, s = perfdata("wrapped/dynamorio.data", "--times")
     got = [(line.split()[2], line.split()[0]) for line in lines]
-    want = [("enable", 1385530564048270), ("disable-async", 1385530564049053), ("enable", 1385530564056615),
+    # the first: of the frequency
+    want = [("note", 1385530563941550), ("enable", 1385530564048270), ("disable-async", 1385530564049053), ("enable", 1385530564056615),
             ("disable", 1385530564056832), ("enable", 1385530564075002), ("disable", 1385530564075039)]
     expect_quiet([g[0] for g in got] == [w[0] for w in want], f"dynamorio: {got}")
     for (_, at), (_, ns) in zip(got, want):

@@ -9,7 +9,7 @@ A file begins with what it shows, then come its sections, each behind a line of 
     packets [TID|cpu N]   one packet a line (tests/system/ptpackets.py); %SYMBOL[+N] is an address; a comment begins with #
     sideband              TIME, what, and of whom; without this section thread 100 of process 100 has run prog from the begin
     config                "mtc_period 3", "kernel 1"...: perffile.PerfFile.start()
-    branches, calls, insns, losses    as `tracectl decode` writes them, without the object's name "(prog)"; a branch is said by
+    branches, calls, insns, trace, losses    as `tracectl decode` (trace: --format text, but for its head) writes them, without the object's name "(prog)"; a branch is said by
                           names alone; addresses without a name stay
 
 A stamp of the trace is a nanosecond of perf's clock. `pt-goldens.py --update [NAME]...` writes what comes out: to be read
@@ -33,7 +33,7 @@ MACROS = """.intel_syntax noprefix
 .text"""
 GOLDEN = SRC / "tests/golden/pt"
 VIEWS = ("branches", "calls", "insns")
-SHOWN = VIEWS + ("losses",)
+SHOWN = VIEWS + ("trace", "losses")
 
 
 def parse(path):
@@ -155,6 +155,9 @@ class Case:
         if view == "losses":
             losses = json.loads(self.decode(["--stats"], "--json"))["losses"]
             return [f"{k} {v}" for k, v in sorted(losses.items()) if v and not isinstance(v, list)]
+        if view == "trace":
+            text = self.decode(["--format", "text", "-o", "-"])
+            return [x.replace("\t", " ") for x in text.splitlines() if not x.startswith("# ") and "tracerd\"" not in x and "about this" not in x]
         text = self.decode([f"--{view}"])
         if self.decode([f"--{view}", "--threads", "1"]) != self.decode([f"--{view}", "--threads", "4"]):
             fail(f"{self.path.name}: --{view} depends on the number of threads")

@@ -86,6 +86,8 @@ class Encoder:
         elif name == "pwrx":
             self.out += b"\x02\xa2"
             self.number(v[0], 5)
+        elif name in ("cfe", "cfe.ip"):
+            self.out += bytes([0x02, 0x13, v[0] | (0x80 if name == "cfe.ip" else 0), v[1]])
         elif name in ("ptw", "ptw.ip"):
             self.out += bytes([0x02, 0x32 | (0x80 if name == "ptw.ip" else 0)])
             self.number(v[0], 8)

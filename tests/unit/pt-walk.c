@@ -111,6 +111,7 @@ const char *ptwalk_kind(enum ptflow_kind kind)
 		[PTFLOW_OVERFLOW] = "overflow",
 		[PTFLOW_LOST] = "lost",
 		[PTFLOW_FOUND] = "found",
+		[PTFLOW_NOTE] = "note",
 	};
 
 	return names[kind];

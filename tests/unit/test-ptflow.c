@@ -15,6 +15,7 @@
 
 #include "common/cleanup.h"
 #include "decode/ptflow.h"
+#include "decode/ptpacket.h"
 #include "tests/unit/pt-make.h"
 #include "tests/unit/pt-program.h"
 
@@ -190,6 +191,100 @@ static void test_interrupt(void **state)
 	is_event(&s, 3, PTFLOW_ASYNC, 0x1008, 0x100c);
 	is_event(&s, 4, PTFLOW_DISABLE, 0x100d, 0);
 	assert_int_equal(s.v[3].insns, 4);
+	free(s.v);
+}
+
+static void is_note(const struct seen *s, size_t i, enum ptpacket_type note, uint64_t from, uint64_t to, unsigned detail)
+{
+	is_event(s, i, PTFLOW_NOTE, from, to);
+	assert_int_equal(s->v[i].note, note);
+	assert_int_equal(s->v[i].detail, detail);
+}
+
+/* What is told beside the way comes where it happened; a transaction with where it began and ended. */
+static void test_notes(void **state)
+{
+	_cleanup_(ptmake_fini) struct ptmake m;
+	struct seen s = {0};
+
+	(void)state;
+	ptmake_init(&m);
+	ptmake_psb(&m, 0x1000, 0);
+	ptmake_cbr(&m, 20);
+	ptmake_hex(&m, "02 b2 34 12 00 00 00 00 00 00"); /* PTWRITE, its address follows */
+	ptmake_address(&m, PTMAKE_FUP, 0x100b);
+	ptmake_hex(&m, "02 12 78 56 00 00"); /* and one without */
+	ptmake_hex(&m, "99 21"); /* a transaction begins */
+	ptmake_address(&m, PTMAKE_FUP, 0x100b);
+	ptmake_bit(&m, true);
+	ptmake_flush(&m);
+	ptmake_hex(&m, "99 22"); /* is aborted in front of 1005, to 100c */
+	ptmake_address(&m, PTMAKE_FUP, 0x1005);
+	ptmake_address(&m, PTMAKE_TIP, 0x100c);
+	ptmake_hex(&m, "02 c2 20 00 00 00 01 00 00 00"); /* MWAIT */
+	ptmake_hex(&m, "02 22 00 30");			 /* PWRE */
+	ptmake_hex(&m, "02 a2 11 00 00 00 00");		 /* PWRX */
+	ptmake_hex(&m, "02 13 81 0e");			 /* CFE: page fault */
+	ptmake_address(&m, PTMAKE_FUP, 0x100d);
+	ptmake_address(&m, PTMAKE_FUP, 0x100d);
+	ptmake_end(&m);
+	const struct ptflow_stats st = follow(&s, &code, &m, false);
+
+	is_note(&s, 1, PT_CBR, 0, 20, 0);
+	is_event(&s, 2, PTFLOW_CALL, 0x1000, 0x100b);
+	is_note(&s, 3, PT_PTW, 0x100b, 0x1234, 0);
+	is_note(&s, 4, PT_PTW, 0, 0x5678, 0);
+	is_note(&s, 5, PT_MODE_TSX, 0x100b, 0, PTFLOW_TX_BEGUN);
+	is_event(&s, 6, PTFLOW_RET, 0x100b, 0x1005);
+	assert_true(s.v[6].speculative);
+	is_note(&s, 7, PT_MODE_TSX, 0x1005, 0, PTFLOW_TX_ABORTED);
+	is_event(&s, 8, PTFLOW_ASYNC, 0x1005, 0x100c);
+	assert_false(s.v[8].speculative);
+	is_note(&s, 9, PT_MWAIT, 0, 0x100000020, 0);
+	is_note(&s, 10, PT_PWRE, 0, 0x3000, 0);
+	is_note(&s, 11, PT_PWRX, 0, 0x11, 0);
+	is_note(&s, 12, PT_CFE, 0x100d, 14, 1);
+	is_event(&s, 13, PTFLOW_DISABLE_ASYNC, 0x100d, 0);
+	assert_int_equal(s.n, 14);
+	for (size_t i = 0; i < _PTFLOW_E_MAX; i++)
+		assert_int_equal(st.errors[i], 0);
+	free(s.v);
+}
+
+/* What a PSB's header notes comes behind it, once: it is the next part's where a part ends there. */
+static void test_notes_of_a_header(void **state)
+{
+	_cleanup_(codeblocks_freep) struct codeblocks *blocks = NULL;
+	_cleanup_(ptflow_freep) struct ptflow *f = NULL;
+	_cleanup_(ptmake_fini) struct ptmake m;
+	struct seen s = {0};
+	struct ptflow_options o = {.sink = collect, .arg = &s};
+	size_t second;
+
+	(void)state;
+	ptmake_init(&m);
+	ptmake_psb(&m, 0x1000, 0);
+	ptmake_bit(&m, true);
+	ptmake_flush(&m);
+	second = m.n;
+	ptmake_psb(&m, 0x1005, 0);
+	m.n -= 2; /* the header goes on */
+	ptmake_cbr(&m, 20);
+	ptmake_hex(&m, "02 23");
+	ptmake_address(&m, PTMAKE_FUP, 0x1005);
+	ptmake_end(&m);
+	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)&code, 1u << 20, &blocks), 0);
+	o.code = blocks;
+	assert_int_equal(ptflow_new(&o, &f), 0);
+	assert_int_equal(ptflow_run(f, m.bytes, m.bytes + m.n, m.bytes + second), 0);
+	assert_int_equal(s.n, 3); /* the begin, a call, a return */
+	assert_int_equal(ptflow_run(f, m.bytes + second, m.bytes + m.n, NULL), 0);
+	is_event(&s, 3, PTFLOW_ENABLE, 0, 0x1005);
+	is_note(&s, 4, PT_CBR, 0, 20, 0);
+	s.n = 0;
+	assert_int_equal(ptflow_run(f, m.bytes, m.bytes + m.n, NULL), 0);
+	is_note(&s, 3, PT_CBR, 0, 20, 0);
+	assert_int_equal(s.n, 5);
 	free(s.v);
 }
 
@@ -460,6 +555,7 @@ static void same_branches(const struct run *r, uint64_t seed)
 		[PTFLOW_OVERFLOW] = -1,
 		[PTFLOW_LOST] = -1,
 		[PTFLOW_FOUND] = -1,
+		[PTFLOW_NOTE] = -1,
 	};
 	size_t n = 0;
 
@@ -713,6 +809,8 @@ int main(void)
 		cmocka_unit_test(test_uncompressed_return),
 		cmocka_unit_test(test_deferred_address),
 		cmocka_unit_test(test_interrupt),
+		cmocka_unit_test(test_notes),
+		cmocka_unit_test(test_notes_of_a_header),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_part_ends_at_overflow),
 		cmocka_unit_test(test_missing_code),

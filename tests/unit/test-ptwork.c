@@ -224,6 +224,7 @@ static void is_program(const struct list *l, uint32_t buffer, uint32_t tid, cons
 		[PTFLOW_OVERFLOW] = -1,
 		[PTFLOW_LOST] = -1,
 		[PTFLOW_FOUND] = -1,
+		[PTFLOW_NOTE] = -1,
 	};
 	uint64_t last_ns = 0, insns = 0;
 	bool first = true;

@@ -149,6 +149,19 @@ int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 	return -1;
 }
 
+int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *name, const struct timeline_value *values,
+	uint32_t n_values)
+{
+	fail();
+	return -1;
+}
+
+int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name, enum writer_unit unit, int64_t value)
+{
+	fail();
+	return -1;
+}
+
 int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why)
 {
 	fail();
