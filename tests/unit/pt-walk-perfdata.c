@@ -62,8 +62,8 @@ static void on_event(struct walk *w, const struct ptwork_event *e)
 		return;
 	if (w->mode == TIMES)
 		(void)printf("%lu.%09lu ", e->ns / 1000000000, e->ns % 1000000000);
-	else if (e->flow.kind == PTFLOW_COND && e->flow.to == e->flow.from + e->flow.length)
-		return; /* not taken */
+	else if (e->flow.kind == PTFLOW_NOTE || (e->flow.kind == PTFLOW_COND && e->flow.to == e->flow.from + e->flow.length))
+		return; /* no branch; not taken */
 	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow.kind), e->flow.from, e->flow.to);
 	(void)printf(" error %u insns %lu\n", e->flow.error, e->flow.insns);
 }
