@@ -4,14 +4,8 @@
 """tracerd-step --control: what it says to whoever holds its channel (common/stepabi.h). It is told at once whether a process is
 stepped; copies can be had again and again, each exactly what was executed until then, while the program goes on; whatever happens
 to the holder or to the stepper, the program goes on by itself."""
-import collections
-import fcntl
+from stepholder import *
 
-from steplib import *
-
-STEP = BUILD / "tracerd-step"
-ORACLE = BUILD / "tests/programs/ptoracle"
-F_GET_SEALS, SEAL_EXEC = 1034, 0x20
 if os.uname().machine != "x86_64":
     skip("tracerd-step is for x86-64")
 if not STEP.exists() or not ORACLE.exists():
@@ -57,57 +51,6 @@ def goes_on(program, p, why):
         fail(f"{why}: it ended with {p.returncode}, {said(program)[-5:]}")
 
 
-class Copy:
-    """An answer to a request, written to a folder of its own."""
-
-    def __init__(self, name, data, fds):
-        kind, self.files, self.error, _, self.raw_ns = struct.unpack_from(FROZEN_FORMAT, data)
-        if kind != FROZEN:
-            fail(f"{name}: a packet of type {kind}")
-        self.stats = unpack_stats(data[struct.calcsize(FROZEN_FORMAT):])
-        self.folder = WORK / name
-        self.folder.mkdir()
-        self.data = self.folder / "x.data"
-        names = [n for bit, n in ((PERFDATA, "x.data"), (CODE, "tracerd-step.code"), (VDSO, "x.data.vdso")) if self.files & bit]
-        if len(names) != len(fds):
-            fail(f"{name}: {len(fds)} descriptors for {names}")
-        for n, fd in zip(names, fds):
-            if fcntl.fcntl(fd, F_GET_SEALS) & ~SEAL_EXEC != SEALS:
-                fail(f"{name}: {n} can still be changed")
-            with os.fdopen(fd, "rb") as f:
-                f.seek(0)
-                (self.folder / n).write_bytes(f.read())
-
-    def oracle(self):
-        p = subprocess.run([ORACLE, self.data, self.folder], capture_output=True, text=True)
-        if p.returncode != 0:
-            fail(f"{self.folder.name}: {p.stderr}")
-        return by_thread(p.stdout.splitlines())
-
-    def ours(self):
-        """What our own decoder makes of it."""
-        p = subprocess.run([BUILD / "tracectl", "decode", self.data, "--insns", "--symfs", self.folder], capture_output=True, text=True,
-                           env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
-        if p.returncode != 0:
-            fail(f"{self.folder.name}: {p.stderr}")
-        return collections.Counter(line.split()[2] for line in p.stdout.splitlines()[1:])
-
-
-def unpack_stats(data):
-    kind, ended, error, alive, *numbers = struct.unpack(STATS_FORMAT, data)
-    if kind != STATS:
-        fail(f"statistics of type {kind}")
-    return dict(zip(STATS_FIELDS, numbers), ended=ended, error=error, threads=alive)
-
-
-def by_thread(lines):
-    r = collections.defaultdict(list)
-    for line in lines:
-        tid, ip = line.split()
-        r[tid].append(ip)
-    return r
-
-
 class Control:
     """A stepper and the end that holds it."""
     count = 0
@@ -130,17 +73,11 @@ class Control:
             fail(f"hello: {kind} {self.version} {self.pid}")
 
     def request(self, limit=1 << 30, kind=FREEZE):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(20)
-        send(self.sock, struct.pack(FREEZE_FORMAT, kind, 0, limit), [theirs.fileno()])
-        theirs.close()
-        return ours
+        return ask(self.sock, limit, kind)
 
     def answer(self, sock):
         self.copies += 1
-        data, fds, _, _ = socket.recv_fds(sock, 512, 8)
-        sock.close()
-        return Copy(f"{self.log.stem}-{self.copies}", data, fds)
+        return Copy(WORK / f"{self.log.stem}-{self.copies}", *answer(sock))
 
     def copy(self, limit=1 << 30):
         return self.answer(self.request(limit))
@@ -241,18 +178,6 @@ def suffix(c, copy, what):
             fail(f"{what}: thread {tid} is not the end of what it did")
         n += len(ips)
     return n
-
-
-def records(data):
-    """Types of records in a perf.data, and how many there are of each."""
-    raw, counts = data.read_bytes(), collections.Counter()
-    at, size = struct.unpack_from("<QQ", raw, 40)
-    end = at + size
-    while at < end:
-        kind, _, length = struct.unpack_from("<IHH", raw, at)
-        counts[kind] += 1
-        at += length + (struct.unpack_from("<Q", raw, at + 8)[0] if kind == 71 else 0)
-    return counts
 
 
 def forget(program):
