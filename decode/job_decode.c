@@ -317,6 +317,34 @@ static void tell_loss(void *arg, const char *kind, uint64_t count)
 	timeline_loss_sometime(arg, kind, count);
 }
 
+/*
+ * What is missing of PT, or in doubt, is said in the trace, too: at its end, but for what was drawn where it
+ * happened.
+ */
+static void tell_pt_losses(const struct ptsession *pt, struct timeline *tl)
+{
+	static const char *const drawn[] = {
+		"pt_overflows", "pt_no_code", "pt_mismatch", "pt_bad_returns", "pt_runaway", "code_unmapped", "code_without_image"};
+	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+
+	if (!stats || !losses)
+		return;
+	ptsession_report(pt, stats, losses);
+	json_object_object_foreach(losses, key, value) {
+		char kind[64];
+		bool told = !json_object_is_type(value, json_type_int) || json_object_get_uint64(value) == 0;
+
+		for (size_t i = 0; i < ARRAY_SIZE(drawn); i++)
+			told |= strcmp(key, drawn[i]) == 0;
+		(void)snprintf(kind, sizeof(kind), "%s", key);
+		for (char *p = kind; *p; p++)
+			if (*p == '_')
+				*p = ' ';
+		if (!told)
+			timeline_loss_sometime(tl, kind, json_object_get_uint64(value));
+	}
+}
+
 /* Of each thread, the one that draws last: what takes longest if nobody else wants the processors. */
 static void add_cpu_times(const struct job *j, struct json_object *stages)
 {
@@ -374,6 +402,8 @@ int job_decode(struct job *j, struct writer *w)
 	r = session_run(d.session);
 	if (r == 0 && d.events)
 		ringevents_tell_losses(d.events, tell_loss, d.tl);
+	if (r == 0 && d.pt && !d.view)
+		tell_pt_losses(d.pt, d.tl);
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	if (r == 0 && d.view)

@@ -88,6 +88,11 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		other_name ? other_name : "-", text_of(stack));
 }
 
+int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
+{
+	return tell("%d gone cpu %u next %u\n", (int)ts, cpu, other_tid);
+}
+
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
 	uint32_t other_tid, const char *other_name)
 {
