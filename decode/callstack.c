@@ -633,6 +633,11 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		cs->is_new = false;
 		return;
 	}
+	/* a handler that was interrupted where it asks to be ended, by another one that has asked there: that one ends */
+	if (was_stopped && cs->stop_back && top(cs)->is_signal && top(cs)->resume == ip) {
+		pop(cs, time, 1, CALLSTACK_SIGNAL);
+		return;
+	}
 	if (was_stopped && (ip == cs->stop_ip || ip == cs->stop_back))
 		return;
 	/* back from a handler: the innermost that interrupted this place, or its system call */

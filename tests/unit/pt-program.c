@@ -6,6 +6,7 @@
 
 #define MAX_FUNCTIONS 24u
 #define MAX_DEPTH 200u
+#define TIDY_DEPTH 120u /* from there on only direct calls, which are of earlier functions */
 #define RETURNS 64u
 
 uint64_t ptprogram_random(uint64_t *state, uint64_t below)
@@ -17,7 +18,7 @@ uint64_t ptprogram_random(uint64_t *state, uint64_t below)
 }
 
 /* What a place of the code is; the model runs these, not the bytes. */
-enum op { NONE, NOP, JCC, JMP, JMP_INDIRECT, CALL, CALL_INDIRECT, RET, SYSCALL };
+enum op { NONE, NOP, JCC, JMP, JMP_INDIRECT, CALL, CALL_INDIRECT, RET, SYSCALL, THROW };
 
 struct insn {
 	uint8_t op, length;
@@ -31,11 +32,14 @@ struct model {
 	int32_t functions[MAX_FUNCTIONS];
 	unsigned int n_functions;
 	int32_t handler;
+	int32_t main, leaf; /* tidy */
+	int32_t pads[PTPROGRAM_CODE]; /* of the function that begins there; 0: none */
 	/* running */
 	int32_t at;
 	struct {
 		int32_t back;
 		bool signal; /* what it interrupted goes on at `back` */
+		int32_t function; /* tidy: that runs there */
 	} stack[MAX_DEPTH];
 	unsigned int depth;
 	int32_t returns[RETURNS]; /* the processor's, of calls since the last PSB */
@@ -59,6 +63,17 @@ static int32_t put(struct model *m, enum op op, const void *bytes, size_t n, int
 	m->insns[at] = (struct insn){.op = (uint8_t)op, .length = (uint8_t)n, .target = target};
 	p->n_code += n;
 	return at;
+}
+
+static void end_function(struct model *m, int32_t start)
+{
+	struct ptprogram *p = m->p;
+
+	if (p->n_functions == PTPROGRAM_FUNCTIONS)
+		abort();
+	p->functions[p->n_functions++] = (struct ptprogram_function){.start = PTPROGRAM_BASE + (uint64_t)start,
+		.end = PTPROGRAM_BASE + p->n_code,
+		.pad = m->pads[start] ? PTPROGRAM_BASE + (uint64_t)m->pads[start] : 0};
 }
 
 static void put_nops(struct model *m)
@@ -99,6 +114,8 @@ static void put_function(struct model *m)
 	for (unsigned int i = 0; i < n; i++) {
 		blocks[i] = (int32_t)p->n_code;
 		put_nops(m);
+		if (m->o.throws && dice(m, 40) == 0)
+			(void)put(m, THROW, "\xff\xe0", 2, 0);
 		switch (dice(m, 6)) {
 		case 0:
 			put_rel(m, JCC, blocks[dice(m, i + 1)]); /* a loop, now and then left */
@@ -138,6 +155,26 @@ static void put_function(struct model *m)
 		(void)put(m, JMP_INDIRECT, "\xff\xe0", 2, -1); /* a tail call */
 	else
 		(void)put(m, RET, "\xc3", 1, 0);
+	if (m->o.throws && dice(m, 2)) {
+		m->pads[start] = (int32_t)p->n_code;
+		(void)put(m, NOP, "\x90", 1, 0);
+		(void)put(m, RET, "\xc3", 1, 0);
+	}
+	end_function(m, start);
+}
+
+/* What nobody calls: it calls the others for ever. And one that calls none, for those who are too deep to call others. */
+static void put_tidy(struct model *m)
+{
+	m->leaf = (int32_t)m->p->n_code;
+	put_nops(m);
+	(void)put(m, RET, "\xc3", 1, 0);
+	end_function(m, m->leaf);
+	m->main = (int32_t)m->p->n_code;
+	put_rel(m, CALL, m->functions[m->n_functions - 1]);
+	(void)put(m, CALL_INDIRECT, "\xff\xd0", 2, -1);
+	put_rel(m, JMP, m->main);
+	end_function(m, m->main);
 }
 
 static void make_code(struct model *m)
@@ -150,6 +187,9 @@ static void make_code(struct model *m)
 	put_nops(m);
 	put_rel(m, CALL, m->functions[0]);
 	(void)put(m, SYSCALL, "\x0f\x05", 2, -2); /* returns from the signal */
+	end_function(m, m->handler);
+	if (m->o.tidy)
+		put_tidy(m);
 }
 
 /* ---- running */
@@ -175,6 +215,62 @@ static void branch(struct model *m, enum ptprogram_what what, int32_t from, int3
 
 	GROW(p->branches, p->n_branches, p->cap_branches);
 	p->branches[p->n_branches++] = (struct ptprogram_branch){what, from < 0 ? 0 : address(from), to < 0 ? 0 : address(to)};
+}
+
+/* ---- the tree of calls */
+
+static void begins(struct model *m, int32_t function)
+{
+	struct ptprogram *p = m->p;
+
+	if (!m->o.tidy)
+		return;
+	GROW(p->calls, p->n_calls, p->cap_calls);
+	p->calls[p->n_calls++] = (struct ptprogram_call){address(function), p->n_ips};
+	p->deepest = m->depth > p->deepest ? m->depth : p->deepest;
+}
+
+static void ends(struct model *m, unsigned int n)
+{
+	struct ptprogram *p = m->p;
+
+	while (m->o.tidy && n--) {
+		GROW(p->calls, p->n_calls, p->cap_calls);
+		p->calls[p->n_calls++] = (struct ptprogram_call){0, p->n_ips};
+	}
+}
+
+static int32_t running(const struct model *m, unsigned int depth)
+{
+	return depth ? m->stack[depth - 1].function : m->main;
+}
+
+static int32_t any_function(struct model *m)
+{
+	return m->o.tidy && m->depth > TIDY_DEPTH ? m->leaf : m->functions[dice(m, m->n_functions)];
+}
+
+/* To the landing pad of somebody outside, but not over a signal: the innermost of those that are the same function. False: there is none. */
+static bool throw_out(struct model *m, int32_t *ret_to)
+{
+	unsigned int found[MAX_DEPTH], n = 0;
+
+	for (unsigned int d = m->depth; d > 0 && !m->stack[d - 1].signal; d--) {
+		const int32_t f = running(m, d - 1);
+		bool again = !m->pads[f] || f == running(m, m->depth);
+
+		for (unsigned int i = 0; i < n && !again; i++)
+			again = running(m, found[i]) == f;
+		if (!again)
+			found[n++] = d - 1;
+	}
+	if (n == 0)
+		return false;
+	n = found[dice(m, n)];
+	*ret_to = m->pads[running(m, n)];
+	ends(m, m->depth - n);
+	m->depth = n;
+	return true;
 }
 
 static void psb(struct model *m)
@@ -205,20 +301,24 @@ static void tip(struct model *m, int32_t to)
 
 static void signal_here(struct model *m)
 {
-	if (m->depth == MAX_DEPTH)
+	if (m->depth == MAX_DEPTH || (m->o.tidy && (m->at == m->handler || m->depth > TIDY_DEPTH)))
 		return;
 	m->stack[m->depth].back = m->at;
+	m->stack[m->depth].function = m->handler;
 	m->stack[m->depth++].signal = true;
 	ptmake_address(&m->p->trace, PTMAKE_FUP, address(m->at));
 	ptmake_end(&m->p->trace);
 	branch(m, PTPROGRAM_STOP, m->at, -1);
 	enter(m, m->handler);
+	begins(m, m->handler);
 }
 
 static void call(struct model *m, int32_t from, int32_t back, int32_t to)
 {
 	m->stack[m->depth].back = back;
+	m->stack[m->depth].function = to;
 	m->stack[m->depth++].signal = false;
+	begins(m, to);
 	/* the processor forgets the oldest */
 	if (m->n_returns == RETURNS) {
 		memmove(m->returns, m->returns + 1, (RETURNS - 1) * sizeof(m->returns[0]));
@@ -235,8 +335,10 @@ static void ret(struct model *m, int32_t from)
 	int32_t to = m->functions[dice(m, m->n_functions)];
 	int32_t told = m->n_returns ? m->returns[--m->n_returns] : -1;
 
-	if (m->depth && !m->stack[m->depth - 1].signal)
+	if (m->depth && !m->stack[m->depth - 1].signal) {
 		to = m->stack[--m->depth].back;
+		ends(m, 1);
+	}
 	if (told == to && !(m->o.plain_returns && dice(m, 2)))
 		ptmake_bit(&m->p->trace, true);
 	else /* never deferred: a bit in front of it would be taken for its own */
@@ -251,7 +353,7 @@ static void step(struct model *m)
 	const int32_t at = m->at;
 	const struct insn *i = &m->insns[at];
 	const int32_t next = at + i->length;
-	const int32_t target = i->target >= 0 ? i->target : m->functions[dice(m, m->n_functions)];
+	int32_t target = i->target >= 0 ? i->target : any_function(m);
 	bool taken;
 
 	GROW(p->ips, p->n_ips, p->cap_ips);
@@ -269,7 +371,22 @@ static void step(struct model *m)
 	case JMP:
 		m->at = target;
 		break;
+	case THROW:
+		if (throw_out(m, &target)) {
+			tip(m, target);
+			branch(m, PTPROGRAM_JUMP, at, target);
+			m->at = target;
+			break;
+		}
+		target = any_function(m);
+		/* fallthrough */
 	case JMP_INDIRECT:
+		/* a jump to a function's own begin is a loop */
+		if (m->o.tidy && m->depth && running(m, m->depth) != target) {
+			ends(m, 1);
+			begins(m, target);
+			m->stack[m->depth - 1].function = target;
+		}
 		tip(m, target);
 		branch(m, PTPROGRAM_JUMP, at, target);
 		m->at = target;
@@ -298,6 +415,7 @@ static void step(struct model *m)
 		}
 		while (m->depth && !m->stack[m->depth - 1].signal)
 			m->depth--;
+		ends(m, 1);
 		enter(m, m->depth ? m->stack[--m->depth].back : m->functions[0]);
 		break;
 	default:
@@ -317,7 +435,7 @@ void ptprogram_run(struct ptprogram *p, uint64_t seed, const struct ptprogram_op
 	m->p = p;
 	m->o = *o;
 	make_code(m);
-	m->at = m->functions[0];
+	m->at = o->tidy ? m->main : m->functions[0];
 	psb(m);
 	while (p->n_ips < o->insns) {
 		if (o->psb_each && dice(m, o->psb_each) == 0)
@@ -338,6 +456,7 @@ void ptprogram_fini(struct ptprogram *p)
 	free(p->ips);
 	free(p->branches);
 	free(p->psbs);
+	free(p->calls);
 }
 
 size_t ptprogram_read(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)

@@ -28,6 +28,20 @@ struct ptprogram_branch {
 	uint64_t from, to;
 };
 
+/* A function of a program that returns to whom it was called by. */
+struct ptprogram_function {
+	uint64_t start, end;
+	uint64_t pad; /* where it is unwound to; 0: it is not */
+};
+
+/* A call begins or ends, when so many instructions have been executed. */
+struct ptprogram_call {
+	uint64_t function; /* its start; 0: the innermost one ends */
+	uint64_t insns;
+};
+
+#define PTPROGRAM_FUNCTIONS 32u
+
 struct ptprogram {
 	uint64_t random;
 	uint8_t code[PTPROGRAM_CODE];
@@ -39,6 +53,12 @@ struct ptprogram {
 	size_t n_branches, cap_branches;
 	size_t *psbs; /* offsets in the trace */
 	size_t n_psbs, cap_psbs;
+	/* of one that is `tidy` */
+	struct ptprogram_function functions[PTPROGRAM_FUNCTIONS];
+	size_t n_functions;
+	struct ptprogram_call *calls;
+	size_t n_calls, cap_calls;
+	unsigned int deepest;
 };
 
 struct ptprogram_options {
@@ -46,6 +66,8 @@ struct ptprogram_options {
 	unsigned int psb_each; /* instructions, about; 0: only at the begin */
 	unsigned int signal_each; /* 0: none */
 	bool tnt47, defer, plain_returns;
+	bool tidy;	/* every function returns to where it was called from, or is unwound: what it calls is a tree */
+	bool throws;	/* tidy: now and then to an outer function's landing pad */
 };
 
 void ptprogram_run(struct ptprogram *p, uint64_t seed, const struct ptprogram_options *o);
