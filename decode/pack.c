@@ -73,6 +73,7 @@ int pack_new(struct workers *workers, int level, struct pack **ret)
 	p->out_size = PACK_HEADROOM + libdeflate_zlib_compress_bound(p->compressors[0], PACK_PIECE_ROOM);
 	for (size_t i = 0; i < p->n_slots; i++) {
 		p->slots[i].work.run = slot_compress;
+		p->slots[i].work.later = true;
 		p->slots[i].pack = p;
 		p->slots[i].raw = malloc(PACK_PIECE_ROOM);
 		p->slots[i].out = malloc(p->out_size);

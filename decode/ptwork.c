@@ -11,7 +11,7 @@
 #include "decode/budget.h"
 #include "decode/ptwork_impl.h"
 
-#define AHEAD 8u	 /* blocks in flight for each thread */
+#define AHEAD 32u	 /* blocks in flight for each thread */
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
 /* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
 #define WINDOW_BYTES (256u << 10)

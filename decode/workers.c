@@ -16,10 +16,14 @@ struct worker {
 	bool running;
 };
 
+struct queue {
+	struct work *first, **last;
+};
+
 struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t submitted, finished;
-	struct work *first, **last;
+	struct queue now, later;
 	unsigned int idle;	   /* workers that wait for something to do */
 	const struct work *wanted; /* the caller waits until this is done */
 	bool stop;
@@ -27,16 +31,37 @@ struct workers {
 	struct worker workers[WORKERS_MAX];
 };
 
-static struct work *take(struct workers *w)
+static void queue_add(struct queue *q, struct work *work)
 {
-	struct work *work = w->first;
+	work->next = NULL;
+	*q->last = work;
+	q->last = &work->next;
+}
+
+static struct work *queue_take(struct queue *q)
+{
+	struct work *work = q->first;
 
 	if (!work)
 		return NULL;
-	w->first = work->next;
-	if (!w->first)
-		w->last = &w->first;
+	q->first = work->next;
+	if (!q->first)
+		q->last = &q->first;
 	return work;
+}
+
+/* This one, if nobody has begun it. */
+static struct work *queue_take_this(struct queue *q, struct work *wanted)
+{
+	for (struct work **p = &q->first; *p; p = &(*p)->next) {
+		if (*p != wanted)
+			continue;
+		*p = wanted->next;
+		if (!*p)
+			q->last = p;
+		return wanted;
+	}
+	return NULL;
 }
 
 /* Does it, without the lock; the caller is told if it waits for it. */
@@ -57,8 +82,10 @@ static void *worker_main(void *arg)
 
 	(void)pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
-		struct work *work = take(w);
+		struct work *work = queue_take(&w->now);
 
+		if (!work)
+			work = queue_take(&w->later);
 		if (work) {
 			perform(w, work, self->index);
 			continue;
@@ -95,7 +122,8 @@ int workers_new(unsigned int threads, struct workers **ret)
 	(void)pthread_mutex_init(&w->lock, NULL);
 	(void)pthread_cond_init(&w->submitted, NULL);
 	(void)pthread_cond_init(&w->finished, NULL);
-	w->last = &w->first;
+	w->now.last = &w->now.first;
+	w->later.last = &w->later.first;
 	for (unsigned int i = 0; i + 1 < threads && i + 1 < WORKERS_MAX; i++) {
 		int r;
 
@@ -134,28 +162,24 @@ unsigned int workers_count(const struct workers *w)
 
 void workers_submit(struct workers *w, struct work *work)
 {
-	work->next = NULL;
 	work->done = false;
 	(void)pthread_mutex_lock(&w->lock);
-	*w->last = work;
-	w->last = &work->next;
+	queue_add(work->later ? &w->later : &w->now, work);
 	if (w->idle)
 		(void)pthread_cond_signal(&w->submitted);
 	(void)pthread_mutex_unlock(&w->lock);
 }
 
-/* It itself, if nobody has begun it; else whatever is first. */
+/* What the caller does while it waits: first of what has time, so that the threads can go on with what has not. */
 static struct work *take_for(struct workers *w, struct work *wanted)
 {
-	for (struct work **p = &w->first; *p; p = &(*p)->next) {
-		if (*p != wanted)
-			continue;
-		*p = wanted->next;
-		if (!*p)
-			w->last = p;
-		return wanted;
-	}
-	return take(w);
+	struct work *work = wanted->later ? queue_take_this(&w->later, wanted) : NULL;
+
+	if (!work)
+		work = queue_take(&w->later);
+	if (!work)
+		work = queue_take_this(&w->now, wanted);
+	return work ? work : queue_take(&w->now);
 }
 
 void workers_wait(struct workers *w, struct work *work)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Some threads that do what they are handed, and who handed it waits for the piece that is next, and does pieces
- * itself meanwhile: so as many run as there are processors, whatever the work is. One thread hands it in. Threads
+ * itself meanwhile: so as many run as there are processors, whatever the work is. One thread hands it in. Pieces
+ * that nobody will wait for soon are done later than the others, and by the caller first. Threads
  * exist from workers_new() on, so that the caller can forbid clone afterwards; signals are blocked in them. Knows no
  * work.
  */
@@ -20,6 +21,7 @@ struct workers;
 /* `worker` is who does it: less than workers_count(); the caller is the last. */
 struct work {
 	void (*run)(struct work *work, unsigned int worker);
+	bool later;	   /* nobody waits for it soon: the others come first */
 	struct work *next; /* the pool's */
 	bool done;	   /* the pool's: workers_wait() */
 };

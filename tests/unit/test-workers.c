@@ -171,6 +171,57 @@ static void test_caller_helps(void **state)
 	assert_int_equal(clashes, 0);
 }
 
+struct noted {
+	struct work work; /* first */
+	unsigned int n, *order, *next;
+	sem_t *all;
+};
+
+static void note(struct work *work, unsigned int worker)
+{
+	struct noted *p = (struct noted *)work;
+
+	(void)worker;
+	p->order[(*p->next)++] = p->n;
+	if (*p->next == 4)
+		(void)sem_post(p->all);
+}
+
+/* What has time is done after what came later than it and has not; by the caller before. */
+static void test_later(void **state)
+{
+	_cleanup_(workers_freep) struct workers *w = NULL;
+	static const unsigned int want[2][4] = {{2, 3, 0, 1}, {0, 1, 3, 2}};
+	unsigned int order[4], next;
+	struct noted p[4];
+	struct busy b;
+	sem_t all;
+
+	(void)state;
+	assert_int_equal(sem_init(&all, 0, 0), 0);
+	assert_int_equal(workers_new(2, &w), 0);
+	for (unsigned int by_caller = 0; by_caller < 2; by_caller++) {
+		next = 0;
+		busy_begin(w, &b);
+		for (unsigned int i = 0; i < 4; i++) {
+			p[i] = (struct noted){.work = {.run = note, .later = i < 2}, .n = i, .order = order, .next = &next, .all = &all};
+			workers_submit(w, &p[i].work);
+		}
+		if (by_caller)
+			workers_wait(w, &p[3].work);
+		else
+			(void)sem_post(&b.go);
+		while (!by_caller && sem_wait(&all) < 0)
+			;
+		busy_end(w, &b);
+		for (unsigned int i = 0; i < 4; i++)
+			workers_wait(w, &p[i].work);
+		for (unsigned int i = 0; i < 4; i++)
+			assert_int_equal(order[i], want[by_caller][i]);
+	}
+	(void)sem_destroy(&all);
+}
+
 /* Time goes to who used it: a thread that waited has none of what another one worked. */
 static void test_cpu_time(void **state)
 {
@@ -211,6 +262,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_caller_helps),
+		cmocka_unit_test(test_later),
 		cmocka_unit_test(test_cpu_time),
 		cmocka_unit_test(test_idle),
 	};
