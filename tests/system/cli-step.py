@@ -160,7 +160,7 @@ def run(daemon, counted):
     daemon.step.close()
 
 
-def users(daemon, busy):
+def users(daemon, busy, counted):
     if os.geteuid() != 0:
         note("not root: other users are not tried")
         return
@@ -192,9 +192,27 @@ def users(daemon, busy):
         expect(r.returncode == 0, f"a user arms what is the user's {r.stderr}")
         grows(daemon)
         let_go(daemon, p.pid)
-    r = subprocess.run([own, "run", "--backend=step", "/bin/echo", "x"], **as_user)
-    expect(r.returncode == 0 and r.stdout == "x\n", f"and runs it, whatever strangers may ({r.stderr.strip()})")
+    p.kill()
+    foreign.kill()
+    r = subprocess.run([own, "run", "--backend=step", counted, "5"], **as_user)
+    expect(r.returncode == 5 and r.stdout == "one line\n", f"and runs it, whatever strangers may ({r.stderr.strip()})")
     daemon.step.close()
+
+
+def hidden(daemon, program):
+    """Root may have it recorded, although its user may not: then the stepper may no more than trace it."""
+    if os.geteuid() != 0:
+        return
+    p = spawn(program, uid=65534)
+    wait_for("it hides", lambda: os.stat(f"/proc/{p.pid}/environ").st_uid == 0)
+    r = tracectl("arm", "--backend=step", p.pid)
+    if r.returncode:
+        fail(r.stderr)
+    grows(daemon)
+    copy = Copy(WORK / "hidden", *answer(ask(daemon.step)))
+    expect(sum(map(len, copy.oracle().values())) == copy.stats["insns"] > 0 and copy.files & CODE,
+           "a program that hides from its user is recorded for root, with its code")
+    let_go(daemon, p.pid)
 
 
 def build(name, text, *flags):
@@ -206,6 +224,9 @@ def build(name, text, *flags):
 daemon = Daemon()
 busy = build("busy", "volatile int n; int main(void) { for (;;) if (++n == 1000) n = 0; }")
 arm(daemon, busy)
-run(daemon, build("counted", '#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **a) { puts("one line"); return atoi(a[n - 1]); }',
-                  "-static", "-no-pie"))
-users(daemon, busy)
+counted = build("counted", '#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **a) { puts("one line"); return atoi(a[n - 1]); }',
+                "-static", "-no-pie")
+run(daemon, counted)
+users(daemon, busy, counted)
+hidden(daemon, build("hides", "#include <sys/prctl.h>\nvolatile int n; int main(void) { prctl(PR_SET_DUMPABLE, 0); "
+                              "for (;;) if (++n == 1000) n = 0; }"))
