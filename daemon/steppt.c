@@ -194,12 +194,25 @@ static void make_room(struct steppt_store *s)
 	}
 }
 
+/* It does not grow any more. */
+static void complete_block(struct block *b)
+{
+	uint8_t *p = realloc(b->bytes, b->used);
+
+	if (p) {
+		b->bytes = p;
+		b->size = b->used;
+	}
+}
+
 static int new_block(struct steppt *pt, uint64_t tsc)
 {
 	struct block *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return -ENOMEM;
+	if (last_block(pt))
+		complete_block(last_block(pt));
 	b->bytes = malloc(BLOCK_MIN);
 	if (!b->bytes) {
 		free(b);
