@@ -41,6 +41,8 @@ typedef size_t (*code_read_fn)(void *arg, uint64_t ip, const uint8_t **ret_bytes
  */
 /* Sets `tag` of a block that was just found. */
 typedef void (*codeblock_made_fn)(void *arg, struct codeblock *b);
+/* A block was asked for of which there is not one byte. */
+typedef void (*codeblock_missing_fn)(void *arg, uint64_t ip);
 
 struct codeblocks {
 	struct codeblock *blocks; /* [0] is none */
@@ -48,6 +50,7 @@ struct codeblocks {
 	/* its own */
 	code_read_fn read;
 	codeblock_made_fn made; /* may be NULL */
+	codeblock_missing_fn missing; /* NULL; or set behind codeblocks_new() */
 	void *arg;
 	size_t max_bytes;
 	uint32_t n, room;

@@ -426,7 +426,7 @@ static size_t read_at(const struct ptcode_version *v, uint64_t ip, const uint8_t
 	return read_chunk(c, &c->files[m->image->id], m->pgoff + (ip - m->start), m->end - ip, ret);
 }
 
-static void count_missing(const struct ptcode_version *v, uint64_t ip)
+void ptcode_missing(const struct ptcode_version *v, uint64_t ip)
 {
 	struct ptcode *c = v->code;
 	const struct space_map *m = space_find(v->space, ip);
@@ -441,10 +441,8 @@ size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **
 	const uint8_t *bytes;
 	size_t got = read_at(v, ip, &bytes), more;
 
-	if (got == 0) {
-		count_missing(v, ip);
+	if (got == 0)
 		return 0;
-	}
 	if (got >= n) {
 		*ret = bytes;
 		return got;

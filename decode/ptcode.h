@@ -35,6 +35,8 @@ bool ptcode_is_mapped(const struct ptcode_version *v, uint64_t ip);
 const struct image *ptcode_image(const struct ptcode_version *v, uint64_t ip);
 /* For struct codeblocks: bytes at `ip`, in *ret; how many follow there, 0: none. Any thread. */
 size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n);
+/* Counts that code was run there of which no byte can be had. Any thread. */
+void ptcode_missing(const struct ptcode_version *v, uint64_t ip);
 
 /* The function at an address; whether that is its first instruction. Any thread. Never NULL. */
 const struct callfunc *ptcode_function(const struct ptcode_version *v, uint64_t ip, bool *ret_first);

@@ -54,6 +54,11 @@ static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *bu
 	return ptcode_read(arg, ip, ret, buffer, n);
 }
 
+static void missing_code(void *arg, uint64_t ip)
+{
+	ptcode_missing(arg, ip);
+}
+
 /* A jump that stays in its function is nothing to the stack: most of them are never handed out. */
 static void tag_block(void *arg, struct codeblock *b)
 {
@@ -87,6 +92,7 @@ static struct codeblocks *code_of(struct ptwork_block *b, const struct ptcode_ve
 		b->error = -ENOMEM;
 		return c->nothing;
 	}
+	k->code->missing = missing_code;
 	k->version = v;
 	k->used = ++c->clock;
 	return k->code;

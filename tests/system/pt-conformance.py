@@ -8,6 +8,7 @@ import re
 import tarfile
 
 from lib import *
+from perffile import ITRACE_START, SWITCH, SWITCH_CPU_WIDE, PerfFile
 
 DATA = pathlib.Path(os.environ.get("TRACERD_DATA", SRC / "../shared/data")) / "pt"
 WALK = BUILD / "tests/unit/pt-walk"
@@ -28,6 +29,8 @@ OTHER_ERRORS = {
 OTHER_TIMES = {("mtc-ovf_reset-cyc", "40"): 0x10A0, ("mtc-ovf_reset-cyc", "43"): 0x10C0, ("tsc-cyc_calibrate", "24"): 0xA0400,
                ("tsc-cyc_calibrate", "36"): 0xA0400, ("tsc-cyc_calibrate", "4a"): 0xA0900}
 OTHER_PACKETS = {"skz84", "tma-reserved_ctc"}
+# They run in the kernel, whose code we do not follow.
+OTHER_SIDEBAND = {"pevent-comm_exec-mmap-tsc-iret", "pevent-fork"}
 OTHER_INSTRUCTIONS = {"ptxed-resync-psb-bad_status-psb": ("5", "f4829aa548c01393")}
 
 
@@ -247,8 +250,68 @@ def ptt(work):
                     runs += 1
             if these:
                 ok(f"libipt {version}, {needs}: {len(these)} cases, {runs} runs")
+    sideband(work, cases)
     goldens(work, cases)
     times(work, cases)
+
+
+def code_in_elf(code):
+    """Flat code as a program: behind 4 KiB of headers."""
+    eh = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    ph = struct.pack("<IIQQQQQQ", 1, 5, 0x1000, 0x400000, 0x400000, len(code), len(code), 4096)
+    return (eh + ph).ljust(0x1000, b"\0") + code
+
+
+def sideband(work, cases):
+    """libipt's cases that need side-band: the same records in a perf.data file with a buffer of CPU 0."""
+    these = [c for c in cases if c["needs"] == "sideband" and c["case"] not in OTHER_SIDEBAND]
+    for c in these:
+        d, name = work / c["version"], c["case"]
+        f = PerfFile()
+        f.start(per_cpu=True, kernel=True)
+        for path in d.glob(f"{glob_safe(name)}-pevent-*.sb"):
+            add_records(f, path, cpu=0 if "-pevent-primary" in path.name else 1)
+        f.auxtrace((d / f"{name}.pt").read_bytes(), 0, cpu=0)
+        folder = work / "sideband"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.bin").write_bytes(code_in_elf((d / f"{name}.bin").read_bytes()))
+        out, last = walk("perfdata", f.write_file(work / "sideband.data"), folder, "--insns")
+        s = json.loads(last)
+        expect_quiet((str(s["walked"]), s["ips_fnv1a64"]) == (c["instructions"], c["ips_fnv1a64"]) and not s["losses"],
+                     f"{c['version']} {name}: {out.split()}, {s['losses']}; {c['instructions']} wanted")
+    ok(f"libipt, side-band: {len(these)} cases")
+
+
+def glob_safe(name):
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def add_records(f, path, cpu):
+    """Raw records, whose trailers are TIME or TID and TIME."""
+    data, at = path.read_bytes(), 0
+    with_tid = "sample-type=0x6," in path.name
+    now = (1, 1)
+    while at < len(data):
+        kind, misc, size = struct.unpack_from("<IHH", data, at)
+        end = at + size - (16 if with_tid else 8)
+        body = bytearray(data[at + 8 : end])
+        time = struct.unpack_from("<Q", data, at + size - 8)[0]
+        who = struct.unpack_from("<II", data, end) if with_tid else struct.unpack_from("<II", body) if len(body) >= 8 else now
+        if kind == 1:
+            # the code lies 4 KiB further in the program that we have made of it; and the path is one
+            start, length, offset = struct.unpack_from("<QQQ", body, 8)
+            name = b"/" + bytes(body[32:]).rstrip(b"\0") + b"\0"
+            body = bytearray(struct.pack("<IIQQQ", *struct.unpack_from("<II", body), start, length, offset + 0x1000))
+            body += name.ljust(len(name) + 7 & ~7, b"\0")
+        if kind == SWITCH_CPU_WIDE:
+            # who it is of was not recorded: the one that runs
+            other, who = struct.unpack_from("<II", body), now
+            if misc & 1 << 13:
+                now = other
+        elif kind in (SWITCH, ITRACE_START):
+            now = who
+        f.side(kind, bytes(body), time, *who, cpu, misc)
+        at += size
 
 
 PACKETS = set("pad psb psbend ovf tnt tip fup tsc tma mtc cyc cbr mode pip vmcs stop mnt ptw exstop mwait pwre pwrx cfe evd bbp bep "

@@ -116,7 +116,11 @@ static uint8_t at(uint32_t pid, uint64_t time, uint64_t ip)
 	const uint8_t *bytes;
 	uint8_t buffer[15];
 
-	return v && ptcode_read(v, ip, &bytes, buffer, 1) ? *bytes : 0;
+	if (v && ptcode_read(v, ip, &bytes, buffer, 1))
+		return *bytes;
+	if (v)
+		ptcode_missing(v, ip);
+	return 0;
 }
 
 static uint64_t loss(const char *name)
@@ -235,6 +239,10 @@ static void test_edges(void **state)
 	assert_int_equal(loss("code_unmapped") + loss("code_without_image"), 0);
 	assert_int_equal(ptcode_read(v, 0x300800, &bytes, buffer, 15), 0);
 	assert_int_equal(ptcode_read(v, 0x200000, &bytes, buffer, 15), 0);
+	/* it is counted when somebody needs it */
+	assert_int_equal(loss("code_without_image"), 0);
+	ptcode_missing(v, 0x300800);
+	ptcode_missing(v, 0x200000);
 	assert_int_equal(loss("code_without_image"), 2);
 	assert_true(ptcode_is_mapped(v, 0x200000));
 	teardown();
