@@ -100,9 +100,25 @@ def recordings(facts):
         expect_quiet(got == int(want["errors"][0]) and errors["packet"] == stray, f"{name}: {errors}")
         ok(f"{name}: {len(ips)} instructions, {errors['no_code']} times no code")
         packets(name, given["blob"][0], facts[(name, "packets")])
+    without_resync(facts)
     single = [0x400511, 0x400518, 0x40051F, 0x400529, 0x40052D] + [0x400521, 0x400525, 0x400529, 0x40052D] * 4
     ips, _ = blob(DATA / "lldb/single/3842849.trace", DATA / "lldb/single/a.out", 0, "0x6fc", "0x400000")
     expect(ips == single, "lldb/single: its 21 addresses")
+
+
+def without_resync(facts):
+    """The rows of libipt 2.0.5, which leaves out what lies between an error and the next PSB."""
+    for name in ("lldb/single", "lldb/core51", "dynamorio"):
+        given, want = facts[(name, "input")], facts[(name, "libipt-2.0.5")]
+        images = []
+        for image in given["image"]:
+            path, *rest = image.split()
+            at = dict(x.split("=") for x in rest)
+            images += [DATA / path, at["file_offset"], at["len"], at["addr"]]
+        out, last = walk("blob", DATA / given["blob"][0], "--no-resync", *images)
+        ips = [int(x, 16) for x in out.split()]
+        expect(f"{len(ips)}" == want["instructions"][0] and fnv(ips) == want["ips_fnv1a64"][0],
+               f"{name}: {len(ips)} instructions as libipt 2.0.5, without what comes behind errors")
 
 
 def packets(name, path, want):

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "decode/ptpacket.h"
 #include "tests/unit/pt-walk.h"
 
 #define MAX_IMAGES 64u
@@ -16,6 +17,8 @@ struct blob {
 	struct image images[MAX_IMAGES];
 	size_t n_images;
 	bool events;
+	bool no_resync; /* behind an error it goes on at the next PSB, as libipt did up to 2.1 */
+	uint64_t lost; /* where, from where it went on */
 	struct ptwalk_ips ips;
 };
 
@@ -44,18 +47,23 @@ static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *bu
 	return got;
 }
 
+#define STOPPED (-1)
+
 static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 {
 	struct blob *b = arg;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct ptflow_event *e = &events[i];
-
 		if (b->events)
 			(void)printf("%6lx %-13s %lx => %lx error %u time %lu\n", e->offset, ptwalk_kind(e->kind), e->from,
 				     e->to, e->error, e->time);
 		if (e->start && !ptwalk_line(&b->ips, e, read_code, b))
 			(void)fprintf(stderr, "line %lx without code\n", e->start);
+		if (b->no_resync && e->kind == PTFLOW_LOST) {
+			b->lost = e->offset;
+			return STOPPED;
+		}
 	}
 	return 0;
 }
@@ -95,6 +103,9 @@ int ptwalk_blob(int argc, char **argv)
 			o.filter = &range;
 			o.n_filter = 1;
 			i += 2;
+		} else if (strcmp(argv[i], "--no-resync") == 0) {
+			b.no_resync = true;
+			i++;
 		} else if (strcmp(argv[i], "--events") == 0) {
 			b.events = true;
 			i++;
@@ -109,8 +120,15 @@ int ptwalk_blob(int argc, char **argv)
 	if (codeblocks_new(read_code, NULL, &b, 64u << 20, &code) < 0)
 		return 2;
 	o.code = code;
-	if (ptflow_new(&o, &f) < 0 || ptflow_run(f, trace, trace + n, NULL) < 0)
+	if (ptflow_new(&o, &f) < 0)
 		return 2;
+	for (const uint8_t *at = trace; at;) {
+		const int r = ptflow_run(f, at, trace + n, NULL);
+
+		if (r < 0 && r != STOPPED)
+			return 2;
+		at = r == STOPPED ? ptpacket_find_psb(at + b.lost, trace + n) : NULL;
+	}
 	s = ptflow_stats(f);
 	(void)fflush(stdout);
 	(void)fprintf(stderr,

@@ -4,7 +4,7 @@
  *
  *	pt-walk packets FILE [--cpu F/M] [--time MTC_SHIFT,CTC_N,CTC_D,NOMINAL]
  *		one packet a line, in the words of libipt's ptdump
- *	pt-walk blob FILE [--cpu F/M] [--filter FIRST,LAST] [--events] [CODE OFFSET LENGTH ADDRESS]...
+ *	pt-walk blob FILE [--cpu F/M] [--filter FIRST,LAST] [--events] [--no-resync] [CODE OFFSET LENGTH ADDRESS]...
  *		packets and flat code alone: the addresses of all instructions
  *	pt-walk perfdata FILE SYMFS [--insns [--tids]|--branches|--times] [--threads N]
  *		a recording, as the decoder takes it
