@@ -222,12 +222,14 @@ static void on_end(int signal)
 /* Signals that end the recording call `handler`; without SA_RESTART, so that who waits wakes up. */
 static void catch_ends(void (*handler)(int))
 {
-	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	/* SIGXCPU: before the limit of CPU time kills. */
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
 	const struct sigaction action = {.sa_handler = handler};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
 		(void)sigaction(ends[i], &action, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* write() says it, too */
 }
 
 /* ---- the stepping process */

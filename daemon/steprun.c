@@ -331,7 +331,7 @@ int step_attach(struct step *s, pid_t pid)
 /* The child: waits until it is traced, and becomes the command. Only async-signal-safe from here on. */
 static void become(char **argv, int go, int failed)
 {
-	static const int signals[] = {SIGPIPE, SIGALRM, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	static const int signals[] = {SIGPIPE, SIGALRM, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
 	int e;
 	char c;
 

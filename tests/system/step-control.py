@@ -4,6 +4,8 @@
 """tracerd-step --control: what it says to whoever holds its channel (common/stepabi.h). It is told at once whether a process is
 stepped; copies can be had again and again, each exactly what was executed until then, while the program goes on; whatever happens
 to the holder or to the stepper, the program goes on by itself."""
+import resource
+
 from stepholder import *
 
 if os.uname().machine != "x86_64":
@@ -55,12 +57,13 @@ class Control:
     """A stepper and the end that holds it."""
     count = 0
 
-    def __init__(self, pid, *options, **more):
+    def __init__(self, pid, *options, log=True, **more):
         Control.count += 1
         self.log = WORK / f"control{Control.count}.log"
+        logs = ["--log", self.log] if log else []
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(20)
-        self.front = subprocess.Popen([STEP, "--control", str(theirs.fileno()), "-p", str(pid), "--log", self.log, *map(str, options)],
+        self.front = subprocess.Popen([STEP, "--control", str(theirs.fileno()), "-p", str(pid), *logs, *map(str, options)],
                                       pass_fds=[theirs.fileno()], stderr=open(WORK / "stderr", "a"), **more)
         theirs.close()
         self.copies = 0
@@ -317,6 +320,30 @@ def nobody_reads(program):
     p.kill()
 
 
+def limits(program):
+    """Limits of whoever started it end the recording, or a copy, in order."""
+    def limit(what, value):
+        return lambda: resource.setrlimit(what, (value, resource.getrlimit(what)[1]))
+
+    p = start(program)
+    wait_for("the program runs", lambda: len(said(program)) > 2)
+    c = Control(p.pid, log=False, preexec_fn=limit(resource.RLIMIT_FSIZE, 4096))
+    c.stats(lambda s: s["insns"] > 1000, "instructions")
+    copy = c.copy()
+    expect(copy.error == -27 and copy.files == 0, "a limit of files' size is told")
+    c.stats(lambda s: s["insns"] > copy.stats["insns"] and not s["ended"], "more instructions")
+    c.close()
+    c.ends()
+    goes_on(program, p, "a limit of files' size")
+    c = Control(p.pid, preexec_fn=limit(resource.RLIMIT_CPU, 1))
+    s = c.stats(lambda s: s["ended"], "the end")
+    goes_on(program, p, "a limit of CPU time")
+    copy = c.copy()
+    expect(s["ended"] == ASKED and exact(c, copy, "after a limit of CPU time") > 1000, "a limit of CPU time ends the recording, not the program")
+    c.close()
+    p.kill()
+
+
 def target_ends():
     """Children, an exec and threads are followed; what has ended can be had, more than once."""
     p = spawn("sh", "-c", "read x; /bin/true; (exit 3); exec /bin/echo done", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -378,6 +405,7 @@ p.kill()
 small_ring(loop)
 killed(loop)
 nobody_reads(loop)
+limits(loop)
 target_ends()
 refused(loop)
 forget(build("step-long"))

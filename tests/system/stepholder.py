@@ -20,6 +20,8 @@ class Copy:
 
     def __init__(self, folder, data, fds):
         name = folder.name
+        if not data:
+            fail(f"{name}: no answer")
         kind, self.files, self.error, _, self.raw_ns = struct.unpack_from(FROZEN_FORMAT, data)
         if kind != FROZEN:
             fail(f"{name}: a packet of type {kind}")
