@@ -38,36 +38,42 @@ static long yama_scope(void)
 	return io_read_file_at(AT_FDCWD, YAMA, 16, &text, &len) < 0 ? 0 : strtol(text, NULL, 10);
 }
 
+void stepwhy_denied(pid_t pid, const char *status, long yama, uid_t uid, char *ret, size_t size)
+{
+	const long tracer = status_number(status, "\nTracerPid:\t", 0), owner = status_number(status, "\nUid:\t", 1);
+	const int n = (int)pid;
+
+	if (tracer > 0)
+		(void)snprintf(ret, size, "process %d is already traced, by process %ld (a debugger, or another stepper)", n,
+			       tracer);
+	else if (!strstr(status, "\nVmSize:\t"))
+		(void)snprintf(ret, size, "process %d is a thread of the kernel, or has ended", n);
+	else if (owner >= 0 && (uid_t)owner != uid)
+		(void)snprintf(ret, size, "process %d is owned by uid %ld", n, owner);
+	else if (yama == 1)
+		(void)snprintf(ret, size,
+			       "the kernel lets only a parent trace process %d (kernel.yama.ptrace_scope is 1): start the "
+			       "program by 'tracectl run --backend=step', or arm it as root",
+			       n);
+	else if (yama > 1)
+		(void)snprintf(ret, size, "the kernel lets %s trace process %d (kernel.yama.ptrace_scope is %ld)",
+			       yama == 2 ? "only administrators" : "nobody", n, yama);
+	else
+		(void)snprintf(ret, size, "the kernel does not let uid %u trace process %d: it has privileges, or hides from its user",
+			       (unsigned int)uid, n);
+}
+
 static void not_permitted(pid_t pid, char *ret, size_t size)
 {
-	_cleanup_free_ char *text = NULL;
-	const long scope = yama_scope();
+	_cleanup_free_ char *status = NULL;
 	char path[32];
-	long tracer, uid;
 	size_t len;
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (io_read_file_at(AT_FDCWD, path, STATUS_BYTES_MAX, &text, &len) < 0) {
+	if (io_read_file_at(AT_FDCWD, path, STATUS_BYTES_MAX, &status, &len) < 0)
 		(void)snprintf(ret, size, "no such process: %d", (int)pid);
-		return;
-	}
-	tracer = status_number(text, "\nTracerPid:\t", 0);
-	uid = status_number(text, "\nUid:\t", 1);
-	if (tracer > 0)
-		(void)snprintf(ret, size, "process %d is already traced, by process %ld (a debugger, or another stepper)", (int)pid, tracer);
-	else if (strstr(text, "\nKthread:\t1") || !strstr(text, "\nVmSize:\t"))
-		(void)snprintf(ret, size, "process %d is a thread of the kernel, or has ended", (int)pid);
-	else if (uid >= 0 && (uid_t)uid != geteuid())
-		(void)snprintf(ret, size, "process %d is owned by uid %ld", (int)pid, uid);
-	else if (scope == 1)
-		(void)snprintf(ret, size, "the kernel lets only a parent trace process %d (kernel.yama.ptrace_scope is 1): "
-			       "start the program by 'tracectl run --backend=step', or arm it as root", (int)pid);
-	else if (scope > 1)
-		(void)snprintf(ret, size, "the kernel lets %s trace process %d (kernel.yama.ptrace_scope is %ld)",
-			       scope == 2 ? "only administrators" : "nobody", (int)pid, scope);
 	else
-		(void)snprintf(ret, size, "the kernel does not let uid %u trace process %d: it has privileges, or hides from its user",
-			       (unsigned int)geteuid(), (int)pid);
+		stepwhy_denied(pid, status, yama_scope(), geteuid(), ret, size);
 }
 
 void stepwhy(pid_t pid, int error, char *ret, size_t size)
