@@ -28,6 +28,7 @@
 
 #define DEFAULT_BYTES (256u << 20)
 #define DEFAULT_CONTROL_BYTES (64u << 20)
+#define TRACER_NAME "step-tracer"
 #define DEFAULT_PSB_BYTES 4096u
 #define DEFAULT_TIME_INSNS 64u
 
@@ -71,6 +72,7 @@ static const struct option_doc {
 
 struct arguments {
 	struct step_options step;
+	char *name; /* argv[0] */
 	const char *log;
 	pid_t pid;
 	int control; /* -1: none */
@@ -356,8 +358,9 @@ static int stepping_process(struct arguments *a, int result, pid_t parent)
 	uint8_t status;
 
 	catch_ends(on_end);
-	/* Nobody who looks for tracerd-step in order to kill it should find the tracer. */
-	(void)prctl(PR_SET_NAME, "step-tracer");
+	/* Nobody who looks for tracerd-step in order to kill it should find the tracer, by either of its names. */
+	(void)prctl(PR_SET_NAME, TRACER_NAME);
+	(void)snprintf(a->name, strlen(a->name) + 1, "%s", TRACER_NAME);
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		return 1;
@@ -426,7 +429,8 @@ static int begin_control(int fd)
 
 int main(int argc, char **argv)
 {
-	struct arguments a = {.control = -1,
+	struct arguments a = {.name = argv[0],
+			      .control = -1,
 			      .step = {.log_fd = -1,
 				       .psb_bytes = DEFAULT_PSB_BYTES,
 				       .time_insns = DEFAULT_TIME_INSNS}};

@@ -250,6 +250,8 @@ def killed(program):
     tracer = c.tracer()
     expect(os.stat(f"/proc/{tracer}/environ").st_uid == 0 and int(threads(tracer, "NoNewPrivs")[str(tracer)]) == 1,
            "it is not dumpable, and gets no privileges")
+    names = open(f"/proc/{tracer}/cmdline").read() + open(f"/proc/{tracer}/comm").read()
+    expect("tracerd-step" not in names and "step-tracer" in names, "who looks for tracerd-step to kill it finds the process in front")
     c.front.kill()
     c.front.wait()
     goes_on(program, p, "SIGKILL of the process in front")
@@ -318,6 +320,31 @@ def nobody_reads(program):
     c.ends()
     goes_on(program, p, "nobody read")
     p.kill()
+
+
+def idle():
+    """A program that waits costs nothing: nobody wakes up for it, and a request is answered all the same."""
+    p = spawn("sleep", "1000")
+    c = Control(p.pid, log=False)
+    tracer = c.tracer()
+    last = c.stats(lambda s: s["threads"] == 1, "the thread")
+    c.sock.settimeout(1.5)
+    try:
+        while True:
+            last = unpack_stats(c.sock.recv(512))
+    except TimeoutError:
+        pass
+    c.sock.settimeout(20)
+    before = threads(tracer, "voluntary_ctxt_switches")
+    expect(not select.select([c.sock], [], [], 3)[0] and threads(tracer, "voluntary_ctxt_switches") == before,
+           "the stepper of a program that waits sleeps, too")
+    expect(c.copy().stats["insns"] == last["insns"], "and wakes up for a request")
+    p.kill()
+    p.wait()
+    s = c.stats(lambda s: s["ended"], "the end")
+    expect(s["ended"] == EXITED and c.copy().error == 0, "a program that is killed has ended")
+    c.close()
+    c.ends()
 
 
 def limits(program):
@@ -405,6 +432,7 @@ p.kill()
 small_ring(loop)
 killed(loop)
 nobody_reads(loop)
+idle()
 limits(loop)
 target_ends()
 refused(loop)
