@@ -203,7 +203,7 @@ static void push_outside(struct callstack *cs, uint64_t time, const struct frame
 {
 	const struct callstack_frame t = told(fr);
 
-	if (!keep(cs, fr))
+	if (!keep(cs, fr) || fr->pending)
 		return;
 	if (cs->ops.outside)
 		cs->ops.outside(cs->arg, time, &t, more, why);
@@ -442,13 +442,19 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 /* A return that leaves the outermost frame of which it is known where it returns to. */
 static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 {
+	uint32_t more = 0;
+
 	for (uint32_t k = cs->n_before; k > 0; k--) {
 		if (cs->before[k - 1].back != to)
 			continue;
 		/* Proven: what was outside of it before the gap is outside of it still. */
 		pop(cs, time, cs->n, CALLSTACK_CALL);
 		for (uint32_t j = 0; j + 1 < k; j++)
-			push_outside(cs, time, &cs->before[j], k - 2 - j, CALLSTACK_GAP);
+			more += !cs->before[j].pending;
+		for (uint32_t j = 0; j + 1 < k; j++) {
+			more -= !cs->before[j].pending;
+			push_outside(cs, time, &cs->before[j], more, CALLSTACK_GAP);
+		}
 		cs->stats.adopted += k - 1;
 		cs->n_before = 0;
 		if (cs->n == 0)
