@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A trace and code from a stranger: followed as a whole and in pieces, which must be the same, and what comes of it
- * through the rules of the stack, whose frames must end as often as they begin. Events are bounded by the bytes.
+ * through the rules of the stack, whose frames must end as often as they begin. Events, packets and instructions are bounded by the bytes.
  *
  * The input: two bytes, how long the code is; the code; the trace.
  */
@@ -185,6 +185,8 @@ static uint64_t follow(const uint8_t *code, size_t n_code, const uint8_t *trace,
 	if (at > n)
 		abort();
 	end(&r, n);
+	if (ptflow_stats(f)->packets > n || ptflow_stats(f)->insns > (n * (256 + 256 + 8) + 4096) * CODEBLOCK_MAX_INSNS)
+		abort();
 	return ptflow_stats(f)->errors[PTFLOW_E_PACKET] ? 0 : r.hash;
 }
 
