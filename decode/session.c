@@ -364,6 +364,20 @@ static int others_until(struct session *s, uint64_t ts)
 	return r;
 }
 
+/* Calls that are not over are so at the last record: what is told of later moments comes behind that. */
+static int finish_pt(struct session *s)
+{
+	const uint64_t end = s->o.pd->n_index ? s->o.pd->index[s->o.pd->n_index - 1].time : 0;
+	uint64_t branch = UINT64_MAX;
+	int r = others_until(s, end < UINT64_MAX ? end + 1 : end);
+
+	if (r >= 0)
+		r = ptsession_peek(s->o.pt, &branch);
+	if (r >= 0 && branch != UINT64_MAX)
+		r = others_until(s, UINT64_MAX);
+	return r < 0 ? r : ptsession_finish(s->o.pt, s, end);
+}
+
 int session_run(struct session *s)
 {
 	struct perfevent ev;
@@ -390,9 +404,7 @@ int session_run(struct session *s)
 	}
 	/* a target that slept all the time is there, too */
 	r = s->begun ? 0 : session_begin(s);
-	if (r >= 0)
-		r = others_until(s, UINT64_MAX);
 	if (r >= 0 && s->o.pt)
-		r = ptsession_finish(s->o.pt, s, s->o.pd->n_index ? s->o.pd->index[s->o.pd->n_index - 1].time : 0);
-	return r;
+		r = finish_pt(s);
+	return r < 0 ? r : others_until(s, UINT64_MAX);
 }
