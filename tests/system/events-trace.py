@@ -7,17 +7,14 @@ of event with what the program knows of it.
 
 TRACERD_TP is the command of the trace processor: COMMAND TRACE SQL... prints each result as a table. Where it is not
 set, ../shared/tools/tp-query beside the source tree is taken; else that part is left out."""
-import shlex
 
 from lib import *
+from tplib import TROUBLE, Engine
 
 SCENE = BUILD / "tests" / "programs" / "eventscene"
 MS = 1000000
 # The clocks are brought together by readings that take time themselves.
 SLACK = 100000
-TROUBLE = """select group_concat(name || '=' || value, ' ') from stats where value > 0 and name != 'compact_sched_switch_skipped'
-    and (severity in ('error', 'data_loss') or name glob '*skipped*' or name glob '*invalid*' or name glob '*error*'
-    or name glob '*missing*' or name glob '*drop*' or name glob '*depth_exceeded*' or name glob '*overlapping*')"""
 
 
 class Scene:
@@ -120,34 +117,6 @@ def text_form(directory):
 
 
 # ---- the real trace processor
-
-class Engine:
-    def __init__(self, trace):
-        beside = SRC / "../shared/tools/tp-query"
-        self.command = shlex.split(os.environ.get("TRACERD_TP", str(beside) if beside.exists() else ""))
-        self.trace = trace
-
-    def works(self):
-        if not self.command:
-            return False
-        return subprocess.run([*self.command, "/dev/null"], capture_output=True, timeout=120).returncode == 0
-
-    def rows(self, sql, fields):
-        """[[text]] of a query of so many fields. It is asked for one value, since tables are made for eyes."""
-        one = " || '\x1f' || ".join(f"coalesce(cast(c{i} as text), 'NULL')" for i in range(fields))
-        names = ", ".join(f"c{i}" for i in range(fields))
-        sql = f"with q({names}) as ({sql}) select '<<' || coalesce(group_concat({one}, '\x1e'), '') || '>>' from q"
-        p = subprocess.run([*self.command, self.trace, sql], capture_output=True, timeout=120)
-        out = p.stdout.decode("utf-8", "replace")
-        if "<<" not in out.partition("\n")[2] or ">>" not in out:
-            fail(f"the engine says: {p.stderr.decode('utf-8', 'replace')} {out} to: {sql}")
-        value = out.partition("\n")[2].partition("<<")[2].rpartition(">>")[0]
-        return [row.split("\x1f") for row in value.split("\x1e")] if value else []
-
-    def value(self, sql):
-        rows = self.rows(sql, 1)
-        return rows[0][0] if rows else None
-
 
 def in_the_engine(e, regions, has_stacks):
     expect(e.value(TROUBLE) == "NULL", "the trace is imported without a complaint")

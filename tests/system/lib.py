@@ -396,11 +396,11 @@ class Tracerd:
     def status(self, path="/status"):
         return json.loads(http_get(self.status_sock, path)[1])
 
-    def tracectl(self, *args, timeout=90, **kw):
+    def tracectl(self, *args, timeout=90, program=BUILD / "tracectl", **kw):
         """Runs the built tracectl against this instance; the completed process."""
         kw.setdefault("stdin", subprocess.DEVNULL)
         kw["env"] = {**os.environ, "TRACERD_SOCKET": str(self.sock), **kw.get("env", {})}
-        return subprocess.run([str(BUILD / "tracectl"), *map(str, args)], capture_output=True, text=True,
+        return subprocess.run([str(program), *map(str, args)], capture_output=True, text=True,
                               timeout=timeout, **kw)
 
     def fds(self):

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Perfetto's own trace processor, for tests of what it makes of our traces.
+
+TRACERD_TP is its command: COMMAND TRACE SQL... prints each result as a table. Where it is not set,
+../shared/tools/tp-query beside the source tree is taken; else works() is false."""
+import shlex
+
+from lib import *
+
+# Statistics of the import that tell of something wrong.
+TROUBLE = """select group_concat(name || '=' || value, ' ') from stats where value > 0 and name != 'compact_sched_switch_skipped'
+    and (severity in ('error', 'data_loss') or name glob '*skipped*' or name glob '*invalid*' or name glob '*error*'
+    or name glob '*missing*' or name glob '*drop*' or name glob '*depth_exceeded*' or name glob '*overlapping*')"""
+
+
+class Engine:
+    def __init__(self, trace):
+        beside = SRC / "../shared/tools/tp-query"
+        self.command = shlex.split(os.environ.get("TRACERD_TP", str(beside) if beside.exists() else ""))
+        self.trace = trace
+
+    def works(self):
+        if not self.command:
+            return False
+        return subprocess.run([*self.command, "/dev/null"], capture_output=True, timeout=120).returncode == 0
+
+    def rows(self, sql, fields):
+        """[[text]] of a query of so many fields. It is asked for one value, since tables are made for eyes."""
+        one = " || '\x1f' || ".join(f"coalesce(cast(c{i} as text), 'NULL')" for i in range(fields))
+        names = ", ".join(f"c{i}" for i in range(fields))
+        sql = f"with q({names}) as ({sql}) select '<<' || coalesce(group_concat({one}, '\x1e'), '') || '>>' from q"
+        p = subprocess.run([*self.command, self.trace, sql], capture_output=True, timeout=120)
+        out = p.stdout.decode("utf-8", "replace")
+        if "<<" not in out.partition("\n")[2] or ">>" not in out:
+            fail(f"the engine says: {p.stderr.decode('utf-8', 'replace')} {out} to: {sql}")
+        value = out.partition("\n")[2].partition("<<")[2].rpartition(">>")[0]
+        return [row.split("\x1f") for row in value.split("\x1e")] if value else []
+
+    def value(self, sql):
+        rows = self.rows(sql, 1)
+        return rows[0][0] if rows else None
