@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 600
 """One recording in every form that Intel PT comes in: the file and the pipe layout, compressed records, buffers of CPUs with both
-kinds of switch records and threads that move between them, snapshots that overlap, the bytes alone with a description, parts
+kinds of switch records and threads that move between them, snapshots that overlap, the bytes alone with a description, a bundle, parts
 that were cut at PSBs, any number of workers. The instructions, calls and times are those of the recording as it was made; and
 stock perf, which is given the same files, finds the same calls and returns in them."""
 import bisect
@@ -316,6 +316,26 @@ def bare_bytes(plain, work):
     ok(f"{plain.name}, the bytes alone with a description: {len(plain.insns[str(tid)])} instructions, {len(got)} branches with their times")
 
 
+# ---- a bundle
+
+
+def bundle(plain, work, program):
+    """The recording as tracerd keeps it, with the program in it: where it was it is no more."""
+    folder = work / "bundle"
+    image = folder / "images" / str(program).lstrip("/")
+    image.parent.mkdir(parents=True)
+    shutil.copy(plain.data, folder / "perf.data")
+    (folder / "meta.json").write_text(json.dumps(dict(format=1)))
+    shutil.move(program, image)
+    for view, want in plain.text.items():
+        if decode(folder, view) != want:
+            fail(f"{plain.name}, bundle: {view}")
+    if losses(folder):
+        fail(f"{plain.name}, bundle: {losses(folder)}")
+    image.rename(program)
+    ok(f"{plain.name}, in a bundle with its program: {plain.count} instructions")
+
+
 def parts(plain, work):
     """A trace that is cut at any of its PSBs: what is in front of it and what is behind it are the whole."""
     pid, tid, data = max(plain.streams, key=lambda s: len(s[2]))
@@ -359,4 +379,5 @@ with tempfile.TemporaryDirectory() as folder:
                        f.write_file(work / "snapshots.data"), perf=False)
         if name == "threads":
             bare_bytes(p, work)
+            bundle(p, work, threads)
         parts(p, work)
