@@ -224,6 +224,14 @@ def quipper(facts, work):
     lines, s = perfdata("quipper/perf.data.intel_pt-4.14", "--times")
     found = [line for line in lines if " lost 0 =>" not in line]
     expect(s["stats"]["pt_blocks"] == 10 and s["stats"]["pt_bytes"] == 12240 + 137728 and found, "quipper: walked without its code")
+    f, others = PerfFile.read(path), []
+    others.append(f.write_pipe(work / "quipper.pipe"))
+    others.append(f.compress().write_file(work / "quipper.zstd"))
+    others.append(f.compress().write_pipe(work / "quipper.zstd.pipe"))
+    for other in others:
+        got, more = perfdata(other, "--times")
+        expect_quiet(got == lines and more["stats"] == s["stats"] and more["losses"] == s["losses"], f"{other.name}: {more}")
+    ok(f"quipper: the same {len(lines)} events in the pipe layout and from compressed records")
 
 
 def cases_of(tar, work):

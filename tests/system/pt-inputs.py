@@ -4,8 +4,7 @@
 """One recording in every form that Intel PT comes in: the file and the pipe layout, compressed records, buffers of CPUs with both
 kinds of switch records and threads that move between them, snapshots that overlap, the bytes alone with a description, a bundle, parts
 that were cut at PSBs, any number of workers. The instructions, calls and times are those of the recording as it was made; and
-stock perf, which is given the same files, finds the same calls and returns in them."""
-import bisect
+stock perf, which is given the same files but where it is said why not, finds the same calls and returns in them."""
 import re
 
 from ptlib import *
