@@ -18,7 +18,7 @@
 struct options {
 	const char *output, *format, *symfs, *pt_info;
 	bool summary, stats, calls, branches, insns;
-	bool lines;
+	bool lines, inlined;
 	bool uncompressed;
 	uint64_t timeout, last, threads;
 };
@@ -73,6 +73,11 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, lines),
 		.doc = "Show where in the source code functions are declared and from where they are "
 		       "called, by the debug information of programs and libraries."},
+	{.name = "inline",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, inlined),
+		.doc = "The same, and show the calls that the compiler inlined, in the calls of an Intel "
+		       "PT trace. Takes several times as long, for every branch is looked at."},
 	{.name = "stats",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, stats),
@@ -160,6 +165,9 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 			"only one of --calls, --branches and --insns can be written");
 	if (view && strcmp(request.format, "text") != 0)
 		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s is text: --format=text", view);
+	if (o->inlined && (o->branches || o->insns))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--inline shows calls, and --%s none: --lines tells where they are", view);
 	if (view && (o->summary || o->last))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--%s is written instead of the timeline, which --summary and --last are of", view);
@@ -187,6 +195,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		json_add_string(request.options, "view", view);
 	if (o->lines)
 		json_add_bool(request.options, "lines", true);
+	if (o->inlined)
+		json_add_bool(request.options, "inline", true);
 	if (o->uncompressed)
 		json_add_bool(request.options, "compress", false);
 	/* with one there is nobody to share the work with */

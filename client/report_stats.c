@@ -117,6 +117,7 @@ void report_print_stats(FILE *out, struct json_object *result)
 		{"pt_packets", "packets"},
 		{"instructions", "instructions"},
 		{"calls", "calls"},
+		{"inlined_calls", "inlined calls"},
 		{"returns", "returns"},
 		{"tail_calls", "tail calls"},
 		{"unwindings", "unwindings"},

@@ -118,7 +118,8 @@ static int job_parse(struct job *j, struct declink_packet *p)
 		return r;
 	j->compress = option_bool(options, "compress", true);
 	j->symbols = option_bool(options, "symbols", true);
-	j->lines = option_bool(options, "lines", false);
+	j->inlined = option_bool(options, "inline", false);
+	j->lines = j->inlined || option_bool(options, "lines", false);
 	j->idle = option_bool(options, "idle", false);
 	j->threads = (unsigned)option_uint(options, "threads", 0);
 	if (j->threads > WORKERS_MAX)

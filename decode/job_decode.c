@@ -221,9 +221,11 @@ static int open_pt(struct job *j, struct decode *d)
 	if (j->view)
 		r = ptview_new(&vo, &d->view);
 	if (r == 0 && d->pd)
-		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, d->view, &d->pt);
+		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, d->view, j->inlined, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
+	if (r >= 0 && j->inlined && !d->pt)
+		return job_refuse(j, "it has no Intel PT trace, which alone tells inlined calls");
 	return r < 0 ? r : 0;
 }
 

@@ -24,7 +24,8 @@ struct job {
 	enum ptview_kind view; /* instead of a timeline */
 	bool compress;
 	bool symbols;
-	bool lines; /* where in the source code things are */
+	bool lines;   /* where in the source code things are */
+	bool inlined; /* exact calls, those that were inlined, too */
 	bool idle;
 	unsigned threads;
 	uint64_t max_output, max_memory;

@@ -67,6 +67,7 @@ struct ptflow_event {
 	bool speculative;  /* in a transaction */
 	bool is32;	   /* of 32-bit code */
 	bool interpolated; /* `time` lies between two stamps, see decode/ptspread.h */
+	bool minor;	   /* all: it does not leave a function, and is told for its line */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
 	uint8_t note;	   /* enum ptpacket_type: PTW, MODE_TSX, CFE (`detail`: its type, `to`: the vector), CBR, PWRE, PWRX, MWAIT, EXSTOP */
 	uint8_t detail;

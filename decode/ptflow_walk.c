@@ -126,6 +126,13 @@ static void follow(struct ptflow *f, const struct codeblock *b, enum ptflow_kind
 	e->length = b->last_bytes;
 }
 
+/* Of interest only where everything is. */
+static void follow_minor(struct ptflow *f, const struct codeblock *b, enum ptflow_kind kind, uint64_t to)
+{
+	follow(f, b, kind, to);
+	f->batch[f->n_batch - 1].minor = true;
+}
+
 /* Goes along an edge whose block is remembered in *link once it was found. */
 static void go_along(struct ptflow *f, bool taken, uint64_t to)
 {
@@ -180,8 +187,10 @@ void ptflow_cond(struct ptflow *f, const struct codeblock *b, bool taken)
 	const uint64_t to = behind(b) + (taken ? (uint64_t)(int64_t)b->offset : 0);
 
 	executed(f, b);
-	if (f->o.all || (taken && b->tag))
+	if (taken && b->tag)
 		follow(f, b, PTFLOW_COND, to);
+	else if (f->o.all)
+		follow_minor(f, b, PTFLOW_COND, to);
 	go_along(f, taken, to);
 }
 
@@ -203,8 +212,10 @@ static void pass(struct ptflow *f, const struct codeblock *b)
 	executed(f, b);
 	switch (b->kind) {
 	case INSN_JUMP:
-		if (f->o.all || b->tag)
+		if (b->tag)
 			follow(f, b, PTFLOW_JUMP, to);
+		else if (f->o.all)
+			follow_minor(f, b, PTFLOW_JUMP, to);
 		go_along(f, true, to);
 		return;
 	case INSN_CALL:
@@ -214,12 +225,12 @@ static void pass(struct ptflow *f, const struct codeblock *b)
 		return;
 	case INSN_CALL_NEXT:
 		if (f->o.all)
-			follow(f, b, PTFLOW_JUMP, to);
+			follow_minor(f, b, PTFLOW_JUMP, to);
 		go_along(f, true, to);
 		return;
 	default:
 		if (f->o.all)
-			follow(f, b, PTFLOW_RUN, next);
+			follow_minor(f, b, PTFLOW_RUN, next);
 		go_along(f, false, next);
 		return;
 	}

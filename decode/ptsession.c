@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
 
-#include "decode/ptsession.h"
+#include "decode/ptsession_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,67 +25,8 @@
 
 #define KERNEL_HALF 0x8000000000000000ull
 
-/* What function an address is in: the same few are asked for again and again. */
-#define KNOWN 1024u
-struct known {
-	const struct ptcode_version *version;
-	uint64_t ip;
-	const struct callfunc *f; /* NULL: nothing is known */
-	bool first;
-};
-
-/* A frame that is drawn. */
-struct drawn {
-	uint32_t frame;
-	uint32_t stack; /* of the stack table, this frame included; STACKTAB_ROOT: nobody has asked yet */
-	uint64_t insns; /* the thread's, when it began */
-};
-
-struct ptthread {
-	struct ptsession *p;
-	uint32_t tid, pid;
-	struct callstack *calls;
-	const struct ptcode_version *version;
-	struct thread *told; /* the session's; NULL: to be looked up */
-	struct drawn *drawn;
-	uint32_t n, room;
-	uint64_t last_ns, insns;
-	uint64_t found_ns, found_insns; /* when its stack was found last */
-	bool untraced;
-	bool is_new; /* its first event is its begin, unless that is but a PSB */
-	const char *missing; /* what is, since missing_ns; NULL: nothing */
-	uint64_t missing_ns;
-	struct ptview_thread *view; /* of the view of calls */
-	struct ptthread *next;
-	struct ptthread *sibling, *elder; /* of the process, those since its last exec */
-};
-
-#define THREAD_BYTES 4096u /* that one takes, about, but for its stack */
-
-struct ptsession {
-	struct ptaux *aux;
-	struct ptcode *code;
-	struct ptowner *owner;
-	struct ptwork *work;
-	struct ptnotes *notes;
-	struct ptmissing *missing; /* code; made when the first is met */
-	struct ptview *view; /* borrowed; NULL: it is drawn */
-	struct budget *budget;
-	uint64_t code_ns; /* it took to open all code */
-	struct idmap threads, processes; /* the latter by pid: its first thread */
-	struct ptthread *all, *last;
-	struct known known[KNOWN];
-	uint32_t *frames; /* of the stack table, by callfunc.id */
-	uint32_t n_frames;
-	/* of the event that is being drawn */
-	struct session *s;
-	uint64_t ns;
-	bool interpolated; /* ns */
-	int error;
-};
-
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct ptview *view, struct ptsession **ret)
+		  struct ptview *view, bool inlined, struct ptsession **ret)
 {
 	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
 	struct ptwork_options wo = {.workers = workers, .budget = budget};
@@ -107,7 +48,9 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	if (r == 0)
 		r = ptowner_new(pd, &p->owner);
 	p->code_ns = io_now_ns() - found;
-	wo.all = ptview_kind(view) == PTVIEW_BRANCHES || ptview_kind(view) == PTVIEW_INSNS;
+	if (r == 0 && inlined)
+		r = ptinline_new(&p->inlined);
+	wo.all = ptview_kind(view) == PTVIEW_BRANCHES || ptview_kind(view) == PTVIEW_INSNS || inlined;
 	wo.aux = p->aux;
 	wo.code = p->code;
 	wo.owner = p->owner;
@@ -143,6 +86,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	ptowner_free(p->owner);
 	ptcode_free(p->code);
 	ptaux_free(p->aux);
+	ptinline_free(p->inlined);
 	free(p->frames);
 	free(p);
 	return NULL;
@@ -176,10 +120,8 @@ static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct c
 	return frame;
 }
 
-static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
+const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first)
 {
-	struct ptthread *t = arg;
-
 	struct known *k = &t->p->known[(ip ^ ip >> 10) % KNOWN];
 
 	if (!k->f || k->ip != ip || k->version != t->version) {
@@ -189,6 +131,11 @@ static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_firs
 	}
 	*ret_first = k->first;
 	return k->f;
+}
+
+static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
+{
+	return ptsession_function(arg, ip, ret_first);
 }
 
 static bool on_lands(void *arg, uint64_t call, uint64_t pad)
@@ -247,13 +194,49 @@ static const char *line_of(struct ptsession *p, const struct ptthread *t, uint64
 {
 	struct source *source = p->s->o.source;
 	struct process *process = source && ip ? session_process(p->s, t->pid) : NULL;
+	const char *line;
 	struct image *img;
 	uint64_t vaddr;
 
 	img = process ? resolver_image(p->s->resolver, &process->code, ip, &vaddr) : NULL;
 	if (!img)
 		return NULL;
-	return source_place(source, img, vaddr);
+	line = source_place(source, img, vaddr);
+	if (source_error(source) < 0)
+		p->error = source_error(source);
+	return line;
+}
+
+void ptsession_push(struct ptthread *t, uint64_t time, const struct drawn *d, const char *how, const char *site)
+{
+	struct ptsession *p = t->p;
+	int r;
+
+	if (!add_drawn(t, d))
+		return;
+	if (t->view)
+		r = ptview_call(t->view, at(p, time), d->frame, how, site);
+	else
+		r = timeline_call(p->s->o.tl, t->tid, time, d->frame, how, site, p->interpolated && time == p->ns);
+	if (r < 0)
+		p->error = r;
+}
+
+void ptsession_pop(struct ptthread *t, uint64_t time)
+{
+	const struct drawn *d = &t->drawn[--t->n];
+	const uint64_t insns = t->insns - d->insns;
+	struct ptsession *p = t->p;
+	int r;
+
+	if (t->view)
+		r = ptview_return(t->view, at(p, time), insns);
+	else if (time < p->ns)
+		r = timeline_return_before(p->s->o.tl, t->tid, p->ns, time, insns);
+	else
+		r = timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
+	if (r < 0)
+		p->error = r;
 }
 
 static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
@@ -269,15 +252,10 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->found_insns = t->insns;
 		r = t->view ? 0 : timeline_found(p->s->o.tl, t->tid, time);
 	}
-	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->insns}))
-		return;
-	if (t->view)
-		r = ptview_call(t->view, at(p, time), frame, how_of(why), site);
-	else if (r >= 0)
-		r = timeline_call(p->s->o.tl, t->tid, time, frame, how_of(why), site,
-				  p->interpolated && time == p->ns);
 	if (r < 0)
 		p->error = r;
+	else
+		ptsession_push(t, time, &(struct drawn){.frame = frame, .insns = t->insns, .f = fr->f}, how_of(why), site);
 }
 
 static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
@@ -287,7 +265,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
 	int r;
 
-	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns}))
+	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns, .f = fr->f}))
 		return;
 	if (t->view)
 		r = ptview_call(t->view, at(p, t->found_ns), frame, how_of(why), NULL);
@@ -300,23 +278,12 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
 {
 	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
 
 	(void)why;
-	while (n-- && t->n) {
-		const struct drawn *d = &t->drawn[--t->n];
-		const uint64_t insns = t->insns - d->insns;
-		int r;
-
-		if (t->view)
-			r = ptview_return(t->view, at(p, time), insns);
-		else if (time < p->ns)
-			r = timeline_return_before(p->s->o.tl, t->tid, p->ns, time, insns);
-		else
-			r = timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
-
-		if (r < 0)
-			p->error = r;
+	while (n && t->n) {
+		/* what was inlined in a call ends with it */
+		n -= !t->drawn[t->n - 1].scope;
+		ptsession_pop(t, time);
 	}
 }
 
@@ -622,7 +589,16 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 		r = ptview_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
 	if (r < 0)
 		return r;
-	r = ev->flow.kind == PTFLOW_NOTE ? ptnotes_event(p->notes, p->s, t->view, ev) : draw(p, t, ev);
+	if (ev->flow.kind == PTFLOW_NOTE) {
+		r = ptnotes_event(p->notes, p->s, t->view, ev);
+	} else {
+		if (p->inlined)
+			ptinline_line(t, &ev->flow, t->insns - ev->insns);
+		if (!ev->flow.minor)
+			r = draw(p, t, ev);
+		if (p->inlined)
+			ptinline_go_on(t, &ev->flow);
+	}
 	t->last_ns = ev->ns;
 	if (p->error < 0)
 		return p->error;
@@ -776,6 +752,8 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 		sum.too_deep += c->too_deep;
 	}
 	json_add_uint(stats, "calls", sum.calls);
+	if (p->inlined)
+		json_add_uint(stats, "inlined_calls", ptinline_calls(p->inlined));
 	json_add_uint(stats, "returns", sum.returns);
 	json_add_uint(stats, "tail_calls", sum.tails);
 	json_add_uint(stats, "unwindings", sum.unwound);

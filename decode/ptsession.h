@@ -25,10 +25,11 @@ enum { PTSESSION_E_NONE = 1, /* the recording has no PT, or none that can be rea
 
 /*
  * Before the replay: finds the buffers, the code, the switches. Everything is borrowed. With a `view` it is written
- * there and not drawn. 0, PTSESSION_E_NONE, or a negative errno.
+ * there and not drawn. `inlined`: inlined calls are drawn, too; then the session must have a source.
+ * 0, PTSESSION_E_NONE, or a negative errno.
  */
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct ptview *view, struct ptsession **ret) _must_check_;
+		  struct ptview *view, bool inlined, struct ptsession **ret) _must_check_;
 struct ptsession *ptsession_free(struct ptsession *p);
 DEFINE_CLEANUP(struct ptsession *, ptsession_free)
 
