@@ -116,9 +116,13 @@ static int _printf_(3, 4) none(struct stepanswer *a, const char *code, const cha
 	return STEPANSWER_E_NONE;
 }
 
+/* The kernel gives as many as the room holds, and rounding makes that more than was meant. */
+#define CONTROL_BYTES CMSG_SPACE(sizeof(int) * N_FILES)
+#define MAX_RECEIVED ((CONTROL_BYTES - CMSG_LEN(0)) / sizeof(int))
+
 /* Owns all that came, whatever is wrong with it. */
 struct received {
-	int fds[N_FILES];
+	int fds[MAX_RECEIVED];
 	size_t n;
 	bool cut;
 };
@@ -134,7 +138,7 @@ static ssize_t receive(int fd, struct stepabi_frozen *ret, struct received *rece
 	struct iovec iov = {.iov_base = ret, .iov_len = sizeof(*ret)};
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int) * N_FILES)];
+		char bytes[CONTROL_BYTES];
 	} control = {0};
 	struct msghdr message = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
@@ -147,7 +151,7 @@ static ssize_t receive(int fd, struct stepabi_frozen *ret, struct received *rece
 
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		for (size_t i = 0; i < count && received->n < N_FILES; i++)
+		for (size_t i = 0; i < count && received->n < MAX_RECEIVED; i++)
 			memcpy(&received->fds[received->n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
 	}
 	received->cut = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
