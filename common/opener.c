@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
@@ -171,6 +172,7 @@ struct attempt {
 	struct opener *o;
 	const struct declink_need *need;
 	struct opener_answer *answer;
+	bool ours; /* the path is our own, whatever the need says */
 	/* the reason to tell, the weightiest so far */
 	int weight;
 	/* found, but not the file of the record: given where nothing better is found and that is allowed */
@@ -276,6 +278,44 @@ static bool judge(struct attempt *a, const struct root *root, const char *path, 
 	return true;
 }
 
+/*
+ * Whether `uid` gets to the file by the folders' own permissions. No links: a mapping's path has none. Groups and ACLs
+ * are not asked, so the answer may be no where it is yes.
+ */
+static int walk_beneath(const struct opener *o, int root, const char *path, int *ret_fd)
+{
+	_cleanup_close_ int dir = fcntl(root, F_DUPFD_CLOEXEC, 3);
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+	};
+
+	if (dir < 0)
+		return -errno;
+	for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
+		char name[NAME_MAX + 1];
+		struct stat st;
+		int next;
+
+		if (slash == path)
+			continue;
+		if ((size_t)(slash - path) > NAME_MAX)
+			return -ENAMETOOLONG;
+		memcpy(name, path, (size_t)(slash - path));
+		name[slash - path] = '\0';
+		next = (int)syscall(SYS_openat2, dir, name, &how, sizeof(how));
+		if (next < 0)
+			return -errno;
+		(void)close_fd(dir);
+		dir = next;
+		if (fstat(dir, &st) < 0)
+			return -errno;
+		if (!(st.st_mode & S_IXOTH) && !(st.st_uid == o->options.uid && (st.st_mode & S_IXUSR)))
+			return -EACCES;
+	}
+	return open_beneath(dir, path, RESOLVE_NO_SYMLINKS, ret_fd);
+}
+
 /* `path` without leading slashes, in one root. */
 static bool try_in(struct attempt *a, const struct root *root, const char *path)
 {
@@ -286,7 +326,10 @@ static bool try_in(struct attempt *a, const struct root *root, const char *path)
 		path++;
 	if (!*path)
 		return false;
-	r = open_beneath(root->fd, path, resolve, &fd);
+	if (a->o->options.told && !a->ours && a->need->kind != NEED_PERFMAP && root->source != OPENER_BUNDLE)
+		r = walk_beneath(a->o, root->fd, path, &fd);
+	else
+		r = open_beneath(root->fd, path, resolve, &fd);
 	if (r == 0)
 		return judge(a, root, path, fd);
 	if (r == -ENOENT || r == -ENOTDIR)
@@ -365,6 +408,7 @@ static bool by_build_id(struct attempt *a)
 {
 	char path[64 + DECLINK_MAX_BUILD_ID * 2], *p = path;
 	const struct declink_need *need = a->need;
+	bool found;
 
 	if (need->build_id_len < 2)
 		return false;
@@ -372,7 +416,10 @@ static bool by_build_id(struct attempt *a)
 	for (size_t i = 1; i < need->build_id_len; i++)
 		p += sprintf(p, "%02x", need->build_id[i]);
 	(void)strcpy(p, ".debug");
-	return try_all(a, path);
+	a->ours = true;
+	found = try_all(a, path);
+	a->ours = false;
+	return found;
 }
 
 /* dirname(object)/between/name under all roots. */

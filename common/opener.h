@@ -6,7 +6,8 @@
  * without magic links, must be a regular file of a sane size, and, but for perf maps, must begin as
  * an ELF file does. With OPENER_STRICT (the daemon, which may read more than the snapshot's owner)
  * an object is answered only if device and inode are those asked for and a debug file only if
- * everybody may read it; where `uid` owns the file, that is as good.
+ * everybody may read it; where `uid` owns the file, that is as good. Where the paths are what a user says (`told`), the
+ * folders on the way are judged likewise: who may read a file in a closed folder only if they can get there.
  *
  * Order: images/ of the bundle; the kept image (callback); the target's root; the host's root;
  * for debug files .build-id, then the directories of .gnu_debuglink. Event rings are in the bundle or nowhere.
@@ -42,6 +43,7 @@ struct opener_options {
 	int target_root;  /* root of the target's mount namespace, or -1 */
 	bool host;	  /* look in the host's root too */
 	bool strict;	  /* see above */
+	bool told;	  /* the records are not the kernel's word; only with strict */
 	uid_t uid;	  /* owner of the target: perf maps must be theirs; strict reads what they own */
 	/* The image that was opened when its mapping was seen: a borrowed fd or -1. May be NULL. */
 	int (*kept)(void *arg, uint32_t maj, uint32_t min, uint64_t ino);

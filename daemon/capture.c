@@ -157,6 +157,11 @@ const char *frozen_lack(const struct frozen *frozen, const char **ret_why)
 	return frozen->step.code;
 }
 
+bool frozen_is_told(const struct frozen *frozen)
+{
+	return frozen->backend->bring && !frozen->step.code;
+}
+
 bool frozen_has_programs(const struct frozen *frozen)
 {
 	return frozen->n_programs > 0;

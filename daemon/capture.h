@@ -73,6 +73,8 @@ int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const at
 	_must_check_;
 /* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
 const char *frozen_lack(const struct frozen *frozen, const char **ret_why);
+/* Whether perf.data is what a user says, and not the kernel. */
+bool frozen_is_told(const struct frozen *frozen);
 /* Whether there are event rings. */
 bool frozen_has_programs(const struct frozen *frozen);
 

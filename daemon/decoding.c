@@ -162,6 +162,7 @@ static int lookup_start(struct decoding *d, const struct declink_need *need)
 		.target_root = frozen_root_fd(f, need->pid > 0 ? need->pid : 0),
 		.host = true,
 		.strict = true,
+		.told = frozen_is_told(f),
 		.uid = frozen_uid(f),
 	};
 	struct lookup *l = calloc(1, sizeof(*l));

@@ -73,10 +73,12 @@ static int teardown(void **state)
 	return r;
 }
 
+static bool told; /* what is asked for is a user's word */
+
 static bool ask(bool strict, uid_t uid, const struct declink_need *need)
 {
 	const struct opener_options options = {
-		.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .target_root = root_fd, .strict = strict, .uid = uid};
+		.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .target_root = root_fd, .strict = strict, .told = told, .uid = uid};
 	struct opener *o;
 	bool found;
 
@@ -212,6 +214,40 @@ static void test_perfmaps(void **state)
 	assert_false(perfmap(-1, getuid()));
 }
 
+/* A path that somebody made up leads nowhere where they could not go themselves. */
+static void test_told(void **state)
+{
+	struct declink_need object = need_of(NEED_OBJECT, "/usr/bin/app"), debug = {.kind = NEED_DEBUG, .path = "app.debug"},
+			    dwz = {.kind = NEED_DWZ, .path = "/usr/lib/debug/.dwz/x.debug"},
+			    by_id = {.kind = NEED_DEBUG, .build_id = {0xab, 0xcd, 0xef}, .build_id_len = 3},
+			    link = need_of(NEED_OBJECT, "/usr/bin/alias"), climbing = need_of(NEED_OBJECT, "/usr/bin/../bin/app");
+	const uid_t me = geteuid(), other = me + 1000;
+
+	(void)strcpy(debug.object, "/usr/bin/app");
+	assert_true(ask(true, other, &object) && ask(true, other, &debug) && ask(true, other, &dwz));
+	told = true;
+	/* the folders are closed (0700) */
+	assert_false(ask(true, other, &object));
+	assert_false(ask(true, other, &debug));
+	assert_false(ask(true, other, &dwz));
+	assert_true(ask(true, other, &by_id)); /* that path is ours */
+	assert_true(ask(true, me, &object) && ask(true, me, &debug) && ask(true, me, &dwz));
+	assert_int_equal(fchmodat(root_fd, "usr", 0711, 0), 0);
+	assert_false(ask(true, other, &object));
+	assert_int_equal(fchmodat(root_fd, "usr/bin", 0701, 0), 0);
+	assert_true(ask(true, other, &object));
+	assert_false(ask(true, other, &debug));
+	assert_int_equal(fchmodat(root_fd, "usr/bin/.debug", 0755, 0), 0);
+	assert_true(ask(true, other, &debug));
+	assert_false(ask(true, other, &link));
+	assert_false(ask(true, other, &climbing));
+	told = false;
+	assert_true(ask(true, other, &link) && ask(true, other, &climbing));
+	assert_int_equal(fchmodat(root_fd, "usr", 0700, 0), 0);
+	assert_int_equal(fchmodat(root_fd, "usr/bin", 0700, 0), 0);
+	assert_int_equal(fchmodat(root_fd, "usr/bin/.debug", 0700, 0), 0);
+}
+
 static int kept_fd;
 static int kept(void *arg, uint32_t maj, uint32_t min, uint64_t ino)
 {
@@ -302,7 +338,8 @@ static void test_rings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_objects), T(test_changed), T(test_debug), T(test_perfmaps), T(test_kept_and_bundle), T(test_rings),
+		T(test_objects), T(test_changed), T(test_debug), T(test_perfmaps), T(test_told), T(test_kept_and_bundle),
+		T(test_rings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

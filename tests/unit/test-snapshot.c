@@ -156,6 +156,11 @@ const char *frozen_lack(const struct frozen *f, const char **ret_why)
 	return lack;
 }
 
+bool frozen_is_told(const struct frozen *f)
+{
+	return false;
+}
+
 bool frozen_has_programs(const struct frozen *f)
 {
 	return has_programs;
