@@ -72,6 +72,38 @@ for layer in no_new_privs seccomp; do
 		die "the decoder ran without $layer: $(field "j['decoder']" </tmp/alice/bundle/meta.json)"
 done
 ok "the decoder was confined: $(field "', '.join(k for k, v in j['decoder']['stats']['sandbox'].items() if v is True)" </tmp/alice/bundle/meta.json)"
+# Stepped: by tracerd-step as alice, whoever asks; the service neither traces nor starts anything.
+setpriv --reuid alice --regid alice --init-groups /opt/test/target busy 1 </tmp/hold >/tmp/alice/ready2 &
+stepped=$!
+until [ -s /tmp/alice/ready2 ]; do sleep 0.1; done
+tracer() { awk '/^TracerPid:/{print $2}' "/proc/$stepped/status"; }
+stepped_as() {
+	[ "$(tracer)" != 0 ] || die "$1: nobody steps the process"
+	[ "$(awk '/^Uid:/{print $2, $3, $4, $5}' "/proc/$(tracer)/status")" = "$(id -u alice) $(id -u alice) $(id -u alice) $(id -u alice)" ] ||
+		die "$1: the stepper is not alice's: $(grep Uid "/proc/$(tracer)/status")"
+	[ "$(awk '/^CapEff:/{print $2}' "/proc/$(tracer)/status")" = 0000000000000000 ] || die "$1: the stepper has capabilities"
+}
+free_again() {
+	for _ in $(seq 100); do [ "$(tracer)" = 0 ] && return; sleep 0.1; done
+	die "$1: it is traced for good"
+}
+alice tracectl arm --backend step "$stepped" || die "alice has her process stepped"
+stepped_as alice
+alice tracectl snapshot "$stepped" --json >/results/stepped.json || die "alice takes a snapshot of what is stepped"
+alice tracectl fetch "$(field 'j["snapshot"]["id"]' </results/stepped.json)" -o /tmp/alice/stepped/ || die "alice fetches it"
+[ "$(field 'j["events"]["step"]["recorded"] and j["decoder"]["stats"]["instructions"] > 0' </tmp/alice/stepped/meta.json)" = True ] ||
+	die "there is no instruction in it: $(cat /tmp/alice/stepped/meta.json)"
+ok "a user has a process stepped: $(field 'j["decoder"]["stats"]["instructions"]' </tmp/alice/stepped/meta.json) instructions"
+alice tracectl disarm "$stepped" || die "alice disarms it"
+free_again alice
+tracectl arm --backend step "$stepped" || die "root has alice's process stepped"
+stepped_as root
+tracectl snapshot "$stepped" || die "root takes a snapshot of what is stepped"
+bob tracectl arm --backend step "$stepped" && die "bob has alice's process stepped"
+tracectl disarm "$stepped" || die "root disarms it"
+free_again root
+ok "so has root, as that user; nobody else"
+alice tracectl arm --backend step "$stepped" || die "alice has her process stepped again"
 bob tracectl fetch "$id" -o /tmp/bob.pftrace && die "bob fetches alice's snapshot"
 [ "$(stat -c %U:%a /var/lib/tracerd)" = tracerd:700 ] || die "the spool is open: $(stat -c %U:%a /var/lib/tracerd)"
 ok "nobody else does"
@@ -84,6 +116,8 @@ for _ in $(seq 100); do
 done
 [ "$now" != 0 ] && [ "$now" != "$pid" ] || die "not restarted after SIGKILL"
 kill -0 "$target" || die "the target died with it"
+kill -0 "$stepped" || die "the stepped target died with it"
+free_again "tracerd was killed"
 alice tracectl snapshots --json | grep -q "$id" || die "the snapshot is gone after the restart"
 ok "killed, it is restarted; target and snapshot are unharmed"
 
