@@ -44,7 +44,8 @@ int launch_prepare(void)
 
 /* In the child: only what is safe between fork and exec. Says why it failed, and does not return.
  */
-static void __attribute__((noreturn)) child_exec(char *const *argv, bool traceable, pid_t parent, int error_fd)
+static void __attribute__((noreturn))
+child_exec(char *const *argv, bool traceable, pid_t parent, int error_fd)
 {
 	sigset_t none;
 	int e;
@@ -52,7 +53,10 @@ static void __attribute__((noreturn)) child_exec(char *const *argv, bool traceab
 	(void)sigemptyset(&none);
 	(void)signal(SIGPIPE, SIG_DFL);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Yama, where it restricts: by our parent and its descendants. Elsewhere it fails, and need not be. */
+	/*
+	 * Yama, where it restricts: by our parent and its descendants. Elsewhere it fails, and need
+	 * not be.
+	 */
 	if (traceable)
 		(void)prctl(PR_SET_PTRACER, parent, 0, 0, 0);
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
@@ -113,7 +117,10 @@ int launch_hand_over(pid_t pid)
 {
 	int status;
 
-	/* The signal that it stands at is replaced: it stops again, as it would by itself, before it executes anything. */
+	/*
+	 * The signal that it stands at is replaced: it stops again, as it would by itself, before it
+	 * executes anything.
+	 */
 	if (ptrace(PTRACE_DETACH, pid, NULL, (void *)(uintptr_t)SIGSTOP) < 0)
 		return -errno;
 	while (waitpid(pid, &status, WUNTRACED) < 0)

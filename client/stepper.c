@@ -56,7 +56,10 @@ static size_t numbers(const char *text, const char *key, unsigned long *ret, siz
 	return n;
 }
 
-/* Root becomes the user of the process; everybody else is what they are, and the kernel says whether that is enough. */
+/*
+ * Root becomes the user of the process; everybody else is what they are, and the kernel says whether
+ * that is enough.
+ */
 static int find_identity(pid_t pid, struct identity *ret)
 {
 	_cleanup_free_ unsigned long *groups = calloc(MAX_GROUPS, sizeof(*groups));
@@ -90,8 +93,8 @@ static int find_identity(pid_t pid, struct identity *ret)
 /* ---- the child, between fork and exec */
 
 /*
- * Attaching to a process that is not a child may be root's alone (kernel.yama.ptrace_scope): the capability for it goes along,
- * and tracerd-step drops it as soon as it has attached.
+ * Attaching to a process that is not a child may be root's alone (kernel.yama.ptrace_scope): the
+ * capability for it goes along, and tracerd-step drops it as soon as it has attached.
  */
 static void keep_ptrace(void)
 {
@@ -136,10 +139,13 @@ static int detach(int null_fd)
 }
 
 /* All descriptors are above CHANNEL_FD. */
-static _Noreturn void child(pid_t pid, const struct identity *id, int program, int channel, int null_fd, char **environment)
+static _Noreturn void child(pid_t pid, const struct identity *id, int program, int channel,
+	int null_fd, char **environment)
 {
-	struct stepabi_hello hello = {.type = STEPABI_HELLO, .version = STEPABI_VERSION, .pid = (int32_t)pid};
-	char number[16], name[] = "tracerd-step", control[] = "--control", fd[] = CHANNEL_FD_TEXT, p[] = "-p", lang[] = "LC_ALL=C";
+	struct stepabi_hello hello = {
+		.type = STEPABI_HELLO, .version = STEPABI_VERSION, .pid = (int32_t)pid};
+	char number[16], name[] = "tracerd-step", control[] = "--control", fd[] = CHANNEL_FD_TEXT,
+			 p[] = "-p", lang[] = "LC_ALL=C";
 	char *argv[] = {name, control, fd, p, number, NULL};
 	char *nothing[] = {lang, NULL};
 	int r;
@@ -149,13 +155,18 @@ static _Noreturn void child(pid_t pid, const struct identity *id, int program, i
 	if (r == 0)
 		r = become(id);
 	if (r == 0) {
-		/* By its descriptor: another user may not come to where it is. What is root's stays root's. */
+		/*
+		 * By its descriptor: another user may not come to where it is. The environment is
+		 * root's.
+		 */
 		if (dup2(channel, CHANNEL_FD) >= 0)
-			(void)syscall(SYS_execveat, program, "", argv, id->change ? nothing : environment, AT_EMPTY_PATH);
+			(void)syscall(SYS_execveat, program, "", argv,
+				id->change ? nothing : environment, AT_EMPTY_PATH);
 		r = -errno;
 	}
 	hello.error = r;
-	(void)snprintf(hello.why, sizeof(hello.why), "tracerd-step cannot be started: %s", strerror(-r));
+	(void)snprintf(
+		hello.why, sizeof(hello.why), "tracerd-step cannot be started: %s", strerror(-r));
 	(void)send(channel, &hello, sizeof(hello), MSG_DONTWAIT | MSG_NOSIGNAL);
 	_exit(127);
 }
@@ -193,7 +204,9 @@ static int wait_for_hello(int channel, pid_t pid, int *ret_error, char why[STEPP
 
 	for (;;) {
 		const uint64_t now = io_now_ns();
-		const int r = now < deadline ? poll(&answer, 1, (int)((deadline - now) / 1000000 + 1)) : 0;
+		const int r = now < deadline
+				      ? poll(&answer, 1, (int)((deadline - now) / 1000000 + 1))
+				      : 0;
 
 		if (r > 0)
 			break;
@@ -205,7 +218,8 @@ static int wait_for_hello(int channel, pid_t pid, int *ret_error, char why[STEPP
 	n = recv(channel, &hello, sizeof(hello), MSG_DONTWAIT);
 	if (n <= 0)
 		return start_failed(-EPIPE, "tracerd-step ended before it said anything", why);
-	if (n != (ssize_t)sizeof(hello) || hello.type != STEPABI_HELLO || hello.version != STEPABI_VERSION || hello.pid != pid)
+	if (n != (ssize_t)sizeof(hello) || hello.type != STEPABI_HELLO ||
+		hello.version != STEPABI_VERSION || hello.pid != pid)
 		return start_failed(-EPROTO, "tracerd-step is of another version", why);
 	if (hello.error == 0)
 		return 0;
@@ -234,7 +248,8 @@ int stepper_start(pid_t pid, int *ret_channel, int *ret_error, char why[STEPPER_
 	program = open_high(path, O_RDONLY);
 	null_fd = open_high("/dev/null", O_RDWR);
 	if (program < 0 || null_fd < 0)
-		return start_failed(program < 0 ? program : null_fd, program < 0 ? "tracerd-step cannot be opened" : "/dev/null", why);
+		return start_failed(program < 0 ? program : null_fd,
+			program < 0 ? "tracerd-step cannot be opened" : "/dev/null", why);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return start_failed(-errno, "socketpair", why);
 	ours = high(pair[0]);

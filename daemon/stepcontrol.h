@@ -20,7 +20,7 @@ DEFINE_CLEANUP(struct stepcontrol *, stepcontrol_free)
 int stepcontrol_hello(struct stepcontrol *c, pid_t pid, int error, const char *why) _must_check_;
 
 /*
- * Steps and answers until the holder has closed its end, and everything is let go. When nothing is left to step it stays, so that
- * the recording can be had, unless it is asked to end (step_ask_end()) once more.
+ * Steps and answers until the holder has closed its end, and everything is let go. When nothing is left to step it
+ * stays, so that the recording can be had, unless it is asked to end (step_ask_end()) once more.
  */
 void stepcontrol_run(struct stepcontrol *c, struct step *s);

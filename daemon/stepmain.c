@@ -173,7 +173,8 @@ static bool take_option(struct arguments *a, int c)
 static bool check_control(struct arguments *a)
 {
 	if (a->step.output || a->command || !a->pid || a->step.max_insns || a->step.max_seconds) {
-		(void)fprintf(stderr, "tracerd-step: --control goes with -p PID, without an output, a command and limits (see --help)\n");
+		(void)fprintf(stderr, "tracerd-step: --control goes with -p PID, without an output, a command and limits "
+				      "(see --help)\n");
 		return false;
 	}
 	a->step.ring = true;

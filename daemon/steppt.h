@@ -39,7 +39,7 @@ bool steppt_full(const struct steppt_store *store);
 uint64_t steppt_store_bytes(const struct steppt_store *store);
 uint64_t steppt_store_overwritten(const struct steppt_store *store);
 uint64_t steppt_store_first_tsc(const struct steppt_store *store);
-/* The time since which nothing was overwritten; threads that did nothing since then may have older blocks. 0: there is none. */
+/* The time since which nothing was overwritten; threads that did nothing since may have older blocks. 0: there is none. */
 uint64_t steppt_store_since(const struct steppt_store *store);
 /* Drops blocks that began before `tsc`, but for those that a stream which is on still writes. */
 void steppt_drop_before(struct steppt_store *store, uint64_t tsc);

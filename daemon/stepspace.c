@@ -139,11 +139,13 @@ static size_t peek_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 
 	while (got < n) {
 		const uint64_t at = address + got, word = at & ~(uint64_t)(sizeof(long) - 1);
-		const size_t skip = (size_t)(at - word), rest = sizeof(long) - skip, take = rest < n - got ? rest : n - got;
+		const size_t skip = (size_t)(at - word), rest = sizeof(long) - skip;
+		const size_t take = rest < n - got ? rest : n - got;
 		long value;
 
 		errno = 0;
-		value = ptrace(PTRACE_PEEKDATA, tid, (void *)(uintptr_t)word, NULL); // NOLINT: an address of another process
+		// NOLINTNEXTLINE: an address of another process
+		value = ptrace(PTRACE_PEEKDATA, tid, (void *)(uintptr_t)word, NULL);
 		if (errno)
 			break;
 		memcpy(buf + got, (const uint8_t *)&value + skip, take);

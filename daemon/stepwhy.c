@@ -44,22 +44,23 @@ void stepwhy_denied(pid_t pid, const char *status, long yama, uid_t uid, char *r
 	const int n = (int)pid;
 
 	if (tracer > 0)
-		(void)snprintf(ret, size, "process %d is already traced, by process %ld (a debugger, or another stepper)", n,
-			       tracer);
+		(void)snprintf(ret, size, "process %d is already traced, by process %ld (a debugger, or another stepper)",
+			       n, tracer);
 	else if (!strstr(status, "\nVmSize:\t"))
 		(void)snprintf(ret, size, "process %d is a thread of the kernel, or has ended", n);
 	else if (owner >= 0 && (uid_t)owner != uid)
 		(void)snprintf(ret, size, "process %d is owned by uid %ld", n, owner);
 	else if (yama == 1)
 		(void)snprintf(ret, size,
-			       "the kernel lets only a parent trace process %d (kernel.yama.ptrace_scope is 1): start the "
-			       "program by 'tracectl run --backend=step', or arm it as root",
+			       "the kernel lets only a parent trace process %d (kernel.yama.ptrace_scope is 1): start "
+			       "the program by 'tracectl run --backend=step', or arm it as root",
 			       n);
 	else if (yama > 1)
 		(void)snprintf(ret, size, "the kernel lets %s trace process %d (kernel.yama.ptrace_scope is %ld)",
 			       yama == 2 ? "only administrators" : "nobody", n, yama);
 	else
-		(void)snprintf(ret, size, "the kernel does not let uid %u trace process %d: it has privileges, or hides from its user",
+		(void)snprintf(ret, size,
+			       "the kernel does not let uid %u trace process %d: it has privileges, or hides from its user",
 			       (unsigned int)uid, n);
 }
 

@@ -103,7 +103,8 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	bytes = steppt_bytes(stream->pt);
 	if (bytes == 0)
 		return 0;
-	r = stepside_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags, w);
+	r = stepside_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags,
+			       w);
 	if (r == 0)
 		r = perfdata_aux_begin(w, &record, bytes);
 	return r < 0 ? r : steppt_read(stream->pt, add_bytes, w);

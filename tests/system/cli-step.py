@@ -102,7 +102,8 @@ def said(r, code, words):
 def arm(daemon, busy):
     p = spawn(busy)
     r = tracectl("arm", "--backend=step", p.pid)
-    expect(r.returncode == 0 and "every instruction" in r.stdout and daemon.names[-1] == "step", f"it is armed: {r.stdout.strip()}{r.stderr}")
+    expect(r.returncode == 0 and "every instruction" in r.stdout and daemon.names[-1] == "step",
+           f"it is armed: {r.stdout.strip()}{r.stderr}")
     grows(daemon)
     ok("and stepped on when tracectl has ended")
     copy = Copy(WORK / "arm", *answer(ask(daemon.step)))
@@ -130,7 +131,8 @@ def arm(daemon, busy):
 
 def run(daemon, counted):
     r = tracectl("run", "--backend=step", "--", counted, "7")
-    expect(r.returncode == 7 and r.stdout == "one line\n" and "armed t1" in r.stderr, f"the program does what it does: exit {r.returncode}, {r.stderr.strip()}")
+    expect(r.returncode == 7 and r.stdout == "one line\n" and "armed t1" in r.stderr,
+           f"the program does what it does: exit {r.returncode}, {r.stderr.strip()}")
     s = unpack_stats(daemon.step.recv(512))
     while not s["ended"]:
         s = unpack_stats(daemon.step.recv(512))
@@ -153,7 +155,8 @@ def run(daemon, counted):
     # its signals are its own
     p = subprocess.Popen([BUILD / "tracectl", "run", "--quiet", "--backend=step", "--", "sh", "-c",
                           'trap "echo got; exit 3" TERM; echo ready; while :; do read -t 1 x; done'],
-                         env={**os.environ, "TRACERD_SOCKET": str(SOCKET)}, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+                         env={**os.environ, "TRACERD_SOCKET": str(SOCKET)}, stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+                         text=True)
     expect_line = p.stdout.readline()
     p.send_signal(signal.SIGTERM)
     expect(expect_line == "ready\n" and p.stdout.readline() == "got\n" and p.wait(20) == 3, "signals are passed on to it")
@@ -224,7 +227,8 @@ def build(name, text, *flags):
 daemon = Daemon()
 busy = build("busy", "volatile int n; int main(void) { for (;;) if (++n == 1000) n = 0; }")
 arm(daemon, busy)
-counted = build("counted", '#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **a) { puts("one line"); return atoi(a[n - 1]); }',
+counted = build("counted", '#include <stdio.h>\n#include <stdlib.h>\n'
+                'int main(int n, char **a) { puts("one line"); return atoi(a[n - 1]); }',
                 "-static", "-no-pie")
 run(daemon, counted)
 users(daemon, busy, counted)

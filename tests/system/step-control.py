@@ -208,11 +208,12 @@ def forget(program):
     copy, n = run("pages", 10000, options=["--max-bytes", 1 << 20])
     size = (copy.folder / "tracerd-step.code").stat().st_size
     expect(copy.stats["overwritten"] > 0 and size <= 4096 + 8192 * 8192 and records(copy.data)[10] < 9000,
-           f"pages that are not named any more go, with the packets that need them: {n} of {copy.stats['insns']} instructions are kept, "
-           f"{size >> 20} MiB of code")
+           f"pages that are not named any more go, with the packets that need them: {n} of {copy.stats['insns']} instructions "
+           f"are kept, {size >> 20} MiB of code")
     copy, n = run("threads", 400, options=["--max-bytes", 32768, "--psb-bytes", 512])
     auxtraces = records(copy.data)[71]
-    expect(copy.stats["threads_all"] == 401 and 2 < auxtraces < 200, f"threads that have ended go: {auxtraces} of 401 are in the copy")
+    expect(copy.stats["threads_all"] == 401 and 2 < auxtraces < 200,
+           f"threads that have ended go: {auxtraces} of 401 are in the copy")
     folder = WORK
     while len(str(folder)) < 3600:
         folder /= "d" * 200
@@ -232,7 +233,8 @@ def small_ring(program):
     one = c.copy()
     n = suffix(c, one, "a small ring")
     oldest = one.stats["oldest_raw_ns"]
-    expect(one.stats["bytes"] < 32768 and 500 < n < one.stats["insns"], f"a ring keeps the last: {n} of {one.stats['insns']} instructions")
+    expect(one.stats["bytes"] < 32768 and 500 < n < one.stats["insns"],
+           f"a ring keeps the last: {n} of {one.stats['insns']} instructions")
     c.stats(lambda s: s["overwritten"] > one.stats["overwritten"] + 20000, "more of them")
     two = c.copy()
     expect(suffix(c, two, "a small ring, later") > 500 and two.stats["oldest_raw_ns"] > oldest, "and later what was last then")
@@ -366,7 +368,8 @@ def limits(program):
     s = c.stats(lambda s: s["ended"], "the end")
     goes_on(program, p, "a limit of CPU time")
     copy = c.copy()
-    expect(s["ended"] == ASKED and exact(c, copy, "after a limit of CPU time") > 1000, "a limit of CPU time ends the recording, not the program")
+    expect(s["ended"] == ASKED and exact(c, copy, "after a limit of CPU time") > 1000,
+           "a limit of CPU time ends the recording, not the program")
     c.close()
     p.kill()
 

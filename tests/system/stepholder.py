@@ -47,8 +47,8 @@ class Copy:
 
     def ours(self):
         """What our own decoder makes of it."""
-        p = subprocess.run([BUILD / "tracectl", "decode", self.data, "--insns", "--symfs", self.folder], capture_output=True, text=True,
-                           env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
+        p = subprocess.run([BUILD / "tracectl", "decode", self.data, "--insns", "--symfs", self.folder],
+                           capture_output=True, text=True, env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
         if p.returncode != 0:
             fail(f"{self.folder.name}: {p.stderr}")
         return collections.Counter(line.split()[2] for line in p.stdout.splitlines()[1:])

@@ -40,7 +40,7 @@ static void test_times_differ_and_grow(void **state)
 	assert_true(stepclock_ratio(&c) > 0 && stepclock_ratio(&c) < 256);
 }
 
-/* Where that is wanted the clock is MONOTONIC_RAW, between what it was before and after; also when it is read again. */
+/* Where that is wanted the clock is MONOTONIC_RAW, between what it was before and after; and again. */
 static void test_raw(void **state)
 {
 	uint64_t before = raw_ns(), ticks[2], after;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Segments of the side-band: what is written is the state at the beginning of the oldest, and all that happened since. */
+/* Segments of the side-band: what is written is the state at the oldest one's beginning, and all since then. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

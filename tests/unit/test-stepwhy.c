@@ -43,7 +43,8 @@ static void test_denied(void **state)
 	check(HEAD "TracerPid:\t0\n" UIDS MEMORY, 0, 1000,
 		"the kernel does not let uid 1000 trace process 7: it has privileges, or hides from its user");
 	/* of a kernel that says less, or nothing that is right */
-	check("\nVmSize:\t1\nUid:\t5", 0, 3, "the kernel does not let uid 3 trace process 7: it has privileges, or hides from its user");
+	check("\nVmSize:\t1\nUid:\t5", 0, 3,
+		"the kernel does not let uid 3 trace process 7: it has privileges, or hides from its user");
 	check("", 0, 3, "process 7 is a thread of the kernel, or has ended");
 }
 

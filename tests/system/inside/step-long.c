@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * For step-control.py: what a recording that goes on for long must be able to forget, in a short time. Says how many rounds there
- * were when they are over, and goes on doing little.
+ * For step-control.py: what a recording that goes on for long must be able to forget, in a short time. Says how
+ * many rounds there were when they are over, and goes on doing little.
  *
  *	step-long pages ROUNDS		code that changes in each round
  *	step-long threads ROUNDS	threads that end
@@ -80,7 +80,9 @@ int main(int argc, char **argv)
 	/* not before it is stepped */
 	if (read(0, &c, 1) != 1)
 		return 2;
-	if (strcmp(argv[1], "pages") == 0 ? pages(rounds) : strcmp(argv[1], "threads") == 0 ? threads(rounds) : maps(rounds, argv[3]))
+	if (strcmp(argv[1], "pages") == 0	? pages(rounds)
+	    : strcmp(argv[1], "threads") == 0 ? threads(rounds)
+						: maps(rounds, argv[3]))
 		return 1;
 	(void)printf("%u\n", rounds);
 	(void)fflush(stdout);
