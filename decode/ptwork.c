@@ -24,19 +24,23 @@
 #define MAX_RUN 4096u /* events that are handed out in one go */
 #define HELD_BLOCKS 24u /* likewise, but what is held back must not depend on the number of threads */
 
-static void take_spare(struct ptwork_block *b, const struct ptwork_spare *s)
+static void take_spare(struct ptwork *w, struct ptwork_block *b)
 {
+	const struct ptwork_spare *s = &w->spares[w->first_spare];
+
 	b->events = s->events;
 	b->cap = s->cap;
 	b->bytes = s->bytes;
 	b->room = s->room;
+	w->first_spare = (w->first_spare + 1) % w->max_spares;
+	w->n_spares--;
 }
 
 static void keep_spare(struct ptwork *w, struct ptwork_block *b)
 {
 	if (w->n_spares == w->max_spares || b->cap > SPARE_EVENTS || b->room > SPARE_BYTES)
 		return;
-	w->spares[w->n_spares++] =
+	w->spares[(w->first_spare + w->n_spares++) % w->max_spares] =
 		(struct ptwork_spare){.events = b->events, .cap = b->cap, .bytes = b->bytes, .room = b->room};
 	b->events = NULL;
 	b->bytes = NULL;
@@ -50,7 +54,7 @@ static int submit(struct ptwork *w, struct ptwork_block *b)
 	const size_t room = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
 
 	if (!b->events && !b->bytes && w->n_spares)
-		take_spare(b, &w->spares[--w->n_spares]);
+		take_spare(w, b);
 	if (b->room < room) {
 		free(b->bytes);
 		b->room = 0;
@@ -191,9 +195,11 @@ struct ptwork *ptwork_free(struct ptwork *w)
 	}
 	for (unsigned int i = 0; i < w->n_contexts && w->contexts; i++)
 		ptwork_context_fini(&w->contexts[i]);
-	for (size_t i = 0; i < w->n_spares; i++) {
-		free(w->spares[i].events);
-		free(w->spares[i].bytes);
+	while (w->n_spares) {
+		const struct ptwork_spare *s = &w->spares[(w->first_spare + --w->n_spares) % w->max_spares];
+
+		free(s->events);
+		free(s->bytes);
 	}
 	free(w->spares);
 	budget_give(w->o.budget, w->charged);

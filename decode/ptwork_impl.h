@@ -98,8 +98,8 @@ struct ptwork {
 	uint64_t backwards, unowned, cut;
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
-	struct ptwork_spare *spares;
-	size_t n_spares, max_spares;
+	struct ptwork_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */
+	size_t first_spare, n_spares, max_spares;
 };
 
 static inline bool ptwork_is_unowned(const struct ptwork_block *b, const struct ptflow_event *e)
