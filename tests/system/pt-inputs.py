@@ -3,8 +3,9 @@
 # timeout: 600
 """One recording in every form that Intel PT comes in: the file and the pipe layout, compressed records, buffers of CPUs with both
 kinds of switch records and threads that move between them, snapshots that overlap, the bytes alone with a description, a bundle, parts
-that were cut at PSBs, any number of workers. The instructions, calls and times are those of the recording as it was made; and
+that were cut at PSBs, any number of workers, and damage. The instructions, calls and times are those of the recording as it was made; and
 stock perf, which is given the same files but where it is said why not, finds the same calls and returns in them."""
+import random
 import re
 
 from ptlib import *
@@ -357,6 +358,52 @@ def parts(plain, work):
     ok(f"{plain.name}: cut at {len(these[1::step])} of {len(these)} PSBs, both parts are the whole")
 
 
+def damage(plain, work):
+    """Bytes that are wrong somewhere in a trace: its other blocks and the other threads give what they gave; what is lost is said."""
+    dice, hurt, said, rounds = random.Random(7), 0, 0, 12
+    pid, tid, data = max(plain.streams, key=lambda s: len(s[2]))
+    these, whole = blocks(data), plain.insns[str(tid)]
+
+    def with_trace(piece):
+        f = plain.without_trace()
+        for i, (_, other, theirs) in enumerate(plain.streams):
+            f.auxtrace(piece if other == tid else theirs, i, other)
+        return f.write_file(work / "damaged.data")
+
+    for n in range(rounds):
+        k = dice.randrange(1, len(these) - 1)
+        begin, end = these[k].begin, these[k + 1].begin
+        front = len(instructions(with_trace(data[:begin]))[str(tid)])
+        behind = len(instructions(with_trace(data[end:]))[str(tid)])
+        bad = bytearray(data)
+        for at in range(begin + dice.randrange(end - begin), end):
+            bad[at] = dice.randrange(256)
+            if dice.randrange(8) == 0:
+                break
+        path = with_trace(bad)
+        p = subprocess.run([BUILD / "tracectl", "decode", path, "--insns"], capture_output=True, text=True, timeout=120,
+                           env={**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
+        if p.returncode:
+            fail(f"{plain.name}: damage at {begin:#x}: exit {p.returncode}: {p.stderr}")
+        got = {}
+        for line in p.stdout.splitlines()[1:]:
+            _, who, ip = line.split()[:3]
+            got.setdefault(who, []).append(ip)
+        mine = got.pop(str(tid))
+        same(f"{plain.name}: other threads than the damaged one", got, {t: v for t, v in plain.insns.items() if t != str(tid)})
+        if mine[:front] != whole[:front] or mine[len(mine) - behind :] != whole[len(whole) - behind :]:
+            fail(f"{plain.name}: damage at {begin:#x}..{end:#x}: {front} instructions in front and {behind} behind it are not all right")
+        # hardly more than was run, whatever the bytes are
+        if len(mine) > len(whole) + 512 * 256 * (end - begin):
+            fail(f"{plain.name}: damage at {begin:#x}: {len(mine)} instructions of {len(whole)}")
+        hurt += mine != whole
+        said += mine != whole and bool(losses(path))
+    # another decision may be as good as the right one, and lead to the same place
+    if hurt < rounds // 2 or said < hurt // 2:
+        fail(f"{plain.name}: of {rounds} damages {hurt} did harm and {said} are told of")
+    ok(f"{plain.name}: damaged {rounds} times, all but the damaged block is right")
+
+
 need_command("gcc", "gcc")
 if not STEP.exists():
     skip("needs tracerd-step")
@@ -380,3 +427,4 @@ with tempfile.TemporaryDirectory() as folder:
             bare_bytes(p, work)
             bundle(p, work, threads)
         parts(p, work)
+        damage(p, work)
