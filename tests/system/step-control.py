@@ -176,7 +176,10 @@ def suffix(c, copy, what):
     want, n = c.executed(copy), 0
     if copy.error:
         fail(f"{what}: error {copy.error}")
-    for tid, ips in copy.oracle().items():
+    decoded = copy.oracle()
+    if copy.ours() != collections.Counter(ip for ips in decoded.values() for ip in ips):
+        fail(f"{what}: our decoder has other instructions")
+    for tid, ips in decoded.items():
         if want[tid][-len(ips):] != ips:
             fail(f"{what}: thread {tid} is not the end of what it did")
         n += len(ips)
