@@ -234,15 +234,19 @@ int dwarf_new(Elf *elf, struct budget *budget, struct dwarf **ret)
 	return 0;
 }
 
+static struct dwarf_abbrevs *abbrevs_unref(struct dwarf *d, struct dwarf_abbrevs *a);
+
 struct dwarf *dwarf_free(struct dwarf *d)
 {
 	if (!d)
 		return NULL;
 	for (size_t i = 0; i < d->n_units; i++) {
-		dwarf_abbrevs_free(d->units[i].abbrevs);
+		abbrevs_unref(d, d->units[i].abbrevs);
 		dwarf_lines_free(d->units[i].lines);
 		dwarf_scopes_free(d->units[i].scopes);
 	}
+	for (size_t i = 0; i < DWARF_TABLES; i++)
+		abbrevs_unref(d, d->tables[i]);
 	free(d->units);
 	free(d->places);
 	budget_give(d->budget, d->taken);
@@ -256,9 +260,11 @@ struct dwarf_abbrevs {
 	struct dwarf_abbrev *v;
 	struct dwarf_attr *attrs;
 	size_t n, room, n_attrs, room_attrs;
+	uint64_t off;
+	unsigned int refs; /* units, and the table of tables */
 };
 
-struct dwarf_abbrevs *dwarf_abbrevs_free(struct dwarf_abbrevs *a)
+static struct dwarf_abbrevs *dwarf_abbrevs_free(struct dwarf_abbrevs *a)
 {
 	if (!a)
 		return NULL;
@@ -268,6 +274,18 @@ struct dwarf_abbrevs *dwarf_abbrevs_free(struct dwarf_abbrevs *a)
 	return NULL;
 }
 DEFINE_CLEANUP(struct dwarf_abbrevs *, dwarf_abbrevs_free)
+
+static struct dwarf_abbrevs *abbrevs_unref(struct dwarf *d, struct dwarf_abbrevs *a)
+{
+	uint64_t bytes;
+
+	if (!a || --a->refs)
+		return NULL;
+	bytes = a->room * sizeof(*a->v) + a->room_attrs * sizeof(*a->attrs);
+	budget_give(d->budget, bytes);
+	d->taken -= bytes;
+	return dwarf_abbrevs_free(a);
+}
 
 static bool add_attr(struct dwarf *d, struct dwarf_abbrevs *a, const struct dwarf_attr *attr)
 {
@@ -387,14 +405,9 @@ const struct dwarf_abbrev *dwarf_abbrev_find(const struct dwarf_abbrevs *a, uint
 
 void dwarf_unit_close(struct dwarf_unit *u)
 {
-	const struct dwarf_abbrevs *a = u->abbrevs;
-	const uint64_t bytes = a ? a->room * sizeof(*a->v) + a->room_attrs * sizeof(*a->attrs) : 0;
-
 	if (!u->usable || u->lines_tried || u->scopes_tried)
 		return;
-	budget_give(u->dwarf->budget, bytes);
-	u->dwarf->taken -= bytes;
-	u->abbrevs = dwarf_abbrevs_free(u->abbrevs);
+	u->abbrevs = abbrevs_unref(u->dwarf, u->abbrevs);
 	u->opened = u->usable = false;
 }
 
@@ -406,6 +419,27 @@ static void unit_take(struct dwarf_unit *u, const struct dwarf_entry *e)
 	u->dir = e->dir;
 }
 
+/* The table of a unit: read, or that of another unit that was asked for lately. */
+static int find_abbrevs(struct dwarf_unit *u)
+{
+	struct dwarf_abbrevs **kept = &u->dwarf->tables[(u->abbrev_off ^ u->abbrev_off >> 6) % DWARF_TABLES];
+	struct dwarf_abbrevs *a;
+	int r;
+
+	if (!*kept || (*kept)->off != u->abbrev_off) {
+		r = read_abbrevs(u, &a);
+		if (r < 0)
+			return r;
+		(void)abbrevs_unref(u->dwarf, *kept);
+		a->off = u->abbrev_off;
+		a->refs = 1;
+		*kept = a;
+	}
+	(*kept)->refs++;
+	u->abbrevs = *kept;
+	return 0;
+}
+
 bool dwarf_unit_open(struct dwarf_unit *u)
 {
 	struct dwarf_entry e;
@@ -415,7 +449,7 @@ bool dwarf_unit_open(struct dwarf_unit *u)
 	if (u->opened)
 		return u->usable;
 	u->opened = true;
-	r = u->is_type ? -ENODATA : read_abbrevs(u, &u->abbrevs);
+	r = u->is_type ? -ENODATA : find_abbrevs(u);
 	if (r < 0) {
 		if (r == -EBADMSG)
 			u->dwarf->stats.broken++;

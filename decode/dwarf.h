@@ -22,6 +22,7 @@
 
 #define DWARF_MAX_ATTRS 128u /* of one kind of entry */
 #define DWARF_MAX_CODE 32u   /* segments */
+#define DWARF_TABLES 64u     /* of abbreviations that are kept for units that share them */
 
 enum dwarf_section {
 	DWARF_INFO,
@@ -100,6 +101,7 @@ struct dwarf {
 	struct bytes sup_link; /* what that file is called, and its build id; empty: there is none */
 	struct dwarf_unit *units;
 	size_t n_units;
+	struct dwarf_abbrevs *tables[DWARF_TABLES];
 	struct dwarf_place *places; /* dwarfscope.c's: which unit an address is of */
 	size_t n_places;
 	struct dwarf_range code[DWARF_MAX_CODE]; /* what can be executed; elsewhere nothing is believed */

@@ -19,6 +19,5 @@ struct dwarf_abbrev {
 const struct dwarf_abbrev *dwarf_abbrev_find(const struct dwarf_abbrevs *a, uint64_t code,
 					     const struct dwarf_attr **ret_attrs);
 
-struct dwarf_abbrevs *dwarf_abbrevs_free(struct dwarf_abbrevs *a);
 struct dwarf_lines *dwarf_lines_free(struct dwarf_lines *l);
 struct dwarf_scopes *dwarf_scopes_free(struct dwarf_scopes *s);

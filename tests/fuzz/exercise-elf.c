@@ -14,6 +14,7 @@
 #include "decode/image.h"
 #include "decode/probe.h"
 #include "decode/resolve.h"
+#include "decode/source.h"
 #include "decode/unwind.h"
 
 /*
@@ -84,6 +85,39 @@ static void walk_rows(struct image *img, struct budget *budget, struct exercise_
 			sum->rows += row && row->known;
 			sum->extents += extents_find(extents, img->loads[l].vaddr + at) != NULL;
 			(void)image_read(img, img->loads[l].vaddr + at, code, sizeof(code));
+		}
+	}
+}
+
+/* What the debug information says of addresses all over the code. */
+static void walk_source(struct images *images, struct image *img, struct stacktab *st, struct budget *budget,
+	struct exercise_result *sum)
+{
+	_cleanup_(source_freep) struct source *source = NULL;
+
+	if (source_new(images, budget, &source) < 0)
+		abort();
+	for (uint32_t l = 0; l < img->n_loads; l++) {
+		uint64_t step = img->loads[l].size / 60 + 1;
+
+		for (uint64_t at = 0, n = 0; at < img->loads[l].size && n < 60; at += step, n++) {
+			const uint64_t vaddr = img->loads[l].vaddr + at;
+			const struct dwarf_scope *scope;
+			uint32_t line;
+			uint64_t end;
+
+			sum->places += source_function(source, img, vaddr, &line) != NULL;
+			sum->places += source_place(source, img, vaddr) != NULL;
+			scope = source_inlined(source, img, vaddr, &end);
+			if (end <= vaddr)
+				abort(); /* whoever goes along would stand still */
+			for (uint32_t depth = 0; scope && scope->outer; scope = scope->outer, depth++) {
+				if (depth > DWARF_MAX_INLINED)
+					abort();
+				(void)source_inlined_frame(source, st, img, scope);
+				(void)source_inlined_place(source, scope);
+				sum->places++;
+			}
 		}
 	}
 }
@@ -163,6 +197,7 @@ void exercise_elf(int fd, struct exercise_result *sum)
 		walk_names(img, sum);
 		walk_rows(img, &budget, sum);
 		walk_stack(r, &code, img, &budget, sum);
+		walk_source(images, img, st, &budget, sum);
 	}
 	if (probe_file(fd, &budget, &probe) == 0)
 		sum->judged += probe.functions;

@@ -102,11 +102,12 @@ static void test_variants(void **state)
 	assert_int_equal(io_pread_full(tiny, file, (size_t)st.st_size, 0), st.st_size);
 
 	exercise_elf(tiny, &whole);
-	print_message("whole: %llu names, %llu unwind rows, %llu frames\n",
+	print_message("whole: %llu names, %llu unwind rows, %llu frames, %llu places\n",
 		(unsigned long long)whole.symbols, (unsigned long long)whole.rows,
-		(unsigned long long)whole.frames);
+		(unsigned long long)whole.frames, (unsigned long long)whole.places);
 	assert_int_equal(whole.ready, 1);
 	assert_true(whole.symbols > 5 && whole.rows > 5 && whole.extents > 5 && whole.frames > 16);
+	assert_true(whole.places > 30);
 
 	for (unsigned i = 0; i < VARIANTS; i++) {
 		size_t n = damage(file, (size_t)st.st_size, out);
