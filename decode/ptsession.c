@@ -685,6 +685,13 @@ int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_
 	return 0;
 }
 
+int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char *why)
+{
+	const struct ptthread *t = idmap_get(&p->threads, tid);
+
+	return t && t->view && t->n ? ptview_remark(t->view, (struct ptview_time){.ns = ns}, why) : 0;
+}
+
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
 {
 	struct ptthread *t = idmap_get(&p->threads, tid);

@@ -47,6 +47,8 @@ struct perfevent;
 int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *fork);
 /* The program is another one: the calls of all threads of the process end, and `tid` begins anew. */
 int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns);
+/* The thread leaves the CPU, `why` (a constant): the view of calls says so, the timeline draws it itself. */
+int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char *why);
 /* The thread is gone: its calls end. */
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns);
 /* The recording ended at `ns`, the time of its last record. */

@@ -83,6 +83,21 @@ static enum tl_wait wait_of(const struct tracerd_sched_event *e)
 	return e->state & SCHEDEV_STATE_INTERRUPTIBLE ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
 }
 
+/* What the view of calls says of it; the timeline has its own words. */
+static int tell_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wait wait)
+{
+	static const char *const words[] = {
+		[TL_WAIT_UNKNOWN] = "off CPU",
+		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
+		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
+		[TL_WAIT_DISK] = "off CPU: uninterruptible",
+		[TL_WAIT_STOPPED] = "off CPU: stopped",
+		[TL_WAIT_DEAD] = "off CPU: ended",
+	};
+
+	return s->o.pt ? ptsession_off_cpu(s->o.pt, tid, ns, words[wait]) : 0;
+}
+
 static int on_sched(struct session *s, const struct perfevent *ev)
 {
 	struct tracerd_sched_event e;
@@ -106,6 +121,9 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 		s->switches++;
+		r = tell_off_cpu(s, e.tid, ev->time, wait_of(&e));
+		if (r < 0)
+			return r;
 		stack = s->o.pt ? ptsession_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
 		if (stack == STACKTAB_ROOT)
 			stack = stackwalk_sample(&s->walk, &t->process->code, ev, false);
@@ -211,6 +229,9 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (!ev->sw.out)
 		return timeline_answer(timeline_switch_in(
 			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));
+	r = tell_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN);
+	if (r < 0)
+		return r;
 	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),
 		ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN,
 		s->o.pt ? ptsession_stack(s->o.pt, ev->tid) : STACKTAB_ROOT, other,

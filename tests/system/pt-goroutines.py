@@ -48,7 +48,7 @@ with tempfile.TemporaryDirectory() as folder:
         p = subprocess.run([BUILD / "tracectl", "decode", "--calls", r.data], capture_output=True, text=True, timeout=120)
         if p.returncode:
             fail(f"tracectl decode: {p.stderr}")
-        if not re.search(r"^ *~?[0-9]+ +(?:[0-9]+ +[0-9]+ +)?main[.].*\\[begin not recorded\\]", p.stdout, re.M):
+        if not re.search(r"^ *~?[0-9]+ +(?:[0-9]+ +[0-9]+ +)?main[.].*\[begin not recorded\]", p.stdout, re.M):
             break
     else:
         skip("goroutines have changed their threads in each of 4 recordings")
