@@ -19,6 +19,8 @@
 
 #define MAX_INFO (1u << 20)
 #define MAX_MAPPINGS 4096u
+#define MAX_SWITCHES (1u << 20)
+#define MAX_CPU 4095u
 #define MAX_BLOB (UINT64_C(4) << 30) /* it is kept in memory */
 #define PMU_TYPE 6u /* any number: of this file's events */
 #define COPY_BYTES (1u << 20)
@@ -30,6 +32,10 @@ struct mapping {
 	uint64_t offset, length, address;
 };
 
+struct change { /* from then on this thread runs */
+	uint64_t ns, pid, tid;
+};
+
 struct blob {
 	struct ctl *ctl;
 	const char *info_path;
@@ -38,6 +44,10 @@ struct blob {
 	char name[64];
 	struct mapping *mappings;
 	size_t n_mappings;
+	bool of_cpu;
+	uint64_t cpu_number;
+	struct change *switches;
+	size_t n_switches;
 };
 
 static void blob_fini(struct blob *b)
@@ -45,6 +55,7 @@ static void blob_fini(struct blob *b)
 	for (size_t i = 0; i < b->n_mappings; i++)
 		free(b->mappings[i].path);
 	free(b->mappings);
+	free(b->switches);
 }
 
 static int bad(const struct blob *b, const char *fmt, ...) _printf_(2, 3);
@@ -60,6 +71,23 @@ static int bad(const struct blob *b, const char *fmt, ...)
 }
 
 /* ---- the description */
+
+/* A number, or one in a string. */
+static bool number_of(struct json_object *o, uint64_t *ret)
+{
+	const char *text = json_object_is_type(o, json_type_string) ? json_object_get_string(o) : NULL;
+	char *end;
+
+	if (text) {
+		errno = 0;
+		*ret = strtoull(text, &end, 0);
+		return !errno && !*end && *text >= '0' && *text <= '9';
+	}
+	if (!json_object_is_type(o, json_type_int) || json_object_get_int64(o) < 0)
+		return false;
+	*ret = json_object_get_uint64(o);
+	return true;
+}
 
 /* A number that may be left out. */
 static int take(const struct blob *b, struct json_object *o, const char *key, uint64_t max, uint64_t *ret)
@@ -164,6 +192,32 @@ static int take_mappings(struct blob *b, struct json_object *list)
 	return r;
 }
 
+static int take_switches(struct blob *b, struct json_object *o)
+{
+	struct json_object *list = json_get_array(o, "switches");
+	const size_t n = list ? json_object_array_length(list) : 0;
+
+	if (!json_object_object_get_ex(o, "switches", NULL))
+		return EXIT_OK;
+	if (!b->of_cpu || !list || n > MAX_SWITCHES)
+		return bad(b, "\"switches\" must be a list, and of the CPU that \"cpu_number\" names, of at most %u", MAX_SWITCHES);
+	b->switches = calloc(n + 1, sizeof(*b->switches));
+	if (!b->switches)
+		return ctl_report(b->ctl, -ENOMEM, NULL);
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *one = json_object_array_get_idx(list, i);
+		uint64_t v[3];
+		bool good = json_object_is_type(one, json_type_array) && json_object_array_length(one) == 3;
+
+		for (size_t k = 0; good && k < 3; k++)
+			good = number_of(json_object_array_get_idx(one, k), &v[k]) && v[k] <= (k ? INT32_MAX : INT64_MAX);
+		if (!good || v[0] == 0 || (i && v[0] < b->switches[i - 1].ns))
+			return bad(b, "switch %zu must be a time behind the one before, a process and a thread", i + 1);
+		b->switches[b->n_switches++] = (struct change){.ns = v[0], .pid = v[1], .tid = v[2]};
+	}
+	return EXIT_OK;
+}
+
 static int take_info(struct blob *b, struct json_object *o)
 {
 	struct json_object *cpu = json_get_object(o, "cpu");
@@ -183,6 +237,11 @@ static int take_info(struct blob *b, struct json_object *o)
 		r = take(b, cpu, "stepping", 0xffff, &b->stepping);
 	if (r == EXIT_OK)
 		r = take_time(b, json_get_object(o, "time"));
+	b->of_cpu = json_object_object_get_ex(o, "cpu_number", NULL);
+	if (r == EXIT_OK)
+		r = take(b, o, "cpu_number", MAX_CPU, &b->cpu_number);
+	if (r == EXIT_OK)
+		r = take_switches(b, o);
 	if (r == EXIT_OK)
 		r = take_mappings(b, json_get_array(o, "mappings"));
 	if (r != EXIT_OK)
@@ -214,7 +273,7 @@ static int read_info(struct blob *b)
 
 /* ---- the file */
 
-static int add_event(struct perfdata_writer *w, const char *name, uint32_t type, uint64_t config, uint64_t id)
+static int add_event(const struct blob *b, struct perfdata_writer *w, const char *name, uint32_t type, uint64_t config, uint64_t id)
 {
 	const struct perf_event_attr attr = {
 		.type = type,
@@ -228,6 +287,7 @@ static int add_event(struct perfdata_writer *w, const char *name, uint32_t type,
 		.mmap = type != PMU_TYPE,
 		.mmap2 = type != PMU_TYPE,
 		.comm = type != PMU_TYPE,
+		.context_switch = type != PMU_TYPE && b->n_switches,
 	};
 
 	return perfdata_add_event(w, name, &attr, &id, 1);
@@ -242,8 +302,8 @@ static int add_events(const struct blob *b, struct perfdata_writer *w)
 		config |= PERFABI_PT_CONFIG_TSC;
 	if (b->ctc_d)
 		config |= PERFABI_PT_CONFIG_MTC | PERFABI_PT_CONFIG_CYC | b->mtc_period << 14;
-	r = add_event(w, "intel_pt//u", PMU_TYPE, config, pt_id);
-	return r < 0 ? r : add_event(w, "dummy:u", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, side_id);
+	r = add_event(b, w, "intel_pt//u", PMU_TYPE, config, pt_id);
+	return r < 0 ? r : add_event(b, w, "dummy:u", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, side_id);
 }
 
 static int write_pt_info(const struct blob *b, struct perfdata_writer *w)
@@ -257,6 +317,7 @@ static int write_pt_info(const struct blob *b, struct perfdata_writer *w)
 			[PERFABI_PT_TIME_MULT] = b->mult,
 			[PERFABI_PT_TIME_ZERO] = b->zero,
 			[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
+			[PERFABI_PT_PER_CPU_MMAPS] = b->of_cpu,
 			[PERFABI_PT_TSC_BIT] = PERFABI_PT_CONFIG_TSC,
 			[PERFABI_PT_NORETCOMP_BIT] = PERFABI_PT_CONFIG_NORETCOMP,
 			[PERFABI_PT_MTC_BIT] = PERFABI_PT_CONFIG_MTC,
@@ -281,6 +342,34 @@ static int write_record(const struct blob *b, struct perfdata_writer *w, uint8_t
 	memcpy(record + n, &id, sizeof(id));
 	header->size = (uint16_t)(n + sizeof(id));
 	return perfdata_write(w, record, header->size);
+}
+
+/* Each change is one thread's way out and another one's way in. */
+static int write_switches(const struct blob *b, struct perfdata_writer *w)
+{
+	struct {
+		struct perf_event_header header;
+		struct perfabi_sample_id id;
+	} record = {.header = {.type = PERF_RECORD_SWITCH, .size = sizeof(record)}};
+	int r = 0;
+
+	record.id.id = side_id;
+	record.id.cpu = (uint32_t)b->cpu_number;
+	for (size_t i = 0; i < b->n_switches && r == 0; i++) {
+		const struct change *c = &b->switches[i];
+
+		record.id.time = c->ns;
+		if (record.id.tid) {
+			record.header.misc = PERF_RECORD_MISC_SWITCH_OUT;
+			r = perfdata_write(w, &record, sizeof(record));
+		}
+		record.header.misc = 0;
+		record.id.pid = (uint32_t)c->pid;
+		record.id.tid = (uint32_t)c->tid;
+		if (r == 0)
+			r = perfdata_write(w, &record, sizeof(record));
+	}
+	return r;
 }
 
 static size_t padded(size_t n)
@@ -323,7 +412,8 @@ static int write_names(const struct blob *b, struct perfdata_writer *w)
 
 static int write_bytes(const struct blob *b, struct perfdata_writer *w, int fd, uint64_t bytes)
 {
-	const struct perfabi_auxtrace record = {.tid = (uint32_t)b->tid, .cpu = UINT32_MAX};
+	const struct perfabi_auxtrace record = {.tid = b->of_cpu ? UINT32_MAX : (uint32_t)b->tid,
+		.cpu = b->of_cpu ? (uint32_t)b->cpu_number : UINT32_MAX};
 	_cleanup_free_ char *buffer = malloc(COPY_BYTES);
 	int r = buffer ? perfdata_aux_begin(w, &record, bytes) : -ENOMEM;
 
@@ -354,6 +444,8 @@ static int write_file(const struct blob *b, int blob_fd, uint64_t bytes, int fd)
 		r = write_pt_info(b, w);
 	if (r == 0)
 		r = write_names(b, w);
+	if (r == 0)
+		r = write_switches(b, w);
 	if (r == 0)
 		r = write_bytes(b, w, blob_fd, bytes);
 	return r < 0 ? r : perfdata_finish(w, &about);

@@ -72,6 +72,12 @@ def blobs(work):
     numbers = [int(x.lstrip("~")) for x in times]
     expect(numbers == sorted(numbers) and len(set(told)) < len(told) < len(times) and len(set(numbers)) > 2 * len(set(told)),
            f"{len(times) - len(told)} times are between those that the trace tells, and marked, {len(told)} are not")
+    at = {}
+    for line in good(PT / "lldb/core51/51.intelpt_trace", "--pt-info", describe(work, **core, pid=3497234, cpu_number=51, switches=[
+            [1, 0, 0], ["7002363907159404", 3497234, 3497496], ["7002363907200935", 7, 8]]), "--insns").splitlines()[1:]:
+        at.setdefault(line.split()[1], []).append(line.split()[2])
+    expect(at == {"3497496": (PT / "lldb/core51/expected-resync.ips").read_text().split()},
+           "of a CPU's trace with its switches, all instructions are the thread's that has run the code")
     (work / "prog").write_bytes((PT / "dynamorio/hello").read_bytes())
     info = describe(work, **{**hello, "mappings": [dict(file="prog", offset=0x1000, length=0x27, address=0x401000)]})
     expect(good(PT / "dynamorio/pt.bin", "--pt-info", info, "--insns").count("(prog)") == 8,
@@ -88,6 +94,10 @@ def refusals(work, hello):
             ("code without an address", "mapping 1 needs", dict(mappings=[dict(file="x", length=1)])),
             ("code that is not there", "cannot find its file /nowhere", dict(mappings=[dict(file="/nowhere", length=1, address=1)])),
             ("half a ratio", '"tsc_ctc" must be two numbers', dict(time=dict(tsc_ctc=[1]))),
+            ("a CPU that is none", '"cpu_number" must be at most 4095', dict(cpu_number=4096)),
+            ("switches of no CPU", '"switches" must be a list, and of the CPU', dict(switches=[])),
+            ("half a switch", "switch 2 must be a time", dict(cpu_number=1, switches=[[5, 1, 2], [6, 1]])),
+            ("switches that go back", "switch 2 must be a time", dict(cpu_number=1, switches=[[5, 1, 2], [4, 0, 0]])),
             ("a shift too far", '"shift" must be at most 63', dict(time=dict(shift=64)))):
         refused(what, words, blob, "--pt-info", describe(work, **{**hello, **change}), "--calls")
     bad = work / "bad.json"
