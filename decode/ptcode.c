@@ -32,6 +32,7 @@ struct codefile {
 	_Atomic(uint8_t *) *chunks;
 	size_t n_chunks;
 	atomic_ullong misses; /* reads that found nothing */
+	bool pages; /* saved by a stepper, see daemon/stepcode.h */
 };
 
 struct ptcode_version {
@@ -250,6 +251,8 @@ static int open_file(struct ptcode *c, struct codefile *f)
 	for (uint32_t i = 0; i < image->n_loads; i++)
 		if (image->loads[i].exec && image->loads[i].off + image->loads[i].size > f->size)
 			f->size = image->loads[i].off + image->loads[i].size;
+	f->pages = image->ino == 0 && image->n_loads == 1 && image->loads[0].exec && image->loads[0].off == 0 &&
+		   image->loads[0].vaddr == 0;
 	if (f->size > MAX_FILE)
 		f->size = MAX_FILE;
 	f->n_chunks = (size_t)((f->size + CHUNK_BYTES - 1) >> CHUNK_BITS);
@@ -436,6 +439,17 @@ void ptcode_missing(const struct ptcode_version *v, uint64_t ip)
 	atomic_fetch_add_explicit(m ? &c->unreadable : &c->unmapped, 1, memory_order_relaxed);
 }
 
+/* A stepper saves a page with the first bytes of the next one, which it may not have saved yet. */
+static size_t read_on(const struct ptcode_version *v, uint64_t ip, size_t got, const uint8_t **ret)
+{
+	struct ptcode *c = v->code;
+	const struct space_map *m = space_find(v->space, ip);
+
+	if (!m || ip + got < m->end || !c->files[m->image->id].pages)
+		return 0;
+	return read_chunk(c, &c->files[m->image->id], m->pgoff + (ip - m->start) + got, INSN_BYTES, ret);
+}
+
 size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
 {
 	const uint8_t *bytes;
@@ -451,6 +465,8 @@ size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **
 	memcpy(buffer, bytes, got);
 	*ret = buffer;
 	more = read_at(v, ip + got, &bytes);
+	if (more == 0)
+		more = read_on(v, ip, got, &bytes);
 	if (more > n - got)
 		more = n - got;
 	if (more)

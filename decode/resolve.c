@@ -431,6 +431,10 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		e->frame = resolver_symbol(r, img, sym);
 		return;
 	}
+	/* Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a perf map's. */
+	e->frame = r->names && !sym && img->ino == 0 ? jit_frame(r, code, addr) : 0;
+	if (e->frame)
+		return;
 	e->frame = r->names ? unnamed_frame(r, img, vaddr) : object_frame(r, img);
 	e->unknown = r->names ? NO_SYMBOL : KNOWN;
 }
