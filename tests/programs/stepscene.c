@@ -2,13 +2,14 @@
 /*
  * A program whose calls can be counted, for the tests of stepped targets. A line on stdin has it do one thing and
  * answer: "work N" calls scene_leaf() N times in scene_work(), within a region "work" if it has registered (first
- * argument "events"); "thread N" does so on a thread of its own, "fork N" in a child; "exit" ends it. It prints "ready"
- * first and "done N" after each.
+ * argument "events"); "thread N" does so on a thread of its own, "fork N" in a child; "jit N" calls a function that it
+ * makes, named scene_jit in /tmp/perf-PID.map; "exit" ends it. It prints "ready" first and "done N" after each.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +60,30 @@ static unsigned int in_child(unsigned int n)
 	return n;
 }
 
+static unsigned int generated(unsigned int n)
+{
+	static const unsigned char add_one[] = {0x8d, 0x47, 0x01, 0xc3}; /* lea 1(%rdi), %eax; ret */
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned int (*function)(unsigned int) = (unsigned int (*)(unsigned int))p;
+	unsigned int x = 0;
+	char path[64];
+	FILE *map;
+
+	if (p == MAP_FAILED)
+		exit(6);
+	memcpy(p, add_one, sizeof(add_one));
+	(void)snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+	map = fopen(path, "we");
+	if (!map || mprotect(p, 4096, PROT_READ | PROT_EXEC) < 0)
+		exit(7);
+	(void)fprintf(map, "%lx %zx scene_jit\n", (unsigned long)p, sizeof(add_one));
+	if (fclose(map) != 0)
+		exit(8);
+	for (unsigned int i = 0; i < n; i++)
+		x = function(x);
+	return x;
+}
+
 static unsigned int in_region(unsigned int n)
 {
 	tracerd_region region = tracerd_region_begin(TRACERD_NAME("work"));
@@ -104,7 +129,10 @@ int main(int argc, char **argv)
 
 		if (strcmp(line, "exit") == 0)
 			break;
-		say("done", strncmp(line, "thread", 6) == 0 ? on_thread(n) : strncmp(line, "fork", 4) == 0 ? in_child(n) : in_region(n));
+		say("done", strncmp(line, "thread", 6) == 0  ? on_thread(n)
+			    : strncmp(line, "fork", 4) == 0 ? in_child(n)
+			    : strncmp(line, "jit", 3) == 0  ? generated(n)
+							    : in_region(n));
 	}
 	return 0;
 }

@@ -6,6 +6,7 @@ in the first snapshot and in later ones, while it lives and after its end, for r
 the recording, the program goes on by itself.
 
 The trace processor's part: see tplib.py."""
+import pathlib
 import shutil
 
 from steplib import *
@@ -138,6 +139,27 @@ def check_calls(out, meta, works, leaves, what, check=lambda e: None):
 
 
 # ---- root's
+
+def jit_part(d, c):
+    """Code that is in no file."""
+    scene = Scene()
+    names = pathlib.Path(f"/tmp/perf-{scene.pid}.map")
+    ctl(d, "arm", "--backend", "step", scene.pid)
+    try:
+        scene.do("jit", 6)
+        n, out, meta = snapshot(c, str(scene.pid), "jit")
+        expect((out / "images" / "tracerd-step.code").read_bytes()[:4] == b"\177ELF", "generated code is in the bundle")
+        p = subprocess.run([BUILD / "tracectl", "decode", out, "--format", "text", "--calls", "-o", "-"], capture_output=True,
+                           text=True, timeout=120)
+        found = sum("scene_jit ([jit])" in line and "} scene_jit" not in line for line in p.stdout.splitlines())
+        missing = {k: v for k, v in meta["decoder"]["losses"].items() if k != "frames_without_symbol"}
+        expect(found == 6 and meta["decoder"]["stats"]["perf_maps"] == 1 and not missing,
+               f"and its calls are found, by the names of the perf map {missing or ''}")
+    finally:
+        names.unlink(missing_ok=True)
+    ctl(d, "disarm", scene.pid)
+    scene.exit()
+
 
 def root_part(d, c):
     scene = Scene()
@@ -313,6 +335,7 @@ def main():
         shutil.copy(BUILD / name, tmp() / "bin")
     with Tracerd(config="[capture]\nexited_keep_s = 4\n[daemon]\ndecoder = " + str(BUILD / "tracerd-decode") + "\n") as d:
         with d.client() as c:
+            jit_part(d, c)
             root_part(d, c)
             events_part(d, c)
             run_part(d, c)
