@@ -11,7 +11,7 @@ from tplib import Engine
 SOURCE = CALLS / "inlines.c"
 TEXT = SOURCE.read_text().splitlines()
 NOT_INLINED = "-DINLINED=static __attribute__((noinline))"
-LINE = re.compile(r"^( *~?\d+) +(?:(\d+) +(\d+) )? *(\} )?([^ ]+) \(([^()]*)\)(?: ([^ \[{]+:\d+))?(?: \[([^\]]*)\])?(?: from (\S+:\d+))?( \{)?$")
+LINE = re.compile(r"^( *~?\d+) +(?:(\d+) +(\d+) )? *(\} )?(\S.*?)(?: \(([^()]*)\))?(?: ([^ \[{]+:\d+))?(?: \[([^\]]*)\])?(?: from (\S+:\d+))?( \{)?$")
 
 
 class Call:
@@ -171,6 +171,29 @@ def check_without(work):
     expect(got == want and any("inlined" in x for x in got), "debug information in a file of its own, found by its build id")
 
 
+def check_rest(work):
+    """Signals, coroutines, exceptions, longjmp, threads: what is inlined in calls changes none of them."""
+    programs = {}
+    for name, sources, args in (("jumps", ["jumps.c"], []), ("signals", ["signals.c"], []), ("throws", ["throws.cc"], []),
+                                ("coroutines", ["coroutines.c"], []), ("threads", ["threads.c"], [])):
+        programs[name] = ([compile_calls(work, f"{name}-O2", sources, "-O2"), *args], 0)
+    for name, r in record_all(work, programs).items():
+        plain, inlined = decode(r, "--calls", "--lines"), decode(r, "--calls", "--inline")
+        n = 0
+        for thread in re.findall(r"^thread \S+ ", plain, re.M):
+            a, b = (tree(section(text, thread), name) for text in (plain, inlined))
+            if without_inlined(a) != without_inlined(b):
+                x, y = without_inlined(a), without_inlined(b)
+                i = next((i for i, (p, q) in enumerate(zip(x, y)) if p != q), min(len(x), len(y)))
+                fail(f"{name}: {thread}: call {i} of {len(x)} becomes another by --inline: {x[i:i + 2]}, {y[i:i + 2]}")
+            n += len(b) - len(a)
+        expect(n > 0, f"{name}: {n} inlined calls, and the others as they were")
+
+
+def section(text, thread):
+    return text[text.index(thread):].partition("\n\n")[0]
+
+
 def check_views(r, program):
     for view in ("--insns", "--branches"):
         text = [x for x in decode(r, view, "--lines").splitlines() if f"({program})" in x]
@@ -227,6 +250,7 @@ def main():
     check_views(r, "inlined-gcc-O2")
     check_trace(work, r, calls, "inlined-gcc-O2")
     check_without(work)
+    check_rest(work)
 
 
 main()
