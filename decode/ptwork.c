@@ -11,7 +11,8 @@
 #include "decode/budget.h"
 #include "decode/ptwork_impl.h"
 
-#define AHEAD 32u	 /* blocks in flight for each thread */
+#define AHEAD 32u	 /* blocks in flight for each thread, */
+#define ALL_AHEAD 128u	 /* and for all */
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
 /* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
 #define WINDOW_BYTES (256u << 10)
@@ -90,11 +91,9 @@ static int await(struct ptwork *w, struct ptwork_block *b)
 /* When half of those ahead are used up others follow, so that a thread that sleeps is not woken for each. */
 static int submit_ahead(struct ptwork *w)
 {
-	const size_t most = (size_t)w->n_contexts * AHEAD;
-
-	if (w->in_flight > most / 2)
+	if (w->in_flight > w->most_ahead / 2)
 		return 0;
-	while (w->next_submit < w->n_blocks && w->in_flight < most) {
+	while (w->next_submit < w->n_blocks && w->in_flight < w->most_ahead) {
 		struct ptwork_block *b = &w->blocks[w->order[w->next_submit++]];
 		int r = b->submitted ? 0 : submit(w, b);
 
@@ -166,7 +165,8 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 	w->heap = calloc(n_buffers + 1, sizeof(*w->heap));
 	w->n_contexts = workers_count(options->workers);
 	w->contexts = calloc(w->n_contexts, sizeof(*w->contexts));
-	w->max_spares = (size_t)w->n_contexts * AHEAD;
+	w->most_ahead = w->n_contexts < ALL_AHEAD / AHEAD ? w->n_contexts * AHEAD : ALL_AHEAD;
+	w->max_spares = w->most_ahead;
 	w->spares = calloc(w->max_spares, sizeof(*w->spares));
 	if (!w->spares || !w->blocks || !w->order || !w->streams || !w->heap || !w->contexts)
 		return -ENOMEM;
@@ -176,7 +176,7 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 		if (r < 0)
 			return r;
 	}
-	w->max_events = max_events(n_buffers + (size_t)w->n_contexts * AHEAD);
+	w->max_events = max_events(n_buffers + w->most_ahead);
 	w->max_held = (uint32_t)max_events(n_buffers + HELD_BLOCKS);
 	ptwork_make_blocks(w);
 	make_heap(w);

@@ -173,17 +173,19 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 /* Room for the next batch, behind what there is. */
 static int make_room(struct ptwork_block *b)
 {
+	const size_t least = b->n + PTFLOW_BATCH, most = b->w->max_events + PTFLOW_BATCH;
+	size_t cap = least + least / 2;
 	struct ptflow_event *v;
 
-	if (b->cap - b->n < PTFLOW_BATCH) {
-		const size_t cap = b->cap < b->n + PTFLOW_BATCH ? b->n + PTFLOW_BATCH : b->cap;
-
-		v = reallocarray(b->events, cap + cap / 2, sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		b->events = v;
-		b->cap = cap + cap / 2;
-	}
+	if (b->cap >= least)
+		return 0;
+	if (cap > most)
+		cap = least > most ? least : most;
+	v = reallocarray(b->events, cap, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	b->events = v;
+	b->cap = cap;
 	return 0;
 }
 

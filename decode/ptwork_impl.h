@@ -88,6 +88,7 @@ struct ptwork {
 	uint64_t charged;
 	size_t *order; /* blocks by time */
 	size_t next_submit, in_flight; /* submitted, and not yet a stream's turn */
+	size_t most_ahead;	       /* of those */
 	size_t max_events;	       /* of one block at a time */
 	uint32_t max_held;	       /* of those, that wait for the next stamp */
 	struct pterrata errata;
