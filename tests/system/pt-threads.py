@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
+# timeout: 600
 """What is decoded does not depend on how many threads do it: traces, their text, what is counted and what is lost are the same to
 the byte, also where code is missing and bytes are damaged, and for many processes and buffers."""
-from perffile import AUXTRACE, MMAP2, PerfFile
+import struct
+
+from perffile import AUX, AUXTRACE, MMAP2, PerfFile
 from ptlib import *
 
 COUNTS = (1, 2, 3, 4, 8, 16)
@@ -85,6 +87,25 @@ def without_code(data, work):
     return f.write_file(work / "lost.data")
 
 
+def is_bounded(data, work):
+    """A trace of 64 MiB, whose time stands still after the first copy, on as many threads as there can be."""
+    f = PerfFile.read(data)
+    record = max(f.of_type(AUXTRACE), key=lambda r: len(r[1]))
+    payload = record[1] * -(-(64 << 20) // len(record[1]))
+    record[:] = [record[0][:8] + struct.pack("<Q", len(payload)) + record[0][16:], payload]
+    for aux in f.of_type(AUX):
+        aux[0] = aux[0][:16] + struct.pack("<Q", len(payload)) + aux[0][24:]
+    p = subprocess.run([BUILD / "tracectl", "--json", "decode", f.write_file(work / "large.data"), "-o", work / "large.pftrace",
+                        "--threads", "16"], capture_output=True, text=True, timeout=200,
+                       env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
+    if p.returncode:
+        fail(f"64 MiB: {p.stderr}")
+    said = json.loads(p.stdout)
+    mib = said["max_rss_bytes"] / 2**20
+    expect(said["stats"]["pt_bytes"] >= 64 << 20 and mib <= 200, f"{said['stats']['pt_bytes'] >> 20} MiB, {said['stats']['calls']} calls: "
+           f"{mib:.0f} MiB of memory on 16 threads")
+
+
 def main():
     work = tmp()
     threads = compile_calls(work, "threads", ["threads.c"], "-O1")
@@ -109,6 +130,9 @@ def main():
     expect(losses, "the damage is told")
     _, losses = is_same("missing code", without_code(made["computes"].data, work), work)
     expect("pt_no_code" in losses, "the missing code is told")
+    if "AddressSanitizer" not in subprocess.run(["nm", "-D", BUILD / "tracerd-decode"], capture_output=True, text=True).stdout \
+            and "asan" not in subprocess.run(["ldd", BUILD / "tracerd-decode"], capture_output=True, text=True).stdout:
+        is_bounded(made["computes"].data, work)
 
 
 main()
