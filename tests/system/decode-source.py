@@ -194,6 +194,21 @@ def section(text, thread):
     return text[text.index(thread):].partition("\n\n")[0]
 
 
+def check_sampled(work):
+    """Functions of samples tell where they are declared; inlined calls cannot be told of them."""
+    source, program, data = work / "burn.c", work / "burn", work / "sampled.data"
+    source.write_text("volatile unsigned long x;\n\n__attribute__((noinline)) void burn(void)\n{\n"
+                      "\tfor (unsigned long i = 0; i < 60000000; i++)\n\t\tx += i;\n}\n\nint main(void)\n{\n\tburn();\n\treturn 0;\n}\n")
+    subprocess.run(["gcc", "-g", "-O1", "-o", program, source], check=True)
+    if not shutil.which("perf") or subprocess.run(["perf", "record", "-e", "cpu-clock", "-o", data, program], capture_output=True).returncode:
+        note("no perf that works here: samples were not looked at")
+        return
+    p = subprocess.run([BUILD / "tracectl", "decode", "--lines", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=60)
+    expect(re.search(rf'\tB\t"burn"\t\[burn\]\tat={re.escape(str(source))}:3$', p.stdout, re.M), "a function of samples is declared on its line")
+    p = subprocess.run([BUILD / "tracectl", "decode", "--inline", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=60)
+    expect(p.returncode == 8 and "inlined calls" in p.stderr, "inlined calls of samples are refused")
+
+
 def check_views(r, program):
     for view in ("--insns", "--branches"):
         text = [x for x in decode(r, view, "--lines").splitlines() if f"({program})" in x]
@@ -251,6 +266,7 @@ def main():
     check_trace(work, r, calls, "inlined-gcc-O2")
     check_without(work)
     check_rest(work)
+    check_sampled(work)
 
 
 main()
