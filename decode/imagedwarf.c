@@ -33,6 +33,8 @@ static int load_sup(struct images *t, struct image *img)
 	size_t len;
 	int r;
 
+	if (link.left == 0)
+		return 0; /* it shares nothing */
 	path = bytes_str(&link, &len);
 	if (!path || len > DECLINK_MAX_PATH || link.left < 2 || link.left > DECLINK_MAX_BUILD_ID)
 		return 0; /* one that cannot be checked is none */
