@@ -54,6 +54,9 @@ struct stepprocess {
 
 struct stepthread {
 	LIST_ENTRY(stepthread) in_hash;
+	TAILQ_ENTRY(stepthread) in_turn;
+	bool waits; /* in_turn: has stopped, by `status` */
+	int status;
 	pid_t tid;
 	struct stepprocess *process;
 	struct stepstream *stream; /* NULL before the first stop */
@@ -90,6 +93,7 @@ struct step {
 	struct steplog log;
 	LIST_HEAD(, stepthread) threads[STEP_HASH];
 	size_t n_threads;
+	TAILQ_HEAD(, stepthread) turn;
 	LIST_HEAD(, stepprocess) processes;
 	STAILQ_HEAD(, stepstream) streams;
 	size_t n_streams, sweep_at;

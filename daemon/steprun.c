@@ -147,6 +147,7 @@ int step_new(const struct step_options *options, struct step **ret)
 	s->code.fd = -1;
 	s->log.fd = options->log_fd;
 	STAILQ_INIT(&s->streams);
+	TAILQ_INIT(&s->turn);
 	stepclock_init(&s->clock, !options->output);
 	r = stepcode_init(&s->code, options->output);
 	if (r == 0)
@@ -398,6 +399,44 @@ int step_start(struct step *s, char **argv)
 
 /* ---- the loop */
 
+/*
+ * The kernel tells the same stopped thread first each time. So all that have stopped are asked for before one of them
+ * goes on: else a few that are stepped quickly would be the only ones that run, and whoever they wait for would never.
+ */
+static void take_stop(struct step *s, pid_t tid, int status)
+{
+	struct stepthread *t = step_find_thread(s, tid);
+
+	/* A number that is free may soon be another's. */
+	if (!t || !WIFSTOPPED(status)) {
+		step_stopped(s, tid, status);
+		return;
+	}
+	/* Killed where it stood, it stops once more, and no more where it did. */
+	t->status = status;
+	if (t->waits)
+		return;
+	t->waits = true;
+	TAILQ_INSERT_TAIL(&s->turn, t, in_turn);
+}
+
+static void take_turns(struct step *s, pid_t tid, int status)
+{
+	struct stepthread *t;
+
+	if (s->n_threads == 1) {
+		step_stopped(s, tid, status);
+		return;
+	}
+	for (size_t n = s->n_threads; tid > 0; tid = n-- ? waitpid(-1, &status, __WALL | WNOHANG) : 0)
+		take_stop(s, tid, status);
+	while ((t = TAILQ_FIRST(&s->turn))) {
+		TAILQ_REMOVE(&s->turn, t, in_turn);
+		t->waits = false;
+		step_stopped(s, t->tid, t->status);
+	}
+}
+
 static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 {
 	uint64_t deadline = s->options.max_seconds ? io_now_ns() + s->options.max_seconds * 1000000000ULL : 0;
@@ -412,13 +451,13 @@ static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 			step_end(s, STEP_END_ASKED, 0);
 		tid = waitpid(-1, &status, __WALL);
 		if (tid > 0) {
-			step_stopped(s, tid, status);
+			take_turns(s, tid, status);
 			set_wake(s);
-			continue;
-		}
-		if (errno != EINTR)
+		} else if (errno != EINTR) {
 			break;
-		if (!s->ending && deadline && io_now_ns() >= deadline)
+		}
+		/* The alarm may come when threads are always there to be stepped, and interrupt nothing. */
+		if (!s->ending && deadline && woken && io_now_ns() >= deadline)
 			step_end(s, STEP_END_SECONDS, 0);
 		if (s->ending) {
 			if (!ended)

@@ -76,6 +76,8 @@ void step_remove_thread(struct step *s, struct stepthread *t)
 	struct stepprocess *p = t->process;
 
 	step_end_stream(s, t);
+	if (t->waits)
+		TAILQ_REMOVE(&s->turn, t, in_turn);
 	LIST_REMOVE(t, in_hash);
 	s->n_threads--;
 	free(t);

@@ -196,6 +196,25 @@ def churn(program):
     p.wait()
 
 
+def turns(program):
+    """Each thread gets on, even where others are always ready to be stepped before it; and so does the alarm."""
+    p = start(program)
+    until(lambda: len(os.listdir(f"/proc/{p.pid}/task")) == 41, "its threads do not start")
+    data, stepper = step("turns", "-p", p.pid, "--max-insns", 300000)
+    finish(stepper)
+    counts = {tid: len(ips) for tid, ips in by_thread((WORK / "turns.log").read_text().splitlines()).items()}
+    least = min(counts.values())
+    if len(counts) != 41 or least < 300000 / 41 / 20:
+        fail(f"{41 - len(counts)} threads do nothing, another one {least} instructions of 300000")
+    ok("threads take turns")
+    data, stepper = step("turns", "-p", p.pid, "--max-seconds", 2)
+    if "time is over" not in finish(stepper):
+        fail("other words")
+    ok("a limit of time ends it while all threads are busy")
+    p.kill()
+    p.wait()
+
+
 def refusals():
     for arguments, code, words in ((["-p", "99999999"], 1, "No such process"), (["-p", "1x"], 2, "not a number"),
                                    ([], 2, "neither"), (["-p", "1", "true"], 2, "either"),
@@ -243,4 +262,5 @@ job_control(loop, p)
 p.kill()
 p.wait()
 churn(build("step-churn"))
+turns(build("step-busy"))
 other_user(loop)
