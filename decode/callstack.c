@@ -484,18 +484,11 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 	return false;
 }
 
-/* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
-static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+/* What is there is on a stack that nobody has seen: it begins here, on top of the thread's own, or in place of another one there. */
+static void to_other_stack(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
 {
 	struct frame fr = {.f = f, .ip = to, .pending = f->is_plt, .tail = true, .is_base = true, .site = from};
 
-	cs->stats.tails++;
-	if (top(cs)->inner && cs->n > 1) {
-		/* a thunk that calls itself to put the address on the stack */
-		pop(cs, time, 1, CALLSTACK_TAIL);
-		replace(cs, time, f, to, from);
-		return;
-	}
 	if (find_base(cs) < 0) {
 		replace(cs, time, f, to, from);
 		top(cs)->is_base = true;
@@ -504,6 +497,29 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_
 	fr.back = leave_stack(cs, time);
 	cs->stats.switches++;
 	push(cs, time, &fr, CALLSTACK_TAIL);
+}
+
+/* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
+static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+{
+	cs->stats.tails++;
+	if (top(cs)->inner && cs->n > 1) {
+		/* a thunk that calls itself to put the address on the stack */
+		pop(cs, time, 1, CALLSTACK_TAIL);
+		replace(cs, time, f, to, from);
+		return;
+	}
+	to_other_stack(cs, time, from, to, f);
+}
+
+/* Out of the outermost frame that is known of another stack: its caller shows itself, on that stack. */
+static void caller_there(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
+{
+	const struct frame fr = {.f = f, .ip = to, .back = top(cs)->back, .is_base = true};
+
+	pop(cs, time, 1, CALLSTACK_CALL);
+	push(cs, time, &fr, CALLSTACK_FOUND);
+	cs->stats.inferred++;
 }
 
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
@@ -547,6 +563,10 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	}
 	if (first) {
 		to_first(cs, time, from, to, f);
+		return;
+	}
+	if (top(cs)->is_base && cs->n > 1) {
+		caller_there(cs, time, to, f);
 		return;
 	}
 	if (cs->frames[0].back == 0) {
@@ -604,12 +624,14 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	/*
 	 * Into the middle of something that nobody has called: where the code itself says so, it is shared (mempcpy goes on in
-	 * memmove); or it has no names.
+	 * memmove); or it has no names. Else it is another stack, which was left where nobody saw it: by another thread, say.
 	 */
-	if (indirect && f->known && of->known)
+	if (indirect && f->known && of->known) {
 		cs->stats.unexplained++;
-	else
-		cs->stats.tails++;
+		to_other_stack(cs, time, from, to, f);
+		return;
+	}
+	cs->stats.tails++;
 	replace(cs, time, f, to, from);
 }
 

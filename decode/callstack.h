@@ -14,6 +14,7 @@
  *          to where a parked frame is expected to return: that stack goes on, on top of the thread's own, in
  *          place of another one there. Of several that wait at the same place: the one that waits longest
  *          to behind a call of getcontext that is remembered: its frame goes on
+ *          out of the outermost frame that is known of another stack than the thread's own: the caller shows itself there
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
  *          out of a signal handler to anywhere else: to the kernel's way back
@@ -25,6 +26,7 @@
  *          to behind a call of setjmp that is remembered: its frame goes on
  *          into a function that is on the stack: unwinding
  *          by a direct jump to anywhere else, or into code without names: a tail call
+ *          by another one: to a stack that nobody has seen yet
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
  *          proves them or none of them is left
  * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames

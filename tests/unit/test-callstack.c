@@ -306,6 +306,32 @@ static void a_switch_by_jumps(void **state)
 	scene_end(&s, "?A(w()>C(w())B())");
 }
 
+/* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is around the switch stays. */
+static void stacks_from_elsewhere(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'w');
+	jump(&s, 'w', 'F', 0x14);
+	ret(&s, 'F', 'E', 0x30);
+	call(&s, 'E', 0x40, 'w');
+	jump(&s, 'w', 'G', 0x14);
+	call(&s, 'G', 0x30, 'w');
+	/* the first of them again: its frames are known now */
+	jump(&s, 'w', 'E', 0x44);
+	call(&s, 'E', 0x50, 'w');
+	jump(&s, 'w', 'B', 0x14);
+	ret(&s, 'B', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 2);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
+	scene_end(&s, "?A(B(w()>F()?E(w())>G(w())+E(w()))C())");
+}
+
 static void signals(void **state)
 {
 	struct scene s;
@@ -491,6 +517,7 @@ int main(void)
 		cmocka_unit_test(longjmp_to_a_frame),
 		cmocka_unit_test(coroutines),
 		cmocka_unit_test(a_switch_by_jumps),
+		cmocka_unit_test(stacks_from_elsewhere),
 		cmocka_unit_test(signals),
 		cmocka_unit_test(begin_in_the_middle),
 		cmocka_unit_test(gaps),
