@@ -52,6 +52,11 @@ int link_ask(void *arg, const struct declink_need *need, struct declink_file *re
 	if (l->cancelled)
 		return -ECANCELED;
 	n.req = l->next_req++;
+	/* A recording may say what no process has; the other side would take it for our fault, and kill us. */
+	if (n.pid < 0)
+		n.pid = -1;
+	if (n.nspid < 0)
+		n.nspid = -1;
 	body = declink_need_to_json(&n);
 	if (!body)
 		return -ENOMEM;

@@ -64,6 +64,28 @@ def recordings(work):
     ok(f"{runs} cut ones are read or refused")
 
 
+def processes_that_are_none(work):
+    """The programs of a process whose number no process has: the one who is asked for them must not end it for that."""
+    f = RECORDINGS.parent / "wrapped" / "lldb-single.data"
+    if not f.exists():
+        return
+    data = bytearray(f.read_bytes())
+    at, size = struct.unpack_from("<QQ", data, 40)
+    changed = 0
+    while at + 8 <= len(data):
+        kind, _, n = struct.unpack_from("<IHH", data, at)
+        if n == 0 or kind == 71:  # AUXTRACE: the last
+            break
+        if kind == 10:
+            struct.pack_into("<I", data, at + 8, 0xffffff00)
+            changed += 1
+        at += n
+    bad = work / "process.data"
+    bad.write_bytes(data)
+    code, out, err = decode(bad, "--symfs", RECORDINGS.parent)
+    expect(changed and code == 0 and not died(err), f"a process with an impossible number does no harm: {err}")
+
+
 def record(work, name, *options):
     data = work / name
     p = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", "997", *options, "-o", data, "--",
@@ -145,4 +167,5 @@ def damaged(work, data):
 work = pathlib.Path(tmp())
 refusals(work)
 recordings(work)
+processes_that_are_none(work)
 live(work)
