@@ -42,6 +42,7 @@ struct callstack {
 	uint64_t over; /* calls beyond the deepest frame that is kept */
 	struct frame *before; /* the gap: a hypothesis */
 	uint32_t n_before;
+	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
 	struct parked parked[MAX_PARKED];
 	uint32_t n_parked;
 	uint64_t clock;
@@ -218,6 +219,8 @@ static void pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_
 	for (uint32_t i = 0; i < n; i++)
 		drawn += !cs->frames[cs->n - 1 - i].pending;
 	cs->n -= n;
+	if (cs->believed > cs->n)
+		cs->believed = cs->n;
 	if (drawn)
 		cs->ops.end(cs->arg, time, drawn, why);
 }
@@ -439,10 +442,34 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	push(cs, time, &fr, CALLSTACK_CALL);
 }
 
+/* What leaves the frame on top says that it is another call than the one from before the gap, which it was taken for. */
+static bool is_disproven(const struct callstack *cs)
+{
+	return cs->believed && cs->believed == cs->n && !cs->frames[cs->n - 1].f->is_switch;
+}
+
+/* None of the frames from before the gap is known to be around `to`: they may be outside of it, as before any gap. */
+static void disprove(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	const uint32_t n = cs->n;
+
+	cs->stats.adopted -= n;
+	cs->stats.skipped += n;
+	cs->stats.inferred++;
+	pop(cs, time, n, CALLSTACK_UNWOUND);
+	cs->n_before = n; /* what is in before[] still */
+	base(cs, time, to, CALLSTACK_FOUND);
+}
+
 /* A return that leaves the outermost frame of which it is known where it returns to. */
 static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	uint32_t more = 0;
+
+	if (is_disproven(cs)) {
+		disprove(cs, time, to);
+		return;
+	}
 
 	for (uint32_t k = cs->n_before; k > 0; k--) {
 		if (cs->before[k - 1].back != to)
@@ -468,14 +495,21 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 /* To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was left. */
 static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 {
+	const bool wrong = is_disproven(cs);
+
 	for (uint32_t i = cs->n - 1; i > 0; i--) {
 		const uint32_t left = cs->frames[i - 1].is_base ? i - 1 : i;
 
 		if (cs->frames[i - 1].back != to)
 			continue;
-		park(cs, cs->frames + left, cs->n - left);
+		if (wrong) {
+			cs->stats.adopted -= cs->n - i;
+			cs->believed = 0; /* the others are proven */
+		} else {
+			park(cs, cs->frames + left, cs->n - left);
+			cs->stats.switches++;
+		}
 		cs->stats.skipped += cs->n - i;
-		cs->stats.switches++;
 		pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
 		if (cs->n == 0)
 			caller(cs, time, to);
@@ -542,6 +576,8 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		/* What switches stacks does not come back to its caller while another stack waits at the same place. */
 		if (top(cs)->f->is_switch && find_base(cs) >= 0 && unpark_waiting(cs, time, to))
 			return;
+		if (cs->believed == cs->n)
+			cs->believed = 0;
 		pop(cs, time, 1, CALLSTACK_CALL);
 		if (cs->n == 0)
 			caller(cs, time, to);
@@ -693,7 +729,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 static void drop(struct callstack *cs, uint64_t time)
 {
 	if (cs->hidden)
-		cs->n = 0; /* nobody has seen them */
+		cs->n = cs->believed = 0; /* nobody has seen them */
 	pop(cs, time, cs->n, CALLSTACK_GAP);
 	cs->over = 0;
 	cs->hidden = false;
@@ -737,6 +773,7 @@ void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
 		for (uint32_t j = 0; j < cs->n_before; j++)
 			push(cs, time, &cs->before[j], CALLSTACK_GAP);
 		cs->stats.adopted += cs->n_before;
+		cs->believed = cs->n;
 		cs->n_before = 0;
 		return;
 	}

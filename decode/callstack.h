@@ -28,7 +28,8 @@
  *          by a direct jump to anywhere else, or into code without names: a tail call
  *          by another one: to a stack that nobody has seen yet
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
- *          proves them or none of them is left
+ *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
+ *          until a return from there goes elsewhere; then they end, and are a hypothesis again
  * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
  * resume   where it stopped, or behind the system call: nothing
  *          at a function's first instruction: a signal handler, until the interrupted place goes on

@@ -419,6 +419,43 @@ static void a_stack_proven_by_returns(void **state)
 	scene_end(&s, "?A(B(C(D(E()))))?F(G())^?X()^~A(^~B(^~C()))");
 }
 
+/* Found in the function that was on top, but it is another call of it. */
+static void a_stack_disproven(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		scene_begin(&s);
+		call(&s, 'A', 0x10, 'B');
+		call(&s, 'B', 0x10, 'C');
+		call(&s, 'C', 0x10, 'F');
+		callstack_gap(s.cs, ++s.clock);
+		callstack_found(s.cs, ++s.clock, AT('F', 0x30));
+		assert_int_equal(callstack_stats(s.cs)->adopted, 4);
+		if (i == 0) {
+			/* called by the same place as B was: nothing was left to go on */
+			ret(&s, 'F', 'A', 0x10);
+			assert_int_equal(callstack_stats(s.cs)->adopted, 2);
+			assert_int_equal(callstack_stats(s.cs)->inferred, 0);
+		} else {
+			/* called by what was not there before, which is not around the frames that were wrong */
+			ret(&s, 'F', 'X', 0x10);
+			call(&s, 'X', 0x20, 'F');
+			ret(&s, 'F', 'X', 0x20);
+			/* by what was, or was not, either */
+			ret(&s, 'X', i == 1 ? 'A' : 'Y', 0x10);
+			assert_int_equal(callstack_stats(s.cs)->adopted, i == 1 ? 1 : 0);
+			assert_int_equal(callstack_stats(s.cs)->inferred, i);
+		}
+		assert_int_equal(callstack_stats(s.cs)->switches, 0);
+		assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+		scene_end(&s, i == 0   ? "?A(B(C(F())))~A(~B(~C(~F())))"
+			      : i == 1 ? "?A(B(C(F())))~A(~B(~C(~F())))?X(F())^~A()"
+				       : "?A(B(C(F())))~A(~B(~C(~F())))?X(F())^?Y()");
+	}
+}
+
 /* The hypothesis was wrong: no return proves it, and it does not come back. */
 static void a_stack_that_is_gone(void **state)
 {
@@ -522,6 +559,7 @@ int main(void)
 		cmocka_unit_test(begin_in_the_middle),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(a_stack_proven_by_returns),
+		cmocka_unit_test(a_stack_disproven),
 		cmocka_unit_test(a_stack_that_is_gone),
 		cmocka_unit_test(a_new_thread),
 		cmocka_unit_test(a_fork),
