@@ -60,7 +60,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	const struct options *o = options;
 	const bool steps = arm_steps(&o->arm);
 	_cleanup_free_ char **argv = calloc(n + 1, sizeof(*argv));
-	_cleanup_close_ int signal_fd = -1;
+	_cleanup_(launch_fini) struct launch launch = LAUNCH_INIT;
 	int r, error = 0;
 	pid_t pid = 0;
 
@@ -70,11 +70,11 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 		argv[i] = (char *)(uintptr_t)operands[i];
 	if (ctl_connect(ctl) != EXIT_OK)
 		return EXIT_RUN_FAILED;
-	signal_fd = launch_prepare();
-	if (signal_fd < 0)
-		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(signal_fd), "signalfd: %s",
-			strerror(-signal_fd));
-	r = launch_stopped(argv, steps, &pid, &error);
+	r = launch_prepare(&launch);
+	if (r < 0)
+		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r), "signalfd: %s",
+			strerror(-r));
+	r = launch_stopped(&launch, argv, steps, &pid, &error);
 	if (r == LAUNCH_E_EXEC)
 		return ctl_fail(ctl, error == ENOENT ? EXIT_RUN_NOT_FOUND : EXIT_RUN_NOT_EXECUTABLE,
 			tracerd_error_name(-error), "cannot execute '%s': %s", operands[0],
@@ -102,7 +102,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
 			"cannot release '%s': %s", operands[0], strerror(-r));
 	}
-	r = launch_wait(pid, signal_fd);
+	r = launch_wait(&launch, pid);
 	return r >= 0 ? r
 		      : ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
 				"cannot wait for '%s'", operands[0]);

@@ -20,39 +20,49 @@
 
 #include "common/io.h"
 
+#define KERNEL_MASK_SIZE (_NSIG / 8)
+/* What the kernel stops a traced process with when it has executed another program. */
+#define EXEC_SIGNAL SIGTRAP
+
 static const int passed_on[] = {
 	SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH};
 
-int launch_prepare(void)
+int launch_prepare(struct launch *ret)
 {
+	_cleanup_close_ int fd = -1;
 	sigset_t set;
-	int fd;
 
 	(void)sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(passed_on); i++)
 		(void)sigaddset(&set, passed_on[i]);
 	(void)sigaddset(&set, SIGCHLD);
 	fd = signalfd(-1, &set, SFD_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0 || sigprocmask(SIG_BLOCK, &set, &ret->mask) < 0)
 		return -errno;
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) {
-		(void)close_fd(fd);
-		return -errno;
-	}
-	return fd;
+	/* ignored, the kernel would reap the child and tell nobody */
+	ret->ignores_children = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
+	ret->signal_fd = take_fd(&fd);
+	return 0;
+}
+
+void launch_fini(struct launch *launch)
+{
+	launch->signal_fd = close_fd(launch->signal_fd);
 }
 
 /* In the child: only what is safe between fork and exec. Says why it failed, and does not return.
  */
 static void __attribute__((noreturn))
-child_exec(char *const *argv, bool traceable, pid_t parent, int error_fd)
+child_exec(const struct launch *launch, char *const *argv, bool traceable, pid_t parent,
+	int error_fd)
 {
-	sigset_t none;
+	sigset_t mask = launch->mask;
 	int e;
 
-	(void)sigemptyset(&none);
-	(void)signal(SIGPIPE, SIG_DFL);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	if (launch->ignores_children)
+		(void)signal(SIGCHLD, SIG_IGN);
+	(void)sigdelset(&mask, EXEC_SIGNAL); /* until it stands at it */
+	(void)sigprocmask(SIG_SETMASK, &mask, NULL);
 	/*
 	 * Yama, where it restricts: by our parent and its descendants. Elsewhere it fails, and need
 	 * not be.
@@ -68,7 +78,8 @@ child_exec(char *const *argv, bool traceable, pid_t parent, int error_fd)
 	_exit(127);
 }
 
-int launch_stopped(char *const *argv, bool traceable, pid_t *ret_pid, int *ret_errno)
+int launch_stopped(const struct launch *launch, char *const *argv, bool traceable, pid_t *ret_pid,
+	int *ret_errno)
 {
 	_cleanup_close_ int read_fd = -1, write_fd = -1;
 	int pipe_fds[2], status, e = 0;
@@ -82,7 +93,7 @@ int launch_stopped(char *const *argv, bool traceable, pid_t *ret_pid, int *ret_e
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		child_exec(argv, traceable, self, write_fd);
+		child_exec(launch, argv, traceable, self, write_fd);
 	write_fd = close_fd(write_fd);
 	/* the pipe closes by the exec, or brings the reason why there was none */
 	if (io_read_full(read_fd, &e, sizeof(e)) == (ssize_t)sizeof(e)) {
@@ -98,12 +109,15 @@ int launch_stopped(char *const *argv, bool traceable, pid_t *ret_pid, int *ret_e
 		}
 		if (!WIFSTOPPED(status))
 			return LAUNCH_E_DIED;
-		if (WSTOPSIG(status) == SIGTRAP)
+		if (WSTOPSIG(status) == EXEC_SIGNAL)
 			break;
 		/* another signal was first: delivered, the exec's stop is still to come */
 		if (ptrace(PTRACE_CONT, pid, NULL, (void *)(uintptr_t)WSTOPSIG(status)) < 0)
 			return -errno;
 	}
+	if (sigismember(&launch->mask, EXEC_SIGNAL) &&
+		ptrace(PTRACE_SETSIGMASK, pid, (void *)KERNEL_MASK_SIZE, &launch->mask) < 0)
+		return -errno;
 	*ret_pid = pid;
 	return 0;
 }
@@ -152,7 +166,7 @@ static int reap(pid_t pid)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : -1;
 }
 
-int launch_wait(pid_t pid, int signal_fd)
+int launch_wait(const struct launch *launch, pid_t pid)
 {
 	for (;;) {
 		struct signalfd_siginfo info;
@@ -161,7 +175,7 @@ int launch_wait(pid_t pid, int signal_fd)
 		if (code >= 0)
 			return code;
 		/* the child's end is a signal like the others: this is the only place to wait */
-		if (io_read_full(signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		if (io_read_full(launch->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 			return -EIO;
 		if (info.ssi_signo == SIGCHLD)
 			continue;

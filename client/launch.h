@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -17,12 +18,26 @@ enum {
 	LAUNCH_E_DIED,     /* it ended before it could be stopped */
 };
 
+struct launch {
+	int signal_fd; /* where the signals arrive that are passed on; -1: not prepared */
+	/* as this process has found them, and the program will */
+	sigset_t mask;
+	bool ignores_children;
+};
+#define LAUNCH_INIT {.signal_fd = -1}
+
+/* Blocks the signals that will be passed on, and waits for children whatever its parent thinks of
+ * them. */
+int launch_prepare(struct launch *ret) _must_check_;
+void launch_fini(struct launch *launch);
+
 /*
  * Starts argv (ended by NULL; looked up in PATH) and returns when it stands at its first
- * instruction. The child has the default action for SIGPIPE and no blocked signals. `traceable`: it
- * may be traced by processes that we start, whatever the kernel says of strangers.
+ * instruction, with the signals blocked and ignored that this process was started with.
+ * `traceable`: it may be traced by processes that we start, whatever the kernel says of strangers.
  */
-int launch_stopped(char *const *argv, bool traceable, pid_t *ret_pid, int *ret_errno) _must_check_;
+int launch_stopped(const struct launch *launch, char *const *argv, bool traceable, pid_t *ret_pid,
+	int *ret_errno) _must_check_;
 
 /* Lets it run, not traced any more. 0 or -errno. */
 int launch_release(pid_t pid) _must_check_;
@@ -40,10 +55,6 @@ void launch_kill(pid_t pid);
 /*
  * Waits for the end of the program, passing on the signals that this process gets (those that the
  * terminal sends to both are left alone). Returns the exit code in the shell's way (128 + signal),
- * or -errno. Call launch_prepare() before launch_stopped().
+ * or -errno.
  */
-int launch_wait(pid_t pid, int signal_fd) _must_check_;
-
-/* Blocks the signals that will be passed on and returns the descriptor they arrive at, or -errno.
- */
-int launch_prepare(void) _must_check_;
+int launch_wait(const struct launch *launch, pid_t pid) _must_check_;

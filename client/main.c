@@ -109,6 +109,11 @@ static int run_command(
 	return r;
 }
 
+static void on_pipe(int signal)
+{
+	(void)signal;
+}
+
 /* Output that did not get to where it was sent is a failure, whatever the command thought. */
 static int flush_output(int code)
 {
@@ -126,8 +131,12 @@ int main(int argc, char **argv)
 	int rest = argc - 1, code;
 
 	(void)setlocale(LC_TIME, "");
-	/* a reader that left ("| head") is an error of a write, not a death */
-	(void)signal(SIGPIPE, SIG_IGN);
+	/*
+	 * A reader that left ("| head") is an error of a write, not a death. A handler, which an
+	 * exec undoes: a command that we run finds the signal as we did.
+	 */
+	if (signal(SIGPIPE, SIG_IGN) != SIG_IGN)
+		(void)signal(SIGPIPE, on_pipe);
 	if (argc > 1 && !strcmp(argv[1], "--version"))
 		return flush_output(run_command(&cmd_version, common, 0, argv + argc));
 	do {

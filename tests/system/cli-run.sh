@@ -53,6 +53,27 @@ tracectl run -q -- ls /proc/self/fd >"$TMP/fds"
 cmp -s "$TMP/fds.plain" "$TMP/fds" || fail "descriptors leak into it: $(tr '\n' ' ' <"$TMP/fds")"
 ok "the program starts clean"
 
+# Nor has it lost what it was to be started with; and a parent that ignores its children's ends does not make us wait.
+cat >"$TMP/odd.py" <<'END'
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGINT, signal.SIGUSR2, int(sys.argv[1])])
+for s in signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD:
+    signal.signal(s, signal.SIG_IGN)
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+os.execvp(sys.argv[2], sys.argv[2:])
+END
+states='^(SigBlk|SigIgn|SigPnd|ShdPnd|Umask|NoNewPrivs)'
+for backend in sample step; do
+	[ "$backend" = sample ] || [ -x "$TRACERD_BUILD/tracerd-step" ] || continue
+	# SIGTRAP is never blocked in a program that is stepped, though it does not find out.
+	[ "$backend" = step ] && more=15 || more=5
+	python3 "$TMP/odd.py" "$more" grep -E "$states" /proc/self/status >"$TMP/odd.plain"
+	timeout -s KILL 60 python3 "$TMP/odd.py" "$more" "$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q --backend="$backend" -- \
+		grep -E "$states" /proc/self/status >"$TMP/odd" || fail "$backend: exit status $? where SIGCHLD is ignored"
+	cmp -s "$TMP/odd.plain" "$TMP/odd" || fail "$backend: other signals: $(diff "$TMP/odd.plain" "$TMP/odd")"
+done
+ok "what is blocked and ignored is the program's, and no end is missed"
+
 # A daemon that refuses: the program has not run.
 stop_tracerd
 expect_rc 125 tracectl run -- touch "$TMP/it-ran"
