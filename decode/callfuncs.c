@@ -104,7 +104,8 @@ static bool is_setjmp(const struct symbol *sym)
 
 static bool is_switch(const struct symbol *sym)
 {
-	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext", "ontop_fcontext"};
+	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext", "ontop_fcontext",
+		"gogo", "runtime.gogo", "runtime.gogo.abi0"};
 
 	return is_one_of(sym, names, ARRAY_SIZE(names));
 }

@@ -638,8 +638,11 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	}
 	if (first) {
-		replace(cs, time, f, to, from);
 		cs->stats.tails++;
+		if (of->is_switch && !f->is_switch) /* not to its second half */
+			to_other_stack(cs, time, from, to, f);
+		else
+			replace(cs, time, f, to, from);
 		return;
 	}
 	/* A return made of pop and jmp, as libraries of coroutines do. */

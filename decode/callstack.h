@@ -21,7 +21,7 @@
  *          to a function's first instruction: a jump made of push and ret, or a stack's begin
  * jump     within a function, its cold part included: nothing
  *          out of a PLT entry: the entry was the callee's other name
- *          to a function's first instruction: a tail call
+ *          to a function's first instruction: a tail call; by what switches stacks: another stack's begin
  *          to where a frame is expected to return: as if it had returned
  *          to behind a call of setjmp that is remembered: its frame goes on
  *          into a function that is on the stack: unwinding
@@ -50,7 +50,7 @@ struct callfunc {
 	uint32_t id;	 /* its user's */
 	bool is_plt;	 /* a stub that only goes on to the function */
 	bool is_setjmp;	 /* what it returns to may be gone to again */
-	bool is_switch;	 /* returns on another stack, of a coroutine */
+	bool is_switch;	 /* returns, or jumps, to another stack, of a coroutine */
 	bool known;	 /* false: code that is in no function */
 };
 

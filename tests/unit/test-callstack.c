@@ -93,7 +93,7 @@ static void scene_new(struct scene *s)
 		functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
 	functions['p'].is_plt = true;
 	functions['j'].is_setjmp = true;
-	functions['w'].is_switch = true;
+	functions['w'].is_switch = functions['v'].is_switch = true;
 	functions['u'].known = false;
 	assert_int_equal(callstack_new(&ops, s, &s->cs), 0);
 }
@@ -332,6 +332,31 @@ static void stacks_from_elsewhere(void **state)
 	scene_end(&s, "?A(B(w()>F()?E(w())>G(w())+E(w()))C())");
 }
 
+/* What jumps begins stacks beside each other, not within each other: as many as there may be, none deeper than the first. */
+static void stacks_begun_by_jumps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		if (i == 0)
+			call(&s, 'A', 0x10, 'w');
+		else
+			call(&s, 'S', 0x10, 'w');
+		jump(&s, 'w', 'v', 0); /* its second half */
+		jump(&s, 'v', (char)('C' + i), 0);
+		call(&s, (char)('C' + i), 0x10, 'S');
+	}
+	/* the first of them goes on */
+	call(&s, 'S', 0x10, 'w');
+	jump(&s, 'w', 'v', 0);
+	jump(&s, 'v', 'C', 0x14);
+	assert_int_equal(callstack_depth(s.cs), 2);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>v()>C(S(w()>v()))>D(S(w()>v()))>E(S(w()>v()))+C())");
+}
+
 static void signals(void **state)
 {
 	struct scene s;
@@ -555,6 +580,7 @@ int main(void)
 		cmocka_unit_test(coroutines),
 		cmocka_unit_test(a_switch_by_jumps),
 		cmocka_unit_test(stacks_from_elsewhere),
+		cmocka_unit_test(stacks_begun_by_jumps),
 		cmocka_unit_test(signals),
 		cmocka_unit_test(begin_in_the_middle),
 		cmocka_unit_test(gaps),
