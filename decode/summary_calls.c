@@ -6,15 +6,20 @@
 
 #include <errno.h>
 
+static int make_room(struct window *v, uint32_t thread, uint32_t frame)
+{
+	int r = summary_reach((void **)&v->threads, &v->max_threads, thread, sizeof(*v->threads));
+
+	return r < 0 ? r : summary_reach((void **)&v->functions, &v->max_functions, frame, sizeof(*v->functions));
+}
+
 static int called_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t ts)
 {
 	int r;
 
 	if (ts < v->from || ts >= v->to)
 		return 0;
-	r = summary_reach((void **)&v->threads, &v->max_threads, thread, sizeof(*v->threads));
-	if (r == 0)
-		r = summary_reach((void **)&v->functions, &v->max_functions, frame, sizeof(*v->functions));
+	r = make_room(v, thread, frame);
 	if (r < 0)
 		return r;
 	v->threads[thread].calls++;
@@ -36,9 +41,7 @@ static int ran_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t fr
 
 	if (ns == 0)
 		return 0;
-	r = summary_reach((void **)&v->threads, &v->max_threads, thread, sizeof(*v->threads));
-	if (r == 0)
-		r = summary_reach((void **)&v->functions, &v->max_functions, frame, sizeof(*v->functions));
+	r = make_room(v, thread, frame);
 	if (r < 0)
 		return r;
 	if (outside) {
