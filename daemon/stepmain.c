@@ -353,6 +353,15 @@ static int serve(struct arguments *a, struct step **ret)
 	return r < 0 || step_stats(s)->error ? 1 : 0;
 }
 
+/* argv[0] as others see it: what is left of the old one would be a word of its own. */
+static void rename_to(char *name, const char *to)
+{
+	const size_t room = strlen(name) + 1;
+
+	memset(name, 0, room);
+	(void)snprintf(name, room, "%s", to);
+}
+
 static int stepping_process(struct arguments *a, int result, pid_t parent)
 {
 	_cleanup_(step_freep) struct step *s = NULL;
@@ -361,7 +370,7 @@ static int stepping_process(struct arguments *a, int result, pid_t parent)
 	catch_ends(on_end);
 	/* Nobody who looks for tracerd-step in order to kill it should find the tracer, by either of its names. */
 	(void)prctl(PR_SET_NAME, TRACER_NAME);
-	(void)snprintf(a->name, strlen(a->name) + 1, "%s", TRACER_NAME);
+	rename_to(a->name, TRACER_NAME);
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		return 1;
