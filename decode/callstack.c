@@ -141,6 +141,15 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 	return 0;
 }
 
+size_t callstack_size(const struct callstack *cs)
+{
+	size_t n = (size_t)cs->n + cs->n_before;
+
+	for (uint32_t i = 0; i < cs->n_parked; i++)
+		n += cs->parked[i].n;
+	return n * sizeof(struct frame);
+}
+
 /* ---- frames */
 
 static const struct callfunc *function(struct callstack *cs, uint64_t ip, bool *ret_first)
@@ -786,7 +795,10 @@ void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
 void callstack_finish(struct callstack *cs, uint64_t time)
 {
 	drop(cs, time);
-	cs->n_before = 0;
+	free(cs->frames);
+	free(cs->before);
+	cs->frames = cs->before = NULL;
+	cs->room = cs->n_before = 0;
 	cs->stopped = cs->in_gap = cs->is_new = false;
 	for (uint32_t i = 0; i < MAX_SETJMPS; i++)
 		cs->setjmps[i].depth = 0;

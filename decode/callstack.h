@@ -106,6 +106,8 @@ DEFINE_CLEANUP(struct callstack *, callstack_free)
 void callstack_begin(struct callstack *cs);
 /* Likewise: it begins as a copy of its parent's, as it is now. It is drawn when it is resumed first. 0 or -ENOMEM. */
 int callstack_fork(struct callstack *cs, const struct callstack *parent) _must_check_;
+/* The bytes of a copy. */
+size_t callstack_size(const struct callstack *cs);
 
 /* A call at `from`, to return to `back`. */
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to);

@@ -658,9 +658,16 @@ int ptsession_fork(struct ptsession *p, struct session *s, const struct perfeven
 	if (!t)
 		return -ENOMEM;
 	t->is_new = ev->pid == ev->fork.ppid;
-	if (!t->is_new && parent && parent->pid == ev->fork.ppid)
-		return callstack_fork(t->calls, parent->calls);
-	return 0;
+	if (t->is_new || !parent || parent == t || parent->pid != ev->fork.ppid)
+		return 0;
+	t->forked_bytes = callstack_size(parent->calls);
+	if (t->forked_bytes > FORKED_BYTES - p->forked_bytes) {
+		t->forked_bytes = 0;
+		p->forks_without++;
+		return 0;
+	}
+	p->forked_bytes += t->forked_bytes;
+	return callstack_fork(t->calls, parent->calls);
 }
 
 int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns)
@@ -703,6 +710,8 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	p->ns = ns;
 	p->interpolated = false;
 	callstack_finish(t->calls, ns);
+	p->forked_bytes -= t->forked_bytes;
+	t->forked_bytes = 0;
 	r = end_gap(p, t, ns);
 	if (r < 0)
 		return r;
@@ -773,4 +782,6 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 		json_add_uint(losses, "branches_unexplained", sum.unexplained);
 	if (sum.too_deep)
 		json_add_uint(losses, "calls_too_deep", sum.too_deep);
+	if (p->forks_without)
+		json_add_uint(losses, "forked_stacks_unknown", p->forks_without);
 }

@@ -39,6 +39,7 @@ struct ptthread {
 	uint32_t n, room;
 	uint64_t last_ns, insns;
 	uint64_t found_ns, found_insns; /* when its stack was found last */
+	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
 	bool untraced;
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
@@ -49,6 +50,7 @@ struct ptthread {
 };
 
 #define THREAD_BYTES 4096u /* that one takes, about, but for its stack */
+#define FORKED_BYTES (16u << 20) /* of stacks that are copies, of all that live: a recording may name children that it never shows */
 
 struct ptsession {
 	struct ptaux *aux;
@@ -60,6 +62,8 @@ struct ptsession {
 	struct ptview *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
 	struct ptinline *inlined; /* ptinline.c's; NULL: inlined calls are not shown */
+	size_t forked_bytes;
+	uint64_t forks_without; /* children that begin without their parent's stack */
 	uint64_t code_ns; /* it took to open all code */
 	struct idmap threads, processes; /* the latter by pid: its first thread */
 	struct ptthread *all, *last;

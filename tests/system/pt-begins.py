@@ -6,6 +6,7 @@ of the process, and in a trace that begins deep in calls the callers that show t
 import re
 import shlex
 
+from perffile import *
 from ptlib import *
 
 LINE = re.compile(r" *~?(\d+) +(?:(\d+) +\d+ +)?(\} )?(\S+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
@@ -139,6 +140,36 @@ def engine(r, work):
         expect(got == want, f"the trace processor has {got!r}")
 
 
+FAR_DOWN = """#include <unistd.h>
+volatile int n;
+__attribute__((noinline)) static void down(int left) { if (left) down(left - 1); else getppid(); n++; }
+int main(void) { down(3000); return 0; }
+"""
+
+
+def children_never_seen(work):
+    """Of a parent that is deep in calls: what each begins with must not cost more than the recording."""
+    (work / "far.c").write_text(FAR_DOWN)
+    subprocess.run(["gcc", "-O1", "-fno-optimize-sibling-calls", "-static", "-o", "far", "far.c"], cwd=work, check=True)
+    r = Recording(work, "far", [work / "far"])
+    lines = decode(r, "--calls").splitlines()
+    pid = int(re.match(r"thread (\d+)/", next(x for x in lines if x.startswith("thread")))[1])
+    deepest = max(int(x.split()[0].lstrip("~")) for x in lines if x.endswith(" down (far) {"))
+    f = PerfFile.read(r.data)
+    at = next(i for i, x in enumerate(f.records) if struct.unpack_from("<I", x[0])[0] == AUX)
+    rest, f.records = f.records[at:], f.records[:at]
+    for i in range(3000):
+        f.task(FORK, deepest, 3000000 + i, 3000000 + i, pid, pid)
+    f.records += rest
+    f.write_file(r.data)
+    report = json.loads(decode(r, "--json", "--stats"))
+    unknown = report["losses"].get("forked_stacks_unknown", 0)
+    expect(2000 < unknown < 3000, f"some of them have their parent's calls, and the others are told: {unknown}")
+    memory = report["max_rss_bytes"] >> 20
+    sanitized = "AddressSanitizer" in subprocess.run(["nm", "-D", BUILD / "tracerd-decode"], capture_output=True, text=True).stdout
+    expect(memory < 100 or sanitized, f"3000 children that are never seen take {memory} MiB")
+
+
 need_command("gcc", "gcc")
 if not STEP.exists():
     skip("needs tracerd-step")
@@ -149,3 +180,4 @@ with tempfile.TemporaryDirectory() as folder:
     ring = Recording(work, "deep", [program, "deep"], options=["--ring", "--max-bytes", "6000"])
     deep(ring)
     engine(ring, work)
+    children_never_seen(work)
