@@ -977,6 +977,11 @@ static void test_after(void **state)
 	serve(f, 7 * MS);
 	assert_int_equal(n_taken, 0);
 	assert_string_equal(told_why(f), "busy");
+	/* a timer of the loop that is early is not enough */
+	now += 14 * MS;
+	turn(f, 50);
+	assert_int_equal(n_taken, 0);
+	now += 1 * MS;
 	turn(f, 200);
 	assert_int_equal(n_taken, 1);
 	assert_string_equal(taken[0].cause.reason, "region \"serve\" took 6 ms, over 5 ms");
@@ -990,11 +995,13 @@ static void test_after(void **state)
 	now += 1 * S;
 	serve(f, 6 * MS);
 	create_answer = SNAPSHOT_E_NO_SPACE;
+	now += 20 * MS;
 	turn(f, 200);
 	assert_int_equal(count_of(t, "no_space"), 1);
 	create_answer = 0;
 	now += 1 * S;
 	serve(f, 6 * MS);
+	now += 20 * MS;
 	turn(f, 200);
 	assert_int_equal(n_taken, 2);
 	end_snapshots();
