@@ -24,8 +24,9 @@ def callers(text):
         if m[1]:
             stack.pop()
             continue
-        # what is found again, or seen only now, is no call
-        if m[2].startswith("main.") and "its stack goes on" not in line and "begin not recorded" not in line:
+        # What is found again, or seen only now, is no call; nor is what begins anew by a jump after its stack had to grow, or
+        # after somebody else had his turn.
+        if m[2].startswith("main.") and not re.search(r"\[(its stack goes on|begin not recorded|tail call)\]", line):
             found[m[2]][next((f for f in reversed(stack) if f.startswith("main.")), None)] += 1
         if m[3]:
             stack.append(m[2])
