@@ -9,9 +9,13 @@
 
 #include "decode/writer_impl.h"
 
+#define PLACE_BYTES 512u
+#define MAX_ARGS 8u
+
 /* What a frame looks like; made when it is first drawn. */
 struct look {
 	uint32_t name, category, location;
+	uint32_t place; /* in its object, "/lib/libc.so.6+0x29d90"; 0: not known */
 };
 
 struct slices {
@@ -20,7 +24,7 @@ struct slices {
 	uint32_t depth_cap;
 	struct look *looks; /* by frame */
 	uint32_t max_looks;
-	uint32_t folded_category;
+	uint32_t folded_category, key_object;
 	uint64_t folded;
 	uint32_t *wanted; /* depth_cap frames: the stack that is being drawn */
 };
@@ -38,6 +42,7 @@ int slices_new(struct stacktab *st, struct writer *w, uint32_t depth_cap, struct
 	if (!s->wanted)
 		return -ENOMEM;
 	s->folded_category = writer_name(w, "folded");
+	s->key_object = writer_name(w, "object");
 	*ret = take_ptr(s);
 	return 0;
 }
@@ -66,6 +71,16 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
+static uint32_t place_of(struct slices *s, const struct frame_info *info)
+{
+	char text[PLACE_BYTES];
+
+	if (!info->offset || !*info->object || strlen(info->object) > sizeof(text) - 24)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%s+0x%llx", info->object, (unsigned long long)info->offset);
+	return writer_name(s->w, text);
+}
+
 static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
 {
 	struct frame_info info;
@@ -87,6 +102,7 @@ static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
 		stacktab_info(s->st, frame, &info);
 		l->name = writer_name(s->w, *info.name ? info.name : "[unknown]");
 		l->category = writer_name(s->w, base_name(info.object));
+		l->place = place_of(s, &info);
 		if (*info.file)
 			l->location = writer_location(s->w, writer_name(s->w, info.file), l->name, info.line);
 	}
@@ -173,6 +189,7 @@ static int lane_reserve(struct lane *l, uint32_t n)
 static int push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
 		uint32_t n_args)
 {
+	struct writer_arg all[MAX_ARGS];
 	const struct look *look;
 	int r;
 
@@ -186,6 +203,13 @@ static int push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 		r = look_get(s, frame, &look);
 	if (r < 0)
 		return r;
+	if (look->place && n_args < MAX_ARGS) {
+		all[0] = (struct writer_arg){.kind = WRITER_ARG_NAME, .key = s->key_object, .value.name = look->place};
+		if (n_args)
+			memcpy(all + 1, args, n_args * sizeof(*args));
+		args = all;
+		n_args++;
+	}
 	s->w->ops->slice_begin(s->w, l->track, ts,
 			       &(struct writer_event){.name = look->name,
 						      .category = look->category,

@@ -49,7 +49,7 @@ void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts);
 
 /*
  * One frame more, and one less: for calls that are known one by one, where the same function called again is another
- * slice. Beyond the depth cap they are only counted. 0 or -ENOMEM.
+ * slice, and says where in its object it is. Beyond the depth cap they are only counted. 0 or -ENOMEM.
  */
 int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
 		uint32_t n_args);
