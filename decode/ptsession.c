@@ -5,9 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/insn.h"
 #include "common/io.h"
 #include "common/json.h"
 #include "decode/callstack.h"
@@ -21,9 +19,6 @@
 #include "decode/ptview.h"
 #include "decode/ptwork.h"
 #include "decode/session_impl.h"
-#include "decode/source.h"
-
-#define KERNEL_HALF 0x8000000000000000ull
 
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
 		  struct ptview *view, bool inlined, struct ptsession **ret)
@@ -92,202 +87,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	return NULL;
 }
 
-/* ---- drawing */
-
-/* The frame of a function: by its number once it was seen, since calls are many and functions few. */
-static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct callfunc *f, uint64_t ip)
-{
-	struct process *process;
-	uint32_t frame;
-
-	if (f->id < p->n_frames && p->frames[f->id] && f->known)
-		return p->frames[f->id];
-	process = session_process(p->s, t->pid);
-	if (!process)
-		return STACKTAB_FRAME_FULL;
-	frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
-	if (f->id >= p->n_frames) {
-		const uint32_t n = f->id + f->id / 2 + 256;
-		uint32_t *v = reallocarray(p->frames, n, sizeof(*v));
-
-		if (!v)
-			return frame;
-		memset(v + p->n_frames, 0, (n - p->n_frames) * sizeof(*v));
-		p->frames = v;
-		p->n_frames = n;
-	}
-	p->frames[f->id] = frame;
-	return frame;
-}
-
-const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first)
-{
-	struct known *k = &t->p->known[(ip ^ ip >> 10) % KNOWN];
-
-	if (!k->f || k->ip != ip || k->version != t->version) {
-		k->f = ptcode_function(t->version, ip, &k->first);
-		k->ip = ip;
-		k->version = t->version;
-	}
-	*ret_first = k->first;
-	return k->f;
-}
-
-static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
-{
-	return ptsession_function(arg, ip, ret_first);
-}
-
-static bool on_lands(void *arg, uint64_t call, uint64_t pad)
-{
-	const struct ptthread *t = arg;
-
-	return ptcode_lands(t->version, call, pad);
-}
-
-/* Of what happens at the event, or (what was there before) earlier. */
-static struct ptview_time at(const struct ptsession *p, uint64_t ns)
-{
-	return (struct ptview_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
-}
-
-static const char *how_of(enum callstack_why why)
-{
-	static const char *const how[] = {
-		[CALLSTACK_TAIL] = "tail call",
-		[CALLSTACK_UNWOUND] = "unwound to",
-		[CALLSTACK_FOUND] = "begin not recorded",
-		[CALLSTACK_SIGNAL] = "signal",
-		[CALLSTACK_GAP] = "goes on after a gap",
-		[CALLSTACK_RESUMED] = "its stack goes on",
-		[CALLSTACK_FORKED] = "forked within it",
-	};
-
-	return how[why];
-}
-
-static bool add_drawn(struct ptthread *t, const struct drawn *d)
-{
-	if (t->n == t->room) {
-		const uint32_t room = t->room ? t->room * 2 : 64;
-		struct drawn *v = reallocarray(t->drawn, room, sizeof(*v));
-
-		if (!v) {
-			t->p->error = -ENOMEM;
-			return false;
-		}
-		t->drawn = v;
-		t->room = room;
-	}
-	t->drawn[t->n++] = *d;
-	return true;
-}
-
-/* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
-static bool is_found(enum callstack_why why)
-{
-	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED;
-}
-
-/* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
-static const char *line_of(struct ptsession *p, const struct ptthread *t, uint64_t ip)
-{
-	struct source *source = p->s->o.source;
-	struct process *process = source && ip ? session_process(p->s, t->pid) : NULL;
-	const char *line;
-	struct image *img;
-	uint64_t vaddr;
-
-	img = process ? resolver_image(p->s->resolver, &process->code, ip, &vaddr) : NULL;
-	if (!img)
-		return NULL;
-	line = source_place(source, img, vaddr);
-	if (source_error(source) < 0)
-		p->error = source_error(source);
-	return line;
-}
-
-void ptsession_push(struct ptthread *t, uint64_t time, const struct drawn *d, const char *how, const char *site)
-{
-	struct ptsession *p = t->p;
-	int r;
-
-	if (!add_drawn(t, d))
-		return;
-	if (t->view)
-		r = ptview_call(t->view, at(p, time), d->frame, how, site);
-	else
-		r = timeline_call(p->s->o.tl, t->tid, time, d->frame, how, site, p->interpolated && time == p->ns);
-	if (r < 0)
-		p->error = r;
-}
-
-void ptsession_pop(struct ptthread *t, uint64_t time)
-{
-	const struct drawn *d = &t->drawn[--t->n];
-	const uint64_t insns = t->insns - d->insns;
-	struct ptsession *p = t->p;
-	int r;
-
-	if (t->view)
-		r = ptview_return(t->view, at(p, time), insns);
-	else if (time < p->ns)
-		r = timeline_return_before(p->s->o.tl, t->tid, p->ns, time, insns);
-	else
-		r = timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
-	if (r < 0)
-		p->error = r;
-}
-
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
-{
-	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
-	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
-	const char *site = line_of(p, t, fr->site);
-	int r = 0;
-
-	if (t->n == 0 && is_found(why)) {
-		t->found_ns = time;
-		t->found_insns = t->insns;
-		r = t->view ? 0 : timeline_found(p->s->o.tl, t->tid, time);
-	}
-	if (r < 0)
-		p->error = r;
-	else
-		ptsession_push(t, time, &(struct drawn){.frame = frame, .insns = t->insns, .f = fr->f}, how_of(why), site);
-}
-
-static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
-{
-	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
-	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
-	int r;
-
-	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns, .f = fr->f}))
-		return;
-	if (t->view)
-		r = ptview_call(t->view, at(p, t->found_ns), frame, how_of(why), NULL);
-	else
-		r = timeline_call_outside(p->s->o.tl, t->tid, time, frame, more, how_of(why));
-	if (r < 0)
-		p->error = r;
-}
-
-static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
-{
-	struct ptthread *t = arg;
-
-	(void)why;
-	while (n && t->n) {
-		/* what was inlined in a call ends with it */
-		n -= !t->drawn[t->n - 1].scope;
-		ptsession_pop(t, time);
-	}
-}
-
-/* ---- branches */
+/* ---- threads and processes */
 
 static int leave_process(struct ptsession *p, struct ptthread *t)
 {
@@ -329,8 +129,6 @@ static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
 
 static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
 {
-	static const struct callstack_ops ops = {
-		.function = on_function, .lands = on_lands, .begin = on_begin, .outside = on_outside, .end = on_end};
 	struct ptthread *t = idmap_get(&p->threads, tid);
 
 	if (t)
@@ -344,7 +142,7 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 	}
 	t->p = p;
 	t->tid = tid;
-	if (callstack_new(&ops, t, &t->calls) < 0 || idmap_put(&p->threads, tid, t) < 0) {
+	if (callstack_new(&ptsession_drawing, t, &t->calls) < 0 || idmap_put(&p->threads, tid, t) < 0) {
 		callstack_free(t->calls);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
@@ -355,119 +153,6 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 	return enter_process(p, t, pid) < 0 ? NULL : t;
 }
 
-static int stop(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev, bool async)
-{
-	const struct ptflow_event *e = &ev->flow;
-	const char *why = async ? ptnotes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
-
-	if (!why)
-		why = "interrupted";
-
-	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
-	t->untraced = true;
-	if (t->view)
-		return ptview_remark(t->view, at(p, p->ns), why);
-	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
-}
-
-/* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
-static int gap(struct ptsession *p, struct ptthread *t, uint64_t ns, const char *what)
-{
-	callstack_gap(t->calls, ns);
-	t->untraced = false;
-	if (t->view)
-		return ptview_remark(t->view, at(p, ns), what);
-	if (t->missing)
-		return 0;
-	t->missing = what;
-	t->missing_ns = ns;
-	return 0;
-}
-
-static int end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns)
-{
-	const char *what = t->missing;
-
-	t->missing = NULL;
-	return what ? timeline_loss(p->s->o.tl, t->tid, t->missing_ns, ns, what, 1) : 0;
-}
-
-/* Seen again somewhere; nothing has said that it was lost where bytes of the trace are missing. */
-static int found(struct ptsession *p, struct ptthread *t, uint64_t ip)
-{
-	int r = 0;
-
-	if (callstack_depth(t->calls) && t->n)
-		r = gap(p, t, t->last_ns, "PT missing");
-	if (r == 0)
-		r = end_gap(p, t, p->ns);
-	callstack_found(t->calls, p->ns, ip);
-	return r;
-}
-
-static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
-{
-	int r = t->untraced && !t->view ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
-
-	if (r == 0)
-		r = end_gap(p, t, p->ns);
-	t->untraced = false;
-	if (t->is_new && !e->at_psb)
-		callstack_begin(t->calls);
-	t->is_new = false;
-	callstack_resume(t->calls, p->ns, e->to);
-	return r;
-}
-
-/* From user code into the kernel and back, where both are traced: the kernel is called. */
-static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
-{
-	if (e->to >= KERNEL_HALF && e->from < KERNEL_HALF)
-		callstack_call(t->calls, p->ns, e->from, e->kind == PTFLOW_ASYNC ? e->from : e->from + e->length, e->to);
-	else if (e->to < KERNEL_HALF && e->from >= KERNEL_HALF)
-		callstack_return(t->calls, p->ns, e->from, e->to);
-	else
-		callstack_jump(t->calls, p->ns, e->from, e->to, true);
-}
-
-static int draw(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
-{
-	const struct ptflow_event *e = &ev->flow;
-
-	switch (e->kind) {
-	case PTFLOW_CALL:
-	case PTFLOW_CALL_INDIRECT:
-		callstack_call(t->calls, p->ns, e->from, e->from + e->length, e->to);
-		return 0;
-	case PTFLOW_RET:
-		callstack_return(t->calls, p->ns, e->from, e->to);
-		return 0;
-	case PTFLOW_COND:
-	case PTFLOW_JUMP:
-	case PTFLOW_JUMP_INDIRECT:
-		callstack_jump(t->calls, p->ns, e->from, e->to, e->kind == PTFLOW_JUMP_INDIRECT);
-		return 0;
-	case PTFLOW_FAR:
-	case PTFLOW_ASYNC:
-		far(p, t, e);
-		return 0;
-	case PTFLOW_ENABLE:
-		return resume(p, t, e);
-	case PTFLOW_DISABLE:
-		return stop(p, t, ev, false);
-	case PTFLOW_DISABLE_ASYNC:
-		return stop(p, t, ev, true);
-	case PTFLOW_OVERFLOW:
-		return gap(p, t, p->ns, "PT overflow");
-	case PTFLOW_LOST:
-		return gap(p, t, p->ns, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
-	case PTFLOW_FOUND:
-		return found(p, t, e->to);
-	default:
-		return 0;
-	}
-}
-
 int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 {
 	int r = ptwork_peek(p->work, ret_ns);
@@ -475,60 +160,6 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 	if (r == 0)
 		*ret_ns = UINT64_MAX;
 	return r < 0 ? r : 0;
-}
-
-/* ---- the views of branches and instructions */
-
-static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, struct ptview_place *ret)
-{
-	struct process *process = session_process(p->s, t->pid);
-	const struct callfunc *f;
-	uint64_t vaddr;
-	bool first;
-
-	*ret = (struct ptview_place){.ip = ip};
-	if (!ip || !t->version || !process)
-		return;
-	f = ptcode_function(t->version, ip, &first);
-	ret->frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
-	if (resolver_image(p->s->resolver, &process->code, ip, &vaddr))
-		ret->into = f->known ? vaddr - f->start : vaddr;
-	ret->line = line_of(p, t, ip);
-}
-
-static int view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
-{
-	struct ptview_place from, to;
-
-	/* what is no branch, and one that was not taken */
-	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_NOTE || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
-		return 0;
-	place(p, t, e->from, &from);
-	place(p, t, e->to, &to);
-	return ptview_branch(p->view, at(p, p->ns), t->tid, e, &from, &to);
-}
-
-/* The instructions up to the branch, with it; a run ends in front of where it goes on. */
-static int view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
-{
-	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
-	uint8_t buffer[INSN_MAX];
-	struct ptview_place where;
-	struct insn insn;
-	int r = 0;
-
-	if (!e->start || !t->version)
-		return 0;
-	for (uint64_t ip = e->start; ip < end && r == 0; ip += insn.length) {
-		const uint8_t *code;
-		const size_t n = ptcode_read(t->version, ip, &code, buffer, sizeof(buffer));
-
-		if (n == 0 || !insn_decode(code, n, !e->is32, &insn))
-			break;
-		place(p, t, ip, &where);
-		r = ptview_insn(p->view, at(p, p->ns), t->tid, &where);
-	}
-	return r;
 }
 
 /* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
@@ -580,9 +211,9 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 	if (r < 0)
 		return r;
 	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
-		return view_branch(p, t, &ev->flow);
+		return ptsession_view_branch(p, t, &ev->flow);
 	if (ptview_kind(p->view) == PTVIEW_INSNS)
-		return view_line(p, t, &ev->flow);
+		return ptsession_view_line(p, t, &ev->flow);
 	if (!t->version)
 		return 0;
 	if (p->view && !t->view)
@@ -595,7 +226,7 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 		if (p->inlined)
 			ptinline_line(t, &ev->flow, t->insns - ev->insns);
 		if (!ev->flow.minor)
-			r = draw(p, t, ev);
+			r = ptsession_event(p, t, ev);
 		if (p->inlined)
 			ptinline_go_on(t, &ev->flow);
 	}
@@ -712,7 +343,7 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	callstack_finish(t->calls, ns);
 	p->forked_bytes -= t->forked_bytes;
 	t->forked_bytes = 0;
-	r = end_gap(p, t, ns);
+	r = ptsession_end_gap(p, t, ns);
 	if (r < 0)
 		return r;
 	t->version = NULL;

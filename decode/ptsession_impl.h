@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the PT half of a session: ptsession.c draws calls, ptinline.c those that were inlined in them. */
+/*
+ * Inside of the PT half of a session: ptsession.c has the threads and goes through the events, ptsession_event.c says what
+ * each is, ptsession_draw.c draws calls, ptinline.c those that were inlined in them.
+ */
 #pragma once
 
 #include "decode/callstack.h"
@@ -76,6 +79,25 @@ struct ptsession {
 	bool interpolated; /* ns */
 	int error;
 };
+
+/* ---- ptsession_event.c: 0, a positive enum timeline_error, or -errno */
+
+int ptsession_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev);
+/* What is missing of the thread, if anything, is missing until now. */
+int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns);
+int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);
+int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);
+
+/* ---- ptsession_draw.c */
+
+/* What the stack of a thread (struct ptthread) asks and tells. */
+extern const struct callstack_ops ptsession_drawing;
+
+/* Of what happens at the event, or (what was there before) earlier. */
+struct ptview_time ptsession_time(const struct ptsession *p, uint64_t ns);
+
+/* The source line of the code there, "main.c:40"; NULL: not known, or not asked for. */
+const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64_t ip);
 
 /* The function at an address, and whether that is its first instruction. */
 const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first);
