@@ -6,7 +6,7 @@ does as it is told), and says in words what cannot be. A program that is run is 
 armed goes on by itself."""
 import threading
 
-from stepholder import *
+from stepholderlib import *
 
 if os.uname().machine != "x86_64":
     skip("tracerd-step is for x86-64")

@@ -6,7 +6,7 @@ of the process, and in a trace that begins deep in calls the callers that show t
 import re
 import shlex
 
-from perffile import *
+from perffilelib import *
 from ptlib import *
 
 LINE = re.compile(r" *~?(\d+) +(?:(\d+) +\d+ +)?(\} )?(\S+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")

@@ -9,8 +9,8 @@ import random
 import re
 
 from ptlib import *
-from perffile import AUX, AUXTRACE, AUXTRACE_INFO, EXIT, ITRACE_START, MMAP2, SWITCH_OUT, PerfFile, SWITCH, SWITCH_CPU_WIDE
-from ptpackets import Encoder, blocks
+from perffilelib import AUX, AUXTRACE, AUXTRACE_INFO, EXIT, ITRACE_START, MMAP2, SWITCH_OUT, PerfFile, SWITCH, SWITCH_CPU_WIDE
+from ptpacketslib import Encoder, blocks
 
 SWITCHES = {"switch": (SWITCH, 2), "switch_cpu_wide": (SWITCH_CPU_WIDE, 3)}
 NOBODY = 0xFFFFFFFF

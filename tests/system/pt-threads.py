@@ -5,7 +5,7 @@
 the byte, also where code is missing and bytes are damaged, and for many processes and buffers."""
 import struct
 
-from perffile import AUX, AUXTRACE, MMAP2, PerfFile
+from perffilelib import AUX, AUXTRACE, MMAP2, PerfFile
 from ptlib import *
 
 COUNTS = (1, 2, 3, 4, 8, 16)

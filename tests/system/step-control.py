@@ -6,7 +6,7 @@ stepped; copies can be had again and again, each exactly what was executed until
 to the holder or to the stepper, the program goes on by itself."""
 import resource
 
-from stepholder import *
+from stepholderlib import *
 
 if os.uname().machine != "x86_64":
     skip("tracerd-step is for x86-64")

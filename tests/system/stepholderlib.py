@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The holder's half of common/stepabi.h in Python: asks a stepper for copies of its recording, and decodes them.
 
-    from stepholder import *
+    from stepholderlib import *
     copy = Copy(folder, *ask(sock))        # sock: the end that the stepper does not have
     copy.oracle()                          # {tid: [ip, ...]} by libipt
 """
