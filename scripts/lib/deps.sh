@@ -40,6 +40,9 @@ test cmd python3 python3
 test cmd perf linux-perf
 test cmd gdb gdb
 test cmd curl curl
+test cmd llvm-symbolizer llvm
+test cmd dwz dwz
+test cmd go golang-go
 test cmd systemd-nspawn systemd-container
 test cmd sqlite3 sqlite3
 test cmd redis-server redis-server
