@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/insn.h"
 #include "common/io.h"
 #include "common/json.h"
 #include "decode/callfuncs.h"
@@ -23,7 +24,6 @@
 #define CHUNK_BYTES (1u << CHUNK_BITS)
 #define MAX_VERSIONS (1u << 20) /* of all processes */
 #define MAX_FILE (1ull << 32)
-#define INSN_BYTES 15u
 
 /* The bytes of one image, read in chunks when they are first asked for. */
 struct codefile {
@@ -447,7 +447,7 @@ static size_t read_on(const struct ptcode_version *v, uint64_t ip, size_t got, c
 
 	if (!m || ip + got < m->end || !c->files[m->image->id].pages)
 		return 0;
-	return read_chunk(c, &c->files[m->image->id], m->pgoff + (ip - m->start) + got, INSN_BYTES, ret);
+	return read_chunk(c, &c->files[m->image->id], m->pgoff + (ip - m->start) + got, INSN_MAX, ret);
 }
 
 size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
@@ -472,6 +472,15 @@ size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **
 	if (more)
 		memcpy(buffer + got, bytes, more);
 	return got + more;
+}
+
+bool ptcode_insn(const struct ptcode_version *v, uint64_t ip, bool is64, struct insn *ret)
+{
+	uint8_t buffer[INSN_MAX];
+	const uint8_t *code;
+	const size_t n = ptcode_read(v, ip, &code, buffer, sizeof(buffer));
+
+	return n > 0 && insn_decode(code, n, is64, ret);
 }
 
 const struct callfunc *ptcode_function(const struct ptcode_version *v, uint64_t ip, bool *ret_first)

@@ -17,6 +17,7 @@
 
 struct callfunc;
 struct image;
+struct insn;
 struct images;
 struct json_object;
 struct perfdata;
@@ -35,6 +36,8 @@ bool ptcode_is_mapped(const struct ptcode_version *v, uint64_t ip);
 const struct image *ptcode_image(const struct ptcode_version *v, uint64_t ip);
 /* For struct codeblocks: bytes at `ip`, in *ret; how many follow there, 0: none. Any thread. */
 size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n);
+/* The instruction there; false: its bytes cannot be had, or are none. */
+bool ptcode_insn(const struct ptcode_version *v, uint64_t ip, bool is64, struct insn *ret);
 /* Counts that code was run there of which no byte can be had. Any thread. */
 void ptcode_missing(const struct ptcode_version *v, uint64_t ip);
 

@@ -99,15 +99,9 @@ static struct known_scope *look(struct ptthread *t, uint64_t ip)
 static uint64_t count_to(struct ptthread *t, uint64_t ip)
 {
 	struct ptinline *in = t->p->inlined;
-	uint8_t buffer[INSN_MAX];
 	struct insn insn;
 
-	while (in->e && in->counted_ip < ip) {
-		const uint8_t *code;
-		const size_t n = ptcode_read(t->version, in->counted_ip, &code, buffer, sizeof(buffer));
-
-		if (n == 0 || !insn_decode(code, n, !in->e->is32, &insn))
-			break;
+	while (in->e && in->counted_ip < ip && ptcode_insn(t->version, in->counted_ip, !in->e->is32, &insn)) {
 		in->counted_ip += insn.length;
 		in->counted++;
 	}
@@ -257,16 +251,10 @@ void ptinline_line(struct ptthread *t, const struct ptflow_event *e, uint64_t in
 /* The last instruction of the line that begins at an address, or one on the way there. */
 static uint64_t last_of_line(struct ptthread *t, uint64_t ip, bool is32)
 {
-	uint8_t buffer[INSN_MAX];
 	uint64_t last = ip;
 	struct insn insn;
 
-	for (unsigned int i = 0; i < MAX_LINE; i++) {
-		const uint8_t *code;
-		const size_t n = ptcode_read(t->version, ip, &code, buffer, sizeof(buffer));
-
-		if (n == 0 || !insn_decode(code, n, !is32, &insn))
-			break;
+	for (unsigned int i = 0; i < MAX_LINE && ptcode_insn(t->version, ip, !is32, &insn); i++) {
 		last = ip;
 		if (insn.kind != INSN_OTHER)
 			break;

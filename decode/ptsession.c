@@ -166,12 +166,9 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
 {
 	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_FOUND;
-	const struct ptcode_version *v;
 
-	if (!t->version || begins) {
-		v = ptcode_at(p->code, ev->pid, ev->ns);
-		t->version = v;
-	}
+	if (!t->version || begins)
+		t->version = ptcode_at(p->code, ev->pid, ev->ns);
 	if (t->told && !begins)
 		return 0;
 	t->told = session_thread(p->s, ev->pid, ev->tid);

@@ -18,7 +18,6 @@ static int stop(struct ptsession *p, struct ptthread *t, const struct ptwork_eve
 
 	if (!why)
 		why = "interrupted";
-
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
 	if (t->view)
@@ -159,19 +158,13 @@ int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const s
 int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
 {
 	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
-	uint8_t buffer[INSN_MAX];
 	struct ptview_place where;
 	struct insn insn;
 	int r = 0;
 
 	if (!e->start || !t->version)
 		return 0;
-	for (uint64_t ip = e->start; ip < end && r == 0; ip += insn.length) {
-		const uint8_t *code;
-		const size_t n = ptcode_read(t->version, ip, &code, buffer, sizeof(buffer));
-
-		if (n == 0 || !insn_decode(code, n, !e->is32, &insn))
-			break;
+	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(t->version, ip, !e->is32, &insn); ip += insn.length) {
 		place(p, t, ip, &where);
 		r = ptview_insn(p->view, ptsession_time(p, p->ns), t->tid, &where);
 	}
