@@ -177,6 +177,13 @@ void human_table_add(struct human_table *t, char *text)
 	t->cells[t->n_cells++] = must_alloc(text);
 }
 
+void human_table_add_duration(struct human_table *t, uint64_t ns)
+{
+	char buf[HUMAN_SIZE];
+
+	human_table_add(t, human_format("%s", human_duration(buf, ns)));
+}
+
 static size_t column_width(const struct human_table *t, size_t column)
 {
 	size_t width = human_width(t->columns[column].title);

@@ -63,6 +63,8 @@ struct human_table {
 
 /* Adds the next cell; takes `text`, which was allocated. */
 void human_table_add(struct human_table *t, char *text);
+/* The same, of nanoseconds. */
+void human_table_add_duration(struct human_table *t, uint64_t ns);
 
 /*
  * Prints titles and rows, each behind `indent` spaces; lines are cut at the terminal's width.

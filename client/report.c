@@ -45,13 +45,6 @@ void report_print_cut(FILE *out, size_t indent, const char *label, const char *t
 	(void)fputc('\n', out);
 }
 
-static void add_duration(struct human_table *table, struct json_object *o, const char *key)
-{
-	char buf[HUMAN_SIZE];
-
-	human_table_add(table, human_format("%s", human_duration(buf, field_number(o, key))));
-}
-
 static void print_threads(FILE *out, struct json_object *summary)
 {
 	static const struct human_column sampled[] = {
@@ -82,8 +75,8 @@ static void print_threads(FILE *out, struct json_object *summary)
 
 		human_table_add(&table, human_name(field_text(t, "name")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
-		add_duration(&table, t, calls ? "traced_ns" : "on_cpu_ns");
-		add_duration(&table, t, calls ? "outside_ns" : "off_cpu_ns");
+		human_table_add_duration(&table, field_number(t, calls ? "traced_ns" : "on_cpu_ns"));
+		human_table_add_duration(&table, field_number(t, calls ? "outside_ns" : "off_cpu_ns"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls ? "calls" : "samples")));
 	}
 	(void)fputs("\nthreads\n", out);
@@ -112,10 +105,10 @@ static void print_functions(FILE *out, struct json_object *window)
 	for (size_t i = 0; i < n && i < MAX_FUNCTIONS; i++) {
 		struct json_object *f = field_at(window, "functions", i);
 
-		add_duration(&table, f, "self_ns");
-		add_duration(&table, f, "outside_ns");
+		human_table_add_duration(&table, field_number(f, "self_ns"));
+		human_table_add_duration(&table, field_number(f, "outside_ns"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(f, "calls")));
-		add_duration(&table, f, "max_ns");
+		human_table_add_duration(&table, field_number(f, "max_ns"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(f, "instructions")));
 		human_table_add(&table, human_name(field_text(f, "name")));
 	}

@@ -42,16 +42,12 @@ static void print_region_names(FILE *out, struct json_object *summary)
 		return;
 	for (size_t i = 0; i < n && i < MAX_REGIONS; i++) {
 		struct json_object *r = field_at(summary, "regions", i);
-		char buf[HUMAN_SIZE];
 
 		human_table_add(&table, human_name(field_text(r, "name")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(r, "count")));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(r, "max_ns"))));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(r, "total_ns"))));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(r, "self_ns"))));
+		human_table_add_duration(&table, field_number(r, "max_ns"));
+		human_table_add_duration(&table, field_number(r, "total_ns"));
+		human_table_add_duration(&table, field_number(r, "self_ns"));
 	}
 	(void)fputs("\nregions of the program\n", out);
 	human_table_print(&table, out, 2);

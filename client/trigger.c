@@ -124,10 +124,8 @@ void view_triggers(FILE *out, struct json_object *triggers)
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "pid")));
 		human_table_add(&table, human_name(field_text(t, "comm")));
 		human_table_add(&table, human_name(field_text(t, "region")));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(t, "over_ns"))));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(t, "cooldown_ns"))));
+		human_table_add_duration(&table, field_number(t, "over_ns"));
+		human_table_add_duration(&table, field_number(t, "cooldown_ns"));
 		human_table_add(&table,
 			hourly ? human_format("%" PRIu64, hourly) : human_format("%s", "-"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "programs")));

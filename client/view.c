@@ -170,7 +170,6 @@ void view_targets(FILE *out, struct json_object *targets)
 		struct json_object *events = field(t, "events"), *step = field(t, "step");
 		const char *unit = field_text(t, "unit");
 		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid");
-		char buf[HUMAN_SIZE];
 
 		human_table_add(&table, human_name(field_text(t, "id")));
 		human_table_add(&table, tid ? human_format("%" PRIu64 "/%" PRIu64, pid, tid)
@@ -182,8 +181,7 @@ void view_targets(FILE *out, struct json_object *targets)
 			&table, human_name(is_events_only(t) || is_stepped(t) ? "-" : field_text(t, "stacks")));
 		human_table_add(
 			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
-		human_table_add(&table,
-			human_format("%s", human_duration(buf, field_number(t, "lookback_ns"))));
+		human_table_add_duration(&table, field_number(t, "lookback_ns"));
 		human_table_add(&table, is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
 						      : human_format("%" PRIu64, field_number(t, "samples")));
 		human_table_add(&table, rings_short(events));
