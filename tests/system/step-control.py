@@ -8,11 +8,7 @@ import resource
 
 from stepholderlib import *
 
-if os.uname().machine != "x86_64":
-    skip("tracerd-step is for x86-64")
-if not STEP.exists() or not ORACLE.exists():
-    skip("tracerd-step is not built")
-need_command("gcc", "gcc")
+need_stepper()
 WORK = pathlib.Path(tmp())
 
 

@@ -3,17 +3,10 @@
 # timeout: 300
 """A program that is stepped goes on when the recording ends, in whichever way that comes about: limits, signals, the death of
 tracerd-step; with its signals, masks, handlers, threads and job control as they would be without us. What is written decodes."""
-import collections
 
-from lib import *
+from stepholderlib import *
 
-STEP = BUILD / "tracerd-step"
-ORACLE = BUILD / "tests/programs/ptoracle"
-if os.uname().machine != "x86_64":
-    skip("tracerd-step is for x86-64")
-if not STEP.exists() or not ORACLE.exists():
-    skip("tracerd-step is not built")
-need_command("gcc", "gcc")
+need_stepper()
 WORK = pathlib.Path(tmp())
 
 
@@ -66,14 +59,6 @@ def finish(p, wanted=0):
             skip("may not ptrace here")
         fail(f"exit status {p.returncode}, not {wanted}: {err}")
     return err
-
-
-def by_thread(lines):
-    r = collections.defaultdict(list)
-    for line in lines:
-        tid, ip = line.split()
-        r[tid].append(ip)
-    return r
 
 
 def decodes(data, name):

@@ -15,6 +15,14 @@ ORACLE = BUILD / "tests/programs/ptoracle"
 F_GET_SEALS, SEAL_EXEC = 1034, 0x20
 
 
+def need_stepper():
+    if os.uname().machine != "x86_64":
+        skip("tracerd-step is for x86-64")
+    if not STEP.exists() or not ORACLE.exists():
+        skip("tracerd-step is not built")
+    need_command("gcc", "gcc")
+
+
 class Copy:
     """An answer to a request, written to a folder of its own."""
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decode/ptflow.h"
+
 #define MAX_FUNCTIONS 24u
 #define MAX_DEPTH 200u
 #define TIDY_DEPTH 120u /* from there on only direct calls, which are of earlier functions */
@@ -20,7 +22,7 @@ uint64_t ptprogram_random(uint64_t *state, uint64_t below)
 /* What a place of the code is; the model runs these, not the bytes. */
 enum op { NONE, NOP, JCC, JMP, JMP_INDIRECT, CALL, CALL_INDIRECT, RET, SYSCALL, THROW };
 
-struct insn {
+struct model_insn {
 	uint8_t op, length;
 	int32_t target; /* offset in the code, -1: any function */
 };
@@ -28,7 +30,7 @@ struct insn {
 struct model {
 	struct ptprogram *p;
 	struct ptprogram_options o;
-	struct insn insns[PTPROGRAM_CODE];
+	struct model_insn insns[PTPROGRAM_CODE];
 	int32_t functions[MAX_FUNCTIONS];
 	unsigned int n_functions;
 	int32_t handler;
@@ -60,7 +62,7 @@ static int32_t put(struct model *m, enum op op, const void *bytes, size_t n, int
 	const int32_t at = (int32_t)p->n_code;
 
 	memcpy(p->code + at, bytes, n);
-	m->insns[at] = (struct insn){.op = (uint8_t)op, .length = (uint8_t)n, .target = target};
+	m->insns[at] = (struct model_insn){.op = (uint8_t)op, .length = (uint8_t)n, .target = target};
 	p->n_code += n;
 	return at;
 }
@@ -351,7 +353,7 @@ static void step(struct model *m)
 {
 	struct ptprogram *p = m->p;
 	const int32_t at = m->at;
-	const struct insn *i = &m->insns[at];
+	const struct model_insn *i = &m->insns[at];
 	const int32_t next = at + i->length;
 	int32_t target = i->target >= 0 ? i->target : any_function(m);
 	bool taken;
@@ -469,4 +471,28 @@ size_t ptprogram_read(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buff
 		return 0;
 	*ret = p->code + (ip - PTPROGRAM_BASE);
 	return p->n_code - (size_t)(ip - PTPROGRAM_BASE);
+}
+
+int ptprogram_what(unsigned int kind)
+{
+	static const int8_t whats[] = {
+		[PTFLOW_RUN] = -1,
+		[PTFLOW_COND] = -1,
+		[PTFLOW_JUMP] = -1,
+		[PTFLOW_JUMP_INDIRECT] = PTPROGRAM_JUMP,
+		[PTFLOW_CALL] = PTPROGRAM_CALL,
+		[PTFLOW_CALL_INDIRECT] = PTPROGRAM_CALL,
+		[PTFLOW_RET] = PTPROGRAM_RET,
+		[PTFLOW_FAR] = -1,
+		[PTFLOW_ASYNC] = -1,
+		[PTFLOW_ENABLE] = PTPROGRAM_GO,
+		[PTFLOW_DISABLE] = PTPROGRAM_STOP,
+		[PTFLOW_DISABLE_ASYNC] = PTPROGRAM_STOP,
+		[PTFLOW_OVERFLOW] = -1,
+		[PTFLOW_LOST] = -1,
+		[PTFLOW_FOUND] = -1,
+		[PTFLOW_NOTE] = -1,
+	};
+
+	return whats[kind];
 }

@@ -23,6 +23,9 @@ enum ptprogram_what {
 	PTPROGRAM_GO,
 };
 
+/* What an event is of these; -1: none that is compared. Decisions are not all handed out. */
+int ptprogram_what(unsigned int kind /* enum ptflow_kind */);
+
 struct ptprogram_branch {
 	enum ptprogram_what what;
 	uint64_t from, to;

@@ -539,38 +539,20 @@ static void same_instructions(const struct run *r, uint64_t seed)
 /* The branches that may leave a function, in their order. */
 static void same_branches(const struct run *r, uint64_t seed)
 {
-	static const int8_t whats[] = {
-		[PTFLOW_RUN] = -1,
-		[PTFLOW_COND] = PTPROGRAM_COND,
-		[PTFLOW_JUMP] = -1,
-		[PTFLOW_JUMP_INDIRECT] = PTPROGRAM_JUMP,
-		[PTFLOW_CALL] = PTPROGRAM_CALL,
-		[PTFLOW_CALL_INDIRECT] = PTPROGRAM_CALL,
-		[PTFLOW_RET] = PTPROGRAM_RET,
-		[PTFLOW_FAR] = -1,
-		[PTFLOW_ASYNC] = -1,
-		[PTFLOW_ENABLE] = PTPROGRAM_GO,
-		[PTFLOW_DISABLE] = PTPROGRAM_STOP,
-		[PTFLOW_DISABLE_ASYNC] = PTPROGRAM_STOP,
-		[PTFLOW_OVERFLOW] = -1,
-		[PTFLOW_LOST] = -1,
-		[PTFLOW_FOUND] = -1,
-		[PTFLOW_NOTE] = -1,
-	};
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->seen.n; i++) {
 		const struct ptflow_event *e = &r->seen.v[i];
 		const struct ptprogram_branch *b;
 
-		if (whats[e->kind] < 0 || e->at_psb || e->kind == PTFLOW_COND)
+		if (ptprogram_what(e->kind) < 0 || e->at_psb)
 			continue;
 		while (n < r->p.n_branches && r->p.branches[n].what == PTPROGRAM_COND)
 			n++;
 		if (n >= r->p.n_branches)
 			fail_msg("seed %lu: a branch too many, at %lx", seed, e->from);
 		b = &r->p.branches[n++];
-		if (b->what != (enum ptprogram_what)whats[e->kind] || b->from != e->from || b->to != e->to)
+		if ((int)b->what != ptprogram_what(e->kind) || b->from != e->from || b->to != e->to)
 			fail_msg("seed %lu: %u %lx => %lx, executed was %u %lx => %lx", seed, e->kind, e->from, e->to, b->what,
 				 b->from, b->to);
 	}

@@ -208,24 +208,6 @@ static void same(const struct list *a, const struct list *b)
 /* The model's branches, but for those that stay in a function, which here are all that are no calls and returns. */
 static void is_program(const struct list *l, uint32_t buffer, uint32_t tid, const struct ptprogram *p)
 {
-	static const int8_t whats[] = {
-		[PTFLOW_RUN] = -1,
-		[PTFLOW_COND] = -1,
-		[PTFLOW_JUMP] = -1,
-		[PTFLOW_JUMP_INDIRECT] = PTPROGRAM_JUMP,
-		[PTFLOW_CALL] = PTPROGRAM_CALL,
-		[PTFLOW_CALL_INDIRECT] = PTPROGRAM_CALL,
-		[PTFLOW_RET] = PTPROGRAM_RET,
-		[PTFLOW_FAR] = -1,
-		[PTFLOW_ASYNC] = -1,
-		[PTFLOW_ENABLE] = PTPROGRAM_GO,
-		[PTFLOW_DISABLE] = PTPROGRAM_STOP,
-		[PTFLOW_DISABLE_ASYNC] = PTPROGRAM_STOP,
-		[PTFLOW_OVERFLOW] = -1,
-		[PTFLOW_LOST] = -1,
-		[PTFLOW_FOUND] = -1,
-		[PTFLOW_NOTE] = -1,
-	};
 	uint64_t last_ns = 0, insns = 0;
 	bool first = true;
 	size_t n = 0;
@@ -241,7 +223,7 @@ static void is_program(const struct list *l, uint32_t buffer, uint32_t tid, cons
 		last_ns = e->ns;
 		insns += e->insns;
 		assert_int_equal(e->sum, insns);
-		if (first || whats[e->kind] < 0) {
+		if (first || ptprogram_what(e->kind) < 0) {
 			assert_int_equal(e->kind, PTFLOW_ENABLE); /* at the first PSB */
 			first = false;
 			continue;
@@ -249,7 +231,7 @@ static void is_program(const struct list *l, uint32_t buffer, uint32_t tid, cons
 		while (n < p->n_branches && p->branches[n].what == PTPROGRAM_COND)
 			n++;
 		assert_true(n < p->n_branches);
-		assert_int_equal(whats[e->kind], p->branches[n].what);
+		assert_int_equal(ptprogram_what(e->kind), p->branches[n].what);
 		assert_int_equal(e->from, p->branches[n].from);
 		assert_int_equal(e->to, p->branches[n].to);
 		n++;
