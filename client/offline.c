@@ -92,12 +92,17 @@ static int opener_prepare(struct job *j)
 		.bundle_fd = j->bundle.dir_fd,
 		.images_fd = j->bundle.images_fd,
 		.symfs_fd = -1,
-		.target_root = -1,
-		.host = true,
+		.root_fd = -1,
+		.root_source = OPENER_HOST,
+		.mapped_fd = -1,
 		.uid = geteuid(),
 	};
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
+	if (root < 0)
+		return ctl_report(j->ctl, -errno, NULL);
+	options.root_fd = root;
 	if (j->request->symfs) {
 		j->symfs_fd = open(j->request->symfs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (j->symfs_fd < 0)

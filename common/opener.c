@@ -3,31 +3,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 
 #include "common/bundle.h"
 #include "common/escape.h"
+#include "common/fileid.h"
 #include "common/io.h"
-
-#ifndef BTRFS_SUPER_MAGIC
-#define BTRFS_SUPER_MAGIC 0x9123683EL
-#endif
-#ifndef OVERLAYFS_SUPER_MAGIC
-#define OVERLAYFS_SUPER_MAGIC 0x794c7630L
-#endif
 
 struct root {
 	int fd;
 	enum opener_source source;
+	uint64_t resolve; /* RESOLVE_*: where links may lead */
 };
 
 struct opener {
@@ -57,41 +48,41 @@ const char *opener_source_to_string(enum opener_source source)
 	return "unknown";
 }
 
-static int add_root(struct opener *o, int fd, enum opener_source source)
+static int add_root(struct opener *o, int fd, enum opener_source source, uint64_t resolve)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
 	if (copy < 0)
 		return -errno;
-	o->roots[o->n_roots++] = (struct root){copy, source};
+	o->roots[o->n_roots++] = (struct root){copy, source, resolve};
 	return 0;
 }
 
 int opener_new(const struct opener_options *options, struct opener **ret)
 {
 	_cleanup_(opener_freep) struct opener *o = calloc(1, sizeof(*o));
-	_cleanup_close_ int host = -1;
 	int r = 0;
 
 	if (!o)
 		return -ENOMEM;
 	o->options = *options;
-	o->bundle_fd = -1;
+	o->bundle_fd = o->options.mapped_fd = -1;
 	if (options->bundle_fd >= 0) {
 		o->bundle_fd = fcntl(options->bundle_fd, F_DUPFD_CLOEXEC, 3);
 		if (o->bundle_fd < 0)
 			return -errno;
 	}
-	if (options->images_fd >= 0)
-		r = add_root(o, options->images_fd, OPENER_BUNDLE);
-	if (r == 0 && options->symfs_fd >= 0)
-		r = add_root(o, options->symfs_fd, OPENER_SYMFS);
-	if (r == 0 && options->target_root >= 0)
-		r = add_root(o, options->target_root, OPENER_TARGET);
-	if (r == 0 && options->host) {
-		host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		r = host < 0 ? -errno : add_root(o, host, OPENER_HOST);
+	if (options->mapped_fd >= 0) {
+		o->options.mapped_fd = fcntl(options->mapped_fd, F_DUPFD_CLOEXEC, 3);
+		if (o->options.mapped_fd < 0)
+			return -errno;
 	}
+	if (options->images_fd >= 0)
+		r = add_root(o, options->images_fd, OPENER_BUNDLE, RESOLVE_BENEATH);
+	if (r == 0 && options->symfs_fd >= 0)
+		r = add_root(o, options->symfs_fd, OPENER_SYMFS, RESOLVE_BENEATH);
+	if (r == 0 && options->root_fd >= 0)
+		r = add_root(o, options->root_fd, options->root_source, RESOLVE_IN_ROOT);
 	if (r < 0)
 		return r;
 	*ret = take_ptr(o);
@@ -105,65 +96,40 @@ void opener_free(struct opener *o)
 	for (size_t i = 0; i < o->n_roots; i++)
 		close_fdp(&o->roots[i].fd);
 	close_fdp(&o->bundle_fd);
+	close_fdp(&o->options.mapped_fd);
 	free(o);
 }
 
-static int open_beneath(int root, const char *path, uint64_t resolve, int *ret_fd)
+/* What an O_PATH descriptor stands for, opened for reading if it is a regular file: to open a device does something. */
+static int open_found(int found, int *ret_fd, struct stat *ret_stat)
 {
-	struct open_how how = {
-		/* What lies there is the target's choice, and to open a device does something: look first. */
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
-	};
-	_cleanup_close_ int found = -1;
 	char name[32];
-	struct stat st;
-	long fd;
+	int fd;
 
-	/* EAGAIN: a rename raced with "..", and the kernel asks to try again; not for ever */
-	for (int tries = 0;; tries++) {
-		fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-		if (fd >= 0)
-			break;
-		if ((errno != EAGAIN && errno != EINTR) || tries == 8)
-			return -errno;
-	}
-	found = (int)fd;
-	if (fstat(found, &st) < 0)
+	if (fstat(found, ret_stat) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode))
+	if (!S_ISREG(ret_stat->st_mode))
 		return -EMEDIUMTYPE;
 	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", found);
 	fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -errno;
-	*ret_fd = (int)fd;
+	*ret_fd = fd;
 	return 0;
 }
 
-static int check_regular(int fd, uint64_t max_size, struct stat *ret)
+static int open_in(int root, const char *path, uint64_t resolve, int *ret_fd, struct stat *ret_stat)
 {
-	if (fstat(fd, ret) < 0)
-		return -errno;
-	if (!S_ISREG(ret->st_mode))
-		return -EMEDIUMTYPE;
-	if (ret->st_size < 0 || (uint64_t)ret->st_size > max_size)
-		return -EFBIG;
-	return 0;
-}
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS | resolve};
+	_cleanup_close_ int found = -1;
 
-int opener_open_beneath(int root, const char *path, uint64_t max_size, int *ret_fd)
-{
-	_cleanup_close_ int fd = -1;
-	struct stat st;
-	int r;
-
-	r = open_beneath(root, path, 0, &fd);
-	if (r == 0)
-		r = check_regular(fd, max_size, &st);
-	if (r == 0)
-		*ret_fd = take_fd(&fd);
-	return r;
+	/* EAGAIN: a rename raced with "..", and the kernel asks to try again; not for ever */
+	for (int tries = 0; found < 0; tries++) {
+		found = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+		if (found < 0 && ((errno != EAGAIN && errno != EINTR) || tries == 8))
+			return -errno;
+	}
+	return open_found(found, ret_fd, ret_stat);
 }
 
 /* ---- one attempt */
@@ -172,12 +138,12 @@ struct attempt {
 	struct opener *o;
 	const struct declink_need *need;
 	struct opener_answer *answer;
-	bool ours; /* the path is our own, whatever the need says */
 	/* the reason to tell, the weightiest so far */
 	int weight;
 	/* found, but not the file of the record: given where nothing better is found and that is allowed */
 	int changed_fd;
 	enum opener_source changed_source;
+	struct stat changed_stat;
 	char changed_path[DECLINK_MAX_PATH + 1];
 };
 
@@ -204,140 +170,82 @@ static bool elf_magic(int fd)
 	return io_pread_full(fd, magic, sizeof(magic), 0) == sizeof(magic) && !memcmp(magic, "\177ELF", 4);
 }
 
-/*
- * Whether the file is the one of the record. On btrfs and overlayfs the device of a mapping and that
- * of stat() differ for the same file, so there the inode alone counts.
- */
-static bool same_file(int fd, const struct stat *st, const struct declink_need *need)
-{
-	struct statfs fs;
-
-	if (st->st_ino != need->ino)
-		return false;
-	if (major(st->st_dev) == need->maj && minor(st->st_dev) == need->min)
-		return true;
-	return fstatfs(fd, &fs) == 0 && (fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == OVERLAYFS_SUPER_MAGIC);
-}
-
-static bool may_be_read(const struct opener *o, const struct stat *st)
-{
-	return st->st_mode & S_IROTH || st->st_uid == o->options.uid;
-}
-
 static void remember(char *dst, const char *path)
 {
 	(void)snprintf(dst, DECLINK_MAX_PATH + 1, "%s", path);
 }
 
 /* Takes over the fd. True: it is the answer. */
-static bool judge(struct attempt *a, const struct root *root, const char *path, int fd)
+static bool judge(struct attempt *a, enum opener_source source, const char *path, int fd, const struct stat *st)
 {
 	_cleanup_close_ int owned = fd;
-	const bool perfmap = a->need->kind == NEED_PERFMAP, ours = root->source == OPENER_BUNDLE;
+	const bool perfmap = a->need->kind == NEED_PERFMAP, world = source == OPENER_TARGET || source == OPENER_HOST;
 	const struct opener_options *options = &a->o->options;
-	struct stat st;
-	int r;
 
-	r = check_regular(fd, perfmap ? OPENER_MAX_PERFMAP : OPENER_MAX_FILE, &st);
-	if (r < 0) {
-		because(a, WEIGHT_REFUSED, "%s", r == -EFBIG ? "the file is too large" : "not a regular file");
+	if (st->st_size < 0 || (uint64_t)st->st_size > (perfmap ? OPENER_MAX_PERFMAP : OPENER_MAX_FILE)) {
+		because(a, WEIGHT_REFUSED, "the file is too large");
 		return false;
 	}
-	if (perfmap && !ours && st.st_uid != options->uid && st.st_uid != 0) {
+	if (perfmap && world && st->st_uid != options->uid) {
 		/* anybody may write to /tmp: names from somebody else's file would be lies */
-		because(a, WEIGHT_REFUSED, "the perf map belongs to uid %u", st.st_uid);
+		because(a, WEIGHT_REFUSED, "the perf map belongs to uid %u", st->st_uid);
 		return false;
 	}
 	if (!perfmap && !elf_magic(fd)) {
 		because(a, WEIGHT_REFUSED, "not an ELF file");
 		return false;
 	}
-	if (options->strict && !ours && !perfmap && !may_be_read(a->o, &st)) {
-		because(a, WEIGHT_REFUSED, "the file is not readable by everybody");
-		return false;
-	}
 	/* Copies in a bundle or a tree have other inodes; their build id decides, in the decoder. */
-	if (a->need->kind == NEED_OBJECT && (root->source == OPENER_TARGET || root->source == OPENER_HOST)) {
+	if (a->need->kind == NEED_OBJECT && world) {
 		if (a->need->ino == 0 && options->strict) {
-			because(a, WEIGHT_REFUSED, "the record does not tell the file's inode");
+			because(a, WEIGHT_REFUSED, "the record does not say the file's inode");
 			return false;
 		}
-		if (a->need->ino != 0 && !same_file(fd, &st, a->need)) {
+		if (a->need->ino != 0 && !fileid_is(fd, st, a->need->maj, a->need->min, a->need->ino)) {
 			because(a, WEIGHT_CHANGED, "another file is at this path now");
 			if (!options->strict && a->changed_fd < 0) {
 				a->changed_fd = take_fd(&owned);
-				a->changed_source = root->source;
+				a->changed_source = source;
+				a->changed_stat = *st;
 				remember(a->changed_path, path);
 			}
 			return false;
 		}
 	}
 	a->answer->fd = take_fd(&owned);
-	a->answer->source = root->source;
+	a->answer->source = source;
+	a->answer->stat = *st;
 	remember(a->answer->path, path);
 	return true;
 }
 
-/*
- * Whether `uid` gets to the file by the folders' own permissions. No links: a mapping's path has none. Groups and ACLs
- * are not asked, so the answer may be no where it is yes.
- */
-static int walk_beneath(const struct opener *o, int root, const char *path, int *ret_fd)
+static void because_errno(struct attempt *a, int r)
 {
-	_cleanup_close_ int dir = fcntl(root, F_DUPFD_CLOEXEC, 3);
-	struct open_how how = {
-		.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
-	};
-
-	if (dir < 0)
-		return -errno;
-	for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
-		char name[NAME_MAX + 1];
-		struct stat st;
-		int next;
-
-		if (slash == path)
-			continue;
-		if ((size_t)(slash - path) > NAME_MAX)
-			return -ENAMETOOLONG;
-		memcpy(name, path, (size_t)(slash - path));
-		name[slash - path] = '\0';
-		next = (int)syscall(SYS_openat2, dir, name, &how, sizeof(how));
-		if (next < 0)
-			return -errno;
-		(void)close_fd(dir);
-		dir = next;
-		if (fstat(dir, &st) < 0)
-			return -errno;
-		if (!(st.st_mode & S_IXOTH) && !(st.st_uid == o->options.uid && (st.st_mode & S_IXUSR)))
-			return -EACCES;
-	}
-	return open_beneath(dir, path, RESOLVE_NO_SYMLINKS, ret_fd);
+	if (r == -ENOENT || r == -ENOTDIR)
+		because(a, WEIGHT_ABSENT, "no such file");
+	else if (r == -EXDEV || r == -ELOOP)
+		because(a, WEIGHT_REFUSED, "the path leads out of its root or over a forbidden link");
+	else if (r == -EMEDIUMTYPE)
+		because(a, WEIGHT_REFUSED, "not a regular file");
+	else
+		because(a, WEIGHT_ERROR, "cannot be opened: %s", strerror(-r));
 }
 
 /* `path` without leading slashes, in one root. */
 static bool try_in(struct attempt *a, const struct root *root, const char *path)
 {
-	uint64_t resolve = a->need->kind == NEED_PERFMAP ? RESOLVE_NO_SYMLINKS : 0;
+	uint64_t resolve = root->resolve | (a->need->kind == NEED_PERFMAP ? RESOLVE_NO_SYMLINKS : 0);
+	struct stat st;
 	int fd, r;
 
 	while (*path == '/')
 		path++;
 	if (!*path)
 		return false;
-	if (a->o->options.told && !a->ours && a->need->kind != NEED_PERFMAP && root->source != OPENER_BUNDLE)
-		r = walk_beneath(a->o, root->fd, path, &fd);
-	else
-		r = open_beneath(root->fd, path, resolve, &fd);
+	r = open_in(root->fd, path, resolve, &fd, &st);
 	if (r == 0)
-		return judge(a, root, path, fd);
-	if (r == -ENOENT || r == -ENOTDIR)
-		because(a, WEIGHT_ABSENT, "no such file");
-	else if (r == -EXDEV || r == -ELOOP)
-		because(a, WEIGHT_REFUSED, "the path leads out of its root or over a forbidden link");
-	else
-		because(a, WEIGHT_ERROR, "cannot be opened: %s", strerror(-r));
+		return judge(a, root->source, path, fd, &st);
+	because_errno(a, r);
 	return false;
 }
 
@@ -351,24 +259,19 @@ static bool try_all(struct attempt *a, const char *path)
 
 /* ---- kinds */
 
-static bool try_kept(struct attempt *a)
+/* The mapping itself names the file, whatever has become of its path. */
+static bool try_mapped(struct attempt *a)
 {
-	const struct opener_options *options = &a->o->options;
-	int fd, copy;
+	struct stat st;
+	int fd, r;
 
-	if (!options->kept || a->need->ino == 0)
+	if (a->o->options.mapped_fd < 0)
 		return false;
-	fd = options->kept(options->arg, a->need->maj, a->need->min, a->need->ino);
-	if (fd < 0)
-		return false;
-	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	if (copy < 0) {
-		because(a, WEIGHT_ERROR, "too many open files");
-		return false;
-	}
-	a->answer->fd = copy;
-	a->answer->source = OPENER_KEPT;
-	return true;
+	r = open_found(a->o->options.mapped_fd, &fd, &st);
+	if (r == 0)
+		return judge(a, OPENER_TARGET, "", fd, &st);
+	because_errno(a, r);
+	return false;
 }
 
 static bool open_object(struct attempt *a)
@@ -390,7 +293,7 @@ static bool open_object(struct attempt *a)
 	for (size_t i = 0; need->path[0] == '/' && i < a->o->n_roots; i++)
 		if (a->o->roots[i].source == OPENER_BUNDLE && try_in(a, &a->o->roots[i], need->path))
 			return true;
-	if (try_kept(a))
+	if (try_mapped(a))
 		return true;
 	if (need->path[0] != '/') {
 		because(a, WEIGHT_REFUSED, "the mapping is of no file");
@@ -408,7 +311,6 @@ static bool by_build_id(struct attempt *a)
 {
 	char path[64 + DECLINK_MAX_BUILD_ID * 2], *p = path;
 	const struct declink_need *need = a->need;
-	bool found;
 
 	if (need->build_id_len < 2)
 		return false;
@@ -416,10 +318,7 @@ static bool by_build_id(struct attempt *a)
 	for (size_t i = 1; i < need->build_id_len; i++)
 		p += sprintf(p, "%02x", need->build_id[i]);
 	(void)strcpy(p, ".debug");
-	a->ours = true;
-	found = try_all(a, path);
-	a->ours = false;
-	return found;
+	return try_all(a, path);
 }
 
 /* dirname(object)/between/name under all roots. */
@@ -455,7 +354,7 @@ static bool open_dwz(struct attempt *a)
 		return true;
 	if (path[0] == '/')
 		return try_all(a, path);
-	/* relative to the debug file; BENEATH stops it at the root whatever its ".." say */
+	/* relative to the debug file; its ".." stop at the root */
 	return *path && beside(a, "", "", path);
 }
 
@@ -468,16 +367,7 @@ static bool open_perfmap(struct attempt *a)
 		return false;
 	}
 	(void)snprintf(path, sizeof(path), "tmp/perf-%d.map", a->need->nspid);
-	for (size_t i = 0; i < a->o->n_roots; i++) {
-		const struct root *root = &a->o->roots[i];
-
-		/* the host's /tmp is the target's only where nobody said that it has another root */
-		if (root->source == OPENER_HOST && a->o->options.target_root >= 0)
-			continue;
-		if (try_in(a, root, path))
-			return true;
-	}
-	return false;
+	return try_all(a, path);
 }
 
 /* rings/<digits>-<digits>.ring, or with a third number: what a daemon writes, and nothing else. */
@@ -518,13 +408,14 @@ static bool open_ring(struct attempt *a)
 		because(a, WEIGHT_REFUSED, "not the name of event rings");
 		return false;
 	}
-	r = open_beneath(a->o->bundle_fd, need->path, RESOLVE_NO_SYMLINKS, &fd);
-	if (r == 0)
-		r = check_regular(fd, OPENER_MAX_FILE, &st);
+	r = open_in(a->o->bundle_fd, need->path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd, &st);
+	if (r == 0 && (st.st_size < 0 || (uint64_t)st.st_size > OPENER_MAX_FILE))
+		r = -EFBIG;
 	if (r < 0) {
-		because(a, WEIGHT_ERROR, "cannot be opened: %s", strerror(-r));
+		because_errno(a, r);
 		return false;
 	}
+	a->answer->stat = st;
 	a->answer->fd = take_fd(&fd);
 	a->answer->source = OPENER_BUNDLE;
 	remember(a->answer->path, need->path);
@@ -559,6 +450,7 @@ int opener_open(struct opener *o, const struct declink_need *need, struct opener
 		ret->fd = take_fd(&a.changed_fd);
 		ret->source = a.changed_source;
 		ret->changed = true;
+		ret->stat = a.changed_stat;
 		remember(ret->path, a.changed_path);
 	}
 	close_fdp(&a.changed_fd);

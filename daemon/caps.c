@@ -2,6 +2,7 @@
 /* Reads the effective set through libcap; the numbers of newer ones are spelled out for older headers. */
 #include "daemon/caps.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <sys/capability.h>
 
@@ -10,6 +11,9 @@
 #endif
 #ifndef CAP_BPF
 #define CAP_BPF 39
+#endif
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE 40
 #endif
 
 static const struct {
@@ -25,9 +29,23 @@ static const struct {
 		"CAP_SYS_PTRACE: maps and executables of other users' processes cannot be read"},
 	{CAP_IPC_LOCK, false, "ipc_lock",
 		"CAP_IPC_LOCK: ring memory is limited by perf_event_mlock_kb and RLIMIT_MEMLOCK"},
+	{CAP_CHECKPOINT_RESTORE, true, "checkpoint_restore",
+		"CAP_CHECKPOINT_RESTORE: mapped files are found by their paths only, not where they were removed or replaced"},
+	{CAP_SETUID, false, "setuid",
+		"CAP_SETUID: executables of other users' processes cannot be opened, which gives frames without names"},
+	{CAP_SETGID, false, "setgid",
+		"CAP_SETGID: executables of processes with other groups cannot be opened, which gives frames without names"},
 	{CAP_DAC_READ_SEARCH, false, "dac_read_search",
-		"CAP_DAC_READ_SEARCH: executables that tracerd's user may not read give frames without names"},
+		"CAP_DAC_READ_SEARCH: executables in folders that other users have closed give root's programs no names"},
 };
+
+/* What only the opener (daemon/opening.h) has once it runs. Root reads its own files by the last one, too. */
+static const struct {
+	cap_value_t value;
+	bool kept_by_root;
+} openers[] = {{CAP_SETUID, false}, {CAP_SETGID, false}, {CAP_DAC_READ_SEARCH, true}};
+
+static cap_t at_start; /* what the daemon and its opener have between them; NULL: not split yet */
 
 static bool has(cap_t set, cap_value_t value)
 {
@@ -42,10 +60,36 @@ static bool has_nth(cap_t set, size_t i)
 	return has(set, wanted[i].value) || (wanted[i].in_sys_admin && has(set, CAP_SYS_ADMIN));
 }
 
+int caps_give_up(void)
+{
+	cap_t set = cap_get_proc();
+	int r = 0;
+
+	if (!set)
+		return -ENOMEM;
+	at_start = cap_dup(set);
+	for (size_t i = 0; i < ARRAY_SIZE(openers); i++) {
+		if (openers[i].kept_by_root && geteuid() == 0)
+			continue;
+		(void)cap_set_flag(set, CAP_PERMITTED, 1, &openers[i].value, CAP_CLEAR);
+		(void)cap_set_flag(set, CAP_EFFECTIVE, 1, &openers[i].value, CAP_CLEAR);
+		(void)cap_set_flag(set, CAP_INHERITABLE, 1, &openers[i].value, CAP_CLEAR);
+	}
+	if (cap_set_proc(set) < 0)
+		r = -errno;
+	(void)cap_free(set);
+	return r;
+}
+
+static cap_t held(void)
+{
+	return at_start ? cap_dup(at_start) : cap_get_proc();
+}
+
 struct json_object *caps_have(void)
 {
 	struct json_object *list = json_object_new_array();
-	cap_t set = cap_get_proc();
+	cap_t set = held();
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
 		if (has_nth(set, i))
@@ -56,7 +100,7 @@ struct json_object *caps_have(void)
 
 void caps_lack(struct json_object *list)
 {
-	cap_t set = cap_get_proc();
+	cap_t set = held();
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
 		if (!has_nth(set, i)) {

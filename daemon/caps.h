@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The capabilities that tracerd can use, which of them it has, and what the others would give.
- * They are what the process was started with: nothing is raised here.
+ * They are what the process was started with: nothing is raised here. Those of the opener the daemon gives up
+ * once that runs.
  */
 #pragma once
 
 #include "common/json.h"
 
-/* ["perfmon", ...] of the effective set; NULL without memory. */
+/* Gives up what only the opener needs, if it does not come with being root. 0, -ENOMEM, -errno. */
+int caps_give_up(void);
+
+/* ["perfmon", ...] that the daemon and its opener have; NULL without memory. */
 struct json_object *caps_have(void);
 /* Appends {what, cost} for each that is lacking. */
 void caps_lack(struct json_object *list);

@@ -43,6 +43,8 @@ static int freeze_members(const struct target *target, struct frozen *frozen)
 			.pid = member->pid, .nspid = member->nspid, .from_ns = member->from_ns, .to_ns = member->to_ns};
 		if (member->root)
 			out->root = root_ref(member->root);
+		if (member->cred)
+			out->cred = cred_ref(member->cred);
 		memcpy(out->comm, member->comm, sizeof(out->comm));
 	}
 	qsort(frozen->members, frozen->n_members, sizeof(*frozen->members), member_cmp);
@@ -102,6 +104,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->pid = target_pid(target);
 	frozen->tid = target->tid;
 	frozen->start_time = target->proc.start_time;
+	frozen->openings = targets->openings;
 	frozen->uid = target->uid;
 	frozen->owner = target->owner;
 	frozen->admin_only = target->admin_only;
@@ -113,7 +116,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->admin = admin;
 	frozen->oldest_ns = target_oldest_ns(target);
 	frozen->history_lost = history_lost(targets->history) - target->history_lost_at;
-	frozen->images_missing = target->images_missing;
+	frozen->images_missing = target_images_missing(target);
 	frozen->method = "none";
 	r = freeze_texts(target, frozen);
 	if (r == 0)
@@ -157,11 +160,6 @@ const char *frozen_lack(const struct frozen *frozen, const char **ret_why)
 	return frozen->step.code;
 }
 
-bool frozen_is_told(const struct frozen *frozen)
-{
-	return frozen->backend->bring && !frozen->step.code;
-}
-
 bool frozen_has_programs(const struct frozen *frozen)
 {
 	return frozen->n_programs > 0;
@@ -178,8 +176,10 @@ struct frozen *frozen_free(struct frozen *frozen)
 		return NULL;
 	if (frozen->backend)
 		frozen_resume(frozen);
-	for (size_t i = 0; i < frozen->n_members; i++)
+	for (size_t i = 0; i < frozen->n_members; i++) {
 		(void)root_put(frozen->members[i].root);
+		(void)cred_unref(frozen->members[i].cred);
+	}
 	for (size_t i = 0; i < frozen->n_images; i++)
 		(void)image_put(frozen->images[i]);
 	for (size_t i = 0; i < frozen->n_warnings; i++)
@@ -260,21 +260,25 @@ int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor,
 	return -1;
 }
 
-int frozen_root_fd(const struct frozen *frozen, pid_t pid)
+int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+		struct opening **ret)
 {
-	const struct frozen_member *member = frozen_member(frozen, pid ? pid : frozen->pid);
+	const struct frozen_member *member = frozen_member(frozen, need->pid > 0 ? need->pid : frozen->pid);
+	struct declink_need own = *need;
+	struct opening_request request = {.need = &own, .mapped_fd = -1, .max_copy = max_copy};
 
 	/* What a stepped program started is no member of the target; most likely it looks at the same files. */
 	if (!member && frozen->backend->bring)
 		member = frozen_member(frozen, frozen->pid);
-	return member && member->root ? root_fd(member->root) : -1;
-}
-
-pid_t frozen_nspid(const struct frozen *frozen, pid_t pid)
-{
-	const struct frozen_member *member = frozen_member(frozen, pid);
-
-	return member ? member->nspid : -1;
+	if (!member || !member->root || !member->cred || !frozen->openings)
+		return -ESRCH;
+	/* A user's snapshot has what that user could read, whatever the process has become. */
+	if (!frozen->admin_only && !cred_is_of(member->cred, frozen->uid))
+		return -EACCES;
+	own.nspid = member->pid == need->pid ? member->nspid : -1;
+	request.cred = member->cred;
+	request.root_fd = root_fd(member->root);
+	return opening_start(frozen->openings, &request, fn, arg, ret);
 }
 
 int frozen_vdso_fd(const struct frozen *frozen)

@@ -6,7 +6,7 @@
  *
  *   loop    target_freeze() ─► frozen
  *   copier  frozen_copy(): rings -> private memory -> records that may be seen -> the writer
- *   loop    frozen_meta(), frozen_image_fd(), frozen_root_fd() while the decoder asks
+ *   loop    frozen_meta(), frozen_image_fd(), frozen_open() while the decoder asks
  *   loop    frozen_resume() once the copy is done or given up, frozen_free() at the very end
  *
  * What somebody else has recorded (back end "step") is awaited in front of the copy: frozen_waits().
@@ -22,6 +22,7 @@
 #include <sys/types.h>
 
 #include "common/cleanup.h"
+#include "daemon/opening.h"
 
 struct frozen;
 struct json_object;
@@ -73,8 +74,6 @@ int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const at
 	_must_check_;
 /* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
 const char *frozen_lack(const struct frozen *frozen, const char **ret_why);
-/* Whether perf.data is what a user says, and not the kernel. */
-bool frozen_is_told(const struct frozen *frozen);
 /* Whether there are event rings. */
 bool frozen_has_programs(const struct frozen *frozen);
 
@@ -129,9 +128,13 @@ struct frozen_object {
 	int fd;
 };
 bool frozen_object(const struct frozen *frozen, size_t n, struct frozen_object *ret);
-/* Borrowed O_PATH dirfd of the root directory of a process of the target, or -1. 0: its first process. */
-int frozen_root_fd(const struct frozen *frozen, pid_t pid);
-/* The pid that a process has in its own innermost pid namespace (perf maps are named by it), or -1. */
-pid_t frozen_nspid(const struct frozen *frozen, pid_t pid);
+/*
+ * Opens what a decoder needs in the world of the process `need->pid` of the target (0: its first one), with that process's
+ * rights and beneath its root; see daemon/opening.h for what `fn` gets. What the process is called in its own pid namespace
+ * (perf maps are named by it) is filled in here. 0, -ESRCH (no such process of the target, or nothing is known of it),
+ * -EACCES (it had other rights than whose snapshot it is), -EBUSY, -ENOMEM, -EMFILE.
+ */
+int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+		struct opening **ret) _must_check_;
 /* Borrowed memfd with the vDSO's ELF image that the targets map, or -1. */
 int frozen_vdso_fd(const struct frozen *frozen);

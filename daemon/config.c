@@ -90,6 +90,8 @@ const struct config_key config_keys[] = {
 	UINT("quota", uid_spool_mib, 1, 16777216, "1024", "MiB", "spool used by one user; the oldest of that user go first"),
 	UINT("quota", uid_producers, 1, 65536, "256", "", "programs with event rings of one user"),
 	UINT("quota", uid_event_mib, 1, 1048576, "1024", "MiB", "event rings of one user's programs"),
+	UINT("quota", uid_image_mib, 1, 1048576, "256", "MiB",
+		"copies in memory of one user's executables that lie on file systems users can serve (FUSE)"),
 
 	UINT("client", client_read_timeout_s, 1, 3600, "10", "s", "for the rest of a message that has begun"),
 	UINT("client", client_write_timeout_s, 1, 3600, "30", "s", "for a client to take anything of what waits for it"),

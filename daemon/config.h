@@ -70,6 +70,7 @@ struct config {
 	unsigned int uid_spool_mib;
 	unsigned int uid_producers;
 	unsigned int uid_event_mib;
+	unsigned int uid_image_mib;
 	/* [client] */
 	unsigned int client_read_timeout_s;
 	unsigned int client_write_timeout_s;

@@ -15,12 +15,14 @@
 #include "common/io.h"
 #include "common/log.h"
 #include "daemon/auth.h"
+#include "daemon/caps.h"
 #include "daemon/clockseries.h"
 #include "daemon/conn.h"
 #include "daemon/copier.h"
 #include "daemon/listener.h"
 #include "daemon/method.h"
 #include "daemon/notify.h"
+#include "daemon/opening.h"
 #include "daemon/producer.h"
 #include "daemon/snapshot.h"
 #include "daemon/spool.h"
@@ -343,6 +345,7 @@ static void free_recording(struct daemon *d)
 		snapshots_free(d->snapshots);
 	d->targets = targets_free(d->targets);
 	d->producers = producers_free(d->producers);
+	d->openings = openings_free(d->openings);
 	if (d->clocks)
 		clockseries_free(d->clocks);
 	if (d->spool)
@@ -363,7 +366,7 @@ static int new_recording(struct daemon *d)
 	struct snapshots_context ctx;
 	int r;
 
-	r = targets_new(d->base, c, &d->quota, d->hub, &d->targets);
+	r = targets_new(d->base, c, &d->quota, d->hub, d->openings, &d->targets);
 	if (r < 0)
 		return fail(r, "targets");
 	r = clockseries_new(d->base, clocks_wanted, d, &d->clocks);
@@ -455,6 +458,12 @@ int daemon_new(struct config *config, struct daemon **ret)
 	d->base = new_base();
 	if (!d->base)
 		return fail(-ENOMEM, "event loop");
+	r = openings_new(d->base, &d->openings);
+	if (r < 0)
+		return fail(r, "opener");
+	r = caps_give_up();
+	if (r < 0)
+		return fail(r, "giving up the opener's capabilities");
 	r = hub_new(&d->hub);
 	if (r < 0)
 		return fail(r, "hub");

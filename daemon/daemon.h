@@ -19,6 +19,7 @@
 #include "daemon/subscribe.h"
 
 struct targets;    /* daemon/target.h */
+struct openings;   /* daemon/opening.h */
 struct triggers;   /* daemon/trigger.h */
 struct producers;  /* daemon/producer.h */
 struct snapshots;  /* daemon/snapshot.h */
@@ -37,6 +38,7 @@ struct daemon {
 	struct quota quota;
 	struct audit audit;
 	struct hub *hub;
+	struct openings *openings;
 	struct targets *targets;
 	struct clockseries *clocks;
 	struct producers *producers;

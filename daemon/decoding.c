@@ -16,21 +16,27 @@
 #include "daemon/capture.h"
 #include "daemon/config.h"
 #include "daemon/objects.h"
+#include "daemon/opening.h"
 
-/* Questions that are with the copier thread. A decoder asks one or a few at a time. */
+/* Questions that are not answered yet. A decoder asks one or a few at a time. */
 #define MAX_LOOKUPS 64
+/* Bytes in memory, of one decoding, of files that had to be copied; see open/filesystem.h. */
+#define MAX_COPIED (256ULL << 20)
 #define TRACE_TMP SAFEFILE_TMP_PREFIX BUNDLE_TRACE
 #define MIB (1024ULL * 1024)
 
-/* One question by path. Lives until done(), longer than its decoding where that is given up. */
+/*
+ * One question by path: first the bundle is looked into, on the copier thread, then the target's world, by an opener. Lives
+ * until the copier is done with it, longer than its decoding where that is given up.
+ */
 struct lookup {
 	struct copier_job job;
 	struct decoding *decoding; /* NULL: nobody waits for the answer */
 	LIST_ENTRY(lookup) entry;
-	struct opener *opener;
+	struct opener *opener; /* of the bundle */
+	struct opening *opening;
 	struct declink_need need;
 	struct opener_answer answer;
-	int error;
 };
 
 struct decoding {
@@ -45,11 +51,17 @@ struct decoding {
 	bool timed_out;
 	LIST_HEAD(, lookup) lookups;
 	unsigned n_lookups;
+	uint64_t copied; /* bytes in memory of files that had to be copied */
 };
 DEFINE_CLEANUP(struct decoding *, decoding_free)
 
 static void lookup_free(struct lookup *l)
 {
+	if (l->decoding) {
+		LIST_REMOVE(l, entry);
+		l->decoding->n_lookups--;
+	}
+	l->opening = opening_cancel(l->opening);
 	opener_free(l->opener);
 	close_fdp(&l->answer.fd);
 	free(l);
@@ -122,26 +134,6 @@ static void answer(struct decoding *d, const struct declink_need *need, const st
 		decoder_kill(d->decoder);
 }
 
-static void lookup_run(struct copier_job *job)
-{
-	struct lookup *l = (struct lookup *)job;
-
-	l->error = opener_open(l->opener, &l->need, &l->answer);
-}
-
-static void lookup_done(struct copier_job *job)
-{
-	struct lookup *l = (struct lookup *)job;
-	struct decoding *d = l->decoding;
-
-	if (d) {
-		LIST_REMOVE(l, entry);
-		d->n_lookups--;
-		answer(d, &l->need, &l->answer, take_fd(&l->answer.fd));
-	}
-	lookup_free(l);
-}
-
 static void answer_no(struct decoding *d, const struct declink_need *need, const char *why)
 {
 	struct opener_answer a = {.fd = -1};
@@ -150,20 +142,78 @@ static void answer_no(struct decoding *d, const struct declink_need *need, const
 	answer(d, need, &a, -1);
 }
 
+/* The answer goes to the decoder, and that is the end of the question. */
+static void lookup_answer(struct lookup *l, int fd)
+{
+	answer(l->decoding, &l->need, &l->answer, fd);
+	lookup_free(l);
+}
+
+static void on_opened(void *arg, const struct openlink_answer *opened, int fd)
+{
+	struct lookup *l = arg;
+
+	l->opening = NULL;
+	l->answer = opened->answer;
+	if (fd >= 0 && opened->copied)
+		l->decoding->copied += (uint64_t)opened->answer.stat.st_size;
+	lookup_answer(l, fd);
+}
+
+/* How much the next file that has to be copied may have. */
+static uint64_t room_for_copy(const struct decoding *d)
+{
+	uint64_t left = d->copied < MAX_COPIED ? MAX_COPIED - d->copied : 0;
+
+	return left < OPENING_MAX_COPY ? left : OPENING_MAX_COPY;
+}
+
+static void lookup_run(struct copier_job *job)
+{
+	struct lookup *l = (struct lookup *)job;
+	int r = opener_open(l->opener, &l->need, &l->answer);
+
+	if (r < 0)
+		(void)snprintf(l->answer.why, sizeof(l->answer.why), "%s", strerror(-r));
+}
+
+static void lookup_outside(struct lookup *l)
+{
+	struct decoding *d = l->decoding;
+	int r;
+
+	r = frozen_open(d->request.frozen, &l->need, room_for_copy(d), on_opened, l, &l->opening);
+	if (r < 0) {
+		(void)snprintf(l->answer.why, sizeof(l->answer.why), "%s",
+			       r == -ESRCH  ? "nothing is known of the process that it is of"
+			       : r == -EACCES ? "its process had other rights than whose snapshot it is"
+					    : strerror(-r));
+		lookup_answer(l, -1);
+	}
+}
+
+static void lookup_done(struct copier_job *job)
+{
+	struct lookup *l = (struct lookup *)job;
+
+	if (!l->decoding)
+		lookup_free(l);
+	else if (l->answer.fd >= 0 || l->need.kind == NEED_RING)
+		lookup_answer(l, take_fd(&l->answer.fd));
+	else
+		lookup_outside(l);
+}
+
 static int lookup_start(struct decoding *d, const struct declink_need *need)
 {
 	/* Code that was in no file came with the recording. */
 	_cleanup_close_ int images = openat(d->dir_fd, BUNDLE_IMAGES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct frozen *f = d->request.frozen;
-	struct opener_options options = {
+	const struct opener_options options = {
 		.bundle_fd = d->dir_fd,
 		.images_fd = images,
 		.symfs_fd = -1,
-		.target_root = frozen_root_fd(f, need->pid > 0 ? need->pid : 0),
-		.host = true,
-		.strict = true,
-		.told = frozen_is_told(f),
-		.uid = frozen_uid(f),
+		.root_fd = -1,
+		.mapped_fd = -1,
 	};
 	struct lookup *l = calloc(1, sizeof(*l));
 	int r;
@@ -172,9 +222,6 @@ static int lookup_start(struct decoding *d, const struct declink_need *need)
 		return -ENOMEM;
 	l->answer.fd = -1;
 	l->need = *need;
-	/* what it is called inside the target's own namespace is not the decoder's to say */
-	if (need->kind == NEED_PERFMAP)
-		l->need.nspid = frozen_nspid(f, need->pid);
 	r = opener_new(&options, &l->opener);
 	if (r < 0) {
 		lookup_free(l);
@@ -185,7 +232,11 @@ static int lookup_start(struct decoding *d, const struct declink_need *need)
 	l->job.done = lookup_done;
 	LIST_INSERT_HEAD(&d->lookups, l, entry);
 	d->n_lookups++;
-	copier_submit(d->request.copier, &l->job);
+	/* Debug files and perf maps come into a bundle when it is published. */
+	if (need->kind == NEED_OBJECT || need->kind == NEED_RING)
+		copier_submit(d->request.copier, &l->job);
+	else
+		lookup_outside(l);
 	return 0;
 }
 
@@ -333,10 +384,12 @@ void decoding_free(struct decoding *d)
 	if (!d)
 		return;
 	while ((l = LIST_FIRST(&d->lookups)) != NULL) {
+		if (!l->job.submitted) { /* with an opener, or the copier is gone and dropped it */
+			lookup_free(l);
+			continue;
+		}
 		LIST_REMOVE(l, entry);
 		l->decoding = NULL;
-		if (!l->job.submitted) /* the copier is gone and dropped it */
-			lookup_free(l);
 	}
 	for (size_t i = 0; i < DECODER_N_FDS; i++)
 		if (d->events[i])

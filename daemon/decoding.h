@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One run of tracerd-decode for a snapshot, on the loop: starts it at a bundle under construction, answers what it needs
- * (images kept by the frozen recording at once, everything by path on the copier thread, since file
- * systems may hang), ends it after a time. Knows no states of a snapshot.
+ * (images kept by the frozen recording at once, what is in the bundle on the copier thread, everything else by an opener
+ * with the rights of the target's user), ends it after a time. Knows no states of a snapshot.
  */
 #pragma once
 

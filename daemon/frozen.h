@@ -15,6 +15,7 @@
 #include "daemon/targetstate.h"
 
 struct event;
+struct openings;
 struct stepanswer;
 
 #define FROZEN_PROGRAMS_MAX 256
@@ -23,6 +24,7 @@ struct frozen_member {
 	pid_t pid, nspid;
 	uint64_t from_ns, to_ns;
 	struct root *root; /* referenced */
+	struct cred *cred; /* referenced */
 	char comm[PROC_COMM_MAX];
 };
 
@@ -33,6 +35,7 @@ struct frozen_source {
 
 struct frozen {
 	const struct backend *backend;
+	struct openings *openings; /* borrowed */
 	/* identity */
 	char name[24];
 	enum target_scope scope;

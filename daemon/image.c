@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,31 +10,35 @@
 #include <sys/mman.h>
 #include <sys/queue.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 
 #include "common/io.h"
+#include "common/log.h"
+#include "daemon/opening.h"
 #include "daemon/procfs.h"
+#include "daemon/quota.h"
 
 #define N_BUCKETS 1024
-#define OVERLAYFS_MAGIC 0x794c7630
-#define BTRFS_MAGIC 0x9123683E
+#define RETRY_NS 1000000000ull /* a file that cannot be opened is not asked for with every mapping */
 
 struct image {
 	LIST_ENTRY(image) link;
 	struct images *images; /* where it is counted; outlives it */
 	unsigned int refs;
-	int fd;
+	int fd; /* -1: not open */
 	struct image_key key;
+	struct cred *cred; /* with whose rights it was opened */
 	enum image_frames frames;
+	struct opening *opening; /* while it is asked for */
+	char *why;		 /* not opened; NULL */
+	uint64_t tried_ns;
+	struct quota_charge copy; /* what is in memory of it */
 };
 
 struct root {
 	LIST_ENTRY(root) link;
 	unsigned int refs;
 	int fd;
-	uint64_t mount, ino;
+	uint64_t mount, ino; /* 0: not known, not shared */
 };
 
 struct images {
@@ -44,15 +46,24 @@ struct images {
 	LIST_HEAD(, root) roots;
 	size_t n, max;
 	bool map_files_refused;
+	struct openings *openings;
+	struct quota *quota;
+	void (*settled)(void *arg);
+	void *arg;
 };
 
-int images_new(size_t max, struct images **ret)
+int images_new(size_t max, struct openings *openings, struct quota *quota, void (*settled)(void *arg), void *arg,
+	       struct images **ret)
 {
 	struct images *images = calloc(1, sizeof(*images));
 
 	if (!images)
 		return -ENOMEM;
 	images->max = max;
+	images->openings = openings;
+	images->quota = quota;
+	images->settled = settled;
+	images->arg = arg;
 	*ret = images;
 	return 0;
 }
@@ -85,113 +96,103 @@ static bool key_equal(const struct image_key *a, const struct image_key *b)
 	return a->ino == b->ino && a->maj == b->maj && a->min == b->min;
 }
 
-/* Overlay and btrfs show one device in mappings and another in stat. */
-static bool device_may_differ(int fd)
-{
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	return (uint64_t)fs.f_type == OVERLAYFS_MAGIC || (uint64_t)fs.f_type == BTRFS_MAGIC;
-}
-
-static int check_file(int fd, const struct image_key *key)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if (st.st_ino != key->ino)
-		return -ESTALE;
-	if ((major(st.st_dev) != key->maj || minor(st.st_dev) != key->min) && !device_may_differ(fd))
-		return -ESTALE;
-	return 0;
-}
-
-/* The mapping itself names the file, whatever has become of its path; needs a capability. */
-static int open_map_file(struct images *images, int proc_dirfd, uint64_t start, uint64_t end)
+/*
+ * The mapping itself names the file, whatever has become of its path; needs a capability. O_PATH: nothing is opened, so
+ * nothing can hang, and no right is used.
+ */
+static int open_map_file(struct images *images, const struct image_request *q)
 {
 	char name[64];
 	int fd;
 
-	if (images->map_files_refused)
-		return -EPERM;
-	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)start, (unsigned long long)end);
-	fd = openat(proc_dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0) {
-		if (errno == EPERM)
-			images->map_files_refused = true;
-		return -errno;
-	}
+	if (images->map_files_refused || q->proc_dirfd < 0)
+		return -1;
+	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)q->start, (unsigned long long)q->end);
+	fd = openat(q->proc_dirfd, name, O_PATH | O_CLOEXEC);
+	if (fd < 0 && errno == EPERM)
+		images->map_files_refused = true;
 	return fd;
 }
 
-static int open_by_path(int proc_dirfd, const char *path, const struct image_key *key)
+static void failed(struct image *image, const char *why)
 {
-	_cleanup_close_ int root = -1, fd = -1;
-	/*
-	 * In the target's root, links in its file system are followed as it would itself. What lies there
-	 * is the target's choice, and to open a device does something: so it is looked at first.
-	 */
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	char name[32];
-	int r, opened;
-
-	root = openat(proc_dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return -errno;
-	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	if (fd < 0)
-		return -errno;
-	r = check_file(fd, key);
-	if (r < 0)
-		return r;
-	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	opened = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	return opened < 0 ? -errno : opened;
+	free(image->why);
+	image->why = strdup(why);
+	/* nobody can find out any more */
+	if (image->frames == IMAGE_FRAMES_UNKNOWN)
+		image->frames = IMAGE_FRAMES_NO_VERDICT;
+	log_debug("image %u:%u/%llu: %s", image->key.maj, image->key.min, (unsigned long long)image->key.ino, why);
 }
 
-int image_get(struct images *images, int proc_dirfd, uint64_t start, uint64_t end, const char *path,
-	      const struct image_key *key, struct image **ret)
+static void on_opened(void *arg, const struct openlink_answer *answer, int fd)
 {
-	_cleanup_close_ int fd = -1;
-	size_t bucket = bucket_of(key);
+	struct image *image = arg;
+	struct images *images = image->images;
+
+	image->opening = NULL;
+	if (fd < 0) {
+		failed(image, answer->answer.why);
+	} else if (answer->copied && quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES,
+						  (uint64_t)answer->answer.stat.st_size, &image->copy) != 0) {
+		(void)close_fd(fd);
+		failed(image, "copies of this user's files take too much memory (uid_image_mib)");
+	} else {
+		image->fd = fd;
+		image->frames = IMAGE_FRAMES_UNKNOWN;
+	}
+	if (images->settled)
+		images->settled(images->arg);
+}
+
+static void ask(struct image *image, const struct image_request *q)
+{
+	struct images *images = image->images;
+	_cleanup_close_ int mapped = -1;
+	struct declink_need need = {
+		.kind = NEED_OBJECT, .maj = q->key.maj, .min = q->key.min, .ino = q->key.ino, .pid = q->pid};
+	struct opening_request request = {.cred = q->cred, .need = &need, .max_copy = OPENING_MAX_COPY};
+	int r = -ENOSYS;
+
+	free(take_ptr(image->why));
+	image->tried_ns = io_now_ns();
+	(void)snprintf(need.path, sizeof(need.path), "%s", q->path);
+	mapped = open_map_file(images, q);
+	request.mapped_fd = mapped;
+	request.root_fd = q->root ? q->root->fd : -1;
+	if (images->openings)
+		r = opening_start(images->openings, &request, on_opened, image, &image->opening);
+	if (r < 0)
+		failed(image, strerror(-r));
+}
+
+int image_get(struct images *images, const struct image_request *q, struct image **ret)
+{
+	const size_t bucket = bucket_of(&q->key);
 	struct image *image;
-	int r;
 
 	LIST_FOREACH(image, &images->buckets[bucket], link) {
-		if (key_equal(&image->key, key)) {
-			*ret = image_ref(image);
-			return 0;
-		}
+		if (!key_equal(&image->key, &q->key) || !cred_equal(image->cred, q->cred))
+			continue;
+		if (image->why && io_now_ns() - image->tried_ns > RETRY_NS)
+			ask(image, q);
+		*ret = image_ref(image);
+		return 0;
 	}
 	if (images->n >= images->max)
 		return -ENFILE;
-
-	fd = open_map_file(images, proc_dirfd, start, end);
-	if (fd < 0 || check_file(fd, key) < 0) {
-		fd = close_fd(fd);
-		if (path[0] != '/')
-			return -ENOENT;
-		r = open_by_path(proc_dirfd, path, key);
-		if (r < 0)
-			return r;
-		fd = r;
-	}
+	if (q->path[0] != '/')
+		return -ENOENT;
 	image = calloc(1, sizeof(*image));
 	if (!image)
 		return -ENOMEM;
 	image->images = images;
 	image->refs = 1;
-	image->key = *key;
-	image->fd = take_fd(&fd);
+	image->key = q->key;
+	image->cred = cred_ref(q->cred);
+	image->fd = -1;
 	LIST_INSERT_HEAD(&images->buckets[bucket], image, link);
 	images->n++;
+	ask(image, q);
 	*ret = image;
 	return 0;
 }
@@ -208,7 +209,11 @@ struct image *image_put(struct image *image)
 		return NULL;
 	LIST_REMOVE(image, link);
 	image->images->n--;
+	image->opening = opening_cancel(image->opening);
+	quota_release(&image->copy);
 	(void)close_fd(image->fd);
+	(void)cred_unref(image->cred);
+	free(image->why);
 	free(image);
 	return NULL;
 }
@@ -216,6 +221,16 @@ struct image *image_put(struct image *image)
 int image_fd(const struct image *image)
 {
 	return image->fd;
+}
+
+bool image_is_opening(const struct image *image)
+{
+	return image->opening != NULL;
+}
+
+const char *image_missing(const struct image *image)
+{
+	return image->fd < 0 && !image->opening ? image->why ? image->why : "out of memory" : NULL;
 }
 
 const struct image_key *image_key(const struct image *image)
@@ -236,16 +251,17 @@ void image_set_frames(struct image *image, enum image_frames frames)
 int root_get(struct images *images, int proc_dirfd, struct root **ret)
 {
 	_cleanup_close_ int fd = -1;
-	struct statx stx;
+	struct statx stx = {0};
 	struct root *root;
 
 	fd = openat(proc_dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &stx) < 0)
-		return -errno;
+	/* DONT_SYNC: what the kernel knows; whoever serves the file system is not asked, who might not answer. */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &stx) < 0)
+		stx.stx_ino = 0;
 	LIST_FOREACH(root, &images->roots, link) {
-		if (root->ino == stx.stx_ino && root->mount == stx.stx_mnt_id) {
+		if (stx.stx_ino && root->ino == stx.stx_ino && root->mount == stx.stx_mnt_id) {
 			*ret = root_ref(root);
 			return 0;
 		}

@@ -108,6 +108,26 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 	return 0;
 }
 
+/*
+ * Root's targets may have processes of any user, and only administrators get their snapshots. A user's may not: a process
+ * that has become another's (a set-user-ID program) is not to have its files opened for the one who started it.
+ */
+bool cred_is_of(const struct cred *cred, uid_t uid)
+{
+	return uid == 0 || cred->uid == uid;
+}
+
+void member_read_cred(struct member *member, int proc_dirfd)
+{
+	struct cred *cred;
+
+	if (cred_read(proc_dirfd, &cred) < 0)
+		return;
+	if (member->cred)
+		(void)cred_unref(member->cred);
+	member->cred = cred;
+}
+
 static void member_read(struct member *member, int proc_dirfd)
 {
 	struct proc_status status;
@@ -119,6 +139,7 @@ static void member_read(struct member *member, int proc_dirfd)
 	if (proc_stat_read(proc_dirfd, &stat) == 0)
 		member->start_time = stat.start_time;
 	(void)!proc_comm_read(proc_dirfd, member->comm, sizeof(member->comm));
+	member_read_cred(member, proc_dirfd);
 	if (root_get(member->target->targets->images, proc_dirfd, &root) == 0) {
 		if (member->root)
 			(void)root_put(member->root);
@@ -168,6 +189,7 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 {
 	_cleanup_close_ int own = proc_dir_open(pid);
 	struct root *root = parent->root ? root_ref(parent->root) : NULL;
+	struct cred *cred = parent->cred ? cred_ref(parent->cred) : NULL;
 	char comm[PROC_COMM_MAX];
 	struct member *member;
 	int r;
@@ -177,9 +199,11 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 	r = member_new(parent->target, pid, at_ns, &member);
 	if (r < 0) {
 		(void)root_put(root);
+		(void)cred_unref(cred);
 		return r;
 	}
 	member->root = root;
+	member->cred = cred;
 	memcpy(member->comm, comm, sizeof(comm));
 	if (own >= 0) {
 		member_read(member, own);
@@ -204,6 +228,7 @@ struct member *member_free(struct member *member)
 	TAILQ_REMOVE(&member->target->members, member, link);
 	member->target->n_members--;
 	(void)root_put(member->root);
+	(void)cred_unref(member->cred);
 	free(member);
 	return NULL;
 }

@@ -28,6 +28,7 @@ static const char *const names[_QUOTA_MAX] = {
 	[QUOTA_SPOOL_BYTES] = "spool_bytes",
 	[QUOTA_PRODUCERS] = "producers",
 	[QUOTA_EVENT_BYTES] = "event_bytes",
+	[QUOTA_IMAGE_BYTES] = "image_bytes",
 };
 
 void quota_init(struct quota *q, const struct config *config)
@@ -46,6 +47,7 @@ void quota_init(struct quota *q, const struct config *config)
 	q->limits[QUOTA_SPOOL_BYTES] = (uint64_t)config->uid_spool_mib << 20;
 	q->limits[QUOTA_PRODUCERS] = config->uid_producers;
 	q->limits[QUOTA_EVENT_BYTES] = (uint64_t)config->uid_event_mib << 20;
+	q->limits[QUOTA_IMAGE_BYTES] = (uint64_t)config->uid_image_mib << 20;
 }
 
 void quota_fini(struct quota *q)

@@ -180,6 +180,18 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 	decoder_kill(probe->decoder);
 }
 
+/* Whether a waiting target has a file that is yet to be opened: then all are looked at together, later. */
+static bool some_are_opening(const struct stackprobe *probe)
+{
+	const struct target *target;
+
+	TAILQ_FOREACH(target, &probe->targets->list, link)
+		for (size_t i = 0; target->probe_waits && i < target->n_images && i < FILES_MAX; i++)
+			if (image_is_opening(target->images[i]))
+				return true;
+	return false;
+}
+
 /* Files of waiting targets that nobody has judged yet. */
 static void collect(struct stackprobe *probe)
 {
@@ -193,7 +205,7 @@ static void collect(struct stackprobe *probe)
 
 			for (size_t k = 0; k < probe->n_images; k++)
 				have = have || probe->images[k] == image;
-			if (have || image_frames(image) != IMAGE_FRAMES_UNKNOWN)
+			if (have || image_frames(image) != IMAGE_FRAMES_UNKNOWN || image_fd(image) < 0)
 				continue;
 			if (probe->n_images == FILES_MAX)
 				return;
@@ -260,6 +272,8 @@ static void start(struct stackprobe *probe)
 		decide_waiting(probe, true);
 		return;
 	}
+	if (some_are_opening(probe))
+		return;
 	collect(probe);
 	if (probe->n_images == 0) {
 		decide_waiting(probe, true);
@@ -301,6 +315,17 @@ struct stackprobe *stackprobe_free(struct stackprobe *probe)
 	event_free(probe->timeout);
 	free(probe);
 	return NULL;
+}
+
+void stackprobe_images_settled(struct stackprobe *probe)
+{
+	struct target *target;
+
+	TAILQ_FOREACH(target, &probe->targets->list, link)
+		if (target->probe_waits) {
+			start(probe);
+			return;
+		}
 }
 
 void stackprobe_target(struct stackprobe *probe, struct target *target)

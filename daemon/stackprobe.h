@@ -18,5 +18,8 @@ struct targets;
 int stackprobe_new(struct targets *targets, struct stackprobe **ret) _must_check_;
 struct stackprobe *stackprobe_free(struct stackprobe *probe);
 
+/* Images that were being opened are, or are not. */
+void stackprobe_images_settled(struct stackprobe *probe);
+
 /* Decides now or later which stacks `target` gets, and has its back end choose again. */
 void stackprobe_target(struct stackprobe *probe, struct target *target);

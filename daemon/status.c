@@ -12,6 +12,7 @@
 #include "daemon/daemon.h"
 #include "daemon/listener.h"
 #include "daemon/metrics.h"
+#include "daemon/opening.h"
 #include "daemon/producer.h"
 #include "daemon/snapshot.h"
 #include "daemon/status_server.h"
@@ -115,6 +116,7 @@ static struct json_object *status_json(struct daemon *d)
 	lack = json_add_new_array(caps, "lack");
 	caps_lack(lack);
 	(void)targets_status(d->targets, o, lack);
+	openings_status(d->openings, o, lack);
 	snapshots_status(d->snapshots, o);
 	/* Whoever counts losses of its own adds to the same object. */
 	losses = json_get_object(o, "losses");

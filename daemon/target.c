@@ -372,10 +372,17 @@ void targets_add(struct targets *targets, struct target *target)
 
 /* ---- all targets */
 
+static void on_image_settled(void *arg)
+{
+	struct targets *targets = arg;
+
+	stackprobe_images_settled(targets->probe);
+}
+
 DEFINE_CLEANUP(struct targets *, targets_free)
 
 int targets_new(struct event_base *base, const struct config *config, struct quota *quota, struct hub *hub,
-		struct targets **ret)
+		struct openings *openings, struct targets **ret)
 {
 	_cleanup_(targets_freep) struct targets *targets = NULL;
 	int r;
@@ -389,7 +396,8 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	targets->hub = hub;
 	targets->cgroup_fd = targets->vdso_fd = -1;
 	TAILQ_INIT(&targets->list);
-	r = images_new(config->images_max, &targets->images);
+	targets->openings = openings;
+	r = images_new(config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
 		return r;
 	r = history_new(base, targetlog_record, targets, &targets->history);

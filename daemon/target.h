@@ -27,6 +27,7 @@
 struct config;
 struct event_base;
 struct hub;
+struct openings;
 struct json_object;
 struct producer;
 struct producers;
@@ -74,9 +75,9 @@ struct target_request {
 		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .step_fd = -1, .waits = true                 \
 	}
 
-/* `hub` may be NULL (tests). What this machine cannot do is no error here: see targets_status(). */
+/* `hub` and `openings` may be NULL (tests). What this machine cannot do is no error here: see targets_status(). */
 int targets_new(struct event_base *base, const struct config *config, struct quota *quota, struct hub *hub,
-		struct targets **ret) _must_check_;
+		struct openings *openings, struct targets **ret) _must_check_;
 /* Disarms all; frozen recordings must have been freed before. */
 struct targets *targets_free(struct targets *targets);
 

@@ -40,7 +40,7 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 	json_add_uint(lost, "samples", stats->lost);
 	json_add_uint(lost, "history", history_lost(target->targets->history) - target->history_lost_at);
 	json_add_uint(lost, "history_dropped", target->log.dropped);
-	json_add_uint(lost, "images_missing", target->images_missing);
+	json_add_uint(lost, "images_missing", target_images_missing(target));
 }
 
 struct json_object *target_to_json(struct target *target)
@@ -188,7 +188,7 @@ int targets_losses(const struct targets *targets, struct json_object *losses)
 	TAILQ_FOREACH(target, &targets->list, link)
 	{
 		dropped += target->log.dropped;
-		missing += target->images_missing;
+		missing += target_images_missing(target);
 	}
 	json_add_uint(losses, "history_lost", history_lost(targets->history));
 	json_add_uint(losses, "history_dropped", dropped);

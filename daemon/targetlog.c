@@ -22,14 +22,23 @@
 
 /* ---- images */
 
-static bool has_image(const struct target *target, const struct image_key *key)
+/* One that is open, or about to be. */
+static bool has_file(const struct target *target, const struct perfabi_mmap2 *map)
 {
 	for (size_t i = 0; i < target->n_images; i++) {
 		const struct image_key *k = image_key(target->images[i]);
 
-		if (k->ino == key->ino && k->maj == key->maj && k->min == key->min)
+		if (k->ino == map->ino && k->maj == map->maj && k->min == map->min && !image_missing(target->images[i]))
 			return true;
 	}
+	return false;
+}
+
+static bool has_image(const struct target *target, const struct image *image)
+{
+	for (size_t i = 0; i < target->n_images; i++)
+		if (target->images[i] == image)
+			return true;
 	return false;
 }
 
@@ -59,17 +68,60 @@ void targetlog_free_images(struct target *target)
 	target->n_images = target->images_room = 0;
 }
 
+uint64_t target_images_missing(const struct target *target)
+{
+	uint64_t n = target->images_missing;
+
+	for (size_t i = 0; i < target->n_images; i++)
+		n += image_missing(target->images[i]) != NULL;
+	return n;
+}
+
+/* Asks for the image of a mapping; it is opened behind our back. */
+static int image_ask(struct target *target, pid_t pid, int dirfd, const struct perfabi_mmap2 *map)
+{
+	struct member *member = member_find(target, pid);
+	struct image_request request = {
+		.proc_dirfd = dirfd,
+		.pid = pid,
+		.start = map->addr,
+		.end = map->addr + map->len,
+		.path = map->filename,
+		.key = {.maj = map->maj, .min = map->min, .ino = map->ino},
+	};
+	struct proc_stat stat;
+	struct image *image;
+	int r;
+
+	if (!member)
+		return -ESRCH;
+	/* By its number another process may be found by now, with other rights. */
+	if (dirfd >= 0 && (proc_stat_read(dirfd, &stat) < 0 || stat.start_time != member->start_time))
+		request.proc_dirfd = dirfd = -1;
+	if (dirfd >= 0)
+		member_read_cred(member, dirfd);
+	if (!member->cred || !cred_is_of(member->cred, target->uid))
+		return -EACCES;
+	request.cred = member->cred;
+	request.root = member->root;
+	r = image_get(target->targets->images, &request, &image);
+	if (r < 0)
+		return r;
+	r = has_image(target, image) ? -EEXIST : image_keep(target, image);
+	if (r < 0)
+		(void)image_put(image);
+	return r == -EEXIST ? 0 : r;
+}
+
 static void image_open(struct target *target, pid_t pid, const struct perfabi_mmap2 *map)
 {
-	struct image_key key = {.maj = map->maj, .min = map->min, .ino = map->ino};
 	size_t room = map->header.size - sizeof(*map) - sizeof(struct perfabi_sample_id);
 	_cleanup_close_ int own = -1;
-	struct image *image;
 	char path[32];
 	int dirfd, r;
 
 	/* No file behind it: vdso, anonymous. */
-	if (!map->ino || strnlen(map->filename, room) == room || has_image(target, &key))
+	if (!map->ino || strnlen(map->filename, room) == room || has_file(target, map))
 		return;
 	if (target->n_images >= TARGET_IMAGES_MAX) {
 		target->images_missing++;
@@ -81,14 +133,7 @@ static void image_open(struct target *target, pid_t pid, const struct perfabi_mm
 		(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 		dirfd = own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
-	r = dirfd < 0 ? -ESRCH
-		      : image_get(target->targets->images, dirfd, map->addr, map->addr + map->len, map->filename, &key,
-				  &image);
-	if (r == 0) {
-		r = image_keep(target, image);
-		if (r < 0)
-			(void)image_put(image);
-	}
+	r = image_ask(target, pid, dirfd, map);
 	if (r < 0) {
 		target->images_missing++;
 		log_debug("%s: image of pid %d not kept: %s", target->name, (int)pid, strerror(-r));

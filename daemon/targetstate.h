@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "daemon/cgroup.h"
+#include "daemon/cred.h"
 #include "daemon/histlog.h"
 #include "daemon/history.h"
 #include "daemon/image.h"
@@ -23,6 +24,7 @@
 
 struct backend;
 struct frozen;
+struct openings;
 struct producers;
 struct stackprobe;
 struct stepper;
@@ -44,6 +46,7 @@ struct member {
 	uint64_t start_time; /* 0 if it could not be read */
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
 	struct root *root; /* referenced; NULL if it could not be opened */
+	struct cred *cred; /* referenced; as last read; NULL if never */
 	struct history_follow *follow; /* where the machine-wide history is not permitted */
 	char comm[PROC_COMM_MAX];
 };
@@ -115,6 +118,7 @@ struct targets {
 	struct producers *producers; /* borrowed; NULL: none (tests) */
 	
 	struct sampler *sampler;
+	struct openings *openings; /* borrowed; NULL: none (tests) */
 	struct history *history;
 	int history_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
 	struct images *images;
@@ -167,6 +171,10 @@ size_t members_of(const struct targets *targets, pid_t pid, struct member **ret,
 int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
 /* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
 int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
+/* What rights it has on files now; what was known stays where that cannot be read. */
+void member_read_cred(struct member *member, int proc_dirfd);
+/* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
+bool cred_is_of(const struct cred *cred, uid_t uid);
 void member_end(struct member *member, uint64_t at_ns);
 struct member *member_free(struct member *member);
 void members_end(struct target *target, uint64_t at_ns);
@@ -199,3 +207,5 @@ int targetlog_synth(struct target *target, struct member *member, int proc_dirfd
 /* Reads the living threads and maps of a member again, as of now. */
 int targetlog_resync(struct target *target, struct member *member) _must_check_;
 void targetlog_free_images(struct target *target);
+/* Executable mappings of it whose file is not to be had. */
+uint64_t target_images_missing(const struct target *target);

@@ -19,10 +19,12 @@ check() {
 check common 'common/|config\.h"'
 check daemon 'common/|daemon/|config\.h"'
 check decode 'common/|decode/|config\.h"'
+check open 'common/|open/|config\.h"'
 check client 'common/|client/|tracerd\.h"|config\.h"'
 
 # The same by what is linked: no program takes an object of another folder.
-for pair in daemon:decode daemon:client decode:daemon decode:client client:daemon client:decode; do
+for pair in daemon:decode daemon:client daemon:open decode:daemon decode:client decode:open client:daemon client:decode \
+	client:open open:daemon open:decode open:client; do
 	if grep -nE "^[^#]*[ /=]${pair#*:}/[a-z0-9_-]+\.[ch]( |\$)" "${pair%:*}/Makefile.inc"; then
 		fail "${pair%:*}/Makefile.inc builds from ${pair#*:}/"
 	fi

@@ -156,11 +156,6 @@ const char *frozen_lack(const struct frozen *f, const char **ret_why)
 	return lack;
 }
 
-bool frozen_is_told(const struct frozen *f)
-{
-	return false;
-}
-
 bool frozen_has_programs(const struct frozen *f)
 {
 	return has_programs;
@@ -217,14 +212,21 @@ int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t
 	return -1;
 }
 
-int frozen_root_fd(const struct frozen *f, pid_t pid)
+/* Opened here, as this process's user, and answered at once. */
+int frozen_open(struct frozen *f, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+		struct opening **ret)
 {
-	return -1;
-}
+	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const struct opener_options options = {.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .root_fd = root,
+		.root_source = OPENER_TARGET, .mapped_fd = -1, .strict = true, .uid = getuid()};
+	struct openlink_answer answer = {0};
+	struct opener *o;
 
-pid_t frozen_nspid(const struct frozen *f, pid_t pid)
-{
-	return 1;
+	assert_int_equal(opener_new(&options, &o), 0);
+	assert_int_equal(opener_open(o, need, &answer.answer), 0);
+	opener_free(o);
+	fn(arg, &answer, answer.answer.fd);
+	return 0;
 }
 
 int frozen_vdso_fd(const struct frozen *f)

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One worker of tracerd-open: answers requests on its socket with the rights that it has been given, until the end. */
+#pragma once
+
+#include "common/openlink.h"
+
+/* Never returns. `sock` is its end. */
+_Noreturn void worker_run(const struct openlink_command *start, int sock);
