@@ -211,7 +211,8 @@ static void loop(struct job *j, struct decoder *d)
 int offline_decode(
 	struct ctl *ctl, const struct offline_request *request, struct json_object **ret_result)
 {
-	static const struct decoder_callbacks callbacks = {on_need, on_progress, on_end};
+	static const struct decoder_callbacks callbacks = {
+		.on_need = on_need, .on_progress = on_progress, .on_end = on_end};
 	_cleanup_(job_fini) struct job j = {
 		.ctl = ctl,
 		.request = request,

@@ -30,6 +30,8 @@ const char *declink_type_to_string(enum declink_type type)
 		return "progress";
 	case DECLINK_RESULT:
 		return "result";
+	case DECLINK_VERDICT:
+		return "verdict";
 	}
 	return "unknown";
 }
@@ -37,7 +39,7 @@ const char *declink_type_to_string(enum declink_type type)
 static bool type_is_known(unsigned type_u)
 {
 	return (type_u >= DECLINK_JOB && type_u <= DECLINK_CANCEL) ||
-	       (type_u >= DECLINK_NEED && type_u <= DECLINK_RESULT);
+	       (type_u >= DECLINK_NEED && type_u <= DECLINK_VERDICT);
 }
 
 void declink_packet_fini(struct declink_packet *p)
@@ -319,6 +321,27 @@ int declink_file_from_json(struct json_object *body, struct declink_file *ret)
 	(void)json_get_bool(body, "changed", &f.changed);
 	copy_escaped(f.why, sizeof(f.why), json_get_string(body, "why"));
 	*ret = f;
+	return 0;
+}
+
+struct json_object *declink_verdict_to_json(const struct declink_verdict *verdict)
+{
+	struct json_object *o = json_object_new_object();
+
+	if (!o)
+		return NULL;
+	json_add_uint(o, "req", verdict->req);
+	json_add_bool(o, "recognised", verdict->recognised);
+	return o;
+}
+
+int declink_verdict_from_json(struct json_object *body, struct declink_verdict *ret)
+{
+	struct declink_verdict v = {0};
+
+	if (get_u32(body, "req", true, &v.req) < 0 || !json_get_bool(body, "recognised", &v.recognised))
+		return -EPROTO;
+	*ret = v;
 	return 0;
 }
 

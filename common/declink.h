@@ -8,7 +8,16 @@
  * numbers are checked here, and a packet that does not fit is -EPROTO with all its fds closed.
  *
  *   parent -> decoder   JOB once, FILE for each NEED, CANCEL
- *   decoder -> parent   NEED, PROGRESS, at last RESULT
+ *   decoder -> parent   NEED, VERDICT for each FILE that was found, PROGRESS, at last RESULT
+ *
+ * Numbers of requests rise, so each is of one NEED. What the file of a NEED is, only the decoder knows: it has looked
+ * into it. A parent copies nothing before the verdict says "recognised", which means of
+ *
+ *   object    an ELF file with code, with the build id that was asked for, or that the recording tells of its path
+ *   debug     an ELF file with the build id that was asked for; .gnu_debuglink's CRC alone is not enough
+ *   dwz       the same
+ *   perfmap   entries of a JIT's map in all but very few of its lines (decode/perfmap.h)
+ *   ring      a copy of rings that does not contradict itself
  */
 #pragma once
 
@@ -20,7 +29,7 @@
 
 #include "common/cleanup.h"
 
-#define DECLINK_VERSION 1
+#define DECLINK_VERSION 2
 #define DECLINK_FD 3	       /* the decoder's end */
 #define DECLINK_MAX_TEXT 65536 /* bytes of JSON in a packet */
 #define DECLINK_MAX_DEPTH 16
@@ -35,6 +44,7 @@ enum declink_type {
 	DECLINK_NEED = 16,
 	DECLINK_PROGRESS = 17,
 	DECLINK_RESULT = 18,
+	DECLINK_VERDICT = 19,
 };
 
 const char *declink_type_to_string(enum declink_type type);
@@ -96,6 +106,14 @@ struct declink_file {
 
 struct json_object *declink_file_to_json(const struct declink_file *file);
 int declink_file_from_json(struct json_object *body, struct declink_file *ret) _must_check_;
+
+struct declink_verdict {
+	uint32_t req;
+	bool recognised;
+};
+
+struct json_object *declink_verdict_to_json(const struct declink_verdict *verdict);
+int declink_verdict_from_json(struct json_object *body, struct declink_verdict *ret) _must_check_;
 
 struct declink_progress {
 	char stage[32];

@@ -40,6 +40,9 @@ struct decoder {
 	struct declink_result result;
 	bool have_result;
 	uint64_t needs, found;
+	uint32_t last_req;			/* that it asked */
+	uint32_t unjudged[DECODER_MAX_UNJUDGED]; /* requests whose file it has */
+	size_t n_unjudged;
 	char err[DECODER_MAX_STDERR]; /* the last of it, a ring */
 	uint64_t err_total;
 };
@@ -283,10 +286,12 @@ int decoder_answer(struct decoder *d, const struct declink_file *file, int fd)
 	int r = -EAGAIN;
 
 	f.found = fd >= 0;
-	if (f.found)
-		d->found++;
 	if (d->link_fd < 0)
 		return -EPIPE;
+	if (f.found && d->n_unjudged == DECODER_MAX_UNJUDGED) {
+		kill_broken(d, "it did not say what its files are");
+		return -EPIPE;
+	}
 	if (d->n_queued == 0)
 		r = send_answer(d, &f, owned);
 	if (r == -EMFILE || r == -ETOOMANYREFS) {
@@ -295,21 +300,61 @@ int decoder_answer(struct decoder *d, const struct declink_file *file, int fd)
 		(void)snprintf(f.why, sizeof(f.why), "too many open files");
 		r = send_answer(d, &f, -1);
 	}
-	if (r != -EAGAIN)
+	if (r < 0 && r != -EAGAIN)
 		return r;
-	if (d->n_queued == MAX_QUEUED) {
-		kill_broken(d, "it did not read its answers");
-		return -EPIPE;
+	if (r == -EAGAIN) {
+		if (d->n_queued == MAX_QUEUED) {
+			kill_broken(d, "it did not read its answers");
+			return -EPIPE;
+		}
+		d->queue[d->n_queued].file = f;
+		d->queue[d->n_queued++].fd = take_fd(&owned);
 	}
-	d->queue[d->n_queued].file = f;
-	d->queue[d->n_queued++].fd = take_fd(&owned);
-	return 0;
+	if (!f.found)
+		return 0;
+	d->found++;
+	d->unjudged[d->n_unjudged++] = f.req;
+	return 1;
+}
+
+static const char *handle_need(struct decoder *d, struct json_object *body)
+{
+	_cleanup_free_ struct declink_need *need = NULL;
+
+	if (++d->needs > DECODER_MAX_NEEDS)
+		return "it asked for too many files";
+	need = malloc(sizeof(*need)); /* two paths: too much for the stack */
+	if (!need)
+		return "no memory";
+	if (declink_need_from_json(body, need) < 0)
+		return "a request of it was malformed";
+	if (need->req <= d->last_req)
+		return "the numbers of its requests do not rise";
+	d->last_req = need->req;
+	d->callbacks.on_need(d, need, d->arg);
+	return NULL;
+}
+
+static const char *handle_verdict(struct decoder *d, struct json_object *body)
+{
+	struct declink_verdict verdict;
+	size_t i = 0;
+
+	if (declink_verdict_from_json(body, &verdict) < 0)
+		return "a verdict of it was malformed";
+	while (i < d->n_unjudged && d->unjudged[i] != verdict.req)
+		i++;
+	if (i == d->n_unjudged)
+		return "it judged a file that it was not given";
+	d->unjudged[i] = d->unjudged[--d->n_unjudged];
+	if (d->callbacks.on_verdict)
+		d->callbacks.on_verdict(d, &verdict, d->arg);
+	return NULL;
 }
 
 static const char *handle(struct decoder *d, struct declink_packet *p)
 {
 	struct declink_progress progress;
-	struct declink_need *need;
 
 	if (p->n_fds > 0)
 		return "it sent a descriptor";
@@ -317,18 +362,9 @@ static const char *handle(struct decoder *d, struct declink_packet *p)
 		return "it sent more after its result";
 	switch (p->type) {
 	case DECLINK_NEED:
-		if (++d->needs > DECODER_MAX_NEEDS)
-			return "it asked for too many files";
-		need = calloc(1, sizeof(*need)); /* two paths: too much for the stack */
-		if (!need)
-			return "no memory";
-		if (declink_need_from_json(p->body, need) < 0) {
-			free(need);
-			return "a request of it was malformed";
-		}
-		d->callbacks.on_need(d, need, d->arg);
-		free(need);
-		return NULL;
+		return handle_need(d, p->body);
+	case DECLINK_VERDICT:
+		return handle_verdict(d, p->body);
 	case DECLINK_PROGRESS:
 		if (declink_progress_from_json(p->body, &progress) < 0)
 			return "a message of it was malformed";

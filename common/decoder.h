@@ -24,6 +24,7 @@
 
 #define DECODER_MAX_STDERR 4096
 #define DECODER_MAX_NEEDS 100000 /* a decoder that asks more often is broken and killed */
+#define DECODER_MAX_UNJUDGED 64	 /* files that it has and gave no verdict on; more: likewise */
 
 struct decoder;
 
@@ -47,7 +48,9 @@ struct decoder_outcome {
 struct decoder_callbacks {
 	/* Must be answered by decoder_answer(), now or later. */
 	void (*on_need)(struct decoder *d, const struct declink_need *need, void *arg);
-	void (*on_progress)(struct decoder *d, const struct declink_progress *progress, void *arg);
+	/* Once for a request that was answered with a file, and for no other. May be NULL. */
+	void (*on_verdict)(struct decoder *d, const struct declink_verdict *verdict, void *arg);
+	void (*on_progress)(struct decoder *d, const struct declink_progress *progress, void *arg); /* may be NULL */
 	/* The process is reaped. The callback may free the decoder. */
 	void (*on_end)(struct decoder *d, const struct decoder_outcome *outcome, void *arg);
 };
@@ -92,7 +95,8 @@ int decoder_dispatch(struct decoder *d);
 
 /*
  * Answers a NEED. Takes over `fd` (-1: not found), whatever it returns. An answer that the link has no
- * room for is queued; see decoder_poll(). -EPIPE: the process is gone, on_end comes.
+ * room for is queued; see decoder_poll(). Returns 1 where a file was given: its verdict comes, unless the end comes
+ * first; 0 where there was none to give; -EPIPE: the process is gone, on_end comes.
  */
 int decoder_answer(struct decoder *d, const struct declink_file *file, int fd);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/bundle.h"
@@ -125,12 +126,19 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 static void answer(struct decoding *d, const struct declink_need *need, const struct opener_answer *a, int fd)
 {
 	struct declink_file file = {.req = need->req, .changed = a->changed};
+	struct objects *o = d->request.objects;
+	_cleanup_close_ int copy = -1;
+	int r;
 
-	if (fd >= 0 && d->request.objects && a->source != OPENER_BUNDLE)
-		objects_add(d->request.objects, need, a->path, fd);
+	/* what is in the bundle already needs no copy */
+	if (fd >= 0 && o && a->source != OPENER_BUNDLE && objects_want(o, need->kind))
+		copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	(void)snprintf(file.why, sizeof(file.why), "%s", fd >= 0 ? opener_source_to_string(a->source) : a->why);
+	r = decoder_answer(d->decoder, &file, fd);
+	if (r == 1 && copy >= 0)
+		objects_offer(o, need, a->path, a->stat.st_dev, a->stat.st_ino, take_fd(&copy));
 	/* where the process is gone its end is told by the pidfd */
-	if (decoder_answer(d->decoder, &file, fd) == 0 && watch(d) < 0)
+	if (r >= 0 && watch(d) < 0)
 		decoder_kill(d->decoder);
 }
 
@@ -248,7 +256,11 @@ static void on_need(struct decoder *decoder, const struct declink_need *need, vo
 	if (need->kind == NEED_OBJECT && need->ino)
 		fd = frozen_image_fd(d->request.frozen, need->maj, need->min, need->ino);
 	if (fd >= 0) {
-		struct opener_answer a = {.fd = -1, .source = OPENER_KEPT};
+		/* the kernel itself told which file it is */
+		struct opener_answer a = {.fd = -1,
+					  .source = OPENER_KEPT,
+					  .stat.st_dev = makedev(need->maj, need->min),
+					  .stat.st_ino = need->ino};
 		int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
 		if (copy < 0)
@@ -268,6 +280,14 @@ static void on_need(struct decoder *decoder, const struct declink_need *need, vo
 
 /* ---- the whole */
 
+static void on_verdict(struct decoder *decoder, const struct declink_verdict *verdict, void *arg)
+{
+	struct decoding *d = arg;
+
+	if (d->request.objects)
+		objects_judge(d->request.objects, verdict->req, verdict->recognised);
+}
+
 static void on_progress(struct decoder *decoder, const struct declink_progress *progress, void *arg)
 {
 	struct decoding *d = arg;
@@ -280,6 +300,8 @@ static void on_end(struct decoder *decoder, const struct decoder_outcome *outcom
 	struct decoding *d = arg;
 	struct decoder_outcome o = *outcome;
 
+	if (d->request.objects)
+		objects_settle(d->request.objects);
 	if (d->timeout)
 		(void)event_del(d->timeout);
 	for (size_t i = 0; i < DECODER_N_FDS; i++)
@@ -314,6 +336,7 @@ static int start(struct decoding *d)
 {
 	static const struct decoder_callbacks callbacks = {
 		.on_need = on_need,
+		.on_verdict = on_verdict,
 		.on_progress = on_progress,
 		.on_end = on_end,
 	};

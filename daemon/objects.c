@@ -16,15 +16,23 @@ struct object {
 	char *path; /* as the decoder asked */
 	char *file; /* where it goes in images/ */
 	int fd;
-	uint32_t maj, min;
+	uint64_t file_dev, file_ino; /* what the file is */
+	uint32_t maj, min;	     /* and what the decoder called it */
 	uint64_t ino;
 	uint64_t size;
 	bool copied;
 };
 
+struct offer {
+	uint32_t req;
+	struct object object; /* `file` is where it was found, for now */
+};
+
 struct objects {
 	struct object items[OBJECTS_MAX];
 	size_t n;
+	struct offer offers[OBJECTS_MAX_OFFERED];
+	size_t n_offers;
 	uint64_t left_out;
 	bool all;
 };
@@ -51,6 +59,7 @@ void objects_free(struct objects *o)
 {
 	if (!o)
 		return;
+	objects_settle(o);
 	for (size_t i = 0; i < o->n; i++)
 		object_fini(&o->items[i]);
 	free(o);
@@ -65,50 +74,92 @@ static bool taken(const struct objects *o, const char *file)
 }
 
 /* The file's own identity, not the one the decoder said: two requests may lead to one file. */
-static bool known(const struct objects *o, const struct stat *st, const char *file)
+static bool known(const struct objects *o, const struct object *new, const char *file)
 {
-	struct stat other;
-
 	for (size_t i = 0; i < o->n; i++)
-		if (!strcmp(o->items[i].file, file) && fstat(o->items[i].fd, &other) == 0 && other.st_dev == st->st_dev &&
-		    other.st_ino == st->st_ino)
+		if (!strcmp(o->items[i].file, file) && o->items[i].file_dev == new->file_dev &&
+		    o->items[i].file_ino == new->file_ino)
 			return true;
 	return false;
 }
 
-void objects_add(struct objects *o, const struct declink_need *need, const char *found, int fd)
+bool objects_want(const struct objects *o, enum declink_need_kind kind)
 {
-	struct object *i = &o->items[o->n];
-	const char *file = *found ? found : need->path;
-	char by_inode[64];
-	size_t len;
-	struct stat st;
+	return o->all || kind == NEED_PERFMAP;
+}
 
-	if ((!o->all && need->kind != NEED_PERFMAP) || fstat(fd, &st) < 0)
+void objects_offer(struct objects *o, const struct declink_need *need, const char *found, uint64_t dev, uint64_t ino,
+		   int fd)
+{
+	struct offer *offer = &o->offers[o->n_offers];
+	struct object i = {
+		.fd = fd,
+		.file_dev = dev,
+		.file_ino = ino,
+		.maj = need->maj,
+		.min = need->min,
+		.ino = need->ino,
+		.path = strdup(need->path),
+		.file = strdup(*found ? found : need->path),
+	};
+
+	if (o->n_offers == OBJECTS_MAX_OFFERED || !i.path || !i.file) {
+		object_fini(&i);
+		o->left_out++;
 		return;
-	file += strspn(file, "/");
-	(void)snprintf(by_inode, sizeof(by_inode), ".inode/%u-%u-%llu", need->maj, need->min,
-		       (unsigned long long)need->ino);
-	if (known(o, &st, file) || known(o, &st, by_inode))
+	}
+	*offer = (struct offer){.req = need->req, .object = i};
+	o->n_offers++;
+}
+
+/* Takes over what was offered. */
+static void add(struct objects *o, struct object *new)
+{
+	const char *file = new->file + strspn(new->file, "/");
+	size_t len = strlen(file);
+	char by_inode[64], *name;
+
+	(void)snprintf(by_inode, sizeof(by_inode), ".inode/%u-%u-%llu", new->maj, new->min, (unsigned long long)new->ino);
+	if (known(o, new, file) || known(o, new, by_inode)) {
+		object_fini(new);
 		return;
+	}
 	/* "/usr/bin/x (deleted)" is no name a reader would look for */
-	len = strlen(file);
 	if (!bundle_name_is_valid(file) || taken(o, file) || !strncmp(file, ".inode", 6) || !strcmp(file, "vdso.so") ||
 	    (len > 10 && !strcmp(file + len - 10, " (deleted)")))
 		file = by_inode;
-	if (o->n == OBJECTS_MAX || (file == by_inode && (need->ino == 0 || taken(o, by_inode)))) {
+	name = strdup(file);
+	if (!name || o->n == OBJECTS_MAX || (file == by_inode && (new->ino == 0 || taken(o, by_inode)))) {
+		free(name);
+		object_fini(new);
 		o->left_out++;
 		return;
 	}
-	*i = (struct object){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3), .maj = need->maj, .min = need->min, .ino = need->ino};
-	i->path = strdup(need->path);
-	i->file = strdup(file);
-	if (i->fd < 0 || !i->path || !i->file) {
-		object_fini(i);
-		o->left_out++;
+	free(new->file);
+	new->file = name;
+	o->items[o->n++] = *new;
+}
+
+void objects_judge(struct objects *o, uint32_t req, bool recognised)
+{
+	for (size_t i = 0; i < o->n_offers; i++) {
+		struct object object = o->offers[i].object;
+
+		if (o->offers[i].req != req)
+			continue;
+		o->offers[i] = o->offers[--o->n_offers];
+		if (recognised)
+			add(o, &object);
+		else
+			object_fini(&object);
 		return;
 	}
-	o->n++;
+}
+
+void objects_settle(struct objects *o)
+{
+	while (o->n_offers > 0)
+		object_fini(&o->offers[--o->n_offers].object);
 }
 
 static int copy_one(struct object *i, int images_fd, uint64_t max, uint64_t *ret_size)

@@ -18,6 +18,7 @@
 #define MINI_MAX (128u << 20)
 #define MINI_MEMLIMIT (80u << 20)
 #define VDSO_MAX 65536u
+#define PERF_BUILD_ID_MAX 20u /* bytes that a record or perf's table holds */
 
 static bool read_loads(struct image *img)
 {
@@ -120,7 +121,9 @@ static bool build_id_is(Elf *elf, const uint8_t *id, size_t size)
 	const void *found = NULL;
 	ssize_t n = dwelf_elf_gnu_build_id(elf, &found);
 
-	return n >= 0 && (size_t)n >= size && memcmp(found, id, size) == 0;
+	/* of a longer one perf keeps the front only */
+	return n >= 0 && ((size_t)n == size || (size == PERF_BUILD_ID_MAX && (size_t)n > size)) &&
+	       memcmp(found, id, size) == 0;
 }
 
 /* The ELF behind the image's fd or memory; every failure leaves a state. */
@@ -153,6 +156,14 @@ static void image_parse(struct images *t, struct image *img, bool changed)
 	}
 	img->state = IMAGE_READY;
 	t->stats.ready++;
+}
+
+static bool has_code(const struct image *img)
+{
+	for (uint32_t i = 0; i < img->n_loads; i++)
+		if (img->loads[i].exec)
+			return true;
+	return false;
 }
 
 static void need_fill(struct declink_need *n, const struct image *img, enum declink_need_kind kind)
@@ -214,7 +225,7 @@ int image_open(struct images *t, struct image *img)
 	}
 	img->fd = fd;
 	image_parse(t, img, file.changed);
-	return 0;
+	return need_judge(&t->need, &file, img->state == IMAGE_READY && has_code(img));
 }
 
 /* Unpacks .gnu_debugdata: an ELF file of only local functions, compressed by xz. */
@@ -276,6 +287,7 @@ int image_load_debug(struct images *t, struct image *img)
 	const char *link;
 	GElf_Word crc;
 	ssize_t id_len;
+	bool right;
 	int r, fd = -1;
 
 	if (img->debug_tried)
@@ -297,8 +309,12 @@ int image_load_debug(struct images *t, struct image *img)
 		return r;
 	img->debug_fd = fd;
 	img->debug_elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!img->debug_elf || elf_kind(img->debug_elf) != ELF_K_ELF ||
-		!build_id_is(img->debug_elf, id, (size_t)id_len)) {
+	right = img->debug_elf && elf_kind(img->debug_elf) == ELF_K_ELF &&
+		build_id_is(img->debug_elf, id, (size_t)id_len);
+	r = need_judge(&t->need, &file, right);
+	if (r < 0)
+		return r;
+	if (!right) {
 		t->stats.debug_wrong++;
 		if (img->debug_elf)
 			elf_end(img->debug_elf);

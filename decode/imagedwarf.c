@@ -30,6 +30,7 @@ static int load_sup(struct images *t, struct image *img)
 	struct declink_file file = {0};
 	const void *id = NULL;
 	const char *path;
+	bool right;
 	size_t len;
 	int r;
 
@@ -46,8 +47,12 @@ static int load_sup(struct images *t, struct image *img)
 	if (r <= 0)
 		return r;
 	img->sup_elf = elf_begin(img->sup_fd, ELF_C_READ, NULL);
-	if (!img->sup_elf || elf_kind(img->sup_elf) != ELF_K_ELF ||
-	    dwelf_elf_gnu_build_id(img->sup_elf, &id) != (ssize_t)link.left || memcmp(id, link.p, link.left) != 0) {
+	right = img->sup_elf && elf_kind(img->sup_elf) == ELF_K_ELF &&
+		dwelf_elf_gnu_build_id(img->sup_elf, &id) == (ssize_t)link.left && memcmp(id, link.p, link.left) == 0;
+	r = need_judge(&t->need, &file, right);
+	if (r < 0)
+		return r;
+	if (!right) {
 		t->stats.debug_wrong++;
 		return 0;
 	}

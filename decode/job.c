@@ -278,6 +278,7 @@ int job_serve(int link)
 	j.losses = json_object_new_object();
 	link_init(&j.link, link);
 	j.need.ask = link_ask;
+	j.need.judge = link_judge;
 	j.need.arg = &j.link;
 	if (!j.stats || !j.losses)
 		return 1;

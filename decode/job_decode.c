@@ -136,10 +136,16 @@ static int add_rings(struct job *j, struct decode *d, const struct meta_ring *ri
 	r = j->need.ask(j->need.arg, &need, &file, &fd);
 	if (r < 0)
 		return r;
-	if (r == 1)
+	if (r == 1) {
+		int e;
+
 		r = ringevents_add(d->events, fd);
-	else
+		e = need_judge(&j->need, &file, r == 0);
+		if (e < 0)
+			return e;
+	} else {
 		r = -ENOENT;
+	}
 	*lost += r < 0;
 	return r == -ENOMEM ? r : 0;
 }

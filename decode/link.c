@@ -91,6 +91,20 @@ int link_ask(void *arg, const struct declink_need *need, struct declink_file *re
 	}
 }
 
+int link_judge(void *arg, const struct declink_file *file, bool recognised)
+{
+	const struct declink_verdict verdict = {.req = file->req, .recognised = recognised};
+	struct json_object *body = declink_verdict_to_json(&verdict);
+	struct link *l = arg;
+	int r;
+
+	if (!body)
+		return -ENOMEM;
+	r = declink_send(l->fd, DECLINK_VERDICT, body, NULL, 0, 0);
+	json_object_put(body);
+	return r;
+}
+
 int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t total)
 {
 	struct declink_packet packet = DECLINK_PACKET_INIT;

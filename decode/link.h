@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The decoder's end of the link to its parent (common/declink.h): asks for files and waits for the
- * answer, tells progress, notices CANCEL. One question is open at a time.
+ * answer, tells what the file is, tells progress, notices CANCEL. One question is open at a time.
  */
 #pragma once
 
@@ -27,6 +27,7 @@ void link_init(struct link *l, int fd);
 /* For struct need; `arg` is the link. */
 int link_ask(
 	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd);
+int link_judge(void *arg, const struct declink_file *file, bool recognised);
 
 /* At most ten a second go out. 0, -ECANCELED, or the link's error. */
 int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t total);

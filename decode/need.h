@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "common/declink.h"
 
 struct need {
@@ -16,4 +18,14 @@ struct need {
 	int (*ask)(void *arg, const struct declink_need *need, struct declink_file *ret_file,
 		int *ret_fd);
 	void *arg;
+	/*
+	 * Says of a file that was found whether it is what was asked for (common/declink.h tells what that means). Due
+	 * for each of them, before the next is asked for. 0, or as ask(). NULL where nobody wants to know.
+	 */
+	int (*judge)(void *arg, const struct declink_file *file, bool recognised);
 };
+
+static inline int need_judge(const struct need *need, const struct declink_file *file, bool recognised)
+{
+	return need->judge ? need->judge(need->arg, file, recognised) : 0;
+}

@@ -25,6 +25,7 @@ struct perfmap {
 	size_t n, cap;
 	struct budget *budget; /* borrowed */
 	uint64_t bad_lines;
+	uint64_t usual, strange; /* lines, by what makes a file a map */
 };
 
 struct perfmap *perfmap_free(struct perfmap *m)
@@ -77,14 +78,22 @@ static int entry_compare(const void *a, const void *b)
 	return x->line > y->line ? -1 : x->line < y->line;
 }
 
+/* A function without code is one that was thrown away. */
+static bool is_usual(const struct perfmap_entry *e)
+{
+	return e->start >= PERFMAP_MIN_ADDRESS && e->start < PERFMAP_MAX_ADDRESS && e->size <= PERFMAP_MAX_FUNCTION;
+}
+
 static int add_line(struct perfmap *m, const char *p, const char *end, uint32_t line)
 {
 	struct perfmap_entry e = {.line = line};
+	bool parsed = parse_hex(&p, end, &e.start) && parse_hex(&p, end, &e.size) && p < end;
 
-	if (p == end)
-		return 0;
-	if (!parse_hex(&p, end, &e.start) || !parse_hex(&p, end, &e.size) || p == end ||
-		e.size == 0 || e.start + e.size < e.start) {
+	if (parsed && is_usual(&e))
+		m->usual++;
+	else
+		m->strange++;
+	if (!parsed || e.size == 0 || e.start + e.size < e.start) {
 		m->bad_lines++;
 		return 0;
 	}
@@ -145,6 +154,8 @@ int perfmap_read(int fd, struct budget *budget, struct perfmap **ret)
 			return r;
 		p = nl + 1;
 	}
+	if (!m->usual || m->strange > (m->usual + m->strange) / PERFMAP_LINES_PER_STRANGE)
+		return -EBADMSG;
 	if (m->n)
 		qsort(m->v, m->n, sizeof(*m->v), entry_compare);
 	for (size_t i = 0; i < m->n; i++)

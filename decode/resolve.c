@@ -308,8 +308,13 @@ static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 	e = r->need.ask(r->need.arg, &need, &file, &fd);
 	if (e < 0)
 		r->error = e;
-	if (e > 0 && perfmap_read(fd, r->budget, &code->perfmap) == 0)
+	if (e <= 0)
+		return NULL;
+	if (perfmap_read(fd, r->budget, &code->perfmap) == 0)
 		r->stats.perfmaps++;
+	e = need_judge(&r->need, &file, code->perfmap != NULL);
+	if (e < 0)
+		r->error = e;
 	return code->perfmap;
 }
 

@@ -37,12 +37,15 @@ static void try_bodies(struct json_object *body)
 	static struct clocks clocks;
 	struct declink_progress progress;
 	struct declink_result result;
+	struct declink_verdict verdict;
 	struct declink_file file;
 	uint64_t time, error;
 
 	try_need(body);
 	if (declink_file_from_json(body, &file) == 0)
 		json_object_put(declink_file_to_json(&file));
+	if (declink_verdict_from_json(body, &verdict) == 0)
+		json_object_put(declink_verdict_to_json(&verdict));
 	if (declink_progress_from_json(body, &progress) == 0 && strchr(progress.stage, '\x1b'))
 		abort();
 	if (declink_result_from_json(body, &result) == 0 && strchr(result.error, '\n'))

@@ -4,6 +4,7 @@
  * "behave" says, well or badly. Speaks the real link.
  */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,18 +83,50 @@ static int ask(struct declink_need *need, unsigned req)
 	return found;
 }
 
-static void ask_for(const char *path)
+static void judge(unsigned req, bool recognised)
+{
+	const struct declink_verdict verdict = {.req = req, .recognised = recognised};
+	struct json_object *o = declink_verdict_to_json(&verdict);
+
+	(void)!declink_send(DECLINK_FD, DECLINK_VERDICT, o, NULL, 0, 0);
+	json_object_put(o);
+}
+
+static int ask_for(const char *path, unsigned req)
 {
 	struct declink_need need = {.kind = NEED_OBJECT};
 	struct stat st;
 
 	if (stat(path, &st) < 0)
-		return;
+		return 0;
 	(void)snprintf(need.path, sizeof(need.path), "%s", path);
 	need.maj = (uint32_t)(st.st_dev >> 8 & 0xfff);
 	need.min = (uint32_t)((st.st_dev & 0xff) | (st.st_dev >> 12 & ~0xffU));
 	need.ino = st.st_ino;
-	(void)ask(&need, 1);
+	return ask(&need, req);
+}
+
+/* Asks for the file after the blank, where the behaviour is of that kind, and says the right or the wrong thing of it. */
+static void asks(const char *what)
+{
+	const char *path = strchr(what, ' ');
+	size_t n = path ? (size_t)(path++ - what) : 0;
+	const unsigned times = !strncmp(what, "hoard ", n + 1) ? 65 : !strncmp(what, "repeat ", n + 1) ? 2 : 1;
+	bool found = false;
+
+	if (n == 0 || *path != '/')
+		return;
+	for (unsigned i = 0; i < times; i++)
+		found = ask_for(path, *what == 'r' ? 7 : i + 1);
+	if (!strncmp(what, "need ", n + 1) || !strncmp(what, "twice ", n + 1))
+		judge(1, found);
+	if (!strncmp(what, "twice ", n + 1) || !strncmp(what, "deny ", n + 1))
+		judge(1, false);
+	if (!strncmp(what, "other ", n + 1))
+		judge(2, true);
+	if (!strncmp(what, "absent ", n + 1) && !ask_for("/etc/passwd", 2))
+		judge(2, true);
+	/* "silent" says nothing */
 }
 
 /* What the parent promises about us. */
@@ -142,7 +175,7 @@ static int behave(const char *what)
 	}
 	if (!strcmp(what, "ask for ever"))
 		for (unsigned i = 0;; i++) {
-			struct declink_need need = {.kind = NEED_DEBUG, .req = i};
+			struct declink_need need = {.kind = NEED_DEBUG, .req = i + 1};
 
 			o = declink_need_to_json(&need);
 			(void)!declink_send(DECLINK_FD, DECLINK_NEED, o, NULL, 0, 0);
@@ -156,8 +189,7 @@ static int behave(const char *what)
 		send_result(1);
 		(void)raise(SIGABRT);
 	}
-	if (!strncmp(what, "need ", 5))
-		ask_for(what + 5);
+	asks(what);
 	if (!strcmp(what, "confined") && !confined())
 		return 7;
 	o = declink_progress_to_json(&progress);

@@ -130,25 +130,26 @@ static void test_hostile_packets(void **state)
 	static char deep[4096], big[DECLINK_MAX_TEXT + 64];
 	struct declink_packet p = DECLINK_PACKET_INIT;
 
-	refused(2, DECLINK_NEED, 2, "{}", 2);
-	refused(1, 0, 2, "{}", 2);
-	refused(1, 4, 2, "{}", 2);
-	refused(1, 15, 2, "{}", 2);
-	refused(1, 19, 2, "{}", 2);
-	refused(1, 65535, 2, "{}", 2);
-	refused(1, DECLINK_NEED, 3, "{}", 2);
-	refused(1, DECLINK_NEED, 1, "{}", 2);
-	refused(1, DECLINK_NEED, UINT32_MAX, "{}", 2);
-	refused(1, DECLINK_NEED, 0, "", 0);
-	refused(1, DECLINK_NEED, 2, "[]", 2);
-	refused(1, DECLINK_NEED, 4, "null", 4);
-	refused(1, DECLINK_NEED, 13, "{\"a\":1,\"a\":2}", 13);
+	refused(DECLINK_VERSION - 1, DECLINK_NEED, 2, "{}", 2);
+	refused(DECLINK_VERSION + 1, DECLINK_NEED, 2, "{}", 2);
+	refused(DECLINK_VERSION, 0, 2, "{}", 2);
+	refused(DECLINK_VERSION, 4, 2, "{}", 2);
+	refused(DECLINK_VERSION, 15, 2, "{}", 2);
+	refused(DECLINK_VERSION, 20, 2, "{}", 2);
+	refused(DECLINK_VERSION, 65535, 2, "{}", 2);
+	refused(DECLINK_VERSION, DECLINK_NEED, 3, "{}", 2);
+	refused(DECLINK_VERSION, DECLINK_NEED, 1, "{}", 2);
+	refused(DECLINK_VERSION, DECLINK_NEED, UINT32_MAX, "{}", 2);
+	refused(DECLINK_VERSION, DECLINK_NEED, 0, "", 0);
+	refused(DECLINK_VERSION, DECLINK_NEED, 2, "[]", 2);
+	refused(DECLINK_VERSION, DECLINK_NEED, 4, "null", 4);
+	refused(DECLINK_VERSION, DECLINK_NEED, 13, "{\"a\":1,\"a\":2}", 13);
 	memset(deep, '[', sizeof(deep));
-	refused(1, DECLINK_NEED, sizeof(deep), deep, sizeof(deep));
+	refused(DECLINK_VERSION, DECLINK_NEED, sizeof(deep), deep, sizeof(deep));
 	memset(big, ' ', sizeof(big));
 	memcpy(big, "{}", 2);
-	refused(1, DECLINK_NEED, sizeof(big), big, sizeof(big));
-	refused(1, DECLINK_NEED, DECLINK_MAX_TEXT, big, sizeof(big));
+	refused(DECLINK_VERSION, DECLINK_NEED, sizeof(big), big, sizeof(big));
+	refused(DECLINK_VERSION, DECLINK_NEED, DECLINK_MAX_TEXT, big, sizeof(big));
 	assert_int_equal(send(pair[0], "abc", 3, 0), 3);
 	assert_int_equal(declink_recv(pair[1], &p, 0), -EPROTO);
 }
@@ -163,6 +164,36 @@ static int need_of(const char *text)
 	r = declink_need_from_json(o, &need);
 	json_object_put(o);
 	return r;
+}
+
+static int verdict_of(const char *text, struct declink_verdict *ret)
+{
+	struct json_object *o = json_tokener_parse(text);
+	int r;
+
+	assert_non_null(o);
+	r = declink_verdict_from_json(o, ret);
+	json_object_put(o);
+	return r;
+}
+
+static void test_verdict(void **state)
+{
+	struct declink_verdict verdict = {.req = UINT32_MAX, .recognised = true}, back = {0};
+	struct json_object *o = declink_verdict_to_json(&verdict);
+
+	assert_int_equal(declink_verdict_from_json(o, &back), 0);
+	json_object_put(o);
+	assert_true(back.req == UINT32_MAX && back.recognised);
+	/* what says neither yes nor no is no */
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":false}", &back), 0);
+	assert_true(back.req == 1 && !back.recognised);
+	assert_int_equal(verdict_of("{\"req\":1}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"recognised\":true}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":1}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":\"true\"}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":4294967296,\"recognised\":true}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":-1,\"recognised\":true}", &back), -EPROTO);
 }
 
 static void test_hostile_bodies(void **state)
@@ -212,6 +243,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_round_trip),	 T(test_end_and_full),	 T(test_too_long),
 		T(test_hostile_packets), T(test_hostile_bodies),
+		T(test_verdict),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The map that a JIT wrote, and what somebody else may have written in its place. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -63,24 +65,87 @@ static void test_lines(void **state)
 	assert_int_equal(perfmap_bad_lines(m), 0);
 }
 
+static int read_text(const char *text, size_t len)
+{
+	_cleanup_close_ int fd = io_memfd("perfmap");
+	_cleanup_(perfmap_freep) struct perfmap *m = NULL;
+	int r;
+
+	assert_true(fd >= 0);
+	assert_int_equal(io_pwrite_all(fd, text, len, 0), 0);
+	r = perfmap_read(fd, &budget, &m);
+	assert_true((r == 0) == (m != NULL));
+	return r;
+}
+
+/* Lines of a map with one other line among them. */
+static int read_among(unsigned entries, const char *line, struct perfmap **ret)
+{
+	_cleanup_close_ int fd = io_memfd("perfmap");
+	char text[8192];
+	size_t len = 0;
+
+	for (unsigned i = 0; i < entries; i++) {
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%x 10 entry\n", 0x7f000000 + i * 16);
+		if (i == entries / 2)
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s\n", line);
+	}
+	assert_true(fd >= 0);
+	assert_int_equal(io_pwrite_all(fd, text, len, 0), 0);
+	return perfmap_read(fd, &budget, ret);
+}
+
 static void test_nonsense(void **state)
 {
-	static const char text[] = "\n\n \nfoo\n1 2\n1 2 \nzz 10 name\n10 zz name\n"
-				   "11112222333344445 1 too long a number\n"
-				   "ffffffffffffffff 10 wraps\n"
-				   "1000 0 empty\n"
-				   "2000 10 \xff\x01name\n"
-				   "-1 10 negative\n";
-	_cleanup_(perfmap_freep) struct perfmap *m = map_of(text, sizeof(text) - 1);
+	static const char *const lines[] = {"", " ", "foo", "1 2", "1 2 ", "zz 10 name", "10 zz name",
+		"11112222333344445 1 too long a number", "ffffffffffffffff 10 wraps", "-1 10 negative", "10000 10", "\xff\x01",
+		"ffff 10 too low", "ffffffff81000000 10 the kernel's", "100000000000000 10 not user space's",
+		"7f0010000000 40000001 too long a function"};
+	struct perfmap *m = NULL;
 
 	(void)state;
-	expect(m, 0x1000, NULL);
-	expect(m, 0x2008, "\xff\x01name");
-	assert_int_equal(perfmap_bad_lines(m), 10);
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		/* one in 64 is borne with, though it says nothing */
+		assert_int_equal(read_among(63, lines[i], &m), 0);
+		expect(m, 0x7f000010, "entry");
+		m = perfmap_free(m);
+		assert_int_equal(read_among(62, lines[i], &m), -EBADMSG);
+		assert_null(m);
+	}
+	assert_int_equal(read_among(63, "7f0010000000 10 \xff\x01name", &m), 0);
+	expect(m, 0x7f0010000008, "\xff\x01name");
 	m = perfmap_free(m);
-	m = map_of("", 0);
-	expect(m, 0, NULL);
-	assert_int_equal(perfmap_bad_lines(m), 0);
+	assert_int_equal(read_among(1, "7f0010000000 0 thrown away", &m), 0);
+	expect(m, 0x7f0010000000, NULL);
+	m = perfmap_free(m);
+	assert_int_equal(budget.used, 0);
+}
+
+/* Files that somebody may put at the path of a map to see what is in them. */
+static void test_secrets(void **state)
+{
+	static const char *const secrets[] = {
+		"",
+		"\n",
+		"root:$y$j9T$WqG/1:19700:0:99999:7:::\ndaemon:*:19700:0:99999:7:::\n",
+		"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAA\n"
+		"-----END OPENSSH PRIVATE KEY-----\n",
+		"30 4 * * * /usr/bin/backup --password=secret\n0 5 * * 1 /usr/bin/other\n",
+		"deadbeefdeadbeefdeadbeefdeadbeef\n",
+		"7f0010000000 40 all but an end of the line",
+		"host 10 secret\n",
+		"1000 1000 alice\n1001 1001 bob\n",
+		"0a00020f 1f90 address and port\n00000000 16 in hex\n",
+		"PASSWORD=secret\n",
+		"\177ELF\2\1\1",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(secrets); i++)
+		assert_int_equal(read_text(secrets[i], strlen(secrets[i])), -EBADMSG);
+	assert_int_equal(read_text("7f0010000000 40 f\n\0\0\0", 21), 0);
+	assert_int_equal(read_text("7f0010000000 40 f\n\0\0\n", 21), -EBADMSG);
+	assert_int_equal(budget.used, 0);
 }
 
 static void test_budget(void **state)
@@ -88,7 +153,7 @@ static void test_budget(void **state)
 	_cleanup_close_ int fd = io_memfd("perfmap");
 	struct budget small = {.max = 100};
 	struct perfmap *m = NULL;
-	char line[] = "1000 10 a\n";
+	char line[] = "99000 1 a\n";
 
 	(void)state;
 	for (int i = 0; i < 20; i++)
@@ -103,6 +168,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_secrets),
 		cmocka_unit_test(test_budget),
 	};
 

@@ -889,12 +889,51 @@ static void test_with_objects(void **state)
 	struct fixture *f = *state;
 	struct snapshot *n;
 
-	if (access("/bin/sh", R_OK) < 0)
+	if (access("/usr/bin/env", R_OK) < 0)
 		skip();
-	assert_int_equal(create(f, "need /usr/bin/dash", 1000, false, true, &n), 0);
+	assert_int_equal(create(f, "need /usr/bin/env", 1000, false, true, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
-	if (access("/usr/bin/dash", R_OK) == 0)
-		assert_true(has_file(n, "images/usr/bin/dash"));
+	assert_true(has_file(n, "images/usr/bin/env"));
+	/* what was found is not copied for that: the decoder must say that it is what it asked for */
+	assert_int_equal(create(f, "deny /usr/bin/env", 1000, false, true, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_false(has_file(n, "images/usr/bin/env"));
+	assert_int_equal(create(f, "silent /usr/bin/env", 1000, false, true, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_false(has_file(n, "images/usr/bin/env"));
+	assert_int_equal(create(f, "need /usr/bin/env", 1000, false, false, &n), 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_false(has_file(n, "images/usr/bin/env"));
+}
+
+/* Once for each file that was given, and of no other. */
+static void test_verdicts(void **state)
+{
+	static const struct {
+		const char *way, *why;
+	} ways[] = {
+		{"twice /usr/bin/env", "it judged a file that it was not given"},
+		{"other /usr/bin/env", "it judged a file that it was not given"},
+		{"absent /usr/bin/env", "it judged a file that it was not given"},
+		{"repeat /usr/bin/env", "the numbers of its requests do not rise"},
+		{"hoard /usr/bin/env", "it did not say what its files are"},
+	};
+	struct fixture *f = *state;
+	struct snapshot *n;
+
+	if (access("/usr/bin/env", R_OK) < 0)
+		skip();
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		struct json_object *o;
+
+		assert_int_equal(create(f, ways[i].way, 1000, false, true, &n), 0);
+		until(f, n, SNAPSHOT_FAILED);
+		o = snapshot_to_json(n, true);
+		assert_non_null(strstr(json_get_string(json_get_object(o, "error"), "message"), ways[i].why));
+		json_object_put(o);
+		assert_true(has_file(n, "perf.data"));
+		assert_false(has_file(n, "trace.pftrace"));
+	}
 }
 
 static void test_lists(void **state)
@@ -980,6 +1019,7 @@ int main(void)
 		T(test_output_is_cut),
 		T(test_credentials_changed),
 		T(test_with_objects),
+		T(test_verdicts),
 		T(test_lists),
 		T(test_waiter_gone_and_stop),
 		T(test_freed_in_the_middle),
