@@ -18,8 +18,11 @@
 #include "client/progress.h"
 #include "common/bundle.h"
 #include "common/decoder.h"
+#include "common/decoder_dying.h"
 #include "common/io.h"
 #include "common/opener.h"
+
+#define DYING_MS 500
 
 struct job {
 	struct ctl *ctl;
@@ -253,6 +256,8 @@ int offline_decode(
 			path, strerror(-r));
 	loop(&j, d);
 	decoder_free(d);
+	/* what has not died by now dies of its parent's end */
+	decoder_dying_wait(DYING_MS);
 	if (j.code == EXIT_OK)
 		*ret_result = take_ptr(j.result);
 	return j.code;

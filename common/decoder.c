@@ -9,9 +9,11 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/decoder_dying.h"
 #include "common/decoder_spawn.h"
 #include "common/escape.h"
 #include "common/io.h"
@@ -29,8 +31,9 @@ struct queued {
 struct decoder {
 	struct decoder_callbacks callbacks;
 	void *arg;
-	pid_t pid; /* -1 once reaped */
-	int link_fd, stderr_fd, pidfd;
+	pid_t pid; /* -1 once reaped or given up */
+	struct dying_child *place; /* for it, should it not die */
+	int link_fd, stderr_fd, pidfd, grace_fd;
 	bool killed;
 	bool link_ended; /* nothing more comes; it ought to exit */
 	const char *broken; /* why we killed it, if it broke the rules */
@@ -61,7 +64,15 @@ int decoder_start(const struct decoder_options *options, struct json_object *job
 	d->callbacks = *callbacks;
 	d->arg = arg;
 	d->pid = -1;
-	d->link_fd = d->stderr_fd = d->pidfd = -1;
+	d->link_fd = d->stderr_fd = d->pidfd = d->grace_fd = -1;
+	if (decoder_dying_full(options->uid))
+		return -EBUSY;
+	d->place = dying_child_new(options->uid);
+	if (!d->place)
+		return -ENOMEM;
+	d->grace_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (d->grace_fd < 0)
+		return -errno;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	d->link_fd = pair[0];
@@ -87,18 +98,23 @@ int decoder_start(const struct decoder_options *options, struct json_object *job
 	return 0;
 }
 
+static void let_die(struct decoder *d)
+{
+	if (d->pid > 0) /* reaped when it dies */
+		decoder_dying_add(take_ptr(d->place), d->pid, take_fd(&d->pidfd));
+	d->pid = -1;
+}
+
 void decoder_free(struct decoder *d)
 {
 	if (!d)
 		return;
-	if (d->pid > 0) {
-		(void)kill(d->pid, SIGKILL);
-		while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	let_die(d);
+	dying_child_free(d->place);
 	close_fdp(&d->link_fd);
 	close_fdp(&d->stderr_fd);
 	close_fdp(&d->pidfd);
+	close_fdp(&d->grace_fd);
 	for (size_t i = 0; i < d->n_queued; i++)
 		close_fdp(&d->queue[i].fd);
 	declink_packet_fini(&d->result_packet);
@@ -112,19 +128,31 @@ pid_t decoder_pid(const struct decoder *d)
 
 /* ---- the end of it */
 
+static void kill_now(struct decoder *d)
+{
+	const struct itimerspec grace = {.it_value = {.tv_sec = DECODER_GRACE_MS / 1000,
+						      .tv_nsec = DECODER_GRACE_MS % 1000 * 1000000L}};
+	struct itimerspec running;
+
+	if (d->pid <= 0)
+		return;
+	(void)kill(d->pid, SIGKILL);
+	/* from the first time on */
+	if (timerfd_gettime(d->grace_fd, &running) == 0 && !running.it_value.tv_sec && !running.it_value.tv_nsec)
+		(void)timerfd_settime(d->grace_fd, 0, &grace, NULL);
+}
+
 void decoder_kill(struct decoder *d)
 {
 	d->killed = true;
-	if (d->pid > 0)
-		(void)kill(d->pid, SIGKILL);
+	kill_now(d);
 }
 
 static void kill_broken(struct decoder *d, const char *why)
 {
 	if (!d->broken)
 		d->broken = why;
-	if (d->pid > 0)
-		(void)kill(d->pid, SIGKILL);
+	kill_now(d);
 }
 
 void decoder_cancel(struct decoder *d)
@@ -172,7 +200,7 @@ static void describe(const struct decoder *d, int status, enum decoder_end end, 
 	else if (d->broken)
 		(void)snprintf(ret, size, "the decoder was killed: %s", d->broken);
 	else if (end == DECODER_KILLED)
-		(void)snprintf(ret, size, "the decoder was killed");
+		(void)snprintf(ret, size, "the decoder was killed%s", d->pid > 0 ? " and has not died yet" : "");
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
 		(void)snprintf(ret, size, "the decoder used up its processor time");
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ)
@@ -189,10 +217,9 @@ static void describe(const struct decoder *d, int status, enum decoder_end end, 
 
 static void ended(struct decoder *d, int status, const struct rusage *usage)
 {
-	struct decoder_outcome o = {.status = status, .needs = d->needs, .found = d->found};
+	struct decoder_outcome o = {.status = status, .undead = d->pid > 0, .needs = d->needs, .found = d->found};
 	char message[640], err[DECODER_MAX_STDERR * 2];
 
-	d->pid = -1;
 	if (d->killed)
 		o.end = DECODER_KILLED;
 	else if (d->broken || !d->have_result || !WIFEXITED(status))
@@ -224,6 +251,7 @@ void decoder_poll(const struct decoder *d, struct pollfd ret[DECODER_N_FDS])
 	ret[0] = (struct pollfd){.fd = d->link_ended ? -1 : d->link_fd, .events = (short)(POLLIN | out)};
 	ret[1] = (struct pollfd){.fd = d->stderr_fd, .events = POLLIN};
 	ret[2] = (struct pollfd){.fd = d->pidfd, .events = POLLIN};
+	ret[3] = (struct pollfd){.fd = d->grace_fd, .events = POLLIN};
 }
 
 static void read_stderr(struct decoder *d)
@@ -418,6 +446,7 @@ static bool read_link(struct decoder *d)
 int decoder_dispatch(struct decoder *d)
 {
 	struct rusage usage = {0};
+	uint64_t times;
 	bool more;
 	int status;
 	pid_t pid;
@@ -434,10 +463,15 @@ int decoder_dispatch(struct decoder *d)
 	send_queued(d);
 	more = read_link(d);
 	read_stderr(d);
+	if (pid != d->pid && io_read_full(d->grace_fd, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
+		ended(d, 0, &usage); /* killed long ago: what it would still say counts for nothing */
+		return 1;
+	}
 	if (pid != d->pid || more)
 		return 0;
 	while ((pid = wait4(d->pid, &status, 0, &usage)) < 0 && errno == EINTR)
 		;
+	d->pid = -1;
 	ended(d, status, &usage);
 	return 1;
 }

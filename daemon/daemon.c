@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
+#include "common/decoder_dying.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "daemon/auth.h"
@@ -32,6 +33,7 @@
 #include "daemon/trigger.h"
 
 #define STOP_S 10            /* for running work to end after SIGTERM */
+#define DYING_MS 500         /* for killed decoders to die: they do without us, too */
 #define DRAIN_S 1            /* for clients to take what is queued for them then */
 #define HEALTH_NS 60000000000ull /* nothing on the copier may take longer */
 
@@ -174,6 +176,14 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	d->status_listener = listener_free(d->status_listener);
 	hub_emit(d->hub, "daemon.stopping", HUB_EVERYBODY, json_object_new_object());
 	(void)evtimer_add(d->stop_deadline, &patience);
+}
+
+static void on_dying(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	decoder_dying_reap();
 }
 
 /* ---- building */
@@ -422,7 +432,8 @@ static int watch_signals(struct daemon *d)
 	d->sigterm = evsignal_new(d->base, SIGTERM, on_signal, d);
 	d->sigint = evsignal_new(d->base, SIGINT, on_signal, d);
 	d->stop_deadline = evtimer_new(d->base, on_stop_deadline, d);
-	if (!d->sigterm || !d->sigint || !d->stop_deadline || evsignal_add(d->sigterm, NULL) < 0 ||
+	d->dying = event_new(d->base, decoder_dying_fd(), EV_READ | EV_PERSIST, on_dying, d);
+	if (!d->sigterm || !d->sigint || !d->stop_deadline || !d->dying || event_add(d->dying, NULL) < 0 || evsignal_add(d->sigterm, NULL) < 0 ||
 		evsignal_add(d->sigint, NULL) < 0)
 		return fail(-ENOMEM, "signals");
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -522,8 +533,9 @@ struct daemon *daemon_free(struct daemon *d)
 	d->status = status_free(d->status);
 	d->hub = hub_free(d->hub);
 	quota_fini(&d->quota);
-	for (size_t i = 0; i < 3; i++) {
-		struct event *e = i == 0 ? d->sigterm : i == 1 ? d->sigint : d->stop_deadline;
+	decoder_dying_wait(DYING_MS);
+	for (size_t i = 0; i < 4; i++) {
+		struct event *e = (struct event *[]){d->sigterm, d->sigint, d->stop_deadline, d->dying}[i];
 
 		if (e)
 			event_free(e);

@@ -51,7 +51,7 @@ struct daemon {
 	struct status_server *status_server;
 	struct listener *control, *status_listener;
 	struct notify *notify;
-	struct event *sigterm, *sigint, *stop_deadline;
+	struct event *sigterm, *sigint, *stop_deadline, *dying;
 	int lock_fd;
 	gid_t admin_gid;     /* AUTH_NO_GROUP: only root and our own user */
 	uint64_t started_ns; /* io_now_ns() */

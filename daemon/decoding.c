@@ -343,6 +343,7 @@ static int start(struct decoding *d)
 	const struct config *c = d->request.config;
 	const struct decoder_options options = {
 		.path = d->request.program,
+		.uid = frozen_uid(d->request.frozen),
 		.memory_bytes = c->decoder_memory_mib * MIB,
 		/* all its threads together; the wall timeout comes first unless they spin */
 		.cpu_seconds = (uint64_t)c->decoder_timeout_s * 64,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/decoder_dying.h"
 #include "common/escape.h"
 #include "common/io.h"
 #include "common/json.h"
@@ -493,6 +494,7 @@ void snapshots_status(struct snapshots *s, struct json_object *status)
 	decoder = json_add_new_object(status, "decoder");
 	json_add_bool(decoder, "available", s->decoder[0]);
 	json_add_uint(decoder, "running", s->n_slots);
+	json_add_uint(decoder, "dying", decoder_dying_count());
 	json_add_uint(decoder, "limit", c->snapshots_running);
 	json_add_uint(decoder, "failed", s->decode_failed);
 	json_add_uint(decoder, "timeouts", s->timeouts);

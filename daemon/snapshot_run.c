@@ -293,7 +293,9 @@ static void decode(struct snapshot *n)
 		r = decoding_start(&request, &callbacks, n, &n->decoding);
 	if (r < 0) {
 		snapshot_set_error(n, "decode_failed", "the decoder could not be started: %s; the recording is kept without a trace",
-			s->decoder[0] ? strerror(-r) : "tracerd-decode is not installed");
+			!s->decoder[0] ? "tracerd-decode is not installed"
+			: r == -EBUSY  ? "too many earlier ones were killed and have not died yet"
+				       : strerror(-r));
 		publish_without_trace(n);
 	}
 }

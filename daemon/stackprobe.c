@@ -27,6 +27,7 @@ struct stackprobe {
 	struct event *timeout;
 	struct image *images[FILES_MAX]; /* referenced; that the decoder looks at */
 	size_t n_images;
+	uid_t uid; /* whose they are: one user at a time */
 };
 
 static void start(struct stackprobe *probe);
@@ -47,6 +48,15 @@ static enum image_frames verdict(const struct target *target)
 			sum = frames;
 	}
 	return sum;
+}
+
+/* Then all of them are looked at together, when they are open. */
+static bool files_are_opening(const struct target *target)
+{
+	for (size_t i = 0; i < target->n_images && i < FILES_MAX; i++)
+		if (image_is_opening(target->images[i]))
+			return true;
+	return false;
 }
 
 static void decide(struct target *target, enum image_frames frames)
@@ -83,7 +93,7 @@ static void decide_waiting(struct stackprobe *probe, bool give_up)
 		frames = verdict(target);
 		if (frames != IMAGE_FRAMES_UNKNOWN) {
 			decide(target, frames);
-		} else if (give_up) {
+		} else if (give_up && !files_are_opening(target)) {
 			decide(target, IMAGE_FRAMES_NO_VERDICT);
 		}
 	}
@@ -117,10 +127,6 @@ static void on_need(struct decoder *d, const struct declink_need *need, void *ar
 	struct declink_file none = {.req = need->req, .why = "not in a probe"};
 
 	(void)decoder_answer(d, &none, -1);
-}
-
-static void on_progress(struct decoder *d, const struct declink_progress *progress, void *arg)
-{
 }
 
 static void take_answers(struct stackprobe *probe, const struct declink_result *result)
@@ -180,25 +186,15 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 	decoder_kill(probe->decoder);
 }
 
-/* Whether a waiting target has a file that is yet to be opened: then all are looked at together, later. */
-static bool some_are_opening(const struct stackprobe *probe)
-{
-	const struct target *target;
-
-	TAILQ_FOREACH(target, &probe->targets->list, link)
-		for (size_t i = 0; target->probe_waits && i < target->n_images && i < FILES_MAX; i++)
-			if (image_is_opening(target->images[i]))
-				return true;
-	return false;
-}
-
-/* Files of waiting targets that nobody has judged yet. */
+/* Files of one user's waiting targets that nobody has judged yet. */
 static void collect(struct stackprobe *probe)
 {
 	struct target *target;
 
 	TAILQ_FOREACH(target, &probe->targets->list, link)
 	{
+		if (files_are_opening(target))
+			continue;
 		for (size_t i = 0; target->probe_waits && i < target->n_images && i < FILES_MAX; i++) {
 			struct image *image = target->images[i];
 			bool have = false;
@@ -207,9 +203,12 @@ static void collect(struct stackprobe *probe)
 				have = have || probe->images[k] == image;
 			if (have || image_frames(image) != IMAGE_FRAMES_UNKNOWN || image_fd(image) < 0)
 				continue;
+			if (probe->n_images == 0)
+				probe->uid = target_uid(target);
 			if (probe->n_images == FILES_MAX)
 				return;
-			probe->images[probe->n_images++] = image_ref(image);
+			if (target_uid(target) == probe->uid)
+				probe->images[probe->n_images++] = image_ref(image);
 		}
 	}
 }
@@ -231,13 +230,13 @@ static int run(struct stackprobe *probe)
 {
 	const struct decoder_options options = {
 		.path = probe->program,
+		.uid = probe->uid,
 		.memory_bytes = (uint64_t)probe->targets->config->decoder_memory_mib << 20,
 		.cpu_seconds = PROBE_CPU_SECONDS,
 		.idle = true,
 		.drop_privilege = true,
 	};
-	static const struct decoder_callbacks callbacks = {
-		.on_need = on_need, .on_progress = on_progress, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_need = on_need, .on_end = on_end};
 	struct timeval timeout = {.tv_sec = PROBE_SECONDS};
 	struct pollfd fds[DECODER_N_FDS];
 	struct json_object *job;
@@ -264,26 +263,22 @@ static int run(struct stackprobe *probe)
 
 static void start(struct stackprobe *probe)
 {
-	int r;
+	int r = -1;
 
-	if (probe->decoder)
-		return;
-	if (probe->missing) {
-		decide_waiting(probe, true);
-		return;
-	}
-	if (some_are_opening(probe))
-		return;
-	collect(probe);
-	if (probe->n_images == 0) {
-		decide_waiting(probe, true);
-		return;
-	}
-	r = run(probe);
-	if (r < 0) {
-		log_debug("looking for frame pointers: %s", strerror(-r));
-		probe_end(probe);
-		decide_waiting(probe, true);
+	/* Whose files cannot be looked at goes without; the next user's may be. */
+	while (!probe->decoder && r < 0) {
+		if (!probe->missing)
+			collect(probe);
+		if (probe->n_images == 0) {
+			decide_waiting(probe, true);
+			return;
+		}
+		r = run(probe);
+		if (r < 0) {
+			log_debug("looking for frame pointers: %s", strerror(-r));
+			probe_end(probe);
+			decide_waiting(probe, false);
+		}
 	}
 }
 
