@@ -34,8 +34,25 @@ static void limit(int what, uint64_t value)
 }
 
 /*
+ * No handler of ours may run in the child, which has our memory. By the kernel's call: the C library keeps two signals, and
+ * their handlers, to itself.
+ */
+static void forget_handlers(void)
+{
+	/* struct sigaction as the kernel has it: SIG_DFL, no flags, no mask */
+	static const uint64_t default_action[4];
+
+	for (int s = 1; s < _NSIG; s++)
+		(void)syscall(SYS_rt_sigaction, s, default_action, NULL, _NSIG / 8);
+}
+
+/*
  * In the child between vfork and exec: system calls only, no memory of the parent is changed but this stack.
  * Whatever fails but exec leaves the decoder with its own sandbox still to come.
+ *
+ * Somebody may stop it at any instruction, and end the daemon. From its first call on it dies with the daemon, stopped or
+ * not, but before that it keeps all descriptors of the daemon open. So no lock of ours may belong to a descriptor, and
+ * none does: see daemon/lock.h.
  */
 _Noreturn static void child(const struct decoder_options *o, char *const argv[], char *const envp[], int link_fd,
 			    int stderr_fd, int null_fd, pid_t parent)
@@ -83,7 +100,7 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 	}
 	(void)setsid(); /* a terminal's ^C is the parent's matter */
-	(void)signal(SIGPIPE, SIG_DFL);
+	forget_handlers();
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)execve(o->path, argv, envp);
@@ -133,7 +150,7 @@ int decoder_spawn(const struct decoder_options *o, int link_fd, int stderr_fd, p
 	null_high = dup_high(null_fd);
 	if (link_high < 0 || err_high < 0 || null_high < 0)
 		return -EMFILE;
-	/* No handler of ours may run in the child, which has our memory. */
+	/* Until the child has forgotten our handlers. */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
 	pid = vfork_child(o, link_high, err_high, null_high, getpid());

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
@@ -21,6 +20,7 @@
 #include "daemon/conn.h"
 #include "daemon/copier.h"
 #include "daemon/listener.h"
+#include "daemon/lock.h"
 #include "daemon/method.h"
 #include "daemon/notify.h"
 #include "daemon/opening.h"
@@ -202,19 +202,12 @@ static int make_dir(const char *path, mode_t mode)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-/* Two daemons must not fight over one socket. The lock lives as long as its descriptor. */
+/* Two daemons must not fight over one socket. */
 static int lock_runtime_dir(struct daemon *d)
 {
 	_cleanup_close_ int dir = open(d->config.runtime_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int fd;
 
-	if (dir < 0)
-		return -errno;
-	fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	d->lock_fd = fd;
-	return flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	return dir < 0 ? -errno : lock_file(dir, "lock", &d->lock_fd);
 }
 
 static int make_socket(struct daemon *d, const char *name, unsigned int mode, listener_accept accept, struct listener **ret)
@@ -274,7 +267,7 @@ static int open_sockets(struct daemon *d)
 		return fail(r, d->config.runtime_dir);
 	r = lock_runtime_dir(d);
 	if (r < 0) {
-		log_error("%s: %s", d->config.runtime_dir, r == -EAGAIN ? "another tracerd runs here" : strerror(-r));
+		log_error("%s: %s", d->config.runtime_dir, r == -EBUSY ? "another tracerd runs here" : strerror(-r));
 		return r;
 	}
 	if (!d->control)

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -18,12 +17,14 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/safefile.h"
+#include "daemon/lock.h"
 #include "daemon/spool_private.h"
 
 #define REMOVED_PREFIX SAFEFILE_TMP_PREFIX "removed-"
 
 struct spool {
-	int dir_fd; /* flocked: one daemon a spool */
+	int lock_fd; /* one daemon a spool */
+	int dir_fd;
 	struct spool_limits limits;
 	struct spool_item **items; /* oldest first */
 	size_t n_items, size_items;
@@ -242,9 +243,10 @@ static int load(struct spool *s)
 	return 0;
 }
 
-static int open_dir(const char *state_dir, int *ret_fd)
+static int open_dir(const char *state_dir, int *ret_fd, int *ret_lock_fd)
 {
 	_cleanup_close_ int state = -1, fd = -1;
+	int r;
 
 	if (mkdir(state_dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
@@ -256,8 +258,9 @@ static int open_dir(const char *state_dir, int *ret_fd)
 	fd = openat(state, "spool", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	r = lock_file(state, "spool.lock", ret_lock_fd);
+	if (r < 0)
+		return r;
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
@@ -270,9 +273,9 @@ int spool_open(const char *state_dir, const struct spool_limits *limits, struct 
 
 	if (!s)
 		return -ENOMEM;
-	s->dir_fd = -1;
+	s->dir_fd = s->lock_fd = -1;
 	s->limits = *limits;
-	r = open_dir(state_dir, &s->dir_fd);
+	r = open_dir(state_dir, &s->dir_fd, &s->lock_fd);
 	if (r < 0)
 		return r;
 	r = safefile_sweep(s->dir_fd, &removed);
@@ -295,6 +298,7 @@ void spool_close(struct spool *s)
 		item_free(s->items[i]);
 	free(s->items);
 	close_fdp(&s->dir_fd);
+	close_fdp(&s->lock_fd);
 	free(s);
 }
 

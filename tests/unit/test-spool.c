@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -125,13 +127,41 @@ static void reopen(void)
 	assert_int_equal(spool_open(dir, &none, &spool), 0);
 }
 
+static int opened_by_another(void)
+{
+	const struct spool_limits none = {0};
+	struct spool *second;
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(-spool_open(dir, &none, &second));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return -WEXITSTATUS(status);
+}
+
+/* The child of a fork has the descriptors, but not the lock: it may live on when we do not. */
+static void test_lock_is_not_inherited(void **state)
+{
+	const struct spool_limits none = {0};
+	pid_t child = fork();
+
+	if (child == 0)
+		for (;;)
+			(void)pause();
+	spool_close(spool);
+	assert_int_equal(opened_by_another(), 0);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(spool_open(dir, &none, &spool), 0);
+}
+
 #define ID "20260101-000000-00a"
 
 static void test_restart(void **state)
 {
-	const struct spool_limits none = {0};
 	const struct spool_item *i;
-	struct spool *second;
 
 	put(ID "1/meta.json", "{\"format\":1,\"snapshot\":{\"uid\":1000,\"published_at\":7}}");
 	put(ID "1/perf.data", "12345");
@@ -144,8 +174,9 @@ static void test_restart(void **state)
 	put(".tmp-removed-" ID "6/perf.data", "deleted");
 	put("lost+found/x", "not ours");
 	assert_int_equal(symlinkat("/etc", spool_dir_fd(spool), ID "7"), 0);
-	assert_int_equal(spool_open(dir, &none, &second), -EBUSY);
+	assert_int_equal(opened_by_another(), -EBUSY);
 	reopen();
+	assert_int_equal(opened_by_another(), -EBUSY);
 	assert_int_equal(spool_count(spool), 4);
 	i = spool_find(spool, ID "1");
 	assert_non_null(i);
@@ -234,7 +265,7 @@ static void test_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rule), T(test_restart), T(test_files), T(test_ids), T(test_room),
+		cmocka_unit_test(test_rule), T(test_restart), T(test_lock_is_not_inherited), T(test_files), T(test_ids), T(test_room),
 	};
 
 	log_init("test-spool", LOG_L_ERROR);
