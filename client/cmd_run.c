@@ -72,36 +72,27 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 		return EXIT_RUN_FAILED;
 	r = launch_prepare(&launch);
 	if (r < 0)
-		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r), "signalfd: %s",
+		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r), "signals: %s",
 			strerror(-r));
-	r = launch_stopped(&launch, argv, steps, &pid, &error);
+	r = launch_stopped(&launch, argv, steps, &error);
 	if (r == LAUNCH_E_EXEC)
 		return ctl_fail(ctl, error == ENOENT ? EXIT_RUN_NOT_FOUND : EXIT_RUN_NOT_EXECUTABLE,
 			tracerd_error_name(-error), "cannot execute '%s': %s", operands[0],
 			strerror(error));
+	if (r == 0 && steps)
+		r = launch_hand_over(&launch);
 	if (r != 0)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, "run", "cannot start '%s': %s", operands[0],
 			r < 0 ? strerror(-r) : "it ended at once");
-	r = steps ? launch_hand_over(pid) : 0;
-	if (r != 0) {
-		if (r < 0)
-			launch_kill(pid);
-		return ctl_fail(ctl, EXIT_RUN_FAILED, "run", "cannot start '%s': %s", operands[0],
-			r < 0 ? strerror(-r) : "it ended at once");
-	}
-	r = arm_stopped(ctl, o, pid);
-	if (r != EXIT_OK) {
-		launch_kill(pid);
+	r = arm_stopped(ctl, o, launch.pid);
+	if (r != EXIT_OK)
 		return r;
-	}
 	/* the recording does not need the connection, and the program may run for weeks */
 	ctl_fini(ctl);
-	r = steps ? launch_continue(pid) : launch_release(pid);
-	if (r < 0) {
-		launch_kill(pid);
+	r = launch_release(&launch, &pid);
+	if (r < 0)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
 			"cannot release '%s': %s", operands[0], strerror(-r));
-	}
 	r = launch_wait(&launch, pid);
 	return r >= 0 ? r
 		      : ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),

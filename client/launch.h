@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child program that stands still before its first instruction, so that it can be armed: it asks
- * to be traced and executes; the kernel stops it at the exec. From then on it is the new program,
- * and the right to record it does not end by an exec any more.
+ * A child program that stands still before its first instruction, so that it can be armed: the kernel
+ * stops it at its exec. From then on it is the new program, and the right to record it does not end
+ * by an exec any more.
+ *
+ * Until launch_release() it does not outlive this process, however that ends: not one instruction of
+ * it runs unless it was armed. From then on nothing of ours is left in it.
  */
 #pragma once
 
@@ -19,16 +22,21 @@ enum {
 };
 
 struct launch {
-	int signal_fd; /* where the signals arrive that are passed on; -1: not prepared */
+	pid_t pid;     /* 0: there is none, or it is released */
+	int pidfd;     /* of it */
+	int guard_fd;  /* its end is the program's; -1: handed over to nobody */
+	pid_t guard;   /* the process at the other end */
+	int signal_fd; /* where the signals arrive that are passed on; -1: not released */
 	/* as this process has found them, and the program will */
 	sigset_t mask;
 	bool ignores_children;
 };
-#define LAUNCH_INIT {.signal_fd = -1}
+#define LAUNCH_INIT {.pidfd = -1, .guard_fd = -1, .signal_fd = -1}
 
-/* Blocks the signals that will be passed on, and waits for children whatever its parent thinks of
- * them. */
+/* Waits for children whatever its parent thinks of them. */
 int launch_prepare(struct launch *ret) _must_check_;
+
+/* Ends a program that was not released, and reaps it. */
 void launch_fini(struct launch *launch);
 
 /*
@@ -36,21 +44,19 @@ void launch_fini(struct launch *launch);
  * instruction, with the signals blocked and ignored that this process was started with.
  * `traceable`: it may be traced by processes that we start, whatever the kernel says of strangers.
  */
-int launch_stopped(const struct launch *launch, char *const *argv, bool traceable, pid_t *ret_pid,
-	int *ret_errno) _must_check_;
-
-/* Lets it run, not traced any more. 0 or -errno. */
-int launch_release(pid_t pid) _must_check_;
+int launch_stopped(struct launch *launch, char *const *argv, bool traceable, int *ret_errno) _must_check_;
 
 /*
  * It is not traced any more and stands all the same, by SIGSTOP, at its first instruction, until
- * launch_continue(): another process can trace it from there. 0, LAUNCH_E_DIED, -errno.
+ * launch_release(): another process can trace it from there. 0, LAUNCH_E_DIED, -errno.
  */
-int launch_hand_over(pid_t pid) _must_check_;
-int launch_continue(pid_t pid) _must_check_;
+int launch_hand_over(struct launch *launch) _must_check_;
 
-/* Ends one that was not released and reaps it. */
-void launch_kill(pid_t pid);
+/*
+ * Lets it run, not traced by us any more. Signals, which until now were for this process alone and ended it as
+ * they would any other, are the program's from here on. 0 or -errno.
+ */
+int launch_release(struct launch *launch, pid_t *ret_pid) _must_check_;
 
 /*
  * Waits for the end of the program, passing on the signals that this process gets (those that the
