@@ -34,7 +34,7 @@ char *report_stack_text(struct json_object *stack)
 
 		text = before ? human_format("%s <- %s", before, name) : human_format("%s", name);
 	}
-	return text ? text : human_format("(stack not known)");
+	return text ? text : human_format("(stack not recorded)");
 }
 
 void report_print_cut(FILE *out, size_t indent, const char *label, const char *text)

@@ -61,8 +61,7 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 
 	t->waits.current.waker = t->waker;
 	t->waker = (struct wait_waker){.known = false};
-	if (r == 0)
-		r = waits_end(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
+	waits_end(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
 	return r;
 }
 
@@ -87,7 +86,6 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 		    (tl->options.switches || t->has_switches))
 			r = timeline_account_on(tl, t, t->on_since, end);
 	}
-	waits_settle(tl->waits, &t->waits, &t->lane, STACKTAB_ROOT, timeline_who(t));
 	/* Calls that are known exactly do not hang on what was lost. */
 	if (t->lane.n_open && !t->calls.n) {
 		slices_trim(tl->slices, &t->lane, 0, end);
@@ -110,7 +108,6 @@ static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, ui
 {
 	uint64_t close = t->resumed ? t->resumed : mono, open = mono;
 
-	waits_settle(tl->waits, &t->waits, &t->lane, stack, timeline_who(t));
 	if (t->resumed && reach) {
 		if (mono - t->resumed <= REACH_PERIODS * tl->options.period_ns)
 			open = t->resumed;
@@ -247,13 +244,13 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		r = evidence(tl, t, stack, mono, false);
 	t->resumed = 0;
 	if (r == 0)
-		r = waits_begin(tl->waits, &t->waits, &t->lane,
-				&(struct wait){.begin = mono,
-					       .state = state,
-					       .stack = stack,
-					       .other = other,
-					       .lost_within = is_incomplete(tl, ts)},
-				stack != 0);
+		waits_begin(tl->waits, &t->waits, &t->lane,
+			    &(struct wait){.begin = mono,
+					   .state = state,
+					   .stack = stack,
+					   .other = other,
+					   .lost_within = is_incomplete(tl, ts)},
+			    t->calls.n != 0);
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -282,15 +279,14 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 		.other = {.tid = TL_TID_UNKNOWN},
 		.begin_unknown = true,
 	};
-	int r;
 
 	if (w.begin == 0 || w.begin >= mono)
 		return 0;
-	r = waits_begin(tl->waits, &t->waits, &t->lane, &w, true);
-	return r < 0 ? r : wait_end(tl, t, mono);
+	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->calls.n != 0);
+	return wait_end(tl, t, mono);
 }
 
-int timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	struct wait w = {
 		.begin = silent_since(tl, t),
@@ -302,9 +298,9 @@ int timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, ui
 	/* One that just began, or has been running all along, may not have been sampled yet. */
 	if (t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
 	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
-		return 0;
+		return;
 	t->running = RUNNING_OFF;
-	return waits_begin(tl->waits, &t->waits, &t->lane, &w, true);
+	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->calls.n != 0);
 }
 
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,

@@ -13,7 +13,7 @@
  * - The first sample after a switch-in reaches back to the switch-in, if that is at most two
  *   periods ago.
  * - At a switch-out the stack of the wait is shown, with a leaf "off CPU: ..." on top. Without a
- *   stack (0), the leaf stands on what the evidence before and after the wait have in common.
+ *   stack (0), the leaf stands alone and says that the stack was not recorded.
  * - A thread that was told (timeline_thread) and of which a complete recording has no event was off
  *   the CPU: its leaf stands alone, from the recording's begin or its own.
  * - A waker's stack (a wake-up's) is exact for that moment only and is drawn without duration.

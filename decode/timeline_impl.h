@@ -199,8 +199,8 @@ int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from
 bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
 			  uint64_t *ret_off);
 
-/* At the end: a thread that never came to the CPU while all of it was recorded. 0 or -ENOMEM. */
-int timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+/* At the end: a thread that never came to the CPU while all of it was recorded. */
+void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
 /* NULL if the thread is not known. */
 struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid);

@@ -42,7 +42,7 @@ int timeline_new(const struct timeline_options *options, struct stacktab *st, st
 	if (r == 0)
 		r = sched_new(w, &tl->sched);
 	if (r == 0)
-		r = wait_drawer_new(tl->slices, w, tl->summary, st, &tl->waits);
+		r = wait_drawer_new(tl->slices, w, tl->summary, &tl->waits);
 	if (r == 0)
 		r = tl_events_begin(tl);
 	if (r < 0)
@@ -63,7 +63,6 @@ struct timeline *timeline_free(struct timeline *tl)
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		lane_fini(&tl->threads[i]->lane);
 		tl_calls_fini(&tl->threads[i]->calls);
-		waits_fini(&tl->threads[i]->waits);
 		free(tl->threads[i]->regions.open);
 		free(tl->threads[i]);
 	}
@@ -206,10 +205,9 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 		if (t->exited)
 			continue;
 		r = timeline_thread_see_gaps(tl, t);
-		if (r == 0)
-			r = timeline_thread_wait_throughout(tl, t, last);
 		if (r < 0)
 			return r;
+		timeline_thread_wait_throughout(tl, t, last);
 		timeline_thread_close(tl, t, last);
 	}
 	sched_finish(tl->sched);

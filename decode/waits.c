@@ -4,17 +4,18 @@
 #include "decode/waits.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 struct wait_drawer {
 	struct slices *slices;
 	struct writer *w;
 	struct summary *summary;
-	const struct stacktab *st;
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
 	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_ns, key_note;
 	uint32_t idle, other, interrupt;
-	uint32_t note_open, note_begin, note_end, note_lost;
+	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
+	uint32_t key_stack, not_recorded;
 };
 
 static const char *const state_texts[] = {
@@ -24,7 +25,7 @@ static const char *const state_texts[] = {
 };
 
 int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
-		    const struct stacktab *st, struct wait_drawer **ret)
+		    struct wait_drawer **ret)
 {
 	static const char *const leaf_texts[] = {
 		[TL_WAIT_UNKNOWN] = "off CPU",
@@ -41,7 +42,6 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->slices = slices;
 	d->w = w;
 	d->summary = summary;
-	d->st = st;
 	d->category = writer_name(w, "wait");
 	for (unsigned int i = 0; i < ARRAY_SIZE(leaf_texts); i++) {
 		d->leaf_names[i] = writer_name(w, leaf_texts[i]);
@@ -62,6 +62,9 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->note_begin = writer_name(w, "its begin was not recorded");
 	d->note_end = writer_name(w, "its end was not recorded: it is shown to the next sign of the thread");
 	d->note_lost = writer_name(w, "records were lost during it");
+	d->note_cut = writer_name(w, "how it went on is not known: records are missing from here on");
+	d->key_stack = writer_name(w, "stack");
+	d->not_recorded = writer_name(w, "not recorded");
 	*ret = d;
 	return 0;
 }
@@ -70,12 +73,6 @@ struct wait_drawer *wait_drawer_free(struct wait_drawer *d)
 {
 	free(d);
 	return NULL;
-}
-
-void waits_fini(struct waits *s)
-{
-	free(s->put_off);
-	*s = (struct waits){.put_off = NULL};
 }
 
 static enum tl_wait state_of(const struct wait *w)
@@ -118,6 +115,8 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 		if (is_real(w->other.tid))
 			add_uint(&a, d->key_instead_tid, w->other.tid);
 	}
+	if (!w->stack && l->n_open == 0)
+		add_name(&a, d->key_stack, d->not_recorded);
 	slices_leaf_begin(d->slices, l, w->begin,
 			  &(struct writer_event){.name = d->leaf_names[state_of(w)],
 						 .category = d->category,
@@ -125,8 +124,7 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 						 .n_args = a.n});
 }
 
-static void sum_up(struct wait_drawer *d, const struct wait *w, uint32_t stack, bool open,
-		   struct wait_who who)
+static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
 {
 	summary_wait(d->summary,
 		     &(struct summary_wait){
@@ -136,9 +134,9 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, uint32_t stack, 
 			     .begin = w->begin,
 			     .end = w->end,
 			     .state = state_texts[state_of(w)],
-			     .stack = stack,
+			     .stack = w->stack,
 			     .open = open,
-			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded,
+			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded || w->cut,
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
 			     .waker_tid = w->waker.task.tid,
@@ -159,6 +157,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 	add_uint(&a, d->key_ns, w->end - w->begin);
 	if (open)
 		add_name(&a, d->key_note, d->note_open);
+	else if (w->cut)
+		add_name(&a, d->key_note, d->note_cut);
 	else if (w->end_unrecorded)
 		add_name(&a, d->key_note, d->note_end);
 	else if (w->begin_unknown)
@@ -166,99 +166,38 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 	else if (w->lost_within)
 		add_name(&a, d->key_note, d->note_lost);
 	slices_leaf_end(d->slices, l, w->end, &(struct writer_event){.args = a.a, .n_args = a.n});
-	if (w->waker.flow && !open)
+	if (w->waker.flow && !open && !w->cut)
 		slices_instant(d->slices, l, w->end,
 			       &(struct writer_event){.name = d->resumed,
 						      .category = d->category,
 						      .flow_end = w->waker.flow});
 }
 
-static int put_off(struct waits *s, const struct wait *w)
-{
-	if (s->n_put_off == s->max_put_off) {
-		uint32_t max = s->max_put_off ? s->max_put_off * 2 : 8;
-		struct wait *p = reallocarray(s->put_off, max, sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		s->put_off = p;
-		s->max_put_off = max;
-	}
-	s->put_off[s->n_put_off++] = *w;
-	return 0;
-}
-
-int waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool known)
+void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact)
 {
 	s->current = *w;
 	s->waiting = true;
-	/* On an empty lane there is nothing to share. */
-	s->drawn = known || (l->n_open == 0 && s->n_put_off == 0);
-	if (s->drawn)
-		draw_begin(d, l, w);
-	return 0;
+	/* What was seen of its stack before says nothing of where it waits. */
+	if (!w->stack && !exact)
+		slices_trim(d->slices, l, 0, w->begin);
+	draw_begin(d, l, w);
 }
 
-int waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
+static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)
 {
-	int r = 0;
-
 	s->waiting = false;
 	s->current.end = ts > s->current.begin ? ts : s->current.begin;
-	s->current.ended = true;
-	if (s->drawn) {
-		draw_end(d, l, &s->current, false);
-		sum_up(d, &s->current, s->current.stack, false, who);
-		return 0;
-	}
-	r = put_off(s, &s->current);
-	if (s->n_put_off >= WAITS_PUT_OFF_MAX)
-		waits_settle(d, s, l, STACKTAB_ROOT, who);
-	return r;
+	draw_end(d, l, &s->current, open);
+	sum_up(d, &s->current, open, who);
 }
 
-/* The stack that the lane shows, cut to `depth` frames. */
-static uint32_t stack_at(const struct wait_drawer *d, const struct lane *l, uint32_t depth)
+void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
 {
-	uint32_t stack = l->stack;
-
-	while (stacktab_depth(d->st, stack) > depth)
-		stack = stacktab_parent(d->st, stack);
-	return stack;
+	end(d, s, l, ts, false, who);
 }
 
-void waits_settle(struct wait_drawer *d, struct waits *s, struct lane *l, uint32_t stack,
-		  struct wait_who who)
+void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
 {
-	bool open = s->waiting && !s->drawn;
-	uint32_t depth, shared;
-
-	if (s->n_put_off == 0 && !open)
-		return;
-	depth = slices_common(d->slices, l, stack);
-	shared = stack_at(d, l, depth);
-	slices_trim(d->slices, l, depth, s->n_put_off ? s->put_off[0].begin : s->current.begin);
-	for (uint32_t i = 0; i < s->n_put_off; i++) {
-		draw_begin(d, l, &s->put_off[i]);
-		draw_end(d, l, &s->put_off[i], false);
-		sum_up(d, &s->put_off[i], shared, false, who);
-	}
-	s->n_put_off = 0;
-	if (open) {
-		s->current.stack = shared;
-		draw_begin(d, l, &s->current);
-		s->drawn = true;
-	}
-}
-
-void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts,
-		   struct wait_who who)
-{
-	waits_settle(d, s, l, STACKTAB_ROOT, who);
-	if (!s->waiting)
-		return;
-	s->waiting = false;
-	s->current.end = ts > s->current.begin ? ts : s->current.begin;
-	draw_end(d, l, &s->current, true);
-	sum_up(d, &s->current, s->current.stack, true, who);
+	if (s->waiting)
+		end(d, s, l, ts, true, who);
 }
