@@ -70,8 +70,8 @@ int resolver_new(struct stacktab *st, struct images *images, const struct need *
 	if (!r->v)
 		return -ENOMEM;
 	r->kernel = fixed_frame(r, "[kernel]", FRAME_KIND_KERNEL);
-	r->cut = fixed_frame(r, "[callers unknown]", FRAME_KIND_UNKNOWN);
-	r->gap = fixed_frame(r, "[caller not recorded]", FRAME_KIND_UNKNOWN);
+	r->cut = fixed_frame(r, "[callers unknown]", FRAME_KIND_MISSING);
+	r->gap = fixed_frame(r, "[caller not recorded]", FRAME_KIND_MISSING);
 	*ret = take_ptr(r);
 	return 0;
 }

@@ -190,7 +190,7 @@ uint32_t stacktab_push(struct stacktab *st, uint32_t parent, uint32_t frame)
 int stacktab_new(size_t max_bytes, struct stacktab **ret)
 {
 	static const struct frame_info full = {
-		.name = "[frames beyond the memory limit]", .kind = FRAME_KIND_UNKNOWN};
+		.name = "[frames beyond the memory limit]", .kind = FRAME_KIND_MISSING};
 	_cleanup_(stacktab_freep) struct stacktab *st = calloc(1, sizeof(*st));
 	int r;
 

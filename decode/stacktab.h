@@ -30,6 +30,7 @@ enum frame_kind {
 	FRAME_KIND_JIT,
 	FRAME_KIND_UNKNOWN, /* in no known symbol; the name says the object, or that there is none */
 	FRAME_KIND_INLINED,
+	FRAME_KIND_MISSING, /* stands for callers that are not known */
 };
 
 /* What a function is. Strings are copied; NULL is the same as "". */

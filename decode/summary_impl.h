@@ -36,7 +36,7 @@ struct wait_holder {
 	const char *name;
 };
 
-/* All waits with one stack (of one thread, if their stack is not known): the longest of them, how many, how long in all. */
+/* All waits with one stack (of one thread, if the stack or callers in it are not known): the longest of them, how many, how long in all. */
 struct wait_place {
 	struct summary_wait longest; /* times cut to the window */
 	struct wait_holder holder;

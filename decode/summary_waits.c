@@ -17,6 +17,22 @@ static bool place_before(const struct wait_place *a, const struct wait_place *b)
 	return place_ns(a) > place_ns(b);
 }
 
+/*
+ * Whether two waits with this stack were in the same place, whoever waited: not where callers are missing in it, for
+ * what is left may be anybody's way to wait.
+ */
+static bool is_place(const struct summary *s, uint32_t stack)
+{
+	for (uint32_t i = stack; i; i = stacktab_parent(s->st, i)) {
+		struct frame_info info;
+
+		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
+		if (info.kind == FRAME_KIND_MISSING)
+			return false;
+	}
+	return stack != STACKTAB_ROOT;
+}
+
 /* The wait of `tid` in the same place as `w` that ended within it, if a thread ended it; or NULL. */
 static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
 					      uint32_t tid, uint64_t before)
@@ -41,7 +57,7 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
 	uint64_t before = w->end;
 
-	if (!w->woken || w->woken_by_irq || !w->stack)
+	if (!w->woken || w->woken_by_irq || !is_place(s, w->stack))
 		return h;
 	while (h.handovers < MAX_HANDOVERS) {
 		const struct summary_wait *r = recent_find(s, w, h.tid, before);
@@ -84,13 +100,14 @@ bool summary_wait_within(const struct summary *s, const struct summary_wait *w, 
  */
 static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
 {
+	const bool place = is_place(s, w->stack);
 	struct wait_place p;
 	uint32_t i;
 
 	if (!wait_cut(w, v->from, v->to, &p))
 		return;
 	for (i = 0; i < v->n_waits; i++)
-		if (v->waits[i].longest.stack == w->stack && (w->stack || v->waits[i].longest.tid == w->tid))
+		if (v->waits[i].longest.stack == w->stack && (place || v->waits[i].longest.thread == w->thread))
 			break;
 	if (i < v->n_waits) {
 		v->waits[i].count++;

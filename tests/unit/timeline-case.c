@@ -29,7 +29,8 @@ static uint64_t number(const char *s)
 
 static uint32_t frame(struct stacktab *st, char *s)
 {
-	struct frame_info info = {.name = s, .kind = FRAME_KIND_USER};
+	struct frame_info info = {
+		.name = s, .kind = strcmp(s, "[missing]") == 0 ? FRAME_KIND_MISSING : FRAME_KIND_USER};
 	char *object = strchr(s, '@'), *file, *line;
 
 	if (object) {

@@ -3,7 +3,8 @@
  * Owns the little language of timeline cases: a text file of events, one a line, which drives a
  * real timeline (for goldens, and to make traces for the importer's test). Empty lines and lines
  * with # are comments. Fields are separated by blanks; times are ns; "-" is "none"; a stack is
- * outer;inner;innermost, a frame name@object:file:line*TIMES; WHO is tid, idle, other or unknown, with
+ * outer;inner;innermost, a frame name@object:file:line*TIMES, [missing] stands for unknown
+ * callers; WHO is tid, idle, other or unknown, with
  * ":name" behind. A "!" in front: the call must answer TIMELINE_E_ORDER.
  *
  *   period NS | depth N | switches | focus FROM TO | kernel RELEASE
