@@ -67,7 +67,7 @@ static int moment(struct session *s, struct ptview_thread *view, const struct pt
 	if (ev->tid == 0)
 		return 0;
 	if (!view)
-		return timeline_answer(timeline_moment(s->o.tl, ev->tid, ev->ns, name, values, n_values));
+		return timeline_answer(timeline_moment(s->o.tl, ev->tid, ev->ns, "processor", name, values, n_values));
 	used = snprintf(line, sizeof(line), "%s", name);
 	for (uint32_t i = 0; i < n_values && used > 0 && (size_t)used < sizeof(line); i++)
 		used += snprintf(line + used, sizeof(line) - (size_t)used, values[i].hex ? " %s 0x%" PRIx64 : " %s %" PRIu64,

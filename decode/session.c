@@ -190,6 +190,8 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 		s->ignored++;
 		return 0;
 	}
+	if (!attr_is_sampling(ev->attr))
+		return session_on_tracepoint(s, ev);
 	if (ev->tid == 0) {
 		s->idle_samples++;
 		return 0;
@@ -404,9 +406,13 @@ int session_run(struct session *s)
 	struct perfevent ev;
 	int r;
 
-	for (uint32_t i = 0; s->o.pd && i < s->o.pd->n_attrs; i++)
-		s->sched |=
-			attr_is_bpf_output(&s->o.pd->attrs[i]) && !s->o.pd->attrs[i].context_switch;
+	for (uint32_t i = 0; s->o.pd && i < s->o.pd->n_attrs; i++) {
+		const struct perfattr *a = &s->o.pd->attrs[i];
+
+		s->sched |= attr_is_bpf_output(a) && !a->context_switch;
+		s->sched |= attr_tracepoint(a) == TRACEPOINT_SWITCH;
+		s->has_waking |= attr_tracepoint(a) == TRACEPOINT_WAKING;
+	}
 	for (size_t i = 0; i < s->o.n_notes; i++)
 		if (!s->o.notes[i].mark)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the session: tasks.c keeps processes and threads, session.c replays the records,
- * session_events.c the events of programs, session_report.c says what happened.
+ * session_events.c the events of programs, session_tracepoint.c those of the kernel in a foreign recording,
+ * session_report.c says what happened.
  */
 #pragma once
 
@@ -52,6 +53,8 @@ struct session {
 	bool begun; /* the first sample or switch is behind us */
 	bool sched; /* the recording has "sched" events: SWITCH records say less and are passed over
 		     */
+	bool has_waking; /* it has the tracepoint sched_waking */
+	uint64_t moments; /* events that are drawn as such */
 	uint64_t samples, idle_samples, untimed, switches, wakeups, mmaps, maps_refused, no_memory;
 	uint64_t lost, throttled, aux_truncated, bad_sched, ignored;
 	uint64_t events, events_late, events_homeless;
@@ -87,3 +90,8 @@ int session_on_program_event(struct session *s, const struct ringevent *ev);
 
 /* What an event is for. */
 bool attr_is_bpf_output(const struct perfattr *a);
+/* Its samples are a thread seen running, each for a period; else something that happened. */
+bool attr_is_sampling(const struct perfattr *a);
+enum tracepoint { TRACEPOINT_OTHER, TRACEPOINT_SWITCH, TRACEPOINT_WAKING, TRACEPOINT_WAKEUP, TRACEPOINT_WAKEUP_NEW };
+enum tracepoint attr_tracepoint(const struct perfattr *a);
+int session_on_tracepoint(struct session *s, const struct perfevent *ev);

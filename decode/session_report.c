@@ -41,6 +41,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	json_add_uint(stats, "stacks", s->walk.stacks);
 	add_count(stats, "callers_found", s->walk.leaf_callers.found);
 	add_count(stats, "idle_samples", s->idle_samples);
+	add_count(stats, "kernel_events", s->moments);
 	add_count(stats, "events_after_freeze", s->events_late);
 
 	add_count(losses, "torn_records", l->torn);
@@ -104,7 +105,7 @@ static uint64_t measured_period(struct perfdata *pd)
 	for (size_t i = 0; i < MAX_RECORDS && n < MAX_GAPS && perfdata_next(pd, &ev); i++) {
 		size_t slot = ev.tid % ARRAY_SIZE(last);
 
-		if (ev.kind != PERFEVENT_SAMPLE || !ev.has_time)
+		if (ev.kind != PERFEVENT_SAMPLE || !ev.has_time || !attr_is_sampling(ev.attr))
 			continue;
 		if (last[slot].time && last[slot].tid == ev.tid && ev.time > last[slot].time)
 			gaps[n++] = ev.time - last[slot].time;
@@ -124,7 +125,7 @@ uint64_t session_period_ns(struct perfdata *pd)
 	for (uint32_t i = 0; i < pd->n_attrs; i++) {
 		const struct perfattr *a = &pd->attrs[i];
 
-		if (a->type == PERF_TYPE_SOFTWARE && !attr_is_clock(a))
+		if (!attr_is_sampling(a))
 			continue;
 		if (a->freq && a->period && a->period <= 1000000000)
 			return 1000000000 / a->period;
@@ -138,7 +139,8 @@ uint64_t session_period_ns(struct perfdata *pd)
 bool session_has_switches(const struct perfdata *pd)
 {
 	for (uint32_t i = 0; i < pd->n_attrs; i++)
-		if (pd->attrs[i].context_switch || attr_is_bpf_output(&pd->attrs[i]))
+		if (pd->attrs[i].context_switch || attr_is_bpf_output(&pd->attrs[i]) ||
+			attr_tracepoint(&pd->attrs[i]) == TRACEPOINT_SWITCH)
 			return true;
 	return false;
 }

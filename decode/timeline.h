@@ -144,15 +144,18 @@ int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts);
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how);
 
-/* Something that happened on the thread: a moment on top of its calls. `name` and the keys are constants; at most TIMELINE_MAX_VALUES. */
+/*
+ * Something that happened on the thread: a moment on top of what it shows. `category` and the keys are constants; at most
+ * TIMELINE_MAX_VALUES.
+ */
 #define TIMELINE_MAX_VALUES 4u
 struct timeline_value {
 	const char *key;
 	uint64_t value;
 	bool hex; /* an address, or bits */
 };
-int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *name, const struct timeline_value *values,
-		    uint32_t n_values);
+int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,
+		    const struct timeline_value *values, uint32_t n_values);
 
 /* The thread was not traced from here on (`why`: "system call", ...), and is again: drawn on top of its frames. */
 int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why);

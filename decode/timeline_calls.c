@@ -226,8 +226,8 @@ int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *name, const struct timeline_value *values,
-		    uint32_t n_values)
+int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,
+		    const struct timeline_value *values, uint32_t n_values)
 {
 	struct writer_arg args[TIMELINE_MAX_VALUES];
 	struct writer_event ev = {.args = args, .name = writer_name(tl->w, name)};
@@ -237,7 +237,7 @@ int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *
 
 	if (r != 0)
 		return r;
-	ev.category = writer_name(tl->w, "processor");
+	ev.category = writer_name(tl->w, category);
 	for (; ev.n_args < n_values && ev.n_args < TIMELINE_MAX_VALUES; ev.n_args++)
 		args[ev.n_args] = (struct writer_arg){.key = writer_name(tl->w, values[ev.n_args].key),
 			.kind = values[ev.n_args].hex ? WRITER_ARG_POINTER : WRITER_ARG_UINT,

@@ -117,7 +117,7 @@ void make_sample(
 	make_u64(m, n ? chain[0] : 0);
 	make_u32(m, pid, tid);
 	make_u64(m, time);
-	make_u32(m, 0, 0);
+	make_u32(m, m->cpu, 0);
 	make_u64(m, n + 1);
 	make_u64(m, PERF_CONTEXT_USER);
 	for (size_t i = 0; i < n; i++)
@@ -137,6 +137,55 @@ void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid,
 	make_begin(m, PERF_RECORD_SWITCH_CPU_WIDE, out ? PERF_RECORD_MISC_SWITCH_OUT : 0);
 	make_u32(m, other_pid, other_tid);
 	make_end_with_id(m, pid, tid, time, cpu);
+}
+
+void make_tracepoint(struct make *m, uint64_t id, const char *name)
+{
+	struct perf_event_attr attr = {.type = PERF_TYPE_TRACEPOINT,
+		.size = sizeof(attr),
+		.config = id,
+		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+			       PERF_SAMPLE_CPU | PERF_SAMPLE_RAW,
+		.sample_id_all = 1};
+	uint64_t words[sizeof(attr) / 8];
+
+	memcpy(words, &attr, sizeof(attr));
+	make_begin(m, 64, 0);
+	for (size_t i = 0; i < sizeof(attr) / 8; i++)
+		make_u64(m, words[i]);
+	make_u64(m, id);
+	make_end(m);
+	make_begin(m, 78, 0);
+	make_u64(m, 2); /* the name */
+	make_u64(m, id);
+	make_text(m, name);
+	make_end(m);
+}
+
+void make_tracepoint_sample(
+	struct make *m, uint64_t id, uint64_t time, uint32_t pid, uint32_t tid, const void *raw, size_t n)
+{
+	uint8_t words[256] = {0};
+	const uint32_t size = (uint32_t)((4 + n + 7) / 8 * 8 - 4);
+
+	if (n > sizeof(words) - 8)
+		abort();
+	memcpy(words, &size, 4);
+	memcpy(words + 4, raw, n);
+	make_begin(m, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+	make_u64(m, id);
+	make_u64(m, 0xffffffff81000000);
+	make_u32(m, pid, tid);
+	make_u64(m, time);
+	make_u32(m, m->cpu, 0);
+	for (size_t at = 0; at < size + 4; at += 8) {
+		uint64_t v;
+
+		memcpy(&v, words + at, 8);
+		make_u64(m, v);
+	}
+	make_end(m);
 }
 
 void make_pt_info(struct make *m, int snapshot, int per_cpu)
@@ -179,6 +228,7 @@ int make_file(const struct make *m)
 		.sample_type = m->sample_type,
 		.sample_id_all = 1,
 		.use_clockid = 1,
+		.write_backward = m->backward ? 1 : 0,
 		.clockid = CLOCK_MONOTONIC};
 	uint64_t header[13] = {
 		0x32454c4946524550u, 104, sizeof(attr) + 16, 104 + 8, sizeof(attr) + 16};

@@ -16,6 +16,8 @@ struct make {
 	uint64_t id; /* of the one event */
 	int cycles;  /* a sample each so many cycles instead, the time between unknown */
 	uint64_t config; /* of the event, 0: what it is */
+	uint32_t cpu;	 /* of samples */
+	int backward;	 /* its rings kept the newest */
 };
 
 /* One cpu-clock event of 1 kHz with IP, TID, TIME, CPU, CALLCHAIN and sample_id_all. */
@@ -43,6 +45,14 @@ void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int 
 /* SWITCH_CPU_WIDE: away from the thread to the other one, or here from it. */
 void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid, uint32_t other_pid,
 	uint32_t other_tid, int out);
+
+/*
+ * One event more, a tracepoint that is recorded each time, with IDENTIFIER, IP, TID, TIME, CPU, RAW; and one of it, of which
+ * the kernel's struct is `raw`. Both are known by `id`.
+ */
+void make_tracepoint(struct make *m, uint64_t id, const char *name);
+void make_tracepoint_sample(
+	struct make *m, uint64_t id, uint64_t time, uint32_t pid, uint32_t tid, const void *raw, size_t n);
 
 /*
  * Intel PT: AUXTRACE_INFO says that the file's event is it, with TSC (1 ns each) and an MTC every 8 ticks of a counter that
