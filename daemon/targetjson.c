@@ -305,9 +305,13 @@ static uint64_t complete_from(const struct frozen *frozen)
 
 	if (frozen->oldest_ns > from)
 		from = frozen->oldest_ns;
-	for (size_t i = 0; i < frozen->n_rings; i++)
-		if (frozen->rings[i].wrapped && frozen->rings[i].oldest_ns > from)
-			from = frozen->rings[i].oldest_ns;
+	for (size_t i = 0; i < frozen->n_rings; i++) {
+		/* One of which nothing could be read has nothing whole. */
+		const uint64_t oldest = frozen->rings[i].oldest_ns ? frozen->rings[i].oldest_ns : frozen->raw_ns;
+
+		if (frozen->rings[i].wrapped && oldest > from)
+			from = oldest;
+	}
 	return from;
 }
 

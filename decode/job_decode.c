@@ -206,7 +206,9 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 	to->period_ns = d->pd ? session_period_ns(d->pd) : 0;
 	to->clocks = d->clocks;
 	to->switches = d->pd && session_has_switches(d->pd);
-	to->complete_from_ns = m->complete_from;
+	/* exact calls are whole of themselves, each thread's from its own begin */
+	if (!d->pt)
+		to->complete_from_ns = m->complete_from || !d->pd ? m->complete_from : session_complete_from(d->pd);
 	to->kernel_release = m->kernel_release[0] ? m->kernel_release : d->pd ? d->pd->osrelease : NULL;
 	to->machine = m->machine[0] ? m->machine : d->pd ? d->pd->arch : NULL;
 	focus_on_last(j, d, to);

@@ -105,7 +105,10 @@ static void note_add(struct meta *m, const struct session_note *note)
 	m->notes[m->n_notes++] = *note;
 }
 
-/* Losses with a time: [{"kind","from_ns","to_ns","count"}]. */
+/*
+ * Losses with a time: [{"kind","from_ns","to_ns","count"}]. Those of a cpu are how far its ring looks back, which is no
+ * loss: before the last of them begins to be whole, nothing is (complete_from).
+ */
 static void read_gaps(struct meta *m, struct json_object *list)
 {
 	size_t n = list ? json_object_array_length(list) : 0;
@@ -121,6 +124,11 @@ static void read_gaps(struct meta *m, struct json_object *list)
 		note.begin = note.end;
 		(void)json_get_uint(e, "from_ns", &note.begin);
 		(void)json_get_uint(e, "count", &note.count);
+		if (json_object_object_get_ex(e, "cpu", NULL)) {
+			if (note.end > m->complete_from)
+				m->complete_from = note.end;
+			continue;
+		}
 		if (note.begin > note.end)
 			note.begin = note.end;
 		kind = json_get_string(e, "kind");
@@ -261,6 +269,7 @@ int meta_read(int fd, struct meta *ret)
 	_cleanup_free_ char *text = NULL;
 	struct json_object *host, *events;
 	struct meta m = {0};
+	uint64_t from;
 	struct stat st;
 	ssize_t n;
 	int r;
@@ -287,8 +296,8 @@ int meta_read(int fd, struct meta *ret)
 	read_freeze(&m, o);
 	read_rings(&m, json_get_array(o, "rings"));
 	events = json_get_object(o, "events");
-	if (events)
-		(void)json_get_uint(events, "complete_from_ns", &m.complete_from);
+	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
+		m.complete_from = from;
 	host = json_get_object(o, "host");
 	if (host) {
 		copy_string(m.kernel_release, sizeof(m.kernel_release),

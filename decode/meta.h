@@ -37,7 +37,7 @@ struct meta {
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	uint64_t frozen_raw; /* 0: not told */
-	uint64_t complete_from; /* from then on nothing was overwritten; 0: not told */
+	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not told */
 	/* the region that was over its threshold; end 0: it was none */
 	struct {
 		char region[896]; /* escaped */

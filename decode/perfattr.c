@@ -98,6 +98,7 @@ int perfdata_add_attr(
 		.use_clockid = raw.use_clockid,
 		.context_switch = raw.context_switch,
 		.exclude_kernel = raw.exclude_kernel,
+		.write_backward = raw.write_backward,
 	};
 	attr_derive(a);
 	for (size_t i = 0; i < n_ids; i++) {

@@ -257,7 +257,7 @@ int perfevent_parse(struct perfdata *pd, const void *rec, size_t len, struct per
 		return PERFEVENT_E_MALFORMED;
 	type = bytes_u32(&b);
 	ev.misc = bytes_u16(&b);
-	(void)bytes_u16(&b);
+	ev.size = bytes_u16(&b);
 	ev.attr = a = perfdata_attr_of(pd, rec, len);
 	if (type == PERF_RECORD_SAMPLE) {
 		if (!a)

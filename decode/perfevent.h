@@ -64,6 +64,7 @@ struct perfevent_mmap {
 struct perfevent {
 	enum perfevent_kind kind;
 	uint16_t misc;
+	uint16_t size; /* of the record */
 	const struct perfattr *attr;
 	uint64_t time;
 	bool has_time;

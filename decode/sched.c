@@ -21,6 +21,7 @@ struct cpu {
 	bool known;		   /* a switch was seen; `current` is right */
 	bool current_is_ours;	   /* a recorded thread, not somebody of whom only the moment is known */
 	bool current_exited;	   /* nothing tells when it leaves, perhaps */
+	bool lost;		   /* no switch was seen since sched_lost(): what comes next contradicts nothing */
 	struct sched_task current; /* as written: pseudo-threads have their tid */
 	uint64_t seen_ts;	   /* until when `current` certainly ran */
 	bool has_first;		   /* before the first switch: the first thread seen here */
@@ -124,7 +125,7 @@ static void switch_to(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts,
 	c->known = true;
 	c->current = next;
 	c->current_is_ours = ours;
-	c->current_exited = false;
+	c->current_exited = c->lost = false;
 	c->seen_ts = ts;
 }
 
@@ -133,7 +134,7 @@ static void switch_unseen(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t
 {
 	struct sched_task unknown = pseudo_task(s, PSEUDO_UNKNOWN, cpu);
 
-	s->inconsistent += !c->current_exited;
+	s->inconsistent += !c->current_exited && !c->lost;
 	if (c->current.tid != unknown.tid)
 		switch_to(s, cpu, c, c->current_is_ours ? c->seen_ts : ts,
 			  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE, unknown, false);
@@ -258,6 +259,22 @@ int sched_wake(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task wak
 	k.waker_is_current = c->known && c->current_is_ours && c->current.tid == k.waker_tid;
 	s->w->ops->sched_waking(s->w, cpu, ts, &k);
 	return 0;
+}
+
+void sched_lost(struct sched *s, uint64_t ts)
+{
+	for (uint32_t cpu = 0; cpu < s->n_cpus; cpu++) {
+		struct cpu *c = &s->cpus[cpu];
+		const struct sched_task unknown = pseudo_task(s, PSEUDO_UNKNOWN, cpu);
+
+		c->has_first = false;
+		if (!c->known)
+			continue;
+		if (c->current.tid != unknown.tid)
+			switch_to(s, cpu, c, ts > c->seen_ts ? ts : c->seen_ts,
+				  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE, unknown, false);
+		c->lost = true;
+	}
 }
 
 void sched_finish(struct sched *s)

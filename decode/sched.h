@@ -40,6 +40,9 @@ int sched_gone(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task oth
 int sched_wake(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task wakee,
 	       struct sched_task waker, bool in_irq);
 
+/* From then on it is not known who runs anywhere, until the next switch or sight. */
+void sched_lost(struct sched *s, uint64_t ts);
+
 /* Passes on what was held back. */
 void sched_finish(struct sched *s);
 

@@ -240,9 +240,39 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		o ? o->name : NULL));
 }
 
+/* Since when records are missing that a LOST record tells of: the one before it of the same CPU. */
+static uint64_t lost_since(const struct perfevent *ev, const struct cpu *cpu)
+{
+	return cpu && cpu->last ? cpu->last : ev->time;
+}
+
+/* What they were is known to nobody, so the timeline must know of them before. */
+static void tell_lost(struct session *s)
+{
+	struct perfdata *pd = s->o.pd;
+	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
+	struct perfevent ev;
+
+	if (!pd->n_records[PERF_RECORD_LOST] && !pd->n_records[PERF_RECORD_LOST_SAMPLES])
+		return;
+	while (perfdata_next(pd, &ev)) {
+		struct cpu *cpu = ev.cpu < MAX_CPUS ? &s->cpus[ev.cpu] : NULL;
+
+		if (!ev.has_time || ev.time == 0)
+			continue;
+		if (ev.kind == PERFEVENT_LOST && ev.lost.count)
+			timeline_incomplete(s->o.tl, lost_since(&ev, cpu), ev.time);
+		if (cpu)
+			cpu->last = ev.time;
+	}
+	memset(s->cpus, 0, MAX_CPUS * sizeof(*s->cpus));
+	pd->next = 0;
+	pd->losses = losses;
+}
+
 static int on_lost(struct session *s, const struct perfevent *ev, const struct cpu *cpu)
 {
-	uint64_t begin = cpu && cpu->last ? cpu->last : ev->time;
+	uint64_t begin = lost_since(ev, cpu);
 
 	s->lost += ev->lost.count;
 	/* perf itself adds one without a time, for what the counters say at the end */
@@ -413,9 +443,12 @@ int session_run(struct session *s)
 		s->sched |= attr_tracepoint(a) == TRACEPOINT_SWITCH;
 		s->has_waking |= attr_tracepoint(a) == TRACEPOINT_WAKING;
 	}
-	for (size_t i = 0; i < s->o.n_notes; i++)
+	/* Exact calls do not hang on what is missing around them. */
+	for (size_t i = 0; i < s->o.n_notes && !s->o.pt; i++)
 		if (!s->o.notes[i].mark)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
+	if (s->o.pd && !s->o.pt)
+		tell_lost(s);
 	while (s->o.pd && perfdata_next(s->o.pd, &ev)) {
 		r = ev.has_time && ev.time ? others_until(s, ev.time) : 0;
 		if (r == 0)

@@ -76,4 +76,9 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 /* What a timeline must know of the recording before it is replayed. */
 uint64_t session_period_ns(struct perfdata *pd); /* 0: not known */
 bool session_has_switches(const struct perfdata *pd);
+/*
+ * Where perf's rings kept only the newest (record --overwrite): since when there is all of every CPU; 0 if they did not, or
+ * nothing of them was overwritten.
+ */
+uint64_t session_complete_from(struct perfdata *pd);
 enum clock_source session_clock(const struct perfdata *pd);

@@ -145,6 +145,53 @@ bool session_has_switches(const struct perfdata *pd)
 	return false;
 }
 
+/* The largest record there can be: what does not fit the ring any more is lost as a whole. */
+#define RECORD_MAX 65536u
+
+uint64_t session_complete_from(struct perfdata *pd)
+{
+	enum { MAX_RINGS = 4096 };
+	struct ring {
+		uint64_t first, bytes;
+	} *rings;
+	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
+	uint64_t from = 0, largest = 0, room = 1;
+	bool backward = false;
+	struct perfevent ev;
+
+	for (uint32_t i = 0; i < pd->n_attrs; i++)
+		backward |= pd->attrs[i].write_backward;
+	if (!backward)
+		return 0;
+	rings = calloc(MAX_RINGS, sizeof(*rings));
+	pd->next = 0;
+	while (perfdata_next(pd, &ev)) {
+		struct ring *ring = rings && ev.cpu < MAX_RINGS ? &rings[ev.cpu] : NULL;
+
+		if (!ev.attr->write_backward || !ev.has_time || ev.time == 0)
+			continue;
+		if (!ring) { /* in nobody knows which ring */
+			from = ev.time;
+			continue;
+		}
+		if (!ring->bytes)
+			ring->first = ev.time;
+		ring->bytes += ev.size;
+		if (ring->bytes > largest)
+			largest = ring->bytes;
+	}
+	pd->next = 0;
+	pd->losses = losses;
+	/* All are of one size, a power of two. One is full but for a record, or has not come round. */
+	while (room < largest)
+		room *= 2;
+	for (size_t i = 0; rings && i < MAX_RINGS; i++)
+		if (rings[i].bytes + RECORD_MAX > room && rings[i].first > from)
+			from = rings[i].first;
+	free(rings);
+	return from;
+}
+
 enum clock_source session_clock(const struct perfdata *pd)
 {
 	for (uint32_t i = 0; i < pd->n_attrs; i++) {

@@ -165,3 +165,23 @@ int summary_mark(struct summary *s, const char *name, uint64_t ts)
 	m->ts = ts;
 	return 0;
 }
+
+static void add_incomplete(struct window *v, uint64_t from, uint64_t to)
+{
+	const uint64_t ns = window_overlap(v, from, to);
+
+	if (!ns)
+		return;
+	if (!v->not_known_ns) {
+		v->not_known_from = from;
+		v->not_known_to = to < v->to ? to : v->to;
+	}
+	v->not_known_ns += ns;
+}
+
+void summary_incomplete(struct summary *s, uint64_t from, uint64_t to)
+{
+	add_incomplete(&s->all, from, to);
+	add_incomplete(&s->focus, from, to);
+	add_incomplete(&s->region.own, from, to);
+}

@@ -57,6 +57,8 @@ int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t sta
 void summary_wait(struct summary *s, const struct summary_wait *w);
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns);
 int summary_mark(struct summary *s, const char *name, uint64_t ts);
+/* Between the two times it is not known who ran and who waited; in order of time, not touching. */
+void summary_incomplete(struct summary *s, uint64_t from, uint64_t to);
 
 /* ---- calls that are known exactly */
 

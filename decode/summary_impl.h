@@ -45,6 +45,8 @@ struct wait_place {
 
 struct window {
 	uint64_t from, to;
+	uint64_t not_known_ns;			/* of it, records of some CPUs are missing */
+	uint64_t not_known_from, not_known_to; /* the first such time */
 	struct thread_sums *threads;
 	uint32_t max_threads;
 	struct stack_sums *stacks;

@@ -264,6 +264,16 @@ static void put_waits(struct out *o, struct json_object *obj, const struct wait_
 	put(o, obj, "waits", array);
 }
 
+/* Where it is not complete: how much of it is, and since when. */
+static void put_complete(struct out *o, struct json_object *obj, const struct window *v, uint64_t from, uint64_t to)
+{
+	if (!v->not_known_ns)
+		return;
+	put(o, obj, "complete_ns", number(to - from > v->not_known_ns ? to - from - v->not_known_ns : 0));
+	if (v->not_known_from <= from)
+		put(o, obj, "complete_from_ns", number(v->not_known_to));
+}
+
 static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
 			   uint64_t to, const struct names *names)
 {
@@ -273,6 +283,7 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 
 	put(o, obj, "from_ns", number(from));
 	put(o, obj, "to_ns", number(to));
+	put_complete(o, obj, v, from, to);
 	if (rank_threads(v, names->n_threads, &order) < 0) {
 		o->failed = true;
 		return;
@@ -303,6 +314,7 @@ static struct json_object *focus_region_to_json(struct out *o, const struct name
 	put(o, obj, "ns", number(v->to - v->from));
 	put(o, obj, "over_ns", number(f->over_ns));
 	put(o, obj, "tid", number(f->tid));
+	put_complete(o, obj, v, v->from, v->to);
 	if (!f->thread_known)
 		return obj;
 	put_who(o, obj, names, f->thread);

@@ -100,6 +100,27 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 	return r;
 }
 
+int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const bool switches = tl->options.switches || t->has_switches;
+	uint64_t end = mono;
+	int r = 0;
+
+	if (t->running == RUNNING_OFF) {
+		t->waits.current.cut = true;
+		r = wait_end(tl, t, mono);
+	} else if (t->running == RUNNING_ON && switches) {
+		r = timeline_account_on(tl, t, t->on_since, mono);
+	} else if (t->last_sample && t->last_sample + tl->options.period_ns < end) {
+		end = t->last_sample + tl->options.period_ns;
+	}
+	slices_trim(tl->slices, &t->lane, 0, end);
+	t->running = RUNNING_UNKNOWN;
+	t->waker = (struct wait_waker){.known = false};
+	t->resumed = t->last_sample = 0;
+	return r;
+}
+
 /*
  * The thread shows `stack` at `mono`. After a moment from which on nothing was known of its stack,
  * what it no longer shows ended there; what is new began there too, if that is not long ago.
@@ -125,11 +146,16 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 
 	if (r == 0)
 		r = timeline_thread_enter(tl, tid, mono, &t);
-	if (r == 0)
-		r = summary_sample(tl->summary, t->index, mono, stack, period);
 	if (r != 0)
 		return r;
 	tl->stats.samples++;
+	if (tl->not_known) {
+		timeline_sample_alone(tl, t, mono, stack);
+		return timeline_leave(tl);
+	}
+	r = summary_sample(tl->summary, t->index, mono, stack, period);
+	if (r < 0)
+		return r;
 	switches = tl->options.switches || t->has_switches;
 	if (switches && cpu != TL_CPU_UNKNOWN)
 		r = sched_result(tl, sched_seen(tl->sched, cpu, mono, timeline_task(t)));
@@ -185,21 +211,12 @@ static struct sched_task task_of(struct timeline *tl, uint32_t tid, const char *
 	return (struct sched_task){.tid = tid, .name = writer_name(tl->w, name)};
 }
 
-/* Were records missing at that time, as far as was said in advance? */
-static bool is_incomplete(const struct timeline *tl, uint64_t ts)
-{
-	for (uint32_t i = 0; i < tl->n_incomplete; i++)
-		if (ts >= tl->incomplete[i].begin && ts < tl->incomplete[i].end)
-			return true;
-	return false;
-}
-
 int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
 {
 	uint64_t mono;
 	int r = timeline_enter(tl, ts, &mono);
 
-	if (r == 0 && cpu != TL_CPU_UNKNOWN)
+	if (r == 0 && cpu != TL_CPU_UNKNOWN && !tl->not_known)
 		r = sched_result(tl, sched_gone(tl->sched, cpu, mono, task_of(tl, other_tid, other_name)));
 	return r != 0 ? r : timeline_leave(tl);
 }
@@ -218,6 +235,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		return r;
 	tl->stats.switches_out++;
 	t->has_switches = true;
+	if (tl->not_known)
+		return timeline_leave(tl);
 	other = task_of(tl, other_tid, other_name);
 	if (cpu != TL_CPU_UNKNOWN)
 		r = sched_result(tl, sched_out(tl->sched, cpu, mono, timeline_task(t),
@@ -248,8 +267,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 			    &(struct wait){.begin = mono,
 					   .state = state,
 					   .stack = stack,
-					   .other = other,
-					   .lost_within = is_incomplete(tl, ts)},
+					   .other = other},
 			    t->calls.n != 0);
 	return r < 0 ? r : timeline_leave(tl);
 }
@@ -296,7 +314,7 @@ void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, u
 	};
 
 	/* One that just began, or has been running all along, may not have been sampled yet. */
-	if (t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
+	if (t->not_known || t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
 	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
 		return;
 	t->running = RUNNING_OFF;
@@ -316,6 +334,8 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		return r;
 	tl->stats.switches_in++;
 	t->has_switches = true;
+	if (tl->not_known)
+		return timeline_leave(tl);
 	if (cpu != TL_CPU_UNKNOWN)
 		r = sched_result(tl, sched_in(tl->sched, cpu, mono, timeline_task(t),
 					      task_of(tl, other_tid, other_name)));
@@ -384,7 +404,7 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 	if (r != 0)
 		return r;
 	tl->stats.wakeups++;
-	if (!timeline_thread_find(tl, wakee_tid))
+	if (tl->not_known || !timeline_thread_find(tl, wakee_tid))
 		return timeline_leave(tl); /* nobody of ours waits for it */
 	r = timeline_thread_enter(tl, wakee_tid, mono, &wakee);
 	if (r == 0 && !in_irq && timeline_thread_find(tl, waker_tid))

@@ -16,6 +16,8 @@
  *   stack (0), the leaf stands alone and says that the stack was not recorded.
  * - A thread that was told (timeline_thread) and of which a complete recording has no event was off
  *   the CPU: its leaf stands alone, from the recording's begin or its own.
+ * - Where records of some CPU are missing (timeline_incomplete, or before complete_from_ns) each thread
+ *   shows "not known"; what it did before ends there, samples are moments.
  * - A waker's stack (a wake-up's) is exact for that moment only and is drawn without duration.
  * - Without switches a thread's slices end one period after its last sample once three periods
  *   pass without one. After a loss they end likewise, at the latest where the loss begins.
@@ -80,7 +82,7 @@ struct timeline_options {
 	uint32_t depth_cap;	      /* 0 = 500; at most 500 */
 	uint32_t max_threads;	      /* 0 = 65536 */
 	bool switches;		      /* the recording has switches (of every thread) */
-	uint64_t complete_from_ns;    /* input clock: from then on every switch is there; 0 = not known */
+	uint64_t complete_from_ns;    /* input clock: from then on every switch is there, before not; 0 = not known */
 	uint64_t focus_begin_ns;      /* window of the summary's "focus", input clock; both 0 = none */
 	uint64_t focus_end_ns;
 	struct timeline_cause cause; /* marked, and the focus unless there is one */
@@ -172,11 +174,12 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 void timeline_loss_sometime(struct timeline *tl, const char *kind, uint64_t count);
 
 /*
- * Known in advance (a CPU's ring that begins later than the others): between the two times records
- * are missing here and there. Waits that begin in it are shown as uncertain. Draws nothing, that is
- * timeline_loss()'s; at most TIMELINE_MAX_INCOMPLETE windows count, call it before they begin.
+ * Known in advance (a CPU's ring that begins later than the others, a loss): between the two times records of some
+ * CPU are missing. Nobody is drawn as running or waiting there, and nothing of it is added up; a thread may have done
+ * anything where nothing was recorded. Draws no loss, that is timeline_loss()'s. Call it before the first event, and
+ * not where calls are known exactly; more than TIMELINE_MAX_INCOMPLETE windows grow together.
  */
-#define TIMELINE_MAX_INCOMPLETE 256u
+#define TIMELINE_MAX_INCOMPLETE 1024u
 void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end);
 
 /* The trigger or freeze, on a track of its own and as a moment of the summary. */

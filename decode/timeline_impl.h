@@ -68,6 +68,8 @@ struct tl_thread {
 	bool exited;
 	bool renamed;	       /* since the track was last declared */
 	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
+	bool not_known;	       /* what it does: records are missing just now, as was said in advance */
+	uint32_t incomplete_seen; /* how many of the timeline's `incomplete` are behind it */
 	uint64_t born;	       /* when it was first told or seen; 0 = before the recording */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
 	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
@@ -155,13 +157,14 @@ struct timeline {
 	bool begun, finished;
 	uint64_t last_source; /* input clock: the order */
 	uint64_t next_flow;
-	uint32_t about_track, losses_track, marks_track;
+	uint32_t about_track, losses_track, marks_track, not_known_track;
 	struct tl_loss_track *loss_tracks;
 	uint32_t n_loss_tracks;
 	/* Losses that may touch every thread: each thread looks at its next event. */
 	uint64_t gaps;
-	struct tl_gap incomplete[TIMELINE_MAX_INCOMPLETE]; /* input clock */
-	uint32_t n_incomplete;
+	struct tl_gap *incomplete; /* input clock; in order of time, not touching */
+	uint32_t n_incomplete, n_passed; /* of `incomplete`, those that are over */
+	bool not_known;	 /* the next one has begun */
 	struct tl_gap recent_gaps[TL_RECENT_GAPS]; /* the newest, by number */
 	struct tl_counter *counters;
 	uint32_t n_counters, max_counters;
@@ -179,7 +182,7 @@ struct timeline {
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
 	uint32_t focus_thread; /* index + 1 of the cause's thread */
 	struct tl_event_names *event_names;
-	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_site, key_insns, key_interpolated, interpolated[3], untraced_category, loss_category, gap_name, mark_category;
+	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_site, key_insns, key_interpolated, interpolated[3], untraced_category, loss_category, gap_name, not_known_name, sample_category, mark_category;
 	struct timeline_stats stats;
 };
 
@@ -201,6 +204,23 @@ bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, 
 
 /* At the end: a thread that never came to the CPU while all of it was recorded. */
 void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+
+/* In decode/timeline_incomplete.c: the time is `ts` now (input clock). Before any event's own work. */
+void timeline_incomplete_until(struct timeline *tl, uint64_t ts);
+/* The recording is over: what is left of it, and the summary's part. */
+void timeline_incomplete_finish(struct timeline *tl);
+/* The same for a thread, before its event, and at the end. 0 or -ENOMEM. */
+int timeline_thread_incomplete(struct timeline *tl, struct tl_thread *t);
+/* Whether all of [from, to) is incomplete; whether any of it is (input clock). */
+bool timeline_is_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
+bool timeline_has_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
+/* A sample where no more than that moment is known. */
+void timeline_sample_alone(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint32_t stack);
+
+/*
+ * From `mono` on it is not known what the thread does: what is open ends, at the latest there. 0 or -ENOMEM.
+ */
+int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
 /* NULL if the thread is not known. */
 struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid);

@@ -36,6 +36,10 @@ int timeline_new(const struct timeline_options *options, struct stacktab *st, st
 		tl->options.max_threads = DEFAULT_MAX_THREADS;
 	tl->st = st;
 	tl->w = w;
+	tl->incomplete = calloc(TIMELINE_MAX_INCOMPLETE, sizeof(*tl->incomplete));
+	if (!tl->incomplete)
+		return -ENOMEM;
+	timeline_incomplete(tl, 0, options->complete_from_ns);
 	r = slices_new(st, w, options->depth_cap, &tl->slices);
 	if (r == 0)
 		r = summary_new(st, &tl->summary);
@@ -73,6 +77,7 @@ struct timeline *timeline_free(struct timeline *tl)
 	free(tl->process_map.values);
 	tl_events_free(tl);
 	free(tl->processes);
+	free(tl->incomplete);
 	timeline_marks_free(tl);
 	wait_drawer_free(tl->waits);
 	sched_free(tl->sched);
@@ -136,6 +141,7 @@ int timeline_enter(struct timeline *tl, uint64_t ts, uint64_t *ret_mono)
 		tl->seen = true;
 		tl->stats.first_ns = tl->stats.last_ns;
 	}
+	timeline_incomplete_until(tl, ts);
 	*ret_mono = tl->stats.last_ns;
 	return 0;
 }
@@ -205,12 +211,15 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 		if (t->exited)
 			continue;
 		r = timeline_thread_see_gaps(tl, t);
+		if (r == 0)
+			r = timeline_thread_incomplete(tl, t);
 		if (r < 0)
 			return r;
 		timeline_thread_wait_throughout(tl, t, last);
 		timeline_thread_close(tl, t, last);
 	}
 	sched_finish(tl->sched);
+	timeline_incomplete_finish(tl);
 	tl->finished = true;
 	(void)timeline_leave(tl);
 	r = writer_end(tl->w);

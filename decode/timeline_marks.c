@@ -33,6 +33,8 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 	tl->loss_category = writer_name(w, "loss");
 	tl->mark_category = writer_name(w, "trigger");
 	tl->gap_name = writer_name(w, "gap: records were lost");
+	tl->not_known_name = writer_name(w, "not known: records are missing");
+	tl->sample_category = writer_name(w, "sample");
 
 	if (tl->options.version)
 		args[n++] = (struct writer_arg){.key = writer_name(w, "tracerd version"),
@@ -112,7 +114,9 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	if (mono_begin < tl->stats.first_ns)
 		mono_begin = tl->stats.first_ns;
 	gap = (struct tl_gap){.begin = mono_begin, .end = mono_end};
-	if (tid == 0) {
+	if (tid == 0 && timeline_is_incomplete(tl, ts_begin, ts_end)) {
+		/* threads know */
+	} else if (tid == 0) {
 		tl->recent_gaps[tl->gaps++ % TL_RECENT_GAPS] = gap;
 	} else if ((t = timeline_thread_find(tl, tid)) != NULL && !t->exited && t->lane.track) {
 		r = timeline_thread_gap(tl, t, &gap);
@@ -162,12 +166,6 @@ void timeline_loss_sometime(struct timeline *tl, const char *kind, uint64_t coun
 	tl->w->ops->instant(tl->w, losses_track(tl), tl->stats.last_ns,
 			    &(struct writer_event){
 				    .name = writer_name(tl->w, kind), .category = tl->loss_category, .args = &arg, .n_args = 1});
-}
-
-void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
-{
-	if (tl->n_incomplete < TIMELINE_MAX_INCOMPLETE && ts_end > ts_begin)
-		tl->incomplete[tl->n_incomplete++] = (struct tl_gap){.begin = ts_begin, .end = ts_end};
 }
 
 void timeline_mark_cut(struct timeline *tl, uint64_t mono)

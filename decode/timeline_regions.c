@@ -163,7 +163,8 @@ static int sum_up(struct timeline *tl, const struct tl_place *at, const struct t
 		.own_waits = !f || (f->on == at->thread && f->resumed <= region->begin),
 	};
 
-	s.cpu_known = stack_used(tl, at, &s.on_ns, &s.off_ns);
+	s.cpu_known = stack_used(tl, at, &s.on_ns, &s.off_ns) &&
+		      !timeline_has_incomplete(tl, region->source, tl->last_source);
 	/* A loss may have taken back what seemed to be used when it began. */
 	s.on_ns = s.on_ns > region->on_ns ? s.on_ns - region->on_ns : 0;
 	s.off_ns = s.off_ns > region->off_ns ? s.off_ns - region->off_ns : 0;

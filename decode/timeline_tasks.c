@@ -218,7 +218,8 @@ int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, ui
 	}
 	timeline_thread_declare(tl, t, mono);
 	*ret = t;
-	return timeline_thread_see_gaps(tl, t);
+	r = timeline_thread_see_gaps(tl, t);
+	return r < 0 ? r : timeline_thread_incomplete(tl, t);
 }
 
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
@@ -255,6 +256,9 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 	uint64_t end = mono;
 
 	(void)timeline_thread_see_gaps(tl, t);
+	(void)timeline_thread_incomplete(tl, t);
+	if (t->not_known && t->lane.leaf)
+		slices_leaf_end(tl->slices, &t->lane, mono, NULL);
 	if (t->running == RUNNING_OFF)
 		(void)timeline_account_off(tl, t, t->waits.current.begin, mono);
 	else if (t->running == RUNNING_ON && switches)

@@ -317,7 +317,7 @@ static void test_tasks(void **state)
 static void test_whole_target(void **state)
 {
 	const struct session_note notes[] = {
-		{.begin = 50, .end = 90, .count = 3, .text = "ring of cpu 1 overwritten"},
+		{.begin = 50, .end = 90, .count = 3, .text = "not recorded: it was late"},
 		{.begin = 130, .end = 130, .mark = true, .text = "snapshot"},
 	};
 
@@ -334,7 +334,7 @@ static void test_whole_target(void **state)
 	replay((struct session_options){.whole_target = true, .notes = notes, .n_notes = 2},
 		"incomplete 50..90\n"
 		/* they have been there all the time */
-		"90 loss from 50 ring of cpu 1 overwritten 3\n"
+		"90 loss from 50 not recorded: it was late 3\n"
 		"0 process 10 of 0 svc\n"
 		"0 thread 10/10 svc\n"
 		"0 thread 10/11 sleeper\n"
@@ -405,7 +405,9 @@ static void test_losses(void **state)
 	make_u64(&m, 77);
 	make_u64(&m, 12);
 	make_end_with_id(&m, 0, 0, 0, 0);
-	replay((struct session_options){0}, "100 process 10 of 0 \n"
+	replay((struct session_options){0}, /* nobody knows what is missing */
+					    "incomplete 100..150\n"
+					    "100 process 10 of 0 \n"
 					    "100 thread 10/10 \n"
 					    /* an address of the kernel's half in the user's part */
 					    "100 sample 10 cpu 0 \n"
@@ -474,6 +476,54 @@ static void test_tracepoints(void **state)
 	assert_int_equal(report_of("wakeups"), 2);
 	assert_int_equal(report_of("kernel_events"), 2);
 	assert_int_equal(report_of("bad_sched_events"), 4);
+}
+
+static uint64_t complete_from(void)
+{
+	struct budget budget = {.max = 64u << 20};
+	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
+	_cleanup_close_ int fd = make_file(&m);
+
+	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
+	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
+	return session_complete_from(pd);
+}
+
+/* Rings that keep the newest: since when all of them have everything. */
+static void test_complete_from(void **state)
+{
+	const uint64_t ip = 0x401000;
+
+	(void)state;
+	make_init(&m);
+	/* a CPU that was idle for long has little in its ring: that has not come round */
+	for (uint32_t i = 0; i < 3500; i++) {
+		m.cpu = 1;
+		if (i < 1500)
+			make_sample(&m, 50000 + i, 10, 10, &ip, 1);
+		m.cpu = 0;
+		make_sample(&m, 1000 + i * 100, 10, 11, &ip, 1);
+	}
+	m.cpu = 2;
+	make_sample(&m, 400000, 10, 10, &ip, 1);
+	assert_int_equal(complete_from(), 0); /* they are read while they fill */
+	m.backward = 1;
+	/* 246 of 256 KiB are full, and 105, and one record */
+	assert_int_equal(complete_from(), 1000);
+	/* one with as much begins later */
+	make_init(&m);
+	m.backward = 1;
+	for (uint32_t i = 0; i < 3500; i++) {
+		m.cpu = 0;
+		make_sample(&m, 1000 + i * 100, 10, 11, &ip, 1);
+		m.cpu = 1;
+		make_sample(&m, 90000 + i * 10, 10, 10, &ip, 1);
+	}
+	assert_int_equal(complete_from(), 90000);
+	/* whose record it was is not known: everything could be anywhere */
+	m.cpu = UINT32_MAX;
+	make_sample(&m, 300000, 10, 10, &ip, 1);
+	assert_int_equal(complete_from(), 300000);
 }
 
 #define EVENT(at, of_pid, of_tid, is, named)                                                       \
@@ -611,6 +661,7 @@ int main(void)
 		cmocka_unit_test(test_period),
 		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_tracepoints),
+		cmocka_unit_test(test_complete_from),
 		cmocka_unit_test(test_program_events),
 		cmocka_unit_test(test_program_events_of_others),
 		cmocka_unit_test(test_link_gone),

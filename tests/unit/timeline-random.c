@@ -152,6 +152,7 @@ int timeline_random_play(uint64_t seed, uint64_t n_events, struct writer *w,
 	}
 	r = timeline_new(&(struct timeline_options){.period_ns = 1000,
 						    .switches = seed % 2 == 0,
+						    .complete_from_ns = seed % 3 ? 0 : 5004000,
 						    .depth_cap = seed % 3 == 0 ? 20 : 0,
 						    .focus_begin_ns = 5002000,
 						    .focus_end_ns = seed % 4 == 0 ? 0 : 5009000,
@@ -163,6 +164,11 @@ int timeline_random_play(uint64_t seed, uint64_t n_events, struct writer *w,
 			 st, w, &tl);
 	if (r == 0)
 		r = timeline_process(tl, 100, 1, "random", 0);
+	for (uint64_t i = 0; i < seed % 5 && r == 0; i++) {
+		const uint64_t at = 5000000 + draw(&s, 60000);
+
+		timeline_incomplete(tl, at, at + draw(&s, 5000));
+	}
 	for (uint64_t i = 0; i < n_events && r >= 0; i++) {
 		ts += draw(&s, 4) == 0 ? 0 : draw(&s, 30) == 0 ? draw(&s, 9000) : draw(&s, 400);
 		r = random_event(&s, tl, ts);
