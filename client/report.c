@@ -45,6 +45,15 @@ void report_print_cut(FILE *out, size_t indent, const char *label, const char *t
 	(void)fputc('\n', out);
 }
 
+/* What nobody recorded is not none. */
+static void add_time(struct human_table *table, struct json_object *o, const char *key)
+{
+	if (field(o, key))
+		human_table_add_duration(table, field_number(o, key));
+	else
+		human_table_add(table, human_format("unknown"));
+}
+
 static void print_threads(FILE *out, struct json_object *summary)
 {
 	static const struct human_column sampled[] = {
@@ -75,8 +84,13 @@ static void print_threads(FILE *out, struct json_object *summary)
 
 		human_table_add(&table, human_name(field_text(t, "name")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
-		human_table_add_duration(&table, field_number(t, calls ? "traced_ns" : "on_cpu_ns"));
-		human_table_add_duration(&table, field_number(t, calls ? "outside_ns" : "off_cpu_ns"));
+		if (calls) {
+			human_table_add_duration(&table, field_number(t, "traced_ns"));
+			human_table_add_duration(&table, field_number(t, "outside_ns"));
+		} else {
+			add_time(&table, t, "on_cpu_ns");
+			add_time(&table, t, "off_cpu_ns");
+		}
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls ? "calls" : "samples")));
 	}
 	(void)fputs("\nthreads\n", out);
@@ -266,16 +280,34 @@ static void print_window(FILE *out, struct json_object *window)
 	report_print_waits(out, window, false);
 }
 
+/* How long it was, and how much of that is known of all CPUs; only that is in what follows. */
+static void print_span(FILE *out, struct json_object *summary)
+{
+	const uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns"),
+		       complete = field_number(summary, "complete_ns"),
+		       complete_from = field_number(summary, "complete_from_ns");
+	char span[HUMAN_SIZE], whole[HUMAN_SIZE];
+
+	if (to <= from)
+		return;
+	(void)human_duration(span, to - from);
+	(void)human_duration(whole, complete);
+	if (!field(summary, "complete_ns"))
+		view_line(out, "recorded", "the last %s", span);
+	else if (complete_from && complete_from + complete >= to)
+		view_line(out, "recorded", "complete for %s, parts back to %s", whole, span);
+	else
+		view_line(out, "recorded", "complete for %s of the last %s", whole, span);
+}
+
 void report_print(FILE *out, struct json_object *summary)
 {
-	uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns");
 	struct json_object *losses = field(summary, "losses"), *focus = field(summary, "focus");
 	char span[HUMAN_SIZE];
 
 	if (!summary || !json_object_is_type(summary, json_type_object))
 		return;
-	if (to > from)
-		view_line(out, "recorded", "the last %s", human_duration(span, to - from));
+	print_span(out, summary);
 	if (view_sum(losses)) {
 		_cleanup_free_ char *text = view_losses(losses);
 
@@ -288,9 +320,13 @@ void report_print(FILE *out, struct json_object *summary)
 			report_print_focus_region(out, region);
 			(void)fputs("\nin all threads meanwhile:\n", out);
 		} else {
-			(void)fprintf(out, "\nin the slow moment, %s long:\n",
+			(void)fprintf(out, "\nin the slow moment, %s long",
 				human_duration(span,
 					field_number(focus, "to_ns") - field_number(focus, "from_ns")));
+			if (field(focus, "complete_ns"))
+				(void)fprintf(out, ", complete for %s",
+					human_duration(span, field_number(focus, "complete_ns")));
+			(void)fputs(":\n", out);
 		}
 		print_window(out, focus);
 		(void)fputs("\nin all that was recorded:\n", out);

@@ -16,8 +16,16 @@ static void print_spent(FILE *out, struct json_object *region)
 		 off = field_number(region, "off_cpu_ns");
 	char on_text[HUMAN_SIZE], off_text[HUMAN_SIZE], rest[HUMAN_SIZE];
 
-	(void)fprintf(out, "%s on the CPU, %s waiting", human_duration(on_text, on),
-		human_duration(off_text, off));
+	if (!field(region, "on_cpu_ns")) {
+		(void)fputs("nothing is recorded of how it was spent", out);
+		return;
+	}
+	(void)human_duration(on_text, on);
+	if (!field(region, "off_cpu_ns")) {
+		(void)fprintf(out, "%s on the CPU; waits were not recorded", on_text);
+		return;
+	}
+	(void)fprintf(out, "%s on the CPU, %s waiting", on_text, human_duration(off_text, off));
 	/* the last sample's period, the clocks' error: less than a tenth is nothing to tell */
 	if (on < ns && off < ns - on && ns - on - off > ns / 10)
 		(void)fprintf(out,

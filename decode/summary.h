@@ -93,6 +93,7 @@ int summary_region(struct summary *s, const struct summary_region *r);
 struct summary_thread {
 	uint32_t pid, tid;
 	const char *name;
+	bool switches; /* they are recorded: else only its samples tell of its time, and nothing of its waits */
 };
 
 /*

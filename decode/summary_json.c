@@ -28,6 +28,14 @@ static void put(struct out *o, struct json_object *obj, const char *key, struct 
 	}
 }
 
+static void put_or_null(struct out *o, struct json_object *obj, const char *key, uint64_t v, bool known)
+{
+	if (known)
+		put(o, obj, key, json_object_new_int64(v > INT64_MAX ? INT64_MAX : (int64_t)v));
+	else if (!obj || json_object_object_add(obj, key, NULL) < 0)
+		o->failed = true;
+}
+
 static void append(struct out *o, struct json_object *array, struct json_object *value)
 {
 	if (!array || !value || json_object_array_add(array, value) < 0) {
@@ -201,6 +209,15 @@ static void put_who(struct out *o, struct json_object *obj, const struct names *
 	put(o, obj, "thread", text(o, who.name));
 }
 
+/* null is "not known": waits without switches, and all of a thread of which nothing was seen. */
+static void put_times(struct out *o, struct json_object *obj, const struct thread_sums *t, bool switches)
+{
+	const bool seen = t->on_ns || t->off_ns;
+
+	put_or_null(o, obj, "on_cpu_ns", t->on_ns, seen || (t->samples && !switches));
+	put_or_null(o, obj, "off_cpu_ns", t->off_ns, seen && switches);
+}
+
 static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
 					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
 					   const struct names *names)
@@ -219,8 +236,7 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 		put(o, obj, "pid", number(who.pid));
 		put(o, obj, "tid", number(who.tid));
 		put(o, obj, "name", text(o, who.name));
-		put(o, obj, "on_cpu_ns", number(t->on_ns));
-		put(o, obj, "off_cpu_ns", number(t->off_ns));
+		put_times(o, obj, t, who.switches);
 		put(o, obj, "samples", number(t->samples));
 		if (t->calls) {
 			put(o, obj, "calls", number(t->calls));
@@ -305,8 +321,10 @@ static struct json_object *focus_region_to_json(struct out *o, const struct name
 {
 	const struct focus_region *f = &o->s->region;
 	const struct window *v = &f->own;
-	const struct thread_sums *sums = v->max_threads ? v->threads : NULL;
+	static const struct thread_sums none;
+	const struct thread_sums *sums = v->max_threads ? v->threads : &none;
 	struct json_object *obj = json_object_new_object();
+	struct summary_thread who;
 
 	put(o, obj, "name", text(o, f->name));
 	put(o, obj, "begin_ns", number(v->from));
@@ -318,9 +336,9 @@ static struct json_object *focus_region_to_json(struct out *o, const struct name
 	if (!f->thread_known)
 		return obj;
 	put_who(o, obj, names, f->thread);
-	put(o, obj, "on_cpu_ns", number(sums ? sums->on_ns : 0));
-	put(o, obj, "off_cpu_ns", number(sums ? sums->off_ns : 0));
-	put(o, obj, "samples", number(sums ? sums->samples : 0));
+	names->threads(names->arg, f->thread, &who);
+	put_times(o, obj, sums, who.switches);
+	put(o, obj, "samples", number(sums->samples));
 	put(o, obj, "heaviest", stacks_to_json(o, v));
 	put_waits(o, obj, v->waits, v->n_waits);
 	return obj;

@@ -179,7 +179,10 @@ static void name_thread(void *arg, uint32_t index, struct summary_thread *ret)
 	const struct tl_thread *t = tl->threads[index];
 
 	*ret = (struct summary_thread){
-		.pid = t->pid, .tid = t->tid, .name = writer_name_text(tl->w, t->name)};
+		.pid = t->pid,
+		.tid = t->tid,
+		.name = writer_name_text(tl->w, t->name),
+		.switches = tl->options.switches || t->has_switches};
 }
 
 void timeline_stats(const struct timeline *tl, struct timeline_stats *ret_stats)

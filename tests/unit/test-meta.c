@@ -48,6 +48,32 @@ static void test_rings(void **state)
 	meta_fini(&m);
 }
 
+/* How far the rings of the CPUs look back is no loss. */
+static void test_gaps(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(
+		read_text("{\"events\":{\"complete_from_ns\":500},\"gaps\":["
+			  "{\"kind\":\"ring of cpu 1 overwritten\",\"cpu\":1,\"from_ns\":100,\"to_ns\":500},"
+			  "{\"kind\":\"not recorded: it was late\",\"from_ns\":700,\"to_ns\":800,\"count\":2}]}",
+			&m),
+		0);
+	assert_int_equal(m.complete_from, 500);
+	assert_int_equal(m.n_notes, 1);
+	assert_string_equal(m.notes[0].text, "not recorded: it was late");
+	assert_true(m.notes[0].begin == 700 && m.notes[0].end == 800 && m.notes[0].count == 2);
+	meta_fini(&m);
+	/* whoever wrote it: where one begins the others are not whole */
+	assert_int_equal(read_text("{\"events\":{\"complete_from_ns\":500},"
+				   "\"gaps\":[{\"cpu\":3,\"from_ns\":100,\"to_ns\":900}]}",
+				 &m),
+		0);
+	assert_true(m.complete_from == 900 && m.n_notes == 0);
+	meta_fini(&m);
+}
+
 #define CAUSE(text) "{\"frozen_raw_ns\":9000,\"snapshot\":{\"cause\":{" text "}}}"
 
 static void test_causes(void **state)
@@ -123,6 +149,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_causes),
 		cmocka_unit_test(test_odd),
 	};

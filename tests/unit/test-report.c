@@ -56,8 +56,7 @@ static const char summary[] =
 	"\"stack\":[\"start_thread\",\"handle_request\",\"cache_get\",\"pthread_mutex_lock\"],"
 	"\"woken_by\":{\"tid\":7,\"name\":\"maintenance\",\"stack\":[\"rebuild_index\",\"pthread_"
 	"mutex_unlock\"]}}],"
-	"\"losses\":{\"ring "
-	"overwritten\":{\"events\":1,\"count\":12,\"ns\":5},\"nothing\":{\"events\":0,\"count\":0}}"
+	"\"losses\":{\"records lost\":{\"events\":1,\"count\":12,\"ns\":5},\"nothing\":{\"events\":0,\"count\":0}}"
 	"}";
 
 static void test_summary(void **state)
@@ -67,7 +66,7 @@ static void test_summary(void **state)
 		   *other = strstr(text, "longest other waits");
 
 	has(text, "the last 3.20 s");
-	has(text, "ring overwritten 12\n");
+	has(text, "records lost 12\n");
 	has(text, "sort_entries <- rebuild_index <- main");
 	has(text, "75.0 %");
 	assert_non_null(lock);
@@ -82,6 +81,31 @@ static void test_summary(void **state)
 	has(other, "ended by an interrupt");
 	has(text, "w\\x1b[2J");
 	has_not(text, "\033");
+}
+
+/* What was not recorded is not known, which is neither none nor all. */
+static void test_not_known(void **state)
+{
+	_cleanup_free_ char *rings = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":430000000,"
+		"\"complete_from_ns\":8670000000,\"threads\":["
+		"{\"tid\":7,\"name\":\"a\",\"on_cpu_ns\":45000000,\"off_cpu_ns\":null,\"samples\":30},"
+		"{\"tid\":8,\"name\":\"b\",\"on_cpu_ns\":null,\"off_cpu_ns\":null,\"samples\":0}],"
+		"\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"state\":\"disk\",\"stack\":[]}],"
+		"\"focus\":{\"from_ns\":8000000000,\"to_ns\":9000000000,\"complete_ns\":330000000}}");
+	_cleanup_free_ char *lost = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":7900000000,"
+		"\"focus\":{\"region\":{\"name\":\"x\",\"ns\":7000000,\"tid\":8,\"thread\":\"w\","
+		"\"on_cpu_ns\":2000000,\"off_cpu_ns\":null}}}");
+
+	(void)state;
+	has(rings, "recorded    complete for 430 ms, parts back to 8.10 s\n");
+	has(rings, "a         7  45.0 ms  unknown       30\n");
+	has(rings, "b         8  unknown  unknown        0\n");
+	has(rings, "waited in (stack not recorded)\n");
+	has(rings, "in the slow moment, 1.00 s long, complete for 330 ms:\n");
+	has(lost, "recorded    complete for 7.90 s of the last 8.10 s\n");
+	has(lost, "2.00 ms on the CPU; waits were not recorded\n");
 }
 
 /* Of a region that caused the snapshot, how its thread spent that time comes first. */
@@ -264,6 +288,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
 		cmocka_unit_test(test_functions),
 		cmocka_unit_test(test_omitted),
