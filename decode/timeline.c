@@ -65,6 +65,20 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r;
 }
 
+/* The thread is seen elsewhere, and nothing has told that it came back: only that it left is known. */
+static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const uint64_t begin = t->waits.current.begin;
+	int r;
+
+	tl->stats.inconsistent++;
+	t->waits.current.end_unrecorded = true;
+	r = wait_end(tl, t, begin);
+	if (mono > begin)
+		timeline_not_known(tl, t, begin, mono);
+	return r;
+}
+
 int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct tl_gap *gap)
 {
 	bool long_one = gap->end - gap->begin > LONG_GAP_PERIODS * tl->options.period_ns;
@@ -162,11 +176,8 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	if (r < 0 || t->exited)
 		return r < 0 ? r : timeline_leave(tl);
 
-	if (t->running == RUNNING_OFF) {
-		tl->stats.inconsistent++;
-		t->waits.current.end_unrecorded = true;
-		r = wait_end(tl, t, mono);
-	}
+	if (t->running == RUNNING_OFF)
+		r = wait_lost(tl, t, mono);
 	if (t->running != RUNNING_ON)
 		t->on_since = mono;
 	t->running = RUNNING_ON;
@@ -241,11 +252,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	if (cpu != TL_CPU_UNKNOWN)
 		r = sched_result(tl, sched_out(tl->sched, cpu, mono, timeline_task(t),
 					       writer_state_of(state), other));
-	if (t->running == RUNNING_OFF && r == 0) {
-		tl->stats.inconsistent++;
-		t->waits.current.end_unrecorded = true;
-		r = wait_end(tl, t, mono);
-	}
+	if (t->running == RUNNING_OFF && r == 0)
+		r = wait_lost(tl, t, mono);
 	if (t->running == RUNNING_ON && r == 0)
 		r = timeline_account_on(tl, t, t->on_since, mono);
 	if (r < 0)

@@ -214,6 +214,8 @@ int timeline_thread_incomplete(struct timeline *tl, struct tl_thread *t);
 /* Whether all of [from, to) is incomplete; whether any of it is (input clock). */
 bool timeline_is_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
 bool timeline_has_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
+/* The thread shows that nothing is known of it in between. */
+void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to);
 /* A sample where no more than that moment is known. */
 void timeline_sample_alone(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint32_t stack);
 

@@ -110,13 +110,26 @@ void timeline_incomplete_finish(struct timeline *tl)
 
 /* ---- threads */
 
+static void leaf_begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	slices_leaf_begin(tl->slices, &t->lane, mono,
+			  &(struct writer_event){.name = tl->not_known_name, .category = tl->loss_category});
+}
+
+void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
+{
+	if (!t->calls.n)
+		slices_trim(tl->slices, &t->lane, 0, from);
+	leaf_begin(tl, t, from);
+	slices_leaf_end(tl->slices, &t->lane, to, NULL);
+}
+
 static int begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	int r = timeline_thread_unknown(tl, t, mono);
 
 	t->not_known = true;
-	slices_leaf_begin(tl->slices, &t->lane, mono,
-			  &(struct writer_event){.name = tl->not_known_name, .category = tl->loss_category});
+	leaf_begin(tl, t, mono);
 	return r;
 }
 

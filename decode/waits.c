@@ -60,7 +60,7 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->interrupt = writer_name(w, "interrupt");
 	d->note_open = writer_name(w, "not over when the recording ended");
 	d->note_begin = writer_name(w, "its begin was not recorded");
-	d->note_end = writer_name(w, "its end was not recorded: it is shown to the next sign of the thread");
+	d->note_end = writer_name(w, "its end was not recorded");
 	d->note_lost = writer_name(w, "records were lost during it");
 	d->note_cut = writer_name(w, "how it went on is not known: records are missing from here on");
 	d->key_stack = writer_name(w, "stack");

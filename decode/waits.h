@@ -27,7 +27,7 @@ struct wait {
 	struct wait_waker waker;
 	bool lost_within;    /* records were lost during it */
 	bool begin_unknown;  /* it began before the recording, or where records were lost */
-	bool end_unrecorded; /* the next thing known shows the thread running */
+	bool end_unrecorded; /* the next thing known shows the thread running: how long it was is not known */
 	bool cut;	     /* it goes on where too little is recorded to say how */
 };
 
