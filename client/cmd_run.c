@@ -49,7 +49,7 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid)
 	}
 	/* the standard output is the program's */
 	if (ctl->json)
-		(void)fprintf(stderr, "%s\n", json_text(result, NULL));
+		human_puts(json_text(result, NULL), stderr);
 	else if (!o->quiet)
 		arm_print(ctl, stderr, field(result, "target"));
 	return EXIT_OK;

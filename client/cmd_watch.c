@@ -48,7 +48,7 @@ static void print_json_line(const tracerd_event *event)
 	json_add_uint(o, "seq", tracerd_event_seq(event));
 	json_add_uint(o, "missed", tracerd_event_missed(event));
 	json_add(o, "data", data);
-	(void)puts(json_text(o, NULL));
+	human_puts(json_text(o, NULL), stdout);
 }
 
 /* "g3 of t1: region serve took 7.31 ms (over 5.00 ms) in thread 1234: snapshot ID" */

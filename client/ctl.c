@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "client/human.h"
+#include "common/frame.h"
+#include "common/json.h"
 
 /* A daemon that pages for ever is broken; this is a hundred times its greatest number of objects.
  */
@@ -34,9 +36,9 @@ static void report(struct ctl *ctl, const char *name, const char *message)
 		_cleanup_json_ struct json_object *o = json_object_new_object();
 		struct json_object *e = json_object_new_object();
 
-		(void)json_object_object_add(o, "error", e);
-		(void)json_object_object_add(e, "code", json_object_new_string(name));
-		(void)json_object_object_add(e, "message", json_object_new_string(safe));
+		json_add_string(e, "code", name);
+		json_add_string(e, "message", safe);
+		json_add(o, "error", e);
 		ctl_print_json(o);
 	}
 }
@@ -104,23 +106,32 @@ int ctl_connect(struct ctl *ctl)
 	}
 }
 
+/* What the library has read and written again. NULL: no memory. */
+static struct json_object *parse(const char *text)
+{
+	struct json_object *o = NULL;
+
+	return json_parse(text, strlen(text), FRAME_REPLY_MAX, &o, NULL, 0) == 0 ? o : NULL;
+}
+
 int ctl_call(struct ctl *ctl, const char *method, struct json_object *params, const int *fds,
 	size_t n_fds, int timeout_ms, struct json_object **ret_result, tracerd_reply **ret_reply)
 {
 	_cleanup_json_ struct json_object *owned = params;
 	_cleanup_json_ struct json_object *result = NULL;
+	const char *text = params ? json_text(params, NULL) : "{}";
 	tracerd_reply *reply = NULL;
 	int r;
 
-	r = tracerd_call(ctl->client, method,
-		params ? json_object_to_json_string_ext(params, JSON_C_TO_STRING_PLAIN) : NULL, fds,
-		n_fds, timeout_ms, &reply);
+	if (!text)
+		return -ENOMEM;
+	r = tracerd_call(ctl->client, method, text, fds, n_fds, timeout_ms, &reply);
 	if (r != 0)
 		return r;
-	result = json_tokener_parse(tracerd_reply_json(reply));
+	result = parse(tracerd_reply_json(reply));
 	if (!result) {
 		tracerd_reply_free(reply);
-		return -EPROTO;
+		return -ENOMEM;
 	}
 	if (ret_result)
 		*ret_result = take_ptr(result);
@@ -167,14 +178,12 @@ int ctl_request(struct ctl *ctl, const char *method, struct json_object *params,
 
 void ctl_print_json(struct json_object *o)
 {
-	(void)puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-							     JSON_C_TO_STRING_SPACED |
-							     JSON_C_TO_STRING_NOSLASHESCAPE));
+	human_puts(json_text_styled(o, JSON_SPACED, NULL), stdout);
 }
 
 struct json_object *ctl_event_data(const tracerd_event *event)
 {
-	return json_tokener_parse(tracerd_event_json(event));
+	return parse(tracerd_event_json(event));
 }
 
 /* A page's parameters: those of the whole list, which each page shares, and where to go on. */
@@ -184,7 +193,7 @@ static struct json_object *page_params(struct json_object *params, const char *c
 
 	if (params) {
 		json_object_object_foreach (params, key, value)
-			json_add(o, key, json_object_get(value));
+			json_add_shared(o, key, value);
 	}
 	if (cursor)
 		json_add_string(o, "cursor", cursor);
@@ -208,8 +217,7 @@ int ctl_list(struct ctl *ctl, const char *method, struct json_object *params, co
 			return r;
 		items = field_array(page, member);
 		for (size_t i = 0; items && i < json_object_array_length(items); i++)
-			(void)json_object_array_add(
-				all, json_object_get(json_object_array_get_idx(items, i)));
+			json_append(all, json_object_get(json_object_array_get_idx(items, i)));
 		next = field_text(page, "next");
 		if (!next)
 			break;

@@ -130,6 +130,11 @@ char *human_format(const char *fmt, ...)
 	return must_alloc(n < 0 ? NULL : s);
 }
 
+void human_puts(const char *text, FILE *stream)
+{
+	(void)fprintf(stream, "%s\n", (const char *)must_alloc((char *)(uintptr_t)text));
+}
+
 size_t human_width(const char *text)
 {
 	size_t n = 0;

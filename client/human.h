@@ -34,6 +34,8 @@ char *human_name(const char *text);
 
 /* printf into a new string; does not return without memory. */
 char *human_format(const char *fmt, ...) _printf_(1, 2);
+/* A line; NULL is text that there was no memory for, and does not return. */
+void human_puts(const char *text, FILE *stream);
 
 /* How many columns `text` (valid UTF-8) takes, one a character. */
 size_t human_width(const char *text);

@@ -139,12 +139,6 @@ static void on_progress(struct decoder *d, const struct declink_progress *progre
 	progress_show(&j->progress, "decoding", progress->stage, progress->done, progress->total);
 }
 
-static void add_copy(struct json_object *to, const char *key, struct json_object *value)
-{
-	if (value)
-		json_add(to, key, json_object_get(value));
-}
-
 static void on_end(struct decoder *d, const struct decoder_outcome *outcome, void *arg)
 {
 	struct job *j = arg;
@@ -155,9 +149,9 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 	case DECODER_DONE:
 		j->code = EXIT_OK;
 		j->result = json_object_new_object();
-		add_copy(j->result, "stats", outcome->result->stats);
-		add_copy(j->result, "losses", outcome->result->losses);
-		add_copy(j->result, "summary", outcome->result->summary);
+		json_add_shared(j->result, "stats", outcome->result->stats);
+		json_add_shared(j->result, "losses", outcome->result->losses);
+		json_add_shared(j->result, "summary", outcome->result->summary);
 		json_add_uint(j->result, "max_rss_bytes", outcome->max_rss_bytes);
 		return;
 	case DECODER_REFUSED:

@@ -126,7 +126,7 @@ static struct json_object *job_new(const char *input, const char *format, struct
 		json_object_put(options);
 		return NULL;
 	}
-	json_add(body, "options", options ? options : json_object_new_object());
+	json_add(body, "options", options);
 	return body;
 }
 

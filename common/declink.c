@@ -157,8 +157,10 @@ static void path_add(struct json_object *o, const char *name, const char *path)
 		return;
 	}
 	hex = malloc(len * 2 + 1);
-	if (!hex)
+	if (!hex) {
+		json_add(o, name, NULL);
 		return;
+	}
 	p = hex;
 	for (size_t i = 0; i < len; i++) {
 		*p++ = digits[(unsigned char)path[i] >> 4];

@@ -3,9 +3,10 @@
  * Strict JSON on json-c, and short accessors.
  *
  * json-c alone is too kind for text from a stranger: the last of two equal keys wins, numbers
- * that do not fit are clamped, lone surrogates become question marks. So the text is walked once
- * by a scanner without recursion that knows the whole grammar and the limits, then json-c builds
- * the tree, then the members of the tree are counted against those of the text.
+ * that do not fit are clamped, lone surrogates become question marks. And it cannot bear that memory
+ * fails: its tokener crashes, its writer leaves out what had no room. So its trees are all that is
+ * used of it: a scanner without recursion knows the whole grammar and the limits, the tree is built
+ * from what it tells, and the text is written here.
  *
  * Knows nothing of methods or messages (common/protocol.h does).
  */
@@ -48,11 +49,18 @@ bool json_get_uint(struct json_object *o, const char *key, uint64_t *ret);
 bool json_get_bool(struct json_object *o, const char *key, bool *ret);
 
 /*
- * Writing. Each takes over the value; a NULL object or no memory loses the member, which the
- * reader sees as absent (library code has nobody to tell). json_add_text() is for names that come
- * from targets: they are made valid, harmless UTF-8 (common/escape.h).
+ * Writing. Each takes over the value. Whoever builds an answer of forty members does not ask forty
+ * times whether there was memory: a value that could not be made (NULL) or kept breaks what it was
+ * to be added to, for good, and a tree with something broken in it has no text. So nothing
+ * incomplete can be sent or stored; it is asked once, of json_text(). A NULL object or array takes
+ * nothing: what it was to be part of is broken already.
+ *
+ * json_add_text() is for names that come from targets: they are made valid, harmless UTF-8
+ * (common/escape.h).
  */
 void json_add(struct json_object *o, const char *key, struct json_object *value);
+/* Another tree's value as ours, too, and never to be changed; NULL (null, or absent): adds nothing. */
+void json_add_shared(struct json_object *o, const char *key, struct json_object *value);
 void json_add_string(struct json_object *o, const char *key, const char *value /* NULL: null */);
 void json_add_text(struct json_object *o, const char *key, const char *bytes, size_t len);
 void json_add_int(struct json_object *o, const char *key, int64_t value);
@@ -64,5 +72,15 @@ struct json_object *json_add_new_array(struct json_object *o, const char *key); 
 void json_append(struct json_object *array, struct json_object *value);
 void json_append_string(struct json_object *array, const char *value);
 
-/* The text on one line, no spaces, slashes not escaped; borrowed from `o`. NULL: no memory. */
-const char *json_text(struct json_object *o, size_t *ret_len);
+enum json_style {
+	JSON_COMPACT,  /* on one line, no spaces */
+	JSON_INDENTED, /* a line for each value */
+	JSON_SPACED,   /* likewise, for eyes */
+};
+
+/*
+ * The text, slashes not escaped; borrowed from `o` until it is asked for again. NULL: there is no
+ * memory, or was none when `o` was built.
+ */
+const char *json_text(struct json_object *o, size_t *ret_len); /* JSON_COMPACT */
+const char *json_text_styled(struct json_object *o, enum json_style style, size_t *ret_len);

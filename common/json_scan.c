@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The scanner: one pass, a stack of JSON_DEPTH_MAX bits instead of recursion. It accepts exactly
- * RFC 8259 minus what json.h rules out, and counts the members of all objects.
+ * RFC 8259 minus what json.h rules out.
  */
 #include "common/json_scan.h"
 
@@ -12,11 +12,10 @@
 
 #include "common/json.h"
 
-#define NUMBER_MAX 64 /* characters; a double needs 24 */
-
 struct scan {
 	const unsigned char *p, *start, *end;
-	size_t members;
+	json_event_fn fn;
+	void *arg;
 	unsigned int depth;
 	bool in_object[JSON_DEPTH_MAX]; /* else in an array */
 	const char *error;
@@ -27,6 +26,14 @@ static bool scan_fail(struct scan *s, const char *error)
 	if (!s->error)
 		s->error = error;
 	return false;
+}
+
+/* What was scanned from `from` to here. */
+static bool scan_tell(struct scan *s, enum json_event event, const unsigned char *from, size_t len)
+{
+	const char *error = s->fn(s->arg, event, (const char *)from, len);
+
+	return !error || scan_fail(s, error);
 }
 
 static void scan_space(struct scan *s)
@@ -135,15 +142,16 @@ static bool scan_utf8(struct scan *s)
 	return true;
 }
 
-static bool scan_string(struct scan *s)
+static bool scan_string(struct scan *s, enum json_event event)
 {
-	s->p++; /* the quote */
+	const unsigned char *from = ++s->p; /* behind the quote */
+
 	while (s->p < s->end) {
 		unsigned char c = *s->p;
 
 		if (c == '"') {
 			s->p++;
-			return true;
+			return scan_tell(s, event, from, (size_t)(s->p - 1 - from));
 		}
 		if (c < 0x20)
 			return scan_fail(s, "control character in a string");
@@ -170,9 +178,9 @@ static size_t scan_digits(struct scan *s)
 
 static bool number_fits(const unsigned char *from, size_t len, bool integer)
 {
-	char buf[NUMBER_MAX + 1];
+	char buf[JSON_NUMBER_MAX + 1];
 
-	if (len > NUMBER_MAX)
+	if (len > JSON_NUMBER_MAX)
 		return false;
 	memcpy(buf, from, len);
 	buf[len] = '\0';
@@ -211,17 +219,17 @@ static bool scan_number(struct scan *s)
 	}
 	if (!number_fits(from, (size_t)(s->p - from), integer))
 		return scan_fail(s, "number does not fit");
-	return true;
+	return scan_tell(s, integer ? JSON_INTEGER : JSON_REAL, from, (size_t)(s->p - from));
 }
 
-static bool scan_word(struct scan *s, const char *word)
+static bool scan_word(struct scan *s, const char *word, enum json_event event)
 {
 	size_t n = strlen(word);
 
 	if ((size_t)(s->end - s->p) < n || memcmp(s->p, word, n) != 0)
 		return scan_fail(s, "not a value");
 	s->p += n;
-	return true;
+	return scan_tell(s, event, NULL, 0);
 }
 
 static bool scan_key(struct scan *s)
@@ -229,9 +237,8 @@ static bool scan_key(struct scan *s)
 	scan_space(s);
 	if (s->p == s->end || *s->p != '"')
 		return scan_fail(s, "expected a key");
-	if (!scan_string(s))
+	if (!scan_string(s, JSON_KEY))
 		return false;
-	s->members++;
 	scan_space(s);
 	if (s->p == s->end || *s->p != ':')
 		return scan_fail(s, "expected a colon");
@@ -253,13 +260,13 @@ static bool scan_value(struct scan *s, bool *opened)
 		return scan_fail(s, "text ends where a value should be");
 	switch (*s->p) {
 	case '"':
-		return scan_string(s);
+		return scan_string(s, JSON_STRING);
 	case 't':
-		return scan_word(s, "true");
+		return scan_word(s, "true", JSON_TRUE);
 	case 'f':
-		return scan_word(s, "false");
+		return scan_word(s, "false", JSON_FALSE);
 	case 'n':
-		return scan_word(s, "null");
+		return scan_word(s, "null", JSON_NULL);
 	case '{':
 	case '[':
 		break;
@@ -270,10 +277,12 @@ static bool scan_value(struct scan *s, bool *opened)
 	if (s->depth == JSON_DEPTH_MAX)
 		return scan_fail(s, "too deep");
 	s->p++;
+	if (!scan_tell(s, object ? JSON_OPEN_OBJECT : JSON_OPEN_ARRAY, NULL, 0))
+		return false;
 	scan_space(s);
 	if (s->p < s->end && *s->p == (object ? '}' : ']')) {
 		s->p++;
-		return true;
+		return scan_tell(s, JSON_CLOSE, NULL, 0);
 	}
 	s->in_object[s->depth++] = object;
 	*opened = true;
@@ -301,6 +310,8 @@ static bool scan_after(struct scan *s, bool *done)
 			return scan_fail(s, "expected a comma or the end");
 		s->p++;
 		s->depth--;
+		if (!scan_tell(s, JSON_CLOSE, NULL, 0))
+			return false;
 	}
 }
 
@@ -320,16 +331,14 @@ static bool scan_text(struct scan *s)
 	return s->p == s->end || scan_fail(s, "something follows the value");
 }
 
-bool json_scan(const char *text, size_t len, size_t *ret_members, const char **ret_error, size_t *ret_at)
+bool json_scan(const char *text, size_t len, json_event_fn fn, void *arg, const char **ret_error, size_t *ret_at)
 {
 	struct scan s = {.p = (const unsigned char *)text, .start = (const unsigned char *)text,
-		.end = (const unsigned char *)text + len};
+		.end = (const unsigned char *)text + len, .fn = fn, .arg = arg};
 
-	if (!scan_text(&s)) {
-		*ret_error = s.error;
-		*ret_at = (size_t)(s.p - s.start);
-		return false;
-	}
-	*ret_members = s.members;
-	return true;
+	if (scan_text(&s))
+		return true;
+	*ret_error = s.error;
+	*ret_at = (size_t)(s.p - s.start);
+	return false;
 }

@@ -224,8 +224,6 @@ static struct json_object *lost_records_json(const struct bundle_build *b)
 		const struct perfdata_loss *l = &b->losses[i];
 		struct json_object *e = json_object_new_object();
 
-		if (!e)
-			break;
 		json_add_string(e, "kind", l->type == PERF_RECORD_LOST ? "lost" : "lost_samples");
 		json_add_uint(e, "time", l->time);
 		json_add_uint(e, "lost", l->lost);
@@ -239,8 +237,6 @@ static void cut(struct json_object *array, const char *what, const char *why)
 {
 	struct json_object *e = json_object_new_object();
 
-	if (!e)
-		return;
 	json_add_string(e, "what", what);
 	json_add_string(e, "why", why);
 	json_append(array, e);
@@ -288,10 +284,8 @@ struct json_object *bundle_decoder_json(const struct decoder_outcome *outcome, b
 	json_add_uint(o, "cpu_ns", outcome->cpu_ns);
 	json_add_uint(o, "max_rss_bytes", outcome->max_rss_bytes);
 	if (outcome->result) {
-		if (outcome->result->stats)
-			json_add(o, "stats", json_object_get(outcome->result->stats));
-		if (outcome->result->losses)
-			json_add(o, "losses", json_object_get(outcome->result->losses));
+		json_add_shared(o, "stats", outcome->result->stats);
+		json_add_shared(o, "losses", outcome->result->losses);
 	}
 	return o;
 }
@@ -327,7 +321,7 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 	/* "target", "events", "records", "losses", "processes": what capture knows */
 	json_object_object_foreach(capture, key, value)
 		if (!json_object_object_get(o, key))
-			json_add(o, key, json_object_get(value));
+			json_add_shared(o, key, value);
 	json_object_put(capture);
 	json_add(o, "perf_data", perfdata_json(b));
 	json_add(o, "lost_records", lost_records_json(b));

@@ -169,8 +169,7 @@ static int clean_environment(void)
 static int print_schema(void)
 {
 	_cleanup_json_ struct json_object *o = protocol_schema();
-	const char *text = o ? json_object_to_json_string_ext(o,
-			JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE) : NULL;
+	const char *text = json_text_styled(o, JSON_SPACED, NULL);
 
 	return text && puts(text) >= 0 && fflush(stdout) == 0 ? 0 : 1;
 }

@@ -222,8 +222,6 @@ struct json_object *objects_to_json(const struct objects *o)
 		if (!i->copied)
 			continue;
 		e = json_object_new_object();
-		if (!e)
-			break;
 		json_add_text(e, "path", i->path, strlen(i->path));
 		json_add_string(e, "file", i->file);
 		if (i->ino) {

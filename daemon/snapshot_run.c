@@ -34,8 +34,7 @@ static void submit(struct snapshot *n, enum step step)
 static int write_meta(struct snapshot *n)
 {
 	size_t len;
-	const char *text = json_object_to_json_string_length(n->meta,
-		JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+	const char *text = json_text_styled(n->meta, JSON_INDENTED, &len);
 
 	return text ? bundle_build_write_meta(&n->build, text, len) : -ENOMEM;
 }

@@ -135,8 +135,6 @@ void snapshot_set_progress(struct snapshot *n, const struct declink_progress *pr
 		return;
 	n->progress_told_ns = now;
 	data = json_object_new_object();
-	if (!data)
-		return;
 	json_add_string(data, "snapshot", n->id);
 	json_add(data, "progress", progress_json(n));
 	hub_emit(n->s->c.hub, "snapshot.progress", n->uid, data);
@@ -241,7 +239,7 @@ struct json_object *snapshot_to_json(struct snapshot *n, bool files)
 		if (!o)
 			return NULL;
 		json_object_object_foreach(n->stored, key, value)
-			json_add(o, key, json_object_get(value));
+			json_add_shared(o, key, value);
 		json_add_string(o, "id", n->id);
 	} else {
 		o = snapshot_to_stored(n);

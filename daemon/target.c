@@ -86,10 +86,8 @@ void target_emit(struct target *target, const char *state)
 	if (!target->targets->hub)
 		return;
 	o = target_to_json(target);
-	if (!o)
-		return;
 	if (state)
-		json_object_object_add(o, "state", json_object_new_string(state));
+		json_add_string(o, "state", state);
 	hub_emit(target->targets->hub, "target.state", target->owner, o);
 }
 

@@ -310,7 +310,7 @@ static void sum(struct json_object *all, struct json_object *one)
 	}
 }
 
-struct json_object *target_events_json(struct target *target)
+int target_events_json(struct target *target, struct json_object **ret)
 {
 	const struct member *member = NULL;
 	struct json_object *all = NULL;
@@ -319,8 +319,12 @@ struct json_object *target_events_json(struct target *target)
 	while ((p = next_producer(target, &member, p)) != NULL) {
 		struct json_object *one = producer_to_json(p), *first = all;
 
-		if (!all || !one) {
-			all = all ? all : one;
+		if (!one) {
+			json_object_put(all);
+			return -ENOMEM;
+		}
+		if (!all) {
+			all = one;
 			continue;
 		}
 		if (producer_state(p) == PRODUCER_LIVE && strcmp(json_get_string(all, "state"), "live") != 0) {
@@ -333,7 +337,8 @@ struct json_object *target_events_json(struct target *target)
 			sum(all, one);
 		json_object_put(one);
 	}
-	return all;
+	*ret = all;
+	return 0;
 }
 
 int target_freeze_rings(const struct target *target, struct frozen *frozen)

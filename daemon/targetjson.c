@@ -45,7 +45,7 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 
 struct json_object *target_to_json(struct target *target)
 {
-	struct json_object *o = json_object_new_object(), *events;
+	struct json_object *o = json_object_new_object(), *events = NULL;
 	const char *comm = target_comm(target);
 	struct backend_stats stats;
 
@@ -84,8 +84,7 @@ struct json_object *target_to_json(struct target *target)
 	json_add_uint(o, "history_bytes", target->log.bytes);
 	add_lost(o, target, &stats);
 	json_add_uint(o, "ring_bytes", stats.ring_bytes);
-	events = target_events_json(target);
-	if (events)
+	if (target_events_json(target, &events) < 0 || events)
 		json_add(o, "events", events);
 	else
 		json_add_null(o, "events");

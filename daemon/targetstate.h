@@ -195,8 +195,8 @@ bool targets_record(const struct targets *targets);
 /* Around the arming of one that nobody armed: empties it, or makes it again what it was. */
 void target_upgrade_begin(struct target *target);
 void target_upgrade_undo(struct target *target);
-/* "events" of T; NULL: none of its programs has registered. */
-struct json_object *target_events_json(struct target *target);
+/* "events" of T; *ret NULL: none of its programs has registered. 0, -ENOMEM. */
+int target_events_json(struct target *target, struct json_object **ret) _must_check_;
 int target_freeze_rings(const struct target *target, struct frozen *frozen) _must_check_;
 
 /* ---- targetlog.c */

@@ -7,8 +7,9 @@
 #include "decode/summary_impl.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <string.h>
+
+#include "common/json.h"
 
 struct shape {
 	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads, n_regions, n_functions;
@@ -453,8 +454,7 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 			put_regions(&o, obj, &names);
 		put(&o, obj, "marks", marks_to_json(&o));
 		put(&o, obj, "losses", losses_to_json(&o));
-		if (o.failed ||
-		    !json_object_to_json_string_length(obj, JSON_C_TO_STRING_PLAIN, &len)) {
+		if (o.failed || !json_text(obj, &len)) {
 			json_object_put(obj);
 			return -ENOMEM;
 		}

@@ -149,6 +149,11 @@ int tracerd_list(tracerd_client *c, enum tracerd_kind kind, int timeout_ms, trac
 			return r;
 		}
 	} while (cursor);
+	reply->text = json_text(reply->result, NULL);
+	if (!reply->text) {
+		tracerd_reply_free(reply);
+		return -ENOMEM;
+	}
 	*ret = reply;
 	return 0;
 }

@@ -181,7 +181,8 @@ static int event_take_in(tracerd_client *c, struct json_object *message)
 		return -ENOMEM;
 	e->name = strdup(name);
 	e->data = data ? json_object_get(data) : json_object_new_object();
-	if (!e->name || !e->data) {
+	e->text = json_text(e->data, NULL);
+	if (!e->name || !e->text) {
 		tracerd_event_free(e);
 		return -ENOMEM;
 	}
@@ -239,6 +240,11 @@ static int reply_take_in(tracerd_client *c, struct json_object *message, tracerd
 	if (!reply)
 		return -ENOMEM;
 	reply->result = json_object_get(result);
+	reply->text = json_text(reply->result, NULL);
+	if (!reply->text) {
+		tracerd_reply_free(reply);
+		return -ENOMEM;
+	}
 	for (; reply->n_fds < c->reader.n_fds; reply->n_fds++)
 		reply->fds[reply->n_fds] = take_fd(&c->reader.fds[reply->n_fds]);
 	*ret_reply = reply;
@@ -366,9 +372,7 @@ int tracerd_call(tracerd_client *c, const char *method, const char *params, cons
 
 const char *tracerd_reply_json(const tracerd_reply *reply)
 {
-	const char *text = json_text(reply->result, NULL);
-
-	return text ? text : "{}";
+	return reply->text;
 }
 
 size_t tracerd_reply_fd_count(const tracerd_reply *reply)
@@ -425,9 +429,7 @@ const char *tracerd_event_name(const tracerd_event *event)
 
 const char *tracerd_event_json(const tracerd_event *event)
 {
-	const char *text = json_text(event->data, NULL);
-
-	return text ? text : "{}";
+	return event->text;
 }
 
 uint64_t tracerd_event_seq(const tracerd_event *event)

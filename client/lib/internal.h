@@ -15,11 +15,13 @@ struct tracerd_event {
 	STAILQ_ENTRY(tracerd_event) link;
 	char *name;
 	struct json_object *data;
+	const char *text; /* borrowed from it */
 	uint64_t seq, missed;
 };
 
 struct tracerd_reply {
 	struct json_object *result;
+	const char *text; /* borrowed from it */
 	int fds[FRAME_FDS_MAX]; /* -1 once taken */
 	size_t n_fds;
 };
