@@ -11,6 +11,7 @@
 struct frame_item {
 	TAILQ_ENTRY(frame_item) entry;
 	size_t len, sent; /* header included */
+	bool reserved;
 	size_t n_fds;
 	int fds[FRAME_FDS_MAX];
 	char data[];
@@ -125,6 +126,7 @@ void frame_queue_init(struct frame_queue *q)
 	q->bytes = 0;
 	q->count = 0;
 	q->n_fds = 0;
+	q->reserve = NULL;
 }
 
 static void item_remove(struct frame_queue *q, struct frame_item *item)
@@ -134,13 +136,17 @@ static void item_remove(struct frame_queue *q, struct frame_item *item)
 	q->count--;
 	q->n_fds -= item->n_fds;
 	close_all(item->fds, &item->n_fds);
-	free(item);
+	if (item->reserved)
+		q->reserve = item;
+	else
+		free(item);
 }
 
 void frame_queue_fini(struct frame_queue *q)
 {
 	while (!TAILQ_EMPTY(&q->items))
 		item_remove(q, TAILQ_FIRST(&q->items));
+	free(take_ptr(q->reserve));
 }
 
 void frame_queue_abandon(const struct frame_queue *q)
@@ -150,6 +156,26 @@ void frame_queue_abandon(const struct frame_queue *q)
 	TAILQ_FOREACH (item, &q->items, entry)
 		for (size_t i = 0; i < item->n_fds; i++)
 			(void)close_fd(item->fds[i]);
+}
+
+/* The item has room for `len` bytes. */
+static void item_push(struct frame_queue *q, struct frame_item *item, const char *text, size_t len, const int *fds,
+	size_t n_fds)
+{
+	item->len = FRAME_HEADER + len;
+	item->sent = 0;
+	item->n_fds = n_fds;
+	if (n_fds > 0)
+		memcpy(item->fds, fds, n_fds * sizeof(int));
+	item->data[0] = (char)(len >> 24);
+	item->data[1] = (char)(len >> 16);
+	item->data[2] = (char)(len >> 8);
+	item->data[3] = (char)len;
+	memcpy(item->data + FRAME_HEADER, text, len);
+	TAILQ_INSERT_TAIL(&q->items, item, entry);
+	q->bytes += item->len;
+	q->count++;
+	q->n_fds += n_fds;
 }
 
 int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *fds, size_t n_fds)
@@ -165,20 +191,27 @@ int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *f
 		close_all(fds, &n_fds);
 		return -ENOMEM;
 	}
-	item->len = FRAME_HEADER + len;
-	item->sent = 0;
-	item->n_fds = n_fds;
-	if (n_fds > 0)
-		memcpy(item->fds, fds, n_fds * sizeof(int));
-	item->data[0] = (char)(len >> 24);
-	item->data[1] = (char)(len >> 16);
-	item->data[2] = (char)(len >> 8);
-	item->data[3] = (char)len;
-	memcpy(item->data + FRAME_HEADER, text, len);
-	TAILQ_INSERT_TAIL(&q->items, item, entry);
-	q->bytes += item->len;
-	q->count++;
-	q->n_fds += n_fds;
+	item->reserved = false;
+	item_push(q, item, text, len, fds, n_fds);
+	return 0;
+}
+
+int frame_queue_reserve(struct frame_queue *q)
+{
+	if (q->reserve)
+		return 0;
+	q->reserve = malloc(sizeof(*q->reserve) + FRAME_HEADER + FRAME_RESERVE_MAX);
+	if (!q->reserve)
+		return -ENOMEM;
+	q->reserve->reserved = true;
+	return 0;
+}
+
+int frame_queue_push_reserved(struct frame_queue *q, const char *text, size_t len)
+{
+	if (!q->reserve || len == 0 || len > FRAME_RESERVE_MAX)
+		return -ENOMEM;
+	item_push(q, take_ptr(q->reserve), text, len, NULL, 0);
 	return 0;
 }
 

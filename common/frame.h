@@ -22,6 +22,7 @@
 #define FRAME_REQUEST_MAX (64u * 1024)
 #define FRAME_REPLY_MAX (4u * 1024 * 1024)
 #define FRAME_FDS_MAX 16
+#define FRAME_RESERVE_MAX 160
 
 enum frame_answer {
 	FRAME_DONE = 1,   /* reader: a whole frame is there; queue: everything is sent */
@@ -62,6 +63,7 @@ struct frame_queue {
 	size_t bytes; /* not yet sent */
 	size_t count;
 	size_t n_fds; /* that wait, each of them open here */
+	struct frame_item *reserve; /* for one short message when memory fails; NULL: none, or on its way */
 };
 
 void frame_queue_init(struct frame_queue *q);
@@ -71,6 +73,10 @@ void frame_queue_fini(struct frame_queue *q);
 void frame_queue_abandon(const struct frame_queue *q);
 /* Copies the text, takes over the descriptors (also on failure: they are closed). -ENOMEM, -E2BIG. */
 int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *fds, size_t n_fds) _must_check_;
+/* Puts room aside for one message of FRAME_RESERVE_MAX bytes; back again once that is sent. -ENOMEM. */
+int frame_queue_reserve(struct frame_queue *q) _must_check_;
+/* Without memory: takes that room. -ENOMEM where there is none, or it is on its way already. */
+int frame_queue_push_reserved(struct frame_queue *q, const char *text, size_t len) _must_check_;
 /* Sends at most about `budget` bytes: FRAME_DONE (empty), FRAME_AGAIN, -errno. */
 int frame_queue_flush(struct frame_queue *q, int sock, size_t budget) _must_check_;
 

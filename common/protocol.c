@@ -276,7 +276,7 @@ struct json_object *protocol_result(int64_t id, struct json_object *result, size
 {
 	struct json_object *o = envelope(true, id);
 
-	json_add(o, "result", result ? result : json_object_new_object());
+	json_add(o, "result", result);
 	if (n_fds > 0)
 		json_add_uint(o, "nfds", n_fds);
 	return o;
@@ -300,6 +300,6 @@ struct json_object *protocol_event(const char *event, uint64_t seq, uint64_t mis
 	json_add_string(o, "event", event);
 	json_add_uint(o, "seq", seq);
 	json_add_uint(o, "missed", missed);
-	json_add(o, "data", data ? data : json_object_new_object());
+	json_add(o, "data", data);
 	return o;
 }

@@ -174,7 +174,7 @@ extern const size_t protocol_n_limits;
 #define PROTOCOL_PAGE_MAX 500
 #define PROTOCOL_FETCH_MAX 16
 
-/* ---- messages; each returns a new object, NULL without memory. Values are taken over. */
+/* ---- messages; each returns a new object, NULL or one without text where memory has failed. Values are taken over. */
 
 struct json_object *protocol_request(int64_t id, const char *method, struct json_object *params, size_t n_fds);
 struct json_object *protocol_result(int64_t id, struct json_object *result, size_t n_fds);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -70,6 +71,17 @@ static uint64_t next_deadline(const struct conn *c)
 	return at;
 }
 
+/*
+ * The loop cannot wait for something of this connection any more. The socket's end is what it sees
+ * then, in whichever direction it waits already; the client sees it too, in place of an answer.
+ */
+static void cut(struct conn *c)
+{
+	log_debug("client uid=%u pid=%d is cut off: the loop cannot wait for it", (unsigned int)c->peer.uid,
+		(int)c->peer.pid);
+	(void)shutdown(c->fd, SHUT_RDWR);
+}
+
 /* Arms the timer if it would fire too late; one that fires too early just looks again. */
 static void update_timer(struct conn *c)
 {
@@ -85,17 +97,20 @@ static void update_timer(struct conn *c)
 		tv = (struct timeval){.tv_sec = tv.tv_sec + 1};
 	if (event_add(c->on_time, &tv) == 0)
 		c->timer_at = at;
+	else
+		cut(c);
 }
 
+/* The caller looks at c->dead afterwards. */
 static void set_reading(struct conn *c, bool on)
 {
 	if (on == c->reading)
 		return;
 	c->reading = on;
-	if (on)
-		(void)event_add(c->on_read, NULL);
-	else
+	if (!on)
 		(void)event_del(c->on_read);
+	else if (event_add(c->on_read, NULL) < 0)
+		c->dead = true;
 }
 
 static size_t queue_limit(const struct conn *c)
@@ -143,9 +158,10 @@ static void flush(struct conn *c)
 	} else {
 		if (!c->write_since || c->queue.bytes != before)
 			c->write_since = io_now_ns();
-		(void)event_add(c->on_write, NULL);
+		if (event_add(c->on_write, NULL) < 0)
+			c->dead = true;
 	}
-	if (!c->draining)
+	if (!c->draining && !c->dead)
 		set_reading(c, !has_enough(c));
 }
 
@@ -176,20 +192,25 @@ static int push(struct conn *c, struct json_object *message, int *fds, size_t n_
 	return frame_queue_push(&c->queue, text, len, fds, n_fds);
 }
 
-/* What cannot be said in one message is answered by saying so. */
-static int push_too_large(struct conn *c, struct json_object *reply)
+/* The answer that needs no memory: with it no accepted request goes without one. */
+static int push_no_memory(struct conn *c, bool has_id, int64_t id)
 {
-	_cleanup_json_ struct json_object *m = NULL;
-	int64_t id;
+	char text[FRAME_RESERVE_MAX], number[24] = "null";
+	int n;
 
-	if (!json_get_int(reply, "id", &id))
-		return -E2BIG;
-	c->conns->stats.errors++;
-	m = protocol_error(true, id, API_TOO_LARGE, "the answer is longer than a message may be");
-	return push(c, m, NULL, 0);
+	if (has_id)
+		(void)snprintf(number, sizeof(number), "%" PRId64, id);
+	n = snprintf(text, sizeof(text), "{\"v\":%d,\"id\":%s,\"error\":{\"code\":\"%s\",\"message\":\"out of memory\"}}",
+		PROTOCOL_VERSION, number, protocol_error_code(API_BUSY));
+	c->conns->stats.no_memory++;
+	return frame_queue_push_reserved(&c->queue, text, (size_t)n);
 }
 
-void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_fds)
+/*
+ * Queues the answer to a request, or says why there is none. Where not even that has room, the
+ * connection ends: a client that waits is told either way.
+ */
+static void answer(struct conn *c, bool has_id, int64_t id, struct json_object *message, int *fds, size_t n_fds)
 {
 	_cleanup_json_ struct json_object *m = message;
 	int r;
@@ -200,10 +221,17 @@ void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_f
 		return;
 	}
 	r = push(c, m, fds, n_fds);
-	if (r == -E2BIG)
-		r = push_too_large(c, m);
+	if (r == -E2BIG) {
+		_cleanup_json_ struct json_object *e =
+			protocol_error(has_id, id, API_TOO_LARGE, "the answer is longer than a message may be");
+
+		c->conns->stats.errors++;
+		r = push(c, e, NULL, 0);
+	}
+	if (r == -ENOMEM)
+		r = push_no_memory(c, has_id, id);
 	if (r < 0) {
-		drop(c, "reply could not be queued");
+		drop(c, "its answer could not be queued");
 		return;
 	}
 	/* What the socket takes does not wait, and one answer alone is never too much. */
@@ -214,7 +242,7 @@ void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_f
 		drop(c, "too much waits for it");
 		return;
 	}
-	/* Most replies go out at once; on_write is for what the socket does not take. */
+	/* Most answers go out at once; on_write is for what the socket does not take. */
 	if (!c->in_callback) {
 		flush(c);
 		if (c->dead) {
@@ -225,10 +253,15 @@ void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_f
 	}
 }
 
+void conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds)
+{
+	answer(c, true, id, protocol_result(id, result, n_fds), fds, n_fds);
+}
+
 void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message)
 {
 	c->conns->stats.errors++;
-	conn_send(c, protocol_error(has_id, id, code, message), NULL, 0);
+	answer(c, has_id, id, protocol_error(has_id, id, code, message), NULL, 0);
 }
 
 void conn_shut(struct conn *c, const char *why)
@@ -304,6 +337,21 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 /* ---- events and requests of ours */
 
+/* Without memory it is asked next time. The caller looks at c->dead afterwards. */
+static void ping(struct conn *c, uint64_t now)
+{
+	_cleanup_json_ struct json_object *m = protocol_request(c->conns->next_ping - 1, "ping", NULL, 0);
+
+	if (push(c, m, NULL, 0) < 0) {
+		c->active = now;
+		return;
+	}
+	c->ping_id = --c->conns->next_ping;
+	c->ping_since = now;
+	c->conns->stats.pings++;
+	flush(c);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct conn *c = arg;
@@ -335,13 +383,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 			return;
 		}
 		if (may_be_silent(c) && now >= c->active + seconds(cfg->client_ping_s)) {
-			c->ping_id = --c->conns->next_ping;
-			c->ping_since = now;
-			c->conns->stats.pings++;
-			c->in_callback = true;
-			conn_send(c, protocol_request(c->ping_id, "ping", NULL, 0), NULL, 0);
-			flush(c);
-			c->in_callback = false;
+			ping(c, now);
 			if (c->dead) {
 				(void)conn_free(c);
 				return;
@@ -367,7 +409,8 @@ static bool post(struct conn *c, struct json_object *message)
 	 */
 	if (was_empty) {
 		c->write_since = io_now_ns();
-		(void)event_add(c->on_write, NULL);
+		if (event_add(c->on_write, NULL) < 0)
+			cut(c);
 		update_timer(c);
 	}
 	return true;
@@ -475,7 +518,7 @@ void pending_reply(struct pending *p, struct json_object *result)
 	int64_t id = p->id;
 
 	pending_drop(p);
-	conn_send(c, protocol_result(id, result, 0), NULL, 0);
+	conn_send_result(c, id, result, NULL, 0);
 }
 
 void pending_fail(struct pending *p, enum protocol_error code, const char *message)
@@ -554,10 +597,12 @@ int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quo
 	c->on_read = event_new(cs->ctx.base, c->fd, EV_READ | EV_PERSIST, on_readable, c);
 	c->on_write = event_new(cs->ctx.base, c->fd, EV_WRITE | EV_PERSIST, on_writable, c);
 	c->on_time = evtimer_new(cs->ctx.base, on_timer, c);
-	if (!c->on_read || !c->on_write || !c->on_time)
+	if (!c->on_read || !c->on_write || !c->on_time || frame_queue_reserve(&c->queue) < 0)
 		return -ENOMEM;
 	c->active = io_now_ns();
 	set_reading(c, true);
+	if (c->dead)
+		return -ENOMEM;
 	update_timer(c);
 	(void)take_ptr(c);
 	return 0;

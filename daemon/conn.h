@@ -62,14 +62,19 @@ struct conns_stats {
 	uint64_t requests, errors, bad_messages;
 	uint64_t timeouts, overflows; /* dropped: too slow to send or take; too much waiting */
 	uint64_t pings;
+	uint64_t no_memory; /* answers that were replaced by saying so */
 };
 void conns_get_stats(const struct conns *cs, struct conns_stats *ret);
 
 /* ---- one connection, from a handler's view */
 
 const struct peer *conn_peer(const struct conn *c);
-/* Queues a message; takes over the object and, in any case, the descriptors. */
-void conn_send(struct conn *c, struct json_object *message, int *fds, size_t n_fds);
+/*
+ * Answers a request; takes over the object and, in any case, the descriptors. What lacks a part
+ * since memory failed is answered by `busy`, from room that each connection has put aside, and so is
+ * an error that cannot be said. The connection ends where even that is in use.
+ */
+void conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds);
 /* Answers with an error and counts it. */
 void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message);
 /* Reads no more; closes when all is sent. */

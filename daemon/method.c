@@ -120,7 +120,7 @@ static void answer(struct call *call, enum protocol_error e, struct json_object 
 		conn_send_error(call->conn, true, call->id, e, call->why[0] ? call->why : protocol_errors[e].doc);
 		return;
 	}
-	conn_send(call->conn, protocol_result(call->id, result, call->n_reply_fds), call->reply_fds, call->n_reply_fds);
+	conn_send_result(call->conn, call->id, result, call->reply_fds, call->n_reply_fds);
 }
 
 static void call_method(struct daemon *d, struct conn *c, const struct envelope *env, int *fds, size_t n_fds)

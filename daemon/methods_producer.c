@@ -40,7 +40,7 @@ static void on_control(void *arg)
 {
 	struct registration *r = arg;
 
-	conn_post(r->conn, protocol_event("control.changed", 0, 0, NULL));
+	conn_post(r->conn, protocol_event("control.changed", 0, 0, json_object_new_object()));
 }
 
 static bool on_alive(void *arg)

@@ -93,6 +93,7 @@ static struct json_object *clients_json(const struct daemon *d)
 	json_add_uint(o, "timeouts", cs.timeouts);
 	json_add_uint(o, "overflows", cs.overflows);
 	json_add_uint(o, "pings", cs.pings);
+	json_add_uint(o, "no_memory", cs.no_memory);
 	json_add_uint(o, "subscribers", hs.subscribers);
 	json_add_uint(o, "events", hs.delivered);
 	json_add_uint(o, "events_missed", hs.missed);

@@ -26,7 +26,7 @@ struct hub *hub_free(struct hub *h);
 
 #define HUB_EVERYBODY ((uid_t)-1) /* as the owner of what concerns all */
 
-/* `event` is one of protocol_events[]; `data` is taken over. */
+/* `event` is one of protocol_events[]; `data` is taken over. Without memory (NULL, too) it counts as missed. */
 void hub_emit(struct hub *h, const char *event, uid_t owner, struct json_object *data);
 
 /* Called at each emit, for who only wants to know that something has changed. NULL: nobody. */

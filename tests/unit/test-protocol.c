@@ -153,8 +153,8 @@ static void test_accessors(void **state)
 
 static void test_messages(void **state)
 {
-	_cleanup_json_ struct json_object *q = protocol_request(-3, "ping", NULL, 0), *r = protocol_result(7, NULL, 2),
-					  *e = protocol_error(false, 0, API_GONE, "no"), *ev = protocol_event("x", 5, 2, NULL);
+	_cleanup_json_ struct json_object *q = protocol_request(-3, "ping", NULL, 0), *r = protocol_result(7, json_object_new_object(), 2),
+					  *e = protocol_error(false, 0, API_GONE, "no"), *ev = protocol_event("x", 5, 2, json_object_new_object());
 
 	(void)state;
 	assert_string_equal(json_text(q, NULL), "{\"v\":1,\"id\":-3,\"method\":\"ping\",\"params\":{}}");

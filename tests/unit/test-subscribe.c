@@ -54,7 +54,7 @@ static void test_visibility(void **state)
 	hub_emit(h, "target.state", 1000, json_object_new_object());
 	assert_int_equal(picky.got, 1);
 	assert_int_equal(picky.seq, 1); /* its own numbers: no gap where there was nothing for it */
-	hub_emit(h, "daemon.stopping", HUB_EVERYBODY, NULL);
+	hub_emit(h, "daemon.stopping", HUB_EVERYBODY, json_object_new_object());
 	assert_int_equal(other.got, 1);
 	for (int i = 0; i < 4; i++)
 		s[i] = subscriber_free(s[i]);
