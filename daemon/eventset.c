@@ -142,13 +142,13 @@ int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 		return -EAGAIN; /* a cpu came or went in between */
 	total = set.n_subjects * set.n_cpus;
 	set.fds = calloc(total, sizeof(*set.fds));
+	for (size_t i = 0; set.fds && i < total; i++)
+		set.fds[i] = -1;
 	set.ids = calloc(total, sizeof(*set.ids));
 	if (!spec->join)
 		set.rings = calloc(set.n_cpus, sizeof(*set.rings));
 	if (!set.fds || !set.ids || (!spec->join && !set.rings))
 		return -ENOMEM;
-	for (size_t i = 0; i < total; i++)
-		set.fds[i] = -1;
 
 	for (size_t cpu = 0; cpu < set.n_cpus; cpu++) {
 		int leader = -1;
