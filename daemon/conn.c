@@ -208,19 +208,21 @@ static int push_no_memory(struct conn *c, bool has_id, int64_t id)
 
 /*
  * Queues the answer to a request, or says why there is none. Where not even that has room, the
- * connection ends: a client that waits is told either way.
+ * connection ends: a client that waits is told either way. -ENOMEM: `message` was not what it got.
  */
-static void answer(struct conn *c, bool has_id, int64_t id, struct json_object *message, int *fds, size_t n_fds)
+static int answer(struct conn *c, bool has_id, int64_t id, struct json_object *message, int *fds, size_t n_fds)
 {
 	_cleanup_json_ struct json_object *m = message;
+	bool had_memory;
 	int r;
 
 	if (c->dead || c->draining) {
 		for (size_t i = 0; i < n_fds; i++)
 			fds[i] = close_fd(fds[i]);
-		return;
+		return 0;
 	}
 	r = push(c, m, fds, n_fds);
+	had_memory = r != -ENOMEM;
 	if (r == -E2BIG) {
 		_cleanup_json_ struct json_object *e =
 			protocol_error(has_id, id, API_TOO_LARGE, "the answer is longer than a message may be");
@@ -232,7 +234,7 @@ static void answer(struct conn *c, bool has_id, int64_t id, struct json_object *
 		r = push_no_memory(c, has_id, id);
 	if (r < 0) {
 		drop(c, "its answer could not be queued");
-		return;
+		return -ENOMEM;
 	}
 	/* What the socket takes does not wait, and one answer alone is never too much. */
 	if (c->queue.bytes > queue_limit(c))
@@ -240,28 +242,28 @@ static void answer(struct conn *c, bool has_id, int64_t id, struct json_object *
 	if (!c->dead && c->queue.count > 1 && c->queue.bytes > queue_limit(c)) {
 		c->conns->stats.overflows++;
 		drop(c, "too much waits for it");
-		return;
+		return 0;
 	}
 	/* Most answers go out at once; on_write is for what the socket does not take. */
 	if (!c->in_callback) {
 		flush(c);
-		if (c->dead) {
+		if (c->dead)
 			(void)conn_free(c);
-			return;
-		}
-		update_timer(c);
+		else
+			update_timer(c);
 	}
+	return had_memory ? 0 : -ENOMEM;
 }
 
-void conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds)
+int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds)
 {
-	answer(c, true, id, protocol_result(id, result, n_fds), fds, n_fds);
+	return answer(c, true, id, protocol_result(id, result, n_fds), fds, n_fds);
 }
 
 void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message)
 {
 	c->conns->stats.errors++;
-	answer(c, has_id, id, protocol_error(has_id, id, code, message), NULL, 0);
+	(void)answer(c, has_id, id, protocol_error(has_id, id, code, message), NULL, 0);
 }
 
 void conn_shut(struct conn *c, const char *why)
@@ -518,7 +520,7 @@ void pending_reply(struct pending *p, struct json_object *result)
 	int64_t id = p->id;
 
 	pending_drop(p);
-	conn_send_result(c, id, result, NULL, 0);
+	(void)conn_send_result(c, id, result, NULL, 0);
 }
 
 void pending_fail(struct pending *p, enum protocol_error code, const char *message)

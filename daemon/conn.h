@@ -72,9 +72,10 @@ const struct peer *conn_peer(const struct conn *c);
 /*
  * Answers a request; takes over the object and, in any case, the descriptors. What lacks a part
  * since memory failed is answered by `busy`, from room that each connection has put aside, and so is
- * an error that cannot be said. The connection ends where even that is in use.
+ * an error that cannot be said. The connection ends where even that is in use. 0, or -ENOMEM where
+ * the client did not get the result.
  */
-void conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds);
+int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds);
 /* Answers with an error and counts it. */
 void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message);
 /* Reads no more; closes when all is sent. */

@@ -111,16 +111,21 @@ static enum protocol_error run(struct call *call, struct json_object **ret_resul
 	return handlers[m - protocol_methods](call, ret_result);
 }
 
-static void answer(struct call *call, enum protocol_error e, struct json_object *result)
+/* What was answered. */
+static enum protocol_error answer(struct call *call, enum protocol_error e, struct json_object *result)
 {
 	if (e != API_OK) {
 		for (size_t i = 0; i < call->n_reply_fds; i++)
 			(void)close_fd(call->reply_fds[i]);
 		json_object_put(result);
 		conn_send_error(call->conn, true, call->id, e, call->why[0] ? call->why : protocol_errors[e].doc);
-		return;
+		return e;
 	}
-	conn_send_result(call->conn, call->id, result, call->reply_fds, call->n_reply_fds);
+	if (conn_send_result(call->conn, call->id, result, call->reply_fds, call->n_reply_fds) == 0)
+		return API_OK;
+	if (call->undo)
+		call->undo(call);
+	return API_BUSY;
 }
 
 static void call_method(struct daemon *d, struct conn *c, const struct envelope *env, int *fds, size_t n_fds)
@@ -141,11 +146,11 @@ static void call_method(struct daemon *d, struct conn *c, const struct envelope 
 	}
 	call.params = (struct params){.method = call.method, .object = env->params};
 	e = run(&call, &result);
+	if (!call.deferred)
+		e = answer(&call, e, result);
 	if (call.method->flags & METHOD_AUDIT)
 		audit_log(&d->audit, call.peer, call.method->name, call.object,
 			e != API_OK ? protocol_error_code(e) : call.deferred ? "accepted" : "ok");
-	if (!call.deferred)
-		answer(&call, e, result);
 }
 
 void method_message(void *daemon, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds)

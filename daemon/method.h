@@ -29,6 +29,8 @@ struct call {
 	char object[80]; /* for the audit line: call_object() */
 	char why[256];   /* with an error */
 	bool deferred;   /* a pending reply was made: nothing is answered now */
+	void (*undo)(struct call *call); /* where there is no memory to say what was done; NULL: it stays done */
+	void *undo_arg;
 };
 
 /* API_OK with *ret_result, or an error with call->why. */

@@ -94,6 +94,12 @@ static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_
 	return API_OK;
 }
 
+/* The connection is the registration. */
+static void undo_register(struct call *call)
+{
+	conn_shut(call->conn, "no memory for its registration");
+}
+
 enum protocol_error method_target_register(struct call *call, struct json_object **ret_result)
 {
 	struct daemon *d = call->daemon;
@@ -132,5 +138,6 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	call_object(call, target_name(target));
 	call->reply_fds[call->n_reply_fds++] = control_fd;
 	*ret_result = call_target_answer(call, target);
+	call->undo = undo_register;
 	return API_OK;
 }

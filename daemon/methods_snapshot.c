@@ -106,6 +106,11 @@ static enum protocol_error create_and_wait(struct call *call, struct target *t, 
 	return API_OK;
 }
 
+static void undo_create(struct call *call)
+{
+	(void)snapshot_cancel(call->undo_arg);
+}
+
 enum protocol_error method_snapshot_create(struct call *call, struct json_object **ret_result)
 {
 	struct snapshot *s = NULL;
@@ -121,6 +126,8 @@ enum protocol_error method_snapshot_create(struct call *call, struct json_object
 		return e;
 	call_object(call, snapshot_id(s));
 	*ret_result = snapshot_result(s, false);
+	call->undo = undo_create;
+	call->undo_arg = s;
 	return API_OK;
 }
 

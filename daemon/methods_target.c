@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "daemon/clockseries.h"
 #include "daemon/daemon.h"
 #include "daemon/method.h"
@@ -102,6 +103,14 @@ struct json_object *call_target_answer(struct call *call, struct target *t)
 	return o;
 }
 
+static void undo_arm(struct call *call)
+{
+	char why[200] = "";
+
+	if (targets_release(call->daemon->targets, call->undo_arg, why, sizeof(why)) != 0)
+		log_warning("target %s stays armed, and its client does not know: %s", call->object, why);
+}
+
 enum protocol_error method_target_arm(struct call *call, struct json_object **ret_result)
 {
 	const struct params *p = &call->params;
@@ -131,6 +140,8 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	call_object(call, target_name(t));
 	clockseries_start(call->daemon->clocks);
 	*ret_result = call_target_answer(call, t);
+	call->undo = undo_arm;
+	call->undo_arg = t;
 	return API_OK;
 }
 

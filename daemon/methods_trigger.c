@@ -30,6 +30,11 @@ static struct json_object *trigger_answer(struct trigger *t)
 	return o;
 }
 
+static void undo_add(struct call *call)
+{
+	triggers_remove(call->daemon->triggers, call->undo_arg);
+}
+
 enum protocol_error method_trigger_add(struct call *call, struct json_object **ret_result)
 {
 	const struct params *p = &call->params;
@@ -55,6 +60,8 @@ enum protocol_error method_trigger_add(struct call *call, struct json_object **r
 		return add_error(call, r, why);
 	call_object(call, trigger_name(t));
 	*ret_result = trigger_answer(t);
+	call->undo = undo_add;
+	call->undo_arg = t;
 	return API_OK;
 }
 
