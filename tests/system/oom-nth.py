@@ -1,0 +1,497 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+# slow
+"""The n-th allocation of the daemon fails, in each thing that it does for a client: it does not crash, the request is
+answered or its connection closed, the same request then succeeds, and quotas, descriptors and the spool are as before.
+By a stride that fits a minute; `oom-nth.py every [STEP...]` takes each n once, `tell` names the places on stderr."""
+import mmap
+import random
+import re
+
+from lib import *
+from ringlib import Rings
+
+need_root("records, and compares what the daemon holds")
+LIBRARY = BUILD / "tests" / "programs" / ".libs" / "oomnth.so"
+SLOWLOCK = BUILD / "examples" / "slowlock"
+EVERY = "every" in sys.argv
+TELL = "tell" in sys.argv
+WANTED = [a for a in sys.argv[1:] if a not in ("every", "tell")]
+TRIES = 12           # of each step, where not every n is tried
+OFF, ALL = 0, 1 << 40
+ANSWER_S = 60
+CONFIG = """[client]
+client_read_timeout_s = 30
+[spool]
+spool_max_count = 100
+"""
+
+
+class Injector:
+    """The shared words of tests/programs/oomnth.c."""
+    PID, NTH, MORE, COUNT, FAILED, TELL = range(6)
+
+    def __init__(self, name):
+        self.path = tmp() / f"oom{name}"
+        self.path.write_bytes(bytes(4096))
+        with open(self.path, "r+b") as f:
+            self.map = mmap.mmap(f.fileno(), 4096)
+        self.env = {"LD_PRELOAD": str(LIBRARY), "TRACERD_OOM": str(self.path)}
+
+    def get(self, which):
+        return struct.unpack_from("<q", self.map, 8 * which)[0]
+
+    def put(self, which, value):
+        struct.pack_into("<q", self.map, 8 * which, value)
+
+    def begin(self, nth, more=0):
+        self.put(self.NTH, OFF)
+        self.put(self.COUNT, 0)
+        self.put(self.FAILED, 0)
+        self.put(self.MORE, more)
+        self.put(self.TELL, TELL)
+        self.put(self.NTH, nth)
+
+    def end(self):
+        """How many allocations there were, and how many have failed."""
+        self.put(self.NTH, OFF)
+        self.put(self.MORE, 0)
+        return self.get(self.COUNT), self.get(self.FAILED)
+
+
+class World:
+    """The daemon, a program to record, and what the steps know of each other."""
+
+    def __init__(self, d, inject, program):
+        self.d, self.inject, self.program = d, inject, program
+        self.snapshot = None
+
+    def client(self):
+        return self.d.client(timeout=ANSWER_S)
+
+    def armed(self):
+        with self.client() as c:
+            return any(t["pid"] == self.program.pid for t in c.call("target.list")["targets"])
+
+    def arm(self):
+        with self.client() as c:
+            return c.arm(self.program.pid)["id"]
+
+    def disarm(self):
+        with self.client() as c:
+            for t in c.call("target.list")["targets"]:
+                c.call("target.disarm", {"target": t["id"]})
+
+    def snapshots(self):
+        with self.client() as c:
+            return c.call("snapshot.list")["snapshots"]
+
+    def delete_all(self):
+        """What has not ended is waited for."""
+        def go():
+            with self.client() as c:
+                for s in c.call("snapshot.list")["snapshots"]:
+                    try:
+                        c.call("snapshot.delete", {"snapshot": s["id"]})
+                    except Error as e:
+                        if e.code not in ("busy", "not_found"):
+                            raise
+                return not c.call("snapshot.list")["snapshots"]
+        wait_for("all snapshots can be deleted", go, 60)
+
+    def one_snapshot(self):
+        have = self.snapshots()
+        if not have:
+            with self.client() as c:
+                c.snapshot(self.program.pid, timeout=ANSWER_S)
+            have = self.snapshots()
+        return have[0]["id"]
+
+
+# ---- the steps: before() without failures, run() with one, after() without; run() twice must do
+
+
+class Step:
+    one_request = False
+
+    def before(self, w):
+        pass
+
+    def after(self, w):
+        pass
+
+
+class Calls(Step):
+    """Requests that change nothing, on a connection of their own each."""
+
+    def __init__(self, name, *calls):
+        self.name, self.calls = name, calls
+
+    def run(self, w):
+        for method, params in self.calls:
+            with w.client() as c:
+                c.call(method, params)
+
+
+class Http(Step):
+    name = "http"
+
+    def run(self, w):
+        for path in ("/status", "/metrics"):
+            try:
+                line, body = http_get(w.d.status_sock, path, timeout=ANSWER_S)
+            except (BrokenPipeError, ConnectionResetError) as e:
+                raise Closed(str(e)) from e
+            if line == "HTTP/1.0 503 Service Unavailable":
+                raise Error("busy", line)
+            if not line:
+                raise Closed("no answer")
+            if path == "/status":
+                json.loads(body)
+            elif not body.endswith(b"# EOF\n"):
+                fail("half of the metrics were sent")
+
+    def before(self, w):
+        time.sleep(0.3)  # so that the picture is made anew
+
+
+class Arm(Step):
+    name = "arm"
+    one_request = True
+
+    def before(self, w):
+        w.disarm()
+
+    def run(self, w):
+        w.arm()
+
+    after = before
+
+
+class Disarm(Step):
+    name = "disarm"
+
+    def before(self, w):
+        if not w.armed():
+            w.arm()
+
+    def run(self, w):
+        with w.client() as c:
+            try:
+                c.call("target.disarm", {"target": w.program.pid})
+            except Error as e:
+                if e.code != "not_found":
+                    raise
+
+    def after(self, w):
+        w.disarm()
+
+
+class Register(Step):
+    name = "register"
+
+    def run(self, w):
+        with w.client() as c:
+            Rings(rings=2, slots=64).register(c)
+
+    def after(self, w):
+        w.disarm()
+
+
+class Subscribe(Step):
+    """A subscriber that is told of an arming; it may miss it, and is told then that it has."""
+    name = "subscribe"
+
+    def before(self, w):
+        w.disarm()
+
+    def run(self, w):
+        with w.client() as c:
+            c.call("subscribe")
+            w.arm()
+            w.disarm()
+            w.inject.put(Injector.NTH, OFF)
+            w.arm()
+            w.disarm()
+            c.call("unsubscribe")
+            seen = [e for e in c.events if e["event"] == "target.state"]
+            if not seen or seen[-1]["data"]["state"] != "disarmed":
+                fail(f"a subscriber was not told what happened after a failure: {seen}")
+            if seen[-1]["seq"] != len(seen) + sum(e["missed"] for e in c.events):
+                fail(f"events are lost and not counted: {[(e['seq'], e['missed']) for e in c.events]}")
+
+    after = before
+
+
+class Trigger(Step):
+    name = "trigger"
+
+    def before(self, w):
+        if not w.armed():
+            w.arm()
+
+    def run(self, w):
+        with w.client() as c:
+            c.call("trigger.add", {"target": w.program.pid, "region": "no such", "over_ns": 1000000})
+            for t in c.call("trigger.list")["triggers"]:
+                c.call("trigger.remove", {"trigger": t["id"]})
+
+    def after(self, w):
+        with w.client() as c:
+            for t in c.call("trigger.list")["triggers"]:
+                c.call("trigger.remove", {"trigger": t["id"]})
+        w.disarm()
+
+
+class Snapshot(Step):
+    name = "snapshot"
+
+    def __init__(self, objects=False):
+        self.objects = objects
+        self.name = "snapshot-objects" if objects else "snapshot"
+
+    def before(self, w):
+        if not w.armed():
+            w.arm()
+
+    def run(self, w):
+        with w.client() as c:
+            s = c.snapshot(w.program.pid, timeout=ANSWER_S, with_objects=self.objects)
+            if s["state"] == "failed":
+                raise Error(s["error"]["code"], s["error"]["message"])
+            if s["error"]:
+                raise Error("decode_failed", s["error"]["message"])
+            names = [f["name"] for f in s["files"]]
+            if "trace.pftrace" not in names or "meta.json" not in names:
+                fail(f"published without an error, but there are only {names}")
+
+    def after(self, w):
+        w.delete_all()
+        w.disarm()
+
+
+class Snapshots(Step):
+    """list, show, fetch, delete of a published one."""
+    name = "snapshots"
+
+    def before(self, w):
+        if not w.armed():
+            w.arm()
+        self.id = w.one_snapshot()
+
+    def run(self, w):
+        with w.client() as c:
+            c.call("snapshot.list")
+            try:
+                c.call("snapshot.show", {"snapshot": self.id})
+                meta = json.loads(c.fetch(self.id, "meta.json")["meta.json"])
+                if "perf_data" not in meta:
+                    fail("half a meta.json")
+                c.call("snapshot.fetch", {"snapshot": self.id})
+                c.call("snapshot.delete", {"snapshot": self.id})
+            except Error as e:
+                if e.code != "not_found":
+                    raise
+
+    def after(self, w):
+        w.delete_all()
+        w.disarm()
+
+
+class Waiting(Step):
+    """An armed target and nobody who asks for anything: its ticks, and what its threads do."""
+    name = "ticks"
+
+    def before(self, w):
+        if not w.armed():
+            w.arm()
+
+    def run(self, w):
+        subprocess.run(["true"], check=True)
+        time.sleep(1.2)
+
+    def after(self, w):
+        w.disarm()
+
+
+STEPS = [
+    Calls("questions", ("hello", None), ("status", None), ("config.show", None), ("target.list", None), ("no.method", None)),
+    Http(), Subscribe(), Arm(), Disarm(), Register(), Trigger(), Waiting(), Snapshots(), Snapshot(), Snapshot(objects=True),
+]
+
+
+# ---- one try, and what must hold behind it
+
+
+def quotas(d):
+    return {k: v["used"] for k, v in d.status()["quota"].items() if isinstance(v, dict)}
+
+
+def fd_names(d):
+    out = []
+    for fd in os.listdir(f"/proc/{d.pid}/fd"):
+        try:
+            out.append(re.sub(r"\d+", "N", os.readlink(f"/proc/{d.pid}/fd/{fd}")))
+        except OSError:
+            pass
+    return sorted(out)
+
+
+def holds(d):
+    """What the daemon holds for others: its quotas, its descriptors, its spool."""
+    q = quotas(d)
+    q.pop("connections", None)
+    spool = os.listdir(d.state / "spool") if (d.state / "spool").exists() else []
+    # what is removed goes in the background
+    return q, fd_names(d), sorted(n for n in spool if not n.startswith(".tmp-removed-"))
+
+
+def check_spool(w, what):
+    on_disk = sorted(n for n in os.listdir(w.d.state / "spool") if re.match(r"^\d{8}-", n))
+    listed = sorted(s["id"] for s in w.snapshots() if s["state"] == "published")
+    if on_disk != listed:
+        fail(f"{what}: the spool has {on_disk}, the list {listed}")
+
+
+def attempt(w, step):
+    """The name of its end."""
+    try:
+        step.run(w)
+        return "ok"
+    except Error as e:
+        if e.code in ("unknown_method",):
+            return "ok"
+        return e.code
+    except Closed:
+        return "closed"
+    except (TimeoutError, socket.timeout):
+        fail(f"{step.name}: a request was neither answered nor its connection closed")
+
+
+def one(w, step, nth, more, base, ends):
+    what = f"{step.name}, allocation {nth}" + (f" and {more} more" if more else "")
+    step.before(w)
+    w.inject.begin(nth, more)
+    end = attempt(w, step)
+    count, failed = w.inject.end()
+    if not w.d.alive():
+        fail(f"{what}: the daemon has ended with status {w.d.process.returncode}")
+    ends[end] = ends.get(end, 0) + 1
+    if TELL and end != "ok":
+        note(f"{what}: {end}")
+    if end == "ok" or not step.one_request:  # it can be asked for again once what was done is undone
+        step.before(w)
+    end = attempt(w, step)
+    if end != "ok":
+        fail(f"{what}: the same again, with memory, is {end}")
+    step.after(w)
+    check_spool(w, what)
+    try_until = time.monotonic() + 15
+    while (now := holds(w.d)) != base:
+        if time.monotonic() > try_until:
+            for a, b in zip(base, now):
+                if a != b and isinstance(a, list):
+                    note(f"too many: {[x for x in b if b.count(x) > a.count(x)]} too few: {[x for x in a if a.count(x) > b.count(x)]}")
+            fail(f"{what}: left behind: {[b for a, b in zip(base, now) if a != b]} and not {[a for a, b in zip(base, now) if a != b]}")
+        time.sleep(0.05)
+    return failed > 0
+
+
+def numbers(total):
+    """Those of a step with about so many allocations."""
+    if EVERY:
+        return range(1, total + total // 4 + 50)
+    dice = random.Random(total)
+    some = sorted({1, 2, 3} | {dice.randint(1, max(total, 4)) for _ in range(TRIES - 3)})
+    return some
+
+
+def work(w, step):
+    began = time.monotonic()
+    # Without failures, twice: what is kept from the first time on is no leak; and how many there are.
+    for _ in range(2):
+        step.before(w)
+        w.inject.begin(ALL)
+        end = attempt(w, step)
+        total, _failed = w.inject.end()
+        if end != "ok":
+            fail(f"{step.name} without any failure: {end}")
+        step.after(w)
+    base, last = None, None
+    for _ in range(40):
+        base, last = holds(w.d), base
+        if base == last:
+            break
+        time.sleep(0.1)
+    tried, ends, beyond = 0, {}, 0
+    for nth in numbers(total):
+        for more in (0, 3) if EVERY else (3 if nth % 3 == 0 else 0,):
+            hit = one(w, step, nth, more, base, ends)
+        tried += 1
+        beyond = 0 if hit else beyond + 1
+        if beyond == 20:
+            break
+    expect(tried > 0, f"{step.name}: {total} allocations, {tried} tried: {ends} in {time.monotonic() - began:.0f} s")
+
+
+# ---- the start
+
+
+def start():
+    inject = Injector("-start")
+    d = Tracerd(config=CONFIG, name="-start", env=inject.env)
+    began = time.monotonic()
+    inject.begin(ALL)
+    with d:
+        total, _ = inject.end()
+    tried, ends = 0, {}
+    for nth in numbers(total):
+        inject.begin(nth, 0 if EVERY else nth % 2 * 3)
+        size = d.log_path.stat().st_size
+        notify_path = d.dir / "notify.sock"
+        notify_path.unlink(missing_ok=True)
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(str(notify_path))
+        with open(d.log_path, "ab") as log:
+            p = spawn(d.binary, "--foreground", "--config", d.conf, "--runtime-dir", d.run, "--state-dir", d.state,
+                      stdout=log, stderr=log, env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **inject.env})
+        ready = lambda: select.select([notify], [], [], 0)[0] and b"READY=1" in notify.recv(65536)
+        wait_for(f"start, allocation {nth}: it is ready or has ended", lambda: p.poll() is not None or ready(), 30)
+        _, failed = inject.end()
+        status = p.poll()
+        if status is None:
+            d.process = p
+            with d.client() as c:
+                c.call("hello")
+            p.send_signal(signal.SIGTERM)
+            if p.wait(20) != 0:
+                fail(f"start, allocation {nth}: it ran, and ended with status {p.returncode}")
+            d.process = None
+            ends["ready"] = ends.get("ready", 0) + 1
+        else:
+            with open(d.log_path, errors="replace") as f:
+                f.seek(size)
+                words = f.read()
+            if status < 0 or status > 2 or "tracerd" not in words:
+                fail(f"start, allocation {nth}: it ended with status {status} and said: {words}")
+            ends["refused"] = ends.get("refused", 0) + 1
+        notify.close()
+        tried += 1
+        if not failed:
+            break
+    expect(tried > 0, f"start: {total} allocations, {tried} tried: {ends} in {time.monotonic() - began:.0f} s")
+
+
+if not LIBRARY.exists():
+    fail(f"{LIBRARY} is not built: make test-programs")
+inject = Injector("")
+program = spawn(SLOWLOCK, "--every", "300", stdout=subprocess.DEVNULL)
+with Tracerd(config=CONFIG, env=inject.env) as d:
+    if inject.get(Injector.PID) != d.pid:
+        skip("the library is not preloaded: this build has an allocator of its own")
+    for s in STEPS:
+        if not WANTED or s.name in WANTED:
+            work(World(d, inject, program), s)
+if not WANTED or "start" in WANTED:
+    start()
