@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sendfile.h>
@@ -183,6 +184,123 @@ int safefile_remove_tree(int parent_fd, const char *name)
 	if (r < 0)
 		return r;
 	return unlinkat(parent_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+/*
+ * A write lease is granted only where nobody else has the file open, mapped or on its way through a socket. Whoever opens
+ * it while we have the lease waits until we close; we are told so by a signal that is ignored if nobody asked for it.
+ * Linux keeps leases on ext4, xfs, btrfs, tmpfs and overlayfs; where there are none every file counts as open.
+ */
+static bool is_closed_elsewhere(int fd)
+{
+	return fcntl(fd, F_SETSIG, SIGURG) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+}
+
+/* For writing: one that reads would count itself. 0 and -1 as the fd where it is no regular file. */
+static int open_to_remove(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_size)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r;
+
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (S_ISREG(st.st_mode)) {
+		r = open_beneath(dir_fd, name, O_WRONLY | O_NONBLOCK, 0, &fd);
+		if (r < 0)
+			return r;
+	}
+	*ret_size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+static int visit_is_open(void *arg, enum visit what, int dir_fd, const char *name)
+{
+	_cleanup_close_ int fd = -1;
+	uint64_t size;
+	int r;
+
+	if (what != VISIT_FILE)
+		return 0;
+	r = open_to_remove(dir_fd, name, &fd, &size);
+	if (r < 0)
+		return r;
+	return fd >= 0 && !is_closed_elsewhere(fd);
+}
+
+int safefile_tree_is_open(int dir_fd)
+{
+	return walk(dir_fd, visit_is_open, NULL);
+}
+
+struct removal {
+	const char *last;
+	bool cut;
+	unsigned depth, n_left;
+	uint64_t left;
+};
+
+static int remove_closed(struct removal *r, int dir_fd, const char *name)
+{
+	_cleanup_close_ int fd = -1;
+	uint64_t size;
+	int e;
+
+	e = open_to_remove(dir_fd, name, &fd, &size);
+	if (e < 0)
+		return e == -ENOENT ? 0 : e;
+	if (fd >= 0 && !is_closed_elsewhere(fd) && !r->cut) {
+		r->n_left++;
+		r->left += size;
+		return 0;
+	}
+	if (fd >= 0 && ftruncate(fd, 0) < 0)
+		return -errno;
+	return unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int visit_remove_closed(void *arg, enum visit what, int dir_fd, const char *name)
+{
+	struct removal *r = arg;
+
+	switch (what) {
+	case VISIT_DIR_ENTER:
+		r->depth++;
+		return 0;
+	case VISIT_DIR_LEAVE:
+		r->depth--;
+		return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY ? -errno : 0;
+	case VISIT_FILE:
+		break;
+	}
+	return r->depth == 0 && !strcmp(name, r->last) ? 0 : remove_closed(r, dir_fd, name);
+}
+
+int safefile_remove_closed(int parent_fd, const char *name, const char *last, bool cut, uint64_t *ret_left)
+{
+	struct removal removal = {.last = last, .cut = cut};
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r;
+
+	r = open_beneath(parent_fd, name, O_RDONLY | O_DIRECTORY, 0, &fd);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = walk(fd, visit_remove_closed, &removal);
+	if (r < 0)
+		return r;
+	if (removal.n_left == 0) {
+		r = remove_closed(&removal, fd, last);
+		if (r < 0)
+			return r;
+	} else if (fstatat(fd, last, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		removal.left += (uint64_t)st.st_size;
+	}
+	if (removal.n_left == 0)
+		return unlinkat(parent_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+	*ret_left = removal.left;
+	return 1;
 }
 
 static int visit_size(void *arg, enum visit what, int dir_fd, const char *name)

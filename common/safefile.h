@@ -58,6 +58,19 @@ int safefile_sync_tree(int dir_fd) _must_check_;
 /* Removes a file or a tree; -ENOENT if it is not there. Stops with -ELOOP below SAFEFILE_MAX_DEPTH. */
 int safefile_remove_tree(int parent_fd, const char *name) _must_check_;
 
+/*
+ * 1 if somebody else has a regular file below open (or cannot be known not to), else 0. A descriptor that was opened with
+ * O_PATH does not count: nothing can be read from it.
+ */
+int safefile_tree_is_open(int dir_fd) _must_check_;
+
+/*
+ * Removes a tree as far as nobody has its files open; with `cut` the others too. A file is made empty before it loses
+ * its name, so that its space is free whatever still refers to it: who reads on meets the end of the file. `last`
+ * (of the top) goes when nothing else is left. 0: the tree is gone; 1: *ret_left bytes of it stay.
+ */
+int safefile_remove_closed(int parent_fd, const char *name, const char *last, bool cut, uint64_t *ret_left) _must_check_;
+
 /* Bytes of all regular files below (the size, not the blocks). */
 int safefile_tree_size(int dir_fd, uint64_t *ret) _must_check_;
 

@@ -177,6 +177,50 @@ static void test_write_and_copy(void **state)
 	assert_true(total > 0 && free_bytes <= total);
 }
 
+/* What somebody has open stays, with its directories; what nobody has goes. In the end all goes, and holds no space. */
+static void test_remove_closed(void **state)
+{
+	uint64_t left = 0, size;
+	struct stat st;
+	char buf[4];
+	int in, o_path, dir;
+
+	put(fd, "tree/last", "LL");
+	put(fd, "tree/a/b/held", "1234");
+	put(fd, "tree/a/free", "x");
+	put(fd, "tree/free", "x");
+	assert_int_equal(symlinkat("/etc/passwd", fd, "tree/link"), 0);
+	assert_int_equal(safefile_mkdirs(fd, "tree", &dir), 0);
+	assert_int_equal(safefile_tree_is_open(dir), 0);
+	assert_int_equal(safefile_open(fd, "tree/a/b/held", &in, &size), 0);
+	assert_int_equal(safefile_tree_is_open(dir), 1);
+	assert_int_equal(safefile_remove_closed(fd, "tree", "last", false, &left), 1);
+	assert_int_equal(left, 6);
+	assert_true(there("tree/a/b/held"));
+	assert_true(there("tree/last"));
+	assert_false(there("tree/a/free"));
+	assert_false(there("tree/free"));
+	assert_false(there("tree/link"));
+	assert_int_equal(pread(in, buf, 4, 0), 4);
+	/* what cannot be read any more does not hold the space, either */
+	o_path = openat(fd, "tree/a/b/held", O_PATH | O_CLOEXEC);
+	(void)close(in);
+	assert_int_equal(safefile_remove_closed(fd, "tree", "last", false, &left), 0);
+	assert_false(there("tree"));
+	assert_int_equal(fstat(o_path, &st), 0);
+	assert_int_equal(st.st_blocks, 0);
+	(void)close(o_path);
+	(void)close(dir);
+	assert_int_equal(safefile_remove_closed(fd, "tree", "last", false, &left), 0);
+
+	put(fd, "tree/held", "1234");
+	assert_int_equal(safefile_open(fd, "tree/held", &in, &size), 0);
+	assert_int_equal(safefile_remove_closed(fd, "tree", "last", true, &left), 0);
+	assert_false(there("tree"));
+	assert_int_equal(pread(in, buf, 4, 0), 0);
+	(void)close(in);
+}
+
 static int names(void *arg, const char *name, uint64_t size)
 {
 	(void)strcat(strcat(arg, name), " ");
@@ -246,6 +290,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_publish),	T(test_links_are_not_followed), T(test_sweep_and_depth),
 		T(test_write_and_copy), T(test_bundle_names),		T(test_bundle_open),
+		T(test_remove_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
