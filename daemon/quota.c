@@ -111,6 +111,18 @@ int quota_charge_forced(struct quota *q, uid_t uid, enum quota_kind kind, uint64
 	return charge(q, uid, kind, amount, true, c);
 }
 
+void quota_resize(struct quota_charge *c, uint64_t amount)
+{
+	struct quota_user *u = c->user;
+
+	if (!u)
+		return;
+	assert(u->used[c->kind] >= c->amount);
+	u->used[c->kind] = u->used[c->kind] - c->amount + amount;
+	u->quota->totals[c->kind] = u->quota->totals[c->kind] - c->amount + amount;
+	c->amount = amount;
+}
+
 void quota_release(struct quota_charge *c)
 {
 	struct quota_user *u = c->user;
