@@ -168,6 +168,26 @@ void copier_submit(struct copier *c, struct copier_job *job)
 	(void)pthread_mutex_unlock(&c->lock);
 }
 
+bool copier_withdraw(struct copier *c, struct copier_job *job)
+{
+	struct copier_job **p;
+	bool found = false;
+
+	(void)pthread_mutex_lock(&c->lock);
+	for (p = &c->queue.first; *p && *p != job; p = &(*p)->next)
+		;
+	if (*p) {
+		*p = job->next;
+		if (!*p)
+			c->queue.last = p;
+		c->queue.n--;
+		job->submitted = false;
+		found = true;
+	}
+	(void)pthread_mutex_unlock(&c->lock);
+	return found;
+}
+
 uint64_t copier_stuck_ns(struct copier *c)
 {
 	uint64_t since;

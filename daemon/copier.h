@@ -34,6 +34,8 @@ void copier_free(struct copier *c);
 DEFINE_CLEANUP(struct copier *, copier_free)
 
 void copier_submit(struct copier *c, struct copier_job *job);
+/* Takes back a job whose run() has not begun: neither that nor done() is called. False: it is too late. */
+bool copier_withdraw(struct copier *c, struct copier_job *job);
 
 /* For how long the running job has run; 0 when idle. For status and the watchdog. */
 uint64_t copier_stuck_ns(struct copier *c);
