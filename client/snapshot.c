@@ -157,7 +157,7 @@ int snapshot_follow(struct ctl *ctl, const char *id, uint64_t timeout_s, int int
 
 /* One call of fetch: descriptors for up to PROTOCOL_FETCH_MAX names, in order. */
 static int fetch_fds(struct ctl *ctl, const char *id, const char *const *names, size_t n,
-	tracerd_reply **ret_reply)
+	struct json_object **ret_result, tracerd_reply **ret_reply)
 {
 	struct json_object *params = snapshot_params(id),
 			   *list = json_add_new_array(params, "names");
@@ -165,7 +165,7 @@ static int fetch_fds(struct ctl *ctl, const char *id, const char *const *names, 
 
 	for (size_t i = 0; i < n; i++)
 		json_append_string(list, names[i]);
-	r = ctl_call(ctl, "snapshot.fetch", params, NULL, 0, CTL_TIMEOUT_MS, NULL, ret_reply);
+	r = ctl_call(ctl, "snapshot.fetch", params, NULL, 0, CTL_TIMEOUT_MS, ret_result, ret_reply);
 	if (r == TRACERD_E_NOT_FOUND || r == TRACERD_E_GONE)
 		return ctl_fail(ctl, EXIT_NOT_FOUND, "not_found", "%s: %s", id,
 			tracerd_error_message(ctl->client));
@@ -178,23 +178,39 @@ static int fetch_fds(struct ctl *ctl, const char *id, const char *const *names, 
 	return EXIT_OK;
 }
 
+/* -ESTALE: less than the daemon promised; it cuts what is removed while somebody reads it. */
+static int copy_whole(int from, int to, struct json_object *result, size_t i, uint64_t *ret_copied)
+{
+	int r = safefile_copy(from, to, MAX_FILE, ret_copied);
+
+	if (r == 0 && *ret_copied != field_number(field_at(result, "files", i), "size"))
+		r = -ESTALE;
+	return r;
+}
+
+static const char *copy_error(int r)
+{
+	return r == -ESTALE ? "the snapshot was removed meanwhile" : strerror(-r);
+}
+
 int snapshot_fetch_file(struct ctl *ctl, const char *id, const char *name, const char *path,
 	int interrupt_fd, uint64_t *ret_bytes)
 {
 	_cleanup_(output_file_fini) struct output_file out = OUTPUT_FILE_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
 	_cleanup_close_ int fd = -1;
 	tracerd_reply *reply = NULL;
 	uint64_t bytes = 0;
 	int r;
 
-	r = fetch_fds(ctl, id, &name, 1, &reply);
+	r = fetch_fds(ctl, id, &name, 1, &result, &reply);
 	if (r != EXIT_OK)
 		return r;
 	fd = tracerd_reply_take_fd(reply, 0);
 	tracerd_reply_free(reply);
 	r = output_file_begin(path, &out);
 	if (r == 0)
-		r = safefile_copy(fd, out.fd, MAX_FILE, &bytes);
+		r = copy_whole(fd, out.fd, result, 0, &bytes);
 	if (r == 0 && interrupt_pending(interrupt_fd))
 		return ctl_fail(ctl, EXIT_CANCELLED, "cancelled",
 			"interrupted; %s stays in the daemon's spool", id);
@@ -202,7 +218,7 @@ int snapshot_fetch_file(struct ctl *ctl, const char *id, const char *name, const
 		r = output_file_commit(&out);
 	if (r < 0)
 		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
-			"cannot write %s: %s", path, strerror(-r));
+			"cannot write %s: %s", path, copy_error(r));
 	*ret_bytes = bytes;
 	return EXIT_OK;
 }
@@ -230,8 +246,8 @@ static int fetch_names(struct ctl *ctl, const char *id, struct json_object **ret
 }
 
 /* Copies one batch of files into the directory. Returns 0 or -errno, with *ret_failed the name. */
-static int copy_batch(tracerd_reply *reply, const char *const *names, size_t n, int dir_fd,
-	uint64_t *bytes, const char **ret_failed)
+static int copy_batch(tracerd_reply *reply, struct json_object *result, const char *const *names, size_t n,
+	int dir_fd, uint64_t *bytes, const char **ret_failed)
 {
 	for (size_t i = 0; i < n; i++) {
 		_cleanup_close_ int in = tracerd_reply_take_fd(reply, i), out = -1;
@@ -239,7 +255,7 @@ static int copy_batch(tracerd_reply *reply, const char *const *names, size_t n, 
 		int r = safefile_create(dir_fd, names[i], &out);
 
 		if (r == 0)
-			r = safefile_copy(in, out, MAX_FILE, &copied);
+			r = copy_whole(in, out, result, i, &copied);
 		if (r < 0) {
 			*ret_failed = names[i];
 			return r;
@@ -273,18 +289,19 @@ int snapshot_fetch_dir(
 	progress_init(&progress);
 	count = field_count(files, "files");
 	for (size_t i = 0; i < count; i += n) {
+		_cleanup_json_ struct json_object *result = NULL;
 		const char *names[PROTOCOL_FETCH_MAX] = {NULL};
 		tracerd_reply *reply = NULL;
 
 		for (n = 0; n < PROTOCOL_FETCH_MAX && i + n < count; n++)
 			names[n] = field_text(field_at(files, "files", i + n), "name");
 		progress_show(&progress, "fetching", names[0], i, count);
-		r = fetch_fds(ctl, id, names, n, &reply);
+		r = fetch_fds(ctl, id, names, n, &result, &reply);
 		if (r != EXIT_OK) {
 			progress_end(&progress);
 			return r;
 		}
-		r = copy_batch(reply, names, n, dir.dir_fd, &bytes, &failed);
+		r = copy_batch(reply, result, names, n, dir.dir_fd, &bytes, &failed);
 		tracerd_reply_free(reply);
 		if (r == 0 && interrupt_pending(interrupt_fd)) {
 			progress_end(&progress);
@@ -300,7 +317,7 @@ int snapshot_fetch_dir(
 	if (r < 0)
 		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
 			"cannot write %s%s%s: %s", path, failed ? "/" : "", failed ? failed : "",
-			strerror(-r));
+			copy_error(r));
 	*ret_bytes = bytes;
 	return EXIT_OK;
 }

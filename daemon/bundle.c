@@ -119,8 +119,6 @@ int bundle_build_copy(struct bundle_build *b)
 	uint64_t begin = io_now_ns();
 	int r;
 
-	/* what made room for us is still on the disk */
-	spool_purge(b->spool);
 	if (atomic_load(&b->cancel))
 		return -ECANCELED;
 	r = safedir_begin(spool_dir_fd(b->spool), b->id, &b->dir);

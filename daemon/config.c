@@ -78,6 +78,8 @@ const struct config_key config_keys[] = {
 	UINT("spool", spool_max_age_h, 1, 876000, "168", "h", "age at which a snapshot is removed"),
 	UINT("spool", spool_max_count, 1, 1000000, "200", "", "snapshots kept"),
 	UINT("spool", spool_keep_free_percent, 0, 99, "10", "%", "of the file system that stays free"),
+	UINT("spool", spool_hold_s, 0, 3600, "60", "s",
+		"how long files of a removed snapshot stay for those who still have them open; then they are cut"),
 
 	UINT("quota", uid_connections, 1, 65536, "64", "", "connections of one user"),
 	UINT("quota", uid_targets, 1, 65536, "64", "", "targets of one user"),

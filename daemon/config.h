@@ -58,6 +58,7 @@ struct config {
 	unsigned int spool_max_age_h;
 	unsigned int spool_max_count;
 	unsigned int spool_keep_free_percent;
+	unsigned int spool_hold_s;
 	/* [quota]: of each uid; root and the daemon's own user have only the limits of the whole */
 	unsigned int uid_connections;
 	unsigned int uid_targets;

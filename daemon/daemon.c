@@ -365,6 +365,7 @@ static int new_recording(struct daemon *d)
 		.keep_free_percent = c->spool_keep_free_percent,
 		.uid_bytes = (uint64_t)c->uid_spool_mib << 20,
 		.exempt = geteuid(),
+		.hold_ns = (uint64_t)c->spool_hold_s * 1000000000u,
 	};
 	struct snapshots_context ctx;
 	int r;
@@ -382,7 +383,7 @@ static int new_recording(struct daemon *d)
 	r = make_dir(c->state_dir, 0700);
 	if (r < 0)
 		return fail(r, c->state_dir);
-	r = spool_open(c->state_dir, &limits, &d->spool);
+	r = spool_open(c->state_dir, &limits, &d->quota, &d->spool);
 	if (r < 0) {
 		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd has this spool" : strerror(-r));
 		return r;

@@ -37,17 +37,12 @@ static struct json_object *snapshot_result(struct snapshot *s, bool files)
 struct waiter {
 	struct snapshots *snapshots; /* not owned */
 	struct pending *pending;     /* not owned */
-	bool in_create, ended;       /* it may end before the handler is back */
 };
 
 static void waiter_done(struct snapshot *s, void *arg)
 {
 	struct waiter *w = arg;
 
-	if (w->in_create) {
-		w->ended = true;
-		return;
-	}
 	pending_reply(w->pending, snapshot_result(s, true));
 	free(w);
 }
@@ -78,7 +73,7 @@ static enum protocol_error create(struct call *call, struct target *t, struct wa
 }
 
 /* The reply is promised first: a snapshot that nobody can be told of is not begun. */
-static enum protocol_error create_and_wait(struct call *call, struct target *t, struct json_object **ret_result)
+static enum protocol_error create_and_wait(struct call *call, struct target *t)
 {
 	_cleanup_free_ struct waiter *w = calloc(1, sizeof(*w));
 	struct snapshot *s = NULL;
@@ -89,18 +84,12 @@ static enum protocol_error create_and_wait(struct call *call, struct target *t, 
 	w->snapshots = call->daemon->snapshots;
 	if (pending_new(call->conn, call->id, waiter_gone, w, &w->pending) < 0)
 		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
-	w->in_create = true;
 	e = create(call, t, w, &s);
-	w->in_create = false;
-	if (e != API_OK || w->ended)
+	if (e != API_OK) {
 		pending_drop(w->pending);
-	if (e != API_OK)
 		return e;
-	call_object(call, snapshot_id(s));
-	if (w->ended) {
-		*ret_result = snapshot_result(s, true);
-		return API_OK;
 	}
+	call_object(call, snapshot_id(s));
 	(void)take_ptr(w);
 	call->deferred = true;
 	return API_OK;
@@ -120,7 +109,7 @@ enum protocol_error method_snapshot_create(struct call *call, struct json_object
 	if (e != API_OK)
 		return e;
 	if (params_bool(&call->params, "wait"))
-		return create_and_wait(call, t, ret_result);
+		return create_and_wait(call, t);
 	e = create(call, t, NULL, &s);
 	if (e != API_OK)
 		return e;
@@ -176,23 +165,12 @@ enum protocol_error method_snapshot_cancel(struct call *call, struct json_object
 {
 	struct snapshot *s = NULL;
 	enum protocol_error e = find(call, &s);
-	const char *id = params_string(&call->params, "snapshot");
 
 	if (e != API_OK)
 		return e;
 	if (snapshot_cancel(s) != 0)
 		return call_fail(call, API_BUSY, "the snapshot has ended: nothing to cancel");
-	/* What was cancelled at once may be forgotten already. */
-	e = find(call, &s);
-	if (e == API_OK)
-		*ret_result = snapshot_result(s, false);
-	else {
-		struct json_object *o = json_object_new_object(), *q = json_add_new_object(o, "snapshot");
-
-		json_add_string(q, "id", id);
-		json_add_string(q, "state", snapshot_state_to_string(SNAPSHOT_CANCELLED));
-		*ret_result = o;
-	}
+	*ret_result = snapshot_result(s, false);
 	return API_OK;
 }
 

@@ -17,18 +17,19 @@
 
 #define MIB (1024ULL * 1024)
 #define EXPIRE_EVERY_S 600
+/* How soon a removed one that somebody holds is looked at again. */
+#define PURGE_EVERY_S 1
 /* What a bundle is at most beside the rings: history, meta.json, the trace of a short look-back. */
 #define ROOM_BESIDE_RINGS MIB
 
 /* ---- one */
 
-void snapshot_free(struct snapshot *n)
+static void snapshot_free(struct snapshot *n)
 {
 	if (!n)
 		return;
 	TAILQ_REMOVE(&n->s->all, n, entry);
 	snapshot_release(n);
-	quota_release(&n->spool_bytes);
 	json_object_put(n->summary);
 	json_object_put(n->stored);
 	free(n);
@@ -36,7 +37,11 @@ void snapshot_free(struct snapshot *n)
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
-	snapshot_on_deadline(arg);
+	struct snapshot *n = arg;
+
+	n->s->timeouts++;
+	if (snapshot_happens(n, SNAPSHOT_DEADLINE) < 0)
+		log_debug("snapshot %s: its deadline has no effect", n->id);
 }
 
 static struct snapshot *snapshot_new(struct snapshots *s, const char *id)
@@ -62,26 +67,117 @@ enum snapshot_state snapshot_state(const struct snapshot *snapshot)
 	return snapshot->state;
 }
 
+/* ---- what follows */
+
+/* Each is called once, and may create or forget, but frees nothing. */
+static void call_waiters(struct snapshots *s)
+{
+	struct snapshot *n;
+
+	TAILQ_FOREACH(n, &s->all, entry) {
+		snapshot_done_fn done = n->done;
+
+		if (!done || !snapshot_has_ended(n))
+			continue;
+		n->done = NULL;
+		done(n, n->done_arg);
+	}
+}
+
+/* Of those that left nothing the youngest are remembered for a while, so that their error can be asked for. */
+static void forget_oldest(struct snapshots *s)
+{
+	unsigned remembered = 0;
+	struct snapshot *n;
+
+	TAILQ_FOREACH_REVERSE(n, &s->all, snapshot_list, entry)
+		if (snapshot_has_ended(n) && !n->on_disk && !n->deleted && ++remembered > s->c.remembered)
+			n->deleted = true;
+}
+
+static void free_deleted(struct snapshots *s)
+{
+	struct snapshot *n, *next;
+
+	for (n = TAILQ_FIRST(&s->all); n; n = next) {
+		next = TAILQ_NEXT(n, entry);
+		if (n->deleted && !n->deadline)
+			snapshot_free(n);
+	}
+}
+
+static void on_work(evutil_socket_t fd, short what, void *arg)
+{
+	struct snapshots *s = arg;
+
+	snapshots_clean_up(s);
+	call_waiters(s);
+	forget_oldest(s);
+	free_deleted(s);
+	snapshots_pump(s);
+}
+
+void snapshots_kick(struct snapshots *s)
+{
+	event_active(s->work, EV_TIMEOUT, 0);
+}
+
 /* ---- the spool's side */
+
+/* One purge on its way over the copier. */
+struct purge {
+	LIST_ENTRY(purge) entry;
+	struct copier_job job;
+	struct snapshots *s; /* not owned */
+	struct spool_purge *trees;
+};
+
+static void purge_free(struct purge *p)
+{
+	LIST_REMOVE(p, entry);
+	spool_purge_end(p->trees);
+	free(p);
+}
 
 static void purge_run(struct copier_job *job)
 {
-	struct snapshots *s = (struct snapshots *)((char *)job - offsetof(struct snapshots, purge));
+	struct purge *p = (struct purge *)((char *)job - offsetof(struct purge, job));
 
-	spool_purge(s->c.spool);
+	spool_purge_run(p->trees);
 }
 
 static void purge_done(struct copier_job *job)
 {
+	struct purge *p = (struct purge *)((char *)job - offsetof(struct purge, job));
+
+	purge_free(p);
 }
 
 void snapshots_purge(struct snapshots *s)
 {
-	if (s->purge.submitted)
-		return; /* that one sees what was removed since, or the next does */
-	s->purge.run = purge_run;
-	s->purge.done = purge_done;
-	copier_submit(s->c.copier, &s->purge);
+	const struct timeval again = {.tv_sec = PURGE_EVERY_S};
+	struct purge *p = calloc(1, sizeof(*p));
+	uint64_t bytes;
+
+	/* also for what this one leaves or cannot begin */
+	if (spool_removing(s->c.spool, &bytes) > 0)
+		(void)evtimer_add(s->purge_again, &again);
+	if (p)
+		p->trees = spool_purge_begin(s->c.spool);
+	if (!p || !p->trees) {
+		free(p);
+		return;
+	}
+	p->s = s;
+	p->job.run = purge_run;
+	p->job.done = purge_done;
+	LIST_INSERT_HEAD(&s->purges, p, entry);
+	copier_submit(s->c.copier, &p->job);
+}
+
+static void on_purge_again(evutil_socket_t fd, short what, void *arg)
+{
+	snapshots_purge(arg);
 }
 
 static struct snapshot *find(struct snapshots *s, const char *id)
@@ -89,7 +185,7 @@ static struct snapshot *find(struct snapshots *s, const char *id)
 	struct snapshot *n;
 
 	TAILQ_FOREACH(n, &s->all, entry)
-		if (!strcmp(n->id, id) && !n->hidden)
+		if (!strcmp(n->id, id) && !n->deleted)
 			return n;
 	return NULL;
 }
@@ -103,24 +199,30 @@ static void on_removed(void *arg, const struct spool_item *item, const char *why
 	log_info("snapshot %s: removed (%s)", item->id, why);
 	if (strcmp(why, "deleted"))
 		s->evicted++;
-	if (n)
-		snapshot_free(n);
+	if (!n)
+		return;
+	n->on_disk = false;
+	n->deleted = true;
+	snapshots_kick(s);
 }
 
 static void on_expire(evutil_socket_t fd, short what, void *arg)
 {
 	struct snapshots *s = arg;
 
-	if (spool_expire(s->c.spool, snapshot_now_ns()) > 0)
+	if (spool_expire(s->c.spool, snapshot_now_ns(), 0) > 0)
 		snapshots_purge(s);
 }
 
 static int load(struct snapshots *s)
 {
-	for (size_t i = 0; i < spool_count(s->c.spool); i++) {
-		const struct spool_item *item = spool_at(s->c.spool, i);
-		struct snapshot *n = snapshot_new(s, item->id);
+	const struct spool_item *item;
 
+	for (size_t i = 0; (item = spool_at(s->c.spool, i)) != NULL; i++) {
+		struct snapshot *n = item->state == SPOOL_KEPT ? snapshot_new(s, item->id) : NULL;
+
+		if (item->state != SPOOL_KEPT)
+			continue;
 		if (!n)
 			return -ENOMEM;
 		snapshot_from_stored(n, item->info);
@@ -128,11 +230,11 @@ static int load(struct snapshots *s)
 		n->bytes = item->bytes;
 		n->published_ns = item->published_ns;
 		n->on_disk = true;
-		if (quota_charge_forced(s->c.quota, n->uid, QUOTA_SPOOL_BYTES, n->bytes, &n->spool_bytes) < 0)
-			return -ENOMEM;
 	}
 	return 0;
 }
+
+/* ---- all */
 
 int snapshots_new(const struct snapshots_context *context, struct snapshots **ret)
 {
@@ -144,20 +246,25 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 		return -ENOMEM;
 	s->c = *context;
 	TAILQ_INIT(&s->all);
+	LIST_INIT(&s->purges);
+	if (!s->c.remembered)
+		s->c.remembered = SNAPSHOTS_REMEMBERED;
 	r = decoder_find(s->c.config->decoder, s->decoder, sizeof(s->decoder));
 	if (r < 0) {
 		log_warning("tracerd-decode was not found (%s): snapshots are kept without a trace", strerror(-r));
 		s->decoder[0] = '\0';
 	}
+	s->work = event_new(s->c.base, -1, 0, on_work, s);
+	s->purge_again = evtimer_new(s->c.base, on_purge_again, s);
 	s->expire = event_new(s->c.base, -1, EV_PERSIST, on_expire, s);
-	if (!s->expire || event_add(s->expire, &every) < 0)
+	if (!s->work || !s->purge_again || !s->expire || event_add(s->expire, &every) < 0)
 		return -ENOMEM;
 	r = load(s);
 	if (r < 0)
 		return r;
 	spool_set_removed(s->c.spool, on_removed, s);
-	if (spool_expire(s->c.spool, snapshot_now_ns()) > 0)
-		snapshots_purge(s);
+	(void)spool_expire(s->c.spool, snapshot_now_ns(), 0);
+	snapshots_purge(s); /* of an earlier run, too */
 	*ret = take_ptr(s);
 	return 0;
 }
@@ -165,6 +272,7 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 void snapshots_free(struct snapshots *s)
 {
 	struct snapshot *n;
+	struct purge *p;
 
 	if (!s)
 		return;
@@ -175,58 +283,29 @@ void snapshots_free(struct snapshots *s)
 		bundle_build_abort(&n->build); /* the copier is gone: here and now */
 		snapshot_free(n);
 	}
+	while ((p = LIST_FIRST(&s->purges)) != NULL)
+		purge_free(p);
+	if (s->work)
+		event_free(s->work);
+	if (s->purge_again)
+		event_free(s->purge_again);
 	if (s->expire)
 		event_free(s->expire);
 	free(s);
 }
 
-/* One that can be cancelled. What is being published is let through: that is short, and then it is whole. */
-static struct snapshot *next_to_stop(struct snapshots *s)
-{
-	struct snapshot *n;
-
-	TAILQ_FOREACH(n, &s->all, entry)
-		if (!snapshot_has_ended(n) && n->state != SNAPSHOT_PUBLISHING)
-			return n;
-	return NULL;
-}
-
 bool snapshots_stop(struct snapshots *s)
 {
 	struct snapshot *n;
+	bool stopped = true;
 
 	s->stopping = true;
-	while ((n = next_to_stop(s)) != NULL) {
-		snapshot_set_error(n, "shutting_down", "tracerd stops");
-		snapshot_end(n, SNAPSHOT_CANCELLED);
+	TAILQ_FOREACH(n, &s->all, entry) {
+		if (snapshot_happens(n, SNAPSHOT_STOP) < 0)
+			log_debug("snapshot %s: the stop has no effect", n->id);
+		stopped = stopped && !n->deadline && !n->done;
 	}
-	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->deadline)
-			return false;
-	return true;
-}
-
-/* ---- ends */
-
-void snapshot_ended(struct snapshot *n)
-{
-	struct snapshots *s = n->s;
-	struct snapshot *i, *oldest = NULL;
-	unsigned remembered = 0;
-
-	if (n->done) {
-		snapshot_done_fn done = n->done;
-
-		n->done = NULL;
-		done(n, n->done_arg);
-	}
-	TAILQ_FOREACH_REVERSE(i, &s->all, snapshot_list, entry)
-		if (snapshot_has_ended(i) && !i->on_disk && !i->deadline && i != n) {
-			remembered++;
-			oldest = i;
-		}
-	if (remembered > MAX_REMEMBERED)
-		snapshot_free(oldest);
+	return stopped;
 }
 
 void snapshots_forget_waiter(struct snapshots *s, void *arg)
@@ -269,10 +348,12 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 
 	r = spool_make_room(s->c.spool, owner, estimate(s, target));
 	if (spool_count(s->c.spool) < before)
-		snapshots_purge(s);
+		snapshots_purge(s); /* in front of the copy */
 	switch (r) {
 	case SPOOL_E_QUOTA:
-		return refuse(SNAPSHOT_E_QUOTA, why, why_size, "the snapshot would be larger than this user's share of the spool");
+		return refuse(SNAPSHOT_E_QUOTA, why, why_size,
+			"the snapshot would be larger than what is free of this user's share of the spool; what was removed counts "
+			"until nobody has its files open");
 	case SPOOL_E_NO_SPACE:
 		s->no_space++;
 		return refuse(SNAPSHOT_E_NO_SPACE, why, why_size, "the spool's file system is too full");
@@ -356,7 +437,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	n->done = done;
 	n->done_arg = arg;
 	snapshot_begin(n);
-	snapshots_pump(s);
+	snapshots_kick(s);
 	*ret = n;
 	return 0;
 }
@@ -365,7 +446,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 
 static bool visible(const struct snapshot *n, uid_t uid, bool admin)
 {
-	return !n->hidden && (admin || n->uid == uid);
+	return !n->deleted && (admin || n->uid == uid);
 }
 
 int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin, struct snapshot **ret)
@@ -380,35 +461,27 @@ int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin, s
 
 int snapshot_cancel(struct snapshot *snapshot)
 {
-	if (snapshot_has_ended(snapshot))
-		return SNAPSHOT_E_STATE;
-	snapshot_set_error(snapshot, "cancelled", "cancelled by a client");
-	if (snapshot->state == SNAPSHOT_PUBLISHING) {
-		/* The step stops before its rename, or has passed it: it decides. */
-		atomic_store(&snapshot->build.cancel, true);
-		return 0;
-	}
-	snapshot_end(snapshot, SNAPSHOT_CANCELLED);
-	return 0;
+	return snapshot_happens(snapshot, SNAPSHOT_CANCEL);
 }
 
 int snapshot_delete(struct snapshot *snapshot)
 {
-	struct snapshots *s = snapshot->s;
+	return snapshot_happens(snapshot, SNAPSHOT_DELETE);
+}
+
+int snapshot_remove(struct snapshot *n)
+{
+	struct snapshots *s = n->s;
 	int r;
 
-	if (!snapshot_has_ended(snapshot))
-		return SNAPSHOT_E_STATE;
-	if (snapshot->on_disk) {
-		r = spool_remove(s->c.spool, snapshot->id, "deleted"); /* frees it by on_removed() */
+	if (n->on_disk) {
+		r = spool_remove(s->c.spool, n->id, "deleted"); /* marks it by on_removed() */
 		if (r == 0)
 			snapshots_purge(s);
 		return r;
 	}
-	if (snapshot->deadline) /* its step is still being cleaned up */
-		snapshot->hidden = true;
-	else
-		snapshot_free(snapshot);
+	n->deleted = true;
+	snapshots_kick(s);
 	return 0;
 }
 
@@ -470,13 +543,14 @@ void snapshots_status(struct snapshots *s, struct json_object *status)
 {
 	struct json_object *o = json_add_new_object(status, "snapshots"), *spool, *decoder, *losses;
 	const struct config *c = s->c.config;
-	uint64_t queued = 0, running = 0;
+	uint64_t queued = 0, running = 0, removing_bytes;
+	size_t removing = spool_removing(s->c.spool, &removing_bytes);
 	const struct snapshot *n;
 
 	TAILQ_FOREACH(n, &s->all, entry) {
 		if (snapshot_has_ended(n))
 			continue;
-		if (n->state == SNAPSHOT_QUEUED)
+		if (n->state == SNAPSHOT_QUEUED || n->state == SNAPSHOT_COPIED)
 			queued++;
 		else
 			running++;
@@ -489,6 +563,8 @@ void snapshots_status(struct snapshots *s, struct json_object *status)
 	spool = json_add_new_object(status, "spool");
 	json_add_uint(spool, "bytes", spool_bytes(s->c.spool));
 	json_add_uint(spool, "count", spool_count(s->c.spool));
+	json_add_uint(spool, "removing", removing);
+	json_add_uint(spool, "removing_bytes", removing_bytes);
 	json_add_uint(spool, "limit_bytes", c->spool_max_mib * MIB);
 	json_add_uint(spool, "evicted", s->evicted);
 	decoder = json_add_new_object(status, "decoder");
@@ -513,7 +589,7 @@ bool snapshots_healthy(struct snapshots *s, uint64_t limit_ns)
 	const struct snapshot *n;
 
 	TAILQ_FOREACH(n, &s->all, entry)
-		if (!snapshot_has_ended(n) && n->state != SNAPSHOT_DECODING && n->deadline &&
+		if (!snapshot_has_ended(n) && n->state != SNAPSHOT_DECODING && !n->stopped && n->deadline &&
 		    !evtimer_pending(n->deadline, NULL))
 			return false;
 	return copier_stuck_ns(s->c.copier) < limit_ns;

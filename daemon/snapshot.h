@@ -7,6 +7,10 @@
  *      \         \           \          \            \-> failed
  *       \---------\-----------\----------\-> failed | cancelled
  *
+ * An end, whatever causes it, only marks the operation. What follows from it is done by one event of the loop, in this
+ * order: cleaning up, calling who waits, forgetting, freeing, starting what can start. So a snapshot that was found stays
+ * valid until the loop is entered again, whatever is called meanwhile.
+ *
  * A decoder that fails, hangs or crashes does not take the recording with it: the moment cannot be recorded
  * again. The bundle is published without trace.pftrace, the state is failed, the error decode_failed, and
  * `tracectl decode` may be tried on what was fetched.
@@ -34,11 +38,13 @@ struct snapshot;
 struct snapshots;
 
 #define SNAPSHOT_MAX_REASON CAUSE_REASON_MAX
+#define SNAPSHOTS_REMEMBERED 100
 
 enum snapshot_state {
 	SNAPSHOT_QUEUED,
 	SNAPSHOT_FREEZING,
 	SNAPSHOT_COPYING,
+	SNAPSHOT_COPIED, /* waits for a decoder: "queued" again for clients */
 	SNAPSHOT_DECODING,
 	SNAPSHOT_PUBLISHING,
 	SNAPSHOT_DONE,
@@ -64,7 +70,7 @@ struct snapshot_request {
 	bool with_objects;
 };
 
-/* Called once when the snapshot has ended; the snapshot stays valid during the call. */
+/* Called once when the snapshot has ended, by the loop; the snapshot stays valid during the call. */
 typedef void (*snapshot_done_fn)(struct snapshot *snapshot, void *arg);
 
 /* All pointers are borrowed and must outlive the snapshots. */
@@ -77,6 +83,7 @@ struct snapshots_context {
 	struct spool *spool;
 	struct clockseries *clocks;
 	struct copier *copier;
+	unsigned remembered; /* ended ones that left nothing, of which the error is kept; 0: SNAPSHOTS_REMEMBERED */
 };
 
 int snapshots_new(const struct snapshots_context *context, struct snapshots **ret) _must_check_;
@@ -105,7 +112,11 @@ void snapshots_forget_waiter(struct snapshots *s, void *arg);
 /* Finds a snapshot that this uid may see: 0 or SNAPSHOT_E_GONE. */
 int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin, struct snapshot **ret) _must_check_;
 
-/* 0 or SNAPSHOT_E_STATE. After delete the snapshot is freed. */
+/*
+ * 0 or SNAPSHOT_E_STATE; the table in snapshot_state.c says what they do in each state. Cancelled while it publishes it ends
+ * as its step on the disk decides: cancelled, or done if that had passed the point of no return. After delete it is
+ * found no more.
+ */
 int snapshot_cancel(struct snapshot *snapshot);
 int snapshot_delete(struct snapshot *snapshot) _must_check_;
 

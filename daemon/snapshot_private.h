@@ -15,8 +15,20 @@
 #include "daemon/snapshot.h"
 #include "daemon/subscribe.h"
 
-/* Ended ones that left nothing on disk are remembered for a while, so that their error can be asked for. */
-#define MAX_REMEMBERED 100
+/* What happens to a snapshot from outside. */
+enum snapshot_event { SNAPSHOT_DEADLINE, SNAPSHOT_CANCEL, SNAPSHOT_DELETE, SNAPSHOT_STOP, _SNAPSHOT_EVENT_MAX };
+
+struct snapshot_reaction {
+	enum {
+		REACT_REFUSE,	   /* SNAPSHOT_E_STATE */
+		REACT_IGNORE,	   /* somebody else sees to it, or nothing is left to be done */
+		REACT_END,	   /* in state `end`, at once */
+		REACT_KEEP,	   /* publish what is recorded, without a trace */
+		REACT_STEP_DECIDES, /* in state `end`, unless the step on the copier has passed its rename */
+		REACT_REMOVE,	   /* off the disk, if it is there; it is found no more */
+	} what;
+	enum snapshot_state end;
+};
 
 /* What the copier does for a snapshot, one at a time. */
 enum step { STEP_NONE, STEP_COPY, STEP_META, STEP_PUBLISH, STEP_ABORT };
@@ -44,14 +56,16 @@ struct snapshot {
 	const char *error_code; /* of the protocol; NULL: none */
 	char error[1024];
 	struct json_object *summary;
-	bool on_disk; /* it is an item of the spool */
+	bool on_disk; /* it is a kept item of the spool */
+	bool deleted; /* found no more; freed by the next work() that finds nothing in the works */
 	struct json_object *stored; /* of an earlier run: S as its meta.json has it */
 
 	/* while it runs */
 	snapshot_done_fn done;
 	void *done_arg;
-	struct event *deadline;
-	struct quota_charge queued, running, spool_bytes;
+	struct event *deadline; /* NULL: nothing of it is in the works any more */
+	struct quota_charge queued, running;
+	struct spool_item *item; /* reserved while it publishes */
 	struct frozen *frozen;
 	struct objects *objects;
 	struct decoding *decoding;
@@ -62,10 +76,12 @@ struct snapshot {
 	struct json_object *meta; /* the text that a step writes; owned */
 	struct json_object *decoder_meta; /* "decoder" of meta.json */
 	bool ready;    /* frozen, and nothing is to be waited for before the copy */
-	bool copied;   /* waits for a decoder, or is past that */
+	bool told;     /* clients know of the state */
 	bool has_slot; /* one of snapshots_running */
 	bool failed_decode;
-	bool hidden; /* deleted while a step was still being cleaned up */
+	bool stopped;		       /* its step decides: */
+	enum snapshot_event stopped_by; /* what asked for that first */
+	enum snapshot_state stopped_end;
 };
 
 TAILQ_HEAD(snapshot_list, snapshot);
@@ -74,8 +90,9 @@ struct snapshots {
 	struct snapshots_context c;
 	struct snapshot_list all;
 	char decoder[4096]; /* path of the program; "" if there is none */
-	struct event *expire;
-	struct copier_job purge;
+	struct event *work; /* whatever follows from what happened */
+	struct event *expire, *purge_again;
+	LIST_HEAD(, purge) purges; /* on the copier */
 	unsigned n_slots; /* in use */
 	bool copying;	  /* the copier has one of ours, or is promised to one */
 	bool stopping;
@@ -86,10 +103,13 @@ struct snapshots {
 /* snapshot_state.c */
 uint64_t snapshot_now_ns(void);
 bool snapshot_has_ended(const struct snapshot *n);
+struct snapshot_reaction snapshot_reaction(const struct snapshot *n, enum snapshot_event event);
 /* Enters the first state. */
 void snapshot_begin(struct snapshot *n);
 /* Logs, counts, asserts that the edge is legal, tells the hub, arms the state's deadline. */
 void snapshot_set_state(struct snapshot *n, enum snapshot_state state);
+/* Tells the hub of a state that was entered silently. */
+void snapshot_tell(struct snapshot *n);
 void snapshot_set_progress(struct snapshot *n, const struct declink_progress *progress);
 /* Remembers the first error; the caller changes the state. */
 void snapshot_set_error(struct snapshot *n, const char *code, const char *fmt, ...) _printf_(3, 4);
@@ -98,16 +118,19 @@ struct json_object *snapshot_to_stored(const struct snapshot *n);
 void snapshot_from_stored(struct snapshot *n, struct json_object *stored);
 
 /* snapshot_run.c */
-void snapshots_pump(struct snapshots *s);
+/* 0 or SNAPSHOT_E_STATE, or -errno of a removal. */
+int snapshot_happens(struct snapshot *n, enum snapshot_event event) _must_check_;
 /* Freezes for one that is still to be made, if nothing is before it: what else that needs can wait, this cannot. NULL: not now. */
 struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin);
-/* Ends it in a terminal state at once; what it has in the works is cleaned up behind it. */
-void snapshot_end(struct snapshot *n, enum snapshot_state state);
-void snapshot_on_deadline(struct snapshot *n);
+/* Two parts of work(): of those that have ended and have nothing on the copier; starts what can start. */
+void snapshots_clean_up(struct snapshots *s);
+void snapshots_pump(struct snapshots *s);
+/* Frees what only a running one has. The bundle's directory has its name or is gone. */
 void snapshot_release(struct snapshot *n);
 
 /* snapshot.c */
-void snapshot_free(struct snapshot *n);
-/* After an end: calls the waiter, forgets the oldest of what left nothing. */
-void snapshot_ended(struct snapshot *n);
+/* Something has changed: work() comes, once, behind whatever runs now. */
+void snapshots_kick(struct snapshots *s);
 void snapshots_purge(struct snapshots *s);
+/* One that has ended: off the disk, and found no more. 0 or -errno. */
+int snapshot_remove(struct snapshot *n) _must_check_;

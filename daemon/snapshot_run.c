@@ -4,7 +4,8 @@
  * copier thread and touches nothing of the snapshot but `build`, `meta`, `step` and `step_result`.
  *
  * An operation can end (cancelled, out of time) while a step of it is still on the copier: then the state
- * is final at once, and the step's done() cleans up.
+ * is final at once, and it is cleaned up once the step has come back. Nothing here frees a snapshot, calls a waiter or starts
+ * another one: that is work()'s, which snapshots_kick() asks for.
  */
 #include <assert.h>
 #include <errno.h>
@@ -83,13 +84,12 @@ static void give_back_slot(struct snapshot *n)
 	quota_release(&n->running);
 }
 
-/* Frees what only a running one has. The bundle's directory has its name or is gone. */
-void snapshot_release(struct snapshot *n)
+/* What needs the recording or holds a share. The copier must not have it. */
+static void release_recording(struct snapshot *n)
 {
 	assert(!n->job.submitted);
 	decoding_free(n->decoding);
 	n->decoding = NULL;
-	bundle_build_fini(&n->build);
 	objects_free(n->objects);
 	n->objects = n->build.objects = NULL;
 	(void)frozen_free(n->frozen);
@@ -98,42 +98,59 @@ void snapshot_release(struct snapshot *n)
 	n->meta = NULL;
 	json_object_put(n->decoder_meta);
 	n->decoder_meta = NULL;
+	spool_unreserve(n->s->c.spool, n->item);
+	n->item = NULL;
 	quota_release(&n->queued);
 	give_back_slot(n);
+}
+
+void snapshot_release(struct snapshot *n)
+{
+	release_recording(n);
+	bundle_build_fini(&n->build);
 	if (n->deadline)
 		event_free(n->deadline);
 	n->deadline = NULL;
 }
 
-/* The last of an operation that has ended and has nothing on the copier: removes what it built. */
-static void clean_up(struct snapshot *n)
+void snapshots_clean_up(struct snapshots *s)
 {
-	struct snapshots *s = n->s;
+	struct snapshot *n;
 
-	if (n->build.dir.dir_fd >= 0) {
-		submit(n, STEP_ABORT);
-		return;
+	TAILQ_FOREACH(n, &s->all, entry) {
+		if (!n->deadline || !snapshot_has_ended(n) || n->job.submitted)
+			continue;
+		if (n->build.dir.dir_fd >= 0) {
+			/* the rings run again now, however long the file system takes */
+			release_recording(n);
+			submit(n, STEP_ABORT);
+		} else {
+			snapshot_release(n);
+		}
 	}
-	snapshot_release(n);
-	if (n->hidden)
-		snapshot_free(n);
-	snapshots_pump(s);
 }
 
-void snapshot_end(struct snapshot *n, enum snapshot_state state)
+/* A step that has not begun is taken back, so that a file system that hangs others' steps does not hold this one. */
+static void withdraw(struct snapshot *n)
 {
-	struct snapshots *s = n->s;
+	if (!n->job.submitted || !copier_withdraw(n->s->c.copier, &n->job))
+		return;
+	if (n->step == STEP_COPY)
+		n->s->copying = false;
+	n->step = STEP_NONE;
+}
 
+/* Ends it in a terminal state at once; what it has in the works is cleaned up behind it. */
+static void end(struct snapshot *n, enum snapshot_state state)
+{
 	/* A decoder that runs for nobody is killed at once; its slot is free when it is reaped. */
 	decoding_free(n->decoding);
 	n->decoding = NULL;
 	atomic_store(&n->build.cancel, true);
+	withdraw(n);
 	quota_release(&n->queued);
 	snapshot_set_state(n, state);
-	if (!n->job.submitted)
-		clean_up(n);
-	snapshot_ended(n); /* may free n */
-	snapshots_pump(s);
+	snapshots_kick(n->s);
 }
 
 static void fail_errno(struct snapshot *n, int r, const char *what)
@@ -147,7 +164,26 @@ static void fail_errno(struct snapshot *n, int r, const char *what)
 	} else {
 		snapshot_set_error(n, "io", "%s: %s", what, strerror(-r));
 	}
-	snapshot_end(n, SNAPSHOT_FAILED);
+	end(n, SNAPSHOT_FAILED);
+}
+
+static void explain(struct snapshot *n, enum snapshot_event event)
+{
+	switch (event) {
+	case SNAPSHOT_DEADLINE:
+		snapshot_set_error(n, "timeout", "%s took longer than %u s", snapshot_state_to_string(n->state),
+			n->s->c.config->snapshot_timeout_s);
+		break;
+	case SNAPSHOT_CANCEL:
+		snapshot_set_error(n, "cancelled", "cancelled by a client");
+		break;
+	case SNAPSHOT_STOP:
+		snapshot_set_error(n, "shutting_down", "tracerd stops");
+		break;
+	case SNAPSHOT_DELETE:
+	case _SNAPSHOT_EVENT_MAX:
+		break;
+	}
 }
 
 /* ---- publish */
@@ -165,19 +201,22 @@ static struct json_object *meta_new(struct snapshot *n, enum snapshot_state stat
 
 static void publish(struct snapshot *n)
 {
+	int r;
+
 	snapshot_set_state(n, SNAPSHOT_PUBLISHING);
 	quota_release(&n->queued);
 	give_back_slot(n);
 	n->published_ns = snapshot_now_ns();
 	json_object_put(n->meta);
 	n->meta = meta_new(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
-	if (!n->meta) {
-		fail_errno(n, -ENOMEM, "publishing");
+	r = n->meta ? spool_reserve(n->s->c.spool, n->id, n->uid, &n->item) : -ENOMEM;
+	if (r < 0) {
+		fail_errno(n, r, "publishing");
 		return;
 	}
 	submit(n, STEP_PUBLISH);
 	/* the next may decode while this one is fsynced */
-	snapshots_pump(n->s);
+	snapshots_kick(n->s);
 }
 
 static void publish_without_trace(struct snapshot *n)
@@ -187,24 +226,13 @@ static void publish_without_trace(struct snapshot *n)
 	publish(n);
 }
 
-/* It has its name on disk: it is an item of the spool, whatever became of the operation meanwhile. */
-static void adopt(struct snapshot *n)
+/* Cancelled or out of time while it published, and the step had not passed its rename: nothing is on disk. */
+static void end_stopped(struct snapshot *n)
 {
-	struct spool *spool = n->s->c.spool;
-	struct json_object *stored = snapshot_to_stored(n);
-	int r;
-
-	n->bytes = n->build.bytes;
-	if (!stored)
-		stored = json_object_new_object();
-	r = spool_add(spool, n->id, n->uid, n->bytes, n->published_ns, stored);
-	if (r < 0) {
-		log_warning("snapshot %s: on disk, but not in the list until the next start: %s", n->id, strerror(-r));
-		return;
-	}
-	n->on_disk = true;
-	if (quota_charge_forced(n->s->c.quota, n->uid, QUOTA_SPOOL_BYTES, n->bytes, &n->spool_bytes) < 0)
-		log_debug("snapshot %s: its bytes are not counted for uid %u", n->id, n->uid);
+	n->error_code = NULL; /* "kept without a trace" is not so any more */
+	n->published_ns = 0;
+	explain(n, n->stopped_by);
+	end(n, n->stopped_end);
 }
 
 static void publish_done(struct snapshot *n)
@@ -212,29 +240,24 @@ static void publish_done(struct snapshot *n)
 	struct snapshots *s = n->s;
 
 	if (n->step_result < 0) {
-		if (n->step_result == -ECANCELED && !snapshot_has_ended(n)) {
-			snapshot_end(n, SNAPSHOT_CANCELLED);
-			return;
-		}
-		n->published_ns = 0;
-		if (snapshot_has_ended(n))
-			clean_up(n);
-		else
+		if (n->step_result == -ECANCELED && n->stopped) {
+			end_stopped(n);
+		} else {
+			n->published_ns = 0;
 			fail_errno(n, n->step_result, "publishing");
+		}
 		return;
 	}
-	adopt(n);
+	/* It has its name, and meta.json says how it ended. */
+	n->bytes = n->build.bytes;
+	spool_add(s->c.spool, n->item, n->bytes, n->published_ns);
+	n->item = NULL;
+	n->on_disk = true;
 	frozen_published(n->frozen);
-	snapshot_release(n);
-	if (!snapshot_has_ended(n)) {
-		if (!n->failed_decode)
-			n->error_code = NULL; /* a cancel that came too late */
-		snapshot_set_state(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
-		snapshot_ended(n);
-	}
-	(void)spool_expire(s->c.spool, snapshot_now_ns()); /* may free n */
-	snapshots_purge(s);
-	snapshots_pump(s);
+	snapshot_set_state(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
+	if (spool_expire(s->c.spool, snapshot_now_ns(), n->uid) > 0)
+		snapshots_purge(s);
+	snapshots_kick(s);
 }
 
 /* ---- decode */
@@ -301,12 +324,25 @@ static void decode(struct snapshot *n)
 
 /* ---- copy */
 
+/* One that can start now, or NULL. */
+static struct snapshot *next_to_copy(struct snapshots *s)
+{
+	struct snapshot *n;
+
+	if (s->copying)
+		return NULL;
+	TAILQ_FOREACH(n, &s->all, entry)
+		if (n->state == SNAPSHOT_QUEUED || (n->state == SNAPSHOT_FREEZING && n->ready))
+			return n;
+	return NULL;
+}
+
 struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin)
 {
 	struct frozen *frozen;
 
 	/* What fails here is tried again, and told, when its turn comes. */
-	return !s->copying && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
+	return !s->copying && !next_to_copy(s) && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
 }
 
 static void on_ready(void *arg)
@@ -314,7 +350,7 @@ static void on_ready(void *arg)
 	struct snapshot *n = arg;
 
 	n->ready = true;
-	snapshots_pump(n->s);
+	snapshots_kick(n->s);
 }
 
 static void freeze(struct snapshot *n)
@@ -325,7 +361,7 @@ static void freeze(struct snapshot *n)
 
 	if (!n->frozen && (!t || target_id(t) != n->target_id)) {
 		snapshot_set_error(n, "gone", "the target was disarmed before its turn came");
-		snapshot_end(n, SNAPSHOT_FAILED);
+		end(n, SNAPSHOT_FAILED);
 		return;
 	}
 	snapshot_set_state(n, SNAPSHOT_FREEZING);
@@ -342,7 +378,7 @@ static void freeze(struct snapshot *n)
 	if (!n->admin && n->uid != n->requester) {
 		snapshot_set_error(n, "not_permitted", "the target had other credentials while it was recorded");
 		n->uid = n->requester; /* who may read that it failed */
-		snapshot_end(n, SNAPSHOT_FAILED);
+		end(n, SNAPSHOT_FAILED);
 		return;
 	}
 	n->ready = !frozen_waits(n->frozen);
@@ -369,16 +405,15 @@ static void copy_done(struct snapshot *n)
 	n->s->copying = false;
 	/* Only the copy needs the rings: they are given back whatever comes. */
 	frozen_resume(n->frozen);
-	if (snapshot_has_ended(n)) {
-		clean_up(n);
+	snapshots_kick(n->s);
+	if (snapshot_has_ended(n))
 		return;
-	}
 	n->s->lacking += n->build.lacks;
 	if (n->step_result == BUNDLE_BUILD_E_NOTHING) {
 		const char *why, *code = frozen_lack(n->frozen, &why);
 
 		snapshot_set_error(n, code, "%s", why);
-		snapshot_end(n, SNAPSHOT_FAILED);
+		end(n, SNAPSHOT_FAILED);
 		return;
 	}
 	if (n->step_result < 0) {
@@ -393,24 +428,17 @@ static void copy_done(struct snapshot *n)
 		return;
 	}
 	submit(n, STEP_META);
-	snapshots_pump(n->s);
 }
 
 static void meta_done(struct snapshot *n)
 {
-	if (snapshot_has_ended(n)) {
-		clean_up(n);
+	snapshots_kick(n->s);
+	if (snapshot_has_ended(n))
 		return;
-	}
-	if (n->step_result < 0) {
+	if (n->step_result < 0)
 		fail_errno(n, n->step_result, "writing meta.json");
-		return;
-	}
-	n->copied = true;
-	snapshots_pump(n->s);
-	/* its state is still copying if no decoder was free */
-	if (n->state == SNAPSHOT_COPYING)
-		snapshot_set_state(n, SNAPSHOT_QUEUED);
+	else
+		snapshot_set_state(n, SNAPSHOT_COPIED);
 }
 
 static void step_done(struct copier_job *job)
@@ -430,40 +458,26 @@ static void step_done(struct copier_job *job)
 		publish_done(n);
 		break;
 	case STEP_ABORT:
-		clean_up(n);
+		snapshots_kick(n->s);
 		break;
 	case STEP_NONE:
 		break;
 	}
 }
 
-/* ---- turns and deadlines */
+/* ---- turns */
 
-/* One that can start now, or NULL. Per user: who is at the limit does not hold up the others. */
-static struct snapshot *next_to_copy(struct snapshots *s)
-{
-	struct snapshot *n;
-
-	if (s->copying)
-		return NULL;
-	TAILQ_FOREACH(n, &s->all, entry)
-		if ((n->state == SNAPSHOT_QUEUED && !n->copied) || (n->state == SNAPSHOT_FREEZING && n->ready))
-			return n;
-	return NULL;
-}
-
+/* Per user: who is at the limit does not hold up the others. */
 static struct snapshot *next_to_decode(struct snapshots *s)
 {
 	struct snapshot *n;
 
 	if (s->n_slots >= s->c.config->snapshots_running)
 		return NULL;
-	TAILQ_FOREACH(n, &s->all, entry) {
-		if (!n->copied || (n->state != SNAPSHOT_QUEUED && n->state != SNAPSHOT_COPYING))
-			continue;
-		if (quota_charge(s->c.quota, n->requester, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
+	TAILQ_FOREACH(n, &s->all, entry)
+		if (n->state == SNAPSHOT_COPIED &&
+		    quota_charge(s->c.quota, n->requester, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
 			return n;
-	}
 	return NULL;
 }
 
@@ -481,20 +495,51 @@ void snapshots_pump(struct snapshots *s)
 	}
 	while ((n = next_to_decode(s)) != NULL)
 		decode(n);
+	TAILQ_FOREACH(n, &s->all, entry)
+		if (n->state == SNAPSHOT_COPIED && !n->told)
+			snapshot_tell(n);
 }
 
-void snapshot_on_deadline(struct snapshot *n)
-{
-	const unsigned limit = n->s->c.config->snapshot_timeout_s;
+/* ---- what comes from outside */
 
-	n->s->timeouts++;
-	if (n->state == SNAPSHOT_QUEUED && n->copied) {
-		/* The moment is recorded; only its picture has to be made elsewhere. */
-		snapshot_set_error(n, "decode_failed",
-			"no decoder was free within %u s; the recording is kept without a trace", limit);
-		publish_without_trace(n);
+/* The step on the copier stops before its rename, or has passed it. One that has not begun decides nothing. */
+static void let_step_decide(struct snapshot *n, enum snapshot_event event, enum snapshot_state state)
+{
+	if (n->stopped)
 		return;
+	n->stopped = true;
+	n->stopped_by = event;
+	n->stopped_end = state;
+	atomic_store(&n->build.cancel, true);
+	withdraw(n);
+	if (!n->job.submitted)
+		end_stopped(n);
+}
+
+int snapshot_happens(struct snapshot *n, enum snapshot_event event)
+{
+	const struct snapshot_reaction reaction = snapshot_reaction(n, event);
+
+	switch (reaction.what) {
+	case REACT_REFUSE:
+		return SNAPSHOT_E_STATE;
+	case REACT_IGNORE:
+		return 0;
+	case REACT_END:
+		explain(n, event);
+		end(n, reaction.end);
+		return 0;
+	case REACT_KEEP:
+		snapshot_set_error(n, "decode_failed",
+			"no decoder was free within %u s; the recording is kept without a trace",
+			n->s->c.config->snapshot_timeout_s);
+		publish_without_trace(n);
+		return 0;
+	case REACT_STEP_DECIDES:
+		let_step_decide(n, event, reaction.end);
+		return 0;
+	case REACT_REMOVE:
+		return snapshot_remove(n);
 	}
-	snapshot_set_error(n, "timeout", "%s took longer than %u s", snapshot_state_to_string(n->state), limit);
-	snapshot_end(n, SNAPSHOT_FAILED);
+	return SNAPSHOT_E_STATE;
 }

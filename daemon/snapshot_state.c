@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The states of a snapshot: names, legal edges, deadlines, and S of the protocol.
+ * The states of a snapshot: names, legal edges, what comes from outside in each, deadlines, and S of the protocol.
  *
- *   queued ─► freezing ─► copying ─┬────────────► decoding ─► publishing ─► done
- *                                  └─► queued ──────┘  │          │  └────► failed (no trace, bundle kept)
- *                                        (no decoder free)        └───────► failed | cancelled
+ *   queued ─► freezing ─► copying ─► copied ─► decoding ─► publishing ─► done
+ *                                       │                   ▲  │  └────► failed (no trace, bundle kept)
+ *                                       └───────────────────┘  └───────► failed | cancelled
  *   every state before publishing ─► failed | cancelled
  *
  * The recording is frozen and copied as soon as the copier is free, not when a decoder is: what a recorder holds
- * is overwritten in seconds. So a snapshot may be queued twice; the second time `frozen_at` is set.
+ * is overwritten in seconds. One that is copied and finds no decoder is queued again, for clients; then `frozen_at` is set.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -29,6 +29,7 @@ static const char *const names[_SNAPSHOT_STATE_MAX] = {
 	[SNAPSHOT_QUEUED] = "queued",
 	[SNAPSHOT_FREEZING] = "freezing",
 	[SNAPSHOT_COPYING] = "copying",
+	[SNAPSHOT_COPIED] = "queued",
 	[SNAPSHOT_DECODING] = "decoding",
 	[SNAPSHOT_PUBLISHING] = "publishing",
 	[SNAPSHOT_DONE] = "done",
@@ -38,13 +39,48 @@ static const char *const names[_SNAPSHOT_STATE_MAX] = {
 
 #define TO(x) (1U << SNAPSHOT_##x)
 static const unsigned edges[_SNAPSHOT_STATE_MAX] = {
-	[SNAPSHOT_QUEUED] = TO(FREEZING) | TO(DECODING) | TO(PUBLISHING) | TO(FAILED) | TO(CANCELLED),
+	[SNAPSHOT_QUEUED] = TO(FREEZING) | TO(FAILED) | TO(CANCELLED),
 	[SNAPSHOT_FREEZING] = TO(COPYING) | TO(FAILED) | TO(CANCELLED),
-	[SNAPSHOT_COPYING] = TO(QUEUED) | TO(DECODING) | TO(PUBLISHING) | TO(FAILED) | TO(CANCELLED),
+	[SNAPSHOT_COPYING] = TO(COPIED) | TO(FAILED) | TO(CANCELLED),
+	[SNAPSHOT_COPIED] = TO(DECODING) | TO(PUBLISHING) | TO(FAILED) | TO(CANCELLED),
 	[SNAPSHOT_DECODING] = TO(PUBLISHING) | TO(FAILED) | TO(CANCELLED),
 	[SNAPSHOT_PUBLISHING] = TO(DONE) | TO(FAILED) | TO(CANCELLED),
 };
 #undef TO
+
+/*
+ * What comes from outside. Before the rename that publishes nothing is on disk that lasts, so an end is an end at once, and
+ * a step that the copier has goes on for nobody. While it publishes, its step alone knows on which side of the rename it is:
+ * what memory, meta.json, the spool's list and the quota say follows from that. One that ended is deleted whether its step has
+ * come back or not: it cannot publish any more.
+ */
+#define END(x) {REACT_END, SNAPSHOT_##x}
+#define STEP(x) {REACT_STEP_DECIDES, SNAPSHOT_##x}
+#define NO {.what = REACT_REFUSE}
+#define NOTHING {.what = REACT_IGNORE}
+static const struct snapshot_reaction reactions[_SNAPSHOT_STATE_MAX][_SNAPSHOT_EVENT_MAX] = {
+	/*			  DEADLINE		CANCEL		 DELETE			STOP */
+	[SNAPSHOT_QUEUED]	= {END(FAILED),		END(CANCELLED),	 NO,			END(CANCELLED)},
+	[SNAPSHOT_FREEZING]	= {END(FAILED),		END(CANCELLED),	 NO,			END(CANCELLED)},
+	[SNAPSHOT_COPYING]	= {END(FAILED),		END(CANCELLED),	 NO,			END(CANCELLED)},
+	/* the moment is recorded; only its picture has to be made elsewhere */
+	[SNAPSHOT_COPIED]	= {{REACT_KEEP, 0},	END(CANCELLED),	 NO,			END(CANCELLED)},
+	/* the decoder has a deadline of its own */
+	[SNAPSHOT_DECODING]	= {NOTHING,		END(CANCELLED),	 NO,			END(CANCELLED)},
+	[SNAPSHOT_PUBLISHING]	= {STEP(FAILED),	STEP(CANCELLED), NO,			NOTHING},
+	[SNAPSHOT_DONE]		= {NOTHING,		NO,		 {REACT_REMOVE, 0},	NOTHING},
+	[SNAPSHOT_FAILED]	= {NOTHING,		NO,		 {REACT_REMOVE, 0},	NOTHING},
+	[SNAPSHOT_CANCELLED]	= {NOTHING,		NO,		 {REACT_REMOVE, 0},	NOTHING},
+};
+#undef END
+#undef STEP
+#undef NO
+#undef NOTHING
+
+struct snapshot_reaction snapshot_reaction(const struct snapshot *n, enum snapshot_event event)
+{
+	return reactions[n->state][event];
+}
 
 const char *snapshot_state_to_string(enum snapshot_state state)
 {
@@ -78,11 +114,21 @@ static void arm_deadline(struct snapshot *n)
 	(void)evtimer_add(n->deadline, &t);
 }
 
+void snapshot_tell(struct snapshot *n)
+{
+	struct json_object *data = snapshot_to_json(n, false);
+
+	n->told = true;
+	if (data && n->s->c.hub)
+		hub_emit(n->s->c.hub, "snapshot.state", n->uid, data);
+	else
+		json_object_put(data);
+}
+
 static void enter(struct snapshot *n, enum snapshot_state state)
 {
-	struct json_object *data;
-
 	n->state = state;
+	n->told = false;
 	if (snapshot_has_ended(n)) {
 		n->s->counts[state]++;
 		if (state == SNAPSHOT_FAILED)
@@ -93,11 +139,9 @@ static void enter(struct snapshot *n, enum snapshot_state state)
 	arm_deadline(n);
 	memset(&n->progress, 0, sizeof(n->progress));
 	(void)snprintf(n->progress.stage, sizeof(n->progress.stage), "%s", names[state]);
-	data = snapshot_to_json(n, false);
-	if (data && n->s->c.hub)
-		hub_emit(n->s->c.hub, "snapshot.state", n->uid, data);
-	else
-		json_object_put(data);
+	/* most find a decoder at once, and were never queued again for anybody */
+	if (state != SNAPSHOT_COPIED)
+		snapshot_tell(n);
 }
 
 void snapshot_begin(struct snapshot *n)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rule of retention: which snapshot goes first. Pure: the spool applies it, a test checks it. */
+/*
+ * The rule of retention: which snapshot goes first. Pure: the spool applies it, a test checks it. What was removed and is
+ * still held counts as its owner's; what is leaving is as good as gone.
+ */
 #include "daemon/spool.h"
 #include "daemon/spool_private.h"
 
@@ -14,9 +17,9 @@ static struct holder sum_of(const struct spool_item *const *items, size_t n, uid
 	struct holder h = {.owner = owner};
 
 	for (size_t i = 0; i < n; i++)
-		if (items[i]->owner == owner) {
+		if (items[i]->owner == owner && items[i]->state != SPOOL_LEAVING) {
 			h.bytes += items[i]->bytes;
-			h.n++;
+			h.n += items[i]->state == SPOOL_KEPT;
 		}
 	return h;
 }
@@ -24,7 +27,7 @@ static struct holder sum_of(const struct spool_item *const *items, size_t n, uid
 static ssize_t oldest_of(const struct spool_item *const *items, size_t n, uid_t owner)
 {
 	for (size_t i = 0; i < n; i++)
-		if (items[i]->owner == owner)
+		if (items[i]->owner == owner && items[i]->state == SPOOL_KEPT)
 			return (ssize_t)i;
 	return -1;
 }
@@ -43,8 +46,8 @@ static ssize_t oldest_of_greatest(const struct spool_item *const *items, size_t 
 		struct holder h;
 		uint64_t value;
 
-		if (oldest_of(items, i, items[i]->owner) >= 0)
-			continue; /* this owner was looked at */
+		if (items[i]->state != SPOOL_KEPT || oldest_of(items, i, items[i]->owner) >= 0)
+			continue; /* this owner was looked at, or cannot give this one */
 		h = sum_of(items, n, items[i]->owner);
 		value = by_count ? h.n + (h.owner == owner && incoming > 0) :
 				   h.bytes + (h.owner == owner ? incoming : 0);
@@ -72,16 +75,23 @@ bool spool_short_of_disk(const struct spool_limits *limits, const struct spool_u
 ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n, const struct spool_limits *limits,
 			  const struct spool_usage *usage, uid_t owner, uint64_t incoming)
 {
+	struct holder own = sum_of(items, n, owner);
+	ssize_t oldest = -1;
 	uint64_t total = 0;
+	size_t kept = 0;
 
-	for (size_t i = 0; i < n; i++)
-		total += items[i]->bytes;
-	if (n > 0 && limits->max_age_ns && items[0]->published_ns + limits->max_age_ns <= usage->now_ns)
-		return 0;
-	if (incoming > 0 && limits->uid_bytes && !spool_is_exempt(limits, owner) &&
-	    sum_of(items, n, owner).bytes + incoming > limits->uid_bytes)
+	for (size_t i = 0; i < n; i++) {
+		total += items[i]->state == SPOOL_LEAVING ? 0 : items[i]->bytes;
+		kept += items[i]->state == SPOOL_KEPT;
+		if (oldest < 0 && items[i]->state == SPOOL_KEPT)
+			oldest = (ssize_t)i;
+	}
+	if (oldest >= 0 && limits->max_age_ns && items[oldest]->published_ns + limits->max_age_ns <= usage->now_ns)
+		return oldest;
+	if (limits->uid_bytes && !spool_is_exempt(limits, owner) && own.bytes + incoming > limits->uid_bytes &&
+	    (incoming > 0 || own.n > 1))
 		return oldest_of(items, n, owner);
-	if (limits->max_count && n + (incoming > 0) > limits->max_count)
+	if (limits->max_count && kept + (incoming > 0) > limits->max_count)
 		return oldest_of_greatest(items, n, owner, incoming, true);
 	if (limits->max_bytes && total + incoming > limits->max_bytes)
 		return oldest_of_greatest(items, n, owner, incoming, false);

@@ -255,13 +255,14 @@ static bool wanted(void *arg)
 static void open_all(struct fixture *f)
 {
 	const struct spool_limits limits = {.max_count = f->config.spool_max_count,
-					    .uid_bytes = (uint64_t)f->config.uid_spool_mib << 20};
+					    .uid_bytes = (uint64_t)f->config.uid_spool_mib << 20,
+					    .hold_ns = (uint64_t)f->config.spool_hold_s * 1000000000u};
 	struct snapshots_context c;
 
 	f->base = event_base_new();
 	quota_init(&f->quota, &f->config);
 	f->quota.exempt = (uid_t)-1;
-	assert_int_equal(spool_open(f->dir, &limits, &f->spool), 0);
+	assert_int_equal(spool_open(f->dir, &limits, &f->quota, &f->spool), 0);
 	assert_int_equal(clockseries_new(f->base, wanted, NULL, &f->clocks), 0);
 	assert_int_equal(copier_new(f->base, &f->copier), 0);
 	c = (struct snapshots_context){
@@ -389,7 +390,7 @@ static void assert_spool(struct fixture *f, unsigned whole)
 {
 	unsigned w, h;
 
-	for (int i = 0; i < 50; i++) {
+	for (int i = 0; i < 500; i++) {
 		spool_content(f, &w, &h);
 		if (h == 0)
 			break;
@@ -405,6 +406,15 @@ static void assert_nothing_frozen(struct fixture *f)
 	for (int i = 0; i < 50 && frozen_alive > 0; i++)
 		turn(f, 20);
 	assert_int_equal(frozen_alive, 0);
+}
+
+/* The tree is gone a moment before the loop hears of it. */
+static void assert_charged(struct fixture *f, uint64_t bytes)
+{
+	for (int i = 0; i < 500 && quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES) != bytes; i++)
+		turn(f, 20);
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES), bytes);
+	assert_int_equal(spool_uid_bytes(f->spool, 1000), bytes);
 }
 
 static bool has_file(struct snapshot *n, const char *name)
@@ -482,7 +492,7 @@ static void test_success(void **state)
 	assert_int_equal(snapshot_delete(n), 0);
 	assert_int_equal(snapshots_find(f->snapshots, id, 0, true, &n), SNAPSHOT_E_GONE);
 	assert_spool(f, 0);
-	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES), 0);
+	assert_charged(f, 0);
 }
 
 static void test_decoder_fails(void **state)
@@ -558,7 +568,7 @@ static void test_cancel_in_each_state(void **state)
 	/* copying */
 	copy_ms = 5;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	assert_int_equal(snapshot_state(n), SNAPSHOT_COPYING);
+	until(f, n, SNAPSHOT_COPYING);
 	assert_int_equal(snapshot_cancel(n), 0);
 	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
 	assert_int_equal(snapshot_cancel(n), SNAPSHOT_E_STATE);
@@ -573,7 +583,7 @@ static void test_cancel_in_each_state(void **state)
 	assert_int_equal(create(f, "hang", 1000, false, false, &hung), 0);
 	until(f, hung, SNAPSHOT_DECODING);
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	until(f, n, SNAPSHOT_QUEUED);
+	until(f, n, SNAPSHOT_COPIED);
 	assert_int_equal(snapshot_cancel(n), 0);
 
 	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
@@ -624,14 +634,14 @@ static void test_queue(void **state)
 	assert_int_equal(create(f, "hang", 1000, false, false, &n[0]), 0);
 	until(f, n[0], SNAPSHOT_DECODING);
 	assert_int_equal(create(f, "ok", 1000, false, false, &n[1]), 0);
-	until(f, n[1], SNAPSHOT_QUEUED);
+	until(f, n[1], SNAPSHOT_COPIED);
 	assert_int_equal(create(f, "ok", 1000, false, false, &n[2]), 0);
 	/* its own limit, then that of all */
 	assert_int_equal(create(f, "ok", 1000, false, false, &n[3]), SNAPSHOT_E_QUOTA);
 	assert_int_equal(create(f, "ok", 0, true, false, &other), 0);
 	assert_int_equal(create(f, "ok", 0, true, false, &n[3]), SNAPSHOT_E_BUSY);
-	until(f, n[2], SNAPSHOT_QUEUED);
-	until(f, other, SNAPSHOT_QUEUED);
+	until(f, n[2], SNAPSHOT_COPIED);
+	until(f, other, SNAPSHOT_COPIED);
 	/* queued, but recorded */
 	{
 		struct json_object *o = snapshot_to_json(n[2], false);
@@ -706,7 +716,7 @@ static void test_copy_fails(void **state)
 	copy_error = 0;
 	freeze_error = -ENOMEM;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
+	until(f, n, SNAPSHOT_FAILED);
 	freeze_error = 0;
 	/* the loop hears of the first one's removal later than the disk does */
 	for (int i = 0; i < 1000 && frozen_alive; i++)
@@ -747,7 +757,7 @@ static void test_waits_for_a_recording(void **state)
 	must_wait = true;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	frozen = waiting;
-	assert_int_equal(snapshot_state(n), SNAPSHOT_FREEZING);
+	until(f, n, SNAPSHOT_FREEZING);
 	must_wait = false;
 	assert_int_equal(create(f, "ok", 1000, false, false, &other), 0);
 	until(f, other, SNAPSHOT_DONE);
@@ -877,7 +887,7 @@ static void test_credentials_changed(void **state)
 
 	creds_changed = true;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	assert_int_equal(snapshot_state(n), SNAPSHOT_FAILED);
+	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "not_permitted");
 	assert_int_equal(create(f, "ok", 0, true, false, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
@@ -981,6 +991,155 @@ static void test_waiter_gone_and_stop(void **state)
 	assert_spool(f, 0);
 }
 
+/* One turn ends several, and more have ended than are remembered: none is freed under a caller that still has it. */
+static void test_ends_behind_ends(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *copied, *n;
+	char queued[2][64];
+	unsigned done = 0;
+
+	copy_ms = 5;
+	assert_int_equal(create(f, "ok", 0, true, false, &copied), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(queued); i++) {
+		const struct snapshot_request r = {.admin = true, .reason = "ok"};
+		char why[200];
+
+		assert_int_equal(
+			snapshots_create(f->snapshots, &the_target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+		(void)strcpy(queued[i], snapshot_id(n));
+	}
+	the_target.gone = true;
+	for (int i = 0; i < 103; i++) {
+		assert_int_equal(create(f, "ok", 0, true, false, &n), 0);
+		assert_int_equal(snapshot_cancel(n), 0);
+	}
+	until(f, copied, SNAPSHOT_DONE);
+	assert_int_equal(done, ARRAY_SIZE(queued));
+	/* the oldest are forgotten first */
+	for (size_t i = 0; i < ARRAY_SIZE(queued); i++)
+		assert_int_equal(snapshots_find(f->snapshots, queued[i], 0, true, &n), SNAPSHOT_E_GONE);
+	assert_spool(f, 1);
+	assert_nothing_frozen(f);
+}
+
+/* Something else on the copier that takes its time. */
+struct slow {
+	struct copier_job job;
+	_Atomic bool go, done;
+};
+
+static void slow_run(struct copier_job *job)
+{
+	struct slow *s = (struct slow *)job;
+
+	while (!s->go)
+		(void)usleep(1000);
+}
+
+static void slow_done(struct copier_job *job)
+{
+	((struct slow *)job)->done = true;
+}
+
+/* Its time is over while it waits for its turn to publish: nobody waits for the copier, and nothing of it stays. */
+static void test_deadline_publishing(void **state)
+{
+	struct slow slow = {.job = {.run = slow_run, .done = slow_done}};
+	struct fixture *f = *state;
+	struct snapshot *n;
+	char id[64];
+
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
+	(void)strcpy(id, snapshot_id(n));
+	until(f, n, SNAPSHOT_DECODING);
+	copier_submit(f->copier, &slow.job);
+	f->config.snapshot_timeout_s = 1;
+	until(f, n, SNAPSHOT_PUBLISHING);
+	until(f, n, SNAPSHOT_FAILED);
+	assert_error(n, "timeout");
+	assert_int_equal(snapshot_delete(n), 0);
+	assert_int_equal(snapshots_find(f->snapshots, id, 1000, false, &n), SNAPSHOT_E_GONE);
+	slow.go = true;
+	for (int i = 0; i < 1000 && !slow.done; i++)
+		turn(f, 10);
+	assert_true(slow.done);
+	assert_nothing_frozen(f);
+	assert_spool(f, 0);
+	assert_charged(f, 0);
+}
+
+/* A delete while a purge runs is purged as well, without another snapshot. */
+static void test_deletes_in_a_row(void **state)
+{
+	struct fixture *f = *state;
+	struct snapshot *n[3];
+
+	for (size_t i = 0; i < ARRAY_SIZE(n); i++) {
+		assert_int_equal(create(f, "ok", 1000, false, false, &n[i]), 0);
+		until(f, n[i], SNAPSHOT_DONE);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(n); i++)
+		assert_int_equal(snapshot_delete(n[i]), 0);
+	assert_true(spool_bytes(f->spool) > 0); /* nothing has gone yet */
+	assert_spool(f, 0);
+	assert_charged(f, 0);
+	assert_int_equal(spool_bytes(f->spool), 0);
+}
+
+/* Fetch, delete, repeat: what somebody holds is charged until it is let go, and no more than the share is held. */
+static void test_held_bytes_are_charged(void **state)
+{
+	struct fixture *f = *state;
+	unsigned held = 0, whole, half;
+	struct snapshot *n;
+	uint64_t size;
+	int fds[8], r = 0;
+
+	close_all(f);
+	f->config.uid_spool_mib = 4;
+	f->config.max_output_mib = 1; /* an estimate is 1 MiB */
+	copy_records = 64000;	      /* 1 MiB */
+	open_all(f);
+	while (held < ARRAY_SIZE(fds)) {
+		r = create(f, "ok", 1000, false, false, &n);
+		if (r != 0)
+			break;
+		until(f, n, SNAPSHOT_DONE);
+		assert_int_equal(snapshot_open_file(n, "perf.data", &fds[held++], &size), 0);
+		assert_int_equal(snapshot_delete(n), 0);
+		turn(f, 50);
+	}
+	assert_int_equal(r, SNAPSHOT_E_QUOTA);
+	assert_in_range(held, 3, 4);
+	spool_content(f, &whole, &half);
+	assert_int_equal(whole, 0);
+	assert_int_equal(half, held);
+	assert_true(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES) > (uint64_t)held * 900000);
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES), spool_bytes(f->spool));
+	/* still readable, and still charged behind a restart */
+	assert_int_equal(pread(fds[0], &size, sizeof(size), 0), sizeof(size));
+	close_all(f);
+	open_all(f);
+	assert_true(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES) > (uint64_t)held * 900000);
+	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
+	while (held > 1)
+		(void)close(fds[--held]);
+	for (int i = 0; i < 500 && (r = create(f, "ok", 1000, false, false, &n)) == SNAPSHOT_E_QUOTA; i++)
+		turn(f, 20);
+	assert_int_equal(r, 0);
+	until(f, n, SNAPSHOT_DONE);
+	assert_int_equal(snapshot_delete(n), 0);
+	/* who holds on for ever is cut off, and can tell by the size */
+	close_all(f);
+	f->config.spool_hold_s = 1;
+	open_all(f);
+	assert_spool(f, 0);
+	assert_charged(f, 0);
+	assert_int_equal(pread(fds[0], &size, sizeof(size), 0), 0);
+	(void)close(fds[0]);
+}
+
 static void test_freed_in_the_middle(void **state)
 {
 	struct fixture *f = *state;
@@ -1022,6 +1181,10 @@ int main(void)
 		T(test_verdicts),
 		T(test_lists),
 		T(test_waiter_gone_and_stop),
+		T(test_ends_behind_ends),
+		T(test_deadline_publishing),
+		T(test_deletes_in_a_row),
+		T(test_held_bytes_are_charged),
 		T(test_freed_in_the_middle),
 	};
 

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,28 @@ static void test_rule(void **state)
 	assert_int_equal(pick(1, 501), 0);
 	limits.keep_free_percent = 10;
 	assert_int_equal(pick(3, 1), 1);
+	/* what is held counts, but cannot go; what is leaving does not count */
+	start();
+	item(1, 300, 100);
+	item(1, 100, 200);
+	item(2, 100, 300);
+	items[0].state = SPOOL_HELD;
+	limits = (struct spool_limits){.uid_bytes = 450};
+	assert_int_equal(pick(1, 51), 1);
+	items[1].state = SPOOL_HELD;
+	assert_int_equal(pick(1, 51), -1);
+	items[0].state = items[1].state = SPOOL_LEAVING;
+	assert_int_equal(pick(1, 450), -1);
+	limits = (struct spool_limits){.max_bytes = 450, .max_count = 2};
+	assert_int_equal(pick(1, 300), -1);
+	items[0].state = SPOOL_HELD;
+	assert_int_equal(pick(1, 51), 2); /* of those who have something to give */
+	/* one's own share behind a publish: the last one stays */
+	items[0].state = items[1].state = SPOOL_KEPT;
+	limits = (struct spool_limits){.uid_bytes = 350};
+	assert_int_equal(pick(1, 0), 0);
+	limits = (struct spool_limits){.uid_bytes = 50};
+	assert_int_equal(pick(2, 0), -1);
 	start();
 	limits.keep_free_percent = 50;
 	assert_int_equal(pick(1, 1), -1); /* nothing can go */
@@ -90,6 +113,29 @@ static void test_rule(void **state)
 
 static char dir[64];
 static struct spool *spool;
+static struct quota quota;
+
+static void open_with(const struct spool_limits *l)
+{
+	assert_int_equal(spool_open(dir, l, &quota, &spool), 0);
+}
+
+static void add(const char *id, uid_t owner, uint64_t bytes, uint64_t published_ns)
+{
+	struct spool_item *new;
+
+	assert_int_equal(spool_reserve(spool, id, owner, &new), 0);
+	spool_add(spool, new, bytes, published_ns);
+}
+
+static void purge(void)
+{
+	struct spool_purge *p = spool_purge_begin(spool);
+
+	if (p)
+		spool_purge_run(p);
+	spool_purge_end(p);
+}
 
 static void put(const char *path, const char *text)
 {
@@ -106,7 +152,9 @@ static int setup(void **state)
 
 	(void)strcpy(dir, "/tmp/tracerd-spool-XXXXXX");
 	assert_non_null(mkdtemp(dir));
-	return spool_open(dir, &none, &spool);
+	quota = (struct quota){.exempt = 999};
+	open_with(&none);
+	return 0;
 }
 
 static int teardown(void **state)
@@ -114,6 +162,7 @@ static int teardown(void **state)
 	int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 
 	spool_close(spool);
+	quota_fini(&quota); /* nothing is charged any more */
 	r = safefile_remove_tree(tmp, dir + strlen("/tmp/"));
 	(void)close(tmp);
 	return r;
@@ -124,7 +173,7 @@ static void reopen(void)
 	const struct spool_limits none = {0};
 
 	spool_close(spool);
-	assert_int_equal(spool_open(dir, &none, &spool), 0);
+	open_with(&none);
 }
 
 static int opened_by_another(void)
@@ -135,7 +184,7 @@ static int opened_by_another(void)
 	pid_t pid = fork();
 
 	if (pid == 0)
-		_exit(-spool_open(dir, &none, &second));
+		_exit(-spool_open(dir, &none, &quota, &second));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	return -WEXITSTATUS(status);
@@ -154,7 +203,7 @@ static void test_lock_is_not_inherited(void **state)
 	assert_int_equal(opened_by_another(), 0);
 	assert_int_equal(kill(child, SIGKILL), 0);
 	assert_int_equal(waitpid(child, NULL, 0), child);
-	assert_int_equal(spool_open(dir, &none, &spool), 0);
+	open_with(&none);
 }
 
 #define ID "20260101-000000-00a"
@@ -162,6 +211,7 @@ static void test_lock_is_not_inherited(void **state)
 static void test_restart(void **state)
 {
 	const struct spool_item *i;
+	uint64_t bytes;
 
 	put(ID "1/meta.json", "{\"format\":1,\"snapshot\":{\"uid\":1000,\"published_at\":7}}");
 	put(ID "1/perf.data", "12345");
@@ -171,7 +221,8 @@ static void test_restart(void **state)
 	put(ID "3/perf.data", "x");
 	put(ID "4/other", "x");
 	put(".tmp-" ID "5/perf.data", "half");
-	put(".tmp-removed-" ID "6/perf.data", "deleted");
+	put(".removed-" ID "6/meta.json", "{\"format\":1,\"snapshot\":{\"uid\":1001,\"published_at\":7}}");
+	put(".removed-" ID "6/perf.data", "deleted");
 	put("lost+found/x", "not ours");
 	assert_int_equal(symlinkat("/etc", spool_dir_fd(spool), ID "7"), 0);
 	assert_int_equal(opened_by_another(), -EBUSY);
@@ -188,9 +239,17 @@ static void test_restart(void **state)
 	assert_int_equal(spool_find(spool, ID "3")->owner, 0);
 	assert_int_equal(spool_find(spool, ID "4")->owner, 0);
 	assert_true(faccessat(spool_dir_fd(spool), ".tmp-" ID "5", F_OK, 0) < 0);
-	assert_true(faccessat(spool_dir_fd(spool), ".tmp-removed-" ID "6", F_OK, 0) < 0);
 	assert_int_equal(spool_uid_bytes(spool, 1000), i->bytes);
+	assert_int_equal(quota_used(&quota, 1000, QUOTA_SPOOL_BYTES), i->bytes);
 	assert_ptr_equal(spool_at(spool, 3), i); /* the newest is last */
+	/* what was removed is its owner's still, until it is gone */
+	assert_null(spool_find(spool, ID "6"));
+	assert_true(quota_used(&quota, 1001, QUOTA_SPOOL_BYTES) > strlen("deleted"));
+	assert_int_equal(spool_removing(spool, &bytes), 1);
+	purge();
+	assert_int_equal(spool_removing(spool, &bytes), 0);
+	assert_int_equal(quota_used(&quota, 1001, QUOTA_SPOOL_BYTES), 0);
+	assert_true(faccessat(spool_dir_fd(spool), ".removed-" ID "6", F_OK, 0) < 0);
 }
 
 static void test_files(void **state)
@@ -219,8 +278,9 @@ static void test_files(void **state)
 	assert_int_equal(spool_remove(spool, ID "1", "test"), 0);
 	assert_int_equal(spool_remove(spool, ID "1", "test"), -ENOENT);
 	assert_int_equal(spool_open_file(spool, ID "1", "perf.data", &fd, &size), -ENOENT);
-	spool_purge(spool);
-	assert_true(faccessat(spool_dir_fd(spool), ".tmp-removed-" ID "1", F_OK, 0) < 0);
+	assert_true(spool_bytes(spool) > 5);
+	purge();
+	assert_true(faccessat(spool_dir_fd(spool), ".removed-" ID "1", F_OK, 0) < 0);
 	assert_int_equal(spool_bytes(spool), 0);
 }
 
@@ -243,14 +303,14 @@ static void test_room(void **state)
 	const struct spool_limits small = {.max_bytes = 1000, .uid_bytes = 500, .exempt = 999};
 
 	spool_close(spool);
-	assert_int_equal(spool_open(dir, &small, &spool), 0);
+	open_with(&small);
 	assert_int_equal(spool_make_room(spool, 1000, 501), SPOOL_E_QUOTA);
 	assert_int_equal(spool_make_room(spool, 0, 1001), SPOOL_E_NO_SPACE);
 	assert_int_equal(spool_make_room(spool, 0, 1000), 0);
 	put(ID "1/perf.data", "x");
 	put(ID "2/perf.data", "x");
-	assert_int_equal(spool_add(spool, ID "1", 1000, 400, 1, json_object_new_object()), 0);
-	assert_int_equal(spool_add(spool, ID "2", 1001, 400, 2, json_object_new_object()), 0);
+	add(ID "1", 1000, 400, 1);
+	add(ID "2", 1001, 400, 2);
 	assert_int_equal(spool_make_room(spool, 1000, 100), 0);
 	assert_int_equal(spool_count(spool), 2);
 	assert_int_equal(spool_make_room(spool, 1000, 200), 0); /* its own went */
@@ -261,11 +321,111 @@ static void test_room(void **state)
 	assert_int_equal(spool_make_room(spool, 0, UINT64_MAX), SPOOL_E_NO_SPACE);
 }
 
+static void assert_state(const char *id, enum spool_item_state state)
+{
+	const struct spool_item *i;
+
+	for (size_t k = 0; (i = spool_at(spool, k)) != NULL; k++)
+		if (!strcmp(i->id, id)) {
+			assert_int_equal(i->state, state);
+			return;
+		}
+	fail_msg("%s is not there", id);
+}
+
+/* What a descriptor or a mapping holds stays charged and makes no room; in the end it is cut. */
+static void test_held(void **state)
+{
+	struct spool_limits l = {.uid_bytes = 1000, .exempt = 999, .hold_ns = UINT64_MAX};
+	char buf[8];
+	uint64_t size;
+	void *map;
+	int fd;
+
+	spool_close(spool);
+	open_with(&l);
+	put(ID "1/perf.data", "12345");
+	put(ID "1/images/a/b", "1234567890");
+	put(ID "1/meta.json", "{}");
+	add(ID "1", 1000, 900, 1);
+	assert_int_equal(spool_open_file(spool, ID "1", "images/a/b", &fd, &size), 0);
+	assert_int_equal(spool_make_room(spool, 1000, 200), SPOOL_E_QUOTA); /* it had to go, but cannot yet */
+	assert_state(ID "1", SPOOL_HELD);
+	purge();
+	assert_state(ID "1", SPOOL_HELD);
+	/* what nobody has is gone; meta.json says whose the rest is */
+	assert_int_equal(quota_used(&quota, 1000, QUOTA_SPOOL_BYTES), 12);
+	assert_true(faccessat(spool_dir_fd(spool), ".removed-" ID "1/perf.data", F_OK, 0) < 0);
+	assert_true(faccessat(spool_dir_fd(spool), ".removed-" ID "1/meta.json", F_OK, 0) == 0);
+	assert_int_equal(pread(fd, buf, sizeof(buf), 0), 8);
+	/* mapped, with the descriptor closed */
+	map = mmap(NULL, 10, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	(void)close(fd);
+	purge();
+	assert_int_equal(quota_used(&quota, 1000, QUOTA_SPOOL_BYTES), 12);
+	assert_int_equal(munmap(map, 10), 0);
+	purge();
+	assert_null(spool_at(spool, 0));
+
+	/* never handed out: it is as good as gone */
+	put(ID "2/perf.data", "12345");
+	add(ID "2", 1000, 900, 1);
+	assert_int_equal(spool_make_room(spool, 1000, 200), 0);
+	assert_state(ID "2", SPOOL_LEAVING);
+	purge();
+
+	/* held for ever, in vain */
+	l.hold_ns = 0;
+	spool_close(spool);
+	open_with(&l);
+	put(ID "3/perf.data", "12345");
+	add(ID "3", 1000, 900, 1);
+	assert_int_equal(spool_open_file(spool, ID "3", "perf.data", &fd, &size), 0);
+	assert_int_equal(spool_remove(spool, ID "3", "test"), 0);
+	assert_int_equal(quota_used(&quota, 1000, QUOTA_SPOOL_BYTES), 900);
+	purge();
+	assert_null(spool_at(spool, 0));
+	assert_int_equal(size, 5);
+	assert_int_equal(pread(fd, buf, sizeof(buf), 0), 0); /* its space is free */
+	(void)close(fd);
+}
+
+/* Purges one behind the other have each what was removed before them, once. */
+static void test_purges(void **state)
+{
+	struct spool_purge *first, *second;
+	uint64_t bytes;
+
+	put(ID "1/perf.data", "x");
+	put(ID "2/perf.data", "x");
+	add(ID "1", 1000, 1, 1);
+	add(ID "2", 1000, 1, 2);
+	assert_null(spool_purge_begin(spool));
+	assert_int_equal(spool_remove(spool, ID "1", "test"), 0);
+	first = spool_purge_begin(spool);
+	assert_int_equal(spool_remove(spool, ID "2", "test"), 0);
+	second = spool_purge_begin(spool);
+	assert_non_null(first);
+	assert_non_null(second);
+	assert_null(spool_purge_begin(spool));
+	spool_purge_run(first);
+	spool_purge_end(first);
+	assert_int_equal(spool_removing(spool, &bytes), 1);
+	assert_int_equal(bytes, 1);
+	/* given up before it ran: the next one has it */
+	spool_purge_end(second);
+	assert_int_equal(spool_removing(spool, &bytes), 1);
+	purge();
+	assert_int_equal(spool_removing(spool, &bytes), 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rule), T(test_restart), T(test_lock_is_not_inherited), T(test_files), T(test_ids), T(test_room),
+		T(test_held), T(test_purges),
 	};
 
 	log_init("test-spool", LOG_L_ERROR);
