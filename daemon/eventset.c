@@ -154,6 +154,8 @@ int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 		int leader = -1;
 
 		for (size_t subject = 0; subject < set.n_subjects; subject++) {
+			if (spec->cancel && atomic_load(spec->cancel))
+				return -ECANCELED;
 			r = open_one(spec, &set, subject, cpu, &bytes, &leader);
 			if (r < 0)
 				return r;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <linux/perf_event.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,9 +35,10 @@ struct eventset_spec {
 	size_t ring_bytes_min;       /* what is still of use where the kernel refuses that much memory */
 	bool overwrite;
 	const struct eventset *join; /* write to its rings; it must live longer */
+	const atomic_bool *cancel;   /* may be NULL: another thread does not want it any more */
 };
 
-/* All or nothing: 0, -ESRCH if no subject is left, or what perf_event_open() or mmap() said. */
+/* All or nothing: 0, -ESRCH if no subject is left, -ECANCELED, or what perf_event_open() or mmap() said. Any thread. */
 int eventset_open(const struct eventset_spec *spec, struct eventset *ret) _must_check_;
 void eventset_close(struct eventset *set);
 

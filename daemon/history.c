@@ -11,15 +11,18 @@
 #include <time.h>
 
 #include "common/perfabi.h"
+#include "daemon/closer.h"
 #include "daemon/eventset.h"
 #include "daemon/histlog.h"
+#include "daemon/loop.h"
 #include "daemon/procfs.h"
 #include "daemon/sampleset.h"
 
 #define CPU_RING_BYTES (512u << 10)
 #define TASK_RING_BYTES (64u << 10)
 #define RECORD_MAX 8192u /* more than the longest side-band record: a path and some numbers */
-#define DRAIN_ROUNDS 64 /* of all rings, in one callback: the rest at the loop's next turn */
+
+struct source;
 
 /* The fd that is polled for a ring: any event that writes to it will do, until its task ends. */
 struct watch {
@@ -31,17 +34,17 @@ struct watch {
 /* Rings that are watched: the machine's, or one process's. */
 struct source {
 	LIST_ENTRY(source) link;
-	struct history *history;
+	struct history *history; /* NULL: not begun */
 	struct eventset set;
 	struct watch *watches; /* n_cpus */
 	uint64_t read_format;  /* PERFABI_FORMAT_LOST where the kernel counts (6.0) */
 	uint64_t lost;         /* as far as it was told */
 	bool was_full;         /* a ring of it, since then */
+	bool closed;           /* it is in `dying` */
 };
 
 struct history_follow {
-	struct history *history;
-	struct source source;
+	struct source source; /* first: freed as one */
 };
 
 struct pending {
@@ -51,11 +54,15 @@ struct pending {
 
 struct history {
 	struct event_base *base;
+	struct closer *closer;
 	history_fn fn;
 	void *arg;
 	LIST_HEAD(, source) sources;
-	struct source machine;
-	bool running, draining, counted;
+	LIST_HEAD(, source) dying; /* closed by a callback: those below it on the stack still look at them */
+	struct source *machine;    /* NULL: not running */
+	struct event *more;        /* the budget was over before all was drained */
+	unsigned int busy;         /* functions on the stack that look at sources */
+	bool draining, counted;
 	uint64_t lost;
 	/* What one round drains, and its order. Untouched pages of it cost nothing. */
 	uint8_t *buf;
@@ -88,15 +95,26 @@ void history_attr(struct perf_event_attr *ret)
 	};
 }
 
-int history_new(struct event_base *base, history_fn fn, void *arg, struct history **ret)
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+	history_drain(arg);
+}
+
+int history_new(struct event_base *base, struct closer *closer, history_fn fn, void *arg, struct history **ret)
 {
 	struct history *history = calloc(1, sizeof(*history));
 
 	if (!history)
 		return -ENOMEM;
 	history->base = base;
+	history->closer = closer;
 	history->fn = fn;
 	history->arg = arg;
+	history->more = evtimer_new(base, on_more, history);
+	if (!history->more) {
+		free(history);
+		return -ENOMEM;
+	}
 	*ret = history;
 	return 0;
 }
@@ -106,6 +124,7 @@ struct history *history_free(struct history *history)
 	if (!history)
 		return NULL;
 	history_stop(history);
+	event_free(history->more);
 	free(history->buf);
 	free(history->pending);
 	free(history);
@@ -114,7 +133,7 @@ struct history *history_free(struct history *history)
 
 bool history_running(const struct history *history)
 {
-	return history->running;
+	return history->machine != NULL;
 }
 
 uint64_t history_lost(const struct history *history)
@@ -225,14 +244,24 @@ static void tell_lost(struct history *history, struct source *source)
 	history->fn(history->arg, &record);
 }
 
+static struct source *next_full(struct history *history)
+{
+	struct source *source;
+
+	LIST_FOREACH(source, &history->sources, link)
+		if (source->was_full)
+			break;
+	return source;
+}
+
 /*
  * All rings once. Records of one cpu are in order, those of several must be put in order: what is
  * newer than the round itself waits for the next one, as an older record may have come to a ring that
  * had been read by then (a fork, and what its child did on another cpu).
  */
-static bool drain_round(struct history *history, bool last)
+static bool drain_round(struct history *history)
 {
-	uint64_t horizon = last ? UINT64_MAX : raw_now_ns();
+	uint64_t horizon = raw_now_ns();
 	size_t used = history->held, n = 0, at;
 	struct source *source;
 
@@ -256,21 +285,77 @@ static bool drain_round(struct history *history, bool last)
 	for (size_t i = 0; i < n; i++)
 		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);
 	history->held = history_hold(history->buf, used, horizon);
-	LIST_FOREACH(source, &history->sources, link)
-		if (source->was_full)
-			tell_lost(source->history, source);
+	/* From the front after each, as the callback may close any of them. */
+	while ((source = next_full(history)) != NULL)
+		tell_lost(history, source);
 	return used > 0;
+}
+
+/* ---- sources that a callback closes */
+
+static void source_free(struct source *source)
+{
+	free(source->watches);
+	free(source);
+}
+
+static void enter(struct history *history)
+{
+	history->busy++;
+}
+
+static void leave(struct history *history)
+{
+	struct source *source;
+
+	if (--history->busy > 0)
+		return;
+	while ((source = LIST_FIRST(&history->dying)) != NULL) {
+		LIST_REMOVE(source, link);
+		source_free(source);
+	}
+}
+
+/* Its rings are not looked at any more; its memory stays until nobody on the stack does. */
+static void source_close(struct source *source, struct closer *closer)
+{
+	struct history *history = source->history;
+
+	for (size_t i = 0; source->watches && i < source->set.n_cpus; i++) {
+		if (source->watches[i].event)
+			event_free(source->watches[i].event);
+		source->watches[i].event = NULL;
+	}
+	closer_close(closer, &source->set, 1);
+	source->closed = true;
+	if (history)
+		LIST_REMOVE(source, link);
+	if (history && history->busy > 0)
+		LIST_INSERT_HEAD(&history->dying, source, link);
+	else
+		source_free(source);
 }
 
 void history_drain(struct history *history)
 {
+	const struct timeval now = {0};
+	uint64_t deadline = loop_deadline();
+	bool more;
+
 	/* A callback may arm or disarm, which drains. */
 	if (history->draining || LIST_EMPTY(&history->sources))
 		return;
 	history->draining = true;
-	for (unsigned int round = 0; round < DRAIN_ROUNDS && drain_round(history, round + 1 == DRAIN_ROUNDS); round++)
-		;
+	enter(history);
+	/* The first round has all that was there; the second what the first held back. */
+	do
+		more = drain_round(history);
+	while (more && !loop_is_over(deadline));
 	history->draining = false;
+	/* The kernel tells only once that there is something to read. */
+	if (more)
+		(void)event_add(history->more, &now);
+	leave(history);
 }
 
 static int watch_next(struct watch *watch);
@@ -278,16 +363,20 @@ static int watch_next(struct watch *watch);
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct watch *watch = arg;
+	struct source *source = watch->source;
+	struct history *history = source->history;
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	history_drain(watch->source->history);
+	enter(history);
+	history_drain(history);
 	/* An ended task's fd is readable for ever; the ring may have other writers. */
-	if (poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
+	if (!source->closed && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
 		event_free(watch->event);
 		watch->event = NULL;
 		watch->subject++;
 		(void)watch_next(watch);
 	}
+	leave(history);
 }
 
 /* Watches the ring by the next event that is open, if there is one. */
@@ -306,98 +395,101 @@ static int watch_next(struct watch *watch)
 	return 0;
 }
 
-static void source_close(struct source *source)
-{
-	for (size_t i = 0; source->watches && i < source->set.n_cpus; i++)
-		if (source->watches[i].event)
-			event_free(source->watches[i].event);
-	free(source->watches);
-	source->watches = NULL;
-	eventset_close(&source->set);
-}
-
-static int source_open(struct history *history, const struct eventset_spec *spec, struct source *source)
+/* Any thread: nothing is told yet. */
+static int source_open(const struct eventset_spec *spec, struct source **ret)
 {
 	struct eventset_spec counting = *spec;
-	size_t need;
+	struct source *source = calloc(1, sizeof(*source));
 	int r;
 
-	counting.attr.read_format = PERFABI_FORMAT_LOST;
-	source->lost = 0;
-	source->was_full = false;
-	source->read_format = PERFABI_FORMAT_LOST;
+	if (!source)
+		return -ENOMEM;
+	counting.attr.read_format = source->read_format = PERFABI_FORMAT_LOST;
 	r = eventset_open(&counting, &source->set);
 	if (r == -EINVAL) {
 		source->read_format = 0;
 		r = eventset_open(spec, &source->set);
 	}
-	if (r < 0)
+	if (r < 0) {
+		free(source);
 		return r;
-	history->counted = source->read_format != 0;
-	source->history = history;
-	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
-	if (!source->watches) {
-		source_close(source);
-		return -ENOMEM;
 	}
+	eventset_ioctl(&source->set, PERF_EVENT_IOC_ENABLE);
+	*ret = source;
+	return 0;
+}
+
+static int source_begin(struct history *history, struct source *source)
+{
+	const struct timeval now = {0};
+	size_t need = source->set.ring_bytes + (history->machine ? history->machine->set.ring_bytes : 0);
+	int r;
+
+	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
+	if (!source->watches)
+		return -ENOMEM;
+	/* Room for all rings at once, so that one round sees everything. */
+	if (need > history->room) {
+		uint8_t *bigger = realloc(history->buf, need);
+
+		if (!bigger)
+			return -ENOMEM;
+		history->buf = bigger;
+		history->room = need;
+	}
+	source->history = history;
+	history->counted = source->read_format != 0;
+	LIST_INSERT_HEAD(&history->sources, source, link);
 	for (size_t i = 0; i < source->set.n_cpus; i++) {
 		source->watches[i] = (struct watch){.source = source, .cpu = i};
 		r = watch_next(&source->watches[i]);
 		if (r < 0) {
-			source_close(source);
+			LIST_REMOVE(source, link);
+			source->history = NULL;
 			return r;
 		}
 	}
-	/* Room for all rings at once, so that one round sees everything. */
-	need = source->set.ring_bytes + (history->running ? history->machine.set.ring_bytes : 0);
-	if (need > history->room) {
-		uint8_t *bigger = realloc(history->buf, need);
-
-		if (!bigger) {
-			source_close(source);
-			return -ENOMEM;
-		}
-		history->buf = bigger;
-		history->room = need;
-	}
-	LIST_INSERT_HEAD(&history->sources, source, link);
-	eventset_ioctl(&source->set, PERF_EVENT_IOC_ENABLE);
-	return 0;
+	/* It has recorded since it was opened. */
+	return event_add(history->more, &now) < 0 ? -ENOMEM : 0;
 }
 
 int history_start(struct history *history)
 {
 	struct eventset_spec spec = {
 		.ring_bytes = CPU_RING_BYTES, .ring_bytes_min = 64u << 10, .overwrite = false};
+	struct source *source;
 	int r;
 
-	if (history->running)
+	if (history->machine)
 		return 0;
 	history_attr(&spec.attr);
 	spec.attr.disabled = 1;
-	r = source_open(history, &spec, &history->machine);
+	r = source_open(&spec, &source);
 	if (r < 0)
 		return r;
-	history->running = true;
+	r = source_begin(history, source);
+	if (r < 0) {
+		source_close(source, history->closer);
+		return r;
+	}
+	history->machine = source;
 	return 0;
 }
 
 void history_stop(struct history *history)
 {
-	if (!history->running)
+	if (!history->machine)
 		return;
-	LIST_REMOVE(&history->machine, link);
-	source_close(&history->machine);
-	history->running = false;
+	source_close(history->machine, history->closer);
+	history->machine = NULL;
 }
 
-int history_follow_new(struct history *history, int proc_dirfd, pid_t pid, pid_t tid, bool children,
-		       struct history_follow **ret)
+int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel, struct history_follow **ret)
 {
-	_cleanup_free_ struct history_follow *follow = NULL;
 	_cleanup_free_ pid_t *tids = NULL;
 	struct eventset_spec spec = {
-		.ring_bytes = TASK_RING_BYTES, .ring_bytes_min = 4096, .overwrite = false};
+		.ring_bytes = TASK_RING_BYTES, .ring_bytes_min = 4096, .overwrite = false, .cancel = cancel};
+	struct source *source;
 	int r;
 
 	if (tid) {
@@ -411,9 +503,6 @@ int history_follow_new(struct history *history, int proc_dirfd, pid_t pid, pid_t
 		if (r < 0)
 			return r;
 	}
-	follow = calloc(1, sizeof(*follow));
-	if (!follow)
-		return -ENOMEM;
 	history_attr(&spec.attr);
 	spec.attr.disabled = 1;
 	spec.attr.inherit = tid == 0;
@@ -421,21 +510,22 @@ int history_follow_new(struct history *history, int proc_dirfd, pid_t pid, pid_t
 	/* Namespaces are told to CAP_PERFMON only, and who has that hardly comes here. */
 	spec.attr.namespaces = 0;
 	spec.subjects = tids;
-	r = source_open(history, &spec, &follow->source);
+	r = source_open(&spec, &source);
 	if (r < 0)
 		return r;
-	follow->history = history;
-	*ret = take_ptr(follow);
+	*ret = (struct history_follow *)source;
 	return 0;
 }
 
-struct history_follow *history_follow_free(struct history_follow *follow)
+int history_follow_begin(struct history *history, struct history_follow *follow)
 {
-	if (!follow)
-		return NULL;
-	LIST_REMOVE(&follow->source, link);
-	source_close(&follow->source);
-	free(follow);
+	return source_begin(history, &follow->source);
+}
+
+struct history_follow *history_follow_free(struct history_follow *follow, struct closer *closer)
+{
+	if (follow)
+		source_close(&follow->source, closer);
 	return NULL;
 }
 

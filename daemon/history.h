@@ -4,17 +4,19 @@
  * namespaces, on each cpu for the whole machine, or, where that is not permitted, on the tasks of each
  * target. Forward rings, drained at once, handed on in the order of time.
  *
- * Refuses to know targets: all records go to one callback.
+ * Refuses to know targets: all records go to one callback, which may stop what is being drained.
  */
 #pragma once
 
 #include <linux/perf_event.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/cleanup.h"
 
+struct closer;
 struct event_base;
 struct history;
 struct history_follow;
@@ -29,7 +31,9 @@ typedef void (*history_fn)(void *arg, const struct history_record *record);
 /* The attribute that all of them have, for the file's event table. */
 void history_attr(struct perf_event_attr *ret);
 
-int history_new(struct event_base *base, history_fn fn, void *arg, struct history **ret) _must_check_;
+/* `closer` outlives it. */
+int history_new(struct event_base *base, struct closer *closer, history_fn fn, void *arg, struct history **ret)
+	_must_check_;
 struct history *history_free(struct history *history);
 
 /* The machine-wide events. Idempotent. -EACCES and -EPERM where the kernel does not permit it. */
@@ -39,15 +43,21 @@ bool history_running(const struct history *history);
 
 /*
  * The fallback for one process: `tid` 0 all threads and those that come, else that one.
- * `children`: also processes that it forks.
+ * `children`: also processes that it forks. On any thread, since a process may have thousands of threads: it records from
+ * then on, and history_follow_begin() on the loop hands on what it has recorded. -ECANCELED as soon as *cancel is set.
  */
-int history_follow_new(struct history *history, int proc_dirfd, pid_t pid, pid_t tid, bool children,
-		       struct history_follow **ret) _must_check_;
-struct history_follow *history_follow_free(struct history_follow *follow);
+int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel,
+			struct history_follow **ret) _must_check_;
+int history_follow_begin(struct history *history, struct history_follow *follow) _must_check_;
+/* Also of one that was not begun; `closer` closes its events. May be called from within history_fn. */
+struct history_follow *history_follow_free(struct history_follow *follow, struct closer *closer);
 size_t history_follow_fds(const struct history_follow *follow);
 size_t history_follow_bytes(const struct history_follow *follow);
 
-/* Hands on everything that has been written until now. */
+/*
+ * Hands on everything that was written before the call. What comes meanwhile follows as far as LOOP_BUDGET_NS reaches, or at
+ * the loop's next turn.
+ */
 void history_drain(struct history *history);
 /*
  * Moves the records that are newer than `horizon` to the front of `buf`, in their order: the bytes that they

@@ -217,7 +217,7 @@ void member_end(struct member *member, uint64_t at_ns)
 	if (member->to_ns != UINT64_MAX)
 		return;
 	member->to_ns = at_ns;
-	member->follow = history_follow_free(member->follow);
+	member->follow = history_follow_free(member->follow, member->target->targets->closer);
 	(void)members_filter(member->target->targets, member->pid);
 }
 
@@ -359,8 +359,9 @@ int member_follow(struct member *member)
 	r = proc_open(member->pid, -1, &proc);
 	if (r != 0)
 		return r == PROC_E_GONE ? 0 : r;
-	r = history_follow_new(target->targets->history, proc.dirfd, member->pid, target->tid,
-			       target->scope == TARGET_UNIT, &member->follow);
+	r = history_follow_open(proc.dirfd, target->tid, target->scope == TARGET_UNIT, NULL, &member->follow);
+	if (r == 0)
+		r = history_follow_begin(target->targets->history, member->follow);
 	return r == -ESRCH ? 0 : r;
 }
 

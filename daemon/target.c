@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "daemon/backend.h"
+#include "daemon/closer.h"
 #include "daemon/config.h"
 #include "daemon/stackprobe.h"
 #include "daemon/subscribe.h"
@@ -398,7 +399,10 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = images_new(config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
 		return r;
-	r = history_new(base, targetlog_record, targets, &targets->history);
+	r = closer_new(base, &targets->closer);
+	if (r < 0)
+		return r;
+	r = history_new(base, targets->closer, targetlog_record, targets, &targets->history);
 	if (r < 0)
 		return r;
 	r = sampler_new(base, config, &targets->sampler);
@@ -433,6 +437,7 @@ struct targets *targets_free(struct targets *targets)
 		event_free(targets->resync);
 	(void)sampler_free(targets->sampler);
 	(void)history_free(targets->history);
+	(void)closer_free(targets->closer);
 	(void)images_free(targets->images);
 	(void)close_fd(targets->cgroup_fd);
 	(void)close_fd(targets->vdso_fd);

@@ -23,6 +23,7 @@
 #include "daemon/target.h"
 
 struct backend;
+struct closer;
 struct frozen;
 struct openings;
 struct producers;
@@ -117,6 +118,7 @@ struct targets {
 	size_t n_events; /* of those that are armed: the ones that nobody armed */
 	struct producers *producers; /* borrowed; NULL: none (tests) */
 	
+	struct closer *closer;
 	struct sampler *sampler;
 	struct openings *openings; /* borrowed; NULL: none (tests) */
 	struct history *history;

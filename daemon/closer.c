@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/closer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "daemon/copier.h"
+#include "daemon/eventset.h"
+
+/* What the loop itself closes: some tenths of a millisecond. */
+#define AT_ONCE_FDS 32
+#define AT_ONCE_BYTES (1u << 20)
+
+struct closing {
+	struct copier_job job; /* first */
+	LIST_ENTRY(closing) link;
+	struct closer *closer; /* back pointer */
+	struct eventset sets[CLOSER_SETS];
+	size_t n_sets, n_fds;
+};
+
+struct closer {
+	struct copier *thread;
+	LIST_HEAD(, closing) closings;
+	size_t waiting;
+};
+
+int closer_new(struct event_base *base, struct closer **ret)
+{
+	struct closer *closer = calloc(1, sizeof(*closer));
+	int r;
+
+	if (!closer)
+		return -ENOMEM;
+	r = copier_new(base, &closer->thread);
+	if (r < 0) {
+		free(closer);
+		return r;
+	}
+	*ret = closer;
+	return 0;
+}
+
+static void closing_run(struct copier_job *job)
+{
+	struct closing *closing = (struct closing *)job;
+
+	for (size_t i = 0; i < closing->n_sets; i++)
+		eventset_close(&closing->sets[i]);
+}
+
+static void closing_done(struct copier_job *job)
+{
+	struct closing *closing = (struct closing *)job;
+
+	closing->closer->waiting -= closing->n_fds;
+	LIST_REMOVE(closing, link);
+	free(closing);
+}
+
+struct closer *closer_free(struct closer *closer)
+{
+	struct closing *closing;
+
+	if (!closer)
+		return NULL;
+	copier_free(closer->thread);
+	while ((closing = LIST_FIRST(&closer->closings)) != NULL) {
+		closing_run(&closing->job);
+		closing_done(&closing->job);
+	}
+	free(closer);
+	return NULL;
+}
+
+void closer_close(struct closer *closer, struct eventset *sets, size_t n)
+{
+	struct closing *closing = NULL;
+	size_t fds = 0, bytes = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		fds += sets[i].n_fds;
+		bytes += sets[i].ring_bytes;
+	}
+	if (fds > AT_ONCE_FDS || bytes > AT_ONCE_BYTES)
+		closing = calloc(1, sizeof(*closing));
+	for (size_t i = 0; i < n; i++) {
+		if (closing)
+			closing->sets[i] = sets[i];
+		else
+			eventset_close(&sets[i]); /* or there is no memory: it takes its time */
+		sets[i] = (struct eventset){0};
+	}
+	if (!closing)
+		return;
+	closing->job = (struct copier_job){.run = closing_run, .done = closing_done};
+	closing->closer = closer;
+	closing->n_sets = n;
+	closing->n_fds = fds;
+	closer->waiting += fds;
+	LIST_INSERT_HEAD(&closer->closings, closing, link);
+	copier_submit(closer->thread, &closing->job);
+}
+
+size_t closer_waiting(const struct closer *closer)
+{
+	return closer->waiting;
+}
+
+struct copier *closer_thread(const struct closer *closer)
+{
+	return closer->thread;
+}

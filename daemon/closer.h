@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Closes sets of perf events on a thread of its own: the kernel takes some microseconds for each descriptor, and
+ * milliseconds for a large ring. The thread never opens anything and waits for nobody, so that others may use it for
+ * what only needs time.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "common/cleanup.h"
+
+#define CLOSER_SETS 3
+
+struct closer;
+struct copier;
+struct event_base;
+struct eventset;
+
+int closer_new(struct event_base *base, struct closer **ret) _must_check_;
+/* Ends the thread: its other jobs are dropped, see daemon/copier.h. What is still to be closed is closed here. */
+struct closer *closer_free(struct closer *closer);
+/* Takes over at most CLOSER_SETS sets, which are closed in this order; small ones at once. */
+void closer_close(struct closer *closer, struct eventset *sets, size_t n);
+/* The descriptors that are not closed yet. */
+size_t closer_waiting(const struct closer *closer);
+struct copier *closer_thread(const struct closer *closer);
