@@ -30,9 +30,14 @@ struct backend {
 	const char *name;
 	/* Whether anything can be recorded here; `why` says how, or why not. */
 	bool (*probe)(const struct targets *targets, const char **ret_method, char *why, size_t why_size);
-	/* Begins recording: 0, TARGET_E_*, -errno. The target has its first members. */
+	/*
+	 * Begins recording: 0, TARGET_E_*, -errno. The target has its first members. NULL for samples, whose rings are
+	 * chosen before (daemon/samplechoice.h).
+	 */
 	int (*arm)(struct target *target, char *why, size_t why_size);
-	/* The members or the wanted stacks have changed: perhaps another method is better now. */
+	/* What it has recorded is another target's now: `target` has it. May be NULL. */
+	void (*moved)(struct target *target);
+	/* The members or the wanted stacks have changed: perhaps another method is better now, soon. */
 	int (*review)(struct target *target, bool members_added);
 	/* What was kept from before a change may go. */
 	void (*settle)(struct target *target);

@@ -150,6 +150,11 @@ static int stepper_arm(struct target *target, char *why, size_t why_size)
 	return 0;
 }
 
+static void stepper_moved(struct target *target)
+{
+	target->stepper->target = target;
+}
+
 static int stepper_review(struct target *target, bool members_added)
 {
 	return 0;
@@ -194,11 +199,10 @@ static void stepper_disarm(struct target *target)
 
 static void on_answer(evutil_socket_t fd, short what, void *arg)
 {
-	struct frozen_step *step = arg;
+	struct frozen *frozen = arg;
 
-	step->waits = false;
-	if (step->ready)
-		step->ready(step->ready_arg);
+	frozen->step.waits = false;
+	frozen_go_on(frozen);
 }
 
 static void lacks(struct frozen_step *step, const char *code, const char *why)
@@ -207,13 +211,14 @@ static void lacks(struct frozen_step *step, const char *code, const char *why)
 	(void)snprintf(step->why, sizeof(step->why), "%s", why);
 }
 
-static int await(const struct target *target, struct frozen_step *step)
+static int await(const struct target *target, struct frozen *frozen)
 {
+	struct frozen_step *step = &frozen->step;
 	const struct timeval limit = {.tv_sec = target->targets->config->step_freeze_s};
 
 	if (stepanswer_is_here(step->answer))
 		return 0;
-	step->wait = event_new(target->targets->base, stepanswer_fd(step->answer), EV_READ, on_answer, step);
+	step->wait = event_new(target->targets->base, stepanswer_fd(step->answer), EV_READ, on_answer, frozen);
 	if (!step->wait || event_add(step->wait, &limit) < 0)
 		return -ENOMEM;
 	step->waits = true;
@@ -240,7 +245,7 @@ static int stepper_freeze(struct target *target, struct frozen *frozen)
 		lacks(step, "timeout", "the stepper has not even read the requests before");
 	else if (r < 0)
 		lacks(step, "gone", "the stepper has ended");
-	return step->answer ? await(target, step) : 0;
+	return step->answer ? await(target, frozen) : 0;
 }
 
 static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
@@ -378,6 +383,7 @@ const struct backend backend_step = {
 	.name = "step",
 	.probe = stepper_probe,
 	.arm = stepper_arm,
+	.moved = stepper_moved,
 	.review = stepper_review,
 	.settle = stepper_settle,
 	.stop = stepper_stop,

@@ -16,6 +16,7 @@
 #include "daemon/frozen.h"
 
 #define BLOCK_BYTES (64u << 10)
+#define RESYNC_SECONDS 5 /* a target that cannot be read is not waited for any longer */
 
 /* ---- freezing */
 
@@ -78,6 +79,51 @@ static int freeze_texts(const struct target *target, struct frozen *frozen)
 	return 0;
 }
 
+/* ---- what was lost and is being read again */
+
+static void resync_end(struct frozen *frozen)
+{
+	if (!frozen->resync.waits)
+		return;
+	frozen->resync.waits = false;
+	LIST_REMOVE(frozen, resync.link);
+	event_free(frozen->resync.limit);
+	frozen->resync.limit = NULL;
+}
+
+void frozen_resynced(struct frozen *frozen, const struct histlog *log)
+{
+	struct histlog_view more;
+
+	resync_end(frozen);
+	if (log && histlog_freeze(log, &more) == 0) {
+		if (histlog_view_join(&frozen->history, &more) < 0)
+			histlog_view_fini(&more);
+	}
+	frozen_go_on(frozen);
+}
+
+static void on_resync_limit(evutil_socket_t fd, short what, void *arg)
+{
+	frozen_resynced(arg, NULL);
+}
+
+/*
+ * The moment has passed and does not move: records carry the time when the loss was told, which is before it, and what the
+ * kernel has told since is in the history with its own time. That something was lost is told in any case.
+ */
+static int await_resync(struct target *target, struct frozen *frozen)
+{
+	const struct timeval limit = {.tv_sec = RESYNC_SECONDS};
+
+	frozen->resync.limit = evtimer_new(target->targets->base, on_resync_limit, frozen);
+	if (!frozen->resync.limit || event_add(frozen->resync.limit, &limit) < 0)
+		return -ENOMEM;
+	frozen->resync.waits = true;
+	LIST_INSERT_HEAD(&target->waiting, frozen, resync.link);
+	return 0;
+}
+
 int target_freeze(struct target *target, bool admin, struct frozen **ret)
 {
 	_cleanup_(frozen_freep) struct frozen *frozen = NULL;
@@ -89,9 +135,6 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (!frozen)
 		return -ENOMEM;
 	frozen->vdso_fd = -1;
-	/* What a resync reads anew carries the time of its reading: it must be before the moment. */
-	history_drain(targets->history);
-	target_resync(target);
 	frozen->raw_ns = raw_now_ns();
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	frozen->unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -114,7 +157,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->armed_ns = target->armed_ns;
 	frozen->armed_unix_ns = target->armed_unix_ns;
 	frozen->admin = admin;
-	frozen->oldest_ns = target_oldest_ns(target);
+	frozen->oldest_ns = target->armed_ns;
 	frozen->history_lost = history_lost(targets->history) - target->history_lost_at;
 	frozen->images_missing = target_images_missing(target);
 	frozen->method = "none";
@@ -132,6 +175,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	r = frozen->backend->freeze(target, frozen);
 	if (r == 0)
 		r = target_freeze_rings(target, frozen);
+	if (r == 0 && target_has_work(target, WORK_RESYNC))
+		r = await_resync(target, frozen);
 	if (r < 0)
 		return r;
 	*ret = take_ptr(frozen);
@@ -140,13 +185,19 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 
 bool frozen_waits(const struct frozen *frozen)
 {
-	return frozen->step.waits;
+	return frozen->step.waits || frozen->resync.waits;
+}
+
+void frozen_go_on(struct frozen *frozen)
+{
+	if (!frozen_waits(frozen) && frozen->ready)
+		frozen->ready(frozen->ready_arg);
 }
 
 void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg)
 {
-	frozen->step.ready = fn;
-	frozen->step.ready_arg = arg;
+	frozen->ready = fn;
+	frozen->ready_arg = arg;
 }
 
 int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
@@ -174,6 +225,9 @@ struct frozen *frozen_free(struct frozen *frozen)
 {
 	if (!frozen)
 		return NULL;
+	resync_end(frozen);
+	if (frozen->resync.limit)
+		event_free(frozen->resync.limit);
 	if (frozen->backend)
 		frozen_resume(frozen);
 	for (size_t i = 0; i < frozen->n_members; i++) {

@@ -59,17 +59,25 @@ static void closing_done(struct copier_job *job)
 	free(closing);
 }
 
-struct closer *closer_free(struct closer *closer)
+void closer_stop(struct closer *closer)
 {
 	struct closing *closing;
 
 	if (!closer)
-		return NULL;
+		return;
 	copier_free(closer->thread);
+	closer->thread = NULL;
 	while ((closing = LIST_FIRST(&closer->closings)) != NULL) {
 		closing_run(&closing->job);
 		closing_done(&closing->job);
 	}
+}
+
+struct closer *closer_free(struct closer *closer)
+{
+	if (!closer)
+		return NULL;
+	closer_stop(closer);
 	free(closer);
 	return NULL;
 }
@@ -83,7 +91,7 @@ void closer_close(struct closer *closer, struct eventset *sets, size_t n)
 		fds += sets[i].n_fds;
 		bytes += sets[i].ring_bytes;
 	}
-	if (fds > AT_ONCE_FDS || bytes > AT_ONCE_BYTES)
+	if (closer->thread && (fds > AT_ONCE_FDS || bytes > AT_ONCE_BYTES))
 		closing = calloc(1, sizeof(*closing));
 	for (size_t i = 0; i < n; i++) {
 		if (closing)

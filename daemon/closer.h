@@ -18,7 +18,8 @@ struct event_base;
 struct eventset;
 
 int closer_new(struct event_base *base, struct closer **ret) _must_check_;
-/* Ends the thread: its other jobs are dropped, see daemon/copier.h. What is still to be closed is closed here. */
+/* Ends the thread: its other jobs are dropped, see daemon/copier.h. From then on all is closed at once. */
+void closer_stop(struct closer *closer);
 struct closer *closer_free(struct closer *closer);
 /* Takes over at most CLOSER_SETS sets, which are closed in this order; small ones at once. */
 void closer_close(struct closer *closer, struct eventset *sets, size_t n);

@@ -514,13 +514,13 @@ void pending_drop(struct pending *p)
 	free(p);
 }
 
-void pending_reply(struct pending *p, struct json_object *result)
+bool pending_reply(struct pending *p, struct json_object *result)
 {
 	struct conn *c = p->conn;
 	int64_t id = p->id;
 
 	pending_drop(p);
-	(void)conn_send_result(c, id, result, NULL, 0);
+	return conn_send_result(c, id, result, NULL, 0) == 0;
 }
 
 void pending_fail(struct pending *p, enum protocol_error code, const char *message)

@@ -109,6 +109,7 @@ struct pending;
 #define CONN_PENDING_MAX 16
 int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg, struct pending **ret)
 	_must_check_; /* -EBUSY: too many on this connection */
-void pending_reply(struct pending *p, struct json_object *result);
+/* False: there was no memory for it, and the client was told so. */
+bool pending_reply(struct pending *p, struct json_object *result);
 void pending_fail(struct pending *p, enum protocol_error code, const char *message);
 void pending_drop(struct pending *p);

@@ -136,6 +136,11 @@ static void on_target_gone(void *arg, struct target *target)
 	triggers_target_gone(d->triggers, target);
 }
 
+static void on_targets_surveyed(void *arg)
+{
+	method_targets_surveyed(arg);
+}
+
 static bool is_healthy(void *arg)
 {
 	struct daemon *d = arg;
@@ -174,6 +179,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	/* Socket units keep their sockets: who connects now is served by our successor. */
 	d->control = listener_free(d->control);
 	d->status_listener = listener_free(d->status_listener);
+	targets_stop(d->targets);
 	hub_emit(d->hub, "daemon.stopping", HUB_EVERYBODY, json_object_new_object());
 	(void)evtimer_add(d->stop_deadline, &patience);
 }
@@ -329,7 +335,7 @@ static int new_triggers(struct daemon *d)
 	producers_set_callbacks(d->producers, &(struct producers_callbacks){
 		.changed = on_program_changed, .gone = on_program_gone, .cause = on_program_cause, .arg = d});
 	targets_set_callbacks(d->targets, &(struct targets_callbacks){
-		.changed = on_target_changed, .gone = on_target_gone, .arg = d});
+		.changed = on_target_changed, .gone = on_target_gone, .surveyed = on_targets_surveyed, .arg = d});
 	return 0;
 }
 
@@ -507,9 +513,12 @@ int daemon_run(struct daemon *d)
 {
 	log_info("ready: %s/control.sock", d->config.runtime_dir);
 	notify_ready(d->notify);
-	while (!has_stopped(d))
+	loop_meter_turn(&d->meter);
+	while (!has_stopped(d)) {
 		if (event_base_loop(d->base, EVLOOP_ONCE) < 0)
 			return fail(-EIO, "event loop");
+		loop_meter_turn(&d->meter);
+	}
 	return 0;
 }
 

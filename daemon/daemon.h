@@ -10,11 +10,13 @@
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "common/json.h"
 #include "daemon/audit.h"
 #include "daemon/config.h"
+#include "daemon/loop.h"
 #include "daemon/quota.h"
 #include "daemon/subscribe.h"
 
@@ -51,10 +53,12 @@ struct daemon {
 	struct status_server *status_server;
 	struct listener *control, *status_listener;
 	struct notify *notify;
+	LIST_HEAD(, asker) askers; /* of the targets' methods: they wait for a survey */
 	struct event *sigterm, *sigint, *stop_deadline, *dying;
 	int lock_fd;
 	gid_t admin_gid;     /* AUTH_NO_GROUP: only root and our own user */
 	uint64_t started_ns; /* io_now_ns() */
+	struct loop_meter meter;
 	bool stopping, draining, gave_up;
 };
 

@@ -73,13 +73,19 @@ struct frozen {
 		bool wrapped;       /* there had been more */
 	} *rings;
 	size_t n_rings;
+	/* what the kernel has lost of the history is being read again */
+	struct frozen_resync {
+		LIST_ENTRY(frozen) link; /* of the target, while it waits */
+		bool waits;
+		struct event *limit;
+	} resync;
+	void (*ready)(void *arg); /* when it waits for nothing any more */
+	void *ready_arg;
 	/* somebody else's recording */
 	struct frozen_step {
 		struct stepanswer *answer; /* referenced until resume; NULL: none was asked for */
 		struct event *wait;	   /* for the answer */
 		bool waits;
-		void (*ready)(void *arg);
-		void *ready_arg;
 		struct stepabi_stats stats;
 		uint64_t raw_ns;  /* until when it records; 0: it did not come */
 		const char *code; /* NULL: it came; else why not, as an error and a sentence */
@@ -102,3 +108,8 @@ struct frozen {
 bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 /* The member with this pid, the newest; NULL if none. */
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);
+/* Something that it waited for is here, or will not come. */
+void frozen_go_on(struct frozen *frozen);
+/* The same of a resync: `log` has what was read again; NULL: nothing was. */
+struct histlog;
+void frozen_resynced(struct frozen *frozen, const struct histlog *log);

@@ -168,7 +168,9 @@ static void note(struct compaction *c, const struct perf_event_header *h)
 	} else if (h->type == PERF_RECORD_MMAP2 && time < c->oldest) {
 		slot = table_find(&c->maps, map_key((const void *)h));
 		slot->key = map_key((const void *)h);
-		slot->value = (uint64_t)(uintptr_t)h; /* the newest wins: records come in order */
+		/* The newest wins. What was read from /proc comes later than what was told meanwhile. */
+		if (!slot->value || histlog_time((const void *)(uintptr_t)slot->value) <= time)
+			slot->value = (uint64_t)(uintptr_t)h;
 	}
 }
 
@@ -214,39 +216,75 @@ static bool needed(struct compaction *c, const struct perf_event_header *h)
 	return !end->key || time > end->value;
 }
 
-int histlog_compact(struct histlog *log, uint64_t oldest_ns)
+static int append_needed(struct compaction *c, const struct histlog_block *block, struct histlog *fresh)
+{
+	for (size_t at = 0; at < block->used;) {
+		const struct perf_event_header *h = (const void *)(block->chunk->data + at);
+
+		at += h->size;
+		if (needed(c, h)) {
+			int r = append(fresh, h);
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+int histlog_compact(const struct histlog_view *view, uint64_t oldest_ns, struct histlog *ret)
 {
 	_cleanup_(compaction_fini) struct compaction c = {.oldest = oldest_ns};
 	struct histlog fresh;
-	struct histlog_chunk *chunk;
-	size_t at;
 	int r;
 
-	if (table_init(&c.exits, log->records) < 0 || table_init(&c.last, log->records) < 0 ||
-	    table_init(&c.maps, log->records) < 0)
+	if (table_init(&c.exits, view->records) < 0 || table_init(&c.last, view->records) < 0 ||
+	    table_init(&c.maps, view->records) < 0)
 		return -ENOMEM;
-	for (chunk = log->first; chunk; chunk = chunk->next)
-		for (at = 0; at < chunk->used; at += ((struct perf_event_header *)(chunk->data + at))->size)
-			note(&c, (const void *)(chunk->data + at));
+	for (size_t i = 0; i < view->n_blocks; i++)
+		for (size_t at = 0; at < view->blocks[i].used;) {
+			const struct perf_event_header *h = (const void *)(view->blocks[i].chunk->data + at);
 
-	histlog_init(&fresh, log->limit);
-	for (chunk = log->first; chunk; chunk = chunk->next) {
-		for (at = 0; at < chunk->used; at += ((struct perf_event_header *)(chunk->data + at))->size) {
-			const struct perf_event_header *h = (const void *)(chunk->data + at);
-
-			if (!needed(&c, h))
-				continue;
-			r = append(&fresh, h);
-			if (r < 0) {
-				histlog_fini(&fresh);
-				return r;
-			}
+			note(&c, h);
+			at += h->size;
+		}
+	histlog_init(&fresh, 0);
+	for (size_t i = 0; i < view->n_blocks; i++) {
+		r = append_needed(&c, &view->blocks[i], &fresh);
+		if (r < 0) {
+			histlog_fini(&fresh);
+			return r;
 		}
 	}
-	fresh.dropped = log->dropped;
-	fresh.compacted_at = fresh.bytes;
+	*ret = fresh;
+	return 0;
+}
+
+int histlog_replace(struct histlog *log, const struct histlog_view *view, struct histlog *compact)
+{
+	const struct histlog_chunk *chunk = log->first;
+	size_t at = 0;
+
+	/* Behind the view: in its last chunk, and in those that came then. */
+	if (view->n_blocks > 0) {
+		chunk = view->blocks[view->n_blocks - 1].chunk;
+		at = view->blocks[view->n_blocks - 1].used;
+	}
+	for (; chunk; chunk = chunk->next, at = 0)
+		while (at < chunk->used) {
+			const struct perf_event_header *h = (const void *)(chunk->data + at);
+			int r = append(compact, h);
+
+			if (r < 0)
+				return r;
+			at += h->size;
+		}
+	compact->limit = log->limit;
+	compact->dropped = log->dropped;
+	compact->compacted_at = compact->bytes;
 	histlog_fini(log);
-	*log = fresh;
+	*log = *compact;
+	*compact = (struct histlog){0};
 	return 0;
 }
 
@@ -254,37 +292,52 @@ int histlog_compact(struct histlog *log, uint64_t oldest_ns)
 
 int histlog_freeze(const struct histlog *log, struct histlog_view *ret)
 {
-	struct histlog_view view = {.dropped = log->dropped};
+	struct histlog_view view = {.dropped = log->dropped, .records = log->records};
 	struct histlog_chunk *chunk;
 	size_t n = 0;
 
 	for (chunk = log->first; chunk; chunk = chunk->next)
 		n++;
-	view.chunks = calloc(n ? n : 1, sizeof(*view.chunks));
-	if (!view.chunks)
+	view.blocks = calloc(n ? n : 1, sizeof(*view.blocks));
+	if (!view.blocks)
 		return -ENOMEM;
 	for (chunk = log->first; chunk; chunk = chunk->next) {
 		atomic_fetch_add(&chunk->refs, 1);
-		view.chunks[view.n_chunks++] = chunk;
+		view.blocks[view.n_blocks++] = (struct histlog_block){.chunk = chunk, .used = chunk->used};
 	}
-	view.last_used = log->last ? log->last->used : 0;
 	*ret = view;
+	return 0;
+}
+
+int histlog_view_join(struct histlog_view *view, struct histlog_view *from)
+{
+	struct histlog_block *bigger = reallocarray(view->blocks, view->n_blocks + from->n_blocks + 1, sizeof(*bigger));
+
+	if (!bigger)
+		return -ENOMEM;
+	view->blocks = bigger;
+	if (from->n_blocks)
+		memcpy(view->blocks + view->n_blocks, from->blocks, from->n_blocks * sizeof(*bigger));
+	view->n_blocks += from->n_blocks;
+	view->records += from->records;
+	view->dropped += from->dropped;
+	free(from->blocks);
+	*from = (struct histlog_view){0};
 	return 0;
 }
 
 void histlog_view_fini(struct histlog_view *view)
 {
-	for (size_t i = 0; i < view->n_chunks; i++)
-		chunk_put(view->chunks[i]);
-	free(view->chunks);
+	for (size_t i = 0; i < view->n_blocks; i++)
+		chunk_put(view->blocks[i].chunk);
+	free(view->blocks);
 	*view = (struct histlog_view){0};
 }
 
 const void *histlog_view_block(const struct histlog_view *view, size_t n, size_t *ret_len)
 {
-	if (n >= view->n_chunks)
+	if (n >= view->n_blocks)
 		return NULL;
-	/* Only the last one still grows: what it had is remembered, the others are final. */
-	*ret_len = n + 1 == view->n_chunks ? view->last_used : view->chunks[n]->used;
-	return view->chunks[n]->data;
+	*ret_len = view->blocks[n].used;
+	return view->blocks[n].chunk->data;
 }

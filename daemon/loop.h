@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "common/io.h"
 
@@ -21,4 +22,25 @@ static inline uint64_t loop_deadline(void)
 static inline bool loop_is_over(uint64_t deadline)
 {
 	return io_now_ns() >= deadline;
+}
+
+/* Turns of the loop, by the time that they take of a processor: what waits does not count, and must not be there. */
+struct loop_meter {
+	uint64_t turns, longest_ns;
+	uint64_t at_ns; /* CLOCK_THREAD_CPUTIME_ID when the last one ended */
+};
+
+/* After each turn; the first call only begins. */
+static inline void loop_meter_turn(struct loop_meter *meter)
+{
+	struct timespec now;
+	uint64_t at, took;
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	took = meter->at_ns ? at - meter->at_ns : 0;
+	meter->turns += meter->at_ns != 0;
+	if (took > meter->longest_ns)
+		meter->longest_ns = took;
+	meter->at_ns = at;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/filter.h"
-#include "daemon/synth.h"
+#include "daemon/loop.h"
 
 static size_t bucket_of(pid_t pid)
 {
@@ -55,7 +55,7 @@ size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_t
 	{
 		bool known = false;
 
-		if (member->pid != pid || member->start_time != start_time || n == room)
+		if (member->pid != pid || member->start_time != start_time || n == room || member->target->arming)
 			continue;
 		for (size_t i = 0; i < n; i++)
 			known = known || ret[i] == member->target;
@@ -90,8 +90,9 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 {
 	struct member *member;
 
-	if (target->n_members >= TARGET_MEMBERS_MAX)
-		members_prune(target);
+	/* Before it is too late: who has ended may be forgotten when the rings have been looked at. */
+	if (target->n_members >= TARGET_MEMBERS_MAX - TARGET_MEMBERS_MAX / 8)
+		target_work(target, WORK_FORGET);
 	if (target->n_members >= TARGET_MEMBERS_MAX)
 		return -E2BIG;
 	member = calloc(1, sizeof(*member));
@@ -151,11 +152,11 @@ static void joined(struct member *member)
 {
 	struct targets *targets = member->target->targets;
 
-	if (targets->callbacks.changed)
+	if (targets->callbacks.changed && !member->target->arming)
 		targets->callbacks.changed(targets->callbacks.arg, member->target);
 }
 
-static int proc_dir_open(pid_t pid)
+int proc_dir_open(pid_t pid)
 {
 	char path[32];
 	int fd;
@@ -190,12 +191,9 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 	_cleanup_close_ int own = proc_dir_open(pid);
 	struct root *root = parent->root ? root_ref(parent->root) : NULL;
 	struct cred *cred = parent->cred ? cred_ref(parent->cred) : NULL;
-	char comm[PROC_COMM_MAX];
 	struct member *member;
 	int r;
 
-	/* Making room may forget the parent. */
-	memcpy(comm, parent->comm, sizeof(comm));
 	r = member_new(parent->target, pid, at_ns, &member);
 	if (r < 0) {
 		(void)root_put(root);
@@ -204,7 +202,7 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 	}
 	member->root = root;
 	member->cred = cred;
-	memcpy(member->comm, comm, sizeof(comm));
+	memcpy(member->comm, parent->comm, sizeof(member->comm));
 	if (own >= 0) {
 		member_read(member, own);
 		joined(member);
@@ -241,14 +239,13 @@ void members_end(struct target *target, uint64_t at_ns)
 		member_end(member, at_ns);
 }
 
-void members_prune(struct target *target)
+void members_prune(struct target *target, uint64_t oldest_ns)
 {
-	uint64_t oldest = target_oldest_ns(target);
 	struct member *member, *next;
 
 	for (member = TAILQ_FIRST(&target->members); member; member = next) {
 		next = TAILQ_NEXT(member, link);
-		if (member->to_ns < oldest)
+		if (member->to_ns < oldest_ns)
 			(void)member_free(member);
 	}
 }
@@ -348,59 +345,24 @@ static int pid_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int member_follow(struct member *member)
+void pids_sort(pid_t *pids, size_t n)
 {
-	_cleanup_(proc_close) struct proc proc = PROC_INIT;
-	struct target *target = member->target;
-	int r;
-
-	if (history_running(target->targets->history) || member->follow)
-		return 0;
-	r = proc_open(member->pid, -1, &proc);
-	if (r != 0)
-		return r == PROC_E_GONE ? 0 : r;
-	r = history_follow_open(proc.dirfd, target->tid, target->scope == TARGET_UNIT, NULL, &member->follow);
-	if (r == 0)
-		r = history_follow_begin(target->targets->history, member->follow);
-	return r == -ESRCH ? 0 : r;
-}
-
-int members_scan(struct target *target, bool *ret_added)
-{
-	_cleanup_free_ pid_t *pids = NULL;
-	uint64_t now = raw_now_ns();
-	struct member *member;
-	bool added = false;
-	size_t n = 0;
-	int r;
-
-	r = cgroup_procs(&target->cgroup, &pids, &n);
-	if (r != 0)
-		return r == CGROUP_E_MANY ? -E2BIG : r;
 	if (n)
 		qsort(pids, n, sizeof(*pids), pid_cmp);
+}
+
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline)
+{
+	struct member *member;
+
+	/* From the front again at the next call: those that have ended are passed quickly. */
 	TAILQ_FOREACH(member, &target->members, link)
 	{
 		if (member->to_ns != UINT64_MAX || (n && bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp)))
 			continue;
-		member_end(member, now);
+		member_end(member, at_ns);
+		if (loop_is_over(deadline))
+			return false;
 	}
-	for (size_t i = 0; i < n; i++) {
-		if (member_find(target, pids[i]))
-			continue;
-		r = member_add(target, pids[i], -1, now, &member);
-		if (r == PROC_E_GONE)
-			continue;
-		if (r < 0)
-			return r;
-		r = targetlog_synth(target, member, -1, SYNTH_ALL);
-		if (r < 0)
-			return r;
-		r = member_follow(member);
-		if (r < 0)
-			return r;
-		added = true;
-	}
-	*ret_added = added;
-	return 0;
+	return true;
 }

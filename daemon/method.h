@@ -63,6 +63,9 @@ enum protocol_error method_trigger_remove(struct call *call, struct json_object 
 enum protocol_error method_subscribe(struct call *call, struct json_object **ret_result);
 enum protocol_error method_unsubscribe(struct call *call, struct json_object **ret_result);
 
+/* Rings have been looked at: who waits for that gets an answer. */
+void method_targets_surveyed(struct daemon *d);
+
 /* "cursor" of a list as the id behind which to go on (0: at the start); false: not one of ours. */
 bool call_cursor(const struct call *call, uint64_t *ret_after);
 /* "next" of such a list. */

@@ -43,7 +43,7 @@ static void waiter_done(struct snapshot *s, void *arg)
 {
 	struct waiter *w = arg;
 
-	pending_reply(w->pending, snapshot_result(s, true));
+	(void)pending_reply(w->pending, snapshot_result(s, true));
 	free(w);
 }
 

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/audit.h"
 #include "daemon/clockseries.h"
 #include "daemon/daemon.h"
 #include "daemon/method.h"
@@ -25,7 +27,7 @@ enum protocol_error call_target(struct call *call, struct target **ret_target)
 	return API_OK;
 }
 
-static enum protocol_error arm_error(struct call *call, int r, const char *why)
+static enum protocol_error arm_error(int r, const char **why)
 {
 	static const struct {
 		enum protocol_error error;
@@ -38,11 +40,22 @@ static enum protocol_error arm_error(struct call *call, int r, const char *why)
 		[TARGET_E_EXISTS] = {API_BUSY, "already armed"},
 		[TARGET_E_BUSY] = {API_BUSY, "a limit of the daemon is reached"},
 		[TARGET_E_BAD] = {API_BAD_PARAMS, "the parameters contradict each other"},
+		[TARGET_E_STOPPING] = {API_SHUTTING_DOWN, "tracerd is stopping"},
 	};
 
-	if (r > 0 && (size_t)r < ARRAY_SIZE(answers) && answers[r].text)
-		return call_fail(call, answers[r].error, "%s", why[0] ? why : answers[r].text);
-	return call_fail(call, protocol_error_from_errno(r), "%s", why[0] ? why : strerror(r < 0 ? -r : EIO));
+	if (r > 0 && (size_t)r < ARRAY_SIZE(answers) && answers[r].text) {
+		*why = **why ? *why : answers[r].text;
+		return answers[r].error;
+	}
+	*why = **why ? *why : strerror(r < 0 ? -r : EIO);
+	return protocol_error_from_errno(r);
+}
+
+static enum protocol_error arm_fail(struct call *call, int r, const char *why)
+{
+	enum protocol_error e = arm_error(r, &why);
+
+	return call_fail(call, e, "%s", why);
 }
 
 /* The descriptors by the names that "fds" gives them, in order. */
@@ -86,29 +99,100 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 	return API_OK;
 }
 
+/* Who gets a target told: what of it is counted for them. */
+struct reader {
+	struct daemon *daemon;
+	uid_t uid;
+	bool admin;
+};
+
+static struct reader reader_of(const struct call *call)
+{
+	return (struct reader){.daemon = call->daemon, .uid = call->peer->uid, .admin = call->peer->admin};
+}
+
 /* T, and what only the daemon as a whole knows of it. */
-static struct json_object *target_json(struct call *call, struct target *t)
+static struct json_object *target_json(const struct reader *reader, struct target *t)
 {
 	struct json_object *o = target_to_json(t);
 
-	json_add_uint(o, "triggers", triggers_count(call->daemon->triggers, t, call->peer->uid, call->peer->admin));
+	json_add_uint(o, "triggers", triggers_count(reader->daemon->triggers, t, reader->uid, reader->admin));
+	return o;
+}
+
+static struct json_object *target_answer(const struct reader *reader, struct target *t)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add(o, "target", target_json(reader, t));
 	return o;
 }
 
 struct json_object *call_target_answer(struct call *call, struct target *t)
 {
-	struct json_object *o = json_object_new_object();
+	const struct reader reader = reader_of(call);
 
-	json_add(o, "target", target_json(call, t));
-	return o;
+	return target_answer(&reader, t);
 }
 
-static void undo_arm(struct call *call)
-{
-	char why[200] = "";
+/* ---- arm: the answer comes when the target is armed, or cannot be */
 
-	if (targets_release(call->daemon->targets, call->undo_arg, why, sizeof(why)) != 0)
-		log_warning("target %s stays armed, and its client does not know: %s", call->object, why);
+struct armer {
+	struct reader reader;
+	struct pending *pending; /* not owned */
+	struct conn *conn;	 /* not owned; as long as `pending` */
+	struct arming *arming;	 /* the targets' */
+};
+
+static void on_armed(void *arg, int answer, struct target *t, const char *why)
+{
+	struct armer *a = arg;
+	struct daemon *d = a->reader.daemon;
+	char untold[200] = "";
+	enum protocol_error e = answer ? arm_error(answer, &why) : API_OK;
+
+	audit_log(&d->audit, conn_peer(a->conn), "target.arm", t ? target_name(t) : "", answer ? protocol_error_code(e) : "ok");
+	if (answer) {
+		pending_fail(a->pending, e, why);
+	} else {
+		clockseries_start(d->clocks);
+		/* What its client does not learn of is not to be. */
+		if (!pending_reply(a->pending, target_answer(&a->reader, t)) &&
+		    targets_release(d->targets, t, untold, sizeof(untold)) != 0)
+			log_warning("target %s stays armed, and its client does not know: %s", target_name(t), untold);
+	}
+	free(a);
+}
+
+static void armer_gone(struct pending *p, void *arg)
+{
+	struct armer *a = arg;
+
+	targets_arm_cancel(a->arming);
+	free(a);
+}
+
+static enum protocol_error arm(struct call *call, const struct target_request *req)
+{
+	_cleanup_free_ struct armer *a = calloc(1, sizeof(*a));
+	char why[200] = "";
+	int r;
+
+	if (!a)
+		return call_fail(call, API_BUSY, "out of memory");
+	a->reader = reader_of(call);
+	a->conn = call->conn;
+	/* The reply is promised first: what nobody can be told of is not begun. */
+	if (pending_new(call->conn, call->id, armer_gone, a, &a->pending) < 0)
+		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
+	r = targets_arm(call->daemon->targets, req, on_armed, a, &a->arming, why, sizeof(why));
+	if (r != 0) {
+		pending_drop(a->pending);
+		return arm_fail(call, r, why);
+	}
+	(void)take_ptr(a);
+	call->deferred = true;
+	return API_OK;
 }
 
 enum protocol_error method_target_arm(struct call *call, struct json_object **ret_result)
@@ -116,10 +200,8 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	const struct params *p = &call->params;
 	struct target_request req = TARGET_REQUEST_INIT;
 	const char *stacks = params_string(p, "stacks");
-	char why[200] = "", name[32];
-	struct target *t = NULL;
 	enum protocol_error e;
-	int r;
+	char name[32];
 
 	e = name_fds(call, &req);
 	if (e == API_OK)
@@ -134,15 +216,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.waits = params_bool(p, "waits");
 	req.backend = params_string(p, "backend");
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;
-	r = targets_arm(call->daemon->targets, &req, &t, why, sizeof(why));
-	if (r != 0)
-		return arm_error(call, r, why);
-	call_object(call, target_name(t));
-	clockseries_start(call->daemon->clocks);
-	*ret_result = call_target_answer(call, t);
-	call->undo = undo_arm;
-	call->undo_arg = t;
-	return API_OK;
+	return arm(call, &req);
 }
 
 enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result)
@@ -158,19 +232,8 @@ enum protocol_error method_target_disarm(struct call *call, struct json_object *
 	answer = call_target_answer(call, t);
 	r = targets_release(call->daemon->targets, t, why, sizeof(why));
 	if (r != 0)
-		return arm_error(call, r, why);
+		return arm_fail(call, r, why);
 	*ret_result = take_ptr(answer);
-	return API_OK;
-}
-
-enum protocol_error method_target_show(struct call *call, struct json_object **ret_result)
-{
-	struct target *t = NULL;
-	enum protocol_error e = call_target(call, &t);
-
-	if (e != API_OK)
-		return e;
-	*ret_result = call_target_answer(call, t);
 	return API_OK;
 }
 
@@ -207,9 +270,9 @@ void add_cursor(struct json_object *result, bool more, uint64_t after)
 #define PAGE_BYTES (FRAME_REPLY_MAX / 4)
 
 /* False: it does not fit the page any more, which has something already. */
-static bool page_add(struct call *call, struct json_object *list, struct target *t, size_t *bytes)
+static bool page_add(const struct reader *reader, struct json_object *list, struct target *t, size_t *bytes)
 {
-	struct json_object *o = target_json(call, t);
+	struct json_object *o = target_json(reader, t);
 	size_t len = 0;
 
 	if (o && json_text(o, &len) && *bytes > 0 && *bytes + len > PAGE_BYTES) {
@@ -221,22 +284,16 @@ static bool page_add(struct call *call, struct json_object *list, struct target 
 	return true;
 }
 
-enum protocol_error method_target_list(struct call *call, struct json_object **ret_result)
+static struct json_object *page_answer(const struct reader *reader, uint64_t after, int64_t limit)
 {
-	int64_t limit = params_int(&call->params, "limit");
-	struct json_object *o, *list;
+	struct json_object *o = json_object_new_object(), *list = json_add_new_array(o, "targets");
 	struct target *t;
-	uint64_t after;
 	size_t bytes = 0;
 	bool more = false;
 
-	if (!call_cursor(call, &after))
-		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
-	o = json_object_new_object();
-	list = json_add_new_array(o, "targets");
-	while ((t = targets_next(call->daemon->targets, after))) {
-		if (target_visible(t, call->peer->uid, call->peer->admin)) {
-			if (limit == 0 || !page_add(call, list, t, &bytes)) {
+	while ((t = targets_next(reader->daemon->targets, after))) {
+		if (target_visible(t, reader->uid, reader->admin)) {
+			if (limit == 0 || !page_add(reader, list, t, &bytes)) {
 				more = true;
 				break;
 			}
@@ -245,6 +302,124 @@ enum protocol_error method_target_list(struct call *call, struct json_object **r
 		after = target_id(t);
 	}
 	add_cursor(o, more, after);
-	*ret_result = o;
+	return o;
+}
+
+/* ---- list and show: rings are looked at on another thread before, if that was not done a moment ago */
+
+#define SURVEY_SECONDS 2 /* then the answer has what was known before */
+
+struct asker {
+	LIST_ENTRY(asker) link; /* of the daemon */
+	struct reader reader;
+	struct pending *pending; /* not owned */
+	struct event *limit;
+	uint64_t target; /* shown; 0: a list */
+	uint64_t after;
+	int64_t page;
+};
+
+static void asker_free(struct asker *asker)
+{
+	LIST_REMOVE(asker, link);
+	event_free(asker->limit);
+	free(asker);
+}
+
+static struct target *asker_target(const struct asker *asker)
+{
+	struct target *t = asker->target ? targets_next(asker->reader.daemon->targets, asker->target - 1) : NULL;
+
+	return t && target_id(t) == asker->target ? t : NULL;
+}
+
+static void asker_answer(struct asker *asker)
+{
+	struct target *t = asker_target(asker);
+
+	if (!asker->target)
+		(void)pending_reply(asker->pending, page_answer(&asker->reader, asker->after, asker->page));
+	else if (t)
+		(void)pending_reply(asker->pending, target_answer(&asker->reader, t));
+	else
+		pending_fail(asker->pending, API_NOT_FOUND, "no such target");
+	asker_free(asker);
+}
+
+static void on_limit(evutil_socket_t fd, short what, void *arg)
+{
+	asker_answer(arg);
+}
+
+static void asker_gone(struct pending *p, void *arg)
+{
+	asker_free(arg);
+}
+
+static bool is_surveying(const struct asker *asker)
+{
+	struct target *t = asker_target(asker);
+
+	return (t || !asker->target) &&
+	       targets_surveying(asker->reader.daemon->targets, t, asker->reader.uid, asker->reader.admin);
+}
+
+void method_targets_surveyed(struct daemon *d)
+{
+	struct asker *asker, *next;
+
+	for (asker = LIST_FIRST(&d->askers); asker; asker = next) {
+		next = LIST_NEXT(asker, link);
+		if (!is_surveying(asker))
+			asker_answer(asker);
+	}
+}
+
+/* Later, or now: NULL and call->deferred, or the answer. */
+static enum protocol_error ask(struct call *call, const struct asker *what, struct target *t, struct json_object **ret_result)
+{
+	const struct timeval limit = {.tv_sec = SURVEY_SECONDS};
+	struct asker *asker;
+
+	targets_survey(call->daemon->targets, t, call->peer->uid, call->peer->admin);
+	if (!is_surveying(what)) {
+		*ret_result = t ? target_answer(&what->reader, t) : page_answer(&what->reader, what->after, what->page);
+		return API_OK;
+	}
+	asker = malloc(sizeof(*asker));
+	if (!asker)
+		return call_fail(call, API_BUSY, "out of memory");
+	*asker = *what;
+	asker->limit = evtimer_new(call->daemon->base, on_limit, asker);
+	if (!asker->limit || event_add(asker->limit, &limit) < 0 ||
+	    pending_new(call->conn, call->id, asker_gone, asker, &asker->pending) < 0) {
+		if (asker->limit)
+			event_free(asker->limit);
+		free(asker);
+		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
+	}
+	LIST_INSERT_HEAD(&call->daemon->askers, asker, link);
+	call->deferred = true;
 	return API_OK;
+}
+
+enum protocol_error method_target_show(struct call *call, struct json_object **ret_result)
+{
+	struct asker what = {.reader = reader_of(call)};
+	struct target *t = NULL;
+	enum protocol_error e = call_target(call, &t);
+
+	if (e != API_OK)
+		return e;
+	what.target = target_id(t);
+	return ask(call, &what, t, ret_result);
+}
+
+enum protocol_error method_target_list(struct call *call, struct json_object **ret_result)
+{
+	struct asker what = {.reader = reader_of(call), .page = params_int(&call->params, "limit")};
+
+	if (!call_cursor(call, &what.after))
+		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
+	return ask(call, &what, NULL, ret_result);
 }

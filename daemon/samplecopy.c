@@ -369,15 +369,27 @@ int samplecopy_freeze(struct target *target, struct frozen *frozen)
 							    .lost_at = source->lost_at};
 		frozen->n_sources++;
 	}
+	/*
+	 * What is missing at the begin is known when the rings have been copied; until then it is as if they had all since
+	 * they are the target's.
+	 */
+	if (frozen->n_sources && frozen->sources[frozen->n_sources - 1].from_ns > frozen->oldest_ns)
+		frozen->oldest_ns = frozen->sources[frozen->n_sources - 1].from_ns;
 	if (frozen->n_sources) {
 		frozen->method = set_kind_name(frozen->sources[0].set->spec.kind);
 		frozen->hz = frozen->sources[0].set->spec.hz;
+		/* Others may have been asked for meanwhile. */
+		frozen->stacks = frozen->sources[0].set->spec.stacks;
 	}
 	return 0;
 }
 
 void samplecopy_resume(struct frozen *frozen)
 {
+	/* The copy knows what the rings held: from then on all of them had everything. */
+	for (size_t i = 0; i < frozen->n_rings; i++)
+		if (frozen->rings[i].wrapped && frozen->rings[i].oldest_ns > frozen->oldest_ns)
+			frozen->oldest_ns = frozen->rings[i].oldest_ns;
 	while (frozen->n_sources > 0)
 		(void)sample_set_put(frozen->sources[--frozen->n_sources].set);
 }

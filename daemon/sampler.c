@@ -13,12 +13,16 @@
 #include "common/log.h"
 #include "common/perfabi.h"
 #include "daemon/cgroup.h"
+#include "daemon/closer.h"
 #include "daemon/config.h"
+#include "daemon/copier.h"
 #include "daemon/filter.h"
 
 /* Each costs every switch of its tasks a little, and rings: past this, targets share the machine's. */
 #define CGROUP_SETS_MAX 16
 #define REST_AFTER_NS 2000000000u
+#define SURVEY_AGE_NS 1000000000u
+#define STOP_AT_ONCE_FDS 64
 
 struct sampler {
 	struct event_base *base;
@@ -39,6 +43,24 @@ struct sampler {
 		uint64_t since_ns; /* when it was last started */
 	} *clocks;
 	struct event *tick; /* pending while a clock runs */
+	struct closer *closer;
+	LIST_HEAD(, stopping) stoppings;
+	void (*on_survey)(void *arg);
+	void *on_survey_arg;
+};
+
+/* Work on a set on the closer's thread, with a reference of its own. */
+struct survey_job {
+	struct copier_job job; /* first */
+	struct sample_set *set;
+	struct set_survey survey;
+	int result;
+};
+
+struct stopping {
+	struct copier_job job; /* first */
+	LIST_ENTRY(stopping) link;
+	struct sample_set *set;
 };
 
 /* ---- what is permitted */
@@ -177,11 +199,97 @@ void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t 
 	*ret_cpus = sampler->n_cpus;
 }
 
+/* ---- what only needs time */
+
+static void survey_run(struct copier_job *job)
+{
+	struct survey_job *s = (struct survey_job *)job;
+
+	s->result = sample_set_look(s->set, &s->survey);
+}
+
+static void survey_end(struct survey_job *s)
+{
+	s->set->surveying = NULL;
+	set_survey_fini(&s->survey);
+	(void)sample_set_put(s->set);
+	free(s);
+}
+
+static void survey_done(struct copier_job *job)
+{
+	struct survey_job *s = (struct survey_job *)job;
+	struct sampler *sampler = s->set->sampler;
+
+	if (s->result == 0) {
+		set_survey_fini(&s->set->survey);
+		s->set->survey = s->survey;
+		s->survey = (struct set_survey){0};
+	}
+	survey_end(s);
+	if (sampler->on_survey)
+		sampler->on_survey(sampler->on_survey_arg);
+}
+
+void sampler_survey(struct sample_set *set)
+{
+	struct survey_job *s;
+
+	if (set->surveying || (set->survey.at_ns && raw_now_ns() - set->survey.at_ns < SURVEY_AGE_NS))
+		return;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return; /* what there is will have to do */
+	s->job = (struct copier_job){.run = survey_run, .done = survey_done};
+	s->set = sample_set_ref(set);
+	set->surveying = s;
+	copier_submit(closer_thread(set->sampler->closer), &s->job);
+}
+
+void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg)
+{
+	sampler->on_survey = fn;
+	sampler->on_survey_arg = arg;
+}
+
+static void stopping_run(struct copier_job *job)
+{
+	struct stopping *s = (struct stopping *)job;
+
+	eventset_ioctl(&s->set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+}
+
+static void stopping_end(struct stopping *s)
+{
+	LIST_REMOVE(s, link);
+	(void)sample_set_put(s->set);
+	free(s);
+}
+
+static void stopping_done(struct copier_job *job)
+{
+	stopping_end((struct stopping *)job);
+}
+
+void sampler_stop_set(struct sample_set *set)
+{
+	struct stopping *s = set->events[SET_CLOCK].n_fds > STOP_AT_ONCE_FDS ? calloc(1, sizeof(*s)) : NULL;
+
+	if (!s) {
+		eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+		return;
+	}
+	s->job = (struct copier_job){.run = stopping_run, .done = stopping_done};
+	s->set = sample_set_ref(set);
+	LIST_INSERT_HEAD(&set->sampler->stoppings, s, link);
+	copier_submit(closer_thread(set->sampler->closer), &s->job);
+}
+
 /* ---- life */
 
 DEFINE_CLEANUP(struct sampler *, sampler_free)
 
-int sampler_new(struct event_base *base, const struct config *config, struct sampler **ret)
+int sampler_new(struct event_base *base, const struct config *config, struct closer *closer, struct sampler **ret)
 {
 	_cleanup_(sampler_freep) struct sampler *sampler = NULL;
 	int r;
@@ -191,6 +299,7 @@ int sampler_new(struct event_base *base, const struct config *config, struct sam
 		return -ENOMEM;
 	sampler->base = base;
 	sampler->config = config;
+	sampler->closer = closer;
 	r = cpus_online(&sampler->cpus, &sampler->n_cpus);
 	if (r < 0)
 		return r;
@@ -210,8 +319,19 @@ int sampler_new(struct event_base *base, const struct config *config, struct sam
 
 struct sampler *sampler_free(struct sampler *sampler)
 {
+	struct stopping *stopping;
+	struct sample_set *set, *next;
+
 	if (!sampler)
 		return NULL;
+	/* Jobs whose thread has ended. */
+	while ((stopping = LIST_FIRST(&sampler->stoppings)) != NULL)
+		stopping_end(stopping);
+	for (set = LIST_FIRST(&sampler->sets); set; set = next) {
+		next = LIST_NEXT(set, link);
+		if (set->surveying)
+			survey_end(set->surveying);
+	}
 	if (sampler->tick)
 		event_free(sampler->tick);
 	(void)filter_free(sampler->filter);
@@ -284,28 +404,52 @@ static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, 
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
 }
 
-static int set_make(struct sampler *sampler, const struct set_spec *spec, bool outputs, struct sample_set **ret)
+static int prepare(struct sampler *sampler, const struct set_spec *spec, bool outputs, struct sampler_opening *opening)
 {
-	unsigned int index = FILTER_NO_SET;
-	struct sample_set *set;
-	int r;
-
-	if (outputs) {
-		if (!~sampler->used_indexes)
-			return -ENOSPC;
-		index = (unsigned int)__builtin_ctz(~sampler->used_indexes);
+	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_SET};
+	if (!outputs)
+		return SAMPLER_OPEN;
+	if (!~sampler->used_indexes) {
+		opening->sampler = NULL;
+		return -ENOSPC;
 	}
-	r = sample_set_open(spec, sampler->filter, index, sampler->read_format, &set);
-	if (r < 0)
-		return r;
+	opening->index = (unsigned int)__builtin_ctz(~sampler->used_indexes);
+	sampler->used_indexes |= 1u << opening->index;
+	return SAMPLER_OPEN;
+}
+
+int sampler_open(struct sampler_opening *opening)
+{
+	struct sampler *sampler = opening->sampler;
+
+	return sample_set_open(&opening->spec, sampler->filter, opening->index, sampler->read_format, &opening->set);
+}
+
+struct sample_set *sampler_adopt(struct sampler_opening *opening)
+{
+	struct sampler *sampler = opening->sampler;
+	struct sample_set *set = opening->set;
+
 	set->sampler = sampler;
-	if (outputs)
-		sampler->used_indexes |= 1u << index;
-	if (spec->kind == SET_CGROUP)
+	if (set->spec.kind == SET_CGROUP)
 		sampler->n_cgroup_sets++;
 	LIST_INSERT_HEAD(&sampler->sets, set, link);
-	*ret = set;
-	return 0;
+	*opening = (struct sampler_opening){0};
+	/* Its clocks are new and run: so shall those of the other one, that a cpu has one state. */
+	if (set->spec.kind == SET_CPU)
+		sampler_wake(sampler);
+	return set;
+}
+
+void sampler_drop(struct sampler_opening *opening)
+{
+	if (!opening->sampler)
+		return;
+	if (opening->set)
+		(void)sample_set_put(sampler_adopt(opening));
+	else if (opening->index != FILTER_NO_SET)
+		opening->sampler->used_indexes &= ~(1u << opening->index);
+	*opening = (struct sampler_opening){0};
 }
 
 static struct sample_set *set_find(const struct sampler *sampler, enum set_kind kind, enum stacks_mode stacks,
@@ -319,11 +463,11 @@ static struct sample_set *set_find(const struct sampler *sampler, enum set_kind 
 	return NULL;
 }
 
-int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sample_set **ret)
+int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
+		    struct sample_set **ret)
 {
 	struct set_spec spec = {.kind = SET_CPU};
 	struct sample_set *set;
-	int r;
 
 	if (!sampler->can.cpu_wide)
 		return sampler->can.cpu_wide_error;
@@ -335,20 +479,13 @@ int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sam
 		return 0;
 	}
 	spec_common(sampler, stacks, &spec);
-	r = set_make(sampler, &spec, true, ret);
-	if (r < 0)
-		return r;
-	/* Its clocks are new and run: so shall those of the other one, that a cpu has one state. */
-	sampler_wake(sampler);
-	return 0;
+	return prepare(sampler, &spec, true, opening);
 }
 
 int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
-		       struct sample_set **ret)
+		       struct sampler_opening *opening, struct sample_set **ret)
 {
-	pid_t dirfd = cgroup->dirfd;
-	struct set_spec spec = {
-		.kind = SET_CGROUP, .subjects = &dirfd, .n_subjects = 1, .cgroup_ino = cgroup->ino};
+	struct set_spec spec = {.kind = SET_CGROUP, .cgroup_ino = cgroup->ino};
 	struct sample_set *set;
 
 	if (!sampler->can.cpu_wide)
@@ -364,21 +501,19 @@ int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enu
 		return -ENOSPC;
 	spec_common(sampler, stacks, &spec);
 	spec.switch_records = !sampler->filter;
-	return set_make(sampler, &spec, sampler->filter != NULL, ret);
+	return prepare(sampler, &spec, sampler->filter != NULL, opening);
 }
 
-int sampler_task_set(struct sampler *sampler, const pid_t *tids, size_t n, bool inherit, bool processes, bool waits,
-		     enum stacks_mode stacks, struct sample_set **ret)
+int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, bool waits, enum stacks_mode stacks,
+		     struct sampler_opening *opening)
 {
 	struct set_spec spec = {.kind = SET_TASK,
-				.subjects = tids,
-				.n_subjects = n,
 				.inherit = inherit,
 				.inherit_processes = processes,
 				.switch_records = waits};
 
 	spec_common(sampler, stacks, &spec);
-	return set_make(sampler, &spec, false, ret);
+	return prepare(sampler, &spec, false, opening);
 }
 
 struct sample_set *sample_set_ref(struct sample_set *set)
@@ -399,7 +534,7 @@ struct sample_set *sample_set_put(struct sample_set *set)
 		sampler->used_indexes &= ~(1u << set->index);
 	if (set->spec.kind == SET_CGROUP)
 		sampler->n_cgroup_sets--;
-	return sample_set_close(set, sampler->filter);
+	return sample_set_close(set, sampler->filter, sampler->closer);
 }
 
 void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds)

@@ -8,9 +8,9 @@
 #include <time.h>
 
 #include "common/perfabi.h"
+#include "daemon/closer.h"
 #include "daemon/filter.h"
 
-#define SURVEY_AGE_NS 1000000000u
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)
 
@@ -143,6 +143,16 @@ static int outputs_open(struct sample_set *set, struct filter *filter)
 	return 0;
 }
 
+static void outputs_clear(struct sample_set *set, struct filter *filter)
+{
+	for (int e = SET_PLAIN; e >= SET_STACK; e--) {
+		unsigned int kind = e == SET_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
+
+		for (size_t i = 0; i < set->events[e].n_cpus; i++)
+			filter_output_clear(filter, set->index, kind, set->events[e].cpus[i]);
+	}
+}
+
 struct set_cleanup {
 	struct sample_set *set;
 	struct filter *filter;
@@ -150,7 +160,16 @@ struct set_cleanup {
 
 static void set_cleanup(struct set_cleanup *c)
 {
-	(void)sample_set_close(c->set, c->filter);
+	struct sample_set *set = c->set;
+
+	if (!set)
+		return;
+	/* On the thread that opened it; what there is of it may be much. */
+	outputs_clear(set, c->filter);
+	for (int e = SET_PLAIN; e >= SET_CLOCK; e--)
+		eventset_close(&set->events[e]);
+	free(set->ids);
+	free(set);
 }
 
 int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
@@ -167,6 +186,7 @@ int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned
 	set->refs = 1;
 	set->spec = *spec;
 	set->spec.subjects = NULL;
+	set->spec.cancel = NULL;
 	set->index = index;
 	attrs_fill(set, read_format);
 
@@ -178,6 +198,7 @@ int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned
 		.ring_bytes = spec->ring_bytes,
 		.ring_bytes_min = RING_MIN_BYTES,
 		.overwrite = true,
+		.cancel = spec->cancel,
 	};
 	r = eventset_open(&clock, &set->events[SET_CLOCK]);
 	if (r < 0)
@@ -203,19 +224,19 @@ int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned
 	return 0;
 }
 
-struct sample_set *sample_set_close(struct sample_set *set, struct filter *filter)
+struct sample_set *sample_set_close(struct sample_set *set, struct filter *filter, struct closer *closer)
 {
+	struct eventset sets[SET_EVENTS];
+
 	if (!set)
 		return NULL;
-	for (int e = SET_PLAIN; e >= SET_STACK; e--) {
-		unsigned int kind = e == SET_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
-
-		for (size_t i = 0; i < set->events[e].n_cpus; i++)
-			filter_output_clear(filter, set->index, kind, set->events[e].cpus[i]);
-		eventset_close(&set->events[e]);
-	}
-	eventset_close(&set->events[SET_CLOCK]);
-	free(set->survey.tallies);
+	outputs_clear(set, filter);
+	/* What writes to the rings of the clock goes before it. */
+	for (int e = 0; e < SET_EVENTS; e++)
+		sets[e] = set->events[SET_EVENTS - 1 - e];
+	_Static_assert(SET_CLOCK == 0 && SET_EVENTS <= CLOSER_SETS, "the clock is the last to be closed");
+	closer_close(closer, sets, SET_EVENTS);
+	set_survey_fini(&set->survey);
 	free(set->ids);
 	free(set);
 	return NULL;
@@ -370,19 +391,28 @@ static int survey_ring(const struct sample_set *set, const struct ring *ring, st
 	return 0;
 }
 
-const struct set_survey *sample_set_survey(struct sample_set *set)
+void set_survey_fini(struct set_survey *survey)
 {
-	uint64_t now = raw_now_ns();
+	free(survey->tallies);
+	*survey = (struct set_survey){0};
+}
 
-	if (set->survey.at_ns && now - set->survey.at_ns < SURVEY_AGE_NS)
-		return &set->survey;
-	set->survey.n_tallies = 0;
-	set->survey.oldest_ns = set->created_ns;
-	for (size_t i = 0; i < set->events[SET_CLOCK].n_cpus; i++)
-		if (set->events[SET_CLOCK].rings[i].base &&
-		    survey_ring(set, &set->events[SET_CLOCK].rings[i], &set->survey) < 0)
-			return NULL;
-	tallies_merge(&set->survey);
-	set->survey.at_ns = now;
-	return &set->survey;
+int sample_set_look(const struct sample_set *set, struct set_survey *ret)
+{
+	_cleanup_(set_survey_fini) struct set_survey survey = {.at_ns = raw_now_ns(), .oldest_ns = set->created_ns};
+	const struct eventset *clock = &set->events[SET_CLOCK];
+	int r;
+
+	for (size_t i = 0; i < clock->n_cpus; i++) {
+		if (!clock->rings[i].base)
+			continue;
+		r = survey_ring(set, &clock->rings[i], &survey);
+		if (r < 0)
+			return r;
+	}
+	tallies_merge(&survey);
+	survey.lost = sample_set_lost(set);
+	*ret = survey;
+	survey = (struct set_survey){0};
+	return 0;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <linux/perf_event.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +20,10 @@
 #include "daemon/record.h"
 #include "daemon/target.h"
 
+struct closer;
 struct filter;
 struct sampler;
+struct survey_job;
 
 enum set_kind { SET_CPU, SET_CGROUP, SET_TASK, SET_KINDS };
 enum set_event { SET_CLOCK, SET_STACK, SET_PLAIN, SET_EVENTS };
@@ -37,9 +40,10 @@ struct set_spec {
 	unsigned int hz;
 	size_t ring_bytes;
 	unsigned int stack_bytes;
+	const atomic_bool *cancel; /* while it is opened; may be NULL */
 };
 
-/* What the rings held at one moment: cheap enough to ask for, too dear to ask twice in a second. */
+/* What the rings held at one moment. */
 struct set_tally {
 	uint32_t pid, tid;
 	uint64_t samples, switches;
@@ -47,9 +51,11 @@ struct set_tally {
 struct set_survey {
 	uint64_t at_ns;     /* CLOCK_MONOTONIC_RAW; 0: never made */
 	uint64_t oldest_ns; /* everything since then is there */
+	uint64_t lost;      /* what the kernel had lost */
 	struct set_tally *tallies; /* owned */
 	size_t n_tallies, room;
 };
+void set_survey_fini(struct set_survey *survey);
 
 struct sample_set {
 	LIST_ENTRY(sample_set) link; /* of the sampler */
@@ -66,21 +72,22 @@ struct sample_set {
 		enum set_event event;
 	} *ids; /* owned, sorted */
 	size_t n_ids;
-	struct set_survey survey;
+	struct set_survey survey; /* the last one that was made: the loop's */
+	struct survey_job *surveying; /* the sampler's; NULL: none is under way */
 };
 
 const char *stacks_mode_name(enum stacks_mode mode);
 const char *set_kind_name(enum set_kind kind);
 
-/* For the sampler, which numbers, shares and frees sets. `filter` may be NULL. */
+/* For the sampler, which numbers, shares and frees sets. `filter` may be NULL. Opened on any thread. */
 int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
 		    struct sample_set **ret) _must_check_;
-struct sample_set *sample_set_close(struct sample_set *set, struct filter *filter);
+struct sample_set *sample_set_close(struct sample_set *set, struct filter *filter, struct closer *closer);
 
 /* Which event of the set has this id: SET_EVENTS if none. Any thread. */
 enum set_event sample_set_event(const struct sample_set *set, uint64_t id);
-/* What is in the rings, at most a second old. NULL on allocation failure. */
-const struct set_survey *sample_set_survey(struct sample_set *set);
+/* Walks all rings, which takes as long as copying them: any thread but the loop's. 0, -ENOMEM. */
+int sample_set_look(const struct sample_set *set, struct set_survey *ret) _must_check_;
 uint64_t sample_set_lost(const struct sample_set *set);
 size_t sample_set_fds(const struct sample_set *set);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The sampling back end of a target: which rings it records to, by cost, and when another choice is
- * better. What the copy does with the rings is in daemon/samplecopy.c.
+ * The sampling back end of a target: what it records to and since when, and when another choice of rings is
+ * better (daemon/samplechoice.c chooses). What the copy does with the rings is in daemon/samplecopy.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,157 +13,12 @@
 #include "daemon/backend.h"
 #include "daemon/config.h"
 #include "daemon/filter.h"
+#include "daemon/samplechoice.h"
 #include "daemon/samplecopy.h"
 #include "daemon/targetstate.h"
 
 /* Rings from before a change are kept until the new ones explain a good while by themselves. */
 #define OLD_SOURCE_SECONDS 30
-
-static enum stacks_mode stacks_now(const struct target *target)
-{
-	return target->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
-}
-
-/* ---- the choice */
-
-/* The cgroup that holds nothing but the target, if there is one: 0 or 1 for none. */
-static int own_cgroup(struct target *target, struct cgroup *ret)
-{
-	_cleanup_(cgroup_close) struct cgroup cgroup = CGROUP_INIT;
-	char path[CGROUP_NAME_MAX];
-	int r;
-
-	if (target->scope == TARGET_THREAD || target->targets->cgroup_fd < 0)
-		return 1;
-	if (proc_cgroup_read(target->proc.dirfd, path, sizeof(path)) < 0 || strcmp(path, "/") == 0)
-		return 1;
-	r = cgroup_open(target->targets->cgroup_fd, path, &cgroup);
-	if (r != 0 || !cgroup_holds_only(&cgroup, target->proc.pid))
-		return 1;
-	*ret = cgroup;
-	cgroup.dirfd = -1;
-	return 0;
-}
-
-static void warn_plain_waits(struct target *target)
-{
-	target_warn(target, "waits have no stacks and no wake-ups: these need BPF");
-}
-
-static int take_cgroup(struct target *target, struct sample_set **ret)
-{
-	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
-	const struct cgroup *cgroup = &target->cgroup;
-	int r;
-
-	if (target->scope != TARGET_UNIT) {
-		if (own_cgroup(target, &own) != 0)
-			return -ENOENT;
-		cgroup = &own;
-	}
-	r = sampler_cgroup_set(target->targets->sampler, cgroup, stacks_now(target), ret);
-	if (r < 0)
-		return r;
-	target_say_why(target, "method cgroup: %s holds only this target", cgroup->path);
-	if (target->waits && !sampler_filter(target->targets->sampler))
-		warn_plain_waits(target);
-	return 0;
-}
-
-static int task_tids(struct target *target, pid_t **ret, size_t *ret_n)
-{
-	_cleanup_free_ pid_t *all = NULL;
-	struct member *member;
-	size_t n = 0;
-	int r;
-
-	if (target->scope == TARGET_PROCESS)
-		return proc_tasks_read(target->proc.dirfd, ret, ret_n);
-	if (target->scope == TARGET_THREAD) {
-		all = malloc(sizeof(*all));
-		if (!all)
-			return -ENOMEM;
-		all[0] = target->tid;
-		*ret = take_ptr(all);
-		*ret_n = 1;
-		return 0;
-	}
-	TAILQ_FOREACH(member, &target->members, link)
-	{
-		_cleanup_free_ pid_t *tids = NULL;
-		_cleanup_(proc_close) struct proc proc = PROC_INIT;
-		pid_t *bigger;
-		size_t m;
-
-		if (member->to_ns != UINT64_MAX || proc_open(member->pid, -1, &proc) != 0)
-			continue;
-		r = proc_tasks_read(proc.dirfd, &tids, &m);
-		if (r < 0)
-			continue; /* it ended meanwhile */
-		if (n + m > PROC_TASKS_MAX)
-			return -E2BIG;
-		bigger = reallocarray(all, n + m, sizeof(*all));
-		if (!bigger)
-			return -ENOMEM;
-		all = bigger;
-		memcpy(all + n, tids, m * sizeof(*tids));
-		n += m;
-	}
-	if (n == 0)
-		return -ESRCH;
-	*ret = take_ptr(all);
-	*ret_n = n;
-	return 0;
-}
-
-static int take_tasks(struct target *target, struct sample_set **ret)
-{
-	const struct sampler_can *can = sampler_can(target->targets->sampler);
-	_cleanup_free_ pid_t *tids = NULL;
-	size_t n;
-	int r;
-
-	r = task_tids(target, &tids, &n);
-	if (r < 0)
-		return r;
-	r = sampler_task_set(target->targets->sampler, tids, n, target->scope != TARGET_THREAD,
-			     target->scope == TARGET_UNIT, target->waits, stacks_now(target), ret);
-	if (r < 0)
-		return r;
-	target_say_why(target, "method task: events on %zu threads", n);
-	if (!can->cpu_wide)
-		target_warn(target, "no events on cpus (%s): each context switch of the target costs several "
-				    "microseconds more, ticks inside the kernel are missing",
-			    strerror(-can->cpu_wide_error));
-	else if (!can->filter)
-		target_warn(target, "no BPF filter (%s): each context switch of the target costs several microseconds more",
-			    can->filter_why);
-	if (target->waits)
-		warn_plain_waits(target);
-	return 0;
-}
-
-/* By cost: a cgroup of its own, the machine's shared set, its tasks. */
-static int take_set(struct target *target, struct sample_set **ret)
-{
-	struct sampler *sampler = target->targets->sampler;
-	int r;
-
-	r = take_cgroup(target, ret);
-	if (r == 0)
-		return 0;
-	if (r != -ENOENT)
-		log_debug("%s: no cgroup events: %s", target->name, strerror(-r));
-	if (target->scope != TARGET_UNIT) {
-		r = sampler_cpu_set(sampler, stacks_now(target), ret);
-		if (r == 0) {
-			target_say_why(target, "method cpu: the machine's shared events, filtered to this target");
-			return 0;
-		}
-		log_debug("%s: no events on cpus: %s", target->name, strerror(-r));
-	}
-	return take_tasks(target, ret);
-}
 
 /* What the set costs its owner: shared ones are the daemon's. */
 static int charge_rings(struct target *target, const struct sample_set *set)
@@ -199,7 +54,8 @@ static void source_push(struct target *target, struct sample_set *set, uint64_t 
 		target->sources[0].to_ns = now;
 	memmove(&target->sources[1], &target->sources[0], target->n_sources * sizeof(struct source));
 	target->sources[0] = (struct source){
-		.set = set, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = sample_set_lost(set)};
+		/* Events of its own are new; those that are shared are few. */
+		.set = set, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = set->refs > 1 ? sample_set_lost(set) : 0};
 	target->n_sources++;
 	if (target->n_sources > 1)
 		(void)event_add(target->settle_event, &keep);
@@ -212,13 +68,8 @@ static void sample_settle(struct target *target)
 	(void)!target_charge_fds(target, 0);
 }
 
-static int begin(struct target *target, char *why, size_t why_size)
+int sample_refused(int r, char *why, size_t why_size)
 {
-	struct sample_set *set;
-	int r;
-
-	target_clear_notes(target);
-	r = take_set(target, &set);
 	if (r == -ESRCH) {
 		(void)snprintf(why, why_size, "the process has ended");
 		return TARGET_E_GONE;
@@ -236,9 +87,18 @@ static int begin(struct target *target, char *why, size_t why_size)
 		(void)snprintf(why, why_size, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 		return TARGET_E_BUSY;
 	}
-	if (r < 0) {
-		(void)snprintf(why, why_size, "perf events: %s", strerror(-r));
-		return r;
+	(void)snprintf(why, why_size, "perf events: %s", strerror(-r));
+	return r;
+}
+
+int sample_take(struct target *target, struct sample_set *set, char *why, size_t why_size)
+{
+	struct sampler *sampler = target->targets->sampler;
+	int r;
+
+	if (target->n_sources && target->sources[0].set == set) {
+		(void)sample_set_put(set); /* the limit of cgroups, for one: the old choice was the best */
+		return 0;
 	}
 	r = charge_rings(target, set);
 	if (r != 0) {
@@ -251,21 +111,6 @@ static int begin(struct target *target, char *why, size_t why_size)
 	    set->events[SET_CLOCK].n_cpus * set->spec.ring_bytes / 2)
 		target_warn(target, "smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	source_push(target, set, raw_now_ns());
-	return 0;
-}
-
-static int sample_arm(struct target *target, char *why, size_t why_size)
-{
-	struct sampler *sampler = target->targets->sampler;
-	int r;
-
-	if (target->stacks_asked == STACKS_DWARF && !sampler_can(sampler)->dwarf) {
-		(void)snprintf(why, why_size, "no dwarf stacks on this architecture");
-		return TARGET_E_UNSUPPORTED;
-	}
-	r = begin(target, why, why_size);
-	if (r != 0)
-		return r;
 	r = sampler_programs(sampler, true);
 	if (r < 0)
 		log_debug("attaching BPF programs: %s", strerror(-r));
@@ -284,45 +129,23 @@ static bool set_fits(struct target *target, bool members_added)
 	const struct sample_set *set = target->sources[0].set;
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
-	if (set->spec.stacks != stacks_now(target))
+	if (set->spec.stacks != sample_stacks(target))
 		return false;
 	/* Events on tasks follow forks, but not who is moved into a unit. */
 	if (target->scope == TARGET_UNIT)
 		return set->spec.kind == SET_CGROUP || !members_added;
 	if (!sampler_can(target->targets->sampler)->cpu_wide)
 		return true;
-	if (own_cgroup(target, &own) == 0)
+	if (sample_own_cgroup(target, &own) == 0)
 		return set->spec.kind == SET_CGROUP && set->spec.cgroup_ino == own.ino;
 	return set->spec.kind != SET_CGROUP;
 }
 
 static int sample_review(struct target *target, bool members_added)
 {
-	const struct sample_set *before;
-	struct sample_set *set;
-	int r;
-
-	if (target->n_sources == 0 || set_fits(target, members_added))
-		return 0;
-	before = target->sources[0].set;
-	target_clear_notes(target);
-	r = take_set(target, &set);
-	if (r < 0)
-		return r;
-	if (set == before) {
-		(void)sample_set_put(set); /* the limit of cgroups, for one: the old choice was the best */
-		return 0;
-	}
-	r = charge_rings(target, set);
-	if (r != 0) {
-		(void)sample_set_put(set);
-		return r > 0 ? -EDQUOT : r;
-	}
-	source_push(target, set, raw_now_ns());
-	r = members_filter_all(target);
-	sampler_wake(target->targets->sampler);
-	target_emit(target, NULL);
-	return r;
+	if (target->n_sources && !set_fits(target, members_added))
+		target_work(target, WORK_RINGS);
+	return 0;
 }
 
 static bool set_is_wanted(const struct targets *targets, const struct sample_set *set)
@@ -346,10 +169,10 @@ static void sample_stop(struct target *target)
 	 * what was recorded, perhaps of a program that nobody was allowed to see.
 	 */
 	for (size_t i = 0; i < target->n_sources; i++) {
-		const struct sample_set *set = target->sources[i].set;
+		struct sample_set *set = target->sources[i].set;
 
 		if (set->spec.kind != SET_CPU && !set_is_wanted(target->targets, set))
-			eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+			sampler_stop_set(set);
 	}
 }
 
@@ -384,10 +207,8 @@ static bool sample_probe(const struct targets *targets, const char **ret_method,
 
 static void stats_add(struct target *target, const struct source *source, struct backend_stats *ret)
 {
-	const struct set_survey *survey = sample_set_survey(source->set);
+	const struct set_survey *survey = &source->set->survey;
 
-	if (!survey)
-		return;
 	for (size_t i = 0; i < survey->n_tallies; i++) {
 		const struct set_tally *t = &survey->tallies[i];
 
@@ -400,6 +221,7 @@ static void stats_add(struct target *target, const struct source *source, struct
 	}
 }
 
+/* Of the last survey: who wants the numbers of now asks for one before (targets_survey()). */
 static void sample_stats(struct target *target, struct backend_stats *ret)
 {
 	struct backend_stats out = {.method = "none"};
@@ -414,7 +236,8 @@ static void sample_stats(struct target *target, struct backend_stats *ret)
 		out.method = set_kind_name(set->spec.kind);
 		if (set->spec.kind != SET_CPU)
 			out.ring_bytes = set->events[SET_CLOCK].ring_bytes;
-		out.lost = sample_set_lost(set) - target->sources[0].lost_at;
+		if (set->survey.lost > target->sources[0].lost_at)
+			out.lost = set->survey.lost - target->sources[0].lost_at;
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;
 	*ret = out;
@@ -423,7 +246,6 @@ static void sample_stats(struct target *target, struct backend_stats *ret)
 const struct backend backend_sample = {
 	.name = "sample",
 	.probe = sample_probe,
-	.arm = sample_arm,
 	.review = sample_review,
 	.settle = sample_settle,
 	.stop = sample_stop,

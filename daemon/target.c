@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/log.h"
+#include "daemon/arming.h"
 #include "daemon/backend.h"
 #include "daemon/closer.h"
 #include "daemon/config.h"
@@ -18,7 +19,6 @@
 #include "daemon/subscribe.h"
 #include "daemon/targetstate.h"
 
-#define HISTORY_RESYNC_BATCH 16
 #define OWN_FDS 2 /* of a target beside its files: pidfd and /proc directory */
 
 /* ---- notes for people */
@@ -127,6 +127,10 @@ static void end_recording(struct target *target, uint64_t at_ns)
 
 void target_suspend(struct target *target, uint64_t at_ns, const char *why)
 {
+	if (target->arming) {
+		arming_refuse(target, TARGET_E_GONE, why);
+		return;
+	}
 	if (target->state != TARGET_ARMED)
 		return;
 	target_set_state(target, TARGET_SUSPENDED);
@@ -141,6 +145,10 @@ void target_exited(struct target *target, uint64_t at_ns)
 	struct timeval keep = {.tv_sec = (time_t)target->targets->config->exited_keep_s};
 	bool was_armed = target->state == TARGET_ARMED;
 
+	if (target->arming) {
+		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
+		return;
+	}
 	if (target->state == TARGET_EXITED)
 		return;
 	target_set_state(target, TARGET_EXITED);
@@ -228,25 +236,58 @@ void target_recheck(struct target *target)
 		target_suspend(target, raw_now_ns(), "its credentials have changed");
 }
 
-uint64_t target_oldest_ns(struct target *target)
+uint64_t sources_oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns)
 {
-	uint64_t oldest = target->armed_ns;
-	const struct set_survey *survey;
+	const struct set_survey *survey = &surveys[0];
+	uint64_t oldest = armed_ns;
 
-	if (target->n_sources == 0)
+	if (n == 0)
 		return oldest;
-	survey = sample_set_survey(target->sources[0].set);
-	if (target->n_sources > 1) {
-		const struct source *before = &target->sources[1];
-		const struct set_survey *old = sample_set_survey(before->set);
-
+	if (n > 1) {
 		/* The ring from before a change reaches back further, unless the new one has lost some itself. */
-		if (survey && old && survey->oldest_ns <= target->sources[0].from_ns)
-			survey = old;
-	} else if (target->sources[0].from_ns > oldest) {
-		oldest = target->sources[0].from_ns;
+		if (survey->oldest_ns <= sources[0].from_ns)
+			survey = &surveys[1];
+	} else if (sources[0].from_ns > oldest) {
+		oldest = sources[0].from_ns;
 	}
-	return survey && survey->oldest_ns > oldest ? survey->oldest_ns : oldest;
+	return survey->oldest_ns > oldest ? survey->oldest_ns : oldest;
+}
+
+uint64_t target_oldest_ns(const struct target *target)
+{
+	struct set_survey surveys[TARGET_SOURCES_MAX];
+
+	for (size_t i = 0; i < target->n_sources; i++)
+		surveys[i] = target->sources[i].set->survey; /* borrowed */
+	return sources_oldest_ns(target->sources, surveys, target->n_sources, target->armed_ns);
+}
+
+void targets_survey(struct targets *targets, struct target *only, uid_t uid, bool admin)
+{
+	struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		for (size_t i = 0; i < target->n_sources && (only ? target == only : target_visible(target, uid, admin)); i++)
+			sampler_survey(target->sources[i].set);
+}
+
+bool targets_surveying(const struct targets *targets, const struct target *only, uid_t uid, bool admin)
+{
+	const struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		for (size_t i = 0; i < target->n_sources && (only ? target == only : target_visible(target, uid, admin)); i++)
+			if (target->sources[i].set->surveying)
+				return true;
+	return false;
+}
+
+static void on_survey(void *arg)
+{
+	struct targets *targets = arg;
+
+	if (targets->callbacks.surveyed)
+		targets->callbacks.surveyed(targets->callbacks.arg);
 }
 
 /* Events on tasks are one for each thread and cpu, and by far the most of it; the machine's are the daemon's. */
@@ -294,72 +335,49 @@ static void tick_needed(struct targets *targets)
 	}
 }
 
-static void watch(struct target *target)
-{
-	bool added = false;
-	int r;
-
-	if (target->scope == TARGET_UNIT) {
-		r = members_scan(target, &added);
-		if (r < 0)
-			log_debug("%s: looking at its members: %s", target->name, strerror(-r));
-		if (added)
-			(void)members_filter_all(target);
-		if (cgroup_gone(&target->cgroup)) {
-			target_exited(target, raw_now_ns());
-			return;
-		}
-	}
-	r = target->backend->review(target, added);
-	if (r < 0)
-		log_debug("%s: choosing its rings again: %s", target->name, strerror(-r));
-}
-
+/* Ends nothing at once, but for reviews that only ask: no target leaves the list meanwhile. */
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct targets *targets = arg;
 	struct target *target;
+	int r;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (is_watched(target))
-			watch(target);
+	{
+		if (!is_watched(target))
+			continue;
+		if (target->scope == TARGET_UNIT) {
+			target_work(target, WORK_SCAN);
+			continue;
+		}
+		r = target->backend->review(target, false);
+		if (r < 0)
+			log_debug("%s: choosing its rings again: %s", target->name, strerror(-r));
+	}
 	tick_needed(targets);
 }
 
-static void resync_members(struct target *target)
-{
-	struct member *member;
-
-	if (target->state != TARGET_ARMED || target_is_implicit(target))
-		return;
-	TAILQ_FOREACH(member, &target->members, link)
-		if (member->to_ns == UINT64_MAX)
-			(void)!targetlog_resync(target, member);
-}
-
-void target_resync(struct target *target)
-{
-	if (event_pending(target->targets->resync, EV_TIMEOUT, NULL))
-		resync_members(target);
-}
-
 /* The kernel had no room for some records: what they may have told is read from /proc instead. */
-static void on_resync(evutil_socket_t fd, short what, void *arg)
+void targets_resync(struct targets *targets)
 {
-	struct targets *targets = arg;
-	struct timeval now = {0};
+	uint64_t now = raw_now_ns();
+	struct arming *arming;
 	struct target *target;
-	unsigned int n = 0;
 
-	while (n < HISTORY_RESYNC_BATCH && (target = targets_next(targets, targets->resync_next)) != NULL) {
-		targets->resync_next = target->id;
-		resync_members(target);
-		n++;
+	TAILQ_FOREACH(target, &targets->list, link)
+	{
+		if (target->state != TARGET_ARMED || target_is_implicit(target))
+			continue;
+		/* The first of several losses: what it made unknown is told from then on. */
+		if (!(target->work & WORK_RESYNC))
+			target->lost_ns = now;
+		target_work(target, WORK_RESYNC);
 	}
-	if (n == HISTORY_RESYNC_BATCH)
-		(void)event_add(targets->resync, &now);
-	else
-		targets->resync_next = 0;
+	TAILQ_FOREACH(arming, &targets->armings, link)
+	{
+		arming->target->lost_ns = now;
+		target_work(arming->target, WORK_RESYNC);
+	}
 }
 
 void targets_add(struct targets *targets, struct target *target)
@@ -395,6 +413,7 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	targets->hub = hub;
 	targets->cgroup_fd = targets->vdso_fd = -1;
 	TAILQ_INIT(&targets->list);
+	TAILQ_INIT(&targets->armings);
 	targets->openings = openings;
 	r = images_new(config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
@@ -405,12 +424,15 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = history_new(base, targets->closer, targetlog_record, targets, &targets->history);
 	if (r < 0)
 		return r;
-	r = sampler_new(base, config, &targets->sampler);
+	r = sampler_new(base, config, targets->closer, &targets->sampler);
+	if (r < 0)
+		return r;
+	sampler_on_survey(targets->sampler, on_survey, targets);
+	r = targetwork_new(targets, &targets->work);
 	if (r < 0)
 		return r;
 	targets->tick = evtimer_new(base, on_tick, targets);
-	targets->resync = evtimer_new(base, on_resync, targets);
-	if (!targets->tick || !targets->resync)
+	if (!targets->tick)
 		return -ENOMEM;
 	r = stackprobe_new(targets, &targets->probe);
 	if (r < 0)
@@ -428,15 +450,18 @@ struct targets *targets_free(struct targets *targets)
 {
 	if (!targets)
 		return NULL;
+	targets_stop(targets);
+	targets->work = targetwork_free(targets->work);
+	armings_reap(targets);
 	while (!TAILQ_EMPTY(&targets->list))
 		targets_disarm(targets, TAILQ_FIRST(&targets->list));
 	(void)stackprobe_free(targets->probe);
 	if (targets->tick)
 		event_free(targets->tick);
-	if (targets->resync)
-		event_free(targets->resync);
-	(void)sampler_free(targets->sampler);
 	(void)history_free(targets->history);
+	/* Its thread looks at sets. */
+	closer_stop(targets->closer);
+	(void)sampler_free(targets->sampler);
 	(void)closer_free(targets->closer);
 	(void)images_free(targets->images);
 	(void)close_fd(targets->cgroup_fd);
@@ -452,6 +477,7 @@ struct target *target_free(struct target *target)
 	if (!target)
 		return NULL;
 	target->probe_waits = false;
+	targetwork_forget(target);
 	if (target->exit_event)
 		event_free(target->exit_event);
 	if (target->gone_event)

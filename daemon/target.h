@@ -39,7 +39,7 @@ enum target_scope { TARGET_PROCESS, TARGET_THREAD, TARGET_UNIT };
 enum target_state { TARGET_ARMED, TARGET_SUSPENDED, TARGET_EXITED };
 enum stacks_mode { STACKS_AUTO, STACKS_FP, STACKS_DWARF };
 
-/* Answers of targets_arm() and targets_find(); `why` has the sentence for the client. */
+/* Answers of targets_arm(); `why` has the sentence for the client. */
 enum {
 	TARGET_E_GONE = 1,      /* no such process, thread or unit (or it ended meanwhile) */
 	TARGET_E_NOT_PERMITTED, /* the requester may not see it */
@@ -48,6 +48,7 @@ enum {
 	TARGET_E_EXISTS,      /* the same scope is armed already; *ret_target says which */
 	TARGET_E_BUSY,
 	TARGET_E_BAD, /* the request contradicts itself */
+	TARGET_E_STOPPING,
 };
 
 /*
@@ -87,16 +88,26 @@ struct targets_callbacks {
 	void (*changed)(void *arg, struct target *target);
 	/* It is forgotten behind the call. */
 	void (*gone)(void *arg, struct target *target);
+	/* Rings of some have been surveyed. */
+	void (*surveyed)(void *arg);
 	void *arg;
 };
 void targets_set_callbacks(struct targets *targets, const struct targets_callbacks *callbacks);
 
 /*
- * Arms. 0, TARGET_E_* with a sentence in `why`, or -errno. The target stays owned by `targets`.
- * Never blocks: the probe for stacks=auto answers later and switches the target over.
+ * Arms. Who is meant and whether the requester may is checked at once: TARGET_E_* with a sentence in `why`, or -errno. 0:
+ * it is under way, as reading a large process and opening its events takes a while; `fn` is called once, later, with 0 and the
+ * target, or with such an error. The target stays owned by `targets`, and is not seen before. The probe for stacks=auto
+ * answers later still and switches the target over.
  */
-int targets_arm(struct targets *targets, const struct target_request *req, struct target **ret_target, char *why,
-		size_t why_size);
+typedef void (*targets_armed_fn)(void *arg, int answer, struct target *target, const char *why);
+struct arming;
+int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
+		struct arming **ret, char *why, size_t why_size) _must_check_;
+/* Who asked has gone: `fn` is not called any more. */
+void targets_arm_cancel(struct arming *arming);
+/* The daemon stops: those that are under way are refused, and all later ones. */
+void targets_stop(struct targets *targets);
 /* Ends the recording and forgets the target: the pointer is invalid afterwards. */
 void targets_disarm(struct targets *targets, struct target *target);
 /*
@@ -152,7 +163,14 @@ size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_t
 /* Whether a requester may see, freeze and disarm this target. */
 bool target_visible(const struct target *target, uid_t uid, bool admin);
 
-/* A new T of the protocol; NULL on allocation failure. Text in it is escaped. */
+/*
+ * What rings hold is counted on another thread: begins it for this target (NULL: for all that this user may see), unless that
+ * was done a second ago. targets_surveying() says whether it goes on; struct targets_callbacks tells when some is done.
+ */
+void targets_survey(struct targets *targets, struct target *target, uid_t uid, bool admin);
+bool targets_surveying(const struct targets *targets, const struct target *target, uid_t uid, bool admin);
+
+/* A new T of the protocol, with what the last survey said; NULL on allocation failure. Text in it is escaped. */
 struct json_object *target_to_json(struct target *target);
 /*
  * Adds to `status`: "targets" {armed, suspended, exited}, "backends" {sample: {available, method,

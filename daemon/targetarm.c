@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Arming: who is meant, whether the requester may, and the beginning of a recording in the order that
- * leaves nothing out. Each way out says one sentence for the client and undoes what was begun.
+ * leaves nothing out. Each way out says one sentence for the client and undoes what was begun. What may take long is between
+ * targets_arm() and arming_finish(), see daemon/targetwork.c; meanwhile the target is in no list.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/arming.h"
 #include "daemon/backend.h"
 #include "daemon/config.h"
 #include "daemon/stackprobe.h"
-#include "daemon/synth.h"
 #include "daemon/targetstate.h"
 
 static int say(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
@@ -121,27 +122,13 @@ static int authorize_process(struct target *target, const struct target_request 
 	return 0;
 }
 
-static int identify_unit(struct target *target, const struct target_request *req, char *why, size_t size)
+/* It is looked for later: there may be thousands of cgroups. */
+static int name_unit(struct target *target, const struct target_request *req, char *why, size_t size)
 {
-	int r;
-
 	if (!req->unit || !*req->unit)
 		return say(why, size, TARGET_E_BAD, "no unit named");
 	if (!req->admin)
 		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit");
-	r = cgroup_open(target->targets->cgroup_fd, req->unit, &target->cgroup);
-	switch (r) {
-	case 0:
-		break;
-	case CGROUP_E_NONE:
-		return say(why, size, TARGET_E_GONE, "no such unit or cgroup");
-	case CGROUP_E_BAD_NAME:
-		return say(why, size, TARGET_E_BAD, "not the name of a unit or the path of a cgroup");
-	case CGROUP_E_MANY:
-		return say(why, size, TARGET_E_BAD, "several cgroups have this name: give the path");
-	default:
-		return say(why, size, r, "cgroup: %s", strerror(-r));
-	}
 	target->unit = strdup(req->unit);
 	return target->unit ? 0 : say(why, size, -ENOMEM, "out of memory");
 }
@@ -165,37 +152,27 @@ static struct target *armed_already(const struct target *target)
 	return NULL;
 }
 
-/* The history begins before anything is read from /proc, so that no mapping falls in between. */
-static int begin_history(struct target *target, char *why, size_t size)
+/* Two at a time would both record it. A unit's name may stand for a cgroup that is not known yet: it has ino 0. */
+static bool being_armed(const struct target *target)
 {
-	struct targets *targets = target->targets;
-	struct member *member;
-	bool added;
-	int r;
+	const struct arming *arming;
 
-	r = history_start(targets->history);
-	targets->history_error = r < 0 ? r : 0;
-	target->history_lost_at = history_lost(targets->history);
-	target->armed_ns = raw_now_ns();
-	if (target->scope == TARGET_UNIT) {
-		r = members_scan(target, &added);
-		if (r == -E2BIG)
-			return say(why, size, TARGET_E_UNSUPPORTED, "too many processes in the unit");
-	} else {
-		r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
-		if (r == 0)
-			r = targetlog_synth(target, member, target->proc.dirfd, SYNTH_ALL);
-		if (r == 0)
-			r = member_follow(member);
-	}
-	if (r == PROC_E_GONE)
-		return say(why, size, TARGET_E_GONE, "no such process");
-	if (r == -ENOBUFS)
-		return say(why, size, TARGET_E_BUSY, "no locked memory is left for its history (CAP_IPC_LOCK, LimitMEMLOCK=)");
-	if (r == -EACCES || r == -EPERM)
-		return say(why, size, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
-							    "CAP_SYS_PTRACE)", strerror(-r));
-	return r < 0 ? say(why, size, r, "/proc or perf events: %s", strerror(-r)) : 0;
+	TAILQ_FOREACH(arming, &target->targets->armings, link)
+		if (arming->target != target && !arming->answer && same_subject(arming->target, target) &&
+		    (target->scope != TARGET_UNIT || target->cgroup.ino))
+			return true;
+	return false;
+}
+
+static int only_one(struct target *target, char *why, size_t size)
+{
+	const struct target *other = armed_already(target);
+
+	if (other && !target_is_implicit(other))
+		return say(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
+	if (being_armed(target))
+		return say(why, size, TARGET_E_EXISTS, "it is being armed already");
+	return 0;
 }
 
 static int charge_target(struct target *target, const struct target_request *req, char *why, size_t size)
@@ -205,78 +182,36 @@ static int charge_target(struct target *target, const struct target_request *req
 	return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
 }
 
-static int begin_recording(struct target *target, char *why, size_t size)
+/* Those of registered programs have a limit of their own, until they are armed. */
+static bool is_full(const struct targets *targets)
 {
-	struct timespec now;
-	int r;
-
-	r = begin_history(target, why, size);
-	if (r != 0)
-		return r;
-	r = target->backend->arm(target, why, size);
-	if (r != 0)
-		return r;
-	/* Whatever was read above was of this process only if it is still there. */
-	if (target->proc.pid && !proc_alive(&target->proc))
-		return say(why, size, TARGET_E_GONE, "no such process: it has just ended");
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	return 0;
+	return targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited + targets->n_armings >=
+	       targets->config->max_targets;
 }
 
 static int begin_target(struct target *target, const struct target_request *req, char *why, size_t size)
 {
-	struct targets *targets = target->targets;
 	int r;
 
 	r = charge_target(target, req, why, size);
 	if (r != 0)
 		return r;
-	/* Those of registered programs have a limit of their own. */
-	if (targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited >= targets->config->max_targets)
+	if (is_full(target->targets))
 		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
 	r = target_watch(target);
-	if (r < 0)
-		return say(why, size, r, "out of memory");
-	target_refresh(target);
-	return begin_recording(target, why, size);
+	return r < 0 ? say(why, size, r, "out of memory") : 0;
 }
 
 /* Which stacks are right is found out for samples only. */
-static void probe_stacks(struct target *target, const struct target_request *req)
+static void probe_stacks(struct target *target)
 {
-	if (req->stacks == STACKS_AUTO && target->backend == &backend_sample)
+	if (target->stacks_asked == STACKS_AUTO && target->backend == &backend_sample)
 		stackprobe_target(target->targets->probe, target);
 }
 
-/* One that its program made by registering becomes one that records; `asked` has what is wanted. */
-static int upgrade(struct target *target, struct target *asked, const struct backend *backend,
-		   const struct target_request *req, char *why, size_t size)
-{
-	int r;
-
-	target_upgrade_begin(target);
-	target->stacks_asked = asked->stacks_asked;
-	target->stacks = asked->stacks;
-	target->waits = asked->waits;
-	target->uid = asked->uid;
-	target->owner_admin = asked->owner_admin;
-	target->backend = backend;
-	target->step_fd = take_fd(&asked->step_fd);
-	r = charge_target(target, req, why, size);
-	if (r == 0)
-		r = begin_recording(target, why, size);
-	if (r != 0) {
-		target_upgrade_undo(target);
-		return r;
-	}
-	probe_stacks(target, req);
-	target_emit(target, NULL);
-	return 0;
-}
-
 /* Who steps costs its program nearly everything: that is never chosen for anybody. */
-static int choose_backend(const struct target_request *req, const struct backend **ret, char *why, size_t size)
+static int choose_backend(const struct targets *targets, const struct target_request *req, const struct backend **ret,
+			  char *why, size_t size)
 {
 	const bool step = req->backend && strcmp(req->backend, backend_step.name) == 0;
 
@@ -288,21 +223,10 @@ static int choose_backend(const struct target_request *req, const struct backend
 		return say(why, size, TARGET_E_BAD, "a stepper's connection (descriptor \"step\") is for the back end step");
 	if (step && req->scope != TARGET_PROCESS)
 		return say(why, size, TARGET_E_BAD, "only a process can be stepped, with all its threads and what it starts");
+	if (!step && req->stacks == STACKS_DWARF && !sampler_can(targets->sampler)->dwarf)
+		return say(why, size, TARGET_E_UNSUPPORTED, "no dwarf stacks on this architecture");
 	*ret = step ? &backend_step : &backend_sample;
 	return 0;
-}
-
-struct arming {
-	struct target *target;
-};
-
-static void arming_cleanup(struct arming *arming)
-{
-	struct targets *targets = arming->target ? arming->target->targets : NULL;
-
-	(void)target_free(arming->target);
-	if (targets && !targets_record(targets))
-		history_stop(targets->history);
 }
 
 /* What was asked for; nothing of it is begun. */
@@ -326,6 +250,7 @@ static struct target *target_new(struct targets *targets, const struct target_re
 				 : STACKS_FP;
 	target->waits = req->waits;
 	TAILQ_INIT(&target->members);
+	LIST_INIT(&target->waiting);
 	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
 	target->step_fd = -1;
 	return target;
@@ -340,52 +265,251 @@ static int take_stepper(struct target *target, const struct target_request *req,
 	return target->step_fd < 0 ? say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
 }
 
-int targets_arm(struct targets *targets, const struct target_request *req, struct target **ret_target, char *why,
-		size_t why_size)
+static void arming_free(struct arming *arming)
 {
-	_cleanup_(arming_cleanup) struct arming arming = {0};
-	const struct backend *backend = NULL;
-	struct target *target, *other;
-	int r;
+	struct targets *targets = arming->target->targets;
 
-	r = choose_backend(req, &backend, why, why_size);
-	if (r != 0)
-		return r;
-	target = arming.target = target_new(targets, req);
-	if (!target)
-		return -ENOMEM;
-	if (backend == &backend_step)
-		r = take_stepper(target, req, why, why_size);
+	if (arming->link.tqe_prev) {
+		TAILQ_REMOVE(&targets->armings, arming, link);
+		targets->n_armings--;
+	}
+	(void)target_free(arming->target);
+	free(arming);
+	if (!targets_record(targets))
+		history_stop(targets->history);
+}
+
+static void arming_freep(struct arming **arming)
+{
+	if (*arming)
+		arming_free(*arming);
+}
+
+static int check(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	int r = 0;
+
+	if (req->step_fd >= 0)
+		r = take_stepper(target, req, why, size);
 	if (r != 0)
 		return r;
 	if (req->scope == TARGET_UNIT) {
-		r = identify_unit(target, req, why, why_size);
+		r = name_unit(target, req, why, size);
 	} else {
-		r = identify_process(target, req, why, why_size);
+		r = identify_process(target, req, why, size);
 		if (r == 0)
-			r = authorize_process(target, req, why, why_size);
+			r = authorize_process(target, req, why, size);
+		if (r == 0)
+			r = only_one(target, why, size);
 	}
-	if (r != 0)
-		return r;
-	other = armed_already(target);
-	if (other && target_is_implicit(other)) {
-		*ret_target = other;
-		return upgrade(other, target, backend, req, why, why_size);
-	}
-	if (other) {
-		*ret_target = other;
-		return say(why, why_size, TARGET_E_EXISTS, "armed already as %s", other->name);
-	}
-	target->backend = backend;
-	target->id = ++targets->last_id;
-	(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
-	r = begin_target(target, req, why, why_size);
-	if (r != 0)
-		return r;
+	return r != 0 ? r : begin_target(target, req, why, size);
+}
 
-	targets_add(targets, take_ptr(arming.target));
-	probe_stacks(target, req);
-	target_emit(target, NULL);
-	*ret_target = target;
+int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
+		struct arming **ret, char *why, size_t why_size)
+{
+	_cleanup_(arming_freep) struct arming *arming = NULL;
+	const struct backend *backend = NULL;
+	struct target *target;
+	int r;
+
+	if (targets->stopping)
+		return say(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
+	r = choose_backend(targets, req, &backend, why, why_size);
+	if (r != 0)
+		return r;
+	target = target_new(targets, req);
+	if (!target)
+		return -ENOMEM;
+	arming = calloc(1, sizeof(*arming));
+	if (!arming) {
+		(void)target_free(target);
+		return -ENOMEM;
+	}
+	target->arming = arming;
+	arming->target = target;
+	target->backend = backend;
+	arming->fn = fn;
+	arming->arg = arg;
+	r = check(target, req, why, why_size);
+	if (r != 0)
+		return r;
+	TAILQ_INSERT_TAIL(&targets->armings, arming, link);
+	targets->n_armings++;
+	target_refresh(target);
+	targetwork_look(targets);
+	*ret = take_ptr(arming);
 	return 0;
+}
+
+/* ---- on the way */
+
+void arming_refuse(struct target *target, int answer, const char *why)
+{
+	struct arming *arming = target->arming;
+
+	if (arming->answer)
+		return;
+	arming->answer = answer;
+	(void)snprintf(arming->why, sizeof(arming->why), "%s", why);
+	/* Nothing is kept of it any more. */
+	target->state = TARGET_EXITED;
+	targetwork_look(target->targets);
+}
+
+void targets_arm_cancel(struct arming *arming)
+{
+	arming->fn = NULL;
+	arming_refuse(arming->target, TARGET_E_GONE, "nobody waits for it");
+}
+
+void targets_stop(struct targets *targets)
+{
+	struct arming *arming;
+
+	targets->stopping = true;
+	TAILQ_FOREACH(arming, &targets->armings, link)
+		arming_refuse(arming->target, TARGET_E_STOPPING, "tracerd is stopping");
+}
+
+void armings_reap(struct targets *targets)
+{
+	struct arming *arming, *next;
+
+	for (arming = TAILQ_FIRST(&targets->armings); arming; arming = next) {
+		targets_armed_fn fn = arming->fn;
+		char why[sizeof(arming->why)];
+		void *arg = arming->arg;
+		int answer = arming->answer;
+
+		next = TAILQ_NEXT(arming, link);
+		if (!answer)
+			continue;
+		memcpy(why, arming->why, sizeof(why));
+		arming_free(arming);
+		if (fn)
+			fn(arg, answer, NULL, why);
+	}
+}
+
+static void refuse(struct target *target, int answer, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(struct target *target, int answer, const char *fmt, ...)
+{
+	char why[200];
+	va_list args;
+
+	va_start(args, fmt);
+	(void)vsnprintf(why, sizeof(why), fmt, args);
+	va_end(args);
+	arming_refuse(target, answer, why);
+}
+
+bool arming_found(struct target *target, int result, struct cgroup *cgroup)
+{
+	char why[200];
+	int r;
+
+	switch (result) {
+	case 0:
+		break;
+	case CGROUP_E_NONE:
+		refuse(target, TARGET_E_GONE, "no such unit or cgroup");
+		return false;
+	case CGROUP_E_BAD_NAME:
+		refuse(target, TARGET_E_BAD, "not the name of a unit or the path of a cgroup");
+		return false;
+	case CGROUP_E_MANY:
+		refuse(target, TARGET_E_BAD, "several cgroups have this name: give the path");
+		return false;
+	case -E2BIG:
+		refuse(target, TARGET_E_UNSUPPORTED, "too many processes in the unit");
+		return false;
+	default:
+		refuse(target, result, "cgroup: %s", strerror(-result));
+		return false;
+	}
+	target->cgroup = *cgroup;
+	cgroup->dirfd = -1;
+	r = only_one(target, why, sizeof(why));
+	if (r != 0)
+		arming_refuse(target, r, why);
+	return r == 0;
+}
+
+/* The history begins before anything is read from /proc, so that no mapping falls in between. */
+void arming_begin(struct target *target)
+{
+	struct targets *targets = target->targets;
+	int r;
+
+	r = history_start(targets->history);
+	targets->history_error = r < 0 ? r : 0;
+	target->history_lost_at = history_lost(targets->history);
+	target->armed_ns = raw_now_ns();
+}
+
+void arming_read_failed(struct target *target, int r)
+{
+	if (r == PROC_E_GONE || r == -ESRCH)
+		refuse(target, TARGET_E_GONE, "no such process");
+	else if (r == -E2BIG)
+		refuse(target, TARGET_E_UNSUPPORTED, "too many processes in the unit");
+	else if (r == -EMFILE || r == -ENFILE)
+		refuse(target, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	else if (r == -ENOBUFS)
+		refuse(target, TARGET_E_BUSY, "no locked memory is left for its history (CAP_IPC_LOCK, LimitMEMLOCK=)");
+	else if (r == -EACCES || r == -EPERM)
+		refuse(target, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
+						     "CAP_SYS_PTRACE)", strerror(-r));
+	else
+		refuse(target, r, "/proc or perf events: %s", strerror(-r));
+}
+
+/* It has its members, and its rings if it is sampled. */
+void arming_finish(struct target *target)
+{
+	struct targets *targets = target->targets;
+	struct arming *arming = target->arming;
+	targets_armed_fn fn = arming->fn;
+	void *arg = arming->arg;
+	struct target *implicit;
+	struct timespec now;
+	char why[200] = "";
+	int r = 0;
+
+	if (target->backend->arm)
+		r = target->backend->arm(target, why, sizeof(why));
+	if (r != 0) {
+		arming_refuse(target, r, why[0] ? why : strerror(r < 0 ? -r : EIO));
+		return;
+	}
+	/* Whatever was read was of this process only if it is still there. */
+	if (target->proc.pid && !proc_alive(&target->proc)) {
+		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
+		return;
+	}
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	TAILQ_REMOVE(&targets->armings, arming, link);
+	targets->n_armings--;
+	target->arming = NULL;
+	free(arming);
+	/* One that its program made by registering, perhaps meanwhile, becomes this one. */
+	implicit = armed_already(target);
+	if (implicit) {
+		target_upgrade(implicit, target);
+		target = implicit;
+	} else {
+		target->id = ++targets->last_id;
+		(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
+		targets_add(targets, target);
+	}
+	if (target->work)
+		target_work(target, 0);
+	if (targets->callbacks.changed)
+		targets->callbacks.changed(targets->callbacks.arg, target);
+	probe_stacks(target);
+	target_emit(target, NULL);
+	if (fn)
+		fn(arg, 0, target, NULL);
 }

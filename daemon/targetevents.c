@@ -35,7 +35,7 @@ bool targets_record(const struct targets *targets)
 	TAILQ_FOREACH(target, &targets->list, link)
 		if (!target_is_implicit(target))
 			return true;
-	return false;
+	return !TAILQ_EMPTY(&targets->armings);
 }
 
 /* ---- the target that a program has by itself */
@@ -81,6 +81,7 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	target->backend = &backend_events;
 	target->step_fd = -1;
 	TAILQ_INIT(&target->members);
+	LIST_INIT(&target->waiting);
 	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
 	r = proc_open(producer_pid(producer), -1, &target->proc);
 	if (r != 0)
@@ -222,25 +223,57 @@ static void forget_recording(struct target *target)
 	quota_release(&target->charge_target);
 }
 
-void target_upgrade_begin(struct target *target)
-{
-	forget_recording(target);
-	target->targets->n_events--;
-}
-
-void target_upgrade_undo(struct target *target)
+void target_upgrade(struct target *target, struct target *armed)
 {
 	struct member *member;
 
-	target->targets->n_events++;
 	forget_recording(target);
-	target->backend = &backend_events;
-	target->owner_admin = target->waits = false;
-	target->stacks_asked = target->stacks = STACKS_FP;
-	if (member_add(target, target->proc.pid, target->proc.dirfd, raw_now_ns(), &member) != 0)
-		log_debug("%s: it is about to end", target->name);
-	if (!targets_record(target->targets))
-		history_stop(target->targets->history);
+	histlog_fini(&target->log);
+	target->targets->n_events--;
+	target->stacks_asked = armed->stacks_asked;
+	target->stacks = armed->stacks;
+	target->waits = armed->waits;
+	target->uid = armed->uid;
+	target->owner_admin = armed->owner_admin;
+	target->admin_only = target->admin_only || armed->admin_only;
+	target->backend = armed->backend;
+	/* Everything that was begun, and what it costs. */
+	TAILQ_FOREACH(member, &armed->members, link)
+		member->target = target;
+	TAILQ_CONCAT(&target->members, &armed->members, link);
+	target->n_members = armed->n_members;
+	target->log = armed->log;
+	target->images = armed->images;
+	target->n_images = armed->n_images;
+	target->images_room = armed->images_room;
+	target->images_missing = armed->images_missing;
+	memcpy(target->sources, armed->sources, sizeof(target->sources));
+	target->n_sources = armed->n_sources;
+	memcpy(target->why, armed->why, sizeof(target->why));
+	memcpy(target->warnings, armed->warnings, sizeof(target->warnings));
+	target->n_why = armed->n_why;
+	target->n_warnings = armed->n_warnings;
+	target->stepper = armed->stepper;
+	target->step_fd = take_fd(&armed->step_fd);
+	target->history_lost_at = armed->history_lost_at;
+	target->lost_ns = armed->lost_ns;
+	target->work = armed->work;
+	target->armed_unix_ns = armed->armed_unix_ns;
+	target->armed_ns = armed->armed_ns;
+	target->charge_target = armed->charge_target;
+	target->charge_rings = armed->charge_rings;
+	target->charge_fds = armed->charge_fds;
+	if (target->backend->moved)
+		target->backend->moved(target);
+	armed->n_members = 0;
+	armed->n_images = armed->n_sources = armed->n_why = armed->n_warnings = 0;
+	armed->images = NULL;
+	armed->stepper = NULL;
+	armed->log = (struct histlog){0};
+	armed->charge_target = armed->charge_rings = armed->charge_fds = (struct quota_charge){0};
+	armed->backend = NULL;
+	(void)target_free(armed);
+	target_refresh(target);
 }
 
 int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size)

@@ -18,7 +18,6 @@
 #include "daemon/backend.h"
 #include "daemon/config.h"
 #include "daemon/stackprobe.h"
-#include "daemon/synth.h"
 
 /* ---- images */
 
@@ -144,51 +143,18 @@ static void image_open(struct target *target, pid_t pid, const struct perfabi_mm
 
 static int keep(struct target *target, const struct perf_event_header *h)
 {
-	if (histlog_is_full(&target->log) && histlog_compact(&target->log, target_oldest_ns(target)) < 0)
-		log_debug("%s: no memory to compact its history", target->name);
+	if (histlog_is_full(&target->log))
+		target_work(target, WORK_FORGET);
 	return histlog_append(&target->log, h);
 }
 
-struct synth_arg {
-	struct target *target;
-	pid_t pid;
-};
-
-static int on_synth(void *arg, const struct perf_event_header *h)
+void targetlog_keep(struct target *target, const struct perf_event_header *h)
 {
-	struct synth_arg *a = arg;
-
+	/* pid is the first field of it. */
 	if (h->type == PERF_RECORD_MMAP2)
-		image_open(a->target, a->pid, (const void *)h);
-	return keep(a->target, h);
-}
-
-static int synth_at(struct target *target, struct member *member, int proc_dirfd, uint64_t time_ns, unsigned int what)
-{
-	struct synth_arg arg = {.target = target, .pid = member->pid};
-	_cleanup_close_ int own = -1;
-	char path[32];
-
-	if (proc_dirfd < 0) {
-		(void)snprintf(path, sizeof(path), "/proc/%d", (int)member->pid);
-		own = proc_dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (own < 0)
-			return errno == ENOENT ? PROC_E_GONE : -errno;
-	}
-	return synth_process(proc_dirfd, member->pid, target->scope == TARGET_THREAD ? target->tid : 0,
-			     time_ns, what, on_synth, &arg);
-}
-
-int targetlog_synth(struct target *target, struct member *member, int proc_dirfd, unsigned int what)
-{
-	return synth_at(target, member, proc_dirfd, member->from_ns, what);
-}
-
-int targetlog_resync(struct target *target, struct member *member)
-{
-	int dirfd = target->proc.pid == member->pid ? target->proc.dirfd : -1;
-
-	return synth_at(target, member, dirfd, raw_now_ns(), SYNTH_THREADS | SYNTH_MAPS);
+		image_open(target, (pid_t)((const struct perfabi_mmap2 *)(const void *)h)->pid, (const void *)h);
+	if (keep(target, h) < 0)
+		target->log.dropped++;
 }
 
 /* ---- records */
@@ -223,7 +189,7 @@ static void on_exec(struct target *target, struct member *member, uint64_t time)
 		return;
 	}
 	target_refresh(target);
-	if (target->stacks_asked == STACKS_AUTO)
+	if (target->stacks_asked == STACKS_AUTO && !target->arming)
 		stackprobe_target(target->targets->probe, target);
 }
 
@@ -287,11 +253,8 @@ void targetlog_record(void *arg, const struct history_record *record)
 	size_t n;
 
 	if (record->header->type == PERF_RECORD_LOST) {
-		struct timeval now = {0};
-
-		/* A mapping may be among them: what is there now is read again. */
-		if (targets->resync)
-			(void)event_add(targets->resync, &now);
+		/* A mapping may be among them. */
+		targets_resync(targets);
 		return;
 	}
 	if (record->header->type == PERF_RECORD_FORK)

@@ -22,6 +22,7 @@
 #include "daemon/sampler.h"
 #include "daemon/target.h"
 
+struct arming;
 struct backend;
 struct closer;
 struct frozen;
@@ -29,6 +30,7 @@ struct openings;
 struct producers;
 struct stackprobe;
 struct stepper;
+struct targetwork;
 
 #define TARGET_IMAGES_MAX 1024
 #define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
@@ -59,8 +61,17 @@ struct source {
 	uint64_t lost_at; /* what the set had lost when the target came */
 };
 
+/* What daemon/targetwork.c does for a target, the more urgent first. */
+enum target_work {
+	WORK_RESYNC = 1 << 0, /* the kernel lost records: what is there is read again */
+	WORK_SCAN = 1 << 1,   /* of a unit: who is in it */
+	WORK_RINGS = 1 << 2,  /* other rings may be better */
+	WORK_FORGET = 1 << 3, /* its history is nearly full, or its list of processes */
+	WORK_ARM = 1 << 4,
+};
+
 struct target {
-	TAILQ_ENTRY(target) link;
+	TAILQ_ENTRY(target) link; /* not while it is being armed */
 	struct targets *targets; /* back pointer */
 	uint64_t id;
 	char name[24];
@@ -96,6 +107,11 @@ struct target {
 	size_t n_images, images_room;
 	uint64_t images_missing;
 	uint64_t history_lost_at; /* the kernel's count when it was armed */
+	uint64_t lost_ns;         /* when a loss was told that is not made up for */
+	/* work */
+	struct arming *arming; /* NULL: it is in the list */
+	unsigned int work;     /* that waits for its turn */
+	LIST_HEAD(, frozen) waiting; /* for a resync */
 	/* life */
 	struct event *exit_event; /* on the pidfd */
 	struct event *gone_event; /* the end of the grace time */
@@ -112,6 +128,10 @@ struct targets {
 	struct hub *hub;
 	struct targets_callbacks callbacks;
 	TAILQ_HEAD(, target) list;
+	TAILQ_HEAD(, arming) armings;
+	size_t n_armings;
+	struct targetwork *work;
+	bool stopping;
 	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
 	uint64_t last_id;
 	size_t n_armed, n_suspended, n_exited;
@@ -128,9 +148,6 @@ struct targets {
 	int cgroup_fd; /* the mount; -1 */
 	int vdso_fd;
 	struct event *tick; /* once a second while something is watched */
-	uint64_t lost_seen;
-	struct event *resync; /* after losses: maps are read again */
-	uint64_t resync_next; /* id of the target that is next */
 };
 
 /* ---- target.c */
@@ -153,10 +170,12 @@ void target_exited(struct target *target, uint64_t at_ns);
 void target_refresh(struct target *target);
 /* Suspends a user's target whose credentials have become stricter. */
 void target_recheck(struct target *target);
-/* If side-band records were lost and not yet made up for: reads what is there now. */
-void target_resync(struct target *target);
-/* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW). */
-uint64_t target_oldest_ns(struct target *target);
+/* Side-band records were lost: of all that record, what is there is read again. */
+void targets_resync(struct targets *targets);
+/* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW), as far as its rings were surveyed. */
+uint64_t target_oldest_ns(const struct target *target);
+/* The same by given surveys, one for each source. Any thread. */
+uint64_t sources_oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns);
 /* Brings the charge for fds to what the target has and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
 int target_charge_fds(struct target *target, size_t more) _must_check_;
 
@@ -181,22 +200,35 @@ void member_end(struct member *member, uint64_t at_ns);
 struct member *member_free(struct member *member);
 void members_end(struct target *target, uint64_t at_ns);
 /* Forgets those that ended before the oldest data. */
-void members_prune(struct target *target);
+void members_prune(struct target *target, uint64_t oldest_ns);
 /* Brings the filter's entry of a process (and of its single threads) up to date. */
 int members_filter(struct targets *targets, pid_t pid);
 /* The same for all living processes of the target. */
 int members_filter_all(struct target *target);
-/* Follows one by events on its tasks, where the machine-wide history is not permitted. 0 or -errno. */
-int member_follow(struct member *member) _must_check_;
-/* Adds processes that are in the unit's cgroup and ends those that are not. */
-int members_scan(struct target *target, bool *ret_added) _must_check_;
+/* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
+void pids_sort(pid_t *pids, size_t n);
+/* An O_PATH descriptor of /proc/PID, or -errno. */
+int proc_dir_open(pid_t pid);
+
+/* ---- targetwork.c */
+int targetwork_new(struct targets *targets, struct targetwork **ret) _must_check_;
+/* What is under way is dropped; the targets it is for must still be there. */
+struct targetwork *targetwork_free(struct targetwork *work);
+/* Does it soon. */
+void target_work(struct target *target, unsigned int what);
+/* Whether it waits or is under way. */
+bool target_has_work(const struct target *target, enum target_work what);
+/* The target goes. */
+void targetwork_forget(struct target *target);
+/* There is something to arm, or an arming was refused. */
+void targetwork_look(struct targets *targets);
 
 /* ---- targetevents.c */
 /* Whether any target has a history and perhaps samples. */
 bool targets_record(const struct targets *targets);
-/* Around the arming of one that nobody armed: empties it, or makes it again what it was. */
-void target_upgrade_begin(struct target *target);
-void target_upgrade_undo(struct target *target);
+/* One that nobody armed becomes what `armed` is, which is freed; its id and its triggers stay. */
+void target_upgrade(struct target *target, struct target *armed);
 /* "events" of T; *ret NULL: none of its programs has registered. 0, -ENOMEM. */
 int target_events_json(struct target *target, struct json_object **ret) _must_check_;
 int target_freeze_rings(const struct target *target, struct frozen *frozen) _must_check_;
@@ -204,10 +236,8 @@ int target_freeze_rings(const struct target *target, struct frozen *frozen) _mus
 /* ---- targetlog.c */
 /* The callback of struct history. */
 void targetlog_record(void *arg, const struct history_record *record);
-/* What is there already, as records. */
-int targetlog_synth(struct target *target, struct member *member, int proc_dirfd, unsigned int what) _must_check_;
-/* Reads the living threads and maps of a member again, as of now. */
-int targetlog_resync(struct target *target, struct member *member) _must_check_;
+/* Keeps one that was read from /proc, and the file that it maps. */
+void targetlog_keep(struct target *target, const struct perf_event_header *record);
 void targetlog_free_images(struct target *target);
 /* Executable mappings of it whose file is not to be had. */
 uint64_t target_images_missing(const struct target *target);

@@ -57,6 +57,22 @@ static const struct perf_event_header *map(union any *r, uint32_t pid, uint64_t 
 	return finish(r, PERF_RECORD_MMAP2, sizeof(r->mmap2) + 8, time);
 }
 
+/* Both halves at once. */
+static int compact(struct histlog *log, uint64_t oldest_ns)
+{
+	struct histlog fresh = {0};
+	struct histlog_view view;
+	int r;
+
+	assert_int_equal(histlog_freeze(log, &view), 0);
+	r = histlog_compact(&view, oldest_ns, &fresh);
+	if (r == 0)
+		r = histlog_replace(log, &view, &fresh);
+	histlog_view_fini(&view);
+	histlog_fini(&fresh);
+	return r;
+}
+
 static size_t count(const struct histlog *log, uint32_t type, uint32_t pid, uint32_t tid)
 {
 	struct histlog_view view;
@@ -104,7 +120,7 @@ static void test_compact(void **state)
 	assert_int_equal(histlog_append(&log, map(&r, 60, 0x1000, 0x1000, 50)), 0);
 	assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 60, 60, 900)), 0);
 
-	assert_int_equal(histlog_compact(&log, 500), 0);
+	assert_int_equal(compact(&log, 500), 0);
 	assert_int_equal(count(&log, PERF_RECORD_COMM, 1, 1), 1);
 	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 1, 0), 4);
 	assert_int_equal(count(&log, PERF_RECORD_COMM, 1, 2), 0);
@@ -131,7 +147,7 @@ static void test_churn(void **state)
 
 		time += 1000;
 		if (histlog_is_full(&log))
-			assert_int_equal(histlog_compact(&log, time - 100000), 0);
+			assert_int_equal(compact(&log, time - 100000), 0);
 		assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, time)), 0);
 		assert_int_equal(histlog_append(&log, comm(&r, 1, tid, time + 1)), 0);
 		assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 1, tid, time + 2)), 0);
@@ -179,11 +195,11 @@ static void test_limit(void **state)
 	assert_int_equal(log.dropped + log.records, 100);
 	/* A view is of its moment, whatever comes after. */
 	assert_int_equal(histlog_freeze(&log, &view), 0);
-	assert_int_equal(histlog_compact(&log, 100), 0);
+	assert_int_equal(compact(&log, 100), 0);
 	histlog_fini(&log);
 	assert_non_null(histlog_view_block(&view, 0, &len));
 	assert_int_equal(len % sizeof(uint64_t), 0);
-	assert_null(histlog_view_block(&view, view.n_chunks, &len));
+	assert_null(histlog_view_block(&view, view.n_blocks, &len));
 	histlog_view_fini(&view);
 }
 
@@ -219,6 +235,46 @@ static int on_synth(void *arg, const struct perf_event_header *h)
 	return 0;
 }
 
+/* What is told while a compaction is under way is behind it; what is read from /proc comes late. */
+static void test_compact_meanwhile(void **state)
+{
+	struct histlog log, fresh;
+	struct histlog_view view;
+	union any r;
+
+	histlog_init(&log, 1u << 20);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x2000, 20)), 0); /* older, and read later */
+	assert_int_equal(histlog_freeze(&log, &view), 0);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x8000, 0x1000, 60)), 0);
+	assert_int_equal(histlog_compact(&view, 1000, &fresh), 0);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x9000, 0x1000, 70)), 0);
+	assert_int_equal(histlog_replace(&log, &view, &fresh), 0);
+	histlog_view_fini(&view);
+	/* The newer mapping is shorter than the older one, which is needed for the rest of it. */
+	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 7, 7), 4);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x2000, 80)), 0);
+	assert_int_equal(compact(&log, 1000), 0);
+	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 7, 7), 3);
+	histlog_fini(&log);
+
+	/* One that is read late is no newer than what was told. */
+	histlog_init(&log, 1u << 20);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
+	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x1000, 20)), 0);
+	assert_int_equal(compact(&log, 1000), 0);
+	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 7, 7), 1);
+	assert_int_equal(histlog_freeze(&log, &view), 0);
+	{
+		size_t len;
+		const struct perf_event_header *h = histlog_view_block(&view, 0, &len);
+
+		assert_int_equal(histlog_time(h), 50);
+	}
+	histlog_view_fini(&view);
+	histlog_fini(&log);
+}
+
 static void test_synth(void **state)
 {
 	struct seen seen = {0};
@@ -235,6 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_compact),
 		cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_compact_meanwhile),
 		cmocka_unit_test(test_hold),
 		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_synth),
