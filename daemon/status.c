@@ -106,7 +106,7 @@ static struct json_object *clients_json(const struct daemon *d)
 
 static struct json_object *status_json(struct daemon *d)
 {
-	struct json_object *o = json_object_new_object(), *caps, *lack, *losses;
+	struct json_object *o = json_object_new_object(), *caps, *lack, *losses, *loop;
 
 	json_add_string(o, "version", PACKAGE_VERSION);
 	json_add_int(o, "pid", getpid());
@@ -127,6 +127,9 @@ static struct json_object *status_json(struct daemon *d)
 	producers_status(d->producers, o, losses);
 	triggers_status(d->triggers, o);
 	json_add(o, "clients", clients_json(d));
+	loop = json_add_new_object(o, "loop");
+	json_add_uint(loop, "turns", d->meter.turns);
+	json_add_uint(loop, "longest_us", d->meter.longest_ns / 1000);
 	json_add(o, "quota", quota_to_json(&d->quota));
 	if (d->stopping)
 		json_add_string(o, "state", "stopping");
