@@ -10,10 +10,12 @@
 #include "daemon/target.h"
 
 struct cgroup;
+struct event;
 
 struct arming {
 	TAILQ_ENTRY(arming) link;
 	struct target *target; /* owned */
+	struct event *limit;   /* the answer comes then at the latest */
 	targets_armed_fn fn; /* NULL: who asked has gone */
 	void *arg;
 	int answer; /* not 0: refused, and freed at the loop's next turn */

@@ -179,7 +179,6 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	/* Socket units keep their sockets: who connects now is served by our successor. */
 	d->control = listener_free(d->control);
 	d->status_listener = listener_free(d->status_listener);
-	targets_stop(d->targets);
 	hub_emit(d->hub, "daemon.stopping", HUB_EVERYBODY, json_object_new_object());
 	(void)evtimer_add(d->stop_deadline, &patience);
 }
@@ -500,7 +499,7 @@ static bool has_stopped(struct daemon *d)
 	if (!d->draining) {
 		if (d->gave_up)
 			log_warning("what was running did not end within %d s", STOP_S);
-		else if (!snapshots_stop(d->snapshots))
+		else if (!targets_stop(d->targets) || !snapshots_stop(d->snapshots))
 			return false;
 		d->draining = true;
 		d->gave_up = false;

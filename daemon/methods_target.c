@@ -366,13 +366,16 @@ static bool is_surveying(const struct asker *asker)
 
 void method_targets_surveyed(struct daemon *d)
 {
-	struct asker *asker, *next;
+	struct asker *asker;
 
-	for (asker = LIST_FIRST(&d->askers); asker; asker = next) {
-		next = LIST_NEXT(asker, link);
-		if (!is_surveying(asker))
+	/* From the front after each: sending may end a connection, and with it others that wait. */
+	do {
+		LIST_FOREACH(asker, &d->askers, link)
+			if (!is_surveying(asker))
+				break;
+		if (asker)
 			asker_answer(asker);
-	}
+	} while (asker);
 }
 
 /* Later, or now: NULL and call->deferred, or the answer. */

@@ -450,7 +450,7 @@ struct targets *targets_free(struct targets *targets)
 {
 	if (!targets)
 		return NULL;
-	targets_stop(targets);
+	(void)targets_stop(targets);
 	targets->work = targetwork_free(targets->work);
 	armings_reap(targets);
 	while (!TAILQ_EMPTY(&targets->list))

@@ -106,8 +106,8 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 		struct arming **ret, char *why, size_t why_size) _must_check_;
 /* Who asked has gone: `fn` is not called any more. */
 void targets_arm_cancel(struct arming *arming);
-/* The daemon stops: those that are under way are refused, and all later ones. */
-void targets_stop(struct targets *targets);
+/* The daemon stops: those that are under way are refused, and all later ones. True when they have their answers. */
+bool targets_stop(struct targets *targets);
 /* Ends the recording and forgets the target: the pointer is invalid afterwards. */
 void targets_disarm(struct targets *targets, struct target *target);
 /*

@@ -19,6 +19,8 @@
 #include "daemon/stackprobe.h"
 #include "daemon/targetstate.h"
 
+#define ARMING_SECONDS 60
+
 static int say(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 static int say(char *why, size_t size, int answer, const char *fmt, ...)
 {
@@ -273,6 +275,8 @@ static void arming_free(struct arming *arming)
 		TAILQ_REMOVE(&targets->armings, arming, link);
 		targets->n_armings--;
 	}
+	if (arming->limit)
+		event_free(arming->limit);
 	(void)target_free(arming->target);
 	free(arming);
 	if (!targets_record(targets))
@@ -283,6 +287,22 @@ static void arming_freep(struct arming **arming)
 {
 	if (*arming)
 		arming_free(*arming);
+}
+
+/* It hangs, or somebody else's does before it. */
+static void on_limit(evutil_socket_t fd, short what, void *arg)
+{
+	struct target *target = arg;
+
+	arming_refuse(target, TARGET_E_BUSY, "it could not be read in time");
+}
+
+static int set_limit(struct arming *arming)
+{
+	const struct timeval limit = {.tv_sec = ARMING_SECONDS};
+
+	arming->limit = evtimer_new(arming->target->targets->base, on_limit, arming->target);
+	return arming->limit && event_add(arming->limit, &limit) == 0 ? 0 : -ENOMEM;
 }
 
 static int check(struct target *target, const struct target_request *req, char *why, size_t size)
@@ -332,6 +352,8 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	arming->fn = fn;
 	arming->arg = arg;
 	r = check(target, req, why, why_size);
+	if (r == 0)
+		r = set_limit(arming);
 	if (r != 0)
 		return r;
 	TAILQ_INSERT_TAIL(&targets->armings, arming, link);
@@ -363,13 +385,14 @@ void targets_arm_cancel(struct arming *arming)
 	arming_refuse(arming->target, TARGET_E_GONE, "nobody waits for it");
 }
 
-void targets_stop(struct targets *targets)
+bool targets_stop(struct targets *targets)
 {
 	struct arming *arming;
 
 	targets->stopping = true;
 	TAILQ_FOREACH(arming, &targets->armings, link)
 		arming_refuse(arming->target, TARGET_E_STOPPING, "tracerd is stopping");
+	return TAILQ_EMPTY(&targets->armings);
 }
 
 void armings_reap(struct targets *targets)
@@ -493,6 +516,7 @@ void arming_finish(struct target *target)
 	TAILQ_REMOVE(&targets->armings, arming, link);
 	targets->n_armings--;
 	target->arming = NULL;
+	event_free(arming->limit);
 	free(arming);
 	/* One that its program made by registering, perhaps meanwhile, becomes this one. */
 	implicit = armed_already(target);

@@ -630,6 +630,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	uint64_t deadline = loop_deadline();
 	enum turn turn;
 
+	/* Also while the thread is at work: whoever is refused does not wait for it. */
+	armings_reap(w->targets);
 	while (!w->on_thread) {
 		if (w->next && !is_wanted(w))
 			end(w);

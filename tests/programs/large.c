@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A process that is large: `large threads N` or `large maps N`. Says "ready", or why it cannot be so large, and ends with its
- * input; a line on it makes one more thread or mapping ("done").
+ * input; a line on it makes one more thread or mapping ("done"), "exec" executes another program.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -61,6 +61,8 @@ int main(int argc, char **argv)
 	(void)puts("ready");
 	(void)fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
+		if (strcmp(line, "exec\n") == 0)
+			(void)execl("/bin/sleep", "sleep", "60", (char *)NULL);
 		(void)puts(add() == 0 ? "done" : "failed");
 		(void)fflush(stdout);
 	}
