@@ -21,218 +21,11 @@
 #include "common/io.h"
 #include "common/json.h"
 #include "common/log.h"
-#include "common/perfdata_write.h"
 #include "common/safefile.h"
-#include "daemon/capture.h"
 #include "daemon/config.h"
 #include "daemon/quota.h"
 #include "daemon/target.h"
-
-/* ---- a target and its recording, made up */
-
-struct target {
-	uint64_t id;
-	bool gone;
-};
-
-struct frozen {
-	bool waits;
-	void (*ready)(void *arg);
-	void *ready_arg;
-};
-
-static struct target the_target = {.id = 3};
-static unsigned frozen_alive;
-static unsigned copy_ms;
-static int copy_error, freeze_error;
-static unsigned copy_records = 100;
-static bool creds_changed;
-/* somebody else's recording */
-static bool must_wait, has_programs;
-static const char *lack;
-static struct frozen *waiting; /* the last that was frozen */
-
-struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
-{
-	return the_target.gone ? NULL : &the_target;
-}
-
-uint64_t target_id(const struct target *t)
-{
-	return t->id;
-}
-
-const char *target_name(const struct target *t)
-{
-	return "t3";
-}
-
-pid_t target_pid(const struct target *t)
-{
-	return 4711;
-}
-
-const char *target_comm(const struct target *t)
-{
-	return "evil\n\x1b[31mname";
-}
-
-struct json_object *target_to_json(struct target *t)
-{
-	struct json_object *o = json_object_new_object();
-
-	json_add_uint(o, "ring_bytes", 1 << 20);
-	return o;
-}
-
-int target_freeze(struct target *t, bool admin, struct frozen **ret)
-{
-	struct frozen *f;
-
-	if (freeze_error)
-		return freeze_error;
-	f = calloc(1, sizeof(*f));
-	assert_non_null(f);
-	frozen_alive++;
-	f->waits = must_wait;
-	waiting = f;
-	*ret = f;
-	return 0;
-}
-
-int frozen_copy(struct frozen *f, struct perfdata_writer *w, struct frozen_stats *ret)
-{
-	struct perf_event_attr a = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(a),
-		.config = PERF_COUNT_SW_DUMMY,
-		.sample_type = PERF_SAMPLE_IDENTIFIER,
-		.sample_id_all = 1,
-	};
-	struct {
-		struct perf_event_header h;
-		uint64_t id;
-	} r = {.h = {.type = PERF_RECORD_SWITCH, .size = 16}, .id = 1};
-	uint64_t id = 1;
-	int e;
-
-	if (copy_error)
-		return copy_error;
-	e = perfdata_add_event(w, "history", &a, &id, 1);
-	for (unsigned i = 0; e == 0 && i < copy_records; i++) {
-		if (copy_ms)
-			(void)usleep(copy_ms * 1000);
-		e = perfdata_write(w, &r, sizeof(r));
-	}
-	*ret = (struct frozen_stats){.switches = copy_records};
-	return e;
-}
-
-int frozen_copy_programs(struct frozen *f, int dir_fd, uint64_t max, const atomic_bool *cancel, bool *ret_cut)
-{
-	*ret_cut = false;
-	return 0;
-}
-
-bool frozen_waits(const struct frozen *f)
-{
-	return f->waits;
-}
-
-void frozen_when_ready(struct frozen *f, void (*fn)(void *arg), void *arg)
-{
-	f->ready = fn;
-	f->ready_arg = arg;
-}
-
-int frozen_bring(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
-{
-	return lack ? CAPTURE_E_NONE : CAPTURE_E_OWN;
-}
-
-const char *frozen_lack(const struct frozen *f, const char **ret_why)
-{
-	*ret_why = "nobody answers";
-	return lack;
-}
-
-bool frozen_has_programs(const struct frozen *f)
-{
-	return has_programs;
-}
-
-void frozen_published(struct frozen *f)
-{
-}
-
-void frozen_resume(struct frozen *f)
-{
-}
-
-struct frozen *frozen_free(struct frozen *f)
-{
-	if (f)
-		frozen_alive--;
-	free(f);
-	return NULL;
-}
-
-uid_t frozen_uid(const struct frozen *f)
-{
-	return 1000;
-}
-
-bool frozen_admin_only(const struct frozen *f)
-{
-	return creds_changed;
-}
-
-uint64_t frozen_raw_ns(const struct frozen *f)
-{
-	return 5000;
-}
-
-uint64_t frozen_unix_ns(const struct frozen *f)
-{
-	return 1700000000000000000ULL;
-}
-
-struct json_object *frozen_meta(const struct frozen *f, const struct frozen_stats *stats)
-{
-	struct json_object *o = json_object_new_object();
-
-	(void)json_add_new_object(o, "target");
-	(void)json_add_new_object(o, "losses");
-	json_add_uint(o, "format", 999); /* must not win over ours */
-	return o;
-}
-
-int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t ino)
-{
-	return -1;
-}
-
-/* Opened here, as this process's user, and answered at once. */
-int frozen_open(struct frozen *f, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
-		struct opening **ret)
-{
-	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	const struct opener_options options = {.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .root_fd = root,
-		.root_source = OPENER_TARGET, .mapped_fd = -1, .strict = true, .uid = getuid()};
-	struct openlink_answer answer = {0};
-	struct opener *o;
-
-	assert_int_equal(opener_new(&options, &o), 0);
-	assert_int_equal(opener_open(o, need, &answer.answer), 0);
-	opener_free(o);
-	fn(arg, &answer, answer.answer.fd);
-	return 0;
-}
-
-int frozen_vdso_fd(const struct frozen *f)
-{
-	return -1;
-}
+#include "tests/unit/recording-make.h"
 
 /* ---- the daemon's part */
 
@@ -284,7 +77,7 @@ static void close_all(struct fixture *f)
 	clockseries_free(f->clocks);
 	quota_fini(&f->quota);
 	event_base_free(f->base);
-	assert_int_equal(frozen_alive, 0);
+	assert_int_equal(made.frozen_alive, 0);
 }
 
 static int setup(void **state)
@@ -304,11 +97,11 @@ static int setup(void **state)
 	f->config.decoder = strdup(path);
 	f->config.spool_keep_free_percent = 0;
 	f->config.decoder_timeout_s = 20;
-	copy_ms = 0;
-	copy_error = freeze_error = 0;
-	copy_records = 100;
-	creds_changed = false;
-	the_target.gone = false;
+	made.copy_ms = 0;
+	made.copy_error = made.freeze_error = 0;
+	made.copy_records = 100;
+	made.creds_changed = false;
+	made.target.gone = false;
 	open_all(f);
 	*state = f;
 	return 0;
@@ -339,7 +132,7 @@ static int create(struct fixture *f, const char *reason, uid_t uid, bool admin, 
 	const struct snapshot_request r = {.uid = uid, .admin = admin, .reason = reason, .with_objects = objects};
 	char why[200];
 
-	return snapshots_create(f->snapshots, &the_target, &r, NULL, NULL, ret, why, sizeof(why));
+	return snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, ret, why, sizeof(why));
 }
 
 /* Runs the loop until the snapshot is in the state, or 30 s have passed. */
@@ -403,9 +196,9 @@ static void assert_spool(struct fixture *f, unsigned whole)
 /* The directory is gone a moment before the copier's step has come back to the loop. */
 static void assert_nothing_frozen(struct fixture *f)
 {
-	for (int i = 0; i < 50 && frozen_alive > 0; i++)
+	for (int i = 0; i < 50 && made.frozen_alive > 0; i++)
 		turn(f, 20);
-	assert_int_equal(frozen_alive, 0);
+	assert_int_equal(made.frozen_alive, 0);
 }
 
 /* The tree is gone a moment before the loop hears of it. */
@@ -455,7 +248,7 @@ static void test_success(void **state)
 	const struct snapshot_request r = {.uid = 1000, .reason = "ok"};
 	char why[200], id[64];
 
-	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n, why, sizeof(why)), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_int_equal(done, 1);
 	assert_true(has_file(n, "meta.json"));
@@ -566,7 +359,7 @@ static void test_cancel_in_each_state(void **state)
 	struct snapshot *n, *hung;
 
 	/* copying */
-	copy_ms = 5;
+	made.copy_ms = 5;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_COPYING);
 	assert_int_equal(snapshot_cancel(n), 0);
@@ -578,7 +371,7 @@ static void test_cancel_in_each_state(void **state)
 	assert_int_equal(snapshot_cancel(n), 0);
 	assert_int_equal(snapshot_delete(n), 0);
 	assert_spool(f, 0);
-	copy_ms = 0;
+	made.copy_ms = 0;
 	/* decoding, and queued behind it: before and after its copy */
 	assert_int_equal(create(f, "hang", 1000, false, false, &hung), 0);
 	until(f, hung, SNAPSHOT_DECODING);
@@ -676,7 +469,7 @@ static void test_a_refused_request_evicts_nothing(void **state)
 	f->config.uid_spool_mib = 1;
 	open_all(f);
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
-	assert_int_equal(frozen_alive, 0);
+	assert_int_equal(made.frozen_alive, 0);
 	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SNAPSHOTS_QUEUED), 0);
 	assert_spool(f, 1);
 }
@@ -703,7 +496,7 @@ static void test_copy_fails(void **state)
 	struct snapshot *n, *first;
 	uint64_t lost;
 
-	copy_error = -ENOSPC;
+	made.copy_error = -ENOSPC;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "no_space");
@@ -713,27 +506,27 @@ static void test_copy_fails(void **state)
 	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_no_space", &lost));
 	assert_int_equal(lost, 1);
 	json_object_put(status);
-	copy_error = 0;
-	freeze_error = -ENOMEM;
+	made.copy_error = 0;
+	made.freeze_error = -ENOMEM;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
-	freeze_error = 0;
+	made.freeze_error = 0;
 	/* the loop hears of the first one's removal later than the disk does */
-	for (int i = 0; i < 1000 && frozen_alive; i++)
+	for (int i = 0; i < 1000 && made.frozen_alive; i++)
 		turn(f, 10);
 	/* disarmed while another one is copied, before its own turn */
-	copy_ms = 5;
+	made.copy_ms = 5;
 	assert_int_equal(create(f, "ok", 1000, false, false, &first), 0);
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	assert_int_equal(frozen_alive, 1);
-	the_target.gone = true;
+	assert_int_equal(made.frozen_alive, 1);
+	made.target.gone = true;
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "gone");
 	until(f, first, SNAPSHOT_DONE);
 	/* a copy that takes too long */
-	the_target.gone = false;
+	made.target.gone = false;
 	f->config.snapshot_timeout_s = 1;
-	copy_ms = 30;
+	made.copy_ms = 30;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "timeout");
@@ -747,25 +540,25 @@ static void answer(struct frozen *f)
 	f->ready(f->ready_arg);
 }
 
-/* What is awaited keeps nobody else waiting, and may be given up. */
+/* What is awaited keeps nobody else made.waiting, and may be given up. */
 static void test_waits_for_a_recording(void **state)
 {
 	struct fixture *f = *state;
 	struct snapshot *n, *other;
 	struct frozen *frozen;
 
-	must_wait = true;
+	made.must_wait = true;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
-	frozen = waiting;
+	frozen = made.waiting;
 	until(f, n, SNAPSHOT_FREEZING);
-	must_wait = false;
+	made.must_wait = false;
 	assert_int_equal(create(f, "ok", 1000, false, false, &other), 0);
 	until(f, other, SNAPSHOT_DONE);
 	assert_int_equal(snapshot_state(n), SNAPSHOT_FREEZING);
 	answer(frozen);
 	until(f, n, SNAPSHOT_DONE);
 	assert_spool(f, 2);
-	must_wait = true;
+	made.must_wait = true;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	assert_int_equal(snapshot_cancel(n), 0);
 	assert_int_equal(snapshot_state(n), SNAPSHOT_CANCELLED);
@@ -773,7 +566,7 @@ static void test_waits_for_a_recording(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "timeout");
-	must_wait = false;
+	made.must_wait = false;
 	assert_spool(f, 2);
 	assert_nothing_frozen(f);
 }
@@ -786,17 +579,17 @@ static void test_lacks_a_recording(void **state)
 	struct snapshot *n;
 	uint64_t lost;
 
-	lack = "gone";
+	made.lack = "gone";
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "gone");
 	assert_spool(f, 0);
-	has_programs = true;
+	made.has_programs = true;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_true(has_file(n, "perf.data"));
-	lack = NULL;
-	has_programs = false;
+	made.lack = NULL;
+	made.has_programs = false;
 	status = json_object_new_object();
 	snapshots_status(f->snapshots, status);
 	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_without_recording", &lost));
@@ -834,7 +627,7 @@ static void test_region_cause_is_kept(void **state)
 	char why[200], id[64];
 
 	cause_region_reason(&cause);
-	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, NULL, NULL, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why, sizeof(why)), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_region_cause(n);
 	(void)strcpy(id, snapshot_id(n));
@@ -874,7 +667,7 @@ static void test_output_is_cut(void **state)
 	struct snapshot *n;
 
 	f->config.max_output_mib = 1;
-	copy_records = 100000; /* 1.6 MB */
+	made.copy_records = 100000; /* 1.6 MB */
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_true(has_file(n, "perf.data"));
@@ -885,7 +678,7 @@ static void test_credentials_changed(void **state)
 	struct fixture *f = *state;
 	struct snapshot *n;
 
-	creds_changed = true;
+	made.creds_changed = true;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "not_permitted");
@@ -978,16 +771,16 @@ static void test_waiter_gone_and_stop(void **state)
 	unsigned done = 0, other = 0;
 	char why[200];
 
-	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n, why, sizeof(why)), 0);
 	snapshots_forget_waiter(f->snapshots, &done);
 	until(f, n, SNAPSHOT_DECODING);
-	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, done_count, &other, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &other, &n, why, sizeof(why)), 0);
 	for (int i = 0; i < 100 && !snapshots_stop(f->snapshots); i++)
 		turn(f, 10);
 	assert_true(snapshots_stop(f->snapshots));
 	assert_int_equal(done, 0);
 	assert_int_equal(other, 1);
-	assert_int_equal(snapshots_create(f->snapshots, &the_target, &r, NULL, NULL, &n, why, sizeof(why)), SNAPSHOT_E_BUSY);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why, sizeof(why)), SNAPSHOT_E_BUSY);
 	assert_spool(f, 0);
 }
 
@@ -999,17 +792,17 @@ static void test_ends_behind_ends(void **state)
 	char queued[2][64];
 	unsigned done = 0;
 
-	copy_ms = 5;
+	made.copy_ms = 5;
 	assert_int_equal(create(f, "ok", 0, true, false, &copied), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(queued); i++) {
 		const struct snapshot_request r = {.admin = true, .reason = "ok"};
 		char why[200];
 
 		assert_int_equal(
-			snapshots_create(f->snapshots, &the_target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+			snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n, why, sizeof(why)), 0);
 		(void)strcpy(queued[i], snapshot_id(n));
 	}
-	the_target.gone = true;
+	made.target.gone = true;
 	for (int i = 0; i < 103; i++) {
 		assert_int_equal(create(f, "ok", 0, true, false, &n), 0);
 		assert_int_equal(snapshot_cancel(n), 0);
@@ -1099,7 +892,7 @@ static void test_held_bytes_are_charged(void **state)
 	close_all(f);
 	f->config.uid_spool_mib = 4;
 	f->config.max_output_mib = 1; /* an estimate is 1 MiB */
-	copy_records = 64000;	      /* 1 MiB */
+	made.copy_records = 64000;	      /* 1 MiB */
 	open_all(f);
 	while (held < ARRAY_SIZE(fds)) {
 		r = create(f, "ok", 1000, false, false, &n);
@@ -1148,7 +941,7 @@ static void test_freed_in_the_middle(void **state)
 	/* teardown while one decodes and one is being copied: nothing leaks, nothing half-made stays */
 	assert_int_equal(create(f, "hang", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_DECODING);
-	copy_ms = 5;
+	made.copy_ms = 5;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	close_all(f);
 	open_all(f);
