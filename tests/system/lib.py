@@ -352,8 +352,12 @@ class Tracerd:
             if time.monotonic() > end:
                 fail("tracerd was not ready in time")
 
-    def stop(self, sig=signal.SIGTERM, timeout=20.0):
-        """Signals it and returns its exit status."""
+    def stop(self, sig=signal.SIGTERM, timeout=20.0, check=True):
+        """Signals it and returns its exit status. One that is told to end must have its spool in order."""
+        if check and sig == signal.SIGTERM and self.alive():
+            wrong = spool_wrong(self.sock, self.state)
+            if wrong:
+                fail(wrong)
         p, self.process = self.process, None
         if p is None:
             return None
@@ -413,7 +417,7 @@ class Tracerd:
         if kind is not None and not issubclass(kind, SystemExit):
             self.last_words()
         if self.process is not None and (kind is None or kind is SystemExit):
-            status = self.stop()
+            status = self.stop(check=kind is None)
             if kind is None and status != 0:
                 fail(f"tracerd ended with status {status}")
         Tracerd.running = [d for d in Tracerd.running if d is not self]
@@ -430,6 +434,52 @@ def http_get(path, target, timeout=10.0):
             data += chunk
     head, _, body = data.partition(b"\r\n\r\n")
     return head.split(b"\r\n")[0].decode(), body
+
+
+def spool_numbers(client, state):
+    """What is in the folder, what the list says, what is charged: three views of the same."""
+    def tree(path):
+        return sum(os.lstat(os.path.join(d, f)).st_size for d, _, files in os.walk(path) for f in files)
+
+    folder = pathlib.Path(state) / "spool"
+    names = os.listdir(folder) if folder.is_dir() else []
+    kept = sorted(n for n in names if n[:1].isdigit())
+    sizes = {n: tree(folder / n) for n in kept + [n for n in names if n.startswith(".removed-")]}
+    listed, cursor = [], ""
+    while cursor is not None:
+        page = client.call("snapshot.list", {"limit": 100, **({"cursor": cursor} if cursor else {})}, timeout=5)
+        listed += [s for s in page["snapshots"] if s["published_at"]]
+        cursor = page["next"]
+    status = client.call("status", timeout=5)
+    spool = status["spool"]
+    return ((kept, sum(sizes.values()), sum(sizes[n] for n in kept), len(kept)),
+            (sorted(s["id"] for s in listed), spool["bytes"], sum(s["bytes"] for s in listed), spool["count"]),
+            (sorted(s["id"] for s in listed), status["quota"]["spool_bytes"]["used"],
+             spool["bytes"] - spool["removing_bytes"], spool["count"]))
+
+
+def spool_wrong(sock, state, timeout=10.0):
+    """None where the spool's folder, its list and the quota say the same, as they must whatever a test did; else what is
+    wrong. What is just being published or removed gets time. A daemon that does not answer is not asked."""
+    end = time.monotonic() + timeout
+    views = None
+    while True:
+        try:
+            with Client(sock, timeout=5.0) as c:
+                while True:
+                    try:
+                        views = spool_numbers(c, state)
+                        if views[0] == views[1] == views[2]:
+                            return None
+                    except FileNotFoundError:
+                        pass # removed while we looked
+                    if time.monotonic() > end:
+                        return "spool: folder, list and quota (ids, all bytes, bytes kept, number) differ: " + \
+                            ", ".join(map(str, views or ()))
+                    time.sleep(0.1)
+        except (Closed, Error, OSError) as e:
+            note(f"the spool was not compared: {e}")
+            return None
 
 
 def as_user(uid, function, *args):
@@ -456,5 +506,10 @@ def as_user(uid, function, *args):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+if __name__ == "__main__" and sys.argv[1:2] == ["spool"]:
+    wrong = spool_wrong(*sys.argv[2:4])
+    if wrong:
+        print(wrong)
+        sys.exit(1)
 if __name__ == "__main__" and sys.argv[1:2] == ["status"]:
     print(http_get(sys.argv[2], "/status")[1].decode())

@@ -52,6 +52,10 @@ fail() {
 lib_cleanup() {
 	lib_rc=$?
 	trap - EXIT
+	if [ "$lib_rc" = 0 ] && ! check_spool; then
+		echo "not ok - the spool at the end"
+		lib_rc=1
+	fi
 	stop_tracerd >/dev/null 2>&1
 	for lib_pid in $lib_pids; do
 		kill -KILL "$lib_pid" 2>/dev/null
@@ -100,9 +104,19 @@ start_tracerd() {
 
 lib_daemon_settled() { lib_is_gone "$TRACERD_PID" || { [ -S "$SOCK" ] && status_json; }; }
 
+# Whatever a test did: the spool's folder, its list and the quota say the same. Not asked of one that does not answer.
+check_spool() {
+	[ -n "$TRACERD_PID" ] || return 0
+	lib_is_gone "$TRACERD_PID" && return 0
+	python3 "$TRACERD_SRC/tests/system/lib.py" spool "$SOCK" "$STATEDIR"
+}
+
 # SIGTERM, and the exit status; killed after 15 seconds.
 stop_tracerd() {
 	[ -n "$TRACERD_PID" ] || return 0
+	if [ -z "${lib_rc:-}" ]; then
+		check_spool || fail "the spool when tracerd was stopped"
+	fi
 	lib_stopping=$TRACERD_PID
 	TRACERD_PID=
 	kill -TERM "$lib_stopping" 2>/dev/null

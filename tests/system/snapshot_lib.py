@@ -40,14 +40,14 @@ class Wrapped(Tracerd):
         os.rename(part, self.mode)
 
     def spool(self):
-        """Names in the spool: whole ones, half-made ones, others."""
+        """Names in the spool: whole ones, half-made ones, others. Removed ones that are on their way out are none of them."""
         try:
             names = os.listdir(self.state / "spool")
         except FileNotFoundError:
             names = []
         whole = sorted(n for n in names if ID.match(n))
         return whole, [n for n in names if n.startswith(".tmp-")], [
-            n for n in names if not ID.match(n) and not n.startswith(".tmp-")]
+            n for n in names if not ID.match(n) and not n.startswith((".tmp-", ".removed-"))]
 
     def decoders(self):
         """Pids of the daemon's children."""
