@@ -91,21 +91,37 @@ static void resync_end(struct frozen *frozen)
 	frozen->resync.limit = NULL;
 }
 
-void frozen_resynced(struct frozen *frozen, const struct histlog *log)
+static void add_history(struct frozen *frozen, const struct target *target, const struct histlog *log)
 {
+	struct image **images = frozen->images;
+	size_t n_images = frozen->n_images;
 	struct histlog_view more;
 
-	resync_end(frozen);
-	if (log && histlog_freeze(log, &more) == 0) {
-		if (histlog_view_join(&frozen->history, &more) < 0)
-			histlog_view_fini(&more);
+	if (histlog_freeze(log, &more) == 0 && histlog_view_join(&frozen->history, &more) < 0)
+		histlog_view_fini(&more);
+	/* With the files that it maps. */
+	frozen->n_images = 0;
+	if (freeze_images(target, frozen) < 0) {
+		frozen->images = images;
+		frozen->n_images = n_images;
+		return;
 	}
+	while (n_images > 0)
+		(void)image_put(images[--n_images]);
+	free(images);
+}
+
+void frozen_resynced(struct frozen *frozen, const struct target *target, const struct histlog *log)
+{
+	resync_end(frozen);
+	if (log)
+		add_history(frozen, target, log);
 	frozen_go_on(frozen);
 }
 
 static void on_resync_limit(evutil_socket_t fd, short what, void *arg)
 {
-	frozen_resynced(arg, NULL);
+	frozen_resynced(arg, NULL, NULL);
 }
 
 /*

@@ -110,6 +110,5 @@ bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);
 /* Something that it waited for is here, or will not come. */
 void frozen_go_on(struct frozen *frozen);
-/* The same of a resync: `log` has what was read again; NULL: nothing was. */
-struct histlog;
-void frozen_resynced(struct frozen *frozen, const struct histlog *log);
+/* The same of a resync: `log` has what was read again of the target; NULL: nothing was. */
+void frozen_resynced(struct frozen *frozen, const struct target *target, const struct histlog *log);

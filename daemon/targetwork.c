@@ -311,7 +311,7 @@ static enum turn step_kept(struct targetwork *w, uint64_t deadline)
 		return TURN_END;
 	default:
 		while ((frozen = LIST_FIRST(&target->waiting)) != NULL)
-			frozen_resynced(frozen, &w->log);
+			frozen_resynced(frozen, target, &w->log);
 		return TURN_END;
 	}
 }
@@ -620,7 +620,7 @@ static void end(struct targetwork *w)
 
 	/* Whatever became of it: nobody waits any longer. */
 	while (target && w->what == WORK_RESYNC && (frozen = LIST_FIRST(&target->waiting)) != NULL)
-		frozen_resynced(frozen, NULL);
+		frozen_resynced(frozen, NULL, NULL);
 	reset(w);
 }
 
@@ -698,7 +698,7 @@ void targetwork_forget(struct target *target)
 	struct frozen *frozen;
 
 	while ((frozen = LIST_FIRST(&target->waiting)) != NULL)
-		frozen_resynced(frozen, NULL);
+		frozen_resynced(frozen, NULL, NULL);
 	if (!w || w->target != target)
 		return;
 	w->target = NULL;
