@@ -3,6 +3,7 @@
 #include "daemon/daemon.h"
 
 #include <errno.h>
+#include <event2/event_struct.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@
 #include "daemon/target.h"
 #include "daemon/trigger.h"
 
+#define TIMERS_OTHERS 1024   /* of snapshots, and of each module for itself */
 #define STOP_S 10            /* for running work to end after SIGTERM */
 #define DYING_MS 500         /* for killed decoders to die: they do without us, too */
 #define DRAIN_S 1            /* for clients to take what is queued for them then */
@@ -453,6 +455,38 @@ static struct event_base *new_base(void)
 	return base;
 }
 
+static void on_reserved(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+/*
+ * The loop's heap of timers grows by realloc() and never shrinks. It grows here to what may be armed
+ * at a time, so that arming one later cannot fail: who waits for a time in the middle of something
+ * has no way out. Events on descriptors are checked where they are made; adding one again that was
+ * added before allocates nothing.
+ */
+static int reserve_timers(struct event_base *base, const struct config *c)
+{
+	const size_t n = 2 * (size_t)c->max_connections + 4 * (size_t)c->max_targets + c->max_triggers + TIMERS_OTHERS;
+	_cleanup_free_ struct event *timers = calloc(n, sizeof(*timers));
+	static const struct timeval later = {.tv_sec = 3600};
+	size_t added = 0;
+	int r = timers ? 0 : -ENOMEM;
+
+	while (r == 0 && added < n) {
+		if (evtimer_assign(&timers[added], base, on_reserved, NULL) < 0 || event_add(&timers[added], &later) < 0)
+			r = -ENOMEM;
+		else
+			added++;
+	}
+	while (added > 0)
+		(void)event_del(&timers[--added]);
+	return r;
+}
+
 int daemon_new(struct config *config, struct daemon **ret)
 {
 	_cleanup_(daemon_freep) struct daemon *d = calloc(1, sizeof(*d));
@@ -466,7 +500,7 @@ int daemon_new(struct config *config, struct daemon **ret)
 	d->started_ns = io_now_ns();
 	quota_init(&d->quota, &d->config);
 	d->base = new_base();
-	if (!d->base)
+	if (!d->base || reserve_timers(d->base, &d->config) < 0)
 		return fail(-ENOMEM, "event loop");
 	r = openings_new(d->base, &d->openings);
 	if (r < 0)
