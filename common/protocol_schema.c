@@ -35,7 +35,7 @@ static const char *const shared_types[][2] = {
 		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, hits: int, "
 		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed}"},
 	{"Suppressed", "{cooldown: int, per_hour: int, busy: int, quota: int, no_space: int, program: int, below: int, gone: int}"},
-	{"Status", "{version: string, pid: int, uptime_s: int, state: running|degraded|stopping, "
+	{"Status", "{version: string, pid: int, uptime_s: int, at: int, state: running|degraded|stopping, "
 		   "capabilities: {have: [string], lack: [{what: string, cost: string}]}, "
 		   "backends: {name: {available: bool, method: string, why: string}}, targets: {state: count}, "
 		   "snapshots: {state: count}, triggers: {active: int, limit: int, hits: int, snapshots: int, "

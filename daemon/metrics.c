@@ -3,6 +3,7 @@
 #include "daemon/metrics.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +44,7 @@ static const struct metric metrics[] = {
 	{"tracerd_bad_messages", true, "clients.bad_messages", NULL, NULL, "Connections ended for what they sent."},
 	{"tracerd_client_timeouts", true, "clients.timeouts", NULL, NULL, "Clients dropped for being too slow or silent."},
 	{"tracerd_client_overflows", true, "clients.overflows", NULL, NULL, "Clients dropped for not taking what they asked for."},
+	{"tracerd_no_memory", true, "clients.no_memory", NULL, NULL, "Answers that there was no memory for."},
 	{"tracerd_refused_connections_full", true, "clients.refused_full", NULL, NULL, "Connections refused: the daemon is full."},
 	{"tracerd_refused_connections_quota", true, "clients.refused_quota", NULL, NULL, "Connections refused: the user has too many."},
 	{"tracerd_events", true, "clients.events", NULL, NULL, "Events delivered."},
@@ -79,31 +81,46 @@ static bool is_label(const char *s)
 	return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")] == '\0';
 }
 
-static void sample(FILE *f, const struct metric *m, const char *label, struct json_object *value)
+/* The stream goes on where a piece had no room: that it has is only told here. */
+struct out {
+	FILE *f;
+	bool failed;
+};
+
+static void _printf_(2, 3) say(struct out *o, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vfprintf(o->f, fmt, ap) < 0)
+		o->failed = true;
+	va_end(ap);
+}
+
+static void sample(struct out *f, const struct metric *m, const char *label, struct json_object *value)
 {
 	if (m->only)
 		value = json_get(value, m->only, json_type_int);
 	if (!json_object_is_type(value, json_type_int))
 		return;
-	(void)fprintf(f, "%s%s", m->name, m->counter ? "_total" : "");
+	say(f, "%s%s", m->name, m->counter ? "_total" : "");
 	if (label)
-		(void)fprintf(f, "{%s=\"%s\"}", m->label, label);
-	(void)fprintf(f, " %" PRId64 "\n", json_object_get_int64(value));
+		say(f, "{%s=\"%s\"}", m->label, label);
+	say(f, " %" PRId64 "\n", json_object_get_int64(value));
 }
 
 char *metrics_render(struct json_object *status, size_t *ret_len)
 {
 	char *text = NULL;
 	size_t len = 0;
-	FILE *f = open_memstream(&text, &len);
+	struct out out = {.f = open_memstream(&text, &len)}, *f = &out;
 	const char *version = json_get_string(status, "version"), *state = json_get_string(status, "state");
-	bool failed;
 
-	if (!f)
+	if (!out.f)
 		return NULL;
-	(void)fprintf(f, "# TYPE tracerd_build info\n# HELP tracerd_build Version of the daemon.\n"
+	say(f, "# TYPE tracerd_build info\n# HELP tracerd_build Version of the daemon.\n"
 			 "tracerd_build_info{version=\"%s\"} 1\n", version ? version : "");
-	(void)fprintf(f, "# TYPE tracerd_degraded gauge\n# HELP tracerd_degraded 1 where something lacks; /status says what.\n"
+	say(f, "# TYPE tracerd_degraded gauge\n# HELP tracerd_degraded 1 where something lacks; /status says what.\n"
 			 "tracerd_degraded %d\n", state && strcmp(state, "degraded") == 0);
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
 		const struct metric *m = &metrics[i];
@@ -111,7 +128,7 @@ char *metrics_render(struct json_object *status, size_t *ret_len)
 
 		if (!o)
 			continue;
-		(void)fprintf(f, "# TYPE %s %s\n# HELP %s %s\n", m->name, m->counter ? "counter" : "gauge", m->name, m->help);
+		say(f, "# TYPE %s %s\n# HELP %s %s\n", m->name, m->counter ? "counter" : "gauge", m->name, m->help);
 		if (m->label) {
 			json_object_object_foreach(o, key, value)
 				if (is_label(key))
@@ -119,9 +136,8 @@ char *metrics_render(struct json_object *status, size_t *ret_len)
 		} else
 			sample(f, m, NULL, o);
 	}
-	(void)fprintf(f, "# EOF\n");
-	failed = ferror(f);
-	if (fclose(f) != 0 || failed) {
+	say(f, "# EOF\n");
+	if (fclose(out.f) != 0 || out.failed) {
 		free(text);
 		return NULL;
 	}

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/io.h"
 #include "daemon/caps.h"
@@ -107,10 +108,14 @@ static struct json_object *clients_json(const struct daemon *d)
 static struct json_object *status_json(struct daemon *d)
 {
 	struct json_object *o = json_object_new_object(), *caps, *lack, *losses, *loop;
+	struct timespec now;
 
 	json_add_string(o, "version", PACKAGE_VERSION);
 	json_add_int(o, "pid", getpid());
 	json_add_uint(o, "uptime_s", (io_now_ns() - d->started_ns) / 1000000000u);
+	/* Without memory for a new one the last picture is shown: here it says of when. */
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	json_add_uint(o, "at", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 	json_add_string(o, "state", "running");
 	caps = json_add_new_object(o, "capabilities");
 	json_add(caps, "have", caps_have());
