@@ -84,6 +84,7 @@ int declink_recv(int sock, struct declink_packet *ret, int flags)
 	_cleanup_free_ char *buf = NULL;
 	struct packet_header h;
 	ssize_t n;
+	int r;
 
 	/* One byte more than a packet may have, so that a longer one shows as longer. */
 	buf = malloc(sizeof(h) + DECLINK_MAX_TEXT + 1);
@@ -99,7 +100,12 @@ int declink_recv(int sock, struct declink_packet *ret, int flags)
 	memcpy(&h, buf, sizeof(h));
 	if (h.version != DECLINK_VERSION || !type_is_known(h.type) || h.length != (size_t)n - sizeof(h))
 		goto protocol;
-	if (json_parse(buf + sizeof(h), h.length, DECLINK_MAX_TEXT, &p.body, NULL, 0) != 0)
+	r = json_parse(buf + sizeof(h), h.length, DECLINK_MAX_TEXT, &p.body, NULL, 0);
+	if (r < 0) {
+		declink_packet_fini(&p);
+		return r;
+	}
+	if (r > 0)
 		goto protocol;
 	if (!json_object_is_type(p.body, json_type_object))
 		goto protocol;

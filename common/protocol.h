@@ -144,6 +144,9 @@ struct params {
 };
 bool params_has(const struct params *p, const char *name);
 const char *params_string(const struct params *p, const char *name);
+#define PROTOCOL_TARGET_SIZE 24 /* of an integer as text */
+/* A PARAM_TARGET: its text, or its number in `buf`. */
+const char *params_target_name(const struct params *p, const char *name, char buf[PROTOCOL_TARGET_SIZE]);
 int64_t params_int(const struct params *p, const char *name);
 bool params_bool(const struct params *p, const char *name);
 size_t params_count(const struct params *p, const char *name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Parameters against their table: the check that every request passes, and the accessors behind it. */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -185,9 +186,18 @@ const char *params_string(const struct params *p, const char *name)
 	const struct protocol_param *q = find(p, name);
 	struct json_object *v = value(p, name);
 
-	if (v)
-		return json_object_get_string(v); /* an integer (PARAM_TARGET) too */
-	return q->def;
+	return v ? json_object_get_string(v) : q->def;
+}
+
+const char *params_target_name(const struct params *p, const char *name, char buf[PROTOCOL_TARGET_SIZE])
+{
+	struct json_object *v = value(p, name);
+
+	/* json-c would write the number into memory of its own, or into none. */
+	if (!json_object_is_type(v, json_type_int))
+		return params_string(p, name);
+	(void)snprintf(buf, PROTOCOL_TARGET_SIZE, "%" PRId64, json_object_get_int64(v));
+	return buf;
 }
 
 int64_t params_int(const struct params *p, const char *name)

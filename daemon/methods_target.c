@@ -16,7 +16,8 @@
 
 enum protocol_error call_target(struct call *call, struct target **ret_target)
 {
-	const char *name = params_string(&call->params, "target");
+	char buf[PROTOCOL_TARGET_SIZE];
+	const char *name = params_target_name(&call->params, "target", buf);
 	/* What another user armed is not even said to exist. */
 	struct target *t = targets_find(call->daemon->targets, name, call->peer->uid, call->peer->admin);
 

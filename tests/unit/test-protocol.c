@@ -151,6 +151,19 @@ static void test_accessors(void **state)
 	assert_int_equal(params_int(&page, "limit"), PROTOCOL_PAGE_DEFAULT);
 }
 
+static void test_target(void **state)
+{
+	_cleanup_json_ struct json_object *o = json_object_new_object();
+	struct params p = {.method = protocol_method_find("target.show"), .object = o};
+	char buf[PROTOCOL_TARGET_SIZE];
+
+	(void)state;
+	json_add_string(o, "target", "t12");
+	assert_string_equal(params_target_name(&p, "target", buf), "t12");
+	json_add_int(o, "target", INT64_MIN);
+	assert_string_equal(params_target_name(&p, "target", buf), "-9223372036854775808");
+}
+
 static void test_messages(void **state)
 {
 	_cleanup_json_ struct json_object *q = protocol_request(-3, "ping", NULL, 0), *r = protocol_result(7, json_object_new_object(), 2),
@@ -170,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_good_params),
 		cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_accessors),
+		cmocka_unit_test(test_target),
 		cmocka_unit_test(test_messages),
 	};
 
