@@ -230,13 +230,21 @@ static int job_run(struct job *j)
 	return r;
 }
 
+/* What was to be told lacks something for want of memory; by now the decoder's own is free again. */
+static int answer_no_memory(struct job *j)
+{
+	_cleanup_json_ struct json_object *body = json_object_new_object();
+
+	json_add_bool(body, "ok", false);
+	json_add_string(body, "error", "out of memory");
+	return declink_send(j->link.fd, DECLINK_RESULT, body, NULL, 0, 0);
+}
+
 static int job_answer(struct job *j, int result)
 {
 	_cleanup_json_ struct json_object *body = json_object_new_object();
 	int r;
 
-	if (!body)
-		return -ENOMEM;
 	json_add_bool(body, "ok", result == 0);
 	json_add_string(body, "error", result ? error_text(j, result) : "");
 	json_add(body, "stats", take_ptr(j->stats));
@@ -249,7 +257,7 @@ static int job_answer(struct job *j, int result)
 		json_object_object_del(body, "summary");
 		r = declink_send(j->link.fd, DECLINK_RESULT, body, NULL, 0, 0);
 	}
-	return r;
+	return r == -ENOMEM ? answer_no_memory(j) : r;
 }
 
 static void job_fini(struct job *j)
