@@ -14,6 +14,7 @@ from ringlib import Rings
 
 need_root("records, and compares what the daemon holds")
 LIBRARY = BUILD / "tests" / "programs" / ".libs" / "oomnth.so"
+NUMBERS = BUILD / "tests" / "programs" / "numbers"
 SLOWLOCK = BUILD / "examples" / "slowlock"
 EVERY = "every" in sys.argv
 TELL = "tell" in sys.argv
@@ -483,6 +484,69 @@ def start():
     expect(tried > 0, f"start: {total} allocations, {tried} tried: {ends} in {time.monotonic() - began:.0f} s")
 
 
+# ---- the clients: they may end with a message; what they say is whole; no program of the user's dies
+
+
+def tracectl(d, *args):
+    inject = Injector("-tracectl")
+    began = time.monotonic()
+
+    def keys(text):
+        try:
+            return sorted(json.loads(text))
+        except ValueError:
+            fail(f"tracectl {args[0]}: half of its output, and status 0: {text[:200]}")
+    inject.begin(ALL)
+    want = keys(d.tracectl(*args, env=inject.env).stdout)
+    total, _ = inject.end()
+    ends, tried = {}, 0
+    for nth in numbers(total):
+        inject.begin(nth)
+        p = d.tracectl(*args, env=inject.env)
+        _, failed = inject.end()
+        if p.returncode < 0 or p.returncode > 125:
+            fail(f"tracectl {args[0]}, allocation {nth}: it ended with status {p.returncode}: {p.stderr}")
+        if p.returncode == 0 and keys(p.stdout) != want:
+            fail(f"tracectl {args[0]}, allocation {nth}: not all of it: {p.stdout[:200]}")
+        if p.returncode != 0 and not p.stderr:
+            fail(f"tracectl {args[0]}, allocation {nth}: it failed without a word")
+        ends[p.returncode] = ends.get(p.returncode, 0) + 1
+        tried += 1
+        if not failed:
+            break
+    expect(tried > 0, f"tracectl {args[0]}: {total} allocations, {tried} tried: {ends} in {time.monotonic() - began:.0f} s")
+
+
+def registration(d):
+    """A program that registers event rings by the library goes on, with them or without."""
+    inject = Injector("-program")
+    began = time.monotonic()
+    ends, tried, total = {}, 0, 0
+    while True:
+        inject.begin(tried + 1)
+        p = spawn(NUMBERS, tmp() / "told", 1, 1000, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                  env={**os.environ, **inject.env, "TRACERD_SOCKET": str(d.sock)})
+        said = select.select([p.stdout], [], [], 3)[0] and p.stdout.readline()
+        count, failed = inject.end()
+        if p.poll() is None and not said:
+            end = "goes on without"
+        else:
+            p.stdin.close()
+            p.wait(20)
+            if p.returncode not in (0, 1):
+                fail(f"a program with event rings, allocation {tried + 1}: it ended with status {p.returncode}")
+            end = "goes on" if said else "tracerd_start() failed"
+        p.kill()
+        p.wait()
+        p.stdout.close()
+        ends[end] = ends.get(end, 0) + 1
+        tried += 1
+        total = max(total, count)
+        if not failed or (not EVERY and tried == TRIES):
+            break
+    expect(tried > 3, f"registration: {tried} tried: {ends} in {time.monotonic() - began:.0f} s")
+
+
 if not LIBRARY.exists():
     fail(f"{LIBRARY} is not built: make test-programs")
 inject = Injector("")
@@ -493,5 +557,10 @@ with Tracerd(config=CONFIG, env=inject.env) as d:
     for s in STEPS:
         if not WANTED or s.name in WANTED:
             work(World(d, inject, program), s)
+    if not WANTED or "tracectl" in WANTED:
+        tracectl(d, "status", "--json")
+        tracectl(d, "list", "--json")
+    if not WANTED or "registration" in WANTED:
+        registration(d)
 if not WANTED or "start" in WANTED:
     start()
