@@ -21,6 +21,9 @@
 #define COMMON_TID 4u	/* u32 */
 #define IN_IRQ_FLAGS (0x08u | 0x10u | 0x40u) /* hard, soft, NMI */
 
+/* The record's, of a thread that has exited: the kernel has taken its number away. Its payload still has it. */
+#define NO_TID UINT32_MAX
+
 enum { COMM_SIZE = 16 };
 enum switch_field { SWITCH_PREV_TID = 24, SWITCH_STATE = 32, SWITCH_NEXT_COMM = 40, SWITCH_NEXT_TID = 56, SWITCH_SIZE = 64 };
 enum waking_field { WAKING_COMM = 8, WAKING_TID = 24, WAKING_SIZE = 36 };
@@ -116,7 +119,9 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 
 	copy_comm(next_name, sizeof(next_name), raw + SWITCH_NEXT_COMM);
 	s->switches++;
-	if (ev->tid) {
+	if (ev->tid == NO_TID) {
+		r = timeline_answer(timeline_switch_gone(s->o.tl, ev->time, cpu, next_tid, next_name));
+	} else if (ev->tid) {
 		prev = session_thread(s, ev->pid, ev->tid);
 		r = prev ? session_tell_thread(s, prev, ev->time) : 0;
 		if (!prev || r < 0)
@@ -132,7 +137,7 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (!next || r < 0)
 		return r;
 	return timeline_answer(
-		timeline_switch_in(s->o.tl, next_tid, ev->time, cpu, ev->tid, prev ? prev->name : NULL));
+		timeline_switch_in(s->o.tl, next_tid, ev->time, cpu, load_u32(raw + SWITCH_PREV_TID), prev ? prev->name : NULL));
 }
 
 static int on_waking(struct session *s, const struct perfevent *ev)
@@ -147,7 +152,7 @@ static int on_waking(struct session *s, const struct perfevent *ev)
 
 	copy_comm(name, sizeof(name), raw + WAKING_COMM);
 	s->wakeups++;
-	if (ev->tid && !in_irq) {
+	if (ev->tid && ev->tid != NO_TID && !in_irq) {
 		waker = session_thread(s, ev->pid, ev->tid);
 		r = waker ? session_tell_thread(s, waker, ev->time) : 0;
 		if (!waker || r < 0)
@@ -159,8 +164,8 @@ static int on_waking(struct session *s, const struct perfevent *ev)
 	if (!wakee || r < 0)
 		return r;
 	return timeline_answer(timeline_wakeup(s->o.tl, tid, ev->time,
-		ev->cpu == PERFEVENT_NO_CPU ? TL_CPU_UNKNOWN : ev->cpu, ev->tid, ev->pid, waker ? waker->name : NULL,
-		in_irq, stack));
+		ev->cpu == PERFEVENT_NO_CPU ? TL_CPU_UNKNOWN : ev->cpu, load_u32(raw + COMMON_TID), ev->pid,
+		waker ? waker->name : NULL, in_irq, stack));
 }
 
 /* The kernel says twice who ran, and a name ends. */
@@ -168,7 +173,7 @@ static bool is_believed(const struct perfevent *ev, uint32_t size, uint32_t comm
 {
 	const struct perfevent_sample *s = &ev->sample;
 
-	return s->raw_size >= size && load_u32(s->raw + COMMON_TID) == ev->tid && memchr(s->raw + comm, 0, COMM_SIZE) &&
+	return s->raw_size >= size && (ev->tid == NO_TID || load_u32(s->raw + COMMON_TID) == ev->tid) && memchr(s->raw + comm, 0, COMM_SIZE) &&
 	       load_u32(s->raw + tid) <= INT32_MAX;
 }
 
@@ -192,7 +197,7 @@ int session_on_tracepoint(struct session *s, const struct perfevent *ev)
 	switch (is) {
 	case TRACEPOINT_SWITCH:
 		if (is_believed(ev, SWITCH_SIZE, SWITCH_NEXT_COMM, SWITCH_NEXT_TID) &&
-			load_u32(ev->sample.raw + SWITCH_PREV_TID) == ev->tid)
+			load_u32(ev->sample.raw + SWITCH_PREV_TID) == load_u32(ev->sample.raw + COMMON_TID))
 			return on_switch(s, ev);
 		s->bad_sched++;
 		return 0;
@@ -210,5 +215,5 @@ int session_on_tracepoint(struct session *s, const struct perfevent *ev)
 		break;
 	}
 	s->moments++;
-	return ev->tid ? on_moment(s, ev) : 0;
+	return ev->tid && ev->tid != NO_TID ? on_moment(s, ev) : 0;
 }

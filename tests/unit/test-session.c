@@ -453,6 +453,9 @@ static void test_tracepoints(void **state)
 	make_tracepoint_sample(&m, 504, 116, 0, 0, &wake, sizeof(wake)); /* of no thread */
 	sw = (struct sched_switch){.tid = 20, .prev_comm = "cc1", .prev_tid = 20, .next_comm = "svc", .next_tid = 10};
 	make_tracepoint_sample(&m, 501, 120, 20, 20, &sw, sizeof(sw));
+	/* it has exited, and the record has no number for it any more */
+	sw = (struct sched_switch){.tid = 30, .prev_comm = "old", .prev_tid = 30, .prev_state = 0x20, .next_comm = "cc1", .next_tid = 20};
+	make_tracepoint_sample(&m, 501, 125, UINT32_MAX, UINT32_MAX, &sw, sizeof(sw));
 	/* another layout than is known: too short, other threads, a name without an end */
 	make_tracepoint_sample(&m, 501, 130, 10, 10, &sw, 56);
 	make_tracepoint_sample(&m, 501, 131, 10, 10, &sw, sizeof(sw));
@@ -470,9 +473,11 @@ static void test_tracepoints(void **state)
 					    "112 wake 10 by 20/20 - irq []\n"
 					    "115 moment 20 event: sched:sched_stat_runtime\n"
 					    "120 out 20 state 1 next 10 svc []\n"
-					    "120 in 10\n");
+					    "120 in 10\n"
+					    "125 gone cpu 0 next 20\n"
+					    "125 in 20\n");
 	assert_int_equal(report_of("samples"), 0);
-	assert_int_equal(report_of("switches"), 2);
+	assert_int_equal(report_of("switches"), 3);
 	assert_int_equal(report_of("wakeups"), 2);
 	assert_int_equal(report_of("kernel_events"), 2);
 	assert_int_equal(report_of("bad_sched_events"), 4);
