@@ -409,7 +409,7 @@ def thresholds(client):
                 raise AssertionError(f"{params}: {code}")
         # Hits of triggers that are not there, of others' numbers, and that never ended.
         for i in range(1000):
-            r.rings.cause(REGION, f"region {i % 300}", stamp(), stamp() - 10**12 * (i % 2), trigger=i)
+            r.rings.cause(REGION, f"region {i % 300}", stamp(), 1 if i % 2 else stamp(), trigger=i)
         for trigger in added:
             c.call("trigger.remove", {"trigger": trigger})
     if r.control.thresholds():
