@@ -7,6 +7,7 @@ the recording, the program goes on by itself.
 
 The trace processor's part: see tplib.py."""
 import pathlib
+import re
 import shutil
 
 from steplib import *
@@ -233,12 +234,19 @@ def events_part(d, c):
     scene.exit()
 
 
+def armed_by(p):
+    """The target of a `tracectl run`: others of that name may have exited just before."""
+    said = re.search(r"^armed (t\d+): ", p.stderr, re.M)
+    if not said:
+        fail(f"tracectl run does not say what it armed: {p.stderr}")
+    return said.group(1)
+
+
 def run_part(d, c):
     """From the first instruction to the last."""
     p = ctl(d, "run", "--backend", "step", "--", tmp() / "bin" / "stepscene", input="work 9\nexit\n", stdin=None)
     expect(p.stdout == "ready 0\ndone 9\n", "tracectl run --backend step: the command's output is its own")
-    t = next(x for x in c.call("target.list")["targets"] if x["comm"] == "stepscene" and x["state"] == "exited")
-    n, out, meta = snapshot(c, t["id"], "run")
+    n, out, meta = snapshot(c, armed_by(p), "run")
     check_calls(out, meta, 1, 9, "all of a command")
     p = subprocess.run([BUILD / "tracectl", "decode", out, "--format", "text", "--insns", "-o", "-"], capture_output=True,
                        text=True, timeout=120)
@@ -318,10 +326,9 @@ def user_part(d):
     p = d.tracectl("arm", "--backend", "step", mine.pid, **as_nobody())
     wait_for("no stepper stays", lambda: not steppers(mine.pid))
     expect(p.returncode == 4 and tracer_of(mine.pid) == 0, f"root's is not for users: {p.stderr.strip()}")
-    p = ctl(d, "run", "-q", "--backend", "step", "--", tmp() / "bin" / "stepscene", input="work 8\nexit\n", stdin=None, **as_nobody())
+    p = ctl(d, "run", "--backend", "step", "--", tmp() / "bin" / "stepscene", input="work 8\nexit\n", stdin=None, **as_nobody())
     with d.client() as c:
-        t = next(x for x in c.call("target.list")["targets"] if x["comm"] == "stepscene" and x["uid"] == NOBODY)
-        n, out, meta = snapshot(c, t["id"], "user-run")
+        n, out, meta = snapshot(c, armed_by(p), "user-run")
         check_calls(out, meta, 1, 8, "a command that a user runs")
     scene.exit()
 
