@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
+# timeout: 600
 # slow
 """The n-th allocation of the daemon fails, in each thing that it does for a client: it does not crash, the request is
 answered or its connection closed, the same request then succeeds, and quotas, descriptors and the spool are as before.
@@ -19,7 +19,7 @@ SLOWLOCK = BUILD / "examples" / "slowlock"
 EVERY = "every" in sys.argv
 TELL = "tell" in sys.argv
 WANTED = [a for a in sys.argv[1:] if a not in ("every", "tell")]
-TRIES = 12           # of each step, where not every n is tried
+TRIES = 8            # of each step, where not every n is tried
 OFF, ALL = 0, 1 << 40
 ANSWER_S = 60
 CONFIG = """[client]
