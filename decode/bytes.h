@@ -31,7 +31,9 @@ static inline const void *bytes_take(struct bytes *b, uint64_t n)
 		b->left = 0;
 		return NULL;
 	}
-	b->p += n;
+	/* of no bytes there may be no address, either, to which C adds nothing, not even 0 */
+	if (n > 0)
+		b->p += n;
 	b->left -= (size_t)n;
 	return p;
 }
