@@ -305,12 +305,24 @@ class Client:
         return out
 
 
+UNIT_UID = 977  # of no user that there is
+
+
+def unit_capabilities():
+    """What systemd/tracerd.service gives the daemon, as capability names without "cap_"."""
+    for line in (SRC / "systemd/tracerd.service.in").read_text().splitlines():
+        if line.startswith("AmbientCapabilities="):
+            return [name.removeprefix("CAP_").lower() for name in line.partition("=")[2].split()]
+    fail("tracerd.service names no AmbientCapabilities=")
+
+
 class Tracerd:
-    """A private instance in a directory of its own; readiness is taken from its sd_notify."""
+    """A private instance in a directory of its own; readiness is taken from its sd_notify. With unit_rights (needs root)
+    it runs as a plain user with exactly the capabilities that the unit has."""
 
     running = []
 
-    def __init__(self, *args, config="", name="", uid=None, env=None, binary=None):
+    def __init__(self, *args, config="", name="", uid=None, env=None, binary=None, unit_rights=False):
         self.dir = tmp() / f"tracerd{name}"
         self.run = self.dir / "run"
         self.state = self.dir / "state"
@@ -319,7 +331,8 @@ class Tracerd:
         self.conf = self.dir / "tracerd.conf"
         self.log_path = self.dir / "log"
         self.args = args
-        self.uid = uid
+        self.unit_rights = unit_rights
+        self.uid = uid = UNIT_UID if unit_rights else uid
         self.env = env or {}
         self.binary = binary or BUILD / "tracerd"
         self.process = None
@@ -338,8 +351,13 @@ class Tracerd:
         env = {**os.environ, "NOTIFY_SOCKET": str(notify_path), **self.env}
         argv = [self.binary, "--foreground", "--config", self.conf, "--runtime-dir", self.run,
                 "--state-dir", self.state, *self.args]
+        if self.unit_rights:
+            need_command("setpriv", "util-linux")
+            plus = ",".join("+" + name for name in unit_capabilities())
+            argv = ["setpriv", "--reuid", self.uid, "--regid", self.uid, "--clear-groups", "--no-new-privs", "--inh-caps", "-all," + plus,
+                    "--ambient-caps", "-all," + plus, "--bounding-set", "-all," + plus, *argv]
         with open(self.log_path, "ab") as log:
-            self.process = spawn(*argv, stdout=log, stderr=log, env=env, uid=self.uid)
+            self.process = spawn(*argv, stdout=log, stderr=log, env=env, uid=None if self.unit_rights else self.uid)
         self.notify = notify
         if self not in Tracerd.running:
             Tracerd.running.append(self)
