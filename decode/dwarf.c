@@ -396,8 +396,9 @@ const struct dwarf_abbrev *dwarf_abbrev_find(const struct dwarf_abbrevs *a, uint
 		found = &a->v[code - 1];
 	else
 		found = a->n ? bsearch(&key, a->v, a->n, sizeof(*a->v), compare_codes) : NULL;
+	/* a table of entries without attributes has none at all */
 	if (found)
-		*ret_attrs = a->attrs + found->first;
+		*ret_attrs = a->attrs ? a->attrs + found->first : NULL;
 	return found;
 }
 
