@@ -39,14 +39,6 @@ static const struct {
 		"CAP_DAC_READ_SEARCH: executables in folders that other users have closed give root's programs no names"},
 };
 
-/* What only the opener (daemon/opening.h) has once it runs. Root reads its own files by the last one, too. */
-static const struct {
-	cap_value_t value;
-	bool kept_by_root;
-} openers[] = {{CAP_SETUID, false}, {CAP_SETGID, false}, {CAP_DAC_READ_SEARCH, true}};
-
-static cap_t at_start; /* what the daemon and its opener have between them; NULL: not split yet */
-
 static bool has(cap_t set, cap_value_t value)
 {
 	cap_flag_value_t on = CAP_CLEAR;
@@ -60,25 +52,43 @@ static bool has_nth(cap_t set, size_t i)
 	return has(set, wanted[i].value) || (wanted[i].in_sys_admin && has(set, CAP_SYS_ADMIN));
 }
 
+/* What only the opener (daemon/opening.h) has once it runs. */
+static const cap_value_t openers[] = {CAP_SETUID, CAP_SETGID};
+static const cap_value_t read_search = CAP_DAC_READ_SEARCH;
+
+static cap_t at_start; /* what the daemon and its opener have between them; NULL: not split yet */
+static cap_t low, high; /* without and with the right to look into closed folders; NULL: no difference */
+
 int caps_give_up(void)
 {
 	cap_t set = cap_get_proc();
-	int r = 0;
 
-	if (!set)
+	at_start = set ? cap_dup(set) : NULL;
+	if (!at_start) {
+		(void)cap_free(set);
 		return -ENOMEM;
-	at_start = cap_dup(set);
-	for (size_t i = 0; i < ARRAY_SIZE(openers); i++) {
-		if (openers[i].kept_by_root && geteuid() == 0)
-			continue;
-		(void)cap_set_flag(set, CAP_PERMITTED, 1, &openers[i].value, CAP_CLEAR);
-		(void)cap_set_flag(set, CAP_EFFECTIVE, 1, &openers[i].value, CAP_CLEAR);
-		(void)cap_set_flag(set, CAP_INHERITABLE, 1, &openers[i].value, CAP_CLEAR);
 	}
-	if (cap_set_proc(set) < 0)
-		r = -errno;
-	(void)cap_free(set);
-	return r;
+	for (size_t i = 0; i < ARRAY_SIZE(openers); i++) {
+		(void)cap_set_flag(set, CAP_PERMITTED, 1, &openers[i], CAP_CLEAR);
+		(void)cap_set_flag(set, CAP_EFFECTIVE, 1, &openers[i], CAP_CLEAR);
+		(void)cap_set_flag(set, CAP_INHERITABLE, 1, &openers[i], CAP_CLEAR);
+	}
+	low = set;
+	/* Root reads its own files by it, too. */
+	if (geteuid() != 0 && has(set, CAP_DAC_READ_SEARCH)) {
+		(void)cap_set_flag(set, CAP_INHERITABLE, 1, &read_search, CAP_CLEAR);
+		high = cap_dup(set);
+		if (!high)
+			return -ENOMEM;
+		(void)cap_set_flag(set, CAP_EFFECTIVE, 1, &read_search, CAP_CLEAR);
+	}
+	return cap_set_proc(low) < 0 ? -errno : 0;
+}
+
+void caps_look_into_folders(bool on)
+{
+	if (high)
+		(void)cap_set_proc(on ? high : low);
 }
 
 static cap_t held(void)

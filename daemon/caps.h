@@ -6,10 +6,21 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "common/json.h"
 
-/* Gives up what only the opener needs, if it does not come with being root. 0, -ENOMEM, -errno. */
+/*
+ * Gives up what only the opener needs. CAP_DAC_READ_SEARCH is put aside, if it does not come with being root: for one thing
+ * alone it is taken up again, see below. 0, -ENOMEM, -errno.
+ */
 int caps_give_up(void);
+
+/*
+ * Around the look at /proc/PID/map_files, which is closed to all but its owner: nothing else is looked up meanwhile. Of the
+ * calling thread.
+ */
+void caps_look_into_folders(bool on);
 
 /* ["perfmon", ...] that the daemon and its opener have; NULL without memory. */
 struct json_object *caps_have(void);

@@ -13,6 +13,7 @@
 
 #include "common/io.h"
 #include "common/log.h"
+#include "daemon/caps.h"
 #include "daemon/opening.h"
 #include "daemon/procfs.h"
 #include "daemon/quota.h"
@@ -108,9 +109,11 @@ static int open_map_file(struct images *images, const struct image_request *q)
 	if (images->map_files_refused || q->proc_dirfd < 0)
 		return -1;
 	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)q->start, (unsigned long long)q->end);
+	caps_look_into_folders(true);
 	fd = openat(q->proc_dirfd, name, O_PATH | O_CLOEXEC);
 	if (fd < 0 && errno == EPERM)
 		images->map_files_refused = true;
+	caps_look_into_folders(false);
 	return fd;
 }
 

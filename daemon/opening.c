@@ -354,6 +354,7 @@ static void on_answer(evutil_socket_t sock, short what, void *arg)
 		worker_ended(w);
 		return;
 	}
+	a.answer.fd = -1; /* a number of another process */
 	w->proven = true;
 	w->busy = false;
 	p = queue_take(TAILQ_FIRST(&w->queue));

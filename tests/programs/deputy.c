@@ -129,6 +129,8 @@ static int do_copy(const char *from, const char *to)
 	return r;
 }
 
+#define JIT_AT 0x20000000ul /* where the perf maps of deputylib.py say that it is */
+
 static int add_code(const char *path, bool jit)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), r = -ENOEXEC;
@@ -146,7 +148,8 @@ static int add_code(const char *path, bool jit)
 
 		if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X) || size > 1u << 20)
 			continue;
-		at = jit ? mmap(NULL, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+		at = jit ? mmap((void *)(JIT_AT + (n_codes << 21)), size, PROT_READ | PROT_WRITE | PROT_EXEC,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0)
 			 : mmap(NULL, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, (off_t)(ph[i].p_offset - skew));
 		if (at == MAP_FAILED || (jit && pread(fd, at, size, (off_t)(ph[i].p_offset - skew)) < 0)) {
 			r = -errno;

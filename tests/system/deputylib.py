@@ -155,7 +155,8 @@ class Secret:
         return Content(data + b"\n" + self.mark + b"\n", self.size)
 
     def text(self):
-        return Content(b"10000 f00000000000 " + self.mark + b"\n", self.size)
+        # a perf map: so that only rights keep it from being one; the code is where deputy.c puts it
+        return Content(b"20000000 3fffffff " + self.mark + b"\n", self.size)
 
     def program(self, kind="program", **section):
         """The user's own, to which the secret would be the debug file."""
