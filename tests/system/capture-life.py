@@ -104,7 +104,8 @@ with Tracerd(config="[capture]\nexited_keep_s = 2\n") as d:
     # Exit: noticed, kept for exited_keep_s, then gone.
     leaving = Target("leaving")
     t = c.call("target.arm", {"pid": leaving.pid, "stacks": "fp"})["target"]
-    time.sleep(0.4)
+    worked = cpu_seconds(leaving.pid)
+    wait_for("it works", lambda: cpu_seconds(leaving.pid) > worked + 0.4, 60)
     fds = d.fds()
     leaving.kill()
     c.event("target.state", match=lambda x: x["id"] == t["id"] and x["state"] == "exited")

@@ -99,6 +99,12 @@ def wait_for(what, predicate, timeout=10.0, step=0.02):
         time.sleep(step)
 
 
+def cpu_seconds(pid):
+    """How much a process has worked: what samples are taken of, whatever else the machine does."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def spawn(*argv, uid=None, **kw):
     """A child that ends with the test. With uid (needs root) it runs as that user, no groups."""
     if uid is not None:
