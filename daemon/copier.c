@@ -133,18 +133,32 @@ int copier_new(struct event_base *base, struct copier **ret)
 	return 0;
 }
 
-void copier_free(struct copier *c)
+static unsigned int left;
+
+/* False: it did not end in time. */
+static bool join(struct copier *c, uint64_t deadline_ns)
+{
+	const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+
+	(void)pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	(void)pthread_cond_signal(&c->work);
+	(void)pthread_mutex_unlock(&c->lock);
+	if (deadline_ns == UINT64_MAX)
+		return pthread_join(c->thread, NULL) == 0;
+	return pthread_clockjoin_np(c->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+}
+
+bool copier_leave(struct copier *c, uint64_t deadline_ns)
 {
 	struct copier_job *job;
 
-	if (!c)
-		return;
-	if (c->started) {
-		(void)pthread_mutex_lock(&c->lock);
-		c->stop = true;
-		(void)pthread_cond_signal(&c->work);
-		(void)pthread_mutex_unlock(&c->lock);
-		(void)pthread_join(c->thread, NULL);
+	if (c->started && !join(c, deadline_ns)) {
+		/* What it still touches stays: the lock, the eventfd, the job. */
+		(void)pthread_detach(c->thread);
+		event_free(c->event);
+		left++;
+		return false;
 	}
 	while ((job = list_pop(&c->queue)) != NULL)
 		job->submitted = false;
@@ -156,6 +170,18 @@ void copier_free(struct copier *c)
 	(void)pthread_cond_destroy(&c->work);
 	(void)pthread_mutex_destroy(&c->lock);
 	free(c);
+	return true;
+}
+
+unsigned int copiers_left(void)
+{
+	return left;
+}
+
+void copier_free(struct copier *c)
+{
+	if (c)
+		(void)!copier_leave(c, UINT64_MAX);
 }
 
 void copier_submit(struct copier *c, struct copier_job *job)

@@ -32,6 +32,13 @@ int copier_new(struct event_base *base, struct copier **ret) _must_check_;
  */
 void copier_free(struct copier *c);
 DEFINE_CLEANUP(struct copier *, copier_free)
+/*
+ * The same, but it waits until a time (io_now_ns()) only. False: the thread still runs its job, and is left to it with all
+ * that is the job's; the program then ends by _exit().
+ */
+bool copier_leave(struct copier *c, uint64_t deadline_ns) _must_check_;
+/* Threads that were left. */
+unsigned int copiers_left(void);
 
 void copier_submit(struct copier *c, struct copier_job *job);
 /* Takes back a job whose run() has not begun: neither that nor done() is called. False: it is too late. */

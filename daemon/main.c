@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/log.h"
 #include "common/protocol.h"
 #include "daemon/config.h"
+#include "daemon/copier.h"
 #include "daemon/daemon.h"
 
 #define DEFAULT_CONFIG TRACERD_SYSCONFDIR "/tracerd.conf"
@@ -187,6 +189,9 @@ static int serve(struct config *c)
 		return 1;
 	r = daemon_run(d);
 	daemon_free(d);
+	/* Nothing that exit() does may meet a thread that was left to what it waits for. */
+	if (copiers_left() > 0)
+		_exit(r < 0 ? 1 : 0);
 	return r < 0 ? 1 : 0;
 }
 
