@@ -44,7 +44,10 @@ static int dup_cloexec(int fd)
 	return r < 0 ? -errno : r;
 }
 
-/* ---- walking a tree without recursion: one open directory a level */
+/*
+ * ---- walking a tree without recursion: one open directory a level, and no memory, so that what was made can be removed
+ * when there is none
+ */
 
 enum visit { VISIT_FILE, VISIT_DIR_ENTER, VISIT_DIR_LEAVE };
 
@@ -55,82 +58,92 @@ enum visit { VISIT_FILE, VISIT_DIR_ENTER, VISIT_DIR_LEAVE };
 typedef int (*visit_fn)(void *arg, enum visit what, int dir_fd, const char *name);
 
 struct level {
-	DIR *dir;
+	int fd;
+	size_t at, len; /* what of `entries` was told, and was read */
+	_Alignas(struct dirent64) char entries[512]; /* a longest name has 280 */
 	char name[NAME_MAX + 1]; /* of this directory in the one above */
 };
 
 static int level_open(struct level *l, int parent_fd, const char *name)
 {
-	_cleanup_close_ int fd = -1;
-	int r;
+	int r = open_beneath(parent_fd, name, O_RDONLY | O_DIRECTORY, 0, &l->fd);
 
-	r = open_beneath(parent_fd, name, O_RDONLY | O_DIRECTORY, 0, &fd);
 	if (r < 0)
 		return r;
-	l->dir = fdopendir(fd);
-	if (!l->dir)
-		return -errno;
-	(void)take_fd(&fd);
+	l->at = l->len = 0;
 	(void)snprintf(l->name, sizeof(l->name), "%s", name);
 	return 0;
 }
 
-static bool entry_is_dir(DIR *dir, const struct dirent *e)
+/* 1 and an entry, which stays until the next; 0 behind the last. */
+static int level_next(struct level *l, const struct dirent64 **ret)
+{
+	const struct dirent64 *e;
+
+	do {
+		if (l->at == l->len) {
+			ssize_t n = getdents64(l->fd, l->entries, sizeof(l->entries));
+
+			if (n <= 0)
+				return n < 0 ? -errno : 0;
+			l->at = 0;
+			l->len = (size_t)n;
+		}
+		e = (const struct dirent64 *)(l->entries + l->at);
+		l->at += e->d_reclen;
+	} while (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."));
+	*ret = e;
+	return 1;
+}
+
+static bool entry_is_dir(int dir_fd, const struct dirent64 *e)
 {
 	struct stat st;
 
 	if (e->d_type != DT_UNKNOWN)
 		return e->d_type == DT_DIR;
-	return fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+	return fstatat(dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
 static int walk(int dir_fd, visit_fn fn, void *arg)
 {
-	struct level *levels = calloc(SAFEFILE_MAX_DEPTH, sizeof(*levels));
+	struct level levels[SAFEFILE_MAX_DEPTH];
 	size_t depth = 0;
 	int r;
 
-	if (!levels)
-		return -ENOMEM;
 	r = level_open(&levels[0], dir_fd, ".");
 	if (r == 0)
 		depth = 1;
 	while (depth > 0 && r == 0) {
 		struct level *l = &levels[depth - 1];
-		struct dirent *e;
+		const struct dirent64 *e;
 
-		errno = 0;
-		e = readdir(l->dir);
-		if (!e) {
-			if (errno) {
-				r = -errno;
-				break;
-			}
-			(void)closedir(l->dir);
+		r = level_next(l, &e);
+		if (r < 0)
+			break;
+		if (r == 0) {
+			close_fdp(&l->fd);
 			depth--;
 			if (depth > 0)
-				r = fn(arg, VISIT_DIR_LEAVE, dirfd(levels[depth - 1].dir), l->name);
+				r = fn(arg, VISIT_DIR_LEAVE, levels[depth - 1].fd, l->name);
 			continue;
 		}
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-			continue;
-		if (!entry_is_dir(l->dir, e)) {
-			r = fn(arg, VISIT_FILE, dirfd(l->dir), e->d_name);
+		if (!entry_is_dir(l->fd, e)) {
+			r = fn(arg, VISIT_FILE, l->fd, e->d_name);
 			continue;
 		}
 		if (depth == SAFEFILE_MAX_DEPTH) {
 			r = -ELOOP;
 			break;
 		}
-		r = level_open(&levels[depth], dirfd(l->dir), e->d_name);
+		r = level_open(&levels[depth], l->fd, e->d_name);
 		if (r < 0)
 			break;
 		depth++;
-		r = fn(arg, VISIT_DIR_ENTER, dirfd(l->dir), e->d_name);
+		r = fn(arg, VISIT_DIR_ENTER, l->fd, e->d_name);
 	}
 	while (depth > 0)
-		(void)closedir(levels[--depth].dir);
-	free(levels);
+		close_fdp(&levels[--depth].fd);
 	return r;
 }
 
@@ -329,15 +342,15 @@ int safefile_tree_size(int dir_fd, uint64_t *ret)
 
 int safefile_sweep(int dir_fd, unsigned *ret_removed)
 {
-	struct level l = {0};
+	const struct dirent64 *e;
 	unsigned removed = 0;
-	struct dirent *e;
+	struct level l;
 	int r;
 
 	r = level_open(&l, dir_fd, ".");
 	if (r < 0)
 		return r;
-	while ((e = readdir(l.dir)) != NULL) {
+	while ((r = level_next(&l, &e)) > 0) {
 		if (strncmp(e->d_name, SAFEFILE_TMP_PREFIX, strlen(SAFEFILE_TMP_PREFIX)))
 			continue;
 		r = safefile_remove_tree(dir_fd, e->d_name);
@@ -346,7 +359,9 @@ int safefile_sweep(int dir_fd, unsigned *ret_removed)
 		else /* one that resists must not keep the others, or the daemon from starting */
 			log_debug("cannot remove %s: %s", e->d_name, strerror(-r));
 	}
-	(void)closedir(l.dir);
+	close_fdp(&l.fd);
+	if (r < 0)
+		return r;
 	*ret_removed = removed;
 	return 0;
 }

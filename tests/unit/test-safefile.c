@@ -284,6 +284,71 @@ static void test_bundle_open(void **state)
 	assert_int_equal(bundle_open(fd, &b), -EPROTO);
 }
 
+/* ---- memory fails */
+
+#ifndef __SANITIZE_ADDRESS__
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t size);
+
+static long fail_in; /* the n-th from now, and all behind it; 0: none */
+
+static bool fails(void)
+{
+	if (fail_in > 1)
+		fail_in--;
+	return fail_in == 1;
+}
+
+void *malloc(size_t size)
+{
+	return fails() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+	return fails() ? NULL : __libc_realloc(p, size);
+}
+
+static void test_removing_needs_no_memory(void **state)
+{
+	char name[64];
+	int r;
+
+	for (int i = 0; i < 300; i++) {
+		(void)snprintf(name, sizeof(name), "tree/%d/a-name-of-some-length-%d", i % 3, i);
+		put(fd, name, "x");
+	}
+	fail_in = 1;
+	r = safefile_remove_tree(fd, "tree");
+	fail_in = 0;
+	assert_int_equal(r, 0);
+	assert_false(there("tree"));
+}
+
+static void test_meta_without_memory(void **state)
+{
+	struct bundle b;
+	int r = -ENOMEM;
+
+	put(fd, "perf.data", "x");
+	assert_int_equal(safefile_write(fd, "meta.json", "{\"format\":1}", 12), 0);
+	for (long n = 2; r != 0; n++) {
+		fail_in = n;
+		r = bundle_open(fd, &b);
+		fail_in = 0;
+		if (r != 0)
+			assert_int_equal(r, -ENOMEM);
+	}
+	bundle_close(&b);
+}
+#endif
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -291,6 +356,9 @@ int main(void)
 		T(test_publish),	T(test_links_are_not_followed), T(test_sweep_and_depth),
 		T(test_write_and_copy), T(test_bundle_names),		T(test_bundle_open),
 		T(test_remove_closed),
+#ifndef __SANITIZE_ADDRESS__
+		T(test_removing_needs_no_memory), T(test_meta_without_memory),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
