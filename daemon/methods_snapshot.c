@@ -39,6 +39,10 @@ struct waiter {
 	struct pending *pending;     /* not owned */
 };
 
+/*
+ * Where there is no memory to tell it, the snapshot stays, as it does when nobody waits any more: what it has recorded does
+ * not come again, the list has it, and its client is told "out of memory" or sees the connection end.
+ */
 static void waiter_done(struct snapshot *s, void *arg)
 {
 	struct waiter *w = arg;
