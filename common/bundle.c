@@ -30,6 +30,7 @@ static int read_meta(int fd, struct json_object **ret)
 	struct stat st;
 	uint64_t format;
 	ssize_t n;
+	int r;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
@@ -41,8 +42,10 @@ static int read_meta(int fd, struct json_object **ret)
 	n = io_pread_full(fd, text, (size_t)st.st_size, 0);
 	if (n < 0)
 		return (int)n;
-	if (json_parse(text, (size_t)n, BUNDLE_MAX_META, &meta, NULL, 0) != 0 ||
-	    !json_object_is_type(meta, json_type_object))
+	r = json_parse(text, (size_t)n, BUNDLE_MAX_META, &meta, NULL, 0);
+	if (r < 0)
+		return r;
+	if (r != 0 || !json_object_is_type(meta, json_type_object))
 		return -EPROTO;
 	if (!json_get_uint(meta, "format", &format) || format == 0 || format > BUNDLE_FORMAT)
 		return -EPROTO;
