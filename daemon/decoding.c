@@ -72,7 +72,10 @@ static void lookup_free(struct lookup *l)
 
 static void on_event(evutil_socket_t fd, short what, void *arg);
 
-/* Follows what the decoder wants to be woken for; an fd that it is done with is no longer watched. */
+/*
+ * Follows what the decoder wants to be woken for; an fd that it is done with is no longer watched. Where it fails later than
+ * at the start, the decoder is killed: its pidfd has been watched since then.
+ */
 static int watch(struct decoding *d)
 {
 	struct pollfd p[DECODER_N_FDS];
@@ -87,7 +90,7 @@ static int watch(struct decoding *d)
 			continue;
 		if (d->events[i])
 			(void)event_del(d->events[i]);
-		d->armed[i] = want;
+		d->armed[i] = 0;
 		if (!want)
 			continue;
 		if (!d->events[i]) {
@@ -99,6 +102,7 @@ static int watch(struct decoding *d)
 		}
 		if (event_add(d->events[i], NULL) < 0)
 			return -ENOMEM;
+		d->armed[i] = want;
 	}
 	return 0;
 }

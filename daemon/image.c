@@ -30,7 +30,7 @@ struct image {
 	struct cred *cred; /* with whose rights it was opened */
 	enum image_frames frames;
 	struct opening *opening; /* while it is asked for */
-	char *why;		 /* not opened; NULL */
+	char *why;		 /* not opened; NULL, also where there was no memory for it */
 	uint64_t tried_ns;
 	struct quota_charge copy; /* what is in memory of it */
 };
@@ -131,14 +131,17 @@ static void on_opened(void *arg, const struct openlink_answer *answer, int fd)
 {
 	struct image *image = arg;
 	struct images *images = image->images;
+	int r = 0;
 
 	image->opening = NULL;
+	if (fd >= 0 && answer->copied)
+		r = quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES, (uint64_t)answer->answer.stat.st_size,
+				 &image->copy);
 	if (fd < 0) {
 		failed(image, answer->answer.why);
-	} else if (answer->copied && quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES,
-						  (uint64_t)answer->answer.stat.st_size, &image->copy) != 0) {
+	} else if (r != 0) {
 		(void)close_fd(fd);
-		failed(image, "copies of this user's files take too much memory (uid_image_mib)");
+		failed(image, r < 0 ? strerror(-r) : "copies of this user's files take too much memory (uid_image_mib)");
 	} else {
 		image->fd = fd;
 		image->frames = IMAGE_FRAMES_UNKNOWN;
@@ -176,7 +179,7 @@ int image_get(struct images *images, const struct image_request *q, struct image
 	LIST_FOREACH(image, &images->buckets[bucket], link) {
 		if (!key_equal(&image->key, &q->key) || !cred_equal(image->cred, q->cred))
 			continue;
-		if (image->why && io_now_ns() - image->tried_ns > RETRY_NS)
+		if (image_missing(image) && io_now_ns() - image->tried_ns > RETRY_NS)
 			ask(image, q);
 		*ret = image_ref(image);
 		return 0;

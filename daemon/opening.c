@@ -184,7 +184,7 @@ static int worker_new(struct openings *o, struct cred *cred, struct worker **ret
 {
 	struct worker *w = calloc(1, sizeof(*w));
 	struct openlink_command c;
-	int pair[2];
+	int pair[2], r;
 
 	if (!w)
 		return -ENOMEM;
@@ -195,8 +195,9 @@ static int worker_new(struct openings *o, struct cred *cred, struct worker **ret
 	LIST_INSERT_HEAD(&o->workers, w, entry);
 	o->n_workers++;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		r = -errno;
 		worker_free(w);
-		return -errno;
+		return r;
 	}
 	w->sock = pair[0];
 	w->number = ++o->last_number;
@@ -248,6 +249,7 @@ static unsigned int stuck_of(const struct openings *o, uid_t uid)
 static void enqueue(struct openings *o, struct cred *cred, struct opening *p)
 {
 	struct worker *w;
+	int r = 0;
 
 	if (o->front_fd < 0) {
 		refuse(p, o->lack);
@@ -260,8 +262,14 @@ static void enqueue(struct openings *o, struct cred *cred, struct opening *p)
 		refuse(p, "a file system of this user does not answer");
 		return;
 	}
-	if (!w && (!make_room(o) || worker_new(o, cred, &w) < 0)) {
+	if (!w && !make_room(o)) {
 		refuse(p, "files of too many users are being opened");
+		return;
+	}
+	if (!w)
+		r = worker_new(o, cred, &w);
+	if (r < 0) {
+		refuse(p, r == -ENOMEM ? "out of memory" : "too many open files");
 		return;
 	}
 	queue_put(w, p);
