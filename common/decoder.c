@@ -299,7 +299,7 @@ static void send_queued(struct decoder *d)
 		close_fdp(&q->fd);
 		sent++;
 		if (r < 0 && r != -EPIPE)
-			kill_broken(d, "its link failed");
+			kill_broken(d, r == -ENOMEM ? "no memory for an answer to it" : "its link failed");
 	}
 	if (sent == 0)
 		return;
@@ -328,8 +328,12 @@ int decoder_answer(struct decoder *d, const struct declink_file *file, int fd)
 		(void)snprintf(f.why, sizeof(f.why), "too many open files");
 		r = send_answer(d, &f, -1);
 	}
-	if (r < 0 && r != -EAGAIN)
-		return r;
+	if (r < 0 && r != -EAGAIN) {
+		/* it would wait for this one until its time is up */
+		if (r != -EPIPE)
+			kill_broken(d, r == -ENOMEM ? "no memory for an answer to it" : "its link failed");
+		return -EPIPE;
+	}
 	if (r == -EAGAIN) {
 		if (d->n_queued == MAX_QUEUED) {
 			kill_broken(d, "it did not read its answers");
@@ -430,7 +434,7 @@ static bool read_link(struct decoder *d)
 		if (r == 0 || r == -EAGAIN)
 			return false;
 		if (r < 0) {
-			kill_broken(d, "its messages were malformed");
+			kill_broken(d, r == -ENOMEM ? "no memory for a message of it" : "its messages were malformed");
 			return false;
 		}
 		broken = handle(d, &p);
