@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A tree as text, byte for byte as json-c 0.16 writes it. json-c's own writer goes on where its
- * buffer could not grow, and what it returns then is the text with a hole. Here the tree is walked
- * twice, to measure and to write, so one allocation is all that can fail. A tree that lacks
- * something is no text at all: see json.h.
+ * A tree as text, byte for byte as json-c 0.16 writes it. json-c's own writer, of 0.16 and of what
+ * came after it, goes on where its buffer could not grow, and what it returns then is the text with
+ * a hole. Here the tree is walked twice, to measure and to write, so one allocation is all that can
+ * fail. A tree that lacks something is no text at all: see json.h.
  */
 #include <errno.h>
 #include <inttypes.h>

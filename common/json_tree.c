@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A strict text as a tree of json-c: built here from what the scanner tells, since json-c's own
- * tokener crashes where an allocation of its own fails (0.15 and 0.16 write through a printbuf that
- * could not grow; later ones lose what they could not keep). No recursion: the scanner bounds the
- * depth. One scratch buffer as long as the text takes what had escapes in it.
+ * tokener cannot bear that an allocation of its own fails. Up to 0.16 it uses a key that strdup()
+ * did not make, and crashes, and leaves out of a text what its buffer had no room for. 0.17 tells
+ * that memory failed (json-c pull request 759), but not for each allocation (issues 854 and 857,
+ * pull request 861, of 2024). No recursion: the scanner bounds the depth. One scratch buffer as long
+ * as the text takes what had escapes in it.
  */
 #include "common/json_tree.h"
 
