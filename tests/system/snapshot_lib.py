@@ -50,12 +50,19 @@ class Wrapped(Tracerd):
             n for n in names if not ID.match(n) and not n.startswith((".tmp-", ".removed-"))]
 
     def decoders(self):
-        """Pids of the daemon's children."""
+        """Pids of the daemon's children, but for tracerd-open."""
         try:
             with open(f"/proc/{self.pid}/task/{self.pid}/children") as f:
-                return [int(p) for p in f.read().split()]
+                return [int(p) for p in f.read().split() if self.name_of(p) != "tracerd-open"]
         except (OSError, AttributeError):
             return []
+
+    @staticmethod
+    def name_of(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            return ""
 
 
 def service(*args):
