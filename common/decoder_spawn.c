@@ -33,6 +33,17 @@ static void limit(int what, uint64_t value)
 	(void)setrlimit(what, &l);
 }
 
+/* Where memory ends it ends, and nobody else: what it does can be done again. */
+static void die_first(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		(void)!write(fd, "1000", 4);
+		(void)close(fd);
+	}
+}
+
 /*
  * No handler of ours may run in the child, which has our memory. By the kernel's call: the C library keeps two signals, and
  * their handlers, to itself.
@@ -99,6 +110,7 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 		(void)sched_setscheduler(0, SCHED_IDLE, &param);
 		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 	}
+	die_first();
 	(void)setsid(); /* a terminal's ^C is the parent's matter */
 	forget_handlers();
 	(void)sigemptyset(&none);

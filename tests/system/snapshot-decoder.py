@@ -57,6 +57,8 @@ rid = c.send("snapshot.create", {"target": t, "wait": True})
 pid = wait_for("the decoder runs", d.decoders)[0]
 # Not the moment between fork and exec.
 wait_for("it executes", lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+oom = {p: pathlib.Path(f"/proc/{p}/oom_score_adj").read_text().strip() for p in (pid, d.pid, "self")}
+expect(oom[pid] == "1000" and oom[d.pid] == oom["self"], "where memory ends the kernel ends it, not the daemon")
 with open(f"/proc/{pid}/status") as f:
     status = f.read()
 expect("CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status, "it runs without privilege")
