@@ -132,6 +132,8 @@ def units_refused(d):
                     fail(f"the unit {name!r}: {code}")
     if as_user(USER, work):
         return False
+    if isinstance(d, Booted):
+        return True  # some of them are there, and an administrator may
     with d.client() as c:
         for name in names[1:3] + names[4:5] + names[8:9]:
             code = c.call_error("target.arm", {"unit": name})
@@ -175,6 +177,6 @@ def run(name):
     return bad
 
 
-bad = sum(run(name) for name in ("root", "unit"))
+bad = sum(run(name) for name in sys.argv[1:] or ("root", "unit"))
 if bad:
     fail(f"{bad} ways to what is not the user's")

@@ -295,9 +295,24 @@ def prepare():
     os.chown(tmp() / "w", USER, USER)
 
 
+class Booted:
+    """The service of a machine that tests/system/unit-nspawn.sh has booted, as it is configured there."""
+
+    sock = pathlib.Path("/run/tracerd/control.sock")
+
+    def client(self, **kw):
+        return Client(self.sock, **kw)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
 def as_unit(name, config=QUOTAS, **kw):
-    """The daemon as root, and as the unit runs it."""
-    return Tracerd(name=f"-{name}", config=config, unit_rights=name == "unit", **kw)
+    """The daemon as root, with the rights of its unit, or the unit itself."""
+    return Booted() if name == "booted" else Tracerd(name=f"-{name}", config=config, unit_rights=name == "unit", **kw)
 
 
 def tell_failed(text):

@@ -3,7 +3,7 @@
 # The whole thing as an operator gets it: systemd boots in a container over this machine's files,
 # `make install` laid on top; sysusers and tmpfiles make the user and the folders, the unit runs
 # as user tracerd under its hardening, and an ordinary user arms a process of theirs, takes a
-# snapshot and fetches it.
+# snapshot and fetches it, and tries what was a way to root's files once.
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_root "to boot a container"
@@ -48,6 +48,9 @@ rm -f "$merged"/etc/systemd/system/*.wants/* "$merged/etc/machine-id"
 mkdir -p "$merged/opt/test"
 cp "$TRACERD_BUILD/bench/target" "$merged/opt/test/target" || fail "no bench/target in the build tree"
 cp "$TRACERD_SRC/tests/system/inside/unit-nspawn.sh" "$merged/opt/test/inside.sh"
+cp "$TRACERD_SRC"/tests/system/{lib,deputylib,deputy-ways}.py "$TRACERD_SRC/tests/system/inside/unit-cancel.py" "$merged/opt/test"
+mkdir -p "$merged/opt/test/build/tests/programs"
+cp "$TRACERD_BUILD/tests/programs/deputy" "$merged/opt/test/build/tests/programs" || fail "no tests/programs/deputy in the build tree"
 cat >"$merged/etc/systemd/system/tracerd-test.service" <<'UNIT'
 [Unit]
 Description=The test itself
@@ -57,6 +60,7 @@ Requires=basic.target
 Type=oneshot
 ExecStart=/bin/bash /opt/test/inside.sh
 TimeoutStartSec=150
+TimeoutStopSec=5
 ExecStopPost=+/bin/systemctl --no-block exit 0
 UNIT
 
