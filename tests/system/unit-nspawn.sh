@@ -4,7 +4,7 @@
 # `make install` laid on top; sysusers and tmpfiles make the user and the folders, the unit runs
 # as user tracerd under its hardening, and an ordinary user arms a process of theirs, takes a
 # snapshot and fetches it, and tries what was a way to root's files once.
-# timeout: 240
+# timeout: 300
 . "$(dirname "$0")/lib.sh"
 need_root "to boot a container"
 need_command systemd-nspawn systemd-container
@@ -59,12 +59,12 @@ Requires=basic.target
 [Service]
 Type=oneshot
 ExecStart=/bin/bash /opt/test/inside.sh
-TimeoutStartSec=150
+TimeoutStartSec=220
 TimeoutStopSec=5
 ExecStopPost=+/bin/systemctl --no-block exit 0
 UNIT
 
-timeout --kill-after=10 200 systemd-nspawn -q -D "$merged" -M "$machine" -b --register=no --keep-unit \
+timeout --kill-after=10 260 systemd-nspawn -q -D "$merged" -M "$machine" -b --register=no --keep-unit \
 	--capability=all --system-call-filter="perf_event_open bpf" --console=pipe --bind="$work/results:/results" \
 	systemd.unit=tracerd-test.service systemd.log_target=console >"$TMP/console" 2>&1 </dev/null
 rc=$?
