@@ -18,6 +18,7 @@ struct arming {
 	struct event *limit;   /* the answer comes then at the latest */
 	targets_armed_fn fn; /* NULL: who asked has gone */
 	void *arg;
+	int maps_fd; /* what proves the requester's right, until it is looked at; -1: none is needed */
 	int answer; /* not 0: refused, and freed at the loop's next turn */
 	char why[200];
 };
@@ -28,6 +29,7 @@ void arming_refuse(struct target *target, int answer, const char *why);
 void armings_reap(struct targets *targets);
 
 /* Steps of daemon/targetwork.c, in this order; the last one makes it a target, or refuses. */
+bool arming_proved(struct target *target, int result);
 bool arming_found(struct target *target, int result, struct cgroup *cgroup);
 void arming_begin(struct target *target);
 void arming_read_failed(struct target *target, int error);

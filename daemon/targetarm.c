@@ -107,16 +107,10 @@ static int authorize_process(struct target *target, const struct target_request 
 		if (req->maps_fd < 0)
 			return say(why, size, TARGET_E_NOT_PERMITTED,
 				   "a user proves the right to trace by passing an fd of /proc/PID/maps");
-		r = proc_maps_fd_check(&target->proc, req->maps_fd);
-		if (r == PROC_E_MISMATCH)
-			return say(why, size, TARGET_E_NOT_PERMITTED,
-				   "the fd is not /proc/%d/maps of the program that runs there now", (int)target->proc.pid);
-		/* The client could open it: what is missing is a right of ours. */
-		if (r == -EACCES || r == -EPERM)
-			return say(why, size, TARGET_E_UNSUPPORTED, "tracerd itself may not read /proc/%d/maps: it needs "
-				   "CAP_SYS_PTRACE for other users' processes", (int)target->proc.pid);
-		if (r < 0)
-			return say(why, size, r, "/proc/%d/maps: %s", (int)target->proc.pid, strerror(-r));
+		/* What it is shows on a thread: a process can hang whoever looks at its maps. */
+		target->arming->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
+		if (target->arming->maps_fd < 0)
+			return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
 	}
 	r = proc_exe_read(target->proc.dirfd, exe, sizeof(exe));
 	if (r == -ENOENT)
@@ -277,6 +271,7 @@ static void arming_free(struct arming *arming)
 	}
 	if (arming->limit)
 		event_free(arming->limit);
+	(void)close_fd(arming->maps_fd);
 	(void)target_free(arming->target);
 	free(arming);
 	if (!targets_record(targets))
@@ -289,12 +284,16 @@ static void arming_freep(struct arming **arming)
 		arming_free(*arming);
 }
 
-/* It hangs, or somebody else's does before it. */
 static void on_limit(evutil_socket_t fd, short what, void *arg)
 {
 	struct target *target = arg;
 
-	arming_refuse(target, TARGET_E_BUSY, "it could not be read in time");
+	if (target->hanging)
+		arming_refuse(target, TARGET_E_BUSY, "its memory map, or a file system under it, hangs: it could not be read");
+	else if (!targetwork_may(target))
+		arming_refuse(target, TARGET_E_BUSY, "other processes of its user hang who reads them: it could not be read");
+	else
+		arming_refuse(target, TARGET_E_BUSY, "it could not be read in time");
 }
 
 static int set_limit(struct arming *arming)
@@ -349,6 +348,7 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	target->arming = arming;
 	arming->target = target;
 	target->backend = backend;
+	arming->maps_fd = -1;
 	arming->fn = fn;
 	arming->arg = arg;
 	r = check(target, req, why, why_size);
@@ -425,6 +425,21 @@ static void refuse(struct target *target, int answer, const char *fmt, ...)
 	(void)vsnprintf(why, sizeof(why), fmt, args);
 	va_end(args);
 	arming_refuse(target, answer, why);
+}
+
+bool arming_proved(struct target *target, int r)
+{
+	const int pid = (int)target->proc.pid;
+
+	if (r == PROC_E_MISMATCH)
+		refuse(target, TARGET_E_NOT_PERMITTED, "the fd is not /proc/%d/maps of the program that runs there now", pid);
+	/* The client could open it: what is missing is a right of ours. */
+	else if (r == -EACCES || r == -EPERM)
+		refuse(target, TARGET_E_UNSUPPORTED, "tracerd itself may not read /proc/%d/maps: it needs CAP_SYS_PTRACE for "
+						     "other users' processes", pid);
+	else if (r != 0)
+		refuse(target, r, "/proc/%d/maps: %s", pid, strerror(-r));
+	return r == 0;
 }
 
 bool arming_found(struct target *target, int result, struct cgroup *cgroup)

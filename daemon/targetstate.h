@@ -111,6 +111,7 @@ struct target {
 	/* work */
 	struct arming *arming; /* NULL: it is in the list */
 	unsigned int work;     /* that waits for its turn */
+	bool hanging;	       /* the process keeps a thread that reads it waiting, see daemon/readers.h */
 	LIST_HEAD(, frozen) waiting; /* for a resync */
 	/* life */
 	struct event *exit_event; /* on the pidfd */
@@ -219,6 +220,9 @@ struct targetwork *targetwork_free(struct targetwork *work);
 void target_work(struct target *target, unsigned int what);
 /* Whether it waits or is under way. */
 bool target_has_work(const struct target *target, enum target_work what);
+/* Threads that hang in processes; whether there is one for another of this target's user. */
+size_t targetwork_hanging(const struct targets *targets);
+bool targetwork_may(const struct target *target);
 /* The target goes. */
 void targetwork_forget(struct target *target);
 /* There is something to arm, or an arming was refused. */

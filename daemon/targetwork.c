@@ -13,6 +13,9 @@
  *
  * list, read, open and compact are the thread's. A member joins before it is read, so that what it maps meanwhile is told by
  * the kernel. Users take turns, so that one who arms a lot waits for himself.
+ *
+ * A process can hang whoever reads it, see daemon/readers.h: its work stays where it is, with a thread of its own, other work
+ * goes on, and it goes on behind that when the thread comes back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +27,9 @@
 #include "daemon/arming.h"
 #include "daemon/backend.h"
 #include "daemon/closer.h"
-#include "daemon/copier.h"
 #include "daemon/frozen.h"
 #include "daemon/loop.h"
+#include "daemon/readers.h"
 #include "daemon/samplechoice.h"
 #include "daemon/synth.h"
 #include "daemon/targetstate.h"
@@ -50,21 +53,20 @@ struct entry {
 	int result;
 };
 
-struct targetwork {
-	struct targets *targets; /* back pointer */
-	struct copier *thread;
-	struct copier_job job;
-	struct event *turn;
-	void (*run)(struct targetwork *w);
-	enum turn (*next)(struct targetwork *w, uint64_t deadline); /* NULL: nothing is under way */
+/* What is done for one target. */
+struct work {
+	struct reader_job job; /* first */
+	TAILQ_ENTRY(work) link; /* while it is not the current one */
+	struct targetwork *all; /* back pointer */
+	void (*run)(struct work *w);
+	enum turn (*next)(struct work *w, uint64_t deadline); /* NULL: nothing is under way */
 	struct target *target; /* NULL: it went meanwhile */
 	enum target_work what;
-	atomic_bool cancel;
-	bool on_thread, after_arm;
-	uid_t last_owner;
-	uint64_t last_id;
+	bool on_thread;
 	/* in and out of the thread; nothing of it is the target's */
+	atomic_bool cancel;
 	int result;
+	int maps_fd; /* of who has to prove that he may read it; -1 */
 	char *unit;
 	int mount_fd; /* the targets' */
 	struct cgroup cgroup;
@@ -86,25 +88,43 @@ struct targetwork {
 	size_t n_sources;
 };
 
-static void kick(struct targetwork *w)
+struct targetwork {
+	struct targets *targets; /* back pointer */
+	struct readers *readers; /* NULL: the daemon ends */
+	struct event *turn;
+	struct work *current;
+	TAILQ_HEAD(work_list, work) hanging, back; /* their threads hang, or did */
+	bool after_arm;
+	uid_t last_owner;
+	uint64_t last_id;
+};
+
+static void kick(struct targetwork *all)
 {
 	const struct timeval now = {0};
 
-	(void)event_add(w->turn, &now);
+	(void)event_add(all->turn, &now);
 }
 
 /* ---- what was made and is nobody's */
 
-static void reset(struct targetwork *w)
+static void work_run(struct reader_job *job);
+static void work_done(struct reader_job *job);
+static void work_hangs(struct reader_job *job);
+
+static void reset(struct work *w)
 {
+	struct targetwork *all = w->all;
+
 	for (size_t i = 0; i < w->n_entries; i++) {
 		(void)close_fd(w->entries[i].dirfd);
-		(void)history_follow_free(w->entries[i].follow, w->targets->closer);
+		(void)history_follow_free(w->entries[i].follow, all->targets->closer);
 	}
 	for (size_t i = 0; i < w->n_sources; i++) {
 		set_survey_fini(&w->surveys[i]);
 		(void)sample_set_put(w->sources[i].set);
 	}
+	(void)close_fd(w->maps_fd);
 	free(w->unit);
 	free(w->pids);
 	free(w->entries);
@@ -112,23 +132,37 @@ static void reset(struct targetwork *w)
 	histlog_view_fini(&w->view);
 	histlog_fini(&w->log);
 	sample_choice_fini(&w->choice);
-	*w = (struct targetwork){
-		.targets = w->targets,
-		.thread = w->thread,
-		.job = w->job,
-		.turn = w->turn,
-		.after_arm = w->after_arm,
-		.last_owner = w->last_owner,
-		.last_id = w->last_id,
+	*w = (struct work){
+		.all = all,
+		.job = {.run = work_run, .done = work_done, .hangs = work_hangs},
+		.maps_fd = -1,
 		.mount_fd = -1,
 		.cgroup = CGROUP_INIT,
 		.choice = SAMPLE_CHOICE_INIT,
 	};
 }
 
+static struct work *work_new(struct targetwork *all)
+{
+	struct work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	*w = (struct work){.all = all, .maps_fd = -1, .cgroup = CGROUP_INIT, .choice = SAMPLE_CHOICE_INIT};
+	reset(w);
+	return w;
+}
+
+static struct work *work_free(struct work *w)
+{
+	reset(w);
+	free(w);
+	return NULL;
+}
+
 /* ---- the thread's */
 
-static void run_list(struct targetwork *w)
+static void run_list(struct work *w)
 {
 	if (w->unit) {
 		w->result = cgroup_open(w->mount_fd, w->unit, &w->cgroup);
@@ -144,12 +178,12 @@ static void run_list(struct targetwork *w)
 
 static int on_read(void *arg, const struct perf_event_header *h)
 {
-	struct targetwork *w = arg;
+	struct work *w = arg;
 
 	return atomic_load(&w->cancel) ? -ECANCELED : histlog_append(&w->log, h);
 }
 
-static int read_entry(struct targetwork *w, struct entry *entry)
+static int read_entry(struct work *w, struct entry *entry)
 {
 	int r = 0;
 
@@ -169,20 +203,31 @@ static int read_entry(struct targetwork *w, struct entry *entry)
 	return r < 0 ? r : synth_process(entry->dirfd, entry->pid, w->tid, w->time_ns, w->synth, on_read, w);
 }
 
-static void run_read(struct targetwork *w)
+/* Of the program that runs there since it joined: had it executed another one meanwhile, the kernel would tell. */
+static int prove(const struct work *w)
 {
+	const struct proc proc = {.dirfd = w->entries[0].dirfd};
+
+	return w->maps_fd >= 0 ? proc_maps_fd_check(&proc, w->maps_fd) : 0;
+}
+
+static void run_read(struct work *w)
+{
+	w->result = prove(w);
+	if (w->result != 0)
+		return;
 	for (size_t i = 0; i < w->n_entries && !atomic_load(&w->cancel); i++) {
 		w->entries[i].result = read_entry(w, &w->entries[i]);
 		w->entries[i].dirfd = close_fd(w->entries[i].dirfd);
 	}
 }
 
-static void run_open(struct targetwork *w)
+static void run_open(struct work *w)
 {
 	sample_choice_open(&w->choice);
 }
 
-static void run_compact(struct targetwork *w)
+static void run_compact(struct work *w)
 {
 	for (size_t i = 0; i < w->n_sources; i++) {
 		w->result = sample_set_look(w->sources[i].set, &w->surveys[i]);
@@ -193,16 +238,16 @@ static void run_compact(struct targetwork *w)
 	w->result = histlog_compact(&w->view, w->oldest_ns, &w->log);
 }
 
-static void work_run(struct copier_job *job)
+static void work_run(struct reader_job *job)
 {
-	struct targetwork *w = (struct targetwork *)((char *)job - offsetof(struct targetwork, job));
+	struct work *w = (struct work *)job;
 
 	w->run(w);
 }
 
 /* ---- rings */
 
-static enum turn refuse(struct targetwork *w, int answer, const char *why)
+static enum turn refuse(struct work *w, int answer, const char *why)
 {
 	arming_refuse(w->target, answer, why);
 	return TURN_END;
@@ -220,7 +265,7 @@ static void rings_failed(struct target *target, int r, const char *why)
 	target_emit(target, NULL);
 }
 
-static enum turn step_choose(struct targetwork *w, uint64_t deadline)
+static enum turn step_choose(struct work *w, uint64_t deadline)
 {
 	const struct timeval soon = {.tv_usec = CLOSING_RETRY_US};
 	struct target *target = w->target;
@@ -228,13 +273,14 @@ static enum turn step_choose(struct targetwork *w, uint64_t deadline)
 	char why[200] = "";
 	int r;
 
-	if (closer_waiting(w->targets->closer) > CLOSING_FDS_MAX) {
-		(void)event_add(w->turn, &soon);
+	if (closer_waiting(w->all->targets->closer) > CLOSING_FDS_MAX) {
+		(void)event_add(w->all->turn, &soon);
 		return TURN_LATER;
 	}
 	r = sample_choose(&w->choice, target, &w->cancel, &set);
 	if (r == SAMPLER_OPEN) {
 		w->run = run_open;
+		w->job.patient = w->choice.attempt != ATTEMPT_TASKS;
 		return TURN_THREAD;
 	}
 	if (w->what == WORK_RINGS && target->state != TARGET_ARMED) {
@@ -252,7 +298,7 @@ static enum turn step_choose(struct targetwork *w, uint64_t deadline)
 	return TURN_END;
 }
 
-static enum turn begin_rings(struct targetwork *w)
+static enum turn begin_rings(struct work *w)
 {
 	target_clear_notes(w->target);
 	w->next = step_choose;
@@ -261,7 +307,7 @@ static enum turn begin_rings(struct targetwork *w)
 
 /* ---- what was read */
 
-static int entries_result(const struct targetwork *w)
+static int entries_result(const struct work *w)
 {
 	for (size_t i = 0; i < w->n_entries; i++) {
 		const struct entry *entry = &w->entries[i];
@@ -273,7 +319,7 @@ static int entries_result(const struct targetwork *w)
 	return 0;
 }
 
-static enum turn step_kept(struct targetwork *w, uint64_t deadline)
+static enum turn step_kept(struct work *w, uint64_t deadline)
 {
 	struct target *target = w->target;
 	struct frozen *frozen;
@@ -292,7 +338,7 @@ static enum turn step_kept(struct targetwork *w, uint64_t deadline)
 		entry->follow = NULL;
 	}
 	if (w->next_pid < w->n_entries) {
-		kick(w);
+		kick(w->all);
 		return TURN_LATER;
 	}
 	target->log.dropped += w->log.dropped;
@@ -316,7 +362,7 @@ static enum turn step_kept(struct targetwork *w, uint64_t deadline)
 	}
 }
 
-static enum turn step_keep(struct targetwork *w, uint64_t deadline)
+static enum turn step_keep(struct work *w, uint64_t deadline)
 {
 	const uint8_t *block;
 	size_t len;
@@ -328,7 +374,7 @@ static enum turn step_keep(struct targetwork *w, uint64_t deadline)
 			targetlog_keep(w->target, h);
 			w->at += h->size;
 			if (loop_is_over(deadline)) {
-				kick(w);
+				kick(w->all);
 				return TURN_LATER;
 			}
 		}
@@ -340,10 +386,13 @@ static enum turn step_keep(struct targetwork *w, uint64_t deadline)
 	return TURN_ON;
 }
 
-static enum turn step_was_read(struct targetwork *w, uint64_t deadline)
+static enum turn step_was_read(struct work *w, uint64_t deadline)
 {
-	int r = entries_result(w);
+	int r;
 
+	if (w->what == WORK_ARM && !arming_proved(w->target, w->result))
+		return TURN_END;
+	r = entries_result(w);
 	if (r != 0 && w->what == WORK_ARM)
 		return arming_read_failed(w->target, r), TURN_END;
 	if (r != 0)
@@ -359,7 +408,7 @@ static enum turn step_was_read(struct targetwork *w, uint64_t deadline)
 
 /* ---- who is to be read */
 
-static int entry_add(struct targetwork *w, pid_t pid, int dirfd)
+static int entry_add(struct work *w, pid_t pid, int dirfd)
 {
 	struct entry *entry;
 
@@ -380,20 +429,23 @@ static int entry_add(struct targetwork *w, pid_t pid, int dirfd)
 	return 0;
 }
 
-static enum turn read_entries(struct targetwork *w)
+static enum turn read_entries(struct work *w)
 {
 	const struct target *target = w->target;
 
+	if (w->what == WORK_ARM)
+		w->maps_fd = take_fd(&target->arming->maps_fd);
 	w->tid = target->scope == TARGET_THREAD ? target->tid : 0;
 	w->follow = w->what != WORK_RESYNC && !history_running(target->targets->history);
 	w->children = target->scope == TARGET_UNIT;
 	histlog_init(&w->log, target->log.limit);
 	w->run = run_read;
+	w->job.patient = false;
 	w->next = step_was_read;
 	return TURN_THREAD;
 }
 
-static int join_one(struct targetwork *w, pid_t pid, int dirfd)
+static int join_one(struct work *w, pid_t pid, int dirfd)
 {
 	struct member *member;
 	int r;
@@ -407,7 +459,7 @@ static int join_one(struct targetwork *w, pid_t pid, int dirfd)
 	return entry_add(w, pid, dirfd);
 }
 
-static enum turn join_failed(struct targetwork *w, int r)
+static enum turn join_failed(struct work *w, int r)
 {
 	if (w->what == WORK_ARM)
 		return arming_read_failed(w->target, r), TURN_END;
@@ -417,17 +469,17 @@ static enum turn join_failed(struct targetwork *w, int r)
 }
 
 /* Those of a unit, some at a time. */
-static enum turn step_join(struct targetwork *w, uint64_t deadline)
+static enum turn step_join(struct work *w, uint64_t deadline)
 {
 	if (!members_leave(w->target, w->pids, w->n_pids, w->time_ns, deadline)) {
-		kick(w);
+		kick(w->all);
 		return TURN_LATER;
 	}
 	for (; w->next_pid < w->n_pids; w->next_pid++) {
 		int r;
 
 		if (loop_is_over(deadline)) {
-			kick(w);
+			kick(w->all);
 			return TURN_LATER;
 		}
 		r = join_one(w, w->pids[w->next_pid], -1);
@@ -437,7 +489,7 @@ static enum turn step_join(struct targetwork *w, uint64_t deadline)
 	return read_entries(w);
 }
 
-static enum turn begin_join(struct targetwork *w)
+static enum turn begin_join(struct work *w)
 {
 	struct target *target = w->target;
 	int r;
@@ -454,7 +506,7 @@ static enum turn begin_join(struct targetwork *w)
 	return r != 0 ? join_failed(w, r) : read_entries(w);
 }
 
-static enum turn step_listed(struct targetwork *w, uint64_t deadline)
+static enum turn step_listed(struct work *w, uint64_t deadline)
 {
 	struct target *target = w->target;
 
@@ -473,7 +525,7 @@ static enum turn step_listed(struct targetwork *w, uint64_t deadline)
 	return begin_join(w);
 }
 
-static enum turn begin_list(struct targetwork *w)
+static enum turn begin_list(struct work *w)
 {
 	struct target *target = w->target;
 
@@ -486,11 +538,12 @@ static enum turn begin_list(struct targetwork *w)
 	if (w->what == WORK_ARM ? !w->unit : w->cgroup.dirfd < 0)
 		return w->what == WORK_ARM ? refuse(w, -ENOMEM, "out of memory") : TURN_END;
 	w->run = run_list;
+	w->job.patient = true;
 	w->next = step_listed;
 	return TURN_THREAD;
 }
 
-static enum turn begin_resync(struct targetwork *w)
+static enum turn begin_resync(struct work *w)
 {
 	struct target *target = w->target;
 	struct member *member;
@@ -507,7 +560,7 @@ static enum turn begin_resync(struct targetwork *w)
 
 /* ---- forgetting */
 
-static enum turn step_compacted(struct targetwork *w, uint64_t deadline)
+static enum turn step_compacted(struct work *w, uint64_t deadline)
 {
 	struct target *target = w->target;
 
@@ -520,7 +573,7 @@ static enum turn step_compacted(struct targetwork *w, uint64_t deadline)
 	return TURN_END;
 }
 
-static enum turn begin_forget(struct targetwork *w)
+static enum turn begin_forget(struct work *w)
 {
 	struct target *target = w->target;
 
@@ -532,14 +585,22 @@ static enum turn begin_forget(struct targetwork *w)
 		(void)sample_set_ref(w->sources[w->n_sources].set);
 	}
 	w->run = run_compact;
+	w->job.patient = true;
 	w->next = step_compacted;
 	return TURN_THREAD;
 }
 
 /* ---- whose turn it is */
 
-static enum turn begin(struct targetwork *w)
+/* Whose process it is that is read, or opened events on. */
+static uid_t read_uid(const struct target *target)
 {
+	return target->scope == TARGET_UNIT ? target->owner : target->uid;
+}
+
+static enum turn begin(struct work *w)
+{
+	w->job.uid = read_uid(w->target);
 	switch (w->what) {
 	case WORK_ARM:
 	case WORK_SCAN:
@@ -554,58 +615,70 @@ static enum turn begin(struct targetwork *w)
 	return TURN_END;
 }
 
-static struct arming *pick_arming(struct targetwork *w)
+/* What a process that hangs keeps from being done waits for it, and nothing else does. */
+static bool is_ready(const struct targetwork *all, const struct target *target)
 {
-	struct arming *arming;
+	return !target->hanging && readers_may(all->readers, read_uid(target));
+}
 
-	TAILQ_FOREACH(arming, &w->targets->armings, link)
-		if (arming->target->owner != w->last_owner)
+static struct arming *pick_arming(struct targetwork *all)
+{
+	struct arming *arming, *first = NULL;
+
+	TAILQ_FOREACH(arming, &all->targets->armings, link)
+	{
+		if (!is_ready(all, arming->target))
+			continue;
+		if (arming->target->owner != all->last_owner)
 			return arming;
-	return TAILQ_FIRST(&w->targets->armings);
+		first = first ? first : arming;
+	}
+	return first;
 }
 
 /* Somebody waits for it; the next one in order of id. */
-static struct target *pick_armed(struct targetwork *w)
+static struct target *pick_armed(struct targetwork *all)
 {
 	struct target *target, *next = NULL, *first = NULL;
 
-	TAILQ_FOREACH(target, &w->targets->list, link)
+	TAILQ_FOREACH(target, &all->targets->list, link)
 	{
-		if (!target->work)
+		if (!target->work || !is_ready(all, target))
 			continue;
 		if ((target->work & WORK_RESYNC) && !LIST_EMPTY(&target->waiting))
 			return target;
 		first = first ? first : target;
-		if (!next && target->id > w->last_id)
+		if (!next && target->id > all->last_id)
 			next = target;
 	}
 	return next ? next : first;
 }
 
-static bool pick(struct targetwork *w)
+static bool pick(struct targetwork *all)
 {
-	struct arming *arming = pick_arming(w);
-	struct target *target = pick_armed(w);
+	struct arming *arming = pick_arming(all);
+	struct target *target = pick_armed(all);
+	struct work *w = all->current;
 
-	if (arming && (!target || !w->after_arm)) {
+	if (arming && (!target || !all->after_arm)) {
 		w->target = arming->target;
 		w->what = WORK_ARM;
-		w->after_arm = true;
-		w->last_owner = w->target->owner;
+		all->after_arm = true;
+		all->last_owner = w->target->owner;
 		return true;
 	}
-	w->after_arm = false;
+	all->after_arm = false;
 	if (!target)
 		return false;
 	w->target = target;
-	w->last_id = target->id;
+	all->last_id = target->id;
 	w->what = (enum target_work)(target->work & -target->work);
 	target->work &= ~(unsigned int)w->what;
 	return true;
 }
 
 /* Only what records is worth it. */
-static bool is_wanted(const struct targetwork *w)
+static bool is_wanted(const struct work *w)
 {
 	if (!w->target)
 		return false;
@@ -613,58 +686,104 @@ static bool is_wanted(const struct targetwork *w)
 				 : w->target->state == TARGET_ARMED && !target_is_implicit(w->target);
 }
 
-static void end(struct targetwork *w)
+/* Whatever becomes of it: nobody waits any longer. */
+static void let_go(struct target *target)
 {
-	struct target *target = w->target;
 	struct frozen *frozen;
 
-	/* Whatever became of it: nobody waits any longer. */
-	while (target && w->what == WORK_RESYNC && (frozen = LIST_FIRST(&target->waiting)) != NULL)
+	while ((frozen = LIST_FIRST(&target->waiting)) != NULL)
 		frozen_resynced(frozen, NULL, NULL);
+}
+
+static void end(struct work *w)
+{
+	if (w->target && w->what == WORK_RESYNC)
+		let_go(w->target);
 	reset(w);
+}
+
+/* Work that hung goes on when nothing else is under way. */
+static bool take_back(struct targetwork *all)
+{
+	struct work *w = TAILQ_FIRST(&all->back);
+
+	if (!w)
+		return false;
+	TAILQ_REMOVE(&all->back, w, link);
+	all->current = (work_free(all->current), w);
+	return true;
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
-	struct targetwork *w = arg;
+	struct targetwork *all = arg;
 	uint64_t deadline = loop_deadline();
+	struct work *w;
 	enum turn turn;
 
 	/* Also while the thread is at work: whoever is refused does not wait for it. */
-	armings_reap(w->targets);
-	while (!w->on_thread) {
+	armings_reap(all->targets);
+	while (!(w = all->current)->on_thread) {
 		if (w->next && !is_wanted(w))
 			end(w);
-		if (!w->next) {
-			armings_reap(w->targets);
-			if (!pick(w))
+		if (w->next) {
+			turn = w->next(w, deadline);
+		} else {
+			armings_reap(all->targets);
+			if (take_back(all))
+				continue;
+			if (!pick(all))
 				return;
 			turn = is_wanted(w) ? begin(w) : TURN_END;
-		} else {
-			turn = w->next(w, deadline);
 		}
 		if (turn == TURN_LATER)
 			return;
 		if (turn == TURN_THREAD) {
 			w->on_thread = true;
-			copier_submit(w->thread, &w->job);
+			readers_submit(all->readers, &w->job);
 			return;
 		}
 		if (turn == TURN_END)
 			end(w);
 		if (loop_is_over(deadline)) {
-			kick(w);
+			kick(all);
 			return;
 		}
 	}
 }
 
-static void work_done(struct copier_job *job)
+/* Its thread waits for the process: another thread, and other work, go on. */
+static void work_hangs(struct reader_job *job)
 {
-	struct targetwork *w = (struct targetwork *)((char *)job - offsetof(struct targetwork, job));
+	struct work *w = (struct work *)job, *other = work_new(w->all);
+	struct targetwork *all = w->all;
+
+	if (w->target) {
+		w->target->hanging = true;
+		let_go(w->target);
+	}
+	if (!other)
+		return; /* then the rest waits for it too */
+	all->current = other;
+	TAILQ_INSERT_TAIL(&all->hanging, w, link);
+	kick(all);
+}
+
+static void work_done(struct reader_job *job)
+{
+	struct work *w = (struct work *)job;
+	struct targetwork *all = w->all;
 
 	w->on_thread = false;
-	on_turn(-1, 0, w);
+	if (w->target)
+		w->target->hanging = false;
+	if (!all->readers)
+		return; /* targetwork_free() */
+	if (w != all->current) {
+		TAILQ_REMOVE(&all->hanging, w, link);
+		TAILQ_INSERT_TAIL(&all->back, w, link);
+	}
+	on_turn(-1, 0, all);
 }
 
 /* ---- asked by others */
@@ -678,65 +797,111 @@ void target_work(struct target *target, unsigned int what)
 
 bool target_has_work(const struct target *target, enum target_work what)
 {
-	const struct targetwork *w = target->targets->work;
+	const struct targetwork *all = target->targets->work;
 
-	return (target->work & (unsigned int)what) || (w && w->target == target && w->what == what);
+	/* What hangs is not worth waiting for. */
+	if (target->hanging)
+		return false;
+	return (target->work & (unsigned int)what) || (all && all->current->target == target && all->current->what == what);
+}
+
+size_t targetwork_hanging(const struct targets *targets)
+{
+	return readers_hanging(targets->work->readers);
+}
+
+bool targetwork_may(const struct target *target)
+{
+	return readers_may(target->targets->work->readers, read_uid(target));
+}
+
+/* The n-th that is under way or was. */
+static struct work *work_nth(struct targetwork *all, size_t n)
+{
+	struct work *w;
+
+	if (n-- == 0)
+		return all->current;
+	TAILQ_FOREACH(w, &all->hanging, link)
+		if (n-- == 0)
+			return w;
+	TAILQ_FOREACH(w, &all->back, link)
+		if (n-- == 0)
+			return w;
+	return NULL;
 }
 
 void targetwork_look(struct targets *targets)
 {
-	struct targetwork *w = targets->work;
+	struct targetwork *all = targets->work;
+	struct work *w;
 
-	if (w->next && !is_wanted(w))
-		atomic_store(&w->cancel, true);
-	kick(w);
+	for (size_t i = 0; (w = work_nth(all, i)) != NULL; i++)
+		if (w->next && !is_wanted(w))
+			atomic_store(&w->cancel, true);
+	kick(all);
 }
 
 void targetwork_forget(struct target *target)
 {
-	struct targetwork *w = target->targets->work;
-	struct frozen *frozen;
+	struct targetwork *all = target->targets->work;
+	struct work *w;
 
-	while ((frozen = LIST_FIRST(&target->waiting)) != NULL)
-		frozen_resynced(frozen, NULL, NULL);
-	if (!w || w->target != target)
-		return;
-	w->target = NULL;
-	atomic_store(&w->cancel, true);
-	if (!w->on_thread)
-		kick(w);
+	let_go(target);
+	for (size_t i = 0; all && (w = work_nth(all, i)) != NULL; i++) {
+		if (w->target != target)
+			continue;
+		w->target = NULL;
+		atomic_store(&w->cancel, true);
+		if (!w->on_thread)
+			kick(all);
+	}
 }
 
 int targetwork_new(struct targets *targets, struct targetwork **ret)
 {
-	struct targetwork *w = calloc(1, sizeof(*w));
+	struct targetwork *all = calloc(1, sizeof(*all));
 	int r;
 
-	if (!w)
+	if (!all)
 		return -ENOMEM;
-	w->targets = targets;
-	w->job = (struct copier_job){.run = work_run, .done = work_done};
-	w->turn = evtimer_new(targets->base, on_turn, w);
-	r = w->turn ? copier_new(targets->base, &w->thread) : -ENOMEM;
+	all->targets = targets;
+	TAILQ_INIT(&all->hanging);
+	TAILQ_INIT(&all->back);
+	all->turn = evtimer_new(targets->base, on_turn, all);
+	all->current = work_new(all);
+	r = all->turn && all->current ? readers_new(targets->base, &all->readers) : -ENOMEM;
 	if (r < 0) {
-		if (w->turn)
-			event_free(w->turn);
-		free(w);
+		(void)targetwork_free(all);
 		return r;
 	}
-	reset(w);
-	*ret = w;
+	*ret = all;
 	return 0;
 }
 
-struct targetwork *targetwork_free(struct targetwork *w)
+struct targetwork *targetwork_free(struct targetwork *all)
 {
-	if (!w)
+	struct readers *readers;
+	struct work *w, *next;
+
+	if (!all)
 		return NULL;
-	atomic_store(&w->cancel, true);
-	copier_free(w->thread);
-	reset(w);
-	event_free(w->turn);
-	free(w);
+	for (size_t i = 0; (w = work_nth(all, i)) != NULL; i++)
+		atomic_store(&w->cancel, true);
+	readers = all->readers;
+	all->readers = NULL;
+	(void)readers_free(readers);
+	TAILQ_CONCAT(&all->back, &all->hanging, link);
+	if (all->current)
+		TAILQ_INSERT_TAIL(&all->back, all->current, link);
+	for (w = TAILQ_FIRST(&all->back); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		/* Of one whose thread was left nothing is touched. */
+		if (!w->on_thread)
+			(void)work_free(w);
+	}
+	if (all->turn)
+		event_free(all->turn);
+	free(all);
 	return NULL;
 }
