@@ -17,9 +17,12 @@
 #include "daemon/opening.h"
 #include "daemon/procfs.h"
 #include "daemon/quota.h"
+#include "daemon/readers.h"
 
 #define N_BUCKETS 1024
 #define RETRY_NS 1000000000ull /* a file that cannot be opened is not asked for with every mapping */
+
+struct look;
 
 struct image {
 	LIST_ENTRY(image) link;
@@ -29,10 +32,23 @@ struct image {
 	struct image_key key;
 	struct cred *cred; /* with whose rights it was opened */
 	enum image_frames frames;
+	struct look *look;	 /* while map_files is looked at */
 	struct opening *opening; /* while it is asked for */
 	char *why;		 /* not opened; NULL, also where there was no memory for it */
 	uint64_t tried_ns;
 	struct quota_charge copy; /* what is in memory of it */
+};
+
+/* What map_files says, on a thread: the process can hold the lock of its memory map that this takes. */
+struct look {
+	struct reader_job job; /* first */
+	struct image *image;   /* NULL: nobody waits for it */
+	struct declink_need need;
+	int root_fd; /* owned */
+	/* the thread's */
+	int proc_dirfd; /* owned */
+	char name[64];
+	int fd; /* owned; or -errno */
 };
 
 struct root {
@@ -48,15 +64,17 @@ struct images {
 	size_t n, max;
 	bool map_files_refused;
 	struct openings *openings;
+	struct readers *readers; /* NULL: nothing is opened */
 	struct quota *quota;
 	void (*settled)(void *arg);
 	void *arg;
 };
 
-int images_new(size_t max, struct openings *openings, struct quota *quota, void (*settled)(void *arg), void *arg,
-	       struct images **ret)
+int images_new(struct event_base *base, size_t max, struct openings *openings, struct quota *quota,
+	       void (*settled)(void *arg), void *arg, struct images **ret)
 {
 	struct images *images = calloc(1, sizeof(*images));
+	int r;
 
 	if (!images)
 		return -ENOMEM;
@@ -65,14 +83,27 @@ int images_new(size_t max, struct openings *openings, struct quota *quota, void 
 	images->quota = quota;
 	images->settled = settled;
 	images->arg = arg;
+	r = openings ? readers_new(base, &images->readers) : 0;
+	if (r < 0) {
+		free(images);
+		return r;
+	}
 	*ret = images;
 	return 0;
 }
 
 struct images *images_free(struct images *images)
 {
+	if (!images)
+		return NULL;
+	(void)readers_free(images->readers);
 	free(images);
 	return NULL;
+}
+
+size_t images_hanging(const struct images *images)
+{
+	return images->readers ? readers_hanging(images->readers) : 0;
 }
 
 size_t images_count(const struct images *images)
@@ -95,26 +126,6 @@ static size_t bucket_of(const struct image_key *key)
 static bool key_equal(const struct image_key *a, const struct image_key *b)
 {
 	return a->ino == b->ino && a->maj == b->maj && a->min == b->min;
-}
-
-/*
- * The mapping itself names the file, whatever has become of its path; needs a capability. O_PATH: nothing is opened, so
- * nothing can hang, and no right is used.
- */
-static int open_map_file(struct images *images, const struct image_request *q)
-{
-	char name[64];
-	int fd;
-
-	if (images->map_files_refused || q->proc_dirfd < 0)
-		return -1;
-	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)q->start, (unsigned long long)q->end);
-	caps_look_into_folders(true);
-	fd = openat(q->proc_dirfd, name, O_PATH | O_CLOEXEC);
-	if (fd < 0 && errno == EPERM)
-		images->map_files_refused = true;
-	caps_look_into_folders(false);
-	return fd;
 }
 
 static void failed(struct image *image, const char *why)
@@ -150,25 +161,111 @@ static void on_opened(void *arg, const struct openlink_answer *answer, int fd)
 		images->settled(images->arg);
 }
 
+static void ask_opener(struct image *image, const struct declink_need *need, int root_fd, int mapped_fd)
+{
+	struct openings *openings = image->images->openings;
+	const struct opening_request request = {.cred = image->cred, .need = need, .max_copy = OPENING_MAX_COPY,
+						.root_fd = root_fd, .mapped_fd = mapped_fd};
+	int r = openings ? opening_start(openings, &request, on_opened, image, &image->opening) : -ENOSYS;
+
+	if (r < 0)
+		failed(image, strerror(-r));
+}
+
+/* ---- what map_files says */
+
+static void look_free(struct look *look)
+{
+	(void)close_fd(look->root_fd);
+	(void)close_fd(look->proc_dirfd);
+	(void)close_fd(look->fd);
+	free(look);
+}
+
+/*
+ * The mapping itself names the file, whatever has become of its path; needs a capability. O_PATH: nothing is opened, so no
+ * file system can hang it, and no right is used.
+ */
+static void look_run(struct reader_job *job)
+{
+	struct look *look = (struct look *)job;
+
+	caps_look_into_folders(true);
+	look->fd = openat(look->proc_dirfd, look->name, O_PATH | O_CLOEXEC);
+	if (look->fd < 0)
+		look->fd = -errno;
+	caps_look_into_folders(false);
+}
+
+static void look_end(struct look *look, int mapped_fd)
+{
+	struct image *image = take_ptr(look->image);
+
+	image->look = NULL;
+	ask_opener(image, &look->need, look->root_fd, mapped_fd);
+	if (!image->opening && image->images->settled)
+		image->images->settled(image->images->arg);
+}
+
+static void look_done(struct reader_job *job)
+{
+	struct look *look = (struct look *)job;
+
+	if (look->image) {
+		if (look->fd == -EPERM)
+			look->image->images->map_files_refused = true;
+		look_end(look, look->fd);
+	}
+	look_free(look);
+}
+
+/* Then by its path. */
+static void look_hangs(struct reader_job *job)
+{
+	struct look *look = (struct look *)job;
+
+	if (look->image)
+		look_end(look, -1);
+}
+
+static bool look_begin(struct image *image, const struct image_request *q, const struct declink_need *need)
+{
+	struct readers *readers = image->images->readers;
+	struct look *look;
+
+	if (!readers || image->images->map_files_refused || q->proc_dirfd < 0 || !readers_may(readers, image->cred->uid))
+		return false;
+	look = calloc(1, sizeof(*look));
+	if (!look)
+		return false;
+	look->job = (struct reader_job){
+		.run = look_run, .done = look_done, .hangs = look_hangs, .uid = image->cred->uid};
+	look->need = *need;
+	look->fd = -1;
+	look->root_fd = q->root ? fcntl(q->root->fd, F_DUPFD_CLOEXEC, 3) : -1;
+	look->proc_dirfd = fcntl(q->proc_dirfd, F_DUPFD_CLOEXEC, 3);
+	if (look->proc_dirfd < 0 || (q->root && look->root_fd < 0)) {
+		look_free(look);
+		return false;
+	}
+	(void)snprintf(look->name, sizeof(look->name), "map_files/%llx-%llx", (unsigned long long)q->start,
+		       (unsigned long long)q->end);
+	look->image = image;
+	image->look = look;
+	readers_submit(readers, &look->job);
+	return true;
+}
+
 static void ask(struct image *image, const struct image_request *q)
 {
-	struct images *images = image->images;
-	_cleanup_close_ int mapped = -1;
 	struct declink_need need = {
 		.kind = NEED_OBJECT, .maj = q->key.maj, .min = q->key.min, .ino = q->key.ino, .pid = q->pid};
-	struct opening_request request = {.cred = q->cred, .need = &need, .max_copy = OPENING_MAX_COPY};
-	int r = -ENOSYS;
 
 	free(take_ptr(image->why));
 	image->tried_ns = io_now_ns();
 	(void)snprintf(need.path, sizeof(need.path), "%s", q->path);
-	mapped = open_map_file(images, q);
-	request.mapped_fd = mapped;
-	request.root_fd = q->root ? q->root->fd : -1;
-	if (images->openings)
-		r = opening_start(images->openings, &request, on_opened, image, &image->opening);
-	if (r < 0)
-		failed(image, strerror(-r));
+	if (!look_begin(image, q, &need))
+		ask_opener(image, &need, q->root ? q->root->fd : -1, -1);
 }
 
 int image_get(struct images *images, const struct image_request *q, struct image **ret)
@@ -215,6 +312,8 @@ struct image *image_put(struct image *image)
 		return NULL;
 	LIST_REMOVE(image, link);
 	image->images->n--;
+	if (image->look)
+		image->look->image = NULL;
 	image->opening = opening_cancel(image->opening);
 	quota_release(&image->copy);
 	(void)close_fd(image->fd);
@@ -231,12 +330,12 @@ int image_fd(const struct image *image)
 
 bool image_is_opening(const struct image *image)
 {
-	return image->opening != NULL;
+	return image->look || image->opening;
 }
 
 const char *image_missing(const struct image *image)
 {
-	return image->fd < 0 && !image->opening ? image->why ? image->why : "out of memory" : NULL;
+	return image->fd < 0 && !image_is_opening(image) ? image->why ? image->why : "out of memory" : NULL;
 }
 
 const struct image_key *image_key(const struct image *image)

@@ -6,7 +6,7 @@
  *
  * Refuses to look into the files, and opens none: tracerd-open does, with the rights of the process that maps it. What
  * is done here at once, while the mapping is still there, is to hold it by what /proc/PID/map_files says that it is, which
- * opens nothing. One file for each set of rights, whoever maps it: another user's is never taken.
+ * opens nothing; on a thread, as the process can hang whoever looks there. One file for each set of rights, whoever maps it: another user's is never taken.
  */
 #pragma once
 
@@ -18,6 +18,7 @@
 #include "common/cleanup.h"
 #include "daemon/cred.h"
 
+struct event_base;
 struct image;
 struct images;
 struct openings;
@@ -33,10 +34,12 @@ struct image_key {
  * `max`: files kept open at once. `openings`: NULL in tests, then none is opened. `settled` is called when one that was being
  * opened is open or is not; may be NULL. What had to be copied is charged to the user whose file it is.
  */
-int images_new(size_t max, struct openings *openings, struct quota *quota, void (*settled)(void *arg), void *arg,
-	       struct images **ret) _must_check_;
+int images_new(struct event_base *base, size_t max, struct openings *openings, struct quota *quota,
+	       void (*settled)(void *arg), void *arg, struct images **ret) _must_check_;
 /* All images and roots must have been put back. */
 struct images *images_free(struct images *images);
+/* Threads that hang in a process whose mapping was looked at. */
+size_t images_hanging(const struct images *images);
 size_t images_count(const struct images *images);
 /* Whether the links in map_files may be followed; unknown until tried. */
 bool images_by_map_files(const struct images *images);

@@ -135,6 +135,7 @@ static struct json_object *status_json(struct daemon *d)
 	loop = json_add_new_object(o, "loop");
 	json_add_uint(loop, "turns", d->meter.turns);
 	json_add_uint(loop, "longest_us", d->meter.longest_ns / 1000);
+	json_add_uint(loop, "readers_hanging", targets_readers_hanging(d->targets));
 	json_add(o, "quota", quota_to_json(&d->quota));
 	if (d->stopping)
 		json_add_string(o, "state", "stopping");

@@ -415,7 +415,7 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	TAILQ_INIT(&targets->list);
 	TAILQ_INIT(&targets->armings);
 	targets->openings = openings;
-	r = images_new(config->images_max, openings, quota, on_image_settled, targets, &targets->images);
+	r = images_new(base, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
 		return r;
 	r = closer_new(base, &targets->closer);

@@ -178,5 +178,7 @@ struct json_object *target_to_json(struct target *target);
  * thing this machine or our capabilities do not give.
  */
 int targets_status(const struct targets *targets, struct json_object *status, struct json_object *lack);
+/* Threads that read processes and hang there. */
+size_t targets_readers_hanging(const struct targets *targets);
 /* Adds counters of losses by kind to `losses`. */
 int targets_losses(const struct targets *targets, struct json_object *losses);

@@ -178,6 +178,11 @@ int targets_status(const struct targets *targets, struct json_object *status, st
 	return 0;
 }
 
+size_t targets_readers_hanging(const struct targets *targets)
+{
+	return targetwork_hanging(targets) + images_hanging(targets->images);
+}
+
 int targets_losses(const struct targets *targets, struct json_object *losses)
 {
 	const struct filter *filter = sampler_filter(targets->sampler);

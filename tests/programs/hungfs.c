@@ -5,7 +5,7 @@
  *
  *	hungfs PID|- DEVICE MOUNTPOINT NAME FILE [OPERATION...]
  *
- * operations: lookup, getattr, open, read, flush, release, statfs
+ * operations: lookup, getattr, open, read, write, flush, release, statfs
  *
  * With a PID it mounts in the user and mount namespace of that process; else it is root's, and for everybody. It prints
  * "ready", then "OPERATION hangs" for each that it leaves unanswered, and ends with its input. Its end closes the
@@ -60,6 +60,8 @@ static const char *name_of(uint32_t opcode)
 		return "open";
 	case FUSE_READ:
 		return "read";
+	case FUSE_WRITE:
+		return "write";
 	case FUSE_FLUSH:
 		return "flush";
 	case FUSE_RELEASE:
@@ -96,6 +98,8 @@ static void serve(const struct fuse_in_header *in, const void *body)
 {
 	const struct fuse_init_in *init = body;
 	const struct fuse_read_in *read_in = body;
+	const struct fuse_write_in *write_in = body;
+	struct fuse_write_out written = {0};
 	struct fuse_init_out init_out = {.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION, .max_write = MAX_WRITE,
 		.max_background = 8, .congestion_threshold = 6};
 	/* nothing stays valid: each look at the file is a question here */
@@ -127,6 +131,10 @@ static void serve(const struct fuse_in_header *in, const void *body)
 		n = n < read_in->size ? n : read_in->size;
 		n = n < MAX_WRITE ? n : MAX_WRITE;
 		answer(in, 0, n ? bytes + read_in->offset : NULL, n);
+		break;
+	case FUSE_WRITE:
+		written.size = write_in->size; /* forgotten */
+		answer(in, 0, &written, sizeof(written));
 		break;
 	case FUSE_STATFS:
 		answer(in, 0, &statfs_out, sizeof(statfs_out));
