@@ -192,8 +192,9 @@ int eventset_filter(const struct eventset *set, int prog_fd)
 	return 0;
 }
 
-uint64_t eventset_lost(const struct eventset *set, uint64_t read_format)
+uint64_t eventset_lost_of(const struct eventset *set, uint64_t read_format, size_t first, size_t n)
 {
+	const size_t total = set->n_subjects * set->n_cpus;
 	struct {
 		uint64_t value, lost;
 	} counts;
@@ -201,8 +202,13 @@ uint64_t eventset_lost(const struct eventset *set, uint64_t read_format)
 
 	if (!(read_format & PERFABI_FORMAT_LOST))
 		return 0;
-	for (size_t i = 0; i < set->n_subjects * set->n_cpus; i++)
+	for (size_t i = first; i < total && i - first < n; i++)
 		if (set->fds[i] >= 0 && read(set->fds[i], &counts, sizeof(counts)) == sizeof(counts))
 			lost += counts.lost;
 	return lost;
+}
+
+uint64_t eventset_lost(const struct eventset *set, uint64_t read_format)
+{
+	return eventset_lost_of(set, read_format, 0, SIZE_MAX);
 }

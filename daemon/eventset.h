@@ -49,6 +49,8 @@ void eventset_ioctl_cpu(const struct eventset *set, size_t index, unsigned long 
 int eventset_filter(const struct eventset *set, int prog_fd) _must_check_;
 /* What the kernel counted as lost (PERF_FORMAT_LOST), 0 where it does not. */
 uint64_t eventset_lost(const struct eventset *set, uint64_t read_format);
+/* The same of `n` of its n_subjects * n_cpus events, from `first` on. */
+uint64_t eventset_lost_of(const struct eventset *set, uint64_t read_format, size_t first, size_t n);
 
 /* The cpus that are online: a new array. */
 int cpus_online(int **ret, size_t *ret_n) _must_check_;

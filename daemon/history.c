@@ -20,6 +20,8 @@
 
 #define CPU_RING_BYTES (512u << 10)
 #define TASK_RING_BYTES (64u << 10)
+#define WATCH_AGAIN_US 100000
+#define COUNT_AT_ONCE 64 /* counters, some tenths of a microsecond each */
 #define RECORD_MAX 8192u /* more than the longest side-band record: a path and some numbers */
 
 struct source;
@@ -39,7 +41,9 @@ struct source {
 	struct watch *watches; /* n_cpus */
 	uint64_t read_format;  /* PERFABI_FORMAT_LOST where the kernel counts (6.0) */
 	uint64_t lost;         /* as far as it was told */
-	bool was_full;         /* a ring of it, since then */
+	bool was_full;         /* a ring of it, since its counters were begun to be read */
+	size_t n_counted;      /* counters that were read since; 0: none is being read */
+	uint64_t counting;     /* their sum */
 	bool closed;           /* it is in `dying` */
 };
 
@@ -60,9 +64,10 @@ struct history {
 	LIST_HEAD(, source) sources;
 	LIST_HEAD(, source) dying; /* closed by a callback: those below it on the stack still look at them */
 	struct source *machine;    /* NULL: not running */
-	struct event *more;        /* the budget was over before all was drained */
+	struct event *more;        /* the budget was over before all was drained, or a ring is not watched */
 	unsigned int busy;         /* functions on the stack that look at sources */
 	bool draining, counted;
+	bool unwatched; /* a ring, for want of memory */
 	uint64_t lost;
 	/* What one round drains, and its order. Untouched pages of it cost nothing. */
 	uint8_t *buf;
@@ -95,10 +100,7 @@ void history_attr(struct perf_event_attr *ret)
 	};
 }
 
-static void on_more(evutil_socket_t fd, short what, void *arg)
-{
-	history_drain(arg);
-}
+static void on_more(evutil_socket_t fd, short what, void *arg);
 
 int history_new(struct event_base *base, struct closer *closer, history_fn fn, void *arg, struct history **ret)
 {
@@ -227,21 +229,35 @@ static size_t drain_ring(struct history *history, struct source *source, struct 
 /*
  * The kernel says with the next record of a ring that it had no room for others before. There may be no
  * next one for long, and what a target mapped meanwhile would be missing, so its counters are asked
- * after a ring was found full.
+ * after a ring was found full. There may be tens of thousands: false if the time is over before all are read.
  */
-static void tell_lost(struct history *history, struct source *source)
+static bool tell_lost(struct history *history, struct source *source, uint64_t deadline)
 {
 	struct perfabi_lost told = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(told)}};
-	struct history_record record = {.header = &told.header, .time = raw_now_ns()};
-	uint64_t lost = eventset_lost(&source->set, source->read_format);
+	struct history_record record = {.header = &told.header};
+	const size_t total = source->set.n_subjects * source->set.n_cpus;
+	uint64_t lost;
 
-	source->was_full = false;
+	if (source->n_counted == 0) {
+		source->was_full = false;
+		source->counting = 0;
+	}
+	while (source->n_counted < total) {
+		source->counting += eventset_lost_of(&source->set, source->read_format, source->n_counted, COUNT_AT_ONCE);
+		source->n_counted += COUNT_AT_ONCE;
+		if (source->n_counted < total && loop_is_over(deadline))
+			return false;
+	}
+	source->n_counted = 0;
+	lost = source->counting;
 	if (lost <= source->lost)
-		return;
+		return true;
 	told.lost = lost - source->lost;
 	source->lost = lost;
 	history->lost += told.lost;
+	record.time = raw_now_ns();
 	history->fn(history->arg, &record);
+	return true;
 }
 
 static struct source *next_full(struct history *history)
@@ -249,7 +265,7 @@ static struct source *next_full(struct history *history)
 	struct source *source;
 
 	LIST_FOREACH(source, &history->sources, link)
-		if (source->was_full)
+		if (source->was_full || source->n_counted)
 			break;
 	return source;
 }
@@ -259,7 +275,7 @@ static struct source *next_full(struct history *history)
  * newer than the round itself waits for the next one, as an older record may have come to a ring that
  * had been read by then (a fork, and what its child did on another cpu).
  */
-static bool drain_round(struct history *history)
+static bool drain_round(struct history *history, uint64_t deadline)
 {
 	uint64_t horizon = raw_now_ns();
 	size_t used = history->held, n = 0, at;
@@ -287,7 +303,8 @@ static bool drain_round(struct history *history)
 	history->held = history_hold(history->buf, used, horizon);
 	/* From the front after each, as the callback may close any of them. */
 	while ((source = next_full(history)) != NULL)
-		tell_lost(history, source);
+		if (!tell_lost(history, source, deadline))
+			return true;
 	return used > 0;
 }
 
@@ -349,7 +366,7 @@ void history_drain(struct history *history)
 	enter(history);
 	/* The first round has all that was there; the second what the first held back. */
 	do
-		more = drain_round(history);
+		more = drain_round(history, deadline);
 	while (more && !loop_is_over(deadline));
 	history->draining = false;
 	/* The kernel tells only once that there is something to read. */
@@ -359,6 +376,7 @@ void history_drain(struct history *history)
 }
 
 static int watch_next(struct watch *watch);
+static void watch_again(struct history *history);
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
@@ -374,7 +392,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		event_free(watch->event);
 		watch->event = NULL;
 		watch->subject++;
-		(void)watch_next(watch);
+		if (watch_next(watch) < 0)
+			watch_again(history);
 	}
 	leave(history);
 }
@@ -390,9 +409,38 @@ static int watch_next(struct watch *watch)
 		if (fd < 0)
 			continue;
 		watch->event = event_new(watch->source->history->base, fd, EV_READ | EV_PERSIST, on_readable, watch);
-		return watch->event && event_add(watch->event, NULL) == 0 ? 0 : -ENOMEM;
+		if (watch->event && event_add(watch->event, NULL) == 0)
+			return 0;
+		if (watch->event)
+			event_free(watch->event);
+		watch->event = NULL;
+		return -ENOMEM;
 	}
 	return 0;
+}
+
+/* Rings that could not be watched are drained meanwhile, too. */
+static void watch_again(struct history *history)
+{
+	const struct timeval later = {.tv_usec = WATCH_AGAIN_US};
+	struct source *source;
+
+	history->unwatched = false;
+	LIST_FOREACH(source, &history->sources, link)
+		for (size_t i = 0; i < source->set.n_cpus; i++)
+			if (!source->watches[i].event && watch_next(&source->watches[i]) < 0)
+				history->unwatched = true;
+	if (history->unwatched && !event_pending(history->more, EV_TIMEOUT, NULL))
+		(void)event_add(history->more, &later);
+}
+
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+	struct history *history = arg;
+
+	history_drain(history);
+	if (history->unwatched)
+		watch_again(history);
 }
 
 /* Any thread: nothing is told yet. */

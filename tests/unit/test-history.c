@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,13 +165,114 @@ static void test_not_begun(void **state)
 	end(&s);
 }
 
+/* ---- a ring that nobody watches, for want of memory */
+
+static bool no_memory;
+static unsigned int refused;
+
+static void *allocate(size_t n)
+{
+	refused += no_memory;
+	return no_memory ? NULL : malloc(n);
+}
+
+static void *name_itself(void *arg)
+{
+	int go = *(int *)arg;
+	char c;
+
+	(void)!read(go, &c, 1);
+	(void)prctl(PR_SET_NAME, "late");
+	(void)!read(go, &c, 1);
+	_exit(0);
+}
+
+/* Its first thread ends at the first byte, its second names itself at the next. */
+_Noreturn static void two_threads(int go, int ready)
+{
+	pthread_t second;
+	char c = 0;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (pthread_create(&second, NULL, name_itself, &(int){go}) != 0)
+		_exit(1);
+	(void)!write(ready, &c, 1);
+	(void)!read(ready, &c, 1);
+	pthread_exit(NULL);
+}
+
+static void on_comm(void *arg, const struct history_record *record)
+{
+	struct scene *s = arg;
+
+	s->exits += record->header->type == PERF_RECORD_COMM && record->pid == (uint32_t)s->child;
+}
+
+static void on_time(evutil_socket_t fd, short what, void *arg)
+{
+	*(bool *)arg = true;
+}
+
+static void test_unwatched(void **state)
+{
+	const struct timeval limit = {.tv_sec = 20}, moment = {.tv_usec = 300000};
+	struct event *late, *soon;
+	bool over = false, skipped;
+	struct scene s = {0};
+	int go[2], ready[2];
+	char c = 0;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, go), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ready), 0);
+	s.child = fork();
+	assert_true(s.child >= 0);
+	if (s.child == 0)
+		two_threads(go[1], ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	s.base = event_base_new();
+	assert_non_null(s.base);
+	assert_int_equal(closer_new(s.base, &s.closer), 0);
+	assert_int_equal(history_new(s.base, s.closer, on_comm, &s, &s.history), 0);
+	skipped = !follow_child(&s);
+	if (!skipped) {
+		late = evtimer_new(s.base, on_late, NULL);
+		soon = evtimer_new(s.base, on_time, &over);
+		assert_int_equal(event_add(late, &limit), 0);
+		/* The rings were watched by the first thread's events. */
+		no_memory = true;
+		assert_int_equal(write(ready[0], &c, 1), 1);
+		while (refused == 0)
+			assert_true(event_base_loop(s.base, EVLOOP_ONCE) >= 0);
+		assert_int_equal(event_add(soon, &moment), 0);
+		while (!over)
+			assert_true(event_base_loop(s.base, EVLOOP_ONCE) >= 0);
+		no_memory = false;
+		assert_int_equal(write(go[0], &c, 1), 1);
+		while (s.exits == 0)
+			assert_true(event_base_loop(s.base, EVLOOP_ONCE) >= 0);
+		event_free(late);
+		event_free(soon);
+	}
+	(void)kill(s.child, SIGKILL);
+	(void)waitpid(s.child, NULL, 0);
+	for (size_t i = 0; i < 2; i++) {
+		(void)close(go[i]);
+		(void)close(ready[i]);
+	}
+	end(&s);
+	if (skipped)
+		skip();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_closed_by_its_own_record),
 		cmocka_unit_test(test_machine_stopped_by_a_record),
 		cmocka_unit_test(test_not_begun),
+		cmocka_unit_test(test_unwatched),
 	};
 
+	event_set_mem_functions(allocate, realloc, free);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
