@@ -329,6 +329,9 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 		struct entry *entry = &w->entries[w->next_pid];
 		struct member *member = member_find(target, entry->pid);
 
+		/* Those that were there before pass already. */
+		if (w->what == WORK_SCAN && member)
+			(void)members_filter(target->targets, entry->pid);
 		if (!entry->follow || !member || member->follow)
 			continue;
 		r = history_follow_begin(target->targets->history, entry->follow);
@@ -349,8 +352,6 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 		arming_finish(target);
 		return TURN_END;
 	case WORK_SCAN:
-		if (w->added)
-			(void)members_filter_all(target);
 		r = target->backend->review(target, w->added);
 		if (r < 0)
 			log_debug("%s: choosing its rings again: %s", target->name, strerror(-r));
