@@ -182,8 +182,10 @@ static int serve(struct config *c)
 	int r;
 
 	(void)umask(077);
-	if (clean_environment() < 0)
+	if (clean_environment() < 0) {
+		log_error("environment: out of memory");
 		return 1;
+	}
 	r = daemon_new(c, &d);
 	if (r < 0)
 		return 1;
@@ -217,7 +219,11 @@ int main(int argc, char **argv)
 	}
 	if (a.print_schema)
 		return print_schema();
-	if (config_init(&config) < 0 || load_config(&a, &config) < 0)
+	if (config_init(&config) < 0) {
+		log_error("configuration: out of memory");
+		return 2;
+	}
+	if (load_config(&a, &config) < 0)
 		return 2;
 	(void)log_level_from_string(config.log_level, &level);
 	log_init("tracerd", level);
