@@ -104,7 +104,7 @@ int decoder_dispatch(struct decoder *d);
 /*
  * Answers a NEED. Takes over `fd` (-1: not found), whatever it returns. An answer that the link has no
  * room for is queued; see decoder_poll(). Returns 1 where a file was given: its verdict comes, unless the end comes
- * first; 0 where there was none to give; -EPIPE: the process is gone, on_end comes.
+ * first; 0 where there was none to give; -EPIPE: the process is gone, or killed as it cannot be answered, on_end comes.
  */
 int decoder_answer(struct decoder *d, const struct declink_file *file, int fd);
 
