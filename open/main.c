@@ -13,6 +13,7 @@
  * that hangs. It goes when the daemon goes.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,18 +72,41 @@ static void end(uint32_t number)
 			(void)kill(workers[i].pid, SIGKILL);
 }
 
+static void on_child(int sig)
+{
+}
+
+/* A worker's end is seen while we wait and at no other time, so that the pid of one that is to be ended is still its own. */
+static int watch_children(void)
+{
+	const struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP};
+	sigset_t child;
+
+	(void)sigemptyset(&child);
+	(void)sigaddset(&child, SIGCHLD);
+	return sigaction(SIGCHLD, &sa, NULL) < 0 || sigprocmask(SIG_BLOCK, &child, NULL) < 0 ? -errno : 0;
+}
+
 int main(void)
 {
 	static struct openlink_command c;
+	struct pollfd commands = {.fd = OPENLINK_FD, .events = POLLIN};
+	sigset_t none;
 
+	(void)sigemptyset(&none);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (syscall(SYS_close_range, OPENLINK_FD + 1, ~0U, 0) < 0 || rights_front() < 0)
+	if (syscall(SYS_close_range, OPENLINK_FD + 1, ~0U, 0) < 0 || rights_front() < 0 || watch_children() < 0)
 		return 1;
 	for (;;) {
 		int fd = -1;
 		size_t n_fds = 0;
-		ssize_t n = io_recv_fds(OPENLINK_FD, &c, sizeof(c), &fd, 1, &n_fds, 0);
+		ssize_t n;
 
+		if (ppoll(&commands, 1, NULL, &none) < 0) {
+			reap();
+			continue;
+		}
+		n = io_recv_fds(OPENLINK_FD, &c, sizeof(c), &fd, 1, &n_fds, 0);
 		if (n != sizeof(c))
 			return n < 0;
 		reap();
