@@ -15,12 +15,15 @@ struct cred {
 	unsigned int refs;
 	uid_t uid;
 	gid_t gid;
+	bool plain; /* real, effective and saved ids are the same: no set-user-ID or set-group-ID program */
 	size_t n_groups;
 	gid_t groups[];
 };
 
 /* Of the process whose /proc directory this is. -E2BIG: more groups than an opener takes (OPENLINK_MAX_GROUPS). */
 int cred_read(int proc_dirfd, struct cred **ret) _must_check_;
+/* -EACCES: these are not of a process of this user that the user may look into. */
+int cred_read_plain(int proc_dirfd, uid_t uid, struct cred **ret) _must_check_;
 /* Parses the text of /proc/PID/status. -EBADMSG, -E2BIG, -ENOMEM. */
 int cred_parse(const char *text, struct cred **ret) _must_check_;
 struct cred *cred_ref(struct cred *cred);

@@ -120,9 +120,15 @@ bool cred_is_of(const struct cred *cred, uid_t uid)
 
 void member_read_cred(struct member *member, int proc_dirfd)
 {
+	const struct target *target = member->target;
+	const bool of_user = target->uid != 0 && !target->admin_only;
 	struct cred *cred;
 
-	if (cred_read(proc_dirfd, &cred) < 0)
+	/*
+	 * By an exec that we have not heard of yet the process may have the rights of a set-group-ID program. For a
+	 * user's target it goes on with those that it had.
+	 */
+	if ((of_user ? cred_read_plain(proc_dirfd, target->uid, &cred) : cred_read(proc_dirfd, &cred)) < 0)
 		return;
 	if (member->cred)
 		(void)cred_unref(member->cred);

@@ -12,6 +12,7 @@
  *	inode P N                  makes P, with that inode number
  *	swap A B                   from now on, for ever: exchanges the names
  *	flap A B                   likewise: binds A over B, and takes it away again
+ *	exec P Q                   runs Q, and is the program P at once
  *	go, stop                   from now on it calls all this code a hundred times a second, or no more
  *	events                     registers event rings
  *	region NAME MS             a region of that length
@@ -211,6 +212,15 @@ static int do_region(const char *name, int ms)
 	return 0;
 }
 
+/* Before whoever records the process has heard of the one, the other has its rights. */
+static int do_exec(char *program, const char *last)
+{
+	char *const argv[] = {program, NULL};
+	int r = add_code(last, false);
+
+	return r < 0 ? r : result(execv(program, argv));
+}
+
 static int obey(char **w, size_t n)
 {
 	const char *what = w[0];
@@ -245,6 +255,8 @@ static int obey(char **w, size_t n)
 		return add_code(w[1], true);
 	if (n < 3)
 		return -EINVAL;
+	if (!strcmp(what, "exec"))
+		return do_exec(w[1], w[2]);
 	if (!strcmp(what, "symlink"))
 		return result(symlink(w[1], w[2]));
 	if (!strcmp(what, "link"))

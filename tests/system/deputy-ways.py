@@ -3,7 +3,8 @@
 # timeout: 180
 """Ways to files of root's that were found in tracerd once, each from its beginning as an ordinary user would go it, with the
 daemon as root and with the rights of its unit: a bind mount over the perf map, also by a trigger; the debug link of a
-program at the path of a closed folder; a file with the inode number of another; a unit that is not the user's."""
+program at the path of a closed folder; a file with the inode number of another; a set-group-ID program; a unit that is not
+the user's."""
 from deputylib import *
 
 need_deputy()
@@ -66,10 +67,34 @@ def made_up_inode(s, when):
     return t, lambda: t.do("bind", secret, d / "prog")
 
 
+def set_group_id(s):
+    """A mapping that is told of when the process is a set-group-ID program already, with a group that the user has not. The
+    file that this group may read is the debug file of what the user's own program had mapped."""
+    debug = s.elf("debug")
+    put(R / s.hex, debug, 0o640, gid=GROUP)
+    program = put(R / f"{s.hex}.sgid", DEPUTY.read_bytes(), 0o2755, gid=GROUP)
+    d = user_dir(W / f"{s.hex}.d")
+    os.symlink(R / s.hex, d / "secret.debug")
+    put(d / "prog", s.program(gnu_debuglink=link_section("secret.debug", debug)), 0o755, USER)
+    put(d / "last", s.program(), 0o755, USER)
+    t = Deputy(namespace=False)
+    t.do("run", d / "prog")
+
+    def become():
+        burn([t])
+        if t.try_to("exec", program, d / "last") != "ready":
+            raise Refused("the set-group-ID program does not start")
+        if f"\t{GROUP}\n" not in pathlib.Path(f"/proc/{t.pid}/status").read_text():
+            raise Refused("the program does not get the group: mounted nosuid?")
+        t.do("run", d / "prog")
+    return t, become
+
+
 WAYS = {"a bind mount over the perf map": bind_over_perf_map,
         "a debug link at the path of a closed folder": link_into_closed_folder,
         "another file's inode number, covered before it is armed": lambda s: made_up_inode(s, "before"),
-        "another file's inode number, covered afterwards": lambda s: made_up_inode(s, "after")}
+        "another file's inode number, covered afterwards": lambda s: made_up_inode(s, "after"),
+        "a set-group-ID program's group": set_group_id}
 
 
 def trigger_way(d, s):
