@@ -431,7 +431,12 @@ bool arming_proved(struct target *target, int r)
 {
 	const int pid = (int)target->proc.pid;
 
-	if (r == PROC_E_MISMATCH)
+	/* What it did since it was asked for is told first. */
+	if (r != 0)
+		history_drain(target->targets->history);
+	if (r != 0 && !proc_alive(&target->proc))
+		arming_read_failed(target, PROC_E_GONE);
+	else if (r == PROC_E_MISMATCH)
 		refuse(target, TARGET_E_NOT_PERMITTED, "the fd is not /proc/%d/maps of the program that runs there now", pid);
 	/* The client could open it: what is missing is a right of ours. */
 	else if (r == -EACCES || r == -EPERM)
