@@ -703,11 +703,14 @@ static void end(struct work *w)
 	reset(w);
 }
 
-/* Work that hung goes on when nothing else is under way. */
+/* Work that hung goes on when nothing else is under way, and would not wait for other work that hangs. */
 static bool take_back(struct targetwork *all)
 {
-	struct work *w = TAILQ_FIRST(&all->back);
+	struct work *w;
 
+	TAILQ_FOREACH(w, &all->back, link)
+		if (!w->target || readers_may(all->readers, w->job.uid))
+			break;
 	if (!w)
 		return false;
 	TAILQ_REMOVE(&all->back, w, link);
