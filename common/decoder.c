@@ -248,7 +248,8 @@ void decoder_poll(const struct decoder *d, struct pollfd ret[DECODER_N_FDS])
 {
 	const short out = d->n_queued ? POLLOUT : 0;
 
-	ret[0] = (struct pollfd){.fd = d->link_ended ? -1 : d->link_fd, .events = (short)(POLLIN | out)};
+	/* what a broken one still says is not read, and would wake us until it is dead */
+	ret[0] = (struct pollfd){.fd = d->link_ended || d->broken ? -1 : d->link_fd, .events = (short)(POLLIN | out)};
 	ret[1] = (struct pollfd){.fd = d->stderr_fd, .events = POLLIN};
 	ret[2] = (struct pollfd){.fd = d->pidfd, .events = POLLIN};
 	ret[3] = (struct pollfd){.fd = d->grace_fd, .events = POLLIN};
