@@ -10,6 +10,7 @@
  * The recording is frozen and copied as soon as the copier is free, not when a decoder is: what a recorder holds
  * is overwritten in seconds. One that is copied and finds no decoder is queued again, for clients; then `frozen_at` is set.
  */
+#include <errno.h>
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -276,6 +277,7 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored)
 struct json_object *snapshot_to_json(struct snapshot *n, bool files)
 {
 	struct json_object *o, *list = NULL;
+	int r = 0;
 
 	if (n->stored) {
 		/* a copy of the top level: the members are shared and never changed */
@@ -296,8 +298,10 @@ struct json_object *snapshot_to_json(struct snapshot *n, bool files)
 	/* A page of a list must stay short: what is long is for show. */
 	if (!files)
 		json_add_null(o, "summary");
-	if (files && n->on_disk && spool_files(n->s->c.spool, n->id, &list) == 0)
-		json_add(o, "files", list);
+	if (files && n->on_disk)
+		r = spool_files(n->s->c.spool, n->id, &list);
+	if (list || r == -ENOMEM)
+		json_add(o, "files", list); /* NULL: no answer rather than one without them */
 	else
 		(void)json_add_new_array(o, "files");
 	return o;
