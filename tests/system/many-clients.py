@@ -671,7 +671,8 @@ def storm(d, seed, folder):
     words = [l for l in d.log().splitlines() if "Sanitizer" in l or "runtime error:" in l]
     if words:
         fail(f"a sanitizer speaks: {words[0]}")
-    said = collections.Counter(re.sub(r"\d[\d.-]*", "N", l) for l in d.log().splitlines() if re.search(r"error|warning|cannot|failed", l))
+    plain = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|\(pid [^)]*\)|\d+")
+    said = collections.Counter(plain.sub("_", l) for l in d.log().splitlines() if re.search(r"error|warning|cannot|failed", l))
     for line, n in said.most_common(12):
         note(f"log, {n} times: {line}")
 
