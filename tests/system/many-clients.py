@@ -23,7 +23,7 @@ USERS = (12400, 12401, 12402, 12403)
 CLIENTS = 20
 ANSWER_S = 150  # behind every time limit below
 CONFIG = """[daemon]
-max_connections = 96
+max_connections = 60
 max_targets = 20
 max_triggers = 8
 [capture]
@@ -50,7 +50,7 @@ spool_max_count = 16
 spool_hold_s = 1
 spool_keep_free_percent = 0
 [quota]
-uid_connections = 18
+uid_connections = 15
 uid_targets = 7
 uid_triggers = 3
 uid_ring_mib = 6
@@ -94,7 +94,7 @@ class Player:
     """One client process. What it does is a method do_*, as often as its line in MOVES says."""
 
     MOVES = {
-        "spawn": 8, "kill": 6, "arm": 14, "disarm": 6, "create": 12, "cancel": 6, "delete": 8, "fetch": 8, "let_go": 4,
+        "spawn": 8, "kill": 6, "arm": 14, "disarm": 6, "create": 12, "cancel": 6, "delete": 8, "fetch": 8, "let_go": 4, "burst": 6,
         "look": 8, "list": 4, "subscribe": 4, "trigger": 6, "register": 6, "write": 12, "unregister": 3, "shell": 4,
         "garbage": 5, "half": 3, "hang_up": 8, "deaf": 3, "drop": 4, "drop_silent": 4, "others": 3,
     }
@@ -126,14 +126,21 @@ class Player:
         self.count("connect", "ok")
         return c
 
-    def answer(self, c, rid, method):
-        """The result or None. An error is one of the protocol's, and none of the daemon's own failures."""
+    def told(self, method, params, code):
+        """An error is one of the protocol's, and none of the daemon's own failures."""
+        if code == "internal":
+            fail(f"{method} {params}: internal")
+        self.count(method, code)
+        for what, ids in self.known.items():
+            if code == "not_found" and params.get(what) in ids:
+                ids.remove(params[what])
+
+    def answer(self, c, rid, method, params):
+        """The result or None."""
         try:
             result = c.wait(rid)
         except Error as e:
-            if e.code == "internal":
-                fail(f"{method}: {e}")
-            self.count(method, e.code)
+            self.told(method, params, e.code)
             return None
         except TimeoutError:
             fail(f"{method} was not answered within {ANSWER_S} s")
@@ -143,7 +150,7 @@ class Player:
     def ask(self, method, params=None, fds=()):
         try:
             self.main = c = self.main or self.connect()
-            result = self.answer(c, c.send(method, params, fds), method)
+            result = self.answer(c, c.send(method, params, fds), method, params or {})
             c.events.clear()
             for what in self.known:
                 if result and what in result and result[what]["id"] not in self.known[what]:
@@ -289,6 +296,36 @@ class Player:
             os.close(fd)
         self.held = []
 
+    def do_burst(self):
+        """Many requests in one go, of few things: they meet in the same turns of the loop."""
+        t, s = self.pick("target"), self.pick("snapshot")
+        moves = [("target.list", {})]
+        if t:
+            moves += [("snapshot.create", {"target": t})] * 2 + [("snapshot.create", {"target": t, "wait": True}),
+                                                                 ("target.disarm", {"target": t}), ("target.show", {"target": t})]
+        if s:
+            moves += [(f"snapshot.{m}", {"snapshot": s}) for m in ("cancel", "delete", "fetch", "show")]
+        try:
+            self.main = c = self.main or self.connect()
+            asked = {}
+            for method, params in self.dice.choices(moves, k=8):
+                asked[c.send(method, params)] = method, params
+            while asked:
+                message = c.recv_frame()
+                c._keep(message)
+                if message.get("id") in asked:
+                    method, params = asked.pop(message["id"])
+                    if "error" in message:
+                        self.told(method, params, message["error"]["code"])
+                    else:
+                        self.count(method, "ok")
+            c.events.clear()
+        except TimeoutError:
+            fail(f"of many requests at a time these were not answered within {ANSWER_S} s: {asked}")
+        except (Closed, OSError):
+            self.count("burst", "closed")
+            self.do_drop()
+
     # ---- triggers and event rings
 
     def do_trigger(self):
@@ -312,7 +349,7 @@ class Player:
         c = control = None
         try:
             c = self.connect()
-            if self.answer(c, c.send("target.register", {"fds": ["rings", "wake"]}, [rings.fd, rings.wake_fd]), "target.register"):
+            if self.answer(c, c.send("target.register", {"fds": ["rings", "wake"]}, [rings.fd, rings.wake_fd]), "target.register", {}):
                 control, c.fds = c.fds, []
         except (Closed, OSError):
             self.count("target.register", "closed")
@@ -395,7 +432,7 @@ class Player:
                 pass # the daemon was quicker
         if keep if keep is not None else self.dice.random() < 0.5:
             self.silent.append(c)
-            while len(self.silent) > 2:
+            while len(self.silent) > 4:
                 self.do_drop_silent()
         else:
             c.close()
