@@ -13,6 +13,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -31,8 +32,13 @@ struct openlink_command {
 	uid_t uid;
 	gid_t gid;
 	uint32_t n_groups;
-	gid_t groups[OPENLINK_MAX_GROUPS];
+	gid_t groups[OPENLINK_MAX_GROUPS]; /* of which only those that there are, are sent: the socket takes many commands */
 };
+
+static inline size_t openlink_command_size(uint32_t n_groups)
+{
+	return offsetof(struct openlink_command, groups) + n_groups * sizeof(gid_t);
+}
 
 enum { OPENLINK_FD_ROOT = 1, OPENLINK_FD_MAPPED = 2 };
 

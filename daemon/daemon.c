@@ -502,7 +502,7 @@ int daemon_new(struct config *config, struct daemon **ret)
 	d->base = new_base();
 	if (!d->base || reserve_timers(d->base, &d->config) < 0)
 		return fail(-ENOMEM, "event loop");
-	r = openings_new(d->base, &d->openings);
+	r = openings_new(d->base, NULL, &d->openings);
 	if (r < 0)
 		return fail(r, "opener");
 	r = caps_give_up();

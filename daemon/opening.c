@@ -20,6 +20,7 @@
 #define DEADLINE_S 3	  /* for one file */
 #define IDLE_S 10	  /* then a worker without work ends */
 #define WORKERS_MAX 64
+#define WORKERS_UID_MAX 8 /* of one user, who can have as many sets of groups as he likes; root may have all */
 #define STUCK_MAX 2	  /* workers of one user that hang */
 #define WAITING_MAX 4096  /* requests of all users */
 #define WAITING_UID_MAX 1536 /* of one user: more than the files that one target keeps open */
@@ -123,8 +124,12 @@ static struct opening *queue_take(struct opening *p)
 
 static void command(const struct openings *o, struct openlink_command *c, int *fd)
 {
-	if (o->front_fd >= 0 && io_send_fds(o->front_fd, c, sizeof(*c), fd, fd ? 1 : 0, MSG_DONTWAIT) < 0)
-		log_debug("tracerd-open takes no command: %s", strerror(errno));
+	ssize_t r = 0;
+
+	if (o->front_fd >= 0)
+		r = io_send_fds(o->front_fd, c, openlink_command_size(c->n_groups), fd, fd ? 1 : 0, MSG_DONTWAIT);
+	if (r < 0)
+		log_debug("tracerd-open takes no command: %s", strerror((int)-r));
 }
 
 static void worker_free(struct worker *w)
@@ -153,6 +158,7 @@ static void send_next(struct worker *w)
 	struct opening *p = TAILQ_FIRST(&w->queue);
 	struct timeval wait = {.tv_sec = p ? DEADLINE_S : IDLE_S};
 	struct openlink_request q;
+	ssize_t sent;
 	size_t n = 0;
 	int fds[2];
 
@@ -173,8 +179,12 @@ static void send_next(struct worker *w)
 	}
 	w->busy = true;
 	/* What cannot be sent is not answered: the deadline, or the end of the socket, deals with it. */
-	if (io_send_fds(w->sock, &q, sizeof(q), fds, n, MSG_DONTWAIT) < 0)
-		log_debug("opener of uid %u: %s", (unsigned int)w->cred->uid, strerror(errno));
+	sent = io_send_fds(w->sock, &q, sizeof(q), fds, n, MSG_DONTWAIT);
+	if (sent < 0)
+		log_debug("opener of uid %u: %s", (unsigned int)w->cred->uid, strerror((int)-sent));
+	/* Who closes a file last may have to free all of it: not this one, from here on. */
+	close_fdp(&p->root_fd);
+	close_fdp(&p->mapped_fd);
 }
 
 static void on_answer(evutil_socket_t fd, short what, void *arg);
@@ -221,19 +231,28 @@ static int worker_new(struct openings *o, struct cred *cred, struct worker **ret
 	return 0;
 }
 
-/* Room for one more: one that has nothing to do goes. */
-static bool make_room(struct openings *o)
+/* Room for one more, of this user and of all: one that has nothing to do goes. */
+static bool make_room(struct openings *o, uid_t uid)
 {
-	struct worker *w;
+	struct worker *w, *idle = NULL, *own_idle = NULL;
+	unsigned int own = 0;
 
-	if (o->n_workers < WORKERS_MAX)
+	LIST_FOREACH(w, &o->workers, entry) {
+		const bool is_idle = !w->stuck && TAILQ_EMPTY(&w->queue), is_own = w->cred->uid == uid;
+
+		own += is_own;
+		if (is_idle)
+			idle = w;
+		if (is_idle && is_own)
+			own_idle = w;
+	}
+	if (uid != 0 && own >= WORKERS_UID_MAX)
+		idle = own_idle;
+	else if (o->n_workers < WORKERS_MAX)
 		return true;
-	LIST_FOREACH(w, &o->workers, entry)
-		if (!w->stuck && TAILQ_EMPTY(&w->queue)) {
-			worker_free(w);
-			return true;
-		}
-	return false;
+	if (idle)
+		worker_free(idle);
+	return idle != NULL;
 }
 
 static unsigned int stuck_of(const struct openings *o, uid_t uid)
@@ -262,8 +281,8 @@ static void enqueue(struct openings *o, struct cred *cred, struct opening *p)
 		refuse(p, "a file system of this user does not answer");
 		return;
 	}
-	if (!w && !make_room(o)) {
-		refuse(p, "files of too many users are being opened");
+	if (!w && !make_room(o, cred->uid)) {
+		refuse(p, "files of too many users, or with too many sets of this user's groups, are being opened");
 		return;
 	}
 	if (!w)
@@ -488,14 +507,14 @@ _Noreturn static void front(const char *path, int sock, pid_t parent)
 	_exit(1);
 }
 
-static int front_start(struct openings *o)
+static int front_start(struct openings *o, const char *program)
 {
 	const pid_t self = getpid();
 	char path[4096];
 	int pair[2], r;
 	pid_t pid;
 
-	r = libexec_find("tracerd-open", NULL, path, sizeof(path));
+	r = libexec_find("tracerd-open", program, path, sizeof(path));
 	if (r < 0)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -514,7 +533,7 @@ static int front_start(struct openings *o)
 	return o->front_end && event_add(o->front_end, NULL) == 0 ? 0 : -ENOMEM;
 }
 
-int openings_new(struct event_base *base, struct openings **ret)
+int openings_new(struct event_base *base, const char *program, struct openings **ret)
 {
 	_cleanup_(openings_freep) struct openings *o = calloc(1, sizeof(*o));
 	int r;
@@ -528,7 +547,7 @@ int openings_new(struct event_base *base, struct openings **ret)
 	o->deliver = evtimer_new(base, on_deliver, o);
 	if (!o->deliver)
 		return -ENOMEM;
-	r = front_start(o);
+	r = front_start(o, program);
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0)

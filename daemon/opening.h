@@ -27,9 +27,9 @@ struct openings;
 
 /*
  * Starts tracerd-open. Where it cannot be started every request is answered by "no" and why, and the status says it. To be
- * called before the daemon gives up what only the opener needs.
+ * called before the daemon gives up what only the opener needs. `program`: NULL, but in tests.
  */
-int openings_new(struct event_base *base, struct openings **ret) _must_check_;
+int openings_new(struct event_base *base, const char *program, struct openings **ret) _must_check_;
 /* Nobody is called any more. */
 struct openings *openings_free(struct openings *o);
 DEFINE_CLEANUP(struct openings *, openings_free)

@@ -52,7 +52,7 @@ static void start(const struct openlink_command *c, int sock)
 
 	while (i < WORKERS_MAX && workers[i].pid)
 		i++;
-	if (i == WORKERS_MAX || c->n_groups > OPENLINK_MAX_GROUPS)
+	if (i == WORKERS_MAX)
 		return;
 	pid = fork();
 	if (pid == 0) {
@@ -107,8 +107,9 @@ int main(void)
 			continue;
 		}
 		n = io_recv_fds(OPENLINK_FD, &c, sizeof(c), &fd, 1, &n_fds, 0);
-		if (n != sizeof(c))
-			return n < 0;
+		if (n < (ssize_t)openlink_command_size(0) || c.n_groups > OPENLINK_MAX_GROUPS ||
+			n != (ssize_t)openlink_command_size(c.n_groups))
+			return n != 0;
 		reap();
 		if (c.type == OPENLINK_START && n_fds == 1)
 			start(&c, fd);
