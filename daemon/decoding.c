@@ -161,23 +161,28 @@ static void lookup_answer(struct lookup *l, int fd)
 	lookup_free(l);
 }
 
-static void on_opened(void *arg, const struct openlink_answer *opened, int fd)
-{
-	struct lookup *l = arg;
-
-	l->opening = NULL;
-	l->answer = opened->answer;
-	if (fd >= 0 && opened->copied)
-		l->decoding->copied += (uint64_t)opened->answer.stat.st_size;
-	lookup_answer(l, fd);
-}
-
 /* How much the next file that has to be copied may have. */
 static uint64_t room_for_copy(const struct decoding *d)
 {
 	uint64_t left = d->copied < MAX_COPIED ? MAX_COPIED - d->copied : 0;
 
 	return left < OPENING_MAX_COPY ? left : OPENING_MAX_COPY;
+}
+
+static void on_opened(void *arg, const struct openlink_answer *opened, int fd)
+{
+	struct lookup *l = arg;
+
+	l->opening = NULL;
+	l->answer = opened->answer;
+	/* Several can be asked for at once, each with the room that there was. */
+	if (fd >= 0 && opened->copied && (uint64_t)opened->answer.stat.st_size > room_for_copy(l->decoding)) {
+		fd = close_fd(fd);
+		(void)snprintf(l->answer.why, sizeof(l->answer.why), "copies of files take too much memory");
+	} else if (fd >= 0 && opened->copied) {
+		l->decoding->copied += (uint64_t)opened->answer.stat.st_size;
+	}
+	lookup_answer(l, fd);
 }
 
 static void lookup_run(struct copier_job *job)
