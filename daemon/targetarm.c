@@ -430,11 +430,13 @@ static void refuse(struct target *target, int answer, const char *fmt, ...)
 bool arming_proved(struct target *target, int r)
 {
 	const int pid = (int)target->proc.pid;
+	char exe[PATH_MAX];
 
 	/* What it did since it was asked for is told first. */
 	if (r != 0)
 		history_drain(target->targets->history);
-	if (r != 0 && !proc_alive(&target->proc))
+	/* A process that ends is without memory, and so without program, before it is no more. */
+	if (r != 0 && (!proc_alive(&target->proc) || proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
 		arming_read_failed(target, PROC_E_GONE);
 	else if (r == PROC_E_MISMATCH)
 		refuse(target, TARGET_E_NOT_PERMITTED, "the fd is not /proc/%d/maps of the program that runs there now", pid);
