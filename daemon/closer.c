@@ -18,6 +18,7 @@ struct closing {
 	struct closer *closer; /* back pointer */
 	struct eventset sets[CLOSER_SETS];
 	size_t n_sets, n_fds;
+	int fd; /* -1 */
 };
 
 struct closer {
@@ -48,6 +49,7 @@ static void closing_run(struct copier_job *job)
 
 	for (size_t i = 0; i < closing->n_sets; i++)
 		eventset_close(&closing->sets[i]);
+	closing->fd = close_fd(closing->fd);
 }
 
 static void closing_done(struct copier_job *job)
@@ -82,6 +84,28 @@ struct closer *closer_free(struct closer *closer)
 	return NULL;
 }
 
+static void submit(struct closer *closer, struct closing *closing)
+{
+	closing->job = (struct copier_job){.run = closing_run, .done = closing_done};
+	closing->closer = closer;
+	closer->waiting += closing->n_fds;
+	LIST_INSERT_HEAD(&closer->closings, closing, link);
+	copier_submit(closer->thread, &closing->job);
+}
+
+void closer_close_fd(struct closer *closer, int fd)
+{
+	struct closing *closing = fd >= 0 && closer->thread ? calloc(1, sizeof(*closing)) : NULL;
+
+	if (!closing) { /* or there is no memory: it takes its time */
+		(void)close_fd(fd);
+		return;
+	}
+	closing->fd = fd;
+	closing->n_fds = 1;
+	submit(closer, closing);
+}
+
 void closer_close(struct closer *closer, struct eventset *sets, size_t n)
 {
 	struct closing *closing = NULL;
@@ -102,13 +126,10 @@ void closer_close(struct closer *closer, struct eventset *sets, size_t n)
 	}
 	if (!closing)
 		return;
-	closing->job = (struct copier_job){.run = closing_run, .done = closing_done};
-	closing->closer = closer;
 	closing->n_sets = n;
 	closing->n_fds = fds;
-	closer->waiting += fds;
-	LIST_INSERT_HEAD(&closer->closings, closing, link);
-	copier_submit(closer->thread, &closing->job);
+	closing->fd = -1;
+	submit(closer, closing);
 }
 
 size_t closer_waiting(const struct closer *closer)

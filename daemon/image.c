@@ -14,6 +14,7 @@
 #include "common/io.h"
 #include "common/log.h"
 #include "daemon/caps.h"
+#include "daemon/closer.h"
 #include "daemon/opening.h"
 #include "daemon/procfs.h"
 #include "daemon/quota.h"
@@ -53,6 +54,7 @@ struct look {
 
 struct root {
 	LIST_ENTRY(root) link;
+	struct closer *closer; /* not owned */
 	unsigned int refs;
 	int fd;
 	uint64_t mount, ino; /* 0: not known, not shared */
@@ -61,6 +63,7 @@ struct root {
 struct images {
 	LIST_HEAD(, image) buckets[N_BUCKETS];
 	LIST_HEAD(, root) roots;
+	struct closer *closer; /* not owned */
 	size_t n, max;
 	bool map_files_refused;
 	struct openings *openings;
@@ -70,7 +73,7 @@ struct images {
 	void *arg;
 };
 
-int images_new(struct event_base *base, size_t max, struct openings *openings, struct quota *quota,
+int images_new(struct event_base *base, struct closer *closer, size_t max, struct openings *openings, struct quota *quota,
 	       void (*settled)(void *arg), void *arg, struct images **ret)
 {
 	struct images *images = calloc(1, sizeof(*images));
@@ -78,6 +81,7 @@ int images_new(struct event_base *base, size_t max, struct openings *openings, s
 
 	if (!images)
 		return -ENOMEM;
+	images->closer = closer;
 	images->max = max;
 	images->openings = openings;
 	images->quota = quota;
@@ -316,7 +320,7 @@ struct image *image_put(struct image *image)
 		image->look->image = NULL;
 	image->opening = opening_cancel(image->opening);
 	quota_release(&image->copy);
-	(void)close_fd(image->fd);
+	closer_close_fd(image->images->closer, image->fd);
 	(void)cred_unref(image->cred);
 	free(image->why);
 	free(image);
@@ -374,6 +378,7 @@ int root_get(struct images *images, int proc_dirfd, struct root **ret)
 	root = calloc(1, sizeof(*root));
 	if (!root)
 		return -ENOMEM;
+	root->closer = images->closer;
 	root->refs = 1;
 	root->ino = stx.stx_ino;
 	root->mount = stx.stx_mnt_id;
@@ -394,7 +399,7 @@ struct root *root_put(struct root *root)
 	if (!root || --root->refs > 0)
 		return NULL;
 	LIST_REMOVE(root, link);
-	(void)close_fd(root->fd);
+	closer_close_fd(root->closer, root->fd);
 	free(root);
 	return NULL;
 }

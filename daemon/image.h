@@ -19,6 +19,7 @@
 #include "daemon/cred.h"
 
 struct event_base;
+struct closer;
 struct image;
 struct images;
 struct openings;
@@ -34,7 +35,7 @@ struct image_key {
  * `max`: files kept open at once. `openings`: NULL in tests, then none is opened. `settled` is called when one that was being
  * opened is open or is not; may be NULL. What had to be copied is charged to the user whose file it is.
  */
-int images_new(struct event_base *base, size_t max, struct openings *openings, struct quota *quota,
+int images_new(struct event_base *base, struct closer *closer, size_t max, struct openings *openings, struct quota *quota,
 	       void (*settled)(void *arg), void *arg, struct images **ret) _must_check_;
 /* All images and roots must have been put back. */
 struct images *images_free(struct images *images);

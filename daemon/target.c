@@ -415,10 +415,10 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	TAILQ_INIT(&targets->list);
 	TAILQ_INIT(&targets->armings);
 	targets->openings = openings;
-	r = images_new(base, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
+	r = closer_new(base, &targets->closer);
 	if (r < 0)
 		return r;
-	r = closer_new(base, &targets->closer);
+	r = images_new(base, targets->closer, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
 		return r;
 	r = history_new(base, targets->closer, targetlog_record, targets, &targets->history);
