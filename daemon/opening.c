@@ -493,8 +493,12 @@ _Noreturn static void front(const char *path, int sock, pid_t parent)
 	/* Its socket may have that number already: dup2() would leave it to be closed by the exec. */
 	if (sock == OPENLINK_FD ? fcntl(sock, F_SETFD, 0) < 0 : dup2(sock, OPENLINK_FD) < 0)
 		_exit(1);
-	/* A worker that hangs must not hold what the daemon's output goes to. */
+	/* A worker that hangs must not hold what the daemon's output goes to; but a sanitizer's report is to be seen. */
+#ifdef SANITIZERS
+	for (int i = 0; i < 2; i++)
+#else
 	for (int i = 0; i < 3; i++)
+#endif
 		if (dup2(null, i) < 0)
 			_exit(1);
 	(void)setsid();
