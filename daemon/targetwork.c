@@ -206,9 +206,12 @@ static int read_entry(struct work *w, struct entry *entry)
 /* Of the program that runs there since it joined: had it executed another one meanwhile, the kernel would tell. */
 static int prove(const struct work *w)
 {
-	const struct proc proc = {.dirfd = w->entries[0].dirfd};
+	struct proc proc = PROC_INIT;
 
-	return w->maps_fd >= 0 ? proc_maps_fd_check(&proc, w->maps_fd) : 0;
+	if (w->maps_fd < 0) /* nothing is to be proved; of a unit there may be no process, either */
+		return 0;
+	proc.dirfd = w->entries[0].dirfd;
+	return proc_maps_fd_check(&proc, w->maps_fd);
 }
 
 static void run_read(struct work *w)
