@@ -60,6 +60,8 @@ def never_reads(d, witness):
 def many_at_once():
     """Who asks much before it reads is served bit by bit; the smallest queue does for that."""
     with Tracerd(config="[client]\nclient_queue_kib = 64\n", name="-small") as d, d.client() as c:
+        # What the daemon does not read yet waits in our own socket, where a small message takes kilobytes.
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         for i in range(100):
             c.send("status")
         for i in range(100):
