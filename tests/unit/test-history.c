@@ -178,7 +178,7 @@ static void *allocate(size_t n)
 
 static void *name_itself(void *arg)
 {
-	int go = *(int *)arg;
+	const int go = (int)(intptr_t)arg;
 	char c;
 
 	(void)!read(go, &c, 1);
@@ -194,7 +194,7 @@ _Noreturn static void two_threads(int go, int ready)
 	char c = 0;
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (pthread_create(&second, NULL, name_itself, &(int){go}) != 0)
+	if (pthread_create(&second, NULL, name_itself, (void *)(intptr_t)go) != 0)
 		_exit(1);
 	(void)!write(ready, &c, 1);
 	(void)!read(ready, &c, 1);
