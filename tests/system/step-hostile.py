@@ -290,7 +290,9 @@ def bad_words(d, c):
     with_it = d.fds()
     send(s.ours, stats_bytes(insns=4711), [s.ours.fileno()] * 50)
     wait_for("the word", lambda: show(t)["step"]["insns"] == 4711)
-    expect(d.fds() == with_it, "descriptors with a word are not kept")
+    # Files of the target are opened and closed meanwhile; fifty it would be that are kept.
+    wait_for("descriptors with a word go", lambda: d.fds() < with_it + 25)
+    ok("descriptors with a word are not kept")
     s.stats(ended=ERROR, error=-errno.ENOSPC)
     t = wait_for("it is suspended", lambda: (lambda x: x if x["state"] == "suspended" else None)(show(t)))
     expect(t["step"]["state"] == "ended" and t["step"]["error"] == "No space left on device"
