@@ -301,7 +301,8 @@ def bad_words(d, c):
     n = c.snapshot(t["id"])
     expect(n["state"] == "done" and meta(c, n)["events"]["step"]["recorded"], "and can still be asked for what it has")
     c.call("target.disarm", {"target": t["id"]})
-    wait_for("all descriptors are closed", lambda: d.fds() == before)
+    # An opener without work is let go after ten seconds: there may have been one before, and be one now.
+    wait_for("all descriptors are closed", lambda: d.fds() <= before, 25)
     p.kill()
     p.wait()
 
