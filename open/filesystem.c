@@ -41,7 +41,7 @@ static const uint32_t trusted[] = {
 static int mount_device(pid_t pid, uint64_t id, char ret[32])
 {
 	_cleanup_free_ char *text = NULL;
-	char path[32];
+	char path[32], *line, *rest;
 	size_t len;
 	int r;
 
@@ -49,15 +49,13 @@ static int mount_device(pid_t pid, uint64_t id, char ret[32])
 	r = io_read_file_at(AT_FDCWD, path, MOUNTINFO_MAX, &text, &len);
 	if (r < 0)
 		return r;
-	for (const char *line = text; *line; line++) {
+	/* A line by itself: sscanf() measures all that follows, and there may be thousands of mounts. */
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		unsigned long long this;
 
 		/* id, parent, device ... */
 		if (sscanf(line, "%llu %*u %31[0-9:]", &this, ret) == 2 && this == id)
 			return 0;
-		line = strchr(line, '\n');
-		if (!line)
-			break;
 	}
 	return -ENOENT;
 }
