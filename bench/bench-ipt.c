@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
-#include "common/io.h"
+#include "common/base/cleanup.h"
+#include "common/base/io.h"
 
 #define LONGEST (1u << 30)
 

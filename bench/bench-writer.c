@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/io.h"
-#include "decode/timeline.h"
-#include "decode/workers.h"
-#include "decode/writer_impl.h"
+#include "common/base/io.h"
+#include "decode/base/workers.h"
+#include "decode/timeline/timeline.h"
+#include "decode/writer/writer_internal.h"
 
 #define N_THREADS 8u
 #define N_NAMES 1000u

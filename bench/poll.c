@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "common/io.h"
+#include "common/base/io.h"
 
 #define MAX_POLLS 4000000u
 #define MAX_ANSWER (1u << 20)

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 
 #define MAX_THREADS 256
 #define DEPTH 16

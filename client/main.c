@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/command.h"
-#include "client/ctl.h"
-#include "client/help.h"
-#include "common/escape.h"
+#include "client/core/ctl.h"
+#include "client/ui/command.h"
+#include "client/ui/help.h"
+#include "common/base/escape.h"
 
 static int usage_error(struct ctl *ctl, const struct command *command, const char *message)
 {

@@ -52,7 +52,7 @@ static bool has_nth(cap_t set, size_t i)
 	return has(set, wanted[i].value) || (wanted[i].in_sys_admin && has(set, CAP_SYS_ADMIN));
 }
 
-/* What only the opener (daemon/opening.h) has once it runs. */
+/* What only the opener (daemon/target/opening.h) has once it runs. */
 static const cap_value_t openers[] = {CAP_SETUID, CAP_SETGID};
 static const cap_value_t read_search = CAP_DAC_READ_SEARCH;
 

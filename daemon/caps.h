@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "common/json.h"
+#include "common/control/json.h"
 
 /*
  * Gives up what only the opener needs. CAP_DAC_READ_SEARCH is put aside, if it does not come with being root: for one thing

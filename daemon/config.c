@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/escape.h"
-#include "common/log.h"
+#include "common/base/escape.h"
+#include "common/base/log.h"
 
 #define KEY(s, n, t, lo, hi, d, u, text)                                                           \
 	{                                                                                          \

@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-#include "common/json.h"
+#include "common/control/json.h"
 
 struct config {
 	/* [daemon] */

@@ -13,25 +13,25 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include "common/json.h"
-#include "daemon/audit.h"
+#include "common/control/json.h"
+#include "daemon/base/loop.h"
 #include "daemon/config.h"
-#include "daemon/loop.h"
-#include "daemon/quota.h"
-#include "daemon/subscribe.h"
+#include "daemon/control/audit.h"
+#include "daemon/control/quota.h"
+#include "daemon/control/subscribers.h"
 
-struct targets;    /* daemon/target.h */
-struct openings;   /* daemon/opening.h */
-struct triggers;   /* daemon/trigger.h */
-struct producers;  /* daemon/producer.h */
-struct snapshots;  /* daemon/snapshot.h */
-struct spool;      /* daemon/spool.h */
-struct copier;     /* daemon/copier.h */
-struct clockseries; /* daemon/clockseries.h */
-struct conns;      /* daemon/conn.h */
-struct listener;   /* daemon/listener.h */
-struct status;     /* daemon/status.h */
-struct status_server; /* daemon/status_server.h */
+struct targets;    /* daemon/target/target.h */
+struct openings;   /* daemon/target/opening.h */
+struct triggers;   /* daemon/trigger/trigger.h */
+struct producers;  /* daemon/producer/producer.h */
+struct snapshots;  /* daemon/snapshot/snapshot.h */
+struct spool;      /* daemon/snapshot/spool.h */
+struct copier;     /* daemon/base/copier.h */
+struct clockseries; /* daemon/base/clockseries.h */
+struct conns;      /* daemon/control/conn.h */
+struct listener;   /* daemon/control/listener.h */
+struct status;     /* daemon/status/status.h */
+struct status_server; /* daemon/status/server.h */
 struct notify;     /* daemon/notify.h */
 
 struct daemon {

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/protocol.h"
+#include "common/base/log.h"
+#include "common/control/protocol.h"
+#include "daemon/base/copier.h"
 #include "daemon/config.h"
-#include "daemon/copier.h"
 #include "daemon/daemon.h"
 
 #define DEFAULT_CONFIG TRACERD_SYSCONFDIR "/tracerd.conf"

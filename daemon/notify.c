@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 
-#include "common/log.h"
-#include "daemon/subscribe.h"
+#include "common/base/log.h"
+#include "daemon/control/subscribers.h"
 
 struct notify {
 	struct notify_context ctx;

@@ -9,7 +9,7 @@
 #include <event2/event.h>
 #include <stdbool.h>
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 
 struct hub;
 struct notify;

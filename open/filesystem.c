@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "common/io.h"
-#include "common/safefile.h"
+#include "common/base/io.h"
+#include "common/base/safefile.h"
 
 #define MOUNTINFO_MAX (8u << 20)
 

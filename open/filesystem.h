@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 
 /*
  * Whether only the kernel and the machine's administrator stand behind the file: file systems that users cannot

@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/io.h"
+#include "common/base/io.h"
 #include "open/rights.h"
 #include "open/worker.h"
 

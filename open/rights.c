@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "common/openlink.h"
+#include "common/decoder/opener_protocol.h"
 
 static void capsp(cap_t *caps)
 {

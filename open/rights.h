@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 
 /* The front: no capabilities but these three, none to be gained; no new privileges. */
 int rights_front(void) _must_check_;

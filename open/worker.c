@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/io.h"
+#include "common/base/io.h"
 #include "open/filesystem.h"
 #include "open/rights.h"
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/internal.h"
-#include "client/process.h"
-#include "common/io.h"
+#include "client/lib/client_internal.h"
+#include "client/lib/process.h"
+#include "common/base/io.h"
 
 /* A daemon that pages for ever is broken; this is a hundred times its greatest number of objects. */
 #define LIST_MAX 200000

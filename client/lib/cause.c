@@ -11,7 +11,7 @@
 
 #include "client/lib/eventlib.h"
 #include "client/lib/name.h"
-#include "common/io.h"
+#include "common/base/io.h"
 
 /* An eventfd has no inode of its own, but no file and no socket has this one. */
 static int wake_fd = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causes: where the program tells the daemon that it wants a snapshot, because a region was too slow or
- * because it says so (common/ringabi.h). Owns the eventfd and decides what is too soon.
+ * because it says so (common/bundle/ringabi.h). Owns the eventfd and decides what is too soon.
  * cause_region() is declared in eventlib.h, tracerd_snapshot() in the public header; both may run in a
  * signal handler on any thread.
  */
@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-#include "common/cleanup.h"
-#include "common/ringabi.h"
+#include "common/base/cleanup.h"
+#include "common/bundle/ringabi.h"
 
 #pragma GCC visibility push(hidden)
 

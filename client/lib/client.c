@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "client/lib/internal.h"
-#include "common/io.h"
+#include "client/lib/client_internal.h"
+#include "common/base/io.h"
 
 #define MAX_EVENTS 1024
 #define ANSWER_TIMEOUT_NS 5000000000ULL

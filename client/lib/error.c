@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "client/lib/internal.h"
+#include "client/lib/client_internal.h"
 
 static const char *const code_names[] = {
 	[TRACERD_E_UNKNOWN] = "unknown",

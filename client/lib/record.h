@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns how a record gets into a ring: the reservation, the slots, their sequence (common/ringabi.h, "A ring").
+ * Owns how a record gets into a ring: the reservation, the slots, their sequence (common/bundle/ringabi.h, "A ring").
  * Refuses to know which ring and what for.
  */
 #pragma once

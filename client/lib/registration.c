@@ -11,8 +11,8 @@
 #include <sys/timerfd.h>
 #include <sys/un.h>
 
-#include "client/lib/internal.h"
-#include "common/io.h"
+#include "client/lib/client_internal.h"
+#include "common/base/io.h"
 
 #define ANSWER_MS 10000	  /* for the daemon's answer, and for the rest of a frame that has begun */
 #define LOST_MS 100	  /* after a connection that was good */

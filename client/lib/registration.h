@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/cleanup.h"
-#include "common/ringabi.h"
+#include "common/base/cleanup.h"
+#include "common/bundle/ringabi.h"
 
 struct registration;
 

@@ -11,7 +11,7 @@
 #include "client/lib/name.h"
 #include "client/lib/stamp.h"
 #include "client/lib/state.h"
-#include "common/io.h"
+#include "common/base/io.h"
 
 #define TEXT_PER_NAME 64u /* bytes, on average; formats of logs are names, too */
 

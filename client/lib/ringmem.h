@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the process's ring memory (common/ringabi.h): the memfd, its one mapping, the seals, the header. Refuses to
+ * Owns the process's ring memory (common/bundle/ringabi.h): the memfd, its one mapping, the seals, the header. Refuses to
  * know what is written there.
  *
  * Once made it is mapped for good: threads may be in the middle of an event whenever it falls out of use. In a

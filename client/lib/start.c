@@ -24,11 +24,11 @@
 #include <time.h>
 
 #include "client/lib/cause.h"
+#include "client/lib/client_internal.h"
 #include "client/lib/eventlib.h"
-#include "client/lib/internal.h"
 #include "client/lib/registration.h"
-#include "common/clocks.h"
-#include "common/io.h"
+#include "common/base/io.h"
+#include "common/bundle/clocks.h"
 
 #define DEFAULT_THREADS 64
 #define DEFAULT_EVENTS 8192

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/io.h"
+#include "common/base/io.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -148,7 +148,7 @@ static int run_path(const char *path, unsigned long mutations)
 	return r;
 }
 
-/* tests/fuzz/fuzz-frame (also as libtool's .libs/lt-fuzz-frame): corpus "frame". */
+/* tests/fuzz/common/control/fuzz-frame (also as libtool's .libs/lt-fuzz-frame): corpus "frame". */
 static int default_corpus(const char *argv0, char *path, size_t size)
 {
 	const char *base = strrchr(argv0, '/'), *src = getenv("TRACERD_SRC");

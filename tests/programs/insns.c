@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Says what common/insn.h makes of instructions: for each line of hexadecimal bytes on stdin one line
+ * Says what common/base/insn.h makes of instructions: for each line of hexadecimal bytes on stdin one line
  * "length kind" on stdout, "0" for what is none. The argument is 32 or 64.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/insn.h"
+#include "common/base/insn.h"
 
 static const char *const kinds[] = {
 	[INSN_OTHER] = "other",	 [INSN_COND] = "cond",		    [INSN_JUMP] = "jump",

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/perfabi.h"
+#include "common/bundle/perfabi.h"
 
 #define DATA_OFFSET_AT 40 /* of the data section, in the file's header; its size follows */
 #define MAX_DEPTH 64	  /* of forks */

@@ -10,7 +10,7 @@ import time
 from lib import *
 
 SAMPLE, COMM, EXIT, FORK, SWITCH, SWITCH_CPU_WIDE, MMAP2 = 9, 3, 4, 7, 14, 15, 10
-# The ids that the daemon gives to events in a bundle (daemon/samplecopy.c, daemon/histlog.h).
+# The ids that the daemon gives to events in a bundle (daemon/backend/sample/export.c, daemon/target/sideband_log.h).
 HISTORY = 0x4000000000000001
 CLOCK, SCHED, SCHED_PLAIN = (0x4000000000000010 + i for i in range(3))
 SCHED_MAGIC = 0x01455354

@@ -7,7 +7,7 @@ import re
 
 from lib import *
 
-WALK = BUILD / "tests/unit/dwarf-walk"
+WALK = BUILD / "tests/unit/decode/dwarf/dwarf-walk"
 # A function's clones have the name of what they are clones of; several constructors of a class are one where they do the same.
 CLONE = re.compile(r"\.(part|isra|constprop|cold|localalias|lto_priv|llvm|\d+).*")
 SAME = re.compile(r"([CD])[1245](?=[EI])")

@@ -73,7 +73,7 @@ def fields(payload):
 
 
 def records(copy, ring, names):
-    """([(name, kind, a, payload)], torn slots) of one ring, by the rules of common/ringabi.h."""
+    """([(name, kind, a, payload)], torn slots) of one ring, by the rules of common/bundle/ringabi.h."""
     out, torn = [], 0
     before, after, base = ring["head_before"], ring["head_after"], ring["offset"]
 

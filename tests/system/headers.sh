@@ -22,7 +22,7 @@ while read -r h; do
 		bad=1
 	fi
 	head -n 3 "$h" | grep -q 'SPDX-License-Identifier: ' || { echo "# $h: no SPDX line"; bad=1; }
-done < <(find common daemon decode client -name '*.h' ! -path 'daemon/bpf/*' | sort)
+done < <(find common daemon step open decode client -name '*.h' ! -path '*/bpf/*' | sort)
 [ $bad = 0 ] || fail "a header does not stand alone"
 ok "every header compiles alone"
 

@@ -5,10 +5,10 @@
 . "$(dirname "$0")/lib.sh"
 
 "$TRACERD_BUILD/tracerd" --print-schema >"$TMP/schema" || fail "--print-schema"
-cmp "$TMP/schema" "$TRACERD_SRC/common/protocol.schema.json" ||
-	fail "common/protocol.schema.json is old: tracerd --print-schema >common/protocol.schema.json"
+cmp "$TMP/schema" "$TRACERD_SRC/common/control/protocol.schema.json" ||
+	fail "common/control/protocol.schema.json is old: tracerd --print-schema >common/control/protocol.schema.json"
 python3 -m json.tool "$TMP/schema" >/dev/null || fail "the schema is not JSON"
-ok "common/protocol.schema.json is what the tables say"
+ok "common/control/protocol.schema.json is what the tables say"
 
 "$TRACERD_BUILD/tracerd" --config /dev/null --print-config >"$TMP/config" || fail "--print-config"
 cmp "$TMP/config" "$TRACERD_SRC/etc/tracerd.conf" ||

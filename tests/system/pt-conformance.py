@@ -11,7 +11,7 @@ from lib import *
 from perffilelib import ITRACE_START, SWITCH, SWITCH_CPU_WIDE, PerfFile
 
 DATA = pathlib.Path(os.environ.get("TRACERD_DATA", SRC / "../shared/data")) / "pt"
-WALK = BUILD / "tests/unit/pt-walk"
+WALK = BUILD / "tests/unit/decode/pt/pt-walk"
 
 # What libipt answers otherwise, and why that is right, too. These lists may only shrink.
 OTHER_ERRORS = {

@@ -109,7 +109,7 @@ def programs(work):
 need_command("gcc", "gcc")
 need_command("g++", "g++")
 if not STEP.exists() or not WALK.exists():
-    skip("needs tracerd-step and tests/unit/pt-walk (make check)")
+    skip("needs tracerd-step and tests/unit/decode/pt/pt-walk (make check)")
 with tempfile.TemporaryDirectory() as folder:
     work = pathlib.Path(folder)
     recordings = record_all(work, programs(work))

@@ -8,7 +8,7 @@ import re
 from lib import *
 
 DATA = pathlib.Path(os.environ.get("TRACERD_DATA", SRC / "../shared/data")) / "pt/magic-trace"
-WALK = BUILD / "tests/unit/call-walk"
+WALK = BUILD / "tests/unit/decode/calls/call-walk"
 BRANCH = re.compile(r"\s*\d+/\d+\s+([\d.]+):\s+\d+\s+branches:\w+:\s+(.*?)\s+([0-9a-f]+) (\S+(?: \S+)*?) \(.*?\) =>\s+([0-9a-f]+) (\S+(?: \S+)*?) \(")
 SLICE = re.compile(r"->\s+(?:[\d.]+\w+)?\s*(BEGIN|END)\s+(.*)")
 

@@ -7,7 +7,7 @@ from lib import *
 
 CALLS = SRC / "tests/programs/calls"
 STEP = BUILD / "tracerd-step"
-WALK = BUILD / "tests/unit/pt-walk"
+WALK = BUILD / "tests/unit/decode/pt/pt-walk"
 
 
 def compile_calls(work, name, sources, *flags):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A producer of event rings in Python, straight from common/ringabi.h: for tests that need one that
+"""A producer of event rings in Python, straight from common/bundle/ringabi.h: for tests that need one that
 is honest, and for those that need one that is not (every field can be overwritten, every step left out).
 
     from ringlib import *
@@ -306,7 +306,7 @@ class Control:
         return next((t for t in self.thresholds().values() if t.name == name), None)
 
 
-# -- files of a bundle (common/ringfile.h), without interpreting a slot
+# -- files of a bundle (common/bundle/ringfile.h), without interpreting a slot
 
 class RingFile:
     def __init__(self, data):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
-"""meta.json is as common/meta.schema.json says: of a snapshot that went well, of one whose decoder failed, of one with
+"""meta.json is as common/bundle/meta.schema.json says: of a snapshot that went well, of one whose decoder failed, of one with
 objects; times and clocks agree with each other."""
 import re
 
@@ -9,7 +9,7 @@ from ringlib import REGION, REQUEST, Rings, stamp
 from snapshot_lib import *
 
 need_root()
-SCHEMA = json.loads((SRC / "common" / "meta.schema.json").read_text())
+SCHEMA = json.loads((SRC / "common/bundle/meta.schema.json").read_text())
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 

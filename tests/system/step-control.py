@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 300
-"""tracerd-step --control: what it says to whoever holds its channel (common/stepabi.h). It is told at once whether a process is
+"""tracerd-step --control: what it says to whoever holds its channel (common/control/stepabi.h). It is told at once whether a process is
 stepped; copies can be had again and again, each exactly what was executed until then, while the program goes on; whatever happens
 to the holder or to the stepper, the program goes on by itself."""
 import resource

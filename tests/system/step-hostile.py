@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
-"""Steppers that do not do as common/stepabi.h says: what they had to give is lost, and that is told; nothing else
+"""Steppers that do not do as common/control/stepabi.h says: what they had to give is lost, and that is told; nothing else
 is lost, and nobody else waits for it. The stepped program has event rings, which must be in each snapshot."""
 import atexit
 import errno

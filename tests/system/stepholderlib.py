@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The holder's half of common/stepabi.h in Python: asks a stepper for copies of its recording, and decodes them.
+"""The holder's half of common/control/stepabi.h in Python: asks a stepper for copies of its recording, and decodes them.
 
     from stepholderlib import *
     copy = Copy(folder, *ask(sock))        # sock: the end that the stepper does not have

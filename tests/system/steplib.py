@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stepper's half of common/stepabi.h in Python: for tests that need one which does as it is told, and for those
+"""The stepper's half of common/control/stepabi.h in Python: for tests that need one which does as it is told, and for those
 that need one that does not.
 
     from steplib import *

@@ -13,8 +13,8 @@
 
 tp=${TRACERD_TP:-$TRACERD_SRC/../shared/tools/tp-query}
 [ -x "$tp" ] || command -v "$tp" >/dev/null || skip "no trace processor (TRACERD_TP)"
-gen=$TRACERD_BUILD/tests/unit/timeline-gen
-[ -x "$gen" ] || skip "tests/unit/timeline-gen is not built"
+gen=$TRACERD_BUILD/tests/unit/decode/timeline/timeline-gen
+[ -x "$gen" ] || skip "tests/unit/decode/timeline/timeline-gen is not built"
 "$tp" /dev/null >"$TMP/probe" 2>&1 || skip "the trace processor does not run here: $(tail -n 1 "$TMP/probe")"
 
 trouble="select name, value from stats where value > 0 and (severity in ('error', 'data_loss')

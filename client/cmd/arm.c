@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl arm`: start recording processes, a thread or a unit. It opens /proc/PID/maps itself: an
+ * ordinary user's right to record a process is the kernel's answer to that.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/core/arm.h"
+#include "client/ui/command.h"
+#include "client/ui/human.h"
+
+struct options {
+	struct arm_options arm;
+	uint64_t tid;
+	const char *unit;
+};
+
+static const struct option_spec specs[] = {
+	{.name = "tid",
+		.letter = 't',
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, tid),
+		.arg = "TID",
+		.min = 1,
+		.max = 1 << 22,
+		.doc = "Record this thread only, instead of a whole process."},
+	{.name = "unit",
+		.letter = 'u',
+		.type = OPTION_STRING,
+		.offset = offsetof(struct options, unit),
+		.arg = "NAME",
+		.doc = "Record all processes of this systemd unit (nginx.service) or control "
+		       "group, those to come too."},
+	ARM_OPTION_SPECS(struct options),
+	{0},
+};
+
+/* Arms a process (or a thread) and appends its target to `targets`. Returns an exit code. */
+static int arm_number(struct ctl *ctl, const struct options *o, const char *kind, pid_t pid,
+	struct json_object *targets)
+{
+	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
+	struct json_object *params;
+	int r;
+
+	r = o->tid ? process_open_thread(pid, &fds) : process_open(pid, &fds);
+	if (r == 0 && arm_steps(&o->arm)) {
+		r = arm_start_stepper(ctl, pid, &fds);
+		if (r != EXIT_OK)
+			return r;
+	}
+	if (r == 0) {
+		params = json_object_new_object();
+		json_add_int(params, kind, pid);
+		r = arm_call(ctl, &o->arm, params, &fds, &result);
+	}
+	if (r != 0)
+		return arm_report(ctl, r, pid);
+	if (!ctl->json)
+		arm_print(ctl, stdout, field(result, "target"));
+	json_append(targets, json_object_get(field(result, "target")));
+	return EXIT_OK;
+}
+
+static int arm_unit(struct ctl *ctl, const struct options *o, struct json_object *targets)
+{
+	const struct process_fds none = PROCESS_FDS_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
+	struct json_object *params = json_object_new_object();
+	_cleanup_free_ char *what = human_format("unit %s", o->unit);
+	int r;
+
+	json_add_string(params, "unit", o->unit);
+	r = arm_call(ctl, &o->arm, params, &none, &result);
+	if (r != 0)
+		return ctl_report(ctl, r, what);
+	if (!ctl->json)
+		arm_print(ctl, stdout, field(result, "target"));
+	json_append(targets, json_object_get(field(result, "target")));
+	return EXIT_OK;
+}
+
+static int arm_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	const struct options *o = options;
+	_cleanup_json_ struct json_object *all = json_object_new_object();
+	struct json_object *targets = json_add_new_array(all, "targets");
+	_cleanup_free_ uint64_t *pids = calloc(n ? n : 1, sizeof(*pids));
+	int code = EXIT_OK, r;
+
+	if (!pids)
+		return ctl_fail(ctl, EXIT_FAILED, "ENOMEM", "out of memory");
+	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) != 1)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"name process ids, or --tid, or --unit: one of the three");
+	if (arm_steps(&o->arm) && n == 0)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--backend=step records whole processes: name their ids");
+	for (size_t i = 0; i < n; i++) {
+		if (parse_u64(operands[i], 1, 1 << 22, &pids[i]) < 0)
+			return ctl_fail(
+				ctl, EXIT_USAGE, "usage", "not a process id: '%s'", operands[i]);
+	}
+	r = ctl_connect(ctl);
+	if (r != EXIT_OK)
+		return r;
+	if (o->unit)
+		code = arm_unit(ctl, o, targets);
+	else if (o->tid)
+		code = arm_number(ctl, o, "tid", (pid_t)o->tid, targets);
+	for (size_t i = 0; i < n; i++) {
+		r = arm_number(ctl, o, "pid", (pid_t)pids[i], targets);
+		/* the others are armed all the same; the first failure is the command's */
+		code = code == EXIT_OK ? r : code;
+	}
+	if (ctl->json && json_object_array_length(targets))
+		ctl_print_json(all);
+	return code;
+}
+
+const struct command cmd_arm = {
+	.name = "arm",
+	.args = "PID...",
+	.summary = "start recording processes, a thread or a unit",
+	.doc = "Starts the flight recording of each process, with all its threads, present and "
+	       "future. From then on its last moments are in memory and can be taken by 'tracectl "
+	       "snapshot'; nothing is written to disk before.\n\n"
+	       "Root and the members of the socket's group may record everything. Everybody else "
+	       "may record what the kernel would let them trace: their own processes that are not "
+	       "set-user-ID. When such a process executes another program, its recording is "
+	       "suspended and it must be armed again.",
+	.example = "tracectl arm $(pidof nginx)",
+	.options = specs,
+	.options_size = sizeof(struct options),
+	.operand = OPERAND_PID,
+	.max_operands = 4096,
+	.exec = arm_exec,
+};

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl decode`: a bundle or a perf.data file to a timeline, without the daemon.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/core/ctl.h"
+#include "client/core/offline.h"
+#include "client/ui/command.h"
+#include "client/ui/human.h"
+#include "client/ui/interrupt.h"
+#include "client/ui/output.h"
+#include "client/ui/report.h"
+
+struct options {
+	const char *output, *format, *symfs, *pt_info;
+	bool summary, stats, calls, branches, insns;
+	bool lines, inlined;
+	bool uncompressed;
+	uint64_t timeout, last, threads;
+};
+
+#define DEFAULT_TIMEOUT_S 3600
+
+static const struct option_spec specs[] = {
+	{.name = "output",
+		.letter = 'o',
+		.type = OPTION_FILE,
+		.offset = offsetof(struct options, output),
+		.arg = "FILE",
+		.doc = "Where to write the timeline; - is the standard output."},
+	{.name = "format",
+		.letter = 'f',
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct options, format),
+		.arg = "NAME",
+		.choices = "pftrace|text",
+		.doc = "What to write: pftrace for ui.perfetto.dev and trace_processor, text to "
+		       "read and to compare. Not given: text to the standard output and to names "
+		       "that end in .txt, else pftrace."},
+	{.name = "summary",
+		.letter = 's',
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, summary),
+		.doc = "Print the summary only; then --output may be left out."},
+	{.name = "last",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, last),
+		.arg = "MS",
+		.min = 1,
+		.max = 3600000,
+		.doc = "Let the summary show the recording's last milliseconds by themselves "
+		       "first: the slow moment, where the snapshot was taken right after it."},
+	{.name = "calls",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, calls),
+		.doc = "Write the calls of an Intel PT trace as text instead of the timeline: a tree "
+		       "for each thread, with times and instructions. To the standard output, if "
+		       "there is no --output."},
+	{.name = "branches",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, branches),
+		.doc = "The same for its branches: one line each, those not taken left out."},
+	{.name = "insns",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, insns),
+		.doc = "The same for its instructions: the address and the function of each."},
+	{.name = "lines",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, lines),
+		.doc = "Show where in the source code functions are declared and from where they are "
+		       "called, by the debug information of programs and libraries."},
+	{.name = "inline",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, inlined),
+		.doc = "The same, and show the calls that the compiler inlined, in the calls of an Intel "
+		       "PT trace. Takes several times as long, for every branch is looked at."},
+	{.name = "stats",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, stats),
+		.doc = "Print what was decoded, what was not, and where the time went; then --output "
+		       "may be left out."},
+	{.name = "pt-info",
+		.type = OPTION_FILE,
+		.offset = offsetof(struct options, pt_info),
+		.arg = "FILE",
+		.doc = "INPUT is nothing but the bytes of an Intel PT trace; this JSON file describes "
+		       "the processor, the thread and the code that it ran."},
+	{.name = "symfs",
+		.type = OPTION_FILE,
+		.offset = offsetof(struct options, symfs),
+		.arg = "DIR",
+		.doc = "Look for programs, libraries and debug files in this tree first: the "
+		       "recorded machine's file system."},
+	{.name = "threads",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, threads),
+		.arg = "N",
+		.min = 1,
+		.max = 16,
+		.doc = "How many processors may be used; all, if not given. What is written does not "
+		       "depend on it."},
+	{.name = "uncompressed",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, uncompressed),
+		.doc = "Write a timeline that is larger and sooner there."},
+	{.name = "timeout",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, timeout),
+		.arg = "SECONDS",
+		.min = 1,
+		.max = 86400,
+		.doc = "Give up after this time; 3600 if not given."},
+	{0},
+};
+
+/* The job's word for what is wanted instead of the timeline; NULL: nothing is. */
+static const char *view_of(const struct options *o)
+{
+	return o->calls ? "calls" : o->branches ? "branches" : o->insns ? "insns" : NULL;
+}
+
+static const char *format_for(const struct options *o)
+{
+	size_t n = o->output ? strlen(o->output) : 0;
+
+	if (o->format)
+		return o->format;
+	if (view_of(o))
+		return "text";
+	if (!o->output || !strcmp(o->output, "-") || (n > 4 && !strcmp(o->output + n - 4, ".txt")))
+		return "text";
+	return "pftrace";
+}
+
+static uint64_t threads_for(const struct options *o)
+{
+	const long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return o->threads ? o->threads : online > 16 ? 16 : online > 0 ? (uint64_t)online : 1;
+}
+
+static int decode_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	const struct options *o = options;
+	_cleanup_(output_file_fini) struct output_file out = OUTPUT_FILE_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
+	_cleanup_close_ int interrupt_fd = -1;
+	struct offline_request request = {
+		.input = operands[0],
+		.format = format_for(o),
+		.symfs = o->symfs,
+		.pt_info = o->pt_info,
+		.timeout_s = o->timeout ? o->timeout : DEFAULT_TIMEOUT_S,
+	};
+	const char *view = view_of(o), *path = o->output ? o->output : view ? "-" : "/dev/null";
+	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats;
+	int r;
+
+	if (o->calls + o->branches + o->insns > 1)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"only one of --calls, --branches and --insns can be written");
+	if (view && strcmp(request.format, "text") != 0)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s is text: --format=text", view);
+	if (o->inlined && (o->branches || o->insns))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--inline shows calls, and --%s none: --lines tells where they are", view);
+	if (view && (o->summary || o->last))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--%s is written instead of the timeline, which --summary and --last are of", view);
+	if (!o->output && !view && !report)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"name the output by -o FILE, or ask for the --summary or --stats only");
+	if (to_stdout && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"a trace does not go to a terminal: -o FILE, or --format=text");
+	if (to_stdout && (report || ctl->json))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"%s and %s cannot both go to the standard output: -o FILE",
+			view ? "this text" : "the timeline", ctl->json ? "the result" : "a report on it");
+	interrupt_fd = interrupt_open();
+	r = output_file_begin(path, &out);
+	if (r < 0)
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
+			"cannot write %s: %s", path, strerror(-r));
+	request.out_fd = out.fd;
+	request.interrupt_fd = interrupt_fd;
+	request.options = json_object_new_object();
+	if (o->last)
+		json_add_uint(request.options, "last_ns", o->last * 1000000);
+	if (view)
+		json_add_string(request.options, "view", view);
+	if (o->lines)
+		json_add_bool(request.options, "lines", true);
+	if (o->inlined)
+		json_add_bool(request.options, "inline", true);
+	if (o->uncompressed)
+		json_add_bool(request.options, "compress", false);
+	/* with one there is nobody to share the work with */
+	json_add_uint(request.options, "threads", threads_for(o) > 1 ? threads_for(o) : 0);
+	r = offline_decode(ctl, &request, &result);
+	if (r != EXIT_OK)
+		return r;
+	r = output_file_commit(&out);
+	if (r < 0)
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
+			"cannot write %s: %s", path, strerror(-r));
+	if (ctl->json) {
+		if (o->output)
+			json_add_string(result, "output", o->output);
+		ctl_print_json(result);
+	} else if (report) {
+		report_print_incomplete(stdout, result);
+		if (o->summary)
+			report_print(stdout, field(result, "summary"));
+		if (o->stats)
+			report_print_stats(stdout, result);
+	} else if (!to_stdout) {
+		report_print_incomplete(stdout, result);
+		(void)printf("wrote %s\n", path);
+		if (!strcmp(request.format, "pftrace"))
+			report_print_how_to_open(stdout, path);
+	}
+	return EXIT_OK;
+}
+
+const struct command cmd_decode = {
+	.name = "decode",
+	.args = "INPUT",
+	.summary = "decode a bundle or a perf.data file, without the daemon",
+	.doc = "Writes the timeline of a bundle that was fetched, or of any perf.data file. It "
+	       "needs no daemon: tracectl starts tracerd-decode itself, which runs without "
+	       "privileges and opens no files of its own.\n\n"
+	       "Programs and libraries are taken from the bundle, if it has them, and then from "
+	       "this machine, where they are checked against what was recorded.\n\n"
+	       "The description for --pt-info is an object with \"tid\", \"pid\", \"name\", \"cpu\" "
+	       "(\"family\", \"model\", \"stepping\"), \"mappings\", a list of objects with \"file\" (beside "
+	       "the description), \"offset\", \"length\" and \"address\", and \"time\": \"shift\", \"mult\" and "
+	       "\"zero\" as in perf's mmap page, \"nominal_ratio\" (TSC frequency by 100 MHz), \"tsc_ctc\" "
+	       "(CPUID.15H EBX and EAX) and \"mtc_period\". Only \"tid\" and \"mappings\" must be there; "
+	       "large numbers may be strings.",
+	.example = "tracectl decode slow/ -o slow.pftrace",
+	.options = specs,
+	.options_size = sizeof(struct options),
+	.operand = OPERAND_FILE,
+	.min_operands = 1,
+	.max_operands = 1,
+	.exec = decode_exec,
+};

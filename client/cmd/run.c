@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl run`: start a program armed from its first instruction, and be its parent. The daemon
+ * never executes anything for a user.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/core/arm.h"
+#include "client/core/launch.h"
+#include "client/ui/command.h"
+#include "client/ui/human.h"
+
+struct options {
+	struct arm_options arm;
+	bool quiet;
+};
+
+static const struct option_spec specs[] = {
+	ARM_OPTION_SPECS(struct options),
+	{.name = "quiet",
+		.letter = 'q',
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, quiet),
+		.doc = "Do not say on the standard error what was armed."},
+	{0},
+};
+
+/* Arms the stopped program. EXIT_OK or EXIT_RUN_FAILED, reported. */
+static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid)
+{
+	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
+	struct json_object *params;
+	int r = process_open(pid, &fds);
+
+	if (r == 0 && arm_steps(&o->arm) && arm_start_stepper(ctl, pid, &fds) != EXIT_OK)
+		return EXIT_RUN_FAILED;
+	if (r == 0) {
+		params = json_object_new_object();
+		json_add_int(params, "pid", pid);
+		r = arm_call(ctl, &o->arm, params, &fds, &result);
+	}
+	if (r != 0) {
+		(void)arm_report(ctl, r, pid);
+		return EXIT_RUN_FAILED;
+	}
+	/* the standard output is the program's */
+	if (ctl->json)
+		human_puts(json_text(result, NULL), stderr);
+	else if (!o->quiet)
+		arm_print(ctl, stderr, field(result, "target"));
+	return EXIT_OK;
+}
+
+static int run_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	const struct options *o = options;
+	const bool steps = arm_steps(&o->arm);
+	_cleanup_free_ char **argv = calloc(n + 1, sizeof(*argv));
+	_cleanup_(launch_fini) struct launch launch = LAUNCH_INIT;
+	int r, error = 0;
+	pid_t pid = 0;
+
+	if (!argv)
+		return ctl_fail(ctl, EXIT_RUN_FAILED, "ENOMEM", "out of memory");
+	for (size_t i = 0; i < n; i++)
+		argv[i] = (char *)(uintptr_t)operands[i];
+	if (ctl_connect(ctl) != EXIT_OK)
+		return EXIT_RUN_FAILED;
+	r = launch_prepare(&launch);
+	if (r < 0)
+		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r), "signals: %s",
+			strerror(-r));
+	r = launch_stopped(&launch, argv, steps, &error);
+	if (r == LAUNCH_E_EXEC)
+		return ctl_fail(ctl, error == ENOENT ? EXIT_RUN_NOT_FOUND : EXIT_RUN_NOT_EXECUTABLE,
+			tracerd_error_name(-error), "cannot execute '%s': %s", operands[0],
+			strerror(error));
+	if (r == 0 && steps)
+		r = launch_hand_over(&launch);
+	if (r != 0)
+		return ctl_fail(ctl, EXIT_RUN_FAILED, "run", "cannot start '%s': %s", operands[0],
+			r < 0 ? strerror(-r) : "it ended at once");
+	r = arm_stopped(ctl, o, launch.pid);
+	if (r != EXIT_OK)
+		return r;
+	/* the recording does not need the connection, and the program may run for weeks */
+	ctl_fini(ctl);
+	r = launch_release(&launch, &pid);
+	if (r < 0)
+		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
+			"cannot release '%s': %s", operands[0], strerror(-r));
+	r = launch_wait(&launch, pid);
+	return r >= 0 ? r
+		      : ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
+				"cannot wait for '%s'", operands[0]);
+}
+
+const struct command cmd_run = {
+	.name = "run",
+	.args = "[--] COMMAND [ARGUMENT...]",
+	.summary = "start a program with its recording armed",
+	.doc = "Starts the command as a child of tracectl, stopped at its first instruction, has "
+	       "it armed, lets it run, and waits for its end. Signals are passed on. The exit "
+	       "code is the command's own, 128 and the signal's number if a signal ended it. If "
+	       "it cannot be armed, it is not run.\n\n"
+	       "Options of tracectl stand before the command. A set-user-ID program started this "
+	       "way does not get its privileges. With --json the armed target is printed as one "
+	       "line on the standard error.",
+	.example = "tracectl run --stacks=dwarf -- ./server --port 8080",
+	.options = specs,
+	.options_size = sizeof(struct options),
+	.operand = OPERAND_COMMAND_LINE,
+	.min_operands = 1,
+	.max_operands = SIZE_MAX,
+	.stop_at_operand = true,
+	.exec = run_exec,
+};

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl trigger`: what its commands have in common.
+ */
+#include "client/ui/command.h"
+
+static const struct command *const trigger_commands[] = {
+	&cmd_trigger_add,
+	&cmd_trigger_list,
+	&cmd_trigger_remove,
+	NULL,
+};
+
+const struct command cmd_trigger = {
+	.name = "trigger",
+	.args = "COMMAND",
+	.summary = "take snapshots by themselves when a region is slow",
+	.doc = "A trigger takes a snapshot of a target by itself whenever a region of one of its "
+	       "programs takes "
+	       "too long. Regions are what a program marks with libtracerd (tracerd_begin(), "
+	       "TRACERD_SCOPE()); the "
+	       "program compares at the region's end and tells the daemon only then, so that "
+	       "watching costs "
+	       "nothing while all is well.",
+	.commands = trigger_commands,
+};

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl trigger add`: from now on a slow region takes a snapshot.
+ */
+#include <stdio.h>
+
+#include "client/core/ctl.h"
+#include "client/core/target.h"
+#include "client/ui/command.h"
+#include "client/ui/trigger.h"
+
+#define S 1000000000ULL
+
+struct options {
+	const char *region;
+	uint64_t over, cooldown, after, max_per_hour;
+	bool has_cooldown, has_max_per_hour;
+};
+
+static const struct option_spec specs[] = {
+	{.name = "region",
+		.letter = 'r',
+		.type = OPTION_STRING,
+		.offset = offsetof(struct options, region),
+		.arg = "NAME",
+		.doc = "The region's name, as the program gives it."},
+	{.name = "over",
+		.type = OPTION_DURATION,
+		.offset = offsetof(struct options, over),
+		.arg = "TIME",
+		.min = 1,
+		.max = 3600 * S,
+		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, "
+		       "us, ms, s, m "
+		       "(minutes) or h, as in 5ms or 1.5s."},
+	{.name = "cooldown",
+		.type = OPTION_DURATION,
+		.offset = offsetof(struct options, cooldown),
+		.given = offsetof(struct options, has_cooldown),
+		.arg = "TIME",
+		.max = 86400 * S,
+		.doc = "After a hit, others within this time are only counted; 10s if not given."},
+	{.name = "max-per-hour",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, max_per_hour),
+		.given = offsetof(struct options, has_max_per_hour),
+		.arg = "N",
+		.max = 100000,
+		.doc = "At most so many snapshots in any hour; 60 if not given, 0 for no limit but "
+		       "the cooldown."},
+	{.name = "after",
+		.type = OPTION_DURATION,
+		.offset = offsetof(struct options, after),
+		.arg = "TIME",
+		.max = 60 * S,
+		.doc = "Take the snapshot so long behind the region's end, so that what follows is "
+		       "in it as well; at "
+		       "once if not given."},
+	{0},
+};
+
+static int add_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	const struct options *o = options;
+	_cleanup_json_ struct json_object *result = NULL;
+	struct json_object *params;
+	int r;
+
+	if (!o->region || !o->over)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--%s is needed: tracectl trigger add %s --region NAME --over 5ms",
+			o->region ? "over" : "region", operands[0]);
+	r = target_check_operands(ctl, operands, 1);
+	if (r == EXIT_OK)
+		r = ctl_connect(ctl);
+	if (r != EXIT_OK)
+		return r;
+	params = json_object_new_object();
+	json_add_string(params, "region", o->region);
+	json_add_uint(params, "over_ns", o->over);
+	if (o->has_cooldown)
+		json_add_uint(params, "cooldown_ns", o->cooldown);
+	if (o->has_max_per_hour)
+		json_add_uint(params, "max_per_hour", o->max_per_hour);
+	if (o->after)
+		json_add_uint(params, "after_ns", o->after);
+	r = target_call(ctl, "trigger.add", operands[0], params, &result);
+	if (r != EXIT_OK)
+		return r;
+	if (ctl->json)
+		ctl_print_json(result);
+	else
+		view_trigger(stdout, field(result, "trigger"));
+	return EXIT_OK;
+}
+
+const struct command cmd_trigger_add = {
+	.name = "trigger add",
+	.args = "PID|TARGET",
+	.summary = "take a snapshot whenever a region is slow",
+	.doc = "From now on a region of this name that takes too long in one of the target's "
+	       "programs takes a snapshot "
+	       "of the whole target: stacks, waits and events. The snapshot says which region, how "
+	       "long, in which "
+	       "thread, and has it marked in the timeline. The target is a program that writes "
+	       "events (tracectl "
+	       "list shows them) or anything that is armed; the trigger waits for programs and "
+	       "regions that are "
+	       "not there yet, and goes when the target does.\n\n"
+	       "A hit that comes within the cooldown, over the hourly limit, while the trigger's "
+	       "last snapshot is "
+	       "still being made, or for which there is no room, becomes none; tracectl trigger "
+	       "list counts them by "
+	       "why. Those within the cooldown do not even leave the program.",
+	.example = "tracectl trigger add 1234 --region serve --over 5ms --cooldown 1m",
+	.options = specs,
+	.options_size = sizeof(struct options),
+	.operand = OPERAND_TARGET,
+	.min_operands = 1,
+	.max_operands = 1,
+	.exec = add_exec,
+};

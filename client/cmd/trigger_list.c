@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * `tracectl trigger list`: the triggers that this user may see.
+ */
+#include "client/core/target.h"
+#include "client/ui/command.h"
+#include "client/ui/listing.h"
+#include "client/ui/trigger.h"
+
+static int list_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
+{
+	_cleanup_json_ struct json_object *params = json_object_new_object(), *target = NULL;
+	const struct listing listing = {
+		.method = "trigger.list",
+		.params = params,
+		.member = "triggers",
+		.empty = "there are no triggers: 'tracectl trigger add TARGET --region NAME --over "
+			 "5ms' adds one",
+		.view = view_triggers,
+	};
+	int r;
+
+	if (n) {
+		/* by the target's id, so that a process that is armed by nobody is told as what it
+		 * is */
+		r = target_check_operands(ctl, operands, 1);
+		if (r == EXIT_OK)
+			r = ctl_connect(ctl);
+		if (r == EXIT_OK)
+			r = target_call(ctl, "target.show", operands[0], NULL, &target);
+		if (r != EXIT_OK)
+			return r;
+		json_add_string(params, "target", field_text(field(target, "target"), "id"));
+	}
+	return listing_print(ctl, options, &listing);
+}
+
+const struct command cmd_trigger_list = {
+	.name = "trigger list",
+	.args = "[TARGET]",
+	.summary = "list triggers and what became of their hits",
+	.doc = "Lists the triggers that you may see, or those of one target: what they watch, how "
+	       "many programs have "
+	       "them, how often they were hit, and how many hits became snapshots. Those that did "
+	       "not are counted by "
+	       "why: cooldown, per hour, busy (the last one is still being made, or too many "
+	       "wait), quota, no space, "
+	       "program (kept back by the program within the cooldown), below, gone (the target "
+	       "went first).",
+	.options = listing_specs,
+	.options_size = sizeof(struct listing_options),
+	.operand = OPERAND_TARGET,
+	.max_operands = 1,
+	.exec = list_exec,
+};

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The request that arms, and the sentences for what may be wrong with it.
+ */
+#include "client/core/arm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/core/stepper.h"
+#include "client/ui/human.h"
+#include "client/ui/view.h"
+
+int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
+	const struct process_fds *fds, struct json_object **ret_result)
+{
+	struct json_object *names = json_add_new_array(params, "fds");
+	int list[3];
+	size_t n = 0;
+
+	if (options->stacks)
+		json_add_string(params, "stacks", options->stacks);
+	if (options->backend)
+		json_add_string(params, "backend", options->backend);
+	if (options->no_waits)
+		json_add_bool(params, "waits", false);
+	if (fds->pidfd >= 0) {
+		json_append_string(names, "pidfd");
+		list[n++] = fds->pidfd;
+	}
+	if (fds->maps >= 0) {
+		json_append_string(names, "maps");
+		list[n++] = fds->maps;
+	}
+	if (fds->step >= 0) {
+		json_append_string(names, "step");
+		list[n++] = fds->step;
+	}
+	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+}
+
+bool arm_steps(const struct arm_options *options)
+{
+	return options->backend && strcmp(options->backend, "step") == 0;
+}
+
+int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds)
+{
+	char why[STEPPER_WHY_SIZE] = "";
+	int error = 0;
+	int r = stepper_start(pid, &fds->step, &error, why);
+
+	if (r < 0)
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r), "%s", why);
+	if (r == STEPPER_E_REFUSED)
+		return ctl_fail(ctl, exit_code_from(error),
+			error == -ESRCH	  ? "gone"
+			: error == -EPERM ? "not_permitted"
+					  : tracerd_error_name(error),
+			"%s", why);
+	/* It was told the number: that is still the process that was meant. */
+	if (!process_lives(fds))
+		return arm_report(ctl, -ESRCH, pid);
+	return EXIT_OK;
+}
+
+int arm_report(struct ctl *ctl, int error, pid_t pid)
+{
+	_cleanup_free_ char *what = human_format("process %d", (int)pid);
+	uid_t owner;
+
+	if (error == -ESRCH || error == TRACERD_E_GONE || error == TRACERD_E_NOT_FOUND)
+		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such process: %d", (int)pid);
+	if (error == TRACERD_E_NOT_PERMITTED && process_owner(pid, &owner) == 0 &&
+		owner != geteuid())
+		return ctl_fail(ctl, EXIT_NOT_PERMITTED, "not_permitted",
+			"not permitted: process %d is owned by uid %u", (int)pid,
+			(unsigned int)owner);
+	return ctl_report(ctl, error, what);
+}
+
+void arm_print(struct ctl *ctl, FILE *out, struct json_object *target)
+{
+	_cleanup_free_ char *name = view_target_name(target), *how = view_target_how(target);
+
+	(void)fprintf(out, "armed %s, %s\n", name, how);
+	for (size_t i = 0; i < field_count(target, "warnings"); i++)
+		ctl_note(ctl, "warning: %s",
+			json_object_get_string(field_at(target, "warnings", i)));
+}

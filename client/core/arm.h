@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arming, as `arm` and `run` share it: the options, the request, the words for its failures.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "client/core/ctl.h"
+#include "client/lib/process.h"
+#include "client/ui/option.h"
+
+struct arm_options {
+	const char *stacks, *backend;
+	bool no_waits;
+};
+
+/* The options' rows of a command's table; `owner` is its struct, which has a member `arm`. */
+#define ARM_OPTION_SPECS(owner)                                                                    \
+	{.name = "stacks",                                                                         \
+		.type = OPTION_CHOICE,                                                             \
+		.offset = offsetof(owner, arm.stacks),                                             \
+		.arg = "HOW",                                                                      \
+		.choices = "auto|fp|dwarf",                                                        \
+		.doc = "How stacks are found: fp follows frame pointers and is cheap, dwarf "      \
+		       "copies a piece of the stack "                                              \
+		       "with each sample and works for programs built without frame pointers; "    \
+		       "auto (the default) looks at "                                              \
+		       "the program and chooses."},                                                \
+		{.name = "backend",                                                                \
+			.type = OPTION_CHOICE,                                                     \
+			.offset = offsetof(owner, arm.backend),                                    \
+			.arg = "NAME",                                                             \
+			.choices = "auto|sample|step",                                             \
+			.doc = "What records: auto (the default) takes the best that this "        \
+			       "machine has. step executes the program one instruction at a "      \
+			       "time: every call, exactly, and very slowly; see "                  \
+			       "tracerd-step(8)."},                                                \
+	{                                                                                          \
+		.name = "no-waits", .type = OPTION_FLAG, .offset = offsetof(owner, arm.no_waits),  \
+		.doc = "Do not record the stack of each wait: cheaper for programs that switch "   \
+		       "very often."                                                               \
+	}
+
+/*
+ * Asks for the recording of what `params` names (pid, tid or unit; consumed), with the descriptors
+ * that are there. Returns what tracerd_call() returned.
+ */
+int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
+	const struct process_fds *fds, struct json_object **ret_result) _must_check_;
+
+/* Whether the stepping back end is what was asked for; then arm_start_stepper() comes first. */
+bool arm_steps(const struct arm_options *options);
+
+/*
+ * Starts the stepper of process `pid`, which `fds` are of, and keeps its channel there. An exit code; a failure has
+ * been reported.
+ */
+int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds) _must_check_;
+
+/* Reports why process or thread `pid` could not be armed; returns the exit code. */
+int arm_report(struct ctl *ctl, int error, pid_t pid);
+
+/* Prints "armed t3: ..." and the target's warnings, for people. */
+void arm_print(struct ctl *ctl, FILE *out, struct json_object *target);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls about a target that the user named by its id or by a process id, and the sentences for one
+ * that is not there.
+ */
+#pragma once
+
+#include "client/core/ctl.h"
+
+/* EXIT_OK if each word can name a target, else EXIT_USAGE, reported. */
+int target_check_operands(struct ctl *ctl, const char *const *words, size_t n);
+
+/*
+ * Calls `method` with "target" set to what `word` names, on the connection. `params` is consumed
+ * (NULL: no others). Returns an exit code; a failure has been reported ("no such process: 1234",
+ * "process 1234 is not armed ...").
+ */
+int target_call(struct ctl *ctl, const char *method, const char *word, struct json_object *params,
+	struct json_object **ret_result) _must_check_;

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the library's files share. Nothing in here is visible to programs.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "common/control/frame.h"
+#include "common/control/json.h"
+#include "tracerd.h"
+
+struct tracerd_event {
+	STAILQ_ENTRY(tracerd_event) link;
+	char *name;
+	struct json_object *data;
+	const char *text; /* borrowed from it */
+	uint64_t seq, missed;
+};
+
+struct tracerd_reply {
+	struct json_object *result;
+	const char *text; /* borrowed from it */
+	int fds[FRAME_FDS_MAX]; /* -1 once taken */
+	size_t n_fds;
+};
+
+struct tracerd_client {
+	int fd;
+	int broken; /* negative errno once the stream cannot be trusted any more, else 0 */
+	int64_t next_id;
+	struct frame_reader reader;
+	STAILQ_HEAD(, tracerd_event) events;
+	size_t n_events;
+	uint64_t dropped; /* events dropped here and not yet told in a `missed` */
+	char message[1024];
+};
+
+/* The code for the protocol's word; TRACERD_E_UNKNOWN for one that is not in the table. */
+enum tracerd_code code_from_name(const char *name);
+
+/* The answer to a request of the daemon's own; "ping" is all that this library knows. NULL: no memory. */
+struct json_object *request_answer(struct json_object *message, int64_t id);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Command line options from const tables. The same tables give the parser its rules and --help,
+ * the manual page and the shell completion their words, so that none of them can drift.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+
+enum option_type {
+	OPTION_FLAG,   /* bool, set to true */
+	OPTION_STRING, /* const char *, into argv */
+	OPTION_FILE,   /* the same; completed as a file name */
+	OPTION_UINT,   /* uint64_t within min and max */
+	OPTION_CHOICE, /* const char *, one word of `choices` */
+	OPTION_DURATION, /* uint64_t of nanoseconds within min and max, with a unit */
+};
+
+/* One option; a table ends with an entry whose name is NULL. */
+struct option_spec {
+	const char *name; /* long name without the dashes */
+	char letter;      /* short name, or 0 */
+	enum option_type type;
+	size_t offset;       /* of the value in the command's struct of values */
+	const char *arg;     /* the value's placeholder; NULL for a flag */
+	const char *choices; /* "auto|fp|dwarf" for OPTION_CHOICE */
+	uint64_t min, max;   /* for OPTION_UINT and OPTION_DURATION */
+	size_t given;	     /* of a bool that is set where the option was given; 0: none */
+	const char *doc;     /* one sentence or two, no newline */
+};
+
+/* A table together with the struct that its values go to. */
+struct option_set {
+	const struct option_spec *specs;
+	void *values;
+};
+
+#define OPTION_ERROR_SIZE 256
+
+/*
+ * Parses argv[0..argc) (without the program's and the command's name) against `n_sets` tables.
+ * Understands --name VALUE, --name=VALUE, -n VALUE, -nVALUE, grouped flags and "--". Operands are
+ * collected in order into `operands`, which has room for argc pointers. With `stop_at_operand`
+ * everything from the first operand on is an operand (a command with its own options).
+ *
+ * Returns 0, or -EINVAL with one sentence in `error`.
+ */
+int options_parse(const struct option_set *sets, size_t n_sets, int argc, char *const *argv,
+	bool stop_at_operand, const char **operands, size_t *ret_n_operands,
+	char error[OPTION_ERROR_SIZE]) _must_check_;
+
+/*
+ * A whole decimal number from `min` to `max`, nothing before or behind it. 0 or -EINVAL.
+ */
+int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret) _must_check_;
+
+enum {
+	DURATION_E_BAD = 1, /* no number, or something behind the unit */
+	DURATION_E_UNIT,    /* no unit, or one that we do not know */
+	DURATION_E_LONG,    /* more than 2^64 ns, or a part of a nanosecond */
+};
+
+/*
+ * A length of time: a decimal number and, with or without a space between them, one of ns, us, ms,
+ * s, m (minutes) and h: "5ms", "1.5 s". "0" needs no unit. 0 or DURATION_E_*.
+ */
+int parse_duration(const char *s, uint64_t *ret) _must_check_;

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Output files. Nothing here knows what is in them.
+ */
+#include "client/ui/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/io.h"
+
+/* Opens the directory of `path` and returns its last part as a new string. */
+static int parent_open(const char *path, int *ret_fd, char **ret_name)
+{
+	_cleanup_free_ char *dir = strdup(path), *base = strdup(path), *name = NULL;
+	int fd;
+
+	if (!dir || !base)
+		return -ENOMEM;
+	name = strdup(basename(base));
+	if (!name)
+		return -ENOMEM;
+	if (!strcmp(name, "/") || !strcmp(name, ".") || !strcmp(name, ".."))
+		return -EISDIR;
+	fd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	*ret_name = take_ptr(name);
+	return 0;
+}
+
+/* The name in /proc by which an unnamed file can be linked. */
+static void proc_name(int fd, char buf[64])
+{
+	(void)snprintf(buf, 64, "/proc/self/fd/%d", fd);
+}
+
+/* A temporary name that is hidden, and tells whose it is. */
+static char *temporary_name(const char *name)
+{
+	char *tmp = NULL;
+
+	if (asprintf(&tmp, ".%.200s.%d.tmp", name, (int)getpid()) < 0)
+		return NULL;
+	return tmp;
+}
+
+int output_file_begin(const char *path, struct output_file *ret)
+{
+	_cleanup_(output_file_fini) struct output_file f = OUTPUT_FILE_INIT;
+	_cleanup_free_ char *real = NULL;
+	struct stat st;
+	int r;
+
+	if (!strcmp(path, "-") || stat(path, &st) == 0) {
+		if (!strcmp(path, "-")) {
+			f.fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		} else if (S_ISREG(st.st_mode)) {
+			/* through a link to what it points to */
+			real = realpath(path, NULL);
+			if (!real)
+				return -errno;
+			path = real;
+		} else {
+			f.fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+			if (f.fd < 0)
+				return -errno;
+		}
+		if (!real) {
+			if (f.fd < 0)
+				return -errno;
+			*ret = f;
+			f = (struct output_file)OUTPUT_FILE_INIT;
+			return 0;
+		}
+	}
+	r = parent_open(path, &f.dir_fd, &f.name);
+	if (r < 0)
+		return r;
+	f.fd = openat(f.dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (f.fd < 0) {
+		f.tmp = temporary_name(f.name);
+		if (!f.tmp)
+			return -ENOMEM;
+		f.fd = openat(
+			f.dir_fd, f.tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (f.fd < 0) {
+			r = -errno;
+			free(take_ptr(f.tmp)); /* not ours to remove */
+			return r;
+		}
+	}
+	*ret = f;
+	f = (struct output_file)OUTPUT_FILE_INIT;
+	return 0;
+}
+
+int output_file_commit(struct output_file *f)
+{
+	char proc[64];
+
+	if (f->dir_fd < 0) {
+		output_file_fini(f);
+		return 0;
+	}
+	if (!f->tmp) {
+		proc_name(f->fd, proc);
+		if (linkat(AT_FDCWD, proc, f->dir_fd, f->name, AT_SYMLINK_FOLLOW) == 0) {
+			output_file_fini(f);
+			return 0;
+		}
+		if (errno != EEXIST)
+			return -errno;
+		/* a link cannot replace; a rename can, from a name of its own */
+		f->tmp = temporary_name(f->name);
+		if (!f->tmp)
+			return -ENOMEM;
+		if (linkat(AT_FDCWD, proc, f->dir_fd, f->tmp, AT_SYMLINK_FOLLOW) < 0) {
+			int r = -errno;
+
+			free(take_ptr(f->tmp));
+			return r;
+		}
+	}
+	if (renameat(f->dir_fd, f->tmp, f->dir_fd, f->name) < 0)
+		return -errno;
+	free(take_ptr(f->tmp));
+	output_file_fini(f);
+	return 0;
+}
+
+void output_file_fini(struct output_file *f)
+{
+	if (f->tmp)
+		(void)unlinkat(f->dir_fd, f->tmp, 0);
+	free(f->tmp);
+	free(f->name);
+	(void)close_fd(f->fd);
+	(void)close_fd(f->dir_fd);
+	*f = (struct output_file)OUTPUT_FILE_INIT;
+}
+
+int output_dir_begin(const char *path, struct safedir *ret)
+{
+	_cleanup_close_ int parent = -1;
+	_cleanup_free_ char *name = NULL;
+	int r = parent_open(path, &parent, &name);
+
+	if (r < 0)
+		return r;
+	/* only an empty one can be removed; what cannot be made again is never touched */
+	if (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return errno == EEXIST ? -ENOTEMPTY : -errno;
+	return safedir_begin(parent, name, ret);
+}
+
+bool output_is_dir(const char *path)
+{
+	size_t n = strlen(path);
+	struct stat st;
+
+	return (n && path[n - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}

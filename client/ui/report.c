@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The summary as text. Every name in it comes from a traced program, through the decoder, and is
+ * escaped here for the terminal.
+ */
+#include "client/ui/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ui/human.h"
+#include "client/ui/report_internal.h"
+#include "client/ui/view.h"
+
+#define MAX_THREADS 12
+#define MAX_STACKS 8
+#define MAX_FUNCTIONS 12
+#define MAX_WAITS 5
+#define MAX_FRAMES 40
+
+char *report_stack_text(struct json_object *stack)
+{
+	size_t n = stack && json_object_is_type(stack, json_type_array)
+			   ? json_object_array_length(stack)
+			   : 0;
+	char *text = NULL;
+
+	for (size_t i = 0; i < n && i < MAX_FRAMES; i++) {
+		struct json_object *frame = json_object_array_get_idx(stack, n - 1 - i);
+		_cleanup_free_ char *name =
+			human_name(frame ? json_object_get_string(frame) : NULL);
+		_cleanup_free_ char *before = text;
+
+		text = before ? human_format("%s <- %s", before, name) : human_format("%s", name);
+	}
+	return text ? text : human_format("(stack not recorded)");
+}
+
+void report_print_cut(FILE *out, size_t indent, const char *label, const char *text)
+{
+	_cleanup_free_ char *line = human_format("%*s%s%s", (int)indent, "", label, text);
+
+	(void)human_print_cut(out, line, human_columns(out));
+	(void)fputc('\n', out);
+}
+
+/* What nobody recorded is not none. */
+static void add_time(struct human_table *table, struct json_object *o, const char *key)
+{
+	if (field(o, key))
+		human_table_add_duration(table, field_number(o, key));
+	else
+		human_table_add(table, human_format("unknown"));
+}
+
+static void print_threads(FILE *out, struct json_object *summary)
+{
+	static const struct human_column sampled[] = {
+		{"THREAD", 'l'},
+		{"TID", 'r'},
+		{"ON CPU", 'r'},
+		{"OFF CPU", 'r'},
+		{"SAMPLES", 'r'},
+	};
+	static const struct human_column exact[] = {
+		{"THREAD", 'l'},
+		{"TID", 'r'},
+		{"TRACED", 'r'},
+		{"OUTSIDE", 'r'},
+		{"CALLS", 'r'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(sampled);
+	size_t n = field_count(summary, "threads");
+	uint64_t more = field_number(summary, "threads_omitted");
+	bool calls = field_count(summary, "functions") > 0;
+
+	if (!n)
+		return;
+	if (calls)
+		table.columns = exact;
+	for (size_t i = 0; i < n && i < MAX_THREADS; i++) {
+		struct json_object *t = field_at(summary, "threads", i);
+
+		human_table_add(&table, human_name(field_text(t, "name")));
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
+		if (calls) {
+			human_table_add_duration(&table, field_number(t, "traced_ns"));
+			human_table_add_duration(&table, field_number(t, "outside_ns"));
+		} else {
+			add_time(&table, t, "on_cpu_ns");
+			add_time(&table, t, "off_cpu_ns");
+		}
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls ? "calls" : "samples")));
+	}
+	(void)fputs("\nthreads\n", out);
+	human_table_print(&table, out, 2);
+	if (n > MAX_THREADS || more)
+		(void)fprintf(out, "  ... and %" PRIu64 " more\n",
+			more + (n > MAX_THREADS ? n - MAX_THREADS : 0));
+}
+
+/* Where every call is known: what ran how long by itself, and what waited outside of the trace. */
+static void print_functions(FILE *out, struct json_object *window)
+{
+	static const struct human_column columns[] = {
+		{"ITSELF", 'r'},
+		{"OUTSIDE", 'r'},
+		{"CALLS", 'r'},
+		{"LONGEST", 'r'},
+		{"INSTRUCTIONS", 'r'},
+		{"FUNCTION", 'l'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+	size_t n = field_count(window, "functions");
+
+	if (!n)
+		return;
+	for (size_t i = 0; i < n && i < MAX_FUNCTIONS; i++) {
+		struct json_object *f = field_at(window, "functions", i);
+
+		human_table_add_duration(&table, field_number(f, "self_ns"));
+		human_table_add_duration(&table, field_number(f, "outside_ns"));
+		human_table_add(&table, human_format("%" PRIu64, field_number(f, "calls")));
+		human_table_add_duration(&table, field_number(f, "max_ns"));
+		human_table_add(&table, human_format("%" PRIu64, field_number(f, "instructions")));
+		human_table_add(&table, human_name(field_text(f, "name")));
+	}
+	(void)fputs("\nfunctions, by the time in themselves and outside of the trace (system calls, off the CPU)\n", out);
+	human_table_print(&table, out, 2);
+}
+
+void report_print_heaviest(FILE *out, struct json_object *summary)
+{
+	/* a region has samples of its one thread */
+	uint64_t samples = field_number(summary, "samples_omitted") + field_number(summary, "samples");
+
+	if (!field_count(summary, "heaviest"))
+		return;
+	for (size_t i = 0; i < field_count(summary, "threads"); i++)
+		samples += field_number(field_at(summary, "threads", i), "samples");
+	(void)fputs("\nheaviest stacks, innermost function first\n", out);
+	for (size_t i = 0; i < field_count(summary, "heaviest") && i < MAX_STACKS; i++) {
+		struct json_object *h = field_at(summary, "heaviest", i);
+		_cleanup_free_ char *stack = report_stack_text(field(h, "stack")), *label = NULL;
+		char percent[HUMAN_SIZE], time[HUMAN_SIZE];
+
+		label = human_format("%7s %9s  ",
+			human_percent(percent, field_number(h, "samples"), samples),
+			human_duration(time, field_number(h, "ns")));
+		report_print_cut(out, 2, label, stack);
+	}
+}
+
+/*
+ * Told by the functions that libraries and languages wait in; the innermost few, since everything is
+ * called from somewhere that may be called anything.
+ */
+bool report_is_lock_wait(struct json_object *wait)
+{
+	static const char *const words[] = {
+		"mutex_lock",
+		"mutex_timedlock",
+		"lll_lock_wait",
+		"lock_contended",
+		"LockSlow",
+		"rwlock_rd",
+		"rwlock_wr",
+		"rwlock_timed",
+		"rdlock",
+		"wrlock",
+		"spin_lock",
+		"mutex::lock",
+		"Mutex::lock",
+		"take_gil",
+		"acquire_lock",
+	};
+	const char *state = field_text(wait, "state");
+	struct json_object *stack = field_array(wait, "stack");
+	size_t n = field_count(wait, "stack");
+
+	if (!state || strcmp(state, "sleeping") != 0)
+		return false;
+	for (size_t i = n > 6 ? n - 6 : 0; i < n; i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(stack, i));
+
+		for (size_t w = 0; name && w < ARRAY_SIZE(words); w++) {
+			if (strstr(name, words[w]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* "maintenance (tid 7)" and where; prints "`before` WHO`between`WHERE". */
+static void print_who(FILE *out, struct json_object *by, const char *before, const char *between)
+{
+	_cleanup_free_ char *name = human_name(field_text(by, "name"));
+	bool has_stack = field_count(by, "stack") > 0;
+	_cleanup_free_ char *where =
+		has_stack ? report_stack_text(field(by, "stack")) : human_format("%s", "");
+	_cleanup_free_ char *label = human_format("%s %s (tid %" PRIu64 ")%s", before, name,
+		field_number(by, "tid"), has_stack ? between : "");
+
+	report_print_cut(out, 5, label, where);
+}
+
+void report_print_waker(FILE *out, struct json_object *w, bool lock)
+{
+	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
+
+	if (!by || !json_object_is_type(by, json_type_object))
+		return;
+	if (field_bool(by, "interrupt")) {
+		report_print_cut(out, 5, "ended by an interrupt (a timer, a device)", "");
+	} else if (!lock) {
+		print_who(out, by, "ended by", " in ");
+	} else if (!held) {
+		print_who(out, by, "held by", ", which released it in ");
+	} else {
+		_cleanup_free_ char *then =
+			human_format("then by %" PRIu64 " that had waited longer, the last",
+				field_number(held, "handovers"));
+
+		print_who(out, held, "held by", ", which released it in ");
+		print_who(out, by, then, " in ");
+	}
+}
+
+static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
+{
+	_cleanup_free_ char *name = human_name(field_text(w, "name")),
+			    *stack = report_stack_text(field(w, "stack"));
+	_cleanup_free_ char *state = human_name(field_text(w, "state"));
+	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
+	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
+
+	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), %s", rank,
+		human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"), state);
+	if (begin && begin < to_ns)
+		(void)fprintf(
+			out, ", began %s before the end", human_duration(before, to_ns - begin));
+	if (field_bool(w, "open"))
+		(void)fputs(", not over yet", out);
+	if (field_bool(w, "uncertain"))
+		(void)fputs(", length uncertain", out);
+	if (count > 1)
+		(void)fprintf(out, "; the longest of %" PRIu64 " here, %s in all", count,
+			human_duration(total, field_number(w, "total_ns")));
+	(void)fputc('\n', out);
+	report_print_cut(out, 5, "waited in ", stack);
+	/* who was preempted was not woken: it got the CPU back */
+	if (strcmp(state, "preempted") != 0)
+		report_print_waker(out, w, lock);
+}
+
+void report_print_waits(FILE *out, struct json_object *window, bool lock)
+{
+	size_t n = field_count(window, "waits"), shown = 0;
+
+	for (size_t i = 0; i < n && shown < MAX_WAITS; i++) {
+		struct json_object *w = field_at(window, "waits", i);
+
+		if (report_is_lock_wait(w) != lock)
+			continue;
+		if (!shown)
+			(void)fputs(
+				lock ? "\nlongest waits for a lock\n" : "\nlongest other waits\n",
+				out);
+		print_wait(out, w, ++shown, field_number(window, "to_ns"), lock);
+	}
+}
+
+static void print_window(FILE *out, struct json_object *window)
+{
+	print_threads(out, window);
+	print_functions(out, window);
+	report_print_heaviest(out, window);
+	report_print_waits(out, window, true);
+	report_print_waits(out, window, false);
+}
+
+/* How long it was, and how much of that is known of all CPUs; only that is in what follows. */
+static void print_span(FILE *out, struct json_object *summary)
+{
+	const uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns"),
+		       complete = field_number(summary, "complete_ns"),
+		       complete_from = field_number(summary, "complete_from_ns");
+	char span[HUMAN_SIZE], whole[HUMAN_SIZE];
+
+	if (to <= from)
+		return;
+	(void)human_duration(span, to - from);
+	(void)human_duration(whole, complete);
+	if (!field(summary, "complete_ns"))
+		view_line(out, "recorded", "the last %s", span);
+	else if (complete_from && complete_from + complete >= to)
+		view_line(out, "recorded", "complete for %s, parts back to %s", whole, span);
+	else
+		view_line(out, "recorded", "complete for %s of the last %s", whole, span);
+}
+
+void report_print(FILE *out, struct json_object *summary)
+{
+	struct json_object *losses = field(summary, "losses"), *focus = field(summary, "focus");
+	char span[HUMAN_SIZE];
+
+	if (!summary || !json_object_is_type(summary, json_type_object))
+		return;
+	print_span(out, summary);
+	if (view_sum(losses)) {
+		_cleanup_free_ char *text = view_losses(losses);
+
+		view_line(out, "lost", "%s", text);
+	}
+	if (focus) {
+		struct json_object *region = field(focus, "region");
+
+		if (region && json_object_is_type(region, json_type_object)) {
+			report_print_focus_region(out, region);
+			(void)fputs("\nin all threads meanwhile:\n", out);
+		} else {
+			(void)fprintf(out, "\nin the slow moment, %s long",
+				human_duration(span,
+					field_number(focus, "to_ns") - field_number(focus, "from_ns")));
+			if (field(focus, "complete_ns"))
+				(void)fprintf(out, ", complete for %s",
+					human_duration(span, field_number(focus, "complete_ns")));
+			(void)fputs(":\n", out);
+		}
+		print_window(out, focus);
+		(void)fputs("\nin all that was recorded:\n", out);
+	}
+	print_window(out, summary);
+	report_print_regions(out, summary);
+}
+
+/* Some names of a list: a damaged recording may lack hundreds. */
+static void print_names(FILE *out, const char *label, struct json_object *names)
+{
+	enum { SHOWN = 5 };
+	size_t n = names && json_object_is_type(names, json_type_array)
+			   ? json_object_array_length(names)
+			   : 0;
+
+	for (size_t i = 0; i < n && i < SHOWN; i++) {
+		_cleanup_free_ char *name =
+			human_name(json_object_get_string(json_object_array_get_idx(names, i)));
+
+		view_line(out, i ? "" : label, "%s", name);
+	}
+	if (n > SHOWN)
+		view_line(out, "", "and %zu more", n - SHOWN);
+}
+
+static char *spaced(const char *key)
+{
+	char *text = human_name(key);
+
+	for (char *p = text; p && *p; p++)
+		if (*p == '_')
+			*p = ' ';
+	return text;
+}
+
+void report_print_incomplete(FILE *out, struct json_object *result)
+{
+	struct json_object *losses = field(result, "losses"), *stats = field(result, "stats");
+	const char *label = "incomplete";
+
+	if (stats && !field_number(stats, "samples") && !field_number(stats, "switches") &&
+		!field_count(field(result, "summary"), "threads"))
+		view_line(out, "empty", "the recording holds no samples");
+	if (!losses || !json_object_is_type(losses, json_type_object))
+		return;
+	json_object_object_foreach (losses, key, value) {
+		_cleanup_free_ char *kind = NULL;
+
+		if (!json_object_is_type(value, json_type_int) || !value_number(value))
+			continue;
+		kind = spaced(key);
+		view_line(out, label, "%s: %" PRIu64, kind, value_number(value));
+		label = "";
+	}
+	print_names(out, "not found", field(losses, "images_missing"));
+	print_names(out, "changed", field(losses, "images_changed"));
+	print_names(out, "not usable", field(losses, "images_broken"));
+}
+
+void report_print_how_to_open(FILE *out, const char *path)
+{
+	_cleanup_free_ char *safe = human_name(path);
+
+	(void)fprintf(
+		out, "open https://ui.perfetto.dev and drop %s on it; nothing is uploaded\n", safe);
+}

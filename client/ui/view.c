@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Text for the protocol's Target and Snapshot objects. Every name in them is escaped again here:
+ * they come from other people's programs, and this goes to a terminal.
+ */
+#include "client/ui/view.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ui/human.h"
+#include "client/ui/trigger.h"
+
+void view_line(FILE *out, const char *label, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)fprintf(out, "  %-11s ", label);
+	va_start(ap, fmt);
+	(void)vfprintf(out, fmt, ap);
+	va_end(ap);
+	(void)fputc('\n', out);
+}
+
+/* A counter is a number, or an object that counts records or, if nobody knows how many, events. */
+static uint64_t counter_value(struct json_object *v)
+{
+	if (!v || !json_object_is_type(v, json_type_object))
+		return value_number(v);
+	return field_number(v, "count") ? field_number(v, "count") : field_number(v, "events");
+}
+
+uint64_t view_sum(struct json_object *counters)
+{
+	uint64_t sum = 0;
+
+	if (!counters || !json_object_is_type(counters, json_type_object))
+		return 0;
+	json_object_object_foreach (counters, key, value) {
+		(void)key;
+		sum += counter_value(value);
+	}
+	return sum;
+}
+
+char *view_losses(struct json_object *losses)
+{
+	char *text = NULL;
+
+	if (!losses || !json_object_is_type(losses, json_type_object))
+		return human_format("none");
+	json_object_object_foreach (losses, key, value) {
+		_cleanup_free_ char *kind = NULL, *before = NULL;
+		uint64_t n = counter_value(value);
+
+		if (!n)
+			continue;
+		kind = human_name(key);
+		before = text;
+		text = before ? human_format("%s, %s %" PRIu64, before, kind, n)
+			      : human_format("%s %" PRIu64, kind, n);
+	}
+	return text ? text : human_format("none");
+}
+
+/* ---- targets */
+
+char *view_target_name(struct json_object *t)
+{
+	_cleanup_free_ char *id = human_name(field_text(t, "id"));
+	_cleanup_free_ char *comm = human_name(field_text(t, "comm"));
+	_cleanup_free_ char *unit = human_name(field_text(t, "unit"));
+
+	if (field_text(t, "unit"))
+		return human_format("%s: unit %s", id, unit);
+	if (field_number(t, "tid"))
+		return human_format("%s: %s (pid %" PRIu64 ", thread %" PRIu64 ")", id, comm,
+			field_number(t, "pid"), field_number(t, "tid"));
+	return human_format("%s: %s (pid %" PRIu64 ")", id, comm, field_number(t, "pid"));
+}
+
+/* Its programs write events, and nobody armed it. */
+static bool is_events_only(struct json_object *t)
+{
+	const char *backend = field_text(t, "backend");
+
+	return backend && !strcmp(backend, "events");
+}
+
+/* A tracerd-step records it, every instruction. */
+static bool is_stepped(struct json_object *t)
+{
+	const char *backend = field_text(t, "backend");
+
+	return backend && !strcmp(backend, "step");
+}
+
+char *view_target_how(struct json_object *t)
+{
+	_cleanup_free_ char *stacks = human_name(field_text(t, "stacks"));
+	_cleanup_free_ char *method = human_name(field_text(t, "method"));
+
+	if (is_events_only(t))
+		return human_format("its own events only; 'tracectl arm %" PRIu64
+				    "' adds stacks and waits",
+			field_number(t, "pid"));
+	if (is_stepped(t))
+		return human_format("every instruction, by tracerd-step");
+	return human_format("stacks %s, waits %s, recorded by %s events", stacks,
+		field_bool(t, "waits") ? "on" : "off", method);
+}
+
+/* "3 threads, 2.00 MiB": the event rings of its programs; "-" without. The caller frees it. */
+static char *rings_short(struct json_object *events)
+{
+	uint64_t threads = field_number(events, "threads");
+	const char *state = field_text(events, "state");
+	char bytes[HUMAN_SIZE];
+
+	if (!state)
+		return human_format("%s", "-");
+	return human_format("%" PRIu64 " thread%s, %s%s", threads, threads == 1 ? "" : "s",
+		human_bytes(bytes, field_number(events, "bytes")),
+		!strcmp(state, "live") ? "" : ", ended");
+}
+
+static void view_rings(FILE *out, struct json_object *events)
+{
+	_cleanup_free_ char *state = human_name(field_text(events, "state")),
+			    *clock = human_name(field_text(events, "clock")),
+			    *lost = view_losses(field(events, "lost"));
+	uint64_t programs = field_number(events, "programs");
+	char since[HUMAN_SIZE], bytes[HUMAN_SIZE], ring[HUMAN_SIZE];
+
+	if (!field_text(events, "state"))
+		return;
+	view_line(out, "events", "%" PRIu64 " program%s, %s since %s, clock %s", programs,
+		programs == 1 ? "" : "s", state,
+		human_time(since, field_number(events, "registered_at")), clock);
+	view_line(out, "",
+		"%" PRIu64 " of %" PRIu64 " threads, %s each, %" PRIu64 " names, %s in all",
+		field_number(events, "threads"), field_number(events, "threads_max"),
+		human_bytes(ring, field_number(events, "ring_bytes")),
+		field_number(events, "names"), human_bytes(bytes, field_number(events, "bytes")));
+	view_line(out, "", "lost: %s", lost);
+}
+
+void view_targets(FILE *out, struct json_object *targets)
+{
+	static const struct human_column columns[] = {
+		{"TARGET", 'l'},
+		{"PID", 'r'},
+		{"NAME", 'l'},
+		{"UID", 'r'},
+		{"STATE", 'l'},
+		{"STACKS", 'l'},
+		{"EVENTS", 'l'},
+		{"LOOK-BACK", 'r'},
+		{"SAMPLES", 'r'},
+		{"RINGS", 'l'},
+		{"TRIGGERS", 'r'},
+		{"LOST", 'r'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+
+	for (size_t i = 0; i < json_object_array_length(targets); i++) {
+		struct json_object *t = json_object_array_get_idx(targets, i);
+		struct json_object *events = field(t, "events"), *step = field(t, "step");
+		const char *unit = field_text(t, "unit");
+		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid");
+
+		human_table_add(&table, human_name(field_text(t, "id")));
+		human_table_add(&table, tid ? human_format("%" PRIu64 "/%" PRIu64, pid, tid)
+					    : human_format(pid ? "%" PRIu64 : "-", pid));
+		human_table_add(&table, human_name(unit ? unit : field_text(t, "comm")));
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
+		human_table_add(&table, human_name(field_text(t, "state")));
+		human_table_add(
+			&table, human_name(is_events_only(t) || is_stepped(t) ? "-" : field_text(t, "stacks")));
+		human_table_add(
+			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
+		human_table_add_duration(&table, field_number(t, "lookback_ns"));
+		human_table_add(&table, is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
+						      : human_format("%" PRIu64, field_number(t, "samples")));
+		human_table_add(&table, rings_short(events));
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, "triggers")));
+		human_table_add(&table,
+			human_format("%" PRIu64,
+				view_sum(field(t, "lost")) + view_sum(field(events, "lost")) +
+					view_sum(field(step, "lost"))));
+	}
+	human_table_print(&table, out, 0);
+}
+
+static void view_strings(FILE *out, const char *label, struct json_object *o, const char *key)
+{
+	for (size_t i = 0; i < field_count(o, key); i++) {
+		_cleanup_free_ char *s = human_name(json_object_get_string(field_at(o, key, i)));
+
+		view_line(out, i ? "" : label, "%s", s);
+	}
+}
+
+static void view_step(FILE *out, struct json_object *step)
+{
+	_cleanup_free_ char *lost = view_losses(field(step, "lost")), *state = human_name(field_text(step, "state")),
+			    *error = human_name(field_text(step, "error"));
+	char bytes[HUMAN_SIZE], max[HUMAN_SIZE], over[HUMAN_SIZE];
+
+	view_line(out, "recorded",
+		"%" PRIu64 " instructions, %" PRIu64 " system calls, %" PRIu64 " signals; %" PRIu64 " of %" PRIu64
+		" threads alive",
+		field_number(step, "insns"), field_number(step, "syscalls"), field_number(step, "signals"),
+		field_number(step, "threads"), field_number(step, "threads_all"));
+	view_line(out, "stepper", "%s%s%s; %s of %s kept, %s overwritten", state, field_text(step, "error") ? ": " : "",
+		field_text(step, "error") ? error : "", human_bytes(bytes, field_number(step, "bytes")),
+		human_bytes(max, field_number(step, "max_bytes")),
+		human_bytes(over, field_number(step, "overwritten_bytes")));
+	view_line(out, "", "lost: %s", lost);
+}
+
+void view_target(FILE *out, struct json_object *t)
+{
+	_cleanup_free_ char *name = view_target_name(t), *how = view_target_how(t);
+	_cleanup_free_ char *exe = human_name(field_text(t, "exe"));
+	_cleanup_free_ char *state = human_name(field_text(t, "state"));
+	_cleanup_free_ char *lost = view_losses(field(t, "lost"));
+	char since[HUMAN_SIZE], lookback[HUMAN_SIZE], ring[HUMAN_SIZE];
+
+	(void)fprintf(out, "%s\n", name);
+	view_line(out, "program", "%s", exe);
+	if (is_events_only(t))
+		view_line(out, "owner", "uid %" PRIu64, field_number(t, "uid"));
+	else
+		view_line(out, "owner", "uid %" PRIu64 "; armed by uid %" PRIu64, field_number(t, "uid"),
+			field_number(t, "owner_uid"));
+	view_line(
+		out, "state", "%s since %s", state, human_time(since, field_number(t, "armed_at")));
+	view_line(out, "recording", "%s", how);
+	view_strings(out, "because", t, "why");
+	view_strings(out, "warning", t, "warnings");
+	if (!is_events_only(t)) {
+		view_line(out, "look-back", "%s",
+			human_duration(lookback, field_number(t, "lookback_ns")));
+		if (is_stepped(t))
+			view_step(out, field(t, "step"));
+		else
+			view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
+				field_number(t, "samples"), field_number(t, "switches"));
+	}
+	view_line(out, "lost", "%s", lost);
+	view_rings(out, field(t, "events"));
+	if (field_number(t, "triggers"))
+		view_line(out, "triggers", "%" PRIu64, field_number(t, "triggers"));
+	view_line(out, "cost", "%s of rings, %" PRIu64 " file descriptors",
+		human_bytes(ring, field_number(t, "ring_bytes")), field_number(t, "fds"));
+}
+
+/* ---- snapshots */
+
+void view_snapshots(FILE *out, struct json_object *snapshots)
+{
+	static const struct human_column columns[] = {
+		{"SNAPSHOT", 'l'},
+		{"TARGET", 'l'},
+		{"PID", 'r'},
+		{"NAME", 'l'},
+		{"STATE", 'l'},
+		{"SIZE", 'r'},
+		{"CREATED", 'l'},
+		{"REASON", 'l'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+
+	for (size_t i = 0; i < json_object_array_length(snapshots); i++) {
+		struct json_object *s = json_object_array_get_idx(snapshots, i);
+		char buf[HUMAN_SIZE];
+
+		human_table_add(&table, human_name(field_text(s, "id")));
+		human_table_add(&table, human_name(field_text(s, "target")));
+		human_table_add(&table, human_format("%" PRIu64, field_number(s, "pid")));
+		human_table_add(&table, human_name(field_text(s, "comm")));
+		human_table_add(&table, human_name(field_text(s, "state")));
+		human_table_add(
+			&table, human_format("%s", human_bytes(buf, field_number(s, "bytes"))));
+		human_table_add(
+			&table, human_format("%s", human_time(buf, field_number(s, "created_at"))));
+		human_table_add(&table, cause_words(field(s, "cause")));
+	}
+	human_table_print(&table, out, 0);
+}
+
+/* Who asked and why; of a trigger, which region and how long it took. */
+static void view_cause(FILE *out, struct json_object *cause)
+{
+	_cleanup_free_ char *words = cause_sentence(cause),
+			    *trigger = human_name(field_text(cause, "trigger"));
+	const char *kind = field_text(cause, "kind");
+
+	if (!*words)
+		return;
+	if (field_text(cause, "trigger"))
+		view_line(out, "cause", "%s, trigger %s", words, trigger);
+	else
+		view_line(
+			out, kind && strcmp(kind, "client") != 0 ? "cause" : "reason", "%s", words);
+}
+
+void view_snapshot(FILE *out, struct json_object *s)
+{
+	_cleanup_free_ char *id = human_name(field_text(s, "id"));
+	_cleanup_free_ char *comm = human_name(field_text(s, "comm"));
+	_cleanup_free_ char *target = human_name(field_text(s, "target"));
+	_cleanup_free_ char *state = human_name(field_text(s, "state"));
+	const char *error = field_text(field(s, "error"), "message");
+	const char *stage = field_text(field(s, "progress"), "stage");
+	uint64_t created = field_number(s, "created_at"),
+		 published = field_number(s, "published_at");
+	char buf[HUMAN_SIZE], gap[HUMAN_SIZE];
+
+	(void)fprintf(out, "snapshot %s of %s (pid %" PRIu64 ", target %s)\n", id, comm,
+		field_number(s, "pid"), target);
+	if (published > created)
+		view_line(
+			out, "state", "%s in %s", state, human_duration(buf, published - created));
+	else if (stage && *stage) {
+		_cleanup_free_ char *safe = human_name(stage);
+
+		view_line(out, "state", "%s (%s)", state, safe);
+	} else {
+		view_line(out, "state", "%s", state);
+	}
+	view_line(out, "created", "%s", human_time(buf, created));
+	view_cause(out, field(s, "cause"));
+	if (error && *error) {
+		_cleanup_free_ char *safe = human_name(error);
+
+		view_line(out, "error", "%s", safe);
+	}
+	if (field_number(s, "bytes"))
+		view_line(out, "size", "%s", human_bytes(buf, field_number(s, "bytes")));
+	if (field_number(s, "blind_ns"))
+		view_line(out, "blind gap", "%s", human_duration(gap, field_number(s, "blind_ns")));
+	for (size_t i = 0; i < field_count(s, "files"); i++) {
+		struct json_object *f = field_at(s, "files", i);
+		_cleanup_free_ char *name = human_name(field_text(f, "name"));
+
+		view_line(out, i ? "" : "files", "%s (%s)", name,
+			human_bytes(buf, field_number(f, "size")));
+	}
+}

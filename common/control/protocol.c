@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The const tables of the control protocol, and what can be looked up in them. */
+#include "common/control/protocol.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/control/frame.h"
+
+const struct protocol_error_info protocol_errors[_API_ERROR_MAX] = {
+	[API_OK] = {"", ""},
+	[API_BAD_REQUEST] = {"bad_request", "the message is no request: not strict JSON, or not this protocol's envelope"},
+	[API_UNKNOWN_METHOD] = {"unknown_method", "no method has this name"},
+	[API_BAD_PARAMS] = {"bad_params", "a parameter is missing, has the wrong type or is out of range"},
+	[API_TOO_LARGE] = {"too_large", "the request or its answer exceeds the protocol's limits"},
+	[API_NOT_FOUND] = {"not_found", "no such target, snapshot, trigger or file"},
+	[API_GONE] = {"gone", "the process has exited, or another one has its pid now"},
+	[API_NOT_PERMITTED] = {"not_permitted", "the kernel, the owner or the role does not allow it"},
+	[API_QUOTA] = {"quota", "a limit of this user is reached"},
+	[API_BUSY] = {"busy", "a limit of the daemon is reached, or the same operation is running; try again"},
+	[API_UNSUPPORTED] = {"unsupported", "this machine, kernel or build cannot do it"},
+	[API_IO] = {"io", "reading or writing failed"},
+	[API_NO_SPACE] = {"no_space", "the disk or the spool is full"},
+	[API_TIMEOUT] = {"timeout", "it took longer than the configured limit"},
+	[API_CANCELLED] = {"cancelled", "somebody cancelled it"},
+	[API_SHUTTING_DOWN] = {"shutting_down", "the daemon is stopping"},
+	[API_DECODE_FAILED] = {"decode_failed", "the decoder did not finish"},
+	[API_INTERNAL] = {"internal", "a failure inside the daemon; its log says more"},
+};
+
+static const struct protocol_param params_none[] = {{0}};
+
+static const struct protocol_param params_arm[] = {
+	{.name = "pid", .type = PARAM_INT, .min = 1, .max = INT32_MAX, .doc = "process to record, with all its threads"},
+	{.name = "tid", .type = PARAM_INT, .min = 1, .max = INT32_MAX, .doc = "a single thread to record"},
+	{.name = "unit", .type = PARAM_STRING, .min = 1, .max = 256,
+		.doc = "systemd unit or control group to record: every process in it"},
+	{.name = "scope", .type = PARAM_CHOICE, .choices = "process|thread|unit",
+		.doc = "what is recorded; follows from pid, tid or unit where it is not given"},
+	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|sample|step", .def = "auto",
+		.doc = "how it is recorded: samples; or by a tracerd-step that the client has started, every instruction"},
+	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf", .def = "auto",
+		.doc = "how stacks are found: frame pointers, or unwinding of a copy of the stack"},
+	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
+	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 3,
+		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "
+		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h)"},
+	{0},
+};
+
+static const struct protocol_param params_target[] = {
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{0},
+};
+
+static const struct protocol_param params_register[] = {
+	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 2,
+		.doc = "what the message's descriptors are, in order: \"rings\" (the sealed memfd of common/bundle/ringabi.h), "
+		       "\"wake\" (an eventfd that the program adds 1 to when it has written a cause)"},
+	{0},
+};
+
+static const struct protocol_param params_page[] = {
+	{.name = "cursor", .type = PARAM_STRING, .min = 1, .max = PROTOCOL_NAME_MAX, .doc = "where to go on: \"next\" of the last page"},
+	{.name = "limit", .type = PARAM_INT, .min = 1, .max = PROTOCOL_PAGE_MAX, .def = "50", .doc = "entries on a page"},
+	{0},
+};
+
+static const struct protocol_param params_create[] = {
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{.name = "reason", .type = PARAM_STRING, .min = 0, .max = 256, .doc = "free text, kept in the bundle"},
+	{.name = "with_objects", .type = PARAM_BOOL, .def = "false",
+		.doc = "put every needed executable into the bundle, so that it decodes on another machine"},
+	{.name = "wait", .type = PARAM_BOOL, .def = "false", .doc = "answer when it is published, failed or cancelled"},
+	{0},
+};
+
+static const struct protocol_param params_snapshot[] = {
+	{.name = "snapshot", .type = PARAM_STRING, .required = true, .min = 1, .max = 64, .doc = "a snapshot's id"},
+	{0},
+};
+
+static const struct protocol_param params_fetch[] = {
+	{.name = "snapshot", .type = PARAM_STRING, .required = true, .min = 1, .max = 64, .doc = "a snapshot's id"},
+	{.name = "names", .type = PARAM_STRINGS, .min = 1, .max = PROTOCOL_FETCH_MAX,
+		.doc = "files to get as read-only descriptors, in this order; without it the files are listed"},
+	{0},
+};
+
+static const struct protocol_param params_trigger_add[] = {
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{.name = "region", .type = PARAM_STRING, .required = true, .min = 1, .max = 216,
+		.doc = "name of a region that the target's programs write"},
+	{.name = "over_ns", .type = PARAM_INT, .required = true, .min = 1, .max = 3600000000000,
+		.doc = "a region that takes this long or longer is a hit"},
+	{.name = "cooldown_ns", .type = PARAM_INT, .min = 0, .max = 86400000000000, .def = "10000000000",
+		.doc = "after a hit others within this time are only counted"},
+	{.name = "max_per_hour", .type = PARAM_INT, .min = 0, .max = 100000, .def = "60",
+		.doc = "snapshots of this trigger in any hour; 0: no limit but the cooldown"},
+	{.name = "after_ns", .type = PARAM_INT, .min = 0, .max = 60000000000, .def = "0",
+		.doc = "freeze so long behind the region's end, so that what follows is in it"},
+	{0},
+};
+
+static const struct protocol_param params_trigger_list[] = {
+	{.name = "target", .type = PARAM_TARGET, .doc = "only of this target"},
+	{.name = "cursor", .type = PARAM_STRING, .min = 1, .max = PROTOCOL_NAME_MAX, .doc = "where to go on: \"next\" of the last page"},
+	{.name = "limit", .type = PARAM_INT, .min = 1, .max = PROTOCOL_PAGE_MAX, .def = "50", .doc = "entries on a page"},
+	{0},
+};
+
+static const struct protocol_param params_trigger[] = {
+	{.name = "trigger", .type = PARAM_STRING, .required = true, .min = 1, .max = 32, .doc = "a trigger's id"},
+	{0},
+};
+
+static const struct protocol_param params_subscribe[] = {
+	{.name = "events", .type = PARAM_STRINGS, .min = 1, .max = 32, .doc = "names of events; without it all"},
+	{0},
+};
+
+#define TARGET "{target: Target}"
+#define SNAPSHOT "{snapshot: Snapshot}"
+#define TRIGGER "{trigger: Trigger}"
+
+const struct protocol_method protocol_methods[_METHOD_MAX] = {
+	[METHOD_HELLO] = {"hello", 0, 0, params_none,
+		"{version: string, protocol: int, uid: int, role: \"admin\"|\"user\", capabilities: [string]}",
+		"who answers, and what the caller may do"},
+	[METHOD_STATUS] = {"status", 0, 0, params_none, "Status", "the daemon's state; the same object as GET /status"},
+	[METHOD_CONFIG_SHOW] = {"config.show", METHOD_ADMIN, 0, params_none,
+		"{config: [{section, key, value, default, unit, doc}]}", "the configuration in force"},
+	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 3, params_arm, TARGET, "start recording a process, thread or unit"},
+	[METHOD_TARGET_DISARM] = {"target.disarm", METHOD_AUDIT, 0, params_target, TARGET,
+		"stop recording and forget what was not snapshot"},
+	[METHOD_TARGET_LIST] = {"target.list", 0, 0, params_page, "{targets: [Target], next: string|null}",
+		"the targets that the caller may see"},
+	[METHOD_TARGET_SHOW] = {"target.show", 0, 0, params_target, TARGET, "one target"},
+	[METHOD_TARGET_REGISTER] = {"target.register", METHOD_AUDIT | METHOD_REPLY_FDS, 2, params_register, TARGET,
+		"a program gives its own event rings; the answer carries its control page, and the connection is the registration"},
+	[METHOD_SNAPSHOT_CREATE] = {"snapshot.create", METHOD_AUDIT, 0, params_create, SNAPSHOT,
+		"freeze what was recorded, decode it and keep it"},
+	[METHOD_SNAPSHOT_LIST] = {"snapshot.list", 0, 0, params_page, "{snapshots: [Snapshot], next: string|null}",
+		"the snapshots that the caller may see, newest first"},
+	[METHOD_SNAPSHOT_SHOW] = {"snapshot.show", 0, 0, params_snapshot, SNAPSHOT, "one snapshot"},
+	[METHOD_SNAPSHOT_CANCEL] = {"snapshot.cancel", METHOD_AUDIT, 0, params_snapshot, SNAPSHOT, "stop one that is not done"},
+	[METHOD_SNAPSHOT_DELETE] = {"snapshot.delete", METHOD_AUDIT, 0, params_snapshot, SNAPSHOT, "remove one from the spool"},
+	[METHOD_SNAPSHOT_FETCH] = {"snapshot.fetch", METHOD_REPLY_FDS | METHOD_AUDIT, 0, params_fetch,
+		"{files: [{name: string, size: int}]}", "the files of a snapshot, by descriptor"},
+	[METHOD_TRIGGER_ADD] = {"trigger.add", METHOD_AUDIT, 0, params_trigger_add, TRIGGER,
+		"take a snapshot of a target by itself whenever a region of its programs is slow"},
+	[METHOD_TRIGGER_LIST] = {"trigger.list", 0, 0, params_trigger_list, "{triggers: [Trigger], next: string|null}",
+		"the triggers that the caller may see"},
+	[METHOD_TRIGGER_REMOVE] = {"trigger.remove", METHOD_AUDIT, 0, params_trigger, TRIGGER,
+		"remove one; the answer has its last counts"},
+	[METHOD_SUBSCRIBE] = {"subscribe", 0, 0, params_subscribe, "{}", "get events on this connection from now on"},
+	[METHOD_UNSUBSCRIBE] = {"unsubscribe", 0, 0, params_none, "{}", "get no more events"},
+	[METHOD_PING] = {"ping", METHOD_TO_CLIENT, 0, params_none, "{}",
+		"the daemon asks whether an idle subscriber is there; it answers {\"v\":1,\"id\":ID,\"result\":{}}"},
+};
+
+const struct protocol_event protocol_events[] = {
+	{"target.state", "Target", "a target was armed, suspended, has exited, changed its way of recording, or was disarmed"},
+	{"snapshot.state", "Snapshot", "a snapshot has reached another state"},
+	{"snapshot.progress", "{snapshot: string, progress: {stage: string, done: int, total: int}}",
+		"a running snapshot gets on"},
+	{"trigger.hit", "{trigger: string|null, target: string, snapshot: string|null, suppressed: string|null, cause: Cause}",
+		"a trigger was hit, or (trigger null) a program asked: the snapshot, or why there is none. Hits without a snapshot "
+		"are told at most ten times a second for each trigger"},
+	{"control.changed", "{}", "to a registered program on its own connection only: its control page has changed"},
+	{"daemon.stopping", "{}", "the daemon stops: connections end"},
+};
+const size_t protocol_n_events = ARRAY_SIZE(protocol_events);
+
+const struct protocol_limit protocol_limits[] = {
+	{"request_bytes", FRAME_REQUEST_MAX, "longest request, without the four bytes of its length"},
+	{"reply_bytes", FRAME_REPLY_MAX, "longest reply or event"},
+	{"depth", JSON_DEPTH_MAX, "levels of arrays and objects in a message"},
+	{"fds", FRAME_FDS_MAX, "descriptors on one message"},
+	{"page_entries", PROTOCOL_PAGE_MAX, "entries on one page of a list"},
+	{"fetch_names", PROTOCOL_FETCH_MAX, "files in one snapshot.fetch"},
+	{"name_bytes", PROTOCOL_NAME_MAX, "longest name in an array of names"},
+};
+const size_t protocol_n_limits = ARRAY_SIZE(protocol_limits);
+
+const char *protocol_error_code(enum protocol_error e)
+{
+	if (e <= API_OK || e >= _API_ERROR_MAX)
+		e = API_INTERNAL;
+	return protocol_errors[e].code;
+}
+
+enum protocol_error protocol_error_from_code(const char *code)
+{
+	for (int i = API_OK + 1; i < _API_ERROR_MAX; i++)
+		if (strcmp(protocol_errors[i].code, code) == 0)
+			return (enum protocol_error)i;
+	return API_INTERNAL;
+}
+
+enum protocol_error protocol_error_from_errno(int negative_errno)
+{
+	switch (-negative_errno) {
+	case EPERM:
+	case EACCES:
+		return API_NOT_PERMITTED;
+	case ESRCH:
+		return API_GONE;
+	case ENOENT:
+		return API_NOT_FOUND;
+	case ENOSPC:
+	case EDQUOT:
+		return API_NO_SPACE;
+	case ENOMEM:
+	case EMFILE:
+	case ENFILE:
+	case EAGAIN:
+	case EBUSY:
+		return API_BUSY;
+	case EOPNOTSUPP:
+	case ENOSYS:
+	case ENODEV:
+		return API_UNSUPPORTED;
+	case ETIMEDOUT:
+		return API_TIMEOUT;
+	case ECANCELED:
+		return API_CANCELLED;
+	case EIO:
+		return API_IO;
+	default:
+		return API_INTERNAL;
+	}
+}
+
+const struct protocol_method *protocol_method_find(const char *name)
+{
+	for (size_t i = 0; i < _METHOD_MAX; i++)
+		if (strcmp(protocol_methods[i].name, name) == 0)
+			return &protocol_methods[i];
+	return NULL;
+}
+
+int protocol_event_find(const char *name)
+{
+	for (size_t i = 0; i < protocol_n_events; i++)
+		if (strcmp(protocol_events[i].name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
+static struct json_object *envelope(bool has_id, int64_t id)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_int(o, "v", PROTOCOL_VERSION);
+	if (has_id)
+		json_add_int(o, "id", id);
+	else
+		json_add_null(o, "id");
+	return o;
+}
+
+struct json_object *protocol_request(int64_t id, const char *method, struct json_object *params, size_t n_fds)
+{
+	struct json_object *o = envelope(true, id);
+
+	json_add_string(o, "method", method);
+	json_add(o, "params", params ? params : json_object_new_object());
+	if (n_fds > 0)
+		json_add_uint(o, "nfds", n_fds);
+	return o;
+}
+
+struct json_object *protocol_result(int64_t id, struct json_object *result, size_t n_fds)
+{
+	struct json_object *o = envelope(true, id);
+
+	json_add(o, "result", result);
+	if (n_fds > 0)
+		json_add_uint(o, "nfds", n_fds);
+	return o;
+}
+
+struct json_object *protocol_error(bool has_id, int64_t id, enum protocol_error code, const char *message)
+{
+	struct json_object *o = envelope(has_id, id), *e = json_object_new_object();
+
+	json_add_string(e, "code", protocol_error_code(code));
+	json_add_string(e, "message", message);
+	json_add(o, "error", e);
+	return o;
+}
+
+struct json_object *protocol_event(const char *event, uint64_t seq, uint64_t missed, struct json_object *data)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_int(o, "v", PROTOCOL_VERSION);
+	json_add_string(o, "event", event);
+	json_add_uint(o, "seq", seq);
+	json_add_uint(o, "missed", missed);
+	json_add(o, "data", data);
+	return o;
+}

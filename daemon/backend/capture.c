@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/capture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/safefile.h"
+#include "common/bundle/bundle.h"
+#include "common/bundle/perfabi.h"
+#include "common/bundle/perfdata_write.h"
+#include "daemon/backend/backend.h"
+#include "daemon/backend/frozen.h"
+
+#define BLOCK_BYTES (64u << 10)
+#define RESYNC_SECONDS 5 /* a target that cannot be read is not waited for any longer */
+
+/* ---- freezing */
+
+static int member_cmp(const void *a, const void *b)
+{
+	const struct frozen_member *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x->from_ns < y->from_ns ? -1 : x->from_ns > y->from_ns;
+}
+
+static int freeze_members(const struct target *target, struct frozen *frozen)
+{
+	const struct member *member;
+
+	frozen->members = calloc(target->n_members ? target->n_members : 1, sizeof(*frozen->members));
+	if (!frozen->members)
+		return -ENOMEM;
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		struct frozen_member *out = &frozen->members[frozen->n_members++];
+
+		*out = (struct frozen_member){
+			.pid = member->pid, .nspid = member->nspid, .from_ns = member->from_ns, .to_ns = member->to_ns};
+		if (member->root)
+			out->root = root_ref(member->root);
+		if (member->cred)
+			out->cred = cred_ref(member->cred);
+		memcpy(out->comm, member->comm, sizeof(out->comm));
+	}
+	qsort(frozen->members, frozen->n_members, sizeof(*frozen->members), member_cmp);
+	return 0;
+}
+
+static int freeze_images(const struct target *target, struct frozen *frozen)
+{
+	frozen->images = calloc(target->n_images ? target->n_images : 1, sizeof(struct image *));
+	if (!frozen->images)
+		return -ENOMEM;
+	for (size_t i = 0; i < target->n_images; i++)
+		frozen->images[frozen->n_images++] = image_ref(target->images[i]);
+	return 0;
+}
+
+static int freeze_texts(const struct target *target, struct frozen *frozen)
+{
+	memcpy(frozen->name, target->name, sizeof(frozen->name));
+	memcpy(frozen->comm, target->comm, sizeof(frozen->comm));
+	if (target->unit && !(frozen->unit = strdup(target->unit)))
+		return -ENOMEM;
+	if (target->exe && !(frozen->exe = strdup(target->exe)))
+		return -ENOMEM;
+	for (size_t i = 0; i < target->n_warnings; i++) {
+		frozen->warnings[i] = strdup(target->warnings[i]);
+		if (!frozen->warnings[i])
+			return -ENOMEM;
+		frozen->n_warnings++;
+	}
+	return 0;
+}
+
+/* ---- what was lost and is being read again */
+
+static void resync_end(struct frozen *frozen)
+{
+	if (!frozen->resync.waits)
+		return;
+	frozen->resync.waits = false;
+	LIST_REMOVE(frozen, resync.link);
+	event_free(frozen->resync.limit);
+	frozen->resync.limit = NULL;
+}
+
+static void add_history(struct frozen *frozen, const struct target *target, const struct histlog *log)
+{
+	struct image **images = frozen->images;
+	size_t n_images = frozen->n_images;
+	struct histlog_view more;
+
+	if (histlog_freeze(log, &more) == 0 && histlog_view_join(&frozen->history, &more) < 0)
+		histlog_view_fini(&more);
+	/* With the files that it maps. */
+	frozen->n_images = 0;
+	if (freeze_images(target, frozen) < 0) {
+		frozen->images = images;
+		frozen->n_images = n_images;
+		return;
+	}
+	while (n_images > 0)
+		(void)image_put(images[--n_images]);
+	free(images);
+}
+
+void frozen_resynced(struct frozen *frozen, const struct target *target, const struct histlog *log)
+{
+	resync_end(frozen);
+	if (log)
+		add_history(frozen, target, log);
+	frozen_go_on(frozen);
+}
+
+static void on_resync_limit(evutil_socket_t fd, short what, void *arg)
+{
+	frozen_resynced(arg, NULL, NULL);
+}
+
+/*
+ * The moment has passed and does not move: records carry the time when the loss was told, which is before it, and what the
+ * kernel has told since is in the history with its own time. That something was lost is told in any case.
+ */
+static int await_resync(struct target *target, struct frozen *frozen)
+{
+	const struct timeval limit = {.tv_sec = RESYNC_SECONDS};
+
+	frozen->resync.limit = evtimer_new(target->targets->base, on_resync_limit, frozen);
+	if (!frozen->resync.limit || event_add(frozen->resync.limit, &limit) < 0)
+		return -ENOMEM;
+	frozen->resync.waits = true;
+	LIST_INSERT_HEAD(&target->waiting, frozen, resync.link);
+	return 0;
+}
+
+int target_freeze(struct target *target, bool admin, struct frozen **ret)
+{
+	_cleanup_(frozen_freep) struct frozen *frozen = NULL;
+	struct targets *targets = target->targets;
+	struct timespec now;
+	int r;
+
+	frozen = calloc(1, sizeof(*frozen));
+	if (!frozen)
+		return -ENOMEM;
+	frozen->vdso_fd = -1;
+	frozen->raw_ns = raw_now_ns();
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	frozen->unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	/* What happened until this moment may still lie in the history's rings. */
+	history_drain(targets->history);
+	target_recheck(target);
+
+	frozen->backend = target->backend;
+	frozen->scope = target->scope;
+	frozen->pid = target_pid(target);
+	frozen->tid = target->tid;
+	frozen->start_time = target->proc.start_time;
+	frozen->openings = targets->openings;
+	frozen->uid = target->uid;
+	frozen->owner = target->owner;
+	frozen->admin_only = target->admin_only;
+	frozen->state = target->state;
+	frozen->stacks = target->stacks;
+	frozen->waits = target->waits;
+	frozen->armed_ns = target->armed_ns;
+	frozen->armed_unix_ns = target->armed_unix_ns;
+	frozen->admin = admin;
+	frozen->oldest_ns = target->armed_ns;
+	frozen->history_lost = history_lost(targets->history) - target->history_lost_at;
+	frozen->images_missing = target_images_missing(target);
+	frozen->method = "none";
+	r = freeze_texts(target, frozen);
+	if (r == 0)
+		r = freeze_members(target, frozen);
+	if (r == 0)
+		r = freeze_images(target, frozen);
+	if (r == 0)
+		r = histlog_freeze(&target->log, &frozen->history);
+	if (r < 0)
+		return r;
+	if (targets->vdso_fd >= 0)
+		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
+	r = frozen->backend->freeze(target, frozen);
+	if (r == 0)
+		r = target_freeze_rings(target, frozen);
+	if (r == 0 && target_has_work(target, WORK_RESYNC))
+		r = await_resync(target, frozen);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(frozen);
+	return 0;
+}
+
+bool frozen_waits(const struct frozen *frozen)
+{
+	return frozen->step.waits || frozen->resync.waits;
+}
+
+void frozen_go_on(struct frozen *frozen)
+{
+	if (!frozen_waits(frozen) && frozen->ready)
+		frozen->ready(frozen->ready_arg);
+}
+
+void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg)
+{
+	frozen->ready = fn;
+	frozen->ready_arg = arg;
+}
+
+int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+{
+	return frozen->backend->bring ? frozen->backend->bring(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;
+}
+
+const char *frozen_lack(const struct frozen *frozen, const char **ret_why)
+{
+	*ret_why = frozen->step.why;
+	return frozen->step.code;
+}
+
+bool frozen_has_programs(const struct frozen *frozen)
+{
+	return frozen->n_programs > 0;
+}
+
+void frozen_resume(struct frozen *frozen)
+{
+	frozen->backend->resume(frozen);
+}
+
+struct frozen *frozen_free(struct frozen *frozen)
+{
+	if (!frozen)
+		return NULL;
+	resync_end(frozen);
+	if (frozen->resync.limit)
+		event_free(frozen->resync.limit);
+	if (frozen->backend)
+		frozen_resume(frozen);
+	for (size_t i = 0; i < frozen->n_members; i++) {
+		(void)root_put(frozen->members[i].root);
+		(void)cred_unref(frozen->members[i].cred);
+	}
+	for (size_t i = 0; i < frozen->n_images; i++)
+		(void)image_put(frozen->images[i]);
+	for (size_t i = 0; i < frozen->n_warnings; i++)
+		free(frozen->warnings[i]);
+	for (size_t i = 0; i < frozen->n_programs; i++)
+		(void)producer_unref(frozen->programs[i].producer);
+	free(frozen->programs);
+	for (size_t i = 0; i < frozen->n_objects; i++)
+		free((void *)(uintptr_t)frozen->objects[i].path);
+	histlog_view_fini(&frozen->history);
+	(void)close_fd(frozen->vdso_fd);
+	free(frozen->objects);
+	free(frozen->rings);
+	free(frozen->members);
+	free(frozen->images);
+	free(frozen->unit);
+	free(frozen->exe);
+	free(frozen);
+	return NULL;
+}
+
+/* ---- asking */
+
+bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns)
+{
+	size_t low = 0, high = frozen->n_members;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if ((uint32_t)frozen->members[mid].pid < pid)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (; low < frozen->n_members && (uint32_t)frozen->members[low].pid == pid; low++)
+		if (time_ns >= frozen->members[low].from_ns && time_ns <= frozen->members[low].to_ns)
+			return true;
+	return false;
+}
+
+const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid)
+{
+	for (size_t i = frozen->n_members; i > 0; i--)
+		if (frozen->members[i - 1].pid == pid)
+			return &frozen->members[i - 1];
+	return NULL;
+}
+
+uid_t frozen_uid(const struct frozen *frozen)
+{
+	return frozen->uid;
+}
+
+bool frozen_admin_only(const struct frozen *frozen)
+{
+	return frozen->admin_only;
+}
+
+uint64_t frozen_raw_ns(const struct frozen *frozen)
+{
+	return frozen->raw_ns;
+}
+
+uint64_t frozen_unix_ns(const struct frozen *frozen)
+{
+	return frozen->unix_ns;
+}
+
+int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino)
+{
+	for (size_t i = 0; i < frozen->n_images; i++) {
+		const struct image_key *key = image_key(frozen->images[i]);
+
+		if (key->ino == ino && key->maj == major && key->min == minor)
+			return image_fd(frozen->images[i]);
+	}
+	return -1;
+}
+
+int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+		struct opening **ret)
+{
+	const struct frozen_member *member = frozen_member(frozen, need->pid > 0 ? need->pid : frozen->pid);
+	struct declink_need own = *need;
+	struct opening_request request = {.need = &own, .mapped_fd = -1, .max_copy = max_copy};
+
+	/* What a stepped program started is no member of the target; most likely it looks at the same files. */
+	if (!member && frozen->backend->bring)
+		member = frozen_member(frozen, frozen->pid);
+	if (!member || !member->root || !member->cred || !frozen->openings)
+		return -ESRCH;
+	/* A user's snapshot has what that user could read, whatever the process has become. */
+	if (!frozen->admin_only && !cred_is_of(member->cred, frozen->uid))
+		return -EACCES;
+	own.nspid = member->pid == need->pid ? member->nspid : -1;
+	request.cred = member->cred;
+	request.root_fd = root_fd(member->root);
+	return opening_start(frozen->openings, &request, fn, arg, ret);
+}
+
+int frozen_vdso_fd(const struct frozen *frozen)
+{
+	return frozen->vdso_fd;
+}
+
+/* ---- objects: the files of the history's mappings, each once */
+
+static bool object_known(const struct frozen *frozen, const struct perfabi_mmap2 *map)
+{
+	for (size_t i = 0; i < frozen->n_objects; i++) {
+		const struct frozen_object *o = &frozen->objects[i];
+
+		if (o->ino == map->ino && o->major == map->maj && o->minor == map->min &&
+		    strcmp(o->path, map->filename) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int object_add(struct frozen *frozen, const struct perfabi_mmap2 *map)
+{
+	size_t room = map->header.size - sizeof(*map) - sizeof(struct perfabi_sample_id);
+	struct frozen_object *bigger;
+	char *path;
+
+	if (!map->ino || strnlen(map->filename, room) == room || frozen->n_objects >= TARGET_IMAGES_MAX * 2 ||
+	    object_known(frozen, map))
+		return 0;
+	path = strdup(map->filename);
+	bigger = path ? reallocarray(frozen->objects, frozen->n_objects + 1, sizeof(*bigger)) : NULL;
+	if (!bigger) {
+		free(path);
+		return -ENOMEM;
+	}
+	frozen->objects = bigger;
+	frozen->objects[frozen->n_objects++] = (struct frozen_object){
+		.path = path,
+		.major = map->maj,
+		.minor = map->min,
+		.ino = map->ino,
+		.fd = frozen_image_fd(frozen, map->maj, map->min, map->ino),
+	};
+	return 0;
+}
+
+/* Calls `fn` with each record of the frozen history, until it answers not 0. */
+static int history_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
+			void *arg)
+{
+	const uint8_t *block;
+	size_t len;
+	int r = 0;
+
+	for (size_t n = 0; r == 0 && (block = histlog_view_block(&frozen->history, n, &len)) != NULL; n++)
+		for (size_t at = 0; r == 0 && at < len; at += ((const struct perf_event_header *)(block + at))->size)
+			r = fn(frozen, (const void *)(block + at), arg);
+	return r;
+}
+
+static int on_object(struct frozen *frozen, const struct perf_event_header *h, void *arg)
+{
+	return h->type == PERF_RECORD_MMAP2 ? object_add(frozen, (const void *)h) : 0;
+}
+
+bool frozen_object(const struct frozen *frozen, size_t n, struct frozen_object *ret)
+{
+	/* A cache: the recording itself does not change. */
+	struct frozen *cache = (struct frozen *)(uintptr_t)frozen;
+
+	if (!cache->objects_known) {
+		cache->objects_known = true;
+		(void)history_each(cache, on_object, NULL);
+	}
+	if (n >= frozen->n_objects)
+		return false;
+	*ret = frozen->objects[n];
+	return true;
+}
+
+/* ---- copying */
+
+struct history_out {
+	struct perfdata_writer *writer;
+	struct frozen_stats *stats;
+	uint8_t buf[BLOCK_BYTES];
+	size_t used;
+};
+
+static void count_history(const struct perf_event_header *h, struct frozen_stats *stats)
+{
+	switch (h->type) {
+	case PERF_RECORD_MMAP2:
+		stats->mmaps++;
+		break;
+	case PERF_RECORD_COMM:
+		stats->comms++;
+		break;
+	case PERF_RECORD_FORK:
+		stats->forks++;
+		break;
+	case PERF_RECORD_EXIT:
+		stats->exits++;
+		break;
+	case PERF_RECORD_NAMESPACES:
+		stats->namespaces++;
+		break;
+	}
+	stats->bytes += h->size;
+}
+
+/* A task's parent may be somebody else's. */
+static void mask_parent(const struct frozen *frozen, struct perfabi_task *task)
+{
+	if (frozen->admin || frozen_member(frozen, (pid_t)task->ppid))
+		return;
+	task->ppid = SCHEDEV_MASKED_ID;
+	task->ptid = SCHEDEV_MASKED_ID;
+}
+
+static int on_history(struct frozen *frozen, const struct perf_event_header *h, void *arg)
+{
+	struct history_out *out = arg;
+	struct perf_event_header *copy;
+	int r;
+
+	if (histlog_time(h) > frozen->raw_ns)
+		return 0;
+	if (out->used + h->size > sizeof(out->buf)) {
+		r = perfdata_write(out->writer, out->buf, out->used);
+		if (r < 0)
+			return r;
+		out->used = 0;
+	}
+	copy = (void *)(out->buf + out->used);
+	memcpy(copy, h, h->size);
+	out->used += h->size;
+	if (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT)
+		mask_parent(frozen, (void *)copy);
+	count_history(h, out->stats);
+	return 0;
+}
+
+static int copy_history(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
+{
+	_cleanup_free_ struct history_out *out = NULL;
+	struct perf_event_attr attr;
+	uint64_t id = HISTLOG_ID;
+	int r;
+
+	out = malloc(sizeof(*out));
+	if (!out)
+		return -ENOMEM;
+	out->writer = writer;
+	out->stats = stats;
+	out->used = 0;
+	history_attr(&attr);
+	r = perfdata_add_event(writer, "history", &attr, &id, 1);
+	if (r < 0)
+		return r;
+	r = history_each(frozen, on_history, out);
+	if (r < 0)
+		return r;
+	return out->used ? perfdata_write(writer, out->buf, out->used) : 0;
+}
+
+int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *ret)
+{
+	struct frozen_stats stats = {
+		.history_lost = frozen->history_lost,
+		.history_dropped = frozen->history.dropped,
+		.images_missing = frozen->images_missing,
+	};
+	int r;
+
+	r = copy_history(frozen, writer, &stats);
+	if (r < 0)
+		return r;
+	r = frozen->backend->copy(frozen, writer, &stats);
+	if (r < 0)
+		return r;
+	*ret = stats;
+	return 0;
+}
+
+/* ---- event rings */
+
+/* Named by the process; one that registered twice in its life has a number behind it. */
+static void name_program(const struct frozen *frozen, size_t index, char *buf, size_t size)
+{
+	const struct producer *p = frozen->programs[index].producer;
+	unsigned long long start = producer_start_time(p);
+	unsigned int before = 0;
+
+	for (size_t i = 0; i < index; i++)
+		before += producer_pid(frozen->programs[i].producer) == producer_pid(p) &&
+			  producer_start_time(frozen->programs[i].producer) == start;
+	if (before)
+		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu-%u.ring", (int)producer_pid(p), start, before);
+	else
+		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu.ring", (int)producer_pid(p), start);
+}
+
+int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+{
+	bool cut = frozen->programs_left_out > 0;
+	uint64_t left = max_bytes;
+
+	for (size_t i = 0; i < frozen->n_programs; i++) {
+		struct frozen_program *program = &frozen->programs[i];
+		_cleanup_close_ int fd = -1;
+		char name[sizeof(program->file)];
+		int r;
+
+		name_program(frozen, i, name, sizeof(name));
+		r = safefile_create(dir_fd, name, &fd);
+		if (r < 0)
+			return r;
+		r = producer_copy(program->producer, fd, left, cancel, &program->stats);
+		if (r == -EFBIG) {
+			cut = true;
+			(void)unlinkat(dir_fd, name, 0);
+			continue;
+		}
+		if (r < 0)
+			return r;
+		memcpy(program->file, name, sizeof(name));
+		left -= program->stats.bytes;
+		cut = cut || program->stats.rings_left_out > 0;
+	}
+	*ret_cut = cut;
+	return 0;
+}
+
+void frozen_published(struct frozen *frozen)
+{
+	for (size_t i = 0; i < frozen->n_programs; i++)
+		if (frozen->programs[i].file[0] && frozen->programs[i].stats.ended)
+			producer_collected(frozen->programs[i].producer);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam between targets, their back ends and the snapshot pipeline: a frozen recording is a
+ * target's identity, history, images and references on its rings at one moment. The target goes
+ * on recording (the sampling back end needs no pause).
+ *
+ *   loop    target_freeze() ─► frozen
+ *   copier  frozen_copy(): rings -> private memory -> records that may be seen -> the writer
+ *   loop    frozen_meta(), frozen_image_fd(), frozen_open() while the decoder asks
+ *   loop    frozen_resume() once the copy is done or given up, frozen_free() at the very end
+ *
+ * What somebody else has recorded (back end "step") is awaited in front of the copy: frozen_waits().
+ *
+ * The copies are the only functions here that run on another thread; between target_freeze()
+ * and its return the loop must not touch the same frozen recording.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "daemon/target/opening.h"
+
+struct frozen;
+struct json_object;
+struct perfdata_writer;
+struct target;
+
+/* What a copy wrote and what it had to leave out; all counts are of records. */
+struct frozen_stats {
+	uint64_t samples;    /* of the clock */
+	uint64_t switches;   /* "sched" events of all kinds, or SWITCH records */
+	uint64_t wakeups;    /* of those, wake-ups */
+	uint64_t mmaps;      /* MMAP2 */
+	uint64_t comms;      /* COMM */
+	uint64_t forks;      /* FORK */
+	uint64_t exits;      /* EXIT */
+	uint64_t namespaces; /* NAMESPACES */
+	uint64_t first_ns, last_ns; /* MONOTONIC_RAW of the oldest and newest sample or switch; 0 if none */
+	/* losses */
+	uint64_t foreign;    /* records of others in a shared ring: not this target's loss */
+	uint64_t torn;       /* oldest record of a ring, overwritten while it was copied */
+	uint64_t malformed;  /* records that contradict their own layout; the ring's walk ended there */
+	uint64_t overwritten_bytes; /* dropped because the writer passed them during the copy */
+	uint64_t lost;       /* the kernel had no room or the ring was busy (LOST records, PERF_FORMAT_LOST) */
+	uint64_t throttled;  /* THROTTLE records */
+	uint64_t history_lost; /* side-band records that were not recorded in time */
+	uint64_t history_dropped; /* side-band records over history_mib */
+	uint64_t images_missing; /* executable mappings whose file could not be opened */
+	uint64_t bytes;      /* written to perf.data by this copy */
+	uint64_t copy_ns;    /* how long the rings were read; the recording was not paused */
+};
+
+/*
+ * Takes references on everything a snapshot needs. `admin`: the one who asks may see kernel
+ * addresses and foreign names. 0 or -errno. Owned by the caller; frozen_free() ends it.
+ */
+int target_freeze(struct target *target, bool admin, struct frozen **ret) _must_check_;
+
+/* On the loop: whether the copy would be too early. `fn` is called once, when it is not any more. */
+bool frozen_waits(const struct frozen *frozen);
+void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
+
+/*
+ * Copier thread: perf.data of somebody else's recording, with what belongs to it, into the bundle's directory. 0;
+ * CAPTURE_E_OWN: there is none to be had, so frozen_copy() writes one; CAPTURE_E_NONE: the same, and one is missing
+ * (frozen_lack()); -errno.
+ */
+enum { CAPTURE_E_OWN = 1, CAPTURE_E_NONE };
+int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+	_must_check_;
+/* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
+const char *frozen_lack(const struct frozen *frozen, const char **ret_why);
+/* Whether there are event rings. */
+bool frozen_has_programs(const struct frozen *frozen);
+
+/*
+ * Copier thread: adds the events to `writer`, then writes history, samples and switches of this
+ * target, and nothing that belongs to others. 0 or -errno (of the writer, or memory).
+ */
+int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *ret) _must_check_;
+
+/*
+ * Copier thread: writes the event rings of the target's programs into files of the bundle's directory (BUNDLE_RINGS), at
+ * most `max_bytes` together. Before the other copy: they go on being written. *ret_cut: some are missing. 0 or
+ * -errno.
+ */
+int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+	_must_check_;
+/* On the loop, once it is on disk: what programs that had ended left is not kept for another one. */
+void frozen_published(struct frozen *frozen);
+
+/* Gives the rings back. Idempotent. */
+void frozen_resume(struct frozen *frozen);
+struct frozen *frozen_free(struct frozen *frozen);
+DEFINE_CLEANUP(struct frozen *, frozen_free)
+
+/*
+ * Who may have the snapshot: the strictest credentials that the target had while it was recorded.
+ * `frozen_admin_only`: at some moment nobody but an admin could have traced it.
+ */
+uid_t frozen_uid(const struct frozen *frozen);
+bool frozen_admin_only(const struct frozen *frozen);
+/* Clock times of the freeze (CLOCK_MONOTONIC_RAW, and unix time). */
+uint64_t frozen_raw_ns(const struct frozen *frozen);
+uint64_t frozen_unix_ns(const struct frozen *frozen);
+
+/*
+ * The pieces of meta.json that capture knows: {"target", "events", "records", "losses",
+ * "processes":[{pid,nspid,comm,exe,root..}]}. `stats` may be NULL (before the copy). New object; NULL on allocation
+ * failure.
+ */
+struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen_stats *stats);
+
+/* A borrowed O_RDONLY fd of a mapped file, by the identity in its MMAP2 record, or -1. */
+int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino);
+/*
+ * Iterates over the files that the frozen history maps: the n-th, or false past the last. `path` is
+ * as the target saw it; bytes, not text. Borrowed. fd may be -1 (missing).
+ */
+struct frozen_object {
+	const char *path;
+	uint32_t major, minor;
+	uint64_t ino;
+	int fd;
+};
+bool frozen_object(const struct frozen *frozen, size_t n, struct frozen_object *ret);
+/*
+ * Opens what a decoder needs in the world of the process `need->pid` of the target (0: its first one), with that process's
+ * rights and beneath its root; see daemon/target/opening.h for what `fn` gets. What the process is called in its own pid namespace
+ * (perf maps are named by it) is filled in here. 0, -ESRCH (no such process of the target, or nothing is known of it),
+ * -EACCES (it had other rights than whose snapshot it is), -EBUSY, -ENOMEM, -EMFILE.
+ */
+int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+		struct opening **ret) _must_check_;
+/* Borrowed memfd with the vDSO's ELF image that the targets map, or -1. */
+int frozen_vdso_fd(const struct frozen *frozen);

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Targets and the event rings of their programs: a program that registers is a target from then on, made for it
+ * where its user has none of it (backend_events); rings belong to every target that their process is a member of.
+ * Keeps no pointer to a producer: who has what is looked up by process.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/log.h"
+#include "common/control/json.h"
+#include "daemon/backend/backend.h"
+#include "daemon/backend/frozen.h"
+#include "daemon/config.h"
+#include "daemon/producer/producer.h"
+#include "daemon/target/target_internal.h"
+
+void targets_set_producers(struct targets *targets, struct producers *producers)
+{
+	targets->producers = producers;
+}
+
+bool target_is_implicit(const struct target *target)
+{
+	return target->backend == &backend_events;
+}
+
+bool targets_record(const struct targets *targets)
+{
+	const struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (!target_is_implicit(target))
+			return true;
+	return !TAILQ_EMPTY(&targets->armings);
+}
+
+/* ---- the target that a program has by itself */
+
+static bool is_of(const struct target *target, pid_t pid, uint64_t start_time)
+{
+	return target->scope == TARGET_PROCESS && target->proc.pid == pid && target->proc.start_time == start_time;
+}
+
+struct target *targets_of_program(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner)
+{
+	struct target *target, *found = NULL;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (is_of(target, pid, start_time) && target->owner == owner && target->state != TARGET_EXITED &&
+		    (!found || target_is_implicit(found)))
+			found = target;
+	return found;
+}
+
+static void implicit_free(struct target **target)
+{
+	(void)target_free(*target);
+}
+
+/* Only who the program belongs to owns it; if others may not look into it any more, neither may they here. */
+static int implicit_new(struct targets *targets, struct producer *producer)
+{
+	_cleanup_(implicit_free) struct target *target = calloc(1, sizeof(*target));
+	struct member *member;
+	struct timespec now;
+	int r;
+
+	if (!target)
+		return -ENOMEM;
+	target->targets = targets;
+	target->scope = TARGET_PROCESS;
+	target->state = TARGET_ARMED;
+	target->proc = (struct proc)PROC_INIT;
+	target->cgroup = (struct cgroup)CGROUP_INIT;
+	target->owner = target->uid = producer_uid(producer);
+	target->stacks_asked = target->stacks = STACKS_FP;
+	target->backend = &backend_events;
+	target->step_fd = -1;
+	TAILQ_INIT(&target->members);
+	LIST_INIT(&target->waiting);
+	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
+	r = proc_open(producer_pid(producer), -1, &target->proc);
+	if (r != 0)
+		return r;
+	if (target->proc.start_time != producer_start_time(producer))
+		return PROC_E_GONE;
+	r = proc_strict_uid(target->proc.dirfd, &target->uid);
+	if (r < 0)
+		return r;
+	target->admin_only = target->uid != target->owner;
+	target->id = ++targets->last_id;
+	(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
+	r = target_watch(target);
+	if (r < 0)
+		return r;
+	target_refresh(target);
+	target->armed_ns = raw_now_ns();
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
+	if (r != 0)
+		return r;
+	targets->n_events++;
+	targets_add(targets, target);
+	target_emit(take_ptr(target), NULL);
+	return 0;
+}
+
+/* A connection that was lost, or a stop and a start: the same target, with its triggers. */
+static bool implicit_revive(struct targets *targets, const struct producer *producer)
+{
+	struct member *member;
+	struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (is_of(target, producer_pid(producer), producer_start_time(producer)) && target_is_implicit(target) &&
+		    target->state == TARGET_EXITED && target->owner == producer_uid(producer))
+			break;
+	if (!target || event_add(target->exit_event, NULL) < 0)
+		return false;
+	(void)event_del(target->gone_event);
+	target_set_state(target, TARGET_ARMED);
+	target->ended_ns = 0;
+	while ((member = TAILQ_FIRST(&target->members)) != NULL)
+		(void)member_free(member);
+	if (member_add(target, target->proc.pid, target->proc.dirfd, raw_now_ns(), &member) != 0) {
+		target_exited(target, raw_now_ns());
+		return false;
+	}
+	target_emit(target, NULL);
+	target_refresh(target);
+	return target->state == TARGET_ARMED;
+}
+
+static void program_came(struct targets *targets, struct producer *producer)
+{
+	struct target *target;
+	int r;
+
+	target = targets_of_program(targets, producer_pid(producer), producer_start_time(producer), producer_uid(producer));
+	if (target) {
+		target_emit(target, NULL);
+		return;
+	}
+	if (implicit_revive(targets, producer))
+		return;
+	r = implicit_new(targets, producer);
+	if (r != 0)
+		log_debug("no target for the events of pid %d: %s", (int)producer_pid(producer),
+			  r < 0 ? strerror(-r) : "it has ended");
+}
+
+static bool has_living(const struct targets *targets, pid_t pid, uint64_t start_time)
+{
+	struct producer *p = NULL;
+
+	while ((p = producers_of(targets->producers, pid, start_time, p)) != NULL)
+		if (producer_state(p) == PRODUCER_LIVE)
+			return true;
+	return false;
+}
+
+void targets_program_changed(struct targets *targets, struct producer *producer)
+{
+	pid_t pid = producer_pid(producer);
+	uint64_t start_time = producer_start_time(producer);
+	struct target *target;
+
+	if (producer_state(producer) == PRODUCER_LIVE) {
+		program_came(targets, producer);
+		return;
+	}
+	TAILQ_FOREACH(target, &targets->list, link)
+	{
+		if (!is_of(target, pid, start_time) || target->state == TARGET_EXITED)
+			continue;
+		if (target_is_implicit(target) && !has_living(targets, pid, start_time))
+			target_exited(target, raw_now_ns());
+		else
+			target_emit(target, NULL);
+	}
+}
+
+void targets_program_gone(struct targets *targets, struct producer *producer)
+{
+	pid_t pid = producer_pid(producer);
+	uint64_t start_time = producer_start_time(producer);
+	struct producer *other = NULL;
+	struct target *target, *next;
+
+	while ((other = producers_of(targets->producers, pid, start_time, other)) == producer && other)
+		;
+	if (other)
+		return;
+	for (target = TAILQ_FIRST(&targets->list); target; target = next) {
+		next = TAILQ_NEXT(target, link);
+		if (is_of(target, pid, start_time) && target_is_implicit(target) && target->state == TARGET_EXITED)
+			targets_disarm(targets, target);
+	}
+}
+
+/* ---- arming and disarming it */
+
+static void forget_recording(struct target *target)
+{
+	struct member *member;
+
+	members_end(target, 0);
+	target->backend->stop(target);
+	target->backend->disarm(target);
+	while ((member = TAILQ_FIRST(&target->members)) != NULL)
+		(void)member_free(member);
+	targetlog_free_images(target);
+	histlog_fini(&target->log);
+	histlog_init(&target->log, (size_t)target->targets->config->history_mib << 20);
+	target_clear_notes(target);
+	quota_release(&target->charge_rings);
+	quota_release(&target->charge_fds);
+	quota_release(&target->charge_target);
+}
+
+void target_upgrade(struct target *target, struct target *armed)
+{
+	struct member *member;
+
+	forget_recording(target);
+	histlog_fini(&target->log);
+	target->targets->n_events--;
+	target->stacks_asked = armed->stacks_asked;
+	target->stacks = armed->stacks;
+	target->waits = armed->waits;
+	target->uid = armed->uid;
+	target->owner_admin = armed->owner_admin;
+	target->admin_only = target->admin_only || armed->admin_only;
+	target->backend = armed->backend;
+	/* Everything that was begun, and what it costs. */
+	TAILQ_FOREACH(member, &armed->members, link)
+		member->target = target;
+	TAILQ_CONCAT(&target->members, &armed->members, link);
+	target->n_members = armed->n_members;
+	target->log = armed->log;
+	target->images = armed->images;
+	target->n_images = armed->n_images;
+	target->images_room = armed->images_room;
+	target->images_missing = armed->images_missing;
+	memcpy(target->sources, armed->sources, sizeof(target->sources));
+	target->n_sources = armed->n_sources;
+	memcpy(target->why, armed->why, sizeof(target->why));
+	memcpy(target->warnings, armed->warnings, sizeof(target->warnings));
+	target->n_why = armed->n_why;
+	target->n_warnings = armed->n_warnings;
+	target->stepper = armed->stepper;
+	target->step_fd = take_fd(&armed->step_fd);
+	target->history_lost_at = armed->history_lost_at;
+	target->lost_ns = armed->lost_ns;
+	target->work = armed->work;
+	target->armed_unix_ns = armed->armed_unix_ns;
+	target->armed_ns = armed->armed_ns;
+	target->charge_target = armed->charge_target;
+	target->charge_rings = armed->charge_rings;
+	target->charge_fds = armed->charge_fds;
+	if (target->backend->moved)
+		target->backend->moved(target);
+	armed->n_members = 0;
+	armed->n_images = armed->n_sources = armed->n_why = armed->n_warnings = 0;
+	armed->images = NULL;
+	armed->stepper = NULL;
+	armed->log = (struct histlog){0};
+	armed->charge_target = armed->charge_rings = armed->charge_fds = (struct quota_charge){0};
+	armed->backend = NULL;
+	(void)target_free(armed);
+	target_refresh(target);
+}
+
+int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size)
+{
+	struct producer *p = NULL, *next;
+	uint64_t start_time = target->proc.start_time;
+	pid_t pid = target->scope == TARGET_PROCESS ? target->proc.pid : 0;
+	struct target *left[1];
+
+	if (target_is_implicit(target) && has_living(targets, pid, start_time)) {
+		(void)snprintf(why, why_size, "it was not armed: it is here for as long as its program has registered");
+		return TARGET_E_BAD;
+	}
+	targets_disarm(targets, target);
+	if (!pid || !targets->producers)
+		return 0;
+	for (p = producers_of(targets->producers, pid, start_time, NULL); p; p = next) {
+		next = producers_of(targets->producers, pid, start_time, p);
+		if (producer_state(p) == PRODUCER_LIVE)
+			program_came(targets, p);
+		else if (targets_having(targets, pid, start_time, left, 1) == 0)
+			producer_collected(p);
+	}
+	return 0;
+}
+
+/* ---- whose rings are whose */
+
+/* What its user may have; a process of a user's target that is somebody else's by now, or more, keeps its own. */
+static bool may_have(const struct target *target, const struct producer *producer)
+{
+	return target->owner_admin || target->admin_only || producer_is_open_to(producer, target->owner);
+}
+
+/* The next of a target's producers, member by member; both are NULL at first. */
+static struct producer *next_producer(const struct target *target, const struct member **member, struct producer *p)
+{
+	const struct producers *ps = target->targets->producers;
+
+	if (!ps)
+		return NULL;
+	for (;;) {
+		if (!*member)
+			*member = TAILQ_FIRST(&target->members);
+		else if (!p)
+			*member = TAILQ_NEXT(*member, link);
+		if (!*member)
+			return NULL;
+		while ((*member)->start_time && (p || member_is_first(*member)) &&
+		       (p = producers_of(ps, (*member)->pid, (*member)->start_time, p)) != NULL)
+			if (may_have(target, p))
+				return p;
+		p = NULL;
+	}
+}
+
+static void sum(struct json_object *all, struct json_object *one)
+{
+	json_object_object_foreach(one, key, value)
+	{
+		struct json_object *have = json_object_object_get(all, key);
+
+		if (json_object_is_type(value, json_type_object) && have)
+			sum(have, value);
+		else if (json_object_is_type(value, json_type_int) && have && strcmp(key, "registered_at") != 0)
+			(void)json_object_int_inc(have, json_object_get_int64(value));
+	}
+}
+
+int target_events_json(struct target *target, struct json_object **ret)
+{
+	const struct member *member = NULL;
+	struct json_object *all = NULL;
+	struct producer *p = NULL;
+
+	while ((p = next_producer(target, &member, p)) != NULL) {
+		struct json_object *one = producer_to_json(p), *first = all;
+
+		if (!one) {
+			json_object_put(all);
+			return -ENOMEM;
+		}
+		if (!all) {
+			all = one;
+			continue;
+		}
+		if (producer_state(p) == PRODUCER_LIVE && strcmp(json_get_string(all, "state"), "live") != 0) {
+			/* What lives speaks for itself: what is left of earlier ones is not added. */
+			all = one;
+			json_object_put(first);
+			continue;
+		}
+		if (producer_state(p) == PRODUCER_LIVE || strcmp(json_get_string(all, "state"), "live") != 0)
+			sum(all, one);
+		json_object_put(one);
+	}
+	*ret = all;
+	return 0;
+}
+
+int target_freeze_rings(const struct target *target, struct frozen *frozen)
+{
+	const struct member *member = NULL;
+	struct producer *p = NULL;
+
+	while ((p = next_producer(target, &member, p)) != NULL) {
+		struct frozen_program *out;
+
+		if (frozen->n_programs == FROZEN_PROGRAMS_MAX) {
+			frozen->programs_left_out++;
+			continue;
+		}
+		out = reallocarray(frozen->programs, frozen->n_programs + 1, sizeof(*out));
+		if (!out)
+			return -ENOMEM;
+		frozen->programs = out;
+		frozen->programs[frozen->n_programs++] = (struct frozen_program){.producer = producer_ref(p)};
+	}
+	return 0;
+}

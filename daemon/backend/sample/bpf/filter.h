@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * The maps that the BPF programs (daemon/backend/sample/bpf/sched.bpf.c) share with the daemon (filter.c).
+ */
+#pragma once
+
+#include "common/bundle/schedev.h"
+
+/*
+ * A thread group (or, in the map of single threads, a thread) that somebody records. A process may
+ * belong to several targets whose records go to different sets of rings.
+ */
+#define FILTER_MAX_SETS 4
+#define FILTER_NO_SET 0xffffu
+
+enum filter_flag {
+	FILTER_CLOCK_FP = 1 << 0,    /* passes the shared cpu-wide clock with call chains */
+	FILTER_CLOCK_DWARF = 1 << 1, /* the same with registers and stack bytes */
+	FILTER_INHERIT = 1 << 2,     /* a unit: processes that it forks belong to it at once */
+};
+
+struct filter_entry {
+	schedev_u16 waits[FILTER_MAX_SETS]; /* sets that take switches and wake-ups of it */
+	schedev_u32 flags;
+	schedev_u32 reserved;
+};
+
+/*
+ * One for each cpu, written by the program on that cpu and read by the daemon (memory mapped).
+ * `want_wake` is set by the daemon when it has stopped the clocks of the cpu.
+ */
+struct filter_cpu {
+	schedev_u64 last_ns; /* CLOCK_MONOTONIC when a target last left the cpu */
+	schedev_u64 drops;   /* records that found no room or no event */
+	schedev_u32 running; /* a target is on the cpu now */
+	schedev_u32 want_wake;
+	schedev_u64 reserved[5]; /* a cache line for each cpu */
+};
+
+/* Set before the programs are loaded. */
+struct filter_constants {
+	schedev_u32 have_prev_state; /* the tracepoint tells the previous task's state (5.18) */
+	schedev_u32 n_cpus;          /* possible ones: the stride of the array of outputs */
+	schedev_u32 pidns;           /* inode of the daemon's pid namespace; 0: the machine's own */
+};
+
+/* Index into the array of output events: for each set, with and without stack, one a cpu. */
+#define FILTER_OUTPUTS_PER_SET 2
+#define FILTER_OUTPUT_STACK 0
+#define FILTER_OUTPUT_PLAIN 1

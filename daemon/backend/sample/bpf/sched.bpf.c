@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What happens at a context switch, a wake-up, a fork and a tick of the sampling clock, for the
+ * threads that somebody records. Owns nothing: filters come from the daemon, records go to the
+ * output events of the sets, and a cpu on which a target runs again after a pause is told through
+ * `wake`.
+ *
+ * Kernel types are declared here with the few fields that are used; CO-RE finds where they are.
+ * Works with clang 14; a loop or a call that an old verifier might not like is avoided.
+ */
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "daemon/backend/sample/bpf/filter.h"
+
+/* From the kernel's ABI (linux/bpf.h), which not every build machine has in clang's path. */
+#define MAP_TYPE_HASH 1
+#define MAP_TYPE_ARRAY 2
+#define MAP_TYPE_PERF_EVENT_ARRAY 4
+#define MAP_TYPE_RINGBUF 27
+#define MAP_F_MMAPABLE (1U << 10)
+#define UPDATE_ANY 0
+
+#define PF_KTHREAD 0x00200000u
+#define TASK_DEAD_BIT 0x80u /* the kernel's TASK_DEAD: the last switch of a thread */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct kuid {
+	unsigned int val;
+};
+struct cred {
+	struct kuid uid;
+};
+struct ns_common {
+	unsigned int inum;
+};
+struct pid_namespace {
+	struct ns_common ns;
+};
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+struct task_struct {
+	int pid;
+	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	unsigned int flags;
+	unsigned int __state;
+	void *stack;
+	const struct cred *cred;
+	char comm[16];
+};
+struct pt_regs {
+	unsigned long orig_ax;
+};
+#pragma clang attribute pop
+
+/* Kernels before 5.14 call it `state`. */
+struct task_struct___old {
+	long state;
+} __attribute__((preserve_access_index));
+
+const volatile struct filter_constants constants = {.have_prev_state = 1, .n_cpus = 1};
+
+struct {
+	__uint(type, MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct filter_entry);
+} tgids SEC(".maps");
+
+struct {
+	__uint(type, MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, __u32);
+	__type(value, struct filter_entry);
+} tids SEC(".maps");
+
+/* Set when `tids` has an entry: most daemons never arm a single thread. */
+struct {
+	__uint(type, MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} use_tids SEC(".maps");
+
+struct {
+	__uint(type, MAP_TYPE_ARRAY);
+	__uint(map_flags, MAP_F_MMAPABLE);
+	__uint(max_entries, 1); /* grown to the number of cpus before loading */
+	__type(key, __u32);
+	__type(value, struct filter_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1); /* sets x 2 x cpus */
+	__type(key, __u32);
+	__type(value, __u32);
+} outputs SEC(".maps");
+
+struct {
+	__uint(type, MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} wake SEC(".maps");
+
+#define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
+#define NS_LEVELS 4
+
+/*
+ * The number that a thread has in the daemon's pid namespace (a container's): what /proc and the
+ * other records tell it. 0 if it has none there, or lost it by dying. Its own namespace is the
+ * likely one, a few levels up are tried.
+ */
+static __attribute__((always_inline)) __u32 ns_number(const struct task_struct *task)
+{
+	__u64 pid = 0;
+	__u32 level = 0;
+
+	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+	if (!pid)
+		return 0;
+	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
+#pragma unroll
+	for (__u32 i = 0; i < NS_LEVELS; i++) {
+		struct upid number = {0};
+		__u32 inum = 0;
+
+		if (i > level)
+			break;
+		bpf_probe_read_kernel(&number, sizeof(number),
+				      (void *)(pid + FIELD(pid, numbers) + (__u64)(level - i) * sizeof(number)));
+		bpf_probe_read_kernel(&inum, sizeof(inum), (void *)((__u64)number.ns + FIELD(pid_namespace, ns.inum)));
+		if (inum == constants.pidns)
+			return (__u32)number.nr;
+	}
+	return 0;
+}
+
+static __attribute__((always_inline)) __u32 tid_of(const struct task_struct *task)
+{
+	return constants.pidns ? ns_number(task) : (__u32)task->pid;
+}
+
+static __attribute__((always_inline)) __u32 tgid_of(const struct task_struct *task)
+{
+	return constants.pidns ? ns_number(task->group_leader) : (__u32)task->tgid;
+}
+
+static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgid, __u32 tid)
+{
+	__u32 zero = 0, *use;
+	struct filter_entry *e;
+
+	if (!tid)
+		return 0;
+	use = bpf_map_lookup_elem(&use_tids, &zero);
+	if (use && *use) {
+		e = bpf_map_lookup_elem(&tids, &tid);
+		if (e)
+			return e;
+	}
+	return bpf_map_lookup_elem(&tgids, &tgid);
+}
+
+static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind,
+						struct tracerd_sched_event *ev, struct filter_cpu *c)
+{
+#pragma unroll
+	for (int i = 0; i < FILTER_MAX_SETS; i++) {
+		__u32 set = e->waits[i];
+		__u64 index;
+
+		if (set == FILTER_NO_SET)
+			break;
+		index = (__u64)(set * FILTER_OUTPUTS_PER_SET + kind) * constants.n_cpus + ev->cpu;
+		if (bpf_perf_event_output(ctx, &outputs, index & 0xffffffffu, ev, sizeof(*ev)) && c)
+			c->drops++;
+	}
+}
+
+static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
+{
+	ev->other_pid = tgid_of(other);
+	ev->other_tid = tid_of(other);
+	/* 0 is the idle task; one that this namespace does not see is "other" for everybody. */
+	if (!ev->other_tid && other->pid)
+		ev->other_pid = ev->other_tid = SCHEDEV_MASKED_ID;
+	ev->other_uid = other->cred->uid.val;
+	bpf_probe_read_kernel(ev->other_comm, sizeof(ev->other_comm), other->comm);
+}
+
+static __attribute__((always_inline)) __u64 state_abi(__u32 state)
+{
+	__u64 abi = state & 0x3fu;
+
+	if (state & TASK_DEAD_BIT)
+		abi |= SCHEDEV_STATE_DEAD;
+	return abi;
+}
+
+SEC("tp_btf/sched_switch")
+int on_switch(__u64 *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct task_struct *next = (struct task_struct *)ctx[2];
+	struct tracerd_sched_event ev;
+	struct filter_entry *from, *to;
+	struct filter_cpu *c;
+	__u32 cpu = bpf_get_smp_processor_id();
+	__u32 prev_tgid = tgid_of(prev), prev_tid = tid_of(prev);
+	__u32 next_tgid = tgid_of(next), next_tid = tid_of(next);
+
+	from = filter_find(prev_tgid, prev_tid);
+	to = filter_find(next_tgid, next_tid);
+	c = bpf_map_lookup_elem(&cpus, &cpu);
+	if (!c)
+		return 0;
+	if (!from) {
+		/* Keeps clang from merging the tests into an "or" of pointers, which is refused. */
+		barrier();
+		if (!to) {
+			/* What ran here may have been forgotten while it ran. */
+			if (c->running)
+				c->running = 0;
+			return 0;
+		}
+	}
+	if (to) {
+		c->running = 1;
+		if (c->want_wake) {
+			c->want_wake = 0;
+			bpf_ringbuf_output(&wake, &cpu, sizeof(cpu), 0);
+		}
+	} else {
+		c->last_ns = bpf_ktime_get_ns();
+		c->running = 0;
+	}
+
+	__builtin_memset(&ev, 0, sizeof(ev));
+	ev.magic = SCHEDEV_MAGIC;
+	ev.cpu = cpu;
+	if (from && from->waits[0] != FILTER_NO_SET) {
+		__u32 state;
+
+		if (constants.have_prev_state)
+			state = (__u32)ctx[3];
+		else if (bpf_core_field_exists(prev->__state))
+			state = prev->__state;
+		else
+			state = (__u32)((struct task_struct___old *)prev)->state;
+		ev.kind = SCHEDEV_OUT;
+		ev.state = state_abi(state);
+		if ((ctx[0] & 1) || !state) {
+			ev.flags = SCHEDEV_PREEMPT;
+			ev.state = 0;
+		}
+		ev.pid = prev_tgid;
+		ev.tid = prev_tid;
+		other_fill(&ev, next);
+		emit(ctx, from, FILTER_OUTPUT_STACK, &ev, c);
+	}
+	if (to && to->waits[0] != FILTER_NO_SET) {
+		ev.kind = SCHEDEV_IN;
+		ev.flags = 0;
+		ev.state = 0;
+		ev.pid = next_tgid;
+		ev.tid = next_tid;
+		other_fill(&ev, prev);
+		emit(ctx, to, FILTER_OUTPUT_PLAIN, &ev, c);
+	}
+	return 0;
+}
+
+static __attribute__((always_inline)) __u64 address_of(void *pointer)
+{
+	void *volatile slot = pointer;
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), (void *)&slot);
+	return address;
+}
+
+/*
+ * Whether the current task itself wakes somebody, or an interrupt that came while it ran. The
+ * count of preemption says it, but is no symbol that a program can link to on every kernel. So: an
+ * interrupt that came in the kernel runs on its own stack, and `ctx` lies on the stack of whoever
+ * calls; one that came in user space runs on the task's stack, and then the saved registers
+ * are no system call's. Returns flags.
+ */
+static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_struct *waker)
+{
+	if (!waker->pid)
+		return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ; /* the idle task wakes nobody by itself */
+#ifdef __TARGET_ARCH_x86
+	if (!(waker->flags & PF_KTHREAD)) {
+		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs((void *)waker);
+		__u64 here = address_of(ctx);
+
+		if (here >= (__u64)waker->stack && here < address_of(regs) && (long)regs->orig_ax >= 0)
+			return SCHEDEV_IRQ_KNOWN;
+		return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ;
+	}
+#endif
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int on_waking(__u64 *ctx)
+{
+	struct task_struct *wakee = (struct task_struct *)ctx[0];
+	struct task_struct *waker;
+	struct tracerd_sched_event ev;
+	struct filter_entry *e;
+	struct filter_cpu *c;
+	__u32 out = FILTER_OUTPUT_PLAIN;
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	e = filter_find(tgid_of(wakee), tid_of(wakee));
+	if (!e || e->waits[0] == FILTER_NO_SET)
+		return 0;
+
+	__builtin_memset(&ev, 0, sizeof(ev));
+	ev.magic = SCHEDEV_MAGIC;
+	ev.kind = SCHEDEV_WAKEUP;
+	ev.cpu = cpu;
+	ev.pid = tgid_of(wakee);
+	ev.tid = tid_of(wakee);
+	waker = (struct task_struct *)bpf_get_current_task_btf();
+	other_fill(&ev, waker);
+	ev.flags = irq_flags(ctx, waker);
+	/* An interrupt's "waker" is whoever it interrupted: his stack says nothing. */
+	if (!(ev.flags & SCHEDEV_IN_IRQ) && filter_find(ev.other_pid, ev.other_tid)) {
+		ev.flags |= SCHEDEV_WAKER_TARGET;
+		out = FILTER_OUTPUT_STACK;
+	}
+	c = bpf_map_lookup_elem(&cpus, &cpu);
+	emit(ctx, e, out, &ev, c);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int on_fork(__u64 *ctx)
+{
+	struct task_struct *parent = (struct task_struct *)ctx[0];
+	struct task_struct *child = (struct task_struct *)ctx[1];
+	__u32 from = tgid_of(parent), to = tgid_of(child);
+	struct filter_entry *e, copy;
+
+	if (from == to)
+		return 0;
+	e = bpf_map_lookup_elem(&tgids, &from);
+	if (!e || !(e->flags & FILTER_INHERIT))
+		return 0;
+	copy = *e;
+	bpf_map_update_elem(&tgids, &to, &copy, UPDATE_ANY);
+	return 0;
+}
+
+/* 0 drops the sample before anything of it is collected. */
+static __attribute__((always_inline)) int clock_passes(__u32 flag)
+{
+	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
+	struct filter_entry *e = filter_find(tgid_of(task), tid_of(task));
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct filter_cpu *c;
+
+	if (!e || !(e->flags & flag))
+		return 0;
+	/* It may have been armed while it ran, and never leave the cpu. */
+	c = bpf_map_lookup_elem(&cpus, &cpu);
+	if (c && !c->running)
+		c->running = 1;
+	return 1;
+}
+
+SEC("perf_event")
+int on_clock_fp(void *ctx)
+{
+	return clock_passes(FILTER_CLOCK_FP);
+}
+
+SEC("perf_event")
+int on_clock_dwarf(void *ctx)
+{
+	return clock_passes(FILTER_CLOCK_DWARF);
+}
+
+char LICENSE[] SEC("license") = "GPL";

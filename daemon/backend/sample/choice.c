@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/sample/choice.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "daemon/target/target_internal.h"
+
+enum stacks_mode sample_stacks(const struct target *target)
+{
+	return target->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
+}
+
+/* The cgroup that holds nothing but the target, if there is one: 0 or 1 for none. */
+int sample_own_cgroup(struct target *target, struct cgroup *ret)
+{
+	_cleanup_(cgroup_close) struct cgroup cgroup = CGROUP_INIT;
+	char path[CGROUP_NAME_MAX];
+	int r;
+
+	if (target->scope == TARGET_THREAD || target->targets->cgroup_fd < 0)
+		return 1;
+	if (proc_cgroup_read(target->proc.dirfd, path, sizeof(path)) < 0 || strcmp(path, "/") == 0)
+		return 1;
+	r = cgroup_open(target->targets->cgroup_fd, path, &cgroup);
+	if (r != 0 || !cgroup_holds_only(&cgroup, target->proc.pid))
+		return 1;
+	*ret = cgroup;
+	cgroup.dirfd = -1;
+	return 0;
+}
+
+/* ---- in words */
+
+static void warn_plain_waits(struct target *target)
+{
+	target_warn(target, "waits have no stacks and no wake-ups: these need BPF");
+}
+
+static void tell_tasks(const struct sample_choice *choice, struct target *target)
+{
+	const struct sampler_can *can = sampler_can(target->targets->sampler);
+
+	target_say_why(target, "method task: events on %zu threads", choice->n_tids);
+	if (!can->cpu_wide)
+		target_warn(target, "no events on cpus (%s): each context switch of the target costs several "
+				    "microseconds more, ticks inside the kernel are missing",
+			    strerror(-can->cpu_wide_error));
+	else if (!can->filter)
+		target_warn(target, "no BPF filter (%s): each context switch of the target costs several microseconds more",
+			    can->filter_why);
+	if (target->waits)
+		warn_plain_waits(target);
+}
+
+static void tell(const struct sample_choice *choice, struct target *target)
+{
+	switch (choice->attempt) {
+	case ATTEMPT_CGROUP:
+		target_say_why(target, "method cgroup: %s holds only this target", choice->cgroup.path);
+		if (target->waits && !sampler_filter(target->targets->sampler))
+			warn_plain_waits(target);
+		break;
+	case ATTEMPT_CPU:
+		target_say_why(target, "method cpu: the machine's shared events, filtered to this target");
+		break;
+	default:
+		tell_tasks(choice, target);
+	}
+}
+
+/* ---- attempts, on the loop */
+
+static int prepare_cgroup(struct sample_choice *choice, struct target *target, struct sample_set **ret)
+{
+	if (target->scope != TARGET_UNIT) {
+		if (sample_own_cgroup(target, &choice->cgroup) != 0)
+			return -ENOENT;
+	} else {
+		choice->cgroup = target->cgroup;
+		choice->cgroup.dirfd = fcntl(target->cgroup.dirfd, F_DUPFD_CLOEXEC, 3);
+		if (choice->cgroup.dirfd < 0)
+			return -errno;
+	}
+	return sampler_cgroup_set(target->targets->sampler, &choice->cgroup, sample_stacks(target), &choice->opening, ret);
+}
+
+static int prepare_tasks(struct sample_choice *choice, struct target *target)
+{
+	struct member *member;
+
+	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
+	if (target->scope == TARGET_UNIT) {
+		choice->pids = calloc(target->n_members ? target->n_members : 1, sizeof(*choice->pids));
+		if (!choice->pids)
+			return -ENOMEM;
+		TAILQ_FOREACH(member, &target->members, link)
+			if (member->to_ns == UINT64_MAX)
+				choice->pids[choice->n_pids++] = member->pid;
+	} else {
+		choice->proc_dirfd = fcntl(target->proc.dirfd, F_DUPFD_CLOEXEC, 3);
+		if (choice->proc_dirfd < 0)
+			return -errno;
+	}
+	return sampler_task_set(target->targets->sampler, target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
+				target->waits, sample_stacks(target), &choice->opening);
+}
+
+static int prepare(struct sample_choice *choice, struct target *target, struct sample_set **ret)
+{
+	switch (choice->attempt) {
+	case ATTEMPT_CGROUP:
+		return prepare_cgroup(choice, target, ret);
+	case ATTEMPT_CPU:
+		if (target->scope == TARGET_UNIT)
+			return -ENOENT;
+		return sampler_cpu_set(target->targets->sampler, sample_stacks(target), &choice->opening, ret);
+	default:
+		return prepare_tasks(choice, target);
+	}
+}
+
+int sample_choose(struct sample_choice *choice, struct target *target, const atomic_bool *cancel, struct sample_set **ret)
+{
+	int r;
+
+	for (;;) {
+		if (choice->opening.sampler) {
+			r = choice->result;
+			if (r == 0)
+				*ret = sampler_adopt(&choice->opening);
+			else
+				sampler_drop(&choice->opening);
+		} else {
+			r = prepare(choice, target, ret);
+		}
+		if (r == SAMPLER_OPEN) {
+			choice->opening.spec.cancel = cancel;
+			return r;
+		}
+		if (r == 0) {
+			tell(choice, target);
+			return 0;
+		}
+		if (choice->attempt == ATTEMPT_TASKS || r == -ECANCELED)
+			return r;
+		if (r != -ENOENT)
+			log_debug("%s: no events on %s: %s", target->name,
+				  choice->attempt == ATTEMPT_CGROUP ? "a cgroup" : "cpus", strerror(-r));
+		choice->attempt++;
+	}
+}
+
+void sample_choice_fini(struct sample_choice *choice)
+{
+	sampler_drop(&choice->opening);
+	cgroup_close(&choice->cgroup);
+	(void)close_fd(choice->proc_dirfd);
+	free(choice->pids);
+	*choice = (struct sample_choice)SAMPLE_CHOICE_INIT;
+}
+
+/* ---- the thread's */
+
+static int unit_tids(const struct sample_choice *choice, pid_t **ret, size_t *ret_n)
+{
+	_cleanup_free_ pid_t *all = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < choice->n_pids; i++) {
+		_cleanup_free_ pid_t *tids = NULL;
+		_cleanup_(proc_close) struct proc proc = PROC_INIT;
+		pid_t *bigger;
+		size_t m;
+
+		if (proc_open(choice->pids[i], -1, &proc) != 0 || proc_tasks_read(proc.dirfd, &tids, &m) < 0)
+			continue; /* it ended meanwhile */
+		if (n + m > PROC_TASKS_MAX)
+			return -E2BIG;
+		bigger = reallocarray(all, n + m, sizeof(*all));
+		if (!bigger)
+			return -ENOMEM;
+		all = bigger;
+		memcpy(all + n, tids, m * sizeof(*tids));
+		n += m;
+	}
+	if (n == 0)
+		return -ESRCH;
+	*ret = take_ptr(all);
+	*ret_n = n;
+	return 0;
+}
+
+static int open_tasks(struct sample_choice *choice)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	struct set_spec *spec = &choice->opening.spec;
+	int r;
+
+	if (choice->tid) {
+		spec->subjects = &choice->tid;
+		spec->n_subjects = 1;
+	} else {
+		r = choice->proc_dirfd < 0 ? unit_tids(choice, &tids, &spec->n_subjects)
+					   : proc_tasks_read(choice->proc_dirfd, &tids, &spec->n_subjects);
+		if (r < 0)
+			return r == -ENOENT ? -ESRCH : r;
+		spec->subjects = tids;
+	}
+	choice->n_tids = spec->n_subjects;
+	return sampler_open(&choice->opening);
+}
+
+void sample_choice_open(struct sample_choice *choice)
+{
+	struct set_spec *spec = &choice->opening.spec;
+	pid_t dirfd = choice->cgroup.dirfd;
+
+	if (choice->attempt == ATTEMPT_TASKS) {
+		choice->result = open_tasks(choice);
+		return;
+	}
+	if (choice->attempt == ATTEMPT_CGROUP) {
+		spec->subjects = &dirfd;
+		spec->n_subjects = 1;
+	}
+	choice->result = sampler_open(&choice->opening);
+}

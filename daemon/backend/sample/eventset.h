@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One perf event opened on each cpu for one subject (the whole machine, a cgroup) or for many
+ * (threads), with one ring a cpu that all of them write to. Owns the fds and the rings; refuses to
+ * know what the records mean.
+ */
+#pragma once
+
+#include <linux/perf_event.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "daemon/backend/sample/ring.h"
+
+struct eventset {
+	size_t n_cpus, n_subjects;
+	int *cpus;          /* their numbers */
+	int *fds;           /* n_subjects x n_cpus, -1 where one could not be (an offline cpu, an ended thread) */
+	uint64_t *ids;      /* alike */
+	struct ring *rings; /* n_cpus; base NULL where nothing was opened; NULL if `join` has them */
+	size_t n_fds;       /* that are open */
+	size_t ring_bytes;  /* in all */
+};
+
+struct eventset_spec {
+	struct perf_event_attr attr;
+	const pid_t *subjects; /* threads; one cgroup fd; or NULL: the machine */
+	size_t n_subjects;
+	bool cgroup;
+	size_t ring_bytes;           /* each: a power of two of pages */
+	size_t ring_bytes_min;       /* what is still of use where the kernel refuses that much memory */
+	bool overwrite;
+	const struct eventset *join; /* write to its rings; it must live longer */
+	const atomic_bool *cancel;   /* may be NULL: another thread does not want it any more */
+};
+
+/* All or nothing: 0, -ESRCH if no subject is left, -ECANCELED, or what perf_event_open() or mmap() said. Any thread. */
+int eventset_open(const struct eventset_spec *spec, struct eventset *ret) _must_check_;
+void eventset_close(struct eventset *set);
+
+/* An ioctl without argument (PERF_EVENT_IOC_ENABLE...) on all, or on those of the cpu at `index`. */
+void eventset_ioctl(const struct eventset *set, unsigned long request);
+void eventset_ioctl_cpu(const struct eventset *set, size_t index, unsigned long request);
+/* Attaches a BPF program to all: a sample passes if it answers not 0. 0 or -errno. */
+int eventset_filter(const struct eventset *set, int prog_fd) _must_check_;
+/* What the kernel counted as lost (PERF_FORMAT_LOST), 0 where it does not. */
+uint64_t eventset_lost(const struct eventset *set, uint64_t read_format);
+/* The same of `n` of its n_subjects * n_cpus events, from `first` on. */
+uint64_t eventset_lost_of(const struct eventset *set, uint64_t read_format, size_t first, size_t n);
+
+/* The cpus that are online: a new array. */
+int cpus_online(int **ret, size_t *ret_n) _must_check_;
+/* Parses "0-3,5". 0, -EBADMSG, -ENOMEM. */
+int cpus_parse(const char *text, int **ret, size_t *ret_n) _must_check_;

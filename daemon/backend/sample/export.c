@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From rings to a bundle. The rings of a shared set hold records of everybody who is armed; a bundle
+ * gets those whose subject was a process of the target at their time, and of others only what its
+ * reader may see: who ran instead keeps its name for an admin or if it is the owner's own, kernel
+ * addresses are for admins.
+ *
+ * Ids of events are replaced by fixed ones, so that the file's event table does not depend on how
+ * many fds were open.
+ */
+#include "daemon/backend/sample/export.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bundle/perfabi.h"
+#include "common/bundle/perfdata_write.h"
+#include "daemon/backend/frozen.h"
+#include "daemon/backend/sample/filter.h"
+#include "daemon/backend/sample/ring.h"
+
+#define OUT_BYTES (256u << 10)
+/* No id of the kernel's, and none of the history's. */
+#define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
+
+struct switch_cpu_wide {
+	struct perf_event_header header;
+	uint32_t next_prev_pid, next_prev_tid;
+};
+
+struct out {
+	struct perfdata_writer *writer;
+	uint8_t *buf; /* owned */
+	size_t used;
+};
+
+static void out_fini(struct out *out)
+{
+	free(out->buf);
+}
+
+static int out_flush(struct out *out)
+{
+	size_t used = out->used;
+
+	out->used = 0;
+	return used ? perfdata_write(out->writer, out->buf, used) : 0;
+}
+
+static int out_record(struct out *out, const void *record, size_t size)
+{
+	int r;
+
+	if (out->used + size > OUT_BYTES) {
+		r = out_flush(out);
+		if (r < 0)
+			return r;
+	}
+	memcpy(out->buf + out->used, record, size);
+	out->used += size;
+	return 0;
+}
+
+/* ---- one record */
+
+static bool is_subject(const struct frozen *frozen, uint32_t pid, uint32_t tid, uint64_t time)
+{
+	if (frozen->scope == TARGET_THREAD && tid != (uint32_t)frozen->tid)
+		return false;
+	return frozen_has(frozen, pid, time);
+}
+
+/* The others' names: of the target's own processes, of the idle task, of the reader's own. */
+static bool may_see(const struct frozen *frozen, const struct tracerd_sched_event *ev, uint64_t time)
+{
+	return frozen->admin || ev->other_tid == 0 || ev->other_uid == (uint32_t)frozen->owner ||
+	       frozen_has(frozen, ev->other_pid, time);
+}
+
+enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct record_view *view)
+{
+	struct tracerd_sched_event ev;
+	bool own_stack;
+
+	if (!record_sched(view, &ev))
+		return SAMPLECOPY_MALFORMED;
+	if (!frozen->waits || !is_subject(frozen, ev.pid, ev.tid, view->time))
+		return SAMPLECOPY_FOREIGN;
+	switch (ev.kind) {
+	case SCHEDEV_OUT:
+		own_stack = true;
+		break;
+	case SCHEDEV_WAKEUP:
+		own_stack = (ev.flags & SCHEDEV_WAKER_TARGET) && frozen_has(frozen, ev.other_pid, view->time);
+		break;
+	case SCHEDEV_IN:
+		own_stack = false;
+		break;
+	default:
+		return SAMPLECOPY_MALFORMED;
+	}
+	if (!own_stack) {
+		/* The program ran on somebody else's stack. */
+		ev.flags &= (uint16_t)~SCHEDEV_WAKER_TARGET;
+		record_drop_stack(view);
+		*view->pid = ev.pid;
+		*view->tid = ev.tid;
+	}
+	if (!may_see(frozen, &ev, view->time)) {
+		ev.flags |= SCHEDEV_OTHER_MASKED;
+		ev.other_pid = ev.other_tid = ev.other_uid = SCHEDEV_MASKED_ID;
+		memset(ev.other_comm, 0, sizeof(ev.other_comm));
+		memcpy(ev.other_comm, "other", sizeof("other"));
+	}
+	record_sched_put(view, &ev);
+	return SAMPLECOPY_KEEP;
+}
+
+static enum samplecopy_answer mask_switch(const struct frozen *frozen, struct record_view *view)
+{
+	struct switch_cpu_wide *wide;
+
+	if (!frozen->waits || !is_subject(frozen, *view->pid, *view->tid, view->time))
+		return SAMPLECOPY_FOREIGN;
+	if (view->header->type == PERF_RECORD_SWITCH)
+		return SAMPLECOPY_KEEP;
+	wide = (void *)view->header;
+	if (view->header->size < sizeof(*wide) + sizeof(struct perfabi_sample_id))
+		return SAMPLECOPY_MALFORMED;
+	if (!frozen->admin && wide->next_prev_tid != 0 && !frozen_has(frozen, wide->next_prev_pid, view->time))
+		wide->next_prev_pid = wide->next_prev_tid = SCHEDEV_MASKED_ID;
+	return SAMPLECOPY_KEEP;
+}
+
+static enum samplecopy_answer mask_record(const struct frozen *frozen, const struct frozen_source *source,
+					  enum set_event event, struct record_view *view)
+{
+	enum samplecopy_answer answer;
+
+	if (view->time < source->from_ns || view->time > source->to_ns || view->time > frozen->raw_ns)
+		return SAMPLECOPY_OUTSIDE;
+	switch (view->header->type) {
+	case PERF_RECORD_SAMPLE:
+		if (event == SET_CLOCK)
+			answer = is_subject(frozen, *view->pid, *view->tid, view->time) ? SAMPLECOPY_KEEP
+											  : SAMPLECOPY_FOREIGN;
+		else
+			answer = samplecopy_mask_sched(frozen, view);
+		break;
+	case PERF_RECORD_SWITCH:
+	case PERF_RECORD_SWITCH_CPU_WIDE:
+		answer = mask_switch(frozen, view);
+		break;
+	default:
+		return SAMPLECOPY_OUTSIDE;
+	}
+	if (answer == SAMPLECOPY_KEEP && !frozen->admin)
+		record_mask_kernel(view);
+	return answer;
+}
+
+static void set_id(struct perf_event_header *h, uint64_t id)
+{
+	uint8_t *at = h->type == PERF_RECORD_SAMPLE ? (uint8_t *)(h + 1) : (uint8_t *)h + h->size - sizeof(id);
+
+	memcpy(at, &id, sizeof(id));
+}
+
+static void count_kept(const struct record_view *view, enum set_event event, struct frozen_stats *stats)
+{
+	struct tracerd_sched_event ev;
+
+	if (view->header->type == PERF_RECORD_SAMPLE && event == SET_CLOCK)
+		stats->samples++;
+	else
+		stats->switches++;
+	if (event != SET_CLOCK && record_sched(view, &ev) && ev.kind == SCHEDEV_WAKEUP)
+		stats->wakeups++;
+	if (!stats->first_ns || view->time < stats->first_ns)
+		stats->first_ns = view->time;
+	if (view->time > stats->last_ns)
+		stats->last_ns = view->time;
+	stats->bytes += view->header->size;
+}
+
+/* ---- one ring */
+
+/* Records that only tell of losses. */
+static bool count_loss(const struct perf_event_header *h, struct frozen_stats *stats)
+{
+	const struct perfabi_lost *lost = (const void *)h;
+	uint64_t n;
+
+	switch (h->type) {
+	case PERF_RECORD_LOST:
+		if (h->size >= sizeof(*lost))
+			stats->lost += lost->lost;
+		return true;
+	case PERF_RECORD_LOST_SAMPLES:
+		if (h->size >= sizeof(*h) + sizeof(n)) {
+			memcpy(&n, h + 1, sizeof(n));
+			stats->lost += n;
+		}
+		return true;
+	case PERF_RECORD_THROTTLE:
+		stats->throttled++;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
+		       struct frozen_stats *stats, uint64_t *oldest_ns)
+{
+	const struct frozen_source *source = &frozen->sources[index];
+	struct perf_event_header *h = (void *)record;
+	struct record_view view;
+	enum set_event event;
+	uint64_t id;
+
+	if (count_loss(h, stats))
+		return 0;
+	if (record_id(record, &id) < 0) {
+		stats->malformed++;
+		return 0;
+	}
+	event = sample_set_event(source->set, id);
+	if (event == SET_EVENTS) {
+		/* An inherited event has its parent's id; any other id is not of this set. */
+		stats->malformed++;
+		return 0;
+	}
+	if (record_parse(record, &source->set->layouts[event], &view) < 0) {
+		stats->malformed++;
+		return 0;
+	}
+	if (!*oldest_ns)
+		*oldest_ns = view.time;
+	switch (mask_record(frozen, source, event, &view)) {
+	case SAMPLECOPY_FOREIGN:
+		stats->foreign++;
+		return 0;
+	case SAMPLECOPY_MALFORMED:
+		stats->malformed++;
+		return 0;
+	case SAMPLECOPY_OUTSIDE:
+		return 0;
+	case SAMPLECOPY_KEEP:
+		break;
+	}
+	set_id(h, EVENT_ID(index, event));
+	count_kept(&view, event, stats);
+	return out_record(out, record, h->size);
+}
+
+static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct out *out,
+		     struct frozen_stats *stats, struct frozen_ring *ret)
+{
+	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
+	_cleanup_(ring_records_fini) struct ring_records records = {0};
+	uint64_t began = raw_now_ns();
+	int r;
+
+	r = ring_copy(ring, &copy);
+	if (r < 0)
+		return r;
+	stats->copy_ns += raw_now_ns() - began;
+	r = ring_walk(&copy, &records);
+	if (r < 0)
+		return r;
+	stats->torn += records.torn;
+	stats->malformed += records.malformed;
+	stats->overwritten_bytes += copy.overwritten;
+	ret->wrapped = copy.wrapped || records.malformed;
+	/* The newest is first in the ring, the oldest first in the file. */
+	for (size_t i = records.n; i > 0; i--) {
+		r = copy_record(frozen, index, copy.data + records.offsets[i - 1], out, stats, &ret->oldest_ns);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- all */
+
+static int add_events(const struct frozen *frozen, size_t index, struct perfdata_writer *writer)
+{
+	static const char *const names[SET_EVENTS] = {"cpu-clock:u-stacks", "sched", "sched"};
+	const struct sample_set *set = frozen->sources[index].set;
+
+	for (unsigned int e = 0; e < SET_EVENTS; e++) {
+		uint64_t id = EVENT_ID(index, e);
+		int r;
+
+		if (e != SET_CLOCK && (set->index == FILTER_NO_SET || !frozen->waits))
+			continue;
+		r = perfdata_add_event(writer, names[e], &set->attrs[e], &id, 1);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
+{
+	const struct frozen_source *source = &frozen->sources[index];
+	const struct eventset *clock = &source->set->events[SET_CLOCK];
+	uint64_t lost = sample_set_lost(source->set);
+	struct frozen_ring *rings;
+	int r;
+
+	rings = reallocarray(frozen->rings, frozen->n_rings + clock->n_cpus, sizeof(*rings));
+	if (!rings)
+		return -ENOMEM;
+	frozen->rings = rings;
+	r = add_events(frozen, index, out->writer);
+	if (r < 0)
+		return r;
+	stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
+	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
+		struct frozen_ring *ring = &frozen->rings[frozen->n_rings];
+
+		if (!clock->rings[cpu].base)
+			continue;
+		*ring = (struct frozen_ring){.cpu = clock->cpus[cpu]};
+		frozen->n_rings++;
+		r = copy_ring(frozen, index, &clock->rings[cpu], out, stats, ring);
+		if (r < 0)
+			return r;
+	}
+	return out_flush(out);
+}
+
+static bool any_wrapped(const struct frozen *frozen)
+{
+	for (size_t i = 0; i < frozen->n_rings; i++)
+		if (frozen->rings[i].wrapped)
+			return true;
+	return false;
+}
+
+int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
+{
+	_cleanup_(out_fini) struct out out = {.writer = writer};
+	int r;
+
+	out.buf = malloc(OUT_BYTES);
+	if (!out.buf)
+		return -ENOMEM;
+	/* The present rings first. Those from before a change join on only if these still have it all. */
+	for (size_t i = 0; i < frozen->n_sources && !any_wrapped(frozen); i++) {
+		r = copy_source(frozen, i, &out, stats);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int samplecopy_freeze(struct target *target, struct frozen *frozen)
+{
+	for (size_t i = 0; i < target->n_sources; i++) {
+		const struct source *source = &target->sources[i];
+
+		frozen->sources[i] = (struct frozen_source){.set = sample_set_ref(source->set),
+							    .from_ns = source->from_ns,
+							    .to_ns = source->to_ns,
+							    .lost_at = source->lost_at};
+		frozen->n_sources++;
+	}
+	/*
+	 * What is missing at the begin is known when the rings have been copied; until then it is as if they had all since
+	 * they are the target's.
+	 */
+	if (frozen->n_sources && frozen->sources[frozen->n_sources - 1].from_ns > frozen->oldest_ns)
+		frozen->oldest_ns = frozen->sources[frozen->n_sources - 1].from_ns;
+	if (frozen->n_sources) {
+		frozen->method = set_kind_name(frozen->sources[0].set->spec.kind);
+		frozen->hz = frozen->sources[0].set->spec.hz;
+		/* Others may have been asked for meanwhile. */
+		frozen->stacks = frozen->sources[0].set->spec.stacks;
+	}
+	return 0;
+}
+
+void samplecopy_resume(struct frozen *frozen)
+{
+	/* The copy knows what the rings held: from then on all of them had everything. */
+	for (size_t i = 0; i < frozen->n_rings; i++)
+		if (frozen->rings[i].wrapped && frozen->rings[i].oldest_ns > frozen->oldest_ns)
+			frozen->oldest_ns = frozen->rings[i].oldest_ns;
+	while (frozen->n_sources > 0)
+		(void)sample_set_put(frozen->sources[--frozen->n_sources].set);
+}

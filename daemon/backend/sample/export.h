@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The copy of a target's records out of overwrite rings: what is its own passes, what belongs to
+ * others does not. See daemon/backend/sample/export.c.
+ */
+#pragma once
+
+#include "common/base/cleanup.h"
+
+struct frozen;
+struct frozen_stats;
+struct perfdata_writer;
+struct target;
+
+int samplecopy_freeze(struct target *target, struct frozen *frozen) _must_check_;
+int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats) _must_check_;
+void samplecopy_resume(struct frozen *frozen);
+
+/* For tests: what becomes of one record, in place. The answers are counted, but for KEEP. */
+enum samplecopy_answer { SAMPLECOPY_KEEP, SAMPLECOPY_FOREIGN, SAMPLECOPY_MALFORMED, SAMPLECOPY_OUTSIDE };
+struct record_view;
+enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct record_view *view);

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/sample/filter.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#ifdef HAVE_BPF
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "daemon/backend/sample/sched_bpf.h"
+
+struct filter {
+	struct bpf_object *object;
+	struct bpf_link *links[3];
+	size_t n_links;
+	struct ring_buffer *wake;
+	struct event *wake_event;
+	struct filter_cpu *cpus; /* mapped */
+	size_t cpus_bytes;
+	unsigned int n_cpus;
+	size_t n_threads; /* entries in the map of single threads */
+	filter_wake_fn fn;
+	void *arg;
+};
+
+static int on_libbpf(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	char line[512];
+
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	(void)vsnprintf(line, sizeof(line), fmt, args);
+	log_debug("libbpf: %s", line);
+	return 0;
+}
+
+static int on_wake(void *arg, void *data, size_t size)
+{
+	struct filter *filter = arg;
+	uint32_t cpu;
+
+	if (size < sizeof(cpu))
+		return 0;
+	memcpy(&cpu, data, sizeof(cpu));
+	filter->fn(filter->arg, cpu);
+	return 0;
+}
+
+static void on_wake_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct filter *filter = arg;
+
+	(void)ring_buffer__consume(filter->wake);
+}
+
+static int map_fd(const struct filter *filter, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(filter->object, name);
+}
+
+/* Our pid namespace as the programs look for it: 0 for the machine's own, whose inode is fixed. */
+static uint32_t own_pidns(void)
+{
+	const ino_t init_ino = 0xeffffffcu; /* PROC_PID_INIT_INO */
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == init_ino)
+		return 0;
+	return (uint32_t)st.st_ino;
+}
+
+/* Constants of the program, before it is loaded: the verifier cuts what they rule out. */
+static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state)
+{
+	struct filter_constants constants = {
+		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .pidns = own_pidns()};
+	struct bpf_map *map, *rodata = NULL;
+	size_t size;
+
+	bpf_object__for_each_map(map, object)
+	{
+		const char *name = bpf_map__name(map);
+		size_t n = strlen(name);
+
+		if (n >= 7 && strcmp(name + n - 7, ".rodata") == 0)
+			rodata = map;
+	}
+	if (!rodata)
+		return -EINVAL;
+	if (!bpf_map__initial_value(rodata, &size) || size != sizeof(constants))
+		return -EINVAL;
+	return bpf_map__set_initial_value(rodata, &constants, sizeof(constants));
+}
+
+static int load(struct filter *filter, bool have_prev_state)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "tracerd");
+	struct bpf_object *object;
+	int r;
+
+	object = bpf_object__open_mem(sched_bpf, sizeof(sched_bpf), &opts);
+	if (!object)
+		return -errno;
+	r = set_constants(object, filter->n_cpus, have_prev_state);
+	if (r == 0)
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"), filter->n_cpus);
+	if (r == 0)
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "outputs"),
+					     filter->n_cpus * FILTER_SETS_MAX * FILTER_OUTPUTS_PER_SET);
+	if (r == 0)
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "wake"),
+					     (uint32_t)sysconf(_SC_PAGESIZE));
+	if (r == 0)
+		r = bpf_object__load(object);
+	if (r != 0) {
+		bpf_object__close(object);
+		return r;
+	}
+	filter->object = object;
+	return 0;
+}
+
+static int watch_wake(struct filter *filter, struct event_base *base)
+{
+	filter->wake = ring_buffer__new(map_fd(filter, "wake"), on_wake, filter, NULL);
+	if (!filter->wake)
+		return -errno;
+	filter->wake_event = event_new(base, ring_buffer__epoll_fd(filter->wake), EV_READ | EV_PERSIST,
+				       on_wake_readable, filter);
+	if (!filter->wake_event || event_add(filter->wake_event, NULL) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+DEFINE_CLEANUP(struct filter *, filter_free)
+
+int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
+{
+	_cleanup_(filter_freep) struct filter *filter = NULL;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *cpus;
+	int r;
+
+	(void)libbpf_set_print(on_libbpf);
+	filter = calloc(1, sizeof(*filter));
+	if (!filter)
+		return -ENOMEM;
+	filter->fn = fn;
+	filter->arg = arg;
+	r = libbpf_num_possible_cpus();
+	if (r <= 0)
+		return -EINVAL;
+	filter->n_cpus = (unsigned int)r;
+
+	r = load(filter, true);
+	if (r == -EACCES || r == -EINVAL)
+		r = load(filter, false); /* before 5.18 the tracepoint has three arguments */
+	if (r < 0) {
+		(void)snprintf(why, why_size, "loading BPF programs: %s", strerror(-r));
+		return r;
+	}
+	filter->cpus_bytes = (filter->n_cpus * sizeof(struct filter_cpu) + page - 1) & ~(page - 1);
+	cpus = mmap(NULL, filter->cpus_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd(filter, "cpus"), 0);
+	if (cpus == MAP_FAILED) {
+		r = -errno;
+		(void)snprintf(why, why_size, "mapping a BPF map: %s", strerror(-r));
+		return r;
+	}
+	filter->cpus = cpus;
+	r = watch_wake(filter, base);
+	if (r < 0) {
+		(void)snprintf(why, why_size, "BPF ring buffer: %s", strerror(-r));
+		return r;
+	}
+	*ret = take_ptr(filter);
+	return 0;
+}
+
+struct filter *filter_free(struct filter *filter)
+{
+	if (!filter)
+		return NULL;
+	filter_stop(filter);
+	if (filter->wake_event)
+		event_free(filter->wake_event);
+	ring_buffer__free(filter->wake);
+	if (filter->cpus)
+		(void)munmap(filter->cpus, filter->cpus_bytes);
+	bpf_object__close(filter->object);
+	free(filter);
+	return NULL;
+}
+
+int filter_start(struct filter *filter)
+{
+	static const char *const programs[] = {"on_switch", "on_waking", "on_fork"};
+
+	while (filter->n_links < ARRAY_SIZE(programs)) {
+		struct bpf_program *program = bpf_object__find_program_by_name(filter->object, programs[filter->n_links]);
+		struct bpf_link *link = program ? bpf_program__attach(program) : NULL;
+
+		if (!link) {
+			int r = program ? -errno : -ENOENT;
+
+			filter_stop(filter);
+			return r;
+		}
+		filter->links[filter->n_links++] = link;
+	}
+	return 0;
+}
+
+void filter_stop(struct filter *filter)
+{
+	while (filter->n_links > 0)
+		(void)bpf_link__destroy(filter->links[--filter->n_links]);
+	/* Nobody tells any more who runs. */
+	for (unsigned int i = 0; filter->cpus && i < filter->n_cpus; i++)
+		filter->cpus[i].running = 0;
+}
+
+int filter_clock_fd(const struct filter *filter, unsigned int flag)
+{
+	const char *name = flag == FILTER_CLOCK_DWARF ? "on_clock_dwarf" : "on_clock_fp";
+
+	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, name));
+}
+
+static int output_index(const struct filter *filter, unsigned int set, unsigned int kind, int cpu, uint32_t *ret)
+{
+	if (set >= FILTER_SETS_MAX || cpu < 0 || (unsigned int)cpu >= filter->n_cpus)
+		return -EINVAL;
+	*ret = (set * FILTER_OUTPUTS_PER_SET + kind) * filter->n_cpus + (uint32_t)cpu;
+	return 0;
+}
+
+int filter_output(struct filter *filter, unsigned int set, unsigned int kind, int cpu, int fd)
+{
+	uint32_t index;
+	int r;
+
+	r = output_index(filter, set, kind, cpu, &index);
+	return r < 0 ? r : bpf_map_update_elem(map_fd(filter, "outputs"), &index, &fd, BPF_ANY);
+}
+
+void filter_output_clear(struct filter *filter, unsigned int set, unsigned int kind, int cpu)
+{
+	uint32_t index;
+
+	if (output_index(filter, set, kind, cpu, &index) == 0)
+		(void)bpf_map_delete_elem(map_fd(filter, "outputs"), &index);
+}
+
+static bool entry_empty(const struct filter_entry *entry)
+{
+	return entry->waits[0] == FILTER_NO_SET && !(entry->flags & ~(uint32_t)FILTER_INHERIT);
+}
+
+int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry)
+{
+	uint32_t key = (uint32_t)tgid;
+
+	if (entry_empty(entry)) {
+		(void)bpf_map_delete_elem(map_fd(filter, "tgids"), &key);
+		return 0;
+	}
+	return bpf_map_update_elem(map_fd(filter, "tgids"), &key, entry, BPF_ANY);
+}
+
+int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry)
+{
+	uint32_t key = (uint32_t)tid, zero = 0, use;
+	int fd = map_fd(filter, "tids"), r;
+
+	if (entry_empty(entry)) {
+		if (bpf_map_delete_elem(fd, &key) == 0)
+			filter->n_threads--;
+	} else {
+		r = bpf_map_update_elem(fd, &key, entry, BPF_NOEXIST);
+		if (r == 0)
+			filter->n_threads++;
+		else if (r == -EEXIST)
+			r = bpf_map_update_elem(fd, &key, entry, BPF_ANY);
+		if (r < 0)
+			return r;
+	}
+	use = filter->n_threads > 0;
+	return bpf_map_update_elem(map_fd(filter, "use_tids"), &zero, &use, BPF_ANY);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu)
+{
+	const struct filter_cpu *c;
+	uint64_t last, now;
+
+	if (cpu >= filter->n_cpus)
+		return UINT64_MAX;
+	c = &filter->cpus[cpu];
+	if (__atomic_load_n(&c->running, __ATOMIC_ACQUIRE))
+		return 0;
+	last = __atomic_load_n(&c->last_ns, __ATOMIC_RELAXED);
+	now = monotonic_ns();
+	if (!last)
+		return UINT64_MAX;
+	return now > last ? now - last : 1;
+}
+
+bool filter_cpu_rest(struct filter *filter, uint32_t cpu)
+{
+	struct filter_cpu *c;
+
+	if (cpu >= filter->n_cpus)
+		return true;
+	c = &filter->cpus[cpu];
+	__atomic_store_n(&c->want_wake, 1, __ATOMIC_SEQ_CST);
+	/* One that came before the wish was seen would sleep on unseen. */
+	if (__atomic_load_n(&c->running, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&c->want_wake, 0, __ATOMIC_SEQ_CST);
+		return false;
+	}
+	return true;
+}
+
+uint64_t filter_drops(const struct filter *filter)
+{
+	uint64_t drops = 0;
+
+	for (unsigned int i = 0; i < filter->n_cpus; i++)
+		drops += __atomic_load_n(&filter->cpus[i].drops, __ATOMIC_RELAXED);
+	return drops;
+}
+
+#else /* !HAVE_BPF */
+
+int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
+{
+	(void)snprintf(why, why_size, "built without BPF (clang and libbpf were missing)");
+	return -EOPNOTSUPP;
+}
+
+/* None of these is reached: nobody has a filter. */
+struct filter *filter_free(struct filter *filter)
+{
+	return NULL;
+}
+
+int filter_start(struct filter *filter)
+{
+	return -EOPNOTSUPP;
+}
+
+void filter_stop(struct filter *filter)
+{
+}
+
+int filter_clock_fd(const struct filter *filter, unsigned int flag)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_output(struct filter *filter, unsigned int set, unsigned int kind, int cpu, int fd)
+{
+	return -EOPNOTSUPP;
+}
+
+void filter_output_clear(struct filter *filter, unsigned int set, unsigned int kind, int cpu)
+{
+}
+
+int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry)
+{
+	return -EOPNOTSUPP;
+}
+
+uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu)
+{
+	return 0;
+}
+
+bool filter_cpu_rest(struct filter *filter, uint32_t cpu)
+{
+	return false;
+}
+
+uint64_t filter_drops(const struct filter *filter)
+{
+	return 0;
+}
+
+#endif
+
+struct filter_entry filter_entry_none(void)
+{
+	struct filter_entry entry = {.flags = 0};
+
+	for (unsigned int i = 0; i < FILTER_MAX_SETS; i++)
+		entry.waits[i] = FILTER_NO_SET;
+	return entry;
+}

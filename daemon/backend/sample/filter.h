@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The BPF programs: which threads pass the shared clocks, whose switches and wake-ups are recorded
+ * and to which rings, and when the last target left a cpu. Owns the loaded object; refuses to know
+ * targets. Without BPF (not built in, not permitted, no BTF) filter_new() fails and says why.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "daemon/backend/sample/bpf/filter.h"
+
+struct event_base;
+struct filter;
+
+/* Sets of rings that can take switches: each has an index below this. */
+#define FILTER_SETS_MAX 32
+
+/* A target runs again on `cpu`, whose clocks had been stopped (filter_cpu_rest()). */
+typedef void (*filter_wake_fn)(void *arg, uint32_t cpu);
+
+int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct filter **ret, char *why,
+	       size_t why_size) _must_check_;
+struct filter *filter_free(struct filter *filter);
+
+/* Attaches the programs to the scheduler's tracepoints, while somebody needs them. Idempotent. */
+int filter_start(struct filter *filter) _must_check_;
+void filter_stop(struct filter *filter);
+
+/* The program for the shared clock: FILTER_CLOCK_FP or FILTER_CLOCK_DWARF. Borrowed. */
+int filter_clock_fd(const struct filter *filter, unsigned int flag);
+
+/* Where set `set` wants its records of `cpu`. */
+int filter_output(struct filter *filter, unsigned int set, unsigned int kind, int cpu, int fd) _must_check_;
+void filter_output_clear(struct filter *filter, unsigned int set, unsigned int kind, int cpu);
+
+/* What to do with a thread group, or a thread. An entry that asks for nothing is removed. */
+int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry) _must_check_;
+int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry) _must_check_;
+struct filter_entry filter_entry_none(void);
+
+/* Nanoseconds since a target ran on `cpu`; 0: one runs now. UINT64_MAX: never. */
+uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu);
+/* Asks to be woken when a target runs on `cpu`; false if one does already. */
+bool filter_cpu_rest(struct filter *filter, uint32_t cpu);
+/* Records of switches that found no room. */
+uint64_t filter_drops(const struct filter *filter);

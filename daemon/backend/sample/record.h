@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One perf record in private memory: where its fields are, by the attribute of its event, and the
+ * masking of what a reader may not see. Every length is checked against the record's own size
+ * before it is followed; nothing is read past it.
+ *
+ * Refuses to know rings and targets.
+ */
+#pragma once
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+#include "common/bundle/perfabi.h"
+#include "common/bundle/schedev.h"
+
+#define RECORD_MAX_BYTES 65536u
+
+/* How the samples of one event are laid out. */
+struct record_layout {
+	uint64_t sample_type; /* holds PERFABI_SAMPLE_ID_TYPE */
+	uint64_t regs_user;   /* mask */
+};
+
+/* Pointers into the record; NULL where it has no such field. */
+struct record_view {
+	struct perf_event_header *header;
+	uint64_t id, time;
+	uint32_t *pid, *tid; /* of the sample; of records that are no samples: in the trailer */
+	uint32_t cpu;
+	uint64_t *ip;
+	uint64_t *chain; /* n_chain entries */
+	uint64_t n_chain;
+	void *raw;
+	uint32_t raw_size;
+	uint64_t *regs_abi; /* followed by the registers unless it is 0 */
+	uint64_t *stack_size; /* followed by the bytes, then by the size that counts */
+};
+
+/* Whether `size` bytes at `p` begin with a plausible header of a whole record. */
+bool record_header_ok(const void *p, size_t size);
+
+/*
+ * The id of the event that wrote the record: all our events have PERF_SAMPLE_IDENTIFIER and sample_id_all,
+ * so it is at a fixed place. The header must have been checked. 0 or -EBADMSG.
+ */
+int record_id(const void *record, uint64_t *ret) _must_check_;
+
+/* 0, or -EBADMSG for a record that contradicts its layout. */
+int record_parse(void *record, const struct record_layout *layout, struct record_view *ret) _must_check_;
+
+/*
+ * The payload of a "sched" sample: false if it is none. By copy, since it is aligned to 4 only;
+ * record_sched_put() writes a changed one back.
+ */
+bool record_sched(const struct record_view *view, struct tracerd_sched_event *ret);
+void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev);
+
+/*
+ * Masking, in place and without changing the record's size. record_drop_stack() empties the call
+ * chain to `n_chain` context markers, forgets the registers and the stack bytes.
+ */
+void record_mask_kernel(struct record_view *view);
+void record_drop_stack(struct record_view *view);

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/sample/sampler.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/bundle/perfabi.h"
+#include "daemon/backend/sample/filter.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/copier.h"
+#include "daemon/config.h"
+#include "daemon/target/cgroup.h"
+
+/* Each costs every switch of its tasks a little, and rings: past this, targets share the machine's. */
+#define CGROUP_SETS_MAX 16
+#define REST_AFTER_NS 2000000000u
+#define SURVEY_AGE_NS 1000000000u
+#define STOP_AT_ONCE_FDS 64
+
+struct sampler {
+	struct event_base *base;
+	const struct config *config; /* not owned */
+	struct filter *filter;
+	char filter_why[160];
+	struct sampler_can can;
+	uint64_t read_format;
+	LIST_HEAD(, sample_set) sets;
+	uint32_t used_indexes; /* bit for each index of the filter */
+	size_t n_cgroup_sets;
+	bool attached;
+	/* Clocks of the machine-wide sets, by number of cpu. */
+	int *cpus;
+	size_t n_cpus;
+	struct clock {
+		bool resting;
+		uint64_t since_ns; /* when it was last started */
+	} *clocks;
+	struct event *tick; /* pending while a clock runs */
+	struct closer *closer;
+	LIST_HEAD(, stopping) stoppings;
+	void (*on_survey)(void *arg);
+	void *on_survey_arg;
+};
+
+/* Work on a set on the closer's thread, with a reference of its own. */
+struct survey_job {
+	struct copier_job job; /* first */
+	struct sample_set *set;
+	struct set_survey survey;
+	int result;
+};
+
+struct stopping {
+	struct copier_job job; /* first */
+	LIST_ENTRY(stopping) link;
+	struct sample_set *set;
+};
+
+/* ---- what is permitted */
+
+static int try_open(pid_t pid, int cpu, uint64_t read_format)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = 1000000,
+		.sample_type = PERFABI_SAMPLE_ID_TYPE,
+		.read_format = read_format,
+		.disabled = 1,
+		.exclude_kernel = cpu < 0,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW,
+	};
+	int fd = perfabi_open(&attr, pid, cpu, -1, 0);
+
+	if (fd < 0)
+		return -errno;
+	(void)close_fd(fd);
+	return 0;
+}
+
+static void find_out(struct sampler *sampler)
+{
+	struct sampler_can *can = &sampler->can;
+
+	can->any_error = try_open(0, -1, 0);
+	can->cpu_wide_error = try_open(-1, sampler->cpus[0], 0);
+	can->any = can->any_error == 0;
+	can->cpu_wide = can->cpu_wide_error == 0;
+	can->dwarf = PERFABI_REGS_USER != 0;
+	/* Linux 6.0 counts what it lost for each event. */
+	if (try_open(0, -1, PERFABI_FORMAT_LOST) == 0)
+		sampler->read_format = PERFABI_FORMAT_LOST;
+}
+
+/* ---- clocks that rest */
+
+static size_t cpu_index(const struct sampler *sampler, uint32_t cpu)
+{
+	for (size_t i = 0; i < sampler->n_cpus; i++)
+		if (sampler->cpus[i] == (int)cpu)
+			return i;
+	return sampler->n_cpus;
+}
+
+static void clock_set(struct sampler *sampler, size_t index, bool rest)
+{
+	struct sample_set *set;
+
+	sampler->clocks[index].resting = rest;
+	if (!rest)
+		sampler->clocks[index].since_ns = raw_now_ns();
+	LIST_FOREACH(set, &sampler->sets, link)
+		if (set->spec.kind == SET_CPU && index < set->events[SET_CLOCK].n_cpus)
+			eventset_ioctl_cpu(&set->events[SET_CLOCK], index,
+					   rest ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE);
+}
+
+static bool have_cpu_sets(const struct sampler *sampler)
+{
+	struct sample_set *set;
+
+	LIST_FOREACH(set, &sampler->sets, link)
+		if (set->spec.kind == SET_CPU)
+			return true;
+	return false;
+}
+
+static void tick_start(struct sampler *sampler)
+{
+	struct timeval second = {.tv_sec = 1};
+
+	if (!event_pending(sampler->tick, EV_TIMEOUT, NULL))
+		(void)event_add(sampler->tick, &second);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct sampler *sampler = arg;
+	uint64_t now = raw_now_ns();
+	bool running = false;
+
+	if (!sampler->filter || !sampler->attached || !have_cpu_sets(sampler))
+		return;
+	for (size_t i = 0; i < sampler->n_cpus; i++) {
+		uint32_t cpu = (uint32_t)sampler->cpus[i];
+
+		if (sampler->clocks[i].resting)
+			continue;
+		if (now - sampler->clocks[i].since_ns < REST_AFTER_NS ||
+		    filter_cpu_idle(sampler->filter, cpu) < REST_AFTER_NS || !filter_cpu_rest(sampler->filter, cpu))
+			running = true;
+		else
+			clock_set(sampler, i, true);
+	}
+	if (running)
+		tick_start(sampler);
+}
+
+static void on_wake(void *arg, uint32_t cpu)
+{
+	struct sampler *sampler = arg;
+	size_t index = cpu_index(sampler, cpu);
+
+	if (index == sampler->n_cpus || !sampler->clocks[index].resting)
+		return;
+	clock_set(sampler, index, false);
+	tick_start(sampler);
+}
+
+void sampler_wake(struct sampler *sampler)
+{
+	if (!have_cpu_sets(sampler))
+		return;
+	for (size_t i = 0; i < sampler->n_cpus; i++) {
+		if (sampler->clocks[i].resting)
+			clock_set(sampler, i, false);
+		else
+			sampler->clocks[i].since_ns = raw_now_ns();
+	}
+	tick_start(sampler);
+}
+
+void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < sampler->n_cpus; i++)
+		n += sampler->clocks[i].resting;
+	*ret_resting = n;
+	*ret_cpus = sampler->n_cpus;
+}
+
+/* ---- what only needs time */
+
+static void survey_run(struct copier_job *job)
+{
+	struct survey_job *s = (struct survey_job *)job;
+
+	s->result = sample_set_look(s->set, &s->survey);
+}
+
+static void survey_end(struct survey_job *s)
+{
+	s->set->surveying = NULL;
+	set_survey_fini(&s->survey);
+	(void)sample_set_put(s->set);
+	free(s);
+}
+
+static void survey_done(struct copier_job *job)
+{
+	struct survey_job *s = (struct survey_job *)job;
+	struct sampler *sampler = s->set->sampler;
+
+	if (s->result == 0) {
+		set_survey_fini(&s->set->survey);
+		s->set->survey = s->survey;
+		s->survey = (struct set_survey){0};
+	}
+	survey_end(s);
+	if (sampler->on_survey)
+		sampler->on_survey(sampler->on_survey_arg);
+}
+
+void sampler_survey(struct sample_set *set)
+{
+	struct survey_job *s;
+
+	if (set->surveying || (set->survey.at_ns && raw_now_ns() - set->survey.at_ns < SURVEY_AGE_NS))
+		return;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return; /* what there is will have to do */
+	s->job = (struct copier_job){.run = survey_run, .done = survey_done};
+	s->set = sample_set_ref(set);
+	set->surveying = s;
+	copier_submit(closer_thread(set->sampler->closer), &s->job);
+}
+
+void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg)
+{
+	sampler->on_survey = fn;
+	sampler->on_survey_arg = arg;
+}
+
+static void stopping_run(struct copier_job *job)
+{
+	struct stopping *s = (struct stopping *)job;
+
+	eventset_ioctl(&s->set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+}
+
+static void stopping_end(struct stopping *s)
+{
+	LIST_REMOVE(s, link);
+	(void)sample_set_put(s->set);
+	free(s);
+}
+
+static void stopping_done(struct copier_job *job)
+{
+	stopping_end((struct stopping *)job);
+}
+
+void sampler_stop_set(struct sample_set *set)
+{
+	struct stopping *s = set->events[SET_CLOCK].n_fds > STOP_AT_ONCE_FDS ? calloc(1, sizeof(*s)) : NULL;
+
+	if (!s) {
+		eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+		return;
+	}
+	s->job = (struct copier_job){.run = stopping_run, .done = stopping_done};
+	s->set = sample_set_ref(set);
+	LIST_INSERT_HEAD(&set->sampler->stoppings, s, link);
+	copier_submit(closer_thread(set->sampler->closer), &s->job);
+}
+
+/* ---- life */
+
+DEFINE_CLEANUP(struct sampler *, sampler_free)
+
+int sampler_new(struct event_base *base, const struct config *config, struct closer *closer, struct sampler **ret)
+{
+	_cleanup_(sampler_freep) struct sampler *sampler = NULL;
+	int r;
+
+	sampler = calloc(1, sizeof(*sampler));
+	if (!sampler)
+		return -ENOMEM;
+	sampler->base = base;
+	sampler->config = config;
+	sampler->closer = closer;
+	r = cpus_online(&sampler->cpus, &sampler->n_cpus);
+	if (r < 0)
+		return r;
+	sampler->clocks = calloc(sampler->n_cpus, sizeof(*sampler->clocks));
+	sampler->tick = evtimer_new(base, on_tick, sampler);
+	if (!sampler->clocks || !sampler->tick)
+		return -ENOMEM;
+	find_out(sampler);
+	r = filter_new(base, on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
+	if (r == -ENOMEM)
+		return r;
+	sampler->can.filter = r == 0;
+	sampler->can.filter_why = sampler->filter_why;
+	*ret = take_ptr(sampler);
+	return 0;
+}
+
+struct sampler *sampler_free(struct sampler *sampler)
+{
+	struct stopping *stopping;
+	struct sample_set *set, *next;
+
+	if (!sampler)
+		return NULL;
+	/* Jobs whose thread has ended. */
+	while ((stopping = LIST_FIRST(&sampler->stoppings)) != NULL)
+		stopping_end(stopping);
+	for (set = LIST_FIRST(&sampler->sets); set; set = next) {
+		next = LIST_NEXT(set, link);
+		if (set->surveying)
+			survey_end(set->surveying);
+	}
+	if (sampler->tick)
+		event_free(sampler->tick);
+	(void)filter_free(sampler->filter);
+	free(sampler->clocks);
+	free(sampler->cpus);
+	free(sampler);
+	return NULL;
+}
+
+const struct sampler_can *sampler_can(const struct sampler *sampler)
+{
+	return &sampler->can;
+}
+
+struct filter *sampler_filter(const struct sampler *sampler)
+{
+	return sampler->filter;
+}
+
+int sampler_programs(struct sampler *sampler, bool wanted)
+{
+	int r;
+
+	if (!sampler->filter || wanted == sampler->attached)
+		return 0;
+	if (!wanted) {
+		/* What is still held, of targets that have ended, has no more to record. */
+		for (size_t i = 0; i < sampler->n_cpus; i++)
+			if (!sampler->clocks[i].resting)
+				clock_set(sampler, i, true);
+		filter_stop(sampler->filter);
+		sampler->attached = false;
+		return 0;
+	}
+	r = filter_start(sampler->filter);
+	if (r < 0)
+		return r;
+	sampler->attached = true;
+	return 0;
+}
+
+/* ---- sets */
+
+/*
+ * A record with a copy of the stack is fifty times one with a chain of addresses, so those rings are
+ * larger; on machines with many cpus each ring is smaller, as each sees less of a program.
+ */
+static size_t ring_bytes(const struct config *config, enum stacks_mode stacks)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page, most;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t want = (size_t)(stacks == STACKS_DWARF ? config->dwarf_ring_kib : config->ring_kib) << 10;
+
+	most = ((size_t)config->ring_total_mib << 20) / (size_t)(cpus > 0 ? cpus : 1);
+	if (want > most)
+		want = most;
+	/* The kernel wants a power of two of pages; the 64 KiB that a reader gives up must not be all of it. */
+	while (bytes * 2 <= want)
+		bytes *= 2;
+	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
+}
+
+static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, struct set_spec *spec)
+{
+	spec->stacks = stacks;
+	spec->kernel = sampler->can.cpu_wide;
+	spec->hz = sampler->config->sample_hz;
+	spec->ring_bytes = ring_bytes(sampler->config, stacks);
+	/* A sample has at most 64 KiB, its stack a multiple of 8. */
+	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
+}
+
+static int prepare(struct sampler *sampler, const struct set_spec *spec, bool outputs, struct sampler_opening *opening)
+{
+	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_SET};
+	if (!outputs)
+		return SAMPLER_OPEN;
+	if (!~sampler->used_indexes) {
+		opening->sampler = NULL;
+		return -ENOSPC;
+	}
+	opening->index = (unsigned int)__builtin_ctz(~sampler->used_indexes);
+	sampler->used_indexes |= 1u << opening->index;
+	return SAMPLER_OPEN;
+}
+
+int sampler_open(struct sampler_opening *opening)
+{
+	struct sampler *sampler = opening->sampler;
+
+	return sample_set_open(&opening->spec, sampler->filter, opening->index, sampler->read_format, &opening->set);
+}
+
+struct sample_set *sampler_adopt(struct sampler_opening *opening)
+{
+	struct sampler *sampler = opening->sampler;
+	struct sample_set *set = opening->set;
+
+	set->sampler = sampler;
+	if (set->spec.kind == SET_CGROUP)
+		sampler->n_cgroup_sets++;
+	LIST_INSERT_HEAD(&sampler->sets, set, link);
+	*opening = (struct sampler_opening){0};
+	/* Its clocks are new and run: so shall those of the other one, that a cpu has one state. */
+	if (set->spec.kind == SET_CPU)
+		sampler_wake(sampler);
+	return set;
+}
+
+void sampler_drop(struct sampler_opening *opening)
+{
+	if (!opening->sampler)
+		return;
+	if (opening->set)
+		(void)sample_set_put(sampler_adopt(opening));
+	else if (opening->index != FILTER_NO_SET)
+		opening->sampler->used_indexes &= ~(1u << opening->index);
+	*opening = (struct sampler_opening){0};
+}
+
+static struct sample_set *set_find(const struct sampler *sampler, enum set_kind kind, enum stacks_mode stacks,
+				   uint64_t cgroup_ino)
+{
+	struct sample_set *set;
+
+	LIST_FOREACH(set, &sampler->sets, link)
+		if (set->spec.kind == kind && set->spec.stacks == stacks && set->spec.cgroup_ino == cgroup_ino)
+			return set;
+	return NULL;
+}
+
+int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
+		    struct sample_set **ret)
+{
+	struct set_spec spec = {.kind = SET_CPU};
+	struct sample_set *set;
+
+	if (!sampler->can.cpu_wide)
+		return sampler->can.cpu_wide_error;
+	if (!sampler->filter)
+		return -EOPNOTSUPP;
+	set = set_find(sampler, SET_CPU, stacks, 0);
+	if (set) {
+		*ret = sample_set_ref(set);
+		return 0;
+	}
+	spec_common(sampler, stacks, &spec);
+	return prepare(sampler, &spec, true, opening);
+}
+
+int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+		       struct sampler_opening *opening, struct sample_set **ret)
+{
+	struct set_spec spec = {.kind = SET_CGROUP, .cgroup_ino = cgroup->ino};
+	struct sample_set *set;
+
+	if (!sampler->can.cpu_wide)
+		return sampler->can.cpu_wide_error;
+	set = set_find(sampler, SET_CGROUP, stacks, cgroup->ino);
+	if (set) {
+		/* It may have been stopped when its last target was. */
+		eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_ENABLE);
+		*ret = sample_set_ref(set);
+		return 0;
+	}
+	if (sampler->n_cgroup_sets >= CGROUP_SETS_MAX)
+		return -ENOSPC;
+	spec_common(sampler, stacks, &spec);
+	spec.switch_records = !sampler->filter;
+	return prepare(sampler, &spec, sampler->filter != NULL, opening);
+}
+
+int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, bool waits, enum stacks_mode stacks,
+		     struct sampler_opening *opening)
+{
+	struct set_spec spec = {.kind = SET_TASK,
+				.inherit = inherit,
+				.inherit_processes = processes,
+				.switch_records = waits};
+
+	spec_common(sampler, stacks, &spec);
+	return prepare(sampler, &spec, false, opening);
+}
+
+struct sample_set *sample_set_ref(struct sample_set *set)
+{
+	set->refs++;
+	return set;
+}
+
+struct sample_set *sample_set_put(struct sample_set *set)
+{
+	struct sampler *sampler;
+
+	if (!set || --set->refs > 0)
+		return NULL;
+	sampler = set->sampler;
+	LIST_REMOVE(set, link);
+	if (set->index != FILTER_NO_SET)
+		sampler->used_indexes &= ~(1u << set->index);
+	if (set->spec.kind == SET_CGROUP)
+		sampler->n_cgroup_sets--;
+	return sample_set_close(set, sampler->filter, sampler->closer);
+}
+
+void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds)
+{
+	uint64_t bytes = 0, fds = 0;
+	struct sample_set *set;
+	size_t sets = 0;
+
+	LIST_FOREACH(set, &sampler->sets, link)
+	{
+		sets++;
+		bytes += set->events[SET_CLOCK].ring_bytes;
+		fds += sample_set_fds(set);
+	}
+	*ret_sets = sets;
+	*ret_bytes = bytes;
+	*ret_fds = fds;
+}

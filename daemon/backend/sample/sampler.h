@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sampling back end: finds out what the kernel permits, shares sets of events among targets,
+ * and stops the clocks of cpus on which no target runs. Refuses to know targets: it is asked for
+ * a set and told which threads pass.
+ *
+ * Scope by cost. A cgroup's events are on only while its threads run. Machine-wide events cost
+ * each cpu one timer, whoever is armed; a BPF program lets the targets' ticks pass, and while no
+ * target runs the timer is stopped: the switch program tells when one comes. Events on tasks cost a
+ * timer started and stopped at each switch, which on virtual machines is dear: the last resort.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "daemon/backend/sample/event_group.h"
+
+struct cgroup;
+struct closer;
+struct config;
+struct event_base;
+struct filter;
+struct filter_entry;
+struct json_object;
+struct sampler;
+
+struct sampler_can {
+	bool cpu_wide;    /* events on cpus: CAP_PERFMON or perf_event_paranoid */
+	bool any;         /* events at all */
+	bool filter;      /* the BPF programs are loaded */
+	bool dwarf;       /* registers of this machine are known */
+	int cpu_wide_error, any_error; /* negative errno */
+	const char *filter_why; /* why not; "" if it is */
+};
+
+/* `closer` outlives it, but not its thread: see sampler_free(). */
+int sampler_new(struct event_base *base, const struct config *config, struct closer *closer, struct sampler **ret)
+	_must_check_;
+/* All sets must have been put back, but for those that are looked at by a thread that has ended. */
+struct sampler *sampler_free(struct sampler *sampler);
+const struct sampler_can *sampler_can(const struct sampler *sampler);
+/* NULL without BPF. */
+struct filter *sampler_filter(const struct sampler *sampler);
+
+/*
+ * Sets, with a reference for the caller. `stacks` is fp or dwarf. 0: one that is there; SAMPLER_OPEN: it is to be opened, which
+ * may take long; -errno. One opening at a time: two of a shared set would be two sets.
+ */
+enum { SAMPLER_OPEN = 1 };
+struct sampler_opening {
+	struct sampler *sampler; /* NULL: none is prepared */
+	struct set_spec spec;    /* its subjects are added by the caller */
+	unsigned int index;
+	struct sample_set *set;
+};
+int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
+		    struct sample_set **ret) _must_check_;
+/* -ENOSPC: as many cgroups have events of their own as are allowed to. */
+int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+		       struct sampler_opening *opening, struct sample_set **ret) _must_check_;
+int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, bool waits, enum stacks_mode stacks,
+		     struct sampler_opening *opening) _must_check_;
+/* Any thread. -errno as of perf_event_open(). */
+int sampler_open(struct sampler_opening *opening) _must_check_;
+/* On the loop behind it: the set that was opened; or nothing came of it, or nobody wants it any more. */
+struct sample_set *sampler_adopt(struct sampler_opening *opening);
+void sampler_drop(struct sampler_opening *opening);
+
+struct sample_set *sample_set_ref(struct sample_set *set);
+struct sample_set *sample_set_put(struct sample_set *set);
+/* Stops the clock of a set, soon: it may have thousands. */
+void sampler_stop_set(struct sample_set *set);
+
+/* Begins a survey of it on the closer's thread, unless the last one is a second old at most. `fn` is called when one ends. */
+void sampler_survey(struct sample_set *set);
+void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg);
+
+/* A target was armed that may be running now: all clocks on, until it is seen that none runs. */
+void sampler_wake(struct sampler *sampler);
+/* Attaches the switch programs, or detaches them and stops the clocks: nothing is armed. */
+int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
+
+/* Cpus whose clocks are stopped, of how many. */
+void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus);
+/* Ring memory and fds of the shared sets. */
+void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds);

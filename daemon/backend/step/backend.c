@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The back end of a target that a tracerd-step records: one that its user has started, and whose connection came
+ * with the request. tracerd steps nothing and starts nobody; it asks for copies, and when it closes the connection
+ * the program goes on by itself. Its own history of the target says who belongs to it, which files it maps, and
+ * when it must end.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/control/json.h"
+#include "daemon/backend/backend.h"
+#include "daemon/backend/frozen.h"
+#include "daemon/backend/step/channel.h"
+#include "daemon/backend/step/freeze_reply.h"
+#include "daemon/config.h"
+#include "daemon/target/target_internal.h"
+
+#define MIB (1024ull * 1024)
+
+struct stepper {
+	struct target *target; /* back pointer */
+	struct stepchannel *channel; /* NULL: closed, see `why` */
+	struct stepanswer *last;     /* what there was when recording had to end */
+	struct stepabi_stats stats;  /* of a channel that is closed */
+	struct quota_charge charge;
+	char why[160];
+};
+
+static const struct stepabi_stats *stats_of(const struct stepper *s)
+{
+	return s->channel ? stepchannel_stats(s->channel) : &s->stats;
+}
+
+static bool stepper_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
+{
+#ifdef __x86_64__
+	*ret_method = "ptrace";
+	(void)snprintf(why, why_size, "by a tracerd-step that the client starts");
+	return true;
+#else
+	*ret_method = "none";
+	(void)snprintf(why, why_size, "only programs of x86-64 can be stepped");
+	return false;
+#endif
+}
+
+/* ---- the connection */
+
+static void close_channel(struct stepper *s, const char *why)
+{
+	s->stats = *stepchannel_stats(s->channel);
+	s->channel = stepchannel_free(s->channel);
+	(void)snprintf(s->why, sizeof(s->why), "%s", why);
+}
+
+static const char *end_name(uint32_t end)
+{
+	switch (end) {
+	case STEP_END_EXITED:
+		return "everything has ended";
+	case STEP_END_ASKED:
+		return "it was asked to";
+	case STEP_END_INSNS:
+	case STEP_END_SECONDS:
+	case STEP_END_BYTES:
+		return "a limit is reached";
+	case STEP_END_LIMIT:
+		return "it is more than can be recorded";
+	default:
+		return "an error";
+	}
+}
+
+static void on_stats(void *arg)
+{
+	struct stepper *s = arg;
+	const struct stepabi_stats *stats = stepchannel_stats(s->channel);
+	char why[120];
+
+	/* What has ended by itself is told by its pidfd. */
+	if (!stats->ended || stats->ended == STEP_END_EXITED || s->target->state != TARGET_ARMED)
+		return;
+	(void)snprintf(why, sizeof(why), "it is not stepped any more: %s%s%s", end_name(stats->ended),
+		       stats->error ? ": " : "", stats->error ? strerror(-stats->error) : "");
+	target_suspend(s->target, raw_now_ns(), why);
+}
+
+static void on_ended(void *arg, const char *why)
+{
+	struct stepper *s = arg;
+
+	close_channel(s, why);
+	if (s->target->state == TARGET_ARMED)
+		target_suspend(s->target, raw_now_ns(), why);
+	else
+		target_emit(s->target, NULL);
+}
+
+static struct stepper *stepper_free(struct stepper *s)
+{
+	if (!s)
+		return NULL;
+	(void)stepchannel_free(s->channel);
+	(void)stepanswer_unref(s->last);
+	quota_release(&s->charge);
+	free(s);
+	return NULL;
+}
+DEFINE_CLEANUP(struct stepper *, stepper_free)
+
+static int refuse(char *why, size_t size, int answer, const char *text)
+{
+	(void)snprintf(why, size, "%s", text);
+	return answer;
+}
+
+static int stepper_arm(struct target *target, char *why, size_t why_size)
+{
+	_cleanup_(stepper_freep) struct stepper *s = calloc(1, sizeof(*s));
+	struct stepchannel_callbacks callbacks = {.stats = on_stats, .ended = on_ended, .arg = s};
+	struct targets *targets = target->targets;
+	const char *method;
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	if (!stepper_probe(targets, &method, why, why_size))
+		return TARGET_E_UNSUPPORTED;
+	s->target = target;
+	r = quota_charge(targets->quota, target->owner, QUOTA_STEPPERS, 1, &s->charge);
+	if (r > 0)
+		return refuse(why, why_size, TARGET_E_QUOTA, "this user has as many stepped targets as it may (uid_steppers)");
+	if (r < 0)
+		return r;
+	r = target_charge_fds(target, STEPPER_FDS);
+	if (r > 0)
+		return refuse(why, why_size, TARGET_E_QUOTA, "this user's targets need more descriptors than they may (uid_fds)");
+	if (r < 0)
+		return r;
+	r = stepchannel_new(targets->base, target->step_fd, &callbacks, &s->channel, why, why_size);
+	if (r != 0)
+		return r == STEPCHANNEL_E_BAD ? TARGET_E_BAD : r;
+	target->step_fd = close_fd(target->step_fd);
+	target->stepper = take_ptr(s);
+	return 0;
+}
+
+static void stepper_moved(struct target *target)
+{
+	target->stepper->target = target;
+}
+
+static int stepper_review(struct target *target, bool members_added)
+{
+	return 0;
+}
+
+static void stepper_settle(struct target *target)
+{
+}
+
+static int ask(const struct target *target, struct stepanswer **ret)
+{
+	int fd = -1, r;
+
+	r = stepchannel_freeze(target->stepper->channel, target->targets->config->max_output_mib * MIB, &fd);
+	return r < 0 ? r : stepanswer_new(fd, ret);
+}
+
+/*
+ * Of a program that has ended the stepper keeps what it has until it is asked for it. One that may not be recorded any
+ * more goes on by itself, now: what there is until then is asked for in front of the connection's end.
+ */
+static void stepper_stop(struct target *target)
+{
+	struct stepper *s = target->stepper;
+	int r;
+
+	if (!s || !s->channel || target->state != TARGET_SUSPENDED || stepchannel_stats(s->channel)->ended)
+		return;
+	r = ask(target, &s->last);
+	if (r < 0)
+		log_debug("%s: its stepper takes no request: %s", target->name, strerror(-r));
+	close_channel(s, "the recording was ended when the target was suspended");
+}
+
+static void stepper_disarm(struct target *target)
+{
+	target->stepper = stepper_free(target->stepper);
+	target->step_fd = close_fd(target->step_fd);
+}
+
+/* ---- snapshots */
+
+static void on_answer(evutil_socket_t fd, short what, void *arg)
+{
+	struct frozen *frozen = arg;
+
+	frozen->step.waits = false;
+	frozen_go_on(frozen);
+}
+
+static void lacks(struct frozen_step *step, const char *code, const char *why)
+{
+	step->code = code;
+	(void)snprintf(step->why, sizeof(step->why), "%s", why);
+}
+
+static int await(const struct target *target, struct frozen *frozen)
+{
+	struct frozen_step *step = &frozen->step;
+	const struct timeval limit = {.tv_sec = target->targets->config->step_freeze_s};
+
+	if (stepanswer_is_here(step->answer))
+		return 0;
+	step->wait = event_new(target->targets->base, stepanswer_fd(step->answer), EV_READ, on_answer, frozen);
+	if (!step->wait || event_add(step->wait, &limit) < 0)
+		return -ENOMEM;
+	step->waits = true;
+	return 0;
+}
+
+static int stepper_freeze(struct target *target, struct frozen *frozen)
+{
+	struct frozen_step *step = &frozen->step;
+	struct stepper *s = target->stepper;
+	int r = 0;
+
+	frozen->method = "ptrace";
+	step->stats = *stats_of(s);
+	if (s->last)
+		step->answer = stepanswer_ref(s->last);
+	else if (s->channel)
+		r = ask(target, &step->answer);
+	else
+		lacks(step, "gone", s->why);
+	if (r == -ENOMEM)
+		return r;
+	if (r == -EAGAIN)
+		lacks(step, "timeout", "the stepper has not even read the requests before");
+	else if (r < 0)
+		lacks(step, "gone", "the stepper has ended");
+	return step->answer ? await(target, frozen) : 0;
+}
+
+static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+{
+	struct frozen_step *step = &frozen->step;
+	uint32_t files = STEPABI_FILE_PERFDATA | STEPABI_FILE_CODE;
+	int r;
+
+	if (!step->answer)
+		return CAPTURE_E_NONE;
+	/* The vDSO is the kernel's: ours is one that nobody has touched. */
+	if (frozen->vdso_fd < 0)
+		files |= STEPABI_FILE_VDSO;
+	r = stepanswer_copy(step->answer, dir_fd, files, max_bytes, cancel, ret_bytes);
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		lacks(step, stepanswer_code(step->answer), stepanswer_why(step->answer));
+		return CAPTURE_E_NONE;
+	}
+	step->stats = stepanswer_frozen(step->answer)->stats;
+	step->raw_ns = stepanswer_frozen(step->answer)->raw_ns;
+	return 0;
+}
+
+/* The history alone, where there is no recording. */
+static int stepper_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
+{
+	return 0;
+}
+
+static void stepper_resume(struct frozen *frozen)
+{
+	struct frozen_step *step = &frozen->step;
+	uint64_t oldest = step->stats.oldest_raw_ns;
+
+	if (step->wait)
+		event_free(step->wait);
+	step->wait = NULL;
+	step->waits = false;
+	step->answer = stepanswer_unref(step->answer);
+	if (oldest > frozen->raw_ns || step->code)
+		oldest = frozen->raw_ns;
+	if (oldest > frozen->oldest_ns)
+		frozen->oldest_ns = oldest;
+}
+
+/* ---- telling */
+
+static void stepper_backend_stats(struct target *target, struct backend_stats *ret)
+{
+	*ret = (struct backend_stats){.method = "ptrace"};
+	if (target->stepper) {
+		const struct stepabi_stats *stats = stats_of(target->stepper);
+		const uint64_t end = target->ended_ns ? target->ended_ns : raw_now_ns();
+
+		ret->ring_bytes = stats->bytes;
+		if (stats->oldest_raw_ns && stats->oldest_raw_ns < end)
+			ret->lookback_ns = end - (stats->oldest_raw_ns > target->armed_ns ? stats->oldest_raw_ns : target->armed_ns);
+	}
+}
+
+static void add_numbers(struct json_object *o, const struct stepabi_stats *stats)
+{
+	json_add_uint(o, "threads", stats->threads);
+	json_add_uint(o, "insns", stats->insns);
+	json_add_uint(o, "syscalls", stats->syscalls);
+	json_add_uint(o, "signals", stats->signals);
+	json_add_uint(o, "threads_all", stats->threads_all);
+	json_add_uint(o, "processes_all", stats->processes_all);
+	json_add_uint(o, "bytes", stats->bytes);
+	json_add_uint(o, "max_bytes", stats->max_bytes);
+	json_add_uint(o, "overwritten_bytes", stats->overwritten);
+	if (stats->error)
+		json_add_string(o, "error", strerror(-stats->error));
+	else
+		json_add_null(o, "error");
+}
+
+static void add_losses(struct json_object *o, const struct stepabi_stats *stats, const char *prefix)
+{
+	char key[32];
+
+	(void)snprintf(key, sizeof(key), "%sodd", prefix);
+	json_add_uint(o, key, stats->odd);
+	(void)snprintf(key, sizeof(key), "%slet_go", prefix);
+	json_add_uint(o, key, stats->let_go);
+}
+
+static void stepper_describe(const struct target *target, struct json_object *o)
+{
+	const struct stepper *s = target->stepper;
+	struct json_object *step;
+
+	if (!s)
+		return;
+	step = json_object_new_object();
+	json_add_string(step, "state", !s->channel ? "gone" : stats_of(s)->ended ? "ended" : "stepping");
+	add_numbers(step, stats_of(s));
+	add_losses(json_add_new_object(step, "lost"), stats_of(s), "");
+	json_add(o, "step", step);
+}
+
+/* A gap as long as the target was armed. */
+static void add_gap(const struct frozen *frozen, struct json_object *gaps)
+{
+	struct json_object *o = json_object_new_object();
+	char kind[sizeof(frozen->step.why) + 16];
+
+	(void)snprintf(kind, sizeof(kind), "not recorded: %s", frozen->step.why);
+	json_add_string(o, "kind", kind);
+	json_add_uint(o, "from_ns", frozen->armed_ns);
+	json_add_uint(o, "to_ns", frozen->raw_ns);
+	json_append(gaps, o);
+}
+
+static void stepper_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+			 struct json_object *gaps)
+{
+	const struct frozen_step *step = &frozen->step;
+	struct json_object *o = json_add_new_object(events, "step");
+
+	json_add_bool(o, "recorded", !step->code);
+	json_add_uint(o, "until_ns", step->raw_ns);
+	add_numbers(o, &step->stats);
+	if (!losses)
+		return;
+	add_losses(losses, &step->stats, "step_");
+	json_add_uint(losses, "step_missing", step->code ? 1 : 0);
+	if (step->code)
+		add_gap(frozen, gaps);
+}
+
+const struct backend backend_step = {
+	.name = "step",
+	.probe = stepper_probe,
+	.arm = stepper_arm,
+	.moved = stepper_moved,
+	.review = stepper_review,
+	.settle = stepper_settle,
+	.stop = stepper_stop,
+	.disarm = stepper_disarm,
+	.freeze = stepper_freeze,
+	.copy = stepper_copy,
+	.resume = stepper_resume,
+	.stats = stepper_backend_stats,
+	.bring = stepper_bring,
+	.describe = stepper_describe,
+	.meta = stepper_meta,
+};

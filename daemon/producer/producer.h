@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that have registered their event rings (common/bundle/ringabi.h): the memfd that was checked, the
+ * eventfd by which they ask for attention, the control page that they were given, and how long all
+ * of it is kept. Owns no target and no trigger; interprets no slot and no name.
+ *
+ *   register ──► LIVE ── connection or process ends (exit, crash, exec, stop) ──► ENDED ── snapshot taken, or
+ *                                                                                           exited_keep_s ──► freed
+ *
+ * One process has one living registration. The rings of one that has ended are kept for the next snapshot; they go
+ * earlier where their user's share is full and another program of that user wants to register.
+ *
+ * Everything runs on the loop, but producer_copy(), which is the copier's.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "common/bundle/ringabi.h"
+
+struct clockseries;
+struct config;
+struct event_base;
+struct json_object;
+struct peer;
+struct producer;
+struct producers;
+struct quota;
+
+enum producer_state { PRODUCER_LIVE, PRODUCER_ENDED };
+
+/* Answers of producers_register(); `why` has the sentence for the program. */
+enum {
+	PRODUCER_E_BAD = 1,	/* not a memfd, the wrong seals, hugetlb, sizes that contradict each other, no eventfd */
+	PRODUCER_E_TOO_LARGE,	/* more bytes, rings or names than the configuration allows */
+	PRODUCER_E_QUOTA,	/* of this user */
+	PRODUCER_E_BUSY,	/* of the daemon; or the process has a living registration */
+	PRODUCER_E_GONE,	/* the process has ended */
+	PRODUCER_E_UNSUPPORTED, /* the clock of the rings cannot be told on this machine */
+};
+
+/* A cause that a program has written, checked and with its times on MONOTONIC_RAW. */
+struct producer_cause {
+	enum ring_cause_kind kind;
+	uint32_t tid; /* as the daemon sees it; 0: not known */
+	uint32_t trigger;
+	uint64_t begin_raw_ns, end_raw_ns;
+	const char *text; /* escaped; the region's name or the reason */
+};
+
+struct producers_callbacks {
+	/* A program came, or its registration ended. */
+	void (*changed)(void *arg, struct producer *producer);
+	/* One that had ended is forgotten behind the call; who has a reference keeps its memory. */
+	void (*gone)(void *arg, struct producer *producer);
+	/* It wants a snapshot. */
+	void (*cause)(void *arg, struct producer *producer, const struct producer_cause *cause);
+	void *arg;
+};
+
+int producers_new(struct event_base *base, const struct config *config, struct quota *quota,
+		  struct clockseries *clocks, struct producers **ret) _must_check_;
+struct producers *producers_free(struct producers *ps);
+DEFINE_CLEANUP(struct producers *, producers_free)
+void producers_set_callbacks(struct producers *ps, const struct producers_callbacks *callbacks);
+
+/*
+ * Checks and takes in the rings of the process behind a connection. The descriptors stay the caller's; what is kept
+ * is duplicated, but for the peer's pidfd, which must stay open until the end of the registration. *ret_control_fd:
+ * read-only, the caller's. The caller ends the registration with
+ * producer_end() when the connection does. 0, PRODUCER_E_*, -errno.
+ */
+int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,
+		       int *ret_control_fd, char *why, size_t why_size) _must_check_;
+void producer_end(struct producer *producer);
+
+/* The connection that a living registration came by. */
+struct producer_connection {
+	/* Send "control.changed". */
+	void (*control)(void *arg);
+	/* Whether the program still has its end; if not, another registration of the process takes its place. */
+	bool (*alive)(void *arg);
+	/* The registration has ended by itself: the process is gone. */
+	void (*ended)(void *arg);
+	void *arg;
+};
+/* NULL: it has none any more. */
+void producer_connect(struct producer *producer, const struct producer_connection *connection);
+
+struct producer *producer_ref(struct producer *producer);
+struct producer *producer_unref(struct producer *producer);
+DEFINE_CLEANUP(struct producer *, producer_unref)
+
+/* Iteration in order of registration: the one after `after`, or the first (NULL). */
+struct producer *producers_next(const struct producers *ps, const struct producer *after);
+/* The same among those of one process, the newest first. */
+struct producer *producers_of(const struct producers *ps, pid_t pid, uint64_t start_time, const struct producer *after);
+uint64_t producer_id(const struct producer *producer);
+pid_t producer_pid(const struct producer *producer);
+uint64_t producer_start_time(const struct producer *producer);
+/* As it sees itself. */
+pid_t producer_nspid(const struct producer *producer);
+/* Bytes of the program, at registration. */
+const char *producer_comm(const struct producer *producer);
+uid_t producer_uid(const struct producer *producer);
+/*
+ * Whether that user may know what is in its rings: it is the user's, and was nothing at its registration that the user
+ * may not look into (setuid, file capabilities, not dumpable).
+ */
+bool producer_is_open_to(const struct producer *producer, uid_t uid);
+/* Of its memory. */
+uint64_t producer_bytes(const struct producer *producer);
+enum producer_state producer_state(const struct producer *producer);
+/*
+ * "events" of T: {state, programs: 1, threads, threads_max, ring_bytes, bytes, names, clock, registered_at, lost: {events,
+ * names, texts}}. Reads the header: numbers are the program's word.
+ */
+struct json_object *producer_to_json(struct producer *producer);
+
+/*
+ * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name
+ * must be the same: a hit on its way still finds what it was of), any other was never used in this page. -ENOSPC: all
+ * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The program is told by the connection's
+ * owner (producer_connect()) at every change. Of a program that has ended nothing happens, and nothing fails.
+ */
+int producer_threshold_set(struct producer *producer, uint32_t id, const char *region, uint64_t threshold_ns,
+			   uint64_t cooldown_ns) _must_check_;
+void producer_threshold_clear(struct producer *producer, uint32_t id);
+/* What the program kept to itself in the cooldown of that threshold since it was set, by its own word. */
+uint64_t producer_threshold_suppressed(struct producer *producer, uint32_t id);
+
+/* A snapshot with it is on disk: one that has ended goes now. */
+void producer_collected(struct producer *producer);
+
+/* What a copy did. */
+struct producer_copy_stats {
+	uint64_t rings, bytes;	  /* copied */
+	uint64_t rings_left_out;  /* no room: max_bytes */
+	uint64_t copy_ns;
+	bool ended; /* the program had ended before */
+};
+/*
+ * Copier thread: writes common/bundle/ringfile.h into `fd`, at most `max_bytes`. -ECANCELED, -errno of the file; what the
+ * program did to its memory is no error.
+ */
+int producer_copy(struct producer *producer, int fd, uint64_t max_bytes, const atomic_bool *cancel,
+		  struct producer_copy_stats *ret) _must_check_;
+
+/* Adds "events" to the status object and what was refused or lost to `losses`. */
+void producers_status(const struct producers *ps, struct json_object *status, struct json_object *losses);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the producers share: the list and its life (producer.c), how one gets into it
+ * (registration.c), what the programs write for us (cause.c), numbers for people (json.c), the
+ * copy (ring_copy.c). Nobody else includes this.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <sys/queue.h>
+
+#include "common/base/procfs.h"
+#include "daemon/control/quota.h"
+#include "daemon/producer/control_page.h"
+#include "daemon/producer/producer.h"
+
+#define PRODUCER_BUCKETS 256
+#define PID_LIMIT (1u << 22) /* of Linux: no thread has a higher id */
+
+/* How often one program may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that time. */
+#define WAKES_MAX 50
+#define WAKES_MS 200
+
+struct producer {
+	TAILQ_ENTRY(producer) link;	  /* of producers.all: in order of registration */
+	LIST_ENTRY(producer) by_pid;
+	TAILQ_ENTRY(producer) ended_link; /* of producers.ended: in order of the end */
+	TAILQ_ENTRY(producer) paused_link;
+	struct producers *ps; /* not owned; NULL: forgotten, somebody still has a reference */
+	unsigned int refs;
+	uint64_t id;
+	_Atomic(enum producer_state) state; /* the copier reads it */
+	/* who it is, as of registration */
+	pid_t pid, nspid;
+	uint64_t start_time;
+	uid_t uid, strict_uid;
+	char comm[PROC_COMM_MAX];
+	/* what it gave us */
+	int memory_fd, wake_fd;
+	int pidfd; /* borrowed from the connection while it lives */
+	uint32_t clock; /* enum ring_clock */
+	struct ring_geometry geometry;
+	struct event *on_wake, *on_exit;
+	/* what it got */
+	struct controlpage *page;
+	uint64_t suppressed_at[RING_THRESHOLDS]; /* of each entry: its count when the threshold was set */
+	struct producer_connection connection;
+	/* causes: the last sequence that was taken at each place */
+	uint64_t taken[RING_CAUSES];
+	uint64_t window_ns; /* MONOTONIC: begin of the time in which wakes are counted */
+	unsigned int wakes;
+	bool paused;
+	/* life */
+	uint64_t registered_unix_ns, ended_ns; /* ended: MONOTONIC */
+	bool tsc;
+	struct quota_charge charge_one, charge_bytes;
+};
+
+TAILQ_HEAD(producer_list, producer);
+
+struct producers {
+	struct event_base *base;
+	const struct config *config;
+	struct quota *quota;
+	struct clockseries *clocks;
+	struct producers_callbacks callbacks;
+	struct producer_list all, ended, paused;
+	LIST_HEAD(, producer) by_pid[PRODUCER_BUCKETS];
+	struct event *expire; /* for the oldest of those that have ended */
+	struct event *resume; /* for all that are paused */
+	uint64_t last_id;
+	size_t n_live, n_ended;
+	uint64_t bytes; /* of the memory of all */
+	/* counts since the start */
+	uint64_t registered, refused[PRODUCER_E_UNSUPPORTED + 1], evicted;
+	uint64_t causes, causes_lost, causes_bad, pauses;
+};
+
+/* ---- cause.c */
+/* What was written before the registration is of nobody's concern. */
+void producer_causes_skip(struct producer *producer, uint64_t head);
+/* Reads what has come and tells it by the callback. */
+void producer_causes_take(struct producer *producer);
+
+/* ---- producer.c */
+size_t producer_bucket(pid_t pid);
+/* Frees everything by which a living one costs or tells something. */
+void producer_detach(struct producer *producer);
+/* The end, and its connection is told. */
+void producer_end_by_itself(struct producer *producer);
+/* One that has ended goes out of the list; its memory stays for those who have a reference. */
+void producer_forget(struct producer *producer);
+/* Of the eventfd and the pidfd. */
+void producer_on_wake(evutil_socket_t fd, short what, void *arg);
+void producer_on_exit(evutil_socket_t fd, short what, void *arg);
+/* A u64 of the header, 0 if it cannot be read. */
+uint64_t producer_read_u64(const struct producer *producer, size_t offset);

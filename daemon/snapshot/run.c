@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The steps of a snapshot, from its turn to its end. Everything here runs on the loop but step_run(), which is on the
+ * copier thread and touches nothing of the snapshot but `build`, `meta`, `step` and `step_result`.
+ *
+ * An operation can end (cancelled, out of time) while a step of it is still on the copier: then the state
+ * is final at once, and it is cleaned up once the step has come back. Nothing here frees a snapshot, calls a waiter or starts
+ * another one: that is work()'s, which snapshots_kick() asks for.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/io.h"
+#include "common/base/log.h"
+#include "common/control/json.h"
+#include "daemon/snapshot/snapshot_internal.h"
+#include "daemon/target/target.h"
+
+#define MIB (1024ULL * 1024)
+
+static void step_run(struct copier_job *job);
+static void step_done(struct copier_job *job);
+
+static void submit(struct snapshot *n, enum step step)
+{
+	n->step = step;
+	n->step_result = 0;
+	n->job.run = step_run;
+	n->job.done = step_done;
+	copier_submit(n->s->c.copier, &n->job);
+}
+
+static int write_meta(struct snapshot *n)
+{
+	size_t len;
+	const char *text = json_text_styled(n->meta, JSON_INDENTED, &len);
+
+	return text ? bundle_build_write_meta(&n->build, text, len) : -ENOMEM;
+}
+
+static void step_run(struct copier_job *job)
+{
+	struct snapshot *n = (struct snapshot *)((char *)job - offsetof(struct snapshot, job));
+	int r = 0;
+
+	switch (n->step) {
+	case STEP_COPY:
+		r = bundle_build_copy(&n->build);
+		break;
+	case STEP_META:
+		r = write_meta(n);
+		break;
+	case STEP_PUBLISH:
+		r = bundle_build_copy_objects(&n->build);
+		if (r == 0 && n->build.objects) {
+			/* which were copied is known only now */
+			json_add(n->meta, "objects", objects_to_json(n->build.objects));
+			json_add(n->meta, "cut", bundle_build_cut(&n->build));
+		}
+		if (r == 0)
+			r = write_meta(n);
+		if (r == 0)
+			r = bundle_build_publish(&n->build);
+		break;
+	case STEP_ABORT:
+		bundle_build_abort(&n->build);
+		break;
+	case STEP_NONE:
+		break;
+	}
+	n->step_result = r;
+}
+
+/* ---- ends */
+
+static void give_back_slot(struct snapshot *n)
+{
+	if (n->has_slot) {
+		n->has_slot = false;
+		n->s->n_slots--;
+	}
+	quota_release(&n->running);
+}
+
+/* What needs the recording or holds a share. The copier must not have it. */
+static void release_recording(struct snapshot *n)
+{
+	assert(!n->job.submitted);
+	decoding_free(n->decoding);
+	n->decoding = NULL;
+	objects_free(n->objects);
+	n->objects = n->build.objects = NULL;
+	(void)frozen_free(n->frozen);
+	n->frozen = n->build.frozen = NULL;
+	json_object_put(n->meta);
+	n->meta = NULL;
+	json_object_put(n->decoder_meta);
+	n->decoder_meta = NULL;
+	spool_unreserve(n->s->c.spool, n->item);
+	n->item = NULL;
+	quota_release(&n->queued);
+	give_back_slot(n);
+}
+
+void snapshot_release(struct snapshot *n)
+{
+	release_recording(n);
+	bundle_build_fini(&n->build);
+	if (n->deadline)
+		event_free(n->deadline);
+	n->deadline = NULL;
+}
+
+void snapshots_clean_up(struct snapshots *s)
+{
+	struct snapshot *n;
+
+	TAILQ_FOREACH(n, &s->all, entry) {
+		if (!n->deadline || !snapshot_has_ended(n) || n->job.submitted)
+			continue;
+		if (n->build.dir.dir_fd >= 0) {
+			/* the rings run again now, however long the file system takes */
+			release_recording(n);
+			submit(n, STEP_ABORT);
+		} else {
+			snapshot_release(n);
+		}
+	}
+}
+
+/* A step that has not begun is taken back, so that a file system that hangs others' steps does not hold this one. */
+static void withdraw(struct snapshot *n)
+{
+	if (!n->job.submitted || !copier_withdraw(n->s->c.copier, &n->job))
+		return;
+	if (n->step == STEP_COPY)
+		n->s->copying = false;
+	n->step = STEP_NONE;
+}
+
+/* Ends it in a terminal state at once; what it has in the works is cleaned up behind it. */
+static void end(struct snapshot *n, enum snapshot_state state)
+{
+	/* A decoder that runs for nobody is killed at once; its slot is free when it is reaped. */
+	decoding_free(n->decoding);
+	n->decoding = NULL;
+	atomic_store(&n->build.cancel, true);
+	withdraw(n);
+	quota_release(&n->queued);
+	snapshot_set_state(n, state);
+	snapshots_kick(n->s);
+}
+
+static void fail_errno(struct snapshot *n, int r, const char *what)
+{
+	n->error_code = NULL; /* "kept without a trace" is not so any more */
+	if (r == -ENOSPC || r == -EDQUOT) {
+		n->s->no_space++;
+		snapshot_set_error(n, "no_space", "%s: the disk is full; nothing of it was kept", what);
+	} else if (r == -ENOMEM) {
+		snapshot_set_error(n, "busy", "%s: out of memory", what);
+	} else {
+		snapshot_set_error(n, "io", "%s: %s", what, strerror(-r));
+	}
+	end(n, SNAPSHOT_FAILED);
+}
+
+static void explain(struct snapshot *n, enum snapshot_event event)
+{
+	switch (event) {
+	case SNAPSHOT_DEADLINE:
+		snapshot_set_error(n, "timeout", "%s took longer than %u s", snapshot_state_to_string(n->state),
+			n->s->c.config->snapshot_timeout_s);
+		break;
+	case SNAPSHOT_CANCEL:
+		snapshot_set_error(n, "cancelled", "cancelled by a client");
+		break;
+	case SNAPSHOT_STOP:
+		snapshot_set_error(n, "shutting_down", "tracerd stops");
+		break;
+	case SNAPSHOT_DELETE:
+	case _SNAPSHOT_EVENT_MAX:
+		break;
+	}
+}
+
+/* ---- publish */
+
+static struct json_object *meta_new(struct snapshot *n, enum snapshot_state state)
+{
+	struct json_object *stored = snapshot_to_stored(n);
+
+	if (!stored)
+		return NULL;
+	json_add_string(stored, "state", snapshot_state_to_string(state));
+	return bundle_build_meta(&n->build, clockseries_get(n->s->c.clocks), stored,
+				 n->decoder_meta ? json_object_get(n->decoder_meta) : NULL);
+}
+
+static void publish(struct snapshot *n)
+{
+	int r;
+
+	snapshot_set_state(n, SNAPSHOT_PUBLISHING);
+	quota_release(&n->queued);
+	give_back_slot(n);
+	n->published_ns = snapshot_now_ns();
+	json_object_put(n->meta);
+	n->meta = meta_new(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
+	r = n->meta ? spool_reserve(n->s->c.spool, n->id, n->uid, &n->item) : -ENOMEM;
+	if (r < 0) {
+		fail_errno(n, r, "publishing");
+		return;
+	}
+	submit(n, STEP_PUBLISH);
+	/* the next may decode while this one is fsynced */
+	snapshots_kick(n->s);
+}
+
+static void publish_without_trace(struct snapshot *n)
+{
+	n->s->decode_failed++;
+	n->failed_decode = true;
+	publish(n);
+}
+
+/* Cancelled or out of time while it published, and the step had not passed its rename: nothing is on disk. */
+static void end_stopped(struct snapshot *n)
+{
+	n->error_code = NULL; /* "kept without a trace" is not so any more */
+	n->published_ns = 0;
+	explain(n, n->stopped_by);
+	end(n, n->stopped_end);
+}
+
+static void publish_done(struct snapshot *n)
+{
+	struct snapshots *s = n->s;
+
+	if (n->step_result < 0) {
+		if (n->step_result == -ECANCELED && n->stopped) {
+			end_stopped(n);
+		} else {
+			n->published_ns = 0;
+			fail_errno(n, n->step_result, "publishing");
+		}
+		return;
+	}
+	/* It has its name, and meta.json says how it ended. */
+	n->bytes = n->build.bytes;
+	spool_add(s->c.spool, n->item, n->bytes, n->published_ns);
+	n->item = NULL;
+	n->on_disk = true;
+	frozen_published(n->frozen);
+	snapshot_set_state(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
+	if (spool_expire(s->c.spool, snapshot_now_ns(), n->uid) > 0)
+		snapshots_purge(s);
+	snapshots_kick(s);
+}
+
+/* ---- decode */
+
+static void on_progress(const struct declink_progress *progress, void *arg)
+{
+	snapshot_set_progress(arg, progress);
+}
+
+static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, void *arg)
+{
+	struct snapshot *n = arg;
+
+	n->decoder_meta = bundle_decoder_json(outcome, timed_out);
+	if (outcome->end == DECODER_DONE) {
+		if (outcome->result->summary)
+			n->summary = json_object_get(outcome->result->summary);
+	} else if (timed_out) {
+		n->s->timeouts++;
+		snapshot_set_error(n, "decode_failed",
+			"the decoder did not finish within %u s; the recording is kept without a trace",
+			n->s->c.config->decoder_timeout_s);
+	} else {
+		snapshot_set_error(n, "decode_failed", "%s%s%.700s; the recording is kept without a trace",
+			outcome->message, outcome->stderr_text[0] ? ": " : "", outcome->stderr_text);
+	}
+	decoding_free(n->decoding);
+	n->decoding = NULL;
+	if (outcome->end == DECODER_DONE)
+		publish(n);
+	else
+		publish_without_trace(n);
+}
+
+static void decode(struct snapshot *n)
+{
+	static const struct decoding_callbacks callbacks = {.on_progress = on_progress, .on_end = on_decoded};
+	struct snapshots *s = n->s;
+	const struct decoding_request request = {
+		.base = s->c.base,
+		.copier = s->c.copier,
+		.config = s->c.config,
+		.program = s->decoder,
+		.bundle_fd = n->build.dir.dir_fd,
+		.frozen = n->frozen,
+		.objects = n->objects,
+	};
+	int r = -ENOENT;
+
+	n->has_slot = true;
+	s->n_slots++;
+	quota_release(&n->queued);
+	snapshot_set_state(n, SNAPSHOT_DECODING);
+	if (s->decoder[0])
+		r = decoding_start(&request, &callbacks, n, &n->decoding);
+	if (r < 0) {
+		snapshot_set_error(n, "decode_failed", "the decoder could not be started: %s; the recording is kept without a trace",
+			!s->decoder[0] ? "tracerd-decode is not installed"
+			: r == -EBUSY  ? "too many earlier ones were killed and have not died yet"
+				       : strerror(-r));
+		publish_without_trace(n);
+	}
+}
+
+/* ---- copy */
+
+/* One that can start now, or NULL. */
+static struct snapshot *next_to_copy(struct snapshots *s)
+{
+	struct snapshot *n;
+
+	if (s->copying)
+		return NULL;
+	TAILQ_FOREACH(n, &s->all, entry)
+		if (n->state == SNAPSHOT_QUEUED || (n->state == SNAPSHOT_FREEZING && n->ready))
+			return n;
+	return NULL;
+}
+
+struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin)
+{
+	struct frozen *frozen;
+
+	/* What fails here is tried again, and told, when its turn comes. */
+	return !s->copying && !next_to_copy(s) && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
+}
+
+static void on_ready(void *arg)
+{
+	struct snapshot *n = arg;
+
+	n->ready = true;
+	snapshots_kick(n->s);
+}
+
+static void freeze(struct snapshot *n)
+{
+	struct snapshots *s = n->s;
+	struct target *t = n->frozen ? NULL : targets_find(s->c.targets, n->target, 0, true);
+	int r;
+
+	if (!n->frozen && (!t || target_id(t) != n->target_id)) {
+		snapshot_set_error(n, "gone", "the target was disarmed before its turn came");
+		end(n, SNAPSHOT_FAILED);
+		return;
+	}
+	snapshot_set_state(n, SNAPSHOT_FREEZING);
+	r = n->frozen ? 0 : target_freeze(t, n->admin, &n->frozen);
+	if (r < 0) {
+		fail_errno(n, r, "freezing");
+		return;
+	}
+	clockseries_take(s->c.clocks);
+	n->frozen_ns = frozen_unix_ns(n->frozen);
+	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
+	/* The strictest that the target was; and what was taken with an administrator's eyes is for those. */
+	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
+	if (!n->admin && n->uid != n->requester) {
+		snapshot_set_error(n, "not_permitted", "the target had other credentials while it was recorded");
+		n->uid = n->requester; /* who may read that it failed */
+		end(n, SNAPSHOT_FAILED);
+		return;
+	}
+	n->ready = !frozen_waits(n->frozen);
+	if (!n->ready)
+		frozen_when_ready(n->frozen, on_ready, n); /* nobody else has to wait for it, too */
+}
+
+static void copy(struct snapshot *n)
+{
+	struct snapshots *s = n->s;
+
+	n->build.spool = s->c.spool;
+	n->build.frozen = n->frozen;
+	n->build.objects = n->objects;
+	n->build.max_bytes = s->c.config->max_output_mib * MIB;
+	(void)snprintf(n->build.id, sizeof(n->build.id), "%s", n->id);
+	snapshot_set_state(n, SNAPSHOT_COPYING);
+	s->copying = true;
+	submit(n, STEP_COPY);
+}
+
+static void copy_done(struct snapshot *n)
+{
+	n->s->copying = false;
+	/* Only the copy needs the rings: they are given back whatever comes. */
+	frozen_resume(n->frozen);
+	snapshots_kick(n->s);
+	if (snapshot_has_ended(n))
+		return;
+	n->s->lacking += n->build.lacks;
+	if (n->step_result == BUNDLE_BUILD_E_NOTHING) {
+		const char *why, *code = frozen_lack(n->frozen, &why);
+
+		snapshot_set_error(n, code, "%s", why);
+		end(n, SNAPSHOT_FAILED);
+		return;
+	}
+	if (n->step_result < 0) {
+		fail_errno(n, n->step_result, "copying");
+		return;
+	}
+	if (n->build.perfdata_cut)
+		n->s->cut++;
+	n->meta = meta_new(n, SNAPSHOT_DECODING);
+	if (!n->meta) {
+		fail_errno(n, -ENOMEM, "copying");
+		return;
+	}
+	submit(n, STEP_META);
+}
+
+static void meta_done(struct snapshot *n)
+{
+	snapshots_kick(n->s);
+	if (snapshot_has_ended(n))
+		return;
+	if (n->step_result < 0)
+		fail_errno(n, n->step_result, "writing meta.json");
+	else
+		snapshot_set_state(n, SNAPSHOT_COPIED);
+}
+
+static void step_done(struct copier_job *job)
+{
+	struct snapshot *n = (struct snapshot *)((char *)job - offsetof(struct snapshot, job));
+	enum step step = n->step;
+
+	n->step = STEP_NONE;
+	switch (step) {
+	case STEP_COPY:
+		copy_done(n);
+		break;
+	case STEP_META:
+		meta_done(n);
+		break;
+	case STEP_PUBLISH:
+		publish_done(n);
+		break;
+	case STEP_ABORT:
+		snapshots_kick(n->s);
+		break;
+	case STEP_NONE:
+		break;
+	}
+}
+
+/* ---- turns */
+
+/* Per user: who is at the limit does not hold up the others. */
+static struct snapshot *next_to_decode(struct snapshots *s)
+{
+	struct snapshot *n;
+
+	if (s->n_slots >= s->c.config->snapshots_running)
+		return NULL;
+	TAILQ_FOREACH(n, &s->all, entry)
+		if (n->state == SNAPSHOT_COPIED &&
+		    quota_charge(s->c.quota, n->requester, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
+			return n;
+	return NULL;
+}
+
+void snapshots_pump(struct snapshots *s)
+{
+	struct snapshot *n;
+
+	if (s->stopping)
+		return;
+	while ((n = next_to_copy(s)) != NULL) {
+		if (n->state == SNAPSHOT_QUEUED)
+			freeze(n);
+		else
+			copy(n);
+	}
+	while ((n = next_to_decode(s)) != NULL)
+		decode(n);
+	TAILQ_FOREACH(n, &s->all, entry)
+		if (n->state == SNAPSHOT_COPIED && !n->told)
+			snapshot_tell(n);
+}
+
+/* ---- what comes from outside */
+
+/* The step on the copier stops before its rename, or has passed it. One that has not begun decides nothing. */
+static void let_step_decide(struct snapshot *n, enum snapshot_event event, enum snapshot_state state)
+{
+	if (n->stopped)
+		return;
+	n->stopped = true;
+	n->stopped_by = event;
+	n->stopped_end = state;
+	atomic_store(&n->build.cancel, true);
+	withdraw(n);
+	if (!n->job.submitted)
+		end_stopped(n);
+}
+
+int snapshot_happens(struct snapshot *n, enum snapshot_event event)
+{
+	const struct snapshot_reaction reaction = snapshot_reaction(n, event);
+
+	switch (reaction.what) {
+	case REACT_REFUSE:
+		return SNAPSHOT_E_STATE;
+	case REACT_IGNORE:
+		return 0;
+	case REACT_END:
+		explain(n, event);
+		end(n, reaction.end);
+		return 0;
+	case REACT_KEEP:
+		snapshot_set_error(n, "decode_failed",
+			"no decoder was free within %u s; the recording is kept without a trace",
+			n->s->c.config->snapshot_timeout_s);
+		publish_without_trace(n);
+		return 0;
+	case REACT_STEP_DECIDES:
+		let_step_decide(n, event, reaction.end);
+		return 0;
+	case REACT_REMOVE:
+		return snapshot_remove(n);
+	}
+	return SNAPSHOT_E_STATE;
+}

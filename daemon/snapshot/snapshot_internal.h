@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the snapshot operation share: the struct, its states (state.c), its steps (run.c),
+ * the requests of clients (snapshot.c). Nobody else includes this.
+ */
+#pragma once
+
+#include <sys/queue.h>
+
+#include "daemon/base/copier.h"
+#include "daemon/config.h"
+#include "daemon/control/quota.h"
+#include "daemon/control/subscribers.h"
+#include "daemon/snapshot/bundle.h"
+#include "daemon/snapshot/decoding.h"
+#include "daemon/snapshot/snapshot.h"
+
+/* What happens to a snapshot from outside. */
+enum snapshot_event { SNAPSHOT_DEADLINE, SNAPSHOT_CANCEL, SNAPSHOT_DELETE, SNAPSHOT_STOP, _SNAPSHOT_EVENT_MAX };
+
+struct snapshot_reaction {
+	enum {
+		REACT_REFUSE,	   /* SNAPSHOT_E_STATE */
+		REACT_IGNORE,	   /* somebody else sees to it, or nothing is left to be done */
+		REACT_END,	   /* in state `end`, at once */
+		REACT_KEEP,	   /* publish what is recorded, without a trace */
+		REACT_STEP_DECIDES, /* in state `end`, unless the step on the copier has passed its rename */
+		REACT_REMOVE,	   /* off the disk, if it is there; it is found no more */
+	} what;
+	enum snapshot_state end;
+};
+
+/* What the copier does for a snapshot, one at a time. */
+enum step { STEP_NONE, STEP_COPY, STEP_META, STEP_PUBLISH, STEP_ABORT };
+
+struct snapshot {
+	TAILQ_ENTRY(snapshot) entry; /* of snapshots.all: oldest first */
+	struct snapshots *s;	     /* not owned */
+	char id[SPOOL_ID_LEN + 1];
+	enum snapshot_state state;
+
+	/* what it is of; text is escaped */
+	uint64_t target_id;
+	char target[32], comm[64];
+	pid_t pid;
+	uid_t uid; /* who may have it: until the freeze the requester */
+	uid_t requester;
+	bool admin, with_objects;
+	struct cause cause;
+
+	/* how it went */
+	uint64_t created_ns, frozen_ns, published_ns, bytes, blind_ns; /* REALTIME; 0: not yet */
+	uint64_t frozen_raw_ns;
+	struct declink_progress progress;
+	uint64_t progress_told_ns;
+	const char *error_code; /* of the protocol; NULL: none */
+	char error[1024];
+	struct json_object *summary;
+	bool on_disk; /* it is a kept item of the spool */
+	bool deleted; /* found no more; freed by the next work() that finds nothing in the works */
+	struct json_object *stored; /* of an earlier run: S as its meta.json has it */
+
+	/* while it runs */
+	snapshot_done_fn done;
+	void *done_arg;
+	struct event *deadline; /* NULL: nothing of it is in the works any more */
+	struct quota_charge queued, running;
+	struct spool_item *item; /* reserved while it publishes */
+	struct frozen *frozen;
+	struct objects *objects;
+	struct decoding *decoding;
+	struct bundle_build build;
+	struct copier_job job;
+	enum step step;
+	int step_result;
+	struct json_object *meta; /* the text that a step writes; owned */
+	struct json_object *decoder_meta; /* "decoder" of meta.json */
+	bool ready;    /* frozen, and nothing is to be waited for before the copy */
+	bool told;     /* clients know of the state */
+	bool has_slot; /* one of snapshots_running */
+	bool failed_decode;
+	bool stopped;		       /* its step decides: */
+	enum snapshot_event stopped_by; /* what asked for that first */
+	enum snapshot_state stopped_end;
+};
+
+TAILQ_HEAD(snapshot_list, snapshot);
+
+struct snapshots {
+	struct snapshots_context c;
+	struct snapshot_list all;
+	char decoder[4096]; /* path of the program; "" if there is none */
+	struct event *work; /* whatever follows from what happened */
+	struct event *expire, *purge_again;
+	LIST_HEAD(, purge) purges; /* on the copier */
+	unsigned n_slots; /* in use */
+	bool copying;	  /* the copier has one of ours, or is promised to one */
+	bool stopping;
+	uint64_t counts[_SNAPSHOT_STATE_MAX]; /* ended since the start, by how */
+	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking;
+};
+
+/* state.c */
+uint64_t snapshot_now_ns(void);
+bool snapshot_has_ended(const struct snapshot *n);
+struct snapshot_reaction snapshot_reaction(const struct snapshot *n, enum snapshot_event event);
+/* Enters the first state. */
+void snapshot_begin(struct snapshot *n);
+/* Logs, counts, asserts that the edge is legal, tells the hub, arms the state's deadline. */
+void snapshot_set_state(struct snapshot *n, enum snapshot_state state);
+/* Tells the hub of a state that was entered silently. */
+void snapshot_tell(struct snapshot *n);
+void snapshot_set_progress(struct snapshot *n, const struct declink_progress *progress);
+/* Remembers the first error; the caller changes the state. */
+void snapshot_set_error(struct snapshot *n, const char *code, const char *fmt, ...) _printf_(3, 4);
+/* S without what is of one moment only: for meta.json. */
+struct json_object *snapshot_to_stored(const struct snapshot *n);
+void snapshot_from_stored(struct snapshot *n, struct json_object *stored);
+
+/* run.c */
+/* 0 or SNAPSHOT_E_STATE, or -errno of a removal. */
+int snapshot_happens(struct snapshot *n, enum snapshot_event event) _must_check_;
+/* Freezes for one that is still to be made, if nothing is before it: what else that needs can wait, this cannot. NULL: not now. */
+struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin);
+/* Two parts of work(): of those that have ended and have nothing on the copier; starts what can start. */
+void snapshots_clean_up(struct snapshots *s);
+void snapshots_pump(struct snapshots *s);
+/* Frees what only a running one has. The bundle's directory has its name or is gone. */
+void snapshot_release(struct snapshot *n);
+
+/* snapshot.c */
+/* Something has changed: work() comes, once, behind whatever runs now. */
+void snapshots_kick(struct snapshots *s);
+void snapshots_purge(struct snapshots *s);
+/* One that has ended: off the disk, and found no more. 0 or -errno. */
+int snapshot_remove(struct snapshot *n) _must_check_;

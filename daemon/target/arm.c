@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Arming: who is meant, whether the requester may, and the beginning of a recording in the order that
+ * leaves nothing out. Each way out says one sentence for the client and undoes what was begun. What may take long is between
+ * targets_arm() and arming_finish(), see daemon/target/work.c; meanwhile the target is in no list.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/backend/backend.h"
+#include "daemon/config.h"
+#include "daemon/target/arming.h"
+#include "daemon/target/stack_probe.h"
+#include "daemon/target/target_internal.h"
+
+#define ARMING_SECONDS 60
+
+static int say(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static int say(char *why, size_t size, int answer, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	(void)vsnprintf(why, size, fmt, args);
+	va_end(args);
+	return answer;
+}
+
+static int open_failed(int r, char *why, size_t size)
+{
+	if (r == PROC_E_GONE)
+		return say(why, size, TARGET_E_GONE, "no such process");
+	if (r == PROC_E_MISMATCH)
+		return say(why, size, TARGET_E_BAD, "the pidfd is not of that process");
+	if (r == -EMFILE || r == -ENFILE)
+		return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	return say(why, size, r, "/proc: %s", strerror(-r));
+}
+
+/* The process of a thread. */
+static int thread_group(pid_t tid, pid_t *ret)
+{
+	_cleanup_close_ int fd = -1;
+	struct proc_status status;
+	char path[32];
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)tid);
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? PROC_E_GONE : -errno;
+	r = proc_status_read(fd, &status);
+	if (r < 0)
+		return r == -ESRCH || r == -ENOENT ? PROC_E_GONE : r;
+	*ret = status.tgid;
+	return 0;
+}
+
+static int identify_process(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	pid_t pid = req->pid;
+	char path[32];
+	int r;
+
+	if (req->scope == TARGET_THREAD) {
+		if (req->tid <= 0)
+			return say(why, size, TARGET_E_BAD, "no thread named");
+		if (!pid && req->pidfd < 0) {
+			r = thread_group(req->tid, &pid);
+			if (r != 0)
+				return open_failed(r, why, size);
+		}
+	}
+	r = proc_open(pid, req->pidfd, &target->proc);
+	if (r != 0)
+		return open_failed(r, why, size);
+	if (req->scope == TARGET_THREAD) {
+		(void)snprintf(path, sizeof(path), "task/%d", (int)req->tid);
+		if (faccessat(target->proc.dirfd, path, F_OK, 0) < 0)
+			return say(why, size, TARGET_E_GONE, "process %d has no thread %d", (int)target->proc.pid,
+				   (int)req->tid);
+		target->tid = req->tid;
+	}
+	return 0;
+}
+
+static int authorize_process(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	char exe[PATH_MAX];
+	int r;
+
+	r = proc_strict_uid(target->proc.dirfd, &target->uid);
+	if (r == -ENOENT || r == -ESRCH)
+		return say(why, size, TARGET_E_GONE, "no such process");
+	if (r < 0)
+		return say(why, size, r, "/proc: %s", strerror(-r));
+	if (!req->admin) {
+		if (target->uid != req->uid)
+			return say(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)target->uid,
+				   target->uid ? "" : ", or not dumpable");
+		if (req->maps_fd < 0)
+			return say(why, size, TARGET_E_NOT_PERMITTED,
+				   "a user proves the right to trace by passing an fd of /proc/PID/maps");
+		/* What it is shows on a thread: a process can hang whoever looks at its maps. */
+		target->arming->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
+		if (target->arming->maps_fd < 0)
+			return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	}
+	r = proc_exe_read(target->proc.dirfd, exe, sizeof(exe));
+	if (r == -ENOENT)
+		return say(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
+	return 0;
+}
+
+/* It is looked for later: there may be thousands of cgroups. */
+static int name_unit(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	if (!req->unit || !*req->unit)
+		return say(why, size, TARGET_E_BAD, "no unit named");
+	if (!req->admin)
+		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit");
+	target->unit = strdup(req->unit);
+	return target->unit ? 0 : say(why, size, -ENOMEM, "out of memory");
+}
+
+static bool same_subject(const struct target *a, const struct target *b)
+{
+	if (a->scope != b->scope || a->owner != b->owner)
+		return false;
+	if (a->scope == TARGET_UNIT)
+		return a->cgroup.ino == b->cgroup.ino;
+	return a->proc.pid == b->proc.pid && a->proc.start_time == b->proc.start_time && a->tid == b->tid;
+}
+
+static struct target *armed_already(const struct target *target)
+{
+	struct target *other;
+
+	TAILQ_FOREACH(other, &target->targets->list, link)
+		if (other->state == TARGET_ARMED && same_subject(other, target))
+			return other;
+	return NULL;
+}
+
+/* Two at a time would both record it. A unit's name may stand for a cgroup that is not known yet: it has ino 0. */
+static bool being_armed(const struct target *target)
+{
+	const struct arming *arming;
+
+	TAILQ_FOREACH(arming, &target->targets->armings, link)
+		if (arming->target != target && !arming->answer && same_subject(arming->target, target) &&
+		    (target->scope != TARGET_UNIT || target->cgroup.ino))
+			return true;
+	return false;
+}
+
+static int only_one(struct target *target, char *why, size_t size)
+{
+	const struct target *other = armed_already(target);
+
+	if (other && !target_is_implicit(other))
+		return say(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
+	if (being_armed(target))
+		return say(why, size, TARGET_E_EXISTS, "it is being armed already");
+	return 0;
+}
+
+static int charge_target(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	int r = quota_charge(target->targets->quota, req->uid, QUOTA_TARGETS, 1, &target->charge_target);
+
+	return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
+}
+
+/* Those of registered programs have a limit of their own, until they are armed. */
+static bool is_full(const struct targets *targets)
+{
+	return targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited + targets->n_armings >=
+	       targets->config->max_targets;
+}
+
+static int begin_target(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	int r;
+
+	r = charge_target(target, req, why, size);
+	if (r != 0)
+		return r;
+	if (is_full(target->targets))
+		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
+	r = target_watch(target);
+	return r < 0 ? say(why, size, r, "out of memory") : 0;
+}
+
+/* Which stacks are right is found out for samples only. */
+static void probe_stacks(struct target *target)
+{
+	if (target->stacks_asked == STACKS_AUTO && target->backend == &backend_sample)
+		stackprobe_target(target->targets->probe, target);
+}
+
+/* Who steps costs its program nearly everything: that is never chosen for anybody. */
+static int choose_backend(const struct targets *targets, const struct target_request *req, const struct backend **ret,
+			  char *why, size_t size)
+{
+	const bool step = req->backend && strcmp(req->backend, backend_step.name) == 0;
+
+	if (req->backend && !step && strcmp(req->backend, "auto") != 0 && strcmp(req->backend, "sample") != 0)
+		return say(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
+	if (step && req->step_fd < 0)
+		return say(why, size, TARGET_E_BAD, "back end step: the connection of a stepper (descriptor \"step\") is missing");
+	if (!step && req->step_fd >= 0)
+		return say(why, size, TARGET_E_BAD, "a stepper's connection (descriptor \"step\") is for the back end step");
+	if (step && req->scope != TARGET_PROCESS)
+		return say(why, size, TARGET_E_BAD, "only a process can be stepped, with all its threads and what it starts");
+	if (!step && req->stacks == STACKS_DWARF && !sampler_can(targets->sampler)->dwarf)
+		return say(why, size, TARGET_E_UNSUPPORTED, "no dwarf stacks on this architecture");
+	*ret = step ? &backend_step : &backend_sample;
+	return 0;
+}
+
+/* What was asked for; nothing of it is begun. */
+static struct target *target_new(struct targets *targets, const struct target_request *req)
+{
+	struct target *target = calloc(1, sizeof(*target));
+
+	if (!target)
+		return NULL;
+	target->targets = targets;
+	target->scope = req->scope;
+	target->state = TARGET_ARMED;
+	target->proc = (struct proc)PROC_INIT;
+	target->cgroup = (struct cgroup)CGROUP_INIT;
+	target->owner = req->uid;
+	target->owner_admin = req->admin;
+	target->stacks_asked = req->stacks;
+	/* auto begins with the stacks that are right for any code; see daemon/target/stack_probe.h. */
+	target->stacks = req->stacks == STACKS_DWARF || (req->stacks == STACKS_AUTO && sampler_can(targets->sampler)->dwarf)
+				 ? STACKS_DWARF
+				 : STACKS_FP;
+	target->waits = req->waits;
+	TAILQ_INIT(&target->members);
+	LIST_INIT(&target->waiting);
+	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
+	target->step_fd = -1;
+	return target;
+}
+
+/* What a stepper records has no samples, and so neither stacks nor waits of its own. */
+static int take_stepper(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	target->stacks_asked = target->stacks = STACKS_FP;
+	target->waits = false;
+	target->step_fd = fcntl(req->step_fd, F_DUPFD_CLOEXEC, 3);
+	return target->step_fd < 0 ? say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+}
+
+static void arming_free(struct arming *arming)
+{
+	struct targets *targets = arming->target->targets;
+
+	if (arming->link.tqe_prev) {
+		TAILQ_REMOVE(&targets->armings, arming, link);
+		targets->n_armings--;
+	}
+	if (arming->limit)
+		event_free(arming->limit);
+	(void)close_fd(arming->maps_fd);
+	(void)target_free(arming->target);
+	free(arming);
+	if (!targets_record(targets))
+		history_stop(targets->history);
+}
+
+static void arming_freep(struct arming **arming)
+{
+	if (*arming)
+		arming_free(*arming);
+}
+
+static void on_limit(evutil_socket_t fd, short what, void *arg)
+{
+	struct target *target = arg;
+
+	if (target->hanging)
+		arming_refuse(target, TARGET_E_BUSY, "its memory map, or a file system under it, hangs: it could not be read");
+	else if (!targetwork_may(target))
+		arming_refuse(target, TARGET_E_BUSY, "other processes of its user hang who reads them: it could not be read");
+	else
+		arming_refuse(target, TARGET_E_BUSY, "it could not be read in time");
+}
+
+static int set_limit(struct arming *arming)
+{
+	const struct timeval limit = {.tv_sec = ARMING_SECONDS};
+
+	arming->limit = evtimer_new(arming->target->targets->base, on_limit, arming->target);
+	return arming->limit && event_add(arming->limit, &limit) == 0 ? 0 : -ENOMEM;
+}
+
+static int check(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	int r = 0;
+
+	if (req->step_fd >= 0)
+		r = take_stepper(target, req, why, size);
+	if (r != 0)
+		return r;
+	if (req->scope == TARGET_UNIT) {
+		r = name_unit(target, req, why, size);
+	} else {
+		r = identify_process(target, req, why, size);
+		if (r == 0)
+			r = authorize_process(target, req, why, size);
+		if (r == 0)
+			r = only_one(target, why, size);
+	}
+	return r != 0 ? r : begin_target(target, req, why, size);
+}
+
+int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
+		struct arming **ret, char *why, size_t why_size)
+{
+	_cleanup_(arming_freep) struct arming *arming = NULL;
+	const struct backend *backend = NULL;
+	struct target *target;
+	int r;
+
+	if (targets->stopping)
+		return say(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
+	r = choose_backend(targets, req, &backend, why, why_size);
+	if (r != 0)
+		return r;
+	target = target_new(targets, req);
+	if (!target)
+		return -ENOMEM;
+	arming = calloc(1, sizeof(*arming));
+	if (!arming) {
+		(void)target_free(target);
+		return -ENOMEM;
+	}
+	target->arming = arming;
+	arming->target = target;
+	target->backend = backend;
+	arming->maps_fd = -1;
+	arming->fn = fn;
+	arming->arg = arg;
+	r = check(target, req, why, why_size);
+	if (r == 0)
+		r = set_limit(arming);
+	if (r != 0)
+		return r;
+	TAILQ_INSERT_TAIL(&targets->armings, arming, link);
+	targets->n_armings++;
+	target_refresh(target);
+	targetwork_look(targets);
+	*ret = take_ptr(arming);
+	return 0;
+}
+
+/* ---- on the way */
+
+void arming_refuse(struct target *target, int answer, const char *why)
+{
+	struct arming *arming = target->arming;
+
+	if (arming->answer)
+		return;
+	arming->answer = answer;
+	(void)snprintf(arming->why, sizeof(arming->why), "%s", why);
+	/* Nothing is kept of it any more. */
+	target->state = TARGET_EXITED;
+	targetwork_look(target->targets);
+}
+
+void targets_arm_cancel(struct arming *arming)
+{
+	arming->fn = NULL;
+	arming_refuse(arming->target, TARGET_E_GONE, "nobody waits for it");
+}
+
+bool targets_stop(struct targets *targets)
+{
+	struct arming *arming;
+
+	targets->stopping = true;
+	TAILQ_FOREACH(arming, &targets->armings, link)
+		arming_refuse(arming->target, TARGET_E_STOPPING, "tracerd is stopping");
+	return TAILQ_EMPTY(&targets->armings);
+}
+
+void armings_reap(struct targets *targets)
+{
+	struct arming *arming, *next;
+
+	for (arming = TAILQ_FIRST(&targets->armings); arming; arming = next) {
+		targets_armed_fn fn = arming->fn;
+		char why[sizeof(arming->why)];
+		void *arg = arming->arg;
+		int answer = arming->answer;
+
+		next = TAILQ_NEXT(arming, link);
+		if (!answer)
+			continue;
+		memcpy(why, arming->why, sizeof(why));
+		arming_free(arming);
+		if (fn)
+			fn(arg, answer, NULL, why);
+	}
+}
+
+static void refuse(struct target *target, int answer, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(struct target *target, int answer, const char *fmt, ...)
+{
+	char why[200];
+	va_list args;
+
+	va_start(args, fmt);
+	(void)vsnprintf(why, sizeof(why), fmt, args);
+	va_end(args);
+	arming_refuse(target, answer, why);
+}
+
+bool arming_proved(struct target *target, int r)
+{
+	const int pid = (int)target->proc.pid;
+	char exe[PATH_MAX];
+
+	/* What it did since it was asked for is told first. */
+	if (r != 0)
+		history_drain(target->targets->history);
+	/* A process that ends is without memory, and so without program, before it is no more. */
+	if (r != 0 && (!proc_alive(&target->proc) || proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
+		arming_read_failed(target, PROC_E_GONE);
+	else if (r == PROC_E_MISMATCH)
+		refuse(target, TARGET_E_NOT_PERMITTED, "the fd is not /proc/%d/maps of the program that runs there now", pid);
+	/* The client could open it: what is missing is a right of ours. */
+	else if (r == -EACCES || r == -EPERM)
+		refuse(target, TARGET_E_UNSUPPORTED, "tracerd itself may not read /proc/%d/maps: it needs CAP_SYS_PTRACE for "
+						     "other users' processes", pid);
+	else if (r != 0)
+		refuse(target, r, "/proc/%d/maps: %s", pid, strerror(-r));
+	return r == 0;
+}
+
+bool arming_found(struct target *target, int result, struct cgroup *cgroup)
+{
+	char why[200];
+	int r;
+
+	switch (result) {
+	case 0:
+		break;
+	case CGROUP_E_NONE:
+		refuse(target, TARGET_E_GONE, "no such unit or cgroup");
+		return false;
+	case CGROUP_E_BAD_NAME:
+		refuse(target, TARGET_E_BAD, "not the name of a unit or the path of a cgroup");
+		return false;
+	case CGROUP_E_MANY:
+		refuse(target, TARGET_E_BAD, "several cgroups have this name: give the path");
+		return false;
+	case -E2BIG:
+		refuse(target, TARGET_E_UNSUPPORTED, "too many processes in the unit");
+		return false;
+	default:
+		refuse(target, result, "cgroup: %s", strerror(-result));
+		return false;
+	}
+	target->cgroup = *cgroup;
+	cgroup->dirfd = -1;
+	r = only_one(target, why, sizeof(why));
+	if (r != 0)
+		arming_refuse(target, r, why);
+	return r == 0;
+}
+
+/* The history begins before anything is read from /proc, so that no mapping falls in between. */
+void arming_begin(struct target *target)
+{
+	struct targets *targets = target->targets;
+	int r;
+
+	r = history_start(targets->history);
+	targets->history_error = r < 0 ? r : 0;
+	target->history_lost_at = history_lost(targets->history);
+	target->armed_ns = raw_now_ns();
+}
+
+void arming_read_failed(struct target *target, int r)
+{
+	if (r == PROC_E_GONE || r == -ESRCH)
+		refuse(target, TARGET_E_GONE, "no such process");
+	else if (r == -E2BIG)
+		refuse(target, TARGET_E_UNSUPPORTED, "too many processes in the unit");
+	else if (r == -EMFILE || r == -ENFILE)
+		refuse(target, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	else if (r == -ENOBUFS)
+		refuse(target, TARGET_E_BUSY, "no locked memory is left for its history (CAP_IPC_LOCK, LimitMEMLOCK=)");
+	else if (r == -EACCES || r == -EPERM)
+		refuse(target, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
+						     "CAP_SYS_PTRACE)", strerror(-r));
+	else
+		refuse(target, r, "/proc or perf events: %s", strerror(-r));
+}
+
+/* It has its members, and its rings if it is sampled. */
+void arming_finish(struct target *target)
+{
+	struct targets *targets = target->targets;
+	struct arming *arming = target->arming;
+	targets_armed_fn fn = arming->fn;
+	void *arg = arming->arg;
+	struct target *implicit;
+	struct timespec now;
+	char why[200] = "";
+	int r = 0;
+
+	if (target->backend->arm)
+		r = target->backend->arm(target, why, sizeof(why));
+	if (r != 0) {
+		arming_refuse(target, r, why[0] ? why : strerror(r < 0 ? -r : EIO));
+		return;
+	}
+	/* Whatever was read was of this process only if it is still there. */
+	if (target->proc.pid && !proc_alive(&target->proc)) {
+		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
+		return;
+	}
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	TAILQ_REMOVE(&targets->armings, arming, link);
+	targets->n_armings--;
+	target->arming = NULL;
+	event_free(arming->limit);
+	free(arming);
+	/* One that its program made by registering, perhaps meanwhile, becomes this one. */
+	implicit = armed_already(target);
+	if (implicit) {
+		target_upgrade(implicit, target);
+		target = implicit;
+	} else {
+		target->id = ++targets->last_id;
+		(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
+		targets_add(targets, target);
+	}
+	if (target->work)
+		target_work(target, 0);
+	if (targets->callbacks.changed)
+		targets->callbacks.changed(targets->callbacks.arg, target);
+	probe_stacks(target);
+	target_emit(target, NULL);
+	if (fn)
+		fn(arg, 0, target, NULL);
+}

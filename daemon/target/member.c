@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The processes of targets: found by pid when a record comes, and what the BPF filter lets pass of them. */
+#include "daemon/target/target_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/backend/sample/filter.h"
+#include "daemon/base/loop.h"
+
+static size_t bucket_of(pid_t pid)
+{
+	return ((uint32_t)pid * 0x9e3779b1u >> 16) % MEMBER_BUCKETS;
+}
+
+struct member *member_find(const struct target *target, pid_t pid)
+{
+	struct member *member;
+
+	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->target == target && member->to_ns == UINT64_MAX)
+			return member;
+	return NULL;
+}
+
+bool member_known(const struct target *target, pid_t pid)
+{
+	const struct member *member;
+
+	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->target == target)
+			return true;
+	return false;
+}
+
+bool target_has(const struct target *target, pid_t pid, uint64_t start_time)
+{
+	const struct member *member;
+
+	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->start_time == start_time && member->target == target)
+			return true;
+	return false;
+}
+
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
+{
+	const struct member *member;
+	size_t n = 0;
+
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+	{
+		bool known = false;
+
+		if (member->pid != pid || member->start_time != start_time || n == room || member->target->arming)
+			continue;
+		for (size_t i = 0; i < n; i++)
+			known = known || ret[i] == member->target;
+		if (!known)
+			ret[n++] = member->target;
+	}
+	return n;
+}
+
+bool member_is_first(const struct member *member)
+{
+	const struct member *other;
+
+	LIST_FOREACH(other, &member->target->targets->by_pid[bucket_of(member->pid)], by_pid)
+		if (other->pid == member->pid && other->start_time == member->start_time && other->target == member->target)
+			break;
+	return other == member;
+}
+
+size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room)
+{
+	struct member *member;
+	size_t n = 0;
+
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+		if (member->pid == pid && member->to_ns == UINT64_MAX && n < room)
+			ret[n++] = member;
+	return n;
+}
+
+static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct member **ret)
+{
+	struct member *member;
+
+	/* Before it is too late: who has ended may be forgotten when the rings have been looked at. */
+	if (target->n_members >= TARGET_MEMBERS_MAX - TARGET_MEMBERS_MAX / 8)
+		target_work(target, WORK_FORGET);
+	if (target->n_members >= TARGET_MEMBERS_MAX)
+		return -E2BIG;
+	member = calloc(1, sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	member->target = target;
+	member->pid = member->nspid = pid;
+	member->from_ns = from_ns;
+	member->to_ns = UINT64_MAX;
+	LIST_INSERT_HEAD(&target->targets->by_pid[bucket_of(pid)], member, by_pid);
+	TAILQ_INSERT_TAIL(&target->members, member, link);
+	target->n_members++;
+	*ret = member;
+	return 0;
+}
+
+/*
+ * Root's targets may have processes of any user, and only administrators get their snapshots. A user's may not: a process
+ * that has become another's (a set-user-ID program) is not to have its files opened for the one who started it.
+ */
+bool cred_is_of(const struct cred *cred, uid_t uid)
+{
+	return uid == 0 || cred->uid == uid;
+}
+
+void member_read_cred(struct member *member, int proc_dirfd)
+{
+	const struct target *target = member->target;
+	const bool of_user = target->uid != 0 && !target->admin_only;
+	struct cred *cred;
+
+	/*
+	 * By an exec that we have not heard of yet the process may have the rights of a set-group-ID program. For a
+	 * user's target it goes on with those that it had.
+	 */
+	if ((of_user ? cred_read_plain(proc_dirfd, target->uid, &cred) : cred_read(proc_dirfd, &cred)) < 0)
+		return;
+	if (member->cred)
+		(void)cred_unref(member->cred);
+	member->cred = cred;
+}
+
+static void member_read(struct member *member, int proc_dirfd)
+{
+	struct proc_status status;
+	struct proc_stat stat;
+	struct root *root;
+
+	if (proc_status_read(proc_dirfd, &status) == 0)
+		member->nspid = status.nspid;
+	if (proc_stat_read(proc_dirfd, &stat) == 0)
+		member->start_time = stat.start_time;
+	(void)!proc_comm_read(proc_dirfd, member->comm, sizeof(member->comm));
+	member_read_cred(member, proc_dirfd);
+	if (root_get(member->target->targets->images, proc_dirfd, &root) == 0) {
+		if (member->root)
+			(void)root_put(member->root);
+		member->root = root;
+	}
+}
+
+static void joined(struct member *member)
+{
+	struct targets *targets = member->target->targets;
+
+	if (targets->callbacks.changed && !member->target->arming)
+		targets->callbacks.changed(targets->callbacks.arg, member->target);
+}
+
+int proc_dir_open(pid_t pid)
+{
+	char path[32];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret)
+{
+	_cleanup_close_ int own = -1;
+	struct member *member;
+	int r;
+
+	if (proc_dirfd < 0) {
+		own = proc_dirfd = proc_dir_open(pid);
+		if (own < 0)
+			return own == -ENOENT ? PROC_E_GONE : own;
+	}
+	r = member_new(target, pid, from_ns, &member);
+	if (r < 0)
+		return r;
+	member_read(member, proc_dirfd);
+	joined(member);
+	*ret = member;
+	return 0;
+}
+
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
+{
+	_cleanup_close_ int own = proc_dir_open(pid);
+	struct root *root = parent->root ? root_ref(parent->root) : NULL;
+	struct cred *cred = parent->cred ? cred_ref(parent->cred) : NULL;
+	struct member *member;
+	int r;
+
+	r = member_new(parent->target, pid, at_ns, &member);
+	if (r < 0) {
+		(void)root_put(root);
+		(void)cred_unref(cred);
+		return r;
+	}
+	member->root = root;
+	member->cred = cred;
+	memcpy(member->comm, parent->comm, sizeof(member->comm));
+	if (own >= 0) {
+		member_read(member, own);
+		joined(member);
+	}
+	return 0;
+}
+
+void member_end(struct member *member, uint64_t at_ns)
+{
+	if (member->to_ns != UINT64_MAX)
+		return;
+	member->to_ns = at_ns;
+	member->follow = history_follow_free(member->follow, member->target->targets->closer);
+	(void)members_filter(member->target->targets, member->pid);
+}
+
+struct member *member_free(struct member *member)
+{
+	member_end(member, 0);
+	LIST_REMOVE(member, by_pid);
+	TAILQ_REMOVE(&member->target->members, member, link);
+	member->target->n_members--;
+	(void)root_put(member->root);
+	(void)cred_unref(member->cred);
+	free(member);
+	return NULL;
+}
+
+void members_end(struct target *target, uint64_t at_ns)
+{
+	struct member *member;
+
+	TAILQ_FOREACH(member, &target->members, link)
+		member_end(member, at_ns);
+}
+
+void members_prune(struct target *target, uint64_t oldest_ns)
+{
+	struct member *member, *next;
+
+	for (member = TAILQ_FIRST(&target->members); member; member = next) {
+		next = TAILQ_NEXT(member, link);
+		if (member->to_ns < oldest_ns)
+			(void)member_free(member);
+	}
+}
+
+/* ---- the filter */
+
+static void entry_add(struct filter_entry *entry, const struct target *target)
+{
+	const struct sample_set *set = target->n_sources ? target->sources[0].set : NULL;
+
+	if (!set || set->index == FILTER_NO_SET)
+		return;
+	if (set->spec.kind == SET_CPU)
+		entry->flags |= set->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
+	if (target->scope == TARGET_UNIT)
+		entry->flags |= FILTER_INHERIT;
+	if (!target->waits)
+		return;
+	for (size_t i = 0; i < FILTER_MAX_SETS; i++) {
+		if (entry->waits[i] == set->index)
+			return;
+		if (entry->waits[i] == FILTER_NO_SET) {
+			entry->waits[i] = (uint16_t)set->index;
+			return;
+		}
+	}
+}
+
+/* All targets that want something of the process; with `tid`, also those of that thread. */
+static struct filter_entry entry_of(const struct targets *targets, pid_t pid, pid_t tid)
+{
+	struct filter_entry entry = filter_entry_none();
+	const struct member *member;
+
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+	{
+		const struct target *target = member->target;
+
+		if (member->pid != pid || member->to_ns != UINT64_MAX || target->state != TARGET_ARMED)
+			continue;
+		if (target->scope != TARGET_THREAD || (tid && target->tid == tid))
+			entry_add(&entry, target);
+	}
+	return entry;
+}
+
+int members_filter(struct targets *targets, pid_t pid)
+{
+	struct filter *filter = sampler_filter(targets->sampler);
+	struct filter_entry entry;
+	struct member *member;
+	int r;
+
+	if (!filter)
+		return 0;
+	entry = entry_of(targets, pid, 0);
+	r = filter_process(filter, pid, &entry);
+	/* A thread's own entry hides its process's: it holds what both want. */
+	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
+	{
+		const struct target *target = member->target;
+		int r2;
+
+		if (member->pid != pid || target->scope != TARGET_THREAD)
+			continue;
+		entry = target->state == TARGET_ARMED && member->to_ns == UINT64_MAX
+				? entry_of(targets, pid, target->tid)
+				: filter_entry_none();
+		r2 = filter_thread(filter, target->tid, &entry);
+		r = r ? r : r2;
+	}
+	return r;
+}
+
+int members_filter_all(struct target *target)
+{
+	struct member *member;
+	int r;
+
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (member->to_ns != UINT64_MAX)
+			continue;
+		r = members_filter(target->targets, member->pid);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- units */
+
+static int pid_cmp(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void pids_sort(pid_t *pids, size_t n)
+{
+	if (n)
+		qsort(pids, n, sizeof(*pids), pid_cmp);
+}
+
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline)
+{
+	struct member *member;
+
+	/* From the front again at the next call: those that have ended are passed quickly. */
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (member->to_ns != UINT64_MAX || (n && bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp)))
+			continue;
+		member_end(member, at_ns);
+		if (loop_is_over(deadline))
+			return false;
+	}
+	return true;
+}

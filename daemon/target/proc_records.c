@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/target/proc_records.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/base/io.h"
+#include "common/bundle/perfabi.h"
+#include "daemon/target/sideband_log.h"
+
+#define ALIGN8(n) (((n) + 7u) & ~(size_t)7)
+
+/* The largest is a mapping with the longest path. */
+union record {
+	struct perf_event_header header;
+	struct perfabi_mmap2 mmap2;
+	struct perfabi_comm comm;
+	struct perfabi_task task;
+	struct perfabi_namespaces namespaces;
+	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 + sizeof(struct perfabi_sample_id)];
+};
+
+struct synth {
+	union record record;
+	pid_t pid;
+	uint64_t time;
+	synth_fn fn;
+	void *arg;
+};
+
+/* Ends a record of `len` bytes with the trailer and hands it out. */
+static int emit(struct synth *s, uint32_t type, uint16_t misc, pid_t tid, size_t len)
+{
+	struct perfabi_sample_id id = {
+		.pid = (uint32_t)s->pid, .tid = (uint32_t)tid, .time = s->time, .id = HISTLOG_ID};
+	size_t padded = ALIGN8(len);
+
+	memset(s->record.bytes + len, 0, padded - len);
+	memcpy(s->record.bytes + padded, &id, sizeof(id));
+	s->record.header = (struct perf_event_header){
+		.type = type, .misc = misc, .size = (uint16_t)(padded + sizeof(id))};
+	return s->fn(s->arg, &s->record.header);
+}
+
+static int synth_thread(struct synth *s, int dirfd, pid_t tid)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[64];
+	size_t len;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "task/%d/comm", (int)tid);
+	r = io_read_file_at(dirfd, path, PROC_COMM_MAX, &text, &len);
+	if (r == -ENOENT || r == -ESRCH)
+		return 0; /* it ended meanwhile */
+	if (r < 0)
+		return r;
+	/* The thread's process must be known before its name. */
+	if (tid != s->pid) {
+		s->record.task = (struct perfabi_task){.pid = (uint32_t)s->pid,
+						       .ppid = (uint32_t)s->pid,
+						       .tid = (uint32_t)tid,
+						       .ptid = (uint32_t)s->pid,
+						       .time = s->time};
+		r = emit(s, PERF_RECORD_FORK, 0, tid, sizeof(s->record.task));
+		if (r < 0)
+			return r;
+	}
+	if (len > 0 && text[len - 1] == '\n')
+		len--;
+	s->record.comm.pid = (uint32_t)s->pid;
+	s->record.comm.tid = (uint32_t)tid;
+	memcpy(s->record.bytes + sizeof(struct perfabi_comm), text, len);
+	s->record.bytes[sizeof(struct perfabi_comm) + len] = '\0';
+	return emit(s, PERF_RECORD_COMM, 0, tid, sizeof(struct perfabi_comm) + len + 1);
+}
+
+static int synth_threads(struct synth *s, int dirfd, pid_t only)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n;
+	int r;
+
+	r = proc_tasks_read(dirfd, &tids, &n);
+	if (r < 0)
+		return r;
+	/* The leader first: the others are its children here. */
+	r = synth_thread(s, dirfd, s->pid);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (tids[i] != s->pid && (!only || tids[i] == only))
+			r = synth_thread(s, dirfd, tids[i]);
+	return r;
+}
+
+/* The kernel writes newlines in paths as \012; its own records have the byte. */
+static size_t unescape(const char *from, size_t len, char *to, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len && n + 1 < size; i++) {
+		if (len - i > 3 && memcmp(from + i, "\\012", 4) == 0) {
+			to[n++] = '\n';
+			i += 3;
+		} else {
+			to[n++] = from[i];
+		}
+	}
+	to[n] = '\0';
+	return n;
+}
+
+static int synth_map(struct synth *s, const struct proc_map *map)
+{
+	struct perfabi_mmap2 *m = &s->record.mmap2;
+	size_t len;
+
+	*m = (struct perfabi_mmap2){
+		.pid = (uint32_t)s->pid,
+		.tid = (uint32_t)s->pid,
+		.addr = map->start,
+		.len = map->end - map->start,
+		.pgoff = map->pgoff,
+		.maj = map->maj,
+		.min = map->min,
+		.ino = map->ino,
+		.prot = map->prot,
+		.flags = map->shared ? MAP_SHARED : MAP_PRIVATE,
+	};
+	/* As the kernel names what has no file. */
+	if (map->path_len)
+		len = unescape(map->path, map->path_len, m->filename, PROC_PATH_MAX);
+	else
+		len = unescape("//anon", strlen("//anon"), m->filename, PROC_PATH_MAX);
+	return emit(s, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, s->pid, sizeof(*m) + len + 1);
+}
+
+static int synth_maps(struct synth *s, int dirfd)
+{
+	_cleanup_free_ char *text = NULL;
+	struct proc_map map;
+	size_t len, pos = 0;
+	int r;
+
+	r = io_read_file_at(dirfd, "maps", PROC_MAPS_BYTES_MAX, &text, &len);
+	if (r < 0)
+		return r;
+	for (;;) {
+		r = proc_map_next(text, len, &pos, &map);
+		if (r == 0)
+			return 0;
+		/* vsyscall lies in the kernel's half: no mapping of the process. */
+		if (r < 0 || !(map.prot & PROT_EXEC) || map.start >> 63)
+			continue;
+		r = synth_map(s, &map);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int synth_namespaces(struct synth *s, int dirfd)
+{
+	static const char *const names[] = {"net", "uts", "ipc", "pid", "user", "mnt", "cgroup"};
+	struct perfabi_namespaces *out = &s->record.namespaces;
+
+	out->pid = (uint32_t)s->pid;
+	out->tid = (uint32_t)s->pid;
+	out->nr = ARRAY_SIZE(names);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char path[32];
+		struct stat st;
+
+		(void)snprintf(path, sizeof(path), "ns/%s", names[i]);
+		if (fstatat(dirfd, path, &st, 0) < 0)
+			return 0; /* not permitted, or it ended: nothing is told rather than half */
+		out->ns[i] = (struct perfabi_ns){.dev = st.st_dev, .ino = st.st_ino};
+	}
+	return emit(s, PERF_RECORD_NAMESPACES, 0, s->pid,
+		    sizeof(*out) + ARRAY_SIZE(names) * sizeof(struct perfabi_ns));
+}
+
+int synth_process(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, synth_fn fn, void *arg)
+{
+	struct synth *s;
+	int r = 0;
+
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->pid = pid;
+	s->time = time_ns;
+	s->fn = fn;
+	s->arg = arg;
+	if (what & SYNTH_THREADS)
+		r = synth_threads(s, proc_dirfd, tid);
+	if (r == 0 && (what & SYNTH_NAMESPACES))
+		r = synth_namespaces(s, proc_dirfd);
+	if (r == 0 && (what & SYNTH_MAPS))
+		r = synth_maps(s, proc_dirfd);
+	free(s);
+	return r == -ENOENT || r == -ESRCH ? PROC_E_GONE : r;
+}

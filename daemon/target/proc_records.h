@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kernel would have told about a process had it been watched from its start: COMM and FORK
+ * of each thread, NAMESPACES, MMAP2 of each executable mapping, made from /proc at one time
+ * stamp. Owns the layout of made-up records; who gets them is the caller's.
+ */
+#pragma once
+
+#include <linux/perf_event.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "common/base/procfs.h"
+
+/* Gets each record; the memory is valid during the call. A negative answer ends the work. */
+typedef int (*synth_fn)(void *arg, const struct perf_event_header *record);
+
+enum synth_what {
+	SYNTH_THREADS = 1 << 0,
+	SYNTH_MAPS = 1 << 1,
+	SYNTH_NAMESPACES = 1 << 2,
+	SYNTH_ALL = 7,
+};
+
+/* `tid`: that thread and the leader only; 0: all. 0, PROC_E_GONE, -errno. */
+int synth_process(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, synth_fn fn,
+		  void *arg) _must_check_;

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What side-band records mean for targets: they are kept in the histories of those that they are
+ * about, files are opened as they are mapped, a fork into a unit adds a member, an exec may
+ * end an authority, an exit ends a thread.
+ */
+#include "daemon/target/target_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/base/log.h"
+#include "common/bundle/perfabi.h"
+#include "daemon/backend/backend.h"
+#include "daemon/config.h"
+#include "daemon/target/stack_probe.h"
+
+/* ---- images */
+
+/* One that is open, or about to be. */
+static bool has_file(const struct target *target, const struct perfabi_mmap2 *map)
+{
+	for (size_t i = 0; i < target->n_images; i++) {
+		const struct image_key *k = image_key(target->images[i]);
+
+		if (k->ino == map->ino && k->maj == map->maj && k->min == map->min && !image_missing(target->images[i]))
+			return true;
+	}
+	return false;
+}
+
+static bool has_image(const struct target *target, const struct image *image)
+{
+	for (size_t i = 0; i < target->n_images; i++)
+		if (target->images[i] == image)
+			return true;
+	return false;
+}
+
+static int image_keep(struct target *target, struct image *image)
+{
+	if (target->n_images == target->images_room) {
+		size_t room = target->images_room ? target->images_room * 2 : 8;
+		struct image **bigger = reallocarray(target->images, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		target->images = bigger;
+		target->images_room = room;
+	}
+	if (target_charge_fds(target, 1) != 0)
+		return -EDQUOT;
+	target->images[target->n_images++] = image;
+	return 0;
+}
+
+void targetlog_free_images(struct target *target)
+{
+	for (size_t i = 0; i < target->n_images; i++)
+		(void)image_put(target->images[i]);
+	free(target->images);
+	target->images = NULL;
+	target->n_images = target->images_room = 0;
+}
+
+uint64_t target_images_missing(const struct target *target)
+{
+	uint64_t n = target->images_missing;
+
+	for (size_t i = 0; i < target->n_images; i++)
+		n += image_missing(target->images[i]) != NULL;
+	return n;
+}
+
+/* Asks for the image of a mapping; it is opened behind our back. */
+static int image_ask(struct target *target, pid_t pid, int dirfd, const struct perfabi_mmap2 *map)
+{
+	struct member *member = member_find(target, pid);
+	struct image_request request = {
+		.proc_dirfd = dirfd,
+		.pid = pid,
+		.start = map->addr,
+		.end = map->addr + map->len,
+		.path = map->filename,
+		.key = {.maj = map->maj, .min = map->min, .ino = map->ino},
+	};
+	struct proc_stat stat;
+	struct image *image;
+	int r;
+
+	if (!member)
+		return -ESRCH;
+	/* By its number another process may be found by now, with other rights. */
+	if (dirfd >= 0 && (proc_stat_read(dirfd, &stat) < 0 || stat.start_time != member->start_time))
+		request.proc_dirfd = dirfd = -1;
+	if (dirfd >= 0)
+		member_read_cred(member, dirfd);
+	if (!member->cred || !cred_is_of(member->cred, target->uid))
+		return -EACCES;
+	request.cred = member->cred;
+	request.root = member->root;
+	r = image_get(target->targets->images, &request, &image);
+	if (r < 0)
+		return r;
+	r = has_image(target, image) ? -EEXIST : image_keep(target, image);
+	if (r < 0)
+		(void)image_put(image);
+	return r == -EEXIST ? 0 : r;
+}
+
+static void image_open(struct target *target, pid_t pid, const struct perfabi_mmap2 *map)
+{
+	size_t room = map->header.size - sizeof(*map) - sizeof(struct perfabi_sample_id);
+	_cleanup_close_ int own = -1;
+	char path[32];
+	int dirfd, r;
+
+	/* No file behind it: vdso, anonymous. */
+	if (!map->ino || strnlen(map->filename, room) == room || has_file(target, map))
+		return;
+	if (target->n_images >= TARGET_IMAGES_MAX) {
+		target->images_missing++;
+		return;
+	}
+	if (target->proc.pid == pid) {
+		dirfd = target->proc.dirfd;
+	} else {
+		(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+		dirfd = own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	r = image_ask(target, pid, dirfd, map);
+	if (r < 0) {
+		target->images_missing++;
+		log_debug("%s: image of pid %d not kept: %s", target->name, (int)pid, strerror(-r));
+	}
+}
+
+/* ---- the log */
+
+static int keep(struct target *target, const struct perf_event_header *h)
+{
+	if (histlog_is_full(&target->log))
+		target_work(target, WORK_FORGET);
+	return histlog_append(&target->log, h);
+}
+
+void targetlog_keep(struct target *target, const struct perf_event_header *h)
+{
+	/* pid is the first field of it. */
+	if (h->type == PERF_RECORD_MMAP2)
+		image_open(target, (pid_t)((const struct perfabi_mmap2 *)(const void *)h)->pid, (const void *)h);
+	if (keep(target, h) < 0)
+		target->log.dropped++;
+}
+
+/* ---- records */
+
+static bool is_exec(const struct perf_event_header *h)
+{
+	return h->type == PERF_RECORD_COMM && (h->misc & PERF_RECORD_MISC_COMM_EXEC);
+}
+
+/* Whether the record tells of a thread that the target's scope leaves out. */
+static bool out_of_scope(const struct target *target, const struct perf_event_header *h)
+{
+	const struct perfabi_task *task = (const void *)h;
+	const struct perfabi_comm *comm = (const void *)h;
+	uint32_t tid;
+
+	if (target->scope != TARGET_THREAD)
+		return false;
+	if (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT)
+		tid = task->tid;
+	else if (h->type == PERF_RECORD_COMM)
+		tid = comm->tid;
+	else
+		return false;
+	return tid != (uint32_t)target->tid && tid != (uint32_t)target->proc.pid;
+}
+
+static void on_exec(struct target *target, struct member *member, uint64_t time)
+{
+	if (!target->owner_admin) {
+		target_suspend(target, time, "it executed another program: arm it again");
+		return;
+	}
+	target_refresh(target);
+	if (target->stacks_asked == STACKS_AUTO && !target->arming)
+		stackprobe_target(target->targets->probe, target);
+}
+
+static void on_member_record(struct target *target, struct member *member, const struct history_record *record)
+{
+	const struct perf_event_header *h = record->header;
+	const struct perfabi_task *task = (const void *)h;
+
+	/* What runs for others is of no concern to one that nobody armed. */
+	if (target->state != TARGET_ARMED || target_is_implicit(target) || record->time < member->from_ns ||
+	    out_of_scope(target, h))
+		return;
+	if (is_exec(h)) {
+		on_exec(target, member, record->time);
+		if (target->state != TARGET_ARMED)
+			return;
+	}
+	if (h->type == PERF_RECORD_MMAP2) {
+		/* Without exec permission it is data: such records come with the flag of a later option. */
+		if (!(((const struct perfabi_mmap2 *)(const void *)h)->prot & PROT_EXEC))
+			return;
+		image_open(target, member->pid, (const void *)h);
+	}
+	if (keep(target, h) < 0)
+		target->log.dropped++;
+	if (h->type == PERF_RECORD_EXIT && target->scope == TARGET_THREAD && task->tid == (uint32_t)target->tid)
+		target_exited(target, record->time);
+}
+
+/* A process that a member of a unit forked belongs to it, as the kernel put it into the cgroup. */
+static void on_fork(struct targets *targets, const struct history_record *record)
+{
+	const struct perfabi_task *task = (const void *)record->header;
+	pid_t pid = (pid_t)task->pid, ppid = (pid_t)task->ppid;
+	struct member *parents[MEMBER_UNITS_MAX], *member;
+	size_t n;
+
+	if (pid == ppid)
+		return;
+	n = members_of(targets, ppid, parents, ARRAY_SIZE(parents));
+	for (size_t i = 0; i < n; i++) {
+		struct target *target = parents[i]->target;
+
+		if (target->scope != TARGET_UNIT || target->state != TARGET_ARMED)
+			continue;
+		member = member_find(target, pid);
+		if (member && member->from_ns >= record->time)
+			continue; /* the scan found it first */
+		if (member)
+			member_end(member, record->time); /* another process had the number */
+		/* It shares its parent's maps, as the record tells; nothing is to be read from /proc. */
+		if (member_fork(parents[i], pid, record->time) == 0)
+			(void)members_filter(targets, pid);
+	}
+}
+
+void targetlog_record(void *arg, const struct history_record *record)
+{
+	struct member *members[MEMBER_UNITS_MAX];
+	struct targets *targets = arg;
+	size_t n;
+
+	if (record->header->type == PERF_RECORD_LOST) {
+		/* A mapping may be among them. */
+		targets_resync(targets);
+		return;
+	}
+	if (record->header->type == PERF_RECORD_FORK)
+		on_fork(targets, record);
+	n = members_of(targets, (pid_t)record->pid, members, ARRAY_SIZE(members));
+	for (size_t i = 0; i < n; i++)
+		on_member_record(members[i]->target, members[i], record);
+}

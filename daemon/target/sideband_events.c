@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/target/sideband_events.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#include "common/base/procfs.h"
+#include "common/bundle/perfabi.h"
+#include "daemon/backend/sample/event_group.h"
+#include "daemon/backend/sample/eventset.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/loop.h"
+#include "daemon/target/sideband_log.h"
+
+#define CPU_RING_BYTES (512u << 10)
+#define TASK_RING_BYTES (64u << 10)
+#define WATCH_AGAIN_US 100000
+#define COUNT_AT_ONCE 64 /* counters, some tenths of a microsecond each */
+#define RECORD_MAX 8192u /* more than the longest side-band record: a path and some numbers */
+
+struct source;
+
+/* The fd that is polled for a ring: any event that writes to it will do, until its task ends. */
+struct watch {
+	struct source *source;
+	struct event *event;
+	size_t cpu, subject;
+};
+
+/* Rings that are watched: the machine's, or one process's. */
+struct source {
+	LIST_ENTRY(source) link;
+	struct history *history; /* NULL: not begun */
+	struct eventset set;
+	struct watch *watches; /* n_cpus */
+	uint64_t read_format;  /* PERFABI_FORMAT_LOST where the kernel counts (6.0) */
+	uint64_t lost;         /* as far as it was told */
+	bool was_full;         /* a ring of it, since its counters were begun to be read */
+	size_t n_counted;      /* counters that were read since; 0: none is being read */
+	uint64_t counting;     /* their sum */
+	bool closed;           /* it is in `dying` */
+};
+
+struct history_follow {
+	struct source source; /* first: freed as one */
+};
+
+struct pending {
+	uint64_t time;
+	size_t offset;
+};
+
+struct history {
+	struct event_base *base;
+	struct closer *closer;
+	history_fn fn;
+	void *arg;
+	LIST_HEAD(, source) sources;
+	LIST_HEAD(, source) dying; /* closed by a callback: those below it on the stack still look at them */
+	struct source *machine;    /* NULL: not running */
+	struct event *more;        /* the budget was over before all was drained, or a ring is not watched */
+	unsigned int busy;         /* functions on the stack that look at sources */
+	bool draining, counted;
+	bool unwatched; /* a ring, for want of memory */
+	uint64_t lost;
+	/* What one round drains, and its order. Untouched pages of it cost nothing. */
+	uint8_t *buf;
+	size_t room, held; /* bytes at its begin that are the next round's */
+	struct pending *pending;
+	size_t pending_room;
+};
+
+void history_attr(struct perf_event_attr *ret)
+{
+	*ret = (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(*ret),
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERFABI_SAMPLE_ID_TYPE,
+		.sample_id_all = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
+		.task = 1,
+		.namespaces = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW,
+		/* A file must be opened while its process still is there: no batching. */
+		.watermark = 1,
+		.wakeup_watermark = 1,
+	};
+}
+
+static void on_more(evutil_socket_t fd, short what, void *arg);
+
+int history_new(struct event_base *base, struct closer *closer, history_fn fn, void *arg, struct history **ret)
+{
+	struct history *history = calloc(1, sizeof(*history));
+
+	if (!history)
+		return -ENOMEM;
+	history->base = base;
+	history->closer = closer;
+	history->fn = fn;
+	history->arg = arg;
+	history->more = evtimer_new(base, on_more, history);
+	if (!history->more) {
+		free(history);
+		return -ENOMEM;
+	}
+	*ret = history;
+	return 0;
+}
+
+struct history *history_free(struct history *history)
+{
+	if (!history)
+		return NULL;
+	history_stop(history);
+	event_free(history->more);
+	free(history->buf);
+	free(history->pending);
+	free(history);
+	return NULL;
+}
+
+bool history_running(const struct history *history)
+{
+	return history->machine != NULL;
+}
+
+uint64_t history_lost(const struct history *history)
+{
+	return history->lost;
+}
+
+static int pending_cmp(const void *a, const void *b)
+{
+	const struct pending *x = a, *y = b;
+
+	if (x->time != y->time)
+		return x->time < y->time ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static int pending_add(struct history *history, size_t n, uint64_t time, size_t offset)
+{
+	if (n == history->pending_room) {
+		size_t room = n ? n * 2 : 256;
+		struct pending *bigger = reallocarray(history->pending, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		history->pending = bigger;
+		history->pending_room = room;
+	}
+	history->pending[n] = (struct pending){.time = time, .offset = offset};
+	return 0;
+}
+
+static void dispatch(struct history *history, const struct perf_event_header *h, uint64_t time)
+{
+	const struct perfabi_task *task = (const void *)h; /* pid is the first field of all that follow */
+	const struct perfabi_lost *lost = (const void *)h;
+	struct history_record record = {.header = h, .time = time};
+
+	switch (h->type) {
+	case PERF_RECORD_LOST:
+		/* Where the kernel counts they are told already. */
+		if (h->size < sizeof(*lost) || history->counted)
+			return;
+		history->lost += lost->lost;
+		break;
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		if (h->size < sizeof(*task))
+			return;
+		record.pid = task->pid;
+		break;
+	case PERF_RECORD_MMAP2:
+		if (h->size < sizeof(struct perfabi_mmap2) + sizeof(struct perfabi_sample_id))
+			return;
+		record.pid = task->pid;
+		break;
+	case PERF_RECORD_COMM:
+	case PERF_RECORD_NAMESPACES:
+		record.pid = task->pid;
+		break;
+	default:
+		return;
+	}
+	history->fn(history->arg, &record);
+}
+
+size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon)
+{
+	size_t held = 0, at, size;
+
+	for (at = 0; at < used; at += size) {
+		const struct perf_event_header *h = (const void *)(buf + at);
+
+		size = h->size;
+		if (size < sizeof(*h) + sizeof(struct perfabi_sample_id) || histlog_time(h) <= horizon)
+			continue;
+		memmove(buf + held, h, size);
+		held += size;
+	}
+	return held;
+}
+
+static size_t drain_ring(struct history *history, struct source *source, struct ring *ring, size_t used)
+{
+	size_t n = ring_drain(ring, history->buf + used, history->room - used);
+
+	if (n + RECORD_MAX >= ring->size)
+		source->was_full = true;
+	return n;
+}
+
+/*
+ * The kernel says with the next record of a ring that it had no room for others before. There may be no
+ * next one for long, and what a target mapped meanwhile would be missing, so its counters are asked
+ * after a ring was found full. There may be tens of thousands: false if the time is over before all are read.
+ */
+static bool tell_lost(struct history *history, struct source *source, uint64_t deadline)
+{
+	struct perfabi_lost told = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(told)}};
+	struct history_record record = {.header = &told.header};
+	const size_t total = source->set.n_subjects * source->set.n_cpus;
+	uint64_t lost;
+
+	if (source->n_counted == 0) {
+		source->was_full = false;
+		source->counting = 0;
+	}
+	while (source->n_counted < total) {
+		source->counting += eventset_lost_of(&source->set, source->read_format, source->n_counted, COUNT_AT_ONCE);
+		source->n_counted += COUNT_AT_ONCE;
+		if (source->n_counted < total && loop_is_over(deadline))
+			return false;
+	}
+	source->n_counted = 0;
+	lost = source->counting;
+	if (lost <= source->lost)
+		return true;
+	told.lost = lost - source->lost;
+	source->lost = lost;
+	history->lost += told.lost;
+	record.time = raw_now_ns();
+	history->fn(history->arg, &record);
+	return true;
+}
+
+static struct source *next_full(struct history *history)
+{
+	struct source *source;
+
+	LIST_FOREACH(source, &history->sources, link)
+		if (source->was_full || source->n_counted)
+			break;
+	return source;
+}
+
+/*
+ * All rings once. Records of one cpu are in order, those of several must be put in order: what is
+ * newer than the round itself waits for the next one, as an older record may have come to a ring that
+ * had been read by then (a fork, and what its child did on another cpu).
+ */
+static bool drain_round(struct history *history, uint64_t deadline)
+{
+	uint64_t horizon = raw_now_ns();
+	size_t used = history->held, n = 0, at;
+	struct source *source;
+
+	LIST_FOREACH(source, &history->sources, link)
+		for (size_t i = 0; i < source->set.n_cpus; i++)
+			if (source->set.rings[i].base)
+				used += drain_ring(history, source, &source->set.rings[i], used);
+	for (at = 0; at < used;) {
+		const struct perf_event_header *h = (const void *)(history->buf + at);
+
+		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) && histlog_time(h) <= horizon) {
+			if (pending_add(history, n, histlog_time(h), at) < 0)
+				history->lost++;
+			else
+				n++;
+		}
+		at += h->size;
+	}
+	if (n > 1)
+		qsort(history->pending, n, sizeof(*history->pending), pending_cmp);
+	for (size_t i = 0; i < n; i++)
+		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);
+	history->held = history_hold(history->buf, used, horizon);
+	/* From the front after each, as the callback may close any of them. */
+	while ((source = next_full(history)) != NULL)
+		if (!tell_lost(history, source, deadline))
+			return true;
+	return used > 0;
+}
+
+/* ---- sources that a callback closes */
+
+static void source_free(struct source *source)
+{
+	free(source->watches);
+	free(source);
+}
+
+static void enter(struct history *history)
+{
+	history->busy++;
+}
+
+static void leave(struct history *history)
+{
+	struct source *source;
+
+	if (--history->busy > 0)
+		return;
+	while ((source = LIST_FIRST(&history->dying)) != NULL) {
+		LIST_REMOVE(source, link);
+		source_free(source);
+	}
+}
+
+/* Its rings are not looked at any more; its memory stays until nobody on the stack does. */
+static void source_close(struct source *source, struct closer *closer)
+{
+	struct history *history = source->history;
+
+	for (size_t i = 0; source->watches && i < source->set.n_cpus; i++) {
+		if (source->watches[i].event)
+			event_free(source->watches[i].event);
+		source->watches[i].event = NULL;
+	}
+	closer_close(closer, &source->set, 1);
+	source->closed = true;
+	if (history)
+		LIST_REMOVE(source, link);
+	if (history && history->busy > 0)
+		LIST_INSERT_HEAD(&history->dying, source, link);
+	else
+		source_free(source);
+}
+
+void history_drain(struct history *history)
+{
+	const struct timeval now = {0};
+	uint64_t deadline = loop_deadline();
+	bool more;
+
+	/* A callback may arm or disarm, which drains. */
+	if (history->draining || LIST_EMPTY(&history->sources))
+		return;
+	history->draining = true;
+	enter(history);
+	/* The first round has all that was there; the second what the first held back. */
+	do
+		more = drain_round(history, deadline);
+	while (more && !loop_is_over(deadline));
+	history->draining = false;
+	/* The kernel tells only once that there is something to read. */
+	if (more)
+		(void)event_add(history->more, &now);
+	leave(history);
+}
+
+static int watch_next(struct watch *watch);
+static void watch_again(struct history *history);
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct watch *watch = arg;
+	struct source *source = watch->source;
+	struct history *history = source->history;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	enter(history);
+	history_drain(history);
+	/* An ended task's fd is readable for ever; the ring may have other writers. */
+	if (!source->closed && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
+		event_free(watch->event);
+		watch->event = NULL;
+		watch->subject++;
+		if (watch_next(watch) < 0)
+			watch_again(history);
+	}
+	leave(history);
+}
+
+/* Watches the ring by the next event that is open, if there is one. */
+static int watch_next(struct watch *watch)
+{
+	const struct eventset *set = &watch->source->set;
+
+	for (; watch->subject < set->n_subjects; watch->subject++) {
+		int fd = set->fds[watch->subject * set->n_cpus + watch->cpu];
+
+		if (fd < 0)
+			continue;
+		watch->event = event_new(watch->source->history->base, fd, EV_READ | EV_PERSIST, on_readable, watch);
+		if (watch->event && event_add(watch->event, NULL) == 0)
+			return 0;
+		if (watch->event)
+			event_free(watch->event);
+		watch->event = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Rings that could not be watched are drained meanwhile, too. */
+static void watch_again(struct history *history)
+{
+	const struct timeval later = {.tv_usec = WATCH_AGAIN_US};
+	struct source *source;
+
+	history->unwatched = false;
+	LIST_FOREACH(source, &history->sources, link)
+		for (size_t i = 0; i < source->set.n_cpus; i++)
+			if (!source->watches[i].event && watch_next(&source->watches[i]) < 0)
+				history->unwatched = true;
+	if (history->unwatched && !event_pending(history->more, EV_TIMEOUT, NULL))
+		(void)event_add(history->more, &later);
+}
+
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+	struct history *history = arg;
+
+	history_drain(history);
+	if (history->unwatched)
+		watch_again(history);
+}
+
+/* Any thread: nothing is told yet. */
+static int source_open(const struct eventset_spec *spec, struct source **ret)
+{
+	struct eventset_spec counting = *spec;
+	struct source *source = calloc(1, sizeof(*source));
+	int r;
+
+	if (!source)
+		return -ENOMEM;
+	counting.attr.read_format = source->read_format = PERFABI_FORMAT_LOST;
+	r = eventset_open(&counting, &source->set);
+	if (r == -EINVAL) {
+		source->read_format = 0;
+		r = eventset_open(spec, &source->set);
+	}
+	if (r < 0) {
+		free(source);
+		return r;
+	}
+	eventset_ioctl(&source->set, PERF_EVENT_IOC_ENABLE);
+	*ret = source;
+	return 0;
+}
+
+static int source_begin(struct history *history, struct source *source)
+{
+	const struct timeval now = {0};
+	size_t need = source->set.ring_bytes + (history->machine ? history->machine->set.ring_bytes : 0);
+	int r;
+
+	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
+	if (!source->watches)
+		return -ENOMEM;
+	/* Room for all rings at once, so that one round sees everything. */
+	if (need > history->room) {
+		uint8_t *bigger = realloc(history->buf, need);
+
+		if (!bigger)
+			return -ENOMEM;
+		history->buf = bigger;
+		history->room = need;
+	}
+	source->history = history;
+	history->counted = source->read_format != 0;
+	LIST_INSERT_HEAD(&history->sources, source, link);
+	for (size_t i = 0; i < source->set.n_cpus; i++) {
+		source->watches[i] = (struct watch){.source = source, .cpu = i};
+		r = watch_next(&source->watches[i]);
+		if (r < 0) {
+			LIST_REMOVE(source, link);
+			source->history = NULL;
+			return r;
+		}
+	}
+	/* It has recorded since it was opened. */
+	return event_add(history->more, &now) < 0 ? -ENOMEM : 0;
+}
+
+int history_start(struct history *history)
+{
+	struct eventset_spec spec = {
+		.ring_bytes = CPU_RING_BYTES, .ring_bytes_min = 64u << 10, .overwrite = false};
+	struct source *source;
+	int r;
+
+	if (history->machine)
+		return 0;
+	history_attr(&spec.attr);
+	spec.attr.disabled = 1;
+	r = source_open(&spec, &source);
+	if (r < 0)
+		return r;
+	r = source_begin(history, source);
+	if (r < 0) {
+		source_close(source, history->closer);
+		return r;
+	}
+	history->machine = source;
+	return 0;
+}
+
+void history_stop(struct history *history)
+{
+	if (!history->machine)
+		return;
+	source_close(history->machine, history->closer);
+	history->machine = NULL;
+}
+
+int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel, struct history_follow **ret)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	struct eventset_spec spec = {
+		.ring_bytes = TASK_RING_BYTES, .ring_bytes_min = 4096, .overwrite = false, .cancel = cancel};
+	struct source *source;
+	int r;
+
+	if (tid) {
+		tids = malloc(sizeof(*tids));
+		if (!tids)
+			return -ENOMEM;
+		tids[0] = tid;
+		spec.n_subjects = 1;
+	} else {
+		r = proc_tasks_read(proc_dirfd, &tids, &spec.n_subjects);
+		if (r < 0)
+			return r;
+	}
+	history_attr(&spec.attr);
+	spec.attr.disabled = 1;
+	spec.attr.inherit = tid == 0;
+	spec.attr.inherit_thread = tid == 0 && !children;
+	/* Namespaces are told to CAP_PERFMON only, and who has that hardly comes here. */
+	spec.attr.namespaces = 0;
+	spec.subjects = tids;
+	r = source_open(&spec, &source);
+	if (r < 0)
+		return r;
+	*ret = (struct history_follow *)source;
+	return 0;
+}
+
+int history_follow_begin(struct history *history, struct history_follow *follow)
+{
+	return source_begin(history, &follow->source);
+}
+
+struct history_follow *history_follow_free(struct history_follow *follow, struct closer *closer)
+{
+	if (follow)
+		source_close(&follow->source, closer);
+	return NULL;
+}
+
+size_t history_follow_fds(const struct history_follow *follow)
+{
+	return follow->source.set.n_fds;
+}
+
+size_t history_follow_bytes(const struct history_follow *follow)
+{
+	return follow->source.set.ring_bytes;
+}

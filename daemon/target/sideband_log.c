@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/target/sideband_log.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bundle/perfabi.h"
+
+#define CHUNK_MIN 4096u
+#define CHUNK_MAX (256u << 10)
+
+struct histlog_chunk {
+	atomic_uint refs; /* a view may be freed on another thread */
+	struct histlog_chunk *next; /* of the log; not owned by views */
+	size_t used, size;
+	uint8_t data[];
+};
+
+static void chunk_put(struct histlog_chunk *chunk)
+{
+	if (atomic_fetch_sub(&chunk->refs, 1) == 1)
+		free(chunk);
+}
+
+void histlog_init(struct histlog *log, size_t limit)
+{
+	*log = (struct histlog){.limit = limit};
+}
+
+void histlog_fini(struct histlog *log)
+{
+	struct histlog_chunk *chunk = log->first, *next;
+
+	for (; chunk; chunk = next) {
+		next = chunk->next;
+		chunk_put(chunk);
+	}
+	*log = (struct histlog){.limit = log->limit};
+}
+
+/* The ids of the trailer; records of a log have one. */
+static struct perfabi_sample_id *trailer(const struct perf_event_header *record)
+{
+	return (struct perfabi_sample_id *)((uintptr_t)record + record->size - sizeof(struct perfabi_sample_id));
+}
+
+uint64_t histlog_time(const struct perf_event_header *record)
+{
+	return trailer(record)->time;
+}
+
+static int append(struct histlog *log, const struct perf_event_header *record)
+{
+	struct histlog_chunk *chunk = log->last;
+	struct perf_event_header *copy;
+
+	if (!chunk || chunk->size - chunk->used < record->size) {
+		/* Most targets need a page; those that need much get it in few pieces. */
+		size_t size = log->bytes < CHUNK_MIN ? CHUNK_MIN : log->bytes < CHUNK_MAX ? log->bytes : CHUNK_MAX;
+
+		if (size < record->size)
+			size = record->size;
+		chunk = malloc(sizeof(*chunk) + size);
+		if (!chunk)
+			return -ENOMEM;
+		atomic_init(&chunk->refs, 1);
+		chunk->next = NULL;
+		chunk->used = 0;
+		chunk->size = size;
+		if (log->last)
+			log->last->next = chunk;
+		else
+			log->first = chunk;
+		log->last = chunk;
+	}
+	copy = (struct perf_event_header *)(chunk->data + chunk->used);
+	memcpy(copy, record, record->size);
+	trailer(copy)->id = HISTLOG_ID;
+	chunk->used += record->size;
+	log->bytes += record->size;
+	log->records++;
+	return 0;
+}
+
+int histlog_append(struct histlog *log, const struct perf_event_header *record)
+{
+	if (record->size < sizeof(*record) + sizeof(struct perfabi_sample_id) ||
+	    log->bytes + record->size > log->limit) {
+		log->dropped++;
+		return 0;
+	}
+	return append(log, record);
+}
+
+int histlog_is_full(const struct histlog *log)
+{
+	/* Not for each record again once nothing more can be forgotten. */
+	return log->bytes > log->limit - log->limit / 8 && log->bytes - log->compacted_at > log->limit / 16;
+}
+
+/* ---- compaction */
+
+/* Open addressing; key 0 is free. */
+struct table {
+	struct slot {
+		uint64_t key, value;
+	} *slots;
+	size_t mask;
+};
+
+static int table_init(struct table *t, uint64_t n)
+{
+	size_t size = 64;
+
+	while (size < n * 2)
+		size *= 2;
+	t->slots = calloc(size, sizeof(*t->slots));
+	t->mask = size - 1;
+	return t->slots ? 0 : -ENOMEM;
+}
+
+static struct slot *table_find(struct table *t, uint64_t key)
+{
+	size_t i = (size_t)((key * 0x9e3779b97f4a7c15ULL) >> 20) & t->mask;
+
+	while (t->slots[i].key && t->slots[i].key != key)
+		i = (i + 1) & t->mask;
+	return &t->slots[i];
+}
+
+struct compaction {
+	struct table exits;   /* tid -> time of its end, if that is older than the oldest data */
+	struct table last;    /* process -> time of its newest record */
+	struct table maps;    /* process and address -> length and place of the newest old mapping */
+	uint64_t oldest;
+};
+
+static void compaction_fini(struct compaction *c)
+{
+	free(c->exits.slots);
+	free(c->last.slots);
+	free(c->maps.slots);
+}
+
+static uint64_t map_key(const struct perfabi_mmap2 *map)
+{
+	return (map->addr ^ (uint64_t)map->pid << 48) | 1;
+}
+
+static void note(struct compaction *c, const struct perf_event_header *h)
+{
+	const struct perfabi_task *task = (const void *)h;
+	uint64_t time = histlog_time(h);
+	struct slot *slot;
+
+	/* pid is the first field of all of them. */
+	slot = table_find(&c->last, task->pid);
+	slot->key = task->pid;
+	if (time > slot->value)
+		slot->value = time;
+	if (h->type == PERF_RECORD_EXIT && time < c->oldest && task->tid) {
+		slot = table_find(&c->exits, task->tid);
+		slot->key = task->tid;
+		slot->value = time;
+	} else if (h->type == PERF_RECORD_MMAP2 && time < c->oldest) {
+		slot = table_find(&c->maps, map_key((const void *)h));
+		slot->key = map_key((const void *)h);
+		/* The newest wins. What was read from /proc comes later than what was told meanwhile. */
+		if (!slot->value || histlog_time((const void *)(uintptr_t)slot->value) <= time)
+			slot->value = (uint64_t)(uintptr_t)h;
+	}
+}
+
+static bool process_ended(struct compaction *c, uint32_t pid, uint64_t time)
+{
+	const struct slot *end = table_find(&c->exits, pid);
+
+	/* A record after the leader's end: other threads lived on, or the number was reused. */
+	return end->key && time <= end->value && table_find(&c->last, pid)->value <= end->value;
+}
+
+static bool needed(struct compaction *c, const struct perf_event_header *h)
+{
+	const struct perfabi_task *task = (const void *)h;
+	const struct perfabi_comm *comm = (const void *)h;
+	const struct perfabi_mmap2 *map = (const void *)h;
+	const struct perfabi_mmap2 *newer;
+	uint64_t time = histlog_time(h);
+	const struct slot *end;
+	uint32_t tid;
+
+	if (time >= c->oldest)
+		return true;
+	if (process_ended(c, task->pid, time))
+		return false;
+	switch (h->type) {
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		tid = task->tid;
+		break;
+	case PERF_RECORD_COMM:
+		tid = comm->tid;
+		break;
+	case PERF_RECORD_MMAP2:
+		newer = (const void *)(uintptr_t)table_find(&c->maps, map_key(map))->value;
+		return !newer || newer == map || newer->len < map->len;
+	default:
+		return true;
+	}
+	if (tid == task->pid)
+		return true;
+	end = table_find(&c->exits, tid);
+	return !end->key || time > end->value;
+}
+
+static int append_needed(struct compaction *c, const struct histlog_block *block, struct histlog *fresh)
+{
+	for (size_t at = 0; at < block->used;) {
+		const struct perf_event_header *h = (const void *)(block->chunk->data + at);
+
+		at += h->size;
+		if (needed(c, h)) {
+			int r = append(fresh, h);
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+int histlog_compact(const struct histlog_view *view, uint64_t oldest_ns, struct histlog *ret)
+{
+	_cleanup_(compaction_fini) struct compaction c = {.oldest = oldest_ns};
+	struct histlog fresh;
+	int r;
+
+	if (table_init(&c.exits, view->records) < 0 || table_init(&c.last, view->records) < 0 ||
+	    table_init(&c.maps, view->records) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < view->n_blocks; i++)
+		for (size_t at = 0; at < view->blocks[i].used;) {
+			const struct perf_event_header *h = (const void *)(view->blocks[i].chunk->data + at);
+
+			note(&c, h);
+			at += h->size;
+		}
+	histlog_init(&fresh, 0);
+	for (size_t i = 0; i < view->n_blocks; i++) {
+		r = append_needed(&c, &view->blocks[i], &fresh);
+		if (r < 0) {
+			histlog_fini(&fresh);
+			return r;
+		}
+	}
+	*ret = fresh;
+	return 0;
+}
+
+int histlog_replace(struct histlog *log, const struct histlog_view *view, struct histlog *compact)
+{
+	const struct histlog_chunk *chunk = log->first;
+	size_t at = 0;
+
+	/* Behind the view: in its last chunk, and in those that came then. */
+	if (view->n_blocks > 0) {
+		chunk = view->blocks[view->n_blocks - 1].chunk;
+		at = view->blocks[view->n_blocks - 1].used;
+	}
+	for (; chunk; chunk = chunk->next, at = 0)
+		while (at < chunk->used) {
+			const struct perf_event_header *h = (const void *)(chunk->data + at);
+			int r = append(compact, h);
+
+			if (r < 0)
+				return r;
+			at += h->size;
+		}
+	compact->limit = log->limit;
+	compact->dropped = log->dropped;
+	compact->compacted_at = compact->bytes;
+	histlog_fini(log);
+	*log = *compact;
+	*compact = (struct histlog){0};
+	return 0;
+}
+
+/* ---- views */
+
+int histlog_freeze(const struct histlog *log, struct histlog_view *ret)
+{
+	struct histlog_view view = {.dropped = log->dropped, .records = log->records};
+	struct histlog_chunk *chunk;
+	size_t n = 0;
+
+	for (chunk = log->first; chunk; chunk = chunk->next)
+		n++;
+	view.blocks = calloc(n ? n : 1, sizeof(*view.blocks));
+	if (!view.blocks)
+		return -ENOMEM;
+	for (chunk = log->first; chunk; chunk = chunk->next) {
+		atomic_fetch_add(&chunk->refs, 1);
+		view.blocks[view.n_blocks++] = (struct histlog_block){.chunk = chunk, .used = chunk->used};
+	}
+	*ret = view;
+	return 0;
+}
+
+int histlog_view_join(struct histlog_view *view, struct histlog_view *from)
+{
+	struct histlog_block *bigger = reallocarray(view->blocks, view->n_blocks + from->n_blocks + 1, sizeof(*bigger));
+
+	if (!bigger)
+		return -ENOMEM;
+	view->blocks = bigger;
+	if (from->n_blocks)
+		memcpy(view->blocks + view->n_blocks, from->blocks, from->n_blocks * sizeof(*bigger));
+	view->n_blocks += from->n_blocks;
+	view->records += from->records;
+	view->dropped += from->dropped;
+	free(from->blocks);
+	*from = (struct histlog_view){0};
+	return 0;
+}
+
+void histlog_view_fini(struct histlog_view *view)
+{
+	for (size_t i = 0; i < view->n_blocks; i++)
+		chunk_put(view->blocks[i].chunk);
+	free(view->blocks);
+	*view = (struct histlog_view){0};
+}
+
+const void *histlog_view_block(const struct histlog_view *view, size_t n, size_t *ret_len)
+{
+	if (n >= view->n_blocks)
+		return NULL;
+	*ret_len = view->blocks[n].used;
+	return view->blocks[n].chunk->data;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processes, threads and units that tracerd records: who they are (a pidfd and a start time,
+ * never a bare pid), who armed them, what state they are in. Owns their life from arm to the end
+ * of the grace time after exit; how they are recorded is the back end's (daemon/backend/capture.h).
+ *
+ *             arm                     exec of a user's target, credentials changed
+ *   (none) ─────────► ARMED ───────────────────────────────────────► SUSPENDED
+ *                       │  the process or the whole unit ended            │
+ *                       └───────────► EXITED ◄────────────────────────────┘
+ *   disarm, or exited_keep_s after the exit: gone (a freeze in flight keeps what it needs)
+ *
+ * One that nobody armed has EXITED when its program's registration has ended, and is ARMED again when that
+ * program comes back.
+ *
+ * All of it runs on the event loop's thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+
+struct config;
+struct event_base;
+struct hub;
+struct openings;
+struct json_object;
+struct producer;
+struct producers;
+struct quota;
+struct target;
+struct targets;
+
+enum target_scope { TARGET_PROCESS, TARGET_THREAD, TARGET_UNIT };
+enum target_state { TARGET_ARMED, TARGET_SUSPENDED, TARGET_EXITED };
+enum stacks_mode { STACKS_AUTO, STACKS_FP, STACKS_DWARF };
+
+/* Answers of targets_arm(); `why` has the sentence for the client. */
+enum {
+	TARGET_E_GONE = 1,      /* no such process, thread or unit (or it ended meanwhile) */
+	TARGET_E_NOT_PERMITTED, /* the requester may not see it */
+	TARGET_E_QUOTA,
+	TARGET_E_UNSUPPORTED, /* this machine or these capabilities cannot record it */
+	TARGET_E_EXISTS,      /* the same scope is armed already; *ret_target says which */
+	TARGET_E_BUSY,
+	TARGET_E_BAD, /* the request contradicts itself */
+	TARGET_E_STOPPING,
+};
+
+/*
+ * What a client asked for. The descriptors stay the caller's; what is kept is duplicated.
+ * A requester that is not admin must pass `maps_fd`, an fd of /proc/PID/maps that it opened.
+ */
+struct target_request {
+	enum target_scope scope;
+	pid_t pid; /* 0 if only a pidfd or a unit names the target */
+	pid_t tid; /* TARGET_THREAD */
+	const char *unit; /* TARGET_UNIT: unit name ("nginx.service") or path below the cgroup2 mount */
+	int pidfd;        /* -1 if none */
+	int maps_fd;      /* -1 if none */
+	int step_fd;      /* with the back end "step": the end of a stepper's connection; -1 */
+	uid_t uid;        /* of the requester */
+	gid_t gid;
+	bool admin;
+	enum stacks_mode stacks;
+	bool waits;
+	const char *backend; /* NULL, "auto", "sample" or "step" */
+};
+
+#define TARGET_REQUEST_INIT                                                                        \
+	{                                                                                          \
+		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .step_fd = -1, .waits = true                 \
+	}
+
+/* `hub` and `openings` may be NULL (tests). What this machine cannot do is no error here: see targets_status(). */
+int targets_new(struct event_base *base, const struct config *config, struct quota *quota, struct hub *hub,
+		struct openings *openings, struct targets **ret) _must_check_;
+/* Disarms all; frozen recordings must have been freed before. */
+struct targets *targets_free(struct targets *targets);
+
+/* What others attach to targets. */
+struct targets_callbacks {
+	/* A process joined it. May come while records are read: not to be answered by arming or disarming. */
+	void (*changed)(void *arg, struct target *target);
+	/* It is forgotten behind the call. */
+	void (*gone)(void *arg, struct target *target);
+	/* Rings of some have been surveyed. */
+	void (*surveyed)(void *arg);
+	void *arg;
+};
+void targets_set_callbacks(struct targets *targets, const struct targets_callbacks *callbacks);
+
+/*
+ * Arms. Who is meant and whether the requester may is checked at once: TARGET_E_* with a sentence in `why`, or -errno. 0:
+ * it is under way, as reading a large process and opening its events takes a while; `fn` is called once, later, with 0 and the
+ * target, or with such an error. The target stays owned by `targets`, and is not seen before. The probe for stacks=auto
+ * answers later still and switches the target over.
+ */
+typedef void (*targets_armed_fn)(void *arg, int answer, struct target *target, const char *why);
+struct arming;
+int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
+		struct arming **ret, char *why, size_t why_size) _must_check_;
+/* Who asked has gone: `fn` is not called any more. */
+void targets_arm_cancel(struct arming *arming);
+/* The daemon stops: those that are under way are refused, and all later ones. True when they have their answers. */
+bool targets_stop(struct targets *targets);
+/* Ends the recording and forgets the target: the pointer is invalid afterwards. */
+void targets_disarm(struct targets *targets, struct target *target);
+/*
+ * The same for a client: what a program has registered stays, as a target that nobody armed; what is left of one that has
+ * ended goes. 0; TARGET_E_BAD: nobody armed it.
+ */
+int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size) _must_check_;
+
+/*
+ * Programs that register event rings (daemon/producer/producer.h): each is a target from then on. Its user's target of the process
+ * has the rings; where there is none, one is made that records nothing else (back end "events"), and goes with
+ * them. Arming it turns it into one that records, with the same id.
+ */
+void targets_set_producers(struct targets *targets, struct producers *producers);
+/* What struct producers_callbacks tells. */
+void targets_program_changed(struct targets *targets, struct producer *producer);
+void targets_program_gone(struct targets *targets, struct producer *producer);
+/* The target of that process and owner, one that records before one that does not; NULL. */
+struct target *targets_of_program(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner);
+/* Nobody armed it. */
+bool target_is_implicit(const struct target *target);
+
+/*
+ * By id ("t3"), or by pid as text ("1234": the newest target of that process), among those that this user may
+ * see: others may record the same process. NULL if none.
+ */
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin);
+/*
+ * Iteration in order of id, safe over changes in between: the first target whose id is greater
+ * than `after` (0: the first), or NULL. target_id() gives the cursor.
+ */
+struct target *targets_next(const struct targets *targets, uint64_t after);
+/* Number of targets in `state`, but for those that nobody armed. */
+size_t targets_count(const struct targets *targets, enum target_state state);
+
+uint64_t target_id(const struct target *target);
+/* "t3"; owned by the target. */
+const char *target_name(const struct target *target);
+pid_t target_pid(const struct target *target);
+/* As /proc has it: bytes of the target; escape before showing (target_to_json() does). */
+const char *target_comm(const struct target *target);
+enum target_scope target_scope(const struct target *target);
+/* The thread that alone is recorded, or 0. */
+pid_t target_tid(const struct target *target);
+/* The uid of the target's process, and of who armed it. */
+uid_t target_uid(const struct target *target);
+uid_t target_owner(const struct target *target);
+enum target_state target_state(const struct target *target);
+/* Whether this process, of a thread target the thread's, is or was one of the target's. */
+bool target_has(const struct target *target, pid_t pid, uint64_t start_time);
+/* The targets that it is or was one of: their number, at most `room`. */
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room);
+/* Whether a requester may see, freeze and disarm this target. */
+bool target_visible(const struct target *target, uid_t uid, bool admin);
+
+/*
+ * What rings hold is counted on another thread: begins it for this target (NULL: for all that this user may see), unless that
+ * was done a second ago. targets_surveying() says whether it goes on; struct targets_callbacks tells when some is done.
+ */
+void targets_survey(struct targets *targets, struct target *target, uid_t uid, bool admin);
+bool targets_surveying(const struct targets *targets, const struct target *target, uid_t uid, bool admin);
+
+/* A new T of the protocol, with what the last survey said; NULL on allocation failure. Text in it is escaped. */
+struct json_object *target_to_json(struct target *target);
+/*
+ * Adds to `status`: "targets" {armed, suspended, exited}, "backends" {sample: {available, method,
+ * why}}, "capture" {history, bpf, image fds, ...} and, in the array `lack`, one {what, cost} for each
+ * thing this machine or our capabilities do not give.
+ */
+int targets_status(const struct targets *targets, struct json_object *status, struct json_object *lack);
+/* Threads that read processes and hang there. */
+size_t targets_readers_hanging(const struct targets *targets);
+/* Adds counters of losses by kind to `losses`. */
+int targets_losses(const struct targets *targets, struct json_object *losses);

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a target is made of, for the few files that work on it: target.c (life), arm.c, member.c (its
+ * processes), sideband.c (its history), backend/sample/backend.c (its rings), backend/capture.c (freezing it).
+ * Everybody else has daemon/target/target.h.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "common/base/procfs.h"
+#include "daemon/backend/sample/sampler.h"
+#include "daemon/base/cred.h"
+#include "daemon/control/quota.h"
+#include "daemon/target/cgroup.h"
+#include "daemon/target/image.h"
+#include "daemon/target/sideband_events.h"
+#include "daemon/target/sideband_log.h"
+#include "daemon/target/target.h"
+
+struct arming;
+struct backend;
+struct closer;
+struct frozen;
+struct openings;
+struct producers;
+struct stackprobe;
+struct stepper;
+struct targetwork;
+
+#define TARGET_IMAGES_MAX 1024
+#define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
+#define TARGET_SOURCES_MAX 2
+#define TARGET_WARNINGS_MAX 8
+#define STEPPER_FDS 5 /* the connection; a last answer of three files */
+#define MEMBER_BUCKETS 1024
+#define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
+
+/* A process of a target, for as long as retained data may be of it. */
+struct member {
+	LIST_ENTRY(member) by_pid;
+	TAILQ_ENTRY(member) link;
+	struct target *target; /* back pointer */
+	pid_t pid, nspid;
+	uint64_t start_time; /* 0 if it could not be read */
+	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
+	struct root *root; /* referenced; NULL if it could not be opened */
+	struct cred *cred; /* referenced; as last read; NULL if never */
+	struct history_follow *follow; /* where the machine-wide history is not permitted */
+	char comm[PROC_COMM_MAX];
+};
+
+/* Rings that hold samples of the target: the present ones, and those from before a change. */
+struct source {
+	struct sample_set *set; /* referenced */
+	uint64_t from_ns, to_ns;
+	uint64_t lost_at; /* what the set had lost when the target came */
+};
+
+/* What daemon/target/work.c does for a target, the more urgent first. */
+enum target_work {
+	WORK_RESYNC = 1 << 0, /* the kernel lost records: what is there is read again */
+	WORK_SCAN = 1 << 1,   /* of a unit: who is in it */
+	WORK_RINGS = 1 << 2,  /* other rings may be better */
+	WORK_FORGET = 1 << 3, /* its history is nearly full, or its list of processes */
+	WORK_ARM = 1 << 4,
+};
+
+struct target {
+	TAILQ_ENTRY(target) link; /* not while it is being armed */
+	struct targets *targets; /* back pointer */
+	uint64_t id;
+	char name[24];
+	enum target_scope scope;
+	enum target_state state;
+	struct proc proc; /* process and thread; pid 0 for a unit */
+	pid_t tid;        /* thread */
+	struct cgroup cgroup; /* unit */
+	char *unit;           /* as asked for */
+	char comm[PROC_COMM_MAX];
+	char *exe;
+	/* authority */
+	uid_t owner, uid;
+	bool owner_admin, admin_only;
+	/* what was asked for, and what is */
+	enum stacks_mode stacks_asked, stacks;
+	bool waits;
+	const struct backend *backend;
+	struct source sources[TARGET_SOURCES_MAX]; /* the present one first */
+	size_t n_sources;
+	char *why[TARGET_WARNINGS_MAX];
+	size_t n_why;
+	char *warnings[TARGET_WARNINGS_MAX];
+	size_t n_warnings;
+	bool probe_waits; /* for the answer of targets->probe */
+	int step_fd;	  /* back end "step", between request and arm(); -1 */
+	struct stepper *stepper; /* of that back end; NULL in others */
+	/* history */
+	TAILQ_HEAD(, member) members;
+	size_t n_members;
+	struct histlog log;
+	struct image **images; /* referenced */
+	size_t n_images, images_room;
+	uint64_t images_missing;
+	uint64_t history_lost_at; /* the kernel's count when it was armed */
+	uint64_t lost_ns;         /* when a loss was told that is not made up for */
+	/* work */
+	struct arming *arming; /* NULL: it is in the list */
+	unsigned int work;     /* that waits for its turn */
+	bool hanging;	       /* the process keeps a thread that reads it waiting, see daemon/base/readers.h */
+	LIST_HEAD(, frozen) waiting; /* for a resync */
+	/* life */
+	struct event *exit_event; /* on the pidfd */
+	struct event *gone_event; /* the end of the grace time */
+	struct event *settle_event; /* rings from before a change have been kept long enough */
+	uint64_t armed_unix_ns, armed_ns, ended_ns;
+	/* what it costs its owner */
+	struct quota_charge charge_target, charge_rings, charge_fds;
+};
+
+struct targets {
+	struct event_base *base;
+	const struct config *config;
+	struct quota *quota;
+	struct hub *hub;
+	struct targets_callbacks callbacks;
+	TAILQ_HEAD(, target) list;
+	TAILQ_HEAD(, arming) armings;
+	size_t n_armings;
+	struct targetwork *work;
+	bool stopping;
+	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
+	uint64_t last_id;
+	size_t n_armed, n_suspended, n_exited;
+	size_t n_events; /* of those that are armed: the ones that nobody armed */
+	struct producers *producers; /* borrowed; NULL: none (tests) */
+	
+	struct closer *closer;
+	struct sampler *sampler;
+	struct openings *openings; /* borrowed; NULL: none (tests) */
+	struct history *history;
+	int history_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
+	struct images *images;
+	struct stackprobe *probe;
+	int cgroup_fd; /* the mount; -1 */
+	int vdso_fd;
+	struct event *tick; /* once a second while something is watched */
+};
+
+/* ---- target.c */
+/* Frees one that is in no list, half built or whole. */
+struct target *target_free(struct target *target);
+/* Makes its events: the exit, the end of the grace time. 0, -ENOMEM. */
+int target_watch(struct target *target) _must_check_;
+/* Takes over one that records. */
+void targets_add(struct targets *targets, struct target *target);
+void target_set_state(struct target *target, enum target_state state);
+void target_emit(struct target *target, const char *state);
+/* Replaces the lists; text is formatted. */
+void target_warn(struct target *target, const char *fmt, ...) _printf_(2, 3);
+void target_say_why(struct target *target, const char *fmt, ...) _printf_(2, 3);
+void target_clear_notes(struct target *target);
+/* Ends the recording because of what the target did; what is recorded stays. */
+void target_suspend(struct target *target, uint64_t at_ns, const char *why);
+void target_exited(struct target *target, uint64_t at_ns);
+/* Reads name, executable and credentials again. */
+void target_refresh(struct target *target);
+/* Suspends a user's target whose credentials have become stricter. */
+void target_recheck(struct target *target);
+/* Side-band records were lost: of all that record, what is there is read again. */
+void targets_resync(struct targets *targets);
+/* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW), as far as its rings were surveyed. */
+uint64_t target_oldest_ns(const struct target *target);
+/* The same by given surveys, one for each source. Any thread. */
+uint64_t sources_oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns);
+/* Brings the charge for fds to what the target has and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
+int target_charge_fds(struct target *target, size_t more) _must_check_;
+
+/* ---- member.c */
+/* Whether no other entry of the target tells of the same process. */
+bool member_is_first(const struct member *member);
+/* The living process `pid` of the target, or NULL. */
+struct member *member_find(const struct target *target, pid_t pid);
+/* Whether `pid` is or was a process of the target. */
+bool member_known(const struct target *target, pid_t pid);
+/* The living members, of all targets, that are this process: their number, at most `room`. */
+size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room);
+/* Adds a process: history of it begins at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
+int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
+/* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
+/* What rights it has on files now; what was known stays where that cannot be read. */
+void member_read_cred(struct member *member, int proc_dirfd);
+/* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
+bool cred_is_of(const struct cred *cred, uid_t uid);
+void member_end(struct member *member, uint64_t at_ns);
+struct member *member_free(struct member *member);
+void members_end(struct target *target, uint64_t at_ns);
+/* Forgets those that ended before the oldest data. */
+void members_prune(struct target *target, uint64_t oldest_ns);
+/* Brings the filter's entry of a process (and of its single threads) up to date. */
+int members_filter(struct targets *targets, pid_t pid);
+/* The same for all living processes of the target. */
+int members_filter_all(struct target *target);
+/* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
+void pids_sort(pid_t *pids, size_t n);
+/* An O_PATH descriptor of /proc/PID, or -errno. */
+int proc_dir_open(pid_t pid);
+
+/* ---- work.c */
+int targetwork_new(struct targets *targets, struct targetwork **ret) _must_check_;
+/* What is under way is dropped; the targets it is for must still be there. */
+struct targetwork *targetwork_free(struct targetwork *work);
+/* Does it soon. */
+void target_work(struct target *target, unsigned int what);
+/* Whether it waits or is under way. */
+bool target_has_work(const struct target *target, enum target_work what);
+/* Threads that hang in processes; whether there is one for another of this target's user. */
+size_t targetwork_hanging(const struct targets *targets);
+bool targetwork_may(const struct target *target);
+/* The target goes. */
+void targetwork_forget(struct target *target);
+/* There is something to arm, or an arming was refused. */
+void targetwork_look(struct targets *targets);
+
+/* ---- backend/events/target_rings.c */
+/* Whether any target has a history and perhaps samples. */
+bool targets_record(const struct targets *targets);
+/* One that nobody armed becomes what `armed` is, which is freed; its id and its triggers stay. */
+void target_upgrade(struct target *target, struct target *armed);
+/* "events" of T; *ret NULL: none of its programs has registered. 0, -ENOMEM. */
+int target_events_json(struct target *target, struct json_object **ret) _must_check_;
+int target_freeze_rings(const struct target *target, struct frozen *frozen) _must_check_;
+
+/* ---- sideband.c */
+/* The callback of struct history. */
+void targetlog_record(void *arg, const struct history_record *record);
+/* Keeps one that was read from /proc, and the file that it maps. */
+void targetlog_keep(struct target *target, const struct perf_event_header *record);
+void targetlog_free_images(struct target *target);
+/* Executable mappings of it whose file is not to be had. */
+uint64_t target_images_missing(const struct target *target);

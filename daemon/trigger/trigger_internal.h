@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the triggers share: trigger.c (the list), bind.c (thresholds in control pages),
+ * hit.c (what happens at a hit), request.c (what programs ask for). Nobody else includes this.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <sys/queue.h>
+
+#include "common/bundle/ringabi.h"
+#include "daemon/control/quota.h"
+#include "daemon/snapshot/cause.h"
+#include "daemon/snapshot/snapshot.h"
+#include "daemon/trigger/limit.h"
+#include "daemon/trigger/trigger.h"
+
+/* Why a hit became no snapshot. */
+enum suppressed {
+	SUPPRESSED_COOLDOWN,
+	SUPPRESSED_PER_HOUR,
+	SUPPRESSED_BUSY,
+	SUPPRESSED_QUOTA,
+	SUPPRESSED_NO_SPACE,
+	SUPPRESSED_PROGRAM,
+	SUPPRESSED_BELOW,
+	SUPPRESSED_GONE,
+	_SUPPRESSED_MAX,
+	NOT_SUPPRESSED = _SUPPRESSED_MAX,
+};
+
+/*
+ * A snapshot takes longer than this: what would hit again sooner is kept in the program, or costs no more here than a look
+ * at the clock.
+ */
+#define TRIGGER_COOLDOWN_MIN_NS 1000000ULL
+
+struct trigger_counts {
+	uint64_t hits, snapshots, suppressed[_SUPPRESSED_MAX];
+};
+
+/* A name in the control page of a program: for all triggers on it, with the lowest of their numbers. */
+struct threshold {
+	LIST_ENTRY(threshold) link;
+	struct program *program; /* back pointer */
+	uint32_t id;
+	uint64_t over_ns, cooldown_ns;
+	uint64_t suppressed_seen; /* of what the program kept to itself */
+	LIST_HEAD(, binding) bindings;
+	char region[RING_CONTROL_NAME + 1];
+};
+
+/* That a threshold is there for a trigger. */
+struct binding {
+	LIST_ENTRY(binding) of_threshold, of_trigger;
+	struct threshold *threshold;
+	struct trigger *trigger;
+};
+
+/* A living producer that has or had thresholds. */
+struct program {
+	LIST_ENTRY(program) link;
+	struct producer *producer; /* referenced */
+	uint32_t last_id;
+	LIST_HEAD(, threshold) thresholds;
+};
+
+struct trigger {
+	TAILQ_ENTRY(trigger) link;
+	struct triggers *ts; /* back pointer */
+	uint64_t id;
+	char name[CAUSE_TRIGGER_MAX];
+	struct target *target; /* borrowed: the trigger goes before it does */
+	uid_t owner;
+	bool admin;
+	char region[RING_CONTROL_NAME + 1], safe_region[RING_CONTROL_NAME * 4 + 1];
+	uint64_t over_ns, cooldown_ns, after_ns;
+	uint32_t max_per_hour;
+	uint64_t created_unix_ns;
+	LIST_HEAD(, binding) bindings;
+	bool stale; /* programs may have come to its target */
+	struct quota_charge charge;
+	/* hits */
+	struct trigger_limit limit;
+	struct trigger_counts counts;
+	uint64_t last_hit_unix_ns, told_ns;
+	char last_snapshot[SPOOL_ID_LEN + 1];
+	bool running;	      /* a snapshot of it has not ended */
+	struct event *after;  /* NULL if it does not wait */
+	struct cause *waiting; /* of the hit whose time after_ns runs */
+	uint64_t due_ns;       /* until then, MONOTONIC_RAW */
+};
+
+/* A target whose program has asked for a snapshot. */
+struct requester {
+	LIST_ENTRY(requester) link;
+	uint64_t target; /* its id */
+	struct trigger_limit limit;
+	uint64_t told_ns;
+	bool running;
+};
+
+#define PROGRAM_BUCKETS 64
+
+struct triggers {
+	struct triggers_context c;
+	TAILQ_HEAD(trigger_list, trigger) list;
+	size_t n;
+	uint64_t last_id;
+	LIST_HEAD(, program) programs[PROGRAM_BUCKETS]; /* by the producer's id */
+	struct event *rebind;
+	LIST_HEAD(, requester) requesters;
+	/* since the start: of triggers, and of what programs asked for */
+	struct trigger_counts counts, requests;
+};
+
+/* trigger.c */
+uint64_t trigger_unix_now(void);
+const char *suppressed_name(enum suppressed s);
+
+/* bind.c */
+/* 0, -ENOSPC (the page is full), -ENOMEM. Idempotent. */
+int trigger_bind(struct trigger *t, struct producer *producer) _must_check_;
+void trigger_unbind_all(struct trigger *t);
+struct threshold *threshold_find(struct triggers *ts, const struct producer *producer, uint32_t id);
+/* The program has ended: nothing is put into its page any more. */
+void program_end(struct triggers *ts, const struct producer *producer);
+/* Counts what programs have kept to themselves since the last time. */
+void trigger_sync(struct trigger *t);
+
+/* hit.c */
+/* Begins a snapshot at once: NOT_SUPPRESSED, or why not. */
+enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,
+				 snapshot_done_fn done, void *arg, struct snapshot **ret);
+void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
+		  enum suppressed why, uint64_t *told_ns);
+void counts_add(struct trigger_counts *counts, enum suppressed why);
+void counts_add_json(const struct trigger_counts *counts, struct json_object *o);
+/* Makes the timer of after_ns. 0, -ENOMEM. */
+int trigger_prepare_after(struct trigger *t) _must_check_;
+/* Of one that is removed. */
+void trigger_forget_hits(struct trigger *t);
+
+/* request.c */
+void triggers_request(struct triggers *ts, struct producer *producer, const struct producer_cause *cause);
+void requester_forget(struct triggers *ts, uint64_t target);

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules, see the header. */
+#include "decode/calls/callstack_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * The index of the innermost frame of this function that is not on top, or -1. Where its calls are unwound to `pad`: of the
+ * innermost whose call that is.
+ */
+static int64_t find_function(struct callstack *cs, const struct callfunc *f, uint64_t pad)
+{
+	int64_t innermost = -1;
+
+	if (!f->known)
+		return -1;
+	for (uint32_t i = cs->n - 1; i > 0; i--) {
+		if (cs->frames[i - 1].f != f)
+			continue;
+		if (cs->frames[i].back && cs->ops.lands(cs->arg, cs->frames[i].back - 1, pad))
+			return i - 1;
+		if (innermost < 0)
+			innermost = i - 1;
+	}
+	return innermost;
+}
+
+static void unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
+{
+	cs->stats.unwound++;
+	cs->stats.skipped += cs->n - keep;
+	cs_pop(cs, time, cs->n - keep, CALLSTACK_UNWOUND);
+}
+
+static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	for (uint32_t i = 0; i < MAX_SETJMPS; i++) {
+		const struct setjmp_point *s = &cs->setjmps[(cs->next_setjmp - 1 - i) % MAX_SETJMPS];
+
+		if (s->back != to || s->depth == 0 || s->depth > cs->n ||
+			cs->frames[s->depth - 1].f != cs_function(cs, to, NULL))
+			continue;
+		unwind_to(cs, time, s->depth);
+		return true;
+	}
+	return false;
+}
+
+void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
+{
+	struct frame fr = {.back = back, .site = from, .ip = to};
+	const struct callfunc *f;
+	bool first;
+
+	if (to == back)
+		return; /* to learn its own address */
+	cs_show(cs, time);
+	if (cs->n == 0)
+		cs_base(cs, time, from, CALLSTACK_FOUND);
+	f = cs_function(cs, to, &first);
+	fr.f = f;
+	fr.pending = f->is_plt;
+	fr.inner = !first && cs->n && cs_top(cs)->f == f;
+	cs->stats.calls++;
+	if (f->is_setjmp && !cs->over) {
+		cs->setjmps[cs->next_setjmp % MAX_SETJMPS] = (struct setjmp_point){.back = back, .depth = cs->n};
+		cs->next_setjmp++;
+	}
+	cs_push(cs, time, &fr, CALLSTACK_CALL);
+}
+
+/* What leaves the frame on top says that it is another call than the one from before the gap, which it was taken for. */
+static bool is_disproven(const struct callstack *cs)
+{
+	return cs->believed && cs->believed == cs->n && !cs->frames[cs->n - 1].f->is_switch;
+}
+
+/* None of the frames from before the gap is known to be around `to`: they may be outside of it, as before any gap. */
+static void disprove(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	const uint32_t n = cs->n;
+
+	cs->stats.adopted -= n;
+	cs->stats.skipped += n;
+	cs->stats.inferred++;
+	cs_pop(cs, time, n, CALLSTACK_UNWOUND);
+	cs->n_before = n; /* what is in before[] still */
+	cs_base(cs, time, to, CALLSTACK_FOUND);
+}
+
+/* A return that leaves the outermost frame of which it is known where it returns to. */
+static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	uint32_t more = 0;
+
+	if (is_disproven(cs)) {
+		disprove(cs, time, to);
+		return;
+	}
+
+	for (uint32_t k = cs->n_before; k > 0; k--) {
+		if (cs->before[k - 1].back != to)
+			continue;
+		/* Proven: what was outside of it before the gap is outside of it still. */
+		cs_pop(cs, time, cs->n, CALLSTACK_CALL);
+		for (uint32_t j = 0; j + 1 < k; j++)
+			more += !cs->before[j].pending;
+		for (uint32_t j = 0; j + 1 < k; j++) {
+			more -= !cs->before[j].pending;
+			cs_push_outside(cs, time, &cs->before[j], more, CALLSTACK_GAP);
+		}
+		cs->stats.adopted += k - 1;
+		cs->n_before = 0;
+		if (cs->n == 0)
+			cs_caller(cs, time, to);
+		return;
+	}
+	cs_pop(cs, time, cs->n, CALLSTACK_CALL);
+	cs_caller(cs, time, to);
+}
+
+/* To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was left. */
+static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	const bool wrong = is_disproven(cs);
+
+	for (uint32_t i = cs->n - 1; i > 0; i--) {
+		const uint32_t left = cs->frames[i - 1].is_base ? i - 1 : i;
+
+		if (cs->frames[i - 1].back != to)
+			continue;
+		if (wrong) {
+			cs->stats.adopted -= cs->n - i;
+			cs->believed = 0; /* the others are proven */
+		} else {
+			cs_park(cs, cs->frames + left, cs->n - left);
+			cs->stats.switches++;
+		}
+		cs->stats.skipped += cs->n - i;
+		cs_pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
+		if (cs->n == 0)
+			cs_caller(cs, time, to);
+		return true;
+	}
+	return false;
+}
+
+/* What is there is on a stack that nobody has seen: it begins here, on top of the thread's own, or in place of another one there. */
+static void to_other_stack(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+{
+	struct frame fr = {.f = f, .ip = to, .pending = f->is_plt, .tail = true, .is_base = true, .site = from};
+
+	if (cs_find_base(cs) < 0) {
+		cs_replace(cs, time, f, to, from);
+		cs_top(cs)->is_base = true;
+		return;
+	}
+	fr.back = cs_leave_stack(cs, time);
+	cs->stats.switches++;
+	cs_push(cs, time, &fr, CALLSTACK_TAIL);
+}
+
+/* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
+static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+{
+	cs->stats.tails++;
+	if (cs_top(cs)->inner && cs->n > 1) {
+		/* a thunk that calls itself to put the address on the stack */
+		cs_pop(cs, time, 1, CALLSTACK_TAIL);
+		cs_replace(cs, time, f, to, from);
+		return;
+	}
+	to_other_stack(cs, time, from, to, f);
+}
+
+/* Out of the outermost frame that is known of another stack: its caller shows itself, on that stack. */
+static void caller_there(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
+{
+	const struct frame fr = {.f = f, .ip = to, .back = cs_top(cs)->back, .is_base = true};
+
+	cs_pop(cs, time, 1, CALLSTACK_CALL);
+	cs_push(cs, time, &fr, CALLSTACK_FOUND);
+	cs->stats.inferred++;
+}
+
+void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+{
+	const struct callfunc *f;
+	bool first;
+	int64_t at;
+
+	cs->stats.returns++;
+	cs_show(cs, time);
+	if (cs->over) {
+		cs->over--;
+		return;
+	}
+	if (cs->n == 0) {
+		cs_base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	if (cs_top(cs)->back == to) {
+		/* What switches stacks does not come back to its caller while another stack waits at the same place. */
+		if (cs_top(cs)->f->is_switch && cs_find_base(cs) >= 0 && cs_unpark_waiting(cs, time, to))
+			return;
+		if (cs->believed == cs->n)
+			cs->believed = 0;
+		cs_pop(cs, time, 1, CALLSTACK_CALL);
+		if (cs->n == 0)
+			cs_caller(cs, time, to);
+		return;
+	}
+	if (to_outer(cs, time, to) || cs_unpark(cs, time, to))
+		return;
+	f = cs_function(cs, to, &first);
+	if (!first && to_setjmp(cs, time, to))
+		return; /* getcontext and setcontext */
+	at = find_function(cs, f, to);
+	if (at >= 0 && !first) {
+		unwind_to(cs, time, (uint32_t)at + 1);
+		return;
+	}
+	if (cs_top(cs)->is_signal) {
+		cs_replace(cs, time, f, to, from); /* to what asks the kernel to end it */
+		return;
+	}
+	if (first) {
+		to_first(cs, time, from, to, f);
+		return;
+	}
+	if (cs_top(cs)->is_base && cs->n > 1) {
+		caller_there(cs, time, to, f);
+		return;
+	}
+	if (cs->frames[0].back == 0) {
+		return_outward(cs, time, to);
+		return;
+	}
+	cs->stats.unexplained++;
+	cs->stats.skipped += cs->n;
+	cs_pop(cs, time, cs->n, CALLSTACK_UNWOUND);
+	cs_base(cs, time, to, CALLSTACK_FOUND);
+}
+
+void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect)
+{
+	const struct callfunc *of, *f;
+	bool first;
+	int64_t at;
+
+	if (cs->over)
+		return;
+	cs_show(cs, time);
+	if (cs->n == 0) {
+		cs_base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
+	f = cs_function(cs, to, &first);
+	of = cs_top(cs)->f;
+	if (f == of)
+		return;
+	/* Out of a stub; or by one, to a function whose name it is not. */
+	if (cs_top(cs)->pending || f->is_plt) {
+		cs_replace(cs, time, f, to, from);
+		return;
+	}
+	if (first) {
+		cs->stats.tails++;
+		if (of->is_switch && !f->is_switch) /* not to its second half */
+			to_other_stack(cs, time, from, to, f);
+		else
+			cs_replace(cs, time, f, to, from);
+		return;
+	}
+	/* A return made of pop and jmp, as libraries of coroutines do. */
+	if (cs_top(cs)->back == to) {
+		cs_pop(cs, time, 1, CALLSTACK_CALL);
+		if (cs->n == 0)
+			cs_caller(cs, time, to);
+		return;
+	}
+	if (to_outer(cs, time, to) || to_setjmp(cs, time, to))
+		return;
+	at = find_function(cs, f, to);
+	if (at >= 0) {
+		unwind_to(cs, time, (uint32_t)at + 1);
+		return;
+	}
+	if (cs_unpark(cs, time, to))
+		return;
+	/*
+	 * Into the middle of something that nobody has called: where the code itself says so, it is shared (mempcpy goes on in
+	 * memmove); or it has no names. Else it is another stack, which was left where nobody saw it: by another thread, say.
+	 */
+	if (indirect && f->known && of->known) {
+		cs->stats.unexplained++;
+		to_other_stack(cs, time, from, to, f);
+		return;
+	}
+	cs->stats.tails++;
+	cs_replace(cs, time, f, to, from);
+}
+
+void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back)
+{
+	(void)time;
+	cs->stopped = true;
+	cs->stop_ip = ip;
+	cs->stop_back = back;
+}
+
+void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const bool was_stopped = cs->stopped;
+	const struct callfunc *f;
+	struct frame fr;
+	bool first;
+
+	cs->stopped = false;
+	if (cs->in_gap) {
+		callstack_found(cs, time, ip);
+		return;
+	}
+	cs_show(cs, time);
+	if (cs->n == 0) {
+		cs_base(cs, time, ip, cs->is_new ? CALLSTACK_CALL : CALLSTACK_FOUND);
+		cs->is_new = false;
+		return;
+	}
+	/* a handler that was interrupted where it asks to be ended, by another one that has asked there: that one ends */
+	if (was_stopped && cs->stop_back && cs_top(cs)->is_signal && cs_top(cs)->resume == ip) {
+		cs_pop(cs, time, 1, CALLSTACK_SIGNAL);
+		return;
+	}
+	if (was_stopped && (ip == cs->stop_ip || ip == cs->stop_back))
+		return;
+	/* back from a handler: the innermost that interrupted this place, or its system call */
+	for (uint32_t i = cs->n; i > 0; i--) {
+		const struct frame *s = &cs->frames[i - 1];
+
+		if (!s->is_signal || (s->resume != ip && s->back != ip))
+			continue;
+		cs_pop(cs, time, cs->n - (i - 1), CALLSTACK_SIGNAL);
+		return;
+	}
+	f = cs_function(cs, ip, &first);
+	if (was_stopped && first) {
+		/* `back`: a system call that was interrupted ends behind itself, or is made again. */
+		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
+		cs->stats.signals++;
+		cs_push(cs, time, &fr, CALLSTACK_SIGNAL);
+		return;
+	}
+	/* elsewhere: as if it had jumped */
+	callstack_jump(cs, time, cs->stop_ip, ip, true);
+}
+
+/* All frames end. */
+static void drop(struct callstack *cs, uint64_t time)
+{
+	if (cs->hidden)
+		cs->n = cs->believed = 0; /* nobody has seen them */
+	cs_pop(cs, time, cs->n, CALLSTACK_GAP);
+	cs->over = 0;
+	cs->hidden = false;
+}
+
+void callstack_gap(struct callstack *cs, uint64_t time)
+{
+	if (cs->n && !cs->in_gap) {
+		struct frame *v = malloc(cs->n * sizeof(*v));
+
+		free(cs->before);
+		cs->before = v;
+		cs->n_before = v ? cs->n : 0;
+		if (v)
+			memcpy(v, cs->frames, cs->n * sizeof(*v));
+		if (v && v[cs->n - 1].pending)
+			cs->n_before--;
+	}
+	drop(cs, time);
+	cs->is_new = false;
+	cs->in_gap = true;
+	cs->stopped = false;
+}
+
+void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const struct callfunc *f = cs_function(cs, ip, NULL);
+
+	if (cs->hidden) /* the parent's: as good as what was before a gap */
+		callstack_gap(cs, time);
+
+	cs->in_gap = false;
+	cs->stopped = false;
+	cs->is_new = false;
+	drop(cs, time);
+	/*
+	 * In a function that was running when the gap began: it is the same call more often than not; a
+	 * return will tell. A frame deeper than that is as likely to be another call.
+	 */
+	if (cs->n_before && cs->before[cs->n_before - 1].f == f && f->known) {
+		for (uint32_t j = 0; j < cs->n_before; j++)
+			cs_push(cs, time, &cs->before[j], CALLSTACK_GAP);
+		cs->stats.adopted += cs->n_before;
+		cs->believed = cs->n;
+		cs->n_before = 0;
+		return;
+	}
+	cs_base(cs, time, ip, CALLSTACK_FOUND);
+}
+
+void callstack_finish(struct callstack *cs, uint64_t time)
+{
+	drop(cs, time);
+	free(cs->frames);
+	free(cs->before);
+	cs->frames = cs->before = NULL;
+	cs->room = cs->n_before = 0;
+	cs->stopped = cs->in_gap = cs->is_new = false;
+	for (uint32_t i = 0; i < MAX_SETJMPS; i++)
+		cs->setjmps[i].depth = 0;
+	while (cs->n_parked)
+		cs_park_drop(cs, 0);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stack of calls of one thread, from its branches: who called whom, and when each ended. Owns the
+ * rules by which a branch is a call, a return, a tail call, an unwinding, a switch of stacks, and what
+ * is believed across a gap. Refuses to know how branches were found and how calls are drawn.
+ *
+ * The rules, in the order in which they are tried:
+ *
+ * return   to where the innermost frame is expected to return: it ends
+ *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
+ *          stacks, so what ended is kept for a while (parked)
+ *          into a function that is on the stack, but not behind a call of it: unwinding to a landing pad; of several
+ *          calls of that function to the innermost whose own call has that landing pad
+ *          to where a parked frame is expected to return: that stack goes on, on top of the thread's own, in
+ *          place of another one there. Of several that wait at the same place: the one that waits longest
+ *          to behind a call of getcontext that is remembered: its frame goes on
+ *          out of the outermost frame that is known of another stack than the thread's own: the caller shows itself there
+ *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
+ *          the frames from before the gap do, if one of them was to return there
+ *          out of a signal handler to anywhere else: to the kernel's way back
+ *          to a function's first instruction: a jump made of push and ret, or a stack's begin
+ * jump     within a function, its cold part included: nothing
+ *          out of a PLT entry: the entry was the callee's other name
+ *          to a function's first instruction: a tail call; by what switches stacks: another stack's begin
+ *          to where a frame is expected to return: as if it had returned
+ *          to behind a call of setjmp that is remembered: its frame goes on
+ *          into a function that is on the stack: unwinding
+ *          by a direct jump to anywhere else, or into code without names: a tail call
+ *          by another one: to a stack that nobody has seen yet
+ * gap      all frames end where the gap begins; they stay as a hypothesis until a return
+ *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
+ *          until a return from there goes elsewhere; then they end, and are a hypothesis again
+ * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
+ * resume   where it stopped, or behind the system call: nothing
+ *          at a function's first instruction: a signal handler, until the interrupted place goes on
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+
+#define CALLSTACK_MAX_DEPTH 4096u
+
+/* What the rules ask of a function. The same pointer for the same function, always. */
+struct callfunc {
+	uint64_t start;	 /* its user's: an address of the object */
+	uint32_t id;	 /* its user's */
+	bool is_plt;	 /* a stub that only goes on to the function */
+	bool is_setjmp;	 /* what it returns to may be gone to again */
+	bool is_switch;	 /* returns, or jumps, to another stack, of a coroutine */
+	bool known;	 /* false: code that is in no function */
+};
+
+enum callstack_why { /* a frame begins or ends */
+	CALLSTACK_CALL,	   /* called, returned */
+	CALLSTACK_TAIL,	   /* by a jump: its begin, or its predecessor's end */
+	CALLSTACK_UNWOUND, /* left by unwinding, longjmp, a switch of stacks */
+	CALLSTACK_FOUND,   /* was there before: seen only now */
+	CALLSTACK_SIGNAL,  /* a signal handler */
+	CALLSTACK_GAP,	   /* ended with what is known; or goes on behind a gap */
+	CALLSTACK_RESUMED, /* a parked stack goes on */
+	CALLSTACK_FORKED,  /* a process was forked within it */
+};
+
+/* What is told of a frame. */
+struct callstack_frame {
+	const struct callfunc *f;
+	uint64_t ip;   /* where it was entered or first seen: an address in it */
+	uint64_t site; /* the branch that entered it; 0: not known */
+};
+
+struct callstack_ops {
+	/* The function at an address, never NULL, and whether that is its first instruction. */
+	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
+	/* Whether what is thrown out of the call around `call` is caught or cleaned up after at `pad`. */
+	bool (*lands)(void *arg, uint64_t call, uint64_t pad);
+	/* A frame begins on top. */
+	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why);
+	/*
+	 * A frame shows itself that was around all that there was since the stack was found, of which nothing is left now. `more`:
+	 * so many of its kind are told next, each inside of the one before. NULL: begin() is told instead.
+	 */
+	void (*outside)(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why);
+	/* The topmost n frames end. */
+	void (*end)(void *arg, uint64_t time, uint32_t n, enum callstack_why why);
+};
+
+struct callstack_stats {
+	uint64_t calls, returns, tails, unwound, switches, signals;
+	uint64_t skipped;	/* frames that ended without their return */
+	uint64_t inferred;	/* callers that showed themselves by a return */
+	uint64_t adopted;	/* frames from before a gap that a return proved */
+	uint64_t unexplained;	/* returns and jumps that no rule explains */
+	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
+};
+
+struct callstack;
+int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret) _must_check_;
+struct callstack *callstack_free(struct callstack *cs);
+DEFINE_CLEANUP(struct callstack *, callstack_free)
+
+/* Before anything else: it is the stack of a new thread or program, and begins where it is resumed first. */
+void callstack_begin(struct callstack *cs);
+/* Likewise: it begins as a copy of its parent's, as it is now. It is drawn when it is resumed first. 0 or -ENOMEM. */
+int callstack_fork(struct callstack *cs, const struct callstack *parent) _must_check_;
+/* The bytes of a copy. */
+size_t callstack_size(const struct callstack *cs);
+
+/* A call at `from`, to return to `back`. */
+void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to);
+void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+/* A jump that is not known to stay in its function. */
+void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect);
+/* Tracing stops in front of `ip` (`back` 0), or by the system call at `ip`, to go on at `back`. */
+void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back);
+/* It goes on at `ip`. The first of all begins the stack. */
+void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip);
+/* Something is missing from here on; and here is what comes after it. */
+void callstack_gap(struct callstack *cs, uint64_t time);
+void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip);
+/* Ends everything: exec, exit, the trace's end. */
+void callstack_finish(struct callstack *cs, uint64_t time);
+
+uint32_t callstack_depth(const struct callstack *cs);
+const struct callstack_stats *callstack_stats(const struct callstack *cs);

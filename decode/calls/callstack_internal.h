@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the stack of calls: callstack.c has the rules, frames.c the frames that they move, parked.c
+ * those of other stacks, which wait.
+ */
+#pragma once
+
+#include "decode/calls/callstack.h"
+
+#define MAX_PARKED 64u	    /* pieces of stacks that may go on */
+#define MAX_PARKED_DEPTH 256u
+#define MAX_SETJMPS 64u
+
+struct frame {
+	uint64_t back; /* where it returns to; 0: not known */
+	const struct callfunc *f;
+	uint64_t ip;	 /* an address in it */
+	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
+	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
+	bool tail;	 /* by a jump */
+	bool is_signal;
+	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
+	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
+	uint64_t site;
+};
+
+/* Frames that ended although they did not return: the stack of a coroutine, perhaps. */
+struct parked {
+	struct frame *frames; /* the outermost first */
+	uint32_t n;
+	uint64_t age;
+};
+
+struct setjmp_point {
+	uint64_t back;
+	uint32_t depth; /* of the frame that called setjmp: its index + 1 */
+};
+
+struct callstack {
+	struct callstack_ops ops;
+	void *arg;
+	struct frame *frames;
+	uint32_t n, room;
+	uint64_t over; /* calls beyond the deepest frame that is kept */
+	struct frame *before; /* the gap: a hypothesis */
+	uint32_t n_before;
+	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
+	struct parked parked[MAX_PARKED];
+	uint32_t n_parked;
+	uint64_t clock;
+	struct setjmp_point setjmps[MAX_SETJMPS];
+	uint32_t next_setjmp;
+	bool is_new; /* nothing came before what is resumed next */
+	bool hidden; /* the parent's frames: nobody has seen the child run yet */
+	/* where it stopped */
+	bool stopped, in_gap;
+	uint64_t stop_ip, stop_back;
+	struct callstack_stats stats;
+};
+
+/* ---- frames.c */
+
+static inline const struct callfunc *cs_function(struct callstack *cs, uint64_t ip, bool *ret_first)
+{
+	bool first = false;
+	const struct callfunc *f = cs->ops.function(cs->arg, ip, &first);
+
+	if (ret_first)
+		*ret_first = first && f->known;
+	return f;
+}
+
+static inline struct frame *cs_top(struct callstack *cs)
+{
+	return cs->n ? &cs->frames[cs->n - 1] : NULL;
+}
+
+/* A frame begins on top; or around everything since the stack was found, with `more` like it to follow. */
+void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why);
+void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why);
+/* The topmost n end. */
+void cs_pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why);
+/* The frame on top is another function's now. */
+void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip, uint64_t site);
+/* The first frame of what is known. */
+void cs_base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstack_why why);
+/* The last frame that was known has returned to there: so that was around it. */
+void cs_caller(struct callstack *cs, uint64_t time, uint64_t ip);
+/* A forked process runs: what its parent was in when it was forked, it is in. */
+void cs_show(struct callstack *cs, uint64_t time);
+
+/* ---- parked.c */
+
+/* These frames, the outermost first, may go on; parked[i] does not. */
+void cs_park(struct callstack *cs, const struct frame *frames, uint32_t n);
+void cs_park_drop(struct callstack *cs, uint32_t i);
+/* The index of the frame that is the base of another stack than the thread's own, or -1. */
+int64_t cs_find_base(const struct callstack *cs);
+/* Another stack takes the place of the one that runs. Returns where the new base returns to. */
+uint64_t cs_leave_stack(struct callstack *cs, uint64_t time);
+/* A stack goes on whose innermost call returns to `to`; or else one of which another call does, without what was in that. */
+bool cs_unpark_waiting(struct callstack *cs, uint64_t time, uint64_t to);
+bool cs_unpark(struct callstack *cs, uint64_t time, uint64_t to);

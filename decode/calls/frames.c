@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The frames of a stack: its life, its copies, and how frames begin and end. */
+#include "decode/calls/callstack_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret)
+{
+	struct callstack *cs = calloc(1, sizeof(*cs));
+
+	if (!cs)
+		return -ENOMEM;
+	cs->ops = *ops;
+	cs->arg = arg;
+	*ret = cs;
+	return 0;
+}
+
+struct callstack *callstack_free(struct callstack *cs)
+{
+	if (!cs)
+		return NULL;
+	for (uint32_t i = 0; i < cs->n_parked; i++)
+		free(cs->parked[i].frames);
+	free(cs->before);
+	free(cs->frames);
+	free(cs);
+	return NULL;
+}
+
+uint32_t callstack_depth(const struct callstack *cs)
+{
+	return cs->n;
+}
+
+const struct callstack_stats *callstack_stats(const struct callstack *cs)
+{
+	return &cs->stats;
+}
+
+void callstack_begin(struct callstack *cs)
+{
+	cs->is_new = true;
+}
+
+static int copy_frames(struct frame **ret, const struct frame *frames, uint32_t n)
+{
+	struct frame *v = n ? malloc(n * sizeof(*v)) : NULL;
+
+	if (n && !v)
+		return -ENOMEM;
+	if (n)
+		memcpy(v, frames, n * sizeof(*v));
+	free(*ret);
+	*ret = v;
+	return 0;
+}
+
+int callstack_fork(struct callstack *cs, const struct callstack *parent)
+{
+	int r = copy_frames(&cs->frames, parent->frames, parent->n);
+
+	if (r < 0)
+		return r;
+	cs->n = cs->room = parent->n;
+	cs->hidden = true;
+	r = copy_frames(&cs->before, parent->before, parent->n_before);
+	if (r < 0)
+		return r;
+	cs->n_before = parent->n_before;
+	for (uint32_t i = 0; i < parent->n_parked; i++) {
+		const struct parked *p = &parent->parked[i];
+		struct parked *mine = &cs->parked[cs->n_parked];
+
+		*mine = (struct parked){.n = p->n, .age = p->age};
+		r = copy_frames(&mine->frames, p->frames, p->n);
+		if (r < 0)
+			return r;
+		cs->n_parked++;
+	}
+	memcpy(cs->setjmps, parent->setjmps, sizeof(cs->setjmps));
+	cs->next_setjmp = parent->next_setjmp;
+	cs->clock = parent->clock;
+	cs->over = parent->over;
+	cs->stopped = parent->stopped;
+	cs->in_gap = parent->in_gap;
+	cs->stop_ip = parent->stop_ip;
+	cs->stop_back = parent->stop_back;
+	return 0;
+}
+
+size_t callstack_size(const struct callstack *cs)
+{
+	size_t n = (size_t)cs->n + cs->n_before;
+
+	for (uint32_t i = 0; i < cs->n_parked; i++)
+		n += cs->parked[i].n;
+	return n * sizeof(struct frame);
+}
+
+/* ---- */
+
+static struct callstack_frame told(const struct frame *fr)
+{
+	return (struct callstack_frame){.f = fr->f, .ip = fr->ip, .site = fr->site};
+}
+
+static void draw(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+{
+	const struct callstack_frame t = told(fr);
+
+	cs->ops.begin(cs->arg, time, &t, why);
+}
+
+static bool keep(struct callstack *cs, const struct frame *fr)
+{
+	if (cs->over || cs->n == CALLSTACK_MAX_DEPTH) {
+		cs->over++;
+		cs->stats.too_deep++;
+		return false;
+	}
+	if (cs->n == cs->room) {
+		const uint32_t room = cs->room ? cs->room * 2 : 64;
+		struct frame *v = reallocarray(cs->frames, room, sizeof(*v));
+
+		if (!v) {
+			cs->over++;
+			cs->stats.too_deep++;
+			return false;
+		}
+		cs->frames = v;
+		cs->room = room;
+	}
+	cs->frames[cs->n++] = *fr;
+	return true;
+}
+
+void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+{
+	if (keep(cs, fr) && !fr->pending)
+		draw(cs, time, fr, why);
+}
+
+/* It was there already, around everything since the stack was found. */
+void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why)
+{
+	const struct callstack_frame t = told(fr);
+
+	if (!keep(cs, fr) || fr->pending)
+		return;
+	if (cs->ops.outside)
+		cs->ops.outside(cs->arg, time, &t, more, why);
+	else
+		cs->ops.begin(cs->arg, time, &t, why);
+}
+
+void cs_pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why)
+{
+	uint32_t drawn = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		drawn += !cs->frames[cs->n - 1 - i].pending;
+	cs->n -= n;
+	if (cs->believed > cs->n)
+		cs->believed = cs->n;
+	if (drawn)
+		cs->ops.end(cs->arg, time, drawn, why);
+}
+
+/* The frame on top is another function's now. */
+void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip, uint64_t site)
+{
+	struct frame fr = *cs_top(cs);
+
+	cs_pop(cs, time, 1, CALLSTACK_TAIL);
+	if (!fr.pending) {
+		fr.tail = true;
+		fr.site = site;
+	}
+	fr.f = f;
+	fr.ip = ip;
+	fr.pending = f->is_plt;
+	cs_push(cs, time, &fr, fr.tail ? CALLSTACK_TAIL : CALLSTACK_CALL);
+}
+
+/* The first frame of what is known. */
+void cs_base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstack_why why)
+{
+	const struct frame fr = {.f = cs_function(cs, ip, NULL), .ip = ip};
+
+	cs_push(cs, time, &fr, why);
+}
+
+/* The last frame that was known has returned to there: so that was around it. */
+void cs_caller(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const struct frame fr = {.f = cs_function(cs, ip, NULL), .ip = ip};
+
+	cs_push_outside(cs, time, &fr, 0, CALLSTACK_FOUND);
+	cs->stats.inferred++;
+}
+
+/* A forked process runs: what its parent was in when it was forked, it is in. */
+void cs_show(struct callstack *cs, uint64_t time)
+{
+	if (!cs->hidden)
+		return;
+	cs->hidden = false;
+	for (uint32_t i = 0; i < cs->n; i++)
+		if (!cs->frames[i].pending)
+			draw(cs, time, &cs->frames[i], CALLSTACK_FORKED);
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/dwarf/source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/escape.h"
+#include "common/control/json.h"
+#include "decode/base/strtab.h"
+#include "decode/dwarf/dwarf.h"
+#include "decode/dwarf/line.h"
+#include "decode/object/demangle.h"
+
+#define MAX_TEXT_BYTES (64u << 20)
+#define PATH_TEXT (DWARF_PATH_MAX * 4)
+
+/* What was asked for once: by the image (or NULL) and an address, or by a scope. */
+struct slot {
+	const void *key; /* NULL: empty */
+	uint64_t addr;
+	uint32_t answer; /* a text, or a frame; 0: nothing is known */
+};
+
+struct table {
+	struct slot *v;
+	size_t n, size;
+};
+
+struct source {
+	struct images *images; /* borrowed */
+	struct budget *budget; /* borrowed */
+	struct strtab *texts;
+	struct table places, frames;
+	uint64_t lines_found, lines_not_found; /* places that were asked for */
+	int error;
+	char path[DWARF_PATH_MAX], text[PATH_TEXT], name[DEMANGLE_MAX_OUT * 4 + 8];
+};
+
+int source_new(struct images *images, struct budget *budget, struct source **ret)
+{
+	_cleanup_(source_freep) struct source *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->images = images;
+	s->budget = budget;
+	r = strtab_new(MAX_TEXT_BYTES, "[too many names]", &s->texts);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(s);
+	return 0;
+}
+
+struct source *source_free(struct source *s)
+{
+	if (!s)
+		return NULL;
+	strtab_free(s->texts);
+	free(s->places.v);
+	free(s->frames.v);
+	free(s);
+	return NULL;
+}
+
+int source_error(const struct source *s)
+{
+	return s->error;
+}
+
+/* ---- what was asked for before */
+
+static struct slot *find(const struct table *t, const void *key, uint64_t addr)
+{
+	uint64_t h = hash_mix((uintptr_t)key, addr);
+
+	while (t->v[h % t->size].key && (t->v[h % t->size].key != key || t->v[h % t->size].addr != addr))
+		h++;
+	return &t->v[h % t->size];
+}
+
+static const struct slot *known(const struct table *t, const void *key, uint64_t addr)
+{
+	const struct slot *slot = t->size ? find(t, key, addr) : NULL;
+
+	return slot && slot->key ? slot : NULL;
+}
+
+/* Without memory for more it is worked out again each time. */
+static void remember(struct source *s, struct table *t, const struct slot *slot)
+{
+	if (t->n + 1 > t->size / 2) {
+		const struct table old = *t;
+		struct table more = {.size = old.size ? old.size * 2 : 1024};
+
+		if (!budget_take(s->budget, (more.size - old.size) * sizeof(*more.v)))
+			return;
+		more.v = calloc(more.size, sizeof(*more.v));
+		if (!more.v)
+			return;
+		for (size_t i = 0; i < old.size; i++)
+			if (old.v[i].key)
+				*find(&more, old.v[i].key, old.v[i].addr) = old.v[i];
+		more.n = old.n;
+		free(old.v);
+		*t = more;
+	}
+	*find(t, slot->key, slot->addr) = *slot;
+	t->n++;
+}
+
+/* ---- debug information */
+
+static struct dwarf *dwarf_of(struct source *s, struct image *img)
+{
+	int r;
+
+	if (img->state != IMAGE_READY || s->error)
+		return NULL;
+	r = image_load_dwarf(s->images, img);
+	if (r < 0)
+		s->error = r;
+	return img->dwarf;
+}
+
+/* A file of a unit as text, in s->text. */
+static bool file_text(struct source *s, struct dwarf_unit *unit, uint32_t file)
+{
+	if (!unit || !dwarf_file_path(unit, file, s->path, sizeof(s->path)))
+		return false;
+	(void)escape_text(s->text, sizeof(s->text), s->path, strlen(s->path));
+	return true;
+}
+
+/* "job/main.c:40", as the number of a text. */
+static uint32_t place_text(struct source *s, struct dwarf_unit *unit, uint32_t file, uint32_t line)
+{
+	const char *base;
+	int n;
+
+	if (!line || !file_text(s, unit, file))
+		return 0;
+	base = strrchr(s->text, '/');
+	base = base && base[1] ? base + 1 : s->text;
+	n = snprintf(s->name, sizeof(s->name), "%.512s:%" PRIu32, base, line);
+	return strtab_add(s->texts, s->name, (size_t)n, NULL);
+}
+
+const char *source_function(struct source *s, struct image *img, uint64_t vaddr, uint32_t *ret_line)
+{
+	struct dwarf *d = dwarf_of(s, img);
+	struct dwarf_unit *unit = d ? dwarf_unit_of(d, vaddr) : NULL;
+	const struct dwarf_scope *scope;
+	struct dwarf_name name = {.unit = NULL};
+	uint64_t end;
+
+	if (!unit)
+		return NULL;
+	scope = dwarf_scope_at(d, vaddr, &end);
+	while (scope && scope->outer)
+		scope = scope->outer;
+	if (scope)
+		dwarf_scope_name(scope, &name);
+	if (!name.line || !file_text(s, name.unit, name.file)) {
+		/* nobody says where it is declared: then where its first instruction comes from */
+		name.line = dwarf_line_at(unit, vaddr, &name.file);
+		if (!name.line || !file_text(s, unit, name.file))
+			return NULL;
+	}
+	*ret_line = name.line;
+	return strtab_text(s->texts, strtab_add(s->texts, s->text, strlen(s->text), NULL));
+}
+
+const char *source_place(struct source *s, struct image *img, uint64_t vaddr)
+{
+	const struct slot *before = known(&s->places, img, vaddr);
+	struct slot slot = {.key = img, .addr = vaddr};
+
+	if (!before) {
+		struct dwarf *d = dwarf_of(s, img);
+		struct dwarf_unit *unit = d ? dwarf_unit_of(d, vaddr) : NULL;
+		uint32_t file, line = unit ? dwarf_line_at(unit, vaddr, &file) : 0;
+
+		slot.answer = line ? place_text(s, unit, file, line) : 0;
+		s->lines_found += slot.answer != 0;
+		s->lines_not_found += slot.answer == 0;
+		remember(s, &s->places, &slot);
+		before = &slot;
+	}
+	return before->answer ? strtab_text(s->texts, before->answer) : NULL;
+}
+
+/* ---- inlined calls */
+
+const struct dwarf_scope *source_inlined(struct source *s, struct image *img, uint64_t vaddr, uint64_t *ret_end)
+{
+	struct dwarf *d = dwarf_of(s, img);
+	const struct dwarf_scope *scope = NULL;
+
+	*ret_end = UINT64_MAX;
+	if (d)
+		scope = dwarf_scope_at(d, vaddr, ret_end);
+	return scope && scope->outer ? scope : NULL;
+}
+
+uint32_t source_inlined_frame(struct source *s, struct stacktab *st, const struct image *img,
+			      const struct dwarf_scope *scope)
+{
+	const struct slot *before = known(&s->frames, scope, 0);
+	struct frame_info info = {.object = img->text, .kind = FRAME_KIND_INLINED};
+	struct slot slot = {.key = scope};
+	struct dwarf_name name;
+
+	if (before)
+		return before->answer;
+	dwarf_scope_name(scope, &name);
+	/* as the function is called elsewhere, where it is not inlined */
+	if (name.linkage_name)
+		(void)demangle_name(name.linkage_name, strlen(name.linkage_name), s->name, sizeof(s->name));
+	else if (name.name)
+		(void)escape_text(s->name, sizeof(s->name), name.name, strlen(name.name));
+	else
+		(void)snprintf(s->name, sizeof(s->name), "[inlined]");
+	info.name = s->name;
+	if (name.line && file_text(s, name.unit, name.file)) {
+		info.file = s->text;
+		info.line = name.line;
+	}
+	slot.answer = stacktab_frame(st, &info);
+	remember(s, &s->frames, &slot);
+	return slot.answer;
+}
+
+const char *source_inlined_place(struct source *s, const struct dwarf_scope *scope)
+{
+	const struct slot *before = known(&s->places, scope, 0);
+	struct slot slot = {.key = scope};
+
+	if (!before) {
+		slot.answer = place_text(s, scope->unit, scope->call_file, scope->call_line);
+		remember(s, &s->places, &slot);
+		before = &slot;
+	}
+	return before->answer ? strtab_text(s->texts, before->answer) : NULL;
+}
+
+void source_report(const struct source *s, struct json_object *stats, struct json_object *losses)
+{
+	images_report_dwarf(s->images, stats, losses);
+	json_add_uint(stats, "source_lines", s->lines_found);
+	if (s->lines_not_found)
+		json_add_uint(losses, "source_lines_missing", s->lines_not_found);
+	if (strtab_dropped(s->texts))
+		json_add_uint(losses, "source_names_over_memory", strtab_dropped(s->texts));
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/io.h"
+#include "common/control/json.h"
+#include "decode/base/workers.h"
+#include "decode/dwarf/source.h"
+#include "decode/job/job_internal.h"
+#include "decode/job/meta.h"
+#include "decode/object/image.h"
+#include "decode/replay/pt.h"
+#include "decode/replay/session.h"
+#include "decode/rings/event.h"
+
+static int on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct job *j = arg;
+
+	return link_progress(&j->link, j->stage, done, total);
+}
+
+struct decode {
+	struct perfdata *pd;
+	struct images *images;
+	struct source *source;
+	struct stacktab *st;
+	struct clock_map *clocks;
+	struct timeline *tl;
+	struct ptview *view;
+	struct ptsession *pt;
+	struct session *session;
+	struct ringevents *events;
+	struct meta meta;
+};
+
+static void decode_fini(struct decode *d)
+{
+	session_free(d->session);
+	ptsession_free(d->pt);
+	ptview_free(d->view);
+	timeline_free(d->tl);
+	clock_map_free(d->clocks);
+	ringevents_free(d->events);
+	source_free(d->source);
+	images_free(d->images);
+	stacktab_free(d->st);
+	perfdata_free(d->pd);
+	meta_fini(&d->meta);
+}
+
+/* A bundle's times are MONOTONIC_RAW, also where no record says so. */
+static int make_clocks(const struct job *j, struct decode *d)
+{
+	enum clock_source source = d->pd ? session_clock(d->pd) : CLOCK_SOURCE_UNKNOWN;
+	int r;
+
+	if (source == CLOCK_SOURCE_UNKNOWN && j->input == JOB_BUNDLE)
+		source = CLOCK_SOURCE_MONOTONIC_RAW;
+	r = clock_map_new(source, &d->clocks);
+	if (r < 0)
+		return r;
+	if (source == CLOCK_SOURCE_MONOTONIC_RAW) {
+		for (size_t i = 0; i < d->meta.n_brackets && r >= 0; i++)
+			r = clock_map_add(d->clocks, &d->meta.brackets[i]);
+	}
+	if (d->pd && d->pd->clock_data.known && source == CLOCK_SOURCE_MONOTONIC && r >= 0) {
+		const struct clock_bracket b = {.source = d->pd->clock_data.clock_ns,
+			.monotonic = d->pd->clock_data.clock_ns,
+			.realtime = d->pd->clock_data.wall_ns};
+
+		r = clock_map_add(d->clocks, &b);
+	}
+	clock_map_finish(d->clocks);
+	return r < 0 ? r : 0;
+}
+
+/* What was recorded by this kernel was recorded here, as far as anybody can tell. */
+static bool recorded_here(const struct job *j, const struct decode *d)
+{
+	return d->pd && d->pd->osrelease && strcmp(j->host.release, d->pd->osrelease) == 0;
+}
+
+/* perf's own table of build ids; and the vDSO of this machine where it is the same kernel's. */
+static void tell_images(struct job *j, struct decode *d)
+{
+	for (uint32_t i = 0; d->pd && i < d->pd->n_build_ids; i++)
+		images_expect(d->images, d->pd->build_ids[i].name, d->pd->build_ids[i].id,
+			d->pd->build_ids[i].size);
+	if (j->vdso_fd >= 0)
+		images_set_vdso_fd(d->images, take_fd(&j->vdso_fd));
+	else if (recorded_here(j, d))
+		images_use_own_vdso(d->images);
+}
+
+/* The end of the recording: when it was frozen, else its last record. */
+static void focus_on_last(const struct job *j, const struct decode *d, struct timeline_options *to)
+{
+	uint64_t end = d->meta.frozen_raw;
+
+	if (!end && d->pd && d->pd->n_index)
+		end = d->pd->index[d->pd->n_index - 1].time;
+	if (!j->last_ns || !end)
+		return;
+	to->focus_begin_ns = end > j->last_ns ? end - j->last_ns : 1;
+	to->focus_end_ns = end;
+}
+
+static int open_perfdata(struct job *j, struct decode *d)
+{
+	int r;
+
+	if (j->perfdata_fd < 0)
+		return 0;
+	r = perfdata_open(j->perfdata_fd, &j->budget, &d->pd);
+	if (r > 0)
+		return job_refuse(j, perfdata_strerror(r));
+	if (r < 0)
+		return r;
+	j->stage = "reading";
+	return perfdata_scan(d->pd, on_progress, j);
+}
+
+/* One file that cannot be had or read costs the events of its program. */
+static int add_rings(struct job *j, struct decode *d, const struct meta_ring *ring, uint64_t *lost)
+{
+	struct declink_need need = {.kind = NEED_RING, .pid = (pid_t)ring->pid};
+	struct declink_file file;
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	(void)snprintf(need.path, sizeof(need.path), "%s", ring->file);
+	r = j->need.ask(j->need.arg, &need, &file, &fd);
+	if (r < 0)
+		return r;
+	if (r == 1) {
+		int e;
+
+		r = ringevents_add(d->events, fd);
+		e = need_judge(&j->need, &file, r == 0);
+		if (e < 0)
+			return e;
+	} else {
+		r = -ENOENT;
+	}
+	*lost += r < 0;
+	return r == -ENOMEM ? r : 0;
+}
+
+/* The events of programs, if the bundle has any. */
+static int open_rings(struct job *j, struct decode *d)
+{
+	uint64_t lost = d->meta.rings_left_out;
+	int r;
+
+	if (d->meta.n_rings == 0)
+		return 0;
+	j->stage = "reading";
+	r = ringevents_new(d->meta.tsc, d->meta.n_tsc, &j->budget, &d->events);
+	for (size_t i = 0; i < d->meta.n_rings && r == 0; i++)
+		r = add_rings(j, d, &d->meta.rings[i], &lost);
+	if (lost)
+		json_add_uint(j->losses, "ring_files_missing", lost);
+	return r < 0 ? r : ringevents_finish(d->events);
+}
+
+/* Somebody else may have written it; the events of programs are not lost with it. */
+static void do_without_perfdata(struct job *j, struct decode *d)
+{
+	j->error[0] = '\0';
+	d->pd = perfdata_free(d->pd);
+	json_add_bool(j->losses, "perf_data_unreadable", true);
+}
+
+/* What happened must have been recorded by somebody. */
+static int open_input(struct job *j, struct decode *d)
+{
+	int r;
+
+	if (j->meta_fd >= 0) {
+		r = meta_read(j->meta_fd, &d->meta);
+		if (r > 0)
+			json_add_bool(j->losses, "meta_unreadable", true);
+		else if (r < 0)
+			return r;
+	}
+	r = open_perfdata(j, d);
+	if (r < 0 && r != -ENOMEM && d->meta.n_rings) {
+		do_without_perfdata(j, d);
+		r = 0;
+	}
+	if (r >= 0 && j->input == JOB_BUNDLE)
+		r = open_rings(j, d);
+	if (r >= 0 && !d->pd && !d->events)
+		r = job_refuse(j, "the bundle has neither perf.data nor event rings");
+	return r;
+}
+
+static void timeline_describe(const struct job *j, const struct decode *d, struct timeline_options *to)
+{
+	const struct meta *m = &d->meta;
+
+	to->period_ns = d->pd ? session_period_ns(d->pd) : 0;
+	to->clocks = d->clocks;
+	to->switches = d->pd && session_has_switches(d->pd);
+	/* exact calls are whole of themselves, each thread's from its own begin */
+	if (!d->pt)
+		to->complete_from_ns = m->complete_from || !d->pd ? m->complete_from : session_complete_from(d->pd);
+	to->kernel_release = m->kernel_release[0] ? m->kernel_release : d->pd ? d->pd->osrelease : NULL;
+	to->machine = m->machine[0] ? m->machine : d->pd ? d->pd->arch : NULL;
+	focus_on_last(j, d, to);
+	if (m->slow.end_raw)
+		to->cause = (struct timeline_cause){.region = m->slow.region,
+			.tid = m->slow.tid,
+			.begin_ns = m->slow.begin_raw,
+			.end_ns = m->slow.end_raw,
+			.over_ns = m->slow.over};
+}
+
+static int open_pt(struct job *j, struct decode *d)
+{
+	const struct ptview_options vo = {
+		.kind = j->view, .fd = j->out_fd, .max_bytes = j->max_output, .st = d->st};
+	int r = 0;
+
+	if (j->view)
+		r = ptview_new(&vo, &d->view);
+	if (r == 0 && d->pd)
+		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, d->view, j->inlined, &d->pt);
+	if (r >= 0 && j->view && !d->pt)
+		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
+	if (r >= 0 && j->inlined && !d->pt)
+		return job_refuse(j, "it has no Intel PT trace, which alone tells inlined calls");
+	return r < 0 ? r : 0;
+}
+
+static int decode_setup(struct job *j, struct decode *d, struct writer *w)
+{
+	struct timeline_options to = {.version = PACKAGE_VERSION};
+	struct session_options so = {
+		.symbols = j->symbols, .progress = on_progress, .progress_arg = j};
+	int r;
+
+	r = open_input(j, d);
+	if (r < 0)
+		return r;
+	r = stacktab_new(j->max_memory / 8, &d->st);
+	if (r >= 0)
+		r = images_new(&j->need, &j->budget, &d->images);
+	if (r >= 0 && j->lines)
+		r = source_new(d->images, &j->budget, &d->source);
+	if (r >= 0)
+		r = make_clocks(j, d);
+	if (r < 0)
+		return r;
+	tell_images(j, d);
+	r = open_pt(j, d);
+	if (r < 0)
+		return r;
+	timeline_describe(j, d, &to);
+	r = timeline_new(&to, d->st, w, &d->tl);
+	if (r < 0)
+		return r;
+	so.pd = d->pd;
+	so.events = d->events;
+	so.pt = d->pt;
+	so.events_end_ns = d->meta.frozen_raw;
+	so.images = d->images;
+	so.source = d->source;
+	so.st = d->st;
+	so.tl = d->tl;
+	so.need = &j->need;
+	so.perfmaps = j->input == JOB_BUNDLE || recorded_here(j, d);
+	so.budget = &j->budget;
+	so.whole_target = j->input == JOB_BUNDLE;
+	so.notes = d->meta.notes;
+	so.n_notes = d->meta.n_notes;
+	so.nspid = meta_nspid;
+	so.nspid_arg = &d->meta;
+	r = session_new(&so, &d->session);
+	for (size_t i = 0; i < d->meta.n_rings && r == 0; i++)
+		session_name_process(d->session, d->meta.rings[i].pid, d->meta.rings[i].comm);
+	return r;
+}
+
+static void add_timeline_stats(struct job *j, const struct timeline *tl, const struct writer *w)
+{
+	struct timeline_stats ts;
+	struct writer_stats ws;
+
+	timeline_stats(tl, &ts);
+	writer_stats(w, &ws);
+	json_add_uint(j->stats, "slices", ws.slices);
+	json_add_uint(j->stats, "bytes_raw", ws.bytes_raw);
+	json_add_uint(j->stats, "bytes_out", ws.bytes_out);
+	json_add_uint(j->stats, "first_ns", ts.first_ns);
+	json_add_uint(j->stats, "last_ns", ts.last_ns);
+	if (ts.out_of_order)
+		json_add_uint(j->losses, "events_out_of_order", ts.out_of_order);
+	if (ts.refused_full)
+		json_add_uint(j->losses, "events_over_limits", ts.refused_full);
+	if (ts.folded)
+		json_add_uint(j->losses, "frames_folded", ts.folded);
+	if (ts.calls_late)
+		json_add_uint(j->losses, "callers_begun_late", ts.calls_late);
+	if (ts.inconsistent)
+		json_add_uint(j->losses, "switches_inconsistent", ts.inconsistent);
+	if (ts.regions_folded)
+		json_add_uint(j->losses, "regions_folded", ts.regions_folded);
+	if (ts.regions_not_nested)
+		json_add_uint(j->losses, "regions_not_nested", ts.regions_not_nested);
+	if (ws.args_dropped)
+		json_add_uint(j->losses, "arguments_over_limit", ws.args_dropped);
+	if (ts.cut)
+		json_add_uint(j->losses, "output_cut_at_ns", ts.cut_ns);
+	if (ws.bytes_dropped)
+		json_add_uint(j->losses, "bytes_over_output_limit", ws.bytes_dropped);
+	if (ws.names_dropped)
+		json_add_uint(j->losses, "names_over_memory", ws.names_dropped);
+}
+
+static void tell_loss(void *arg, const char *kind, uint64_t count)
+{
+	timeline_loss_sometime(arg, kind, count);
+}
+
+/*
+ * What is missing of PT, or in doubt, is said in the trace, too: at its end, but for what was drawn where it
+ * happened.
+ */
+static void tell_pt_losses(const struct ptsession *pt, struct timeline *tl)
+{
+	static const char *const drawn[] = {
+		"pt_overflows", "pt_no_code", "pt_mismatch", "pt_bad_returns", "pt_runaway", "code_unmapped", "code_without_image"};
+	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+
+	if (!stats || !losses)
+		return;
+	ptsession_report(pt, stats, losses);
+	json_object_object_foreach(losses, key, value) {
+		char kind[64];
+		bool told = !json_object_is_type(value, json_type_int) || json_object_get_uint64(value) == 0;
+
+		for (size_t i = 0; i < ARRAY_SIZE(drawn); i++)
+			told |= strcmp(key, drawn[i]) == 0;
+		(void)snprintf(kind, sizeof(kind), "%s", key);
+		for (char *p = kind; *p; p++)
+			if (*p == '_')
+				*p = ' ';
+		if (!told)
+			timeline_loss_sometime(tl, kind, json_object_get_uint64(value));
+	}
+}
+
+/* Of each thread, the one that draws last: what takes longest if nobody else wants the processors. */
+static void add_cpu_times(const struct job *j, struct json_object *stages)
+{
+	struct json_object *each = json_add_new_array(stages, "cpu_each_ns");
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < workers_count(j->workers); i++) {
+		const uint64_t ns = workers_cpu_ns(j->workers, i);
+
+		sum += ns;
+		if (each)
+			json_append(each, json_object_new_uint64(ns));
+	}
+	json_add_uint(stages, "cpu_ns", sum);
+}
+
+/* Where the time went. */
+static void add_stages(struct job *j, const struct decode *d, const struct writer *w, uint64_t setup_ns, uint64_t run_ns)
+{
+	struct json_object *stages = json_add_new_object(j->stats, "stages");
+	struct writer_stats ws;
+
+	writer_stats(w, &ws);
+	if (d->pt)
+		ptsession_report_times(d->pt, &setup_ns, &run_ns, stages);
+	json_add_uint(stages, "reading_ns", setup_ns);
+	json_add_uint(stages, "drawing_ns", run_ns > ws.write_ns ? run_ns - ws.write_ns : 0);
+	json_add_uint(stages, "writing_ns", ws.write_ns);
+	json_add_uint(stages, "total_ns", io_now_ns() - j->began_ns);
+	add_cpu_times(j, stages);
+}
+
+static void add_view_stats(struct job *j, const struct ptview *v)
+{
+	const struct ptview_stats *vs = ptview_stats(v);
+
+	json_add_uint(j->stats, "lines", vs->lines);
+	json_add_uint(j->stats, "bytes_out", vs->bytes);
+	if (vs->cut)
+		json_add_bool(j->losses, "output_cut", true);
+}
+
+int job_decode(struct job *j, struct writer *w)
+{
+	_cleanup_(decode_fini) struct decode d = {0};
+	uint64_t began, setup_ns;
+	int r;
+
+	r = decode_setup(j, &d, w);
+	if (r < 0)
+		return r;
+	j->stage = "decoding";
+	began = io_now_ns();
+	setup_ns = began - j->began_ns;
+	r = session_run(d.session);
+	if (r == 0 && d.events)
+		ringevents_tell_losses(d.events, tell_loss, d.tl);
+	if (r == 0 && d.pt && !d.view)
+		tell_pt_losses(d.pt, d.tl);
+	if (r == 0)
+		r = timeline_finish(d.tl, &j->summary);
+	if (r == 0 && d.view)
+		r = ptview_finish(d.view);
+	add_stages(j, &d, w, setup_ns, io_now_ns() - began);
+	session_report(d.session, j->stats, j->losses);
+	if (d.pt)
+		ptsession_report(d.pt, j->stats, j->losses);
+	if (d.source)
+		source_report(d.source, j->stats, j->losses);
+	if (d.events)
+		ringevents_report(d.events, j->stats, j->losses);
+	if (stacktab_dropped(d.st))
+		json_add_uint(j->losses, "stacks_over_memory", stacktab_dropped(d.st));
+	add_timeline_stats(j, d.tl, w);
+	if (d.view)
+		add_view_stats(j, d.view);
+	return r;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of a job: job.c takes it apart and answers it, decode.c does the decoding. */
+#pragma once
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/utsname.h>
+
+#include "decode/base/budget.h"
+#include "decode/base/file_request.h"
+#include "decode/job/link.h"
+#include "decode/job/sandbox.h"
+#include "decode/pt/dump.h"
+
+struct workers;
+struct writer;
+
+enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
+
+struct job {
+	enum job_input input;
+	bool text;
+	enum ptview_kind view; /* instead of a timeline */
+	bool compress;
+	bool symbols;
+	bool lines;   /* where in the source code things are */
+	bool inlined; /* exact calls, those that were inlined, too */
+	bool idle;
+	unsigned threads;
+	uint64_t max_output, max_memory;
+	uint64_t last_ns; /* the summary looks at the end, so long, by itself; 0: it does not */
+	int perfdata_fd, meta_fd, vdso_fd, out_fd;
+	int probe_fds[DECLINK_MAX_FDS];
+	size_t n_probe;
+
+	struct utsname host;
+	struct link link;
+	struct need need;
+	struct sandbox_layers layers;
+	struct budget budget;
+	struct workers *workers; /* of the decoding, made before the sandbox */
+	uint64_t began_ns;
+	struct json_object *stats, *losses, *summary;
+	const char *stage;
+	char error[256];
+};
+
+/* Keeps the sentence that RESULT will say. -EINVAL. */
+int job_refuse(struct job *j, const char *why);
+
+/* Decodes into `w`; fills stats, losses and summary. 0, or a negative errno. */
+int job_decode(struct job *j, struct writer *w);

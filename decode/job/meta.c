@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/job/meta.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/escape.h"
+#include "common/base/io.h"
+#include "common/control/json.h"
+
+#define MAX_PIDS 65536u
+
+void meta_fini(struct meta *m)
+{
+	free(m->pids);
+	free(m->brackets);
+	free(m->tsc);
+	free(m->rings);
+	free(m->notes);
+	*m = (struct meta){0};
+}
+
+static void read_brackets(struct meta *m, struct json_object *clocks)
+{
+	struct json_object *list = clocks ? json_get_array(clocks, "brackets") : NULL;
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > CLOCK_MAP_MAX)
+		return;
+	m->brackets = calloc(n, sizeof(*m->brackets));
+	m->tsc = calloc(n, sizeof(*m->tsc));
+	if (!m->brackets || !m->tsc)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct clock_bracket *b = &m->brackets[m->n_brackets];
+		uint64_t tsc = 0;
+
+		if (!json_object_is_type(e, json_type_object) ||
+			!json_get_uint(e, "raw", &b->raw) ||
+			!json_get_uint(e, "monotonic", &b->monotonic))
+			continue;
+		(void)json_get_uint(e, "realtime", &b->realtime);
+		(void)json_get_uint(e, "boottime", &b->boottime);
+		(void)json_get_uint(e, "width_ns", &b->width);
+		b->source = b->raw;
+		m->n_brackets++;
+		(void)json_get_uint(e, "tsc", &tsc);
+		m->tsc[m->n_tsc++] = (struct clock_bracket){
+			.source = tsc, .monotonic = b->raw, .boottime = b->boottime, .width = b->width};
+	}
+}
+
+static int pid_compare(const void *a, const void *b)
+{
+	const struct meta_pid *x = a, *y = b;
+
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static void read_pids(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > MAX_PIDS)
+		return;
+	m->pids = calloc(n, sizeof(*m->pids));
+	if (!m->pids)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		uint64_t pid, nspid;
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "pid", &pid) ||
+			!json_get_uint(e, "nspid", &nspid) || pid > INT32_MAX || nspid > INT32_MAX)
+			continue;
+		m->pids[m->n_pids++] =
+			(struct meta_pid){.pid = (uint32_t)pid, .nspid = (uint32_t)nspid};
+	}
+	qsort(m->pids, m->n_pids, sizeof(*m->pids), pid_compare);
+}
+
+static int note_compare(const void *a, const void *b)
+{
+	const struct session_note *x = a, *y = b;
+
+	return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static void note_add(struct meta *m, const struct session_note *note)
+{
+	struct session_note *v;
+
+	if (m->n_notes >= META_MAX_NOTES)
+		return;
+	v = reallocarray(m->notes, m->n_notes + 1, sizeof(*v));
+	if (!v)
+		return;
+	m->notes = v;
+	m->notes[m->n_notes++] = *note;
+}
+
+/*
+ * Losses with a time: [{"kind","from_ns","to_ns","count"}]. Those of a cpu are how far its ring looks back, which is no
+ * loss: before the last of them begins to be whole, nothing is (complete_from).
+ */
+static void read_gaps(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct session_note note = {0};
+		const char *kind;
+
+		if (!json_object_is_type(e, json_type_object) ||
+			!json_get_uint(e, "to_ns", &note.end))
+			continue;
+		note.begin = note.end;
+		(void)json_get_uint(e, "from_ns", &note.begin);
+		(void)json_get_uint(e, "count", &note.count);
+		if (json_object_object_get_ex(e, "cpu", NULL)) {
+			if (note.end > m->complete_from)
+				m->complete_from = note.end;
+			continue;
+		}
+		if (note.begin > note.end)
+			note.begin = note.end;
+		kind = json_get_string(e, "kind");
+		if (!kind)
+			kind = "lost";
+		escape_text(note.text, sizeof(note.text), kind, strlen(kind));
+		note_add(m, &note);
+	}
+}
+
+/* LOST and LOST_SAMPLES records, which are told here and not in perf.data. */
+static void read_lost(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct session_note note = {0};
+		const char *kind;
+
+		if (!json_object_is_type(e, json_type_object) ||
+			!json_get_uint(e, "time", &note.end) || !note.end)
+			continue;
+		(void)json_get_uint(e, "lost", &note.count);
+		note.begin = note.end;
+		kind = json_get_string(e, "kind");
+		(void)snprintf(note.text, sizeof(note.text), "%s",
+			kind && strcmp(kind, "lost_samples") == 0 ? "samples lost"
+								  : "records lost");
+		note_add(m, &note);
+	}
+}
+
+/* The copies of event rings: [{"file","pid","comm"}]. */
+static void read_rings(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n > META_MAX_RINGS) {
+		m->rings_left_out = n - META_MAX_RINGS;
+		n = META_MAX_RINGS;
+	}
+	if (n == 0)
+		return;
+	m->rings = calloc(n, sizeof(*m->rings));
+	if (!m->rings)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct meta_ring *ring = &m->rings[m->n_rings];
+		const char *file, *comm;
+		uint64_t pid = 0;
+
+		if (!json_object_is_type(e, json_type_object))
+			continue;
+		file = json_get_string(e, "file");
+		comm = json_get_string(e, "comm");
+		if (!file || !*file || strlen(file) >= sizeof(ring->file))
+			continue;
+		memcpy(ring->file, file, strlen(file) + 1);
+		if (json_get_uint(e, "pid", &pid) && pid <= INT32_MAX)
+			ring->pid = (uint32_t)pid;
+		if (comm)
+			escape_text(ring->comm, sizeof(ring->comm), comm, strlen(comm));
+		m->n_rings++;
+	}
+}
+
+static uint32_t get_tid(struct json_object *o)
+{
+	uint64_t tid = 0;
+
+	return json_get_uint(o, "tid", &tid) && tid <= INT32_MAX ? (uint32_t)tid : 0;
+}
+
+/* A region that was slow, or the program itself. */
+static void read_cause(struct meta *m, struct json_object *cause)
+{
+	const char *kind = json_get_string(cause, "kind"), *name = json_get_string(cause, "region");
+	struct session_note note = {.mark = true};
+	uint64_t begin, end;
+
+	if (!kind)
+		return;
+	if (strcmp(kind, "region") == 0 && name && json_get_uint(cause, "begin_raw_ns", &begin) &&
+		json_get_uint(cause, "end_raw_ns", &end) && begin < end) {
+		escape_text(m->slow.region, sizeof(m->slow.region), name, strlen(name));
+		m->slow.begin_raw = begin;
+		m->slow.end_raw = end;
+		m->slow.tid = get_tid(cause);
+		(void)json_get_uint(cause, "over_ns", &m->slow.over);
+	} else if (strcmp(kind, "program") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) && note.end) {
+		uint32_t tid = get_tid(cause);
+
+		note.begin = note.end;
+		if (tid)
+			(void)snprintf(note.text, sizeof(note.text),
+				"trigger: the program asks, in thread %" PRIu32, tid);
+		else
+			(void)snprintf(note.text, sizeof(note.text), "trigger: the program asks");
+		note_add(m, &note);
+	}
+}
+
+static void read_freeze(struct meta *m, struct json_object *meta)
+{
+	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
+	struct session_note note = {.mark = true};
+	const char *reason = NULL;
+	char text[96];
+
+	if (!json_get_uint(meta, "frozen_raw_ns", &m->frozen_raw) || !m->frozen_raw)
+		return;
+	cause = snapshot ? json_get_object(snapshot, "cause") : NULL;
+	if (cause) {
+		reason = json_get_string(cause, "reason");
+		read_cause(m, cause);
+	}
+	note.begin = note.end = m->frozen_raw;
+	if (reason && *reason) {
+		escape_text(text, sizeof(text), reason, strlen(reason));
+		(void)snprintf(note.text, sizeof(note.text), "snapshot: %s", text);
+	} else {
+		(void)snprintf(note.text, sizeof(note.text), "snapshot");
+	}
+	note_add(m, &note);
+}
+
+static void copy_string(char *dst, size_t size, const char *s)
+{
+	if (s)
+		escape_text(dst, size, s, strlen(s));
+}
+
+int meta_read(int fd, struct meta *ret)
+{
+	_cleanup_json_ struct json_object *o = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct json_object *host, *events;
+	struct meta m = {0};
+	uint64_t from;
+	struct stat st;
+	ssize_t n;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < 0 || st.st_size > META_MAX_BYTES)
+		return META_E_INVALID;
+	text = malloc((size_t)st.st_size + 1);
+	if (!text)
+		return -ENOMEM;
+	n = io_pread_full(fd, text, (size_t)st.st_size, 0);
+	if (n < 0)
+		return (int)n;
+	r = json_parse(text, (size_t)n, META_MAX_BYTES, &o, NULL, 0);
+	if (r)
+		return r < 0 ? r : META_E_INVALID;
+	if (!json_object_is_type(o, json_type_object))
+		return META_E_INVALID;
+	read_brackets(&m, json_get_object(o, "clocks"));
+	read_pids(&m, json_get_array(o, "processes"));
+	read_gaps(&m, json_get_array(o, "gaps"));
+	read_lost(&m, json_get_array(o, "lost_records"));
+	read_freeze(&m, o);
+	read_rings(&m, json_get_array(o, "rings"));
+	events = json_get_object(o, "events");
+	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
+		m.complete_from = from;
+	host = json_get_object(o, "host");
+	if (host) {
+		copy_string(m.kernel_release, sizeof(m.kernel_release),
+			json_get_string(host, "kernel"));
+		copy_string(m.machine, sizeof(m.machine), json_get_string(host, "machine"));
+	}
+	if (m.n_notes)
+		qsort(m.notes, m.n_notes, sizeof(*m.notes), note_compare);
+	*ret = m;
+	return 0;
+}
+
+uint32_t meta_nspid(void *arg, uint32_t pid)
+{
+	const struct meta *m = arg;
+	const struct meta_pid key = {.pid = pid}, *e;
+
+	if (!m->n_pids)
+		return 0;
+	e = bsearch(&key, m->pids, m->n_pids, sizeof(*m->pids), pid_compare);
+	return e ? e->nspid : 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What decoding needs of a bundle's meta.json: brackets of the clocks, pids as their own
+ * namespaces number them, the moment of the freeze and what caused it, losses that have a time,
+ * copies of event rings. Everything is
+ * optional: a bundle without it decodes all the same, with less said.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+#include "decode/base/clockmap.h"
+#include "decode/replay/session.h"
+
+#define META_MAX_BYTES (16u << 20)
+#define META_MAX_NOTES 8192u
+#define META_MAX_RINGS 256u
+
+struct meta {
+	struct meta_pid {
+		uint32_t pid, nspid;
+	} * pids; /* sorted by pid */
+	size_t n_pids;
+	struct clock_bracket *brackets;
+	size_t n_brackets;
+	/* the same moments: `source` is the TSC, 0 where it was not read, `monotonic` MONOTONIC_RAW */
+	struct clock_bracket *tsc;
+	size_t n_tsc;
+	struct meta_ring {
+		char file[128]; /* in the bundle */
+		uint32_t pid;
+		char comm[64]; /* escaped */
+	} * rings;
+	size_t n_rings, rings_left_out;
+	struct session_note *notes; /* sorted by end */
+	size_t n_notes;
+	uint64_t frozen_raw; /* 0: not told */
+	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not told */
+	/* the region that was over its threshold; end 0: it was none */
+	struct {
+		char region[896]; /* escaped */
+		uint32_t tid;	  /* 0: not told */
+		uint64_t begin_raw, end_raw, over;
+	} slow;
+	char kernel_release[128], machine[128];
+};
+
+enum { META_E_INVALID = 1 /* not strict JSON, or too long */ };
+
+/* Reads from `fd`, which stays the caller's. 0, META_E_INVALID, or a negative errno. */
+int meta_read(int fd, struct meta *ret) _must_check_;
+void meta_fini(struct meta *m);
+
+/* For struct session_options; `arg` is the meta. */
+uint32_t meta_nspid(void *arg, uint32_t pid);

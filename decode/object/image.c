@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/object/image_internal.h"
+
+#include <elfutils/libdwelf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <lzma.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+
+#include "common/base/io.h"
+#include "decode/object/extents.h"
+#include "decode/object/cfi.h"
+
+#define MINI_MAX (128u << 20)
+#define MINI_MEMLIMIT (80u << 20)
+#define VDSO_MAX 65536u
+#define PERF_BUILD_ID_MAX 20u /* bytes that a record or perf's table holds */
+
+static bool read_loads(struct image *img)
+{
+	size_t n;
+
+	if (elf_getphdrnum(img->elf, &n) < 0)
+		return false;
+	for (size_t i = 0; i < n && i < 4096 && img->n_loads < IMAGE_MAX_LOADS; i++) {
+		struct image_load *l = &img->loads[img->n_loads];
+		GElf_Phdr ph;
+		uint64_t end;
+
+		if (!gelf_getphdr(img->elf, (int)i, &ph) || ph.p_type != PT_LOAD || !ph.p_filesz)
+			continue;
+		if (__builtin_add_overflow(ph.p_offset, ph.p_filesz, &end) ||
+			__builtin_add_overflow(ph.p_vaddr, ph.p_filesz, &end))
+			continue;
+		l->off = ph.p_offset;
+		l->size = ph.p_filesz;
+		l->vaddr = ph.p_vaddr;
+		l->exec = ph.p_flags & PF_X;
+		img->n_loads++;
+	}
+	return img->n_loads > 0;
+}
+
+bool image_vaddr(const struct image *img, uint64_t off, uint64_t *ret)
+{
+	const struct image_load *best = NULL;
+
+	/* Pages at the seam of two segments are mapped twice: the executable one is meant. */
+	for (uint32_t i = 0; i < img->n_loads; i++) {
+		const struct image_load *l = &img->loads[i];
+
+		if (off < l->off || off - l->off >= l->size)
+			continue;
+		if (!best || (l->exec && !best->exec))
+			best = l;
+	}
+	if (!best)
+		return false;
+	*ret = off - best->off + best->vaddr;
+	return true;
+}
+
+size_t image_read(const struct image *img, uint64_t vaddr, void *buf, size_t len)
+{
+	for (uint32_t i = 0; i < img->n_loads; i++) {
+		const struct image_load *l = &img->loads[i];
+		uint64_t left, off;
+		ssize_t n;
+
+		if (vaddr < l->vaddr || vaddr - l->vaddr >= l->size)
+			continue;
+		left = l->size - (vaddr - l->vaddr);
+		off = l->off + (vaddr - l->vaddr);
+		if (len > left)
+			len = (size_t)left;
+		if (img->mem) {
+			if (off >= img->mem_size)
+				return 0;
+			if (len > img->mem_size - off)
+				len = img->mem_size - (size_t)off;
+			memcpy(buf, img->mem + off, len);
+			return len;
+		}
+		if (off > INT64_MAX)
+			return 0;
+		n = io_pread_full(img->fd, buf, len, (off_t)off);
+		return n < 0 ? 0 : (size_t)n;
+	}
+	return 0;
+}
+
+/* The size of an ELF image in memory, by its own headers; for this process's vDSO, which is no
+ * input. */
+static size_t own_vdso_size(const uint8_t *p)
+{
+	Elf64_Ehdr eh;
+	size_t size;
+
+	memcpy(&eh, p, sizeof(eh));
+	size = eh.e_shoff + (size_t)eh.e_shnum * eh.e_shentsize;
+	return size <= VDSO_MAX ? size : 0;
+}
+
+static void image_fail(struct images *t, struct image *img, enum image_state state)
+{
+	img->state = state;
+	if (state == IMAGE_MISSING)
+		t->stats.missing++;
+	else if (state == IMAGE_CHANGED)
+		t->stats.changed++;
+	else
+		t->stats.broken++;
+}
+
+static bool build_id_is(Elf *elf, const uint8_t *id, size_t size)
+{
+	const void *found = NULL;
+	ssize_t n = dwelf_elf_gnu_build_id(elf, &found);
+
+	/* of a longer one perf keeps the front only */
+	return n >= 0 && ((size_t)n == size || (size == PERF_BUILD_ID_MAX && (size_t)n > size)) &&
+	       memcmp(found, id, size) == 0;
+}
+
+/* The ELF behind the image's fd or memory; every failure leaves a state. */
+static void image_parse(struct images *t, struct image *img, bool changed)
+{
+	const struct expected *e = NULL;
+	GElf_Ehdr eh;
+
+	img->elf = img->mem ? elf_memory((char *)(uintptr_t)img->mem, img->mem_size)
+			    : elf_begin(img->fd, ELF_C_READ, NULL);
+	if (!img->elf || elf_kind(img->elf) != ELF_K_ELF || !gelf_getehdr(img->elf, &eh) ||
+		eh.e_ident[EI_DATA] != ELFDATA2LSB || !read_loads(img)) {
+		image_fail(t, img, IMAGE_BROKEN);
+		return;
+	}
+	img->x86_64 = eh.e_machine == EM_X86_64 && gelf_getclass(img->elf) == ELFCLASS64;
+	if (!img->build_id_size) {
+		e = images_expected(t, img->path);
+		if (e) {
+			memcpy(img->build_id, e->id, e->size);
+			img->build_id_size = e->size;
+		}
+	}
+	if (img->build_id_size)
+		changed = !build_id_is(img->elf, img->build_id, img->build_id_size);
+	if (changed) {
+		img->n_loads = 0;
+		image_fail(t, img, IMAGE_CHANGED);
+		return;
+	}
+	img->state = IMAGE_READY;
+	t->stats.ready++;
+}
+
+static bool has_code(const struct image *img)
+{
+	for (uint32_t i = 0; i < img->n_loads; i++)
+		if (img->loads[i].exec)
+			return true;
+	return false;
+}
+
+static void need_fill(struct declink_need *n, const struct image *img, enum declink_need_kind kind)
+{
+	*n = (struct declink_need){
+		.kind = kind,
+		.maj = img->maj,
+		.min = img->min,
+		.ino = img->ino,
+		.pid = (pid_t)img->pid,
+	};
+}
+
+int image_open(struct images *t, struct image *img)
+{
+	struct declink_file file = {0};
+	struct declink_need need;
+	int r, fd = -1;
+
+	if (img->state != IMAGE_NEW)
+		return 0;
+	if (img->kind == IMAGE_OTHER || img->kind == IMAGE_ANON ||
+		strlen(img->path) > DECLINK_MAX_PATH) {
+		img->state = IMAGE_MISSING; /* nothing is lost: there is no file */
+		return 0;
+	}
+	if (img->kind == IMAGE_VDSO && t->vdso_fd >= 0) {
+		img->fd = fcntl(t->vdso_fd, F_DUPFD_CLOEXEC, 3);
+		if (img->fd < 0)
+			image_fail(t, img, IMAGE_MISSING);
+		else
+			image_parse(t, img, false);
+		return 0;
+	}
+	if (img->kind == IMAGE_VDSO && t->own_vdso) {
+		/* NOLINTNEXTLINE: the kernel tells its own mapping as a number */
+		img->mem = (const uint8_t *)(uintptr_t)getauxval(AT_SYSINFO_EHDR);
+		img->mem_size = img->mem ? own_vdso_size(img->mem) : 0;
+		if (img->mem_size) {
+			image_parse(t, img, false);
+			return 0;
+		}
+		img->mem = NULL;
+	}
+	if (t->stats.ready + t->stats.debug_found >= IMAGES_MAX_OPEN) {
+		image_fail(t, img, IMAGE_MISSING);
+		return 0;
+	}
+	need_fill(&need, img, NEED_OBJECT);
+	memcpy(need.path, img->path, strlen(img->path) + 1);
+	memcpy(need.build_id, img->build_id, img->build_id_size);
+	need.build_id_len = img->build_id_size;
+	r = t->need.ask(t->need.arg, &need, &file, &fd);
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		image_fail(t, img, IMAGE_MISSING);
+		return 0;
+	}
+	img->fd = fd;
+	image_parse(t, img, file.changed);
+	return need_judge(&t->need, &file, img->state == IMAGE_READY && has_code(img));
+}
+
+/* Unpacks .gnu_debugdata: an ELF file of only local functions, compressed by xz. */
+static void load_mini(struct images *t, struct image *img)
+{
+	Elf_Scn *scn = NULL;
+	size_t shstr;
+
+	if (elf_getshdrstrndx(img->elf, &shstr) < 0)
+		return;
+	for (unsigned i = 0; i < SYMBOLS_MAX_SECTIONS && (scn = elf_nextscn(img->elf, scn)); i++) {
+		lzma_stream strm = LZMA_STREAM_INIT;
+		const char *name;
+		size_t cap = 1 << 20, len = 0;
+		Elf_Data *data;
+		GElf_Shdr sh;
+		lzma_ret lr;
+
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS || sh.sh_size > MINI_MAX)
+			continue;
+		name = elf_strptr(img->elf, shstr, sh.sh_name);
+		if (!name || strcmp(name, ".gnu_debugdata") != 0)
+			continue;
+		data = elf_rawdata(scn, NULL);
+		if (!data || !data->d_buf ||
+			lzma_stream_decoder(&strm, MINI_MEMLIMIT, 0) != LZMA_OK)
+			return;
+		strm.next_in = data->d_buf;
+		strm.avail_in = data->d_size;
+		do {
+			uint8_t *p;
+
+			if (len == cap || !img->mini) {
+				cap = img->mini ? cap * 2 : cap;
+				if (cap > MINI_MAX || !budget_take(t->budget, cap / 2) ||
+					!(p = realloc(img->mini, cap)))
+					break;
+				img->mini = p;
+			}
+			strm.next_out = (uint8_t *)img->mini + len;
+			strm.avail_out = cap - len;
+			lr = lzma_code(&strm, LZMA_FINISH);
+			len = cap - strm.avail_out;
+		} while (lr == LZMA_OK);
+		lzma_end(&strm);
+		img->mini_size = len;
+		if (len)
+			img->mini_elf = elf_memory(img->mini, len);
+		return;
+	}
+}
+
+/* Asks for the debug file by build id, and by .gnu_debuglink. */
+int image_load_debug(struct images *t, struct image *img)
+{
+	struct declink_file file = {0};
+	struct declink_need need;
+	const void *id = NULL;
+	const char *link;
+	GElf_Word crc;
+	ssize_t id_len;
+	bool right;
+	int r, fd = -1;
+
+	if (img->debug_tried)
+		return 0;
+	img->debug_tried = true;
+	id_len = dwelf_elf_gnu_build_id(img->elf, &id);
+	link = dwelf_elf_gnu_debuglink(img->elf, &crc);
+	if (id_len < 2 ||
+		id_len > DECLINK_MAX_BUILD_ID) /* a debug file that cannot be checked is none */
+		return 0;
+	need_fill(&need, img, NEED_DEBUG);
+	memcpy(need.build_id, id, (size_t)id_len);
+	need.build_id_len = (size_t)id_len;
+	if (link && strlen(link) <= DECLINK_MAX_PATH)
+		memcpy(need.path, link, strlen(link) + 1);
+	memcpy(need.object, img->path, strlen(img->path) + 1);
+	r = t->need.ask(t->need.arg, &need, &file, &fd);
+	if (r <= 0)
+		return r;
+	img->debug_fd = fd;
+	img->debug_elf = elf_begin(fd, ELF_C_READ, NULL);
+	right = img->debug_elf && elf_kind(img->debug_elf) == ELF_K_ELF &&
+		build_id_is(img->debug_elf, id, (size_t)id_len);
+	r = need_judge(&t->need, &file, right);
+	if (r < 0)
+		return r;
+	if (!right) {
+		t->stats.debug_wrong++;
+		if (img->debug_elf)
+			elf_end(img->debug_elf);
+		img->debug_elf = NULL;
+		return 0;
+	}
+	t->stats.debug_found++;
+	return 0;
+}
+
+int image_load_symbols(struct images *t, struct image *img)
+{
+	int r, n;
+
+	if (img->symbols_loaded)
+		return 0;
+	img->symbols_loaded = true;
+	n = symbols_add_elf(&img->symbols, img->elf, SHT_SYMTAB);
+	if (n == 0 && img->kind == IMAGE_FILE) {
+		r = image_load_debug(t, img);
+		if (r < 0)
+			return r;
+		if (img->debug_elf)
+			n = symbols_add_elf(&img->symbols, img->debug_elf, SHT_SYMTAB);
+		if (n == 0) {
+			load_mini(t, img);
+			if (img->mini_elf)
+				(void)symbols_add_elf(&img->symbols, img->mini_elf, SHT_SYMTAB);
+		}
+	}
+	(void)symbols_add_elf(&img->symbols, img->elf, SHT_DYNSYM);
+	symbols_add_plt(&img->symbols, img->elf);
+	symbols_finish(&img->symbols);
+	return 0;
+}
+
+void image_free(struct image *img)
+{
+	symbols_fini(&img->symbols);
+	cfi_free(img->cfi);
+	extents_free(img->extents);
+	image_free_dwarf(img);
+	if (img->debug_elf)
+		elf_end(img->debug_elf);
+	if (img->mini_elf)
+		elf_end(img->mini_elf);
+	if (img->elf)
+		elf_end(img->elf);
+	free(img->mini);
+	close_fd(img->fd);
+	close_fd(img->debug_fd);
+	free(img->path);
+	free(img->text);
+	free(img);
+}

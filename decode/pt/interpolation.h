@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Times between those that packets tell. A packet of time is followed by many branches, and all that is known of those
+ * is that they happened before the next one: they are spread over the time between both by the
+ * instructions that were executed, and marked. Nothing is spread over a time in which the thread was not traced
+ * or something was lost. Owns what is known of the last stamp; refuses to know clocks and threads.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "decode/pt/flow.h"
+
+/* All zero but `max`: tracing is off. */
+struct ptspread {
+	uint32_t max; /* more events between two stamps keep the time of the first: they would all have to be held back */
+	bool on;	/* since `time`, at `insns`, it was traced without a gap */
+	bool too_many;	/* since `time` */
+	uint64_t time, insns;
+};
+
+/*
+ * The next events of a flow, in its order. Answers how many of them are final: those behind that must be given
+ * again, in front of what follows them.
+ */
+size_t ptspread_events(struct ptspread *s, struct ptflow_event *events, size_t n);
+
+/*
+ * Nothing follows those that were left over: the last `n` of the flow. It went on (PTFLOW_ON) until `time` (0: not
+ * known), when `insns` had been executed.
+ */
+void ptspread_end(struct ptspread *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns);

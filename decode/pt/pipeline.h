@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Follows the blocks of all buffers on some threads and hands out what happened in one order of time:
+ * per buffer in order of the trace, buffers merged by time. A block is followed on its own, from its PSB
+ * to the next one's, so the result does not depend on the number of threads. Owns the blocks that are in flight; memory
+ * is bounded by how many, and by how far one is followed before what came of it has been handed out.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+#include "decode/pt/flow.h"
+
+struct json_object;
+struct ptaux;
+struct ptcode;
+struct ptowner;
+struct ptwork;
+struct workers;
+struct budget;
+
+struct ptwork_options {
+	struct ptaux *aux;
+	struct ptcode *code;
+	struct ptowner *owner;
+	struct workers *workers; /* all are borrowed */
+	struct budget *budget;
+	bool all; /* every branch with its line, for the text views */
+};
+
+struct ptwork_event {
+	uint64_t ns; /* perf clock; never runs backwards in a buffer */
+	uint32_t pid, tid; /* 0, 0: not known */
+	uint32_t buffer;
+	uint64_t insns; /* executed since the event before it in the buffer */
+	struct ptflow_event flow;
+};
+
+struct ptwork_owner {
+	uint32_t pid, tid;
+};
+
+/* What happened in one buffer, before anything else did in another one. */
+struct ptwork_run {
+	/* Until the next call; their .time is ns of the perf clock already. */
+	const struct ptflow_event *events;
+	size_t n;
+	uint32_t buffer;
+	uint64_t insns, offset; /* to be added to the events': since the buffer's begin */
+	uint64_t told;		/* instructions before the first one's, since the buffer's begin */
+	const struct ptwork_owner *owners; /* by .owner - 1 */
+};
+
+int ptwork_new(const struct ptwork_options *options, struct ptwork **ret) _must_check_;
+struct ptwork *ptwork_free(struct ptwork *w);
+DEFINE_CLEANUP(struct ptwork *, ptwork_free)
+
+/* The time of the next event. 1: there is one; 0: the end; -errno. */
+int ptwork_peek(struct ptwork *w, uint64_t *ret_ns);
+/* What is next, and some of what follows that happened before `before`. Answers the same; n is 0 if it is later. */
+int ptwork_run(struct ptwork *w, uint64_t before, struct ptwork_run *ret);
+
+static inline void ptwork_run_event(const struct ptwork_run *run, size_t i, struct ptwork_event *ret)
+{
+	const struct ptflow_event *e = &run->events[i];
+
+	*ret = (struct ptwork_event){.ns = e->time, .buffer = run->buffer, .flow = *e};
+	ret->flow.insns += run->insns;
+	ret->flow.offset += run->offset;
+	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->told);
+	if (e->owner) {
+		ret->pid = run->owners[e->owner - 1].pid;
+		ret->tid = run->owners[e->owner - 1].tid;
+	}
+}
+
+/* How long the caller waited for workers (or did their work, where there are none); how long each of these worked. */
+uint64_t ptwork_wait_ns(const struct ptwork *w);
+void ptwork_report_times(const struct ptwork *w, struct json_object *stages);
+void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses);

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+/* On the workers: one block is followed, by whoever runs there and the code that it had then. */
+#include "config.h"
+
+#include "decode/pt/pipeline_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/io.h"
+#include "decode/pt/code.h"
+#include "decode/pt/who_ran.h"
+
+#define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
+#define MAX_SPANS 64u
+
+static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	(void)arg;
+	(void)ip;
+	(void)ret;
+	(void)buffer;
+	(void)n;
+	return 0;
+}
+
+int ptwork_context_init(struct ptwork_context *c)
+{
+	return codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
+}
+
+void ptwork_context_fini(struct ptwork_context *c)
+{
+	for (size_t i = 0; i < PTWORK_SPACES; i++)
+		codeblocks_free(c->known[i].code);
+	codeblocks_free(c->nothing);
+}
+
+void ptwork_block_fini(struct ptwork_block *b)
+{
+	ptflow_free(b->flow);
+	free(b->bytes);
+	free(b->events);
+	free(b->owners);
+	b->flow = NULL;
+	b->bytes = NULL;
+	b->events = NULL;
+	b->owners = NULL;
+}
+
+static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	return ptcode_read(arg, ip, ret, buffer, n);
+}
+
+static void missing_code(void *arg, uint64_t ip)
+{
+	ptcode_missing(arg, ip);
+}
+
+/* A jump that stays in its function is nothing to the stack: most of them are never handed out. */
+static void tag_block(void *arg, struct codeblock *b)
+{
+	const uint64_t last = b->start + b->to_last;
+	bool first;
+
+	if (b->kind != INSN_COND && b->kind != INSN_JUMP)
+		return;
+	b->tag = ptcode_function(arg, last, &first) !=
+		 ptcode_function(arg, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
+}
+
+static struct codeblocks *code_of(struct ptwork_block *b, const struct ptcode_version *v)
+{
+	struct ptwork_context *c = b->context;
+	struct ptwork_known *k = &c->known[0];
+
+	if (!v)
+		return c->nothing;
+	for (size_t i = 0; i < PTWORK_SPACES; i++) {
+		if (c->known[i].version == v) {
+			c->known[i].used = ++c->clock;
+			return c->known[i].code;
+		}
+		if (c->known[i].used < k->used)
+			k = &c->known[i];
+	}
+	codeblocks_free(k->code);
+	*k = (struct ptwork_known){0};
+	if (codeblocks_new(read_code, tag_block, (void *)(uintptr_t)v, CODE_BYTES, &k->code) < 0) {
+		b->error = -ENOMEM;
+		return c->nothing;
+	}
+	k->code->missing = missing_code;
+	k->version = v;
+	k->used = ++c->clock;
+	return k->code;
+}
+
+static uint32_t owner_number(struct ptwork_block *b, struct ptwork_owner o)
+{
+	struct ptwork_owner *v;
+
+	for (uint32_t i = b->n_owners; i > 0; i--)
+		if (b->owners[i - 1].pid == o.pid && b->owners[i - 1].tid == o.tid)
+			return i;
+	v = reallocarray(b->owners, b->n_owners + 1, sizeof(*v));
+	if (!v) {
+		b->error = -ENOMEM;
+		return 0;
+	}
+	b->owners = v;
+	v[b->n_owners] = o;
+	return ++b->n_owners;
+}
+
+/* When the next block begins: nothing in this one is later, whatever an estimate or a damaged stamp says. */
+static uint64_t limit_ns(const struct ptwork_block *b)
+{
+	const struct ptwork *w = b->w;
+	const size_t next = (size_t)(b - w->blocks) + 1;
+
+	return next < w->n_blocks && w->blocks[next].b->buffer == b->b->buffer ? w->blocks[next].ns : UINT64_MAX;
+}
+
+/* The stamp behind which this one's true time cannot lie. */
+static uint64_t latest(const struct ptwork_block *b, uint64_t ns)
+{
+	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
+	return b->w->config->time.tsc_ctc_n ? ns : limit_ns(b);
+}
+
+/* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
+static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner)
+{
+	struct ptwork_block *b = arg;
+	struct ptwork *w = b->w;
+	const struct ptaux_buffer *buffer = ptaux_buffer(w->o.aux, b->b->buffer);
+	const uint64_t ns = ptaux_ns(w->config, stamp);
+	const struct ptcode_version *version = NULL;
+	struct ptwork_owner o = {0};
+
+	if (buffer->tid > 0) {
+		o.tid = (uint32_t)buffer->tid;
+		o.pid = ptowner_process(w->o.owner, o.tid);
+		version = ptcode_at(w->o.code, o.pid, ns);
+	} else {
+		struct ptowner_span spans[MAX_SPANS];
+		const unsigned int n =
+			ptowner_find(w->o.owner, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+
+		for (unsigned int i = 0; i < n; i++) {
+			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
+			const struct ptcode_version *v = ptcode_at(w->o.code, spans[i].pid, at);
+
+			if (i == 0) {
+				o = (struct ptwork_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				version = v;
+			}
+			if (spans[i].tid && v && ptcode_is_mapped(v, ip)) {
+				o = (struct ptwork_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				version = v;
+				break;
+			}
+		}
+	}
+	*owner = owner_number(b, o);
+	b->version = version;
+	return code_of(b, version);
+}
+
+/* Room for the next batch, behind what there is. */
+static int make_room(struct ptwork_block *b)
+{
+	const size_t least = b->n + PTFLOW_BATCH, most = b->w->max_events + PTFLOW_BATCH;
+	size_t cap = least + least / 2;
+	struct ptflow_event *v;
+
+	if (b->cap >= least)
+		return 0;
+	if (cap > most)
+		cap = least > most ? least : most;
+	v = reallocarray(b->events, cap, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	b->events = v;
+	b->cap = cap;
+	return 0;
+}
+
+/* They are where they stay: `events` is behind those that there are. */
+static int on_events(void *arg, const struct ptflow_event *events, size_t n)
+{
+	struct ptwork_block *b = arg;
+	int r;
+
+	(void)events;
+	b->n += n;
+	r = make_room(b);
+	if (r < 0)
+		return r;
+	ptflow_use(b->flow, b->events + b->n);
+	return b->error ? b->error : b->n >= b->w->max_events;
+}
+
+/* The block's turn on this thread: its first, or where it was left. */
+static int take_up(struct ptwork_block *b, struct ptwork_context *c)
+{
+	struct ptflow_options fo = {.code = c->nothing,
+		.enter = on_enter,
+		.time = &b->time,
+		.sink = on_events,
+		.arg = b,
+		.errata = b->w->errata,
+		.all = b->w->o.all};
+	int r = make_room(b);
+
+	if (r < 0)
+		return r;
+	b->context = c;
+	if (b->flow) {
+		ptflow_rebind(b->flow, code_of(b, b->version), b);
+		ptflow_use(b->flow, b->events + b->n);
+		return 0;
+	}
+	fo.batch = b->events;
+	b->spread.max = b->w->max_held;
+	pttime_init(&b->time, &b->w->config->time);
+	return ptflow_new(&fo, &b->flow);
+}
+
+/* Those whose time is not known yet are held back. */
+static void settle_times(struct ptwork_block *b)
+{
+	const size_t final = ptspread_events(&b->spread, b->events, b->n);
+
+	b->held = b->n - final;
+	b->n = final;
+}
+
+/* The block is over; it was followed up to the stamp of the next one, if nothing is missing between. */
+static void settle_last_times(struct ptwork_block *b)
+{
+	ptspread_end(&b->spread, b->events + b->n, b->held, b->end == PTFLOW_ON ? pttime_now(&b->time) : 0, b->stats.insns);
+	b->n += b->held;
+	b->held = 0;
+}
+
+/* Stamps become times of the perf clock, which do not run backwards. */
+static void to_ns(struct ptwork_block *b)
+{
+	const struct ptaux_config *config = b->w->config;
+	const uint64_t limit = limit_ns(b);
+	uint64_t last = b->events_ns > b->ns ? b->events_ns : b->ns, stamp = 0, ns = 0;
+
+	b->unowned = 0;
+	for (size_t i = 0; i < b->n; i++) {
+		struct ptflow_event *e = &b->events[i];
+
+		if (e->time != stamp || i == 0) {
+			stamp = e->time;
+			ns = ptaux_ns(config, stamp);
+			if (ns > limit)
+				ns = limit;
+		}
+		if (ns > last)
+			last = ns;
+		e->time = last;
+		b->unowned += ptwork_is_unowned(b, e);
+	}
+	b->events_ns = last;
+}
+
+void ptwork_follow(struct work *work, unsigned int worker)
+{
+	struct ptwork_block *b = (struct ptwork_block *)work;
+	struct ptwork_context *c = &b->w->contexts[worker];
+	const uint64_t began = io_now_ns(), left = b->b->bytes - b->at;
+	const uint8_t *end = b->bytes + b->n_bytes;
+	size_t used = 0;
+	uint32_t owner;
+	int r = take_up(b, c);
+
+	if (r == 0)
+		r = ptflow_feed(b->flow, b->bytes, end, b->n_bytes > left ? b->bytes + left : NULL, b->more, &used);
+	b->more = r == PTFLOW_MORE;
+	if (r < 0)
+		b->error = r;
+	b->at += used;
+	settle_times(b);
+	if (!b->more && b->flow) {
+		b->end = ptflow_where(b->flow, &b->end_ip, &owner);
+		b->stats = *ptflow_stats(b->flow);
+		b->flow = ptflow_free(b->flow);
+	}
+	if (!b->more)
+		settle_last_times(b);
+	to_ns(b);
+	c->busy_ns += io_now_ns() - began;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How it went: times, counts, losses. */
+#include "config.h"
+
+#include "common/control/json.h"
+#include "decode/pt/pipeline_internal.h"
+
+void ptwork_report_times(const struct ptwork *w, struct json_object *stages)
+{
+	struct json_object *each = json_add_new_array(stages, "following_each_ns");
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < w->n_contexts; i++) {
+		sum += w->contexts[i].busy_ns;
+		if (each)
+			json_append(each, json_object_new_uint64(w->contexts[i].busy_ns));
+	}
+	json_add_uint(stages, "following_ns", sum);
+}
+
+void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses)
+{
+	static const char *const names[_PTFLOW_E_MAX] = {
+		[PTFLOW_E_NO_CODE] = "pt_no_code",
+		[PTFLOW_E_MISMATCH] = "pt_mismatch",
+		[PTFLOW_E_PACKET] = "pt_bad_packets",
+		[PTFLOW_E_RETURN] = "pt_bad_returns",
+		[PTFLOW_E_RUNAWAY] = "pt_runaway",
+	};
+
+	json_add_uint(stats, "instructions", w->stats.insns);
+	json_add_uint(stats, "pt_packets", w->stats.packets);
+	for (size_t i = 1; i < _PTFLOW_E_MAX; i++)
+		if (w->stats.errors[i])
+			json_add_uint(losses, names[i], w->stats.errors[i]);
+	if (w->stats.overflows)
+		json_add_uint(losses, "pt_overflows", w->stats.overflows);
+	if (w->stats.skipped_bytes)
+		json_add_uint(losses, "pt_bytes_skipped", w->stats.skipped_bytes);
+	if (w->unowned)
+		json_add_uint(losses, "pt_branches_of_nobody", w->unowned);
+	if (w->cut)
+		json_add_uint(losses, "pt_blocks_cut", w->cut);
+	if (w->backwards)
+		json_add_uint(losses, "pt_time_backwards", w->backwards);
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/pt/who_ran.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bundle/schedev.h"
+#include "decode/base/bytes.h"
+#include "decode/base/idmap.h"
+#include "decode/perf/data.h"
+#include "decode/perf/event.h"
+#include "decode/replay/session_internal.h"
+
+#define MAX_CPUS 4096u
+
+/* Who runs from then on; until the next of the same CPU. */
+struct change {
+	uint64_t time;
+	uint32_t pid, tid;
+	bool known;
+};
+
+struct cpu_changes {
+	struct change *v;
+	size_t n, cap;
+};
+
+struct ptowner {
+	struct budget *budget;
+	uint64_t charged;
+	struct cpu_changes cpus[MAX_CPUS];
+	struct idmap pids; /* by tid: the pid as a pointer */
+};
+
+static int add(struct ptowner *o, uint32_t cpu, const struct change *c)
+{
+	struct cpu_changes *l;
+	struct change *v;
+
+	if (cpu >= MAX_CPUS)
+		return 0;
+	l = &o->cpus[cpu];
+	/* The way in and the way out of one switch tell the same; the one that knows more stays. */
+	if (l->n && l->v[l->n - 1].time == c->time) {
+		if (c->known)
+			l->v[l->n - 1] = *c;
+		return 0;
+	}
+	if (l->n && c->known && l->v[l->n - 1].known && l->v[l->n - 1].tid == c->tid)
+		return 0;
+	if (l->n == l->cap) {
+		const size_t cap = l->cap ? l->cap * 2 : 64;
+
+		if (!budget_take(o->budget, (cap - l->cap) * sizeof(*v)))
+			return -ENOMEM;
+		o->charged += (cap - l->cap) * sizeof(*v);
+		v = reallocarray(l->v, cap, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n++] = *c;
+	return 0;
+}
+
+static int on_sched(struct ptowner *o, const struct perfevent *ev)
+{
+	struct tracerd_sched_event e;
+	struct change c = {.time = ev->time, .known = true};
+
+	memcpy(&e, ev->sample.raw, sizeof(e));
+	if (e.kind == SCHEDEV_IN) {
+		c.pid = e.pid;
+		c.tid = e.tid;
+	} else if (e.kind == SCHEDEV_OUT) {
+		c.pid = e.other_pid;
+		c.tid = e.other_tid;
+		c.known = e.other_tid != SCHEDEV_MASKED_ID;
+	} else {
+		return 0;
+	}
+	return add(o, e.cpu, &c);
+}
+
+static int on_switch(struct ptowner *o, const struct perfevent *ev)
+{
+	struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
+
+	if (ev->sw.out) {
+		c.known = ev->sw.has_other;
+		c.pid = ev->sw.other_pid;
+		c.tid = ev->sw.other_tid;
+	}
+	return add(o, ev->cpu, &c);
+}
+
+static int on_start(struct ptowner *o, const struct perfevent *ev)
+{
+	const struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
+
+	return ev->pid == UINT32_MAX ? 0 : add(o, ev->cpu, &c);
+}
+
+int ptowner_new(struct perfdata *pd, struct ptowner **ret)
+{
+	_cleanup_(ptowner_freep) struct ptowner *o = calloc(1, sizeof(*o));
+	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
+	struct perfevent ev;
+	int r = 0;
+
+	if (!o)
+		return -ENOMEM;
+	o->budget = pd->budget;
+	pd->next = 0;
+	while (r == 0 && perfdata_next(pd, &ev)) {
+		if (ev.pid != UINT32_MAX && ev.pid != 0 && ev.tid != 0 &&
+			(uintptr_t)idmap_get(&o->pids, ev.tid) != ev.pid)
+			r = idmap_put(&o->pids, ev.tid, (void *)(uintptr_t)ev.pid);
+		if (r < 0 || !ev.has_time || ev.cpu == PERFEVENT_NO_CPU)
+			continue;
+		if (ev.kind == PERFEVENT_SWITCH)
+			r = on_switch(o, &ev);
+		else if (ev.kind == PERFEVENT_ITRACE_START)
+			r = on_start(o, &ev);
+		else if (ev.kind == PERFEVENT_SAMPLE && attr_is_bpf_output(ev.attr) &&
+			 ev.sample.raw_size >= sizeof(struct tracerd_sched_event) &&
+			 load_u32(ev.sample.raw) == SCHEDEV_MAGIC)
+			r = on_sched(o, &ev);
+	}
+	pd->next = 0;
+	pd->losses = losses;
+	if (r < 0)
+		return r;
+	*ret = take_ptr(o);
+	return 0;
+}
+
+struct ptowner *ptowner_free(struct ptowner *o)
+{
+	if (!o)
+		return NULL;
+	for (size_t i = 0; i < MAX_CPUS; i++)
+		free(o->cpus[i].v);
+	idmap_fini(&o->pids);
+	budget_give(o->budget, o->charged);
+	free(o);
+	return NULL;
+}
+
+unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, uint64_t to, struct ptowner_span *ret,
+			  unsigned int room)
+{
+	const struct cpu_changes *l;
+	size_t low = 0, high;
+	unsigned int n = 0;
+
+	if (cpu < 0 || (uint32_t)cpu >= MAX_CPUS)
+		return 0;
+	l = &o->cpus[cpu];
+	high = l->n;
+	/* the first change behind `from`; the one before it is in force */
+	while (low < high) {
+		const size_t mid = low + (high - low) / 2;
+
+		if (l->v[mid].time <= from)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (size_t i = low ? low - 1 : 0; i < l->n && n < room && (l->v[i].time <= to || i + 1 == low); i++) {
+		const struct change *c = &l->v[i];
+
+		if (!c->known)
+			continue;
+		ret[n++] = (struct ptowner_span){.from = c->time,
+			.to = i + 1 < l->n ? l->v[i + 1].time : UINT64_MAX,
+			.pid = c->pid,
+			.tid = c->tid};
+	}
+	return n;
+}
+
+uint32_t ptowner_process(const struct ptowner *o, uint32_t tid)
+{
+	return (uint32_t)(uintptr_t)idmap_get(&o->pids, tid);
+}

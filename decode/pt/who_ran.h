@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose instructions a buffer holds at a time: the switches of each CPU, from SWITCH_CPU_WIDE, SWITCH,
+ * ITRACE_START and sched events, before anything is decoded. Owns nothing else.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+
+struct perfdata;
+struct ptowner;
+
+struct ptowner_span {
+	uint64_t from, to; /* perf clock */
+	uint32_t pid, tid; /* tid 0: idle */
+};
+
+int ptowner_new(struct perfdata *pd, struct ptowner **ret) _must_check_;
+struct ptowner *ptowner_free(struct ptowner *o);
+DEFINE_CLEANUP(struct ptowner *, ptowner_free)
+
+/*
+ * Who may run on `cpu` between the two times (a stamp without MTC and CYC is only a lower bound: `to` is the next
+ * one): the spans that touch them, in order, at most `room`. Returns how many; 0: nothing is known.
+ */
+unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, uint64_t to, struct ptowner_span *ret,
+			  unsigned int room);
+
+/* The process of a thread, by what was told of it last; 0: nothing was. */
+uint32_t ptowner_process(const struct ptowner *o, uint32_t tid);

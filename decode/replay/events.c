@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Events of programs in a replay: whose they are. What a program says of its threads is believed for that
+ * program only: a number that is another process's thread gets a made-up one.
+ */
+#include "config.h"
+
+#include <string.h>
+
+#include "common/base/escape.h"
+#include "decode/replay/session_internal.h"
+#include "decode/rings/event.h"
+
+/* Of one process, that nothing else tells of: its rings had so many writers, or it made them up. */
+#define MAX_EVENT_THREADS 4096u
+
+static struct thread *thread_of(struct session *s, uint32_t pid, uint32_t *tid)
+{
+	struct thread *t = idmap_get(&s->threads, *tid);
+	struct process *p;
+
+	if (t && t->process->pid != pid && !t->exited) {
+		*tid |= RINGEVENT_TID_MADE;
+		t = idmap_get(&s->threads, *tid);
+		if (t && t->process->pid != pid)
+			return NULL;
+	}
+	/* one that has just ended has written before that */
+	if (t && t->process->pid == pid)
+		return t;
+	p = session_process(s, pid);
+	if (!p || p->n_event_threads >= MAX_EVENT_THREADS)
+		return NULL;
+	p->n_event_threads++;
+	return session_thread(s, pid, *tid);
+}
+
+int session_on_program_event(struct session *s, const struct ringevent *event)
+{
+	struct ringevent ev = *event;
+	struct thread *t;
+	int r;
+
+	if (s->o.events_end_ns && ev.ts > s->o.events_end_ns) {
+		s->events_late++;
+		return 0;
+	}
+	t = thread_of(s, ev.pid, &ev.tid);
+	if (!t) {
+		s->events_homeless++;
+		return 0;
+	}
+	s->events++;
+	if (ev.kind == RINGEVENT_THREAD && ev.name && *ev.name) {
+		/* it was escaped; this cuts it */
+		escape_text(t->name, sizeof(t->name), ev.name, strlen(ev.name));
+		t->named = true;
+		t->told = false;
+	}
+	r = session_tell_thread(s, t, ev.ts);
+	return r < 0 ? r : timeline_answer(timeline_event(s->o.tl, &ev));
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/replay/pt_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/base/io.h"
+#include "common/control/json.h"
+#include "decode/base/idmap.h"
+#include "decode/calls/callstack.h"
+#include "decode/perf/event.h"
+#include "decode/pt/auxtrace.h"
+#include "decode/pt/code.h"
+#include "decode/pt/dump.h"
+#include "decode/pt/missing_code.h"
+#include "decode/pt/pipeline.h"
+#include "decode/pt/who_ran.h"
+#include "decode/replay/pt_notes.h"
+#include "decode/replay/session_internal.h"
+
+int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
+		  struct ptview *view, bool inlined, struct ptsession **ret)
+{
+	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
+	struct ptwork_options wo = {.workers = workers, .budget = budget};
+	uint64_t found;
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	p->budget = budget;
+	p->view = view;
+	r = ptaux_new(pd, budget, &p->aux);
+	if (r > 0)
+		return PTSESSION_E_NONE;
+	if (r == 0)
+		r = ptaux_scan(p->aux);
+	found = io_now_ns();
+	if (r == 0)
+		r = ptcode_new(pd, images, budget, &p->code);
+	if (r == 0)
+		r = ptowner_new(pd, &p->owner);
+	p->code_ns = io_now_ns() - found;
+	if (r == 0 && inlined)
+		r = ptinline_new(&p->inlined);
+	wo.all = ptview_kind(view) == PTVIEW_BRANCHES || ptview_kind(view) == PTVIEW_INSNS || inlined;
+	wo.aux = p->aux;
+	wo.code = p->code;
+	wo.owner = p->owner;
+	if (r == 0)
+		r = ptwork_new(&wo, &p->work);
+	if (r == 0)
+		r = ptnotes_new(p->aux, &p->notes);
+	if (r < 0)
+		return r;
+	pd->losses.aux_bytes = 0; /* somebody decodes them */
+	*ret = take_ptr(p);
+	return 0;
+}
+
+struct ptsession *ptsession_free(struct ptsession *p)
+{
+	if (!p)
+		return NULL;
+	while (p->all) {
+		struct ptthread *t = p->all;
+
+		p->all = t->next;
+		callstack_free(t->calls);
+		free(t->drawn);
+		free(t);
+		budget_give(p->budget, THREAD_BYTES);
+	}
+	idmap_fini(&p->threads);
+	idmap_fini(&p->processes);
+	ptnotes_free(p->notes);
+	ptwork_free(p->work);
+	ptmissing_free(p->missing);
+	ptowner_free(p->owner);
+	ptcode_free(p->code);
+	ptaux_free(p->aux);
+	ptinline_free(p->inlined);
+	free(p->frames);
+	free(p);
+	return NULL;
+}
+
+/* ---- threads and processes */
+
+static int leave_process(struct ptsession *p, struct ptthread *t)
+{
+	int r = 0;
+
+	if (t->elder)
+		t->elder->sibling = t->sibling;
+	else if (t->sibling)
+		r = idmap_put(&p->processes, t->pid, t->sibling);
+	if (t->sibling)
+		t->sibling->elder = t->elder;
+	t->sibling = t->elder = NULL;
+	t->pid = 0;
+	return r;
+}
+
+static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
+{
+	struct ptthread *first;
+	int r;
+
+	if (t->pid == pid)
+		return 0;
+	r = leave_process(p, t);
+	if (r < 0)
+		return r;
+	first = idmap_get(&p->processes, pid);
+	r = idmap_put(&p->processes, pid, t);
+	if (r < 0)
+		return r;
+	/* one that has left alone is named there still */
+	if (first && first != t && first->pid == pid) {
+		t->sibling = first;
+		first->elder = t;
+	}
+	t->pid = pid;
+	return 0;
+}
+
+static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
+{
+	struct ptthread *t = idmap_get(&p->threads, tid);
+
+	if (t)
+		return enter_process(p, t, pid) < 0 ? NULL : t;
+	if (!budget_take(p->budget, THREAD_BYTES))
+		return NULL;
+	t = calloc(1, sizeof(*t));
+	if (!t) {
+		budget_give(p->budget, THREAD_BYTES);
+		return NULL;
+	}
+	t->p = p;
+	t->tid = tid;
+	if (callstack_new(&ptsession_drawing, t, &t->calls) < 0 || idmap_put(&p->threads, tid, t) < 0) {
+		callstack_free(t->calls);
+		free(t);
+		budget_give(p->budget, THREAD_BYTES);
+		return NULL;
+	}
+	t->next = p->all;
+	p->all = t;
+	return enter_process(p, t, pid) < 0 ? NULL : t;
+}
+
+int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
+{
+	int r = ptwork_peek(p->work, ret_ns);
+
+	if (r == 0)
+		*ret_ns = UINT64_MAX;
+	return r < 0 ? r : 0;
+}
+
+/* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
+static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
+{
+	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_FOUND;
+
+	if (!t->version || begins)
+		t->version = ptcode_at(p->code, ev->pid, ev->ns);
+	if (t->told && !begins)
+		return 0;
+	t->told = session_thread(p->s, ev->pid, ev->tid);
+	return t->told ? session_tell_thread(p->s, t->told, ev->ns) : -ENOMEM;
+}
+
+/* Where code is missing the way is lost, until the next event of the trace. */
+static int account_missing(struct ptsession *p, const struct ptthread *t, const struct ptwork_event *ev)
+{
+	int r = 0;
+
+	if (ev->flow.kind != PTFLOW_LOST || ev->flow.error != PTFLOW_E_NO_CODE) {
+		if (p->missing)
+			ptmissing_event(p->missing, ev);
+		return 0;
+	}
+	if (!p->missing)
+		r = ptmissing_new(ptaux_n_buffers(p->aux), &p->missing);
+	return r < 0 ? r : ptmissing_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
+}
+
+static int step(struct ptsession *p, const struct ptwork_event *ev)
+{
+	struct ptthread *t;
+	int r;
+
+	p->ns = ev->ns;
+	p->interpolated = ev->flow.interpolated;
+	t = p->last && p->last->tid == ev->tid && p->last->pid == ev->pid ? p->last : thread_of(p, ev->pid, ev->tid);
+	if (!t)
+		return -ENOMEM;
+	p->last = t;
+	t->insns += ev->insns;
+	r = begin_event(p, t, ev);
+	if (r == 0 && ev->flow.kind != PTFLOW_NOTE && (p->missing || ev->flow.kind == PTFLOW_LOST))
+		r = account_missing(p, t, ev);
+	if (r < 0)
+		return r;
+	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
+		return ptsession_view_branch(p, t, &ev->flow);
+	if (ptview_kind(p->view) == PTVIEW_INSNS)
+		return ptsession_view_line(p, t, &ev->flow);
+	if (!t->version)
+		return 0;
+	if (p->view && !t->view)
+		r = ptview_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
+	if (r < 0)
+		return r;
+	if (ev->flow.kind == PTFLOW_NOTE) {
+		r = ptnotes_event(p->notes, p->s, t->view, ev);
+	} else {
+		if (p->inlined)
+			ptinline_line(t, &ev->flow, t->insns - ev->insns);
+		if (!ev->flow.minor)
+			r = ptsession_event(p, t, ev);
+		if (p->inlined)
+			ptinline_go_on(t, &ev->flow);
+	}
+	t->last_ns = ev->ns;
+	if (p->error < 0)
+		return p->error;
+	return timeline_answer(r);
+}
+
+int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_t *ret_n)
+{
+	struct ptwork_event ev;
+	struct ptwork_run run;
+	int r = ptwork_run(p->work, before, &run);
+
+	if (r <= 0)
+		return r;
+	p->s = s;
+	for (size_t i = 0; i < run.n; i++) {
+		ptwork_run_event(&run, i, &ev);
+		if (ev.tid)
+			r = step(p, &ev);
+		else
+			r = ev.flow.kind == PTFLOW_NOTE && !p->view ? ptnotes_event(p->notes, s, NULL, &ev) : 0;
+		if (r < 0)
+			return r;
+	}
+	*ret_n = run.n;
+	return 0;
+}
+
+uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
+{
+	struct ptthread *t = p->s ? idmap_get(&p->threads, tid) : NULL;
+	uint32_t i;
+
+	if (!t || t->n == 0)
+		return STACKTAB_ROOT;
+	/* calls are many and waits few: a stack is looked for when somebody asks for it */
+	for (i = t->n; i > 0 && t->drawn[i - 1].stack == STACKTAB_ROOT; i--)
+		;
+	for (; i < t->n; i++)
+		t->drawn[i].stack = stacktab_push(p->s->o.st, i ? t->drawn[i - 1].stack : STACKTAB_ROOT, t->drawn[i].frame);
+	return t->drawn[t->n - 1].stack;
+}
+
+int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *ev)
+{
+	const struct ptthread *parent = idmap_get(&p->threads, ev->fork.ptid);
+	struct ptthread *t;
+	int r;
+
+	/* Those of what was there before have no time: they say nothing of a begin. */
+	if (!ev->has_time || ev->time == 0 || ptview_kind(p->view) == PTVIEW_BRANCHES || ptview_kind(p->view) == PTVIEW_INSNS)
+		return 0;
+	r = ptsession_end_thread(p, s, ev->tid, ev->time);
+	if (r < 0)
+		return r;
+	t = thread_of(p, ev->pid, ev->tid);
+	if (!t)
+		return -ENOMEM;
+	t->is_new = ev->pid == ev->fork.ppid;
+	if (t->is_new || !parent || parent == t || parent->pid != ev->fork.ppid)
+		return 0;
+	t->forked_bytes = callstack_size(parent->calls);
+	if (t->forked_bytes > FORKED_BYTES - p->forked_bytes) {
+		t->forked_bytes = 0;
+		p->forks_without++;
+		return 0;
+	}
+	p->forked_bytes += t->forked_bytes;
+	return callstack_fork(t->calls, parent->calls);
+}
+
+int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns)
+{
+	struct ptthread *t = idmap_get(&p->processes, pid), *next;
+	int r = ptsession_end_thread(p, s, tid, ns);
+
+	if (ns == 0)
+		return r;
+	for (; t && t->pid == pid && r >= 0; t = next) {
+		r = ptsession_end_thread(p, s, t->tid, ns);
+		next = t->sibling;
+		t->sibling = t->elder = NULL;
+		t->pid = 0;
+	}
+	if (r < 0)
+		return r;
+	t = thread_of(p, pid, tid);
+	if (!t)
+		return -ENOMEM;
+	t->is_new = true;
+	return 0;
+}
+
+int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char *why)
+{
+	const struct ptthread *t = idmap_get(&p->threads, tid);
+
+	return t && t->view && t->n ? ptview_remark(t->view, (struct ptview_time){.ns = ns}, why) : 0;
+}
+
+int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
+{
+	struct ptthread *t = idmap_get(&p->threads, tid);
+	int r;
+
+	if (!t)
+		return 0;
+	p->s = s;
+	p->ns = ns;
+	p->interpolated = false;
+	callstack_finish(t->calls, ns);
+	p->forked_bytes -= t->forked_bytes;
+	t->forked_bytes = 0;
+	r = ptsession_end_gap(p, t, ns);
+	if (r < 0)
+		return r;
+	t->version = NULL;
+	t->told = NULL;
+	t->is_new = false;
+	t->view = NULL; /* it may have another name from now on */
+	t->untraced = false;
+	return p->error;
+}
+
+int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns)
+{
+	int r = 0;
+
+	for (struct ptthread *t = p->all; t && r >= 0; t = t->next)
+		r = ptsession_end_thread(p, s, t->tid, p->ns > ns ? p->ns : ns);
+	return r;
+}
+
+void ptsession_report_times(const struct ptsession *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages)
+{
+	const uint64_t wait = ptwork_wait_ns(p->work);
+
+	json_add_uint(stages, "code_ns", p->code_ns);
+	ptwork_report_times(p->work, stages);
+	json_add_uint(stages, "waiting_ns", wait);
+	*setup_ns -= *setup_ns > p->code_ns ? p->code_ns : *setup_ns;
+	*run_ns -= *run_ns > wait ? wait : *run_ns;
+}
+
+void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses)
+{
+	struct callstack_stats sum = {0};
+
+	ptaux_report(p->aux, stats, losses);
+	ptwork_report(p->work, stats, losses);
+	ptcode_report(p->code, losses);
+	ptnotes_report(p->notes, stats);
+	if (p->missing)
+		ptmissing_report(p->missing, losses);
+	for (const struct ptthread *t = p->all; t; t = t->next) {
+		const struct callstack_stats *c = callstack_stats(t->calls);
+
+		sum.calls += c->calls;
+		sum.returns += c->returns;
+		sum.tails += c->tails;
+		sum.unwound += c->unwound;
+		sum.switches += c->switches;
+		sum.signals += c->signals;
+		sum.inferred += c->inferred;
+		sum.adopted += c->adopted;
+		sum.unexplained += c->unexplained;
+		sum.too_deep += c->too_deep;
+	}
+	json_add_uint(stats, "calls", sum.calls);
+	if (p->inlined)
+		json_add_uint(stats, "inlined_calls", ptinline_calls(p->inlined));
+	json_add_uint(stats, "returns", sum.returns);
+	json_add_uint(stats, "tail_calls", sum.tails);
+	json_add_uint(stats, "unwindings", sum.unwound);
+	json_add_uint(stats, "stack_switches", sum.switches);
+	json_add_uint(stats, "signals", sum.signals);
+	json_add_uint(stats, "callers_inferred", sum.inferred);
+	if (sum.adopted)
+		json_add_uint(stats, "frames_kept_over_gaps", sum.adopted);
+	if (sum.unexplained)
+		json_add_uint(losses, "branches_unexplained", sum.unexplained);
+	if (sum.too_deep)
+		json_add_uint(losses, "calls_too_deep", sum.too_deep);
+	if (p->forks_without)
+		json_add_uint(losses, "forked_stacks_unknown", p->forks_without);
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How calls begin and end in what is written: slices of the timeline, or lines of text. */
+#include "config.h"
+
+#include "decode/replay/pt_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "decode/dwarf/source.h"
+#include "decode/pt/code.h"
+#include "decode/replay/session_internal.h"
+
+/* The frame of a function: by its number once it was seen, since calls are many and functions few. */
+static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct callfunc *f, uint64_t ip)
+{
+	struct process *process;
+	uint32_t frame;
+
+	if (f->id < p->n_frames && p->frames[f->id] && f->known)
+		return p->frames[f->id];
+	process = session_process(p->s, t->pid);
+	if (!process)
+		return STACKTAB_FRAME_FULL;
+	frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
+	if (f->id >= p->n_frames) {
+		const uint32_t n = f->id + f->id / 2 + 256;
+		uint32_t *v = reallocarray(p->frames, n, sizeof(*v));
+
+		if (!v)
+			return frame;
+		memset(v + p->n_frames, 0, (n - p->n_frames) * sizeof(*v));
+		p->frames = v;
+		p->n_frames = n;
+	}
+	p->frames[f->id] = frame;
+	return frame;
+}
+
+const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first)
+{
+	struct known *k = &t->p->known[(ip ^ ip >> 10) % KNOWN];
+
+	if (!k->f || k->ip != ip || k->version != t->version) {
+		k->f = ptcode_function(t->version, ip, &k->first);
+		k->ip = ip;
+		k->version = t->version;
+	}
+	*ret_first = k->first;
+	return k->f;
+}
+
+static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
+{
+	return ptsession_function(arg, ip, ret_first);
+}
+
+static bool on_lands(void *arg, uint64_t call, uint64_t pad)
+{
+	const struct ptthread *t = arg;
+
+	return ptcode_lands(t->version, call, pad);
+}
+
+/* Of what happens at the event, or (what was there before) earlier. */
+struct ptview_time ptsession_time(const struct ptsession *p, uint64_t ns)
+{
+	return (struct ptview_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
+}
+
+static const char *how_of(enum callstack_why why)
+{
+	static const char *const how[] = {
+		[CALLSTACK_TAIL] = "tail call",
+		[CALLSTACK_UNWOUND] = "unwound to",
+		[CALLSTACK_FOUND] = "begin not recorded",
+		[CALLSTACK_SIGNAL] = "signal",
+		[CALLSTACK_GAP] = "goes on after a gap",
+		[CALLSTACK_RESUMED] = "its stack goes on",
+		[CALLSTACK_FORKED] = "forked within it",
+	};
+
+	return how[why];
+}
+
+static bool add_drawn(struct ptthread *t, const struct drawn *d)
+{
+	if (t->n == t->room) {
+		const uint32_t room = t->room ? t->room * 2 : 64;
+		struct drawn *v = reallocarray(t->drawn, room, sizeof(*v));
+
+		if (!v) {
+			t->p->error = -ENOMEM;
+			return false;
+		}
+		t->drawn = v;
+		t->room = room;
+	}
+	t->drawn[t->n++] = *d;
+	return true;
+}
+
+/* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
+static bool is_found(enum callstack_why why)
+{
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED;
+}
+
+/* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
+const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64_t ip)
+{
+	struct source *source = p->s->o.source;
+	struct process *process = source && ip ? session_process(p->s, t->pid) : NULL;
+	const char *line;
+	struct image *img;
+	uint64_t vaddr;
+
+	img = process ? resolver_image(p->s->resolver, &process->code, ip, &vaddr) : NULL;
+	if (!img)
+		return NULL;
+	line = source_place(source, img, vaddr);
+	if (source_error(source) < 0)
+		p->error = source_error(source);
+	return line;
+}
+
+void ptsession_push(struct ptthread *t, uint64_t time, const struct drawn *d, const char *how, const char *site)
+{
+	struct ptsession *p = t->p;
+	int r;
+
+	if (!add_drawn(t, d))
+		return;
+	if (t->view)
+		r = ptview_call(t->view, ptsession_time(p, time), d->frame, how, site);
+	else
+		r = timeline_call(p->s->o.tl, t->tid, time, d->frame, how, site, p->interpolated && time == p->ns);
+	if (r < 0)
+		p->error = r;
+}
+
+void ptsession_pop(struct ptthread *t, uint64_t time)
+{
+	const struct drawn *d = &t->drawn[--t->n];
+	const uint64_t insns = t->insns - d->insns;
+	struct ptsession *p = t->p;
+	int r;
+
+	if (t->view)
+		r = ptview_return(t->view, ptsession_time(p, time), insns);
+	else if (time < p->ns)
+		r = timeline_return_before(p->s->o.tl, t->tid, p->ns, time, insns);
+	else
+		r = timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
+	if (r < 0)
+		p->error = r;
+}
+
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+{
+	struct ptthread *t = arg;
+	struct ptsession *p = t->p;
+	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
+	const char *site = ptsession_line(p, t, fr->site);
+	int r = 0;
+
+	if (t->n == 0 && is_found(why)) {
+		t->found_ns = time;
+		t->found_insns = t->insns;
+		r = t->view ? 0 : timeline_found(p->s->o.tl, t->tid, time);
+	}
+	if (r < 0)
+		p->error = r;
+	else
+		ptsession_push(t, time, &(struct drawn){.frame = frame, .insns = t->insns, .f = fr->f}, how_of(why), site);
+}
+
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
+{
+	struct ptthread *t = arg;
+	struct ptsession *p = t->p;
+	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
+	int r;
+
+	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns, .f = fr->f}))
+		return;
+	if (t->view)
+		r = ptview_call(t->view, ptsession_time(p, t->found_ns), frame, how_of(why), NULL);
+	else
+		r = timeline_call_outside(p->s->o.tl, t->tid, time, frame, more, how_of(why));
+	if (r < 0)
+		p->error = r;
+}
+
+static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+{
+	struct ptthread *t = arg;
+
+	(void)why;
+	while (n && t->n) {
+		/* what was inlined in a call ends with it */
+		n -= !t->drawn[t->n - 1].scope;
+		ptsession_pop(t, time);
+	}
+}
+
+const struct callstack_ops ptsession_drawing = {
+	.function = on_function,
+	.lands = on_lands,
+	.begin = on_begin,
+	.outside = on_outside,
+	.end = on_end,
+};

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What each event of a trace is to its thread: to the stack of calls, or as a line of the views of branches and instructions. */
+#include "config.h"
+
+#include "decode/replay/pt_internal.h"
+
+#include "common/base/insn.h"
+#include "decode/pt/code.h"
+#include "decode/replay/pt_notes.h"
+#include "decode/replay/session_internal.h"
+
+#define KERNEL_HALF 0x8000000000000000ull
+
+static int stop(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev, bool async)
+{
+	const struct ptflow_event *e = &ev->flow;
+	const char *why = async ? ptnotes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
+
+	if (!why)
+		why = "interrupted";
+	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
+	t->untraced = true;
+	if (t->view)
+		return ptview_remark(t->view, ptsession_time(p, p->ns), why);
+	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
+}
+
+/* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
+static int gap(struct ptsession *p, struct ptthread *t, uint64_t ns, const char *what)
+{
+	callstack_gap(t->calls, ns);
+	t->untraced = false;
+	if (t->view)
+		return ptview_remark(t->view, ptsession_time(p, ns), what);
+	if (t->missing)
+		return 0;
+	t->missing = what;
+	t->missing_ns = ns;
+	return 0;
+}
+
+int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns)
+{
+	const char *what = t->missing;
+
+	t->missing = NULL;
+	return what ? timeline_loss(p->s->o.tl, t->tid, t->missing_ns, ns, what, 1) : 0;
+}
+
+/* Seen again somewhere; nothing has said that it was lost where bytes of the trace are missing. */
+static int found(struct ptsession *p, struct ptthread *t, uint64_t ip)
+{
+	int r = 0;
+
+	if (callstack_depth(t->calls) && t->n)
+		r = gap(p, t, t->last_ns, "PT missing");
+	if (r == 0)
+		r = ptsession_end_gap(p, t, p->ns);
+	callstack_found(t->calls, p->ns, ip);
+	return r;
+}
+
+static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+{
+	int r = t->untraced && !t->view ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
+
+	if (r == 0)
+		r = ptsession_end_gap(p, t, p->ns);
+	t->untraced = false;
+	if (t->is_new && !e->at_psb)
+		callstack_begin(t->calls);
+	t->is_new = false;
+	callstack_resume(t->calls, p->ns, e->to);
+	return r;
+}
+
+/* From user code into the kernel and back, where both are traced: the kernel is called. */
+static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+{
+	if (e->to >= KERNEL_HALF && e->from < KERNEL_HALF)
+		callstack_call(t->calls, p->ns, e->from, e->kind == PTFLOW_ASYNC ? e->from : e->from + e->length, e->to);
+	else if (e->to < KERNEL_HALF && e->from >= KERNEL_HALF)
+		callstack_return(t->calls, p->ns, e->from, e->to);
+	else
+		callstack_jump(t->calls, p->ns, e->from, e->to, true);
+}
+
+int ptsession_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
+{
+	const struct ptflow_event *e = &ev->flow;
+
+	switch (e->kind) {
+	case PTFLOW_CALL:
+	case PTFLOW_CALL_INDIRECT:
+		callstack_call(t->calls, p->ns, e->from, e->from + e->length, e->to);
+		return 0;
+	case PTFLOW_RET:
+		callstack_return(t->calls, p->ns, e->from, e->to);
+		return 0;
+	case PTFLOW_COND:
+	case PTFLOW_JUMP:
+	case PTFLOW_JUMP_INDIRECT:
+		callstack_jump(t->calls, p->ns, e->from, e->to, e->kind == PTFLOW_JUMP_INDIRECT);
+		return 0;
+	case PTFLOW_FAR:
+	case PTFLOW_ASYNC:
+		far(p, t, e);
+		return 0;
+	case PTFLOW_ENABLE:
+		return resume(p, t, e);
+	case PTFLOW_DISABLE:
+		return stop(p, t, ev, false);
+	case PTFLOW_DISABLE_ASYNC:
+		return stop(p, t, ev, true);
+	case PTFLOW_OVERFLOW:
+		return gap(p, t, p->ns, "PT overflow");
+	case PTFLOW_LOST:
+		return gap(p, t, p->ns, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
+	case PTFLOW_FOUND:
+		return found(p, t, e->to);
+	default:
+		return 0;
+	}
+}
+
+/* ---- the views of branches and instructions */
+
+static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, struct ptview_place *ret)
+{
+	struct process *process = session_process(p->s, t->pid);
+	const struct callfunc *f;
+	uint64_t vaddr;
+	bool first;
+
+	*ret = (struct ptview_place){.ip = ip};
+	if (!ip || !t->version || !process)
+		return;
+	f = ptcode_function(t->version, ip, &first);
+	ret->frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
+	if (resolver_image(p->s->resolver, &process->code, ip, &vaddr))
+		ret->into = f->known ? vaddr - f->start : vaddr;
+	ret->line = ptsession_line(p, t, ip);
+}
+
+int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
+{
+	struct ptview_place from, to;
+
+	/* what is no branch, and one that was not taken */
+	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_NOTE || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
+		return 0;
+	place(p, t, e->from, &from);
+	place(p, t, e->to, &to);
+	return ptview_branch(p->view, ptsession_time(p, p->ns), t->tid, e, &from, &to);
+}
+
+/* The instructions up to the branch, with it; a run ends in front of where it goes on. */
+int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
+{
+	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
+	struct ptview_place where;
+	struct insn insn;
+	int r = 0;
+
+	if (!e->start || !t->version)
+		return 0;
+	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(t->version, ip, !e->is32, &insn); ip += insn.length) {
+		place(p, t, ip, &where);
+		r = ptview_insn(p->view, ptsession_time(p, p->ns), t->tid, &where);
+	}
+	return r;
+}

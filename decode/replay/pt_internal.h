@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the PT half of a session: pt.c has the threads and goes through the events, pt_event.c says what
+ * each is, pt_draw.c draws calls, pt_inline.c those that were inlined in them.
+ */
+#pragma once
+
+#include "decode/base/idmap.h"
+#include "decode/calls/callstack.h"
+#include "decode/dwarf/scope.h"
+#include "decode/pt/dump.h"
+#include "decode/pt/pipeline.h"
+#include "decode/replay/pt.h"
+
+/* What function an address is in: the same few are asked for again and again. */
+#define KNOWN 1024u
+struct known {
+	const struct ptcode_version *version;
+	uint64_t ip;
+	const struct callfunc *f; /* NULL: nothing is known */
+	bool first;
+};
+
+/* A frame that is drawn: of a call, or of one that was inlined in the calls below it. */
+struct drawn {
+	uint32_t frame;
+	uint32_t stack; /* of the stack table, this frame included; STACKTAB_ROOT: nobody has asked yet */
+	uint64_t insns; /* the thread's, when it began */
+	const struct callfunc *f;	 /* of a call */
+	uint64_t serial;		 /* of a call: no other one has it; pt_inline.c's */
+	uint64_t branches;		 /* that it has made; likewise */
+	const struct dwarf_scope *scope; /* of an inlined one; else NULL */
+};
+
+struct ptthread {
+	struct ptsession *p;
+	uint32_t tid, pid;
+	struct callstack *calls;
+	const struct ptcode_version *version;
+	struct thread *told; /* the session's; NULL: to be looked up */
+	struct drawn *drawn;
+	uint32_t n, room;
+	uint64_t last_ns, insns;
+	uint64_t found_ns, found_insns; /* when its stack was found last */
+	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
+	bool untraced;
+	bool is_new; /* its first event is its begin, unless that is but a PSB */
+	const char *missing; /* what is, since missing_ns; NULL: nothing */
+	uint64_t missing_ns;
+	struct ptview_thread *view; /* of the view of calls */
+	struct ptthread *next;
+	struct ptthread *sibling, *elder; /* of the process, those since its last exec */
+};
+
+#define THREAD_BYTES 4096u /* that one takes, about, but for its stack */
+#define FORKED_BYTES (16u << 20) /* of stacks that are copies, of all that live: a recording may name children that it never shows */
+
+struct ptsession {
+	struct ptaux *aux;
+	struct ptcode *code;
+	struct ptowner *owner;
+	struct ptwork *work;
+	struct ptnotes *notes;
+	struct ptmissing *missing; /* code; made when the first is met */
+	struct ptview *view; /* borrowed; NULL: it is drawn */
+	struct budget *budget;
+	struct ptinline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
+	size_t forked_bytes;
+	uint64_t forks_without; /* children that begin without their parent's stack */
+	uint64_t code_ns; /* it took to open all code */
+	struct idmap threads, processes; /* the latter by pid: its first thread */
+	struct ptthread *all, *last;
+	struct known known[KNOWN];
+	uint32_t *frames; /* of the stack table, by callfunc.id */
+	uint32_t n_frames;
+	/* of the event that is being drawn */
+	struct session *s;
+	uint64_t ns;
+	bool interpolated; /* ns */
+	int error;
+};
+
+/* ---- pt_event.c: 0, a positive enum timeline_error, or -errno */
+
+int ptsession_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev);
+/* What is missing of the thread, if anything, is missing until now. */
+int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns);
+int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);
+int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);
+
+/* ---- pt_draw.c */
+
+/* What the stack of a thread (struct ptthread) asks and tells. */
+extern const struct callstack_ops ptsession_drawing;
+
+/* Of what happens at the event, or (what was there before) earlier. */
+struct ptview_time ptsession_time(const struct ptsession *p, uint64_t ns);
+
+/* The source line of the code there, "job/main.c:40"; NULL: not known, or not asked for. */
+const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64_t ip);
+
+/* The function at an address, and whether that is its first instruction. */
+const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first);
+
+/* A frame begins on top of the thread's, now; the topmost ends at `time`. Errors are kept in p->error. */
+void ptsession_push(struct ptthread *t, uint64_t time, const struct drawn *d, const char *how, const char *site);
+void ptsession_pop(struct ptthread *t, uint64_t time);
+
+/* ---- pt_inline.c */
+
+int ptinline_new(struct ptinline **ret) _must_check_;
+struct ptinline *ptinline_free(struct ptinline *in);
+
+/* In front of what happens at an event: over the line that ends with it, which began with so many instructions. */
+void ptinline_line(struct ptthread *t, const struct ptflow_event *e, uint64_t insns);
+/* Behind it: control goes on somewhere. */
+void ptinline_go_on(struct ptthread *t, const struct ptflow_event *e);
+
+uint64_t ptinline_calls(const struct ptinline *in);

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/replay/session_internal.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+
+#include "common/base/escape.h"
+#include "common/bundle/schedev.h"
+#include "decode/object/mapping.h"
+#include "decode/perf/event.h"
+#include "decode/replay/pt.h"
+
+#define MAX_CPUS 4096u
+#define PROGRESS_EVENTS 4096u
+
+int session_new(const struct session_options *options, struct session **ret)
+{
+	_cleanup_(session_freep) struct session *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->o = *options;
+	s->cpus = calloc(MAX_CPUS, sizeof(*s->cpus));
+	if (!s->cpus)
+		return -ENOMEM;
+	r = resolver_new(s->o.st, s->o.images, s->o.need, s->o.symbols, s->o.budget, &s->resolver);
+	if (r == 0)
+		resolver_set_source(s->resolver, s->o.source);
+	if (r < 0)
+		return r;
+	s->walk.resolver = s->resolver;
+	s->walk.st = s->o.st;
+	s->walk.budget = s->o.budget;
+	*ret = take_ptr(s);
+	return 0;
+}
+
+struct session *session_free(struct session *s)
+{
+	if (!s)
+		return NULL;
+	session_free_tasks(s);
+	resolver_free(s->resolver);
+	free(s->cpus);
+	free(s);
+	return NULL;
+}
+
+static void on_mmap(struct session *s, const struct perfevent *ev)
+{
+	struct space_map map;
+	struct process *p;
+
+	if (!mapping_range(ev, &map))
+		return;
+	s->mmaps++;
+	p = session_process(s, ev->pid);
+	if (p && (mapping_image(ev, s->o.images, &map) < 0 || space_set(&p->code.space, &map) != 0))
+		s->maps_refused++;
+}
+
+/* ---- samples, switches, losses */
+
+static uint32_t event_cpu(const struct perfevent *ev)
+{
+	return ev->cpu == PERFEVENT_NO_CPU ? TL_CPU_UNKNOWN : ev->cpu;
+}
+
+static enum tl_wait wait_of(const struct tracerd_sched_event *e)
+{
+	if ((e->flags & SCHEDEV_PREEMPT) || e->state == 0)
+		return TL_WAIT_PREEMPTED;
+	if (e->state & (SCHEDEV_STATE_DEAD | SCHEDEV_STATE_ZOMBIE))
+		return TL_WAIT_DEAD;
+	if (e->state & (SCHEDEV_STATE_STOPPED | SCHEDEV_STATE_TRACED))
+		return TL_WAIT_STOPPED;
+	if (e->state & SCHEDEV_STATE_UNINTERRUPTIBLE)
+		return TL_WAIT_DISK;
+	return e->state & SCHEDEV_STATE_INTERRUPTIBLE ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
+}
+
+/* What the view of calls says of it; the timeline has its own words. */
+static int tell_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wait wait)
+{
+	static const char *const words[] = {
+		[TL_WAIT_UNKNOWN] = "off CPU",
+		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
+		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
+		[TL_WAIT_DISK] = "off CPU: uninterruptible",
+		[TL_WAIT_STOPPED] = "off CPU: stopped",
+		[TL_WAIT_DEAD] = "off CPU: ended",
+	};
+
+	return s->o.pt ? ptsession_off_cpu(s->o.pt, tid, ns, words[wait]) : 0;
+}
+
+static int on_sched(struct session *s, const struct perfevent *ev)
+{
+	struct tracerd_sched_event e;
+	char other[SESSION_NAME_SIZE];
+	uint32_t stack, other_tid;
+	struct thread *t, *of_stack;
+
+	memcpy(&e, ev->sample.raw, sizeof(e));
+	t = e.tid ? session_thread(s, e.pid, e.tid) : NULL;
+	if (!t) {
+		s->bad_sched++;
+		return 0;
+	}
+	escape_text(
+		other, sizeof(other), e.other_comm, strnlen(e.other_comm, sizeof(e.other_comm)));
+	other_tid = e.other_tid == SCHEDEV_MASKED_ID ? TL_TID_OTHER : e.other_tid;
+	switch (e.kind) {
+	case SCHEDEV_OUT: {
+		int r = session_tell_thread(s, t, ev->time);
+
+		if (r < 0)
+			return r;
+		s->switches++;
+		r = tell_off_cpu(s, e.tid, ev->time, wait_of(&e));
+		if (r < 0)
+			return r;
+		stack = s->o.pt ? ptsession_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
+		if (stack == STACKTAB_ROOT)
+			stack = stackwalk_sample(&s->walk, &t->process->code, ev, false);
+		return timeline_answer(timeline_switch_out(
+			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
+	}
+	case SCHEDEV_IN: {
+		int r = session_tell_thread(s, t, ev->time);
+
+		if (r < 0)
+			return r;
+		s->switches++;
+		return timeline_answer(
+			timeline_switch_in(s->o.tl, e.tid, ev->time, e.cpu, other_tid, other));
+	}
+	case SCHEDEV_WAKEUP: {
+		int r = session_tell_thread(s, t, ev->time);
+
+		if (r < 0)
+			return r;
+		s->wakeups++;
+		stack = STACKTAB_ROOT;
+		if (e.flags & SCHEDEV_WAKER_TARGET) {
+			of_stack = session_thread(s, e.other_pid, e.other_tid);
+			if (of_stack) {
+				r = session_tell_thread(s, of_stack, ev->time);
+				if (r < 0)
+					return r;
+				stack = stackwalk_sample(
+					&s->walk, &of_stack->process->code, ev, false);
+			}
+		}
+		return timeline_answer(timeline_wakeup(s->o.tl, e.tid, ev->time, e.cpu, other_tid,
+			e.other_pid == SCHEDEV_MASKED_ID ? TL_TID_OTHER : e.other_pid, other,
+			(e.flags & SCHEDEV_IRQ_KNOWN) && (e.flags & SCHEDEV_IN_IRQ), stack));
+	}
+	default:
+		s->bad_sched++;
+		return 0;
+	}
+}
+
+static bool event_is_sched(const struct perfevent *ev)
+{
+	return attr_is_bpf_output(ev->attr) &&
+	       ev->sample.raw_size >= sizeof(struct tracerd_sched_event) &&
+	       load_u32(ev->sample.raw) == SCHEDEV_MAGIC;
+}
+
+static int on_sample(struct session *s, const struct perfevent *ev)
+{
+	struct thread *t;
+	uint32_t stack;
+	int r;
+
+	if (!ev->has_time) {
+		s->untimed++;
+		return 0;
+	}
+	if (event_is_sched(ev))
+		return on_sched(s, ev);
+	if (attr_is_bpf_output(ev->attr) ||
+		(ev->attr->type == PERF_TYPE_SOFTWARE && ev->attr->config == PERF_COUNT_SW_DUMMY)) {
+		s->ignored++;
+		return 0;
+	}
+	if (!attr_is_sampling(ev->attr))
+		return session_on_tracepoint(s, ev);
+	if (ev->tid == 0) {
+		s->idle_samples++;
+		return 0;
+	}
+	t = session_thread(s, ev->pid, ev->tid);
+	if (!t)
+		return 0;
+	r = session_tell_thread(s, t, ev->time);
+	if (r < 0)
+		return r;
+	s->samples++;
+	stack = stackwalk_sample(&s->walk, &t->process->code, ev, true);
+	return timeline_answer(timeline_sample(s->o.tl, ev->tid, ev->time, event_cpu(ev), stack));
+}
+
+static int on_switch(struct session *s, const struct perfevent *ev)
+{
+	uint32_t other = ev->sw.has_other && ev->sw.other_tid != UINT32_MAX ? ev->sw.other_tid : TL_TID_UNKNOWN;
+	const struct thread *o;
+	struct thread *t;
+	int r;
+
+	if (s->sched || ev->tid == 0 || !ev->has_time)
+		return 0;
+	o = ev->sw.has_other ? idmap_get(&s->threads, other) : NULL;
+	if (ev->tid == UINT32_MAX) /* the kernel has taken its number away when it leaves for the last time */
+		return !ev->sw.out ? 0
+				   : timeline_answer(timeline_switch_gone(s->o.tl, ev->time, event_cpu(ev), other,
+					     o ? o->name : NULL));
+	t = session_thread(s, ev->pid, ev->tid);
+	if (!t)
+		return 0;
+	r = session_tell_thread(s, t, ev->time);
+	if (r < 0)
+		return r;
+	s->switches++;
+	if (!ev->sw.out)
+		return timeline_answer(timeline_switch_in(
+			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));
+	r = tell_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN);
+	if (r < 0)
+		return r;
+	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),
+		ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN,
+		s->o.pt ? ptsession_stack(s->o.pt, ev->tid) : STACKTAB_ROOT, other,
+		o ? o->name : NULL));
+}
+
+/* Since when records are missing that a LOST record tells of: the one before it of the same CPU. */
+static uint64_t lost_since(const struct perfevent *ev, const struct cpu *cpu)
+{
+	return cpu && cpu->last ? cpu->last : ev->time;
+}
+
+/* What they were is known to nobody, so the timeline must know of them before. */
+static void tell_lost(struct session *s)
+{
+	struct perfdata *pd = s->o.pd;
+	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
+	struct perfevent ev;
+
+	if (!pd->n_records[PERF_RECORD_LOST] && !pd->n_records[PERF_RECORD_LOST_SAMPLES])
+		return;
+	while (perfdata_next(pd, &ev)) {
+		struct cpu *cpu = ev.cpu < MAX_CPUS ? &s->cpus[ev.cpu] : NULL;
+
+		if (!ev.has_time || ev.time == 0)
+			continue;
+		if (ev.kind == PERFEVENT_LOST && ev.lost.count)
+			timeline_incomplete(s->o.tl, lost_since(&ev, cpu), ev.time);
+		if (cpu)
+			cpu->last = ev.time;
+	}
+	memset(s->cpus, 0, MAX_CPUS * sizeof(*s->cpus));
+	pd->next = 0;
+	pd->losses = losses;
+}
+
+static int on_lost(struct session *s, const struct perfevent *ev, const struct cpu *cpu)
+{
+	uint64_t begin = lost_since(ev, cpu);
+
+	s->lost += ev->lost.count;
+	/* perf itself adds one without a time, for what the counters say at the end */
+	if (!ev->has_time || ev->time == 0 || ev->lost.count == 0)
+		return 0;
+	return timeline_answer(timeline_loss(s->o.tl, 0, begin, ev->time,
+		ev->lost.samples ? "samples lost" : "records lost", ev->lost.count));
+}
+
+static int on_throttle(struct session *s, const struct perfevent *ev, struct cpu *cpu)
+{
+	uint64_t begin;
+
+	if (!ev->throttle.on)
+		s->throttled++;
+	if (!cpu || !ev->has_time)
+		return 0;
+	begin = cpu->throttled;
+	cpu->throttled = ev->throttle.on ? 0 : ev->time;
+	if (!ev->throttle.on || !begin)
+		return 0;
+	return timeline_answer(timeline_loss(s->o.tl, 0, begin, ev->time, "sampling throttled", 1));
+}
+
+static int on_event(struct session *s, const struct perfevent *ev)
+{
+	struct cpu *cpu = ev->cpu < MAX_CPUS ? &s->cpus[ev->cpu] : NULL;
+	int r = 0;
+
+	if (!s->begun && ev->has_time &&
+		(ev->kind == PERFEVENT_SAMPLE || ev->kind == PERFEVENT_SWITCH)) {
+		r = session_begin(s);
+		if (r < 0)
+			return r;
+	}
+	switch (ev->kind) {
+	case PERFEVENT_SAMPLE:
+		r = on_sample(s, ev);
+		break;
+	case PERFEVENT_MMAP:
+		on_mmap(s, ev);
+		break;
+	case PERFEVENT_COMM:
+		r = session_on_comm(s, ev);
+		break;
+	case PERFEVENT_FORK:
+		r = session_on_fork(s, ev);
+		break;
+	case PERFEVENT_EXIT:
+		r = session_on_exit(s, ev);
+		break;
+	case PERFEVENT_SWITCH:
+		r = on_switch(s, ev);
+		break;
+	case PERFEVENT_LOST:
+		r = on_lost(s, ev, cpu);
+		break;
+	case PERFEVENT_THROTTLE:
+		r = on_throttle(s, ev, cpu);
+		break;
+	case PERFEVENT_AUX:
+		if (!s->o.pt)
+			s->o.pd->losses.aux_records++;
+		if (ev->aux.flags & PERF_AUX_FLAG_TRUNCATED)
+			s->aux_truncated++;
+		break;
+	case PERFEVENT_NAMESPACES:
+	case PERFEVENT_ITRACE_START:
+	case PERFEVENT_OTHER:
+		break;
+	}
+	if (cpu && ev->has_time)
+		cpu->last = ev->time;
+	return r;
+}
+
+static int on_note(struct session *s)
+{
+	const struct session_note *n = &s->o.notes[s->next_note++];
+
+	return timeline_answer(n->mark ? timeline_mark(s->o.tl, n->end, n->text)
+				       : timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
+}
+
+static int progress(struct session *s, uint64_t n)
+{
+	const uint64_t total =
+		(s->o.pd ? s->o.pd->n_index : 0) + (s->o.events ? ringevents_count(s->o.events) : 0);
+	const uint64_t before = s->done / PROGRESS_EVENTS;
+
+	s->done += n;
+	if (s->done / PROGRESS_EVENTS == before || !s->o.progress)
+		return 0;
+	return s->o.progress(s->o.progress_arg, s->done, total);
+}
+
+/* As many branches as come next: none at or after `ts` and `note`, none after `event`. */
+static int draw_branches(struct session *s, uint64_t ts, uint64_t note, uint64_t event)
+{
+	uint64_t before = ts < note ? ts : note;
+	size_t n = 0;
+	int r;
+
+	if (event < before)
+		before = event + 1;
+	r = ptsession_run(s->o.pt, s, before, &n);
+	return r < 0 ? r : progress(s, n);
+}
+
+/* Notes, branches and events of programs whose time has come, before the record at `ts`; UINT64_MAX: all. */
+static int others_until(struct session *s, uint64_t ts)
+{
+	struct ringevent ev;
+	int r = 0;
+
+	while (r >= 0) {
+		bool notes = s->next_note < s->o.n_notes;
+		uint64_t note = notes ? s->o.notes[s->next_note].end : UINT64_MAX;
+		uint64_t event = s->o.events ? ringevents_peek(s->o.events) : UINT64_MAX;
+		uint64_t branch = UINT64_MAX;
+
+		if (s->o.pt) {
+			r = ptsession_peek(s->o.pt, &branch);
+			if (r < 0)
+				break;
+		}
+		if (notes && note <= event && note <= branch && note <= ts) {
+			r = on_note(s);
+			continue;
+		}
+		/* at the same moment the record is first: a map before the code in it */
+		if (branch != UINT64_MAX && branch < ts && branch <= event) {
+			r = draw_branches(s, ts, note, event);
+			continue;
+		}
+		if (event == UINT64_MAX || event > ts || !ringevents_next(s->o.events, &ev))
+			break;
+		r = session_on_program_event(s, &ev);
+		if (r >= 0)
+			r = progress(s, 1);
+	}
+	return r;
+}
+
+/* Calls that are not over are so at the last record: what is told of later moments comes behind that. */
+static int finish_pt(struct session *s)
+{
+	const uint64_t end = s->o.pd->n_index ? s->o.pd->index[s->o.pd->n_index - 1].time : 0;
+	uint64_t branch = UINT64_MAX;
+	int r = others_until(s, end < UINT64_MAX ? end + 1 : end);
+
+	if (r >= 0)
+		r = ptsession_peek(s->o.pt, &branch);
+	if (r >= 0 && branch != UINT64_MAX)
+		r = others_until(s, UINT64_MAX);
+	return r < 0 ? r : ptsession_finish(s->o.pt, s, end);
+}
+
+int session_run(struct session *s)
+{
+	struct perfevent ev;
+	int r;
+
+	for (uint32_t i = 0; s->o.pd && i < s->o.pd->n_attrs; i++) {
+		const struct perfattr *a = &s->o.pd->attrs[i];
+
+		s->sched |= attr_is_bpf_output(a) && !a->context_switch;
+		s->sched |= attr_tracepoint(a) == TRACEPOINT_SWITCH;
+		s->has_waking |= attr_tracepoint(a) == TRACEPOINT_WAKING;
+	}
+	/* Exact calls do not hang on what is missing around them. */
+	for (size_t i = 0; i < s->o.n_notes && !s->o.pt; i++)
+		if (!s->o.notes[i].mark)
+			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
+	if (s->o.pd && !s->o.pt)
+		tell_lost(s);
+	while (s->o.pd && perfdata_next(s->o.pd, &ev)) {
+		r = ev.has_time && ev.time ? others_until(s, ev.time) : 0;
+		if (r == 0)
+			r = on_event(s, &ev);
+		if (r < 0)
+			return r;
+		r = resolver_error(s->resolver);
+		if (r < 0)
+			return r;
+		r = progress(s, 1);
+		if (r < 0)
+			return r;
+	}
+	/* a target that slept all the time is there, too */
+	r = s->begun ? 0 : session_begin(s);
+	if (r >= 0 && s->o.pt)
+		r = finish_pt(s);
+	return r < 0 ? r : others_until(s, UINT64_MAX);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replays a recording in the order of time: keeps processes, threads and their address spaces as
+ * the records change them, turns samples, switches and wake-ups into stacks, and feeds the
+ * timeline. This is the glue between the input half (perf/event.h, and rings/event.h for the events
+ * of programs) and the output half (timeline/timeline.h); it knows no file and no format.
+ *
+ * A process or thread is told to the timeline when something of it is first drawn.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+#include "decode/base/budget.h"
+#include "decode/base/file_request.h"
+#include "decode/base/stacktab.h"
+#include "decode/object/image.h"
+#include "decode/perf/data.h"
+#include "decode/timeline/timeline.h"
+
+struct json_object;
+
+/* Something that the recording's meta data tells, to be drawn at its time. */
+struct session_note {
+	uint64_t begin, end; /* input clock; a mark has end == begin */
+	bool mark;           /* else a loss */
+	uint64_t count;
+	char text[128]; /* escaped */
+};
+
+struct session_options {
+	struct perfdata *pd; /* scanned; all are borrowed. NULL: there are only events */
+	struct ringevents *events; /* finished; may be NULL */
+	uint64_t events_end_ns; /* events after that are left out, for nothing else is known of that
+				   time; 0: none are */
+	struct ptsession *pt; /* the recording's PT; may be NULL */
+	struct images *images;
+	struct stacktab *st;
+	struct timeline *tl;
+	const struct need *need;
+	struct budget *budget;
+	bool symbols;
+	struct source *source; /* NULL: where functions are declared is not wanted */
+	/* names of JIT code may be asked for: pids mean what they meant when this was recorded */
+	bool perfmaps;
+	/* all threads that live are of interest, also those that never ran: a target's, not a
+	 * host's */
+	bool whole_target;
+	const struct session_note *notes; /* sorted by end */
+	size_t n_notes;
+	/* nspid of a pid, 0 if not known; may be NULL */
+	uint32_t (*nspid)(void *arg, uint32_t pid);
+	void *nspid_arg;
+	/* called now and then; a negative answer ends the replay with it */
+	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *progress_arg;
+};
+
+struct session;
+
+int session_new(const struct session_options *options, struct session **ret) _must_check_;
+struct session *session_free(struct session *s);
+DEFINE_CLEANUP(struct session *, session_free)
+
+/* A process has this name (escaped) until the recording says another. */
+void session_name_process(struct session *s, uint32_t pid, const char *name);
+
+/* Replays everything. 0, or a negative errno: of the link, the writer, memory, or -ECANCELED. */
+int session_run(struct session *s) _must_check_;
+
+/* What happened, for RESULT. */
+void session_report(const struct session *s, struct json_object *stats, struct json_object *losses);
+
+/* What a timeline must know of the recording before it is replayed. */
+uint64_t session_period_ns(struct perfdata *pd); /* 0: not known */
+bool session_has_switches(const struct perfdata *pd);
+/*
+ * Where perf's rings kept only the newest (record --overwrite): since when there is all of every CPU; 0 if they did not, or
+ * nothing of them was overwritten.
+ */
+uint64_t session_complete_from(struct perfdata *pd);
+enum clock_source session_clock(const struct perfdata *pd);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the session: tasks.c keeps processes and threads, session.c replays the records,
+ * events.c the events of programs, tracepoint.c those of the kernel in a foreign recording,
+ * report.c says what happened.
+ */
+#pragma once
+
+#include "decode/base/idmap.h"
+#include "decode/replay/session.h"
+#include "decode/stack/resolve.h"
+#include "decode/stack/walk.h"
+
+#define SESSION_NAME_SIZE 256u
+
+struct process {
+	struct code code;
+	uint32_t pid, ppid;
+	bool told;
+	bool exited;
+	uint32_t n_event_threads; /* that only its own events tell of */
+	char name[SESSION_NAME_SIZE];
+	struct process *next; /* all of them, for freeing */
+};
+
+struct thread {
+	uint32_t tid;
+	struct process *process; /* borrowed */
+	bool told;
+	bool exited;
+	bool ended; /* its exit was told */
+	bool named; /* by the program itself: the kernel's name does not matter */
+	char name[SESSION_NAME_SIZE];
+	struct thread *next;
+};
+
+struct cpu {
+	uint64_t last;      /* time of its last record */
+	uint64_t throttled; /* since when; 0: not */
+};
+
+struct session {
+	struct session_options o;
+	struct idmap processes, threads;
+	struct process *all_processes;
+	struct thread *all_threads;
+	uint32_t n_processes;
+	struct resolver *resolver;
+	struct stackwalk walk;
+	struct cpu *cpus;
+	size_t next_note;
+	uint64_t done; /* records and events */
+	bool begun; /* the first sample or switch is behind us */
+	bool sched; /* the recording has "sched" events: SWITCH records say less and are passed over
+		     */
+	bool has_waking; /* it has the tracepoint sched_waking */
+	uint64_t moments; /* events that are drawn as such */
+	uint64_t samples, idle_samples, untimed, switches, wakeups, mmaps, maps_refused, no_memory;
+	uint64_t lost, throttled, aux_truncated, bad_sched, ignored;
+	uint64_t events, events_late, events_homeless;
+};
+
+/* A process that is new under its pid; an older one of the same pid is no longer found. NULL: no
+ * memory. */
+struct process *session_add_process(
+	struct session *s, uint32_t pid, uint32_t ppid, struct space *space);
+
+/* What a pid or tid means now, made up where it is new; NULL (counted): no memory. */
+struct process *session_process(struct session *s, uint32_t pid);
+struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid);
+
+void session_free_tasks(struct session *s);
+
+/* Positive answers of the timeline are counted there; only the negative ones end a replay. */
+int timeline_answer(int r);
+
+/* Tells the timeline of a thread (and its process) where that was not done yet. */
+int session_tell_thread(struct session *s, struct thread *t, uint64_t ts);
+
+/* At the first sample or switch: who is there already. */
+int session_begin(struct session *s);
+
+struct perfevent;
+int session_on_comm(struct session *s, const struct perfevent *ev);
+int session_on_fork(struct session *s, const struct perfevent *ev);
+int session_on_exit(struct session *s, const struct perfevent *ev);
+
+struct ringevent;
+int session_on_program_event(struct session *s, const struct ringevent *ev);
+
+/* What an event is for. */
+bool attr_is_bpf_output(const struct perfattr *a);
+/* Its samples are a thread seen running, each for a period; else something that happened. */
+bool attr_is_sampling(const struct perfattr *a);
+enum tracepoint { TRACEPOINT_OTHER, TRACEPOINT_SWITCH, TRACEPOINT_WAKING, TRACEPOINT_WAKEUP, TRACEPOINT_WAKEUP_NEW };
+enum tracepoint attr_tracepoint(const struct perfattr *a);
+int session_on_tracepoint(struct session *s, const struct perfevent *ev);

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/replay/session_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/escape.h"
+#include "decode/perf/event.h"
+#include "decode/replay/pt.h"
+
+struct process *session_add_process(
+	struct session *s, uint32_t pid, uint32_t ppid, struct space *space)
+{
+	struct process *p;
+
+	if (!budget_take(s->o.budget, sizeof(*p)))
+		return NULL;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->pid = pid;
+	p->ppid = ppid;
+	p->code.pid = pid;
+	p->code.nspid = s->o.nspid ? s->o.nspid(s->o.nspid_arg, pid) : 0;
+	p->code.perfmap_tried = !s->o.perfmaps;
+	p->code.serial = ++s->n_processes;
+	if (space)
+		p->code.space = space_ref(space);
+	else if (space_new(s->o.budget, &p->code.space) < 0)
+		goto fail;
+	if (idmap_put(&s->processes, pid, p) < 0)
+		goto fail;
+	p->next = s->all_processes;
+	s->all_processes = p;
+	return p;
+fail:
+	code_fini(&p->code);
+	free(p);
+	return NULL;
+}
+
+struct process *session_process(struct session *s, uint32_t pid)
+{
+	struct process *p = idmap_get(&s->processes, pid);
+
+	if (!p)
+		p = session_add_process(s, pid, 0, NULL);
+	if (!p)
+		s->no_memory++;
+	return p;
+}
+
+struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
+{
+	struct thread *t = idmap_get(&s->threads, tid);
+	struct process *p;
+
+	if (t && t->process->pid == pid) {
+		t->exited = false;
+		return t;
+	}
+	p = session_process(s, pid);
+	if (!p)
+		return NULL;
+	if (t) { /* the number was given out again */
+		t->process = p;
+		t->told = t->exited = t->ended = t->named = false;
+		t->name[0] = '\0';
+		return t;
+	}
+	if (!budget_take(s->o.budget, sizeof(*t)) || !(t = calloc(1, sizeof(*t)))) {
+		s->no_memory++;
+		return NULL;
+	}
+	t->tid = tid;
+	t->process = p;
+	if (idmap_put(&s->threads, tid, t) < 0) {
+		free(t);
+		s->no_memory++;
+		return NULL;
+	}
+	t->next = s->all_threads;
+	s->all_threads = t;
+	return t;
+}
+
+void session_name_process(struct session *s, uint32_t pid, const char *name)
+{
+	struct process *p = *name ? session_process(s, pid) : NULL;
+
+	if (p && !p->name[0])
+		(void)snprintf(p->name, sizeof(p->name), "%s", name);
+}
+
+void session_free_tasks(struct session *s)
+{
+	while (s->all_processes) {
+		struct process *p = s->all_processes;
+
+		s->all_processes = p->next;
+		code_fini(&p->code);
+		free(p);
+	}
+	while (s->all_threads) {
+		struct thread *t = s->all_threads;
+
+		s->all_threads = t->next;
+		free(t);
+	}
+	idmap_fini(&s->processes);
+	idmap_fini(&s->threads);
+}
+
+int timeline_answer(int r)
+{
+	return r < 0 ? r : 0; /* positive ones are counted by the timeline */
+}
+
+static int process_tell(struct session *s, struct process *p, uint64_t ts)
+{
+	if (p->told)
+		return 0;
+	p->told = true;
+	return timeline_answer(timeline_process(s->o.tl, p->pid, p->ppid, p->name, ts));
+}
+
+int session_tell_thread(struct session *s, struct thread *t, uint64_t ts)
+{
+	int r;
+
+	/* On its way out it still runs and is switched: that is no new thread until one is forked. */
+	if (t->told || t->ended)
+		return 0;
+	r = process_tell(s, t->process, ts);
+	if (r < 0)
+		return r;
+	t->told = true;
+	return timeline_answer(timeline_thread(
+		s->o.tl, t->process->pid, t->tid, t->name[0] ? t->name : t->process->name, ts));
+}
+
+/* At the first sample or switch: who has been there all the time. */
+int session_begin(struct session *s)
+{
+	struct thread *t;
+	uint32_t pos = 0;
+	int r = 0;
+
+	s->begun = true;
+	while (s->o.whole_target && r >= 0 && (t = idmap_next(&s->threads, &pos)))
+		if (!t->exited && t->tid)
+			r = session_tell_thread(s, t, 0);
+	return r;
+}
+
+int session_on_comm(struct session *s, const struct perfevent *ev)
+{
+	struct thread *t = session_thread(s, ev->pid, ev->tid);
+	struct process *p;
+	int r;
+
+	if (!t)
+		return 0;
+	t->ended = false; /* the number is in use: an exec of a thread takes over its leader's */
+	p = t->process;
+	if (ev->comm.exec && s->o.pt) {
+		r = ptsession_exec(s->o.pt, s, ev->pid, ev->tid, ev->has_time ? ev->time : 0);
+		if (r < 0)
+			return r;
+	}
+	if (ev->comm.exec) {
+		struct space *space;
+
+		/* exec: the old program is gone, with all of its maps */
+		if (space_new(s->o.budget, &space) < 0) {
+			s->no_memory++;
+		} else {
+			code_fini(&p->code);
+			p->code.space = space;
+			p->code.perfmap_tried = !s->o.perfmaps;
+			p->code.serial = ++s->n_processes;
+		}
+	}
+	t->named = t->named && !ev->comm.exec;
+	if (!t->named)
+		escape_text(t->name, sizeof(t->name), ev->comm.name, ev->comm.name_len);
+	if (t->told) {
+		t->told = false;
+		r = session_tell_thread(s, t, ev->time);
+		if (r < 0)
+			return r;
+	}
+	if (ev->pid == ev->tid) {
+		escape_text(p->name, sizeof(p->name), ev->comm.name, ev->comm.name_len);
+		if (p->told) {
+			p->told = false;
+			return process_tell(s, p, ev->time);
+		}
+	}
+	return 0;
+}
+
+int session_on_fork(struct session *s, const struct perfevent *ev)
+{
+	struct process *parent = idmap_get(&s->processes, ev->fork.ppid);
+	struct process *p = idmap_get(&s->processes, ev->pid);
+	struct thread *t, *creator;
+	int r = s->o.pt ? ptsession_fork(s->o.pt, s, ev) : 0;
+
+	if (r < 0)
+		return r;
+	if (ev->pid == ev->fork.ppid || (p && !p->exited && ev->pid != ev->tid)) {
+		t = session_thread(s, ev->pid, ev->tid);
+	} else {
+		/* recorders that describe what already runs give a fork for it: its maps follow */
+		p = session_add_process(
+			s, ev->pid, ev->fork.ppid, parent ? parent->code.space : NULL);
+		if (!p) {
+			s->no_memory++;
+			return 0;
+		}
+		if (parent)
+			memcpy(p->name, parent->name, sizeof(p->name));
+		t = session_thread(s, ev->pid, ev->tid);
+		if (t && t->process != p) {
+			t->process = p;
+			t->told = t->named = false;
+			t->name[0] = '\0';
+		}
+	}
+	if (t)
+		t->ended = false;
+	creator = idmap_get(&s->threads, ev->fork.ptid);
+	if (t && creator && !t->name[0])
+		memcpy(t->name, creator->name, sizeof(t->name));
+	return t && s->begun && s->o.whole_target ? session_tell_thread(s, t, ev->time) : 0;
+}
+
+int session_on_exit(struct session *s, const struct perfevent *ev)
+{
+	struct thread *t = idmap_get(&s->threads, ev->tid);
+
+	if (!t)
+		return 0;
+	t->exited = true;
+	if (ev->pid == ev->tid)
+		t->process->exited = true;
+	if (s->o.pt) {
+		int r = ptsession_end_thread(s->o.pt, s, ev->tid, ev->time);
+
+		if (r < 0)
+			return r;
+	}
+	if (!t->told)
+		return 0;
+	t->told = false;
+	t->ended = true;
+	return timeline_answer(timeline_thread_exit(s->o.tl, ev->tid, ev->time));
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/stack/missing_caller.h"
+
+#include <string.h>
+
+#include "decode/base/bytes.h"
+#include "decode/object/cfi.h"
+#include "decode/stack/unwind.h"
+
+/* Longer functions are looked at in their first part only. */
+#define MAX_BODY 16384u
+
+/* Whom the call in front of a return address calls, if it says so itself. */
+static const struct symbol *callee_of(struct image *img, uint64_t vaddr)
+{
+	const struct symbol *sym;
+	uint8_t call[5];
+	uint64_t target;
+
+	if (vaddr < sizeof(call) ||
+		image_read(img, vaddr - sizeof(call), call, sizeof(call)) != sizeof(call) ||
+		call[0] != 0xe8)
+		return NULL;
+	target = vaddr + (uint64_t)(int64_t)(int32_t)load_u32(call + 1);
+	sym = symbols_find(&img->symbols, target);
+	return sym && sym->addr == target && !sym->plt ? sym : NULL;
+}
+
+/*
+ * Does the function call `leaf` (the address of a function of the same image, 0: it is in another
+ * one), or something that only runs can tell?
+ */
+static bool calls_on(struct image *img, const struct symbol *sym, uint64_t leaf)
+{
+	static uint8_t body[MAX_BODY]; /* one thread decodes */
+	size_t len = sym->size < sizeof(body) ? (size_t)sym->size : sizeof(body);
+
+	len = image_read(img, sym->addr, body, len);
+	for (size_t i = 0; i + 5 <= len; i++) {
+		const struct symbol *to;
+		uint64_t target;
+
+		if (body[i] == 0xff && (body[i + 1] & 0x38) == 0x10)
+			return true;
+		if (body[i] != 0xe8)
+			continue;
+		target = sym->addr + i + 5 + (uint64_t)(int64_t)(int32_t)load_u32(body + i + 1);
+		if (leaf && target == leaf)
+			return true;
+		to = leaf ? NULL : symbols_find(&img->symbols, target);
+		if (to && to->plt)
+			return true;
+	}
+	return false;
+}
+
+uint32_t leafcaller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
+	uint32_t leaf, uint64_t ra, struct leafcaller_stats *stats)
+{
+	const struct cfi_row *row = unwind_row(r, code, budget, ip);
+	const struct symbol *sym;
+	struct image *img, *of_leaf;
+	uint64_t vaddr, leaf_vaddr, leaf_start = 0;
+
+	/* Where the frame is reckoned from the stack pointer, the frame pointer is still the
+	 * caller's. */
+	if (!row || !row->known || row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP ||
+		resolver_is_entry(r, leaf))
+		return 0;
+	img = resolver_image(r, code, ra - 1, &vaddr);
+	of_leaf = resolver_image(r, code, ip, &leaf_vaddr);
+	if (img && img->x86_64 && resolver_load_symbols(r, img)) {
+		if (of_leaf == img) {
+			sym = symbols_find(&img->symbols, leaf_vaddr);
+			leaf_start = sym ? sym->addr : 0;
+		}
+		sym = callee_of(img, vaddr + 1);
+		if (sym && calls_on(img, sym, leaf_start)) {
+			stats->found++;
+			return resolver_symbol(r, img, sym);
+		}
+	}
+	stats->gaps++;
+	return resolver_gap(r);
+}

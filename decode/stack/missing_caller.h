@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A chain of frame pointers misses the caller of a function that has set up no frame of its own: a
+ * leaf, a system call's wrapper, a prologue. The unwind table says whether that is so where the
+ * thread runs; and the call in front of the first return address often says whom it called, which
+ * is the one that is missing.
+ *
+ * It names a function only if that one can have called on; else the gap is shown as a gap.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "decode/stack/resolve.h"
+
+struct leafcaller_stats {
+	uint64_t found, gaps;
+};
+
+/*
+ * The frame that is missing between the innermost one (at `ip`, with the frame `leaf`) and the one
+ * that `ra` returns to; 0: none is.
+ */
+uint32_t leafcaller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
+	uint32_t leaf, uint64_t ra, struct leafcaller_stats *stats);

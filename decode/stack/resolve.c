@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/stack/resolve.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/escape.h"
+#include "decode/dwarf/source.h"
+#include "decode/object/demangle.h"
+#include "decode/object/extents.h"
+#include "decode/stack/return_check.h"
+
+#define NAME_SIZE (DEMANGLE_MAX_OUT * 4 + 8)
+
+/* A third kind of key beside enum resolve_how: the address is that of a symbol. */
+#define OF_SYMBOL 2
+
+enum unknown { KNOWN, NO_MAP, NO_IMAGE, NO_SYMBOL, NO_JIT, WRONG };
+
+struct entry {
+	uint64_t where; /* (image id | process serial << 32) + 1; 0: empty */
+	uint64_t addr;
+	uint32_t frame;
+	uint8_t how;
+	uint8_t unknown;
+};
+
+struct resolver {
+	struct stacktab *st;   /* borrowed */
+	struct images *images; /* borrowed */
+	struct budget *budget; /* borrowed */
+	struct need need;
+	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
+	bool names;
+	struct entry *v;
+	size_t n, size;
+	uint32_t kernel, cut, gap;
+	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
+	bool last_is_entry;
+	int error;
+	struct resolve_stats stats;
+	char name[NAME_SIZE];
+};
+
+static uint32_t fixed_frame(struct resolver *r, const char *name, enum frame_kind kind)
+{
+	const struct frame_info info = {.name = name, .object = name, .kind = (uint8_t)kind};
+
+	return stacktab_frame(r->st, &info);
+}
+
+int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
+	struct budget *budget, struct resolver **ret)
+{
+	_cleanup_(resolver_freep) struct resolver *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->st = st;
+	r->images = images;
+	r->need = *need;
+	r->names = names;
+	r->budget = budget;
+	r->size = 4096;
+	r->v = calloc(r->size, sizeof(*r->v));
+	if (!r->v)
+		return -ENOMEM;
+	r->kernel = fixed_frame(r, "[kernel]", FRAME_KIND_KERNEL);
+	r->cut = fixed_frame(r, "[callers unknown]", FRAME_KIND_MISSING);
+	r->gap = fixed_frame(r, "[caller not recorded]", FRAME_KIND_MISSING);
+	*ret = take_ptr(r);
+	return 0;
+}
+
+struct resolver *resolver_free(struct resolver *r)
+{
+	if (!r)
+		return NULL;
+	free(r->v);
+	free(r);
+	return NULL;
+}
+
+void resolver_set_source(struct resolver *r, struct source *source)
+{
+	r->source = source;
+}
+
+uint32_t resolver_kernel(struct resolver *r)
+{
+	return r->kernel;
+}
+
+uint32_t resolver_cut(struct resolver *r)
+{
+	return r->cut;
+}
+
+uint32_t resolver_gap(struct resolver *r)
+{
+	return r->gap;
+}
+
+int resolver_error(const struct resolver *r)
+{
+	return r->error;
+}
+
+const struct resolve_stats *resolver_stats(const struct resolver *r)
+{
+	return &r->stats;
+}
+
+bool resolver_is_entry(struct resolver *r, uint32_t frame)
+{
+	static const char *const names[] = {
+		/* glibc, musl, the linker's start */
+		"_start",
+		"__libc_start_call_main",
+		"__libc_start_main",
+		"__libc_start_main_impl",
+		"libc_start_main_stage2",
+		"start_thread",
+		"clone",
+		"__clone",
+		"clone3",
+		"__clone3",
+		"start",
+		"_dl_start_user",
+		"__start_context",
+		/* Go */
+		"runtime.goexit",
+		"runtime.goexit.abi0",
+		"runtime.mstart",
+		"runtime.mstart.abi0",
+		"runtime.rt0_go.abi0",
+		"runtime.mcall",
+		"runtime.systemstack",
+		"runtime.systemstack.abi0",
+	};
+	struct frame_info info;
+
+	if (frame == r->asked_entry)
+		return r->last_is_entry;
+	stacktab_info(r->st, frame, &info);
+	r->asked_entry = frame;
+	r->last_is_entry = false;
+	for (size_t i = 0; i < ARRAY_SIZE(names) && !r->last_is_entry; i++)
+		r->last_is_entry = info.name && strcmp(info.name, names[i]) == 0;
+	return r->last_is_entry;
+}
+
+void code_fini(struct code *code)
+{
+	code->space = space_unref(code->space);
+	code->perfmap = perfmap_free(code->perfmap);
+}
+
+static uint64_t entry_hash(uint64_t where, uint64_t addr, unsigned how)
+{
+	uint64_t h = (addr ^ (where << 40) ^ (where >> 24)) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (h >> 20) + how;
+}
+
+static struct entry *entry_find(struct resolver *r, uint64_t where, uint64_t addr, unsigned how)
+{
+	uint64_t h = entry_hash(where, addr, how);
+
+	for (;; h++) {
+		struct entry *e = &r->v[h % r->size];
+
+		if (!e->where || (e->where == where && e->addr == addr && e->how == how))
+			return e;
+	}
+}
+
+/* Without memory for more, what is there stays and the rest is worked out each time anew. */
+static void entry_add(struct resolver *r, const struct entry *e)
+{
+	if (r->n + 1 > r->size / 2) {
+		struct entry *old = r->v, *v;
+		size_t old_size = r->size;
+
+		v = budget_take(r->budget, r->size * 2 * sizeof(*v))
+			    ? calloc(r->size * 2, sizeof(*v))
+			    : NULL;
+		if (!v) {
+			if (r->n + 2 > r->size)
+				return;
+		} else {
+			r->v = v;
+			r->size *= 2;
+			for (size_t i = 0; i < old_size; i++)
+				if (old[i].where)
+					*entry_find(r, old[i].where, old[i].addr, old[i].how) =
+						old[i];
+			free(old);
+		}
+	}
+	*entry_find(r, e->where, e->addr, e->how) = *e;
+	r->n++;
+	r->stats.addresses += e->how != OF_SYMBOL;
+}
+
+static int image_make_ready(struct resolver *r, struct image *img)
+{
+	int e = image_open(r->images, img);
+
+	if (e < 0 && !r->error)
+		r->error = e;
+	return e;
+}
+
+struct image *resolver_image(
+	struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr)
+{
+	const struct space_map *map = space_find(code->space, addr);
+	struct image *img;
+
+	if (!map)
+		return NULL;
+	img = map->image;
+	if (image_make_ready(r, img) < 0 || img->state != IMAGE_READY)
+		return NULL;
+	return image_vaddr(img, addr - map->start + map->pgoff, ret_vaddr) ? img : NULL;
+}
+
+static uint32_t symbol_frame(struct resolver *r, struct image *img, const struct symbol *sym)
+{
+	const char *file = NULL;
+	uint32_t line = 0;
+	size_t len;
+
+	if (r->source && !sym->plt) {
+		file = source_function(r->source, img, sym->addr, &line);
+		if (source_error(r->source) < 0 && !r->error)
+			r->error = source_error(r->source);
+	}
+	len = demangle_name(sym->name, sym->name_len, r->name, sizeof(r->name) - 8);
+	if (sym->plt)
+		memcpy(r->name + len, "@plt", 5);
+	return stacktab_frame(
+		r->st, &(struct frame_info){
+			       .name = r->name,
+			       .object = img->text,
+			       .file = file,
+			       .line = line,
+			       .offset = sym->addr,
+			       .kind = img->kind == IMAGE_VDSO ? FRAME_KIND_VDSO : FRAME_KIND_USER,
+		       });
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static uint32_t object_frame(struct resolver *r, const struct image *img)
+{
+	if (img->text[0] == '[')
+		(void)snprintf(r->name, sizeof(r->name), "%s", img->text);
+	else
+		(void)snprintf(r->name, sizeof(r->name), "[%.512s]", base_name(img->text));
+	return stacktab_frame(
+		r->st, &(struct frame_info){
+			       .name = r->name, .object = img->text, .kind = FRAME_KIND_UNKNOWN});
+}
+
+/* A function without a name is told apart from others by where it begins; the number is what
+ * objdump and addr2line show for the file. */
+static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t vaddr)
+{
+	const struct extent *x;
+
+	if (!img->extents && extents_new(r->budget, &img->extents) == 0)
+		extents_add_elf(img->extents, img->elf);
+	x = img->extents ? extents_find(img->extents, vaddr) : NULL;
+	if (!x)
+		return object_frame(r, img);
+	(void)snprintf(r->name, sizeof(r->name), "[%.512s+0x%" PRIx64 "]", base_name(img->text),
+		x->start);
+	return stacktab_frame(r->st, &(struct frame_info){.name = r->name,
+					     .object = img->text,
+					     .offset = x->start,
+					     .kind = FRAME_KIND_UNKNOWN});
+}
+
+static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
+{
+	/* where nobody told its number in a namespace of its own, it has none */
+	struct declink_need need = {.kind = NEED_PERFMAP,
+		.pid = (pid_t)code->pid,
+		.nspid = (pid_t)(code->nspid ? code->nspid : code->pid)};
+	struct declink_file file = {0};
+	_cleanup_close_ int fd = -1;
+	int e;
+
+	if (code->perfmap_tried || r->error)
+		return code->perfmap;
+	code->perfmap_tried = true;
+	e = r->need.ask(r->need.arg, &need, &file, &fd);
+	if (e < 0)
+		r->error = e;
+	if (e <= 0)
+		return NULL;
+	if (perfmap_read(fd, r->budget, &code->perfmap) == 0)
+		r->stats.perfmaps++;
+	e = need_judge(&r->need, &file, code->perfmap != NULL);
+	if (e < 0)
+		r->error = e;
+	return code->perfmap;
+}
+
+/* A perf map's entry for the address, or 0. */
+static uint32_t jit_frame(struct resolver *r, struct code *code, uint64_t addr)
+{
+	const struct perfmap *m = perfmap_of(r, code);
+	const char *name;
+	uint64_t start;
+	size_t len;
+
+	name = m ? perfmap_find(m, addr, &len, &start) : NULL;
+	if (!name)
+		return 0;
+	escape_text(r->name, sizeof(r->name), name, len);
+	return stacktab_frame(r->st, &(struct frame_info){.name = r->name,
+					     .object = "[jit]",
+					     .offset = start,
+					     .kind = FRAME_KIND_JIT});
+}
+
+/*
+ * Return addresses that no call put there and that are right all the same: the way back from a
+ * signal handler, and where coroutines and goroutines begin.
+ */
+static bool return_is_special(const struct image *img, uint64_t vaddr, const uint8_t *at, size_t n)
+{
+	const struct symbol *sym;
+
+	if (callcheck_is_sigreturn(at, n))
+		return true;
+	sym = symbols_find(&img->symbols, vaddr);
+	if (!sym || vaddr - sym->addr > 1)
+		return false;
+	return (sym->name_len >= 14 && memcmp(sym->name, "runtime.goexit", 14) == 0) ||
+	       (sym->name_len == 15 && memcmp(sym->name, "__start_context", 15) == 0);
+}
+
+enum return_kind { RETURN_WRONG, RETURN_AFTER_CALL, RETURN_SPECIAL };
+
+static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
+{
+	uint8_t buf[CALLCHECK_BEFORE + CALLCHECK_AFTER];
+	size_t n = 0, before = CALLCHECK_BEFORE;
+
+	if (!img->x86_64)
+		return RETURN_AFTER_CALL;
+	/* at the very front of a segment there are fewer bytes */
+	for (; before >= 2; before--) {
+		if (vaddr < before)
+			continue;
+		n = image_read(img, vaddr - before, buf, before + CALLCHECK_AFTER);
+		if (n >= before)
+			break;
+	}
+	if (before < 2)
+		return RETURN_WRONG;
+	if (callcheck_follows_call(buf, before))
+		return RETURN_AFTER_CALL;
+	return return_is_special(img, vaddr, buf + before, n - before) ? RETURN_SPECIAL
+								       : RETURN_WRONG;
+}
+
+uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct symbol *sym)
+{
+	struct entry e = {.where = (uint64_t)img->id + 1, .addr = sym->addr, .how = OF_SYMBOL};
+	const struct entry *known = entry_find(r, e.where, e.addr, e.how);
+
+	if (known->where)
+		return known->frame;
+	e.frame = symbol_frame(r, img, sym);
+	entry_add(r, &e);
+	return e.frame;
+}
+
+bool resolver_load_symbols(struct resolver *r, struct image *img)
+{
+	int err = image_load_symbols(r->images, img);
+
+	if (err < 0 && !r->error)
+		r->error = err;
+	return err >= 0;
+}
+
+static void resolve_image(struct resolver *r, struct code *code, struct image *img, uint64_t addr,
+	uint64_t off, enum resolve_how how, struct entry *e)
+{
+	const struct symbol *sym = NULL;
+	uint64_t vaddr;
+
+	if (image_make_ready(r, img) < 0) {
+		e->frame = object_frame(r, img);
+		return;
+	}
+	if (img->state != IMAGE_READY || !image_vaddr(img, off, &vaddr)) {
+		e->frame = jit_frame(r, code, addr);
+		if (e->frame)
+			return;
+		e->frame = object_frame(r, img);
+		e->unknown = img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO ? NO_IMAGE : NO_JIT;
+		img->hits++;
+		return;
+	}
+	if (r->names || how == RESOLVE_RETURN)
+		(void)resolver_load_symbols(r, img);
+	if (how == RESOLVE_RETURN) {
+		enum return_kind kind = return_kind_of(img, vaddr);
+
+		if (kind == RETURN_WRONG) {
+			e->unknown = WRONG;
+			return;
+		}
+		/* a special one lies at the front of its own function, others behind their call */
+		if (kind != RETURN_SPECIAL)
+			vaddr--;
+	}
+	sym = symbols_find(&img->symbols, vaddr);
+	if (sym && r->names) {
+		e->frame = resolver_symbol(r, img, sym);
+		return;
+	}
+	/* Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a perf map's. */
+	e->frame = r->names && !sym && img->ino == 0 ? jit_frame(r, code, addr) : 0;
+	if (e->frame)
+		return;
+	e->frame = r->names ? unnamed_frame(r, img, vaddr) : object_frame(r, img);
+	e->unknown = r->names ? NO_SYMBOL : KNOWN;
+}
+
+uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how)
+{
+	const struct space_map *map;
+	struct entry e = {.how = (uint8_t)how}, *known;
+	struct image *img = NULL;
+	uint64_t off = 0;
+
+	/* the call may be the last instruction of its mapping */
+	map = space_find(code->space, how == RESOLVE_RETURN && addr ? addr - 1 : addr);
+	if (map)
+		img = map->image;
+	if (img && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO) &&
+		img->state != IMAGE_MISSING) {
+		off = addr - map->start + map->pgoff;
+		e.where = (uint64_t)img->id + 1;
+		e.addr = off;
+	} else {
+		e.where = ((uint64_t)code->serial << 32) + (img ? (uint64_t)img->id : 0) + 1;
+		e.addr = addr;
+	}
+	known = entry_find(r, e.where, e.addr, e.how);
+	if (!known->where) {
+		if (!img) {
+			/* A JIT may have unmapped it since; else a return address that leads
+			 * nowhere is none. */
+			e.frame = jit_frame(r, code, addr);
+			if (!e.frame && how == RESOLVE_RETURN) {
+				e.unknown = WRONG;
+			} else if (!e.frame) {
+				e.frame = fixed_frame(r, "[unknown]", FRAME_KIND_UNKNOWN);
+				e.unknown = NO_MAP;
+			}
+		} else {
+			resolve_image(r, code, img, addr, addr - map->start + map->pgoff, how, &e);
+		}
+		if (r->error)
+			return e.frame;
+		entry_add(r, &e);
+		known = &e;
+	}
+	switch ((enum unknown)known->unknown) {
+	case KNOWN:
+		break;
+	case NO_MAP:
+		r->stats.unknown_no_map++;
+		break;
+	case NO_IMAGE:
+		r->stats.unknown_no_image++;
+		break;
+	case NO_SYMBOL:
+		r->stats.unknown_no_symbol++;
+		break;
+	case NO_JIT:
+		r->stats.unknown_jit++;
+		break;
+	case WRONG:
+		r->stats.wrong++;
+		break;
+	}
+	return known->frame;
+}

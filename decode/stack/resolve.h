@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From an address of a process to a frame of the timeline: which image, which function, which
+ * name. Each distinct address is worked out once and then served from a hash. It also answers
+ * whether a return address can be one (decode/stack/return_check.h).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/cleanup.h"
+#include "decode/base/budget.h"
+#include "decode/base/file_request.h"
+#include "decode/base/stacktab.h"
+#include "decode/object/address_space.h"
+#include "decode/object/image.h"
+#include "decode/object/perfmap.h"
+
+/* The code of one process; the session's process owns one. */
+struct code {
+	struct space *space; /* never NULL */
+	uint32_t serial;     /* unique among all processes of the recording */
+	uint32_t pid, nspid; /* nspid 0: not known */
+	struct perfmap *perfmap;
+	bool perfmap_tried; /* set from the start: do not ask */
+};
+
+struct resolve_stats {
+	uint64_t addresses; /* distinct ones */
+	uint64_t
+		unknown_no_map; /* frames (all from here on) at addresses where nothing is mapped */
+	uint64_t unknown_no_image;  /* in images that are missing, changed or broken */
+	uint64_t unknown_no_symbol; /* in an image, but in none of its functions */
+	uint64_t unknown_jit;       /* in anonymous code without a perf map entry */
+	uint64_t wrong;             /* return addresses that follow no call */
+	uint64_t perfmaps;
+};
+
+struct resolver;
+struct source;
+
+int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
+	struct budget *budget, struct resolver **ret) _must_check_;
+struct resolver *resolver_free(struct resolver *r);
+DEFINE_CLEANUP(struct resolver *, resolver_free)
+
+/* Frames of functions tell from now on where these are declared. Borrowed. */
+void resolver_set_source(struct resolver *r, struct source *source);
+
+enum resolve_how {
+	RESOLVE_EXACT,  /* the instruction that runs, or was interrupted */
+	RESOLVE_RETURN, /* a return address: the call before it is meant */
+};
+
+/*
+ * The frame for an address; 0 for a return address that cannot be one. An address that is not
+ * known still has a frame, "[name of the object]" or "[unknown]".
+ */
+uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how);
+
+uint32_t resolver_kernel(struct resolver *r); /* "[kernel]" */
+uint32_t resolver_cut(struct resolver *r);    /* "[callers unknown]" */
+
+/* "[caller not recorded]": one frame that is known to be there, and not which. */
+uint32_t resolver_gap(struct resolver *r);
+
+/* The frame of a function of an image whose symbols are loaded. */
+uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct symbol *sym);
+
+/* Loads the symbols of an image that is READY; false if the link failed. */
+bool resolver_load_symbols(struct resolver *r, struct image *img);
+
+/* Where a program or a thread begins: nothing is expected outside of such a frame. */
+bool resolver_is_entry(struct resolver *r, uint32_t frame);
+
+/*
+ * The image at an address, opened, and the address as the image's own; NULL where there is none
+ * that can be read.
+ */
+struct image *resolver_image(
+	struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr);
+
+/* The link failed or the job was cancelled: a negative errno, sticky. */
+int resolver_error(const struct resolver *r);
+
+const struct resolve_stats *resolver_stats(const struct resolver *r);
+void code_fini(struct code *code);

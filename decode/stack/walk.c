@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/stack/walk.h"
+
+#include <linux/perf_event.h>
+#include <stdio.h>
+
+#include "common/control/json.h"
+
+/* kernel.perf_event_max_stack's default: a chain this long was ended by the kernel, not by the
+ * stack. */
+#define KERNEL_MAX_STACK 127u
+/* Marks in a call chain are the last page of addresses. */
+#define IS_MARK(addr) ((addr) >= (uint64_t)-4095)
+#define IS_KERNEL(addr) ((int64_t)(addr) < 0)
+
+struct chain {
+	const uint8_t *p;
+	uint64_t n;
+	bool kernel;    /* it has kernel addresses */
+	uint64_t first; /* index of the first user address */
+	uint64_t n_user;
+};
+
+/*
+ * Parts of a chain follow their marks; old recordings have none and are told by the address. In
+ * the user's part an address of the kernel's half is a stack word that is no frame.
+ */
+static struct chain chain_split(const struct perfevent_sample *s)
+{
+	struct chain c = {.p = s->chain, .n = s->n_chain, .first = s->n_chain};
+	enum { UNTOLD, KERNEL, USER, NEITHER } part = UNTOLD;
+
+	for (uint64_t i = 0; i < s->n_chain; i++) {
+		uint64_t addr = load_u64(s->chain + i * 8);
+
+		if (IS_MARK(addr)) {
+			part = addr == PERF_CONTEXT_KERNEL || addr == PERF_CONTEXT_GUEST_KERNEL
+				       ? KERNEL
+			       : addr == PERF_CONTEXT_USER ? USER
+							   : NEITHER;
+			continue;
+		}
+		if (part == KERNEL || (part == UNTOLD && IS_KERNEL(addr))) {
+			c.kernel = true;
+		} else if (part != NEITHER) {
+			if (c.n_user == 0)
+				c.first = i;
+			c.n_user++;
+		}
+	}
+	return c;
+}
+
+/* Puts the caller in that the chain has passed over; returns how many frames that is. */
+static uint32_t leaf_caller(
+	struct stackwalk *w, struct code *code, const struct chain *c, uint64_t ra)
+{
+	uint64_t ip = load_u64(c->p + c->first * 8);
+
+	w->frames[1] = leafcaller_frame(
+		w->resolver, code, w->budget, ip, w->frames[0], ra, &w->leaf_callers);
+	return w->frames[1] != 0;
+}
+
+static uint32_t chain_frames(
+	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
+{
+	uint32_t n = 0;
+
+	*ret_whole = false;
+	for (uint64_t i = c->first; i < c->n && n < UNWIND_MAX_FRAMES; i++) {
+		uint64_t addr = load_u64(c->p + i * 8), rest = 0;
+		uint32_t frame = 0;
+
+		if (IS_MARK(addr))
+			break;
+		/* The innermost user address is where it runs, or where it entered the kernel. */
+		if (!IS_KERNEL(addr) && (addr || n == 0))
+			frame = resolver_frame(
+				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
+		if (frame) {
+			if (n == 1)
+				n += leaf_caller(w, code, c, addr);
+			w->frames[n++] = frame;
+			continue;
+		}
+		for (uint64_t k = i; k < c->n; k++)
+			rest |= load_u64(c->p + k * 8);
+		if (rest) { /* a chain that ends in zeros ended by itself */
+			w->cut++;
+			w->frames_cut += c->n - i;
+			return n;
+		}
+		break;
+	}
+	if (c->n_user >= KERNEL_MAX_STACK)
+		w->limited++;
+	/* Frame pointers lead past callers that have none, and end at the first word that is no
+	 * frame. */
+	*ret_whole = n > 0 && resolver_is_entry(w->resolver, w->frames[n - 1]);
+	return n;
+}
+
+uint32_t stackwalk_sample(
+	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
+{
+	const struct perfevent_sample *s = &ev->sample;
+	struct chain c = chain_split(s);
+	unsigned mode = ev->misc & PERF_RECORD_MISC_CPUMODE_MASK;
+	bool kernel = c.kernel || mode == PERF_RECORD_MISC_KERNEL ||
+		      mode == PERF_RECORD_MISC_GUEST_KERNEL;
+	bool whole = true;
+	uint32_t n = 0, stack = STACKTAB_ROOT;
+
+	w->stacks++;
+	if (s->stack_size && s->regs_abi) {
+		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames, &n);
+
+		w->unwound[end]++;
+		whole = end == UNWIND_DONE;
+		if (end == UNWIND_WRONG)
+			w->cut++;
+	}
+	if (n == 0 && c.n_user)
+		n = chain_frames(w, code, &c, &whole);
+	if (n == 0 && !kernel && s->ip && !IS_KERNEL(s->ip)) {
+		/* where nobody asked for a chain, only where it ran: flat, but all there is */
+		w->frames[n++] = resolver_frame(w->resolver, code, s->ip, RESOLVE_EXACT);
+		whole = !s->has_chain && !s->regs_abi;
+	}
+	if (n == 0 && !kernel) {
+		w->without++;
+		return STACKTAB_ROOT;
+	}
+	if (!whole)
+		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));
+	while (n > 0)
+		stack = stacktab_push(w->st, stack, w->frames[--n]);
+	if (kernel && with_kernel)
+		stack = stacktab_push(w->st, stack, resolver_kernel(w->resolver));
+	return stack;
+}
+
+void stackwalk_report(const struct stackwalk *w, struct json_object *losses)
+{
+	char key[64];
+
+	if (w->without)
+		json_add_uint(losses, "samples_without_stack", w->without);
+	if (w->cut)
+		json_add_uint(losses, "stacks_cut_at_wrong_frame", w->cut);
+	if (w->frames_cut)
+		json_add_uint(losses, "frames_cut", w->frames_cut);
+	if (w->limited)
+		json_add_uint(losses, "stacks_at_kernel_limit", w->limited);
+	if (w->leaf_callers.gaps)
+		json_add_uint(losses, "callers_not_recorded", w->leaf_callers.gaps);
+	for (unsigned i = 0; i < UNWIND_N_ENDS; i++) {
+		if (i == UNWIND_DONE || !w->unwound[i])
+			continue;
+		(void)snprintf(key, sizeof(key), "unwind_%s", unwind_end_to_string(i));
+		json_add_uint(losses, key, w->unwound[i]);
+	}
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The summary as JSON, made to fit. json-c's failures are all out of memory; `failed` collects them.
+ */
+#include "config.h"
+
+#include "decode/summary/summary_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/control/json.h"
+
+struct shape {
+	uint32_t name_bytes, stack_frames, n_stacks, n_waits, n_threads, n_regions, n_functions;
+};
+
+struct out {
+	const struct summary *s;
+	struct shape shape;
+	bool failed;
+};
+
+static void put(struct out *o, struct json_object *obj, const char *key, struct json_object *value)
+{
+	if (!obj || !value || json_object_object_add(obj, key, value) < 0) {
+		json_object_put(value);
+		o->failed = true;
+	}
+}
+
+static void put_or_null(struct out *o, struct json_object *obj, const char *key, uint64_t v, bool known)
+{
+	if (known)
+		put(o, obj, key, json_object_new_int64(v > INT64_MAX ? INT64_MAX : (int64_t)v));
+	else if (!obj || json_object_object_add(obj, key, NULL) < 0)
+		o->failed = true;
+}
+
+static void append(struct out *o, struct json_object *array, struct json_object *value)
+{
+	if (!array || !value || json_object_array_add(array, value) < 0) {
+		json_object_put(value);
+		o->failed = true;
+	}
+}
+
+/* What the daemon takes of us ends at INT64_MAX; a count may be a hostile program's word. */
+static struct json_object *number(uint64_t v)
+{
+	return json_object_new_int64(v > INT64_MAX ? INT64_MAX : (int64_t)v);
+}
+
+static struct json_object *text(const struct out *o, const char *s)
+{
+	size_t len = strlen(s), max = o->shape.name_bytes;
+	char buf[512];
+
+	if (len <= max)
+		return json_object_new_string_len(s, (int)len);
+	while (max > 0 && ((unsigned char)s[max] & 0xc0) == 0x80)
+		max--;
+	memcpy(buf, s, max);
+	memcpy(buf + max, "\xe2\x80\xa6", 3);
+	return json_object_new_string_len(buf, (int)max + 3);
+}
+
+/* Outermost first; of a deep one the outer quarter, "…", and the inner rest. */
+static struct json_object *stack_to_json(struct out *o, uint32_t stack)
+{
+	uint32_t frames[STACKTAB_MAX_DEPTH], max = o->shape.stack_frames;
+	uint32_t n = stacktab_frames(o->s->st, stack, frames, STACKTAB_MAX_DEPTH);
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct frame_info info;
+
+		if (n > max && i == max / 4) {
+			append(o, array, json_object_new_string("\xe2\x80\xa6"));
+			i = n - (max - max / 4);
+		}
+		stacktab_info(o->s->st, frames[i], &info);
+		append(o, array, text(o, info.name));
+	}
+	return array;
+}
+
+struct ranked {
+	uint64_t weight;
+	uint32_t index;
+};
+
+static int ranked_compare(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	if (x->weight != y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static struct json_object *stacks_to_json(struct out *o, const struct window *v)
+{
+	struct ranked top[TOP_STACKS];
+	uint32_t n = 0;
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 1; i < v->max_stacks; i++) {
+		uint32_t at;
+
+		if (v->stacks[i].samples == 0 ||
+		    (n == o->shape.n_stacks && top[n - 1].weight >= v->stacks[i].ns))
+			continue;
+		if (n < o->shape.n_stacks)
+			n++;
+		for (at = n - 1; at > 0 && top[at - 1].weight < v->stacks[i].ns; at--)
+			top[at] = top[at - 1];
+		top[at] = (struct ranked){.weight = v->stacks[i].ns, .index = i};
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct json_object *obj = json_object_new_object();
+
+		put(o, obj, "stack", stack_to_json(o, top[i].index));
+		put(o, obj, "samples", number(v->stacks[top[i].index].samples));
+		put(o, obj, "ns", number(v->stacks[top[i].index].ns));
+		append(o, array, obj);
+	}
+	return array;
+}
+
+/* Of exact calls: the functions with the most time. */
+static struct json_object *functions_to_json(struct out *o, const struct window *v)
+{
+	struct json_object *array = json_object_new_array();
+	uint32_t top[TOP_FUNCTIONS];
+	const uint32_t n = summary_functions_top(v, top, o->shape.n_functions);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct function_sums *f = &v->functions[top[i]];
+		struct json_object *obj = json_object_new_object();
+		struct frame_info info;
+
+		stacktab_info(o->s->st, top[i], &info);
+		put(o, obj, "name", text(o, info.name));
+		put(o, obj, "calls", number(f->calls));
+		put(o, obj, "self_ns", number(f->self_ns));
+		put(o, obj, "outside_ns", number(f->outside_ns));
+		put(o, obj, "max_ns", number(f->max_ns));
+		put(o, obj, "instructions", number(f->insns));
+		append(o, array, obj);
+	}
+	return array;
+}
+
+static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
+{
+	const struct summary_wait *w = &p->longest;
+	struct json_object *obj = json_object_new_object(), *by;
+
+	put(o, obj, "tid", number(w->tid));
+	put(o, obj, "name", text(o, w->name));
+	put(o, obj, "ns", number(w->end - w->begin));
+	put(o, obj, "begin_ns", number(w->begin));
+	put(o, obj, "state", json_object_new_string(w->state));
+	put(o, obj, "stack", stack_to_json(o, w->stack));
+	put(o, obj, "count", number(p->count));
+	put(o, obj, "total_ns", number(p->total_ns));
+	if (w->open)
+		put(o, obj, "open", json_object_new_boolean(true));
+	if (w->uncertain)
+		put(o, obj, "uncertain", json_object_new_boolean(true));
+	if (!w->woken)
+		return obj;
+	by = json_object_new_object();
+	if (w->woken_by_irq) {
+		put(o, by, "interrupt", json_object_new_boolean(true));
+	} else {
+		put(o, by, "tid", number(w->waker_tid));
+		put(o, by, "name", text(o, w->waker_name));
+		if (w->waker_stack)
+			put(o, by, "stack", stack_to_json(o, w->waker_stack));
+	}
+	put(o, obj, "woken_by", by);
+	if (p->holder.handovers) {
+		by = json_object_new_object();
+		put(o, by, "tid", number(p->holder.tid));
+		put(o, by, "name", text(o, p->holder.name));
+		if (p->holder.stack)
+			put(o, by, "stack", stack_to_json(o, p->holder.stack));
+		put(o, by, "handovers", number(p->holder.handovers));
+		put(o, obj, "held_by", by);
+	}
+	return obj;
+}
+
+/* The caller's answer to who a thread is. */
+struct names {
+	void (*threads)(void *arg, uint32_t index, struct summary_thread *ret);
+	void *arg;
+	uint32_t n_threads;
+};
+
+static void put_who(struct out *o, struct json_object *obj, const struct names *names, uint32_t thread)
+{
+	struct summary_thread who;
+
+	names->threads(names->arg, thread, &who);
+	put(o, obj, "pid", number(who.pid));
+	put(o, obj, "tid", number(who.tid));
+	put(o, obj, "thread", text(o, who.name));
+}
+
+/* null is "not known": waits without switches, and all of a thread of which nothing was seen. */
+static void put_times(struct out *o, struct json_object *obj, const struct thread_sums *t, bool switches)
+{
+	const bool seen = t->on_ns || t->off_ns;
+
+	put_or_null(o, obj, "on_cpu_ns", t->on_ns, seen || (t->samples && !switches));
+	put_or_null(o, obj, "off_cpu_ns", t->off_ns, seen && switches);
+}
+
+static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
+					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
+					   const struct names *names)
+{
+	static const struct thread_sums none;
+	struct json_object *array = json_object_new_array();
+	uint32_t shown = n < o->shape.n_threads ? n : o->shape.n_threads;
+
+	for (uint32_t i = 0; i < shown; i++) {
+		uint32_t index = order[i].index;
+		const struct thread_sums *t = index < v->max_threads ? &v->threads[index] : &none;
+		struct json_object *obj = json_object_new_object();
+		struct summary_thread who;
+
+		names->threads(names->arg, index, &who);
+		put(o, obj, "pid", number(who.pid));
+		put(o, obj, "tid", number(who.tid));
+		put(o, obj, "name", text(o, who.name));
+		put_times(o, obj, t, who.switches);
+		put(o, obj, "samples", number(t->samples));
+		if (t->calls) {
+			put(o, obj, "calls", number(t->calls));
+			put(o, obj, "traced_ns", number(t->traced_ns));
+			put(o, obj, "outside_ns", number(t->outside_ns));
+		}
+		append(o, array, obj);
+	}
+	*ret_omitted = n - shown;
+	*ret_omitted_samples = 0;
+	for (uint32_t i = shown; i < n; i++)
+		if (order[i].index < v->max_threads)
+			*ret_omitted_samples += v->threads[order[i].index].samples;
+	return array;
+}
+
+/* Threads by time on CPU, then off CPU. */
+static int rank_threads(const struct window *v, uint32_t n, struct ranked **ret)
+{
+	struct ranked *order = calloc(n ? n : 1, sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t on = i < v->max_threads ? v->threads[i].on_ns + v->threads[i].traced_ns : 0;
+		uint64_t off = i < v->max_threads ? v->threads[i].off_ns + v->threads[i].outside_ns : 0;
+
+		order[i] = (struct ranked){.weight = on ? on + (UINT64_MAX >> 1) : off >> 1, .index = i};
+	}
+	qsort(order, n, sizeof(*order), ranked_compare);
+	*ret = order;
+	return 0;
+}
+
+static void put_waits(struct out *o, struct json_object *obj, const struct wait_place *waits, uint32_t n)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 0; i < n && i < o->shape.n_waits; i++)
+		append(o, array, wait_to_json(o, &waits[i]));
+	put(o, obj, "waits", array);
+}
+
+/* Where it is not complete: how much of it is, and since when. */
+static void put_complete(struct out *o, struct json_object *obj, const struct window *v, uint64_t from, uint64_t to)
+{
+	if (!v->not_known_ns)
+		return;
+	put(o, obj, "complete_ns", number(to - from > v->not_known_ns ? to - from - v->not_known_ns : 0));
+	if (v->not_known_from <= from)
+		put(o, obj, "complete_from_ns", number(v->not_known_to));
+}
+
+static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
+			   uint64_t to, const struct names *names)
+{
+	_cleanup_free_ struct ranked *order = NULL;
+	uint64_t omitted_samples = 0;
+	uint32_t omitted = 0;
+
+	put(o, obj, "from_ns", number(from));
+	put(o, obj, "to_ns", number(to));
+	put_complete(o, obj, v, from, to);
+	if (rank_threads(v, names->n_threads, &order) < 0) {
+		o->failed = true;
+		return;
+	}
+	put(o, obj, "threads",
+	    threads_to_json(o, v, order, names->n_threads, &omitted, &omitted_samples, names));
+	if (omitted) {
+		put(o, obj, "threads_omitted", number(omitted));
+		put(o, obj, "samples_omitted", number(omitted_samples));
+	}
+	put(o, obj, "heaviest", stacks_to_json(o, v));
+	if (v->max_functions)
+		put(o, obj, "functions", functions_to_json(o, v));
+	put_waits(o, obj, v->waits, v->n_waits);
+}
+
+/* The focus where it is a region: how its thread spent that time. */
+static struct json_object *focus_region_to_json(struct out *o, const struct names *names)
+{
+	const struct focus_region *f = &o->s->region;
+	const struct window *v = &f->own;
+	static const struct thread_sums none;
+	const struct thread_sums *sums = v->max_threads ? v->threads : &none;
+	struct json_object *obj = json_object_new_object();
+	struct summary_thread who;
+
+	put(o, obj, "name", text(o, f->name));
+	put(o, obj, "begin_ns", number(v->from));
+	put(o, obj, "to_ns", number(v->to));
+	put(o, obj, "ns", number(v->to - v->from));
+	put(o, obj, "over_ns", number(f->over_ns));
+	put(o, obj, "tid", number(f->tid));
+	put_complete(o, obj, v, v->from, v->to);
+	if (!f->thread_known)
+		return obj;
+	put_who(o, obj, names, f->thread);
+	names->threads(names->arg, f->thread, &who);
+	put_times(o, obj, sums, who.switches);
+	put(o, obj, "samples", number(sums->samples));
+	put(o, obj, "heaviest", stacks_to_json(o, v));
+	put_waits(o, obj, v->waits, v->n_waits);
+	return obj;
+}
+
+static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow, const struct names *names)
+{
+	const struct summary_region *r = &slow->region;
+	struct json_object *obj = json_object_new_object();
+
+	put(o, obj, "name", text(o, r->name));
+	put_who(o, obj, names, r->thread);
+	if (r->fiber)
+		put(o, obj, "fiber", text(o, r->fiber));
+	put(o, obj, "begin_ns", number(r->begin));
+	put(o, obj, "ns", number(r->end - r->begin));
+	if (r->cpu_known) {
+		put(o, obj, "on_cpu_ns", number(r->on_ns));
+		put(o, obj, "off_cpu_ns", number(r->off_ns));
+	}
+	if (slow->n_waits)
+		put_waits(o, obj, slow->waits, slow->n_waits);
+	return obj;
+}
+
+/* "regions" by name, those with the longest first, and the slowest ones of all. */
+static void put_regions(struct out *o, struct json_object *obj, const struct names *names)
+{
+	const struct regions_sums *r = &o->s->regions;
+	struct json_object *list = json_object_new_array(), *slowest = json_object_new_array();
+	uint32_t top[TOP_REGION_NAMES];
+	uint32_t n = summary_regions_top(r, top, o->shape.n_regions);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct region_sums *sums = &r->names[top[i]];
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "name", text(o, sums->name));
+		put(o, one, "count", number(sums->count));
+		put(o, one, "total_ns", number(sums->total_ns));
+		put(o, one, "self_ns", number(sums->self_ns));
+		put(o, one, "max_ns", number(sums->max_ns));
+		append(o, list, one);
+	}
+	put(o, obj, "regions", list);
+	if (r->n_names > n)
+		put(o, obj, "regions_omitted", number(r->n_names - n));
+	for (uint32_t i = 0; i < r->n_slowest && i < o->shape.n_regions; i++)
+		append(o, slowest, slow_to_json(o, &r->slowest[i], names));
+	put(o, obj, "slowest_regions", slowest);
+}
+
+static struct json_object *losses_to_json(struct out *o)
+{
+	struct json_object *obj = json_object_new_object();
+
+	for (uint32_t i = 0; i < o->s->n_losses; i++) {
+		const struct loss *l = &o->s->losses[i];
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "events", number(l->events));
+		put(o, one, "count", number(l->count));
+		put(o, one, "ns", number(l->ns));
+		put(o, obj, l->kind, one);
+	}
+	return obj;
+}
+
+static struct json_object *marks_to_json(struct out *o)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (uint32_t i = 0; i < o->s->n_marks; i++) {
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "name", json_object_new_string(o->s->marks[i].name));
+		put(o, one, "ns", number(o->s->marks[i].ts));
+		append(o, array, one);
+	}
+	return array;
+}
+
+int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_threads,
+		    void (*threads)(void *arg, uint32_t index, struct summary_thread *ret), void *arg,
+		    struct json_object **ret)
+{
+	struct out o = {.s = s,
+			.shape = {.name_bytes = 160,
+				  .stack_frames = 32,
+				  .n_stacks = TOP_STACKS,
+				  .n_waits = TOP_WAITS,
+				  .n_threads = 64,
+				  .n_regions = TOP_REGION_NAMES,
+				  .n_functions = TOP_FUNCTIONS}};
+	const struct names names = {.threads = threads, .arg = arg, .n_threads = n_threads};
+
+	/* Each round halves what is longest; the last one's bound is far below the limit. */
+	for (unsigned int round = 0;; round++) {
+		struct json_object *obj = json_object_new_object();
+		size_t len = 0;
+
+		window_to_json(&o, obj, &s->all, from, to, &names);
+		if (s->has_focus) {
+			struct json_object *focus = json_object_new_object();
+
+			window_to_json(&o, focus, &s->focus, s->focus.from, s->focus.to, &names);
+			if (s->region.name)
+				put(&o, focus, "region", focus_region_to_json(&o, &names));
+			put(&o, obj, "focus", focus);
+		}
+		if (s->regions.count)
+			put_regions(&o, obj, &names);
+		put(&o, obj, "marks", marks_to_json(&o));
+		put(&o, obj, "losses", losses_to_json(&o));
+		if (o.failed || !json_text(obj, &len)) {
+			json_object_put(obj);
+			return -ENOMEM;
+		}
+		if (len <= SUMMARY_MAX_JSON || round == 5) {
+			*ret = obj;
+			return 0;
+		}
+		json_object_put(obj);
+		if (round % 2 == 0) {
+			o.shape.name_bytes /= 2;
+			o.shape.n_threads /= 2;
+			o.shape.n_regions = (o.shape.n_regions + 1) / 2;
+			o.shape.n_functions = (o.shape.n_functions + 1) / 2;
+		} else {
+			o.shape.stack_frames /= 2;
+			o.shape.n_stacks /= 2;
+			o.shape.n_waits = (o.shape.n_waits + 1) / 2;
+		}
+	}
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What decode/summary*.c share; nobody else includes it. */
+#pragma once
+
+#include "decode/base/keymap.h"
+#include "decode/summary/summary.h"
+
+#define TOP_WAITS 10u
+#define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
+#define TOP_STACKS 10u
+#define TOP_FUNCTIONS 20u
+#define RECENT_WAITS 256u
+#define MAX_HANDOVERS 32u
+#define MAX_LOSS_KINDS 64u
+#define MAX_MARKS 16u
+
+struct thread_sums {
+	uint64_t on_ns, off_ns, samples;
+	uint64_t calls, traced_ns, outside_ns; /* where calls are known exactly */
+};
+
+/* A function of which every call is known. */
+struct function_sums {
+	uint64_t calls, insns, max_ns;
+	uint64_t self_ns, outside_ns; /* it ran; it had left the trace: a system call, off the CPU */
+};
+
+struct stack_sums {
+	uint64_t ns;
+	uint64_t samples;
+};
+
+/* Who had to let go first, before the one that ended the wait could do so. */
+struct wait_holder {
+	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
+	const char *name;
+};
+
+/* All waits with one stack (of one thread, if the stack or callers in it are not known): the longest of them, how many, how long in all. */
+struct wait_place {
+	struct summary_wait longest; /* times cut to the window */
+	struct wait_holder holder;
+	uint64_t count, total_ns;
+};
+
+struct window {
+	uint64_t from, to;
+	uint64_t not_known_ns;			/* of it, records of some CPUs are missing */
+	uint64_t not_known_from, not_known_to; /* the first such time */
+	struct thread_sums *threads;
+	uint32_t max_threads;
+	struct stack_sums *stacks;
+	uint32_t max_stacks;
+	struct function_sums *functions; /* by frame */
+	uint32_t max_functions;
+	struct wait_place waits[KEPT_WAITS]; /* longest first */
+	uint32_t n_waits;
+};
+
+struct loss {
+	char kind[64];
+	uint64_t events, count, ns;
+};
+
+struct mark {
+	char name[64];
+	uint64_t ts;
+};
+
+#define TOP_REGION_NAMES 20u
+#define TOP_REGIONS 10u
+#define REGION_WAITS 2u
+#define WATCHED_WAITS 32u
+#define MAX_WATCHED 4096u
+
+struct region_sums {
+	const char *name;
+	uint64_t count, total_ns, self_ns, max_ns;
+};
+
+struct slow_region {
+	struct summary_region region;
+	struct wait_place waits[REGION_WAITS]; /* longest first */
+	uint32_t n_waits;
+};
+
+/* The waits of a thread that may be within regions which are still open, in order of time. */
+struct watched {
+	struct summary_wait waits[WATCHED_WAITS];
+	uint32_t n;
+};
+
+struct regions_sums {
+	struct region_sums *names;
+	uint32_t n_names, max_names;
+	struct keymap by_name; /* name_id -> index + 1 */
+	struct slow_region slowest[TOP_REGIONS]; /* slowest first */
+	uint32_t n_slowest;
+	struct watched **watched; /* by thread */
+	uint32_t max_watched, n_watched;
+	uint64_t count;
+};
+
+/* The region that the focus is. */
+struct focus_region {
+	const char *name; /* NULL: it is none */
+	uint32_t tid;
+	uint64_t over_ns;
+	bool thread_known;
+	uint32_t thread;
+	struct window own; /* of that thread alone */
+};
+
+struct summary {
+	const struct stacktab *st;
+	struct window all, focus;
+	bool has_focus;
+	struct focus_region region;
+	struct regions_sums regions;
+	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
+	uint32_t n_recent;
+	struct loss losses[MAX_LOSS_KINDS];
+	uint32_t n_losses;
+	struct mark marks[MAX_MARKS];
+	uint32_t n_marks;
+};
+
+/* The part of [from, to) that is in the window, in ns. */
+static inline uint64_t window_overlap(const struct window *v, uint64_t from, uint64_t to)
+{
+	if (from < v->from)
+		from = v->from;
+	if (to > v->to)
+		to = v->to;
+	return to > from ? to - from : 0;
+}
+
+/* Whether what that thread does belongs to the region that the focus is. */
+static inline bool is_focus_thread(const struct summary *s, uint32_t thread)
+{
+	return s->region.thread_known && s->region.thread == thread;
+}
+
+/* Makes element `i` of an array exist, zeroed. -ENOMEM or 0. */
+int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size);
+
+/* In decode/summary/waits.c: the part of the wait that is in [from, to), with who held it up. */
+bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
+			 struct wait_place *ret);
+
+/* In decode/summary/calls.c: the `max` frames with the most time into `ret`; how many. */
+uint32_t summary_functions_top(const struct window *v, uint32_t *ret, uint32_t max);
+
+/* In decode/summary/regions.c. */
+void summary_regions_wait(struct summary *s, const struct summary_wait *w);
+void summary_regions_fini(struct regions_sums *r);
+/* The `max` names with the longest regions into `ret`, by index; how many. */
+uint32_t summary_regions_top(const struct regions_sums *r, uint32_t *ret, uint32_t max);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The waits of a summary: ranked by place, each place with its longest and who held it up. */
+#include "config.h"
+
+#include "decode/summary/summary_internal.h"
+
+static uint64_t place_ns(const struct wait_place *p)
+{
+	return p->longest.end - p->longest.begin;
+}
+
+/* One of which the length is certain comes before any other, however long that looks. */
+static bool place_before(const struct wait_place *a, const struct wait_place *b)
+{
+	if (a->longest.uncertain != b->longest.uncertain)
+		return b->longest.uncertain;
+	return place_ns(a) > place_ns(b);
+}
+
+/*
+ * Whether two waits with this stack were in the same place, whoever waited: not where callers are missing in it, for
+ * what is left may be anybody's way to wait.
+ */
+static bool is_place(const struct summary *s, uint32_t stack)
+{
+	for (uint32_t i = stack; i; i = stacktab_parent(s->st, i)) {
+		struct frame_info info;
+
+		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
+		if (info.kind == FRAME_KIND_MISSING)
+			return false;
+	}
+	return stack != STACKTAB_ROOT;
+}
+
+/* The wait of `tid` in the same place as `w` that ended within it, if a thread ended it; or NULL. */
+static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
+					      uint32_t tid, uint64_t before)
+{
+	uint32_t n = s->n_recent < RECENT_WAITS ? s->n_recent : RECENT_WAITS;
+
+	for (uint32_t i = 1; i <= n; i++) {
+		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
+
+		if (r->tid == tid && r->stack == w->stack && r->end > w->begin && r->end < before)
+			return r;
+	}
+	return NULL;
+}
+
+/*
+ * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
+ * itself all the time. So the waits in the same place are followed back to who had not.
+ */
+static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
+{
+	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
+	uint64_t before = w->end;
+
+	if (!w->woken || w->woken_by_irq || !is_place(s, w->stack))
+		return h;
+	while (h.handovers < MAX_HANDOVERS) {
+		const struct summary_wait *r = recent_find(s, w, h.tid, before);
+
+		if (!r)
+			break;
+		h = (struct wait_holder){.tid = r->waker_tid, .stack = r->waker_stack, .name = r->waker_name,
+					 .handovers = h.handovers + 1};
+		before = r->end;
+	}
+	return h;
+}
+
+/* The part of the wait that is in [from, to), as the only one of its place; false if there is none. */
+static bool wait_cut(const struct summary_wait *w, uint64_t from, uint64_t to, struct wait_place *ret)
+{
+	*ret = (struct wait_place){.longest = *w, .count = 1};
+	if (ret->longest.begin < from)
+		ret->longest.begin = from;
+	if (ret->longest.end > to)
+		ret->longest.end = to;
+	if (ret->longest.end <= ret->longest.begin)
+		return false;
+	ret->total_ns = place_ns(ret);
+	return true;
+}
+
+bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
+			 struct wait_place *ret)
+{
+	if (!wait_cut(w, from, to, ret))
+		return false;
+	ret->holder = find_holder(s, w);
+	return true;
+}
+
+/*
+ * An idle thread waits again and again in the same place, and longer than any wait that matters:
+ * so waits are ranked by place, each with its longest.
+ */
+static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
+{
+	const bool place = is_place(s, w->stack);
+	struct wait_place p;
+	uint32_t i;
+
+	if (!wait_cut(w, v->from, v->to, &p))
+		return;
+	for (i = 0; i < v->n_waits; i++)
+		if (v->waits[i].longest.stack == w->stack && (place || v->waits[i].longest.thread == w->thread))
+			break;
+	if (i < v->n_waits) {
+		v->waits[i].count++;
+		v->waits[i].total_ns += p.total_ns;
+		if (!place_before(&p, &v->waits[i]))
+			return;
+		p.count = v->waits[i].count;
+		p.total_ns = v->waits[i].total_ns;
+	} else if (v->n_waits < KEPT_WAITS) {
+		v->n_waits++;
+	} else if (!place_before(&p, &v->waits[--i])) {
+		return;
+	}
+	p.holder = find_holder(s, w);
+	for (; i > 0 && place_before(&p, &v->waits[i - 1]); i--)
+		v->waits[i] = v->waits[i - 1];
+	v->waits[i] = p;
+}
+
+void summary_wait(struct summary *s, const struct summary_wait *w)
+{
+	add_wait(s, &s->all, w);
+	if (s->has_focus)
+		add_wait(s, &s->focus, w);
+	if (is_focus_thread(s, w->thread))
+		add_wait(s, &s->region.own, w);
+	summary_regions_wait(s, w);
+	if (w->woken && !w->woken_by_irq && w->stack)
+		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Calls that are known exactly, one by one: frames are pushed and popped, nothing is inferred. */
+#include "config.h"
+
+#include "decode/timeline/timeline_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "decode/timeline/slices.h"
+
+/* The thread, running: what is known of it to the instruction was not off the CPU. */
+static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_thread **ret, uint64_t *ret_mono)
+{
+	int r = timeline_enter(tl, ts, ret_mono);
+
+	if (r == 0)
+		r = timeline_thread_enter(tl, tid, *ret_mono, ret);
+	return r;
+}
+
+/* ---- what the summary wants to know of them */
+
+/* Until now it was the innermost call, or what is outside of the trace on top of it. */
+static int ran(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	struct tl_calls *c = &t->calls;
+	int r = 0;
+
+	if (mono <= c->since)
+		return 0;
+	if (c->n)
+		r = summary_ran(tl->summary, t->index, c->open[c->n - 1].frame, c->since, mono, t->untraced_at != 0);
+	c->since = mono;
+	return r;
+}
+
+static int calls_push(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono, uint64_t begin)
+{
+	struct tl_calls *c = &t->calls;
+	int r = ran(tl, t, mono);
+
+	if (r == 0 && c->n == c->room) {
+		const uint32_t room = c->room ? c->room * 2 : 64;
+		struct tl_call *v = reallocarray(c->open, room, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		c->open = v;
+		c->room = room;
+	}
+	if (r == 0)
+		r = summary_called(tl->summary, t->index, frame, begin);
+	if (r == 0)
+		c->open[c->n++] = (struct tl_call){.frame = frame, .begin = begin};
+	return r;
+}
+
+static int calls_pop(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint64_t instructions)
+{
+	struct tl_calls *c = &t->calls;
+	const struct tl_call *call;
+	int r = ran(tl, t, mono);
+
+	if (r < 0 || c->n == 0)
+		return r;
+	call = &c->open[--c->n];
+	if (c->n)
+		c->open[c->n - 1].children += instructions;
+	else
+		c->outer += instructions;
+	summary_returned(tl->summary, call->frame, call->begin, mono,
+			 instructions > call->children ? instructions - call->children : 0);
+	return 0;
+}
+
+void tl_calls_fini(struct tl_calls *calls)
+{
+	free(calls->open);
+}
+
+/* ---- */
+
+static uint32_t args_of(struct timeline *tl, const char *how, const char *site, struct writer_arg ret[2])
+{
+	uint32_t n = 0;
+
+	if (how)
+		ret[n++] = (struct writer_arg){
+			.kind = WRITER_ARG_NAME, .key = tl->key_how, .value.name = writer_name(tl->w, how)};
+	if (site)
+		ret[n++] = (struct writer_arg){
+			.kind = WRITER_ARG_NAME, .key = tl->key_site, .value.name = writer_name(tl->w, site)};
+	return n;
+}
+
+int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
+		  bool interpolated)
+{
+	struct writer_arg args[2];
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	tl->stats.calls++;
+	r = calls_push(tl, t, frame, mono, mono);
+	if (r == 0)
+		t->calls.open[t->calls.n - 1].interpolated = interpolated;
+	if (r == 0)
+		r = slices_push(tl->slices, &t->lane, frame, mono, args, args_of(tl, how, site, args));
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r == 0)
+		r = ran(tl, t, mono);
+	if (r != 0)
+		return r;
+	t->calls.found = mono;
+	t->calls.outer = 0;
+	slices_found(tl->slices, &t->lane, mono);
+	return timeline_leave(tl);
+}
+
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how)
+{
+	struct writer_arg args[2];
+	struct tl_thread *t;
+	uint64_t mono;
+	bool late = false;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	tl->stats.calls++;
+	r = calls_push(tl, t, frame, mono, t->calls.found);
+	if (r == 0 && more == 0) {
+		t->calls.open[t->calls.n - 1].children = t->calls.outer;
+		t->calls.outer = 0;
+	}
+	if (r == 0)
+		r = slices_push_outside(tl->slices, &t->lane, frame, mono, more, args,
+					args_of(tl, how, NULL, args), &late);
+	tl->stats.calls_late += late;
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated)
+{
+	struct writer_arg args[2];
+	uint32_t n_args = 0, ends = interpolated ? 2 : 0;
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	if (instructions)
+		args[n_args++] = (struct writer_arg){
+			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
+	if (t->calls.n && t->calls.open[t->calls.n - 1].interpolated)
+		ends |= 1;
+	if (ends)
+		args[n_args++] = (struct writer_arg){
+			.key = tl->key_interpolated, .kind = WRITER_ARG_NAME, .value.name = tl->interpolated[ends - 1]};
+	r = calls_pop(tl, t, mono, instructions);
+	slices_pop(tl->slices, &t->lane, mono, args, n_args);
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r == 0)
+		r = ran(tl, t, mono);
+	if (r != 0)
+		return r;
+	t->untraced_at = mono;
+	t->untraced_why = writer_name(tl->w, why);
+	return timeline_leave(tl);
+}
+
+int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r == 0)
+		r = ran(tl, t, mono);
+	if (r != 0)
+		return r;
+	/* Where it was off the CPU meanwhile, that says more and is drawn already. */
+	if (t->untraced_at && t->lane.last_ts <= t->untraced_at && mono > t->untraced_at) {
+		slices_leaf_begin(tl->slices, &t->lane, t->untraced_at,
+				  &(struct writer_event){.name = t->untraced_why, .category = tl->untraced_category});
+		slices_leaf_end(tl->slices, &t->lane, mono, NULL);
+	}
+	t->untraced_at = 0;
+	return timeline_leave(tl);
+}
+
+int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions)
+{
+	const struct writer_arg arg = {.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	if (then < ts)
+		mono = timeline_monotonic(tl, then);
+	r = calls_pop(tl, t, mono, instructions);
+	slices_pop(tl->slices, &t->lane, mono, &arg, instructions ? 1 : 0);
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,
+		    const struct timeline_value *values, uint32_t n_values)
+{
+	struct writer_arg args[TIMELINE_MAX_VALUES];
+	struct writer_event ev = {.args = args, .name = writer_name(tl->w, name)};
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = enter(tl, tid, ts, &t, &mono);
+
+	if (r != 0)
+		return r;
+	ev.category = writer_name(tl->w, category);
+	for (; ev.n_args < n_values && ev.n_args < TIMELINE_MAX_VALUES; ev.n_args++)
+		args[ev.n_args] = (struct writer_arg){.key = writer_name(tl->w, values[ev.n_args].key),
+			.kind = values[ev.n_args].hex ? WRITER_ARG_POINTER : WRITER_ARG_UINT,
+			.value.u64 = values[ev.n_args].value};
+	slices_instant(tl->slices, &t->lane, mono, &ev);
+	return timeline_leave(tl);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the slices that are open on a thread's track ("lane"), and how one call stack becomes the
+ * next: what both share stays open. It refuses to know why the stack changed and which thread it
+ * is. Times on a lane never go back: an earlier one is taken as the last one. Only slices_push_outside() begins a slice
+ * before others that have been told.
+ */
+#pragma once
+
+#include "decode/base/stacktab.h"
+#include "decode/writer/writer.h"
+
+struct slices;
+
+/* Embedded in whoever has the track. All zero is an empty lane without a track. */
+struct lane {
+	uint32_t track;
+	uint32_t *open; /* frames, outermost first */
+	uint32_t n_open, max_open;
+	uint32_t stack;	 /* whose frames those are, if they are all of it */
+	uint32_t folded; /* how many frames the leaf "… N frames" stands for; 0 = there is none */
+	uint32_t over;	 /* frames that were pushed beyond the depth cap */
+	bool leaf;	 /* a slice of the caller is on top */
+	uint64_t last_ts;
+	/* where what shows itself to have been around all since then begins, not before floor_ts: what was there ended then */
+	uint64_t outside_ts, floor_ts;
+	bool late;
+};
+
+#define SLICES_MAX_DEPTH 500u /* Perfetto takes 512 on a track; the rest is for leaf and instants */
+
+int slices_new(struct stacktab *st, struct writer *w, uint32_t depth_cap, struct slices **ret) _must_check_;
+struct slices *slices_free(struct slices *s);
+DEFINE_CLEANUP(struct slices *, slices_free)
+
+void lane_fini(struct lane *l);
+
+/*
+ * Makes the lane show `stack`: frames that it does not have end at `close_ts`, those that are new
+ * begin at `open_ts`. There must be no leaf. 0 or -ENOMEM.
+ */
+int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close_ts, uint64_t open_ts);
+
+/* How many of the lane's outermost frames `stack` shares. */
+uint32_t slices_common(struct slices *s, const struct lane *l, uint32_t stack);
+
+/* Closes the leaf, if there is one, and all but the `depth` outermost frames. */
+void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts);
+
+/*
+ * One frame more, and one less: for calls that are known one by one, where the same function called again is another
+ * slice, and says where in its object it is. Beyond the depth cap they are only counted. 0 or -ENOMEM.
+ */
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args);
+/*
+ * The lane is empty and what comes now is seen in the middle. Then, when it is empty again: so many nanoseconds before that as
+ * there are frames of this kind, a frame begins that was around everything since; `more` of its kind are told next, each inside of
+ * the one before. Where what was there before leaves no room, it begins at `ts`. *ret_late: so.
+ */
+void slices_found(struct slices *s, struct lane *l, uint64_t ts);
+int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
+			const struct writer_arg *args, uint32_t n_args, bool *ret_late);
+void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);
+
+/* A slice of the caller on top of all, and a moment. */
+void slices_leaf_begin(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);
+void slices_leaf_end(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);
+void slices_instant(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);
+
+/* The frames that were folded, summed over all stacks drawn. */
+uint64_t slices_folded(const struct slices *s);

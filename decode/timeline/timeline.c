@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads and what they do: samples, switches, wake-ups. Each thread is running, not running, or
+ * unknown; every event says something about one of these states and, mostly, about the stack.
+ *
+ *              sample, switch-in                       switch-out
+ *   UNKNOWN ----------------------> ON <---------------------------------> OFF
+ *              switch-out -> OFF        switch-in (sample: its end is not recorded)
+ */
+#include "config.h"
+
+#include "decode/timeline/timeline_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MISSING_PERIODS 3u /* without a sample: it was not running */
+#define REACH_PERIODS 2u   /* how far back a first sample's stack is believed */
+#define LONG_GAP_PERIODS 10u /* a loss in which a thread may have done anything */
+
+/* What decode/timeline/sched.c answers: a CPU beyond the limit is not worth the trace. */
+static int sched_result(struct timeline *tl, int r)
+{
+	if (r == SCHED_E_CPU) {
+		tl->stats.refused_full++;
+		return 0;
+	}
+	return r;
+}
+
+int timeline_account_on(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
+{
+	t->on_ns += to > from ? to - from : 0;
+	return summary_on_cpu(tl->summary, t->index, from, to);
+}
+
+int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
+{
+	t->off_ns += to > from ? to - from : 0;
+	return summary_off_cpu(tl->summary, t->index, from, to);
+}
+
+bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
+			  uint64_t *ret_off)
+{
+	bool switches = tl->options.switches || t->has_switches;
+
+	*ret_on = t->on_ns;
+	*ret_off = t->off_ns;
+	if (t->running == RUNNING_ON && switches && mono > t->on_since)
+		*ret_on += mono - t->on_since;
+	else if (t->running == RUNNING_OFF && mono > t->waits.current.begin)
+		*ret_off += mono - t->waits.current.begin;
+	return switches && t->running != RUNNING_UNKNOWN;
+}
+
+static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	int r = timeline_account_off(tl, t, t->waits.current.begin, mono);
+
+	t->waits.current.waker = t->waker;
+	t->waker = (struct wait_waker){.known = false};
+	waits_end(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
+	return r;
+}
+
+/* The thread is seen elsewhere, and nothing has told that it came back: only that it left is known. */
+static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const uint64_t begin = t->waits.current.begin;
+	int r;
+
+	tl->stats.inconsistent++;
+	t->waits.current.end_unrecorded = true;
+	r = wait_end(tl, t, begin);
+	if (mono > begin)
+		timeline_not_known(tl, t, begin, mono);
+	return r;
+}
+
+int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct tl_gap *gap)
+{
+	bool long_one = gap->end - gap->begin > LONG_GAP_PERIODS * tl->options.period_ns;
+	uint64_t end = t->last_sample > t->resumed ? t->last_sample : t->resumed;
+	int r = 0;
+
+	if (t->running == RUNNING_OFF) {
+		t->waits.current.lost_within = true;
+		if (!long_one)
+			return 0;
+		/* It was away when the loss began; when it came back is not known. */
+		end = gap->begin > t->waits.current.begin ? gap->begin : t->waits.current.begin;
+		r = wait_end(tl, t, end);
+	} else {
+		end += tl->options.period_ns;
+		if (end > gap->begin)
+			end = gap->begin;
+		if (t->running == RUNNING_ON && long_one && end > t->on_since &&
+		    (tl->options.switches || t->has_switches))
+			r = timeline_account_on(tl, t, t->on_since, end);
+	}
+	/* Calls that are known exactly do not hang on what was lost. */
+	if (t->lane.n_open && !t->calls.n) {
+		slices_trim(tl->slices, &t->lane, 0, end);
+		slices_instant(tl->slices, &t->lane, end,
+			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
+	}
+	t->resumed = 0;
+	if (long_one) {
+		t->running = RUNNING_UNKNOWN;
+		t->complete_from = gap->end;
+	}
+	return r;
+}
+
+int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const bool switches = tl->options.switches || t->has_switches;
+	uint64_t end = mono;
+	int r = 0;
+
+	if (t->running == RUNNING_OFF) {
+		t->waits.current.cut = true;
+		r = wait_end(tl, t, mono);
+	} else if (t->running == RUNNING_ON && switches) {
+		r = timeline_account_on(tl, t, t->on_since, mono);
+	} else if (t->last_sample && t->last_sample + tl->options.period_ns < end) {
+		end = t->last_sample + tl->options.period_ns;
+	}
+	slices_trim(tl->slices, &t->lane, 0, end);
+	t->running = RUNNING_UNKNOWN;
+	t->waker = (struct wait_waker){.known = false};
+	t->resumed = t->last_sample = 0;
+	return r;
+}
+
+/*
+ * The thread shows `stack` at `mono`. After a moment from which on nothing was known of its stack,
+ * what it no longer shows ended there; what is new began there too, if that is not long ago.
+ */
+static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, uint64_t mono, bool reach)
+{
+	uint64_t close = t->resumed ? t->resumed : mono, open = mono;
+
+	if (t->resumed && reach) {
+		if (mono - t->resumed <= REACH_PERIODS * tl->options.period_ns)
+			open = t->resumed;
+	}
+	t->resumed = 0;
+	return slices_draw(tl->slices, &t->lane, stack, close, open);
+}
+
+int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack)
+{
+	uint64_t mono, period = tl->options.period_ns;
+	struct tl_thread *t;
+	bool switches;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = timeline_thread_enter(tl, tid, mono, &t);
+	if (r != 0)
+		return r;
+	tl->stats.samples++;
+	if (tl->not_known) {
+		timeline_sample_alone(tl, t, mono, stack);
+		return timeline_leave(tl);
+	}
+	r = summary_sample(tl->summary, t->index, mono, stack, period);
+	if (r < 0)
+		return r;
+	switches = tl->options.switches || t->has_switches;
+	if (switches && cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_seen(tl->sched, cpu, mono, timeline_task(t)));
+	if (r < 0 || t->exited)
+		return r < 0 ? r : timeline_leave(tl);
+
+	if (t->running == RUNNING_OFF)
+		r = wait_lost(tl, t, mono);
+	if (t->running != RUNNING_ON)
+		t->on_since = mono;
+	t->running = RUNNING_ON;
+	if (!switches) {
+		if (t->last_sample && mono - t->last_sample > MISSING_PERIODS * period)
+			slices_trim(tl->slices, &t->lane, 0, t->last_sample + period);
+		if (r == 0)
+			r = timeline_account_on(tl, t, mono > period ? mono - period : 0, mono);
+		t->on_since = mono;
+	}
+	if (r == 0)
+		r = evidence(tl, t, stack, mono, true);
+	t->last_sample = mono;
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+static enum writer_state writer_state_of(enum tl_wait state)
+{
+	switch (state) {
+	case TL_WAIT_PREEMPTED:
+		return WRITER_STATE_PREEMPTED;
+	case TL_WAIT_DISK:
+		return WRITER_STATE_DISK;
+	case TL_WAIT_STOPPED:
+		return WRITER_STATE_STOPPED;
+	case TL_WAIT_DEAD:
+		return WRITER_STATE_DEAD;
+	case TL_WAIT_UNKNOWN:
+	case TL_WAIT_SLEEPING:
+		break;
+	}
+	return WRITER_STATE_SLEEPING;
+}
+
+/* One of ours goes by its newest name, whatever the event calls it. */
+static struct sched_task task_of(struct timeline *tl, uint32_t tid, const char *name)
+{
+	const struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (t && t->name)
+		return timeline_task(t);
+	return (struct sched_task){.tid = tid, .name = writer_name(tl->w, name)};
+}
+
+int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
+{
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0 && cpu != TL_CPU_UNKNOWN && !tl->not_known)
+		r = sched_result(tl, sched_gone(tl->sched, cpu, mono, task_of(tl, other_tid, other_name)));
+	return r != 0 ? r : timeline_leave(tl);
+}
+
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
+			uint32_t stack, uint32_t other_tid, const char *other_name)
+{
+	struct sched_task other;
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = timeline_thread_enter(tl, tid, mono, &t);
+	if (r != 0)
+		return r;
+	tl->stats.switches_out++;
+	t->has_switches = true;
+	if (tl->not_known)
+		return timeline_leave(tl);
+	other = task_of(tl, other_tid, other_name);
+	if (cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_out(tl->sched, cpu, mono, timeline_task(t),
+					       writer_state_of(state), other));
+	if (t->running == RUNNING_OFF && r == 0)
+		r = wait_lost(tl, t, mono);
+	if (t->running == RUNNING_ON && r == 0)
+		r = timeline_account_on(tl, t, t->on_since, mono);
+	if (r < 0)
+		return r;
+	t->waker = (struct wait_waker){.known = false};
+	if (t->exited || state == TL_WAIT_DEAD) {
+		t->running = RUNNING_UNKNOWN;
+		if (!t->exited)
+			timeline_thread_close(tl, t, mono);
+		t->exited = true;
+		return timeline_leave(tl);
+	}
+	t->running = RUNNING_OFF;
+	if (stack)
+		r = evidence(tl, t, stack, mono, false);
+	t->resumed = 0;
+	if (r == 0)
+		waits_begin(tl->waits, &t->waits, &t->lane,
+			    &(struct wait){.begin = mono,
+					   .state = state,
+					   .stack = stack,
+					   .other = other},
+			    t->calls.n != 0);
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+/*
+ * Since when a thread of which nothing is known would have been seen if it had come to the CPU: the
+ * last loss, or the begin of a complete recording, or its own. 0 if that is not known.
+ */
+static uint64_t silent_since(struct timeline *tl, const struct tl_thread *t)
+{
+	uint64_t since = t->complete_from;
+
+	if (!since && tl->options.complete_from_ns) {
+		since = timeline_monotonic(tl, tl->options.complete_from_ns);
+		if (since < t->born)
+			since = t->born;
+	}
+	return since && since < tl->stats.first_ns ? tl->stats.first_ns : since;
+}
+
+/* The first thing known of a thread is that it comes back: it was away before. */
+static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	struct wait w = {
+		.begin = silent_since(tl, t),
+		.state = TL_WAIT_UNKNOWN,
+		.other = {.tid = TL_TID_UNKNOWN},
+		.begin_unknown = true,
+	};
+
+	if (w.begin == 0 || w.begin >= mono)
+		return 0;
+	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->calls.n != 0);
+	return wait_end(tl, t, mono);
+}
+
+void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	struct wait w = {
+		.begin = silent_since(tl, t),
+		.state = TL_WAIT_UNKNOWN,
+		.other = {.tid = TL_TID_UNKNOWN},
+		.begin_unknown = true,
+	};
+
+	/* One that just began, or has been running all along, may not have been sampled yet. */
+	if (t->not_known || t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
+	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
+		return;
+	t->running = RUNNING_OFF;
+	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->calls.n != 0);
+}
+
+int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
+		       const char *other_name)
+{
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = timeline_thread_enter(tl, tid, mono, &t);
+	if (r != 0)
+		return r;
+	tl->stats.switches_in++;
+	t->has_switches = true;
+	if (tl->not_known)
+		return timeline_leave(tl);
+	if (cpu != TL_CPU_UNKNOWN)
+		r = sched_result(tl, sched_in(tl->sched, cpu, mono, timeline_task(t),
+					      task_of(tl, other_tid, other_name)));
+	if (r < 0 || t->exited)
+		return r < 0 ? r : timeline_leave(tl);
+	switch (t->running) {
+	case RUNNING_OFF:
+		r = wait_end(tl, t, mono);
+		break;
+	case RUNNING_UNKNOWN:
+		r = wait_before(tl, t, mono);
+		break;
+	case RUNNING_ON:
+		/* It must have left in between: it ran as long as there is evidence. */
+		tl->stats.inconsistent++;
+		if (t->last_sample > t->on_since)
+			r = timeline_account_on(tl, t, t->on_since, t->last_sample);
+		if (r == 0)
+			r = timeline_thread_gap(tl, t, &(struct tl_gap){.begin = mono, .end = mono});
+		break;
+	}
+	t->running = RUNNING_ON;
+	t->on_since = t->resumed = mono;
+	return r < 0 ? r : timeline_leave(tl);
+}
+
+/*
+ * The waker's stack is right for this moment only: drawn without duration, but for what it shares
+ * with what was there. What it runs afterwards its next evidence tells, back to here.
+ */
+static int draw_wakes(struct timeline *tl, struct tl_thread *t, const struct tl_thread *wakee,
+		      uint32_t stack, uint64_t mono, uint64_t flow)
+{
+	struct writer_arg arg = {
+		.key = tl->key_wakee, .kind = WRITER_ARG_UINT, .value.u64 = wakee->tid};
+	struct writer_event ev = {
+		.category = tl->wakes_category, .args = &arg, .n_args = 1, .flow = flow};
+	bool exact = stack != 0 && t->running != RUNNING_OFF;
+	uint32_t shared = 0;
+	char name[160];
+	int r = 0;
+
+	(void)snprintf(name, sizeof(name), "wakes %.128s", writer_name_text(tl->w, wakee->name));
+	ev.name = writer_name(tl->w, name);
+	if (exact) {
+		shared = slices_common(tl->slices, &t->lane, stack);
+		r = evidence(tl, t, stack, mono, false);
+	}
+	slices_instant(tl->slices, &t->lane, mono, &ev);
+	if (exact) {
+		slices_trim(tl->slices, &t->lane, shared, mono);
+		t->resumed = mono;
+	}
+	return r;
+}
+
+int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,
+		    uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq,
+		    uint32_t stack)
+{
+	struct tl_thread *wakee, *waker = NULL;
+	struct sched_task by;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r != 0)
+		return r;
+	tl->stats.wakeups++;
+	if (tl->not_known || !timeline_thread_find(tl, wakee_tid))
+		return timeline_leave(tl); /* nobody of ours waits for it */
+	r = timeline_thread_enter(tl, wakee_tid, mono, &wakee);
+	if (r == 0 && !in_irq && timeline_thread_find(tl, waker_tid))
+		r = timeline_thread_enter(tl, waker_tid, mono, &waker);
+	if (r != 0)
+		return r;
+	by = task_of(tl, waker_tid, waker_name);
+	if (cpu != TL_CPU_UNKNOWN && wakee->running != RUNNING_ON)
+		r = sched_result(tl, sched_wake(tl->sched, cpu, mono, timeline_task(wakee), by, in_irq));
+	if (r < 0)
+		return r;
+	wakee->waker = (struct wait_waker){
+		.known = true, .in_irq = in_irq, .task = by, .stack = in_irq ? 0 : stack};
+	if (waker && waker != wakee && !waker->exited) {
+		wakee->waker.flow = ++tl->next_flow;
+		r = draw_wakes(tl, waker, wakee, stack, mono, wakee->waker.flow);
+	}
+	return r < 0 ? r : timeline_leave(tl);
+}

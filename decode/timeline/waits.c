@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "decode/timeline/waits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct wait_drawer {
+	struct slices *slices;
+	struct writer *w;
+	struct summary *summary;
+	uint32_t category;
+	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
+	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_ns, key_note;
+	uint32_t idle, other, interrupt;
+	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
+	uint32_t key_stack, not_recorded;
+};
+
+static const char *const state_texts[] = {
+	[TL_WAIT_UNKNOWN] = "unknown", [TL_WAIT_PREEMPTED] = "preempted",
+	[TL_WAIT_SLEEPING] = "sleeping", [TL_WAIT_DISK] = "disk",
+	[TL_WAIT_STOPPED] = "stopped", [TL_WAIT_DEAD] = "dead",
+};
+
+int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
+		    struct wait_drawer **ret)
+{
+	static const char *const leaf_texts[] = {
+		[TL_WAIT_UNKNOWN] = "off CPU",
+		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
+		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
+		[TL_WAIT_DISK] = "off CPU: disk",
+		[TL_WAIT_STOPPED] = "off CPU: stopped",
+		[TL_WAIT_DEAD] = "off CPU: dead",
+	};
+	struct wait_drawer *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->slices = slices;
+	d->w = w;
+	d->summary = summary;
+	d->category = writer_name(w, "wait");
+	for (unsigned int i = 0; i < ARRAY_SIZE(leaf_texts); i++) {
+		d->leaf_names[i] = writer_name(w, leaf_texts[i]);
+		d->state_names[i] = writer_name(w, state_texts[i]);
+	}
+	d->resumed = writer_name(w, "woken");
+	d->key_state = writer_name(w, "state");
+	d->key_instead = writer_name(w, "ran instead");
+	d->key_instead_tid = writer_name(w, "ran instead tid");
+	d->key_by = writer_name(w, "woken by");
+	d->key_by_tid = writer_name(w, "woken by tid");
+	d->key_ns = writer_name(w, "ns");
+	d->key_note = writer_name(w, "note");
+	d->idle = writer_name(w, "idle");
+	d->other = writer_name(w, "other");
+	d->interrupt = writer_name(w, "interrupt");
+	d->note_open = writer_name(w, "not over when the recording ended");
+	d->note_begin = writer_name(w, "its begin was not recorded");
+	d->note_end = writer_name(w, "its end was not recorded");
+	d->note_lost = writer_name(w, "records were lost during it");
+	d->note_cut = writer_name(w, "how it went on is not known: records are missing from here on");
+	d->key_stack = writer_name(w, "stack");
+	d->not_recorded = writer_name(w, "not recorded");
+	*ret = d;
+	return 0;
+}
+
+struct wait_drawer *wait_drawer_free(struct wait_drawer *d)
+{
+	free(d);
+	return NULL;
+}
+
+static enum tl_wait state_of(const struct wait *w)
+{
+	return (unsigned int)w->state <= TL_WAIT_DEAD ? w->state : TL_WAIT_UNKNOWN;
+}
+
+static bool is_real(uint32_t tid)
+{
+	return tid != TL_TID_IDLE && tid != TL_TID_OTHER && tid != TL_TID_UNKNOWN;
+}
+
+static uint32_t task_name(const struct wait_drawer *d, struct sched_task t)
+{
+	return t.tid == TL_TID_IDLE ? d->idle : t.name ? t.name : d->other;
+}
+
+struct args {
+	struct writer_arg a[8];
+	uint32_t n;
+};
+
+static void add_name(struct args *a, uint32_t key, uint32_t name)
+{
+	a->a[a->n++] = (struct writer_arg){.key = key, .kind = WRITER_ARG_NAME, .value.name = name};
+}
+
+static void add_uint(struct args *a, uint32_t key, uint64_t v)
+{
+	a->a[a->n++] = (struct writer_arg){.key = key, .kind = WRITER_ARG_UINT, .value.u64 = v};
+}
+
+static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait *w)
+{
+	struct args a = {.n = 0};
+
+	add_name(&a, d->key_state, d->state_names[state_of(w)]);
+	if (w->other.tid != TL_TID_UNKNOWN) {
+		add_name(&a, d->key_instead, task_name(d, w->other));
+		if (is_real(w->other.tid))
+			add_uint(&a, d->key_instead_tid, w->other.tid);
+	}
+	if (!w->stack && l->n_open == 0)
+		add_name(&a, d->key_stack, d->not_recorded);
+	slices_leaf_begin(d->slices, l, w->begin,
+			  &(struct writer_event){.name = d->leaf_names[state_of(w)],
+						 .category = d->category,
+						 .args = a.a,
+						 .n_args = a.n});
+}
+
+static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
+{
+	summary_wait(d->summary,
+		     &(struct summary_wait){
+			     .thread = who.index,
+			     .tid = who.tid,
+			     .name = writer_name_text(d->w, who.name),
+			     .begin = w->begin,
+			     .end = w->end,
+			     .state = state_texts[state_of(w)],
+			     .stack = w->stack,
+			     .open = open,
+			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded || w->cut,
+			     .woken = w->waker.known,
+			     .woken_by_irq = w->waker.in_irq,
+			     .waker_tid = w->waker.task.tid,
+			     .waker_name = writer_name_text(d->w, task_name(d, w->waker.task)),
+			     .waker_stack = w->waker.stack,
+		     });
+}
+
+static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w, bool open)
+{
+	struct args a = {.n = 0};
+
+	if (w->waker.known) {
+		add_name(&a, d->key_by, w->waker.in_irq ? d->interrupt : task_name(d, w->waker.task));
+		if (!w->waker.in_irq && is_real(w->waker.task.tid))
+			add_uint(&a, d->key_by_tid, w->waker.task.tid);
+	}
+	add_uint(&a, d->key_ns, w->end - w->begin);
+	if (open)
+		add_name(&a, d->key_note, d->note_open);
+	else if (w->cut)
+		add_name(&a, d->key_note, d->note_cut);
+	else if (w->end_unrecorded)
+		add_name(&a, d->key_note, d->note_end);
+	else if (w->begin_unknown)
+		add_name(&a, d->key_note, d->note_begin);
+	else if (w->lost_within)
+		add_name(&a, d->key_note, d->note_lost);
+	slices_leaf_end(d->slices, l, w->end, &(struct writer_event){.args = a.a, .n_args = a.n});
+	if (w->waker.flow && !open && !w->cut)
+		slices_instant(d->slices, l, w->end,
+			       &(struct writer_event){.name = d->resumed,
+						      .category = d->category,
+						      .flow_end = w->waker.flow});
+}
+
+void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact)
+{
+	s->current = *w;
+	s->waiting = true;
+	/* What was seen of its stack before says nothing of where it waits. */
+	if (!w->stack && !exact)
+		slices_trim(d->slices, l, 0, w->begin);
+	draw_begin(d, l, w);
+}
+
+static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)
+{
+	s->waiting = false;
+	s->current.end = ts > s->current.begin ? ts : s->current.begin;
+	draw_end(d, l, &s->current, open);
+	sum_up(d, &s->current, open, who);
+}
+
+void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
+{
+	end(d, s, l, ts, false, who);
+}
+
+void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
+{
+	if (s->waiting)
+		end(d, s, l, ts, true, who);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns how a thread's waits are drawn: the leaf "off CPU: ...", who ran instead, who ended it. A wait
+ * whose switch brought no stack stands alone and says so: no other stack is its.
+ * It refuses to know events and their order (decode/timeline/timeline.c).
+ */
+#pragma once
+
+#include "decode/summary/summary.h"
+#include "decode/timeline/sched.h"
+#include "decode/timeline/slices.h"
+#include "decode/timeline/timeline.h"
+
+struct wait_waker {
+	bool known;
+	bool in_irq;
+	struct sched_task task;
+	uint32_t stack;
+	uint64_t flow; /* 0: the waker has no track */
+};
+
+struct wait {
+	uint64_t begin, end; /* MONOTONIC */
+	enum tl_wait state;
+	uint32_t stack; /* 0 = not known */
+	struct sched_task other;
+	struct wait_waker waker;
+	bool lost_within;    /* records were lost during it */
+	bool begin_unknown;  /* it began before the recording, or where records were lost */
+	bool end_unrecorded; /* the next thing known shows the thread running: how long it was is not known */
+	bool cut;	     /* it goes on where too little is recorded to say how */
+};
+
+/* What the waits of one thread need; embedded in the thread. */
+struct waits {
+	struct wait current;
+	bool waiting; /* `current` has not ended */
+};
+
+struct wait_drawer;
+
+int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
+		    struct wait_drawer **ret) _must_check_;
+struct wait_drawer *wait_drawer_free(struct wait_drawer *d);
+DEFINE_CLEANUP(struct wait_drawer *, wait_drawer_free)
+
+/*
+ * A wait begins. The lane must already show the wait's stack, if it has one. If it has none, the lane's
+ * frames end, unless they are known to be there (`exact`: every call and return is recorded).
+ */
+void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact);
+
+/* The current wait ends at `ts`; there must be one. `who` names the thread for the summary. */
+struct wait_who {
+	uint32_t tid, name;
+	uint32_t index; /* the summary's */
+};
+void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);
+
+/* The recording, or the thread, ends inside a wait. */
+void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);

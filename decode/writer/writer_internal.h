@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all trace formats share; for decode/writer*.c and, on the hot path, decode/timeline/slices.c, which
+ * calls `ops` directly. Owns the name and location tables and the buffered, limited output.
+ */
+#pragma once
+
+#include "decode/base/strtab.h"
+#include "decode/writer/writer.h"
+
+struct writer_location {
+	uint32_t file, function, line;
+};
+
+struct writer {
+	const struct writer_ops *ops;	     /* writer_mute() replaces them */
+	const struct writer_ops *format_ops; /* never replaced */
+	struct writer_options options;
+	struct strtab *names;
+	struct writer_location *locations; /* by number, from 1 */
+	uint32_t n_locations, max_locations;
+	uint32_t n_tracks;
+	int error;
+	bool ended;
+	struct writer_stats stats;
+
+	/* The output: a piece that is being filled, handed on when it holds piece_bytes. */
+	int fd;
+	uint8_t *piece;	    /* the pack's buffer, or own_piece */
+	uint8_t *own_piece; /* when not compressing */
+	size_t used;
+	struct pack *own_pack; /* made here if the caller gave none */
+	uint64_t raw_pending;  /* submitted, not yet in the sink */
+	uint64_t reserve;      /* kept free for closing what is open */
+	size_t piece_bytes;    /* PACK_PIECE_BYTES, or less below a small limit */
+	bool cut;
+	bool full; /* a piece did not fit: nothing more may follow, it could lean on what is missing */
+	/* Puts a header before a compressed piece: returns its length, written right before data. */
+	size_t (*frame)(uint8_t *data, size_t len);
+};
+
+#define WRITER_NAME_MAX 4096u /* longer names are cut: nobody reads them, a packet must hold some */
+
+int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const struct writer_options *o);
+void writer_fini(struct writer *w);
+
+static inline void writer_fail(struct writer *w, int error)
+{
+	if (w->error == 0)
+		w->error = error;
+}
+
+/* From now on events go nowhere; for a caller that goes on counting when the output is cut. */
+void writer_mute(struct writer *w);
+
+/*
+ * How many of the event's arguments are written: their texts must fit into what is left free of a
+ * piece, whatever else is in the packet. Those that are not are counted.
+ */
+uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev);
+
+/* The length of a text, at most `max` bytes of it and never cut inside a character. */
+size_t writer_text_len(const char *s, size_t max);
+#define WRITER_TEXT_MAX 8192u /* of an argument */
+
+/* Hands the piece on. */
+void writer_submit(struct writer *w);
+
+/* Where the next packet goes; at least PACK_PIECE_ROOM - PACK_PIECE_BYTES are free there. */
+static inline uint8_t *writer_at(struct writer *w)
+{
+	return w->piece + w->used;
+}
+
+static inline uint8_t *writer_piece_end(struct writer *w)
+{
+	return w->piece + PACK_PIECE_ROOM;
+}
+
+static inline void writer_advance(struct writer *w, size_t len)
+{
+	w->used += len;
+	if (w->used >= w->piece_bytes)
+		writer_submit(w);
+}

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "step/address_space.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+
+#include "common/base/io.h"
+#include "common/base/procfs.h"
+
+#define MAX_MAPS 65536u
+/*
+ * Copies of pages that are kept for one process; one more, and all but their traces in the recording are
+ * forgotten.
+ */
+#define MAX_PAGES 8192u
+#define MAX_VDSO (64u << 10)
+#define USER_END (UINT64_C(1) << 63)
+
+struct map {
+	struct proc_map m; /* m.path is owned here, and terminated */
+	bool file;	   /* the path names a file whose pages may be those of the mapping */
+	bool writable;	   /* by the process, or by others through the file */
+	bool kept;	   /* while two lists are compared */
+};
+
+struct page {
+	uint64_t start;
+	bool steady; /* cannot change while it is mapped: it need not be looked at again */
+	uint64_t saved; /* its place in the code file; 0: it is not there */
+	uint32_t prot;
+	uint16_t tail;
+	uint8_t bytes[STEPCODE_PAGE + STEPCODE_TAIL];
+};
+
+struct stepspace {
+	struct stepspace_to to;
+	pid_t pid;
+	uint64_t epoch;
+	struct map *maps; /* by address */
+	size_t n_maps;
+	struct page **pages; /* by address */
+	size_t n_pages, size_pages;
+	struct page *last;
+	uint64_t missed; /* an address that is mapped nowhere, as of the last reading */
+};
+
+uint64_t stepspace_epoch(const struct stepspace *s)
+{
+	return s->epoch;
+}
+
+int stepspace_new(const struct stepspace_to *to, pid_t pid, struct stepspace **ret)
+{
+	struct stepspace *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->to = *to;
+	s->pid = pid;
+	*ret = s;
+	return 0;
+}
+
+static void maps_free(struct map *maps, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free((char *)(uintptr_t)maps[i].m.path);
+	free(maps);
+}
+
+static void drop_pages(struct stepspace *s, uint64_t start, uint64_t end)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_pages; i++) {
+		if (s->pages[i]->start >= start && s->pages[i]->start < end)
+			free(s->pages[i]);
+		else
+			s->pages[n++] = s->pages[i];
+	}
+	s->n_pages = n;
+	s->last = NULL;
+}
+
+void stepspace_clear(struct stepspace *s)
+{
+	maps_free(s->maps, s->n_maps);
+	s->maps = NULL;
+	s->n_maps = 0;
+	s->missed = 0;
+	drop_pages(s, 0, UINT64_MAX);
+}
+
+struct stepspace *stepspace_free(struct stepspace *s)
+{
+	if (!s)
+		return NULL;
+	stepspace_clear(s);
+	free(s->pages);
+	free(s);
+	return NULL;
+}
+
+int stepspace_copy(const struct stepspace *from, pid_t pid, struct stepspace **ret)
+{
+	_cleanup_(stepspace_freep) struct stepspace *s = NULL;
+	int r = stepspace_new(&from->to, pid, &s);
+
+	if (r < 0)
+		return r;
+	s->maps = calloc(from->n_maps ? from->n_maps : 1, sizeof(*s->maps));
+	if (!s->maps)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->n_maps; i++) {
+		s->maps[i] = from->maps[i];
+		s->maps[i].m.path = strdup(from->maps[i].m.path);
+		if (!s->maps[i].m.path)
+			return -ENOMEM;
+		s->n_maps++;
+	}
+	*ret = take_ptr(s);
+	return 0;
+}
+
+/* ---- memory of the process */
+
+/* What a tracer may whatever its privileges have become since it attached; slow. */
+static size_t peek_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
+{
+	size_t got = 0;
+
+	while (got < n) {
+		const uint64_t at = address + got, word = at & ~(uint64_t)(sizeof(long) - 1);
+		const size_t skip = (size_t)(at - word), rest = sizeof(long) - skip;
+		const size_t take = rest < n - got ? rest : n - got;
+		long value;
+
+		errno = 0;
+		// NOLINTNEXTLINE: an address of another process
+		value = ptrace(PTRACE_PEEKDATA, tid, (void *)(uintptr_t)word, NULL);
+		if (errno)
+			break;
+		memcpy(buf + got, (const uint8_t *)&value + skip, take);
+		got += take;
+	}
+	return got;
+}
+
+static size_t read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
+{
+	struct iovec local = {buf, n},
+		     remote = {(void *)(uintptr_t)address, n}; // NOLINT: an address of another process
+	_cleanup_close_ int fd = -1;
+	char path[48];
+	ssize_t got;
+
+	got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
+	if (got > 0)
+		return (size_t)got;
+	/* What may be executed and not read is readable here. */
+	(void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES || errno == EPERM ? peek_memory(tid, address, buf, n) : 0;
+	got = address <= INT64_MAX ? pread(fd, buf, n, (off_t)address) : 0;
+	return got > 0 ? (size_t)got : 0;
+}
+
+/* ---- mappings */
+
+static const struct map *find_map(const struct stepspace *s, uint64_t address)
+{
+	size_t low = 0, high = s->n_maps;
+
+	while (low < high) {
+		const size_t mid = low + (high - low) / 2;
+
+		if (s->maps[mid].m.end <= address)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < s->n_maps && s->maps[low].m.start <= address ? &s->maps[low] : NULL;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	const size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* As the kernel's records name things: newlines as they are, "//anon" for what has no file. */
+static char *own_path(const struct proc_map *m)
+{
+	char *p;
+	size_t n = 0;
+
+	if (m->path_len == 0)
+		return strdup("//anon");
+	p = malloc(m->path_len + 1);
+	if (!p)
+		return NULL;
+	for (size_t i = 0; i < m->path_len; i++) {
+		if (m->path_len - i > 3 && memcmp(m->path + i, "\\012", 4) == 0) {
+			p[n++] = '\n';
+			i += 3;
+		} else {
+			p[n++] = m->path[i];
+		}
+	}
+	p[n] = '\0';
+	return p;
+}
+
+static int parse_maps(const char *text, size_t len, struct map **ret, size_t *ret_n)
+{
+	struct map *maps = NULL;
+	size_t n = 0, size = 0, pos = 0;
+	struct proc_map m;
+	int r;
+
+	while ((r = proc_map_next(text, len, &pos, &m)) != 0) {
+		struct map *new;
+
+		/* vsyscall lies in the kernel's half: no mapping of the process. */
+		if (r < 0 || !(m.prot & PROT_EXEC) || m.start >= USER_END)
+			continue;
+		if (n == MAX_MAPS) {
+			maps_free(maps, n);
+			return -E2BIG;
+		}
+		if (n == size) {
+			struct map *p;
+
+			size = size ? size * 2 : 32;
+			p = reallocarray(maps, size, sizeof(*maps));
+			if (!p) {
+				maps_free(maps, n);
+				return -ENOMEM;
+			}
+			maps = p;
+		}
+		new = &maps[n];
+		*new = (struct map){.m = m};
+		new->m.path = own_path(&m);
+		if (!new->m.path) {
+			maps_free(maps, n);
+			return -ENOMEM;
+		}
+		new->m.path_len = strlen(new->m.path);
+		new->file = m.ino && new->m.path[0] == '/' && !ends_with(new->m.path, " (deleted)");
+		new->writable = m.prot & PROT_WRITE || m.shared || !new->file;
+		n++;
+	}
+	*ret = maps;
+	*ret_n = n;
+	return 0;
+}
+
+static bool same_map(const struct map *a, const struct map *b)
+{
+	return a->m.start == b->m.start && a->m.end == b->m.end && a->m.pgoff == b->m.pgoff && a->m.ino == b->m.ino &&
+	       a->m.maj == b->m.maj && a->m.min == b->m.min && a->m.prot == b->m.prot && a->m.shared == b->m.shared &&
+	       strcmp(a->m.path, b->m.path) == 0;
+}
+
+static int save_vdso(struct stepspace *s, pid_t tid, const struct map *map)
+{
+	_cleanup_free_ uint8_t *image = NULL;
+	const uint64_t n = map->m.end - map->m.start;
+
+	if (s->to.code->vdso || n > MAX_VDSO)
+		return 0;
+	image = malloc(n);
+	if (!image)
+		return -ENOMEM;
+	return read_memory(tid, map->m.start, image, n) == n ? stepcode_vdso(s->to.code, image, n) : 0;
+}
+
+/* The new list against the old one; both are in the order of addresses. */
+static int take_maps(struct stepspace *s, pid_t tid, struct map *maps, size_t n)
+{
+	uint64_t ticks = 0;
+	size_t old = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		while (old < s->n_maps && s->maps[old].m.start < maps[i].m.start)
+			old++;
+		maps[i].kept = old < s->n_maps && same_map(&s->maps[old], &maps[i]);
+		if (maps[i].kept)
+			s->maps[old].kept = true;
+	}
+	/* Pages of what is gone first: the same addresses may be mapped anew. */
+	for (size_t i = 0; i < s->n_maps; i++) {
+		if (!s->maps[i].kept)
+			drop_pages(s, s->maps[i].m.start, s->maps[i].m.end);
+	}
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		if (maps[i].kept)
+			continue;
+		drop_pages(s, maps[i].m.start, maps[i].m.end);
+		if (!ticks) {
+			ticks = stepclock_now(s->to.clock);
+			s->epoch++;
+		}
+		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &maps[i].m, NULL);
+		if (r == 0 && strcmp(maps[i].m.path, "[vdso]") == 0)
+			r = save_vdso(s, tid, &maps[i]);
+	}
+	for (size_t i = 0; i < n; i++)
+		maps[i].kept = false;
+	maps_free(s->maps, s->n_maps);
+	s->maps = maps;
+	s->n_maps = n;
+	return r;
+}
+
+void stepspace_forget(struct stepspace *s)
+{
+	drop_pages(s, 0, UINT64_MAX);
+}
+
+int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < s->n_maps; i++)
+		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &s->maps[i].m, NULL);
+	for (size_t i = 0; r == 0 && i < s->n_pages; i++) {
+		const struct page *p = s->pages[i];
+		const struct proc_map m = {
+			.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = p->prot, .pgoff = p->saved};
+
+		if (!p->saved)
+			continue;
+		stepcode_use(s->to.code, p->saved);
+		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &m, s->to.code->path);
+	}
+	return r;
+}
+
+int stepspace_reread(struct stepspace *s, pid_t tid)
+{
+	_cleanup_free_ char *text = NULL;
+	struct map *maps = NULL;
+	char path[48];
+	size_t len, n = 0;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
+	r = io_read_file_at(AT_FDCWD, path, PROC_MAPS_BYTES_MAX, &text, &len);
+	if (r == -ENOENT || r == -ESRCH)
+		return 0; /* it ended meanwhile */
+	if (r == 0)
+		r = parse_maps(text, len, &maps, &n);
+	return r < 0 ? r : take_maps(s, tid, maps, n);
+}
+
+/* ---- pages */
+
+/* Where the page that begins at `start` is, or would be. */
+static size_t page_index(const struct stepspace *s, uint64_t start)
+{
+	size_t low = 0, high = s->n_pages;
+
+	while (low < high) {
+		const size_t mid = low + (high - low) / 2;
+
+		if (s->pages[mid]->start < start)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static struct page *find_page(struct stepspace *s, uint64_t start)
+{
+	size_t i;
+
+	if (s->last && s->last->start == start)
+		return s->last;
+	i = page_index(s, start);
+	if (i == s->n_pages || s->pages[i]->start != start)
+		return NULL;
+	s->last = s->pages[i];
+	return s->last;
+}
+
+static int insert_page(struct stepspace *s, struct page *p)
+{
+	size_t i;
+
+	if (s->n_pages == MAX_PAGES)
+		drop_pages(s, 0, UINT64_MAX);
+	if (s->n_pages == s->size_pages) {
+		const size_t size = s->size_pages ? s->size_pages * 2 : 64;
+		struct page **pages = reallocarray(s->pages, size, sizeof(*pages));
+
+		if (!pages)
+			return -ENOMEM;
+		s->pages = pages;
+		s->size_pages = size;
+	}
+	i = page_index(s, p->start);
+	memmove(s->pages + i + 1, s->pages + i, (s->n_pages - i) * sizeof(*s->pages));
+	s->pages[i] = p;
+	s->n_pages++;
+	s->last = p;
+	return 0;
+}
+
+/* Whether a decoder that opens the mapping's file reads the page's bytes there. */
+static bool page_is_in_file(const struct map *map, pid_t tid, const struct page *p)
+{
+	uint8_t bytes[STEPCODE_PAGE];
+	_cleanup_close_ int root = -1, fd = -1;
+	char path[48];
+	struct stat st;
+	ssize_t n;
+
+	if (!map->file)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/%d/root", (int)tid);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return false;
+	fd = openat(root, map->m.path + 1, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_ino != map->m.ino ||
+	    major(st.st_dev) != map->m.maj || minor(st.st_dev) != map->m.min)
+		return false;
+	n = io_pread_full(fd, bytes, sizeof(bytes), (off_t)(map->m.pgoff + (p->start - map->m.start)));
+	/* Behind the end of the file there are zeroes in memory and nothing in the file: nothing to run, either. */
+	return n > 0 && memcmp(bytes, p->bytes, (size_t)n) == 0;
+}
+
+/* Writes the page to the code file, and a record that it is mapped from there. */
+static int save_page(struct stepspace *s, pid_t tid, const struct map *map, struct page *p)
+{
+	struct proc_map m = {.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = map->m.prot};
+	int r = stepcode_add(s->to.code, p->bytes, p->bytes + STEPCODE_PAGE, p->tail, &m.pgoff);
+
+	if (r == 0)
+		r = stepside_mmap(s->to.side, stepclock_now(s->to.clock), s->pid, tid, &m, s->to.code->path);
+	if (r == 0) {
+		p->saved = m.pgoff;
+		p->prot = m.prot;
+		s->epoch++;
+	}
+	return r;
+}
+
+/* Reads the page with its tail; false if it cannot be read. */
+static bool load_page(pid_t tid, struct page *p)
+{
+	const size_t n = read_memory(tid, p->start, p->bytes, STEPCODE_PAGE);
+
+	if (n < STEPCODE_PAGE)
+		return false;
+	p->tail = (uint16_t)read_memory(tid, p->start + STEPCODE_PAGE, p->bytes + STEPCODE_PAGE, STEPCODE_TAIL);
+	return true;
+}
+
+/* The page for the first time. *ret is NULL where there is none. */
+static int meet_page(struct stepspace *s, pid_t tid, uint64_t start, struct page **ret)
+{
+	_cleanup_free_ struct page *p = NULL;
+	const struct map *map = find_map(s, start);
+	int r;
+
+	*ret = NULL;
+	if (!map) {
+		/*
+		 * Mapped in a way that nobody noticed, or not at all: then only once, or a fault in a loop
+		 * would cost.
+		 */
+		if (start >= USER_END || s->missed == start)
+			return 0;
+		r = stepspace_reread(s, tid);
+		if (r < 0)
+			return r;
+		map = find_map(s, start);
+		if (!map) {
+			s->missed = start;
+			return 0;
+		}
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->start = start;
+	if (!load_page(tid, p))
+		return 0;
+	p->steady = !map->writable;
+	/* The vDSO is the kernel's: decoders have it, and beside the recording it is, too. */
+	if (strcmp(map->m.path, "[vdso]") == 0) {
+		p->steady = true;
+	} else if (!page_is_in_file(map, tid, p)) {
+		r = save_page(s, tid, map, p);
+		if (r < 0)
+			return r;
+	}
+	r = insert_page(s, p);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(p);
+	return 0;
+}
+
+/* Compares what is about to run with the copy, and takes a new one if it was changed. */
+static int check_page(struct stepspace *s, pid_t tid, struct page *p, size_t at, const uint8_t *code, size_t n)
+{
+	const struct map *map;
+
+	if (n <= STEPCODE_PAGE + (size_t)p->tail - at && memcmp(p->bytes + at, code, n) == 0)
+		return 0;
+	map = find_map(s, p->start);
+	return map && load_page(tid, p) ? save_page(s, tid, map, p) : 0;
+}
+
+int stepspace_fetch(struct stepspace *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX], struct insn *ret)
+{
+	const uint64_t start = ip & ~(uint64_t)(STEPCODE_PAGE - 1);
+	const size_t at = (size_t)(ip - start);
+	struct page *p = find_page(s, start);
+	size_t n = INSN_MAX;
+	int r;
+
+	if (!p) {
+		r = meet_page(s, tid, start, &p);
+		if (r < 0)
+			return r;
+		if (!p)
+			return STEPSPACE_E_NONE;
+	}
+	if (p->steady && at + INSN_MAX <= STEPCODE_PAGE)
+		memcpy(code, p->bytes + at, INSN_MAX);
+	else
+		n = read_memory(tid, ip, code, INSN_MAX);
+	if (!insn_decode(code, n, is64, ret))
+		return STEPSPACE_E_NONE;
+	return p->steady ? 0 : check_page(s, tid, p, at, code, ret->length);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "step/clock.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "common/bundle/perfabi.h"
+
+/* Answers differ by as much: some nanoseconds at any frequency. */
+#define TSC_GAP 64u
+#define NS_GAP 8u
+#define MAX_SHIFT 31u
+
+/* The kernel's own conversion, from the first page of any event's ring; false where it has none, or none for us. */
+static bool read_perf_page(struct stepclock *c)
+{
+	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+				       .size = PERF_ATTR_SIZE_VER5,
+				       .config = PERF_COUNT_SW_DUMMY,
+				       .exclude_kernel = 1,
+				       .exclude_hv = 1};
+	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	const volatile struct perf_event_mmap_page *page;
+	_cleanup_close_ int fd = -1;
+	uint32_t seq;
+	bool ok;
+	void *p;
+
+	fd = perfabi_open(&attr, 0, -1, -1, 0);
+	if (fd < 0)
+		return false;
+	p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return false;
+	page = p;
+	do {
+		seq = page->lock;
+		__sync_synchronize();
+		ok = page->cap_user_time_zero;
+		c->shift = page->time_shift;
+		c->mult = page->time_mult;
+		c->zero = page->time_zero;
+		__sync_synchronize();
+	} while (page->lock != seq);
+	(void)munmap(p, size);
+	return ok && c->mult && c->shift <= MAX_SHIFT + 1;
+}
+
+void stepclock_init(struct stepclock *c, bool raw)
+{
+	*c = (struct stepclock){.tsc = clocks_tsc_usable(), .mult = 1, .raw = raw};
+	clocks_read(c->tsc, &c->first);
+	if (c->tsc && !raw && read_perf_page(c)) {
+		c->perf_clock = true;
+	} else {
+		c->shift = 0;
+		c->mult = 1;
+		c->zero = 0;
+	}
+	c->last = c->tsc ? c->first.tsc : c->first.raw;
+}
+
+uint64_t stepclock_now(struct stepclock *c)
+{
+	const uint64_t least = c->last + (c->tsc ? TSC_GAP : NS_GAP);
+	uint64_t now;
+
+	if (c->tsc) {
+		now = __rdtsc();
+	} else {
+		struct timespec t = {0};
+
+		(void)clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+		now = (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+	}
+	c->last = now > least ? now : least;
+	return c->last;
+}
+
+void stepclock_settle(struct stepclock *c)
+{
+	struct clocks_bracket last;
+	uint64_t ticks, ns;
+
+	if (!c->tsc || c->perf_clock)
+		return;
+	clocks_read(true, &last);
+	ticks = last.tsc - c->first.tsc;
+	ns = last.raw - c->first.raw;
+	if (last.tsc <= c->first.tsc || last.raw <= c->first.raw)
+		ticks = ns = 1; /* suspended or worse: one tick for a nanosecond is as good as any */
+	c->shift = MAX_SHIFT;
+	while (c->shift > 0 && ((unsigned __int128)ns << c->shift) / ticks > UINT32_MAX)
+		c->shift--;
+	c->mult = (uint32_t)(((unsigned __int128)ns << c->shift) / ticks);
+	if (c->mult == 0)
+		c->mult = 1;
+	c->zero = 0;
+	c->zero = c->raw ? last.raw - stepclock_ns(c, last.tsc) : c->first.raw - stepclock_ns(c, c->first.tsc);
+}
+
+uint64_t stepclock_ns(const struct stepclock *c, uint64_t ticks)
+{
+	const uint64_t whole = ticks >> c->shift, rest = ticks & ((UINT64_C(1) << c->shift) - 1);
+
+	return c->zero + whole * c->mult + (rest * c->mult >> c->shift);
+}
+
+uint32_t stepclock_ratio(const struct stepclock *c)
+{
+	const uint64_t hundreds = ((UINT64_C(10) << c->shift) + c->mult / 2) / c->mult;
+
+	/* 1 GHz is 10; one tick for a nanosecond where ticks are nanoseconds */
+	return hundreds > 0 && hundreds < 256 ? (uint32_t)hundreds : 1;
+}

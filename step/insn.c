@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a thread executed, in packets. */
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "step/step_internal.h"
+
+#define USER_CS32 0x23
+#define FLAG_CARRY 0x1u
+#define FLAG_PARITY 0x4u
+#define FLAG_ZERO 0x40u
+#define FLAG_SIGN 0x80u
+#define FLAG_OVERFLOW 0x800u
+/* What a system call returns inside the kernel when it may begin again (include/linux/errno.h there). */
+#define ERESTARTSYS 512
+#define ENOIOCTLCMD 515
+#define ERESTART_RESTARTBLOCK 516
+/* syscall, int 0x80 and sysenter */
+#define SYSCALL_BYTES 2
+
+bool step_is64(const struct user_regs_struct *regs)
+{
+	return regs->cs != USER_CS32;
+}
+
+bool step_restart_pending(const struct user_regs_struct *regs)
+{
+	const bool is64 = step_is64(regs);
+	const int64_t nr = is64 ? (int64_t)regs->orig_rax : (int32_t)regs->orig_rax;
+	const int64_t result = is64 ? (int64_t)regs->rax : (int32_t)regs->rax;
+
+	return nr >= 0 && result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK && result != -ENOIOCTLCMD;
+}
+
+/* ---- the bytes of an instruction, where struct insn says too little */
+
+static bool is_prefix(uint8_t b, bool is64)
+{
+	switch (b) {
+	case 0x26:
+	case 0x2e:
+	case 0x36:
+	case 0x3e:
+	case 0x64:
+	case 0x65:
+	case 0x66:
+	case 0x67:
+	case 0xf0:
+	case 0xf2:
+	case 0xf3:
+		return true;
+	default:
+		return is64 && (b & 0xf0) == 0x40;
+	}
+}
+
+static unsigned int opcode_at(const struct stepthread *t)
+{
+	unsigned int i = 0;
+
+	while (i + 1u < t->insn.length && is_prefix(t->code[i], t->is64))
+		i++;
+	return i;
+}
+
+/* A far call that stays in user mode; the other ones are int, syscall, vmcall. */
+static bool is_far_branch(const struct stepthread *t)
+{
+	const uint8_t opcode = t->code[opcode_at(t)];
+
+	return opcode == 0xff || opcode == 0x9a;
+}
+
+bool step_enters_kernel(const struct stepthread *t)
+{
+	return t->known && t->insn.kind == INSN_FAR_CALL && !is_far_branch(t) &&
+	       (t->insn.is_syscall || t->code[opcode_at(t)] == 0xcd);
+}
+
+static bool flag_condition(uint8_t code, uint64_t flags)
+{
+	const bool less = !(flags & FLAG_SIGN) != !(flags & FLAG_OVERFLOW);
+	bool holds = false;
+
+	switch (code >> 1 & 7) {
+	case 0:
+		holds = flags & FLAG_OVERFLOW;
+		break;
+	case 1:
+		holds = flags & FLAG_CARRY;
+		break;
+	case 2:
+		holds = flags & FLAG_ZERO;
+		break;
+	case 3:
+		holds = flags & (FLAG_CARRY | FLAG_ZERO);
+		break;
+	case 4:
+		holds = flags & FLAG_SIGN;
+		break;
+	case 5:
+		holds = flags & FLAG_PARITY;
+		break;
+	case 6:
+		holds = less;
+		break;
+	default:
+		holds = less || flags & FLAG_ZERO;
+	}
+	return holds != (code & 1);
+}
+
+/* Whether a conditional branch was taken, by what it left; needed where both ways lead to the same place. */
+static bool was_taken(const struct stepthread *t, const struct user_regs_struct *regs)
+{
+	const unsigned int at = opcode_at(t);
+	const uint8_t opcode = t->code[at] == 0x0f ? t->code[at + 1] : t->code[at];
+	uint64_t count = regs->rcx;
+
+	if (opcode < 0xe0 || opcode > 0xe3)
+		return flag_condition(opcode, regs->eflags);
+	for (unsigned int i = 0; i < at; i++)
+		if (t->code[i] == 0x67)
+			count &= t->is64 ? UINT32_MAX : UINT16_MAX;
+	if (!t->is64)
+		count &= UINT32_MAX;
+	switch (opcode) {
+	case 0xe0:
+		return count != 0 && !(regs->eflags & FLAG_ZERO);
+	case 0xe1:
+		return count != 0 && regs->eflags & FLAG_ZERO;
+	case 0xe2:
+		return count != 0;
+	default:
+		return count == 0;
+	}
+}
+
+uint8_t step_opcode(const struct stepthread *t)
+{
+	return t->code[opcode_at(t)];
+}
+
+/* ---- packets */
+
+static int note(struct step *s, struct stepthread *t)
+{
+	s->stats.insns++;
+	t->since_time++;
+	return steplog_add(&s->log, t->tid, t->ip);
+}
+
+static int begin(struct stepthread *t, uint64_t ticks)
+{
+	int r = steppt_begin(t->stream->pt, ticks, t->ip, t->is64);
+
+	t->on = true;
+	t->epoch = stepspace_epoch(t->process->space);
+	t->since_time = 0;
+	return r;
+}
+
+int step_interrupt(struct step *s, struct stepthread *t)
+{
+	if (!t->on)
+		return 0;
+	t->on = false;
+	return steppt_interrupt(t->stream->pt, t->ip);
+}
+
+int step_pause(struct step *s, struct stepthread *t)
+{
+	int r = 0;
+
+	t->paused = t->on;
+	if (t->on)
+		r = steppt_time(t->stream->pt, t->resumed);
+	if (r == 0)
+		r = step_interrupt(s, t);
+	if (t->stream)
+		steppt_renew(t->stream->pt);
+	return r;
+}
+
+int step_resume(struct step *s, struct stepthread *t)
+{
+	if (!t->paused)
+		return 0;
+	t->paused = false;
+	t->resumed = stepclock_now(&s->clock);
+	return begin(t, t->resumed);
+}
+
+int step_pause_all(struct step *s)
+{
+	struct stepthread *t;
+	int r = 0;
+
+	for (size_t i = 0; i < STEP_HASH; i++)
+		LIST_FOREACH(t, &s->threads[i], in_hash)
+			if (r == 0)
+				r = step_pause(s, t);
+	return r;
+}
+
+int step_resume_all(struct step *s)
+{
+	struct stepthread *t;
+	int r = 0;
+
+	for (size_t i = 0; i < STEP_HASH; i++)
+		LIST_FOREACH(t, &s->threads[i], in_hash)
+			if (r == 0)
+				r = step_resume(s, t);
+	return r;
+}
+
+int step_prepare(struct step *s, struct stepthread *t)
+{
+	int r = stepspace_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
+
+	if (r < 0)
+		return r;
+	t->known = r == 0;
+	if (!t->known)
+		return step_interrupt(s, t);
+	/* What was mapped meanwhile, by whichever thread: the packets must be seen to be younger than that. */
+	if (t->on && t->epoch != stepspace_epoch(t->process->space)) {
+		r = step_interrupt(s, t);
+		if (r < 0)
+			return r;
+	}
+	if (!t->on)
+		return begin(t, stepclock_now(&s->clock));
+	if (steppt_sync_due(t->stream->pt)) {
+		t->since_time = 0;
+		return steppt_sync(t->stream->pt, stepclock_now(&s->clock), t->ip);
+	}
+	if (t->since_time >= s->options.time_insns) {
+		t->since_time = 0;
+		return steppt_time(t->stream->pt, stepclock_now(&s->clock));
+	}
+	return 0;
+}
+
+int step_enter_kernel(struct step *s, struct stepthread *t)
+{
+	int r = 0;
+
+	t->in_kernel = true;
+	t->restarts = false;
+	s->stats.syscalls++;
+	if (!t->on)
+		return 0;
+	if (!t->insn.is_syscall) /* int 0x80 is an interrupt: the trace ends in front of it */
+		return step_interrupt(s, t);
+	r = note(s, t);
+	if (r == 0)
+		r = steppt_time(t->stream->pt, t->resumed);
+	if (r == 0)
+		r = steppt_end(t->stream->pt);
+	t->on = false;
+	return r;
+}
+
+/* What may have made code executable, or given the thread another name. */
+static int after_syscall(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+{
+	bool maps = false;
+
+	if (step_is64(regs)) {
+		switch (regs->orig_rax) {
+		case SYS_mmap:
+		case SYS_mprotect:
+		case SYS_pkey_mprotect:
+			maps = regs->rdx & 4; /* PROT_EXEC */
+			break;
+		case SYS_mremap:
+		case SYS_shmat:
+		case SYS_remap_file_pages:
+			maps = true;
+			break;
+		case SYS_prctl:
+			if (regs->rdi == 15) /* PR_SET_NAME */
+				return step_tell_comm(s, t, false);
+			break;
+		default:
+			break;
+		}
+	} else {
+		switch ((uint32_t)regs->orig_rax) {
+		case 125: /* mprotect */
+		case 192: /* mmap2 */
+		case 380: /* pkey_mprotect */
+			maps = regs->rdx & 4;
+			break;
+		case 90:  /* mmap */
+		case 117: /* ipc */
+		case 163: /* mremap */
+		case 257: /* remap_file_pages */
+		case 397: /* shmat */
+			maps = true;
+			break;
+		case 172: /* prctl */
+			if ((uint32_t)regs->rbx == 15)
+				return step_tell_comm(s, t, false);
+			break;
+		default:
+			break;
+		}
+	}
+	return maps ? stepspace_reread(t->process->space, t->tid) : 0;
+}
+
+int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
+{
+	int r;
+
+	t->ip = ip - SYSCALL_BYTES;
+	r = stepspace_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
+	t->known = r == 0;
+	if (r != 0 || t->insn.kind != INSN_FAR_CALL)
+		return r < 0 ? r : 0;
+	r = begin(t, t->resumed);
+	return r < 0 ? r : step_enter_kernel(s, t);
+}
+
+int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+{
+	step_flag_syscall(t, regs);
+	step_mask_syscall(t, regs);
+	t->in_kernel = t->restarts = false;
+	t->ip = regs->rip;
+	t->is64 = step_is64(regs);
+	return after_syscall(s, t, regs);
+}
+
+/* An instruction that went where it cannot go: the trace goes on there, and the decoder need not know how. */
+static int went_elsewhere(struct step *s, struct stepthread *t)
+{
+	int r = 0;
+
+	s->stats.odd++;
+	if (t->insn.kind == INSN_OTHER) {
+		r = note(s, t);
+		t->ip += t->insn.length;
+	}
+	return r < 0 ? r : step_interrupt(s, t);
+}
+
+int step_executed(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+{
+	int r;
+
+	if (!t->known) {
+		r = 0;
+	} else if (t->insn.kind == INSN_FAR_CALL && !is_far_branch(t)) {
+		r = step_enter_kernel(s, t);
+		if (r < 0)
+			return r;
+		t->restarts = step_restart_pending(regs);
+		return t->restarts ? 0 : step_leave_kernel(s, t, regs);
+	} else {
+		const bool taken = t->insn.kind == INSN_COND && t->insn.offset == 0 && was_taken(t, regs);
+
+		r = steppt_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken, step_is64(regs));
+		if (r == STEPPT_E_ODD)
+			r = went_elsewhere(s, t);
+		else if (r == 0)
+			r = note(s, t);
+		/* The program asked for a trap: this one is its own, too. */
+		if (t->own_tf)
+			t->signal = SIGTRAP;
+		step_flag_executed(t, regs);
+	}
+	t->ip = regs->rip;
+	t->is64 = step_is64(regs);
+	return r;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text log of executed instructions, "tid ip" a line: what a decoder of the recording has to find. Buffered. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+
+struct steplog {
+	int fd; /* -1: no log; not owned */
+	size_t used;
+	char buf[1 << 16];
+};
+
+/* 0 or what write() said. */
+int steplog_add(struct steplog *l, pid_t tid, uint64_t ip) _must_check_;
+int steplog_flush(struct steplog *l) _must_check_;

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "step/pt_encoder.h"
+
+#include <errno.h>
+#include <intel-pt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+/* No packet is longer. */
+#define PACKET_MAX 16
+#define BLOCK_MIN 256u
+#define TNT_MAX 47u
+#define TNT_SHORT_MAX 6u
+#define RETURNS 64u
+#define TSC_MASK ((UINT64_C(1) << 56) - 1)
+
+struct block {
+	TAILQ_ENTRY(block) in_store;	/* the oldest first */
+	TAILQ_ENTRY(block) in_stream;
+	struct steppt *pt;
+	uint64_t tsc, end; /* of its first and last time stamp */
+	uint8_t *bytes; /* owned */
+	uint32_t used, size;
+};
+
+struct steppt {
+	LIST_ENTRY(steppt) in_store;
+	struct steppt_store *store;
+	TAILQ_HEAD(block_list, block) blocks; /* the last is the one that grows */
+	uint64_t bytes, overwritten;
+	uint64_t last_ip;
+	bool last_ip_known; /* an address was sent since the last PSB */
+	uint64_t tnt;
+	unsigned int n_tnt;
+	uint64_t returns[RETURNS]; /* a ring; `n_returns` of it below `top` */
+	unsigned int top, n_returns;
+	bool on, is64;
+	bool mode_sent; /* MODE.Exec says `is64` */
+	bool renew;	/* the last block is complete */
+	bool closed;
+};
+
+struct steppt_store {
+	struct steppt_config config;
+	struct pt_encoder *encoder;
+	uint8_t packet[PACKET_MAX];
+	TAILQ_HEAD(, block) blocks;
+	LIST_HEAD(, steppt) streams;
+	uint64_t bytes, overwritten;
+	uint64_t lost_until; /* the latest time stamp of what was overwritten */
+};
+
+int steppt_store_new(const struct steppt_config *config, struct steppt_store **ret)
+{
+	_cleanup_(steppt_store_freep) struct steppt_store *s = calloc(1, sizeof(*s));
+	struct pt_config pt;
+
+	if (!s)
+		return -ENOMEM;
+	s->config = *config;
+	TAILQ_INIT(&s->blocks);
+	LIST_INIT(&s->streams);
+	/* One packet at a time: the encoder always begins at the start of its buffer. */
+	pt_config_init(&pt);
+	pt.begin = s->packet;
+	pt.end = s->packet + sizeof(s->packet);
+	s->encoder = pt_alloc_encoder(&pt);
+	if (!s->encoder)
+		return -ENOMEM;
+	*ret = take_ptr(s);
+	return 0;
+}
+
+struct steppt_store *steppt_store_free(struct steppt_store *s)
+{
+	if (!s)
+		return NULL;
+	while (!LIST_EMPTY(&s->streams))
+		(void)steppt_free(LIST_FIRST(&s->streams));
+	pt_free_encoder(s->encoder);
+	free(s);
+	return NULL;
+}
+
+bool steppt_full(const struct steppt_store *s)
+{
+	return !s->config.overwrite && s->bytes >= s->config.max_bytes;
+}
+
+uint64_t steppt_store_bytes(const struct steppt_store *s)
+{
+	return s->bytes;
+}
+
+uint64_t steppt_store_overwritten(const struct steppt_store *s)
+{
+	return s->overwritten;
+}
+
+uint64_t steppt_store_first_tsc(const struct steppt_store *s)
+{
+	const struct block *b = TAILQ_FIRST(&s->blocks);
+
+	return b ? b->tsc : 0;
+}
+
+uint64_t steppt_store_since(const struct steppt_store *s)
+{
+	return s->lost_until ? s->lost_until : steppt_store_first_tsc(s);
+}
+
+int steppt_new(struct steppt_store *store, struct steppt **ret)
+{
+	struct steppt *pt = calloc(1, sizeof(*pt));
+
+	if (!pt)
+		return -ENOMEM;
+	pt->store = store;
+	TAILQ_INIT(&pt->blocks);
+	LIST_INSERT_HEAD(&store->streams, pt, in_store);
+	*ret = pt;
+	return 0;
+}
+
+void steppt_close(struct steppt *pt)
+{
+	pt->closed = true;
+}
+
+void steppt_renew(struct steppt *pt)
+{
+	pt->renew = true;
+}
+
+/* ---- blocks */
+
+static struct block *last_block(struct steppt *pt)
+{
+	return TAILQ_LAST(&pt->blocks, block_list);
+}
+
+static void drop_block(struct block *b)
+{
+	struct steppt *pt = b->pt;
+
+	TAILQ_REMOVE(&pt->blocks, b, in_stream);
+	TAILQ_REMOVE(&pt->store->blocks, b, in_store);
+	pt->bytes -= b->used;
+	pt->overwritten += b->used;
+	pt->store->bytes -= b->used;
+	pt->store->overwritten += b->used;
+	if (b->end > pt->store->lost_until)
+		pt->store->lost_until = b->end;
+	free(b->bytes);
+	free(b);
+}
+
+struct steppt *steppt_free(struct steppt *pt)
+{
+	if (!pt)
+		return NULL;
+	while (!TAILQ_EMPTY(&pt->blocks))
+		drop_block(TAILQ_FIRST(&pt->blocks));
+	LIST_REMOVE(pt, in_store);
+	free(pt);
+	return NULL;
+}
+
+void steppt_drop_before(struct steppt_store *s, uint64_t tsc)
+{
+	struct block *b, *next;
+
+	/* They are in the order of their times. */
+	for (b = TAILQ_FIRST(&s->blocks); b && b->tsc < tsc; b = next) {
+		next = TAILQ_NEXT(b, in_store);
+		if (b != last_block(b->pt) || !b->pt->on)
+			drop_block(b);
+	}
+}
+
+/*
+ * Drops the oldest blocks until there is room again. The last one of a stream that is not closed stays, so that
+ * each such stream keeps its end and loses nothing in between.
+ */
+static void make_room(struct steppt_store *s)
+{
+	struct block *b, *next;
+
+	for (b = TAILQ_FIRST(&s->blocks); b && s->bytes > s->config.max_bytes; b = next) {
+		next = TAILQ_NEXT(b, in_store);
+		if (b != last_block(b->pt) || b->pt->closed)
+			drop_block(b);
+	}
+}
+
+/* It does not grow any more. */
+static void complete_block(struct block *b)
+{
+	uint8_t *p = realloc(b->bytes, b->used);
+
+	if (p) {
+		b->bytes = p;
+		b->size = b->used;
+	}
+}
+
+static int new_block(struct steppt *pt, uint64_t tsc)
+{
+	struct block *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return -ENOMEM;
+	if (last_block(pt))
+		complete_block(last_block(pt));
+	b->bytes = malloc(BLOCK_MIN);
+	if (!b->bytes) {
+		free(b);
+		return -ENOMEM;
+	}
+	b->size = BLOCK_MIN;
+	b->pt = pt;
+	b->tsc = b->end = tsc;
+	TAILQ_INSERT_TAIL(&pt->blocks, b, in_stream);
+	TAILQ_INSERT_TAIL(&pt->store->blocks, b, in_store);
+	pt->renew = false;
+	if (pt->store->config.overwrite)
+		make_room(pt->store);
+	return 0;
+}
+
+static int append(struct steppt *pt, const uint8_t *bytes, uint32_t n)
+{
+	struct block *b = last_block(pt);
+
+	if (b->size - b->used < n) {
+		uint8_t *p = realloc(b->bytes, (size_t)b->size * 2);
+
+		if (!p)
+			return -ENOMEM;
+		b->bytes = p;
+		b->size *= 2;
+	}
+	memcpy(b->bytes + b->used, bytes, n);
+	b->used += n;
+	pt->bytes += n;
+	pt->store->bytes += n;
+	return 0;
+}
+
+/* ---- packets */
+
+static int put(struct steppt *pt, const struct pt_packet *packet)
+{
+	struct steppt_store *s = pt->store;
+	int n;
+
+	if (pt_enc_sync_set(s->encoder, 0) < 0)
+		return -EIO;
+	n = pt_enc_next(s->encoder, packet);
+	return n < 0 ? -EIO : append(pt, s->packet, (uint32_t)n);
+}
+
+static int put_plain(struct steppt *pt, enum pt_packet_type type)
+{
+	const struct pt_packet p = {.type = type};
+
+	return put(pt, &p);
+}
+
+static int put_tsc(struct steppt *pt, uint64_t tsc)
+{
+	const struct pt_packet p = {.type = ppt_tsc, .payload.tsc.tsc = tsc & TSC_MASK};
+
+	last_block(pt)->end = tsc;
+
+	return put(pt, &p);
+}
+
+static int put_mode(struct steppt *pt)
+{
+	struct pt_packet p = {.type = ppt_mode};
+
+	p.payload.mode.leaf = pt_mol_exec;
+	p.payload.mode.bits.exec = pt_set_exec_mode(pt->is64 ? ptem_64bit : ptem_32bit);
+	pt->mode_sent = true;
+	return put(pt, &p);
+}
+
+static int flush_tnt(struct steppt *pt)
+{
+	struct pt_packet p = {.type = pt->n_tnt <= TNT_SHORT_MAX ? ppt_tnt_8 : ppt_tnt_64};
+
+	if (pt->n_tnt == 0)
+		return 0;
+	p.payload.tnt.bit_size = (uint8_t)pt->n_tnt;
+	p.payload.tnt.payload = pt->tnt;
+	pt->n_tnt = 0;
+	pt->tnt = 0;
+	return put(pt, &p);
+}
+
+/*
+ * How the address is compressed. The first one behind a PSB is sent whole, as hardware does: perf 6.1 takes no
+ * other there.
+ */
+static enum pt_ip_compression compression(const struct steppt *pt, uint64_t ip)
+{
+	const uint64_t differs = ip ^ pt->last_ip;
+
+	if (!pt->last_ip_known)
+		return (uint64_t)((int64_t)(ip << 16) >> 16) == ip ? pt_ipc_sext_48 : pt_ipc_full;
+	if (differs >> 16 == 0)
+		return pt_ipc_update_16;
+	if (differs >> 32 == 0)
+		return pt_ipc_update_32;
+	return differs >> 48 == 0 ? pt_ipc_update_48 : pt_ipc_full;
+}
+
+static int put_ip(struct steppt *pt, enum pt_packet_type type, uint64_t ip)
+{
+	struct pt_packet p = {.type = type};
+
+	p.payload.ip.ip = ip;
+	p.payload.ip.ipc = compression(pt, ip);
+	pt->last_ip = ip;
+	pt->last_ip_known = true;
+	return put(pt, &p);
+}
+
+static int put_disable(struct steppt *pt)
+{
+	struct pt_packet p = {.type = ppt_tip_pgd};
+
+	p.payload.ip.ipc = pt_ipc_suppressed;
+	pt->on = false;
+	return put(pt, &p);
+}
+
+static int put_branch(struct steppt *pt, bool taken)
+{
+	pt->tnt = pt->tnt << 1 | taken;
+	pt->n_tnt++;
+	return pt->n_tnt == TNT_MAX ? flush_tnt(pt) : 0;
+}
+
+static int put_target(struct steppt *pt, uint64_t ip)
+{
+	int r = flush_tnt(pt);
+
+	return r < 0 ? r : put_ip(pt, ppt_tip, ip);
+}
+
+/*
+ * A new block: PSB+, with the address where tracing is on. The decoder forgets calls and addresses here, and so
+ * do we.
+ */
+static int put_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
+{
+	int r = 0;
+
+	if (last_block(pt))
+		r = flush_tnt(pt);
+	if (r == 0)
+		r = new_block(pt, tsc);
+	if (r == 0)
+		r = put_plain(pt, ppt_psb);
+	pt->last_ip = 0;
+	pt->last_ip_known = false;
+	pt->n_returns = 0;
+	if (r == 0)
+		r = put_tsc(pt, tsc);
+	if (r == 0)
+		r = put_mode(pt);
+	if (r == 0 && pt->on)
+		r = put_ip(pt, ppt_fup, ip);
+	return r < 0 ? r : put_plain(pt, ppt_psbend);
+}
+
+/* ---- what a thread does */
+
+bool steppt_sync_due(const struct steppt *pt)
+{
+	const struct block *b = TAILQ_LAST(&pt->blocks, block_list);
+
+	return !b || pt->renew || b->used >= pt->store->config.psb_bytes;
+}
+
+int steppt_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
+{
+	return put_sync(pt, tsc, ip);
+}
+
+int steppt_begin(struct steppt *pt, uint64_t tsc, uint64_t ip, bool is64)
+{
+	int r;
+
+	if (is64 != pt->is64) {
+		pt->is64 = is64;
+		pt->mode_sent = false;
+	}
+	if (steppt_sync_due(pt)) {
+		r = put_sync(pt, tsc, 0);
+	} else {
+		r = put_tsc(pt, tsc);
+		if (r == 0 && !pt->mode_sent)
+			r = put_mode(pt);
+	}
+	if (r == 0)
+		r = put_ip(pt, ppt_tip_pge, ip);
+	pt->n_returns = 0;
+	pt->on = true;
+	return r;
+}
+
+int steppt_end(struct steppt *pt)
+{
+	int r = flush_tnt(pt);
+
+	return r < 0 ? r : put_disable(pt);
+}
+
+int steppt_interrupt(struct steppt *pt, uint64_t ip)
+{
+	int r = flush_tnt(pt);
+
+	if (r == 0)
+		r = put_ip(pt, ppt_fup, ip);
+	return r < 0 ? r : put_disable(pt);
+}
+
+int steppt_time(struct steppt *pt, uint64_t tsc)
+{
+	int r = flush_tnt(pt);
+
+	return r < 0 ? r : put_tsc(pt, tsc);
+}
+
+static void push_return(struct steppt *pt, uint64_t ip)
+{
+	pt->returns[pt->top++ % RETURNS] = ip;
+	if (pt->n_returns < RETURNS)
+		pt->n_returns++;
+}
+
+/*
+ * A return that is not compressed: the manual and perf take the newest call off their stack for it, libipt
+ * 2.0.5 does not. All agree on calls that come after it, so only those count from then on.
+ */
+static int put_return(struct steppt *pt, uint64_t next)
+{
+	if (pt->n_returns > 0 && !pt->store->config.plain_returns && pt->returns[(pt->top - 1) % RETURNS] == next) {
+		pt->n_returns--;
+		pt->top--;
+		return put_branch(pt, true);
+	}
+	pt->n_returns = 0;
+	return put_target(pt, next);
+}
+
+static int put_far(struct steppt *pt, uint64_t next, bool is64)
+{
+	int r = flush_tnt(pt);
+
+	if (r == 0 && is64 != pt->is64) {
+		pt->is64 = is64;
+		r = put_mode(pt);
+	}
+	return r < 0 ? r : put_ip(pt, ppt_tip, next);
+}
+
+int steppt_retire(struct steppt *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken, bool is64)
+{
+	const uint64_t mask = pt->is64 ? UINT64_MAX : UINT32_MAX;
+	const uint64_t behind = (ip + insn->length) & mask, target = (behind + (uint64_t)(int64_t)insn->offset) & mask;
+
+	switch ((enum insn_kind)insn->kind) {
+	case INSN_OTHER:
+	case INSN_PTWRITE:
+	case INSN_MOV_CR3:
+		return next == behind ? 0 : STEPPT_E_ODD;
+	case INSN_COND:
+		if (next != target && next != behind)
+			return STEPPT_E_ODD;
+		return put_branch(pt, target == behind ? taken : next == target);
+	case INSN_JUMP:
+		return next == target ? 0 : STEPPT_E_ODD;
+	case INSN_CALL:
+	case INSN_CALL_NEXT:
+		if (next != target)
+			return STEPPT_E_ODD;
+		if (insn->kind == INSN_CALL)
+			push_return(pt, behind);
+		return 0;
+	case INSN_JUMP_INDIRECT:
+		return put_target(pt, next);
+	case INSN_CALL_INDIRECT:
+		push_return(pt, behind);
+		return put_target(pt, next);
+	case INSN_RET:
+		return put_return(pt, next);
+	case INSN_FAR_CALL:
+	case INSN_FAR_RET:
+	case INSN_FAR_JUMP:
+		return put_far(pt, next, is64);
+	}
+	return STEPPT_E_ODD;
+}
+
+/* ---- reading */
+
+uint64_t steppt_bytes(const struct steppt *pt)
+{
+	return pt->bytes;
+}
+
+uint64_t steppt_overwritten(const struct steppt *pt)
+{
+	return pt->overwritten;
+}
+
+uint64_t steppt_first_tsc(const struct steppt *pt)
+{
+	const struct block *b = TAILQ_FIRST(&pt->blocks);
+
+	return b ? b->tsc : 0;
+}
+
+int steppt_flush(struct steppt *pt)
+{
+	return flush_tnt(pt);
+}
+
+int steppt_read(const struct steppt *pt, steppt_fn fn, void *arg)
+{
+	const struct block *b;
+	int r = 0;
+
+	TAILQ_FOREACH(b, &pt->blocks, in_stream)
+		if (r == 0)
+			r = fn(arg, b->bytes, b->used);
+	return r;
+}

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Beginning, the loop, and letting go. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "common/base/io.h"
+#include "common/base/procfs.h"
+#include "step/step_internal.h"
+
+#define OPTIONS                                                                                                \
+	(PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT |    \
+	 PTRACE_O_TRACESYSGOOD)
+#define ATTACH_ROUNDS 100
+#define STATUS_BYTES_MAX 16384
+#define TICK_NS (50 * 1000 * 1000)
+#define STEP_ASKS_MAX 100
+/* How long threads are waited for before the recording is written without their ends. */
+#define LET_GO_NS 2000000000ULL
+
+/* One recording a process: signals have no other place to go. */
+static volatile sig_atomic_t asked, woken;
+static timer_t wake;
+static volatile sig_atomic_t wake_made;
+
+const char *step_end_name(enum step_end why)
+{
+	static const char *const names[] = {
+		[STEP_END_NONE] = "not ended",	     [STEP_END_EXITED] = "everything ended",
+		[STEP_END_ASKED] = "asked to end",   [STEP_END_INSNS] = "enough instructions",
+		[STEP_END_SECONDS] = "time is over", [STEP_END_BYTES] = "enough bytes",
+		[STEP_END_LIMIT] = "a bound",	     [STEP_END_ERROR] = "failure",
+	};
+
+	return names[why];
+}
+
+/* ---- waking waitpid() */
+
+/*
+ * A signal that comes just before waitpid() would be missed; so the timer goes on to fire from then on. 0: never more.
+ */
+static void arm(uint64_t first_ns)
+{
+	const struct timespec first = {
+		.tv_sec = (time_t)(first_ns / 1000000000ULL), .tv_nsec = (long)(first_ns % 1000000000ULL)};
+	const struct itimerspec t = {.it_value = first, .it_interval = {.tv_nsec = TICK_NS}};
+
+	if (wake_made)
+		(void)timer_settime(wake, 0, &t, NULL);
+}
+
+void step_ask_end(void)
+{
+	if (asked < STEP_ASKS_MAX)
+		asked++;
+	arm(1);
+}
+
+int step_asks(void)
+{
+	return asked;
+}
+
+void step_wake(void)
+{
+	woken = 1;
+	arm(1);
+}
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+	woken = 1;
+}
+
+void step_on_wake(struct step *s, void (*fn)(void *arg), void *arg)
+{
+	s->on_wake = fn;
+	s->wake_arg = arg;
+	woken = 1;
+	if (!fn)
+		arm(0);
+}
+
+void step_wake_in(struct step *s, uint64_t ns, bool without_stop)
+{
+	s->wake_in = ns;
+	s->wake_set = without_stop;
+	if (without_stop)
+		arm(ns);
+}
+
+/* A thread has stopped: from now on there may be something to tell. */
+static void set_wake(struct step *s)
+{
+	if (!s->on_wake || s->wake_set || !s->wake_in || s->ending)
+		return;
+	s->wake_set = true;
+	arm(s->wake_in);
+}
+
+/* Those that come while it is at work are not lost: it looks at everything after this. */
+static void wake_up(struct step *s)
+{
+	if (!woken || !s->on_wake)
+		return;
+	woken = 0;
+	if (!s->ending) /* then it goes on, and wakes again */
+		arm(0);
+	s->wake_set = false;
+	s->on_wake(s->wake_arg);
+}
+
+static int make_timer(struct step *s)
+{
+	const struct sigaction action = {.sa_handler = on_alarm}; /* no SA_RESTART */
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+
+	if (sigaction(SIGALRM, &action, NULL) < 0 || timer_create(CLOCK_MONOTONIC, &event, &wake) < 0)
+		return -errno;
+	s->timer_made = true;
+	wake_made = 1;
+	return 0;
+}
+
+/* ---- */
+
+int step_new(const struct step_options *options, struct step **ret)
+{
+	const struct steppt_config pt = {.psb_bytes = options->psb_bytes,
+					 .max_bytes = options->max_bytes ? options->max_bytes : UINT64_MAX,
+					 .overwrite = options->ring,
+					 .plain_returns = options->plain_returns};
+	_cleanup_(step_freep) struct step *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->options = *options;
+	s->code.fd = -1;
+	s->log.fd = options->log_fd;
+	STAILQ_INIT(&s->streams);
+	TAILQ_INIT(&s->turn);
+	stepclock_init(&s->clock, !options->output);
+	r = stepcode_init(&s->code, options->output);
+	if (r == 0)
+		r = stepside_new(&s->side);
+	if (r == 0)
+		r = steppt_store_new(&pt, &s->store);
+	if (r == 0)
+		r = make_timer(s);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(s);
+	return 0;
+}
+
+struct step *step_free(struct step *s)
+{
+	struct stepstream *stream, *next;
+
+	if (!s)
+		return NULL;
+	if (s->timer_made) {
+		wake_made = 0;
+		(void)timer_delete(wake);
+	}
+	for (size_t i = 0; i < STEP_HASH; i++)
+		while (!LIST_EMPTY(&s->threads[i]))
+			step_remove_thread(s, LIST_FIRST(&s->threads[i]));
+	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
+		next = STAILQ_NEXT(stream, in_step);
+		free(stream); /* its packets go with the store */
+	}
+	(void)steppt_store_free(s->store);
+	(void)stepside_free(s->side);
+	stepcode_fini(&s->code);
+	free(s);
+	return NULL;
+}
+
+const struct step_stats *step_stats(struct step *s)
+{
+	s->stats.bytes = steppt_store_bytes(s->store);
+	s->stats.overwritten = steppt_store_overwritten(s->store);
+	return &s->stats;
+}
+
+uint64_t step_max_bytes(const struct step *s)
+{
+	return s->options.max_bytes;
+}
+
+size_t step_alive(const struct step *s)
+{
+	return s->n_threads;
+}
+
+uint64_t step_oldest_raw_ns(struct step *s)
+{
+	const uint64_t ticks = steppt_store_since(s->store);
+
+	if (!ticks || s->clock.perf_clock)
+		return 0;
+	stepclock_settle(&s->clock);
+	return stepclock_ns(&s->clock, ticks);
+}
+
+void step_end(struct step *s, enum step_end why, int error)
+{
+	struct stepthread *t;
+
+	if (s->ending)
+		return;
+	s->ending = true;
+	s->stats.end = why;
+	s->stats.error = error;
+	for (size_t i = 0; i < STEP_HASH; i++)
+		LIST_FOREACH(t, &s->threads[i], in_hash)
+			(void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, 0);
+	arm(TICK_NS);
+}
+
+/* ---- beginning */
+
+/* Why it is not ours to take: it has ended, or it is ours, as a new thread of one that we have. */
+static bool need_not_seize(pid_t pid, pid_t tid)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *state, *tracer;
+	char path[64];
+	size_t len;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+	if (io_read_file_at(AT_FDCWD, path, STATUS_BYTES_MAX, &text, &len) < 0)
+		return true;
+	state = strstr(text, "\nState:\t");
+	tracer = strstr(text, "\nTracerPid:\t");
+	if (state && (state[8] == 'Z' || state[8] == 'X'))
+		return true;
+	return tracer && strtol(tracer + 12, NULL, 10) == getpid();
+}
+
+static int seize(struct step *s, struct stepprocess *p, pid_t tid)
+{
+	struct stepthread *t;
+	int r;
+
+	if (step_find_thread(s, tid))
+		return 0;
+	if (s->n_threads == STEP_MAX_THREADS)
+		return -E2BIG;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, OPTIONS) < 0) {
+		r = -errno;
+		return r == -ESRCH || (r == -EPERM && need_not_seize(p->pid, tid)) ? 0 : r;
+	}
+	r = step_add_thread(s, p, tid, STEPTHREAD_NEW, &t);
+	if (r < 0)
+		return r;
+	if (tid != p->pid)
+		r = stepside_fork(s->side, stepclock_now(&s->clock), p->pid, p->pid, tid, p->pid);
+	if (r == 0)
+		r = step_tell_comm(s, t, false);
+	if (r == 0 && ptrace(PTRACE_INTERRUPT, tid, NULL, 0) < 0 && errno != ESRCH)
+		r = -errno;
+	return r;
+}
+
+/* All threads; again until there is none that we do not have. New ones of those that we have come by themselves. */
+static int seize_all(struct step *s, struct stepprocess *p, int dirfd)
+{
+	int r = seize(s, p, p->pid); /* the leader first: the others are its children */
+	size_t before = 0;
+
+	for (unsigned int i = 0; r == 0 && i < ATTACH_ROUNDS && before != s->n_threads; i++) {
+		_cleanup_free_ pid_t *tids = NULL;
+		size_t n;
+
+		before = s->n_threads;
+		r = proc_tasks_read(dirfd, &tids, &n);
+		for (size_t j = 0; r == 0 && j < n; j++)
+			r = seize(s, p, tids[j]);
+	}
+	return r == 0 && s->n_threads == 0 ? -ESRCH : r;
+}
+
+int step_attach(struct step *s, pid_t pid)
+{
+	_cleanup_close_ int dirfd = -1;
+	struct proc_status status;
+	struct stepprocess *p;
+	struct proc_stat stat;
+	char path[32];
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	r = proc_status_read(dirfd, &status);
+	if (r == 0)
+		r = proc_stat_read(dirfd, &stat);
+	if (r < 0)
+		return r;
+	if (status.tgid != pid)
+		return -ESRCH; /* a thread's number */
+	r = step_add_process(s, pid, stat.ppid, NULL, &p);
+	if (r < 0)
+		return r;
+	r = seize_all(s, p, dirfd);
+	if (r == 0)
+		r = stepspace_reread(p->space, pid);
+	if (s->n_threads == 0) {
+		p->threads = 1; /* as if its last one had gone */
+		LIST_REMOVE(p, in_step);
+		(void)stepspace_free(p->space);
+		free(p);
+		return r;
+	}
+	if (r < 0)
+		step_end(s, r == -E2BIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
+	return 0;
+}
+
+/* The child: waits until it is traced, and becomes the command. Only async-signal-safe from here on. */
+static void become(char **argv, int go, int failed)
+{
+	static const int signals[] = {SIGPIPE, SIGALRM, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
+	int e;
+	char c;
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		(void)signal(signals[i], SIG_DFL);
+	if (read(go, &c, 1) == 1) {
+		(void)execvp(argv[0], argv);
+		e = errno;
+		(void)!write(failed, &e, sizeof(e));
+	}
+	_exit(127);
+}
+
+int step_start(struct step *s, char **argv)
+{
+	_cleanup_close_ int go_read = -1, go_write = -1, failed_read = -1, failed_write = -1;
+	int pair[2], e = 0, r;
+	struct stepprocess *p;
+	struct stepthread *t;
+	pid_t pid;
+
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return -errno;
+	go_read = pair[0];
+	go_write = pair[1];
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return -errno;
+	failed_read = pair[0];
+	failed_write = pair[1];
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		become(argv, go_read, failed_write);
+	failed_write = close_fd(failed_write);
+	/* Until it has read a byte it is only waiting; without one it ends. */
+	if (ptrace(PTRACE_SEIZE, pid, NULL, OPTIONS) < 0)
+		return -errno;
+	r = step_add_process(s, pid, getpid(), NULL, &p);
+	if (r == 0)
+		r = step_add_thread(s, p, pid, STEPTHREAD_COMMAND, &t);
+	if (r < 0)
+		return r;
+	r = io_write_all(go_write, "", 1);
+	/* Packets begin with the command; before that it may end. */
+	while (r == 0 && !t->stream) {
+		int status;
+
+		if (waitpid(pid, &status, __WALL) < 0) {
+			if (errno == EINTR && !asked)
+				continue;
+			return -errno;
+		}
+		if (!WIFSTOPPED(status)) {
+			step_remove_thread(s, t);
+			return io_read_full(failed_read, &e, sizeof(e)) == sizeof(e) ? -e : -ECHILD;
+		}
+		step_stopped(s, pid, status);
+		if (s->ending)
+			break;
+	}
+	return r;
+}
+
+/* ---- the loop */
+
+/*
+ * The kernel tells the same stopped thread first each time. So all that have stopped are asked for before one of them
+ * goes on: else a few that are stepped quickly would be the only ones that run, and whoever they wait for would never.
+ */
+static void take_stop(struct step *s, pid_t tid, int status)
+{
+	struct stepthread *t = step_find_thread(s, tid);
+
+	/* A number that is free may soon be another's. */
+	if (!t || !WIFSTOPPED(status)) {
+		step_stopped(s, tid, status);
+		return;
+	}
+	/* Killed where it stood, it stops once more, and no more where it did. */
+	t->status = status;
+	if (t->waits)
+		return;
+	t->waits = true;
+	TAILQ_INSERT_TAIL(&s->turn, t, in_turn);
+}
+
+static void take_turns(struct step *s, pid_t tid, int status)
+{
+	struct stepthread *t;
+
+	if (s->n_threads == 1) {
+		step_stopped(s, tid, status);
+		return;
+	}
+	for (size_t n = s->n_threads; tid > 0; tid = n-- ? waitpid(-1, &status, __WALL | WNOHANG) : 0)
+		take_stop(s, tid, status);
+	while ((t = TAILQ_FIRST(&s->turn))) {
+		TAILQ_REMOVE(&s->turn, t, in_turn);
+		t->waits = false;
+		step_stopped(s, t->tid, t->status);
+	}
+}
+
+static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
+{
+	uint64_t deadline = s->options.max_seconds ? io_now_ns() + s->options.max_seconds * 1000000000ULL : 0;
+	uint64_t ended = s->ending ? io_now_ns() : 0;
+
+	while (s->n_threads > 0) {
+		int status;
+		pid_t tid;
+
+		wake_up(s);
+		if (!s->ending && asked)
+			step_end(s, STEP_END_ASKED, 0);
+		tid = waitpid(-1, &status, __WALL);
+		if (tid > 0) {
+			take_turns(s, tid, status);
+			set_wake(s);
+		} else if (errno != EINTR) {
+			break;
+		}
+		/* The alarm may come when threads are always there to be stepped, and interrupt nothing. */
+		if (!s->ending && deadline && woken && io_now_ns() >= deadline)
+			step_end(s, STEP_END_SECONDS, 0);
+		if (s->ending) {
+			if (!ended)
+				ended = io_now_ns();
+			if (give_up_after_ns && io_now_ns() - ended > give_up_after_ns)
+				break;
+		}
+	}
+}
+
+void step_run(struct step *s)
+{
+	int r;
+
+	if (!s->ending && s->options.max_seconds)
+		arm(s->options.max_seconds * 1000000000ULL);
+	wait_for_stops(s, LET_GO_NS);
+	if (!s->ending)
+		step_end(s, STEP_END_EXITED, 0);
+	if (s->n_threads == 0)
+		arm(0);
+	r = steplog_flush(&s->log);
+	if (r < 0 && s->stats.error == 0) {
+		s->stats.end = STEP_END_ERROR;
+		s->stats.error = r;
+	}
+}
+
+bool step_has_tail(const struct step *s)
+{
+	return s->n_threads > 0;
+}
+
+void step_run_tail(struct step *s)
+{
+	wait_for_stops(s, 0);
+	arm(0);
+}

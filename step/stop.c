@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a stop of a thread means, and how it goes on.
+ *
+ * In user mode a thread is stepped; with a system call in front of it, or in one, it runs from one stop of
+ * PTRACE_SYSCALL to the next: those are no signals, while SIGTRAP at the end of a stepped system call would
+ * undo a handler of SIGTRAP that it has just blocked. A step may end in many ways (ptrace(2), arch/x86/kernel
+ * of Linux 6.x; SIGTRAP's si_code in parentheses):
+ *
+ *	SIGTRAP (TRAP_TRACE)	an instruction was executed; or one round of a rep, which is part of one
+ *	SIGTRAP (SIGTRAP)	a handler is about to be entered: of a signal that we have delivered
+ *	SIGTRAP (TRAP_BRKPT)	a system call is over that was stepped after all, with a signal that was ignored
+ *	SIGTRAP (anything else)	a signal for the program, int3 among them
+ *	another signal		for the program; nothing was executed since the last stop
+ *	an event		in the middle of a system call, or when nothing was executed at all
+ *
+ * Stops of an event kind say nothing about the step: where they come between an instruction and its SIGTRAP,
+ * that one follows.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include "common/base/io.h"
+#include "common/base/procfs.h"
+#include "step/step_internal.h"
+
+#define PEEK_MAX 8
+
+/* Whether a signal is waiting for this thread alone; in doubt it is not. */
+static bool is_pending(pid_t tid, int signal)
+{
+	struct __ptrace_peeksiginfo_args args = {.nr = PEEK_MAX};
+	siginfo_t infos[PEEK_MAX];
+	long n;
+
+	while ((n = ptrace(PTRACE_PEEKSIGINFO, tid, &args, infos)) > 0) {
+		for (long i = 0; i < n; i++)
+			if (infos[i].si_signo == signal)
+				return true;
+		args.off += (uint64_t)n;
+	}
+	return false;
+}
+
+/* ---- going on */
+
+static void let_go(struct step *s, struct stepthread *t)
+{
+	const pid_t tid = t->tid;
+	const int signal = t->signal;
+
+	if (step_interrupt(s, t) < 0)
+		s->stats.error = -EIO;
+	step_flag_restore(t);
+	step_restore_mask(t);
+	step_remove_thread(s, t);
+	/* It fails where the thread was killed; then it is told as gone, and unknown. */
+	(void)ptrace(PTRACE_DETACH, tid, NULL, signal);
+}
+
+static enum step_end limit_reached(const struct step *s)
+{
+	if (s->options.max_insns && s->stats.insns >= s->options.max_insns)
+		return STEP_END_INSNS;
+	return steppt_full(s->store) ? STEP_END_BYTES : STEP_END_NONE;
+}
+
+static int take_signal(struct stepthread *t)
+{
+	const int signal = t->signal;
+
+	t->signal = 0;
+	return signal;
+}
+
+/* From any stop but that of a group. */
+static int go_on(struct step *s, struct stepthread *t)
+{
+	int r;
+
+	if (!s->ending && limit_reached(s))
+		step_end(s, limit_reached(s), 0);
+	if (s->ending) {
+		let_go(s, t);
+		return 0;
+	}
+	/* Not before its first stop: it may be anywhere. */
+	if (!t->stream)
+		return ptrace(PTRACE_CONT, t->tid, NULL, take_signal(t)) < 0 && errno != ESRCH ? -errno : 0;
+	if (!t->in_kernel) {
+		r = step_prepare(s, t);
+		if (r < 0)
+			return r;
+	}
+	t->signal_sent = t->signal != 0;
+	t->resumed = stepclock_now(&s->clock);
+	t->state = STEPTHREAD_RUNS;
+	if (t->refresh && !t->signal_sent) {
+		/* Another stop before anything is executed: going there by PTRACE_CONT ends the step that was. */
+		t->refresh = false;
+		(void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, 0);
+		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
+	}
+	/* With a signal a handler may be entered, and only a step stops there. */
+	if (!t->signal_sent && (t->in_kernel || step_enters_kernel(t)))
+		r = (int)ptrace(PTRACE_SYSCALL, t->tid, NULL, 0);
+	else
+		r = (int)ptrace(PTRACE_SINGLESTEP, t->tid, NULL, take_signal(t));
+	/* Killed meanwhile: its end is told next. */
+	return r < 0 && errno != ESRCH ? -errno : 0;
+}
+
+/* ---- SIGTRAP */
+
+/* A system call begins, or is over; or it is over for now and may begin again. */
+static int syscall_stop(struct step *s, struct stepthread *t)
+{
+	struct __ptrace_syscall_info info = {0};
+	struct user_regs_struct regs;
+	int r = 0;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0 ||
+	    ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, (void *)sizeof(info), &info) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+		r = t->in_kernel ? step_entered_again(s, t, regs.rip) : step_enter_kernel(s, t);
+	} else {
+		t->restarts = step_restart_pending(&regs);
+		if (!t->restarts)
+			r = step_leave_kernel(s, t, &regs);
+	}
+	return r < 0 ? r : go_on(s, t);
+}
+
+static int handler_entered(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+{
+	int r;
+
+	s->stats.signals++;
+	step_flag_handler(t, regs);
+	step_mask_handler(t, regs);
+	if (t->in_kernel)
+		return step_leave_kernel(s, t, regs);
+	r = step_interrupt(s, t);
+	t->ip = regs->rip;
+	t->is64 = step_is64(regs);
+	return r;
+}
+
+static int trapped(struct step *s, struct stepthread *t)
+{
+	struct user_regs_struct regs;
+	siginfo_t info = {.si_code = TRAP_TRACE};
+	int r = 0;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	/* Nothing else can look like an instruction that was executed; so this is asked only where it may be more. */
+	if ((t->in_kernel || t->signal_sent || !t->known || regs.rip == t->ip || t->insn.kind == INSN_FAR_CALL) &&
+	    ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info) < 0)
+		return errno == ESRCH ? 0 : -errno;
+
+	switch (info.si_code) {
+	case SIGTRAP:
+		r = handler_entered(s, t, &regs);
+		break;
+	case TRAP_BRKPT:
+		if (t->in_kernel) {
+			r = t->restarts ? step_entered_again(s, t, regs.rip) : 0;
+			/* Undecided: it is the next stop that tells. */
+			t->restarts = step_restart_pending(&regs);
+			if (r == 0 && !t->restarts)
+				r = step_leave_kernel(s, t, &regs);
+		} else if (regs.rip != t->ip) {
+			r = step_executed(s, t, &regs);
+		}
+		break;
+	case TRAP_TRACE:
+		if (t->in_kernel)
+			r = step_leave_kernel(s, t, &regs);
+		else if (regs.rip != t->ip || (t->known && insn_is_branch(&t->insn)))
+			r = step_executed(s, t, &regs);
+		break;
+	default: /* the program's own; an int3 has been passed */
+		if (!t->in_kernel && regs.rip != t->ip) {
+			r = step_interrupt(s, t);
+			t->ip = regs.rip;
+		}
+		t->signal = SIGTRAP;
+	}
+	return r < 0 ? r : go_on(s, t);
+}
+
+/* ---- other signals */
+
+static int signalled(struct step *s, struct stepthread *t, int signal)
+{
+	struct user_regs_struct regs;
+	int r = 0;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	/* A system call that was answered by a signal (seccomp): its own SIGTRAP comes later, in the handler. */
+	if (!t->in_kernel && t->known && t->insn.is_syscall && regs.rip == t->ip + t->insn.length)
+		r = step_enter_kernel(s, t);
+	if (r < 0)
+		return r;
+	t->signal = signal;
+	return go_on(s, t);
+}
+
+/* ---- events */
+
+/* Where a thread is that we have not stepped to where it is. */
+static int first_stop(struct step *s, struct stepthread *t)
+{
+	struct user_regs_struct regs;
+	int r;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	r = step_begin_stream(s, t);
+	if (r < 0)
+		return r;
+	t->ip = regs.rip;
+	t->is64 = step_is64(&regs);
+	t->own_tf = regs.eflags & STEP_FLAG_TRAP;
+	t->in_kernel = t->restarts = t->mask_unknown = step_restart_pending(&regs);
+	if (!t->in_kernel)
+		step_take_mask(t);
+	t->state = STEPTHREAD_RUNS;
+	return 0;
+}
+
+/* The leader of a new process, or a thread: /proc knows. A thread that is gone again is none. */
+static int meet(struct step *s, pid_t tid, struct stepthread *parent, struct stepthread **ret)
+{
+	struct proc_status status;
+	struct stepprocess *process, *from = parent ? parent->process : NULL;
+	_cleanup_close_ int dirfd = -1;
+	struct stepthread *t;
+	struct proc_stat stat;
+	char path[32];
+	pid_t ptid;
+	int r;
+
+	*ret = NULL;
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)tid);
+	dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	r = proc_status_read(dirfd, &status);
+	if (r == 0)
+		r = proc_stat_read(dirfd, &stat);
+	if (r < 0)
+		return r == -ENOENT || r == -ESRCH ? 0 : r;
+	process = step_find_process(s, status.tgid);
+	if (!process) {
+		if (!from)
+			from = step_find_process(s, stat.ppid);
+		r = step_add_process(s, status.tgid, from ? from->pid : stat.ppid, from ? from->space : NULL, &process);
+		if (r < 0)
+			return r;
+	}
+	ptid = parent ? parent->tid : status.tgid == tid ? process->ppid : status.tgid;
+	r = step_add_thread(s, process, tid, STEPTHREAD_NEW, &t);
+	if (r == 0 && parent)
+		t->trap_blocked = parent->trap_blocked;
+	if (r == 0)
+		r = stepside_fork(s->side, stepclock_now(&s->clock), process->pid,
+				  status.tgid == tid ? process->ppid : process->pid, tid, ptid);
+	if (r == 0)
+		*ret = t;
+	return r;
+}
+
+int step_meet_child(struct step *s, struct stepthread *parent, pid_t child)
+{
+	struct stepthread *t = step_find_thread(s, child);
+
+	if (!t)
+		return meet(s, child, parent, &t);
+	t->trap_blocked |= parent->trap_blocked; /* its own stop came first */
+	return 0;
+}
+
+/*
+ * The program is another now. If a thread other than the leader did that, it has the leader's number from here
+ * on, and nothing is told of the leader's end.
+ */
+static int became(struct step *s, pid_t tid, struct stepthread **ret)
+{
+	struct stepthread *t = step_find_thread(s, tid), *former;
+	unsigned long number = 0;
+	int r = 0;
+
+	if (ptrace(PTRACE_GETEVENTMSG, tid, NULL, &number) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	former = number && (pid_t)number != tid ? step_find_thread(s, (pid_t)number) : NULL;
+	if (former) {
+		r = former->in_kernel ? 0 : step_enter_kernel(s, former);
+		if (t) {
+			if (r == 0)
+				r = step_interrupt(s, t);
+			step_remove_thread(s, t);
+		}
+		if (r == 0)
+			r = stepside_exit(s->side, stepclock_now(&s->clock), former->process->pid,
+				former->process->ppid, former->tid, former->tid);
+		step_end_stream(s, former);
+		step_rename_thread(s, former, tid);
+		t = former;
+	} else if (t && t->stream && !t->in_kernel) {
+		r = step_enter_kernel(s, t);
+	}
+	if (!t || r < 0)
+		return r;
+	t->in_kernel = t->mask_unknown = true;
+	t->restarts = t->known = t->own_tf = t->refresh = false;
+	stepspace_clear(t->process->space);
+	r = step_tell_comm(s, t, true);
+	if (r == 0)
+		r = stepspace_reread(t->process->space, tid);
+	if (r == 0 && !t->stream)
+		r = step_begin_stream(s, t);
+	*ret = t;
+	return r;
+}
+
+static int forked(struct step *s, struct stepthread *t)
+{
+	unsigned long child = 0;
+	int r = t->in_kernel || !t->stream ? 0 : step_enter_kernel(s, t);
+
+	if (r < 0)
+		return r;
+	if (ptrace(PTRACE_GETEVENTMSG, t->tid, NULL, &child) < 0)
+		return errno == ESRCH ? 0 : -errno;
+	return step_meet_child(s, t, (pid_t)child);
+}
+
+static int exiting(struct step *s, struct stepthread *t)
+{
+	struct user_regs_struct regs;
+	int r = 0;
+
+	/* Killed, it may have executed one more; exit() is a system call that has begun. */
+	if (t->stream && !t->in_kernel && t->known && ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) == 0 &&
+	    regs.rip != t->ip) {
+		if (t->insn.kind == INSN_FAR_CALL)
+			r = step_enter_kernel(s, t);
+		else
+			r = step_executed(s, t, &regs);
+	}
+	if (r == 0)
+		r = step_interrupt(s, t);
+	step_end_stream(s, t);
+	t->state = STEPTHREAD_LEAVES;
+	(void)ptrace(PTRACE_CONT, t->tid, NULL, 0);
+	return r;
+}
+
+static bool is_stop_signal(int signal)
+{
+	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+static int event_stop(struct step *s, struct stepthread *t, int signal)
+{
+	int r = 0;
+
+	if (t->state == STEPTHREAD_COMMAND)
+		return go_on(s, t); /* not the command yet */
+	if (t->state == STEPTHREAD_NEW)
+		r = first_stop(s, t);
+	if (r < 0)
+		return r;
+	if (s->ending && is_pending(t->tid, SIGTRAP)) {
+		/*
+		 * That of the last step: without us it would kill. It is told at once, before anything is
+		 * executed.
+		 */
+		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
+	}
+	if (is_stop_signal(signal) && !s->ending) {
+		t->state = STEPTHREAD_LISTENS;
+		return ptrace(PTRACE_LISTEN, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
+	}
+	return go_on(s, t);
+}
+
+static int event(struct step *s, struct stepthread *t, int number, int signal)
+{
+	int r;
+
+	switch (number) {
+	case PTRACE_EVENT_STOP:
+		return event_stop(s, t, signal);
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_VFORK:
+	case PTRACE_EVENT_CLONE:
+		r = forked(s, t);
+		break;
+	case PTRACE_EVENT_EXEC:
+		r = became(s, t->tid, &t);
+		break;
+	case PTRACE_EVENT_EXIT:
+		return exiting(s, t);
+	default:
+		r = 0;
+	}
+	return r < 0 ? r : go_on(s, t);
+}
+
+/* ---- */
+
+static int gone(struct step *s, struct stepthread *t)
+{
+	struct stepprocess *p = t->process;
+	int r = step_interrupt(s, t);
+
+	if (r == 0)
+		r = stepside_exit(s->side, stepclock_now(&s->clock), p->pid, p->ppid, t->tid, t->tid);
+	step_remove_thread(s, t);
+	return r;
+}
+
+static int stopped(struct step *s, pid_t tid, int status)
+{
+	const int number = status >> 16 & 0xff, signal = WSTOPSIG(status);
+	struct stepthread *t = step_find_thread(s, tid);
+	int r;
+
+	if (!WIFSTOPPED(status))
+		return t ? gone(s, t) : 0;
+	if (!t && number == PTRACE_EVENT_EXEC) {
+		r = became(s, tid, &t); /* the leader had ended before */
+		return r < 0 || !t ? r : go_on(s, t);
+	}
+	if (!t) {
+		r = meet(s, tid, NULL, &t);
+		if (r < 0)
+			return r;
+	}
+	/* Too many, or one that nobody knows: it runs on its own. */
+	if (!t || s->n_threads > STEP_MAX_THREADS) {
+		s->stats.let_go++;
+		if (t)
+			step_remove_thread(s, t);
+		(void)ptrace(PTRACE_DETACH, tid, NULL, number ? 0 : signal);
+		return 0;
+	}
+	if (t->state == STEPTHREAD_LEAVES) {
+		(void)ptrace(PTRACE_CONT, tid, NULL, 0);
+		return 0;
+	}
+	if (number)
+		return event(s, t, number, signal);
+	if (t->state == STEPTHREAD_COMMAND || t->state == STEPTHREAD_NEW) {
+		t->signal = signal;
+		return go_on(s, t);
+	}
+	if (signal == (SIGTRAP | 0x80))
+		return syscall_stop(s, t);
+	return signal == SIGTRAP ? trapped(s, t) : signalled(s, t, signal);
+}
+
+void step_stopped(struct step *s, pid_t tid, int status)
+{
+	int r = stopped(s, tid, status);
+
+	if (r == 0) {
+		/* Its thread goes on meanwhile: that ends in order. */
+		r = s->options.ring ? step_keep(s) : 0;
+		if (r < 0)
+			step_end(s, r == -EFBIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
+		return;
+	}
+	step_end(s, r == -EFBIG || r == -E2BIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
+	/* Whatever it was: the thread must not be left behind. */
+	if (WIFSTOPPED(status)) {
+		struct stepthread *t = step_find_thread(s, tid);
+
+		if (t && t->state != STEPTHREAD_LEAVES) {
+			t->signal = 0;
+			let_go(s, t);
+		}
+	}
+}

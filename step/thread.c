@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/io.h"
+#include "common/base/procfs.h"
+#include "step/step_internal.h"
+
+static unsigned int hash(pid_t tid)
+{
+	return (unsigned int)tid % STEP_HASH;
+}
+
+struct stepthread *step_find_thread(struct step *s, pid_t tid)
+{
+	struct stepthread *t;
+
+	LIST_FOREACH(t, &s->threads[hash(tid)], in_hash)
+		if (t->tid == tid)
+			return t;
+	return NULL;
+}
+
+struct stepprocess *step_find_process(struct step *s, pid_t pid)
+{
+	struct stepprocess *p;
+
+	LIST_FOREACH(p, &s->processes, in_step)
+		if (p->pid == pid)
+			return p;
+	return NULL;
+}
+
+int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct stepspace *from, struct stepprocess **ret)
+{
+	const struct stepspace_to to = {.side = s->side, .clock = &s->clock, .code = &s->code};
+	_cleanup_free_ struct stepprocess *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	p->pid = pid;
+	p->ppid = ppid;
+	r = from ? stepspace_copy(from, pid, &p->space) : stepspace_new(&to, pid, &p->space);
+	if (r < 0)
+		return r;
+	LIST_INSERT_HEAD(&s->processes, p, in_step);
+	s->stats.processes++;
+	*ret = take_ptr(p);
+	return 0;
+}
+
+int step_add_thread(struct step *s, struct stepprocess *process, pid_t tid, enum stepthread_state state,
+		    struct stepthread **ret)
+{
+	struct stepthread *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->tid = tid;
+	t->process = process;
+	t->state = state;
+	process->threads++;
+	LIST_INSERT_HEAD(&s->threads[hash(tid)], t, in_hash);
+	s->n_threads++;
+	s->stats.threads++;
+	*ret = t;
+	return 0;
+}
+
+void step_remove_thread(struct step *s, struct stepthread *t)
+{
+	struct stepprocess *p = t->process;
+
+	step_end_stream(s, t);
+	if (t->waits)
+		TAILQ_REMOVE(&s->turn, t, in_turn);
+	LIST_REMOVE(t, in_hash);
+	s->n_threads--;
+	free(t);
+	if (--p->threads > 0)
+		return;
+	LIST_REMOVE(p, in_step);
+	(void)stepspace_free(p->space);
+	free(p);
+}
+
+void step_rename_thread(struct step *s, struct stepthread *t, pid_t tid)
+{
+	LIST_REMOVE(t, in_hash);
+	t->tid = tid;
+	LIST_INSERT_HEAD(&s->threads[hash(tid)], t, in_hash);
+}
+
+static void forget_stream(struct step *s, struct stepstream *stream)
+{
+	STAILQ_REMOVE(&s->streams, stream, stepstream, in_step);
+	s->n_streams--;
+	(void)steppt_free(stream->pt);
+	free(stream);
+}
+
+/* In a ring: streams of threads that have ended, and of which nothing is kept any more. */
+static void sweep_streams(struct step *s)
+{
+	struct stepstream *stream, *next;
+
+	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
+		next = STAILQ_NEXT(stream, in_step);
+		if (stream->ended && steppt_bytes(stream->pt) == 0)
+			forget_stream(s, stream);
+	}
+	/* More threads than streams that are looked at; what the oldest of them did is overwritten. */
+	for (stream = STAILQ_FIRST(&s->streams); stream && s->n_streams == STEP_MAX_STREAMS; stream = next) {
+		next = STAILQ_NEXT(stream, in_step);
+		if (stream->ended)
+			forget_stream(s, stream);
+	}
+	s->sweep_at = s->n_streams * 2 > STEP_SWEEP_MIN ? s->n_streams * 2 : STEP_SWEEP_MIN;
+	if (s->sweep_at > STEP_MAX_STREAMS)
+		s->sweep_at = STEP_MAX_STREAMS;
+}
+
+int step_begin_stream(struct step *s, struct stepthread *t)
+{
+	struct stepstream *stream;
+	int r;
+
+	if (s->options.ring && s->n_streams >= s->sweep_at)
+		sweep_streams(s);
+	if (s->n_streams == STEP_MAX_STREAMS)
+		return -E2BIG;
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return -ENOMEM;
+	r = steppt_new(s->store, &stream->pt);
+	if (r == 0)
+		r = stepside_itrace_start(s->side, stepclock_now(&s->clock), t->process->pid, t->tid);
+	if (r < 0) {
+		free(stream);
+		return r;
+	}
+	stream->pid = t->process->pid;
+	stream->tid = t->tid;
+	STAILQ_INSERT_TAIL(&s->streams, stream, in_step);
+	s->n_streams++;
+	t->stream = stream;
+	return 0;
+}
+
+void step_end_stream(struct step *s, struct stepthread *t)
+{
+	if (t->stream) {
+		t->stream->ended = stepclock_now(&s->clock);
+		steppt_close(t->stream->pt);
+	}
+	t->stream = NULL;
+	t->on = false;
+}
+
+int step_tell_comm(struct step *s, const struct stepthread *t, bool exec)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[64];
+	size_t len;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)t->process->pid, (int)t->tid);
+	r = io_read_file_at(AT_FDCWD, path, PROC_COMM_MAX, &text, &len);
+	if (r == -ENOENT || r == -ESRCH)
+		return 0; /* it ended meanwhile */
+	if (r < 0)
+		return r;
+	if (len > 0 && text[len - 1] == '\n')
+		text[len - 1] = '\0';
+	return stepside_comm(s->side, stepclock_now(&s->clock), t->process->pid, t->tid, text, exec);
+}

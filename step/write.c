@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The recording as a perf.data that stock perf decodes. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "step/step_internal.h"
+
+/* Any number, the same in the attribute, in AUXTRACE_INFO and in PMU_MAPPINGS. */
+#define PMU_TYPE 6u
+
+static int add_bytes(void *arg, const void *bytes, size_t n)
+{
+	return perfdata_aux_add(arg, bytes, n);
+}
+
+static struct perf_event_attr attr_of(uint32_t type, uint64_t config)
+{
+	return (struct perf_event_attr){
+		.type = type,
+		.config = config,
+		.sample_period = 1,
+		.sample_type = PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP,
+		.read_format = PERF_FORMAT_ID,
+		.sample_id_all = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+	};
+}
+
+static int add_events(const struct step *s, struct perfdata_writer *w)
+{
+	static const uint64_t pt_id = STEP_ID_PT, side_id = STEP_ID_SIDE;
+	uint64_t config = PERFABI_PT_CONFIG_PT | PERFABI_PT_CONFIG_TSC | PERFABI_PT_CONFIG_BRANCH;
+	struct perf_event_attr attr;
+	unsigned int period = 0;
+	int r;
+
+	if (s->options.plain_returns)
+		config |= PERFABI_PT_CONFIG_NORETCOMP;
+	while (period < 15 && (2048u << period) < s->options.psb_bytes)
+		period++;
+	config |= (uint64_t)period << PERFABI_PT_CONFIG_PSB_PERIOD_SHIFT;
+	attr = attr_of(PMU_TYPE, config);
+	attr.disabled = 1;
+	r = perfdata_add_event(w, "intel_pt//u", &attr, &pt_id, 1);
+	if (r < 0)
+		return r;
+	attr = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY);
+	attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
+	return perfdata_add_event(w, "dummy:u", &attr, &side_id, 1);
+}
+
+static int write_info(const struct step *s, struct perfdata_writer *w)
+{
+	struct perfabi_auxtrace_info_pt info = {
+		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO, .size = sizeof(info)},
+		.type = PERFABI_AUXTRACE_INTEL_PT,
+		.words = {
+			[PERFABI_PT_PMU_TYPE] = PMU_TYPE,
+			[PERFABI_PT_TIME_SHIFT] = s->clock.shift,
+			[PERFABI_PT_TIME_MULT] = s->clock.mult,
+			[PERFABI_PT_TIME_ZERO] = s->clock.zero,
+			[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
+			[PERFABI_PT_TSC_BIT] = PERFABI_PT_CONFIG_TSC,
+			[PERFABI_PT_NORETCOMP_BIT] = PERFABI_PT_CONFIG_NORETCOMP,
+			[PERFABI_PT_MTC_BIT] = PERFABI_PT_CONFIG_MTC,
+			[PERFABI_PT_MTC_FREQ_BITS] = PERFABI_PT_CONFIG_MTC_PERIOD,
+			[PERFABI_PT_CYC_BIT] = PERFABI_PT_CONFIG_CYC,
+			[PERFABI_PT_MAX_NONTURBO_RATIO] = stepclock_ratio(&s->clock),
+		},
+	};
+	const struct perfabi_time_conv conv = {
+		.header = {.type = PERFABI_RECORD_TIME_CONV, .size = sizeof(conv)},
+		.shift = s->clock.shift,
+		.mult = s->clock.mult,
+		.zero = s->clock.zero,
+	};
+	int r = perfdata_write(w, &info, sizeof(info));
+
+	return r < 0 ? r : perfdata_write(w, &conv, sizeof(conv));
+}
+
+/* `end`: of the recording, for threads that go on. */
+static int write_stream(struct step *s, struct perfdata_writer *w, const struct stepstream *stream, uint32_t idx,
+			uint64_t end)
+{
+	const uint64_t flags = steppt_overwritten(stream->pt) ? PERF_AUX_FLAG_OVERWRITE : 0;
+	struct perfabi_auxtrace record = {
+		.reference = steppt_first_tsc(stream->pt),
+		.idx = idx,
+		.tid = (uint32_t)stream->tid,
+		.cpu = UINT32_MAX,
+	};
+	uint64_t bytes;
+	int r;
+
+	/* Bits of branches that wait for more of them go to the store first. */
+	r = steppt_flush(stream->pt);
+	if (r < 0)
+		return r;
+	bytes = steppt_bytes(stream->pt);
+	if (bytes == 0)
+		return 0;
+	r = stepside_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags,
+			       w);
+	if (r == 0)
+		r = perfdata_aux_begin(w, &record, bytes);
+	return r < 0 ? r : steppt_read(stream->pt, add_bytes, w);
+}
+
+int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)
+{
+	struct perfdata_about about = {
+		.command = command,
+		.clock = CLOCK_MONOTONIC_RAW,
+		.aux_pmu = "intel_pt",
+		.aux_pmu_type = PMU_TYPE,
+	};
+	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
+	const uint64_t end = stepclock_now(&s->clock);
+	struct stepstream *stream;
+	uint32_t idx = 0;
+	int r;
+
+	stepclock_settle(&s->clock);
+	about.perf_clock = s->clock.perf_clock;
+	about.first_time = stepclock_ns(&s->clock, s->clock.tsc ? s->clock.first.tsc : s->clock.first.raw);
+	about.last_time = stepclock_ns(&s->clock, end);
+	r = perfdata_writer_new(fd, max_bytes, NULL, &w);
+	if (r == 0)
+		r = add_events(s, w);
+	if (r == 0)
+		r = write_info(s, w);
+	if (r == 0)
+		r = stepside_write(s->side, &s->clock, w);
+	STAILQ_FOREACH(stream, &s->streams, in_step) {
+		if (r == 0)
+			r = write_stream(s, w, stream, idx++, end);
+	}
+	return r < 0 ? r : perfdata_finish(w, &about);
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The protocol's objects as text: what a reader must find in it, and that nothing odd breaks it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/ui/report.h"
+#include "client/ui/view.h"
+
+static char *text_of(void (*print)(FILE *, struct json_object *), const char *json)
+{
+	_cleanup_json_ struct json_object *o = json ? json_tokener_parse(json) : NULL;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	assert_non_null(f);
+	assert_true(!json || o);
+	print(f, o);
+	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+static void has(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("'%s' is not in:\n%s", words, text);
+}
+
+static void has_not(const char *text, const char *words)
+{
+	if (strstr(text, words))
+		fail_msg("'%s' is in:\n%s", words, text);
+}
+
+static const char summary[] =
+	"{\"from_ns\":1000000000,\"to_ns\":4200000000,"
+	"\"threads\":[{\"tid\":7,\"name\":\"maintenance\",\"on_cpu_ns\":45000000,\"off_cpu_ns\":"
+	"3100000000,\"samples\":30},"
+	"{\"tid\":8,\"name\":\"w\\u001b[2J\",\"on_cpu_ns\":2000000,\"off_cpu_ns\":3190000000,"
+	"\"samples\":10}],"
+	"\"heaviest\":[{\"stack\":[\"main\",\"rebuild_index\",\"sort_entries\"],\"samples\":30,"
+	"\"ns\":30000000}],"
+	"\"waits\":["
+	"{\"tid\":1,\"name\":\"slowlock\",\"ns\":100000000,\"begin_ns\":4000000000,\"state\":"
+	"\"sleeping\","
+	"\"stack\":[\"main\",\"clock_nanosleep\"],\"woken_by\":{\"interrupt\":true},\"count\":31,"
+	"\"total_ns\":3100000000},"
+	"{\"tid\":8,\"name\":\"worker-1\",\"ns\":42000000,\"begin_ns\":4100000000,\"state\":"
+	"\"sleeping\","
+	"\"stack\":[\"start_thread\",\"handle_request\",\"cache_get\",\"pthread_mutex_lock\"],"
+	"\"woken_by\":{\"tid\":7,\"name\":\"maintenance\",\"stack\":[\"rebuild_index\",\"pthread_"
+	"mutex_unlock\"]}}],"
+	"\"losses\":{\"records lost\":{\"events\":1,\"count\":12,\"ns\":5},\"nothing\":{\"events\":0,\"count\":0}}"
+	"}";
+
+static void test_summary(void **state)
+{
+	_cleanup_free_ char *text = text_of(report_print, summary);
+	const char *lock = strstr(text, "longest waits for a lock"),
+		   *other = strstr(text, "longest other waits");
+
+	has(text, "the last 3.20 s");
+	has(text, "records lost 12\n");
+	has(text, "sort_entries <- rebuild_index <- main");
+	has(text, "75.0 %");
+	assert_non_null(lock);
+	assert_non_null(other);
+	/* the wait for the lock comes first, although the idle thread slept longer */
+	assert_true(lock < other);
+	has(lock, "1. 42.0 ms  worker-1 (tid 8), sleeping, began 100 ms before the end\n");
+	has(lock, "waited in pthread_mutex_lock <- cache_get <- handle_request <- start_thread\n");
+	has(lock, "held by maintenance (tid 7), which released it in pthread_mutex_unlock <- "
+		  "rebuild_index\n");
+	has(other, "the longest of 31 here, 3.10 s in all\n");
+	has(other, "ended by an interrupt");
+	has(text, "w\\x1b[2J");
+	has_not(text, "\033");
+}
+
+/* What was not recorded is not known, which is neither none nor all. */
+static void test_not_known(void **state)
+{
+	_cleanup_free_ char *rings = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":430000000,"
+		"\"complete_from_ns\":8670000000,\"threads\":["
+		"{\"tid\":7,\"name\":\"a\",\"on_cpu_ns\":45000000,\"off_cpu_ns\":null,\"samples\":30},"
+		"{\"tid\":8,\"name\":\"b\",\"on_cpu_ns\":null,\"off_cpu_ns\":null,\"samples\":0}],"
+		"\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"state\":\"disk\",\"stack\":[]}],"
+		"\"focus\":{\"from_ns\":8000000000,\"to_ns\":9000000000,\"complete_ns\":330000000}}");
+	_cleanup_free_ char *lost = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":7900000000,"
+		"\"focus\":{\"region\":{\"name\":\"x\",\"ns\":7000000,\"tid\":8,\"thread\":\"w\","
+		"\"on_cpu_ns\":2000000,\"off_cpu_ns\":null}}}");
+
+	(void)state;
+	has(rings, "recorded    complete for 430 ms, parts back to 8.10 s\n");
+	has(rings, "a         7  45.0 ms  unknown       30\n");
+	has(rings, "b         8  unknown  unknown        0\n");
+	has(rings, "waited in (stack not recorded)\n");
+	has(rings, "in the slow moment, 1.00 s long, complete for 330 ms:\n");
+	has(lost, "recorded    complete for 7.90 s of the last 8.10 s\n");
+	has(lost, "2.00 ms on the CPU; waits were not recorded\n");
+}
+
+/* Of a region that caused the snapshot, how its thread spent that time comes first. */
+static void test_slow_region(void **state)
+{
+	static const char json[] =
+		"{\"from_ns\":1000000000,\"to_ns\":4200000000,"
+		"\"threads\":[{\"tid\":7,\"name\":\"w\",\"samples\":30}],"
+		"\"focus\":{\"from_ns\":4000000000,\"to_ns\":4007310000,\"threads\":[],\"region\":{"
+		"\"name\":\"ser\\u001bve\",\"ns\":7310000,\"to_ns\":4007310000,\"over_ns\":5000000,"
+		"\"tid\":8,\"thread\":\"worker\",\"on_cpu_ns\":1200000,\"off_cpu_ns\":6020000,"
+		"\"samples\":2,\"heaviest\":[{\"stack\":[\"main\",\"parse\"],\"samples\":1,\"ns\":"
+		"1000000}],"
+		"\"waits\":[{\"tid\":8,\"name\":\"worker\",\"ns\":6020000,\"begin_ns\":4001000000,"
+		"\"state\":\"sleeping\",\"stack\":[\"main\",\"pthread_mutex_lock\"],\"woken_by\":{\"tid\":"
+		"7,\"name\":\"w\",\"stack\":[\"hold\"]}}]}},"
+		"\"regions\":[{\"name\":\"serve\",\"count\":12,\"total_ns\":20000000,\"self_ns\":9000000,"
+		"\"max_ns\":7310000}],\"regions_omitted\":3,"
+		"\"slowest_regions\":[{\"name\":\"serve\",\"pid\":7,\"tid\":8,\"thread\":\"worker\","
+		"\"begin_ns\":4000000000,\"ns\":7310000,\"on_cpu_ns\":200000,\"off_cpu_ns\":6020000,"
+		"\"waits\":[{\"tid\":8,\"ns\":6020000,\"stack\":[\"main\",\"read\"],\"woken_by\":{"
+		"\"interrupt\":true}}]},{\"name\":\"x\",\"ns\":5,\"tid\":9,\"thread\":\"y\"}]}";
+	_cleanup_free_ char *text = text_of(report_print, json);
+	const char *all = strstr(text, "in all threads meanwhile:");
+
+	(void)state;
+	has(text, "the slow region: ser\\x1bve took 7.31 ms (over 5.00 ms) in worker (tid 8): "
+		  "1.20 ms on the CPU, 6.02 ms waiting\n");
+	has_not(text, "in the slow moment");
+	assert_non_null(all);
+	assert_true(strstr(text, "50.0 %") < all);
+	assert_true(strstr(text, "parse <- main") < all);
+	assert_true(strstr(text, "held by w (tid 7), which released it in hold") < all);
+	has(all, "regions of the program\n");
+	has(all, "serve      12  7.31 ms  20.0 ms  9.00 ms\n");
+	has(all, "... and 3 more\n");
+	has(all, "1. 7.31 ms  serve in worker (tid 8), began 200 ms before the end: 200 us on the CPU, "
+		 "6.02 ms waiting, of 1.09 ms nothing is recorded\n");
+	has(all, "waited 6.02 ms in read <- main\n");
+	has(all, "2. 5 ns  x in y (tid 9)\n");
+}
+
+/* Where every call is known there are no samples to show. */
+static void test_functions(void **state)
+{
+	_cleanup_free_ char *text = text_of(report_print,
+		"{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":0,\"calls\":12,\"traced_ns\":5000,"
+		"\"outside_ns\":2000000}],\"heaviest\":[],"
+		"\"functions\":[{\"name\":\"re\\u001bad\",\"calls\":3,\"self_ns\":400,\"outside_ns\":2000000,"
+		"\"max_ns\":1500000,\"instructions\":77},7]}");
+
+	(void)state;
+	has(text, "THREAD  TID   TRACED  OUTSIDE  CALLS\n");
+	has(text, "a         7  5.00 us  2.00 ms     12\n");
+	has(text, "400 ns  2.00 ms      3  1.50 ms            77  re\\x1bad\n");
+	has_not(text, "SAMPLES");
+}
+
+/* Shares are of all threads' samples, also of those that are not listed. */
+static void test_omitted(void **state)
+{
+	_cleanup_free_ char *text =
+		text_of(report_print, "{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":10}],"
+				      "\"threads_omitted\":900,\"samples_omitted\":30,"
+				      "\"heaviest\":[{\"stack\":[\"main\"],\"samples\":20,\"ns\":20000000}]}");
+
+	(void)state;
+	has(text, "50.0 %");
+	has(text, "... and 900 more");
+}
+
+static void test_odd_summaries(void **state)
+{
+	static const char *const odd[] = {
+		NULL,
+		
+		"[]",
+		"7",
+		"{}",
+		"{\"threads\":7,\"heaviest\":{},\"waits\":\"x\",\"losses\":[]}",
+		"{\"threads\":[null,7,{}],\"heaviest\":[null,{\"stack\":[null,7,[],{}]}],\"waits\":"
+		"[null,{},"
+		"{\"stack\":[],\"woken_by\":{}},{\"woken_by\":7}]}",
+		"{\"threads\":[{}],\"functions\":[7,{}]}",
+		"{\"focus\":{\"region\":7},\"regions\":[7,{}],\"slowest_regions\":[null,{\"waits\":[7]}]}",
+		"{\"focus\":{\"region\":{\"thread\":7,\"on_cpu_ns\":\"x\",\"waits\":[{}],\"heaviest\":[{}]}},"
+		"\"regions\":7}",
+		"{\"from_ns\":-1,\"to_ns\":1e300,\"focus\":{\"from_ns\":9,\"to_ns\":3}}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		_cleanup_free_ char *text = text_of(report_print, odd[i]);
+
+		assert_non_null(text);
+	}
+}
+
+static void test_incomplete(void **state)
+{
+	_cleanup_free_ char *whole = text_of(report_print_incomplete,
+		"{\"stats\":{\"samples\":7,\"switches\":0},\"losses\":{\"torn_records\":0}}");
+	_cleanup_free_ char *cut = text_of(report_print_incomplete,
+		"{\"stats\":{\"samples\":0},\"losses\":{\"torn_records\":1,\"bytes_unread\":11536,"
+		"\"images_missing\":[\"/a\\u001b\",\"/b\",\"/c\",\"/d\",\"/e\",\"/f\",null]}}");
+	_cleanup_free_ char *odd = text_of(report_print_incomplete,
+		"{\"stats\":7,\"losses\":{\"images_missing\":{},\"images_changed\":[null,{}]}}");
+	_cleanup_free_ char *none = text_of(report_print_incomplete, NULL);
+
+	assert_string_equal(whole, "");
+	has(cut, "  empty       the recording holds no samples\n"
+		 "  incomplete  torn records: 1\n"
+		 "              bytes unread: 11536\n"
+		 "  not found   /a\\x1b\n"
+		 "              /b\n");
+	has(cut, "and 2 more\n");
+	has_not(cut, "/f");
+	assert_non_null(odd);
+	assert_string_equal(none, "");
+}
+
+static const char target[] =
+	"{\"id\":\"t3\",\"scope\":\"process\",\"pid\":1234,\"comm\":\"slow\\nlock\",\"exe\":\"/bin/"
+	"slow\",\"uid\":1000,"
+	"\"state\":\"armed\",\"stacks\":\"dwarf\",\"method\":\"cgroup\",\"waits\":true,\"why\":["
+	"\"no frame pointers\"],"
+	"\"warnings\":[],\"armed_at\":1,\"lookback_ns\":12300000000,\"samples\":45210,\"switches\":"
+	"99,"
+	"\"lost\":{\"torn\":2,\"late\":0},\"ring_bytes\":8388608,\"fds\":12,\"owner_uid\":0}";
+
+static void test_target(void **state)
+{
+	_cleanup_free_ char *text = text_of(view_target, target);
+
+	has(text, "t3: slow\\x0alock (pid 1234)\n");
+	has(text, "stacks dwarf, waits on, recorded by cgroup events\n");
+	has(text, "because     no frame pointers\n");
+	has(text, "look-back   12.3 s\n");
+	has(text, "lost        torn 2\n");
+	has(text, "8.0 MiB of rings, 12 file descriptors");
+}
+
+static void test_lists(void **state)
+{
+	_cleanup_free_ char *none = text_of(view_targets, "[]");
+	_cleanup_free_ char *targets = NULL, *snapshots = NULL, *json = NULL;
+
+	assert_string_equal(none, "");
+	assert_true(asprintf(&json, "[%s,{\"id\":\"t4\",\"unit\":\"nginx.service\"}]", target) > 0);
+	targets = text_of(view_targets, json);
+	has(targets, "TARGET");
+	has(targets, "t3");
+	has(targets, "nginx.service");
+	snapshots = text_of(view_snapshots,
+		"[{\"id\":\"20261121-101500-3f9a\",\"target\":\"t3\",\"pid\":1234,"
+		"\"comm\":\"x\",\"state\":\"done\",\"bytes\":8396,\"cause\":{\"reason\":\"why\"}}"
+		"]");
+	has(snapshots, "20261121-101500-3f9a");
+	has(snapshots, "8.1 KiB");
+	has(snapshots, "why\n");
+}
+
+static void test_snapshot(void **state)
+{
+	_cleanup_free_ char *text = text_of(view_snapshot,
+		"{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"state\":\"failed\","
+		"\"created_at\":1000,"
+		"\"published_at\":310001000,\"error\":{\"code\":\"decode_failed\",\"message\":"
+		"\"bad\"},"
+		"\"files\":[{\"name\":\"perf.data\",\"size\":1024}],\"blind_ns\":5000}");
+	_cleanup_free_ char *empty = text_of(view_snapshot, "{}");
+
+	has(text, "failed in 310 ms\n");
+	has(text, "error       bad\n");
+	has(text, "perf.data (1.0 KiB)\n");
+	has(text, "5.00 us\n");
+	assert_non_null(empty);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_not_known),
+		cmocka_unit_test(test_slow_region),
+		cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_omitted),
+		cmocka_unit_test(test_odd_summaries),
+		cmocka_unit_test(test_incomplete),
+		cmocka_unit_test(test_target),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_snapshot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

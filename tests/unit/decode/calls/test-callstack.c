@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules from branches to calls, one scenario each: functions are letters at 0x100 * letter, what is drawn is a line of text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "decode/calls/callstack.h"
+
+#define AT(letter, offset) ((uint64_t)(letter) * 0x100 + (offset))
+
+struct scene {
+	struct callstack *cs;
+	char open[64], text[512];
+	size_t n_open, n;
+	uint32_t n_outside; /* are told next */
+	uint64_t clock;
+};
+
+static struct callfunc functions[128];
+
+static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
+{
+	struct callfunc *f = &functions[ip >> 8 & 127];
+
+	(void)arg;
+	*ret_first = (ip & 0xff) == 0;
+	return f;
+}
+
+/* Offset 0x62 is where what comes out of the call at 0x20 lands. */
+static bool on_lands(void *arg, uint64_t at, uint64_t pad)
+{
+	(void)arg;
+	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 && (at & 0xff) < 0x24;
+}
+
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+{
+	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
+		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+',
+		[CALLSTACK_FORKED] = '&'};
+	struct scene *s = arg;
+	const char letter = (char)(fr->f - functions);
+
+	(void)time;
+	assert_ptr_equal(fr->f, &functions[fr->ip >> 8 & 127]);
+	assert_true(s->n_open < sizeof(s->open) && s->n + 3 < sizeof(s->text));
+	s->open[s->n_open++] = letter;
+	if (marks[why])
+		s->text[s->n++] = marks[why];
+	s->text[s->n++] = letter;
+	s->text[s->n++] = '(';
+}
+
+/* "^": around what is told already. */
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
+{
+	struct scene *s = arg;
+
+	assert_true(s->n + 1 < sizeof(s->text));
+	assert_true(s->n_outside == 0 || s->n_outside == more + 1);
+	assert_true(s->n_outside || s->n_open == 0);
+	s->n_outside = more;
+	s->text[s->n++] = '^';
+	on_begin(arg, time, fr, why);
+}
+
+static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+{
+	struct scene *s = arg;
+
+	(void)time;
+	(void)why;
+	assert_true(n <= s->n_open && s->n + n < sizeof(s->text));
+	s->n_open -= n;
+	while (n--)
+		s->text[s->n++] = ')';
+}
+
+/* Before anything has happened. */
+static void scene_new(struct scene *s)
+{
+	static const struct callstack_ops ops = {
+		.function = on_function, .lands = on_lands, .begin = on_begin, .outside = on_outside, .end = on_end};
+
+	memset(s, 0, sizeof(*s));
+	for (uint32_t i = 0; i < 128; i++)
+		functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
+	functions['p'].is_plt = true;
+	functions['j'].is_setjmp = true;
+	functions['w'].is_switch = functions['v'].is_switch = true;
+	functions['u'].known = false;
+	assert_int_equal(callstack_new(&ops, s, &s->cs), 0);
+}
+
+static void scene_begin(struct scene *s)
+{
+	scene_new(s);
+	callstack_resume(s->cs, ++s->clock, AT('A', 0));
+}
+
+static void scene_end(struct scene *s, const char *want)
+{
+	callstack_finish(s->cs, ++s->clock);
+	assert_int_equal(s->n_open, 0);
+	assert_string_equal(s->text, want);
+	s->cs = callstack_free(s->cs);
+}
+
+/* Calls are at an offset of their function and four bytes long. */
+static void call(struct scene *s, char from, unsigned offset, char to)
+{
+	callstack_call(s->cs, ++s->clock, AT(from, offset), AT(from, offset + 4), AT(to, 0));
+}
+
+/* A return to behind a call that is there. */
+static void ret(struct scene *s, char from, char to, unsigned offset)
+{
+	callstack_return(s->cs, ++s->clock, AT(from, 0x80), AT(to, offset + 4));
+}
+
+static void jump(struct scene *s, char from, char to, unsigned offset)
+{
+	callstack_jump(s->cs, ++s->clock, AT(from, 0x90), AT(to, offset), true);
+}
+
+static void calls_and_recursion(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'B');
+	call(&s, 'B', 0x10, 'B');
+	ret(&s, 'B', 'B', 0x10);
+	ret(&s, 'B', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	/* call next: no call */
+	callstack_call(s.cs, ++s.clock, AT('A', 0x30), AT('A', 0x34), AT('A', 0x34));
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(s.cs)->calls, 4);
+	scene_end(&s, "?A(B(B(B()))C())");
+}
+
+static void tail_calls_and_stubs(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	jump(&s, 'B', 'C', 0);
+	ret(&s, 'C', 'A', 0x10);
+	/* by a stub: the callee alone is drawn */
+	call(&s, 'A', 0x20, 'p');
+	jump(&s, 'p', 'D', 0);
+	ret(&s, 'D', 'A', 0x20);
+	/* push and ret */
+	call(&s, 'A', 0x30, 'E');
+	callstack_return(s.cs, ++s.clock, AT('E', 8), AT('F', 0));
+	ret(&s, 'F', 'A', 0x30);
+	/* into the middle: by the code itself, to code without a name, and who knows why */
+	call(&s, 'A', 0x40, 'B');
+	callstack_jump(s.cs, ++s.clock, AT('B', 8), AT('C', 0x20), false);
+	jump(&s, 'C', 'u', 0x20);
+	ret(&s, 'u', 'A', 0x40);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	call(&s, 'A', 0x40, 'B');
+	jump(&s, 'B', 'C', 0x20);
+	ret(&s, 'C', 'A', 0x40);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 1);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	scene_end(&s, "?A(B()>C()D()E()>F()B()>C()>u()B()>C())");
+}
+
+/* The thunk calls itself to put the address of the target in the place of its own. */
+static void retpoline(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'R');
+	callstack_call(s.cs, ++s.clock, AT('R', 0), AT('R', 5), AT('R', 0xc));
+	callstack_return(s.cs, ++s.clock, AT('R', 0x10), AT('B', 0));
+	call(&s, 'B', 0x10, 'C');
+	ret(&s, 'C', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	assert_int_equal(callstack_stats(s.cs)->switches, 0);
+	scene_end(&s, "?A(R(R())>B(C()))");
+}
+
+static void exceptions(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	call(&s, 'C', 0x10, 'T');
+	/* a landing pad that cleans up in C, then the handler in A; the unwinder leaves by ret or by jmp */
+	callstack_return(s.cs, ++s.clock, AT('T', 8), AT('C', 0x60));
+	call(&s, 'C', 0x64, 'U');
+	jump(&s, 'U', 'A', 0x60);
+	call(&s, 'A', 0x70, 'D');
+	ret(&s, 'D', 'A', 0x70);
+	assert_int_equal(callstack_stats(s.cs)->unwound, 2);
+	scene_end(&s, "?A(B(C(T()U()))D())");
+}
+
+/* The handler is in an outer call of a function that calls itself. */
+static void exception_under_recursion(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x20, 'B');
+	call(&s, 'B', 0x10, 'B');
+	call(&s, 'B', 0x30, 'T');
+	callstack_return(s.cs, ++s.clock, AT('T', 8), AT('B', 0x62));
+	call(&s, 'B', 0x70, 'D');
+	ret(&s, 'D', 'B', 0x70);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->unwound, 1);
+	assert_int_equal(callstack_stats(s.cs)->switches, 0);
+	scene_end(&s, "?A(B(B(B(T()))D()))");
+}
+
+static void longjmp_to_a_frame(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	/* of two frames of one function the one that called setjmp last */
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'j');
+	ret(&s, 'j', 'B', 0x10);
+	call(&s, 'B', 0x20, 'B');
+	call(&s, 'B', 0x20, 'C');
+	jump(&s, 'C', 'B', 0x14);
+	call(&s, 'B', 0x30, 'D');
+	ret(&s, 'D', 'B', 0x30);
+	ret(&s, 'B', 'A', 0x10);
+	scene_end(&s, "?A(B(j()B(C())D()))");
+}
+
+/* Two stacks that wait at the same place, and one that comes back to where it left. */
+static void coroutines(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT(i ? 'D' : 'C', 0));
+		call(&s, i ? 'D' : 'C', 0x10, 'G');
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x20, 'w');
+		ret(&s, 'w', 'G', 0x10);
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x20);
+	}
+	/* C goes on to D without asking A */
+	call(&s, 'A', 0x20, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	call(&s, 'G', 0x10, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	ret(&s, 'G', 'D', 0x10);
+	ret(&s, 'D', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>C(G(w()))w()>D(G(w()))"
+		      "w()+C(+G(w()))w()+D(+G(w()))"
+		      "w()+C(+G(w()))+D(+G()))");
+}
+
+static void a_switch_by_jumps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'w');
+	jump(&s, 'w', 'C', 0);
+	call(&s, 'C', 0x10, 'w');
+	jump(&s, 'w', 'A', 0x14);
+	call(&s, 'A', 0x20, 'B');
+	ret(&s, 'B', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>C(w())B())");
+}
+
+/* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is around the switch stays. */
+static void stacks_from_elsewhere(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'w');
+	jump(&s, 'w', 'F', 0x14);
+	ret(&s, 'F', 'E', 0x30);
+	call(&s, 'E', 0x40, 'w');
+	jump(&s, 'w', 'G', 0x14);
+	call(&s, 'G', 0x30, 'w');
+	/* the first of them again: its frames are known now */
+	jump(&s, 'w', 'E', 0x44);
+	call(&s, 'E', 0x50, 'w');
+	jump(&s, 'w', 'B', 0x14);
+	ret(&s, 'B', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 2);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
+	scene_end(&s, "?A(B(w()>F()?E(w())>G(w())+E(w()))C())");
+}
+
+/* What jumps begins stacks beside each other, not within each other: as many as there may be, none deeper than the first. */
+static void stacks_begun_by_jumps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		if (i == 0)
+			call(&s, 'A', 0x10, 'w');
+		else
+			call(&s, 'S', 0x10, 'w');
+		jump(&s, 'w', 'v', 0); /* its second half */
+		jump(&s, 'v', (char)('C' + i), 0);
+		call(&s, (char)('C' + i), 0x10, 'S');
+	}
+	/* the first of them goes on */
+	call(&s, 'S', 0x10, 'w');
+	jump(&s, 'w', 'v', 0);
+	jump(&s, 'v', 'C', 0x14);
+	assert_int_equal(callstack_depth(s.cs), 2);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>v()>C(S(w()>v()))>D(S(w()>v()))>E(S(w()>v()))+C())");
+}
+
+static void signals(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	callstack_stop(s.cs, ++s.clock, AT('B', 0x40), 0);
+	callstack_resume(s.cs, ++s.clock, AT('H', 0));
+	call(&s, 'H', 0x10, 'D');
+	ret(&s, 'D', 'H', 0x10);
+	ret(&s, 'H', 'S', 0);
+	callstack_stop(s.cs, ++s.clock, AT('S', 8), AT('S', 10));
+	callstack_resume(s.cs, ++s.clock, AT('B', 0x40));
+	/* a system call that is made again after its handler */
+	callstack_stop(s.cs, ++s.clock, AT('B', 0x50), AT('B', 0x52));
+	callstack_resume(s.cs, ++s.clock, AT('H', 0));
+	callstack_stop(s.cs, ++s.clock, AT('S', 8), AT('S', 10));
+	callstack_resume(s.cs, ++s.clock, AT('B', 0x50));
+	callstack_stop(s.cs, ++s.clock, AT('B', 0x50), AT('B', 0x52));
+	callstack_resume(s.cs, ++s.clock, AT('B', 0x52));
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->signals, 2);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(B(@H(D())>S()@H()))");
+}
+
+static void begin_in_the_middle(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	ret(&s, 'B', 'A', 0x10);
+	ret(&s, 'A', 'M', 0x10);
+	ret(&s, 'M', 'N', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 2);
+	scene_end(&s, "?A(B())^?M()^?N()");
+}
+
+static void gaps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	callstack_gap(s.cs, ++s.clock);
+	/* somewhere else, which returns to B: it and what is outside of it are proven */
+	callstack_found(s.cs, ++s.clock, AT('D', 0x20));
+	ret(&s, 'D', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_found(s.cs, ++s.clock, AT('A', 0x50));
+	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
+	scene_end(&s, "?A(B(C()))?D()^~A(^~B())~A()");
+}
+
+/* Several calls deep in what was before a gap, and a gap in a gap. */
+static void a_stack_proven_by_returns(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	call(&s, 'C', 0x10, 'D');
+	call(&s, 'D', 0x10, 'E');
+	callstack_gap(s.cs, ++s.clock);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resume(s.cs, ++s.clock, AT('F', 0x30));
+	call(&s, 'F', 0x40, 'G');
+	ret(&s, 'G', 'F', 0x40);
+	/* F's caller was not known before */
+	ret(&s, 'F', 'X', 0x10);
+	ret(&s, 'X', 'C', 0x10);
+	ret(&s, 'C', 'B', 0x10);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(B(C(D(E()))))?F(G())^?X()^~A(^~B(^~C()))");
+}
+
+/* Found in the function that was on top, but it is another call of it. */
+static void a_stack_disproven(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		scene_begin(&s);
+		call(&s, 'A', 0x10, 'B');
+		call(&s, 'B', 0x10, 'C');
+		call(&s, 'C', 0x10, 'F');
+		callstack_gap(s.cs, ++s.clock);
+		callstack_found(s.cs, ++s.clock, AT('F', 0x30));
+		assert_int_equal(callstack_stats(s.cs)->adopted, 4);
+		if (i == 0) {
+			/* called by the same place as B was: nothing was left to go on */
+			ret(&s, 'F', 'A', 0x10);
+			assert_int_equal(callstack_stats(s.cs)->adopted, 2);
+			assert_int_equal(callstack_stats(s.cs)->inferred, 0);
+		} else {
+			/* called by what was not there before, which is not around the frames that were wrong */
+			ret(&s, 'F', 'X', 0x10);
+			call(&s, 'X', 0x20, 'F');
+			ret(&s, 'F', 'X', 0x20);
+			/* by what was, or was not, either */
+			ret(&s, 'X', i == 1 ? 'A' : 'Y', 0x10);
+			assert_int_equal(callstack_stats(s.cs)->adopted, i == 1 ? 1 : 0);
+			assert_int_equal(callstack_stats(s.cs)->inferred, i);
+		}
+		assert_int_equal(callstack_stats(s.cs)->switches, 0);
+		assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+		scene_end(&s, i == 0   ? "?A(B(C(F())))~A(~B(~C(~F())))"
+			      : i == 1 ? "?A(B(C(F())))~A(~B(~C(~F())))?X(F())^~A()"
+				       : "?A(B(C(F())))~A(~B(~C(~F())))?X(F())^?Y()");
+	}
+}
+
+/* The hypothesis was wrong: no return proves it, and it does not come back. */
+static void a_stack_that_is_gone(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	callstack_gap(s.cs, ++s.clock);
+	callstack_found(s.cs, ++s.clock, AT('K', 0x20));
+	ret(&s, 'K', 'L', 0x10);
+	ret(&s, 'L', 'A', 0x50); /* in A, but behind another call */
+	assert_int_equal(callstack_stats(s.cs)->adopted, 0);
+	scene_end(&s, "?A(B())?K()^?L()^?A()");
+}
+
+static void a_new_thread(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_new(&s);
+	callstack_begin(s.cs);
+	callstack_resume(s.cs, ++s.clock, AT('N', 0x20));
+	call(&s, 'N', 0x22, 'R');
+	scene_end(&s, "N(R())");
+	/* something is missing of its begin */
+	scene_new(&s);
+	callstack_begin(s.cs);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resume(s.cs, ++s.clock, AT('N', 0x20));
+	scene_end(&s, "?N()");
+}
+
+/* The child goes on behind the system call, in all that its parent was in; both return. */
+static void a_fork(void **state)
+{
+	struct scene parent, child;
+
+	(void)state;
+	scene_begin(&parent);
+	call(&parent, 'A', 0x10, 'B');
+	call(&parent, 'B', 0x10, 'p');
+	jump(&parent, 'p', 'V', 0);
+	callstack_stop(parent.cs, ++parent.clock, AT('V', 0x10), AT('V', 0x12));
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	assert_int_equal(child.n, 0);
+	callstack_resume(child.cs, ++child.clock, AT('V', 0x12));
+	ret(&child, 'V', 'B', 0x10);
+	ret(&child, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(child.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(child.cs)->inferred, 0);
+	scene_end(&child, "&A(&B(&V()))");
+	/* one that ends before anybody has seen it run, and one of whose begin something is missing */
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	scene_end(&child, "");
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	callstack_found(child.cs, ++child.clock, AT('K', 0x20));
+	ret(&child, 'K', 'B', 0x10);
+	ret(&child, 'B', 'A', 0x10);
+	scene_end(&child, "?K()^~A(^~B())");
+	callstack_resume(parent.cs, ++parent.clock, AT('V', 0x12));
+	ret(&parent, 'V', 'B', 0x10);
+	scene_end(&parent, "?A(B(V()))");
+}
+
+/* Nothing that a thread does costs more than its depth, and the deepest calls are counted, not kept. */
+static void too_deep(void **state)
+{
+	static struct callstack *cs;
+	static struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	cs = s.cs;
+	for (unsigned i = 0; i < 40; i++)
+		call(&s, 'A', 0x10, 'A');
+	assert_int_equal(callstack_depth(cs), 41);
+	for (unsigned i = 0; i < 40; i++)
+		ret(&s, 'A', 'A', 0x10);
+	assert_int_equal(callstack_depth(cs), 1);
+	s.cs = callstack_free(s.cs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_and_recursion),
+		cmocka_unit_test(tail_calls_and_stubs),
+		cmocka_unit_test(retpoline),
+		cmocka_unit_test(exceptions),
+		cmocka_unit_test(exception_under_recursion),
+		cmocka_unit_test(longjmp_to_a_frame),
+		cmocka_unit_test(coroutines),
+		cmocka_unit_test(a_switch_by_jumps),
+		cmocka_unit_test(stacks_from_elsewhere),
+		cmocka_unit_test(stacks_begun_by_jumps),
+		cmocka_unit_test(signals),
+		cmocka_unit_test(begin_in_the_middle),
+		cmocka_unit_test(gaps),
+		cmocka_unit_test(a_stack_proven_by_returns),
+		cmocka_unit_test(a_stack_disproven),
+		cmocka_unit_test(a_stack_that_is_gone),
+		cmocka_unit_test(a_new_thread),
+		cmocka_unit_test(a_fork),
+		cmocka_unit_test(too_deep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

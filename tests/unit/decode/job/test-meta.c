@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What decoding takes from meta.json: rings, brackets with the TSC, causes; and that nothing odd in it hurts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/io.h"
+#include "decode/job/meta.h"
+
+static int read_text(const char *text, struct meta *ret)
+{
+	_cleanup_close_ int fd = io_memfd("meta");
+
+	assert_int_equal(io_pwrite_all(fd, text, strlen(text), 0), 0);
+	return meta_read(fd, ret);
+}
+
+static void test_rings(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(
+		read_text("{\"rings\":[{\"file\":\"rings/10-5.ring\",\"pid\":10,\"comm\":\"a\\u001bb\"},"
+			  "{\"pid\":11},7,{\"file\":\"\"},{\"file\":\"rings/12-5.ring\",\"pid\":99999999999}],"
+			  "\"clocks\":{\"brackets\":[{\"raw\":100,\"monotonic\":200,\"tsc\":5000,\"width_ns\":3},"
+			  "{\"raw\":300,\"monotonic\":400}]}}",
+			&m),
+		0);
+	assert_int_equal(m.n_rings, 2);
+	assert_string_equal(m.rings[0].file, "rings/10-5.ring");
+	assert_string_equal(m.rings[0].comm, "a\\x1bb");
+	assert_int_equal(m.rings[0].pid, 10);
+	assert_string_equal(m.rings[1].file, "rings/12-5.ring");
+	assert_int_equal(m.rings[1].pid, 0);
+	assert_int_equal(m.n_brackets, 2);
+	assert_int_equal(m.brackets[0].source, 100);
+	assert_int_equal(m.brackets[0].monotonic, 200);
+	assert_true(m.n_tsc >= 1);
+	assert_int_equal(m.tsc[0].source, 5000);
+	assert_int_equal(m.tsc[0].monotonic, 100);
+	assert_int_equal(m.tsc[0].width, 3);
+	meta_fini(&m);
+}
+
+/* How far the rings of the CPUs look back is no loss. */
+static void test_gaps(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(
+		read_text("{\"events\":{\"complete_from_ns\":500},\"gaps\":["
+			  "{\"kind\":\"ring of cpu 1 overwritten\",\"cpu\":1,\"from_ns\":100,\"to_ns\":500},"
+			  "{\"kind\":\"not recorded: it was late\",\"from_ns\":700,\"to_ns\":800,\"count\":2}]}",
+			&m),
+		0);
+	assert_int_equal(m.complete_from, 500);
+	assert_int_equal(m.n_notes, 1);
+	assert_string_equal(m.notes[0].text, "not recorded: it was late");
+	assert_true(m.notes[0].begin == 700 && m.notes[0].end == 800 && m.notes[0].count == 2);
+	meta_fini(&m);
+	/* whoever wrote it: where one begins the others are not whole */
+	assert_int_equal(read_text("{\"events\":{\"complete_from_ns\":500},"
+				   "\"gaps\":[{\"cpu\":3,\"from_ns\":100,\"to_ns\":900}]}",
+				 &m),
+		0);
+	assert_true(m.complete_from == 900 && m.n_notes == 0);
+	meta_fini(&m);
+}
+
+#define CAUSE(text) "{\"frozen_raw_ns\":9000,\"snapshot\":{\"cause\":{" text "}}}"
+
+static void test_causes(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(
+		read_text(CAUSE("\"kind\":\"region\",\"region\":\"ser\\u001bve\",\"begin_raw_ns\":1000,"
+				"\"end_raw_ns\":8000,\"over_ns\":5000,\"tid\":12,\"reason\":\"it was slow\""),
+			&m),
+		0);
+	assert_string_equal(m.slow.region, "ser\\x1bve");
+	assert_int_equal(m.slow.tid, 12);
+	assert_int_equal(m.slow.begin_raw, 1000);
+	assert_int_equal(m.slow.end_raw, 8000);
+	assert_int_equal(m.slow.over, 5000);
+	assert_int_equal(m.n_notes, 1);
+	assert_string_equal(m.notes[0].text, "snapshot: it was slow");
+	assert_int_equal(m.notes[0].end, 9000);
+	meta_fini(&m);
+
+	assert_int_equal(read_text(CAUSE("\"kind\":\"program\",\"at_raw_ns\":8500,\"tid\":12,\"reason\":\"please\""), &m), 0);
+	assert_int_equal(m.slow.end_raw, 0);
+	assert_int_equal(m.n_notes, 2);
+	assert_string_equal(m.notes[0].text, "trigger: the program asks, in thread 12");
+	assert_int_equal(m.notes[0].end, 8500);
+	assert_true(m.notes[0].mark);
+	assert_string_equal(m.notes[1].text, "snapshot: please");
+	meta_fini(&m);
+}
+
+static void test_odd(void **state)
+{
+	static const char *const odd[] = {
+		"{}",
+		"{\"rings\":7,\"snapshot\":[],\"clocks\":7}",
+		"{\"rings\":{},\"clocks\":{\"brackets\":[null,{}]}}",
+		CAUSE("\"kind\":\"region\""),
+		CAUSE("\"kind\":\"region\",\"region\":\"x\",\"begin_raw_ns\":8000,\"end_raw_ns\":8000"),
+		CAUSE("\"kind\":\"region\",\"region\":7,\"begin_raw_ns\":1,\"end_raw_ns\":8000"),
+		CAUSE("\"kind\":\"program\",\"at_raw_ns\":-1"),
+		CAUSE("\"kind\":\"client\",\"tid\":5"),
+		CAUSE("\"kind\":5"),
+	};
+	_cleanup_free_ char *many = malloc(1 << 20);
+	size_t n = 0;
+	struct meta m = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		assert_int_equal(read_text(odd[i], &m), 0);
+		assert_int_equal(m.slow.end_raw, 0);
+		assert_int_equal(m.n_rings, 0);
+		assert_true(m.n_notes <= 1);
+		meta_fini(&m);
+	}
+	assert_int_equal(read_text("[]", &m), META_E_INVALID);
+	assert_int_equal(read_text("{", &m), META_E_INVALID);
+	/* more programs than there may be */
+	assert_non_null(many);
+	n += (size_t)sprintf(many, "{\"rings\":[");
+	for (unsigned i = 0; i <= META_MAX_RINGS; i++)
+		n += (size_t)sprintf(many + n, "%s{\"file\":\"rings/%u-1.ring\",\"pid\":%u}", i ? "," : "", i, i);
+	(void)sprintf(many + n, "]}");
+	assert_int_equal(read_text(many, &m), 0);
+	assert_int_equal(m.n_rings, META_MAX_RINGS);
+	assert_int_equal(m.rings_left_out, 1);
+	meta_fini(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_causes),
+		cmocka_unit_test(test_odd),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

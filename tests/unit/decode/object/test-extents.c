@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Functions by the unwind table: those of a hand-made table, cut short at each byte, then those of
+ * a small program against its symbols, and the name that one without symbols gets.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+
+#include "decode/object/extents.h"
+#include "decode/object/image.h"
+#include "decode/stack/resolve.h"
+#include "tests/unit/decode/object/decode-files.h"
+
+static struct budget budget = {.max = 64u << 20};
+
+/* At 0x5000: one CIE "zPLR" (starts relative, 4 bytes), two functions and a thrown-away one; then
+ * a CIE without augmentation (8-byte starts) and its function. */
+static const uint8_t table[] = {
+	/* 0x00: CIE */
+	0x1c, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'P', 'L', 'R', 0, 1, 0x78, 0x10, 7, 0x9b, 1, 0, 0, 0,
+	0x1b, 0x1b, 0x0c, 7, 8, 0, 0, 0, 0,
+	/* 0x20: 0x1000..0x1040: 0x1000 - 0x5028 */
+	0x10, 0, 0, 0, 0x24, 0, 0, 0, 0xd8, 0xbf, 0xff, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0,
+	/* 0x34: 0x1080..0x1090: 0x1080 - 0x503c */
+	0x10, 0, 0, 0, 0x38, 0, 0, 0, 0x44, 0xc0, 0xff, 0xff, 0x10, 0, 0, 0, 0, 0, 0, 0,
+	/* 0x48: 0, thrown away by the linker */
+	0x10, 0, 0, 0, 0x4c, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0,
+	/* 0x5c: CIE */
+	0x0c, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0x78, 0x10, 0, 0, 0,
+	/* 0x6c: 0x2000..0x2008 */
+	0x14, 0, 0, 0, 0x14, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
+	/* the end */
+	0, 0, 0, 0};
+
+static uint64_t start_of(const struct extents *x, uint64_t addr)
+{
+	const struct extent *e = extents_find(x, addr);
+
+	return e ? e->start : 0;
+}
+
+static void test_table(void **state)
+{
+	(void)state;
+	for (size_t size = 0; size <= sizeof(table); size++) {
+		_cleanup_(extents_freep) struct extents *x = NULL;
+		_cleanup_free_ uint8_t *exact = malloc(size + 1);
+		bool whole = size >= sizeof(table) - 4;
+
+		assert_int_equal(extents_new(&budget, &x), 0);
+		memcpy(exact, table, size);
+		extents_add(x, exact, size, 0x5000);
+		assert_int_equal(start_of(x, 0xfff), 0);
+		assert_int_equal(start_of(x, 0x1000), size >= 0x34 ? 0x1000 : 0);
+		assert_int_equal(start_of(x, 0x103f), size >= 0x34 ? 0x1000 : 0);
+		assert_int_equal(start_of(x, 0x1040), 0);
+		assert_int_equal(start_of(x, 0x108f), size >= 0x48 ? 0x1080 : 0);
+		assert_int_equal(start_of(x, 0x2000), whole ? 0x2000 : 0);
+		assert_int_equal(start_of(x, 0x2008), 0);
+		assert_int_equal(start_of(x, 0x5050), 0);
+	}
+	assert_int_equal(budget.used, 0);
+}
+
+static void test_program(void **state)
+{
+	_cleanup_close_ int fd = decode_open_tiny();
+	_cleanup_(symbols_fini) struct symbols s;
+	_cleanup_(extents_freep) struct extents *x = NULL;
+	unsigned found = 0;
+	Elf *elf;
+
+	(void)state;
+	if (fd < 0)
+		skip();
+	assert_true(elf_version(EV_CURRENT) != EV_NONE);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	assert_non_null(elf);
+	symbols_init(&s, &budget);
+	assert_int_equal(symbols_add_elf(&s, elf, SHT_SYMTAB), 1);
+	symbols_finish(&s);
+	assert_int_equal(extents_new(&budget, &x), 0);
+	extents_add_elf(x, elf);
+	for (size_t i = 0; i < s.n; i++) {
+		const struct symbol *sym = &s.v[i];
+		const struct extent *e = extents_find(x, sym->addr);
+
+		if (sym->name_len < 5 || memcmp(sym->name, "tiny_", 5) != 0)
+			continue;
+		assert_non_null(e);
+		assert_int_equal(e->start, sym->addr);
+		assert_int_equal(e->end, sym->addr + sym->size);
+		found++;
+	}
+	assert_int_equal(found, 2);
+	(void)elf_end(elf);
+}
+
+/* The image is there, its names are not: a program without any symbols. */
+static int ask(
+	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+{
+	if (need->kind != NEED_OBJECT)
+		return 0;
+	*ret_file = (struct declink_file){.found = true};
+	*ret_fd = fcntl(*(int *)arg, F_DUPFD_CLOEXEC, 3);
+	return *ret_fd >= 0;
+}
+
+static void test_names(void **state)
+{
+	static const uint64_t base = 0x10000000;
+	_cleanup_close_ int fd = decode_open_tiny();
+	const struct need need = {.ask = ask, .arg = &fd};
+	const struct image_key key = {.ino = 1, .path = "/opt/tiny", .path_len = 9, .pid = 1};
+	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
+	_cleanup_(images_freep) struct images *images = NULL;
+	_cleanup_(resolver_freep) struct resolver *r = NULL;
+	struct code code = {.serial = 1, .pid = 1};
+	struct space_map map = {.start = base, .end = base + 0x100000};
+	uint64_t outer = 0, inner = 0;
+	struct frame_info info;
+	struct image *img;
+	char expected[64];
+	uint32_t frame;
+
+	(void)state;
+	if (fd < 0)
+		skip();
+	assert_int_equal(stacktab_new(1 << 20, &st), 0);
+	assert_int_equal(images_new(&need, &budget, &images), 0);
+	assert_int_equal(resolver_new(st, images, &need, true, &budget, &r), 0);
+	assert_int_equal(space_new(&budget, &code.space), 0);
+	img = images_get(images, &key);
+	assert_non_null(img);
+	map.image = img;
+	assert_int_equal(space_set(&code.space, &map), 0);
+	assert_int_equal(image_open(images, img), 0);
+	assert_int_equal(image_load_symbols(images, img), 0);
+	for (size_t i = 0; i < img->symbols.n; i++) {
+		const struct symbol *sym = &img->symbols.v[i];
+
+		if (sym->name_len != 10 || memcmp(sym->name, "tiny_", 5) != 0)
+			continue;
+		*(sym->name[5] == 'o' ? &outer : &inner) = sym->addr;
+	}
+	assert_true(outer && inner);
+	img->symbols.n = 0; /* stripped */
+
+	/* tiny-elf's code lies in its file where it lies in memory */
+	frame = resolver_frame(r, &code, base + outer + 3, RESOLVE_EXACT);
+	stacktab_info(st, frame, &info);
+	(void)snprintf(expected, sizeof(expected), "[tiny+0x%llx]", (unsigned long long)outer);
+	assert_string_equal(info.name, expected);
+	assert_string_equal(info.object, "/opt/tiny");
+	assert_int_equal(info.offset, outer);
+	assert_int_equal(frame, resolver_frame(r, &code, base + outer + 5, RESOLVE_EXACT));
+	assert_int_not_equal(frame, resolver_frame(r, &code, base + inner + 5, RESOLVE_EXACT));
+	/* the ELF's own header is no function */
+	stacktab_info(st, resolver_frame(r, &code, base + 4, RESOLVE_EXACT), &info);
+	assert_string_equal(info.name, "[tiny]");
+	assert_int_equal(resolver_stats(r)->unknown_no_symbol, 4);
+	code_fini(&code);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_program),
+		cmocka_unit_test(test_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pt-walk perfdata: a recording from its records to the merged branches, as the decoder's job does it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/control/json.h"
+#include "decode/base/workers.h"
+#include "decode/object/image.h"
+#include "decode/perf/data.h"
+#include "decode/pt/auxtrace.h"
+#include "decode/pt/code.h"
+#include "decode/pt/pipeline.h"
+#include "decode/pt/who_ran.h"
+#include "tests/unit/decode/pt/pt-walk.h"
+
+enum mode { INSNS, BRANCHES, TIMES };
+
+struct walk {
+	const char *symfs;
+	enum mode mode;
+	bool tids;
+	struct ptcode *code;
+	struct ptwalk_ips ips;
+	uint64_t events;
+};
+
+static int ask(void *arg, const struct declink_need *need, struct declink_file *ret, int *ret_fd)
+{
+	const struct walk *w = arg;
+	char path[PATH_MAX];
+	int fd;
+
+	*ret = (struct declink_file){0};
+	if (snprintf(path, sizeof(path), "%s/%s", w->symfs, need->path) >= (int)sizeof(path))
+		return 0;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	*ret_fd = fd;
+	return 1;
+}
+
+static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+{
+	return ptcode_read(arg, ip, ret, buffer, n);
+}
+
+static void on_event(struct walk *w, const struct ptwork_event *e)
+{
+	const struct ptcode_version *v = ptcode_at(w->code, e->pid, e->ns);
+
+	w->events++;
+	w->ips.tid = w->tids ? e->tid : 0;
+	if (e->flow.start && v)
+		(void)ptwalk_line(&w->ips, &e->flow, read_code, (void *)(uintptr_t)v);
+	if (w->mode == INSNS || e->flow.kind == PTFLOW_RUN)
+		return;
+	if (w->mode == TIMES)
+		(void)printf("%lu.%09lu ", e->ns / 1000000000, e->ns % 1000000000);
+	else if (e->flow.kind == PTFLOW_NOTE || (e->flow.kind == PTFLOW_COND && e->flow.to == e->flow.from + e->flow.length))
+		return; /* no branch; not taken */
+	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow.kind), e->flow.from, e->flow.to);
+	(void)printf(" error %u insns %lu\n", e->flow.error, e->flow.insns);
+}
+
+static int walk(struct walk *w, const struct ptwork_options *o)
+{
+	_cleanup_(ptwork_freep) struct ptwork *work = NULL;
+	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+	struct ptwork_event e;
+	struct ptwork_run run;
+	int r = ptwork_new(o, &work);
+
+	ptwalk_ips_init(&w->ips, w->mode == INSNS);
+	w->events = 0;
+	while (r == 0 && (r = ptwork_run(work, UINT64_MAX, &run)) == 1) {
+		for (size_t i = 0; i < run.n; i++) {
+			ptwork_run_event(&run, i, &e);
+			on_event(w, &e);
+		}
+		r = 0;
+	}
+	if (r < 0)
+		return r;
+	ptaux_report(o->aux, stats, losses);
+	ptwork_report(work, stats, losses);
+	ptcode_report(o->code, losses);
+	(void)fflush(stdout);
+	(void)fprintf(stderr, "{\"events\":%lu,\"walked\":%lu,\"ips_fnv1a64\":\"%016lx\",\"stats\":%s,\"losses\":%s}\n",
+		      w->events, w->ips.n, w->ips.hash, json_object_to_json_string_ext(stats, JSON_C_TO_STRING_PLAIN),
+		      json_object_to_json_string_ext(losses, JSON_C_TO_STRING_PLAIN));
+	return 0;
+}
+
+static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
+{
+	struct budget budget = {.max = 2ull << 30};
+	const struct need need = {ask, w};
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
+	_cleanup_(images_freep) struct images *images = NULL;
+	_cleanup_(ptaux_freep) struct ptaux *aux = NULL;
+	_cleanup_(ptcode_freep) struct ptcode *code = NULL;
+	_cleanup_(ptowner_freep) struct ptowner *owner = NULL;
+	_cleanup_(workers_freep) struct workers *workers = NULL;
+	int r = fd < 0 ? -errno : workers_new(threads, &workers);
+
+	if (r == 0)
+		r = perfdata_open(fd, &budget, &pd);
+	if (r == 0)
+		r = perfdata_scan(pd, NULL, NULL);
+	if (r == 0)
+		r = images_new(&need, &budget, &images);
+	if (r == 0)
+		r = ptaux_new(pd, &budget, &aux);
+	if (r == 0)
+		r = ptaux_scan(aux);
+	if (r == 0)
+		r = ptcode_new(pd, images, &budget, &code);
+	if (r == 0)
+		r = ptowner_new(pd, &owner);
+	if (r != 0)
+		return r;
+	w->code = code;
+	return walk(w, &(struct ptwork_options){.aux = aux,
+			       .code = code,
+			       .owner = owner,
+			       .workers = workers,
+			       .budget = &budget,
+			       .all = w->mode != TIMES});
+}
+
+int ptwalk_perfdata(int argc, char **argv)
+{
+	struct walk w = {.symfs = argv[1]};
+	uint64_t threads = 0;
+	int r;
+
+	for (int i = 2; i < argc; i++) {
+		if (strcmp(argv[i], "--insns") == 0)
+			w.mode = INSNS;
+		else if (strcmp(argv[i], "--tids") == 0)
+			w.tids = true;
+		else if (strcmp(argv[i], "--branches") == 0)
+			w.mode = BRANCHES;
+		else if (strcmp(argv[i], "--times") == 0)
+			w.mode = TIMES;
+		else if (strcmp(argv[i], "--threads") != 0 || ++i >= argc || !ptwalk_u64(argv[i], &threads))
+			ptwalk_bad_usage(argv[i < argc ? i : argc - 1]);
+	}
+	r = open_and_walk(&w, argv[0], (unsigned int)threads);
+	if (r != 0)
+		(void)fprintf(stderr, "pt-walk: %s: %d\n", argv[0], r);
+	return r ? 1 : 0;
+}

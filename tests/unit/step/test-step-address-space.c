@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the stepper knows of code: this test's own, which is in a file, and pages that are in none and change. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/cleanup.h"
+#include "step/address_space.h"
+
+struct fixture {
+	char dir[64], output[96];
+	struct stepclock clock;
+	struct stepcode code;
+	struct stepside *side;
+	struct stepspace *space;
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct stepspace_to to;
+
+	assert_non_null(f);
+	(void)strcpy(f->dir, "/tmp/tracerd-stepspace-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	(void)snprintf(f->output, sizeof(f->output), "%s/x.data", f->dir);
+	stepclock_init(&f->clock, false);
+	assert_int_equal(stepcode_init(&f->code, f->output), 0);
+	assert_int_equal(stepside_new(&f->side), 0);
+	to = (struct stepspace_to){.side = f->side, .clock = &f->clock, .code = &f->code};
+	assert_int_equal(stepspace_new(&to, getpid(), &f->space), 0);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	char path[160];
+
+	(void)stepspace_free(f->space);
+	(void)stepside_free(f->side);
+	stepcode_fini(&f->code);
+	(void)snprintf(path, sizeof(path), "%s.code", f->output);
+	(void)unlink(path);
+	(void)snprintf(path, sizeof(path), "%s.vdso", f->output);
+	(void)unlink(path);
+	(void)rmdir(f->dir);
+	free(f);
+	return 0;
+}
+
+/* The instruction at `p` as the stepper sees it is the one that is there. */
+static void fetch(struct fixture *f, const void *p, uint8_t length)
+{
+	uint8_t code[INSN_MAX];
+	struct insn insn;
+
+	assert_int_equal(stepspace_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
+	assert_int_equal(insn.length, length);
+	assert_memory_equal(code, p, length);
+}
+
+static void check_saved(struct fixture *f, uint32_t page, size_t at, const void *bytes, size_t n)
+{
+	uint8_t got[64];
+
+	assert_true(n <= sizeof(got));
+	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEPCODE_HEAD + page * (uint64_t)STEPCODE_STRIDE + at)), n);
+	assert_memory_equal(got, bytes, n);
+}
+
+static void test_code_in_a_file(void **state)
+{
+	struct fixture *f = *state;
+	const uint8_t *p = (const uint8_t *)(uintptr_t)&test_code_in_a_file;
+	uint8_t code[INSN_MAX];
+	struct insn insn;
+	uint64_t epoch;
+
+	assert_int_equal(stepspace_reread(f->space, getpid()), 0);
+	epoch = stepspace_epoch(f->space);
+	assert_true(epoch > 0);
+	assert_int_equal(stepspace_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
+	assert_memory_equal(code, p, insn.length);
+	/* nothing to be saved, nothing to be told; and the same list again is nothing new */
+	assert_int_equal(f->code.pages, 0);
+	assert_int_equal(stepspace_reread(f->space, getpid()), 0);
+	assert_true(stepspace_epoch(f->space) == epoch);
+	assert_true(f->code.vdso);
+}
+
+static void test_nothing_there(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t code[INSN_MAX];
+	struct insn insn;
+
+	assert_int_equal(stepspace_fetch(f->space, getpid(), 16, true, code, &insn), STEPSPACE_E_NONE);
+	assert_int_equal(stepspace_fetch(f->space, getpid(), UINT64_C(0xffffffffff600000), true, code, &insn),
+		STEPSPACE_E_NONE);
+}
+
+static void test_code_that_changes(void **state)
+{
+	static const uint8_t ret = 0xc3, mov[] = {0xb8, 1, 2, 3, 4};
+	struct fixture *f = *state;
+	uint8_t *p = mmap(NULL, 3 * STEPCODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t epoch;
+
+	assert_true(p != MAP_FAILED);
+	/* Not known: it is found by reading the mappings. The page is saved, with what is behind it. */
+	memset(p, 0x90, (size_t)3 * STEPCODE_PAGE);
+	fetch(f, p, 1);
+	assert_int_equal(f->code.pages, 1);
+	check_saved(f, 0, STEPCODE_PAGE, p, STEPCODE_TAIL);
+	epoch = stepspace_epoch(f->space);
+	fetch(f, p + 100, 1);
+	assert_true(stepspace_epoch(f->space) == epoch);
+
+	/* Data beside what runs is no change; code that has become other code is, once. */
+	p[200] = 1;
+	fetch(f, p + 100, 1);
+	assert_int_equal(f->code.pages, 1);
+	p[100] = ret;
+	fetch(f, p + 100, 1);
+	fetch(f, p + 100, 1);
+	assert_int_equal(f->code.pages, 2);
+	assert_true(stepspace_epoch(f->space) == epoch + 1);
+	check_saved(f, 1, 100, &ret, 1);
+
+	/* Across the end of a page; then its second half changes. */
+	memcpy(p + STEPCODE_PAGE - 2, mov, sizeof(mov));
+	fetch(f, p + STEPCODE_PAGE - 2, sizeof(mov));
+	assert_int_equal(f->code.pages, 3);
+	check_saved(f, 2, STEPCODE_PAGE - 2, mov, sizeof(mov));
+	p[STEPCODE_PAGE + 2] = 77;
+	fetch(f, p + STEPCODE_PAGE - 2, sizeof(mov));
+	assert_int_equal(f->code.pages, 4);
+	check_saved(f, 3, STEPCODE_PAGE + 2, p + STEPCODE_PAGE + 2, 1);
+
+	/* The last page ends where the mapping does. */
+	fetch(f, p + 3 * STEPCODE_PAGE - 1, 1);
+	assert_int_equal(munmap(p, (size_t)3 * STEPCODE_PAGE), 0);
+}
+
+static void test_a_file_that_is_no_more(void **state)
+{
+	struct fixture *f = *state;
+	static const uint8_t code[] = {0x90, 0xc3};
+	uint8_t page[STEPCODE_PAGE] = {0};
+	char path[128];
+	uint8_t *p;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/lib", f->dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0700);
+	assert_true(fd >= 0);
+	memcpy(page, code, sizeof(code));
+	assert_int_equal(write(fd, page, sizeof(page)), sizeof(page));
+	p = mmap(NULL, STEPCODE_PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	if (p == MAP_FAILED) { /* /tmp without execution */
+		(void)close(fd);
+		(void)unlink(path);
+		skip();
+	}
+	fetch(f, p, 1);
+	assert_int_equal(f->code.pages, 0);
+	/* forgotten, and met again when the file is gone */
+	stepspace_clear(f->space);
+	assert_int_equal(unlink(path), 0);
+	fetch(f, p + 1, 1);
+	assert_int_equal(f->code.pages, 1);
+	check_saved(f, 0, 0, code, sizeof(code));
+	(void)munmap(p, STEPCODE_PAGE);
+	(void)close(fd);
+}
+
+/* All that is mapped and saved is told once more, under the pages' places; pages that are forgotten are met again. */
+static void test_told_again(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *p = mmap(NULL, STEPCODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t all, again;
+
+	assert_true(p != MAP_FAILED);
+	memset(p, 0x90, STEPCODE_PAGE);
+	fetch(f, p, 1);
+	all = stepside_bytes(f->side);
+	assert_int_equal(stepside_begin_segment(f->side, 5), 0);
+	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
+	stepside_begin_records(f->side);
+	again = stepside_bytes(f->side) - all;
+	assert_true(again == all);
+	stepspace_forget(f->space);
+	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
+	assert_true(stepside_segment_bytes(f->side) < again);
+	assert_int_equal(f->code.pages, 1);
+	fetch(f, p, 1);
+	assert_int_equal(f->code.pages, 2);
+	(void)munmap(p, STEPCODE_PAGE);
+}
+
+/* In memory: places of pages that nothing names any more are used again, and the file is what is named. */
+static void test_code_in_memory(void **state)
+{
+	_cleanup_close_ int fd = memfd_create("code", MFD_CLOEXEC);
+	uint8_t page[STEPCODE_PAGE + STEPCODE_TAIL], got[STEPCODE_PAGE + STEPCODE_TAIL];
+	uint64_t offsets[4], last = 0;
+	struct stepcode c;
+	struct stat st;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(stepcode_init(&c, NULL), 0);
+	assert_true(stepcode_size(&c) == 0);
+	for (uint8_t i = 0; i < 4; i++) {
+		memset(page, 'a' + i, sizeof(page));
+		stepcode_begin_segment(&c, i);
+		assert_int_equal(stepcode_add(&c, page, page, STEPCODE_TAIL, &offsets[i]), 0);
+	}
+	stepcode_use(&c, offsets[0]);
+	stepcode_drop_before(&c, 2);
+	assert_int_equal(stepcode_room(&c), STEPCODE_MAX_KEPT - 3);
+	memset(page, 'x', sizeof(page));
+	assert_int_equal(stepcode_add(&c, page, page, 3, &last), 0);
+	assert_true(last == offsets[1]);
+	assert_int_equal(stepcode_vdso(&c, page, 100), 0);
+	assert_int_equal(stepcode_vdso(&c, page + 1, 50), 0);
+	assert_true(c.vdso_size == 100);
+	assert_int_equal(stepcode_write(&c, fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true((uint64_t)st.st_size == stepcode_size(&c));
+	for (uint8_t i = 0; i < 4; i++) {
+		memset(page, i == 1 ? 'x' : 'a' + i, sizeof(page));
+		assert_int_equal(pread(fd, got, sizeof(got), (off_t)offsets[i]), sizeof(got));
+		assert_memory_equal(got, page, STEPCODE_PAGE + (i == 1 ? 3 : STEPCODE_TAIL));
+		assert_true(i != 1 || got[STEPCODE_PAGE + 3] == 0);
+	}
+	/* the end of the file goes, too */
+	stepcode_begin_segment(&c, 9);
+	stepcode_use(&c, offsets[2]);
+	stepcode_drop_before(&c, 9);
+	assert_true(stepcode_size(&c) == offsets[3] && stepcode_room(&c) == STEPCODE_MAX_KEPT - 1);
+	while (stepcode_room(&c) > 0)
+		assert_int_equal(stepcode_add(&c, page, page, 0, &last), 0);
+	assert_int_equal(stepcode_add(&c, page, page, 0, &last), -EFBIG);
+	stepcode_drop_before(&c, 10);
+	assert_true(stepcode_size(&c) == 0);
+	stepcode_fini(&c);
+}
+
+static void test_a_child_has_the_same(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_(stepspace_freep) struct stepspace *child = NULL;
+	uint64_t epoch;
+
+	assert_int_equal(stepspace_reread(f->space, getpid()), 0);
+	assert_int_equal(stepspace_copy(f->space, 12345, &child), 0);
+	epoch = stepspace_epoch(child);
+	assert_int_equal(stepspace_reread(child, getpid()), 0);
+	assert_true(stepspace_epoch(child) == epoch);
+	/* after an exec everything is new */
+	stepspace_clear(child);
+	assert_int_equal(stepspace_reread(child, getpid()), 0);
+	assert_true(stepspace_epoch(child) > epoch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_code_in_a_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_code_that_changes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_file_that_is_no_more, setup, teardown),
+		cmocka_unit_test(test_code_in_memory),
+		cmocka_unit_test_setup_teardown(test_told_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_child_has_the_same, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
