@@ -252,10 +252,16 @@ static void begin_sequence(struct machine *m)
 
 static void end_sequence(struct machine *m)
 {
-	add_row(m, true);
+	struct dwarf_lines *l = m->l;
+
+	/* what is told of the end itself is told of no instruction: another sequence may go on there, or none */
+	while (l->n > m->begin && l->rows[l->n - 1].addr >= m->addr)
+		l->n--;
+	if (l->n > m->begin)
+		add_row(m, true);
 	/* code that the linker has thrown away */
-	if (m->l->n > m->begin && !dwarf_is_code(m->u->dwarf, m->l->rows[m->begin].addr))
-		m->l->n = m->begin;
+	if (l->n > m->begin && !dwarf_is_code(m->u->dwarf, l->rows[m->begin].addr))
+		l->n = m->begin;
 	begin_sequence(m);
 }
 

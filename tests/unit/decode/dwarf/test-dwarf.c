@@ -271,28 +271,91 @@ static void test_abbrevs(void **state)
 	end(&f);
 }
 
-/* Units that share their lines, and ranges that all calls share. */
-static void test_shared_tables(void **state)
+/* The head of the one table of lines, whose opcodes 4 and up are special; it is closed by lines_end(). */
+static void lines_begin(struct file *f)
 {
 	static const uint8_t head[] = {/* version */ 2, 0, /* header */ 14, 0, 0, 0, 1, 1, 0xfb, 14, 4, 0, 1, 1,
 		/* no directories */ 0, 'f', 0, 0, 0, 0, /* no more files */ 0};
-	uint32_t file, length;
+
+	number(&f->line, 0, 4);
+	for (size_t i = 0; i < sizeof(head); i++)
+		u8(&f->line, head[i]);
+	f->line.bytes[6] = (uint8_t)(sizeof(head) - 6);
+}
+
+static void lines_end(struct file *f)
+{
+	const uint32_t length = (uint32_t)f->line.n - 4;
+
+	memcpy(f->line.bytes, &length, 4);
+}
+
+/* A sequence: a line of each given address, until its end. */
+static void sequence(struct file *f, uint64_t end, const uint64_t *addrs, size_t n)
+{
+	for (size_t i = 0; i <= n; i++) {
+		u8(&f->line, 0);
+		uleb(&f->line, 9);
+		u8(&f->line, DW_LNE_set_address);
+		number(&f->line, i < n ? addrs[i] : end, 8);
+		if (i == n)
+			break;
+		u8(&f->line, DW_LNS_advance_line);
+		uleb(&f->line, 10);
+		u8(&f->line, DW_LNS_copy);
+	}
+	u8(&f->line, 0);
+	uleb(&f->line, 1);
+	u8(&f->line, DW_LNE_end_sequence);
+}
+
+/* A line that is told of the end of a sequence is that of no instruction; gcc 14 makes sequences that have no other. */
+static void test_empty_sequence(void **state)
+{
+	static const struct {
+		uint64_t addr;
+		uint32_t line;
+	} cases[] = {{CODE, 11}, {CODE + 7, 11}, {CODE + 8, 0}, {CODE + 15, 0}, {CODE + 16, 11}, {CODE + 23, 21}, {CODE + 24, 0}};
+	struct dwarf_unit *u;
+	uint32_t file;
+	struct file f;
+	size_t at;
+
+	begin(&f);
+	abbrevs(&f);
+	lines_begin(&f);
+	sequence(&f, CODE + 8, (const uint64_t[]){CODE}, 1);
+	sequence(&f, CODE + 8, (const uint64_t[]){CODE + 8}, 1);
+	sequence(&f, CODE + 24, (const uint64_t[]){CODE + 16, CODE + 20, CODE + 24}, 3);
+	lines_end(&f);
+	at = unit_begin(&f, 0);
+	unit_entry(&f, CODE, 32, 0);
+	u8(&f.info, 0);
+	unit_end(&f, at);
+	assert_int_equal(open_file(&f), 0);
+	u = dwarf_unit_of(f.dwarf, CODE);
+	assert_non_null(u);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(dwarf_line_at(u, cases[i].addr, &file), cases[i].line);
+	end(&f);
+}
+
+/* Units that share their lines, and ranges that all calls share. */
+static void test_shared_tables(void **state)
+{
+	uint32_t file;
 	size_t lines = 0, at;
 	struct file f;
 
 	begin(&f);
 	abbrevs(&f);
 	/* a table of lines that is long and has none */
-	number(&f.line, 0, 4);
-	for (size_t i = 0; i < sizeof(head); i++)
-		u8(&f.line, head[i]);
-	f.line.bytes[6] = (uint8_t)(sizeof(head) - 6);
+	lines_begin(&f);
 	for (unsigned int i = 0; i < 20000; i++) {
 		u8(&f.line, DW_LNS_advance_line);
 		u8(&f.line, 0);
 	}
-	length = (uint32_t)f.line.n - 4;
-	memcpy(f.line.bytes, &length, 4);
+	lines_end(&f);
 	for (unsigned int i = 0; i < 20000; i++) {
 		number(&f.ranges, 1, 8);
 		number(&f.ranges, 1, 8);
@@ -468,6 +531,7 @@ int main(void)
 		cmocka_unit_test(test_abbrevs), cmocka_unit_test(test_shared_tables),
 		cmocka_unit_test(test_deep),	       cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_sizes),	       cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_empty_sequence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
