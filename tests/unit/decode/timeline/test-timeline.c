@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "common/base/io.h"
+#include "common/control/json.h"
 #include "tests/unit/decode/timeline/timeline-case.h"
 #include "tests/unit/decode/writer/pftrace-read.h"
 
@@ -73,7 +74,7 @@ static void compare(const char *name, const char *want, const char *got)
 
 static void check_summary(const char *name, struct json_object *summary)
 {
-	const char *got = json_object_to_json_string_ext(summary, JSON_C_TO_STRING_PRETTY);
+	const char *got = json_text_styled(summary, JSON_INDENTED, NULL);
 	_cleanup_free_ char *want = NULL;
 	char path[4400];
 	size_t len;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 
 #include "common/base/io.h"
+#include "common/control/json.h"
 #include "tests/unit/decode/timeline/timeline-case.h"
 #include "tests/unit/decode/timeline/timeline-random.h"
 
@@ -54,7 +55,7 @@ int main(int argc, char **argv)
 	}
 	writer_stats(w, &ws);
 	if (strcmp(argv[1], "summary") == 0)
-		printf("%s\n", json_object_to_json_string_ext(summary, JSON_C_TO_STRING_PRETTY));
+		printf("%s\n", json_text_styled(summary, JSON_INDENTED, NULL));
 	fprintf(stderr, "slices=%llu instants=%llu flows=%llu switches=%llu counters=%llu\n",
 		(unsigned long long)ws.slices, (unsigned long long)ws.instants,
 		(unsigned long long)ws.flows, (unsigned long long)ws.switches,
