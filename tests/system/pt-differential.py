@@ -103,6 +103,7 @@ def programs(work):
         "signals": ([signals], 0),
         "threads": ([threads], 0),
         "plug-in": ([host, plugin, plugin], 0),
+        "vDSO": ([compile_calls(work, "clock", ["clock.c"], "-O1")], 0),
     }
 
 

@@ -97,6 +97,19 @@ static int walk(struct walk *w, const struct ptwork_options *o)
 	return 0;
 }
 
+/* The stepper keeps the recording's own beside it. */
+static void bring_vdso(struct images *images, const char *path)
+{
+	char vdso[PATH_MAX];
+	int fd;
+
+	if (snprintf(vdso, sizeof(vdso), "%s.vdso", path) >= (int)sizeof(vdso))
+		return;
+	fd = open(vdso, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		images_set_vdso_fd(images, fd);
+}
+
 static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 {
 	struct budget budget = {.max = 2ull << 30};
@@ -116,6 +129,8 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 		r = perfdata_scan(pd, NULL, NULL);
 	if (r == 0)
 		r = images_new(&need, &budget, &images);
+	if (r == 0)
+		bring_vdso(images, path);
 	if (r == 0)
 		r = ptaux_new(pd, &budget, &aux);
 	if (r == 0)
