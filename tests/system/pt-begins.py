@@ -20,23 +20,24 @@ def decode(recording, *options):
 
 
 def trees(text):
-    """[(pid, tid, [[depth, name, how]])] of each thread's calls, in their order."""
-    threads, depth = [], 0
+    """[(pid, tid, [(depth, name, how)])] of each thread's calls, in their order. A thread may be printed in several parts: calls go on
+    from one to the next."""
+    threads, depths, who = {}, {}, None
     for line in text.splitlines():
         if line.startswith("thread "):
-            pid, tid = map(int, line.split()[1].split("/"))
-            threads.append((pid, tid, []))
-            depth = 0
+            who = tuple(map(int, line.split()[1].split("/")))
+            threads.setdefault(who, [])
+            depths.setdefault(who, 0)
             continue
         m = LINE.match(line)
         if not m:
             continue
         if m[3]:
-            depth -= 1
+            depths[who] -= 1
             continue
-        threads[-1][2].append((depth, m[4], m[5]))
-        depth += bool(m[6])
-    return threads
+        threads[who].append((depths[who], m[4], m[5]))
+        depths[who] += bool(m[6])
+    return [(pid, tid, calls) for (pid, tid), calls in threads.items()]
 
 
 def path_to(calls, name, skip=0):
