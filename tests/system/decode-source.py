@@ -180,7 +180,7 @@ def check_rest(work):
     for name, r in record_all(work, programs).items():
         plain, inlined = decode(r, "--calls", "--lines"), decode(r, "--calls", "--inline")
         n = 0
-        for thread in re.findall(r"^thread \S+ ", plain, re.M):
+        for thread in dict.fromkeys(re.findall(r"^thread \S+ ", plain, re.M)):
             a, b = (tree(section(text, thread), name) for text in (plain, inlined))
             if without_inlined(a) != without_inlined(b):
                 x, y = without_inlined(a), without_inlined(b)
@@ -191,7 +191,8 @@ def check_rest(work):
 
 
 def section(text, thread):
-    return text[text.index(thread):].partition("\n\n")[0]
+    """All parts of the text that are of this thread."""
+    return "\n".join(part for part in text.split("\n\n") if part.startswith(thread) or "\n" + thread in part)
 
 
 def check_sampled(work):
