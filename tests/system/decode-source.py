@@ -93,7 +93,7 @@ def check_lines(name, calls, program):
 
 def bare(text):
     """What --lines adds, taken away."""
-    return re.sub(r"(?<=\))(?: [^ \[{]+:\d+)?((?: \[[^\]]*\])?)(?: from \S+:\d+)?((?: \{)?)$", r"\1\2", text, flags=re.M)
+    return re.sub(r"(?<=[)\]])(?: [^ \[{]+:\d+)?((?: \[[^\]]*\])?)(?: from \S+:\d+)?((?: \{)?)$", r"\1\2", text, flags=re.M)
 
 
 def without_inlined(calls):
