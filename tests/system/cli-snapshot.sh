@@ -43,7 +43,7 @@ ok "a snapshot with its trace"
 cause=$(sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | sed -n 2,4p)
 echo "$cause" | sed -n 1p | grep -qE '1\. [0-9]{2,3}(\.[0-9])? ms  worker-[1-4] ' || fail "the longest wait: $cause"
 echo "$cause" | sed -n 2p | grep -q 'mutex_lock.* <- cache_get <- handle_request' || fail "the stack of the wait: $cause"
-echo "$cause" | sed -n 3p | grep -q 'held by maintenance .*mutex_unlock.* <- rebuild_index' || fail "the holder: $cause"
+echo "$cause" | sed -n 3p | grep -q 'held by maintenance .*, which released it in .* <- rebuild_index' || fail "the holder: $cause"
 ok "the summary names the lock's place and its holder"
 grep -q 'sort_entries <- rebuild_index' "$TMP/out" || fail "the heaviest stacks do not have the culprit"
 for name in maintenance worker-1 worker-2 worker-3 worker-4 slowlock; do
