@@ -125,6 +125,7 @@ void report_print_stats(FILE *out, struct json_object *result)
 		{"signals", "signal handlers"},
 		{"callers_inferred", "callers that a return showed"},
 		{"frames_kept_over_gaps", "frames kept over gaps"},
+		{"frames_without_symbol", "frames without a symbol"},
 		{"images_with_debug_info", "objects with debug information"},
 		{"ptwrites", "values written (PTWRITE)"},
 		{"transactions", "transactions"},

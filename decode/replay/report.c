@@ -39,6 +39,8 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	json_add_uint(stats, "perf_maps", rs->perfmaps);
 	json_add_uint(stats, "addresses", rs->addresses);
 	json_add_uint(stats, "stacks", s->walk.stacks);
+	/* no loss: a stripped object has no names to lose, its functions are told apart by where they begin */
+	add_count(stats, "frames_without_symbol", rs->unknown_no_symbol);
 	add_count(stats, "callers_found", s->walk.leaf_callers.found);
 	add_count(stats, "idle_samples", s->idle_samples);
 	add_count(stats, "kernel_events", s->moments);
@@ -64,7 +66,6 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "debug_files_wrong", is->debug_wrong);
 	add_count(losses, "frames_unmapped", rs->unknown_no_map);
 	add_count(losses, "frames_without_image", rs->unknown_no_image);
-	add_count(losses, "frames_without_symbol", rs->unknown_no_symbol);
 	add_count(losses, "frames_without_jit_name", rs->unknown_jit);
 	add_count(losses, "frames_wrong", rs->wrong);
 	stackwalk_report(&s->walk, losses);

@@ -51,11 +51,10 @@ def calls(data):
 
 
 def losses(data, *options):
-    """But for names that a stripped shell does not have."""
     answer = json.loads(subprocess.run([BUILD / "tracectl", "--json", "decode", data, "--stats", *options], capture_output=True, text=True,
                                      timeout=120, check=True,
                                      env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")}).stdout)
-    return {k: v for k, v in answer["losses"].items() if v and k != "frames_without_symbol"}
+    return {k: v for k, v in answer["losses"].items() if v}
 
 
 def perfs(data):
