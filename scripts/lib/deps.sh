@@ -5,6 +5,7 @@
 #	deps_install build		what configure and make need
 #	deps_install build test		and what the tests use besides
 #	deps_install bench		the peer of make bench-rings
+#	deps_install distros		what makes the roots of scripts/test distros
 #
 # On Debian and Ubuntu it installs what is missing (as root, or by sudo where that asks nothing);
 # elsewhere, or without the right, it names what is missing. Returns 1 if something that the build
@@ -50,6 +51,7 @@ test cmd nginx nginx-light
 test cmd node nodejs
 test cmd npm npm
 test cmd memcached memcached
+distros cmd mmdebstrap mmdebstrap
 bench cmd lttng-sessiond lttng-tools
 bench inc lttng/tracepoint.h liblttng-ust-dev
 TABLE
