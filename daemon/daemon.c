@@ -22,7 +22,7 @@
 #include "daemon/control/auth.h"
 #include "daemon/control/conn.h"
 #include "daemon/control/listener.h"
-#include "daemon/control/method.h"
+#include "daemon/control/call.h"
 #include "daemon/notify.h"
 #include "daemon/producer/producer.h"
 #include "daemon/snapshot/snapshot.h"

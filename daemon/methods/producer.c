@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/base/clockseries.h"
-#include "daemon/control/method.h"
+#include "daemon/control/call.h"
 #include "daemon/daemon.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/control/method.h"
+#include "daemon/control/call.h"
 #include "daemon/daemon.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger.h"

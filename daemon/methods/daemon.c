@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Methods about the daemon and the connection itself. */
 #include "daemon/caps.h"
-#include "daemon/control/method.h"
+#include "daemon/control/call.h"
 #include "daemon/daemon.h"
 #include "daemon/status/status.h"
 

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "daemon/base/clockseries.h"
 #include "daemon/control/audit.h"
-#include "daemon/control/method.h"
+#include "daemon/control/call.h"
 #include "daemon/daemon.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger.h"

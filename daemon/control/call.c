@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The dispatch of requests; see the header. */
-#include "daemon/control/method.h"
+#include "daemon/control/call.h"
 
 #include <stdarg.h>
 #include <stdio.h>
