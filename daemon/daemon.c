@@ -18,15 +18,22 @@
 #include "daemon/base/clockseries.h"
 #include "daemon/base/copier.h"
 #include "daemon/base/lock.h"
+#include "daemon/base/loop.h"
 #include "daemon/caps.h"
+#include "daemon/config.h"
+#include "daemon/control/audit.h"
 #include "daemon/control/auth.h"
+#include "daemon/control/call.h"
 #include "daemon/control/conn.h"
 #include "daemon/control/listener.h"
-#include "daemon/control/call.h"
+#include "daemon/control/quota.h"
+#include "daemon/control/subscribers.h"
+#include "daemon/methods/methods.h"
 #include "daemon/notify.h"
 #include "daemon/producer/producer.h"
 #include "daemon/snapshot/snapshot.h"
 #include "daemon/snapshot/spool.h"
+#include "daemon/status/picture.h"
 #include "daemon/status/server.h"
 #include "daemon/status/status.h"
 #include "daemon/target/opening.h"
@@ -38,6 +45,35 @@
 #define DYING_MS 500         /* for killed decoders to die: they do without us, too */
 #define DRAIN_S 1            /* for clients to take what is queued for them then */
 #define HEALTH_NS 60000000000ull /* nothing on the copier may take longer */
+
+struct daemon {
+	struct event_base *base;
+	struct config config;
+	struct quota quota;
+	struct audit audit;
+	struct hub *hub;
+	struct openings *openings;
+	struct targets *targets;
+	struct clockseries *clocks;
+	struct producers *producers;
+	struct copier *copier;
+	struct spool *spool;
+	struct snapshots *snapshots;
+	struct triggers *triggers;
+	struct methods methods;
+	struct calls calls;
+	struct conns *conns;
+	struct pictures *pictures;
+	struct status_server *status_server;
+	struct listener *control, *status_listener;
+	struct notify *notify;
+	struct event *sigterm, *sigint, *stop_deadline, *dying;
+	int lock_fd;
+	gid_t admin_gid;     /* AUTH_NO_GROUP: only root and our own user */
+	uint64_t started_ns; /* io_now_ns() */
+	struct loop_meter meter;
+	bool draining, gave_up;
+};
 
 DEFINE_CLEANUP(struct daemon *, daemon_free)
 
@@ -78,6 +114,23 @@ static unsigned int status_room(void *arg)
 	status_server_get_stats(d->status_server, &stats);
 	used = conns_count(d->conns) + stats.waiting;
 	return used < max ? max - used : 0;
+}
+
+static void on_message(void *arg, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds)
+{
+	struct daemon *d = arg;
+
+	calls_message(&d->calls, c, text, len, fds, n_fds);
+}
+
+static struct json_object *on_picture(void *arg)
+{
+	struct daemon *d = arg;
+
+	return status_to_json(&(struct status_sources){.audit = &d->audit, .quota = &d->quota, .meter = &d->meter, .hub = d->hub,
+		.openings = d->openings, .targets = d->targets, .producers = d->producers, .snapshots = d->snapshots,
+		.triggers = d->triggers, .conns = d->conns, .status_server = d->status_server, .control = d->control,
+		.started_ns = d->started_ns, .stopping = d->calls.stopping});
 }
 
 static void on_control_accept(void *arg, int fd)
@@ -140,7 +193,9 @@ static void on_target_gone(void *arg, struct target *target)
 
 static void on_targets_surveyed(void *arg)
 {
-	method_targets_surveyed(arg);
+	struct daemon *d = arg;
+
+	methods_surveyed(&d->methods);
 }
 
 static bool is_healthy(void *arg)
@@ -173,10 +228,10 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	struct daemon *d = arg;
 
 	(void)what;
-	if (d->stopping)
+	if (d->calls.stopping)
 		return;
 	log_info("stopping (signal %d)", (int)signo);
-	d->stopping = true;
+	d->calls.stopping = true;
 	notify_stopping(d->notify);
 	/* Socket units keep their sockets: who connects now is served by our successor. */
 	d->control = listener_free(d->control);
@@ -407,17 +462,21 @@ static int new_recording(struct daemon *d)
 static int new_clients(struct daemon *d)
 {
 	const struct conns_context conns = {.base = d->base, .config = &d->config, .quota = &d->quota, .hub = d->hub,
-		.admin_gid = d->admin_gid, .on_message = method_message, .on_closed = on_connection_closed, .arg = d};
+		.admin_gid = d->admin_gid, .on_message = on_message, .on_closed = on_connection_closed, .arg = d};
+	const struct methods methods = {.base = d->base, .config = &d->config, .audit = &d->audit, .clocks = d->clocks,
+		.producers = d->producers, .targets = d->targets, .snapshots = d->snapshots, .triggers = d->triggers};
 	struct status_server_context server = {.base = d->base, .config = &d->config, .quota = &d->quota,
 		.room = status_room, .on_change = on_status_change, .arg = d};
 	const struct notify_context notify = {.base = d->base, .hub = d->hub, .healthy = is_healthy, .describe = describe,
 		.arg = d};
 	int r;
 
+	d->methods = methods;
+	d->calls = (struct calls){.handlers = methods_handlers, .methods = &d->methods, .audit = &d->audit};
 	r = conns_new(&conns, &d->conns);
 	if (r == 0)
-		r = status_new(d, &d->status);
-	server.status = d->status;
+		r = pictures_new(on_picture, d, &d->pictures);
+	d->methods.pictures = server.pictures = d->pictures;
 	if (r == 0)
 		r = status_server_new(&server, &d->status_server);
 	if (r == 0)
@@ -528,7 +587,7 @@ static bool has_stopped(struct daemon *d)
 {
 	static const struct timeval patience = {.tv_sec = DRAIN_S};
 
-	if (!d->stopping)
+	if (!d->calls.stopping)
 		return false;
 	if (!d->draining) {
 		if (d->gave_up)
@@ -566,7 +625,7 @@ struct daemon *daemon_free(struct daemon *d)
 	/* Connections first: who waits for a snapshot tells it so. */
 	d->conns = conns_free(d->conns);
 	free_recording(d);
-	d->status = status_free(d->status);
+	d->pictures = pictures_free(d->pictures);
 	d->hub = hub_free(d->hub);
 	quota_fini(&d->quota);
 	decoder_dying_wait(DYING_MS);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The dispatch of requests; see the header. */
 #include "daemon/control/call.h"
 
 #include <stdarg.h>
@@ -7,29 +6,6 @@
 #include <string.h>
 
 #include "daemon/control/audit.h"
-#include "daemon/daemon.h"
-
-static const method_handler handlers[_METHOD_MAX] = {
-	[METHOD_HELLO] = method_hello,
-	[METHOD_STATUS] = method_status,
-	[METHOD_CONFIG_SHOW] = method_config_show,
-	[METHOD_TARGET_ARM] = method_target_arm,
-	[METHOD_TARGET_DISARM] = method_target_disarm,
-	[METHOD_TARGET_LIST] = method_target_list,
-	[METHOD_TARGET_SHOW] = method_target_show,
-	[METHOD_TARGET_REGISTER] = method_target_register,
-	[METHOD_SNAPSHOT_CREATE] = method_snapshot_create,
-	[METHOD_SNAPSHOT_LIST] = method_snapshot_list,
-	[METHOD_SNAPSHOT_SHOW] = method_snapshot_show,
-	[METHOD_SNAPSHOT_CANCEL] = method_snapshot_cancel,
-	[METHOD_SNAPSHOT_DELETE] = method_snapshot_delete,
-	[METHOD_SNAPSHOT_FETCH] = method_snapshot_fetch,
-	[METHOD_TRIGGER_ADD] = method_trigger_add,
-	[METHOD_TRIGGER_LIST] = method_trigger_list,
-	[METHOD_TRIGGER_REMOVE] = method_trigger_remove,
-	[METHOD_SUBSCRIBE] = method_subscribe,
-	[METHOD_UNSUBSCRIBE] = method_unsubscribe,
-};
 
 enum protocol_error call_fail(struct call *call, enum protocol_error e, const char *fmt, ...)
 {
@@ -94,21 +70,21 @@ static const char *read_envelope(struct json_object *o, struct envelope *e)
 	return NULL;
 }
 
-static enum protocol_error run(struct call *call, struct json_object **ret_result)
+static enum protocol_error run(const struct calls *calls, struct call *call, struct json_object **ret_result)
 {
 	const struct protocol_method *m = call->method;
 	enum protocol_error e;
 
 	if (m->flags & METHOD_TO_CLIENT)
 		return call_fail(call, API_UNKNOWN_METHOD, "%s is asked by the daemon only", m->name);
-	if (call->daemon->stopping)
+	if (calls->stopping)
 		return call_fail(call, API_SHUTTING_DOWN, "tracerd is stopping");
 	if ((m->flags & METHOD_ADMIN) && !call->peer->admin)
 		return call_fail(call, API_NOT_PERMITTED, "%s is for administrators", m->name);
 	e = protocol_check_params(m, call->params.object, call->why, sizeof(call->why));
 	if (e != API_OK)
 		return e;
-	return handlers[m - protocol_methods](call, ret_result);
+	return calls->handlers[m - protocol_methods](call, ret_result);
 }
 
 /* What was answered. */
@@ -128,9 +104,9 @@ static enum protocol_error answer(struct call *call, enum protocol_error e, stru
 	return API_BUSY;
 }
 
-static void call_method(struct daemon *d, struct conn *c, const struct envelope *env, int *fds, size_t n_fds)
+static void call_method(const struct calls *calls, struct conn *c, const struct envelope *env, int *fds, size_t n_fds)
 {
-	struct call call = {.daemon = d, .conn = c, .peer = conn_peer(c), .id = env->id, .fds = fds, .n_fds = n_fds};
+	struct call call = {.methods = calls->methods, .conn = c, .peer = conn_peer(c), .id = env->id, .fds = fds, .n_fds = n_fds};
 	struct json_object *result = NULL;
 	enum protocol_error e;
 
@@ -145,15 +121,15 @@ static void call_method(struct daemon *d, struct conn *c, const struct envelope 
 		return;
 	}
 	call.params = (struct params){.method = call.method, .object = env->params};
-	e = run(&call, &result);
+	e = run(calls, &call, &result);
 	if (!call.deferred)
 		e = answer(&call, e, result);
 	if (call.method->flags & METHOD_AUDIT)
-		audit_log(&d->audit, call.peer, call.method->name, call.object,
+		audit_log(calls->audit, call.peer, call.method->name, call.object,
 			e != API_OK ? protocol_error_code(e) : call.deferred ? "accepted" : "ok");
 }
 
-void method_message(void *daemon, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds)
+void calls_message(void *calls, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds)
 {
 	_cleanup_json_ struct json_object *o = NULL;
 	struct envelope env;
@@ -187,5 +163,5 @@ void method_message(void *daemon, struct conn *c, const char *text, size_t len, 
 			conn_answered(c, env.id);
 		return;
 	}
-	call_method(daemon, c, &env, fds, n_fds);
+	call_method(calls, c, &env, fds, n_fds);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Methods about the daemon and the connection itself. */
 #include "daemon/caps.h"
-#include "daemon/control/call.h"
-#include "daemon/daemon.h"
-#include "daemon/status/status.h"
+#include "daemon/config.h"
+#include "daemon/methods/methods_internal.h"
+#include "daemon/status/picture.h"
 
 enum protocol_error method_hello(struct call *call, struct json_object **ret_result)
 {
@@ -20,7 +20,7 @@ enum protocol_error method_hello(struct call *call, struct json_object **ret_res
 
 enum protocol_error method_status(struct call *call, struct json_object **ret_result)
 {
-	struct picture *p = status_picture(call->daemon->status);
+	struct picture *p = pictures_get(call->methods->pictures);
 
 	if (!p)
 		return call_fail(call, API_BUSY, "out of memory");
@@ -33,7 +33,7 @@ enum protocol_error method_config_show(struct call *call, struct json_object **r
 {
 	struct json_object *o = json_object_new_object();
 
-	json_add(o, "config", config_to_json(&call->daemon->config));
+	json_add(o, "config", config_to_json(call->methods->config));
 	*ret_result = o;
 	return API_OK;
 }

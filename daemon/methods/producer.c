@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "daemon/base/clockseries.h"
-#include "daemon/control/call.h"
-#include "daemon/daemon.h"
+#include "daemon/methods/methods_internal.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
 
@@ -102,7 +101,7 @@ static void undo_register(struct call *call)
 
 enum protocol_error method_target_register(struct call *call, struct json_object **ret_result)
 {
-	struct daemon *d = call->daemon;
+	struct methods *m = call->methods;
 	struct registration *reg;
 	struct producer *producer;
 	struct target *target;
@@ -119,13 +118,13 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	if (!reg)
 		return call_fail(call, API_BUSY, "out of memory");
 	reg->conn = call->conn;
-	r = producers_register(d->producers, call->peer, rings_fd, wake_fd, &producer, &control_fd, why, sizeof(why));
+	r = producers_register(m->producers, call->peer, rings_fd, wake_fd, &producer, &control_fd, why, sizeof(why));
 	if (r != 0) {
 		free(reg);
 		return register_error(call, r, why);
 	}
 	reg->producer = producer_ref(producer);
-	target = targets_of_program(d->targets, producer_pid(producer), producer_start_time(producer), call->peer->uid);
+	target = targets_of_program(m->targets, producer_pid(producer), producer_start_time(producer), call->peer->uid);
 	if (!target || conn_attach(call->conn, on_connection_gone, reg) < 0) {
 		(void)close_fd(control_fd);
 		producer_end(producer);
@@ -134,10 +133,10 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	}
 	producer_connect(producer, &(struct producer_connection){
 					   .control = on_control, .alive = on_alive, .ended = on_ended, .arg = reg});
-	clockseries_start(d->clocks);
+	clockseries_start(m->clocks);
 	call_object(call, target_name(target));
 	call->reply_fds[call->n_reply_fds++] = control_fd;
-	*ret_result = call_target_answer(call, target);
+	*ret_result = method_target_answer(call, target);
 	call->undo = undo_register;
 	return API_OK;
 }

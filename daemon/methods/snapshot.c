@@ -3,8 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/control/call.h"
-#include "daemon/daemon.h"
+#include "daemon/methods/methods_internal.h"
 #include "daemon/snapshot/snapshot.h"
 #include "daemon/target/target.h"
 
@@ -71,7 +70,7 @@ static enum protocol_error create(struct call *call, struct target *t, struct wa
 	};
 	char why[200] = "";
 	int r = snapshots_create(
-		call->daemon->snapshots, t, &req, w ? waiter_done : NULL, w, ret, why, sizeof(why));
+		call->methods->snapshots, t, &req, w ? waiter_done : NULL, w, ret, why, sizeof(why));
 
 	return r == 0 ? API_OK : create_error(call, r, why);
 }
@@ -85,7 +84,7 @@ static enum protocol_error create_and_wait(struct call *call, struct target *t)
 
 	if (!w)
 		return call_fail(call, API_BUSY, "out of memory");
-	w->snapshots = call->daemon->snapshots;
+	w->snapshots = call->methods->snapshots;
 	if (pending_new(call->conn, call->id, waiter_gone, w, &w->pending) < 0)
 		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
 	e = create(call, t, w, &s);
@@ -108,7 +107,7 @@ enum protocol_error method_snapshot_create(struct call *call, struct json_object
 {
 	struct snapshot *s = NULL;
 	struct target *t = NULL;
-	enum protocol_error e = call_target(call, &t);
+	enum protocol_error e = method_find_target(call, &t);
 
 	if (e != API_OK)
 		return e;
@@ -131,7 +130,7 @@ static enum protocol_error find(struct call *call, struct snapshot **ret)
 	const char *id = params_string(&call->params, "snapshot");
 
 	call_object(call, id);
-	if (snapshots_find(call->daemon->snapshots, id, call->peer->uid, call->peer->admin, ret) != 0)
+	if (snapshots_find(call->methods->snapshots, id, call->peer->uid, call->peer->admin, ret) != 0)
 		return call_fail(call, API_NOT_FOUND, "no such snapshot");
 	return API_OK;
 }
@@ -142,7 +141,7 @@ enum protocol_error method_snapshot_list(struct call *call, struct json_object *
 	char next[SPOOL_ID_LEN + 1] = "";
 	int r;
 
-	r = snapshots_list(call->daemon->snapshots, call->peer->uid, call->peer->admin, params_string(&call->params, "cursor"),
+	r = snapshots_list(call->methods->snapshots, call->peer->uid, call->peer->admin, params_string(&call->params, "cursor"),
 		(unsigned int)params_int(&call->params, "limit"), &list, next);
 	if (r != 0) {
 		json_object_put(o);

@@ -9,17 +9,16 @@
 #include "common/base/log.h"
 #include "daemon/base/clockseries.h"
 #include "daemon/control/audit.h"
-#include "daemon/control/call.h"
-#include "daemon/daemon.h"
+#include "daemon/methods/methods_internal.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger.h"
 
-enum protocol_error call_target(struct call *call, struct target **ret_target)
+enum protocol_error method_find_target(struct call *call, struct target **ret_target)
 {
 	char buf[PROTOCOL_TARGET_SIZE];
 	const char *name = params_target_name(&call->params, "target", buf);
 	/* What another user armed is not even said to exist. */
-	struct target *t = targets_find(call->daemon->targets, name, call->peer->uid, call->peer->admin);
+	struct target *t = targets_find(call->methods->targets, name, call->peer->uid, call->peer->admin);
 
 	call_object(call, name);
 	if (!t)
@@ -102,14 +101,14 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 
 /* Who gets a target told: what of it is counted for them. */
 struct reader {
-	struct daemon *daemon;
+	struct methods *methods;
 	uid_t uid;
 	bool admin;
 };
 
 static struct reader reader_of(const struct call *call)
 {
-	return (struct reader){.daemon = call->daemon, .uid = call->peer->uid, .admin = call->peer->admin};
+	return (struct reader){.methods = call->methods, .uid = call->peer->uid, .admin = call->peer->admin};
 }
 
 /* T, and what only the daemon as a whole knows of it. */
@@ -117,7 +116,7 @@ static struct json_object *target_json(const struct reader *reader, struct targe
 {
 	struct json_object *o = target_to_json(t);
 
-	json_add_uint(o, "triggers", triggers_count(reader->daemon->triggers, t, reader->uid, reader->admin));
+	json_add_uint(o, "triggers", triggers_count(reader->methods->triggers, t, reader->uid, reader->admin));
 	return o;
 }
 
@@ -129,7 +128,7 @@ static struct json_object *target_answer(const struct reader *reader, struct tar
 	return o;
 }
 
-struct json_object *call_target_answer(struct call *call, struct target *t)
+struct json_object *method_target_answer(struct call *call, struct target *t)
 {
 	const struct reader reader = reader_of(call);
 
@@ -148,18 +147,18 @@ struct armer {
 static void on_armed(void *arg, int answer, struct target *t, const char *why)
 {
 	struct armer *a = arg;
-	struct daemon *d = a->reader.daemon;
+	struct methods *m = a->reader.methods;
 	char untold[200] = "";
 	enum protocol_error e = answer ? arm_error(answer, &why) : API_OK;
 
-	audit_log(&d->audit, conn_peer(a->conn), "target.arm", t ? target_name(t) : "", answer ? protocol_error_code(e) : "ok");
+	audit_log(m->audit, conn_peer(a->conn), "target.arm", t ? target_name(t) : "", answer ? protocol_error_code(e) : "ok");
 	if (answer) {
 		pending_fail(a->pending, e, why);
 	} else {
-		clockseries_start(d->clocks);
+		clockseries_start(m->clocks);
 		/* What its client does not learn of is not to be. */
 		if (!pending_reply(a->pending, target_answer(&a->reader, t)) &&
-		    targets_release(d->targets, t, untold, sizeof(untold)) != 0)
+		    targets_release(m->targets, t, untold, sizeof(untold)) != 0)
 			log_warning("target %s stays armed, and its client does not know: %s", target_name(t), untold);
 	}
 	free(a);
@@ -186,7 +185,7 @@ static enum protocol_error arm(struct call *call, const struct target_request *r
 	/* The reply is promised first: what nobody can be told of is not begun. */
 	if (pending_new(call->conn, call->id, armer_gone, a, &a->pending) < 0)
 		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
-	r = targets_arm(call->daemon->targets, req, on_armed, a, &a->arming, why, sizeof(why));
+	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, why, sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
 		return arm_fail(call, r, why);
@@ -224,14 +223,14 @@ enum protocol_error method_target_disarm(struct call *call, struct json_object *
 {
 	_cleanup_json_ struct json_object *answer = NULL;
 	struct target *t = NULL;
-	enum protocol_error e = call_target(call, &t);
+	enum protocol_error e = method_find_target(call, &t);
 	char why[200] = "";
 	int r;
 
 	if (e != API_OK)
 		return e;
-	answer = call_target_answer(call, t);
-	r = targets_release(call->daemon->targets, t, why, sizeof(why));
+	answer = method_target_answer(call, t);
+	r = targets_release(call->methods->targets, t, why, sizeof(why));
 	if (r != 0)
 		return arm_fail(call, r, why);
 	*ret_result = take_ptr(answer);
@@ -239,7 +238,7 @@ enum protocol_error method_target_disarm(struct call *call, struct json_object *
 }
 
 /* What went meanwhile is no gap in it. */
-bool call_cursor(const struct call *call, uint64_t *ret)
+bool cursor_read(const struct call *call, uint64_t *ret)
 {
 	const char *s = params_string(&call->params, "cursor");
 	uint64_t v = 0;
@@ -259,7 +258,7 @@ bool call_cursor(const struct call *call, uint64_t *ret)
 	return true;
 }
 
-void add_cursor(struct json_object *result, bool more, uint64_t after)
+void cursor_add(struct json_object *result, bool more, uint64_t after)
 {
 	char next[24];
 
@@ -292,7 +291,7 @@ static struct json_object *page_answer(const struct reader *reader, uint64_t aft
 	size_t bytes = 0;
 	bool more = false;
 
-	while ((t = targets_next(reader->daemon->targets, after))) {
+	while ((t = targets_next(reader->methods->targets, after))) {
 		if (target_visible(t, reader->uid, reader->admin)) {
 			if (limit == 0 || !page_add(reader, list, t, &bytes)) {
 				more = true;
@@ -302,7 +301,7 @@ static struct json_object *page_answer(const struct reader *reader, uint64_t aft
 		}
 		after = target_id(t);
 	}
-	add_cursor(o, more, after);
+	cursor_add(o, more, after);
 	return o;
 }
 
@@ -311,7 +310,7 @@ static struct json_object *page_answer(const struct reader *reader, uint64_t aft
 #define SURVEY_SECONDS 2 /* then the answer has what was known before */
 
 struct asker {
-	LIST_ENTRY(asker) link; /* of the daemon */
+	LIST_ENTRY(asker) link; /* of struct methods */
 	struct reader reader;
 	struct pending *pending; /* not owned */
 	struct event *limit;
@@ -329,7 +328,7 @@ static void asker_free(struct asker *asker)
 
 static struct target *asker_target(const struct asker *asker)
 {
-	struct target *t = asker->target ? targets_next(asker->reader.daemon->targets, asker->target - 1) : NULL;
+	struct target *t = asker->target ? targets_next(asker->reader.methods->targets, asker->target - 1) : NULL;
 
 	return t && target_id(t) == asker->target ? t : NULL;
 }
@@ -362,16 +361,16 @@ static bool is_surveying(const struct asker *asker)
 	struct target *t = asker_target(asker);
 
 	return (t || !asker->target) &&
-	       targets_surveying(asker->reader.daemon->targets, t, asker->reader.uid, asker->reader.admin);
+	       targets_surveying(asker->reader.methods->targets, t, asker->reader.uid, asker->reader.admin);
 }
 
-void method_targets_surveyed(struct daemon *d)
+void methods_surveyed(struct methods *m)
 {
 	struct asker *asker;
 
 	/* From the front after each: sending may end a connection, and with it others that wait. */
 	do {
-		LIST_FOREACH(asker, &d->askers, link)
+		LIST_FOREACH(asker, &m->askers, link)
 			if (!is_surveying(asker))
 				break;
 		if (asker)
@@ -385,7 +384,7 @@ static enum protocol_error ask(struct call *call, const struct asker *what, stru
 	const struct timeval limit = {.tv_sec = SURVEY_SECONDS};
 	struct asker *asker;
 
-	targets_survey(call->daemon->targets, t, call->peer->uid, call->peer->admin);
+	targets_survey(call->methods->targets, t, call->peer->uid, call->peer->admin);
 	if (!is_surveying(what)) {
 		*ret_result = t ? target_answer(&what->reader, t) : page_answer(&what->reader, what->after, what->page);
 		return API_OK;
@@ -394,7 +393,7 @@ static enum protocol_error ask(struct call *call, const struct asker *what, stru
 	if (!asker)
 		return call_fail(call, API_BUSY, "out of memory");
 	*asker = *what;
-	asker->limit = evtimer_new(call->daemon->base, on_limit, asker);
+	asker->limit = evtimer_new(call->methods->base, on_limit, asker);
 	if (!asker->limit || event_add(asker->limit, &limit) < 0 ||
 	    pending_new(call->conn, call->id, asker_gone, asker, &asker->pending) < 0) {
 		if (asker->limit)
@@ -402,7 +401,7 @@ static enum protocol_error ask(struct call *call, const struct asker *what, stru
 		free(asker);
 		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
 	}
-	LIST_INSERT_HEAD(&call->daemon->askers, asker, link);
+	LIST_INSERT_HEAD(&call->methods->askers, asker, link);
 	call->deferred = true;
 	return API_OK;
 }
@@ -411,7 +410,7 @@ enum protocol_error method_target_show(struct call *call, struct json_object **r
 {
 	struct asker what = {.reader = reader_of(call)};
 	struct target *t = NULL;
-	enum protocol_error e = call_target(call, &t);
+	enum protocol_error e = method_find_target(call, &t);
 
 	if (e != API_OK)
 		return e;
@@ -423,7 +422,7 @@ enum protocol_error method_target_list(struct call *call, struct json_object **r
 {
 	struct asker what = {.reader = reader_of(call), .page = params_int(&call->params, "limit")};
 
-	if (!call_cursor(call, &what.after))
+	if (!cursor_read(call, &what.after))
 		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
 	return ask(call, &what, NULL, ret_result);
 }

@@ -3,8 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/control/call.h"
-#include "daemon/daemon.h"
+#include "daemon/methods/methods_internal.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger.h"
 
@@ -32,7 +31,7 @@ static struct json_object *trigger_answer(struct trigger *t)
 
 static void undo_add(struct call *call)
 {
-	triggers_remove(call->daemon->triggers, call->undo_arg);
+	triggers_remove(call->methods->triggers, call->undo_arg);
 }
 
 enum protocol_error method_trigger_add(struct call *call, struct json_object **ret_result)
@@ -49,13 +48,13 @@ enum protocol_error method_trigger_add(struct call *call, struct json_object **r
 	};
 	struct target *target = NULL;
 	struct trigger *t = NULL;
-	enum protocol_error e = call_target(call, &target);
+	enum protocol_error e = method_find_target(call, &target);
 	char why[200] = "";
 	int r;
 
 	if (e != API_OK)
 		return e;
-	r = triggers_add(call->daemon->triggers, target, &req, &t, why, sizeof(why));
+	r = triggers_add(call->methods->triggers, target, &req, &t, why, sizeof(why));
 	if (r != 0)
 		return add_error(call, r, why);
 	call_object(call, trigger_name(t));
@@ -74,17 +73,17 @@ enum protocol_error method_trigger_list(struct call *call, struct json_object **
 	bool more = false;
 	uint64_t after;
 
-	if (!call_cursor(call, &after))
+	if (!cursor_read(call, &after))
 		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
 	if (params_has(&call->params, "target")) {
-		enum protocol_error e = call_target(call, &target);
+		enum protocol_error e = method_find_target(call, &target);
 
 		if (e != API_OK)
 			return e;
 	}
 	o = json_object_new_object();
 	list = json_add_new_array(o, "triggers");
-	while ((t = triggers_next(call->daemon->triggers, after))) {
+	while ((t = triggers_next(call->methods->triggers, after))) {
 		if (trigger_visible(t, call->peer->uid, call->peer->admin) && (!target || trigger_target(t) == target)) {
 			if (limit-- == 0) {
 				more = true;
@@ -94,7 +93,7 @@ enum protocol_error method_trigger_list(struct call *call, struct json_object **
 		}
 		after = trigger_id(t);
 	}
-	add_cursor(o, more, after);
+	cursor_add(o, more, after);
 	*ret_result = o;
 	return API_OK;
 }
@@ -102,7 +101,7 @@ enum protocol_error method_trigger_list(struct call *call, struct json_object **
 enum protocol_error method_trigger_remove(struct call *call, struct json_object **ret_result)
 {
 	const char *name = params_string(&call->params, "trigger");
-	struct trigger *t = triggers_find(call->daemon->triggers, name, call->peer->uid, call->peer->admin);
+	struct trigger *t = triggers_find(call->methods->triggers, name, call->peer->uid, call->peer->admin);
 
 	call_object(call, name);
 	/* What another user added is not even said to exist. */
@@ -110,6 +109,6 @@ enum protocol_error method_trigger_remove(struct call *call, struct json_object 
 		return call_fail(call, API_NOT_FOUND, "no such trigger");
 	trigger_stop(t);
 	*ret_result = trigger_answer(t);
-	triggers_remove(call->daemon->triggers, t);
+	triggers_remove(call->methods->triggers, t);
 	return API_OK;
 }

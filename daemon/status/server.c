@@ -9,9 +9,8 @@
 
 #include "common/base/io.h"
 #include "daemon/config.h"
-#include "daemon/control/auth.h"
 #include "daemon/control/quota.h"
-#include "daemon/status/status.h"
+#include "daemon/status/picture.h"
 
 #define REQUEST_MAX 4096
 
@@ -94,7 +93,7 @@ static const char *choose(struct status_server *s, const char *request, struct p
 		*ret_len = sizeof(not_found) - 1;
 		return not_found;
 	}
-	*ret_picture = status_picture(s->ctx.status);
+	*ret_picture = pictures_get(s->ctx.pictures);
 	if (!*ret_picture) {
 		*ret_len = sizeof(no_memory) - 1;
 		return no_memory;

@@ -13,15 +13,15 @@
 #include "common/base/cleanup.h"
 
 struct config;
+struct pictures;
 struct quota;
-struct status;
 struct status_server;
 
 struct status_server_context { /* all borrowed */
 	struct event_base *base;
 	const struct config *config;
 	struct quota *quota;
-	struct status *status;
+	struct pictures *pictures;
 	/* How many more connections may wait; and: one has been closed. */
 	unsigned int (*room)(void *arg);
 	void (*on_change)(void *arg);

@@ -1,29 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The picture of the daemon's state: built when somebody asks and the last one is older than
- * 250 ms, then shared by all who ask, as an object, as JSON text and as metrics. However many
- * dashboards poll, the cost of looking is bounded.
+ * What the status object says, gathered from every room. The one who builds the daemon names the rooms for each object
+ * anew, so that none is asked after its end.
  */
 #pragma once
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/control/json.h"
 
-struct daemon;
-struct status;
-struct picture;
+struct audit;
+struct conns;
+struct hub;
+struct listener;
+struct loop_meter;
+struct openings;
+struct producers;
+struct quota;
+struct snapshots;
+struct status_server;
+struct targets;
+struct triggers;
 
-int status_new(struct daemon *d, struct status **ret) _must_check_;
-struct status *status_free(struct status *s);
+struct status_sources {
+	const struct audit *audit;
+	const struct quota *quota;
+	const struct loop_meter *meter;
+	struct hub *hub;
+	struct openings *openings;
+	struct targets *targets;
+	struct producers *producers;
+	struct snapshots *snapshots;
+	struct triggers *triggers;
+	struct conns *conns;
+	struct status_server *status_server;
+	struct listener *control; /* NULL: none any more */
+	uint64_t started_ns;	  /* io_now_ns() */
+	bool stopping;
+};
 
-/* A reference that the caller gives back; NULL without memory. */
-struct picture *status_picture(struct status *s);
-struct picture *picture_ref(struct picture *p);
-void picture_unref(struct picture *p);
-
-struct json_object *picture_object(const struct picture *p); /* borrowed, not to be changed */
-/* Whole HTTP answers: head and body. */
-const char *picture_status(const struct picture *p, size_t *ret_len);
-const char *picture_metrics(const struct picture *p, size_t *ret_len);
+/* NULL or incomplete without memory. */
+struct json_object *status_to_json(const struct status_sources *s);

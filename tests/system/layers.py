@@ -26,11 +26,10 @@ ROOMS = {
     "daemon/target": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/backend daemon/backend/sample",
     "daemon/snapshot": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/backend daemon/target",
     "daemon/trigger": f"{BASE} {BUNDLE} {CONTROL} {LOW} {CHARGES} daemon/backend/sample daemon/producer daemon/snapshot daemon/target",
-    "daemon/status": f"{BASE} {CONTROL} {LOW} daemon/daemon.h daemon/control daemon/producer daemon/snapshot daemon/target daemon/trigger",
-    "daemon/control": f"{BASE} {CONTROL} {LOW} daemon/daemon.h",
-    "daemon/methods": f"{BASE} {LOW} daemon/daemon.h daemon/control daemon/producer daemon/snapshot daemon/status daemon/target "
-                      "daemon/trigger",
-    "daemon": f"{BASE} {CONTROL} {DECODER} daemon/base daemon/control daemon/producer daemon/snapshot daemon/status daemon/target "
+    "daemon/status": f"{BASE} {CONTROL} {LOW} daemon/control daemon/producer daemon/snapshot daemon/target daemon/trigger",
+    "daemon/control": f"{BASE} {CONTROL} {LOW}",
+    "daemon/methods": f"{BASE} {LOW} daemon/control daemon/producer daemon/snapshot daemon/status daemon/target daemon/trigger",
+    "daemon": f"{BASE} {CONTROL} {DECODER} daemon/base daemon/control daemon/methods daemon/producer daemon/snapshot daemon/status daemon/target "
               "daemon/trigger",
     # tracerd-step, tracerd-open
     "step": f"{BASE} {BUNDLE} {CONTROL}",
@@ -64,8 +63,6 @@ CIRCLES = [
     # A target keeps the sampler's events by name.
     ["daemon/backend/sample/event_group", "daemon/backend/sample/sampler", "daemon/target/arming", "daemon/target/sideband_events",
      "daemon/target/stack_probe", "daemon/target/target", "daemon/target/target_internal"],
-    # Handlers of requests and the status picture get the whole daemon.
-    ["daemon/control/call", "daemon/daemon", "daemon/status/server", "daemon/status/status"],
     # Who ran is read by the session's own rules.
     ["decode/pt/who_ran", "decode/replay/pt", "decode/replay/pt_internal", "decode/replay/pt_notes", "decode/replay/session",
      "decode/replay/session_internal"],
