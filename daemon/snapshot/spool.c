@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/snapshot/spool.h"
+#include "daemon/snapshot/spool_internal.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -17,35 +17,6 @@
 #include "common/bundle/bundle.h"
 #include "common/control/json.h"
 #include "daemon/base/lock.h"
-#include "daemon/snapshot/spool_internal.h"
-
-#define REMOVED_PREFIX ".removed-"
-#define STATE(x) (1U << (x)) /* of sets of states */
-
-struct spool {
-	int lock_fd; /* one daemon a spool */
-	int dir_fd;
-	struct spool_limits limits;
-	struct quota *quota; /* not owned */
-	struct spool_item **items; /* oldest first, removed ones that are still on the disk too */
-	size_t n_items, size_items;
-	size_t n_reserved; /* places in `items` that are promised */
-	spool_removed_fn removed;
-	void *removed_arg;
-};
-
-/* What one purge removes, told by name: the items are the loop's. */
-struct spool_purge {
-	struct spool *spool;
-	size_t n;
-	struct {
-		struct spool_item *item;
-		char name[sizeof(REMOVED_PREFIX) + SPOOL_ID_LEN];
-		bool cut;
-		bool gone;
-		uint64_t left;
-	} trees[];
-};
 
 /* ---- ids */
 
@@ -70,7 +41,7 @@ void spool_new_id(const struct spool *s, char ret[SPOOL_ID_LEN + 1])
 		uint16_t bits = (uint16_t)tries;
 		time_t t = time(NULL);
 		struct tm tm;
-		char tmp[SPOOL_ID_LEN + sizeof(SAFEFILE_TMP_PREFIX)], stamp[16], removed[SPOOL_ID_LEN + sizeof(REMOVED_PREFIX)];
+		char tmp[SPOOL_ID_LEN + sizeof(SAFEFILE_TMP_PREFIX)], stamp[16], removed[SPOOL_ID_LEN + sizeof(SPOOL_REMOVED_PREFIX)];
 
 		(void)gmtime_r(&t, &tm);
 		if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) < 0)
@@ -78,7 +49,7 @@ void spool_new_id(const struct spool *s, char ret[SPOOL_ID_LEN + 1])
 		(void)strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &tm);
 		(void)snprintf(ret, SPOOL_ID_LEN + 1, "%s-%04x", stamp, bits);
 		(void)snprintf(tmp, sizeof(tmp), "%s%s", SAFEFILE_TMP_PREFIX, ret);
-		(void)snprintf(removed, sizeof(removed), "%s%s", REMOVED_PREFIX, ret);
+		(void)snprintf(removed, sizeof(removed), "%s%s", SPOOL_REMOVED_PREFIX, ret);
 		if (fstatat(s->dir_fd, ret, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
 		    fstatat(s->dir_fd, tmp, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
 		    fstatat(s->dir_fd, removed, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -148,7 +119,7 @@ void spool_unreserve(struct spool *s, struct spool_item *item)
 	item_free(item);
 }
 
-static void set_bytes(struct spool_item *item, uint64_t bytes)
+void spool_item_set_bytes(struct spool_item *item, uint64_t bytes)
 {
 	item->bytes = bytes;
 	quota_resize(&item->charge, bytes);
@@ -159,7 +130,7 @@ void spool_add(struct spool *s, struct spool_item *item, uint64_t bytes, uint64_
 	size_t i;
 
 	s->n_reserved--;
-	set_bytes(item, bytes);
+	spool_item_set_bytes(item, bytes);
 	item->published_ns = published_ns;
 	for (i = s->n_items; i > 0 && compare_items(s->items[i - 1], item) > 0; i--)
 		s->items[i] = s->items[i - 1];
@@ -167,8 +138,7 @@ void spool_add(struct spool *s, struct spool_item *item, uint64_t bytes, uint64_
 	s->n_items++;
 }
 
-/* Its tree is gone. */
-static void drop(struct spool *s, struct spool_item *item)
+void spool_drop(struct spool *s, struct spool_item *item)
 {
 	size_t i = 0;
 
@@ -179,7 +149,7 @@ static void drop(struct spool *s, struct spool_item *item)
 	item_free(item);
 }
 
-static struct spool_item *find(const struct spool *s, const char *id)
+struct spool_item *spool_find_item(const struct spool *s, const char *id)
 {
 	for (size_t i = 0; i < s->n_items; i++)
 		if (s->items[i]->state == SPOOL_KEPT && !strcmp(s->items[i]->id, id))
@@ -189,7 +159,7 @@ static struct spool_item *find(const struct spool *s, const char *id)
 
 const struct spool_item *spool_find(const struct spool *s, const char *id)
 {
-	return find(s, id);
+	return spool_find_item(s, id);
 }
 
 int spool_dir_fd(const struct spool *s)
@@ -206,24 +176,24 @@ size_t spool_count(const struct spool *s)
 	return n;
 }
 
-static uint64_t sum_bytes(const struct spool *s, unsigned states)
+uint64_t spool_sum_bytes(const struct spool *s, unsigned states)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < s->n_items; i++)
-		if (states & STATE(s->items[i]->state))
+		if (states & SPOOL_STATE(s->items[i]->state))
 			sum += s->items[i]->bytes;
 	return sum;
 }
 
 uint64_t spool_bytes(const struct spool *s)
 {
-	return sum_bytes(s, ~0U);
+	return spool_sum_bytes(s, ~0U);
 }
 
 size_t spool_removing(const struct spool *s, uint64_t *ret_bytes)
 {
-	*ret_bytes = sum_bytes(s, STATE(SPOOL_LEAVING) | STATE(SPOOL_HELD));
+	*ret_bytes = spool_sum_bytes(s, SPOOL_STATE(SPOOL_LEAVING) | SPOOL_STATE(SPOOL_HELD));
 	return s->n_items - spool_count(s);
 }
 
@@ -286,7 +256,7 @@ static int load_item(struct spool *s, const char *name, bool removed)
 		if (!info)
 			return -ENOMEM;
 	}
-	r = spool_reserve(s, removed ? name + strlen(REMOVED_PREFIX) : name, (uid_t)uid, &item);
+	r = spool_reserve(s, removed ? name + strlen(SPOOL_REMOVED_PREFIX) : name, (uid_t)uid, &item);
 	if (r < 0)
 		return r;
 	item->info = take_ptr(info);
@@ -309,10 +279,10 @@ static int load(struct spool *s)
 		return -errno;
 	(void)take_fd(&fd);
 	while ((e = readdir(dir)) != NULL) {
-		bool removed = !strncmp(e->d_name, REMOVED_PREFIX, strlen(REMOVED_PREFIX));
+		bool removed = !strncmp(e->d_name, SPOOL_REMOVED_PREFIX, strlen(SPOOL_REMOVED_PREFIX));
 		int r;
 
-		if (!spool_id_is_valid(removed ? e->d_name + strlen(REMOVED_PREFIX) : e->d_name))
+		if (!spool_id_is_valid(removed ? e->d_name + strlen(SPOOL_REMOVED_PREFIX) : e->d_name))
 			continue;
 		r = load_item(s, e->d_name, removed);
 		if (r == -ENOMEM) {
@@ -386,189 +356,6 @@ void spool_close(struct spool *s)
 	free(s);
 }
 
-/* ---- removing */
-
-static void removed_name(const struct spool_item *item, char ret[sizeof(REMOVED_PREFIX) + SPOOL_ID_LEN])
-{
-	(void)snprintf(ret, sizeof(REMOVED_PREFIX) + SPOOL_ID_LEN, "%s%s", REMOVED_PREFIX, item->id);
-}
-
-/* Nobody can open it any more; this says whether somebody has. */
-static bool is_held(const struct spool *s, const struct spool_item *item, const char *name)
-{
-	_cleanup_close_ int dir = -1;
-
-	if (!item->handed_out)
-		return false;
-	dir = openat(s->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return dir >= 0 && safefile_tree_is_open(dir) != 0;
-}
-
-int spool_remove(struct spool *s, const char *id, const char *why)
-{
-	char name[sizeof(REMOVED_PREFIX) + SPOOL_ID_LEN];
-	struct spool_item *item = find(s, id);
-
-	if (!item)
-		return -ENOENT;
-	removed_name(item, name);
-	if (renameat(s->dir_fd, item->id, s->dir_fd, name) < 0 && errno != ENOENT)
-		return -errno;
-	item->state = is_held(s, item, name) ? SPOOL_HELD : SPOOL_LEAVING;
-	item->removed_ns = io_now_ns();
-	if (s->removed)
-		s->removed(s->removed_arg, item, why);
-	return 0;
-}
-
-struct spool_purge *spool_purge_begin(struct spool *s)
-{
-	const uint64_t now = io_now_ns();
-	struct spool_purge *p;
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n_items; i++)
-		n += s->items[i]->state != SPOOL_KEPT && !s->items[i]->in_purge;
-	if (n == 0)
-		return NULL;
-	p = calloc(1, sizeof(*p) + n * sizeof(p->trees[0]));
-	if (!p)
-		return NULL;
-	p->spool = s;
-	for (size_t i = 0; i < s->n_items; i++) {
-		struct spool_item *item = s->items[i];
-
-		if (item->state == SPOOL_KEPT || item->in_purge)
-			continue;
-		item->in_purge = true;
-		p->trees[p->n].item = item;
-		p->trees[p->n].left = item->bytes;
-		p->trees[p->n].cut = now - item->removed_ns >= s->limits.hold_ns;
-		removed_name(item, p->trees[p->n].name);
-		p->n++;
-	}
-	return p;
-}
-
-void spool_purge_run(struct spool_purge *p)
-{
-	for (size_t i = 0; i < p->n; i++) {
-		int r = safefile_remove_closed(p->spool->dir_fd, p->trees[i].name, BUNDLE_META, p->trees[i].cut,
-					       &p->trees[i].left);
-
-		p->trees[i].gone = r == 0;
-		if (r < 0) /* it is tried again, and charged until then */
-			log_debug("spool: cannot remove %s: %s", p->trees[i].name, strerror(-r));
-	}
-}
-
-void spool_purge_end(struct spool_purge *p)
-{
-	for (size_t i = 0; p && i < p->n; i++) {
-		struct spool_item *item = p->trees[i].item;
-
-		item->in_purge = false;
-		if (p->trees[i].gone) {
-			drop(p->spool, item);
-			continue;
-		}
-		item->state = SPOOL_HELD;
-		set_bytes(item, p->trees[i].left);
-	}
-	free(p);
-}
-
-/* ---- retention */
-
-static uint64_t realtime_ns(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
-static int usage_read(const struct spool *s, uint64_t now_ns, struct spool_usage *ret)
-{
-	int r;
-
-	ret->now_ns = now_ns;
-	r = safefile_space(s->dir_fd, &ret->free_bytes, &ret->total_bytes);
-	ret->free_bytes += sum_bytes(s, STATE(SPOOL_LEAVING));
-	return r;
-}
-
-static unsigned evict(struct spool *s, uint64_t now_ns, uid_t owner, uint64_t incoming)
-{
-	struct spool_usage usage;
-	unsigned n = 0;
-
-	while (usage_read(s, now_ns, &usage) == 0) {
-		ssize_t i = spool_pick_victim((const struct spool_item *const *)s->items, s->n_items, &s->limits, &usage, owner,
-					      incoming);
-		char id[SPOOL_ID_LEN + 1];
-
-		if (i < 0)
-			break;
-		(void)snprintf(id, sizeof(id), "%s", s->items[i]->id);
-		if (spool_remove(s, id, "retention") < 0)
-			break;
-		n++;
-	}
-	return n;
-}
-
-unsigned spool_expire(struct spool *s, uint64_t now_ns, uid_t owner)
-{
-	return evict(s, now_ns, owner, 0);
-}
-
-static bool is_over(uint64_t limit, uint64_t used, uint64_t bytes)
-{
-	return limit && (used > limit || bytes > limit - used);
-}
-
-/* Of the owner's share, by what is in one of the states, and `bytes`. */
-static bool is_over_share(const struct spool *s, uid_t owner, unsigned states, uint64_t bytes)
-{
-	uint64_t used = 0;
-
-	if (spool_is_exempt(&s->limits, owner))
-		return false;
-	for (size_t i = 0; i < s->n_items; i++)
-		if (s->items[i]->owner == owner && states & STATE(s->items[i]->state))
-			used += s->items[i]->bytes;
-	return is_over(s->limits.uid_bytes, used, bytes);
-}
-
-int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes)
-{
-	const struct spool_limits *l = &s->limits;
-	struct spool_usage usage;
-	int r;
-
-	/* Nothing is removed for what cannot fit anyway. */
-	if (is_over_share(s, owner, STATE(SPOOL_HELD), bytes))
-		return SPOOL_E_QUOTA;
-	r = usage_read(s, 0, &usage);
-	if (r < 0)
-		return r;
-	usage.free_bytes += sum_bytes(s, STATE(SPOOL_KEPT));
-	if (is_over(l->max_bytes, sum_bytes(s, STATE(SPOOL_HELD)), bytes) || spool_short_of_disk(l, &usage, bytes))
-		return SPOOL_E_NO_SPACE;
-	(void)evict(s, realtime_ns(), owner, bytes);
-	/* what went may still be held */
-	if (is_over_share(s, owner, STATE(SPOOL_KEPT) | STATE(SPOOL_HELD), bytes))
-		return SPOOL_E_QUOTA;
-	r = usage_read(s, 0, &usage);
-	if (r < 0)
-		return r;
-	if (is_over(l->max_bytes, sum_bytes(s, STATE(SPOOL_KEPT) | STATE(SPOOL_HELD)), bytes) ||
-	    spool_short_of_disk(l, &usage, bytes))
-		return SPOOL_E_NO_SPACE;
-	return 0;
-}
-
 /* ---- files */
 
 static int add_file(void *arg, const char *name, uint64_t size)
@@ -625,7 +412,7 @@ int spool_open_file(struct spool *s, const char *id, const char *name, int *ret_
 	if (r < 0)
 		return r;
 	r = safefile_open(dir, name, ret_fd, ret_size);
-	item = find(s, id);
+	item = spool_find_item(s, id);
 	if (r == 0 && item)
 		item->handed_out = true;
 	/* a directory, a link: whatever it is, it is no file of the list */
