@@ -5,7 +5,7 @@
  *
  * An operation can end (cancelled, out of time) while a step of it is still on the copier: then the state
  * is final at once, and it is cleaned up once the step has come back. Nothing here frees a snapshot, calls a waiter or starts
- * another one: that is work()'s, which snapshots_kick() asks for.
+ * another one: the scheduler does, which snapshots_schedule() asks for.
  */
 #include <assert.h>
 #include <errno.h>
@@ -113,20 +113,16 @@ void snapshot_release(struct snapshot *n)
 	n->deadline = NULL;
 }
 
-void snapshots_clean_up(struct snapshots *s)
+void snapshot_clean_up(struct snapshot *n)
 {
-	struct snapshot *n;
-
-	TAILQ_FOREACH(n, &s->all, entry) {
-		if (!n->deadline || !snapshot_has_ended(n) || n->job.submitted)
-			continue;
-		if (n->build.dir.dir_fd >= 0) {
-			/* the rings run again now, however long the file system takes */
-			release_recording(n);
-			submit(n, STEP_ABORT);
-		} else {
-			snapshot_release(n);
-		}
+	if (!n->deadline || !snapshot_has_ended(n) || n->job.submitted)
+		return;
+	if (n->build.dir.dir_fd >= 0) {
+		/* the rings run again now, however long the file system takes */
+		release_recording(n);
+		submit(n, STEP_ABORT);
+	} else {
+		snapshot_release(n);
 	}
 }
 
@@ -150,7 +146,7 @@ static void end(struct snapshot *n, enum snapshot_state state)
 	withdraw(n);
 	quota_release(&n->queued);
 	snapshot_set_state(n, state);
-	snapshots_kick(n->s);
+	snapshots_schedule(n->s);
 }
 
 static void fail_errno(struct snapshot *n, int r, const char *what)
@@ -216,7 +212,7 @@ static void publish(struct snapshot *n)
 	}
 	submit(n, STEP_PUBLISH);
 	/* the next may decode while this one is fsynced */
-	snapshots_kick(n->s);
+	snapshots_schedule(n->s);
 }
 
 static void publish_without_trace(struct snapshot *n)
@@ -257,7 +253,7 @@ static void publish_done(struct snapshot *n)
 	snapshot_set_state(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
 	if (spool_expire(s->c.spool, snapshot_now_ns(), n->uid) > 0)
 		snapshots_purge(s);
-	snapshots_kick(s);
+	snapshots_schedule(s);
 }
 
 /* ---- decode */
@@ -292,7 +288,7 @@ static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, vo
 		publish_without_trace(n);
 }
 
-static void decode(struct snapshot *n)
+void snapshot_decode(struct snapshot *n)
 {
 	static const struct decoding_callbacks callbacks = {.on_progress = on_progress, .on_end = on_decoded};
 	struct snapshots *s = n->s;
@@ -324,36 +320,15 @@ static void decode(struct snapshot *n)
 
 /* ---- copy */
 
-/* One that can start now, or NULL. */
-static struct snapshot *next_to_copy(struct snapshots *s)
-{
-	struct snapshot *n;
-
-	if (s->copying)
-		return NULL;
-	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->state == SNAPSHOT_QUEUED || (n->state == SNAPSHOT_FREEZING && n->ready))
-			return n;
-	return NULL;
-}
-
-struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin)
-{
-	struct frozen *frozen;
-
-	/* What fails here is tried again, and told, when its turn comes. */
-	return !s->copying && !next_to_copy(s) && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
-}
-
 static void on_ready(void *arg)
 {
 	struct snapshot *n = arg;
 
 	n->ready = true;
-	snapshots_kick(n->s);
+	snapshots_schedule(n->s);
 }
 
-static void freeze(struct snapshot *n)
+void snapshot_freeze(struct snapshot *n)
 {
 	struct snapshots *s = n->s;
 	struct target *t = n->frozen ? NULL : targets_find(s->c.targets, n->target, 0, true);
@@ -386,7 +361,7 @@ static void freeze(struct snapshot *n)
 		frozen_when_ready(n->frozen, on_ready, n); /* nobody else has to wait for it, too */
 }
 
-static void copy(struct snapshot *n)
+void snapshot_copy(struct snapshot *n)
 {
 	struct snapshots *s = n->s;
 
@@ -405,7 +380,7 @@ static void copy_done(struct snapshot *n)
 	n->s->copying = false;
 	/* Only the copy needs the rings: they are given back whatever comes. */
 	frozen_resume(n->frozen);
-	snapshots_kick(n->s);
+	snapshots_schedule(n->s);
 	if (snapshot_has_ended(n))
 		return;
 	n->s->lacking += n->build.lacks;
@@ -432,7 +407,7 @@ static void copy_done(struct snapshot *n)
 
 static void meta_done(struct snapshot *n)
 {
-	snapshots_kick(n->s);
+	snapshots_schedule(n->s);
 	if (snapshot_has_ended(n))
 		return;
 	if (n->step_result < 0)
@@ -458,46 +433,11 @@ static void step_done(struct copier_job *job)
 		publish_done(n);
 		break;
 	case STEP_ABORT:
-		snapshots_kick(n->s);
+		snapshots_schedule(n->s);
 		break;
 	case STEP_NONE:
 		break;
 	}
-}
-
-/* ---- turns */
-
-/* Per user: who is at the limit does not hold up the others. */
-static struct snapshot *next_to_decode(struct snapshots *s)
-{
-	struct snapshot *n;
-
-	if (s->n_slots >= s->c.config->snapshots_running)
-		return NULL;
-	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->state == SNAPSHOT_COPIED &&
-		    quota_charge(s->c.quota, n->requester, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
-			return n;
-	return NULL;
-}
-
-void snapshots_pump(struct snapshots *s)
-{
-	struct snapshot *n;
-
-	if (s->stopping)
-		return;
-	while ((n = next_to_copy(s)) != NULL) {
-		if (n->state == SNAPSHOT_QUEUED)
-			freeze(n);
-		else
-			copy(n);
-	}
-	while ((n = next_to_decode(s)) != NULL)
-		decode(n);
-	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->state == SNAPSHOT_COPIED && !n->told)
-			snapshot_tell(n);
 }
 
 /* ---- what comes from outside */

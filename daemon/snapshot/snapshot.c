@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Snapshots as clients see them: created, found, listed, waited for, cancelled, deleted, fetched. */
-#include "daemon/snapshot/snapshot.h"
+/* Snapshots as clients see them: found, listed, waited for, cancelled, deleted, fetched; and what status counts. */
+#include "daemon/snapshot/snapshot_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,19 +12,13 @@
 #include "common/base/log.h"
 #include "common/control/json.h"
 #include "common/decoder/dying.h"
-#include "daemon/snapshot/snapshot_internal.h"
-#include "daemon/target/target.h"
 
 #define MIB (1024ULL * 1024)
 #define EXPIRE_EVERY_S 600
-/* How soon a removed one that somebody holds is looked at again. */
-#define PURGE_EVERY_S 1
-/* What a bundle is at most beside the rings: history, meta.json, the trace of a short look-back. */
-#define ROOM_BESIDE_RINGS MIB
 
 /* ---- one */
 
-static void snapshot_free(struct snapshot *n)
+void snapshot_free(struct snapshot *n)
 {
 	if (!n)
 		return;
@@ -35,16 +29,7 @@ static void snapshot_free(struct snapshot *n)
 	free(n);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
-{
-	struct snapshot *n = arg;
-
-	n->s->timeouts++;
-	if (snapshot_happens(n, SNAPSHOT_DEADLINE) < 0)
-		log_debug("snapshot %s: its deadline has no effect", n->id);
-}
-
-static struct snapshot *snapshot_new(struct snapshots *s, const char *id)
+struct snapshot *snapshot_new(struct snapshots *s, const char *id)
 {
 	struct snapshot *n = calloc(1, sizeof(*n));
 
@@ -67,120 +52,9 @@ enum snapshot_state snapshot_state(const struct snapshot *snapshot)
 	return snapshot->state;
 }
 
-/* ---- what follows */
+/* ---- all */
 
-/* Each is called once, and may create or forget, but frees nothing. */
-static void call_waiters(struct snapshots *s)
-{
-	struct snapshot *n;
-
-	TAILQ_FOREACH(n, &s->all, entry) {
-		snapshot_done_fn done = n->done;
-
-		if (!done || !snapshot_has_ended(n))
-			continue;
-		n->done = NULL;
-		done(n, n->done_arg);
-	}
-}
-
-/* Of those that left nothing the youngest are remembered for a while, so that their error can be asked for. */
-static void forget_oldest(struct snapshots *s)
-{
-	unsigned remembered = 0;
-	struct snapshot *n;
-
-	TAILQ_FOREACH_REVERSE(n, &s->all, snapshot_list, entry)
-		if (snapshot_has_ended(n) && !n->on_disk && !n->deleted && ++remembered > s->c.remembered)
-			n->deleted = true;
-}
-
-static void free_deleted(struct snapshots *s)
-{
-	struct snapshot *n, *next;
-
-	for (n = TAILQ_FIRST(&s->all); n; n = next) {
-		next = TAILQ_NEXT(n, entry);
-		if (n->deleted && !n->deadline)
-			snapshot_free(n);
-	}
-}
-
-static void on_work(evutil_socket_t fd, short what, void *arg)
-{
-	struct snapshots *s = arg;
-
-	snapshots_clean_up(s);
-	call_waiters(s);
-	forget_oldest(s);
-	free_deleted(s);
-	snapshots_pump(s);
-}
-
-void snapshots_kick(struct snapshots *s)
-{
-	event_active(s->work, EV_TIMEOUT, 0);
-}
-
-/* ---- the spool's side */
-
-/* One purge on its way over the copier. */
-struct purge {
-	LIST_ENTRY(purge) entry;
-	struct copier_job job;
-	struct snapshots *s; /* not owned */
-	struct spool_purge *trees;
-};
-
-static void purge_free(struct purge *p)
-{
-	LIST_REMOVE(p, entry);
-	spool_purge_end(p->trees);
-	free(p);
-}
-
-static void purge_run(struct copier_job *job)
-{
-	struct purge *p = (struct purge *)((char *)job - offsetof(struct purge, job));
-
-	spool_purge_run(p->trees);
-}
-
-static void purge_done(struct copier_job *job)
-{
-	struct purge *p = (struct purge *)((char *)job - offsetof(struct purge, job));
-
-	purge_free(p);
-}
-
-void snapshots_purge(struct snapshots *s)
-{
-	const struct timeval again = {.tv_sec = PURGE_EVERY_S};
-	struct purge *p = calloc(1, sizeof(*p));
-	uint64_t bytes;
-
-	/* also for what this one leaves or cannot begin */
-	if (spool_removing(s->c.spool, &bytes) > 0)
-		(void)evtimer_add(s->purge_again, &again);
-	if (p)
-		p->trees = spool_purge_begin(s->c.spool);
-	if (!p || !p->trees) {
-		free(p);
-		return;
-	}
-	p->s = s;
-	p->job.run = purge_run;
-	p->job.done = purge_done;
-	LIST_INSERT_HEAD(&s->purges, p, entry);
-	copier_submit(s->c.copier, &p->job);
-}
-
-static void on_purge_again(evutil_socket_t fd, short what, void *arg)
-{
-	snapshots_purge(arg);
-}
-
-static struct snapshot *find(struct snapshots *s, const char *id)
+struct snapshot *snapshots_find_id(struct snapshots *s, const char *id)
 {
 	struct snapshot *n;
 
@@ -194,7 +68,7 @@ static struct snapshot *find(struct snapshots *s, const char *id)
 static void on_removed(void *arg, const struct spool_item *item, const char *why)
 {
 	struct snapshots *s = arg;
-	struct snapshot *n = find(s, item->id);
+	struct snapshot *n = snapshots_find_id(s, item->id);
 
 	log_info("snapshot %s: removed (%s)", item->id, why);
 	if (strcmp(why, "deleted"))
@@ -203,7 +77,7 @@ static void on_removed(void *arg, const struct spool_item *item, const char *why
 		return;
 	n->on_disk = false;
 	n->deleted = true;
-	snapshots_kick(s);
+	snapshots_schedule(s);
 }
 
 static void on_expire(evutil_socket_t fd, short what, void *arg)
@@ -234,8 +108,6 @@ static int load(struct snapshots *s)
 	return 0;
 }
 
-/* ---- all */
-
 int snapshots_new(const struct snapshots_context *context, struct snapshots **ret)
 {
 	const struct timeval every = {.tv_sec = EXPIRE_EVERY_S};
@@ -246,7 +118,6 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 		return -ENOMEM;
 	s->c = *context;
 	TAILQ_INIT(&s->all);
-	LIST_INIT(&s->purges);
 	if (!s->c.remembered)
 		s->c.remembered = SNAPSHOTS_REMEMBERED;
 	r = decoder_find(s->c.config->decoder, s->decoder, sizeof(s->decoder));
@@ -254,10 +125,8 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 		log_warning("tracerd-decode was not found (%s): snapshots are kept without a trace", strerror(-r));
 		s->decoder[0] = '\0';
 	}
-	s->work = event_new(s->c.base, -1, 0, on_work, s);
-	s->purge_again = evtimer_new(s->c.base, on_purge_again, s);
 	s->expire = event_new(s->c.base, -1, EV_PERSIST, on_expire, s);
-	if (!s->work || !s->purge_again || !s->expire || event_add(s->expire, &every) < 0)
+	if (snapshots_schedule_init(s) < 0 || snapshots_purge_init(s) < 0 || !s->expire || event_add(s->expire, &every) < 0)
 		return -ENOMEM;
 	r = load(s);
 	if (r < 0)
@@ -272,7 +141,6 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 void snapshots_free(struct snapshots *s)
 {
 	struct snapshot *n;
-	struct purge *p;
 
 	if (!s)
 		return;
@@ -283,12 +151,9 @@ void snapshots_free(struct snapshots *s)
 		bundle_build_abort(&n->build); /* the copier is gone: here and now */
 		snapshot_free(n);
 	}
-	while ((p = LIST_FIRST(&s->purges)) != NULL)
-		purge_free(p);
-	if (s->work)
-		event_free(s->work);
-	if (s->purge_again)
-		event_free(s->purge_again);
+	snapshots_purge_fini(s);
+	if (s->schedule)
+		event_free(s->schedule);
 	if (s->expire)
 		event_free(s->expire);
 	free(s);
@@ -317,131 +182,6 @@ void snapshots_forget_waiter(struct snapshots *s, void *arg)
 			n->done = NULL;
 }
 
-/* ---- create */
-
-static int refuse(int code, char *why, size_t why_size, const char *text)
-{
-	(void)snprintf(why, why_size, "%s", text);
-	return code;
-}
-
-/* How much the spool may be asked to hold: what the rings and the programs' own have, at most what one bundle may be. */
-static uint64_t estimate(const struct snapshots *s, struct target *target)
-{
-	_cleanup_json_ struct json_object *t = target_to_json(target);
-	const uint64_t max = s->c.config->max_output_mib * MIB;
-	struct json_object *events = t ? json_get_object(t, "events") : NULL;
-	uint64_t ring = 0, memory = 0;
-
-	if (t)
-		(void)json_get_uint(t, "ring_bytes", &ring);
-	if (events)
-		(void)json_get_uint(events, "bytes", &memory);
-	/* Each of the two has that limit for itself. */
-	return (ring + ROOM_BESIDE_RINGS < max ? ring + ROOM_BESIDE_RINGS : max) + (memory < max ? memory : max);
-}
-
-static int check_room(struct snapshots *s, struct target *target, uid_t owner, char *why, size_t why_size)
-{
-	size_t before = spool_count(s->c.spool);
-	int r;
-
-	r = spool_make_room(s->c.spool, owner, estimate(s, target));
-	if (spool_count(s->c.spool) < before)
-		snapshots_purge(s); /* in front of the copy */
-	switch (r) {
-	case SPOOL_E_QUOTA:
-		return refuse(SNAPSHOT_E_QUOTA, why, why_size,
-			"the snapshot would be larger than what is free of this user's share of the spool; what was removed counts "
-			"until nobody has its files open");
-	case SPOOL_E_NO_SPACE:
-		s->no_space++;
-		return refuse(SNAPSHOT_E_NO_SPACE, why, why_size, "the spool's file system is too full");
-	default:
-		return r;
-	}
-}
-
-/* Takes over the charge and the recording, if it is frozen already. */
-static int create(struct snapshots *s, struct target *target, const struct snapshot_request *request, uint64_t now_ns,
-		  struct quota_charge *queued, struct frozen **frozen, struct snapshot **ret, char *why, size_t why_size)
-{
-	char id[SPOOL_ID_LEN + 1];
-	struct snapshot *n;
-	int r;
-
-	do
-		spool_new_id(s->c.spool, id);
-	while (find(s, id));
-	n = snapshot_new(s, id);
-	if (!n)
-		return -ENOMEM;
-	n->frozen = take_ptr(*frozen);
-	n->queued = *queued;
-	*queued = (struct quota_charge){0};
-	n->requester = request->uid;
-	n->uid = request->admin ? 0 : request->uid;
-	n->admin = request->admin;
-	n->with_objects = request->with_objects;
-	n->created_ns = now_ns;
-	n->target_id = target_id(target);
-	n->pid = target_pid(target);
-	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));
-	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target), strlen(target_comm(target)));
-	if (request->cause)
-		cause_copy(&n->cause, request->cause);
-	else
-		cause_client(&n->cause, request->uid, request->reason ? request->reason : "");
-	n->deadline = evtimer_new(s->c.base, on_deadline, n);
-	r = n->deadline ? objects_new(request->with_objects, &n->objects) : -ENOMEM;
-	/* Last of what may refuse: it removes old snapshots to make room. */
-	if (r == 0)
-		r = check_room(s, target, n->uid, why, why_size);
-	if (r != 0) {
-		snapshot_free(n);
-		return r;
-	}
-	*ret = n;
-	return 0;
-}
-
-int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
-		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
-{
-	struct quota_charge queued = {0};
-	struct frozen *frozen;
-	struct snapshot *n;
-	uint64_t now_ns;
-	int r;
-
-	if (s->stopping)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "tracerd stops");
-	if (request->reason && strlen(request->reason) > SNAPSHOT_MAX_REASON)
-		return -EINVAL;
-	/* of all users: each that waits has such a charge, and nothing else has one */
-	if (s->c.quota->totals[QUOTA_SNAPSHOTS_QUEUED] >= s->c.config->snapshots_queued)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already");
-	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &queued);
-	if (r > 0)
-		return refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already");
-	if (r < 0)
-		return r;
-	/* Now, not at the loop's next turn and not behind the file system: each millisecond is one that the rings forget. */
-	now_ns = snapshot_now_ns();
-	frozen = snapshots_freeze_early(s, target, request->admin);
-	r = create(s, target, request, now_ns, &queued, &frozen, &n, why, why_size);
-	(void)frozen_free(frozen);
-	quota_release(&queued);
-	if (r != 0)
-		return r;
-	n->done = done;
-	n->done_arg = arg;
-	snapshot_begin(n);
-	snapshots_kick(s);
-	*ret = n;
-	return 0;
-}
-
 /* ---- for clients */
 
 static bool visible(const struct snapshot *n, uid_t uid, bool admin)
@@ -451,7 +191,7 @@ static bool visible(const struct snapshot *n, uid_t uid, bool admin)
 
 int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin, struct snapshot **ret)
 {
-	struct snapshot *n = find(s, id);
+	struct snapshot *n = snapshots_find_id(s, id);
 
 	if (!n || !visible(n, uid, admin))
 		return SNAPSHOT_E_GONE;
@@ -481,7 +221,7 @@ int snapshot_remove(struct snapshot *n)
 		return r;
 	}
 	n->deleted = true;
-	snapshots_kick(s);
+	snapshots_schedule(s);
 	return 0;
 }
 

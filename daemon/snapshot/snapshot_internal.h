@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the snapshot operation share: the struct, its states (state.c), its steps (run.c),
- * the requests of clients (snapshot.c). Nobody else includes this.
+ * What the files of the snapshot operation share: the struct, its creation (create.c), its states (state.c), its steps
+ * (run.c), who is next (schedule.c), what leaves the disk (purge.c), and the requests of clients (snapshot.c). Nobody else
+ * includes this.
  */
 #pragma once
 
@@ -57,7 +58,7 @@ struct snapshot {
 	char error[1024];
 	struct json_object *summary;
 	bool on_disk; /* it is a kept item of the spool */
-	bool deleted; /* found no more; freed by the next work() that finds nothing in the works */
+	bool deleted; /* found no more; freed by the scheduler once nothing of it is in the works */
 	struct json_object *stored; /* of an earlier run: S as its meta.json has it */
 
 	/* while it runs */
@@ -90,7 +91,7 @@ struct snapshots {
 	struct snapshots_context c;
 	struct snapshot_list all;
 	char decoder[4096]; /* path of the program; "" if there is none */
-	struct event *work; /* whatever follows from what happened */
+	struct event *schedule; /* does what follows from what happened */
 	struct event *expire, *purge_again;
 	LIST_HEAD(, purge) purges; /* on the copier */
 	unsigned n_slots; /* in use */
@@ -120,17 +121,33 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored);
 /* run.c */
 /* 0 or SNAPSHOT_E_STATE, or -errno of a removal. */
 int snapshot_happens(struct snapshot *n, enum snapshot_event event) _must_check_;
-/* Freezes for one that is still to be made, if nothing is before it: what else that needs can wait, this cannot. NULL: not now. */
-struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin);
-/* Two parts of work(): of those that have ended and have nothing on the copier; starts what can start. */
-void snapshots_clean_up(struct snapshots *s);
-void snapshots_pump(struct snapshots *s);
+/* The steps that the scheduler starts. */
+void snapshot_freeze(struct snapshot *n);
+void snapshot_copy(struct snapshot *n);
+void snapshot_decode(struct snapshot *n);
+/* Of one that has ended and has nothing on the copier; nothing for others. */
+void snapshot_clean_up(struct snapshot *n);
 /* Frees what only a running one has. The bundle's directory has its name or is gone. */
 void snapshot_release(struct snapshot *n);
 
-/* snapshot.c */
-/* Something has changed: work() comes, once, behind whatever runs now. */
-void snapshots_kick(struct snapshots *s);
+/* schedule.c */
+int snapshots_schedule_init(struct snapshots *s) _must_check_;
+/* Something has changed: the scheduler runs once, after whatever the loop runs now. */
+void snapshots_schedule(struct snapshots *s);
+/*
+ * Freezes for one that is still to be made, if none waits before it: what else that needs can wait, the rings cannot.
+ * NULL: not now.
+ */
+struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin);
+
+/* purge.c */
+int snapshots_purge_init(struct snapshots *s) _must_check_;
+void snapshots_purge_fini(struct snapshots *s);
 void snapshots_purge(struct snapshots *s);
+
+/* snapshot.c */
+struct snapshot *snapshot_new(struct snapshots *s, const char *id);
+void snapshot_free(struct snapshot *n);
+struct snapshot *snapshots_find_id(struct snapshots *s, const char *id); /* NULL: none, or deleted */
 /* One that has ended: off the disk, and found no more. 0 or -errno. */
 int snapshot_remove(struct snapshot *n) _must_check_;

@@ -658,7 +658,7 @@ static uint64_t state_hash(void)
 	for (const struct decoding *d = decodings; d; d = d->next)
 		mix(&h, place_of(d->arg));
 	mix(&h, made.target.gone * 4u + (evtimer_pending(snapshots->purge_again, NULL) != 0) * 2u +
-			(event_pending(snapshots->work, EV_TIMEOUT, NULL) != 0));
+			(event_pending(snapshots->schedule, EV_TIMEOUT, NULL) != 0));
 	return h ? h : 1;
 }
 
