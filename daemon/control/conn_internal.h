@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What conn.c (one connection) and conns.c (all of them) share; nobody else looks inside. */
+/* What conn.c (one connection), pending.c (its replies that come later) and conns.c (all of them) share. */
 #pragma once
 
 #include "common/control/frame.h"
@@ -43,3 +43,5 @@ int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quo
 struct conn *conn_free(struct conn *c);
 /* Reads no more and closes once all is sent, perhaps at once. */
 void conn_end(struct conn *c);
+/* The connection ends: tells who promised a reply, and frees what waits. */
+void pendings_end(struct conn *c);
