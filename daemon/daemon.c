@@ -3,21 +3,18 @@
 #include "daemon/daemon.h"
 
 #include <errno.h>
-#include <event2/event_struct.h>
-#include <fcntl.h>
+#include <event2/event.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 
 #include "common/base/io.h"
 #include "common/base/log.h"
 #include "common/decoder/dying.h"
 #include "daemon/base/clockseries.h"
 #include "daemon/base/copier.h"
-#include "daemon/base/lock.h"
+#include "daemon/base/dir.h"
 #include "daemon/base/loop.h"
 #include "daemon/caps.h"
 #include "daemon/config.h"
@@ -25,7 +22,6 @@
 #include "daemon/control/auth.h"
 #include "daemon/control/call.h"
 #include "daemon/control/conn.h"
-#include "daemon/control/listener.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/subscribers.h"
 #include "daemon/methods/methods.h"
@@ -33,6 +29,7 @@
 #include "daemon/producer/producer.h"
 #include "daemon/snapshot/snapshot.h"
 #include "daemon/snapshot/spool.h"
+#include "daemon/sockets.h"
 #include "daemon/status/picture.h"
 #include "daemon/status/server.h"
 #include "daemon/status/status.h"
@@ -65,10 +62,9 @@ struct daemon {
 	struct conns *conns;
 	struct pictures *pictures;
 	struct status_server *status_server;
-	struct listener *control, *status_listener;
+	struct sockets sockets;
 	struct notify *notify;
 	struct event *sigterm, *sigint, *stop_deadline, *dying;
-	int lock_fd;
 	gid_t admin_gid;     /* AUTH_NO_GROUP: only root and our own user */
 	uint64_t started_ns; /* io_now_ns() */
 	struct loop_meter meter;
@@ -89,8 +85,7 @@ static void on_connection_closed(void *arg)
 {
 	struct daemon *d = arg;
 
-	listener_resume(d->control);
-	listener_resume(d->status_listener);
+	sockets_resume(&d->sockets);
 }
 
 static void on_status_change(void *arg)
@@ -129,7 +124,7 @@ static struct json_object *on_picture(void *arg)
 
 	return status_to_json(&(struct status_sources){.audit = &d->audit, .quota = &d->quota, .meter = &d->meter, .hub = d->hub,
 		.openings = d->openings, .targets = d->targets, .producers = d->producers, .snapshots = d->snapshots,
-		.triggers = d->triggers, .conns = d->conns, .status_server = d->status_server, .control = d->control,
+		.triggers = d->triggers, .conns = d->conns, .status_server = d->status_server, .control = d->sockets.control,
 		.started_ns = d->started_ns, .stopping = d->calls.stopping});
 }
 
@@ -234,8 +229,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	d->calls.stopping = true;
 	notify_stopping(d->notify);
 	/* Socket units keep their sockets: who connects now is served by our successor. */
-	d->control = listener_free(d->control);
-	d->status_listener = listener_free(d->status_listener);
+	sockets_close(&d->sockets);
 	hub_emit(d->hub, "daemon.stopping", HUB_EVERYBODY, json_object_new_object());
 	(void)evtimer_add(d->stop_deadline, &patience);
 }
@@ -249,95 +243,6 @@ static void on_dying(evutil_socket_t fd, short what, void *arg)
 }
 
 /* ---- building */
-
-static int make_dir(const char *path, mode_t mode)
-{
-	struct stat st;
-
-	/* The mask is 077: permissions for others are given on purpose, and only to what we made. */
-	if (mkdir(path, mode) == 0)
-		return chmod(path, mode) < 0 ? -errno : 0;
-	if (errno != EEXIST)
-		return -errno;
-	if (stat(path, &st) < 0)
-		return -errno;
-	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
-}
-
-/* Two daemons must not fight over one socket. */
-static int lock_runtime_dir(struct daemon *d)
-{
-	_cleanup_close_ int dir = open(d->config.runtime_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return dir < 0 ? -errno : lock_file(dir, "lock", &d->lock_fd);
-}
-
-static int make_socket(struct daemon *d, const char *name, unsigned int mode, listener_accept accept, struct listener **ret)
-{
-	struct listener_place place = {.dir = d->config.runtime_dir, .name = name, .mode = mode, .gid = d->admin_gid};
-	_cleanup_close_ int fd = -1;
-	char path[128];
-	int r;
-
-	r = listener_bind(&place, &fd);
-	if (r < 0)
-		return r;
-	(void)snprintf(path, sizeof(path), "%s/%s", place.dir, name);
-	r = listener_new(d->base, fd, path, accept, d, ret);
-	if (r == 0)
-		(void)take_fd(&fd);
-	return r;
-}
-
-/* Sockets that systemd hands over, by their names. Others are not ours to keep open. */
-static int take_sockets(struct daemon *d)
-{
-	char **names = NULL;
-	int n = sd_listen_fds_with_names(1, &names), r = 0;
-
-	for (int i = 0; i < n; i++) {
-		int fd = SD_LISTEN_FDS_START + i;
-		bool control = strcmp(names[i], "control") == 0, status = strcmp(names[i], "status") == 0;
-		struct listener **slot = control ? &d->control : &d->status_listener;
-
-		if (r < 0 || !(control || status) || *slot) {
-			if (r == 0)
-				log_warning("socket \"%s\" was handed over: not one of control and status", names[i]);
-			(void)close_fd(fd);
-			continue;
-		}
-		r = listener_new(d->base, fd, NULL, control ? on_control_accept : on_status_accept, d, slot);
-		if (r < 0)
-			(void)close_fd(fd);
-	}
-	for (int i = 0; i < n; i++)
-		free(names[i]);
-	free(names);
-	return n < 0 ? n : r;
-}
-
-static int open_sockets(struct daemon *d)
-{
-	int r = take_sockets(d);
-
-	if (r < 0)
-		return fail(r, "sockets from the service manager");
-	if (d->control && d->status_listener)
-		return 0;
-	r = make_dir(d->config.runtime_dir, 0755);
-	if (r < 0)
-		return fail(r, d->config.runtime_dir);
-	r = lock_runtime_dir(d);
-	if (r < 0) {
-		log_error("%s: %s", d->config.runtime_dir, r == -EBUSY ? "another tracerd runs here" : strerror(-r));
-		return r;
-	}
-	if (!d->control)
-		r = make_socket(d, "control.sock", d->config.socket_mode, on_control_accept, &d->control);
-	if (r == 0 && !d->status_listener)
-		r = make_socket(d, "status.sock", d->config.status_mode, on_status_accept, &d->status_listener);
-	return r < 0 ? fail(r, "sockets") : 0;
-}
 
 static void find_group(struct daemon *d)
 {
@@ -442,7 +347,7 @@ static int new_recording(struct daemon *d)
 	if (r < 0)
 		return fail(r, "event rings");
 	targets_set_producers(d->targets, d->producers);
-	r = make_dir(c->state_dir, 0700);
+	r = dir_make(c->state_dir, 0700);
 	if (r < 0)
 		return fail(r, c->state_dir);
 	r = spool_open(c->state_dir, &limits, &d->quota, &d->spool);
@@ -467,6 +372,8 @@ static int new_clients(struct daemon *d)
 		.producers = d->producers, .targets = d->targets, .snapshots = d->snapshots, .triggers = d->triggers};
 	struct status_server_context server = {.base = d->base, .config = &d->config, .quota = &d->quota,
 		.room = status_room, .on_change = on_status_change, .arg = d};
+	const struct sockets_context sockets = {.base = d->base, .config = &d->config, .admin_gid = d->admin_gid,
+		.on_control = on_control_accept, .on_status = on_status_accept, .arg = d};
 	const struct notify_context notify = {.base = d->base, .hub = d->hub, .healthy = is_healthy, .describe = describe,
 		.arg = d};
 	int r;
@@ -484,7 +391,7 @@ static int new_clients(struct daemon *d)
 	if (r < 0)
 		return fail(r, "clients");
 	use_descriptors(d);
-	return open_sockets(d);
+	return sockets_open(&sockets, &d->sockets);
 }
 
 static int watch_signals(struct daemon *d)
@@ -500,52 +407,6 @@ static int watch_signals(struct daemon *d)
 	return 0;
 }
 
-static struct event_base *new_base(void)
-{
-	struct event_config *cfg = event_config_new();
-	struct event_base *base;
-
-	if (!cfg)
-		return NULL;
-	/* One thread uses it; the copier comes back through an eventfd. */
-	(void)event_config_set_flag(cfg, EVENT_BASE_FLAG_NOLOCK);
-	base = event_base_new_with_config(cfg);
-	event_config_free(cfg);
-	return base;
-}
-
-static void on_reserved(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	(void)arg;
-}
-
-/*
- * The loop's heap of timers grows by realloc() and never shrinks. It grows here to what may be armed
- * at a time, so that arming one later cannot fail: who waits for a time in the middle of something
- * has no way out. Events on descriptors are checked where they are made; adding one again that was
- * added before allocates nothing.
- */
-static int reserve_timers(struct event_base *base, const struct config *c)
-{
-	const size_t n = 2 * (size_t)c->max_connections + 4 * (size_t)c->max_targets + c->max_triggers + TIMERS_OTHERS;
-	_cleanup_free_ struct event *timers = calloc(n, sizeof(*timers));
-	static const struct timeval later = {.tv_sec = 3600};
-	size_t added = 0;
-	int r = timers ? 0 : -ENOMEM;
-
-	while (r == 0 && added < n) {
-		if (evtimer_assign(&timers[added], base, on_reserved, NULL) < 0 || event_add(&timers[added], &later) < 0)
-			r = -ENOMEM;
-		else
-			added++;
-	}
-	while (added > 0)
-		(void)event_del(&timers[--added]);
-	return r;
-}
-
 int daemon_new(struct config *config, struct daemon **ret)
 {
 	_cleanup_(daemon_freep) struct daemon *d = calloc(1, sizeof(*d));
@@ -553,14 +414,15 @@ int daemon_new(struct config *config, struct daemon **ret)
 
 	if (!d)
 		return fail(-ENOMEM, "start");
-	d->lock_fd = -1;
+	d->sockets.lock_fd = -1;
 	d->config = *config;
 	memset(config, 0, sizeof(*config));
 	d->started_ns = io_now_ns();
 	quota_init(&d->quota, &d->config);
-	d->base = new_base();
-	if (!d->base || reserve_timers(d->base, &d->config) < 0)
-		return fail(-ENOMEM, "event loop");
+	r = loop_new(2 * (size_t)d->config.max_connections + 4 * (size_t)d->config.max_targets + d->config.max_triggers +
+		TIMERS_OTHERS, &d->base);
+	if (r < 0)
+		return fail(r, "event loop");
 	r = openings_new(d->base, NULL, &d->openings);
 	if (r < 0)
 		return fail(r, "opener");
@@ -618,8 +480,7 @@ struct daemon *daemon_free(struct daemon *d)
 {
 	if (!d)
 		return NULL;
-	d->control = listener_free(d->control);
-	d->status_listener = listener_free(d->status_listener);
+	sockets_close(&d->sockets);
 	d->notify = notify_free(d->notify);
 	d->status_server = status_server_free(d->status_server);
 	/* Connections first: who waits for a snapshot tells it so. */
@@ -637,7 +498,7 @@ struct daemon *daemon_free(struct daemon *d)
 	}
 	if (d->base)
 		event_base_free(d->base);
-	d->lock_fd = close_fd(d->lock_fd);
+	sockets_unlock(&d->sockets);
 	config_fini(&d->config);
 	free(d);
 	return NULL;

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one callback of the event loop may take: who has more to do goes on at the loop's next turn, or on another
- * thread. And how long the loop's turns are, for status.
+ * The event loop: how it is made, how long one callback of it may take (one that has more to do goes on at the loop's
+ * next turn, or on another thread), and how long its turns are, for status.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
+#include "common/base/cleanup.h"
 #include "common/base/io.h"
+
+struct event_base;
+
+/* With memory for that many armed timers, so that arming one cannot fail. 0, -ENOMEM. */
+int loop_new(size_t n_timers, struct event_base **ret) _must_check_;
 
 #define LOOP_BUDGET_NS 2000000u
 
