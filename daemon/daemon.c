@@ -150,22 +150,22 @@ static bool clocks_wanted(void *arg)
 	return targets_count(d->targets, TARGET_ARMED) > 0 || producers_next(d->producers, NULL) != NULL;
 }
 
-static void on_program_changed(void *arg, struct producer *producer)
+static void on_producer_changed(void *arg, struct producer *producer)
 {
 	struct daemon *d = arg;
 
-	targets_program_changed(d->targets, producer);
+	targets_producer_changed(d->targets, producer);
 	triggers_producer_changed(d->triggers, producer);
 }
 
-static void on_program_gone(void *arg, struct producer *producer)
+static void on_producer_gone(void *arg, struct producer *producer)
 {
 	struct daemon *d = arg;
 
-	targets_program_gone(d->targets, producer);
+	targets_producer_gone(d->targets, producer);
 }
 
-static void on_program_cause(void *arg, struct producer *producer, const struct producer_cause *cause)
+static void on_producer_cause(void *arg, struct producer *producer, const struct producer_cause *cause)
 {
 	struct daemon *d = arg;
 
@@ -294,7 +294,7 @@ static int new_triggers(struct daemon *d)
 	if (r < 0)
 		return fail(r, "triggers");
 	producers_set_callbacks(d->producers, &(struct producers_callbacks){
-		.changed = on_program_changed, .gone = on_program_gone, .cause = on_program_cause, .arg = d});
+		.changed = on_producer_changed, .gone = on_producer_gone, .cause = on_producer_cause, .arg = d});
 	targets_set_callbacks(d->targets, &(struct targets_callbacks){
 		.changed = on_target_changed, .gone = on_target_gone, .surveyed = on_targets_surveyed, .arg = d});
 	return 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The registration of a program's event rings. It lives on the connection that it came by: what ends one ends the
- * other.
+ * target.register: a producer attached to the connection that it registered by. The end of one ends the other.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,51 +10,51 @@
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
 
-struct registration {
+struct attachment {
 	struct conn *conn; /* not owned; outlives it */
 	struct producer *producer; /* referenced */
 };
 
-static void registration_free(struct registration *r)
+static void attachment_free(struct attachment *a)
 {
-	(void)producer_unref(r->producer);
-	free(r);
+	(void)producer_unref(a->producer);
+	free(a);
 }
 
 /* ---- from the connection */
 
 static void on_connection_gone(void *arg)
 {
-	struct registration *r = arg;
+	struct attachment *a = arg;
 
-	producer_connect(r->producer, NULL);
-	producer_end(r->producer);
-	registration_free(r);
+	producer_connect(a->producer, NULL);
+	producer_end(a->producer);
+	attachment_free(a);
 }
 
 /* ---- from the producer */
 
 static void on_control(void *arg)
 {
-	struct registration *r = arg;
+	struct attachment *a = arg;
 
-	conn_post(r->conn, protocol_event("control.changed", 0, 0, json_object_new_object()));
+	conn_post(a->conn, protocol_event("control.changed", 0, 0, json_object_new_object()));
 }
 
 static bool on_alive(void *arg)
 {
-	struct registration *r = arg;
+	struct attachment *a = arg;
 
-	return conn_is_open(r->conn);
+	return conn_is_open(a->conn);
 }
 
 /* The process is gone; who else has its socket has nothing to say for it. */
 static void on_ended(void *arg)
 {
-	struct registration *r = arg;
-	struct conn *c = r->conn;
+	struct attachment *a = arg;
+	struct conn *c = a->conn;
 
-	registration_free(r);
+	attachment_free(a);
 	conn_detach(c);
 	conn_close(c, "its process has ended");
 }
@@ -93,16 +92,16 @@ static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_
 	return API_OK;
 }
 
-/* The connection is the registration. */
+/* The producer lives on its connection. */
 static void undo_register(struct call *call)
 {
-	conn_shut(call->conn, "no memory for its registration");
+	conn_shut(call->conn, "no memory to answer its producer");
 }
 
 enum protocol_error method_target_register(struct call *call, struct json_object **ret_result)
 {
 	struct methods *m = call->methods;
-	struct registration *reg;
+	struct attachment *a;
 	struct producer *producer;
 	struct target *target;
 	int rings_fd, wake_fd, control_fd = -1, r;
@@ -113,26 +112,26 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	if (e != API_OK)
 		return e;
 	if (conn_is_attached(call->conn))
-		return call_fail(call, API_BUSY, "this connection is a registration already");
-	reg = calloc(1, sizeof(*reg));
-	if (!reg)
+		return call_fail(call, API_BUSY, "this connection has a producer already");
+	a = calloc(1, sizeof(*a));
+	if (!a)
 		return call_fail(call, API_BUSY, "out of memory");
-	reg->conn = call->conn;
+	a->conn = call->conn;
 	r = producers_register(m->producers, call->peer, rings_fd, wake_fd, &producer, &control_fd, why, sizeof(why));
 	if (r != 0) {
-		free(reg);
+		free(a);
 		return register_error(call, r, why);
 	}
-	reg->producer = producer_ref(producer);
-	target = targets_of_program(m->targets, producer_pid(producer), producer_start_time(producer), call->peer->uid);
-	if (!target || conn_attach(call->conn, on_connection_gone, reg) < 0) {
+	a->producer = producer_ref(producer);
+	target = targets_of_producer(m->targets, producer_pid(producer), producer_start_time(producer), call->peer->uid);
+	if (!target || conn_attach(call->conn, on_connection_gone, a) < 0) {
 		(void)close_fd(control_fd);
 		producer_end(producer);
-		registration_free(reg);
+		attachment_free(a);
 		return call_fail(call, API_BUSY, "out of memory, or the process has just ended");
 	}
 	producer_connect(producer, &(struct producer_connection){
-					   .control = on_control, .alive = on_alive, .ended = on_ended, .arg = reg});
+					   .control = on_control, .alive = on_alive, .ended = on_ended, .arg = a});
 	clockseries_start(m->clocks);
 	call_object(call, target_name(target));
 	call->reply_fds[call->n_reply_fds++] = control_fd;

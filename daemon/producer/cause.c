@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Causes: what programs write where they want a snapshot (struct ring_cause). Everything read here is a stranger's
+ * Causes: what producers write where they want a snapshot (struct ring_cause). Everything read here is a stranger's
  * word: places and sequences are bounded, an entry counts only if it was whole before and after it was
  * copied, times are brought into the order begin <= end <= now.
  */

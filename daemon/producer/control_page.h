@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control page of one program (struct ring_control of common/bundle/ringabi.h): memory that only the daemon can write,
+ * The control page of one producer (struct ring_control of common/bundle/ringabi.h): memory that only the daemon can write,
  * whoever has its descriptor. Owns the mapping, the order of the stores and which entries are in use; knows
- * neither programs nor triggers.
+ * neither producers nor triggers.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 struct controlpage;
 
-/* *ret_fd: read-only, for the program; the page itself keeps no descriptor. 0, -errno. */
+/* *ret_fd: read-only, for the producer; the page itself keeps no descriptor. 0, -errno. */
 int controlpage_new(uint64_t ticks_per_second, uint64_t request_interval_ns, struct controlpage **ret, int *ret_fd)
 	_must_check_;
 struct controlpage *controlpage_free(struct controlpage *page);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that have registered their event rings (common/bundle/ringabi.h): the memfd that was checked, the
+ * Producers that have registered their event rings (common/bundle/ringabi.h): the memfd that was checked, the
  * eventfd by which they ask for attention, the control page that they were given, and how long all
  * of it is kept. Owns no target and no trigger; interprets no slot and no name.
  *
@@ -8,7 +8,7 @@
  *                                                                                           exited_keep_s ──► freed
  *
  * One process has one living registration. The rings of one that has ended are kept for the next snapshot; they go
- * earlier where their user's share is full and another program of that user wants to register.
+ * earlier where their user's share is full and another producer of that user wants to register.
  *
  * Everything runs on the loop, but producer_copy(), which is the copier's.
  */
@@ -34,7 +34,7 @@ struct quota;
 
 enum producer_state { PRODUCER_LIVE, PRODUCER_ENDED };
 
-/* Answers of producers_register(); `why` has the sentence for the program. */
+/* Answers of producers_register(); `why` has the sentence for the producer. */
 enum {
 	PRODUCER_E_BAD = 1,	/* not a memfd, the wrong seals, hugetlb, sizes that contradict each other, no eventfd */
 	PRODUCER_E_TOO_LARGE,	/* more bytes, rings or names than the configuration allows */
@@ -44,7 +44,7 @@ enum {
 	PRODUCER_E_UNSUPPORTED, /* the clock of the rings cannot be told on this machine */
 };
 
-/* A cause that a program has written, checked and with its times on MONOTONIC_RAW. */
+/* A cause that a producer has written, checked and with its times on MONOTONIC_RAW. */
 struct producer_cause {
 	enum ring_cause_kind kind;
 	uint32_t tid; /* as the daemon sees it; 0: not known */
@@ -54,7 +54,7 @@ struct producer_cause {
 };
 
 struct producers_callbacks {
-	/* A program came, or its registration ended. */
+	/* A producer came, or its registration ended. */
 	void (*changed)(void *arg, struct producer *producer);
 	/* One that had ended is forgotten behind the call; who has a reference keeps its memory. */
 	void (*gone)(void *arg, struct producer *producer);
@@ -83,7 +83,7 @@ void producer_end(struct producer *producer);
 struct producer_connection {
 	/* Send "control.changed". */
 	void (*control)(void *arg);
-	/* Whether the program still has its end; if not, another registration of the process takes its place. */
+	/* Whether the producer still has its end; if not, another registration of the process takes its place. */
 	bool (*alive)(void *arg);
 	/* The registration has ended by itself: the process is gone. */
 	void (*ended)(void *arg);
@@ -105,7 +105,7 @@ pid_t producer_pid(const struct producer *producer);
 uint64_t producer_start_time(const struct producer *producer);
 /* As it sees itself. */
 pid_t producer_nspid(const struct producer *producer);
-/* Bytes of the program, at registration. */
+/* Bytes of the producer, at registration. */
 const char *producer_comm(const struct producer *producer);
 uid_t producer_uid(const struct producer *producer);
 /*
@@ -118,20 +118,20 @@ uint64_t producer_bytes(const struct producer *producer);
 enum producer_state producer_state(const struct producer *producer);
 /*
  * "events" of T: {state, programs: 1, threads, threads_max, ring_bytes, bytes, names, clock, registered_at, lost: {events,
- * names, texts}}. Reads the header: numbers are the program's word.
+ * names, texts}}. Reads the header: numbers are the producer's word.
  */
 struct json_object *producer_to_json(struct producer *producer);
 
 /*
  * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name
  * must be the same: a hit on its way still finds what it was of), any other was never used in this page. -ENOSPC: all
- * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The program is told by the connection's
- * owner (producer_connect()) at every change. Of a program that has ended nothing happens, and nothing fails.
+ * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The producer is told by the connection's
+ * owner (producer_connect()) at every change. Of a producer that has ended nothing happens, and nothing fails.
  */
 int producer_threshold_set(struct producer *producer, uint32_t id, const char *region, uint64_t threshold_ns,
 			   uint64_t cooldown_ns) _must_check_;
 void producer_threshold_clear(struct producer *producer, uint32_t id);
-/* What the program kept to itself in the cooldown of that threshold since it was set, by its own word. */
+/* What the producer kept to itself in the cooldown of that threshold since it was set, by its own word. */
 uint64_t producer_threshold_suppressed(struct producer *producer, uint32_t id);
 
 /* A snapshot with it is on disk: one that has ended goes now. */
@@ -142,11 +142,11 @@ struct producer_copy_stats {
 	uint64_t rings, bytes;	  /* copied */
 	uint64_t rings_left_out;  /* no room: max_bytes */
 	uint64_t copy_ns;
-	bool ended; /* the program had ended before */
+	bool ended; /* the producer had ended before */
 };
 /*
  * Copier thread: writes common/bundle/ringfile.h into `fd`, at most `max_bytes`. -ECANCELED, -errno of the file; what the
- * program did to its memory is no error.
+ * producer did to its memory is no error.
  */
 int producer_copy(struct producer *producer, int fd, uint64_t max_bytes, const atomic_bool *cancel,
 		  struct producer_copy_stats *ret) _must_check_;

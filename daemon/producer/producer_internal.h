@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the producers share: the list and its life (producer.c), how one gets into it
- * (registration.c), what the programs write for us (cause.c), numbers for people (json.c), the
+ * (register.c), what the producers write for us (cause.c), numbers for people (json.c), the
  * copy (ring_copy.c). Nobody else includes this.
  */
 #pragma once
@@ -17,7 +17,7 @@
 #define PRODUCER_BUCKETS 256
 #define PID_LIMIT (1u << 22) /* of Linux: no thread has a higher id */
 
-/* How often one program may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that time. */
+/* How often one producer may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that time. */
 #define WAKES_MAX 50
 #define WAKES_MS 200
 

@@ -67,7 +67,7 @@ static int explain(const struct ring_header *h, uint64_t bytes, char *why, size_
 int ringcheck_memory(int fd, struct ringcheck *ret, char *why, size_t why_size)
 {
 	struct ring_geometry geometry;
-	struct ring_header h; /* a private copy: the program may change the memory at any time */
+	struct ring_header h; /* a private copy: the producer may change the memory at any time */
 	uint64_t bytes = 0;
 	ssize_t n;
 	int r;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The copy of a program's event rings into a file (common/bundle/ringfile.h), on the copier thread. Reads by pread into
+ * The copy of a producer's event rings into a file (common/bundle/ringfile.h), on the copier thread. Reads by pread into
  * memory of its own and decides by nothing that it read but which rings were ever used, and how much of a ring
  * can have been: what the numbers mean is the decoder's matter.
  *
@@ -57,7 +57,7 @@ static int make_buffer(struct copy *c)
 	return 0;
 }
 
-/* Nobody can make it shorter: what is missing is a failure of ours, not of the program. */
+/* Nobody can make it shorter: what is missing is a failure of ours, not of the producer. */
 static int read_memory(const struct copy *c, void *buf, size_t len, uint64_t offset)
 {
 	ssize_t n = io_pread_full(c->p->memory_fd, buf, len, (off_t)offset);
@@ -147,7 +147,7 @@ static int copy_ring(struct copy *c, struct ringfile_ring *ring)
 	r = read_memory(c, &ring->head_before, sizeof(ring->head_before), head_offset);
 	if (r < 0)
 		return r;
-	/* Slots from head on were never written, or do not count: the program's own word says so. */
+	/* Slots from head on were never written, or do not count: the producer's own word says so. */
 	used = ring->head_before < g->slots ? ring->head_before * RING_SLOT_BYTES : ring->bytes;
 	r = read_memory(c, c->buf, used, g->data_offset + (uint64_t)ring->ring * ring->bytes);
 	if (r == 0)

@@ -84,7 +84,7 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 	n->frozen = take_ptr(*frozen);
 	n->queued = *queued;
 	*queued = (struct quota_charge){0};
-	n->requester = request->uid;
+	n->creator = request->uid;
 	n->uid = request->admin ? 0 : request->uid;
 	n->admin = request->admin;
 	n->with_objects = request->with_objects;

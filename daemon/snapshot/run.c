@@ -350,9 +350,9 @@ void snapshot_freeze(struct snapshot *n)
 	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
 	/* The strictest that the target was; and what was taken with an administrator's eyes is for those. */
 	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
-	if (!n->admin && n->uid != n->requester) {
+	if (!n->admin && n->uid != n->creator) {
 		snapshot_set_error(n, "not_permitted", "the target had other credentials while it was recorded");
-		n->uid = n->requester; /* who may read that it failed */
+		n->uid = n->creator; /* who may read that it failed */
 		end(n, SNAPSHOT_FAILED);
 		return;
 	}

@@ -73,7 +73,7 @@ static struct snapshot *next_to_decode(struct snapshots *s)
 		return NULL;
 	TAILQ_FOREACH(n, &s->all, entry)
 		if (n->state == SNAPSHOT_COPIED &&
-		    quota_charge(s->c.quota, n->requester, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
+		    quota_charge(s->c.quota, n->creator, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
 			return n;
 	return NULL;
 }

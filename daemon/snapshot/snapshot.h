@@ -99,7 +99,7 @@ DEFINE_CLEANUP(struct snapshots *, snapshots_free)
 bool snapshots_stop(struct snapshots *s);
 
 /*
- * Creates the operation for a target that the caller has found to be visible to the requester. `done` may be NULL. 0 or
+ * Creates the operation for a target that the caller has found to be visible to that user. `done` may be NULL. 0 or
  * SNAPSHOT_E_*; *ret is borrowed and valid at least until the loop is entered again. `why` gets plain words.
  */
 int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,

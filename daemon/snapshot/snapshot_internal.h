@@ -44,8 +44,8 @@ struct snapshot {
 	uint64_t target_id;
 	char target[32], comm[64];
 	pid_t pid;
-	uid_t uid; /* who may have it: until the freeze the requester */
-	uid_t requester;
+	uid_t uid; /* who may have it: until the freeze the creator */
+	uid_t creator;
 	bool admin, with_objects;
 	struct cause cause;
 

@@ -123,10 +123,10 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
  */
 void targets_set_producers(struct targets *targets, struct producers *producers);
 /* What struct producers_callbacks tells. */
-void targets_program_changed(struct targets *targets, struct producer *producer);
-void targets_program_gone(struct targets *targets, struct producer *producer);
+void targets_producer_changed(struct targets *targets, struct producer *producer);
+void targets_producer_gone(struct targets *targets, struct producer *producer);
 /* The target of that process and owner, one that records before one that does not; NULL. */
-struct target *targets_of_program(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner);
+struct target *targets_of_producer(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner);
 /* Nobody armed it. */
 bool target_is_implicit(const struct target *target);
 

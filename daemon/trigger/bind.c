@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From triggers to the control pages of programs. A page has one entry a name, so that triggers on the same region of one
- * program share it: with the lowest threshold and the shortest cooldown of them, and the daemon looks again.
+ * From triggers to the control pages of producers. A page has one entry a name, so that triggers on the same region of one
+ * producer share it: with the lowest threshold and the shortest cooldown of them, and the daemon looks again.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,22 +11,22 @@
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger_internal.h"
 
-/* By the program's own word: one number may lie, but not outgrow the sums. */
+/* By the producer's own word: one number may lie, but not outgrow the sums. */
 #define SUPPRESSED_AT_ONCE UINT32_MAX
 
-static struct program *program_find(const struct triggers *ts, const struct producer *producer)
+static struct page *page_find(const struct triggers *ts, const struct producer *producer)
 {
-	struct program *p;
+	struct page *p;
 
-	LIST_FOREACH(p, &ts->programs[producer_id(producer) % PROGRAM_BUCKETS], link)
+	LIST_FOREACH(p, &ts->pages[producer_id(producer) % PAGE_BUCKETS], link)
 		if (p->producer == producer)
 			return p;
 	return NULL;
 }
 
-static struct program *program_get(struct triggers *ts, struct producer *producer)
+static struct page *page_get(struct triggers *ts, struct producer *producer)
 {
-	struct program *p = program_find(ts, producer);
+	struct page *p = page_find(ts, producer);
 
 	if (p)
 		return p;
@@ -35,13 +35,13 @@ static struct program *program_get(struct triggers *ts, struct producer *produce
 		return NULL;
 	p->producer = producer_ref(producer);
 	LIST_INIT(&p->thresholds);
-	LIST_INSERT_HEAD(&ts->programs[producer_id(producer) % PROGRAM_BUCKETS], p, link);
+	LIST_INSERT_HEAD(&ts->pages[producer_id(producer) % PAGE_BUCKETS], p, link);
 	return p;
 }
 
 struct threshold *threshold_find(struct triggers *ts, const struct producer *producer, uint32_t id)
 {
-	const struct program *p = program_find(ts, producer);
+	const struct page *p = page_find(ts, producer);
 	struct threshold *th;
 
 	if (!p)
@@ -52,10 +52,10 @@ struct threshold *threshold_find(struct triggers *ts, const struct producer *pro
 	return NULL;
 }
 
-/* What the program kept back was over the lowest threshold; whether over a higher one as well, nobody knows. */
+/* What the producer kept back was over the lowest threshold; whether over a higher one as well, nobody knows. */
 static void threshold_sync(struct threshold *th)
 {
-	uint64_t now = producer_threshold_suppressed(th->program->producer, th->id), more;
+	uint64_t now = producer_threshold_suppressed(th->page->producer, th->id), more;
 	struct binding *b;
 
 	if (now <= th->suppressed_seen)
@@ -101,7 +101,7 @@ static int threshold_put(struct threshold *th, const struct trigger *t)
 		cooldown = TRIGGER_COOLDOWN_MIN_NS;
 	if (over == th->over_ns && cooldown == th->cooldown_ns)
 		return 0;
-	r = producer_threshold_set(th->program->producer, th->id, th->region, over, cooldown);
+	r = producer_threshold_set(th->page->producer, th->id, th->region, over, cooldown);
 	if (r < 0)
 		return r;
 	th->over_ns = over;
@@ -111,12 +111,12 @@ static int threshold_put(struct threshold *th, const struct trigger *t)
 
 static void threshold_free(struct threshold *th)
 {
-	producer_threshold_clear(th->program->producer, th->id);
+	producer_threshold_clear(th->page->producer, th->id);
 	LIST_REMOVE(th, link);
 	free(th);
 }
 
-static struct threshold *threshold_get(struct program *p, const char *region)
+static struct threshold *threshold_get(struct page *p, const char *region)
 {
 	struct threshold *th;
 
@@ -126,7 +126,7 @@ static struct threshold *threshold_get(struct program *p, const char *region)
 	th = calloc(1, sizeof(*th));
 	if (!th)
 		return NULL;
-	th->program = p;
+	th->page = p;
 	th->id = ++p->last_id;
 	memcpy(th->region, region, strlen(region) + 1);
 	LIST_INIT(&th->bindings);
@@ -136,7 +136,7 @@ static struct threshold *threshold_get(struct program *p, const char *region)
 
 int trigger_bind(struct trigger *t, struct producer *producer)
 {
-	struct program *p = program_get(t->ts, producer);
+	struct page *p = page_get(t->ts, producer);
 	struct threshold *th = p ? threshold_get(p, t->region) : NULL;
 	struct binding *b;
 	int r;
@@ -173,7 +173,7 @@ static void unbind(struct binding *b)
 	if (LIST_EMPTY(&th->bindings))
 		threshold_free(th);
 	else if (threshold_put(th, NULL) < 0)
-		log_debug("threshold %u of pid %d stays as it was", th->id, (int)producer_pid(th->program->producer));
+		log_debug("threshold %u of pid %d stays as it was", th->id, (int)producer_pid(th->page->producer));
 }
 
 void trigger_unbind_all(struct trigger *t)
@@ -182,9 +182,9 @@ void trigger_unbind_all(struct trigger *t)
 		unbind(LIST_FIRST(&t->bindings));
 }
 
-void program_end(struct triggers *ts, const struct producer *producer)
+void page_end(struct triggers *ts, const struct producer *producer)
 {
-	struct program *p = program_find(ts, producer);
+	struct page *p = page_find(ts, producer);
 
 	if (!p)
 		return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From a cause that a program wrote to a snapshot, in the same turn of the loop: what can be said and counted later comes
+ * From a cause that a producer wrote to a snapshot, in the same turn of the loop: what can be said and counted later comes
  * behind the freeze.
  */
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 /* Hits that became nothing are told to subscribers at most so often for each trigger. */
 #define TELL_EVERY_NS 100000000ULL
-/* A hit's own time counts as long as it is one of the last moments; it is the program's word. */
+/* A hit's own time counts as long as it is one of the last moments; it is the producer's word. */
 #define HIT_AGE_MAX_NS 1000000000ULL
 
 static const char *const suppressed_names[_SUPPRESSED_MAX] = {
@@ -259,7 +259,7 @@ static void on_region(struct triggers *ts, struct producer *producer, const stru
 		if (took >= t->over_ns)
 			hit(t, producer, pc, NOT_SUPPRESSED);
 		else if (took < th->over_ns && t->over_ns == th->over_ns)
-			/* The program had no reason to tell it. */
+			/* The producer had no reason to tell it. */
 			hit(t, producer, pc, SUPPRESSED_BELOW);
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Snapshots that a program asks for itself. It asks for its own, with its own user's rights, and as often as the
- * configuration lets each target; the program keeps the interval itself, but need not be believed.
+ * Snapshots that a producer asks for itself. It asks for its own, with its own user's rights, and as often as the
+ * configuration lets each target; the producer keeps the interval itself, but need not be believed.
  */
 #include <string.h>
 
@@ -61,26 +61,26 @@ static struct target *choose(struct triggers *ts, const struct producer *produce
 	return best;
 }
 
-static struct requester *requester_get(struct triggers *ts, uint64_t target)
+static struct request_limiter *request_limiter_get(struct triggers *ts, uint64_t target)
 {
-	struct requester *q;
+	struct request_limiter *q;
 
-	LIST_FOREACH(q, &ts->requesters, link)
+	LIST_FOREACH(q, &ts->limiters, link)
 		if (q->target == target)
 			return q;
 	q = calloc(1, sizeof(*q));
 	if (!q)
 		return NULL;
 	q->target = target;
-	LIST_INSERT_HEAD(&ts->requesters, q, link);
+	LIST_INSERT_HEAD(&ts->limiters, q, link);
 	return q;
 }
 
-void requester_forget(struct triggers *ts, uint64_t target)
+void request_limiter_forget(struct triggers *ts, uint64_t target)
 {
-	struct requester *q;
+	struct request_limiter *q;
 
-	LIST_FOREACH(q, &ts->requesters, link)
+	LIST_FOREACH(q, &ts->limiters, link)
 		if (q->target == target)
 			break;
 	if (!q)
@@ -93,12 +93,12 @@ void requester_forget(struct triggers *ts, uint64_t target)
 
 static void on_done(struct snapshot *snapshot, void *arg)
 {
-	struct requester *q = arg;
+	struct request_limiter *q = arg;
 
 	q->running = false;
 }
 
-static enum suppressed check(const struct config *c, struct requester *q, uint64_t now_ns)
+static enum suppressed check(const struct config *c, struct request_limiter *q, uint64_t now_ns)
 {
 	switch (trigger_limit_check(&q->limit, now_ns, c->program_interval_ms * MS, c->program_snapshots_per_hour)) {
 	case TRIGGER_LIMIT_COOLDOWN:
@@ -111,7 +111,7 @@ static enum suppressed check(const struct config *c, struct requester *q, uint64
 	return q->running ? SUPPRESSED_BUSY : NOT_SUPPRESSED;
 }
 
-static enum suppressed take(struct triggers *ts, struct requester *q, struct target *target, const struct cause *cause,
+static enum suppressed take(struct triggers *ts, struct request_limiter *q, struct target *target, const struct cause *cause,
 			    struct snapshot **ret)
 {
 	uint64_t now = raw_now_ns();
@@ -132,7 +132,7 @@ static enum suppressed take(struct triggers *ts, struct requester *q, struct tar
 void triggers_request(struct triggers *ts, struct producer *producer, const struct producer_cause *pc)
 {
 	struct target *target = choose(ts, producer, pc->tid);
-	struct requester *q = target ? requester_get(ts, target_id(target)) : NULL;
+	struct request_limiter *q = target ? request_limiter_get(ts, target_id(target)) : NULL;
 	struct snapshot *snapshot = NULL;
 	enum suppressed why;
 	struct cause cause = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of triggers: added, found, told, removed, and kept in step with targets and programs. */
+/* The list of triggers: added, found, told, removed, and kept in step with targets and producers. */
 #include "daemon/trigger/trigger.h"
 
 #include <errno.h>
@@ -26,9 +26,9 @@ uint64_t trigger_unix_now(void)
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
-/* ---- in step with targets and programs */
+/* ---- in step with targets and producers */
 
-/* How long a region takes is told to nobody who may not have the program's events. */
+/* How long a region takes is told to nobody who may not have the producer's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
 {
 	return producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
@@ -41,7 +41,7 @@ static void bind_or_say(struct trigger *t, struct producer *producer)
 
 	if (r < 0)
 		log_notice("trigger %s on region \"%s\" does not reach pid %d: %s", t->name, t->region,
-			   (int)producer_pid(producer), r == -ENOSPC ? "the program has as many thresholds as it can" : strerror(-r));
+			   (int)producer_pid(producer), r == -ENOSPC ? "the producer has as many thresholds as it can" : strerror(-r));
 }
 
 static void bind_all(struct trigger *t)
@@ -90,7 +90,7 @@ void triggers_target_gone(struct triggers *ts, struct target *target)
 		if (t->target == target)
 			triggers_remove(ts, t);
 	}
-	requester_forget(ts, target_id(target));
+	request_limiter_forget(ts, target_id(target));
 }
 
 void triggers_producer_changed(struct triggers *ts, struct producer *producer)
@@ -98,7 +98,7 @@ void triggers_producer_changed(struct triggers *ts, struct producer *producer)
 	struct trigger *t;
 
 	if (producer_state(producer) != PRODUCER_LIVE) {
-		program_end(ts, producer);
+		page_end(ts, producer);
 		return;
 	}
 	TAILQ_FOREACH(t, &ts->list, link)
@@ -116,9 +116,9 @@ int triggers_new(const struct triggers_context *context, struct triggers **ret)
 		return -ENOMEM;
 	ts->c = *context;
 	TAILQ_INIT(&ts->list);
-	LIST_INIT(&ts->requesters);
-	for (size_t i = 0; i < PROGRAM_BUCKETS; i++)
-		LIST_INIT(&ts->programs[i]);
+	LIST_INIT(&ts->limiters);
+	for (size_t i = 0; i < PAGE_BUCKETS; i++)
+		LIST_INIT(&ts->pages[i]);
 	ts->rebind = evtimer_new(ts->c.base, on_rebind, ts);
 	if (!ts->rebind)
 		return -ENOMEM;
@@ -132,11 +132,11 @@ struct triggers *triggers_free(struct triggers *ts)
 		return NULL;
 	while (!TAILQ_EMPTY(&ts->list))
 		triggers_remove(ts, TAILQ_FIRST(&ts->list));
-	while (!LIST_EMPTY(&ts->requesters))
-		requester_forget(ts, LIST_FIRST(&ts->requesters)->target);
-	for (size_t i = 0; i < PROGRAM_BUCKETS; i++)
-		while (!LIST_EMPTY(&ts->programs[i]))
-			program_end(ts, LIST_FIRST(&ts->programs[i])->producer);
+	while (!LIST_EMPTY(&ts->limiters))
+		request_limiter_forget(ts, LIST_FIRST(&ts->limiters)->target);
+	for (size_t i = 0; i < PAGE_BUCKETS; i++)
+		while (!LIST_EMPTY(&ts->pages[i]))
+			page_end(ts, LIST_FIRST(&ts->pages[i])->producer);
 	if (ts->rebind)
 		event_free(ts->rebind);
 	free(ts);
@@ -186,7 +186,7 @@ static struct trigger *trigger_free(struct trigger *t)
 }
 DEFINE_CLEANUP(struct trigger *, trigger_free)
 
-/* All programs that are there now: a trigger that cannot see one of them is better refused than half there. */
+/* All producers that are there now: a trigger that cannot see one of them is better refused than half there. */
 static int bind_present(struct trigger *t, char *why, size_t why_size)
 {
 	struct producer *producer;

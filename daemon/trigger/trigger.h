@@ -2,12 +2,12 @@
 /*
  * Triggers: "when this region of this target takes so long, take a snapshot", with what keeps a cheap event
  * from becoming an expensive habit. Owns the list of them, their cooldowns and their counts; puts thresholds
- * into the control pages of the target's programs (daemon/producer/producer.h), and turns the causes that come back
- * into snapshots. Also the snapshots that programs ask for themselves, which have limits but no trigger.
+ * into the control pages of the target's producers (daemon/producer/producer.h), and turns the causes that come back
+ * into snapshots. Also the snapshots that producers ask for themselves, which have limits but no trigger.
  *
  * Every hit is counted once: as a snapshot, or as suppressed, by why: cooldown, per_hour, busy (one of it runs or
- * the queue is full), quota, no_space, program (kept back by the program itself within the cooldown),
- * below (the program's numbers do not reach the threshold), gone.
+ * the queue is full), quota, no_space, program (kept back by the producer itself within the cooldown),
+ * below (the producer's numbers do not reach the threshold), gone.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ struct triggers;
 
 enum {
 	TRIGGER_E_QUOTA = 1, /* of this user: uid_triggers */
-	TRIGGER_E_BUSY,	     /* of the daemon: max_triggers; or the program's control page is full */
+	TRIGGER_E_BUSY,	     /* of the daemon: max_triggers; or the producer's control page is full */
 	TRIGGER_E_BAD,
 };
 
@@ -63,7 +63,7 @@ DEFINE_CLEANUP(struct triggers *, triggers_free)
 /* 0, TRIGGER_E_*, -ENOMEM. */
 int triggers_add(struct triggers *ts, struct target *target, const struct trigger_request *request,
 		 struct trigger **ret, char *why, size_t why_size) _must_check_;
-/* Takes it out of the programs and gives up what waits: its counts are the last. */
+/* Takes it out of the producers and gives up what waits: its counts are the last. */
 void trigger_stop(struct trigger *trigger);
 /* The pointer is invalid afterwards. */
 void triggers_remove(struct triggers *ts, struct trigger *trigger);
@@ -85,7 +85,7 @@ struct json_object *trigger_to_json(struct trigger *trigger);
 void triggers_target_changed(struct triggers *ts, struct target *target);
 void triggers_target_gone(struct triggers *ts, struct target *target);
 void triggers_producer_changed(struct triggers *ts, struct producer *producer);
-/* From the producers: a program has written a cause. */
+/* From the producers: a producer has written a cause. */
 void triggers_cause(struct triggers *ts, struct producer *producer, const struct producer_cause *cause);
 
 /* Adds "triggers" to the status object. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the triggers share: trigger.c (the list), bind.c (thresholds in control pages),
- * hit.c (what happens at a hit), request.c (what programs ask for). Nobody else includes this.
+ * hit.c (what happens at a hit), request.c (what producers ask for). Nobody else includes this.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ enum suppressed {
 };
 
 /*
- * A snapshot takes longer than this: what would hit again sooner is kept in the program, or costs no more here than a look
+ * A snapshot takes longer than this: what would hit again sooner is kept in the producer, or costs no more here than a look
  * at the clock.
  */
 #define TRIGGER_COOLDOWN_MIN_NS 1000000ULL
@@ -39,13 +39,13 @@ struct trigger_counts {
 	uint64_t hits, snapshots, suppressed[_SUPPRESSED_MAX];
 };
 
-/* A name in the control page of a program: for all triggers on it, with the lowest of their numbers. */
+/* A name in the control page of a producer: for all triggers on it, with the lowest of their numbers. */
 struct threshold {
 	LIST_ENTRY(threshold) link;
-	struct program *program; /* back pointer */
+	struct page *page; /* back pointer */
 	uint32_t id;
 	uint64_t over_ns, cooldown_ns;
-	uint64_t suppressed_seen; /* of what the program kept to itself */
+	uint64_t suppressed_seen; /* of what the producer kept to itself */
 	LIST_HEAD(, binding) bindings;
 	char region[RING_CONTROL_NAME + 1];
 };
@@ -58,8 +58,8 @@ struct binding {
 };
 
 /* A living producer that has or had thresholds. */
-struct program {
-	LIST_ENTRY(program) link;
+struct page {
+	LIST_ENTRY(page) link;
 	struct producer *producer; /* referenced */
 	uint32_t last_id;
 	LIST_HEAD(, threshold) thresholds;
@@ -78,7 +78,7 @@ struct trigger {
 	uint32_t max_per_hour;
 	uint64_t created_unix_ns;
 	LIST_HEAD(, binding) bindings;
-	bool stale; /* programs may have come to its target */
+	bool stale; /* producers may have come to its target */
 	struct quota_charge charge;
 	/* hits */
 	struct trigger_limit limit;
@@ -91,26 +91,26 @@ struct trigger {
 	uint64_t due_ns;       /* until then, MONOTONIC_RAW */
 };
 
-/* A target whose program has asked for a snapshot. */
-struct requester {
-	LIST_ENTRY(requester) link;
+/* How often the producers of one target may have a snapshot that they ask for. */
+struct request_limiter {
+	LIST_ENTRY(request_limiter) link;
 	uint64_t target; /* its id */
 	struct trigger_limit limit;
 	uint64_t told_ns;
 	bool running;
 };
 
-#define PROGRAM_BUCKETS 64
+#define PAGE_BUCKETS 64
 
 struct triggers {
 	struct triggers_context c;
 	TAILQ_HEAD(trigger_list, trigger) list;
 	size_t n;
 	uint64_t last_id;
-	LIST_HEAD(, program) programs[PROGRAM_BUCKETS]; /* by the producer's id */
+	LIST_HEAD(, page) pages[PAGE_BUCKETS]; /* by the producer's id */
 	struct event *rebind;
-	LIST_HEAD(, requester) requesters;
-	/* since the start: of triggers, and of what programs asked for */
+	LIST_HEAD(, request_limiter) limiters;
+	/* since the start: of triggers, and of what producers asked for */
 	struct trigger_counts counts, requests;
 };
 
@@ -123,9 +123,9 @@ const char *suppressed_name(enum suppressed s);
 int trigger_bind(struct trigger *t, struct producer *producer) _must_check_;
 void trigger_unbind_all(struct trigger *t);
 struct threshold *threshold_find(struct triggers *ts, const struct producer *producer, uint32_t id);
-/* The program has ended: nothing is put into its page any more. */
-void program_end(struct triggers *ts, const struct producer *producer);
-/* Counts what programs have kept to themselves since the last time. */
+/* The producer has ended: nothing is put into its page any more. */
+void page_end(struct triggers *ts, const struct producer *producer);
+/* Counts what producers have kept to themselves since the last time. */
 void trigger_sync(struct trigger *t);
 
 /* hit.c */
@@ -143,4 +143,4 @@ void trigger_forget_hits(struct trigger *t);
 
 /* request.c */
 void triggers_request(struct triggers *ts, struct producer *producer, const struct producer_cause *cause);
-void requester_forget(struct triggers *ts, uint64_t target);
+void request_limiter_forget(struct triggers *ts, uint64_t target);

@@ -45,7 +45,7 @@ static bool is_of(const struct target *target, pid_t pid, uint64_t start_time)
 	return target->scope == TARGET_PROCESS && target->proc.pid == pid && target->proc.start_time == start_time;
 }
 
-struct target *targets_of_program(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner)
+struct target *targets_of_producer(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner)
 {
 	struct target *target, *found = NULL;
 
@@ -141,7 +141,7 @@ static void program_came(struct targets *targets, struct producer *producer)
 	struct target *target;
 	int r;
 
-	target = targets_of_program(targets, producer_pid(producer), producer_start_time(producer), producer_uid(producer));
+	target = targets_of_producer(targets, producer_pid(producer), producer_start_time(producer), producer_uid(producer));
 	if (target) {
 		target_emit(target, NULL);
 		return;
@@ -164,7 +164,7 @@ static bool has_living(const struct targets *targets, pid_t pid, uint64_t start_
 	return false;
 }
 
-void targets_program_changed(struct targets *targets, struct producer *producer)
+void targets_producer_changed(struct targets *targets, struct producer *producer)
 {
 	pid_t pid = producer_pid(producer);
 	uint64_t start_time = producer_start_time(producer);
@@ -185,7 +185,7 @@ void targets_program_changed(struct targets *targets, struct producer *producer)
 	}
 }
 
-void targets_program_gone(struct targets *targets, struct producer *producer)
+void targets_producer_gone(struct targets *targets, struct producer *producer)
 {
 	pid_t pid = producer_pid(producer);
 	uint64_t start_time = producer_start_time(producer);

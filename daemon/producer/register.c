@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The registration of a program: who it is, whether its memory is what it must be, whether there is room for it. What
+ * The registration of a producer: who it is, whether its memory is what it must be, whether there is room for it. What
  * refuses says one sentence, counts, and leaves nothing behind.
  */
 #include <errno.h>
@@ -85,9 +85,9 @@ static bool same_file(int a, int b)
 }
 
 /*
- * A program that stops and starts again, or whose connection was lost, comes back with the same memory: what it
+ * A producer that stops and starts again, or whose connection was lost, comes back with the same memory: what it
  * wrote before is in there, and would be in each snapshot twice. What is kept of before costs nothing from here on, and
- * goes when the new one is there, so that its targets see that the program goes on.
+ * goes when the new one is there, so that its targets see that the producer goes on.
  */
 static struct producer *superseded(struct producers *ps, const struct producer *p, int rings_fd)
 {
@@ -116,13 +116,13 @@ static int check_limits(const struct producers *ps, const struct ringcheck *foun
 
 	if (g->total_bytes > c->event_memory_mib * MIB)
 		return refuse(why, size, PRODUCER_E_TOO_LARGE,
-			      "%llu bytes of rings, a program may have %u MiB (event_memory_mib)",
+			      "%llu bytes of rings, a producer may have %u MiB (event_memory_mib)",
 			      (unsigned long long)g->total_bytes, c->event_memory_mib);
 	if (g->rings > c->event_threads)
 		return refuse(why, size, PRODUCER_E_TOO_LARGE,
-			      "rings for %u threads, a program may have %u (event_threads)", g->rings, c->event_threads);
+			      "rings for %u threads, a producer may have %u (event_threads)", g->rings, c->event_threads);
 	if (g->names_max > c->event_names)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE, "room for %u names, a program may have %u (event_names)",
+		return refuse(why, size, PRODUCER_E_TOO_LARGE, "room for %u names, a producer may have %u (event_names)",
 			      g->names_max, c->event_names);
 	/* Times of a clock that nobody here can tell would be of no use. */
 	if (found->clock == RING_CLOCK_TSC && !clockseries_get(ps->clocks)->tsc_usable)
@@ -151,11 +151,11 @@ static int charge(struct producers *ps, struct producer *p, char *why, size_t si
 
 	while (ps->n_live + ps->n_ended >= ps->config->max_producers)
 		if (!evict(ps, p->uid, false) && !evict(ps, p->uid, true))
-			return refuse(why, size, PRODUCER_E_BUSY, "tracerd has as many programs as it may (max_producers)");
+			return refuse(why, size, PRODUCER_E_BUSY, "tracerd has as many producers as it may (max_producers)");
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_PRODUCERS, 1, &p->charge_one)) == QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
 			return refuse(why, size, PRODUCER_E_QUOTA,
-				      "uid %u has as many registered programs as it may (uid_producers)", (unsigned int)p->uid);
+				      "uid %u has as many producers as it may (uid_producers)", (unsigned int)p->uid);
 	if (r < 0)
 		return r;
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_EVENT_BYTES, p->geometry.total_bytes, &p->charge_bytes)) ==
