@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-#include "daemon/backend/sample/eventset.h"
+#include "daemon/perf/eventset.h"
 #include "daemon/base/copier.h"
 
 /* What the loop itself closes: some tenths of a millisecond. */

@@ -13,7 +13,7 @@
 #include "common/base/procfs.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/event_group.h"
-#include "daemon/backend/sample/eventset.h"
+#include "daemon/perf/eventset.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
 #include "daemon/target/sideband_log.h"

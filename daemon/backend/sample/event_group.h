@@ -16,8 +16,8 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
-#include "daemon/backend/sample/eventset.h"
-#include "daemon/backend/sample/record.h"
+#include "daemon/perf/eventset.h"
+#include "daemon/perf/record.h"
 #include "daemon/target/target.h"
 
 struct closer;

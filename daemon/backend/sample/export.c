@@ -18,7 +18,7 @@
 #include "common/bundle/perfdata_write.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/filter.h"
-#include "daemon/backend/sample/ring.h"
+#include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
 /* No id of the kernel's, and none of the history's. */

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "common/base/procfs.h"
-#include "daemon/backend/sample/eventset.h"
+#include "daemon/perf/eventset.h"
 #include "daemon/target/cgroup.h"
 
 #define TAIL " S 42 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 987654321 0 0"

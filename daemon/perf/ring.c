@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/backend/sample/ring.h"
+#include "daemon/perf/ring.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/backend/sample/record.h"
+#include "daemon/perf/record.h"
 
 int ring_map(int fd, size_t bytes, bool overwrite, struct ring *ret)
 {

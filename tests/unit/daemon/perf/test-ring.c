@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/backend/sample/ring.h"
+#include "daemon/perf/ring.h"
 
 #define SIZE (256u << 10)
 

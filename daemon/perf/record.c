@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/backend/sample/record.h"
+#include "daemon/perf/record.h"
 
 #include <errno.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
-#include "daemon/backend/sample/ring.h"
+#include "daemon/perf/ring.h"
 
 struct eventset {
 	size_t n_cpus, n_subjects;

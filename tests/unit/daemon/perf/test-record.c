@@ -12,7 +12,7 @@
 
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/export.h"
-#include "daemon/backend/sample/record.h"
+#include "daemon/perf/record.h"
 
 #define STACK_BYTES 64u
 #define KERNEL_IP 0xffffffff81000000ULL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/backend/sample/eventset.h"
+#include "daemon/perf/eventset.h"
 
 #include <errno.h>
 #include <fcntl.h>
