@@ -38,7 +38,7 @@ static long yama_scope(void)
 	return io_read_file_at(AT_FDCWD, YAMA, 16, &text, &len) < 0 ? 0 : strtol(text, NULL, 10);
 }
 
-void stepwhy_denied(pid_t pid, const char *status, long yama, uid_t uid, char *ret, size_t size)
+void attach_error_describe_eperm(pid_t pid, const char *status, long yama, uid_t uid, char *ret, size_t size)
 {
 	const long tracer = status_number(status, "\nTracerPid:\t", 0), owner = status_number(status, "\nUid:\t", 1);
 	const int n = (int)pid;
@@ -74,10 +74,10 @@ static void not_permitted(pid_t pid, char *ret, size_t size)
 	if (io_read_file_at(AT_FDCWD, path, STATUS_BYTES_MAX, &status, &len) < 0)
 		(void)snprintf(ret, size, "no such process: %d", (int)pid);
 	else
-		stepwhy_denied(pid, status, yama_scope(), geteuid(), ret, size);
+		attach_error_describe_eperm(pid, status, yama_scope(), geteuid(), ret, size);
 }
 
-void stepwhy(pid_t pid, int error, char *ret, size_t size)
+void attach_error_describe(pid_t pid, int error, char *ret, size_t size)
 {
 	switch (error) {
 	case -EPERM:

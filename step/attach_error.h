@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 /* For EPERM: `status` is what /proc/PID/status says, `yama` kernel.yama.ptrace_scope, `uid` who wants to trace. */
-void stepwhy_denied(pid_t pid, const char *status, long yama, uid_t uid, char *ret, size_t size);
+void attach_error_describe_eperm(pid_t pid, const char *status, long yama, uid_t uid, char *ret, size_t size);
 
 /* `error` is what step_attach() answered for `pid`. */
-void stepwhy(pid_t pid, int error, char *ret, size_t size);
+void attach_error_describe(pid_t pid, int error, char *ret, size_t size);

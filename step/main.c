@@ -341,7 +341,7 @@ static int serve(struct arguments *a, struct step **ret)
 	drop_capabilities();
 	if (r < 0) {
 		if (!why[0])
-			stepwhy(a->pid, r, why, sizeof(why));
+			attach_error_describe(a->pid, r, why, sizeof(why));
 		log_error("%s", why);
 	}
 	if (stepcontrol_hello(c, a->pid, r, why) < 0)

@@ -22,7 +22,7 @@ static void check(const char *status, long yama, uid_t uid, const char *want)
 {
 	char why[STEPABI_TEXT];
 
-	stepwhy_denied(7, status, yama, uid, why, sizeof(why));
+	attach_error_describe_eperm(7, status, yama, uid, why, sizeof(why));
 	assert_string_equal(why, want);
 }
 
@@ -54,18 +54,18 @@ static void test_others(void **state)
 	char why[STEPABI_TEXT], self[64];
 
 	(void)state;
-	stepwhy(INT32_MAX, -ESRCH, why, sizeof(why));
+	attach_error_describe(INT32_MAX, -ESRCH, why, sizeof(why));
 	assert_string_equal(why, "no such process: 2147483647");
-	stepwhy(INT32_MAX, -EPERM, why, sizeof(why));
+	attach_error_describe(INT32_MAX, -EPERM, why, sizeof(why));
 	assert_string_equal(why, "no such process: 2147483647");
-	stepwhy(5, -E2BIG, why, sizeof(why));
+	attach_error_describe(5, -E2BIG, why, sizeof(why));
 	assert_string_equal(why, "process 5 has more threads than can be stepped");
-	stepwhy(5, -EIO, why, sizeof(why));
+	attach_error_describe(5, -EIO, why, sizeof(why));
 	assert_string_equal(why, "process 5 cannot be stepped: Input/output error");
-	stepwhy(getpid(), -EPERM, why, sizeof(why));
+	attach_error_describe(getpid(), -EPERM, why, sizeof(why));
 	(void)snprintf(self, sizeof(self), "process %d", (int)getpid());
 	assert_non_null(strstr(why, self));
-	stepwhy_denied(INT32_MAX, HEAD UIDS MEMORY, 1, 1000, why, sizeof(why));
+	attach_error_describe_eperm(INT32_MAX, HEAD UIDS MEMORY, 1, 1000, why, sizeof(why));
 	assert_string_equal(why + strlen(why) - 7, "as root");
 }
 
