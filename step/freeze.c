@@ -85,7 +85,7 @@ int step_freeze(struct step *s, uint64_t max_bytes, struct step_files *ret)
 	f.raw_ns = raw_now();
 	r = step_pause_all(s);
 	if (r == 0)
-		r = steplog_flush(&s->log); /* as far as the copy, at least */
+		r = insn_log_flush(&s->log); /* as far as the copy, at least */
 	if (r == 0)
 		r = write_code(s, &left, &f);
 	if (r == 0)

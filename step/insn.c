@@ -148,7 +148,7 @@ static int note(struct step *s, struct stepthread *t)
 {
 	s->stats.insns++;
 	t->since_time++;
-	return steplog_add(&s->log, t->tid, t->ip);
+	return insn_log_add(&s->log, t->tid, t->ip);
 }
 
 static int begin(struct stepthread *t, uint64_t ticks)

@@ -22,7 +22,7 @@ static char *hex(char *end, uint64_t v)
 	return end;
 }
 
-int steplog_flush(struct steplog *l)
+int insn_log_flush(struct insn_log *l)
 {
 	int r = l->fd >= 0 ? io_write_all(l->fd, l->buf, l->used) : 0;
 
@@ -30,7 +30,7 @@ int steplog_flush(struct steplog *l)
 	return r;
 }
 
-int steplog_add(struct steplog *l, pid_t tid, uint64_t ip)
+int insn_log_add(struct insn_log *l, pid_t tid, uint64_t ip)
 {
 	char line[LINE_MAX_BYTES], *end = line + sizeof(line), *p = end;
 
@@ -42,5 +42,5 @@ int steplog_add(struct steplog *l, pid_t tid, uint64_t ip)
 	p = decimal(p, (uint32_t)tid);
 	for (; p < end; p++)
 		l->buf[l->used++] = *p;
-	return l->used + LINE_MAX_BYTES > sizeof(l->buf) ? steplog_flush(l) : 0;
+	return l->used + LINE_MAX_BYTES > sizeof(l->buf) ? insn_log_flush(l) : 0;
 }

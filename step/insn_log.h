@@ -8,12 +8,12 @@
 
 #include "common/base/cleanup.h"
 
-struct steplog {
+struct insn_log {
 	int fd; /* -1: no log; not owned */
 	size_t used;
 	char buf[1 << 16];
 };
 
 /* 0 or what write() said. */
-int steplog_add(struct steplog *l, pid_t tid, uint64_t ip) _must_check_;
-int steplog_flush(struct steplog *l) _must_check_;
+int insn_log_add(struct insn_log *l, pid_t tid, uint64_t ip) _must_check_;
+int insn_log_flush(struct insn_log *l) _must_check_;

@@ -479,7 +479,7 @@ void step_run(struct step *s)
 		step_end(s, STEP_END_EXITED, 0);
 	if (s->n_threads == 0)
 		arm(0);
-	r = steplog_flush(&s->log);
+	r = insn_log_flush(&s->log);
 	if (r < 0 && s->stats.error == 0) {
 		s->stats.end = STEP_END_ERROR;
 		s->stats.error = r;

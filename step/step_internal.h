@@ -90,7 +90,7 @@ struct step {
 	struct stepside *side;
 	struct stepcode code;
 	struct steppt_store *store;
-	struct steplog log;
+	struct insn_log log;
 	LIST_HEAD(, stepthread) threads[STEP_HASH];
 	size_t n_threads;
 	TAILQ_HEAD(, stepthread) turn;

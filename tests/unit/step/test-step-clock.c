@@ -75,25 +75,25 @@ static void test_conversion(void **state)
 
 static void test_log(void **state)
 {
-	struct steplog *l = calloc(1, sizeof(*l));
+	struct insn_log *l = calloc(1, sizeof(*l));
 	char text[128] = "";
 
 	(void)state;
 	assert_non_null(l);
 	l->fd = io_memfd("log");
 	assert_true(l->fd >= 0);
-	assert_int_equal(steplog_add(l, 1, 0), 0);
-	assert_int_equal(steplog_add(l, 4194303, UINT64_C(0xffffffffff600000)), 0);
-	assert_int_equal(steplog_flush(l), 0);
+	assert_int_equal(insn_log_add(l, 1, 0), 0);
+	assert_int_equal(insn_log_add(l, 4194303, UINT64_C(0xffffffffff600000)), 0);
+	assert_int_equal(insn_log_flush(l), 0);
 	assert_true(pread(l->fd, text, sizeof(text) - 1, 0) > 0);
 	assert_string_equal(text, "1 0\n4194303 ffffffffff600000\n");
 	/* more than is buffered */
 	for (unsigned int i = 0; i < 100000; i++)
-		assert_int_equal(steplog_add(l, 77, i), 0);
-	assert_int_equal(steplog_flush(l), 0);
+		assert_int_equal(insn_log_add(l, 77, i), 0);
+	assert_int_equal(insn_log_flush(l), 0);
 	assert_true(lseek(l->fd, 0, SEEK_END) > 65536);
 	l->fd = close_fd(l->fd);
-	assert_int_equal(steplog_add(l, 1, 1), 0); /* no log: nothing to do */
+	assert_int_equal(insn_log_add(l, 1, 1), 0); /* no log: nothing to do */
 	free(l);
 }
 
