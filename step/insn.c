@@ -328,8 +328,8 @@ int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
 
 int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
 {
-	step_flag_syscall(t, regs);
-	step_mask_syscall(t, regs);
+	trap_flag_syscall(t, regs);
+	signal_mask_syscall(t, regs);
 	t->in_kernel = t->restarts = false;
 	t->ip = regs->rip;
 	t->is64 = step_is64(regs);
@@ -372,7 +372,7 @@ int step_executed(struct step *s, struct stepthread *t, const struct user_regs_s
 		/* The program asked for a trap: this one is its own, too. */
 		if (t->own_tf)
 			t->signal = SIGTRAP;
-		step_flag_executed(t, regs);
+		trap_flag_executed(t, regs);
 	}
 	t->ip = regs->rip;
 	t->is64 = step_is64(regs);

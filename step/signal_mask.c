@@ -50,7 +50,7 @@ static void show(pid_t tid, uint64_t address)
 	(void)process_vm_writev(tid, &local, 1, &remote, 1, 0);
 }
 
-void step_take_mask(struct stepthread *t)
+void signal_mask_take(struct stepthread *t)
 {
 	t->mask_unknown = false;
 	t->trap_blocked |= unblock(t);
@@ -77,10 +77,10 @@ static void after_sigprocmask(struct stepthread *t, uint64_t how, uint64_t set, 
 		show(t->tid, old);
 }
 
-void step_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs)
+void signal_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs)
 {
 	if (t->mask_unknown)
-		step_take_mask(t);
+		signal_mask_take(t);
 	if (!t->is64) {
 		switch ((uint32_t)regs->orig_rax) {
 		case I386_SIGPROCMASK:
@@ -101,7 +101,7 @@ void step_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs
 		t->trap_blocked = unblock(t);
 }
 
-void step_mask_handler(struct stepthread *t, const struct user_regs_struct *regs)
+void signal_mask_handler(struct stepthread *t, const struct user_regs_struct *regs)
 {
 	if (t->trap_blocked && step_is64(regs))
 		show(t->tid, regs->rdx + FRAME_MASK);
@@ -109,7 +109,7 @@ void step_mask_handler(struct stepthread *t, const struct user_regs_struct *regs
 	t->trap_blocked |= unblock(t);
 }
 
-void step_restore_mask(struct stepthread *t)
+void signal_mask_restore(struct stepthread *t)
 {
 	uint64_t mask;
 

@@ -155,22 +155,22 @@ uint8_t step_opcode(const struct stepthread *t);
 /* ---- trap_flag.c: the trap flag, ours and the program's */
 
 /* An instruction was executed: what it may have done with the flag. */
-void step_flag_executed(struct stepthread *t, const struct user_regs_struct *regs);
-void step_flag_syscall(struct stepthread *t, const struct user_regs_struct *regs);
-void step_flag_handler(struct stepthread *t, const struct user_regs_struct *regs);
+void trap_flag_executed(struct stepthread *t, const struct user_regs_struct *regs);
+void trap_flag_syscall(struct stepthread *t, const struct user_regs_struct *regs);
+void trap_flag_handler(struct stepthread *t, const struct user_regs_struct *regs);
 /* The registers have the program's flag, not ours; before it is left alone. */
-void step_flag_restore(const struct stepthread *t);
+void trap_flag_restore(const struct stepthread *t);
 
 /* ---- signal_mask.c: SIGTRAP, blocked by the program */
 
 /* The mask as it is, wherever the program may have got it from. */
-void step_take_mask(struct stepthread *t);
+void signal_mask_take(struct stepthread *t);
 /* A system call that may have changed or shown the mask is over. */
-void step_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs);
+void signal_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs);
 /* A handler is about to be entered: its frame holds the mask. */
-void step_mask_handler(struct stepthread *t, const struct user_regs_struct *regs);
+void signal_mask_handler(struct stepthread *t, const struct user_regs_struct *regs);
 /* As the program believes it to be. */
-void step_restore_mask(struct stepthread *t);
+void signal_mask_restore(struct stepthread *t);
 
 /* ---- stop.c: what a stop means */
 

@@ -56,8 +56,8 @@ static void let_go(struct step *s, struct stepthread *t)
 
 	if (step_interrupt(s, t) < 0)
 		s->stats.error = -EIO;
-	step_flag_restore(t);
-	step_restore_mask(t);
+	trap_flag_restore(t);
+	signal_mask_restore(t);
 	step_remove_thread(s, t);
 	/* It fails where the thread was killed; then it is told as gone, and unknown. */
 	(void)ptrace(PTRACE_DETACH, tid, NULL, signal);
@@ -142,8 +142,8 @@ static int handler_entered(struct step *s, struct stepthread *t, const struct us
 	int r;
 
 	s->stats.signals++;
-	step_flag_handler(t, regs);
-	step_mask_handler(t, regs);
+	trap_flag_handler(t, regs);
+	signal_mask_handler(t, regs);
 	if (t->in_kernel)
 		return step_leave_kernel(s, t, regs);
 	r = step_interrupt(s, t);
@@ -232,7 +232,7 @@ static int first_stop(struct step *s, struct stepthread *t)
 	t->own_tf = regs.eflags & STEP_FLAG_TRAP;
 	t->in_kernel = t->restarts = t->mask_unknown = step_restart_pending(&regs);
 	if (!t->in_kernel)
-		step_take_mask(t);
+		signal_mask_take(t);
 	t->state = STEPTHREAD_RUNS;
 	return 0;
 }
