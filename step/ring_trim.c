@@ -85,7 +85,7 @@ static void drop_segments(struct step *s)
 	}
 }
 
-int step_keep(struct step *s)
+int ring_trim(struct step *s)
 {
 	struct stepprocess *p;
 	int r = 0;

@@ -182,7 +182,7 @@ int step_meet_child(struct step *s, struct stepthread *parent, pid_t child) _mus
 /* ---- ring_trim.c: a ring forgets */
 
 /* Between two stops. */
-int step_keep(struct step *s) _must_check_;
+int ring_trim(struct step *s) _must_check_;
 
 /* ---- run.c */
 

@@ -476,7 +476,7 @@ void step_stopped(struct step *s, pid_t tid, int status)
 
 	if (r == 0) {
 		/* Its thread goes on meanwhile: that ends in order. */
-		r = s->options.ring ? step_keep(s) : 0;
+		r = s->options.ring ? ring_trim(s) : 0;
 		if (r < 0)
 			step_end(s, r == -EFBIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
 		return;

@@ -366,7 +366,7 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 	}
 }
 
-static enum turn step_keep(struct work *w, uint64_t deadline)
+static enum turn ring_trim(struct work *w, uint64_t deadline)
 {
 	const uint8_t *block;
 	size_t len;
@@ -406,7 +406,7 @@ static enum turn step_was_read(struct work *w, uint64_t deadline)
 		if (w->what == WORK_ARM)
 			return refuse(w, -ENOMEM, "out of memory");
 	}
-	w->next = step_keep;
+	w->next = ring_trim;
 	return TURN_ON;
 }
 
