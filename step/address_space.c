@@ -313,7 +313,7 @@ static int take_maps(struct stepspace *s, pid_t tid, struct map *maps, size_t n)
 			ticks = stepclock_now(s->to.clock);
 			s->epoch++;
 		}
-		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &maps[i].m, NULL);
+		r = sideband_mmap(s->to.sideband, ticks, s->pid, tid, &maps[i].m, NULL);
 		if (r == 0 && strcmp(maps[i].m.path, "[vdso]") == 0)
 			r = save_vdso(s, tid, &maps[i]);
 	}
@@ -335,7 +335,7 @@ int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < s->n_maps; i++)
-		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &s->maps[i].m, NULL);
+		r = sideband_mmap(s->to.sideband, ticks, s->pid, tid, &s->maps[i].m, NULL);
 	for (size_t i = 0; r == 0 && i < s->n_pages; i++) {
 		const struct page *p = s->pages[i];
 		const struct proc_map m = {
@@ -344,7 +344,7 @@ int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid)
 		if (!p->saved)
 			continue;
 		stepcode_use(s->to.code, p->saved);
-		r = stepside_mmap(s->to.side, ticks, s->pid, tid, &m, s->to.code->path);
+		r = sideband_mmap(s->to.sideband, ticks, s->pid, tid, &m, s->to.code->path);
 	}
 	return r;
 }
@@ -451,7 +451,7 @@ static int save_page(struct stepspace *s, pid_t tid, const struct map *map, stru
 	int r = stepcode_add(s->to.code, p->bytes, p->bytes + STEPCODE_PAGE, p->tail, &m.pgoff);
 
 	if (r == 0)
-		r = stepside_mmap(s->to.side, stepclock_now(s->to.clock), s->pid, tid, &m, s->to.code->path);
+		r = sideband_mmap(s->to.sideband, stepclock_now(s->to.clock), s->pid, tid, &m, s->to.code->path);
 	if (r == 0) {
 		p->saved = m.pgoff;
 		p->prot = m.prot;

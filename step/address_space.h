@@ -28,7 +28,7 @@
 
 /* What all processes of a recording share; not owned. */
 struct stepspace_to {
-	struct stepside *side;
+	struct sideband *sideband;
 	struct stepclock *clock;
 	struct stepcode *code;
 };

@@ -21,11 +21,11 @@ static int tell_thread(struct step *s, const struct stepthread *t, uint64_t tick
 	int r = 0;
 
 	if (t->tid != pid)
-		r = stepside_fork(s->side, ticks, pid, pid, t->tid, pid);
+		r = sideband_fork(s->sideband, ticks, pid, pid, t->tid, pid);
 	if (r == 0)
 		r = step_tell_comm(s, t, false);
 	if (r == 0 && t->stream)
-		r = stepside_itrace_start(s->side, ticks, pid, t->tid);
+		r = sideband_itrace_start(s->sideband, ticks, pid, t->tid);
 	return r;
 }
 
@@ -51,12 +51,12 @@ static int begin_segment(struct step *s)
 	if (r == 0) {
 		const uint64_t ticks = stepclock_now(&s->clock);
 
-		r = stepside_begin_segment(s->side, ticks);
-		stepcode_begin_segment(&s->code, stepside_segment(s->side));
+		r = sideband_begin_segment(s->sideband, ticks);
+		stepcode_begin_segment(&s->code, sideband_segment(s->sideband));
 		LIST_FOREACH(p, &s->processes, in_step)
 			if (r == 0)
 				r = tell_process(s, p, ticks);
-		stepside_begin_records(s->side);
+		sideband_begin_records(s->sideband);
 	}
 	resumed = step_resume_all(s);
 	return r < 0 ? r : resumed;
@@ -64,14 +64,15 @@ static int begin_segment(struct step *s)
 
 static bool is_too_large(const struct step *s)
 {
-	return stepside_bytes(s->side) > SIDE_BYTES || stepcode_room(&s->code) < SPARE_PAGES;
+	return sideband_bytes(s->sideband) > SIDE_BYTES || stepcode_room(&s->code) < SPARE_PAGES;
 }
 
 /* Segments that no packet needs; and then those that there is no room for. */
 static void drop_segments(struct step *s)
 {
 	for (;;) {
-		const uint64_t ends = stepside_second_ticks(s->side), first = steppt_store_first_tsc(s->store);
+		const uint64_t ends = sideband_second_segment_ticks(s->sideband);
+		const uint64_t first = steppt_store_first_tsc(s->store);
 
 		if (!ends)
 			break;
@@ -80,8 +81,8 @@ static void drop_segments(struct step *s)
 				break;
 			steppt_drop_before(s->store, ends);
 		}
-		stepside_drop_segment(s->side);
-		stepcode_drop_before(&s->code, stepside_first_segment(s->side));
+		sideband_drop_oldest_segment(s->sideband);
+		stepcode_drop_before(&s->code, sideband_first_segment(s->sideband));
 	}
 }
 
@@ -90,7 +91,7 @@ int ring_trim(struct step *s)
 	struct stepprocess *p;
 	int r = 0;
 
-	if (stepside_segment_bytes(s->side) >= SEGMENT_BYTES || stepcode_added(&s->code) >= SEGMENT_PAGES) {
+	if (sideband_segment_bytes(s->sideband) >= SEGMENT_BYTES || stepcode_added(&s->code) >= SEGMENT_PAGES) {
 		r = begin_segment(s);
 		if (r == 0)
 			drop_segments(s);

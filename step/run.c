@@ -151,7 +151,7 @@ int step_new(const struct step_options *options, struct step **ret)
 	stepclock_init(&s->clock, !options->output);
 	r = stepcode_init(&s->code, options->output);
 	if (r == 0)
-		r = stepside_new(&s->side);
+		r = sideband_new(&s->sideband);
 	if (r == 0)
 		r = steppt_store_new(&pt, &s->store);
 	if (r == 0)
@@ -180,7 +180,7 @@ struct step *step_free(struct step *s)
 		free(stream); /* its packets go with the store */
 	}
 	(void)steppt_store_free(s->store);
-	(void)stepside_free(s->side);
+	(void)sideband_free(s->sideband);
 	stepcode_fini(&s->code);
 	free(s);
 	return NULL;
@@ -265,7 +265,7 @@ static int seize(struct step *s, struct stepprocess *p, pid_t tid)
 	if (r < 0)
 		return r;
 	if (tid != p->pid)
-		r = stepside_fork(s->side, stepclock_now(&s->clock), p->pid, p->pid, tid, p->pid);
+		r = sideband_fork(s->sideband, stepclock_now(&s->clock), p->pid, p->pid, tid, p->pid);
 	if (r == 0)
 		r = step_tell_comm(s, t, false);
 	if (r == 0 && ptrace(PTRACE_INTERRUPT, tid, NULL, 0) < 0 && errno != ESRCH)

@@ -41,7 +41,7 @@ struct segment {
 	struct buffer state, records;
 };
 
-struct stepside {
+struct sideband {
 	STAILQ_HEAD(, segment) segments; /* the oldest first; never empty */
 	struct segment *last;
 	struct buffer *to; /* of `last` */
@@ -49,7 +49,7 @@ struct stepside {
 	union record record; /* under construction */
 };
 
-static int add_segment(struct stepside *s, uint64_t number, uint64_t ticks)
+static int add_segment(struct sideband *s, uint64_t number, uint64_t ticks)
 {
 	struct segment *g = calloc(1, sizeof(*g));
 
@@ -63,9 +63,9 @@ static int add_segment(struct stepside *s, uint64_t number, uint64_t ticks)
 	return 0;
 }
 
-int stepside_new(struct stepside **ret)
+int sideband_new(struct sideband **ret)
 {
-	_cleanup_(stepside_freep) struct stepside *s = calloc(1, sizeof(*s));
+	_cleanup_(sideband_freep) struct sideband *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
@@ -78,7 +78,7 @@ int stepside_new(struct stepside **ret)
 	return 0;
 }
 
-static void drop_first(struct stepside *s)
+static void drop_first(struct sideband *s)
 {
 	struct segment *g = STAILQ_FIRST(&s->segments);
 
@@ -89,7 +89,7 @@ static void drop_first(struct stepside *s)
 	free(g);
 }
 
-struct stepside *stepside_free(struct stepside *s)
+struct sideband *sideband_free(struct sideband *s)
 {
 	if (!s)
 		return NULL;
@@ -101,7 +101,7 @@ struct stepside *stepside_free(struct stepside *s)
 
 /* ---- segments */
 
-int stepside_begin_segment(struct stepside *s, uint64_t ticks)
+int sideband_begin_segment(struct sideband *s, uint64_t ticks)
 {
 	int r = add_segment(s, s->last->number + 1, ticks);
 
@@ -110,40 +110,40 @@ int stepside_begin_segment(struct stepside *s, uint64_t ticks)
 	return r;
 }
 
-void stepside_begin_records(struct stepside *s)
+void sideband_begin_records(struct sideband *s)
 {
 	s->to = &s->last->records;
 }
 
-uint64_t stepside_segment(const struct stepside *s)
+uint64_t sideband_segment(const struct sideband *s)
 {
 	return s->last->number;
 }
 
-uint64_t stepside_first_segment(const struct stepside *s)
+uint64_t sideband_first_segment(const struct sideband *s)
 {
 	return STAILQ_FIRST(&s->segments)->number;
 }
 
-uint64_t stepside_second_ticks(const struct stepside *s)
+uint64_t sideband_second_segment_ticks(const struct sideband *s)
 {
 	const struct segment *g = STAILQ_NEXT(STAILQ_FIRST(&s->segments), in_side);
 
 	return g ? g->ticks : 0;
 }
 
-void stepside_drop_segment(struct stepside *s)
+void sideband_drop_oldest_segment(struct sideband *s)
 {
 	if (STAILQ_FIRST(&s->segments) != s->last)
 		drop_first(s);
 }
 
-size_t stepside_bytes(const struct stepside *s)
+size_t sideband_bytes(const struct sideband *s)
 {
 	return s->used;
 }
 
-size_t stepside_segment_bytes(const struct stepside *s)
+size_t sideband_segment_bytes(const struct sideband *s)
 {
 	return s->last->records.used;
 }
@@ -165,7 +165,7 @@ static int grow(struct buffer *b, size_t need)
 	return 0;
 }
 
-static int add(struct stepside *s, uint32_t type, uint16_t misc, const struct entry *e, size_t len)
+static int add(struct sideband *s, uint32_t type, uint16_t misc, const struct entry *e, size_t len)
 {
 	const size_t padded = ALIGN8(len), need = sizeof(*e) + padded;
 	struct buffer *b = s->to;
@@ -192,7 +192,7 @@ static struct entry entry_of(uint64_t ticks, pid_t pid, pid_t tid)
 	return (struct entry){.ticks = ticks, .pid = (uint32_t)pid, .tid = (uint32_t)tid, .id = STEP_ID_SIDE};
 }
 
-int stepside_comm(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec)
+int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 	const size_t len = strnlen(comm, PROC_COMM_MAX - 1);
@@ -205,7 +205,7 @@ int stepside_comm(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, cons
 		sizeof(struct perfabi_comm) + len + 1);
 }
 
-static int add_task(struct stepside *s, uint32_t type, const struct entry *e, pid_t ppid, pid_t ptid, uint64_t ticks)
+static int add_task(struct sideband *s, uint32_t type, const struct entry *e, pid_t ppid, pid_t ptid, uint64_t ticks)
 {
 	s->record.task = (struct perfabi_task){.pid = e->pid,
 					       .ppid = (uint32_t)ppid,
@@ -215,22 +215,22 @@ static int add_task(struct stepside *s, uint32_t type, const struct entry *e, pi
 	return add(s, type, 0, e, sizeof(s->record.task));
 }
 
-int stepside_fork(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid)
+int sideband_fork(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 
 	return add_task(s, PERF_RECORD_FORK, &e, ppid, ptid, ticks);
 }
 
-int stepside_exit(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid)
+int sideband_exit(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 
 	return add_task(s, PERF_RECORD_EXIT, &e, ppid, ptid, ticks);
 }
 
-int stepside_mmap(
-	struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map, const char *path)
+int sideband_mmap(
+	struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map, const char *path)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 	size_t len = path ? strlen(path) : map->path_len;
@@ -254,7 +254,7 @@ int stepside_mmap(
 	return add(s, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, &e, sizeof(struct perfabi_mmap2) + len + 1);
 }
 
-int stepside_itrace_start(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid)
+int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid)
 {
 	struct entry e = entry_of(ticks, pid, tid);
 
@@ -297,7 +297,7 @@ static int write_buffer(const struct buffer *b, union record *out, const struct 
 	return r;
 }
 
-int stepside_write(const struct stepside *s, const struct stepclock *clock, struct perfdata_writer *w)
+int sideband_write(const struct sideband *s, const struct stepclock *clock, struct perfdata_writer *w)
 {
 	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	const struct segment *g = STAILQ_FIRST(&s->segments);
@@ -312,7 +312,7 @@ int stepside_write(const struct stepside *s, const struct stepclock *clock, stru
 	return r;
 }
 
-int stepside_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
+int sideband_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
 	uint64_t flags, struct perfdata_writer *w)
 {
 	_cleanup_free_ union record *out = calloc(1, sizeof(*out));

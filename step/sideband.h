@@ -23,40 +23,40 @@
 #define STEP_ID_PT 100u
 #define STEP_ID_SIDE 101u
 
-struct stepside;
-int stepside_new(struct stepside **ret) _must_check_;
-struct stepside *stepside_free(struct stepside *s);
-DEFINE_CLEANUP(struct stepside *, stepside_free)
+struct sideband;
+int sideband_new(struct sideband **ret) _must_check_;
+struct sideband *sideband_free(struct sideband *s);
+DEFINE_CLEANUP(struct sideband *, sideband_free)
 
 /* ---- segments; there is one from the start, without a state */
 
-/* What is added now, until stepside_begin_records(), is the state at `ticks`. 0, -ENOMEM. */
-int stepside_begin_segment(struct stepside *s, uint64_t ticks) _must_check_;
-void stepside_begin_records(struct stepside *s);
+/* What is added now, until sideband_begin_records(), is the state at `ticks`. 0, -ENOMEM. */
+int sideband_begin_segment(struct sideband *s, uint64_t ticks) _must_check_;
+void sideband_begin_records(struct sideband *s);
 /* The number of the newest one and of the oldest one. */
-uint64_t stepside_segment(const struct stepside *s);
-uint64_t stepside_first_segment(const struct stepside *s);
+uint64_t sideband_segment(const struct sideband *s);
+uint64_t sideband_first_segment(const struct sideband *s);
 /* When the one behind the oldest began; 0: there is one only. */
-uint64_t stepside_second_ticks(const struct stepside *s);
+uint64_t sideband_second_segment_ticks(const struct sideband *s);
 /* Forgets the oldest one, but never the only one. */
-void stepside_drop_segment(struct stepside *s);
+void sideband_drop_oldest_segment(struct sideband *s);
 /* Bytes of all of them, and of the records of the newest. */
-size_t stepside_bytes(const struct stepside *s);
-size_t stepside_segment_bytes(const struct stepside *s);
+size_t sideband_bytes(const struct sideband *s);
+size_t sideband_segment_bytes(const struct sideband *s);
 
 /* ---- records */
 
 /* All of these: 0, -EFBIG (the bound), -ENOMEM. */
-int stepside_comm(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec) _must_check_;
-int stepside_fork(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid) _must_check_;
-int stepside_exit(struct stepside *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid) _must_check_;
+int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec) _must_check_;
+int sideband_fork(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid) _must_check_;
+int sideband_exit(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid) _must_check_;
 /* `path` instead of the map's own, where not NULL. */
-int stepside_mmap(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map,
+int sideband_mmap(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map,
 	const char *path) _must_check_;
-int stepside_itrace_start(struct stepside *s, uint64_t ticks, pid_t pid, pid_t tid) _must_check_;
+int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid) _must_check_;
 
 /* Hands all of them to the file, on a clock that is settled. */
-int stepside_write(const struct stepside *s, const struct stepclock *clock, struct perfdata_writer *w) _must_check_;
+int sideband_write(const struct sideband *s, const struct stepclock *clock, struct perfdata_writer *w) _must_check_;
 /* One more, of the PT event: the AUX record of a thread's buffer. */
-int stepside_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
+int sideband_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
 	uint64_t flags, struct perfdata_writer *w) _must_check_;

@@ -87,7 +87,7 @@ struct stepthread {
 struct step {
 	struct step_options options;
 	struct stepclock clock;
-	struct stepside *side;
+	struct sideband *sideband;
 	struct stepcode code;
 	struct steppt_store *store;
 	struct insn_log log;

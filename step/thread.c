@@ -36,7 +36,7 @@ struct stepprocess *step_find_process(struct step *s, pid_t pid)
 
 int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct stepspace *from, struct stepprocess **ret)
 {
-	const struct stepspace_to to = {.side = s->side, .clock = &s->clock, .code = &s->code};
+	const struct stepspace_to to = {.sideband = s->sideband, .clock = &s->clock, .code = &s->code};
 	_cleanup_free_ struct stepprocess *p = calloc(1, sizeof(*p));
 	int r;
 
@@ -138,7 +138,7 @@ int step_begin_stream(struct step *s, struct stepthread *t)
 		return -ENOMEM;
 	r = steppt_new(s->store, &stream->pt);
 	if (r == 0)
-		r = stepside_itrace_start(s->side, stepclock_now(&s->clock), t->process->pid, t->tid);
+		r = sideband_itrace_start(s->sideband, stepclock_now(&s->clock), t->process->pid, t->tid);
 	if (r < 0) {
 		free(stream);
 		return r;
@@ -176,5 +176,5 @@ int step_tell_comm(struct step *s, const struct stepthread *t, bool exec)
 		return r;
 	if (len > 0 && text[len - 1] == '\n')
 		text[len - 1] = '\0';
-	return stepside_comm(s->side, stepclock_now(&s->clock), t->process->pid, t->tid, text, exec);
+	return sideband_comm(s->sideband, stepclock_now(&s->clock), t->process->pid, t->tid, text, exec);
 }

@@ -103,7 +103,7 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	bytes = steppt_bytes(stream->pt);
 	if (bytes == 0)
 		return 0;
-	r = stepside_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags,
+	r = sideband_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags,
 			       w);
 	if (r == 0)
 		r = perfdata_aux_begin(w, &record, bytes);
@@ -134,7 +134,7 @@ int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)
 	if (r == 0)
 		r = write_info(s, w);
 	if (r == 0)
-		r = stepside_write(s->side, &s->clock, w);
+		r = sideband_write(s->sideband, &s->clock, w);
 	STAILQ_FOREACH(stream, &s->streams, in_step) {
 		if (r == 0)
 			r = write_stream(s, w, stream, idx++, end);

@@ -22,7 +22,7 @@ struct fixture {
 	char dir[64], output[96];
 	struct stepclock clock;
 	struct stepcode code;
-	struct stepside *side;
+	struct sideband *sideband;
 	struct stepspace *space;
 };
 
@@ -37,8 +37,8 @@ static int setup(void **state)
 	(void)snprintf(f->output, sizeof(f->output), "%s/x.data", f->dir);
 	stepclock_init(&f->clock, false);
 	assert_int_equal(stepcode_init(&f->code, f->output), 0);
-	assert_int_equal(stepside_new(&f->side), 0);
-	to = (struct stepspace_to){.side = f->side, .clock = &f->clock, .code = &f->code};
+	assert_int_equal(sideband_new(&f->sideband), 0);
+	to = (struct stepspace_to){.sideband = f->sideband, .clock = &f->clock, .code = &f->code};
 	assert_int_equal(stepspace_new(&to, getpid(), &f->space), 0);
 	*state = f;
 	return 0;
@@ -50,7 +50,7 @@ static int teardown(void **state)
 	char path[160];
 
 	(void)stepspace_free(f->space);
-	(void)stepside_free(f->side);
+	(void)sideband_free(f->sideband);
 	stepcode_fini(&f->code);
 	(void)snprintf(path, sizeof(path), "%s.code", f->output);
 	(void)unlink(path);
@@ -197,15 +197,15 @@ static void test_told_again(void **state)
 	assert_true(p != MAP_FAILED);
 	memset(p, 0x90, STEPCODE_PAGE);
 	fetch(f, p, 1);
-	all = stepside_bytes(f->side);
-	assert_int_equal(stepside_begin_segment(f->side, 5), 0);
+	all = sideband_bytes(f->sideband);
+	assert_int_equal(sideband_begin_segment(f->sideband, 5), 0);
 	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
-	stepside_begin_records(f->side);
-	again = stepside_bytes(f->side) - all;
+	sideband_begin_records(f->sideband);
+	again = sideband_bytes(f->sideband) - all;
 	assert_true(again == all);
 	stepspace_forget(f->space);
 	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
-	assert_true(stepside_segment_bytes(f->side) < again);
+	assert_true(sideband_segment_bytes(f->sideband) < again);
 	assert_int_equal(f->code.pages, 1);
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 2);

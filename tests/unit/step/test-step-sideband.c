@@ -15,16 +15,16 @@
 #include "common/base/cleanup.h"
 #include "step/sideband.h"
 
-static struct stepside *new_side(void)
+static struct sideband *new_side(void)
 {
-	struct stepside *s;
+	struct sideband *s;
 
-	assert_int_equal(stepside_new(&s), 0);
+	assert_int_equal(sideband_new(&s), 0);
 	return s;
 }
 
 /* The threads of the COMM records that are written, in their order. */
-static void check_written(const struct stepside *s, const char *want)
+static void check_written(const struct sideband *s, const char *want)
 {
 	static const struct perf_event_attr attr = {.sample_type = PERF_SAMPLE_IDENTIFIER, .sample_id_all = 1};
 	static const struct stepclock clock = {.mult = 1};
@@ -38,7 +38,7 @@ static void check_written(const struct stepside *s, const char *want)
 	assert_true(fd >= 0);
 	assert_int_equal(perfdata_writer_new(fd, 0, NULL, &w), 0);
 	assert_int_equal(perfdata_add_event(w, "dummy:u", &attr, NULL, 0), 0);
-	assert_int_equal(stepside_write(s, &clock, w), 0);
+	assert_int_equal(sideband_write(s, &clock, w), 0);
 	assert_int_equal(perfdata_finish(w, &about), 0);
 	assert_int_equal(pread(fd, &at, 8, 40), 8);
 	assert_int_equal(pread(fd, &end, 8, 48), 8);
@@ -55,63 +55,64 @@ static void check_written(const struct stepside *s, const char *want)
 	assert_string_equal(got, want);
 }
 
-static void add(struct stepside *s, char tid)
+static void add(struct sideband *s, char tid)
 {
-	assert_int_equal(stepside_comm(s, 1, 1, tid, "x", false), 0);
+	assert_int_equal(sideband_comm(s, 1, 1, tid, "x", false), 0);
 }
 
 static void test_segments(void **state)
 {
-	_cleanup_(stepside_freep) struct stepside *s = new_side();
+	_cleanup_(sideband_freep) struct sideband *s = new_side();
 	size_t before;
 
 	(void)state;
 	check_written(s, "");
 	add(s, 'a');
 	add(s, 'b');
-	assert_true(stepside_second_ticks(s) == 0 && stepside_segment(s) == 0);
-	stepside_drop_segment(s); /* never the only one */
+	assert_true(sideband_second_segment_ticks(s) == 0 && sideband_segment(s) == 0);
+	sideband_drop_oldest_segment(s); /* never the only one */
 	check_written(s, "ab");
-	before = stepside_bytes(s);
-	assert_int_equal(stepside_begin_segment(s, 10), 0);
+	before = sideband_bytes(s);
+	assert_int_equal(sideband_begin_segment(s, 10), 0);
 	add(s, 'A');
-	stepside_begin_records(s);
-	assert_true(stepside_segment_bytes(s) == 0 && stepside_bytes(s) > before);
+	sideband_begin_records(s);
+	assert_true(sideband_segment_bytes(s) == 0 && sideband_bytes(s) > before);
 	add(s, 'c');
-	assert_true(stepside_segment_bytes(s) > 0);
-	assert_int_equal(stepside_begin_segment(s, 20), 0);
+	assert_true(sideband_segment_bytes(s) > 0);
+	assert_int_equal(sideband_begin_segment(s, 20), 0);
 	add(s, 'B');
-	stepside_begin_records(s);
+	sideband_begin_records(s);
 	add(s, 'd');
 	check_written(s, "abcd");
-	assert_true(stepside_second_ticks(s) == 10 && stepside_first_segment(s) == 0 && stepside_segment(s) == 2);
-	stepside_drop_segment(s);
+	assert_true(sideband_second_segment_ticks(s) == 10);
+	assert_true(sideband_first_segment(s) == 0 && sideband_segment(s) == 2);
+	sideband_drop_oldest_segment(s);
 	check_written(s, "Acd");
-	assert_true(stepside_second_ticks(s) == 20 && stepside_first_segment(s) == 1);
-	stepside_drop_segment(s);
+	assert_true(sideband_second_segment_ticks(s) == 20 && sideband_first_segment(s) == 1);
+	sideband_drop_oldest_segment(s);
 	check_written(s, "Bd");
-	assert_true(stepside_second_ticks(s) == 0 && stepside_first_segment(s) == 2);
+	assert_true(sideband_second_segment_ticks(s) == 0 && sideband_first_segment(s) == 2);
 	add(s, 'e');
 	check_written(s, "Bde");
-	assert_true(stepside_bytes(s) < 2 * before);
+	assert_true(sideband_bytes(s) < 2 * before);
 }
 
 /* The bound is of all segments, and what was forgotten makes room. */
 static void test_bound(void **state)
 {
-	_cleanup_(stepside_freep) struct stepside *s = new_side();
+	_cleanup_(sideband_freep) struct sideband *s = new_side();
 	int r;
 
 	(void)state;
-	while ((r = stepside_comm(s, 1, 1, 1, "x", false)) == 0)
-		if (stepside_segment_bytes(s) > 20u << 20) {
-			assert_int_equal(stepside_begin_segment(s, 10), 0);
-			stepside_begin_records(s);
+	while ((r = sideband_comm(s, 1, 1, 1, "x", false)) == 0)
+		if (sideband_segment_bytes(s) > 20u << 20) {
+			assert_int_equal(sideband_begin_segment(s, 10), 0);
+			sideband_begin_records(s);
 		}
 	assert_int_equal(r, -EFBIG);
-	assert_true(stepside_bytes(s) <= 64u << 20 && stepside_bytes(s) > 60u << 20);
-	stepside_drop_segment(s);
-	assert_true(stepside_bytes(s) < 50u << 20);
+	assert_true(sideband_bytes(s) <= 64u << 20 && sideband_bytes(s) > 60u << 20);
+	sideband_drop_oldest_segment(s);
+	assert_true(sideband_bytes(s) < 50u << 20);
 	add(s, 'a');
 }
 
