@@ -40,8 +40,8 @@ struct page {
 	uint8_t bytes[STEPCODE_PAGE + STEPCODE_TAIL];
 };
 
-struct stepspace {
-	struct stepspace_to to;
+struct address_space {
+	struct address_space_shared shared;
 	pid_t pid;
 	uint64_t epoch;
 	struct map *maps; /* by address */
@@ -52,18 +52,18 @@ struct stepspace {
 	uint64_t missed; /* an address that is mapped nowhere, as of the last reading */
 };
 
-uint64_t stepspace_epoch(const struct stepspace *s)
+uint64_t address_space_epoch(const struct address_space *s)
 {
 	return s->epoch;
 }
 
-int stepspace_new(const struct stepspace_to *to, pid_t pid, struct stepspace **ret)
+int address_space_new(const struct address_space_shared *shared, pid_t pid, struct address_space **ret)
 {
-	struct stepspace *s = calloc(1, sizeof(*s));
+	struct address_space *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
-	s->to = *to;
+	s->shared = *shared;
 	s->pid = pid;
 	*ret = s;
 	return 0;
@@ -76,7 +76,7 @@ static void maps_free(struct map *maps, size_t n)
 	free(maps);
 }
 
-static void drop_pages(struct stepspace *s, uint64_t start, uint64_t end)
+static void drop_pages(struct address_space *s, uint64_t start, uint64_t end)
 {
 	size_t n = 0;
 
@@ -90,7 +90,7 @@ static void drop_pages(struct stepspace *s, uint64_t start, uint64_t end)
 	s->last = NULL;
 }
 
-void stepspace_clear(struct stepspace *s)
+void address_space_clear(struct address_space *s)
 {
 	maps_free(s->maps, s->n_maps);
 	s->maps = NULL;
@@ -99,20 +99,20 @@ void stepspace_clear(struct stepspace *s)
 	drop_pages(s, 0, UINT64_MAX);
 }
 
-struct stepspace *stepspace_free(struct stepspace *s)
+struct address_space *address_space_free(struct address_space *s)
 {
 	if (!s)
 		return NULL;
-	stepspace_clear(s);
+	address_space_clear(s);
 	free(s->pages);
 	free(s);
 	return NULL;
 }
 
-int stepspace_copy(const struct stepspace *from, pid_t pid, struct stepspace **ret)
+int address_space_copy(const struct address_space *from, pid_t pid, struct address_space **ret)
 {
-	_cleanup_(stepspace_freep) struct stepspace *s = NULL;
-	int r = stepspace_new(&from->to, pid, &s);
+	_cleanup_(address_space_freep) struct address_space *s = NULL;
+	int r = address_space_new(&from->shared, pid, &s);
 
 	if (r < 0)
 		return r;
@@ -176,7 +176,7 @@ static size_t read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 
 /* ---- mappings */
 
-static const struct map *find_map(const struct stepspace *s, uint64_t address)
+static const struct map *find_map(const struct address_space *s, uint64_t address)
 {
 	size_t low = 0, high = s->n_maps;
 
@@ -273,21 +273,21 @@ static bool same_map(const struct map *a, const struct map *b)
 	       strcmp(a->m.path, b->m.path) == 0;
 }
 
-static int save_vdso(struct stepspace *s, pid_t tid, const struct map *map)
+static int save_vdso(struct address_space *s, pid_t tid, const struct map *map)
 {
 	_cleanup_free_ uint8_t *image = NULL;
 	const uint64_t n = map->m.end - map->m.start;
 
-	if (s->to.code->vdso || n > MAX_VDSO)
+	if (s->shared.code->vdso || n > MAX_VDSO)
 		return 0;
 	image = malloc(n);
 	if (!image)
 		return -ENOMEM;
-	return read_memory(tid, map->m.start, image, n) == n ? stepcode_vdso(s->to.code, image, n) : 0;
+	return read_memory(tid, map->m.start, image, n) == n ? stepcode_vdso(s->shared.code, image, n) : 0;
 }
 
 /* The new list against the old one; both are in the order of addresses. */
-static int take_maps(struct stepspace *s, pid_t tid, struct map *maps, size_t n)
+static int take_maps(struct address_space *s, pid_t tid, struct map *maps, size_t n)
 {
 	uint64_t ticks = 0;
 	size_t old = 0;
@@ -310,10 +310,10 @@ static int take_maps(struct stepspace *s, pid_t tid, struct map *maps, size_t n)
 			continue;
 		drop_pages(s, maps[i].m.start, maps[i].m.end);
 		if (!ticks) {
-			ticks = stepclock_now(s->to.clock);
+			ticks = stepclock_now(s->shared.clock);
 			s->epoch++;
 		}
-		r = sideband_mmap(s->to.sideband, ticks, s->pid, tid, &maps[i].m, NULL);
+		r = sideband_mmap(s->shared.sideband, ticks, s->pid, tid, &maps[i].m, NULL);
 		if (r == 0 && strcmp(maps[i].m.path, "[vdso]") == 0)
 			r = save_vdso(s, tid, &maps[i]);
 	}
@@ -325,17 +325,17 @@ static int take_maps(struct stepspace *s, pid_t tid, struct map *maps, size_t n)
 	return r;
 }
 
-void stepspace_forget(struct stepspace *s)
+void address_space_forget_pages(struct address_space *s)
 {
 	drop_pages(s, 0, UINT64_MAX);
 }
 
-int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid)
+int address_space_record(const struct address_space *s, uint64_t ticks, pid_t tid)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < s->n_maps; i++)
-		r = sideband_mmap(s->to.sideband, ticks, s->pid, tid, &s->maps[i].m, NULL);
+		r = sideband_mmap(s->shared.sideband, ticks, s->pid, tid, &s->maps[i].m, NULL);
 	for (size_t i = 0; r == 0 && i < s->n_pages; i++) {
 		const struct page *p = s->pages[i];
 		const struct proc_map m = {
@@ -343,13 +343,13 @@ int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid)
 
 		if (!p->saved)
 			continue;
-		stepcode_use(s->to.code, p->saved);
-		r = sideband_mmap(s->to.sideband, ticks, s->pid, tid, &m, s->to.code->path);
+		stepcode_use(s->shared.code, p->saved);
+		r = sideband_mmap(s->shared.sideband, ticks, s->pid, tid, &m, s->shared.code->path);
 	}
 	return r;
 }
 
-int stepspace_reread(struct stepspace *s, pid_t tid)
+int address_space_reread(struct address_space *s, pid_t tid)
 {
 	_cleanup_free_ char *text = NULL;
 	struct map *maps = NULL;
@@ -369,7 +369,7 @@ int stepspace_reread(struct stepspace *s, pid_t tid)
 /* ---- pages */
 
 /* Where the page that begins at `start` is, or would be. */
-static size_t page_index(const struct stepspace *s, uint64_t start)
+static size_t page_index(const struct address_space *s, uint64_t start)
 {
 	size_t low = 0, high = s->n_pages;
 
@@ -384,7 +384,7 @@ static size_t page_index(const struct stepspace *s, uint64_t start)
 	return low;
 }
 
-static struct page *find_page(struct stepspace *s, uint64_t start)
+static struct page *find_page(struct address_space *s, uint64_t start)
 {
 	size_t i;
 
@@ -397,7 +397,7 @@ static struct page *find_page(struct stepspace *s, uint64_t start)
 	return s->last;
 }
 
-static int insert_page(struct stepspace *s, struct page *p)
+static int insert_page(struct address_space *s, struct page *p)
 {
 	size_t i;
 
@@ -445,13 +445,14 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 }
 
 /* Writes the page to the code file, and a record that it is mapped from there. */
-static int save_page(struct stepspace *s, pid_t tid, const struct map *map, struct page *p)
+static int save_page(struct address_space *s, pid_t tid, const struct map *map, struct page *p)
 {
 	struct proc_map m = {.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = map->m.prot};
-	int r = stepcode_add(s->to.code, p->bytes, p->bytes + STEPCODE_PAGE, p->tail, &m.pgoff);
+	int r = stepcode_add(s->shared.code, p->bytes, p->bytes + STEPCODE_PAGE, p->tail, &m.pgoff);
 
 	if (r == 0)
-		r = sideband_mmap(s->to.sideband, stepclock_now(s->to.clock), s->pid, tid, &m, s->to.code->path);
+		r = sideband_mmap(s->shared.sideband, stepclock_now(s->shared.clock), s->pid, tid, &m,
+				  s->shared.code->path);
 	if (r == 0) {
 		p->saved = m.pgoff;
 		p->prot = m.prot;
@@ -472,7 +473,7 @@ static bool load_page(pid_t tid, struct page *p)
 }
 
 /* The page for the first time. *ret is NULL where there is none. */
-static int meet_page(struct stepspace *s, pid_t tid, uint64_t start, struct page **ret)
+static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct page **ret)
 {
 	_cleanup_free_ struct page *p = NULL;
 	const struct map *map = find_map(s, start);
@@ -486,7 +487,7 @@ static int meet_page(struct stepspace *s, pid_t tid, uint64_t start, struct page
 		 */
 		if (start >= USER_END || s->missed == start)
 			return 0;
-		r = stepspace_reread(s, tid);
+		r = address_space_reread(s, tid);
 		if (r < 0)
 			return r;
 		map = find_map(s, start);
@@ -518,7 +519,7 @@ static int meet_page(struct stepspace *s, pid_t tid, uint64_t start, struct page
 }
 
 /* Compares what is about to run with the copy, and takes a new one if it was changed. */
-static int check_page(struct stepspace *s, pid_t tid, struct page *p, size_t at, const uint8_t *code, size_t n)
+static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t at, const uint8_t *code, size_t n)
 {
 	const struct map *map;
 
@@ -528,7 +529,8 @@ static int check_page(struct stepspace *s, pid_t tid, struct page *p, size_t at,
 	return map && load_page(tid, p) ? save_page(s, tid, map, p) : 0;
 }
 
-int stepspace_fetch(struct stepspace *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX], struct insn *ret)
+int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX],
+			struct insn *ret)
 {
 	const uint64_t start = ip & ~(uint64_t)(STEPCODE_PAGE - 1);
 	const size_t at = (size_t)(ip - start);
@@ -541,13 +543,13 @@ int stepspace_fetch(struct stepspace *s, pid_t tid, uint64_t ip, bool is64, uint
 		if (r < 0)
 			return r;
 		if (!p)
-			return STEPSPACE_E_NONE;
+			return ADDRESS_SPACE_E_NO_INSN;
 	}
 	if (p->steady && at + INSN_MAX <= STEPCODE_PAGE)
 		memcpy(code, p->bytes + at, INSN_MAX);
 	else
 		n = read_memory(tid, ip, code, INSN_MAX);
 	if (!insn_decode(code, n, is64, ret))
-		return STEPSPACE_E_NONE;
+		return ADDRESS_SPACE_E_NO_INSN;
 	return p->steady ? 0 : check_page(s, tid, p, at, code, ret->length);
 }

@@ -11,7 +11,7 @@
  *   - Code that can be written is compared with that copy at each instruction; when it has changed it is
  *     written again.
  *
- * Records must be older than the time at which a thread runs what they tell, so stepspace_epoch() moves with each.
+ * Records must be older than the time at which a thread runs what they tell, so address_space_epoch() moves with each.
  */
 #pragma once
 
@@ -27,38 +27,39 @@
 #include "step/sideband.h"
 
 /* What all processes of a recording share; not owned. */
-struct stepspace_to {
+struct address_space_shared {
 	struct sideband *sideband;
 	struct stepclock *clock;
 	struct stepcode *code;
 };
 
-struct stepspace;
-int stepspace_new(const struct stepspace_to *to, pid_t pid, struct stepspace **ret) _must_check_;
+struct address_space;
+int address_space_new(const struct address_space_shared *shared, pid_t pid, struct address_space **ret) _must_check_;
 /* For a child: it has the mappings of `from`, and nobody needs to be told. */
-int stepspace_copy(const struct stepspace *from, pid_t pid, struct stepspace **ret) _must_check_;
-struct stepspace *stepspace_free(struct stepspace *s);
-DEFINE_CLEANUP(struct stepspace *, stepspace_free)
+int address_space_copy(const struct address_space *from, pid_t pid, struct address_space **ret) _must_check_;
+struct address_space *address_space_free(struct address_space *s);
+DEFINE_CLEANUP(struct address_space *, address_space_free)
 
 /* Another program: nothing of what was mapped is left. */
-void stepspace_clear(struct stepspace *s);
+void address_space_clear(struct address_space *s);
 
 /*
  * Records all that is mapped, and the pages that are in the code file, once more: what came before may be forgotten.
- * stepspace_forget() lets go of the pages, which are met again when they run.
+ * address_space_forget_pages() lets go of the pages, which are met again when they run.
  */
-int stepspace_tell(const struct stepspace *s, uint64_t ticks, pid_t tid) _must_check_;
-void stepspace_forget(struct stepspace *s);
+int address_space_record(const struct address_space *s, uint64_t ticks, pid_t tid) _must_check_;
+void address_space_forget_pages(struct address_space *s);
 
 /* Reads the mappings as `tid`, a thread that is stopped, has them, and records those that are new. 0 or -errno. */
-int stepspace_reread(struct stepspace *s, pid_t tid) _must_check_;
+int address_space_reread(struct address_space *s, pid_t tid) _must_check_;
 
 /* No instruction there that could be read. */
-enum { STEPSPACE_E_NONE = 1 };
+enum { ADDRESS_SPACE_E_NO_INSN = 1 };
 
-/* The instruction at `ip` as `tid` is about to execute it, and its bytes. 0, STEPSPACE_E_NONE, -errno. */
-int stepspace_fetch(struct stepspace *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX], struct insn *ret)
+/* The instruction at `ip` as `tid` is about to execute it, and its bytes. 0, ADDRESS_SPACE_E_NO_INSN, -errno. */
+int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX],
+			struct insn *ret)
 	_must_check_;
 
 /* Moves whenever a record of a mapping was made. */
-uint64_t stepspace_epoch(const struct stepspace *s);
+uint64_t address_space_epoch(const struct address_space *s);

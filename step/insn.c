@@ -156,7 +156,7 @@ static int begin(struct stepthread *t, uint64_t ticks)
 	int r = steppt_begin(t->stream->pt, ticks, t->ip, t->is64);
 
 	t->on = true;
-	t->epoch = stepspace_epoch(t->process->space);
+	t->epoch = address_space_epoch(t->process->space);
 	t->since_time = 0;
 	return r;
 }
@@ -218,7 +218,7 @@ int step_resume_all(struct step *s)
 
 int step_prepare(struct step *s, struct stepthread *t)
 {
-	int r = stepspace_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
+	int r = address_space_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
 
 	if (r < 0)
 		return r;
@@ -226,7 +226,7 @@ int step_prepare(struct step *s, struct stepthread *t)
 	if (!t->known)
 		return step_interrupt(s, t);
 	/* What was mapped meanwhile, by whichever thread: the packets must be seen to be younger than that. */
-	if (t->on && t->epoch != stepspace_epoch(t->process->space)) {
+	if (t->on && t->epoch != address_space_epoch(t->process->space)) {
 		r = step_interrupt(s, t);
 		if (r < 0)
 			return r;
@@ -310,7 +310,7 @@ static int after_syscall(struct step *s, struct stepthread *t, const struct user
 			break;
 		}
 	}
-	return maps ? stepspace_reread(t->process->space, t->tid) : 0;
+	return maps ? address_space_reread(t->process->space, t->tid) : 0;
 }
 
 int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
@@ -318,7 +318,7 @@ int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
 	int r;
 
 	t->ip = ip - SYSCALL_BYTES;
-	r = stepspace_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
+	r = address_space_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
 	t->known = r == 0;
 	if (r != 0 || t->insn.kind != INSN_FAR_CALL)
 		return r < 0 ? r : 0;

@@ -38,7 +38,7 @@ static int tell_process(struct step *s, const struct stepprocess *p, uint64_t ti
 		LIST_FOREACH(t, &s->threads[i], in_hash)
 			if (r == 0 && t->process == p && t->tid != p->pid)
 				r = tell_thread(s, t, ticks);
-	return r < 0 ? r : stepspace_tell(p->space, ticks, p->pid);
+	return r < 0 ? r : address_space_record(p->space, ticks, p->pid);
 }
 
 /* All that is recorded, as it is now. */
@@ -102,7 +102,7 @@ int ring_trim(struct step *s)
 		return r;
 	/* All of it is code of now, of many processes: what is run next is read again. */
 	LIST_FOREACH(p, &s->processes, in_step)
-		stepspace_forget(p->space);
+		address_space_forget_pages(p->space);
 	r = begin_segment(s);
 	if (r == 0)
 		drop_segments(s);

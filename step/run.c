@@ -316,11 +316,11 @@ int step_attach(struct step *s, pid_t pid)
 		return r;
 	r = seize_all(s, p, dirfd);
 	if (r == 0)
-		r = stepspace_reread(p->space, pid);
+		r = address_space_reread(p->space, pid);
 	if (s->n_threads == 0) {
 		p->threads = 1; /* as if its last one had gone */
 		LIST_REMOVE(p, in_step);
-		(void)stepspace_free(p->space);
+		(void)address_space_free(p->space);
 		free(p);
 		return r;
 	}

@@ -49,7 +49,7 @@ struct stepprocess {
 	LIST_ENTRY(stepprocess) in_step;
 	pid_t pid, ppid;
 	unsigned int threads;
-	struct stepspace *space; /* owned */
+	struct address_space *space; /* owned */
 };
 
 struct stepthread {
@@ -110,7 +110,7 @@ struct step {
 
 struct stepthread *step_find_thread(struct step *s, pid_t tid);
 struct stepprocess *step_find_process(struct step *s, pid_t pid);
-int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct stepspace *from, struct stepprocess **ret)
+int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from, struct stepprocess **ret)
 	_must_check_;
 int step_add_thread(struct step *s, struct stepprocess *process, pid_t tid, enum stepthread_state state,
 		    struct stepthread **ret) _must_check_;

@@ -322,10 +322,10 @@ static int became(struct step *s, pid_t tid, struct stepthread **ret)
 		return r;
 	t->in_kernel = t->mask_unknown = true;
 	t->restarts = t->known = t->own_tf = t->refresh = false;
-	stepspace_clear(t->process->space);
+	address_space_clear(t->process->space);
 	r = step_tell_comm(s, t, true);
 	if (r == 0)
-		r = stepspace_reread(t->process->space, tid);
+		r = address_space_reread(t->process->space, tid);
 	if (r == 0 && !t->stream)
 		r = step_begin_stream(s, t);
 	*ret = t;

@@ -34,9 +34,9 @@ struct stepprocess *step_find_process(struct step *s, pid_t pid)
 	return NULL;
 }
 
-int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct stepspace *from, struct stepprocess **ret)
+int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from, struct stepprocess **ret)
 {
-	const struct stepspace_to to = {.sideband = s->sideband, .clock = &s->clock, .code = &s->code};
+	const struct address_space_shared shared = {.sideband = s->sideband, .clock = &s->clock, .code = &s->code};
 	_cleanup_free_ struct stepprocess *p = calloc(1, sizeof(*p));
 	int r;
 
@@ -44,7 +44,7 @@ int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct stepspa
 		return -ENOMEM;
 	p->pid = pid;
 	p->ppid = ppid;
-	r = from ? stepspace_copy(from, pid, &p->space) : stepspace_new(&to, pid, &p->space);
+	r = from ? address_space_copy(from, pid, &p->space) : address_space_new(&shared, pid, &p->space);
 	if (r < 0)
 		return r;
 	LIST_INSERT_HEAD(&s->processes, p, in_step);
@@ -84,7 +84,7 @@ void step_remove_thread(struct step *s, struct stepthread *t)
 	if (--p->threads > 0)
 		return;
 	LIST_REMOVE(p, in_step);
-	(void)stepspace_free(p->space);
+	(void)address_space_free(p->space);
 	free(p);
 }
 

@@ -23,13 +23,13 @@ struct fixture {
 	struct stepclock clock;
 	struct stepcode code;
 	struct sideband *sideband;
-	struct stepspace *space;
+	struct address_space *space;
 };
 
 static int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct stepspace_to to;
+	struct address_space_shared shared;
 
 	assert_non_null(f);
 	(void)strcpy(f->dir, "/tmp/tracerd-stepspace-XXXXXX");
@@ -38,8 +38,8 @@ static int setup(void **state)
 	stepclock_init(&f->clock, false);
 	assert_int_equal(stepcode_init(&f->code, f->output), 0);
 	assert_int_equal(sideband_new(&f->sideband), 0);
-	to = (struct stepspace_to){.sideband = f->sideband, .clock = &f->clock, .code = &f->code};
-	assert_int_equal(stepspace_new(&to, getpid(), &f->space), 0);
+	shared = (struct address_space_shared){.sideband = f->sideband, .clock = &f->clock, .code = &f->code};
+	assert_int_equal(address_space_new(&shared, getpid(), &f->space), 0);
 	*state = f;
 	return 0;
 }
@@ -49,7 +49,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 	char path[160];
 
-	(void)stepspace_free(f->space);
+	(void)address_space_free(f->space);
 	(void)sideband_free(f->sideband);
 	stepcode_fini(&f->code);
 	(void)snprintf(path, sizeof(path), "%s.code", f->output);
@@ -67,7 +67,7 @@ static void fetch(struct fixture *f, const void *p, uint8_t length)
 	uint8_t code[INSN_MAX];
 	struct insn insn;
 
-	assert_int_equal(stepspace_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
+	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
 	assert_int_equal(insn.length, length);
 	assert_memory_equal(code, p, length);
 }
@@ -89,15 +89,15 @@ static void test_code_in_a_file(void **state)
 	struct insn insn;
 	uint64_t epoch;
 
-	assert_int_equal(stepspace_reread(f->space, getpid()), 0);
-	epoch = stepspace_epoch(f->space);
+	assert_int_equal(address_space_reread(f->space, getpid()), 0);
+	epoch = address_space_epoch(f->space);
 	assert_true(epoch > 0);
-	assert_int_equal(stepspace_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
+	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
 	assert_memory_equal(code, p, insn.length);
 	/* nothing to be saved, nothing to be told; and the same list again is nothing new */
 	assert_int_equal(f->code.pages, 0);
-	assert_int_equal(stepspace_reread(f->space, getpid()), 0);
-	assert_true(stepspace_epoch(f->space) == epoch);
+	assert_int_equal(address_space_reread(f->space, getpid()), 0);
+	assert_true(address_space_epoch(f->space) == epoch);
 	assert_true(f->code.vdso);
 }
 
@@ -107,9 +107,9 @@ static void test_nothing_there(void **state)
 	uint8_t code[INSN_MAX];
 	struct insn insn;
 
-	assert_int_equal(stepspace_fetch(f->space, getpid(), 16, true, code, &insn), STEPSPACE_E_NONE);
-	assert_int_equal(stepspace_fetch(f->space, getpid(), UINT64_C(0xffffffffff600000), true, code, &insn),
-		STEPSPACE_E_NONE);
+	assert_int_equal(address_space_fetch(f->space, getpid(), 16, true, code, &insn), ADDRESS_SPACE_E_NO_INSN);
+	assert_int_equal(address_space_fetch(f->space, getpid(), UINT64_C(0xffffffffff600000), true, code, &insn),
+		ADDRESS_SPACE_E_NO_INSN);
 }
 
 static void test_code_that_changes(void **state)
@@ -125,9 +125,9 @@ static void test_code_that_changes(void **state)
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 1);
 	check_saved(f, 0, STEPCODE_PAGE, p, STEPCODE_TAIL);
-	epoch = stepspace_epoch(f->space);
+	epoch = address_space_epoch(f->space);
 	fetch(f, p + 100, 1);
-	assert_true(stepspace_epoch(f->space) == epoch);
+	assert_true(address_space_epoch(f->space) == epoch);
 
 	/* Data beside what runs is no change; code that has become other code is, once. */
 	p[200] = 1;
@@ -137,7 +137,7 @@ static void test_code_that_changes(void **state)
 	fetch(f, p + 100, 1);
 	fetch(f, p + 100, 1);
 	assert_int_equal(f->code.pages, 2);
-	assert_true(stepspace_epoch(f->space) == epoch + 1);
+	assert_true(address_space_epoch(f->space) == epoch + 1);
 	check_saved(f, 1, 100, &ret, 1);
 
 	/* Across the end of a page; then its second half changes. */
@@ -178,7 +178,7 @@ static void test_a_file_that_is_no_more(void **state)
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 0);
 	/* forgotten, and met again when the file is gone */
-	stepspace_clear(f->space);
+	address_space_clear(f->space);
 	assert_int_equal(unlink(path), 0);
 	fetch(f, p + 1, 1);
 	assert_int_equal(f->code.pages, 1);
@@ -199,12 +199,12 @@ static void test_told_again(void **state)
 	fetch(f, p, 1);
 	all = sideband_bytes(f->sideband);
 	assert_int_equal(sideband_begin_segment(f->sideband, 5), 0);
-	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
+	assert_int_equal(address_space_record(f->space, 5, getpid()), 0);
 	sideband_begin_records(f->sideband);
 	again = sideband_bytes(f->sideband) - all;
 	assert_true(again == all);
-	stepspace_forget(f->space);
-	assert_int_equal(stepspace_tell(f->space, 5, getpid()), 0);
+	address_space_forget_pages(f->space);
+	assert_int_equal(address_space_record(f->space, 5, getpid()), 0);
 	assert_true(sideband_segment_bytes(f->sideband) < again);
 	assert_int_equal(f->code.pages, 1);
 	fetch(f, p, 1);
@@ -264,18 +264,18 @@ static void test_code_in_memory(void **state)
 static void test_a_child_has_the_same(void **state)
 {
 	struct fixture *f = *state;
-	_cleanup_(stepspace_freep) struct stepspace *child = NULL;
+	_cleanup_(address_space_freep) struct address_space *child = NULL;
 	uint64_t epoch;
 
-	assert_int_equal(stepspace_reread(f->space, getpid()), 0);
-	assert_int_equal(stepspace_copy(f->space, 12345, &child), 0);
-	epoch = stepspace_epoch(child);
-	assert_int_equal(stepspace_reread(child, getpid()), 0);
-	assert_true(stepspace_epoch(child) == epoch);
+	assert_int_equal(address_space_reread(f->space, getpid()), 0);
+	assert_int_equal(address_space_copy(f->space, 12345, &child), 0);
+	epoch = address_space_epoch(child);
+	assert_int_equal(address_space_reread(child, getpid()), 0);
+	assert_true(address_space_epoch(child) == epoch);
 	/* after an exec everything is new */
-	stepspace_clear(child);
-	assert_int_equal(stepspace_reread(child, getpid()), 0);
-	assert_true(stepspace_epoch(child) > epoch);
+	address_space_clear(child);
+	assert_int_equal(address_space_reread(child, getpid()), 0);
+	assert_true(address_space_epoch(child) > epoch);
 }
 
 int main(void)
