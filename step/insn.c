@@ -153,7 +153,7 @@ static int note(struct step *s, struct stepthread *t)
 
 static int begin(struct stepthread *t, uint64_t ticks)
 {
-	int r = steppt_begin(t->stream->pt, ticks, t->ip, t->is64);
+	int r = pt_encoder_begin(t->stream->pt, ticks, t->ip, t->is64);
 
 	t->on = true;
 	t->epoch = address_space_epoch(t->process->space);
@@ -166,7 +166,7 @@ int step_interrupt(struct step *s, struct stepthread *t)
 	if (!t->on)
 		return 0;
 	t->on = false;
-	return steppt_interrupt(t->stream->pt, t->ip);
+	return pt_encoder_interrupt(t->stream->pt, t->ip);
 }
 
 int step_pause(struct step *s, struct stepthread *t)
@@ -175,11 +175,11 @@ int step_pause(struct step *s, struct stepthread *t)
 
 	t->paused = t->on;
 	if (t->on)
-		r = steppt_time(t->stream->pt, t->resumed);
+		r = pt_encoder_time(t->stream->pt, t->resumed);
 	if (r == 0)
 		r = step_interrupt(s, t);
 	if (t->stream)
-		steppt_renew(t->stream->pt);
+		pt_encoder_renew(t->stream->pt);
 	return r;
 }
 
@@ -233,13 +233,13 @@ int step_prepare(struct step *s, struct stepthread *t)
 	}
 	if (!t->on)
 		return begin(t, stepclock_now(&s->clock));
-	if (steppt_sync_due(t->stream->pt)) {
+	if (pt_encoder_sync_due(t->stream->pt)) {
 		t->since_time = 0;
-		return steppt_sync(t->stream->pt, stepclock_now(&s->clock), t->ip);
+		return pt_encoder_sync(t->stream->pt, stepclock_now(&s->clock), t->ip);
 	}
 	if (t->since_time >= s->options.time_insns) {
 		t->since_time = 0;
-		return steppt_time(t->stream->pt, stepclock_now(&s->clock));
+		return pt_encoder_time(t->stream->pt, stepclock_now(&s->clock));
 	}
 	return 0;
 }
@@ -257,9 +257,9 @@ int step_enter_kernel(struct step *s, struct stepthread *t)
 		return step_interrupt(s, t);
 	r = note(s, t);
 	if (r == 0)
-		r = steppt_time(t->stream->pt, t->resumed);
+		r = pt_encoder_time(t->stream->pt, t->resumed);
 	if (r == 0)
-		r = steppt_end(t->stream->pt);
+		r = pt_encoder_end(t->stream->pt);
 	t->on = false;
 	return r;
 }
@@ -364,8 +364,8 @@ int step_executed(struct step *s, struct stepthread *t, const struct user_regs_s
 	} else {
 		const bool taken = t->insn.kind == INSN_COND && t->insn.offset == 0 && was_taken(t, regs);
 
-		r = steppt_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken, step_is64(regs));
-		if (r == STEPPT_E_ODD)
+		r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken, step_is64(regs));
+		if (r == PT_ENCODER_E_UNEXPECTED)
 			r = went_elsewhere(s, t);
 		else if (r == 0)
 			r = note(s, t);

@@ -18,15 +18,15 @@
 struct block {
 	TAILQ_ENTRY(block) in_store;	/* the oldest first */
 	TAILQ_ENTRY(block) in_stream;
-	struct steppt *pt;
+	struct pt_encoder_stream *pt;
 	uint64_t tsc, end; /* of its first and last time stamp */
 	uint8_t *bytes; /* owned */
 	uint32_t used, size;
 };
 
-struct steppt {
-	LIST_ENTRY(steppt) in_store;
-	struct steppt_store *store;
+struct pt_encoder_stream {
+	LIST_ENTRY(pt_encoder_stream) in_store;
+	struct pt_encoder_store *store;
 	TAILQ_HEAD(block_list, block) blocks; /* the last is the one that grows */
 	uint64_t bytes, overwritten;
 	uint64_t last_ip;
@@ -41,19 +41,19 @@ struct steppt {
 	bool closed;
 };
 
-struct steppt_store {
-	struct steppt_config config;
+struct pt_encoder_store {
+	struct pt_encoder_config config;
 	struct pt_encoder *encoder;
 	uint8_t packet[PACKET_MAX];
 	TAILQ_HEAD(, block) blocks;
-	LIST_HEAD(, steppt) streams;
+	LIST_HEAD(, pt_encoder_stream) streams;
 	uint64_t bytes, overwritten;
 	uint64_t lost_until; /* the latest time stamp of what was overwritten */
 };
 
-int steppt_store_new(const struct steppt_config *config, struct steppt_store **ret)
+int pt_encoder_store_new(const struct pt_encoder_config *config, struct pt_encoder_store **ret)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = calloc(1, sizeof(*s));
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = calloc(1, sizeof(*s));
 	struct pt_config pt;
 
 	if (!s)
@@ -72,47 +72,47 @@ int steppt_store_new(const struct steppt_config *config, struct steppt_store **r
 	return 0;
 }
 
-struct steppt_store *steppt_store_free(struct steppt_store *s)
+struct pt_encoder_store *pt_encoder_store_free(struct pt_encoder_store *s)
 {
 	if (!s)
 		return NULL;
 	while (!LIST_EMPTY(&s->streams))
-		(void)steppt_free(LIST_FIRST(&s->streams));
+		(void)pt_encoder_stream_free(LIST_FIRST(&s->streams));
 	pt_free_encoder(s->encoder);
 	free(s);
 	return NULL;
 }
 
-bool steppt_full(const struct steppt_store *s)
+bool pt_encoder_store_full(const struct pt_encoder_store *s)
 {
 	return !s->config.overwrite && s->bytes >= s->config.max_bytes;
 }
 
-uint64_t steppt_store_bytes(const struct steppt_store *s)
+uint64_t pt_encoder_store_bytes(const struct pt_encoder_store *s)
 {
 	return s->bytes;
 }
 
-uint64_t steppt_store_overwritten(const struct steppt_store *s)
+uint64_t pt_encoder_store_overwritten(const struct pt_encoder_store *s)
 {
 	return s->overwritten;
 }
 
-uint64_t steppt_store_first_tsc(const struct steppt_store *s)
+uint64_t pt_encoder_store_first_tsc(const struct pt_encoder_store *s)
 {
 	const struct block *b = TAILQ_FIRST(&s->blocks);
 
 	return b ? b->tsc : 0;
 }
 
-uint64_t steppt_store_since(const struct steppt_store *s)
+uint64_t pt_encoder_store_since(const struct pt_encoder_store *s)
 {
-	return s->lost_until ? s->lost_until : steppt_store_first_tsc(s);
+	return s->lost_until ? s->lost_until : pt_encoder_store_first_tsc(s);
 }
 
-int steppt_new(struct steppt_store *store, struct steppt **ret)
+int pt_encoder_stream_new(struct pt_encoder_store *store, struct pt_encoder_stream **ret)
 {
-	struct steppt *pt = calloc(1, sizeof(*pt));
+	struct pt_encoder_stream *pt = calloc(1, sizeof(*pt));
 
 	if (!pt)
 		return -ENOMEM;
@@ -123,26 +123,26 @@ int steppt_new(struct steppt_store *store, struct steppt **ret)
 	return 0;
 }
 
-void steppt_close(struct steppt *pt)
+void pt_encoder_close(struct pt_encoder_stream *pt)
 {
 	pt->closed = true;
 }
 
-void steppt_renew(struct steppt *pt)
+void pt_encoder_renew(struct pt_encoder_stream *pt)
 {
 	pt->renew = true;
 }
 
 /* ---- blocks */
 
-static struct block *last_block(struct steppt *pt)
+static struct block *last_block(struct pt_encoder_stream *pt)
 {
 	return TAILQ_LAST(&pt->blocks, block_list);
 }
 
 static void drop_block(struct block *b)
 {
-	struct steppt *pt = b->pt;
+	struct pt_encoder_stream *pt = b->pt;
 
 	TAILQ_REMOVE(&pt->blocks, b, in_stream);
 	TAILQ_REMOVE(&pt->store->blocks, b, in_store);
@@ -156,7 +156,7 @@ static void drop_block(struct block *b)
 	free(b);
 }
 
-struct steppt *steppt_free(struct steppt *pt)
+struct pt_encoder_stream *pt_encoder_stream_free(struct pt_encoder_stream *pt)
 {
 	if (!pt)
 		return NULL;
@@ -167,7 +167,7 @@ struct steppt *steppt_free(struct steppt *pt)
 	return NULL;
 }
 
-void steppt_drop_before(struct steppt_store *s, uint64_t tsc)
+void pt_encoder_store_drop_before(struct pt_encoder_store *s, uint64_t tsc)
 {
 	struct block *b, *next;
 
@@ -183,7 +183,7 @@ void steppt_drop_before(struct steppt_store *s, uint64_t tsc)
  * Drops the oldest blocks until there is room again. The last one of a stream that is not closed stays, so that
  * each such stream keeps its end and loses nothing in between.
  */
-static void make_room(struct steppt_store *s)
+static void make_room(struct pt_encoder_store *s)
 {
 	struct block *b, *next;
 
@@ -205,7 +205,7 @@ static void complete_block(struct block *b)
 	}
 }
 
-static int new_block(struct steppt *pt, uint64_t tsc)
+static int new_block(struct pt_encoder_stream *pt, uint64_t tsc)
 {
 	struct block *b = calloc(1, sizeof(*b));
 
@@ -229,7 +229,7 @@ static int new_block(struct steppt *pt, uint64_t tsc)
 	return 0;
 }
 
-static int append(struct steppt *pt, const uint8_t *bytes, uint32_t n)
+static int append(struct pt_encoder_stream *pt, const uint8_t *bytes, uint32_t n)
 {
 	struct block *b = last_block(pt);
 
@@ -250,9 +250,9 @@ static int append(struct steppt *pt, const uint8_t *bytes, uint32_t n)
 
 /* ---- packets */
 
-static int put(struct steppt *pt, const struct pt_packet *packet)
+static int put(struct pt_encoder_stream *pt, const struct pt_packet *packet)
 {
-	struct steppt_store *s = pt->store;
+	struct pt_encoder_store *s = pt->store;
 	int n;
 
 	if (pt_enc_sync_set(s->encoder, 0) < 0)
@@ -261,14 +261,14 @@ static int put(struct steppt *pt, const struct pt_packet *packet)
 	return n < 0 ? -EIO : append(pt, s->packet, (uint32_t)n);
 }
 
-static int put_plain(struct steppt *pt, enum pt_packet_type type)
+static int put_plain(struct pt_encoder_stream *pt, enum pt_packet_type type)
 {
 	const struct pt_packet p = {.type = type};
 
 	return put(pt, &p);
 }
 
-static int put_tsc(struct steppt *pt, uint64_t tsc)
+static int put_tsc(struct pt_encoder_stream *pt, uint64_t tsc)
 {
 	const struct pt_packet p = {.type = ppt_tsc, .payload.tsc.tsc = tsc & TSC_MASK};
 
@@ -277,7 +277,7 @@ static int put_tsc(struct steppt *pt, uint64_t tsc)
 	return put(pt, &p);
 }
 
-static int put_mode(struct steppt *pt)
+static int put_mode(struct pt_encoder_stream *pt)
 {
 	struct pt_packet p = {.type = ppt_mode};
 
@@ -287,7 +287,7 @@ static int put_mode(struct steppt *pt)
 	return put(pt, &p);
 }
 
-static int flush_tnt(struct steppt *pt)
+static int flush_tnt(struct pt_encoder_stream *pt)
 {
 	struct pt_packet p = {.type = pt->n_tnt <= TNT_SHORT_MAX ? ppt_tnt_8 : ppt_tnt_64};
 
@@ -304,7 +304,7 @@ static int flush_tnt(struct steppt *pt)
  * How the address is compressed. The first one behind a PSB is sent whole, as hardware does: perf 6.1 takes no
  * other there.
  */
-static enum pt_ip_compression compression(const struct steppt *pt, uint64_t ip)
+static enum pt_ip_compression compression(const struct pt_encoder_stream *pt, uint64_t ip)
 {
 	const uint64_t differs = ip ^ pt->last_ip;
 
@@ -317,7 +317,7 @@ static enum pt_ip_compression compression(const struct steppt *pt, uint64_t ip)
 	return differs >> 48 == 0 ? pt_ipc_update_48 : pt_ipc_full;
 }
 
-static int put_ip(struct steppt *pt, enum pt_packet_type type, uint64_t ip)
+static int put_ip(struct pt_encoder_stream *pt, enum pt_packet_type type, uint64_t ip)
 {
 	struct pt_packet p = {.type = type};
 
@@ -328,7 +328,7 @@ static int put_ip(struct steppt *pt, enum pt_packet_type type, uint64_t ip)
 	return put(pt, &p);
 }
 
-static int put_disable(struct steppt *pt)
+static int put_disable(struct pt_encoder_stream *pt)
 {
 	struct pt_packet p = {.type = ppt_tip_pgd};
 
@@ -337,14 +337,14 @@ static int put_disable(struct steppt *pt)
 	return put(pt, &p);
 }
 
-static int put_branch(struct steppt *pt, bool taken)
+static int put_branch(struct pt_encoder_stream *pt, bool taken)
 {
 	pt->tnt = pt->tnt << 1 | taken;
 	pt->n_tnt++;
 	return pt->n_tnt == TNT_MAX ? flush_tnt(pt) : 0;
 }
 
-static int put_target(struct steppt *pt, uint64_t ip)
+static int put_target(struct pt_encoder_stream *pt, uint64_t ip)
 {
 	int r = flush_tnt(pt);
 
@@ -355,7 +355,7 @@ static int put_target(struct steppt *pt, uint64_t ip)
  * A new block: PSB+, with the address where tracing is on. The decoder forgets calls and addresses here, and so
  * do we.
  */
-static int put_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
+static int put_sync(struct pt_encoder_stream *pt, uint64_t tsc, uint64_t ip)
 {
 	int r = 0;
 
@@ -379,19 +379,19 @@ static int put_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
 
 /* ---- what a thread does */
 
-bool steppt_sync_due(const struct steppt *pt)
+bool pt_encoder_sync_due(const struct pt_encoder_stream *pt)
 {
 	const struct block *b = TAILQ_LAST(&pt->blocks, block_list);
 
 	return !b || pt->renew || b->used >= pt->store->config.psb_bytes;
 }
 
-int steppt_sync(struct steppt *pt, uint64_t tsc, uint64_t ip)
+int pt_encoder_sync(struct pt_encoder_stream *pt, uint64_t tsc, uint64_t ip)
 {
 	return put_sync(pt, tsc, ip);
 }
 
-int steppt_begin(struct steppt *pt, uint64_t tsc, uint64_t ip, bool is64)
+int pt_encoder_begin(struct pt_encoder_stream *pt, uint64_t tsc, uint64_t ip, bool is64)
 {
 	int r;
 
@@ -399,7 +399,7 @@ int steppt_begin(struct steppt *pt, uint64_t tsc, uint64_t ip, bool is64)
 		pt->is64 = is64;
 		pt->mode_sent = false;
 	}
-	if (steppt_sync_due(pt)) {
+	if (pt_encoder_sync_due(pt)) {
 		r = put_sync(pt, tsc, 0);
 	} else {
 		r = put_tsc(pt, tsc);
@@ -413,14 +413,14 @@ int steppt_begin(struct steppt *pt, uint64_t tsc, uint64_t ip, bool is64)
 	return r;
 }
 
-int steppt_end(struct steppt *pt)
+int pt_encoder_end(struct pt_encoder_stream *pt)
 {
 	int r = flush_tnt(pt);
 
 	return r < 0 ? r : put_disable(pt);
 }
 
-int steppt_interrupt(struct steppt *pt, uint64_t ip)
+int pt_encoder_interrupt(struct pt_encoder_stream *pt, uint64_t ip)
 {
 	int r = flush_tnt(pt);
 
@@ -429,14 +429,14 @@ int steppt_interrupt(struct steppt *pt, uint64_t ip)
 	return r < 0 ? r : put_disable(pt);
 }
 
-int steppt_time(struct steppt *pt, uint64_t tsc)
+int pt_encoder_time(struct pt_encoder_stream *pt, uint64_t tsc)
 {
 	int r = flush_tnt(pt);
 
 	return r < 0 ? r : put_tsc(pt, tsc);
 }
 
-static void push_return(struct steppt *pt, uint64_t ip)
+static void push_return(struct pt_encoder_stream *pt, uint64_t ip)
 {
 	pt->returns[pt->top++ % RETURNS] = ip;
 	if (pt->n_returns < RETURNS)
@@ -447,7 +447,7 @@ static void push_return(struct steppt *pt, uint64_t ip)
  * A return that is not compressed: the manual and perf take the newest call off their stack for it, libipt
  * 2.0.5 does not. All agree on calls that come after it, so only those count from then on.
  */
-static int put_return(struct steppt *pt, uint64_t next)
+static int put_return(struct pt_encoder_stream *pt, uint64_t next)
 {
 	if (pt->n_returns > 0 && !pt->store->config.plain_returns && pt->returns[(pt->top - 1) % RETURNS] == next) {
 		pt->n_returns--;
@@ -458,7 +458,7 @@ static int put_return(struct steppt *pt, uint64_t next)
 	return put_target(pt, next);
 }
 
-static int put_far(struct steppt *pt, uint64_t next, bool is64)
+static int put_far(struct pt_encoder_stream *pt, uint64_t next, bool is64)
 {
 	int r = flush_tnt(pt);
 
@@ -469,7 +469,7 @@ static int put_far(struct steppt *pt, uint64_t next, bool is64)
 	return r < 0 ? r : put_ip(pt, ppt_tip, next);
 }
 
-int steppt_retire(struct steppt *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken, bool is64)
+int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken, bool is64)
 {
 	const uint64_t mask = pt->is64 ? UINT64_MAX : UINT32_MAX;
 	const uint64_t behind = (ip + insn->length) & mask, target = (behind + (uint64_t)(int64_t)insn->offset) & mask;
@@ -478,17 +478,17 @@ int steppt_retire(struct steppt *pt, const struct insn *insn, uint64_t ip, uint6
 	case INSN_OTHER:
 	case INSN_PTWRITE:
 	case INSN_MOV_CR3:
-		return next == behind ? 0 : STEPPT_E_ODD;
+		return next == behind ? 0 : PT_ENCODER_E_UNEXPECTED;
 	case INSN_COND:
 		if (next != target && next != behind)
-			return STEPPT_E_ODD;
+			return PT_ENCODER_E_UNEXPECTED;
 		return put_branch(pt, target == behind ? taken : next == target);
 	case INSN_JUMP:
-		return next == target ? 0 : STEPPT_E_ODD;
+		return next == target ? 0 : PT_ENCODER_E_UNEXPECTED;
 	case INSN_CALL:
 	case INSN_CALL_NEXT:
 		if (next != target)
-			return STEPPT_E_ODD;
+			return PT_ENCODER_E_UNEXPECTED;
 		if (insn->kind == INSN_CALL)
 			push_return(pt, behind);
 		return 0;
@@ -504,34 +504,34 @@ int steppt_retire(struct steppt *pt, const struct insn *insn, uint64_t ip, uint6
 	case INSN_FAR_JUMP:
 		return put_far(pt, next, is64);
 	}
-	return STEPPT_E_ODD;
+	return PT_ENCODER_E_UNEXPECTED;
 }
 
 /* ---- reading */
 
-uint64_t steppt_bytes(const struct steppt *pt)
+uint64_t pt_encoder_bytes(const struct pt_encoder_stream *pt)
 {
 	return pt->bytes;
 }
 
-uint64_t steppt_overwritten(const struct steppt *pt)
+uint64_t pt_encoder_overwritten(const struct pt_encoder_stream *pt)
 {
 	return pt->overwritten;
 }
 
-uint64_t steppt_first_tsc(const struct steppt *pt)
+uint64_t pt_encoder_first_tsc(const struct pt_encoder_stream *pt)
 {
 	const struct block *b = TAILQ_FIRST(&pt->blocks);
 
 	return b ? b->tsc : 0;
 }
 
-int steppt_flush(struct steppt *pt)
+int pt_encoder_flush(struct pt_encoder_stream *pt)
 {
 	return flush_tnt(pt);
 }
 
-int steppt_read(const struct steppt *pt, steppt_fn fn, void *arg)
+int pt_encoder_read(const struct pt_encoder_stream *pt, pt_encoder_fn fn, void *arg)
 {
 	const struct block *b;
 	int r = 0;

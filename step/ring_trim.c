@@ -72,14 +72,14 @@ static void drop_segments(struct step *s)
 {
 	for (;;) {
 		const uint64_t ends = sideband_second_segment_ticks(s->sideband);
-		const uint64_t first = steppt_store_first_tsc(s->store);
+		const uint64_t first = pt_encoder_store_first_tsc(s->store);
 
 		if (!ends)
 			break;
 		if (first && first < ends) {
 			if (!is_too_large(s))
 				break;
-			steppt_drop_before(s->store, ends);
+			pt_encoder_store_drop_before(s->store, ends);
 		}
 		sideband_drop_oldest_segment(s->sideband);
 		stepcode_drop_before(&s->code, sideband_first_segment(s->sideband));

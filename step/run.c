@@ -134,7 +134,7 @@ static int make_timer(struct step *s)
 
 int step_new(const struct step_options *options, struct step **ret)
 {
-	const struct steppt_config pt = {.psb_bytes = options->psb_bytes,
+	const struct pt_encoder_config pt = {.psb_bytes = options->psb_bytes,
 					 .max_bytes = options->max_bytes ? options->max_bytes : UINT64_MAX,
 					 .overwrite = options->ring,
 					 .plain_returns = options->plain_returns};
@@ -153,7 +153,7 @@ int step_new(const struct step_options *options, struct step **ret)
 	if (r == 0)
 		r = sideband_new(&s->sideband);
 	if (r == 0)
-		r = steppt_store_new(&pt, &s->store);
+		r = pt_encoder_store_new(&pt, &s->store);
 	if (r == 0)
 		r = make_timer(s);
 	if (r < 0)
@@ -179,7 +179,7 @@ struct step *step_free(struct step *s)
 		next = STAILQ_NEXT(stream, in_step);
 		free(stream); /* its packets go with the store */
 	}
-	(void)steppt_store_free(s->store);
+	(void)pt_encoder_store_free(s->store);
 	(void)sideband_free(s->sideband);
 	stepcode_fini(&s->code);
 	free(s);
@@ -188,8 +188,8 @@ struct step *step_free(struct step *s)
 
 const struct step_stats *step_stats(struct step *s)
 {
-	s->stats.bytes = steppt_store_bytes(s->store);
-	s->stats.overwritten = steppt_store_overwritten(s->store);
+	s->stats.bytes = pt_encoder_store_bytes(s->store);
+	s->stats.overwritten = pt_encoder_store_overwritten(s->store);
 	return &s->stats;
 }
 
@@ -205,7 +205,7 @@ size_t step_alive(const struct step *s)
 
 uint64_t step_oldest_raw_ns(struct step *s)
 {
-	const uint64_t ticks = steppt_store_since(s->store);
+	const uint64_t ticks = pt_encoder_store_since(s->store);
 
 	if (!ticks || s->clock.perf_clock)
 		return 0;

@@ -41,7 +41,7 @@ enum stepthread_state {
 struct stepstream {
 	STAILQ_ENTRY(stepstream) in_step;
 	pid_t pid, tid;
-	struct steppt *pt; /* its store's */
+	struct pt_encoder_stream *pt; /* its store's */
 	uint64_t ended;	   /* ticks; 0: not yet */
 };
 
@@ -89,7 +89,7 @@ struct step {
 	struct stepclock clock;
 	struct sideband *sideband;
 	struct stepcode code;
-	struct steppt_store *store;
+	struct pt_encoder_store *store;
 	struct insn_log log;
 	LIST_HEAD(, stepthread) threads[STEP_HASH];
 	size_t n_threads;

@@ -67,7 +67,7 @@ static enum step_end limit_reached(const struct step *s)
 {
 	if (s->options.max_insns && s->stats.insns >= s->options.max_insns)
 		return STEP_END_INSNS;
-	return steppt_full(s->store) ? STEP_END_BYTES : STEP_END_NONE;
+	return pt_encoder_store_full(s->store) ? STEP_END_BYTES : STEP_END_NONE;
 }
 
 static int take_signal(struct stepthread *t)

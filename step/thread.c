@@ -99,7 +99,7 @@ static void forget_stream(struct step *s, struct stepstream *stream)
 {
 	STAILQ_REMOVE(&s->streams, stream, stepstream, in_step);
 	s->n_streams--;
-	(void)steppt_free(stream->pt);
+	(void)pt_encoder_stream_free(stream->pt);
 	free(stream);
 }
 
@@ -110,7 +110,7 @@ static void sweep_streams(struct step *s)
 
 	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
 		next = STAILQ_NEXT(stream, in_step);
-		if (stream->ended && steppt_bytes(stream->pt) == 0)
+		if (stream->ended && pt_encoder_bytes(stream->pt) == 0)
 			forget_stream(s, stream);
 	}
 	/* More threads than streams that are looked at; what the oldest of them did is overwritten. */
@@ -136,7 +136,7 @@ int step_begin_stream(struct step *s, struct stepthread *t)
 	stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return -ENOMEM;
-	r = steppt_new(s->store, &stream->pt);
+	r = pt_encoder_stream_new(s->store, &stream->pt);
 	if (r == 0)
 		r = sideband_itrace_start(s->sideband, stepclock_now(&s->clock), t->process->pid, t->tid);
 	if (r < 0) {
@@ -155,7 +155,7 @@ void step_end_stream(struct step *s, struct stepthread *t)
 {
 	if (t->stream) {
 		t->stream->ended = stepclock_now(&s->clock);
-		steppt_close(t->stream->pt);
+		pt_encoder_close(t->stream->pt);
 	}
 	t->stream = NULL;
 	t->on = false;

@@ -86,9 +86,9 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 static int write_stream(struct step *s, struct perfdata_writer *w, const struct stepstream *stream, uint32_t idx,
 			uint64_t end)
 {
-	const uint64_t flags = steppt_overwritten(stream->pt) ? PERF_AUX_FLAG_OVERWRITE : 0;
+	const uint64_t flags = pt_encoder_overwritten(stream->pt) ? PERF_AUX_FLAG_OVERWRITE : 0;
 	struct perfabi_auxtrace record = {
-		.reference = steppt_first_tsc(stream->pt),
+		.reference = pt_encoder_first_tsc(stream->pt),
 		.idx = idx,
 		.tid = (uint32_t)stream->tid,
 		.cpu = UINT32_MAX,
@@ -97,17 +97,17 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	int r;
 
 	/* Bits of branches that wait for more of them go to the store first. */
-	r = steppt_flush(stream->pt);
+	r = pt_encoder_flush(stream->pt);
 	if (r < 0)
 		return r;
-	bytes = steppt_bytes(stream->pt);
+	bytes = pt_encoder_bytes(stream->pt);
 	if (bytes == 0)
 		return 0;
 	r = sideband_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags,
 			       w);
 	if (r == 0)
 		r = perfdata_aux_begin(w, &record, bytes);
-	return r < 0 ? r : steppt_read(stream->pt, add_bytes, w);
+	return r < 0 ? r : pt_encoder_read(stream->pt, add_bytes, w);
 }
 
 int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)

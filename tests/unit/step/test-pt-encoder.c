@@ -37,29 +37,29 @@ static int collect(void *arg, const void *p, size_t n)
 	return 0;
 }
 
-static struct bytes read_all(struct steppt *pt)
+static struct bytes read_all(struct pt_encoder_stream *pt)
 {
 	struct bytes b = {0};
 
-	assert_int_equal(steppt_flush(pt), 0);
-	assert_int_equal(steppt_read(pt, collect, &b), 0);
-	assert_int_equal(b.n, steppt_bytes(pt));
+	assert_int_equal(pt_encoder_flush(pt), 0);
+	assert_int_equal(pt_encoder_read(pt, collect, &b), 0);
+	assert_int_equal(b.n, pt_encoder_bytes(pt));
 	return b;
 }
 
-static struct steppt_store *new_store(const struct steppt_config *config)
+static struct pt_encoder_store *new_store(const struct pt_encoder_config *config)
 {
-	struct steppt_store *s;
+	struct pt_encoder_store *s;
 
-	assert_int_equal(steppt_store_new(config, &s), 0);
+	assert_int_equal(pt_encoder_store_new(config, &s), 0);
 	return s;
 }
 
-static struct steppt *new_stream(struct steppt_store *s)
+static struct pt_encoder_stream *new_stream(struct pt_encoder_store *s)
 {
-	struct steppt *pt;
+	struct pt_encoder_stream *pt;
 
-	assert_int_equal(steppt_new(s, &pt), 0);
+	assert_int_equal(pt_encoder_stream_new(s, &pt), 0);
 	return pt;
 }
 
@@ -104,7 +104,7 @@ static void packet_text(const struct pt_packet *p, char *out, size_t size)
 	}
 }
 
-static void check_packets(struct steppt *pt, const char *want)
+static void check_packets(struct pt_encoder_stream *pt, const char *want)
 {
 	struct bytes b = read_all(pt);
 	struct pt_packet_decoder *decoder;
@@ -132,7 +132,7 @@ static void check_packets(struct steppt *pt, const char *want)
 	assert_string_equal(text, want);
 }
 
-static const struct steppt_config roomy = {.psb_bytes = 4096, .max_bytes = 1 << 20};
+static const struct pt_encoder_config roomy = {.psb_bytes = 4096, .max_bytes = 1 << 20};
 #define TAKES(call) assert_int_equal(call, 0)
 
 static struct insn insn_of(enum insn_kind kind, uint8_t length, int32_t offset)
@@ -142,24 +142,24 @@ static struct insn insn_of(enum insn_kind kind, uint8_t length, int32_t offset)
 
 static void test_branches(void **state)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10),
 			  jmp = insn_of(INSN_JUMP, 2, 0x20), indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0),
 			  same = insn_of(INSN_COND, 2, 0);
 
 	(void)state;
-	TAKES(steppt_begin(pt, 100, 0x1000, true));
-	TAKES(steppt_retire(pt, &nop, 0x1000, 0x1001, false, true));
-	TAKES(steppt_retire(pt, &jcc, 0x1001, 0x1013, false, true)); /* taken: by where it went */
-	TAKES(steppt_retire(pt, &jcc, 0x1013, 0x1015, true, true));
-	TAKES(steppt_retire(pt, &same, 0x1015, 0x1017, true, true));
-	TAKES(steppt_retire(pt, &jmp, 0x1017, 0x1039, false, true));
-	TAKES(steppt_retire(pt, &indirect, 0x1039, 0x2000, false, true));
-	TAKES(steppt_retire(pt, &indirect, 0x2000, 0x12345678, false, true));
-	TAKES(steppt_retire(pt, &indirect, 0x12345678, 0x7f0012345678, false, true));
-	TAKES(steppt_retire(pt, &indirect, 0x7f0012345678, UINT64_C(0xffffffffff600000), false, true));
-	TAKES(steppt_interrupt(pt, UINT64_C(0xffffffffff600000)));
+	TAKES(pt_encoder_begin(pt, 100, 0x1000, true));
+	TAKES(pt_encoder_retire(pt, &nop, 0x1000, 0x1001, false, true));
+	TAKES(pt_encoder_retire(pt, &jcc, 0x1001, 0x1013, false, true)); /* taken: by where it went */
+	TAKES(pt_encoder_retire(pt, &jcc, 0x1013, 0x1015, true, true));
+	TAKES(pt_encoder_retire(pt, &same, 0x1015, 0x1017, true, true));
+	TAKES(pt_encoder_retire(pt, &jmp, 0x1017, 0x1039, false, true));
+	TAKES(pt_encoder_retire(pt, &indirect, 0x1039, 0x2000, false, true));
+	TAKES(pt_encoder_retire(pt, &indirect, 0x2000, 0x12345678, false, true));
+	TAKES(pt_encoder_retire(pt, &indirect, 0x12345678, 0x7f0012345678, false, true));
+	TAKES(pt_encoder_retire(pt, &indirect, 0x7f0012345678, UINT64_C(0xffffffffff600000), false, true));
+	TAKES(pt_encoder_interrupt(pt, UINT64_C(0xffffffffff600000)));
 	check_packets(pt, "psb tsc.100 mode.64 psbend pge.1000/3 tnt.tnt tip.2000/1 tip.12345678/2 tip.7f0012345678/4 "
 			  "tip.ffffffffff600000/6 fup.0/1 pgd");
 }
@@ -167,49 +167,49 @@ static void test_branches(void **state)
 /* Where an instruction cannot go nothing may be written: the caller has to say something else. */
 static void test_odd(void **state)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10),
 			  jmp = insn_of(INSN_JUMP, 2, 0x20), call = insn_of(INSN_CALL, 5, 0x20);
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, 0x1000, true));
-	assert_int_equal(steppt_retire(pt, &nop, 0x1000, 0x1002, false, true), STEPPT_E_ODD);
-	assert_int_equal(steppt_retire(pt, &jcc, 0x1000, 0x1001, false, true), STEPPT_E_ODD);
-	assert_int_equal(steppt_retire(pt, &jmp, 0x1000, 0x1002, false, true), STEPPT_E_ODD);
-	assert_int_equal(steppt_retire(pt, &call, 0x1000, 0x1005, false, true), STEPPT_E_ODD);
+	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
+	assert_int_equal(pt_encoder_retire(pt, &nop, 0x1000, 0x1002, false, true), PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &jcc, 0x1000, 0x1001, false, true), PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &jmp, 0x1000, 0x1002, false, true), PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &call, 0x1000, 0x1005, false, true), PT_ENCODER_E_UNEXPECTED);
 	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3");
 }
 
 static void test_returns(void **state)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn call = insn_of(INSN_CALL, 5, 0x100), next = insn_of(INSN_CALL_NEXT, 5, 0),
 			  ret = insn_of(INSN_RET, 1, 0), indirect = insn_of(INSN_CALL_INDIRECT, 3, 0);
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, 0x1000, true));
+	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
 	/* compressed: it comes back to where it was called; also of an indirect call */
-	TAKES(steppt_retire(pt, &call, 0x1000, 0x1105, false, true));
-	TAKES(steppt_retire(pt, &indirect, 0x1105, 0x2000, false, true));
-	TAKES(steppt_retire(pt, &ret, 0x2000, 0x1108, false, true));
-	TAKES(steppt_retire(pt, &ret, 0x1108, 0x1005, false, true));
+	TAKES(pt_encoder_retire(pt, &call, 0x1000, 0x1105, false, true));
+	TAKES(pt_encoder_retire(pt, &indirect, 0x1105, 0x2000, false, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x2000, 0x1108, false, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x1108, 0x1005, false, true));
 	/* to somewhere else, and without a call */
-	TAKES(steppt_retire(pt, &call, 0x1005, 0x110a, false, true));
-	TAKES(steppt_retire(pt, &ret, 0x110a, 0x1300, false, true));
-	TAKES(steppt_retire(pt, &ret, 0x1300, 0x1400, false, true));
+	TAKES(pt_encoder_retire(pt, &call, 0x1005, 0x110a, false, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x110a, 0x1300, false, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x1300, 0x1400, false, true));
 	/* a call to the next instruction is no call */
-	TAKES(steppt_retire(pt, &next, 0x1400, 0x1405, false, true));
-	TAKES(steppt_retire(pt, &ret, 0x1405, 0x1405, false, true));
+	TAKES(pt_encoder_retire(pt, &next, 0x1400, 0x1405, false, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x1405, 0x1405, false, true));
 	/* forgotten at a PSB and when tracing begins again */
-	TAKES(steppt_retire(pt, &call, 0x1405, 0x150a, false, true));
-	TAKES(steppt_sync(pt, 2, 0x150a));
-	TAKES(steppt_retire(pt, &ret, 0x150a, 0x140a, false, true));
-	TAKES(steppt_retire(pt, &call, 0x140a, 0x150f, false, true));
-	TAKES(steppt_interrupt(pt, 0x150f));
-	TAKES(steppt_begin(pt, 3, 0x150f, true));
-	TAKES(steppt_retire(pt, &ret, 0x150f, 0x140f, false, true));
+	TAKES(pt_encoder_retire(pt, &call, 0x1405, 0x150a, false, true));
+	TAKES(pt_encoder_sync(pt, 2, 0x150a));
+	TAKES(pt_encoder_retire(pt, &ret, 0x150a, 0x140a, false, true));
+	TAKES(pt_encoder_retire(pt, &call, 0x140a, 0x150f, false, true));
+	TAKES(pt_encoder_interrupt(pt, 0x150f));
+	TAKES(pt_encoder_begin(pt, 3, 0x150f, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x150f, 0x140f, false, true));
 	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tip.2000/1 tnt.tt tip.1300/1 tip.1400/1 tip.1405/1 "
 			  "psb tsc.2 mode.64 fup.150a/3 psbend tip.140a/1 fup.150f/1 pgd tsc.3 pge.150f/1 tip.140f/1");
 }
@@ -218,20 +218,20 @@ static void test_returns(void **state)
 static void test_deep_returns(void **state)
 {
 	static const unsigned int depth = 70;
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn call = insn_of(INSN_CALL, 5, 0x100), ret = insn_of(INSN_RET, 1, 0);
 	char want[1024] = "psb tsc.1 mode.64 psbend pge.1000/3 tnt.";
 	uint64_t ip = 0x1000;
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, ip, true));
+	TAKES(pt_encoder_begin(pt, 1, ip, true));
 	for (unsigned int i = 0; i < depth; i++, ip += 0x105)
-		TAKES(steppt_retire(pt, &call, ip, ip + 0x105, false, true));
+		TAKES(pt_encoder_retire(pt, &call, ip, ip + 0x105, false, true));
 	for (unsigned int i = 0; i < depth; i++) {
 		const uint64_t back = 0x1000 + (depth - 1 - i) * 0x105ULL + 5;
 
-		TAKES(steppt_retire(pt, &ret, ip, back, false, true));
+		TAKES(pt_encoder_retire(pt, &ret, ip, back, false, true));
 		ip = back;
 		if (i < 64)
 			strcat(want, i == 47 ? " tnt.t" : "t");
@@ -244,34 +244,34 @@ static void test_deep_returns(void **state)
 
 static void test_plain_returns(void **state)
 {
-	const struct steppt_config config = {.psb_bytes = 4096, .max_bytes = 1 << 20, .plain_returns = true};
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&config);
-	struct steppt *pt = new_stream(s);
+	const struct pt_encoder_config config = {.psb_bytes = 4096, .max_bytes = 1 << 20, .plain_returns = true};
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn call = insn_of(INSN_CALL, 5, 0x100), ret = insn_of(INSN_RET, 1, 0);
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, 0x1000, true));
-	TAKES(steppt_retire(pt, &call, 0x1000, 0x1105, false, true));
-	TAKES(steppt_retire(pt, &ret, 0x1105, 0x1005, false, true));
+	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
+	TAKES(pt_encoder_retire(pt, &call, 0x1000, 0x1105, false, true));
+	TAKES(pt_encoder_retire(pt, &ret, 0x1105, 0x1005, false, true));
 	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tip.1005/1");
 }
 
 static void test_bits_are_flushed_in_order(void **state)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn jcc = insn_of(INSN_COND, 2, 0x10);
 	uint64_t ip = 0x1000;
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, ip, true));
+	TAKES(pt_encoder_begin(pt, 1, ip, true));
 	for (unsigned int i = 0; i < 50; i++, ip += 2)
-		TAKES(steppt_retire(pt, &jcc, ip, ip + 2, false, true));
-	TAKES(steppt_time(pt, 2));
+		TAKES(pt_encoder_retire(pt, &jcc, ip, ip + 2, false, true));
+	TAKES(pt_encoder_time(pt, 2));
 	for (unsigned int i = 0; i < 7; i++, ip += 0x12)
-		TAKES(steppt_retire(pt, &jcc, ip, ip + 0x12, false, true));
-	TAKES(steppt_end(pt));
-	TAKES(steppt_begin(pt, 3, 0x1000, true));
+		TAKES(pt_encoder_retire(pt, &jcc, ip, ip + 0x12, false, true));
+	TAKES(pt_encoder_end(pt));
+	TAKES(pt_encoder_begin(pt, 3, 0x1000, true));
 	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn "
 			  "tnt.nnn tsc.2 "
 			  "tnt.ttttttt pgd tsc.3 pge.1000/1");
@@ -279,34 +279,34 @@ static void test_bits_are_flushed_in_order(void **state)
 
 static void test_mode(void **state)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn far_ret = insn_of(INSN_FAR_RET, 1, 0), jmp = insn_of(INSN_JUMP, 5, -0x2000),
 			  jump_indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0);
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, 0x1000, true));
-	TAKES(steppt_retire(pt, &far_ret, 0x1000, 0x1100, false, false));
+	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
+	TAKES(pt_encoder_retire(pt, &far_ret, 0x1000, 0x1100, false, false));
 	/* addresses of 32 bits wrap */
-	TAKES(steppt_retire(pt, &jmp, 0x1100, 0xfffff105, false, false));
-	TAKES(steppt_retire(pt, &jump_indirect, 0xfffff105, 0x1000, false, false));
-	TAKES(steppt_retire(pt, &far_ret, 0x1000, 0x1100, false, true));
-	TAKES(steppt_end(pt));
-	TAKES(steppt_begin(pt, 2, 0x1000, true));
-	TAKES(steppt_end(pt));
-	TAKES(steppt_begin(pt, 3, 0x1000, false));
+	TAKES(pt_encoder_retire(pt, &jmp, 0x1100, 0xfffff105, false, false));
+	TAKES(pt_encoder_retire(pt, &jump_indirect, 0xfffff105, 0x1000, false, false));
+	TAKES(pt_encoder_retire(pt, &far_ret, 0x1000, 0x1100, false, true));
+	TAKES(pt_encoder_end(pt));
+	TAKES(pt_encoder_begin(pt, 2, 0x1000, true));
+	TAKES(pt_encoder_end(pt));
+	TAKES(pt_encoder_begin(pt, 3, 0x1000, false));
 	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 mode.32 tip.1100/1 tip.1000/1 mode.64 tip.1100/1 pgd "
 			  "tsc.2 pge.1000/1 pgd tsc.3 mode.32 pge.1000/1");
 }
 
 static void test_tsc_has_56_bits(void **state)
 {
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&roomy);
-	struct steppt *pt = new_stream(s);
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
+	struct pt_encoder_stream *pt = new_stream(s);
 
 	(void)state;
-	TAKES(steppt_begin(pt, UINT64_C(0x1200000000000005), 0x1000, true));
-	assert_true(steppt_first_tsc(pt) == UINT64_C(0x1200000000000005));
+	TAKES(pt_encoder_begin(pt, UINT64_C(0x1200000000000005), 0x1000, true));
+	assert_true(pt_encoder_first_tsc(pt) == UINT64_C(0x1200000000000005));
 	check_packets(pt, "psb tsc.5 mode.64 psbend pge.1000/3");
 }
 
@@ -399,13 +399,13 @@ static uint64_t some_ip(const struct walk *w)
 }
 
 /* Goes through the code as a thread would, with signals, returns that are not to the caller, and time passing. */
-static void go(struct walk *w, struct steppt *pt)
+static void go(struct walk *w, struct pt_encoder_stream *pt)
 {
 	uint64_t stack[100], ip = BASE, tsc = 1000;
 	uint32_t depth = 0;
 
 	w->n_ips = 0;
-	TAKES(steppt_begin(pt, tsc, ip, true));
+	TAKES(pt_encoder_begin(pt, tsc, ip, true));
 	while (w->n_ips < WALK) {
 		struct insn insn;
 		uint64_t next;
@@ -413,16 +413,16 @@ static void go(struct walk *w, struct steppt *pt)
 
 		assert_true(insn_decode(w->code + (ip - BASE), INSN_MAX, true, &insn));
 		if (rnd(300) == 0) {
-			TAKES(steppt_interrupt(pt, ip));
+			TAKES(pt_encoder_interrupt(pt, ip));
 			ip = some_ip(w);
 			tsc += rnd(1000);
-			TAKES(steppt_begin(pt, tsc, ip, true));
+			TAKES(pt_encoder_begin(pt, tsc, ip, true));
 			continue;
 		}
 		if (rnd(50) == 0)
-			TAKES(steppt_time(pt, tsc += rnd(1000)));
-		if (steppt_sync_due(pt))
-			TAKES(steppt_sync(pt, tsc += rnd(1000), ip));
+			TAKES(pt_encoder_time(pt, tsc += rnd(1000)));
+		if (pt_encoder_sync_due(pt))
+			TAKES(pt_encoder_sync(pt, tsc += rnd(1000), ip));
 		behind = (int64_t)ip + insn.length;
 		next = (uint64_t)behind;
 		switch ((enum insn_kind)insn.kind) {
@@ -444,12 +444,12 @@ static void go(struct walk *w, struct steppt *pt)
 		case INSN_FAR_CALL:
 			if (insn.is_syscall) {
 				w->ips[w->n_ips++] = ip;
-				TAKES(steppt_end(pt));
+				TAKES(pt_encoder_end(pt));
 			} else {
-				TAKES(steppt_interrupt(pt, ip));
+				TAKES(pt_encoder_interrupt(pt, ip));
 			}
 			ip = next;
-			TAKES(steppt_begin(pt, tsc += rnd(1000), ip, true));
+			TAKES(pt_encoder_begin(pt, tsc += rnd(1000), ip, true));
 			continue;
 		default:
 			break;
@@ -457,10 +457,10 @@ static void go(struct walk *w, struct steppt *pt)
 		if ((insn.kind == INSN_CALL || insn.kind == INSN_CALL_INDIRECT) && depth < ARRAY_SIZE(stack))
 			stack[depth++] = (uint64_t)behind;
 		w->ips[w->n_ips++] = ip;
-		TAKES(steppt_retire(pt, &insn, ip, next, rnd(2), true));
+		TAKES(pt_encoder_retire(pt, &insn, ip, next, rnd(2), true));
 		ip = next;
 	}
-	TAKES(steppt_interrupt(pt, ip));
+	TAKES(pt_encoder_interrupt(pt, ip));
 }
 
 static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
@@ -533,10 +533,10 @@ static void test_random_walks(void **state)
 	(void)state;
 	assert_non_null(w);
 	for (unsigned int i = 0; i < 12; i++) {
-		const struct steppt_config config = {
+		const struct pt_encoder_config config = {
 			.psb_bytes = 256U << (i % 4), .max_bytes = UINT64_MAX, .plain_returns = i % 3 == 2};
-		struct steppt_store *s = new_store(&config);
-		struct steppt *pt = new_stream(s);
+		struct pt_encoder_store *s = new_store(&config);
+		struct pt_encoder_stream *pt = new_stream(s);
 		struct bytes b;
 
 		rng = 0x9e3779b97f4a7c15ULL * (i + 1);
@@ -545,7 +545,7 @@ static void test_random_walks(void **state)
 		b = read_all(pt);
 		(void)decode(w, &b, true);
 		free(b.p);
-		steppt_store_free(s);
+		pt_encoder_store_free(s);
 	}
 	free(w);
 }
@@ -553,9 +553,9 @@ static void test_random_walks(void **state)
 /* What is overwritten is the beginning, and the rest decodes on its own. */
 static void test_overwriting(void **state)
 {
-	const struct steppt_config config = {.psb_bytes = 512, .max_bytes = 6000, .overwrite = true};
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&config);
-	struct steppt *idle = new_stream(s), *pt = new_stream(s);
+	const struct pt_encoder_config config = {.psb_bytes = 512, .max_bytes = 6000, .overwrite = true};
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
+	struct pt_encoder_stream *idle = new_stream(s), *pt = new_stream(s);
 	struct walk *w = calloc(1, sizeof(*w));
 	struct bytes b;
 
@@ -563,82 +563,82 @@ static void test_overwriting(void **state)
 	assert_non_null(w);
 	rng = 4711;
 	make_code(w);
-	TAKES(steppt_begin(idle, 1, BASE, true));
+	TAKES(pt_encoder_begin(idle, 1, BASE, true));
 	go(w, pt);
-	assert_true(steppt_store_bytes(s) <= config.max_bytes + config.psb_bytes + 64);
-	assert_true(steppt_overwritten(pt) > 0);
-	assert_true(steppt_first_tsc(pt) > 1000);
-	assert_false(steppt_full(s));
+	assert_true(pt_encoder_store_bytes(s) <= config.max_bytes + config.psb_bytes + 64);
+	assert_true(pt_encoder_overwritten(pt) > 0);
+	assert_true(pt_encoder_first_tsc(pt) > 1000);
+	assert_false(pt_encoder_store_full(s));
 	b = read_all(pt);
 	(void)decode(w, &b, false);
 	free(b.p);
 	/* the other thread did nothing meanwhile: the little that it has is kept */
-	assert_int_equal(steppt_overwritten(idle), 0);
+	assert_int_equal(pt_encoder_overwritten(idle), 0);
 	check_packets(idle, "psb tsc.1 mode.64 psbend pge.555555554000/3");
 	free(w);
 }
 
 static void test_full(void **state)
 {
-	const struct steppt_config config = {.psb_bytes = 512, .max_bytes = 100};
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&config);
-	struct steppt *pt = new_stream(s);
+	const struct pt_encoder_config config = {.psb_bytes = 512, .max_bytes = 100};
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
+	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0);
 
 	(void)state;
-	TAKES(steppt_begin(pt, 1, 0x1000, true));
-	assert_false(steppt_full(s));
+	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
+	assert_false(pt_encoder_store_full(s));
 	for (unsigned int i = 0; i < 40; i++)
-		TAKES(steppt_retire(pt, &indirect, 0x1000, 0x1000, false, true));
-	assert_true(steppt_full(s));
-	TAKES(steppt_interrupt(pt, 0x1000));
-	assert_int_equal(steppt_overwritten(pt), 0);
+		TAKES(pt_encoder_retire(pt, &indirect, 0x1000, 0x1000, false, true));
+	assert_true(pt_encoder_store_full(s));
+	TAKES(pt_encoder_interrupt(pt, 0x1000));
+	assert_int_equal(pt_encoder_overwritten(pt), 0);
 }
 
 /* A stream that is renewed goes on with a PSB; one that is closed loses its last block, too, when there is no room. */
 static void test_renewed_and_closed(void **state)
 {
-	const struct steppt_config config = {.psb_bytes = 256, .max_bytes = 1024, .overwrite = true};
-	_cleanup_(steppt_store_freep) struct steppt_store *s = new_store(&config);
-	struct steppt *pt = new_stream(s), *idle = new_stream(s), *ended = new_stream(s);
+	const struct pt_encoder_config config = {.psb_bytes = 256, .max_bytes = 1024, .overwrite = true};
+	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
+	struct pt_encoder_stream *pt = new_stream(s), *idle = new_stream(s), *ended = new_stream(s);
 	uint64_t tsc = 100, kept;
 
 	(void)state;
-	TAKES(steppt_begin(ended, 1, 0x1000, true));
-	TAKES(steppt_interrupt(ended, 0x1000));
-	steppt_close(ended);
-	TAKES(steppt_begin(idle, 2, 0x1000, true));
-	TAKES(steppt_interrupt(idle, 0x1000));
-	TAKES(steppt_begin(pt, 3, 0x1000, true));
-	TAKES(steppt_interrupt(pt, 0x1001));
-	steppt_renew(pt);
-	assert_true(steppt_sync_due(pt));
-	TAKES(steppt_begin(pt, 4, 0x1001, true));
-	assert_false(steppt_sync_due(pt));
+	TAKES(pt_encoder_begin(ended, 1, 0x1000, true));
+	TAKES(pt_encoder_interrupt(ended, 0x1000));
+	pt_encoder_close(ended);
+	TAKES(pt_encoder_begin(idle, 2, 0x1000, true));
+	TAKES(pt_encoder_interrupt(idle, 0x1000));
+	TAKES(pt_encoder_begin(pt, 3, 0x1000, true));
+	TAKES(pt_encoder_interrupt(pt, 0x1001));
+	pt_encoder_renew(pt);
+	assert_true(pt_encoder_sync_due(pt));
+	TAKES(pt_encoder_begin(pt, 4, 0x1001, true));
+	assert_false(pt_encoder_sync_due(pt));
 	check_packets(pt, "psb tsc.3 mode.64 psbend pge.1000/3 fup.1001/1 pgd psb tsc.4 mode.64 psbend pge.1001/3");
-	assert_true(steppt_store_first_tsc(s) == 1 && steppt_store_since(s) == 1 && steppt_store_overwritten(s) == 0);
-	while (steppt_overwritten(pt) == 0)
-		TAKES(steppt_sync(pt, tsc++, 0x1001));
-	assert_int_equal(steppt_bytes(ended), 0);
-	assert_true(steppt_bytes(idle) > 0 && steppt_store_first_tsc(s) == 2);
-	assert_true(steppt_store_since(s) >= 3 && steppt_store_since(s) < tsc - 1);
-	kept = steppt_store_bytes(s);
-	assert_true(steppt_store_overwritten(s) == steppt_overwritten(ended) + steppt_overwritten(pt));
+	assert_true(pt_encoder_store_first_tsc(s) == 1 && pt_encoder_store_since(s) == 1 && pt_encoder_store_overwritten(s) == 0);
+	while (pt_encoder_overwritten(pt) == 0)
+		TAKES(pt_encoder_sync(pt, tsc++, 0x1001));
+	assert_int_equal(pt_encoder_bytes(ended), 0);
+	assert_true(pt_encoder_bytes(idle) > 0 && pt_encoder_store_first_tsc(s) == 2);
+	assert_true(pt_encoder_store_since(s) >= 3 && pt_encoder_store_since(s) < tsc - 1);
+	kept = pt_encoder_store_bytes(s);
+	assert_true(pt_encoder_store_overwritten(s) == pt_encoder_overwritten(ended) + pt_encoder_overwritten(pt));
 	/* what is younger stays, and what is being written */
-	steppt_drop_before(s, UINT64_MAX);
-	assert_true(steppt_bytes(idle) == 0 && steppt_bytes(pt) > 0 && steppt_store_bytes(s) == steppt_bytes(pt));
-	assert_true(steppt_store_first_tsc(s) == tsc - 1);
-	(void)steppt_free(ended);
-	(void)steppt_free(idle);
-	TAKES(steppt_interrupt(pt, 0x1001));
-	steppt_drop_before(s, tsc - 1);
-	assert_true(steppt_bytes(pt) > 0);
-	steppt_drop_before(s, tsc);
-	assert_true(steppt_store_bytes(s) == 0 && steppt_store_first_tsc(s) == 0);
-	assert_true(steppt_store_overwritten(s) > kept);
-	TAKES(steppt_begin(pt, tsc, 0x1001, true));
-	(void)steppt_free(pt);
-	assert_true(steppt_store_bytes(s) == 0);
+	pt_encoder_store_drop_before(s, UINT64_MAX);
+	assert_true(pt_encoder_bytes(idle) == 0 && pt_encoder_bytes(pt) > 0 && pt_encoder_store_bytes(s) == pt_encoder_bytes(pt));
+	assert_true(pt_encoder_store_first_tsc(s) == tsc - 1);
+	(void)pt_encoder_stream_free(ended);
+	(void)pt_encoder_stream_free(idle);
+	TAKES(pt_encoder_interrupt(pt, 0x1001));
+	pt_encoder_store_drop_before(s, tsc - 1);
+	assert_true(pt_encoder_bytes(pt) > 0);
+	pt_encoder_store_drop_before(s, tsc);
+	assert_true(pt_encoder_store_bytes(s) == 0 && pt_encoder_store_first_tsc(s) == 0);
+	assert_true(pt_encoder_store_overwritten(s) > kept);
+	TAKES(pt_encoder_begin(pt, tsc, 0x1001, true));
+	(void)pt_encoder_stream_free(pt);
+	assert_true(pt_encoder_store_bytes(s) == 0);
 }
 
 int main(void)

@@ -32,7 +32,7 @@ static int setup(void **state)
 	struct address_space_shared shared;
 
 	assert_non_null(f);
-	(void)strcpy(f->dir, "/tmp/tracerd-stepspace-XXXXXX");
+	(void)strcpy(f->dir, "/tmp/tracerd-address-space-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
 	(void)snprintf(f->output, sizeof(f->output), "%s/x.data", f->dir);
 	stepclock_init(&f->clock, false);
