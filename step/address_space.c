@@ -37,7 +37,7 @@ struct page {
 	uint64_t saved; /* its place in the code file; 0: it is not there */
 	uint32_t prot;
 	uint16_t tail;
-	uint8_t bytes[STEPCODE_PAGE + STEPCODE_TAIL];
+	uint8_t bytes[STEP_CODE_PAGE + STEP_CODE_TAIL];
 };
 
 struct address_space {
@@ -283,7 +283,7 @@ static int save_vdso(struct address_space *s, pid_t tid, const struct map *map)
 	image = malloc(n);
 	if (!image)
 		return -ENOMEM;
-	return read_memory(tid, map->m.start, image, n) == n ? stepcode_vdso(s->shared.code, image, n) : 0;
+	return read_memory(tid, map->m.start, image, n) == n ? step_code_vdso(s->shared.code, image, n) : 0;
 }
 
 /* The new list against the old one; both are in the order of addresses. */
@@ -310,7 +310,7 @@ static int take_maps(struct address_space *s, pid_t tid, struct map *maps, size_
 			continue;
 		drop_pages(s, maps[i].m.start, maps[i].m.end);
 		if (!ticks) {
-			ticks = stepclock_now(s->shared.clock);
+			ticks = step_clock_now(s->shared.clock);
 			s->epoch++;
 		}
 		r = sideband_mmap(s->shared.sideband, ticks, s->pid, tid, &maps[i].m, NULL);
@@ -339,11 +339,11 @@ int address_space_record(const struct address_space *s, uint64_t ticks, pid_t ti
 	for (size_t i = 0; r == 0 && i < s->n_pages; i++) {
 		const struct page *p = s->pages[i];
 		const struct proc_map m = {
-			.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = p->prot, .pgoff = p->saved};
+			.start = p->start, .end = p->start + STEP_CODE_PAGE, .prot = p->prot, .pgoff = p->saved};
 
 		if (!p->saved)
 			continue;
-		stepcode_use(s->shared.code, p->saved);
+		step_code_use(s->shared.code, p->saved);
 		r = sideband_mmap(s->shared.sideband, ticks, s->pid, tid, &m, s->shared.code->path);
 	}
 	return r;
@@ -423,7 +423,7 @@ static int insert_page(struct address_space *s, struct page *p)
 /* Whether a decoder that opens the mapping's file reads the page's bytes there. */
 static bool page_is_in_file(const struct map *map, pid_t tid, const struct page *p)
 {
-	uint8_t bytes[STEPCODE_PAGE];
+	uint8_t bytes[STEP_CODE_PAGE];
 	_cleanup_close_ int root = -1, fd = -1;
 	char path[48];
 	struct stat st;
@@ -447,11 +447,11 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 /* Writes the page to the code file, and a record that it is mapped from there. */
 static int save_page(struct address_space *s, pid_t tid, const struct map *map, struct page *p)
 {
-	struct proc_map m = {.start = p->start, .end = p->start + STEPCODE_PAGE, .prot = map->m.prot};
-	int r = stepcode_add(s->shared.code, p->bytes, p->bytes + STEPCODE_PAGE, p->tail, &m.pgoff);
+	struct proc_map m = {.start = p->start, .end = p->start + STEP_CODE_PAGE, .prot = map->m.prot};
+	int r = step_code_add(s->shared.code, p->bytes, p->bytes + STEP_CODE_PAGE, p->tail, &m.pgoff);
 
 	if (r == 0)
-		r = sideband_mmap(s->shared.sideband, stepclock_now(s->shared.clock), s->pid, tid, &m,
+		r = sideband_mmap(s->shared.sideband, step_clock_now(s->shared.clock), s->pid, tid, &m,
 				  s->shared.code->path);
 	if (r == 0) {
 		p->saved = m.pgoff;
@@ -464,11 +464,11 @@ static int save_page(struct address_space *s, pid_t tid, const struct map *map, 
 /* Reads the page with its tail; false if it cannot be read. */
 static bool load_page(pid_t tid, struct page *p)
 {
-	const size_t n = read_memory(tid, p->start, p->bytes, STEPCODE_PAGE);
+	const size_t n = read_memory(tid, p->start, p->bytes, STEP_CODE_PAGE);
 
-	if (n < STEPCODE_PAGE)
+	if (n < STEP_CODE_PAGE)
 		return false;
-	p->tail = (uint16_t)read_memory(tid, p->start + STEPCODE_PAGE, p->bytes + STEPCODE_PAGE, STEPCODE_TAIL);
+	p->tail = (uint16_t)read_memory(tid, p->start + STEP_CODE_PAGE, p->bytes + STEP_CODE_PAGE, STEP_CODE_TAIL);
 	return true;
 }
 
@@ -523,7 +523,7 @@ static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t
 {
 	const struct map *map;
 
-	if (n <= STEPCODE_PAGE + (size_t)p->tail - at && memcmp(p->bytes + at, code, n) == 0)
+	if (n <= STEP_CODE_PAGE + (size_t)p->tail - at && memcmp(p->bytes + at, code, n) == 0)
 		return 0;
 	map = find_map(s, p->start);
 	return map && load_page(tid, p) ? save_page(s, tid, map, p) : 0;
@@ -532,7 +532,7 @@ static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t
 int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX],
 			struct insn *ret)
 {
-	const uint64_t start = ip & ~(uint64_t)(STEPCODE_PAGE - 1);
+	const uint64_t start = ip & ~(uint64_t)(STEP_CODE_PAGE - 1);
 	const size_t at = (size_t)(ip - start);
 	struct page *p = find_page(s, start);
 	size_t n = INSN_MAX;
@@ -545,7 +545,7 @@ int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is
 		if (!p)
 			return ADDRESS_SPACE_E_NO_INSN;
 	}
-	if (p->steady && at + INSN_MAX <= STEPCODE_PAGE)
+	if (p->steady && at + INSN_MAX <= STEP_CODE_PAGE)
 		memcpy(code, p->bytes + at, INSN_MAX);
 	else
 		n = read_memory(tid, ip, code, INSN_MAX);

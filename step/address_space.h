@@ -29,8 +29,8 @@
 /* What all processes of a recording share; not owned. */
 struct address_space_shared {
 	struct sideband *sideband;
-	struct stepclock *clock;
-	struct stepcode *code;
+	struct step_clock *clock;
+	struct step_code *code;
 };
 
 struct address_space;

@@ -14,7 +14,7 @@
 #define MAX_SHIFT 31u
 
 /* The kernel's own conversion, from the first page of any event's ring; false where it has none, or none for us. */
-static bool read_perf_page(struct stepclock *c)
+static bool read_perf_page(struct step_clock *c)
 {
 	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
 				       .size = PERF_ATTR_SIZE_VER5,
@@ -48,9 +48,9 @@ static bool read_perf_page(struct stepclock *c)
 	return ok && c->mult && c->shift <= MAX_SHIFT + 1;
 }
 
-void stepclock_init(struct stepclock *c, bool raw)
+void step_clock_init(struct step_clock *c, bool raw)
 {
-	*c = (struct stepclock){.tsc = clocks_tsc_usable(), .mult = 1, .raw = raw};
+	*c = (struct step_clock){.tsc = clocks_tsc_usable(), .mult = 1, .raw = raw};
 	clocks_read(c->tsc, &c->first);
 	if (c->tsc && !raw && read_perf_page(c)) {
 		c->perf_clock = true;
@@ -62,7 +62,7 @@ void stepclock_init(struct stepclock *c, bool raw)
 	c->last = c->tsc ? c->first.tsc : c->first.raw;
 }
 
-uint64_t stepclock_now(struct stepclock *c)
+uint64_t step_clock_now(struct step_clock *c)
 {
 	const uint64_t least = c->last + (c->tsc ? TSC_GAP : NS_GAP);
 	uint64_t now;
@@ -79,7 +79,7 @@ uint64_t stepclock_now(struct stepclock *c)
 	return c->last;
 }
 
-void stepclock_settle(struct stepclock *c)
+void step_clock_settle(struct step_clock *c)
 {
 	struct clocks_bracket last;
 	uint64_t ticks, ns;
@@ -98,17 +98,17 @@ void stepclock_settle(struct stepclock *c)
 	if (c->mult == 0)
 		c->mult = 1;
 	c->zero = 0;
-	c->zero = c->raw ? last.raw - stepclock_ns(c, last.tsc) : c->first.raw - stepclock_ns(c, c->first.tsc);
+	c->zero = c->raw ? last.raw - step_clock_ns(c, last.tsc) : c->first.raw - step_clock_ns(c, c->first.tsc);
 }
 
-uint64_t stepclock_ns(const struct stepclock *c, uint64_t ticks)
+uint64_t step_clock_ns(const struct step_clock *c, uint64_t ticks)
 {
 	const uint64_t whole = ticks >> c->shift, rest = ticks & ((UINT64_C(1) << c->shift) - 1);
 
 	return c->zero + whole * c->mult + (rest * c->mult >> c->shift);
 }
 
-uint32_t stepclock_ratio(const struct stepclock *c)
+uint32_t step_clock_ratio(const struct step_clock *c)
 {
 	const uint64_t hundreds = ((UINT64_C(10) << c->shift) + c->mult / 2) / c->mult;
 

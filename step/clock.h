@@ -14,28 +14,28 @@
 
 #include "common/bundle/clocks.h"
 
-struct stepclock {
+struct step_clock {
 	bool tsc;	 /* ticks are of the TSC */
 	bool perf_clock; /* of the records; else MONOTONIC_RAW */
 	bool raw;	 /* that is wanted; what was last is what counts, and has the least error */
 	uint64_t last;
 	struct clocks_bracket first;
-	/* ns = zero + ticks * mult / 2^shift; valid after stepclock_settle(), with perf_clock from the start */
+	/* ns = zero + ticks * mult / 2^shift; valid after step_clock_settle(), with perf_clock from the start */
 	uint32_t shift, mult;
 	uint64_t zero;
 };
 
 /* `raw`: the records' clock shall be MONOTONIC_RAW. */
-void stepclock_init(struct stepclock *c, bool raw);
+void step_clock_init(struct step_clock *c, bool raw);
 
 /* Ticks now; each answer lies so far behind the one before that their nanoseconds differ, too. */
-uint64_t stepclock_now(struct stepclock *c);
+uint64_t step_clock_now(struct step_clock *c);
 
 /* Finds the conversion; again, and better, whenever the recording is read while it goes on. */
-void stepclock_settle(struct stepclock *c);
+void step_clock_settle(struct step_clock *c);
 
 /* As perf does it, to the nanosecond. */
-uint64_t stepclock_ns(const struct stepclock *c, uint64_t ticks);
+uint64_t step_clock_ns(const struct step_clock *c, uint64_t ticks);
 
 /* Frequency of the ticks in 100 MHz, as the "max non-turbo ratio"; at least 1. */
-uint32_t stepclock_ratio(const struct stepclock *c);
+uint32_t step_clock_ratio(const struct step_clock *c);

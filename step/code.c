@@ -13,14 +13,14 @@
 #include "common/base/io.h"
 #include "common/control/stepabi.h"
 
-int stepcode_init(struct stepcode *c, const char *output)
+int step_code_init(struct step_code *c, const char *output)
 {
 	_cleanup_free_ char *cwd = NULL;
 
-	*c = (struct stepcode){.fd = -1};
+	*c = (struct step_code){.fd = -1};
 	if (!output) {
 		c->path = strdup(STEPABI_CODE_PATH);
-		c->kept = calloc(STEPCODE_MAX_KEPT, sizeof(struct stepcode_kept *));
+		c->kept = calloc(STEP_CODE_MAX_KEPT, sizeof(struct step_code_kept *));
 		return c->path && c->kept ? 0 : -ENOMEM;
 	}
 	if (output[0] != '/') {
@@ -35,7 +35,7 @@ int stepcode_init(struct stepcode *c, const char *output)
 	return c->path && c->vdso_path ? 0 : -ENOMEM;
 }
 
-void stepcode_fini(struct stepcode *c)
+void step_code_fini(struct step_code *c)
 {
 	for (uint32_t i = 0; c->kept && i < c->pages; i++)
 		free(c->kept[i]);
@@ -43,7 +43,7 @@ void stepcode_fini(struct stepcode *c)
 	free(c->vdso_image);
 	free(c->path);
 	free(c->vdso_path);
-	*c = (struct stepcode){.fd = close_fd(c->fd)};
+	*c = (struct step_code){.fd = close_fd(c->fd)};
 }
 
 static int create(const char *path)
@@ -55,11 +55,11 @@ static int create(const char *path)
 
 static uint64_t place_of(uint32_t page)
 {
-	return STEPCODE_HEAD + (uint64_t)page * STEPCODE_STRIDE;
+	return STEP_CODE_HEAD + (uint64_t)page * STEP_CODE_STRIDE;
 }
 
 /* What is behind the head is one executable segment, at its offset. */
-static int write_head(const struct stepcode *c, int fd)
+static int write_head(const struct step_code *c, int fd)
 {
 	const uint64_t size = place_of(c->pages);
 	const struct {
@@ -81,7 +81,7 @@ static int write_head(const struct stepcode *c, int fd)
 			.p_flags = PF_R | PF_X,
 			.p_filesz = size,
 			.p_memsz = size,
-			.p_align = STEPCODE_PAGE,
+			.p_align = STEP_CODE_PAGE,
 		},
 	};
 
@@ -90,17 +90,17 @@ static int write_head(const struct stepcode *c, int fd)
 
 static int write_page(int fd, uint64_t offset, const uint8_t *page, const uint8_t *tail, size_t n_tail)
 {
-	int r = io_pwrite_all(fd, page, STEPCODE_PAGE, (off_t)offset);
+	int r = io_pwrite_all(fd, page, STEP_CODE_PAGE, (off_t)offset);
 
-	return r < 0 ? r : io_pwrite_all(fd, tail, n_tail, (off_t)(offset + STEPCODE_PAGE));
+	return r < 0 ? r : io_pwrite_all(fd, tail, n_tail, (off_t)(offset + STEP_CODE_PAGE));
 }
 
-static int keep(struct stepcode *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
+static int keep(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
 {
-	struct stepcode_kept *k;
+	struct step_code_kept *k;
 	uint32_t at = 0;
 
-	if (c->n_kept == STEPCODE_MAX_KEPT)
+	if (c->n_kept == STEP_CODE_MAX_KEPT)
 		return -EFBIG;
 	/* A place that was let go, where there is one. */
 	if (c->n_kept == c->pages)
@@ -111,9 +111,9 @@ static int keep(struct stepcode *c, const uint8_t *page, const uint8_t *tail, si
 	if (!k)
 		return -ENOMEM;
 	k->segment = c->segment;
-	k->n = (uint32_t)(STEPCODE_PAGE + n_tail);
-	memcpy(k->bytes, page, STEPCODE_PAGE);
-	memcpy(k->bytes + STEPCODE_PAGE, tail, n_tail);
+	k->n = (uint32_t)(STEP_CODE_PAGE + n_tail);
+	memcpy(k->bytes, page, STEP_CODE_PAGE);
+	memcpy(k->bytes + STEP_CODE_PAGE, tail, n_tail);
 	c->kept[at] = k;
 	c->n_kept++;
 	c->added++;
@@ -123,14 +123,14 @@ static int keep(struct stepcode *c, const uint8_t *page, const uint8_t *tail, si
 	return 0;
 }
 
-int stepcode_add(struct stepcode *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
+int step_code_add(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
 {
 	const uint64_t offset = place_of(c->pages);
 	int r;
 
 	if (c->kept)
 		return keep(c, page, tail, n_tail, ret_offset);
-	if (c->pages == STEPCODE_MAX_PAGES)
+	if (c->pages == STEP_CODE_MAX_PAGES)
 		return -EFBIG;
 	if (c->fd < 0) {
 		r = create(c->path);
@@ -149,7 +149,7 @@ int stepcode_add(struct stepcode *c, const uint8_t *page, const uint8_t *tail, s
 	return 0;
 }
 
-int stepcode_vdso(struct stepcode *c, const uint8_t *image, size_t n)
+int step_code_vdso(struct step_code *c, const uint8_t *image, size_t n)
 {
 	_cleanup_close_ int fd = -1;
 	int r;
@@ -177,21 +177,21 @@ int stepcode_vdso(struct stepcode *c, const uint8_t *image, size_t n)
 
 /* ---- in memory */
 
-void stepcode_begin_segment(struct stepcode *c, uint64_t segment)
+void step_code_begin_segment(struct step_code *c, uint64_t segment)
 {
 	c->segment = segment;
 	c->added = 0;
 }
 
-void stepcode_use(struct stepcode *c, uint64_t offset)
+void step_code_use(struct step_code *c, uint64_t offset)
 {
-	const uint64_t at = (offset - STEPCODE_HEAD) / STEPCODE_STRIDE;
+	const uint64_t at = (offset - STEP_CODE_HEAD) / STEP_CODE_STRIDE;
 
 	if (c->kept && at < c->pages && c->kept[at])
 		c->kept[at]->segment = c->segment;
 }
 
-void stepcode_drop_before(struct stepcode *c, uint64_t segment)
+void step_code_drop_before(struct step_code *c, uint64_t segment)
 {
 	for (uint32_t i = 0; c->kept && i < c->pages; i++)
 		if (c->kept[i] && c->kept[i]->segment < segment) {
@@ -203,31 +203,31 @@ void stepcode_drop_before(struct stepcode *c, uint64_t segment)
 		c->pages--;
 }
 
-uint32_t stepcode_room(const struct stepcode *c)
+uint32_t step_code_room(const struct step_code *c)
 {
-	return c->kept ? STEPCODE_MAX_KEPT - c->n_kept : UINT32_MAX;
+	return c->kept ? STEP_CODE_MAX_KEPT - c->n_kept : UINT32_MAX;
 }
 
-uint32_t stepcode_added(const struct stepcode *c)
+uint32_t step_code_added(const struct step_code *c)
 {
 	return c->added;
 }
 
-uint64_t stepcode_size(const struct stepcode *c)
+uint64_t step_code_size(const struct step_code *c)
 {
 	return c->pages ? place_of(c->pages) : 0;
 }
 
-int stepcode_write(const struct stepcode *c, int fd)
+int step_code_write(const struct step_code *c, int fd)
 {
 	int r = write_head(c, fd);
 
 	for (uint32_t i = 0; r == 0 && c->kept && i < c->pages; i++) {
-		const struct stepcode_kept *k = c->kept[i];
+		const struct step_code_kept *k = c->kept[i];
 
 		if (k)
-			r = write_page(fd, place_of(i), k->bytes, k->bytes + STEPCODE_PAGE, k->n - STEPCODE_PAGE);
+			r = write_page(fd, place_of(i), k->bytes, k->bytes + STEP_CODE_PAGE, k->n - STEP_CODE_PAGE);
 	}
 	/* The last page's tail may be short. */
-	return r == 0 && ftruncate(fd, (off_t)stepcode_size(c)) < 0 ? -errno : r;
+	return r == 0 && ftruncate(fd, (off_t)step_code_size(c)) < 0 ? -errno : r;
 }

@@ -14,23 +14,23 @@
 #include "common/base/cleanup.h"
 #include "common/base/insn.h"
 
-#define STEPCODE_PAGE 4096u
-#define STEPCODE_TAIL (INSN_MAX - 1)
-#define STEPCODE_HEAD STEPCODE_PAGE /* of the ELF image */
+#define STEP_CODE_PAGE 4096u
+#define STEP_CODE_TAIL (INSN_MAX - 1)
+#define STEP_CODE_HEAD STEP_CODE_PAGE /* of the ELF image */
 /* A page with its tail; the file has holes between them. */
-#define STEPCODE_STRIDE (2 * STEPCODE_PAGE)
-#define STEPCODE_MAX_PAGES (1u << 16)
+#define STEP_CODE_STRIDE (2 * STEP_CODE_PAGE)
+#define STEP_CODE_MAX_PAGES (1u << 16)
 
 /* In memory pages can be let go when no record of the recording names them any more. */
-#define STEPCODE_MAX_KEPT (1u << 13)
+#define STEP_CODE_MAX_KEPT (1u << 13)
 
-struct stepcode_kept {
+struct step_code_kept {
 	uint64_t segment; /* of the side-band, the last one that names it */
 	uint32_t n;
-	uint8_t bytes[STEPCODE_PAGE + STEPCODE_TAIL];
+	uint8_t bytes[STEP_CODE_PAGE + STEP_CODE_TAIL];
 };
 
-struct stepcode {
+struct step_code {
 	char *path;	 /* of the file, absolute; owned */
 	char *vdso_path; /* owned; NULL: all is in memory, and `path` is how the records call it */
 	int fd;		 /* -1: nothing was written yet, and there is no file */
@@ -38,7 +38,7 @@ struct stepcode {
 	bool vdso;	 /* is written */
 	uint64_t segment;
 	uint32_t added; /* since it began */
-	struct stepcode_kept **kept; /* STEPCODE_MAX_KEPT, owned; NULL where there is none now */
+	struct step_code_kept **kept; /* STEP_CODE_MAX_KEPT, owned; NULL where there is none now */
 	uint32_t n_kept;
 	uint8_t *vdso_image; /* owned */
 	size_t vdso_size;
@@ -46,32 +46,32 @@ struct stepcode {
 
 /*
  * `output` is the path of the recording; the files are beside it, "OUTPUT.code" and "OUTPUT.vdso". NULL: all is kept
- * in memory, to be written by stepcode_write(), and records call it STEPABI_CODE_PATH.
+ * in memory, to be written by step_code_write(), and records call it STEPABI_CODE_PATH.
  */
-int stepcode_init(struct stepcode *c, const char *output) _must_check_;
-void stepcode_fini(struct stepcode *c);
+int step_code_init(struct step_code *c, const char *output) _must_check_;
+void step_code_fini(struct step_code *c);
 
 /*
  * Appends a page and the `tail` bytes behind it; *ret_offset is its place in the file. -EFBIG when there are
  * too many.
  */
-int stepcode_add(struct stepcode *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
+int step_code_add(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
 	_must_check_;
 
 /* The vDSO, an ELF image; the first one that is given is kept. */
-int stepcode_vdso(struct stepcode *c, const uint8_t *image, size_t n) _must_check_;
+int step_code_vdso(struct step_code *c, const uint8_t *image, size_t n) _must_check_;
 
 /* ---- in memory */
 
 /* What is added from now on is named by records of that segment of the side-band. */
-void stepcode_begin_segment(struct stepcode *c, uint64_t segment);
+void step_code_begin_segment(struct step_code *c, uint64_t segment);
 /* The page at that place is still named. */
-void stepcode_use(struct stepcode *c, uint64_t offset);
+void step_code_use(struct step_code *c, uint64_t offset);
 /* Lets pages go that only records of segments before that one name; their places are used again. */
-void stepcode_drop_before(struct stepcode *c, uint64_t segment);
+void step_code_drop_before(struct step_code *c, uint64_t segment);
 /* How many pages there is room for, and how many came since the segment began; of a file any number, and none. */
-uint32_t stepcode_room(const struct stepcode *c);
-uint32_t stepcode_added(const struct stepcode *c);
+uint32_t step_code_room(const struct step_code *c);
+uint32_t step_code_added(const struct step_code *c);
 /* The size of the file; 0 where there are no pages, and no file. */
-uint64_t stepcode_size(const struct stepcode *c);
-int stepcode_write(const struct stepcode *c, int fd) _must_check_;
+uint64_t step_code_size(const struct step_code *c);
+int step_code_write(const struct step_code *c, int fd) _must_check_;

@@ -17,7 +17,7 @@
 #define TURN_MAX 4
 #define STATS_NS 500000000ULL
 
-struct stepcontrol {
+struct step_control {
 	int fd; /* -1: nobody holds the other end any more */
 	struct step *step; /* not owned */
 	struct stepabi_stats told;
@@ -41,10 +41,10 @@ static void on_io(int signal)
 	step_wake();
 }
 
-int stepcontrol_new(int *fd, struct stepcontrol **ret)
+int step_control_new(int *fd, struct step_control **ret)
 {
 	const struct sigaction action = {.sa_handler = on_io}; /* no SA_RESTART: who waits wakes up */
-	struct stepcontrol *c;
+	struct step_control *c;
 
 	if (!is_seqpacket(*fd))
 		return -EPROTOTYPE;
@@ -59,7 +59,7 @@ int stepcontrol_new(int *fd, struct stepcontrol **ret)
 	return 0;
 }
 
-struct stepcontrol *stepcontrol_free(struct stepcontrol *c)
+struct step_control *step_control_free(struct step_control *c)
 {
 	if (c)
 		(void)close_fd(c->fd);
@@ -74,7 +74,7 @@ static int send_packet(int fd, const void *packet, size_t size, const int *fds, 
 	return n < 0 ? (int)n : 0;
 }
 
-int stepcontrol_hello(struct stepcontrol *c, pid_t pid, int error, const char *why)
+int step_control_hello(struct step_control *c, pid_t pid, int error, const char *why)
 {
 	struct stepabi_hello hello = {
 		.type = STEPABI_HELLO, .version = STEPABI_VERSION, .pid = (int32_t)pid, .error = error};
@@ -85,7 +85,7 @@ int stepcontrol_hello(struct stepcontrol *c, pid_t pid, int error, const char *w
 
 /* ---- statistics */
 
-static void fill_stats(struct stepcontrol *c, struct stepabi_stats *out)
+static void fill_stats(struct step_control *c, struct stepabi_stats *out)
 {
 	const struct step_stats *s = step_stats(c->step);
 
@@ -118,7 +118,7 @@ static bool changed(const struct stepabi_stats *now, const struct stepabi_stats 
 }
 
 /* Tells what has changed, if that may be told already; else how many ns later, and 0 where nothing has. */
-static uint64_t tell_stats(struct stepcontrol *c)
+static uint64_t tell_stats(struct step_control *c)
 {
 	const uint64_t now = io_now_ns();
 	struct stepabi_stats stats;
@@ -137,7 +137,7 @@ static uint64_t tell_stats(struct stepcontrol *c)
 
 /* ---- requests */
 
-static void answer(struct stepcontrol *c, const struct stepabi_freeze *request, int to)
+static void answer(struct step_control *c, const struct stepabi_freeze *request, int to)
 {
 	_cleanup_(step_files_fini) struct step_files f = STEP_FILES_INIT;
 	struct stepabi_frozen frozen = {.type = STEPABI_FROZEN};
@@ -164,7 +164,7 @@ static void answer(struct stepcontrol *c, const struct stepabi_freeze *request, 
 }
 
 /* One request; false if there is none now. */
-static bool take_request(struct stepcontrol *c)
+static bool take_request(struct step_control *c)
 {
 	union {
 		struct stepabi_freeze freeze;
@@ -195,7 +195,7 @@ static bool take_request(struct stepcontrol *c)
 
 static void on_wake(void *arg)
 {
-	struct stepcontrol *c = arg;
+	struct step_control *c = arg;
 	unsigned int n = 0;
 	uint64_t later;
 
@@ -210,7 +210,7 @@ static void on_wake(void *arg)
 }
 
 /* Nothing is stepped any more: answers whoever still asks, until nobody can. */
-static void serve(struct stepcontrol *c)
+static void serve(struct step_control *c)
 {
 	const int asks = step_asks();
 
@@ -225,7 +225,7 @@ static void serve(struct stepcontrol *c)
 	}
 }
 
-void stepcontrol_run(struct stepcontrol *c, struct step *s)
+void step_control_run(struct step_control *c, struct step *s)
 {
 	c->step = s;
 	step_on_wake(s, on_wake, c);

@@ -40,7 +40,7 @@ static int take_size(uint64_t *left, uint64_t size)
 
 static int write_code(const struct step *s, uint64_t *left, struct step_files *f)
 {
-	const uint64_t size = stepcode_size(&s->code);
+	const uint64_t size = step_code_size(&s->code);
 	int r = take_size(left, size);
 
 	if (r < 0 || size == 0)
@@ -48,7 +48,7 @@ static int write_code(const struct step *s, uint64_t *left, struct step_files *f
 	f->code = io_memfd("tracerd-step-code");
 	if (f->code < 0)
 		return f->code;
-	r = stepcode_write(&s->code, f->code);
+	r = step_code_write(&s->code, f->code);
 	return r < 0 ? r : seal(f->code);
 }
 

@@ -188,7 +188,7 @@ int step_resume(struct step *s, struct stepthread *t)
 	if (!t->paused)
 		return 0;
 	t->paused = false;
-	t->resumed = stepclock_now(&s->clock);
+	t->resumed = step_clock_now(&s->clock);
 	return begin(t, t->resumed);
 }
 
@@ -232,14 +232,14 @@ int step_prepare(struct step *s, struct stepthread *t)
 			return r;
 	}
 	if (!t->on)
-		return begin(t, stepclock_now(&s->clock));
+		return begin(t, step_clock_now(&s->clock));
 	if (pt_encoder_sync_due(t->stream->pt)) {
 		t->since_time = 0;
-		return pt_encoder_sync(t->stream->pt, stepclock_now(&s->clock), t->ip);
+		return pt_encoder_sync(t->stream->pt, step_clock_now(&s->clock), t->ip);
 	}
 	if (t->since_time >= s->options.time_insns) {
 		t->since_time = 0;
-		return pt_encoder_time(t->stream->pt, stepclock_now(&s->clock));
+		return pt_encoder_time(t->stream->pt, step_clock_now(&s->clock));
 	}
 	return 0;
 }

@@ -315,14 +315,14 @@ static void drop_capabilities(void)
 /* For whoever holds the other end of the channel; the exit status. */
 static int serve(struct arguments *a, struct step **ret)
 {
-	_cleanup_(stepcontrol_freep) struct stepcontrol *c = NULL;
+	_cleanup_(step_control_freep) struct step_control *c = NULL;
 	char why[STEPABI_TEXT] = "";
 	struct step *s = NULL;
 	int r;
 
 	if (a->log && create_file(a->log, &a->step.log_fd) < 0)
 		return 1;
-	r = stepcontrol_new(&a->control, &c);
+	r = step_control_new(&a->control, &c);
 	if (r < 0) {
 		log_error("--control: %s", strerror(-r));
 		return 1;
@@ -344,10 +344,10 @@ static int serve(struct arguments *a, struct step **ret)
 			attach_error_describe(a->pid, r, why, sizeof(why));
 		log_error("%s", why);
 	}
-	if (stepcontrol_hello(c, a->pid, r, why) < 0)
+	if (step_control_hello(c, a->pid, r, why) < 0)
 		step_ask_end();
 	if (r == 0)
-		stepcontrol_run(c, s);
+		step_control_run(c, s);
 	else if (s && step_alive(s) > 0)
 		step_run(s);
 	return r < 0 || step_stats(s)->error ? 1 : 0;

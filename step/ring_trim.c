@@ -10,7 +10,7 @@
 #include "step/step_internal.h"
 
 #define SEGMENT_BYTES (4u << 20)
-#define SEGMENT_PAGES (STEPCODE_MAX_KEPT / 4)
+#define SEGMENT_PAGES (STEP_CODE_MAX_KEPT / 4)
 #define SIDE_BYTES (32u << 20)
 /* One stop adds fewer pages. */
 #define SPARE_PAGES 64u
@@ -49,10 +49,10 @@ static int begin_segment(struct step *s)
 
 	r = step_pause_all(s);
 	if (r == 0) {
-		const uint64_t ticks = stepclock_now(&s->clock);
+		const uint64_t ticks = step_clock_now(&s->clock);
 
 		r = sideband_begin_segment(s->sideband, ticks);
-		stepcode_begin_segment(&s->code, sideband_segment(s->sideband));
+		step_code_begin_segment(&s->code, sideband_segment(s->sideband));
 		LIST_FOREACH(p, &s->processes, in_step)
 			if (r == 0)
 				r = tell_process(s, p, ticks);
@@ -64,7 +64,7 @@ static int begin_segment(struct step *s)
 
 static bool is_too_large(const struct step *s)
 {
-	return sideband_bytes(s->sideband) > SIDE_BYTES || stepcode_room(&s->code) < SPARE_PAGES;
+	return sideband_bytes(s->sideband) > SIDE_BYTES || step_code_room(&s->code) < SPARE_PAGES;
 }
 
 /* Segments that no packet needs; and then those that there is no room for. */
@@ -82,7 +82,7 @@ static void drop_segments(struct step *s)
 			pt_encoder_store_drop_before(s->store, ends);
 		}
 		sideband_drop_oldest_segment(s->sideband);
-		stepcode_drop_before(&s->code, sideband_first_segment(s->sideband));
+		step_code_drop_before(&s->code, sideband_first_segment(s->sideband));
 	}
 }
 
@@ -91,14 +91,14 @@ int ring_trim(struct step *s)
 	struct stepprocess *p;
 	int r = 0;
 
-	if (sideband_segment_bytes(s->sideband) >= SEGMENT_BYTES || stepcode_added(&s->code) >= SEGMENT_PAGES) {
+	if (sideband_segment_bytes(s->sideband) >= SEGMENT_BYTES || step_code_added(&s->code) >= SEGMENT_PAGES) {
 		r = begin_segment(s);
 		if (r == 0)
 			drop_segments(s);
 	} else if (is_too_large(s)) {
 		drop_segments(s);
 	}
-	if (r < 0 || stepcode_room(&s->code) >= SPARE_PAGES)
+	if (r < 0 || step_code_room(&s->code) >= SPARE_PAGES)
 		return r;
 	/* All of it is code of now, of many processes: what is run next is read again. */
 	LIST_FOREACH(p, &s->processes, in_step)

@@ -148,8 +148,8 @@ int step_new(const struct step_options *options, struct step **ret)
 	s->log.fd = options->log_fd;
 	STAILQ_INIT(&s->streams);
 	TAILQ_INIT(&s->turn);
-	stepclock_init(&s->clock, !options->output);
-	r = stepcode_init(&s->code, options->output);
+	step_clock_init(&s->clock, !options->output);
+	r = step_code_init(&s->code, options->output);
 	if (r == 0)
 		r = sideband_new(&s->sideband);
 	if (r == 0)
@@ -181,7 +181,7 @@ struct step *step_free(struct step *s)
 	}
 	(void)pt_encoder_store_free(s->store);
 	(void)sideband_free(s->sideband);
-	stepcode_fini(&s->code);
+	step_code_fini(&s->code);
 	free(s);
 	return NULL;
 }
@@ -209,8 +209,8 @@ uint64_t step_oldest_raw_ns(struct step *s)
 
 	if (!ticks || s->clock.perf_clock)
 		return 0;
-	stepclock_settle(&s->clock);
-	return stepclock_ns(&s->clock, ticks);
+	step_clock_settle(&s->clock);
+	return step_clock_ns(&s->clock, ticks);
 }
 
 void step_end(struct step *s, enum step_end why, int error)
@@ -265,7 +265,7 @@ static int seize(struct step *s, struct stepprocess *p, pid_t tid)
 	if (r < 0)
 		return r;
 	if (tid != p->pid)
-		r = sideband_fork(s->sideband, stepclock_now(&s->clock), p->pid, p->pid, tid, p->pid);
+		r = sideband_fork(s->sideband, step_clock_now(&s->clock), p->pid, p->pid, tid, p->pid);
 	if (r == 0)
 		r = step_tell_comm(s, t, false);
 	if (r == 0 && ptrace(PTRACE_INTERRUPT, tid, NULL, 0) < 0 && errno != ESRCH)

@@ -265,11 +265,11 @@ int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t t
 
 /* ---- writing */
 
-static int write_one(union record *out, const struct entry *e, const struct stepclock *clock, struct perfdata_writer *w)
+static int write_one(union record *out, const struct entry *e, const struct step_clock *clock, struct perfdata_writer *w)
 {
 	const size_t len = out->header.size;
 	struct perfabi_sample_id id = {
-		.pid = e->pid, .tid = e->tid, .time = stepclock_ns(clock, e->ticks), .id = e->id};
+		.pid = e->pid, .tid = e->tid, .time = step_clock_ns(clock, e->ticks), .id = e->id};
 
 	if (out->header.type == PERF_RECORD_FORK || out->header.type == PERF_RECORD_EXIT)
 		out->task.time = id.time;
@@ -278,7 +278,7 @@ static int write_one(union record *out, const struct entry *e, const struct step
 	return perfdata_write(w, out, len + sizeof(id));
 }
 
-static int write_buffer(const struct buffer *b, union record *out, const struct stepclock *clock,
+static int write_buffer(const struct buffer *b, union record *out, const struct step_clock *clock,
 			struct perfdata_writer *w)
 {
 	int r = 0;
@@ -297,7 +297,7 @@ static int write_buffer(const struct buffer *b, union record *out, const struct 
 	return r;
 }
 
-int sideband_write(const struct sideband *s, const struct stepclock *clock, struct perfdata_writer *w)
+int sideband_write(const struct sideband *s, const struct step_clock *clock, struct perfdata_writer *w)
 {
 	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	const struct segment *g = STAILQ_FIRST(&s->segments);
@@ -312,7 +312,7 @@ int sideband_write(const struct sideband *s, const struct stepclock *clock, stru
 	return r;
 }
 
-int sideband_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
+int sideband_write_aux(const struct step_clock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
 	uint64_t flags, struct perfdata_writer *w)
 {
 	_cleanup_free_ union record *out = calloc(1, sizeof(*out));

@@ -56,7 +56,7 @@ int sideband_mmap(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, cons
 int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid) _must_check_;
 
 /* Hands all of them to the file, on a clock that is settled. */
-int sideband_write(const struct sideband *s, const struct stepclock *clock, struct perfdata_writer *w) _must_check_;
+int sideband_write(const struct sideband *s, const struct step_clock *clock, struct perfdata_writer *w) _must_check_;
 /* One more, of the PT event: the AUX record of a thread's buffer. */
-int sideband_write_aux(const struct stepclock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
+int sideband_write_aux(const struct step_clock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
 	uint64_t flags, struct perfdata_writer *w) _must_check_;

@@ -86,9 +86,9 @@ struct stepthread {
 
 struct step {
 	struct step_options options;
-	struct stepclock clock;
+	struct step_clock clock;
 	struct sideband *sideband;
-	struct stepcode code;
+	struct step_code code;
 	struct pt_encoder_store *store;
 	struct insn_log log;
 	LIST_HEAD(, stepthread) threads[STEP_HASH];

@@ -98,7 +98,7 @@ static int go_on(struct step *s, struct stepthread *t)
 			return r;
 	}
 	t->signal_sent = t->signal != 0;
-	t->resumed = stepclock_now(&s->clock);
+	t->resumed = step_clock_now(&s->clock);
 	t->state = STEPTHREAD_RUNS;
 	if (t->refresh && !t->signal_sent) {
 		/* Another stop before anything is executed: going there by PTRACE_CONT ends the step that was. */
@@ -272,7 +272,7 @@ static int meet(struct step *s, pid_t tid, struct stepthread *parent, struct ste
 	if (r == 0 && parent)
 		t->trap_blocked = parent->trap_blocked;
 	if (r == 0)
-		r = sideband_fork(s->sideband, stepclock_now(&s->clock), process->pid,
+		r = sideband_fork(s->sideband, step_clock_now(&s->clock), process->pid,
 				  status.tgid == tid ? process->ppid : process->pid, tid, ptid);
 	if (r == 0)
 		*ret = t;
@@ -310,7 +310,7 @@ static int became(struct step *s, pid_t tid, struct stepthread **ret)
 			step_remove_thread(s, t);
 		}
 		if (r == 0)
-			r = sideband_exit(s->sideband, stepclock_now(&s->clock), former->process->pid,
+			r = sideband_exit(s->sideband, step_clock_now(&s->clock), former->process->pid,
 				former->process->ppid, former->tid, former->tid);
 		step_end_stream(s, former);
 		step_rename_thread(s, former, tid);
@@ -425,7 +425,7 @@ static int gone(struct step *s, struct stepthread *t)
 	int r = step_interrupt(s, t);
 
 	if (r == 0)
-		r = sideband_exit(s->sideband, stepclock_now(&s->clock), p->pid, p->ppid, t->tid, t->tid);
+		r = sideband_exit(s->sideband, step_clock_now(&s->clock), p->pid, p->ppid, t->tid, t->tid);
 	step_remove_thread(s, t);
 	return r;
 }

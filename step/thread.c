@@ -138,7 +138,7 @@ int step_begin_stream(struct step *s, struct stepthread *t)
 		return -ENOMEM;
 	r = pt_encoder_stream_new(s->store, &stream->pt);
 	if (r == 0)
-		r = sideband_itrace_start(s->sideband, stepclock_now(&s->clock), t->process->pid, t->tid);
+		r = sideband_itrace_start(s->sideband, step_clock_now(&s->clock), t->process->pid, t->tid);
 	if (r < 0) {
 		free(stream);
 		return r;
@@ -154,7 +154,7 @@ int step_begin_stream(struct step *s, struct stepthread *t)
 void step_end_stream(struct step *s, struct stepthread *t)
 {
 	if (t->stream) {
-		t->stream->ended = stepclock_now(&s->clock);
+		t->stream->ended = step_clock_now(&s->clock);
 		pt_encoder_close(t->stream->pt);
 	}
 	t->stream = NULL;
@@ -176,5 +176,5 @@ int step_tell_comm(struct step *s, const struct stepthread *t, bool exec)
 		return r;
 	if (len > 0 && text[len - 1] == '\n')
 		text[len - 1] = '\0';
-	return sideband_comm(s->sideband, stepclock_now(&s->clock), t->process->pid, t->tid, text, exec);
+	return sideband_comm(s->sideband, step_clock_now(&s->clock), t->process->pid, t->tid, text, exec);
 }

@@ -68,7 +68,7 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 			[PERFABI_PT_MTC_BIT] = PERFABI_PT_CONFIG_MTC,
 			[PERFABI_PT_MTC_FREQ_BITS] = PERFABI_PT_CONFIG_MTC_PERIOD,
 			[PERFABI_PT_CYC_BIT] = PERFABI_PT_CONFIG_CYC,
-			[PERFABI_PT_MAX_NONTURBO_RATIO] = stepclock_ratio(&s->clock),
+			[PERFABI_PT_MAX_NONTURBO_RATIO] = step_clock_ratio(&s->clock),
 		},
 	};
 	const struct perfabi_time_conv conv = {
@@ -119,15 +119,15 @@ int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)
 		.aux_pmu_type = PMU_TYPE,
 	};
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
-	const uint64_t end = stepclock_now(&s->clock);
+	const uint64_t end = step_clock_now(&s->clock);
 	struct stepstream *stream;
 	uint32_t idx = 0;
 	int r;
 
-	stepclock_settle(&s->clock);
+	step_clock_settle(&s->clock);
 	about.perf_clock = s->clock.perf_clock;
-	about.first_time = stepclock_ns(&s->clock, s->clock.tsc ? s->clock.first.tsc : s->clock.first.raw);
-	about.last_time = stepclock_ns(&s->clock, end);
+	about.first_time = step_clock_ns(&s->clock, s->clock.tsc ? s->clock.first.tsc : s->clock.first.raw);
+	about.last_time = step_clock_ns(&s->clock, end);
 	r = perfdata_writer_new(fd, max_bytes, NULL, &w);
 	if (r == 0)
 		r = add_events(s, w);

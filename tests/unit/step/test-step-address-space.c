@@ -20,8 +20,8 @@
 
 struct fixture {
 	char dir[64], output[96];
-	struct stepclock clock;
-	struct stepcode code;
+	struct step_clock clock;
+	struct step_code code;
 	struct sideband *sideband;
 	struct address_space *space;
 };
@@ -35,8 +35,8 @@ static int setup(void **state)
 	(void)strcpy(f->dir, "/tmp/tracerd-address-space-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
 	(void)snprintf(f->output, sizeof(f->output), "%s/x.data", f->dir);
-	stepclock_init(&f->clock, false);
-	assert_int_equal(stepcode_init(&f->code, f->output), 0);
+	step_clock_init(&f->clock, false);
+	assert_int_equal(step_code_init(&f->code, f->output), 0);
 	assert_int_equal(sideband_new(&f->sideband), 0);
 	shared = (struct address_space_shared){.sideband = f->sideband, .clock = &f->clock, .code = &f->code};
 	assert_int_equal(address_space_new(&shared, getpid(), &f->space), 0);
@@ -51,7 +51,7 @@ static int teardown(void **state)
 
 	(void)address_space_free(f->space);
 	(void)sideband_free(f->sideband);
-	stepcode_fini(&f->code);
+	step_code_fini(&f->code);
 	(void)snprintf(path, sizeof(path), "%s.code", f->output);
 	(void)unlink(path);
 	(void)snprintf(path, sizeof(path), "%s.vdso", f->output);
@@ -77,7 +77,7 @@ static void check_saved(struct fixture *f, uint32_t page, size_t at, const void 
 	uint8_t got[64];
 
 	assert_true(n <= sizeof(got));
-	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEPCODE_HEAD + page * (uint64_t)STEPCODE_STRIDE + at)), n);
+	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEP_CODE_HEAD + page * (uint64_t)STEP_CODE_STRIDE + at)), n);
 	assert_memory_equal(got, bytes, n);
 }
 
@@ -116,15 +116,15 @@ static void test_code_that_changes(void **state)
 {
 	static const uint8_t ret = 0xc3, mov[] = {0xb8, 1, 2, 3, 4};
 	struct fixture *f = *state;
-	uint8_t *p = mmap(NULL, 3 * STEPCODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, 3 * STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t epoch;
 
 	assert_true(p != MAP_FAILED);
 	/* Not known: it is found by reading the mappings. The page is saved, with what is behind it. */
-	memset(p, 0x90, (size_t)3 * STEPCODE_PAGE);
+	memset(p, 0x90, (size_t)3 * STEP_CODE_PAGE);
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 1);
-	check_saved(f, 0, STEPCODE_PAGE, p, STEPCODE_TAIL);
+	check_saved(f, 0, STEP_CODE_PAGE, p, STEP_CODE_TAIL);
 	epoch = address_space_epoch(f->space);
 	fetch(f, p + 100, 1);
 	assert_true(address_space_epoch(f->space) == epoch);
@@ -141,25 +141,25 @@ static void test_code_that_changes(void **state)
 	check_saved(f, 1, 100, &ret, 1);
 
 	/* Across the end of a page; then its second half changes. */
-	memcpy(p + STEPCODE_PAGE - 2, mov, sizeof(mov));
-	fetch(f, p + STEPCODE_PAGE - 2, sizeof(mov));
+	memcpy(p + STEP_CODE_PAGE - 2, mov, sizeof(mov));
+	fetch(f, p + STEP_CODE_PAGE - 2, sizeof(mov));
 	assert_int_equal(f->code.pages, 3);
-	check_saved(f, 2, STEPCODE_PAGE - 2, mov, sizeof(mov));
-	p[STEPCODE_PAGE + 2] = 77;
-	fetch(f, p + STEPCODE_PAGE - 2, sizeof(mov));
+	check_saved(f, 2, STEP_CODE_PAGE - 2, mov, sizeof(mov));
+	p[STEP_CODE_PAGE + 2] = 77;
+	fetch(f, p + STEP_CODE_PAGE - 2, sizeof(mov));
 	assert_int_equal(f->code.pages, 4);
-	check_saved(f, 3, STEPCODE_PAGE + 2, p + STEPCODE_PAGE + 2, 1);
+	check_saved(f, 3, STEP_CODE_PAGE + 2, p + STEP_CODE_PAGE + 2, 1);
 
 	/* The last page ends where the mapping does. */
-	fetch(f, p + 3 * STEPCODE_PAGE - 1, 1);
-	assert_int_equal(munmap(p, (size_t)3 * STEPCODE_PAGE), 0);
+	fetch(f, p + 3 * STEP_CODE_PAGE - 1, 1);
+	assert_int_equal(munmap(p, (size_t)3 * STEP_CODE_PAGE), 0);
 }
 
 static void test_a_file_that_is_no_more(void **state)
 {
 	struct fixture *f = *state;
 	static const uint8_t code[] = {0x90, 0xc3};
-	uint8_t page[STEPCODE_PAGE] = {0};
+	uint8_t page[STEP_CODE_PAGE] = {0};
 	char path[128];
 	uint8_t *p;
 	int fd;
@@ -169,7 +169,7 @@ static void test_a_file_that_is_no_more(void **state)
 	assert_true(fd >= 0);
 	memcpy(page, code, sizeof(code));
 	assert_int_equal(write(fd, page, sizeof(page)), sizeof(page));
-	p = mmap(NULL, STEPCODE_PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	p = mmap(NULL, STEP_CODE_PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 	if (p == MAP_FAILED) { /* /tmp without execution */
 		(void)close(fd);
 		(void)unlink(path);
@@ -183,7 +183,7 @@ static void test_a_file_that_is_no_more(void **state)
 	fetch(f, p + 1, 1);
 	assert_int_equal(f->code.pages, 1);
 	check_saved(f, 0, 0, code, sizeof(code));
-	(void)munmap(p, STEPCODE_PAGE);
+	(void)munmap(p, STEP_CODE_PAGE);
 	(void)close(fd);
 }
 
@@ -191,11 +191,11 @@ static void test_a_file_that_is_no_more(void **state)
 static void test_told_again(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *p = mmap(NULL, STEPCODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	size_t all, again;
 
 	assert_true(p != MAP_FAILED);
-	memset(p, 0x90, STEPCODE_PAGE);
+	memset(p, 0x90, STEP_CODE_PAGE);
 	fetch(f, p, 1);
 	all = sideband_bytes(f->sideband);
 	assert_int_equal(sideband_begin_segment(f->sideband, 5), 0);
@@ -209,56 +209,56 @@ static void test_told_again(void **state)
 	assert_int_equal(f->code.pages, 1);
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 2);
-	(void)munmap(p, STEPCODE_PAGE);
+	(void)munmap(p, STEP_CODE_PAGE);
 }
 
 /* In memory: places of pages that nothing names any more are used again, and the file is what is named. */
 static void test_code_in_memory(void **state)
 {
 	_cleanup_close_ int fd = memfd_create("code", MFD_CLOEXEC);
-	uint8_t page[STEPCODE_PAGE + STEPCODE_TAIL], got[STEPCODE_PAGE + STEPCODE_TAIL];
+	uint8_t page[STEP_CODE_PAGE + STEP_CODE_TAIL], got[STEP_CODE_PAGE + STEP_CODE_TAIL];
 	uint64_t offsets[4], last = 0;
-	struct stepcode c;
+	struct step_code c;
 	struct stat st;
 
 	(void)state;
 	assert_true(fd >= 0);
-	assert_int_equal(stepcode_init(&c, NULL), 0);
-	assert_true(stepcode_size(&c) == 0);
+	assert_int_equal(step_code_init(&c, NULL), 0);
+	assert_true(step_code_size(&c) == 0);
 	for (uint8_t i = 0; i < 4; i++) {
 		memset(page, 'a' + i, sizeof(page));
-		stepcode_begin_segment(&c, i);
-		assert_int_equal(stepcode_add(&c, page, page, STEPCODE_TAIL, &offsets[i]), 0);
+		step_code_begin_segment(&c, i);
+		assert_int_equal(step_code_add(&c, page, page, STEP_CODE_TAIL, &offsets[i]), 0);
 	}
-	stepcode_use(&c, offsets[0]);
-	stepcode_drop_before(&c, 2);
-	assert_int_equal(stepcode_room(&c), STEPCODE_MAX_KEPT - 3);
+	step_code_use(&c, offsets[0]);
+	step_code_drop_before(&c, 2);
+	assert_int_equal(step_code_room(&c), STEP_CODE_MAX_KEPT - 3);
 	memset(page, 'x', sizeof(page));
-	assert_int_equal(stepcode_add(&c, page, page, 3, &last), 0);
+	assert_int_equal(step_code_add(&c, page, page, 3, &last), 0);
 	assert_true(last == offsets[1]);
-	assert_int_equal(stepcode_vdso(&c, page, 100), 0);
-	assert_int_equal(stepcode_vdso(&c, page + 1, 50), 0);
+	assert_int_equal(step_code_vdso(&c, page, 100), 0);
+	assert_int_equal(step_code_vdso(&c, page + 1, 50), 0);
 	assert_true(c.vdso_size == 100);
-	assert_int_equal(stepcode_write(&c, fd), 0);
+	assert_int_equal(step_code_write(&c, fd), 0);
 	assert_int_equal(fstat(fd, &st), 0);
-	assert_true((uint64_t)st.st_size == stepcode_size(&c));
+	assert_true((uint64_t)st.st_size == step_code_size(&c));
 	for (uint8_t i = 0; i < 4; i++) {
 		memset(page, i == 1 ? 'x' : 'a' + i, sizeof(page));
 		assert_int_equal(pread(fd, got, sizeof(got), (off_t)offsets[i]), sizeof(got));
-		assert_memory_equal(got, page, STEPCODE_PAGE + (i == 1 ? 3 : STEPCODE_TAIL));
-		assert_true(i != 1 || got[STEPCODE_PAGE + 3] == 0);
+		assert_memory_equal(got, page, STEP_CODE_PAGE + (i == 1 ? 3 : STEP_CODE_TAIL));
+		assert_true(i != 1 || got[STEP_CODE_PAGE + 3] == 0);
 	}
 	/* the end of the file goes, too */
-	stepcode_begin_segment(&c, 9);
-	stepcode_use(&c, offsets[2]);
-	stepcode_drop_before(&c, 9);
-	assert_true(stepcode_size(&c) == offsets[3] && stepcode_room(&c) == STEPCODE_MAX_KEPT - 1);
-	while (stepcode_room(&c) > 0)
-		assert_int_equal(stepcode_add(&c, page, page, 0, &last), 0);
-	assert_int_equal(stepcode_add(&c, page, page, 0, &last), -EFBIG);
-	stepcode_drop_before(&c, 10);
-	assert_true(stepcode_size(&c) == 0);
-	stepcode_fini(&c);
+	step_code_begin_segment(&c, 9);
+	step_code_use(&c, offsets[2]);
+	step_code_drop_before(&c, 9);
+	assert_true(step_code_size(&c) == offsets[3] && step_code_room(&c) == STEP_CODE_MAX_KEPT - 1);
+	while (step_code_room(&c) > 0)
+		assert_int_equal(step_code_add(&c, page, page, 0, &last), 0);
+	assert_int_equal(step_code_add(&c, page, page, 0, &last), -EFBIG);
+	step_code_drop_before(&c, 10);
+	assert_true(step_code_size(&c) == 0);
+	step_code_fini(&c);
 }
 
 static void test_a_child_has_the_same(void **state)

@@ -28,37 +28,37 @@ static uint64_t raw_ns(void)
 static void test_times_differ_and_grow(void **state)
 {
 	uint64_t ticks[1000];
-	struct stepclock c;
+	struct step_clock c;
 
 	(void)state;
-	stepclock_init(&c, false);
+	step_clock_init(&c, false);
 	for (size_t i = 0; i < ARRAY_SIZE(ticks); i++)
-		ticks[i] = stepclock_now(&c);
-	stepclock_settle(&c);
+		ticks[i] = step_clock_now(&c);
+	step_clock_settle(&c);
 	for (size_t i = 1; i < ARRAY_SIZE(ticks); i++)
-		assert_true(stepclock_ns(&c, ticks[i]) > stepclock_ns(&c, ticks[i - 1]));
-	assert_true(stepclock_ratio(&c) > 0 && stepclock_ratio(&c) < 256);
+		assert_true(step_clock_ns(&c, ticks[i]) > step_clock_ns(&c, ticks[i - 1]));
+	assert_true(step_clock_ratio(&c) > 0 && step_clock_ratio(&c) < 256);
 }
 
 /* Where that is wanted the clock is MONOTONIC_RAW, between what it was before and after; and again. */
 static void test_raw(void **state)
 {
 	uint64_t before = raw_ns(), ticks[2], after;
-	struct stepclock c;
+	struct step_clock c;
 
 	(void)state;
-	stepclock_init(&c, true);
+	step_clock_init(&c, true);
 	assert_false(c.perf_clock);
-	ticks[0] = stepclock_now(&c);
+	ticks[0] = step_clock_now(&c);
 	while (raw_ns() < before + 5000000)
 		;
-	ticks[1] = stepclock_now(&c);
+	ticks[1] = step_clock_now(&c);
 	for (unsigned int again = 0; again < 2; again++) {
-		stepclock_settle(&c);
+		step_clock_settle(&c);
 		after = raw_ns();
 		for (size_t i = 0; i < 2; i++) {
-			assert_true(stepclock_ns(&c, ticks[i]) + 1000000 > before);
-			assert_true(stepclock_ns(&c, ticks[i]) < after + 1000000);
+			assert_true(step_clock_ns(&c, ticks[i]) + 1000000 > before);
+			assert_true(step_clock_ns(&c, ticks[i]) < after + 1000000);
 		}
 	}
 }
@@ -66,11 +66,11 @@ static void test_raw(void **state)
 /* perf's own way of rounding: whole and rest apart, so that nothing overflows. */
 static void test_conversion(void **state)
 {
-	const struct stepclock c = {.tsc = true, .shift = 31, .mult = 827186432, .zero = UINT64_C(18446744073371773507)};
+	const struct step_clock c = {.tsc = true, .shift = 31, .mult = 827186432, .zero = UINT64_C(18446744073371773507)};
 
 	(void)state;
-	assert_true(stepclock_ns(&c, UINT64_C(0x28f2695af54b)) == UINT64_C(17341479429832));
-	assert_int_equal(stepclock_ratio(&c), 26);
+	assert_true(step_clock_ns(&c, UINT64_C(0x28f2695af54b)) == UINT64_C(17341479429832));
+	assert_int_equal(step_clock_ratio(&c), 26);
 }
 
 static void test_log(void **state)
