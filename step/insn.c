@@ -55,7 +55,7 @@ static bool is_prefix(uint8_t b, bool is64)
 	}
 }
 
-static unsigned int opcode_at(const struct stepthread *t)
+static unsigned int opcode_at(const struct step_thread *t)
 {
 	unsigned int i = 0;
 
@@ -65,14 +65,14 @@ static unsigned int opcode_at(const struct stepthread *t)
 }
 
 /* A far call that stays in user mode; the other ones are int, syscall, vmcall. */
-static bool is_far_branch(const struct stepthread *t)
+static bool is_far_branch(const struct step_thread *t)
 {
 	const uint8_t opcode = t->code[opcode_at(t)];
 
 	return opcode == 0xff || opcode == 0x9a;
 }
 
-bool step_enters_kernel(const struct stepthread *t)
+bool step_enters_kernel(const struct step_thread *t)
 {
 	return t->known && t->insn.kind == INSN_FAR_CALL && !is_far_branch(t) &&
 	       (t->insn.is_syscall || t->code[opcode_at(t)] == 0xcd);
@@ -112,7 +112,7 @@ static bool flag_condition(uint8_t code, uint64_t flags)
 }
 
 /* Whether a conditional branch was taken, by what it left; needed where both ways lead to the same place. */
-static bool was_taken(const struct stepthread *t, const struct user_regs_struct *regs)
+static bool was_taken(const struct step_thread *t, const struct user_regs_struct *regs)
 {
 	const unsigned int at = opcode_at(t);
 	const uint8_t opcode = t->code[at] == 0x0f ? t->code[at + 1] : t->code[at];
@@ -137,21 +137,21 @@ static bool was_taken(const struct stepthread *t, const struct user_regs_struct 
 	}
 }
 
-uint8_t step_opcode(const struct stepthread *t)
+uint8_t step_opcode(const struct step_thread *t)
 {
 	return t->code[opcode_at(t)];
 }
 
 /* ---- packets */
 
-static int note(struct step *s, struct stepthread *t)
+static int note(struct step *s, struct step_thread *t)
 {
 	s->stats.insns++;
 	t->since_time++;
 	return insn_log_add(&s->log, t->tid, t->ip);
 }
 
-static int begin(struct stepthread *t, uint64_t ticks)
+static int begin(struct step_thread *t, uint64_t ticks)
 {
 	int r = pt_encoder_begin(t->stream->pt, ticks, t->ip, t->is64);
 
@@ -161,7 +161,7 @@ static int begin(struct stepthread *t, uint64_t ticks)
 	return r;
 }
 
-int step_interrupt(struct step *s, struct stepthread *t)
+int step_interrupt(struct step *s, struct step_thread *t)
 {
 	if (!t->on)
 		return 0;
@@ -169,7 +169,7 @@ int step_interrupt(struct step *s, struct stepthread *t)
 	return pt_encoder_interrupt(t->stream->pt, t->ip);
 }
 
-int step_pause(struct step *s, struct stepthread *t)
+int step_pause(struct step *s, struct step_thread *t)
 {
 	int r = 0;
 
@@ -183,7 +183,7 @@ int step_pause(struct step *s, struct stepthread *t)
 	return r;
 }
 
-int step_resume(struct step *s, struct stepthread *t)
+int step_resume(struct step *s, struct step_thread *t)
 {
 	if (!t->paused)
 		return 0;
@@ -194,7 +194,7 @@ int step_resume(struct step *s, struct stepthread *t)
 
 int step_pause_all(struct step *s)
 {
-	struct stepthread *t;
+	struct step_thread *t;
 	int r = 0;
 
 	for (size_t i = 0; i < STEP_HASH; i++)
@@ -206,7 +206,7 @@ int step_pause_all(struct step *s)
 
 int step_resume_all(struct step *s)
 {
-	struct stepthread *t;
+	struct step_thread *t;
 	int r = 0;
 
 	for (size_t i = 0; i < STEP_HASH; i++)
@@ -216,7 +216,7 @@ int step_resume_all(struct step *s)
 	return r;
 }
 
-int step_prepare(struct step *s, struct stepthread *t)
+int step_prepare(struct step *s, struct step_thread *t)
 {
 	int r = address_space_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
 
@@ -244,7 +244,7 @@ int step_prepare(struct step *s, struct stepthread *t)
 	return 0;
 }
 
-int step_enter_kernel(struct step *s, struct stepthread *t)
+int step_enter_kernel(struct step *s, struct step_thread *t)
 {
 	int r = 0;
 
@@ -265,7 +265,7 @@ int step_enter_kernel(struct step *s, struct stepthread *t)
 }
 
 /* What may have made code executable, or given the thread another name. */
-static int after_syscall(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+static int after_syscall(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	bool maps = false;
 
@@ -283,7 +283,7 @@ static int after_syscall(struct step *s, struct stepthread *t, const struct user
 			break;
 		case SYS_prctl:
 			if (regs->rdi == 15) /* PR_SET_NAME */
-				return step_tell_comm(s, t, false);
+				return step_thread_record_comm(s, t, false);
 			break;
 		default:
 			break;
@@ -304,7 +304,7 @@ static int after_syscall(struct step *s, struct stepthread *t, const struct user
 			break;
 		case 172: /* prctl */
 			if ((uint32_t)regs->rbx == 15)
-				return step_tell_comm(s, t, false);
+				return step_thread_record_comm(s, t, false);
 			break;
 		default:
 			break;
@@ -313,7 +313,7 @@ static int after_syscall(struct step *s, struct stepthread *t, const struct user
 	return maps ? address_space_reread(t->process->space, t->tid) : 0;
 }
 
-int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
+int step_entered_again(struct step *s, struct step_thread *t, uint64_t ip)
 {
 	int r;
 
@@ -326,7 +326,7 @@ int step_entered_again(struct step *s, struct stepthread *t, uint64_t ip)
 	return r < 0 ? r : step_enter_kernel(s, t);
 }
 
-int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+int step_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	trap_flag_syscall(t, regs);
 	signal_mask_syscall(t, regs);
@@ -337,7 +337,7 @@ int step_leave_kernel(struct step *s, struct stepthread *t, const struct user_re
 }
 
 /* An instruction that went where it cannot go: the trace goes on there, and the decoder need not know how. */
-static int went_elsewhere(struct step *s, struct stepthread *t)
+static int went_elsewhere(struct step *s, struct step_thread *t)
 {
 	int r = 0;
 
@@ -349,7 +349,7 @@ static int went_elsewhere(struct step *s, struct stepthread *t)
 	return r < 0 ? r : step_interrupt(s, t);
 }
 
-int step_executed(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+int step_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	int r;
 

@@ -15,7 +15,7 @@
 /* One stop adds fewer pages. */
 #define SPARE_PAGES 64u
 
-static int tell_thread(struct step *s, const struct stepthread *t, uint64_t ticks)
+static int tell_thread(struct step *s, const struct step_thread *t, uint64_t ticks)
 {
 	const pid_t pid = t->process->pid;
 	int r = 0;
@@ -23,15 +23,15 @@ static int tell_thread(struct step *s, const struct stepthread *t, uint64_t tick
 	if (t->tid != pid)
 		r = sideband_fork(s->sideband, ticks, pid, pid, t->tid, pid);
 	if (r == 0)
-		r = step_tell_comm(s, t, false);
+		r = step_thread_record_comm(s, t, false);
 	if (r == 0 && t->stream)
 		r = sideband_itrace_start(s->sideband, ticks, pid, t->tid);
 	return r;
 }
 
-static int tell_process(struct step *s, const struct stepprocess *p, uint64_t ticks)
+static int tell_process(struct step *s, const struct step_process *p, uint64_t ticks)
 {
-	struct stepthread *t = step_find_thread(s, p->pid);
+	struct step_thread *t = step_thread_find(s, p->pid);
 	int r = t ? tell_thread(s, t, ticks) : 0; /* the leader first: the others are its children */
 
 	for (size_t i = 0; i < STEP_HASH; i++)
@@ -44,7 +44,7 @@ static int tell_process(struct step *s, const struct stepprocess *p, uint64_t ti
 /* All that is recorded, as it is now. */
 static int begin_segment(struct step *s)
 {
-	const struct stepprocess *p;
+	const struct step_process *p;
 	int r, resumed;
 
 	r = step_pause_all(s);
@@ -88,7 +88,7 @@ static void drop_segments(struct step *s)
 
 int ring_trim(struct step *s)
 {
-	struct stepprocess *p;
+	struct step_process *p;
 	int r = 0;
 
 	if (sideband_segment_bytes(s->sideband) >= SEGMENT_BYTES || step_code_added(&s->code) >= SEGMENT_PAGES) {

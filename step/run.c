@@ -164,7 +164,7 @@ int step_new(const struct step_options *options, struct step **ret)
 
 struct step *step_free(struct step *s)
 {
-	struct stepstream *stream, *next;
+	struct step_stream *stream, *next;
 
 	if (!s)
 		return NULL;
@@ -174,7 +174,7 @@ struct step *step_free(struct step *s)
 	}
 	for (size_t i = 0; i < STEP_HASH; i++)
 		while (!LIST_EMPTY(&s->threads[i]))
-			step_remove_thread(s, LIST_FIRST(&s->threads[i]));
+			step_thread_remove(s, LIST_FIRST(&s->threads[i]));
 	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
 		next = STAILQ_NEXT(stream, in_step);
 		free(stream); /* its packets go with the store */
@@ -215,7 +215,7 @@ uint64_t step_oldest_raw_ns(struct step *s)
 
 void step_end(struct step *s, enum step_end why, int error)
 {
-	struct stepthread *t;
+	struct step_thread *t;
 
 	if (s->ending)
 		return;
@@ -248,12 +248,12 @@ static bool need_not_seize(pid_t pid, pid_t tid)
 	return tracer && strtol(tracer + 12, NULL, 10) == getpid();
 }
 
-static int seize(struct step *s, struct stepprocess *p, pid_t tid)
+static int seize(struct step *s, struct step_process *p, pid_t tid)
 {
-	struct stepthread *t;
+	struct step_thread *t;
 	int r;
 
-	if (step_find_thread(s, tid))
+	if (step_thread_find(s, tid))
 		return 0;
 	if (s->n_threads == STEP_MAX_THREADS)
 		return -E2BIG;
@@ -261,20 +261,20 @@ static int seize(struct step *s, struct stepprocess *p, pid_t tid)
 		r = -errno;
 		return r == -ESRCH || (r == -EPERM && need_not_seize(p->pid, tid)) ? 0 : r;
 	}
-	r = step_add_thread(s, p, tid, STEPTHREAD_NEW, &t);
+	r = step_thread_add(s, p, tid, STEP_THREAD_NEW, &t);
 	if (r < 0)
 		return r;
 	if (tid != p->pid)
 		r = sideband_fork(s->sideband, step_clock_now(&s->clock), p->pid, p->pid, tid, p->pid);
 	if (r == 0)
-		r = step_tell_comm(s, t, false);
+		r = step_thread_record_comm(s, t, false);
 	if (r == 0 && ptrace(PTRACE_INTERRUPT, tid, NULL, 0) < 0 && errno != ESRCH)
 		r = -errno;
 	return r;
 }
 
 /* All threads; again until there is none that we do not have. New ones of those that we have come by themselves. */
-static int seize_all(struct step *s, struct stepprocess *p, int dirfd)
+static int seize_all(struct step *s, struct step_process *p, int dirfd)
 {
 	int r = seize(s, p, p->pid); /* the leader first: the others are its children */
 	size_t before = 0;
@@ -295,7 +295,7 @@ int step_attach(struct step *s, pid_t pid)
 {
 	_cleanup_close_ int dirfd = -1;
 	struct proc_status status;
-	struct stepprocess *p;
+	struct step_process *p;
 	struct proc_stat stat;
 	char path[32];
 	int r;
@@ -311,7 +311,7 @@ int step_attach(struct step *s, pid_t pid)
 		return r;
 	if (status.tgid != pid)
 		return -ESRCH; /* a thread's number */
-	r = step_add_process(s, pid, stat.ppid, NULL, &p);
+	r = step_process_add(s, pid, stat.ppid, NULL, &p);
 	if (r < 0)
 		return r;
 	r = seize_all(s, p, dirfd);
@@ -350,8 +350,8 @@ int step_start(struct step *s, char **argv)
 {
 	_cleanup_close_ int go_read = -1, go_write = -1, failed_read = -1, failed_write = -1;
 	int pair[2], e = 0, r;
-	struct stepprocess *p;
-	struct stepthread *t;
+	struct step_process *p;
+	struct step_thread *t;
 	pid_t pid;
 
 	if (pipe2(pair, O_CLOEXEC) < 0)
@@ -371,9 +371,9 @@ int step_start(struct step *s, char **argv)
 	/* Until it has read a byte it is only waiting; without one it ends. */
 	if (ptrace(PTRACE_SEIZE, pid, NULL, OPTIONS) < 0)
 		return -errno;
-	r = step_add_process(s, pid, getpid(), NULL, &p);
+	r = step_process_add(s, pid, getpid(), NULL, &p);
 	if (r == 0)
-		r = step_add_thread(s, p, pid, STEPTHREAD_COMMAND, &t);
+		r = step_thread_add(s, p, pid, STEP_THREAD_COMMAND, &t);
 	if (r < 0)
 		return r;
 	r = io_write_all(go_write, "", 1);
@@ -387,7 +387,7 @@ int step_start(struct step *s, char **argv)
 			return -errno;
 		}
 		if (!WIFSTOPPED(status)) {
-			step_remove_thread(s, t);
+			step_thread_remove(s, t);
 			return io_read_full(failed_read, &e, sizeof(e)) == sizeof(e) ? -e : -ECHILD;
 		}
 		step_stopped(s, pid, status);
@@ -405,7 +405,7 @@ int step_start(struct step *s, char **argv)
  */
 static void take_stop(struct step *s, pid_t tid, int status)
 {
-	struct stepthread *t = step_find_thread(s, tid);
+	struct step_thread *t = step_thread_find(s, tid);
 
 	/* A number that is free may soon be another's. */
 	if (!t || !WIFSTOPPED(status)) {
@@ -422,7 +422,7 @@ static void take_stop(struct step *s, pid_t tid, int status)
 
 static void take_turns(struct step *s, pid_t tid, int status)
 {
-	struct stepthread *t;
+	struct step_thread *t;
 
 	if (s->n_threads == 1) {
 		step_stopped(s, tid, status);

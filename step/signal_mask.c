@@ -20,7 +20,7 @@
 enum { I386_SIGPROCMASK = 126, I386_RT_SIGPROCMASK = 175 };
 
 /* Whether the mask has it; then it has not any more. */
-static bool unblock(struct stepthread *t)
+static bool unblock(struct step_thread *t)
 {
 	uint64_t mask;
 
@@ -50,13 +50,13 @@ static void show(pid_t tid, uint64_t address)
 	(void)process_vm_writev(tid, &local, 1, &remote, 1, 0);
 }
 
-void signal_mask_take(struct stepthread *t)
+void signal_mask_take(struct step_thread *t)
 {
 	t->mask_unknown = false;
 	t->trap_blocked |= unblock(t);
 }
 
-static void after_sigprocmask(struct stepthread *t, uint64_t how, uint64_t set, uint64_t old)
+static void after_sigprocmask(struct step_thread *t, uint64_t how, uint64_t set, uint64_t old)
 {
 	const bool before = t->trap_blocked;
 	uint8_t b;
@@ -77,7 +77,7 @@ static void after_sigprocmask(struct stepthread *t, uint64_t how, uint64_t set, 
 		show(t->tid, old);
 }
 
-void signal_mask_syscall(struct stepthread *t, const struct user_regs_struct *regs)
+void signal_mask_syscall(struct step_thread *t, const struct user_regs_struct *regs)
 {
 	if (t->mask_unknown)
 		signal_mask_take(t);
@@ -101,7 +101,7 @@ void signal_mask_syscall(struct stepthread *t, const struct user_regs_struct *re
 		t->trap_blocked = unblock(t);
 }
 
-void signal_mask_handler(struct stepthread *t, const struct user_regs_struct *regs)
+void signal_mask_handler(struct step_thread *t, const struct user_regs_struct *regs)
 {
 	if (t->trap_blocked && step_is64(regs))
 		show(t->tid, regs->rdx + FRAME_MASK);
@@ -109,7 +109,7 @@ void signal_mask_handler(struct stepthread *t, const struct user_regs_struct *re
 	t->trap_blocked |= unblock(t);
 }
 
-void signal_mask_restore(struct stepthread *t)
+void signal_mask_restore(struct step_thread *t)
 {
 	uint64_t mask;
 

@@ -49,7 +49,7 @@ static bool is_pending(pid_t tid, int signal)
 
 /* ---- going on */
 
-static void let_go(struct step *s, struct stepthread *t)
+static void let_go(struct step *s, struct step_thread *t)
 {
 	const pid_t tid = t->tid;
 	const int signal = t->signal;
@@ -58,7 +58,7 @@ static void let_go(struct step *s, struct stepthread *t)
 		s->stats.error = -EIO;
 	trap_flag_restore(t);
 	signal_mask_restore(t);
-	step_remove_thread(s, t);
+	step_thread_remove(s, t);
 	/* It fails where the thread was killed; then it is told as gone, and unknown. */
 	(void)ptrace(PTRACE_DETACH, tid, NULL, signal);
 }
@@ -70,7 +70,7 @@ static enum step_end limit_reached(const struct step *s)
 	return pt_encoder_store_full(s->store) ? STEP_END_BYTES : STEP_END_NONE;
 }
 
-static int take_signal(struct stepthread *t)
+static int take_signal(struct step_thread *t)
 {
 	const int signal = t->signal;
 
@@ -79,7 +79,7 @@ static int take_signal(struct stepthread *t)
 }
 
 /* From any stop but that of a group. */
-static int go_on(struct step *s, struct stepthread *t)
+static int go_on(struct step *s, struct step_thread *t)
 {
 	int r;
 
@@ -99,7 +99,7 @@ static int go_on(struct step *s, struct stepthread *t)
 	}
 	t->signal_sent = t->signal != 0;
 	t->resumed = step_clock_now(&s->clock);
-	t->state = STEPTHREAD_RUNS;
+	t->state = STEP_THREAD_RUNS;
 	if (t->refresh && !t->signal_sent) {
 		/* Another stop before anything is executed: going there by PTRACE_CONT ends the step that was. */
 		t->refresh = false;
@@ -118,7 +118,7 @@ static int go_on(struct step *s, struct stepthread *t)
 /* ---- SIGTRAP */
 
 /* A system call begins, or is over; or it is over for now and may begin again. */
-static int syscall_stop(struct step *s, struct stepthread *t)
+static int syscall_stop(struct step *s, struct step_thread *t)
 {
 	struct __ptrace_syscall_info info = {0};
 	struct user_regs_struct regs;
@@ -137,7 +137,7 @@ static int syscall_stop(struct step *s, struct stepthread *t)
 	return r < 0 ? r : go_on(s, t);
 }
 
-static int handler_entered(struct step *s, struct stepthread *t, const struct user_regs_struct *regs)
+static int handler_entered(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	int r;
 
@@ -152,7 +152,7 @@ static int handler_entered(struct step *s, struct stepthread *t, const struct us
 	return r;
 }
 
-static int trapped(struct step *s, struct stepthread *t)
+static int trapped(struct step *s, struct step_thread *t)
 {
 	struct user_regs_struct regs;
 	siginfo_t info = {.si_code = TRAP_TRACE};
@@ -198,7 +198,7 @@ static int trapped(struct step *s, struct stepthread *t)
 
 /* ---- other signals */
 
-static int signalled(struct step *s, struct stepthread *t, int signal)
+static int signalled(struct step *s, struct step_thread *t, int signal)
 {
 	struct user_regs_struct regs;
 	int r = 0;
@@ -217,14 +217,14 @@ static int signalled(struct step *s, struct stepthread *t, int signal)
 /* ---- events */
 
 /* Where a thread is that we have not stepped to where it is. */
-static int first_stop(struct step *s, struct stepthread *t)
+static int first_stop(struct step *s, struct step_thread *t)
 {
 	struct user_regs_struct regs;
 	int r;
 
 	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
 		return errno == ESRCH ? 0 : -errno;
-	r = step_begin_stream(s, t);
+	r = step_thread_begin_stream(s, t);
 	if (r < 0)
 		return r;
 	t->ip = regs.rip;
@@ -233,17 +233,17 @@ static int first_stop(struct step *s, struct stepthread *t)
 	t->in_kernel = t->restarts = t->mask_unknown = step_restart_pending(&regs);
 	if (!t->in_kernel)
 		signal_mask_take(t);
-	t->state = STEPTHREAD_RUNS;
+	t->state = STEP_THREAD_RUNS;
 	return 0;
 }
 
 /* The leader of a new process, or a thread: /proc knows. A thread that is gone again is none. */
-static int meet(struct step *s, pid_t tid, struct stepthread *parent, struct stepthread **ret)
+static int meet(struct step *s, pid_t tid, struct step_thread *parent, struct step_thread **ret)
 {
 	struct proc_status status;
-	struct stepprocess *process, *from = parent ? parent->process : NULL;
+	struct step_process *process, *from = parent ? parent->process : NULL;
 	_cleanup_close_ int dirfd = -1;
-	struct stepthread *t;
+	struct step_thread *t;
 	struct proc_stat stat;
 	char path[32];
 	pid_t ptid;
@@ -259,16 +259,16 @@ static int meet(struct step *s, pid_t tid, struct stepthread *parent, struct ste
 		r = proc_stat_read(dirfd, &stat);
 	if (r < 0)
 		return r == -ENOENT || r == -ESRCH ? 0 : r;
-	process = step_find_process(s, status.tgid);
+	process = step_process_find(s, status.tgid);
 	if (!process) {
 		if (!from)
-			from = step_find_process(s, stat.ppid);
-		r = step_add_process(s, status.tgid, from ? from->pid : stat.ppid, from ? from->space : NULL, &process);
+			from = step_process_find(s, stat.ppid);
+		r = step_process_add(s, status.tgid, from ? from->pid : stat.ppid, from ? from->space : NULL, &process);
 		if (r < 0)
 			return r;
 	}
 	ptid = parent ? parent->tid : status.tgid == tid ? process->ppid : status.tgid;
-	r = step_add_thread(s, process, tid, STEPTHREAD_NEW, &t);
+	r = step_thread_add(s, process, tid, STEP_THREAD_NEW, &t);
 	if (r == 0 && parent)
 		t->trap_blocked = parent->trap_blocked;
 	if (r == 0)
@@ -279,9 +279,9 @@ static int meet(struct step *s, pid_t tid, struct stepthread *parent, struct ste
 	return r;
 }
 
-int step_meet_child(struct step *s, struct stepthread *parent, pid_t child)
+int step_meet_child(struct step *s, struct step_thread *parent, pid_t child)
 {
-	struct stepthread *t = step_find_thread(s, child);
+	struct step_thread *t = step_thread_find(s, child);
 
 	if (!t)
 		return meet(s, child, parent, &t);
@@ -293,27 +293,27 @@ int step_meet_child(struct step *s, struct stepthread *parent, pid_t child)
  * The program is another now. If a thread other than the leader did that, it has the leader's number from here
  * on, and nothing is told of the leader's end.
  */
-static int became(struct step *s, pid_t tid, struct stepthread **ret)
+static int became(struct step *s, pid_t tid, struct step_thread **ret)
 {
-	struct stepthread *t = step_find_thread(s, tid), *former;
+	struct step_thread *t = step_thread_find(s, tid), *former;
 	unsigned long number = 0;
 	int r = 0;
 
 	if (ptrace(PTRACE_GETEVENTMSG, tid, NULL, &number) < 0)
 		return errno == ESRCH ? 0 : -errno;
-	former = number && (pid_t)number != tid ? step_find_thread(s, (pid_t)number) : NULL;
+	former = number && (pid_t)number != tid ? step_thread_find(s, (pid_t)number) : NULL;
 	if (former) {
 		r = former->in_kernel ? 0 : step_enter_kernel(s, former);
 		if (t) {
 			if (r == 0)
 				r = step_interrupt(s, t);
-			step_remove_thread(s, t);
+			step_thread_remove(s, t);
 		}
 		if (r == 0)
 			r = sideband_exit(s->sideband, step_clock_now(&s->clock), former->process->pid,
 				former->process->ppid, former->tid, former->tid);
-		step_end_stream(s, former);
-		step_rename_thread(s, former, tid);
+		step_thread_end_stream(s, former);
+		step_thread_rename(s, former, tid);
 		t = former;
 	} else if (t && t->stream && !t->in_kernel) {
 		r = step_enter_kernel(s, t);
@@ -323,16 +323,16 @@ static int became(struct step *s, pid_t tid, struct stepthread **ret)
 	t->in_kernel = t->mask_unknown = true;
 	t->restarts = t->known = t->own_tf = t->refresh = false;
 	address_space_clear(t->process->space);
-	r = step_tell_comm(s, t, true);
+	r = step_thread_record_comm(s, t, true);
 	if (r == 0)
 		r = address_space_reread(t->process->space, tid);
 	if (r == 0 && !t->stream)
-		r = step_begin_stream(s, t);
+		r = step_thread_begin_stream(s, t);
 	*ret = t;
 	return r;
 }
 
-static int forked(struct step *s, struct stepthread *t)
+static int forked(struct step *s, struct step_thread *t)
 {
 	unsigned long child = 0;
 	int r = t->in_kernel || !t->stream ? 0 : step_enter_kernel(s, t);
@@ -344,7 +344,7 @@ static int forked(struct step *s, struct stepthread *t)
 	return step_meet_child(s, t, (pid_t)child);
 }
 
-static int exiting(struct step *s, struct stepthread *t)
+static int exiting(struct step *s, struct step_thread *t)
 {
 	struct user_regs_struct regs;
 	int r = 0;
@@ -359,8 +359,8 @@ static int exiting(struct step *s, struct stepthread *t)
 	}
 	if (r == 0)
 		r = step_interrupt(s, t);
-	step_end_stream(s, t);
-	t->state = STEPTHREAD_LEAVES;
+	step_thread_end_stream(s, t);
+	t->state = STEP_THREAD_LEAVES;
 	(void)ptrace(PTRACE_CONT, t->tid, NULL, 0);
 	return r;
 }
@@ -370,13 +370,13 @@ static bool is_stop_signal(int signal)
 	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 
-static int event_stop(struct step *s, struct stepthread *t, int signal)
+static int event_stop(struct step *s, struct step_thread *t, int signal)
 {
 	int r = 0;
 
-	if (t->state == STEPTHREAD_COMMAND)
+	if (t->state == STEP_THREAD_COMMAND)
 		return go_on(s, t); /* not the command yet */
-	if (t->state == STEPTHREAD_NEW)
+	if (t->state == STEP_THREAD_NEW)
 		r = first_stop(s, t);
 	if (r < 0)
 		return r;
@@ -388,13 +388,13 @@ static int event_stop(struct step *s, struct stepthread *t, int signal)
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
 	if (is_stop_signal(signal) && !s->ending) {
-		t->state = STEPTHREAD_LISTENS;
+		t->state = STEP_THREAD_LISTENS;
 		return ptrace(PTRACE_LISTEN, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
 	return go_on(s, t);
 }
 
-static int event(struct step *s, struct stepthread *t, int number, int signal)
+static int event(struct step *s, struct step_thread *t, int number, int signal)
 {
 	int r;
 
@@ -419,21 +419,21 @@ static int event(struct step *s, struct stepthread *t, int number, int signal)
 
 /* ---- */
 
-static int gone(struct step *s, struct stepthread *t)
+static int gone(struct step *s, struct step_thread *t)
 {
-	struct stepprocess *p = t->process;
+	struct step_process *p = t->process;
 	int r = step_interrupt(s, t);
 
 	if (r == 0)
 		r = sideband_exit(s->sideband, step_clock_now(&s->clock), p->pid, p->ppid, t->tid, t->tid);
-	step_remove_thread(s, t);
+	step_thread_remove(s, t);
 	return r;
 }
 
 static int stopped(struct step *s, pid_t tid, int status)
 {
 	const int number = status >> 16 & 0xff, signal = WSTOPSIG(status);
-	struct stepthread *t = step_find_thread(s, tid);
+	struct step_thread *t = step_thread_find(s, tid);
 	int r;
 
 	if (!WIFSTOPPED(status))
@@ -451,17 +451,17 @@ static int stopped(struct step *s, pid_t tid, int status)
 	if (!t || s->n_threads > STEP_MAX_THREADS) {
 		s->stats.let_go++;
 		if (t)
-			step_remove_thread(s, t);
+			step_thread_remove(s, t);
 		(void)ptrace(PTRACE_DETACH, tid, NULL, number ? 0 : signal);
 		return 0;
 	}
-	if (t->state == STEPTHREAD_LEAVES) {
+	if (t->state == STEP_THREAD_LEAVES) {
 		(void)ptrace(PTRACE_CONT, tid, NULL, 0);
 		return 0;
 	}
 	if (number)
 		return event(s, t, number, signal);
-	if (t->state == STEPTHREAD_COMMAND || t->state == STEPTHREAD_NEW) {
+	if (t->state == STEP_THREAD_COMMAND || t->state == STEP_THREAD_NEW) {
 		t->signal = signal;
 		return go_on(s, t);
 	}
@@ -484,9 +484,9 @@ void step_stopped(struct step *s, pid_t tid, int status)
 	step_end(s, r == -EFBIG || r == -E2BIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
 	/* Whatever it was: the thread must not be left behind. */
 	if (WIFSTOPPED(status)) {
-		struct stepthread *t = step_find_thread(s, tid);
+		struct step_thread *t = step_thread_find(s, tid);
 
-		if (t && t->state != STEPTHREAD_LEAVES) {
+		if (t && t->state != STEP_THREAD_LEAVES) {
 			t->signal = 0;
 			let_go(s, t);
 		}

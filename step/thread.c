@@ -14,9 +14,9 @@ static unsigned int hash(pid_t tid)
 	return (unsigned int)tid % STEP_HASH;
 }
 
-struct stepthread *step_find_thread(struct step *s, pid_t tid)
+struct step_thread *step_thread_find(struct step *s, pid_t tid)
 {
-	struct stepthread *t;
+	struct step_thread *t;
 
 	LIST_FOREACH(t, &s->threads[hash(tid)], in_hash)
 		if (t->tid == tid)
@@ -24,9 +24,9 @@ struct stepthread *step_find_thread(struct step *s, pid_t tid)
 	return NULL;
 }
 
-struct stepprocess *step_find_process(struct step *s, pid_t pid)
+struct step_process *step_process_find(struct step *s, pid_t pid)
 {
-	struct stepprocess *p;
+	struct step_process *p;
 
 	LIST_FOREACH(p, &s->processes, in_step)
 		if (p->pid == pid)
@@ -34,10 +34,10 @@ struct stepprocess *step_find_process(struct step *s, pid_t pid)
 	return NULL;
 }
 
-int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from, struct stepprocess **ret)
+int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from, struct step_process **ret)
 {
 	const struct address_space_shared shared = {.sideband = s->sideband, .clock = &s->clock, .code = &s->code};
-	_cleanup_free_ struct stepprocess *p = calloc(1, sizeof(*p));
+	_cleanup_free_ struct step_process *p = calloc(1, sizeof(*p));
 	int r;
 
 	if (!p)
@@ -53,10 +53,10 @@ int step_add_process(struct step *s, pid_t pid, pid_t ppid, const struct address
 	return 0;
 }
 
-int step_add_thread(struct step *s, struct stepprocess *process, pid_t tid, enum stepthread_state state,
-		    struct stepthread **ret)
+int step_thread_add(struct step *s, struct step_process *process, pid_t tid, enum step_thread_state state,
+		    struct step_thread **ret)
 {
-	struct stepthread *t = calloc(1, sizeof(*t));
+	struct step_thread *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
@@ -71,11 +71,11 @@ int step_add_thread(struct step *s, struct stepprocess *process, pid_t tid, enum
 	return 0;
 }
 
-void step_remove_thread(struct step *s, struct stepthread *t)
+void step_thread_remove(struct step *s, struct step_thread *t)
 {
-	struct stepprocess *p = t->process;
+	struct step_process *p = t->process;
 
-	step_end_stream(s, t);
+	step_thread_end_stream(s, t);
 	if (t->waits)
 		TAILQ_REMOVE(&s->turn, t, in_turn);
 	LIST_REMOVE(t, in_hash);
@@ -88,16 +88,16 @@ void step_remove_thread(struct step *s, struct stepthread *t)
 	free(p);
 }
 
-void step_rename_thread(struct step *s, struct stepthread *t, pid_t tid)
+void step_thread_rename(struct step *s, struct step_thread *t, pid_t tid)
 {
 	LIST_REMOVE(t, in_hash);
 	t->tid = tid;
 	LIST_INSERT_HEAD(&s->threads[hash(tid)], t, in_hash);
 }
 
-static void forget_stream(struct step *s, struct stepstream *stream)
+static void forget_stream(struct step *s, struct step_stream *stream)
 {
-	STAILQ_REMOVE(&s->streams, stream, stepstream, in_step);
+	STAILQ_REMOVE(&s->streams, stream, step_stream, in_step);
 	s->n_streams--;
 	(void)pt_encoder_stream_free(stream->pt);
 	free(stream);
@@ -106,7 +106,7 @@ static void forget_stream(struct step *s, struct stepstream *stream)
 /* In a ring: streams of threads that have ended, and of which nothing is kept any more. */
 static void sweep_streams(struct step *s)
 {
-	struct stepstream *stream, *next;
+	struct step_stream *stream, *next;
 
 	for (stream = STAILQ_FIRST(&s->streams); stream; stream = next) {
 		next = STAILQ_NEXT(stream, in_step);
@@ -124,9 +124,9 @@ static void sweep_streams(struct step *s)
 		s->sweep_at = STEP_MAX_STREAMS;
 }
 
-int step_begin_stream(struct step *s, struct stepthread *t)
+int step_thread_begin_stream(struct step *s, struct step_thread *t)
 {
-	struct stepstream *stream;
+	struct step_stream *stream;
 	int r;
 
 	if (s->options.ring && s->n_streams >= s->sweep_at)
@@ -151,7 +151,7 @@ int step_begin_stream(struct step *s, struct stepthread *t)
 	return 0;
 }
 
-void step_end_stream(struct step *s, struct stepthread *t)
+void step_thread_end_stream(struct step *s, struct step_thread *t)
 {
 	if (t->stream) {
 		t->stream->ended = step_clock_now(&s->clock);
@@ -161,7 +161,7 @@ void step_end_stream(struct step *s, struct stepthread *t)
 	t->on = false;
 }
 
-int step_tell_comm(struct step *s, const struct stepthread *t, bool exec)
+int step_thread_record_comm(struct step *s, const struct step_thread *t, bool exec)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[64];

@@ -33,7 +33,7 @@ static void clear_in_memory(pid_t tid, uint64_t flags_at)
 	(void)process_vm_writev(tid, &local, 1, &remote, 1, 0);
 }
 
-void trap_flag_executed(struct stepthread *t, const struct user_regs_struct *regs)
+void trap_flag_executed(struct step_thread *t, const struct user_regs_struct *regs)
 {
 	if (t->insn.kind != INSN_OTHER && t->insn.kind != INSN_FAR_RET)
 		return;
@@ -52,7 +52,7 @@ void trap_flag_executed(struct stepthread *t, const struct user_regs_struct *reg
 	}
 }
 
-void trap_flag_syscall(struct stepthread *t, const struct user_regs_struct *regs)
+void trap_flag_syscall(struct step_thread *t, const struct user_regs_struct *regs)
 {
 	/* A signal frame has been left; the number of the system call is gone then. */
 	if ((int32_t)regs->orig_rax == -1) {
@@ -65,14 +65,14 @@ void trap_flag_syscall(struct stepthread *t, const struct user_regs_struct *regs
 			     regs->r11 & ~(unsigned long long)STEP_FLAG_TRAP);
 }
 
-void trap_flag_handler(struct stepthread *t, const struct user_regs_struct *regs)
+void trap_flag_handler(struct step_thread *t, const struct user_regs_struct *regs)
 {
 	if (!t->own_tf)
 		clear_in_memory(t->tid, step_is64(regs) ? regs->rdx + FRAME_FLAGS : regs->rcx + FRAME_FLAGS_32);
 	t->own_tf = t->refresh = false;
 }
 
-void trap_flag_restore(const struct stepthread *t)
+void trap_flag_restore(const struct step_thread *t)
 {
 	struct user_regs_struct regs;
 

@@ -83,7 +83,7 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 }
 
 /* `end`: of the recording, for threads that go on. */
-static int write_stream(struct step *s, struct perfdata_writer *w, const struct stepstream *stream, uint32_t idx,
+static int write_stream(struct step *s, struct perfdata_writer *w, const struct step_stream *stream, uint32_t idx,
 			uint64_t end)
 {
 	const uint64_t flags = pt_encoder_overwritten(stream->pt) ? PERF_AUX_FLAG_OVERWRITE : 0;
@@ -120,7 +120,7 @@ int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)
 	};
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
 	const uint64_t end = step_clock_now(&s->clock);
-	struct stepstream *stream;
+	struct step_stream *stream;
 	uint32_t idx = 0;
 	int r;
 
