@@ -83,7 +83,7 @@ int step_freeze(struct step *s, uint64_t max_bytes, struct step_files *ret)
 	int r, resumed;
 
 	f.raw_ns = raw_now();
-	r = step_pause_all(s);
+	r = step_insn_pause_all(s);
 	if (r == 0)
 		r = insn_log_flush(&s->log); /* as far as the copy, at least */
 	if (r == 0)
@@ -92,7 +92,7 @@ int step_freeze(struct step *s, uint64_t max_bytes, struct step_files *ret)
 		r = write_vdso(s, &left, &f);
 	if (r == 0)
 		r = write_perfdata(s, left, &f);
-	resumed = step_resume_all(s);
+	resumed = step_insn_resume_all(s);
 	if (resumed < 0)
 		step_end(s, STEP_END_ERROR, resumed);
 	if (r < 0)

@@ -19,14 +19,14 @@
 /* syscall, int 0x80 and sysenter */
 #define SYSCALL_BYTES 2
 
-bool step_is64(const struct user_regs_struct *regs)
+bool step_insn_is64(const struct user_regs_struct *regs)
 {
 	return regs->cs != USER_CS32;
 }
 
-bool step_restart_pending(const struct user_regs_struct *regs)
+bool step_insn_restart_pending(const struct user_regs_struct *regs)
 {
-	const bool is64 = step_is64(regs);
+	const bool is64 = step_insn_is64(regs);
 	const int64_t nr = is64 ? (int64_t)regs->orig_rax : (int32_t)regs->orig_rax;
 	const int64_t result = is64 ? (int64_t)regs->rax : (int32_t)regs->rax;
 
@@ -72,7 +72,7 @@ static bool is_far_branch(const struct step_thread *t)
 	return opcode == 0xff || opcode == 0x9a;
 }
 
-bool step_enters_kernel(const struct step_thread *t)
+bool step_insn_enters_kernel(const struct step_thread *t)
 {
 	return t->known && t->insn.kind == INSN_FAR_CALL && !is_far_branch(t) &&
 	       (t->insn.is_syscall || t->code[opcode_at(t)] == 0xcd);
@@ -137,7 +137,7 @@ static bool was_taken(const struct step_thread *t, const struct user_regs_struct
 	}
 }
 
-uint8_t step_opcode(const struct step_thread *t)
+uint8_t step_insn_opcode(const struct step_thread *t)
 {
 	return t->code[opcode_at(t)];
 }
@@ -161,7 +161,7 @@ static int begin(struct step_thread *t, uint64_t ticks)
 	return r;
 }
 
-int step_interrupt(struct step *s, struct step_thread *t)
+int step_insn_interrupt(struct step *s, struct step_thread *t)
 {
 	if (!t->on)
 		return 0;
@@ -169,7 +169,7 @@ int step_interrupt(struct step *s, struct step_thread *t)
 	return pt_encoder_interrupt(t->stream->pt, t->ip);
 }
 
-int step_pause(struct step *s, struct step_thread *t)
+int step_insn_pause(struct step *s, struct step_thread *t)
 {
 	int r = 0;
 
@@ -177,13 +177,13 @@ int step_pause(struct step *s, struct step_thread *t)
 	if (t->on)
 		r = pt_encoder_time(t->stream->pt, t->resumed);
 	if (r == 0)
-		r = step_interrupt(s, t);
+		r = step_insn_interrupt(s, t);
 	if (t->stream)
 		pt_encoder_renew(t->stream->pt);
 	return r;
 }
 
-int step_resume(struct step *s, struct step_thread *t)
+int step_insn_resume(struct step *s, struct step_thread *t)
 {
 	if (!t->paused)
 		return 0;
@@ -192,7 +192,7 @@ int step_resume(struct step *s, struct step_thread *t)
 	return begin(t, t->resumed);
 }
 
-int step_pause_all(struct step *s)
+int step_insn_pause_all(struct step *s)
 {
 	struct step_thread *t;
 	int r = 0;
@@ -200,11 +200,11 @@ int step_pause_all(struct step *s)
 	for (size_t i = 0; i < STEP_HASH; i++)
 		LIST_FOREACH(t, &s->threads[i], in_hash)
 			if (r == 0)
-				r = step_pause(s, t);
+				r = step_insn_pause(s, t);
 	return r;
 }
 
-int step_resume_all(struct step *s)
+int step_insn_resume_all(struct step *s)
 {
 	struct step_thread *t;
 	int r = 0;
@@ -212,11 +212,11 @@ int step_resume_all(struct step *s)
 	for (size_t i = 0; i < STEP_HASH; i++)
 		LIST_FOREACH(t, &s->threads[i], in_hash)
 			if (r == 0)
-				r = step_resume(s, t);
+				r = step_insn_resume(s, t);
 	return r;
 }
 
-int step_prepare(struct step *s, struct step_thread *t)
+int step_insn_prepare(struct step *s, struct step_thread *t)
 {
 	int r = address_space_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
 
@@ -224,10 +224,10 @@ int step_prepare(struct step *s, struct step_thread *t)
 		return r;
 	t->known = r == 0;
 	if (!t->known)
-		return step_interrupt(s, t);
+		return step_insn_interrupt(s, t);
 	/* What was mapped meanwhile, by whichever thread: the packets must be seen to be younger than that. */
 	if (t->on && t->epoch != address_space_epoch(t->process->space)) {
-		r = step_interrupt(s, t);
+		r = step_insn_interrupt(s, t);
 		if (r < 0)
 			return r;
 	}
@@ -244,7 +244,7 @@ int step_prepare(struct step *s, struct step_thread *t)
 	return 0;
 }
 
-int step_enter_kernel(struct step *s, struct step_thread *t)
+int step_insn_enter_kernel(struct step *s, struct step_thread *t)
 {
 	int r = 0;
 
@@ -254,7 +254,7 @@ int step_enter_kernel(struct step *s, struct step_thread *t)
 	if (!t->on)
 		return 0;
 	if (!t->insn.is_syscall) /* int 0x80 is an interrupt: the trace ends in front of it */
-		return step_interrupt(s, t);
+		return step_insn_interrupt(s, t);
 	r = note(s, t);
 	if (r == 0)
 		r = pt_encoder_time(t->stream->pt, t->resumed);
@@ -269,7 +269,7 @@ static int after_syscall(struct step *s, struct step_thread *t, const struct use
 {
 	bool maps = false;
 
-	if (step_is64(regs)) {
+	if (step_insn_is64(regs)) {
 		switch (regs->orig_rax) {
 		case SYS_mmap:
 		case SYS_mprotect:
@@ -313,7 +313,7 @@ static int after_syscall(struct step *s, struct step_thread *t, const struct use
 	return maps ? address_space_reread(t->process->space, t->tid) : 0;
 }
 
-int step_entered_again(struct step *s, struct step_thread *t, uint64_t ip)
+int step_insn_entered_again(struct step *s, struct step_thread *t, uint64_t ip)
 {
 	int r;
 
@@ -323,16 +323,16 @@ int step_entered_again(struct step *s, struct step_thread *t, uint64_t ip)
 	if (r != 0 || t->insn.kind != INSN_FAR_CALL)
 		return r < 0 ? r : 0;
 	r = begin(t, t->resumed);
-	return r < 0 ? r : step_enter_kernel(s, t);
+	return r < 0 ? r : step_insn_enter_kernel(s, t);
 }
 
-int step_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
+int step_insn_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	trap_flag_syscall(t, regs);
 	signal_mask_syscall(t, regs);
 	t->in_kernel = t->restarts = false;
 	t->ip = regs->rip;
-	t->is64 = step_is64(regs);
+	t->is64 = step_insn_is64(regs);
 	return after_syscall(s, t, regs);
 }
 
@@ -346,25 +346,25 @@ static int went_elsewhere(struct step *s, struct step_thread *t)
 		r = note(s, t);
 		t->ip += t->insn.length;
 	}
-	return r < 0 ? r : step_interrupt(s, t);
+	return r < 0 ? r : step_insn_interrupt(s, t);
 }
 
-int step_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
+int step_insn_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	int r;
 
 	if (!t->known) {
 		r = 0;
 	} else if (t->insn.kind == INSN_FAR_CALL && !is_far_branch(t)) {
-		r = step_enter_kernel(s, t);
+		r = step_insn_enter_kernel(s, t);
 		if (r < 0)
 			return r;
-		t->restarts = step_restart_pending(regs);
-		return t->restarts ? 0 : step_leave_kernel(s, t, regs);
+		t->restarts = step_insn_restart_pending(regs);
+		return t->restarts ? 0 : step_insn_leave_kernel(s, t, regs);
 	} else {
 		const bool taken = t->insn.kind == INSN_COND && t->insn.offset == 0 && was_taken(t, regs);
 
-		r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken, step_is64(regs));
+		r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken, step_insn_is64(regs));
 		if (r == PT_ENCODER_E_UNEXPECTED)
 			r = went_elsewhere(s, t);
 		else if (r == 0)
@@ -375,6 +375,6 @@ int step_executed(struct step *s, struct step_thread *t, const struct user_regs_
 		trap_flag_executed(t, regs);
 	}
 	t->ip = regs->rip;
-	t->is64 = step_is64(regs);
+	t->is64 = step_insn_is64(regs);
 	return r;
 }

@@ -47,7 +47,7 @@ static int begin_segment(struct step *s)
 	const struct step_process *p;
 	int r, resumed;
 
-	r = step_pause_all(s);
+	r = step_insn_pause_all(s);
 	if (r == 0) {
 		const uint64_t ticks = step_clock_now(&s->clock);
 
@@ -58,7 +58,7 @@ static int begin_segment(struct step *s)
 				r = tell_process(s, p, ticks);
 		sideband_begin_records(s->sideband);
 	}
-	resumed = step_resume_all(s);
+	resumed = step_insn_resume_all(s);
 	return r < 0 ? r : resumed;
 }
 

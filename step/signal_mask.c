@@ -103,7 +103,7 @@ void signal_mask_syscall(struct step_thread *t, const struct user_regs_struct *r
 
 void signal_mask_handler(struct step_thread *t, const struct user_regs_struct *regs)
 {
-	if (t->trap_blocked && step_is64(regs))
+	if (t->trap_blocked && step_insn_is64(regs))
 		show(t->tid, regs->rdx + FRAME_MASK);
 	t->mask_unknown = false;
 	t->trap_blocked |= unblock(t);

@@ -68,7 +68,7 @@ struct step_thread {
 	bool known;
 	bool is64;
 	bool restarts; /* in the kernel: the system call may begin again */
-	bool paused;   /* packets flow again after step_resume() */
+	bool paused;   /* packets flow again after step_insn_resume() */
 	bool own_tf;   /* the program has set the trap flag itself */
 	bool refresh;  /* the kernel's idea of whose the trap flag is has to be put right, see trap_flag.c */
 	bool trap_blocked; /* by the program; never really, see signal_mask.c */
@@ -125,32 +125,32 @@ int step_thread_record_comm(struct step *s, const struct step_thread *t, bool ex
 /* ---- insn.c: instructions and packets */
 
 /* What comes next; packets begin, or begin anew, where they must. */
-int step_prepare(struct step *s, struct step_thread *t) _must_check_;
+int step_insn_prepare(struct step *s, struct step_thread *t) _must_check_;
 /* The instruction at t->ip was executed and led to `regs`. */
-int step_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs) _must_check_;
+int step_insn_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs) _must_check_;
 /* Packets end in front of t->ip. */
-int step_interrupt(struct step *s, struct step_thread *t) _must_check_;
+int step_insn_interrupt(struct step *s, struct step_thread *t) _must_check_;
 /*
- * Packets end in front of what comes next, as they do at an interrupt, and after step_resume() they begin there anew
+ * Packets end in front of what comes next, as they do at an interrupt, and after step_insn_resume() they begin there anew
  * with a PSB: what is recorded so far can be read, or forgotten.
  */
-int step_pause(struct step *s, struct step_thread *t) _must_check_;
-int step_resume(struct step *s, struct step_thread *t) _must_check_;
-int step_pause_all(struct step *s) _must_check_;
-int step_resume_all(struct step *s) _must_check_;
+int step_insn_pause(struct step *s, struct step_thread *t) _must_check_;
+int step_insn_resume(struct step *s, struct step_thread *t) _must_check_;
+int step_insn_pause_all(struct step *s) _must_check_;
+int step_insn_resume_all(struct step *s) _must_check_;
 /* Whether what comes next is a system call, or looks like one. */
-bool step_enters_kernel(const struct step_thread *t);
+bool step_insn_enters_kernel(const struct step_thread *t);
 /* The system call at t->ip began. */
-int step_enter_kernel(struct step *s, struct step_thread *t) _must_check_;
+int step_insn_enter_kernel(struct step *s, struct step_thread *t) _must_check_;
 /* The kernel went back to the system call in front of `ip`, and it was executed once more. */
-int step_entered_again(struct step *s, struct step_thread *t, uint64_t ip) _must_check_;
+int step_insn_entered_again(struct step *s, struct step_thread *t, uint64_t ip) _must_check_;
 /* It is over, and the thread goes on where `regs` are. */
-int step_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs) _must_check_;
+int step_insn_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs) _must_check_;
 /* Whether the kernel has not decided yet if the system call is restarted. */
-bool step_restart_pending(const struct user_regs_struct *regs);
-bool step_is64(const struct user_regs_struct *regs);
+bool step_insn_restart_pending(const struct user_regs_struct *regs);
+bool step_insn_is64(const struct user_regs_struct *regs);
 /* The opcode of the instruction that comes next, prefixes skipped. */
-uint8_t step_opcode(const struct step_thread *t);
+uint8_t step_insn_opcode(const struct step_thread *t);
 
 /* ---- trap_flag.c: the trap flag, ours and the program's */
 

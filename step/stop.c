@@ -54,7 +54,7 @@ static void let_go(struct step *s, struct step_thread *t)
 	const pid_t tid = t->tid;
 	const int signal = t->signal;
 
-	if (step_interrupt(s, t) < 0)
+	if (step_insn_interrupt(s, t) < 0)
 		s->stats.error = -EIO;
 	trap_flag_restore(t);
 	signal_mask_restore(t);
@@ -93,7 +93,7 @@ static int go_on(struct step *s, struct step_thread *t)
 	if (!t->stream)
 		return ptrace(PTRACE_CONT, t->tid, NULL, take_signal(t)) < 0 && errno != ESRCH ? -errno : 0;
 	if (!t->in_kernel) {
-		r = step_prepare(s, t);
+		r = step_insn_prepare(s, t);
 		if (r < 0)
 			return r;
 	}
@@ -107,7 +107,7 @@ static int go_on(struct step *s, struct step_thread *t)
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
 	/* With a signal a handler may be entered, and only a step stops there. */
-	if (!t->signal_sent && (t->in_kernel || step_enters_kernel(t)))
+	if (!t->signal_sent && (t->in_kernel || step_insn_enters_kernel(t)))
 		r = (int)ptrace(PTRACE_SYSCALL, t->tid, NULL, 0);
 	else
 		r = (int)ptrace(PTRACE_SINGLESTEP, t->tid, NULL, take_signal(t));
@@ -128,11 +128,11 @@ static int syscall_stop(struct step *s, struct step_thread *t)
 	    ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, (void *)sizeof(info), &info) < 0)
 		return errno == ESRCH ? 0 : -errno;
 	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
-		r = t->in_kernel ? step_entered_again(s, t, regs.rip) : step_enter_kernel(s, t);
+		r = t->in_kernel ? step_insn_entered_again(s, t, regs.rip) : step_insn_enter_kernel(s, t);
 	} else {
-		t->restarts = step_restart_pending(&regs);
+		t->restarts = step_insn_restart_pending(&regs);
 		if (!t->restarts)
-			r = step_leave_kernel(s, t, &regs);
+			r = step_insn_leave_kernel(s, t, &regs);
 	}
 	return r < 0 ? r : go_on(s, t);
 }
@@ -145,10 +145,10 @@ static int handler_entered(struct step *s, struct step_thread *t, const struct u
 	trap_flag_handler(t, regs);
 	signal_mask_handler(t, regs);
 	if (t->in_kernel)
-		return step_leave_kernel(s, t, regs);
-	r = step_interrupt(s, t);
+		return step_insn_leave_kernel(s, t, regs);
+	r = step_insn_interrupt(s, t);
 	t->ip = regs->rip;
-	t->is64 = step_is64(regs);
+	t->is64 = step_insn_is64(regs);
 	return r;
 }
 
@@ -171,24 +171,24 @@ static int trapped(struct step *s, struct step_thread *t)
 		break;
 	case TRAP_BRKPT:
 		if (t->in_kernel) {
-			r = t->restarts ? step_entered_again(s, t, regs.rip) : 0;
+			r = t->restarts ? step_insn_entered_again(s, t, regs.rip) : 0;
 			/* Undecided: it is the next stop that tells. */
-			t->restarts = step_restart_pending(&regs);
+			t->restarts = step_insn_restart_pending(&regs);
 			if (r == 0 && !t->restarts)
-				r = step_leave_kernel(s, t, &regs);
+				r = step_insn_leave_kernel(s, t, &regs);
 		} else if (regs.rip != t->ip) {
-			r = step_executed(s, t, &regs);
+			r = step_insn_executed(s, t, &regs);
 		}
 		break;
 	case TRAP_TRACE:
 		if (t->in_kernel)
-			r = step_leave_kernel(s, t, &regs);
+			r = step_insn_leave_kernel(s, t, &regs);
 		else if (regs.rip != t->ip || (t->known && insn_is_branch(&t->insn)))
-			r = step_executed(s, t, &regs);
+			r = step_insn_executed(s, t, &regs);
 		break;
 	default: /* the program's own; an int3 has been passed */
 		if (!t->in_kernel && regs.rip != t->ip) {
-			r = step_interrupt(s, t);
+			r = step_insn_interrupt(s, t);
 			t->ip = regs.rip;
 		}
 		t->signal = SIGTRAP;
@@ -207,7 +207,7 @@ static int signalled(struct step *s, struct step_thread *t, int signal)
 		return errno == ESRCH ? 0 : -errno;
 	/* A system call that was answered by a signal (seccomp): its own SIGTRAP comes later, in the handler. */
 	if (!t->in_kernel && t->known && t->insn.is_syscall && regs.rip == t->ip + t->insn.length)
-		r = step_enter_kernel(s, t);
+		r = step_insn_enter_kernel(s, t);
 	if (r < 0)
 		return r;
 	t->signal = signal;
@@ -228,9 +228,9 @@ static int first_stop(struct step *s, struct step_thread *t)
 	if (r < 0)
 		return r;
 	t->ip = regs.rip;
-	t->is64 = step_is64(&regs);
+	t->is64 = step_insn_is64(&regs);
 	t->own_tf = regs.eflags & STEP_FLAG_TRAP;
-	t->in_kernel = t->restarts = t->mask_unknown = step_restart_pending(&regs);
+	t->in_kernel = t->restarts = t->mask_unknown = step_insn_restart_pending(&regs);
 	if (!t->in_kernel)
 		signal_mask_take(t);
 	t->state = STEP_THREAD_RUNS;
@@ -303,10 +303,10 @@ static int became(struct step *s, pid_t tid, struct step_thread **ret)
 		return errno == ESRCH ? 0 : -errno;
 	former = number && (pid_t)number != tid ? step_thread_find(s, (pid_t)number) : NULL;
 	if (former) {
-		r = former->in_kernel ? 0 : step_enter_kernel(s, former);
+		r = former->in_kernel ? 0 : step_insn_enter_kernel(s, former);
 		if (t) {
 			if (r == 0)
-				r = step_interrupt(s, t);
+				r = step_insn_interrupt(s, t);
 			step_thread_remove(s, t);
 		}
 		if (r == 0)
@@ -316,7 +316,7 @@ static int became(struct step *s, pid_t tid, struct step_thread **ret)
 		step_thread_rename(s, former, tid);
 		t = former;
 	} else if (t && t->stream && !t->in_kernel) {
-		r = step_enter_kernel(s, t);
+		r = step_insn_enter_kernel(s, t);
 	}
 	if (!t || r < 0)
 		return r;
@@ -335,7 +335,7 @@ static int became(struct step *s, pid_t tid, struct step_thread **ret)
 static int forked(struct step *s, struct step_thread *t)
 {
 	unsigned long child = 0;
-	int r = t->in_kernel || !t->stream ? 0 : step_enter_kernel(s, t);
+	int r = t->in_kernel || !t->stream ? 0 : step_insn_enter_kernel(s, t);
 
 	if (r < 0)
 		return r;
@@ -353,12 +353,12 @@ static int exiting(struct step *s, struct step_thread *t)
 	if (t->stream && !t->in_kernel && t->known && ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) == 0 &&
 	    regs.rip != t->ip) {
 		if (t->insn.kind == INSN_FAR_CALL)
-			r = step_enter_kernel(s, t);
+			r = step_insn_enter_kernel(s, t);
 		else
-			r = step_executed(s, t, &regs);
+			r = step_insn_executed(s, t, &regs);
 	}
 	if (r == 0)
-		r = step_interrupt(s, t);
+		r = step_insn_interrupt(s, t);
 	step_thread_end_stream(s, t);
 	t->state = STEP_THREAD_LEAVES;
 	(void)ptrace(PTRACE_CONT, t->tid, NULL, 0);
@@ -422,7 +422,7 @@ static int event(struct step *s, struct step_thread *t, int number, int signal)
 static int gone(struct step *s, struct step_thread *t)
 {
 	struct step_process *p = t->process;
-	int r = step_interrupt(s, t);
+	int r = step_insn_interrupt(s, t);
 
 	if (r == 0)
 		r = sideband_exit(s->sideband, step_clock_now(&s->clock), p->pid, p->ppid, t->tid, t->tid);

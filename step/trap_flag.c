@@ -37,7 +37,7 @@ void trap_flag_executed(struct step_thread *t, const struct user_regs_struct *re
 {
 	if (t->insn.kind != INSN_OTHER && t->insn.kind != INSN_FAR_RET)
 		return;
-	switch (step_opcode(t)) {
+	switch (step_insn_opcode(t)) {
 	case PUSHF:
 		if (!t->own_tf)
 			clear_in_memory(t->tid, regs->rsp);
@@ -68,7 +68,7 @@ void trap_flag_syscall(struct step_thread *t, const struct user_regs_struct *reg
 void trap_flag_handler(struct step_thread *t, const struct user_regs_struct *regs)
 {
 	if (!t->own_tf)
-		clear_in_memory(t->tid, step_is64(regs) ? regs->rdx + FRAME_FLAGS : regs->rcx + FRAME_FLAGS_32);
+		clear_in_memory(t->tid, step_insn_is64(regs) ? regs->rdx + FRAME_FLAGS : regs->rcx + FRAME_FLAGS_32);
 	t->own_tf = t->refresh = false;
 }
 
