@@ -16,7 +16,7 @@
 
 struct event;
 struct openings;
-struct stepanswer;
+struct freeze_reply;
 
 #define FROZEN_PROGRAMS_MAX 256
 
@@ -83,7 +83,7 @@ struct frozen {
 	void *ready_arg;
 	/* somebody else's recording */
 	struct frozen_step {
-		struct stepanswer *answer; /* referenced until resume; NULL: none was asked for */
+		struct freeze_reply *answer; /* referenced until resume; NULL: none was asked for */
 		struct event *wait;	   /* for the answer */
 		bool waits;
 		struct stepabi_stats stats;

@@ -23,8 +23,8 @@
 
 struct stepper {
 	struct target *target; /* back pointer */
-	struct stepchannel *channel; /* NULL: closed, see `why` */
-	struct stepanswer *last;     /* what there was when recording had to end */
+	struct step_channel *channel; /* NULL: closed, see `why` */
+	struct freeze_reply *last;     /* what there was when recording had to end */
 	struct stepabi_stats stats;  /* of a channel that is closed */
 	struct quota_charge charge;
 	char why[160];
@@ -32,7 +32,7 @@ struct stepper {
 
 static const struct stepabi_stats *stats_of(const struct stepper *s)
 {
-	return s->channel ? stepchannel_stats(s->channel) : &s->stats;
+	return s->channel ? step_channel_stats(s->channel) : &s->stats;
 }
 
 static bool stepper_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
@@ -52,8 +52,8 @@ static bool stepper_probe(const struct targets *targets, const char **ret_method
 
 static void close_channel(struct stepper *s, const char *why)
 {
-	s->stats = *stepchannel_stats(s->channel);
-	s->channel = stepchannel_free(s->channel);
+	s->stats = *step_channel_stats(s->channel);
+	s->channel = step_channel_free(s->channel);
 	(void)snprintf(s->why, sizeof(s->why), "%s", why);
 }
 
@@ -78,7 +78,7 @@ static const char *end_name(uint32_t end)
 static void on_stats(void *arg)
 {
 	struct stepper *s = arg;
-	const struct stepabi_stats *stats = stepchannel_stats(s->channel);
+	const struct stepabi_stats *stats = step_channel_stats(s->channel);
 	char why[120];
 
 	/* What has ended by itself is told by its pidfd. */
@@ -104,8 +104,8 @@ static struct stepper *stepper_free(struct stepper *s)
 {
 	if (!s)
 		return NULL;
-	(void)stepchannel_free(s->channel);
-	(void)stepanswer_unref(s->last);
+	(void)step_channel_free(s->channel);
+	(void)freeze_reply_unref(s->last);
 	quota_release(&s->charge);
 	free(s);
 	return NULL;
@@ -121,7 +121,7 @@ static int refuse(char *why, size_t size, int answer, const char *text)
 static int stepper_arm(struct target *target, char *why, size_t why_size)
 {
 	_cleanup_(stepper_freep) struct stepper *s = calloc(1, sizeof(*s));
-	struct stepchannel_callbacks callbacks = {.stats = on_stats, .ended = on_ended, .arg = s};
+	struct step_channel_callbacks callbacks = {.stats = on_stats, .ended = on_ended, .arg = s};
 	struct targets *targets = target->targets;
 	const char *method;
 	int r;
@@ -141,9 +141,9 @@ static int stepper_arm(struct target *target, char *why, size_t why_size)
 		return refuse(why, why_size, TARGET_E_QUOTA, "this user's targets need more descriptors than they may (uid_fds)");
 	if (r < 0)
 		return r;
-	r = stepchannel_new(targets->base, target->step_fd, &callbacks, &s->channel, why, why_size);
+	r = step_channel_new(targets->base, target->step_fd, &callbacks, &s->channel, why, why_size);
 	if (r != 0)
-		return r == STEPCHANNEL_E_BAD ? TARGET_E_BAD : r;
+		return r == STEP_CHANNEL_E_BAD ? TARGET_E_BAD : r;
 	target->step_fd = close_fd(target->step_fd);
 	target->stepper = take_ptr(s);
 	return 0;
@@ -163,12 +163,12 @@ static void stepper_settle(struct target *target)
 {
 }
 
-static int ask(const struct target *target, struct stepanswer **ret)
+static int ask(const struct target *target, struct freeze_reply **ret)
 {
 	int fd = -1, r;
 
-	r = stepchannel_freeze(target->stepper->channel, target->targets->config->max_output_mib * MIB, &fd);
-	return r < 0 ? r : stepanswer_new(fd, ret);
+	r = step_channel_freeze(target->stepper->channel, target->targets->config->max_output_mib * MIB, &fd);
+	return r < 0 ? r : freeze_reply_new(fd, ret);
 }
 
 /*
@@ -180,7 +180,7 @@ static void stepper_stop(struct target *target)
 	struct stepper *s = target->stepper;
 	int r;
 
-	if (!s || !s->channel || target->state != TARGET_SUSPENDED || stepchannel_stats(s->channel)->ended)
+	if (!s || !s->channel || target->state != TARGET_SUSPENDED || step_channel_stats(s->channel)->ended)
 		return;
 	r = ask(target, &s->last);
 	if (r < 0)
@@ -215,9 +215,9 @@ static int await(const struct target *target, struct frozen *frozen)
 	struct frozen_step *step = &frozen->step;
 	const struct timeval limit = {.tv_sec = target->targets->config->step_freeze_s};
 
-	if (stepanswer_is_here(step->answer))
+	if (freeze_reply_is_complete(step->answer))
 		return 0;
-	step->wait = event_new(target->targets->base, stepanswer_fd(step->answer), EV_READ, on_answer, frozen);
+	step->wait = event_new(target->targets->base, freeze_reply_fd(step->answer), EV_READ, on_answer, frozen);
 	if (!step->wait || event_add(step->wait, &limit) < 0)
 		return -ENOMEM;
 	step->waits = true;
@@ -233,7 +233,7 @@ static int stepper_freeze(struct target *target, struct frozen *frozen)
 	frozen->method = "ptrace";
 	step->stats = *stats_of(s);
 	if (s->last)
-		step->answer = stepanswer_ref(s->last);
+		step->answer = freeze_reply_ref(s->last);
 	else if (s->channel)
 		r = ask(target, &step->answer);
 	else
@@ -258,15 +258,15 @@ static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 	/* The vDSO is the kernel's: ours is one that nobody has touched. */
 	if (frozen->vdso_fd < 0)
 		files |= STEPABI_FILE_VDSO;
-	r = stepanswer_copy(step->answer, dir_fd, files, max_bytes, cancel, ret_bytes);
+	r = freeze_reply_copy(step->answer, dir_fd, files, max_bytes, cancel, ret_bytes);
 	if (r < 0)
 		return r;
 	if (r > 0) {
-		lacks(step, stepanswer_code(step->answer), stepanswer_why(step->answer));
+		lacks(step, freeze_reply_code(step->answer), freeze_reply_why(step->answer));
 		return CAPTURE_E_NONE;
 	}
-	step->stats = stepanswer_frozen(step->answer)->stats;
-	step->raw_ns = stepanswer_frozen(step->answer)->raw_ns;
+	step->stats = freeze_reply_frozen(step->answer)->stats;
+	step->raw_ns = freeze_reply_frozen(step->answer)->raw_ns;
 	return 0;
 }
 
@@ -285,7 +285,7 @@ static void stepper_resume(struct frozen *frozen)
 		event_free(step->wait);
 	step->wait = NULL;
 	step->waits = false;
-	step->answer = stepanswer_unref(step->answer);
+	step->answer = freeze_reply_unref(step->answer);
 	if (oldest > frozen->raw_ns || step->code)
 		oldest = frozen->raw_ns;
 	if (oldest > frozen->oldest_ns)

@@ -16,9 +16,9 @@
 /* As small as the kernel lets it be: a few requests that nobody reads, not some hundred. */
 #define SEND_BYTES 1
 
-struct stepchannel {
+struct step_channel {
 	int fd;
-	struct stepchannel_callbacks callbacks;
+	struct step_channel_callbacks callbacks;
 	struct event *readable, *again;
 	struct stepabi_stats stats;
 };
@@ -26,7 +26,7 @@ struct stepchannel {
 static int bad(char *why, size_t size, const char *text)
 {
 	(void)snprintf(why, size, "step: %s", text);
-	return STEPCHANNEL_E_BAD;
+	return STEP_CHANNEL_E_BAD;
 }
 
 static int check(int fd, char *why, size_t size)
@@ -54,7 +54,7 @@ static void bound(uint64_t *n)
 		*n = INT64_MAX;
 }
 
-void stepchannel_bound(struct stepabi_stats *stats)
+void step_channel_bound(struct stepabi_stats *stats)
 {
 	bound(&stats->insns);
 	bound(&stats->syscalls);
@@ -72,7 +72,7 @@ void stepchannel_bound(struct stepabi_stats *stats)
 }
 
 /* A packet: 1; nothing now: 0; the end: negative, with why. Descriptors that come along are closed by the kernel. */
-static int take_packet(struct stepchannel *c, const char **ret_why)
+static int take_packet(struct step_channel *c, const char **ret_why)
 {
 	struct stepabi_stats stats;
 	ssize_t n;
@@ -88,7 +88,7 @@ static int take_packet(struct stepchannel *c, const char **ret_why)
 		*ret_why = "what holds it says what no stepper says";
 		return -EPROTO;
 	}
-	stepchannel_bound(&stats);
+	step_channel_bound(&stats);
 	c->stats = stats;
 	return 1;
 }
@@ -96,7 +96,7 @@ static int take_packet(struct stepchannel *c, const char **ret_why)
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct timeval pause = {.tv_usec = READ_PAUSE_US};
-	struct stepchannel *c = arg;
+	struct step_channel *c = arg;
 	const char *why = NULL;
 	bool news = false;
 	int r = 1;
@@ -118,15 +118,15 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
-	struct stepchannel *c = arg;
+	struct step_channel *c = arg;
 
 	(void)event_add(c->readable, NULL);
 }
 
-int stepchannel_new(struct event_base *base, int fd, const struct stepchannel_callbacks *callbacks,
-		    struct stepchannel **ret, char *why, size_t why_size)
+int step_channel_new(struct event_base *base, int fd, const struct step_channel_callbacks *callbacks,
+		    struct step_channel **ret, char *why, size_t why_size)
 {
-	_cleanup_(stepchannel_freep) struct stepchannel *c = NULL;
+	_cleanup_(step_channel_freep) struct step_channel *c = NULL;
 	int r;
 
 	r = check(fd, why, why_size);
@@ -147,7 +147,7 @@ int stepchannel_new(struct event_base *base, int fd, const struct stepchannel_ca
 	return 0;
 }
 
-struct stepchannel *stepchannel_free(struct stepchannel *c)
+struct step_channel *step_channel_free(struct step_channel *c)
 {
 	if (!c)
 		return NULL;
@@ -160,12 +160,12 @@ struct stepchannel *stepchannel_free(struct stepchannel *c)
 	return NULL;
 }
 
-const struct stepabi_stats *stepchannel_stats(const struct stepchannel *c)
+const struct stepabi_stats *step_channel_stats(const struct step_channel *c)
 {
 	return &c->stats;
 }
 
-int stepchannel_freeze(struct stepchannel *c, uint64_t max_bytes, int *ret_fd)
+int step_channel_freeze(struct step_channel *c, uint64_t max_bytes, int *ret_fd)
 {
 	struct stepabi_freeze request = {.type = STEPABI_FREEZE, .max_bytes = max_bytes};
 	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};

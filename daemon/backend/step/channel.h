@@ -15,11 +15,11 @@
 #include "common/base/cleanup.h"
 #include "common/control/stepabi.h"
 
-#define STEPCHANNEL_E_BAD 1 /* with the sentence in `why` */
+#define STEP_CHANNEL_E_BAD 1 /* with the sentence in `why` */
 
-struct stepchannel;
+struct step_channel;
 
-struct stepchannel_callbacks {
+struct step_channel_callbacks {
 	/* It has said something new of itself. May free the channel. */
 	void (*stats)(void *arg);
 	/* The connection is over, `why` as the end of a sentence. May free the channel. */
@@ -27,21 +27,21 @@ struct stepchannel_callbacks {
 	void *arg;
 };
 
-/* `fd` is duplicated. 0, STEPCHANNEL_E_BAD if it is no connected SOCK_SEQPACKET socket, -errno. */
-int stepchannel_new(struct event_base *base, int fd, const struct stepchannel_callbacks *callbacks,
-		    struct stepchannel **ret, char *why, size_t why_size) _must_check_;
+/* `fd` is duplicated. 0, STEP_CHANNEL_E_BAD if it is no connected SOCK_SEQPACKET socket, -errno. */
+int step_channel_new(struct event_base *base, int fd, const struct step_channel_callbacks *callbacks,
+		    struct step_channel **ret, char *why, size_t why_size) _must_check_;
 /* Closes the connection: the stepper lets go of what it steps. */
-struct stepchannel *stepchannel_free(struct stepchannel *c);
-DEFINE_CLEANUP(struct stepchannel *, stepchannel_free)
+struct step_channel *step_channel_free(struct step_channel *c);
+DEFINE_CLEANUP(struct step_channel *, step_channel_free)
 
 /* As it said, numbers within what JSON holds; zeroes before the first word. */
-const struct stepabi_stats *stepchannel_stats(const struct stepchannel *c);
+const struct stepabi_stats *step_channel_stats(const struct step_channel *c);
 
 /*
  * Asks for a copy of at most `max_bytes`: *ret_fd is where its answer comes. -EAGAIN if it has not read the requests
  * before, -EPIPE and others if it is gone.
  */
-int stepchannel_freeze(struct stepchannel *c, uint64_t max_bytes, int *ret_fd) _must_check_;
+int step_channel_freeze(struct step_channel *c, uint64_t max_bytes, int *ret_fd) _must_check_;
 
 /* Bounds what a stepper said of itself. */
-void stepchannel_bound(struct stepabi_stats *stats);
+void step_channel_bound(struct stepabi_stats *stats);

@@ -20,7 +20,7 @@
 #define SEALS_MAY 0x20u /* EXEC */
 #define COPY_STEP (256u << 10)
 
-struct stepanswer {
+struct freeze_reply {
 	unsigned int refs;
 	int fd; /* -1: what came has been taken */
 	/* of the copier, once `taken` */
@@ -38,9 +38,9 @@ static const char *const file_names[N_FILES] = {
 	BUNDLE_VDSO,
 };
 
-int stepanswer_new(int fd, struct stepanswer **ret)
+int freeze_reply_new(int fd, struct freeze_reply **ret)
 {
-	struct stepanswer *a = calloc(1, sizeof(*a));
+	struct freeze_reply *a = calloc(1, sizeof(*a));
 
 	if (!a) {
 		(void)close_fd(fd);
@@ -54,20 +54,20 @@ int stepanswer_new(int fd, struct stepanswer **ret)
 	return 0;
 }
 
-struct stepanswer *stepanswer_ref(struct stepanswer *a)
+struct freeze_reply *freeze_reply_ref(struct freeze_reply *a)
 {
 	a->refs++;
 	return a;
 }
 
-static void drop_files(struct stepanswer *a)
+static void drop_files(struct freeze_reply *a)
 {
 	for (size_t i = 0; i < N_FILES; i++)
 		close_fdp(&a->files[i]);
 	a->frozen.files = 0;
 }
 
-struct stepanswer *stepanswer_unref(struct stepanswer *a)
+struct freeze_reply *freeze_reply_unref(struct freeze_reply *a)
 {
 	if (!a || --a->refs > 0)
 		return NULL;
@@ -77,34 +77,34 @@ struct stepanswer *stepanswer_unref(struct stepanswer *a)
 	return NULL;
 }
 
-int stepanswer_fd(const struct stepanswer *a)
+int freeze_reply_fd(const struct freeze_reply *a)
 {
 	return a->fd;
 }
 
-bool stepanswer_is_here(const struct stepanswer *a)
+bool freeze_reply_is_complete(const struct freeze_reply *a)
 {
 	return a->taken;
 }
 
-const struct stepabi_frozen *stepanswer_frozen(const struct stepanswer *a)
+const struct stepabi_frozen *freeze_reply_frozen(const struct freeze_reply *a)
 {
 	return &a->frozen;
 }
 
-const char *stepanswer_code(const struct stepanswer *a)
+const char *freeze_reply_code(const struct freeze_reply *a)
 {
 	return a->code;
 }
 
-const char *stepanswer_why(const struct stepanswer *a)
+const char *freeze_reply_why(const struct freeze_reply *a)
 {
 	return a->why;
 }
 
 /* ---- taking it */
 
-static int _printf_(3, 4) none(struct stepanswer *a, const char *code, const char *fmt, ...)
+static int _printf_(3, 4) none(struct freeze_reply *a, const char *code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -113,7 +113,7 @@ static int _printf_(3, 4) none(struct stepanswer *a, const char *code, const cha
 	va_start(ap, fmt);
 	(void)vsnprintf(a->why, sizeof(a->why), fmt, ap);
 	va_end(ap);
-	return STEPANSWER_E_NONE;
+	return FREEZE_REPLY_E_NONE;
 }
 
 /* The kernel gives as many as the room holds, and rounding makes that more than was meant. */
@@ -158,7 +158,7 @@ static ssize_t receive(int fd, struct stepabi_frozen *ret, struct received *rece
 	return n;
 }
 
-static int take_file(struct stepanswer *a, size_t which, int *fd)
+static int take_file(struct freeze_reply *a, size_t which, int *fd)
 {
 	unsigned int seals = 0;
 	char why[160] = "";
@@ -179,7 +179,7 @@ static int take_file(struct stepanswer *a, size_t which, int *fd)
 	return 0;
 }
 
-static int take_files(struct stepanswer *a, struct received *received)
+static int take_files(struct freeze_reply *a, struct received *received)
 {
 	size_t next = 0;
 	int r = 0;
@@ -192,8 +192,8 @@ static int take_files(struct stepanswer *a, struct received *received)
 	return r < 0 ? none(a, "io", "the stepper's answer: %s", strerror(-r)) : r;
 }
 
-/* 0, STEPANSWER_E_NONE. */
-static int take(struct stepanswer *a)
+/* 0, FREEZE_REPLY_E_NONE. */
+static int take(struct freeze_reply *a)
 {
 	_cleanup_(received_fini) struct received received = {0};
 	struct stepabi_frozen frozen = {0};
@@ -217,7 +217,7 @@ static int take(struct stepanswer *a)
 			    frozen.error < 0 && frozen.error > -4096 ? strerror(-frozen.error) : "no reason that there is");
 	if (!(frozen.files & STEPABI_FILE_PERFDATA))
 		return none(a, "io", "the stepper's answer: there is no " BUNDLE_PERFDATA " in it");
-	stepchannel_bound(&frozen.stats);
+	step_channel_bound(&frozen.stats);
 	if (frozen.raw_ns > INT64_MAX)
 		frozen.raw_ns = INT64_MAX;
 	a->frozen = frozen;
@@ -252,7 +252,7 @@ static int copy_file(int from, uint64_t size, int to, const atomic_bool *cancel)
 	return 0;
 }
 
-int stepanswer_copy(struct stepanswer *a, int dir_fd, uint32_t files, uint64_t max_bytes, const atomic_bool *cancel,
+int freeze_reply_copy(struct freeze_reply *a, int dir_fd, uint32_t files, uint64_t max_bytes, const atomic_bool *cancel,
 		    uint64_t *ret_bytes)
 {
 	uint64_t sum = 0;
@@ -264,7 +264,7 @@ int stepanswer_copy(struct stepanswer *a, int dir_fd, uint32_t files, uint64_t m
 			return r;
 	}
 	if (!a->frozen.files)
-		return STEPANSWER_E_NONE;
+		return FREEZE_REPLY_E_NONE;
 	for (size_t i = 0; i < N_FILES; i++) {
 		if (a->files[i] < 0 || !(files & 1u << i))
 			continue;
