@@ -469,7 +469,8 @@ static int put_far(struct pt_encoder_stream *pt, uint64_t next, bool is64)
 	return r < 0 ? r : put_ip(pt, ppt_tip, next);
 }
 
-int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken, bool is64)
+int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken,
+		      bool is64)
 {
 	const uint64_t mask = pt->is64 ? UINT64_MAX : UINT32_MAX;
 	const uint64_t behind = (ip + insn->length) & mask, target = (behind + (uint64_t)(int64_t)insn->offset) & mask;

@@ -68,8 +68,8 @@ enum { PT_ENCODER_E_UNEXPECTED = 1 };
  * lead to the same place. `is64`: the mode at `next`. Not for what enters the kernel: a system call ends the
  * stream (pt_encoder_end), an INT n interrupts it at its own address. 0, PT_ENCODER_E_UNEXPECTED, -errno.
  */
-int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken, bool is64)
-	_must_check_;
+int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken,
+		      bool is64) _must_check_;
 
 /* The time before the instruction that comes next. */
 int pt_encoder_time(struct pt_encoder_stream *pt, uint64_t tsc) _must_check_;

@@ -265,7 +265,8 @@ int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t t
 
 /* ---- writing */
 
-static int write_one(union record *out, const struct entry *e, const struct step_clock *clock, struct perfdata_writer *w)
+static int write_one(union record *out, const struct entry *e, const struct step_clock *clock,
+		     struct perfdata_writer *w)
 {
 	const size_t len = out->header.size;
 	struct perfabi_sample_id id = {

@@ -77,7 +77,8 @@ static void check_saved(struct fixture *f, uint32_t page, size_t at, const void 
 	uint8_t got[64];
 
 	assert_true(n <= sizeof(got));
-	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEP_CODE_HEAD + page * (uint64_t)STEP_CODE_STRIDE + at)), n);
+	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEP_CODE_HEAD + page * (uint64_t)STEP_CODE_STRIDE + at)),
+			 n);
 	assert_memory_equal(got, bytes, n);
 }
 
@@ -116,7 +117,8 @@ static void test_code_that_changes(void **state)
 {
 	static const uint8_t ret = 0xc3, mov[] = {0xb8, 1, 2, 3, 4};
 	struct fixture *f = *state;
-	uint8_t *p = mmap(NULL, 3 * STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, 3 * STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
 	uint64_t epoch;
 
 	assert_true(p != MAP_FAILED);
