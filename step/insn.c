@@ -341,7 +341,7 @@ static int went_elsewhere(struct step *s, struct step_thread *t)
 {
 	int r = 0;
 
-	s->stats.odd++;
+	s->stats.unexpected_jumps++;
 	if (t->insn.kind == INSN_OTHER) {
 		r = note(s, t);
 		t->ip += t->insn.length;

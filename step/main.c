@@ -246,10 +246,10 @@ static void report(const struct step_stats *s, const char *output)
 		step_end_name(s->end));
 	if (s->overwritten)
 		log_notice("%llu bytes of packets were overwritten by later ones", U(s->overwritten));
-	if (s->odd)
-		log_warning("%llu instructions went where they cannot go", U(s->odd));
-	if (s->let_go)
-		log_warning("%llu threads were too many and not recorded", U(s->let_go));
+	if (s->unexpected_jumps)
+		log_warning("%llu instructions jumped to unexpected addresses", U(s->unexpected_jumps));
+	if (s->threads_not_recorded)
+		log_warning("%llu threads were not recorded: there were too many", U(s->threads_not_recorded));
 	if (s->error)
 		log_error("the recording ended early: %s", strerror(-s->error));
 }

@@ -36,8 +36,8 @@ const char *step_end_name(enum step_end why);
 
 struct step_stats {
 	uint64_t insns, syscalls, signals, threads, processes, bytes, overwritten;
-	uint64_t odd;	   /* instructions that went where they cannot go */
-	uint64_t let_go;   /* threads that were not recorded since there were too many */
+	uint64_t unexpected_jumps;     /* instructions that went where they cannot go */
+	uint64_t threads_not_recorded; /* there were too many */
 	enum step_end end;
 	int error;	   /* negative errno, with STEP_END_ERROR and STEP_END_LIMIT */
 };

@@ -49,7 +49,7 @@ static bool is_pending(pid_t tid, int signal)
 
 /* ---- going on */
 
-static void let_go(struct step *s, struct step_thread *t)
+static void detach(struct step *s, struct step_thread *t)
 {
 	const pid_t tid = t->tid;
 	const int signal = t->signal;
@@ -86,7 +86,7 @@ static int go_on(struct step *s, struct step_thread *t)
 	if (!s->ending && limit_reached(s))
 		step_end(s, limit_reached(s), 0);
 	if (s->ending) {
-		let_go(s, t);
+		detach(s, t);
 		return 0;
 	}
 	/* Not before its first stop: it may be anywhere. */
@@ -449,7 +449,7 @@ static int stopped(struct step *s, pid_t tid, int status)
 	}
 	/* Too many, or one that nobody knows: it runs on its own. */
 	if (!t || s->n_threads > STEP_MAX_THREADS) {
-		s->stats.let_go++;
+		s->stats.threads_not_recorded++;
 		if (t)
 			step_thread_remove(s, t);
 		(void)ptrace(PTRACE_DETACH, tid, NULL, number ? 0 : signal);
@@ -488,7 +488,7 @@ void step_stopped(struct step *s, pid_t tid, int status)
 
 		if (t && t->state != STEP_THREAD_LEAVES) {
 			t->signal = 0;
-			let_go(s, t);
+			detach(s, t);
 		}
 	}
 }

@@ -67,8 +67,8 @@ struct stepabi_stats {
 	uint32_t threads;	 /* alive and stepped */
 	uint64_t insns, syscalls, signals;
 	uint64_t threads_all, processes_all;
-	uint64_t odd;		 /* instructions that went where they cannot go */
-	uint64_t let_go;	 /* threads that were too many */
+	uint64_t unexpected_jumps;	/* instructions that went where they cannot go */
+	uint64_t threads_not_recorded;	/* there were too many */
 	uint64_t overwritten;	 /* bytes of packets */
 	uint64_t bytes;		 /* of packets, kept now */
 	uint64_t max_bytes;	 /* at most that many */

@@ -46,7 +46,7 @@ check() {
 	if [ "$wanted" != - ] && [ "$(cat "$TMP/out")" != "$wanted" ]; then
 		fail "$name said $(head -n 3 "$TMP/out"), not $wanted"
 	fi
-	grep -q "odd\|early\|cannot" "$TMP/err" && fail "$name: $(cat "$TMP/err")"
+	grep -q "unexpected\|not recorded\|early\|cannot" "$TMP/err" && fail "$name: $(cat "$TMP/err")"
 	sort -s -k 1,1 "$TMP/log" >"$TMP/want"
 	[ -s "$TMP/want" ] || fail "$name: nothing was recorded"
 

@@ -24,8 +24,8 @@ SEALS = SEAL | SHRINK | GROW | WRITE
 F_ADD_SEALS = 1033
 HELLO_FORMAT = f"=IIii{TEXT}s"
 STATS_FORMAT = "=IIiI11Q"
-STATS_FIELDS = ("insns", "syscalls", "signals", "threads_all", "processes_all", "odd", "let_go", "overwritten", "bytes",
-                "max_bytes", "oldest_raw_ns")
+STATS_FIELDS = ("insns", "syscalls", "signals", "threads_all", "processes_all", "unexpected_jumps", "threads_not_recorded",
+                "overwritten", "bytes", "max_bytes", "oldest_raw_ns")
 FREEZE_FORMAT = "=IIQ"
 FROZEN_FORMAT = "=IIiIQ"
 EXITED, ASKED, ERROR = 1, 2, 7  # of enum step_end

@@ -328,10 +328,10 @@ static void add_losses(struct json_object *o, const struct stepabi_stats *stats,
 {
 	char key[32];
 
-	(void)snprintf(key, sizeof(key), "%sodd", prefix);
-	json_add_uint(o, key, stats->odd);
-	(void)snprintf(key, sizeof(key), "%slet_go", prefix);
-	json_add_uint(o, key, stats->let_go);
+	(void)snprintf(key, sizeof(key), "%sunexpected_jumps", prefix);
+	json_add_uint(o, key, stats->unexpected_jumps);
+	(void)snprintf(key, sizeof(key), "%sthreads_not_recorded", prefix);
+	json_add_uint(o, key, stats->threads_not_recorded);
 }
 
 static void stepper_describe(const struct target *target, struct json_object *o)

@@ -61,8 +61,8 @@ void step_channel_bound(struct stepabi_stats *stats)
 	bound(&stats->signals);
 	bound(&stats->threads_all);
 	bound(&stats->processes_all);
-	bound(&stats->odd);
-	bound(&stats->let_go);
+	bound(&stats->unexpected_jumps);
+	bound(&stats->threads_not_recorded);
 	bound(&stats->overwritten);
 	bound(&stats->bytes);
 	bound(&stats->max_bytes);
