@@ -72,7 +72,7 @@ static int write_perfdata(struct step *s, uint64_t left, struct step_files *f)
 	f->perfdata = io_memfd("tracerd-step");
 	if (f->perfdata < 0)
 		return f->perfdata;
-	r = step_write(s, f->perfdata, left, "tracerd-step");
+	r = step_write(s, f->perfdata, left);
 	return r < 0 ? r : seal(f->perfdata);
 }
 

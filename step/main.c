@@ -291,7 +291,7 @@ static int record(struct arguments *a, struct step **ret)
 		return a->pid ? 1 : 127;
 	}
 	step_run(s);
-	r = step_write(s, fd, 0, "tracerd-step");
+	r = step_write(s, fd, 0);
 	if (r < 0) {
 		log_error("%s: %s", a->step.output, strerror(-r));
 		return 1;

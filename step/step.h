@@ -80,7 +80,7 @@ uint64_t step_max_bytes(const struct step *s);
 uint64_t step_oldest_raw_ns(struct step *s);
 
 /* Writes the perf.data, after step_run(). At most max_bytes (0: as many as it takes), or -EFBIG. */
-int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command) _must_check_;
+int step_write(struct step *s, int fd, uint64_t max_bytes) _must_check_;
 
 /* The recording as it is now, in memfds that nobody can write; -1 for those that would be empty. */
 struct step_files {

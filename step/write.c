@@ -110,10 +110,10 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	return r < 0 ? r : pt_encoder_read(stream->pt, add_bytes, w);
 }
 
-int step_write(struct step *s, int fd, uint64_t max_bytes, const char *command)
+int step_write(struct step *s, int fd, uint64_t max_bytes)
 {
 	struct perfdata_about about = {
-		.command = command,
+		.command = STEPABI_COMMAND,
 		.clock = CLOCK_MONOTONIC_RAW,
 		.aux_pmu = "intel_pt",
 		.aux_pmu_type = PMU_TYPE,

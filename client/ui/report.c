@@ -54,7 +54,7 @@ static void add_time(struct human_table *table, struct json_object *o, const cha
 		human_table_add(table, human_format("unknown"));
 }
 
-static void print_threads(FILE *out, struct json_object *summary)
+static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 {
 	static const struct human_column sampled[] = {
 		{"THREAD", 'l'},
@@ -70,6 +70,12 @@ static void print_threads(FILE *out, struct json_object *summary)
 		{"OUTSIDE", 'r'},
 		{"CALLS", 'r'},
 	};
+	static const struct human_column by_insns[] = {
+		{"THREAD", 'l'},
+		{"TID", 'r'},
+		{"INSTRUCTIONS", 'r'},
+		{"CALLS", 'r'},
+	};
 	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(sampled);
 	size_t n = field_count(summary, "threads");
 	uint64_t more = field_number(summary, "threads_omitted");
@@ -77,21 +83,25 @@ static void print_threads(FILE *out, struct json_object *summary)
 
 	if (!n)
 		return;
-	if (calls)
+	if (stepped)
+		table = (struct human_table)HUMAN_TABLE(by_insns);
+	else if (calls)
 		table.columns = exact;
 	for (size_t i = 0; i < n && i < MAX_THREADS; i++) {
 		struct json_object *t = field_at(summary, "threads", i);
 
 		human_table_add(&table, human_name(field_text(t, "name")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
-		if (calls) {
+		if (stepped) {
+			human_table_add(&table, human_format("%" PRIu64, field_number(t, "instructions")));
+		} else if (calls) {
 			human_table_add_duration(&table, field_number(t, "traced_ns"));
 			human_table_add_duration(&table, field_number(t, "outside_ns"));
 		} else {
 			add_time(&table, t, "on_cpu_ns");
 			add_time(&table, t, "off_cpu_ns");
 		}
-		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls ? "calls" : "samples")));
+		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls || stepped ? "calls" : "samples")));
 	}
 	(void)fputs("\nthreads\n", out);
 	human_table_print(&table, out, 2);
@@ -127,6 +137,30 @@ static void print_functions(FILE *out, struct json_object *window)
 		human_table_add(&table, human_name(field_text(f, "name")));
 	}
 	(void)fputs("\nfunctions, by the time in themselves and outside of the trace (system calls, off the CPU)\n", out);
+	human_table_print(&table, out, 2);
+}
+
+/* The same of a program that was stepped, where times are the stepper's. */
+static void print_stepped_functions(FILE *out, struct json_object *window)
+{
+	static const struct human_column columns[] = {
+		{"INSTRUCTIONS", 'r'},
+		{"CALLS", 'r'},
+		{"FUNCTION", 'l'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+	size_t n = field_count(window, "functions");
+
+	if (!n)
+		return;
+	for (size_t i = 0; i < n && i < MAX_FUNCTIONS; i++) {
+		struct json_object *f = field_at(window, "functions", i);
+
+		human_table_add(&table, human_format("%" PRIu64, field_number(f, "instructions")));
+		human_table_add(&table, human_format("%" PRIu64, field_number(f, "calls")));
+		human_table_add(&table, human_name(field_text(f, "name")));
+	}
+	(void)fputs("\nfunctions, by the instructions in themselves\n", out);
 	human_table_print(&table, out, 2);
 }
 
@@ -271,10 +305,13 @@ void report_print_waits(FILE *out, struct json_object *window, bool lock)
 	}
 }
 
-static void print_window(FILE *out, struct json_object *window)
+static void print_window(FILE *out, struct json_object *window, bool stepped)
 {
-	print_threads(out, window);
-	print_functions(out, window);
+	print_threads(out, window, stepped);
+	if (stepped)
+		print_stepped_functions(out, window);
+	else
+		print_functions(out, window);
 	report_print_heaviest(out, window);
 	report_print_waits(out, window, true);
 	report_print_waits(out, window, false);
@@ -303,11 +340,14 @@ static void print_span(FILE *out, struct json_object *summary)
 void report_print(FILE *out, struct json_object *summary)
 {
 	struct json_object *losses = field(summary, "losses"), *focus = field(summary, "focus");
+	const bool stepped = field_bool(summary, "stepped");
 	char span[HUMAN_SIZE];
 
 	if (!summary || !json_object_is_type(summary, json_type_object))
 		return;
 	print_span(out, summary);
+	if (stepped)
+		view_line(out, "stepped", "times are the stepper's, not what the program takes by itself");
 	if (view_sum(losses)) {
 		_cleanup_free_ char *text = view_losses(losses);
 
@@ -328,10 +368,10 @@ void report_print(FILE *out, struct json_object *summary)
 					human_duration(span, field_number(focus, "complete_ns")));
 			(void)fputs(":\n", out);
 		}
-		print_window(out, focus);
+		print_window(out, focus, stepped);
 		(void)fputs("\nin all that was recorded:\n", out);
 	}
-	print_window(out, summary);
+	print_window(out, summary, stepped);
 	report_print_regions(out, summary);
 }
 

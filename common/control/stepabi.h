@@ -33,6 +33,12 @@
  */
 #define STEPABI_CODE_PATH "/tracerd-step.code"
 
+/*
+ * The command that perf.data files of stepped programs name as their recorder. By it a decoder knows that times in them
+ * are the stepper's, and not what the program would have taken.
+ */
+#define STEPABI_COMMAND "tracerd-step"
+
 enum stepabi_type {
 	STEPABI_HELLO = 1,
 	STEPABI_STATS = 2,

@@ -7,6 +7,7 @@
 
 #include "common/base/io.h"
 #include "common/control/json.h"
+#include "common/control/stepabi.h"
 #include "decode/base/workers.h"
 #include "decode/dwarf/source.h"
 #include "decode/job/job_internal.h"
@@ -206,6 +207,7 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 	to->period_ns = d->pd ? session_period_ns(d->pd) : 0;
 	to->clocks = d->clocks;
 	to->switches = d->pd && session_has_switches(d->pd);
+	to->stepped = d->pd && d->pd->command && strcmp(d->pd->command, STEPABI_COMMAND) == 0;
 	/* exact calls are whole of themselves, each thread's from its own begin */
 	if (!d->pt)
 		to->complete_from_ns = m->complete_from || !d->pd ? m->complete_from : session_complete_from(d->pd);

@@ -113,7 +113,7 @@ static void read_features(struct perfdata *pd, uint64_t table)
 		table += 16;
 		if (bit != PERFDATA_FEAT_EVENT_DESC && bit != PERFDATA_FEAT_BUILD_ID &&
 			bit != PERFDATA_FEAT_OSRELEASE && bit != PERFDATA_FEAT_ARCH &&
-			bit != PERFDATA_FEAT_CPUID &&
+			bit != PERFDATA_FEAT_CPUID && bit != PERFDATA_FEAT_CMDLINE &&
 			bit != PERFDATA_FEAT_CLOCKID && bit != PERFDATA_FEAT_CLOCK_DATA)
 			continue;
 		run = read_run(pd, off, size);
@@ -206,6 +206,7 @@ struct perfdata *perfdata_free(struct perfdata *pd)
 		free(pd->build_ids[i].name);
 	budget_give(pd->budget, pd->charged);
 	free(pd->build_ids);
+	free(pd->command);
 	free(pd->osrelease);
 	free(pd->arch);
 	free(pd->cpuid);

@@ -44,6 +44,7 @@ enum {
 	PERFDATA_FEAT_OSRELEASE = 4,
 	PERFDATA_FEAT_ARCH = 6,
 	PERFDATA_FEAT_CPUID = 9,
+	PERFDATA_FEAT_CMDLINE = 11,
 	PERFDATA_FEAT_EVENT_DESC = 12,
 	PERFDATA_FEAT_CLOCKID = 23,
 	PERFDATA_FEAT_CLOCK_DATA = 29,
@@ -135,6 +136,7 @@ struct perfdata {
 
 	struct perfdata_build_id *build_ids;
 	uint32_t n_build_ids;
+	char *command;	 /* that recorded, without its arguments; NULL: not told */
 	char *osrelease; /* NULL: not told */
 	char *arch;
 	uint64_t clock_res; /* CLOCKID: 0 not told */

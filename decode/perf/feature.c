@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The few feature sections of a perf.data that decoding needs: names of events, build ids, clocks,
- * and which machine it was.
+ * which machine it was, and which command recorded it.
  */
 #include "config.h"
 
@@ -112,6 +112,10 @@ void perfdata_add_feature(struct perfdata *pd, unsigned feature, const void *p, 
 		break;
 	case PERFDATA_FEAT_CPUID:
 		text = &pd->cpuid;
+		break;
+	case PERFDATA_FEAT_CMDLINE:
+		(void)bytes_u32(&b); /* how many strings */
+		text = &pd->command;
 		break;
 	case PERFDATA_FEAT_CLOCKID:
 		pd->clock_res = bytes_u64(&b);

@@ -61,35 +61,37 @@ int summary_ran(struct summary *s, uint32_t thread, uint32_t frame, uint64_t fro
 	return r == 0 && s->has_focus ? ran_in(&s->focus, thread, frame, from, to, outside) : r;
 }
 
-static void returned_in(struct window *v, uint32_t frame, uint64_t begin, uint64_t end, uint64_t insns)
+static void returned_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t begin, uint64_t end, uint64_t insns)
 {
 	struct function_sums *f;
 
 	/* one that began and ended elsewhere has nothing in here but what was told as running */
-	if (end < v->from || end >= v->to || frame >= v->max_functions)
+	if (end < v->from || end >= v->to || frame >= v->max_functions || thread >= v->max_threads)
 		return;
 	f = &v->functions[frame];
 	f->insns += insns;
+	v->threads[thread].insns += insns;
 	if (end - begin > f->max_ns)
 		f->max_ns = end - begin;
 }
 
-void summary_returned(struct summary *s, uint32_t frame, uint64_t begin, uint64_t end, uint64_t own_insns)
+void summary_returned(struct summary *s, uint32_t thread, uint32_t frame, uint64_t begin, uint64_t end,
+		      uint64_t own_insns)
 {
-	returned_in(&s->all, frame, begin, end, own_insns);
+	returned_in(&s->all, thread, frame, begin, end, own_insns);
 	if (s->has_focus)
-		returned_in(&s->focus, frame, begin, end, own_insns);
+		returned_in(&s->focus, thread, frame, begin, end, own_insns);
 }
 
-/* By time, also that outside; where the clock is too coarse for it, by instructions. */
-static bool heavier(const struct function_sums *a, const struct function_sums *b)
+/* By time, also that outside; where that says nothing or the clock is too coarse for it, by instructions. */
+static bool heavier(const struct function_sums *a, const struct function_sums *b, bool by_insns)
 {
 	const uint64_t x = a->self_ns + a->outside_ns, y = b->self_ns + b->outside_ns;
 
-	return x != y ? x > y : a->insns > b->insns;
+	return by_insns || x == y ? a->insns > b->insns : x > y;
 }
 
-uint32_t summary_functions_top(const struct window *v, uint32_t *ret, uint32_t max)
+uint32_t summary_functions_top(const struct window *v, bool by_insns, uint32_t *ret, uint32_t max)
 {
 	uint32_t n = 0, at;
 
@@ -97,11 +99,11 @@ uint32_t summary_functions_top(const struct window *v, uint32_t *ret, uint32_t m
 		const struct function_sums *f = &v->functions[i];
 
 		if ((f->calls == 0 && f->self_ns == 0 && f->outside_ns == 0) ||
-		    (n == max && !heavier(f, &v->functions[ret[n - 1]])))
+		    (n == max && !heavier(f, &v->functions[ret[n - 1]], by_insns)))
 			continue;
 		if (n < max)
 			n++;
-		for (at = n - 1; at > 0 && heavier(f, &v->functions[ret[at - 1]]); at--)
+		for (at = n - 1; at > 0 && heavier(f, &v->functions[ret[at - 1]], by_insns); at--)
 			ret[at] = ret[at - 1];
 		ret[at] = i;
 	}

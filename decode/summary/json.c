@@ -128,12 +128,12 @@ static struct json_object *stacks_to_json(struct out *o, const struct window *v)
 	return array;
 }
 
-/* Of exact calls: the functions with the most time. */
+/* Of exact calls: the functions with the most time; of a stepped program with the most instructions. */
 static struct json_object *functions_to_json(struct out *o, const struct window *v)
 {
 	struct json_object *array = json_object_new_array();
 	uint32_t top[TOP_FUNCTIONS];
-	const uint32_t n = summary_functions_top(v, top, o->shape.n_functions);
+	const uint32_t n = summary_functions_top(v, o->s->stepped, top, o->shape.n_functions);
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct function_sums *f = &v->functions[top[i]];
@@ -143,9 +143,11 @@ static struct json_object *functions_to_json(struct out *o, const struct window 
 		stacktab_info(o->s->st, top[i], &info);
 		put(o, obj, "name", text(o, info.name));
 		put(o, obj, "calls", number(f->calls));
-		put(o, obj, "self_ns", number(f->self_ns));
-		put(o, obj, "outside_ns", number(f->outside_ns));
-		put(o, obj, "max_ns", number(f->max_ns));
+		if (!o->s->stepped) {
+			put(o, obj, "self_ns", number(f->self_ns));
+			put(o, obj, "outside_ns", number(f->outside_ns));
+			put(o, obj, "max_ns", number(f->max_ns));
+		}
 		put(o, obj, "instructions", number(f->insns));
 		append(o, array, obj);
 	}
@@ -219,6 +221,17 @@ static void put_times(struct out *o, struct json_object *obj, const struct threa
 	put_or_null(o, obj, "off_cpu_ns", t->off_ns, seen && switches);
 }
 
+/* Of exact calls: how long the thread was traced; of a stepped one, how much it did. */
+static void put_trace(struct out *o, struct json_object *obj, const struct thread_sums *t)
+{
+	if (o->s->stepped) {
+		put(o, obj, "instructions", number(t->insns));
+		return;
+	}
+	put(o, obj, "traced_ns", number(t->traced_ns));
+	put(o, obj, "outside_ns", number(t->outside_ns));
+}
+
 static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
 					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
 					   const struct names *names)
@@ -241,8 +254,7 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 		put(o, obj, "samples", number(t->samples));
 		if (t->calls) {
 			put(o, obj, "calls", number(t->calls));
-			put(o, obj, "traced_ns", number(t->traced_ns));
-			put(o, obj, "outside_ns", number(t->outside_ns));
+			put_trace(o, obj, t);
 		}
 		append(o, array, obj);
 	}
@@ -254,18 +266,26 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 	return array;
 }
 
-/* Threads by time on CPU, then off CPU. */
-static int rank_threads(const struct window *v, uint32_t n, struct ranked **ret)
+/* Threads go by time on CPU, then off CPU; those of a stepped program by instructions. */
+static uint64_t thread_weight(const struct thread_sums *t, bool stepped)
+{
+	const uint64_t on = t->on_ns + t->traced_ns, off = t->off_ns + t->outside_ns;
+
+	if (stepped)
+		return t->insns;
+	return on ? on + (UINT64_MAX >> 1) : off >> 1;
+}
+
+static int rank_threads(const struct window *v, bool stepped, uint32_t n, struct ranked **ret)
 {
 	struct ranked *order = calloc(n ? n : 1, sizeof(*order));
 
 	if (!order)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t on = i < v->max_threads ? v->threads[i].on_ns + v->threads[i].traced_ns : 0;
-		uint64_t off = i < v->max_threads ? v->threads[i].off_ns + v->threads[i].outside_ns : 0;
-
-		order[i] = (struct ranked){.weight = on ? on + (UINT64_MAX >> 1) : off >> 1, .index = i};
+		order[i].index = i;
+		if (i < v->max_threads)
+			order[i].weight = thread_weight(&v->threads[i], stepped);
 	}
 	qsort(order, n, sizeof(*order), ranked_compare);
 	*ret = order;
@@ -301,7 +321,7 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 	put(o, obj, "from_ns", number(from));
 	put(o, obj, "to_ns", number(to));
 	put_complete(o, obj, v, from, to);
-	if (rank_threads(v, names->n_threads, &order) < 0) {
+	if (rank_threads(v, o->s->stepped, names->n_threads, &order) < 0) {
 		o->failed = true;
 		return;
 	}
@@ -441,6 +461,8 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 		struct json_object *obj = json_object_new_object();
 		size_t len = 0;
 
+		if (s->stepped)
+			put(&o, obj, "stepped", json_object_new_boolean(true));
 		window_to_json(&o, obj, &s->all, from, to, &names);
 		if (s->has_focus) {
 			struct json_object *focus = json_object_new_object();

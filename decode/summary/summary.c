@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-int summary_new(const struct stacktab *st, struct summary **ret)
+int summary_new(const struct stacktab *st, bool stepped, struct summary **ret)
 {
 	struct summary *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
 	s->st = st;
+	s->stepped = stepped;
 	s->all.to = UINT64_MAX;
 	*ret = s;
 	return 0;

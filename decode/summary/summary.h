@@ -40,7 +40,8 @@ struct summary_wait {
 	uint32_t waker_stack;
 };
 
-int summary_new(const struct stacktab *st, struct summary **ret) _must_check_;
+/* `stepped`: times are the stepper's. Threads and functions are ranked by instructions, and their times left out. */
+int summary_new(const struct stacktab *st, bool stepped, struct summary **ret) _must_check_;
 struct summary *summary_free(struct summary *s);
 DEFINE_CLEANUP(struct summary *, summary_free)
 
@@ -67,7 +68,8 @@ int summary_called(struct summary *s, uint32_t thread, uint32_t frame, uint64_t 
 /* It was the innermost one; `outside`: but not in the trace (a system call, off the CPU). 0 or -ENOMEM. */
 int summary_ran(struct summary *s, uint32_t thread, uint32_t frame, uint64_t from, uint64_t to, bool outside);
 /* A call is over; `own_insns` without those of what it called. */
-void summary_returned(struct summary *s, uint32_t frame, uint64_t begin, uint64_t end, uint64_t own_insns);
+void summary_returned(struct summary *s, uint32_t thread, uint32_t frame, uint64_t begin, uint64_t end,
+		      uint64_t own_insns);
 
 /* ---- regions of the program */
 

@@ -16,7 +16,7 @@
 
 struct thread_sums {
 	uint64_t on_ns, off_ns, samples;
-	uint64_t calls, traced_ns, outside_ns; /* where calls are known exactly */
+	uint64_t calls, insns, traced_ns, outside_ns; /* where calls are known exactly */
 };
 
 /* A function of which every call is known. */
@@ -113,6 +113,7 @@ struct focus_region {
 
 struct summary {
 	const struct stacktab *st;
+	bool stepped;
 	struct window all, focus;
 	bool has_focus;
 	struct focus_region region;
@@ -148,8 +149,8 @@ int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size);
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret);
 
-/* In decode/summary/calls.c: the `max` frames with the most time into `ret`; how many. */
-uint32_t summary_functions_top(const struct window *v, uint32_t *ret, uint32_t max);
+/* In decode/summary/calls.c: the `max` frames with the most time, or instructions, into `ret`; how many. */
+uint32_t summary_functions_top(const struct window *v, bool by_insns, uint32_t *ret, uint32_t max);
 
 /* In decode/summary/regions.c. */
 void summary_regions_wait(struct summary *s, const struct summary_wait *w);

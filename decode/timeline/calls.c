@@ -69,7 +69,7 @@ static int calls_pop(struct timeline *tl, struct tl_thread *t, uint64_t mono, ui
 		c->open[c->n - 1].children += instructions;
 	else
 		c->outer += instructions;
-	summary_returned(tl->summary, call->frame, call->begin, mono,
+	summary_returned(tl->summary, t->index, call->frame, call->begin, mono,
 			 instructions > call->children ? instructions - call->children : 0);
 	return 0;
 }

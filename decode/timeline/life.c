@@ -42,7 +42,7 @@ int timeline_new(const struct timeline_options *options, struct stacktab *st, st
 	timeline_incomplete(tl, 0, options->complete_from_ns);
 	r = slices_new(st, w, options->depth_cap, &tl->slices);
 	if (r == 0)
-		r = summary_new(st, &tl->summary);
+		r = summary_new(st, options->stepped, &tl->summary);
 	if (r == 0)
 		r = sched_new(w, &tl->sched);
 	if (r == 0)

@@ -82,6 +82,7 @@ struct timeline_options {
 	uint32_t depth_cap;	      /* 0 = 500; at most 500 */
 	uint32_t max_threads;	      /* 0 = 65536 */
 	bool switches;		      /* the recording has switches (of every thread) */
+	bool stepped;		      /* the program was stepped: how long something took says nothing */
 	uint64_t complete_from_ns;    /* input clock: from then on every switch is there, before not; 0 = not known */
 	uint64_t focus_begin_ns;      /* window of the summary's "focus", input clock; both 0 = none */
 	uint64_t focus_end_ns;

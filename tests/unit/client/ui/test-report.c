@@ -164,6 +164,25 @@ static void test_functions(void **state)
 	has_not(text, "SAMPLES");
 }
 
+/* Of a stepped program no time is told: it would be the stepper's. */
+static void test_stepped(void **state)
+{
+	_cleanup_free_ char *text = text_of(report_print,
+		"{\"stepped\":true,\"from_ns\":0,\"to_ns\":2000000000,"
+		"\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":0,\"calls\":12,\"instructions\":345}],"
+		"\"functions\":[{\"name\":\"re\\u001bad\",\"calls\":3,\"instructions\":77},7]}");
+
+	(void)state;
+	has(text, "stepped     times are the stepper's");
+	has(text, "THREAD  TID  INSTRUCTIONS  CALLS\n");
+	has(text, "a         7           345     12\n");
+	has(text, "INSTRUCTIONS  CALLS  FUNCTION\n");
+	has(text, "77      3  re\\x1bad\n");
+	has_not(text, "TRACED");
+	has_not(text, "OUTSIDE");
+	has_not(text, "ITSELF");
+}
+
 /* Shares are of all threads' samples, also of those that are not listed. */
 static void test_omitted(void **state)
 {
@@ -291,6 +310,7 @@ int main(void)
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
 		cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_stepped),
 		cmocka_unit_test(test_omitted),
 		cmocka_unit_test(test_odd_summaries),
 		cmocka_unit_test(test_incomplete),
