@@ -31,6 +31,8 @@
 #define TRACER_NAME "step-tracer"
 #define DEFAULT_PSB_BYTES 4096u
 #define DEFAULT_TIME_INSNS 64u
+/* The first line about how far it is; the others come each after twice the time. */
+#define PROGRESS_NS 2000000000ULL
 
 enum option_id {
 	OPT_OUTPUT = 'o',
@@ -70,6 +72,12 @@ static const struct option_doc {
 	{{"help", no_argument, NULL, OPT_HELP}, "", "print this and exit"},
 };
 
+/* Signs of life of a recording that takes long: few, since the terminal is the program's, too. */
+struct progress {
+	struct step *step;
+	uint64_t began, next; /* io_now_ns() */
+};
+
 struct arguments {
 	struct step_options step;
 	char *name; /* argv[0] */
@@ -78,6 +86,7 @@ struct arguments {
 	int control; /* -1: none */
 	char **command; /* NULL with pid */
 	bool help, version;
+	struct progress progress;
 };
 
 static void print_help(void)
@@ -254,6 +263,27 @@ static void report(const struct step_stats *s, const char *output)
 		log_error("the recording ended early: %s", strerror(-s->error));
 }
 
+static void on_progress(void *arg)
+{
+	struct progress *p = arg;
+	uint64_t now = io_now_ns();
+
+	if (now >= p->next) {
+		log_notice("still stepping: %llu instructions in %llu s", U(step_stats(p->step)->insns),
+			   U((now - p->began) / 1000000000ULL));
+		p->next = p->began + 2 * (now - p->began);
+	}
+	step_wake_in(p->step, p->next - now, true);
+}
+
+static void report_progress(struct progress *p, struct step *s)
+{
+	const uint64_t now = io_now_ns();
+
+	*p = (struct progress){.step = s, .began = now, .next = now + PROGRESS_NS};
+	step_on_wake(s, on_progress, p);
+}
+
 static int create_file(const char *path, int *ret)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -290,6 +320,7 @@ static int record(struct arguments *a, struct step **ret)
 			log_error("%s: %s", a->command[0], strerror(-r));
 		return a->pid ? 1 : 127;
 	}
+	report_progress(&a->progress, s);
 	step_run(s);
 	r = step_write(s, fd, 0);
 	if (r < 0) {

@@ -56,6 +56,14 @@ static void arm(uint64_t first_ns)
 		(void)timer_settime(wake, 0, &t, NULL);
 }
 
+/* The same in as many ns, or when the time that was given is over. 0: only then. */
+static void arm_within(const struct step *s, uint64_t ns)
+{
+	const uint64_t now = s->deadline ? io_now_ns() : 0, left = s->deadline > now ? s->deadline - now : 1;
+
+	arm(s->deadline && (!ns || left < ns) ? left : ns);
+}
+
 void step_ask_end(void)
 {
 	if (asked < STEP_ASKS_MAX)
@@ -93,8 +101,8 @@ void step_wake_in(struct step *s, uint64_t ns, bool without_stop)
 {
 	s->wake_in = ns;
 	s->wake_set = without_stop;
-	if (without_stop)
-		arm(ns);
+	if (without_stop && !s->ending) /* then the timer goes on anyway, and shall not be slower */
+		arm_within(s, ns);
 }
 
 /* A thread has stopped: from now on there may be something to tell. */
@@ -103,7 +111,7 @@ static void set_wake(struct step *s)
 	if (!s->on_wake || s->wake_set || !s->wake_in || s->ending)
 		return;
 	s->wake_set = true;
-	arm(s->wake_in);
+	arm_within(s, s->wake_in);
 }
 
 /* Those that come while it is at work are not lost: it looks at everything after this. */
@@ -113,7 +121,7 @@ static void wake_up(struct step *s)
 		return;
 	woken = 0;
 	if (!s->ending) /* then it goes on, and wakes again */
-		arm(0);
+		arm_within(s, 0);
 	s->wake_set = false;
 	s->on_wake(s->wake_arg);
 }
@@ -439,7 +447,6 @@ static void take_turns(struct step *s, pid_t tid, int status)
 
 static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 {
-	uint64_t deadline = s->options.max_seconds ? io_now_ns() + s->options.max_seconds * 1000000000ULL : 0;
 	uint64_t ended = s->ending ? io_now_ns() : 0;
 
 	while (s->n_threads > 0) {
@@ -457,7 +464,7 @@ static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 			break;
 		}
 		/* The alarm may come when threads are always there to be stepped, and interrupt nothing. */
-		if (!s->ending && deadline && woken && io_now_ns() >= deadline)
+		if (!s->ending && s->deadline && woken && io_now_ns() >= s->deadline)
 			step_end(s, STEP_END_SECONDS, 0);
 		if (s->ending) {
 			if (!ended)
@@ -472,8 +479,10 @@ void step_run(struct step *s)
 {
 	int r;
 
-	if (!s->ending && s->options.max_seconds)
-		arm(s->options.max_seconds * 1000000000ULL);
+	if (!s->ending && s->options.max_seconds) {
+		s->deadline = io_now_ns() + s->options.max_seconds * 1000000000ULL;
+		arm_within(s, 0);
+	}
 	wait_for_stops(s, LET_GO_NS);
 	if (!s->ending)
 		step_end(s, STEP_END_EXITED, 0);

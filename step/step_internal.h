@@ -100,6 +100,7 @@ struct step {
 	struct step_stats stats;
 	bool ending;
 	bool timer_made;
+	uint64_t deadline; /* io_now_ns(): max_seconds are over; 0: there is none */
 	void (*on_wake)(void *arg);
 	void *wake_arg;
 	uint64_t wake_in; /* ns; 0: nobody waits for a stop */

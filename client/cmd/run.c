@@ -10,6 +10,7 @@
 
 #include "client/core/arm.h"
 #include "client/core/launch.h"
+#include "client/core/step_progress.h"
 #include "client/ui/command.h"
 #include "client/ui/human.h"
 
@@ -24,12 +25,13 @@ static const struct option_spec specs[] = {
 		.letter = 'q',
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, quiet),
-		.doc = "Do not say on the standard error what was armed."},
+		.doc = "Do not say on the standard error what was armed, or how far the "
+		       "stepping is."},
 	{0},
 };
 
 /* Arms the stopped program. EXIT_OK or EXIT_RUN_FAILED, reported. */
-static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid)
+static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, struct step_progress *progress)
 {
 	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
@@ -48,10 +50,13 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid)
 		return EXIT_RUN_FAILED;
 	}
 	/* the standard output is the program's */
-	if (ctl->json)
+	if (ctl->json) {
 		human_puts(json_text(result, NULL), stderr);
-	else if (!o->quiet)
+	} else if (!o->quiet) {
 		arm_print(ctl, stderr, field(result, "target"));
+		if (arm_steps(&o->arm))
+			step_progress_init(progress, ctl, field(result, "target"));
+	}
 	return EXIT_OK;
 }
 
@@ -61,6 +66,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	const bool steps = arm_steps(&o->arm);
 	_cleanup_free_ char **argv = calloc(n + 1, sizeof(*argv));
 	_cleanup_(launch_fini) struct launch launch = LAUNCH_INIT;
+	_cleanup_(step_progress_fini) struct step_progress progress = {0};
 	int r, error = 0;
 	pid_t pid = 0;
 
@@ -84,7 +90,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (r != 0)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, "run", "cannot start '%s': %s", operands[0],
 			r < 0 ? strerror(-r) : "it ended at once");
-	r = arm_stopped(ctl, o, launch.pid);
+	r = arm_stopped(ctl, o, launch.pid, &progress);
 	if (r != EXIT_OK)
 		return r;
 	/* the recording does not need the connection, and the program may run for weeks */
@@ -93,7 +99,7 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (r < 0)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
 			"cannot release '%s': %s", operands[0], strerror(-r));
-	r = launch_wait(&launch, pid);
+	r = launch_wait(&launch, pid, progress.target ? step_progress_tick : NULL, &progress);
 	return r >= 0 ? r
 		      : ctl_fail(ctl, EXIT_RUN_FAILED, tracerd_error_name(r),
 				"cannot wait for '%s'", operands[0]);

@@ -239,8 +239,25 @@ static int reap(pid_t pid)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : -1;
 }
 
-int launch_wait(const struct launch *launch, pid_t pid)
+/* Returns when there is a signal to read. */
+static void tick_until_signal(const struct launch *launch, int (*tick)(void *arg), void *arg, uint64_t *next)
 {
+	struct pollfd fd = {.fd = launch->signal_fd, .events = POLLIN};
+
+	for (;;) {
+		const uint64_t now = io_now_ns();
+
+		if (now >= *next)
+			*next = io_now_ns() + (uint64_t)tick(arg) * 1000000;
+		else if (poll(&fd, 1, (int)((*next - now) / 1000000 + 1)) != 0)
+			return;
+	}
+}
+
+int launch_wait(const struct launch *launch, pid_t pid, int (*tick)(void *arg), void *arg)
+{
+	uint64_t next = 0;
+
 	for (;;) {
 		struct signalfd_siginfo info;
 		int code = reap(pid);
@@ -250,6 +267,8 @@ int launch_wait(const struct launch *launch, pid_t pid)
 		if (launch->guard > 0)
 			(void)waitpid(launch->guard, NULL, WNOHANG);
 		/* the child's end is a signal like the others: this is the only place to wait */
+		if (tick)
+			tick_until_signal(launch, tick, arg, &next);
 		if (io_read_full(launch->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 			return -EIO;
 		if (info.ssi_signo == SIGCHLD)

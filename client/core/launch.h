@@ -61,6 +61,7 @@ int launch_release(struct launch *launch, pid_t *ret_pid) _must_check_;
 /*
  * Waits for the end of the program, passing on the signals that this process gets (those that the
  * terminal sends to both are left alone). Returns the exit code in the shell's way (128 + signal),
- * or -errno.
+ * or -errno. Meanwhile `tick`, where not NULL, is called whenever as many ms have passed as it last answered, the first
+ * time at once.
  */
-int launch_wait(const struct launch *launch, pid_t pid) _must_check_;
+int launch_wait(const struct launch *launch, pid_t pid, int (*tick)(void *arg), void *arg) _must_check_;

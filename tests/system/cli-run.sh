@@ -71,11 +71,19 @@ for backend in sample step; do
 	python3 "$TMP/odd.py" "$more" cat /proc/self/status >"$TMP/status"
 	grep -E "$states" "$TMP/status" >"$TMP/odd.plain"
 	LC_ALL=C timeout -s KILL 120 python3 "$TMP/odd.py" "$more" "$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q --backend="$backend" -- \
-		cat /proc/self/status >"$TMP/status" || fail "$backend: exit status $? where SIGCHLD is ignored"
+		cat /proc/self/status >"$TMP/status" 2>"$TMP/said" || fail "$backend: exit status $? where SIGCHLD is ignored"
 	grep -E "$states" "$TMP/status" >"$TMP/odd"
+	[ ! -s "$TMP/said" ] || fail "$backend: -q is not quiet: $(cat "$TMP/said")"
 	cmp -s "$TMP/odd.plain" "$TMP/odd" || fail "$backend: other signals: $(diff "$TMP/odd.plain" "$TMP/odd")"
 done
 ok "what is blocked and ignored is the program's, and no end is missed"
+
+# Stepping takes long: a line says how far it is.
+if [ -x "$TRACERD_BUILD/tracerd-step" ]; then
+	expect_rc 0 tracectl run --backend=step -- sleep 3
+	grep -q 'still stepping: [0-9]* instructions in [0-9]* s' "$TMP/err" || fail "no sign of life: $(cat "$TMP/err")"
+	ok "a program that is stepped for long is said to be"
+fi
 
 # A daemon that refuses: the program has not run.
 stop_tracerd

@@ -3,6 +3,7 @@
 # timeout: 300
 """A program that is stepped goes on when the recording ends, in whichever way that comes about: limits, signals, the death of
 tracerd-step; with its signals, masks, handlers, threads and job control as they would be without us. What is written decodes."""
+import re
 
 from stepholderlib import *
 
@@ -200,6 +201,18 @@ def turns(program):
     p.wait()
 
 
+def signs_of_life():
+    """A recording that takes long says how far it is, also of a program that only waits."""
+    p = subprocess.Popen(["sleep", "1000"])
+    atexit.register(p.kill)
+    _, stepper = step("waits", "-p", p.pid, "--max-seconds", 3)
+    err = finish(stepper)
+    expect(re.search(r"still stepping: \d+ instructions in \d+ s\n", err) and "time is over" in err,
+           "a line says how far it is, and the limit of time holds all the same")
+    p.kill()
+    p.wait()
+
+
 def refusals():
     for arguments, code, words in ((["-p", "99999999"], 1, "No such process"), (["-p", "1x"], 2, "not a number"),
                                    ([], 2, "neither"), (["-p", "1", "true"], 2, "either"),
@@ -248,4 +261,5 @@ p.kill()
 p.wait()
 churn(build("step-churn"))
 turns(build("step-busy"))
+signs_of_life()
 other_user(loop)
