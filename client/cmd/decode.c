@@ -23,7 +23,7 @@ struct options {
 	uint64_t timeout, last, threads;
 };
 
-#define DEFAULT_TIMEOUT_S 3600
+#define DEFAULT_TIMEOUT (3600 * DURATION_S)
 
 static const struct option_spec specs[] = {
 	{.name = "output",
@@ -47,13 +47,15 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, summary),
 		.doc = "Print the summary only; then --output may be left out."},
 	{.name = "last",
-		.type = OPTION_UINT,
+		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, last),
-		.arg = "MS",
+		.arg = "TIME",
 		.min = 1,
-		.max = 3600000,
-		.doc = "Let the summary show the recording's last milliseconds by themselves "
-		       "first: the slow moment, where the snapshot was taken right after it."},
+		.max = 3600 * DURATION_S,
+		.bare_unit = DURATION_MS,
+		.doc = "Let the summary show this last part of the recording by itself first: the slow "
+		       "moment, where the snapshot was taken right after it. Times have a unit: ns, us, "
+		       "ms, s, m (minutes) or h, as in 200ms; a number without one is milliseconds."},
 	{.name = "calls",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, calls),
@@ -108,12 +110,13 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, uncompressed),
 		.doc = "Write a timeline that is larger and sooner there."},
 	{.name = "timeout",
-		.type = OPTION_UINT,
+		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, timeout),
-		.arg = "SECONDS",
-		.min = 1,
-		.max = 86400,
-		.doc = "Give up after this time; 3600 if not given."},
+		.arg = "TIME",
+		.min = DURATION_MS,
+		.max = 86400 * DURATION_S,
+		.bare_unit = DURATION_S,
+		.doc = "Give up after this time; 1h if not given. A number without a unit is seconds."},
 	{0},
 };
 
@@ -154,7 +157,7 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		.format = format_for(o),
 		.symfs = o->symfs,
 		.pt_info = o->pt_info,
-		.timeout_s = o->timeout ? o->timeout : DEFAULT_TIMEOUT_S,
+		.timeout_ns = o->timeout ? o->timeout : DEFAULT_TIMEOUT,
 	};
 	const char *view = view_of(o), *path = o->output ? o->output : view ? "-" : "/dev/null";
 	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats;
@@ -190,7 +193,7 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	request.interrupt_fd = interrupt_fd;
 	request.options = json_object_new_object();
 	if (o->last)
-		json_add_uint(request.options, "last_ns", o->last * 1000000);
+		json_add_uint(request.options, "last_ns", o->last);
 	if (view)
 		json_add_string(request.options, "view", view);
 	if (o->lines)

@@ -25,7 +25,7 @@ struct options {
 	uint64_t timeout;
 };
 
-#define DEFAULT_TIMEOUT_S 300
+#define DEFAULT_TIMEOUT (300 * DURATION_S)
 
 static const struct option_spec specs[] = {
 	{.name = "output",
@@ -52,13 +52,14 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, no_wait),
 		.doc = "Print the snapshot's id as soon as it has begun and do not wait for it."},
 	{.name = "timeout",
-		.type = OPTION_UINT,
+		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, timeout),
-		.arg = "SECONDS",
-		.min = 1,
-		.max = 86400,
-		.doc = "How long to wait for the end; 300 if not given. The snapshot goes on "
-		       "without you."},
+		.arg = "TIME",
+		.min = DURATION_MS,
+		.max = 86400 * DURATION_S,
+		.bare_unit = DURATION_S,
+		.doc = "How long to wait for the end, as 500ms or 2m; 5m if not given. A number without "
+		       "a unit is seconds. The snapshot goes on without you."},
 	{0},
 };
 
@@ -170,7 +171,7 @@ static int snapshot_exec(
 	/* what is recorded now cannot be recorded again: only a signal from here on cancels it */
 	interrupt_fd = interrupt_open();
 	r = snapshot_follow(
-		ctl, id, o->timeout ? o->timeout : DEFAULT_TIMEOUT_S, interrupt_fd, &snapshot);
+		ctl, id, o->timeout ? o->timeout : DEFAULT_TIMEOUT, interrupt_fd, &snapshot);
 	if (r != EXIT_OK)
 		return r;
 	return finish(ctl, o, snapshot, interrupt_fd);

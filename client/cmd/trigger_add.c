@@ -9,8 +9,6 @@
 #include "client/ui/command.h"
 #include "client/ui/trigger.h"
 
-#define S 1000000000ULL
-
 struct options {
 	const char *region;
 	uint64_t over, cooldown, after, max_per_hour;
@@ -29,7 +27,7 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, over),
 		.arg = "TIME",
 		.min = 1,
-		.max = 3600 * S,
+		.max = 3600 * DURATION_S,
 		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, "
 		       "us, ms, s, m "
 		       "(minutes) or h, as in 5ms or 1.5s."},
@@ -38,7 +36,7 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, cooldown),
 		.given = offsetof(struct options, has_cooldown),
 		.arg = "TIME",
-		.max = 86400 * S,
+		.max = 86400 * DURATION_S,
 		.doc = "After a hit, others within this time are only counted; 10s if not given."},
 	{.name = "max-per-hour",
 		.type = OPTION_UINT,
@@ -52,7 +50,7 @@ static const struct option_spec specs[] = {
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, after),
 		.arg = "TIME",
-		.max = 60 * S,
+		.max = 60 * DURATION_S,
 		.doc = "Take the snapshot so long behind the region's end, so that what follows is "
 		       "in it as well; at "
 		       "once if not given."},

@@ -177,7 +177,7 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 /* Waits for the decoder's end; the interrupt and the time limit make it come. */
 static void loop(struct job *j, struct decoder *d)
 {
-	uint64_t deadline = io_now_ns() + j->request->timeout_s * 1000000000;
+	uint64_t deadline = io_now_ns() + j->request->timeout_ns;
 	bool killed = false;
 
 	while (!j->ended) {

@@ -101,10 +101,10 @@ static int take_events(struct ctl *ctl, const char *id, struct progress *progres
 	}
 }
 
-int snapshot_follow(struct ctl *ctl, const char *id, uint64_t timeout_s, int interrupt_fd,
+int snapshot_follow(struct ctl *ctl, const char *id, uint64_t timeout_ns, int interrupt_fd,
 	struct json_object **ret_snapshot)
 {
-	uint64_t deadline = io_now_ns() + timeout_s * 1000000000;
+	uint64_t deadline = io_now_ns() + timeout_ns;
 	struct progress progress;
 	bool cancelled = false;
 	int r;

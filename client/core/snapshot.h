@@ -16,7 +16,7 @@ int snapshot_subscribe(struct ctl *ctl) _must_check_;
  * snapshot. *ret_snapshot is set with EXIT_OK only, and then its state is an end: "done", "failed"
  * or "cancelled". Other exit codes have been reported.
  */
-int snapshot_follow(struct ctl *ctl, const char *id, uint64_t timeout_s, int interrupt_fd,
+int snapshot_follow(struct ctl *ctl, const char *id, uint64_t timeout_ns, int interrupt_fd,
 	struct json_object **ret_snapshot) _must_check_;
 
 /*

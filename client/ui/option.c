@@ -51,21 +51,22 @@ static int digits(const char **s, uint64_t *v, unsigned int *n)
 	return 0;
 }
 
+/* The largest first. */
+static const struct {
+	const char *name;
+	uint64_t ns;
+} units[] = {{"h", 3600 * 1000000000ULL}, {"m", 60 * 1000000000ULL}, {"s", 1000000000},
+	{"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+
 static uint64_t unit_ns(const char *name)
 {
-	static const struct {
-		const char *name;
-		uint64_t ns;
-	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000},
-		{"m", 60 * 1000000000ULL}, {"h", 3600 * 1000000000ULL}};
-
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
 		if (!strcmp(units[i].name, name))
 			return units[i].ns;
 	return 0;
 }
 
-int parse_duration(const char *s, uint64_t *ret)
+int parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret)
 {
 	uint64_t v = 0, part = 1, unit;
 	unsigned int whole = 0, behind = 0;
@@ -91,7 +92,7 @@ int parse_duration(const char *s, uint64_t *ret)
 		return 0;
 	}
 	s += *s == ' ';
-	unit = unit_ns(s);
+	unit = *s ? unit_ns(s) : bare_unit;
 	return unit ? scale(v, unit, part, ret) : DURATION_E_UNIT;
 }
 
@@ -148,11 +149,6 @@ static const char *quoted(const char *s, char buf[80])
 /* "1 us", "10 m": the largest unit of which it is a whole number. */
 static const char *duration_text(char buf[32], uint64_t ns)
 {
-	static const struct {
-		const char *name;
-		uint64_t ns;
-	} units[] = {{"h", 3600 * 1000000000ULL}, {"m", 60 * 1000000000ULL}, {"s", 1000000000},
-		{"ms", 1000000}, {"us", 1000}, {"ns", 1}};
 	size_t i = 0;
 
 	while (i + 1 < ARRAY_SIZE(units) && (ns < units[i].ns || ns % units[i].ns))
@@ -166,7 +162,7 @@ static int store_duration(const struct option_spec *s, const char *value, uint64
 {
 	char safe[80], from[32], to[32];
 	uint64_t ns = 0;
-	int r = parse_duration(value, &ns);
+	int r = parse_duration(value, s->bare_unit, &ns);
 
 	if (r == 0 && ns >= s->min && ns <= s->max) {
 		*ret = ns;

@@ -17,7 +17,7 @@ enum option_type {
 	OPTION_FILE,   /* the same; completed as a file name */
 	OPTION_UINT,   /* uint64_t within min and max */
 	OPTION_CHOICE, /* const char *, one word of `choices` */
-	OPTION_DURATION, /* uint64_t of nanoseconds within min and max, with a unit */
+	OPTION_DURATION, /* uint64_t of nanoseconds within min and max */
 };
 
 /* One option; a table ends with an entry whose name is NULL. */
@@ -29,6 +29,7 @@ struct option_spec {
 	const char *arg;     /* the value's placeholder; NULL for a flag */
 	const char *choices; /* "auto|fp|dwarf" for OPTION_CHOICE */
 	uint64_t min, max;   /* for OPTION_UINT and OPTION_DURATION */
+	uint64_t bare_unit;  /* for OPTION_DURATION: ns that a number without a unit counts; 0: it needs one */
 	size_t given;	     /* of a bool that is set where the option was given; 0: none */
 	const char *doc;     /* one sentence or two, no newline */
 };
@@ -58,14 +59,18 @@ int options_parse(const struct option_set *sets, size_t n_sets, int argc, char *
  */
 int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret) _must_check_;
 
+#define DURATION_MS UINT64_C(1000000)
+#define DURATION_S UINT64_C(1000000000)
+
 enum {
-	DURATION_E_BAD = 1, /* no number, or something behind the unit */
+	DURATION_E_BAD = 1, /* no number */
 	DURATION_E_UNIT,    /* no unit, or one that we do not know */
 	DURATION_E_LONG,    /* more than 2^64 ns, or a part of a nanosecond */
 };
 
 /*
  * A length of time: a decimal number and, with or without a space between them, one of ns, us, ms,
- * s, m (minutes) and h: "5ms", "1.5 s". "0" needs no unit. 0 or DURATION_E_*.
+ * s, m (minutes) and h: "5ms", "1.5 s". "0" needs no unit; any other number without one counts
+ * `bare_unit` ns, or is an error where that is 0. 0 or DURATION_E_*.
  */
-int parse_duration(const char *s, uint64_t *ret) _must_check_;
+int parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret) _must_check_;

@@ -278,11 +278,35 @@ static void test_durations(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t ns = 77;
-		int r = parse_duration(cases[i].text, &ns);
+		int r = parse_duration(cases[i].text, 0, &ns);
 
 		if (r != cases[i].r || ns != (r == 0 ? cases[i].ns : 77))
 			fail_msg("\"%s\": %d, %llu", cases[i].text, r, (unsigned long long)ns);
 	}
+}
+
+/* Options that took a bare number before they took units still do. */
+static void test_bare_durations(void **state)
+{
+	uint64_t ns = 0;
+
+	assert_int_equal(parse_duration("100", DURATION_MS, &ns), 0);
+	assert_int_equal(ns, 100000000);
+	assert_int_equal(parse_duration("1.5", DURATION_S, &ns), 0);
+	assert_int_equal(ns, 1500000000);
+	assert_int_equal(parse_duration("200ms", DURATION_S, &ns), 0);
+	assert_int_equal(ns, 200000000);
+	assert_int_equal(parse_duration("5x", DURATION_S, &ns), DURATION_E_UNIT);
+	assert_int_equal(parse_duration("0.0000001", DURATION_MS, &ns), DURATION_E_LONG);
+}
+
+/* No command counts a time in a unit of its own. */
+static void test_times_have_units(void **state)
+{
+	for (size_t i = 0; commands[i]; i++)
+		for (const struct option_spec *s = commands[i]->options; s && s->name; s++)
+			if (!strcmp(s->name, "timeout") || !strcmp(s->name, "last"))
+				assert_int_equal(s->type, OPTION_DURATION);
 }
 
 static void test_duration_options(void **state)
@@ -334,6 +358,8 @@ int main(void)
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_bare_durations),
+		cmocka_unit_test(test_times_have_units),
 		cmocka_unit_test(test_duration_options),
 		cmocka_unit_test(test_codes),
 	};
