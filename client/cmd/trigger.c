@@ -17,7 +17,7 @@ const struct command cmd_trigger = {
 	.summary = "take snapshots by themselves when a region is slow",
 	.doc = "A trigger takes a snapshot of a target by itself whenever a region of one of its "
 	       "programs takes "
-	       "too long. Regions are what a program marks with libtracerd (tracerd_begin(), "
+	       "too long. Regions are what a program marks with libtracerd (tracerd_region_begin(), "
 	       "TRACERD_SCOPE()); the "
 	       "program compares at the region's end and tells the daemon only then, so that "
 	       "watching costs "

@@ -30,7 +30,13 @@ if command -v groff >/dev/null 2>&1; then
 	ok "the pages are clean man(7)"
 fi
 
-# The completion as bash uses it.
+# The functions and macros of the library that the pages name are those of its headers.
+for name in $(cat "$TMP/tracectl.1" "$TRACERD_SRC"/man/*.[158] | sed 's/\\//g' | grep -Eoi 'tracerd_[a-z0-9_]+\(\)' | sort -u); do
+	grep -qw "${name%()}" "$TRACERD_SRC"/client/include/tracerd/*.h || fail "a manual page names $name, which does not exist"
+done
+ok "the pages name no function that does not exist"
+
+# The completion as bash uses it; the programs that it asks are told what to answer.
 complete_words() {
 	bash -c '
 		compopt() { :; }
