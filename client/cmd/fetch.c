@@ -20,6 +20,14 @@ struct options {
 	const char *output, *file;
 };
 
+/* The files that every snapshot has; a bundle with programs in it has more. */
+static const char *file_word(size_t i)
+{
+	static const char *const names[] = {BUNDLE_TRACE, BUNDLE_PERFDATA, BUNDLE_META};
+
+	return i < ARRAY_SIZE(names) ? names[i] : NULL;
+}
+
 static const struct option_spec specs[] = {
 	{.name = "output",
 		.letter = 'o',
@@ -34,6 +42,7 @@ static const struct option_spec specs[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct options, file),
 		.arg = "NAME",
+		.words = file_word,
 		.doc = "Which file of the snapshot; trace.pftrace, the decoded trace, if not "
 		       "given."},
 	{0},

@@ -62,7 +62,7 @@ const struct command cmd_show = {
 	.doc = "Shows all that is known about one target, named by its id (t3) or process id: how "
 	       "it is recorded and why so, its look-back, its losses. Of a snapshot it shows the "
 	       "state, the files and the summary.",
-	.operand = OPERAND_TARGET,
+	.operand = OPERAND_TARGET_OR_SNAPSHOT,
 	.min_operands = 1,
 	.max_operands = 1,
 	.exec = show_exec,

@@ -15,19 +15,26 @@
 #include "client/ui/interrupt.h"
 #include "client/ui/trigger.h"
 #include "client/ui/view.h"
+#include "common/control/protocol.h"
 
 struct options {
 	const char *event;
 	uint64_t count;
 };
 
+static const char *event_word(size_t i)
+{
+	return i < protocol_n_events ? protocol_events[i].name : NULL;
+}
+
 static const struct option_spec specs[] = {
 	{.name = "event",
 		.letter = 'e',
-		.type = OPTION_STRING,
+		.type = OPTION_WORD,
 		.offset = offsetof(struct options, event),
 		.arg = "NAME",
-		.doc = "Only events of this name, such as snapshot.state."},
+		.words = event_word,
+		.doc = "Print only events of this name, such as snapshot.state."},
 	{.name = "count",
 		.letter = 'c',
 		.type = OPTION_UINT,

@@ -198,6 +198,24 @@ static void completion_pattern(FILE *out, const char *name)
 		(void)fprintf(out, "%s%c", *name == ' ' ? "\\" : "", *name);
 }
 
+/* What completes an option's value, as a command of bash; NULL: nothing. */
+static const char *completion_generator(const struct option_spec *s)
+{
+	switch (s->type) {
+	case OPTION_FILE:
+		return "-f";
+	case OPTION_UNIT:
+		return "-W \"$(systemctl list-units --all --plain --no-legend 2>/dev/null | cut -d' ' -f1)\"";
+	default:
+		return NULL;
+	}
+}
+
+static bool completion_has_value(const struct option_spec *s)
+{
+	return s->choices || s->words || completion_generator(s);
+}
+
 static void completion_choice(FILE *out, const char *command, const struct option_spec *s)
 {
 	(void)fputc('\t', out);
@@ -208,13 +226,15 @@ static void completion_choice(FILE *out, const char *command, const struct optio
 		completion_pattern(out, command);
 		(void)fprintf(out, ":-%c", s->letter);
 	}
-	if (s->type == OPTION_FILE) {
-		(void)fputs(") COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", out);
+	if (completion_generator(s)) {
+		(void)fprintf(out, ") COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n", completion_generator(s));
 		return;
 	}
 	(void)fputs(") COMPREPLY=($(compgen -W \"", out);
-	for (const char *p = s->choices; *p; p++)
+	for (const char *p = s->choices; p && *p; p++)
 		(void)fputc(*p == '|' ? ' ' : *p, out);
+	for (size_t i = 0; s->words && s->words(i); i++)
+		(void)fprintf(out, "%s%s", i ? " " : "", s->words(i));
 	(void)fputs("\" -- \"$cur\")); return ;;\n", out);
 }
 
@@ -222,7 +242,7 @@ static void completion_choice(FILE *out, const char *command, const struct optio
 static void completion_values(FILE *out, const struct command *c)
 {
 	for (const struct option_spec *s = c->options; s && s->name; s++)
-		if (s->type == OPTION_CHOICE || s->type == OPTION_FILE)
+		if (completion_has_value(s))
 			completion_choice(out, c->name, s);
 }
 
@@ -244,6 +264,9 @@ static const char *completion_operand(enum operand_kind kind)
 		return "$(compgen -W \"$(tracectl list --ids 2>/dev/null)\" -- \"$cur\")";
 	case OPERAND_SNAPSHOT:
 		return "$(compgen -W \"$(tracectl snapshots --ids 2>/dev/null)\" -- \"$cur\")";
+	case OPERAND_TARGET_OR_SNAPSHOT:
+		return "$(compgen -W \"$(tracectl list --ids 2>/dev/null; tracectl snapshots --ids 2>/dev/null)\" "
+		       "-- \"$cur\")";
 	case OPERAND_TRIGGER:
 		return "$(compgen -W \"$(tracectl trigger list --ids 2>/dev/null)\" -- \"$cur\")";
 	case OPERAND_FILE:
@@ -324,7 +347,7 @@ void help_print_completion(FILE *out)
 	(void)fputs("\tcase $command:$prev in\n", out);
 	each_command(out, completion_values);
 	for (const struct option_spec *s = common_option_specs; s->name; s++)
-		if (s->type == OPTION_CHOICE || s->type == OPTION_FILE)
+		if (completion_has_value(s))
 			completion_choice(out, "*", s);
 	(void)fputs("\tesac\n"
 		    "\tcase $command in\n",

@@ -111,6 +111,31 @@ static bool choice_matches(const char *choices, const char *value)
 	return false;
 }
 
+/* What the user typed, made safe for the terminal. */
+static const char *quoted(const char *s, char buf[80])
+{
+	(void)escape_text(buf, 80, s, strlen(s));
+	return buf;
+}
+
+/* An error with all words in it. */
+static int store_word(const struct option_spec *s, const char *value, const char **ret, char error[OPTION_ERROR_SIZE])
+{
+	char safe[80];
+	int n;
+
+	for (size_t i = 0; s->words(i); i++) {
+		if (!strcmp(s->words(i), value)) {
+			*ret = value;
+			return 0;
+		}
+	}
+	n = snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not one of", s->name, quoted(value, safe));
+	for (size_t i = 0; s->words(i) && n < OPTION_ERROR_SIZE; i++)
+		n += snprintf(error + n, OPTION_ERROR_SIZE - (size_t)n, "%s %s", i ? "," : "", s->words(i));
+	return -EINVAL;
+}
+
 static const struct option_spec *find_long(const struct option_set *sets, size_t n_sets,
 	const char *name, size_t len, void **ret_values)
 {
@@ -137,13 +162,6 @@ static const struct option_spec *find_letter(
 		}
 	}
 	return NULL;
-}
-
-/* What the user typed, made safe for the terminal. */
-static const char *quoted(const char *s, char buf[80])
-{
-	(void)escape_text(buf, 80, s, strlen(s));
-	return buf;
 }
 
 /* "1 us", "10 m": the largest unit of which it is a whole number. */
@@ -196,6 +214,7 @@ static int store_value(
 		return 0;
 	case OPTION_STRING:
 	case OPTION_FILE:
+	case OPTION_UNIT:
 		if (!*value) {
 			(void)snprintf(
 				error, OPTION_ERROR_SIZE, "--%s: the value is empty", s->name);
@@ -220,6 +239,8 @@ static int store_value(
 		}
 		*(const char **)(void *)at = value;
 		return 0;
+	case OPTION_WORD:
+		return store_word(s, value, (const char **)(void *)at, error);
 	case OPTION_DURATION:
 		return store_duration(s, value, (uint64_t *)(void *)at, error);
 	}

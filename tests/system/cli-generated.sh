@@ -40,6 +40,8 @@ ok "the pages name no function that does not exist"
 complete_words() {
 	bash -c '
 		compopt() { :; }
+		tracectl() { case $1 in list) echo t7 ;; snapshots) echo 20261121-101500-3f9a ;; esac; }
+		systemctl() { echo "nginx.service loaded active running A server"; }
 		complete() { :; }
 		. "$1"; shift
 		COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -52,4 +54,11 @@ complete_words tracectl arm --stacks = dw | grep -qx dwarf || fail "values are n
 complete_words tracectl trigger re | grep -qx remove || fail "sub-commands are not completed"
 complete_words tracectl trigger add --ov | grep -qx -- --over= || fail "options of sub-commands are not completed"
 complete_words tracectl arm $$ | grep -qx $$ || fail "process ids are not completed"
+complete_words tracectl show t | grep -qx t7 || fail "show does not complete targets"
+complete_words tracectl show 2 | grep -qx 20261121-101500-3f9a || fail "show does not complete snapshots"
+complete_words tracectl fetch -f p | grep -qx perf.data || fail "fetch -f does not complete files of a snapshot"
+complete_words tracectl fetch --file = tr | grep -qx trace.pftrace || fail "fetch --file= does not complete"
+complete_words tracectl arm --unit = ng | grep -qx nginx.service || fail "--unit does not complete units"
+complete_words tracectl arm -u ng | grep -qx nginx.service || fail "-u does not complete units"
+complete_words tracectl watch -e tr | grep -qx trigger.hit || fail "watch -e does not complete events"
 ok "the completion completes"

@@ -45,6 +45,9 @@ expect_rc 2 "$t" disarm x3
 expect_rc 2 "$t" snapshot ''
 expect_rc 2 "$t" snapshot 12 --no-wait -o x
 expect_rc 2 "$t" snapshot 12 --timeout=0
+expect_rc 2 "$t" watch -e nope
+grep -q "'nope' is not one of target.state, snapshot.state, snapshot.progress, trigger.hit" "$TMP/err" ||
+	fail "watch does not say which events there are: $(cat "$TMP/err")"
 expect_rc 2 "$t" decode x
 expect_rc 2 "$t" fetch x -o "$TMP/" --file perf.data
 ok "errors of usage are exit status 2"

@@ -56,7 +56,7 @@ ROOMS = {
     "client/lib": f"{BASE} {BUNDLE} {CONTROL}",
     "client/ui": f"{BASE} {CONTROL} client/core/ctl.h",
     "client/core": f"{BASE} {BUNDLE} {CONTROL} {DECODER} client/lib client/ui",
-    "client/cmd": f"{BUNDLE} client/core client/ui",
+    "client/cmd": f"{BUNDLE} {CONTROL} client/core client/ui",
     "client": f"{BASE} client/core client/ui",
 }
 # Circles of files over rooms that are left, each with its reason.

@@ -180,6 +180,8 @@ static void check_specs(const struct command *c, const struct option_spec *s)
 		assert_true(s->doc[strlen(s->doc) - 1] == '.');
 		assert_true((s->type == OPTION_FLAG) == (s->arg == NULL));
 		assert_true((s->type == OPTION_CHOICE) == (s->choices != NULL));
+		assert_true(s->type != OPTION_WORD || s->words);
+		assert_true(!s->words || (s->words(0) && s->type != OPTION_CHOICE));
 		if (s->type == OPTION_UINT || s->type == OPTION_DURATION)
 			assert_true(s->min <= s->max && s->max > 0);
 		for (int which = 0; which < 2; which++) {
