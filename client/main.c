@@ -12,6 +12,7 @@
 #include "client/core/ctl.h"
 #include "client/ui/command.h"
 #include "client/ui/help.h"
+#include "client/ui/stdout.h"
 #include "common/base/escape.h"
 
 static int usage_error(struct ctl *ctl, const struct command *command, const char *message)
@@ -117,10 +118,12 @@ static void on_pipe(int signal)
 /* Output that did not get to where it was sent is a failure, whatever the command thought. */
 static int flush_output(int code)
 {
-	if (!ferror(stdout) && fflush(stdout) == 0)
+	int r = stdout_flush();
+
+	if (r == 0)
 		return code;
-	if (errno != EPIPE)
-		(void)fprintf(stderr, "tracectl: cannot write the output: %s\n", strerror(errno));
+	if (r != -EPIPE)
+		(void)fprintf(stderr, "tracectl: cannot write the output: %s\n", strerror(-r));
 	return code == EXIT_OK ? EXIT_FAILED : code;
 }
 
@@ -131,6 +134,7 @@ int main(int argc, char **argv)
 	int rest = argc - 1, code;
 
 	(void)setlocale(LC_TIME, "");
+	stdout_open();
 	/*
 	 * A reader that left ("| head") is an error of a write, not a death. A handler, which an
 	 * exec undoes: a command that we run finds the signal as we did.

@@ -13,6 +13,7 @@
 #include "client/ui/command.h"
 #include "client/ui/human.h"
 #include "client/ui/interrupt.h"
+#include "client/ui/stdout.h"
 #include "client/ui/trigger.h"
 #include "client/ui/view.h"
 #include "common/control/protocol.h"
@@ -154,7 +155,7 @@ static int watch_exec(struct ctl *ctl, const void *options, const char *const *o
 				print_human_line(event);
 			tracerd_event_free(event);
 			seen++;
-			if (fflush(stdout) != 0)
+			if (stdout_flush() < 0)
 				return EXIT_FAILED;
 		}
 		if (r < 0)

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/ui/option.h"
 #include "common/base/escape.h"
@@ -150,7 +151,8 @@ size_t human_columns(FILE *stream)
 	struct winsize ws = {0};
 	uint64_t n;
 
-	if (ioctl(fileno(stream), TIOCGWINSZ, &ws) < 0)
+	/* tracectl's own stdout (client/ui/stdout.h) has no descriptor that stdio knows */
+	if (ioctl(stream == stdout ? STDOUT_FILENO : fileno(stream), TIOCGWINSZ, &ws) < 0)
 		return 0;
 	if (env && parse_u64(env, 20, 10000, &n) == 0)
 		return n;

@@ -77,6 +77,26 @@ expect_rc 3 tracectl fetch no-such-id -o "$TMP/x"
 expect_rc 3 tracectl fetch "$id" --file no-such-file -o "$TMP/x"
 ok "fetch"
 
+# Whatever was asked of the terminal meanwhile, the reason is the write's.
+if [ -w /dev/full ]; then
+	for c in list status snapshots "show t1" "show $id" "show $id --json" "snapshot t1"; do
+		# shellcheck disable=SC2086 # words
+		"$TRACERD_BUILD/tracectl" $c >/dev/full 2>"$TMP/err"
+		rc=$?
+		[ "$rc" = 1 ] || fail "$c to a full disk: exit code $rc"
+		grep -qx 'tracectl: cannot write the output: No space left on device' "$TMP/err" ||
+			fail "$c to a full disk says: $(cat "$TMP/err")"
+	done
+	for c in "fetch $id -o -" "decode $TMP/bundle -o -"; do
+		# shellcheck disable=SC2086 # words
+		"$TRACERD_BUILD/tracectl" $c >/dev/full 2>"$TMP/err"
+		rc=$?
+		[ "$rc" = 1 ] || fail "$c to a full disk: exit code $rc"
+		grep -q 'No space left on device' "$TMP/err" || fail "$c to a full disk says: $(cat "$TMP/err")"
+	done
+	ok "a full disk is said"
+fi
+
 stop_daemon_later=$TRACERD_PID
 expect_rc 0 env TRACERD_SOCKET=/nonexistent "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o "$TMP/again.pftrace"
 expect_rc 0 "$TRACERD_BUILD/tracectl" decode "$TMP/bundle" --summary --json
