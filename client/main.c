@@ -12,6 +12,7 @@
 #include "client/core/ctl.h"
 #include "client/ui/command.h"
 #include "client/ui/help.h"
+#include "client/ui/human.h"
 #include "client/ui/stdout.h"
 #include "common/base/escape.h"
 
@@ -97,6 +98,8 @@ static int run_command(
 	ctl.socket = common.socket;
 	if (r < 0)
 		return usage_error(&ctl, command, error);
+	if (common.wide)
+		human_set_wide();
 	if (common.help) {
 		help_print_command(stdout, command);
 		return EXIT_OK;

@@ -12,6 +12,11 @@ const struct option_spec common_option_specs[] = {
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct common_options, json),
 		.doc = "Print JSON, the protocol's own objects, instead of text for people."},
+	{.name = "wide",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct common_options, wide),
+		.doc = "Print stacks and tables whole, even if the terminal is narrower. Output that does "
+		       "not go to a terminal is always whole."},
 	{.name = "socket",
 		.type = OPTION_FILE,
 		.offset = offsetof(struct common_options, socket),

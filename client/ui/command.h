@@ -53,6 +53,7 @@ struct command {
 /* The options that every command takes. */
 struct common_options {
 	bool json;
+	bool wide;
 	bool help;
 	const char *socket;
 };

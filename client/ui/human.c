@@ -145,12 +145,21 @@ size_t human_width(const char *text)
 	return n;
 }
 
+static bool wide;
+
+void human_set_wide(void)
+{
+	wide = true;
+}
+
 size_t human_columns(FILE *stream)
 {
 	const char *env = getenv("COLUMNS");
 	struct winsize ws = {0};
 	uint64_t n;
 
+	if (wide && stream == stdout)
+		return 0;
 	/* tracectl's own stdout (client/ui/stdout.h) has no descriptor that stdio knows */
 	if (ioctl(stream == stdout ? STDOUT_FILENO : fileno(stream), TIOCGWINSZ, &ws) < 0)
 		return 0;
@@ -174,6 +183,83 @@ size_t human_print_cut(FILE *out, const char *text, size_t columns)
 	}
 	(void)fputc('~', out);
 	return columns;
+}
+
+/* The first byte of character `i`, or the end. */
+static const char *character(const char *text, size_t i)
+{
+	for (; *text; text++)
+		if (((unsigned char)*text & 0xc0) != 0x80 && i-- == 0)
+			break;
+	return text;
+}
+
+/* Of a word that is longer than `columns` the begin and the end; both tell more than its middle. */
+static void print_word(FILE *out, const char *word, size_t columns)
+{
+	size_t width = human_width(word);
+
+	if (!columns || width <= columns)
+		(void)fputs(word, out);
+	else
+		(void)fprintf(out, "%.*s~%s", (int)(character(word, columns / 2) - word), word,
+			character(word, width - (columns - columns / 2 - 1)));
+}
+
+/* Words with those from `omit` to `resume` left out, wrapped at `columns`. */
+struct wrapping {
+	size_t column, indent, columns, omit, resume;
+	const char *joint;
+};
+
+/* Prints them (`out` may be NULL), and returns how many lines it takes. */
+static size_t wrap(FILE *out, const struct wrapping *w, char *const *words, size_t n)
+{
+	size_t column = w->column, lines = 1, joint = human_width(w->joint);
+
+	for (size_t i = 0; i < n; i++) {
+		_cleanup_free_ char *more = i == w->omit && w->resume > w->omit
+						    ? human_format("(%zu more)", w->resume - w->omit)
+						    : NULL;
+		const char *word = more ? more : words[i];
+		size_t before = i ? joint : 0, width = human_width(word);
+		const size_t room = w->columns - w->indent - joint;
+		bool fits;
+
+		width = width < room ? width : room;
+		fits = column + before + width <= w->columns;
+		if (!fits) {
+			lines++;
+			column = w->indent;
+		}
+		column += before + width;
+		if (out) {
+			if (!fits)
+				(void)fprintf(out, "\n%*s", (int)w->indent, "");
+			if (i)
+				(void)fputs(w->joint + (!fits && *w->joint == ' '), out);
+			print_word(out, word, room);
+		}
+		if (more)
+			i = w->resume - 1;
+	}
+	return lines;
+}
+
+void human_print_words(FILE *out, size_t column, size_t indent, const char *joint, char *const *words, size_t n)
+{
+	struct wrapping w = {.column = column, .indent = indent, .columns = human_columns(out), .joint = joint};
+
+	if (!w.columns) {
+		for (size_t i = 0; i < n; i++)
+			(void)fprintf(out, "%s%s", i ? joint : "", words[i]);
+		return;
+	}
+	for (size_t left_out = 2; wrap(NULL, &w, words, n) > HUMAN_LINES && left_out + 2 <= n; left_out++) {
+		w.omit = (n - left_out) / 2;
+		w.resume = w.omit + left_out;
+	}
+	(void)wrap(out, &w, words, n);
 }
 
 void human_table_add(struct human_table *t, char *text)

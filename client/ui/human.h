@@ -40,12 +40,27 @@ void human_puts(const char *text, FILE *stream);
 /* How many columns `text` (valid UTF-8) takes, one a character. */
 size_t human_width(const char *text);
 
-/* Columns of the terminal behind `stream`, 0 if it is none. COLUMNS in the environment wins. */
+/*
+ * Columns of the terminal behind `stream`, 0 if it is none: then nothing is cut. COLUMNS in the
+ * environment wins.
+ */
 size_t human_columns(FILE *stream);
+
+/* From now on stdout has no edge, whatever it is (--wide). */
+void human_set_wide(void);
 
 /* Prints `text` cut to `columns` (0: whole), the last one then being "~". Returns the columns used.
  */
 size_t human_print_cut(FILE *out, const char *text, size_t columns);
+
+/*
+ * Prints words in order, joined by `joint`, behind what is on the line already (`column` characters).
+ * What does not fit the terminal goes on in lines behind `indent` spaces. If that takes more than
+ * HUMAN_LINES of them, words in the middle are left out, and their number is there instead; of a word
+ * longer than a line its middle is left out.
+ */
+#define HUMAN_LINES 4
+void human_print_words(FILE *out, size_t column, size_t indent, const char *joint, char *const *words, size_t n);
 
 /* ---- tables: collect rows of cells, print them aligned */
 

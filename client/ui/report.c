@@ -17,32 +17,30 @@
 #define MAX_STACKS 8
 #define MAX_FUNCTIONS 12
 #define MAX_WAITS 5
-#define MAX_FRAMES 40
+#define MAX_FRAMES 64 /* more than the decoder gives */
 
-char *report_stack_text(struct json_object *stack)
+void report_print_stack(FILE *out, size_t indent, const char *label, struct json_object *stack)
 {
+	static const char nothing[] = "(stack not recorded)";
 	size_t n = stack && json_object_is_type(stack, json_type_array)
 			   ? json_object_array_length(stack)
 			   : 0;
-	char *text = NULL;
+	char *names[MAX_FRAMES];
+	size_t shown = 0;
 
-	for (size_t i = 0; i < n && i < MAX_FRAMES; i++) {
-		struct json_object *frame = json_object_array_get_idx(stack, n - 1 - i);
-		_cleanup_free_ char *name =
-			human_name(frame ? json_object_get_string(frame) : NULL);
-		_cleanup_free_ char *before = text;
+	for (; shown < n && shown < MAX_FRAMES; shown++) {
+		struct json_object *frame = json_object_array_get_idx(stack, n - 1 - shown);
 
-		text = before ? human_format("%s <- %s", before, name) : human_format("%s", name);
+		names[shown] = human_name(frame ? json_object_get_string(frame) : NULL);
 	}
-	return text ? text : human_format("(stack not recorded)");
-}
-
-void report_print_cut(FILE *out, size_t indent, const char *label, const char *text)
-{
-	_cleanup_free_ char *line = human_format("%*s%s%s", (int)indent, "", label, text);
-
-	(void)human_print_cut(out, line, human_columns(out));
+	(void)fprintf(out, "%*s%s", (int)indent, "", label);
+	if (shown)
+		human_print_words(out, indent + human_width(label), indent + 4, " <- ", names, shown);
+	else
+		(void)fputs(nothing, out);
 	(void)fputc('\n', out);
+	for (size_t i = 0; i < shown; i++)
+		free(names[i]);
 }
 
 /* What nobody recorded is not none. */
@@ -176,13 +174,13 @@ void report_print_heaviest(FILE *out, struct json_object *summary)
 	(void)fputs("\nheaviest stacks, innermost function first\n", out);
 	for (size_t i = 0; i < field_count(summary, "heaviest") && i < MAX_STACKS; i++) {
 		struct json_object *h = field_at(summary, "heaviest", i);
-		_cleanup_free_ char *stack = report_stack_text(field(h, "stack")), *label = NULL;
+		_cleanup_free_ char *label = NULL;
 		char percent[HUMAN_SIZE], time[HUMAN_SIZE];
 
 		label = human_format("%7s %9s  ",
 			human_percent(percent, field_number(h, "samples"), samples),
 			human_duration(time, field_number(h, "ns")));
-		report_print_cut(out, 2, label, stack);
+		report_print_stack(out, 2, label, field(h, "stack"));
 	}
 }
 
@@ -230,13 +228,13 @@ bool report_is_lock_wait(struct json_object *wait)
 static void print_who(FILE *out, struct json_object *by, const char *before, const char *between)
 {
 	_cleanup_free_ char *name = human_name(field_text(by, "name"));
-	bool has_stack = field_count(by, "stack") > 0;
-	_cleanup_free_ char *where =
-		has_stack ? report_stack_text(field(by, "stack")) : human_format("%s", "");
-	_cleanup_free_ char *label = human_format("%s %s (tid %" PRIu64 ")%s", before, name,
-		field_number(by, "tid"), has_stack ? between : "");
+	_cleanup_free_ char *who = human_format("%s %s (tid %" PRIu64 ")", before, name, field_number(by, "tid"));
+	_cleanup_free_ char *label = human_format("%s%s", who, between);
 
-	report_print_cut(out, 5, label, where);
+	if (field_count(by, "stack"))
+		report_print_stack(out, 5, label, field(by, "stack"));
+	else
+		(void)fprintf(out, "     %s\n", who);
 }
 
 void report_print_waker(FILE *out, struct json_object *w, bool lock)
@@ -246,7 +244,7 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 	if (!by || !json_object_is_type(by, json_type_object))
 		return;
 	if (field_bool(by, "interrupt")) {
-		report_print_cut(out, 5, "ended by an interrupt (a timer, a device)", "");
+		(void)fputs("     ended by an interrupt (a timer, a device)\n", out);
 	} else if (!lock) {
 		print_who(out, by, "ended by", " in ");
 	} else if (!held) {
@@ -263,8 +261,7 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
-	_cleanup_free_ char *name = human_name(field_text(w, "name")),
-			    *stack = report_stack_text(field(w, "stack"));
+	_cleanup_free_ char *name = human_name(field_text(w, "name"));
 	_cleanup_free_ char *state = human_name(field_text(w, "state"));
 	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
@@ -282,7 +279,7 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fprintf(out, "; the longest of %" PRIu64 " here, %s in all", count,
 			human_duration(total, field_number(w, "total_ns")));
 	(void)fputc('\n', out);
-	report_print_cut(out, 5, "waited in ", stack);
+	report_print_stack(out, 5, "waited in ", field(w, "stack"));
 	/* who was preempted was not woken: it got the CPU back */
 	if (strcmp(state, "preempted") != 0)
 		report_print_waker(out, w, lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What client/report*.c share; nobody else includes it. */
+/* What client/ui/report*.c share; nobody else includes it. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,13 +8,11 @@
 #include "client/ui/field.h"
 
 /*
- * A stack (outermost first) as "innermost <- caller <- ...": what is cut off at a terminal's edge
- * is then what all stacks have in common. The caller frees it.
+ * Prints a line: `indent` spaces, the label, and the stack (outermost first) as "innermost <- caller
+ * <- ...". On a terminal it is wrapped, and the middle of a deep stack is left out: the innermost
+ * frames say what happened, those of the program itself come after them.
  */
-char *report_stack_text(struct json_object *stack);
-
-/* Prints a text behind `indent` spaces and a label, cut at the terminal's edge. */
-void report_print_cut(FILE *out, size_t indent, const char *label, const char *text);
+void report_print_stack(FILE *out, size_t indent, const char *label, struct json_object *stack);
 
 void report_print_heaviest(FILE *out, struct json_object *window);
 

@@ -82,11 +82,10 @@ static void print_slow_region(FILE *out, struct json_object *r, size_t rank, uin
 	(void)fputc('\n', out);
 	if (field_count(r, "waits")) {
 		struct json_object *w = field_at(r, "waits", 0);
-		_cleanup_free_ char *stack = report_stack_text(field(w, "stack"));
 		_cleanup_free_ char *label = human_format(
 			"waited %s in ", human_duration(length, field_number(w, "ns")));
 
-		report_print_cut(out, 5, label, stack);
+		report_print_stack(out, 5, label, field(w, "stack"));
 		report_print_waker(out, w, report_is_lock_wait(w));
 	}
 }

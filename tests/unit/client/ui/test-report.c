@@ -4,8 +4,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -23,6 +27,43 @@ static char *text_of(void (*print)(FILE *, struct json_object *), const char *js
 	assert_true(!json || o);
 	print(f, o);
 	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+/* The same as it looks on a terminal that is so wide, with line feeds alone. */
+static char *text_on_terminal(void (*print)(FILE *, struct json_object *), const char *json, unsigned short columns)
+{
+	enum { SIZE = 4096 }; /* a terminal's buffer */
+	_cleanup_json_ struct json_object *o = json_tokener_parse(json);
+	const struct winsize ws = {.ws_row = 24, .ws_col = columns};
+	int master = posix_openpt(O_RDWR | O_NOCTTY), slave;
+	char *text = calloc(1, SIZE), *to = text;
+	struct pollfd p = {.fd = master, .events = POLLIN};
+	FILE *f;
+
+	assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+	slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+	assert_true(slave >= 0);
+	assert_int_equal(ioctl(slave, TIOCSWINSZ, &ws), 0);
+	f = fdopen(slave, "w");
+	assert_non_null(f);
+	assert_int_equal(unsetenv("COLUMNS"), 0);
+	print(f, o);
+	assert_int_equal(fflush(f), 0);
+	while (poll(&p, 1, 0) > 0 && (size_t)(to - text) < SIZE - 1) {
+		ssize_t n = read(master, to, SIZE - 1 - (size_t)(to - text));
+
+		assert_true(n > 0);
+		to += n;
+	}
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(close(master), 0);
+	*to = 0;
+	to = text;
+	for (const char *from = text; *from; from++)
+		if (*from != '\r')
+			*to++ = *from;
+	*to = 0;
 	return text;
 }
 
@@ -81,6 +122,46 @@ static void test_summary(void **state)
 	has(other, "ended by an interrupt");
 	has(text, "w\\x1b[2J");
 	has_not(text, "\033");
+}
+
+static void assert_narrow(const char *text, size_t columns)
+{
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+		if (strcspn(line, "\n") > columns)
+			fail_msg("longer than %zu: %.*s", columns, (int)strcspn(line, "\n"), line);
+}
+
+/* The innermost frames are the libraries'; those of the program come after them and are what is looked for. */
+static void test_stacks_on_a_terminal(void **state)
+{
+	static const char json[] =
+		"{\"from_ns\":1,\"to_ns\":2,\"threads\":[{\"tid\":7,\"name\":\"w\",\"samples\":3}],"
+		"\"heaviest\":[{\"stack\":[\"main\",\"handle_every_request_there_is\",\"cache_get\","
+		"\"pthread_mutex_lock\",\"__pthread_mutex_lock_full\",\"__futex_abstimed_wait_common\"],"
+		"\"samples\":3,\"ns\":3000000}],"
+		"\"waits\":[{\"tid\":7,\"name\":\"w\",\"ns\":5,\"state\":\"sleeping\",\"stack\":["
+		"\"main\",\"outer\",\"f3\",\"f4\",\"f5\",\"f6\",\"f7\",\"f8\",\"f9\",\"f10\",\"f11\",\"f12\","
+		"\"f13\",\"f14\",\"f15\",\"f16\",\"f17\",\"f18\",\"f19\",\"f20\",\"f21\",\"f22\",\"f23\","
+		"\"a_function_with_a_name_that_is_much_longer_than_any_line_on_this_terminal(its, end)\","
+		"\"inner\",\"innermost\"]}]}";
+	_cleanup_free_ char *wide = text_on_terminal(report_print, json, 200),
+			    *narrow = text_on_terminal(report_print, json, 60),
+			    *pipe = text_of(report_print, json);
+
+	(void)state;
+	has(wide, "  __futex_abstimed_wait_common <- __pthread_mutex_lock_full <- pthread_mutex_lock <- cache_get <- "
+		  "handle_every_request_there_is <- main\n");
+	has(narrow, "   100.0 %   3.00 ms  __futex_abstimed_wait_common\n"
+		    "      <- __pthread_mutex_lock_full <- pthread_mutex_lock\n"
+		    "      <- cache_get <- handle_every_request_there_is <- main\n");
+	assert_narrow(narrow, 60);
+	has(narrow, "     waited in innermost <- inner\n");
+	has(narrow, "         <- a_function_with_a_name_~this_terminal(its, end)\n");
+	has(narrow, " more) <- ");
+	has(narrow, "<- outer <- main\n");
+	has(pipe, "innermost <- inner <- a_function_with_a_name_that_is_much_longer_than_any_line_on_this_terminal(its, "
+		  "end) <- f23 <- f22 <- ");
+	has(pipe, "f3 <- outer <- main\n");
 }
 
 /* What was not recorded is not known, which is neither none nor all. */
@@ -307,6 +388,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_stacks_on_a_terminal),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
 		cmocka_unit_test(test_functions),
