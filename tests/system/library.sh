@@ -11,7 +11,9 @@ pc=$(find "$root" -name '*tracerd.pc')
 [ -n "$pc" ] || fail "no pkg-config file"
 module=$(basename "${pc%.pc}")
 prefix=$(sed -n 's/^prefix=//p' "$pc")
-export PKG_CONFIG_PATH=${pc%/*}
+# Nothing but its own file: who links the shared library needs none of what the library is made of.
+export PKG_CONFIG_LIBDIR=${pc%/*}
+unset PKG_CONFIG_PATH
 flags=$(pkg-config --define-variable=prefix="$root$prefix" --cflags --libs "$module") || fail "pkg-config"
 case $flags in *"-I$root"*) ;; *) [ "$prefix" = /usr ] || fail "no include folder in: $flags" ;; esac
 
@@ -76,6 +78,9 @@ for build in "${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c" "${CXX:-g++} -st
 	[ "$said" = "$(pkg-config --modversion "$module") ENOENT 0" ] || fail "the program says: $said"
 done
 ok "a C and a C++ program build by pkg-config and run"
+
+case $flags in *json-c* | *-pthread*) fail "the shared library asks for more than itself: $flags" ;; esac
+ok "json-c's headers and pkg-config file are not needed"
 
 # Linked in, by a program that is dynamic otherwise (and by one that has nothing dynamic, where the C library's
 # and json-c's archives are installed).
