@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C++ program: regions and tasks that live as long as objects end however the block is left, by an exception too; with
-the shared library and with the static one."""
+"""A C++ program: regions and tasks that live as long as objects end however the block is left, by an exception too, and a
+task that was moved ends once; with the shared library and with the static one."""
 from eventshelllib import *
 from ringlib import REGION_BEGIN, REGION_END, TASK_BEGIN, TASK_END
 
@@ -10,6 +10,8 @@ need_command(CXX[0], "g++")
 SOURCE = r"""
 #include <cstdio>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <tracerd.h>
 static void inner(uint64_t task)
 {
@@ -19,8 +21,11 @@ static void inner(uint64_t task)
 }
 static void outer()
 {
-	tracerd::Region region(TRACERD_NAME("region"));
-	tracerd::Task task(TRACERD_NAME("task"));
+	std::string path = "/index";
+	tracerd::Region region("region", {tracerd::arg("path", path), tracerd::arg("bytes", 17u), tracerd::arg("left", -1L),
+		tracerd::arg("share", 0.5f), tracerd::arg(TRACERD_NAME("how"), "cold")});
+	tracerd::Task made("task");
+	tracerd::Task task(std::move(made));
 	try {
 		inner(task.id());
 	} catch (const std::exception &) {

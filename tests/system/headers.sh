@@ -34,3 +34,11 @@ for h in client/include/*.h client/include/tracerd/*.h; do
 	fi
 	ok "$h is C99 and C++"
 done
+for h in client/include/tracerd/*.hpp; do
+	command -v "${CXX:-g++}" >/dev/null || break
+	for std in c++11 c++20; do
+		echo "#include \"$h\"" | ${CXX:-g++} -std=$std -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -fsyntax-only \
+			-Iclient/include -x c++ - || fail "$h is not $std"
+	done
+	ok "$h is C++11 and C++20"
+done

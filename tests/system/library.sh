@@ -67,7 +67,12 @@ struct More {
 };
 void more();
 void more() { More m; }
+static_assert(!std::is_copy_constructible<tracerd::Region>::value && !std::is_move_constructible<tracerd::Region>::value, "");
+static_assert(!std::is_copy_constructible<tracerd::Task>::value && std::is_nothrow_move_constructible<tracerd::Task>::value, "");
+static_assert(std::is_nothrow_constructible<tracerd::Region, const char *>::value, "");
 C
+echo '#include <tracerd.h>
+void f(); void f() { tracerd::Region("x"); }' >"$TMP/unnamed.cc"
 libdir=$(dirname "$(find "$root" -name 'libtracerd.so')")
 for build in "${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c" "${CXX:-g++} -std=c++11 -Wall -Wextra -Werror user.cc"; do
 	# shellcheck disable=SC2086 # words
@@ -78,6 +83,10 @@ for build in "${CC:-gcc} -std=c99 -Wall -Wextra -Werror user.c" "${CXX:-g++} -st
 	[ "$said" = "$(pkg-config --modversion "$module") ENOENT 0" ] || fail "the program says: $said"
 done
 ok "a C and a C++ program build by pkg-config and run"
+# shellcheck disable=SC2086 # words
+(cd "$TMP" && ${CXX:-g++} -std=c++17 -Wall -Werror -c unnamed.cc $flags) 2>"$TMP/err" && fail "a region without a name is not found"
+grep -q 'tracerd::Region' "$TMP/err" || { cat "$TMP/err"; fail "a region without a name is not what the compiler complains of"; }
+ok "the compiler finds a region that ends where it begins"
 
 case $flags in *json-c* | *-pthread*) fail "the shared library asks for more than itself: $flags" ;; esac
 ok "json-c's headers and pkg-config file are not needed"

@@ -422,55 +422,6 @@ static inline void tracerd_fiber_switch(uint64_t id, tracerd_name name)
 
 #ifdef __cplusplus
 } /* extern "C" */
-
-namespace tracerd
-{
-
-/* A region for the life of the object. */
-class Region
-{
-public:
-	explicit Region(tracerd_name name) : region_(tracerd_region_begin(name))
-	{
-	}
-	Region(tracerd_name name, uint64_t task, const tracerd_arg *args, size_t n_args)
-	    : region_(tracerd_region_begin_with(name, task, args, n_args))
-	{
-	}
-	~Region()
-	{
-		tracerd_region_end(region_);
-	}
-	Region(const Region &) = delete;
-	Region &operator=(const Region &) = delete;
-
-private:
-	tracerd_region region_;
-};
-
-/* A task for the life of the object. */
-class Task
-{
-public:
-	explicit Task(tracerd_name name, uint64_t parent = 0) : task_(tracerd_task_begin(name, parent))
-	{
-	}
-	~Task()
-	{
-		tracerd_task_end(task_);
-	}
-	Task(const Task &) = delete;
-	Task &operator=(const Task &) = delete;
-	uint64_t id() const
-	{
-		return task_.id;
-	}
-
-private:
-	tracerd_task task_;
-};
-
-} /* namespace tracerd */
 #endif
 
 #endif /* TRACERD_EVENT_H */
