@@ -45,7 +45,7 @@ static void reap(void)
 }
 
 /* What cannot be started is known to the daemon by the end of its socket. */
-static void start(const struct openlink_command *c, int sock)
+static void start(const struct opener_command *c, int sock)
 {
 	size_t i = 0;
 	pid_t pid;
@@ -56,7 +56,7 @@ static void start(const struct openlink_command *c, int sock)
 		return;
 	pid = fork();
 	if (pid == 0) {
-		(void)close(OPENLINK_FD);
+		(void)close(OPENER_PROTOCOL_FD);
 		worker_run(c, sock);
 	}
 	if (pid < 0)
@@ -89,13 +89,13 @@ static int watch_children(void)
 
 int main(void)
 {
-	static struct openlink_command c;
-	struct pollfd commands = {.fd = OPENLINK_FD, .events = POLLIN};
+	static struct opener_command c;
+	struct pollfd commands = {.fd = OPENER_PROTOCOL_FD, .events = POLLIN};
 	sigset_t none;
 
 	(void)sigemptyset(&none);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (syscall(SYS_close_range, OPENLINK_FD + 1, ~0U, 0) < 0 || rights_front() < 0 || watch_children() < 0)
+	if (syscall(SYS_close_range, OPENER_PROTOCOL_FD + 1, ~0U, 0) < 0 || rights_front() < 0 || watch_children() < 0)
 		return 1;
 	for (;;) {
 		int fd = -1;
@@ -106,14 +106,14 @@ int main(void)
 			reap();
 			continue;
 		}
-		n = io_recv_fds(OPENLINK_FD, &c, sizeof(c), &fd, 1, &n_fds, 0);
-		if (n < (ssize_t)openlink_command_size(0) || c.n_groups > OPENLINK_MAX_GROUPS ||
-			n != (ssize_t)openlink_command_size(c.n_groups))
+		n = io_recv_fds(OPENER_PROTOCOL_FD, &c, sizeof(c), &fd, 1, &n_fds, 0);
+		if (n < (ssize_t)opener_command_size(0) || c.n_groups > OPENER_MAX_GROUPS ||
+			n != (ssize_t)opener_command_size(c.n_groups))
 			return n != 0;
 		reap();
-		if (c.type == OPENLINK_START && n_fds == 1)
+		if (c.type == OPENER_START && n_fds == 1)
 			start(&c, fd);
-		else if (c.type == OPENLINK_KILL)
+		else if (c.type == OPENER_KILL)
 			end(c.worker);
 		(void)close_fd(fd);
 	}

@@ -60,7 +60,7 @@ int rights_front(void)
 /* Whether the groups are those already: then no capability is needed to have them. */
 static bool has_groups(const gid_t *groups, size_t n)
 {
-	gid_t own[OPENLINK_MAX_GROUPS];
+	gid_t own[OPENER_MAX_GROUPS];
 	int n_own = getgroups(ARRAY_SIZE(own), own);
 
 	return n_own >= 0 && (size_t)n_own == n && !memcmp(own, groups, n * sizeof(*own));

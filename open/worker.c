@@ -18,8 +18,8 @@
 struct worker {
 	uid_t uid;
 	int sock;
-	struct openlink_request request;
-	struct openlink_answer answer;
+	struct opener_request request;
+	struct opener_reply answer;
 };
 
 /* What may not leave this process as a file does so as a copy. */
@@ -29,7 +29,7 @@ static int hand_over(struct worker *w)
 	_cleanup_close_ int fd = take_fd(&a->fd);
 	int r;
 
-	if (filesystem_is_trusted(fd, w->request.need.pid)) {
+	if (filesystem_is_trusted(fd, w->request.file.pid)) {
 		a->fd = take_fd(&fd);
 		return 0;
 	}
@@ -58,22 +58,22 @@ static void serve(struct worker *w, int root_fd, int mapped_fd)
 	struct opener_answer *a = &w->answer.answer;
 	int r;
 
-	w->answer = (struct openlink_answer){.id = w->request.id, .answer.fd = -1};
+	w->answer = (struct opener_reply){.id = w->request.id, .answer.fd = -1};
 	r = opener_new(&options, &o);
 	if (r == 0)
-		r = opener_open(o, &w->request.need, a);
+		r = opener_open(o, &w->request.file, a);
 	if (r < 0)
 		(void)snprintf(a->why, sizeof(a->why), "%s", strerror(-r));
 	w->answer.found = a->fd >= 0 && hand_over(w) == 0;
 }
 
-static bool is_sound(const struct openlink_request *q, ssize_t len, size_t n_fds)
+static bool is_sound(const struct opener_request *q, ssize_t len, size_t n_fds)
 {
-	const struct declink_need *n = &q->need;
+	const struct file_request *n = &q->file;
 
 	return len == sizeof(*q) && n_fds == (size_t)__builtin_popcount(q->fds) && !(q->fds & ~3U) &&
 	       memchr(n->path, '\0', sizeof(n->path)) && memchr(n->object, '\0', sizeof(n->object)) &&
-	       n->build_id_len <= sizeof(n->build_id) && n->kind >= NEED_OBJECT && n->kind <= NEED_PERFMAP;
+	       n->build_id_len <= sizeof(n->build_id) && n->kind >= FILE_REQUEST_OBJECT && n->kind <= FILE_REQUEST_PERFMAP;
 }
 
 /* False at the end. */
@@ -85,8 +85,8 @@ static bool step(struct worker *w)
 	bool going = n > 0 && is_sound(&w->request, n, n_fds);
 
 	if (going) {
-		root = w->request.fds & OPENLINK_FD_ROOT ? *next++ : -1;
-		mapped = w->request.fds & OPENLINK_FD_MAPPED ? *next : -1;
+		root = w->request.fds & OPENER_FD_ROOT ? *next++ : -1;
+		mapped = w->request.fds & OPENER_FD_MAPPED ? *next : -1;
 		serve(w, root, mapped);
 		going = io_send_fds(w->sock, &w->answer, sizeof(w->answer), &w->answer.answer.fd, w->answer.found, 0) > 0;
 		close_fdp(&w->answer.answer.fd);
@@ -96,7 +96,7 @@ static bool step(struct worker *w)
 	return going;
 }
 
-void worker_run(const struct openlink_command *start, int sock)
+void worker_run(const struct opener_command *start, int sock)
 {
 	static struct worker w;
 	const struct rlimit core = {0};

@@ -5,4 +5,4 @@
 #include "common/decoder/opener_protocol.h"
 
 /* Never returns. `sock` is its end. */
-_Noreturn void worker_run(const struct openlink_command *start, int sock);
+_Noreturn void worker_run(const struct opener_command *start, int sock);

@@ -117,13 +117,13 @@ static int opener_prepare(struct job *j)
 	return r < 0 ? ctl_report(j->ctl, r, NULL) : EXIT_OK;
 }
 
-static void on_need(struct decoder *d, const struct declink_need *need, void *arg)
+static void on_request(struct decoder *d, const struct file_request *request, void *arg)
 {
 	struct job *j = arg;
 	struct opener_answer answer = {.fd = -1};
-	struct declink_file file = {.req = need->req};
+	struct file_answer file = {.req = request->req};
 
-	if (opener_open(j->opener, need, &answer) < 0)
+	if (opener_open(j->opener, request, &answer) < 0)
 		answer.fd = close_fd(answer.fd);
 	file.found = answer.fd >= 0;
 	file.changed = answer.changed;
@@ -132,7 +132,7 @@ static void on_need(struct decoder *d, const struct declink_need *need, void *ar
 	(void)decoder_answer(d, &file, answer.fd);
 }
 
-static void on_progress(struct decoder *d, const struct declink_progress *progress, void *arg)
+static void on_progress(struct decoder *d, const struct decoder_progress *progress, void *arg)
 {
 	struct job *j = arg;
 
@@ -209,7 +209,7 @@ int offline_decode(
 	struct ctl *ctl, const struct offline_request *request, struct json_object **ret_result)
 {
 	static const struct decoder_callbacks callbacks = {
-		.on_need = on_need, .on_progress = on_progress, .on_end = on_end};
+		.on_request = on_request, .on_progress = on_progress, .on_end = on_end};
 	_cleanup_(job_fini) struct job j = {
 		.ctl = ctl,
 		.request = request,

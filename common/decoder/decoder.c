@@ -24,7 +24,7 @@
 #define BUDGET 64
 
 struct queued {
-	struct declink_file file;
+	struct file_answer file;
 	int fd;
 };
 
@@ -39,10 +39,10 @@ struct decoder {
 	const char *broken; /* why we killed it, if it broke the rules */
 	struct queued queue[MAX_QUEUED];
 	size_t n_queued;
-	struct declink_packet result_packet;
-	struct declink_result result;
+	struct decoder_packet result_packet;
+	struct decoder_result result;
 	bool have_result;
-	uint64_t needs, found;
+	uint64_t requests, found;
 	uint32_t last_req;			/* that it asked */
 	uint32_t unjudged[DECODER_MAX_UNJUDGED]; /* requests whose file it has */
 	size_t n_unjudged;
@@ -91,7 +91,7 @@ int decoder_start(const struct decoder_options *options, struct json_object *job
 	d->pidfd = (int)syscall(SYS_pidfd_open, d->pid, 0);
 	if (d->pidfd < 0)
 		return -errno;
-	r = declink_send(d->link_fd, DECLINK_JOB, job, fds, n_fds, MSG_DONTWAIT);
+	r = decoder_packet_send(d->link_fd, DECODER_PACKET_JOB, job, fds, n_fds, MSG_DONTWAIT);
 	if (r < 0 && r != -EPIPE) /* EPIPE: exec failed or it died; on_end tells */
 		return r;
 	*ret = take_ptr(d);
@@ -117,7 +117,7 @@ void decoder_free(struct decoder *d)
 	close_fdp(&d->grace_fd);
 	for (size_t i = 0; i < d->n_queued; i++)
 		close_fdp(&d->queue[i].fd);
-	declink_packet_fini(&d->result_packet);
+	decoder_packet_fini(&d->result_packet);
 	free(d);
 }
 
@@ -160,7 +160,7 @@ void decoder_cancel(struct decoder *d)
 	struct json_object *body = json_object_new_object();
 
 	/* Where it cannot even be told, killing it is the answer; so is the caller's timeout. */
-	if (!body || declink_send(d->link_fd, DECLINK_CANCEL, body, NULL, 0, MSG_DONTWAIT) < 0)
+	if (!body || decoder_packet_send(d->link_fd, DECODER_PACKET_CANCEL, body, NULL, 0, MSG_DONTWAIT) < 0)
 		decoder_kill(d);
 	json_object_put(body);
 }
@@ -217,7 +217,7 @@ static void describe(const struct decoder *d, int status, enum decoder_end end, 
 
 static void ended(struct decoder *d, int status, const struct rusage *usage)
 {
-	struct decoder_outcome o = {.status = status, .undead = d->pid > 0, .needs = d->needs, .found = d->found};
+	struct decoder_outcome o = {.status = status, .undead = d->pid > 0, .requests = d->requests, .found = d->found};
 	char message[640], err[DECODER_MAX_STDERR * 2];
 
 	if (d->killed)
@@ -275,14 +275,14 @@ static void read_stderr(struct decoder *d)
 	}
 }
 
-static int send_answer(struct decoder *d, const struct declink_file *file, int fd)
+static int send_answer(struct decoder *d, const struct file_answer *file, int fd)
 {
-	struct json_object *body = declink_file_to_json(file);
+	struct json_object *body = file_answer_to_json(file);
 	int r;
 
 	if (!body)
 		return -ENOMEM;
-	r = declink_send(d->link_fd, DECLINK_FILE, body, &fd, fd >= 0 ? 1 : 0, MSG_DONTWAIT);
+	r = decoder_packet_send(d->link_fd, DECODER_PACKET_FILE, body, &fd, fd >= 0 ? 1 : 0, MSG_DONTWAIT);
 	json_object_put(body);
 	return r;
 }
@@ -308,10 +308,10 @@ static void send_queued(struct decoder *d)
 	memmove(d->queue, d->queue + sent, d->n_queued * sizeof(d->queue[0]));
 }
 
-int decoder_answer(struct decoder *d, const struct declink_file *file, int fd)
+int decoder_answer(struct decoder *d, const struct file_answer *file, int fd)
 {
 	_cleanup_close_ int owned = fd;
-	struct declink_file f = *file;
+	struct file_answer f = *file;
 	int r = -EAGAIN;
 
 	f.found = fd >= 0;
@@ -350,30 +350,30 @@ int decoder_answer(struct decoder *d, const struct declink_file *file, int fd)
 	return 1;
 }
 
-static const char *handle_need(struct decoder *d, struct json_object *body)
+static const char *handle_request(struct decoder *d, struct json_object *body)
 {
-	_cleanup_free_ struct declink_need *need = NULL;
+	_cleanup_free_ struct file_request *request = NULL;
 
-	if (++d->needs > DECODER_MAX_NEEDS)
+	if (++d->requests > DECODER_MAX_REQUESTS)
 		return "it asked for too many files";
-	need = malloc(sizeof(*need)); /* two paths: too much for the stack */
-	if (!need)
+	request = malloc(sizeof(*request)); /* two paths: too much for the stack */
+	if (!request)
 		return "no memory";
-	if (declink_need_from_json(body, need) < 0)
+	if (file_request_from_json(body, request) < 0)
 		return "a request of it was malformed";
-	if (need->req <= d->last_req)
+	if (request->req <= d->last_req)
 		return "the numbers of its requests do not rise";
-	d->last_req = need->req;
-	d->callbacks.on_need(d, need, d->arg);
+	d->last_req = request->req;
+	d->callbacks.on_request(d, request, d->arg);
 	return NULL;
 }
 
 static const char *handle_verdict(struct decoder *d, struct json_object *body)
 {
-	struct declink_verdict verdict;
+	struct file_verdict verdict;
 	size_t i = 0;
 
-	if (declink_verdict_from_json(body, &verdict) < 0)
+	if (file_verdict_from_json(body, &verdict) < 0)
 		return "a verdict of it was malformed";
 	while (i < d->n_unjudged && d->unjudged[i] != verdict.req)
 		i++;
@@ -385,35 +385,35 @@ static const char *handle_verdict(struct decoder *d, struct json_object *body)
 	return NULL;
 }
 
-static const char *handle(struct decoder *d, struct declink_packet *p)
+static const char *handle(struct decoder *d, struct decoder_packet *p)
 {
-	struct declink_progress progress;
+	struct decoder_progress progress;
 
 	if (p->n_fds > 0)
 		return "it sent a descriptor";
 	if (d->have_result)
 		return "it sent more after its result";
 	switch (p->type) {
-	case DECLINK_NEED:
-		return handle_need(d, p->body);
-	case DECLINK_VERDICT:
+	case DECODER_PACKET_REQUEST:
+		return handle_request(d, p->body);
+	case DECODER_PACKET_VERDICT:
 		return handle_verdict(d, p->body);
-	case DECLINK_PROGRESS:
-		if (declink_progress_from_json(p->body, &progress) < 0)
+	case DECODER_PACKET_PROGRESS:
+		if (decoder_progress_from_json(p->body, &progress) < 0)
 			return "a message of it was malformed";
 		if (d->callbacks.on_progress)
 			d->callbacks.on_progress(d, &progress, d->arg);
 		return NULL;
-	case DECLINK_RESULT:
-		if (declink_result_from_json(p->body, &d->result) < 0)
+	case DECODER_PACKET_RESULT:
+		if (decoder_result_from_json(p->body, &d->result) < 0)
 			return "its result was malformed";
 		d->have_result = true;
 		d->result_packet = *p; /* the result borrows from the body */
 		p->body = NULL;
 		return NULL;
-	case DECLINK_JOB:
-	case DECLINK_FILE:
-	case DECLINK_CANCEL:
+	case DECODER_PACKET_JOB:
+	case DECODER_PACKET_FILE:
+	case DECODER_PACKET_CANCEL:
 		break;
 	}
 	return "it sent what only a parent sends";
@@ -423,13 +423,13 @@ static const char *handle(struct decoder *d, struct declink_packet *p)
 static bool read_link(struct decoder *d)
 {
 	for (int i = 0; i < BUDGET; i++) {
-		struct declink_packet p = DECLINK_PACKET_INIT;
+		struct decoder_packet p = DECODER_PACKET_INIT;
 		const char *broken;
 		int r;
 
 		if (d->broken)
 			return false;
-		r = declink_recv(d->link_fd, &p, MSG_DONTWAIT);
+		r = decoder_packet_recv(d->link_fd, &p, MSG_DONTWAIT);
 		if (r == 0)
 			d->link_ended = true;
 		if (r == 0 || r == -EAGAIN)
@@ -439,7 +439,7 @@ static bool read_link(struct decoder *d)
 			return false;
 		}
 		broken = handle(d, &p);
-		declink_packet_fini(&p);
+		decoder_packet_fini(&p);
 		if (broken) {
 			kill_broken(d, broken);
 			return false;

@@ -4,7 +4,7 @@
  * speaks the link of common/decoder/protocol.h and tells the owner by callbacks. Used by the daemon on its
  * libevent loop and by tracectl on poll(); knows neither.
  *
- *   decoder_start -> (on_need, on_verdict, on_progress)* -> on_end, exactly once -> decoder_free
+ *   decoder_start -> (on_request, on_verdict, on_progress)* -> on_end, exactly once -> decoder_free
  *
  * Threat: the process may be taken over by what it parses. It has no capability, NO_NEW_PRIVS, rlimits,
  * an empty environment and no fd but what the job gave it; all it says goes through the codec's
@@ -25,7 +25,7 @@
 #include "common/decoder/protocol.h"
 
 #define DECODER_MAX_STDERR 4096
-#define DECODER_MAX_NEEDS 100000 /* a decoder that asks more often is broken and killed */
+#define DECODER_MAX_REQUESTS 100000 /* a decoder that asks more often is broken and killed */
 #define DECODER_GRACE_MS 2000	 /* one that was killed and has not died by then is waited for by nobody */
 #define DECODER_MAX_UNJUDGED 64	 /* files that it has and gave no verdict on; more: likewise */
 
@@ -42,19 +42,19 @@ struct decoder_outcome {
 	enum decoder_end end;
 	int status;			/* of waitpid; 0 if it has not died */
 	bool undead;			/* killed, and has not died */
-	const struct declink_result *result; /* with DONE and REFUSED, else NULL; borrowed */
+	const struct decoder_result *result; /* with DONE and REFUSED, else NULL; borrowed */
 	const char *message;		/* one line for people, escaped: what went wrong; "" when DONE */
 	const char *stderr_text;	/* the last of its stderr, escaped; may be "" */
-	uint64_t needs, found;
+	uint64_t requests, found;
 	uint64_t cpu_ns, max_rss_bytes; /* of the whole process */
 };
 
 struct decoder_callbacks {
 	/* Must be answered by decoder_answer(), now or later. */
-	void (*on_need)(struct decoder *d, const struct declink_need *need, void *arg);
+	void (*on_request)(struct decoder *d, const struct file_request *request, void *arg);
 	/* Once for a request that was answered with a file, and for no other. May be NULL. */
-	void (*on_verdict)(struct decoder *d, const struct declink_verdict *verdict, void *arg);
-	void (*on_progress)(struct decoder *d, const struct declink_progress *progress, void *arg); /* may be NULL */
+	void (*on_verdict)(struct decoder *d, const struct file_verdict *verdict, void *arg);
+	void (*on_progress)(struct decoder *d, const struct decoder_progress *progress, void *arg); /* may be NULL */
 	/* The process is reaped, or as good as that. The callback may free the decoder. */
 	void (*on_end)(struct decoder *d, const struct decoder_outcome *outcome, void *arg);
 };
@@ -106,7 +106,7 @@ int decoder_dispatch(struct decoder *d);
  * room for is queued; see decoder_poll(). Returns 1 where a file was given: its verdict comes, unless the end comes
  * first; 0 where there was none to give; -EPIPE: the process is gone, or killed as it cannot be answered, on_end comes.
  */
-int decoder_answer(struct decoder *d, const struct declink_file *file, int fd);
+int decoder_answer(struct decoder *d, const struct file_answer *file, int fd);
 
 /* Asks it to stop (it may still end with a RESULT); kills it. on_end follows by dispatch, soon where it is killed. */
 void decoder_cancel(struct decoder *d);

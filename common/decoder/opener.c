@@ -136,7 +136,7 @@ static int open_in(int root, const char *path, uint64_t resolve, int *ret_fd, st
 
 struct attempt {
 	struct opener *o;
-	const struct declink_need *need;
+	const struct file_request *request;
 	struct opener_answer *answer;
 	/* the reason to tell, the weightiest so far */
 	int weight;
@@ -144,7 +144,7 @@ struct attempt {
 	int changed_fd;
 	enum opener_source changed_source;
 	struct stat changed_stat;
-	char changed_path[DECLINK_MAX_PATH + 1];
+	char changed_path[FILE_REQUEST_MAX_PATH + 1];
 };
 
 enum { WEIGHT_ABSENT = 1, WEIGHT_ERROR, WEIGHT_REFUSED, WEIGHT_CHANGED };
@@ -172,14 +172,14 @@ static bool elf_magic(int fd)
 
 static void remember(char *dst, const char *path)
 {
-	(void)snprintf(dst, DECLINK_MAX_PATH + 1, "%s", path);
+	(void)snprintf(dst, FILE_REQUEST_MAX_PATH + 1, "%s", path);
 }
 
 /* Takes over the fd. True: it is the answer. */
 static bool judge(struct attempt *a, enum opener_source source, const char *path, int fd, const struct stat *st)
 {
 	_cleanup_close_ int owned = fd;
-	const bool perfmap = a->need->kind == NEED_PERFMAP, world = source == OPENER_TARGET || source == OPENER_HOST;
+	const bool perfmap = a->request->kind == FILE_REQUEST_PERFMAP, world = source == OPENER_TARGET || source == OPENER_HOST;
 	const struct opener_options *options = &a->o->options;
 
 	if (st->st_size < 0 || (uint64_t)st->st_size > (perfmap ? OPENER_MAX_PERFMAP : OPENER_MAX_FILE)) {
@@ -196,12 +196,12 @@ static bool judge(struct attempt *a, enum opener_source source, const char *path
 		return false;
 	}
 	/* Copies in a bundle or a tree have other inodes; their build id decides, in the decoder. */
-	if (a->need->kind == NEED_OBJECT && world) {
-		if (a->need->ino == 0 && options->strict) {
+	if (a->request->kind == FILE_REQUEST_OBJECT && world) {
+		if (a->request->ino == 0 && options->strict) {
 			because(a, WEIGHT_REFUSED, "the record does not say the file's inode");
 			return false;
 		}
-		if (a->need->ino != 0 && !fileid_is(fd, st, a->need->maj, a->need->min, a->need->ino)) {
+		if (a->request->ino != 0 && !fileid_is(fd, st, a->request->maj, a->request->min, a->request->ino)) {
 			because(a, WEIGHT_CHANGED, "another file is at this path now");
 			if (!options->strict && a->changed_fd < 0) {
 				a->changed_fd = take_fd(&owned);
@@ -234,7 +234,7 @@ static void because_errno(struct attempt *a, int r)
 /* `path` without leading slashes, in one root. */
 static bool try_in(struct attempt *a, const struct root *root, const char *path)
 {
-	uint64_t resolve = root->resolve | (a->need->kind == NEED_PERFMAP ? RESOLVE_NO_SYMLINKS : 0);
+	uint64_t resolve = root->resolve | (a->request->kind == FILE_REQUEST_PERFMAP ? RESOLVE_NO_SYMLINKS : 0);
 	struct stat st;
 	int fd, r;
 
@@ -276,30 +276,30 @@ static bool try_mapped(struct attempt *a)
 
 static bool open_object(struct attempt *a)
 {
-	const struct declink_need *need = a->need;
-	char path[DECLINK_MAX_PATH + 1];
+	const struct file_request *request = a->request;
+	char path[FILE_REQUEST_MAX_PATH + 1];
 	size_t len;
 
-	for (size_t i = 0; need->ino && i < a->o->n_roots; i++) {
+	for (size_t i = 0; request->ino && i < a->o->n_roots; i++) {
 		/* where a bundle keeps the second file of one path; see daemon/snapshot/objects.c */
 		if (a->o->roots[i].source != OPENER_BUNDLE)
 			continue;
-		(void)snprintf(path, sizeof(path), ".inode/%u-%u-%llu", need->maj, need->min,
-			       (unsigned long long)need->ino);
+		(void)snprintf(path, sizeof(path), ".inode/%u-%u-%llu", request->maj, request->min,
+			       (unsigned long long)request->ino);
 		if (try_in(a, &a->o->roots[i], path))
 			return true;
 	}
 	a->weight = 0;
-	for (size_t i = 0; need->path[0] == '/' && i < a->o->n_roots; i++)
-		if (a->o->roots[i].source == OPENER_BUNDLE && try_in(a, &a->o->roots[i], need->path))
+	for (size_t i = 0; request->path[0] == '/' && i < a->o->n_roots; i++)
+		if (a->o->roots[i].source == OPENER_BUNDLE && try_in(a, &a->o->roots[i], request->path))
 			return true;
 	if (try_mapped(a))
 		return true;
-	if (need->path[0] != '/') {
+	if (request->path[0] != '/') {
 		because(a, WEIGHT_REFUSED, "the mapping is of no file");
 		return false;
 	}
-	(void)snprintf(path, sizeof(path), "%s", need->path);
+	(void)snprintf(path, sizeof(path), "%s", request->path);
 	len = strlen(path);
 	/* /proc/PID/maps says this of an unlinked file; at most another one can be there now */
 	if (len > 10 && !strcmp(path + len - 10, " (deleted)"))
@@ -309,14 +309,14 @@ static bool open_object(struct attempt *a)
 
 static bool by_build_id(struct attempt *a)
 {
-	char path[64 + DECLINK_MAX_BUILD_ID * 2], *p = path;
-	const struct declink_need *need = a->need;
+	char path[64 + FILE_REQUEST_MAX_BUILD_ID * 2], *p = path;
+	const struct file_request *request = a->request;
 
-	if (need->build_id_len < 2)
+	if (request->build_id_len < 2)
 		return false;
-	p += snprintf(p, sizeof(path), "usr/lib/debug/.build-id/%02x/", need->build_id[0]);
-	for (size_t i = 1; i < need->build_id_len; i++)
-		p += sprintf(p, "%02x", need->build_id[i]);
+	p += snprintf(p, sizeof(path), "usr/lib/debug/.build-id/%02x/", request->build_id[0]);
+	for (size_t i = 1; i < request->build_id_len; i++)
+		p += sprintf(p, "%02x", request->build_id[i]);
 	(void)strcpy(p, ".debug");
 	return try_all(a, path);
 }
@@ -324,8 +324,8 @@ static bool by_build_id(struct attempt *a)
 /* dirname(object)/between/name under all roots. */
 static bool beside(struct attempt *a, const char *before, const char *between, const char *name)
 {
-	const char *object = a->need->object, *slash = strrchr(object, '/');
-	char path[DECLINK_MAX_PATH + 1];
+	const char *object = a->request->object, *slash = strrchr(object, '/');
+	char path[FILE_REQUEST_MAX_PATH + 1];
 	int n;
 
 	if (object[0] != '/' || !slash)
@@ -336,7 +336,7 @@ static bool beside(struct attempt *a, const char *before, const char *between, c
 
 static bool open_debug(struct attempt *a)
 {
-	const char *name = a->need->path;
+	const char *name = a->request->path;
 
 	if (by_build_id(a))
 		return true;
@@ -348,7 +348,7 @@ static bool open_debug(struct attempt *a)
 
 static bool open_dwz(struct attempt *a)
 {
-	const char *path = a->need->path;
+	const char *path = a->request->path;
 
 	if (by_build_id(a))
 		return true;
@@ -362,11 +362,11 @@ static bool open_perfmap(struct attempt *a)
 {
 	char path[64];
 
-	if (a->need->nspid <= 0) {
+	if (a->request->nspid <= 0) {
 		because(a, WEIGHT_ERROR, "the process's own number is not known");
 		return false;
 	}
-	(void)snprintf(path, sizeof(path), "tmp/perf-%d.map", a->need->nspid);
+	(void)snprintf(path, sizeof(path), "tmp/perf-%d.map", a->request->nspid);
 	return try_all(a, path);
 }
 
@@ -395,7 +395,7 @@ static bool is_ring_name(const char *path)
 
 static bool open_ring(struct attempt *a)
 {
-	const struct declink_need *need = a->need;
+	const struct file_request *request = a->request;
 	_cleanup_close_ int fd = -1;
 	struct stat st;
 	int r;
@@ -404,11 +404,11 @@ static bool open_ring(struct attempt *a)
 		because(a, WEIGHT_ABSENT, "there is no bundle that could have it");
 		return false;
 	}
-	if (!is_ring_name(need->path)) {
+	if (!is_ring_name(request->path)) {
 		because(a, WEIGHT_REFUSED, "not the name of event rings");
 		return false;
 	}
-	r = open_in(a->o->bundle_fd, need->path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd, &st);
+	r = open_in(a->o->bundle_fd, request->path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd, &st);
 	if (r == 0 && (st.st_size < 0 || (uint64_t)st.st_size > OPENER_MAX_FILE))
 		r = -EFBIG;
 	if (r < 0) {
@@ -418,31 +418,31 @@ static bool open_ring(struct attempt *a)
 	a->answer->stat = st;
 	a->answer->fd = take_fd(&fd);
 	a->answer->source = OPENER_BUNDLE;
-	remember(a->answer->path, need->path);
+	remember(a->answer->path, request->path);
 	return true;
 }
 
-int opener_open(struct opener *o, const struct declink_need *need, struct opener_answer *ret)
+int opener_open(struct opener *o, const struct file_request *request, struct opener_answer *ret)
 {
-	struct attempt a = {.o = o, .need = need, .answer = ret, .changed_fd = -1};
+	struct attempt a = {.o = o, .request = request, .answer = ret, .changed_fd = -1};
 	bool found = false;
 	char why[sizeof(ret->why)];
 
 	*ret = (struct opener_answer){.fd = -1};
-	switch (need->kind) {
-	case NEED_OBJECT:
+	switch (request->kind) {
+	case FILE_REQUEST_OBJECT:
 		found = open_object(&a);
 		break;
-	case NEED_DEBUG:
+	case FILE_REQUEST_DEBUG:
 		found = open_debug(&a);
 		break;
-	case NEED_DWZ:
+	case FILE_REQUEST_DWZ:
 		found = open_dwz(&a);
 		break;
-	case NEED_PERFMAP:
+	case FILE_REQUEST_PERFMAP:
 		found = open_perfmap(&a);
 		break;
-	case NEED_RING:
+	case FILE_REQUEST_RING:
 		found = open_ring(&a);
 		break;
 	}

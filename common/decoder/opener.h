@@ -57,7 +57,7 @@ struct opener_answer {
 	bool changed;
 	struct stat stat; /* of what was found */
 	char why[256]; /* plain words, escaped; where not found */
-	char path[DECLINK_MAX_PATH + 1]; /* beneath the root it was found in, without the leading slash; "" for what is mapped */
+	char path[FILE_REQUEST_MAX_PATH + 1]; /* beneath the root it was found in, without the leading slash; "" for what is mapped */
 };
 
 struct opener;
@@ -68,4 +68,4 @@ void opener_free(struct opener *o);
 DEFINE_CLEANUP(struct opener *, opener_free)
 
 /* Fills *ret in any case. Returns 0 (found or not), or -errno where memory or descriptors ran out. */
-int opener_open(struct opener *o, const struct declink_need *need, struct opener_answer *ret) _must_check_;
+int opener_open(struct opener *o, const struct file_request *request, struct opener_answer *ret) _must_check_;

@@ -15,22 +15,22 @@ struct packet_header {
 	uint32_t length;
 };
 
-const char *declink_type_to_string(enum declink_type type)
+const char *decoder_packet_type_to_string(enum decoder_packet_type type)
 {
 	switch (type) {
-	case DECLINK_JOB:
+	case DECODER_PACKET_JOB:
 		return "job";
-	case DECLINK_FILE:
+	case DECODER_PACKET_FILE:
 		return "file";
-	case DECLINK_CANCEL:
+	case DECODER_PACKET_CANCEL:
 		return "cancel";
-	case DECLINK_NEED:
+	case DECODER_PACKET_REQUEST:
 		return "need";
-	case DECLINK_PROGRESS:
+	case DECODER_PACKET_PROGRESS:
 		return "progress";
-	case DECLINK_RESULT:
+	case DECODER_PACKET_RESULT:
 		return "result";
-	case DECLINK_VERDICT:
+	case DECODER_PACKET_VERDICT:
 		return "verdict";
 	}
 	return "unknown";
@@ -38,11 +38,11 @@ const char *declink_type_to_string(enum declink_type type)
 
 static bool type_is_known(unsigned type_u)
 {
-	return (type_u >= DECLINK_JOB && type_u <= DECLINK_CANCEL) ||
-	       (type_u >= DECLINK_NEED && type_u <= DECLINK_VERDICT);
+	return (type_u >= DECODER_PACKET_JOB && type_u <= DECODER_PACKET_CANCEL) ||
+	       (type_u >= DECODER_PACKET_REQUEST && type_u <= DECODER_PACKET_VERDICT);
 }
 
-void declink_packet_fini(struct declink_packet *p)
+void decoder_packet_fini(struct decoder_packet *p)
 {
 	if (p->body)
 		json_object_put(p->body);
@@ -52,10 +52,10 @@ void declink_packet_fini(struct declink_packet *p)
 	p->n_fds = 0;
 }
 
-int declink_send(int sock, enum declink_type type, struct json_object *body, const int *fds, size_t n_fds,
+int decoder_packet_send(int sock, enum decoder_packet_type type, struct json_object *body, const int *fds, size_t n_fds,
 		 int flags)
 {
-	struct packet_header h = {.version = DECLINK_VERSION, .type = (uint16_t)type};
+	struct packet_header h = {.version = DECODER_PROTOCOL_VERSION, .type = (uint16_t)type};
 	_cleanup_free_ char *packet = NULL;
 	const char *text;
 	size_t len;
@@ -64,7 +64,7 @@ int declink_send(int sock, enum declink_type type, struct json_object *body, con
 	text = json_text(body, &len);
 	if (!text)
 		return -ENOMEM;
-	if (len > DECLINK_MAX_TEXT || n_fds > DECLINK_MAX_FDS)
+	if (len > DECODER_PACKET_MAX_TEXT || n_fds > DECODER_PACKET_MAX_FDS)
 		return -EMSGSIZE;
 	packet = malloc(sizeof(h) + len);
 	if (!packet)
@@ -78,19 +78,19 @@ int declink_send(int sock, enum declink_type type, struct json_object *body, con
 	return 0; /* a packet goes whole or not at all */
 }
 
-int declink_recv(int sock, struct declink_packet *ret, int flags)
+int decoder_packet_recv(int sock, struct decoder_packet *ret, int flags)
 {
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	struct decoder_packet p = DECODER_PACKET_INIT;
 	_cleanup_free_ char *buf = NULL;
 	struct packet_header h;
 	ssize_t n;
 	int r;
 
 	/* One byte more than a packet may have, so that a longer one shows as longer. */
-	buf = malloc(sizeof(h) + DECLINK_MAX_TEXT + 1);
+	buf = malloc(sizeof(h) + DECODER_PACKET_MAX_TEXT + 1);
 	if (!buf)
 		return -ENOMEM;
-	n = io_recv_fds(sock, buf, sizeof(h) + DECLINK_MAX_TEXT + 1, p.fds, DECLINK_MAX_FDS, &p.n_fds, flags);
+	n = io_recv_fds(sock, buf, sizeof(h) + DECODER_PACKET_MAX_TEXT + 1, p.fds, DECODER_PACKET_MAX_FDS, &p.n_fds, flags);
 	if (n == -ECONNRESET || n == 0)
 		return 0;
 	if (n < 0)
@@ -98,37 +98,37 @@ int declink_recv(int sock, struct declink_packet *ret, int flags)
 	if ((size_t)n < sizeof(h))
 		goto protocol;
 	memcpy(&h, buf, sizeof(h));
-	if (h.version != DECLINK_VERSION || !type_is_known(h.type) || h.length != (size_t)n - sizeof(h))
+	if (h.version != DECODER_PROTOCOL_VERSION || !type_is_known(h.type) || h.length != (size_t)n - sizeof(h))
 		goto protocol;
-	r = json_parse(buf + sizeof(h), h.length, DECLINK_MAX_TEXT, &p.body, NULL, 0);
+	r = json_parse(buf + sizeof(h), h.length, DECODER_PACKET_MAX_TEXT, &p.body, NULL, 0);
 	if (r < 0) {
-		declink_packet_fini(&p);
+		decoder_packet_fini(&p);
 		return r;
 	}
 	if (r > 0)
 		goto protocol;
 	if (!json_object_is_type(p.body, json_type_object))
 		goto protocol;
-	p.type = (enum declink_type)h.type;
+	p.type = (enum decoder_packet_type)h.type;
 	*ret = p;
 	return 1;
 
 protocol:
-	declink_packet_fini(&p);
+	decoder_packet_fini(&p);
 	return -EPROTO;
 }
 
 /* ---- bodies */
 
 static const char *const need_kinds[] = {
-	[NEED_OBJECT] = "object",
-	[NEED_DEBUG] = "debug",
-	[NEED_DWZ] = "dwz",
-	[NEED_PERFMAP] = "perfmap",
-	[NEED_RING] = "ring",
+	[FILE_REQUEST_OBJECT] = "object",
+	[FILE_REQUEST_DEBUG] = "debug",
+	[FILE_REQUEST_DWZ] = "dwz",
+	[FILE_REQUEST_PERFMAP] = "perfmap",
+	[FILE_REQUEST_RING] = "ring",
 };
 
-const char *declink_need_kind_to_string(enum declink_need_kind kind)
+const char *file_request_kind_to_string(enum file_request_kind kind)
 {
 	return (size_t)kind < ARRAY_SIZE(need_kinds) ? need_kinds[kind] : "unknown";
 }
@@ -206,7 +206,7 @@ static int path_get(struct json_object *o, const char *name, char *ret)
 	(void)snprintf(key, sizeof(key), "%s_hex", name);
 	s = json_get_string(o, key);
 	if (s) {
-		r = hex_decode(s, (uint8_t *)ret, DECLINK_MAX_PATH, &len);
+		r = hex_decode(s, (uint8_t *)ret, FILE_REQUEST_MAX_PATH, &len);
 		if (r < 0)
 			return r;
 		ret[len] = '\0';
@@ -215,35 +215,35 @@ static int path_get(struct json_object *o, const char *name, char *ret)
 	s = json_get_string(o, name);
 	if (!s)
 		s = "";
-	if (strlen(s) > DECLINK_MAX_PATH)
+	if (strlen(s) > FILE_REQUEST_MAX_PATH)
 		return -EPROTO;
 	memcpy(ret, s, strlen(s) + 1);
 	return 0;
 }
 
-struct json_object *declink_need_to_json(const struct declink_need *need)
+struct json_object *file_request_to_json(const struct file_request *request)
 {
 	struct json_object *o = json_object_new_object();
 
 	if (!o)
 		return NULL;
-	json_add_uint(o, "req", need->req);
-	json_add_string(o, "kind", declink_need_kind_to_string(need->kind));
-	path_add(o, "path", need->path);
-	path_add(o, "object", need->object);
-	if (need->ino) {
-		json_add_uint(o, "maj", need->maj);
-		json_add_uint(o, "min", need->min);
+	json_add_uint(o, "req", request->req);
+	json_add_string(o, "kind", file_request_kind_to_string(request->kind));
+	path_add(o, "path", request->path);
+	path_add(o, "object", request->object);
+	if (request->ino) {
+		json_add_uint(o, "maj", request->maj);
+		json_add_uint(o, "min", request->min);
 		/* an inode may use all 64 bits, JSON's integers are signed */
-		json_add_int(o, "ino", (int64_t)need->ino);
+		json_add_int(o, "ino", (int64_t)request->ino);
 	}
-	json_add_int(o, "pid", need->pid);
-	json_add_int(o, "nspid", need->nspid);
-	if (need->build_id_len) {
-		char hex[DECLINK_MAX_BUILD_ID * 2 + 1];
+	json_add_int(o, "pid", request->pid);
+	json_add_int(o, "nspid", request->nspid);
+	if (request->build_id_len) {
+		char hex[FILE_REQUEST_MAX_BUILD_ID * 2 + 1];
 
-		for (size_t i = 0; i < need->build_id_len; i++)
-			(void)snprintf(hex + 2 * i, 3, "%02x", need->build_id[i]);
+		for (size_t i = 0; i < request->build_id_len; i++)
+			(void)snprintf(hex + 2 * i, 3, "%02x", request->build_id[i]);
 		json_add_string(o, "build_id", hex);
 	}
 	return o;
@@ -276,9 +276,9 @@ static int get_pid(struct json_object *o, const char *key, pid_t *ret)
 	return 0;
 }
 
-int declink_need_from_json(struct json_object *body, struct declink_need *ret)
+int file_request_from_json(struct json_object *body, struct file_request *ret)
 {
-	struct declink_need *n = ret;
+	struct file_request *n = ret;
 	const char *kind = json_get_string(body, "kind"), *build_id = json_get_string(body, "build_id");
 	int64_t ino = 0;
 	size_t k = 0;
@@ -288,7 +288,7 @@ int declink_need_from_json(struct json_object *body, struct declink_need *ret)
 		k++;
 	if (!kind || k == ARRAY_SIZE(need_kinds))
 		return -EPROTO;
-	n->kind = (enum declink_need_kind)k;
+	n->kind = (enum file_request_kind)k;
 	if (get_u32(body, "req", true, &n->req) < 0 || get_u32(body, "maj", false, &n->maj) < 0 ||
 	    get_u32(body, "min", false, &n->min) < 0 || get_pid(body, "pid", &n->pid) < 0 ||
 	    get_pid(body, "nspid", &n->nspid) < 0 || path_get(body, "path", n->path) < 0 ||
@@ -302,7 +302,7 @@ int declink_need_from_json(struct json_object *body, struct declink_need *ret)
 	return 0;
 }
 
-struct json_object *declink_file_to_json(const struct declink_file *file)
+struct json_object *file_answer_to_json(const struct file_answer *file)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -320,9 +320,9 @@ static void copy_escaped(char *dst, size_t size, const char *src)
 	(void)escape_text(dst, size, src ? src : "", src ? strlen(src) : 0);
 }
 
-int declink_file_from_json(struct json_object *body, struct declink_file *ret)
+int file_answer_from_json(struct json_object *body, struct file_answer *ret)
 {
-	struct declink_file f = {0};
+	struct file_answer f = {0};
 
 	if (get_u32(body, "req", true, &f.req) < 0 || !json_get_bool(body, "found", &f.found))
 		return -EPROTO;
@@ -332,7 +332,7 @@ int declink_file_from_json(struct json_object *body, struct declink_file *ret)
 	return 0;
 }
 
-struct json_object *declink_verdict_to_json(const struct declink_verdict *verdict)
+struct json_object *file_verdict_to_json(const struct file_verdict *verdict)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -343,9 +343,9 @@ struct json_object *declink_verdict_to_json(const struct declink_verdict *verdic
 	return o;
 }
 
-int declink_verdict_from_json(struct json_object *body, struct declink_verdict *ret)
+int file_verdict_from_json(struct json_object *body, struct file_verdict *ret)
 {
-	struct declink_verdict v = {0};
+	struct file_verdict v = {0};
 
 	if (get_u32(body, "req", true, &v.req) < 0 || !json_get_bool(body, "recognised", &v.recognised))
 		return -EPROTO;
@@ -353,7 +353,7 @@ int declink_verdict_from_json(struct json_object *body, struct declink_verdict *
 	return 0;
 }
 
-struct json_object *declink_progress_to_json(const struct declink_progress *progress)
+struct json_object *decoder_progress_to_json(const struct decoder_progress *progress)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -365,9 +365,9 @@ struct json_object *declink_progress_to_json(const struct declink_progress *prog
 	return o;
 }
 
-int declink_progress_from_json(struct json_object *body, struct declink_progress *ret)
+int decoder_progress_from_json(struct json_object *body, struct decoder_progress *ret)
 {
-	struct declink_progress p = {0};
+	struct decoder_progress p = {0};
 	const char *stage = json_get_string(body, "stage");
 
 	if (!stage || !json_get_uint(body, "done", &p.done) || !json_get_uint(body, "total", &p.total))
@@ -377,9 +377,9 @@ int declink_progress_from_json(struct json_object *body, struct declink_progress
 	return 0;
 }
 
-int declink_result_from_json(struct json_object *body, struct declink_result *ret)
+int decoder_result_from_json(struct json_object *body, struct decoder_result *ret)
 {
-	struct declink_result r = {0};
+	struct decoder_result r = {0};
 
 	if (!json_get_bool(body, "ok", &r.ok))
 		return -EPROTO;

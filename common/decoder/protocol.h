@@ -29,101 +29,101 @@
 
 #include "common/base/cleanup.h"
 
-#define DECLINK_VERSION 2
-#define DECLINK_FD 3	       /* the decoder's end */
-#define DECLINK_MAX_TEXT 65536 /* bytes of JSON in a packet */
-#define DECLINK_MAX_DEPTH 16
-#define DECLINK_MAX_FDS 32
-#define DECLINK_MAX_PATH 4095
-#define DECLINK_MAX_BUILD_ID 40 /* bytes, twice as many hex digits */
+#define DECODER_PROTOCOL_VERSION 2
+#define DECODER_PROTOCOL_FD 3	       /* the decoder's end */
+#define DECODER_PACKET_MAX_TEXT 65536 /* bytes of JSON in a packet */
+#define DECODER_PACKET_MAX_DEPTH 16
+#define DECODER_PACKET_MAX_FDS 32
+#define FILE_REQUEST_MAX_PATH 4095
+#define FILE_REQUEST_MAX_BUILD_ID 40 /* bytes, twice as many hex digits */
 
-enum declink_type {
-	DECLINK_JOB = 1,
-	DECLINK_FILE = 2,
-	DECLINK_CANCEL = 3,
-	DECLINK_NEED = 16,
-	DECLINK_PROGRESS = 17,
-	DECLINK_RESULT = 18,
-	DECLINK_VERDICT = 19,
+enum decoder_packet_type {
+	DECODER_PACKET_JOB = 1,
+	DECODER_PACKET_FILE = 2,
+	DECODER_PACKET_CANCEL = 3,
+	DECODER_PACKET_REQUEST = 16,
+	DECODER_PACKET_PROGRESS = 17,
+	DECODER_PACKET_RESULT = 18,
+	DECODER_PACKET_VERDICT = 19,
 };
 
-const char *declink_type_to_string(enum declink_type type);
+const char *decoder_packet_type_to_string(enum decoder_packet_type type);
 
-struct declink_packet {
-	enum declink_type type;
+struct decoder_packet {
+	enum decoder_packet_type type;
 	struct json_object *body; /* always an object */
-	int fds[DECLINK_MAX_FDS];
+	int fds[DECODER_PACKET_MAX_FDS];
 	size_t n_fds;
 };
 
-#define DECLINK_PACKET_INIT {.body = NULL, .n_fds = 0}
+#define DECODER_PACKET_INIT {.body = NULL, .n_fds = 0}
 
 /* Drops the body and closes the fds that were not taken (set to -1 when taken). */
-void declink_packet_fini(struct declink_packet *p);
+void decoder_packet_fini(struct decoder_packet *p);
 
 /*
  * Sends one packet; body and fds stay the caller's. `flags` are send()'s: MSG_DONTWAIT or 0.
  * -EAGAIN: the link is full, nothing was sent. -EMSGSIZE: the text is longer than a packet may be.
  * -EPIPE: the other end is gone.
  */
-int declink_send(int sock, enum declink_type type, struct json_object *body, const int *fds, size_t n_fds,
+int decoder_packet_send(int sock, enum decoder_packet_type type, struct json_object *body, const int *fds, size_t n_fds,
 		 int flags) _must_check_;
 
 /*
  * Receives one packet. Returns 1 and fills *ret (which the caller finishes), 0 at the end of the
  * link, -EAGAIN (MSG_DONTWAIT), -EPROTO, or another -errno.
  */
-int declink_recv(int sock, struct declink_packet *ret, int flags) _must_check_;
+int decoder_packet_recv(int sock, struct decoder_packet *ret, int flags) _must_check_;
 
 /* ---- typed bodies; from_json answers -EPROTO for what is missing, of a wrong type or too long */
 
-/* NEED_RING: `path` is a file of the bundle, rings/PID-START.ring, as its meta.json names it. */
-enum declink_need_kind { NEED_OBJECT, NEED_DEBUG, NEED_DWZ, NEED_PERFMAP, NEED_RING };
-const char *declink_need_kind_to_string(enum declink_need_kind kind);
+/* FILE_REQUEST_RING: `path` is a file of the bundle, rings/PID-START.ring, as its meta.json names it. */
+enum file_request_kind { FILE_REQUEST_OBJECT, FILE_REQUEST_DEBUG, FILE_REQUEST_DWZ, FILE_REQUEST_PERFMAP, FILE_REQUEST_RING };
+const char *file_request_kind_to_string(enum file_request_kind kind);
 
-struct declink_need {
+struct file_request {
 	uint32_t req;
-	enum declink_need_kind kind;
-	char path[DECLINK_MAX_PATH + 1]; /* as mapped, or of .gnu_debuglink / .gnu_debugaltlink; "" if none */
-	char object[DECLINK_MAX_PATH + 1]; /* for debug: the object whose debug file this is; "" if none */
+	enum file_request_kind kind;
+	char path[FILE_REQUEST_MAX_PATH + 1]; /* as mapped, or of .gnu_debuglink / .gnu_debugaltlink; "" if none */
+	char object[FILE_REQUEST_MAX_PATH + 1]; /* for debug: the object whose debug file this is; "" if none */
 	uint32_t maj, min;
 	uint64_t ino; /* 0: unknown */
 	pid_t pid, nspid;
-	uint8_t build_id[DECLINK_MAX_BUILD_ID];
+	uint8_t build_id[FILE_REQUEST_MAX_BUILD_ID];
 	size_t build_id_len; /* 0: unknown */
 };
 
-struct json_object *declink_need_to_json(const struct declink_need *need);
-int declink_need_from_json(struct json_object *body, struct declink_need *ret) _must_check_;
+struct json_object *file_request_to_json(const struct file_request *request);
+int file_request_from_json(struct json_object *body, struct file_request *ret) _must_check_;
 
 /* The answer to a NEED; a file that was found rides along as the packet's only fd. */
-struct declink_file {
+struct file_answer {
 	uint32_t req;
 	bool found;
 	bool changed; /* found by path, but device and inode are not those of the record */
 	char why[256]; /* if not found; or where it came from */
 };
 
-struct json_object *declink_file_to_json(const struct declink_file *file);
-int declink_file_from_json(struct json_object *body, struct declink_file *ret) _must_check_;
+struct json_object *file_answer_to_json(const struct file_answer *file);
+int file_answer_from_json(struct json_object *body, struct file_answer *ret) _must_check_;
 
-struct declink_verdict {
+struct file_verdict {
 	uint32_t req;
 	bool recognised;
 };
 
-struct json_object *declink_verdict_to_json(const struct declink_verdict *verdict);
-int declink_verdict_from_json(struct json_object *body, struct declink_verdict *ret) _must_check_;
+struct json_object *file_verdict_to_json(const struct file_verdict *verdict);
+int file_verdict_from_json(struct json_object *body, struct file_verdict *ret) _must_check_;
 
-struct declink_progress {
+struct decoder_progress {
 	char stage[32];
 	uint64_t done, total; /* total 0: unknown */
 };
 
-struct json_object *declink_progress_to_json(const struct declink_progress *progress);
-int declink_progress_from_json(struct json_object *body, struct declink_progress *ret) _must_check_;
+struct json_object *decoder_progress_to_json(const struct decoder_progress *progress);
+int decoder_progress_from_json(struct json_object *body, struct decoder_progress *ret) _must_check_;
 
-struct declink_result {
+struct decoder_result {
 	bool ok;
 	char error[512];		/* escaped text, "" when ok */
 	struct json_object *stats;	/* borrowed from the body; NULL if absent */
@@ -131,4 +131,4 @@ struct declink_result {
 	struct json_object *summary;	/* likewise */
 };
 
-int declink_result_from_json(struct json_object *body, struct declink_result *ret) _must_check_;
+int decoder_result_from_json(struct json_object *body, struct decoder_result *ret) _must_check_;

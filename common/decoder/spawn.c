@@ -79,9 +79,9 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 	if (getppid() != parent)
 		_exit(DECODER_EXEC_FAILED);
 	/* The fds are all above 3 (see decoder_spawn()), so none is overwritten before it is used. */
-	if (dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(stderr_fd, 2) < 0 || dup2(link_fd, DECLINK_FD) < 0)
+	if (dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(stderr_fd, 2) < 0 || dup2(link_fd, DECODER_PROTOCOL_FD) < 0)
 		_exit(DECODER_EXEC_FAILED);
-	if (syscall(SYS_close_range, DECLINK_FD + 1, ~0U, 0) < 0)
+	if (syscall(SYS_close_range, DECODER_PROTOCOL_FD + 1, ~0U, 0) < 0)
 		_exit(DECODER_EXEC_FAILED); /* Linux 5.9 */
 	if (o->drop_privilege) {
 		struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -330,12 +330,12 @@ int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor,
 	return -1;
 }
 
-int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t max_copy, opening_fn fn, void *arg,
 		struct opening **ret)
 {
-	const struct frozen_member *member = frozen_member(frozen, need->pid > 0 ? need->pid : frozen->pid);
-	struct declink_need own = *need;
-	struct opening_request request = {.need = &own, .mapped_fd = -1, .max_copy = max_copy};
+	const struct frozen_member *member = frozen_member(frozen, file->pid > 0 ? file->pid : frozen->pid);
+	struct file_request own = *file;
+	struct opening_request request = {.file = &own, .mapped_fd = -1, .max_copy = max_copy};
 
 	/* What a stepped program started is no member of the target; most likely it looks at the same files. */
 	if (!member && frozen->backend->bring)
@@ -345,7 +345,7 @@ int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t
 	/* A user's snapshot has what that user could read, whatever the process has become. */
 	if (!frozen->admin_only && !cred_is_of(member->cred, frozen->uid))
 		return -EACCES;
-	own.nspid = member->pid == need->pid ? member->nspid : -1;
+	own.nspid = member->pid == file->pid ? member->nspid : -1;
 	request.cred = member->cred;
 	request.root_fd = root_fd(member->root);
 	return opening_start(frozen->openings, &request, fn, arg, ret);

@@ -129,12 +129,12 @@ struct frozen_object {
 };
 bool frozen_object(const struct frozen *frozen, size_t n, struct frozen_object *ret);
 /*
- * Opens what a decoder needs in the world of the process `need->pid` of the target (0: its first one), with that process's
+ * Opens what a decoder needs in the world of the process `file->pid` of the target (0: its first one), with that process's
  * rights and beneath its root; see daemon/target/opening.h for what `fn` gets. What the process is called in its own pid namespace
  * (perf maps are named by it) is filled in here. 0, -ESRCH (no such process of the target, or nothing is known of it),
  * -EACCES (it had other rights than whose snapshot it is), -EBUSY, -ENOMEM, -EMFILE.
  */
-int frozen_open(struct frozen *frozen, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t max_copy, opening_fn fn, void *arg,
 		struct opening **ret) _must_check_;
 /* Borrowed memfd with the vDSO's ELF image that the targets map, or -1. */
 int frozen_vdso_fd(const struct frozen *frozen);

@@ -65,7 +65,7 @@ static bool all_alike(const unsigned int ids[4])
 
 int cred_parse(const char *text, struct cred **ret)
 {
-	gid_t list[OPENLINK_MAX_GROUPS];
+	gid_t list[OPENER_MAX_GROUPS];
 	unsigned int uid[4], gid[4];
 	struct cred *cred;
 	size_t n;
@@ -75,7 +75,7 @@ int cred_parse(const char *text, struct cred **ret)
 	if (r == 0)
 		r = four(field(text, "\nGid:"), gid);
 	if (r == 0)
-		r = numbers(field(text, "\nGroups:"), list, OPENLINK_MAX_GROUPS, &n);
+		r = numbers(field(text, "\nGroups:"), list, OPENER_MAX_GROUPS, &n);
 	if (r < 0)
 		return r;
 	cred = malloc(sizeof(*cred) + n * sizeof(*list));

@@ -20,7 +20,7 @@ struct cred {
 	gid_t groups[];
 };
 
-/* Of the process whose /proc directory this is. -E2BIG: more groups than an opener takes (OPENLINK_MAX_GROUPS). */
+/* Of the process whose /proc directory this is. -E2BIG: more groups than an opener takes (OPENER_MAX_GROUPS). */
 int cred_read(int proc_dirfd, struct cred **ret) _must_check_;
 /* -EACCES: these are not of a process of this user that the user may look into. */
 int cred_read_plain(int proc_dirfd, uid_t uid, struct cred **ret) _must_check_;

@@ -277,7 +277,7 @@ struct json_object *bundle_decoder_json(const struct decoder_outcome *outcome, b
 	json_add_string(o, "end", timed_out ? "timeout" : ends[outcome->end]);
 	json_add_string(o, "message", outcome->message);
 	json_add_string(o, "stderr", outcome->stderr_text);
-	json_add_uint(o, "needs", outcome->needs);
+	json_add_uint(o, "needs", outcome->requests);
 	json_add_uint(o, "found", outcome->found);
 	json_add_uint(o, "cpu_ns", outcome->cpu_ns);
 	json_add_uint(o, "max_rss_bytes", outcome->max_rss_bytes);

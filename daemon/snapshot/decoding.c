@@ -36,7 +36,7 @@ struct lookup {
 	LIST_ENTRY(lookup) entry;
 	struct opener *opener; /* of the bundle */
 	struct opening *opening;
-	struct declink_need need;
+	struct file_request request;
 	struct opener_answer answer;
 };
 
@@ -127,37 +127,37 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 
 /* ---- questions */
 
-static void answer(struct decoding *d, const struct declink_need *need, const struct opener_answer *a, int fd)
+static void answer(struct decoding *d, const struct file_request *request, const struct opener_answer *a, int fd)
 {
-	struct declink_file file = {.req = need->req, .changed = a->changed};
+	struct file_answer file = {.req = request->req, .changed = a->changed};
 	struct objects *o = d->request.objects;
 	_cleanup_close_ int copy = -1;
 	int r;
 
 	/* what is in the bundle already needs no copy */
-	if (fd >= 0 && o && a->source != OPENER_BUNDLE && objects_want(o, need->kind))
+	if (fd >= 0 && o && a->source != OPENER_BUNDLE && objects_want(o, request->kind))
 		copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	(void)snprintf(file.why, sizeof(file.why), "%s", fd >= 0 ? opener_source_to_string(a->source) : a->why);
 	r = decoder_answer(d->decoder, &file, fd);
 	if (r == 1 && copy >= 0)
-		objects_offer(o, need, a->path, a->stat.st_dev, a->stat.st_ino, take_fd(&copy));
+		objects_offer(o, request, a->path, a->stat.st_dev, a->stat.st_ino, take_fd(&copy));
 	/* where the process is gone its end is told by the pidfd */
 	if (r >= 0 && watch(d) < 0)
 		decoder_kill(d->decoder);
 }
 
-static void answer_no(struct decoding *d, const struct declink_need *need, const char *why)
+static void answer_no(struct decoding *d, const struct file_request *request, const char *why)
 {
 	struct opener_answer a = {.fd = -1};
 
 	(void)snprintf(a.why, sizeof(a.why), "%s", why);
-	answer(d, need, &a, -1);
+	answer(d, request, &a, -1);
 }
 
 /* The answer goes to the decoder, and that is the end of the question. */
 static void lookup_answer(struct lookup *l, int fd)
 {
-	answer(l->decoding, &l->need, &l->answer, fd);
+	answer(l->decoding, &l->request, &l->answer, fd);
 	lookup_free(l);
 }
 
@@ -169,7 +169,7 @@ static uint64_t room_for_copy(const struct decoding *d)
 	return left < OPENING_MAX_COPY ? left : OPENING_MAX_COPY;
 }
 
-static void on_opened(void *arg, const struct openlink_answer *opened, int fd)
+static void on_opened(void *arg, const struct opener_reply *opened, int fd)
 {
 	struct lookup *l = arg;
 
@@ -188,7 +188,7 @@ static void on_opened(void *arg, const struct openlink_answer *opened, int fd)
 static void lookup_run(struct copier_job *job)
 {
 	struct lookup *l = (struct lookup *)job;
-	int r = opener_open(l->opener, &l->need, &l->answer);
+	int r = opener_open(l->opener, &l->request, &l->answer);
 
 	if (r < 0)
 		(void)snprintf(l->answer.why, sizeof(l->answer.why), "%s", strerror(-r));
@@ -199,7 +199,7 @@ static void lookup_outside(struct lookup *l)
 	struct decoding *d = l->decoding;
 	int r;
 
-	r = frozen_open(d->request.frozen, &l->need, room_for_copy(d), on_opened, l, &l->opening);
+	r = frozen_open(d->request.frozen, &l->request, room_for_copy(d), on_opened, l, &l->opening);
 	if (r < 0) {
 		(void)snprintf(l->answer.why, sizeof(l->answer.why), "%s",
 			       r == -ESRCH  ? "nothing is known of the process that it is of"
@@ -215,13 +215,13 @@ static void lookup_done(struct copier_job *job)
 
 	if (!l->decoding)
 		lookup_free(l);
-	else if (l->answer.fd >= 0 || l->need.kind == NEED_RING)
+	else if (l->answer.fd >= 0 || l->request.kind == FILE_REQUEST_RING)
 		lookup_answer(l, take_fd(&l->answer.fd));
 	else
 		lookup_outside(l);
 }
 
-static int lookup_start(struct decoding *d, const struct declink_need *need)
+static int lookup_start(struct decoding *d, const struct file_request *request)
 {
 	/* Code that was in no file came with the recording. */
 	_cleanup_close_ int images = openat(d->dir_fd, BUNDLE_IMAGES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -238,7 +238,7 @@ static int lookup_start(struct decoding *d, const struct declink_need *need)
 	if (!l)
 		return -ENOMEM;
 	l->answer.fd = -1;
-	l->need = *need;
+	l->request = *request;
 	r = opener_new(&options, &l->opener);
 	if (r < 0) {
 		lookup_free(l);
@@ -250,46 +250,46 @@ static int lookup_start(struct decoding *d, const struct declink_need *need)
 	LIST_INSERT_HEAD(&d->lookups, l, entry);
 	d->n_lookups++;
 	/* Debug files and perf maps come into a bundle when it is published. */
-	if (need->kind == NEED_OBJECT || need->kind == NEED_RING)
+	if (request->kind == FILE_REQUEST_OBJECT || request->kind == FILE_REQUEST_RING)
 		copier_submit(d->request.copier, &l->job);
 	else
 		lookup_outside(l);
 	return 0;
 }
 
-static void on_need(struct decoder *decoder, const struct declink_need *need, void *arg)
+static void on_request(struct decoder *decoder, const struct file_request *request, void *arg)
 {
 	struct decoding *d = arg;
 	int r, fd = -1;
 
-	if (need->kind == NEED_OBJECT && need->ino)
-		fd = frozen_image_fd(d->request.frozen, need->maj, need->min, need->ino);
+	if (request->kind == FILE_REQUEST_OBJECT && request->ino)
+		fd = frozen_image_fd(d->request.frozen, request->maj, request->min, request->ino);
 	if (fd >= 0) {
 		/* the kernel itself told which file it is */
 		struct opener_answer a = {.fd = -1,
 					  .source = OPENER_KEPT,
-					  .stat.st_dev = makedev(need->maj, need->min),
-					  .stat.st_ino = need->ino};
+					  .stat.st_dev = makedev(request->maj, request->min),
+					  .stat.st_ino = request->ino};
 		int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
 		if (copy < 0)
-			answer_no(d, need, "too many open files");
+			answer_no(d, request, "too many open files");
 		else
-			answer(d, need, &a, copy);
+			answer(d, request, &a, copy);
 		return;
 	}
 	if (d->n_lookups >= MAX_LOOKUPS) {
-		answer_no(d, need, "too many questions at once");
+		answer_no(d, request, "too many questions at once");
 		return;
 	}
-	r = lookup_start(d, need);
+	r = lookup_start(d, request);
 	if (r < 0)
-		answer_no(d, need, strerror(-r));
+		answer_no(d, request, strerror(-r));
 }
 
 /* ---- the whole */
 
-static void on_verdict(struct decoder *decoder, const struct declink_verdict *verdict, void *arg)
+static void on_verdict(struct decoder *decoder, const struct file_verdict *verdict, void *arg)
 {
 	struct decoding *d = arg;
 
@@ -297,7 +297,7 @@ static void on_verdict(struct decoder *decoder, const struct declink_verdict *ve
 		objects_judge(d->request.objects, verdict->req, verdict->recognised);
 }
 
-static void on_progress(struct decoder *decoder, const struct declink_progress *progress, void *arg)
+static void on_progress(struct decoder *decoder, const struct decoder_progress *progress, void *arg)
 {
 	struct decoding *d = arg;
 
@@ -344,7 +344,7 @@ static struct json_object *job_options(const struct config *c)
 static int start(struct decoding *d)
 {
 	static const struct decoder_callbacks callbacks = {
-		.on_need = on_need,
+		.on_request = on_request,
 		.on_verdict = on_verdict,
 		.on_progress = on_progress,
 		.on_end = on_end,

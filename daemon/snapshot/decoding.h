@@ -30,7 +30,7 @@ struct decoding_request {
 };
 
 struct decoding_callbacks {
-	void (*on_progress)(const struct declink_progress *progress, void *arg);
+	void (*on_progress)(const struct decoder_progress *progress, void *arg);
 	/* Once. With DECODER_DONE the trace is in the bundle as BUNDLE_TRACE; else there is none. */
 	void (*on_end)(const struct decoder_outcome *outcome, bool timed_out, void *arg);
 };

@@ -83,12 +83,12 @@ static bool known(const struct objects *o, const struct object *new, const char 
 	return false;
 }
 
-bool objects_want(const struct objects *o, enum declink_need_kind kind)
+bool objects_want(const struct objects *o, enum file_request_kind kind)
 {
-	return o->all || kind == NEED_PERFMAP;
+	return o->all || kind == FILE_REQUEST_PERFMAP;
 }
 
-void objects_offer(struct objects *o, const struct declink_need *need, const char *found, uint64_t dev, uint64_t ino,
+void objects_offer(struct objects *o, const struct file_request *request, const char *found, uint64_t dev, uint64_t ino,
 		   int fd)
 {
 	struct offer *offer = &o->offers[o->n_offers];
@@ -96,11 +96,11 @@ void objects_offer(struct objects *o, const struct declink_need *need, const cha
 		.fd = fd,
 		.file_dev = dev,
 		.file_ino = ino,
-		.maj = need->maj,
-		.min = need->min,
-		.ino = need->ino,
-		.path = strdup(need->path),
-		.file = strdup(*found ? found : need->path),
+		.maj = request->maj,
+		.min = request->min,
+		.ino = request->ino,
+		.path = strdup(request->path),
+		.file = strdup(*found ? found : request->path),
 	};
 
 	if (o->n_offers == OBJECTS_MAX_OFFERED || !i.path || !i.file) {
@@ -108,7 +108,7 @@ void objects_offer(struct objects *o, const struct declink_need *need, const cha
 		o->left_out++;
 		return;
 	}
-	*offer = (struct offer){.req = need->req, .object = i};
+	*offer = (struct offer){.req = request->req, .object = i};
 	o->n_offers++;
 }
 

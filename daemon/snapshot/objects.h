@@ -31,14 +31,14 @@ void objects_free(struct objects *o);
 DEFINE_CLEANUP(struct objects *, objects_free)
 
 /* Whether a file of this kind is of any use. */
-bool objects_want(const struct objects *o, enum declink_need_kind kind);
+bool objects_want(const struct objects *o, enum file_request_kind kind);
 
 /*
  * What was given for `need`. Takes `fd` over. `dev` and `ino` are the file's own, whatever the request says; `found` is
  * where it was found beneath its root ("" for an image that was kept open: then the path of the request is its place).
  * What is over OBJECTS_MAX_OFFERED is counted only.
  */
-void objects_offer(struct objects *o, const struct declink_need *need, const char *found, uint64_t dev, uint64_t ino,
+void objects_offer(struct objects *o, const struct file_request *request, const char *found, uint64_t dev, uint64_t ino,
 		   int fd);
 
 /* The verdict on the file of a request; of one that was not offered it says nothing. Over OBJECTS_MAX: counted only. */

@@ -258,7 +258,7 @@ static void publish_done(struct snapshot *n)
 
 /* ---- decode */
 
-static void on_progress(const struct declink_progress *progress, void *arg)
+static void on_progress(const struct decoder_progress *progress, void *arg)
 {
 	snapshot_set_progress(arg, progress);
 }

@@ -52,7 +52,7 @@ struct snapshot {
 	/* how it went */
 	uint64_t created_ns, frozen_ns, published_ns, bytes, blind_ns; /* REALTIME; 0: not yet */
 	uint64_t frozen_raw_ns;
-	struct declink_progress progress;
+	struct decoder_progress progress;
 	uint64_t progress_told_ns;
 	const char *error_code; /* of the protocol; NULL: none */
 	char error[1024];
@@ -111,7 +111,7 @@ void snapshot_begin(struct snapshot *n);
 void snapshot_set_state(struct snapshot *n, enum snapshot_state state);
 /* Tells the hub of a state that was entered silently. */
 void snapshot_tell(struct snapshot *n);
-void snapshot_set_progress(struct snapshot *n, const struct declink_progress *progress);
+void snapshot_set_progress(struct snapshot *n, const struct decoder_progress *progress);
 /* Remembers the first error; the caller changes the state. */
 void snapshot_set_error(struct snapshot *n, const char *code, const char *fmt, ...) _printf_(3, 4);
 /* S without what is of one moment only: for meta.json. */

@@ -170,7 +170,7 @@ static struct json_object *progress_json(const struct snapshot *n)
 	return o;
 }
 
-void snapshot_set_progress(struct snapshot *n, const struct declink_progress *progress)
+void snapshot_set_progress(struct snapshot *n, const struct decoder_progress *progress)
 {
 	uint64_t now = io_now_ns();
 	struct json_object *data;

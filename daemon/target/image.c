@@ -44,7 +44,7 @@ struct image {
 struct look {
 	struct reader_job job; /* first */
 	struct image *image;   /* NULL: nobody waits for it */
-	struct declink_need need;
+	struct file_request file;
 	int root_fd; /* owned */
 	/* the thread's */
 	int proc_dirfd; /* owned */
@@ -142,7 +142,7 @@ static void failed(struct image *image, const char *why)
 	log_debug("image %u:%u/%llu: %s", image->key.maj, image->key.min, (unsigned long long)image->key.ino, why);
 }
 
-static void on_opened(void *arg, const struct openlink_answer *answer, int fd)
+static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 {
 	struct image *image = arg;
 	struct images *images = image->images;
@@ -165,10 +165,10 @@ static void on_opened(void *arg, const struct openlink_answer *answer, int fd)
 		images->settled(images->arg);
 }
 
-static void ask_opener(struct image *image, const struct declink_need *need, int root_fd, int mapped_fd)
+static void ask_opener(struct image *image, const struct file_request *file, int root_fd, int mapped_fd)
 {
 	struct openings *openings = image->images->openings;
-	const struct opening_request request = {.cred = image->cred, .need = need, .max_copy = OPENING_MAX_COPY,
+	const struct opening_request request = {.cred = image->cred, .file = file, .max_copy = OPENING_MAX_COPY,
 						.root_fd = root_fd, .mapped_fd = mapped_fd};
 	int r = openings ? opening_start(openings, &request, on_opened, image, &image->opening) : -ENOSYS;
 
@@ -206,7 +206,7 @@ static void look_end(struct look *look, int mapped_fd)
 	struct image *image = take_ptr(look->image);
 
 	image->look = NULL;
-	ask_opener(image, &look->need, look->root_fd, mapped_fd);
+	ask_opener(image, &look->file, look->root_fd, mapped_fd);
 	if (!image->opening && image->images->settled)
 		image->images->settled(image->images->arg);
 }
@@ -232,7 +232,7 @@ static void look_hangs(struct reader_job *job)
 		look_end(look, -1);
 }
 
-static bool look_begin(struct image *image, const struct image_request *q, const struct declink_need *need)
+static bool look_begin(struct image *image, const struct image_request *q, const struct file_request *file)
 {
 	struct readers *readers = image->images->readers;
 	struct look *look;
@@ -244,7 +244,7 @@ static bool look_begin(struct image *image, const struct image_request *q, const
 		return false;
 	look->job = (struct reader_job){
 		.run = look_run, .done = look_done, .hangs = look_hangs, .uid = image->cred->uid};
-	look->need = *need;
+	look->file = *file;
 	look->fd = -1;
 	look->root_fd = q->root ? fcntl(q->root->fd, F_DUPFD_CLOEXEC, 3) : -1;
 	look->proc_dirfd = fcntl(q->proc_dirfd, F_DUPFD_CLOEXEC, 3);
@@ -262,14 +262,14 @@ static bool look_begin(struct image *image, const struct image_request *q, const
 
 static void ask(struct image *image, const struct image_request *q)
 {
-	struct declink_need need = {
-		.kind = NEED_OBJECT, .maj = q->key.maj, .min = q->key.min, .ino = q->key.ino, .pid = q->pid};
+	struct file_request file = {
+		.kind = FILE_REQUEST_OBJECT, .maj = q->key.maj, .min = q->key.min, .ino = q->key.ino, .pid = q->pid};
 
 	free(take_ptr(image->why));
 	image->tried_ns = io_now_ns();
-	(void)snprintf(need.path, sizeof(need.path), "%s", q->path);
-	if (!look_begin(image, q, &need))
-		ask_opener(image, &need, q->root ? q->root->fd : -1, -1);
+	(void)snprintf(file.path, sizeof(file.path), "%s", q->path);
+	if (!look_begin(image, q, &file))
+		ask_opener(image, &file, q->root ? q->root->fd : -1, -1);
 }
 
 int image_get(struct images *images, const struct image_request *q, struct image **ret)

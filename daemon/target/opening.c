@@ -35,7 +35,7 @@ struct opening {
 	uint64_t max_copy;
 	int root_fd, mapped_fd;
 	const char *why; /* static; where refused */
-	struct declink_need need;
+	struct file_request file;
 };
 
 struct worker {
@@ -88,7 +88,7 @@ static void on_deliver(evutil_socket_t fd, short what, void *arg)
 	struct opening *p;
 
 	for (unsigned int n = 0; n < DELIVER_MAX && (p = TAILQ_FIRST(&o->refused)) != NULL; n++) {
-		struct openlink_answer a = {.answer.fd = -1};
+		struct opener_reply a = {.answer.fd = -1};
 		opening_fn fn = p->fn;
 		void *fn_arg = p->arg;
 
@@ -122,12 +122,12 @@ static struct opening *queue_take(struct opening *p)
 	return p;
 }
 
-static void command(const struct openings *o, struct openlink_command *c, int *fd)
+static void command(const struct openings *o, struct opener_command *c, int *fd)
 {
 	ssize_t r = 0;
 
 	if (o->front_fd >= 0)
-		r = io_send_fds(o->front_fd, c, openlink_command_size(c->n_groups), fd, fd ? 1 : 0, MSG_DONTWAIT);
+		r = io_send_fds(o->front_fd, c, opener_command_size(c->n_groups), fd, fd ? 1 : 0, MSG_DONTWAIT);
 	if (r < 0)
 		log_debug("tracerd-open takes no command: %s", strerror((int)-r));
 }
@@ -157,7 +157,7 @@ static void send_next(struct worker *w)
 {
 	struct opening *p = TAILQ_FIRST(&w->queue);
 	struct timeval wait = {.tv_sec = p ? DEADLINE_S : IDLE_S};
-	struct openlink_request q;
+	struct opener_request q;
 	ssize_t sent;
 	size_t n = 0;
 	int fds[2];
@@ -168,13 +168,13 @@ static void send_next(struct worker *w)
 	memset(&q, 0, sizeof(q));
 	q.id = w->request = ++w->openings->last_request;
 	q.max_copy = p->max_copy;
-	q.need = p->need;
+	q.file = p->file;
 	if (p->root_fd >= 0) {
-		q.fds |= OPENLINK_FD_ROOT;
+		q.fds |= OPENER_FD_ROOT;
 		fds[n++] = p->root_fd;
 	}
 	if (p->mapped_fd >= 0) {
-		q.fds |= OPENLINK_FD_MAPPED;
+		q.fds |= OPENER_FD_MAPPED;
 		fds[n++] = p->mapped_fd;
 	}
 	w->busy = true;
@@ -193,7 +193,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg);
 static int worker_new(struct openings *o, struct cred *cred, struct worker **ret)
 {
 	struct worker *w = calloc(1, sizeof(*w));
-	struct openlink_command c;
+	struct opener_command c;
 	int pair[2], r;
 
 	if (!w)
@@ -219,7 +219,7 @@ static int worker_new(struct openings *o, struct cred *cred, struct worker **ret
 		return -ENOMEM;
 	}
 	memset(&c, 0, sizeof(c));
-	c.type = OPENLINK_START;
+	c.type = OPENER_START;
 	c.worker = w->number;
 	c.uid = cred->uid;
 	c.gid = cred->gid;
@@ -318,7 +318,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct worker *w = arg;
 	struct openings *o = w->openings;
-	struct openlink_command c = {.type = OPENLINK_KILL, .worker = w->number};
+	struct opener_command c = {.type = OPENER_KILL, .worker = w->number};
 
 	if (w->stuck)
 		return;
@@ -355,7 +355,7 @@ static void worker_ended(struct worker *w)
 	worker_free(w);
 }
 
-static bool is_sound(const struct worker *w, const struct openlink_answer *a, ssize_t n, size_t n_fds)
+static bool is_sound(const struct worker *w, const struct opener_reply *a, ssize_t n, size_t n_fds)
 {
 	return n == sizeof(*a) && w->busy && a->id == w->request && n_fds == (a->found ? 1 : 0) &&
 	       memchr(a->answer.why, '\0', sizeof(a->answer.why)) && memchr(a->answer.path, '\0', sizeof(a->answer.path));
@@ -363,7 +363,7 @@ static bool is_sound(const struct worker *w, const struct openlink_answer *a, ss
 
 static void on_answer(evutil_socket_t sock, short what, void *arg)
 {
-	struct openlink_answer a;
+	struct opener_reply a;
 	struct worker *w = arg;
 	struct openings *o = w->openings;
 	struct opening *p;
@@ -418,7 +418,7 @@ int opening_start(struct openings *o, const struct opening_request *request, ope
 	p->fn = fn;
 	p->arg = arg;
 	p->max_copy = request->max_copy;
-	p->need = *request->need;
+	p->file = *request->file;
 	p->root_fd = request->root_fd >= 0 ? fcntl(request->root_fd, F_DUPFD_CLOEXEC, 3) : -1;
 	p->mapped_fd = request->mapped_fd >= 0 ? fcntl(request->mapped_fd, F_DUPFD_CLOEXEC, 3) : -1;
 	if ((request->root_fd >= 0 && p->root_fd < 0) || (request->mapped_fd >= 0 && p->mapped_fd < 0)) {
@@ -491,7 +491,7 @@ _Noreturn static void front(const char *path, int sock, pid_t parent)
 	if (getppid() != parent || null < 0)
 		_exit(1);
 	/* Its socket may have that number already: dup2() would leave it to be closed by the exec. */
-	if (sock == OPENLINK_FD ? fcntl(sock, F_SETFD, 0) < 0 : dup2(sock, OPENLINK_FD) < 0)
+	if (sock == OPENER_PROTOCOL_FD ? fcntl(sock, F_SETFD, 0) < 0 : dup2(sock, OPENER_PROTOCOL_FD) < 0)
 		_exit(1);
 	/* A worker that hangs must not hold what the daemon's output goes to; but a sanitizer's report is to be seen. */
 #ifdef SANITIZERS

@@ -38,7 +38,7 @@ struct opening_request {
 	struct cred *cred; /* referenced */
 	int root_fd;	   /* O_PATH directory, or -1; duplicated, as is the next */
 	int mapped_fd;	   /* O_PATH of the mapped file, or -1 */
-	const struct declink_need *need; /* copied */
+	const struct file_request *file; /* copied */
 	uint64_t max_copy;
 };
 
@@ -46,7 +46,7 @@ struct opening_request {
  * Called once, on the loop, never before opening_start() is back. `fd` is the callee's, -1 where the file was not opened,
  * with the reason in answer->answer.why. No call on it can hang; see open/filesystem.h.
  */
-typedef void (*opening_fn)(void *arg, const struct openlink_answer *answer, int fd);
+typedef void (*opening_fn)(void *arg, const struct opener_reply *answer, int fd);
 
 /* 0, -ENOMEM, -EMFILE, -EBUSY (more requests than are kept). */
 int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn, void *arg, struct opening **ret)

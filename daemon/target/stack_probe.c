@@ -122,14 +122,14 @@ static void probe_end(struct stackprobe *probe)
 	}
 }
 
-static void on_need(struct decoder *d, const struct declink_need *need, void *arg)
+static void on_request(struct decoder *d, const struct file_request *request, void *arg)
 {
-	struct declink_file none = {.req = need->req, .why = "not in a probe"};
+	struct file_answer none = {.req = request->req, .why = "not in a probe"};
 
 	(void)decoder_answer(d, &none, -1);
 }
 
-static void take_answers(struct stackprobe *probe, const struct declink_result *result)
+static void take_answers(struct stackprobe *probe, const struct decoder_result *result)
 {
 	struct json_object *files = result && result->stats ? json_get_array(result->stats, "files") : NULL;
 	size_t n = files ? json_object_array_length(files) : 0;
@@ -236,7 +236,7 @@ static int run(struct stackprobe *probe)
 		.idle = true,
 		.drop_privilege = true,
 	};
-	static const struct decoder_callbacks callbacks = {.on_need = on_need, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
 	struct timeval timeout = {.tv_sec = PROBE_SECONDS};
 	struct pollfd fds[DECODER_N_FDS];
 	struct json_object *job;

@@ -10,22 +10,22 @@
 
 #include "common/decoder/protocol.h"
 
-struct need {
+struct file_requester {
 	/*
 	 * 1: *ret_fd is the caller's; 0: there is none, ret_file->why says why; negative errno: the
 	 * link is gone or the job was cancelled (-ECANCELED), nothing more can be decoded.
 	 */
-	int (*ask)(void *arg, const struct declink_need *need, struct declink_file *ret_file,
+	int (*ask)(void *arg, const struct file_request *request, struct file_answer *ret_file,
 		int *ret_fd);
 	void *arg;
 	/*
 	 * Says of a file that was found whether it is what was asked for (common/decoder/protocol.h tells what that means). Due
 	 * for each of them, before the next is asked for. 0, or as ask(). NULL where nobody wants to know.
 	 */
-	int (*judge)(void *arg, const struct declink_file *file, bool recognised);
+	int (*judge)(void *arg, const struct file_answer *file, bool recognised);
 };
 
-static inline int need_judge(const struct need *need, const struct declink_file *file, bool recognised)
+static inline int file_requester_judge(const struct file_requester *files, const struct file_answer *file, bool recognised)
 {
-	return need->judge ? need->judge(need->arg, file, recognised) : 0;
+	return files->judge ? files->judge(files->arg, file, recognised) : 0;
 }

@@ -25,9 +25,9 @@ void image_free_dwarf(struct image *img)
 /* What dwz has moved out of several debug files into one. Without it much has no name; the lines are all there. */
 static int load_sup(struct images *t, struct image *img)
 {
-	struct declink_need need = {.kind = NEED_DWZ, .pid = (pid_t)img->pid};
+	struct file_request request = {.kind = FILE_REQUEST_DWZ, .pid = (pid_t)img->pid};
 	struct bytes link = img->dwarf->sup_link;
-	struct declink_file file = {0};
+	struct file_answer file = {0};
 	const void *id = NULL;
 	const char *path;
 	bool right;
@@ -37,19 +37,19 @@ static int load_sup(struct images *t, struct image *img)
 	if (link.left == 0)
 		return 0; /* it shares nothing */
 	path = bytes_str(&link, &len);
-	if (!path || len > DECLINK_MAX_PATH || link.left < 2 || link.left > DECLINK_MAX_BUILD_ID)
+	if (!path || len > FILE_REQUEST_MAX_PATH || link.left < 2 || link.left > FILE_REQUEST_MAX_BUILD_ID)
 		return 0; /* one that cannot be checked is none */
-	memcpy(need.path, path, len + 1);
-	memcpy(need.object, img->path, strlen(img->path) + 1);
-	memcpy(need.build_id, link.p, link.left);
-	need.build_id_len = link.left;
-	r = t->need.ask(t->need.arg, &need, &file, &img->sup_fd);
+	memcpy(request.path, path, len + 1);
+	memcpy(request.object, img->path, strlen(img->path) + 1);
+	memcpy(request.build_id, link.p, link.left);
+	request.build_id_len = link.left;
+	r = t->files.ask(t->files.arg, &request, &file, &img->sup_fd);
 	if (r <= 0)
 		return r;
 	img->sup_elf = elf_begin(img->sup_fd, ELF_C_READ, NULL);
 	right = img->sup_elf && elf_kind(img->sup_elf) == ELF_K_ELF &&
 		dwelf_elf_gnu_build_id(img->sup_elf, &id) == (ssize_t)link.left && memcmp(id, link.p, link.left) == 0;
-	r = need_judge(&t->need, &file, right);
+	r = file_requester_judge(&t->files, &file, right);
 	if (r < 0)
 		return r;
 	if (!right) {

@@ -21,7 +21,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct job *j = arg;
 
-	return link_progress(&j->link, j->stage, done, total);
+	return parent_link_progress(&j->link, j->stage, done, total);
 }
 
 struct decode {
@@ -128,20 +128,20 @@ static int open_perfdata(struct job *j, struct decode *d)
 /* One file that cannot be had or read costs the events of its program. */
 static int add_rings(struct job *j, struct decode *d, const struct meta_ring *ring, uint64_t *lost)
 {
-	struct declink_need need = {.kind = NEED_RING, .pid = (pid_t)ring->pid};
-	struct declink_file file;
+	struct file_request request = {.kind = FILE_REQUEST_RING, .pid = (pid_t)ring->pid};
+	struct file_answer file;
 	_cleanup_close_ int fd = -1;
 	int r;
 
-	(void)snprintf(need.path, sizeof(need.path), "%s", ring->file);
-	r = j->need.ask(j->need.arg, &need, &file, &fd);
+	(void)snprintf(request.path, sizeof(request.path), "%s", ring->file);
+	r = j->files.ask(j->files.arg, &request, &file, &fd);
 	if (r < 0)
 		return r;
 	if (r == 1) {
 		int e;
 
 		r = ringevents_add(d->events, fd);
-		e = need_judge(&j->need, &file, r == 0);
+		e = file_requester_judge(&j->files, &file, r == 0);
 		if (e < 0)
 			return e;
 	} else {
@@ -251,7 +251,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 		return r;
 	r = stacktab_new(j->max_memory / 8, &d->st);
 	if (r >= 0)
-		r = images_new(&j->need, &j->budget, &d->images);
+		r = images_new(&j->files, &j->budget, &d->images);
 	if (r >= 0 && j->lines)
 		r = source_new(d->images, &j->budget, &d->source);
 	if (r >= 0)
@@ -274,7 +274,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.source = d->source;
 	so.st = d->st;
 	so.tl = d->tl;
-	so.need = &j->need;
+	so.files = &j->files;
 	so.perfmaps = j->input == JOB_BUNDLE || recorded_here(j, d);
 	so.budget = &j->budget;
 	so.whole_target = j->input == JOB_BUNDLE;

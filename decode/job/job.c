@@ -45,7 +45,7 @@ static bool option_bool(struct json_object *options, const char *key, bool fallb
 }
 
 /* Each descriptor has a name; what has none here stays unused and is closed with the packet. */
-static int job_take_fds(struct job *j, struct declink_packet *p, struct json_object *inputs)
+static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_object *inputs)
 {
 	size_t n = json_object_array_length(inputs);
 
@@ -91,7 +91,7 @@ static int job_take_view(struct job *j, struct json_object *options)
 	return 0;
 }
 
-static int job_parse(struct job *j, struct declink_packet *p)
+static int job_parse(struct job *j, struct decoder_packet *p)
 {
 	const char *input = json_get_string(p->body, "input"),
 		   *format = json_get_string(p->body, "format");
@@ -100,7 +100,7 @@ static int job_parse(struct job *j, struct declink_packet *p)
 	const char *task = options ? json_get_string(options, "task") : NULL;
 	int r;
 
-	if (p->type != DECLINK_JOB || !input || !inputs)
+	if (p->type != DECODER_PACKET_JOB || !input || !inputs)
 		return job_refuse(j, "this is not a job");
 	if ((task && strcmp(task, "probe") == 0) || strcmp(input, "probe") == 0)
 		j->input = JOB_PROBE;
@@ -237,7 +237,7 @@ static int answer_no_memory(struct job *j)
 
 	json_add_bool(body, "ok", false);
 	json_add_string(body, "error", "out of memory");
-	return declink_send(j->link.fd, DECLINK_RESULT, body, NULL, 0, 0);
+	return decoder_packet_send(j->link.fd, DECODER_PACKET_RESULT, body, NULL, 0, 0);
 }
 
 static int job_answer(struct job *j, int result)
@@ -251,11 +251,11 @@ static int job_answer(struct job *j, int result)
 	json_add(body, "losses", take_ptr(j->losses));
 	if (j->summary)
 		json_add(body, "summary", take_ptr(j->summary));
-	r = declink_send(j->link.fd, DECLINK_RESULT, body, NULL, 0, 0);
+	r = decoder_packet_send(j->link.fd, DECODER_PACKET_RESULT, body, NULL, 0, 0);
 	if (r == -EMSGSIZE) {
 		/* only the summary can be that long */
 		json_object_object_del(body, "summary");
-		r = declink_send(j->link.fd, DECLINK_RESULT, body, NULL, 0, 0);
+		r = decoder_packet_send(j->link.fd, DECODER_PACKET_RESULT, body, NULL, 0, 0);
 	}
 	return r == -ENOMEM ? answer_no_memory(j) : r;
 }
@@ -275,7 +275,7 @@ static void job_fini(struct job *j)
 
 int job_serve(int link)
 {
-	struct declink_packet packet = DECLINK_PACKET_INIT;
+	struct decoder_packet packet = DECODER_PACKET_INIT;
 	struct pollfd p = {.fd = link, .events = POLLIN};
 	_cleanup_(job_fini) struct job j = {
 		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .out_fd = -1};
@@ -284,10 +284,10 @@ int job_serve(int link)
 	j.began_ns = io_now_ns();
 	j.stats = json_object_new_object();
 	j.losses = json_object_new_object();
-	link_init(&j.link, link);
-	j.need.ask = link_ask;
-	j.need.judge = link_judge;
-	j.need.arg = &j.link;
+	parent_link_init(&j.link, link);
+	j.files.ask = parent_link_ask;
+	j.files.judge = parent_link_judge;
+	j.files.arg = &j.link;
 	if (!j.stats || !j.losses)
 		return 1;
 	do
@@ -297,13 +297,13 @@ int job_serve(int link)
 		log_error("no job came");
 		return 1;
 	}
-	r = declink_recv(link, &packet, 0);
+	r = decoder_packet_recv(link, &packet, 0);
 	if (r <= 0) {
 		log_error("no job came: %s", r ? strerror(-r) : "the link is closed");
 		return 1;
 	}
 	r = job_parse(&j, &packet);
-	declink_packet_fini(&packet);
+	decoder_packet_fini(&packet);
 	j.budget.max = j.max_memory / 2;
 	if (r == 0)
 		r = job_run(&j);

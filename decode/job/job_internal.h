@@ -31,12 +31,12 @@ struct job {
 	uint64_t max_output, max_memory;
 	uint64_t last_ns; /* the summary looks at the end, so long, by itself; 0: it does not */
 	int perfdata_fd, meta_fd, vdso_fd, out_fd;
-	int probe_fds[DECLINK_MAX_FDS];
+	int probe_fds[DECODER_PACKET_MAX_FDS];
 	size_t n_probe;
 
 	struct utsname host;
-	struct link link;
-	struct need need;
+	struct parent_link link;
+	struct file_requester files;
 	struct sandbox_layers layers;
 	struct budget budget;
 	struct workers *workers; /* of the decoding, made before the sandbox */

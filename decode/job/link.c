@@ -12,13 +12,13 @@
 
 #define PROGRESS_NS 100000000u
 
-void link_init(struct link *l, int fd)
+void parent_link_init(struct parent_link *l, int fd)
 {
-	*l = (struct link){.fd = fd, .next_req = 1};
+	*l = (struct parent_link){.fd = fd, .next_req = 1};
 }
 
 /* Waits for one packet until the deadline. 0 and a packet, or a negative errno. */
-static int link_wait(struct link *l, uint64_t deadline, struct declink_packet *ret)
+static int parent_link_wait(struct parent_link *l, uint64_t deadline, struct decoder_packet *ret)
 {
 	for (;;) {
 		struct pollfd p = {.fd = l->fd, .events = POLLIN};
@@ -32,7 +32,7 @@ static int link_wait(struct link *l, uint64_t deadline, struct declink_packet *r
 			return -errno;
 		if (r <= 0)
 			continue;
-		r = declink_recv(l->fd, ret, MSG_DONTWAIT);
+		r = decoder_packet_recv(l->fd, ret, MSG_DONTWAIT);
 		if (r == -EAGAIN)
 			continue;
 		if (r < 0)
@@ -41,10 +41,10 @@ static int link_wait(struct link *l, uint64_t deadline, struct declink_packet *r
 	}
 }
 
-int link_ask(void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+int parent_link_ask(void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
 {
-	struct link *l = arg;
-	struct declink_need n = *need;
+	struct parent_link *l = arg;
+	struct file_request n = *request;
 	struct json_object *body;
 	uint64_t deadline = io_now_ns() + LINK_TIMEOUT_MS * UINT64_C(1000000);
 	int r;
@@ -57,58 +57,58 @@ int link_ask(void *arg, const struct declink_need *need, struct declink_file *re
 		n.pid = -1;
 	if (n.nspid < 0)
 		n.nspid = -1;
-	body = declink_need_to_json(&n);
+	body = file_request_to_json(&n);
 	if (!body)
 		return -ENOMEM;
-	r = declink_send(l->fd, DECLINK_NEED, body, NULL, 0, 0);
+	r = decoder_packet_send(l->fd, DECODER_PACKET_REQUEST, body, NULL, 0, 0);
 	json_object_put(body);
 	if (r < 0)
 		return r;
 	l->asked++;
 	for (;;) {
-		struct declink_packet packet = DECLINK_PACKET_INIT;
-		struct declink_file file;
+		struct decoder_packet packet = DECODER_PACKET_INIT;
+		struct file_answer file;
 
-		r = link_wait(l, deadline, &packet);
+		r = parent_link_wait(l, deadline, &packet);
 		if (r < 0)
 			return r;
-		if (packet.type == DECLINK_CANCEL) {
+		if (packet.type == DECODER_PACKET_CANCEL) {
 			l->cancelled = true;
-			declink_packet_fini(&packet);
+			decoder_packet_fini(&packet);
 			return -ECANCELED;
 		}
-		if (packet.type != DECLINK_FILE || declink_file_from_json(packet.body, &file) < 0 ||
+		if (packet.type != DECODER_PACKET_FILE || file_answer_from_json(packet.body, &file) < 0 ||
 			file.req != n.req || packet.n_fds != (file.found ? 1u : 0u)) {
-			declink_packet_fini(&packet);
+			decoder_packet_fini(&packet);
 			return -EPROTO;
 		}
 		if (file.found)
 			*ret_fd = take_fd(&packet.fds[0]);
 		*ret_file = file;
-		declink_packet_fini(&packet);
+		decoder_packet_fini(&packet);
 		l->answered += file.found;
 		return file.found ? 1 : 0;
 	}
 }
 
-int link_judge(void *arg, const struct declink_file *file, bool recognised)
+int parent_link_judge(void *arg, const struct file_answer *file, bool recognised)
 {
-	const struct declink_verdict verdict = {.req = file->req, .recognised = recognised};
-	struct json_object *body = declink_verdict_to_json(&verdict);
-	struct link *l = arg;
+	const struct file_verdict verdict = {.req = file->req, .recognised = recognised};
+	struct json_object *body = file_verdict_to_json(&verdict);
+	struct parent_link *l = arg;
 	int r;
 
 	if (!body)
 		return -ENOMEM;
-	r = declink_send(l->fd, DECLINK_VERDICT, body, NULL, 0, 0);
+	r = decoder_packet_send(l->fd, DECODER_PACKET_VERDICT, body, NULL, 0, 0);
 	json_object_put(body);
 	return r;
 }
 
-int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t total)
+int parent_link_progress(struct parent_link *l, const char *stage, uint64_t done, uint64_t total)
 {
-	struct declink_packet packet = DECLINK_PACKET_INIT;
-	struct declink_progress p = {.done = done, .total = total};
+	struct decoder_packet packet = DECODER_PACKET_INIT;
+	struct decoder_progress p = {.done = done, .total = total};
 	uint64_t now = io_now_ns();
 	struct json_object *body;
 	int r;
@@ -118,22 +118,22 @@ int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t tot
 	if (now - l->last_progress_ns < PROGRESS_NS)
 		return 0;
 	l->last_progress_ns = now;
-	r = declink_recv(l->fd, &packet, MSG_DONTWAIT);
+	r = decoder_packet_recv(l->fd, &packet, MSG_DONTWAIT);
 	if (r == 0)
 		return -EPIPE;
 	if (r > 0) {
 		/* nothing was asked: only this can come */
-		l->cancelled = packet.type == DECLINK_CANCEL;
-		declink_packet_fini(&packet);
+		l->cancelled = packet.type == DECODER_PACKET_CANCEL;
+		decoder_packet_fini(&packet);
 		return l->cancelled ? -ECANCELED : -EPROTO;
 	}
 	if (r != -EAGAIN)
 		return r;
 	(void)snprintf(p.stage, sizeof(p.stage), "%s", stage);
-	body = declink_progress_to_json(&p);
+	body = decoder_progress_to_json(&p);
 	if (!body)
 		return 0;
-	r = declink_send(l->fd, DECLINK_PROGRESS, body, NULL, 0, MSG_DONTWAIT);
+	r = decoder_packet_send(l->fd, DECODER_PACKET_PROGRESS, body, NULL, 0, MSG_DONTWAIT);
 	json_object_put(body);
 	return r == -EAGAIN ? 0 : r;
 }

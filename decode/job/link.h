@@ -14,7 +14,7 @@
  */
 #define LINK_TIMEOUT_MS 120000
 
-struct link {
+struct parent_link {
 	int fd; /* borrowed */
 	uint32_t next_req;
 	uint64_t asked, answered;
@@ -22,12 +22,12 @@ struct link {
 	bool cancelled;
 };
 
-void link_init(struct link *l, int fd);
+void parent_link_init(struct parent_link *l, int fd);
 
-/* For struct need; `arg` is the link. */
-int link_ask(
-	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd);
-int link_judge(void *arg, const struct declink_file *file, bool recognised);
+/* For struct file_requester; `arg` is the link. */
+int parent_link_ask(
+	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd);
+int parent_link_judge(void *arg, const struct file_answer *file, bool recognised);
 
 /* At most ten a second go out. 0, -ECANCELED, or the link's error. */
-int link_progress(struct link *l, const char *stage, uint64_t done, uint64_t total);
+int parent_link_progress(struct parent_link *l, const char *stage, uint64_t done, uint64_t total);

@@ -33,11 +33,11 @@ int main(int argc, char **argv)
 		(void)printf("tracerd-decode %s\n", PACKAGE_VERSION);
 		return 0;
 	}
-	if (argc > 1 || getsockopt(DECLINK_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
+	if (argc > 1 || getsockopt(DECODER_PROTOCOL_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
 		type != SOCK_SEQPACKET) {
 		log_error("started by hand: use \"tracectl decode\"");
 		return 2;
 	}
 	(void)signal(SIGPIPE, SIG_IGN);
-	return job_serve(DECLINK_FD);
+	return job_serve(DECODER_PROTOCOL_FD);
 }

@@ -166,9 +166,9 @@ static bool has_code(const struct image *img)
 	return false;
 }
 
-static void need_fill(struct declink_need *n, const struct image *img, enum declink_need_kind kind)
+static void request_fill(struct file_request *n, const struct image *img, enum file_request_kind kind)
 {
-	*n = (struct declink_need){
+	*n = (struct file_request){
 		.kind = kind,
 		.maj = img->maj,
 		.min = img->min,
@@ -179,14 +179,14 @@ static void need_fill(struct declink_need *n, const struct image *img, enum decl
 
 int image_open(struct images *t, struct image *img)
 {
-	struct declink_file file = {0};
-	struct declink_need need;
+	struct file_answer file = {0};
+	struct file_request request;
 	int r, fd = -1;
 
 	if (img->state != IMAGE_NEW)
 		return 0;
 	if (img->kind == IMAGE_OTHER || img->kind == IMAGE_ANON ||
-		strlen(img->path) > DECLINK_MAX_PATH) {
+		strlen(img->path) > FILE_REQUEST_MAX_PATH) {
 		img->state = IMAGE_MISSING; /* nothing is lost: there is no file */
 		return 0;
 	}
@@ -212,11 +212,11 @@ int image_open(struct images *t, struct image *img)
 		image_fail(t, img, IMAGE_MISSING);
 		return 0;
 	}
-	need_fill(&need, img, NEED_OBJECT);
-	memcpy(need.path, img->path, strlen(img->path) + 1);
-	memcpy(need.build_id, img->build_id, img->build_id_size);
-	need.build_id_len = img->build_id_size;
-	r = t->need.ask(t->need.arg, &need, &file, &fd);
+	request_fill(&request, img, FILE_REQUEST_OBJECT);
+	memcpy(request.path, img->path, strlen(img->path) + 1);
+	memcpy(request.build_id, img->build_id, img->build_id_size);
+	request.build_id_len = img->build_id_size;
+	r = t->files.ask(t->files.arg, &request, &file, &fd);
 	if (r < 0)
 		return r;
 	if (r == 0) {
@@ -225,7 +225,7 @@ int image_open(struct images *t, struct image *img)
 	}
 	img->fd = fd;
 	image_parse(t, img, file.changed);
-	return need_judge(&t->need, &file, img->state == IMAGE_READY && has_code(img));
+	return file_requester_judge(&t->files, &file, img->state == IMAGE_READY && has_code(img));
 }
 
 /* Unpacks .gnu_debugdata: an ELF file of only local functions, compressed by xz. */
@@ -281,8 +281,8 @@ static void load_mini(struct images *t, struct image *img)
 /* Asks for the debug file by build id, and by .gnu_debuglink. */
 int image_load_debug(struct images *t, struct image *img)
 {
-	struct declink_file file = {0};
-	struct declink_need need;
+	struct file_answer file = {0};
+	struct file_request request;
 	const void *id = NULL;
 	const char *link;
 	GElf_Word crc;
@@ -296,22 +296,22 @@ int image_load_debug(struct images *t, struct image *img)
 	id_len = dwelf_elf_gnu_build_id(img->elf, &id);
 	link = dwelf_elf_gnu_debuglink(img->elf, &crc);
 	if (id_len < 2 ||
-		id_len > DECLINK_MAX_BUILD_ID) /* a debug file that cannot be checked is none */
+		id_len > FILE_REQUEST_MAX_BUILD_ID) /* a debug file that cannot be checked is none */
 		return 0;
-	need_fill(&need, img, NEED_DEBUG);
-	memcpy(need.build_id, id, (size_t)id_len);
-	need.build_id_len = (size_t)id_len;
-	if (link && strlen(link) <= DECLINK_MAX_PATH)
-		memcpy(need.path, link, strlen(link) + 1);
-	memcpy(need.object, img->path, strlen(img->path) + 1);
-	r = t->need.ask(t->need.arg, &need, &file, &fd);
+	request_fill(&request, img, FILE_REQUEST_DEBUG);
+	memcpy(request.build_id, id, (size_t)id_len);
+	request.build_id_len = (size_t)id_len;
+	if (link && strlen(link) <= FILE_REQUEST_MAX_PATH)
+		memcpy(request.path, link, strlen(link) + 1);
+	memcpy(request.object, img->path, strlen(img->path) + 1);
+	r = t->files.ask(t->files.arg, &request, &file, &fd);
 	if (r <= 0)
 		return r;
 	img->debug_fd = fd;
 	img->debug_elf = elf_begin(fd, ELF_C_READ, NULL);
 	right = img->debug_elf && elf_kind(img->debug_elf) == ELF_K_ELF &&
 		build_id_is(img->debug_elf, id, (size_t)id_len);
-	r = need_judge(&t->need, &file, right);
+	r = file_requester_judge(&t->files, &file, right);
 	if (r < 0)
 		return r;
 	if (!right) {

@@ -104,7 +104,7 @@ struct images_stats {
 
 struct images;
 
-int images_new(const struct need *need, struct budget *budget, struct images **ret) _must_check_;
+int images_new(const struct file_requester *files, struct budget *budget, struct images **ret) _must_check_;
 struct images *images_free(struct images *t);
 DEFINE_CLEANUP(struct images *, images_free)
 
@@ -119,7 +119,7 @@ void images_expect(struct images *t, const char *path, const uint8_t *build_id, 
 /* The image for a mapping; NULL when there is no memory for more. Lives as long as `t`. */
 struct image *images_get(struct images *t, const struct image_key *key);
 
-/* Opens the image where that was not tried yet. 0 (see state), or the negative errno of need->ask.
+/* Opens the image where that was not tried yet. 0 (see state), or the negative errno of files->ask.
  */
 int image_open(struct images *t, struct image *img) _must_check_;
 

@@ -11,7 +11,7 @@ struct expected {
 };
 
 struct images {
-	struct need need;
+	struct file_requester files;
 	struct budget *budget; /* borrowed */
 	struct image **v;
 	uint32_t n, cap;

@@ -10,14 +10,14 @@
 
 #define REPORT_MAX 32
 
-int images_new(const struct need *need, struct budget *budget, struct images **ret)
+int images_new(const struct file_requester *files, struct budget *budget, struct images **ret)
 {
 	_cleanup_(images_freep) struct images *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
 	t->vdso_fd = -1;
-	t->need = *need;
+	t->files = *files;
 	t->budget = budget;
 	t->hash_size = 1024;
 	t->hash = calloc(t->hash_size, sizeof(*t->hash));

@@ -27,7 +27,7 @@ int session_new(const struct session_options *options, struct session **ret)
 	s->cpus = calloc(MAX_CPUS, sizeof(*s->cpus));
 	if (!s->cpus)
 		return -ENOMEM;
-	r = resolver_new(s->o.st, s->o.images, s->o.need, s->o.symbols, s->o.budget, &s->resolver);
+	r = resolver_new(s->o.st, s->o.images, s->o.files, s->o.symbols, s->o.budget, &s->resolver);
 	if (r == 0)
 		resolver_set_source(s->resolver, s->o.source);
 	if (r < 0)

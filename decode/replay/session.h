@@ -39,7 +39,7 @@ struct session_options {
 	struct images *images;
 	struct stacktab *st;
 	struct timeline *tl;
-	const struct need *need;
+	const struct file_requester *files;
 	struct budget *budget;
 	bool symbols;
 	struct source *source; /* NULL: where functions are declared is not wanted */

@@ -33,7 +33,7 @@ struct resolver {
 	struct stacktab *st;   /* borrowed */
 	struct images *images; /* borrowed */
 	struct budget *budget; /* borrowed */
-	struct need need;
+	struct file_requester files;
 	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
 	bool names;
 	struct entry *v;
@@ -53,7 +53,7 @@ static uint32_t fixed_frame(struct resolver *r, const char *name, enum frame_kin
 	return stacktab_frame(r->st, &info);
 }
 
-int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
+int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files, bool names,
 	struct budget *budget, struct resolver **ret)
 {
 	_cleanup_(resolver_freep) struct resolver *r = calloc(1, sizeof(*r));
@@ -62,7 +62,7 @@ int resolver_new(struct stacktab *st, struct images *images, const struct need *
 		return -ENOMEM;
 	r->st = st;
 	r->images = images;
-	r->need = *need;
+	r->files = *files;
 	r->names = names;
 	r->budget = budget;
 	r->size = 4096;
@@ -295,24 +295,24 @@ static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t va
 static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 {
 	/* where nobody told its number in a namespace of its own, it has none */
-	struct declink_need need = {.kind = NEED_PERFMAP,
+	struct file_request request = {.kind = FILE_REQUEST_PERFMAP,
 		.pid = (pid_t)code->pid,
 		.nspid = (pid_t)(code->nspid ? code->nspid : code->pid)};
-	struct declink_file file = {0};
+	struct file_answer file = {0};
 	_cleanup_close_ int fd = -1;
 	int e;
 
 	if (code->perfmap_tried || r->error)
 		return code->perfmap;
 	code->perfmap_tried = true;
-	e = r->need.ask(r->need.arg, &need, &file, &fd);
+	e = r->files.ask(r->files.arg, &request, &file, &fd);
 	if (e < 0)
 		r->error = e;
 	if (e <= 0)
 		return NULL;
 	if (perfmap_read(fd, r->budget, &code->perfmap) == 0)
 		r->stats.perfmaps++;
-	e = need_judge(&r->need, &file, code->perfmap != NULL);
+	e = file_requester_judge(&r->files, &file, code->perfmap != NULL);
 	if (e < 0)
 		r->error = e;
 	return code->perfmap;

@@ -40,7 +40,7 @@ struct resolve_stats {
 struct resolver;
 struct source;
 
-int resolver_new(struct stacktab *st, struct images *images, const struct need *need, bool names,
+int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files, bool names,
 	struct budget *budget, struct resolver **ret) _must_check_;
 struct resolver *resolver_free(struct resolver *r);
 DEFINE_CLEANUP(struct resolver *, resolver_free)

@@ -17,38 +17,38 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void try_need(struct json_object *body)
 {
-	static struct declink_need need, again;
+	static struct file_request request, again;
 	struct json_object *o;
 
-	if (declink_need_from_json(body, &need) < 0)
+	if (file_request_from_json(body, &request) < 0)
 		return;
-	o = declink_need_to_json(&need);
-	if (!o || declink_need_from_json(o, &again) < 0)
+	o = file_request_to_json(&request);
+	if (!o || file_request_from_json(o, &again) < 0)
 		abort();
 	json_object_put(o);
-	if (need.req != again.req || need.kind != again.kind || need.ino != again.ino ||
-	    strcmp(need.path, again.path) || strcmp(need.object, again.object) ||
-	    need.build_id_len != again.build_id_len || memcmp(need.build_id, again.build_id, need.build_id_len))
+	if (request.req != again.req || request.kind != again.kind || request.ino != again.ino ||
+	    strcmp(request.path, again.path) || strcmp(request.object, again.object) ||
+	    request.build_id_len != again.build_id_len || memcmp(request.build_id, again.build_id, request.build_id_len))
 		abort();
 }
 
 static void try_bodies(struct json_object *body)
 {
 	static struct clocks clocks;
-	struct declink_progress progress;
-	struct declink_result result;
-	struct declink_verdict verdict;
-	struct declink_file file;
+	struct decoder_progress progress;
+	struct decoder_result result;
+	struct file_verdict verdict;
+	struct file_answer file;
 	uint64_t time, error;
 
 	try_need(body);
-	if (declink_file_from_json(body, &file) == 0)
-		json_object_put(declink_file_to_json(&file));
-	if (declink_verdict_from_json(body, &verdict) == 0)
-		json_object_put(declink_verdict_to_json(&verdict));
-	if (declink_progress_from_json(body, &progress) == 0 && strchr(progress.stage, '\x1b'))
+	if (file_answer_from_json(body, &file) == 0)
+		json_object_put(file_answer_to_json(&file));
+	if (file_verdict_from_json(body, &verdict) == 0)
+		json_object_put(file_verdict_to_json(&verdict));
+	if (decoder_progress_from_json(body, &progress) == 0 && strchr(progress.stage, '\x1b'))
 		abort();
-	if (declink_result_from_json(body, &result) == 0 && strchr(result.error, '\n'))
+	if (decoder_result_from_json(body, &result) == 0 && strchr(result.error, '\n'))
 		abort();
 	if (clocks_from_json(body, &clocks) == 0) {
 		(void)!clocks_raw_to_monotonic(&clocks, 12345678901234ULL, &time, &error);
@@ -59,14 +59,14 @@ static void try_bodies(struct json_object *body)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	struct decoder_packet p = DECODER_PACKET_INIT;
 	int pair[2];
 
 	if (size == 0 || size > 60000 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return 0;
-	if (send(pair[0], data, size, MSG_DONTWAIT) == (ssize_t)size && declink_recv(pair[1], &p, MSG_DONTWAIT) == 1)
+	if (send(pair[0], data, size, MSG_DONTWAIT) == (ssize_t)size && decoder_packet_recv(pair[1], &p, MSG_DONTWAIT) == 1)
 		try_bodies(p.body);
-	declink_packet_fini(&p);
+	decoder_packet_fini(&p);
 	(void)close(pair[0]);
 	(void)close(pair[1]);
 	return 0;

@@ -33,16 +33,16 @@ const char *__lsan_default_suppressions(void)
 
 /* Object and debug file are the same broken file. */
 static int ask(
-	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
 {
 	int fd;
 
-	if (need->kind == NEED_PERFMAP)
+	if (request->kind == FILE_REQUEST_PERFMAP)
 		return 0;
 	fd = fcntl(*(int *)arg, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return 0;
-	*ret_file = (struct declink_file){.found = true};
+	*ret_file = (struct file_answer){.found = true};
 	*ret_fd = fd;
 	return 1;
 }
@@ -171,7 +171,7 @@ static void walk_stack(struct resolver *r, struct code *code, const struct image
 
 void exercise_elf(int fd, struct exercise_result *sum)
 {
-	const struct need need = {.ask = ask, .arg = &fd};
+	const struct file_requester files = {.ask = ask, .arg = &fd};
 	const struct image_key key = {.ino = 1, .path = "/broken", .path_len = 7, .pid = 1};
 	struct budget budget = {.max = 64u << 20};
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
@@ -182,8 +182,8 @@ void exercise_elf(int fd, struct exercise_result *sum)
 	struct probe_answer probe = {0};
 	struct image *img;
 
-	if (stacktab_new(1 << 20, &st) < 0 || images_new(&need, &budget, &images) < 0 ||
-		resolver_new(st, images, &need, true, &budget, &r) < 0 ||
+	if (stacktab_new(1 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
+		resolver_new(st, images, &files, true, &budget, &r) < 0 ||
 		space_new(&budget, &code.space) < 0)
 		abort();
 	img = images_get(images, &key);

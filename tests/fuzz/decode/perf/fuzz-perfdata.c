@@ -14,15 +14,15 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int ask(
-	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
 {
-	(void)arg, (void)need, (void)ret_file, (void)ret_fd;
+	(void)arg, (void)request, (void)ret_file, (void)ret_fd;
 	return 0;
 }
 
 static void replay(int in, int out)
 {
-	const struct need need = {.ask = ask};
+	const struct file_requester files = {.ask = ask};
 	const struct writer_options wo = {.max_output_bytes = 1 << 20};
 	struct budget budget = {.max = 32u << 20};
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
@@ -40,14 +40,14 @@ static void replay(int in, int out)
 	to.period_ns = session_period_ns(pd);
 	to.switches = session_has_switches(pd);
 	(void)session_clock(pd);
-	if (stacktab_new(4 << 20, &st) < 0 || images_new(&need, &budget, &images) < 0 ||
+	if (stacktab_new(4 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
 		text_writer_new(out, &wo, &w) < 0 || timeline_new(&to, st, w, &tl) < 0)
 		abort();
 	so.pd = pd;
 	so.images = images;
 	so.st = st;
 	so.tl = tl;
-	so.need = &need;
+	so.files = &files;
 	so.budget = &budget;
 	if (session_new(&so, &s) < 0)
 		abort();

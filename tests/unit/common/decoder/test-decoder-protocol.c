@@ -41,9 +41,9 @@ static int next_fd(void)
 
 static void test_round_trip(void **state)
 {
-	struct declink_need need = {
+	struct file_request request = {
 		.req = 7,
-		.kind = NEED_DEBUG,
+		.kind = FILE_REQUEST_DEBUG,
 		.maj = 8,
 		.min = 3,
 		.ino = UINT64_MAX,
@@ -52,46 +52,46 @@ static void test_round_trip(void **state)
 		.build_id = {0xab, 0x00, 0xff},
 		.build_id_len = 3,
 	}, back;
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	struct decoder_packet p = DECODER_PACKET_INIT;
 	struct json_object *o;
 	int fds[2] = {0, 1}, before = next_fd();
 
-	(void)strcpy(need.path, "/with\n\x1b and \xff/bytes");
-	(void)strcpy(need.object, "/usr/bin/plain \"quoted\" \\ name");
-	o = declink_need_to_json(&need);
-	assert_int_equal(declink_send(pair[0], DECLINK_NEED, o, fds, 2, 0), 0);
+	(void)strcpy(request.path, "/with\n\x1b and \xff/bytes");
+	(void)strcpy(request.object, "/usr/bin/plain \"quoted\" \\ name");
+	o = file_request_to_json(&request);
+	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_REQUEST, o, fds, 2, 0), 0);
 	json_object_put(o);
-	assert_int_equal(declink_recv(pair[1], &p, 0), 1);
-	assert_int_equal(p.type, DECLINK_NEED);
+	assert_int_equal(decoder_packet_recv(pair[1], &p, 0), 1);
+	assert_int_equal(p.type, DECODER_PACKET_REQUEST);
 	assert_int_equal(p.n_fds, 2);
 	assert_int_equal(fcntl(p.fds[0], F_GETFD), FD_CLOEXEC);
 	memset(&back, 0xee, sizeof(back));
-	assert_int_equal(declink_need_from_json(p.body, &back), 0);
-	assert_string_equal(back.path, need.path);
-	assert_string_equal(back.object, need.object);
+	assert_int_equal(file_request_from_json(p.body, &back), 0);
+	assert_string_equal(back.path, request.path);
+	assert_string_equal(back.object, request.object);
 	assert_int_equal(back.req, 7);
-	assert_int_equal(back.kind, NEED_DEBUG);
+	assert_int_equal(back.kind, FILE_REQUEST_DEBUG);
 	assert_true(back.ino == UINT64_MAX);
 	assert_int_equal(back.build_id_len, 3);
-	assert_memory_equal(back.build_id, need.build_id, 3);
-	declink_packet_fini(&p);
+	assert_memory_equal(back.build_id, request.build_id, 3);
+	decoder_packet_fini(&p);
 	assert_int_equal(next_fd(), before);
 }
 
 static void test_end_and_full(void **state)
 {
 	struct json_object *o = json_object_new_object();
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	struct decoder_packet p = DECODER_PACKET_INIT;
 	int r = 0;
 
-	assert_int_equal(declink_recv(pair[1], &p, MSG_DONTWAIT), -EAGAIN);
+	assert_int_equal(decoder_packet_recv(pair[1], &p, MSG_DONTWAIT), -EAGAIN);
 	for (int i = 0; r == 0 && i < 1000000; i++)
-		r = declink_send(pair[0], DECLINK_CANCEL, o, NULL, 0, MSG_DONTWAIT);
+		r = decoder_packet_send(pair[0], DECODER_PACKET_CANCEL, o, NULL, 0, MSG_DONTWAIT);
 	assert_int_equal(r, -EAGAIN);
 	(void)close(pair[1]);
 	pair[1] = -1;
-	assert_int_equal(declink_send(pair[0], DECLINK_CANCEL, o, NULL, 0, MSG_DONTWAIT), -EPIPE);
-	r = declink_recv(pair[0], &p, 0);
+	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_CANCEL, o, NULL, 0, MSG_DONTWAIT), -EPIPE);
+	r = decoder_packet_recv(pair[0], &p, 0);
 	assert_int_equal(r, 0);
 	json_object_put(o);
 }
@@ -99,11 +99,11 @@ static void test_end_and_full(void **state)
 static void test_too_long(void **state)
 {
 	struct json_object *o = json_object_new_object();
-	char *text = calloc(1, DECLINK_MAX_TEXT + 1);
+	char *text = calloc(1, DECODER_PACKET_MAX_TEXT + 1);
 
-	memset(text, 'x', DECLINK_MAX_TEXT);
+	memset(text, 'x', DECODER_PACKET_MAX_TEXT);
 	json_add_string(o, "x", text);
-	assert_int_equal(declink_send(pair[0], DECLINK_RESULT, o, NULL, 0, 0), -EMSGSIZE);
+	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_RESULT, o, NULL, 0, 0), -EMSGSIZE);
 	json_object_put(o);
 	free(text);
 }
@@ -111,7 +111,7 @@ static void test_too_long(void **state)
 /* A packet as bytes, with an fd; the receiver must refuse it and close the fd. */
 static void refused(uint16_t version, uint16_t type, uint32_t length, const char *text, size_t len)
 {
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	struct decoder_packet p = DECODER_PACKET_INIT;
 	char *packet = calloc(1, 8 + len + 1);
 	int fd = 0, before = next_fd();
 
@@ -120,69 +120,69 @@ static void refused(uint16_t version, uint16_t type, uint32_t length, const char
 	memcpy(packet + 4, &length, 4);
 	memcpy(packet + 8, text, len);
 	assert_true(io_send_fds(pair[0], packet, 8 + len, &fd, 1, 0) > 0);
-	assert_int_equal(declink_recv(pair[1], &p, 0), -EPROTO);
+	assert_int_equal(decoder_packet_recv(pair[1], &p, 0), -EPROTO);
 	assert_int_equal(next_fd(), before);
 	free(packet);
 }
 
 static void test_hostile_packets(void **state)
 {
-	static char deep[4096], big[DECLINK_MAX_TEXT + 64];
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	static char deep[4096], big[DECODER_PACKET_MAX_TEXT + 64];
+	struct decoder_packet p = DECODER_PACKET_INIT;
 
-	refused(DECLINK_VERSION - 1, DECLINK_NEED, 2, "{}", 2);
-	refused(DECLINK_VERSION + 1, DECLINK_NEED, 2, "{}", 2);
-	refused(DECLINK_VERSION, 0, 2, "{}", 2);
-	refused(DECLINK_VERSION, 4, 2, "{}", 2);
-	refused(DECLINK_VERSION, 15, 2, "{}", 2);
-	refused(DECLINK_VERSION, 20, 2, "{}", 2);
-	refused(DECLINK_VERSION, 65535, 2, "{}", 2);
-	refused(DECLINK_VERSION, DECLINK_NEED, 3, "{}", 2);
-	refused(DECLINK_VERSION, DECLINK_NEED, 1, "{}", 2);
-	refused(DECLINK_VERSION, DECLINK_NEED, UINT32_MAX, "{}", 2);
-	refused(DECLINK_VERSION, DECLINK_NEED, 0, "", 0);
-	refused(DECLINK_VERSION, DECLINK_NEED, 2, "[]", 2);
-	refused(DECLINK_VERSION, DECLINK_NEED, 4, "null", 4);
-	refused(DECLINK_VERSION, DECLINK_NEED, 13, "{\"a\":1,\"a\":2}", 13);
+	refused(DECODER_PROTOCOL_VERSION - 1, DECODER_PACKET_REQUEST, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION + 1, DECODER_PACKET_REQUEST, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, 0, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, 4, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, 15, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, 20, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, 65535, 2, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, 3, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, 1, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, UINT32_MAX, "{}", 2);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, 0, "", 0);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, 2, "[]", 2);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, 4, "null", 4);
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, 13, "{\"a\":1,\"a\":2}", 13);
 	memset(deep, '[', sizeof(deep));
-	refused(DECLINK_VERSION, DECLINK_NEED, sizeof(deep), deep, sizeof(deep));
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, sizeof(deep), deep, sizeof(deep));
 	memset(big, ' ', sizeof(big));
 	memcpy(big, "{}", 2);
-	refused(DECLINK_VERSION, DECLINK_NEED, sizeof(big), big, sizeof(big));
-	refused(DECLINK_VERSION, DECLINK_NEED, DECLINK_MAX_TEXT, big, sizeof(big));
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, sizeof(big), big, sizeof(big));
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, DECODER_PACKET_MAX_TEXT, big, sizeof(big));
 	assert_int_equal(send(pair[0], "abc", 3, 0), 3);
-	assert_int_equal(declink_recv(pair[1], &p, 0), -EPROTO);
+	assert_int_equal(decoder_packet_recv(pair[1], &p, 0), -EPROTO);
 }
 
 static int need_of(const char *text)
 {
 	struct json_object *o = json_tokener_parse(text);
-	struct declink_need need;
+	struct file_request request;
 	int r;
 
 	assert_non_null(o);
-	r = declink_need_from_json(o, &need);
+	r = file_request_from_json(o, &request);
 	json_object_put(o);
 	return r;
 }
 
-static int verdict_of(const char *text, struct declink_verdict *ret)
+static int verdict_of(const char *text, struct file_verdict *ret)
 {
 	struct json_object *o = json_tokener_parse(text);
 	int r;
 
 	assert_non_null(o);
-	r = declink_verdict_from_json(o, ret);
+	r = file_verdict_from_json(o, ret);
 	json_object_put(o);
 	return r;
 }
 
 static void test_verdict(void **state)
 {
-	struct declink_verdict verdict = {.req = UINT32_MAX, .recognised = true}, back = {0};
-	struct json_object *o = declink_verdict_to_json(&verdict);
+	struct file_verdict verdict = {.req = UINT32_MAX, .recognised = true}, back = {0};
+	struct json_object *o = file_verdict_to_json(&verdict);
 
-	assert_int_equal(declink_verdict_from_json(o, &back), 0);
+	assert_int_equal(file_verdict_from_json(o, &back), 0);
 	json_object_put(o);
 	assert_true(back.req == UINT32_MAX && back.recognised);
 	/* what says neither yes nor no is no */
@@ -198,9 +198,9 @@ static void test_verdict(void **state)
 
 static void test_hostile_bodies(void **state)
 {
-	struct declink_progress progress;
-	struct declink_result result;
-	struct declink_file file;
+	struct decoder_progress progress;
+	struct decoder_result result;
+	struct file_answer file;
 	struct json_object *o;
 	char text[12000];
 
@@ -221,19 +221,19 @@ static void test_hostile_bodies(void **state)
 	assert_int_equal(need_of(text), -EPROTO);
 
 	o = json_tokener_parse("{\"stage\":\"a\\u001b[2Jb\",\"done\":1,\"total\":2}");
-	assert_int_equal(declink_progress_from_json(o, &progress), 0);
+	assert_int_equal(decoder_progress_from_json(o, &progress), 0);
 	assert_null(strchr(progress.stage, '\x1b'));
 	json_object_put(o);
 	o = json_tokener_parse("{\"ok\":false}");
-	assert_int_equal(declink_result_from_json(o, &result), -EPROTO);
+	assert_int_equal(decoder_result_from_json(o, &result), -EPROTO);
 	json_object_put(o);
 	o = json_tokener_parse("{\"ok\":true,\"stats\":[],\"summary\":{}}");
-	assert_int_equal(declink_result_from_json(o, &result), 0);
+	assert_int_equal(decoder_result_from_json(o, &result), 0);
 	assert_null(result.stats);
 	assert_non_null(result.summary);
 	json_object_put(o);
 	o = json_tokener_parse("{\"req\":3,\"found\":1}");
-	assert_int_equal(declink_file_from_json(o, &file), -EPROTO);
+	assert_int_equal(file_answer_from_json(o, &file), -EPROTO);
 	json_object_put(o);
 }
 

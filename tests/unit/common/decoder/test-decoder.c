@@ -51,9 +51,9 @@ struct scene {
 	char message[200];
 };
 
-static void on_need(struct decoder *d, const struct declink_need *need, void *arg)
+static void on_request(struct decoder *d, const struct file_request *request, void *arg)
 {
-	const struct declink_file file = {.req = need->req, .why = "not here"};
+	const struct file_answer file = {.req = request->req, .why = "not here"};
 	struct scene *s = arg;
 
 	fail_in = s->nth;
@@ -74,7 +74,7 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 /* It waits for its answer, and ends whatever becomes of that. */
 static struct scene ask(long nth)
 {
-	static const struct decoder_callbacks callbacks = {.on_need = on_need, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
 	const char *build = getenv("TRACERD_BUILD");
 	struct scene s = {.nth = nth};
 	struct json_object *job = json_object_new_object(), *options = json_add_new_object(job, "options");

@@ -76,7 +76,7 @@ static int teardown(void **state)
 
 static int mapped_fd = -1;
 
-static bool ask(bool strict, uid_t uid, const struct declink_need *need)
+static bool ask(bool strict, uid_t uid, const struct file_request *request)
 {
 	const struct opener_options options = {
 		.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .root_fd = root_fd, .root_source = OPENER_TARGET,
@@ -85,7 +85,7 @@ static bool ask(bool strict, uid_t uid, const struct declink_need *need)
 	bool found;
 
 	assert_int_equal(opener_new(&options, &o), 0);
-	assert_int_equal(opener_open(o, need, &answer), 0);
+	assert_int_equal(opener_open(o, request, &answer), 0);
 	opener_free(o);
 	found = answer.fd >= 0;
 	if (found)
@@ -95,13 +95,13 @@ static bool ask(bool strict, uid_t uid, const struct declink_need *need)
 	return found;
 }
 
-static struct declink_need need_of(enum declink_need_kind kind, const char *path)
+static struct file_request need_of(enum file_request_kind kind, const char *path)
 {
-	struct declink_need n = {.kind = kind};
+	struct file_request n = {.kind = kind};
 	struct stat st;
 
 	(void)snprintf(n.path, sizeof(n.path), "%s", path);
-	if (kind == NEED_OBJECT && fstatat(root_fd, path + strspn(path, "/"), &st, 0) == 0) {
+	if (kind == FILE_REQUEST_OBJECT && fstatat(root_fd, path + strspn(path, "/"), &st, 0) == 0) {
 		n.maj = major(st.st_dev);
 		n.min = minor(st.st_dev);
 		n.ino = st.st_ino;
@@ -111,7 +111,7 @@ static struct declink_need need_of(enum declink_need_kind kind, const char *path
 
 static bool object(const char *path)
 {
-	struct declink_need n = need_of(NEED_OBJECT, path);
+	struct file_request n = need_of(FILE_REQUEST_OBJECT, path);
 
 	return ask(true, 0xfffe, &n);
 }
@@ -147,7 +147,7 @@ static void test_objects(void **state)
 
 static void test_changed(void **state)
 {
-	struct declink_need n = need_of(NEED_OBJECT, "/usr/bin/app");
+	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app");
 
 	n.ino++;
 	assert_false(ask(true, 0xfffe, &n));
@@ -159,14 +159,14 @@ static void test_changed(void **state)
 	assert_false(ask(true, 0xfffe, &n));
 	assert_true(ask(false, 0xfffe, &n));
 	assert_false(answer.changed);
-	n = need_of(NEED_OBJECT, "/usr/bin/app");
+	n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app");
 	(void)strcat(n.path, " (deleted)");
 	assert_true(ask(true, 0xfffe, &n)); /* the same inode: a hard link was removed */
 }
 
 static void test_debug(void **state)
 {
-	struct declink_need n = need_of(NEED_DEBUG, "");
+	struct file_request n = need_of(FILE_REQUEST_DEBUG, "");
 
 	n.build_id[0] = 0xab;
 	n.build_id[1] = 0xcd;
@@ -175,13 +175,13 @@ static void test_debug(void **state)
 	assert_true(ask(true, 0xfffe, &n));
 	n.build_id_len = 2;
 	assert_false(ask(true, 0xfffe, &n));
-	n = need_of(NEED_DEBUG, "app.debug");
+	n = need_of(FILE_REQUEST_DEBUG, "app.debug");
 	assert_false(ask(true, 0xfffe, &n));
 	(void)strcpy(n.object, "/usr/bin/app");
 	assert_true(ask(true, 0xfffe, &n));
 	(void)strcpy(n.path, "../bin/.debug/app.debug"); /* a link's name is a name */
 	assert_false(ask(true, 0xfffe, &n));
-	n = need_of(NEED_DWZ, "../../lib/debug/.dwz/x.debug");
+	n = need_of(FILE_REQUEST_DWZ, "../../lib/debug/.dwz/x.debug");
 	assert_false(ask(true, 0xfffe, &n)); /* relative to what? */
 	(void)strcpy(n.object, "/usr/bin/.debug/app.debug");
 	assert_true(ask(true, 0xfffe, &n));
@@ -191,7 +191,7 @@ static void test_debug(void **state)
 
 static bool perfmap(pid_t nspid, uid_t uid)
 {
-	struct declink_need n = {.kind = NEED_PERFMAP, .nspid = nspid};
+	struct file_request n = {.kind = FILE_REQUEST_PERFMAP, .nspid = nspid};
 
 	return ask(true, uid, &n);
 }
@@ -215,7 +215,7 @@ static void test_perfmaps(void **state)
 /* Permissions are the kernel's to judge: who may not read a file is not given it, however it is found. */
 static void test_rights(void **state)
 {
-	struct declink_need private = need_of(NEED_OBJECT, "/usr/bin/private"), app = need_of(NEED_OBJECT, "/usr/bin/app");
+	struct file_request private = need_of(FILE_REQUEST_OBJECT, "/usr/bin/private"), app = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app");
 	struct stat st;
 
 	if (geteuid() != 0) {
@@ -248,7 +248,7 @@ static void test_rights(void **state)
 /* The file of the mapping is taken before what is at its path now; one that is not the record's never is. */
 static void test_mapped(void **state)
 {
-	struct declink_need n = need_of(NEED_OBJECT, "/usr/bin/app"), other = need_of(NEED_OBJECT, "/usr/bin/private");
+	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app"), other = need_of(FILE_REQUEST_OBJECT, "/usr/bin/private");
 
 	mapped_fd = openat(root_fd, "usr/bin/app", O_PATH | O_CLOEXEC);
 	assert_int_equal(renameat(root_fd, "usr/bin/private", root_fd, "usr/bin/app"), 0);
@@ -268,7 +268,7 @@ static void test_bundle(void **state)
 {
 	const struct opener_options options = {
 		.bundle_fd = -1, .images_fd = root_fd, .symfs_fd = -1, .root_fd = -1, .mapped_fd = -1, .strict = true};
-	struct declink_need n = {.kind = NEED_OBJECT, .maj = 1, .min = 2, .ino = 3};
+	struct file_request n = {.kind = FILE_REQUEST_OBJECT, .maj = 1, .min = 2, .ino = 3};
 	struct opener *o;
 
 	(void)strcpy(n.path, "/gone/app");
@@ -298,7 +298,7 @@ static void test_rings(void **state)
 	struct opener_options options = {
 		.bundle_fd = root_fd, .images_fd = root_fd, .symfs_fd = root_fd, .root_fd = root_fd,
 		.root_source = OPENER_HOST, .mapped_fd = -1};
-	struct declink_need n = {.kind = NEED_RING};
+	struct file_request n = {.kind = FILE_REQUEST_RING};
 	struct opener *o;
 
 	file_at("rings/1-2.ring", "TRCDRCPY", 0600);

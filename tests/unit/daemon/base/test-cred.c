@@ -91,23 +91,23 @@ static void test_broken(void **state)
 
 static void test_many_groups(void **state)
 {
-	static char text[OPENLINK_MAX_GROUPS * 8 + 512];
+	static char text[OPENER_MAX_GROUPS * 8 + 512];
 	struct cred *cred;
 
 	(void)state;
-	for (size_t groups = OPENLINK_MAX_GROUPS; groups <= OPENLINK_MAX_GROUPS + 1; groups++) {
+	for (size_t groups = OPENER_MAX_GROUPS; groups <= OPENER_MAX_GROUPS + 1; groups++) {
 		char *p = text + sprintf(text, "Name:\tx\nUid:\t4\t4\t4\t4\nGid:\t8\t8\t8\t8\nGroups:\t");
 
 		for (size_t i = 0; i < groups; i++)
 			p += sprintf(p, "%zu ", i);
 		(void)strcpy(p, "\n");
-		if (groups > OPENLINK_MAX_GROUPS) {
+		if (groups > OPENER_MAX_GROUPS) {
 			assert_int_equal(cred_parse(text, &cred), -E2BIG);
 			break;
 		}
 		assert_int_equal(cred_parse(text, &cred), 0);
-		assert_int_equal(cred->n_groups, OPENLINK_MAX_GROUPS);
-		assert_int_equal(cred->groups[OPENLINK_MAX_GROUPS - 1], OPENLINK_MAX_GROUPS - 1);
+		assert_int_equal(cred->n_groups, OPENER_MAX_GROUPS);
+		assert_int_equal(cred->groups[OPENER_MAX_GROUPS - 1], OPENER_MAX_GROUPS - 1);
 		(void)cred_unref(cred);
 	}
 }

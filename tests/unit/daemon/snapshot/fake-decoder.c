@@ -18,7 +18,7 @@
 #include "common/control/json.h"
 #include "common/decoder/protocol.h"
 
-static struct declink_packet job = DECLINK_PACKET_INIT;
+static struct decoder_packet job = DECODER_PACKET_INIT;
 
 static int input(const char *name)
 {
@@ -54,7 +54,7 @@ static void send_result(int ok)
 	json_add_string(o, "error", ok ? "" : "this is no perf.data\x1b[31m");
 	summary = json_add_new_object(o, "summary");
 	json_add_string(summary, "threads", "many");
-	(void)!declink_send(DECLINK_FD, DECLINK_RESULT, o, NULL, 0, 0);
+	(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_RESULT, o, NULL, 0, 0);
 	json_object_put(o);
 }
 
@@ -64,46 +64,46 @@ static void write_trace(void)
 		(void)!io_write_all(input("out"), "trace", 5);
 }
 
-static int ask(struct declink_need *need, unsigned req)
+static int ask(struct file_request *request, unsigned req)
 {
-	struct declink_packet p = DECLINK_PACKET_INIT;
+	struct decoder_packet p = DECODER_PACKET_INIT;
 	struct json_object *o;
 	int found;
 
-	need->req = req;
-	o = declink_need_to_json(need);
-	(void)!declink_send(DECLINK_FD, DECLINK_NEED, o, NULL, 0, 0);
+	request->req = req;
+	o = file_request_to_json(request);
+	(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_REQUEST, o, NULL, 0, 0);
 	json_object_put(o);
-	if (declink_recv(DECLINK_FD, &p, 0) <= 0)
+	if (decoder_packet_recv(DECODER_PROTOCOL_FD, &p, 0) <= 0)
 		_exit(8);
-	found = p.type == DECLINK_FILE && p.n_fds == 1;
+	found = p.type == DECODER_PACKET_FILE && p.n_fds == 1;
 	if (found)
 		(void)!fprintf(stderr, "found %s\n", json_get_string(p.body, "why"));
-	declink_packet_fini(&p);
+	decoder_packet_fini(&p);
 	return found;
 }
 
 static void judge(unsigned req, bool recognised)
 {
-	const struct declink_verdict verdict = {.req = req, .recognised = recognised};
-	struct json_object *o = declink_verdict_to_json(&verdict);
+	const struct file_verdict verdict = {.req = req, .recognised = recognised};
+	struct json_object *o = file_verdict_to_json(&verdict);
 
-	(void)!declink_send(DECLINK_FD, DECLINK_VERDICT, o, NULL, 0, 0);
+	(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_VERDICT, o, NULL, 0, 0);
 	json_object_put(o);
 }
 
 static int ask_for(const char *path, unsigned req)
 {
-	struct declink_need need = {.kind = NEED_OBJECT};
+	struct file_request request = {.kind = FILE_REQUEST_OBJECT};
 	struct stat st;
 
 	if (stat(path, &st) < 0)
 		return 0;
-	(void)snprintf(need.path, sizeof(need.path), "%s", path);
-	need.maj = (uint32_t)(st.st_dev >> 8 & 0xfff);
-	need.min = (uint32_t)((st.st_dev & 0xff) | (st.st_dev >> 12 & ~0xffU));
-	need.ino = st.st_ino;
-	return ask(&need, req);
+	(void)snprintf(request.path, sizeof(request.path), "%s", path);
+	request.maj = (uint32_t)(st.st_dev >> 8 & 0xfff);
+	request.min = (uint32_t)((st.st_dev & 0xff) | (st.st_dev >> 12 & ~0xffU));
+	request.ino = st.st_ino;
+	return ask(&request, req);
 }
 
 /* Asks for the file after the blank, where the behaviour is of that kind, and says the right or the wrong thing of it. */
@@ -146,7 +146,7 @@ static int confined(void)
 
 static int behave(const char *what)
 {
-	struct declink_progress progress = {.stage = "unwind", .done = 1, .total = 2};
+	struct decoder_progress progress = {.stage = "unwind", .done = 1, .total = 2};
 	struct json_object *o;
 	unsigned n;
 
@@ -164,21 +164,21 @@ static int behave(const char *what)
 		(void)raise(SIGSEGV);
 	}
 	if (!strcmp(what, "close and hang")) {
-		(void)close(DECLINK_FD);
+		(void)close(DECODER_PROTOCOL_FD);
 		for (;;)
 			(void)pause();
 	}
 	if (!strcmp(what, "garbage")) {
-		(void)!send(DECLINK_FD, "garbage", 7, 0);
+		(void)!send(DECODER_PROTOCOL_FD, "garbage", 7, 0);
 		for (;;)
 			(void)pause();
 	}
 	if (!strcmp(what, "ask for ever"))
 		for (unsigned i = 0;; i++) {
-			struct declink_need need = {.kind = NEED_DEBUG, .req = i + 1};
+			struct file_request request = {.kind = FILE_REQUEST_DEBUG, .req = i + 1};
 
-			o = declink_need_to_json(&need);
-			(void)!declink_send(DECLINK_FD, DECLINK_NEED, o, NULL, 0, 0);
+			o = file_request_to_json(&request);
+			(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_REQUEST, o, NULL, 0, 0);
 			json_object_put(o);
 		}
 	if (!strcmp(what, "noise"))
@@ -192,8 +192,8 @@ static int behave(const char *what)
 	asks(what);
 	if (!strcmp(what, "confined") && !confined())
 		return 7;
-	o = declink_progress_to_json(&progress);
-	(void)!declink_send(DECLINK_FD, DECLINK_PROGRESS, o, NULL, 0, 0);
+	o = decoder_progress_to_json(&progress);
+	(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_PROGRESS, o, NULL, 0, 0);
 	json_object_put(o);
 	write_trace();
 	send_result(strcmp(what, "refuse") != 0);
@@ -202,7 +202,7 @@ static int behave(const char *what)
 
 int main(void)
 {
-	if (declink_recv(DECLINK_FD, &job, 0) <= 0 || job.type != DECLINK_JOB)
+	if (decoder_packet_recv(DECODER_PROTOCOL_FD, &job, 0) <= 0 || job.type != DECODER_PACKET_JOB)
 		return 2;
 	return behave(behaviour());
 }

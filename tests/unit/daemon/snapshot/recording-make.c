@@ -190,17 +190,17 @@ int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t
 }
 
 /* Opened here, as this process's user, and answered at once. */
-int frozen_open(struct frozen *f, const struct declink_need *need, uint64_t max_copy, opening_fn fn, void *arg,
+int frozen_open(struct frozen *f, const struct file_request *request, uint64_t max_copy, opening_fn fn, void *arg,
 		struct opening **ret)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	const struct opener_options options = {.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .root_fd = root,
 		.root_source = OPENER_TARGET, .mapped_fd = -1, .strict = true, .uid = getuid()};
-	struct openlink_answer answer = {0};
+	struct opener_reply answer = {0};
 	struct opener *o;
 
 	assert_int_equal(opener_new(&options, &o), 0);
-	assert_int_equal(opener_open(o, need, &answer.answer), 0);
+	assert_int_equal(opener_open(o, request, &answer.answer), 0);
 	opener_free(o);
 	fn(arg, &answer, answer.answer.fd);
 	return 0;

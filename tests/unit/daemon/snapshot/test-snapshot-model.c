@@ -159,7 +159,7 @@ void decoding_free(struct decoding *d)
 
 static void decoder_ends(bool well)
 {
-	static const struct declink_result result = {.ok = true};
+	static const struct decoder_result result = {.ok = true};
 	struct decoder_outcome o = {.end = well ? DECODER_DONE : DECODER_CRASHED, .message = well ? "" : "crashed",
 				    .stderr_text = "", .result = well ? &result : NULL};
 	struct decoding *d = decodings;

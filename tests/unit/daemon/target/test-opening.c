@@ -79,7 +79,7 @@ struct asked {
 	char why[256];
 };
 
-static void on_answer(void *arg, const struct openlink_answer *answer, int fd)
+static void on_answer(void *arg, const struct opener_reply *answer, int fd)
 {
 	struct asked *a = arg;
 
@@ -114,11 +114,11 @@ static struct cred *own_rights(void)
 /* Takes over the reference. */
 static int ask(struct cred *cred, const char *name, struct asked *a)
 {
-	struct declink_need need = {.kind = NEED_DWZ};
-	const struct opening_request request = {.cred = cred, .root_fd = root_fd, .mapped_fd = -1, .need = &need};
+	struct file_request file = {.kind = FILE_REQUEST_DWZ};
+	const struct opening_request request = {.cred = cred, .root_fd = root_fd, .mapped_fd = -1, .file = &file};
 	int r;
 
-	(void)snprintf(need.path, sizeof(need.path), "/%s", name);
+	(void)snprintf(file.path, sizeof(file.path), "/%s", name);
 	*a = (struct asked){0};
 	r = opening_start(openings, &request, on_answer, a, &a->opening);
 	(void)cred_unref(cred);

@@ -105,11 +105,11 @@ static void test_program(void **state)
 
 /* The image is there, its names are not: a program without any symbols. */
 static int ask(
-	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
 {
-	if (need->kind != NEED_OBJECT)
+	if (request->kind != FILE_REQUEST_OBJECT)
 		return 0;
-	*ret_file = (struct declink_file){.found = true};
+	*ret_file = (struct file_answer){.found = true};
 	*ret_fd = fcntl(*(int *)arg, F_DUPFD_CLOEXEC, 3);
 	return *ret_fd >= 0;
 }
@@ -118,7 +118,7 @@ static void test_names(void **state)
 {
 	static const uint64_t base = 0x10000000;
 	_cleanup_close_ int fd = decode_open_tiny();
-	const struct need need = {.ask = ask, .arg = &fd};
+	const struct file_requester files = {.ask = ask, .arg = &fd};
 	const struct image_key key = {.ino = 1, .path = "/opt/tiny", .path_len = 9, .pid = 1};
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
@@ -135,8 +135,8 @@ static void test_names(void **state)
 	if (fd < 0)
 		skip();
 	assert_int_equal(stacktab_new(1 << 20, &st), 0);
-	assert_int_equal(images_new(&need, &budget, &images), 0);
-	assert_int_equal(resolver_new(st, images, &need, true, &budget, &r), 0);
+	assert_int_equal(images_new(&files, &budget, &images), 0);
+	assert_int_equal(resolver_new(st, images, &files, true, &budget, &r), 0);
 	assert_int_equal(space_new(&budget, &code.space), 0);
 	img = images_get(images, &key);
 	assert_non_null(img);

@@ -29,14 +29,14 @@ struct walk {
 	uint64_t events;
 };
 
-static int ask(void *arg, const struct declink_need *need, struct declink_file *ret, int *ret_fd)
+static int ask(void *arg, const struct file_request *request, struct file_answer *ret, int *ret_fd)
 {
 	const struct walk *w = arg;
 	char path[PATH_MAX];
 	int fd;
 
-	*ret = (struct declink_file){0};
-	if (snprintf(path, sizeof(path), "%s/%s", w->symfs, need->path) >= (int)sizeof(path))
+	*ret = (struct file_answer){0};
+	if (snprintf(path, sizeof(path), "%s/%s", w->symfs, request->path) >= (int)sizeof(path))
 		return 0;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -113,7 +113,7 @@ static void bring_vdso(struct images *images, const char *path)
 static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 {
 	struct budget budget = {.max = 2ull << 30};
-	const struct need need = {ask, w};
+	const struct file_requester files = {ask, w};
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
@@ -128,7 +128,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r == 0)
 		r = perfdata_scan(pd, NULL, NULL);
 	if (r == 0)
-		r = images_new(&need, &budget, &images);
+		r = images_new(&files, &budget, &images);
 	if (r == 0)
 		bring_vdso(images, path);
 	if (r == 0)

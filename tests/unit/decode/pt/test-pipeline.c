@@ -76,12 +76,12 @@ static int code_file(const struct ptprogram *p)
 	return fd;
 }
 
-static int ask(void *arg, const struct declink_need *need, struct declink_file *ret, int *ret_fd)
+static int ask(void *arg, const struct file_request *request, struct file_answer *ret, int *ret_fd)
 {
 	const struct recording *rec = arg;
 
-	*ret = (struct declink_file){0};
-	if (strcmp(need->path, "/bin/program") != 0)
+	*ret = (struct file_answer){0};
+	if (strcmp(request->path, "/bin/program") != 0)
 		return 0;
 	*ret_fd = code_file(rec->code);
 	return 1;
@@ -132,7 +132,7 @@ static uint64_t sum_of(struct json_object *losses)
 static void decode(struct recording *rec, unsigned int threads, bool keep, size_t stop_after, struct list *l)
 {
 	struct budget budget = {.max = 64u << 20};
-	const struct need need = {ask, rec};
+	const struct file_requester files = {ask, rec};
 	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
 	struct ptwork_options o = {.budget = &budget};
 	struct perfdata *pd;
@@ -149,7 +149,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(workers_new(threads, &o.workers), 0);
 	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
-	assert_int_equal(images_new(&need, &budget, &images), 0);
+	assert_int_equal(images_new(&files, &budget, &images), 0);
 	assert_int_equal(ptaux_new(pd, &budget, &o.aux), 0);
 	assert_int_equal(ptaux_scan(o.aux), 0);
 	assert_int_equal(ptcode_new(pd, images, &budget, &o.code), 0);

@@ -67,14 +67,14 @@ static int code_file(uint8_t mark)
 	return fd;
 }
 
-static int ask(void *arg, const struct declink_need *need, struct declink_file *ret, int *ret_fd)
+static int ask(void *arg, const struct file_request *request, struct file_answer *ret, int *ret_fd)
 {
 	(void)arg;
-	*ret = (struct declink_file){0};
+	*ret = (struct file_answer){0};
 	/* /A, /B ...: the mark is the letter */
-	if (strlen(need->path) != 2)
+	if (strlen(request->path) != 2)
 		return 0;
-	*ret_fd = code_file((uint8_t)need->path[1]);
+	*ret_fd = code_file((uint8_t)request->path[1]);
 	return 1;
 }
 
@@ -92,12 +92,12 @@ static void map(uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64
 
 static void finish(void)
 {
-	static const struct need need = {ask, NULL};
+	static const struct file_requester files = {ask, NULL};
 
 	f.fd = make_file(&f.make);
 	assert_int_equal(perfdata_open(f.fd, &f.budget, &f.pd), 0);
 	assert_int_equal(perfdata_scan(f.pd, NULL, NULL), 0);
-	assert_int_equal(images_new(&need, &f.budget, &f.images), 0);
+	assert_int_equal(images_new(&files, &f.budget, &f.images), 0);
 	assert_int_equal(ptcode_new(f.pd, f.images, &f.budget, &f.code), 0);
 }
 

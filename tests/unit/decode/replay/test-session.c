@@ -210,9 +210,9 @@ bool ringevents_next(struct ringevents *r, struct ringevent *ret)
 }
 
 static int ask(
-	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
 {
-	(void)tell("need %s %s\n", declink_need_kind_to_string(need->kind), need->path);
+	(void)tell("need %s %s\n", file_request_kind_to_string(request->kind), request->path);
 	return *(int *)arg;
 }
 
@@ -231,7 +231,7 @@ static bool without_perfdata;
 /* Replays what was made, and compares what was told. */
 static void replay(struct session_options so, const char *expected)
 {
-	const struct need need = {.ask = ask, .arg = &answer};
+	const struct file_requester files = {.ask = ask, .arg = &answer};
 	struct budget budget = {.max = 64u << 20};
 	_cleanup_close_ int fd = make_file(&m);
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
@@ -247,11 +247,11 @@ static void replay(struct session_options so, const char *expected)
 		assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 		assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
 	}
-	assert_int_equal(images_new(&need, &budget, &images), 0);
+	assert_int_equal(images_new(&files, &budget, &images), 0);
 	so.pd = pd;
 	so.images = images;
 	so.st = st;
-	so.need = &need;
+	so.files = &files;
 	so.budget = &budget;
 	so.symbols = true;
 	assert_int_equal(session_new(&so, &s), 0);

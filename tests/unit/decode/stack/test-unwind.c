@@ -41,17 +41,17 @@ static int n_trace;
 static uint8_t *stack_top;
 
 static int ask(
-	void *arg, const struct declink_need *need, struct declink_file *ret_file, int *ret_fd)
+	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
 {
 	(void)arg;
-	if (need->kind != NEED_OBJECT)
+	if (request->kind != FILE_REQUEST_OBJECT)
 		return 0;
-	*ret_fd = open(need->path, O_RDONLY | O_CLOEXEC);
-	*ret_file = (struct declink_file){.found = true};
+	*ret_fd = open(request->path, O_RDONLY | O_CLOEXEC);
+	*ret_file = (struct file_answer){.found = true};
 	return *ret_fd >= 0;
 }
 
-static const struct need need = {.ask = ask};
+static const struct file_requester files = {.ask = ask};
 
 /* What a history's MMAP2 records would say of this process. */
 static void read_maps(void)
@@ -102,8 +102,8 @@ static int setup(void **state)
 	code.pid = 1;
 	code.serial = 1;
 	code.perfmap_tried = true;
-	return stack_top && stacktab_new(0, &st) == 0 && images_new(&need, &budget, &images) == 0 &&
-			       resolver_new(st, images, &need, true, &budget, &resolver) == 0 &&
+	return stack_top && stacktab_new(0, &st) == 0 && images_new(&files, &budget, &images) == 0 &&
+			       resolver_new(st, images, &files, true, &budget, &resolver) == 0 &&
 			       space_new(&budget, &code.space) == 0
 		       ? 0
 		       : -1;
