@@ -29,7 +29,7 @@ struct functions { /* of one image */
 	struct range *ranges;
 	size_t n, cap;
 	struct callfunc *funcs, *unnamed;
-	struct landings *landings; /* NULL: none */
+	struct lsda *lsda; /* NULL: none */
 	struct callfunc unknown;
 };
 
@@ -63,7 +63,7 @@ struct callfuncs *callfuncs_free(struct callfuncs *cf)
 		free(cf->images[i]->ranges);
 		free(cf->images[i]->funcs);
 		free(cf->images[i]->unnamed);
-		landings_free(cf->images[i]->landings);
+		lsda_free(cf->images[i]->lsda);
 		free(cf->images[i]);
 	}
 	budget_give(cf->budget, cf->charged);
@@ -315,7 +315,7 @@ int callfuncs_add(struct callfuncs *cf, struct image *image)
 	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
 	if (!image->extents && extents_new(cf->budget, &image->extents) == 0)
 		extents_add_elf(image->extents, image->elf);
-	r = landings_new(image->elf, image->extents, cf->budget, &fs->landings);
+	r = lsda_new(image->elf, image->extents, cf->budget, &fs->lsda);
 	return r < 0 ? r : add_unnamed(cf, fs, image);
 }
 
@@ -340,5 +340,5 @@ bool callfuncs_lands(const struct callfuncs *cf, const struct image *image, uint
 {
 	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
 
-	return fs && fs->landings && landings_has(fs->landings, call, pad);
+	return fs && fs->lsda && lsda_has(fs->lsda, call, pad);
 }

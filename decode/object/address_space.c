@@ -6,16 +6,16 @@
 #include <errno.h>
 #include <string.h>
 
-struct space {
+struct address_space {
 	uint32_t refs;
 	uint32_t n, cap;
 	struct budget *budget;  /* borrowed */
-	struct space_map *maps; /* by start, without overlap */
+	struct mapping *maps; /* by start, without overlap */
 };
 
-int space_new(struct budget *budget, struct space **ret)
+int address_space_new(struct budget *budget, struct address_space **ret)
 {
-	struct space *s;
+	struct address_space *s;
 
 	if (!budget_take(budget, sizeof(*s)))
 		return -ENOMEM;
@@ -30,13 +30,13 @@ int space_new(struct budget *budget, struct space **ret)
 	return 0;
 }
 
-struct space *space_ref(struct space *s)
+struct address_space *address_space_ref(struct address_space *s)
 {
 	s->refs++;
 	return s;
 }
 
-struct space *space_unref(struct space *s)
+struct address_space *address_space_unref(struct address_space *s)
 {
 	if (!s || --s->refs > 0)
 		return NULL;
@@ -46,10 +46,10 @@ struct space *space_unref(struct space *s)
 	return NULL;
 }
 
-static int space_reserve(struct space *s, uint32_t n)
+static int space_reserve(struct address_space *s, uint32_t n)
 {
 	uint32_t cap = s->cap ? s->cap : 16;
-	struct space_map *maps;
+	struct mapping *maps;
 
 	if (n <= s->cap)
 		return 0;
@@ -67,7 +67,7 @@ static int space_reserve(struct space *s, uint32_t n)
 	return 0;
 }
 
-uint32_t space_from(const struct space *s, uint64_t addr)
+uint32_t address_space_from(const struct address_space *s, uint64_t addr)
 {
 	uint32_t lo = 0, hi = s->n;
 
@@ -82,15 +82,15 @@ uint32_t space_from(const struct space *s, uint64_t addr)
 	return lo;
 }
 
-static int space_own(struct space **ps)
+static int address_space_own(struct address_space **ps)
 {
-	_cleanup_(space_unrefp) struct space *copy = NULL;
-	struct space *s = *ps;
+	_cleanup_(address_space_unrefp) struct address_space *copy = NULL;
+	struct address_space *s = *ps;
 	int r;
 
 	if (s->refs == 1)
 		return 0;
-	r = space_new(s->budget, &copy);
+	r = address_space_new(s->budget, &copy);
 	if (r < 0)
 		return r;
 	r = space_reserve(copy, s->n);
@@ -99,21 +99,21 @@ static int space_own(struct space **ps)
 	if (s->n)
 		memcpy(copy->maps, s->maps, s->n * sizeof(*s->maps));
 	copy->n = s->n;
-	space_unref(s);
+	address_space_unref(s);
 	*ps = take_ptr(copy);
 	return 0;
 }
 
-int space_set(struct space **ps, const struct space_map *map)
+int address_space_set(struct address_space **ps, const struct mapping *map)
 {
-	struct space_map put[3];
-	struct space *s = *ps;
+	struct mapping put[3];
+	struct address_space *s = *ps;
 	uint32_t first, last, n_put = 0;
 	int r;
 
 	if (map->start >= map->end)
 		return 0;
-	first = last = space_from(s, map->start);
+	first = last = address_space_from(s, map->start);
 	while (last < s->n && s->maps[last].start < map->end)
 		last++;
 	if (!map->image && first == last)
@@ -130,9 +130,9 @@ int space_set(struct space **ps, const struct space_map *map)
 		put[n_put].pgoff += map->end - put[n_put].start;
 		put[n_put++].start = map->end;
 	}
-	if (s->n - (last - first) + n_put > SPACE_MAX_MAPS)
-		return SPACE_E_FULL;
-	r = space_own(ps);
+	if (s->n - (last - first) + n_put > ADDRESS_SPACE_MAX_MAPS)
+		return ADDRESS_SPACE_E_FULL;
+	r = address_space_own(ps);
 	if (r < 0)
 		return r;
 	s = *ps;
@@ -147,19 +147,19 @@ int space_set(struct space **ps, const struct space_map *map)
 	return 0;
 }
 
-const struct space_map *space_find(const struct space *s, uint64_t addr)
+const struct mapping *address_space_find(const struct address_space *s, uint64_t addr)
 {
-	uint32_t i = space_from(s, addr);
+	uint32_t i = address_space_from(s, addr);
 
 	return i < s->n && s->maps[i].start <= addr ? &s->maps[i] : NULL;
 }
 
-uint32_t space_count(const struct space *s)
+uint32_t address_space_count(const struct address_space *s)
 {
 	return s->n;
 }
 
-const struct space_map *space_at(const struct space *s, uint32_t i)
+const struct mapping *address_space_at(const struct address_space *s, uint32_t i)
 {
 	return i < s->n ? &s->maps[i] : NULL;
 }

@@ -18,34 +18,34 @@
 struct image;
 
 /* The kernel's own default limit (vm.max_map_count) plus one. */
-#define SPACE_MAX_MAPS 65531u
+#define ADDRESS_SPACE_MAX_MAPS 65531u
 
-struct space_map {
+struct mapping {
 	uint64_t start, end; /* end is exclusive */
 	uint64_t pgoff;
-	struct image *image; /* borrowed; NULL in the argument of space_set(): a hole */
+	struct image *image; /* borrowed; NULL in the argument of address_space_set(): a hole */
 };
 
-struct space;
+struct address_space;
 
-int space_new(struct budget *budget, struct space **ret) _must_check_;
-struct space *space_ref(struct space *s);
-struct space *space_unref(struct space *s);
-DEFINE_CLEANUP(struct space *, space_unref)
+int address_space_new(struct budget *budget, struct address_space **ret) _must_check_;
+struct address_space *address_space_ref(struct address_space *s);
+struct address_space *address_space_unref(struct address_space *s);
+DEFINE_CLEANUP(struct address_space *, address_space_unref)
 
-enum { SPACE_E_FULL = 1 };
+enum { ADDRESS_SPACE_E_FULL = 1 };
 
 /*
  * Puts a mapping in (image set) or takes the range out (image NULL). *s is replaced by a copy of
- * its own if it is shared. 0, SPACE_E_FULL, or -ENOMEM; the space is unchanged then.
+ * its own if it is shared. 0, ADDRESS_SPACE_E_FULL, or -ENOMEM; the space is unchanged then.
  */
-int space_set(struct space **s, const struct space_map *map) _must_check_;
+int address_space_set(struct address_space **s, const struct mapping *map) _must_check_;
 
 /* The mapping that holds `addr`, or NULL. Valid until the space changes. */
-const struct space_map *space_find(const struct space *s, uint64_t addr);
+const struct mapping *address_space_find(const struct address_space *s, uint64_t addr);
 
-/* The index of the first mapping that ends behind `addr`; space_count(): none does. */
-uint32_t space_from(const struct space *s, uint64_t addr);
+/* The index of the first mapping that ends behind `addr`; address_space_count(): none does. */
+uint32_t address_space_from(const struct address_space *s, uint64_t addr);
 
-uint32_t space_count(const struct space *s);
-const struct space_map *space_at(const struct space *s, uint32_t i);
+uint32_t address_space_count(const struct address_space *s);
+const struct mapping *address_space_at(const struct address_space *s, uint32_t i);

@@ -10,12 +10,12 @@
 
 #include "decode/base/bytes.h"
 
-struct landing {
+struct landing_pad {
 	uint64_t pad, start, end;
 };
 
-struct landings {
-	struct landing *v; /* by pad */
+struct lsda {
+	struct landing_pad *v; /* by pad */
 	size_t n, cap;
 	struct budget *budget; /* borrowed */
 	uint64_t allowed;      /* bytes of tables that are still read: many functions could name the same one */
@@ -51,11 +51,11 @@ static uint8_t read_byte(struct bytes *b)
 	return p ? *p : 0;
 }
 
-static int landings_push(struct landings *l, const struct landing *e)
+static int lsda_push(struct lsda *l, const struct landing_pad *e)
 {
 	if (l->n == l->cap) {
 		const size_t cap = l->cap ? l->cap * 2 : 256;
-		struct landing *v;
+		struct landing_pad *v;
 
 		if (!budget_take(l->budget, (cap - l->cap) * sizeof(*v)))
 			return -ENOMEM;
@@ -72,7 +72,7 @@ static int landings_push(struct landings *l, const struct landing *e)
 }
 
 /* The table of one function: its calls and where each lands. */
-static int add_function(struct landings *l, const struct section *s, const struct extent *x)
+static int add_function(struct lsda *l, const struct section *s, const struct extent *x)
 {
 	struct bytes b;
 	uint64_t base = x->start, length;
@@ -104,16 +104,16 @@ static int add_function(struct landings *l, const struct section *s, const struc
 		(void)bytes_uleb(&b); /* what it catches */
 		if (b.failed || pad == 0)
 			continue;
-		r = landings_push(l, &(struct landing){.pad = base + pad, .start = x->start + start, .end = x->start + start + n});
+		r = lsda_push(l, &(struct landing_pad){.pad = base + pad, .start = x->start + start, .end = x->start + start + n});
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int landing_compare(const void *a, const void *b)
+static int landing_pad_compare(const void *a, const void *b)
 {
-	const struct landing *x = a, *y = b;
+	const struct landing_pad *x = a, *y = b;
 
 	return x->pad < y->pad ? -1 : x->pad > y->pad;
 }
@@ -144,9 +144,9 @@ static bool find_section(Elf *elf, const char *wanted, struct section *ret)
 	return false;
 }
 
-int landings_new(Elf *elf, const struct extents *extents, struct budget *budget, struct landings **ret)
+int lsda_new(Elf *elf, const struct extents *extents, struct budget *budget, struct lsda **ret)
 {
-	_cleanup_(landings_freep) struct landings *l = NULL;
+	_cleanup_(lsda_freep) struct lsda *l = NULL;
 	struct section s;
 
 	*ret = NULL;
@@ -165,12 +165,12 @@ int landings_new(Elf *elf, const struct extents *extents, struct budget *budget,
 			return r;
 	}
 	if (l->n)
-		qsort(l->v, l->n, sizeof(*l->v), landing_compare);
+		qsort(l->v, l->n, sizeof(*l->v), landing_pad_compare);
 	*ret = take_ptr(l);
 	return 0;
 }
 
-struct landings *landings_free(struct landings *l)
+struct lsda *lsda_free(struct lsda *l)
 {
 	if (!l)
 		return NULL;
@@ -180,7 +180,7 @@ struct landings *landings_free(struct landings *l)
 	return NULL;
 }
 
-bool landings_has(const struct landings *l, uint64_t call, uint64_t pad)
+bool lsda_has(const struct lsda *l, uint64_t call, uint64_t pad)
 {
 	size_t low = 0, high = l->n;
 

@@ -14,12 +14,12 @@
 #include "decode/base/budget.h"
 #include "decode/object/extents.h"
 
-struct landings;
+struct lsda;
 
 /* The ELF and the extents stay the caller's; *ret is NULL where there is none. 0 or -ENOMEM. */
-int landings_new(Elf *elf, const struct extents *extents, struct budget *budget, struct landings **ret) _must_check_;
-struct landings *landings_free(struct landings *l);
-DEFINE_CLEANUP(struct landings *, landings_free)
+int lsda_new(Elf *elf, const struct extents *extents, struct budget *budget, struct lsda **ret) _must_check_;
+struct lsda *lsda_free(struct lsda *l);
+DEFINE_CLEANUP(struct lsda *, lsda_free)
 
 /* Whether what is thrown out of the call instruction around `call` lands on `pad`. */
-bool landings_has(const struct landings *l, uint64_t call, uint64_t pad);
+bool lsda_has(const struct lsda *l, uint64_t call, uint64_t pad);

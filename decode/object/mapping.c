@@ -9,10 +9,10 @@
 #include "decode/object/image.h"
 #include "decode/perf/event.h"
 
-bool mapping_range(const struct perfevent *ev, struct space_map *ret)
+bool mapping_range(const struct perfevent *ev, struct mapping *ret)
 {
 	const struct perfevent_mmap *m = &ev->mmap;
-	struct space_map map = {.start = m->addr, .pgoff = m->pgoff};
+	struct mapping map = {.start = m->addr, .pgoff = m->pgoff};
 
 	if (ev->pid == (uint32_t)-1 || (int64_t)m->addr < 0 || m->len == 0 ||
 	    __builtin_add_overflow(m->addr, m->len, &map.end))
@@ -21,7 +21,7 @@ bool mapping_range(const struct perfevent *ev, struct space_map *ret)
 	return true;
 }
 
-int mapping_image(const struct perfevent *ev, struct images *images, struct space_map *map)
+int mapping_image(const struct perfevent *ev, struct images *images, struct mapping *map)
 {
 	const struct perfevent_mmap *m = &ev->mmap;
 	const struct image_key key = {.maj = m->maj,

@@ -8,10 +8,10 @@
 
 struct images;
 struct perfevent;
-struct space_map;
+struct mapping;
 
 /* False: it is the kernel's own, or no piece of an address space. No image is in *ret yet. */
-bool mapping_range(const struct perfevent *ev, struct space_map *ret);
+bool mapping_range(const struct perfevent *ev, struct mapping *ret);
 
 /* If it is executable, its image. 0 or -ENOMEM. */
-int mapping_image(const struct perfevent *ev, struct images *images, struct space_map *map) _must_check_;
+int mapping_image(const struct perfevent *ev, struct images *images, struct mapping *map) _must_check_;

@@ -37,13 +37,13 @@ struct codefile {
 
 struct ptcode_version {
 	uint64_t from;
-	struct space *space; /* referenced */
+	struct address_space *space; /* referenced */
 	struct ptcode *code; /* back pointer */
 };
 
 struct ptcode_process {
 	uint32_t pid;
-	struct space *space;
+	struct address_space *space;
 	struct ptcode_version *versions; /* in order of time */
 	uint32_t n, cap;
 	struct ptcode_process *next;
@@ -80,8 +80,8 @@ static struct ptcode_process *add_process(struct ptcode *c, uint32_t pid)
 	if (!p)
 		return NULL;
 	p->pid = pid;
-	if (space_new(c->budget, &p->space) < 0 || idmap_put(&c->processes, pid, p) < 0) {
-		space_unref(p->space);
+	if (address_space_new(c->budget, &p->space) < 0 || idmap_put(&c->processes, pid, p) < 0) {
+		address_space_unref(p->space);
 		free(p);
 		return NULL;
 	}
@@ -117,21 +117,21 @@ static int begin_version(struct ptcode *c, struct ptcode_process *p, uint64_t fr
 static void seal_version(struct ptcode_process *p)
 {
 	if (p->n && !p->versions[p->n - 1].space)
-		p->versions[p->n - 1].space = space_ref(p->space);
+		p->versions[p->n - 1].space = address_space_ref(p->space);
 }
 
 /* Whether the mapping takes the place of code that another one has there. */
-static bool replaces(const struct space *s, const struct space_map *map)
+static bool replaces(const struct address_space *s, const struct mapping *map)
 {
-	const struct space_map *m;
+	const struct mapping *m;
 
-	for (uint32_t i = space_from(s, map->start); (m = space_at(s, i)) && m->start < map->end; i++)
+	for (uint32_t i = address_space_from(s, map->start); (m = address_space_at(s, i)) && m->start < map->end; i++)
 		if (m->image != map->image || m->start - m->pgoff != map->start - map->pgoff)
 			return true;
 	return false;
 }
 
-static int set_map(struct ptcode *c, struct ptcode_process *p, const struct space_map *map, uint64_t time)
+static int set_map(struct ptcode *c, struct ptcode_process *p, const struct mapping *map, uint64_t time)
 {
 	int r = 0;
 
@@ -143,7 +143,7 @@ static int set_map(struct ptcode *c, struct ptcode_process *p, const struct spac
 	} else if (!map->image) {
 		return 0;
 	}
-	if (r == 0 && space_set(&p->space, map) != 0)
+	if (r == 0 && address_space_set(&p->space, map) != 0)
 		r = -ENOMEM;
 	return r;
 }
@@ -168,7 +168,7 @@ static int note_file(struct ptcode *c, struct image *image)
 static int on_mmap(struct ptcode *c, const struct perfevent *ev)
 {
 	struct ptcode_process *p;
-	struct space_map map;
+	struct mapping map;
 
 	if (!mapping_range(ev, &map))
 		return 0;
@@ -181,12 +181,12 @@ static int on_mmap(struct ptcode *c, const struct perfevent *ev)
 static int on_exec(struct ptcode *c, const struct perfevent *ev)
 {
 	struct ptcode_process *p = add_process(c, ev->pid);
-	struct space *fresh;
+	struct address_space *fresh;
 
-	if (!p || space_new(c->budget, &fresh) < 0)
+	if (!p || address_space_new(c->budget, &fresh) < 0)
 		return -ENOMEM;
 	seal_version(p);
-	space_unref(p->space);
+	address_space_unref(p->space);
 	p->space = fresh;
 	return begin_version(c, p, ev->time);
 }
@@ -204,8 +204,8 @@ static int on_fork(struct ptcode *c, const struct perfevent *ev)
 	if (!parent)
 		return 0;
 	seal_version(p);
-	space_unref(p->space);
-	p->space = space_ref(parent->space);
+	address_space_unref(p->space);
+	p->space = address_space_ref(parent->space);
 	return begin_version(c, p, p->n ? ev->time : 0);
 }
 
@@ -315,8 +315,8 @@ struct ptcode *ptcode_free(struct ptcode *c)
 
 		c->all = p->next;
 		for (uint32_t i = 0; i < p->n; i++)
-			space_unref(p->versions[i].space);
-		space_unref(p->space);
+			address_space_unref(p->versions[i].space);
+		address_space_unref(p->space);
 		free(p->versions);
 		free(p);
 	}
@@ -357,12 +357,12 @@ const struct ptcode_version *ptcode_at(const struct ptcode *c, uint32_t pid, uin
 
 bool ptcode_is_mapped(const struct ptcode_version *v, uint64_t ip)
 {
-	return space_find(v->space, ip) != NULL;
+	return address_space_find(v->space, ip) != NULL;
 }
 
 const struct image *ptcode_image(const struct ptcode_version *v, uint64_t ip)
 {
-	const struct space_map *map = v ? space_find(v->space, ip) : NULL;
+	const struct mapping *map = v ? address_space_find(v->space, ip) : NULL;
 
 	return map ? map->image : NULL;
 }
@@ -422,7 +422,7 @@ static size_t read_chunk(struct ptcode *c, struct codefile *f, uint64_t off, uin
 static size_t read_at(const struct ptcode_version *v, uint64_t ip, const uint8_t **ret)
 {
 	struct ptcode *c = v->code;
-	const struct space_map *m = space_find(v->space, ip);
+	const struct mapping *m = address_space_find(v->space, ip);
 
 	if (!m || !m->image || m->image->id >= c->n_files || !c->files[m->image->id].image)
 		return 0;
@@ -432,7 +432,7 @@ static size_t read_at(const struct ptcode_version *v, uint64_t ip, const uint8_t
 void ptcode_missing(const struct ptcode_version *v, uint64_t ip)
 {
 	struct ptcode *c = v->code;
-	const struct space_map *m = space_find(v->space, ip);
+	const struct mapping *m = address_space_find(v->space, ip);
 
 	if (m && m->image && m->image->id < c->n_files)
 		atomic_fetch_add_explicit(&c->files[m->image->id].misses, 1, memory_order_relaxed);
@@ -443,7 +443,7 @@ void ptcode_missing(const struct ptcode_version *v, uint64_t ip)
 static size_t read_on(const struct ptcode_version *v, uint64_t ip, size_t got, const uint8_t **ret)
 {
 	struct ptcode *c = v->code;
-	const struct space_map *m = space_find(v->space, ip);
+	const struct mapping *m = address_space_find(v->space, ip);
 
 	if (!m || ip + got < m->end || !c->files[m->image->id].pages)
 		return 0;
@@ -485,7 +485,7 @@ bool ptcode_insn(const struct ptcode_version *v, uint64_t ip, bool is64, struct 
 
 const struct callfunc *ptcode_function(const struct ptcode_version *v, uint64_t ip, bool *ret_first)
 {
-	const struct space_map *m = space_find(v->space, ip);
+	const struct mapping *m = address_space_find(v->space, ip);
 	const struct callfunc *f;
 	uint64_t vaddr;
 
@@ -499,7 +499,7 @@ const struct callfunc *ptcode_function(const struct ptcode_version *v, uint64_t 
 
 bool ptcode_lands(const struct ptcode_version *v, uint64_t call, uint64_t pad)
 {
-	const struct space_map *a = space_find(v->space, call), *b = space_find(v->space, pad);
+	const struct mapping *a = address_space_find(v->space, call), *b = address_space_find(v->space, pad);
 	uint64_t from, to;
 
 	return a && b && a->image && a->image == b->image && image_vaddr(a->image, call - a->start + a->pgoff, &from) &&

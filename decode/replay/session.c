@@ -52,14 +52,14 @@ struct session *session_free(struct session *s)
 
 static void on_mmap(struct session *s, const struct perfevent *ev)
 {
-	struct space_map map;
+	struct mapping map;
 	struct process *p;
 
 	if (!mapping_range(ev, &map))
 		return;
 	s->mmaps++;
 	p = session_process(s, ev->pid);
-	if (p && (mapping_image(ev, s->o.images, &map) < 0 || space_set(&p->code.space, &map) != 0))
+	if (p && (mapping_image(ev, s->o.images, &map) < 0 || address_space_set(&p->code.space, &map) != 0))
 		s->maps_refused++;
 }
 

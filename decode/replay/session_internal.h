@@ -63,7 +63,7 @@ struct session {
 /* A process that is new under its pid; an older one of the same pid is no longer found. NULL: no
  * memory. */
 struct process *session_add_process(
-	struct session *s, uint32_t pid, uint32_t ppid, struct space *space);
+	struct session *s, uint32_t pid, uint32_t ppid, struct address_space *space);
 
 /* What a pid or tid means now, made up where it is new; NULL (counted): no memory. */
 struct process *session_process(struct session *s, uint32_t pid);

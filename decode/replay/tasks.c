@@ -11,7 +11,7 @@
 #include "decode/replay/pt.h"
 
 struct process *session_add_process(
-	struct session *s, uint32_t pid, uint32_t ppid, struct space *space)
+	struct session *s, uint32_t pid, uint32_t ppid, struct address_space *space)
 {
 	struct process *p;
 
@@ -27,8 +27,8 @@ struct process *session_add_process(
 	p->code.perfmap_tried = !s->o.perfmaps;
 	p->code.serial = ++s->n_processes;
 	if (space)
-		p->code.space = space_ref(space);
-	else if (space_new(s->o.budget, &p->code.space) < 0)
+		p->code.space = address_space_ref(space);
+	else if (address_space_new(s->o.budget, &p->code.space) < 0)
 		goto fail;
 	if (idmap_put(&s->processes, pid, p) < 0)
 		goto fail;
@@ -171,10 +171,10 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 			return r;
 	}
 	if (ev->comm.exec) {
-		struct space *space;
+		struct address_space *space;
 
 		/* exec: the old program is gone, with all of its maps */
-		if (space_new(s->o.budget, &space) < 0) {
+		if (address_space_new(s->o.budget, &space) < 0) {
 			s->no_memory++;
 		} else {
 			code_fini(&p->code);

@@ -156,7 +156,7 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame)
 
 void code_fini(struct code *code)
 {
-	code->space = space_unref(code->space);
+	code->space = address_space_unref(code->space);
 	code->perfmap = perfmap_free(code->perfmap);
 }
 
@@ -219,7 +219,7 @@ static int image_make_ready(struct resolver *r, struct image *img)
 struct image *resolver_image(
 	struct resolver *r, const struct code *code, uint64_t addr, uint64_t *ret_vaddr)
 {
-	const struct space_map *map = space_find(code->space, addr);
+	const struct mapping *map = address_space_find(code->space, addr);
 	struct image *img;
 
 	if (!map)
@@ -446,13 +446,13 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 
 uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how)
 {
-	const struct space_map *map;
+	const struct mapping *map;
 	struct entry e = {.how = (uint8_t)how}, *known;
 	struct image *img = NULL;
 	uint64_t off = 0;
 
 	/* the call may be the last instruction of its mapping */
-	map = space_find(code->space, how == RESOLVE_RETURN && addr ? addr - 1 : addr);
+	map = address_space_find(code->space, how == RESOLVE_RETURN && addr ? addr - 1 : addr);
 	if (map)
 		img = map->image;
 	if (img && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO) &&

@@ -187,7 +187,7 @@ static bool step_from_nowhere(struct walk *w)
 {
 	uint64_t ra;
 
-	if (space_find(w->code->space, w->regs[CFI_REG_RA]) ||
+	if (address_space_find(w->code->space, w->regs[CFI_REG_RA]) ||
 		!read_stack(w, w->regs[CFI_REG_SP], &ra))
 		return false;
 	w->regs[CFI_REG_RA] = ra;

@@ -65,15 +65,15 @@ static void walk_names(struct image *img, struct exercise_result *sum)
 static void walk_rows(struct image *img, struct budget *budget, struct exercise_result *sum)
 {
 	_cleanup_(cfi_freep) struct cfi *cfi = NULL;
-	_cleanup_(landings_freep) struct landings *landings = NULL;
+	_cleanup_(lsda_freep) struct lsda *lsda = NULL;
 	_cleanup_(extents_freep) struct extents *extents = NULL;
 	uint8_t code[64];
 
 	if (extents_new(budget, &extents) < 0)
 		abort();
 	extents_add_elf(extents, img->elf);
-	if (landings_new(img->elf, extents, budget, &landings) == 0 && landings)
-		(void)landings_has(landings, 0, 0);
+	if (lsda_new(img->elf, extents, budget, &lsda) == 0 && lsda)
+		(void)lsda_has(lsda, 0, 0);
 	if (cfi_new(img->elf, budget, &cfi) < 0)
 		return;
 	for (uint32_t l = 0; l < img->n_loads; l++) {
@@ -178,17 +178,17 @@ void exercise_elf(int fd, struct exercise_result *sum)
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(resolver_freep) struct resolver *r = NULL;
 	struct code code = {.serial = 1, .pid = 1};
-	struct space_map map = {.start = BASE, .end = BASE + SPAN};
+	struct mapping map = {.start = BASE, .end = BASE + SPAN};
 	struct probe_answer probe = {0};
 	struct image *img;
 
 	if (stacktab_new(1 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
 		resolver_new(st, images, &files, true, &budget, &r) < 0 ||
-		space_new(&budget, &code.space) < 0)
+		address_space_new(&budget, &code.space) < 0)
 		abort();
 	img = images_get(images, &key);
 	map.image = img;
-	if (!img || space_set(&code.space, &map) != 0 || image_open(images, img) < 0)
+	if (!img || address_space_set(&code.space, &map) != 0 || image_open(images, img) < 0)
 		abort();
 	if (img->state == IMAGE_READY) {
 		sum->ready++;

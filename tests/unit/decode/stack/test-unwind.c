@@ -62,7 +62,7 @@ static void read_maps(void)
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f)) {
 		struct image_key key = {.pid = 1};
-		struct space_map map = {0};
+		struct mapping map = {0};
 		unsigned long start, end, off, ino;
 		char perms[5], path[4000] = "";
 
@@ -79,7 +79,7 @@ static void read_maps(void)
 		map.pgoff = off;
 		map.image = images_get(images, &key);
 		assert_non_null(map.image);
-		assert_int_equal(space_set(&code.space, &map), 0);
+		assert_int_equal(address_space_set(&code.space, &map), 0);
 	}
 	(void)fclose(f);
 }
@@ -104,7 +104,7 @@ static int setup(void **state)
 	code.perfmap_tried = true;
 	return stack_top && stacktab_new(0, &st) == 0 && images_new(&files, &budget, &images) == 0 &&
 			       resolver_new(st, images, &files, true, &budget, &resolver) == 0 &&
-			       space_new(&budget, &code.space) == 0
+			       address_space_new(&budget, &code.space) == 0
 		       ? 0
 		       : -1;
 }
