@@ -66,7 +66,10 @@ def agreement(out, cause, frame, binary, cut):
     for b, e, n, _ in timeline.slices[tid]:
         if n.startswith("off CPU"):
             seen += [b, e - 2000]
+    # A busy machine loses records: what the thread did meanwhile is said to be not known.
+    lost = [(b, e) for b, e, n, _ in timeline.slices[tid] if n.startswith("not known")]
     # A conversion of clocks lies between a stack's own time and its slice's.
+    seen = [t for t in seen if not any(b <= t + 1000 < e for b, e in lost)]
     inside = [(t, any(b <= t + 1000 < e for b, e in mine)) for t in sorted(seen) if begin + 1000 <= t <= end - 1000]
     with_it = [t for t, there in inside if there]
     if not with_it:
