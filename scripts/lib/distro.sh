@@ -43,7 +43,7 @@ make_root() {
 		--aptopt='Acquire::http::Timeout "10"' --aptopt='Acquire::Retries "1"' "$@" "$name" "$folder/$name.new" \
 		>"$folder/$name.log" 2>&1 || {
 		rm -rf --one-file-system "$folder/$name.new"
-		skip "mmdebstrap says: $(grep -E '^E: ' "$folder/$name.log" | head -n 1)"
+		skip "mmdebstrap says: $(sed -n 's/^E: //p' "$folder/$name.log" | head -n 1)"
 	}
 	mv "$folder/$name.new" "$folder/$name"
 }
