@@ -40,7 +40,7 @@ with Tracerd(config="[capture]\nring_kib = 256\nsample_hz = 5000\n") as d:
     times = [r.time for r in recs if r.type == SAMPLE]
     expect(meta["frozen_raw_ns"] - max(times) < 100e6, "the newest are kept")
     expect(min(times) == meta["records"]["first_ns"] and max(times) == meta["records"]["last_ns"], "and the times are told")
-    if shutil.which("perf"):
+    if working_perf():
         for _ in range(5):
             data = c.fetch(c.snapshot(x["id"])["id"], "perf.data")["perf.data"]
             (tmp() / "perf.data").write_bytes(data)

@@ -117,7 +117,7 @@ int main(void)
 
 
 def live(work):
-    if not shutil.which("perf") or not shutil.which("cc"):
+    if not working_perf() or not shutil.which("cc"):
         note("no perf or no compiler: nothing is recorded here")
         return
     (work / "busy.c").write_text(BUSY)

@@ -70,8 +70,14 @@ def need_root(why=""):
         skip("needs root" + (f" ({why})" if why else ""))
 
 
+def working_perf():
+    """The path of perf. Ubuntu's is a script that looks for the one of this very kernel, and may find none."""
+    path = shutil.which("perf")
+    return path if path and subprocess.run([path, "--version"], capture_output=True).returncode == 0 else None
+
+
 def need_command(name, package=""):
-    if not shutil.which(name):
+    if not (working_perf() if name == "perf" else shutil.which(name)):
         skip(f"needs {name}" + (f" (Debian/Ubuntu package: {package})" if package else ""))
 
 

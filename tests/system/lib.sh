@@ -69,7 +69,7 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 
 need_root() { [ "$(id -u)" = 0 ] || skip "needs root${1:+ ($1)}"; }
-need_command() { command -v "$1" >/dev/null 2>&1 || skip "needs $1${2:+ (Debian/Ubuntu package: $2)}"; }
+need_command() { command -v "$1" >/dev/null 2>&1 && { [ "$1" != perf ] || perf --version >/dev/null 2>&1; } || skip "needs $1${2:+ (Debian/Ubuntu package: $2)}"; }
 
 # wait_until SECONDS COMMAND...: true as soon as the command is; false when the time is over.
 wait_until() {

@@ -164,7 +164,7 @@ def wrapped(facts):
 
 def stock_perf():
     """The same files by stock perf: every instruction, every branch."""
-    if not shutil.which("perf"):
+    if not working_perf():
         note("no perf: its own decoder is not compared")
         return
 

@@ -114,7 +114,7 @@ if not STEP.exists() or not WALK.exists():
 with tempfile.TemporaryDirectory() as folder:
     work = pathlib.Path(folder)
     recordings = record_all(work, programs(work))
-    have_perf = shutil.which("perf") is not None
+    have_perf = working_perf() is not None
     if not have_perf:
         note("no perf: calls and returns are not compared")
     for r in recordings.values():

@@ -59,7 +59,7 @@ def losses(data, *options):
 
 def perfs(data):
     """Stock perf's calls and returns of each thread; None: it does not decode PT here."""
-    if not shutil.which("perf"):
+    if not working_perf():
         return None
     p = subprocess.run(["perf", "script", "-i", data, "--itrace=cr", "-F", "tid,flags,ip,addr"], capture_output=True,
                        text=True, timeout=300)

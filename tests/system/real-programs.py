@@ -130,7 +130,7 @@ def check(d, what, pid, least):
     ok(f"{what}: the stacks of all {same} threads are gdb's")
     # The rings are shared: what goes on recording would push out what comes next.
     d.tracectl("disarm", pid)
-    if shutil.which("perf"):
+    if working_perf():
         p = subprocess.run(["perf", "script", "-i", out / "perf.data"], capture_output=True, timeout=120, cwd=tmp())
         expect(p.returncode == 0 and p.stderr == b"", f"{what}: perf script reads the bundle without a word")
     return out

@@ -11,7 +11,7 @@ import signal
 from snapshot_lib import *
 
 need_root()
-perf = shutil.which("perf")
+perf = working_perf()
 d = Wrapped()
 target = service()
 random.seed(20261121)

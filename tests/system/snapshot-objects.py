@@ -41,7 +41,7 @@ for name, data in files.items():
 r = d.tracectl("decode", bundle, "--summary", "--json")
 expect(r.returncode == 0, f"tracectl decode {r.stderr}")
 expect("sort_entries" in r.stdout or "render_reply" in r.stdout, "its functions have names")
-if shutil.which("perf"):
+if working_perf():
     p = subprocess.run(["perf", "script", "-i", bundle / "perf.data", "--symfs", bundle / "images", "-F", "comm,ip,sym"],
                        capture_output=True, text=True, errors="replace")
     expect(p.returncode == 0 and ("sort_entries" in p.stdout or "render_reply" in p.stdout), "perf --symfs finds them too")
