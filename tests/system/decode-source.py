@@ -134,7 +134,8 @@ def check_inlined(work, tool, level, truth):
 
 
 def compile_with(tool, out, *flags):
-    p = subprocess.run([tool, "-g", "-fno-optimize-sibling-calls", *flags, "-o", out, SOURCE], capture_output=True, text=True)
+    # Ubuntu's gcc checks calls as printf() by functions of libc's headers, which are inlined
+    p = subprocess.run([tool, "-g", "-fno-optimize-sibling-calls", "-U_FORTIFY_SOURCE", *flags, "-o", out, SOURCE], capture_output=True, text=True)
     if p.returncode:
         fail(f"{out.name}: {p.stderr}")
 
