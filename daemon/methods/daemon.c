@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Methods about the daemon and the connection itself. */
+#include <string.h>
+
+#include "common/base/escape.h"
 #include "daemon/caps.h"
 #include "daemon/config.h"
 #include "daemon/methods/methods_internal.h"
@@ -44,10 +47,14 @@ enum protocol_error method_subscribe(struct call *call, struct json_object **ret
 	uint64_t mask = n == 0 ? UINT64_MAX : 0;
 
 	for (size_t i = 0; i < n; i++) {
-		int e = protocol_event_find(params_nth(&call->params, "events", i));
+		const char *name = params_nth(&call->params, "events", i);
+		int e = protocol_event_find(name);
+		char shown[64];
 
-		if (e < 0)
-			return call_fail(call, API_BAD_PARAMS, "events: no event has the name in place %zu", i + 1);
+		if (e < 0) {
+			(void)escape_text(shown, sizeof(shown), name, strlen(name));
+			return call_fail(call, API_BAD_PARAMS, "events: no event is named \"%s\"", shown);
+		}
 		mask |= UINT64_C(1) << e;
 	}
 	if (conn_subscribe(call->conn, mask) < 0)

@@ -31,7 +31,7 @@ bool cursor_read(const struct call *call, uint64_t *ret_after);
 /* "next" of such a list. */
 void cursor_add(struct json_object *result, bool more, uint64_t after);
 
-/* The target that parameter "target" names, if the caller may see it: API_OK or API_NOT_FOUND. */
+/* The target that parameter "target" names, if the caller may see it and no other has the same pid. */
 enum protocol_error method_find_target(struct call *call, struct target **ret_target);
 /* {target: T} for this caller. */
 struct json_object *method_target_answer(struct call *call, struct target *target);

@@ -48,7 +48,7 @@ static bool on_alive(void *arg)
 	return conn_is_open(a->conn);
 }
 
-/* The process is gone; who else has its socket has nothing to say for it. */
+/* The process is gone; another that has its socket does not speak for it. */
 static void on_ended(void *arg)
 {
 	struct attachment *a = arg;
@@ -79,14 +79,14 @@ static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_
 {
 	*ret_rings = *ret_wake = -1;
 	if (call->n_fds != 2)
-		return call_fail(call, API_BAD_PARAMS, "fds: names 2 descriptors, %zu came", call->n_fds);
+		return call_fail(call, API_BAD_PARAMS, "fds: 2 descriptors are required, but %zu were sent", call->n_fds);
 	for (size_t i = 0; i < call->n_fds; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
 		int *slot = strcmp(name, "rings") == 0 ? ret_rings : strcmp(name, "wake") == 0 ? ret_wake : NULL;
 
 		if (!slot || *slot >= 0)
 			return call_fail(call, API_BAD_PARAMS, "fds: %s",
-					 slot ? "the same name twice" : "\"rings\" and \"wake\"");
+					 slot ? "names a descriptor twice" : "a descriptor must be \"rings\" or \"wake\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;

@@ -39,8 +39,8 @@ struct waiter {
 };
 
 /*
- * Where there is no memory to tell it, the snapshot stays, as it does when nobody waits any more: what it has recorded does
- * not come again, the list has it, and its client is told "out of memory" or sees the connection end.
+ * Without memory for the answer the snapshot stays, as it does when nobody waits any more: its moment does not come again,
+ * and the list has it. The client gets "out of memory" or sees the connection end.
  */
 static void waiter_done(struct snapshot *s, void *arg)
 {
@@ -75,7 +75,7 @@ static enum protocol_error create(struct call *call, struct target *t, struct wa
 	return r == 0 ? API_OK : create_error(call, r, why);
 }
 
-/* The reply is promised first: a snapshot that nobody can be told of is not begun. */
+/* The reply is reserved first: without room for an answer no snapshot begins. */
 static enum protocol_error create_and_wait(struct call *call, struct target *t)
 {
 	_cleanup_free_ struct waiter *w = calloc(1, sizeof(*w));
@@ -86,7 +86,7 @@ static enum protocol_error create_and_wait(struct call *call, struct target *t)
 		return call_fail(call, API_BUSY, "out of memory");
 	w->snapshots = call->methods->snapshots;
 	if (pending_new(call->conn, call->id, waiter_gone, w, &w->pending) < 0)
-		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
+		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
 	e = create(call, t, w, &s);
 	if (e != API_OK) {
 		pending_drop(w->pending);
@@ -146,7 +146,7 @@ enum protocol_error method_snapshot_list(struct call *call, struct json_object *
 	if (r != 0) {
 		json_object_put(o);
 		return call_fail(call, r > 0 ? API_BAD_PARAMS : protocol_error_from_errno(r), "cursor: %s",
-			r > 0 ? "not one of ours" : strerror(-r));
+			r > 0 ? "not from an answer of tracerd" : strerror(-r));
 	}
 	json_add(o, "snapshots", list);
 	json_add_string(o, "next", next[0] ? next : NULL);
@@ -172,7 +172,7 @@ enum protocol_error method_snapshot_cancel(struct call *call, struct json_object
 	if (e != API_OK)
 		return e;
 	if (snapshot_cancel(s) != 0)
-		return call_fail(call, API_BUSY, "the snapshot has ended: nothing to cancel");
+		return call_fail(call, API_BUSY, "the snapshot has ended and cannot be cancelled");
 	*ret_result = snapshot_result(s, false);
 	return API_OK;
 }
@@ -189,7 +189,7 @@ enum protocol_error method_snapshot_delete(struct call *call, struct json_object
 	o = snapshot_result(s, false);
 	r = snapshot_delete(s);
 	if (r > 0)
-		return call_fail(call, API_BUSY, "the snapshot has not ended: cancel it first");
+		return call_fail(call, API_BUSY, "the snapshot has not ended; cancel it first");
 	if (r < 0)
 		return call_fail(call, protocol_error_from_errno(r), "delete: %s", strerror(-r));
 	*ret_result = take_ptr(o);
@@ -223,7 +223,7 @@ enum protocol_error method_snapshot_fetch(struct call *call, struct json_object 
 		uint64_t size = 0;
 		int fd = -1;
 
-		/* What was opened before an error is closed by the answer. */
+		/* On an error the answer closes what is open by then. */
 		r = snapshot_open_file(s, name, &fd, &size);
 		if (r == -ENOENT)
 			return call_fail(call, API_NOT_FOUND, "no such file in the snapshot");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Methods about targets: parameters to requests, answers to errors. Who may do what is target/target.c's. */
+/* Methods about targets: parameters to requests, answers to errors. target/target.c decides who may do what. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,12 +17,16 @@ enum protocol_error method_find_target(struct call *call, struct target **ret_ta
 {
 	char buf[PROTOCOL_TARGET_SIZE];
 	const char *name = params_target_name(&call->params, "target", buf);
-	/* What another user armed is not even said to exist. */
-	struct target *t = targets_find(call->methods->targets, name, call->peer->uid, call->peer->admin);
+	struct target *other = NULL;
+	/* What another user armed does not exist for this one. */
+	struct target *t = targets_find(call->methods->targets, name, call->peer->uid, call->peer->admin, &other);
 
 	call_object(call, name);
 	if (!t)
 		return call_fail(call, API_NOT_FOUND, "no such target");
+	if (other)
+		return call_fail(call, API_BAD_PARAMS, "targets %s and %s both record process %s: name one of them", target_name(other),
+				 target_name(t), name);
 	*ret_target = t;
 	return API_OK;
 }
@@ -35,10 +39,10 @@ static enum protocol_error arm_error(int r, const char **why)
 	} answers[] = {
 		[TARGET_E_GONE] = {API_GONE, "no such process, thread or unit"},
 		[TARGET_E_NOT_PERMITTED] = {API_NOT_PERMITTED, "not permitted"},
-		[TARGET_E_QUOTA] = {API_QUOTA, "a limit of this user is reached"},
-		[TARGET_E_UNSUPPORTED] = {API_UNSUPPORTED, "this machine cannot record it"},
+		[TARGET_E_QUOTA] = {API_QUOTA, "this user has reached a limit"},
+		[TARGET_E_UNSUPPORTED] = {API_UNSUPPORTED, "this machine cannot record the target"},
 		[TARGET_E_EXISTS] = {API_BUSY, "already armed"},
-		[TARGET_E_BUSY] = {API_BUSY, "a limit of the daemon is reached"},
+		[TARGET_E_BUSY] = {API_BUSY, "tracerd has reached a limit"},
 		[TARGET_E_BAD] = {API_BAD_PARAMS, "the parameters contradict each other"},
 		[TARGET_E_STOPPING] = {API_SHUTTING_DOWN, "tracerd is stopping"},
 	};
@@ -64,7 +68,7 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 	size_t n = params_count(&call->params, "fds");
 
 	if (n != call->n_fds)
-		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, %zu came", n, call->n_fds);
+		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, but %zu were sent", n, call->n_fds);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
 		int *slot = strcmp(name, "maps") == 0	 ? &req->maps_fd
@@ -73,7 +77,8 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 							 : NULL;
 
 		if (!slot || *slot >= 0)
-			return call_fail(call, API_BAD_PARAMS, "fds: %s", slot ? "the same name twice" : "\"maps\", \"pidfd\" or \"step\"");
+			return call_fail(call, API_BAD_PARAMS, "fds: %s",
+					 slot ? "names a descriptor twice" : "a descriptor must be \"maps\", \"pidfd\" or \"step\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;
@@ -89,17 +94,17 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 	req->unit = params_string(p, "unit");
 	req->scope = req->unit ? TARGET_UNIT : req->tid ? TARGET_THREAD : TARGET_PROCESS;
 	if (req->unit && (req->pid || req->tid))
-		return call_fail(call, API_BAD_PARAMS, "a unit, a pid or a tid: one of them");
+		return call_fail(call, API_BAD_PARAMS, "unit excludes pid and tid");
 	if (!req->unit && !req->pid && !req->tid && req->pidfd < 0)
-		return call_fail(call, API_BAD_PARAMS, "pid, tid or unit is required");
+		return call_fail(call, API_BAD_PARAMS, "one of pid, tid and unit is required");
 	if (scope && strcmp(scope, req->scope == TARGET_UNIT	 ? "unit"
 				   : req->scope == TARGET_THREAD ? "thread"
 								 : "process") != 0)
-		return call_fail(call, API_BAD_PARAMS, "scope: does not go with what is named");
+		return call_fail(call, API_BAD_PARAMS, "scope: contradicts pid, tid or unit");
 	return API_OK;
 }
 
-/* Who gets a target told: what of it is counted for them. */
+/* Who reads about a target: its triggers are counted for this user. */
 struct reader {
 	struct methods *methods;
 	uid_t uid;
@@ -111,7 +116,7 @@ static struct reader reader_of(const struct call *call)
 	return (struct reader){.methods = call->methods, .uid = call->peer->uid, .admin = call->peer->admin};
 }
 
-/* T, and what only the daemon as a whole knows of it. */
+/* T of the protocol, with the number of its triggers. */
 static struct json_object *target_json(const struct reader *reader, struct target *t)
 {
 	struct json_object *o = target_to_json(t);
@@ -156,10 +161,10 @@ static void on_armed(void *arg, int answer, struct target *t, const char *why)
 		pending_fail(a->pending, e, why);
 	} else {
 		clockseries_start(m->clocks);
-		/* What its client does not learn of is not to be. */
+		/* A client that gets no answer cannot disarm: do it now. */
 		if (!pending_reply(a->pending, target_answer(&a->reader, t)) &&
 		    targets_release(m->targets, t, untold, sizeof(untold)) != 0)
-			log_warning("target %s stays armed, and its client does not know: %s", target_name(t), untold);
+			log_warning("target %s stays armed without an answer to its client: %s", target_name(t), untold);
 	}
 	free(a);
 }
@@ -182,9 +187,9 @@ static enum protocol_error arm(struct call *call, const struct target_request *r
 		return call_fail(call, API_BUSY, "out of memory");
 	a->reader = reader_of(call);
 	a->conn = call->conn;
-	/* The reply is promised first: what nobody can be told of is not begun. */
+	/* The reply is reserved first: without room for an answer nothing begins. */
 	if (pending_new(call->conn, call->id, armer_gone, a, &a->pending) < 0)
-		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
+		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
 	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, why, sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
@@ -237,7 +242,6 @@ enum protocol_error method_target_disarm(struct call *call, struct json_object *
 	return API_OK;
 }
 
-/* What went meanwhile is no gap in it. */
 bool cursor_read(const struct call *call, uint64_t *ret)
 {
 	const char *s = params_string(&call->params, "cursor");
@@ -266,10 +270,10 @@ void cursor_add(struct json_object *result, bool more, uint64_t after)
 	json_add_string(result, "next", more ? next : NULL);
 }
 
-/* Paths and reasons come from the targets and may be long: a page is not to outgrow a message. */
+/* Paths and reasons come from the targets and may be long: a page must fit a message. */
 #define PAGE_BYTES (FRAME_REPLY_MAX / 4)
 
-/* False: it does not fit the page any more, which has something already. */
+/* False: the page is full. */
 static bool page_add(const struct reader *reader, struct json_object *list, struct target *t, size_t *bytes)
 {
 	struct json_object *o = target_json(reader, t);
@@ -305,9 +309,9 @@ static struct json_object *page_answer(const struct reader *reader, uint64_t aft
 	return o;
 }
 
-/* ---- list and show: rings are looked at on another thread before, if that was not done a moment ago */
+/* ---- list and show: another thread looks at the rings first, unless it has just done so */
 
-#define SURVEY_SECONDS 2 /* then the answer has what was known before */
+#define SURVEY_SECONDS 2 /* then the answer has the numbers of the last survey */
 
 struct asker {
 	LIST_ENTRY(asker) link; /* of struct methods */
@@ -368,7 +372,7 @@ void methods_surveyed(struct methods *m)
 {
 	struct asker *asker;
 
-	/* From the front after each: sending may end a connection, and with it others that wait. */
+	/* From the start after each: sending may end a connection, and with it others that wait. */
 	do {
 		LIST_FOREACH(asker, &m->askers, link)
 			if (!is_surveying(asker))
@@ -378,7 +382,7 @@ void methods_surveyed(struct methods *m)
 	} while (asker);
 }
 
-/* Later, or now: NULL and call->deferred, or the answer. */
+/* Answers now, or later with call->deferred. */
 static enum protocol_error ask(struct call *call, const struct asker *what, struct target *t, struct json_object **ret_result)
 {
 	const struct timeval limit = {.tv_sec = SURVEY_SECONDS};
@@ -399,7 +403,7 @@ static enum protocol_error ask(struct call *call, const struct asker *what, stru
 		if (asker->limit)
 			event_free(asker->limit);
 		free(asker);
-		return call_fail(call, API_BUSY, "too many replies are awaited on this connection");
+		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
 	}
 	LIST_INSERT_HEAD(&call->methods->askers, asker, link);
 	call->deferred = true;
@@ -423,6 +427,6 @@ enum protocol_error method_target_list(struct call *call, struct json_object **r
 	struct asker what = {.reader = reader_of(call), .page = params_int(&call->params, "limit")};
 
 	if (!cursor_read(call, &what.after))
-		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
+		return call_fail(call, API_BAD_PARAMS, "cursor: not from an answer of tracerd");
 	return ask(call, &what, NULL, ret_result);
 }

@@ -74,7 +74,7 @@ enum protocol_error method_trigger_list(struct call *call, struct json_object **
 	uint64_t after;
 
 	if (!cursor_read(call, &after))
-		return call_fail(call, API_BAD_PARAMS, "cursor: not one of ours");
+		return call_fail(call, API_BAD_PARAMS, "cursor: not from an answer of tracerd");
 	if (params_has(&call->params, "target")) {
 		enum protocol_error e = method_find_target(call, &target);
 
@@ -104,7 +104,7 @@ enum protocol_error method_trigger_remove(struct call *call, struct json_object 
 	struct trigger *t = triggers_find(call->methods->triggers, name, call->peer->uid, call->peer->admin);
 
 	call_object(call, name);
-	/* What another user added is not even said to exist. */
+	/* What another user added does not exist for this one. */
 	if (!t)
 		return call_fail(call, API_NOT_FOUND, "no such trigger");
 	trigger_stop(t);

@@ -84,7 +84,7 @@ static void give_back_slot(struct snapshot *n)
 	quota_release(&n->running);
 }
 
-/* What needs the recording or holds a share. The copier must not have it. */
+/* Frees what needs the recording or holds a share of something. The copier must not have it. */
 static void release_recording(struct snapshot *n)
 {
 	assert(!n->job.submitted);
@@ -136,10 +136,10 @@ static void withdraw(struct snapshot *n)
 	n->step = STEP_NONE;
 }
 
-/* Ends it in a terminal state at once; what it has in the works is cleaned up behind it. */
+/* Ends it in a terminal state at once; the scheduler cleans up after it. */
 static void end(struct snapshot *n, enum snapshot_state state)
 {
-	/* A decoder that runs for nobody is killed at once; its slot is free when it is reaped. */
+	/* Nobody needs the decoder any more: it is killed at once, and its slot is free when it is reaped. */
 	decoding_free(n->decoding);
 	n->decoding = NULL;
 	atomic_store(&n->build.cancel, true);
@@ -154,7 +154,7 @@ static void fail_errno(struct snapshot *n, int r, const char *what)
 	n->error_code = NULL; /* "kept without a trace" is not so any more */
 	if (r == -ENOSPC || r == -EDQUOT) {
 		n->s->no_space++;
-		snapshot_set_error(n, "no_space", "%s: the disk is full; nothing of it was kept", what);
+		snapshot_set_error(n, "no_space", "%s: the disk is full; nothing was kept", what);
 	} else if (r == -ENOMEM) {
 		snapshot_set_error(n, "busy", "%s: out of memory", what);
 	} else {
@@ -174,7 +174,7 @@ static void explain(struct snapshot *n, enum snapshot_event event)
 		snapshot_set_error(n, "cancelled", "cancelled by a client");
 		break;
 	case SNAPSHOT_STOP:
-		snapshot_set_error(n, "shutting_down", "tracerd stops");
+		snapshot_set_error(n, "shutting_down", "tracerd is stopping");
 		break;
 	case SNAPSHOT_DELETE:
 	case _SNAPSHOT_EVENT_MAX:
@@ -310,9 +310,9 @@ void snapshot_decode(struct snapshot *n)
 	if (s->decoder[0])
 		r = decoding_start(&request, &callbacks, n, &n->decoding);
 	if (r < 0) {
-		snapshot_set_error(n, "decode_failed", "the decoder could not be started: %s; the recording is kept without a trace",
+		snapshot_set_error(n, "decode_failed", "cannot start the decoder: %s; the recording is kept without a trace",
 			!s->decoder[0] ? "tracerd-decode is not installed"
-			: r == -EBUSY  ? "too many earlier ones were killed and have not died yet"
+			: r == -EBUSY  ? "too many killed decoders have not ended yet"
 				       : strerror(-r));
 		publish_without_trace(n);
 	}
@@ -331,7 +331,7 @@ static void on_ready(void *arg)
 void snapshot_freeze(struct snapshot *n)
 {
 	struct snapshots *s = n->s;
-	struct target *t = n->frozen ? NULL : targets_find(s->c.targets, n->target, 0, true);
+	struct target *t = n->frozen ? NULL : targets_find(s->c.targets, n->target, 0, true, NULL);
 	int r;
 
 	if (!n->frozen && (!t || target_id(t) != n->target_id)) {
@@ -348,7 +348,7 @@ void snapshot_freeze(struct snapshot *n)
 	clockseries_take(s->c.clocks);
 	n->frozen_ns = frozen_unix_ns(n->frozen);
 	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
-	/* The strictest that the target was; and what was taken with an administrator's eyes is for those. */
+	/* The strictest credentials that the target had; a snapshot by an administrator is for administrators. */
 	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
 	if (!n->admin && n->uid != n->creator) {
 		snapshot_set_error(n, "not_permitted", "the target had other credentials while it was recorded");
@@ -358,7 +358,7 @@ void snapshot_freeze(struct snapshot *n)
 	}
 	n->ready = !frozen_waits(n->frozen);
 	if (!n->ready)
-		frozen_when_ready(n->frozen, on_ready, n); /* nobody else has to wait for it, too */
+		frozen_when_ready(n->frozen, on_ready, n); /* others do not wait meanwhile */
 }
 
 void snapshot_copy(struct snapshot *n)
@@ -378,7 +378,7 @@ void snapshot_copy(struct snapshot *n)
 static void copy_done(struct snapshot *n)
 {
 	n->s->copying = false;
-	/* Only the copy needs the rings: they are given back whatever comes. */
+	/* Only the copy needs the rings: they record again, whatever happens next. */
 	frozen_resume(n->frozen);
 	snapshots_schedule(n->s);
 	if (snapshot_has_ended(n))

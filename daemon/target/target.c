@@ -532,12 +532,15 @@ static int value_of(const struct target *target)
 	return target->state != TARGET_ARMED ? 0 : target_is_implicit(target) ? 1 : 2;
 }
 
-struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin,
+			    struct target **ret_other)
 {
-	struct target *target, *found = NULL;
+	struct target *target, *found = NULL, *other = NULL;
 	char *end;
 	long pid;
 
+	if (ret_other)
+		*ret_other = NULL;
 	TAILQ_FOREACH(target, &targets->list, link)
 		if (strcmp(target->name, name) == 0)
 			return target_visible(target, uid, admin) ? target : NULL;
@@ -546,10 +549,17 @@ struct target *targets_find(const struct targets *targets, const char *name, uid
 	if (errno || end == name || *end || pid <= 0)
 		return NULL;
 	/* The newest, but one that records before one that does not. */
-	TAILQ_FOREACH(target, &targets->list, link)
-		if (target->scope != TARGET_UNIT && target->proc.pid == pid && target_visible(target, uid, admin) &&
-		    (!found || value_of(target) >= value_of(found)))
-			found = target;
+	TAILQ_FOREACH(target, &targets->list, link) {
+		if (target->scope == TARGET_UNIT || target->proc.pid != pid || !target_visible(target, uid, admin) ||
+		    (found && value_of(target) < value_of(found)))
+			continue;
+		/* another process had this pid, or records less: no rival */
+		other = found && value_of(target) == value_of(found) && target->proc.start_time == found->proc.start_time ?
+				found : NULL;
+		found = target;
+	}
+	if (ret_other)
+		*ret_other = other;
 	return found;
 }
 

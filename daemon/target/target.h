@@ -131,10 +131,12 @@ struct target *targets_of_producer(const struct targets *targets, pid_t pid, uin
 bool target_is_implicit(const struct target *target);
 
 /*
- * By id ("t3"), or by pid as text ("1234": the newest target of that process), among those that this user may
- * see: others may record the same process. NULL if none.
+ * By id ("t3"), or by pid as text ("1234"), among those that this user may see: others may record the same process. A pid
+ * names the target that records most of that process. *ret_other, which may be NULL, is another target that records as
+ * much of the same process, so that the pid does not say which of them is meant; NULL: there is none. NULL if none.
  */
-struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin);
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin,
+			    struct target **ret_other);
 /*
  * Iteration in order of id, safe over changes in between: the first target whose id is greater
  * than `after` (0: the first), or NULL. target_id() gives the cursor.

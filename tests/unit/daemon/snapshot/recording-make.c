@@ -20,7 +20,8 @@
 
 struct made made = {.target = {.id = 3}, .copy_records = 100};
 
-struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin)
+struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin,
+			    struct target **ret_other)
 {
 	return made.target.gone ? NULL : &made.target;
 }
