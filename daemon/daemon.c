@@ -39,7 +39,7 @@
 
 #define TIMERS_OTHERS 1024   /* of snapshots, and of each module for itself */
 #define STOP_S 10            /* for running work to end after SIGTERM */
-#define DYING_MS 500         /* for killed decoders to die: they do without us, too */
+#define DYING_MS 500         /* to reap killed decoders; the others are left to init */
 #define DRAIN_S 1            /* for clients to take what is queued for them then */
 #define HEALTH_NS 60000000000ull /* nothing on the copier may take longer */
 
@@ -146,7 +146,7 @@ static bool clocks_wanted(void *arg)
 {
 	struct daemon *d = arg;
 
-	/* Rings that are kept are of the time before, too. */
+	/* Kept rings of producers need the clock of their time. */
 	return targets_count(d->targets, TARGET_ARMED) > 0 || producers_next(d->producers, NULL) != NULL;
 }
 
@@ -253,11 +253,11 @@ static void find_group(struct daemon *d)
 		return;
 	r = auth_group(d->config.socket_group, &d->admin_gid);
 	if (r < 0)
-		log_notice("group %s: %s; administrators are root and tracerd's own user", d->config.socket_group,
+		log_notice("group %s: %s; only root and tracerd's own user are administrators", d->config.socket_group,
 			r == -ENOENT ? "does not exist" : strerror(-r));
 }
 
-/* Our own allowance to its end: each event of each processor is a descriptor. */
+/* Raises our limit of descriptors as far as it goes: each event of each processor is one. */
 static void use_descriptors(struct daemon *d)
 {
 	struct rlimit rl;
@@ -273,17 +273,16 @@ static void use_descriptors(struct daemon *d)
 	if (rl.rlim_cur == RLIM_INFINITY)
 		return;
 	/*
-	 * At most half of them for clients: the other half is for what they want us to do. Each client
-	 * is two: its socket, and the pidfd that says who it is.
+	 * At most half of them for clients, each of which takes two (a socket and a pidfd): the other half is for recording.
 	 */
 	most = rl.rlim_cur / 4 > UINT32_MAX ? UINT32_MAX : (unsigned int)(rl.rlim_cur / 4);
 	if (most < d->config.max_connections) {
-		log_notice("only %u connections: RLIMIT_NOFILE is %llu", most, (unsigned long long)rl.rlim_cur);
+		log_notice("at most %u connections, because RLIMIT_NOFILE is %llu", most, (unsigned long long)rl.rlim_cur);
 		conns_set_max(d->conns, most);
 	}
 }
 
-/* Last of what records: from here on programs, targets and snapshots tell it what happens. */
+/* Last of what records: from here on producers and targets report to it. */
 static int new_triggers(struct daemon *d)
 {
 	const struct triggers_context ctx = {.base = d->base, .config = &d->config, .quota = &d->quota, .hub = d->hub,
@@ -300,7 +299,7 @@ static int new_triggers(struct daemon *d)
 	return 0;
 }
 
-/* Everything that points at others goes before them. */
+/* What points at others is freed before them. */
 static void free_recording(struct daemon *d)
 {
 	/* The copier joins its thread, so that no job looks at what goes now. */
@@ -352,7 +351,7 @@ static int new_recording(struct daemon *d)
 		return fail(r, c->state_dir);
 	r = spool_open(c->state_dir, &limits, &d->quota, &d->spool);
 	if (r < 0) {
-		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd has this spool" : strerror(-r));
+		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd uses this spool" : strerror(-r));
 		return r;
 	}
 	r = copier_new(d->base, &d->copier);
@@ -453,7 +452,7 @@ static bool has_stopped(struct daemon *d)
 		return false;
 	if (!d->draining) {
 		if (d->gave_up)
-			log_warning("what was running did not end within %d s", STOP_S);
+			log_warning("running work did not end within %d s", STOP_S);
 		else if (!targets_stop(d->targets) || !snapshots_stop(d->snapshots))
 			return false;
 		d->draining = true;
@@ -483,7 +482,7 @@ struct daemon *daemon_free(struct daemon *d)
 	sockets_close(&d->sockets);
 	d->notify = notify_free(d->notify);
 	d->status_server = status_server_free(d->status_server);
-	/* Connections first: who waits for a snapshot tells it so. */
+	/* Connections first: a request that waits withdraws from what it waits for. */
 	d->conns = conns_free(d->conns);
 	free_recording(d);
 	d->pictures = pictures_free(d->pictures);

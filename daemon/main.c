@@ -21,13 +21,13 @@ static const struct option_doc {
 	struct option option;
 	const char *arg, *doc;
 } options[] = {
-	{{"foreground", no_argument, NULL, 'f'}, "", "do not detach (tracerd never does; said by units and scripts)"},
-	{{"config", required_argument, NULL, 'c'}, "FILE", "configuration, instead of " DEFAULT_CONFIG},
-	{{"runtime-dir", required_argument, NULL, 'r'}, "DIR", "where the sockets are made"},
-	{{"state-dir", required_argument, NULL, 's'}, "DIR", "where snapshots are kept"},
+	{{"foreground", no_argument, NULL, 'f'}, "", "ignored: tracerd always runs in the foreground"},
+	{{"config", required_argument, NULL, 'c'}, "FILE", "configuration file, default " DEFAULT_CONFIG},
+	{{"runtime-dir", required_argument, NULL, 'r'}, "DIR", "directory of the sockets"},
+	{{"state-dir", required_argument, NULL, 's'}, "DIR", "directory of the snapshots"},
 	{{"log-level", required_argument, NULL, 'l'}, "LEVEL", "error, warning, notice, info or debug"},
-	{{"print-config", no_argument, NULL, 'p'}, "", "print the configuration in force, with its meaning, and exit"},
-	{{"print-schema", no_argument, NULL, 'P'}, "", "print the control protocol's schema and exit"},
+	{{"print-config", no_argument, NULL, 'p'}, "", "print the configuration with the meaning of each key, and exit"},
+	{{"print-schema", no_argument, NULL, 'P'}, "", "print the schema of the control protocol and exit"},
 	{{"version", no_argument, NULL, 'V'}, "", "print the version and exit"},
 	{{"help", no_argument, NULL, 'h'}, "", "print this and exit"},
 };
@@ -46,7 +46,7 @@ static void print_help(void)
 		(void)snprintf(name, sizeof(name), "--%s%s%s", options[i].option.name, options[i].arg[0] ? " " : "", options[i].arg);
 		(void)printf("  %-22s %s\n", name, options[i].doc);
 	}
-	(void)printf("\nSIGTERM and SIGINT end it in order.\n");
+	(void)printf("\nSIGTERM and SIGINT stop it in an orderly way.\n");
 }
 
 /* 0, or -EINVAL after getopt has said what is wrong. */
@@ -183,7 +183,7 @@ static int serve(struct config *c)
 
 	(void)umask(077);
 	if (clean_environment() < 0) {
-		log_error("environment: out of memory");
+		log_error("out of memory");
 		return 1;
 	}
 	r = daemon_new(c, &d);
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 	if (a.print_schema)
 		return print_schema();
 	if (config_init(&config) < 0) {
-		log_error("configuration: out of memory");
+		log_error("out of memory");
 		return 2;
 	}
 	if (load_config(&a, &config) < 0)

@@ -21,7 +21,7 @@
 struct notify {
 	struct notify_context ctx;
 	struct event *watchdog;
-	struct event *status; /* one second behind the first of many changes */
+	struct event *status; /* one second after the first of many changes */
 	int sock; /* to the manager; -1 without one */
 	bool unhealthy;
 };
@@ -30,7 +30,7 @@ struct notify {
 
 DEFINE_CLEANUP(struct notify *, notify_free)
 
-/* A path, or a name in the abstract namespace behind '@'. */
+/* A path, or '@' and a name in the abstract namespace. */
 static int manager_connect(const char *where)
 {
 	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -90,7 +90,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	if (healthy)
 		(void)manager_tell(n, "WATCHDOG=1");
 	else if (!n->unhealthy)
-		log_error("not healthy: the watchdog is not told that all is well");
+		log_error("not healthy: no sign of life for the watchdog");
 	n->unhealthy = !healthy;
 }
 
@@ -150,7 +150,7 @@ void notify_ready(struct notify *n)
 	/* The one message that must arrive. */
 	(void)poll(&wait, 1, READY_WAIT_MS);
 	if (!manager_tell(n, "READY=1"))
-		log_warning("the service manager was not told that tracerd is ready: %s", strerror(errno));
+		log_warning("cannot tell the service manager that tracerd is ready: %s", strerror(errno));
 	send_status(n);
 }
 

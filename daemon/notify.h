@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the service manager is told: READY, STATUS, STOPPING, and the watchdog's sign of life,
+ * Messages to the service manager: READY, STATUS, STOPPING, and the watchdog's sign of life,
  * which is given only while the rest of the daemon says that it is healthy. Without a manager
  * (no NOTIFY_SOCKET) all of it does nothing and wakes nobody.
  */

@@ -52,7 +52,7 @@ static int take_sockets(const struct sockets_context *c, struct sockets *s)
 
 		if (r < 0 || !(control || status) || *slot) {
 			if (r == 0)
-				log_warning("socket \"%s\" was handed over: not one of control and status", names[i]);
+				log_warning("ignoring socket \"%s\" of the service manager: its name is neither control nor status", names[i]);
 			(void)close_fd(fd);
 			continue;
 		}

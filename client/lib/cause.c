@@ -99,7 +99,7 @@ static void tell(struct ring_header *h, struct ring_cause *cause)
 		(void)!write(fd, &one, sizeof(one));
 }
 
-/* One of the threads that are over at the same time is told of, the others are counted. */
+/* Of the threads that are over at the same time one is reported, the others are counted. */
 static bool is_cooling(uint32_t slot, uint32_t id, uint64_t end, uint64_t cooldown)
 {
 	uint64_t last = __atomic_load_n(&told[slot].end, __ATOMIC_RELAXED);

@@ -52,7 +52,7 @@ int ringmem_create(uint32_t rings, uint32_t slots, uint32_t names, enum ring_clo
 /* The memfd, which stays ringmem's; -ENOENT: none was made, -EBADF: the program has closed it or put another in its place. */
 int ringmem_fd(void);
 
-/* NULL before ringmem_create(), and in a forked child. Never unmapped. The causes lie RING_CAUSES_OFFSET behind it. */
+/* NULL before ringmem_create(), and in a forked child. Never unmapped. The causes begin at RING_CAUSES_OFFSET. */
 struct ring_header *ringmem_header(void);
 
 /* ---- threshold.c: which regions are watched. Only the thread that talks to the daemon binds */

@@ -89,7 +89,7 @@ static const char *parse_precision(const char *at, struct conversion *ret)
 	return at;
 }
 
-/* What is behind a '%'; where it ends. */
+/* What follows a '%', and where it ends. */
 static const char *parse_conversion(const char *at, struct conversion *ret)
 {
 	at += strspn(at, "-+ #0'");

@@ -21,7 +21,7 @@ struct payload {
 	uint8_t bytes[RING_PAYLOAD_MAX] __attribute__((aligned(8)));
 };
 
-/* What a text of so many bytes takes behind its head. */
+/* What a text of so many bytes takes after its head. */
 static inline size_t payload_padded(size_t bytes)
 {
 	return (bytes + 3) & ~(size_t)3;

@@ -63,7 +63,7 @@ static inline uint64_t record_id(const struct ring *ring, uint64_t index)
 	return (uint64_t)(ring->number + 1u) << 48 | (index & ((1ULL << 48) - 1));
 }
 
-/* Fills the continuation slots behind slot `index`: whole RING_CONT_BYTES. */
+/* Fills the continuation slots after slot `index`: whole RING_CONT_BYTES. */
 static inline void record_continue(const struct ring *ring, uint64_t index, const uint8_t *payload, uint32_t span)
 {
 	for (uint32_t i = 1; i <= span; i++, payload += RING_CONT_BYTES) {

@@ -99,7 +99,7 @@ int registration_new(const char *socket_path, const struct registration_callback
 }
 
 /*
- * A child that was made behind the C library's back may have a copy of the socket: closing ours is not
+ * A child that was made without the C library (clone) may have a copy of the socket: closing ours is not
  * enough to end the connection, or to get it out of epoll.
  */
 static void hang_up(struct registration *r)

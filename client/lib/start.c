@@ -52,7 +52,7 @@ static int stop_fd = -1; /* wakes the helper */
 
 /* machine */
 static struct registration *registration;
-static uint64_t generation; /* of the registration: a helper that was left behind is not this one's */
+static uint64_t generation; /* of the registration: a helper of an earlier one must not serve this one */
 
 /* atomic */
 static int loop_fd = -1; /* TRACERD_NO_THREAD */

@@ -10,15 +10,15 @@
 
 const struct protocol_error_info protocol_errors[_API_ERROR_MAX] = {
 	[API_OK] = {"", ""},
-	[API_BAD_REQUEST] = {"bad_request", "the message is no request: not strict JSON, or not this protocol's envelope"},
+	[API_BAD_REQUEST] = {"bad_request", "the message is no request: it is not strict JSON, or lacks a field that every request has"},
 	[API_UNKNOWN_METHOD] = {"unknown_method", "no method has this name"},
 	[API_BAD_PARAMS] = {"bad_params", "a parameter is missing, has the wrong type or is out of range"},
 	[API_TOO_LARGE] = {"too_large", "the request or its answer exceeds the protocol's limits"},
 	[API_NOT_FOUND] = {"not_found", "no such target, snapshot, trigger or file"},
 	[API_GONE] = {"gone", "the process has exited, or another one has its pid now"},
 	[API_NOT_PERMITTED] = {"not_permitted", "the kernel, the owner or the role does not allow it"},
-	[API_QUOTA] = {"quota", "a limit of this user is reached"},
-	[API_BUSY] = {"busy", "a limit of the daemon is reached, or the same operation is running; try again"},
+	[API_QUOTA] = {"quota", "this user has reached a limit"},
+	[API_BUSY] = {"busy", "the daemon has reached a limit, or the same operation is running; try again"},
 	[API_UNSUPPORTED] = {"unsupported", "this machine, kernel or build cannot do it"},
 	[API_IO] = {"io", "reading or writing failed"},
 	[API_NO_SPACE] = {"no_space", "the disk or the spool is full"},
@@ -37,7 +37,7 @@ static const struct protocol_param params_arm[] = {
 	{.name = "unit", .type = PARAM_STRING, .min = 1, .max = 256,
 		.doc = "systemd unit or control group to record: every process in it"},
 	{.name = "scope", .type = PARAM_CHOICE, .choices = "process|thread|unit",
-		.doc = "what is recorded; follows from pid, tid or unit where it is not given"},
+		.doc = "what to record; by default what pid, tid or unit says"},
 	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|sample|step", .def = "auto",
 		.doc = "how it is recorded: samples; or by a tracerd-step that the client has started, every instruction"},
 	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf", .def = "auto",
@@ -50,14 +50,14 @@ static const struct protocol_param params_arm[] = {
 };
 
 static const struct protocol_param params_target[] = {
-	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "id of a target; or a pid, which must be that of one target only"},
 	{0},
 };
 
 static const struct protocol_param params_register[] = {
 	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 2,
 		.doc = "what the message's descriptors are, in order: \"rings\" (the sealed memfd of common/bundle/ringabi.h), "
-		       "\"wake\" (an eventfd that the program adds 1 to when it has written a cause)"},
+		       "\"wake\" (an eventfd that the producer adds 1 to when it has written a cause)"},
 	{0},
 };
 
@@ -68,7 +68,7 @@ static const struct protocol_param params_page[] = {
 };
 
 static const struct protocol_param params_create[] = {
-	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "id of a target; or a pid, which must be that of one target only"},
 	{.name = "reason", .type = PARAM_STRING, .min = 0, .max = 256, .doc = "free text, kept in the bundle"},
 	{.name = "with_objects", .type = PARAM_BOOL, .def = "false",
 		.doc = "put every needed executable into the bundle, so that it decodes on another machine"},
@@ -84,14 +84,14 @@ static const struct protocol_param params_snapshot[] = {
 static const struct protocol_param params_fetch[] = {
 	{.name = "snapshot", .type = PARAM_STRING, .required = true, .min = 1, .max = 64, .doc = "a snapshot's id"},
 	{.name = "names", .type = PARAM_STRINGS, .min = 1, .max = PROTOCOL_FETCH_MAX,
-		.doc = "files to get as read-only descriptors, in this order; without it the files are listed"},
+		.doc = "files to get as read-only descriptors, in this order; without it the answer lists the files"},
 	{0},
 };
 
 static const struct protocol_param params_trigger_add[] = {
-	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "a target's id, or the pid that it was armed by"},
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "id of a target; or a pid, which must be that of one target only"},
 	{.name = "region", .type = PARAM_STRING, .required = true, .min = 1, .max = 216,
-		.doc = "name of a region that the target's programs write"},
+		.doc = "name of a region that the producers of the target write"},
 	{.name = "over_ns", .type = PARAM_INT, .required = true, .min = 1, .max = 3600000000000,
 		.doc = "a region that takes this long or longer is a hit"},
 	{.name = "cooldown_ns", .type = PARAM_INT, .min = 0, .max = 86400000000000, .def = "10000000000",
@@ -99,7 +99,7 @@ static const struct protocol_param params_trigger_add[] = {
 	{.name = "max_per_hour", .type = PARAM_INT, .min = 0, .max = 100000, .def = "60",
 		.doc = "snapshots of this trigger in any hour; 0: no limit but the cooldown"},
 	{.name = "after_ns", .type = PARAM_INT, .min = 0, .max = 60000000000, .def = "0",
-		.doc = "freeze so long behind the region's end, so that what follows is in it"},
+		.doc = "freeze this long after the end of the region, to record what follows"},
 	{0},
 };
 
@@ -116,7 +116,7 @@ static const struct protocol_param params_trigger[] = {
 };
 
 static const struct protocol_param params_subscribe[] = {
-	{.name = "events", .type = PARAM_STRINGS, .min = 1, .max = 32, .doc = "names of events; without it all"},
+	{.name = "events", .type = PARAM_STRINGS, .min = 1, .max = 32, .doc = "names of events; without it, all events"},
 	{0},
 };
 
@@ -127,18 +127,18 @@ static const struct protocol_param params_subscribe[] = {
 const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_HELLO] = {"hello", 0, 0, params_none,
 		"{version: string, protocol: int, uid: int, role: \"admin\"|\"user\", capabilities: [string]}",
-		"who answers, and what the caller may do"},
+		"version of the daemon, and role of the caller"},
 	[METHOD_STATUS] = {"status", 0, 0, params_none, "Status", "the daemon's state; the same object as GET /status"},
 	[METHOD_CONFIG_SHOW] = {"config.show", METHOD_ADMIN, 0, params_none,
-		"{config: [{section, key, value, default, unit, doc}]}", "the configuration in force"},
+		"{config: [{section, key, value, default, unit, doc}]}", "the configuration"},
 	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 3, params_arm, TARGET, "start recording a process, thread or unit"},
 	[METHOD_TARGET_DISARM] = {"target.disarm", METHOD_AUDIT, 0, params_target, TARGET,
-		"stop recording and forget what was not snapshot"},
+		"stop recording, and forget what is in no snapshot"},
 	[METHOD_TARGET_LIST] = {"target.list", 0, 0, params_page, "{targets: [Target], next: string|null}",
 		"the targets that the caller may see"},
 	[METHOD_TARGET_SHOW] = {"target.show", 0, 0, params_target, TARGET, "one target"},
 	[METHOD_TARGET_REGISTER] = {"target.register", METHOD_AUDIT | METHOD_REPLY_FDS, 2, params_register, TARGET,
-		"a program gives its own event rings; the answer carries its control page, and the connection is the registration"},
+		"register the event rings of the caller; the answer carries its control page, and the end of the connection ends it"},
 	[METHOD_SNAPSHOT_CREATE] = {"snapshot.create", METHOD_AUDIT, 0, params_create, SNAPSHOT,
 		"freeze what was recorded, decode it and keep it"},
 	[METHOD_SNAPSHOT_LIST] = {"snapshot.list", 0, 0, params_page, "{snapshots: [Snapshot], next: string|null}",
@@ -149,7 +149,7 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_SNAPSHOT_FETCH] = {"snapshot.fetch", METHOD_REPLY_FDS | METHOD_AUDIT, 0, params_fetch,
 		"{files: [{name: string, size: int}]}", "the files of a snapshot, by descriptor"},
 	[METHOD_TRIGGER_ADD] = {"trigger.add", METHOD_AUDIT, 0, params_trigger_add, TRIGGER,
-		"take a snapshot of a target by itself whenever a region of its programs is slow"},
+		"take a snapshot of a target whenever a region of its producers is slow"},
 	[METHOD_TRIGGER_LIST] = {"trigger.list", 0, 0, params_trigger_list, "{triggers: [Trigger], next: string|null}",
 		"the triggers that the caller may see"},
 	[METHOD_TRIGGER_REMOVE] = {"trigger.remove", METHOD_AUDIT, 0, params_trigger, TRIGGER,
@@ -157,19 +157,19 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_SUBSCRIBE] = {"subscribe", 0, 0, params_subscribe, "{}", "get events on this connection from now on"},
 	[METHOD_UNSUBSCRIBE] = {"unsubscribe", 0, 0, params_none, "{}", "get no more events"},
 	[METHOD_PING] = {"ping", METHOD_TO_CLIENT, 0, params_none, "{}",
-		"the daemon asks whether an idle subscriber is there; it answers {\"v\":1,\"id\":ID,\"result\":{}}"},
+		"the daemon sends it to a silent subscriber, which answers {\"v\":1,\"id\":ID,\"result\":{}}"},
 };
 
 const struct protocol_event protocol_events[] = {
 	{"target.state", "Target", "a target was armed, suspended, has exited, changed its way of recording, or was disarmed"},
 	{"snapshot.state", "Snapshot", "a snapshot has reached another state"},
 	{"snapshot.progress", "{snapshot: string, progress: {stage: string, done: int, total: int}}",
-		"a running snapshot gets on"},
+		"a running snapshot makes progress"},
 	{"trigger.hit", "{trigger: string|null, target: string, snapshot: string|null, suppressed: string|null, cause: Cause}",
-		"a trigger was hit, or (trigger null) a program asked: the snapshot, or why there is none. Hits without a snapshot "
-		"are told at most ten times a second for each trigger"},
-	{"control.changed", "{}", "to a registered program on its own connection only: its control page has changed"},
-	{"daemon.stopping", "{}", "the daemon stops: connections end"},
+		"a trigger was hit, or (trigger null) a producer asked: the snapshot, or why there is none. Hits without a snapshot "
+		"are reported at most ten times a second for each trigger"},
+	{"control.changed", "{}", "sent to a producer on its own connection only: its control page has changed"},
+	{"daemon.stopping", "{}", "the daemon is stopping, and connections end"},
 };
 const size_t protocol_n_events = ARRAY_SIZE(protocol_events);
 

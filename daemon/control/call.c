@@ -31,7 +31,7 @@ void call_object(struct call *call, const char *name)
 	call->object[i] = '\0';
 }
 
-/* A request without what is needed to answer it by its id still gets an answer. */
+/* Read as far as it goes: a request with an id gets an answer to that id, however bad the rest is. */
 struct envelope {
 	bool has_id;
 	int64_t id;
@@ -48,12 +48,12 @@ static const char *read_envelope(struct json_object *o, struct envelope *e)
 
 	*e = (struct envelope){0};
 	if (!json_object_is_type(o, json_type_object))
-		return "a message is an object";
+		return "a message must be an object";
 	e->has_id = json_get_int(o, "id", &e->id);
 	if (json_object_object_get_ex(o, "nfds", &v) && !json_get_uint(o, "nfds", &e->n_fds))
-		return "nfds must be a count";
+		return "nfds must be a number of descriptors";
 	if (!json_get_int(o, "v", &version))
-		return "\"v\", the protocol's version, is missing";
+		return "v, the version of the protocol, is missing";
 	if (version != PROTOCOL_VERSION)
 		return "this tracerd speaks version 1 of the protocol";
 	if (!e->has_id)
@@ -76,18 +76,18 @@ static enum protocol_error run(const struct calls *calls, struct call *call, str
 	enum protocol_error e;
 
 	if (m->flags & METHOD_TO_CLIENT)
-		return call_fail(call, API_UNKNOWN_METHOD, "%s is asked by the daemon only", m->name);
+		return call_fail(call, API_UNKNOWN_METHOD, "only tracerd sends %s", m->name);
 	if (calls->stopping)
 		return call_fail(call, API_SHUTTING_DOWN, "tracerd is stopping");
 	if ((m->flags & METHOD_ADMIN) && !call->peer->admin)
-		return call_fail(call, API_NOT_PERMITTED, "%s is for administrators", m->name);
+		return call_fail(call, API_NOT_PERMITTED, "%s is for administrators only", m->name);
 	e = protocol_check_params(m, call->params.object, call->why, sizeof(call->why));
 	if (e != API_OK)
 		return e;
 	return calls->handlers[m - protocol_methods](call, ret_result);
 }
 
-/* What was answered. */
+/* Returns the error that the client got. */
 static enum protocol_error answer(struct call *call, enum protocol_error e, struct json_object *result)
 {
 	if (e != API_OK) {
@@ -112,7 +112,7 @@ static void call_method(const struct calls *calls, struct conn *c, const struct 
 
 	call.method = protocol_method_find(env->method);
 	if (n_fds > (call.method ? call.method->max_fds : 0)) {
-		conn_send_error(c, true, env->id, API_BAD_REQUEST, "the method takes no such descriptors");
+		conn_send_error(c, true, env->id, API_BAD_REQUEST, "the method takes fewer descriptors");
 		conn_shut(c, "descriptors on a method that takes none");
 		return;
 	}
@@ -139,21 +139,21 @@ void calls_message(void *calls, struct conn *c, const char *text, size_t len, in
 
 	r = json_parse(text, len, FRAME_REQUEST_MAX, &o, why, sizeof(why));
 	if (r != 0) {
-		/* Its sender does not speak this protocol, or not well enough to be trusted with more. */
+		/* The sender does not speak this protocol. */
 		conn_send_error(c, false, 0, r > 0 ? API_BAD_REQUEST : API_BUSY, r > 0 ? why : "out of memory");
 		conn_shut(c, "not strict JSON");
 		return;
 	}
 	bad = read_envelope(o, &env);
 	if (env.n_fds != n_fds) {
-		conn_send_error(c, env.has_id, env.id, API_BAD_REQUEST, "nfds differs from the descriptors that came");
+		conn_send_error(c, env.has_id, env.id, API_BAD_REQUEST, "nfds is not the number of descriptors sent");
 		conn_shut(c, "wrong count of descriptors");
 		return;
 	}
 	if (bad) {
 		conn_send_error(c, env.has_id, env.id, API_BAD_REQUEST, bad);
 		if (n_fds > 0)
-			conn_shut(c, "descriptors on what is no request");
+			conn_shut(c, "descriptors on a message that is no request");
 		return;
 	}
 	if (env.is_answer) {

@@ -41,12 +41,12 @@ struct call {
 	char object[80]; /* for the audit line: call_object() */
 	char why[256];   /* with an error */
 	bool deferred;   /* a pending reply was made: nothing is answered now */
-	void (*undo)(struct call *call); /* where there is no memory to say what was done; NULL: it stays done */
+	void (*undo)(struct call *call); /* takes back what was done where the answer cannot be sent; NULL: it stays */
 	void *undo_arg;
 };
 
 enum protocol_error call_fail(struct call *call, enum protocol_error e, const char *fmt, ...) _printf_(3, 4);
-/* Names what the call is about. Kept to characters that cannot pretend to be another field. */
+/* The object of the call, for the audit line. Other characters than those of names become '?', so that it cannot fake a field. */
 void call_object(struct call *call, const char *name);
 
 /* The on_message of struct conns_context, with a struct calls as its argument. */

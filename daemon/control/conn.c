@@ -34,7 +34,7 @@ static uint64_t seconds(unsigned int s)
 
 /* ---- deadlines: one timer a connection, at the earliest of what it may wait for */
 
-/* Silence is what is expected of it: it is asked now and then, and not closed for it. */
+/* A subscriber may be silent: it gets a ping now and then, and is not closed for silence. */
 static bool may_be_silent(const struct conn *c)
 {
 	return c->subscriber || c->gone;
@@ -64,12 +64,12 @@ static uint64_t next_deadline(const struct conn *c)
 }
 
 /*
- * The loop cannot wait for something of this connection any more. The socket's end is what it sees
- * then, in whichever direction it waits already; the client sees it too, in place of an answer.
+ * The loop has no memory to wait for this connection. shutdown() wakes it in the direction that it waits for already, and
+ * the client sees the end in place of an answer.
  */
 static void cut(struct conn *c)
 {
-	log_debug("client uid=%u pid=%d is cut off: the loop cannot wait for it", (unsigned int)c->peer.uid,
+	log_debug("client uid=%u pid=%d is cut off: the event loop has no memory to wait for it", (unsigned int)c->peer.uid,
 		(int)c->peer.pid);
 	(void)shutdown(c->fd, SHUT_RDWR);
 }
@@ -110,7 +110,7 @@ static size_t queue_limit(const struct conn *c)
 	return (size_t)c->conns->ctx.config->client_queue_kib * 1024;
 }
 
-/* So much waits for the client that it is to read first, and long before it is dropped for it. */
+/* So much waits for the client that it must read before it may ask again. Well below the limit at which it is dropped. */
 static bool has_enough(const struct conn *c)
 {
 	return c->queue.bytes >= READ_PAUSE_BYTES || c->queue.bytes >= queue_limit(c) / 2 ||
@@ -120,7 +120,7 @@ static bool has_enough(const struct conn *c)
 static void drop(struct conn *c, const char *why)
 {
 	log_debug("client uid=%u pid=%d dropped: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
-	/* Freed by whoever is on the stack with it: a handler may still hold it. */
+	/* A handler on the stack may still hold it: then its caller frees it. */
 	c->dead = true;
 	set_reading(c, false);
 	if (!c->in_callback)
@@ -199,8 +199,8 @@ static int push_no_memory(struct conn *c, bool has_id, int64_t id)
 }
 
 /*
- * Queues the answer to a request, or says why there is none. Where not even that has room, the
- * connection ends: a client that waits is told either way. -ENOMEM: `message` was not what it got.
+ * Queues the answer to a request, or an error that says why there is none. Without room even for that the connection ends,
+ * so that no client waits in vain. -ENOMEM: the client did not get `message`.
  */
 static int answer(struct conn *c, bool has_id, int64_t id, struct json_object *message, int *fds, size_t n_fds)
 {
@@ -217,7 +217,7 @@ static int answer(struct conn *c, bool has_id, int64_t id, struct json_object *m
 	had_memory = r != -ENOMEM;
 	if (r == -E2BIG) {
 		_cleanup_json_ struct json_object *e =
-			protocol_error(has_id, id, API_TOO_LARGE, "the answer is longer than a message may be");
+			protocol_error(has_id, id, API_TOO_LARGE, "the answer is too long for a message");
 
 		c->conns->stats.errors++;
 		r = push(c, e, NULL, 0);
@@ -272,7 +272,7 @@ void conn_shut(struct conn *c, const char *why)
 
 static void end_of_input(struct conn *c, int r)
 {
-	/* Whoever waits for a reply and has closed its side is not there to get it. */
+	/* A client that has closed its side does not wait for replies any more. */
 	c->draining = true;
 	set_reading(c, false);
 	if (r == FRAME_EOF)
@@ -281,16 +281,16 @@ static void end_of_input(struct conn *c, int r)
 	switch (r) {
 	case FRAME_E_TOO_LARGE:
 		c->draining = false; /* so that the answer is queued */
-		conn_send_error(c, false, 0, API_TOO_LARGE, "a request is 1 to 65536 bytes long");
+		conn_send_error(c, false, 0, API_TOO_LARGE, "a request must have 1 to 65536 bytes");
 		c->draining = true;
 		break;
 	case FRAME_E_FDS:
 		c->draining = false;
-		conn_send_error(c, false, 0, API_BAD_REQUEST, "descriptors must ride on a message's first byte, 16 at most");
+		conn_send_error(c, false, 0, API_BAD_REQUEST, "descriptors must come with the first byte of a message, at most 16");
 		c->draining = true;
 		break;
 	default:
-		break; /* half a frame, or the socket is broken: nobody listens */
+		break; /* half a frame, or a broken socket: nobody reads an answer */
 	}
 	frame_reader_reset(&c->reader);
 }
@@ -331,7 +331,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 /* ---- events and requests of ours */
 
-/* Without memory it is asked next time. The caller looks at c->dead afterwards. */
+/* Without memory the ping is sent next time. The caller looks at c->dead afterwards. */
 static void ping(struct conn *c, uint64_t now)
 {
 	_cleanup_json_ struct json_object *m = protocol_request(c->conns->next_ping - 1, "ping", NULL, 0);
@@ -398,8 +398,7 @@ static bool post(struct conn *c, struct json_object *message)
 	if (push(c, message, NULL, 0) < 0)
 		return false;
 	/*
-	 * Sent from the loop and not here: whoever emits may be deep in its own work, and a broken
-	 * connection must not be freed under the hub's list.
+	 * The loop sends it, not this call: a broken connection must not be freed while the hub walks its list.
 	 */
 	if (was_empty) {
 		c->write_since = io_now_ns();
@@ -458,7 +457,7 @@ bool conn_is_open(const struct conn *c)
 void conn_answered(struct conn *c, int64_t id)
 {
 	if (id != c->ping_id || id == 0)
-		return; /* late, or never asked: harmless */
+		return; /* late, or no answer to a ping of ours: harmless */
 	c->ping_id = 0;
 }
 

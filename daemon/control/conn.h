@@ -35,7 +35,7 @@ struct conns_context { /* all borrowed */
 	struct quota *quota;
 	struct hub *hub;
 	gid_t admin_gid;
-	/* One whole frame. `fds` are the callee's to take (set them to -1) and closed behind it otherwise. */
+	/* One whole frame. `fds` are the callee's to take (set them to -1) and closed after it otherwise. */
 	void (*on_message)(void *arg, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds);
 	/* A connection has been closed: descriptors are free again. */
 	void (*on_closed)(void *arg);
@@ -45,7 +45,7 @@ struct conns_context { /* all borrowed */
 int conns_new(const struct conns_context *context, struct conns **ret) _must_check_;
 /* Closes all at once. */
 struct conns *conns_free(struct conns *cs);
-/* Takes over `fd`: a connection, or a polite refusal. */
+/* Takes over `fd`: accepts the connection, or refuses it with an error. */
 void conns_accept(struct conns *cs, int fd);
 /* No more requests; what is queued is still sent. True when none is left. */
 bool conns_drain(struct conns *cs);
@@ -70,10 +70,9 @@ void conns_get_stats(const struct conns *cs, struct conns_stats *ret);
 
 const struct peer *conn_peer(const struct conn *c);
 /*
- * Answers a request; takes over the object and, in any case, the descriptors. What lacks a part
- * since memory failed is answered by `busy`, from room that each connection has put aside, and so is
- * an error that cannot be said. The connection ends where even that is in use. 0, or -ENOMEM where
- * the client did not get the result.
+ * Answers a request; takes over the object and, in any case, the descriptors. An answer or error that memory has no room
+ * for becomes `busy`, from a reserve that each connection has. The connection ends if the reserve is in use, too. 0, or
+ * -ENOMEM if the client did not get the result.
  */
 int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds);
 /* Answers with an error and counts it. */
@@ -85,13 +84,12 @@ void conn_answered(struct conn *c, int64_t id);
 /* Queues an event without sending it at once, so that it may be called from anywhere; nothing where the queue is full. */
 void conn_post(struct conn *c, struct json_object *message);
 /*
- * Something of the daemon lives as long as the connection: it does not end for being silent (the client is asked whether
- * it is there, as a subscriber is), and is paid for by what lives on it instead of as a connection. `gone` is called
- * when the connection ends. -EBUSY: there is something already.
+ * Attaches an object to the connection, which then may be silent (it gets pings, as a subscriber does) and is charged as
+ * that object, not as a connection. `gone` is called when the connection ends. -EBUSY: there is one already.
  */
 int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg) _must_check_;
 bool conn_is_attached(const struct conn *c);
-/* It is gone by itself. The connection is charged as one no more; who detaches closes it. */
+/* The object has ended by itself. The caller closes the connection, which is not charged any more. */
 void conn_detach(struct conn *c);
 /* Sends what is queued and closes; may free it, unless one of its own handlers is on the stack. */
 void conn_close(struct conn *c, const char *why);
@@ -109,7 +107,7 @@ struct pending;
 #define CONN_PENDING_MAX 16
 int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg, struct pending **ret)
 	_must_check_; /* -EBUSY: too many on this connection */
-/* False: there was no memory for it, and the client was told so. */
+/* False: there was no memory for it, and the client got an error instead. */
 bool pending_reply(struct pending *p, struct json_object *result);
 void pending_fail(struct pending *p, enum protocol_error code, const char *message);
 void pending_drop(struct pending *p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All clients of the control socket: who is let in, and who is refused with a word. */
+/* All clients of the control socket: which are accepted, and which are refused with an error. */
 #include "daemon/control/conn_internal.h"
 
 #include <errno.h>

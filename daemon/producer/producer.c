@@ -113,7 +113,7 @@ void producer_end(struct producer *p)
 
 	if (!ps || p->state == PRODUCER_ENDED)
 		return;
-	/* Its last words: the wake for them may be behind us in the same turn of the loop. */
+	/* Its last causes: the wake for them may come later in the same turn of the loop. */
 	producer_causes_take(p);
 	producer_detach(p);
 	p->connection = (struct producer_connection){0};
@@ -158,7 +158,7 @@ void producer_on_wake(evutil_socket_t fd, short what, void *arg)
 		p->wakes = 0;
 	}
 	if (++p->wakes > WAKES_MAX) {
-		/* Nobody is told anything that often: what comes meanwhile is seen when it may wake us again. */
+		/* Too often: what comes meanwhile is seen when it may wake us again. */
 		(void)event_del(p->on_wake);
 		p->paused = true;
 		TAILQ_INSERT_TAIL(&ps->paused, p, paused_link);

@@ -7,7 +7,7 @@
  *   register ──► LIVE ── connection or process ends (exit, crash, exec, stop) ──► ENDED ── snapshot taken, or
  *                                                                                           exited_keep_s ──► freed
  *
- * One process has one living registration. The rings of one that has ended are kept for the next snapshot; they go
+ * One process has one live producer. The rings of one that has ended are kept for the next snapshot; they go
  * earlier where their user's share is full and another producer of that user wants to register.
  *
  * Everything runs on the loop, but producer_copy(), which is the copier's.
@@ -39,7 +39,7 @@ enum {
 	PRODUCER_E_BAD = 1,	/* not a memfd, the wrong seals, hugetlb, sizes that contradict each other, no eventfd */
 	PRODUCER_E_TOO_LARGE,	/* more bytes, rings or names than the configuration allows */
 	PRODUCER_E_QUOTA,	/* of this user */
-	PRODUCER_E_BUSY,	/* of the daemon; or the process has a living registration */
+	PRODUCER_E_BUSY,	/* of the daemon; or the process has a live producer */
 	PRODUCER_E_GONE,	/* the process has ended */
 	PRODUCER_E_UNSUPPORTED, /* the clock of the rings cannot be told on this machine */
 };
@@ -54,9 +54,9 @@ struct producer_cause {
 };
 
 struct producers_callbacks {
-	/* A producer came, or its registration ended. */
+	/* A producer came, or ended. */
 	void (*changed)(void *arg, struct producer *producer);
-	/* One that had ended is forgotten behind the call; who has a reference keeps its memory. */
+	/* One that had ended is forgotten after the call; who has a reference keeps its memory. */
 	void (*gone)(void *arg, struct producer *producer);
 	/* It wants a snapshot. */
 	void (*cause)(void *arg, struct producer *producer, const struct producer_cause *cause);
@@ -70,22 +70,22 @@ DEFINE_CLEANUP(struct producers *, producers_free)
 void producers_set_callbacks(struct producers *ps, const struct producers_callbacks *callbacks);
 
 /*
- * Checks and takes in the rings of the process behind a connection. The descriptors stay the caller's; what is kept
- * is duplicated, but for the peer's pidfd, which must stay open until the end of the registration. *ret_control_fd:
- * read-only, the caller's. The caller ends the registration with
- * producer_end() when the connection does. 0, PRODUCER_E_*, -errno.
+ * Checks and takes in the rings of the process at the other end of a connection. The descriptors stay the caller's; what is kept
+ * is duplicated, but for the peer's pidfd, which must stay open until the producer ends. *ret_control_fd:
+ * read-only, the caller's. The caller calls
+ * producer_end() when the connection ends. 0, PRODUCER_E_*, -errno.
  */
 int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,
 		       int *ret_control_fd, char *why, size_t why_size) _must_check_;
 void producer_end(struct producer *producer);
 
-/* The connection that a living registration came by. */
+/* The connection of a live producer. */
 struct producer_connection {
 	/* Send "control.changed". */
 	void (*control)(void *arg);
-	/* Whether the producer still has its end; if not, another registration of the process takes its place. */
+	/* Whether the producer still has its end; if not, another of the same process takes its place. */
 	bool (*alive)(void *arg);
-	/* The registration has ended by itself: the process is gone. */
+	/* The producer has ended by itself: the process is gone. */
 	void (*ended)(void *arg);
 	void *arg;
 };
@@ -125,8 +125,8 @@ struct json_object *producer_to_json(struct producer *producer);
 /*
  * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name
  * must be the same: a hit on its way still finds what it was of), any other was never used in this page. -ENOSPC: all
- * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The producer is told by the connection's
- * owner (producer_connect()) at every change. Of a producer that has ended nothing happens, and nothing fails.
+ * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The owner of the connection
+ * (producer_connect()) tells the producer of every change. Of a producer that has ended nothing happens, and nothing fails.
  */
 int producer_threshold_set(struct producer *producer, uint32_t id, const char *region, uint64_t threshold_ns,
 			   uint64_t cooldown_ns) _must_check_;

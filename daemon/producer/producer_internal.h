@@ -86,7 +86,7 @@ void producer_causes_take(struct producer *producer);
 size_t producer_bucket(pid_t pid);
 /* Frees everything by which a living one costs or tells something. */
 void producer_detach(struct producer *producer);
-/* The end, and its connection is told. */
+/* The end, reported to its connection. */
 void producer_end_by_itself(struct producer *producer);
 /* One that has ended goes out of the list; its memory stays for those who have a reference. */
 void producer_forget(struct producer *producer);

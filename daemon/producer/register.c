@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The registration of a producer: who it is, whether its memory is what it must be, whether there is room for it. What
- * refuses says one sentence, counts, and leaves nothing behind.
+ * refuses says one sentence, counts, and leaves nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ static int identify(struct producer *p, const struct peer *peer, char *why, size
 	r = proc_open(0, peer->pidfd, &proc);
 	if (r == PROC_E_MISMATCH)
 		return refuse(why, size, PRODUCER_E_UNSUPPORTED,
-			      "tracerd cannot see the process: it is outside of its pid namespace");
+			      "tracerd cannot see the process, which is outside its pid namespace");
 	if (r == PROC_E_GONE)
 		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	if (r == -EMFILE || r == -ENFILE)
@@ -61,7 +61,7 @@ static int identify(struct producer *p, const struct peer *peer, char *why, size
 	return 0;
 }
 
-/* One living registration a process. One whose connection has lost its other end just has not been told yet. */
+/* A process has one live producer. One whose connection has lost its other end counts as ended. */
 static int take_place(struct producers *ps, const struct producer *p, char *why, size_t size)
 {
 	struct producer *old = NULL;
@@ -116,13 +116,13 @@ static int check_limits(const struct producers *ps, const struct ringcheck *foun
 
 	if (g->total_bytes > c->event_memory_mib * MIB)
 		return refuse(why, size, PRODUCER_E_TOO_LARGE,
-			      "%llu bytes of rings, a producer may have %u MiB (event_memory_mib)",
+			      "the rings have %llu bytes, but the limit is %u MiB (event_memory_mib)",
 			      (unsigned long long)g->total_bytes, c->event_memory_mib);
 	if (g->rings > c->event_threads)
 		return refuse(why, size, PRODUCER_E_TOO_LARGE,
-			      "rings for %u threads, a producer may have %u (event_threads)", g->rings, c->event_threads);
+			      "there are rings for %u threads, but the limit is %u (event_threads)", g->rings, c->event_threads);
 	if (g->names_max > c->event_names)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE, "room for %u names, a producer may have %u (event_names)",
+		return refuse(why, size, PRODUCER_E_TOO_LARGE, "there is room for %u names, but the limit is %u (event_names)",
 			      g->names_max, c->event_names);
 	/* Times of a clock that nobody here can tell would be of no use. */
 	if (found->clock == RING_CLOCK_TSC && !clockseries_get(ps->clocks)->tsc_usable)
@@ -151,18 +151,18 @@ static int charge(struct producers *ps, struct producer *p, char *why, size_t si
 
 	while (ps->n_live + ps->n_ended >= ps->config->max_producers)
 		if (!evict(ps, p->uid, false) && !evict(ps, p->uid, true))
-			return refuse(why, size, PRODUCER_E_BUSY, "tracerd has as many producers as it may (max_producers)");
+			return refuse(why, size, PRODUCER_E_BUSY, "tracerd has no room for another producer (max_producers)");
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_PRODUCERS, 1, &p->charge_one)) == QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
 			return refuse(why, size, PRODUCER_E_QUOTA,
-				      "uid %u has as many producers as it may (uid_producers)", (unsigned int)p->uid);
+				      "uid %u may have no more producers (uid_producers)", (unsigned int)p->uid);
 	if (r < 0)
 		return r;
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_EVENT_BYTES, p->geometry.total_bytes, &p->charge_bytes)) ==
 	       QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
 			return refuse(why, size, PRODUCER_E_QUOTA,
-				      "the event rings of uid %u have as many bytes as they may (uid_event_mib)",
+				      "the event rings of uid %u would exceed their limit (uid_event_mib)",
 				      (unsigned int)p->uid);
 	return r;
 }
@@ -187,7 +187,7 @@ static int watch(struct producers *ps, struct producer *p, char *why, size_t siz
 	if (!p->on_wake || !p->on_exit || event_add(p->on_exit, NULL) < 0)
 		return -ENOMEM;
 	if (event_add(p->on_wake, NULL) < 0)
-		return refuse(why, size, PRODUCER_E_BAD, "wake: it cannot be waited for");
+		return refuse(why, size, PRODUCER_E_BAD, "wake: cannot wait for the descriptor");
 	return 0;
 }
 

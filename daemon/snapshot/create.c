@@ -53,15 +53,15 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 
 	r = spool_make_room(s->c.spool, owner, estimate(s, target));
 	if (spool_count(s->c.spool) < before)
-		snapshots_purge(s); /* in front of the copy */
+		snapshots_purge(s); /* before the copy */
 	switch (r) {
 	case SPOOL_E_QUOTA:
 		return refuse(SNAPSHOT_E_QUOTA, why, why_size,
-			"the snapshot would be larger than what is free of this user's share of the spool; what was removed counts "
-			"until nobody has its files open");
+			"the snapshot would exceed this user's share of the spool (uid_spool_mib); a removed snapshot counts until "
+			"its files are closed");
 	case SPOOL_E_NO_SPACE:
 		s->no_space++;
-		return refuse(SNAPSHOT_E_NO_SPACE, why, why_size, "the spool's file system is too full");
+		return refuse(SNAPSHOT_E_NO_SPACE, why, why_size, "the file system of the spool is too full");
 	default:
 		return r;
 	}
@@ -99,7 +99,7 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 		cause_client(&n->cause, request->uid, request->reason ? request->reason : "");
 	n->deadline = evtimer_new(s->c.base, on_deadline, n);
 	r = n->deadline ? objects_new(request->with_objects, &n->objects) : -ENOMEM;
-	/* Last of what may refuse: it removes old snapshots to make room. */
+	/* The last check, because it removes old snapshots to make room. */
 	if (r == 0)
 		r = check_room(s, target, n->uid, why, why_size);
 	if (r != 0) {
@@ -120,18 +120,18 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	int r;
 
 	if (s->stopping)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "tracerd stops");
+		return refuse(SNAPSHOT_E_BUSY, why, why_size, "tracerd is stopping");
 	if (request->reason && strlen(request->reason) > SNAPSHOT_MAX_REASON)
 		return -EINVAL;
 	/* of all users: each that waits has such a charge, and nothing else has one */
 	if (s->c.quota->totals[QUOTA_SNAPSHOTS_QUEUED] >= s->c.config->snapshots_queued)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already");
+		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already (snapshots_queued)");
 	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &queued);
 	if (r > 0)
-		return refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already");
+		return refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already (uid_snapshots_queued)");
 	if (r < 0)
 		return r;
-	/* Now, not at the loop's next turn and not behind the file system: each millisecond is one that the rings forget. */
+	/* Now, not at the loop's next turn or after a file system has answered: the rings forget with each millisecond. */
 	now_ns = snapshot_now_ns();
 	frozen = snapshots_freeze_early(s, target, request->admin);
 	r = create(s, target, request, now_ns, &queued, &frozen, &n, why, why_size);

@@ -141,7 +141,7 @@ static void answer(struct decoding *d, const struct file_request *request, const
 	r = decoder_answer(d->decoder, &file, fd);
 	if (r == 1 && copy >= 0)
 		objects_offer(o, request, a->path, a->stat.st_dev, a->stat.st_ino, take_fd(&copy));
-	/* where the process is gone its end is told by the pidfd */
+	/* the pidfd reports the end of a process that is gone */
 	if (r >= 0 && watch(d) < 0)
 		decoder_kill(d->decoder);
 }

@@ -29,7 +29,7 @@ static void call_waiters(struct snapshots *s)
 	}
 }
 
-/* Of those that left nothing the youngest are remembered for a while, so that their error can be asked for. */
+/* Of those that left nothing on the disk the newest are remembered, so that clients can ask for their error. */
 static void forget_oldest(struct snapshots *s)
 {
 	unsigned remembered = 0;
@@ -123,6 +123,6 @@ struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target
 {
 	struct frozen *frozen;
 
-	/* What fails here is tried again, and told, when its turn comes. */
+	/* On an error the freeze is tried again, and the error reported, when its turn comes. */
 	return !s->copying && !next_to_copy(s) && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
 }

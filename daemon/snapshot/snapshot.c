@@ -122,7 +122,7 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 		s->c.remembered = SNAPSHOTS_REMEMBERED;
 	r = decoder_find(s->c.config->decoder, s->decoder, sizeof(s->decoder));
 	if (r < 0) {
-		log_warning("tracerd-decode was not found (%s): snapshots are kept without a trace", strerror(-r));
+		log_warning("cannot find tracerd-decode (%s); snapshots are kept without a trace", strerror(-r));
 		s->decoder[0] = '\0';
 	}
 	s->expire = event_new(s->c.base, -1, EV_PERSIST, on_expire, s);

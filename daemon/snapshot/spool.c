@@ -249,7 +249,7 @@ static int load_item(struct spool *s, const char *name, bool removed)
 	}
 	if (!info) {
 		if (!removed)
-			log_warning("spool: %s has no readable meta.json: only an administrator sees it", name);
+			log_warning("spool: %s has no readable meta.json; only administrators see it", name);
 		uid = 0;
 		published = 0;
 		info = json_object_new_object();
@@ -336,7 +336,7 @@ int spool_open(const char *state_dir, const struct spool_limits *limits, struct 
 	if (r < 0)
 		return r;
 	if (removed > 0)
-		log_notice("spool: removed %u half-made snapshots of an earlier run", removed);
+		log_notice("spool: removed %u incomplete snapshots of an earlier run", removed);
 	r = load(s);
 	if (r < 0)
 		return r;

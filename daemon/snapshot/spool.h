@@ -74,7 +74,7 @@ size_t spool_count(const struct spool *s); /* kept ones */
 uint64_t spool_bytes(const struct spool *s);
 uint64_t spool_uid_bytes(const struct spool *s, uid_t uid);
 size_t spool_removing(const struct spool *s, uint64_t *ret_bytes);
-/* All of the disk, oldest first; NULL behind the last. */
+/* All of the disk, oldest first; NULL after the last. */
 const struct spool_item *spool_at(const struct spool *s, size_t i);
 const struct spool_item *spool_find(const struct spool *s, const char *id); /* a kept one */
 

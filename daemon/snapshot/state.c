@@ -140,7 +140,7 @@ static void enter(struct snapshot *n, enum snapshot_state state)
 	arm_deadline(n);
 	memset(&n->progress, 0, sizeof(n->progress));
 	(void)snprintf(n->progress.stage, sizeof(n->progress.stage), "%s", names[state]);
-	/* most find a decoder at once, and were never queued again for anybody */
+	/* most find a decoder at once: clients never see them queued again */
 	if (state != SNAPSHOT_COPIED)
 		snapshot_tell(n);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * From a cause that a producer wrote to a snapshot, in the same turn of the loop: what can be said and counted later comes
- * behind the freeze.
+ * after the freeze.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger_internal.h"
 
-/* Hits that became nothing are told to subscribers at most so often for each trigger. */
+/* Subscribers hear of hits without a snapshot at most this often for each trigger. */
 #define TELL_EVERY_NS 100000000ULL
 /* A hit's own time counts as long as it is one of the last moments; it is the producer's word. */
 #define HIT_AGE_MAX_NS 1000000000ULL

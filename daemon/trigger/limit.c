@@ -6,7 +6,7 @@
 #define MINUTE_NS 60000000000ULL
 /*
  * The producer keeps the same cooldown by a clock of its own, whose rate is known to some parts in a million, and tells the
- * first hit behind it. That one must not be too early here by a hair: it would cost a whole cooldown more.
+ * first hit after it. That one must not be too early here by a hair: it would cost a whole cooldown more.
  */
 #define TOLERANCE 256
 

@@ -28,7 +28,7 @@ uint64_t trigger_unix_now(void)
 
 /* ---- in step with targets and producers */
 
-/* How long a region takes is told to nobody who may not have the producer's events. */
+/* How long a region takes is for those only who may have the producer's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
 {
 	return producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
@@ -41,7 +41,7 @@ static void bind_or_say(struct trigger *t, struct producer *producer)
 
 	if (r < 0)
 		log_notice("trigger %s on region \"%s\" does not reach pid %d: %s", t->name, t->region,
-			   (int)producer_pid(producer), r == -ENOSPC ? "the producer has as many thresholds as it can" : strerror(-r));
+			   (int)producer_pid(producer), r == -ENOSPC ? "the producer has no room for another threshold" : strerror(-r));
 }
 
 static void bind_all(struct trigger *t)
@@ -155,17 +155,21 @@ static int check(const struct triggers *ts, const struct trigger_request *req, c
 {
 	size_t length = strlen(req->region);
 
-	if (length == 0 || length > RING_CONTROL_NAME)
-		return refuse(TRIGGER_E_BAD, why, why_size, "region: as long a name cannot be watched");
+	if (length == 0)
+		return refuse(TRIGGER_E_BAD, why, why_size, "region: the name is empty");
+	if (length > RING_CONTROL_NAME) {
+		(void)snprintf(why, why_size, "region: the name is longer than %u bytes", RING_CONTROL_NAME);
+		return TRIGGER_E_BAD;
+	}
 	if (req->over_ns == 0)
-		return refuse(TRIGGER_E_BAD, why, why_size, "over_ns: must not be 0");
+		return refuse(TRIGGER_E_BAD, why, why_size, "over_ns: must be greater than 0");
 	if (req->after_ns > ts->c.config->trigger_after_ms * 1000000ULL) {
-		(void)snprintf(why, why_size, "after_ns: at most %u ms here (trigger_after_ms)",
+		(void)snprintf(why, why_size, "after_ns: must not exceed %u ms (trigger_after_ms)",
 			       ts->c.config->trigger_after_ms);
 		return TRIGGER_E_BAD;
 	}
 	if (ts->n >= ts->c.config->max_triggers)
-		return refuse(TRIGGER_E_BUSY, why, why_size, "the daemon has as many triggers as it may (max_triggers)");
+		return refuse(TRIGGER_E_BUSY, why, why_size, "the daemon has no room for another trigger (max_triggers)");
 	return 0;
 }
 
@@ -196,7 +200,7 @@ static int bind_present(struct trigger *t, char *why, size_t why_size)
 		int r = is_of(t, producer) ? trigger_bind(t, producer) : 0;
 
 		if (r == -ENOSPC) {
-			(void)snprintf(why, why_size, "process %d has as many thresholds as it can (%u)",
+			(void)snprintf(why, why_size, "process %d has no room for another threshold (at most %u)",
 				       (int)producer_pid(producer), RING_THRESHOLDS);
 			return TRIGGER_E_BUSY;
 		}
@@ -232,7 +236,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	LIST_INIT(&t->bindings);
 	r = quota_charge(ts->c.quota, req->uid, QUOTA_TRIGGERS, 1, &t->charge);
 	if (r > 0)
-		return refuse(TRIGGER_E_QUOTA, why, why_size, "this user has as many triggers as one may (uid_triggers)");
+		return refuse(TRIGGER_E_QUOTA, why, why_size, "this user may have no more triggers (uid_triggers)");
 	if (r < 0)
 		return r;
 	if (t->after_ns > 0 && trigger_prepare_after(t) < 0)
