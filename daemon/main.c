@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tracerd: options, configuration, environment; the rest is daemon.c's. */
+/* tracerd: options, configuration and environment. daemon.c does the rest. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The protocol of sd_notify(3) with the loop's timers, on a socket that never blocks: sd_notify()
- * itself waits for as long as the manager leaves its socket full, and the recording with it.
+ * The protocol of sd_notify(3) on a socket that never blocks, driven by the timers of the loop. sd_notify() itself blocks
+ * while the manager's socket is full, and the recording would wait with it.
  */
 #include "daemon/notify.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One log line for each privileged action: who, what, on which object, with which outcome. Never
- * the request's text. Rate limited by uid, so that no user can flood the log or hide another's
- * lines; what was dropped is said with the next line of that user.
+ * the request's text. Rate limited by uid, so that no user can flood the log or hide the lines
+ * of another; the next line of that user reports how many were dropped.
  */
 #pragma once
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is at the other end of a connection, as the kernel says it: credentials of the moment of
- * connect(), taken once. A client that hands its socket on still acts as the one that connected.
- *
- * Decides the role only; what a user may do with a target is the target's matter.
+ * The peer of a connection: its credentials at connect(), as the kernel reports them. A client that passes its socket on
+ * still acts as the process that connected. Decides the role only; target/ decides what a user may do with a target.
  */
 #pragma once
 

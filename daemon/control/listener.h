@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A listening Unix socket: made here or handed over by systemd. Accepts, and hands each new
- * connection to its callback; knows nothing of what is spoken on it.
+ * A listening Unix socket: made here or handed over by systemd. Accepts, and passes each new
+ * connection to its callback. Must not know the protocol on it.
  *
  * Descriptors run out before anything else does, and the daemon needs some for its own work
  * (images, bundles, a decoder). So accepting pauses when a new descriptor's number comes near the
- * limit, or at EMFILE, and goes on when somebody tells that one was closed.
+ * limit, or at EMFILE, and resumes when listener_resume() reports that one was closed.
  */
 #pragma once
 

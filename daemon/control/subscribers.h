@@ -2,9 +2,8 @@
 /*
  * The hub: modules emit events, subscribed connections get those that their user may see.
  *
- * An event belongs to a uid; that user and administrators see it. Each subscriber numbers what it
- * was meant to get ("seq", from 1); where its queue was full the event is dropped for it alone
- * and counted in the next one's "missed". Emitting never blocks and never fails.
+ * An event belongs to a uid; that user and administrators see it. The events for one subscriber are numbered ("seq", from
+ * 1). If its queue is full an event is dropped for that subscriber only, and counted in "missed" of the next one. Emitting never blocks and never fails.
  *
  * Knows connections only through the deliver callback.
  */
@@ -21,7 +20,7 @@ struct hub;
 struct subscriber;
 
 int hub_new(struct hub **ret) _must_check_;
-/* Without subscribers only. NULL is fine. */
+/* There must be no subscribers left. NULL is fine. */
 struct hub *hub_free(struct hub *h);
 
 #define HUB_EVERYBODY ((uid_t)-1) /* as the owner of what concerns all */
@@ -29,7 +28,7 @@ struct hub *hub_free(struct hub *h);
 /* `event` is one of protocol_events[]; `data` is taken over. Without memory (NULL, too) it counts as missed. */
 void hub_emit(struct hub *h, const char *event, uid_t owner, struct json_object *data);
 
-/* Called at each emit, for who only wants to know that something has changed. NULL: nobody. */
+/* Called at each emit, with nothing of the event. NULL: not called. */
 void hub_watch(struct hub *h, void (*changed)(void *arg), void *arg);
 
 /* Delivers one message; false: no room, counts as missed. Must not free the subscriber. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Causes: what producers write where they want a snapshot (struct ring_cause). Everything read here is a stranger's
- * word: places and sequences are bounded, an entry counts only if it was whole before and after it was
- * copied, times are brought into the order begin <= end <= now.
+ * Causes: what producers write where they want a snapshot (struct ring_cause). Nothing read here is
+ * trusted: places and sequences are bounded, an entry counts only if it was complete before and after it was copied, and
+ * times are forced into the order begin <= end <= now.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What producers tell about themselves: "events" of a target, the daemon's status. */
+/* Producers in the protocol: "events" of a target, and of the daemon's status. */
 #include <string.h>
 
 #include "common/base/io.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The registration of a producer: who it is, whether its memory is what it must be, whether there is room for it. What
- * refuses says one sentence, counts, and leaves nothing.
+ * How a producer registers: which process it is, whether its memory is valid, and whether there is room for it. A refusal
+ * has one sentence as its reason, is counted, and leaves nothing.
  */
 #include <errno.h>
 #include <fcntl.h>

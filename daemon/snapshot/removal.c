@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Removal from the spool: an item gets another name at once, and a purge removes its tree later, on the copier thread.
+ * Removal from the spool: an item gets another name at once, and a purge removes its tree later, on the copier thread,
+ * where a slow file system delays nobody.
  */
 #include "daemon/snapshot/spool_internal.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The rule of retention: which snapshot goes first. Pure: the spool applies it, a test checks it. What was removed and is
- * still held counts as its owner's; what is leaving is as good as gone.
+ * The rule of retention: which snapshot is removed first. A pure function, which room.c applies. A removed one that a client
+ * holds still counts for its owner; one that nobody holds counts no more.
  */
 #include "daemon/snapshot/spool.h"
 #include "daemon/snapshot/spool_internal.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Room in the spool: applies the rule of retention.c until what comes in fits, or says that it cannot. */
+/* Room in the spool: removes snapshots by the rule of retention.c until a new one fits, or reports why none can. */
 #include "daemon/snapshot/spool_internal.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of a snapshot, from its turn to its end. Everything here runs on the loop but step_run(), which is on the
- * copier thread and touches nothing of the snapshot but `build`, `meta`, `step` and `step_result`.
+ * The steps of a snapshot: freeze, copy, decode, publish. All of it runs on the loop except step_run(), which runs on the
+ * copier thread and touches only `build`, `meta`, `step` and `step_result` of the snapshot.
  *
- * An operation can end (cancelled, out of time) while a step of it is still on the copier: then the state
- * is final at once, and it is cleaned up once the step has come back. Nothing here frees a snapshot, calls a waiter or starts
- * another one: the scheduler does, which snapshots_schedule() asks for.
+ * A snapshot can end (cancelled, out of time) while the copier still works for it: its state is final at once, and it is
+ * cleaned up when the step has returned. Nothing here frees a snapshot, calls a waiter or starts another snapshot: it asks
+ * the scheduler with snapshots_schedule().
  */
 #include <assert.h>
 #include <errno.h>

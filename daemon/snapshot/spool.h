@@ -8,8 +8,8 @@
  * What is removed is out of reach at once, under another name, but stays an item and charged until its tree is gone.
  * That is when nobody has a descriptor of it any more; after limits.hold_ns the files are made empty under whoever has.
  *
- * Threat: file names inside come from our own writer, but are opened without following links all the same;
- * a client names files only out of the list that it was given.
+ * Threat: only tracerd writes file names here; even so they are opened without following links, and a client may name only
+ * files that the list has.
  */
 #pragma once
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The states of a snapshot: names, legal edges, what comes from outside in each, deadlines, and S of the protocol.
+ * The states of a snapshot: names, legal edges, the reaction to each event, deadlines, and S of the protocol.
  *
  *   queued ─► freezing ─► copying ─► copied ─► decoding ─► publishing ─► done
  *                                       │                   ▲  │  └────► failed (no trace, bundle kept)
  *                                       └───────────────────┘  └───────► failed | cancelled
  *   every state before publishing ─► failed | cancelled
  *
- * The recording is frozen and copied as soon as the copier is free, not when a decoder is: what a recorder holds
- * is overwritten in seconds. One that is copied and finds no decoder is queued again, for clients; then `frozen_at` is set.
+ * The recording is frozen and copied as soon as the copier is free, not when a decoder is, because rings are overwritten in
+ * seconds. A copied snapshot that waits for a decoder is "queued" again for clients, with `frozen_at` set.
  */
 #include <errno.h>
 #include <assert.h>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A very small HTTP server. */
+/*
+ * HTTP by hand, because two GETs are all of it: the parser looks at the request line only, and compares it with what it
+ * knows. A library's server (evhttp) would keep a connection, timers and growing buffers for each client, and parse
+ * headers, bodies and chunks that nothing here needs.
+ */
 #include "daemon/status/server.h"
 
 #include <errno.h>

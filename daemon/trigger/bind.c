@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From triggers to the control pages of producers. A page has one entry a name, so that triggers on the same region of one
- * producer share it: with the lowest threshold and the shortest cooldown of them, and the daemon looks again.
+ * Puts triggers into the control pages of producers. A page has one entry for each name, which triggers on the same region
+ * share: it has their lowest threshold and shortest cooldown, and the daemon checks each hit against each trigger.
  */
 #include <errno.h>
 #include <string.h>

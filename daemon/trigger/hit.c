@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From a cause that a producer wrote to a snapshot, in the same turn of the loop: what can be said and counted later comes
- * after the freeze.
+ * Hits: from a cause that a producer wrote to a snapshot, in the same turn of the loop. The freeze comes first; messages
+ * and counts can wait.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 
 #define MINUTE_NS 60000000000ULL
 /*
- * The producer keeps the same cooldown by a clock of its own, whose rate is known to some parts in a million, and tells the
- * first hit after it. That one must not be too early here by a hair: it would cost a whole cooldown more.
+ * The producer keeps the same cooldown by its own clock, whose rate is known to some parts in a million, and reports the
+ * first hit after it. If that hit came a hair too early for this clock, it would cost a whole second cooldown.
  */
 #define TOLERANCE 256
 

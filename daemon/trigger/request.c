@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Snapshots that a producer asks for itself. It asks for its own, with its own user's rights, and as often as the
- * configuration lets each target; the producer keeps the interval itself, but need not be believed.
+ * Snapshots that a producer asks for. It may ask for its own process, with the rights of its own user, and as often as the
+ * configuration allows for each target. The library keeps the interval as well, but nobody relies on that.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of triggers: added, found, told, removed, and kept in step with targets and producers. */
+/* The list of triggers: added, found, reported, removed, and updated when targets and producers change. */
 #include "daemon/trigger/trigger.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ uint64_t trigger_unix_now(void)
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
-/* ---- in step with targets and producers */
+/* ---- when targets and producers change */
 
 /* How long a region takes is for those only who may have the producer's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
