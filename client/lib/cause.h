@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causes: where the program tells the daemon that it wants a snapshot, because a region was too slow or
- * because it says so (common/bundle/ringabi.h). Owns the eventfd and decides what is too soon.
+ * Causes: records by which the program asks the daemon for a snapshot, because a region was too slow or
+ * because tracerd_snapshot() was called (common/bundle/ringabi.h). Owns the eventfd and decides which request comes too soon.
  * cause_region() is declared in eventlib.h, tracerd_snapshot() in the public header; both may run in a
  * signal handler on any thread.
  */

@@ -4,8 +4,8 @@
  *
  * The socket is non-blocking and read frame by frame, so that a deadline in the middle of a frame
  * loses nothing: the next call goes on where this one stopped. Only a timeout in the middle of
- * sending breaks the connection. What the daemon sends is checked like a stranger's text: a
- * program must not die from a daemon that it does not control.
+ * sending breaks the connection. What the daemon sends is not trusted: a
+ * program must not crash because of a daemon that it does not control.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two halves of the event library say to each other: the half that writes events (state.c,
+ * The interface between the two halves of the event library: the half that writes events (state.c,
  * ringmem.c, name.c, threshold.c, threadring.c, record.c, ...) and the half that talks to the
  * daemon (start.c, registration.c, cause.c, ...). Nothing in here is visible to programs.
  *
@@ -8,7 +8,7 @@
  *
  * What must not be used in a forked child hangs on one page that the kernel empties there (MADV_WIPEONFORK), also
  * after _Fork() and a bare clone(): the switch, the memory's address. So events are off in the child at once. The rest of
- * the library's state is put in order by process_enter(): from the pthread_atfork() handler where there is one, else
+ * the library's state is reset by process_enter(): from the pthread_atfork() handler where there is one, else
  * by the first call of start.c in the child. It calls start_forked() for the half that talks.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the names of the process: the numbers that stand for strings, in memory of its own that a forked
- * child inherits, and their copies in the ring memory. Refuses to know what a name is for.
+ * child inherits, and their copies in the ring memory. Must not know what a name is for.
  *
  * Lock-free and safe in signal handlers. Numbers and bytes are taken from the front; what makes a
  * name one is its number in the index of hashes, put there by one compare-and-swap: of several who

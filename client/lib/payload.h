@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns a payload while it is put together, on the stack: fields one after the other, texts cut so that
- * all fields fit. Refuses to know whether they are arguments or a log's values.
+ * all fields fit. Must not know whether they are arguments or a log's values.
  *
  * Where texts do not fit, the short ones stay whole and the long ones are cut to one length (payload_level()).
  */

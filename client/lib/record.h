@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns how a record gets into a ring: the reservation, the slots, their sequence (common/bundle/ringabi.h, "A ring").
- * Refuses to know which ring and what for.
+ * Must not know which ring and what for.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's registration with the daemon: one non-blocking connection on which the program hands
- * over its ring memory and then stays.
+ * Registers the program with the daemon as a producer: one non-blocking connection, on which the program passes its
+ * ring memory, and which then stays open.
  *
  *	             timer                        accepted
  *	WAITING ─────────────► ASKING ───────────────────────────► LIVE

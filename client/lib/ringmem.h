@@ -4,8 +4,8 @@
  * know what is written there.
  *
  * Once made it is mapped for good: threads may be in the middle of an event whenever it falls out of use. In a
- * forked child it is not mapped at all (MADV_DONTFORK). Nothing that lies in the shared memory is believed: where a ring
- * is follows from the private copy of the geometry alone.
+ * forked child it is not mapped at all (MADV_DONTFORK). Nothing in the shared memory is trusted: where a ring
+ * is follows from the private copy of the geometry only.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the page that the kernel empties in a forked child: the switch that programs see as
- * tracerd_state, and with it all that the child must not follow. Refuses to know what hangs on it.
+ * tracerd_state, and with it all that the child must not follow. Must not know what hangs on it.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns which ring a thread writes to: claims one at the thread's first event, by one compare-and-swap in the
- * directory. Refuses to know what is written, but for the record RING_THREAD that begins a thread's stay.
+ * directory. Must not know what is written, but for the record RING_THREAD that begins a thread's stay.
  *
  * The thread's own ring of before comes first (a signal handler may interrupt a claim, make one itself, and even
  * leave by longjmp()), then a ring that nobody had, then one whose thread has ended. Nothing is done when a thread ends:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the thresholds: what the daemon's control page said last, and for each name how long its regions may take.
- * Refuses to know what happens when one takes longer (cause.c).
+ * Owns the thresholds: the last contents of the daemon's control page, and how long regions of each name may take.
+ * Must not know what happens when one takes longer (cause.c).
  *
  * The table is written by one thread and read by any, between two readings of its sequence. A name
  * is bound when it is made, and again by thresholds_bind(); whoever binds looks afterwards whether the table has

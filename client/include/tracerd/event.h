@@ -21,8 +21,8 @@
  * --over 5ms` takes a snapshot by itself whenever a region is slow.
  *
  * How it works: each thread writes into a ring of its own, in shared memory that the daemon reads
- * whenever it likes, also after the program has crashed. The oldest events are overwritten; what was
- * lost is counted and shown.
+ * whenever it likes, also after the program has crashed. The oldest events are overwritten; losses
+ * are counted and shown.
  *
  * Rules that hold for every function here, but for tracerd_start(), tracerd_stop() and
  * tracerd_dispatch():
@@ -31,8 +31,8 @@
  *    event (a few system calls, no lock) and an event that causes a snapshot (one write to an
  *    eventfd). It leaves errno as it was, may be called in signal handlers and from any thread, and fails
  *    by losing the event, which is counted. Logs and events with arguments take up to two kilobytes of stack.
- *  - While no daemon has taken the program in, it does nothing, at the price of one load and one
- *    branch. Once one has, events are recorded, and go on being recorded while the daemon is away.
+ *  - Until a daemon has accepted the program, it does nothing, at the cost of one load and one branch.
+ *    After that events are recorded, even while the daemon is away.
  *  - Names are numbers that stand for strings (tracerd_intern()); the number 0 is "no name", and
  *    an event with it is dropped where a name is needed. Names may be any bytes; the string is
  *    copied, so that it may belong to a plug-in which is unloaded later.
@@ -59,7 +59,7 @@ enum tracerd_flags {
 	TRACERD_NO_THREAD = 1 << 0,
 };
 
-/* What tracerd_start() may be told; zero means the default. */
+/* Options of tracerd_start(); zero means the default. */
 typedef struct tracerd_options {
 	size_t size;	     /* sizeof(tracerd_options), so that the struct can grow */
 	const char *socket;  /* the daemon's; NULL: tracerd_default_socket() */
@@ -96,7 +96,7 @@ int tracerd_fd(void);
 /* Does what there is to do and returns at once: 0, or -EBADF as above. One thread at a time. */
 int tracerd_dispatch(void);
 
-/* How the recording goes. */
+/* State and losses of the recording. */
 typedef struct tracerd_event_stats {
 	size_t size;		/* set by the caller: sizeof(tracerd_event_stats) */
 	uint32_t enabled;	/* events are recorded */
@@ -106,8 +106,8 @@ typedef struct tracerd_event_stats {
 	uint64_t events_lost;	/* of threads that found no free ring */
 	uint64_t names_lost;	/* that found no room */
 	uint64_t texts_cut;	/* logs and arguments that were longer than a record holds */
-	uint64_t registrations; /* how often a daemon has taken the program in */
-	int last_error;		/* why the last attempt failed: as tracerd_error_name() takes it; 0: it did not */
+	uint64_t registrations; /* how often a daemon has accepted the program */
+	int last_error;		/* of the last attempt to connect, for tracerd_error_name(); 0: it succeeded */
 } tracerd_event_stats;
 
 void tracerd_get_event_stats(tracerd_event_stats *stats);
@@ -115,7 +115,7 @@ void tracerd_get_event_stats(tracerd_event_stats *stats);
 /*
  * Asks for a snapshot of this program: everything that the daemon records of it, its stacks included if it
  * is armed. Returns at once; `reason` (up to 448 bytes, may be NULL) will be in the snapshot. 0: the daemon
- * was told; -ENOTCONN: there is none; -EAGAIN: too soon after the last one (the daemon's interval,
+ * has the request; -ENOTCONN: there is no daemon; -EAGAIN: too soon after the last one (the daemon's interval,
  * by default a second); counted.
  */
 int tracerd_snapshot(const char *reason);
