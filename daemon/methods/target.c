@@ -153,7 +153,7 @@ static void on_armed(void *arg, int answer, struct target *t, const char *why)
 {
 	struct armer *a = arg;
 	struct methods *m = a->reader.methods;
-	char untold[200] = "";
+	char why_not[200] = "";
 	enum protocol_error e = answer ? arm_error(answer, &why) : API_OK;
 
 	audit_log(m->audit, conn_peer(a->conn), "target.arm", t ? target_name(t) : "", answer ? protocol_error_code(e) : "ok");
@@ -163,8 +163,8 @@ static void on_armed(void *arg, int answer, struct target *t, const char *why)
 		clockseries_start(m->clocks);
 		/* A client that gets no answer cannot disarm: do it now. */
 		if (!pending_reply(a->pending, target_answer(&a->reader, t)) &&
-		    targets_release(m->targets, t, untold, sizeof(untold)) != 0)
-			log_warning("target %s stays armed without an answer to its client: %s", target_name(t), untold);
+		    targets_release(m->targets, t, why_not, sizeof(why_not)) != 0)
+			log_warning("target %s stays armed without an answer to its client: %s", target_name(t), why_not);
 	}
 	free(a);
 }

@@ -66,7 +66,7 @@ void producer_forget(struct producer *p)
 	(void)producer_ref(p);
 	if (ps->callbacks.gone)
 		ps->callbacks.gone(ps->callbacks.arg, p);
-	if (p->ps) { /* whom it was told may have done so themselves */
+	if (p->ps) { /* a callback may have forgotten it already */
 		TAILQ_REMOVE(&ps->all, p, link);
 		TAILQ_REMOVE(&ps->ended, p, ended_link);
 		LIST_REMOVE(p, by_pid);

@@ -41,7 +41,7 @@ enum {
 	PRODUCER_E_QUOTA,	/* of this user */
 	PRODUCER_E_BUSY,	/* of the daemon; or the process has a live producer */
 	PRODUCER_E_GONE,	/* the process has ended */
-	PRODUCER_E_UNSUPPORTED, /* the clock of the rings cannot be told on this machine */
+	PRODUCER_E_UNSUPPORTED, /* this machine cannot convert the clock of the rings */
 };
 
 /* A cause that a producer has written, checked and with its times on MONOTONIC_RAW. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes a bundle (common/bundle/bundle.h says what that is) into the spool: the steps that run on the copier thread, and
- * the text of meta.json. Knows nothing of states: it does one step when told and says how it went.
+ * the text of meta.json. Knows nothing of states: it does one step at a time and reports how it went.
  *
  *   begin+copy   temporary directory; out of the frozen recording first the event rings, which go on being
  *                written, then perf.data; vDSO

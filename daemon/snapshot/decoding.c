@@ -265,7 +265,7 @@ static void on_request(struct decoder *decoder, const struct file_request *reque
 	if (request->kind == FILE_REQUEST_OBJECT && request->ino)
 		fd = frozen_image_fd(d->request.frozen, request->maj, request->min, request->ino);
 	if (fd >= 0) {
-		/* the kernel itself told which file it is */
+		/* the kernel itself reported which file it is */
 		struct opener_answer a = {.fd = -1,
 					  .source = OPENER_KEPT,
 					  .stat.st_dev = makedev(request->maj, request->min),

@@ -15,7 +15,7 @@
 #include "common/base/safefile.h"
 #include "common/bundle/bundle.h"
 
-/* What one purge removes, told by name: the items are the loop's. */
+/* What one purge removes, by name: the copier thread may not look at the items. */
 struct spool_purge {
 	struct spool *spool;
 	size_t n;

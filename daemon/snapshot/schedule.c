@@ -93,8 +93,8 @@ static void start_next(struct snapshots *s)
 	while ((n = next_to_decode(s)) != NULL)
 		snapshot_decode(n);
 	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->state == SNAPSHOT_COPIED && !n->told)
-			snapshot_tell(n);
+		if (n->state == SNAPSHOT_COPIED && !n->reported)
+			snapshot_report(n);
 }
 
 static void on_schedule(evutil_socket_t fd, short what, void *arg)

@@ -53,7 +53,7 @@ struct snapshot {
 	uint64_t created_ns, frozen_ns, published_ns, bytes, blind_ns; /* REALTIME; 0: not yet */
 	uint64_t frozen_raw_ns;
 	struct decoder_progress progress;
-	uint64_t progress_told_ns;
+	uint64_t progress_reported_ns;
 	const char *error_code; /* of the protocol; NULL: none */
 	char error[1024];
 	struct json_object *summary;
@@ -77,7 +77,7 @@ struct snapshot {
 	struct json_object *meta; /* the text that a step writes; owned */
 	struct json_object *decoder_meta; /* "decoder" of meta.json */
 	bool ready;    /* frozen, and nothing is to be waited for before the copy */
-	bool told;     /* clients know of the state */
+	bool reported; /* clients know of the state */
 	bool has_slot; /* one of snapshots_running */
 	bool failed_decode;
 	bool stopped;		       /* its step decides: */
@@ -107,12 +107,12 @@ bool snapshot_has_ended(const struct snapshot *n);
 struct snapshot_reaction snapshot_reaction(const struct snapshot *n, enum snapshot_event event);
 /* Enters the first state. */
 void snapshot_begin(struct snapshot *n);
-/* Logs, counts, asserts that the edge is legal, tells the hub, arms the state's deadline. */
+/* Logs, counts, asserts that the edge is legal, emits the event, arms the state's deadline. */
 void snapshot_set_state(struct snapshot *n, enum snapshot_state state);
-/* Tells the hub of a state that was entered silently. */
-void snapshot_tell(struct snapshot *n);
+/* Emits the event of a state that was entered silently. */
+void snapshot_report(struct snapshot *n);
 void snapshot_set_progress(struct snapshot *n, const struct decoder_progress *progress);
-/* Remembers the first error; the caller changes the state. */
+/* Keeps the first error; the caller changes the state. */
 void snapshot_set_error(struct snapshot *n, const char *code, const char *fmt, ...) _printf_(3, 4);
 /* S without what is of one moment only: for meta.json. */
 struct json_object *snapshot_to_stored(const struct snapshot *n);

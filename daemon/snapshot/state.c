@@ -115,11 +115,11 @@ static void arm_deadline(struct snapshot *n)
 	(void)evtimer_add(n->deadline, &t);
 }
 
-void snapshot_tell(struct snapshot *n)
+void snapshot_report(struct snapshot *n)
 {
 	struct json_object *data = snapshot_to_json(n, false);
 
-	n->told = true;
+	n->reported = true;
 	if (data && n->s->c.hub)
 		hub_emit(n->s->c.hub, "snapshot.state", n->uid, data);
 	else
@@ -129,7 +129,7 @@ void snapshot_tell(struct snapshot *n)
 static void enter(struct snapshot *n, enum snapshot_state state)
 {
 	n->state = state;
-	n->told = false;
+	n->reported = false;
 	if (snapshot_has_ended(n)) {
 		n->s->counts[state]++;
 		if (state == SNAPSHOT_FAILED)
@@ -142,7 +142,7 @@ static void enter(struct snapshot *n, enum snapshot_state state)
 	(void)snprintf(n->progress.stage, sizeof(n->progress.stage), "%s", names[state]);
 	/* most find a decoder at once: clients never see them queued again */
 	if (state != SNAPSHOT_COPIED)
-		snapshot_tell(n);
+		snapshot_report(n);
 }
 
 void snapshot_begin(struct snapshot *n)
@@ -176,9 +176,9 @@ void snapshot_set_progress(struct snapshot *n, const struct decoder_progress *pr
 	struct json_object *data;
 
 	n->progress = *progress;
-	if (!n->s->c.hub || now - n->progress_told_ns < PROGRESS_EVERY_NS)
+	if (!n->s->c.hub || now - n->progress_reported_ns < PROGRESS_EVERY_NS)
 		return;
-	n->progress_told_ns = now;
+	n->progress_reported_ns = now;
 	data = json_object_new_object();
 	json_add_string(data, "snapshot", n->id);
 	json_add(data, "progress", progress_json(n));

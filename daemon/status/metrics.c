@@ -85,7 +85,7 @@ static bool is_label(const char *s)
 	return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")] == '\0';
 }
 
-/* The stream goes on where a piece had no room: that it has is only told here. */
+/* A stream without room goes on with the next piece: only `failed` remembers. */
 struct out {
 	FILE *f;
 	bool failed;

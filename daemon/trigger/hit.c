@@ -16,7 +16,7 @@
 #include "daemon/trigger/trigger_internal.h"
 
 /* Subscribers hear of hits without a snapshot at most this often for each trigger. */
-#define TELL_EVERY_NS 100000000ULL
+#define REPORT_EVERY_NS 100000000ULL
 /* A hit's own time counts as long as it is one of the last moments; it is the producer's word. */
 #define HIT_AGE_MAX_NS 1000000000ULL
 
@@ -59,17 +59,17 @@ void counts_add_json(const struct trigger_counts *counts, struct json_object *o)
 
 /* ---- telling */
 
-void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
-		  enum suppressed why, uint64_t *told_ns)
+void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
+		  enum suppressed why, uint64_t *reported_ns)
 {
 	uint64_t now = raw_now_ns();
 	char name[CAUSE_TRIGGER_MAX];
 	struct json_object *o;
 
 	if (why != NOT_SUPPRESSED) {
-		if (now - *told_ns < TELL_EVERY_NS)
+		if (now - *reported_ns < REPORT_EVERY_NS)
 			return;
-		*told_ns = now;
+		*reported_ns = now;
 	}
 	/* Here, and not before the freeze. */
 	if (cause->kind == CAUSE_REGION)
@@ -131,7 +131,7 @@ static void finish(struct trigger *t, struct cause *cause, struct snapshot *snap
 	counts_add(&t->ts->counts, why);
 	if (snapshot)
 		(void)snprintf(t->last_snapshot, sizeof(t->last_snapshot), "%s", snapshot_id(snapshot));
-	trigger_tell(t->ts, target_name(t->target), cause, snapshot, why, &t->told_ns);
+	trigger_report(t->ts, target_name(t->target), cause, snapshot, why, &t->reported_ns);
 }
 
 static void take(struct trigger *t, struct cause *cause)

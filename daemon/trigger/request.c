@@ -152,5 +152,5 @@ void triggers_request(struct triggers *ts, struct producer *producer, const stru
 	}
 	why = take(ts, q, target, &cause, &snapshot);
 	counts_add(&ts->requests, why);
-	trigger_tell(ts, target_name(target), &cause, snapshot, why, &q->told_ns);
+	trigger_report(ts, target_name(target), &cause, snapshot, why, &q->reported_ns);
 }

@@ -83,7 +83,7 @@ struct trigger {
 	/* hits */
 	struct trigger_limit limit;
 	struct trigger_counts counts;
-	uint64_t last_hit_unix_ns, told_ns;
+	uint64_t last_hit_unix_ns, reported_ns;
 	char last_snapshot[SPOOL_ID_LEN + 1];
 	bool running;	      /* a snapshot of it has not ended */
 	struct event *after;  /* NULL if it does not wait */
@@ -96,7 +96,7 @@ struct request_limiter {
 	LIST_ENTRY(request_limiter) link;
 	uint64_t target; /* its id */
 	struct trigger_limit limit;
-	uint64_t told_ns;
+	uint64_t reported_ns;
 	bool running;
 };
 
@@ -132,8 +132,8 @@ void trigger_sync(struct trigger *t);
 /* Begins a snapshot at once: NOT_SUPPRESSED, or why not. */
 enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,
 				 snapshot_done_fn done, void *arg, struct snapshot **ret);
-void trigger_tell(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
-		  enum suppressed why, uint64_t *told_ns);
+void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
+		  enum suppressed why, uint64_t *reported_ns);
 void counts_add(struct trigger_counts *counts, enum suppressed why);
 void counts_add_json(const struct trigger_counts *counts, struct json_object *o);
 /* Makes the timer of after_ns. 0, -ENOMEM. */

@@ -622,7 +622,7 @@ static void mix_job(uint64_t *h, const struct copier_job *job)
 static void mix_snapshot(uint64_t *h, struct snapshot *n)
 {
 	const bool flags[] = {
-		n->on_disk, n->deleted, n->ready, n->told, n->has_slot, n->failed_decode, n->stopped, n->job.submitted,
+		n->on_disk, n->deleted, n->ready, n->reported, n->has_slot, n->failed_decode, n->stopped, n->job.submitted,
 		n->frozen, n->item, n->deadline, n->deadline && evtimer_pending(n->deadline, NULL), n->done,
 		atomic_load(&n->build.cancel), n->build.dir.dir_fd >= 0, n->queued.user, n->running.user,
 		n->target_id == made.target.id,

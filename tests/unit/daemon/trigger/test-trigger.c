@@ -319,7 +319,7 @@ static void end_snapshots(void)
 
 /* ---- the daemon's part */
 
-struct told {
+struct reported {
 	struct json_object *last;
 	unsigned n;
 };
@@ -330,17 +330,17 @@ struct fixture {
 	struct quota quota;
 	struct hub *hub;
 	struct subscriber *subscriber, *stranger;
-	struct told told, stranger_told;
+	struct reported reported, stranger_reported;
 	struct triggers *triggers;
 };
 
 static bool deliver(void *arg, struct json_object *message)
 {
-	struct told *told = arg;
+	struct reported *reported = arg;
 
-	json_object_put(told->last);
-	told->last = json_object_get(json_get_object(message, "data"));
-	told->n++;
+	json_object_put(reported->last);
+	reported->last = json_object_get(json_get_object(message, "data"));
+	reported->n++;
 	return true;
 }
 
@@ -369,8 +369,8 @@ static int setup(void **state)
 	quota_init(&f->quota, &f->config);
 	f->quota.exempt = (uid_t)-1;
 	assert_int_equal(hub_new(&f->hub), 0);
-	assert_int_equal(subscriber_new(f->hub, 1000, false, UINT64_MAX, deliver, &f->told, &f->subscriber), 0);
-	assert_int_equal(subscriber_new(f->hub, 3000, false, UINT64_MAX, deliver, &f->stranger_told, &f->stranger), 0);
+	assert_int_equal(subscriber_new(f->hub, 1000, false, UINT64_MAX, deliver, &f->reported, &f->subscriber), 0);
+	assert_int_equal(subscriber_new(f->hub, 3000, false, UINT64_MAX, deliver, &f->stranger_reported, &f->stranger), 0);
 	c = (struct triggers_context){.base = f->base, .config = &f->config, .quota = &f->quota, .hub = f->hub};
 	assert_int_equal(triggers_new(&c, &f->triggers), 0);
 	*state = f;
@@ -385,12 +385,12 @@ static int teardown(void **state)
 	assert_int_equal(p1.refs, 0);
 	assert_int_equal(p2.refs, 0);
 	assert_int_equal(entries(&p1) + entries(&p2), 0);
-	assert_int_equal(f->stranger_told.n, 0);
+	assert_int_equal(f->stranger_reported.n, 0);
 	for (unsigned i = 0; i < n_taken; i++)
 		assert_null(taken[i].done); /* ended, or forgotten */
 	(void)subscriber_free(f->subscriber);
 	(void)subscriber_free(f->stranger);
-	json_object_put(f->told.last);
+	json_object_put(f->reported.last);
 	f->hub = hub_free(f->hub);
 	quota_fini(&f->quota);
 	config_fini(&f->config);
@@ -495,7 +495,7 @@ static uint64_t total_of(struct fixture *f, const char *of, const char *why)
 
 static const char *told_why(const struct fixture *f)
 {
-	return json_get_string(f->told.last, "suppressed");
+	return json_get_string(f->reported.last, "suppressed");
 }
 
 /* Runs the loop so long. */
@@ -586,12 +586,12 @@ static void test_hit(void **state)
 	assert_int_equal(taken[0].cause.begin_raw_ns, now - 7310000);
 	/* the region by our own name for it, not by the program's */
 	assert_string_equal(taken[0].cause.reason, "region \"serve\" took 7.31 ms, over 5 ms");
-	assert_int_equal(f->told.n, 1);
-	assert_string_equal(json_get_string(f->told.last, "trigger"), "g1");
-	assert_string_equal(json_get_string(f->told.last, "target"), "t1");
-	assert_string_equal(json_get_string(f->told.last, "snapshot"), "snapshot-0");
+	assert_int_equal(f->reported.n, 1);
+	assert_string_equal(json_get_string(f->reported.last, "trigger"), "g1");
+	assert_string_equal(json_get_string(f->reported.last, "target"), "t1");
+	assert_string_equal(json_get_string(f->reported.last, "snapshot"), "snapshot-0");
 	assert_null(told_why(f));
-	assert_int_equal(number(json_get_object(f->told.last, "cause"), "duration_ns"), 7310000);
+	assert_int_equal(number(json_get_object(f->reported.last, "cause"), "duration_ns"), 7310000);
 	o = trigger_to_json(t);
 	assert_string_equal(json_get_string(o, "last_snapshot"), "snapshot-0");
 	assert_true(number(o, "last_hit_at") > 0);
@@ -738,7 +738,7 @@ static void test_suppressed_hits_are_told_seldom(void **state)
 		serve(f, 6 * MS);
 	}
 	assert_int_equal(count_of(t, "cooldown"), 1000);
-	assert_in_range(f->told.n, 1 + 9, 1 + 11);
+	assert_in_range(f->reported.n, 1 + 9, 1 + 11);
 	end_snapshots();
 }
 
@@ -924,8 +924,8 @@ static void test_two_owners(void **state)
 		assert_int_equal(taken[i].cause.over_ns, is_mine ? 5 * MS : 2 * MS);
 	}
 	/* each sees its own, in the list, by name and in events */
-	assert_int_equal(f->told.n, 1);
-	assert_string_equal(json_get_string(f->told.last, "trigger"), trigger_name(mine));
+	assert_int_equal(f->reported.n, 1);
+	assert_string_equal(json_get_string(f->reported.last, "trigger"), trigger_name(mine));
 	assert_ptr_equal(triggers_find(f->triggers, trigger_name(mine), 1000, false), mine);
 	assert_null(triggers_find(f->triggers, trigger_name(theirs), 1000, false));
 	assert_ptr_equal(triggers_find(f->triggers, trigger_name(theirs), 5, true), theirs);
@@ -972,7 +972,7 @@ static void test_after(void **state)
 
 	serve(f, 6 * MS);
 	assert_int_equal(n_taken, 0);
-	assert_int_equal(f->told.n, 0); /* what becomes of it is not known */
+	assert_int_equal(f->reported.n, 0); /* what becomes of it is not known */
 	now += 5 * MS;
 	serve(f, 7 * MS);
 	assert_int_equal(n_taken, 0);
@@ -1078,8 +1078,8 @@ static void test_request(void **state)
 	assert_int_equal(taken[0].cause.uid, 1000);
 	assert_false(taken[0].admin);
 	assert_string_equal(taken[0].cause.reason, "queue is full");
-	assert_null(json_get_string(f->told.last, "trigger"));
-	assert_string_equal(json_get_string(f->told.last, "snapshot"), "snapshot-0");
+	assert_null(json_get_string(f->reported.last, "trigger"));
+	assert_string_equal(json_get_string(f->reported.last, "snapshot"), "snapshot-0");
 	/* too early, then while it still runs */
 	now += 500 * MS;
 	request(f, &p1);
