@@ -57,7 +57,7 @@ void counts_add_json(const struct trigger_counts *counts, struct json_object *o)
 		json_add_uint(suppressed, suppressed_names[i], counts->suppressed[i]);
 }
 
-/* ---- telling */
+/* ---- reports */
 
 void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *reported_ns)
@@ -78,7 +78,7 @@ void trigger_report(struct triggers *ts, const char *target, struct cause *cause
 		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
 	else
 		log_info("snapshot %s of %s by %s: %s (pid %d, thread %u)", snapshot_id(snapshot), target,
-			 cause->trigger ? cause_trigger(name, cause->trigger) : "its program",
+			 cause->trigger ? cause_trigger(name, cause->trigger) : "its producer",
 			 *cause->reason ? cause->reason : "no reason given", (int)cause->pid, cause->tid);
 	if (!ts->c.hub)
 		return;
@@ -139,12 +139,11 @@ static void take(struct trigger *t, struct cause *cause)
 	struct snapshot *snapshot = NULL;
 	enum suppressed why;
 
-	t->running = true; /* it may end before it is back */
 	why = trigger_snapshot(t->ts, t->target, cause, t->admin, on_done, t, &snapshot);
-	if (why == NOT_SUPPRESSED)
+	if (why == NOT_SUPPRESSED) {
+		t->running = true;
 		trigger_limit_count(&t->limit, raw_now_ns());
-	else
-		t->running = false;
+	}
 	finish(t, cause, snapshot, why);
 }
 

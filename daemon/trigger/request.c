@@ -120,12 +120,11 @@ static enum suppressed take(struct triggers *ts, struct request_limiter *q, stru
 	if (why != NOT_SUPPRESSED)
 		return why;
 	trigger_limit_tried(&q->limit, now);
-	q->running = true;
 	why = trigger_snapshot(ts, target, cause, false, on_done, q, ret);
-	if (why == NOT_SUPPRESSED)
+	if (why == NOT_SUPPRESSED) {
+		q->running = true;
 		trigger_limit_count(&q->limit, now);
-	else
-		q->running = false;
+	}
 	return why;
 }
 

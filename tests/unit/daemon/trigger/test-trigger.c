@@ -269,7 +269,7 @@ struct snapshot {
 static struct snapshot taken[64];
 static unsigned n_taken;
 static int create_answer;
-static bool end_at_once;
+static bool end_next_turn;
 
 int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
 		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
@@ -286,10 +286,6 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	n->admin = request->admin;
 	n->done = done;
 	n->arg = arg;
-	if (end_at_once) {
-		n->done = NULL;
-		done(n, arg);
-	}
 	*ret = n;
 	return 0;
 }
@@ -362,7 +358,7 @@ static int setup(void **state)
 	now = 1000 * S;
 	n_taken = 0;
 	create_answer = 0;
-	end_at_once = false;
+	end_next_turn = false;
 
 	f->base = event_base_new();
 	assert_int_equal(config_init(&f->config), 0);
@@ -425,12 +421,20 @@ static struct trigger *add_serve(struct fixture *f, uint64_t over_ns, uint64_t c
 	return add(f, &t1, &req);
 }
 
+/* A turn of the loop: the cause, then the scheduler of snapshots. */
+static void cause_written(struct fixture *f, struct producer *p, const struct producer_cause *cause)
+{
+	triggers_cause(f->triggers, p, cause);
+	if (end_next_turn)
+		end_snapshots();
+}
+
 static void tell(struct fixture *f, struct producer *p, uint32_t id, uint64_t took_ns)
 {
 	const struct producer_cause cause = {.kind = RING_CAUSE_REGION, .tid = 101, .trigger = id, .begin_raw_ns = now - took_ns,
 					     .end_raw_ns = now, .text = "lies"};
 
-	triggers_cause(f->triggers, p, &cause);
+	cause_written(f, p, &cause);
 }
 
 /* The program's region "serve" has taken so long. */
@@ -447,7 +451,7 @@ static void request(struct fixture *f, struct producer *p)
 	const struct producer_cause cause = {
 		.kind = RING_CAUSE_REQUEST, .tid = 101, .begin_raw_ns = now, .end_raw_ns = now, .text = "queue is full"};
 
-	triggers_cause(f->triggers, p, &cause);
+	cause_written(f, p, &cause);
 }
 
 static uint64_t number(struct json_object *o, const char *key)
@@ -635,20 +639,20 @@ static void test_time_is_the_regions(void **state)
 	struct trigger *t = add_serve(f, 5 * MS, 10 * S);
 	struct producer_cause cause = {.kind = RING_CAUSE_REGION, .trigger = entry_of(&p1, "serve")->id, .text = ""};
 
-	end_at_once = true;
+	end_next_turn = true;
 	/* heard of 1 ms late, then at once: the program saw 10 s between them */
 	cause.begin_raw_ns = now - 10 * MS;
 	cause.end_raw_ns = now - 1 * MS;
-	triggers_cause(f->triggers, &p1, &cause);
+	cause_written(f, &p1, &cause);
 	now += 10 * S - 1 * MS;
 	serve(f, 6 * MS);
 	assert_int_equal(n_taken, 2);
 	/* a program that says it was long ago, or will be, gains nothing */
 	cause.end_raw_ns = now + 3600 * S;
-	triggers_cause(f->triggers, &p1, &cause);
+	cause_written(f, &p1, &cause);
 	cause.begin_raw_ns = 0;
 	cause.end_raw_ns = now / 2;
-	triggers_cause(f->triggers, &p1, &cause);
+	cause_written(f, &p1, &cause);
 	assert_int_equal(n_taken, 2);
 	assert_int_equal(count_of(t, "cooldown"), 2);
 }
@@ -660,7 +664,7 @@ static void test_per_hour(void **state)
 		.uid = 1000, .region = "serve", .over_ns = 1 * MS, .cooldown_ns = 1 * S, .max_per_hour = 3};
 	struct trigger *t = add(f, &t1, &req);
 
-	end_at_once = true;
+	end_next_turn = true;
 	for (int i = 0; i < 10; i++) {
 		serve(f, 2 * MS);
 		now += 2 * S;
@@ -1088,7 +1092,7 @@ static void test_request(void **state)
 	request(f, &p1);
 	assert_string_equal(told_why(f), "busy");
 	assert_int_equal(n_taken, 1);
-	end_at_once = true;
+	end_next_turn = true;
 	end_snapshots();
 	f->config.program_snapshots_per_hour = 3;
 	for (int i = 0; i < 5; i++) {
@@ -1108,7 +1112,7 @@ static void test_request_chooses_a_target(void **state)
 {
 	struct fixture *f = *state;
 
-	end_at_once = true;
+	end_next_turn = true;
 	/* one that records before one that does not, the own one before another's */
 	t1.state = TARGET_EXITED;
 	request(f, &p1);
