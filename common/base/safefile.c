@@ -5,35 +5,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 
 #include "common/base/io.h"
 #include "common/base/log.h"
+#include "common/base/openat2.h"
 
 #define CHUNK (1U << 20)
 
 static int open_beneath(int dir_fd, const char *path, int flags, mode_t mode, int *ret_fd)
 {
-	struct open_how how = {
-		.flags = (unsigned)(flags | O_CLOEXEC | O_NOCTTY),
-		.mode = flags & O_CREAT ? mode : 0,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-	};
-	long fd;
+	int fd = openat2_fd(dir_fd, path, flags | O_NOCTTY, mode,
+			    RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 
-	do
-		fd = syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
-	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
 	if (fd < 0)
-		return -errno;
-	*ret_fd = (int)fd;
+		return fd;
+	*ret_fd = fd;
 	return 0;
 }
 

@@ -3,16 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "common/base/escape.h"
 #include "common/base/fileid.h"
 #include "common/base/io.h"
+#include "common/base/openat2.h"
 #include "common/bundle/bundle.h"
 
 struct root {
@@ -120,16 +119,9 @@ static int open_found(int found, int *ret_fd, struct stat *ret_stat)
 
 static int open_in(int root, const char *path, uint64_t resolve, int *ret_fd, struct stat *ret_stat)
 {
-	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS | resolve};
-	_cleanup_close_ int found = -1;
+	_cleanup_close_ int found = openat2_fd(root, path, O_PATH, 0, RESOLVE_NO_MAGICLINKS | resolve);
 
-	/* EAGAIN: a rename raced with "..", and the kernel asks to try again; not for ever */
-	for (int tries = 0; found < 0; tries++) {
-		found = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-		if (found < 0 && ((errno != EAGAIN && errno != EINTR) || tries == 8))
-			return -errno;
-	}
-	return open_found(found, ret_fd, ret_stat);
+	return found < 0 ? found : open_found(found, ret_fd, ret_stat);
 }
 
 /* ---- one attempt */

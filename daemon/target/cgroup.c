@@ -4,14 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "common/base/io.h"
+#include "common/base/openat2.h"
 
 #define MOUNTINFO_MAX (4u << 20)
 #define PROCS_BYTES_MAX (1u << 20)
@@ -91,13 +90,8 @@ int cgroup_mount_open(int *ret_fd)
 
 static int open_beneath(int dirfd, const char *path)
 {
-	struct open_how how = {
-		.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
-	};
-	int fd = (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
-
-	return fd < 0 ? -errno : fd;
+	return openat2_fd(dirfd, path, O_RDONLY | O_DIRECTORY, 0,
+			  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
 }
 
 /* The directories still to look into, by path below the mount: breadth first, so the shortest wins. */
