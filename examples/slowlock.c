@@ -8,12 +8,13 @@
  * request that comes in that moment waits, and neither the request's code nor a profile of the CPU
  * says for what.
  *
- *	slowlock [--seconds N] [--every MS] [--hold MS] [--events]
+ *	cc -O2 -g -pthread -o slowlock slowlock.c $(pkg-config --cflags --libs tracerd)
+ *	./slowlock [--seconds N] [--every MS] [--hold MS] [--events] &
  *
- * Every slow request is told on the standard output. With --events it also writes events of its own (docs/events.md):
+ * It prints a line for every slow request. With --events it also writes events of its own (docs/events.md):
  * each request and its parts are regions, so that a slow one can be the trigger of a snapshot:
  *
- *	tracectl trigger add PID --region request --over 20ms
+ *	tracectl trigger add $! --region request --over 20ms
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -174,7 +175,7 @@ static visible void rebuild_index(void)
 	sort_entries(now_ns() + hold_ns);
 	tracerd_counter(TRACERD_NAME("rebuilds"), (int64_t)++cache.rebuilds);
 	(void)pthread_mutex_unlock(&cache.lock);
-	/* work behind the unlock, so that it is a call and not a jump */
+	/* work after the unlock, so that the unlock is a call and not a jump */
 	cache.entries[0].key ^= 1;
 }
 

@@ -2,6 +2,9 @@
 /*
  * A small program for `tracectl run --backend=step`: it sorts a few words and prints them. Each call of compare() and
  * swap() is in the trace. Linked statically it executes some 40,000 instructions, and stepping takes seconds.
+ *
+ *	cc -O1 -g -fno-inline -o sortwords sortwords.c        # and -static, if you can
+ *	tracectl run --backend=step -- ./sortwords
  */
 #include <stdio.h>
 #include <string.h>
