@@ -44,7 +44,11 @@ cause=$(sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | sed -n 2,4p)
 echo "$cause" | sed -n 1p | grep -qE '1\. [0-9]{2,3}(\.[0-9])? ms  worker-[1-4] ' || fail "the longest wait: $cause"
 echo "$cause" | sed -n 2p | grep -q 'mutex_lock.* <- cache_get <- handle_request' || fail "the stack of the wait: $cause"
 echo "$cause" | sed -n 3p | grep -q 'held by maintenance .*, which released it in .* <- rebuild_index' || fail "the holder: $cause"
-ok "the summary names the lock's place and its holder"
+# The README shows the same moment: its lines up to the functions, whose names are the C library's, and the numbers.
+shape() { sed -nE '/^ *longest waits for a lock/,/^$/{s/^ +//;s/; the longest of .*//;s/^(waited|.* released it) in .*/\1 in/
+	s/worker-[0-9]/worker-N/;s/[0-9.]+ m?s/TIME/g;s/tid [0-9]+/tid N/;p}' "$1" | head -n 4; }
+[ "$(shape "$TRACERD_SRC/README.md")" = "$(shape "$TMP/out")" ] || fail "the README shows $(shape "$TRACERD_SRC/README.md"), this is $(shape "$TMP/out")"
+ok "the summary names the lock's place and its holder, as the README has it"
 grep -q 'sort_entries <- rebuild_index' "$TMP/out" || fail "the heaviest stacks do not have the culprit"
 for name in maintenance worker-1 worker-2 worker-3 worker-4 slowlock; do
 	grep -q "^  $name  *[0-9]" "$TMP/out" || fail "no thread $name"
