@@ -73,7 +73,7 @@ extern long n_open;
 cc = os.environ.get("CC", "gcc").split()
 for page in PAGES:
     for i, code in enumerate(re.findall(r"^```c(?:pp)?\n(.*?)^```", page.read_text(), re.M | re.S)):
-        how = ["-x", "c", "-std=c99", "-Wno-unused-function"] if "tracerd::" not in code else ["-x", "c++", "-std=c++11"]
-        done = subprocess.run([*cc, *how, "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fsyntax-only",
+        how = ["-x", "c", "-std=c99"] if "tracerd::" not in code else ["-x", "c++", "-std=c++11"]
+        done = subprocess.run([*cc, *how, "-Wall", "-Wextra", "-Werror", "-Wno-unused", "-fsyntax-only",
                                f"-I{SRC}/client/include", "-"], input=PRELUDE + code.replace("...\n", "\n"), capture_output=True, text=True)
         expect(done.returncode == 0, f"example {i + 1} of {page.name} compiles: {done.stderr}")
