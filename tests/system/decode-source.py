@@ -110,7 +110,7 @@ def check_inlined(work, tool, level, truth):
     name = f"{tool} {level}"
     program = work / f"inlined-{tool}{level}"
     compile_with(tool, program, level)
-    r = Recording(work, program.name, [program])
+    r = Recording(work, program.name, [keep_program(program)])
     lines, inlined = decode(r, "--calls", "--lines"), decode(r, "--calls", "--inline")
     if bare(lines) != decode(r, "--calls"):
         fail(f"{name}: --lines changes more than it adds")
@@ -135,7 +135,8 @@ def check_inlined(work, tool, level, truth):
 
 def compile_with(tool, out, *flags):
     # Ubuntu's gcc checks calls as printf() by functions of libc's headers, which are inlined
-    p = subprocess.run([tool, "-g", "-fno-optimize-sibling-calls", "-U_FORTIFY_SOURCE", *flags, "-o", out, SOURCE], capture_output=True, text=True)
+    p = subprocess.run([tool, "-g", "-fno-optimize-sibling-calls", "-U_FORTIFY_SOURCE", *flags, "-o", out, SOURCE], cwd=CALLS,
+                       capture_output=True, text=True)
     if p.returncode:
         fail(f"{out.name}: {p.stderr}")
 
@@ -145,7 +146,7 @@ def check_without(work):
     program, full = work / "stripped", work / "full"
     compile_with("gcc", full, "-O2", "-Wl,--build-id")
     subprocess.run(["objcopy", "--strip-debug", full, program], check=True)
-    r = Recording(work, "stripped", [program])
+    r = Recording(work, "stripped", [keep_program(program)])
 
     def own(text):
         """Times that are interpolated depend on how much of the trace is looked at, the depth on what others have inlined."""
@@ -167,7 +168,7 @@ def check_without(work):
     (work / "stripped.debug").rename(place)
     (work / "whole").mkdir()
     shutil.copy(full, work / "whole/stripped")
-    want = own(decode(Recording(work, "whole.run", [work / "whole/stripped"]), "--calls", "--inline"))
+    want = own(decode(Recording(work, "whole.run", [keep_program(work / "whole/stripped")]), "--calls", "--inline"))
     got = own(decode(r, "--calls", "--inline", "--symfs", work / "fs"))
     expect(got == want and any("inlined" in x for x in got), "debug information in a file of its own, found by its build id")
 
@@ -175,9 +176,8 @@ def check_without(work):
 def check_rest(work):
     """Signals, coroutines, exceptions, longjmp, threads: what is inlined in calls changes none of them."""
     programs = {}
-    for name, sources, args in (("jumps", ["jumps.c"], []), ("signals", ["signals.c"], []), ("throws", ["throws.cc"], []),
-                                ("coroutines", ["coroutines.c"], []), ("threads", ["threads.c"], [])):
-        programs[name] = ([compile_calls(work, f"{name}-O2", sources, "-O2"), *args], 0)
+    for name in COMMON:
+        programs[name] = ([common_program(work, name)], 0)
     for name, r in record_all(work, programs).items():
         plain, inlined = decode(r, "--calls", "--lines"), decode(r, "--calls", "--inline")
         n = 0
@@ -258,7 +258,7 @@ def main():
     tools = ["gcc"] + (["clang"] if shutil.which("clang") else [])
     for tool in tools:
         compile_with(tool, work / f"real-{tool}", "-O1", NOT_INLINED)
-        real = Recording(work, f"real-{tool}", [work / f"real-{tool}"])
+        real = Recording(work, f"real-{tool}", [keep_program(work / f"real-{tool}")])
         truth = of_program(tree(decode(real, "--calls"), "real"), f"real-{tool}")
         expect(len(truth) > 100, f"{tool}: {len(truth)} calls where nothing is inlined")
         for level in ("-O1", "-O2", "-Os"):

@@ -152,7 +152,7 @@ def children_never_seen(work):
     """Of a parent that is deep in calls: what each begins with must not cost more than the recording."""
     (work / "far.c").write_text(FAR_DOWN)
     subprocess.run(["gcc", "-O1", "-fno-optimize-sibling-calls", "-static", "-o", "far", "far.c"], cwd=work, check=True)
-    r = Recording(work, "far", [work / "far"])
+    r = Recording(work, "far", [keep_program(work / "far")])
     lines = decode(r, "--calls").splitlines()
     pid = int(re.match(r"thread (\d+)/", next(x for x in lines if x.startswith("thread")))[1])
     deepest = max(int(x.split()[0].lstrip("~")) for x in lines if x.endswith(" down (far) {"))
@@ -162,7 +162,7 @@ def children_never_seen(work):
     for i in range(3000):
         f.task(FORK, deepest, 3000000 + i, 3000000 + i, pid, pid)
     f.records += rest
-    f.write_file(r.data)
+    r.data = f.write_file(work / "never.data")
     report = json.loads(decode(r, "--json", "--stats"))
     unknown = report["losses"].get("forked_stacks_unknown", 0)
     expect(2000 < unknown < 3000, f"some of them have their parent's calls, and the others are told: {unknown}")

@@ -82,11 +82,6 @@ def compare(r, have_perf):
 
 def programs(work):
     static = compile_calls(work, "plain-static", ["plain.c"], "-O2", "-static")
-    jumps = compile_calls(work, "jumps", ["jumps.c"], "-O1", "-static")
-    throws = compile_calls(work, "throws", ["throws.cc"], "-O1", "-static-libstdc++", "-static-libgcc")
-    coroutines = compile_calls(work, "coroutines", ["coroutines.c"], "-O1")
-    signals = compile_calls(work, "signals", ["signals.c"], "-O0", "-static")
-    threads = compile_calls(work, "threads", ["threads.c"], "-O1", "-static-pie")
     host = compile_calls(work, "host", ["host.c"], "-O1")
     plugin = compile_calls(work, "plugin.so", ["plugin.c"], "-O1", "-shared", "-fPIC")
     callbacks = compile_calls(work, "callbacks", ["plain.c"], "-O0", "-Wl,-z,now")
@@ -94,14 +89,10 @@ def programs(work):
         "python": ([sys.executable, "-I", "-S", "-c", "pass"], 500000),
         "ls": (["ls", "/"], 400000),
         "shell": (["sh", "-c", "true; /bin/echo one; (exit 3); /bin/true"], 0),
-        "throws": ([throws], 0),
         "plain, static": ([static], 0),
         "plain, lazily bound": ([compile_calls(work, "plain-lazy", ["plain.c"], "-O2", "-Wl,-z,lazy")], 0),
         "plain, bound at once": ([callbacks], 0),
-        "jumps": ([jumps], 0),
-        "coroutines": ([coroutines], 0),
-        "signals": ([signals], 0),
-        "threads": ([threads], 0),
+        **{name: ([common_program(work, name)], 0) for name in COMMON},
         "plug-in": ([host, plugin, plugin], 0),
         "vDSO": ([compile_calls(work, "clock", ["clock.c"], "-O1")], 0),
     }

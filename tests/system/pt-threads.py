@@ -108,7 +108,6 @@ def is_bounded(data, work):
 
 def main():
     work = tmp()
-    threads = compile_calls(work, "threads", ["threads.c"], "-O1")
     recursion = work / "recursion.c"
     recursion.write_text(RECURSION)
     short = work / "short.c"
@@ -116,7 +115,7 @@ def main():
     short = compile_calls(work, "short", [str(short)], "-static")
     computes = compile_calls(work, "computes", [str(recursion)], "-O1", "-fno-inline")
     made = record_all(work, {
-        "threads": ([threads], 400000),
+        "threads": ([common_program(work, "threads")], 0),
         "computes": ([computes], 1500000),
         "processes": (["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {short}; done; exit 0"], 0),
     })
