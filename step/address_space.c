@@ -17,8 +17,8 @@
 
 #define MAX_MAPS 65536u
 /*
- * Copies of pages that are kept for one process; one more, and all but their traces in the recording are
- * forgotten.
+ * Copies of pages that one process may have; when there is one more, all are dropped, and read again when they
+ * run.
  */
 #define MAX_PAGES 8192u
 #define MAX_VDSO (64u << 10)
@@ -28,13 +28,13 @@ struct map {
 	struct proc_map m; /* m.path is owned here, and terminated */
 	bool file;	   /* the path names a file whose pages may be those of the mapping */
 	bool writable;	   /* by the process, or by others through the file */
-	bool kept;	   /* while two lists are compared */
+	bool kept;	   /* it is in the new list, too, while two are compared */
 };
 
 struct page {
 	uint64_t start;
-	bool steady; /* cannot change while it is mapped: it need not be looked at again */
-	uint64_t saved; /* its place in the code file; 0: it is not there */
+	bool steady; /* cannot change while it is mapped */
+	uint64_t saved; /* its place in the code file; 0: none */
 	uint32_t prot;
 	uint16_t tail;
 	uint8_t bytes[STEP_CODE_PAGE + STEP_CODE_TAIL];
@@ -49,7 +49,7 @@ struct address_space {
 	struct page **pages; /* by address */
 	size_t n_pages, size_pages;
 	struct page *last;
-	uint64_t missed; /* an address that is mapped nowhere, as of the last reading */
+	uint64_t missed; /* a page that was not mapped when the mappings were last read */
 };
 
 uint64_t address_space_epoch(const struct address_space *s)
@@ -132,7 +132,7 @@ int address_space_copy(const struct address_space *from, pid_t pid, struct addre
 
 /* ---- memory of the process */
 
-/* What a tracer may whatever its privileges have become since it attached; slow. */
+/* Needs no privilege but to be the tracer; slow. */
 static size_t peek_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 {
 	size_t got = 0;
@@ -165,7 +165,7 @@ static size_t read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 	got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
 	if (got > 0)
 		return (size_t)got;
-	/* What may be executed and not read is readable here. */
+	/* Execute-only memory is readable here. */
 	(void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -198,7 +198,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* As the kernel's records name things: newlines as they are, "//anon" for what has no file. */
+/* The name as in the kernel's records: newlines unescaped, "//anon" where there is no file. */
 static char *own_path(const struct proc_map *m)
 {
 	char *p;
@@ -231,7 +231,7 @@ static int parse_maps(const char *text, size_t len, struct map **ret, size_t *re
 	while ((r = proc_map_next(text, len, &pos, &m)) != 0) {
 		struct map *new;
 
-		/* vsyscall lies in the kernel's half: no mapping of the process. */
+		/* vsyscall lies in the kernel's half, and is no mapping of the process. */
 		if (r < 0 || !(m.prot & PROT_EXEC) || m.start >= USER_END)
 			continue;
 		if (n == MAX_MAPS) {
@@ -286,7 +286,7 @@ static int save_vdso(struct address_space *s, pid_t tid, const struct map *map)
 	return read_memory(tid, map->m.start, image, n) == n ? step_code_vdso(s->shared.code, image, n) : 0;
 }
 
-/* The new list against the old one; both are in the order of addresses. */
+/* Replaces the list of mappings, and records what is new; both lists are sorted by address. */
 static int take_maps(struct address_space *s, pid_t tid, struct map *maps, size_t n)
 {
 	uint64_t ticks = 0;
@@ -300,7 +300,7 @@ static int take_maps(struct address_space *s, pid_t tid, struct map *maps, size_
 		if (maps[i].kept)
 			s->maps[old].kept = true;
 	}
-	/* Pages of what is gone first: the same addresses may be mapped anew. */
+	/* Unmapped pages first: the same addresses may be mapped anew. */
 	for (size_t i = 0; i < s->n_maps; i++) {
 		if (!s->maps[i].kept)
 			drop_pages(s, s->maps[i].m.start, s->maps[i].m.end);
@@ -360,7 +360,7 @@ int address_space_reread(struct address_space *s, pid_t tid)
 	(void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
 	r = io_read_file_at(AT_FDCWD, path, PROC_MAPS_BYTES_MAX, &text, &len);
 	if (r == -ENOENT || r == -ESRCH)
-		return 0; /* it ended meanwhile */
+		return 0; /* the thread has ended */
 	if (r == 0)
 		r = parse_maps(text, len, &maps, &n);
 	return r < 0 ? r : take_maps(s, tid, maps, n);
@@ -420,7 +420,7 @@ static int insert_page(struct address_space *s, struct page *p)
 	return 0;
 }
 
-/* Whether a decoder that opens the mapping's file reads the page's bytes there. */
+/* Whether a decoder finds the page's bytes in the file of the mapping. */
 static bool page_is_in_file(const struct map *map, pid_t tid, const struct page *p)
 {
 	uint8_t bytes[STEP_CODE_PAGE];
@@ -440,7 +440,7 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 	    major(st.st_dev) != map->m.maj || minor(st.st_dev) != map->m.min)
 		return false;
 	n = io_pread_full(fd, bytes, sizeof(bytes), (off_t)(map->m.pgoff + (p->start - map->m.start)));
-	/* Behind the end of the file there are zeroes in memory and nothing in the file: nothing to run, either. */
+	/* After the end of the file memory has zeros, which nobody executes. */
 	return n > 0 && memcmp(bytes, p->bytes, (size_t)n) == 0;
 }
 
@@ -472,7 +472,7 @@ static bool load_page(pid_t tid, struct page *p)
 	return true;
 }
 
-/* The page for the first time. *ret is NULL where there is none. */
+/* A page runs for the first time. *ret is NULL where there is none. */
 static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct page **ret)
 {
 	_cleanup_free_ struct page *p = NULL;
@@ -482,8 +482,8 @@ static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct 
 	*ret = NULL;
 	if (!map) {
 		/*
-		 * Mapped in a way that nobody noticed, or not at all: then only once, or a fault in a loop
-		 * would cost.
+		 * A mapping that we have missed, or none. In the second case read the mappings only once, since
+		 * the program may fault in a loop.
 		 */
 		if (start >= USER_END || s->missed == start)
 			return 0;
@@ -503,7 +503,7 @@ static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct 
 	if (!load_page(tid, p))
 		return 0;
 	p->steady = !map->writable;
-	/* The vDSO is the kernel's: decoders have it, and beside the recording it is, too. */
+	/* Decoders have the kernel's vDSO, and OUTPUT.vdso is a copy of it. */
 	if (strcmp(map->m.path, "[vdso]") == 0) {
 		p->steady = true;
 	} else if (!page_is_in_file(map, tid, p)) {
@@ -518,7 +518,7 @@ static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct 
 	return 0;
 }
 
-/* Compares what is about to run with the copy, and takes a new one if it was changed. */
+/* Compares the next instruction with the copy, and saves the page again if it has changed. */
 static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t at, const uint8_t *code, size_t n)
 {
 	const struct map *map;

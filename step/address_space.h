@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The code of one process that is stepped: what is mapped executable, and the bytes that its threads executed,
- * so that whoever decodes the recording finds the same bytes at the same time. Owns the list of mappings and
- * copies of the pages that ran.
+ * The code of one stepped process: its executable mappings, and the bytes that its threads executed, so that a
+ * decoder finds the same bytes at the same time. Owns the list of mappings and copies of the pages that ran.
  *
- *   - Each executable mapping becomes an MMAP2 record when it is first seen.
- *   - A page that runs for the first time is compared with the file that its mapping names. Is it not there, or
- *     different (a JIT, a deleted file, relocated code), the page goes to the code file and gets a record of
- *     its own.
- *   - Code that can be written is compared with that copy at each instruction; when it has changed it is
- *     written again.
+ *   - An executable mapping gets an MMAP2 record when it is first seen.
+ *   - A page that runs for the first time is compared with the file of its mapping. If the file is missing or
+ *     differs (a JIT, a deleted file, relocated code), the page goes to the code file and gets a record of its own.
+ *   - Writable code is compared with that copy at each instruction, and saved again when it has changed.
  *
- * Records must be older than the time at which a thread runs what they tell, so address_space_epoch() moves with each.
+ * A record must be older than the first instruction in what it maps, so address_space_epoch() changes with each.
  */
 #pragma once
 
@@ -35,25 +32,25 @@ struct address_space_shared {
 
 struct address_space;
 int address_space_new(const struct address_space_shared *shared, pid_t pid, struct address_space **ret) _must_check_;
-/* For a child: it has the mappings of `from`, and nobody needs to be told. */
+/* For a child, which has the mappings of `from`: no records. */
 int address_space_copy(const struct address_space *from, pid_t pid, struct address_space **ret) _must_check_;
 struct address_space *address_space_free(struct address_space *s);
 DEFINE_CLEANUP(struct address_space *, address_space_free)
 
-/* Another program: nothing of what was mapped is left. */
+/* After exec: nothing is mapped any more. */
 void address_space_clear(struct address_space *s);
 
 /*
- * Records all that is mapped, and the pages that are in the code file, once more: what came before may be forgotten.
- * address_space_forget_pages() lets go of the pages, which are met again when they run.
+ * Records all mappings and all pages in the code file once more, so that older records can be dropped.
+ * address_space_forget_pages() drops the copies of pages; they are read again when they run.
  */
 int address_space_record(const struct address_space *s, uint64_t ticks, pid_t tid) _must_check_;
 void address_space_forget_pages(struct address_space *s);
 
-/* Reads the mappings as `tid`, a thread that is stopped, has them, and records those that are new. 0 or -errno. */
+/* Reads the mappings of the stopped thread `tid`, and records those that are new. 0 or -errno. */
 int address_space_reread(struct address_space *s, pid_t tid) _must_check_;
 
-/* No instruction there that could be read. */
+/* There is no readable instruction. */
 enum { ADDRESS_SPACE_E_NO_INSN = 1 };
 
 /* The instruction at `ip` as `tid` is about to execute it, and its bytes. 0, ADDRESS_SPACE_E_NO_INSN, -errno. */
@@ -61,5 +58,5 @@ int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is
 			struct insn *ret)
 	_must_check_;
 
-/* Moves whenever a record of a mapping was made. */
+/* Changes with each record of a mapping. */
 uint64_t address_space_epoch(const struct address_space *s);

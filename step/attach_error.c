@@ -13,7 +13,7 @@
 #define STATUS_BYTES_MAX 16384
 #define YAMA "/proc/sys/kernel/yama/ptrace_scope"
 
-/* The number behind `key` ("\nUid:\t") of a status file, the nth; -1 if there is none. */
+/* The nth number after `key` ("\nUid:\t") in a status file; -1 if there is none. */
 static long status_number(const char *text, const char *key, unsigned int nth)
 {
 	const char *p = strstr(text, key);

@@ -8,12 +8,12 @@
 
 #include "common/bundle/perfabi.h"
 
-/* Answers differ by as much: some nanoseconds at any frequency. */
+/* The least distance of two results: some nanoseconds at any frequency. */
 #define TSC_GAP 64u
 #define NS_GAP 8u
 #define MAX_SHIFT 31u
 
-/* The kernel's own conversion, from the first page of any event's ring; false where it has none, or none for us. */
+/* The kernel's own conversion, from the first page of any event's ring; false if it exports none to us. */
 static bool read_perf_page(struct step_clock *c)
 {
 	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
@@ -90,7 +90,7 @@ void step_clock_settle(struct step_clock *c)
 	ticks = last.tsc - c->first.tsc;
 	ns = last.raw - c->first.raw;
 	if (last.tsc <= c->first.tsc || last.raw <= c->first.raw)
-		ticks = ns = 1; /* suspended or worse: one tick for a nanosecond is as good as any */
+		ticks = ns = 1; /* a clock went back: no conversion is right */
 	c->shift = MAX_SHIFT;
 	while (c->shift > 0 && ((unsigned __int128)ns << c->shift) / ticks > UINT32_MAX)
 		c->shift--;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time of a stepped recording: ticks as TSC packets carry them, and what a tick is on the clock of the side-band
- * records. Ticks are the processor's TSC where it can be trusted, else nanoseconds of MONOTONIC_RAW.
+ * The time of a stepped recording: ticks, which TSC packets carry, and their conversion to the clock of the side-band
+ * records. Ticks are the processor's TSC where it is reliable, else nanoseconds of MONOTONIC_RAW.
  *
- * The clock of the records is perf's own where the kernel says how the TSC is converted to it, else
- * MONOTONIC_RAW by a pair of brackets: one taken at the start, one when it is read. So times are kept as ticks and
- * converted when they are written.
+ * The records are on perf's own clock where the kernel exports the conversion, else on MONOTONIC_RAW, by two brackets:
+ * one taken at the start, one when the recording is written. So times are kept as ticks until then.
  */
 #pragma once
 
@@ -17,7 +16,7 @@
 struct step_clock {
 	bool tsc;	 /* ticks are of the TSC */
 	bool perf_clock; /* of the records; else MONOTONIC_RAW */
-	bool raw;	 /* that is wanted; what was last is what counts, and has the least error */
+	bool raw;	 /* MONOTONIC_RAW is wanted, most exact at the end of the recording */
 	uint64_t last;
 	struct clocks_bracket first;
 	/* ns = zero + ticks * mult / 2^shift; valid after step_clock_settle(), with perf_clock from the start */
@@ -25,13 +24,13 @@ struct step_clock {
 	uint64_t zero;
 };
 
-/* `raw`: the records' clock shall be MONOTONIC_RAW. */
+/* `raw`: the records are to be on MONOTONIC_RAW. */
 void step_clock_init(struct step_clock *c, bool raw);
 
-/* Ticks now; each answer lies so far behind the one before that their nanoseconds differ, too. */
+/* Ticks now; each result is so much later than the one before that their nanoseconds differ, too. */
 uint64_t step_clock_now(struct step_clock *c);
 
-/* Finds the conversion; again, and better, whenever the recording is read while it goes on. */
+/* Computes the conversion; more exactly each time it is called during the recording. */
 void step_clock_settle(struct step_clock *c);
 
 /* As perf does it, to the nanosecond. */

@@ -58,7 +58,7 @@ static uint64_t place_of(uint32_t page)
 	return STEP_CODE_HEAD + (uint64_t)page * STEP_CODE_STRIDE;
 }
 
-/* What is behind the head is one executable segment, at its offset. */
+/* All after the head is one executable segment. */
 static int write_head(const struct step_code *c, int fd)
 {
 	const uint64_t size = place_of(c->pages);
@@ -102,7 +102,7 @@ static int keep(struct step_code *c, const uint8_t *page, const uint8_t *tail, s
 
 	if (c->n_kept == STEP_CODE_MAX_KEPT)
 		return -EFBIG;
-	/* A place that was let go, where there is one. */
+	/* Use a place that was dropped, if there is one. */
 	if (c->n_kept == c->pages)
 		at = c->pages;
 	while (at < c->pages && c->kept[at])

@@ -13,15 +13,15 @@
 #include "common/base/log.h"
 #include "common/control/stepabi.h"
 
-/* Requests that are answered before anything is stepped again. */
+/* So many requests are answered at once, while the threads wait. */
 #define TURN_MAX 4
 #define STATS_NS 500000000ULL
 
 struct step_control {
-	int fd; /* -1: nobody holds the other end any more */
+	int fd; /* -1: the other end is closed */
 	struct step *step; /* not owned */
-	struct stepabi_stats told;
-	uint64_t told_at; /* io_now_ns() */
+	struct stepabi_stats sent;
+	uint64_t sent_at; /* io_now_ns() */
 };
 
 static bool is_seqpacket(int fd)
@@ -43,7 +43,7 @@ static void on_io(int signal)
 
 int step_control_new(int *fd, struct step_control **ret)
 {
-	const struct sigaction action = {.sa_handler = on_io}; /* no SA_RESTART: who waits wakes up */
+	const struct sigaction action = {.sa_handler = on_io}; /* no SA_RESTART: it interrupts waits */
 	struct step_control *c;
 
 	if (!is_seqpacket(*fd))
@@ -108,30 +108,30 @@ static void fill_stats(struct step_control *c, struct stepabi_stats *out)
 	};
 }
 
-/* Whether anything but the time of the oldest packet has changed, which is computed anew each time. */
-static bool changed(const struct stepabi_stats *now, const struct stepabi_stats *told)
+/* The time of the oldest packet does not count: it is computed anew each time. */
+static bool changed(const struct stepabi_stats *now, const struct stepabi_stats *sent)
 {
-	struct stepabi_stats a = *now, b = *told;
+	struct stepabi_stats a = *now, b = *sent;
 
 	a.oldest_raw_ns = b.oldest_raw_ns = 0;
 	return memcmp(&a, &b, sizeof(a)) != 0;
 }
 
-/* Tells what has changed, if that may be told already; else how many ns later, and 0 where nothing has. */
-static uint64_t tell_stats(struct step_control *c)
+/* Sends what has changed. If it is too soon for that, returns the ns to wait; 0: there is nothing more to send. */
+static uint64_t send_stats(struct step_control *c)
 {
 	const uint64_t now = io_now_ns();
 	struct stepabi_stats stats;
 
 	fill_stats(c, &stats);
-	if (!changed(&stats, &c->told))
+	if (!changed(&stats, &c->sent))
 		return 0;
-	if (c->told_at && now - c->told_at < STATS_NS)
-		return STATS_NS - (now - c->told_at);
-	c->told_at = now;
+	if (c->sent_at && now - c->sent_at < STATS_NS)
+		return STATS_NS - (now - c->sent_at);
+	c->sent_at = now;
 	if (send_packet(c->fd, &stats, sizeof(stats), NULL, 0) < 0)
-		return STATS_NS; /* nobody reads them: newer ones then */
-	c->told = stats;
+		return STATS_NS; /* nobody reads: send newer ones later */
+	c->sent = stats;
 	return 0;
 }
 
@@ -158,8 +158,8 @@ static void answer(struct step_control *c, const struct stepabi_freeze *request,
 			}
 	}
 	r = send_packet(to, &frozen, sizeof(frozen), fds, n);
-	log_info("a copy of %llu bytes of packets: %s; threads waited %llu us", (unsigned long long)frozen.stats.bytes,
-		 r < 0 ? "nobody took it" : frozen.error < 0 ? strerror(-frozen.error) : "taken",
+	log_info("copied %llu bytes of packets: %s; threads waited %llu us", (unsigned long long)frozen.stats.bytes,
+		 r < 0 ? "not sent" : frozen.error < 0 ? strerror(-frozen.error) : "sent",
 		 (unsigned long long)((io_now_ns() - begin) / 1000));
 }
 
@@ -178,7 +178,7 @@ static bool take_request(struct step_control *c)
 	if (n == -EAGAIN)
 		return false;
 	if (n == -EPROTO) {
-		log_warning("a request with too many descriptors");
+		log_warning("received a request with too many descriptors");
 		return true;
 	}
 	if (n <= 0) {
@@ -187,7 +187,7 @@ static bool take_request(struct step_control *c)
 		return false;
 	}
 	if ((size_t)n != sizeof(packet.freeze) || packet.freeze.type != STEPABI_FREEZE || to < 0 || !is_seqpacket(to))
-		log_warning("a request that is none");
+		log_warning("received a malformed request");
 	else
 		answer(c, &packet.freeze, to);
 	return true;
@@ -203,20 +203,20 @@ static void on_wake(void *arg)
 		n++;
 	if (c->fd < 0)
 		return;
-	later = tell_stats(c);
+	later = send_stats(c);
 	step_wake_in(c->step, later ? later : STATS_NS, later > 0);
 	if (n == TURN_MAX)
 		step_wake();
 }
 
-/* Nothing is stepped any more: answers whoever still asks, until nobody can. */
+/* Nothing is stepped any more: answers requests until the other end is closed. */
 static void serve(struct step_control *c)
 {
 	const int asks = step_asks();
 
 	while (c->fd >= 0 && step_asks() == asks) {
 		struct pollfd fd = {.fd = c->fd, .events = POLLIN};
-		const uint64_t later = tell_stats(c);
+		const uint64_t later = send_stats(c);
 
 		if (poll(&fd, 1, later ? (int)(later / 1000000 + 1) : -1) < 0 && errno != EINTR)
 			break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stepper's end of the channel to whoever holds it: common/control/stepabi.h. Owns the socket; no packet is ever waited
- * for or sent while a thread that is stepped waits. Refuses to know how one steps.
+ * The stepper's end of the channel (common/control/stepabi.h): sends statistics, and answers requests for copies of the
+ * recording. Owns the socket, and never blocks on it. Refuses to know how one steps.
  */
 #pragma once
 
@@ -11,16 +11,16 @@
 #include "step/step.h"
 
 struct step_control;
-/* `fd` must be a SOCK_SEQPACKET socket (-ENOTSOCK, -EPROTOTYPE), and is taken over; there is one a process. */
+/* Takes `fd` over, a SOCK_SEQPACKET socket, or -EPROTOTYPE. There is one channel in a process. */
 int step_control_new(int *fd, struct step_control **ret) _must_check_;
 struct step_control *step_control_free(struct step_control *c);
 DEFINE_CLEANUP(struct step_control *, step_control_free)
 
-/* Says that it steps `pid`, or (a negative error) why not. */
+/* Sends the first packet: it steps `pid`, or `error` (a negative errno) and `why` say why not. */
 int step_control_hello(struct step_control *c, pid_t pid, int error, const char *why) _must_check_;
 
 /*
- * Steps and answers until the holder has closed its end, and everything is let go. When nothing is left to step it
- * stays, so that the recording can be had, unless it is asked to end (step_ask_end()) once more.
+ * Steps and answers until the other end is closed, and detaches. When all threads have exited it stays to answer
+ * requests, unless step_ask_end() is called once more.
  */
 void step_control_run(struct step_control *c, struct step *s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The recording as it is, in files that nobody can change any more, while it goes on. */
+/* Copies the recording to sealed memfds, while it goes on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ static int seal(int fd)
 	return fcntl(fd, F_ADD_SEALS, STEPABI_SEALS) < 0 ? -errno : 0;
 }
 
-/* What is left of the limit after a file of that size; 0 is nothing. */
+/* Subtracts a file's size from what is left of the limit, which stays above 0. */
 static int take_size(uint64_t *left, uint64_t size)
 {
 	if (size >= *left)
@@ -85,7 +85,7 @@ int step_freeze(struct step *s, uint64_t max_bytes, struct step_files *ret)
 	f.raw_ns = raw_now();
 	r = step_insn_pause_all(s);
 	if (r == 0)
-		r = insn_log_flush(&s->log); /* as far as the copy, at least */
+		r = insn_log_flush(&s->log); /* it must reach as far as the copy */
 	if (r == 0)
 		r = write_code(s, &left, &f);
 	if (r == 0)

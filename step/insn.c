@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread executed, in packets. */
+/* What a thread executes, as packets: the next instruction, where it led, and the ways into and out of the kernel. */
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -33,7 +33,7 @@ bool step_insn_restart_pending(const struct user_regs_struct *regs)
 	return nr >= 0 && result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK && result != -ENOIOCTLCMD;
 }
 
-/* ---- the bytes of an instruction, where struct insn says too little */
+/* ---- bytes of an instruction; struct insn does not have these details */
 
 static bool is_prefix(uint8_t b, bool is64)
 {
@@ -64,7 +64,7 @@ static unsigned int opcode_at(const struct step_thread *t)
 	return i;
 }
 
-/* A far call that stays in user mode; the other ones are int, syscall, vmcall. */
+/* A far call in user mode; the other INSN_FAR_CALL are int, syscall, vmcall. */
 static bool is_far_branch(const struct step_thread *t)
 {
 	const uint8_t opcode = t->code[opcode_at(t)];
@@ -111,7 +111,7 @@ static bool flag_condition(uint8_t code, uint64_t flags)
 	return holds != (code & 1);
 }
 
-/* Whether a conditional branch was taken, by what it left; needed where both ways lead to the same place. */
+/* Whether a conditional branch was taken, by flags and count; for branches whose both ways lead to the same place. */
 static bool was_taken(const struct step_thread *t, const struct user_regs_struct *regs)
 {
 	const unsigned int at = opcode_at(t);
@@ -225,7 +225,7 @@ int step_insn_prepare(struct step *s, struct step_thread *t)
 	t->known = r == 0;
 	if (!t->known)
 		return step_insn_interrupt(s, t);
-	/* What was mapped meanwhile, by whichever thread: the packets must be seen to be younger than that. */
+	/* Some thread has mapped code: packets that run it must begin after the record of the mapping. */
 	if (t->on && t->epoch != address_space_epoch(t->process->space)) {
 		r = step_insn_interrupt(s, t);
 		if (r < 0)
@@ -253,7 +253,7 @@ int step_insn_enter_kernel(struct step *s, struct step_thread *t)
 	s->stats.syscalls++;
 	if (!t->on)
 		return 0;
-	if (!t->insn.is_syscall) /* int 0x80 is an interrupt: the trace ends in front of it */
+	if (!t->insn.is_syscall) /* int 0x80 is an interrupt: the trace ends before it */
 		return step_insn_interrupt(s, t);
 	r = note(s, t);
 	if (r == 0)
@@ -264,7 +264,7 @@ int step_insn_enter_kernel(struct step *s, struct step_thread *t)
 	return r;
 }
 
-/* What may have made code executable, or given the thread another name. */
+/* System calls that may map code, or rename the thread. */
 static int after_syscall(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
 	bool maps = false;
@@ -336,7 +336,7 @@ int step_insn_leave_kernel(struct step *s, struct step_thread *t, const struct u
 	return after_syscall(s, t, regs);
 }
 
-/* An instruction that went where it cannot go: the trace goes on there, and the decoder need not know how. */
+/* An instruction led to where it cannot lead: interrupt the trace, and begin again there. */
 static int went_elsewhere(struct step *s, struct step_thread *t)
 {
 	int r = 0;
@@ -369,7 +369,7 @@ int step_insn_executed(struct step *s, struct step_thread *t, const struct user_
 			r = went_elsewhere(s, t);
 		else if (r == 0)
 			r = note(s, t);
-		/* The program asked for a trap: this one is its own, too. */
+		/* The program has set the trap flag: this SIGTRAP is for the program, too. */
 		if (t->own_tf)
 			t->signal = SIGTRAP;
 		trap_flag_executed(t, regs);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text log of executed instructions, "tid ip" a line: what a decoder of the recording has to find. Buffered. */
+/* The text log of executed instructions, one "tid ip" in a line. A decoder of the recording must find the same. */
 #pragma once
 
 #include <stddef.h>
@@ -14,6 +14,6 @@ struct insn_log {
 	char buf[1 << 16];
 };
 
-/* 0 or what write() said. */
+/* Buffered. 0 or -errno of write(). */
 int insn_log_add(struct insn_log *l, pid_t tid, uint64_t ip) _must_check_;
 int insn_log_flush(struct insn_log *l) _must_check_;

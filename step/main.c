@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tracerd-step: options, and two processes. The one that the user knows waits; its child does the stepping. A
- * tracer that is killed takes what it steps along (see step.h), so when the first is killed the second lets
- * everything go in order and writes what it has.
+ * tracerd-step: options, and two processes. The one that the user starts only waits; its child steps. A tracer that
+ * is killed takes the stepped program along (see step.h), so when the first process is killed, the second detaches
+ * in order and writes the recording.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,17 +57,17 @@ static const struct option_doc {
 	{{"output", required_argument, NULL, OPT_OUTPUT}, "FILE", "the perf.data to write (also -o)"},
 	{{"pid", required_argument, NULL, OPT_PID}, "PID", "record this process (also -p)"},
 	{{"control", required_argument, NULL, OPT_CONTROL}, "FD",
-		"keep the recording in memory and hand it out on this socket (with --pid; for tracectl)"},
+		"keep the recording in memory, and send copies over this socket (with --pid; for tracectl)"},
 	{{"log", required_argument, NULL, OPT_LOG}, "FILE", "write \"tid ip\" of each instruction"},
 	{{"max-insns", required_argument, NULL, OPT_MAX_INSNS}, "N", "end after N instructions"},
 	{{"max-seconds", required_argument, NULL, OPT_MAX_SECONDS}, "N", "end after N seconds"},
 	{{"max-bytes", required_argument, NULL, OPT_MAX_BYTES}, "N",
-		"end after N bytes of packets (default 256 MiB; keep the last 64 MiB with --control)"},
-	{{"ring", no_argument, NULL, OPT_RING}, "", "keep the last --max-bytes instead"},
+		"end after N bytes of packets (256 MiB); with --control, keep the last N (64 MiB)"},
+	{{"ring", no_argument, NULL, OPT_RING}, "", "keep the last --max-bytes instead of ending there"},
 	{{"plain-returns", no_argument, NULL, OPT_PLAIN_RETURNS}, "", "do not compress returns"},
 	{{"time-insns", required_argument, NULL, OPT_TIME_INSNS}, "N",
-		"a time stamp at least each N instructions (64)"},
-	{{"psb-bytes", required_argument, NULL, OPT_PSB_BYTES}, "N", "a PSB each N bytes (4096)"},
+		"write a time stamp at least every N instructions (64)"},
+	{{"psb-bytes", required_argument, NULL, OPT_PSB_BYTES}, "N", "write a PSB every N bytes (4096)"},
 	{{"version", no_argument, NULL, OPT_VERSION}, "", "print the version and exit"},
 	{{"help", no_argument, NULL, OPT_HELP}, "", "print this and exit"},
 };
@@ -94,8 +94,8 @@ static void print_help(void)
 	(void)printf("Usage: tracerd-step --output FILE [OPTION...] -p PID\n"
 		     "       tracerd-step --output FILE [OPTION...] -- COMMAND [ARG...]\n"
 		     "       tracerd-step --control FD [OPTION...] -p PID\n"
-		     "Steps a program and all that it starts through every instruction, and writes what they did\n"
-		     "as an Intel PT recording: for tests, and for machines without Intel PT. Exact, and slow.\n\n");
+		     "Steps a program and all that it starts through every instruction, and writes an Intel PT\n"
+		     "recording: for tests, and for machines without Intel PT. It is exact, and slow.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		const struct option_doc *o = &options[i];
 		char name[40];
@@ -104,10 +104,10 @@ static void print_help(void)
 		(void)printf("  %-22s %s\n", name, o->doc);
 	}
 	(void)printf("\nCode that is in no file goes to FILE.code, the vDSO to FILE.vdso.\n"
-		     "SIGINT and SIGTERM end the recording; the program goes on.\n");
+		     "SIGINT and SIGTERM end the recording; the program runs on.\n");
 }
 
-/* A decimal number from `min` to `max`; false after it was said what is wrong. */
+/* A decimal number from `min` to `max`; on failure prints why and returns false. */
 static bool number(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	unsigned long long v;
@@ -178,12 +178,12 @@ static bool take_option(struct arguments *a, int c)
 	}
 }
 
-/* What was given is kept in memory, and the last of it only. */
+/* With --control the recording is a ring in memory. */
 static bool check_control(struct arguments *a)
 {
 	if (a->step.output || a->command || !a->pid || a->step.max_insns || a->step.max_seconds) {
-		(void)fprintf(stderr, "tracerd-step: --control goes with -p PID, without an output, a command and limits "
-				      "(see --help)\n");
+		(void)fprintf(stderr, "tracerd-step: --control needs -p PID, and takes no output, command or "
+				      "limits (see --help)\n");
 		return false;
 	}
 	a->step.ring = true;
@@ -219,7 +219,7 @@ static bool parse_arguments(int argc, char **argv, struct arguments *a)
 		return false;
 	}
 	if (a->pid == getpid() || a->pid == getppid()) {
-		(void)fprintf(stderr, "tracerd-step: process %d waits for us\n", (int)a->pid);
+		(void)fprintf(stderr, "tracerd-step: process %d is waiting for tracerd-step itself\n", (int)a->pid);
 		return false;
 	}
 	return true;
@@ -231,7 +231,7 @@ static void on_end(int signal)
 	step_ask_end();
 }
 
-/* Signals that end the recording call `handler`; without SA_RESTART, so that who waits wakes up. */
+/* Signals that end the recording call `handler`; without SA_RESTART, so that they interrupt waits. */
 static void catch_ends(void (*handler)(int))
 {
 	/* SIGXCPU: before the limit of CPU time kills. */
@@ -241,7 +241,7 @@ static void catch_ends(void (*handler)(int))
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
 		(void)sigaction(ends[i], &action, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* write() says it, too */
+	(void)signal(SIGXFSZ, SIG_IGN); /* write() fails instead */
 }
 
 /* ---- the stepping process */
@@ -307,7 +307,7 @@ static int record(struct arguments *a, struct step **ret)
 		return 1;
 	r = step_new(&a->step, &s);
 	if (r < 0) {
-		log_error("cannot begin: %s", strerror(-r));
+		log_error("cannot record: %s", strerror(-r));
 		return 1;
 	}
 	*ret = s;
@@ -331,7 +331,7 @@ static int record(struct arguments *a, struct step **ret)
 	return step_stats(s)->error ? 1 : 0;
 }
 
-/* Capabilities that root gave a user's stepper are for the moment in which it attaches; root's own stay. */
+/* Root gives a user's stepper capabilities to attach, and for nothing else. A stepper of root keeps its own. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -343,7 +343,7 @@ static void drop_capabilities(void)
 	(void)syscall(SYS_capset, &header, none);
 }
 
-/* For whoever holds the other end of the channel; the exit status. */
+/* Records for whoever holds the other end of the channel. The exit status. */
 static int serve(struct arguments *a, struct step **ret)
 {
 	_cleanup_(step_control_freep) struct step_control *c = NULL;
@@ -368,7 +368,7 @@ static int serve(struct arguments *a, struct step **ret)
 	if (r == 0)
 		r = step_attach(s, a->pid);
 	if (r == 0)
-		r = step_stats(s)->error; /* some threads are to be let go again */
+		r = step_stats(s)->error; /* it must detach from some threads again */
 	drop_capabilities();
 	if (r < 0) {
 		if (!why[0])
@@ -384,7 +384,7 @@ static int serve(struct arguments *a, struct step **ret)
 	return r < 0 || step_stats(s)->error ? 1 : 0;
 }
 
-/* argv[0] as others see it: what is left of the old one would be a word of its own. */
+/* Overwrites argv[0] for ps; the rest of a longer old name must not stay. */
 static void rename_to(char *name, const char *to)
 {
 	const size_t room = strlen(name) + 1;
@@ -399,7 +399,7 @@ static int stepping_process(struct arguments *a, int result, pid_t parent)
 	uint8_t status;
 
 	catch_ends(on_end);
-	/* Nobody who looks for tracerd-step in order to kill it should find the tracer, by either of its names. */
+	/* Who wants to kill tracerd-step must not find the tracer, by either of its names. */
 	(void)prctl(PR_SET_NAME, TRACER_NAME);
 	rename_to(a->name, TRACER_NAME);
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -407,13 +407,13 @@ static int stepping_process(struct arguments *a, int result, pid_t parent)
 		return 1;
 	status = (uint8_t)(a->control >= 0 ? serve(a, &s) : record(a, &s));
 	if (io_write_all(result, &status, 1) < 0)
-		log_debug("nobody waits for the answer");
+		log_debug("nobody waits for the exit status");
 	if (s && step_has_tail(s))
 		step_run_tail(s);
 	return status;
 }
 
-/* ---- the process in front */
+/* ---- the process that waits */
 
 static volatile sig_atomic_t to_forward;
 
@@ -422,7 +422,7 @@ static void on_forward(int signal)
 	to_forward = signal;
 }
 
-static int front_process(pid_t child, int result)
+static int waiting_process(pid_t child, int result)
 {
 	struct pollfd fd = {.fd = result, .events = POLLIN};
 	uint8_t status;
@@ -433,7 +433,7 @@ static int front_process(pid_t child, int result)
 	(void)sigfillset(&blocked);
 	(void)sigprocmask(SIG_BLOCK, &blocked, &open);
 	catch_ends(on_forward);
-	/* Ends with the answer, with the child, or with a signal that is passed on. */
+	/* Ends with the child's result or its death; passes signals on. */
 	while (ppoll(&fd, 1, NULL, &open) < 0 && errno == EINTR) {
 		if (to_forward)
 			(void)kill(child, to_forward);
@@ -447,7 +447,7 @@ static int front_process(pid_t child, int result)
 	return 1;
 }
 
-/* Nothing of whoever started us is left but the channel and stderr; and nobody reads in us what the program did. */
+/* Drops all that we have inherited but the channel and stderr, and keeps other processes from reading our memory. */
 static int begin_control(int fd)
 {
 	sigset_t none;
@@ -508,7 +508,7 @@ int main(int argc, char **argv)
 		return stepping_process(&a, result_write, self);
 	}
 	result_write = close_fd(result_write);
-	/* The stepping process alone holds it: its end is the end for everybody. */
+	/* The stepping process alone holds the channel: when it ends, the channel is closed. */
 	a.control = close_fd(a.control);
-	return front_process(child, result_read);
+	return waiting_process(child, result_read);
 }

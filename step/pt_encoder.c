@@ -19,7 +19,7 @@ struct block {
 	TAILQ_ENTRY(block) in_store;	/* the oldest first */
 	TAILQ_ENTRY(block) in_stream;
 	struct pt_encoder_stream *pt;
-	uint64_t tsc, end; /* of its first and last time stamp */
+	uint64_t tsc, end; /* its first and last time stamp */
 	uint8_t *bytes; /* owned */
 	uint32_t used, size;
 };
@@ -27,7 +27,7 @@ struct block {
 struct pt_encoder_stream {
 	LIST_ENTRY(pt_encoder_stream) in_store;
 	struct pt_encoder_store *store;
-	TAILQ_HEAD(block_list, block) blocks; /* the last is the one that grows */
+	TAILQ_HEAD(block_list, block) blocks; /* only the last one grows */
 	uint64_t bytes, overwritten;
 	uint64_t last_ip;
 	bool last_ip_known; /* an address was sent since the last PSB */
@@ -48,7 +48,7 @@ struct pt_encoder_store {
 	TAILQ_HEAD(, block) blocks;
 	LIST_HEAD(, pt_encoder_stream) streams;
 	uint64_t bytes, overwritten;
-	uint64_t lost_until; /* the latest time stamp of what was overwritten */
+	uint64_t lost_until; /* the latest time stamp in dropped blocks */
 };
 
 int pt_encoder_store_new(const struct pt_encoder_config *config, struct pt_encoder_store **ret)
@@ -171,7 +171,7 @@ void pt_encoder_store_drop_before(struct pt_encoder_store *s, uint64_t tsc)
 {
 	struct block *b, *next;
 
-	/* They are in the order of their times. */
+	/* Blocks are sorted by time. */
 	for (b = TAILQ_FIRST(&s->blocks); b && b->tsc < tsc; b = next) {
 		next = TAILQ_NEXT(b, in_store);
 		if (b != last_block(b->pt) || !b->pt->on)
@@ -180,8 +180,8 @@ void pt_encoder_store_drop_before(struct pt_encoder_store *s, uint64_t tsc)
 }
 
 /*
- * Drops the oldest blocks until there is room again. The last one of a stream that is not closed stays, so that
- * each such stream keeps its end and loses nothing in between.
+ * Drops the oldest blocks until there is room again. An open stream keeps its last block, so that it has its end
+ * and no hole.
  */
 static void make_room(struct pt_encoder_store *s)
 {
@@ -194,7 +194,7 @@ static void make_room(struct pt_encoder_store *s)
 	}
 }
 
-/* It does not grow any more. */
+/* Gives back the memory that a block does not need. */
 static void complete_block(struct block *b)
 {
 	uint8_t *p = realloc(b->bytes, b->used);
@@ -301,8 +301,8 @@ static int flush_tnt(struct pt_encoder_stream *pt)
 }
 
 /*
- * How the address is compressed. The first one behind a PSB is sent whole, as hardware does: perf 6.1 takes no
- * other there.
+ * How to compress the address. As in hardware, the first one after a PSB is complete: perf 6.1 accepts no other
+ * there.
  */
 static enum pt_ip_compression compression(const struct pt_encoder_stream *pt, uint64_t ip)
 {
@@ -352,8 +352,7 @@ static int put_target(struct pt_encoder_stream *pt, uint64_t ip)
 }
 
 /*
- * A new block: PSB+, with the address where tracing is on. The decoder forgets calls and addresses here, and so
- * do we.
+ * A new block: PSB+, with the address if tracing is on. The decoder forgets calls and addresses here, and so do we.
  */
 static int put_sync(struct pt_encoder_stream *pt, uint64_t tsc, uint64_t ip)
 {
@@ -444,8 +443,8 @@ static void push_return(struct pt_encoder_stream *pt, uint64_t ip)
 }
 
 /*
- * A return that is not compressed: the manual and perf take the newest call off their stack for it, libipt
- * 2.0.5 does not. All agree on calls that come after it, so only those count from then on.
+ * For a return that is not compressed the manual and perf pop the newest call, libipt 2.0.5 does not. All agree on
+ * later calls, so only those count from then on.
  */
 static int put_return(struct pt_encoder_stream *pt, uint64_t next)
 {
@@ -473,17 +472,17 @@ int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uin
 		      bool is64)
 {
 	const uint64_t mask = pt->is64 ? UINT64_MAX : UINT32_MAX;
-	const uint64_t behind = (ip + insn->length) & mask, target = (behind + (uint64_t)(int64_t)insn->offset) & mask;
+	const uint64_t after = (ip + insn->length) & mask, target = (after + (uint64_t)(int64_t)insn->offset) & mask;
 
 	switch ((enum insn_kind)insn->kind) {
 	case INSN_OTHER:
 	case INSN_PTWRITE:
 	case INSN_MOV_CR3:
-		return next == behind ? 0 : PT_ENCODER_E_UNEXPECTED;
+		return next == after ? 0 : PT_ENCODER_E_UNEXPECTED;
 	case INSN_COND:
-		if (next != target && next != behind)
+		if (next != target && next != after)
 			return PT_ENCODER_E_UNEXPECTED;
-		return put_branch(pt, target == behind ? taken : next == target);
+		return put_branch(pt, target == after ? taken : next == target);
 	case INSN_JUMP:
 		return next == target ? 0 : PT_ENCODER_E_UNEXPECTED;
 	case INSN_CALL:
@@ -491,12 +490,12 @@ int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uin
 		if (next != target)
 			return PT_ENCODER_E_UNEXPECTED;
 		if (insn->kind == INSN_CALL)
-			push_return(pt, behind);
+			push_return(pt, after);
 		return 0;
 	case INSN_JUMP_INDIRECT:
 		return put_target(pt, next);
 	case INSN_CALL_INDIRECT:
-		push_return(pt, behind);
+		push_return(pt, after);
 		return put_target(pt, next);
 	case INSN_RET:
 		return put_return(pt, next);

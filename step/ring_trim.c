@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a ring keeps beside packets: side-band and code that is in no file, within bounds and for as long as packets
- * need them. From time to time a segment begins (see sideband.h): all threads end their packets and begin anew, so that
- * each packet belongs to one segment. Segments go when the packets before their end are gone; where they are too large
- * before that, the packets go with them, and count as overwritten.
+ * Bounds what a ring keeps besides packets: the side-band, and code that is in no file. Both must stay as long as
+ * packets need them. From time to time a new segment begins (see sideband.h): all threads restart their packets, so
+ * that each packet belongs to one segment. A segment is dropped when no packet is older than its end. When the
+ * segments exceed their bound before that, packets are dropped with them and count as overwritten.
  */
 #include <errno.h>
 
@@ -12,10 +12,10 @@
 #define SEGMENT_BYTES (4u << 20)
 #define SEGMENT_PAGES (STEP_CODE_MAX_KEPT / 4)
 #define SIDE_BYTES (32u << 20)
-/* One stop adds fewer pages. */
+/* More than one stop can add. */
 #define SPARE_PAGES 64u
 
-static int tell_thread(struct step *s, const struct step_thread *t, uint64_t ticks)
+static int record_thread(struct step *s, const struct step_thread *t, uint64_t ticks)
 {
 	const pid_t pid = t->process->pid;
 	int r = 0;
@@ -29,19 +29,19 @@ static int tell_thread(struct step *s, const struct step_thread *t, uint64_t tic
 	return r;
 }
 
-static int tell_process(struct step *s, const struct step_process *p, uint64_t ticks)
+static int record_process(struct step *s, const struct step_process *p, uint64_t ticks)
 {
 	struct step_thread *t = step_thread_find(s, p->pid);
-	int r = t ? tell_thread(s, t, ticks) : 0; /* the leader first: the others are its children */
+	int r = t ? record_thread(s, t, ticks) : 0; /* the leader first: the others are its children */
 
 	for (size_t i = 0; i < STEP_HASH; i++)
 		LIST_FOREACH(t, &s->threads[i], in_hash)
 			if (r == 0 && t->process == p && t->tid != p->pid)
-				r = tell_thread(s, t, ticks);
+				r = record_thread(s, t, ticks);
 	return r < 0 ? r : address_space_record(p->space, ticks, p->pid);
 }
 
-/* All that is recorded, as it is now. */
+/* The new segment begins with the present state of all processes. */
 static int begin_segment(struct step *s)
 {
 	const struct step_process *p;
@@ -55,7 +55,7 @@ static int begin_segment(struct step *s)
 		step_code_begin_segment(&s->code, sideband_segment(s->sideband));
 		LIST_FOREACH(p, &s->processes, in_step)
 			if (r == 0)
-				r = tell_process(s, p, ticks);
+				r = record_process(s, p, ticks);
 		sideband_begin_records(s->sideband);
 	}
 	resumed = step_insn_resume_all(s);
@@ -67,7 +67,7 @@ static bool is_too_large(const struct step *s)
 	return sideband_bytes(s->sideband) > SIDE_BYTES || step_code_room(&s->code) < SPARE_PAGES;
 }
 
-/* Segments that no packet needs; and then those that there is no room for. */
+/* Drops segments that no packet needs, and then those that exceed the bound. */
 static void drop_segments(struct step *s)
 {
 	for (;;) {
@@ -100,7 +100,7 @@ int ring_trim(struct step *s)
 	}
 	if (r < 0 || step_code_room(&s->code) >= SPARE_PAGES)
 		return r;
-	/* All of it is code of now, of many processes: what is run next is read again. */
+	/* All pages belong to the present code of many processes: forget them, and read again what runs next. */
 	LIST_FOREACH(p, &s->processes, in_step)
 		address_space_forget_pages(p->space);
 	r = begin_segment(s);

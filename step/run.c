@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Beginning, the loop, and letting go. */
+/* The life of a recording: it attaches or starts the command, waits for stops in a loop, and detaches. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,10 +21,10 @@
 #define STATUS_BYTES_MAX 16384
 #define TICK_NS (50 * 1000 * 1000)
 #define STEP_ASKS_MAX 100
-/* How long threads are waited for before the recording is written without their ends. */
-#define LET_GO_NS 2000000000ULL
+/* step_run() waits so long for threads to stop, before it leaves them to step_run_tail(). */
+#define DETACH_NS 2000000000ULL
 
-/* One recording a process: signals have no other place to go. */
+/* There is one recording in a process: signal handlers have nothing but globals. */
 static volatile sig_atomic_t asked, woken;
 static timer_t wake;
 static volatile sig_atomic_t wake_made;
@@ -32,10 +32,10 @@ static volatile sig_atomic_t wake_made;
 const char *step_end_name(enum step_end why)
 {
 	static const char *const names[] = {
-		[STEP_END_NONE] = "not ended",	     [STEP_END_EXITED] = "everything ended",
+		[STEP_END_NONE] = "not ended",	     [STEP_END_EXITED] = "all threads exited",
 		[STEP_END_ASKED] = "asked to end",   [STEP_END_INSNS] = "enough instructions",
 		[STEP_END_SECONDS] = "time is over", [STEP_END_BYTES] = "enough bytes",
-		[STEP_END_LIMIT] = "a bound",	     [STEP_END_ERROR] = "failure",
+		[STEP_END_LIMIT] = "a limit",	     [STEP_END_ERROR] = "failure",
 	};
 
 	return names[why];
@@ -44,7 +44,8 @@ const char *step_end_name(enum step_end why)
 /* ---- waking waitpid() */
 
 /*
- * A signal that comes just before waitpid() would be missed; so the timer goes on to fire from then on. 0: never more.
+ * waitpid() would miss a signal that comes just before it; so from `first_ns` on the timer fires again and again.
+ * 0: it does not fire.
  */
 static void arm(uint64_t first_ns)
 {
@@ -56,7 +57,7 @@ static void arm(uint64_t first_ns)
 		(void)timer_settime(wake, 0, &t, NULL);
 }
 
-/* The same in as many ns, or when the time that was given is over. 0: only then. */
+/* The same, but the deadline comes first where that is sooner. */
 static void arm_within(const struct step *s, uint64_t ns)
 {
 	const uint64_t now = s->deadline ? io_now_ns() : 0, left = s->deadline > now ? s->deadline - now : 1;
@@ -101,11 +102,11 @@ void step_wake_in(struct step *s, uint64_t ns, bool without_stop)
 {
 	s->wake_in = ns;
 	s->wake_set = without_stop;
-	if (without_stop && !s->ending) /* then the timer goes on anyway, and shall not be slower */
+	if (without_stop && !s->ending) /* while ending, the timer must stay as fast as it is */
 		arm_within(s, ns);
 }
 
-/* A thread has stopped: from now on there may be something to tell. */
+/* A thread has stopped: from now on there may be news. */
 static void set_wake(struct step *s)
 {
 	if (!s->on_wake || s->wake_set || !s->wake_in || s->ending)
@@ -114,13 +115,13 @@ static void set_wake(struct step *s)
 	arm_within(s, s->wake_in);
 }
 
-/* Those that come while it is at work are not lost: it looks at everything after this. */
+/* No wake-up is lost: what comes from here on sets `woken` again. */
 static void wake_up(struct step *s)
 {
 	if (!woken || !s->on_wake)
 		return;
 	woken = 0;
-	if (!s->ending) /* then it goes on, and wakes again */
+	if (!s->ending) /* while ending, the timer goes on */
 		arm_within(s, 0);
 	s->wake_set = false;
 	s->on_wake(s->wake_arg);
@@ -236,9 +237,9 @@ void step_end(struct step *s, enum step_end why, int error)
 	arm(TICK_NS);
 }
 
-/* ---- beginning */
+/* ---- attaching */
 
-/* Why it is not ours to take: it has ended, or it is ours, as a new thread of one that we have. */
+/* The thread has ended, or we trace it already, as a new thread of one that we trace. */
 static bool need_not_seize(pid_t pid, pid_t tid)
 {
 	_cleanup_free_ char *text = NULL;
@@ -281,7 +282,7 @@ static int seize(struct step *s, struct step_process *p, pid_t tid)
 	return r;
 }
 
-/* All threads; again until there is none that we do not have. New ones of those that we have come by themselves. */
+/* Lists the threads until there is no new one. The kernel attaches us to those that traced threads create. */
 static int seize_all(struct step *s, struct step_process *p, int dirfd)
 {
 	int r = seize(s, p, p->pid); /* the leader first: the others are its children */
@@ -326,7 +327,7 @@ int step_attach(struct step *s, pid_t pid)
 	if (r == 0)
 		r = address_space_reread(p->space, pid);
 	if (s->n_threads == 0) {
-		p->threads = 1; /* as if its last one had gone */
+		p->threads = 1; /* as if the last one were being removed */
 		LIST_REMOVE(p, in_step);
 		(void)address_space_free(p->space);
 		free(p);
@@ -337,7 +338,7 @@ int step_attach(struct step *s, pid_t pid)
 	return 0;
 }
 
-/* The child: waits until it is traced, and becomes the command. Only async-signal-safe from here on. */
+/* The child: waits until we trace it, and executes the command. Calls async-signal-safe functions only. */
 static void become(char **argv, int go, int failed)
 {
 	static const int signals[] = {SIGPIPE, SIGALRM, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
@@ -376,7 +377,7 @@ int step_start(struct step *s, char **argv)
 	if (pid == 0)
 		become(argv, go_read, failed_write);
 	failed_write = close_fd(failed_write);
-	/* Until it has read a byte it is only waiting; without one it ends. */
+	/* The child waits for a byte; without one it ends. */
 	if (ptrace(PTRACE_SEIZE, pid, NULL, OPTIONS) < 0)
 		return -errno;
 	r = step_process_add(s, pid, getpid(), NULL, &p);
@@ -385,7 +386,7 @@ int step_start(struct step *s, char **argv)
 	if (r < 0)
 		return r;
 	r = io_write_all(go_write, "", 1);
-	/* Packets begin with the command; before that it may end. */
+	/* Packets begin with the command; the child may end before that. */
 	while (r == 0 && !t->stream) {
 		int status;
 
@@ -398,7 +399,7 @@ int step_start(struct step *s, char **argv)
 			step_thread_remove(s, t);
 			return io_read_full(failed_read, &e, sizeof(e)) == sizeof(e) ? -e : -ECHILD;
 		}
-		step_stopped(s, pid, status);
+		step_stop_handle(s, pid, status);
 		if (s->ending)
 			break;
 	}
@@ -408,19 +409,19 @@ int step_start(struct step *s, char **argv)
 /* ---- the loop */
 
 /*
- * The kernel tells the same stopped thread first each time. So all that have stopped are asked for before one of them
- * goes on: else a few that are stepped quickly would be the only ones that run, and whoever they wait for would never.
+ * waitpid() reports the same stopped thread first each time. So take all stopped threads before one of them continues:
+ * otherwise a few threads that stop quickly would be the only ones to run, and those they wait for never would.
  */
 static void take_stop(struct step *s, pid_t tid, int status)
 {
 	struct step_thread *t = step_thread_find(s, tid);
 
-	/* A number that is free may soon be another's. */
+	/* The tid of a thread that has ended may soon be another's. */
 	if (!t || !WIFSTOPPED(status)) {
-		step_stopped(s, tid, status);
+		step_stop_handle(s, tid, status);
 		return;
 	}
-	/* Killed where it stood, it stops once more, and no more where it did. */
+	/* A thread that is killed while stopped stops once more, elsewhere. */
 	t->status = status;
 	if (t->waits)
 		return;
@@ -433,7 +434,7 @@ static void take_turns(struct step *s, pid_t tid, int status)
 	struct step_thread *t;
 
 	if (s->n_threads == 1) {
-		step_stopped(s, tid, status);
+		step_stop_handle(s, tid, status);
 		return;
 	}
 	for (size_t n = s->n_threads; tid > 0; tid = n-- ? waitpid(-1, &status, __WALL | WNOHANG) : 0)
@@ -441,7 +442,7 @@ static void take_turns(struct step *s, pid_t tid, int status)
 	while ((t = TAILQ_FIRST(&s->turn))) {
 		TAILQ_REMOVE(&s->turn, t, in_turn);
 		t->waits = false;
-		step_stopped(s, t->tid, t->status);
+		step_stop_handle(s, t->tid, t->status);
 	}
 }
 
@@ -463,7 +464,7 @@ static void wait_for_stops(struct step *s, uint64_t give_up_after_ns)
 		} else if (errno != EINTR) {
 			break;
 		}
-		/* The alarm may come when threads are always there to be stepped, and interrupt nothing. */
+		/* While threads are always ready, the alarm interrupts nothing. */
 		if (!s->ending && s->deadline && woken && io_now_ns() >= s->deadline)
 			step_end(s, STEP_END_SECONDS, 0);
 		if (s->ending) {
@@ -483,7 +484,7 @@ void step_run(struct step *s)
 		s->deadline = io_now_ns() + s->options.max_seconds * 1000000000ULL;
 		arm_within(s, 0);
 	}
-	wait_for_stops(s, LET_GO_NS);
+	wait_for_stops(s, DETACH_NS);
 	if (!s->ending)
 		step_end(s, STEP_END_EXITED, 0);
 	if (s->n_threads == 0)

@@ -12,14 +12,14 @@
 #define MAX_BYTES (64u << 20)
 #define ALIGN8(n) (((n) + 7u) & ~(size_t)7)
 
-/* In front of each record, whose header is complete but for the trailer. */
+/* Precedes each record; the record's header does not count the trailer yet. */
 struct entry {
 	uint64_t ticks;
 	uint32_t pid, tid;
 	uint64_t id;
 };
 
-/* The largest is a mapping with the longest path; the trailer comes behind it when it is written. */
+/* The largest is a mapping with the longest path; writing appends the trailer. */
 union record {
 	struct perf_event_header header;
 	struct perfabi_mmap2 mmap2;
@@ -46,7 +46,7 @@ struct sideband {
 	struct segment *last;
 	struct buffer *to; /* of `last` */
 	size_t used;	   /* of all of them */
-	union record record; /* under construction */
+	union record record; /* being built */
 };
 
 static int add_segment(struct sideband *s, uint64_t number, uint64_t ticks)

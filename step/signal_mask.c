@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * SIGTRAP in a thread's signal mask. A thread that is stepped gets SIGTRAP from the processor after each
- * instruction, by force: were it blocked, the kernel would unblock it and set its handler to the default, and
- * the program's next SIGTRAP would kill it. So it is never blocked while we step; where the program asks for
- * that it is remembered, shown when the program looks, and restored when it is let go. Programs that block all
- * signals do so without knowing (pthread_create, raise, any handler with a full mask).
+ * SIGTRAP in a thread's signal mask. After each instruction the kernel forces SIGTRAP on a stepped thread. If the
+ * thread blocked it, the kernel would unblock it and reset its handler to the default, and the program's next
+ * SIGTRAP would kill it. So SIGTRAP is never blocked while we step. Where the program blocks it, we remember
+ * that, show it when the program reads its mask, and block it when we detach. Programs that block all signals
+ * do this without knowing (pthread_create, raise, any handler with a full mask).
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #define FRAME_MASK 296
 enum { I386_SIGPROCMASK = 126, I386_RT_SIGPROCMASK = 175 };
 
-/* Whether the mask has it; then it has not any more. */
+/* Returns whether it was blocked. */
 static bool unblock(struct step_thread *t)
 {
 	uint64_t mask;
@@ -96,7 +96,7 @@ void signal_mask_syscall(struct step_thread *t, const struct user_regs_struct *r
 			after_sigprocmask(t, regs->rdi, regs->rsi, regs->rdx);
 		return;
 	}
-	/* A signal frame has been left: its mask holds. The number of the system call is gone then. */
+	/* sigreturn, whose number is gone: the mask is that of the signal frame. */
 	if ((int32_t)regs->orig_rax == -1)
 		t->trap_blocked = unblock(t);
 }

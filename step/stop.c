@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a stop of a thread means, and how it goes on.
+ * What each stop of a thread means, and how the thread continues.
  *
- * In user mode a thread is stepped; with a system call in front of it, or in one, it runs from one stop of
- * PTRACE_SYSCALL to the next: those are no signals, while SIGTRAP at the end of a stepped system call would
- * undo a handler of SIGTRAP that it has just blocked. A step may end in many ways (ptrace(2), arch/x86/kernel
- * of Linux 6.x; SIGTRAP's si_code in parentheses):
+ * In user mode we step a thread. Before and in a system call it runs from one PTRACE_SYSCALL stop to the next:
+ * those are no signals, while SIGTRAP at the end of a stepped system call would reset a handler of SIGTRAP
+ * that the call has just blocked. A step ends in one of these ways (ptrace(2), arch/x86/kernel of Linux 6.x;
+ * SIGTRAP's si_code in parentheses):
  *
- *	SIGTRAP (TRAP_TRACE)	an instruction was executed; or one round of a rep, which is part of one
- *	SIGTRAP (SIGTRAP)	a handler is about to be entered: of a signal that we have delivered
- *	SIGTRAP (TRAP_BRKPT)	a system call is over that was stepped after all, with a signal that was ignored
- *	SIGTRAP (anything else)	a signal for the program, int3 among them
- *	another signal		for the program; nothing was executed since the last stop
- *	an event		in the middle of a system call, or when nothing was executed at all
+ *	SIGTRAP (TRAP_TRACE)	the thread has executed an instruction, or one round of a rep
+ *	SIGTRAP (SIGTRAP)	the thread is about to enter the handler of a signal that we have delivered
+ *	SIGTRAP (TRAP_BRKPT)	a stepped system call is over, after a signal that the program ignores
+ *	SIGTRAP (anything else)	a signal for the program, int3 included
+ *	another signal		for the program; the thread has executed nothing since the last stop
+ *	an event		in the middle of a system call, or without any instruction
  *
- * Stops of an event kind say nothing about the step: where they come between an instruction and its SIGTRAP,
- * that one follows.
+ * An event says nothing about the step. If one comes between an instruction and its SIGTRAP, the SIGTRAP follows.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +30,7 @@
 
 #define PEEK_MAX 8
 
-/* Whether a signal is waiting for this thread alone; in doubt it is not. */
+/* Whether the signal is pending for this thread alone; in doubt it is not. */
 static bool is_pending(pid_t tid, int signal)
 {
 	struct __ptrace_peeksiginfo_args args = {.nr = PEEK_MAX};
@@ -47,7 +46,7 @@ static bool is_pending(pid_t tid, int signal)
 	return false;
 }
 
-/* ---- going on */
+/* ---- continuing */
 
 static void detach(struct step *s, struct step_thread *t)
 {
@@ -59,7 +58,7 @@ static void detach(struct step *s, struct step_thread *t)
 	trap_flag_restore(t);
 	signal_mask_restore(t);
 	step_thread_remove(s, t);
-	/* It fails where the thread was killed; then it is told as gone, and unknown. */
+	/* Fails if the thread was killed; waitpid() then reports the end of an unknown thread. */
 	(void)ptrace(PTRACE_DETACH, tid, NULL, signal);
 }
 
@@ -78,7 +77,7 @@ static int take_signal(struct step_thread *t)
 	return signal;
 }
 
-/* From any stop but that of a group. */
+/* From any stop but a group stop. */
 static int go_on(struct step *s, struct step_thread *t)
 {
 	int r;
@@ -89,7 +88,7 @@ static int go_on(struct step *s, struct step_thread *t)
 		detach(s, t);
 		return 0;
 	}
-	/* Not before its first stop: it may be anywhere. */
+	/* It has not had its first stop: it may be anywhere. */
 	if (!t->stream)
 		return ptrace(PTRACE_CONT, t->tid, NULL, take_signal(t)) < 0 && errno != ESRCH ? -errno : 0;
 	if (!t->in_kernel) {
@@ -101,23 +100,23 @@ static int go_on(struct step *s, struct step_thread *t)
 	t->resumed = step_clock_now(&s->clock);
 	t->state = STEP_THREAD_RUNS;
 	if (t->refresh && !t->signal_sent) {
-		/* Another stop before anything is executed: going there by PTRACE_CONT ends the step that was. */
+		/* PTRACE_CONT ends the kernel's stepping; the interrupt stops the thread before any instruction. */
 		t->refresh = false;
 		(void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, 0);
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
-	/* With a signal a handler may be entered, and only a step stops there. */
+	/* Only a step stops at the handler of the signal that we deliver. */
 	if (!t->signal_sent && (t->in_kernel || step_insn_enters_kernel(t)))
 		r = (int)ptrace(PTRACE_SYSCALL, t->tid, NULL, 0);
 	else
 		r = (int)ptrace(PTRACE_SINGLESTEP, t->tid, NULL, take_signal(t));
-	/* Killed meanwhile: its end is told next. */
+	/* ESRCH: it was killed meanwhile, and waitpid() reports that next. */
 	return r < 0 && errno != ESRCH ? -errno : 0;
 }
 
 /* ---- SIGTRAP */
 
-/* A system call begins, or is over; or it is over for now and may begin again. */
+/* A system call begins, or is over, or is over for now and may be restarted. */
 static int syscall_stop(struct step *s, struct step_thread *t)
 {
 	struct __ptrace_syscall_info info = {0};
@@ -160,7 +159,7 @@ static int trapped(struct step *s, struct step_thread *t)
 
 	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
 		return errno == ESRCH ? 0 : -errno;
-	/* Nothing else can look like an instruction that was executed; so this is asked only where it may be more. */
+	/* All other cases can only be an executed instruction: save the system call. */
 	if ((t->in_kernel || t->signal_sent || !t->known || regs.rip == t->ip || t->insn.kind == INSN_FAR_CALL) &&
 	    ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info) < 0)
 		return errno == ESRCH ? 0 : -errno;
@@ -172,7 +171,7 @@ static int trapped(struct step *s, struct step_thread *t)
 	case TRAP_BRKPT:
 		if (t->in_kernel) {
 			r = t->restarts ? step_insn_entered_again(s, t, regs.rip) : 0;
-			/* Undecided: it is the next stop that tells. */
+			/* Undecided: the next stop shows it. */
 			t->restarts = step_insn_restart_pending(&regs);
 			if (r == 0 && !t->restarts)
 				r = step_insn_leave_kernel(s, t, &regs);
@@ -205,7 +204,7 @@ static int signalled(struct step *s, struct step_thread *t, int signal)
 
 	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
 		return errno == ESRCH ? 0 : -errno;
-	/* A system call that was answered by a signal (seccomp): its own SIGTRAP comes later, in the handler. */
+	/* seccomp answers a system call with a signal: the call's own SIGTRAP comes later, in the handler. */
 	if (!t->in_kernel && t->known && t->insn.is_syscall && regs.rip == t->ip + t->insn.length)
 		r = step_insn_enter_kernel(s, t);
 	if (r < 0)
@@ -216,7 +215,7 @@ static int signalled(struct step *s, struct step_thread *t, int signal)
 
 /* ---- events */
 
-/* Where a thread is that we have not stepped to where it is. */
+/* A thread stops that we have not stepped before: begin where it is. */
 static int first_stop(struct step *s, struct step_thread *t)
 {
 	struct user_regs_struct regs;
@@ -237,7 +236,7 @@ static int first_stop(struct step *s, struct step_thread *t)
 	return 0;
 }
 
-/* The leader of a new process, or a thread: /proc knows. A thread that is gone again is none. */
+/* Adds a thread, and its process if that is new, as /proc has them. *ret is NULL if the thread is gone already. */
 static int meet(struct step *s, pid_t tid, struct step_thread *parent, struct step_thread **ret)
 {
 	struct proc_status status;
@@ -279,19 +278,20 @@ static int meet(struct step *s, pid_t tid, struct step_thread *parent, struct st
 	return r;
 }
 
-int step_meet_child(struct step *s, struct step_thread *parent, pid_t child)
+/* A thread or process that `parent` has created; its own first stop may have come before. */
+static int meet_child(struct step *s, struct step_thread *parent, pid_t child)
 {
 	struct step_thread *t = step_thread_find(s, child);
 
 	if (!t)
 		return meet(s, child, parent, &t);
-	t->trap_blocked |= parent->trap_blocked; /* its own stop came first */
+	t->trap_blocked |= parent->trap_blocked; /* unknown when its own stop came first */
 	return 0;
 }
 
 /*
- * The program is another now. If a thread other than the leader did that, it has the leader's number from here
- * on, and nothing is told of the leader's end.
+ * The process executes another program now. If a thread other than the leader called exec, it has the leader's
+ * tid from here on, and the kernel does not report the leader's end.
  */
 static int became(struct step *s, pid_t tid, struct step_thread **ret)
 {
@@ -341,7 +341,7 @@ static int forked(struct step *s, struct step_thread *t)
 		return r;
 	if (ptrace(PTRACE_GETEVENTMSG, t->tid, NULL, &child) < 0)
 		return errno == ESRCH ? 0 : -errno;
-	return step_meet_child(s, t, (pid_t)child);
+	return meet_child(s, t, (pid_t)child);
 }
 
 static int exiting(struct step *s, struct step_thread *t)
@@ -349,7 +349,7 @@ static int exiting(struct step *s, struct step_thread *t)
 	struct user_regs_struct regs;
 	int r = 0;
 
-	/* Killed, it may have executed one more; exit() is a system call that has begun. */
+	/* A killed thread may have executed one more instruction; exit() is a system call that has begun. */
 	if (t->stream && !t->in_kernel && t->known && ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) == 0 &&
 	    regs.rip != t->ip) {
 		if (t->insn.kind == INSN_FAR_CALL)
@@ -375,15 +375,15 @@ static int event_stop(struct step *s, struct step_thread *t, int signal)
 	int r = 0;
 
 	if (t->state == STEP_THREAD_COMMAND)
-		return go_on(s, t); /* not the command yet */
+		return go_on(s, t); /* before exec */
 	if (t->state == STEP_THREAD_NEW)
 		r = first_stop(s, t);
 	if (r < 0)
 		return r;
 	if (s->ending && is_pending(t->tid, SIGTRAP)) {
 		/*
-		 * That of the last step: without us it would kill. It is told at once, before anything is
-		 * executed.
+		 * SIGTRAP of the last step, which would kill the program if we detached now. It stops the thread
+		 * before it executes anything.
 		 */
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
@@ -439,7 +439,7 @@ static int stopped(struct step *s, pid_t tid, int status)
 	if (!WIFSTOPPED(status))
 		return t ? gone(s, t) : 0;
 	if (!t && number == PTRACE_EVENT_EXEC) {
-		r = became(s, tid, &t); /* the leader had ended before */
+		r = became(s, tid, &t); /* the leader had exited before */
 		return r < 0 || !t ? r : go_on(s, t);
 	}
 	if (!t) {
@@ -447,7 +447,7 @@ static int stopped(struct step *s, pid_t tid, int status)
 		if (r < 0)
 			return r;
 	}
-	/* Too many, or one that nobody knows: it runs on its own. */
+	/* There are too many threads, or /proc does not have this one: it runs on freely. */
 	if (!t || s->n_threads > STEP_MAX_THREADS) {
 		s->stats.threads_not_recorded++;
 		if (t)
@@ -470,19 +470,19 @@ static int stopped(struct step *s, pid_t tid, int status)
 	return signal == SIGTRAP ? trapped(s, t) : signalled(s, t, signal);
 }
 
-void step_stopped(struct step *s, pid_t tid, int status)
+void step_stop_handle(struct step *s, pid_t tid, int status)
 {
 	int r = stopped(s, tid, status);
 
 	if (r == 0) {
-		/* Its thread goes on meanwhile: that ends in order. */
+		/* The thread runs already; it detaches at its next stop. */
 		r = s->options.ring ? ring_trim(s) : 0;
 		if (r < 0)
 			step_end(s, r == -EFBIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
 		return;
 	}
 	step_end(s, r == -EFBIG || r == -E2BIG ? STEP_END_LIMIT : STEP_END_ERROR, r);
-	/* Whatever it was: the thread must not be left behind. */
+	/* Whatever failed, the thread must not stay stopped. */
 	if (WIFSTOPPED(status)) {
 		struct step_thread *t = step_thread_find(s, tid);
 

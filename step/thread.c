@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The tables of threads, processes and streams: who is in them, and since when. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -103,7 +104,7 @@ static void forget_stream(struct step *s, struct step_stream *stream)
 	free(stream);
 }
 
-/* In a ring: streams of threads that have ended, and of which nothing is kept any more. */
+/* In a ring: removes the streams of ended threads that have no packets any more. */
 static void sweep_streams(struct step *s)
 {
 	struct step_stream *stream, *next;
@@ -113,7 +114,7 @@ static void sweep_streams(struct step *s)
 		if (stream->ended && pt_encoder_bytes(stream->pt) == 0)
 			forget_stream(s, stream);
 	}
-	/* More threads than streams that are looked at; what the oldest of them did is overwritten. */
+	/* Still too many: remove the oldest ended ones with their packets, which count as overwritten. */
 	for (stream = STAILQ_FIRST(&s->streams); stream && s->n_streams == STEP_MAX_STREAMS; stream = next) {
 		next = STAILQ_NEXT(stream, in_step);
 		if (stream->ended)
@@ -171,7 +172,7 @@ int step_thread_record_comm(struct step *s, const struct step_thread *t, bool ex
 	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)t->process->pid, (int)t->tid);
 	r = io_read_file_at(AT_FDCWD, path, PROC_COMM_MAX, &text, &len);
 	if (r == -ENOENT || r == -ESRCH)
-		return 0; /* it ended meanwhile */
+		return 0; /* the thread has ended */
 	if (r < 0)
 		return r;
 	if (len > 0 && text[len - 1] == '\n')

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The trap flag is how the processor is made to step, and the program must not find it where it did not set it:
- * in what pushf stores, in r11 after a system call, in the frame of a signal, in the registers when we are
- * gone. A program that sets the flag itself gets the SIGTRAP that it asked for.
+ * The processor's trap flag makes it step. The program must not find it where it did not set it: in what pushf
+ * stores, in r11 after a system call, in the frame of a signal, in the registers when we have detached. A program
+ * that sets the flag itself gets the SIGTRAP that it asked for.
  *
- * The kernel remembers whether the flag is ours (TIF_FORCED_TF) and hides it then. It forgets that in front of
- * a popf or iret, and does not set it again while one step follows the other (enable_single_step in
- * arch/x86/kernel/step.c): so behind each of them the stepping is ended once, without anything being executed
- * ("refresh").
+ * The kernel remembers whether the flag is ours (TIF_FORCED_TF), and hides it then. Before a popf or iret it
+ * forgets that, and it does not remember again while one step follows the other (enable_single_step in
+ * arch/x86/kernel/step.c). So after each of these instructions we end the stepping once, without executing
+ * anything ("refresh").
  */
 #include <errno.h>
 #include <stddef.h>
@@ -54,12 +54,12 @@ void trap_flag_executed(struct step_thread *t, const struct user_regs_struct *re
 
 void trap_flag_syscall(struct step_thread *t, const struct user_regs_struct *regs)
 {
-	/* A signal frame has been left; the number of the system call is gone then. */
+	/* sigreturn: the number of the system call is gone. */
 	if ((int32_t)regs->orig_rax == -1) {
 		t->own_tf = regs->eflags & STEP_FLAG_TRAP;
 		return;
 	}
-	/* SYSCALL has stored the flags, if it was stepped: with a signal that was then ignored. */
+	/* A SYSCALL that was stepped, because of a signal that the program ignores, has stored the flags. */
 	if (t->is64 && !t->own_tf && regs->r11 & STEP_FLAG_TRAP)
 		(void)ptrace(PTRACE_POKEUSER, t->tid, offsetof(struct user_regs_struct, r11),
 			     regs->r11 & ~(unsigned long long)STEP_FLAG_TRAP);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The recording as a perf.data that stock perf decodes. */
+/* Writes the recording as a perf.data that stock perf decodes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "step/step_internal.h"
 
-/* Any number, the same in the attribute, in AUXTRACE_INFO and in PMU_MAPPINGS. */
+/* An arbitrary number, the same in the attribute, in AUXTRACE_INFO and in PMU_MAPPINGS. */
 #define PMU_TYPE 6u
 
 static int add_bytes(void *arg, const void *bytes, size_t n)
@@ -82,7 +82,7 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 	return r < 0 ? r : perfdata_write(w, &conv, sizeof(conv));
 }
 
-/* `end`: of the recording, for threads that go on. */
+/* `end`: of the recording, for threads that have not ended. */
 static int write_stream(struct step *s, struct perfdata_writer *w, const struct step_stream *stream, uint32_t idx,
 			uint64_t end)
 {
@@ -96,7 +96,6 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	uint64_t bytes;
 	int r;
 
-	/* Bits of branches that wait for more of them go to the store first. */
 	r = pt_encoder_flush(stream->pt);
 	if (r < 0)
 		return r;

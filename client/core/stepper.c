@@ -26,11 +26,11 @@
 #define HELLO_TIMEOUT_MS 10000
 #define STATUS_BYTES_MAX 65536
 #define MAX_GROUPS 1024
-/* The number that the channel has in the stepper. */
+/* The channel's descriptor in the stepper. */
 #define CHANNEL_FD 3
 #define CHANNEL_FD_TEXT "3"
 
-/* Whose process it is; `change` is whether that is somebody else, and we may become that. */
+/* The user of the process. `change`: it is somebody else, and we may become that user. */
 struct identity {
 	bool change;
 	uid_t uid;
@@ -38,7 +38,7 @@ struct identity {
 	size_t n_groups;
 };
 
-/* The numbers behind `key` of a status file; how many there were. */
+/* The numbers after `key` in a status file; returns how many there are. */
 static size_t numbers(const char *text, const char *key, unsigned long *ret, size_t max)
 {
 	const char *p = strstr(text, key);
@@ -57,8 +57,8 @@ static size_t numbers(const char *text, const char *key, unsigned long *ret, siz
 }
 
 /*
- * Root becomes the user of the process; everybody else is what they are, and the kernel says whether
- * that is enough.
+ * Root becomes the user of the process. Other users stay who they are, and the kernel decides whether
+ * they may trace.
  */
 static int find_identity(pid_t pid, struct identity *ret)
 {
@@ -80,7 +80,7 @@ static int find_identity(pid_t pid, struct identity *ret)
 		return r == -ENOENT ? -ESRCH : r;
 	if (numbers(text, "\nUid:", uids, 2) != 2 || numbers(text, "\nGid:", gids, 2) != 2)
 		return -EINVAL;
-	/* real, effective: what it may do is what counts */
+	/* the second is the effective one, which decides what the process may do */
 	ret->uid = (uid_t)uids[1];
 	ret->gid = (gid_t)gids[1];
 	ret->change = ret->uid != 0;
@@ -93,8 +93,8 @@ static int find_identity(pid_t pid, struct identity *ret)
 /* ---- the child, between fork and exec */
 
 /*
- * Attaching to a process that is not a child may be root's alone (kernel.yama.ptrace_scope): the
- * capability for it goes along, and tracerd-step drops it as soon as it has attached.
+ * Only root may attach to a process that is not its child where kernel.yama.ptrace_scope says so.
+ * tracerd-step inherits that capability, and drops it as soon as it has attached.
  */
 static void keep_ptrace(void)
 {
@@ -118,7 +118,7 @@ static int become(const struct identity *id)
 	return 0;
 }
 
-/* Of our own state nothing is left: no terminal, no folder, no signal. */
+/* Gives up our terminal, working directory and signal settings. */
 static int detach(int null_fd)
 {
 	const struct rlimit none = {0, 0};
@@ -156,8 +156,8 @@ static _Noreturn void child(pid_t pid, const struct identity *id, int program, i
 		r = become(id);
 	if (r == 0) {
 		/*
-		 * By its descriptor: another user may not come to where it is. The environment is
-		 * root's.
+		 * By its descriptor, since another user may not reach its path. Root's environment
+		 * is not for that user.
 		 */
 		if (dup2(channel, CHANNEL_FD) >= 0)
 			(void)syscall(SYS_execveat, program, "", argv,
@@ -220,7 +220,7 @@ static int wait_for_hello(int channel, pid_t pid, int *ret_error, char why[STEPP
 		return start_failed(-EPIPE, "tracerd-step ended before it said anything", why);
 	if (n != (ssize_t)sizeof(hello) || hello.type != STEPABI_HELLO ||
 		hello.version != STEPABI_VERSION || hello.pid != pid)
-		return start_failed(-EPROTO, "tracerd-step is of another version", why);
+		return start_failed(-EPROTO, "tracerd-step has another version", why);
 	if (hello.error == 0)
 		return 0;
 	hello.why[sizeof(hello.why) - 1] = '\0';
@@ -244,7 +244,7 @@ int stepper_start(pid_t pid, int *ret_channel, int *ret_error, char why[STEPPER_
 		return start_failed(r, "tracerd-step is not installed", why);
 	r = find_identity(pid, id);
 	if (r < 0)
-		return start_failed(r, "whose process it is", why);
+		return start_failed(r, "cannot find the owner of the process", why);
 	program = open_high(path, O_RDONLY);
 	null_fd = open_high("/dev/null", O_RDWR);
 	if (program < 0 || null_fd < 0)

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tracerd and tracerd-step say to each other: packets of a SOCK_SEQPACKET pair, each one of the structs here
- * in native byte order, none of them longer than STEPABI_MAX.
+ * The protocol between tracerd and tracerd-step: packets on a SOCK_SEQPACKET pair, each of them one of these structs in
+ * native byte order, none longer than STEPABI_MAX.
  *
- *	whoever starts it (tracectl)	tracerd-step --control FD -p PID, as the user of the target
- *	tracerd-step -> holder		struct stepabi_hello, once: it steps, or why not
- *	tracectl -> tracerd		the holder's end goes along with "target.arm" (descriptor "step")
+ *	tracectl			starts tracerd-step --control FD -p PID, as the user of the target
+ *	tracerd-step -> tracectl	struct stepabi_hello, once: it has attached, or why it cannot
+ *	tracectl -> tracerd		passes its end of the pair with "target.arm" (descriptor "step")
  *	tracerd-step -> tracerd		struct stepabi_stats, at most two a second, when something has changed
  *	tracerd -> tracerd-step		struct stepabi_freeze with one descriptor, a SOCK_SEQPACKET socket
  *	tracerd-step -> that socket	struct stepabi_frozen with the files of the recording, once
  *
- * The end of the connection is the end of the recording: all threads go on by themselves. tracerd-step outlives
- * what it stepped until then, so that the last moments of a program that has died can be had.
+ * Closing the connection ends the recording: the stepper detaches, and all threads run on freely. Until then
+ * tracerd-step stays, even when its program has ended, so that the program's last moments can still be requested.
  *
- * tracerd believes none of it: a stepper is the user's process. The files are memfds with the seals STEPABI_SEALS, or
- * refused.
+ * A stepper is the user's process, so tracerd trusts nothing of this. It refuses files that are not memfds with the
+ * seals STEPABI_SEALS.
  */
 #pragma once
 
@@ -24,12 +24,12 @@
 #define STEPABI_VERSION 1u
 #define STEPABI_MAX 512u
 #define STEPABI_TEXT 200u
-/* Nobody can change what was passed on. */
+/* The content of a file that has them is final. */
 #define STEPABI_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /*
- * Where MMAP2 records of the recording say that code is which exists in no file: below images/ of a bundle, and
- * below a tree that `perf script --symfs` reads.
+ * The file that MMAP2 records name for code that exists in no file. It is relative to images/ of a bundle, or to a tree
+ * for `perf script --symfs`.
  */
 #define STEPABI_CODE_PATH "/tracerd-step.code"
 
@@ -48,55 +48,55 @@ enum stepabi_type {
 
 struct stepabi_hello {
 	uint32_t type, version;
-	int32_t pid;		 /* what is stepped */
-	int32_t error;		 /* 0, or a negative errno: it ends now */
-	char why[STEPABI_TEXT];	 /* the sentence to it, with its 0 */
+	int32_t pid;		 /* of the process that it steps */
+	int32_t error;		 /* 0, or a negative errno: the stepper ends now */
+	char why[STEPABI_TEXT];	 /* the error as a sentence, terminated */
 };
 
 /* Why a recording ended. */
 enum step_end {
 	STEP_END_NONE,
-	STEP_END_EXITED, /* nothing is left to record */
+	STEP_END_EXITED, /* all threads have exited */
 	STEP_END_ASKED,
 	STEP_END_INSNS,
 	STEP_END_SECONDS,
 	STEP_END_BYTES,
-	STEP_END_LIMIT, /* threads, side-band, code pages: bounds that nobody should meet */
+	STEP_END_LIMIT, /* of threads, side-band or code pages, which programs should not reach */
 	STEP_END_ERROR,
 };
 
-/* Of the whole recording but for the last three. */
+/* All but the last three count since the recording began. */
 struct stepabi_stats {
 	uint32_t type;
-	uint32_t ended;		 /* enum step_end: 0 while it goes on */
-	int32_t error;		 /* that ended it, or 0 */
+	uint32_t ended;		 /* enum step_end; 0: not yet */
+	int32_t error;		 /* why it ended, or 0 */
 	uint32_t threads;	 /* alive and stepped */
 	uint64_t insns, syscalls, signals;
 	uint64_t threads_all, processes_all;
 	uint64_t unexpected_jumps;	/* instructions that went where they cannot go */
 	uint64_t threads_not_recorded;	/* there were too many */
 	uint64_t overwritten;	 /* bytes of packets */
-	uint64_t bytes;		 /* of packets, kept now */
-	uint64_t max_bytes;	 /* at most that many */
-	uint64_t oldest_raw_ns;	 /* CLOCK_MONOTONIC_RAW since when all packets are kept; 0: there are none */
+	uint64_t bytes;		 /* of packets in memory */
+	uint64_t max_bytes;	 /* their limit */
+	uint64_t oldest_raw_ns;	 /* CLOCK_MONOTONIC_RAW; all packets since then are in memory. 0: there are none */
 };
 
 struct stepabi_freeze {
 	uint32_t type, reserved;
-	uint64_t max_bytes;	 /* of all files; a larger recording is answered with -EFBIG */
+	uint64_t max_bytes;	 /* of all files; the reply for a larger recording is -EFBIG */
 };
 
 enum stepabi_file {
-	STEPABI_FILE_PERFDATA = 1u << 0, /* a perf.data; its times are of CLOCK_MONOTONIC_RAW, and it says so */
+	STEPABI_FILE_PERFDATA = 1u << 0, /* a perf.data on CLOCK_MONOTONIC_RAW */
 	STEPABI_FILE_CODE = 1u << 1,	 /* an ELF image of pages, see step/code.h */
 	STEPABI_FILE_VDSO = 1u << 2,	 /* an ELF image */
 };
 
 struct stepabi_frozen {
 	uint32_t type;
-	uint32_t files;		 /* enum stepabi_file: what the descriptors are, lowest bit first */
-	int32_t error;		 /* 0 or a negative errno; then no files */
+	uint32_t files;		 /* enum stepabi_file; the descriptors come in this order, lowest bit first */
+	int32_t error;		 /* 0, or a negative errno and no files */
 	uint32_t reserved;
-	uint64_t raw_ns;	 /* CLOCK_MONOTONIC_RAW: what happened before is in it */
+	uint64_t raw_ns;	 /* CLOCK_MONOTONIC_RAW; the recording holds everything before */
 	struct stepabi_stats stats;
 };

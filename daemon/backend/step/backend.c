@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The back end of a target that a tracerd-step records: one that its user has started, and whose connection came
- * with the request. tracerd steps nothing and starts nobody; it asks for copies, and when it closes the connection
- * the program goes on by itself. Its own history of the target says who belongs to it, which files it maps, and
- * when it must end.
+ * The back end for targets that a tracerd-step records. The user starts the stepper, and the request to arm brings its
+ * connection. tracerd itself traces nothing and starts nothing: it requests copies, and when it closes the connection
+ * the program runs on freely. The daemon's own history of the target says which processes belong to it, which files
+ * they map, and when recording must end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ static const char *end_name(uint32_t end)
 	case STEP_END_BYTES:
 		return "a limit is reached";
 	case STEP_END_LIMIT:
-		return "it is more than can be recorded";
+		return "there is more than it can record";
 	default:
 		return "an error";
 	}
@@ -81,7 +81,7 @@ static void on_stats(void *arg)
 	const struct stepabi_stats *stats = step_channel_stats(s->channel);
 	char why[120];
 
-	/* What has ended by itself is told by its pidfd. */
+	/* The pidfd reports a program that has ended by itself. */
 	if (!stats->ended || stats->ended == STEP_END_EXITED || s->target->state != TARGET_ARMED)
 		return;
 	(void)snprintf(why, sizeof(why), "it is not stepped any more: %s%s%s", end_name(stats->ended),
@@ -133,12 +133,13 @@ static int stepper_arm(struct target *target, char *why, size_t why_size)
 	s->target = target;
 	r = quota_charge(targets->quota, target->owner, QUOTA_STEPPERS, 1, &s->charge);
 	if (r > 0)
-		return refuse(why, why_size, TARGET_E_QUOTA, "this user has as many stepped targets as it may (uid_steppers)");
+		return refuse(why, why_size, TARGET_E_QUOTA, "this user may step no more targets (uid_steppers)");
 	if (r < 0)
 		return r;
 	r = target_charge_fds(target, STEPPER_FDS);
 	if (r > 0)
-		return refuse(why, why_size, TARGET_E_QUOTA, "this user's targets need more descriptors than they may (uid_fds)");
+		return refuse(why, why_size, TARGET_E_QUOTA,
+			      "this user's targets may use no more descriptors (uid_fds)");
 	if (r < 0)
 		return r;
 	r = step_channel_new(targets->base, target->step_fd, &callbacks, &s->channel, why, why_size);
@@ -172,8 +173,8 @@ static int ask(const struct target *target, struct freeze_reply **ret)
 }
 
 /*
- * Of a program that has ended the stepper keeps what it has until it is asked for it. One that may not be recorded any
- * more goes on by itself, now: what there is until then is asked for in front of the connection's end.
+ * When the program ends, the stepper keeps its recording for later requests. A program that may not be recorded any
+ * more must run on freely now: request what there is, then close the connection.
  */
 static void stepper_stop(struct target *target)
 {
@@ -184,7 +185,7 @@ static void stepper_stop(struct target *target)
 		return;
 	r = ask(target, &s->last);
 	if (r < 0)
-		log_debug("%s: its stepper takes no request: %s", target->name, strerror(-r));
+		log_debug("%s: its stepper does not take requests: %s", target->name, strerror(-r));
 	close_channel(s, "the recording was ended when the target was suspended");
 }
 
@@ -241,7 +242,7 @@ static int stepper_freeze(struct target *target, struct frozen *frozen)
 	if (r == -ENOMEM)
 		return r;
 	if (r == -EAGAIN)
-		lacks(step, "timeout", "the stepper has not even read the requests before");
+		lacks(step, "timeout", "the stepper has not read the earlier requests");
 	else if (r < 0)
 		lacks(step, "gone", "the stepper has ended");
 	return step->answer ? await(target, frozen) : 0;
@@ -255,7 +256,7 @@ static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 
 	if (!step->answer)
 		return CAPTURE_E_NONE;
-	/* The vDSO is the kernel's: ours is one that nobody has touched. */
+	/* The kernel has one vDSO for all processes, and ours is known to be intact. */
 	if (frozen->vdso_fd < 0)
 		files |= STEPABI_FILE_VDSO;
 	r = freeze_reply_copy(step->answer, dir_fd, files, max_bytes, cancel, ret_bytes);
@@ -270,7 +271,7 @@ static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 	return 0;
 }
 
-/* The history alone, where there is no recording. */
+/* Nothing to add: without a recording the file holds the side-band alone. */
 static int stepper_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	return 0;
@@ -292,7 +293,7 @@ static void stepper_resume(struct frozen *frozen)
 		frozen->oldest_ns = oldest;
 }
 
-/* ---- telling */
+/* ---- reporting */
 
 static void stepper_backend_stats(struct target *target, struct backend_stats *ret)
 {
@@ -348,7 +349,7 @@ static void stepper_describe(const struct target *target, struct json_object *o)
 	json_add(o, "step", step);
 }
 
-/* A gap as long as the target was armed. */
+/* One gap, as long as the target was armed. */
 static void add_gap(const struct frozen *frozen, struct json_object *gaps)
 {
 	struct json_object *o = json_object_new_object();

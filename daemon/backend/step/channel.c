@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* It may say something twice a second; who says much more is read later. */
+/* A stepper sends two packets a second; one that sends more is read later. */
 #define READ_AT_ONCE 4
 #define READ_PAUSE_US 100000
-/* As small as the kernel lets it be: a few requests that nobody reads, not some hundred. */
+/* The kernel's minimum: room for a few unread requests, not for hundreds. */
 #define SEND_BYTES 1
 
 struct step_channel {
@@ -71,7 +71,7 @@ void step_channel_bound(struct stepabi_stats *stats)
 		stats->error = -EIO;
 }
 
-/* A packet: 1; nothing now: 0; the end: negative, with why. Descriptors that come along are closed by the kernel. */
+/* 1: took a packet; 0: there is none; negative: the end, and why. The kernel closes descriptors that come along. */
 static int take_packet(struct step_channel *c, const char **ret_why)
 {
 	struct stepabi_stats stats;
@@ -85,7 +85,7 @@ static int take_packet(struct step_channel *c, const char **ret_why)
 		return -EPIPE;
 	}
 	if (n != sizeof(stats) || stats.type != STEPABI_STATS) {
-		*ret_why = "what holds it says what no stepper says";
+		*ret_why = "its stepper sent a malformed packet";
 		return -EPROTO;
 	}
 	step_channel_bound(&stats);
@@ -180,7 +180,7 @@ int step_channel_freeze(struct step_channel *c, uint64_t max_bytes, int *ret_fd)
 	struct cmsghdr *cmsg;
 	int pair[2];
 
-	/* Each time: who else holds the socket may have set another. */
+	/* Each time, since others who hold the socket may have changed it. */
 	(void)setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;

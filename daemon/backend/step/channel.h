@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our end of the connection with a tracerd-step (common/control/stepabi.h): what it last said of itself, and the requests
- * to copy its recording. Owns the descriptor; knows no target and no snapshot.
+ * The daemon's end of the connection to a tracerd-step (common/control/stepabi.h): receives its statistics and requests
+ * copies of its recording. Owns the descriptor; knows no target and no snapshot.
  *
- * The other end is a user's process, and others may hold ours, too: nothing here blocks whatever they do with it, what is
- * read in a second is bounded, and numbers are only passed on.
+ * The other end is a user's process, and other processes may hold our end, too. So nothing here blocks, the packets
+ * read in a second are bounded, and nothing depends on the numbers.
  */
 #pragma once
 
@@ -20,28 +20,28 @@
 struct step_channel;
 
 struct step_channel_callbacks {
-	/* It has said something new of itself. May free the channel. */
+	/* There are new statistics. May free the channel. */
 	void (*stats)(void *arg);
-	/* The connection is over, `why` as the end of a sentence. May free the channel. */
+	/* The connection is closed, for the reason `why` (a clause). May free the channel. */
 	void (*ended)(void *arg, const char *why);
 	void *arg;
 };
 
-/* `fd` is duplicated. 0, STEP_CHANNEL_E_BAD if it is no connected SOCK_SEQPACKET socket, -errno. */
+/* Duplicates `fd`. 0, STEP_CHANNEL_E_BAD if it is no connected SOCK_SEQPACKET socket, -errno. */
 int step_channel_new(struct event_base *base, int fd, const struct step_channel_callbacks *callbacks,
 		    struct step_channel **ret, char *why, size_t why_size) _must_check_;
-/* Closes the connection: the stepper lets go of what it steps. */
+/* Closes the connection: the stepper detaches from its threads. */
 struct step_channel *step_channel_free(struct step_channel *c);
 DEFINE_CLEANUP(struct step_channel *, step_channel_free)
 
-/* As it said, numbers within what JSON holds; zeroes before the first word. */
+/* The last statistics, within the range of JSON numbers; zeros before the first. */
 const struct stepabi_stats *step_channel_stats(const struct step_channel *c);
 
 /*
- * Asks for a copy of at most `max_bytes`: *ret_fd is where its answer comes. -EAGAIN if it has not read the requests
- * before, -EPIPE and others if it is gone.
+ * Requests a copy of at most `max_bytes`; the reply comes to *ret_fd. -EAGAIN if the stepper has not read the earlier
+ * requests, -EPIPE and others if it is gone.
  */
 int step_channel_freeze(struct step_channel *c, uint64_t max_bytes, int *ret_fd) _must_check_;
 
-/* Bounds what a stepper said of itself. */
+/* Brings a stepper's numbers into that range. */
 void step_channel_bound(struct stepabi_stats *stats);

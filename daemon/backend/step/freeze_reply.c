@@ -22,9 +22,9 @@
 
 struct freeze_reply {
 	unsigned int refs;
-	int fd; /* -1: what came has been taken */
-	/* of the copier, once `taken` */
-	bool taken;
+	int fd; /* where the reply comes */
+	/* the copier's from here on */
+	bool taken; /* the socket is read; what follows says what came */
 	struct stepabi_frozen frozen; /* no files: see `why` */
 	int files[N_FILES];	      /* in the order of enum stepabi_file; -1 */
 	uint64_t sizes[N_FILES];
@@ -102,7 +102,7 @@ const char *freeze_reply_why(const struct freeze_reply *a)
 	return a->why;
 }
 
-/* ---- taking it */
+/* ---- receiving */
 
 static int _printf_(3, 4) none(struct freeze_reply *a, const char *code, const char *fmt, ...)
 {
@@ -116,11 +116,11 @@ static int _printf_(3, 4) none(struct freeze_reply *a, const char *code, const c
 	return FREEZE_REPLY_E_NONE;
 }
 
-/* The kernel gives as many as the room holds, and rounding makes that more than was meant. */
+/* CMSG_SPACE() rounds up, and the kernel passes as many descriptors as fit. */
 #define CONTROL_BYTES CMSG_SPACE(sizeof(int) * N_FILES)
 #define MAX_RECEIVED ((CONTROL_BYTES - CMSG_LEN(0)) / sizeof(int))
 
-/* Owns all that came, whatever is wrong with it. */
+/* Owns the descriptors of a packet until each is checked. */
 struct received {
 	int fds[MAX_RECEIVED];
 	size_t n;
@@ -166,15 +166,15 @@ static int take_file(struct freeze_reply *a, size_t which, int *fd)
 
 	r = memfd_check(*fd, file_names[which], &a->sizes[which], &seals, why, sizeof(why));
 	if (r == MEMFDCHECK_E_BAD)
-		return none(a, "io", "the stepper's answer: %s", why);
+		return none(a, "io", "the stepper's reply: %s", why);
 	if (r < 0)
 		return r;
 	if ((seals & ~SEALS_MAY) != STEPABI_SEALS)
-		return none(a, "io", "the stepper's answer: %s: the seals must be exactly %#x, they are %#x",
-			    file_names[which], (unsigned int)STEPABI_SEALS, seals);
+		return none(a, "io", "the stepper's reply: %s has the seals %#x, not %#x",
+			    file_names[which], seals, (unsigned int)STEPABI_SEALS);
 	flags = fcntl(*fd, F_GETFL);
 	if (flags < 0 || (flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH))
-		return none(a, "io", "the stepper's answer: %s: not open for reading", file_names[which]);
+		return none(a, "io", "the stepper's reply: %s is not open for reading", file_names[which]);
 	a->files[which] = take_fd(fd);
 	return 0;
 }
@@ -189,7 +189,7 @@ static int take_files(struct freeze_reply *a, struct received *received)
 	for (size_t i = 0; r == 0 && i < N_FILES; i++)
 		if (files & 1u << i)
 			r = take_file(a, i, &received->fds[next++]);
-	return r < 0 ? none(a, "io", "the stepper's answer: %s", strerror(-r)) : r;
+	return r < 0 ? none(a, "io", "the stepper's reply: %s", strerror(-r)) : r;
 }
 
 /* 0, FREEZE_REPLY_E_NONE. */
@@ -209,14 +209,14 @@ static int take(struct freeze_reply *a)
 		return none(a, "gone", "the stepper has not answered: %s", strerror((int)-n));
 	if (n != sizeof(frozen) || frozen.type != STEPABI_FROZEN || received.cut ||
 	    frozen.files >= 1u << N_FILES || (size_t)__builtin_popcount(frozen.files) != received.n)
-		return none(a, "io", "the stepper's answer is none");
+		return none(a, "io", "the stepper's reply is malformed");
 	if (frozen.error == -EFBIG)
 		return none(a, "too_large", "the recording is larger than max_output_mib");
 	if (frozen.error != 0)
 		return none(a, "io", "the stepper could not copy its recording: %s",
-			    frozen.error < 0 && frozen.error > -4096 ? strerror(-frozen.error) : "no reason that there is");
+			    frozen.error < 0 && frozen.error > -4096 ? strerror(-frozen.error) : "unknown error");
 	if (!(frozen.files & STEPABI_FILE_PERFDATA))
-		return none(a, "io", "the stepper's answer: there is no " BUNDLE_PERFDATA " in it");
+		return none(a, "io", "the stepper's reply has no " BUNDLE_PERFDATA);
 	step_channel_bound(&frozen.stats);
 	if (frozen.raw_ns > INT64_MAX)
 		frozen.raw_ns = INT64_MAX;
@@ -224,7 +224,7 @@ static int take(struct freeze_reply *a)
 	return take_files(a, &received);
 }
 
-/* ---- copying it */
+/* ---- copying */
 
 static int copy_file(int from, uint64_t size, int to, const atomic_bool *cancel)
 {
@@ -243,7 +243,7 @@ static int copy_file(int from, uint64_t size, int to, const atomic_bool *cancel)
 		if (n < 0)
 			return (int)n;
 		if ((size_t)n < want)
-			return -EIO; /* it is sealed: it cannot have become shorter */
+			return -EIO; /* a sealed file cannot have shrunk */
 		r = io_pwrite_all(to, buf, want, (off_t)at);
 		if (r < 0)
 			return r;

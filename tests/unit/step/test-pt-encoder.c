@@ -331,16 +331,16 @@ struct walk {
 };
 
 /* The start of one of the next `n` instructions; where there are none, of the last. */
-static int32_t later_target(const struct walk *w, uint32_t i, uint32_t n, uint32_t behind)
+static int32_t later_target(const struct walk *w, uint32_t i, uint32_t n, uint32_t after)
 {
 	uint32_t to = i + 1 + rnd(n);
 
-	return (int32_t)w->starts[to < w->n_starts ? to : w->n_starts - 1] - (int32_t)behind;
+	return (int32_t)w->starts[to < w->n_starts ? to : w->n_starts - 1] - (int32_t)after;
 }
 
 /*
- * Instructions of all kinds, one behind the other. Direct jumps and calls go forward only: of a loop without
- * any packet no decoder could tell how often it ran.
+ * Instructions of all kinds, one after the other. Direct jumps and calls go forward only: of a loop without
+ * any packet no decoder could know how often it ran.
  */
 static void make_code(struct walk *w)
 {
@@ -363,7 +363,7 @@ static void make_code(struct walk *w)
 	w->starts[w->n_starts++] = at;
 	for (uint32_t i = 0; i < w->n_starts; i++) {
 		uint8_t *p = w->code + w->starts[i];
-		const uint32_t k = kinds[i], behind = w->starts[i] + lengths[k];
+		const uint32_t k = kinds[i], after = w->starts[i] + lengths[k];
 		int32_t offset;
 
 		memcpy(p, codes[k], 2);
@@ -374,17 +374,17 @@ static void make_code(struct walk *w)
 			break;
 		case 2:
 		case 4: /* near ones; to where an instruction begins */
-			offset = later_target(w, i, 8, behind);
+			offset = later_target(w, i, 8, after);
 			p[1] = (uint8_t)offset;
 			break;
 		case 3:
-			offset = (int32_t)w->starts[rnd(w->n_starts)] - (int32_t)behind;
+			offset = (int32_t)w->starts[rnd(w->n_starts)] - (int32_t)after;
 			memcpy(p + 2, &offset, 4);
 			break;
 		case 5:
 		case 6:
 		case 7:
-			offset = k == 7 && rnd(8) == 0 ? 0 : later_target(w, i, CODE_SIZE, behind);
+			offset = k == 7 && rnd(8) == 0 ? 0 : later_target(w, i, CODE_SIZE, after);
 			memcpy(p + 1, &offset, 4);
 			break;
 		default:
@@ -409,7 +409,7 @@ static void go(struct walk *w, struct pt_encoder_stream *pt)
 	while (w->n_ips < WALK) {
 		struct insn insn;
 		uint64_t next;
-		int64_t behind;
+		int64_t after;
 
 		assert_true(insn_decode(w->code + (ip - BASE), INSN_MAX, true, &insn));
 		if (rnd(300) == 0) {
@@ -423,8 +423,8 @@ static void go(struct walk *w, struct pt_encoder_stream *pt)
 			TAKES(pt_encoder_time(pt, tsc += rnd(1000)));
 		if (pt_encoder_sync_due(pt))
 			TAKES(pt_encoder_sync(pt, tsc += rnd(1000), ip));
-		behind = (int64_t)ip + insn.length;
-		next = (uint64_t)behind;
+		after = (int64_t)ip + insn.length;
+		next = (uint64_t)after;
 		switch ((enum insn_kind)insn.kind) {
 		case INSN_COND:
 			next += rnd(2) ? (uint64_t)(int64_t)insn.offset : 0;
@@ -455,7 +455,7 @@ static void go(struct walk *w, struct pt_encoder_stream *pt)
 			break;
 		}
 		if ((insn.kind == INSN_CALL || insn.kind == INSN_CALL_INDIRECT) && depth < ARRAY_SIZE(stack))
-			stack[depth++] = (uint64_t)behind;
+			stack[depth++] = (uint64_t)after;
 		w->ips[w->n_ips++] = ip;
 		TAKES(pt_encoder_retire(pt, &insn, ip, next, rnd(2), true));
 		ip = next;

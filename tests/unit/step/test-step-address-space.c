@@ -95,7 +95,7 @@ static void test_code_in_a_file(void **state)
 	assert_true(epoch > 0);
 	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
 	assert_memory_equal(code, p, insn.length);
-	/* nothing to be saved, nothing to be told; and the same list again is nothing new */
+	/* nothing to save, nothing to record; and the same list again has nothing new */
 	assert_int_equal(f->code.pages, 0);
 	assert_int_equal(address_space_reread(f->space, getpid()), 0);
 	assert_true(address_space_epoch(f->space) == epoch);
@@ -122,7 +122,7 @@ static void test_code_that_changes(void **state)
 	uint64_t epoch;
 
 	assert_true(p != MAP_FAILED);
-	/* Not known: it is found by reading the mappings. The page is saved, with what is behind it. */
+	/* An unknown mapping: it is found by reading the mappings. The page is saved, with its tail. */
 	memset(p, 0x90, (size_t)3 * STEP_CODE_PAGE);
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 1);
@@ -189,8 +189,8 @@ static void test_a_file_that_is_no_more(void **state)
 	(void)close(fd);
 }
 
-/* All that is mapped and saved is told once more, under the pages' places; pages that are forgotten are met again. */
-static void test_told_again(void **state)
+/* All mappings and saved pages are recorded once more, under the pages' places; forgotten pages are read again. */
+static void test_recorded_again(void **state)
 {
 	struct fixture *f = *state;
 	uint8_t *p = mmap(NULL, STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -288,7 +288,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_code_that_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_file_that_is_no_more, setup, teardown),
 		cmocka_unit_test(test_code_in_memory),
-		cmocka_unit_test_setup_teardown(test_told_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_recorded_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_child_has_the_same, setup, teardown),
 	};
 
