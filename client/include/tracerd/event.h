@@ -63,20 +63,20 @@ enum tracerd_flags {
 typedef struct tracerd_options {
 	size_t size;	     /* sizeof(tracerd_options), so that the struct can grow */
 	const char *socket;  /* the daemon's; NULL: tracerd_default_socket() */
-	uint32_t threads;    /* rings, one a thread at a time (64); events of more threads are lost */
+	uint32_t threads;    /* that write at the same time, each to a ring of its own (64); others lose their events */
 	uint32_t events;     /* that each ring holds, 32 bytes each, a power of two (8192) */
-	uint32_t names;	     /* at most so many names (4096) */
+	uint32_t names;	     /* the most names (4096) */
 	uint32_t flags;	     /* enum tracerd_flags */
 } tracerd_options;
 
 /*
- * Begins: connects to the daemon from a helper thread (all signals blocked), registers the program and
- * goes on trying if there is none, or when it goes away. Returns at once; nothing waits for the daemon.
+ * Begins: a helper thread (all signals blocked) connects to the daemon and registers the program. It tries again while
+ * there is no daemon, and when the daemon has gone. Returns at once, and never waits for the daemon.
  *
- * Called again it returns 0 and changes nothing; after tracerd_stop(), and in a forked child, it
+ * A second call returns 0 and changes nothing; after tracerd_stop(), and in a forked child, it
  * starts again. Errors: -EINVAL (options, or a path that is too long), -EAGAIN (no thread could be made), -EMFILE, -ENOMEM.
  *
- * The library has a few descriptors then, close-on-exec and above 2. A program that closes all descriptors ends its
+ * From then on the library has a few descriptors, close-on-exec and above 2. A program that closes all descriptors ends its
  * registration; it may call tracerd_stop() and start again.
  */
 int tracerd_start(const tracerd_options *options);
@@ -168,7 +168,7 @@ static inline tracerd_name tracerd_name_here(tracerd_name *here, const char *nam
 
 enum tracerd_type { TRACERD_U64 = 1, TRACERD_I64, TRACERD_F64, TRACERD_TEXT, TRACERD_POINTER = 6 };
 
-/* An argument of an event: made by the functions below, used up before the call returns. */
+/* An argument of an event, made by the functions below. The call that takes it copies its text. */
 typedef struct tracerd_arg {
 	tracerd_name key;
 	uint32_t type; /* enum tracerd_type */
@@ -214,7 +214,7 @@ static inline tracerd_arg tracerd_f64(tracerd_name key, double value)
 	return a;
 }
 
-/* Bytes, of which a record holds about a thousand in all; the rest is cut, and the event says so. */
+/* Bytes. A record holds about a thousand of all its texts; the rest is cut, and the event says so. */
 static inline tracerd_arg tracerd_text(tracerd_name key, const char *text, size_t length)
 {
 	tracerd_arg a;
@@ -302,7 +302,7 @@ static inline void tracerd_instant_with(tracerd_name name, uint64_t task, const 
 enum tracerd_level { TRACERD_DEBUG, TRACERD_INFO, TRACERD_WARNING, TRACERD_ERROR };
 
 /*
- * A line of text, as printf would make it; the values are recorded here and put into words by the decoder. All
+ * A line of text, as printf would make it. The values are recorded here; the decoder formats them. All
  * conversions of ISO C but %n, and wide characters; strings are cut so that all values fit a record of about a thousand
  * bytes. `format` should be a literal: others are looked up at each call.
  */
@@ -377,8 +377,8 @@ enum tracerd_flow_kind { TRACERD_FLOW_BEGIN, TRACERD_FLOW_STEP, TRACERD_FLOW_END
 uint64_t tracerd_flow_slow(tracerd_name name, uint64_t id, enum tracerd_flow_kind kind);
 
 /*
- * Begins a flow within the region that is open here, and returns its id, to be handed on with the
- * work (0: not recorded). The other ends are drawn from the regions that are open where they are called.
+ * Begins a flow within the region that is open here, and returns its id, to be passed on with the
+ * work (0: not recorded). Steps and the end lead to the regions that are open where they are called.
  */
 static inline uint64_t tracerd_flow_begin(tracerd_name name)
 {
