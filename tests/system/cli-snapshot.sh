@@ -44,7 +44,7 @@ cause=$(sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | sed -n 2,4p)
 echo "$cause" | sed -n 1p | grep -qE '1\. [0-9]{2,3}(\.[0-9])? ms  worker-[1-4] ' || fail "the longest wait: $cause"
 echo "$cause" | sed -n 2p | grep -q 'mutex_lock.* <- cache_get <- handle_request' || fail "the stack of the wait: $cause"
 echo "$cause" | sed -n 3p | grep -q 'held by maintenance .*, which released it in .* <- rebuild_index' || fail "the holder: $cause"
-# The README shows the same moment: its lines up to the functions, whose names are the C library's, and the numbers.
+# The README shows such a moment: its lines up to the functions, whose names are the C library's, and the numbers.
 shape() { sed -nE '/^ *longest waits for a lock/,/^$/{s/^ +//;s/; the longest of .*//;s/^(waited|.* released it) in .*/\1 in/
 	s/worker-[0-9]/worker-N/;s/[0-9.]+ m?s/TIME/g;s/tid [0-9]+/tid N/;p}' "$1" | head -n 4; }
 [ "$(shape "$TRACERD_SRC/README.md")" = "$(shape "$TMP/out")" ] || fail "the README shows $(shape "$TRACERD_SRC/README.md"), this is $(shape "$TMP/out")"
