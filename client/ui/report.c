@@ -52,6 +52,19 @@ static void add_time(struct human_table *table, struct json_object *o, const cha
 		human_table_add(table, human_format("unknown"));
 }
 
+/* Whether more is recorded of threads than the program's own events. */
+static bool any_times(struct json_object *summary)
+{
+	for (size_t i = 0; i < field_count(summary, "threads"); i++) {
+		struct json_object *t = field_at(summary, "threads", i);
+
+		if (field(t, "on_cpu_ns") || field(t, "off_cpu_ns") || field_number(t, "samples") ||
+			field_number(t, "calls") || field_number(t, "instructions"))
+			return true;
+	}
+	return false;
+}
+
 static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 {
 	static const struct human_column sampled[] = {
@@ -81,6 +94,10 @@ static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 
 	if (!n)
 		return;
+	if (!any_times(summary)) {
+		(void)fprintf(out, "\nthreads: %" PRIu64 "; when they ran and waited is not recorded\n", n + more);
+		return;
+	}
 	if (stepped)
 		table = (struct human_table)HUMAN_TABLE(by_insns);
 	else if (calls)
@@ -320,6 +337,7 @@ static void print_span(FILE *out, struct json_object *summary)
 	const uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns"),
 		       complete = field_number(summary, "complete_ns"),
 		       complete_from = field_number(summary, "complete_from_ns");
+	const char *until = field_bool(summary, "exited") ? " before it exited" : "";
 	char span[HUMAN_SIZE], whole[HUMAN_SIZE];
 
 	if (to <= from)
@@ -327,11 +345,11 @@ static void print_span(FILE *out, struct json_object *summary)
 	(void)human_duration(span, to - from);
 	(void)human_duration(whole, complete);
 	if (!field(summary, "complete_ns"))
-		view_line(out, "recorded", "the last %s", span);
+		view_line(out, "recorded", "the last %s%s", span, until);
 	else if (complete_from && complete_from + complete >= to)
-		view_line(out, "recorded", "complete for %s, parts back to %s", whole, span);
+		view_line(out, "recorded", "complete for %s, parts back to %s%s", whole, span, until);
 	else
-		view_line(out, "recorded", "complete for %s of the last %s", whole, span);
+		view_line(out, "recorded", "complete for %s of the last %s%s", whole, span, until);
 }
 
 void report_print(FILE *out, struct json_object *summary)

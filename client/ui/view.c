@@ -181,9 +181,16 @@ void view_targets(FILE *out, struct json_object *targets)
 			&table, human_name(is_events_only(t) || is_stepped(t) ? "-" : field_text(t, "stacks")));
 		human_table_add(
 			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
-		human_table_add_duration(&table, field_number(t, "lookback_ns"));
-		human_table_add(&table, is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
-						      : human_format("%" PRIu64, field_number(t, "samples")));
+		if (is_events_only(t)) {
+			/* it has no samples, and its rings look back by events, not by time */
+			human_table_add(&table, human_format("-"));
+			human_table_add(&table, human_format("-"));
+		} else {
+			human_table_add_duration(&table, field_number(t, "lookback_ns"));
+			human_table_add(&table,
+				is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
+					      : human_format("%" PRIu64, field_number(t, "samples")));
+		}
 		human_table_add(&table, rings_short(events));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "triggers")));
 		human_table_add(&table,

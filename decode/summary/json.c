@@ -464,6 +464,8 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 		if (s->stepped)
 			put(&o, obj, "stepped", json_object_new_boolean(true));
 		window_to_json(&o, obj, &s->all, from, to, &names);
+		if (s->exited)
+			put(&o, obj, "exited", json_object_new_boolean(true));
 		if (s->has_focus) {
 			struct json_object *focus = json_object_new_object();
 

@@ -44,6 +44,11 @@ void summary_focus(struct summary *s, uint64_t from, uint64_t to)
 	s->focus.to = s->region.own.to = to;
 }
 
+void summary_exited(struct summary *s)
+{
+	s->exited = true;
+}
+
 int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size)
 {
 	uint32_t n;

@@ -98,6 +98,9 @@ struct summary_thread {
 	bool switches; /* they are recorded: else only its samples tell of its time, and nothing of its waits */
 };
 
+/* All threads have exited: the summary's end is the last one's, not the recording's. */
+void summary_exited(struct summary *s);
+
 /*
  * Makes the object; `threads` is asked for each index below `n_threads`. -ENOMEM, or 0.
  */

@@ -116,6 +116,7 @@ struct summary {
 	bool stepped;
 	struct window all, focus;
 	bool has_focus;
+	bool exited;
 	struct focus_region region;
 	struct regions_sums regions;
 	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */

@@ -192,9 +192,25 @@ void timeline_stats(const struct timeline *tl, struct timeline_stats *ret_stats)
 	ret_stats->inconsistent += sched_inconsistent(tl->sched);
 }
 
+/* When the last thread exited; 0: one has not. What comes after it, such as the freeze, shows nobody. */
+static uint64_t all_exited(const struct timeline *tl)
+{
+	uint64_t last = 0;
+
+	for (uint32_t i = 0; i < tl->n_threads; i++) {
+		const struct tl_thread *t = tl->threads[i];
+
+		if (!t->exited)
+			return 0;
+		if (t->closed > last)
+			last = t->closed;
+	}
+	return last;
+}
+
 int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 {
-	uint64_t last;
+	uint64_t last, exited;
 	int r;
 
 	if (!tl->begun) {
@@ -205,6 +221,7 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 		tl->stats.events--;
 	}
 	last = tl->stats.last_ns;
+	exited = all_exited(tl);
 	tl_events_close(tl, last);
 	timeline_cause_until(tl, UINT64_MAX);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
@@ -228,6 +245,8 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 	r = writer_end(tl->w);
 	if (r < 0)
 		return r;
-	return summary_to_json(tl->summary, tl->stats.first_ns, last, tl->n_threads, name_thread, tl,
+	if (exited)
+		summary_exited(tl->summary);
+	return summary_to_json(tl->summary, tl->stats.first_ns, exited ? exited : last, tl->n_threads, name_thread, tl,
 			       ret_summary);
 }

@@ -271,6 +271,7 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 	tl_fiber_leave(tl, t, mono);
 	t->running = RUNNING_UNKNOWN;
 	t->resumed = 0;
+	t->closed = mono;
 }
 
 int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts)

@@ -66,6 +66,7 @@ struct tl_thread {
 	enum running running;
 	bool has_switches;
 	bool exited;
+	uint64_t closed; /* when it exited, if it did */
 	bool renamed;	       /* since the track was last declared */
 	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
 	bool not_known;	       /* what it does: records are missing just now, as was said in advance */

@@ -178,6 +178,12 @@ static void test_not_known(void **state)
 		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":7900000000,"
 		"\"focus\":{\"region\":{\"name\":\"x\",\"ns\":7000000,\"tid\":8,\"thread\":\"w\","
 		"\"on_cpu_ns\":2000000,\"off_cpu_ns\":null}}}");
+	_cleanup_free_ char *exited = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"exited\":true}");
+	_cleanup_free_ char *events = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"threads\":[{\"tid\":8,\"name\":\"b\","
+		"\"on_cpu_ns\":null,\"off_cpu_ns\":null,\"samples\":0}],\"regions\":[{\"name\":\"serve\","
+		"\"count\":12,\"total_ns\":20000000,\"self_ns\":9000000,\"max_ns\":7310000}]}");
 
 	(void)state;
 	has(rings, "recorded    complete for 430 ms, parts back to 8.10 s\n");
@@ -186,6 +192,10 @@ static void test_not_known(void **state)
 	has(rings, "waited in (stack not recorded)\n");
 	has(rings, "in the slow moment, 1.00 s long, complete for 330 ms:\n");
 	has(lost, "recorded    complete for 7.90 s of the last 8.10 s\n");
+	has(exited, "recorded    the last 2.10 s before it exited\n");
+	has(events, "\nthreads: 1; when they ran and waited is not recorded\n");
+	has_not(events, "ON CPU");
+	has(events, "serve      12");
 	has(lost, "2.00 ms on the CPU; waits were not recorded\n");
 }
 
