@@ -201,12 +201,32 @@ void report_print_heaviest(FILE *out, struct json_object *summary)
 	}
 }
 
+static bool has_word(const char *name, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strstr(name, words[i]))
+			return true;
+	return false;
+}
+
 /*
- * Told by the functions that libraries and languages wait in; the innermost few, since everything is
- * called from somewhere that may be called anything.
+ * A lock has a holder, and who releases it held it. A semaphore and a condition have none: who posts
+ * work for an idle thread holds nothing, so a wait for them is no wait for a lock. (Python's locks are
+ * semaphores. A queue's and a mutex's look the same; "ended by" is true of both.)
+ *
+ * The functions that libraries and languages wait in tell which it is; only the innermost few count,
+ * since everything is called from somewhere that may have any name.
  */
 bool report_is_lock_wait(struct json_object *wait)
 {
+	static const char *const no_holder[] = {
+		"sem_wait",
+		"sem_timedwait",
+		"sem_clockwait",
+		"cond_wait",
+		"cond_timedwait",
+		"cond_clockwait",
+	};
 	static const char *const words[] = {
 		"mutex_lock",
 		"mutex_timedlock",
@@ -221,22 +241,23 @@ bool report_is_lock_wait(struct json_object *wait)
 		"spin_lock",
 		"mutex::lock",
 		"Mutex::lock",
-		"take_gil",
-		"acquire_lock",
 	};
+	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
 	const char *state = field_text(wait, "state");
 	struct json_object *stack = field_array(wait, "stack");
 	size_t n = field_count(wait, "stack");
+	bool work = false; /* it waits for that, in what no lock is made of */
 
 	if (!state || strcmp(state, "sleeping") != 0)
 		return false;
-	for (size_t i = n > 6 ? n - 6 : 0; i < n; i++) {
-		const char *name = json_object_get_string(json_object_array_get_idx(stack, i));
+	for (size_t i = 0; i < n && i < 6; i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(stack, n - 1 - i));
 
-		for (size_t w = 0; name && w < ARRAY_SIZE(words); w++) {
-			if (strstr(name, words[w]))
-				return true;
-		}
+		if (!name)
+			continue;
+		if (strstr(name, gil) || (!work && has_word(name, words, ARRAY_SIZE(words))))
+			return true;
+		work = work || has_word(name, no_holder, ARRAY_SIZE(no_holder));
 	}
 	return false;
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "client/ui/report.h"
+#include "client/ui/report_internal.h"
 #include "client/ui/view.h"
 
 static char *text_of(void (*print)(FILE *, struct json_object *), const char *json)
@@ -162,6 +163,35 @@ static void test_stacks_on_a_terminal(void **state)
 	has(pipe, "innermost <- inner <- a_function_with_a_name_that_is_much_longer_than_any_line_on_this_terminal(its, "
 		  "end) <- f23 <- f22 <- ");
 	has(pipe, "f3 <- outer <- main\n");
+}
+
+static bool is_lock(const char *frames)
+{
+	_cleanup_free_ char *json = NULL;
+	_cleanup_json_ struct json_object *wait = NULL;
+
+	assert_true(asprintf(&json, "{\"state\":\"sleeping\",\"stack\":[%s]}", frames) > 0);
+	wait = json_tokener_parse(json);
+	assert_non_null(wait);
+	return report_is_lock_wait(wait);
+}
+
+/* A lock has a holder. An idle worker waits for work, which somebody posts who holds nothing. */
+static void test_locks(void **state)
+{
+	(void)state;
+	assert_true(is_lock("\"main\",\"cache_get\",\"pthread_mutex_lock\",\"__lll_lock_wait\""));
+	assert_true(is_lock("\"f\",\"pthread_rwlock_wrlock\",\"__futex_abstimed_wait_common\""));
+	assert_true(is_lock("\"f\",\"take_gil\",\"pthread_cond_timedwait\",\"__futex_abstimed_wait_common\""));
+	/* the mutex of a condition, once that was signalled */
+	assert_true(is_lock("\"pop\",\"pthread_cond_wait\",\"__pthread_mutex_cond_lock\",\"__lll_lock_wait\""));
+	/* Python's queue.get() */
+	assert_false(is_lock("\"_PyEval_EvalFrameDefault\",\"lock_PyThread_acquire_lock\",\"acquire_timed\","
+			     "\"PyThread_acquire_lock_timed\",\"__new_sem_wait_slow64\",\"do_futex_wait\""));
+	assert_false(is_lock("\"lock_PyThread_acquire_lock\",\"PyThread_acquire_lock_timed\",\"[libc.so.6+0x8b8]\""));
+	assert_false(is_lock("\"queue_mutex_lock_and_pop\",\"pthread_cond_wait\",\"__futex_abstimed_wait_common\""));
+	assert_false(is_lock("\"rwlock_rd_work\",\"sem_timedwait\""));
+	assert_false(is_lock("\"pthread_mutex_lock\",\"a\",\"b\",\"c\",\"d\",\"e\",\"read\""));
 }
 
 /* What was not recorded is not known, which is neither none nor all. */
@@ -399,6 +429,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_stacks_on_a_terminal),
+		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
 		cmocka_unit_test(test_functions),
