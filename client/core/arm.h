@@ -40,8 +40,8 @@ struct arm_options {
 			       "tracerd-step(8)."},                                                \
 	{                                                                                          \
 		.name = "no-waits", .type = OPTION_FLAG, .offset = offsetof(owner, arm.no_waits),  \
-		.doc = "Do not record the stack of each wait: cheaper for programs that switch "   \
-		       "very often."                                                               \
+		.doc = "Do not record the stack of each wait, only its times: cheaper for "        \
+		       "programs that switch very often."                                          \
 	}
 
 /*

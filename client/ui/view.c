@@ -109,7 +109,7 @@ char *view_target_how(struct json_object *t)
 	if (is_stepped(t))
 		return human_format("every instruction, by tracerd-step");
 	return human_format("stacks %s, waits %s, recorded by %s events", stacks,
-		field_bool(t, "waits") ? "on" : "off", method);
+		field_bool(t, "waits") ? "on" : "without stacks", method);
 }
 
 /* "3 threads, 2.00 MiB": the event rings of its programs; "-" without. The caller frees it. */

@@ -268,13 +268,17 @@ static void entry_add(struct filter_entry *entry, const struct target *target)
 		entry->flags |= set->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
 	if (target->scope == TARGET_UNIT)
 		entry->flags |= FILTER_INHERIT;
-	if (!target->waits)
-		return;
 	for (size_t i = 0; i < FILTER_MAX_SETS; i++) {
-		if (entry->waits[i] == set->index)
+		if (entry->waits[i] == set->index) {
+			/* one target of the set that wants stacks is enough: the copy for others drops them */
+			if (target->waits)
+				entry->no_stacks &= ~(UINT32_C(1) << i);
 			return;
+		}
 		if (entry->waits[i] == FILTER_NO_SET) {
 			entry->waits[i] = (uint16_t)set->index;
+			if (!target->waits)
+				entry->no_stacks |= UINT32_C(1) << i;
 			return;
 		}
 	}

@@ -217,7 +217,7 @@ static void stats_add(struct target *target, const struct source *source, struct
 		if (!member_known(target, (pid_t)t->pid))
 			continue;
 		ret->samples += t->samples;
-		ret->switches += target->waits ? t->switches : 0;
+		ret->switches += t->switches;
 	}
 }
 

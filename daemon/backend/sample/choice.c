@@ -106,7 +106,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 			return -errno;
 	}
 	return sampler_task_set(target->targets->sampler, target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
-				target->waits, sample_stacks(target), &choice->opening);
+				sample_stacks(target), &choice->opening);
 }
 
 static int prepare(struct sample_choice *choice, struct target *target, struct sample_set **ret)

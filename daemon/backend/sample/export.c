@@ -85,14 +85,15 @@ enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct
 
 	if (!record_sched(view, &ev))
 		return SAMPLECOPY_MALFORMED;
-	if (!frozen->waits || !is_subject(frozen, ev.pid, ev.tid, view->time))
+	if (!is_subject(frozen, ev.pid, ev.tid, view->time))
 		return SAMPLECOPY_FOREIGN;
 	switch (ev.kind) {
 	case SCHEDEV_OUT:
-		own_stack = true;
+		own_stack = frozen->waits;
 		break;
 	case SCHEDEV_WAKEUP:
-		own_stack = (ev.flags & SCHEDEV_WAKER_TARGET) && frozen_has(frozen, ev.other_pid, view->time);
+		own_stack = frozen->waits && (ev.flags & SCHEDEV_WAKER_TARGET) &&
+			    frozen_has(frozen, ev.other_pid, view->time);
 		break;
 	case SCHEDEV_IN:
 		own_stack = false;
@@ -101,7 +102,7 @@ enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct
 		return SAMPLECOPY_MALFORMED;
 	}
 	if (!own_stack) {
-		/* The program ran on somebody else's stack. */
+		/* The program ran on somebody else's stack, or nobody asked for stacks of waits. */
 		ev.flags &= (uint16_t)~SCHEDEV_WAKER_TARGET;
 		record_drop_stack(view);
 		*view->pid = ev.pid;
@@ -121,7 +122,7 @@ static enum samplecopy_answer mask_switch(const struct frozen *frozen, struct re
 {
 	struct switch_cpu_wide *wide;
 
-	if (!frozen->waits || !is_subject(frozen, *view->pid, *view->tid, view->time))
+	if (!is_subject(frozen, *view->pid, *view->tid, view->time))
 		return SAMPLECOPY_FOREIGN;
 	if (view->header->type == PERF_RECORD_SWITCH)
 		return SAMPLECOPY_KEEP;
@@ -294,7 +295,7 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 		uint64_t id = EVENT_ID(index, e);
 		int r;
 
-		if (e != SET_CLOCK && (set->index == FILTER_NO_SET || !frozen->waits))
+		if (e != SET_CLOCK && set->index == FILTER_NO_SET)
 			continue;
 		r = perfdata_add_event(writer, names[e], &set->attrs[e], &id, 1);
 		if (r < 0)

@@ -504,13 +504,13 @@ int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enu
 	return prepare(sampler, &spec, sampler->filter != NULL, opening);
 }
 
-int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, bool waits, enum stacks_mode stacks,
+int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
 		     struct sampler_opening *opening)
 {
 	struct set_spec spec = {.kind = SET_TASK,
 				.inherit = inherit,
 				.inherit_processes = processes,
-				.switch_records = waits};
+				.switch_records = true};
 
 	spec_common(sampler, stacks, &spec);
 	return prepare(sampler, &spec, false, opening);

@@ -61,7 +61,7 @@ int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sam
 /* -ENOSPC: as many cgroups have events of their own as are allowed to. */
 int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
 		       struct sampler_opening *opening, struct sample_set **ret) _must_check_;
-int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, bool waits, enum stacks_mode stacks,
+int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
 		     struct sampler_opening *opening) _must_check_;
 /* Any thread. -errno as of perf_event_open(). */
 int sampler_open(struct sampler_opening *opening) _must_check_;

@@ -22,7 +22,7 @@ enum filter_flag {
 struct filter_entry {
 	schedev_u16 waits[FILTER_MAX_SETS]; /* sets that take switches and wake-ups of it */
 	schedev_u32 flags;
-	schedev_u32 reserved;
+	schedev_u32 no_stacks; /* bit i: waits[i] takes them without stacks */
 };
 
 /*

@@ -186,12 +186,14 @@ static __attribute__((always_inline)) void emit(void *ctx, const struct filter_e
 {
 #pragma unroll
 	for (int i = 0; i < FILTER_MAX_SETS; i++) {
-		__u32 set = e->waits[i];
+		__u32 set = e->waits[i], out = kind;
 		__u64 index;
 
 		if (set == FILTER_NO_SET)
 			break;
-		index = (__u64)(set * FILTER_OUTPUTS_PER_SET + kind) * constants.n_cpus + ev->cpu;
+		if (e->no_stacks & (1u << i))
+			out = FILTER_OUTPUT_PLAIN;
+		index = (__u64)(set * FILTER_OUTPUTS_PER_SET + out) * constants.n_cpus + ev->cpu;
 		if (bpf_perf_event_output(ctx, &outputs, index & 0xffffffffu, ev, sizeof(*ev)) && c)
 			c->drops++;
 	}

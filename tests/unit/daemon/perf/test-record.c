@@ -237,8 +237,13 @@ static void test_foreign(void **state)
 	f.tid = 555;
 	assert_int_equal(mask(&f, &example, 100, 101, &v, &out), SAMPLECOPY_FOREIGN);
 	f.scope = TARGET_PROCESS;
+	/* Without stacks of waits the switch is kept, and its stack is not. */
 	f.waits = false;
-	assert_int_equal(mask(&f, &example, 100, 101, &v, &out), SAMPLECOPY_FOREIGN);
+	ev = example;
+	ev.kind = SCHEDEV_OUT;
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), SAMPLECOPY_KEEP);
+	assert_int_equal(out.kind, SCHEDEV_OUT);
+	assert_int_not_equal(v.chain[3], 0x401000);
 	f.waits = true;
 	ev = example;
 	ev.magic++;
