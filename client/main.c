@@ -48,7 +48,7 @@ static const struct command *next_command(const struct command *const *table,
 		*ret_code = ctl_fail(&ctl, EXIT_FAILED, "ENOMEM", "out of memory");
 		return NULL;
 	}
-	if (options_parse(&set, 1, argc, argv, true, words, &n, error) < 0) {
+	if (option_parse(&set, 1, argc, argv, true, words, &n, error) < 0) {
 		(void)usage_error(&ctl, parent, error);
 		return NULL;
 	}
@@ -92,7 +92,7 @@ static int run_command(
 
 	if (!values || !operands)
 		return ctl_fail(&ctl, EXIT_FAILED, "ENOMEM", "out of memory");
-	r = options_parse(sets, ARRAY_SIZE(sets), argc, argv, command->stop_at_operand, operands,
+	r = option_parse(sets, ARRAY_SIZE(sets), argc, argv, command->stop_at_operand, operands,
 		&n_operands, error);
 	ctl.json = common.json;
 	ctl.socket = common.socket;

@@ -100,7 +100,7 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--backend=step records whole processes: name their ids");
 	for (size_t i = 0; i < n; i++) {
-		if (parse_u64(operands[i], 1, 1 << 22, &pids[i]) < 0)
+		if (option_parse_u64(operands[i], 1, 1 << 22, &pids[i]) < 0)
 			return ctl_fail(
 				ctl, EXIT_USAGE, "usage", "not a process id: '%s'", operands[i]);
 	}

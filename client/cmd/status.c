@@ -25,7 +25,7 @@ static char *counters_text(struct json_object *o)
 		return human_format("-");
 	json_object_object_foreach (o, key, value) {
 		_cleanup_free_ char *name = NULL, *before = NULL;
-		uint64_t n = value_number(value);
+		uint64_t n = field_value_number(value);
 
 		if (!n || !strcmp(key, "limit"))
 			continue;

@@ -88,7 +88,7 @@ static int add_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (ctl->json)
 		ctl_print_json(result);
 	else
-		view_trigger(stdout, field(result, "trigger"));
+		trigger_view(stdout, field(result, "trigger"));
 	return EXIT_OK;
 }
 

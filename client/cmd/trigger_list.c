@@ -16,7 +16,7 @@ static int list_exec(struct ctl *ctl, const void *options, const char *const *op
 		.member = "triggers",
 		.empty = "there are no triggers: 'tracectl trigger add TARGET --region NAME --over "
 			 "5ms' adds one",
-		.view = view_triggers,
+		.view = trigger_view_list,
 	};
 	int r;
 

@@ -66,7 +66,7 @@ static char *hit_words(struct json_object *data)
 			    *target = human_name(field_text(data, "target")),
 			    *snapshot = human_name(field_text(data, "snapshot")),
 			    *why = human_name(field_text(data, "suppressed")),
-			    *cause = cause_sentence(field(data, "cause"));
+			    *cause = trigger_cause_sentence(field(data, "cause"));
 	bool has_trigger = field_text(data, "trigger") != NULL,
 	     taken = field_text(data, "snapshot") != NULL;
 

@@ -65,13 +65,13 @@ int target_parse(const char *word, uint64_t *ret_pid, const char **ret_id)
 {
 	uint64_t n;
 
-	if (word[0] == 't' && parse_u64(word + 1, 0, UINT64_MAX, &n) == 0) {
+	if (word[0] == 't' && option_parse_u64(word + 1, 0, UINT64_MAX, &n) == 0) {
 		*ret_pid = 0;
 		*ret_id = word;
 		return 0;
 	}
 	/* the greatest process id that Linux can be told to use */
-	if (parse_u64(word, 1, 1 << 22, &n) < 0)
+	if (option_parse_u64(word, 1, 1 << 22, &n) < 0)
 		return -EINVAL;
 	*ret_pid = n;
 	*ret_id = NULL;

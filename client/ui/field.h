@@ -26,7 +26,7 @@ static inline const char *field_text(struct json_object *o, const char *key)
 }
 
 /* 0 for what is missing, negative or no number. */
-static inline uint64_t value_number(struct json_object *v)
+static inline uint64_t field_value_number(struct json_object *v)
 {
 	double d;
 
@@ -43,7 +43,7 @@ static inline uint64_t value_number(struct json_object *v)
 
 static inline uint64_t field_number(struct json_object *o, const char *key)
 {
-	return value_number(field(o, key));
+	return field_value_number(field(o, key));
 }
 
 static inline bool field_bool(struct json_object *o, const char *key)

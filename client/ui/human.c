@@ -163,7 +163,7 @@ size_t human_columns(FILE *stream)
 	/* tracectl's own stdout (client/ui/stdout.h) has no descriptor that stdio knows */
 	if (ioctl(stream == stdout ? STDOUT_FILENO : fileno(stream), TIOCGWINSZ, &ws) < 0)
 		return 0;
-	if (env && parse_u64(env, 20, 10000, &n) == 0)
+	if (env && option_parse_u64(env, 20, 10000, &n) == 0)
 		return n;
 	return ws.ws_col >= 20 ? ws.ws_col : 80;
 }

@@ -11,7 +11,7 @@
 
 #include "common/base/escape.h"
 
-int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
+int option_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -66,7 +66,7 @@ static uint64_t unit_ns(const char *name)
 	return 0;
 }
 
-int parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret)
+int option_parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret)
 {
 	uint64_t v = 0, part = 1, unit;
 	unsigned int whole = 0, behind = 0;
@@ -180,7 +180,7 @@ static int store_duration(const struct option_spec *s, const char *value, uint64
 {
 	char safe[80], from[32], to[32];
 	uint64_t ns = 0;
-	int r = parse_duration(value, s->bare_unit, &ns);
+	int r = option_parse_duration(value, s->bare_unit, &ns);
 
 	if (r == 0 && ns >= s->min && ns <= s->max) {
 		*ret = ns;
@@ -223,7 +223,7 @@ static int store_value(
 		*(const char **)(void *)at = value;
 		return 0;
 	case OPTION_UINT:
-		if (parse_u64(value, s->min, s->max, &number) < 0) {
+		if (option_parse_u64(value, s->min, s->max, &number) < 0) {
 			(void)snprintf(error, OPTION_ERROR_SIZE,
 				"--%s: '%s' is not a number from %" PRIu64 " to %" PRIu64, s->name,
 				quoted(value, safe), s->min, s->max);
@@ -325,7 +325,7 @@ static int parse_letters(const struct option_set *sets, size_t n_sets, int argc,
 	return 0;
 }
 
-int options_parse(const struct option_set *sets, size_t n_sets, int argc, char *const *argv,
+int option_parse(const struct option_set *sets, size_t n_sets, int argc, char *const *argv,
 	bool stop_at_operand, const char **operands, size_t *ret_n_operands,
 	char error[OPTION_ERROR_SIZE])
 {

@@ -54,14 +54,14 @@ struct option_set {
  *
  * Returns 0, or -EINVAL with one sentence in `error`.
  */
-int options_parse(const struct option_set *sets, size_t n_sets, int argc, char *const *argv,
+int option_parse(const struct option_set *sets, size_t n_sets, int argc, char *const *argv,
 	bool stop_at_operand, const char **operands, size_t *ret_n_operands,
 	char error[OPTION_ERROR_SIZE]) _must_check_;
 
 /*
  * A whole decimal number from `min` to `max`, nothing before or behind it. 0 or -EINVAL.
  */
-int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret) _must_check_;
+int option_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret) _must_check_;
 
 #define DURATION_MS UINT64_C(1000000)
 #define DURATION_S UINT64_C(1000000000)
@@ -77,4 +77,4 @@ enum {
  * s, m (minutes) and h: "5ms", "1.5 s". "0" needs no unit; any other number without one counts
  * `bare_unit` ns, or is an error where that is 0. 0 or DURATION_E_*.
  */
-int parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret) _must_check_;
+int option_parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret) _must_check_;

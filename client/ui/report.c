@@ -452,10 +452,10 @@ void report_print_incomplete(FILE *out, struct json_object *result)
 	json_object_object_foreach (losses, key, value) {
 		_cleanup_free_ char *kind = NULL;
 
-		if (!json_object_is_type(value, json_type_int) || !value_number(value))
+		if (!json_object_is_type(value, json_type_int) || !field_value_number(value))
 			continue;
 		kind = spaced(key);
-		view_line(out, label, "%s: %" PRIu64, kind, value_number(value));
+		view_line(out, label, "%s: %" PRIu64, kind, field_value_number(value));
 		label = "";
 	}
 	print_names(out, "not found", field(losses, "images_missing"));

@@ -19,7 +19,7 @@ static bool is_kind(struct json_object *cause, const char *kind)
 	return is && !strcmp(is, kind);
 }
 
-char *cause_words(struct json_object *cause)
+char *trigger_cause_words(struct json_object *cause)
 {
 	const char *reason = field_text(cause, "reason");
 	_cleanup_free_ char *region = NULL;
@@ -35,9 +35,9 @@ char *cause_words(struct json_object *cause)
 		human_duration(over, field_number(cause, "over_ns")));
 }
 
-char *cause_sentence(struct json_object *cause)
+char *trigger_cause_sentence(struct json_object *cause)
 {
-	_cleanup_free_ char *words = cause_words(cause);
+	_cleanup_free_ char *words = trigger_cause_words(cause);
 	uint64_t tid = field_number(cause, "tid");
 	const char *reason = field_text(cause, "reason");
 	const char *asked = is_kind(cause, "program") && reason && *reason ? "the program asked: " : "";
@@ -83,7 +83,7 @@ char *trigger_suppressed(struct json_object *counts)
 	return text;
 }
 
-void view_trigger(FILE *out, struct json_object *t)
+void trigger_view(FILE *out, struct json_object *t)
 {
 	_cleanup_free_ char *words = trigger_words(t), *limits = limits_words(t);
 
@@ -95,7 +95,7 @@ void view_trigger(FILE *out, struct json_object *t)
 		view_line(out, "programs", "none yet: it waits for one that writes events");
 }
 
-void view_triggers(FILE *out, struct json_object *triggers)
+void trigger_view_list(FILE *out, struct json_object *triggers)
 {
 	static const struct human_column columns[] = {
 		{"TRIGGER", 'l'},

@@ -28,7 +28,7 @@ void view_line(FILE *out, const char *label, const char *fmt, ...)
 static uint64_t counter_value(struct json_object *v)
 {
 	if (!v || !json_object_is_type(v, json_type_object))
-		return value_number(v);
+		return field_value_number(v);
 	return field_number(v, "count") ? field_number(v, "count") : field_number(v, "events");
 }
 
@@ -294,7 +294,7 @@ void view_snapshots(FILE *out, struct json_object *snapshots)
 			&table, human_format("%s", human_bytes(buf, field_number(s, "bytes"))));
 		human_table_add(
 			&table, human_format("%s", human_time(buf, field_number(s, "created_at"))));
-		human_table_add(&table, cause_words(field(s, "cause")));
+		human_table_add(&table, trigger_cause_words(field(s, "cause")));
 	}
 	human_table_print(&table, out, 0);
 }
@@ -302,7 +302,7 @@ void view_snapshots(FILE *out, struct json_object *snapshots)
 /* Who asked and why; of a trigger, which region and how long it took. */
 static void view_cause(FILE *out, struct json_object *cause)
 {
-	_cleanup_free_ char *words = cause_sentence(cause),
+	_cleanup_free_ char *words = trigger_cause_sentence(cause),
 			    *trigger = human_name(field_text(cause, "trigger"));
 	const char *kind = field_text(cause, "kind");
 

@@ -80,7 +80,7 @@ static int parse(struct parsed *p, bool stop, char **argv)
 	*p = (struct parsed){.n = 0};
 	while (argv[argc])
 		argc++;
-	return options_parse(&set, 1, argc, argv, stop, p->operands, &p->n, p->error);
+	return option_parse(&set, 1, argc, argv, stop, p->operands, &p->n, p->error);
 }
 
 static void test_forms(void **state)
@@ -280,7 +280,7 @@ static void test_durations(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t ns = 77;
-		int r = parse_duration(cases[i].text, 0, &ns);
+		int r = option_parse_duration(cases[i].text, 0, &ns);
 
 		if (r != cases[i].r || ns != (r == 0 ? cases[i].ns : 77))
 			fail_msg("\"%s\": %d, %llu", cases[i].text, r, (unsigned long long)ns);
@@ -292,14 +292,14 @@ static void test_bare_durations(void **state)
 {
 	uint64_t ns = 0;
 
-	assert_int_equal(parse_duration("100", DURATION_MS, &ns), 0);
+	assert_int_equal(option_parse_duration("100", DURATION_MS, &ns), 0);
 	assert_int_equal(ns, 100000000);
-	assert_int_equal(parse_duration("1.5", DURATION_S, &ns), 0);
+	assert_int_equal(option_parse_duration("1.5", DURATION_S, &ns), 0);
 	assert_int_equal(ns, 1500000000);
-	assert_int_equal(parse_duration("200ms", DURATION_S, &ns), 0);
+	assert_int_equal(option_parse_duration("200ms", DURATION_S, &ns), 0);
 	assert_int_equal(ns, 200000000);
-	assert_int_equal(parse_duration("5x", DURATION_S, &ns), DURATION_E_UNIT);
-	assert_int_equal(parse_duration("0.0000001", DURATION_MS, &ns), DURATION_E_LONG);
+	assert_int_equal(option_parse_duration("5x", DURATION_S, &ns), DURATION_E_UNIT);
+	assert_int_equal(option_parse_duration("0.0000001", DURATION_MS, &ns), DURATION_E_LONG);
 }
 
 /* No command counts a time in a unit of its own. */
