@@ -7,8 +7,24 @@
 #include <errno.h>
 
 #include "client/lib/process.h"
-#include "client/ui/command.h"
-#include "client/ui/human.h"
+#include "client/ui/option.h"
+
+int target_parse(const char *word, uint64_t *ret_pid, const char **ret_id)
+{
+	uint64_t n;
+
+	if (word[0] == 't' && option_parse_u64(word + 1, 0, UINT64_MAX, &n) == 0) {
+		*ret_pid = 0;
+		*ret_id = word;
+		return 0;
+	}
+	/* the greatest process id that Linux can be told to use */
+	if (option_parse_u64(word, 1, 1 << 22, &n) < 0)
+		return -EINVAL;
+	*ret_pid = n;
+	*ret_id = NULL;
+	return 0;
+}
 
 int target_check_operands(struct ctl *ctl, const char *const *words, size_t n)
 {

@@ -7,6 +7,12 @@
 
 #include "client/core/ctl.h"
 
+/*
+ * An operand that names a target: a process id or "t" and a number. Returns 0 and either *ret_pid
+ * (> 0, *ret_id then NULL) or *ret_id; -EINVAL for anything else.
+ */
+int target_parse(const char *word, uint64_t *ret_pid, const char **ret_id) _must_check_;
+
 /* EXIT_OK if each word can name a target, else EXIT_USAGE, reported. */
 int target_check_operands(struct ctl *ctl, const char *const *words, size_t n);
 

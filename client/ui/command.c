@@ -4,7 +4,6 @@
  */
 #include "client/ui/command.h"
 
-#include <errno.h>
 #include <string.h>
 
 const struct option_spec common_option_specs[] = {
@@ -59,21 +58,4 @@ const struct command *command_find(const struct command *const *table, const cha
 			return table[i];
 	}
 	return NULL;
-}
-
-int target_parse(const char *word, uint64_t *ret_pid, const char **ret_id)
-{
-	uint64_t n;
-
-	if (word[0] == 't' && option_parse_u64(word + 1, 0, UINT64_MAX, &n) == 0) {
-		*ret_pid = 0;
-		*ret_id = word;
-		return 0;
-	}
-	/* the greatest process id that Linux can be told to use */
-	if (option_parse_u64(word, 1, 1 << 22, &n) < 0)
-		return -EINVAL;
-	*ret_pid = n;
-	*ret_id = NULL;
-	return 0;
 }

@@ -84,9 +84,3 @@ extern const struct command cmd_status;
 extern const struct command cmd_watch;
 extern const struct command cmd_version;
 extern const struct command cmd_help;
-
-/*
- * An operand that names a target: a process id or "t" and a number. Returns 0 and either *ret_pid
- * (> 0, *ret_id then NULL) or *ret_id; -EINVAL for anything else.
- */
-int target_parse(const char *word, uint64_t *ret_pid, const char **ret_id) _must_check_;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "client/core/target.h"
 #include "client/ui/command.h"
 #include "client/ui/exitcode.h"
 #include "common/control/protocol.h"
