@@ -29,8 +29,8 @@ static int usage_error(struct ctl *ctl, const struct command *command, const cha
 }
 
 /*
- * A word of `table` behind options that all commands take; *ret_rest are the words behind it, which
- * are the last of argv as they were. NULL: *ret_code is the end.
+ * Parses common options and then one word of `table`. *ret_rest counts the words after it, the last
+ * of argv. NULL: the program ends with *ret_code.
  */
 static const struct command *next_command(const struct command *const *table,
 	const struct command *parent, int argc, char *const *argv, struct common_options *common,
@@ -139,8 +139,8 @@ int main(int argc, char **argv)
 	(void)setlocale(LC_TIME, "");
 	stdout_open();
 	/*
-	 * A reader that left ("| head") is an error of a write, not a death. A handler, which an
-	 * exec undoes: a command that we run finds the signal as we did.
+	 * A reader that left ("| head") makes a write fail and does not kill us. This is a handler, not
+	 * SIG_IGN, since an exec resets it: a command that we run gets the signal as we found it.
 	 */
 	if (signal(SIGPIPE, SIG_IGN) != SIG_IGN)
 		(void)signal(SIGPIPE, on_pipe);

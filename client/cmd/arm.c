@@ -32,7 +32,7 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, unit),
 		.arg = "NAME",
 		.doc = "Record all processes of this systemd unit (nginx.service) or control "
-		       "group, those to come too."},
+		       "group, and those that it starts later."},
 	ARM_OPTION_SPECS(struct options),
 	{0},
 };
@@ -95,10 +95,10 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 		return ctl_fail(ctl, EXIT_FAILED, "ENOMEM", "out of memory");
 	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) != 1)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"name process ids, or --tid, or --unit: one of the three");
+			"give process ids, or --tid, or --unit, and only one of the three");
 	if (arm_steps(&o->arm) && n == 0)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"--backend=step records whole processes: name their ids");
+			"--backend=step records whole processes: give their ids");
 	for (size_t i = 0; i < n; i++) {
 		if (option_parse_u64(operands[i], 1, 1 << 22, &pids[i]) < 0)
 			return ctl_fail(
@@ -129,7 +129,7 @@ const struct command cmd_arm = {
 	       "future. From then on its last moments are in memory and can be taken by 'tracectl "
 	       "snapshot'; nothing is written to disk before.\n\n"
 	       "Root and the members of the socket's group may record everything. Everybody else "
-	       "may record what the kernel would let them trace: their own processes that are not "
+	       "may record what the kernel lets them trace: their own processes that are not "
 	       "set-user-ID. When such a process executes another program, its recording is "
 	       "suspended and it must be armed again.",
 	.example = "tracectl arm $(pidof nginx)",

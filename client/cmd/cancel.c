@@ -15,8 +15,8 @@ const struct command cmd_cancel = {
 	.name = "cancel",
 	.args = "SNAPSHOT...",
 	.summary = "cancel snapshots that still run",
-	.doc = "Stops snapshots that are queued, being copied or being decoded. Nothing of them "
-	       "stays.",
+	.doc = "Stops snapshots that are queued, being copied or being decoded. They leave "
+	       "nothing in the spool.",
 	.operand = OPERAND_SNAPSHOT,
 	.min_operands = 1,
 	.max_operands = 4096,

@@ -65,25 +65,26 @@ static const struct option_spec specs[] = {
 	{.name = "branches",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, branches),
-		.doc = "The same for its branches: one line each, those not taken left out."},
+		.doc = "Write the branches instead, in the same way: one line for each branch taken."},
 	{.name = "insns",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, insns),
-		.doc = "The same for its instructions: the address and the function of each."},
+		.doc = "Write the instructions instead, in the same way: the address and the function of each."},
 	{.name = "lines",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, lines),
-		.doc = "Show where in the source code functions are declared and from where they are "
-		       "called, by the debug information of programs and libraries."},
+		.doc = "Show the source line where each function is declared and the one that calls it, "
+		       "from the debug information of programs and libraries."},
 	{.name = "inline",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, inlined),
-		.doc = "The same, and show the calls that the compiler inlined, in the calls of an Intel "
-		       "PT trace. Takes several times as long, for every branch is looked at."},
+		.doc = "Show source lines as --lines does, and in the calls of an Intel PT trace also those "
+		       "that the compiler inlined. This takes several times as long, since each branch is "
+		       "looked up."},
 	{.name = "stats",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, stats),
-		.doc = "Print what was decoded, what was not, and where the time went; then --output "
+		.doc = "Print what was decoded, what was not, and what took how long; then --output "
 		       "may be left out."},
 	{.name = "pt-info",
 		.type = OPTION_FILE,
@@ -103,12 +104,12 @@ static const struct option_spec specs[] = {
 		.arg = "N",
 		.min = 1,
 		.max = 16,
-		.doc = "How many processors may be used; all, if not given. What is written does not "
+		.doc = "Use at most this many processors; all of them if not given. The output does not "
 		       "depend on it."},
 	{.name = "uncompressed",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, uncompressed),
-		.doc = "Write a timeline that is larger and sooner there."},
+		.doc = "Do not compress the timeline: it is larger, and finished sooner."},
 	{.name = "timeout",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, timeout),
@@ -120,7 +121,7 @@ static const struct option_spec specs[] = {
 	{0},
 };
 
-/* The job's word for what is wanted instead of the timeline; NULL: nothing is. */
+/* What the job calls the text that replaces the timeline; NULL: the timeline is written. */
 static const char *view_of(const struct options *o)
 {
 	return o->calls ? "calls" : o->branches ? "branches" : o->insns ? "insns" : NULL;
@@ -165,24 +166,24 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 
 	if (o->calls + o->branches + o->insns > 1)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"only one of --calls, --branches and --insns can be written");
+			"give only one of --calls, --branches and --insns");
 	if (view && strcmp(request.format, "text") != 0)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s is text: --format=text", view);
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s writes text: use --format=text", view);
 	if (o->inlined && (o->branches || o->insns))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"--inline shows calls, and --%s none: --lines tells where they are", view);
+			"--inline needs calls, which --%s does not write: use --lines", view);
 	if (view && (o->summary || o->last))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"--%s is written instead of the timeline, which --summary and --last are of", view);
+			"--%s replaces the timeline, which --summary and --last need", view);
 	if (!o->output && !view && !report)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"name the output by -o FILE, or ask for the --summary or --stats only");
+			"give the output with -o FILE, or ask for --summary or --stats");
 	if (to_stdout && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"a trace does not go to a terminal: -o FILE, or --format=text");
+			"a terminal cannot show a trace: use -o FILE or --format=text");
 	if (to_stdout && (report || ctl->json))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"%s and %s cannot both go to the standard output: -o FILE",
+			"%s and %s cannot both go to the standard output: use -o FILE",
 			view ? "this text" : "the timeline", ctl->json ? "the result" : "a report on it");
 	interrupt_fd = interrupt_open();
 	r = output_file_begin(path, &out);
@@ -202,7 +203,7 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		json_add_bool(request.options, "inline", true);
 	if (o->uncompressed)
 		json_add_bool(request.options, "compress", false);
-	/* with one there is nobody to share the work with */
+	/* 0: one thread does it all, without workers */
 	json_add_uint(request.options, "threads", threads_for(o) > 1 ? threads_for(o) : 0);
 	r = offline_decode(ctl, &request, &result);
 	if (r != EXIT_OK)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * `tracectl fetch`: bring the files of a snapshot here. The daemon hands over descriptors; the
+ * `tracectl fetch`: fetch the files of a snapshot. The daemon hands over descriptors; the
  * files are written by this process with its own rights.
  */
 #include <stdio.h>
@@ -65,7 +65,7 @@ static int fetch_exec(struct ctl *ctl, const void *options, const char *const *o
 	if (as_dir && o->file)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--file names one file, but %s is a directory", o->output);
-	/* it becomes a file name here */
+	/* the id becomes a file name */
 	if (!o->output && strchr(operands[0], '/'))
 		return ctl_fail(
 			ctl, EXIT_NOT_FOUND, "not_found", "no such snapshot: %s", operands[0]);
@@ -95,7 +95,7 @@ static int fetch_exec(struct ctl *ctl, const void *options, const char *const *o
 const struct command cmd_fetch = {
 	.name = "fetch",
 	.args = "SNAPSHOT",
-	.summary = "bring a snapshot's trace or bundle here",
+	.summary = "fetch a snapshot's trace or bundle",
 	.doc = "Writes the decoded trace of a snapshot, another of its files, or the whole "
 	       "bundle. The files are yours and readable by you only.",
 	.example = "tracectl fetch 20261121-101500-3f9a -o slow/",

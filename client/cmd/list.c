@@ -22,13 +22,11 @@ const struct command cmd_list = {
 	.name = "list",
 	.args = "",
 	.summary = "list what is recorded",
-	.doc = "Lists the targets that you may see, with how their stacks are found, by which "
-	       "kind of events they are recorded, how far back their recording reaches at this "
-	       "moment, and what was lost. A program that writes events of its own (libtracerd) is "
-	       "a target as "
-	       "soon as it has started; RINGS are its event rings, and where nobody armed it "
-	       "(EVENTS own) nothing "
-	       "else is recorded.",
+	.doc = "Lists the targets that you may see: how their stacks are found, which kind of events "
+	       "records them, how far back the recording reaches now, and what was lost. A program "
+	       "that writes events of its own (libtracerd) is a target as soon as it has started. "
+	       "RINGS are its event rings; until somebody arms it (EVENTS is \"own\"), nothing else "
+	       "of it is recorded.",
 	.options = listing_specs,
 	.options_size = sizeof(struct listing_options),
 	.exec = list_exec,

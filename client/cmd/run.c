@@ -25,7 +25,7 @@ static const struct option_spec specs[] = {
 		.letter = 'q',
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, quiet),
-		.doc = "Do not say on the standard error what was armed, or how far the "
+		.doc = "Do not report on the standard error what was armed, or how far the "
 		       "stepping is."},
 	{0},
 };
@@ -49,7 +49,7 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, stru
 		(void)arm_report(ctl, r, pid);
 		return EXIT_RUN_FAILED;
 	}
-	/* the standard output is the program's */
+	/* the standard output belongs to the program */
 	if (ctl->json) {
 		human_puts(json_text(result, NULL), stderr);
 	} else if (!o->quiet) {
@@ -113,7 +113,7 @@ const struct command cmd_run = {
 	       "it armed, lets it run, and waits for its end. Signals are passed on. The exit "
 	       "code is the command's own, 128 and the signal's number if a signal ended it. If "
 	       "it cannot be armed, it is not run.\n\n"
-	       "Options of tracectl stand before the command. A set-user-ID program started this "
+	       "Options of tracectl come before the command. A set-user-ID program started this "
 	       "way does not get its privileges. With --json the armed target is printed as one "
 	       "line on the standard error.",
 	.example = "tracectl run --stacks=dwarf -- ./server --port 8080",

@@ -38,7 +38,7 @@ static int show_exec(struct ctl *ctl, const void *options, const char *const *op
 	uint64_t pid;
 	int r;
 
-	/* a snapshot's id has its date in front, and a hyphen: no target is called so */
+	/* a snapshot's id begins with its date and has a hyphen; a target's never does */
 	if (target_parse(operands[0], &pid, &id) < 0 && strchr(operands[0], '-'))
 		return show_snapshot(ctl, operands[0]);
 	r = target_check_operands(ctl, operands, 1);
@@ -60,8 +60,8 @@ const struct command cmd_show = {
 	.args = "TARGET|SNAPSHOT",
 	.summary = "show one target, or one snapshot with its summary",
 	.doc = "Shows all that is known about one target, named by its id (t3) or process id: how "
-	       "it is recorded and why so, its look-back, its losses. Of a snapshot it shows the "
-	       "state, the files and the summary.",
+	       "it is recorded and why, how far back the recording reaches, and what was lost. Of a "
+	       "snapshot it shows the state, the files and the summary.",
 	.operand = OPERAND_TARGET_OR_SNAPSHOT,
 	.min_operands = 1,
 	.max_operands = 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * `tracectl snapshot`: take the last moments of a target, wait until they are decoded, bring them
- * here and say what is in them.
+ * `tracectl snapshot`: take the last moments of a target, wait until they are decoded, fetch them
+ * and print what is in them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static const struct option_spec specs[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct options, reason),
 		.arg = "TEXT",
-		.doc = "Why, in your words: kept in the snapshot and shown in lists."},
+		.doc = "Your reason for it: kept in the snapshot and shown in lists."},
 	{.name = "with-objects",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, with_objects),
@@ -63,7 +63,7 @@ static const struct option_spec specs[] = {
 	{0},
 };
 
-/* The end of the state "failed": with or without something that can still be fetched. */
+/* A snapshot that failed or was cancelled: says whether there is still something to fetch. */
 static int report_failed(
 	struct ctl *ctl, const char *id, struct json_object *snapshot, const char *output)
 {
@@ -81,7 +81,7 @@ static int report_failed(
 			message ? message : "no reason is given");
 	return ctl_fail(ctl, EXIT_NOT_DECODED, code,
 		"snapshot %s is recorded, but was not decoded: %s ('tracectl fetch %s -o %s/' "
-		"brings the recording)",
+		"fetches the recording)",
 		id, message ? message : "no reason is given", id, id);
 }
 
@@ -102,7 +102,7 @@ static int finish(
 	else if (o->output && !as_dir && done)
 		r = snapshot_fetch_file(ctl, id, BUNDLE_TRACE, o->output, interrupt_fd, &bytes);
 	if (r != EXIT_OK) {
-		/* the moment is not lost with the output */
+		/* the snapshot is still there, though the output is not */
 		(void)fprintf(stderr, "snapshot %s is in the spool: 'tracectl fetch %s -o PATH'\n",
 			id, id);
 		return r;
@@ -122,7 +122,7 @@ static int finish(
 	view_snapshot(stdout, snapshot);
 	report_print(stdout, field(snapshot, "summary"));
 	if (!o->output)
-		(void)printf("\n'tracectl fetch %s -o %s.pftrace' brings the trace here\n", id, id);
+		(void)printf("\n'tracectl fetch %s -o %s.pftrace' fetches the trace\n", id, id);
 	else
 		(void)printf("\nwrote %s (%s)\n", o->output, human_bytes(buf, bytes));
 	if (o->output && !as_dir)
@@ -142,7 +142,7 @@ static int snapshot_exec(
 
 	if (o->no_wait && o->output)
 		return ctl_fail(
-			ctl, EXIT_USAGE, "usage", "--no-wait has nothing yet to write to --output");
+			ctl, EXIT_USAGE, "usage", "--no-wait ends before there is anything to write to --output");
 	r = target_check_operands(ctl, operands, 1);
 	if (r == EXIT_OK)
 		r = ctl_connect(ctl);
@@ -168,7 +168,7 @@ static int snapshot_exec(
 			(void)puts(id);
 		return EXIT_OK;
 	}
-	/* what is recorded now cannot be recorded again: only a signal from here on cancels it */
+	/* the moment cannot be recorded again: a signal cancels the snapshot only from here on */
 	interrupt_fd = interrupt_open();
 	r = snapshot_follow(
 		ctl, id, o->timeout ? o->timeout : DEFAULT_TIMEOUT, interrupt_fd, &snapshot);
@@ -186,7 +186,7 @@ const struct command cmd_snapshot = {
 	       "stopped and its recording goes on. Waits for the end, shows the progress on a "
 	       "terminal, and prints the summary: the threads with their time on and off the CPU, "
 	       "the heaviest stacks, the longest waits and who ended them.\n\n"
-	       "With -o the trace is brought here; it opens in ui.perfetto.dev. Interrupting the "
+	       "With -o the trace is written to a file, which opens in ui.perfetto.dev. Interrupting the "
 	       "command cancels the snapshot.",
 	.example = "tracectl snapshot 1234 -o slow.pftrace --reason 'login took 40 ms'",
 	.options = specs,

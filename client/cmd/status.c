@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * `tracectl status`: how the daemon is. The object is that of GET /status on its status socket.
+ * `tracectl status`: the state of the daemon. The object is that of GET /status on its status socket.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #include "client/ui/view.h"
 
 /*
- * "3 armed, 1 exited": the counters of an object that are not zero, and behind them the limit. The
- * caller frees it.
+ * "3 armed, 1 exited": the counters of an object that are not zero, and then the limit. The caller
+ * frees it.
  */
 static char *counters_text(struct json_object *o)
 {
@@ -86,7 +86,7 @@ static void print_hits(const char *label, const char *what, struct json_object *
 
 	view_line(stdout, label, "%s%" PRIu64 " hits, %" PRIu64 " snapshots%s%s", what,
 		field_number(counts, "hits"), field_number(counts, "snapshots"),
-		suppressed ? "; none for: " : "", suppressed ? why : "");
+		suppressed ? "; suppressed: " : "", suppressed ? why : "");
 }
 
 static void print_triggers(struct json_object *triggers)
@@ -151,7 +151,7 @@ static int status_exec(struct ctl *ctl, const void *options, const char *const *
 const struct command cmd_status = {
 	.name = "status",
 	.args = "",
-	.summary = "show how the daemon is",
+	.summary = "show the state of the daemon",
 	.doc = "Shows what the daemon records and keeps, which ways of recording this machine has "
 	       "and why, what was lost, and which privileges the daemon lacks and what that "
 	       "costs. Programs that poll should read the status socket instead (curl "

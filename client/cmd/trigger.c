@@ -16,11 +16,8 @@ const struct command cmd_trigger = {
 	.args = "COMMAND",
 	.summary = "take snapshots by themselves when a region is slow",
 	.doc = "A trigger takes a snapshot of a target by itself whenever a region of one of its "
-	       "programs takes "
-	       "too long. Regions are what a program marks with libtracerd (tracerd_region_begin(), "
-	       "TRACERD_SCOPE()); the "
-	       "program compares at the region's end and tells the daemon only then, so that "
-	       "watching costs "
-	       "nothing while all is well.",
+	       "programs takes too long. Regions are what a program marks with libtracerd (tracerd_region_begin(), "
+	       "TRACERD_SCOPE()). The program itself compares at each region's end, and talks to the "
+	       "daemon only about slow ones: while all is well, a trigger costs nothing.",
 	.commands = trigger_commands,
 };

@@ -29,31 +29,29 @@ static const struct option_spec specs[] = {
 		.min = 1,
 		.max = 3600 * DURATION_S,
 		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, "
-		       "us, ms, s, m "
-		       "(minutes) or h, as in 5ms or 1.5s."},
+		       "us, ms, s, m (minutes) or h, as in 5ms or 1.5s."},
 	{.name = "cooldown",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, cooldown),
 		.given = offsetof(struct options, has_cooldown),
 		.arg = "TIME",
 		.max = 86400 * DURATION_S,
-		.doc = "After a hit, others within this time are only counted; 10s if not given."},
+		.doc = "After a hit, only count further ones for this time; 10s if not given."},
 	{.name = "max-per-hour",
 		.type = OPTION_UINT,
 		.offset = offsetof(struct options, max_per_hour),
 		.given = offsetof(struct options, has_max_per_hour),
 		.arg = "N",
 		.max = 100000,
-		.doc = "At most so many snapshots in any hour; 60 if not given, 0 for no limit but "
-		       "the cooldown."},
+		.doc = "Take at most this many snapshots in any hour; 60 if not given. 0: only the "
+		       "cooldown limits them."},
 	{.name = "after",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, after),
 		.arg = "TIME",
 		.max = 60 * DURATION_S,
-		.doc = "Take the snapshot so long behind the region's end, so that what follows is "
-		       "in it as well; at "
-		       "once if not given."},
+		.doc = "Take the snapshot this long after the region's end, so that it shows what "
+		       "follows; at once if not given."},
 	{0},
 };
 
@@ -96,20 +94,15 @@ const struct command cmd_trigger_add = {
 	.name = "trigger add",
 	.args = "PID|TARGET",
 	.summary = "take a snapshot whenever a region is slow",
-	.doc = "From now on a region of this name that takes too long in one of the target's "
-	       "programs takes a snapshot "
-	       "of the whole target: stacks, waits and events. The snapshot says which region, how "
-	       "long, in which "
-	       "thread, and has it marked in the timeline. The target is a program that writes "
-	       "events (tracectl "
-	       "list shows them) or anything that is armed; the trigger waits for programs and "
-	       "regions that are "
-	       "not there yet, and goes when the target does.\n\n"
-	       "A hit that comes within the cooldown, over the hourly limit, while the trigger's "
-	       "last snapshot is "
-	       "still being made, or for which there is no room, becomes none; tracectl trigger "
-	       "list counts them by "
-	       "why. Those within the cooldown do not even leave the program.",
+	.doc = "Takes a snapshot of the whole target, with stacks, waits and events, whenever a region "
+	       "of this name takes too long in one of the target's programs. The snapshot shows which "
+	       "region it was, how long it took and in which thread, and marks it in the timeline. The "
+	       "target is a program that writes events (tracectl list shows them) or anything that is "
+	       "armed. Programs and regions may come later; the trigger ends with its target.\n\n"
+	       "No snapshot is taken of a hit within the cooldown or over the hourly limit, while the "
+	       "trigger's last snapshot is still being made, or when there is no room; tracectl trigger "
+	       "list counts such hits by reason. A program does not even report hits within the "
+	       "cooldown.",
 	.example = "tracectl trigger add 1234 --region serve --over 5ms --cooldown 1m",
 	.options = specs,
 	.options_size = sizeof(struct options),

@@ -21,8 +21,7 @@ static int list_exec(struct ctl *ctl, const void *options, const char *const *op
 	int r;
 
 	if (n) {
-		/* by the target's id, so that a process that is armed by nobody is told as what it
-		 * is */
+		/* by the target's id: a process that is not a target gets its own message */
 		r = target_check_operands(ctl, operands, 1);
 		if (r == EXIT_OK)
 			r = ctl_connect(ctl);
@@ -38,15 +37,12 @@ static int list_exec(struct ctl *ctl, const void *options, const char *const *op
 const struct command cmd_trigger_list = {
 	.name = "trigger list",
 	.args = "[TARGET]",
-	.summary = "list triggers and what became of their hits",
-	.doc = "Lists the triggers that you may see, or those of one target: what they watch, how "
-	       "many programs have "
-	       "them, how often they were hit, and how many hits became snapshots. Those that did "
-	       "not are counted by "
-	       "why: cooldown, per hour, busy (the last one is still being made, or too many "
-	       "wait), quota, no space, "
-	       "program (kept back by the program within the cooldown), below, gone (the target "
-	       "went first).",
+	.summary = "list triggers and their hits",
+	.doc = "Lists the triggers that you may see, or those of one target: what they watch, in how "
+	       "many programs, how often they were hit, and how many hits became snapshots. The others "
+	       "are counted by reason: cooldown, per hour, busy (the last snapshot is still being made, "
+	       "or too many wait), quota, no space, program (the program did not report them, within "
+	       "the cooldown), below, gone (the target ended first).",
 	.options = listing_specs,
 	.options_size = sizeof(struct listing_options),
 	.operand = OPERAND_TARGET,

@@ -143,8 +143,7 @@ static int watch_exec(struct ctl *ctl, const void *options, const char *const *o
 
 		r = tracerd_next_event(ctl->client, 0, &event);
 		if (r == -EAGAIN) {
-			/* forever: the daemon's pings and the interrupt end it, there is nothing
-			 * else to wait for */
+			/* without a limit: the daemon closes the connection, or a signal comes */
 			if (interrupt_pending(interrupt_fd))
 				return EXIT_OK;
 			r = interrupt_wait(tracerd_get_fd(ctl->client), interrupt_fd, -1);
@@ -169,11 +168,9 @@ const struct command cmd_watch = {
 	.args = "",
 	.summary = "print events as they happen",
 	.doc = "Prints the daemon's events that you may see, one a line, until it is interrupted: "
-	       "targets armed, exited and disarmed, hits of triggers and what became of them, "
-	       "snapshots from "
-	       "their begin to their end. With "
-	       "--json each line is one JSON object. When this command reads too slowly, events "
-	       "are left out and their number is said.",
+	       "targets armed, exited and disarmed, hits of triggers with their snapshots, snapshots "
+	       "from their begin to their end. With --json each line is one JSON object. When this "
+	       "command reads too slowly, the daemon drops events and the output gives their number.",
 	.options = specs,
 	.options_size = sizeof(struct options),
 	.exec = watch_exec,

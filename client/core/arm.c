@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The request that arms, and the sentences for what may be wrong with it.
+ * The request that arms, and the messages for its failures.
  */
 #include "client/core/arm.h"
 
@@ -60,7 +60,7 @@ int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds)
 			: error == -EPERM ? "not_permitted"
 					  : tracerd_error_name(error),
 			"%s", why);
-	/* It was told the number: that is still the process that was meant. */
+	/* The stepper knows a number only: make sure that it is still the same process. */
 	if (!process_lives(fds))
 		return arm_report(ctl, -ESRCH, pid);
 	return EXIT_OK;

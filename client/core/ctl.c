@@ -106,7 +106,7 @@ int ctl_connect(struct ctl *ctl)
 	}
 }
 
-/* What the library has read and written again. NULL: no memory. */
+/* Parses text that the library has checked already. NULL: no memory. */
 static struct json_object *parse(const char *text)
 {
 	struct json_object *o = NULL;

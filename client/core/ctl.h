@@ -49,7 +49,7 @@ int ctl_request(struct ctl *ctl, const char *method, struct json_object *params,
 
 /*
  * Reports an error that a function of libtracerd returned, in the daemon's words where it has
- * some, behind `what` ("process 1234") if that is not NULL. Returns the exit code for it.
+ * some, after `what` ("process 1234") if that is not NULL. Returns the exit code for it.
  */
 int ctl_report(struct ctl *ctl, int error, const char *what);
 

@@ -35,7 +35,7 @@ int launch_prepare(struct launch *ret)
 {
 	if (sigprocmask(SIG_BLOCK, NULL, &ret->mask) < 0)
 		return -errno;
-	/* ignored, the kernel would reap the child and tell nobody */
+	/* if it were ignored, the kernel would reap the child without a word */
 	ret->ignores_children = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
 	return 0;
 }
@@ -46,7 +46,7 @@ void launch_fini(struct launch *launch)
 
 	if (launch->pid > 0) {
 		(void)kill(launch->pid, SIGKILL);
-		/* whoever else traces it is told first, and may be slow */
+		/* another tracer learns of its end first, and may be slow */
 		(void)poll(&ended, 1, KILLED_MS);
 		(void)waitpid(launch->pid, NULL, WNOHANG | __WALL);
 	}

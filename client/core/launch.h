@@ -24,7 +24,7 @@ enum {
 struct launch {
 	pid_t pid;     /* 0: there is none, or it is released */
 	int pidfd;     /* of it */
-	int guard_fd;  /* its end is the program's; -1: handed over to nobody */
+	int guard_fd;  /* when this closes the program ends; -1: not handed over */
 	pid_t guard;   /* the process at the other end */
 	int signal_fd; /* where the signals arrive that are passed on; -1: not released */
 	/* as this process has found them, and the program will */
@@ -33,7 +33,7 @@ struct launch {
 };
 #define LAUNCH_INIT {.pidfd = -1, .guard_fd = -1, .signal_fd = -1}
 
-/* Waits for children whatever its parent thinks of them. */
+/* Takes back an ignored SIGCHLD that this process inherited: its children must be waited for. */
 int launch_prepare(struct launch *ret) _must_check_;
 
 /* Ends a program that was not released, and reaps it. */
@@ -47,14 +47,14 @@ void launch_fini(struct launch *launch);
 int launch_stopped(struct launch *launch, char *const *argv, bool traceable, int *ret_errno) _must_check_;
 
 /*
- * It is not traced any more and stands all the same, by SIGSTOP, at its first instruction, until
- * launch_release(): another process can trace it from there. 0, LAUNCH_E_DIED, -errno.
+ * Ends our tracing; SIGSTOP keeps the program at its first instruction until launch_release(), so that
+ * another process can trace it from there. 0, LAUNCH_E_DIED, -errno.
  */
 int launch_hand_over(struct launch *launch) _must_check_;
 
 /*
- * Lets it run, not traced by us any more. Signals, which until now were for this process alone and ended it as
- * they would any other, are the program's from here on. 0 or -errno.
+ * Lets the program run, untraced. From here on it gets the signals that this process gets; before, they
+ * ended this process. 0 or -errno.
  */
 int launch_release(struct launch *launch, pid_t *ret_pid) _must_check_;
 

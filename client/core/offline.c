@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The offline decoder's loop. Who starts it trusts the input no more than the daemon does: the
- * program that parses it is the same, in the same sandbox, and opens nothing by itself.
+ * The offline decoder's loop. The input is trusted no more than in the daemon: the same program parses
+ * it, in the same sandbox, and opens nothing by itself.
  */
 #include "client/core/offline.h"
 
@@ -128,7 +128,7 @@ static void on_request(struct decoder *d, const struct file_request *request, vo
 	file.found = answer.fd >= 0;
 	file.changed = answer.changed;
 	memcpy(file.why, answer.why, sizeof(file.why));
-	/* a decoder that is gone is told by on_end */
+	/* if the decoder is gone, on_end reports it */
 	(void)decoder_answer(d, &file, answer.fd);
 }
 
@@ -250,7 +250,7 @@ int offline_decode(
 			path, strerror(-r));
 	loop(&j, d);
 	decoder_free(d);
-	/* what has not died by now dies of its parent's end */
+	/* a decoder that has not died by now ends with this process */
 	decoder_dying_wait(DYING_MS);
 	if (j.code == EXIT_OK)
 		*ret_result = take_ptr(j.result);

@@ -212,7 +212,7 @@ static int take_switches(struct blob *b, struct json_object *o)
 		for (size_t k = 0; good && k < 3; k++)
 			good = number_of(json_object_array_get_idx(one, k), &v[k]) && v[k] <= (k ? INT32_MAX : INT64_MAX);
 		if (!good || v[0] == 0 || (i && v[0] < b->switches[i - 1].ns))
-			return bad(b, "switch %zu must be a time behind the one before, a process and a thread", i + 1);
+			return bad(b, "switch %zu must be a time not before the last one, a process and a thread", i + 1);
 		b->switches[b->n_switches++] = (struct change){.ns = v[0], .pid = v[1], .tid = v[2]};
 	}
 	return EXIT_OK;

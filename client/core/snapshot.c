@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Snapshots from the client's side. The daemon's events drive the progress; that one is not missed
- * for ever is made sure by asking for the state now and then.
+ * Snapshots from the client's side. The daemon's events drive the progress line; an event may be
+ * missed, so the state is asked for now and then.
  */
 #include "client/core/snapshot.h"
 
@@ -142,11 +142,11 @@ int snapshot_follow(struct ctl *ctl, const char *id, uint64_t timeout_ns, int in
 				progress_end(&progress);
 				return ctl_report(ctl, r, id);
 			}
-			/* a refusal: it has ended by itself, which the next look tells */
+			/* a refusal means that it has ended by itself; the next look finds that */
 		} else if (io_now_ns() >= deadline) {
 			r = ctl_fail(ctl, EXIT_TIMED_OUT, "timeout",
-				"snapshot %s has not ended yet: 'tracectl show %s' tells how it "
-				"goes on",
+				"snapshot %s has not ended yet: 'tracectl show %s' shows its "
+				"progress",
 				id, id);
 			break;
 		}

@@ -18,7 +18,7 @@ int target_parse(const char *word, uint64_t *ret_pid, const char **ret_id)
 		*ret_id = word;
 		return 0;
 	}
-	/* the greatest process id that Linux can be told to use */
+	/* the greatest process id that Linux can use */
 	if (option_parse_u64(word, 1, 1 << 22, &n) < 0)
 		return -EINVAL;
 	*ret_pid = n;

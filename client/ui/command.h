@@ -16,7 +16,7 @@
 
 struct ctl;
 
-/* What the operands of a command name: for the completion. */
+/* What the operands of a command name; the completion offers those. */
 enum operand_kind {
 	OPERAND_NONE,
 	OPERAND_PID,
@@ -30,7 +30,7 @@ enum operand_kind {
 };
 
 struct command {
-	const char *name;    /* of a sub-command: with its command's in front, "trigger add" */
+	const char *name;    /* of a sub-command after its command's: "trigger add" */
 	const char *args;    /* the operands in the usage line, "" for none */
 	const char *summary; /* one line for the list of commands */
 	const char *doc;     /* paragraphs, separated by an empty line; no other newlines */

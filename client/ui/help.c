@@ -13,7 +13,7 @@
 
 #define WIDTH 92
 
-/* Prints `text` wrapped at words, each line behind `indent` spaces; an empty line parts paragraphs.
+/* Prints `text` wrapped at words, each line indented by `indent` spaces; an empty line parts paragraphs.
  */
 static void print_wrapped(FILE *out, const char *text, size_t indent)
 {
@@ -303,7 +303,7 @@ static void each_command(FILE *out, void (*fn)(FILE *out, const struct command *
 	}
 }
 
-/* "trigger" completes to its own commands; behind one of those the two words are the command. */
+/* "trigger" completes to its own commands; after one of those the two words are the command. */
 static void completion_sub_commands(FILE *out)
 {
 	for (size_t i = 0; commands[i]; i++) {

@@ -16,7 +16,7 @@
 #include "client/ui/option.h"
 #include "common/base/escape.h"
 
-/* tracectl may die where the daemon may not; nothing half-written is lost by it. */
+/* Out of memory ends tracectl, which the daemon could not do; nothing is left half-written. */
 static void *must_alloc(void *p)
 {
 	if (p)

@@ -41,7 +41,7 @@ void human_puts(const char *text, FILE *stream);
 size_t human_width(const char *text);
 
 /*
- * Columns of the terminal behind `stream`, 0 if it is none: then nothing is cut. COLUMNS in the
+ * Columns of the terminal that `stream` writes to, 0 if it is none: then nothing is cut. COLUMNS in the
  * environment wins.
  */
 size_t human_columns(FILE *stream);
@@ -54,8 +54,8 @@ void human_set_wide(void);
 size_t human_print_cut(FILE *out, const char *text, size_t columns);
 
 /*
- * Prints words in order, joined by `joint`, behind what is on the line already (`column` characters).
- * What does not fit the terminal goes on in lines behind `indent` spaces. If that takes more than
+ * Prints words in order, joined by `joint`, after the `column` characters that the line has already.
+ * What does not fit the terminal goes on in lines indented by `indent` spaces. If that takes more than
  * HUMAN_LINES of them, words in the middle are left out, and their number is there instead; of a word
  * longer than a line its middle is left out.
  */
@@ -84,7 +84,7 @@ void human_table_add(struct human_table *t, char *text);
 void human_table_add_duration(struct human_table *t, uint64_t ns);
 
 /*
- * Prints titles and rows, each behind `indent` spaces; lines are cut at the terminal's width.
+ * Prints titles and rows, each indented by `indent` spaces; lines are cut at the terminal's width.
  * A table without rows prints nothing.
  */
 void human_table_print(const struct human_table *t, FILE *out, size_t indent);

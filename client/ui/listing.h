@@ -12,7 +12,7 @@
 struct listing {
 	const char *method, *member;	/* of the protocol: "target.list", "targets" */
 	struct json_object *params;	/* of the method, borrowed; NULL: none */
-	const char *empty;		/* said above the table's head where there is nothing */
+	const char *empty;		/* printed instead of an empty table */
 	void (*view)(FILE *out, struct json_object *array);
 };
 

@@ -41,7 +41,7 @@ static int scale(uint64_t n, uint64_t factor, uint64_t part, uint64_t *ret)
 	return 0;
 }
 
-/* The digits at *s, which is moved behind them, as one number; `n` counts them. */
+/* The digits at *s as one number; moves *s past them and adds how many to *n. */
 static int digits(const char **s, uint64_t *v, unsigned int *n)
 {
 	for (; **s >= '0' && **s <= '9'; (*s)++, (*n)++)
@@ -69,13 +69,13 @@ static uint64_t unit_ns(const char *name)
 int option_parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret)
 {
 	uint64_t v = 0, part = 1, unit;
-	unsigned int whole = 0, behind = 0;
+	unsigned int whole = 0, fraction = 0;
 	int r = digits(&s, &v, &whole);
 
 	if (r == 0 && whole && *s == '.') {
 		s++;
-		r = digits(&s, &v, &behind);
-		if (!behind)
+		r = digits(&s, &v, &fraction);
+		if (!fraction)
 			return DURATION_E_BAD;
 	}
 	if (!whole)
@@ -83,9 +83,9 @@ int option_parse_duration(const char *s, uint64_t bare_unit, uint64_t *ret)
 	if (r != 0)
 		return r;
 	/* more digits than this are more than 64 bits hold, or zeroes for nothing */
-	if (behind > 18)
+	if (fraction > 18)
 		return DURATION_E_LONG;
-	for (; behind > 0; behind--)
+	for (; fraction > 0; fraction--)
 		part *= 10;
 	if (!*s && v == 0) {
 		*ret = 0;

@@ -59,7 +59,7 @@ int option_parse(const struct option_set *sets, size_t n_sets, int argc, char *c
 	char error[OPTION_ERROR_SIZE]) _must_check_;
 
 /*
- * A whole decimal number from `min` to `max`, nothing before or behind it. 0 or -EINVAL.
+ * A whole decimal number from `min` to `max`, with nothing before or after it. 0 or -EINVAL.
  */
 int option_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret) _must_check_;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Output files. Nothing here knows what is in them.
+ * Output files. It knows nothing of what is in them.
  */
 #include "client/ui/output.h"
 
@@ -41,7 +41,7 @@ static void proc_name(int fd, char buf[64])
 	(void)snprintf(buf, 64, "/proc/self/fd/%d", fd);
 }
 
-/* A temporary name that is hidden, and tells whose it is. */
+/* A hidden temporary name with our process id in it. */
 static char *temporary_name(const char *name)
 {
 	char *tmp = NULL;

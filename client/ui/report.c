@@ -43,7 +43,7 @@ void report_print_stack(FILE *out, size_t indent, const char *label, struct json
 		free(names[i]);
 }
 
-/* What nobody recorded is not none. */
+/* A time that was not recorded is unknown, not zero. */
 static void add_time(struct human_table *table, struct json_object *o, const char *key)
 {
 	if (field(o, key))
@@ -352,7 +352,7 @@ static void print_window(FILE *out, struct json_object *window, bool stepped)
 	report_print_waits(out, window, false);
 }
 
-/* How long it was, and how much of that is known of all CPUs; only that is in what follows. */
+/* How long it was, and for how much of that all CPUs are known: what follows counts only that. */
 static void print_span(FILE *out, struct json_object *summary)
 {
 	const uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns"),

@@ -9,7 +9,7 @@
 #define MAX_REGIONS 10
 #define MAX_SLOWEST 5
 
-/* How the region's time was spent: "1.20 ms on the CPU, 6.02 ms waiting"; what is left is not known. */
+/* How the region's time was spent: "1.20 ms on the CPU, 6.02 ms waiting"; the rest is not known. */
 static void print_spent(FILE *out, struct json_object *region)
 {
 	uint64_t ns = field_number(region, "ns"), on = field_number(region, "on_cpu_ns"),
@@ -26,7 +26,7 @@ static void print_spent(FILE *out, struct json_object *region)
 		return;
 	}
 	(void)fprintf(out, "%s on the CPU, %s waiting", on_text, human_duration(off_text, off));
-	/* the last sample's period, the clocks' error: less than a tenth is nothing to tell */
+	/* less than a tenth may be the last sample's period, or the clocks' error */
 	if (on < ns && off < ns - on && ns - on - off > ns / 10)
 		(void)fprintf(out,
 			field(region, "fiber") ? ", %s on no thread" : ", of %s nothing is recorded",

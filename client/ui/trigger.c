@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Text for the protocol's Trigger and Cause. Names of regions and reasons are other people's
- * programs': escaped here again.
+ * Text for the protocol's Trigger and Cause. Names of regions and reasons come from other people's
+ * programs, and are escaped here again.
  */
 #include "client/ui/trigger.h"
 
@@ -71,7 +71,7 @@ static char *limits_words(struct json_object *t)
 	return human_format("cooldown %s%s%s%s%s",
 		human_duration(cooldown, field_number(t, "cooldown_ns")), an_hour,
 		after ? ", freezes " : "", after ? human_duration(wait, after) : "",
-		after ? " behind the end" : "");
+		after ? " after the end" : "");
 }
 
 char *trigger_suppressed(struct json_object *counts)
@@ -92,7 +92,7 @@ void trigger_view(FILE *out, struct json_object *t)
 	if (field_number(t, "programs"))
 		view_line(out, "programs", "%" PRIu64, field_number(t, "programs"));
 	else
-		view_line(out, "programs", "none yet: it waits for one that writes events");
+		view_line(out, "programs", "none yet; the trigger waits for one that writes events");
 }
 
 void trigger_view_list(FILE *out, struct json_object *triggers)

@@ -110,8 +110,8 @@ def refusals(work, hello):
     ok("a description that is wrong is refused in words that say what")
     data = PT / "wrapped/dynamorio.data"
     refused("two views", "only one of", data, "--calls", "--insns")
-    refused("a view as pftrace", "--calls is text", data, "--calls", "--format", "pftrace")
-    refused("a view and a summary", "instead of the timeline", data, "--branches", "--summary")
+    refused("a view as pftrace", "--calls writes text", data, "--calls", "--format", "pftrace")
+    refused("a view and a summary", "replaces the timeline", data, "--branches", "--summary")
     refused("a view and statistics on one stream", "cannot both go", data, "--branches", "--stats")
     refused("no Intel PT", "no Intel PT trace", PT / "perfdata/linux-perf-data/sleep.data", "--calls")
     ok("so is what does not go together")

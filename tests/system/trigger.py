@@ -289,7 +289,7 @@ def command(d):
         r = d.tracectl("trigger", "add", p.target, "--region", "serve", "--over", "5ms", "--cooldown", "0", "--after",
                        "2ms", "--max-per-hour", "7")
         expect(r.returncode == 0 and "region serve of" in r.stdout and "over 5.00 ms" in r.stdout
-               and "at most 7 an hour" in r.stdout and "2.00 ms behind the end" in r.stdout, "tracectl trigger add")
+               and "at most 7 an hour" in r.stdout and "2.00 ms after the end" in r.stdout, "tracectl trigger add")
         (g,) = c.call("trigger.list", {"target": p.target})["triggers"]
         expect((g["over_ns"], g["cooldown_ns"], g["after_ns"], g["max_per_hour"]) == (5 * MS, 0, 2 * MS, 7),
                "the options arrive as they were given")
