@@ -91,13 +91,15 @@ if [ -w /dev/full ]; then
 		grep -qx 'tracectl: cannot write the output: No space left on device' "$TMP/err" ||
 			fail "$c to a full disk says: $(cat "$TMP/err")"
 	done
-	for c in "fetch $id -o -" "decode $TMP/bundle -o -"; do
-		# shellcheck disable=SC2086 # words
-		"$TRACERD_BUILD/tracectl" $c >/dev/full 2>"$TMP/err"
-		rc=$?
-		[ "$rc" = 1 ] || fail "$c to a full disk: exit code $rc"
-		grep -q 'No space left on device' "$TMP/err" || fail "$c to a full disk says: $(cat "$TMP/err")"
-	done
+	"$TRACERD_BUILD/tracectl" fetch "$id" -o - >/dev/full 2>"$TMP/err"
+	rc=$?
+	[ "$rc" = 1 ] || fail "fetch to a full disk: exit code $rc"
+	grep -q 'No space left on device' "$TMP/err" || fail "fetch to a full disk says: $(cat "$TMP/err")"
+	# the decoder writes it, and says that it could not
+	"$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o - >/dev/full 2>"$TMP/err"
+	rc=$?
+	[ "$rc" = 8 ] || fail "decode to a full disk: exit code $rc"
+	grep -q 'no space left for the trace' "$TMP/err" || fail "decode to a full disk says: $(cat "$TMP/err")"
 	ok "a full disk is said"
 fi
 

@@ -10,11 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "client/ui/output.h"
+#include "client/ui/stdout.h"
 #include "common/base/io.h"
 
 static char dir[] = "/tmp/tracerd-test-output.XXXXXX";
@@ -151,6 +155,33 @@ static void test_dir_aborted(void **state)
 	assert_int_equal(entries(), 0);
 }
 
+/* Why a write to stdout failed is known at the end, whatever failed after it. */
+static void test_stdout_error(void **state)
+{
+	int status = 0, full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	struct winsize ws;
+	pid_t pid;
+
+	(void)state;
+	if (full < 0)
+		skip();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (dup2(full, STDOUT_FILENO) < 0)
+			_exit(2);
+		stdout_open();
+		for (int i = 0; i < 10000; i++)
+			(void)puts("more than a buffer holds");
+		if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0)
+			_exit(3);
+		_exit(stdout_flush() == -ENOSPC && stdout_flush() == -ENOSPC ? 0 : 1);
+	}
+	assert_int_equal(close(full), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +189,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_through_links, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_file_refusals, setup, teardown),
+		cmocka_unit_test(test_stdout_error),
 		cmocka_unit_test_setup_teardown(test_dir, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dir_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dir_aborted, setup, teardown),

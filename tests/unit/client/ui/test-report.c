@@ -152,7 +152,7 @@ static void test_stacks_on_a_terminal(void **state)
 	(void)state;
 	has(wide, "  __futex_abstimed_wait_common <- __pthread_mutex_lock_full <- pthread_mutex_lock <- cache_get <- "
 		  "handle_every_request_there_is <- main\n");
-	has(narrow, "   100.0 %   3.00 ms  __futex_abstimed_wait_common\n"
+	has(narrow, "  100.0 %   3.00 ms  __futex_abstimed_wait_common\n"
 		    "      <- __pthread_mutex_lock_full <- pthread_mutex_lock\n"
 		    "      <- cache_get <- handle_every_request_there_is <- main\n");
 	assert_narrow(narrow, 60);
