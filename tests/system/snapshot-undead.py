@@ -71,7 +71,7 @@ while len(held) < MAX_DYING_USER:
 wait_for(f"cancel waits for none of them: {dying()}", lambda: dying() == MAX_DYING_USER)
 d.behave("real")
 s = c.snapshot(t)
-expect(s["state"] == "failed" and "have not died yet" in s["error"]["message"] and kept(s), f"no more of them: {s['error']['message']}")
+expect(s["state"] == "failed" and "have not ended yet" in s["error"]["message"] and kept(s), f"no more of them: {s['error']['message']}")
 other = spawn(SLOWLOCK, "--every", "300", uid=65534, stdout=subprocess.DEVNULL)
 theirs = c.arm(other.pid, stacks="fp")["id"]
 time.sleep(0.5)
