@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/safefile.h"
+#include "common/base/wall_clock.h"
 #include "common/bundle/bundle.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
@@ -144,7 +144,6 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 {
 	_cleanup_(frozen_freep) struct frozen *frozen = NULL;
 	struct targets *targets = target->targets;
-	struct timespec now;
 	int r;
 
 	frozen = calloc(1, sizeof(*frozen));
@@ -152,8 +151,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 		return -ENOMEM;
 	frozen->vdso_fd = -1;
 	frozen->raw_ns = raw_now_ns();
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	frozen->unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	frozen->unix_ns = wall_clock_ns();
 	/* What happened until this moment may still lie in the history's rings. */
 	history_drain(targets->history);
 	target_recheck(target);

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "daemon/base/clockseries.h"
 #include "daemon/config.h"
 #include "daemon/control/auth.h"
@@ -202,10 +203,8 @@ static void unfinished_free(struct producer **p)
 
 static void publish(struct producers *ps, struct producer *p)
 {
-	struct timespec now;
 
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	p->registered_unix_ns = (uint64_t)now.tv_sec * S_NS + (uint64_t)now.tv_nsec;
+	p->registered_unix_ns = wall_clock_ns();
 	p->id = ++ps->last_id;
 	p->ps = ps;
 	TAILQ_INSERT_TAIL(&ps->all, p, link);

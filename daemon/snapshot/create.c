@@ -8,6 +8,7 @@
 
 #include "common/base/escape.h"
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/target/target.h"
 
@@ -132,7 +133,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	if (r < 0)
 		return r;
 	/* Now, not at the loop's next turn or after a file system has answered: the rings forget with each millisecond. */
-	now_ns = snapshot_now_ns();
+	now_ns = wall_clock_ns();
 	frozen = snapshots_freeze_early(s, target, request->admin);
 	r = create(s, target, request, now_ns, &queued, &frozen, &n, why, why_size);
 	(void)frozen_free(frozen);

@@ -3,17 +3,9 @@
 #include "daemon/snapshot/spool_internal.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "common/base/safefile.h"
-
-static uint64_t realtime_ns(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
+#include "common/base/wall_clock.h"
 
 static int usage_read(const struct spool *s, uint64_t now_ns, struct spool_usage *ret)
 {
@@ -83,7 +75,7 @@ int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes)
 	usage.free_bytes += spool_sum_bytes(s, SPOOL_STATE(SPOOL_KEPT));
 	if (is_over(l->max_bytes, spool_sum_bytes(s, SPOOL_STATE(SPOOL_HELD)), bytes) || spool_short_of_disk(l, &usage, bytes))
 		return SPOOL_E_NO_SPACE;
-	(void)evict(s, realtime_ns(), owner, bytes);
+	(void)evict(s, wall_clock_ns(), owner, bytes);
 	/* what went may still be held */
 	if (is_over_share(s, owner, SPOOL_STATE(SPOOL_KEPT) | SPOOL_STATE(SPOOL_HELD), bytes))
 		return SPOOL_E_QUOTA;

@@ -14,6 +14,7 @@
 
 #include "common/base/io.h"
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/snapshot/snapshot_internal.h"
 #include "daemon/target/target.h"
@@ -202,7 +203,7 @@ static void publish(struct snapshot *n)
 	snapshot_set_state(n, SNAPSHOT_PUBLISHING);
 	quota_release(&n->queued);
 	give_back_slot(n);
-	n->published_ns = snapshot_now_ns();
+	n->published_ns = wall_clock_ns();
 	json_object_put(n->meta);
 	n->meta = meta_new(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
 	r = n->meta ? spool_reserve(n->s->c.spool, n->id, n->uid, &n->item) : -ENOMEM;
@@ -251,7 +252,7 @@ static void publish_done(struct snapshot *n)
 	n->on_disk = true;
 	frozen_published(n->frozen);
 	snapshot_set_state(n, n->failed_decode ? SNAPSHOT_FAILED : SNAPSHOT_DONE);
-	if (spool_expire(s->c.spool, snapshot_now_ns(), n->uid) > 0)
+	if (spool_expire(s->c.spool, wall_clock_ns(), n->uid) > 0)
 		snapshots_purge(s);
 	snapshots_schedule(s);
 }

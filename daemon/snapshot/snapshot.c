@@ -10,6 +10,7 @@
 #include "common/base/escape.h"
 #include "common/base/io.h"
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "common/decoder/dying.h"
 
@@ -84,7 +85,7 @@ static void on_expire(evutil_socket_t fd, short what, void *arg)
 {
 	struct snapshots *s = arg;
 
-	if (spool_expire(s->c.spool, snapshot_now_ns(), 0) > 0)
+	if (spool_expire(s->c.spool, wall_clock_ns(), 0) > 0)
 		snapshots_purge(s);
 }
 
@@ -132,7 +133,7 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 	if (r < 0)
 		return r;
 	spool_set_removed(s->c.spool, on_removed, s);
-	(void)spool_expire(s->c.spool, snapshot_now_ns(), 0);
+	(void)spool_expire(s->c.spool, wall_clock_ns(), 0);
 	snapshots_purge(s); /* of an earlier run, too */
 	*ret = take_ptr(s);
 	return 0;

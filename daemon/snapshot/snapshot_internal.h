@@ -102,7 +102,6 @@ struct snapshots {
 };
 
 /* state.c */
-uint64_t snapshot_now_ns(void);
 bool snapshot_has_ended(const struct snapshot *n);
 struct snapshot_reaction snapshot_reaction(const struct snapshot *n, enum snapshot_event event);
 /* Enters the first state. */

@@ -15,7 +15,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/escape.h"
 #include "common/base/io.h"
@@ -86,14 +85,6 @@ struct snapshot_reaction snapshot_reaction(const struct snapshot *n, enum snapsh
 const char *snapshot_state_to_string(enum snapshot_state state)
 {
 	return state < _SNAPSHOT_STATE_MAX ? names[state] : "unknown";
-}
-
-uint64_t snapshot_now_ns(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
 bool snapshot_has_ended(const struct snapshot *n)

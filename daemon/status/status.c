@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/status/status.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/io.h"
+#include "common/base/wall_clock.h"
 #include "daemon/base/loop.h"
 #include "daemon/caps.h"
 #include "daemon/control/audit.h"
@@ -57,14 +57,12 @@ static struct json_object *clients_json(const struct status_sources *s)
 struct json_object *status_to_json(const struct status_sources *s)
 {
 	struct json_object *o = json_object_new_object(), *caps, *lack, *losses, *loop;
-	struct timespec now;
 
 	json_add_string(o, "version", PACKAGE_VERSION);
 	json_add_int(o, "pid", getpid());
 	json_add_uint(o, "uptime_s", (io_now_ns() - s->started_ns) / 1000000000u);
 	/* Without memory for a new one the last picture is shown: here it says of when. */
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	json_add_uint(o, "at", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+	json_add_uint(o, "at", wall_clock_ns());
 	json_add_string(o, "state", "running");
 	caps = json_add_new_object(o, "capabilities");
 	json_add(caps, "have", caps_have());

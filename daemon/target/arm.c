@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/backend/backend.h"
+#include "common/base/wall_clock.h"
 #include "daemon/config.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/stack_probe.h"
@@ -518,7 +518,6 @@ void arming_finish(struct target *target)
 	targets_armed_fn fn = arming->fn;
 	void *arg = arming->arg;
 	struct target *implicit;
-	struct timespec now;
 	char why[200] = "";
 	int r = 0;
 
@@ -533,8 +532,7 @@ void arming_finish(struct target *target)
 		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
 		return;
 	}
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	target->armed_unix_ns = wall_clock_ns();
 	TAILQ_REMOVE(&targets->armings, arming, link);
 	targets->n_armings--;
 	target->arming = NULL;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/backend/sample/event_group.h"
 #include "daemon/control/subscribers.h"
@@ -233,7 +234,7 @@ static void hit(struct trigger *t, struct producer *producer, const struct produ
 		else if (wait_after(t, &cause, at, now) < 0)
 			why = SUPPRESSED_BUSY;
 	}
-	t->last_hit_unix_ns = trigger_unix_now();
+	t->last_hit_unix_ns = wall_clock_ns();
 	if (why != NOT_SUPPRESSED)
 		finish(t, &cause, NULL, why);
 }

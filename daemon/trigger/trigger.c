@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/escape.h"
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
@@ -17,14 +17,6 @@
 
 /* Processes may join a unit by the thousand a second. */
 #define REBIND_MS 100
-
-uint64_t trigger_unix_now(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
 
 /* ---- when targets and producers change */
 
@@ -232,7 +224,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	t->cooldown_ns = req->cooldown_ns;
 	t->after_ns = req->after_ns;
 	t->max_per_hour = req->max_per_hour;
-	t->created_unix_ns = trigger_unix_now();
+	t->created_unix_ns = wall_clock_ns();
 	LIST_INIT(&t->bindings);
 	r = quota_charge(ts->c.quota, req->uid, QUOTA_TRIGGERS, 1, &t->charge);
 	if (r > 0)

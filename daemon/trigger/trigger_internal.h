@@ -115,7 +115,6 @@ struct triggers {
 };
 
 /* trigger.c */
-uint64_t trigger_unix_now(void);
 const char *suppressed_name(enum suppressed s);
 
 /* bind.c */

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/log.h"
+#include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
@@ -66,7 +66,6 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 {
 	_cleanup_(implicit_free) struct target *target = calloc(1, sizeof(*target));
 	struct member *member;
-	struct timespec now;
 	int r;
 
 	if (!target)
@@ -99,8 +98,7 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 		return r;
 	target_refresh(target);
 	target->armed_ns = raw_now_ns();
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	target->armed_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	target->armed_unix_ns = wall_clock_ns();
 	r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
 	if (r != 0)
 		return r;
