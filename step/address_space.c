@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/uio.h>
 
+#include "common/base/fileid.h"
 #include "common/base/io.h"
 #include "common/base/procfs.h"
 
@@ -436,8 +436,8 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 	if (root < 0)
 		return false;
 	fd = openat(root, map->m.path + 1, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_ino != map->m.ino ||
-	    major(st.st_dev) != map->m.maj || minor(st.st_dev) != map->m.min)
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    !fileid_is_mapped(fd, &st, map->m.maj, map->m.min, map->m.ino))
 		return false;
 	n = io_pread_full(fd, bytes, sizeof(bytes), (off_t)(map->m.pgoff + (p->start - map->m.start)));
 	/* After the end of the file memory has zeros, which nobody executes. */

@@ -4,19 +4,18 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client/lib/eventlib.h"
 #include "client/lib/name.h"
+#include "common/base/fileid.h"
 #include "common/base/io.h"
 
 /* An eventfd has no inode of its own, but no file and no socket has this one. */
 static int wake_fd = -1;
-static dev_t wake_dev;
-static ino_t wake_ino;
+static struct fileid wake_id;
 
 static uint32_t connected;
 static uint64_t request_interval_ns;
@@ -34,29 +33,24 @@ static struct {
  */
 static bool wake_is_ours(int fd)
 {
-	struct stat st;
-
-	return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == wake_dev && st.st_ino == wake_ino;
+	return fileid_has(&wake_id, fd);
 }
 
 int cause_wake_fd(void)
 {
 	int fd = __atomic_load_n(&wake_fd, __ATOMIC_ACQUIRE);
-	struct stat st;
+	int r;
 
 	if (wake_is_ours(fd))
 		return fd;
 	fd = io_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) < 0) {
-		int error = errno;
-
+	r = fileid_of(fd, &wake_id);
+	if (r < 0) {
 		(void)close_fd(fd);
-		return -error;
+		return r;
 	}
-	wake_dev = st.st_dev;
-	wake_ino = st.st_ino;
 	__atomic_store_n(&wake_fd, fd, __ATOMIC_RELEASE);
 	return fd;
 }

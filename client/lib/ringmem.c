@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "client/lib/name.h"
 #include "client/lib/stamp.h"
@@ -23,9 +22,7 @@ static uint32_t last_epoch;
 /* The program may have closed all descriptors that it does not know, and opened others. */
 static bool fd_is_ours(const struct ringmem *mem)
 {
-	struct stat st;
-
-	return mem->fd >= 0 && fstat(mem->fd, &st) == 0 && st.st_dev == mem->dev && st.st_ino == mem->ino;
+	return fileid_has(&mem->id, mem->fd);
 }
 
 /*
@@ -111,7 +108,6 @@ static int memory_make(const struct ring_geometry *geometry, enum ring_clock clo
 {
 	_cleanup_free_ struct ringmem *mem = calloc(1, sizeof(*mem));
 	_cleanup_close_ int fd = -1;
-	struct stat st;
 	void *base;
 	int k;
 
@@ -120,8 +116,9 @@ static int memory_make(const struct ring_geometry *geometry, enum ring_clock clo
 	k = memfd_make(geometry->total_bytes, &fd);
 	if (k < 0)
 		return k;
-	if (fstat(fd, &st) < 0)
-		return -errno;
+	k = fileid_of(fd, &mem->id);
+	if (k < 0)
+		return k;
 	base = mmap(NULL, geometry->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
@@ -138,8 +135,6 @@ static int memory_make(const struct ring_geometry *geometry, enum ring_clock clo
 		return k;
 	}
 	mem->pid = getpid();
-	mem->dev = st.st_dev;
-	mem->ino = st.st_ino;
 	mem->fd = take_fd(&fd);
 	header_write(mem, clock);
 	*ret = take_ptr(mem);

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "client/lib/eventlib.h"
+#include "common/base/fileid.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -35,8 +36,7 @@ struct ringmem {
 	uint32_t epoch; /* 1, 2, ...: never two alike, not in a forked child either */
 	pid_t pid;
 	int fd; /* -1 in a forked child */
-	dev_t dev;
-	ino_t ino;
+	struct fileid id;
 	uint32_t used;	 /* rings that were ever claimed */
 	uint32_t cursor; /* where the search for a ring of an ended thread goes on */
 };

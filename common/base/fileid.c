@@ -40,7 +40,7 @@ static bool mapping_is(const void *address, uint32_t maj, uint32_t min, uint64_t
 	return false;
 }
 
-bool fileid_is(int fd, const struct stat *st, uint32_t maj, uint32_t min, uint64_t ino)
+bool fileid_is_mapped(int fd, const struct stat *st, uint32_t maj, uint32_t min, uint64_t ino)
 {
 	bool same;
 	void *p;

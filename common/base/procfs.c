@@ -16,6 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/base/fileid.h"
 #include "common/base/io.h"
 
 #define STATUS_BYTES_MAX 16384
@@ -493,10 +494,11 @@ int proc_maps_fd_check(const struct proc *proc, int fd)
 {
 	_cleanup_close_ int own = -1;
 	char theirs[256], ours[256];
-	struct stat a, b;
+	struct fileid own_id = {0};
+	struct stat st;
 	struct statfs fs;
 	ssize_t n, m;
-	int flags;
+	int flags, r;
 
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0)
@@ -504,9 +506,9 @@ int proc_maps_fd_check(const struct proc *proc, int fd)
 	/* O_PATH asks the kernel nothing: it proves no right. */
 	if ((flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
 		return PROC_E_MISMATCH;
-	if (fstatfs(fd, &fs) < 0 || fstat(fd, &a) < 0)
+	if (fstatfs(fd, &fs) < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (fs.f_type != PROC_SUPER_MAGIC || !S_ISREG(a.st_mode))
+	if (fs.f_type != PROC_SUPER_MAGIC || !S_ISREG(st.st_mode))
 		return PROC_E_MISMATCH;
 	/*
 	 * The client's open file pins the directory entry, so our own lookup finds the same inode; a
@@ -515,9 +517,10 @@ int proc_maps_fd_check(const struct proc *proc, int fd)
 	own = openat(proc->dirfd, "maps", O_RDONLY | O_CLOEXEC);
 	if (own < 0)
 		return errno == ENOENT || errno == ESRCH ? PROC_E_MISMATCH : -errno;
-	if (fstat(own, &b) < 0)
-		return -errno;
-	if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+	r = fileid_of(own, &own_id);
+	if (r < 0)
+		return r;
+	if (!fileid_has(&own_id, fd))
 		return PROC_E_MISMATCH;
 	/* An exec since the client's open ended what it was allowed: the old memory map reads empty. */
 	n = pread(fd, theirs, sizeof(theirs), 0);

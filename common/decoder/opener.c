@@ -193,7 +193,7 @@ static bool judge(struct attempt *a, enum opener_source source, const char *path
 			because(a, WEIGHT_REFUSED, "the record does not say the file's inode");
 			return false;
 		}
-		if (a->request->ino != 0 && !fileid_is(fd, st, a->request->maj, a->request->min, a->request->ino)) {
+		if (a->request->ino != 0 && !fileid_is_mapped(fd, st, a->request->maj, a->request->min, a->request->ino)) {
 			because(a, WEIGHT_CHANGED, "another file is at this path now");
 			if (!options->strict && a->changed_fd < 0) {
 				a->changed_fd = take_fd(&owned);

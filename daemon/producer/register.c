@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "common/base/fileid.h"
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "daemon/base/clockseries.h"
@@ -78,13 +79,6 @@ static int take_place(struct producers *ps, const struct producer *p, char *why,
 	return 0;
 }
 
-static bool same_file(int a, int b)
-{
-	struct stat sa, sb;
-
-	return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-}
-
 /*
  * A producer that stops and starts again, or whose connection was lost, comes back with the same memory: what it
  * wrote before is in there, and would be in each snapshot twice. What is kept of before costs nothing from here on, and
@@ -93,9 +87,12 @@ static bool same_file(int a, int b)
 static struct producer *superseded(struct producers *ps, const struct producer *p, int rings_fd)
 {
 	struct producer *old = NULL;
+	struct fileid memory = {0};
 
+	if (fileid_of(rings_fd, &memory) < 0)
+		return NULL;
 	while ((old = producers_of(ps, p->pid, p->start_time, old)) != NULL)
-		if (old->state == PRODUCER_ENDED && same_file(old->memory_fd, rings_fd)) {
+		if (old->state == PRODUCER_ENDED && fileid_has(&memory, old->memory_fd)) {
 			quota_release(&old->charge_bytes);
 			quota_release(&old->charge_one);
 			return producer_ref(old);
