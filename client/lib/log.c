@@ -17,17 +17,9 @@
 #include "client/lib/eventlib.h"
 #include "client/lib/payload.h"
 #include "client/lib/record.h"
+#include "common/base/printf_spec.h"
 
 #define WIDE_BYTES 256 /* of a wide text, as UTF-8 */
-
-enum length { LENGTH_NONE, LENGTH_HH, LENGTH_H, LENGTH_L, LENGTH_LL, LENGTH_J, LENGTH_Z, LENGTH_T, LENGTH_LD };
-
-struct conversion {
-	bool width, precision_arg; /* given by a `*` */
-	int precision;		   /* -1: none */
-	enum length length;
-	char kind;
-};
 
 /* A va_list that functions can take a part of. */
 struct values {
@@ -42,64 +34,6 @@ struct sink {
 	size_t fixed; /* bytes of heads and numbers */
 	struct payload_texts *texts;
 };
-
-static const char *parse_length(const char *at, enum length *ret)
-{
-	*ret = LENGTH_NONE;
-	switch (*at) {
-	case 'h':
-		*ret = at[1] == 'h' ? LENGTH_HH : LENGTH_H;
-		break;
-	case 'l':
-		*ret = at[1] == 'l' ? LENGTH_LL : LENGTH_L;
-		break;
-	case 'j':
-		*ret = LENGTH_J;
-		break;
-	case 'z':
-		*ret = LENGTH_Z;
-		break;
-	case 't':
-		*ret = LENGTH_T;
-		break;
-	case 'L':
-		*ret = LENGTH_LD;
-		break;
-	default:
-		return at;
-	}
-	return at + (*ret == LENGTH_HH || *ret == LENGTH_LL ? 2 : 1);
-}
-
-static const char *parse_precision(const char *at, struct conversion *ret)
-{
-	ret->precision = -1;
-	ret->precision_arg = false;
-	if (*at != '.')
-		return at;
-	at++;
-	if (*at == '*') {
-		ret->precision_arg = true;
-		return at + 1;
-	}
-	for (ret->precision = 0; *at >= '0' && *at <= '9'; at++) {
-		if (ret->precision < (int)RING_PAYLOAD_MAX)
-			ret->precision = ret->precision * 10 + (*at - '0');
-	}
-	return at;
-}
-
-/* What follows a '%', and where it ends. */
-static const char *parse_conversion(const char *at, struct conversion *ret)
-{
-	at += strspn(at, "-+ #0'");
-	ret->width = *at == '*';
-	at += ret->width ? 1 : strspn(at, "0123456789");
-	at = parse_precision(at, ret);
-	at = parse_length(at, &ret->length);
-	ret->kind = *at;
-	return *at ? at + 1 : at;
-}
 
 static void put_number(struct sink *s, enum ring_field_type type, uint64_t bits)
 {
@@ -154,15 +88,15 @@ static __attribute__((noinline)) void put_wide(struct sink *s, const wchar_t *te
 	put_text(s, bytes, n, n + 3);
 }
 
-static bool take_text(struct values *v, const struct conversion *c, struct sink *s)
+static bool take_text(struct values *v, const struct printf_spec *c, struct sink *s)
 {
-	size_t precision = c->precision < 0 ? SIZE_MAX : (size_t)c->precision;
+	size_t precision = c->has_precision ? c->precision : SIZE_MAX;
 
-	if (c->length == LENGTH_L) {
+	if (c->length == PRINTF_LENGTH_L) {
 		const wchar_t *wide = va_arg(v->args, const wchar_t *);
 
 		put_wide(s, wide ? wide : L"(null)", SIZE_MAX, precision);
-	} else if (c->length == LENGTH_NONE) {
+	} else if (c->length == PRINTF_LENGTH_NONE) {
 		const char *text = va_arg(v->args, const char *);
 
 		/* With a precision it need not have an end. */
@@ -176,13 +110,13 @@ static bool take_text(struct values *v, const struct conversion *c, struct sink 
 	return true;
 }
 
-static bool take_character(struct values *v, const struct conversion *c, struct sink *s)
+static bool take_character(struct values *v, const struct printf_spec *c, struct sink *s)
 {
-	if (c->length == LENGTH_L) {
+	if (c->length == PRINTF_LENGTH_L) {
 		wchar_t wide = (wchar_t)va_arg(v->args, wint_t);
 
 		put_wide(s, &wide, 1, SIZE_MAX);
-	} else if (c->length == LENGTH_NONE) {
+	} else if (c->length == PRINTF_LENGTH_NONE) {
 		put_number(s, RING_FIELD_I64, (unsigned char)va_arg(v->args, int));
 	} else {
 		return false;
@@ -190,33 +124,33 @@ static bool take_character(struct values *v, const struct conversion *c, struct 
 	return true;
 }
 
-static bool take_signed(struct values *v, enum length length, struct sink *s)
+static bool take_signed(struct values *v, enum printf_length length, struct sink *s)
 {
 	int64_t n;
 
 	switch (length) {
-	case LENGTH_NONE:
+	case PRINTF_LENGTH_NONE:
 		n = va_arg(v->args, int);
 		break;
-	case LENGTH_HH:
+	case PRINTF_LENGTH_HH:
 		n = (signed char)va_arg(v->args, int);
 		break;
-	case LENGTH_H:
+	case PRINTF_LENGTH_H:
 		n = (short)va_arg(v->args, int);
 		break;
-	case LENGTH_L:
+	case PRINTF_LENGTH_L:
 		n = va_arg(v->args, long);
 		break;
-	case LENGTH_LL:
+	case PRINTF_LENGTH_LL:
 		n = va_arg(v->args, long long);
 		break;
-	case LENGTH_J:
+	case PRINTF_LENGTH_J:
 		n = va_arg(v->args, intmax_t);
 		break;
-	case LENGTH_Z:
+	case PRINTF_LENGTH_Z:
 		n = va_arg(v->args, ssize_t);
 		break;
-	case LENGTH_T:
+	case PRINTF_LENGTH_T:
 		n = va_arg(v->args, ptrdiff_t);
 		break;
 	default:
@@ -226,33 +160,33 @@ static bool take_signed(struct values *v, enum length length, struct sink *s)
 	return true;
 }
 
-static bool take_unsigned(struct values *v, enum length length, struct sink *s)
+static bool take_unsigned(struct values *v, enum printf_length length, struct sink *s)
 {
 	uint64_t n;
 
 	switch (length) {
-	case LENGTH_NONE:
+	case PRINTF_LENGTH_NONE:
 		n = va_arg(v->args, unsigned);
 		break;
-	case LENGTH_HH:
+	case PRINTF_LENGTH_HH:
 		n = (unsigned char)va_arg(v->args, unsigned);
 		break;
-	case LENGTH_H:
+	case PRINTF_LENGTH_H:
 		n = (unsigned short)va_arg(v->args, unsigned);
 		break;
-	case LENGTH_L:
+	case PRINTF_LENGTH_L:
 		n = va_arg(v->args, unsigned long);
 		break;
-	case LENGTH_LL:
+	case PRINTF_LENGTH_LL:
 		n = va_arg(v->args, unsigned long long);
 		break;
-	case LENGTH_J:
+	case PRINTF_LENGTH_J:
 		n = va_arg(v->args, uintmax_t);
 		break;
-	case LENGTH_Z:
+	case PRINTF_LENGTH_Z:
 		n = va_arg(v->args, size_t);
 		break;
-	case LENGTH_T:
+	case PRINTF_LENGTH_T:
 		n = (size_t)va_arg(v->args, ptrdiff_t);
 		break;
 	default:
@@ -262,14 +196,14 @@ static bool take_unsigned(struct values *v, enum length length, struct sink *s)
 	return true;
 }
 
-static bool take_double(struct values *v, enum length length, struct sink *s)
+static bool take_double(struct values *v, enum printf_length length, struct sink *s)
 {
 	uint64_t bits;
 	double d;
 
-	if (length == LENGTH_LD)
+	if (length == PRINTF_LENGTH_LD)
 		d = (double)va_arg(v->args, long double);
-	else if (length == LENGTH_NONE || length == LENGTH_L)
+	else if (length == PRINTF_LENGTH_NONE || length == PRINTF_LENGTH_L)
 		d = va_arg(v->args, double);
 	else
 		return false;
@@ -278,24 +212,27 @@ static bool take_double(struct values *v, enum length length, struct sink *s)
 	return true;
 }
 
-static bool take_pointer(struct values *v, const struct conversion *c, struct sink *s)
+static bool take_pointer(struct values *v, const struct printf_spec *c, struct sink *s)
 {
-	if (c->length != LENGTH_NONE)
+	if (c->length != PRINTF_LENGTH_NONE)
 		return false;
 	put_number(s, RING_FIELD_POINTER, (uintptr_t)va_arg(v->args, void *));
 	return true;
 }
 
 /* Takes the values of one conversion; false if it is not one of ISO C's. */
-static bool take_values(struct values *v, struct conversion *c, struct sink *s)
+static bool take_values(struct values *v, struct printf_spec *c, struct sink *s)
 {
-	if (c->width)
+	if (c->width_is_value)
 		put_number(s, RING_FIELD_I64, (uint64_t)(int64_t)va_arg(v->args, int));
-	if (c->precision_arg) {
-		c->precision = va_arg(v->args, int);
-		put_number(s, RING_FIELD_I64, (uint64_t)(int64_t)c->precision);
+	if (c->precision_is_value) {
+		const int precision = va_arg(v->args, int);
+
+		put_number(s, RING_FIELD_I64, (uint64_t)(int64_t)precision);
+		c->has_precision = precision >= 0;
+		c->precision = precision < 0 ? 0 : (size_t)precision;
 	}
-	switch (c->kind) {
+	switch (c->conversion) {
 	case 'd':
 	case 'i':
 		return take_signed(v, c->length, s);
@@ -332,13 +269,13 @@ static bool walk(const char *format, va_list args, struct sink *s)
 
 	va_copy(v.args, args);
 	for (const char *at = strchr(format, '%'); ok && at; at = strchr(at, '%')) {
-		struct conversion c;
+		struct printf_spec c;
 
 		if (at[1] == '%') {
 			at += 2;
 			continue;
 		}
-		at = parse_conversion(at + 1, &c);
+		at = printf_spec_read(at + 1, NULL, &c);
 		ok = take_values(&v, &c, s);
 	}
 	va_end(v.args);

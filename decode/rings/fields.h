@@ -23,5 +23,10 @@ struct ringfield {
 /* Fields that a payload can have: each takes 8 bytes or more. */
 #define RINGFIELD_MAX (RING_PAYLOAD_MAX / sizeof(struct ring_field))
 
+static inline bool ringfield_is_integer(const struct ringfield *f)
+{
+	return f->type == RING_FIELD_U64 || f->type == RING_FIELD_I64 || f->type == RING_FIELD_POINTER;
+}
+
 /* Takes the field at *pos; false at the end, or (and *ret_broken) if there is no whole one. */
 bool ringfield_next(const uint8_t *payload, size_t len, size_t *pos, struct ringfield *ret, bool *ret_broken);

@@ -8,7 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decode/rings/log_spec.h"
+#include "common/base/printf_spec.h"
+
+/* The values that a format takes, one after the other. */
+struct logvalues {
+	const struct ringfield *v;
+	size_t n, next;
+};
 
 struct out {
 	char *dst;
@@ -36,7 +42,7 @@ static void put_many(struct out *o, char c, size_t n)
 	o->n += n;
 }
 
-static void put_padded(struct out *o, const struct logspec *s, const char *text, size_t len)
+static void put_padded(struct out *o, const struct printf_spec *s, const char *text, size_t len)
 {
 	size_t pad = s->width > len ? s->width - len : 0;
 
@@ -47,13 +53,13 @@ static void put_padded(struct out *o, const struct logspec *s, const char *text,
 		put_many(o, ' ', pad);
 }
 
-static void put_string(struct out *o, const struct logspec *s, const char *text)
+static void put_string(struct out *o, const struct printf_spec *s, const char *text)
 {
 	put_padded(o, s, text, strlen(text));
 }
 
 /* A number: prefix (sign, 0x), zeroes that the flag 0 asks for, and the digits. */
-static void put_number(struct out *o, const struct logspec *s, bool zeroes, const char *prefix, const char *digits,
+static void put_number(struct out *o, const struct printf_spec *s, bool zeroes, const char *prefix, const char *digits,
 	size_t len)
 {
 	size_t all = strlen(prefix) + len, pad = s->width > all ? s->width - all : 0;
@@ -70,28 +76,28 @@ static void put_number(struct out *o, const struct logspec *s, bool zeroes, cons
 
 /* ---- values */
 
-static uint64_t cut_unsigned(uint64_t v, enum loglength length)
+static uint64_t cut_unsigned(uint64_t v, enum printf_length length)
 {
 	switch (length) {
-	case LOGLENGTH_HH:
+	case PRINTF_LENGTH_HH:
 		return (uint8_t)v;
-	case LOGLENGTH_H:
+	case PRINTF_LENGTH_H:
 		return (uint16_t)v;
-	case LOGLENGTH_NONE:
+	case PRINTF_LENGTH_NONE:
 		return (uint32_t)v;
 	default:
 		return v;
 	}
 }
 
-static int64_t cut_signed(uint64_t v, enum loglength length)
+static int64_t cut_signed(uint64_t v, enum printf_length length)
 {
 	switch (length) {
-	case LOGLENGTH_HH:
+	case PRINTF_LENGTH_HH:
 		return (int8_t)v;
-	case LOGLENGTH_H:
+	case PRINTF_LENGTH_H:
 		return (int16_t)v;
-	case LOGLENGTH_NONE:
+	case PRINTF_LENGTH_NONE:
 		return (int32_t)v;
 	default:
 		return (int64_t)v;
@@ -114,7 +120,7 @@ static size_t digits_of(char buf[LOGFORMAT_MAX_PRECISION + 32], uint64_t v, unsi
 	return n;
 }
 
-static void put_integer(struct out *o, const struct logspec *s, uint64_t bits)
+static void put_integer(struct out *o, const struct printf_spec *s, uint64_t bits)
 {
 	char digits[LOGFORMAT_MAX_PRECISION + 32];
 	size_t least = s->has_precision ? s->precision : 1, n;
@@ -145,7 +151,7 @@ static void put_integer(struct out *o, const struct logspec *s, uint64_t bits)
 	put_number(o, s, zeroes, prefix, digits, n);
 }
 
-static void put_pointer(struct out *o, const struct logspec *s, uint64_t v)
+static void put_pointer(struct out *o, const struct printf_spec *s, uint64_t v)
 {
 	char digits[LOGFORMAT_MAX_PRECISION + 32];
 
@@ -156,7 +162,7 @@ static void put_pointer(struct out *o, const struct logspec *s, uint64_t v)
 }
 
 /* No sign, no width: the longest is 1.8e308 by %f with all its decimals. */
-static size_t print_float(char *buf, size_t size, const struct logspec *s, double v)
+static size_t print_float(char *buf, size_t size, const struct printf_spec *s, double v)
 {
 	const int p = s->has_precision ? (int)s->precision : s->conversion == 'a' || s->conversion == 'A' ? -1 : 6;
 	int n = 0;
@@ -190,7 +196,7 @@ static size_t print_float(char *buf, size_t size, const struct logspec *s, doubl
 	return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 
-static void put_float(struct out *o, const struct logspec *s, double v)
+static void put_float(struct out *o, const struct printf_spec *s, double v)
 {
 	char buf[LOGFORMAT_MAX_PRECISION + 400];
 	bool hex = s->conversion == 'a' || s->conversion == 'A', finite = isfinite(v);
@@ -213,7 +219,7 @@ static void put_float(struct out *o, const struct logspec *s, double v)
 	put_number(o, s, s->zero && finite, prefix, buf + skip, n - skip);
 }
 
-static void put_text(struct out *o, const struct logspec *s, const struct ringfield *f)
+static void put_text(struct out *o, const struct printf_spec *s, const struct ringfield *f)
 {
 	size_t len = f->length;
 	bool more = f->type == RING_FIELD_TEXT_CUT;
@@ -230,12 +236,12 @@ static void put_text(struct out *o, const struct logspec *s, const struct ringfi
 	put(o, "\xe2\x80\xa6", 3); /* an ellipsis; there is no width that the whole would not have filled */
 }
 
-static void put_char(struct out *o, const struct logspec *s, uint64_t v)
+static void put_char(struct out *o, const struct printf_spec *s, uint64_t v)
 {
 	char buf[4];
 	size_t n = 0;
 
-	if (s->length != LOGLENGTH_L || (uint32_t)v < 0x80) {
+	if (s->length != PRINTF_LENGTH_L || (uint32_t)v < 0x80) {
 		buf[n++] = (char)v;
 	} else if ((uint32_t)v < 0x800) {
 		buf[n++] = (char)(0xc0 | (v >> 6 & 0x1f));
@@ -280,7 +286,47 @@ static void put_mistyped(struct out *o, const struct ringfield *f)
 	put(o, buf, strlen(buf));
 }
 
-static void convert(struct out *o, const struct logspec *s, struct logvalues *values)
+/* ---- conversions */
+
+/* The next value, or NULL. */
+static const struct ringfield *logvalues_take(struct logvalues *v)
+{
+	return v->next < v->n ? &v->v[v->next++] : NULL;
+}
+
+/* The int of a `*`; 0 where there is none. */
+static int32_t logvalues_take_int(struct logvalues *v)
+{
+	const struct ringfield *f = logvalues_take(v);
+
+	return f && ringfield_is_integer(f) ? (int32_t)f->value : 0;
+}
+
+static size_t bounded(uint64_t v, size_t max)
+{
+	return v > max ? max : (size_t)v;
+}
+
+/* Width and precision that are values, and the limits of all of them. */
+static void take_sizes(struct printf_spec *s, struct logvalues *values)
+{
+	if (s->width_is_value) {
+		const int64_t width = logvalues_take_int(values);
+
+		s->minus = s->minus || width < 0;
+		s->width = bounded((uint64_t)(width < 0 ? -width : width), LOGFORMAT_MAX_WIDTH);
+	}
+	if (s->precision_is_value) {
+		const int32_t precision = logvalues_take_int(values);
+
+		s->has_precision = precision >= 0;
+		s->precision = precision < 0 ? 0 : (size_t)precision;
+	}
+	s->width = bounded(s->width, LOGFORMAT_MAX_WIDTH);
+	s->precision = bounded(s->precision, s->conversion == 's' ? RING_PAYLOAD_MAX : LOGFORMAT_MAX_PRECISION);
+}
+
+static void convert(struct out *o, const struct printf_spec *s, struct logvalues *values)
 {
 	const struct ringfield *f;
 	bool text;
@@ -309,7 +355,7 @@ static void convert(struct out *o, const struct logspec *s, struct logvalues *va
 	case 'c':
 		if (ringfield_is_integer(f))
 			put_char(o, s, f->value);
-		else if (text && s->length == LOGLENGTH_L)
+		else if (text && s->length == PRINTF_LENGTH_L)
 			put_text(o, s, f); /* wide characters are recorded as text */
 		else
 			put_mistyped(o, f);
@@ -346,21 +392,19 @@ size_t logformat(char *dst, size_t size, const char *format, size_t len, const s
 	struct out o = {.dst = dst, .size = size};
 	struct logvalues v = {.v = values, .n = n_values};
 
-	for (size_t i = 0; i < len;) {
-		const char *percent = memchr(format + i, '%', len - i);
-		size_t at = percent ? (size_t)(percent - format) : len;
-		struct logspec s;
+	for (const char *at = format, *end = format + len; at < end;) {
+		const char *percent = memchr(at, '%', (size_t)(end - at));
+		struct printf_spec s;
 
-		put(&o, format + i, at - i);
-		i = at;
+		put(&o, at, (size_t)((percent ? percent : end) - at));
 		if (!percent)
 			break;
-		i++;
-		s = logspec_read(format, len, &i, &v);
+		at = printf_spec_read(percent + 1, end, &s);
 		if (!s.conversion) {
-			put(&o, percent, len - at);
+			put(&o, percent, (size_t)(end - percent));
 			break;
 		}
+		take_sizes(&s, &v);
 		convert(&o, &s, &v);
 	}
 	*ret_cut = o.cut;
