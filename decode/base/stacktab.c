@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
 #include "decode/base/strtab.h"
 
 #define DEFAULT_MAX_BYTES ((size_t)512 << 20)
@@ -201,7 +202,7 @@ int stacktab_new(size_t max_bytes, struct stacktab **ret)
 	r = strtab_new(max_bytes / 2, "[names beyond the memory limit]", &st->strings);
 	if (r < 0)
 		return r;
-	st->seed = strtab_seed();
+	st->seed = hash_seed();
 	st->max_bytes = SIZE_MAX; /* the first steps are not refused */
 	st->max_frames = 256;
 	st->max_nodes = 1024;

@@ -5,7 +5,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/auxv.h>
+
+#include "common/base/hashmap.h"
 
 #define CHUNK_BYTES (256u * 1024u)
 #define FIRST_SLOTS 1024u
@@ -33,16 +34,6 @@ struct strtab {
 	uint64_t seed;
 	uint64_t dropped;
 };
-
-uint64_t strtab_seed(void)
-{
-	const void *random = (const void *)getauxval(AT_RANDOM); /* no system call: works sandboxed */
-	uint64_t seed = 0x2545f4914f6cdd1dull;
-
-	if (random)
-		memcpy(&seed, random, sizeof(seed));
-	return seed;
-}
 
 static uint64_t hash_bytes(uint64_t seed, const char *s, size_t len)
 {
@@ -180,7 +171,7 @@ int strtab_new(size_t max_bytes, const char *full_text, struct strtab **ret)
 
 	if (!t)
 		return -ENOMEM;
-	t->seed = strtab_seed();
+	t->seed = hash_seed();
 	t->max_bytes = SIZE_MAX; /* the first steps are not refused */
 	t->max_entries = FIRST_ENTRIES;
 	t->n_slots = FIRST_SLOTS;

@@ -29,13 +29,3 @@ size_t strtab_len(const struct strtab *t, uint32_t id);
 uint32_t strtab_count(const struct strtab *t); /* numbers are below this */
 size_t strtab_bytes(const struct strtab *t);
 uint64_t strtab_dropped(const struct strtab *t);
-
-/* The process's hash seed and a mixing step, shared with the other tables of decode/. */
-uint64_t strtab_seed(void);
-
-static inline uint64_t hash_mix(uint64_t a, uint64_t b)
-{
-	__uint128_t m = (__uint128_t)(a ^ 0x9e3779b97f4a7c15ull) * (b ^ 0xe7037ed1a0b428dbull);
-
-	return (uint64_t)m ^ (uint64_t)(m >> 64);
-}

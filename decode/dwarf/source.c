@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/escape.h"
+#include "common/base/hashmap.h"
 #include "common/control/json.h"
 #include "decode/base/strtab.h"
 #include "decode/dwarf/dwarf.h"
@@ -19,23 +20,12 @@
 #define MAX_TEXT_BYTES (64u << 20)
 #define PATH_TEXT (DWARF_PATH_MAX * 4)
 
-/* What was asked for once: by the image (or NULL) and an address, or by a scope. */
-struct slot {
-	const void *key; /* NULL: empty */
-	uint64_t addr;
-	uint32_t answer; /* a text, or a frame; 0: nothing is known */
-};
-
-struct table {
-	struct slot *v;
-	size_t n, size;
-};
-
 struct source {
 	struct images *images; /* borrowed */
 	struct budget *budget; /* borrowed */
 	struct strtab *texts;
-	struct table places, frames;
+	/* what was asked for once, by the image and an address, or by a scope: a text or a frame + 1 (1: nothing is known) */
+	struct hashmap places, frames;
 	uint64_t lines_found, lines_not_found; /* places that were asked for */
 	int error;
 	char path[DWARF_PATH_MAX], text[PATH_TEXT], name[DEMANGLE_MAX_OUT * 4 + 8];
@@ -62,8 +52,8 @@ struct source *source_free(struct source *s)
 	if (!s)
 		return NULL;
 	strtab_free(s->texts);
-	free(s->places.v);
-	free(s->frames.v);
+	hashmap_fini(&s->places);
+	hashmap_fini(&s->frames);
 	free(s);
 	return NULL;
 }
@@ -75,43 +65,24 @@ int source_error(const struct source *s)
 
 /* ---- what was asked for before */
 
-static struct slot *find(const struct table *t, const void *key, uint64_t addr)
+static bool known(const struct hashmap *m, const void *key, uint64_t addr, uint32_t *ret)
 {
-	uint64_t h = hash_mix((uintptr_t)key, addr);
+	const uint64_t value = hashmap_get(m, (uintptr_t)key, addr);
 
-	while (t->v[h % t->size].key && (t->v[h % t->size].key != key || t->v[h % t->size].addr != addr))
-		h++;
-	return &t->v[h % t->size];
-}
-
-static const struct slot *known(const struct table *t, const void *key, uint64_t addr)
-{
-	const struct slot *slot = t->size ? find(t, key, addr) : NULL;
-
-	return slot && slot->key ? slot : NULL;
+	if (value)
+		*ret = (uint32_t)(value - 1);
+	return value != 0;
 }
 
 /* Without memory for more it is worked out again each time. */
-static void remember(struct source *s, struct table *t, const struct slot *slot)
+static void remember(struct source *s, struct hashmap *m, const void *key, uint64_t addr, uint32_t answer)
 {
-	if (t->n + 1 > t->size / 2) {
-		const struct table old = *t;
-		struct table more = {.size = old.size ? old.size * 2 : 1024};
+	const size_t more = hashmap_more_bytes(m);
 
-		if (!budget_take(s->budget, (more.size - old.size) * sizeof(*more.v)))
-			return;
-		more.v = calloc(more.size, sizeof(*more.v));
-		if (!more.v)
-			return;
-		for (size_t i = 0; i < old.size; i++)
-			if (old.v[i].key)
-				*find(&more, old.v[i].key, old.v[i].addr) = old.v[i];
-		more.n = old.n;
-		free(old.v);
-		*t = more;
-	}
-	*find(t, slot->key, slot->addr) = *slot;
-	t->n++;
+	if (!budget_take(s->budget, more))
+		return;
+	if (hashmap_put(m, (uintptr_t)key, addr, (uint64_t)answer + 1) < 0)
+		budget_give(s->budget, more);
 }
 
 /* ---- debug information */
@@ -178,21 +149,19 @@ const char *source_function(struct source *s, struct image *img, uint64_t vaddr,
 
 const char *source_place(struct source *s, struct image *img, uint64_t vaddr)
 {
-	const struct slot *before = known(&s->places, img, vaddr);
-	struct slot slot = {.key = img, .addr = vaddr};
+	uint32_t text;
 
-	if (!before) {
+	if (!known(&s->places, img, vaddr, &text)) {
 		struct dwarf *d = dwarf_of(s, img);
 		struct dwarf_unit *unit = d ? dwarf_unit_of(d, vaddr) : NULL;
 		uint32_t file, line = unit ? dwarf_line_at(unit, vaddr, &file) : 0;
 
-		slot.answer = line ? place_text(s, unit, file, line) : 0;
-		s->lines_found += slot.answer != 0;
-		s->lines_not_found += slot.answer == 0;
-		remember(s, &s->places, &slot);
-		before = &slot;
+		text = line ? place_text(s, unit, file, line) : 0;
+		s->lines_found += text != 0;
+		s->lines_not_found += text == 0;
+		remember(s, &s->places, img, vaddr, text);
 	}
-	return before->answer ? strtab_text(s->texts, before->answer) : NULL;
+	return text ? strtab_text(s->texts, text) : NULL;
 }
 
 /* ---- inlined calls */
@@ -211,13 +180,12 @@ const struct dwarf_scope *source_inlined(struct source *s, struct image *img, ui
 uint32_t source_inlined_frame(struct source *s, struct stacktab *st, const struct image *img,
 			      const struct dwarf_scope *scope)
 {
-	const struct slot *before = known(&s->frames, scope, 0);
 	struct frame_info info = {.object = img->text, .kind = FRAME_KIND_INLINED};
-	struct slot slot = {.key = scope};
 	struct dwarf_name name;
+	uint32_t frame;
 
-	if (before)
-		return before->answer;
+	if (known(&s->frames, scope, 0, &frame))
+		return frame;
 	dwarf_scope_name(scope, &name);
 	/* as the function is called elsewhere, where it is not inlined */
 	if (name.linkage_name)
@@ -231,22 +199,20 @@ uint32_t source_inlined_frame(struct source *s, struct stacktab *st, const struc
 		info.file = s->text;
 		info.line = name.line;
 	}
-	slot.answer = stacktab_frame(st, &info);
-	remember(s, &s->frames, &slot);
-	return slot.answer;
+	frame = stacktab_frame(st, &info);
+	remember(s, &s->frames, scope, 0, frame);
+	return frame;
 }
 
 const char *source_inlined_place(struct source *s, const struct dwarf_scope *scope)
 {
-	const struct slot *before = known(&s->places, scope, 0);
-	struct slot slot = {.key = scope};
+	uint32_t text;
 
-	if (!before) {
-		slot.answer = place_text(s, scope->unit, scope->call_file, scope->call_line);
-		remember(s, &s->places, &slot);
-		before = &slot;
+	if (!known(&s->places, scope, 0, &text)) {
+		text = place_text(s, scope->unit, scope->call_file, scope->call_line);
+		remember(s, &s->places, scope, 0, text);
 	}
-	return before->answer ? strtab_text(s->texts, before->answer) : NULL;
+	return text ? strtab_text(s->texts, text) : NULL;
 }
 
 void source_report(const struct source *s, struct json_object *stats, struct json_object *losses)

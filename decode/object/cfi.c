@@ -8,16 +8,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
+
 #define STACK_DEPTH 32u
 
 struct cfi {
 	Dwarf_CFI *table;
 	struct budget *budget; /* borrowed */
-	struct slot {
-		uint64_t addr;
-		struct cfi_row *row; /* NULL: empty */
-	} * slots;
-	size_t n, size;
+	struct hashmap rows; /* struct cfi_row by address */
 };
 
 int cfi_new(Elf *elf, struct budget *budget, struct cfi **ret)
@@ -27,10 +25,6 @@ int cfi_new(Elf *elf, struct budget *budget, struct cfi **ret)
 	if (!c)
 		return -ENOMEM;
 	c->budget = budget;
-	c->size = 256;
-	c->slots = calloc(c->size, sizeof(*c->slots));
-	if (!c->slots)
-		return -ENOMEM;
 	c->table = dwarf_getcfi_elf(elf);
 	if (!c->table)
 		return -ENODATA;
@@ -51,12 +45,15 @@ DEFINE_CLEANUP(struct cfi_row *, row_free)
 
 struct cfi *cfi_free(struct cfi *c)
 {
+	struct cfi_row *row;
+	uint32_t pos = 0;
+
 	if (!c)
 		return NULL;
-	for (size_t i = 0; i < c->size && c->slots; i++)
-		row_free(c->slots[i].row);
-	budget_give(c->budget, c->n * sizeof(struct cfi_row));
-	free(c->slots);
+	while ((row = (struct cfi_row *)(uintptr_t)hashmap_next(&c->rows, &pos)))
+		row_free(row);
+	budget_give(c->budget, c->rows.n * sizeof(struct cfi_row));
+	hashmap_fini(&c->rows);
 	if (c->table)
 		(void)dwarf_cfi_end(c->table);
 	free(c);
@@ -164,54 +161,21 @@ out:
 	free(frame);
 }
 
-static int slots_grow(struct cfi *c)
-{
-	size_t size = c->size * 2;
-	struct slot *slots = calloc(size, sizeof(*slots));
-
-	if (!slots)
-		return -ENOMEM;
-	for (size_t i = 0; i < c->size; i++) {
-		size_t h;
-
-		if (!c->slots[i].row)
-			continue;
-		h = (size_t)((c->slots[i].addr * UINT64_C(0x9e3779b97f4a7c15)) >> 24);
-		while (slots[h % size].row)
-			h++;
-		slots[h % size] = c->slots[i];
-	}
-	free(c->slots);
-	c->slots = slots;
-	c->size = size;
-	return 0;
-}
-
 const struct cfi_row *cfi_row(struct cfi *c, uint64_t addr)
 {
 	_cleanup_(row_freep) struct cfi_row *row = NULL;
-	size_t h = (size_t)((addr * UINT64_C(0x9e3779b97f4a7c15)) >> 24);
+	const struct cfi_row *known = hashmap_pointer(&c->rows, addr);
 
-	for (; c->slots[h % c->size].row; h++)
-		if (c->slots[h % c->size].addr == addr)
-			return c->slots[h % c->size].row;
-	if (c->n + 1 > c->size / 2) {
-		if (slots_grow(c) < 0)
-			return NULL;
-		h = (size_t)((addr * UINT64_C(0x9e3779b97f4a7c15)) >> 24);
-		while (c->slots[h % c->size].row)
-			h++;
-	}
+	if (known)
+		return known;
 	if (!budget_take(c->budget, sizeof(*row)))
 		return NULL;
 	row = calloc(1, sizeof(*row));
-	if (!row) {
+	if (!row || hashmap_put_pointer(&c->rows, addr, row) < 0) {
 		budget_give(c->budget, sizeof(*row));
 		return NULL;
 	}
 	row_fill(c, addr, row);
-	c->n++;
-	c->slots[h % c->size] = (struct slot){.addr = addr, .row = row};
 	return take_ptr(row);
 }
 

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
 #include "common/base/insn.h"
 #include "common/base/io.h"
 #include "common/control/json.h"
-#include "decode/base/idmap.h"
 #include "decode/calls/functions.h"
 #include "decode/object/address_space.h"
 #include "decode/object/image.h"
@@ -52,7 +52,7 @@ struct ptcode_process {
 struct ptcode {
 	struct images *images;
 	struct budget *budget;
-	struct idmap processes;
+	struct hashmap processes;
 	struct ptcode_process *all;
 	uint32_t n_versions;
 	struct callfuncs *functions;
@@ -69,7 +69,7 @@ struct ptcode {
 
 static struct ptcode_process *add_process(struct ptcode *c, uint32_t pid)
 {
-	struct ptcode_process *p = idmap_get(&c->processes, pid);
+	struct ptcode_process *p = hashmap_pointer(&c->processes, pid);
 
 	if (p)
 		return p;
@@ -80,7 +80,7 @@ static struct ptcode_process *add_process(struct ptcode *c, uint32_t pid)
 	if (!p)
 		return NULL;
 	p->pid = pid;
-	if (address_space_new(c->budget, &p->space) < 0 || idmap_put(&c->processes, pid, p) < 0) {
+	if (address_space_new(c->budget, &p->space) < 0 || hashmap_put_pointer(&c->processes, pid, p) < 0) {
 		address_space_unref(p->space);
 		free(p);
 		return NULL;
@@ -197,7 +197,7 @@ static int on_fork(struct ptcode *c, const struct perfevent *ev)
 
 	if (ev->pid == ev->fork.ppid)
 		return 0;
-	parent = idmap_get(&c->processes, ev->fork.ppid);
+	parent = hashmap_pointer(&c->processes, ev->fork.ppid);
 	p = add_process(c, ev->pid);
 	if (!p)
 		return -ENOMEM;
@@ -320,7 +320,7 @@ struct ptcode *ptcode_free(struct ptcode *c)
 		free(p->versions);
 		free(p);
 	}
-	idmap_fini(&c->processes);
+	hashmap_fini(&c->processes);
 	for (size_t i = 0; i < c->n_files; i++) {
 		for (size_t k = 0; k < c->files[i].n_chunks; k++)
 			free(c->files[i].chunks[k]);
@@ -338,7 +338,7 @@ struct ptcode *ptcode_free(struct ptcode *c)
 
 const struct ptcode_version *ptcode_at(const struct ptcode *c, uint32_t pid, uint64_t time)
 {
-	const struct ptcode_process *p = idmap_get(&c->processes, pid);
+	const struct ptcode_process *p = hashmap_pointer(&c->processes, pid);
 	uint32_t low = 0, high;
 
 	if (!p || p->n == 0)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
 #include "common/base/io.h"
-#include "decode/base/idmap.h"
 
 #define PIECE_BYTES (64u << 10)
 #define ALL_BYTES (16u << 20) /* of all threads together */
@@ -40,7 +40,7 @@ struct ptview_thread {
 
 struct ptview {
 	struct ptview_options o;
-	struct idmap threads;
+	struct hashmap threads;
 	struct ptview_thread *first, **last; /* in the order in which they came */
 	const struct ptview_thread *written; /* whose lines are last in the file */
 	size_t held; /* bytes of all threads */
@@ -271,7 +271,7 @@ struct ptview *ptview_free(struct ptview *v)
 		free(t->calls);
 		free(t);
 	}
-	idmap_fini(&v->threads);
+	hashmap_fini(&v->threads);
 	free(v->text.bytes);
 	free(v);
 	return NULL;
@@ -298,7 +298,7 @@ int ptview_finish(struct ptview *v)
 
 int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name, struct ptview_thread **ret)
 {
-	struct ptview_thread *t = idmap_get(&v->threads, tid);
+	struct ptview_thread *t = hashmap_pointer(&v->threads, tid);
 
 	if (t && t->pid == pid && strcmp(t->name, name) == 0) {
 		*ret = t;
@@ -312,7 +312,7 @@ int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name
 	t->pid = pid;
 	t->tid = tid;
 	t->name = strdup(name);
-	if (!t->name || idmap_put(&v->threads, tid, t) < 0) {
+	if (!t->name || hashmap_put_pointer(&v->threads, tid, t) < 0) {
 		free(t->name);
 		free(t);
 		return -ENOMEM;

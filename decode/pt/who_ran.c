@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
 #include "common/bundle/schedev.h"
 #include "decode/base/bytes.h"
-#include "decode/base/idmap.h"
 #include "decode/perf/data.h"
 #include "decode/perf/event.h"
 #include "decode/replay/session_internal.h"
@@ -32,7 +32,7 @@ struct ptowner {
 	struct budget *budget;
 	uint64_t charged;
 	struct cpu_changes cpus[MAX_CPUS];
-	struct idmap pids; /* by tid: the pid as a pointer */
+	struct hashmap pids; /* by tid: the pid as a pointer */
 };
 
 static int add(struct ptowner *o, uint32_t cpu, const struct change *c)
@@ -118,8 +118,8 @@ int ptowner_new(struct perfdata *pd, struct ptowner **ret)
 	pd->next = 0;
 	while (r == 0 && perfdata_next(pd, &ev)) {
 		if (ev.pid != UINT32_MAX && ev.pid != 0 && ev.tid != 0 &&
-			(uintptr_t)idmap_get(&o->pids, ev.tid) != ev.pid)
-			r = idmap_put(&o->pids, ev.tid, (void *)(uintptr_t)ev.pid);
+			(uintptr_t)hashmap_pointer(&o->pids, ev.tid) != ev.pid)
+			r = hashmap_put_pointer(&o->pids, ev.tid, (void *)(uintptr_t)ev.pid);
 		if (r < 0 || !ev.has_time || ev.cpu == PERFEVENT_NO_CPU)
 			continue;
 		if (ev.kind == PERFEVENT_SWITCH)
@@ -145,7 +145,7 @@ struct ptowner *ptowner_free(struct ptowner *o)
 		return NULL;
 	for (size_t i = 0; i < MAX_CPUS; i++)
 		free(o->cpus[i].v);
-	idmap_fini(&o->pids);
+	hashmap_fini(&o->pids);
 	budget_give(o->budget, o->charged);
 	free(o);
 	return NULL;
@@ -186,5 +186,5 @@ unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, u
 
 uint32_t ptowner_process(const struct ptowner *o, uint32_t tid)
 {
-	return (uint32_t)(uintptr_t)idmap_get(&o->pids, tid);
+	return (uint32_t)(uintptr_t)hashmap_pointer(&o->pids, tid);
 }

@@ -16,12 +16,12 @@
 
 static struct thread *thread_of(struct session *s, uint32_t pid, uint32_t *tid)
 {
-	struct thread *t = idmap_get(&s->threads, *tid);
+	struct thread *t = hashmap_pointer(&s->threads, *tid);
 	struct process *p;
 
 	if (t && t->process->pid != pid && !t->exited) {
 		*tid |= RINGEVENT_TID_MADE;
-		t = idmap_get(&s->threads, *tid);
+		t = hashmap_pointer(&s->threads, *tid);
 		if (t && t->process->pid != pid)
 			return NULL;
 	}

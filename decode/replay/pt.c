@@ -8,7 +8,6 @@
 
 #include "common/base/io.h"
 #include "common/control/json.h"
-#include "decode/base/idmap.h"
 #include "decode/calls/callstack.h"
 #include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
@@ -73,8 +72,8 @@ struct ptsession *ptsession_free(struct ptsession *p)
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
 	}
-	idmap_fini(&p->threads);
-	idmap_fini(&p->processes);
+	hashmap_fini(&p->threads);
+	hashmap_fini(&p->processes);
 	ptnotes_free(p->notes);
 	ptwork_free(p->work);
 	ptmissing_free(p->missing);
@@ -96,7 +95,7 @@ static int leave_process(struct ptsession *p, struct ptthread *t)
 	if (t->elder)
 		t->elder->sibling = t->sibling;
 	else if (t->sibling)
-		r = idmap_put(&p->processes, t->pid, t->sibling);
+		r = hashmap_put_pointer(&p->processes, t->pid, t->sibling);
 	if (t->sibling)
 		t->sibling->elder = t->elder;
 	t->sibling = t->elder = NULL;
@@ -114,8 +113,8 @@ static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
 	r = leave_process(p, t);
 	if (r < 0)
 		return r;
-	first = idmap_get(&p->processes, pid);
-	r = idmap_put(&p->processes, pid, t);
+	first = hashmap_pointer(&p->processes, pid);
+	r = hashmap_put_pointer(&p->processes, pid, t);
 	if (r < 0)
 		return r;
 	/* one that has left alone is named there still */
@@ -129,7 +128,7 @@ static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
 
 static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
 {
-	struct ptthread *t = idmap_get(&p->threads, tid);
+	struct ptthread *t = hashmap_pointer(&p->threads, tid);
 
 	if (t)
 		return enter_process(p, t, pid) < 0 ? NULL : t;
@@ -142,7 +141,7 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 	}
 	t->p = p;
 	t->tid = tid;
-	if (callstack_new(&ptsession_drawing, t, &t->calls) < 0 || idmap_put(&p->threads, tid, t) < 0) {
+	if (callstack_new(&ptsession_drawing, t, &t->calls) < 0 || hashmap_put_pointer(&p->threads, tid, t) < 0) {
 		callstack_free(t->calls);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
@@ -257,7 +256,7 @@ int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_
 
 uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
 {
-	struct ptthread *t = p->s ? idmap_get(&p->threads, tid) : NULL;
+	struct ptthread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
 	uint32_t i;
 
 	if (!t || t->n == 0)
@@ -272,7 +271,7 @@ uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
 
 int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *ev)
 {
-	const struct ptthread *parent = idmap_get(&p->threads, ev->fork.ptid);
+	const struct ptthread *parent = hashmap_pointer(&p->threads, ev->fork.ptid);
 	struct ptthread *t;
 	int r;
 
@@ -300,7 +299,7 @@ int ptsession_fork(struct ptsession *p, struct session *s, const struct perfeven
 
 int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns)
 {
-	struct ptthread *t = idmap_get(&p->processes, pid), *next;
+	struct ptthread *t = hashmap_pointer(&p->processes, pid), *next;
 	int r = ptsession_end_thread(p, s, tid, ns);
 
 	if (ns == 0)
@@ -322,14 +321,14 @@ int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_
 
 int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char *why)
 {
-	const struct ptthread *t = idmap_get(&p->threads, tid);
+	const struct ptthread *t = hashmap_pointer(&p->threads, tid);
 
 	return t && t->view && t->n ? ptview_remark(t->view, (struct ptview_time){.ns = ns}, why) : 0;
 }
 
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
 {
-	struct ptthread *t = idmap_get(&p->threads, tid);
+	struct ptthread *t = hashmap_pointer(&p->threads, tid);
 	int r;
 
 	if (!t)

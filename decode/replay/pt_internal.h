@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "decode/base/idmap.h"
+#include "common/base/hashmap.h"
 #include "decode/calls/callstack.h"
 #include "decode/dwarf/scope.h"
 #include "decode/pt/dump.h"
@@ -68,7 +68,7 @@ struct ptsession {
 	size_t forked_bytes;
 	uint64_t forks_without; /* children that begin without their parent's stack */
 	uint64_t code_ns; /* it took to open all code */
-	struct idmap threads, processes; /* the latter by pid: its first thread */
+	struct hashmap threads, processes; /* the latter by pid: its first thread */
 	struct ptthread *all, *last;
 	struct known known[KNOWN];
 	uint32_t *frames; /* of the stack table, by callfunc.id */

@@ -24,6 +24,7 @@ int session_new(const struct session_options *options, struct session **ret)
 	if (!s)
 		return -ENOMEM;
 	s->o = *options;
+	s->threads.ordered = true; /* session_begin() draws them in the map's order */
 	s->cpus = calloc(MAX_CPUS, sizeof(*s->cpus));
 	if (!s->cpus)
 		return -ENOMEM;
@@ -216,7 +217,7 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 
 	if (s->sched || ev->tid == 0 || !ev->has_time)
 		return 0;
-	o = ev->sw.has_other ? idmap_get(&s->threads, other) : NULL;
+	o = ev->sw.has_other ? hashmap_pointer(&s->threads, other) : NULL;
 	if (ev->tid == UINT32_MAX) /* the kernel has taken its number away when it leaves for the last time */
 		return !ev->sw.out ? 0
 				   : timeline_answer(timeline_switch_gone(s->o.tl, ev->time, event_cpu(ev), other,

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "decode/base/idmap.h"
+#include "common/base/hashmap.h"
 #include "decode/replay/session.h"
 #include "decode/stack/resolve.h"
 #include "decode/stack/walk.h"
@@ -41,7 +41,7 @@ struct cpu {
 
 struct session {
 	struct session_options o;
-	struct idmap processes, threads;
+	struct hashmap processes, threads;
 	struct process *all_processes;
 	struct thread *all_threads;
 	uint32_t n_processes;

@@ -30,7 +30,7 @@ struct process *session_add_process(
 		p->code.space = address_space_ref(space);
 	else if (address_space_new(s->o.budget, &p->code.space) < 0)
 		goto fail;
-	if (idmap_put(&s->processes, pid, p) < 0)
+	if (hashmap_put_pointer(&s->processes, pid, p) < 0)
 		goto fail;
 	p->next = s->all_processes;
 	s->all_processes = p;
@@ -43,7 +43,7 @@ fail:
 
 struct process *session_process(struct session *s, uint32_t pid)
 {
-	struct process *p = idmap_get(&s->processes, pid);
+	struct process *p = hashmap_pointer(&s->processes, pid);
 
 	if (!p)
 		p = session_add_process(s, pid, 0, NULL);
@@ -54,7 +54,7 @@ struct process *session_process(struct session *s, uint32_t pid)
 
 struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 {
-	struct thread *t = idmap_get(&s->threads, tid);
+	struct thread *t = hashmap_pointer(&s->threads, tid);
 	struct process *p;
 
 	if (t && t->process->pid == pid) {
@@ -76,7 +76,7 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 	}
 	t->tid = tid;
 	t->process = p;
-	if (idmap_put(&s->threads, tid, t) < 0) {
+	if (hashmap_put_pointer(&s->threads, tid, t) < 0) {
 		free(t);
 		s->no_memory++;
 		return NULL;
@@ -109,8 +109,8 @@ void session_free_tasks(struct session *s)
 		s->all_threads = t->next;
 		free(t);
 	}
-	idmap_fini(&s->processes);
-	idmap_fini(&s->threads);
+	hashmap_fini(&s->processes);
+	hashmap_fini(&s->threads);
 }
 
 int timeline_answer(int r)
@@ -149,7 +149,7 @@ int session_begin(struct session *s)
 	int r = 0;
 
 	s->begun = true;
-	while (s->o.whole_target && r >= 0 && (t = idmap_next(&s->threads, &pos)))
+	while (s->o.whole_target && r >= 0 && (t = (struct thread *)(uintptr_t)hashmap_next(&s->threads, &pos)))
 		if (!t->exited && t->tid)
 			r = session_tell_thread(s, t, 0);
 	return r;
@@ -204,8 +204,8 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 
 int session_on_fork(struct session *s, const struct perfevent *ev)
 {
-	struct process *parent = idmap_get(&s->processes, ev->fork.ppid);
-	struct process *p = idmap_get(&s->processes, ev->pid);
+	struct process *parent = hashmap_pointer(&s->processes, ev->fork.ppid);
+	struct process *p = hashmap_pointer(&s->processes, ev->pid);
 	struct thread *t, *creator;
 	int r = s->o.pt ? ptsession_fork(s->o.pt, s, ev) : 0;
 
@@ -232,7 +232,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 	}
 	if (t)
 		t->ended = false;
-	creator = idmap_get(&s->threads, ev->fork.ptid);
+	creator = hashmap_pointer(&s->threads, ev->fork.ptid);
 	if (t && creator && !t->name[0])
 		memcpy(t->name, creator->name, sizeof(t->name));
 	return t && s->begun && s->o.whole_target ? session_tell_thread(s, t, ev->time) : 0;
@@ -240,7 +240,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 
 int session_on_exit(struct session *s, const struct perfevent *ev)
 {
-	struct thread *t = idmap_get(&s->threads, ev->tid);
+	struct thread *t = hashmap_pointer(&s->threads, ev->tid);
 
 	if (!t)
 		return 0;

@@ -96,7 +96,7 @@ static void copy_comm(char *dst, size_t size, const uint8_t *comm)
 /* The thread of that number; of one that is new the process is not known, and it stands for it. */
 static struct thread *thread_named(struct session *s, uint32_t tid, const char *name)
 {
-	struct thread *t = idmap_get(&s->threads, tid);
+	struct thread *t = hashmap_pointer(&s->threads, tid);
 
 	if (!t || t->exited)
 		t = session_thread(s, tid, tid);

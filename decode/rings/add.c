@@ -206,7 +206,7 @@ static uint32_t tid_of(struct ringevents *r, const struct ringsource *src, const
 	const uint32_t nstid = seg->nstid;
 	/* a writer that nobody knows is another one in each ring */
 	const uint64_t id = nstid ? nstid : UINT64_C(1) << 32 | seg->ring;
-	uint32_t tid = keymap_get(&r->tids, seg->source, id);
+	uint32_t tid = hashmap_index(&r->tids, seg->source, id);
 
 	if (tid)
 		return tid;
@@ -215,7 +215,7 @@ static uint32_t tid_of(struct ringevents *r, const struct ringsource *src, const
 	if (r->n_made == RINGEVENTS_MAX_STACKS)
 		return 0;
 	tid = RINGEVENT_TID_MADE + r->n_made;
-	if (keymap_put(&r->tids, seg->source, id, tid) < 0)
+	if (hashmap_put(&r->tids, seg->source, id, tid) < 0)
 		return 0;
 	r->n_made++;
 	return tid;
@@ -225,11 +225,11 @@ static uint32_t stack_of(struct ringevents *r, const struct ringseg *seg)
 {
 	const uint32_t group = seg->source * 2 + (seg->fiber != 0);
 	const uint64_t id = seg->fiber ? seg->fiber : seg->tid;
-	const uint32_t known = keymap_get(&r->stacks, group, id);
+	const uint32_t known = hashmap_index(&r->stacks, group, id);
 
 	if (known)
 		return known - 1;
-	if (r->n_stacks == RINGEVENTS_MAX_STACKS || keymap_put(&r->stacks, group, id, r->n_stacks + 1) < 0)
+	if (r->n_stacks == RINGEVENTS_MAX_STACKS || hashmap_put(&r->stacks, group, id, r->n_stacks + 1) < 0)
 		return RINGSEG_NO_STACK;
 	return r->n_stacks++;
 }
@@ -374,7 +374,7 @@ static void learn_tids(struct ringevents *r, const struct ringsource *src)
 		ringfile_entry(src->file, i, &entry_u);
 		if (tid == 0 || tid > MAX_TID || entry_u.tid == 0)
 			continue;
-		if (keymap_put(&r->tids, source, entry_u.tid, tid) < 0)
+		if (hashmap_put(&r->tids, source, entry_u.tid, tid) < 0)
 			return;
 	}
 }

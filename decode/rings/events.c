@@ -54,8 +54,8 @@ struct ringevents *ringevents_free(struct ringevents *r)
 	free(r->sources);
 	free(r->recs);
 	free(r->segs);
-	keymap_fini(&r->stacks);
-	keymap_fini(&r->tids);
+	hashmap_fini(&r->stacks);
+	hashmap_fini(&r->tids);
 	budget_give(r->budget, r->charged);
 	strtab_free(r->names);
 	free(r->brackets);

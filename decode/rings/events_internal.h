@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "decode/base/keymap.h"
+#include "common/base/hashmap.h"
 #include "decode/base/strtab.h"
 #include "decode/rings/clock.h"
 #include "decode/rings/event.h"
@@ -74,8 +74,8 @@ struct ringevents {
 	size_t n_recs, cap_recs;
 	struct ringseg *segs;
 	size_t n_segs, cap_segs;
-	struct keymap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
-	struct keymap tids;   /* (file, tid in the program's eyes) to the tid that is told */
+	struct hashmap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
+	struct hashmap tids;   /* (file, tid in the program's eyes) to the tid that is told */
 	uint32_t n_stacks, n_made;
 	struct strtab *names;
 	uint64_t names_charged;

@@ -280,13 +280,13 @@ static int join_regions(struct join *j)
 
 /* ---- tasks */
 
-static int on_task_end(struct join *j, struct keymap *tasks, uint32_t end)
+static int on_task_end(struct join *j, struct hashmap *tasks, uint32_t end)
 {
 	struct ringevents *r = j->r;
 	struct ringrec *rec = &r->recs[end];
 	const uint32_t source = r->segs[rec->seg].source;
 	const uint64_t id = ringevents_slot(r, rec).a;
-	const uint32_t known = keymap_get(tasks, source, id);
+	const uint32_t known = hashmap_index(tasks, source, id);
 
 	if (known) {
 		struct ringrec *begin = &r->recs[known - 1];
@@ -305,7 +305,7 @@ static int on_task_end(struct join *j, struct keymap *tasks, uint32_t end)
 		end_drop(r, end, &r->losses.ends_without_begin);
 		return 0;
 	}
-	if (keymap_put(tasks, source, id, end + 1) < 0) {
+	if (hashmap_put(tasks, source, id, end + 1) < 0) {
 		end_drop(r, end, &r->losses.over_memory);
 		return 0;
 	}
@@ -315,7 +315,7 @@ static int on_task_end(struct join *j, struct keymap *tasks, uint32_t end)
 static int join_tasks(struct join *j)
 {
 	struct ringevents *r = j->r;
-	_cleanup_(keymap_fini) struct keymap tasks = {.slots = NULL};
+	_cleanup_(hashmap_fini) struct hashmap tasks = {.slots = NULL};
 	int ret = 0;
 
 	for (size_t i = 0; i < r->n_recs && ret == 0; i++) {
@@ -324,7 +324,7 @@ static int join_tasks(struct join *j)
 		if (rec->kind == RINGEVENT_TASK_BEGIN) {
 			const uint32_t source = r->segs[rec->seg].source;
 
-			if (keymap_put(&tasks, source, ringevents_slot(r, rec).a, (uint32_t)i + 1) < 0)
+			if (hashmap_put(&tasks, source, ringevents_slot(r, rec).a, (uint32_t)i + 1) < 0)
 				end_drop(r, (uint32_t)i, &r->losses.over_memory);
 		} else if (rec->kind == RINGEVENT_TASK_END) {
 			ret = on_task_end(j, &tasks, (uint32_t)i);

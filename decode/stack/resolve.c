@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/escape.h"
+#include "common/base/hashmap.h"
 #include "decode/dwarf/source.h"
 #include "decode/object/demangle.h"
 #include "decode/object/extents.h"
@@ -22,7 +23,7 @@
 enum unknown { KNOWN, NO_MAP, NO_IMAGE, NO_SYMBOL, NO_JIT, WRONG };
 
 struct entry {
-	uint64_t where; /* (image id | process serial << 32) + 1; 0: empty */
+	uint64_t where; /* (image id | process serial << 32) + 1 */
 	uint64_t addr;
 	uint32_t frame;
 	uint8_t how;
@@ -36,8 +37,7 @@ struct resolver {
 	struct file_requester files;
 	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
 	bool names;
-	struct entry *v;
-	size_t n, size;
+	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, ENTRY_KNOWN */
 	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
 	bool last_is_entry;
@@ -65,10 +65,6 @@ int resolver_new(struct stacktab *st, struct images *images, const struct file_r
 	r->files = *files;
 	r->names = names;
 	r->budget = budget;
-	r->size = 4096;
-	r->v = calloc(r->size, sizeof(*r->v));
-	if (!r->v)
-		return -ENOMEM;
 	r->kernel = fixed_frame(r, "[kernel]", FRAME_KIND_KERNEL);
 	r->cut = fixed_frame(r, "[callers unknown]", FRAME_KIND_MISSING);
 	r->gap = fixed_frame(r, "[caller not recorded]", FRAME_KIND_MISSING);
@@ -80,7 +76,7 @@ struct resolver *resolver_free(struct resolver *r)
 {
 	if (!r)
 		return NULL;
-	free(r->v);
+	hashmap_fini(&r->entries);
 	free(r);
 	return NULL;
 }
@@ -160,50 +156,37 @@ void code_fini(struct code *code)
 	code->perfmap = perfmap_free(code->perfmap);
 }
 
-static uint64_t entry_hash(uint64_t where, uint64_t addr, unsigned how)
-{
-	uint64_t h = (addr ^ (where << 40) ^ (where >> 24)) * UINT64_C(0x9e3779b97f4a7c15);
+#define ENTRY_KNOWN (UINT64_C(1) << 63)
 
-	return (h >> 20) + how;
+/* Serials of processes are far below 2^30: each has cost memory. */
+static uint64_t entry_owner(const struct entry *e)
+{
+	return e->where << 2 | e->how;
 }
 
-static struct entry *entry_find(struct resolver *r, uint64_t where, uint64_t addr, unsigned how)
+/* Fills what is known of its address. */
+static bool entry_find(const struct resolver *r, struct entry *e)
 {
-	uint64_t h = entry_hash(where, addr, how);
+	const uint64_t value = hashmap_get(&r->entries, entry_owner(e), e->addr);
 
-	for (;; h++) {
-		struct entry *e = &r->v[h % r->size];
-
-		if (!e->where || (e->where == where && e->addr == addr && e->how == how))
-			return e;
-	}
+	if (!value)
+		return false;
+	e->frame = (uint32_t)value;
+	e->unknown = (uint8_t)(value >> 32);
+	return true;
 }
 
 /* Without memory for more, what is there stays and the rest is worked out each time anew. */
 static void entry_add(struct resolver *r, const struct entry *e)
 {
-	if (r->n + 1 > r->size / 2) {
-		struct entry *old = r->v, *v;
-		size_t old_size = r->size;
+	const size_t more = hashmap_more_bytes(&r->entries);
 
-		v = budget_take(r->budget, r->size * 2 * sizeof(*v))
-			    ? calloc(r->size * 2, sizeof(*v))
-			    : NULL;
-		if (!v) {
-			if (r->n + 2 > r->size)
-				return;
-		} else {
-			r->v = v;
-			r->size *= 2;
-			for (size_t i = 0; i < old_size; i++)
-				if (old[i].where)
-					*entry_find(r, old[i].where, old[i].addr, old[i].how) =
-						old[i];
-			free(old);
-		}
+	if (!budget_take(r->budget, more))
+		return;
+	if (hashmap_put(&r->entries, entry_owner(e), e->addr, ENTRY_KNOWN | (uint64_t)e->unknown << 32 | e->frame) < 0) {
+		budget_give(r->budget, more);
+		return;
 	}
-	*entry_find(r, e->where, e->addr, e->how) = *e;
-	r->n++;
 	r->stats.addresses += e->how != OF_SYMBOL;
 }
 
@@ -381,10 +364,9 @@ static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
 uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct symbol *sym)
 {
 	struct entry e = {.where = (uint64_t)img->id + 1, .addr = sym->addr, .how = OF_SYMBOL};
-	const struct entry *known = entry_find(r, e.where, e.addr, e.how);
 
-	if (known->where)
-		return known->frame;
+	if (entry_find(r, &e))
+		return e.frame;
 	e.frame = symbol_frame(r, img, sym);
 	entry_add(r, &e);
 	return e.frame;
@@ -447,7 +429,7 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how)
 {
 	const struct mapping *map;
-	struct entry e = {.how = (uint8_t)how}, *known;
+	struct entry e = {.how = (uint8_t)how};
 	struct image *img = NULL;
 	uint64_t off = 0;
 
@@ -464,8 +446,7 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		e.where = ((uint64_t)code->serial << 32) + (img ? (uint64_t)img->id : 0) + 1;
 		e.addr = addr;
 	}
-	known = entry_find(r, e.where, e.addr, e.how);
-	if (!known->where) {
+	if (!entry_find(r, &e)) {
 		if (!img) {
 			/* A JIT may have unmapped it since; else a return address that leads
 			 * nowhere is none. */
@@ -482,9 +463,8 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		if (r->error)
 			return e.frame;
 		entry_add(r, &e);
-		known = &e;
 	}
-	switch ((enum unknown)known->unknown) {
+	switch ((enum unknown)e.unknown) {
 	case KNOWN:
 		break;
 	case NO_MAP:
@@ -503,5 +483,5 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		r->stats.wrong++;
 		break;
 	}
-	return known->frame;
+	return e.frame;
 }

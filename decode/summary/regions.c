@@ -29,7 +29,7 @@ void summary_regions_fini(struct regions_sums *r)
 		free(r->watched[i]);
 	free(r->watched);
 	free(r->names);
-	keymap_fini(&r->by_name);
+	hashmap_fini(&r->by_name);
 }
 
 /* ---- the waits of threads with regions */
@@ -94,7 +94,7 @@ void summary_regions_wait(struct summary *s, const struct summary_wait *w)
 
 static int sums_get(struct regions_sums *r, const struct summary_region *region, struct region_sums **ret)
 {
-	uint32_t i = keymap_get(&r->by_name, 0, region->name_id);
+	uint32_t i = hashmap_index(&r->by_name, 0, region->name_id);
 	int k;
 
 	if (!i) {
@@ -108,7 +108,7 @@ static int sums_get(struct regions_sums *r, const struct summary_region *region,
 			r->max_names = max;
 		}
 		i = r->n_names + 1;
-		k = keymap_put(&r->by_name, 0, region->name_id, i);
+		k = hashmap_put(&r->by_name, 0, region->name_id, i);
 		if (k < 0)
 			return k;
 		r->names[r->n_names++] = (struct region_sums){.name = region->name};

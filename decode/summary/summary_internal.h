@@ -2,7 +2,7 @@
 /* What decode/summary*.c share; nobody else includes it. */
 #pragma once
 
-#include "decode/base/keymap.h"
+#include "common/base/hashmap.h"
 #include "decode/summary/summary.h"
 
 #define TOP_WAITS 10u
@@ -93,7 +93,7 @@ struct watched {
 struct regions_sums {
 	struct region_sums *names;
 	uint32_t n_names, max_names;
-	struct keymap by_name; /* name_id -> index + 1 */
+	struct hashmap by_name; /* name_id -> index + 1 */
 	struct slow_region slowest[TOP_REGIONS]; /* slowest first */
 	uint32_t n_slowest;
 	struct watched **watched; /* by thread */

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include "common/base/hashmap.h"
 #include "decode/timeline/timeline_internal.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ static void task_end(struct timeline *tl, uint32_t i, uint64_t mono, const struc
 	tl->w->ops->slice_end(tl->w, k->track, mono, ev);
 	if (p)
 		tl_lane_give(&p->tasks, k->lane);
-	keymap_drop(&tl->task_map, k->pid, k->id);
+	hashmap_drop(&tl->task_map, k->pid, k->id);
 	k->track = 0;
 	tl->free_tasks[tl->n_free_tasks++] = i;
 }
@@ -117,7 +118,7 @@ static void task_end_with_note(struct timeline *tl, uint32_t i, uint64_t mono, u
 int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
 	const struct tl_event_names *n = tl->event_names;
-	uint32_t i = keymap_get(&tl->task_map, ev->pid, ev->task), lane, track;
+	uint32_t i = hashmap_index(&tl->task_map, ev->pid, ev->task), lane, track;
 	struct tl_process *p;
 	struct tl_args a;
 	int r;
@@ -132,7 +133,7 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 	if (!p || !tl_lane_take(tl, &p->tasks, p->track, "tasks", &lane, &track))
 		return TIMELINE_E_FULL;
 	i = tl->n_free_tasks ? tl->free_tasks[tl->n_free_tasks - 1] : tl->n_tasks;
-	r = keymap_put(&tl->task_map, ev->pid, ev->task, i + 1);
+	r = hashmap_put(&tl->task_map, ev->pid, ev->task, i + 1);
 	if (r < 0)
 		return r;
 	if (tl->n_free_tasks)
@@ -164,7 +165,7 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 
 int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
-	uint32_t i = keymap_get(&tl->task_map, ev->pid, ev->task);
+	uint32_t i = hashmap_index(&tl->task_map, ev->pid, ev->task);
 	struct tl_args a;
 
 	if (!i)
@@ -178,14 +179,14 @@ int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct rin
 
 uint32_t tl_task_name(const struct timeline *tl, uint32_t pid, uint64_t id)
 {
-	uint32_t i = keymap_get(&tl->task_map, pid, id);
+	uint32_t i = hashmap_index(&tl->task_map, pid, id);
 
 	return i ? tl->tasks[i - 1].name : 0;
 }
 
 uint64_t tl_task_part(struct timeline *tl, uint32_t pid, uint64_t id, uint32_t part, uint64_t mono)
 {
-	uint32_t i = id ? keymap_get(&tl->task_map, pid, id) : 0;
+	uint32_t i = id ? hashmap_index(&tl->task_map, pid, id) : 0;
 	char text[160];
 
 	if (!i)
@@ -223,5 +224,5 @@ void tl_tasks_free(struct timeline *tl)
 	}
 	free(tl->tasks);
 	free(tl->free_tasks);
-	keymap_fini(&tl->task_map);
+	hashmap_fini(&tl->task_map);
 }

@@ -15,7 +15,7 @@
 
 static int fiber_get(struct timeline *tl, uint32_t pid, uint64_t id, struct tl_fiber **ret)
 {
-	uint32_t i = keymap_get(&tl->fiber_map, pid, id);
+	uint32_t i = hashmap_index(&tl->fiber_map, pid, id);
 	struct tl_fiber *f;
 	int r;
 
@@ -37,7 +37,7 @@ static int fiber_get(struct timeline *tl, uint32_t pid, uint64_t id, struct tl_f
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	r = keymap_put(&tl->fiber_map, pid, id, tl->n_fibers + 1);
+	r = hashmap_put(&tl->fiber_map, pid, id, tl->n_fibers + 1);
 	if (r < 0) {
 		free(f);
 		return r;
@@ -179,5 +179,5 @@ void tl_fibers_free(struct timeline *tl)
 		free(tl->fibers[i]);
 	}
 	free(tl->fibers);
-	keymap_fini(&tl->fiber_map);
+	hashmap_fini(&tl->fiber_map);
 }

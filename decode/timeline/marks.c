@@ -69,7 +69,7 @@ void timeline_marks_free(struct timeline *tl)
 {
 	free(tl->loss_tracks);
 	free(tl->counters);
-	keymap_fini(&tl->counter_map);
+	hashmap_fini(&tl->counter_map);
 }
 
 static uint32_t losses_track(struct timeline *tl)
@@ -215,7 +215,7 @@ int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
 int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, const char *name,
 			   enum writer_unit unit, uint32_t *ret_track)
 {
-	uint32_t id = writer_name(tl->w, name), i = keymap_get(&tl->counter_map, pid, id);
+	uint32_t id = writer_name(tl->w, name), i = hashmap_index(&tl->counter_map, pid, id);
 	int r;
 
 	tl->stats.counters++;
@@ -234,7 +234,7 @@ int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, con
 		tl->counters = p;
 		tl->max_counters = max;
 	}
-	r = keymap_put(&tl->counter_map, pid, id, tl->n_counters + 1);
+	r = hashmap_put(&tl->counter_map, pid, id, tl->n_counters + 1);
 	if (r < 0)
 		return r;
 	*ret_track = writer_new_track(tl->w);

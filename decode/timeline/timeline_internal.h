@@ -2,7 +2,7 @@
 /* What decode/timeline*.c share; nobody else includes it. */
 #pragma once
 
-#include "decode/base/keymap.h"
+#include "common/base/hashmap.h"
 #include "decode/timeline/timeline.h"
 #include "decode/timeline/waits.h"
 #include "decode/writer/writer_internal.h"
@@ -169,15 +169,15 @@ struct timeline {
 	struct tl_gap recent_gaps[TL_RECENT_GAPS]; /* the newest, by number */
 	struct tl_counter *counters;
 	uint32_t n_counters, max_counters;
-	struct keymap counter_map; /* (pid, name) -> index + 1 */
+	struct hashmap counter_map; /* (pid, name) -> index + 1 */
 	struct tl_fiber **fibers;
 	uint32_t n_fibers, max_fibers;
-	struct keymap fiber_map; /* (pid, id) -> index + 1 */
+	struct hashmap fiber_map; /* (pid, id) -> index + 1 */
 	struct tl_task *tasks;
 	uint32_t n_tasks, max_tasks;
 	uint32_t *free_tasks; /* indexes below n_tasks, max_tasks of them have room */
 	uint32_t n_free_tasks;
-	struct keymap task_map; /* (pid, id) -> index + 1 */
+	struct hashmap task_map; /* (pid, id) -> index + 1 */
 	bool seen;	/* an event that is no early begin */
 	bool entering_early;
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */

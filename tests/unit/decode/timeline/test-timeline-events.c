@@ -18,7 +18,6 @@
 #include <cmocka.h>
 
 #include "common/base/io.h"
-#include "decode/base/keymap.h"
 #include "decode/timeline/timeline.h"
 #include "tests/unit/decode/writer/pftrace-read.h"
 
@@ -436,39 +435,6 @@ static void a_summary_is_bounded(void **state)
 	end(&x);
 }
 
-/* ---- the table behind tasks, fibers and counters */
-
-static void keys_come_and_go(void **state)
-{
-	enum { N = 3000 };
-	static uint32_t model[N];
-	struct keymap m = {.slots = NULL};
-	uint64_t s = 1;
-	uint32_t n = 0;
-
-	assert_int_equal(keymap_get(&m, 1, 1), 0);
-	keymap_drop(&m, 1, 1);
-	for (uint32_t i = 0; i < 200000; i++) {
-		uint32_t k = (uint32_t)draw(&s, N);
-
-		if (draw(&s, 2)) {
-			n += model[k] == 0;
-			model[k] = i + 1;
-			assert_int_equal(keymap_put(&m, k % 3, (uint64_t)k << 40, i + 1), 0);
-		} else {
-			n -= model[k] != 0;
-			model[k] = 0;
-			keymap_drop(&m, k % 3, (uint64_t)k << 40);
-		}
-		assert_int_equal(m.n, n);
-		k = (uint32_t)draw(&s, N);
-		assert_int_equal(keymap_get(&m, k % 3, (uint64_t)k << 40), model[k]);
-	}
-	for (uint32_t k = 0; k < N; k++)
-		assert_int_equal(keymap_get(&m, k % 3, (uint64_t)k << 40), model[k]);
-	keymap_fini(&m);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,7 +445,6 @@ int main(void)
 		cmocka_unit_test(arguments_of_any_length),
 		cmocka_unit_test(early_begins_are_not_the_recording),
 		cmocka_unit_test(a_summary_is_bounded),
-		cmocka_unit_test(keys_come_and_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
