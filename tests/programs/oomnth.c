@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,11 +25,6 @@ struct command {
 	_Atomic int64_t failed;
 	_Atomic int64_t tell;  /* callers of each failure on stderr */
 };
-
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t n, size_t size);
-extern void *__libc_realloc(void *p, size_t size);
-extern void *__libc_memalign(size_t align, size_t size);
 
 static struct command *command;
 
@@ -51,17 +46,17 @@ __attribute__((constructor)) static void begin(void)
 	command->pid = getpid();
 }
 
-static int fails(void)
+static bool malloc_fails(void)
 {
 	static _Thread_local int inside;
 	void *frames[FRAMES];
 
 	/* not in a child between vfork() or fork() and exec() */
 	if (!command || command->nth <= 0 || inside || command->pid != getpid())
-		return 0;
+		return false;
 	command->count++;
 	if (atomic_fetch_sub(&command->nth, 1) != 1)
-		return 0;
+		return false;
 	if (command->more > 0) {
 		command->more--;
 		command->nth = 1;
@@ -74,51 +69,7 @@ static int fails(void)
 		inside = 0;
 	}
 	errno = ENOMEM;
-	return 1;
+	return true;
 }
 
-void *malloc(size_t size)
-{
-	return fails() ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-	return fails() ? NULL : __libc_realloc(p, size);
-}
-
-void *reallocarray(void *p, size_t n, size_t size)
-{
-	size_t bytes;
-
-	if (__builtin_mul_overflow(n, size, &bytes)) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	return realloc(p, bytes);
-}
-
-void *memalign(size_t align, size_t size)
-{
-	return fails() ? NULL : __libc_memalign(align, size);
-}
-
-void *aligned_alloc(size_t align, size_t size)
-{
-	return memalign(align, size);
-}
-
-int posix_memalign(void **ret, size_t align, size_t size)
-{
-	void *p = memalign(align, size);
-
-	if (!p)
-		return ENOMEM;
-	*ret = p;
-	return 0;
-}
+#include "tests/programs/failing_malloc.h"

@@ -287,33 +287,16 @@ static void test_bundle_open(void **state)
 /* ---- memory fails */
 
 #ifndef __SANITIZE_ADDRESS__
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t n, size_t size);
-extern void *__libc_realloc(void *p, size_t size);
+static long fail_in; /* the n-th from now, and all after it; 0: none */
 
-static long fail_in; /* the n-th from now, and all behind it; 0: none */
-
-static bool fails(void)
+static bool malloc_fails(void)
 {
 	if (fail_in > 1)
 		fail_in--;
 	return fail_in == 1;
 }
 
-void *malloc(size_t size)
-{
-	return fails() ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-	return fails() ? NULL : __libc_realloc(p, size);
-}
+#include "tests/programs/failing_malloc.h"
 
 static void test_removing_needs_no_memory(void **state)
 {

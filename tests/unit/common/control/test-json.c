@@ -332,47 +332,15 @@ static void test_made(void **state)
 /* ---- the n-th allocation fails */
 
 #ifndef __SANITIZE_ADDRESS__
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t n, size_t size);
-extern void *__libc_realloc(void *p, size_t size);
-extern void __libc_free(void *p);
+static long fail_in;
 
-static long fail_in, live;
-
-static bool fails(void)
+static bool malloc_fails(void)
 {
 	return fail_in > 0 && --fail_in == 0;
 }
 
-static void *counted(void *p)
-{
-	live += p != NULL;
-	return p;
-}
-
-void *malloc(size_t size)
-{
-	return fails() ? NULL : counted(__libc_malloc(size));
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : counted(__libc_calloc(n, size));
-}
-
-void *realloc(void *p, size_t size)
-{
-	void *q = fails() ? NULL : __libc_realloc(p, size);
-
-	live += q && !p;
-	return q;
-}
-
-void free(void *p)
-{
-	live -= p != NULL;
-	__libc_free(p);
-}
+#define MALLOC_COUNTED
+#include "tests/programs/failing_malloc.h"
 
 /* A member for each call that may fail, and enough of them for tables and arrays to grow. */
 static struct json_object *build(struct json_object *shared)
@@ -410,7 +378,7 @@ static void test_no_memory(void **state)
 	(void)state;
 	assert_non_null(want);
 	for (n = 1; !all; n++) {
-		long before = live;
+		long before = malloc_live;
 		struct json_object *o = NULL;
 		int r;
 
@@ -422,11 +390,11 @@ static void test_no_memory(void **state)
 		if (all)
 			assert_string_equal(json_text(o, NULL), text);
 		json_object_put(o);
-		assert_int_equal(live, before);
+		assert_int_equal(malloc_live, before);
 	}
 	assert_true(n > 60);
 	for (n = 1, all = false; !all; n++) {
-		long before = live;
+		long before = malloc_live;
 		struct json_object *o;
 		const char *got;
 
@@ -442,7 +410,7 @@ static void test_no_memory(void **state)
 		/* Not for want of memory now: what is missing stays missing. */
 		assert_true(all || !o || got || !json_text(o, NULL) || strcmp(json_text(o, NULL), want) == 0);
 		json_object_put(o);
-		assert_int_equal(live, before);
+		assert_int_equal(malloc_live, before);
 	}
 	assert_true(n > 400);
 }

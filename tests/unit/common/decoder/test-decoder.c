@@ -18,31 +18,14 @@
 #define END_MS 20000
 
 #ifndef __SANITIZE_ADDRESS__
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t n, size_t size);
-extern void *__libc_realloc(void *p, size_t size);
-
 static long fail_in; /* the n-th from now; 0: none */
 
-static bool fails(void)
+static bool malloc_fails(void)
 {
 	return fail_in > 0 && --fail_in == 0;
 }
 
-void *malloc(size_t size)
-{
-	return fails() ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-	return fails() ? NULL : __libc_realloc(p, size);
-}
+#include "tests/programs/failing_malloc.h"
 
 struct scene {
 	long nth;
