@@ -13,7 +13,7 @@
 #include "common/base/cleanup.h"
 
 /*
- * Whether only the kernel and the machine's administrator stand behind the file: file systems that users cannot
+ * Whether only the kernel and the machine's administrator vouch for the file: file systems that users cannot
  * serve; and overlays (of containers) that are mounted in the first process's mount namespace too, which no user reaches.
  * What is not known is not trusted. `pid` is a process that
  * sees the file's mount, 0 if none is known.

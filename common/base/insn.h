@@ -15,7 +15,7 @@
 #define INSN_MAX 15u
 
 enum insn_kind {
-	INSN_OTHER,	    /* goes on behind itself */
+	INSN_OTHER,	    /* the next instruction follows */
 	INSN_COND,	    /* conditional, direct: a TNT bit says whether it jumps */
 	INSN_JUMP,	    /* direct */
 	INSN_CALL,	    /* direct; not to the next instruction: that is INSN_CALL_NEXT */

@@ -48,7 +48,7 @@ void proc_close(struct proc *proc);
 /* Whether the process has not ended (a zombie has). */
 bool proc_alive(const struct proc *proc);
 bool pidfd_alive(int pidfd);
-/* The pid behind a pidfd: 0 or PROC_E_GONE, PROC_E_MISMATCH (no pidfd), -errno. */
+/* The pid of a pidfd: 0 or PROC_E_GONE, PROC_E_MISMATCH (no pidfd), -errno. */
 int pidfd_pid(int pidfd, pid_t *ret) _must_check_;
 
 struct proc_stat {
@@ -97,7 +97,7 @@ struct proc_map {
 	size_t path_len;
 };
 /*
- * The line at *pos; moves *pos behind it. 1, 0 at the end, -EBADMSG for a line that is none (*pos
+ * The line at *pos; moves *pos past it. 1, 0 at the end, -EBADMSG for a line that is none (*pos
  * is moved). A newline in a path is octal-escaped by the kernel, other bytes are as they are.
  */
 int proc_map_next(const char *text, size_t len, size_t *pos, struct proc_map *ret);

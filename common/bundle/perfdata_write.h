@@ -9,7 +9,7 @@
  *
  * Records of loss (PERF_RECORD_LOST, LOST_SAMPLES) make stock perf print warnings, and they say
  * nothing that perf shows otherwise. They are kept out of the file and handed to meta.json by
- * perfdata_losses(), where every loss of a bundle is told.
+ * perfdata_losses(), which reports every loss of a bundle.
  *
  * One thread at a time; the fd stays the caller's and is written from its start.
  */
@@ -28,11 +28,11 @@
 
 struct perfdata_writer;
 
-/* What is in the file; the numbers that meta.json tells and that `perf script` finds again. */
+/* What is in the file; the numbers that meta.json has and that `perf script` finds again. */
 struct perfdata_counts {
 	uint64_t records, bytes; /* but for the bytes that follow AUXTRACE records */
 	uint64_t samples, mmaps, comms, execs, forks, exits, namespaces, switches, others;
-	/* told by LOST and LOST_SAMPLES records, which are not in the file */
+	/* from LOST and LOST_SAMPLES records, which are not in the file */
 	uint64_t lost_records, lost_events;
 };
 

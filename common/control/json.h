@@ -6,7 +6,7 @@
  * that do not fit are clamped, lone surrogates become question marks. And it cannot bear that memory
  * fails: its tokener crashes, its writer leaves out what had no room. So its trees are all that is
  * used of it: a scanner without recursion knows the whole grammar and the limits, the tree is built
- * from what it tells, and the text is written here.
+ * from what it reports, and the text is written here.
  *
  * Knows nothing of methods or messages (common/control/protocol.h does).
  */
@@ -33,7 +33,7 @@ static inline void json_putp(struct json_object **o)
 /*
  * Parses `len` bytes as exactly one JSON value of at most `max_len` bytes and JSON_DEPTH_MAX
  * levels: valid UTF-8, no NUL (also not as an escape), no key twice in an object, integers that
- * fit int64, other numbers finite, nothing behind the value but white space. Returns 0,
+ * fit int64, other numbers finite, nothing after the value but white space. Returns 0,
  * JSON_E_INVALID with a sentence in `why` (may be NULL), or -ENOMEM.
  */
 int json_parse(const char *text, size_t len, size_t max_len, struct json_object **ret, char *why, size_t why_size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grammar by itself, for json.c: is this text strict JSON within the limits of json.h? What is
- * found on the way is told in the order of the text. Allocates nothing.
+ * The grammar by itself, for json.c: is this text strict JSON within the limits of json.h? What it
+ * finds it reports in the order of the text. Allocates nothing.
  */
 #pragma once
 

@@ -92,7 +92,7 @@ int decoder_start(const struct decoder_options *options, struct json_object *job
 	if (d->pidfd < 0)
 		return -errno;
 	r = decoder_packet_send(d->link_fd, DECODER_PACKET_JOB, job, fds, n_fds, MSG_DONTWAIT);
-	if (r < 0 && r != -EPIPE) /* EPIPE: exec failed or it died; on_end tells */
+	if (r < 0 && r != -EPIPE) /* EPIPE: exec failed or it died; on_end reports it */
 		return r;
 	*ret = take_ptr(d);
 	return 0;
@@ -159,7 +159,7 @@ void decoder_cancel(struct decoder *d)
 {
 	struct json_object *body = json_object_new_object();
 
-	/* Where it cannot even be told, killing it is the answer; so is the caller's timeout. */
+	/* A decoder that the message does not reach is killed. One that ignores it meets the caller's timeout. */
 	if (!body || decoder_packet_send(d->link_fd, DECODER_PACKET_CANCEL, body, NULL, 0, MSG_DONTWAIT) < 0)
 		decoder_kill(d);
 	json_object_put(body);

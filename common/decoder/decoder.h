@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parent's side of one tracerd-decode process: starts it with limits and without privilege,
- * speaks the link of common/decoder/protocol.h and tells the owner by callbacks. Used by the daemon on its
+ * speaks the protocol of common/decoder/protocol.h and calls its owner back. Used by the daemon on its
  * libevent loop and by tracectl on poll(); knows neither.
  *
  *   decoder_start -> (on_request, on_verdict, on_progress)* -> on_end, exactly once -> decoder_free

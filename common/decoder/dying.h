@@ -2,7 +2,7 @@
 /*
  * Decoders that were killed and have not died yet. A process that waits for a file system dies when that answers, which
  * may be never; nobody waits for it. For common/decoder/decoder.c, which puts them here, and for the program around it, which
- * reaps them when their descriptor says so, and tells how many there are.
+ * reaps them when their descriptor says so, and reports how many there are.
  *
  * They are children of the process, so there is one list. One thread uses it: the one that starts decoders.
  */

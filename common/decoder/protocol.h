@@ -13,7 +13,7 @@
  * Numbers of requests rise, so each is of one NEED. What the file of a NEED is, only the decoder knows: it has looked
  * into it. A parent copies nothing before the verdict says "recognised", which means of
  *
- *   object    an ELF file with code, with the build id that was asked for, or that the recording tells of its path
+ *   object    an ELF file with code, with the build id that was asked for, or that the recording has for its path
  *   debug     an ELF file with the build id that was asked for; .gnu_debuglink's CRC alone is not enough
  *   dwz       the same
  *   perfmap   entries of a JIT's map in all but very few of its lines (decode/object/perfmap.h)

@@ -19,7 +19,7 @@ struct file_requester {
 		int *ret_fd);
 	void *arg;
 	/*
-	 * Says of a file that was found whether it is what was asked for (common/decoder/protocol.h tells what that means). Due
+	 * Says of a file that was found whether it is what was asked for (common/decoder/protocol.h says what that means). Due
 	 * for each of them, before the next is asked for. 0, or as ask(). NULL where nobody wants to know.
 	 */
 	int (*judge)(void *arg, const struct file_answer *file, bool recognised);

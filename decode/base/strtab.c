@@ -12,6 +12,7 @@
 #define FIRST_SLOTS 1024u
 #define FIRST_ENTRIES 512u
 
+/* Own tables and not common/base/hashmap.h: a key is a text, which the entry holds, and a map's slot is six times as large. */
 struct entry {
 	const char *text;
 	uint32_t len;

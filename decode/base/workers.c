@@ -64,7 +64,7 @@ static struct work *queue_take_this(struct queue *q, struct work *wanted)
 	return NULL;
 }
 
-/* Does it, without the lock; the caller is told if it waits for it. */
+/* Does it, without the lock, and wakes the caller if it waits for it. */
 static void perform(struct workers *w, struct work *work, unsigned int worker)
 {
 	(void)pthread_mutex_unlock(&w->lock);

@@ -329,7 +329,7 @@ static int compare_codes(const void *a, const void *b)
 	return x->code < y->code ? -1 : x->code > y->code;
 }
 
-/* One attribute of an abbreviation; false behind the last, or where the cursor has failed. */
+/* One attribute of an abbreviation; false after the last, or where the cursor has failed. */
 static bool read_attr(struct bytes *b, struct dwarf_attr *ret)
 {
 	const uint64_t name = bytes_uleb(b), form = bytes_uleb(b);
@@ -461,7 +461,7 @@ bool dwarf_unit_open(struct dwarf_unit *u)
 	/* Behind the headers of these tables, where nobody says so. */
 	u->addr_base = u->str_base = 8;
 	u->rnglists_base = 12;
-	/* First where its tables begin: other attributes may stand in front of that. */
+	/* First where its tables begin: other attributes may precede that one. */
 	if (!dwarf_entry_read(u, u->die, &e, &next)) {
 		u->dwarf->stats.broken++;
 		return false;

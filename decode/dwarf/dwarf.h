@@ -74,7 +74,7 @@ struct dwarf_entry {
 	uint64_t low, high, ranges, entry_pc;
 	const char *name, *linkage_name, *dir;
 	struct dwarf_ref origin; /* DW_AT_abstract_origin, else DW_AT_specification */
-	uint32_t decl_file, decl_line, call_file, call_line; /* 0: not told */
+	uint32_t decl_file, decl_line, call_file, call_line; /* 0: not known */
 	bool has_stmt;
 	uint64_t stmt, addr_base, str_base, rnglists_base;
 };

@@ -50,7 +50,7 @@ static const struct dwarf_scope *change(const struct inlines_ops *ops, void *arg
 	return to;
 }
 
-/* Where the line leaves what `s` is around, which it is in at `ip`; behind `last` where it does not. */
+/* Where the line leaves what `s` is around, which it is in at `ip`; after `last` where it does not. */
 static uint64_t leaves(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *s, uint64_t ip, uint64_t last)
 {
 	for (unsigned int i = 0; i < INLINES_LOOK_AHEAD && ip <= last; i++) {
@@ -75,7 +75,7 @@ static bool begins_between(const struct inlines_ops *ops, void *arg, const struc
 /*
  * Whether what is at `ip` is but mixed into the call that `now` is in (in `both`, which is around it and around what is
  * there): this goes on further along the line. In between there may be code around it, pieces of calls that have not begun,
- * and one whose begin was moved up, for it goes on behind that: *ret_late, which has begun when the line comes to it again.
+ * and one whose begin was moved up, for it goes on after that: *ret_late, which has begun when the line comes to it again.
  */
 static bool goes_on(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now,
 		    const struct dwarf_scope *both, uint64_t ip, uint64_t last, const struct dwarf_scope **ret_late)

@@ -7,7 +7,7 @@
  * line of code a call therefore goes on where the line comes back into it, but not to its first instruction: that is another
  * call. Otherwise it ends where its code is left. Nor has a call begun where a line passes but a piece of it that is not
  * its begin. So calls of a loop that was unrolled into one straight line are one, for
- * nothing tells them from one call in pieces.
+ * nothing distinguishes them from one call in pieces.
  */
 #pragma once
 
@@ -23,14 +23,14 @@ struct inlines_ops {
 	const struct dwarf_scope *(*at)(void *arg, uint64_t ip, uint64_t *ret_end);
 	/* The first instruction of a call that `ip` lies in. */
 	uint64_t (*entry)(void *arg, const struct dwarf_scope *s, uint64_t ip);
-	/* In front of the instruction at `ip` a call begins within the others; the innermost n end. */
+	/* Before the instruction at `ip` a call begins within the others; the innermost n end. */
 	void (*begin)(void *arg, const struct dwarf_scope *s, uint64_t ip);
 	void (*end)(void *arg, uint32_t n, uint64_t ip);
 };
 
 /*
  * From `now`, the innermost inlined call that is open (NULL: none), to what is at `ip`, where control goes on. `last` ends the
- * line that begins there. `straight`: it is the same line to the compiler, behind a call or a branch that was not
+ * line that begins there. `straight`: it is the same line to the compiler, after a call or a branch that was not
  * taken. Answers what is open then.
  */
 const struct dwarf_scope *inlines_go(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now, uint64_t ip,

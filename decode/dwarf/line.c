@@ -11,12 +11,12 @@
 
 #include "decode/dwarf/dwarf_internal.h"
 
-#define MAX_FORMATS 16u /* what DWARF 5 tells of a file */
+#define MAX_FORMATS 16u /* what DWARF 5 says about a file */
 
 struct row {
 	uint64_t addr;
 	uint32_t file, line; /* line 0: nothing from here on */
-	uint32_t order;	     /* in which it was told */
+	uint32_t order;	     /* in which the table has it */
 	bool end;
 };
 
@@ -94,7 +94,7 @@ static bool read_names_old(struct dwarf_unit *u, struct bytes *b, struct dwarf_l
 	const char *name;
 	size_t n;
 
-	/* the first directory is the unit's own, and not told */
+	/* the first directory is the unit's own, and not in the table */
 	if (!add_dir(u->dwarf, l, u->dir))
 		return false;
 	while ((name = bytes_str(b, &n)) && n)
@@ -225,7 +225,7 @@ static void add_row(struct machine *m, bool end)
 	struct row *last = l->n > m->begin ? &l->rows[l->n - 1] : NULL;
 	const uint32_t line = end ? 0 : m->line;
 
-	/* the last that is told of an address counts; what says the same again says nothing */
+	/* an address has the last row of it; a row that repeats the one before adds nothing */
 	if (last && last->addr == m->addr && !end) {
 		last->file = m->file;
 		last->line = line;
@@ -338,7 +338,7 @@ static void run(struct machine *m, const struct head *h)
 	m->l->n = m->begin;
 }
 
-/* In order of address; at one address the end of what was there, then what was told last. */
+/* In order of address; at one address the end of what was there, then the last row. */
 static int compare_rows(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;

@@ -16,5 +16,5 @@
 /* The line of an address; 0: it has none. *ret_file is a number for dwarf_file_path(). */
 uint32_t dwarf_line_at(struct dwarf_unit *u, uint64_t addr, uint32_t *ret_file);
 
-/* A file of the unit's table, absolute where the unit tells its directory; as it stands there. False: there is no such file. */
+/* A file of the unit's table, absolute where the unit names its directory; as it stands there. False: there is no such file. */
 bool dwarf_file_path(struct dwarf_unit *u, uint32_t file, char *buf, size_t size);

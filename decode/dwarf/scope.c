@@ -268,7 +268,7 @@ static void add_part(struct dwarf_scopes *s, uint64_t start, const struct dwarf_
 
 /*
  * From what covers what to which is the innermost where: each begins at most one part, and ends at most one. Of what
- * is open (a stack in the array itself, in front of what is still to come) the last that began counts.
+ * is open (a stack in the array itself, before what is still to come) the last that began counts.
  */
 static int make_parts(struct reading *rd)
 {
@@ -377,7 +377,7 @@ void dwarf_scope_name(const struct dwarf_scope *s, struct dwarf_name *ret)
 			ret->name = e.name;
 		if (!ret->linkage_name)
 			ret->linkage_name = e.linkage_name;
-		/* a definition's own place, not that of the declaration in its class; in the same file it tells the line only */
+		/* a definition's own place, not that of the declaration in its class; in the same file it has the line only */
 		if (!ret->line)
 			ret->line = e.decl_line;
 		if (!ret->unit && e.has_decl_file) {

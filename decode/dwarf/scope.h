@@ -18,7 +18,7 @@ struct dwarf_scope {
 	struct dwarf_unit *unit;
 	uint64_t off;	/* its entry */
 	uint64_t entry; /* its first instruction; 0: not known */
-	uint32_t call_file, call_line; /* of what was inlined: where it is called; 0: not told */
+	uint32_t call_file, call_line; /* of what was inlined: where it is called; 0: not known */
 	uint32_t depth; /* of a function 0 */
 };
 
@@ -28,7 +28,7 @@ struct dwarf_unit *dwarf_unit_of(struct dwarf *d, uint64_t addr);
 /* The innermost scope at an address, and how far that is true; NULL: none is known, likewise. */
 const struct dwarf_scope *dwarf_scope_at(struct dwarf *d, uint64_t addr, uint64_t *ret_end);
 
-/* What a scope is called and where it is declared; what is not told is NULL or 0. Borrowed. */
+/* What a scope is called and where it is declared; what is not known is NULL or 0. Borrowed. */
 struct dwarf_name {
 	const char *name, *linkage_name;
 	struct dwarf_unit *unit; /* whose number `file` is */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where in the source code something is: the declaration of a function, the line of an instruction, the calls that
- * were inlined around it. Reads the debug information of images, as they are asked for. What is told is text, safe to show;
- * it lives as long as the source.
+ * were inlined around it. Reads the debug information of images, as they are asked for. Answers are text, safe to show;
+ * they live as long as the source.
  */
 #pragma once
 

@@ -230,7 +230,7 @@ static int job_run(struct job *j)
 	return r;
 }
 
-/* What was to be told lacks something for want of memory; by now the decoder's own is free again. */
+/* The result lacks something for want of memory; by now the decoder's own is free again. */
 static int answer_no_memory(struct job *j)
 {
 	_cleanup_json_ struct json_object *body = json_object_new_object();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The decoder's end of the link to its parent (common/decoder/protocol.h): asks for files and waits for the
- * answer, tells what the file is, tells progress, notices CANCEL. One question is open at a time.
+ * answer, says what the file is, reports progress, notices CANCEL. One question is open at a time.
  */
 #pragma once
 

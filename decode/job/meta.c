@@ -139,7 +139,7 @@ static void read_gaps(struct meta *m, struct json_object *list)
 	}
 }
 
-/* LOST and LOST_SAMPLES records, which are told here and not in perf.data. */
+/* LOST and LOST_SAMPLES records, which are here and not in perf.data. */
 static void read_lost(struct meta *m, struct json_object *list)
 {
 	size_t n = list ? json_object_array_length(list) : 0;

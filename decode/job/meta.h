@@ -36,12 +36,12 @@ struct meta {
 	size_t n_rings, rings_left_out;
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
-	uint64_t frozen_raw; /* 0: not told */
-	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not told */
+	uint64_t frozen_raw; /* 0: not known */
+	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not known */
 	/* the region that was over its threshold; end 0: it was none */
 	struct {
 		char region[896]; /* escaped */
-		uint32_t tid;	  /* 0: not told */
+		uint32_t tid;	  /* 0: not known */
 		uint64_t begin_raw, end_raw, over;
 	} slow;
 	char kernel_release[128], machine[128];

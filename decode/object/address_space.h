@@ -44,7 +44,7 @@ int address_space_set(struct address_space **s, const struct mapping *map) _must
 /* The mapping that holds `addr`, or NULL. Valid until the space changes. */
 const struct mapping *address_space_find(const struct address_space *s, uint64_t addr);
 
-/* The index of the first mapping that ends behind `addr`; address_space_count(): none does. */
+/* The index of the first mapping that ends after `addr`; address_space_count(): none does. */
 uint32_t address_space_from(const struct address_space *s, uint64_t addr);
 
 uint32_t address_space_count(const struct address_space *s);

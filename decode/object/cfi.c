@@ -95,7 +95,7 @@ static bool op_is_breg(const Dwarf_Op *op, uint8_t *ret_reg, int64_t *ret_off)
 	return *ret_reg < CFI_N_REGS;
 }
 
-/* elfutils describes each rule as a location expression: the common ones are told apart here. */
+/* elfutils describes each rule as a location expression: the common ones are recognised here. */
 static struct cfi_rule rule_of(const Dwarf_Op *ops, size_t n)
 {
 	struct cfi_rule r = {.kind = CFI_UNDEFINED};

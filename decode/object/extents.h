@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where the functions of one image begin and end, by its unwind table (.eh_frame): compilers
- * describe every function there, and strip leaves it. What tells two functions without names
- * apart. Read whole at first use, then sorted for bsearch.
+ * describe every function there, and strip leaves it. Two functions without names
+ * are distinguished by it. Read whole at first use, then sorted for bsearch.
  *
  * The section is hostile: every number is checked, and what is broken is left out. Addresses are
  * the ELF's own; processes, names and how to unwind are not known here.

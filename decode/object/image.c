@@ -126,7 +126,7 @@ static bool build_id_is(Elf *elf, const uint8_t *id, size_t size)
 	       memcmp(found, id, size) == 0;
 }
 
-/* The ELF behind the image's fd or memory; every failure leaves a state. */
+/* The ELF of the image's fd or memory; every failure leaves a state. */
 static void image_parse(struct images *t, struct image *img, bool changed)
 {
 	const struct expected *e = NULL;

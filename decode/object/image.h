@@ -55,7 +55,7 @@ struct image {
 	char *text; /* the same as text, for people */
 	uint32_t maj, min;
 	uint64_t ino;
-	uint8_t build_id[20]; /* expected; size 0: not told */
+	uint8_t build_id[20]; /* expected; size 0: not known */
 	uint8_t build_id_size;
 	uint32_t pid; /* the first process that had it mapped; who to ask for it */
 

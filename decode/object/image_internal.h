@@ -25,7 +25,7 @@ struct images {
 	struct images_stats stats;
 };
 
-/* The build id that the recording tells for a path, or NULL. */
+/* The build id that the recording has for a path, or NULL. */
 const struct expected *images_expected(struct images *t, char *path);
 
 void image_free(struct image *img);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The landing pads of one image: where an exception that comes out of a call goes on, by the tables that compilers write for the
- * unwinder (.gcc_except_table). What tells which of several calls of one function caught it. Built once, then read by any
+ * unwinder (.gcc_except_table). It says which of several calls of one function caught it. Built once, then read by any
  * thread. The section is hostile: every number is checked, what is broken is left out. Addresses are the ELF's own.
  */
 #pragma once

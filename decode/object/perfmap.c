@@ -39,7 +39,7 @@ struct perfmap *perfmap_free(struct perfmap *m)
 	return NULL;
 }
 
-/* A hex number (with or without 0x) and the spaces behind it. */
+/* A hex number (with or without 0x) and the spaces after it. */
 static bool parse_hex(const char **p, const char *end, uint64_t *ret)
 {
 	const char *s = *p;

@@ -13,7 +13,7 @@
 #include "decode/object/symbols.h"
 
 #define MIN_SIZE 48u      /* shorter ones are leaves and thunks */
-#define LOOK_AT 64u       /* shrink-wrapping moves the prologue behind an early test */
+#define LOOK_AT 64u       /* shrink-wrapping moves the prologue after an early test */
 #define MAX_JUDGED 20000u /* enough for any verdict */
 #define MAX_TEXT (512u << 20)
 

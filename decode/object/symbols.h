@@ -26,7 +26,7 @@ struct symbol {
 	uint32_t name_len;
 	uint8_t rank; /* which of two names for one address is shown: the higher */
 	bool plt;     /* its entry in the procedure linkage table; shown as name@plt */
-	bool sized;   /* `size` was told, not guessed from what follows */
+	bool sized;   /* `size` is the table's, not guessed from what follows */
 	bool label;   /* neither type nor size: it may lie within a function */
 };
 

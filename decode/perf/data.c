@@ -93,7 +93,7 @@ static int read_attrs(struct perfdata *pd, uint64_t off, uint64_t size, uint64_t
 	return 0;
 }
 
-/* The sections lie behind the data, in the order of their bits. A file cut short has lost them. */
+/* The sections follow the data, in the order of their bits. A file cut short has lost them. */
 static void read_features(struct perfdata *pd, uint64_t table)
 {
 	for (unsigned bit = 0; bit < PERFDATA_FEAT_MAX; bit++) {
@@ -135,8 +135,8 @@ static int read_file_header(struct perfdata *pd, const uint8_t *header)
 	if (data_off > file)
 		return PERFDATA_E_HEADER;
 	pd->data_off = data_off;
-	/* A recorder that was killed leaves the size at 0: then everything behind is data. One that
-	 * writes its attributes behind the data, as tracerd does, was not: there is no data. */
+	/* A recorder that was killed leaves the size at 0: then everything after it is data. One that
+	 * writes its attributes after the data, as tracerd does, was not: there is no data. */
 	if ((data_size == 0 && attrs_off <= data_off) || !range_in(data_off, data_size, file)) {
 		if (data_size)
 			pd->losses.torn++;

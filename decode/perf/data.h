@@ -99,7 +99,7 @@ struct perfdata_build_id {
 	uint8_t id[20];
 };
 
-/* A piece of AUX data: what one AUXTRACE record has behind it. */
+/* A piece of AUX data: what follows one AUXTRACE record. */
 struct perfdata_aux {
 	uint64_t off, size; /* of the bytes; off as for perfsource_get() */
 	uint64_t aux_offset; /* where they lay in the buffer, counted from the recording's begin */
@@ -136,10 +136,10 @@ struct perfdata {
 
 	struct perfdata_build_id *build_ids;
 	uint32_t n_build_ids;
-	char *command;	 /* that recorded, without its arguments; NULL: not told */
-	char *osrelease; /* NULL: not told */
+	char *command;	 /* that recorded, without its arguments; NULL: not known */
+	char *osrelease; /* NULL: not known */
 	char *arch;
-	uint64_t clock_res; /* CLOCKID: 0 not told */
+	uint64_t clock_res; /* CLOCKID; 0: not known */
 	struct {
 		bool known;
 		int32_t clockid;

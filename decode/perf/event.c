@@ -107,7 +107,7 @@ static void parse_sample(struct bytes *b, const struct perfattr *a, struct perfe
 			s->stack_size = s->stack ? (copied < size ? copied : size) : 0;
 		}
 	}
-	/* What else a sample may hold lies behind and is not used. */
+	/* What else a sample may hold follows and is not used. */
 }
 
 static void parse_trailer(const uint8_t *p, const struct perfattr *a, struct perfevent *ev)

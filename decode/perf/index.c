@@ -98,7 +98,7 @@ static void walk_compressed(struct walk *w, uint64_t off, const uint8_t *rec, si
 			return;
 		}
 		perfsource_commit(pd->src, out.pos);
-		/* a full buffer may have more behind it */
+		/* after a full buffer there may be more */
 		if (in.pos == in.size && out.pos < out.size)
 			return;
 		if (in.pos == before && out.pos == 0)
@@ -169,7 +169,7 @@ static void add_aux(struct perfdata *pd, uint64_t off, const uint8_t *rec)
 	};
 }
 
-/* Returns how far to go on from `off`: the record's size, more for one with data behind it. */
+/* Returns how far to go on from `off`: the record's size, more for one that data follow. */
 static int walk_user(
 	struct walk *w, uint64_t off, const uint8_t *rec, size_t size, uint64_t *ret_step)
 {
@@ -235,7 +235,7 @@ static int walk_user(
 }
 
 /*
- * Walks the records in [*pos, end) and leaves *pos behind the last whole one. In the arena an
+ * Walks the records in [*pos, end) and leaves *pos after the last whole one. In the arena an
  * incomplete record at the end waits for the next compressed record.
  */
 static int walk_run(
@@ -254,7 +254,7 @@ static int walk_run(
 	struct walk *w, uint64_t *pos, uint64_t end, perfdata_progress_fn progress, void *arg)
 {
 	struct perfdata *pd = w->pd;
-	uint64_t arena_pos = 0, told = *pos;
+	uint64_t arena_pos = 0, reported = *pos;
 	bool arena = *pos & PERFSOURCE_ARENA;
 
 	while (*pos < end && !w->cut) {
@@ -273,7 +273,7 @@ static int walk_run(
 		size = load_u16(rec + 6);
 		/*
 		 * A size below its own header would loop; a type that nobody has defined with such
-		 * a size is no record but text that something else wrote behind the data.
+		 * a size is no record but text that something else wrote after the data.
 		 */
 		if (size < 8 || (type >= PERFDATA_USER_END && size % 8)) {
 			pd->losses.torn++;
@@ -321,8 +321,8 @@ static int walk_run(
 			else if (r)
 				return r;
 		}
-		if (progress && *pos - told >= PROGRESS_BYTES) {
-			told = *pos;
+		if (progress && *pos - reported >= PROGRESS_BYTES) {
+			reported = *pos;
 			r = progress(arg, *pos - pd->data_off, end - pd->data_off);
 			if (r)
 				return r;

@@ -7,7 +7,7 @@
  *
  * It refuses to know what an event looks like in a trace (decode/timeline/timeline.h), and who reads a file's fd.
  *
- * What it settles, so that nobody behind it has to:
+ * What it settles, so that no later step has to:
  * - Times are ns of the input's clock (MONOTONIC_RAW), converted with the file's own pair of readings and
  *   the brackets of meta.json, and events come in that order. A stamp that the program cannot have taken, before
  *   its start, after the copy, or far from its neighbours in the ring, makes its record one that is lost.

@@ -14,7 +14,7 @@
 #include "decode/rings/event.h"
 #include "decode/rings/file.h"
 
-/* Threads and fibers that are told apart, of all programs together. */
+/* Threads and fibers that are distinguished, of all programs together. */
 #define RINGEVENTS_MAX_STACKS 65536u
 
 #define RINGREC_NO_SLOT UINT32_MAX
@@ -41,7 +41,7 @@ struct ringrec {
 struct ringseg {
 	uint32_t source, ring; /* ring of the source's file */
 	uint32_t nstid;	       /* of the thread, as the program sees it */
-	uint32_t tid;	     /* as it is told */
+	uint32_t tid;	     /* as the trace has it */
 	uint32_t stack;	     /* its number among all stacks, RINGSEG_NO_STACK: too many */
 	uint64_t fiber;	     /* 0: the thread's own stack */
 };
@@ -75,7 +75,7 @@ struct ringevents {
 	struct ringseg *segs;
 	size_t n_segs, cap_segs;
 	struct hashmap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
-	struct hashmap tids;   /* (file, tid in the program's eyes) to the tid that is told */
+	struct hashmap tids;   /* (file, tid in the program's eyes) to the trace's tid */
 	uint32_t n_stacks, n_made;
 	struct strtab *names;
 	uint64_t names_charged;

@@ -64,7 +64,7 @@ static bool check_header(struct ringfile *f)
 }
 
 /*
- * Keeps the rings that are there. They lie one behind the other: if they could share bytes, a small
+ * Keeps the rings that are there. They follow one another: if they could share bytes, a small
  * file could name the same ones a thousand times.
  */
 static int read_table(struct ringfile *f)

@@ -3,7 +3,7 @@
  * Owns one copy of a program's rings (common/bundle/ringfile.h), read whole into memory, and answers with
  * private copies of its pieces. The shared part and the slots are the program's own bytes; the
  * header may be a stranger's too, where a bundle was sent by somebody. So each number is checked
- * here, once, and nobody behind it meets an offset.
+ * here, once, and no later step meets an offset.
  *
  * It refuses to know what a slot means and which of them count (decode/rings/window.h).
  */

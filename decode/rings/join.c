@@ -7,7 +7,7 @@
  *  1. Forwards, an end looks for the begin that has its stamp and name among those that are open. Those above it are
  *     closed with it and stay without an end of their own. So the pairs never cross.
  *  2. Backwards, an end without a begin opens an interval that goes back to when it began. It lives if
- *     it crosses no pair; then a begin is made for it, right behind the record before which it began.
+ *     it crosses no pair; then a begin is made for it, right after the record before which it began.
  *
  * Each record is put on a stack once and taken off once, and searched for by halving: what the
  * program wrote does not change how long this takes.
@@ -159,7 +159,7 @@ static void join_forwards(struct join *j)
 	}
 }
 
-/* Those of a stack that began at `ts` or later get their begins, behind place `at`. */
+/* Those of a stack that began at `ts` or later get their begins, after place `at`. */
 static int close_since(struct join *j, uint32_t stack, uint64_t ts, uint32_t at)
 {
 	const uint32_t *open = j->open + j->base[stack];

@@ -207,7 +207,7 @@ static void put_float(struct out *o, const struct printf_spec *s, double v)
 		(void)strcpy(prefix, "-");
 	else if (s->plus || s->space)
 		(void)strcpy(prefix, s->plus ? "+" : " ");
-	/* zeroes go behind the 0x */
+	/* zeroes follow the 0x */
 	if (hex && finite && n > 2) {
 		size_t at = strlen(prefix);
 

@@ -26,7 +26,7 @@ struct ringwindow {
 struct ringwindow_record {
 	struct ring_slot slot; /* of a kind below _RING_KIND_MAX, not RING_CONT; the rest any numbers */
 	uint64_t index;	       /* of the slot, since the ring was made */
-	uint32_t span;	       /* continuation slots behind it, at most RING_SPAN_MAX */
+	uint32_t span;	       /* continuation slots that follow, at most RING_SPAN_MAX */
 	uint8_t kind;	       /* enum ring_kind */
 };
 

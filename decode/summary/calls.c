@@ -65,7 +65,7 @@ static void returned_in(struct window *v, uint32_t thread, uint32_t frame, uint6
 {
 	struct function_sums *f;
 
-	/* one that began and ended elsewhere has nothing in here but what was told as running */
+	/* one that began and ended elsewhere has nothing in here but what was reported as running */
 	if (end < v->from || end >= v->to || frame >= v->max_functions || thread >= v->max_threads)
 		return;
 	f = &v->functions[frame];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The program's regions in a summary: sums by name, and the slowest ones with the waits within them.
- * A wait may be told before the region ends in which it was, or (drawn later) after it.
+ * A wait may be reported before the region ends in which it was, or (drawn later) after it.
  */
 #include "config.h"
 

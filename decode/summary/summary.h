@@ -73,7 +73,7 @@ void summary_returned(struct summary *s, uint32_t thread, uint32_t frame, uint64
 
 /* ---- regions of the program */
 
-/* The window is this region, of a thread that is told when it is known; `name` is borrowed. */
+/* The window is this region, of a thread that follows when it is known; `name` is borrowed. */
 void summary_focus_region(struct summary *s, const char *name, uint32_t tid, uint64_t over_ns);
 void summary_focus_thread(struct summary *s, uint32_t thread);
 

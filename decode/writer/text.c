@@ -4,7 +4,7 @@
  * the Perfetto form holds, in the order of writing: sorted within a track, not between tracks.
  * Layout (fields separated by one tab, missing ones left out; N is a track's number):
  *
- *   # tracerd text 1                        head; key=value lines follow, each behind "# "
+ *   # tracerd text 1                        head; key=value lines follow, each after "# "
  *   P N PID "name"                          process       T N PROCESS-N PID TID "name"   thread
  *   K N PARENT-N "name"                     track         L N PARENT-N "name"            lane
  *   C N PARENT-N "name" UNIT                counter track
