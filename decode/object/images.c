@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/escape.h"
+#include "common/base/hashmap.h"
 #include "common/control/json.h"
 #include "decode/object/image_internal.h"
 
@@ -113,9 +114,10 @@ static enum image_kind kind_of(const char *path)
 	return IMAGE_FILE;
 }
 
+/* The table is images' own and not common/base/hashmap.h: a path is a key of any length. A stranger chose it, so the hash is seeded. */
 static uint64_t key_hash(const struct image_key *k)
 {
-	uint64_t h = 0xcbf29ce484222325u;
+	uint64_t h = 0xcbf29ce484222325u ^ hash_seed();
 
 	for (size_t i = 0; i < k->path_len; i++)
 		h = (h ^ (uint8_t)k->path[i]) * 0x100000001b3u;
