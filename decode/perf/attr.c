@@ -196,6 +196,11 @@ bool perfdata_time_of(struct perfdata *pd, const void *rec, size_t len, uint64_t
 	return true;
 }
 
+bool perfattr_is_bpf_output(const struct perfattr *a)
+{
+	return a->type == PERF_TYPE_SOFTWARE && a->config == PERF_COUNT_SW_BPF_OUTPUT;
+}
+
 void perfattr_set_name(struct perfattr *a, const char *s, size_t len)
 {
 	len = strnlen(s, len);

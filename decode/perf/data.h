@@ -192,6 +192,9 @@ const struct perfattr *perfdata_attr_of(struct perfdata *pd, const void *rec, si
 /* Time of a record, or false where its event has none. */
 bool perfdata_time_of(struct perfdata *pd, const void *rec, size_t len, uint64_t *ret);
 
+/* Whether its samples are what a BPF program writes: the sampler's switches and wake-ups. */
+bool perfattr_is_bpf_output(const struct perfattr *a);
+
 /* For the files of the reader: what pipe-mode records add while they are read. */
 struct perfattr *perfdata_attr_by_id(struct perfdata *pd, uint64_t id);
 void perfattr_set_name(struct perfattr *a, const char *s, size_t len);

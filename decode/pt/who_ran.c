@@ -12,7 +12,6 @@
 #include "decode/base/bytes.h"
 #include "decode/perf/data.h"
 #include "decode/perf/event.h"
-#include "decode/replay/session_internal.h"
 
 #define MAX_CPUS 4096u
 
@@ -126,7 +125,7 @@ int ptowner_new(struct perfdata *pd, struct ptowner **ret)
 			r = on_switch(o, &ev);
 		else if (ev.kind == PERFEVENT_ITRACE_START)
 			r = on_start(o, &ev);
-		else if (ev.kind == PERFEVENT_SAMPLE && attr_is_bpf_output(ev.attr) &&
+		else if (ev.kind == PERFEVENT_SAMPLE && perfattr_is_bpf_output(ev.attr) &&
 			 ev.sample.raw_size >= sizeof(struct tracerd_sched_event) &&
 			 load_u32(ev.sample.raw) == SCHEDEV_MAGIC)
 			r = on_sched(o, &ev);

@@ -9,11 +9,6 @@
 #include "common/control/json.h"
 #include "decode/replay/session_internal.h"
 
-bool attr_is_bpf_output(const struct perfattr *a)
-{
-	return a->type == PERF_TYPE_SOFTWARE && a->config == PERF_COUNT_SW_BPF_OUTPUT;
-}
-
 static void add_count(struct json_object *o, const char *key, uint64_t n)
 {
 	if (n)
@@ -140,7 +135,7 @@ uint64_t session_period_ns(struct perfdata *pd)
 bool session_has_switches(const struct perfdata *pd)
 {
 	for (uint32_t i = 0; i < pd->n_attrs; i++)
-		if (pd->attrs[i].context_switch || attr_is_bpf_output(&pd->attrs[i]) ||
+		if (pd->attrs[i].context_switch || perfattr_is_bpf_output(&pd->attrs[i]) ||
 			attr_tracepoint(&pd->attrs[i]) == TRACEPOINT_SWITCH)
 			return true;
 	return false;

@@ -169,7 +169,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 
 static bool event_is_sched(const struct perfevent *ev)
 {
-	return attr_is_bpf_output(ev->attr) &&
+	return perfattr_is_bpf_output(ev->attr) &&
 	       ev->sample.raw_size >= sizeof(struct tracerd_sched_event) &&
 	       load_u32(ev->sample.raw) == SCHEDEV_MAGIC;
 }
@@ -186,7 +186,7 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 	}
 	if (event_is_sched(ev))
 		return on_sched(s, ev);
-	if (attr_is_bpf_output(ev->attr) ||
+	if (perfattr_is_bpf_output(ev->attr) ||
 		(ev->attr->type == PERF_TYPE_SOFTWARE && ev->attr->config == PERF_COUNT_SW_DUMMY)) {
 		s->ignored++;
 		return 0;
@@ -440,7 +440,7 @@ int session_run(struct session *s)
 	for (uint32_t i = 0; s->o.pd && i < s->o.pd->n_attrs; i++) {
 		const struct perfattr *a = &s->o.pd->attrs[i];
 
-		s->sched |= attr_is_bpf_output(a) && !a->context_switch;
+		s->sched |= perfattr_is_bpf_output(a) && !a->context_switch;
 		s->sched |= attr_tracepoint(a) == TRACEPOINT_SWITCH;
 		s->has_waking |= attr_tracepoint(a) == TRACEPOINT_WAKING;
 	}

@@ -89,7 +89,6 @@ struct ringevent;
 int session_on_program_event(struct session *s, const struct ringevent *ev);
 
 /* What an event is for. */
-bool attr_is_bpf_output(const struct perfattr *a);
 /* Its samples are a thread seen running, each for a period; else something that happened. */
 bool attr_is_sampling(const struct perfattr *a);
 enum tracepoint { TRACEPOINT_OTHER, TRACEPOINT_SWITCH, TRACEPOINT_WAKING, TRACEPOINT_WAKEUP, TRACEPOINT_WAKEUP_NEW };

@@ -42,7 +42,7 @@ ROOMS = {
     "decode/dwarf": f"{BASE} {CONTROL} decode/base decode/object",
     "decode/stack": f"{BASE} {CONTROL} decode/base decode/dwarf decode/object decode/perf",
     "decode/calls": f"{BASE} decode/base decode/object",
-    "decode/pt": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/object decode/perf decode/replay/session_internal.h",
+    "decode/pt": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/object decode/perf",
     "decode/rings": f"{BASE} {BUNDLE} {CONTROL} decode/base",
     "decode/summary": f"{BASE} {CONTROL} decode/base",
     "decode/writer": f"{BASE} decode/base",
@@ -64,9 +64,6 @@ CIRCLES = [
     # A target keeps the sampler's events by name.
     ["daemon/backend/sample/event_group", "daemon/backend/sample/sampler", "daemon/target/arming", "daemon/target/sideband_events",
      "daemon/target/stack_probe", "daemon/target/target", "daemon/target/target_internal"],
-    # Who ran is read by the session's own rules.
-    ["decode/pt/who_ran", "decode/replay/pt", "decode/replay/pt_internal", "decode/replay/pt_notes", "decode/replay/session",
-     "decode/replay/session_internal"],
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
