@@ -14,6 +14,7 @@
 #include "common/bundle/perfdata_write.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/base/clock.h"
 
 #define BLOCK_BYTES (64u << 10)
 #define RESYNC_SECONDS 5 /* a target that cannot be read is not waited for any longer */
@@ -150,7 +151,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (!frozen)
 		return -ENOMEM;
 	frozen->vdso_fd = -1;
-	frozen->raw_ns = raw_now_ns();
+	frozen->raw_ns = clock_raw_ns();
 	frozen->unix_ns = wall_clock_ns();
 	/* What happened until this moment may still lie in the history's rings. */
 	history_drain(targets->history);

@@ -14,6 +14,7 @@
 
 #include "daemon/backend/backend.h"
 #include "common/base/wall_clock.h"
+#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/stack_probe.h"
@@ -490,7 +491,7 @@ void arming_begin(struct target *target)
 	r = history_start(targets->history);
 	targets->history_error = r < 0 ? r : 0;
 	target->history_lost_at = history_lost(targets->history);
-	target->armed_ns = raw_now_ns();
+	target->armed_ns = clock_raw_ns();
 }
 
 void arming_read_failed(struct target *target, int r)

@@ -12,10 +12,10 @@
 
 #include "common/base/procfs.h"
 #include "common/bundle/perfabi.h"
-#include "daemon/backend/sample/event_group.h"
-#include "daemon/perf/eventset.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
+#include "daemon/perf/eventset.h"
 #include "daemon/target/sideband_log.h"
 
 #define CPU_RING_BYTES (512u << 10)
@@ -255,7 +255,7 @@ static bool tell_lost(struct history *history, struct source *source, uint64_t d
 	told.lost = lost - source->lost;
 	source->lost = lost;
 	history->lost += told.lost;
-	record.time = raw_now_ns();
+	record.time = clock_raw_ns();
 	history->fn(history->arg, &record);
 	return true;
 }
@@ -277,7 +277,7 @@ static struct source *next_full(struct history *history)
  */
 static bool drain_round(struct history *history, uint64_t deadline)
 {
-	uint64_t horizon = raw_now_ns();
+	uint64_t horizon = clock_raw_ns();
 	size_t used = history->held, n = 0, at;
 	struct source *source;
 

@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "daemon/backend/backend.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/config.h"
 #include "daemon/control/subscribers.h"
@@ -166,7 +167,7 @@ static void on_pidfd(evutil_socket_t fd, short what, void *arg)
 
 	/* Its last records are in the rings already; they say when. */
 	history_drain(target->targets->history);
-	target_exited(target, raw_now_ns());
+	target_exited(target, clock_raw_ns());
 }
 
 static void on_gone(evutil_socket_t fd, short what, void *arg)
@@ -233,7 +234,7 @@ void target_recheck(struct target *target)
 	if (target->owner_admin)
 		target->uid = strict;
 	else
-		target_suspend(target, raw_now_ns(), "its credentials have changed");
+		target_suspend(target, clock_raw_ns(), "its credentials have changed");
 }
 
 uint64_t sources_oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns)
@@ -360,7 +361,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 /* The kernel had no room for some records: what they may have told is read from /proc instead. */
 void targets_resync(struct targets *targets)
 {
-	uint64_t now = raw_now_ns();
+	uint64_t now = clock_raw_ns();
 	struct arming *arming;
 	struct target *target;
 

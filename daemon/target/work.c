@@ -27,6 +27,7 @@
 #include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/choice.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/readers.h"
@@ -501,7 +502,7 @@ static enum turn begin_join(struct work *w)
 	w->synth = SYNTH_ALL;
 	if (w->what == WORK_ARM)
 		arming_begin(target);
-	w->time_ns = w->what == WORK_ARM ? target->armed_ns : raw_now_ns();
+	w->time_ns = w->what == WORK_ARM ? target->armed_ns : clock_raw_ns();
 	if (target->scope == TARGET_UNIT) {
 		w->next = step_join;
 		return TURN_ON;
@@ -518,7 +519,7 @@ static enum turn step_listed(struct work *w, uint64_t deadline)
 		if (w->result == 0 && !cgroup_gone(&w->cgroup))
 			return begin_join(w);
 		if (cgroup_gone(&w->cgroup))
-			target_exited(target, raw_now_ns());
+			target_exited(target, clock_raw_ns());
 		else
 			log_debug("%s: looking at its members: %s", target->name,
 				  w->result < 0 ? strerror(-w->result) : "no cgroup");

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
-#include "daemon/backend/sample/event_group.h"
+#include "daemon/base/clock.h"
 #include "daemon/control/subscribers.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
@@ -63,7 +63,7 @@ void counts_add_json(const struct trigger_counts *counts, struct json_object *o)
 void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *reported_ns)
 {
-	uint64_t now = raw_now_ns();
+	uint64_t now = clock_raw_ns();
 	char name[CAUSE_TRIGGER_MAX];
 	struct json_object *o;
 
@@ -143,7 +143,7 @@ static void take(struct trigger *t, struct cause *cause)
 	why = trigger_snapshot(t->ts, t->target, cause, t->admin, on_done, t, &snapshot);
 	if (why == NOT_SUPPRESSED) {
 		t->running = true;
-		trigger_limit_count(&t->limit, raw_now_ns());
+		trigger_limit_count(&t->limit, clock_raw_ns());
 	}
 	finish(t, cause, snapshot, why);
 }
@@ -161,7 +161,7 @@ static void on_after(evutil_socket_t fd, short what, void *arg)
 {
 	struct trigger *t = arg;
 	_cleanup_free_ struct cause *cause = NULL;
-	const uint64_t now = raw_now_ns();
+	const uint64_t now = clock_raw_ns();
 
 	if (now < t->due_ns && sleep_until_due(t, now) == 0)
 		return;
@@ -208,7 +208,7 @@ static enum suppressed check(struct trigger *t, uint64_t hit_ns)
 
 static void hit(struct trigger *t, struct producer *producer, const struct producer_cause *pc, enum suppressed why)
 {
-	uint64_t now = raw_now_ns(), at = pc->end_raw_ns;
+	uint64_t now = clock_raw_ns(), at = pc->end_raw_ns;
 	struct cause cause = {
 		.kind = CAUSE_REGION,
 		.uid = t->owner,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "daemon/backend/sample/event_group.h"
+#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
@@ -114,7 +114,7 @@ static enum suppressed check(const struct config *c, struct request_limiter *q, 
 static enum suppressed take(struct triggers *ts, struct request_limiter *q, struct target *target, const struct cause *cause,
 			    struct snapshot **ret)
 {
-	uint64_t now = raw_now_ns();
+	uint64_t now = clock_raw_ns();
 	enum suppressed why = check(ts->c.config, q, now);
 
 	if (why != NOT_SUPPRESSED)

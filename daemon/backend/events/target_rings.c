@@ -14,6 +14,7 @@
 #include "common/control/json.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target_internal.h"
@@ -97,7 +98,7 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	if (r < 0)
 		return r;
 	target_refresh(target);
-	target->armed_ns = raw_now_ns();
+	target->armed_ns = clock_raw_ns();
 	target->armed_unix_ns = wall_clock_ns();
 	r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
 	if (r != 0)
@@ -125,8 +126,8 @@ static bool implicit_revive(struct targets *targets, const struct producer *prod
 	target->ended_ns = 0;
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
-	if (member_add(target, target->proc.pid, target->proc.dirfd, raw_now_ns(), &member) != 0) {
-		target_exited(target, raw_now_ns());
+	if (member_add(target, target->proc.pid, target->proc.dirfd, clock_raw_ns(), &member) != 0) {
+		target_exited(target, clock_raw_ns());
 		return false;
 	}
 	target_emit(target, NULL);
@@ -177,7 +178,7 @@ void targets_producer_changed(struct targets *targets, struct producer *producer
 		if (!is_of(target, pid, start_time) || target->state == TARGET_EXITED)
 			continue;
 		if (target_is_implicit(target) && !has_living(targets, pid, start_time))
-			target_exited(target, raw_now_ns());
+			target_exited(target, clock_raw_ns());
 		else
 			target_emit(target, NULL);
 	}

@@ -14,6 +14,7 @@
 #include "daemon/backend/sample/choice.h"
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/target/target_internal.h"
 
@@ -110,7 +111,7 @@ int sample_take(struct target *target, struct sample_set *set, char *why, size_t
 	if (set->events[SET_CLOCK].ring_bytes <
 	    set->events[SET_CLOCK].n_cpus * set->spec.ring_bytes / 2)
 		target_warn(target, "smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
-	source_push(target, set, raw_now_ns());
+	source_push(target, set, clock_raw_ns());
 	r = sampler_programs(sampler, true);
 	if (r < 0)
 		log_debug("attaching BPF programs: %s", strerror(-r));
@@ -163,7 +164,7 @@ static void sample_stop(struct target *target)
 	struct source *now = &target->sources[0];
 
 	if (target->n_sources && now->to_ns == UINT64_MAX)
-		now->to_ns = raw_now_ns();
+		now->to_ns = clock_raw_ns();
 	/*
 	 * The shared clocks just pass nothing of it any more. Events of its own would go on over
 	 * what was recorded, perhaps of a program that nobody was allowed to see.
@@ -225,7 +226,7 @@ static void stats_add(struct target *target, const struct source *source, struct
 static void sample_stats(struct target *target, struct backend_stats *ret)
 {
 	struct backend_stats out = {.method = "none"};
-	uint64_t end = target->state == TARGET_ARMED ? raw_now_ns() : target->ended_ns;
+	uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;
 	uint64_t oldest = target_oldest_ns(target);
 	const struct sample_set *set;
 

@@ -9,18 +9,11 @@
 
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)
-
-uint64_t raw_now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 const char *stacks_mode_name(enum stacks_mode mode)
 {
@@ -218,7 +211,7 @@ int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned
 	r = ids_fill(set);
 	if (r < 0)
 		return r;
-	set->created_ns = raw_now_ns();
+	set->created_ns = clock_raw_ns();
 	eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_ENABLE);
 	*ret = take_ptr(c.set);
 	return 0;
@@ -399,7 +392,7 @@ void set_survey_fini(struct set_survey *survey)
 
 int sample_set_look(const struct sample_set *set, struct set_survey *ret)
 {
-	_cleanup_(set_survey_fini) struct set_survey survey = {.at_ns = raw_now_ns(), .oldest_ns = set->created_ns};
+	_cleanup_(set_survey_fini) struct set_survey survey = {.at_ns = clock_raw_ns(), .oldest_ns = set->created_ns};
 	const struct eventset *clock = &set->events[SET_CLOCK];
 	int r;
 

@@ -90,6 +90,3 @@ enum set_event sample_set_event(const struct sample_set *set, uint64_t id);
 int sample_set_look(const struct sample_set *set, struct set_survey *ret) _must_check_;
 uint64_t sample_set_lost(const struct sample_set *set);
 size_t sample_set_fds(const struct sample_set *set);
-
-/* CLOCK_MONOTONIC_RAW */
-uint64_t raw_now_ns(void);

@@ -18,6 +18,7 @@
 #include "common/bundle/perfdata_write.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/base/clock.h"
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
@@ -261,13 +262,13 @@ static int copy_ring(const struct frozen *frozen, size_t index, const struct rin
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
-	uint64_t began = raw_now_ns();
+	uint64_t began = clock_raw_ns();
 	int r;
 
 	r = ring_copy(ring, &copy);
 	if (r < 0)
 		return r;
-	stats->copy_ns += raw_now_ns() - began;
+	stats->copy_ns += clock_raw_ns() - began;
 	r = ring_walk(&copy, &records);
 	if (r < 0)
 		return r;

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/copier.h"
 #include "daemon/config.h"
@@ -117,7 +118,7 @@ static void clock_set(struct sampler *sampler, size_t index, bool rest)
 
 	sampler->clocks[index].resting = rest;
 	if (!rest)
-		sampler->clocks[index].since_ns = raw_now_ns();
+		sampler->clocks[index].since_ns = clock_raw_ns();
 	LIST_FOREACH(set, &sampler->sets, link)
 		if (set->spec.kind == SET_CPU && index < set->events[SET_CLOCK].n_cpus)
 			eventset_ioctl_cpu(&set->events[SET_CLOCK], index,
@@ -145,7 +146,7 @@ static void tick_start(struct sampler *sampler)
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct sampler *sampler = arg;
-	uint64_t now = raw_now_ns();
+	uint64_t now = clock_raw_ns();
 	bool running = false;
 
 	if (!sampler->filter || !sampler->attached || !have_cpu_sets(sampler))
@@ -184,7 +185,7 @@ void sampler_wake(struct sampler *sampler)
 		if (sampler->clocks[i].resting)
 			clock_set(sampler, i, false);
 		else
-			sampler->clocks[i].since_ns = raw_now_ns();
+			sampler->clocks[i].since_ns = clock_raw_ns();
 	}
 	tick_start(sampler);
 }
@@ -235,7 +236,7 @@ void sampler_survey(struct sample_set *set)
 {
 	struct survey_job *s;
 
-	if (set->surveying || (set->survey.at_ns && raw_now_ns() - set->survey.at_ns < SURVEY_AGE_NS))
+	if (set->surveying || (set->survey.at_ns && clock_raw_ns() - set->survey.at_ns < SURVEY_AGE_NS))
 		return;
 	s = calloc(1, sizeof(*s));
 	if (!s)

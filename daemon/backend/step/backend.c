@@ -16,6 +16,7 @@
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/step/channel.h"
 #include "daemon/backend/step/freeze_reply.h"
+#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/target/target_internal.h"
 
@@ -86,7 +87,7 @@ static void on_stats(void *arg)
 		return;
 	(void)snprintf(why, sizeof(why), "it is not stepped any more: %s%s%s", end_name(stats->ended),
 		       stats->error ? ": " : "", stats->error ? strerror(-stats->error) : "");
-	target_suspend(s->target, raw_now_ns(), why);
+	target_suspend(s->target, clock_raw_ns(), why);
 }
 
 static void on_ended(void *arg, const char *why)
@@ -95,7 +96,7 @@ static void on_ended(void *arg, const char *why)
 
 	close_channel(s, why);
 	if (s->target->state == TARGET_ARMED)
-		target_suspend(s->target, raw_now_ns(), why);
+		target_suspend(s->target, clock_raw_ns(), why);
 	else
 		target_emit(s->target, NULL);
 }
@@ -300,7 +301,7 @@ static void stepper_backend_stats(struct target *target, struct backend_stats *r
 	*ret = (struct backend_stats){.method = "ptrace"};
 	if (target->stepper) {
 		const struct stepabi_stats *stats = stats_of(target->stepper);
-		const uint64_t end = target->ended_ns ? target->ended_ns : raw_now_ns();
+		const uint64_t end = target->ended_ns ? target->ended_ns : clock_raw_ns();
 
 		ret->ring_bytes = stats->bytes;
 		if (stats->oldest_raw_ns && stats->oldest_raw_ns < end)

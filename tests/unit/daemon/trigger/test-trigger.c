@@ -18,7 +18,7 @@
 #include "common/base/log.h"
 #include "common/control/json.h"
 #include "common/control/protocol.h"
-#include "daemon/backend/sample/event_group.h"
+#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/subscribers.h"
@@ -35,7 +35,7 @@
 
 static uint64_t now;
 
-uint64_t raw_now_ns(void)
+uint64_t clock_raw_ns(void)
 {
 	return now;
 }
