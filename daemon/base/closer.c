@@ -2,23 +2,21 @@
 #include "daemon/base/closer.h"
 
 #include <errno.h>
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/perf/eventset.h"
 #include "daemon/base/copier.h"
-
-/* What the loop itself closes: some tenths of a millisecond. */
-#define AT_ONCE_FDS 32
-#define AT_ONCE_BYTES (1u << 20)
 
 struct closing {
 	struct copier_job job; /* first */
 	LIST_ENTRY(closing) link;
 	struct closer *closer; /* back pointer */
-	struct eventset sets[CLOSER_SETS];
-	size_t n_sets, n_fds;
-	int fd; /* -1 */
+	size_t n_fds;
+	void (*fn)(void *data);
+	alignas(max_align_t) unsigned char data[];
 };
 
 struct closer {
@@ -47,9 +45,7 @@ static void closing_run(struct copier_job *job)
 {
 	struct closing *closing = (struct closing *)job;
 
-	for (size_t i = 0; i < closing->n_sets; i++)
-		eventset_close(&closing->sets[i]);
-	closing->fd = close_fd(closing->fd);
+	closing->fn(closing->data);
 }
 
 static void closing_done(struct copier_job *job)
@@ -84,52 +80,31 @@ struct closer *closer_free(struct closer *closer)
 	return NULL;
 }
 
-static void submit(struct closer *closer, struct closing *closing)
+void closer_call(struct closer *closer, void (*fn)(void *data), void *data, size_t size, size_t n_fds)
 {
-	closing->job = (struct copier_job){.run = closing_run, .done = closing_done};
-	closing->closer = closer;
-	closer->waiting += closing->n_fds;
+	struct closing *closing = closer->thread ? malloc(sizeof(*closing) + size) : NULL;
+
+	if (!closing) {
+		fn(data);
+		return;
+	}
+	*closing = (struct closing){
+		.job = {.run = closing_run, .done = closing_done}, .closer = closer, .n_fds = n_fds, .fn = fn};
+	memcpy(closing->data, data, size);
+	closer->waiting += n_fds;
 	LIST_INSERT_HEAD(&closer->closings, closing, link);
 	copier_submit(closer->thread, &closing->job);
 }
 
-void closer_close_fd(struct closer *closer, int fd)
+static void close_one(void *data)
 {
-	struct closing *closing = fd >= 0 && closer->thread ? calloc(1, sizeof(*closing)) : NULL;
-
-	if (!closing) { /* or there is no memory: it takes its time */
-		(void)close_fd(fd);
-		return;
-	}
-	closing->fd = fd;
-	closing->n_fds = 1;
-	submit(closer, closing);
+	(void)close_fd(*(int *)data);
 }
 
-void closer_close(struct closer *closer, struct eventset *sets, size_t n)
+void closer_close_fd(struct closer *closer, int fd)
 {
-	struct closing *closing = NULL;
-	size_t fds = 0, bytes = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		fds += sets[i].n_fds;
-		bytes += sets[i].ring_bytes;
-	}
-	if (closer->thread && (fds > AT_ONCE_FDS || bytes > AT_ONCE_BYTES))
-		closing = calloc(1, sizeof(*closing));
-	for (size_t i = 0; i < n; i++) {
-		if (closing)
-			closing->sets[i] = sets[i];
-		else
-			eventset_close(&sets[i]); /* or there is no memory: it takes its time */
-		sets[i] = (struct eventset){0};
-	}
-	if (!closing)
-		return;
-	closing->n_sets = n;
-	closing->n_fds = fds;
-	closing->fd = -1;
-	submit(closer, closing);
+	if (fd >= 0)
+		closer_call(closer, close_one, &fd, sizeof(fd), 1);
 }
 
 size_t closer_waiting(const struct closer *closer)

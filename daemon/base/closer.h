@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Closes sets of perf events, and files of targets, on a thread of its own: the kernel takes some microseconds for each
- * event, milliseconds for a large ring, and seconds for a large file that nobody has any more. The thread never opens anything and waits for nobody, so that others may use it for
- * what only needs time.
+ * A thread that closes descriptors: the kernel takes some microseconds for a perf event, milliseconds for a large ring, and
+ * seconds for the last descriptor of a large file that has no name any more. The thread opens nothing and waits for nobody,
+ * so others may use it for work that only takes time. It does not know what it closes.
  */
 #pragma once
 
@@ -10,24 +10,21 @@
 
 #include "common/base/cleanup.h"
 
-#define CLOSER_SETS 3
-
 struct closer;
 struct copier;
 struct event_base;
-struct eventset;
 
 int closer_new(struct event_base *base, struct closer **ret) _must_check_;
-/* Ends the thread: its other jobs are dropped, see daemon/base/copier.h. From then on all is closed at once. */
+/* Ends the thread and drops its other jobs, see daemon/base/copier.h. Later calls close at once. */
 void closer_stop(struct closer *closer);
 struct closer *closer_free(struct closer *closer);
-/* Takes over at most CLOSER_SETS sets, which are closed in this order; small ones at once. */
-void closer_close(struct closer *closer, struct eventset *sets, size_t n);
 /*
- * The same for a file of a target or its root directory: the last descriptor of a file that was removed, or of a mount that
- * is gone, frees all of it.
+ * Calls `fn` once with a copy of the `size` bytes at `data`, to close `n_fds` descriptors. On the thread, or at once where
+ * there is no thread or no memory.
  */
+void closer_call(struct closer *closer, void (*fn)(void *data), void *data, size_t size, size_t n_fds);
+/* Closes a file or a root directory of a target. */
 void closer_close_fd(struct closer *closer, int fd);
-/* The descriptors that are not closed yet. */
+/* The number of descriptors that are not closed yet. */
 size_t closer_waiting(const struct closer *closer);
 struct copier *closer_thread(const struct closer *closer);

@@ -10,8 +10,12 @@
 
 #include "common/base/io.h"
 #include "common/bundle/perfabi.h"
+#include "daemon/base/closer.h"
 
 #define CPUS_MAX 8192
+/* So much is closed at once: some tenths of a millisecond. */
+#define AT_ONCE_FDS 32
+#define AT_ONCE_BYTES (1u << 20)
 
 int cpus_parse(const char *text, int **ret, size_t *ret_n)
 {
@@ -81,6 +85,36 @@ void eventset_close(struct eventset *set)
 	free(set->ids);
 	free(set->cpus);
 	*set = (struct eventset){0};
+}
+
+struct closing_sets {
+	size_t n;
+	struct eventset sets[EVENTSETS_TOGETHER];
+};
+
+static void close_sets(void *data)
+{
+	struct closing_sets *closing = data;
+
+	for (size_t i = 0; i < closing->n; i++)
+		eventset_close(&closing->sets[i]);
+}
+
+void eventset_close_all(struct eventset *sets, size_t n, struct closer *closer)
+{
+	struct closing_sets closing = {.n = n};
+	size_t fds = 0, bytes = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		fds += sets[i].n_fds;
+		bytes += sets[i].ring_bytes;
+		closing.sets[i] = sets[i];
+		sets[i] = (struct eventset){0};
+	}
+	if (fds > AT_ONCE_FDS || bytes > AT_ONCE_BYTES)
+		closer_call(closer, close_sets, &closing, sizeof(closing), fds);
+	else
+		close_sets(&closing);
 }
 
 static int map_ring(const struct eventset_spec *spec, int fd, size_t *bytes, struct ring *ring)

@@ -16,6 +16,10 @@
 #include "common/base/cleanup.h"
 #include "daemon/perf/ring.h"
 
+struct closer;
+
+#define EVENTSETS_TOGETHER 3
+
 struct eventset {
 	size_t n_cpus, n_subjects;
 	int *cpus;          /* their numbers */
@@ -41,6 +45,8 @@ struct eventset_spec {
 /* All or nothing: 0, -ESRCH if no subject is left, -ECANCELED, or what perf_event_open() or mmap() said. Any thread. */
 int eventset_open(const struct eventset_spec *spec, struct eventset *ret) _must_check_;
 void eventset_close(struct eventset *set);
+/* Closes at most EVENTSETS_TOGETHER sets in this order, on the closer's thread unless they are small. They are empty afterwards. */
+void eventset_close_all(struct eventset *sets, size_t n, struct closer *closer);
 
 /* An ioctl without argument (PERF_EVENT_IOC_ENABLE...) on all, or on those of the cpu at `index`. */
 void eventset_ioctl(const struct eventset *set, unsigned long request);

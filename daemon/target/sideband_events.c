@@ -13,7 +13,6 @@
 #include "common/base/procfs.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
 #include "daemon/perf/eventset.h"
 #include "daemon/target/sideband_log.h"
@@ -343,7 +342,7 @@ static void source_close(struct source *source, struct closer *closer)
 			event_free(source->watches[i].event);
 		source->watches[i].event = NULL;
 	}
-	closer_close(closer, &source->set, 1);
+	eventset_close_all(&source->set, 1, closer);
 	source->closed = true;
 	if (history)
 		LIST_REMOVE(source, link);

@@ -10,7 +10,6 @@
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/closer.h"
 
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)
@@ -227,8 +226,8 @@ struct sample_set *sample_set_close(struct sample_set *set, struct filter *filte
 	/* What writes to the rings of the clock goes before it. */
 	for (int e = 0; e < SET_EVENTS; e++)
 		sets[e] = set->events[SET_EVENTS - 1 - e];
-	_Static_assert(SET_CLOCK == 0 && SET_EVENTS <= CLOSER_SETS, "the clock is the last to be closed");
-	closer_close(closer, sets, SET_EVENTS);
+	_Static_assert(SET_CLOCK == 0 && SET_EVENTS <= EVENTSETS_TOGETHER, "the clock is the last to be closed");
+	eventset_close_all(sets, SET_EVENTS, closer);
 	set_survey_fini(&set->survey);
 	free(set->ids);
 	free(set);
