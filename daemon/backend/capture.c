@@ -12,6 +12,7 @@
 #include "common/bundle/bundle.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
+#include "common/bundle/schedev.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/base/clock.h"
@@ -80,6 +81,27 @@ static int freeze_texts(const struct target *target, struct frozen *frozen)
 	return 0;
 }
 
+static int freeze_producers(const struct target *target, struct frozen *frozen)
+{
+	const struct member *member = NULL;
+	struct producer *p = NULL;
+
+	while ((p = target_next_producer(target, &member, p)) != NULL) {
+		struct frozen_program *bigger;
+
+		if (frozen->n_programs == FROZEN_PROGRAMS_MAX) {
+			frozen->programs_left_out++;
+			continue;
+		}
+		bigger = reallocarray(frozen->programs, frozen->n_programs + 1, sizeof(*bigger));
+		if (!bigger)
+			return -ENOMEM;
+		frozen->programs = bigger;
+		frozen->programs[frozen->n_programs++] = (struct frozen_program){.producer = producer_ref(p)};
+	}
+	return 0;
+}
+
 /* ---- what was lost and is being read again */
 
 static void resync_end(struct frozen *frozen)
@@ -87,7 +109,6 @@ static void resync_end(struct frozen *frozen)
 	if (!frozen->resync.waits)
 		return;
 	frozen->resync.waits = false;
-	LIST_REMOVE(frozen, resync.link);
 	event_free(frozen->resync.limit);
 	frozen->resync.limit = NULL;
 }
@@ -112,8 +133,11 @@ static void add_history(struct frozen *frozen, const struct target *target, cons
 	free(images);
 }
 
-void frozen_resynced(struct frozen *frozen, const struct target *target, const struct histlog *log)
+/* It is out of the target's list. */
+static void on_resynced(struct resync_wait *wait, const struct target *target, const struct histlog *log)
 {
+	struct frozen *frozen = (struct frozen *)((char *)wait - offsetof(struct frozen, resync.wait));
+
 	resync_end(frozen);
 	if (log)
 		add_history(frozen, target, log);
@@ -122,7 +146,11 @@ void frozen_resynced(struct frozen *frozen, const struct target *target, const s
 
 static void on_resync_limit(evutil_socket_t fd, short what, void *arg)
 {
-	frozen_resynced(arg, NULL, NULL);
+	struct frozen *frozen = arg;
+
+	LIST_REMOVE(&frozen->resync.wait, link);
+	resync_end(frozen);
+	frozen_go_on(frozen);
 }
 
 /*
@@ -137,7 +165,8 @@ static int await_resync(struct target *target, struct frozen *frozen)
 	if (!frozen->resync.limit || event_add(frozen->resync.limit, &limit) < 0)
 		return -ENOMEM;
 	frozen->resync.waits = true;
-	LIST_INSERT_HEAD(&target->waiting, frozen, resync.link);
+	frozen->resync.wait.done = on_resynced;
+	LIST_INSERT_HEAD(&target->waiting, &frozen->resync.wait, link);
 	return 0;
 }
 
@@ -187,9 +216,9 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 		return r;
 	if (targets->vdso_fd >= 0)
 		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
-	r = frozen->backend->freeze(target, frozen);
+	r = frozen->backend->freeze ? frozen->backend->freeze(target, frozen) : 0;
 	if (r == 0)
-		r = target_freeze_rings(target, frozen);
+		r = freeze_producers(target, frozen);
 	if (r == 0 && target_has_work(target, WORK_RESYNC))
 		r = await_resync(target, frozen);
 	if (r < 0)
@@ -200,7 +229,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 
 bool frozen_waits(const struct frozen *frozen)
 {
-	return frozen->step.waits || frozen->resync.waits;
+	return frozen->pending || frozen->resync.waits;
 }
 
 void frozen_go_on(struct frozen *frozen)
@@ -217,13 +246,13 @@ void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg)
 
 int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
 {
-	return frozen->backend->bring ? frozen->backend->bring(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;
+	return frozen->backend->import ? frozen->backend->import(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;
 }
 
 const char *frozen_lack(const struct frozen *frozen, const char **ret_why)
 {
-	*ret_why = frozen->step.why;
-	return frozen->step.code;
+	*ret_why = frozen->missing_why;
+	return frozen->missing;
 }
 
 bool frozen_has_programs(const struct frozen *frozen)
@@ -233,18 +262,22 @@ bool frozen_has_programs(const struct frozen *frozen)
 
 void frozen_resume(struct frozen *frozen)
 {
-	frozen->backend->resume(frozen);
+	if (frozen->backend->resume)
+		frozen->backend->resume(frozen);
 }
 
 struct frozen *frozen_free(struct frozen *frozen)
 {
 	if (!frozen)
 		return NULL;
-	resync_end(frozen);
+	if (frozen->resync.waits)
+		LIST_REMOVE(&frozen->resync.wait, link);
 	if (frozen->resync.limit)
 		event_free(frozen->resync.limit);
-	if (frozen->backend)
+	if (frozen->recording) {
 		frozen_resume(frozen);
+		frozen->backend->free(frozen);
+	}
 	for (size_t i = 0; i < frozen->n_members; i++) {
 		(void)root_put(frozen->members[i].root);
 		(void)cred_unref(frozen->members[i].cred);
@@ -256,12 +289,8 @@ struct frozen *frozen_free(struct frozen *frozen)
 	for (size_t i = 0; i < frozen->n_programs; i++)
 		(void)producer_unref(frozen->programs[i].producer);
 	free(frozen->programs);
-	for (size_t i = 0; i < frozen->n_objects; i++)
-		free((void *)(uintptr_t)frozen->objects[i].path);
 	histlog_view_fini(&frozen->history);
 	(void)close_fd(frozen->vdso_fd);
-	free(frozen->objects);
-	free(frozen->rings);
 	free(frozen->members);
 	free(frozen->images);
 	free(frozen->unit);
@@ -296,6 +325,16 @@ const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid
 		if (frozen->members[i - 1].pid == pid)
 			return &frozen->members[i - 1];
 	return NULL;
+}
+
+uint64_t frozen_recorded_from(const struct frozen *frozen)
+{
+	uint64_t from = UINT64_MAX;
+
+	for (size_t i = 0; i < frozen->n_members; i++)
+		if (frozen->members[i].from_ns < from)
+			from = frozen->members[i].from_ns;
+	return from == UINT64_MAX ? 0 : from;
 }
 
 uid_t frozen_uid(const struct frozen *frozen)
@@ -337,7 +376,7 @@ int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t
 	struct opening_request request = {.file = &own, .mapped_fd = -1, .max_copy = max_copy};
 
 	/* What a stepped program started is no member of the target; most likely it looks at the same files. */
-	if (!member && frozen->backend->bring)
+	if (!member && frozen->backend->import)
 		member = frozen_member(frozen, frozen->pid);
 	if (!member || !member->root || !member->cred || !frozen->openings)
 		return -ESRCH;
@@ -353,80 +392,6 @@ int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t
 int frozen_vdso_fd(const struct frozen *frozen)
 {
 	return frozen->vdso_fd;
-}
-
-/* ---- objects: the files of the history's mappings, each once */
-
-static bool object_known(const struct frozen *frozen, const struct perfabi_mmap2 *map)
-{
-	for (size_t i = 0; i < frozen->n_objects; i++) {
-		const struct frozen_object *o = &frozen->objects[i];
-
-		if (o->ino == map->ino && o->major == map->maj && o->minor == map->min &&
-		    strcmp(o->path, map->filename) == 0)
-			return true;
-	}
-	return false;
-}
-
-static int object_add(struct frozen *frozen, const struct perfabi_mmap2 *map)
-{
-	size_t room = map->header.size - sizeof(*map) - sizeof(struct perfabi_sample_id);
-	struct frozen_object *bigger;
-	char *path;
-
-	if (!map->ino || strnlen(map->filename, room) == room || frozen->n_objects >= TARGET_IMAGES_MAX * 2 ||
-	    object_known(frozen, map))
-		return 0;
-	path = strdup(map->filename);
-	bigger = path ? reallocarray(frozen->objects, frozen->n_objects + 1, sizeof(*bigger)) : NULL;
-	if (!bigger) {
-		free(path);
-		return -ENOMEM;
-	}
-	frozen->objects = bigger;
-	frozen->objects[frozen->n_objects++] = (struct frozen_object){
-		.path = path,
-		.major = map->maj,
-		.minor = map->min,
-		.ino = map->ino,
-		.fd = frozen_image_fd(frozen, map->maj, map->min, map->ino),
-	};
-	return 0;
-}
-
-/* Calls `fn` with each record of the frozen history, until it answers not 0. */
-static int history_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
-			void *arg)
-{
-	const uint8_t *block;
-	size_t len;
-	int r = 0;
-
-	for (size_t n = 0; r == 0 && (block = histlog_view_block(&frozen->history, n, &len)) != NULL; n++)
-		for (size_t at = 0; r == 0 && at < len; at += ((const struct perf_event_header *)(block + at))->size)
-			r = fn(frozen, (const void *)(block + at), arg);
-	return r;
-}
-
-static int on_object(struct frozen *frozen, const struct perf_event_header *h, void *arg)
-{
-	return h->type == PERF_RECORD_MMAP2 ? object_add(frozen, (const void *)h) : 0;
-}
-
-bool frozen_object(const struct frozen *frozen, size_t n, struct frozen_object *ret)
-{
-	/* A cache: the recording itself does not change. */
-	struct frozen *cache = (struct frozen *)(uintptr_t)frozen;
-
-	if (!cache->objects_known) {
-		cache->objects_known = true;
-		(void)history_each(cache, on_object, NULL);
-	}
-	if (n >= frozen->n_objects)
-		return false;
-	*ret = frozen->objects[n];
-	return true;
 }
 
 /* ---- copying */
@@ -492,6 +457,20 @@ static int on_history(struct frozen *frozen, const struct perf_event_header *h, 
 	return 0;
 }
 
+/* Calls `fn` with each record of the frozen history, until it answers not 0. */
+static int history_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
+			void *arg)
+{
+	const uint8_t *block;
+	size_t len;
+	int r = 0;
+
+	for (size_t n = 0; r == 0 && (block = histlog_view_block(&frozen->history, n, &len)) != NULL; n++)
+		for (size_t at = 0; r == 0 && at < len; at += ((const struct perf_event_header *)(block + at))->size)
+			r = fn(frozen, (const void *)(block + at), arg);
+	return r;
+}
+
 static int copy_history(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	_cleanup_free_ struct history_out *out = NULL;
@@ -527,7 +506,7 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 	r = copy_history(frozen, writer, &stats);
 	if (r < 0)
 		return r;
-	r = frozen->backend->copy(frozen, writer, &stats);
+	r = frozen->backend->copy ? frozen->backend->copy(frozen, writer, &stats) : 0;
 	if (r < 0)
 		return r;
 	*ret = stats;

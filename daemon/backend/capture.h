@@ -39,6 +39,7 @@ struct frozen_stats {
 	uint64_t forks;      /* FORK */
 	uint64_t exits;      /* EXIT */
 	uint64_t namespaces; /* NAMESPACES */
+	uint64_t complete_from_ns; /* from then on no ring has lost anything; 0: none has */
 	uint64_t first_ns, last_ns; /* MONOTONIC_RAW of the oldest and newest sample or switch; 0 if none */
 	/* losses */
 	uint64_t foreign;    /* records of others in a shared ring: not this target's loss */
@@ -117,17 +118,6 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 
 /* A borrowed O_RDONLY fd of a mapped file, by the identity in its MMAP2 record, or -1. */
 int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino);
-/*
- * Iterates over the files that the frozen history maps: the n-th, or false past the last. `path` is
- * as the target saw it; bytes, not text. Borrowed. fd may be -1 (missing).
- */
-struct frozen_object {
-	const char *path;
-	uint32_t major, minor;
-	uint64_t ino;
-	int fd;
-};
-bool frozen_object(const struct frozen *frozen, size_t n, struct frozen_object *ret);
 /*
  * Opens what a decoder needs in the world of the process `file->pid` of the target (0: its first one), with that process's
  * rights and beneath its root; see daemon/target/opening.h for what `fn` gets. What the process is called in its own pid namespace

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a frozen recording holds, for daemon/backend/capture.c and the back end's copy. Everything here is a copy
- * or a reference of its own; nothing points into the target, which may be disarmed meanwhile.
+ * What a frozen recording holds, for the files of this room and the back ends. Everything here is a copy or a reference
+ * of its own; nothing points into the target, which may be disarmed meanwhile.
  */
 #pragma once
 
@@ -9,14 +9,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/control/stepabi.h"
 #include "daemon/backend/capture.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target_internal.h"
 
 struct event;
 struct openings;
-struct freeze_reply;
 
 #define FROZEN_PROGRAMS_MAX 256
 
@@ -26,11 +24,6 @@ struct frozen_member {
 	struct root *root; /* referenced */
 	struct cred *cred; /* referenced */
 	char comm[PROC_COMM_MAX];
-};
-
-struct frozen_source {
-	struct sample_set *set; /* referenced until resume */
-	uint64_t from_ns, to_ns, lost_at;
 };
 
 struct frozen {
@@ -62,35 +55,21 @@ struct frozen {
 	struct image **images; /* referenced */
 	size_t n_images;
 	int vdso_fd;
-	/* the rings */
-	unsigned int hz;
-	struct frozen_source sources[TARGET_SOURCES_MAX];
-	size_t n_sources;
-	const char *method; /* of the newest source; static */
-	struct frozen_ring { /* written by the copy, read after it */
-		int cpu;
-		uint64_t oldest_ns; /* of what was in it; 0: nothing */
-		bool wrapped;       /* there had been more */
-	} *rings;
-	size_t n_rings;
+	/* what is recorded */
+	void *recording;    /* the back end's own */
+	bool pending;	    /* the recording has not come yet, see frozen_go_on() */
+	const char *method; /* static */
+	unsigned int hz;    /* of its clock; 0: it has none */
+	const char *missing; /* why there is no recording: an error of the protocol, and a sentence; NULL: there is one */
+	char missing_why[200];
 	/* what the kernel has lost of the history is being read again */
 	struct frozen_resync {
-		LIST_ENTRY(frozen) link; /* of the target, while it waits */
+		struct resync_wait wait; /* in the target's list while it waits */
 		bool waits;
 		struct event *limit;
 	} resync;
 	void (*ready)(void *arg); /* when it waits for nothing any more */
 	void *ready_arg;
-	/* somebody else's recording */
-	struct frozen_step {
-		struct freeze_reply *answer; /* referenced until resume; NULL: none was asked for */
-		struct event *wait;	   /* for the answer */
-		bool waits;
-		struct stepabi_stats stats;
-		uint64_t raw_ns;  /* until when it records; 0: it did not come */
-		const char *code; /* NULL: it came; else why not, as an error and a sentence */
-		char why[200];
-	} step;
 	/* programs that have registered event rings */
 	struct frozen_program {
 		struct producer *producer; /* referenced */
@@ -98,17 +77,13 @@ struct frozen {
 		struct producer_copy_stats stats;
 	} *programs;
 	size_t n_programs, programs_left_out;
-	/* objects, found when first asked for */
-	struct frozen_object *objects;
-	size_t n_objects;
-	bool objects_known;
 };
 
 /* Whether a process belonged to the target at that time. */
 bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 /* The member with this pid, the newest; NULL if none. */
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);
-/* Something that it waited for is here, or will not come. */
+/* Since when the target is recorded: rings may be older than it. */
+uint64_t frozen_recorded_from(const struct frozen *frozen);
+/* Something that it waited for has come, or will not come. */
 void frozen_go_on(struct frozen *frozen);
-/* The same of a resync: `log` has what was read again of the target; NULL: nothing was. */
-void frozen_resynced(struct frozen *frozen, const struct target *target, const struct histlog *log);

@@ -199,67 +199,10 @@ static int begin_target(struct target *target, const struct target_request *req,
 	return r < 0 ? say(why, size, r, "out of memory") : 0;
 }
 
-/* Which stacks are right is found out for samples only. */
-static void probe_stacks(struct target *target)
+static int find_backend(const struct target_request *req, const struct backend **ret, char *why, size_t size)
 {
-	if (target->stacks_asked == STACKS_AUTO && target->backend == &backend_sample)
-		stackprobe_target(target->targets->probe, target);
-}
-
-/* Who steps costs its program nearly everything: that is never chosen for anybody. */
-static int choose_backend(const struct targets *targets, const struct target_request *req, const struct backend **ret,
-			  char *why, size_t size)
-{
-	const bool step = req->backend && strcmp(req->backend, backend_step.name) == 0;
-
-	if (req->backend && !step && strcmp(req->backend, "auto") != 0 && strcmp(req->backend, "sample") != 0)
-		return say(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
-	if (step && req->step_fd < 0)
-		return say(why, size, TARGET_E_BAD, "back end step: the connection of a stepper (descriptor \"step\") is missing");
-	if (!step && req->step_fd >= 0)
-		return say(why, size, TARGET_E_BAD, "a stepper's connection (descriptor \"step\") is for the back end step");
-	if (step && req->scope != TARGET_PROCESS)
-		return say(why, size, TARGET_E_BAD, "only a process can be stepped, with all its threads and what it starts");
-	if (!step && req->stacks == STACKS_DWARF && !sampler_can(targets->sampler)->dwarf)
-		return say(why, size, TARGET_E_UNSUPPORTED, "no dwarf stacks on this architecture");
-	*ret = step ? &backend_step : &backend_sample;
-	return 0;
-}
-
-/* What was asked for; nothing of it is begun. */
-static struct target *target_new(struct targets *targets, const struct target_request *req)
-{
-	struct target *target = calloc(1, sizeof(*target));
-
-	if (!target)
-		return NULL;
-	target->targets = targets;
-	target->scope = req->scope;
-	target->state = TARGET_ARMED;
-	target->proc = (struct proc)PROC_INIT;
-	target->cgroup = (struct cgroup)CGROUP_INIT;
-	target->owner = req->uid;
-	target->owner_admin = req->admin;
-	target->stacks_asked = req->stacks;
-	/* auto begins with the stacks that are right for any code; see daemon/target/stack_probe.h. */
-	target->stacks = req->stacks == STACKS_DWARF || (req->stacks == STACKS_AUTO && sampler_can(targets->sampler)->dwarf)
-				 ? STACKS_DWARF
-				 : STACKS_FP;
-	target->waits = req->waits;
-	TAILQ_INIT(&target->members);
-	LIST_INIT(&target->waiting);
-	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
-	target->step_fd = -1;
-	return target;
-}
-
-/* What a stepper records has no samples, and so neither stacks nor waits of its own. */
-static int take_stepper(struct target *target, const struct target_request *req, char *why, size_t size)
-{
-	target->stacks_asked = target->stacks = STACKS_FP;
-	target->waits = false;
-	target->step_fd = fcntl(req->step_fd, F_DUPFD_CLOEXEC, 3);
-	return target->step_fd < 0 ? say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+	*ret = backend_find(req->backend);
+	return *ret ? 0 : say(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
 }
 
 static void arming_free(struct arming *arming)
@@ -307,12 +250,8 @@ static int set_limit(struct arming *arming)
 
 static int check(struct target *target, const struct target_request *req, char *why, size_t size)
 {
-	int r = 0;
+	int r;
 
-	if (req->step_fd >= 0)
-		r = take_stepper(target, req, why, size);
-	if (r != 0)
-		return r;
 	if (req->scope == TARGET_UNIT) {
 		r = name_unit(target, req, why, size);
 	} else {
@@ -335,12 +274,11 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 
 	if (targets->stopping)
 		return say(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
-	r = choose_backend(targets, req, &backend, why, why_size);
+	r = find_backend(req, &backend, why, why_size);
+	if (r == 0)
+		r = target_new(targets, backend, req, &target, why, why_size);
 	if (r != 0)
 		return r;
-	target = target_new(targets, req);
-	if (!target)
-		return -ENOMEM;
 	arming = calloc(1, sizeof(*arming));
 	if (!arming) {
 		(void)target_free(target);
@@ -348,7 +286,6 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	}
 	target->arming = arming;
 	arming->target = target;
-	target->backend = backend;
 	arming->maps_fd = -1;
 	arming->fn = fn;
 	arming->arg = arg;
@@ -511,7 +448,56 @@ void arming_read_failed(struct target *target, int r)
 		refuse(target, r, "/proc or perf events: %s", strerror(-r));
 }
 
-/* It has its members, and its rings if it is sampled. */
+/* One that nobody armed becomes what `armed` is, which is freed; its id and its triggers stay. */
+static void upgrade(struct target *target, struct target *armed)
+{
+	struct member *member;
+
+	members_end(target, 0);
+	while ((member = TAILQ_FIRST(&target->members)) != NULL)
+		(void)member_free(member);
+	histlog_fini(&target->log);
+	target->targets->n_events--;
+	target->stacks_asked = armed->stacks_asked;
+	target->stacks = armed->stacks;
+	target->waits = armed->waits;
+	target->uid = armed->uid;
+	target->owner_admin = armed->owner_admin;
+	target->admin_only = target->admin_only || armed->admin_only;
+	target->backend = armed->backend;
+	target->recording = take_ptr(armed->recording);
+	armed->backend = NULL;
+	/* Everything that was begun, and what it costs. */
+	TAILQ_FOREACH(member, &armed->members, link)
+		member->target = target;
+	TAILQ_CONCAT(&target->members, &armed->members, link);
+	target->n_members = armed->n_members;
+	target->log = armed->log;
+	target->images = take_ptr(armed->images);
+	target->n_images = armed->n_images;
+	target->images_room = armed->images_room;
+	target->images_missing = armed->images_missing;
+	memcpy(target->why, armed->why, sizeof(target->why));
+	memcpy(target->warnings, armed->warnings, sizeof(target->warnings));
+	target->n_why = armed->n_why;
+	target->n_warnings = armed->n_warnings;
+	target->history_lost_at = armed->history_lost_at;
+	target->lost_ns = armed->lost_ns;
+	target->work = armed->work;
+	target->armed_unix_ns = armed->armed_unix_ns;
+	target->armed_ns = armed->armed_ns;
+	target->charge_target = armed->charge_target;
+	target->charge_fds = armed->charge_fds;
+	if (target->backend->moved)
+		target->backend->moved(target);
+	armed->n_members = armed->n_images = armed->n_why = armed->n_warnings = 0;
+	armed->log = (struct histlog){0};
+	armed->charge_target = armed->charge_fds = (struct quota_charge){0};
+	(void)target_free(armed);
+	target_refresh(target);
+}
+
+/* It has its members, and records. */
 void arming_finish(struct target *target)
 {
 	struct targets *targets = target->targets;
@@ -519,15 +505,7 @@ void arming_finish(struct target *target)
 	targets_armed_fn fn = arming->fn;
 	void *arg = arming->arg;
 	struct target *implicit;
-	char why[200] = "";
-	int r = 0;
 
-	if (target->backend->arm)
-		r = target->backend->arm(target, why, sizeof(why));
-	if (r != 0) {
-		arming_refuse(target, r, why[0] ? why : strerror(r < 0 ? -r : EIO));
-		return;
-	}
 	/* Whatever was read was of this process only if it is still there. */
 	if (target->proc.pid && !proc_alive(&target->proc)) {
 		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
@@ -542,7 +520,7 @@ void arming_finish(struct target *target)
 	/* One that its program made by registering, perhaps meanwhile, becomes this one. */
 	implicit = armed_already(target);
 	if (implicit) {
-		target_upgrade(implicit, target);
+		upgrade(implicit, target);
 		target = implicit;
 	} else {
 		target->id = ++targets->last_id;
@@ -553,7 +531,7 @@ void arming_finish(struct target *target)
 		target_work(target, 0);
 	if (targets->callbacks.changed)
 		targets->callbacks.changed(targets->callbacks.arg, target);
-	probe_stacks(target);
+	stackprobe_target(targets->probe, target);
 	target_emit(target, NULL);
 	if (fn)
 		fn(arg, 0, target, NULL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The processes of targets: found by pid when a record comes, and what the BPF filter lets pass of them. */
+/* The processes of targets, found by pid when a record comes. */
 #include "daemon/target/target_internal.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/backend/sample/filter.h"
+#include "daemon/backend/backend.h"
 #include "daemon/base/loop.h"
 
 static size_t bucket_of(pid_t pid)
@@ -16,74 +16,83 @@ static size_t bucket_of(pid_t pid)
 	return ((uint32_t)pid * 0x9e3779b1u >> 16) % MEMBER_BUCKETS;
 }
 
+struct member *member_next(const struct targets *targets, pid_t pid, const struct member *after)
+{
+	struct member *member = after ? LIST_NEXT(after, by_pid) : LIST_FIRST(&targets->by_pid[bucket_of(pid)]);
+
+	while (member && member->pid != pid)
+		member = LIST_NEXT(member, by_pid);
+	return member;
+}
+
 struct member *member_find(const struct target *target, pid_t pid)
 {
-	struct member *member;
+	struct member *member = NULL;
 
-	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
-		if (member->pid == pid && member->target == target && member->to_ns == UINT64_MAX)
-			return member;
-	return NULL;
+	while ((member = member_next(target->targets, pid, member)) != NULL)
+		if (member->target == target && member->to_ns == UINT64_MAX)
+			break;
+	return member;
 }
 
 bool member_known(const struct target *target, pid_t pid)
 {
-	const struct member *member;
+	const struct member *member = NULL;
 
-	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
-		if (member->pid == pid && member->target == target)
+	while ((member = member_next(target->targets, pid, member)) != NULL)
+		if (member->target == target)
 			return true;
 	return false;
+}
+
+/* The first entry of this process. */
+static const struct member *first_of(const struct target *target, pid_t pid, uint64_t start_time)
+{
+	const struct member *member = NULL;
+
+	while ((member = member_next(target->targets, pid, member)) != NULL)
+		if (member->start_time == start_time && member->target == target)
+			break;
+	return member;
 }
 
 bool target_has(const struct target *target, pid_t pid, uint64_t start_time)
 {
-	const struct member *member;
-
-	LIST_FOREACH(member, &target->targets->by_pid[bucket_of(pid)], by_pid)
-		if (member->pid == pid && member->start_time == start_time && member->target == target)
-			return true;
-	return false;
-}
-
-size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
-{
-	const struct member *member;
-	size_t n = 0;
-
-	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
-	{
-		bool known = false;
-
-		if (member->pid != pid || member->start_time != start_time || n == room || member->target->arming)
-			continue;
-		for (size_t i = 0; i < n; i++)
-			known = known || ret[i] == member->target;
-		if (!known)
-			ret[n++] = member->target;
-	}
-	return n;
+	return first_of(target, pid, start_time) != NULL;
 }
 
 bool member_is_first(const struct member *member)
 {
-	const struct member *other;
+	return first_of(member->target, member->pid, member->start_time) == member;
+}
 
-	LIST_FOREACH(other, &member->target->targets->by_pid[bucket_of(member->pid)], by_pid)
-		if (other->pid == member->pid && other->start_time == member->start_time && other->target == member->target)
-			break;
-	return other == member;
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
+{
+	const struct member *member = NULL;
+	size_t n = 0;
+
+	while ((member = member_next(targets, pid, member)) != NULL && n < room)
+		if (member->start_time == start_time && !member->target->arming && member_is_first(member))
+			ret[n++] = member->target;
+	return n;
 }
 
 size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room)
 {
-	struct member *member;
+	struct member *member = NULL;
 	size_t n = 0;
 
-	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
-		if (member->pid == pid && member->to_ns == UINT64_MAX && n < room)
+	while ((member = member_next(targets, pid, member)) != NULL && n < room)
+		if (member->to_ns == UINT64_MAX)
 			ret[n++] = member;
 	return n;
+}
+
+int target_member_changed(struct target *target, pid_t pid)
+{
+	const struct backend *backend = target->backend;
+
+	return backend && backend->member_changed ? backend->member_changed(target, pid) : 0;
 }
 
 static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct member **ret)
@@ -222,7 +231,7 @@ void member_end(struct member *member, uint64_t at_ns)
 		return;
 	member->to_ns = at_ns;
 	member->follow = history_follow_free(member->follow, member->target->targets->closer);
-	(void)members_filter(member->target->targets, member->pid);
+	(void)target_member_changed(member->target, member->pid);
 }
 
 struct member *member_free(struct member *member)
@@ -254,96 +263,6 @@ void members_prune(struct target *target, uint64_t oldest_ns)
 		if (member->to_ns < oldest_ns)
 			(void)member_free(member);
 	}
-}
-
-/* ---- the filter */
-
-static void entry_add(struct filter_entry *entry, const struct target *target)
-{
-	const struct sample_set *set = target->n_sources ? target->sources[0].set : NULL;
-
-	if (!set || set->index == FILTER_NO_SET)
-		return;
-	if (set->spec.kind == SET_CPU)
-		entry->flags |= set->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
-	if (target->scope == TARGET_UNIT)
-		entry->flags |= FILTER_INHERIT;
-	for (size_t i = 0; i < FILTER_MAX_SETS; i++) {
-		if (entry->waits[i] == set->index) {
-			/* one target of the set that wants stacks is enough: the copy for others drops them */
-			if (target->waits)
-				entry->no_stacks &= ~(UINT32_C(1) << i);
-			return;
-		}
-		if (entry->waits[i] == FILTER_NO_SET) {
-			entry->waits[i] = (uint16_t)set->index;
-			if (!target->waits)
-				entry->no_stacks |= UINT32_C(1) << i;
-			return;
-		}
-	}
-}
-
-/* All targets that want something of the process; with `tid`, also those of that thread. */
-static struct filter_entry entry_of(const struct targets *targets, pid_t pid, pid_t tid)
-{
-	struct filter_entry entry = filter_entry_none();
-	const struct member *member;
-
-	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
-	{
-		const struct target *target = member->target;
-
-		if (member->pid != pid || member->to_ns != UINT64_MAX || target->state != TARGET_ARMED)
-			continue;
-		if (target->scope != TARGET_THREAD || (tid && target->tid == tid))
-			entry_add(&entry, target);
-	}
-	return entry;
-}
-
-int members_filter(struct targets *targets, pid_t pid)
-{
-	struct filter *filter = sampler_filter(targets->sampler);
-	struct filter_entry entry;
-	struct member *member;
-	int r;
-
-	if (!filter)
-		return 0;
-	entry = entry_of(targets, pid, 0);
-	r = filter_process(filter, pid, &entry);
-	/* A thread's own entry hides its process's: it holds what both want. */
-	LIST_FOREACH(member, &targets->by_pid[bucket_of(pid)], by_pid)
-	{
-		const struct target *target = member->target;
-		int r2;
-
-		if (member->pid != pid || target->scope != TARGET_THREAD)
-			continue;
-		entry = target->state == TARGET_ARMED && member->to_ns == UINT64_MAX
-				? entry_of(targets, pid, target->tid)
-				: filter_entry_none();
-		r2 = filter_thread(filter, target->tid, &entry);
-		r = r ? r : r2;
-	}
-	return r;
-}
-
-int members_filter_all(struct target *target)
-{
-	struct member *member;
-	int r;
-
-	TAILQ_FOREACH(member, &target->members, link)
-	{
-		if (member->to_ns != UINT64_MAX)
-			continue;
-		r = members_filter(target->targets, member->pid);
-		if (r < 0)
-			return r;
-	}
-	return 0;
 }
 
 /* ---- units */

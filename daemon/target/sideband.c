@@ -189,7 +189,7 @@ static void on_exec(struct target *target, struct member *member, uint64_t time)
 		return;
 	}
 	target_refresh(target);
-	if (target->stacks_asked == STACKS_AUTO && !target->arming)
+	if (!target->arming)
 		stackprobe_target(target->targets->probe, target);
 }
 
@@ -242,7 +242,7 @@ static void on_fork(struct targets *targets, const struct history_record *record
 			member_end(member, record->time); /* another process had the number */
 		/* It shares its parent's maps, as the record tells; nothing is to be read from /proc. */
 		if (member_fork(parents[i], pid, record->time) == 0)
-			(void)members_filter(targets, pid);
+			(void)target_member_changed(target, pid);
 	}
 }
 

@@ -61,23 +61,8 @@ static bool files_are_opening(const struct target *target)
 
 static void decide(struct target *target, enum image_frames frames)
 {
-	bool dwarf = sampler_can(target->targets->sampler)->dwarf;
-	enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP : STACKS_DWARF;
-	int r;
-
 	target->probe_waits = false;
-	if (!dwarf && frames != IMAGE_FRAMES_KEPT)
-		target_warn(target, frames == IMAGE_FRAMES_NOT_KEPT
-					    ? "its code keeps no frame pointers: call chains leave frames out"
-					    : "whether its code keeps frame pointers is not known: call chains may leave frames out");
-	if (stacks == target->stacks)
-		return;
-	target->stacks = stacks;
-	r = target->backend->review(target, false);
-	if (r < 0) {
-		target->stacks = target->sources[0].set->spec.stacks;
-		target_warn(target, "stacks=%s could not be had: %s", stacks_mode_name(stacks), strerror(-r));
-	}
+	target->backend->frames_known(target, frames);
 }
 
 static void decide_waiting(struct stackprobe *probe, bool give_up)
@@ -327,6 +312,8 @@ void stackprobe_target(struct stackprobe *probe, struct target *target)
 {
 	enum image_frames frames = verdict(target);
 
+	if (target->stacks_asked != STACKS_AUTO || !target->backend->frames_known)
+		return;
 	if (frames != IMAGE_FRAMES_UNKNOWN) {
 		decide(target, frames);
 		return;

@@ -21,5 +21,5 @@ struct stackprobe *stackprobe_free(struct stackprobe *probe);
 /* Images that were being opened are, or are not. */
 void stackprobe_images_settled(struct stackprobe *probe);
 
-/* Decides now or later which stacks `target` gets, and has its back end choose again. */
+/* Says to the back end of a target with stacks=auto, now or later, whether its code keeps frame pointers. */
 void stackprobe_target(struct stackprobe *probe, struct target *target);

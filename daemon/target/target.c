@@ -61,9 +61,16 @@ void target_clear_notes(struct target *target)
 {
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);
-	if (target->targets->sampler && !history_running(target->targets->history))
+	if (!history_running(target->targets->history))
 		target_warn(target, "no machine-wide history (%s): events on its tasks instead",
 			    strerror(-target->targets->history_error));
+}
+
+const char *stacks_mode_name(enum stacks_mode mode)
+{
+	static const char *const names[] = {"auto", "fp", "dwarf"};
+
+	return names[mode];
 }
 
 /* ---- states */
@@ -114,8 +121,7 @@ static bool is_watched(const struct target *target)
 {
 	if (target->state != TARGET_ARMED)
 		return false;
-	return target->scope == TARGET_UNIT ||
-	       (target->n_sources && target->sources[0].set->spec.kind == SET_CGROUP);
+	return target->scope == TARGET_UNIT || (target->backend->is_watched && target->backend->is_watched(target));
 }
 
 static void end_recording(struct target *target, uint64_t at_ns)
@@ -123,7 +129,8 @@ static void end_recording(struct target *target, uint64_t at_ns)
 	target->probe_waits = false;
 	target->ended_ns = at_ns;
 	members_end(target, at_ns);
-	target->backend->stop(target);
+	if (target->backend->stop)
+		target->backend->stop(target);
 }
 
 void target_suspend(struct target *target, uint64_t at_ns, const char *why)
@@ -177,20 +184,12 @@ static void on_gone(evutil_socket_t fd, short what, void *arg)
 	targets_disarm(target->targets, target);
 }
 
-static void on_settle(evutil_socket_t fd, short what, void *arg)
-{
-	struct target *target = arg;
-
-	target->backend->settle(target);
-}
-
 int target_watch(struct target *target)
 {
 	struct targets *targets = target->targets;
 
 	target->gone_event = evtimer_new(targets->base, on_gone, target);
-	target->settle_event = evtimer_new(targets->base, on_settle, target);
-	if (!target->gone_event || !target->settle_event)
+	if (!target->gone_event)
 		return -ENOMEM;
 	if (target->scope == TARGET_UNIT)
 		return 0;
@@ -237,30 +236,10 @@ void target_recheck(struct target *target)
 		target_suspend(target, clock_raw_ns(), "its credentials have changed");
 }
 
-uint64_t sources_oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns)
+/* Whether a survey of `only`, or without it of all that this user may see, includes the target. */
+static bool is_surveyed(const struct target *target, const struct target *only, uid_t uid, bool admin)
 {
-	const struct set_survey *survey = &surveys[0];
-	uint64_t oldest = armed_ns;
-
-	if (n == 0)
-		return oldest;
-	if (n > 1) {
-		/* The ring from before a change reaches back further, unless the new one has lost some itself. */
-		if (survey->oldest_ns <= sources[0].from_ns)
-			survey = &surveys[1];
-	} else if (sources[0].from_ns > oldest) {
-		oldest = sources[0].from_ns;
-	}
-	return survey->oldest_ns > oldest ? survey->oldest_ns : oldest;
-}
-
-uint64_t target_oldest_ns(const struct target *target)
-{
-	struct set_survey surveys[TARGET_SOURCES_MAX];
-
-	for (size_t i = 0; i < target->n_sources; i++)
-		surveys[i] = target->sources[i].set->survey; /* borrowed */
-	return sources_oldest_ns(target->sources, surveys, target->n_sources, target->armed_ns);
+	return target->backend->survey && (only ? target == only : target_visible(target, uid, admin));
 }
 
 void targets_survey(struct targets *targets, struct target *only, uid_t uid, bool admin)
@@ -268,8 +247,8 @@ void targets_survey(struct targets *targets, struct target *only, uid_t uid, boo
 	struct target *target;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		for (size_t i = 0; i < target->n_sources && (only ? target == only : target_visible(target, uid, admin)); i++)
-			sampler_survey(target->sources[i].set);
+		if (is_surveyed(target, only, uid, admin))
+			target->backend->survey(target);
 }
 
 bool targets_surveying(const struct targets *targets, const struct target *only, uid_t uid, bool admin)
@@ -277,29 +256,31 @@ bool targets_surveying(const struct targets *targets, const struct target *only,
 	const struct target *target;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		for (size_t i = 0; i < target->n_sources && (only ? target == only : target_visible(target, uid, admin)); i++)
-			if (target->sources[i].set->surveying)
-				return true;
+		if (is_surveyed(target, only, uid, admin) && target->backend->is_surveying(target))
+			return true;
 	return false;
 }
 
-static void on_survey(void *arg)
+void targets_surveyed(struct targets *targets)
 {
-	struct targets *targets = arg;
-
 	if (targets->callbacks.surveyed)
 		targets->callbacks.surveyed(targets->callbacks.arg);
+}
+
+void *targets_machine(const struct targets *targets, const struct backend *backend)
+{
+	for (size_t i = 0; i < BACKENDS; i++)
+		if (backends[i] == backend)
+			return targets->machines[i];
+	return NULL;
 }
 
 /* Events on tasks are one for each thread and cpu, and by far the most of it; the machine's are the daemon's. */
 static size_t fds_held(const struct target *target)
 {
 	const struct member *member;
-	size_t n = OWN_FDS + target->n_images + (target->stepper ? STEPPER_FDS : 0);
+	size_t n = OWN_FDS + target->n_images + (target->backend->fds ? target->backend->fds(target) : 0);
 
-	for (size_t i = 0; i < target->n_sources; i++)
-		if (target->sources[i].set->spec.kind != SET_CPU)
-			n += sample_set_fds(target->sources[i].set);
 	TAILQ_FOREACH(member, &target->members, link)
 		if (member->follow)
 			n += history_follow_fds(member->follow);
@@ -341,19 +322,15 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct targets *targets = arg;
 	struct target *target;
-	int r;
 
 	TAILQ_FOREACH(target, &targets->list, link)
 	{
 		if (!is_watched(target))
 			continue;
-		if (target->scope == TARGET_UNIT) {
+		if (target->scope == TARGET_UNIT)
 			target_work(target, WORK_SCAN);
-			continue;
-		}
-		r = target->backend->review(target, false);
-		if (r < 0)
-			log_debug("%s: choosing its rings again: %s", target->name, strerror(-r));
+		else if (target->backend->review)
+			target->backend->review(target, false);
 	}
 	tick_needed(targets);
 }
@@ -425,10 +402,11 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = history_new(base, targets->closer, targetlog_record, targets, &targets->history);
 	if (r < 0)
 		return r;
-	r = sampler_new(base, config, targets->closer, &targets->sampler);
-	if (r < 0)
-		return r;
-	sampler_on_survey(targets->sampler, on_survey, targets);
+	for (size_t i = 0; i < BACKENDS; i++) {
+		r = backends[i]->open ? backends[i]->open(targets, &targets->machines[i]) : 0;
+		if (r < 0)
+			return r;
+	}
 	r = targetwork_new(targets, &targets->work);
 	if (r < 0)
 		return r;
@@ -460,15 +438,48 @@ struct targets *targets_free(struct targets *targets)
 	if (targets->tick)
 		event_free(targets->tick);
 	(void)history_free(targets->history);
-	/* Its thread looks at sets. */
+	/* Its thread works for back ends. */
 	closer_stop(targets->closer);
-	(void)sampler_free(targets->sampler);
+	for (size_t i = 0; i < BACKENDS; i++)
+		if (targets->machines[i])
+			backends[i]->close(targets->machines[i]);
 	(void)closer_free(targets->closer);
 	(void)images_free(targets->images);
 	(void)close_fd(targets->cgroup_fd);
 	(void)close_fd(targets->vdso_fd);
 	free(targets);
 	return NULL;
+}
+
+int target_new(struct targets *targets, const struct backend *backend, const struct target_request *req, struct target **ret,
+	       char *why, size_t why_size)
+{
+	struct target *target = calloc(1, sizeof(*target));
+	int r;
+
+	if (!target)
+		return -ENOMEM;
+	target->targets = targets;
+	target->scope = req->scope;
+	target->state = TARGET_ARMED;
+	target->proc = (struct proc)PROC_INIT;
+	target->cgroup = (struct cgroup)CGROUP_INIT;
+	target->owner = req->uid;
+	target->owner_admin = req->admin;
+	target->stacks_asked = req->stacks;
+	target->stacks = req->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
+	target->waits = req->waits;
+	TAILQ_INIT(&target->members);
+	LIST_INIT(&target->waiting);
+	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
+	target->backend = backend;
+	r = backend->init ? backend->init(target, req, why, why_size) : 0;
+	if (r != 0) {
+		(void)target_free(target);
+		return r;
+	}
+	*ret = target;
+	return 0;
 }
 
 struct target *target_free(struct target *target)
@@ -483,10 +494,8 @@ struct target *target_free(struct target *target)
 		event_free(target->exit_event);
 	if (target->gone_event)
 		event_free(target->gone_event);
-	if (target->settle_event)
-		event_free(target->settle_event);
 	members_end(target, 0);
-	if (target->backend)
+	if (target->backend && target->backend->disarm)
 		target->backend->disarm(target);
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
@@ -495,11 +504,9 @@ struct target *target_free(struct target *target)
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);
 	quota_release(&target->charge_target);
-	quota_release(&target->charge_rings);
 	quota_release(&target->charge_fds);
 	cgroup_close(&target->cgroup);
 	proc_close(&target->proc);
-	(void)close_fd(target->step_fd);
 	free(target->unit);
 	free(target->exe);
 	free(target);

@@ -37,7 +37,10 @@ struct targets;
 
 enum target_scope { TARGET_PROCESS, TARGET_THREAD, TARGET_UNIT };
 enum target_state { TARGET_ARMED, TARGET_SUSPENDED, TARGET_EXITED };
+const char *target_scope_name(enum target_scope scope);
+const char *target_state_name(enum target_state state);
 enum stacks_mode { STACKS_AUTO, STACKS_FP, STACKS_DWARF };
+const char *stacks_mode_name(enum stacks_mode mode);
 
 /* Answers of targets_arm(); `why` has the sentence for the client. */
 enum {

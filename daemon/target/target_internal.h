@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target is made of, for the few files that work on it: target.c (life), arm.c, member.c (its
- * processes), sideband.c (its history), backend/sample/backend.c (its rings), backend/capture.c (freezing it).
- * Everybody else has daemon/target/target.h.
+ * What a target is made of, for the files of this room, the back ends and daemon/backend/capture.c, which freezes it.
+ * Everybody else has daemon/target/target.h. No back end is known here by name: what it keeps is target->recording.
  */
 #pragma once
 
@@ -13,7 +12,7 @@
 #include <sys/types.h>
 
 #include "common/base/procfs.h"
-#include "daemon/backend/sample/sampler.h"
+#include "daemon/backend/backend.h"
 #include "daemon/base/cred.h"
 #include "daemon/control/quota.h"
 #include "daemon/target/cgroup.h"
@@ -23,20 +22,15 @@
 #include "daemon/target/target.h"
 
 struct arming;
-struct backend;
 struct closer;
-struct frozen;
 struct openings;
 struct producers;
 struct stackprobe;
-struct stepper;
 struct targetwork;
 
 #define TARGET_IMAGES_MAX 1024
 #define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
-#define TARGET_SOURCES_MAX 2
 #define TARGET_WARNINGS_MAX 8
-#define STEPPER_FDS 5 /* the connection; a last answer of three files */
 #define MEMBER_BUCKETS 1024
 #define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
 
@@ -54,18 +48,18 @@ struct member {
 	char comm[PROC_COMM_MAX];
 };
 
-/* Rings that hold samples of the target: the present ones, and those from before a change. */
-struct source {
-	struct sample_set *set; /* referenced */
-	uint64_t from_ns, to_ns;
-	uint64_t lost_at; /* what the set had lost when the target came */
+/* Who waits until lost records of a target are made up for. */
+struct resync_wait {
+	LIST_ENTRY(resync_wait) link;
+	/* Called once, out of the list. `log` has what was read again; NULL: nothing was. */
+	void (*done)(struct resync_wait *wait, const struct target *target, const struct histlog *log);
 };
 
 /* What daemon/target/work.c does for a target, the more urgent first. */
 enum target_work {
 	WORK_RESYNC = 1 << 0, /* the kernel lost records: what is there is read again */
 	WORK_SCAN = 1 << 1,   /* of a unit: who is in it */
-	WORK_RINGS = 1 << 2,  /* other rings may be better */
+	WORK_REARM = 1 << 2,  /* its back end would record in another way */
 	WORK_FORGET = 1 << 3, /* its history is nearly full, or its list of processes */
 	WORK_ARM = 1 << 4,
 };
@@ -90,15 +84,12 @@ struct target {
 	enum stacks_mode stacks_asked, stacks;
 	bool waits;
 	const struct backend *backend;
-	struct source sources[TARGET_SOURCES_MAX]; /* the present one first */
-	size_t n_sources;
+	void *recording; /* the back end's own */
 	char *why[TARGET_WARNINGS_MAX];
 	size_t n_why;
 	char *warnings[TARGET_WARNINGS_MAX];
 	size_t n_warnings;
 	bool probe_waits; /* for the answer of targets->probe */
-	int step_fd;	  /* back end "step", between request and arm(); -1 */
-	struct stepper *stepper; /* of that back end; NULL in others */
 	/* history */
 	TAILQ_HEAD(, member) members;
 	size_t n_members;
@@ -112,14 +103,13 @@ struct target {
 	struct arming *arming; /* NULL: it is in the list */
 	unsigned int work;     /* that waits for its turn */
 	bool hanging;	       /* the process keeps a thread that reads it waiting, see daemon/base/readers.h */
-	LIST_HEAD(, frozen) waiting; /* for a resync */
+	LIST_HEAD(, resync_wait) waiting;
 	/* life */
 	struct event *exit_event; /* on the pidfd */
 	struct event *gone_event; /* the end of the grace time */
-	struct event *settle_event; /* rings from before a change have been kept long enough */
 	uint64_t armed_unix_ns, armed_ns, ended_ns;
 	/* what it costs its owner */
-	struct quota_charge charge_target, charge_rings, charge_fds;
+	struct quota_charge charge_target, charge_fds;
 };
 
 struct targets {
@@ -138,9 +128,8 @@ struct targets {
 	size_t n_armed, n_suspended, n_exited;
 	size_t n_events; /* of those that are armed: the ones that nobody armed */
 	struct producers *producers; /* borrowed; NULL: none (tests) */
-	
 	struct closer *closer;
-	struct sampler *sampler;
+	void *machines[BACKENDS]; /* what each back end keeps of the machine */
 	struct openings *openings; /* borrowed; NULL: none (tests) */
 	struct history *history;
 	int history_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
@@ -152,7 +141,13 @@ struct targets {
 };
 
 /* ---- target.c */
-/* Frees one that is in no list, half built or whole. */
+/*
+ * Makes a target of what was asked for, without its process, or answers why its back end cannot: 0, TARGET_E_*, -errno.
+ * Nothing is begun.
+ */
+int target_new(struct targets *targets, const struct backend *backend, const struct target_request *req, struct target **ret,
+	       char *why, size_t why_size) _must_check_;
+/* Frees one that is in no list, half made or whole. */
 struct target *target_free(struct target *target);
 /* Makes its events: the exit, the end of the grace time. 0, -ENOMEM. */
 int target_watch(struct target *target) _must_check_;
@@ -173,15 +168,21 @@ void target_refresh(struct target *target);
 void target_recheck(struct target *target);
 /* Side-band records were lost: of all that record, what is there is read again. */
 void targets_resync(struct targets *targets);
-/* Everything of the target since this time is still there (CLOCK_MONOTONIC_RAW), as far as its rings were surveyed. */
-uint64_t target_oldest_ns(const struct target *target);
-/* The same by given surveys, one for each source. Any thread. */
-uint64_t sources_oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns);
+/* What the back end's open() has made. */
+void *targets_machine(const struct targets *targets, const struct backend *backend);
+/* A survey that a back end began has ended. */
+void targets_surveyed(struct targets *targets);
 /* Brings the charge for fds to what the target has and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
 int target_charge_fds(struct target *target, size_t more) _must_check_;
 
+/* ---- json.c */
+/* Adds to a status' list of what the machine lacks. */
+void lack_append(struct json_object *list, const char *what, const char *cost);
+
 /* ---- member.c */
-/* Whether no other entry of the target tells of the same process. */
+/* The next entry of the process `pid`, ended ones and those of all targets included; NULL: the first. */
+struct member *member_next(const struct targets *targets, pid_t pid, const struct member *after);
+/* Whether no earlier entry of the target is of the same process. */
 bool member_is_first(const struct member *member);
 /* The living process `pid` of the target, or NULL. */
 struct member *member_find(const struct target *target, pid_t pid);
@@ -202,10 +203,8 @@ struct member *member_free(struct member *member);
 void members_end(struct target *target, uint64_t at_ns);
 /* Forgets those that ended before the oldest data. */
 void members_prune(struct target *target, uint64_t oldest_ns);
-/* Brings the filter's entry of a process (and of its single threads) up to date. */
-int members_filter(struct targets *targets, pid_t pid);
-/* The same for all living processes of the target. */
-int members_filter_all(struct target *target);
+/* Says to the back end that a process has joined or left the target. */
+int target_member_changed(struct target *target, pid_t pid);
 /* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
 bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
 void pids_sort(pid_t *pids, size_t n);
@@ -228,14 +227,13 @@ void targetwork_forget(struct target *target);
 /* There is something to arm, or an arming was refused. */
 void targetwork_look(struct targets *targets);
 
-/* ---- backend/events/target_rings.c */
+/* ---- producers.c */
 /* Whether any target has a history and perhaps samples. */
 bool targets_record(const struct targets *targets);
-/* One that nobody armed becomes what `armed` is, which is freed; its id and its triggers stay. */
-void target_upgrade(struct target *target, struct target *armed);
 /* "events" of T; *ret NULL: none of its programs has registered. 0, -ENOMEM. */
 int target_events_json(struct target *target, struct json_object **ret) _must_check_;
-int target_freeze_rings(const struct target *target, struct frozen *frozen) _must_check_;
+/* The next of a target's producers, member by member; both are NULL at first. */
+struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
 
 /* ---- sideband.c */
 /* The callback of struct history. */

@@ -8,7 +8,7 @@
  *	arm	(list) ─► join ─► read ─► keep ─► choose ⇄ open ─► armed
  *	scan	 list  ─► join ─► read ─► keep ─► review
  *	resync	          join ─► read ─► keep ─► frozen recordings that wait for it go on
- *	rings	                                  choose ⇄ open ─► take
+ *	rearm	                                  choose ⇄ open
  *	forget	compact ─► replace
  *
  * list, read, open and compact are the thread's. A member joins before it is read, so that what it maps meanwhile is told by
@@ -25,8 +25,6 @@
 
 #include "common/base/log.h"
 #include "daemon/backend/backend.h"
-#include "daemon/backend/frozen.h"
-#include "daemon/backend/sample/choice.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
@@ -83,10 +81,7 @@ struct work {
 	struct histlog log;
 	struct histlog_view view;
 	size_t block, at; /* of the view, what is kept next */
-	struct sample_choice choice;
-	struct source sources[TARGET_SOURCES_MAX]; /* with references */
-	struct set_survey surveys[TARGET_SOURCES_MAX];
-	size_t n_sources;
+	struct backend_job *backend_job; /* owned; NULL: none was begun */
 };
 
 struct targetwork {
@@ -121,10 +116,8 @@ static void reset(struct work *w)
 		(void)close_fd(w->entries[i].dirfd);
 		(void)history_follow_free(w->entries[i].follow, all->targets->closer);
 	}
-	for (size_t i = 0; i < w->n_sources; i++) {
-		set_survey_fini(&w->surveys[i]);
-		(void)sample_set_put(w->sources[i].set);
-	}
+	if (w->backend_job)
+		w->backend_job->free(w->backend_job);
 	(void)close_fd(w->maps_fd);
 	free(w->unit);
 	free(w->pids);
@@ -132,14 +125,12 @@ static void reset(struct work *w)
 	cgroup_close(&w->cgroup);
 	histlog_view_fini(&w->view);
 	histlog_fini(&w->log);
-	sample_choice_fini(&w->choice);
 	*w = (struct work){
 		.all = all,
 		.job = {.run = work_run, .done = work_done, .hangs = work_hangs},
 		.maps_fd = -1,
 		.mount_fd = -1,
 		.cgroup = CGROUP_INIT,
-		.choice = SAMPLE_CHOICE_INIT,
 	};
 }
 
@@ -149,7 +140,7 @@ static struct work *work_new(struct targetwork *all)
 
 	if (!w)
 		return NULL;
-	*w = (struct work){.all = all, .maps_fd = -1, .cgroup = CGROUP_INIT, .choice = SAMPLE_CHOICE_INIT};
+	*w = (struct work){.all = all, .maps_fd = -1, .cgroup = CGROUP_INIT};
 	reset(w);
 	return w;
 }
@@ -226,20 +217,21 @@ static void run_read(struct work *w)
 	}
 }
 
-static void run_open(struct work *w)
+static void run_backend(struct work *w)
 {
-	sample_choice_open(&w->choice);
+	w->backend_job->run(w->backend_job);
 }
 
 static void run_compact(struct work *w)
 {
-	for (size_t i = 0; i < w->n_sources; i++) {
-		w->result = sample_set_look(w->sources[i].set, &w->surveys[i]);
-		if (w->result < 0)
-			return;
+	w->oldest_ns = w->armed_ns;
+	if (w->backend_job) {
+		w->backend_job->run(w->backend_job);
+		w->result = w->backend_job->result;
+		w->oldest_ns = w->backend_job->oldest_ns;
 	}
-	w->oldest_ns = sources_oldest_ns(w->sources, w->surveys, w->n_sources, w->armed_ns);
-	w->result = histlog_compact(&w->view, w->oldest_ns, &w->log);
+	if (w->result == 0)
+		w->result = histlog_compact(&w->view, w->oldest_ns, &w->log);
 }
 
 static void work_run(struct reader_job *job)
@@ -249,7 +241,7 @@ static void work_run(struct reader_job *job)
 	w->run(w);
 }
 
-/* ---- rings */
+/* ---- recording */
 
 static enum turn refuse(struct work *w, int answer, const char *why)
 {
@@ -257,55 +249,38 @@ static enum turn refuse(struct work *w, int answer, const char *why)
 	return TURN_END;
 }
 
-static void rings_failed(struct target *target, int r, const char *why)
-{
-	if (!target->n_sources)
-		return;
-	if (target->sources[0].set->spec.stacks != sample_stacks(target)) {
-		target_warn(target, "stacks=%s could not be had: %s", stacks_mode_name(target->stacks), why);
-		target->stacks = target->sources[0].set->spec.stacks;
-	}
-	log_debug("%s: choosing its rings again: %s", target->name, why);
-	target_emit(target, NULL);
-}
-
-static enum turn step_choose(struct work *w, uint64_t deadline)
+static enum turn step_arm(struct work *w, uint64_t deadline)
 {
 	const struct timeval soon = {.tv_usec = CLOSING_RETRY_US};
 	struct target *target = w->target;
-	struct sample_set *set;
 	char why[200] = "";
-	int r;
+	int r = 0;
 
 	if (closer_waiting(w->all->targets->closer) > CLOSING_FDS_MAX) {
 		(void)event_add(w->all->turn, &soon);
 		return TURN_LATER;
 	}
-	r = sample_choose(&w->choice, target, &w->cancel, &set);
-	if (r == SAMPLER_OPEN) {
-		w->run = run_open;
-		w->job.patient = w->choice.attempt != ATTEMPT_TASKS;
+	if (target->backend->arm)
+		r = target->backend->arm(target, &w->backend_job, why, sizeof(why));
+	if (r == BACKEND_RUN) {
+		w->backend_job->cancel = &w->cancel;
+		w->job.patient = w->backend_job->patient;
+		w->run = run_backend;
 		return TURN_THREAD;
 	}
-	if (w->what == WORK_RINGS && target->state != TARGET_ARMED) {
-		if (r == 0)
-			(void)sample_set_put(set);
-		return TURN_END;
-	}
-	r = r < 0 ? sample_refused(r, why, sizeof(why)) : sample_take(target, set, why, sizeof(why));
+	if (r != 0 && !why[0])
+		(void)snprintf(why, sizeof(why), "%s", strerror(r < 0 ? -r : EIO));
 	if (w->what == WORK_ARM)
 		return r != 0 ? refuse(w, r, why) : (arming_finish(target), TURN_END);
 	if (r != 0)
-		rings_failed(target, r, why);
-	else
-		target_emit(target, NULL);
+		log_debug("%s: recording it in another way: %s", target->name, why);
+	target_emit(target, NULL);
 	return TURN_END;
 }
 
-static enum turn begin_rings(struct work *w)
+static enum turn begin_arm(struct work *w)
 {
-	target_clear_notes(w->target);
-	w->next = step_choose;
+	w->next = step_arm;
 	return TURN_ON;
 }
 
@@ -323,10 +298,20 @@ static int entries_result(const struct work *w)
 	return 0;
 }
 
+/* Nobody waits any longer. `log`: what was read again, or NULL. */
+static void resync_end(struct target *target, const struct histlog *log)
+{
+	struct resync_wait *wait;
+
+	while ((wait = LIST_FIRST(&target->waiting)) != NULL) {
+		LIST_REMOVE(wait, link);
+		wait->done(wait, target, log);
+	}
+}
+
 static enum turn step_kept(struct work *w, uint64_t deadline)
 {
 	struct target *target = w->target;
-	struct frozen *frozen;
 	int r;
 
 	for (; w->next_pid < w->n_entries && !loop_is_over(deadline); w->next_pid++) {
@@ -335,7 +320,7 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 
 		/* Those that were there before pass already. */
 		if (w->what == WORK_SCAN && member)
-			(void)members_filter(target->targets, entry->pid);
+			(void)target_member_changed(target, entry->pid);
 		if (!entry->follow || !member || member->follow)
 			continue;
 		r = history_follow_begin(target->targets->history, entry->follow);
@@ -351,18 +336,13 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 	target->log.dropped += w->log.dropped;
 	switch (w->what) {
 	case WORK_ARM:
-		if (target->backend == &backend_sample)
-			return begin_rings(w);
-		arming_finish(target);
-		return TURN_END;
+		return begin_arm(w);
 	case WORK_SCAN:
-		r = target->backend->review(target, w->added);
-		if (r < 0)
-			log_debug("%s: choosing its rings again: %s", target->name, strerror(-r));
+		if (target->backend->review)
+			target->backend->review(target, w->added);
 		return TURN_END;
 	default:
-		while ((frozen = LIST_FIRST(&target->waiting)) != NULL)
-			frozen_resynced(frozen, target, &w->log);
+		resync_end(target, &w->log);
 		return TURN_END;
 	}
 }
@@ -585,10 +565,8 @@ static enum turn begin_forget(struct work *w)
 	if (histlog_freeze(&target->log, &w->view) < 0)
 		return TURN_END;
 	w->armed_ns = target->armed_ns;
-	for (; w->n_sources < target->n_sources; w->n_sources++) {
-		w->sources[w->n_sources] = target->sources[w->n_sources];
-		(void)sample_set_ref(w->sources[w->n_sources].set);
-	}
+	if (target->backend->look_back && target->backend->look_back(target, &w->backend_job) < 0)
+		return TURN_END;
 	w->run = run_compact;
 	w->job.patient = true;
 	w->next = step_compacted;
@@ -612,8 +590,8 @@ static enum turn begin(struct work *w)
 		return w->target->scope == TARGET_UNIT ? begin_list(w) : begin_join(w);
 	case WORK_RESYNC:
 		return begin_resync(w);
-	case WORK_RINGS:
-		return begin_rings(w);
+	case WORK_REARM:
+		return begin_arm(w);
 	case WORK_FORGET:
 		return begin_forget(w);
 	}
@@ -691,19 +669,10 @@ static bool is_wanted(const struct work *w)
 				 : w->target->state == TARGET_ARMED && !target_is_implicit(w->target);
 }
 
-/* Whatever becomes of it: nobody waits any longer. */
-static void let_go(struct target *target)
-{
-	struct frozen *frozen;
-
-	while ((frozen = LIST_FIRST(&target->waiting)) != NULL)
-		frozen_resynced(frozen, NULL, NULL);
-}
-
 static void end(struct work *w)
 {
 	if (w->target && w->what == WORK_RESYNC)
-		let_go(w->target);
+		resync_end(w->target, NULL);
 	reset(w);
 }
 
@@ -768,7 +737,7 @@ static void work_hangs(struct reader_job *job)
 
 	if (w->target) {
 		w->target->hanging = true;
-		let_go(w->target);
+		resync_end(w->target, NULL);
 	}
 	if (!other)
 		return; /* then the rest waits for it too */
@@ -855,7 +824,7 @@ void targetwork_forget(struct target *target)
 	struct targetwork *all = target->targets->work;
 	struct work *w;
 
-	let_go(target);
+	resync_end(target, NULL);
 	for (size_t i = 0; all && (w = work_nth(all, i)) != NULL; i++) {
 		if (w->target != target)
 			continue;

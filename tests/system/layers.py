@@ -19,12 +19,12 @@ ROOMS = {
     "daemon/base": f"{BASE} {BUNDLE} {DECODER}",
     "daemon/perf": f"{BASE} {BUNDLE} daemon/base",
     "daemon/backend/sample/bpf": BUNDLE,
-    "daemon/backend/sample": f"{BASE} {BUNDLE} {LOW} daemon/backend daemon/backend/sample/bpf daemon/perf daemon/target",
+    "daemon/backend/sample": f"{BASE} {BUNDLE} {CONTROL} {LOW} daemon/control/quota.h daemon/backend daemon/backend/sample/bpf daemon/perf daemon/target",
     "daemon/backend/step": f"{BASE} {BUNDLE} {CONTROL} {LOW} daemon/backend daemon/target",
-    "daemon/backend/events": f"{BASE} {CONTROL} {LOW} daemon/backend daemon/producer daemon/target",
+    "daemon/backend/events": "daemon/backend",
     "daemon/backend": f"{BASE} {BUNDLE} {CONTROL} {LOW} daemon/producer daemon/target",
     "daemon/producer": f"{BASE} {BUNDLE} {CONTROL} {LOW} {CHARGES}",
-    "daemon/target": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/backend daemon/backend/sample daemon/perf",
+    "daemon/target": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/backend/backend.h daemon/perf daemon/producer",
     "daemon/snapshot": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/backend daemon/target",
     "daemon/trigger": f"{BASE} {BUNDLE} {CONTROL} {LOW} {CHARGES} daemon/producer daemon/snapshot daemon/target",
     "daemon/status": f"{BASE} {CONTROL} {LOW} daemon/control daemon/producer daemon/snapshot daemon/target daemon/trigger",
@@ -61,9 +61,6 @@ ROOMS = {
 }
 # Circles of files over rooms that are left, each with its reason.
 CIRCLES = [
-    # A target keeps the sampler's events by name.
-    ["daemon/backend/sample/event_group", "daemon/backend/sample/sampler", "daemon/target/arming", "daemon/target/stack_probe",
-     "daemon/target/target", "daemon/target/target_internal"],
     # Who ran is read by the session's own rules.
     ["decode/pt/who_ran", "decode/replay/pt", "decode/replay/pt_internal", "decode/replay/pt_notes", "decode/replay/session",
      "decode/replay/session_internal"],

@@ -10,13 +10,15 @@
 #include <sys/ioctl.h>
 
 #include "common/base/log.h"
+#include "common/control/json.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/sample/choice.h"
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/backend/sample/filter_entries.h"
+#include "daemon/backend/sample/sampling.h"
 #include "daemon/base/clock.h"
 #include "daemon/config.h"
-#include "daemon/target/target_internal.h"
 
 /* Rings from before a change are kept until the new ones explain a good while by themselves. */
 #define OLD_SOURCE_SECONDS 30
@@ -38,38 +40,72 @@ static int charge_rings(struct target *target, const struct sample_set *set)
 		quota_release(&charge);
 		return r;
 	}
-	quota_release(&target->charge_rings);
-	target->charge_rings = charge;
+	quota_release(&sampling_of(target)->charge);
+	sampling_of(target)->charge = charge;
 	return 0;
 }
 
 /* ---- sources */
 
-static void source_push(struct target *target, struct sample_set *set, uint64_t now)
+static void source_push(struct sampling *s, struct sample_set *set, uint64_t now)
 {
 	struct timeval keep = {.tv_sec = OLD_SOURCE_SECONDS};
 
-	if (target->n_sources == TARGET_SOURCES_MAX)
-		(void)sample_set_put(target->sources[--target->n_sources].set);
-	if (target->n_sources)
-		target->sources[0].to_ns = now;
-	memmove(&target->sources[1], &target->sources[0], target->n_sources * sizeof(struct source));
-	target->sources[0] = (struct source){
+	if (s->n_sources == SAMPLING_SOURCES_MAX)
+		(void)sample_set_put(s->sources[--s->n_sources].set);
+	if (s->n_sources)
+		s->sources[0].to_ns = now;
+	memmove(&s->sources[1], &s->sources[0], s->n_sources * sizeof(struct source));
+	s->sources[0] = (struct source){
 		/* Events of its own are new; those that are shared are few. */
 		.set = set, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = set->refs > 1 ? sample_set_lost(set) : 0};
-	target->n_sources++;
-	if (target->n_sources > 1)
-		(void)event_add(target->settle_event, &keep);
+	s->n_sources++;
+	if (s->n_sources > 1)
+		(void)event_add(s->settle, &keep);
 }
 
-static void sample_settle(struct target *target)
+static void on_settle(evutil_socket_t fd, short what, void *arg)
 {
-	while (target->n_sources > 1)
-		(void)sample_set_put(target->sources[--target->n_sources].set);
-	(void)!target_charge_fds(target, 0);
+	struct sampling *s = arg;
+
+	while (s->n_sources > 1)
+		(void)sample_set_put(s->sources[--s->n_sources].set);
+	(void)!target_charge_fds(s->target, 0);
 }
 
-int sample_refused(int r, char *why, size_t why_size)
+/* ---- arming */
+
+static int sample_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
+{
+	const bool dwarf = sampler_can(sampler_of(target->targets))->dwarf;
+	struct sampling *s;
+
+	if (req->step_fd >= 0) {
+		(void)snprintf(why, why_size, "the descriptor \"step\" is for the back end step");
+		return TARGET_E_BAD;
+	}
+	if (req->stacks == STACKS_DWARF && !dwarf) {
+		(void)snprintf(why, why_size, "no dwarf stacks on this architecture");
+		return TARGET_E_UNSUPPORTED;
+	}
+	/* auto begins with the stacks that are right for any code; see daemon/target/stack_probe.h. */
+	if (req->stacks == STACKS_AUTO && dwarf)
+		target->stacks = STACKS_DWARF;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	target->recording = s;
+	s->target = target;
+	s->settle = evtimer_new(target->targets->base, on_settle, s);
+	return s->settle ? 0 : -ENOMEM;
+}
+
+static void sample_moved(struct target *target)
+{
+	sampling_of(target)->target = target;
+}
+
+static int refused(int r, char *why, size_t why_size)
 {
 	if (r == -ESRCH) {
 		(void)snprintf(why, why_size, "the process has ended");
@@ -92,12 +128,13 @@ int sample_refused(int r, char *why, size_t why_size)
 	return r;
 }
 
-int sample_take(struct target *target, struct sample_set *set, char *why, size_t why_size)
+/* Records to the set that was chosen, whose reference it takes over: 0, TARGET_E_*, -errno; nothing has changed then. */
+static int take(struct target *target, struct sample_set *set, char *why, size_t why_size)
 {
-	struct sampler *sampler = target->targets->sampler;
+	struct sampler *sampler = sampler_of(target->targets);
 	int r;
 
-	if (target->n_sources && target->sources[0].set == set) {
+	if (sampling_set(target) == set) {
 		(void)sample_set_put(set); /* the limit of cgroups, for one: the old choice was the best */
 		return 0;
 	}
@@ -111,11 +148,11 @@ int sample_take(struct target *target, struct sample_set *set, char *why, size_t
 	if (set->events[SET_CLOCK].ring_bytes <
 	    set->events[SET_CLOCK].n_cpus * set->spec.ring_bytes / 2)
 		target_warn(target, "smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
-	source_push(target, set, clock_raw_ns());
+	source_push(sampling_of(target), set, clock_raw_ns());
 	r = sampler_programs(sampler, true);
 	if (r < 0)
 		log_debug("attaching BPF programs: %s", strerror(-r));
-	r = members_filter_all(target);
+	r = filter_entries_update_all(target);
 	if (r < 0) {
 		(void)snprintf(why, why_size, "BPF filter: %s", strerror(-r));
 		return r == -E2BIG ? TARGET_E_BUSY : r;
@@ -124,10 +161,43 @@ int sample_take(struct target *target, struct sample_set *set, char *why, size_t
 	return 0;
 }
 
+/* Another choice of rings failed: the present ones go on, with the stacks that they have. */
+static void keep_stacks(struct target *target, const char *why)
+{
+	const enum stacks_mode stacks = sampling_set(target)->spec.stacks;
+
+	if (stacks == sample_stacks(target))
+		return;
+	target_warn(target, "stacks=%s could not be had: %s", stacks_mode_name(target->stacks), why);
+	target->stacks = stacks;
+}
+
+static int sample_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
+{
+	struct sample_choice *choice = (struct sample_choice *)*job;
+	struct sample_set *set;
+	int r;
+
+	if (!choice) {
+		target_clear_notes(target);
+		r = sample_choice_new(&choice);
+		if (r < 0)
+			return r;
+		*job = &choice->job;
+	}
+	r = sample_choose(choice, target, &set);
+	if (r == BACKEND_RUN)
+		return r;
+	r = r < 0 ? refused(r, why, why_size) : take(target, set, why, why_size);
+	if (r != 0 && sampling_set(target))
+		keep_stacks(target, why);
+	return r;
+}
+
 /* Whether the present set still is the right one. */
 static bool set_fits(struct target *target, bool members_added)
 {
-	const struct sample_set *set = target->sources[0].set;
+	const struct sample_set *set = sampling_set(target);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
 	if (set->spec.stacks != sample_stacks(target))
@@ -135,42 +205,71 @@ static bool set_fits(struct target *target, bool members_added)
 	/* Events on tasks follow forks, but not who is moved into a unit. */
 	if (target->scope == TARGET_UNIT)
 		return set->spec.kind == SET_CGROUP || !members_added;
-	if (!sampler_can(target->targets->sampler)->cpu_wide)
+	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
 		return true;
 	if (sample_own_cgroup(target, &own) == 0)
 		return set->spec.kind == SET_CGROUP && set->spec.cgroup_ino == own.ino;
 	return set->spec.kind != SET_CGROUP;
 }
 
-static int sample_review(struct target *target, bool members_added)
+static void sample_review(struct target *target, bool members_added)
 {
-	if (target->n_sources && !set_fits(target, members_added))
-		target_work(target, WORK_RINGS);
-	return 0;
+	if (sampling_set(target) && !set_fits(target, members_added))
+		target_work(target, WORK_REARM);
 }
+
+/* Others may move into a cgroup that was its own. */
+static bool sample_is_watched(const struct target *target)
+{
+	const struct sample_set *set = sampling_set(target);
+
+	return set && set->spec.kind == SET_CGROUP;
+}
+
+static void sample_frames_known(struct target *target, enum image_frames frames)
+{
+	const bool dwarf = sampler_can(sampler_of(target->targets))->dwarf;
+	const enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP : STACKS_DWARF;
+
+	if (!dwarf && frames != IMAGE_FRAMES_KEPT)
+		target_warn(target, frames == IMAGE_FRAMES_NOT_KEPT
+					    ? "its code keeps no frame pointers: call chains leave frames out"
+					    : "whether its code keeps frame pointers is not known: call chains may leave frames out");
+	if (stacks == target->stacks)
+		return;
+	target->stacks = stacks;
+	sample_review(target, false);
+}
+
+static int sample_member_changed(struct target *target, pid_t pid)
+{
+	return filter_entries_update(target->targets, pid);
+}
+
+/* ---- ending */
 
 static bool set_is_wanted(const struct targets *targets, const struct sample_set *set)
 {
 	const struct target *target;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (target->state == TARGET_ARMED && target->n_sources && target->sources[0].set == set)
+		if (target->state == TARGET_ARMED && sampling_set(target) == set)
 			return true;
 	return false;
 }
 
 static void sample_stop(struct target *target)
 {
-	struct source *now = &target->sources[0];
+	struct sampling *s = sampling_of(target);
 
-	if (target->n_sources && now->to_ns == UINT64_MAX)
-		now->to_ns = clock_raw_ns();
+	if (s->n_sources && s->sources[0].to_ns == UINT64_MAX)
+		s->sources[0].to_ns = clock_raw_ns();
 	/*
 	 * The shared clocks just pass nothing of it any more. Events of its own would go on over
 	 * what was recorded, perhaps of a program that nobody was allowed to see.
 	 */
-	for (size_t i = 0; i < target->n_sources; i++) {
-		struct sample_set *set = target->sources[i].set;
+	for (size_t i = 0; i < s->n_sources; i++) {
+		struct sample_set *set = s->sources[i].set;
 
 		if (set->spec.kind != SET_CPU && !set_is_wanted(target->targets, set))
 			sampler_stop_set(set);
@@ -179,16 +278,49 @@ static void sample_stop(struct target *target)
 
 static void sample_disarm(struct target *target)
 {
-	while (target->n_sources > 0)
-		(void)sample_set_put(target->sources[--target->n_sources].set);
-	quota_release(&target->charge_rings);
+	struct sampling *s = sampling_of(target);
+
+	if (!s)
+		return;
+	while (s->n_sources > 0)
+		(void)sample_set_put(s->sources[--s->n_sources].set);
+	quota_release(&s->charge);
+	if (s->settle)
+		event_free(s->settle);
+	free(s);
+	target->recording = NULL;
 	if (target->targets->n_armed == target->targets->n_events)
-		(void)!sampler_programs(target->targets->sampler, false);
+		(void)!sampler_programs(sampler_of(target->targets), false);
+}
+
+/* ---- the machine */
+
+static void on_survey(void *arg)
+{
+	targets_surveyed(arg);
+}
+
+static int sample_open(struct targets *targets, void **ret)
+{
+	struct sampler *sampler;
+	int r;
+
+	r = sampler_new(targets->base, targets->config, targets->closer, &sampler);
+	if (r < 0)
+		return r;
+	sampler_on_survey(sampler, on_survey, targets);
+	*ret = sampler;
+	return 0;
+}
+
+static void sample_close(void *machine)
+{
+	(void)sampler_free(machine);
 }
 
 static bool sample_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
 {
-	const struct sampler_can *can = sampler_can(targets->sampler);
+	const struct sampler_can *can = sampler_can(sampler_of(targets));
 
 	*ret_method = can->cpu_wide && can->filter ? "cpu" : can->any ? "task" : "none";
 	if (!can->any) {
@@ -204,12 +336,147 @@ static bool sample_probe(const struct targets *targets, const char **ret_method,
 	return true;
 }
 
-/* ---- numbers */
-
-static void stats_add(struct target *target, const struct source *source, struct backend_stats *ret)
+static void add_lacks(const struct sampler_can *can, struct json_object *list)
 {
-	const struct set_survey *survey = &source->set->survey;
+	char cost[320];
 
+	if (!can->any)
+		lack_append(list, "perf_events", "perf_event_open is refused: nothing can be recorded");
+	else if (!can->cpu_wide)
+		lack_append(list, "cpu_events", "no events on cpus or cgroups: targets get events on each thread, which slow "
+						"their context switches, and only those of tracerd's own user can be recorded");
+	if (!can->filter) {
+		(void)snprintf(cost, sizeof(cost), "%s: no stacks of waits, no wake-ups, no machine-wide sampling",
+			       can->filter_why);
+		lack_append(list, "bpf_programs", cost);
+	}
+	if (!can->dwarf)
+		lack_append(list, "dwarf_stacks", "this architecture's registers are not known: call chains need frame pointers");
+}
+
+static void sample_status(const struct targets *targets, struct json_object *capture, struct json_object *lack)
+{
+	const struct sampler *sampler = sampler_of(targets);
+	size_t sets, resting, cpus;
+	uint64_t bytes, fds;
+
+	sampler_usage(sampler, &sets, &bytes, &fds);
+	sampler_resting(sampler, &resting, &cpus);
+	json_add_bool(capture, "bpf", sampler_can(sampler)->filter);
+	json_add_uint(capture, "sets", sets);
+	json_add_uint(capture, "ring_bytes", bytes);
+	json_add_uint(capture, "event_fds", fds);
+	json_add_uint(capture, "cpus", cpus);
+	json_add_uint(capture, "cpus_resting", resting);
+	add_lacks(sampler_can(sampler), lack);
+}
+
+static void sample_losses(const struct targets *targets, struct json_object *losses)
+{
+	const struct filter *filter = sampler_filter(sampler_of(targets));
+
+	json_add_uint(losses, "switches_lost", filter ? filter_drops(filter) : 0);
+}
+
+/* ---- what the rings have */
+
+static size_t sample_fds(const struct target *target)
+{
+	const struct sampling *s = sampling_of(target);
+	size_t n = 0;
+
+	for (size_t i = 0; s && i < s->n_sources; i++)
+		if (s->sources[i].set->spec.kind != SET_CPU)
+			n += sample_set_fds(s->sources[i].set);
+	return n;
+}
+
+static void sample_survey(struct target *target)
+{
+	const struct sampling *s = sampling_of(target);
+
+	for (size_t i = 0; i < s->n_sources; i++)
+		sampler_survey(s->sources[i].set);
+}
+
+static bool sample_is_surveying(const struct target *target)
+{
+	const struct sampling *s = sampling_of(target);
+
+	for (size_t i = 0; i < s->n_sources; i++)
+		if (s->sources[i].set->surveying)
+			return true;
+	return false;
+}
+
+/* Everything since this time is still there, by surveys of all sources. Any thread. */
+static uint64_t oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns)
+{
+	const struct set_survey *survey = &surveys[0];
+	uint64_t oldest = armed_ns;
+
+	if (n == 0)
+		return oldest;
+	if (n > 1) {
+		/* The ring from before a change reaches back further, unless the new one has lost some itself. */
+		if (survey->oldest_ns <= sources[0].from_ns)
+			survey = &surveys[1];
+	} else if (sources[0].from_ns > oldest) {
+		oldest = sources[0].from_ns;
+	}
+	return survey->oldest_ns > oldest ? survey->oldest_ns : oldest;
+}
+
+struct look_back {
+	struct backend_job job; /* first */
+	uint64_t armed_ns;
+	struct source sources[SAMPLING_SOURCES_MAX]; /* with references */
+	struct set_survey surveys[SAMPLING_SOURCES_MAX];
+	size_t n;
+};
+
+static void look_back_run(struct backend_job *job)
+{
+	struct look_back *l = (struct look_back *)job;
+
+	for (size_t i = 0; i < l->n; i++) {
+		job->result = sample_set_look(l->sources[i].set, &l->surveys[i]);
+		if (job->result < 0)
+			return;
+	}
+	job->oldest_ns = oldest_ns(l->sources, l->surveys, l->n, l->armed_ns);
+}
+
+static void look_back_free(struct backend_job *job)
+{
+	struct look_back *l = (struct look_back *)job;
+
+	for (size_t i = 0; i < l->n; i++) {
+		set_survey_fini(&l->surveys[i]);
+		(void)sample_set_put(l->sources[i].set);
+	}
+	free(l);
+}
+
+static int sample_look_back(const struct target *target, struct backend_job **ret)
+{
+	const struct sampling *s = sampling_of(target);
+	struct look_back *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->job = (struct backend_job){.run = look_back_run, .free = look_back_free};
+	l->armed_ns = target->armed_ns;
+	for (; l->n < s->n_sources; l->n++) {
+		l->sources[l->n] = s->sources[l->n];
+		(void)sample_set_ref(l->sources[l->n].set);
+	}
+	*ret = &l->job;
+	return 0;
+}
+
+static void stats_add(const struct target *target, const struct set_survey *survey, struct backend_stats *ret)
+{
 	for (size_t i = 0; i < survey->n_tallies; i++) {
 		const struct set_tally *t = &survey->tallies[i];
 
@@ -223,22 +490,26 @@ static void stats_add(struct target *target, const struct source *source, struct
 }
 
 /* Of the last survey: who wants the numbers of now asks for one before (targets_survey()). */
-static void sample_stats(struct target *target, struct backend_stats *ret)
+static void sample_stats(const struct target *target, struct backend_stats *ret)
 {
+	const uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;
+	const struct sampling *s = sampling_of(target);
+	const struct sample_set *set = sampling_set(target);
+	struct set_survey surveys[SAMPLING_SOURCES_MAX];
 	struct backend_stats out = {.method = "none"};
-	uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;
-	uint64_t oldest = target_oldest_ns(target);
-	const struct sample_set *set;
+	uint64_t oldest;
 
-	for (size_t i = 0; i < target->n_sources; i++)
-		stats_add(target, &target->sources[i], &out);
-	if (target->n_sources) {
-		set = target->sources[0].set;
+	for (size_t i = 0; i < s->n_sources; i++) {
+		surveys[i] = s->sources[i].set->survey; /* borrowed */
+		stats_add(target, &surveys[i], &out);
+	}
+	oldest = oldest_ns(s->sources, surveys, s->n_sources, target->armed_ns);
+	if (set) {
 		out.method = set_kind_name(set->spec.kind);
 		if (set->spec.kind != SET_CPU)
 			out.ring_bytes = set->events[SET_CLOCK].ring_bytes;
-		if (set->survey.lost > target->sources[0].lost_at)
-			out.lost = set->survey.lost - target->sources[0].lost_at;
+		if (set->survey.lost > s->sources[0].lost_at)
+			out.lost = set->survey.lost - s->sources[0].lost_at;
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;
 	*ret = out;
@@ -246,13 +517,28 @@ static void sample_stats(struct target *target, struct backend_stats *ret)
 
 const struct backend backend_sample = {
 	.name = "sample",
+	.open = sample_open,
+	.close = sample_close,
 	.probe = sample_probe,
+	.status = sample_status,
+	.losses = sample_losses,
+	.init = sample_init,
+	.arm = sample_arm,
+	.moved = sample_moved,
+	.is_watched = sample_is_watched,
 	.review = sample_review,
-	.settle = sample_settle,
+	.frames_known = sample_frames_known,
+	.member_changed = sample_member_changed,
 	.stop = sample_stop,
 	.disarm = sample_disarm,
+	.fds = sample_fds,
+	.survey = sample_survey,
+	.is_surveying = sample_is_surveying,
+	.look_back = sample_look_back,
+	.stats = sample_stats,
 	.freeze = samplecopy_freeze,
 	.copy = samplecopy_copy,
 	.resume = samplecopy_resume,
-	.stats = sample_stats,
+	.free = samplecopy_free,
+	.meta = samplecopy_meta,
 };

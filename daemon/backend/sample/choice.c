@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "daemon/target/target_internal.h"
+#include "daemon/backend/sample/sampling.h"
 
 enum stacks_mode sample_stacks(const struct target *target)
 {
@@ -42,7 +42,7 @@ static void warn_plain_waits(struct target *target)
 
 static void tell_tasks(const struct sample_choice *choice, struct target *target)
 {
-	const struct sampler_can *can = sampler_can(target->targets->sampler);
+	const struct sampler_can *can = sampler_can(sampler_of(target->targets));
 
 	target_say_why(target, "method task: events on %zu threads", choice->n_tids);
 	if (!can->cpu_wide)
@@ -61,7 +61,7 @@ static void tell(const struct sample_choice *choice, struct target *target)
 	switch (choice->attempt) {
 	case ATTEMPT_CGROUP:
 		target_say_why(target, "method cgroup: %s holds only this target", choice->cgroup.path);
-		if (target->waits && !sampler_filter(target->targets->sampler))
+		if (target->waits && !sampler_filter(sampler_of(target->targets)))
 			warn_plain_waits(target);
 		break;
 	case ATTEMPT_CPU:
@@ -85,7 +85,7 @@ static int prepare_cgroup(struct sample_choice *choice, struct target *target, s
 		if (choice->cgroup.dirfd < 0)
 			return -errno;
 	}
-	return sampler_cgroup_set(target->targets->sampler, &choice->cgroup, sample_stacks(target), &choice->opening, ret);
+	return sampler_cgroup_set(sampler_of(target->targets), &choice->cgroup, sample_stacks(target), &choice->opening, ret);
 }
 
 static int prepare_tasks(struct sample_choice *choice, struct target *target)
@@ -105,7 +105,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 		if (choice->proc_dirfd < 0)
 			return -errno;
 	}
-	return sampler_task_set(target->targets->sampler, target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
+	return sampler_task_set(sampler_of(target->targets), target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
 				sample_stacks(target), &choice->opening);
 }
 
@@ -117,19 +117,19 @@ static int prepare(struct sample_choice *choice, struct target *target, struct s
 	case ATTEMPT_CPU:
 		if (target->scope == TARGET_UNIT)
 			return -ENOENT;
-		return sampler_cpu_set(target->targets->sampler, sample_stacks(target), &choice->opening, ret);
+		return sampler_cpu_set(sampler_of(target->targets), sample_stacks(target), &choice->opening, ret);
 	default:
 		return prepare_tasks(choice, target);
 	}
 }
 
-int sample_choose(struct sample_choice *choice, struct target *target, const atomic_bool *cancel, struct sample_set **ret)
+int sample_choose(struct sample_choice *choice, struct target *target, struct sample_set **ret)
 {
 	int r;
 
 	for (;;) {
 		if (choice->opening.sampler) {
-			r = choice->result;
+			r = choice->job.result;
 			if (r == 0)
 				*ret = sampler_adopt(&choice->opening);
 			else
@@ -138,8 +138,8 @@ int sample_choose(struct sample_choice *choice, struct target *target, const ato
 			r = prepare(choice, target, ret);
 		}
 		if (r == SAMPLER_OPEN) {
-			choice->opening.spec.cancel = cancel;
-			return r;
+			choice->job.patient = choice->attempt != ATTEMPT_TASKS;
+			return BACKEND_RUN;
 		}
 		if (r == 0) {
 			tell(choice, target);
@@ -152,15 +152,6 @@ int sample_choose(struct sample_choice *choice, struct target *target, const ato
 				  choice->attempt == ATTEMPT_CGROUP ? "a cgroup" : "cpus", strerror(-r));
 		choice->attempt++;
 	}
-}
-
-void sample_choice_fini(struct sample_choice *choice)
-{
-	sampler_drop(&choice->opening);
-	cgroup_close(&choice->cgroup);
-	(void)close_fd(choice->proc_dirfd);
-	free(choice->pids);
-	*choice = (struct sample_choice)SAMPLE_CHOICE_INIT;
 }
 
 /* ---- the thread's */
@@ -214,18 +205,46 @@ static int open_tasks(struct sample_choice *choice)
 	return sampler_open(&choice->opening);
 }
 
-void sample_choice_open(struct sample_choice *choice)
+static void choice_run(struct backend_job *job)
 {
+	struct sample_choice *choice = (struct sample_choice *)job;
 	struct set_spec *spec = &choice->opening.spec;
 	pid_t dirfd = choice->cgroup.dirfd;
 
+	spec->cancel = job->cancel;
 	if (choice->attempt == ATTEMPT_TASKS) {
-		choice->result = open_tasks(choice);
+		job->result = open_tasks(choice);
 		return;
 	}
 	if (choice->attempt == ATTEMPT_CGROUP) {
 		spec->subjects = &dirfd;
 		spec->n_subjects = 1;
 	}
-	choice->result = sampler_open(&choice->opening);
+	job->result = sampler_open(&choice->opening);
+}
+
+/* ---- life */
+
+static void choice_free(struct backend_job *job)
+{
+	struct sample_choice *choice = (struct sample_choice *)job;
+
+	sampler_drop(&choice->opening);
+	cgroup_close(&choice->cgroup);
+	(void)close_fd(choice->proc_dirfd);
+	free(choice->pids);
+	free(choice);
+}
+
+int sample_choice_new(struct sample_choice **ret)
+{
+	struct sample_choice *choice = calloc(1, sizeof(*choice));
+
+	if (!choice)
+		return -ENOMEM;
+	choice->job = (struct backend_job){.run = choice_run, .free = choice_free};
+	choice->cgroup = (struct cgroup)CGROUP_INIT;
+	choice->proc_dirfd = -1;
+	*ret = choice;
+	return 0;
 }

@@ -14,13 +14,6 @@
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)
 
-const char *stacks_mode_name(enum stacks_mode mode)
-{
-	static const char *const names[] = {"auto", "fp", "dwarf"};
-
-	return names[mode];
-}
-
 const char *set_kind_name(enum set_kind kind)
 {
 	static const char *const names[] = {"cpu", "cgroup", "task"};

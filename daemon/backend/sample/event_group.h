@@ -76,7 +76,6 @@ struct sample_set {
 	struct survey_job *surveying; /* the sampler's; NULL: none is under way */
 };
 
-const char *stacks_mode_name(enum stacks_mode mode);
 const char *set_kind_name(enum set_kind kind);
 
 /* For the sampler, which numbers, shares and frees sets. `filter` may be NULL. Opened on any thread. */

@@ -16,8 +16,10 @@
 
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
+#include "common/control/json.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/backend/sample/sampling.h"
 #include "daemon/base/clock.h"
 #include "daemon/perf/ring.h"
 
@@ -29,6 +31,23 @@ struct switch_cpu_wide {
 	struct perf_event_header header;
 	uint32_t next_prev_pid, next_prev_tid;
 };
+
+/* frozen->recording. */
+struct frozen_samples {
+	struct source sources[SAMPLING_SOURCES_MAX]; /* referenced until resume */
+	size_t n_sources;
+	struct ring_state { /* written by the copy, read after it */
+		int cpu;
+		uint64_t oldest_ns; /* of what was in it; 0: nothing */
+		bool wrapped;       /* there had been more */
+	} *rings;
+	size_t n_rings;
+};
+
+static struct frozen_samples *samples_of(const struct frozen *frozen)
+{
+	return frozen->recording;
+}
 
 struct out {
 	struct perfdata_writer *writer;
@@ -135,7 +154,7 @@ static enum samplecopy_answer mask_switch(const struct frozen *frozen, struct re
 	return SAMPLECOPY_KEEP;
 }
 
-static enum samplecopy_answer mask_record(const struct frozen *frozen, const struct frozen_source *source,
+static enum samplecopy_answer mask_record(const struct frozen *frozen, const struct source *source,
 					  enum set_event event, struct record_view *view)
 {
 	enum samplecopy_answer answer;
@@ -216,7 +235,7 @@ static bool count_loss(const struct perf_event_header *h, struct frozen_stats *s
 static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
 		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
-	const struct frozen_source *source = &frozen->sources[index];
+	const struct source *source = &samples_of(frozen)->sources[index];
 	struct perf_event_header *h = (void *)record;
 	struct record_view view;
 	enum set_event event;
@@ -258,7 +277,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 }
 
 static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct out *out,
-		     struct frozen_stats *stats, struct frozen_ring *ret)
+		     struct frozen_stats *stats, struct ring_state *ret)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -290,7 +309,7 @@ static int copy_ring(const struct frozen *frozen, size_t index, const struct rin
 static int add_events(const struct frozen *frozen, size_t index, struct perfdata_writer *writer)
 {
 	static const char *const names[SET_EVENTS] = {"cpu-clock:u-stacks", "sched", "sched"};
-	const struct sample_set *set = frozen->sources[index].set;
+	const struct sample_set *set = samples_of(frozen)->sources[index].set;
 
 	for (unsigned int e = 0; e < SET_EVENTS; e++) {
 		uint64_t id = EVENT_ID(index, e);
@@ -307,27 +326,28 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 
 static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
 {
-	const struct frozen_source *source = &frozen->sources[index];
+	struct frozen_samples *samples = samples_of(frozen);
+	const struct source *source = &samples->sources[index];
 	const struct eventset *clock = &source->set->events[SET_CLOCK];
 	uint64_t lost = sample_set_lost(source->set);
-	struct frozen_ring *rings;
+	struct ring_state *rings;
 	int r;
 
-	rings = reallocarray(frozen->rings, frozen->n_rings + clock->n_cpus, sizeof(*rings));
+	rings = reallocarray(samples->rings, samples->n_rings + clock->n_cpus, sizeof(*rings));
 	if (!rings)
 		return -ENOMEM;
-	frozen->rings = rings;
+	samples->rings = rings;
 	r = add_events(frozen, index, out->writer);
 	if (r < 0)
 		return r;
 	stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
 	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
-		struct frozen_ring *ring = &frozen->rings[frozen->n_rings];
+		struct ring_state *ring = &samples->rings[samples->n_rings];
 
 		if (!clock->rings[cpu].base)
 			continue;
-		*ring = (struct frozen_ring){.cpu = clock->cpus[cpu]};
-		frozen->n_rings++;
+		*ring = (struct ring_state){.cpu = clock->cpus[cpu]};
+		samples->n_rings++;
 		r = copy_ring(frozen, index, &clock->rings[cpu], out, stats, ring);
 		if (r < 0)
 			return r;
@@ -335,16 +355,33 @@ static int copy_source(struct frozen *frozen, size_t index, struct out *out, str
 	return out_flush(out);
 }
 
-static bool any_wrapped(const struct frozen *frozen)
+static bool any_wrapped(const struct frozen_samples *samples)
 {
-	for (size_t i = 0; i < frozen->n_rings; i++)
-		if (frozen->rings[i].wrapped)
+	for (size_t i = 0; i < samples->n_rings; i++)
+		if (samples->rings[i].wrapped)
 			return true;
 	return false;
 }
 
+/* From then on no ring has lost anything. */
+static uint64_t complete_from(const struct frozen *frozen)
+{
+	const struct frozen_samples *samples = samples_of(frozen);
+	uint64_t from = 0;
+
+	for (size_t i = 0; i < samples->n_rings; i++) {
+		/* One of which nothing could be read has nothing whole. */
+		const uint64_t oldest = samples->rings[i].oldest_ns ? samples->rings[i].oldest_ns : frozen->raw_ns;
+
+		if (samples->rings[i].wrapped && oldest > from)
+			from = oldest;
+	}
+	return from;
+}
+
 int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
+	const struct frozen_samples *samples = samples_of(frozen);
 	_cleanup_(out_fini) struct out out = {.writer = writer};
 	int r;
 
@@ -352,46 +389,95 @@ int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struc
 	if (!out.buf)
 		return -ENOMEM;
 	/* The present rings first. Those from before a change join on only if these still have it all. */
-	for (size_t i = 0; i < frozen->n_sources && !any_wrapped(frozen); i++) {
+	for (size_t i = 0; i < samples->n_sources && !any_wrapped(samples); i++) {
 		r = copy_source(frozen, i, &out, stats);
 		if (r < 0)
 			return r;
 	}
+	stats->complete_from_ns = complete_from(frozen);
 	return 0;
 }
 
+/* ---- life */
+
 int samplecopy_freeze(struct target *target, struct frozen *frozen)
 {
-	for (size_t i = 0; i < target->n_sources; i++) {
-		const struct source *source = &target->sources[i];
+	const struct sampling *s = sampling_of(target);
+	struct frozen_samples *samples = calloc(1, sizeof(*samples));
+	const struct set_spec *spec;
 
-		frozen->sources[i] = (struct frozen_source){.set = sample_set_ref(source->set),
-							    .from_ns = source->from_ns,
-							    .to_ns = source->to_ns,
-							    .lost_at = source->lost_at};
-		frozen->n_sources++;
+	if (!samples)
+		return -ENOMEM;
+	frozen->recording = samples;
+	for (; samples->n_sources < s->n_sources; samples->n_sources++) {
+		samples->sources[samples->n_sources] = s->sources[samples->n_sources];
+		(void)sample_set_ref(samples->sources[samples->n_sources].set);
 	}
+	if (!samples->n_sources)
+		return 0;
 	/*
 	 * What is missing at the begin is known when the rings have been copied; until then it is as if they had all since
 	 * they are the target's.
 	 */
-	if (frozen->n_sources && frozen->sources[frozen->n_sources - 1].from_ns > frozen->oldest_ns)
-		frozen->oldest_ns = frozen->sources[frozen->n_sources - 1].from_ns;
-	if (frozen->n_sources) {
-		frozen->method = set_kind_name(frozen->sources[0].set->spec.kind);
-		frozen->hz = frozen->sources[0].set->spec.hz;
-		/* Others may have been asked for meanwhile. */
-		frozen->stacks = frozen->sources[0].set->spec.stacks;
-	}
+	if (samples->sources[samples->n_sources - 1].from_ns > frozen->oldest_ns)
+		frozen->oldest_ns = samples->sources[samples->n_sources - 1].from_ns;
+	spec = &samples->sources[0].set->spec;
+	frozen->method = set_kind_name(spec->kind);
+	frozen->hz = spec->hz;
+	/* Others may have been asked for meanwhile. */
+	frozen->stacks = spec->stacks;
 	return 0;
 }
 
 void samplecopy_resume(struct frozen *frozen)
 {
+	struct frozen_samples *samples = samples_of(frozen);
+
 	/* The copy knows what the rings held: from then on all of them had everything. */
-	for (size_t i = 0; i < frozen->n_rings; i++)
-		if (frozen->rings[i].wrapped && frozen->rings[i].oldest_ns > frozen->oldest_ns)
-			frozen->oldest_ns = frozen->rings[i].oldest_ns;
-	while (frozen->n_sources > 0)
-		(void)sample_set_put(frozen->sources[--frozen->n_sources].set);
+	for (size_t i = 0; i < samples->n_rings; i++)
+		if (samples->rings[i].wrapped && samples->rings[i].oldest_ns > frozen->oldest_ns)
+			frozen->oldest_ns = samples->rings[i].oldest_ns;
+	while (samples->n_sources > 0)
+		(void)sample_set_put(samples->sources[--samples->n_sources].set);
+}
+
+void samplecopy_free(struct frozen *frozen)
+{
+	free(samples_of(frozen)->rings);
+	free(frozen->recording);
+}
+
+/*
+ * Where one cpu's ring reaches back less far than another's, what ran there is missing in between.
+ * Before the oldest data of all, and before the target was armed, there is nothing to miss it in.
+ */
+void samplecopy_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+		     struct json_object *gaps)
+{
+	const uint64_t from = frozen_recorded_from(frozen);
+	const struct frozen_samples *samples = samples_of(frozen);
+	uint64_t begin = UINT64_MAX;
+	char kind[48];
+
+	if (!gaps)
+		return;
+	for (size_t i = 0; i < samples->n_rings; i++)
+		if (samples->rings[i].oldest_ns && samples->rings[i].oldest_ns < begin)
+			begin = samples->rings[i].oldest_ns;
+	if (begin < from)
+		begin = from;
+	for (size_t i = 0; i < samples->n_rings; i++) {
+		const struct ring_state *ring = &samples->rings[i];
+		struct json_object *o;
+
+		if (!ring->wrapped || ring->oldest_ns <= begin)
+			continue;
+		o = json_object_new_object();
+		(void)snprintf(kind, sizeof(kind), "ring of cpu %d overwritten", ring->cpu);
+		json_add_string(o, "kind", kind);
+		json_add_int(o, "cpu", ring->cpu);
+		json_add_uint(o, "from_ns", begin);
+		json_add_uint(o, "to_ns", ring->oldest_ns);
+		json_append(gaps, o);
+	}
 }

@@ -6,6 +6,7 @@
  * they map, and when recording must end.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +22,37 @@
 #include "daemon/target/target_internal.h"
 
 #define MIB (1024ull * 1024)
+#define STEPPER_FDS 5 /* the connection; a last answer of three files */
 
+/* target->recording */
 struct stepper {
 	struct target *target; /* back pointer */
-	struct step_channel *channel; /* NULL: closed, see `why` */
+	int fd;		       /* that came with the request, until arm(); -1 */
+	bool armed;
+	struct step_channel *channel; /* NULL: not armed, or closed, see `why` */
 	struct freeze_reply *last;     /* what there was when recording had to end */
 	struct stepabi_stats stats;  /* of a channel that is closed */
 	struct quota_charge charge;
 	char why[160];
 };
+
+/* frozen->recording */
+struct frozen_step {
+	struct freeze_reply *answer; /* referenced until resume; NULL: none was asked for */
+	struct event *wait;	   /* for the answer */
+	struct stepabi_stats stats;
+	uint64_t raw_ns; /* until when it records; 0: it did not come */
+};
+
+static struct stepper *stepper_of(const struct target *target)
+{
+	return target->recording;
+}
+
+static struct frozen_step *step_of(const struct frozen *frozen)
+{
+	return frozen->recording;
+}
 
 static const struct stepabi_stats *stats_of(const struct stepper *s)
 {
@@ -101,75 +124,78 @@ static void on_ended(void *arg, const char *why)
 		target_emit(s->target, NULL);
 }
 
-static struct stepper *stepper_free(struct stepper *s)
-{
-	if (!s)
-		return NULL;
-	(void)step_channel_free(s->channel);
-	(void)freeze_reply_unref(s->last);
-	quota_release(&s->charge);
-	free(s);
-	return NULL;
-}
-DEFINE_CLEANUP(struct stepper *, stepper_free)
-
 static int refuse(char *why, size_t size, int answer, const char *text)
 {
 	(void)snprintf(why, size, "%s", text);
 	return answer;
 }
 
-static int stepper_arm(struct target *target, char *why, size_t why_size)
+static int stepper_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
 {
-	_cleanup_(stepper_freep) struct stepper *s = calloc(1, sizeof(*s));
-	struct step_channel_callbacks callbacks = {.stats = on_stats, .ended = on_ended, .arg = s};
-	struct targets *targets = target->targets;
-	const char *method;
-	int r;
+	struct stepper *s;
 
+	if (req->step_fd < 0)
+		return refuse(why, why_size, TARGET_E_BAD,
+			      "back end step: the connection of a stepper (descriptor \"step\") is missing");
+	if (req->scope != TARGET_PROCESS)
+		return refuse(why, why_size, TARGET_E_BAD,
+			      "only a process can be stepped, with all its threads and what it starts");
+	/* What a stepper records has no samples, and so neither stacks nor waits of its own. */
+	target->stacks_asked = target->stacks = STACKS_FP;
+	target->waits = false;
+	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	if (!stepper_probe(targets, &method, why, why_size))
-		return TARGET_E_UNSUPPORTED;
+	target->recording = s;
 	s->target = target;
-	r = quota_charge(targets->quota, target->owner, QUOTA_STEPPERS, 1, &s->charge);
+	s->fd = fcntl(req->step_fd, F_DUPFD_CLOEXEC, 3);
+	return s->fd >= 0 ? 0 : refuse(why, why_size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+}
+
+static int charge(struct target *target, char *why, size_t why_size)
+{
+	int r;
+
+	r = quota_charge(target->targets->quota, target->owner, QUOTA_STEPPERS, 1, &stepper_of(target)->charge);
 	if (r > 0)
 		return refuse(why, why_size, TARGET_E_QUOTA, "this user may step no more targets (uid_steppers)");
 	if (r < 0)
 		return r;
 	r = target_charge_fds(target, STEPPER_FDS);
-	if (r > 0)
-		return refuse(why, why_size, TARGET_E_QUOTA,
-			      "this user's targets may use no more descriptors (uid_fds)");
-	if (r < 0)
+	return r > 0 ? refuse(why, why_size, TARGET_E_QUOTA, "this user's targets may use no more descriptors (uid_fds)")
+		     : r;
+}
+
+static int stepper_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
+{
+	struct stepper *s = stepper_of(target);
+	struct step_channel_callbacks callbacks = {.stats = on_stats, .ended = on_ended, .arg = s};
+	const char *method;
+	int r;
+
+	if (!stepper_probe(target->targets, &method, why, why_size))
+		return TARGET_E_UNSUPPORTED;
+	r = charge(target, why, why_size);
+	if (r != 0)
 		return r;
-	r = step_channel_new(targets->base, target->step_fd, &callbacks, &s->channel, why, why_size);
+	r = step_channel_new(target->targets->base, s->fd, &callbacks, &s->channel, why, why_size);
 	if (r != 0)
 		return r == STEP_CHANNEL_E_BAD ? TARGET_E_BAD : r;
-	target->step_fd = close_fd(target->step_fd);
-	target->stepper = take_ptr(s);
+	s->fd = close_fd(s->fd);
+	s->armed = true;
 	return 0;
 }
 
 static void stepper_moved(struct target *target)
 {
-	target->stepper->target = target;
-}
-
-static int stepper_review(struct target *target, bool members_added)
-{
-	return 0;
-}
-
-static void stepper_settle(struct target *target)
-{
+	stepper_of(target)->target = target;
 }
 
 static int ask(const struct target *target, struct freeze_reply **ret)
 {
 	int fd = -1, r;
 
-	r = step_channel_freeze(target->stepper->channel, target->targets->config->max_output_mib * MIB, &fd);
+	r = step_channel_freeze(stepper_of(target)->channel, target->targets->config->max_output_mib * MIB, &fd);
 	return r < 0 ? r : freeze_reply_new(fd, ret);
 }
 
@@ -179,10 +205,10 @@ static int ask(const struct target *target, struct freeze_reply **ret)
  */
 static void stepper_stop(struct target *target)
 {
-	struct stepper *s = target->stepper;
+	struct stepper *s = stepper_of(target);
 	int r;
 
-	if (!s || !s->channel || target->state != TARGET_SUSPENDED || step_channel_stats(s->channel)->ended)
+	if (!s->channel || target->state != TARGET_SUSPENDED || step_channel_stats(s->channel)->ended)
 		return;
 	r = ask(target, &s->last);
 	if (r < 0)
@@ -192,8 +218,16 @@ static void stepper_stop(struct target *target)
 
 static void stepper_disarm(struct target *target)
 {
-	target->stepper = stepper_free(target->stepper);
-	target->step_fd = close_fd(target->step_fd);
+	struct stepper *s = stepper_of(target);
+
+	if (!s)
+		return;
+	(void)step_channel_free(s->channel);
+	(void)freeze_reply_unref(s->last);
+	(void)close_fd(s->fd);
+	quota_release(&s->charge);
+	free(s);
+	target->recording = NULL;
 }
 
 /* ---- snapshots */
@@ -202,19 +236,19 @@ static void on_answer(evutil_socket_t fd, short what, void *arg)
 {
 	struct frozen *frozen = arg;
 
-	frozen->step.waits = false;
+	frozen->pending = false;
 	frozen_go_on(frozen);
 }
 
-static void lacks(struct frozen_step *step, const char *code, const char *why)
+static void lacks(struct frozen *frozen, const char *code, const char *why)
 {
-	step->code = code;
-	(void)snprintf(step->why, sizeof(step->why), "%s", why);
+	frozen->missing = code;
+	(void)snprintf(frozen->missing_why, sizeof(frozen->missing_why), "%s", why);
 }
 
 static int await(const struct target *target, struct frozen *frozen)
 {
-	struct frozen_step *step = &frozen->step;
+	struct frozen_step *step = step_of(frozen);
 	const struct timeval limit = {.tv_sec = target->targets->config->step_freeze_s};
 
 	if (freeze_reply_is_complete(step->answer))
@@ -222,16 +256,19 @@ static int await(const struct target *target, struct frozen *frozen)
 	step->wait = event_new(target->targets->base, freeze_reply_fd(step->answer), EV_READ, on_answer, frozen);
 	if (!step->wait || event_add(step->wait, &limit) < 0)
 		return -ENOMEM;
-	step->waits = true;
+	frozen->pending = true;
 	return 0;
 }
 
 static int stepper_freeze(struct target *target, struct frozen *frozen)
 {
-	struct frozen_step *step = &frozen->step;
-	struct stepper *s = target->stepper;
+	struct frozen_step *step = calloc(1, sizeof(*step));
+	struct stepper *s = stepper_of(target);
 	int r = 0;
 
+	if (!step)
+		return -ENOMEM;
+	frozen->recording = step;
 	frozen->method = "ptrace";
 	step->stats = *stats_of(s);
 	if (s->last)
@@ -239,19 +276,20 @@ static int stepper_freeze(struct target *target, struct frozen *frozen)
 	else if (s->channel)
 		r = ask(target, &step->answer);
 	else
-		lacks(step, "gone", s->why);
+		lacks(frozen, "gone", s->why);
 	if (r == -ENOMEM)
 		return r;
 	if (r == -EAGAIN)
-		lacks(step, "timeout", "the stepper has not read the earlier requests");
+		lacks(frozen, "timeout", "the stepper has not read the earlier requests");
 	else if (r < 0)
-		lacks(step, "gone", "the stepper has ended");
+		lacks(frozen, "gone", "the stepper has ended");
 	return step->answer ? await(target, frozen) : 0;
 }
 
-static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+static int stepper_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel,
+			  uint64_t *ret_bytes)
 {
-	struct frozen_step *step = &frozen->step;
+	struct frozen_step *step = step_of(frozen);
 	uint32_t files = STEPABI_FILE_PERFDATA | STEPABI_FILE_CODE;
 	int r;
 
@@ -264,7 +302,7 @@ static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 	if (r < 0)
 		return r;
 	if (r > 0) {
-		lacks(step, freeze_reply_code(step->answer), freeze_reply_why(step->answer));
+		lacks(frozen, freeze_reply_code(step->answer), freeze_reply_why(step->answer));
 		return CAPTURE_E_NONE;
 	}
 	step->stats = freeze_reply_frozen(step->answer)->stats;
@@ -272,41 +310,44 @@ static int stepper_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 	return 0;
 }
 
-/* Nothing to add: without a recording the file holds the side-band alone. */
-static int stepper_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
-{
-	return 0;
-}
-
 static void stepper_resume(struct frozen *frozen)
 {
-	struct frozen_step *step = &frozen->step;
+	struct frozen_step *step = step_of(frozen);
 	uint64_t oldest = step->stats.oldest_raw_ns;
 
 	if (step->wait)
 		event_free(step->wait);
 	step->wait = NULL;
-	step->waits = false;
+	frozen->pending = false;
 	step->answer = freeze_reply_unref(step->answer);
-	if (oldest > frozen->raw_ns || step->code)
+	if (oldest > frozen->raw_ns || frozen->missing)
 		oldest = frozen->raw_ns;
 	if (oldest > frozen->oldest_ns)
 		frozen->oldest_ns = oldest;
 }
 
+static void stepper_free_frozen(struct frozen *frozen)
+{
+	free(frozen->recording);
+}
+
 /* ---- reporting */
 
-static void stepper_backend_stats(struct target *target, struct backend_stats *ret)
+static size_t stepper_fds(const struct target *target)
 {
-	*ret = (struct backend_stats){.method = "ptrace"};
-	if (target->stepper) {
-		const struct stepabi_stats *stats = stats_of(target->stepper);
-		const uint64_t end = target->ended_ns ? target->ended_ns : clock_raw_ns();
+	const struct stepper *s = stepper_of(target);
 
-		ret->ring_bytes = stats->bytes;
-		if (stats->oldest_raw_ns && stats->oldest_raw_ns < end)
-			ret->lookback_ns = end - (stats->oldest_raw_ns > target->armed_ns ? stats->oldest_raw_ns : target->armed_ns);
-	}
+	return s && s->armed ? STEPPER_FDS : 0;
+}
+
+static void stepper_backend_stats(const struct target *target, struct backend_stats *ret)
+{
+	const struct stepabi_stats *stats = stats_of(stepper_of(target));
+	const uint64_t end = target->ended_ns ? target->ended_ns : clock_raw_ns();
+
+	*ret = (struct backend_stats){.method = "ptrace", .ring_bytes = stats->bytes};
+	if (stats->oldest_raw_ns && stats->oldest_raw_ns < end)
+		ret->lookback_ns = end - (stats->oldest_raw_ns > target->armed_ns ? stats->oldest_raw_ns : target->armed_ns);
 }
 
 static void add_numbers(struct json_object *o, const struct stepabi_stats *stats)
@@ -336,27 +377,25 @@ static void add_losses(struct json_object *o, const struct stepabi_stats *stats,
 	json_add_uint(o, key, stats->threads_not_recorded);
 }
 
-static void stepper_describe(const struct target *target, struct json_object *o)
+static struct json_object *stepper_describe(const struct target *target)
 {
-	const struct stepper *s = target->stepper;
+	const struct stepper *s = stepper_of(target);
 	struct json_object *step;
 
-	if (!s)
-		return;
 	step = json_object_new_object();
 	json_add_string(step, "state", !s->channel ? "gone" : stats_of(s)->ended ? "ended" : "stepping");
 	add_numbers(step, stats_of(s));
 	add_losses(json_add_new_object(step, "lost"), stats_of(s), "");
-	json_add(o, "step", step);
+	return step;
 }
 
 /* One gap, as long as the target was armed. */
 static void add_gap(const struct frozen *frozen, struct json_object *gaps)
 {
 	struct json_object *o = json_object_new_object();
-	char kind[sizeof(frozen->step.why) + 16];
+	char kind[sizeof(frozen->missing_why) + 16];
 
-	(void)snprintf(kind, sizeof(kind), "not recorded: %s", frozen->step.why);
+	(void)snprintf(kind, sizeof(kind), "not recorded: %s", frozen->missing_why);
 	json_add_string(o, "kind", kind);
 	json_add_uint(o, "from_ns", frozen->armed_ns);
 	json_add_uint(o, "to_ns", frozen->raw_ns);
@@ -366,34 +405,34 @@ static void add_gap(const struct frozen *frozen, struct json_object *gaps)
 static void stepper_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
 			 struct json_object *gaps)
 {
-	const struct frozen_step *step = &frozen->step;
+	const struct frozen_step *step = step_of(frozen);
 	struct json_object *o = json_add_new_object(events, "step");
 
-	json_add_bool(o, "recorded", !step->code);
+	json_add_bool(o, "recorded", !frozen->missing);
 	json_add_uint(o, "until_ns", step->raw_ns);
 	add_numbers(o, &step->stats);
 	if (!losses)
 		return;
 	add_losses(losses, &step->stats, "step_");
-	json_add_uint(losses, "step_missing", step->code ? 1 : 0);
-	if (step->code)
+	json_add_uint(losses, "step_missing", frozen->missing ? 1 : 0);
+	if (frozen->missing)
 		add_gap(frozen, gaps);
 }
 
 const struct backend backend_step = {
 	.name = "step",
 	.probe = stepper_probe,
+	.init = stepper_init,
 	.arm = stepper_arm,
 	.moved = stepper_moved,
-	.review = stepper_review,
-	.settle = stepper_settle,
 	.stop = stepper_stop,
 	.disarm = stepper_disarm,
-	.freeze = stepper_freeze,
-	.copy = stepper_copy,
-	.resume = stepper_resume,
+	.fds = stepper_fds,
 	.stats = stepper_backend_stats,
-	.bring = stepper_bring,
 	.describe = stepper_describe,
+	.freeze = stepper_freeze,
+	.import = stepper_import,
+	.resume = stepper_resume,
+	.free = stepper_free_frozen,
 	.meta = stepper_meta,
 };

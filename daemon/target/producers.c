@@ -13,7 +13,6 @@
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/backend/backend.h"
-#include "daemon/backend/frozen.h"
 #include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
@@ -65,25 +64,15 @@ static void implicit_free(struct target **target)
 /* Only who the program belongs to owns it; if others may not look into it any more, neither may they here. */
 static int implicit_new(struct targets *targets, struct producer *producer)
 {
-	_cleanup_(implicit_free) struct target *target = calloc(1, sizeof(*target));
+	const struct target_request request = {.scope = TARGET_PROCESS, .uid = producer_uid(producer), .stacks = STACKS_FP};
+	_cleanup_(implicit_free) struct target *target = NULL;
 	struct member *member;
+	char why[80];
 	int r;
 
-	if (!target)
-		return -ENOMEM;
-	target->targets = targets;
-	target->scope = TARGET_PROCESS;
-	target->state = TARGET_ARMED;
-	target->proc = (struct proc)PROC_INIT;
-	target->cgroup = (struct cgroup)CGROUP_INIT;
-	target->owner = target->uid = producer_uid(producer);
-	target->stacks_asked = target->stacks = STACKS_FP;
-	target->backend = &backend_events;
-	target->step_fd = -1;
-	TAILQ_INIT(&target->members);
-	LIST_INIT(&target->waiting);
-	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
-	r = proc_open(producer_pid(producer), -1, &target->proc);
+	r = target_new(targets, &backend_events, &request, &target, why, sizeof(why));
+	if (r == 0)
+		r = proc_open(producer_pid(producer), -1, &target->proc);
 	if (r != 0)
 		return r;
 	if (target->proc.start_time != producer_start_time(producer))
@@ -202,78 +191,7 @@ void targets_producer_gone(struct targets *targets, struct producer *producer)
 	}
 }
 
-/* ---- arming and disarming it */
-
-static void forget_recording(struct target *target)
-{
-	struct member *member;
-
-	members_end(target, 0);
-	target->backend->stop(target);
-	target->backend->disarm(target);
-	while ((member = TAILQ_FIRST(&target->members)) != NULL)
-		(void)member_free(member);
-	targetlog_free_images(target);
-	histlog_fini(&target->log);
-	histlog_init(&target->log, (size_t)target->targets->config->history_mib << 20);
-	target_clear_notes(target);
-	quota_release(&target->charge_rings);
-	quota_release(&target->charge_fds);
-	quota_release(&target->charge_target);
-}
-
-void target_upgrade(struct target *target, struct target *armed)
-{
-	struct member *member;
-
-	forget_recording(target);
-	histlog_fini(&target->log);
-	target->targets->n_events--;
-	target->stacks_asked = armed->stacks_asked;
-	target->stacks = armed->stacks;
-	target->waits = armed->waits;
-	target->uid = armed->uid;
-	target->owner_admin = armed->owner_admin;
-	target->admin_only = target->admin_only || armed->admin_only;
-	target->backend = armed->backend;
-	/* Everything that was begun, and what it costs. */
-	TAILQ_FOREACH(member, &armed->members, link)
-		member->target = target;
-	TAILQ_CONCAT(&target->members, &armed->members, link);
-	target->n_members = armed->n_members;
-	target->log = armed->log;
-	target->images = armed->images;
-	target->n_images = armed->n_images;
-	target->images_room = armed->images_room;
-	target->images_missing = armed->images_missing;
-	memcpy(target->sources, armed->sources, sizeof(target->sources));
-	target->n_sources = armed->n_sources;
-	memcpy(target->why, armed->why, sizeof(target->why));
-	memcpy(target->warnings, armed->warnings, sizeof(target->warnings));
-	target->n_why = armed->n_why;
-	target->n_warnings = armed->n_warnings;
-	target->stepper = armed->stepper;
-	target->step_fd = take_fd(&armed->step_fd);
-	target->history_lost_at = armed->history_lost_at;
-	target->lost_ns = armed->lost_ns;
-	target->work = armed->work;
-	target->armed_unix_ns = armed->armed_unix_ns;
-	target->armed_ns = armed->armed_ns;
-	target->charge_target = armed->charge_target;
-	target->charge_rings = armed->charge_rings;
-	target->charge_fds = armed->charge_fds;
-	if (target->backend->moved)
-		target->backend->moved(target);
-	armed->n_members = 0;
-	armed->n_images = armed->n_sources = armed->n_why = armed->n_warnings = 0;
-	armed->images = NULL;
-	armed->stepper = NULL;
-	armed->log = (struct histlog){0};
-	armed->charge_target = armed->charge_rings = armed->charge_fds = (struct quota_charge){0};
-	armed->backend = NULL;
-	(void)target_free(armed);
-	target_refresh(target);
-}
+/* ---- disarming it */
 
 int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size)
 {
@@ -307,8 +225,7 @@ static bool may_have(const struct target *target, const struct producer *produce
 	return target->owner_admin || target->admin_only || producer_is_open_to(producer, target->owner);
 }
 
-/* The next of a target's producers, member by member; both are NULL at first. */
-static struct producer *next_producer(const struct target *target, const struct member **member, struct producer *p)
+struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p)
 {
 	const struct producers *ps = target->targets->producers;
 
@@ -348,7 +265,7 @@ int target_events_json(struct target *target, struct json_object **ret)
 	struct json_object *all = NULL;
 	struct producer *p = NULL;
 
-	while ((p = next_producer(target, &member, p)) != NULL) {
+	while ((p = target_next_producer(target, &member, p)) != NULL) {
 		struct json_object *one = producer_to_json(p), *first = all;
 
 		if (!one) {
@@ -370,26 +287,5 @@ int target_events_json(struct target *target, struct json_object **ret)
 		json_object_put(one);
 	}
 	*ret = all;
-	return 0;
-}
-
-int target_freeze_rings(const struct target *target, struct frozen *frozen)
-{
-	const struct member *member = NULL;
-	struct producer *p = NULL;
-
-	while ((p = next_producer(target, &member, p)) != NULL) {
-		struct frozen_program *out;
-
-		if (frozen->n_programs == FROZEN_PROGRAMS_MAX) {
-			frozen->programs_left_out++;
-			continue;
-		}
-		out = reallocarray(frozen->programs, frozen->n_programs + 1, sizeof(*out));
-		if (!out)
-			return -ENOMEM;
-		frozen->programs = out;
-		frozen->programs[frozen->n_programs++] = (struct frozen_program){.producer = producer_ref(p)};
-	}
 	return 0;
 }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/sample/filter_entries.h"
+
+#include "daemon/backend/sample/filter.h"
+#include "daemon/backend/sample/sampling.h"
+
+static void entry_add(struct filter_entry *entry, const struct target *target)
+{
+	const struct sample_set *set = sampling_set(target);
+
+	if (!set || set->index == FILTER_NO_SET)
+		return;
+	if (set->spec.kind == SET_CPU)
+		entry->flags |= set->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
+	if (target->scope == TARGET_UNIT)
+		entry->flags |= FILTER_INHERIT;
+	for (size_t i = 0; i < FILTER_MAX_SETS; i++) {
+		if (entry->waits[i] == set->index) {
+			/* One target of the set that wants stacks is enough: the export for the others drops them. */
+			if (target->waits)
+				entry->no_stacks &= ~(UINT32_C(1) << i);
+			return;
+		}
+		if (entry->waits[i] == FILTER_NO_SET) {
+			entry->waits[i] = (uint16_t)set->index;
+			if (!target->waits)
+				entry->no_stacks |= UINT32_C(1) << i;
+			return;
+		}
+	}
+}
+
+/* All targets that want something of the process; with `tid`, also those of that thread. */
+static struct filter_entry entry_of(const struct targets *targets, pid_t pid, pid_t tid)
+{
+	struct filter_entry entry = filter_entry_none();
+	const struct member *member = NULL;
+
+	while ((member = member_next(targets, pid, member)) != NULL) {
+		const struct target *target = member->target;
+
+		if (member->to_ns != UINT64_MAX || target->state != TARGET_ARMED)
+			continue;
+		if (target->scope != TARGET_THREAD || (tid && target->tid == tid))
+			entry_add(&entry, target);
+	}
+	return entry;
+}
+
+int filter_entries_update(const struct targets *targets, pid_t pid)
+{
+	struct filter *filter = sampler_filter(sampler_of(targets));
+	struct filter_entry entry;
+	const struct member *member = NULL;
+	int r;
+
+	if (!filter)
+		return 0;
+	entry = entry_of(targets, pid, 0);
+	r = filter_process(filter, pid, &entry);
+	/* A thread's own entry hides its process's: it holds what both want. */
+	while ((member = member_next(targets, pid, member)) != NULL) {
+		const struct target *target = member->target;
+		int r2;
+
+		if (target->scope != TARGET_THREAD)
+			continue;
+		entry = target->state == TARGET_ARMED && member->to_ns == UINT64_MAX
+				? entry_of(targets, pid, target->tid)
+				: filter_entry_none();
+		r2 = filter_thread(filter, target->tid, &entry);
+		r = r ? r : r2;
+	}
+	return r;
+}
+
+int filter_entries_update_all(const struct target *target)
+{
+	const struct member *member;
+	int r;
+
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (member->to_ns != UINT64_MAX)
+			continue;
+		r = filter_entries_update(target->targets, member->pid);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}

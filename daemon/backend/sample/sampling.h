@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the sampling back end keeps of a target: the rings that hold its samples, the present ones and those from before a
+ * change. Owned by daemon/backend/sample/backend.c; its neighbours read it.
+ */
+#pragma once
+
+#include "daemon/backend/backend.h"
+#include "daemon/backend/sample/sampler.h"
+#include "daemon/control/quota.h"
+#include "daemon/target/target_internal.h"
+
+#define SAMPLING_SOURCES_MAX 2
+
+struct event;
+
+struct source {
+	struct sample_set *set; /* referenced */
+	uint64_t from_ns, to_ns; /* when it was the target's */
+	uint64_t lost_at; /* what the set had lost when the target came */
+};
+
+struct sampling {
+	struct target *target; /* back pointer */
+	struct source sources[SAMPLING_SOURCES_MAX]; /* the present one first */
+	size_t n_sources;
+	struct event *settle; /* those from before a change have been kept long enough */
+	struct quota_charge charge;
+};
+
+/* NULL if another back end has the target. */
+static inline struct sampling *sampling_of(const struct target *target)
+{
+	return target->backend == &backend_sample ? target->recording : NULL;
+}
+
+/* The set that it records to; NULL: none. */
+static inline struct sample_set *sampling_set(const struct target *target)
+{
+	const struct sampling *s = sampling_of(target);
+
+	return s && s->n_sources ? s->sources[0].set : NULL;
+}
+
+static inline struct sampler *sampler_of(const struct targets *targets)
+{
+	return targets_machine(targets, &backend_sample);
+}
