@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Work on targets that may take long: reading all threads and mappings of processes, opening thousands of events, going
- * through a whole history. One target at a time, in steps: what touches targets is done on the loop, a budget at a time;
- * what may wait for the target or only takes time is done on a thread, on copies and descriptors of its own. A target may go
- * at any step: what was opened for it is closed then.
+ * Work on targets that may take long: reading all threads and mappings of processes (daemon/target/scan.c), opening thousands
+ * of events (the back end's jobs), going through a whole history. One target at a time, in steps: what touches targets is done
+ * on the loop, a budget at a time; what may wait for the target or only takes time is done on a thread, on copies and
+ * descriptors of its own. A target may go at any step: what was opened for it is closed then.
  *
- *	arm	(list) ─► join ─► read ─► keep ─► choose ⇄ open ─► armed
- *	scan	 list  ─► join ─► read ─► keep ─► review
- *	resync	          join ─► read ─► keep ─► frozen recordings that wait for it go on
- *	rearm	                                  choose ⇄ open
+ *	arm	(scan) ─► the back end's arm ⇄ its job ─► armed
+ *	rearm	          the back end's arm ⇄ its job
  *	forget	compact ─► replace
  *
- * list, read, open and compact are the thread's. A member joins before it is read, so that what it maps meanwhile is told by
- * the kernel. Users take turns, so that one who arms a lot waits for himself.
+ * Users take turns, so that one who arms a lot waits for himself.
  *
- * A process can hang whoever reads it, see daemon/base/readers.h: its work stays where it is, with a thread of its own, other work
- * goes on, and it goes on behind that when the thread comes back.
+ * A process can hang whoever reads it, see daemon/base/readers.h: its work stays where it is, with a thread of its own. Other
+ * work goes on; this work goes on after it when the thread comes back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,61 +25,12 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/readers.h"
 #include "daemon/target/arming.h"
-#include "daemon/target/proc_records.h"
-#include "daemon/target/target_internal.h"
+#include "daemon/target/work_internal.h"
 
 /* Events are not opened while more than this wait to be closed: nobody gets both. */
 #define CLOSING_FDS_MAX 4096
 #define CLOSING_RETRY_US 10000
-
-enum turn {
-	TURN_ON,     /* the next step at once, if there is time */
-	TURN_LATER,  /* it has asked to be called again */
-	TURN_THREAD, /* w->run() goes first */
-	TURN_END,
-};
-
-/* A process to be read. */
-struct entry {
-	pid_t pid;
-	int dirfd;			/* owned; -1: by number */
-	struct history_follow *follow; /* what was opened, not begun */
-	int result;
-};
-
-/* What is done for one target. */
-struct work {
-	struct reader_job job; /* first */
-	TAILQ_ENTRY(work) link; /* while it is not the current one */
-	struct targetwork *all; /* back pointer */
-	void (*run)(struct work *w);
-	enum turn (*next)(struct work *w, uint64_t deadline); /* NULL: nothing is under way */
-	struct target *target; /* NULL: it went meanwhile */
-	enum target_work what;
-	bool on_thread;
-	/* in and out of the thread; nothing of it is the target's */
-	atomic_bool cancel;
-	int result;
-	int maps_fd; /* of who has to prove that he may read it; -1 */
-	char *unit;
-	int mount_fd; /* the targets' */
-	struct cgroup cgroup;
-	pid_t *pids;
-	size_t n_pids, next_pid;
-	bool added;
-	struct entry *entries;
-	size_t n_entries, entries_room;
-	pid_t tid;
-	bool follow, children;
-	uint64_t time_ns, armed_ns, oldest_ns;
-	unsigned int synth;
-	struct histlog log;
-	struct histlog_view view;
-	size_t block, at; /* of the view, what is kept next */
-	struct backend_job *backend_job; /* owned; NULL: none was begun */
-};
 
 struct targetwork {
 	struct targets *targets; /* back pointer */
@@ -102,6 +50,11 @@ static void kick(struct targetwork *all)
 	(void)event_add(all->turn, &now);
 }
 
+void work_kick(struct work *w)
+{
+	kick(w->all);
+}
+
 /* ---- what was made and is nobody's */
 
 static void work_run(struct reader_job *job);
@@ -112,25 +65,15 @@ static void reset(struct work *w)
 {
 	struct targetwork *all = w->all;
 
-	for (size_t i = 0; i < w->n_entries; i++) {
-		(void)close_fd(w->entries[i].dirfd);
-		(void)history_follow_free(w->entries[i].follow, all->targets->closer);
-	}
+	scan_fini(&w->scan, all->targets->closer);
 	if (w->backend_job)
 		w->backend_job->free(w->backend_job);
-	(void)close_fd(w->maps_fd);
-	free(w->unit);
-	free(w->pids);
-	free(w->entries);
-	cgroup_close(&w->cgroup);
 	histlog_view_fini(&w->view);
 	histlog_fini(&w->log);
 	*w = (struct work){
 		.all = all,
 		.job = {.run = work_run, .done = work_done, .hangs = work_hangs},
-		.maps_fd = -1,
-		.mount_fd = -1,
-		.cgroup = CGROUP_INIT,
+		.scan = SCAN_INIT,
 	};
 }
 
@@ -140,7 +83,7 @@ static struct work *work_new(struct targetwork *all)
 
 	if (!w)
 		return NULL;
-	*w = (struct work){.all = all, .maps_fd = -1, .cgroup = CGROUP_INIT};
+	*w = (struct work){.all = all, .scan = SCAN_INIT};
 	reset(w);
 	return w;
 }
@@ -153,69 +96,6 @@ static struct work *work_free(struct work *w)
 }
 
 /* ---- the thread's */
-
-static void run_list(struct work *w)
-{
-	if (w->unit) {
-		w->result = cgroup_open(w->mount_fd, w->unit, &w->cgroup);
-		if (w->result != 0)
-			return;
-	}
-	w->result = cgroup_procs(&w->cgroup, &w->pids, &w->n_pids);
-	if (w->result == CGROUP_E_MANY)
-		w->result = -E2BIG;
-	if (w->result == 0)
-		pids_sort(w->pids, w->n_pids);
-}
-
-static int on_read(void *arg, const struct perf_event_header *h)
-{
-	struct work *w = arg;
-
-	return atomic_load(&w->cancel) ? -ECANCELED : histlog_append(&w->log, h);
-}
-
-static int read_entry(struct work *w, struct entry *entry)
-{
-	int r = 0;
-
-	if (entry->dirfd < 0) {
-		entry->dirfd = proc_dir_open(entry->pid);
-		if (entry->dirfd < 0) {
-			r = entry->dirfd == -ENOENT ? PROC_E_GONE : entry->dirfd;
-			entry->dirfd = -1;
-			return r;
-		}
-	}
-	/* Events first, for the same reason as members join first. */
-	if (w->follow)
-		r = history_follow_open(entry->dirfd, w->tid, w->children, &w->cancel, &entry->follow);
-	if (r == -ENOENT || r == -ESRCH)
-		return PROC_E_GONE;
-	return r < 0 ? r : synth_process(entry->dirfd, entry->pid, w->tid, w->time_ns, w->synth, on_read, w);
-}
-
-/* Of the program that runs there since it joined: had it executed another one meanwhile, the kernel would tell. */
-static int prove(const struct work *w)
-{
-	struct proc proc = PROC_INIT;
-
-	if (w->maps_fd < 0) /* nothing is to be proved; of a unit there may be no process, either */
-		return 0;
-	proc.dirfd = w->entries[0].dirfd;
-	return proc_maps_fd_check(&proc, w->maps_fd);
-}
-
-static void run_read(struct work *w)
-{
-	w->result = prove(w);
-	if (w->result != 0)
-		return;
-	for (size_t i = 0; i < w->n_entries && !atomic_load(&w->cancel); i++) {
-		w->entries[i].result = read_entry(w, &w->entries[i]);
-		w->entries[i].dirfd = close_fd(w->entries[i].dirfd);
-	}
-}
 
 static void run_backend(struct work *w)
 {
@@ -243,7 +123,7 @@ static void work_run(struct reader_job *job)
 
 /* ---- recording */
 
-static enum turn refuse(struct work *w, int answer, const char *why)
+enum turn work_refuse(struct work *w, int answer, const char *why)
 {
 	arming_refuse(w->target, answer, why);
 	return TURN_END;
@@ -271,276 +151,17 @@ static enum turn step_arm(struct work *w, uint64_t deadline)
 	if (r != 0 && !why[0])
 		(void)snprintf(why, sizeof(why), "%s", strerror(r < 0 ? -r : EIO));
 	if (w->what == WORK_ARM)
-		return r != 0 ? refuse(w, r, why) : (arming_finish(target), TURN_END);
+		return r != 0 ? work_refuse(w, r, why) : (arming_finish(target), TURN_END);
 	if (r != 0)
 		log_debug("%s: recording it in another way: %s", target->name, why);
 	target_emit(target, NULL);
 	return TURN_END;
 }
 
-static enum turn begin_arm(struct work *w)
+enum turn work_begin_arm(struct work *w)
 {
 	w->next = step_arm;
 	return TURN_ON;
-}
-
-/* ---- what was read */
-
-static int entries_result(const struct work *w)
-{
-	for (size_t i = 0; i < w->n_entries; i++) {
-		const struct entry *entry = &w->entries[i];
-
-		/* One of many may have ended meanwhile. */
-		if (entry->result != 0 && (entry->result != PROC_E_GONE || w->target->scope != TARGET_UNIT))
-			return entry->result;
-	}
-	return 0;
-}
-
-/* Nobody waits any longer. `log`: what was read again, or NULL. */
-static void resync_end(struct target *target, const struct histlog *log)
-{
-	struct resync_wait *wait;
-
-	while ((wait = LIST_FIRST(&target->waiting)) != NULL) {
-		LIST_REMOVE(wait, link);
-		wait->done(wait, target, log);
-	}
-}
-
-static enum turn step_kept(struct work *w, uint64_t deadline)
-{
-	struct target *target = w->target;
-	int r;
-
-	for (; w->next_pid < w->n_entries && !loop_is_over(deadline); w->next_pid++) {
-		struct entry *entry = &w->entries[w->next_pid];
-		struct member *member = member_find(target, entry->pid);
-
-		/* Those that were there before pass already. */
-		if (w->what == WORK_SCAN && member)
-			(void)target_member_changed(target, entry->pid);
-		if (!entry->follow || !member || member->follow)
-			continue;
-		r = history_follow_begin(target->targets->history, entry->follow);
-		if (r < 0)
-			continue; /* no memory for a watch */
-		member->follow = entry->follow;
-		entry->follow = NULL;
-	}
-	if (w->next_pid < w->n_entries) {
-		kick(w->all);
-		return TURN_LATER;
-	}
-	target->log.dropped += w->log.dropped;
-	switch (w->what) {
-	case WORK_ARM:
-		return begin_arm(w);
-	case WORK_SCAN:
-		if (target->backend->review)
-			target->backend->review(target, w->added);
-		return TURN_END;
-	default:
-		resync_end(target, &w->log);
-		return TURN_END;
-	}
-}
-
-static enum turn ring_trim(struct work *w, uint64_t deadline)
-{
-	const uint8_t *block;
-	size_t len;
-
-	while ((block = histlog_view_block(&w->view, w->block, &len)) != NULL) {
-		while (w->at < len) {
-			const struct perf_event_header *h = (const void *)(block + w->at);
-
-			targetlog_keep(w->target, h);
-			w->at += h->size;
-			if (loop_is_over(deadline)) {
-				kick(w->all);
-				return TURN_LATER;
-			}
-		}
-		w->block++;
-		w->at = 0;
-	}
-	w->next_pid = 0;
-	w->next = step_kept;
-	return TURN_ON;
-}
-
-static enum turn step_was_read(struct work *w, uint64_t deadline)
-{
-	int r;
-
-	if (w->what == WORK_ARM && !arming_proved(w->target, w->result))
-		return TURN_END;
-	r = entries_result(w);
-	if (r != 0 && w->what == WORK_ARM)
-		return arming_read_failed(w->target, r), TURN_END;
-	if (r != 0)
-		log_debug("%s: reading its processes: %s", w->target->name, r < 0 ? strerror(-r) : "it has ended");
-	if (histlog_freeze(&w->log, &w->view) < 0) {
-		w->target->log.dropped += w->log.records;
-		if (w->what == WORK_ARM)
-			return refuse(w, -ENOMEM, "out of memory");
-	}
-	w->next = ring_trim;
-	return TURN_ON;
-}
-
-/* ---- who is to be read */
-
-static int entry_add(struct work *w, pid_t pid, int dirfd)
-{
-	struct entry *entry;
-
-	if (w->n_entries == w->entries_room) {
-		size_t room = w->entries_room ? w->entries_room * 2 : 4;
-		struct entry *bigger = reallocarray(w->entries, room, sizeof(*bigger));
-
-		if (!bigger)
-			return -ENOMEM;
-		w->entries = bigger;
-		w->entries_room = room;
-	}
-	entry = &w->entries[w->n_entries];
-	*entry = (struct entry){.pid = pid, .dirfd = -1};
-	if (dirfd >= 0 && (entry->dirfd = fcntl(dirfd, F_DUPFD_CLOEXEC, 3)) < 0)
-		return -errno;
-	w->n_entries++;
-	return 0;
-}
-
-static enum turn read_entries(struct work *w)
-{
-	const struct target *target = w->target;
-
-	if (w->what == WORK_ARM)
-		w->maps_fd = take_fd(&target->arming->maps_fd);
-	w->tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	w->follow = w->what != WORK_RESYNC && !history_running(target->targets->history);
-	w->children = target->scope == TARGET_UNIT;
-	histlog_init(&w->log, target->log.limit);
-	w->run = run_read;
-	w->job.patient = false;
-	w->next = step_was_read;
-	return TURN_THREAD;
-}
-
-static int join_one(struct work *w, pid_t pid, int dirfd)
-{
-	struct member *member;
-	int r;
-
-	if (member_find(w->target, pid))
-		return 0;
-	r = member_add(w->target, pid, dirfd, w->time_ns, &member);
-	if (r != 0)
-		return r == PROC_E_GONE && w->target->scope == TARGET_UNIT ? 0 : r;
-	w->added = true;
-	return entry_add(w, pid, dirfd);
-}
-
-static enum turn join_failed(struct work *w, int r)
-{
-	if (w->what == WORK_ARM)
-		return arming_read_failed(w->target, r), TURN_END;
-	log_debug("%s: looking at its members: %s", w->target->name, r < 0 ? strerror(-r) : "it has ended");
-	/* Those that have joined are read in any case. */
-	return w->n_entries > 0 ? read_entries(w) : TURN_END;
-}
-
-/* Those of a unit, some at a time. */
-static enum turn step_join(struct work *w, uint64_t deadline)
-{
-	if (!members_leave(w->target, w->pids, w->n_pids, w->time_ns, deadline)) {
-		kick(w->all);
-		return TURN_LATER;
-	}
-	for (; w->next_pid < w->n_pids; w->next_pid++) {
-		int r;
-
-		if (loop_is_over(deadline)) {
-			kick(w->all);
-			return TURN_LATER;
-		}
-		r = join_one(w, w->pids[w->next_pid], -1);
-		if (r != 0)
-			return join_failed(w, r);
-	}
-	return read_entries(w);
-}
-
-static enum turn begin_join(struct work *w)
-{
-	struct target *target = w->target;
-	int r;
-
-	w->synth = SYNTH_ALL;
-	if (w->what == WORK_ARM)
-		arming_begin(target);
-	w->time_ns = w->what == WORK_ARM ? target->armed_ns : clock_raw_ns();
-	if (target->scope == TARGET_UNIT) {
-		w->next = step_join;
-		return TURN_ON;
-	}
-	r = join_one(w, target->proc.pid, target->proc.dirfd);
-	return r != 0 ? join_failed(w, r) : read_entries(w);
-}
-
-static enum turn step_listed(struct work *w, uint64_t deadline)
-{
-	struct target *target = w->target;
-
-	if (w->what != WORK_ARM) {
-		if (w->result == 0 && !cgroup_gone(&w->cgroup))
-			return begin_join(w);
-		if (cgroup_gone(&w->cgroup))
-			target_exited(target, clock_raw_ns());
-		else
-			log_debug("%s: looking at its members: %s", target->name,
-				  w->result < 0 ? strerror(-w->result) : "no cgroup");
-		return TURN_END;
-	}
-	if (!arming_found(target, w->result, &w->cgroup))
-		return TURN_END;
-	return begin_join(w);
-}
-
-static enum turn begin_list(struct work *w)
-{
-	struct target *target = w->target;
-
-	if (w->what == WORK_ARM) {
-		w->mount_fd = target->targets->cgroup_fd;
-		w->unit = strdup(target->unit);
-	} else {
-		w->cgroup.dirfd = fcntl(target->cgroup.dirfd, F_DUPFD_CLOEXEC, 3);
-	}
-	if (w->what == WORK_ARM ? !w->unit : w->cgroup.dirfd < 0)
-		return w->what == WORK_ARM ? refuse(w, -ENOMEM, "out of memory") : TURN_END;
-	w->run = run_list;
-	w->job.patient = true;
-	w->next = step_listed;
-	return TURN_THREAD;
-}
-
-static enum turn begin_resync(struct work *w)
-{
-	struct target *target = w->target;
-	struct member *member;
-
-	/* As of when the loss was told: what has changed since is told by the kernel, at its own time. */
-	w->time_ns = target->lost_ns;
-	w->synth = SYNTH_THREADS | SYNTH_MAPS;
-	TAILQ_FOREACH(member, &target->members, link)
-		if (member->to_ns == UINT64_MAX &&
-		    entry_add(w, member->pid, member->pid == target->proc.pid ? target->proc.dirfd : -1) < 0)
-			break;
-	return read_entries(w);
 }
 
 /* ---- forgetting */
@@ -587,11 +208,11 @@ static enum turn begin(struct work *w)
 	switch (w->what) {
 	case WORK_ARM:
 	case WORK_SCAN:
-		return w->target->scope == TARGET_UNIT ? begin_list(w) : begin_join(w);
+		return scan_begin(w);
 	case WORK_RESYNC:
-		return begin_resync(w);
+		return scan_begin_resync(w);
 	case WORK_REARM:
-		return begin_arm(w);
+		return work_begin_arm(w);
 	case WORK_FORGET:
 		return begin_forget(w);
 	}
@@ -672,7 +293,7 @@ static bool is_wanted(const struct work *w)
 static void end(struct work *w)
 {
 	if (w->target && w->what == WORK_RESYNC)
-		resync_end(w->target, NULL);
+		scan_resync_end(w->target, NULL);
 	reset(w);
 }
 
@@ -737,7 +358,7 @@ static void work_hangs(struct reader_job *job)
 
 	if (w->target) {
 		w->target->hanging = true;
-		resync_end(w->target, NULL);
+		scan_resync_end(w->target, NULL);
 	}
 	if (!other)
 		return; /* then the rest waits for it too */
@@ -824,7 +445,7 @@ void targetwork_forget(struct target *target)
 	struct targetwork *all = target->targets->work;
 	struct work *w;
 
-	resync_end(target, NULL);
+	scan_resync_end(target, NULL);
 	for (size_t i = 0; all && (w = work_nth(all, i)) != NULL; i++) {
 		if (w->target != target)
 			continue;
