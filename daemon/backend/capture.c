@@ -113,14 +113,14 @@ static void resync_end(struct frozen *frozen)
 	frozen->resync.limit = NULL;
 }
 
-static void add_history(struct frozen *frozen, const struct target *target, const struct histlog *log)
+static void add_history(struct frozen *frozen, const struct target *target, const struct sideband_log *log)
 {
 	struct image **images = frozen->images;
 	size_t n_images = frozen->n_images;
-	struct histlog_view more;
+	struct sideband_log_view more;
 
-	if (histlog_freeze(log, &more) == 0 && histlog_view_join(&frozen->history, &more) < 0)
-		histlog_view_fini(&more);
+	if (sideband_log_freeze(log, &more) == 0 && sideband_log_view_join(&frozen->history, &more) < 0)
+		sideband_log_view_fini(&more);
 	/* With the files that it maps. */
 	frozen->n_images = 0;
 	if (freeze_images(target, frozen) < 0) {
@@ -134,7 +134,7 @@ static void add_history(struct frozen *frozen, const struct target *target, cons
 }
 
 /* It is out of the target's list. */
-static void on_resynced(struct resync_wait *wait, const struct target *target, const struct histlog *log)
+static void on_resynced(struct resync_wait *wait, const struct target *target, const struct sideband_log *log)
 {
 	struct frozen *frozen = (struct frozen *)((char *)wait - offsetof(struct frozen, resync.wait));
 
@@ -211,7 +211,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (r == 0)
 		r = freeze_images(target, frozen);
 	if (r == 0)
-		r = histlog_freeze(&target->log, &frozen->history);
+		r = sideband_log_freeze(&target->log, &frozen->history);
 	if (r < 0)
 		return r;
 	if (targets->vdso_fd >= 0)
@@ -289,7 +289,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 	for (size_t i = 0; i < frozen->n_programs; i++)
 		(void)producer_unref(frozen->programs[i].producer);
 	free(frozen->programs);
-	histlog_view_fini(&frozen->history);
+	sideband_log_view_fini(&frozen->history);
 	(void)close_fd(frozen->vdso_fd);
 	free(frozen->members);
 	free(frozen->images);
@@ -440,7 +440,7 @@ static int on_history(struct frozen *frozen, const struct perf_event_header *h, 
 	struct perf_event_header *copy;
 	int r;
 
-	if (histlog_time(h) > frozen->raw_ns)
+	if (sideband_log_time(h) > frozen->raw_ns)
 		return 0;
 	if (out->used + h->size > sizeof(out->buf)) {
 		r = perfdata_write(out->writer, out->buf, out->used);
@@ -465,7 +465,7 @@ static int history_each(struct frozen *frozen, int (*fn)(struct frozen *, const 
 	size_t len;
 	int r = 0;
 
-	for (size_t n = 0; r == 0 && (block = histlog_view_block(&frozen->history, n, &len)) != NULL; n++)
+	for (size_t n = 0; r == 0 && (block = sideband_log_view_block(&frozen->history, n, &len)) != NULL; n++)
 		for (size_t at = 0; r == 0 && at < len; at += ((const struct perf_event_header *)(block + at))->size)
 			r = fn(frozen, (const void *)(block + at), arg);
 	return r;
@@ -475,7 +475,7 @@ static int copy_history(struct frozen *frozen, struct perfdata_writer *writer, s
 {
 	_cleanup_free_ struct history_out *out = NULL;
 	struct perf_event_attr attr;
-	uint64_t id = HISTLOG_ID;
+	uint64_t id = SIDEBAND_LOG_ID;
 	int r;
 
 	out = malloc(sizeof(*out));

@@ -456,7 +456,7 @@ static void upgrade(struct target *target, struct target *armed)
 	members_end(target, 0);
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
-	histlog_fini(&target->log);
+	sideband_log_fini(&target->log);
 	target->targets->n_events--;
 	target->stacks_asked = armed->stacks_asked;
 	target->stacks = armed->stacks;
@@ -491,7 +491,7 @@ static void upgrade(struct target *target, struct target *armed)
 	if (target->backend->moved)
 		target->backend->moved(target);
 	armed->n_members = armed->n_images = armed->n_why = armed->n_warnings = 0;
-	armed->log = (struct histlog){0};
+	armed->log = (struct sideband_log){0};
 	armed->charge_target = armed->charge_fds = (struct quota_charge){0};
 	(void)target_free(armed);
 	target_refresh(target);

@@ -39,7 +39,7 @@ struct synth {
 static int emit(struct synth *s, uint32_t type, uint16_t misc, pid_t tid, size_t len)
 {
 	struct perfabi_sample_id id = {
-		.pid = (uint32_t)s->pid, .tid = (uint32_t)tid, .time = s->time, .id = HISTLOG_ID};
+		.pid = (uint32_t)s->pid, .tid = (uint32_t)tid, .time = s->time, .id = SIDEBAND_LOG_ID};
 	size_t padded = ALIGN8(len);
 
 	memset(s->record.bytes + len, 0, padded - len);

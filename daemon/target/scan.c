@@ -63,7 +63,7 @@ static int on_read(void *arg, const struct perf_event_header *h)
 {
 	struct work *w = arg;
 
-	return atomic_load(&w->cancel) ? -ECANCELED : histlog_append(&w->log, h);
+	return atomic_load(&w->cancel) ? -ECANCELED : sideband_log_append(&w->log, h);
 }
 
 static int read_entry(struct work *w, struct scan_entry *entry)
@@ -123,7 +123,7 @@ static int entries_result(const struct work *w)
 }
 
 /* Nobody waits any longer. `log`: what was read again, or NULL. */
-void scan_resync_end(struct target *target, const struct histlog *log)
+void scan_resync_end(struct target *target, const struct sideband_log *log)
 {
 	struct resync_wait *wait;
 
@@ -176,7 +176,7 @@ static enum turn step_keep(struct work *w, uint64_t deadline)
 	const uint8_t *block;
 	size_t len;
 
-	while ((block = histlog_view_block(&w->view, w->scan.block, &len)) != NULL) {
+	while ((block = sideband_log_view_block(&w->view, w->scan.block, &len)) != NULL) {
 		while (w->scan.at < len) {
 			const struct perf_event_header *h = (const void *)(block + w->scan.at);
 
@@ -206,7 +206,7 @@ static enum turn step_was_read(struct work *w, uint64_t deadline)
 		return arming_read_failed(w->target, r), TURN_END;
 	if (r != 0)
 		log_debug("%s: reading its processes: %s", w->target->name, r < 0 ? strerror(-r) : "it has ended");
-	if (histlog_freeze(&w->log, &w->view) < 0) {
+	if (sideband_log_freeze(&w->log, &w->view) < 0) {
 		w->target->log.dropped += w->log.records;
 		if (w->what == WORK_ARM)
 			return work_refuse(w, -ENOMEM, "out of memory");
@@ -247,7 +247,7 @@ static enum turn read_entries(struct work *w)
 	w->scan.tid = target->scope == TARGET_THREAD ? target->tid : 0;
 	w->scan.follow = w->what != WORK_RESYNC && !history_running(target->targets->history);
 	w->scan.children = target->scope == TARGET_UNIT;
-	histlog_init(&w->log, target->log.limit);
+	sideband_log_init(&w->log, target->log.limit);
 	w->run = run_read;
 	w->job.patient = false;
 	w->next = step_was_read;

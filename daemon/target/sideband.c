@@ -143,9 +143,9 @@ static void image_open(struct target *target, pid_t pid, const struct perfabi_mm
 
 static int keep(struct target *target, const struct perf_event_header *h)
 {
-	if (histlog_is_full(&target->log))
+	if (sideband_log_is_full(&target->log))
 		target_work(target, WORK_FORGET);
-	return histlog_append(&target->log, h);
+	return sideband_log_append(&target->log, h);
 }
 
 void targetlog_keep(struct target *target, const struct perf_event_header *h)

@@ -208,7 +208,7 @@ size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon)
 		const struct perf_event_header *h = (const void *)(buf + at);
 
 		size = h->size;
-		if (size < sizeof(*h) + sizeof(struct perfabi_sample_id) || histlog_time(h) <= horizon)
+		if (size < sizeof(*h) + sizeof(struct perfabi_sample_id) || sideband_log_time(h) <= horizon)
 			continue;
 		memmove(buf + held, h, size);
 		held += size;
@@ -287,8 +287,8 @@ static bool drain_round(struct history *history, uint64_t deadline)
 	for (at = 0; at < used;) {
 		const struct perf_event_header *h = (const void *)(history->buf + at);
 
-		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) && histlog_time(h) <= horizon) {
-			if (pending_add(history, n, histlog_time(h), at) < 0)
+		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) && sideband_log_time(h) <= horizon) {
+			if (pending_add(history, n, sideband_log_time(h), at) < 0)
 				history->lost++;
 			else
 				n++;

@@ -12,33 +12,33 @@
 #define CHUNK_MIN 4096u
 #define CHUNK_MAX (256u << 10)
 
-struct histlog_chunk {
+struct sideband_log_chunk {
 	atomic_uint refs; /* a view may be freed on another thread */
-	struct histlog_chunk *next; /* of the log; not owned by views */
+	struct sideband_log_chunk *next; /* of the log; not owned by views */
 	size_t used, size;
 	uint8_t data[];
 };
 
-static void chunk_put(struct histlog_chunk *chunk)
+static void chunk_put(struct sideband_log_chunk *chunk)
 {
 	if (atomic_fetch_sub(&chunk->refs, 1) == 1)
 		free(chunk);
 }
 
-void histlog_init(struct histlog *log, size_t limit)
+void sideband_log_init(struct sideband_log *log, size_t limit)
 {
-	*log = (struct histlog){.limit = limit};
+	*log = (struct sideband_log){.limit = limit};
 }
 
-void histlog_fini(struct histlog *log)
+void sideband_log_fini(struct sideband_log *log)
 {
-	struct histlog_chunk *chunk = log->first, *next;
+	struct sideband_log_chunk *chunk = log->first, *next;
 
 	for (; chunk; chunk = next) {
 		next = chunk->next;
 		chunk_put(chunk);
 	}
-	*log = (struct histlog){.limit = log->limit};
+	*log = (struct sideband_log){.limit = log->limit};
 }
 
 /* The ids of the trailer; records of a log have one. */
@@ -47,14 +47,14 @@ static struct perfabi_sample_id *trailer(const struct perf_event_header *record)
 	return (struct perfabi_sample_id *)((uintptr_t)record + record->size - sizeof(struct perfabi_sample_id));
 }
 
-uint64_t histlog_time(const struct perf_event_header *record)
+uint64_t sideband_log_time(const struct perf_event_header *record)
 {
 	return trailer(record)->time;
 }
 
-static int append(struct histlog *log, const struct perf_event_header *record)
+static int append(struct sideband_log *log, const struct perf_event_header *record)
 {
-	struct histlog_chunk *chunk = log->last;
+	struct sideband_log_chunk *chunk = log->last;
 	struct perf_event_header *copy;
 
 	if (!chunk || chunk->size - chunk->used < record->size) {
@@ -78,14 +78,14 @@ static int append(struct histlog *log, const struct perf_event_header *record)
 	}
 	copy = (struct perf_event_header *)(chunk->data + chunk->used);
 	memcpy(copy, record, record->size);
-	trailer(copy)->id = HISTLOG_ID;
+	trailer(copy)->id = SIDEBAND_LOG_ID;
 	chunk->used += record->size;
 	log->bytes += record->size;
 	log->records++;
 	return 0;
 }
 
-int histlog_append(struct histlog *log, const struct perf_event_header *record)
+int sideband_log_append(struct sideband_log *log, const struct perf_event_header *record)
 {
 	if (record->size < sizeof(*record) + sizeof(struct perfabi_sample_id) ||
 	    log->bytes + record->size > log->limit) {
@@ -95,7 +95,7 @@ int histlog_append(struct histlog *log, const struct perf_event_header *record)
 	return append(log, record);
 }
 
-int histlog_is_full(const struct histlog *log)
+int sideband_log_is_full(const struct sideband_log *log)
 {
 	/* Not for each record again once nothing more can be forgotten. */
 	return log->bytes > log->limit - log->limit / 8 && log->bytes - log->compacted_at > log->limit / 16;
@@ -153,7 +153,7 @@ static uint64_t map_key(const struct perfabi_mmap2 *map)
 static void note(struct compaction *c, const struct perf_event_header *h)
 {
 	const struct perfabi_task *task = (const void *)h;
-	uint64_t time = histlog_time(h);
+	uint64_t time = sideband_log_time(h);
 	struct slot *slot;
 
 	/* pid is the first field of all of them. */
@@ -169,7 +169,7 @@ static void note(struct compaction *c, const struct perf_event_header *h)
 		slot = table_find(&c->maps, map_key((const void *)h));
 		slot->key = map_key((const void *)h);
 		/* The newest wins. What was read from /proc comes later than what was told meanwhile. */
-		if (!slot->value || histlog_time((const void *)(uintptr_t)slot->value) <= time)
+		if (!slot->value || sideband_log_time((const void *)(uintptr_t)slot->value) <= time)
 			slot->value = (uint64_t)(uintptr_t)h;
 	}
 }
@@ -188,7 +188,7 @@ static bool needed(struct compaction *c, const struct perf_event_header *h)
 	const struct perfabi_comm *comm = (const void *)h;
 	const struct perfabi_mmap2 *map = (const void *)h;
 	const struct perfabi_mmap2 *newer;
-	uint64_t time = histlog_time(h);
+	uint64_t time = sideband_log_time(h);
 	const struct slot *end;
 	uint32_t tid;
 
@@ -216,7 +216,7 @@ static bool needed(struct compaction *c, const struct perf_event_header *h)
 	return !end->key || time > end->value;
 }
 
-static int append_needed(struct compaction *c, const struct histlog_block *block, struct histlog *fresh)
+static int append_needed(struct compaction *c, const struct sideband_log_block *block, struct sideband_log *fresh)
 {
 	for (size_t at = 0; at < block->used;) {
 		const struct perf_event_header *h = (const void *)(block->chunk->data + at);
@@ -232,10 +232,10 @@ static int append_needed(struct compaction *c, const struct histlog_block *block
 	return 0;
 }
 
-int histlog_compact(const struct histlog_view *view, uint64_t oldest_ns, struct histlog *ret)
+int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_ns, struct sideband_log *ret)
 {
 	_cleanup_(compaction_fini) struct compaction c = {.oldest = oldest_ns};
-	struct histlog fresh;
+	struct sideband_log fresh;
 	int r;
 
 	if (table_init(&c.exits, view->records) < 0 || table_init(&c.last, view->records) < 0 ||
@@ -248,11 +248,11 @@ int histlog_compact(const struct histlog_view *view, uint64_t oldest_ns, struct 
 			note(&c, h);
 			at += h->size;
 		}
-	histlog_init(&fresh, 0);
+	sideband_log_init(&fresh, 0);
 	for (size_t i = 0; i < view->n_blocks; i++) {
 		r = append_needed(&c, &view->blocks[i], &fresh);
 		if (r < 0) {
-			histlog_fini(&fresh);
+			sideband_log_fini(&fresh);
 			return r;
 		}
 	}
@@ -260,9 +260,9 @@ int histlog_compact(const struct histlog_view *view, uint64_t oldest_ns, struct 
 	return 0;
 }
 
-int histlog_replace(struct histlog *log, const struct histlog_view *view, struct histlog *compact)
+int sideband_log_replace(struct sideband_log *log, const struct sideband_log_view *view, struct sideband_log *compact)
 {
-	const struct histlog_chunk *chunk = log->first;
+	const struct sideband_log_chunk *chunk = log->first;
 	size_t at = 0;
 
 	/* Behind the view: in its last chunk, and in those that came then. */
@@ -282,18 +282,18 @@ int histlog_replace(struct histlog *log, const struct histlog_view *view, struct
 	compact->limit = log->limit;
 	compact->dropped = log->dropped;
 	compact->compacted_at = compact->bytes;
-	histlog_fini(log);
+	sideband_log_fini(log);
 	*log = *compact;
-	*compact = (struct histlog){0};
+	*compact = (struct sideband_log){0};
 	return 0;
 }
 
 /* ---- views */
 
-int histlog_freeze(const struct histlog *log, struct histlog_view *ret)
+int sideband_log_freeze(const struct sideband_log *log, struct sideband_log_view *ret)
 {
-	struct histlog_view view = {.dropped = log->dropped, .records = log->records};
-	struct histlog_chunk *chunk;
+	struct sideband_log_view view = {.dropped = log->dropped, .records = log->records};
+	struct sideband_log_chunk *chunk;
 	size_t n = 0;
 
 	for (chunk = log->first; chunk; chunk = chunk->next)
@@ -303,15 +303,15 @@ int histlog_freeze(const struct histlog *log, struct histlog_view *ret)
 		return -ENOMEM;
 	for (chunk = log->first; chunk; chunk = chunk->next) {
 		atomic_fetch_add(&chunk->refs, 1);
-		view.blocks[view.n_blocks++] = (struct histlog_block){.chunk = chunk, .used = chunk->used};
+		view.blocks[view.n_blocks++] = (struct sideband_log_block){.chunk = chunk, .used = chunk->used};
 	}
 	*ret = view;
 	return 0;
 }
 
-int histlog_view_join(struct histlog_view *view, struct histlog_view *from)
+int sideband_log_view_join(struct sideband_log_view *view, struct sideband_log_view *from)
 {
-	struct histlog_block *bigger = reallocarray(view->blocks, view->n_blocks + from->n_blocks + 1, sizeof(*bigger));
+	struct sideband_log_block *bigger = reallocarray(view->blocks, view->n_blocks + from->n_blocks + 1, sizeof(*bigger));
 
 	if (!bigger)
 		return -ENOMEM;
@@ -322,19 +322,19 @@ int histlog_view_join(struct histlog_view *view, struct histlog_view *from)
 	view->records += from->records;
 	view->dropped += from->dropped;
 	free(from->blocks);
-	*from = (struct histlog_view){0};
+	*from = (struct sideband_log_view){0};
 	return 0;
 }
 
-void histlog_view_fini(struct histlog_view *view)
+void sideband_log_view_fini(struct sideband_log_view *view)
 {
 	for (size_t i = 0; i < view->n_blocks; i++)
 		chunk_put(view->blocks[i].chunk);
 	free(view->blocks);
-	*view = (struct histlog_view){0};
+	*view = (struct sideband_log_view){0};
 }
 
-const void *histlog_view_block(const struct histlog_view *view, size_t n, size_t *ret_len)
+const void *sideband_log_view_block(const struct sideband_log_view *view, size_t n, size_t *ret_len)
 {
 	if (n >= view->n_blocks)
 		return NULL;

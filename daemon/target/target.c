@@ -471,7 +471,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->waits = req->waits;
 	TAILQ_INIT(&target->members);
 	LIST_INIT(&target->waiting);
-	histlog_init(&target->log, (size_t)targets->config->history_mib << 20);
+	sideband_log_init(&target->log, (size_t)targets->config->history_mib << 20);
 	target->backend = backend;
 	r = backend->init ? backend->init(target, req, why, why_size) : 0;
 	if (r != 0) {
@@ -500,7 +500,7 @@ struct target *target_free(struct target *target)
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
 	targetlog_free_images(target);
-	histlog_fini(&target->log);
+	sideband_log_fini(&target->log);
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);
 	quota_release(&target->charge_target);

@@ -52,7 +52,7 @@ struct member {
 struct resync_wait {
 	LIST_ENTRY(resync_wait) link;
 	/* Called once, out of the list. `log` has what was read again; NULL: nothing was. */
-	void (*done)(struct resync_wait *wait, const struct target *target, const struct histlog *log);
+	void (*done)(struct resync_wait *wait, const struct target *target, const struct sideband_log *log);
 };
 
 /* What daemon/target/work.c does for a target, the more urgent first. */
@@ -93,7 +93,7 @@ struct target {
 	/* history */
 	TAILQ_HEAD(, member) members;
 	size_t n_members;
-	struct histlog log;
+	struct sideband_log log;
 	struct image **images; /* referenced */
 	size_t n_images, images_room;
 	uint64_t images_missing;

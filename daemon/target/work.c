@@ -68,8 +68,8 @@ static void reset(struct work *w)
 	scan_fini(&w->scan, all->targets->closer);
 	if (w->backend_job)
 		w->backend_job->free(w->backend_job);
-	histlog_view_fini(&w->view);
-	histlog_fini(&w->log);
+	sideband_log_view_fini(&w->view);
+	sideband_log_fini(&w->log);
 	*w = (struct work){
 		.all = all,
 		.job = {.run = work_run, .done = work_done, .hangs = work_hangs},
@@ -111,7 +111,7 @@ static void run_compact(struct work *w)
 		w->oldest_ns = w->backend_job->oldest_ns;
 	}
 	if (w->result == 0)
-		w->result = histlog_compact(&w->view, w->oldest_ns, &w->log);
+		w->result = sideband_log_compact(&w->view, w->oldest_ns, &w->log);
 }
 
 static void work_run(struct reader_job *job)
@@ -171,7 +171,7 @@ static enum turn step_compacted(struct work *w, uint64_t deadline)
 	struct target *target = w->target;
 
 	if (w->result == 0)
-		w->result = histlog_replace(&target->log, &w->view, &w->log);
+		w->result = sideband_log_replace(&target->log, &w->view, &w->log);
 	if (w->result < 0)
 		log_debug("%s: no memory to compact its history", target->name);
 	else
@@ -183,7 +183,7 @@ static enum turn begin_forget(struct work *w)
 {
 	struct target *target = w->target;
 
-	if (histlog_freeze(&target->log, &w->view) < 0)
+	if (sideband_log_freeze(&target->log, &w->view) < 0)
 		return TURN_END;
 	w->armed_ns = target->armed_ns;
 	if (target->backend->look_back && target->backend->look_back(target, &w->backend_job) < 0)

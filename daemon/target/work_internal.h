@@ -54,8 +54,8 @@ struct work {
 	int result;
 	struct scan scan;
 	uint64_t armed_ns, oldest_ns;
-	struct histlog log;
-	struct histlog_view view;
+	struct sideband_log log;
+	struct sideband_log_view view;
 	struct backend_job *backend_job; /* owned; NULL: none was begun */
 };
 
@@ -73,5 +73,5 @@ enum turn scan_begin(struct work *w);
 /* The first step where the kernel lost records. */
 enum turn scan_begin_resync(struct work *w);
 /* Whoever waits for lost records of the target waits no longer. `log` has what was read again; NULL: nothing was. */
-void scan_resync_end(struct target *target, const struct histlog *log);
+void scan_resync_end(struct target *target, const struct sideband_log *log);
 void scan_fini(struct scan *scan, struct closer *closer);

@@ -58,29 +58,29 @@ static const struct perf_event_header *map(union any *r, uint32_t pid, uint64_t 
 }
 
 /* Both halves at once. */
-static int compact(struct histlog *log, uint64_t oldest_ns)
+static int compact(struct sideband_log *log, uint64_t oldest_ns)
 {
-	struct histlog fresh = {0};
-	struct histlog_view view;
+	struct sideband_log fresh = {0};
+	struct sideband_log_view view;
 	int r;
 
-	assert_int_equal(histlog_freeze(log, &view), 0);
-	r = histlog_compact(&view, oldest_ns, &fresh);
+	assert_int_equal(sideband_log_freeze(log, &view), 0);
+	r = sideband_log_compact(&view, oldest_ns, &fresh);
 	if (r == 0)
-		r = histlog_replace(log, &view, &fresh);
-	histlog_view_fini(&view);
-	histlog_fini(&fresh);
+		r = sideband_log_replace(log, &view, &fresh);
+	sideband_log_view_fini(&view);
+	sideband_log_fini(&fresh);
 	return r;
 }
 
-static size_t count(const struct histlog *log, uint32_t type, uint32_t pid, uint32_t tid)
+static size_t count(const struct sideband_log *log, uint32_t type, uint32_t pid, uint32_t tid)
 {
-	struct histlog_view view;
+	struct sideband_log_view view;
 	const uint8_t *block;
 	size_t len, n = 0;
 
-	assert_int_equal(histlog_freeze(log, &view), 0);
-	for (size_t i = 0; (block = histlog_view_block(&view, i, &len)) != NULL; i++) {
+	assert_int_equal(sideband_log_freeze(log, &view), 0);
+	for (size_t i = 0; (block = sideband_log_view_block(&view, i, &len)) != NULL; i++) {
 		for (size_t at = 0; at < len; at += ((const struct perf_event_header *)(block + at))->size) {
 			const struct perfabi_task *t = (const void *)(block + at);
 			uint32_t its = type == PERF_RECORD_FORK || type == PERF_RECORD_EXIT
@@ -90,35 +90,35 @@ static size_t count(const struct histlog *log, uint32_t type, uint32_t pid, uint
 			n += t->header.type == type && t->pid == pid && (!tid || its == tid);
 		}
 	}
-	histlog_view_fini(&view);
+	sideband_log_view_fini(&view);
 	return n;
 }
 
 static void test_compact(void **state)
 {
-	struct histlog log;
+	struct sideband_log log;
 	union any r;
 
-	histlog_init(&log, 1 << 20);
-	assert_int_equal(histlog_append(&log, comm(&r, 1, 1, 10)), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 1, 0x1000, 0x2000, 10)), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 1, 0x1000, 0x2000, 20)), 0); /* replaces */
-	assert_int_equal(histlog_append(&log, map(&r, 1, 0x8000, 0x2000, 20)), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 1, 0x8000, 0x1000, 30)), 0); /* only a part of it */
-	assert_int_equal(histlog_append(&log, map(&r, 1, 0x1000, 0x2000, 600)), 0); /* after the oldest data */
+	sideband_log_init(&log, 1 << 20);
+	assert_int_equal(sideband_log_append(&log, comm(&r, 1, 1, 10)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 10)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 20)), 0); /* replaces */
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x8000, 0x2000, 20)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x8000, 0x1000, 30)), 0); /* only a part of it */
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 600)), 0); /* after the oldest data */
 	for (uint32_t tid = 2; tid <= 4; tid++) {
-		assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, 40)), 0);
-		assert_int_equal(histlog_append(&log, comm(&r, 1, tid, 41)), 0);
+		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, 40)), 0);
+		assert_int_equal(sideband_log_append(&log, comm(&r, 1, tid, 41)), 0);
 	}
-	assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 1, 2, 100)), 0);
-	assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 1, 3, 700)), 0);
+	assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 1, 2, 100)), 0);
+	assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 1, 3, 700)), 0);
 	/* The number of the ended thread again. */
-	assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_FORK, 1, 2, 200)), 0);
+	assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_FORK, 1, 2, 200)), 0);
 	/* A whole process that has ended, and one that ended later. */
-	assert_int_equal(histlog_append(&log, map(&r, 50, 0x1000, 0x1000, 50)), 0);
-	assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 50, 50, 60)), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 60, 0x1000, 0x1000, 50)), 0);
-	assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 60, 60, 900)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 50, 0x1000, 0x1000, 50)), 0);
+	assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 50, 50, 60)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 60, 0x1000, 0x1000, 50)), 0);
+	assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 60, 60, 900)), 0);
 
 	assert_int_equal(compact(&log, 500), 0);
 	assert_int_equal(count(&log, PERF_RECORD_COMM, 1, 1), 1);
@@ -130,32 +130,32 @@ static void test_compact(void **state)
 	assert_int_equal(count(&log, PERF_RECORD_COMM, 1, 4), 1);
 	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 50, 0), 0);
 	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 60, 0), 1);
-	histlog_fini(&log);
+	sideband_log_fini(&log);
 }
 
 /* Threads without end: the history stays bounded and keeps those that live. */
 static void test_churn(void **state)
 {
-	struct histlog log;
+	struct sideband_log log;
 	uint64_t time = 1000;
 	union any r;
 
-	histlog_init(&log, 256 << 10);
-	assert_int_equal(histlog_append(&log, comm(&r, 1, 1, time)), 0);
+	sideband_log_init(&log, 256 << 10);
+	assert_int_equal(sideband_log_append(&log, comm(&r, 1, 1, time)), 0);
 	for (uint32_t i = 0; i < 200000; i++) {
 		uint32_t tid = 2 + i % 30000;
 
 		time += 1000;
-		if (histlog_is_full(&log))
+		if (sideband_log_is_full(&log))
 			assert_int_equal(compact(&log, time - 100000), 0);
-		assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, time)), 0);
-		assert_int_equal(histlog_append(&log, comm(&r, 1, tid, time + 1)), 0);
-		assert_int_equal(histlog_append(&log, task(&r, PERF_RECORD_EXIT, 1, tid, time + 2)), 0);
+		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, time)), 0);
+		assert_int_equal(sideband_log_append(&log, comm(&r, 1, tid, time + 1)), 0);
+		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 1, tid, time + 2)), 0);
 	}
 	assert_int_equal(log.dropped, 0);
 	assert_true(log.bytes <= 256 << 10);
 	assert_int_equal(count(&log, PERF_RECORD_COMM, 1, 1), 1);
-	histlog_fini(&log);
+	sideband_log_fini(&log);
 }
 
 /* What is newer than a round is the next one's: an older record may come to a ring that was read before. */
@@ -176,31 +176,31 @@ static void test_hold(void **state)
 	}
 	held = history_hold(buf, used, 20);
 	assert_int_equal(held, 2 * one);
-	assert_int_equal(histlog_time((const void *)buf), 30);
-	assert_int_equal(histlog_time((const void *)(buf + one)), 40);
+	assert_int_equal(sideband_log_time((const void *)buf), 30);
+	assert_int_equal(sideband_log_time((const void *)(buf + one)), 40);
 	assert_int_equal(history_hold(buf, held, UINT64_MAX), 0);
 }
 
 static void test_limit(void **state)
 {
-	struct histlog log;
-	struct histlog_view view;
+	struct sideband_log log;
+	struct sideband_log_view view;
 	union any r;
 	size_t len;
 
-	histlog_init(&log, 1000);
+	sideband_log_init(&log, 1000);
 	for (uint32_t i = 0; i < 100; i++)
-		assert_int_equal(histlog_append(&log, comm(&r, 1, i + 1, 5)), 0);
+		assert_int_equal(sideband_log_append(&log, comm(&r, 1, i + 1, 5)), 0);
 	assert_true(log.bytes <= 1000);
 	assert_int_equal(log.dropped + log.records, 100);
 	/* A view is of its moment, whatever comes after. */
-	assert_int_equal(histlog_freeze(&log, &view), 0);
+	assert_int_equal(sideband_log_freeze(&log, &view), 0);
 	assert_int_equal(compact(&log, 100), 0);
-	histlog_fini(&log);
-	assert_non_null(histlog_view_block(&view, 0, &len));
+	sideband_log_fini(&log);
+	assert_non_null(sideband_log_view_block(&view, 0, &len));
 	assert_int_equal(len % sizeof(uint64_t), 0);
-	assert_null(histlog_view_block(&view, view.n_blocks, &len));
-	histlog_view_fini(&view);
+	assert_null(sideband_log_view_block(&view, view.n_blocks, &len));
+	sideband_log_view_fini(&view);
 }
 
 struct seen {
@@ -214,7 +214,7 @@ static int on_synth(void *arg, const struct perf_event_header *h)
 	struct seen *seen = arg;
 
 	assert_int_equal(h->size % 8, 0);
-	assert_int_equal(histlog_time(h), 4711);
+	assert_int_equal(sideband_log_time(h), 4711);
 	switch (h->type) {
 	case PERF_RECORD_COMM:
 		seen->comms++;
@@ -238,41 +238,41 @@ static int on_synth(void *arg, const struct perf_event_header *h)
 /* What is told while a compaction is under way is behind it; what is read from /proc comes late. */
 static void test_compact_meanwhile(void **state)
 {
-	struct histlog log, fresh;
-	struct histlog_view view;
+	struct sideband_log log, fresh;
+	struct sideband_log_view view;
 	union any r;
 
-	histlog_init(&log, 1u << 20);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x2000, 20)), 0); /* older, and read later */
-	assert_int_equal(histlog_freeze(&log, &view), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x8000, 0x1000, 60)), 0);
-	assert_int_equal(histlog_compact(&view, 1000, &fresh), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x9000, 0x1000, 70)), 0);
-	assert_int_equal(histlog_replace(&log, &view, &fresh), 0);
-	histlog_view_fini(&view);
+	sideband_log_init(&log, 1u << 20);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x2000, 20)), 0); /* older, and read later */
+	assert_int_equal(sideband_log_freeze(&log, &view), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x8000, 0x1000, 60)), 0);
+	assert_int_equal(sideband_log_compact(&view, 1000, &fresh), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x9000, 0x1000, 70)), 0);
+	assert_int_equal(sideband_log_replace(&log, &view, &fresh), 0);
+	sideband_log_view_fini(&view);
 	/* The newer mapping is shorter than the older one, which is needed for the rest of it. */
 	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 7, 7), 4);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x2000, 80)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x2000, 80)), 0);
 	assert_int_equal(compact(&log, 1000), 0);
 	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 7, 7), 3);
-	histlog_fini(&log);
+	sideband_log_fini(&log);
 
 	/* One that is read late is no newer than what was told. */
-	histlog_init(&log, 1u << 20);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
-	assert_int_equal(histlog_append(&log, map(&r, 7, 0x1000, 0x1000, 20)), 0);
+	sideband_log_init(&log, 1u << 20);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x1000, 20)), 0);
 	assert_int_equal(compact(&log, 1000), 0);
 	assert_int_equal(count(&log, PERF_RECORD_MMAP2, 7, 7), 1);
-	assert_int_equal(histlog_freeze(&log, &view), 0);
+	assert_int_equal(sideband_log_freeze(&log, &view), 0);
 	{
 		size_t len;
-		const struct perf_event_header *h = histlog_view_block(&view, 0, &len);
+		const struct perf_event_header *h = sideband_log_view_block(&view, 0, &len);
 
-		assert_int_equal(histlog_time(h), 50);
+		assert_int_equal(sideband_log_time(h), 50);
 	}
-	histlog_view_fini(&view);
-	histlog_fini(&log);
+	sideband_log_view_fini(&view);
+	sideband_log_fini(&log);
 }
 
 static void test_synth(void **state)
