@@ -180,7 +180,7 @@ static enum turn step_keep(struct work *w, uint64_t deadline)
 		while (w->scan.at < len) {
 			const struct perf_event_header *h = (const void *)(block + w->scan.at);
 
-			targetlog_keep(w->target, h);
+			sideband_keep(w->target, h);
 			w->scan.at += h->size;
 			if (loop_is_over(deadline)) {
 				work_kick(w);

@@ -58,7 +58,7 @@ static int image_keep(struct target *target, struct image *image)
 	return 0;
 }
 
-void targetlog_free_images(struct target *target)
+void sideband_free_images(struct target *target)
 {
 	for (size_t i = 0; i < target->n_images; i++)
 		(void)image_put(target->images[i]);
@@ -148,7 +148,7 @@ static int keep(struct target *target, const struct perf_event_header *h)
 	return sideband_log_append(&target->log, h);
 }
 
-void targetlog_keep(struct target *target, const struct perf_event_header *h)
+void sideband_keep(struct target *target, const struct perf_event_header *h)
 {
 	/* pid is the first field of it. */
 	if (h->type == PERF_RECORD_MMAP2)
@@ -246,7 +246,7 @@ static void on_fork(struct targets *targets, const struct history_record *record
 	}
 }
 
-void targetlog_record(void *arg, const struct history_record *record)
+void sideband_on_record(void *arg, const struct history_record *record)
 {
 	struct member *members[MEMBER_UNITS_MAX];
 	struct targets *targets = arg;

@@ -399,7 +399,7 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = images_new(base, targets->closer, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
 		return r;
-	r = history_new(base, targets->closer, targetlog_record, targets, &targets->history);
+	r = history_new(base, targets->closer, sideband_on_record, targets, &targets->history);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < BACKENDS; i++) {
@@ -499,7 +499,7 @@ struct target *target_free(struct target *target)
 		target->backend->disarm(target);
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
-	targetlog_free_images(target);
+	sideband_free_images(target);
 	sideband_log_fini(&target->log);
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);

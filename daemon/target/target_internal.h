@@ -237,9 +237,9 @@ struct producer *target_next_producer(const struct target *target, const struct 
 
 /* ---- sideband.c */
 /* The callback of struct history. */
-void targetlog_record(void *arg, const struct history_record *record);
+void sideband_on_record(void *arg, const struct history_record *record);
 /* Keeps one that was read from /proc, and the file that it maps. */
-void targetlog_keep(struct target *target, const struct perf_event_header *record);
-void targetlog_free_images(struct target *target);
+void sideband_keep(struct target *target, const struct perf_event_header *record);
+void sideband_free_images(struct target *target);
 /* Executable mappings of it whose file is not to be had. */
 uint64_t target_images_missing(const struct target *target);
