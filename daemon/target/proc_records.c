@@ -27,29 +27,29 @@ union record {
 	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 + sizeof(struct perfabi_sample_id)];
 };
 
-struct synth {
+struct proc_records {
 	union record record;
 	pid_t pid;
 	uint64_t time;
-	synth_fn fn;
+	proc_records_fn fn;
 	void *arg;
 };
 
 /* Ends a record of `len` bytes with the trailer and hands it out. */
-static int emit(struct synth *s, uint32_t type, uint16_t misc, pid_t tid, size_t len)
+static int emit(struct proc_records *p, uint32_t type, uint16_t misc, pid_t tid, size_t len)
 {
 	struct perfabi_sample_id id = {
-		.pid = (uint32_t)s->pid, .tid = (uint32_t)tid, .time = s->time, .id = SIDEBAND_LOG_ID};
+		.pid = (uint32_t)p->pid, .tid = (uint32_t)tid, .time = p->time, .id = SIDEBAND_LOG_ID};
 	size_t padded = ALIGN8(len);
 
-	memset(s->record.bytes + len, 0, padded - len);
-	memcpy(s->record.bytes + padded, &id, sizeof(id));
-	s->record.header = (struct perf_event_header){
+	memset(p->record.bytes + len, 0, padded - len);
+	memcpy(p->record.bytes + padded, &id, sizeof(id));
+	p->record.header = (struct perf_event_header){
 		.type = type, .misc = misc, .size = (uint16_t)(padded + sizeof(id))};
-	return s->fn(s->arg, &s->record.header);
+	return p->fn(p->arg, &p->record.header);
 }
 
-static int synth_thread(struct synth *s, int dirfd, pid_t tid)
+static int read_thread(struct proc_records *p, int dirfd, pid_t tid)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[64];
@@ -63,26 +63,26 @@ static int synth_thread(struct synth *s, int dirfd, pid_t tid)
 	if (r < 0)
 		return r;
 	/* The thread's process must be known before its name. */
-	if (tid != s->pid) {
-		s->record.task = (struct perfabi_task){.pid = (uint32_t)s->pid,
-						       .ppid = (uint32_t)s->pid,
+	if (tid != p->pid) {
+		p->record.task = (struct perfabi_task){.pid = (uint32_t)p->pid,
+						       .ppid = (uint32_t)p->pid,
 						       .tid = (uint32_t)tid,
-						       .ptid = (uint32_t)s->pid,
-						       .time = s->time};
-		r = emit(s, PERF_RECORD_FORK, 0, tid, sizeof(s->record.task));
+						       .ptid = (uint32_t)p->pid,
+						       .time = p->time};
+		r = emit(p, PERF_RECORD_FORK, 0, tid, sizeof(p->record.task));
 		if (r < 0)
 			return r;
 	}
 	if (len > 0 && text[len - 1] == '\n')
 		len--;
-	s->record.comm.pid = (uint32_t)s->pid;
-	s->record.comm.tid = (uint32_t)tid;
-	memcpy(s->record.bytes + sizeof(struct perfabi_comm), text, len);
-	s->record.bytes[sizeof(struct perfabi_comm) + len] = '\0';
-	return emit(s, PERF_RECORD_COMM, 0, tid, sizeof(struct perfabi_comm) + len + 1);
+	p->record.comm.pid = (uint32_t)p->pid;
+	p->record.comm.tid = (uint32_t)tid;
+	memcpy(p->record.bytes + sizeof(struct perfabi_comm), text, len);
+	p->record.bytes[sizeof(struct perfabi_comm) + len] = '\0';
+	return emit(p, PERF_RECORD_COMM, 0, tid, sizeof(struct perfabi_comm) + len + 1);
 }
 
-static int synth_threads(struct synth *s, int dirfd, pid_t only)
+static int read_threads(struct proc_records *p, int dirfd, pid_t only)
 {
 	_cleanup_free_ pid_t *tids = NULL;
 	size_t n;
@@ -92,10 +92,10 @@ static int synth_threads(struct synth *s, int dirfd, pid_t only)
 	if (r < 0)
 		return r;
 	/* The leader first: the others are its children here. */
-	r = synth_thread(s, dirfd, s->pid);
+	r = read_thread(p, dirfd, p->pid);
 	for (size_t i = 0; r == 0 && i < n; i++)
-		if (tids[i] != s->pid && (!only || tids[i] == only))
-			r = synth_thread(s, dirfd, tids[i]);
+		if (tids[i] != p->pid && (!only || tids[i] == only))
+			r = read_thread(p, dirfd, tids[i]);
 	return r;
 }
 
@@ -116,14 +116,14 @@ static size_t unescape(const char *from, size_t len, char *to, size_t size)
 	return n;
 }
 
-static int synth_map(struct synth *s, const struct proc_map *map)
+static int read_map(struct proc_records *p, const struct proc_map *map)
 {
-	struct perfabi_mmap2 *m = &s->record.mmap2;
+	struct perfabi_mmap2 *m = &p->record.mmap2;
 	size_t len;
 
 	*m = (struct perfabi_mmap2){
-		.pid = (uint32_t)s->pid,
-		.tid = (uint32_t)s->pid,
+		.pid = (uint32_t)p->pid,
+		.tid = (uint32_t)p->pid,
 		.addr = map->start,
 		.len = map->end - map->start,
 		.pgoff = map->pgoff,
@@ -138,10 +138,10 @@ static int synth_map(struct synth *s, const struct proc_map *map)
 		len = unescape(map->path, map->path_len, m->filename, PROC_PATH_MAX);
 	else
 		len = unescape("//anon", strlen("//anon"), m->filename, PROC_PATH_MAX);
-	return emit(s, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, s->pid, sizeof(*m) + len + 1);
+	return emit(p, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, p->pid, sizeof(*m) + len + 1);
 }
 
-static int synth_maps(struct synth *s, int dirfd)
+static int read_maps(struct proc_records *p, int dirfd)
 {
 	_cleanup_free_ char *text = NULL;
 	struct proc_map map;
@@ -158,19 +158,19 @@ static int synth_maps(struct synth *s, int dirfd)
 		/* vsyscall lies in the kernel's half: no mapping of the process. */
 		if (r < 0 || !(map.prot & PROT_EXEC) || map.start >> 63)
 			continue;
-		r = synth_map(s, &map);
+		r = read_map(p, &map);
 		if (r < 0)
 			return r;
 	}
 }
 
-static int synth_namespaces(struct synth *s, int dirfd)
+static int read_namespaces(struct proc_records *p, int dirfd)
 {
 	static const char *const names[] = {"net", "uts", "ipc", "pid", "user", "mnt", "cgroup"};
-	struct perfabi_namespaces *out = &s->record.namespaces;
+	struct perfabi_namespaces *out = &p->record.namespaces;
 
-	out->pid = (uint32_t)s->pid;
-	out->tid = (uint32_t)s->pid;
+	out->pid = (uint32_t)p->pid;
+	out->tid = (uint32_t)p->pid;
 	out->nr = ARRAY_SIZE(names);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char path[32];
@@ -181,28 +181,28 @@ static int synth_namespaces(struct synth *s, int dirfd)
 			return 0; /* not permitted, or it ended: nothing is told rather than half */
 		out->ns[i] = (struct perfabi_ns){.dev = st.st_dev, .ino = st.st_ino};
 	}
-	return emit(s, PERF_RECORD_NAMESPACES, 0, s->pid,
+	return emit(p, PERF_RECORD_NAMESPACES, 0, p->pid,
 		    sizeof(*out) + ARRAY_SIZE(names) * sizeof(struct perfabi_ns));
 }
 
-int synth_process(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, synth_fn fn, void *arg)
+int proc_records_read(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, proc_records_fn fn, void *arg)
 {
-	struct synth *s;
+	struct proc_records *p;
 	int r = 0;
 
-	s = calloc(1, sizeof(*s));
-	if (!s)
+	p = calloc(1, sizeof(*p));
+	if (!p)
 		return -ENOMEM;
-	s->pid = pid;
-	s->time = time_ns;
-	s->fn = fn;
-	s->arg = arg;
-	if (what & SYNTH_THREADS)
-		r = synth_threads(s, proc_dirfd, tid);
-	if (r == 0 && (what & SYNTH_NAMESPACES))
-		r = synth_namespaces(s, proc_dirfd);
-	if (r == 0 && (what & SYNTH_MAPS))
-		r = synth_maps(s, proc_dirfd);
-	free(s);
+	p->pid = pid;
+	p->time = time_ns;
+	p->fn = fn;
+	p->arg = arg;
+	if (what & PROC_RECORDS_THREADS)
+		r = read_threads(p, proc_dirfd, tid);
+	if (r == 0 && (what & PROC_RECORDS_NAMESPACES))
+		r = read_namespaces(p, proc_dirfd);
+	if (r == 0 && (what & PROC_RECORDS_MAPS))
+		r = read_maps(p, proc_dirfd);
+	free(p);
 	return r == -ENOENT || r == -ESRCH ? PROC_E_GONE : r;
 }

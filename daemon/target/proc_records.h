@@ -14,15 +14,15 @@
 #include "common/base/procfs.h"
 
 /* Gets each record; the memory is valid during the call. A negative answer ends the work. */
-typedef int (*synth_fn)(void *arg, const struct perf_event_header *record);
+typedef int (*proc_records_fn)(void *arg, const struct perf_event_header *record);
 
-enum synth_what {
-	SYNTH_THREADS = 1 << 0,
-	SYNTH_MAPS = 1 << 1,
-	SYNTH_NAMESPACES = 1 << 2,
-	SYNTH_ALL = 7,
+enum proc_records_what {
+	PROC_RECORDS_THREADS = 1 << 0,
+	PROC_RECORDS_MAPS = 1 << 1,
+	PROC_RECORDS_NAMESPACES = 1 << 2,
+	PROC_RECORDS_ALL = 7,
 };
 
 /* `tid`: that thread and the leader only; 0: all. 0, PROC_E_GONE, -errno. */
-int synth_process(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, synth_fn fn,
+int proc_records_read(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, proc_records_fn fn,
 		  void *arg) _must_check_;

@@ -83,7 +83,7 @@ static int read_entry(struct work *w, struct scan_entry *entry)
 		r = history_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel, &entry->follow);
 	if (r == -ENOENT || r == -ESRCH)
 		return PROC_E_GONE;
-	return r < 0 ? r : synth_process(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.synth, on_read, w);
+	return r < 0 ? r : proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.records, on_read, w);
 }
 
 /* Of the program that runs there since it joined: had it executed another one meanwhile, the kernel would tell. */
@@ -303,7 +303,7 @@ static enum turn begin_join(struct work *w)
 	struct target *target = w->target;
 	int r;
 
-	w->scan.synth = SYNTH_ALL;
+	w->scan.records = PROC_RECORDS_ALL;
 	if (w->what == WORK_ARM)
 		arming_begin(target);
 	w->scan.time_ns = w->what == WORK_ARM ? target->armed_ns : clock_raw_ns();
@@ -359,7 +359,7 @@ enum turn scan_begin_resync(struct work *w)
 
 	/* As of when the loss was told: what has changed since is told by the kernel, at its own time. */
 	w->scan.time_ns = target->lost_ns;
-	w->scan.synth = SYNTH_THREADS | SYNTH_MAPS;
+	w->scan.records = PROC_RECORDS_THREADS | PROC_RECORDS_MAPS;
 	TAILQ_FOREACH(member, &target->members, link)
 		if (member->to_ns == UINT64_MAX &&
 		    entry_add(w, member->pid, member->pid == target->proc.pid ? target->proc.dirfd : -1) < 0)

@@ -32,7 +32,7 @@ struct scan {
 	pid_t tid;
 	bool follow, children;
 	uint64_t time_ns;
-	unsigned int synth; /* enum synth_what */
+	unsigned int records; /* enum proc_records_what */
 	size_t block, at; /* of the view, what is kept next */
 };
 #define SCAN_INIT                                                                                  \

@@ -208,7 +208,7 @@ struct seen {
 	bool own_code, vdso;
 };
 
-static int on_synth(void *arg, const struct perf_event_header *h)
+static int on_proc_record(void *arg, const struct perf_event_header *h)
 {
 	const struct perfabi_mmap2 *m = (const void *)h;
 	struct seen *seen = arg;
@@ -228,7 +228,7 @@ static int on_synth(void *arg, const struct perf_event_header *h)
 	case PERF_RECORD_MMAP2:
 		seen->maps++;
 		assert_true(m->prot & PROT_EXEC);
-		seen->own_code |= (uintptr_t)on_synth >= m->addr && (uintptr_t)on_synth < m->addr + m->len;
+		seen->own_code |= (uintptr_t)on_proc_record >= m->addr && (uintptr_t)on_proc_record < m->addr + m->len;
 		seen->vdso |= strcmp(m->filename, "[vdso]") == 0;
 		break;
 	}
@@ -275,12 +275,12 @@ static void test_compact_meanwhile(void **state)
 	sideband_log_fini(&log);
 }
 
-static void test_synth(void **state)
+static void test_proc_records(void **state)
 {
 	struct seen seen = {0};
 	_cleanup_close_ int fd = open("/proc/self", O_PATH | O_DIRECTORY);
 
-	assert_int_equal(synth_process(fd, getpid(), 0, 4711, SYNTH_ALL, on_synth, &seen), 0);
+	assert_int_equal(proc_records_read(fd, getpid(), 0, 4711, PROC_RECORDS_ALL, on_proc_record, &seen), 0);
 	assert_int_equal(seen.comms, seen.forks + 1);
 	assert_true(seen.maps >= 2 && seen.own_code && seen.vdso);
 	assert_int_equal(seen.namespaces, 1);
@@ -294,7 +294,7 @@ int main(void)
 		cmocka_unit_test(test_compact_meanwhile),
 		cmocka_unit_test(test_hold),
 		cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_synth),
+		cmocka_unit_test(test_proc_records),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
