@@ -113,13 +113,13 @@ static void resync_end(struct frozen *frozen)
 	frozen->resync.limit = NULL;
 }
 
-static void add_history(struct frozen *frozen, const struct target *target, const struct sideband_log *log)
+static void add_sideband(struct frozen *frozen, const struct target *target, const struct sideband_log *log)
 {
 	struct image **images = frozen->images;
 	size_t n_images = frozen->n_images;
 	struct sideband_log_view more;
 
-	if (sideband_log_freeze(log, &more) == 0 && sideband_log_view_join(&frozen->history, &more) < 0)
+	if (sideband_log_freeze(log, &more) == 0 && sideband_log_view_join(&frozen->sideband, &more) < 0)
 		sideband_log_view_fini(&more);
 	/* With the files that it maps. */
 	frozen->n_images = 0;
@@ -140,7 +140,7 @@ static void on_resynced(struct resync_wait *wait, const struct target *target, c
 
 	resync_end(frozen);
 	if (log)
-		add_history(frozen, target, log);
+		add_sideband(frozen, target, log);
 	frozen_go_on(frozen);
 }
 
@@ -182,8 +182,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->vdso_fd = -1;
 	frozen->raw_ns = clock_raw_ns();
 	frozen->unix_ns = wall_clock_ns();
-	/* What happened until this moment may still lie in the history's rings. */
-	history_drain(targets->history);
+	/* What happened until this moment may still lie in the side-band rings. */
+	sideband_events_drain(targets->sideband);
 	target_recheck(target);
 
 	frozen->backend = target->backend;
@@ -202,7 +202,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->armed_unix_ns = target->armed_unix_ns;
 	frozen->admin = admin;
 	frozen->oldest_ns = target->armed_ns;
-	frozen->history_lost = history_lost(targets->history) - target->history_lost_at;
+	frozen->history_lost = sideband_events_lost(targets->sideband) - target->sideband_lost_at;
 	frozen->images_missing = target_images_missing(target);
 	frozen->method = "none";
 	r = freeze_texts(target, frozen);
@@ -211,7 +211,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (r == 0)
 		r = freeze_images(target, frozen);
 	if (r == 0)
-		r = sideband_log_freeze(&target->log, &frozen->history);
+		r = sideband_log_freeze(&target->log, &frozen->sideband);
 	if (r < 0)
 		return r;
 	if (targets->vdso_fd >= 0)
@@ -289,7 +289,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 	for (size_t i = 0; i < frozen->n_programs; i++)
 		(void)producer_unref(frozen->programs[i].producer);
 	free(frozen->programs);
-	sideband_log_view_fini(&frozen->history);
+	sideband_log_view_fini(&frozen->sideband);
 	(void)close_fd(frozen->vdso_fd);
 	free(frozen->members);
 	free(frozen->images);
@@ -396,14 +396,14 @@ int frozen_vdso_fd(const struct frozen *frozen)
 
 /* ---- copying */
 
-struct history_out {
+struct sideband_out {
 	struct perfdata_writer *writer;
 	struct frozen_stats *stats;
 	uint8_t buf[BLOCK_BYTES];
 	size_t used;
 };
 
-static void count_history(const struct perf_event_header *h, struct frozen_stats *stats)
+static void count_sideband(const struct perf_event_header *h, struct frozen_stats *stats)
 {
 	switch (h->type) {
 	case PERF_RECORD_MMAP2:
@@ -434,9 +434,9 @@ static void mask_parent(const struct frozen *frozen, struct perfabi_task *task)
 	task->ptid = SCHEDEV_MASKED_ID;
 }
 
-static int on_history(struct frozen *frozen, const struct perf_event_header *h, void *arg)
+static int on_sideband(struct frozen *frozen, const struct perf_event_header *h, void *arg)
 {
-	struct history_out *out = arg;
+	struct sideband_out *out = arg;
 	struct perf_event_header *copy;
 	int r;
 
@@ -453,27 +453,27 @@ static int on_history(struct frozen *frozen, const struct perf_event_header *h, 
 	out->used += h->size;
 	if (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT)
 		mask_parent(frozen, (void *)copy);
-	count_history(h, out->stats);
+	count_sideband(h, out->stats);
 	return 0;
 }
 
-/* Calls `fn` with each record of the frozen history, until it answers not 0. */
-static int history_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
+/* Calls `fn` with each record of the frozen side-band log, until it answers not 0. */
+static int sideband_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
 			void *arg)
 {
 	const uint8_t *block;
 	size_t len;
 	int r = 0;
 
-	for (size_t n = 0; r == 0 && (block = sideband_log_view_block(&frozen->history, n, &len)) != NULL; n++)
+	for (size_t n = 0; r == 0 && (block = sideband_log_view_block(&frozen->sideband, n, &len)) != NULL; n++)
 		for (size_t at = 0; r == 0 && at < len; at += ((const struct perf_event_header *)(block + at))->size)
 			r = fn(frozen, (const void *)(block + at), arg);
 	return r;
 }
 
-static int copy_history(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
+static int copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
-	_cleanup_free_ struct history_out *out = NULL;
+	_cleanup_free_ struct sideband_out *out = NULL;
 	struct perf_event_attr attr;
 	uint64_t id = SIDEBAND_LOG_ID;
 	int r;
@@ -484,11 +484,11 @@ static int copy_history(struct frozen *frozen, struct perfdata_writer *writer, s
 	out->writer = writer;
 	out->stats = stats;
 	out->used = 0;
-	history_attr(&attr);
+	sideband_events_attr(&attr);
 	r = perfdata_add_event(writer, "history", &attr, &id, 1);
 	if (r < 0)
 		return r;
-	r = history_each(frozen, on_history, out);
+	r = sideband_each(frozen, on_sideband, out);
 	if (r < 0)
 		return r;
 	return out->used ? perfdata_write(writer, out->buf, out->used) : 0;
@@ -498,12 +498,12 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 {
 	struct frozen_stats stats = {
 		.history_lost = frozen->history_lost,
-		.history_dropped = frozen->history.dropped,
+		.history_dropped = frozen->sideband.dropped,
 		.images_missing = frozen->images_missing,
 	};
 	int r;
 
-	r = copy_history(frozen, writer, &stats);
+	r = copy_sideband(frozen, writer, &stats);
 	if (r < 0)
 		return r;
 	r = frozen->backend->copy ? frozen->backend->copy(frozen, writer, &stats) : 0;

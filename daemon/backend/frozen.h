@@ -50,7 +50,7 @@ struct frozen {
 	/* what happened */
 	struct frozen_member *members; /* sorted by pid, then time */
 	size_t n_members;
-	struct sideband_log_view history;
+	struct sideband_log_view sideband;
 	uint64_t history_lost, images_missing;
 	struct image **images; /* referenced */
 	size_t n_images;

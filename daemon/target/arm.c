@@ -219,7 +219,7 @@ static void arming_free(struct arming *arming)
 	(void)target_free(arming->target);
 	free(arming);
 	if (!targets_record(targets))
-		history_stop(targets->history);
+		sideband_events_stop(targets->sideband);
 }
 
 static void arming_freep(struct arming **arming)
@@ -372,7 +372,7 @@ bool arming_proved(struct target *target, int r)
 
 	/* What it did since it was asked for is told first. */
 	if (r != 0)
-		history_drain(target->targets->history);
+		sideband_events_drain(target->targets->sideband);
 	/* A process that ends is without memory, and so without program, before it is no more. */
 	if (r != 0 && (!proc_alive(&target->proc) || proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
 		arming_read_failed(target, PROC_E_GONE);
@@ -425,9 +425,9 @@ void arming_begin(struct target *target)
 	struct targets *targets = target->targets;
 	int r;
 
-	r = history_start(targets->history);
-	targets->history_error = r < 0 ? r : 0;
-	target->history_lost_at = history_lost(targets->history);
+	r = sideband_events_start(targets->sideband);
+	targets->sideband_error = r < 0 ? r : 0;
+	target->sideband_lost_at = sideband_events_lost(targets->sideband);
 	target->armed_ns = clock_raw_ns();
 }
 
@@ -481,7 +481,7 @@ static void upgrade(struct target *target, struct target *armed)
 	memcpy(target->warnings, armed->warnings, sizeof(target->warnings));
 	target->n_why = armed->n_why;
 	target->n_warnings = armed->n_warnings;
-	target->history_lost_at = armed->history_lost_at;
+	target->sideband_lost_at = armed->sideband_lost_at;
 	target->lost_ns = armed->lost_ns;
 	target->work = armed->work;
 	target->armed_unix_ns = armed->armed_unix_ns;

@@ -35,7 +35,7 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 	struct json_object *lost = json_add_new_object(o, "lost");
 
 	json_add_uint(lost, "samples", stats->lost);
-	json_add_uint(lost, "history", history_lost(target->targets->history) - target->history_lost_at);
+	json_add_uint(lost, "history", sideband_events_lost(target->targets->sideband) - target->sideband_lost_at);
 	json_add_uint(lost, "history_dropped", target->log.dropped);
 	json_add_uint(lost, "images_missing", target_images_missing(target));
 }
@@ -146,8 +146,8 @@ int targets_status(const struct targets *targets, struct json_object *status, st
 	add_backends(targets, status);
 
 	o = json_add_new_object(status, "capture");
-	json_add_string(o, "history", history_running(targets->history) ? "machine"
-				      : targets->history_error		 ? "tasks"
+	json_add_string(o, "history", sideband_events_running(targets->sideband) ? "machine"
+				      : targets->sideband_error		 ? "tasks"
 									 : "idle");
 	for (size_t i = 0; i < BACKENDS; i++)
 		if (backends[i]->status)
@@ -175,7 +175,7 @@ int targets_losses(const struct targets *targets, struct json_object *losses)
 		dropped += target->log.dropped;
 		missing += target_images_missing(target);
 	}
-	json_add_uint(losses, "history_lost", history_lost(targets->history));
+	json_add_uint(losses, "history_lost", sideband_events_lost(targets->sideband));
 	json_add_uint(losses, "history_dropped", dropped);
 	json_add_uint(losses, "images_missing", missing);
 	for (size_t i = 0; i < BACKENDS; i++)

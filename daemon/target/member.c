@@ -230,7 +230,7 @@ void member_end(struct member *member, uint64_t at_ns)
 	if (member->to_ns != UINT64_MAX)
 		return;
 	member->to_ns = at_ns;
-	member->follow = history_follow_free(member->follow, member->target->targets->closer);
+	member->follow = sideband_follow_free(member->follow, member->target->targets->closer);
 	(void)target_member_changed(member->target, member->pid);
 }
 

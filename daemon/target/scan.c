@@ -26,7 +26,7 @@
 struct scan_entry {
 	pid_t pid;
 	int dirfd;			/* owned; -1: by number */
-	struct history_follow *follow; /* what was opened, not begun */
+	struct sideband_follow *follow; /* what was opened, not begun */
 	int result;
 };
 
@@ -34,7 +34,7 @@ void scan_fini(struct scan *scan, struct closer *closer)
 {
 	for (size_t i = 0; i < scan->n_entries; i++) {
 		(void)close_fd(scan->entries[i].dirfd);
-		(void)history_follow_free(scan->entries[i].follow, closer);
+		(void)sideband_follow_free(scan->entries[i].follow, closer);
 	}
 	(void)close_fd(scan->maps_fd);
 	free(scan->unit);
@@ -80,7 +80,7 @@ static int read_entry(struct work *w, struct scan_entry *entry)
 	}
 	/* Events first, for the same reason as members join first. */
 	if (w->scan.follow)
-		r = history_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel, &entry->follow);
+		r = sideband_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel, &entry->follow);
 	if (r == -ENOENT || r == -ESRCH)
 		return PROC_E_GONE;
 	return r < 0 ? r : proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.records, on_read, w);
@@ -147,7 +147,7 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 			(void)target_member_changed(target, entry->pid);
 		if (!entry->follow || !member || member->follow)
 			continue;
-		r = history_follow_begin(target->targets->history, entry->follow);
+		r = sideband_follow_begin(target->targets->sideband, entry->follow);
 		if (r < 0)
 			continue; /* no memory for a watch */
 		member->follow = entry->follow;
@@ -245,7 +245,7 @@ static enum turn read_entries(struct work *w)
 	if (w->what == WORK_ARM)
 		w->scan.maps_fd = take_fd(&target->arming->maps_fd);
 	w->scan.tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	w->scan.follow = w->what != WORK_RESYNC && !history_running(target->targets->history);
+	w->scan.follow = w->what != WORK_RESYNC && !sideband_events_running(target->targets->sideband);
 	w->scan.children = target->scope == TARGET_UNIT;
 	sideband_log_init(&w->log, target->log.limit);
 	w->run = run_read;

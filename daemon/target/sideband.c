@@ -193,7 +193,7 @@ static void on_exec(struct target *target, struct member *member, uint64_t time)
 		stackprobe_target(target->targets->probe, target);
 }
 
-static void on_member_record(struct target *target, struct member *member, const struct history_record *record)
+static void on_member_record(struct target *target, struct member *member, const struct sideband_record *record)
 {
 	const struct perf_event_header *h = record->header;
 	const struct perfabi_task *task = (const void *)h;
@@ -220,7 +220,7 @@ static void on_member_record(struct target *target, struct member *member, const
 }
 
 /* A process that a member of a unit forked belongs to it, as the kernel put it into the cgroup. */
-static void on_fork(struct targets *targets, const struct history_record *record)
+static void on_fork(struct targets *targets, const struct sideband_record *record)
 {
 	const struct perfabi_task *task = (const void *)record->header;
 	pid_t pid = (pid_t)task->pid, ppid = (pid_t)task->ppid;
@@ -246,7 +246,7 @@ static void on_fork(struct targets *targets, const struct history_record *record
 	}
 }
 
-void sideband_on_record(void *arg, const struct history_record *record)
+void sideband_on_record(void *arg, const struct sideband_record *record)
 {
 	struct member *members[MEMBER_UNITS_MAX];
 	struct targets *targets = arg;

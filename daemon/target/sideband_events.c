@@ -35,7 +35,7 @@ struct watch {
 /* Rings that are watched: the machine's, or one process's. */
 struct source {
 	LIST_ENTRY(source) link;
-	struct history *history; /* NULL: not begun */
+	struct sideband_events *events; /* NULL: not begun */
 	struct eventset set;
 	struct watch *watches; /* n_cpus */
 	uint64_t read_format;  /* PERFABI_FORMAT_LOST where the kernel counts (6.0) */
@@ -46,7 +46,7 @@ struct source {
 	bool closed;           /* it is in `dying` */
 };
 
-struct history_follow {
+struct sideband_follow {
 	struct source source; /* first: freed as one */
 };
 
@@ -55,10 +55,10 @@ struct pending {
 	size_t offset;
 };
 
-struct history {
+struct sideband_events {
 	struct event_base *base;
 	struct closer *closer;
-	history_fn fn;
+	sideband_fn fn;
 	void *arg;
 	LIST_HEAD(, source) sources;
 	LIST_HEAD(, source) dying; /* closed by a callback: those below it on the stack still look at them */
@@ -75,7 +75,7 @@ struct history {
 	size_t pending_room;
 };
 
-void history_attr(struct perf_event_attr *ret)
+void sideband_events_attr(struct perf_event_attr *ret)
 {
 	*ret = (struct perf_event_attr){
 		.type = PERF_TYPE_SOFTWARE,
@@ -101,45 +101,45 @@ void history_attr(struct perf_event_attr *ret)
 
 static void on_more(evutil_socket_t fd, short what, void *arg);
 
-int history_new(struct event_base *base, struct closer *closer, history_fn fn, void *arg, struct history **ret)
+int sideband_events_new(struct event_base *base, struct closer *closer, sideband_fn fn, void *arg, struct sideband_events **ret)
 {
-	struct history *history = calloc(1, sizeof(*history));
+	struct sideband_events *events = calloc(1, sizeof(*events));
 
-	if (!history)
+	if (!events)
 		return -ENOMEM;
-	history->base = base;
-	history->closer = closer;
-	history->fn = fn;
-	history->arg = arg;
-	history->more = evtimer_new(base, on_more, history);
-	if (!history->more) {
-		free(history);
+	events->base = base;
+	events->closer = closer;
+	events->fn = fn;
+	events->arg = arg;
+	events->more = evtimer_new(base, on_more, events);
+	if (!events->more) {
+		free(events);
 		return -ENOMEM;
 	}
-	*ret = history;
+	*ret = events;
 	return 0;
 }
 
-struct history *history_free(struct history *history)
+struct sideband_events *sideband_events_free(struct sideband_events *events)
 {
-	if (!history)
+	if (!events)
 		return NULL;
-	history_stop(history);
-	event_free(history->more);
-	free(history->buf);
-	free(history->pending);
-	free(history);
+	sideband_events_stop(events);
+	event_free(events->more);
+	free(events->buf);
+	free(events->pending);
+	free(events);
 	return NULL;
 }
 
-bool history_running(const struct history *history)
+bool sideband_events_running(const struct sideband_events *events)
 {
-	return history->machine != NULL;
+	return events->machine != NULL;
 }
 
-uint64_t history_lost(const struct history *history)
+uint64_t sideband_events_lost(const struct sideband_events *events)
 {
-	return history->lost;
+	return events->lost;
 }
 
 static int pending_cmp(const void *a, const void *b)
@@ -151,33 +151,33 @@ static int pending_cmp(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static int pending_add(struct history *history, size_t n, uint64_t time, size_t offset)
+static int pending_add(struct sideband_events *events, size_t n, uint64_t time, size_t offset)
 {
-	if (n == history->pending_room) {
+	if (n == events->pending_room) {
 		size_t room = n ? n * 2 : 256;
-		struct pending *bigger = reallocarray(history->pending, room, sizeof(*bigger));
+		struct pending *bigger = reallocarray(events->pending, room, sizeof(*bigger));
 
 		if (!bigger)
 			return -ENOMEM;
-		history->pending = bigger;
-		history->pending_room = room;
+		events->pending = bigger;
+		events->pending_room = room;
 	}
-	history->pending[n] = (struct pending){.time = time, .offset = offset};
+	events->pending[n] = (struct pending){.time = time, .offset = offset};
 	return 0;
 }
 
-static void dispatch(struct history *history, const struct perf_event_header *h, uint64_t time)
+static void dispatch(struct sideband_events *events, const struct perf_event_header *h, uint64_t time)
 {
 	const struct perfabi_task *task = (const void *)h; /* pid is the first field of all that follow */
 	const struct perfabi_lost *lost = (const void *)h;
-	struct history_record record = {.header = h, .time = time};
+	struct sideband_record record = {.header = h, .time = time};
 
 	switch (h->type) {
 	case PERF_RECORD_LOST:
 		/* Where the kernel counts they are told already. */
-		if (h->size < sizeof(*lost) || history->counted)
+		if (h->size < sizeof(*lost) || events->counted)
 			return;
-		history->lost += lost->lost;
+		events->lost += lost->lost;
 		break;
 	case PERF_RECORD_FORK:
 	case PERF_RECORD_EXIT:
@@ -197,10 +197,10 @@ static void dispatch(struct history *history, const struct perf_event_header *h,
 	default:
 		return;
 	}
-	history->fn(history->arg, &record);
+	events->fn(events->arg, &record);
 }
 
-size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon)
+size_t sideband_events_hold(uint8_t *buf, size_t used, uint64_t horizon)
 {
 	size_t held = 0, at, size;
 
@@ -216,9 +216,9 @@ size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon)
 	return held;
 }
 
-static size_t drain_ring(struct history *history, struct source *source, struct ring *ring, size_t used)
+static size_t drain_ring(struct sideband_events *events, struct source *source, struct ring *ring, size_t used)
 {
-	size_t n = ring_drain(ring, history->buf + used, history->room - used);
+	size_t n = ring_drain(ring, events->buf + used, events->room - used);
 
 	if (n + RECORD_MAX >= ring->size)
 		source->was_full = true;
@@ -230,10 +230,10 @@ static size_t drain_ring(struct history *history, struct source *source, struct 
  * next one for long, and what a target mapped meanwhile would be missing, so its counters are asked
  * after a ring was found full. There may be tens of thousands: false if the time is over before all are read.
  */
-static bool tell_lost(struct history *history, struct source *source, uint64_t deadline)
+static bool tell_lost(struct sideband_events *events, struct source *source, uint64_t deadline)
 {
 	struct perfabi_lost told = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(told)}};
-	struct history_record record = {.header = &told.header};
+	struct sideband_record record = {.header = &told.header};
 	const size_t total = source->set.n_subjects * source->set.n_cpus;
 	uint64_t lost;
 
@@ -253,17 +253,17 @@ static bool tell_lost(struct history *history, struct source *source, uint64_t d
 		return true;
 	told.lost = lost - source->lost;
 	source->lost = lost;
-	history->lost += told.lost;
+	events->lost += told.lost;
 	record.time = clock_raw_ns();
-	history->fn(history->arg, &record);
+	events->fn(events->arg, &record);
 	return true;
 }
 
-static struct source *next_full(struct history *history)
+static struct source *next_full(struct sideband_events *events)
 {
 	struct source *source;
 
-	LIST_FOREACH(source, &history->sources, link)
+	LIST_FOREACH(source, &events->sources, link)
 		if (source->was_full || source->n_counted)
 			break;
 	return source;
@@ -274,35 +274,35 @@ static struct source *next_full(struct history *history)
  * newer than the round itself waits for the next one, as an older record may have come to a ring that
  * had been read by then (a fork, and what its child did on another cpu).
  */
-static bool drain_round(struct history *history, uint64_t deadline)
+static bool drain_round(struct sideband_events *events, uint64_t deadline)
 {
 	uint64_t horizon = clock_raw_ns();
-	size_t used = history->held, n = 0, at;
+	size_t used = events->held, n = 0, at;
 	struct source *source;
 
-	LIST_FOREACH(source, &history->sources, link)
+	LIST_FOREACH(source, &events->sources, link)
 		for (size_t i = 0; i < source->set.n_cpus; i++)
 			if (source->set.rings[i].base)
-				used += drain_ring(history, source, &source->set.rings[i], used);
+				used += drain_ring(events, source, &source->set.rings[i], used);
 	for (at = 0; at < used;) {
-		const struct perf_event_header *h = (const void *)(history->buf + at);
+		const struct perf_event_header *h = (const void *)(events->buf + at);
 
 		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) && sideband_log_time(h) <= horizon) {
-			if (pending_add(history, n, sideband_log_time(h), at) < 0)
-				history->lost++;
+			if (pending_add(events, n, sideband_log_time(h), at) < 0)
+				events->lost++;
 			else
 				n++;
 		}
 		at += h->size;
 	}
 	if (n > 1)
-		qsort(history->pending, n, sizeof(*history->pending), pending_cmp);
+		qsort(events->pending, n, sizeof(*events->pending), pending_cmp);
 	for (size_t i = 0; i < n; i++)
-		dispatch(history, (const void *)(history->buf + history->pending[i].offset), history->pending[i].time);
-	history->held = history_hold(history->buf, used, horizon);
+		dispatch(events, (const void *)(events->buf + events->pending[i].offset), events->pending[i].time);
+	events->held = sideband_events_hold(events->buf, used, horizon);
 	/* From the front after each, as the callback may close any of them. */
-	while ((source = next_full(history)) != NULL)
-		if (!tell_lost(history, source, deadline))
+	while ((source = next_full(events)) != NULL)
+		if (!tell_lost(events, source, deadline))
 			return true;
 	return used > 0;
 }
@@ -315,18 +315,18 @@ static void source_free(struct source *source)
 	free(source);
 }
 
-static void enter(struct history *history)
+static void enter(struct sideband_events *events)
 {
-	history->busy++;
+	events->busy++;
 }
 
-static void leave(struct history *history)
+static void leave(struct sideband_events *events)
 {
 	struct source *source;
 
-	if (--history->busy > 0)
+	if (--events->busy > 0)
 		return;
-	while ((source = LIST_FIRST(&history->dying)) != NULL) {
+	while ((source = LIST_FIRST(&events->dying)) != NULL) {
 		LIST_REMOVE(source, link);
 		source_free(source);
 	}
@@ -335,7 +335,7 @@ static void leave(struct history *history)
 /* Its rings are not looked at any more; its memory stays until nobody on the stack does. */
 static void source_close(struct source *source, struct closer *closer)
 {
-	struct history *history = source->history;
+	struct sideband_events *events = source->events;
 
 	for (size_t i = 0; source->watches && i < source->set.n_cpus; i++) {
 		if (source->watches[i].event)
@@ -344,57 +344,57 @@ static void source_close(struct source *source, struct closer *closer)
 	}
 	eventset_close_all(&source->set, 1, closer);
 	source->closed = true;
-	if (history)
+	if (events)
 		LIST_REMOVE(source, link);
-	if (history && history->busy > 0)
-		LIST_INSERT_HEAD(&history->dying, source, link);
+	if (events && events->busy > 0)
+		LIST_INSERT_HEAD(&events->dying, source, link);
 	else
 		source_free(source);
 }
 
-void history_drain(struct history *history)
+void sideband_events_drain(struct sideband_events *events)
 {
 	const struct timeval now = {0};
 	uint64_t deadline = loop_deadline();
 	bool more;
 
 	/* A callback may arm or disarm, which drains. */
-	if (history->draining || LIST_EMPTY(&history->sources))
+	if (events->draining || LIST_EMPTY(&events->sources))
 		return;
-	history->draining = true;
-	enter(history);
+	events->draining = true;
+	enter(events);
 	/* The first round has all that was there; the second what the first held back. */
 	do
-		more = drain_round(history, deadline);
+		more = drain_round(events, deadline);
 	while (more && !loop_is_over(deadline));
-	history->draining = false;
+	events->draining = false;
 	/* The kernel tells only once that there is something to read. */
 	if (more)
-		(void)event_add(history->more, &now);
-	leave(history);
+		(void)event_add(events->more, &now);
+	leave(events);
 }
 
 static int watch_next(struct watch *watch);
-static void watch_again(struct history *history);
+static void watch_again(struct sideband_events *events);
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct watch *watch = arg;
 	struct source *source = watch->source;
-	struct history *history = source->history;
+	struct sideband_events *events = source->events;
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	enter(history);
-	history_drain(history);
+	enter(events);
+	sideband_events_drain(events);
 	/* An ended task's fd is readable for ever; the ring may have other writers. */
 	if (!source->closed && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR))) {
 		event_free(watch->event);
 		watch->event = NULL;
 		watch->subject++;
 		if (watch_next(watch) < 0)
-			watch_again(history);
+			watch_again(events);
 	}
-	leave(history);
+	leave(events);
 }
 
 /* Watches the ring by the next event that is open, if there is one. */
@@ -407,7 +407,7 @@ static int watch_next(struct watch *watch)
 
 		if (fd < 0)
 			continue;
-		watch->event = event_new(watch->source->history->base, fd, EV_READ | EV_PERSIST, on_readable, watch);
+		watch->event = event_new(watch->source->events->base, fd, EV_READ | EV_PERSIST, on_readable, watch);
 		if (watch->event && event_add(watch->event, NULL) == 0)
 			return 0;
 		if (watch->event)
@@ -419,27 +419,27 @@ static int watch_next(struct watch *watch)
 }
 
 /* Rings that could not be watched are drained meanwhile, too. */
-static void watch_again(struct history *history)
+static void watch_again(struct sideband_events *events)
 {
 	const struct timeval later = {.tv_usec = WATCH_AGAIN_US};
 	struct source *source;
 
-	history->unwatched = false;
-	LIST_FOREACH(source, &history->sources, link)
+	events->unwatched = false;
+	LIST_FOREACH(source, &events->sources, link)
 		for (size_t i = 0; i < source->set.n_cpus; i++)
 			if (!source->watches[i].event && watch_next(&source->watches[i]) < 0)
-				history->unwatched = true;
-	if (history->unwatched && !event_pending(history->more, EV_TIMEOUT, NULL))
-		(void)event_add(history->more, &later);
+				events->unwatched = true;
+	if (events->unwatched && !event_pending(events->more, EV_TIMEOUT, NULL))
+		(void)event_add(events->more, &later);
 }
 
 static void on_more(evutil_socket_t fd, short what, void *arg)
 {
-	struct history *history = arg;
+	struct sideband_events *events = arg;
 
-	history_drain(history);
-	if (history->unwatched)
-		watch_again(history);
+	sideband_events_drain(events);
+	if (events->unwatched)
+		watch_again(events);
 }
 
 /* Any thread: nothing is told yet. */
@@ -466,72 +466,72 @@ static int source_open(const struct eventset_spec *spec, struct source **ret)
 	return 0;
 }
 
-static int source_begin(struct history *history, struct source *source)
+static int source_begin(struct sideband_events *events, struct source *source)
 {
 	const struct timeval now = {0};
-	size_t need = source->set.ring_bytes + (history->machine ? history->machine->set.ring_bytes : 0);
+	size_t need = source->set.ring_bytes + (events->machine ? events->machine->set.ring_bytes : 0);
 	int r;
 
 	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
 	if (!source->watches)
 		return -ENOMEM;
 	/* Room for all rings at once, so that one round sees everything. */
-	if (need > history->room) {
-		uint8_t *bigger = realloc(history->buf, need);
+	if (need > events->room) {
+		uint8_t *bigger = realloc(events->buf, need);
 
 		if (!bigger)
 			return -ENOMEM;
-		history->buf = bigger;
-		history->room = need;
+		events->buf = bigger;
+		events->room = need;
 	}
-	source->history = history;
-	history->counted = source->read_format != 0;
-	LIST_INSERT_HEAD(&history->sources, source, link);
+	source->events = events;
+	events->counted = source->read_format != 0;
+	LIST_INSERT_HEAD(&events->sources, source, link);
 	for (size_t i = 0; i < source->set.n_cpus; i++) {
 		source->watches[i] = (struct watch){.source = source, .cpu = i};
 		r = watch_next(&source->watches[i]);
 		if (r < 0) {
 			LIST_REMOVE(source, link);
-			source->history = NULL;
+			source->events = NULL;
 			return r;
 		}
 	}
 	/* It has recorded since it was opened. */
-	return event_add(history->more, &now) < 0 ? -ENOMEM : 0;
+	return event_add(events->more, &now) < 0 ? -ENOMEM : 0;
 }
 
-int history_start(struct history *history)
+int sideband_events_start(struct sideband_events *events)
 {
 	struct eventset_spec spec = {
 		.ring_bytes = CPU_RING_BYTES, .ring_bytes_min = 64u << 10, .overwrite = false};
 	struct source *source;
 	int r;
 
-	if (history->machine)
+	if (events->machine)
 		return 0;
-	history_attr(&spec.attr);
+	sideband_events_attr(&spec.attr);
 	spec.attr.disabled = 1;
 	r = source_open(&spec, &source);
 	if (r < 0)
 		return r;
-	r = source_begin(history, source);
+	r = source_begin(events, source);
 	if (r < 0) {
-		source_close(source, history->closer);
+		source_close(source, events->closer);
 		return r;
 	}
-	history->machine = source;
+	events->machine = source;
 	return 0;
 }
 
-void history_stop(struct history *history)
+void sideband_events_stop(struct sideband_events *events)
 {
-	if (!history->machine)
+	if (!events->machine)
 		return;
-	source_close(history->machine, history->closer);
-	history->machine = NULL;
+	source_close(events->machine, events->closer);
+	events->machine = NULL;
 }
 
-int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel, struct history_follow **ret)
+int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel, struct sideband_follow **ret)
 {
 	_cleanup_free_ pid_t *tids = NULL;
 	struct eventset_spec spec = {
@@ -550,7 +550,7 @@ int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_b
 		if (r < 0)
 			return r;
 	}
-	history_attr(&spec.attr);
+	sideband_events_attr(&spec.attr);
 	spec.attr.disabled = 1;
 	spec.attr.inherit = tid == 0;
 	spec.attr.inherit_thread = tid == 0 && !children;
@@ -560,28 +560,28 @@ int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_b
 	r = source_open(&spec, &source);
 	if (r < 0)
 		return r;
-	*ret = (struct history_follow *)source;
+	*ret = (struct sideband_follow *)source;
 	return 0;
 }
 
-int history_follow_begin(struct history *history, struct history_follow *follow)
+int sideband_follow_begin(struct sideband_events *events, struct sideband_follow *follow)
 {
-	return source_begin(history, &follow->source);
+	return source_begin(events, &follow->source);
 }
 
-struct history_follow *history_follow_free(struct history_follow *follow, struct closer *closer)
+struct sideband_follow *sideband_follow_free(struct sideband_follow *follow, struct closer *closer)
 {
 	if (follow)
 		source_close(&follow->source, closer);
 	return NULL;
 }
 
-size_t history_follow_fds(const struct history_follow *follow)
+size_t sideband_follow_fds(const struct sideband_follow *follow)
 {
 	return follow->source.set.n_fds;
 }
 
-size_t history_follow_bytes(const struct history_follow *follow)
+size_t sideband_follow_bytes(const struct sideband_follow *follow)
 {
 	return follow->source.set.ring_bytes;
 }

@@ -18,51 +18,51 @@
 
 struct closer;
 struct event_base;
-struct history;
-struct history_follow;
+struct sideband_events;
+struct sideband_follow;
 
-struct history_record {
+struct sideband_record {
 	const struct perf_event_header *header;
 	uint64_t time;
 	uint32_t pid; /* the process that it is about; of LOST 0 */
 };
-typedef void (*history_fn)(void *arg, const struct history_record *record);
+typedef void (*sideband_fn)(void *arg, const struct sideband_record *record);
 
 /* The attribute that all of them have, for the file's event table. */
-void history_attr(struct perf_event_attr *ret);
+void sideband_events_attr(struct perf_event_attr *ret);
 
 /* `closer` outlives it. */
-int history_new(struct event_base *base, struct closer *closer, history_fn fn, void *arg, struct history **ret)
+int sideband_events_new(struct event_base *base, struct closer *closer, sideband_fn fn, void *arg, struct sideband_events **ret)
 	_must_check_;
-struct history *history_free(struct history *history);
+struct sideband_events *sideband_events_free(struct sideband_events *events);
 
 /* The machine-wide events. Idempotent. -EACCES and -EPERM where the kernel does not permit it. */
-int history_start(struct history *history) _must_check_;
-void history_stop(struct history *history);
-bool history_running(const struct history *history);
+int sideband_events_start(struct sideband_events *events) _must_check_;
+void sideband_events_stop(struct sideband_events *events);
+bool sideband_events_running(const struct sideband_events *events);
 
 /*
  * The fallback for one process: `tid` 0 all threads and those that come, else that one.
  * `children`: also processes that it forks. On any thread, since a process may have thousands of threads: it records from
- * then on, and history_follow_begin() on the loop hands on what it has recorded. -ECANCELED as soon as *cancel is set.
+ * then on, and sideband_follow_begin() on the loop hands on what it has recorded. -ECANCELED as soon as *cancel is set.
  */
-int history_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel,
-			struct history_follow **ret) _must_check_;
-int history_follow_begin(struct history *history, struct history_follow *follow) _must_check_;
-/* Also of one that was not begun; `closer` closes its events. May be called from within history_fn. */
-struct history_follow *history_follow_free(struct history_follow *follow, struct closer *closer);
-size_t history_follow_fds(const struct history_follow *follow);
-size_t history_follow_bytes(const struct history_follow *follow);
+int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel,
+			struct sideband_follow **ret) _must_check_;
+int sideband_follow_begin(struct sideband_events *events, struct sideband_follow *follow) _must_check_;
+/* Also of one that was not begun; `closer` closes its events. May be called from within sideband_fn. */
+struct sideband_follow *sideband_follow_free(struct sideband_follow *follow, struct closer *closer);
+size_t sideband_follow_fds(const struct sideband_follow *follow);
+size_t sideband_follow_bytes(const struct sideband_follow *follow);
 
 /*
  * Hands on everything that was written before the call. What comes meanwhile follows as far as LOOP_BUDGET_NS reaches, or at
  * the loop's next turn.
  */
-void history_drain(struct history *history);
+void sideband_events_drain(struct sideband_events *events);
 /*
  * Moves the records that are newer than `horizon` to the front of `buf`, in their order: the bytes that they
  * take. What a round of draining hands on later; here for its test.
  */
-size_t history_hold(uint8_t *buf, size_t used, uint64_t horizon);
+size_t sideband_events_hold(uint8_t *buf, size_t used, uint64_t horizon);
 /* Records that the kernel had no room for. */
-uint64_t history_lost(const struct history *history);
+uint64_t sideband_events_lost(const struct sideband_events *events);

@@ -61,9 +61,9 @@ void target_clear_notes(struct target *target)
 {
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);
-	if (!history_running(target->targets->history))
+	if (!sideband_events_running(target->targets->sideband))
 		target_warn(target, "no machine-wide history (%s): events on its tasks instead",
-			    strerror(-target->targets->history_error));
+			    strerror(-target->targets->sideband_error));
 }
 
 const char *stacks_mode_name(enum stacks_mode mode)
@@ -173,7 +173,7 @@ static void on_pidfd(evutil_socket_t fd, short what, void *arg)
 	struct target *target = arg;
 
 	/* Its last records are in the rings already; they say when. */
-	history_drain(target->targets->history);
+	sideband_events_drain(target->targets->sideband);
 	target_exited(target, clock_raw_ns());
 }
 
@@ -283,7 +283,7 @@ static size_t fds_held(const struct target *target)
 
 	TAILQ_FOREACH(member, &target->members, link)
 		if (member->follow)
-			n += history_follow_fds(member->follow);
+			n += sideband_follow_fds(member->follow);
 	return n;
 }
 
@@ -399,7 +399,7 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = images_new(base, targets->closer, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
 	if (r < 0)
 		return r;
-	r = history_new(base, targets->closer, sideband_on_record, targets, &targets->history);
+	r = sideband_events_new(base, targets->closer, sideband_on_record, targets, &targets->sideband);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < BACKENDS; i++) {
@@ -437,7 +437,7 @@ struct targets *targets_free(struct targets *targets)
 	(void)stackprobe_free(targets->probe);
 	if (targets->tick)
 		event_free(targets->tick);
-	(void)history_free(targets->history);
+	(void)sideband_events_free(targets->sideband);
 	/* Its thread works for back ends. */
 	closer_stop(targets->closer);
 	for (size_t i = 0; i < BACKENDS; i++)
@@ -529,7 +529,7 @@ void targets_disarm(struct targets *targets, struct target *target)
 		targets->n_events--;
 	(void)target_free(target);
 	if (!targets_record(targets))
-		history_stop(targets->history);
+		sideband_events_stop(targets->sideband);
 }
 
 /* ---- asking */

@@ -44,7 +44,7 @@ struct member {
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
 	struct root *root; /* referenced; NULL if it could not be opened */
 	struct cred *cred; /* referenced; as last read; NULL if never */
-	struct history_follow *follow; /* where the machine-wide history is not permitted */
+	struct sideband_follow *follow; /* where machine-wide side-band events are not permitted */
 	char comm[PROC_COMM_MAX];
 };
 
@@ -60,7 +60,7 @@ enum target_work {
 	WORK_RESYNC = 1 << 0, /* the kernel lost records: what is there is read again */
 	WORK_SCAN = 1 << 1,   /* of a unit: who is in it */
 	WORK_REARM = 1 << 2,  /* its back end would record in another way */
-	WORK_FORGET = 1 << 3, /* its history is nearly full, or its list of processes */
+	WORK_FORGET = 1 << 3, /* its side-band log is nearly full, or its list of processes */
 	WORK_ARM = 1 << 4,
 };
 
@@ -90,14 +90,14 @@ struct target {
 	char *warnings[TARGET_WARNINGS_MAX];
 	size_t n_warnings;
 	bool probe_waits; /* for the answer of targets->probe */
-	/* history */
+	/* side-band */
 	TAILQ_HEAD(, member) members;
 	size_t n_members;
 	struct sideband_log log;
 	struct image **images; /* referenced */
 	size_t n_images, images_room;
 	uint64_t images_missing;
-	uint64_t history_lost_at; /* the kernel's count when it was armed */
+	uint64_t sideband_lost_at; /* the kernel's count when it was armed */
 	uint64_t lost_ns;         /* when a loss was told that is not made up for */
 	/* work */
 	struct arming *arming; /* NULL: it is in the list */
@@ -131,8 +131,8 @@ struct targets {
 	struct closer *closer;
 	void *machines[BACKENDS]; /* what each back end keeps of the machine */
 	struct openings *openings; /* borrowed; NULL: none (tests) */
-	struct history *history;
-	int history_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
+	struct sideband_events *sideband;
+	int sideband_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
 	struct images *images;
 	struct stackprobe *probe;
 	int cgroup_fd; /* the mount; -1 */
@@ -190,7 +190,7 @@ struct member *member_find(const struct target *target, pid_t pid);
 bool member_known(const struct target *target, pid_t pid);
 /* The living members, of all targets, that are this process: their number, at most `room`. */
 size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room);
-/* Adds a process: history of it begins at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
+/* Adds a process: its records begin at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
 int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
 /* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
 int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
@@ -228,7 +228,7 @@ void targetwork_forget(struct target *target);
 void targetwork_look(struct targets *targets);
 
 /* ---- producers.c */
-/* Whether any target has a history and perhaps samples. */
+/* Whether any target needs side-band events. */
 bool targets_record(const struct targets *targets);
 /* "events" of T; *ret NULL: none of its programs has registered. 0, -ENOMEM. */
 int target_events_json(struct target *target, struct json_object **ret) _must_check_;
@@ -236,8 +236,8 @@ int target_events_json(struct target *target, struct json_object **ret) _must_ch
 struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
 
 /* ---- sideband.c */
-/* The callback of struct history. */
-void sideband_on_record(void *arg, const struct history_record *record);
+/* The callback of struct sideband_events. */
+void sideband_on_record(void *arg, const struct sideband_record *record);
 /* Keeps one that was read from /proc, and the file that it maps. */
 void sideband_keep(struct target *target, const struct perf_event_header *record);
 void sideband_free_images(struct target *target);

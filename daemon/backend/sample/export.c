@@ -24,7 +24,7 @@
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
-/* No id of the kernel's, and none of the history's. */
+/* No id of the kernel's, and none of the side-band log's. */
 #define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
 
 struct switch_cpu_wide {

@@ -25,15 +25,15 @@
 struct scene {
 	struct event_base *base;
 	struct closer *closer;
-	struct history *history;
-	struct history_follow *follow;
+	struct sideband_events *events;
+	struct sideband_follow *follow;
 	bool stop_all;
 	pid_t child;
 	int go; /* the child waits for its end */
 	unsigned int exits;
 };
 
-static void on_record(void *arg, const struct history_record *record)
+static void on_record(void *arg, const struct sideband_record *record)
 {
 	struct scene *s = arg;
 
@@ -41,9 +41,9 @@ static void on_record(void *arg, const struct history_record *record)
 		return;
 	s->exits++;
 	/* As a target does that has exited. */
-	s->follow = history_follow_free(s->follow, s->closer);
+	s->follow = sideband_follow_free(s->follow, s->closer);
 	if (s->stop_all)
-		history_stop(s->history);
+		sideband_events_stop(s->events);
 }
 
 static void on_late(evutil_socket_t fd, short what, void *arg)
@@ -71,7 +71,7 @@ static void begin(struct scene *s)
 	s->base = event_base_new();
 	assert_non_null(s->base);
 	assert_int_equal(closer_new(s->base, &s->closer), 0);
-	assert_int_equal(history_new(s->base, s->closer, on_record, s, &s->history), 0);
+	assert_int_equal(sideband_events_new(s->base, s->closer, on_record, s, &s->events), 0);
 }
 
 static void let_it_end(struct scene *s)
@@ -90,8 +90,8 @@ static void let_it_end(struct scene *s)
 
 static void end(struct scene *s)
 {
-	(void)history_follow_free(s->follow, s->closer);
-	(void)history_free(s->history);
+	(void)sideband_follow_free(s->follow, s->closer);
+	(void)sideband_events_free(s->events);
 	(void)closer_free(s->closer);
 	event_base_free(s->base);
 }
@@ -104,12 +104,12 @@ static bool follow_child(struct scene *s)
 	(void)snprintf(path, sizeof(path), "/proc/%d", (int)s->child);
 	dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	assert_true(dirfd >= 0);
-	r = history_follow_open(dirfd, 0, false, NULL, &s->follow);
+	r = sideband_follow_open(dirfd, 0, false, NULL, &s->follow);
 	(void)close(dirfd);
 	if (r == -EACCES || r == -EPERM || r == -ENOENT)
 		return false;
 	assert_int_equal(r, 0);
-	assert_int_equal(history_follow_begin(s->history, s->follow), 0);
+	assert_int_equal(sideband_follow_begin(s->events, s->follow), 0);
 	return true;
 }
 
@@ -135,7 +135,7 @@ static void test_machine_stopped_by_a_record(void **state)
 	int r;
 
 	begin(&s);
-	r = history_start(s.history);
+	r = sideband_events_start(s.events);
 	if (r == -EACCES || r == -EPERM || r == -ENOENT) {
 		(void)close(s.go);
 		end(&s);
@@ -144,7 +144,7 @@ static void test_machine_stopped_by_a_record(void **state)
 	assert_int_equal(r, 0);
 	s.stop_all = true;
 	let_it_end(&s);
-	assert_false(history_running(s.history));
+	assert_false(sideband_events_running(s.events));
 	end(&s);
 }
 
@@ -152,13 +152,13 @@ static void test_not_begun(void **state)
 {
 	atomic_bool cancel = true;
 	struct scene s;
-	struct history_follow *follow = NULL;
+	struct sideband_follow *follow = NULL;
 	int dirfd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	begin(&s);
-	assert_int_equal(history_follow_open(dirfd, 0, false, &cancel, &follow), -ECANCELED);
-	if (history_follow_open(dirfd, 0, false, NULL, &follow) == 0)
-		follow = history_follow_free(follow, s.closer);
+	assert_int_equal(sideband_follow_open(dirfd, 0, false, &cancel, &follow), -ECANCELED);
+	if (sideband_follow_open(dirfd, 0, false, NULL, &follow) == 0)
+		follow = sideband_follow_free(follow, s.closer);
 	assert_null(follow);
 	(void)close(dirfd);
 	(void)close(s.go);
@@ -201,7 +201,7 @@ _Noreturn static void two_threads(int go, int ready)
 	pthread_exit(NULL);
 }
 
-static void on_comm(void *arg, const struct history_record *record)
+static void on_comm(void *arg, const struct sideband_record *record)
 {
 	struct scene *s = arg;
 
@@ -232,7 +232,7 @@ static void test_unwatched(void **state)
 	s.base = event_base_new();
 	assert_non_null(s.base);
 	assert_int_equal(closer_new(s.base, &s.closer), 0);
-	assert_int_equal(history_new(s.base, s.closer, on_comm, &s, &s.history), 0);
+	assert_int_equal(sideband_events_new(s.base, s.closer, on_comm, &s, &s.events), 0);
 	skipped = !follow_child(&s);
 	if (!skipped) {
 		late = evtimer_new(s.base, on_late, NULL);

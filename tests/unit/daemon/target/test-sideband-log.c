@@ -174,11 +174,11 @@ static void test_hold(void **state)
 		memcpy(buf + used, h, one);
 		used += one;
 	}
-	held = history_hold(buf, used, 20);
+	held = sideband_events_hold(buf, used, 20);
 	assert_int_equal(held, 2 * one);
 	assert_int_equal(sideband_log_time((const void *)buf), 30);
 	assert_int_equal(sideband_log_time((const void *)(buf + one)), 40);
-	assert_int_equal(history_hold(buf, held, UINT64_MAX), 0);
+	assert_int_equal(sideband_events_hold(buf, held, UINT64_MAX), 0);
 }
 
 static void test_limit(void **state)
