@@ -33,7 +33,7 @@ struct switch_cpu_wide {
 };
 
 /* frozen->recording. */
-struct frozen_samples {
+struct export {
 	struct source sources[SAMPLING_SOURCES_MAX]; /* referenced until resume */
 	size_t n_sources;
 	struct ring_state { /* written by the copy, read after it */
@@ -44,7 +44,7 @@ struct frozen_samples {
 	size_t n_rings;
 };
 
-static struct frozen_samples *samples_of(const struct frozen *frozen)
+static struct export *samples_of(const struct frozen *frozen)
 {
 	return frozen->recording;
 }
@@ -98,15 +98,15 @@ static bool may_see(const struct frozen *frozen, const struct tracerd_sched_even
 	       frozen_has(frozen, ev->other_pid, time);
 }
 
-enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct record_view *view)
+enum export_answer export_mask_sched(const struct frozen *frozen, struct record_view *view)
 {
 	struct tracerd_sched_event ev;
 	bool own_stack;
 
 	if (!record_sched(view, &ev))
-		return SAMPLECOPY_MALFORMED;
+		return EXPORT_MALFORMED;
 	if (!is_subject(frozen, ev.pid, ev.tid, view->time))
-		return SAMPLECOPY_FOREIGN;
+		return EXPORT_FOREIGN;
 	switch (ev.kind) {
 	case SCHEDEV_OUT:
 		own_stack = frozen->waits;
@@ -119,7 +119,7 @@ enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct
 		own_stack = false;
 		break;
 	default:
-		return SAMPLECOPY_MALFORMED;
+		return EXPORT_MALFORMED;
 	}
 	if (!own_stack) {
 		/* The program ran on somebody else's stack, or nobody asked for stacks of waits. */
@@ -135,48 +135,48 @@ enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct
 		memcpy(ev.other_comm, "other", sizeof("other"));
 	}
 	record_sched_put(view, &ev);
-	return SAMPLECOPY_KEEP;
+	return EXPORT_KEEP;
 }
 
-static enum samplecopy_answer mask_switch(const struct frozen *frozen, struct record_view *view)
+static enum export_answer mask_switch(const struct frozen *frozen, struct record_view *view)
 {
 	struct switch_cpu_wide *wide;
 
 	if (!is_subject(frozen, *view->pid, *view->tid, view->time))
-		return SAMPLECOPY_FOREIGN;
+		return EXPORT_FOREIGN;
 	if (view->header->type == PERF_RECORD_SWITCH)
-		return SAMPLECOPY_KEEP;
+		return EXPORT_KEEP;
 	wide = (void *)view->header;
 	if (view->header->size < sizeof(*wide) + sizeof(struct perfabi_sample_id))
-		return SAMPLECOPY_MALFORMED;
+		return EXPORT_MALFORMED;
 	if (!frozen->admin && wide->next_prev_tid != 0 && !frozen_has(frozen, wide->next_prev_pid, view->time))
 		wide->next_prev_pid = wide->next_prev_tid = SCHEDEV_MASKED_ID;
-	return SAMPLECOPY_KEEP;
+	return EXPORT_KEEP;
 }
 
-static enum samplecopy_answer mask_record(const struct frozen *frozen, const struct source *source,
+static enum export_answer mask_record(const struct frozen *frozen, const struct source *source,
 					  enum set_event event, struct record_view *view)
 {
-	enum samplecopy_answer answer;
+	enum export_answer answer;
 
 	if (view->time < source->from_ns || view->time > source->to_ns || view->time > frozen->raw_ns)
-		return SAMPLECOPY_OUTSIDE;
+		return EXPORT_OUTSIDE;
 	switch (view->header->type) {
 	case PERF_RECORD_SAMPLE:
 		if (event == SET_CLOCK)
-			answer = is_subject(frozen, *view->pid, *view->tid, view->time) ? SAMPLECOPY_KEEP
-											  : SAMPLECOPY_FOREIGN;
+			answer = is_subject(frozen, *view->pid, *view->tid, view->time) ? EXPORT_KEEP
+											  : EXPORT_FOREIGN;
 		else
-			answer = samplecopy_mask_sched(frozen, view);
+			answer = export_mask_sched(frozen, view);
 		break;
 	case PERF_RECORD_SWITCH:
 	case PERF_RECORD_SWITCH_CPU_WIDE:
 		answer = mask_switch(frozen, view);
 		break;
 	default:
-		return SAMPLECOPY_OUTSIDE;
+		return EXPORT_OUTSIDE;
 	}
-	if (answer == SAMPLECOPY_KEEP && !frozen->admin)
+	if (answer == EXPORT_KEEP && !frozen->admin)
 		record_mask_kernel(view);
 	return answer;
 }
@@ -260,15 +260,15 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	if (!*oldest_ns)
 		*oldest_ns = view.time;
 	switch (mask_record(frozen, source, event, &view)) {
-	case SAMPLECOPY_FOREIGN:
+	case EXPORT_FOREIGN:
 		stats->foreign++;
 		return 0;
-	case SAMPLECOPY_MALFORMED:
+	case EXPORT_MALFORMED:
 		stats->malformed++;
 		return 0;
-	case SAMPLECOPY_OUTSIDE:
+	case EXPORT_OUTSIDE:
 		return 0;
-	case SAMPLECOPY_KEEP:
+	case EXPORT_KEEP:
 		break;
 	}
 	set_id(h, EVENT_ID(index, event));
@@ -326,7 +326,7 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 
 static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
 {
-	struct frozen_samples *samples = samples_of(frozen);
+	struct export *samples = samples_of(frozen);
 	const struct source *source = &samples->sources[index];
 	const struct eventset *clock = &source->set->events[SET_CLOCK];
 	uint64_t lost = sample_set_lost(source->set);
@@ -355,7 +355,7 @@ static int copy_source(struct frozen *frozen, size_t index, struct out *out, str
 	return out_flush(out);
 }
 
-static bool any_wrapped(const struct frozen_samples *samples)
+static bool any_wrapped(const struct export *samples)
 {
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].wrapped)
@@ -366,7 +366,7 @@ static bool any_wrapped(const struct frozen_samples *samples)
 /* From then on no ring has lost anything. */
 static uint64_t complete_from(const struct frozen *frozen)
 {
-	const struct frozen_samples *samples = samples_of(frozen);
+	const struct export *samples = samples_of(frozen);
 	uint64_t from = 0;
 
 	for (size_t i = 0; i < samples->n_rings; i++) {
@@ -379,9 +379,9 @@ static uint64_t complete_from(const struct frozen *frozen)
 	return from;
 }
 
-int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
+int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
-	const struct frozen_samples *samples = samples_of(frozen);
+	const struct export *samples = samples_of(frozen);
 	_cleanup_(out_fini) struct out out = {.writer = writer};
 	int r;
 
@@ -400,10 +400,10 @@ int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struc
 
 /* ---- life */
 
-int samplecopy_freeze(struct target *target, struct frozen *frozen)
+int export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct sampling *s = sampling_of(target);
-	struct frozen_samples *samples = calloc(1, sizeof(*samples));
+	struct export *samples = calloc(1, sizeof(*samples));
 	const struct set_spec *spec;
 
 	if (!samples)
@@ -429,9 +429,9 @@ int samplecopy_freeze(struct target *target, struct frozen *frozen)
 	return 0;
 }
 
-void samplecopy_resume(struct frozen *frozen)
+void export_resume(struct frozen *frozen)
 {
-	struct frozen_samples *samples = samples_of(frozen);
+	struct export *samples = samples_of(frozen);
 
 	/* The copy knows what the rings held: from then on all of them had everything. */
 	for (size_t i = 0; i < samples->n_rings; i++)
@@ -441,7 +441,7 @@ void samplecopy_resume(struct frozen *frozen)
 		(void)sample_set_put(samples->sources[--samples->n_sources].set);
 }
 
-void samplecopy_free(struct frozen *frozen)
+void export_free(struct frozen *frozen)
 {
 	free(samples_of(frozen)->rings);
 	free(frozen->recording);
@@ -451,11 +451,11 @@ void samplecopy_free(struct frozen *frozen)
  * Where one cpu's ring reaches back less far than another's, what ran there is missing in between.
  * Before the oldest data of all, and before the target was armed, there is nothing to miss it in.
  */
-void samplecopy_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+void export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
 		     struct json_object *gaps)
 {
 	const uint64_t from = frozen_recorded_from(frozen);
-	const struct frozen_samples *samples = samples_of(frozen);
+	const struct export *samples = samples_of(frozen);
 	uint64_t begin = UINT64_MAX;
 	char kind[48];
 

@@ -13,14 +13,14 @@ struct json_object;
 struct perfdata_writer;
 struct target;
 
-int samplecopy_freeze(struct target *target, struct frozen *frozen) _must_check_;
-int samplecopy_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats) _must_check_;
-void samplecopy_resume(struct frozen *frozen);
-void samplecopy_free(struct frozen *frozen);
-void samplecopy_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+int export_freeze(struct target *target, struct frozen *frozen) _must_check_;
+int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats) _must_check_;
+void export_resume(struct frozen *frozen);
+void export_free(struct frozen *frozen);
+void export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
 		     struct json_object *gaps);
 
 /* For tests: what becomes of one record, in place. The answers are counted, but for KEEP. */
-enum samplecopy_answer { SAMPLECOPY_KEEP, SAMPLECOPY_FOREIGN, SAMPLECOPY_MALFORMED, SAMPLECOPY_OUTSIDE };
+enum export_answer { EXPORT_KEEP, EXPORT_FOREIGN, EXPORT_MALFORMED, EXPORT_OUTSIDE };
 struct record_view;
-enum samplecopy_answer samplecopy_mask_sched(const struct frozen *frozen, struct record_view *view);
+enum export_answer export_mask_sched(const struct frozen *frozen, struct record_view *view);
