@@ -23,19 +23,19 @@
 /* Rings from before a change are kept until the new ones explain a good while by themselves. */
 #define OLD_SOURCE_SECONDS 30
 
-/* What the set costs its owner: shared ones are the daemon's. */
-static int charge_rings(struct target *target, const struct sample_set *set)
+/* What the group costs its owner: shared ones are the daemon's. */
+static int charge_rings(struct target *target, const struct event_group *group)
 {
 	struct quota_charge charge = {0};
 	int r;
 
-	if (set->spec.kind != SET_CPU) {
+	if (group->spec.kind != GROUP_CPU) {
 		r = quota_charge(target->targets->quota, target->owner, QUOTA_RING_BYTES,
-				 set->events[SET_CLOCK].ring_bytes, &charge);
+				 group->events[GROUP_CLOCK].ring_bytes, &charge);
 		if (r != 0)
 			return r;
 	}
-	r = target_charge_fds(target, set->spec.kind != SET_CPU ? sample_set_fds(set) : 0);
+	r = target_charge_fds(target, group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
 	if (r != 0) {
 		quota_release(&charge);
 		return r;
@@ -47,18 +47,18 @@ static int charge_rings(struct target *target, const struct sample_set *set)
 
 /* ---- sources */
 
-static void source_push(struct sampling *s, struct sample_set *set, uint64_t now)
+static void source_push(struct sampling *s, struct event_group *group, uint64_t now)
 {
 	struct timeval keep = {.tv_sec = OLD_SOURCE_SECONDS};
 
 	if (s->n_sources == SAMPLING_SOURCES_MAX)
-		(void)sample_set_put(s->sources[--s->n_sources].set);
+		(void)event_group_put(s->sources[--s->n_sources].group);
 	if (s->n_sources)
 		s->sources[0].to_ns = now;
 	memmove(&s->sources[1], &s->sources[0], s->n_sources * sizeof(struct source));
 	s->sources[0] = (struct source){
 		/* Events of its own are new; those that are shared are few. */
-		.set = set, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = set->refs > 1 ? sample_set_lost(set) : 0};
+		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0};
 	s->n_sources++;
 	if (s->n_sources > 1)
 		(void)event_add(s->settle, &keep);
@@ -69,7 +69,7 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
 	struct sampling *s = arg;
 
 	while (s->n_sources > 1)
-		(void)sample_set_put(s->sources[--s->n_sources].set);
+		(void)event_group_put(s->sources[--s->n_sources].group);
 	(void)!target_charge_fds(s->target, 0);
 }
 
@@ -128,27 +128,27 @@ static int refused(int r, char *why, size_t why_size)
 	return r;
 }
 
-/* Records to the set that was chosen, whose reference it takes over: 0, TARGET_E_*, -errno; nothing has changed then. */
-static int take(struct target *target, struct sample_set *set, char *why, size_t why_size)
+/* Records to the group that was chosen, whose reference it takes over: 0, TARGET_E_*, -errno; nothing has changed then. */
+static int take(struct target *target, struct event_group *group, char *why, size_t why_size)
 {
 	struct sampler *sampler = sampler_of(target->targets);
 	int r;
 
-	if (sampling_set(target) == set) {
-		(void)sample_set_put(set); /* the limit of cgroups, for one: the old choice was the best */
+	if (sampling_group(target) == group) {
+		(void)event_group_put(group); /* the limit of cgroups, for one: the old choice was the best */
 		return 0;
 	}
-	r = charge_rings(target, set);
+	r = charge_rings(target, group);
 	if (r != 0) {
 		(void)snprintf(why, why_size, "uid %u has no ring memory or descriptors left for it (%zu needed)",
-			       (unsigned int)target->owner, sample_set_fds(set));
-		(void)sample_set_put(set);
+			       (unsigned int)target->owner, event_group_fds(group));
+		(void)event_group_put(group);
 		return r > 0 ? TARGET_E_QUOTA : r;
 	}
-	if (set->events[SET_CLOCK].ring_bytes <
-	    set->events[SET_CLOCK].n_cpus * set->spec.ring_bytes / 2)
+	if (group->events[GROUP_CLOCK].ring_bytes <
+	    group->events[GROUP_CLOCK].n_cpus * group->spec.ring_bytes / 2)
 		target_warn(target, "smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
-	source_push(sampling_of(target), set, clock_raw_ns());
+	source_push(sampling_of(target), group, clock_raw_ns());
 	r = sampler_programs(sampler, true);
 	if (r < 0)
 		log_debug("attaching BPF programs: %s", strerror(-r));
@@ -164,7 +164,7 @@ static int take(struct target *target, struct sample_set *set, char *why, size_t
 /* Another choice of rings failed: the present ones go on, with the stacks that they have. */
 static void keep_stacks(struct target *target, const char *why)
 {
-	const enum stacks_mode stacks = sampling_set(target)->spec.stacks;
+	const enum stacks_mode stacks = sampling_group(target)->spec.stacks;
 
 	if (stacks == sample_stacks(target))
 		return;
@@ -175,7 +175,7 @@ static void keep_stacks(struct target *target, const char *why)
 static int sample_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
 {
 	struct sample_choice *choice = (struct sample_choice *)*job;
-	struct sample_set *set;
+	struct event_group *group;
 	int r;
 
 	if (!choice) {
@@ -185,45 +185,45 @@ static int sample_arm(struct target *target, struct backend_job **job, char *why
 			return r;
 		*job = &choice->job;
 	}
-	r = sample_choose(choice, target, &set);
+	r = sample_choose(choice, target, &group);
 	if (r == BACKEND_RUN)
 		return r;
-	r = r < 0 ? refused(r, why, why_size) : take(target, set, why, why_size);
-	if (r != 0 && sampling_set(target))
+	r = r < 0 ? refused(r, why, why_size) : take(target, group, why, why_size);
+	if (r != 0 && sampling_group(target))
 		keep_stacks(target, why);
 	return r;
 }
 
-/* Whether the present set still is the right one. */
-static bool set_fits(struct target *target, bool members_added)
+/* Whether the present group still is the right one. */
+static bool group_fits(struct target *target, bool members_added)
 {
-	const struct sample_set *set = sampling_set(target);
+	const struct event_group *group = sampling_group(target);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
-	if (set->spec.stacks != sample_stacks(target))
+	if (group->spec.stacks != sample_stacks(target))
 		return false;
 	/* Events on tasks follow forks, but not who is moved into a unit. */
 	if (target->scope == TARGET_UNIT)
-		return set->spec.kind == SET_CGROUP || !members_added;
+		return group->spec.kind == GROUP_CGROUP || !members_added;
 	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
 		return true;
 	if (sample_own_cgroup(target, &own) == 0)
-		return set->spec.kind == SET_CGROUP && set->spec.cgroup_ino == own.ino;
-	return set->spec.kind != SET_CGROUP;
+		return group->spec.kind == GROUP_CGROUP && group->spec.cgroup_ino == own.ino;
+	return group->spec.kind != GROUP_CGROUP;
 }
 
 static void sample_review(struct target *target, bool members_added)
 {
-	if (sampling_set(target) && !set_fits(target, members_added))
+	if (sampling_group(target) && !group_fits(target, members_added))
 		target_work(target, WORK_REARM);
 }
 
 /* Others may move into a cgroup that was its own. */
 static bool sample_is_watched(const struct target *target)
 {
-	const struct sample_set *set = sampling_set(target);
+	const struct event_group *group = sampling_group(target);
 
-	return set && set->spec.kind == SET_CGROUP;
+	return group && group->spec.kind == GROUP_CGROUP;
 }
 
 static void sample_frames_known(struct target *target, enum image_frames frames)
@@ -248,12 +248,12 @@ static int sample_member_changed(struct target *target, pid_t pid)
 
 /* ---- ending */
 
-static bool set_is_wanted(const struct targets *targets, const struct sample_set *set)
+static bool group_is_wanted(const struct targets *targets, const struct event_group *group)
 {
 	const struct target *target;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (target->state == TARGET_ARMED && sampling_set(target) == set)
+		if (target->state == TARGET_ARMED && sampling_group(target) == group)
 			return true;
 	return false;
 }
@@ -269,10 +269,10 @@ static void sample_stop(struct target *target)
 	 * what was recorded, perhaps of a program that nobody was allowed to see.
 	 */
 	for (size_t i = 0; i < s->n_sources; i++) {
-		struct sample_set *set = s->sources[i].set;
+		struct event_group *group = s->sources[i].group;
 
-		if (set->spec.kind != SET_CPU && !set_is_wanted(target->targets, set))
-			sampler_stop_set(set);
+		if (group->spec.kind != GROUP_CPU && !group_is_wanted(target->targets, group))
+			sampler_stop_group(group);
 	}
 }
 
@@ -283,7 +283,7 @@ static void sample_disarm(struct target *target)
 	if (!s)
 		return;
 	while (s->n_sources > 0)
-		(void)sample_set_put(s->sources[--s->n_sources].set);
+		(void)event_group_put(s->sources[--s->n_sources].group);
 	quota_release(&s->charge);
 	if (s->settle)
 		event_free(s->settle);
@@ -357,13 +357,13 @@ static void add_lacks(const struct sampler_can *can, struct json_object *list)
 static void sample_status(const struct targets *targets, struct json_object *capture, struct json_object *lack)
 {
 	const struct sampler *sampler = sampler_of(targets);
-	size_t sets, resting, cpus;
+	size_t groups, resting, cpus;
 	uint64_t bytes, fds;
 
-	sampler_usage(sampler, &sets, &bytes, &fds);
+	sampler_usage(sampler, &groups, &bytes, &fds);
 	sampler_resting(sampler, &resting, &cpus);
 	json_add_bool(capture, "bpf", sampler_can(sampler)->filter);
-	json_add_uint(capture, "sets", sets);
+	json_add_uint(capture, "sets", groups);
 	json_add_uint(capture, "ring_bytes", bytes);
 	json_add_uint(capture, "event_fds", fds);
 	json_add_uint(capture, "cpus", cpus);
@@ -386,8 +386,8 @@ static size_t sample_fds(const struct target *target)
 	size_t n = 0;
 
 	for (size_t i = 0; s && i < s->n_sources; i++)
-		if (s->sources[i].set->spec.kind != SET_CPU)
-			n += sample_set_fds(s->sources[i].set);
+		if (s->sources[i].group->spec.kind != GROUP_CPU)
+			n += event_group_fds(s->sources[i].group);
 	return n;
 }
 
@@ -396,7 +396,7 @@ static void sample_survey(struct target *target)
 	const struct sampling *s = sampling_of(target);
 
 	for (size_t i = 0; i < s->n_sources; i++)
-		sampler_survey(s->sources[i].set);
+		sampler_survey(s->sources[i].group);
 }
 
 static bool sample_is_surveying(const struct target *target)
@@ -404,15 +404,15 @@ static bool sample_is_surveying(const struct target *target)
 	const struct sampling *s = sampling_of(target);
 
 	for (size_t i = 0; i < s->n_sources; i++)
-		if (s->sources[i].set->surveying)
+		if (s->sources[i].group->surveying)
 			return true;
 	return false;
 }
 
 /* Everything since this time is still there, by surveys of all sources. Any thread. */
-static uint64_t oldest_ns(const struct source *sources, const struct set_survey *surveys, size_t n, uint64_t armed_ns)
+static uint64_t oldest_ns(const struct source *sources, const struct group_survey *surveys, size_t n, uint64_t armed_ns)
 {
-	const struct set_survey *survey = &surveys[0];
+	const struct group_survey *survey = &surveys[0];
 	uint64_t oldest = armed_ns;
 
 	if (n == 0)
@@ -431,7 +431,7 @@ struct look_back {
 	struct backend_job job; /* first */
 	uint64_t armed_ns;
 	struct source sources[SAMPLING_SOURCES_MAX]; /* with references */
-	struct set_survey surveys[SAMPLING_SOURCES_MAX];
+	struct group_survey surveys[SAMPLING_SOURCES_MAX];
 	size_t n;
 };
 
@@ -440,7 +440,7 @@ static void look_back_run(struct backend_job *job)
 	struct look_back *l = (struct look_back *)job;
 
 	for (size_t i = 0; i < l->n; i++) {
-		job->result = sample_set_look(l->sources[i].set, &l->surveys[i]);
+		job->result = event_group_look(l->sources[i].group, &l->surveys[i]);
 		if (job->result < 0)
 			return;
 	}
@@ -452,8 +452,8 @@ static void look_back_free(struct backend_job *job)
 	struct look_back *l = (struct look_back *)job;
 
 	for (size_t i = 0; i < l->n; i++) {
-		set_survey_fini(&l->surveys[i]);
-		(void)sample_set_put(l->sources[i].set);
+		group_survey_fini(&l->surveys[i]);
+		(void)event_group_put(l->sources[i].group);
 	}
 	free(l);
 }
@@ -469,16 +469,16 @@ static int sample_look_back(const struct target *target, struct backend_job **re
 	l->armed_ns = target->armed_ns;
 	for (; l->n < s->n_sources; l->n++) {
 		l->sources[l->n] = s->sources[l->n];
-		(void)sample_set_ref(l->sources[l->n].set);
+		(void)event_group_ref(l->sources[l->n].group);
 	}
 	*ret = &l->job;
 	return 0;
 }
 
-static void stats_add(const struct target *target, const struct set_survey *survey, struct backend_stats *ret)
+static void stats_add(const struct target *target, const struct group_survey *survey, struct backend_stats *ret)
 {
 	for (size_t i = 0; i < survey->n_tallies; i++) {
-		const struct set_tally *t = &survey->tallies[i];
+		const struct group_tally *t = &survey->tallies[i];
 
 		if (target->scope == TARGET_THREAD && t->tid != (uint32_t)target->tid)
 			continue;
@@ -494,22 +494,22 @@ static void sample_stats(const struct target *target, struct backend_stats *ret)
 {
 	const uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;
 	const struct sampling *s = sampling_of(target);
-	const struct sample_set *set = sampling_set(target);
-	struct set_survey surveys[SAMPLING_SOURCES_MAX];
+	const struct event_group *group = sampling_group(target);
+	struct group_survey surveys[SAMPLING_SOURCES_MAX];
 	struct backend_stats out = {.method = "none"};
 	uint64_t oldest;
 
 	for (size_t i = 0; i < s->n_sources; i++) {
-		surveys[i] = s->sources[i].set->survey; /* borrowed */
+		surveys[i] = s->sources[i].group->survey; /* borrowed */
 		stats_add(target, &surveys[i], &out);
 	}
 	oldest = oldest_ns(s->sources, surveys, s->n_sources, target->armed_ns);
-	if (set) {
-		out.method = set_kind_name(set->spec.kind);
-		if (set->spec.kind != SET_CPU)
-			out.ring_bytes = set->events[SET_CLOCK].ring_bytes;
-		if (set->survey.lost > s->sources[0].lost_at)
-			out.lost = set->survey.lost - s->sources[0].lost_at;
+	if (group) {
+		out.method = group_kind_name(group->spec.kind);
+		if (group->spec.kind != GROUP_CPU)
+			out.ring_bytes = group->events[GROUP_CLOCK].ring_bytes;
+		if (group->survey.lost > s->sources[0].lost_at)
+			out.lost = group->survey.lost - s->sources[0].lost_at;
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;
 	*ret = out;

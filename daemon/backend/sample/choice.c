@@ -74,7 +74,7 @@ static void tell(const struct sample_choice *choice, struct target *target)
 
 /* ---- attempts, on the loop */
 
-static int prepare_cgroup(struct sample_choice *choice, struct target *target, struct sample_set **ret)
+static int prepare_cgroup(struct sample_choice *choice, struct target *target, struct event_group **ret)
 {
 	if (target->scope != TARGET_UNIT) {
 		if (sample_own_cgroup(target, &choice->cgroup) != 0)
@@ -85,7 +85,7 @@ static int prepare_cgroup(struct sample_choice *choice, struct target *target, s
 		if (choice->cgroup.dirfd < 0)
 			return -errno;
 	}
-	return sampler_cgroup_set(sampler_of(target->targets), &choice->cgroup, sample_stacks(target), &choice->opening, ret);
+	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, sample_stacks(target), &choice->opening, ret);
 }
 
 static int prepare_tasks(struct sample_choice *choice, struct target *target)
@@ -105,11 +105,11 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 		if (choice->proc_dirfd < 0)
 			return -errno;
 	}
-	return sampler_task_set(sampler_of(target->targets), target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
+	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
 				sample_stacks(target), &choice->opening);
 }
 
-static int prepare(struct sample_choice *choice, struct target *target, struct sample_set **ret)
+static int prepare(struct sample_choice *choice, struct target *target, struct event_group **ret)
 {
 	switch (choice->attempt) {
 	case ATTEMPT_CGROUP:
@@ -117,13 +117,13 @@ static int prepare(struct sample_choice *choice, struct target *target, struct s
 	case ATTEMPT_CPU:
 		if (target->scope == TARGET_UNIT)
 			return -ENOENT;
-		return sampler_cpu_set(sampler_of(target->targets), sample_stacks(target), &choice->opening, ret);
+		return sampler_cpu_group(sampler_of(target->targets), sample_stacks(target), &choice->opening, ret);
 	default:
 		return prepare_tasks(choice, target);
 	}
 }
 
-int sample_choose(struct sample_choice *choice, struct target *target, struct sample_set **ret)
+int sample_choose(struct sample_choice *choice, struct target *target, struct event_group **ret)
 {
 	int r;
 
@@ -188,7 +188,7 @@ static int unit_tids(const struct sample_choice *choice, pid_t **ret, size_t *re
 static int open_tasks(struct sample_choice *choice)
 {
 	_cleanup_free_ pid_t *tids = NULL;
-	struct set_spec *spec = &choice->opening.spec;
+	struct group_spec *spec = &choice->opening.spec;
 	int r;
 
 	if (choice->tid) {
@@ -208,7 +208,7 @@ static int open_tasks(struct sample_choice *choice)
 static void choice_run(struct backend_job *job)
 {
 	struct sample_choice *choice = (struct sample_choice *)job;
-	struct set_spec *spec = &choice->opening.spec;
+	struct group_spec *spec = &choice->opening.spec;
 	pid_t dirfd = choice->cgroup.dirfd;
 
 	spec->cancel = job->cancel;

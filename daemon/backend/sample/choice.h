@@ -28,7 +28,7 @@ struct sample_choice {
 int sample_choice_new(struct sample_choice **ret) _must_check_;
 
 /* 0: *ret, with a reference; BACKEND_RUN: run the job on a thread, then call this again; -errno. */
-int sample_choose(struct sample_choice *choice, struct target *target, struct sample_set **ret) _must_check_;
+int sample_choose(struct sample_choice *choice, struct target *target, struct event_group **ret) _must_check_;
 
 /* The stacks that the target's rings should have; the cgroup that holds nothing but the target: 0, or 1 for none. */
 enum stacks_mode sample_stacks(const struct target *target);

@@ -14,14 +14,14 @@
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)
 
-const char *set_kind_name(enum set_kind kind)
+const char *group_kind_name(enum group_kind kind)
 {
 	static const char *const names[] = {"cpu", "cgroup", "task"};
 
 	return names[kind];
 }
 
-static void attr_common(const struct set_spec *spec, uint64_t read_format, struct perf_event_attr *attr)
+static void attr_common(const struct group_spec *spec, uint64_t read_format, struct perf_event_attr *attr)
 {
 	*attr = (struct perf_event_attr){
 		.type = PERF_TYPE_SOFTWARE,
@@ -41,7 +41,7 @@ static void attr_common(const struct set_spec *spec, uint64_t read_format, struc
 	};
 }
 
-static void attr_stacks(const struct set_spec *spec, struct perf_event_attr *attr)
+static void attr_stacks(const struct group_spec *spec, struct perf_event_attr *attr)
 {
 	attr->sample_type |= PERF_SAMPLE_CALLCHAIN;
 	if (spec->stacks != STACKS_DWARF)
@@ -53,13 +53,13 @@ static void attr_stacks(const struct set_spec *spec, struct perf_event_attr *att
 	attr->sample_stack_user = spec->stack_bytes;
 }
 
-static void attrs_fill(struct sample_set *set, uint64_t read_format)
+static void attrs_fill(struct event_group *group, uint64_t read_format)
 {
-	const struct set_spec *spec = &set->spec;
-	struct perf_event_attr *clock = &set->attrs[SET_CLOCK];
+	const struct group_spec *spec = &group->spec;
+	struct perf_event_attr *clock = &group->attrs[GROUP_CLOCK];
 
-	for (int i = 0; i < SET_EVENTS; i++)
-		attr_common(spec, read_format, &set->attrs[i]);
+	for (int i = 0; i < GROUP_EVENTS; i++)
+		attr_common(spec, read_format, &group->attrs[i]);
 	clock->config = PERF_COUNT_SW_CPU_CLOCK;
 	clock->sample_period = 1000000000u / spec->hz;
 	clock->disabled = 1;
@@ -68,59 +68,59 @@ static void attrs_fill(struct sample_set *set, uint64_t read_format)
 	clock->context_switch = spec->switch_records;
 	attr_stacks(spec, clock);
 
-	for (int i = SET_STACK; i <= SET_PLAIN; i++) {
-		set->attrs[i].config = PERF_COUNT_SW_BPF_OUTPUT;
-		set->attrs[i].sample_period = 1;
-		set->attrs[i].sample_type |= PERF_SAMPLE_RAW;
+	for (int i = GROUP_STACK; i <= GROUP_PLAIN; i++) {
+		group->attrs[i].config = PERF_COUNT_SW_BPF_OUTPUT;
+		group->attrs[i].sample_period = 1;
+		group->attrs[i].sample_type |= PERF_SAMPLE_RAW;
 	}
-	attr_stacks(spec, &set->attrs[SET_STACK]);
-	for (int i = 0; i < SET_EVENTS; i++)
-		set->layouts[i] = (struct record_layout){.sample_type = set->attrs[i].sample_type,
-							 .regs_user = set->attrs[i].sample_regs_user};
+	attr_stacks(spec, &group->attrs[GROUP_STACK]);
+	for (int i = 0; i < GROUP_EVENTS; i++)
+		group->layouts[i] = (struct record_layout){.sample_type = group->attrs[i].sample_type,
+							 .regs_user = group->attrs[i].sample_regs_user};
 }
 
 static int id_cmp(const void *a, const void *b)
 {
-	const struct set_id *x = a, *y = b;
+	const struct group_id *x = a, *y = b;
 
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static int ids_fill(struct sample_set *set)
+static int ids_fill(struct event_group *group)
 {
 	size_t total = 0;
 
-	for (int e = 0; e < SET_EVENTS; e++)
-		total += set->events[e].n_fds;
-	set->ids = calloc(total ? total : 1, sizeof(*set->ids));
-	if (!set->ids)
+	for (int e = 0; e < GROUP_EVENTS; e++)
+		total += group->events[e].n_fds;
+	group->ids = calloc(total ? total : 1, sizeof(*group->ids));
+	if (!group->ids)
 		return -ENOMEM;
-	for (int e = 0; e < SET_EVENTS; e++) {
-		const struct eventset *events = &set->events[e];
+	for (int e = 0; e < GROUP_EVENTS; e++) {
+		const struct eventset *events = &group->events[e];
 
 		for (size_t i = 0; i < events->n_subjects * events->n_cpus; i++)
 			if (events->fds[i] >= 0)
-				set->ids[set->n_ids++] = (struct set_id){.id = events->ids[i], .event = (enum set_event)e};
+				group->ids[group->n_ids++] = (struct group_id){.id = events->ids[i], .event = (enum group_event)e};
 	}
-	qsort(set->ids, set->n_ids, sizeof(*set->ids), id_cmp);
+	qsort(group->ids, group->n_ids, sizeof(*group->ids), id_cmp);
 	return 0;
 }
 
 /* The events that the switch programs write to, one a cpu with a stack and one without. */
-static int outputs_open(struct sample_set *set, struct filter *filter)
+static int outputs_open(struct event_group *group, struct filter *filter)
 {
-	for (int e = SET_STACK; e <= SET_PLAIN; e++) {
-		struct eventset_spec spec = {.attr = set->attrs[e], .overwrite = true, .join = &set->events[SET_CLOCK]};
-		unsigned int kind = e == SET_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
+	for (int e = GROUP_STACK; e <= GROUP_PLAIN; e++) {
+		struct eventset_spec spec = {.attr = group->attrs[e], .overwrite = true, .join = &group->events[GROUP_CLOCK]};
+		unsigned int kind = e == GROUP_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
 		int r;
 
-		r = eventset_open(&spec, &set->events[e]);
+		r = eventset_open(&spec, &group->events[e]);
 		if (r < 0)
 			return r;
-		for (size_t i = 0; i < set->events[e].n_cpus; i++) {
-			if (set->events[e].fds[i] < 0)
+		for (size_t i = 0; i < group->events[e].n_cpus; i++) {
+			if (group->events[e].fds[i] < 0)
 				continue;
-			r = filter_output(filter, set->index, kind, set->events[e].cpus[i], set->events[e].fds[i]);
+			r = filter_output(filter, group->index, kind, group->events[e].cpus[i], group->events[e].fds[i]);
 			if (r < 0)
 				return r;
 		}
@@ -128,128 +128,128 @@ static int outputs_open(struct sample_set *set, struct filter *filter)
 	return 0;
 }
 
-static void outputs_clear(struct sample_set *set, struct filter *filter)
+static void outputs_clear(struct event_group *group, struct filter *filter)
 {
-	for (int e = SET_PLAIN; e >= SET_STACK; e--) {
-		unsigned int kind = e == SET_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
+	for (int e = GROUP_PLAIN; e >= GROUP_STACK; e--) {
+		unsigned int kind = e == GROUP_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
 
-		for (size_t i = 0; i < set->events[e].n_cpus; i++)
-			filter_output_clear(filter, set->index, kind, set->events[e].cpus[i]);
+		for (size_t i = 0; i < group->events[e].n_cpus; i++)
+			filter_output_clear(filter, group->index, kind, group->events[e].cpus[i]);
 	}
 }
 
-struct set_cleanup {
-	struct sample_set *set;
+struct group_cleanup {
+	struct event_group *group;
 	struct filter *filter;
 };
 
-static void set_cleanup(struct set_cleanup *c)
+static void group_cleanup(struct group_cleanup *c)
 {
-	struct sample_set *set = c->set;
+	struct event_group *group = c->group;
 
-	if (!set)
+	if (!group)
 		return;
 	/* On the thread that opened it; what there is of it may be much. */
-	outputs_clear(set, c->filter);
-	for (int e = SET_PLAIN; e >= SET_CLOCK; e--)
-		eventset_close(&set->events[e]);
-	free(set->ids);
-	free(set);
+	outputs_clear(group, c->filter);
+	for (int e = GROUP_PLAIN; e >= GROUP_CLOCK; e--)
+		eventset_close(&group->events[e]);
+	free(group->ids);
+	free(group);
 }
 
-int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
-		    struct sample_set **ret)
+int event_group_open(const struct group_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
+		    struct event_group **ret)
 {
-	_cleanup_(set_cleanup) struct set_cleanup c = {.filter = filter};
+	_cleanup_(group_cleanup) struct group_cleanup c = {.filter = filter};
 	struct eventset_spec clock;
-	struct sample_set *set;
+	struct event_group *group;
 	int r;
 
-	set = c.set = calloc(1, sizeof(*set));
-	if (!set)
+	group = c.group = calloc(1, sizeof(*group));
+	if (!group)
 		return -ENOMEM;
-	set->refs = 1;
-	set->spec = *spec;
-	set->spec.subjects = NULL;
-	set->spec.cancel = NULL;
-	set->index = index;
-	attrs_fill(set, read_format);
+	group->refs = 1;
+	group->spec = *spec;
+	group->spec.subjects = NULL;
+	group->spec.cancel = NULL;
+	group->index = index;
+	attrs_fill(group, read_format);
 
 	clock = (struct eventset_spec){
-		.attr = set->attrs[SET_CLOCK],
+		.attr = group->attrs[GROUP_CLOCK],
 		.subjects = spec->subjects,
 		.n_subjects = spec->n_subjects,
-		.cgroup = spec->kind == SET_CGROUP,
+		.cgroup = spec->kind == GROUP_CGROUP,
 		.ring_bytes = spec->ring_bytes,
 		.ring_bytes_min = RING_MIN_BYTES,
 		.overwrite = true,
 		.cancel = spec->cancel,
 	};
-	r = eventset_open(&clock, &set->events[SET_CLOCK]);
+	r = eventset_open(&clock, &group->events[GROUP_CLOCK]);
 	if (r < 0)
 		return r;
-	if (spec->kind == SET_CPU) {
-		r = eventset_filter(&set->events[SET_CLOCK],
+	if (spec->kind == GROUP_CPU) {
+		r = eventset_filter(&group->events[GROUP_CLOCK],
 				    filter_clock_fd(filter, spec->stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF
 											  : FILTER_CLOCK_FP));
 		if (r < 0)
 			return r;
 	}
 	if (index != FILTER_NO_SET) {
-		r = outputs_open(set, filter);
+		r = outputs_open(group, filter);
 		if (r < 0)
 			return r;
 	}
-	r = ids_fill(set);
+	r = ids_fill(group);
 	if (r < 0)
 		return r;
-	set->created_ns = clock_raw_ns();
-	eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_ENABLE);
-	*ret = take_ptr(c.set);
+	group->created_ns = clock_raw_ns();
+	eventset_ioctl(&group->events[GROUP_CLOCK], PERF_EVENT_IOC_ENABLE);
+	*ret = take_ptr(c.group);
 	return 0;
 }
 
-struct sample_set *sample_set_close(struct sample_set *set, struct filter *filter, struct closer *closer)
+struct event_group *event_group_close(struct event_group *group, struct filter *filter, struct closer *closer)
 {
-	struct eventset sets[SET_EVENTS];
+	struct eventset events[GROUP_EVENTS];
 
-	if (!set)
+	if (!group)
 		return NULL;
-	outputs_clear(set, filter);
+	outputs_clear(group, filter);
 	/* What writes to the rings of the clock goes before it. */
-	for (int e = 0; e < SET_EVENTS; e++)
-		sets[e] = set->events[SET_EVENTS - 1 - e];
-	_Static_assert(SET_CLOCK == 0 && SET_EVENTS <= EVENTSETS_TOGETHER, "the clock is the last to be closed");
-	eventset_close_all(sets, SET_EVENTS, closer);
-	set_survey_fini(&set->survey);
-	free(set->ids);
-	free(set);
+	for (int e = 0; e < GROUP_EVENTS; e++)
+		events[e] = group->events[GROUP_EVENTS - 1 - e];
+	_Static_assert(GROUP_CLOCK == 0 && GROUP_EVENTS <= EVENTSETS_TOGETHER, "the clock is the last to be closed");
+	eventset_close_all(events, GROUP_EVENTS, closer);
+	group_survey_fini(&group->survey);
+	free(group->ids);
+	free(group);
 	return NULL;
 }
 
-enum set_event sample_set_event(const struct sample_set *set, uint64_t id)
+enum group_event event_group_event(const struct event_group *group, uint64_t id)
 {
-	struct set_id key = {.id = id};
-	const struct set_id *found = bsearch(&key, set->ids, set->n_ids, sizeof(*set->ids), id_cmp);
+	struct group_id key = {.id = id};
+	const struct group_id *found = bsearch(&key, group->ids, group->n_ids, sizeof(*group->ids), id_cmp);
 
-	return found ? found->event : SET_EVENTS;
+	return found ? found->event : GROUP_EVENTS;
 }
 
-uint64_t sample_set_lost(const struct sample_set *set)
+uint64_t event_group_lost(const struct event_group *group)
 {
 	uint64_t lost = 0;
 
-	for (int e = 0; e < SET_EVENTS; e++)
-		lost += eventset_lost(&set->events[e], set->attrs[e].read_format);
+	for (int e = 0; e < GROUP_EVENTS; e++)
+		lost += eventset_lost(&group->events[e], group->attrs[e].read_format);
 	return lost;
 }
 
-size_t sample_set_fds(const struct sample_set *set)
+size_t event_group_fds(const struct event_group *group)
 {
 	size_t n = 0;
 
-	for (int e = 0; e < SET_EVENTS; e++)
-		n += set->events[e].n_fds;
+	for (int e = 0; e < GROUP_EVENTS; e++)
+		n += group->events[e].n_fds;
 	return n;
 }
 
@@ -257,7 +257,7 @@ size_t sample_set_fds(const struct sample_set *set)
 
 static int tally_cmp(const void *a, const void *b)
 {
-	const struct set_tally *x = a, *y = b;
+	const struct group_tally *x = a, *y = b;
 
 	if (x->pid != y->pid)
 		return x->pid < y->pid ? -1 : 1;
@@ -265,14 +265,14 @@ static int tally_cmp(const void *a, const void *b)
 }
 
 /* Joins equal threads, so that the array stays small over many records. */
-static void tallies_merge(struct set_survey *survey)
+static void tallies_merge(struct group_survey *survey)
 {
 	size_t n = 0;
 
 	if (survey->n_tallies)
 		qsort(survey->tallies, survey->n_tallies, sizeof(*survey->tallies), tally_cmp);
 	for (size_t i = 0; i < survey->n_tallies; i++) {
-		struct set_tally *last = n ? &survey->tallies[n - 1] : NULL;
+		struct group_tally *last = n ? &survey->tallies[n - 1] : NULL;
 
 		if (last && tally_cmp(last, &survey->tallies[i]) == 0) {
 			last->samples += survey->tallies[i].samples;
@@ -285,10 +285,10 @@ static void tallies_merge(struct set_survey *survey)
 }
 
 /* 0, 1 at the limit, -ENOMEM. */
-static int tallies_room(struct set_survey *survey)
+static int tallies_room(struct group_survey *survey)
 {
 	size_t room = survey->room ? survey->room * 2 : 256;
-	struct set_tally *bigger;
+	struct group_tally *bigger;
 
 	tallies_merge(survey);
 	if (survey->room && survey->n_tallies <= survey->room / 2)
@@ -303,9 +303,9 @@ static int tallies_room(struct set_survey *survey)
 	return 0;
 }
 
-static int tally_add(struct set_survey *survey, uint32_t pid, uint32_t tid, bool is_switch)
+static int tally_add(struct group_survey *survey, uint32_t pid, uint32_t tid, bool is_switch)
 {
-	struct set_tally *t;
+	struct group_tally *t;
 	int r;
 
 	/* Records of one thread come in runs: the last few are nearly always the ones. */
@@ -320,7 +320,7 @@ static int tally_add(struct set_survey *survey, uint32_t pid, uint32_t tid, bool
 			return r < 0 ? r : 0; /* more threads than anybody will ask for */
 	}
 	t = &survey->tallies[survey->n_tallies++];
-	*t = (struct set_tally){.pid = pid, .tid = tid};
+	*t = (struct group_tally){.pid = pid, .tid = tid};
 found:
 	if (is_switch)
 		t->switches++;
@@ -329,30 +329,30 @@ found:
 	return 0;
 }
 
-static int survey_record(const struct sample_set *set, struct set_survey *survey, uint8_t *record, uint64_t *ret_time)
+static int survey_record(const struct event_group *group, struct group_survey *survey, uint8_t *record, uint64_t *ret_time)
 {
 	const struct perf_event_header *h = (const void *)record;
 	struct tracerd_sched_event ev;
 	struct record_view view;
-	enum set_event event;
+	enum group_event event;
 	uint64_t id;
 
 	if (record_id(record, &id) < 0)
 		return 0;
-	event = sample_set_event(set, id);
-	if (event == SET_EVENTS || record_parse(record, &set->layouts[event], &view) < 0)
+	event = event_group_event(group, id);
+	if (event == GROUP_EVENTS || record_parse(record, &group->layouts[event], &view) < 0)
 		return 0;
 	*ret_time = view.time;
 	if (h->type == PERF_RECORD_SWITCH || h->type == PERF_RECORD_SWITCH_CPU_WIDE)
 		return tally_add(survey, *view.pid, *view.tid, true);
 	if (h->type != PERF_RECORD_SAMPLE)
 		return 0;
-	if (event == SET_CLOCK)
+	if (event == GROUP_CLOCK)
 		return tally_add(survey, *view.pid, *view.tid, false);
 	return record_sched(&view, &ev) ? tally_add(survey, ev.pid, ev.tid, true) : 0;
 }
 
-static int survey_ring(const struct sample_set *set, const struct ring *ring, struct set_survey *survey)
+static int survey_ring(const struct event_group *group, const struct ring *ring, struct group_survey *survey)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -366,7 +366,7 @@ static int survey_ring(const struct sample_set *set, const struct ring *ring, st
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < records.n; i++) {
-		r = survey_record(set, survey, copy.data + records.offsets[i], &oldest);
+		r = survey_record(group, survey, copy.data + records.offsets[i], &oldest);
 		if (r < 0)
 			return r;
 	}
@@ -376,28 +376,28 @@ static int survey_ring(const struct sample_set *set, const struct ring *ring, st
 	return 0;
 }
 
-void set_survey_fini(struct set_survey *survey)
+void group_survey_fini(struct group_survey *survey)
 {
 	free(survey->tallies);
-	*survey = (struct set_survey){0};
+	*survey = (struct group_survey){0};
 }
 
-int sample_set_look(const struct sample_set *set, struct set_survey *ret)
+int event_group_look(const struct event_group *group, struct group_survey *ret)
 {
-	_cleanup_(set_survey_fini) struct set_survey survey = {.at_ns = clock_raw_ns(), .oldest_ns = set->created_ns};
-	const struct eventset *clock = &set->events[SET_CLOCK];
+	_cleanup_(group_survey_fini) struct group_survey survey = {.at_ns = clock_raw_ns(), .oldest_ns = group->created_ns};
+	const struct eventset *clock = &group->events[GROUP_CLOCK];
 	int r;
 
 	for (size_t i = 0; i < clock->n_cpus; i++) {
 		if (!clock->rings[i].base)
 			continue;
-		r = survey_ring(set, &clock->rings[i], &survey);
+		r = survey_ring(group, &clock->rings[i], &survey);
 		if (r < 0)
 			return r;
 	}
 	tallies_merge(&survey);
-	survey.lost = sample_set_lost(set);
+	survey.lost = event_group_lost(group);
 	*ret = survey;
-	survey = (struct set_survey){0};
+	survey = (struct group_survey){0};
 	return 0;
 }

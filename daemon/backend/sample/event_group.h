@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One set of sampling events with its overwrite rings, one a cpu: the clock, and the outputs of the
- * switch programs. A set is shared by the targets whose threads it covers and counted by
+ * One group of sampling events with its overwrite rings, one a cpu: the clock, and the outputs of the
+ * switch programs. A group is shared by the targets whose threads it covers and counted by
  * references; a frozen recording holds one too. Immutable once made, but for the clocks being
  * stopped and started, so the copier thread reads its rings freely.
  */
@@ -25,16 +25,16 @@ struct filter;
 struct sampler;
 struct survey_job;
 
-enum set_kind { SET_CPU, SET_CGROUP, SET_TASK, SET_KINDS };
-enum set_event { SET_CLOCK, SET_STACK, SET_PLAIN, SET_EVENTS };
+enum group_kind { GROUP_CPU, GROUP_CGROUP, GROUP_TASK, GROUP_KINDS };
+enum group_event { GROUP_CLOCK, GROUP_STACK, GROUP_PLAIN, GROUP_EVENTS };
 
-struct set_spec {
-	enum set_kind kind;
+struct group_spec {
+	enum group_kind kind;
 	enum stacks_mode stacks; /* fp or dwarf */
-	const pid_t *subjects;   /* SET_TASK: threads; SET_CGROUP: one directory fd */
+	const pid_t *subjects;   /* GROUP_TASK: threads; GROUP_CGROUP: one directory fd */
 	size_t n_subjects;
 	uint64_t cgroup_ino;
-	bool inherit, inherit_processes; /* SET_TASK: threads to come; also processes to come */
+	bool inherit, inherit_processes; /* GROUP_TASK: threads to come; also processes to come */
 	bool switch_records;             /* PERF_RECORD_SWITCH, where no program tells of switches */
 	bool kernel;                     /* ticks in the kernel count too (with the user's stack) */
 	unsigned int hz;
@@ -44,48 +44,48 @@ struct set_spec {
 };
 
 /* What the rings held at one moment. */
-struct set_tally {
+struct group_tally {
 	uint32_t pid, tid;
 	uint64_t samples, switches;
 };
-struct set_survey {
+struct group_survey {
 	uint64_t at_ns;     /* CLOCK_MONOTONIC_RAW; 0: never made */
 	uint64_t oldest_ns; /* everything since then is there */
 	uint64_t lost;      /* what the kernel had lost */
-	struct set_tally *tallies; /* owned */
+	struct group_tally *tallies; /* owned */
 	size_t n_tallies, room;
 };
-void set_survey_fini(struct set_survey *survey);
+void group_survey_fini(struct group_survey *survey);
 
-struct sample_set {
-	LIST_ENTRY(sample_set) link; /* of the sampler */
+struct event_group {
+	LIST_ENTRY(event_group) link; /* of the sampler */
 	struct sampler *sampler;     /* back pointer, not owned */
 	unsigned int refs;
-	struct set_spec spec; /* without subjects */
+	struct group_spec spec; /* without subjects */
 	unsigned int index;   /* for the filter; FILTER_NO_SET without */
 	uint64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
-	struct perf_event_attr attrs[SET_EVENTS];
-	struct record_layout layouts[SET_EVENTS];
-	struct eventset events[SET_EVENTS]; /* STACK and PLAIN write to the rings of CLOCK */
-	struct set_id {
+	struct perf_event_attr attrs[GROUP_EVENTS];
+	struct record_layout layouts[GROUP_EVENTS];
+	struct eventset events[GROUP_EVENTS]; /* STACK and PLAIN write to the rings of CLOCK */
+	struct group_id {
 		uint64_t id;
-		enum set_event event;
+		enum group_event event;
 	} *ids; /* owned, sorted */
 	size_t n_ids;
-	struct set_survey survey; /* the last one that was made: the loop's */
+	struct group_survey survey; /* the last one that was made: the loop's */
 	struct survey_job *surveying; /* the sampler's; NULL: none is under way */
 };
 
-const char *set_kind_name(enum set_kind kind);
+const char *group_kind_name(enum group_kind kind);
 
-/* For the sampler, which numbers, shares and frees sets. `filter` may be NULL. Opened on any thread. */
-int sample_set_open(const struct set_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
-		    struct sample_set **ret) _must_check_;
-struct sample_set *sample_set_close(struct sample_set *set, struct filter *filter, struct closer *closer);
+/* For the sampler, which numbers, shares and frees groups. `filter` may be NULL. Opened on any thread. */
+int event_group_open(const struct group_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
+		    struct event_group **ret) _must_check_;
+struct event_group *event_group_close(struct event_group *group, struct filter *filter, struct closer *closer);
 
-/* Which event of the set has this id: SET_EVENTS if none. Any thread. */
-enum set_event sample_set_event(const struct sample_set *set, uint64_t id);
+/* Which event of the group has this id: GROUP_EVENTS if none. Any thread. */
+enum group_event event_group_event(const struct event_group *group, uint64_t id);
 /* Walks all rings, which takes as long as copying them: any thread but the loop's. 0, -ENOMEM. */
-int sample_set_look(const struct sample_set *set, struct set_survey *ret) _must_check_;
-uint64_t sample_set_lost(const struct sample_set *set);
-size_t sample_set_fds(const struct sample_set *set);
+int event_group_look(const struct event_group *group, struct group_survey *ret) _must_check_;
+uint64_t event_group_lost(const struct event_group *group);
+size_t event_group_fds(const struct event_group *group);

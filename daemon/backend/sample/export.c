@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From rings to a bundle. The rings of a shared set hold records of everybody who is armed; a bundle
+ * From rings to a bundle. The rings of a shared group hold records of everybody who is armed; a bundle
  * gets those whose subject was a process of the target at their time, and of others only what its
  * reader may see: who ran instead keeps its name for an admin or if it is the owner's own, kernel
  * addresses are for admins.
@@ -44,7 +44,7 @@ struct export {
 	size_t n_rings;
 };
 
-static struct export *samples_of(const struct frozen *frozen)
+static struct export *export_of(const struct frozen *frozen)
 {
 	return frozen->recording;
 }
@@ -155,7 +155,7 @@ static enum export_answer mask_switch(const struct frozen *frozen, struct record
 }
 
 static enum export_answer mask_record(const struct frozen *frozen, const struct source *source,
-					  enum set_event event, struct record_view *view)
+					  enum group_event event, struct record_view *view)
 {
 	enum export_answer answer;
 
@@ -163,7 +163,7 @@ static enum export_answer mask_record(const struct frozen *frozen, const struct 
 		return EXPORT_OUTSIDE;
 	switch (view->header->type) {
 	case PERF_RECORD_SAMPLE:
-		if (event == SET_CLOCK)
+		if (event == GROUP_CLOCK)
 			answer = is_subject(frozen, *view->pid, *view->tid, view->time) ? EXPORT_KEEP
 											  : EXPORT_FOREIGN;
 		else
@@ -181,22 +181,22 @@ static enum export_answer mask_record(const struct frozen *frozen, const struct 
 	return answer;
 }
 
-static void set_id(struct perf_event_header *h, uint64_t id)
+static void group_id(struct perf_event_header *h, uint64_t id)
 {
 	uint8_t *at = h->type == PERF_RECORD_SAMPLE ? (uint8_t *)(h + 1) : (uint8_t *)h + h->size - sizeof(id);
 
 	memcpy(at, &id, sizeof(id));
 }
 
-static void count_kept(const struct record_view *view, enum set_event event, struct frozen_stats *stats)
+static void count_kept(const struct record_view *view, enum group_event event, struct frozen_stats *stats)
 {
 	struct tracerd_sched_event ev;
 
-	if (view->header->type == PERF_RECORD_SAMPLE && event == SET_CLOCK)
+	if (view->header->type == PERF_RECORD_SAMPLE && event == GROUP_CLOCK)
 		stats->samples++;
 	else
 		stats->switches++;
-	if (event != SET_CLOCK && record_sched(view, &ev) && ev.kind == SCHEDEV_WAKEUP)
+	if (event != GROUP_CLOCK && record_sched(view, &ev) && ev.kind == SCHEDEV_WAKEUP)
 		stats->wakeups++;
 	if (!stats->first_ns || view->time < stats->first_ns)
 		stats->first_ns = view->time;
@@ -235,10 +235,10 @@ static bool count_loss(const struct perf_event_header *h, struct frozen_stats *s
 static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
 		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
-	const struct source *source = &samples_of(frozen)->sources[index];
+	const struct source *source = &export_of(frozen)->sources[index];
 	struct perf_event_header *h = (void *)record;
 	struct record_view view;
-	enum set_event event;
+	enum group_event event;
 	uint64_t id;
 
 	if (count_loss(h, stats))
@@ -247,13 +247,13 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		stats->malformed++;
 		return 0;
 	}
-	event = sample_set_event(source->set, id);
-	if (event == SET_EVENTS) {
-		/* An inherited event has its parent's id; any other id is not of this set. */
+	event = event_group_event(source->group, id);
+	if (event == GROUP_EVENTS) {
+		/* An inherited event has its parent's id; any other id is not of this group. */
 		stats->malformed++;
 		return 0;
 	}
-	if (record_parse(record, &source->set->layouts[event], &view) < 0) {
+	if (record_parse(record, &source->group->layouts[event], &view) < 0) {
 		stats->malformed++;
 		return 0;
 	}
@@ -271,7 +271,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	case EXPORT_KEEP:
 		break;
 	}
-	set_id(h, EVENT_ID(index, event));
+	group_id(h, EVENT_ID(index, event));
 	count_kept(&view, event, stats);
 	return out_record(out, record, h->size);
 }
@@ -308,16 +308,16 @@ static int copy_ring(const struct frozen *frozen, size_t index, const struct rin
 
 static int add_events(const struct frozen *frozen, size_t index, struct perfdata_writer *writer)
 {
-	static const char *const names[SET_EVENTS] = {"cpu-clock:u-stacks", "sched", "sched"};
-	const struct sample_set *set = samples_of(frozen)->sources[index].set;
+	static const char *const names[GROUP_EVENTS] = {"cpu-clock:u-stacks", "sched", "sched"};
+	const struct event_group *group = export_of(frozen)->sources[index].group;
 
-	for (unsigned int e = 0; e < SET_EVENTS; e++) {
+	for (unsigned int e = 0; e < GROUP_EVENTS; e++) {
 		uint64_t id = EVENT_ID(index, e);
 		int r;
 
-		if (e != SET_CLOCK && set->index == FILTER_NO_SET)
+		if (e != GROUP_CLOCK && group->index == FILTER_NO_SET)
 			continue;
-		r = perfdata_add_event(writer, names[e], &set->attrs[e], &id, 1);
+		r = perfdata_add_event(writer, names[e], &group->attrs[e], &id, 1);
 		if (r < 0)
 			return r;
 	}
@@ -326,10 +326,10 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 
 static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
 {
-	struct export *samples = samples_of(frozen);
+	struct export *samples = export_of(frozen);
 	const struct source *source = &samples->sources[index];
-	const struct eventset *clock = &source->set->events[SET_CLOCK];
-	uint64_t lost = sample_set_lost(source->set);
+	const struct eventset *clock = &source->group->events[GROUP_CLOCK];
+	uint64_t lost = event_group_lost(source->group);
 	struct ring_state *rings;
 	int r;
 
@@ -366,7 +366,7 @@ static bool any_wrapped(const struct export *samples)
 /* From then on no ring has lost anything. */
 static uint64_t complete_from(const struct frozen *frozen)
 {
-	const struct export *samples = samples_of(frozen);
+	const struct export *samples = export_of(frozen);
 	uint64_t from = 0;
 
 	for (size_t i = 0; i < samples->n_rings; i++) {
@@ -381,7 +381,7 @@ static uint64_t complete_from(const struct frozen *frozen)
 
 int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
-	const struct export *samples = samples_of(frozen);
+	const struct export *samples = export_of(frozen);
 	_cleanup_(out_fini) struct out out = {.writer = writer};
 	int r;
 
@@ -404,14 +404,14 @@ int export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct sampling *s = sampling_of(target);
 	struct export *samples = calloc(1, sizeof(*samples));
-	const struct set_spec *spec;
+	const struct group_spec *spec;
 
 	if (!samples)
 		return -ENOMEM;
 	frozen->recording = samples;
 	for (; samples->n_sources < s->n_sources; samples->n_sources++) {
 		samples->sources[samples->n_sources] = s->sources[samples->n_sources];
-		(void)sample_set_ref(samples->sources[samples->n_sources].set);
+		(void)event_group_ref(samples->sources[samples->n_sources].group);
 	}
 	if (!samples->n_sources)
 		return 0;
@@ -421,8 +421,8 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	 */
 	if (samples->sources[samples->n_sources - 1].from_ns > frozen->oldest_ns)
 		frozen->oldest_ns = samples->sources[samples->n_sources - 1].from_ns;
-	spec = &samples->sources[0].set->spec;
-	frozen->method = set_kind_name(spec->kind);
+	spec = &samples->sources[0].group->spec;
+	frozen->method = group_kind_name(spec->kind);
 	frozen->hz = spec->hz;
 	/* Others may have been asked for meanwhile. */
 	frozen->stacks = spec->stacks;
@@ -431,19 +431,19 @@ int export_freeze(struct target *target, struct frozen *frozen)
 
 void export_resume(struct frozen *frozen)
 {
-	struct export *samples = samples_of(frozen);
+	struct export *samples = export_of(frozen);
 
 	/* The copy knows what the rings held: from then on all of them had everything. */
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].wrapped && samples->rings[i].oldest_ns > frozen->oldest_ns)
 			frozen->oldest_ns = samples->rings[i].oldest_ns;
 	while (samples->n_sources > 0)
-		(void)sample_set_put(samples->sources[--samples->n_sources].set);
+		(void)event_group_put(samples->sources[--samples->n_sources].group);
 }
 
 void export_free(struct frozen *frozen)
 {
-	free(samples_of(frozen)->rings);
+	free(export_of(frozen)->rings);
 	free(frozen->recording);
 }
 
@@ -455,7 +455,7 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		     struct json_object *gaps)
 {
 	const uint64_t from = frozen_recorded_from(frozen);
-	const struct export *samples = samples_of(frozen);
+	const struct export *samples = export_of(frozen);
 	uint64_t begin = UINT64_MAX;
 	char kind[48];
 

@@ -20,7 +20,7 @@
 #include "daemon/target/cgroup.h"
 
 /* Each costs every switch of its tasks a little, and rings: past this, targets share the machine's. */
-#define CGROUP_SETS_MAX 16
+#define CGROUP_GROUPS_MAX 16
 #define REST_AFTER_NS 2000000000u
 #define SURVEY_AGE_NS 1000000000u
 #define STOP_AT_ONCE_FDS 64
@@ -32,11 +32,11 @@ struct sampler {
 	char filter_why[160];
 	struct sampler_can can;
 	uint64_t read_format;
-	LIST_HEAD(, sample_set) sets;
+	LIST_HEAD(, event_group) groups;
 	uint32_t used_indexes; /* bit for each index of the filter */
-	size_t n_cgroup_sets;
+	size_t n_cgroup_groups;
 	bool attached;
-	/* Clocks of the machine-wide sets, by number of cpu. */
+	/* Clocks of the machine-wide groups, by number of cpu. */
 	int *cpus;
 	size_t n_cpus;
 	struct clock {
@@ -50,18 +50,18 @@ struct sampler {
 	void *on_survey_arg;
 };
 
-/* Work on a set on the closer's thread, with a reference of its own. */
+/* Work on a group on the closer's thread, with a reference of its own. */
 struct survey_job {
 	struct copier_job job; /* first */
-	struct sample_set *set;
-	struct set_survey survey;
+	struct event_group *group;
+	struct group_survey survey;
 	int result;
 };
 
 struct stopping {
 	struct copier_job job; /* first */
 	LIST_ENTRY(stopping) link;
-	struct sample_set *set;
+	struct event_group *group;
 };
 
 /* ---- what is permitted */
@@ -114,23 +114,23 @@ static size_t cpu_index(const struct sampler *sampler, uint32_t cpu)
 
 static void clock_set(struct sampler *sampler, size_t index, bool rest)
 {
-	struct sample_set *set;
+	struct event_group *group;
 
 	sampler->clocks[index].resting = rest;
 	if (!rest)
 		sampler->clocks[index].since_ns = clock_raw_ns();
-	LIST_FOREACH(set, &sampler->sets, link)
-		if (set->spec.kind == SET_CPU && index < set->events[SET_CLOCK].n_cpus)
-			eventset_ioctl_cpu(&set->events[SET_CLOCK], index,
+	LIST_FOREACH(group, &sampler->groups, link)
+		if (group->spec.kind == GROUP_CPU && index < group->events[GROUP_CLOCK].n_cpus)
+			eventset_ioctl_cpu(&group->events[GROUP_CLOCK], index,
 					   rest ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE);
 }
 
-static bool have_cpu_sets(const struct sampler *sampler)
+static bool have_cpu_groups(const struct sampler *sampler)
 {
-	struct sample_set *set;
+	struct event_group *group;
 
-	LIST_FOREACH(set, &sampler->sets, link)
-		if (set->spec.kind == SET_CPU)
+	LIST_FOREACH(group, &sampler->groups, link)
+		if (group->spec.kind == GROUP_CPU)
 			return true;
 	return false;
 }
@@ -149,7 +149,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	uint64_t now = clock_raw_ns();
 	bool running = false;
 
-	if (!sampler->filter || !sampler->attached || !have_cpu_sets(sampler))
+	if (!sampler->filter || !sampler->attached || !have_cpu_groups(sampler))
 		return;
 	for (size_t i = 0; i < sampler->n_cpus; i++) {
 		uint32_t cpu = (uint32_t)sampler->cpus[i];
@@ -179,7 +179,7 @@ static void on_wake(void *arg, uint32_t cpu)
 
 void sampler_wake(struct sampler *sampler)
 {
-	if (!have_cpu_sets(sampler))
+	if (!have_cpu_groups(sampler))
 		return;
 	for (size_t i = 0; i < sampler->n_cpus; i++) {
 		if (sampler->clocks[i].resting)
@@ -206,45 +206,45 @@ static void survey_run(struct copier_job *job)
 {
 	struct survey_job *s = (struct survey_job *)job;
 
-	s->result = sample_set_look(s->set, &s->survey);
+	s->result = event_group_look(s->group, &s->survey);
 }
 
 static void survey_end(struct survey_job *s)
 {
-	s->set->surveying = NULL;
-	set_survey_fini(&s->survey);
-	(void)sample_set_put(s->set);
+	s->group->surveying = NULL;
+	group_survey_fini(&s->survey);
+	(void)event_group_put(s->group);
 	free(s);
 }
 
 static void survey_done(struct copier_job *job)
 {
 	struct survey_job *s = (struct survey_job *)job;
-	struct sampler *sampler = s->set->sampler;
+	struct sampler *sampler = s->group->sampler;
 
 	if (s->result == 0) {
-		set_survey_fini(&s->set->survey);
-		s->set->survey = s->survey;
-		s->survey = (struct set_survey){0};
+		group_survey_fini(&s->group->survey);
+		s->group->survey = s->survey;
+		s->survey = (struct group_survey){0};
 	}
 	survey_end(s);
 	if (sampler->on_survey)
 		sampler->on_survey(sampler->on_survey_arg);
 }
 
-void sampler_survey(struct sample_set *set)
+void sampler_survey(struct event_group *group)
 {
 	struct survey_job *s;
 
-	if (set->surveying || (set->survey.at_ns && clock_raw_ns() - set->survey.at_ns < SURVEY_AGE_NS))
+	if (group->surveying || (group->survey.at_ns && clock_raw_ns() - group->survey.at_ns < SURVEY_AGE_NS))
 		return;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return; /* what there is will have to do */
 	s->job = (struct copier_job){.run = survey_run, .done = survey_done};
-	s->set = sample_set_ref(set);
-	set->surveying = s;
-	copier_submit(closer_thread(set->sampler->closer), &s->job);
+	s->group = event_group_ref(group);
+	group->surveying = s;
+	copier_submit(closer_thread(group->sampler->closer), &s->job);
 }
 
 void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg)
@@ -257,13 +257,13 @@ static void stopping_run(struct copier_job *job)
 {
 	struct stopping *s = (struct stopping *)job;
 
-	eventset_ioctl(&s->set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+	eventset_ioctl(&s->group->events[GROUP_CLOCK], PERF_EVENT_IOC_DISABLE);
 }
 
 static void stopping_end(struct stopping *s)
 {
 	LIST_REMOVE(s, link);
-	(void)sample_set_put(s->set);
+	(void)event_group_put(s->group);
 	free(s);
 }
 
@@ -272,18 +272,18 @@ static void stopping_done(struct copier_job *job)
 	stopping_end((struct stopping *)job);
 }
 
-void sampler_stop_set(struct sample_set *set)
+void sampler_stop_group(struct event_group *group)
 {
-	struct stopping *s = set->events[SET_CLOCK].n_fds > STOP_AT_ONCE_FDS ? calloc(1, sizeof(*s)) : NULL;
+	struct stopping *s = group->events[GROUP_CLOCK].n_fds > STOP_AT_ONCE_FDS ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s) {
-		eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_DISABLE);
+		eventset_ioctl(&group->events[GROUP_CLOCK], PERF_EVENT_IOC_DISABLE);
 		return;
 	}
 	s->job = (struct copier_job){.run = stopping_run, .done = stopping_done};
-	s->set = sample_set_ref(set);
-	LIST_INSERT_HEAD(&set->sampler->stoppings, s, link);
-	copier_submit(closer_thread(set->sampler->closer), &s->job);
+	s->group = event_group_ref(group);
+	LIST_INSERT_HEAD(&group->sampler->stoppings, s, link);
+	copier_submit(closer_thread(group->sampler->closer), &s->job);
 }
 
 /* ---- life */
@@ -321,17 +321,17 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 struct sampler *sampler_free(struct sampler *sampler)
 {
 	struct stopping *stopping;
-	struct sample_set *set, *next;
+	struct event_group *group, *next;
 
 	if (!sampler)
 		return NULL;
 	/* Jobs whose thread has ended. */
 	while ((stopping = LIST_FIRST(&sampler->stoppings)) != NULL)
 		stopping_end(stopping);
-	for (set = LIST_FIRST(&sampler->sets); set; set = next) {
-		next = LIST_NEXT(set, link);
-		if (set->surveying)
-			survey_end(set->surveying);
+	for (group = LIST_FIRST(&sampler->groups); group; group = next) {
+		next = LIST_NEXT(group, link);
+		if (group->surveying)
+			survey_end(group->surveying);
 	}
 	if (sampler->tick)
 		event_free(sampler->tick);
@@ -374,7 +374,7 @@ int sampler_programs(struct sampler *sampler, bool wanted)
 	return 0;
 }
 
-/* ---- sets */
+/* ---- groups */
 
 /*
  * A record with a copy of the stack is fifty times one with a chain of addresses, so those rings are
@@ -395,7 +395,7 @@ static size_t ring_bytes(const struct config *config, enum stacks_mode stacks)
 	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
 }
 
-static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, struct set_spec *spec)
+static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, struct group_spec *spec)
 {
 	spec->stacks = stacks;
 	spec->kernel = sampler->can.cpu_wide;
@@ -405,7 +405,7 @@ static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, 
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
 }
 
-static int prepare(struct sampler *sampler, const struct set_spec *spec, bool outputs, struct sampler_opening *opening)
+static int prepare(struct sampler *sampler, const struct group_spec *spec, bool outputs, struct sampler_opening *opening)
 {
 	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_SET};
 	if (!outputs)
@@ -423,92 +423,92 @@ int sampler_open(struct sampler_opening *opening)
 {
 	struct sampler *sampler = opening->sampler;
 
-	return sample_set_open(&opening->spec, sampler->filter, opening->index, sampler->read_format, &opening->set);
+	return event_group_open(&opening->spec, sampler->filter, opening->index, sampler->read_format, &opening->group);
 }
 
-struct sample_set *sampler_adopt(struct sampler_opening *opening)
+struct event_group *sampler_adopt(struct sampler_opening *opening)
 {
 	struct sampler *sampler = opening->sampler;
-	struct sample_set *set = opening->set;
+	struct event_group *group = opening->group;
 
-	set->sampler = sampler;
-	if (set->spec.kind == SET_CGROUP)
-		sampler->n_cgroup_sets++;
-	LIST_INSERT_HEAD(&sampler->sets, set, link);
+	group->sampler = sampler;
+	if (group->spec.kind == GROUP_CGROUP)
+		sampler->n_cgroup_groups++;
+	LIST_INSERT_HEAD(&sampler->groups, group, link);
 	*opening = (struct sampler_opening){0};
 	/* Its clocks are new and run: so shall those of the other one, that a cpu has one state. */
-	if (set->spec.kind == SET_CPU)
+	if (group->spec.kind == GROUP_CPU)
 		sampler_wake(sampler);
-	return set;
+	return group;
 }
 
 void sampler_drop(struct sampler_opening *opening)
 {
 	if (!opening->sampler)
 		return;
-	if (opening->set)
-		(void)sample_set_put(sampler_adopt(opening));
+	if (opening->group)
+		(void)event_group_put(sampler_adopt(opening));
 	else if (opening->index != FILTER_NO_SET)
 		opening->sampler->used_indexes &= ~(1u << opening->index);
 	*opening = (struct sampler_opening){0};
 }
 
-static struct sample_set *set_find(const struct sampler *sampler, enum set_kind kind, enum stacks_mode stacks,
+static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind, enum stacks_mode stacks,
 				   uint64_t cgroup_ino)
 {
-	struct sample_set *set;
+	struct event_group *group;
 
-	LIST_FOREACH(set, &sampler->sets, link)
-		if (set->spec.kind == kind && set->spec.stacks == stacks && set->spec.cgroup_ino == cgroup_ino)
-			return set;
+	LIST_FOREACH(group, &sampler->groups, link)
+		if (group->spec.kind == kind && group->spec.stacks == stacks && group->spec.cgroup_ino == cgroup_ino)
+			return group;
 	return NULL;
 }
 
-int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
-		    struct sample_set **ret)
+int sampler_cpu_group(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
+		    struct event_group **ret)
 {
-	struct set_spec spec = {.kind = SET_CPU};
-	struct sample_set *set;
+	struct group_spec spec = {.kind = GROUP_CPU};
+	struct event_group *group;
 
 	if (!sampler->can.cpu_wide)
 		return sampler->can.cpu_wide_error;
 	if (!sampler->filter)
 		return -EOPNOTSUPP;
-	set = set_find(sampler, SET_CPU, stacks, 0);
-	if (set) {
-		*ret = sample_set_ref(set);
+	group = group_find(sampler, GROUP_CPU, stacks, 0);
+	if (group) {
+		*ret = event_group_ref(group);
 		return 0;
 	}
 	spec_common(sampler, stacks, &spec);
 	return prepare(sampler, &spec, true, opening);
 }
 
-int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
-		       struct sampler_opening *opening, struct sample_set **ret)
+int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+		       struct sampler_opening *opening, struct event_group **ret)
 {
-	struct set_spec spec = {.kind = SET_CGROUP, .cgroup_ino = cgroup->ino};
-	struct sample_set *set;
+	struct group_spec spec = {.kind = GROUP_CGROUP, .cgroup_ino = cgroup->ino};
+	struct event_group *group;
 
 	if (!sampler->can.cpu_wide)
 		return sampler->can.cpu_wide_error;
-	set = set_find(sampler, SET_CGROUP, stacks, cgroup->ino);
-	if (set) {
+	group = group_find(sampler, GROUP_CGROUP, stacks, cgroup->ino);
+	if (group) {
 		/* It may have been stopped when its last target was. */
-		eventset_ioctl(&set->events[SET_CLOCK], PERF_EVENT_IOC_ENABLE);
-		*ret = sample_set_ref(set);
+		eventset_ioctl(&group->events[GROUP_CLOCK], PERF_EVENT_IOC_ENABLE);
+		*ret = event_group_ref(group);
 		return 0;
 	}
-	if (sampler->n_cgroup_sets >= CGROUP_SETS_MAX)
+	if (sampler->n_cgroup_groups >= CGROUP_GROUPS_MAX)
 		return -ENOSPC;
 	spec_common(sampler, stacks, &spec);
 	spec.switch_records = !sampler->filter;
 	return prepare(sampler, &spec, sampler->filter != NULL, opening);
 }
 
-int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
+int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
 		     struct sampler_opening *opening)
 {
-	struct set_spec spec = {.kind = SET_TASK,
+	struct group_spec spec = {.kind = GROUP_TASK,
 				.inherit = inherit,
 				.inherit_processes = processes,
 				.switch_records = true};
@@ -517,40 +517,40 @@ int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, enum
 	return prepare(sampler, &spec, false, opening);
 }
 
-struct sample_set *sample_set_ref(struct sample_set *set)
+struct event_group *event_group_ref(struct event_group *group)
 {
-	set->refs++;
-	return set;
+	group->refs++;
+	return group;
 }
 
-struct sample_set *sample_set_put(struct sample_set *set)
+struct event_group *event_group_put(struct event_group *group)
 {
 	struct sampler *sampler;
 
-	if (!set || --set->refs > 0)
+	if (!group || --group->refs > 0)
 		return NULL;
-	sampler = set->sampler;
-	LIST_REMOVE(set, link);
-	if (set->index != FILTER_NO_SET)
-		sampler->used_indexes &= ~(1u << set->index);
-	if (set->spec.kind == SET_CGROUP)
-		sampler->n_cgroup_sets--;
-	return sample_set_close(set, sampler->filter, sampler->closer);
+	sampler = group->sampler;
+	LIST_REMOVE(group, link);
+	if (group->index != FILTER_NO_SET)
+		sampler->used_indexes &= ~(1u << group->index);
+	if (group->spec.kind == GROUP_CGROUP)
+		sampler->n_cgroup_groups--;
+	return event_group_close(group, sampler->filter, sampler->closer);
 }
 
-void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds)
+void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes, uint64_t *ret_fds)
 {
 	uint64_t bytes = 0, fds = 0;
-	struct sample_set *set;
-	size_t sets = 0;
+	struct event_group *group;
+	size_t groups = 0;
 
-	LIST_FOREACH(set, &sampler->sets, link)
+	LIST_FOREACH(group, &sampler->groups, link)
 	{
-		sets++;
-		bytes += set->events[SET_CLOCK].ring_bytes;
-		fds += sample_set_fds(set);
+		groups++;
+		bytes += group->events[GROUP_CLOCK].ring_bytes;
+		fds += event_group_fds(group);
 	}
-	*ret_sets = sets;
+	*ret_groups = groups;
 	*ret_bytes = bytes;
 	*ret_fds = fds;
 }

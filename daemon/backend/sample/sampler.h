@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampling back end: finds out what the kernel permits, shares sets of events among targets,
+ * The sampling back end: finds out what the kernel permits, shares groups of events among targets,
  * and stops the clocks of cpus on which no target runs. Refuses to know targets: it is asked for
- * a set and told which threads pass.
+ * a group and told which threads pass.
  *
  * Scope by cost. A cgroup's events are on only while its threads run. Machine-wide events cost
  * each cpu one timer, whoever is armed; a BPF program lets the targets' ticks pass, and while no
@@ -39,7 +39,7 @@ struct sampler_can {
 /* `closer` outlives it, but not its thread: see sampler_free(). */
 int sampler_new(struct event_base *base, const struct config *config, struct closer *closer, struct sampler **ret)
 	_must_check_;
-/* All sets must have been put back, but for those that are looked at by a thread that has ended. */
+/* All groups must have been put back, but for those that are looked at by a thread that has ended. */
 struct sampler *sampler_free(struct sampler *sampler);
 const struct sampler_can *sampler_can(const struct sampler *sampler);
 /* NULL without BPF. */
@@ -47,35 +47,35 @@ struct filter *sampler_filter(const struct sampler *sampler);
 
 /*
  * Sets, with a reference for the caller. `stacks` is fp or dwarf. 0: one that is there; SAMPLER_OPEN: it is to be opened, which
- * may take long; -errno. One opening at a time: two of a shared set would be two sets.
+ * may take long; -errno. One opening at a time: two of a shared group would be two groups.
  */
 enum { SAMPLER_OPEN = 1 };
 struct sampler_opening {
 	struct sampler *sampler; /* NULL: none is prepared */
-	struct set_spec spec;    /* its subjects are added by the caller */
+	struct group_spec spec;    /* its subjects are added by the caller */
 	unsigned int index;
-	struct sample_set *set;
+	struct event_group *group;
 };
-int sampler_cpu_set(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
-		    struct sample_set **ret) _must_check_;
+int sampler_cpu_group(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
+		    struct event_group **ret) _must_check_;
 /* -ENOSPC: as many cgroups have events of their own as are allowed to. */
-int sampler_cgroup_set(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
-		       struct sampler_opening *opening, struct sample_set **ret) _must_check_;
-int sampler_task_set(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
+int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+		       struct sampler_opening *opening, struct event_group **ret) _must_check_;
+int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
 		     struct sampler_opening *opening) _must_check_;
 /* Any thread. -errno as of perf_event_open(). */
 int sampler_open(struct sampler_opening *opening) _must_check_;
-/* On the loop behind it: the set that was opened; or nothing came of it, or nobody wants it any more. */
-struct sample_set *sampler_adopt(struct sampler_opening *opening);
+/* On the loop behind it: the group that was opened; or nothing came of it, or nobody wants it any more. */
+struct event_group *sampler_adopt(struct sampler_opening *opening);
 void sampler_drop(struct sampler_opening *opening);
 
-struct sample_set *sample_set_ref(struct sample_set *set);
-struct sample_set *sample_set_put(struct sample_set *set);
-/* Stops the clock of a set, soon: it may have thousands. */
-void sampler_stop_set(struct sample_set *set);
+struct event_group *event_group_ref(struct event_group *group);
+struct event_group *event_group_put(struct event_group *group);
+/* Stops the clock of a group, soon: it may have thousands. */
+void sampler_stop_group(struct event_group *group);
 
 /* Begins a survey of it on the closer's thread, unless the last one is a second old at most. `fn` is called when one ends. */
-void sampler_survey(struct sample_set *set);
+void sampler_survey(struct event_group *group);
 void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg);
 
 /* A target was armed that may be running now: all clocks on, until it is seen that none runs. */
@@ -85,5 +85,5 @@ int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
 
 /* Cpus whose clocks are stopped, of how many. */
 void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus);
-/* Ring memory and fds of the shared sets. */
-void sampler_usage(const struct sampler *sampler, size_t *ret_sets, uint64_t *ret_bytes, uint64_t *ret_fds);
+/* Ring memory and fds of the shared groups. */
+void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes, uint64_t *ret_fds);

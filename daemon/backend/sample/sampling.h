@@ -15,9 +15,9 @@
 struct event;
 
 struct source {
-	struct sample_set *set; /* referenced */
+	struct event_group *group; /* referenced */
 	uint64_t from_ns, to_ns; /* when it was the target's */
-	uint64_t lost_at; /* what the set had lost when the target came */
+	uint64_t lost_at; /* what the group had lost when the target came */
 };
 
 struct sampling {
@@ -34,12 +34,12 @@ static inline struct sampling *sampling_of(const struct target *target)
 	return target->backend == &backend_sample ? target->recording : NULL;
 }
 
-/* The set that it records to; NULL: none. */
-static inline struct sample_set *sampling_set(const struct target *target)
+/* The group that it records to; NULL: none. */
+static inline struct event_group *sampling_group(const struct target *target)
 {
 	const struct sampling *s = sampling_of(target);
 
-	return s && s->n_sources ? s->sources[0].set : NULL;
+	return s && s->n_sources ? s->sources[0].group : NULL;
 }
 
 static inline struct sampler *sampler_of(const struct targets *targets)
