@@ -244,12 +244,12 @@ void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg)
 	frozen->ready_arg = arg;
 }
 
-int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
 {
 	return frozen->backend->import ? frozen->backend->import(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;
 }
 
-const char *frozen_lack(const struct frozen *frozen, const char **ret_why)
+const char *frozen_missing(const struct frozen *frozen, const char **ret_why)
 {
 	*ret_why = frozen->missing_why;
 	return frozen->missing;

@@ -68,13 +68,13 @@ void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
 /*
  * Copier thread: perf.data of somebody else's recording, with what belongs to it, into the bundle's directory. 0;
  * CAPTURE_E_OWN: there is none to be had, so frozen_copy() writes one; CAPTURE_E_NONE: the same, and one is missing
- * (frozen_lack()); -errno.
+ * (frozen_missing()); -errno.
  */
 enum { CAPTURE_E_OWN = 1, CAPTURE_E_NONE };
-int frozen_bring(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
 	_must_check_;
 /* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
-const char *frozen_lack(const struct frozen *frozen, const char **ret_why);
+const char *frozen_missing(const struct frozen *frozen, const char **ret_why);
 /* Whether there are event rings. */
 bool frozen_has_programs(const struct frozen *frozen);
 

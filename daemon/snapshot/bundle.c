@@ -90,7 +90,7 @@ static int write_perfdata(struct bundle_build *b)
 /* Ours, or what somebody else brought. */
 static int bring_perfdata(struct bundle_build *b)
 {
-	int r = frozen_bring(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->perfdata_bytes);
+	int r = frozen_import(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->perfdata_bytes);
 
 	if (r <= 0)
 		return r;
@@ -249,7 +249,7 @@ struct json_object *bundle_build_cut(const struct bundle_build *b)
 		return NULL;
 	if (b->perfdata_cut)
 		cut(array, "samples", "perf.data met max_output_mib");
-	if (b->lacks && frozen_lack(b->frozen, &why))
+	if (b->lacks && frozen_missing(b->frozen, &why))
 		cut(array, "recording", why);
 	if (b->rings_cut)
 		cut(array, "rings", "the event rings met max_output_mib");

@@ -45,7 +45,7 @@ struct bundle_build {
 	bool perfdata_cut; /* max_bytes was met: later records are missing */
 	bool rings_cut;	   /* the same of the event rings */
 	bool vdso_missing;
-	bool lacks; /* the recording is missing, see frozen_lack() */
+	bool lacks; /* the recording is missing, see frozen_missing() */
 	bool objects_failed; /* no room for them */
 	bool published;
 	uint64_t bytes; /* of the whole, once published */

@@ -386,7 +386,7 @@ static void copy_done(struct snapshot *n)
 		return;
 	n->s->lacking += n->build.lacks;
 	if (n->step_result == BUNDLE_BUILD_E_NOTHING) {
-		const char *why, *code = frozen_lack(n->frozen, &why);
+		const char *why, *code = frozen_missing(n->frozen, &why);
 
 		snapshot_set_error(n, code, "%s", why);
 		end(n, SNAPSHOT_FAILED);

@@ -114,7 +114,7 @@ void frozen_when_ready(struct frozen *f, void (*fn)(void *arg), void *arg)
 	f->ready_arg = arg;
 }
 
-int frozen_bring(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+int frozen_import(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
 {
 	_cleanup_close_ int fd = -1;
 	int r;
@@ -128,7 +128,7 @@ int frozen_bring(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_
 	return r;
 }
 
-const char *frozen_lack(const struct frozen *f, const char **ret_why)
+const char *frozen_missing(const struct frozen *f, const char **ret_why)
 {
 	*ret_why = "nobody answers";
 	return made.lack;
