@@ -87,17 +87,17 @@ static int freeze_producers(const struct target *target, struct frozen *frozen)
 	struct producer *p = NULL;
 
 	while ((p = target_next_producer(target, &member, p)) != NULL) {
-		struct frozen_program *bigger;
+		struct frozen_producer *bigger;
 
-		if (frozen->n_programs == FROZEN_PROGRAMS_MAX) {
-			frozen->programs_left_out++;
+		if (frozen->n_producers == FROZEN_PRODUCERS_MAX) {
+			frozen->producers_left_out++;
 			continue;
 		}
-		bigger = reallocarray(frozen->programs, frozen->n_programs + 1, sizeof(*bigger));
+		bigger = reallocarray(frozen->producers, frozen->n_producers + 1, sizeof(*bigger));
 		if (!bigger)
 			return -ENOMEM;
-		frozen->programs = bigger;
-		frozen->programs[frozen->n_programs++] = (struct frozen_program){.producer = producer_ref(p)};
+		frozen->producers = bigger;
+		frozen->producers[frozen->n_producers++] = (struct frozen_producer){.producer = producer_ref(p)};
 	}
 	return 0;
 }
@@ -255,9 +255,9 @@ const char *frozen_missing(const struct frozen *frozen, const char **ret_why)
 	return frozen->missing;
 }
 
-bool frozen_has_programs(const struct frozen *frozen)
+bool frozen_has_producers(const struct frozen *frozen)
 {
-	return frozen->n_programs > 0;
+	return frozen->n_producers > 0;
 }
 
 void frozen_resume(struct frozen *frozen)
@@ -286,9 +286,9 @@ struct frozen *frozen_free(struct frozen *frozen)
 		(void)image_put(frozen->images[i]);
 	for (size_t i = 0; i < frozen->n_warnings; i++)
 		free(frozen->warnings[i]);
-	for (size_t i = 0; i < frozen->n_programs; i++)
-		(void)producer_unref(frozen->programs[i].producer);
-	free(frozen->programs);
+	for (size_t i = 0; i < frozen->n_producers; i++)
+		(void)producer_unref(frozen->producers[i].producer);
+	free(frozen->producers);
 	sideband_log_view_fini(&frozen->sideband);
 	(void)close_fd(frozen->vdso_fd);
 	free(frozen->members);
@@ -516,37 +516,37 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 /* ---- event rings */
 
 /* Named by the process; one that registered twice in its life has a number behind it. */
-static void name_program(const struct frozen *frozen, size_t index, char *buf, size_t size)
+static void name_producer(const struct frozen *frozen, size_t index, char *buf, size_t size)
 {
-	const struct producer *p = frozen->programs[index].producer;
+	const struct producer *p = frozen->producers[index].producer;
 	unsigned long long start = producer_start_time(p);
 	unsigned int before = 0;
 
 	for (size_t i = 0; i < index; i++)
-		before += producer_pid(frozen->programs[i].producer) == producer_pid(p) &&
-			  producer_start_time(frozen->programs[i].producer) == start;
+		before += producer_pid(frozen->producers[i].producer) == producer_pid(p) &&
+			  producer_start_time(frozen->producers[i].producer) == start;
 	if (before)
 		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu-%u.ring", (int)producer_pid(p), start, before);
 	else
 		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu.ring", (int)producer_pid(p), start);
 }
 
-int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
 {
-	bool cut = frozen->programs_left_out > 0;
+	bool cut = frozen->producers_left_out > 0;
 	uint64_t left = max_bytes;
 
-	for (size_t i = 0; i < frozen->n_programs; i++) {
-		struct frozen_program *program = &frozen->programs[i];
+	for (size_t i = 0; i < frozen->n_producers; i++) {
+		struct frozen_producer *p = &frozen->producers[i];
 		_cleanup_close_ int fd = -1;
-		char name[sizeof(program->file)];
+		char name[sizeof(p->file)];
 		int r;
 
-		name_program(frozen, i, name, sizeof(name));
+		name_producer(frozen, i, name, sizeof(name));
 		r = safefile_create(dir_fd, name, &fd);
 		if (r < 0)
 			return r;
-		r = producer_copy(program->producer, fd, left, cancel, &program->stats);
+		r = producer_copy(p->producer, fd, left, cancel, &p->stats);
 		if (r == -EFBIG) {
 			cut = true;
 			(void)unlinkat(dir_fd, name, 0);
@@ -554,9 +554,9 @@ int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 		}
 		if (r < 0)
 			return r;
-		memcpy(program->file, name, sizeof(name));
-		left -= program->stats.bytes;
-		cut = cut || program->stats.rings_left_out > 0;
+		memcpy(p->file, name, sizeof(name));
+		left -= p->stats.bytes;
+		cut = cut || p->stats.rings_left_out > 0;
 	}
 	*ret_cut = cut;
 	return 0;
@@ -564,7 +564,7 @@ int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, 
 
 void frozen_published(struct frozen *frozen)
 {
-	for (size_t i = 0; i < frozen->n_programs; i++)
-		if (frozen->programs[i].file[0] && frozen->programs[i].stats.ended)
-			producer_collected(frozen->programs[i].producer);
+	for (size_t i = 0; i < frozen->n_producers; i++)
+		if (frozen->producers[i].file[0] && frozen->producers[i].stats.ended)
+			producer_collected(frozen->producers[i].producer);
 }

@@ -76,7 +76,7 @@ int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const a
 /* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
 const char *frozen_missing(const struct frozen *frozen, const char **ret_why);
 /* Whether there are event rings. */
-bool frozen_has_programs(const struct frozen *frozen);
+bool frozen_has_producers(const struct frozen *frozen);
 
 /*
  * Copier thread: adds the events to `writer`, then writes history, samples and switches of this
@@ -89,7 +89,7 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
  * most `max_bytes` together. Before the other copy: they go on being written. *ret_cut: some are missing. 0 or
  * -errno.
  */
-int frozen_copy_programs(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
 	_must_check_;
 /* On the loop, once it is on disk: what programs that had ended left is not kept for another one. */
 void frozen_published(struct frozen *frozen);

@@ -16,7 +16,7 @@
 struct event;
 struct openings;
 
-#define FROZEN_PROGRAMS_MAX 256
+#define FROZEN_PRODUCERS_MAX 256
 
 struct frozen_member {
 	pid_t pid, nspid;
@@ -71,12 +71,12 @@ struct frozen {
 	void (*ready)(void *arg); /* when it waits for nothing any more */
 	void *ready_arg;
 	/* programs that have registered event rings */
-	struct frozen_program {
+	struct frozen_producer {
 		struct producer *producer; /* referenced */
 		char file[64];		   /* in the bundle; "": not copied */
 		struct producer_copy_stats stats;
-	} *programs;
-	size_t n_programs, programs_left_out;
+	} *producers;
+	size_t n_producers, producers_left_out;
 };
 
 /* Whether a process belonged to the target at that time. */

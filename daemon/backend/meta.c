@@ -74,26 +74,26 @@ static void meta_processes(const struct frozen *frozen, struct json_object *list
 }
 
 /* The files with event rings; who wrote them may have ended by now. */
-static void meta_programs(const struct frozen *frozen, struct json_object *list)
+static void meta_producers(const struct frozen *frozen, struct json_object *list)
 {
-	for (size_t i = 0; i < frozen->n_programs; i++) {
-		const struct frozen_program *program = &frozen->programs[i];
-		const char *comm = producer_comm(program->producer);
+	for (size_t i = 0; i < frozen->n_producers; i++) {
+		const struct frozen_producer *p = &frozen->producers[i];
+		const char *comm = producer_comm(p->producer);
 		struct json_object *o;
 
-		if (!program->file[0])
+		if (!p->file[0])
 			continue;
 		o = json_object_new_object();
-		json_add_string(o, "file", program->file);
-		json_add_int(o, "pid", producer_pid(program->producer));
-		json_add_int(o, "nspid", producer_nspid(program->producer));
-		json_add_uint(o, "start_time", producer_start_time(program->producer));
+		json_add_string(o, "file", p->file);
+		json_add_int(o, "pid", producer_pid(p->producer));
+		json_add_int(o, "nspid", producer_nspid(p->producer));
+		json_add_uint(o, "start_time", producer_start_time(p->producer));
 		json_add_text(o, "comm", comm, strlen(comm));
-		json_add_string(o, "state", program->stats.ended ? "ended" : "live");
-		json_add_uint(o, "bytes", program->stats.bytes);
-		json_add_uint(o, "rings", program->stats.rings);
-		json_add_uint(o, "rings_left_out", program->stats.rings_left_out);
-		json_add_uint(o, "copy_ns", program->stats.copy_ns);
+		json_add_string(o, "state", p->stats.ended ? "ended" : "live");
+		json_add_uint(o, "bytes", p->stats.bytes);
+		json_add_uint(o, "rings", p->stats.rings);
+		json_add_uint(o, "rings_left_out", p->stats.rings_left_out);
+		json_add_uint(o, "copy_ns", p->stats.copy_ns);
 		json_append(list, o);
 	}
 }
@@ -136,7 +136,7 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	if (frozen->backend->meta)
 		frozen->backend->meta(frozen, events, losses, gaps);
 	meta_processes(frozen, json_add_new_array(o, "processes"));
-	if (frozen->n_programs > 0)
-		meta_programs(frozen, json_add_new_array(o, "rings"));
+	if (frozen->n_producers > 0)
+		meta_producers(frozen, json_add_new_array(o, "rings"));
 	return o;
 }

@@ -95,7 +95,7 @@ static int bring_perfdata(struct bundle_build *b)
 	if (r <= 0)
 		return r;
 	b->lacks = r == CAPTURE_E_NONE;
-	if (b->lacks && !frozen_has_programs(b->frozen))
+	if (b->lacks && !frozen_has_producers(b->frozen))
 		return BUNDLE_BUILD_E_NOTHING;
 	return write_perfdata(b);
 }
@@ -123,7 +123,7 @@ int bundle_build_copy(struct bundle_build *b)
 		return -ECANCELED;
 	r = safedir_begin(spool_dir_fd(b->spool), b->id, &b->dir);
 	if (r == 0)
-		r = frozen_copy_programs(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->rings_cut);
+		r = frozen_copy_producers(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->rings_cut);
 	if (r == 0)
 		r = bring_perfdata(b);
 	if (r == 0)

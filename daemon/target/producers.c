@@ -124,7 +124,7 @@ static bool implicit_revive(struct targets *targets, const struct producer *prod
 	return target->state == TARGET_ARMED;
 }
 
-static void program_came(struct targets *targets, struct producer *producer)
+static void producer_came(struct targets *targets, struct producer *producer)
 {
 	struct target *target;
 	int r;
@@ -159,7 +159,7 @@ void targets_producer_changed(struct targets *targets, struct producer *producer
 	struct target *target;
 
 	if (producer_state(producer) == PRODUCER_LIVE) {
-		program_came(targets, producer);
+		producer_came(targets, producer);
 		return;
 	}
 	TAILQ_FOREACH(target, &targets->list, link)
@@ -210,7 +210,7 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
 	for (p = producers_of(targets->producers, pid, start_time, NULL); p; p = next) {
 		next = producers_of(targets->producers, pid, start_time, p);
 		if (producer_state(p) == PRODUCER_LIVE)
-			program_came(targets, p);
+			producer_came(targets, p);
 		else if (targets_having(targets, pid, start_time, left, 1) == 0)
 			producer_collected(p);
 	}

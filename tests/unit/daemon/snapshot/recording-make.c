@@ -97,7 +97,7 @@ int frozen_copy(struct frozen *f, struct perfdata_writer *w, struct frozen_stats
 	return e;
 }
 
-int frozen_copy_programs(struct frozen *f, int dir_fd, uint64_t max, const atomic_bool *cancel, bool *ret_cut)
+int frozen_copy_producers(struct frozen *f, int dir_fd, uint64_t max, const atomic_bool *cancel, bool *ret_cut)
 {
 	*ret_cut = false;
 	return 0;
@@ -134,7 +134,7 @@ const char *frozen_missing(const struct frozen *f, const char **ret_why)
 	return made.lack;
 }
 
-bool frozen_has_programs(const struct frozen *f)
+bool frozen_has_producers(const struct frozen *f)
 {
 	return made.has_programs;
 }
