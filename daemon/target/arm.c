@@ -234,7 +234,7 @@ static void on_limit(evutil_socket_t fd, short what, void *arg)
 
 	if (target->hanging)
 		arming_refuse(target, TARGET_E_BUSY, "its memory map, or a file system under it, hangs: it could not be read");
-	else if (!targetwork_may(target))
+	else if (!work_queue_may(target))
 		arming_refuse(target, TARGET_E_BUSY, "other processes of its user hang who reads them: it could not be read");
 	else
 		arming_refuse(target, TARGET_E_BUSY, "it could not be read in time");
@@ -297,7 +297,7 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	TAILQ_INSERT_TAIL(&targets->armings, arming, link);
 	targets->n_armings++;
 	target_refresh(target);
-	targetwork_look(targets);
+	work_queue_look(targets);
 	*ret = take_ptr(arming);
 	return 0;
 }
@@ -314,7 +314,7 @@ void arming_refuse(struct target *target, int answer, const char *why)
 	(void)snprintf(arming->why, sizeof(arming->why), "%s", why);
 	/* Nothing is kept of it any more. */
 	target->state = TARGET_EXITED;
-	targetwork_look(target->targets);
+	work_queue_look(target->targets);
 }
 
 void targets_arm_cancel(struct arming *arming)

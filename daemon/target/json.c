@@ -162,7 +162,7 @@ int targets_status(const struct targets *targets, struct json_object *status, st
 
 size_t targets_readers_hanging(const struct targets *targets)
 {
-	return targetwork_hanging(targets) + images_hanging(targets->images);
+	return work_queue_hanging(targets) + images_hanging(targets->images);
 }
 
 int targets_losses(const struct targets *targets, struct json_object *losses)

@@ -407,7 +407,7 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 		if (r < 0)
 			return r;
 	}
-	r = targetwork_new(targets, &targets->work);
+	r = work_queue_new(targets, &targets->work);
 	if (r < 0)
 		return r;
 	targets->tick = evtimer_new(base, on_tick, targets);
@@ -430,7 +430,7 @@ struct targets *targets_free(struct targets *targets)
 	if (!targets)
 		return NULL;
 	(void)targets_stop(targets);
-	targets->work = targetwork_free(targets->work);
+	targets->work = work_queue_free(targets->work);
 	armings_reap(targets);
 	while (!TAILQ_EMPTY(&targets->list))
 		targets_disarm(targets, TAILQ_FIRST(&targets->list));
@@ -489,7 +489,7 @@ struct target *target_free(struct target *target)
 	if (!target)
 		return NULL;
 	target->probe_waits = false;
-	targetwork_forget(target);
+	work_queue_forget(target);
 	if (target->exit_event)
 		event_free(target->exit_event);
 	if (target->gone_event)

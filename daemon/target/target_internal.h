@@ -26,7 +26,7 @@ struct closer;
 struct openings;
 struct producers;
 struct stackprobe;
-struct targetwork;
+struct work_queue;
 
 #define TARGET_IMAGES_MAX 1024
 #define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
@@ -121,7 +121,7 @@ struct targets {
 	TAILQ_HEAD(, target) list;
 	TAILQ_HEAD(, arming) armings;
 	size_t n_armings;
-	struct targetwork *work;
+	struct work_queue *work;
 	bool stopping;
 	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
 	uint64_t last_id;
@@ -212,20 +212,20 @@ void pids_sort(pid_t *pids, size_t n);
 int proc_dir_open(pid_t pid);
 
 /* ---- work.c */
-int targetwork_new(struct targets *targets, struct targetwork **ret) _must_check_;
+int work_queue_new(struct targets *targets, struct work_queue **ret) _must_check_;
 /* What is under way is dropped; the targets it is for must still be there. */
-struct targetwork *targetwork_free(struct targetwork *work);
+struct work_queue *work_queue_free(struct work_queue *work);
 /* Does it soon. */
 void target_work(struct target *target, unsigned int what);
 /* Whether it waits or is under way. */
 bool target_has_work(const struct target *target, enum target_work what);
 /* Threads that hang in processes; whether there is one for another of this target's user. */
-size_t targetwork_hanging(const struct targets *targets);
-bool targetwork_may(const struct target *target);
+size_t work_queue_hanging(const struct targets *targets);
+bool work_queue_may(const struct target *target);
 /* The target goes. */
-void targetwork_forget(struct target *target);
+void work_queue_forget(struct target *target);
 /* There is something to arm, or an arming was refused. */
-void targetwork_look(struct targets *targets);
+void work_queue_look(struct targets *targets);
 
 /* ---- producers.c */
 /* Whether any target needs side-band events. */

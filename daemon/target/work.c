@@ -32,7 +32,7 @@
 #define CLOSING_FDS_MAX 4096
 #define CLOSING_RETRY_US 10000
 
-struct targetwork {
+struct work_queue {
 	struct targets *targets; /* back pointer */
 	struct readers *readers; /* NULL: the daemon ends */
 	struct event *turn;
@@ -43,16 +43,16 @@ struct targetwork {
 	uint64_t last_id;
 };
 
-static void kick(struct targetwork *all)
+static void kick(struct work_queue *queue)
 {
 	const struct timeval now = {0};
 
-	(void)event_add(all->turn, &now);
+	(void)event_add(queue->turn, &now);
 }
 
 void work_kick(struct work *w)
 {
-	kick(w->all);
+	kick(w->queue);
 }
 
 /* ---- what was made and is nobody's */
@@ -63,27 +63,27 @@ static void work_hangs(struct reader_job *job);
 
 static void reset(struct work *w)
 {
-	struct targetwork *all = w->all;
+	struct work_queue *queue = w->queue;
 
-	scan_fini(&w->scan, all->targets->closer);
+	scan_fini(&w->scan, queue->targets->closer);
 	if (w->backend_job)
 		w->backend_job->free(w->backend_job);
 	sideband_log_view_fini(&w->view);
 	sideband_log_fini(&w->log);
 	*w = (struct work){
-		.all = all,
+		.queue = queue,
 		.job = {.run = work_run, .done = work_done, .hangs = work_hangs},
 		.scan = SCAN_INIT,
 	};
 }
 
-static struct work *work_new(struct targetwork *all)
+static struct work *work_new(struct work_queue *queue)
 {
 	struct work *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
-	*w = (struct work){.all = all, .scan = SCAN_INIT};
+	*w = (struct work){.queue = queue, .scan = SCAN_INIT};
 	reset(w);
 	return w;
 }
@@ -136,8 +136,8 @@ static enum turn step_arm(struct work *w, uint64_t deadline)
 	char why[200] = "";
 	int r = 0;
 
-	if (closer_waiting(w->all->targets->closer) > CLOSING_FDS_MAX) {
-		(void)event_add(w->all->turn, &soon);
+	if (closer_waiting(w->queue->targets->closer) > CLOSING_FDS_MAX) {
+		(void)event_add(w->queue->turn, &soon);
 		return TURN_LATER;
 	}
 	if (target->backend->arm)
@@ -220,20 +220,20 @@ static enum turn begin(struct work *w)
 }
 
 /* What a process that hangs keeps from being done waits for it, and nothing else does. */
-static bool is_ready(const struct targetwork *all, const struct target *target)
+static bool is_ready(const struct work_queue *queue, const struct target *target)
 {
-	return !target->hanging && readers_may(all->readers, read_uid(target));
+	return !target->hanging && readers_may(queue->readers, read_uid(target));
 }
 
-static struct arming *pick_arming(struct targetwork *all)
+static struct arming *pick_arming(struct work_queue *queue)
 {
 	struct arming *arming, *first = NULL;
 
-	TAILQ_FOREACH(arming, &all->targets->armings, link)
+	TAILQ_FOREACH(arming, &queue->targets->armings, link)
 	{
-		if (!is_ready(all, arming->target))
+		if (!is_ready(queue, arming->target))
 			continue;
-		if (arming->target->owner != all->last_owner)
+		if (arming->target->owner != queue->last_owner)
 			return arming;
 		first = first ? first : arming;
 	}
@@ -241,41 +241,41 @@ static struct arming *pick_arming(struct targetwork *all)
 }
 
 /* Somebody waits for it; the next one in order of id. */
-static struct target *pick_armed(struct targetwork *all)
+static struct target *pick_armed(struct work_queue *queue)
 {
 	struct target *target, *next = NULL, *first = NULL;
 
-	TAILQ_FOREACH(target, &all->targets->list, link)
+	TAILQ_FOREACH(target, &queue->targets->list, link)
 	{
-		if (!target->work || !is_ready(all, target))
+		if (!target->work || !is_ready(queue, target))
 			continue;
 		if ((target->work & WORK_RESYNC) && !LIST_EMPTY(&target->waiting))
 			return target;
 		first = first ? first : target;
-		if (!next && target->id > all->last_id)
+		if (!next && target->id > queue->last_id)
 			next = target;
 	}
 	return next ? next : first;
 }
 
-static bool pick(struct targetwork *all)
+static bool pick(struct work_queue *queue)
 {
-	struct arming *arming = pick_arming(all);
-	struct target *target = pick_armed(all);
-	struct work *w = all->current;
+	struct arming *arming = pick_arming(queue);
+	struct target *target = pick_armed(queue);
+	struct work *w = queue->current;
 
-	if (arming && (!target || !all->after_arm)) {
+	if (arming && (!target || !queue->after_arm)) {
 		w->target = arming->target;
 		w->what = WORK_ARM;
-		all->after_arm = true;
-		all->last_owner = w->target->owner;
+		queue->after_arm = true;
+		queue->last_owner = w->target->owner;
 		return true;
 	}
-	all->after_arm = false;
+	queue->after_arm = false;
 	if (!target)
 		return false;
 	w->target = target;
-	all->last_id = target->id;
+	queue->last_id = target->id;
 	w->what = (enum target_work)(target->work & -target->work);
 	target->work &= ~(unsigned int)w->what;
 	return true;
@@ -298,39 +298,39 @@ static void end(struct work *w)
 }
 
 /* Work that hung goes on when nothing else is under way, and would not wait for other work that hangs. */
-static bool take_back(struct targetwork *all)
+static bool take_back(struct work_queue *queue)
 {
 	struct work *w;
 
-	TAILQ_FOREACH(w, &all->back, link)
-		if (!w->target || readers_may(all->readers, w->job.uid))
+	TAILQ_FOREACH(w, &queue->back, link)
+		if (!w->target || readers_may(queue->readers, w->job.uid))
 			break;
 	if (!w)
 		return false;
-	TAILQ_REMOVE(&all->back, w, link);
-	all->current = (work_free(all->current), w);
+	TAILQ_REMOVE(&queue->back, w, link);
+	queue->current = (work_free(queue->current), w);
 	return true;
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
-	struct targetwork *all = arg;
+	struct work_queue *queue = arg;
 	uint64_t deadline = loop_deadline();
 	struct work *w;
 	enum turn turn;
 
 	/* Also while the thread is at work: whoever is refused does not wait for it. */
-	armings_reap(all->targets);
-	while (!(w = all->current)->on_thread) {
+	armings_reap(queue->targets);
+	while (!(w = queue->current)->on_thread) {
 		if (w->next && !is_wanted(w))
 			end(w);
 		if (w->next) {
 			turn = w->next(w, deadline);
 		} else {
-			armings_reap(all->targets);
-			if (take_back(all))
+			armings_reap(queue->targets);
+			if (take_back(queue))
 				continue;
-			if (!pick(all))
+			if (!pick(queue))
 				return;
 			turn = is_wanted(w) ? begin(w) : TURN_END;
 		}
@@ -338,13 +338,13 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 			return;
 		if (turn == TURN_THREAD) {
 			w->on_thread = true;
-			readers_submit(all->readers, &w->job);
+			readers_submit(queue->readers, &w->job);
 			return;
 		}
 		if (turn == TURN_END)
 			end(w);
 		if (loop_is_over(deadline)) {
-			kick(all);
+			kick(queue);
 			return;
 		}
 	}
@@ -353,8 +353,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 /* Its thread waits for the process: another thread, and other work, go on. */
 static void work_hangs(struct reader_job *job)
 {
-	struct work *w = (struct work *)job, *other = work_new(w->all);
-	struct targetwork *all = w->all;
+	struct work *w = (struct work *)job, *other = work_new(w->queue);
+	struct work_queue *queue = w->queue;
 
 	if (w->target) {
 		w->target->hanging = true;
@@ -362,26 +362,26 @@ static void work_hangs(struct reader_job *job)
 	}
 	if (!other)
 		return; /* then the rest waits for it too */
-	all->current = other;
-	TAILQ_INSERT_TAIL(&all->hanging, w, link);
-	kick(all);
+	queue->current = other;
+	TAILQ_INSERT_TAIL(&queue->hanging, w, link);
+	kick(queue);
 }
 
 static void work_done(struct reader_job *job)
 {
 	struct work *w = (struct work *)job;
-	struct targetwork *all = w->all;
+	struct work_queue *queue = w->queue;
 
 	w->on_thread = false;
 	if (w->target)
 		w->target->hanging = false;
-	if (!all->readers)
-		return; /* targetwork_free() */
-	if (w != all->current) {
-		TAILQ_REMOVE(&all->hanging, w, link);
-		TAILQ_INSERT_TAIL(&all->back, w, link);
+	if (!queue->readers)
+		return; /* work_queue_free() */
+	if (w != queue->current) {
+		TAILQ_REMOVE(&queue->hanging, w, link);
+		TAILQ_INSERT_TAIL(&queue->back, w, link);
 	}
-	on_turn(-1, 0, all);
+	on_turn(-1, 0, queue);
 }
 
 /* ---- asked by others */
@@ -395,111 +395,111 @@ void target_work(struct target *target, unsigned int what)
 
 bool target_has_work(const struct target *target, enum target_work what)
 {
-	const struct targetwork *all = target->targets->work;
+	const struct work_queue *queue = target->targets->work;
 
 	/* What hangs is not worth waiting for. */
 	if (target->hanging)
 		return false;
-	return (target->work & (unsigned int)what) || (all && all->current->target == target && all->current->what == what);
+	return (target->work & (unsigned int)what) || (queue && queue->current->target == target && queue->current->what == what);
 }
 
-size_t targetwork_hanging(const struct targets *targets)
+size_t work_queue_hanging(const struct targets *targets)
 {
 	return readers_hanging(targets->work->readers);
 }
 
-bool targetwork_may(const struct target *target)
+bool work_queue_may(const struct target *target)
 {
 	return readers_may(target->targets->work->readers, read_uid(target));
 }
 
 /* The n-th that is under way or was. */
-static struct work *work_nth(struct targetwork *all, size_t n)
+static struct work *work_nth(struct work_queue *queue, size_t n)
 {
 	struct work *w;
 
 	if (n-- == 0)
-		return all->current;
-	TAILQ_FOREACH(w, &all->hanging, link)
+		return queue->current;
+	TAILQ_FOREACH(w, &queue->hanging, link)
 		if (n-- == 0)
 			return w;
-	TAILQ_FOREACH(w, &all->back, link)
+	TAILQ_FOREACH(w, &queue->back, link)
 		if (n-- == 0)
 			return w;
 	return NULL;
 }
 
-void targetwork_look(struct targets *targets)
+void work_queue_look(struct targets *targets)
 {
-	struct targetwork *all = targets->work;
+	struct work_queue *queue = targets->work;
 	struct work *w;
 
-	for (size_t i = 0; (w = work_nth(all, i)) != NULL; i++)
+	for (size_t i = 0; (w = work_nth(queue, i)) != NULL; i++)
 		if (w->next && !is_wanted(w))
 			atomic_store(&w->cancel, true);
-	kick(all);
+	kick(queue);
 }
 
-void targetwork_forget(struct target *target)
+void work_queue_forget(struct target *target)
 {
-	struct targetwork *all = target->targets->work;
+	struct work_queue *queue = target->targets->work;
 	struct work *w;
 
 	scan_resync_end(target, NULL);
-	for (size_t i = 0; all && (w = work_nth(all, i)) != NULL; i++) {
+	for (size_t i = 0; queue && (w = work_nth(queue, i)) != NULL; i++) {
 		if (w->target != target)
 			continue;
 		w->target = NULL;
 		atomic_store(&w->cancel, true);
 		if (!w->on_thread)
-			kick(all);
+			kick(queue);
 	}
 }
 
-int targetwork_new(struct targets *targets, struct targetwork **ret)
+int work_queue_new(struct targets *targets, struct work_queue **ret)
 {
-	struct targetwork *all = calloc(1, sizeof(*all));
+	struct work_queue *queue = calloc(1, sizeof(*queue));
 	int r;
 
-	if (!all)
+	if (!queue)
 		return -ENOMEM;
-	all->targets = targets;
-	TAILQ_INIT(&all->hanging);
-	TAILQ_INIT(&all->back);
-	all->turn = evtimer_new(targets->base, on_turn, all);
-	all->current = work_new(all);
-	r = all->turn && all->current ? readers_new(targets->base, &all->readers) : -ENOMEM;
+	queue->targets = targets;
+	TAILQ_INIT(&queue->hanging);
+	TAILQ_INIT(&queue->back);
+	queue->turn = evtimer_new(targets->base, on_turn, queue);
+	queue->current = work_new(queue);
+	r = queue->turn && queue->current ? readers_new(targets->base, &queue->readers) : -ENOMEM;
 	if (r < 0) {
-		(void)targetwork_free(all);
+		(void)work_queue_free(queue);
 		return r;
 	}
-	*ret = all;
+	*ret = queue;
 	return 0;
 }
 
-struct targetwork *targetwork_free(struct targetwork *all)
+struct work_queue *work_queue_free(struct work_queue *queue)
 {
 	struct readers *readers;
 	struct work *w, *next;
 
-	if (!all)
+	if (!queue)
 		return NULL;
-	for (size_t i = 0; (w = work_nth(all, i)) != NULL; i++)
+	for (size_t i = 0; (w = work_nth(queue, i)) != NULL; i++)
 		atomic_store(&w->cancel, true);
-	readers = all->readers;
-	all->readers = NULL;
+	readers = queue->readers;
+	queue->readers = NULL;
 	(void)readers_free(readers);
-	TAILQ_CONCAT(&all->back, &all->hanging, link);
-	if (all->current)
-		TAILQ_INSERT_TAIL(&all->back, all->current, link);
-	for (w = TAILQ_FIRST(&all->back); w; w = next) {
+	TAILQ_CONCAT(&queue->back, &queue->hanging, link);
+	if (queue->current)
+		TAILQ_INSERT_TAIL(&queue->back, queue->current, link);
+	for (w = TAILQ_FIRST(&queue->back); w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		/* Of one whose thread was left nothing is touched. */
 		if (!w->on_thread)
 			(void)work_free(w);
 	}
-	if (all->turn)
-		event_free(all->turn);
-	free(all);
+	if (queue->turn)
+		event_free(queue->turn);
+	free(queue);
 	return NULL;
 }

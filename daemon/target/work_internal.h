@@ -43,7 +43,7 @@ struct scan {
 struct work {
 	struct reader_job job; /* first */
 	TAILQ_ENTRY(work) link; /* while it is not the current one */
-	struct targetwork *all; /* back pointer */
+	struct work_queue *queue; /* back pointer */
 	void (*run)(struct work *w);
 	enum turn (*next)(struct work *w, uint64_t deadline); /* NULL: nothing is under way */
 	struct target *target; /* NULL: it went meanwhile */
