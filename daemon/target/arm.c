@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arming: who is meant, whether the requester may, and the beginning of a recording in the order that
- * leaves nothing out. Each way out says one sentence for the client and undoes what was begun. What may take long is between
- * targets_arm() and arming_finish(), see daemon/target/work.c; meanwhile the target is in no list.
+ * Arming: who is meant, whether the requester may, and the steps of a recording in the order that leaves nothing out. Each
+ * refusal is one sentence for the client, and undoes what was begun. What takes long happens between targets_arm() and
+ * arming_finish(), see daemon/target/work.c; until then the target is in no list.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +108,7 @@ static int authorize_process(struct target *target, const struct target_request 
 		if (req->maps_fd < 0)
 			return say(why, size, TARGET_E_NOT_PERMITTED,
 				   "a user proves the right to trace by passing an fd of /proc/PID/maps");
-		/* What it is shows on a thread: a process can hang whoever looks at its maps. */
+		/* Checked on a thread: a process can hang whoever looks at its maps. */
 		target->arming->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
 		if (target->arming->maps_fd < 0)
 			return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
@@ -149,7 +149,7 @@ static struct target *armed_already(const struct target *target)
 	return NULL;
 }
 
-/* Two at a time would both record it. A unit's name may stand for a cgroup that is not known yet: it has ino 0. */
+/* Two armings at a time would both record it. The cgroup of a unit may not be known yet: then its inode number is 0. */
 static bool being_armed(const struct target *target)
 {
 	const struct arming *arming;
@@ -179,7 +179,7 @@ static int charge_target(struct target *target, const struct target_request *req
 	return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
 }
 
-/* Those of registered programs have a limit of their own, until they are armed. */
+/* Targets that nobody armed have a limit of their own, that of producers. */
 static bool is_full(const struct targets *targets)
 {
 	return targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited + targets->n_armings >=
@@ -312,7 +312,7 @@ void arming_refuse(struct target *target, int answer, const char *why)
 		return;
 	arming->answer = answer;
 	(void)snprintf(arming->why, sizeof(arming->why), "%s", why);
-	/* Nothing is kept of it any more. */
+	/* Keeps no more records of it. */
 	target->state = TARGET_EXITED;
 	work_queue_look(target->targets);
 }
@@ -370,10 +370,10 @@ bool arming_proved(struct target *target, int r)
 	const int pid = (int)target->proc.pid;
 	char exe[PATH_MAX];
 
-	/* What it did since it was asked for is told first. */
+	/* First the records of what it has done since the request. */
 	if (r != 0)
 		sideband_events_drain(target->targets->sideband);
-	/* A process that ends is without memory, and so without program, before it is no more. */
+	/* A process that exits loses its memory, and so its program, before it disappears. */
 	if (r != 0 && (!proc_alive(&target->proc) || proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
 		arming_read_failed(target, PROC_E_GONE);
 	else if (r == PROC_E_MISMATCH)
@@ -467,7 +467,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->backend = armed->backend;
 	target->recording = take_ptr(armed->recording);
 	armed->backend = NULL;
-	/* Everything that was begun, and what it costs. */
+	/* All that was begun, and what it costs. */
 	TAILQ_FOREACH(member, &armed->members, link)
 		member->target = target;
 	TAILQ_CONCAT(&target->members, &armed->members, link);
@@ -506,7 +506,7 @@ void arming_finish(struct target *target)
 	void *arg = arming->arg;
 	struct target *implicit;
 
-	/* Whatever was read was of this process only if it is still there. */
+	/* What was read is of this process only if it still exists. */
 	if (target->proc.pid && !proc_alive(&target->proc)) {
 		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
 		return;
@@ -517,7 +517,7 @@ void arming_finish(struct target *target)
 	target->arming = NULL;
 	event_free(arming->limit);
 	free(arming);
-	/* One that its program made by registering, perhaps meanwhile, becomes this one. */
+	/* A target that the process has by registering, perhaps meanwhile, becomes this one. */
 	implicit = armed_already(target);
 	if (implicit) {
 		upgrade(implicit, target);

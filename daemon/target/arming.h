@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target on its way to be armed: checked, charged, in no list, not seen by anybody. It ends by exactly one answer, as a
- * target that records or refused. For daemon/target/arm.c and those that find out on the way that it cannot be.
+ * A target on its way to be armed: checked and charged, but in no list, so nobody sees it. It ends with one answer: it
+ * records, or it is refused. For daemon/target/arm.c and the steps that can find a reason to refuse.
  */
 #pragma once
 
@@ -15,20 +15,20 @@ struct event;
 struct arming {
 	TAILQ_ENTRY(arming) link;
 	struct target *target; /* owned */
-	struct event *limit;   /* the answer comes then at the latest */
+	struct event *limit;   /* the latest time of the answer */
 	targets_armed_fn fn; /* NULL: who asked has gone */
 	void *arg;
 	int maps_fd; /* what proves the requester's right, until it is looked at; -1: none is needed */
-	int answer; /* not 0: refused, and freed at the loop's next turn */
+	int answer; /* not 0: refused, freed at the loop's next turn */
 	char why[200];
 };
 
-/* Its recording cannot begin, or has ended already. The first reason counts. Safe anywhere: what is freed is freed later. */
+/* Refuses it. The first reason counts. Safe anywhere: the target is freed later. */
 void arming_refuse(struct target *target, int answer, const char *why);
-/* Answers and frees those that are refused. */
+/* Answers and frees the refused ones. */
 void armings_reap(struct targets *targets);
 
-/* Steps of daemon/target/work.c, in this order; the last one makes it a target, or refuses. */
+/* Called by the work on it, in this order; the last one makes it a target, or refuses. */
 bool arming_proved(struct target *target, int result);
 bool arming_found(struct target *target, int result, struct cgroup *cgroup);
 void arming_begin(struct target *target);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executable files that targets map, opened when the mapping is first seen and kept until
- * nobody's retained data needs them: a program that has exited or was upgraded still decodes.
- * Also the root directories of targets, shared alike, beneath which the decoder's debug files are looked for.
+ * The executable files that targets map. Each is opened when its mapping is first seen, and kept for as long as retained data
+ * needs it: a program that has exited or was upgraded still decodes. Also the root directories of targets, below which the
+ * decoder's debug files are searched.
  *
- * Refuses to look into the files, and opens none: tracerd-open does, with the rights of the process that maps it. What
- * is done here at once, while the mapping is still there, is to hold it by what /proc/PID/map_files says that it is, which
- * opens nothing; on a thread, as the process can hang whoever looks there. One file for each set of rights, whoever maps it: another user's is never taken.
+ * Never reads the files and opens none itself: tracerd-open does, with the rights of the process that maps it. While the mapping
+ * still exists, /proc/PID/map_files gives an O_PATH descriptor, which opens nothing; a thread gets it, because the process can
+ * hang whoever looks there. An image belongs to one set of rights: a user never gets what was opened for another.
  */
 #pragma once
 
@@ -32,14 +32,14 @@ struct image_key {
 };
 
 /*
- * `max`: files kept open at once. `openings`: NULL in tests, then none is opened. `settled` is called when one that was being
- * opened is open or is not; may be NULL. What had to be copied is charged to the user whose file it is.
+ * `max`: files kept open at once. `openings`: NULL in tests, then none is opened. `settled` is called when an
+ * opening has ended, either way; may be NULL. A copy is charged to the user whose file it is.
  */
 int images_new(struct event_base *base, struct closer *closer, size_t max, struct openings *openings, struct quota *quota,
 	       void (*settled)(void *arg), void *arg, struct images **ret) _must_check_;
 /* All images and roots must have been put back. */
 struct images *images_free(struct images *images);
-/* Threads that hang in a process whose mapping was looked at. */
+/* The number of threads that hang in a process. */
 size_t images_hanging(const struct images *images);
 size_t images_count(const struct images *images);
 /* Whether the links in map_files may be followed; unknown until tried. */
@@ -56,8 +56,8 @@ struct image_request {
 };
 
 /*
- * The image of a mapping; it is being opened when this is back. 0, -ENFILE (the limit), -ENOENT (no file), -ENOMEM. The
- * caller puts the reference back. One that could not be opened is tried again with a later mapping.
+ * The image of a mapping; the opening goes on after the call. 0, -ENFILE (the limit), -ENOENT (no file), -ENOMEM. The
+ * caller puts the reference back. A later mapping tries again what could not be opened.
  */
 int image_get(struct images *images, const struct image_request *request, struct image **ret) _must_check_;
 struct image *image_ref(struct image *image);
@@ -69,7 +69,7 @@ bool image_is_opening(const struct image *image);
 const char *image_missing(const struct image *image);
 const struct image_key *image_key(const struct image *image);
 
-/* Whether its code keeps frame pointers, once somebody has found out. */
+/* Whether its code keeps frame pointers, as the probe has found. */
 enum image_frames { IMAGE_FRAMES_UNKNOWN, IMAGE_FRAMES_KEPT, IMAGE_FRAMES_NOT_KEPT, IMAGE_FRAMES_NO_VERDICT };
 enum image_frames image_frames(const struct image *image);
 void image_set_frames(struct image *image, enum image_frames frames);

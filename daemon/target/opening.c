@@ -24,7 +24,7 @@
 #define STUCK_MAX 2	  /* workers of one user that hang */
 #define WAITING_MAX 4096  /* requests of all users */
 #define WAITING_UID_MAX 1536 /* of one user: more than the files that one target keeps open */
-#define DELIVER_MAX 64	  /* refusals told in one turn of the loop */
+#define DELIVER_MAX 64	  /* refusals delivered in one turn of the loop */
 
 struct opening {
 	TAILQ_ENTRY(opening) entry; /* of its worker, or of openings.refused */
@@ -178,11 +178,11 @@ static void send_next(struct worker *w)
 		fds[n++] = p->mapped_fd;
 	}
 	w->busy = true;
-	/* What cannot be sent is not answered: the deadline, or the end of the socket, deals with it. */
+	/* A failed send gets no answer; the deadline or the end of the socket ends the request. */
 	sent = io_send_fds(w->sock, &q, sizeof(q), fds, n, MSG_DONTWAIT);
 	if (sent < 0)
 		log_debug("opener of uid %u: %s", (unsigned int)w->cred->uid, strerror((int)-sent));
-	/* Who closes a file last may have to free all of it: not this one, from here on. */
+	/* The last to close a file may have to free all its blocks: the daemon lets go of it before the worker does. */
 	close_fdp(&p->root_fd);
 	close_fdp(&p->mapped_fd);
 }
@@ -231,7 +231,7 @@ static int worker_new(struct openings *o, struct cred *cred, struct worker **ret
 	return 0;
 }
 
-/* Room for one more, of this user and of all: one that has nothing to do goes. */
+/* Makes room for one more worker, within the limits of this user and of all: an idle one goes. */
 static bool make_room(struct openings *o, uid_t uid)
 {
 	struct worker *w, *idle = NULL, *own_idle = NULL;
@@ -296,7 +296,7 @@ static void enqueue(struct openings *o, struct cred *cred, struct opening *p)
 		send_next(w);
 }
 
-/* What waits behind one that is gone goes to another. */
+/* The queue of a worker that is gone goes to another. */
 static void move_queue(struct worker *w)
 {
 	struct opening *p;
@@ -306,7 +306,7 @@ static void move_queue(struct worker *w)
 		enqueue(w->openings, w->cred, queue_take(p));
 }
 
-/* The one that the worker has is not answered any more. */
+/* Refuses the request that the worker has. */
 static void give_up_current(struct worker *w, const char *why)
 {
 	if (w->busy)
@@ -336,7 +336,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	move_queue(w);
 }
 
-/* The worker has ended, or says what it must not. */
+/* The worker has ended, or broke the protocol. */
 static void worker_ended(struct worker *w)
 {
 	struct opening *p;
@@ -347,7 +347,7 @@ static void worker_ended(struct worker *w)
 		while ((p = TAILQ_FIRST(&w->queue)) != NULL)
 			refuse(queue_take(p), "tracerd may not open files with this user's rights (CAP_SETUID, CAP_SETGID)");
 	} else if (!w->stuck) {
-		w->stuck = true; /* so that nothing is given to it */
+		w->stuck = true; /* it gets no more requests */
 		w->openings->n_stuck++;
 		give_up_current(w, "the opener has ended");
 		move_queue(w);

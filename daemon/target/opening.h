@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of targets, opened by tracerd-open with the rights of the target's process (open/main.c says why). Here is the
- * daemon's side: one worker for each set of rights, a queue for each worker, a deadline for each request.
+ * Files of targets, opened by tracerd-open with the rights of the target's process (open/main.c says why). This is the
+ * daemon's side: one worker for each set of rights, with a queue and a deadline for each request.
  *
- * A file system that hangs costs its user's requests: the worker is killed and another takes what waits behind, but
- * a user whose workers hang in the kernel, where nothing can end them, gets no more of them until they are gone.
+ * A file system that hangs costs only its user: the worker is killed and another takes over its queue. A user whose workers
+ * hang in the kernel, where nothing can end them, gets no new ones until they are gone.
  *
- * Refuses to know why a file is wanted. Runs on the loop, never blocks.
+ * Does not know why a file is wanted. Runs on the loop and never blocks.
  */
 #pragma once
 
@@ -26,11 +26,11 @@ struct openings;
 #define OPENING_MAX_COPY (64ULL << 20)
 
 /*
- * Starts tracerd-open. Where it cannot be started every request is answered by "no" and why, and the status says it. To be
- * called before the daemon gives up what only the opener needs. `program`: NULL, but in tests.
+ * Starts tracerd-open. If that fails, every request gets "no" with the reason, and the status reports it. Call it before the
+ * daemon drops the capabilities that only the opener needs. `program`: NULL, but in tests.
  */
 int openings_new(struct event_base *base, const char *program, struct openings **ret) _must_check_;
-/* Nobody is called any more. */
+/* Calls nobody. */
 struct openings *openings_free(struct openings *o);
 DEFINE_CLEANUP(struct openings *, openings_free)
 
@@ -43,7 +43,7 @@ struct opening_request {
 };
 
 /*
- * Called once, on the loop, never before opening_start() is back. `fd` is the callee's, -1 where the file was not opened,
+ * Called once, on the loop, after opening_start() has returned. `fd` is the callee's, -1 where the file was not opened,
  * with the reason in answer->answer.why. No call on it can hang; see open/filesystem.h.
  */
 typedef void (*opening_fn)(void *arg, const struct opener_reply *answer, int fd);
@@ -51,8 +51,8 @@ typedef void (*opening_fn)(void *arg, const struct opener_reply *answer, int fd)
 /* 0, -ENOMEM, -EMFILE, -EBUSY (more requests than are kept). */
 int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn, void *arg, struct opening **ret)
 	_must_check_;
-/* It will not be called. After the call there is no such opening. */
+/* Its callback is not called. Frees the opening. */
 struct opening *opening_cancel(struct opening *opening);
 
-/* Adds "opener" to the status, and what is lacking to `lack`. */
+/* Adds "opener" to the status, and to `lack` if there is none. */
 void openings_status(const struct openings *o, struct json_object *status, struct json_object *lack);

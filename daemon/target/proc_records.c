@@ -178,7 +178,7 @@ static int read_namespaces(struct proc_records *p, int dirfd)
 
 		(void)snprintf(path, sizeof(path), "ns/%s", names[i]);
 		if (fstatat(dirfd, path, &st, 0) < 0)
-			return 0; /* not permitted, or it ended: nothing is told rather than half */
+			return 0; /* not permitted, or it ended: no record rather than half of one */
 		out->ns[i] = (struct perfabi_ns){.dev = st.st_dev, .ino = st.st_ino};
 	}
 	return emit(p, PERF_RECORD_NAMESPACES, 0, p->pid,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel would have told about a process had it been watched from its start: COMM and FORK
- * of each thread, NAMESPACES, MMAP2 of each executable mapping, made from /proc at one time
- * stamp. Owns the layout of made-up records; who gets them is the caller's.
+ * Records made from /proc: what the kernel would have reported of a process that was watched from its start. COMM and FORK of
+ * each thread, NAMESPACES, MMAP2 of each executable mapping, all with one time stamp. Does not know who gets them.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Targets and the event rings of their programs: a program that registers is a target from then on, made for it
- * where its user has none of it (backend_events); rings belong to every target that their process is a member of.
- * Keeps no pointer to a producer: who has what is looked up by process.
+ * Targets and producers, the processes that register event rings. A producer's process is a target from then on: where its user
+ * has none of it, one is made that records nothing else (back end "events"). Rings belong to every target that their process
+ * is a member of. Keeps no pointer to a producer: looks it up by process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ bool targets_record(const struct targets *targets)
 	return !TAILQ_EMPTY(&targets->armings);
 }
 
-/* ---- the target that a program has by itself */
+/* ---- targets that nobody armed */
 
 static bool is_of(const struct target *target, pid_t pid, uint64_t start_time)
 {
@@ -61,7 +61,7 @@ static void implicit_free(struct target **target)
 	(void)target_free(*target);
 }
 
-/* Only who the program belongs to owns it; if others may not look into it any more, neither may they here. */
+/* Its owner is the producer's user. Whom the kernel keeps from tracing the process, the target keeps out, too. */
 static int implicit_new(struct targets *targets, struct producer *producer)
 {
 	const struct target_request request = {.scope = TARGET_PROCESS, .uid = producer_uid(producer), .stacks = STACKS_FP};
@@ -98,7 +98,7 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	return 0;
 }
 
-/* A connection that was lost, or a stop and a start: the same target, with its triggers. */
+/* After a lost connection, or a stop and a start, it is the same target, with its triggers. */
 static bool implicit_revive(struct targets *targets, const struct producer *producer)
 {
 	struct member *member;
@@ -201,7 +201,7 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
 	struct target *left[1];
 
 	if (target_is_implicit(target) && has_living(targets, pid, start_time)) {
-		(void)snprintf(why, why_size, "it was not armed: it is here for as long as its program has registered");
+		(void)snprintf(why, why_size, "nobody armed it: it ends when its program unregisters");
 		return TARGET_E_BAD;
 	}
 	targets_disarm(targets, target);
@@ -219,7 +219,7 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
 
 /* ---- whose rings are whose */
 
-/* What its user may have; a process of a user's target that is somebody else's by now, or more, keeps its own. */
+/* A process of a user's target may have become somebody else's: its rings are not for this user. */
 static bool may_have(const struct target *target, const struct producer *producer)
 {
 	return target->owner_admin || target->admin_only || producer_is_open_to(producer, target->owner);
@@ -277,7 +277,7 @@ int target_events_json(struct target *target, struct json_object **ret)
 			continue;
 		}
 		if (producer_state(p) == PRODUCER_LIVE && strcmp(json_get_string(all, "state"), "live") != 0) {
-			/* What lives speaks for itself: what is left of earlier ones is not added. */
+			/* The numbers are those of the live one: what ended ones left is not added. */
 			all = one;
 			json_object_put(first);
 			continue;

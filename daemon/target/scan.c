@@ -78,7 +78,7 @@ static int read_entry(struct work *w, struct scan_entry *entry)
 			return r;
 		}
 	}
-	/* Events first, for the same reason as members join first. */
+	/* Events first, for the same reason that members join first. */
 	if (w->scan.follow)
 		r = sideband_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel, &entry->follow);
 	if (r == -ENOENT || r == -ESRCH)
@@ -86,7 +86,7 @@ static int read_entry(struct work *w, struct scan_entry *entry)
 	return r < 0 ? r : proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.records, on_read, w);
 }
 
-/* Of the program that runs there since it joined: had it executed another one meanwhile, the kernel would tell. */
+/* The program runs there since the member joined: had it executed another one, the kernel would have reported it. */
 static int prove(const struct work *w)
 {
 	struct proc proc = PROC_INIT;
@@ -142,7 +142,7 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 		struct scan_entry *entry = &w->scan.entries[w->scan.next_pid];
 		struct member *member = member_find(target, entry->pid);
 
-		/* Those that were there before pass already. */
+		/* The filter knows the others already. */
 		if (w->what == WORK_SCAN && member)
 			(void)target_member_changed(target, entry->pid);
 		if (!entry->follow || !member || member->follow)
@@ -273,7 +273,7 @@ static enum turn join_failed(struct work *w, int r)
 	if (w->what == WORK_ARM)
 		return arming_read_failed(w->target, r), TURN_END;
 	log_debug("%s: looking at its members: %s", w->target->name, r < 0 ? strerror(-r) : "it has ended");
-	/* Those that have joined are read in any case. */
+	/* Reads those that have joined in any case. */
 	return w->scan.n_entries > 0 ? read_entries(w) : TURN_END;
 }
 
@@ -357,7 +357,7 @@ enum turn scan_begin_resync(struct work *w)
 	struct target *target = w->target;
 	struct member *member;
 
-	/* As of when the loss was told: what has changed since is told by the kernel, at its own time. */
+	/* Dated back to the loss: for what has changed since, the kernel has records with their own time. */
 	w->scan.time_ns = target->lost_ns;
 	w->scan.records = PROC_RECORDS_THREADS | PROC_RECORDS_MAPS;
 	TAILQ_FOREACH(member, &target->members, link)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What side-band records mean for targets: they are kept in the histories of those that they are
- * about, files are opened as they are mapped, a fork into a unit adds a member, an exec may
- * end an authority, an exit ends a thread.
+ * What side-band records do to targets: each goes to the log of the targets that it is about; a mapping opens its file, a fork
+ * into a unit adds a member, an exec may end an authority, an exit ends a thread.
  */
 #include "daemon/target/target_internal.h"
 
@@ -76,7 +75,7 @@ uint64_t target_images_missing(const struct target *target)
 	return n;
 }
 
-/* Asks for the image of a mapping; it is opened behind our back. */
+/* Asks for the image of a mapping; it is opened later. */
 static int image_ask(struct target *target, pid_t pid, int dirfd, const struct perfabi_mmap2 *map)
 {
 	struct member *member = member_find(target, pid);
@@ -94,7 +93,7 @@ static int image_ask(struct target *target, pid_t pid, int dirfd, const struct p
 
 	if (!member)
 		return -ESRCH;
-	/* By its number another process may be found by now, with other rights. */
+	/* The pid may be another process's by now, with other rights. */
 	if (dirfd >= 0 && (proc_stat_read(dirfd, &stat) < 0 || stat.start_time != member->start_time))
 		request.proc_dirfd = dirfd = -1;
 	if (dirfd >= 0)
@@ -119,7 +118,7 @@ static void image_open(struct target *target, pid_t pid, const struct perfabi_mm
 	char path[32];
 	int dirfd, r;
 
-	/* No file behind it: vdso, anonymous. */
+	/* It maps no file: vDSO, anonymous. */
 	if (!map->ino || strnlen(map->filename, room) == room || has_file(target, map))
 		return;
 	if (target->n_images >= TARGET_IMAGES_MAX) {
@@ -164,7 +163,7 @@ static bool is_exec(const struct perf_event_header *h)
 	return h->type == PERF_RECORD_COMM && (h->misc & PERF_RECORD_MISC_COMM_EXEC);
 }
 
-/* Whether the record tells of a thread that the target's scope leaves out. */
+/* Whether the record is about a thread that is not in the target's scope. */
 static bool out_of_scope(const struct target *target, const struct perf_event_header *h)
 {
 	const struct perfabi_task *task = (const void *)h;
@@ -198,7 +197,7 @@ static void on_member_record(struct target *target, struct member *member, const
 	const struct perf_event_header *h = record->header;
 	const struct perfabi_task *task = (const void *)h;
 
-	/* What runs for others is of no concern to one that nobody armed. */
+	/* A target that nobody armed has no log. */
 	if (target->state != TARGET_ARMED || target_is_implicit(target) || record->time < member->from_ns ||
 	    out_of_scope(target, h))
 		return;
@@ -240,7 +239,7 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 			continue; /* the scan found it first */
 		if (member)
 			member_end(member, record->time); /* another process had the number */
-		/* It shares its parent's maps, as the record tells; nothing is to be read from /proc. */
+		/* It has its parent's maps, and the record says so: nothing is to be read from /proc. */
 		if (member_fork(parents[i], pid, record->time) == 0)
 			(void)target_member_changed(target, pid);
 	}

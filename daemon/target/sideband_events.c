@@ -39,7 +39,7 @@ struct source {
 	struct eventset set;
 	struct watch *watches; /* n_cpus */
 	uint64_t read_format;  /* PERFABI_FORMAT_LOST where the kernel counts (6.0) */
-	uint64_t lost;         /* as far as it was told */
+	uint64_t lost;         /* as far as it was reported */
 	bool was_full;         /* a ring of it, since its counters were begun to be read */
 	size_t n_counted;      /* counters that were read since; 0: none is being read */
 	uint64_t counting;     /* their sum */
@@ -174,7 +174,7 @@ static void dispatch(struct sideband_events *events, const struct perf_event_hea
 
 	switch (h->type) {
 	case PERF_RECORD_LOST:
-		/* Where the kernel counts they are told already. */
+		/* Where the kernel counts, report_lost() has reported them. */
 		if (h->size < sizeof(*lost) || events->counted)
 			return;
 		events->lost += lost->lost;
@@ -230,10 +230,10 @@ static size_t drain_ring(struct sideband_events *events, struct source *source, 
  * next one for long, and what a target mapped meanwhile would be missing, so its counters are asked
  * after a ring was found full. There may be tens of thousands: false if the time is over before all are read.
  */
-static bool tell_lost(struct sideband_events *events, struct source *source, uint64_t deadline)
+static bool report_lost(struct sideband_events *events, struct source *source, uint64_t deadline)
 {
-	struct perfabi_lost told = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(told)}};
-	struct sideband_record record = {.header = &told.header};
+	struct perfabi_lost record_lost = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(record_lost)}};
+	struct sideband_record record = {.header = &record_lost.header};
 	const size_t total = source->set.n_subjects * source->set.n_cpus;
 	uint64_t lost;
 
@@ -251,9 +251,9 @@ static bool tell_lost(struct sideband_events *events, struct source *source, uin
 	lost = source->counting;
 	if (lost <= source->lost)
 		return true;
-	told.lost = lost - source->lost;
+	record_lost.lost = lost - source->lost;
 	source->lost = lost;
-	events->lost += told.lost;
+	events->lost += record_lost.lost;
 	record.time = clock_raw_ns();
 	events->fn(events->arg, &record);
 	return true;
@@ -302,7 +302,7 @@ static bool drain_round(struct sideband_events *events, uint64_t deadline)
 	events->held = sideband_events_hold(events->buf, used, horizon);
 	/* From the front after each, as the callback may close any of them. */
 	while ((source = next_full(events)) != NULL)
-		if (!tell_lost(events, source, deadline))
+		if (!report_lost(events, source, deadline))
 			return true;
 	return used > 0;
 }
@@ -368,7 +368,7 @@ void sideband_events_drain(struct sideband_events *events)
 		more = drain_round(events, deadline);
 	while (more && !loop_is_over(deadline));
 	events->draining = false;
-	/* The kernel tells only once that there is something to read. */
+	/* The kernel wakes us only once for what is there to read. */
 	if (more)
 		(void)event_add(events->more, &now);
 	leave(events);
@@ -442,7 +442,7 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
 		watch_again(events);
 }
 
-/* Any thread: nothing is told yet. */
+/* Any thread: hands on no record yet. */
 static int source_open(const struct eventset_spec *spec, struct source **ret)
 {
 	struct eventset_spec counting = *spec;
@@ -554,7 +554,7 @@ int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_
 	spec.attr.disabled = 1;
 	spec.attr.inherit = tid == 0;
 	spec.attr.inherit_thread = tid == 0 && !children;
-	/* Namespaces are told to CAP_PERFMON only, and who has that hardly comes here. */
+	/* The kernel reports namespaces to CAP_PERFMON only, which rarely comes here. */
 	spec.attr.namespaces = 0;
 	spec.subjects = tids;
 	r = source_open(&spec, &source);

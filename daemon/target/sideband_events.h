@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where side-band records come from: dummy events that tell mmap, comm, fork, exec, exit and
- * namespaces, on each cpu for the whole machine, or, where that is not permitted, on the tasks of each
- * target. Forward rings, drained at once, handed on in the order of time.
+ * Where side-band records come from: dummy events for mmap, comm, fork, exec, exit and namespaces, on each CPU for the whole
+ * machine, or, where that is not permitted, on the tasks of each target. Drains their forward rings at once and hands the
+ * records on in the order of time.
  *
- * Refuses to know targets: all records go to one callback, which may stop what is being drained.
+ * Does not know targets: all records go to one callback, which may stop what is being drained.
  */
 #pragma once
 
@@ -24,11 +24,11 @@ struct sideband_follow;
 struct sideband_record {
 	const struct perf_event_header *header;
 	uint64_t time;
-	uint32_t pid; /* the process that it is about; of LOST 0 */
+	uint32_t pid; /* the process that it is about; 0 of LOST */
 };
 typedef void (*sideband_fn)(void *arg, const struct sideband_record *record);
 
-/* The attribute that all of them have, for the file's event table. */
+/* The attribute of all of them, for the file's event table. */
 void sideband_events_attr(struct perf_event_attr *ret);
 
 /* `closer` outlives it. */
@@ -43,8 +43,8 @@ bool sideband_events_running(const struct sideband_events *events);
 
 /*
  * The fallback for one process: `tid` 0 all threads and those that come, else that one.
- * `children`: also processes that it forks. On any thread, since a process may have thousands of threads: it records from
- * then on, and sideband_follow_begin() on the loop hands on what it has recorded. -ECANCELED as soon as *cancel is set.
+ * `children`: also processes that it forks. Any thread may call it, since a process may have thousands of threads. It records from
+ * then on; sideband_follow_begin(), on the loop, hands on what it has recorded. -ECANCELED as soon as *cancel is set.
  */
 int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel,
 			struct sideband_follow **ret) _must_check_;
@@ -55,7 +55,7 @@ size_t sideband_follow_fds(const struct sideband_follow *follow);
 size_t sideband_follow_bytes(const struct sideband_follow *follow);
 
 /*
- * Hands on everything that was written before the call. What comes meanwhile follows as far as LOOP_BUDGET_NS reaches, or at
+ * Hands on everything that was written before the call. What comes meanwhile follows within LOOP_BUDGET_NS, or at
  * the loop's next turn.
  */
 void sideband_events_drain(struct sideband_events *events);

@@ -168,7 +168,7 @@ static void note(struct compaction *c, const struct perf_event_header *h)
 	} else if (h->type == PERF_RECORD_MMAP2 && time < c->oldest) {
 		slot = table_find(&c->maps, map_key((const void *)h));
 		slot->key = map_key((const void *)h);
-		/* The newest wins. What was read from /proc comes later than what was told meanwhile. */
+		/* The newest wins. Records made from /proc come after those that the kernel wrote meanwhile. */
 		if (!slot->value || sideband_log_time((const void *)(uintptr_t)slot->value) <= time)
 			slot->value = (uint64_t)(uintptr_t)h;
 	}

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The history of one target: the side-band records (maps, comm, fork, exit, namespaces) that
- * explain its samples, kept in the order they came in, bounded. Chunks are only ever appended to, so
- * a frozen view reads them on another thread while the log goes on.
+ * The side-band log of one target: the records (mmap, comm, fork, exit, namespaces) that explain its samples, in the order they
+ * came, up to a limit. Chunks are only appended to, so a frozen view reads them on another thread while the log grows.
  *
- * Records are stored as the kernel lays them out, with SIDEBAND_LOG_ID as their event's id: the
- * events that brought them may be closed and opened again.
+ * Records keep the kernel's layout, with SIDEBAND_LOG_ID as their event's id: the events that brought them may be closed and
+ * opened again.
  *
- * Compaction forgets what no retained sample can need: threads and processes that ended before
- * the oldest data, mappings that were replaced before it.
+ * Compaction forgets what no retained sample can need: threads and processes that ended before the oldest data, and mappings
+ * that were replaced before it.
  */
 #pragma once
 

@@ -13,7 +13,7 @@
 #include "daemon/config.h"
 #include "daemon/target/target_internal.h"
 
-/* The program and the libraries that matter for waits come first in a history; more tell no more. */
+/* A log begins with the program and the libraries that matter for waits; the rest would add nothing. */
 #define FILES_MAX 8
 #define PROBE_SECONDS 20
 #define PROBE_CPU_SECONDS 10
@@ -50,7 +50,7 @@ static enum image_frames verdict(const struct target *target)
 	return sum;
 }
 
-/* Then all of them are looked at together, when they are open. */
+/* The decoder looks at all of them together, once they are open. */
 static bool files_are_opening(const struct target *target)
 {
 	for (size_t i = 0; i < target->n_images && i < FILES_MAX; i++)
@@ -100,7 +100,7 @@ static void probe_end(struct stackprobe *probe)
 	while (probe->n_images > 0) {
 		struct image *image = probe->images[--probe->n_images];
 
-		/* What was asked and not answered is not asked again. */
+		/* No second question about a file that got no answer. */
 		if (image_frames(image) == IMAGE_FRAMES_UNKNOWN)
 			image_set_frames(image, IMAGE_FRAMES_NO_VERDICT);
 		(void)image_put(image);
@@ -250,7 +250,7 @@ static void start(struct stackprobe *probe)
 {
 	int r = -1;
 
-	/* Whose files cannot be looked at goes without; the next user's may be. */
+	/* If one user's files cannot be looked at, the next user's may. */
 	while (!probe->decoder && r < 0) {
 		if (!probe->missing)
 			collect(probe);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks=auto: whether the code of a target keeps frame pointers, asked of tracerd-decode (the daemon
- * reads no ELF), one file once. A call chain by frame pointers through code without them
- * leaves frames out and nobody sees it, so one file without is enough for dwarf, and until all
- * files are known to keep them it is dwarf, too.
+ * For stacks=auto: whether the code of a target keeps frame pointers. tracerd-decode answers, one file once, since the daemon
+ * reads no ELF. A call chain by frame pointers leaves out frames of code without them, and nothing shows it. So one such file
+ * is enough for dwarf stacks, and stacks are dwarf until all files are known to keep them.
  *
- * One decoder at a time; targets that came meanwhile wait for its answer.
+ * One decoder at a time; targets that come meanwhile wait for it.
  */
 #pragma once
 
@@ -18,7 +17,7 @@ struct targets;
 int stackprobe_new(struct targets *targets, struct stackprobe **ret) _must_check_;
 struct stackprobe *stackprobe_free(struct stackprobe *probe);
 
-/* Images that were being opened are, or are not. */
+/* An opening of images has ended. */
 void stackprobe_images_settled(struct stackprobe *probe);
 
 /* Says to the back end of a target with stacks=auto, now or later, whether its code keeps frame pointers. */

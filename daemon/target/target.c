@@ -172,7 +172,7 @@ static void on_pidfd(evutil_socket_t fd, short what, void *arg)
 {
 	struct target *target = arg;
 
-	/* Its last records are in the rings already; they say when. */
+	/* Its last records are in the rings already. */
 	sideband_events_drain(target->targets->sideband);
 	target_exited(target, clock_raw_ns());
 }
@@ -227,8 +227,8 @@ void target_recheck(struct target *target)
 	    strict == target->uid)
 		return;
 	if (!proc_alive(&target->proc))
-		return; /* what was read may be of nobody, or of the next one with this number */
-	/* What was recorded until it was noticed may be of the stricter time. */
+		return; /* what was read may be of the next process with this pid */
+	/* What was recorded before this moment may already be of the stricter time. */
 	target->admin_only = true;
 	if (target->owner_admin)
 		target->uid = strict;
@@ -275,7 +275,7 @@ void *targets_machine(const struct targets *targets, const struct backend *backe
 	return NULL;
 }
 
-/* Events on tasks are one for each thread and cpu, and by far the most of it; the machine's are the daemon's. */
+/* Without the machine-wide events, which are the daemon's. Events on tasks are most of it: one for each thread and CPU. */
 static size_t fds_held(const struct target *target)
 {
 	const struct member *member;
@@ -317,7 +317,7 @@ static void tick_needed(struct targets *targets)
 	}
 }
 
-/* Ends nothing at once, but for reviews that only ask: no target leaves the list meanwhile. */
+/* Only asks for work: no target leaves the list meanwhile. */
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct targets *targets = arg;
@@ -335,7 +335,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	tick_needed(targets);
 }
 
-/* The kernel had no room for some records: what they may have told is read from /proc instead. */
+/* The kernel had no room for some records: what they may have said is read from /proc instead. */
 void targets_resync(struct targets *targets)
 {
 	uint64_t now = clock_raw_ns();
@@ -346,7 +346,7 @@ void targets_resync(struct targets *targets)
 	{
 		if (target->state != TARGET_ARMED || target_is_implicit(target))
 			continue;
-		/* The first of several losses: what it made unknown is told from then on. */
+		/* Of several losses the time of the first: what is read is valid from then on. */
 		if (!(target->work & WORK_RESYNC))
 			target->lost_ns = now;
 		target_work(target, WORK_RESYNC);
@@ -534,7 +534,7 @@ void targets_disarm(struct targets *targets, struct target *target)
 
 /* ---- asking */
 
-/* What a snapshot of it would have: samples of now; events of now; what is left. */
+/* What a snapshot of it would have: 2 present samples, 1 present events, 0 what is left. */
 static int value_of(const struct target *target)
 {
 	return target->state != TARGET_ARMED ? 0 : target_is_implicit(target) ? 1 : 2;

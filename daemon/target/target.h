@@ -2,7 +2,7 @@
 /*
  * The processes, threads and units that tracerd records: who they are (a pidfd and a start time,
  * never a bare pid), who armed them, what state they are in. Owns their life from arm to the end
- * of the grace time after exit; how they are recorded is the back end's (daemon/backend/capture.h).
+ * of the grace time after exit; how they are recorded is the back end's (daemon/backend/backend.h).
  *
  *             arm                     exec of a user's target, credentials changed
  *   (none) ─────────► ARMED ───────────────────────────────────────► SUSPENDED
@@ -10,8 +10,8 @@
  *                       └───────────► EXITED ◄────────────────────────────┘
  *   disarm, or exited_keep_s after the exit: gone (a freeze in flight keeps what it needs)
  *
- * One that nobody armed has EXITED when its program's registration has ended, and is ARMED again when that
- * program comes back.
+ * A target that nobody armed has EXITED when its producer's registration has ended, and is ARMED again when the producer
+ * comes back.
  *
  * All of it runs on the event loop's thread.
  */
@@ -87,11 +87,11 @@ struct targets *targets_free(struct targets *targets);
 
 /* What others attach to targets. */
 struct targets_callbacks {
-	/* A process joined it. May come while records are read: not to be answered by arming or disarming. */
+	/* A process has joined it. May come while records are read: must not arm or disarm. */
 	void (*changed)(void *arg, struct target *target);
-	/* It is forgotten behind the call. */
+	/* It is gone after the call. */
 	void (*gone)(void *arg, struct target *target);
-	/* Rings of some have been surveyed. */
+	/* A survey of rings is done. */
 	void (*surveyed)(void *arg);
 	void *arg;
 };
@@ -107,15 +107,15 @@ typedef void (*targets_armed_fn)(void *arg, int answer, struct target *target, c
 struct arming;
 int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
 		struct arming **ret, char *why, size_t why_size) _must_check_;
-/* Who asked has gone: `fn` is not called any more. */
+/* `fn` is not called: the requester has gone. */
 void targets_arm_cancel(struct arming *arming);
-/* The daemon stops: those that are under way are refused, and all later ones. True when they have their answers. */
+/* The daemon stops: refuses armings under way and all later ones. True when all have their answers. */
 bool targets_stop(struct targets *targets);
 /* Ends the recording and forgets the target: the pointer is invalid afterwards. */
 void targets_disarm(struct targets *targets, struct target *target);
 /*
- * The same for a client: what a program has registered stays, as a target that nobody armed; what is left of one that has
- * ended goes. 0; TARGET_E_BAD: nobody armed it.
+ * The same for a client. A producer stays, as a target that nobody armed; what an ended one left goes. 0; TARGET_E_BAD: nobody
+ * armed it.
  */
 int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size) _must_check_;
 
@@ -125,12 +125,12 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
  * them. Arming it turns it into one that records, with the same id.
  */
 void targets_set_producers(struct targets *targets, struct producers *producers);
-/* What struct producers_callbacks tells. */
+/* For struct producers_callbacks. */
 void targets_producer_changed(struct targets *targets, struct producer *producer);
 void targets_producer_gone(struct targets *targets, struct producer *producer);
 /* The target of that process and owner, one that records before one that does not; NULL. */
 struct target *targets_of_producer(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner);
-/* Nobody armed it. */
+/* Whether nobody armed it. */
 bool target_is_implicit(const struct target *target);
 
 /*
@@ -170,7 +170,7 @@ bool target_visible(const struct target *target, uid_t uid, bool admin);
 
 /*
  * What rings hold is counted on another thread: begins it for this target (NULL: for all that this user may see), unless that
- * was done a second ago. targets_surveying() says whether it goes on; struct targets_callbacks tells when some is done.
+ * was done a second ago. targets_surveying() says whether it goes on; the callback `surveyed` comes when one is done.
  */
 void targets_survey(struct targets *targets, struct target *target, uid_t uid, bool admin);
 bool targets_surveying(const struct targets *targets, const struct target *target, uid_t uid, bool admin);

@@ -55,10 +55,10 @@ struct resync_wait {
 	void (*done)(struct resync_wait *wait, const struct target *target, const struct sideband_log *log);
 };
 
-/* What daemon/target/work.c does for a target, the more urgent first. */
+/* What daemon/target/work.c does for a target, the most urgent first. */
 enum target_work {
-	WORK_RESYNC = 1 << 0, /* the kernel lost records: what is there is read again */
-	WORK_SCAN = 1 << 1,   /* of a unit: who is in it */
+	WORK_RESYNC = 1 << 0, /* the kernel lost records: /proc is read again */
+	WORK_SCAN = 1 << 1,   /* a unit: reads who is in it */
 	WORK_REARM = 1 << 2,  /* its back end would record in another way */
 	WORK_FORGET = 1 << 3, /* its side-band log is nearly full, or its list of processes */
 	WORK_ARM = 1 << 4,
@@ -98,11 +98,11 @@ struct target {
 	size_t n_images, images_room;
 	uint64_t images_missing;
 	uint64_t sideband_lost_at; /* the kernel's count when it was armed */
-	uint64_t lost_ns;         /* when a loss was told that is not made up for */
+	uint64_t lost_ns;         /* when a loss was reported that is not made up for yet */
 	/* work */
 	struct arming *arming; /* NULL: it is in the list */
 	unsigned int work;     /* that waits for its turn */
-	bool hanging;	       /* the process keeps a thread that reads it waiting, see daemon/base/readers.h */
+	bool hanging;	       /* a thread that reads the process hangs, see daemon/base/readers.h */
 	LIST_HEAD(, resync_wait) waiting;
 	/* life */
 	struct event *exit_event; /* on the pidfd */
@@ -151,28 +151,28 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 struct target *target_free(struct target *target);
 /* Makes its events: the exit, the end of the grace time. 0, -ENOMEM. */
 int target_watch(struct target *target) _must_check_;
-/* Takes over one that records. */
+/* Puts one that records into the list. */
 void targets_add(struct targets *targets, struct target *target);
 void target_set_state(struct target *target, enum target_state state);
 void target_emit(struct target *target, const char *state);
-/* Replaces the lists; text is formatted. */
+/* Add a note; printf-like. */
 void target_warn(struct target *target, const char *fmt, ...) _printf_(2, 3);
 void target_say_why(struct target *target, const char *fmt, ...) _printf_(2, 3);
 void target_clear_notes(struct target *target);
-/* Ends the recording because of what the target did; what is recorded stays. */
+/* Ends the recording; what is recorded stays. */
 void target_suspend(struct target *target, uint64_t at_ns, const char *why);
 void target_exited(struct target *target, uint64_t at_ns);
 /* Reads name, executable and credentials again. */
 void target_refresh(struct target *target);
 /* Suspends a user's target whose credentials have become stricter. */
 void target_recheck(struct target *target);
-/* Side-band records were lost: of all that record, what is there is read again. */
+/* Side-band records were lost: reads /proc again for all targets that record. */
 void targets_resync(struct targets *targets);
 /* What the back end's open() has made. */
 void *targets_machine(const struct targets *targets, const struct backend *backend);
 /* A survey that a back end began has ended. */
 void targets_surveyed(struct targets *targets);
-/* Brings the charge for fds to what the target has and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
+/* Charges the owner for the descriptors that the target has, and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
 int target_charge_fds(struct target *target, size_t more) _must_check_;
 
 /* ---- json.c */
@@ -194,7 +194,7 @@ size_t members_of(const struct targets *targets, pid_t pid, struct member **ret,
 int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
 /* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
 int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
-/* What rights it has on files now; what was known stays where that cannot be read. */
+/* Reads its rights on files; keeps the old ones where that fails. */
 void member_read_cred(struct member *member, int proc_dirfd);
 /* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
 bool cred_is_of(const struct cred *cred, uid_t uid);
@@ -203,7 +203,7 @@ struct member *member_free(struct member *member);
 void members_end(struct target *target, uint64_t at_ns);
 /* Forgets those that ended before the oldest data. */
 void members_prune(struct target *target, uint64_t oldest_ns);
-/* Says to the back end that a process has joined or left the target. */
+/* Reports to the back end that a process has joined or left the target. */
 int target_member_changed(struct target *target, pid_t pid);
 /* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
 bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
@@ -213,18 +213,18 @@ int proc_dir_open(pid_t pid);
 
 /* ---- work.c */
 int work_queue_new(struct targets *targets, struct work_queue **ret) _must_check_;
-/* What is under way is dropped; the targets it is for must still be there. */
+/* Drops what is under way; its targets must still exist. */
 struct work_queue *work_queue_free(struct work_queue *work);
-/* Does it soon. */
+/* Queues work; on the loop's next turn at the earliest. */
 void target_work(struct target *target, unsigned int what);
-/* Whether it waits or is under way. */
+/* Whether it is queued or under way. */
 bool target_has_work(const struct target *target, enum target_work what);
-/* Threads that hang in processes; whether there is one for another of this target's user. */
+/* The number of threads that hang in processes; whether this target's user may have one more. */
 size_t work_queue_hanging(const struct targets *targets);
 bool work_queue_may(const struct target *target);
-/* The target goes. */
+/* Drops the work on a target that goes. */
 void work_queue_forget(struct target *target);
-/* There is something to arm, or an arming was refused. */
+/* Has the queue looked at: there is something to arm, or an arming was refused. */
 void work_queue_look(struct targets *targets);
 
 /* ---- producers.c */
@@ -238,8 +238,8 @@ struct producer *target_next_producer(const struct target *target, const struct 
 /* ---- sideband.c */
 /* The callback of struct sideband_events. */
 void sideband_on_record(void *arg, const struct sideband_record *record);
-/* Keeps one that was read from /proc, and the file that it maps. */
+/* Logs one record and opens the file that it maps. */
 void sideband_keep(struct target *target, const struct perf_event_header *record);
 void sideband_free_images(struct target *target);
-/* Executable mappings of it whose file is not to be had. */
+/* The number of executable mappings whose file is missing. */
 uint64_t target_images_missing(const struct target *target);

@@ -28,7 +28,7 @@
 #include "daemon/target/arming.h"
 #include "daemon/target/work_internal.h"
 
-/* Events are not opened while more than this wait to be closed: nobody gets both. */
+/* Opens no events while more than this wait to be closed: arming and disarming in turn must not use up descriptors. */
 #define CLOSING_FDS_MAX 4096
 #define CLOSING_RETRY_US 10000
 
@@ -55,7 +55,7 @@ void work_kick(struct work *w)
 	kick(w->queue);
 }
 
-/* ---- what was made and is nobody's */
+/* ---- life of a piece of work */
 
 static void work_run(struct reader_job *job);
 static void work_done(struct reader_job *job);
@@ -219,7 +219,7 @@ static enum turn begin(struct work *w)
 	return TURN_END;
 }
 
-/* What a process that hangs keeps from being done waits for it, and nothing else does. */
+/* Only the work on a process that hangs waits for it. */
 static bool is_ready(const struct work_queue *queue, const struct target *target)
 {
 	return !target->hanging && readers_may(queue->readers, read_uid(target));
@@ -281,7 +281,7 @@ static bool pick(struct work_queue *queue)
 	return true;
 }
 
-/* Only what records is worth it. */
+/* Only for targets that record, or are going to. */
 static bool is_wanted(const struct work *w)
 {
 	if (!w->target)
@@ -297,7 +297,7 @@ static void end(struct work *w)
 	reset(w);
 }
 
-/* Work that hung goes on when nothing else is under way, and would not wait for other work that hangs. */
+/* Work that hung goes on when nothing else is under way, unless it would wait for other work that hangs. */
 static bool take_back(struct work_queue *queue)
 {
 	struct work *w;
@@ -319,7 +319,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	struct work *w;
 	enum turn turn;
 
-	/* Also while the thread is at work: whoever is refused does not wait for it. */
+	/* Also while the thread works: a refusal does not wait for it. */
 	armings_reap(queue->targets);
 	while (!(w = queue->current)->on_thread) {
 		if (w->next && !is_wanted(w))
@@ -397,7 +397,7 @@ bool target_has_work(const struct target *target, enum target_work what)
 {
 	const struct work_queue *queue = target->targets->work;
 
-	/* What hangs is not worth waiting for. */
+	/* Nobody waits for what hangs. */
 	if (target->hanging)
 		return false;
 	return (target->work & (unsigned int)what) || (queue && queue->current->target == target && queue->current->what == what);
