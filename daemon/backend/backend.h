@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A back end is one way to record targets, as a table of functions. Targets, snapshots and the status know it by this table
- * only. What it keeps hangs on opaque pointers: of the machine on what open() returns, of a target on target->recording, of
- * a frozen target on frozen->recording.
+ * A back end is one way to record targets: a table of functions. Targets, snapshots and the status know it by this table only.
+ * What it keeps hangs on opaque pointers: its state of the machine on what open() returns, a target's on target->recording, a
+ * frozen target's on frozen->recording.
  *
- * An entry that is NULL has nothing to do or to say. All run on the loop, but for a job's run(), import() and copy().
+ * An entry that is NULL has nothing to do or to say. All run on the loop except a job's run(), import() and copy().
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct targets;
 struct backend_stats {
 	const char *method;
 	uint64_t lookback_ns, samples, switches; /* in the rings now */
-	uint64_t ring_bytes;                     /* of its own, and its share of none that are shared */
+	uint64_t ring_bytes;                     /* of its own rings */
 	uint64_t lost;
 };
 

@@ -18,7 +18,7 @@
 #include "daemon/base/clock.h"
 
 #define BLOCK_BYTES (64u << 10)
-#define RESYNC_SECONDS 5 /* a target that cannot be read is not waited for any longer */
+#define RESYNC_SECONDS 5 /* the longest wait for a target that cannot be read */
 
 /* ---- freezing */
 
@@ -102,7 +102,7 @@ static int freeze_producers(const struct target *target, struct frozen *frozen)
 	return 0;
 }
 
-/* ---- what was lost and is being read again */
+/* ---- waiting for lost records */
 
 static void resync_end(struct frozen *frozen)
 {
@@ -154,8 +154,8 @@ static void on_resync_limit(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * The moment has passed and does not move: records carry the time when the loss was told, which is before it, and what the
- * kernel has told since is in the history with its own time. That something was lost is told in any case.
+ * The moment of the freeze does not move: the records that are read again carry the time of the loss, which is before it, and
+ * later ones of the kernel are in the log with their own time. The snapshot reports the loss in any case.
  */
 static int await_resync(struct target *target, struct frozen *frozen)
 {
@@ -375,12 +375,12 @@ int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t
 	struct file_request own = *file;
 	struct opening_request request = {.file = &own, .mapped_fd = -1, .max_copy = max_copy};
 
-	/* What a stepped program started is no member of the target; most likely it looks at the same files. */
+	/* A process that a stepped program started is no member of the target; most likely it sees the same files. */
 	if (!member && frozen->backend->import)
 		member = frozen_member(frozen, frozen->pid);
 	if (!member || !member->root || !member->cred || !frozen->openings)
 		return -ESRCH;
-	/* A user's snapshot has what that user could read, whatever the process has become. */
+	/* A user's snapshot has what that user could read, whatever the process is now. */
 	if (!frozen->admin_only && !cred_is_of(member->cred, frozen->uid))
 		return -EACCES;
 	own.nspid = member->pid == file->pid ? member->nspid : -1;
@@ -515,7 +515,7 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 
 /* ---- event rings */
 
-/* Named by the process; one that registered twice in its life has a number behind it. */
+/* By the process; a number is appended where one process has registered twice. */
 static void name_producer(const struct frozen *frozen, size_t index, char *buf, size_t size)
 {
 	const struct producer *p = frozen->producers[index].producer;

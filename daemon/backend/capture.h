@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seam between targets, their back ends and the snapshot pipeline: a frozen recording is a
- * target's identity, history, images and references on its rings at one moment. The target goes
- * on recording (the sampling back end needs no pause).
+ * Freezing a target. A frozen recording is what a snapshot needs of one moment: the target's identity, its side-band log, its
+ * images, and references to its rings. The target goes on recording.
  *
  *   loop    target_freeze() ─► frozen
- *   copier  frozen_copy(): rings -> private memory -> records that may be seen -> the writer
+ *   copier  frozen_copy(): rings ─► private memory ─► records that the reader may see ─► the writer
  *   loop    frozen_meta(), frozen_image_fd(), frozen_open() while the decoder asks
  *   loop    frozen_resume() once the copy is done or given up, frozen_free() at the very end
  *
- * What somebody else has recorded (back end "step") is awaited in front of the copy: frozen_waits().
+ * A recording that somebody else has made (back end "step") must come before the copy: frozen_waits().
  *
- * The copies are the only functions here that run on another thread; between target_freeze()
- * and its return the loop must not touch the same frozen recording.
+ * Only the copies run on another thread; meanwhile the loop must not touch the same frozen recording.
  */
 #pragma once
 
@@ -29,7 +27,7 @@ struct json_object;
 struct perfdata_writer;
 struct target;
 
-/* What a copy wrote and what it had to leave out; all counts are of records. */
+/* What a copy wrote and what it left out; all counts are of records. */
 struct frozen_stats {
 	uint64_t samples;    /* of the clock */
 	uint64_t switches;   /* "sched" events of all kinds, or SWITCH records */
@@ -56,42 +54,42 @@ struct frozen_stats {
 };
 
 /*
- * Takes references on everything a snapshot needs. `admin`: the one who asks may see kernel
- * addresses and foreign names. 0 or -errno. Owned by the caller; frozen_free() ends it.
+ * Takes references to everything that a snapshot needs. `admin`: the requester may see kernel addresses and names of other
+ * users. 0 or -errno. The caller frees it.
  */
 int target_freeze(struct target *target, bool admin, struct frozen **ret) _must_check_;
 
-/* On the loop: whether the copy would be too early. `fn` is called once, when it is not any more. */
+/* On the loop: whether it is too early to copy. `fn` is called once, when it no longer is. */
 bool frozen_waits(const struct frozen *frozen);
 void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
 
 /*
- * Copier thread: perf.data of somebody else's recording, with what belongs to it, into the bundle's directory. 0;
- * CAPTURE_E_OWN: there is none to be had, so frozen_copy() writes one; CAPTURE_E_NONE: the same, and one is missing
+ * Copier thread: writes the perf.data that somebody else has recorded, and its files, into the bundle's directory. 0;
+ * CAPTURE_E_OWN: the back end imports none, so frozen_copy() writes one; CAPTURE_E_NONE: the same, because it did not come
  * (frozen_missing()); -errno.
  */
 enum { CAPTURE_E_OWN = 1, CAPTURE_E_NONE };
 int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
 	_must_check_;
-/* What frozen_copy() then leaves out: an error of the protocol and a sentence; NULL: nothing. */
+/* Why the recording is missing: an error of the protocol and a sentence; NULL: it is not. */
 const char *frozen_missing(const struct frozen *frozen, const char **ret_why);
 /* Whether there are event rings. */
 bool frozen_has_producers(const struct frozen *frozen);
 
 /*
- * Copier thread: adds the events to `writer`, then writes history, samples and switches of this
- * target, and nothing that belongs to others. 0 or -errno (of the writer, or memory).
+ * Copier thread: adds the events to `writer`, then writes the side-band log, samples and switches of this target, and nothing
+ * that belongs to others. 0 or -errno (of the writer, or memory).
  */
 int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *ret) _must_check_;
 
 /*
- * Copier thread: writes the event rings of the target's programs into files of the bundle's directory (BUNDLE_RINGS), at
- * most `max_bytes` together. Before the other copy: they go on being written. *ret_cut: some are missing. 0 or
+ * Copier thread: writes the event rings of the target's producers into files of the bundle's directory (BUNDLE_RINGS), at
+ * most `max_bytes` together. Comes before the other copy, because programs go on writing. *ret_cut: some are missing. 0 or
  * -errno.
  */
 int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
 	_must_check_;
-/* On the loop, once it is on disk: what programs that had ended left is not kept for another one. */
+/* On the loop, once the bundle is on disk: drops what ended producers left. */
 void frozen_published(struct frozen *frozen);
 
 /* Gives the rings back. Idempotent. */
@@ -100,8 +98,8 @@ struct frozen *frozen_free(struct frozen *frozen);
 DEFINE_CLEANUP(struct frozen *, frozen_free)
 
 /*
- * Who may have the snapshot: the strictest credentials that the target had while it was recorded.
- * `frozen_admin_only`: at some moment nobody but an admin could have traced it.
+ * Who may have the snapshot: the strictest credentials that the target had while it was recorded. frozen_admin_only(): at some
+ * moment only an admin could have traced it.
  */
 uid_t frozen_uid(const struct frozen *frozen);
 bool frozen_admin_only(const struct frozen *frozen);
@@ -120,9 +118,9 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino);
 /*
  * Opens what a decoder needs in the world of the process `file->pid` of the target (0: its first one), with that process's
- * rights and beneath its root; see daemon/target/opening.h for what `fn` gets. What the process is called in its own pid namespace
- * (perf maps are named by it) is filled in here. 0, -ESRCH (no such process of the target, or nothing is known of it),
- * -EACCES (it had other rights than whose snapshot it is), -EBUSY, -ENOMEM, -EMFILE.
+ * rights and beneath its root; see daemon/target/opening.h for what `fn` gets. What the process is called in its own pid
+ * namespace (perf maps are named by it) is filled in here. 0, -ESRCH (no such process of the target, or nothing is known of
+ * it), -EACCES (it had other rights than whose snapshot it is), -EBUSY, -ENOMEM, -EMFILE.
  */
 int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t max_copy, opening_fn fn, void *arg,
 		struct opening **ret) _must_check_;

@@ -62,15 +62,15 @@ struct frozen {
 	unsigned int hz;    /* of its clock; 0: it has none */
 	const char *missing; /* why there is no recording: an error of the protocol, and a sentence; NULL: there is one */
 	char missing_why[200];
-	/* what the kernel has lost of the history is being read again */
+	/* lost side-band records that are being read again */
 	struct frozen_resync {
 		struct resync_wait wait; /* in the target's list while it waits */
 		bool waits;
 		struct event *limit;
 	} resync;
-	void (*ready)(void *arg); /* when it waits for nothing any more */
+	void (*ready)(void *arg); /* called when it waits for nothing any more */
 	void *ready_arg;
-	/* programs that have registered event rings */
+	/* producers of event rings */
 	struct frozen_producer {
 		struct producer *producer; /* referenced */
 		char file[64];		   /* in the bundle; "": not copied */
@@ -85,5 +85,5 @@ bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);
 /* Since when the target is recorded: rings may be older than it. */
 uint64_t frozen_recorded_from(const struct frozen *frozen);
-/* Something that it waited for has come, or will not come. */
+/* For what it waited for: it has come, or will not come. */
 void frozen_go_on(struct frozen *frozen);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's series of clock brackets (design 4.4): one bracket when recording starts, one each second while somebody
- * wants them (while a target is armed), one at each freeze. With nothing armed there is no timer. The timer costs
- * one wake-up a second for the whole host, however many targets are armed: less often, and the
- * error of RAW to MONOTONIC would grow with what NTP changes in between.
+ * The daemon's series of clock brackets (design 4.4): one when recording starts, one each second while a target is armed, one
+ * at each freeze. With nothing armed there is no timer. Armed targets share the timer, one wake-up a second; with fewer
+ * brackets the error from RAW to MONOTONIC would grow with NTP's corrections in between.
  */
 #pragma once
 

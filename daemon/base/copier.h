@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one copier thread: copying rings, file work that may block (fsync, opening files for the decoder,
- * removing trees). Its only interface is a queue of jobs and an eventfd that brings them back to the loop.
+ * A thread for work that may block: copying rings, fsync, removing trees. Its only interface is a queue of jobs and an eventfd
+ * that brings them back to the loop.
  *
- * A job is a struct the owner embeds. run() is called on the thread, done() on the loop after it;
- * between submit and done() the job's memory must stay, whatever happens to its operation. run() must watch
- * a flag of its own for cancellation; a job that hangs keeps later ones waiting, and copier_stuck_ns() tells.
+ * The owner embeds a job. run() is called on the thread, then done() on the loop; from submit to done() the job's memory must
+ * stay. run() watches a flag of its own to be cancelled. A job that hangs keeps later ones waiting, see copier_stuck_ns().
  */
 #pragma once
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "One daemon only", by a lock on a file. It belongs to the process, and ends when that ends, whoever has copies of its
- * descriptors: a child that was stopped between vfork and exec does not hold it. flock() and locks of an open file
- * description would live on in that child.
+ * "One daemon only", by a lock on a file. The lock belongs to the process and ends with it, even if others have copies of the
+ * descriptor, e.g. a child that was stopped between vfork and exec. flock() and open file description locks would live on in
+ * that child.
  *
- * So the same process can take it twice, and loses it when it closes any descriptor of the file: the names are for locks
- * only, and each is taken once.
+ * The price: the same process can take it twice, and loses it when it closes any descriptor of the file. So the files are for
+ * locks only, and each is taken once.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a descriptor that a stranger passed is a memfd: memory that nobody can make us wait for, and whose seals
- * are then for the caller to judge. Owns no descriptor and reads nothing.
+ * Checks that a descriptor from a stranger is a memfd: memory for which nobody can make us wait. The caller judges the seals.
+ * Owns no descriptor and reads no content.
  */
 #pragma once
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads of /proc and openings of events of other processes, on threads: a process can keep whoever looks at its memory
- * map waiting for as long as it likes (its own lock is held, over a page of a file system that does not answer). One thread
- * does all jobs in turn. If one is not back within READERS_PATIENCE_S, its thread is left to it and another goes on with
- * the rest; when it comes back it was only slow, and its owner may go on with it.
+ * Threads that read /proc and open events of other processes. A process can make whoever reads its memory map wait for as long
+ * as it likes: it holds its own lock over a page of a file system that does not answer. One thread does all jobs in turn. If a
+ * job takes longer than READERS_PATIENCE_S, it keeps its thread and another thread goes on with the rest. When it comes back
+ * after all, its owner may go on with it.
  *
- * So that nobody has all threads, a user's processes may keep READERS_HANGING_UID of them, all users' READERS_HANGING: more
- * jobs of theirs wait.
+ * So that no user holds all threads, the processes of a user may keep READERS_HANGING_UID of them, those of all users
+ * READERS_HANGING; further jobs of theirs wait.
  */
 #pragma once
 

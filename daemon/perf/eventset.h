@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One perf event opened on each cpu for one subject (the whole machine, a cgroup) or for many
- * (threads), with one ring a cpu that all of them write to. Owns the fds and the rings; refuses to
- * know what the records mean.
+ * One perf event, opened on each CPU for the whole machine, for a cgroup or for many threads, with one ring on each CPU that
+ * all of them write to. Owns the descriptors and the rings, and does not know what the records mean.
  */
 #pragma once
 
@@ -45,7 +44,7 @@ struct eventset_spec {
 /* All or nothing: 0, -ESRCH if no subject is left, -ECANCELED, or what perf_event_open() or mmap() said. Any thread. */
 int eventset_open(const struct eventset_spec *spec, struct eventset *ret) _must_check_;
 void eventset_close(struct eventset *set);
-/* Closes at most EVENTSETS_TOGETHER sets in this order, on the closer's thread unless they are small. They are empty afterwards. */
+/* Closes at most EVENTSETS_TOGETHER sets in this order, small ones at once, else on the closer's thread. Empties them. */
 void eventset_close_all(struct eventset *sets, size_t n, struct closer *closer);
 
 /* An ioctl without argument (PERF_EVENT_IOC_ENABLE...) on all, or on those of the cpu at `index`. */

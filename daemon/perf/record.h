@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One perf record in private memory: where its fields are, by the attribute of its event, and the
- * masking of what a reader may not see. Every length is checked against the record's own size
- * before it is followed; nothing is read past it.
+ * One perf record in private memory: where its fields are, by the attribute of its event, and how to mask what a reader may not
+ * see. Checks each length against the record's own size before it follows it; reads nothing past the record.
  *
- * Refuses to know rings and targets.
+ * Does not know rings or targets.
  */
 #pragma once
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of one perf event's ring. Two kinds: overwrite rings (mapped read-only, written
- * backwards, newest record first), which are copied while the kernel goes on writing, and forward
- * rings, which are drained.
+ * The memory of one perf event's ring. Overwrite rings are mapped read-only and written backwards, newest record first; they
+ * are copied while the kernel goes on writing. Forward rings are drained.
  *
- * The two-head method: head before, copy, head after. What the kernel wrote in between has run over
- * the oldest bytes, and a record in flight over 64 KiB more at most; everything younger than that
- * is whole. So nothing is paused. (A pause would not even help: it does not wait for a writer
- * on another cpu.)
+ * The two-head method: read the head, copy, read the head again. What the kernel wrote in between ran over the oldest bytes,
+ * and a record in flight over at most 64 KiB more; everything younger is whole. So nothing is paused. A pause would not help,
+ * because it does not wait for a writer on another CPU.
  *
- * Threat: only the kernel writes here, but a copy may be torn; records are checked one by one.
+ * Threat: only the kernel writes here, but a copy may be torn, so each record is checked.
  */
 #pragma once
 

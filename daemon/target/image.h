@@ -4,9 +4,9 @@
  * needs it: a program that has exited or was upgraded still decodes. Also the root directories of targets, below which the
  * decoder's debug files are searched.
  *
- * Never reads the files and opens none itself: tracerd-open does, with the rights of the process that maps it. While the mapping
- * still exists, /proc/PID/map_files gives an O_PATH descriptor, which opens nothing; a thread gets it, because the process can
- * hang whoever looks there. An image belongs to one set of rights: a user never gets what was opened for another.
+ * Never reads the files and opens none itself: tracerd-open does, with the rights of the process that maps it. While the
+ * mapping still exists, /proc/PID/map_files gives an O_PATH descriptor, which opens nothing; a thread gets it, because the
+ * process can hang whoever looks there. An image belongs to one set of rights: a user never gets what was opened for another.
  */
 #pragma once
 

@@ -83,7 +83,9 @@ static int read_entry(struct work *w, struct scan_entry *entry)
 		r = sideband_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel, &entry->follow);
 	if (r == -ENOENT || r == -ESRCH)
 		return PROC_E_GONE;
-	return r < 0 ? r : proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.records, on_read, w);
+	if (r < 0)
+		return r;
+	return proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.records, on_read, w);
 }
 
 /* The program runs there since the member joined: had it executed another one, the kernel would have reported it. */

@@ -42,9 +42,9 @@ void sideband_events_stop(struct sideband_events *events);
 bool sideband_events_running(const struct sideband_events *events);
 
 /*
- * The fallback for one process: `tid` 0 all threads and those that come, else that one.
- * `children`: also processes that it forks. Any thread may call it, since a process may have thousands of threads. It records from
- * then on; sideband_follow_begin(), on the loop, hands on what it has recorded. -ECANCELED as soon as *cancel is set.
+ * The fallback for one process: `tid` 0 all threads and those that come, else that one. `children`: also processes that it
+ * forks. Any thread may call it, since a process may have thousands of threads. It records from then on;
+ * sideband_follow_begin(), on the loop, hands on what it has recorded. -ECANCELED as soon as *cancel is set.
  */
 int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel,
 			struct sideband_follow **ret) _must_check_;

@@ -56,7 +56,8 @@ int sideband_log_view_join(struct sideband_log_view *view, struct sideband_log_v
  * `oldest_ns`; the log's own takes that instead, with what it got since. 0 or -ENOMEM (nothing changed).
  */
 int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_ns, struct sideband_log *ret) _must_check_;
-int sideband_log_replace(struct sideband_log *log, const struct sideband_log_view *view, struct sideband_log *compact) _must_check_;
+int sideband_log_replace(struct sideband_log *log, const struct sideband_log_view *view, struct sideband_log *compact)
+	_must_check_;
 void sideband_log_view_fini(struct sideband_log_view *view);
 /* The n-th block of whole records, or NULL past the last. Any thread. */
 const void *sideband_log_view_block(const struct sideband_log_view *view, size_t n, size_t *ret_len);

@@ -120,9 +120,9 @@ void targets_disarm(struct targets *targets, struct target *target);
 int targets_release(struct targets *targets, struct target *target, char *why, size_t why_size) _must_check_;
 
 /*
- * Programs that register event rings (daemon/producer/producer.h): each is a target from then on. Its user's target of the process
- * has the rings; where there is none, one is made that records nothing else (back end "events"), and goes with
- * them. Arming it turns it into one that records, with the same id.
+ * Programs that register event rings (daemon/producer/producer.h): each is a target from then on. Its user's target of the
+ * process has the rings; where there is none, one is made that records nothing else (back end "events"), and goes with them.
+ * Arming it turns it into one that records, with the same id.
  */
 void targets_set_producers(struct targets *targets, struct producers *producers);
 /* For struct producers_callbacks. */

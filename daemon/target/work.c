@@ -400,7 +400,8 @@ bool target_has_work(const struct target *target, enum target_work what)
 	/* Nobody waits for what hangs. */
 	if (target->hanging)
 		return false;
-	return (target->work & (unsigned int)what) || (queue && queue->current->target == target && queue->current->what == what);
+	return (target->work & (unsigned int)what) ||
+	       (queue && queue->current->target == target && queue->current->what == what);
 }
 
 size_t work_queue_hanging(const struct targets *targets)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One piece of work on a target, for daemon/target/work.c, which decides whose turn it is, and daemon/target/scan.c, whose steps read
- * processes. What the thread touches is the work's own: the target may go at any time.
+ * One piece of work on a target, for daemon/target/work.c, which decides whose turn it is, and daemon/target/scan.c, whose
+ * steps read processes. What the thread touches is the work's own: the target may go at any time.
  */
 #pragma once
 

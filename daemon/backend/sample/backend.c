@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The sampling back end of a target: what it records to and since when, and when another choice of rings is
- * better (daemon/backend/sample/choice.c chooses). What the copy does with the rings is in daemon/backend/sample/export.c.
+ * The sampling back end: what each target records to and since when, and when other rings would be better. The choice of rings
+ * is daemon/backend/sample/choice.c, what a copy does with them daemon/backend/sample/export.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@
 #include "daemon/base/clock.h"
 #include "daemon/config.h"
 
-/* Rings from before a change are kept until the new ones explain a good while by themselves. */
+/* So long the rings from before a change are kept, until the new ones reach back far enough. */
 #define OLD_SOURCE_SECONDS 30
 
-/* What the group costs its owner: shared ones are the daemon's. */
+/* Charges the owner for a group of its own; shared ones are the daemon's. */
 static int charge_rings(struct target *target, const struct event_group *group)
 {
 	struct quota_charge charge = {0};
@@ -128,14 +128,14 @@ static int refused(int r, char *why, size_t why_size)
 	return r;
 }
 
-/* Records to the group that was chosen, whose reference it takes over: 0, TARGET_E_*, -errno; nothing has changed then. */
+/* Records to the chosen group, and takes over its reference. 0; TARGET_E_*, -errno: nothing has changed. */
 static int take(struct target *target, struct event_group *group, char *why, size_t why_size)
 {
 	struct sampler *sampler = sampler_of(target->targets);
 	int r;
 
 	if (sampling_group(target) == group) {
-		(void)event_group_put(group); /* the limit of cgroups, for one: the old choice was the best */
+		(void)event_group_put(group); /* e.g. at the limit of cgroups: the old choice was the best */
 		return 0;
 	}
 	r = charge_rings(target, group);
@@ -202,7 +202,7 @@ static bool group_fits(struct target *target, bool members_added)
 
 	if (group->spec.stacks != sample_stacks(target))
 		return false;
-	/* Events on tasks follow forks, but not who is moved into a unit. */
+	/* Events on tasks follow forks, but not a process that is moved into a unit. */
 	if (target->scope == TARGET_UNIT)
 		return group->spec.kind == GROUP_CGROUP || !members_added;
 	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
@@ -265,8 +265,8 @@ static void sample_stop(struct target *target)
 	if (s->n_sources && s->sources[0].to_ns == UINT64_MAX)
 		s->sources[0].to_ns = clock_raw_ns();
 	/*
-	 * The shared clocks just pass nothing of it any more. Events of its own would go on over
-	 * what was recorded, perhaps of a program that nobody was allowed to see.
+	 * The shared clocks no longer pass its records. Events of its own must stop, or they would overwrite what was
+	 * recorded, perhaps with records of a program that nobody may see.
 	 */
 	for (size_t i = 0; i < s->n_sources; i++) {
 		struct event_group *group = s->sources[i].group;
@@ -489,7 +489,7 @@ static void stats_add(const struct target *target, const struct group_survey *su
 	}
 }
 
-/* Of the last survey: who wants the numbers of now asks for one before (targets_survey()). */
+/* Numbers of the last survey; for present ones call targets_survey() before. */
 static void sample_stats(const struct target *target, struct backend_stats *ret)
 {
 	const uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;

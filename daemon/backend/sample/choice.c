@@ -33,14 +33,14 @@ int sample_own_cgroup(struct target *target, struct cgroup *ret)
 	return 0;
 }
 
-/* ---- in words */
+/* ---- the choice in words */
 
 static void warn_plain_waits(struct target *target)
 {
 	target_warn(target, "waits have no stacks and no wake-ups: these need BPF");
 }
 
-static void tell_tasks(const struct sample_choice *choice, struct target *target)
+static void explain_tasks(const struct sample_choice *choice, struct target *target)
 {
 	const struct sampler_can *can = sampler_can(sampler_of(target->targets));
 
@@ -56,7 +56,7 @@ static void tell_tasks(const struct sample_choice *choice, struct target *target
 		warn_plain_waits(target);
 }
 
-static void tell(const struct sample_choice *choice, struct target *target)
+static void explain(const struct sample_choice *choice, struct target *target)
 {
 	switch (choice->attempt) {
 	case ATTEMPT_CGROUP:
@@ -68,7 +68,7 @@ static void tell(const struct sample_choice *choice, struct target *target)
 		target_say_why(target, "method cpu: the machine's shared events, filtered to this target");
 		break;
 	default:
-		tell_tasks(choice, target);
+		explain_tasks(choice, target);
 	}
 }
 
@@ -142,7 +142,7 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 			return BACKEND_RUN;
 		}
 		if (r == 0) {
-			tell(choice, target);
+			explain(choice, target);
 			return 0;
 		}
 		if (choice->attempt == ATTEMPT_TASKS || r == -ECANCELED)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The choice of the rings that a target is sampled to, by cost: a cgroup of its own, the machine's shared events, its
- * tasks. What is there already is taken at once, what is to be opened is opened on another thread, one attempt after another.
+ * Chooses the rings for a target, by cost: those of a cgroup of its own, the machine's shared ones, those of its tasks. Takes a
+ * group that exists at once; another one is opened on a thread, one attempt after the other.
  */
 #pragma once
 

@@ -100,7 +100,8 @@ static int ids_fill(struct event_group *group)
 
 		for (size_t i = 0; i < events->n_subjects * events->n_cpus; i++)
 			if (events->fds[i] >= 0)
-				group->ids[group->n_ids++] = (struct group_id){.id = events->ids[i], .event = (enum group_event)e};
+				group->ids[group->n_ids++] =
+					(struct group_id){.id = events->ids[i], .event = (enum group_event)e};
 	}
 	qsort(group->ids, group->n_ids, sizeof(*group->ids), id_cmp);
 	return 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One group of sampling events with its overwrite rings, one a cpu: the clock, and the outputs of the
- * switch programs. A group is shared by the targets whose threads it covers and counted by
- * references; a frozen recording holds one too. Immutable once made, but for the clocks being
- * stopped and started, so the copier thread reads its rings freely.
+ * A group of sampling events with its overwrite rings, one on each CPU: the clock, and the outputs of the switch programs.
+ * Targets whose threads it covers share a group and count references; a frozen recording holds one, too. It does not change
+ * once made, except that its clocks stop and start, so the copier thread may read its rings at any time.
  */
 #pragma once
 
@@ -35,7 +34,7 @@ struct group_spec {
 	size_t n_subjects;
 	uint64_t cgroup_ino;
 	bool inherit, inherit_processes; /* GROUP_TASK: threads to come; also processes to come */
-	bool switch_records;             /* PERF_RECORD_SWITCH, where no program tells of switches */
+	bool switch_records;             /* PERF_RECORD_SWITCH, where no BPF program reports switches */
 	bool kernel;                     /* ticks in the kernel count too (with the user's stack) */
 	unsigned int hz;
 	size_t ring_bytes;
@@ -72,7 +71,7 @@ struct event_group {
 		enum group_event event;
 	} *ids; /* owned, sorted */
 	size_t n_ids;
-	struct group_survey survey; /* the last one that was made: the loop's */
+	struct group_survey survey; /* the last one; the loop's */
 	struct survey_job *surveying; /* the sampler's; NULL: none is under way */
 };
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From rings to a bundle. The rings of a shared group hold records of everybody who is armed; a bundle
- * gets those whose subject was a process of the target at their time, and of others only what its
- * reader may see: who ran instead keeps its name for an admin or if it is the owner's own, kernel
- * addresses are for admins.
+ * Copies a target's records from rings to a bundle. The rings of a shared group hold records of all armed targets. A bundle
+ * gets those whose subject was a process of the target at the time, and of others only what its reader may see: an admin sees
+ * kernel addresses and who ran instead, a user only own processes.
  *
- * Ids of events are replaced by fixed ones, so that the file's event table does not depend on how
- * many fds were open.
+ * Event ids are replaced by fixed ones, so that the file's event table does not depend on the number of open descriptors.
  */
 #include "daemon/backend/sample/export.h"
 
@@ -122,7 +120,7 @@ enum export_answer export_mask_sched(const struct frozen *frozen, struct record_
 		return EXPORT_MALFORMED;
 	}
 	if (!own_stack) {
-		/* The program ran on somebody else's stack, or nobody asked for stacks of waits. */
+		/* The BPF program ran on another thread's stack, or nobody asked for stacks of waits. */
 		ev.flags &= (uint16_t)~SCHEDEV_WAKER_TARGET;
 		record_drop_stack(view);
 		*view->pid = ev.pid;
@@ -207,7 +205,7 @@ static void count_kept(const struct record_view *view, enum group_event event, s
 
 /* ---- one ring */
 
-/* Records that only tell of losses. */
+/* Records that only report losses. */
 static bool count_loss(const struct perf_event_header *h, struct frozen_stats *stats)
 {
 	const struct perfabi_lost *lost = (const void *)h;
@@ -416,7 +414,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	if (!samples->n_sources)
 		return 0;
 	/*
-	 * What is missing at the begin is known when the rings have been copied; until then it is as if they had all since
+	 * Only the copy finds out what is missing at the beginning; until then assume that the rings have everything since
 	 * they are the target's.
 	 */
 	if (samples->sources[samples->n_sources - 1].from_ns > frozen->oldest_ns)
@@ -433,7 +431,7 @@ void export_resume(struct frozen *frozen)
 {
 	struct export *samples = export_of(frozen);
 
-	/* The copy knows what the rings held: from then on all of them had everything. */
+	/* The copy knows since when all rings have everything. */
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].wrapped && samples->rings[i].oldest_ns > frozen->oldest_ns)
 			frozen->oldest_ns = samples->rings[i].oldest_ns;
@@ -448,8 +446,8 @@ void export_free(struct frozen *frozen)
 }
 
 /*
- * Where one cpu's ring reaches back less far than another's, what ran there is missing in between.
- * Before the oldest data of all, and before the target was armed, there is nothing to miss it in.
+ * Where the ring of one CPU reaches back less far than another's, what ran there is missing in between. There is no gap before
+ * the oldest data of all, nor before the target was armed.
  */
 void export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
 		     struct json_object *gaps)

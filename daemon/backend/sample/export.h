@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The copy of a target's records out of overwrite rings: what is its own passes, what belongs to
- * others does not. See daemon/backend/sample/export.c.
- */
+/* The copy of a target's own records out of the overwrite rings: the frozen side of the sampling back end. */
 #pragma once
 
 #include "common/base/cleanup.h"

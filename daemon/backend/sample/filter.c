@@ -224,7 +224,7 @@ void filter_stop(struct filter *filter)
 {
 	while (filter->n_links > 0)
 		(void)bpf_link__destroy(filter->links[--filter->n_links]);
-	/* Nobody tells any more who runs. */
+	/* No program reports who runs any more. */
 	for (unsigned int i = 0; filter->cpus && i < filter->n_cpus; i++)
 		filter->cpus[i].running = 0;
 }

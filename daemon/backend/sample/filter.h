@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BPF programs: which threads pass the shared clocks, whose switches and wake-ups are recorded
- * and to which rings, and when the last target left a cpu. Owns the loaded object; refuses to know
- * targets. Without BPF (not built in, not permitted, no BTF) filter_new() fails and says why.
+ * The BPF programs: which threads pass the shared clocks, whose switches and wake-ups are recorded and to which rings, and when
+ * the last target left a CPU. Owns the loaded object and does not know targets. Without BPF (not built in, not permitted, no
+ * BTF) filter_new() fails and says why.
  */
 #pragma once
 

@@ -200,7 +200,7 @@ void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t 
 	*ret_cpus = sampler->n_cpus;
 }
 
-/* ---- what only needs time */
+/* ---- surveys and stops, on the closer's thread */
 
 static void survey_run(struct copier_job *job)
 {
@@ -240,7 +240,7 @@ void sampler_survey(struct event_group *group)
 		return;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return; /* what there is will have to do */
+		return; /* the last survey has to do */
 	s->job = (struct copier_job){.run = survey_run, .done = survey_done};
 	s->group = event_group_ref(group);
 	group->surveying = s;
@@ -359,7 +359,7 @@ int sampler_programs(struct sampler *sampler, bool wanted)
 	if (!sampler->filter || wanted == sampler->attached)
 		return 0;
 	if (!wanted) {
-		/* What is still held, of targets that have ended, has no more to record. */
+		/* Groups that are still held, of targets that have ended, record no more. */
 		for (size_t i = 0; i < sampler->n_cpus; i++)
 			if (!sampler->clocks[i].resting)
 				clock_set(sampler, i, true);
@@ -436,7 +436,7 @@ struct event_group *sampler_adopt(struct sampler_opening *opening)
 		sampler->n_cgroup_groups++;
 	LIST_INSERT_HEAD(&sampler->groups, group, link);
 	*opening = (struct sampler_opening){0};
-	/* Its clocks are new and run: so shall those of the other one, that a cpu has one state. */
+	/* Its clocks run. Start those of the other group, too, so that each CPU has one state. */
 	if (group->spec.kind == GROUP_CPU)
 		sampler_wake(sampler);
 	return group;

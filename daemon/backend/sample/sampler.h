@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampling back end: finds out what the kernel permits, shares groups of events among targets,
- * and stops the clocks of cpus on which no target runs. Refuses to know targets: it is asked for
- * a group and told which threads pass.
+ * Sampling on this machine: finds out what the kernel permits, shares groups of events among targets, and stops the clocks of
+ * CPUs on which no target runs. Does not know targets.
  *
- * Scope by cost. A cgroup's events are on only while its threads run. Machine-wide events cost
- * each cpu one timer, whoever is armed; a BPF program lets the targets' ticks pass, and while no
- * target runs the timer is stopped: the switch program tells when one comes. Events on tasks cost a
- * timer started and stopped at each switch, which on virtual machines is dear: the last resort.
+ * Scope by cost. A cgroup's events are on only while its threads run. Machine-wide events cost each CPU one timer, however many
+ * targets there are; a BPF program lets the targets' ticks pass, and while no target runs the timer is stopped until the switch
+ * program reports one. Events on tasks start and stop a timer at each switch, which is expensive on virtual machines: the last
+ * resort.
  */
 #pragma once
 
@@ -39,7 +38,7 @@ struct sampler_can {
 /* `closer` outlives it, but not its thread: see sampler_free(). */
 int sampler_new(struct event_base *base, const struct config *config, struct closer *closer, struct sampler **ret)
 	_must_check_;
-/* All groups must have been put back, but for those that are looked at by a thread that has ended. */
+/* All groups must have been put back, except those in jobs of a thread that has ended. */
 struct sampler *sampler_free(struct sampler *sampler);
 const struct sampler_can *sampler_can(const struct sampler *sampler);
 /* NULL without BPF. */
@@ -65,7 +64,7 @@ int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, en
 		     struct sampler_opening *opening) _must_check_;
 /* Any thread. -errno as of perf_event_open(). */
 int sampler_open(struct sampler_opening *opening) _must_check_;
-/* On the loop behind it: the group that was opened; or nothing came of it, or nobody wants it any more. */
+/* On the loop after it: takes over the opened group, or drops what was or was not opened. */
 struct event_group *sampler_adopt(struct sampler_opening *opening);
 void sampler_drop(struct sampler_opening *opening);
 
@@ -78,9 +77,9 @@ void sampler_stop_group(struct event_group *group);
 void sampler_survey(struct event_group *group);
 void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg);
 
-/* A target was armed that may be running now: all clocks on, until it is seen that none runs. */
+/* Starts all clocks: a new target may be running now. */
 void sampler_wake(struct sampler *sampler);
-/* Attaches the switch programs, or detaches them and stops the clocks: nothing is armed. */
+/* Attaches the switch programs, or, when nothing is armed, detaches them and stops the clocks. */
 int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
 
 /* Cpus whose clocks are stopped, of how many. */
