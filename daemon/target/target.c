@@ -8,16 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/log.h"
 #include "daemon/backend/backend.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/closer.h"
 #include "daemon/config.h"
 #include "daemon/control/subscribers.h"
 #include "daemon/target/arming.h"
-#include "daemon/target/stack_probe.h"
 #include "daemon/target/target_internal.h"
 
 #define OWN_FDS 2 /* of a target beside its files: pidfd and /proc directory */
@@ -75,19 +72,6 @@ const char *stacks_mode_name(enum stacks_mode mode)
 
 /* ---- states */
 
-static size_t *state_count(struct targets *targets, enum target_state state)
-{
-	switch (state) {
-	case TARGET_ARMED:
-		return &targets->n_armed;
-	case TARGET_SUSPENDED:
-		return &targets->n_suspended;
-	case TARGET_EXITED:
-		return &targets->n_exited;
-	}
-	return NULL;
-}
-
 void target_emit(struct target *target, const char *state)
 {
 	struct json_object *o;
@@ -108,20 +92,13 @@ void target_set_state(struct target *target, enum target_state state)
 	assert(target->state != state &&
 	       (events && target->state == TARGET_EXITED ? state == TARGET_ARMED
 							 : state != TARGET_ARMED && target->state != TARGET_EXITED));
-	(*state_count(target->targets, target->state))--;
+	(*targets_state_count(target->targets, target->state))--;
 	if (events && target->state == TARGET_ARMED)
 		target->targets->n_events--;
 	if (events && state == TARGET_ARMED)
 		target->targets->n_events++;
 	target->state = state;
-	(*state_count(target->targets, state))++;
-}
-
-static bool is_watched(const struct target *target)
-{
-	if (target->state != TARGET_ARMED)
-		return false;
-	return target->scope == TARGET_UNIT || (target->backend->is_watched && target->backend->is_watched(target));
+	(*targets_state_count(target->targets, state))++;
 }
 
 static void end_recording(struct target *target, uint64_t at_ns)
@@ -236,45 +213,6 @@ void target_recheck(struct target *target)
 		target_suspend(target, clock_raw_ns(), "its credentials have changed");
 }
 
-/* Whether a survey of `only`, or without it of all that this user may see, includes the target. */
-static bool is_surveyed(const struct target *target, const struct target *only, uid_t uid, bool admin)
-{
-	return target->backend->survey && (only ? target == only : target_visible(target, uid, admin));
-}
-
-void targets_survey(struct targets *targets, struct target *only, uid_t uid, bool admin)
-{
-	struct target *target;
-
-	TAILQ_FOREACH(target, &targets->list, link)
-		if (is_surveyed(target, only, uid, admin))
-			target->backend->survey(target);
-}
-
-bool targets_surveying(const struct targets *targets, const struct target *only, uid_t uid, bool admin)
-{
-	const struct target *target;
-
-	TAILQ_FOREACH(target, &targets->list, link)
-		if (is_surveyed(target, only, uid, admin) && target->backend->is_surveying(target))
-			return true;
-	return false;
-}
-
-void targets_surveyed(struct targets *targets)
-{
-	if (targets->callbacks.surveyed)
-		targets->callbacks.surveyed(targets->callbacks.arg);
-}
-
-void *targets_machine(const struct targets *targets, const struct backend *backend)
-{
-	for (size_t i = 0; i < BACKENDS; i++)
-		if (backends[i] == backend)
-			return targets->machines[i];
-	return NULL;
-}
-
 /* Without the machine-wide events, which are the daemon's. Events on tasks are most of it: one for each thread and CPU. */
 static size_t fds_held(const struct target *target)
 {
@@ -297,158 +235,6 @@ int target_charge_fds(struct target *target, size_t more)
 	if (r != 0)
 		(void)!quota_charge_forced(target->targets->quota, target->owner, QUOTA_FDS, before, &target->charge_fds);
 	return r;
-}
-
-/* ---- the second's tick, while units or cgroups are watched */
-
-static void tick_needed(struct targets *targets)
-{
-	struct timeval second = {.tv_sec = 1};
-	struct target *target;
-
-	if (event_pending(targets->tick, EV_TIMEOUT, NULL))
-		return;
-	TAILQ_FOREACH(target, &targets->list, link)
-	{
-		if (is_watched(target)) {
-			(void)event_add(targets->tick, &second);
-			return;
-		}
-	}
-}
-
-/* Only asks for work: no target leaves the list meanwhile. */
-static void on_tick(evutil_socket_t fd, short what, void *arg)
-{
-	struct targets *targets = arg;
-	struct target *target;
-
-	TAILQ_FOREACH(target, &targets->list, link)
-	{
-		if (!is_watched(target))
-			continue;
-		if (target->scope == TARGET_UNIT)
-			target_work(target, WORK_SCAN);
-		else if (target->backend->review)
-			target->backend->review(target, false);
-	}
-	tick_needed(targets);
-}
-
-/* The kernel had no room for some records: what they may have said is read from /proc instead. */
-void targets_resync(struct targets *targets)
-{
-	uint64_t now = clock_raw_ns();
-	struct arming *arming;
-	struct target *target;
-
-	TAILQ_FOREACH(target, &targets->list, link)
-	{
-		if (target->state != TARGET_ARMED || target_is_implicit(target))
-			continue;
-		/* Of several losses the time of the first: what is read is valid from then on. */
-		if (!(target->work & WORK_RESYNC))
-			target->lost_ns = now;
-		target_work(target, WORK_RESYNC);
-	}
-	TAILQ_FOREACH(arming, &targets->armings, link)
-	{
-		arming->target->lost_ns = now;
-		target_work(arming->target, WORK_RESYNC);
-	}
-}
-
-void targets_add(struct targets *targets, struct target *target)
-{
-	TAILQ_INSERT_TAIL(&targets->list, target, link);
-	targets->n_armed++;
-	tick_needed(targets);
-}
-
-/* ---- all targets */
-
-static void on_image_settled(void *arg)
-{
-	struct targets *targets = arg;
-
-	stackprobe_images_settled(targets->probe);
-}
-
-DEFINE_CLEANUP(struct targets *, targets_free)
-
-int targets_new(struct event_base *base, const struct config *config, struct quota *quota, struct hub *hub,
-		struct openings *openings, struct targets **ret)
-{
-	_cleanup_(targets_freep) struct targets *targets = NULL;
-	int r;
-
-	targets = calloc(1, sizeof(*targets));
-	if (!targets)
-		return -ENOMEM;
-	targets->base = base;
-	targets->config = config;
-	targets->quota = quota;
-	targets->hub = hub;
-	targets->cgroup_fd = targets->vdso_fd = -1;
-	TAILQ_INIT(&targets->list);
-	TAILQ_INIT(&targets->armings);
-	targets->openings = openings;
-	r = closer_new(base, &targets->closer);
-	if (r < 0)
-		return r;
-	r = images_new(base, targets->closer, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
-	if (r < 0)
-		return r;
-	r = sideband_events_new(base, targets->closer, sideband_on_record, targets, &targets->sideband);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < BACKENDS; i++) {
-		r = backends[i]->open ? backends[i]->open(targets, &targets->machines[i]) : 0;
-		if (r < 0)
-			return r;
-	}
-	r = work_queue_new(targets, &targets->work);
-	if (r < 0)
-		return r;
-	targets->tick = evtimer_new(base, on_tick, targets);
-	if (!targets->tick)
-		return -ENOMEM;
-	r = stackprobe_new(targets, &targets->probe);
-	if (r < 0)
-		return r;
-	if (cgroup_mount_open(&targets->cgroup_fd) != 0)
-		log_debug("no unified cgroup hierarchy");
-	r = image_vdso(&targets->vdso_fd);
-	if (r < 0)
-		log_debug("no copy of the vDSO: %s", strerror(-r));
-	*ret = take_ptr(targets);
-	return 0;
-}
-
-struct targets *targets_free(struct targets *targets)
-{
-	if (!targets)
-		return NULL;
-	(void)targets_stop(targets);
-	targets->work = work_queue_free(targets->work);
-	armings_reap(targets);
-	while (!TAILQ_EMPTY(&targets->list))
-		targets_disarm(targets, TAILQ_FIRST(&targets->list));
-	(void)stackprobe_free(targets->probe);
-	if (targets->tick)
-		event_free(targets->tick);
-	(void)sideband_events_free(targets->sideband);
-	/* Its thread works for back ends. */
-	closer_stop(targets->closer);
-	for (size_t i = 0; i < BACKENDS; i++)
-		if (targets->machines[i])
-			backends[i]->close(targets->machines[i]);
-	(void)closer_free(targets->closer);
-	(void)images_free(targets->images);
-	(void)close_fd(targets->cgroup_fd);
-	(void)close_fd(targets->vdso_fd);
-	free(targets);
-	return NULL;
 }
 
 int target_new(struct targets *targets, const struct backend *backend, const struct target_request *req, struct target **ret,
@@ -513,81 +299,7 @@ struct target *target_free(struct target *target)
 	return NULL;
 }
 
-void targets_set_callbacks(struct targets *targets, const struct targets_callbacks *callbacks)
-{
-	targets->callbacks = *callbacks;
-}
-
-void targets_disarm(struct targets *targets, struct target *target)
-{
-	if (targets->callbacks.gone)
-		targets->callbacks.gone(targets->callbacks.arg, target);
-	target_emit(target, "disarmed");
-	TAILQ_REMOVE(&targets->list, target, link);
-	(*state_count(targets, target->state))--;
-	if (target->state == TARGET_ARMED && target_is_implicit(target))
-		targets->n_events--;
-	(void)target_free(target);
-	if (!targets_record(targets))
-		sideband_events_stop(targets->sideband);
-}
-
 /* ---- asking */
-
-/* What a snapshot of it would have: 2 present samples, 1 present events, 0 what is left. */
-static int value_of(const struct target *target)
-{
-	return target->state != TARGET_ARMED ? 0 : target_is_implicit(target) ? 1 : 2;
-}
-
-struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin,
-			    struct target **ret_other)
-{
-	struct target *target, *found = NULL, *other = NULL;
-	char *end;
-	long pid;
-
-	if (ret_other)
-		*ret_other = NULL;
-	TAILQ_FOREACH(target, &targets->list, link)
-		if (strcmp(target->name, name) == 0)
-			return target_visible(target, uid, admin) ? target : NULL;
-	errno = 0;
-	pid = strtol(name, &end, 10);
-	if (errno || end == name || *end || pid <= 0)
-		return NULL;
-	/* The newest, but one that records before one that does not. */
-	TAILQ_FOREACH(target, &targets->list, link) {
-		if (target->scope == TARGET_UNIT || target->proc.pid != pid || !target_visible(target, uid, admin) ||
-		    (found && value_of(target) < value_of(found)))
-			continue;
-		/* another process had this pid, or records less: no rival */
-		other = found && value_of(target) == value_of(found) && target->proc.start_time == found->proc.start_time ?
-				found : NULL;
-		found = target;
-	}
-	if (ret_other)
-		*ret_other = other;
-	return found;
-}
-
-struct target *targets_next(const struct targets *targets, uint64_t after)
-{
-	struct target *target;
-
-	/* New ones go to the tail: the list is in order of id. */
-	TAILQ_FOREACH(target, &targets->list, link)
-		if (target->id > after)
-			return target;
-	return NULL;
-}
-
-size_t targets_count(const struct targets *targets, enum target_state state)
-{
-	size_t n = *state_count((struct targets *)(uintptr_t)targets, state);
-
-	return state == TARGET_ARMED ? n - targets->n_events : n;
-}
 
 uint64_t target_id(const struct target *target)
 {

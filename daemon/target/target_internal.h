@@ -151,8 +151,6 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 struct target *target_free(struct target *target);
 /* Makes its events: the exit, the end of the grace time. 0, -ENOMEM. */
 int target_watch(struct target *target) _must_check_;
-/* Puts one that records into the list. */
-void targets_add(struct targets *targets, struct target *target);
 void target_set_state(struct target *target, enum target_state state);
 void target_emit(struct target *target, const char *state);
 /* Add a note; printf-like. */
@@ -166,14 +164,20 @@ void target_exited(struct target *target, uint64_t at_ns);
 void target_refresh(struct target *target);
 /* Suspends a user's target whose credentials have become stricter. */
 void target_recheck(struct target *target);
+/* Charges the owner for the descriptors that the target has, and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
+int target_charge_fds(struct target *target, size_t more) _must_check_;
+
+/* ---- targets.c */
+/* Puts one that records into the list. */
+void targets_add(struct targets *targets, struct target *target);
 /* Side-band records were lost: reads /proc again for all targets that record. */
 void targets_resync(struct targets *targets);
 /* What the back end's open() has made. */
 void *targets_machine(const struct targets *targets, const struct backend *backend);
 /* A survey that a back end began has ended. */
 void targets_surveyed(struct targets *targets);
-/* Charges the owner for the descriptors that the target has, and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
-int target_charge_fds(struct target *target, size_t more) _must_check_;
+/* The number of targets in this state. */
+size_t *targets_state_count(struct targets *targets, enum target_state state);
 
 /* ---- json.c */
 /* Adds to a status' list of what the machine lacks. */
