@@ -3,19 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/capability.h>
-#include <sys/prctl.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 #include "common/base/io.h"
-#include "common/base/libexec.h"
 #include "common/base/log.h"
 #include "common/control/json.h"
+#include "daemon/target/opener_process.h"
 
 #define DEADLINE_S 3	  /* for one file */
 #define IDLE_S 10	  /* then a worker without work ends */
@@ -462,77 +458,12 @@ static void on_front_end(evutil_socket_t fd, short what, void *arg)
 	lack(o, "tracerd-open has ended", -ECHILD);
 }
 
-/* What the front is to have it must inherit: root does anyway, others by the ambient set. */
-static void pass_capabilities(void)
-{
-	static const cap_value_t wanted[] = {CAP_SETUID, CAP_SETGID, CAP_DAC_READ_SEARCH};
-	cap_t caps = cap_get_proc();
-
-	for (size_t i = 0; caps && i < ARRAY_SIZE(wanted); i++) {
-		cap_flag_value_t has = CAP_CLEAR;
-
-		if (cap_get_flag(caps, wanted[i], CAP_PERMITTED, &has) == 0 && has == CAP_SET)
-			(void)cap_set_flag(caps, CAP_INHERITABLE, 1, &wanted[i], CAP_SET);
-	}
-	if (caps && cap_set_proc(caps) == 0)
-		for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-			(void)cap_set_ambient(wanted[i], CAP_SET);
-	(void)cap_free(caps);
-}
-
-_Noreturn static void front(const char *path, int sock, pid_t parent)
-{
-	char *const argv[] = {(char *)"tracerd-open", NULL};
-	char *const envp[] = {(char *)"LC_ALL=C", NULL};
-	int null = open("/dev/null", O_RDWR);
-	sigset_t none;
-
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || null < 0)
-		_exit(1);
-	/* Its socket may have that number already: dup2() would leave it to be closed by the exec. */
-	if (sock == OPENER_PROTOCOL_FD ? fcntl(sock, F_SETFD, 0) < 0 : dup2(sock, OPENER_PROTOCOL_FD) < 0)
-		_exit(1);
-	/* A worker that hangs must not hold what the daemon's output goes to; but a sanitizer's report is to be seen. */
-#ifdef SANITIZERS
-	for (int i = 0; i < 2; i++)
-#else
-	for (int i = 0; i < 3; i++)
-#endif
-		if (dup2(null, i) < 0)
-			_exit(1);
-	(void)setsid();
-	for (int i = 1; i < NSIG; i++)
-		(void)signal(i, SIG_DFL);
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	pass_capabilities();
-	(void)execve(path, argv, envp);
-	_exit(1);
-}
-
 static int front_start(struct openings *o, const char *program)
 {
-	const pid_t self = getpid();
-	char path[4096];
-	int pair[2], r;
-	pid_t pid;
+	int r = opener_process_start(program, &o->front_fd);
 
-	r = libexec_find("tracerd-open", program, path, sizeof(path));
 	if (r < 0)
 		return r;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	pid = fork(); /* once, while the daemon is small */
-	if (pid == 0)
-		front(path, pair[1], self);
-	r = pid < 0 ? -errno : 0;
-	(void)close(pair[1]);
-	if (r < 0) {
-		(void)close(pair[0]);
-		return r;
-	}
-	o->front_fd = pair[0];
 	o->front_end = event_new(o->base, o->front_fd, EV_READ, on_front_end, o);
 	return o->front_end && event_add(o->front_end, NULL) == 0 ? 0 : -ENOMEM;
 }
