@@ -107,7 +107,7 @@ static int authorize_process(struct target *target, const struct target_request 
 				   target->uid ? "" : ", or not dumpable");
 		if (req->maps_fd < 0)
 			return say(why, size, TARGET_E_NOT_PERMITTED,
-				   "a user proves the right to trace by passing an fd of /proc/PID/maps");
+				   "pass an open descriptor of /proc/PID/maps to prove the right to trace it");
 		/* Checked on a thread: a process can hang whoever looks at its maps. */
 		target->arming->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
 		if (target->arming->maps_fd < 0)
@@ -168,7 +168,7 @@ static int only_one(struct target *target, char *why, size_t size)
 	if (other && !target_is_implicit(other))
 		return say(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
 	if (being_armed(target))
-		return say(why, size, TARGET_E_EXISTS, "it is being armed already");
+		return say(why, size, TARGET_E_EXISTS, "another request is arming it");
 	return 0;
 }
 
@@ -233,11 +233,11 @@ static void on_limit(evutil_socket_t fd, short what, void *arg)
 	struct target *target = arg;
 
 	if (target->hanging)
-		arming_refuse(target, TARGET_E_BUSY, "its memory map, or a file system under it, hangs: it could not be read");
+		arming_refuse(target, TARGET_E_BUSY, "reading its memory map hangs: its lock is held, or a file system does not answer");
 	else if (!work_queue_may(target))
-		arming_refuse(target, TARGET_E_BUSY, "other processes of its user hang who reads them: it could not be read");
+		arming_refuse(target, TARGET_E_BUSY, "all threads that may read processes of its user hang in other ones");
 	else
-		arming_refuse(target, TARGET_E_BUSY, "it could not be read in time");
+		arming_refuse(target, TARGET_E_BUSY, "reading it took too long");
 }
 
 static int set_limit(struct arming *arming)
@@ -377,7 +377,7 @@ bool arming_proved(struct target *target, int r)
 	if (r != 0 && (!proc_alive(&target->proc) || proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
 		arming_read_failed(target, PROC_E_GONE);
 	else if (r == PROC_E_MISMATCH)
-		refuse(target, TARGET_E_NOT_PERMITTED, "the fd is not /proc/%d/maps of the program that runs there now", pid);
+		refuse(target, TARGET_E_NOT_PERMITTED, "the descriptor is not of /proc/%d/maps, or the process has executed another program", pid);
 	/* The client could open it: what is missing is a right of ours. */
 	else if (r == -EACCES || r == -EPERM)
 		refuse(target, TARGET_E_UNSUPPORTED, "tracerd itself may not read /proc/%d/maps: it needs CAP_SYS_PTRACE for "
@@ -399,7 +399,7 @@ bool arming_found(struct target *target, int result, struct cgroup *cgroup)
 		refuse(target, TARGET_E_GONE, "no such unit or cgroup");
 		return false;
 	case CGROUP_E_BAD_NAME:
-		refuse(target, TARGET_E_BAD, "not the name of a unit or the path of a cgroup");
+		refuse(target, TARGET_E_BAD, "neither the name of a unit nor the path of a cgroup");
 		return false;
 	case CGROUP_E_MANY:
 		refuse(target, TARGET_E_BAD, "several cgroups have this name: give the path");
@@ -440,7 +440,7 @@ void arming_read_failed(struct target *target, int r)
 	else if (r == -EMFILE || r == -ENFILE)
 		refuse(target, TARGET_E_BUSY, "tracerd is out of file descriptors");
 	else if (r == -ENOBUFS)
-		refuse(target, TARGET_E_BUSY, "no locked memory is left for its history (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		refuse(target, TARGET_E_BUSY, "no locked memory is left for its side-band events (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	else if (r == -EACCES || r == -EPERM)
 		refuse(target, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
 						     "CAP_SYS_PTRACE)", strerror(-r));

@@ -59,7 +59,7 @@ void target_clear_notes(struct target *target)
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);
 	if (!sideband_events_running(target->targets->sideband))
-		target_warn(target, "no machine-wide history (%s): events on its tasks instead",
+		target_warn(target, "no machine-wide side-band events (%s): events on its tasks instead",
 			    strerror(-target->targets->sideband_error));
 }
 
