@@ -366,7 +366,7 @@ int root_get(struct images *images, int proc_dirfd, struct root **ret)
 	fd = openat(proc_dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* DONT_SYNC: what the kernel knows; whoever serves the file system is not asked, who might not answer. */
+	/* DONT_SYNC: what the kernel knows. The server of the file system might not answer. */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &stx) < 0)
 		stx.stx_ino = 0;
 	LIST_FOREACH(root, &images->roots, link) {

@@ -99,7 +99,7 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 {
 	struct member *member;
 
-	/* Before it is too late: who has ended may be forgotten when the rings have been looked at. */
+	/* In time: forgetting the ended ones needs a look at the rings. */
 	if (target->n_members >= TARGET_MEMBERS_MAX - TARGET_MEMBERS_MAX / 8)
 		target_work(target, WORK_FORGET);
 	if (target->n_members >= TARGET_MEMBERS_MAX)
@@ -119,8 +119,8 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 }
 
 /*
- * Root's targets may have processes of any user, and only administrators get their snapshots. A user's may not: a process
- * that has become another's (a set-user-ID program) is not to have its files opened for the one who started it.
+ * Targets of root may have processes of any user, since only administrators get their snapshots. A user's target may not: of
+ * a process that has become another user's (a set-user-ID program) no file may be opened for the user who started it.
  */
 bool cred_is_of(const struct cred *cred, uid_t uid)
 {
@@ -134,8 +134,8 @@ void member_read_cred(struct member *member, int proc_dirfd)
 	struct cred *cred;
 
 	/*
-	 * By an exec that we have not heard of yet the process may have the rights of a set-group-ID program. For a
-	 * user's target it goes on with those that it had.
+	 * An exec whose record has not come yet may have given the process the rights of a set-group-ID program. For a
+	 * user's target the old ones stay.
 	 */
 	if ((of_user ? cred_read_plain(proc_dirfd, target->uid, &cred) : cred_read(proc_dirfd, &cred)) < 0)
 		return;
@@ -284,7 +284,7 @@ bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t 
 {
 	struct member *member;
 
-	/* From the front again at the next call: those that have ended are passed quickly. */
+	/* The next call begins at the front again, and passes ended ones quickly. */
 	TAILQ_FOREACH(member, &target->members, link)
 	{
 		if (member->to_ns != UINT64_MAX || (n && bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp)))

@@ -14,9 +14,9 @@
 #include "daemon/target/opener_process.h"
 
 #define DEADLINE_S 3	  /* for one file */
-#define IDLE_S 10	  /* then a worker without work ends */
+#define IDLE_S 10	  /* an idle worker ends after it */
 #define WORKERS_MAX 64
-#define WORKERS_UID_MAX 8 /* of one user, who can have as many sets of groups as he likes; root may have all */
+#define WORKERS_UID_MAX 8 /* of one user, who can have many sets of groups; root may have all */
 #define STUCK_MAX 2	  /* workers of one user that hang */
 #define WAITING_MAX 4096  /* requests of all users */
 #define WAITING_UID_MAX 1536 /* of one user: more than the files that one target keeps open */
@@ -148,7 +148,7 @@ static void worker_free(struct worker *w)
 	free(w);
 }
 
-/* The next in the queue goes to the worker; without one it may end after a while. */
+/* Sends the next of the queue; without one the worker may end after a while. */
 static void send_next(struct worker *w)
 {
 	struct opening *p = TAILQ_FIRST(&w->queue);
@@ -338,7 +338,7 @@ static void worker_ended(struct worker *w)
 	struct opening *p;
 
 	if (!w->stuck && !w->proven) {
-		/* it could not take on the rights, and no other could */
+		/* it could not take on the rights, nor could another */
 		w->busy = false;
 		while ((p = TAILQ_FIRST(&w->queue)) != NULL)
 			refuse(queue_take(p), "tracerd may not open files with this user's rights (CAP_SETUID, CAP_SETGID)");

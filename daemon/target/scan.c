@@ -25,7 +25,7 @@
 /* A process to be read. */
 struct scan_entry {
 	pid_t pid;
-	int dirfd;			/* owned; -1: by number */
+	int dirfd;			/* owned; -1: opened by pid */
 	struct sideband_follow *follow; /* what was opened, not begun */
 	int result;
 };
@@ -93,7 +93,7 @@ static int prove(const struct work *w)
 {
 	struct proc proc = PROC_INIT;
 
-	if (w->scan.maps_fd < 0) /* nothing is to be proved; of a unit there may be no process, either */
+	if (w->scan.maps_fd < 0) /* an administrator proves nothing; a unit may have no process */
 		return 0;
 	proc.dirfd = w->scan.entries[0].dirfd;
 	return proc_maps_fd_check(&proc, w->scan.maps_fd);
@@ -279,7 +279,7 @@ static enum turn join_failed(struct work *w, int r)
 	return w->scan.n_entries > 0 ? read_entries(w) : TURN_END;
 }
 
-/* Those of a unit, some at a time. */
+/* The processes of a unit, some at a time. */
 static enum turn step_join(struct work *w, uint64_t deadline)
 {
 	if (!members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.time_ns, deadline)) {

@@ -25,7 +25,7 @@
 
 struct source;
 
-/* The fd that is polled for a ring: any event that writes to it will do, until its task ends. */
+/* The event that is polled for a ring: any that writes to it will do, until its task ends. */
 struct watch {
 	struct source *source;
 	struct event *event;
@@ -61,16 +61,16 @@ struct sideband_events {
 	sideband_fn fn;
 	void *arg;
 	LIST_HEAD(, source) sources;
-	LIST_HEAD(, source) dying; /* closed by a callback: those below it on the stack still look at them */
+	LIST_HEAD(, source) dying; /* closed by a callback while callers on the stack still use them */
 	struct source *machine;    /* NULL: not running */
 	struct event *more;        /* the budget was over before all was drained, or a ring is not watched */
-	unsigned int busy;         /* functions on the stack that look at sources */
+	unsigned int busy;         /* the number of functions on the stack that use sources */
 	bool draining, counted;
-	bool unwatched; /* a ring, for want of memory */
+	bool unwatched; /* no memory to watch a ring */
 	uint64_t lost;
 	/* What one round drains, and its order. Untouched pages of it cost nothing. */
 	uint8_t *buf;
-	size_t room, held; /* bytes at its begin that are the next round's */
+	size_t room, held; /* bytes at its begin for the next round */
 	struct pending *pending;
 	size_t pending_room;
 };
@@ -226,9 +226,9 @@ static size_t drain_ring(struct sideband_events *events, struct source *source, 
 }
 
 /*
- * The kernel says with the next record of a ring that it had no room for others before. There may be no
- * next one for long, and what a target mapped meanwhile would be missing, so its counters are asked
- * after a ring was found full. There may be tens of thousands: false if the time is over before all are read.
+ * The kernel reports lost records with the next record of that ring. It may be long until there is one, and what a target
+ * mapped meanwhile would be missing. So after a ring was found full its counters are read. There may be tens of thousands:
+ * false if the time is over before all are read.
  */
 static bool report_lost(struct sideband_events *events, struct source *source, uint64_t deadline)
 {
@@ -270,9 +270,9 @@ static struct source *next_full(struct sideband_events *events)
 }
 
 /*
- * All rings once. Records of one cpu are in order, those of several must be put in order: what is
- * newer than the round itself waits for the next one, as an older record may have come to a ring that
- * had been read by then (a fork, and what its child did on another cpu).
+ * Drains all rings once. Records of one CPU are in order; those of several must be put in order. A record that is newer than
+ * the begin of the round waits for the next round, because an older one may come to a ring that has been read already (a
+ * fork, and what its child did on another CPU).
  */
 static bool drain_round(struct sideband_events *events, uint64_t deadline)
 {
@@ -300,7 +300,7 @@ static bool drain_round(struct sideband_events *events, uint64_t deadline)
 	for (size_t i = 0; i < n; i++)
 		dispatch(events, (const void *)(events->buf + events->pending[i].offset), events->pending[i].time);
 	events->held = sideband_events_hold(events->buf, used, horizon);
-	/* From the front after each, as the callback may close any of them. */
+	/* Begins at the front after each, because the callback may close any of them. */
 	while ((source = next_full(events)) != NULL)
 		if (!report_lost(events, source, deadline))
 			return true;
@@ -332,7 +332,7 @@ static void leave(struct sideband_events *events)
 	}
 }
 
-/* Its rings are not looked at any more; its memory stays until nobody on the stack does. */
+/* Closes its rings at once; frees it when no function on the stack uses it. */
 static void source_close(struct source *source, struct closer *closer)
 {
 	struct sideband_events *events = source->events;
@@ -418,7 +418,7 @@ static int watch_next(struct watch *watch)
 	return 0;
 }
 
-/* Rings that could not be watched are drained meanwhile, too. */
+/* Tries again to watch rings; they are drained meanwhile, too. */
 static void watch_again(struct sideband_events *events)
 {
 	const struct timeval later = {.tv_usec = WATCH_AGAIN_US};

@@ -97,7 +97,7 @@ int sideband_log_append(struct sideband_log *log, const struct perf_event_header
 
 int sideband_log_is_full(const struct sideband_log *log)
 {
-	/* Not for each record again once nothing more can be forgotten. */
+	/* Not again for each record when nothing more can be forgotten. */
 	return log->bytes > log->limit - log->limit / 8 && log->bytes - log->compacted_at > log->limit / 16;
 }
 
@@ -265,7 +265,7 @@ int sideband_log_replace(struct sideband_log *log, const struct sideband_log_vie
 	const struct sideband_log_chunk *chunk = log->first;
 	size_t at = 0;
 
-	/* Behind the view: in its last chunk, and in those that came then. */
+	/* What came after the view: in its last chunk, and in later ones. */
 	if (view->n_blocks > 0) {
 		chunk = view->blocks[view->n_blocks - 1].chunk;
 		at = view->blocks[view->n_blocks - 1].used;

@@ -48,7 +48,7 @@ enum {
 	TARGET_E_NOT_PERMITTED, /* the requester may not see it */
 	TARGET_E_QUOTA,
 	TARGET_E_UNSUPPORTED, /* this machine or these capabilities cannot record it */
-	TARGET_E_EXISTS,      /* the same scope is armed already; *ret_target says which */
+	TARGET_E_EXISTS,      /* the same scope is armed already */
 	TARGET_E_BUSY,
 	TARGET_E_BAD, /* the request contradicts itself */
 	TARGET_E_STOPPING,
@@ -183,7 +183,7 @@ struct json_object *target_to_json(struct target *target);
  * thing this machine or our capabilities do not give.
  */
 int targets_status(const struct targets *targets, struct json_object *status, struct json_object *lack);
-/* Threads that read processes and hang there. */
+/* The number of threads that hang in processes that they read. */
 size_t targets_readers_hanging(const struct targets *targets);
 /* Adds counters of losses by kind to `losses`. */
 int targets_losses(const struct targets *targets, struct json_object *losses);

@@ -176,7 +176,7 @@ void targets_resync(struct targets *targets);
 void *targets_machine(const struct targets *targets, const struct backend *backend);
 /* A survey that a back end began has ended. */
 void targets_surveyed(struct targets *targets);
-/* The number of targets in this state. */
+/* The counter of targets in this state. */
 size_t *targets_state_count(struct targets *targets, enum target_state state);
 
 /* ---- json.c */
@@ -234,7 +234,7 @@ void work_queue_look(struct targets *targets);
 /* ---- producers.c */
 /* Whether any target needs side-band events. */
 bool targets_record(const struct targets *targets);
-/* "events" of T; *ret NULL: none of its programs has registered. 0, -ENOMEM. */
+/* "events" of T; *ret NULL: none of its processes is a producer. 0, -ENOMEM. */
 int target_events_json(struct target *target, struct json_object **ret) _must_check_;
 /* The next of a target's producers, member by member; both are NULL at first. */
 struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);

@@ -196,7 +196,7 @@ static enum turn begin_forget(struct work *w)
 
 /* ---- whose turn it is */
 
-/* Whose process it is that is read, or opened events on. */
+/* The user whose process is read, or has events opened on it. */
 static uid_t read_uid(const struct target *target)
 {
 	return target->scope == TARGET_UNIT ? target->owner : target->uid;
@@ -240,7 +240,7 @@ static struct arming *pick_arming(struct work_queue *queue)
 	return first;
 }
 
-/* Somebody waits for it; the next one in order of id. */
+/* First one that somebody waits for; else the next in order of id. */
 static struct target *pick_armed(struct work_queue *queue)
 {
 	struct target *target, *next = NULL, *first = NULL;
@@ -350,7 +350,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* Its thread waits for the process: another thread, and other work, go on. */
+/* Its thread waits for the process; another thread goes on with other work. */
 static void work_hangs(struct reader_job *job)
 {
 	struct work *w = (struct work *)job, *other = work_new(w->queue);
@@ -495,7 +495,7 @@ struct work_queue *work_queue_free(struct work_queue *queue)
 		TAILQ_INSERT_TAIL(&queue->back, queue->current, link);
 	for (w = TAILQ_FIRST(&queue->back); w; w = next) {
 		next = TAILQ_NEXT(w, link);
-		/* Of one whose thread was left nothing is touched. */
+		/* One whose thread was left stays as it is. */
 		if (!w->on_thread)
 			(void)work_free(w);
 	}

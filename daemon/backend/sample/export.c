@@ -89,7 +89,7 @@ static bool is_subject(const struct frozen *frozen, uint32_t pid, uint32_t tid, 
 	return frozen_has(frozen, pid, time);
 }
 
-/* The others' names: of the target's own processes, of the idle task, of the reader's own. */
+/* Names that may be seen: of the target's own processes, of the idle task, of the reader's own processes. */
 static bool may_see(const struct frozen *frozen, const struct tracerd_sched_event *ev, uint64_t time)
 {
 	return frozen->admin || ev->other_tid == 0 || ev->other_uid == (uint32_t)frozen->owner ||
@@ -368,7 +368,7 @@ static uint64_t complete_from(const struct frozen *frozen)
 	uint64_t from = 0;
 
 	for (size_t i = 0; i < samples->n_rings; i++) {
-		/* One of which nothing could be read has nothing whole. */
+		/* A ring from which nothing could be read is complete from the freeze only. */
 		const uint64_t oldest = samples->rings[i].oldest_ns ? samples->rings[i].oldest_ns : frozen->raw_ns;
 
 		if (samples->rings[i].wrapped && oldest > from)

@@ -331,7 +331,7 @@ bool filter_cpu_rest(struct filter *filter, uint32_t cpu)
 		return true;
 	c = &filter->cpus[cpu];
 	__atomic_store_n(&c->want_wake, 1, __ATOMIC_SEQ_CST);
-	/* One that came before the wish was seen would sleep on unseen. */
+	/* A switch before the program saw the request would go unnoticed. */
 	if (__atomic_load_n(&c->running, __ATOMIC_SEQ_CST)) {
 		__atomic_store_n(&c->want_wake, 0, __ATOMIC_SEQ_CST);
 		return false;
@@ -356,7 +356,7 @@ int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct fil
 	return -EOPNOTSUPP;
 }
 
-/* None of these is reached: nobody has a filter. */
+/* Never called: without BPF nobody has a filter. */
 struct filter *filter_free(struct filter *filter)
 {
 	return NULL;
