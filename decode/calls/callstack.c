@@ -30,7 +30,7 @@ static void unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
 {
 	cs->stats.unwound++;
 	cs->stats.skipped += cs->n - keep;
-	cs_pop(cs, time, cs->n - keep, CALLSTACK_UNWOUND);
+	cs_pop(cs, time, cs->n - keep);
 }
 
 static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
@@ -84,7 +84,7 @@ static void disprove(struct callstack *cs, uint64_t time, uint64_t to)
 	cs->stats.adopted -= n;
 	cs->stats.skipped += n;
 	cs->stats.inferred++;
-	cs_pop(cs, time, n, CALLSTACK_UNWOUND);
+	cs_pop(cs, time, n);
 	cs->n_before = n; /* what is in before[] still */
 	cs_base(cs, time, to, CALLSTACK_FOUND);
 }
@@ -103,7 +103,7 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 		if (cs->before[k - 1].back != to)
 			continue;
 		/* Proven: what was outside of it before the gap is outside of it still. */
-		cs_pop(cs, time, cs->n, CALLSTACK_CALL);
+		cs_pop(cs, time, cs->n);
 		for (uint32_t j = 0; j + 1 < k; j++)
 			more += !cs->before[j].pending;
 		for (uint32_t j = 0; j + 1 < k; j++) {
@@ -116,7 +116,7 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 			cs_caller(cs, time, to);
 		return;
 	}
-	cs_pop(cs, time, cs->n, CALLSTACK_CALL);
+	cs_pop(cs, time, cs->n);
 	cs_caller(cs, time, to);
 }
 
@@ -138,7 +138,7 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 			cs->stats.switches++;
 		}
 		cs->stats.skipped += cs->n - i;
-		cs_pop(cs, time, cs->n - (i - 1), CALLSTACK_UNWOUND);
+		cs_pop(cs, time, cs->n - (i - 1));
 		if (cs->n == 0)
 			cs_caller(cs, time, to);
 		return true;
@@ -167,7 +167,7 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_
 	cs->stats.tails++;
 	if (cs_top(cs)->inner && cs->n > 1) {
 		/* a thunk that calls itself to put the address on the stack */
-		cs_pop(cs, time, 1, CALLSTACK_TAIL);
+		cs_pop(cs, time, 1);
 		cs_replace(cs, time, f, to, from);
 		return;
 	}
@@ -179,7 +179,7 @@ static void caller_there(struct callstack *cs, uint64_t time, uint64_t to, const
 {
 	const struct frame fr = {.f = f, .ip = to, .back = cs_top(cs)->back, .is_base = true};
 
-	cs_pop(cs, time, 1, CALLSTACK_CALL);
+	cs_pop(cs, time, 1);
 	cs_push(cs, time, &fr, CALLSTACK_FOUND);
 	cs->stats.inferred++;
 }
@@ -206,7 +206,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 			return;
 		if (cs->believed == cs->n)
 			cs->believed = 0;
-		cs_pop(cs, time, 1, CALLSTACK_CALL);
+		cs_pop(cs, time, 1);
 		if (cs->n == 0)
 			cs_caller(cs, time, to);
 		return;
@@ -239,7 +239,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	}
 	cs->stats.unexplained++;
 	cs->stats.skipped += cs->n;
-	cs_pop(cs, time, cs->n, CALLSTACK_UNWOUND);
+	cs_pop(cs, time, cs->n);
 	cs_base(cs, time, to, CALLSTACK_FOUND);
 }
 
@@ -275,7 +275,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	/* A return made of pop and jmp, as libraries of coroutines do. */
 	if (cs_top(cs)->back == to) {
-		cs_pop(cs, time, 1, CALLSTACK_CALL);
+		cs_pop(cs, time, 1);
 		if (cs->n == 0)
 			cs_caller(cs, time, to);
 		return;
@@ -330,7 +330,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	}
 	/* a handler that was interrupted where it asks to be ended, by another one that has asked there: that one ends */
 	if (was_stopped && cs->stop_back && cs_top(cs)->is_signal && cs_top(cs)->resume == ip) {
-		cs_pop(cs, time, 1, CALLSTACK_SIGNAL);
+		cs_pop(cs, time, 1);
 		return;
 	}
 	if (was_stopped && (ip == cs->stop_ip || ip == cs->stop_back))
@@ -341,7 +341,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 
 		if (!s->is_signal || (s->resume != ip && s->back != ip))
 			continue;
-		cs_pop(cs, time, cs->n - (i - 1), CALLSTACK_SIGNAL);
+		cs_pop(cs, time, cs->n - (i - 1));
 		return;
 	}
 	f = cs_function(cs, ip, &first);
@@ -361,7 +361,7 @@ static void drop(struct callstack *cs, uint64_t time)
 {
 	if (cs->hidden)
 		cs->n = cs->believed = 0; /* nobody has seen them */
-	cs_pop(cs, time, cs->n, CALLSTACK_GAP);
+	cs_pop(cs, time, cs->n);
 	cs->over = 0;
 	cs->hidden = false;
 }

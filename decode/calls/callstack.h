@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "common/base/cleanup.h"
+#include "decode/calls/call.h"
 
 #define CALLSTACK_MAX_DEPTH 4096u
 
@@ -77,15 +78,16 @@ struct callstack_ops {
 	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
 	/* Whether what is thrown out of the call around `call` is caught or cleaned up after at `pad`. */
 	bool (*lands)(void *arg, uint64_t call, uint64_t pad);
-	/* A frame begins on top. */
-	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why);
+	/* A frame begins on top. `call` is its user's: to be filled in now, and given back when the frame ends. */
+	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why);
 	/*
 	 * A frame shows itself that was around all that there was since the stack was found, of which nothing is left now. `more`:
 	 * so many of its kind are told next, each inside of the one before. NULL: begin() is told instead.
 	 */
-	void (*outside)(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why);
-	/* The topmost n frames end. */
-	void (*end)(void *arg, uint64_t time, uint32_t n, enum callstack_why why);
+	void (*outside)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
+			enum callstack_why why);
+	/* The topmost frame ends; callstack_depth() is without it already. */
+	void (*end)(void *arg, uint64_t time, struct call *call);
 };
 
 struct callstack_stats {
@@ -125,4 +127,10 @@ void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip);
 void callstack_finish(struct callstack *cs, uint64_t time);
 
 uint32_t callstack_depth(const struct callstack *cs);
+/* How many frames have begun and not ended: without entries of the PLT, and what a forked process has not shown. */
+uint32_t callstack_n_open(const struct callstack *cs);
+/* The call of a frame below callstack_depth(), NULL: it has not begun. Valid until the next frame begins. */
+struct call *callstack_call_at(const struct callstack *cs, uint32_t i);
+/* The innermost one that has begun, its function and its frame; NULL: there is none. */
+struct call *callstack_innermost(const struct callstack *cs, const struct callfunc **ret_f, uint32_t *ret_i);
 const struct callstack_stats *callstack_stats(const struct callstack *cs);

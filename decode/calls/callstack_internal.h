@@ -22,6 +22,7 @@ struct frame {
 	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
 	uint64_t site;
+	struct call call; /* the user's, from begin() to end() */
 };
 
 /* Frames that ended although they did not return: the stack of a coroutine, perhaps. */
@@ -41,6 +42,7 @@ struct callstack {
 	void *arg;
 	struct frame *frames;
 	uint32_t n, room;
+	uint32_t n_open; /* that have begun: neither pending nor hidden */
 	uint64_t over; /* calls beyond the deepest frame that is kept */
 	struct frame *before; /* the gap: a hypothesis */
 	uint32_t n_before;
@@ -79,7 +81,7 @@ static inline struct frame *cs_top(struct callstack *cs)
 void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why);
 void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why);
 /* The topmost n end. */
-void cs_pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why);
+void cs_pop(struct callstack *cs, uint64_t time, uint32_t n);
 /* The frame on top is another function's now. */
 void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip, uint64_t site);
 /* The first frame of what is known. */

@@ -35,6 +35,29 @@ uint32_t callstack_depth(const struct callstack *cs)
 	return cs->n;
 }
 
+uint32_t callstack_n_open(const struct callstack *cs)
+{
+	return cs->n_open;
+}
+
+struct call *callstack_call_at(const struct callstack *cs, uint32_t i)
+{
+	return cs->hidden || cs->frames[i].pending ? NULL : &cs->frames[i].call;
+}
+
+struct call *callstack_innermost(const struct callstack *cs, const struct callfunc **ret_f, uint32_t *ret_i)
+{
+	uint32_t i = cs->n;
+
+	if (cs->n_open == 0)
+		return NULL;
+	while (cs->frames[i - 1].pending)
+		i--;
+	*ret_f = cs->frames[i - 1].f;
+	*ret_i = i - 1;
+	return &cs->frames[i - 1].call;
+}
+
 const struct callstack_stats *callstack_stats(const struct callstack *cs)
 {
 	return &cs->stats;
@@ -107,11 +130,12 @@ static struct callstack_frame told(const struct frame *fr)
 	return (struct callstack_frame){.f = fr->f, .ip = fr->ip, .site = fr->site};
 }
 
-static void draw(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
+static void begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why)
 {
 	const struct callstack_frame t = told(fr);
 
-	cs->ops.begin(cs->arg, time, &t, why);
+	cs->ops.begin(cs->arg, time, &t, &fr->call, why);
+	cs->n_open++;
 }
 
 static bool keep(struct callstack *cs, const struct frame *fr)
@@ -140,7 +164,7 @@ static bool keep(struct callstack *cs, const struct frame *fr)
 void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
 {
 	if (keep(cs, fr) && !fr->pending)
-		draw(cs, time, fr, why);
+		begin(cs, time, cs_top(cs), why);
 }
 
 /* It was there already, around everything since the stack was found. */
@@ -150,23 +174,26 @@ void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr
 
 	if (!keep(cs, fr) || fr->pending)
 		return;
-	if (cs->ops.outside)
-		cs->ops.outside(cs->arg, time, &t, more, why);
-	else
-		cs->ops.begin(cs->arg, time, &t, why);
+	if (cs->ops.outside) {
+		cs->ops.outside(cs->arg, time, &t, &cs_top(cs)->call, more, why);
+		cs->n_open++;
+	} else {
+		begin(cs, time, cs_top(cs), why);
+	}
 }
 
-void cs_pop(struct callstack *cs, uint64_t time, uint32_t n, enum callstack_why why)
+void cs_pop(struct callstack *cs, uint64_t time, uint32_t n)
 {
-	uint32_t drawn = 0;
+	for (; n > 0; n--) {
+		struct frame *fr = &cs->frames[--cs->n];
 
-	for (uint32_t i = 0; i < n; i++)
-		drawn += !cs->frames[cs->n - 1 - i].pending;
-	cs->n -= n;
+		if (fr->pending)
+			continue;
+		cs->n_open--;
+		cs->ops.end(cs->arg, time, &fr->call);
+	}
 	if (cs->believed > cs->n)
 		cs->believed = cs->n;
-	if (drawn)
-		cs->ops.end(cs->arg, time, drawn, why);
 }
 
 /* The frame on top is another function's now. */
@@ -174,7 +201,7 @@ void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, u
 {
 	struct frame fr = *cs_top(cs);
 
-	cs_pop(cs, time, 1, CALLSTACK_TAIL);
+	cs_pop(cs, time, 1);
 	if (!fr.pending) {
 		fr.tail = true;
 		fr.site = site;
@@ -210,5 +237,5 @@ void cs_show(struct callstack *cs, uint64_t time)
 	cs->hidden = false;
 	for (uint32_t i = 0; i < cs->n; i++)
 		if (!cs->frames[i].pending)
-			draw(cs, time, &cs->frames[i], CALLSTACK_FORKED);
+			begin(cs, time, &cs->frames[i], CALLSTACK_FORKED);
 }

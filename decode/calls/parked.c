@@ -55,7 +55,7 @@ uint64_t cs_leave_stack(struct callstack *cs, uint64_t time)
 
 	if (at >= 0)
 		cs_park(cs, cs->frames + from, cs->n - from);
-	cs_pop(cs, time, cs->n - from, CALLSTACK_UNWOUND);
+	cs_pop(cs, time, cs->n - from);
 	return back;
 }
 

@@ -32,9 +32,9 @@ struct ptview_thread {
 	uint32_t pid, tid;
 	char *name;
 	struct text text;
-	struct open_call *calls;
-	uint32_t n, room;
-	bool pending; /* the innermost call is not written yet: it may be one line */
+	uint32_t depth;
+	bool pending; /* the innermost call, `last`, is not written yet: it may be one line */
+	struct open_call last;
 	struct ptview_thread *next;
 };
 
@@ -268,7 +268,6 @@ struct ptview *ptview_free(struct ptview *v)
 		v->first = t->next;
 		free(t->name);
 		free(t->text.bytes);
-		free(t->calls);
 		free(t);
 	}
 	hashmap_fini(&v->threads);
@@ -371,7 +370,7 @@ static int line_end(struct ptview_thread *t, size_t before)
 /* The innermost call turns out to have something in it. */
 static int write_pending(struct ptview_thread *t)
 {
-	const struct open_call *c = &t->calls[t->n - 1];
+	const struct open_call *c = &t->last;
 	const size_t before = t->text.n;
 	int r;
 
@@ -382,7 +381,7 @@ static int write_pending(struct ptview_thread *t)
 	if (r < 0)
 		return r;
 	put_spaces(&t->text, 21);
-	line_indent(t, t->n - 1);
+	line_indent(t, t->depth - 1);
 	put_call(t->v, &t->text, c);
 	put(&t->text, " {");
 	return line_end(t, before);
@@ -394,36 +393,27 @@ int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, 
 
 	if (r < 0)
 		return r;
-	if (t->n == t->room) {
-		const uint32_t room = t->room ? t->room * 2 : 64;
-		struct open_call *v = reallocarray(t->calls, room, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		t->calls = v;
-		t->room = room;
-	}
-	t->calls[t->n++] = (struct open_call){.frame = frame, .at = at, .how = how, .site = site};
+	t->depth++;
+	t->last = (struct open_call){.frame = frame, .at = at, .how = how, .site = site};
 	t->pending = true;
 	return 0;
 }
 
-int ptview_return(struct ptview_thread *t, struct ptview_time at, uint64_t insns)
+int ptview_return(struct ptview_thread *t, struct ptview_time at, const struct call *c, uint64_t insns)
 {
 	const size_t before = t->text.n;
-	const struct open_call *c;
 	int r;
 
-	if (t->n == 0)
+	if (t->depth == 0)
 		return 0;
-	c = &t->calls[--t->n];
-	r = line_begin(t, t->pending ? c->at : at);
+	t->depth--;
+	r = line_begin(t, t->pending ? t->last.at : at);
 	if (r < 0)
 		return r;
-	line_counts(t, at.ns - c->at.ns, insns);
-	line_indent(t, t->n);
+	line_counts(t, at.ns - c->begin, insns);
+	line_indent(t, t->depth);
 	if (t->pending) {
-		put_call(t->v, &t->text, c);
+		put_call(t->v, &t->text, &t->last);
 	} else {
 		put(&t->text, "} ");
 		put_function(t->v, &t->text, c->frame, 0);
@@ -442,7 +432,7 @@ int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *wh
 	if (r < 0)
 		return r;
 	put_spaces(&t->text, 21);
-	line_indent(t, t->n);
+	line_indent(t, t->depth);
 	put(&t->text, "-- ");
 	put(&t->text, what);
 	return line_end(t, before);

@@ -25,6 +25,7 @@
 
 #include "common/base/cleanup.h"
 #include "decode/base/stacktab.h"
+#include "decode/calls/call.h"
 #include "decode/pt/flow.h"
 
 enum ptview_kind { PTVIEW_NONE, PTVIEW_CALLS, PTVIEW_BRANCHES, PTVIEW_INSNS };
@@ -66,7 +67,7 @@ int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name
  * NULL: not known. All answer 0 or -errno.
  */
 int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how, const char *site);
-int ptview_return(struct ptview_thread *t, struct ptview_time at, uint64_t insns);
+int ptview_return(struct ptview_thread *t, struct ptview_time at, const struct call *c, uint64_t insns);
 int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *what);
 
 int ptview_branch(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptflow_event *e,

@@ -68,7 +68,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 
 		p->all = t->next;
 		callstack_free(t->calls);
-		free(t->drawn);
+		free(t->inlined);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
 	}
@@ -254,19 +254,30 @@ int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_
 	return 0;
 }
 
+/* A stack with one call more. */
+static uint32_t stack_with(struct ptsession *p, uint32_t stack, struct call *c)
+{
+	if (!c)
+		return stack;
+	if (c->stack == STACKTAB_ROOT)
+		c->stack = stacktab_push(p->s->o.st, stack, c->frame);
+	return c->stack;
+}
+
 uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
 {
-	struct ptthread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
-	uint32_t i;
+	const struct ptthread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
+	uint32_t stack = STACKTAB_ROOT, k = 0;
 
-	if (!t || t->n == 0)
+	if (!t)
 		return STACKTAB_ROOT;
 	/* calls are many and waits few: a stack is looked for when somebody asks for it */
-	for (i = t->n; i > 0 && t->drawn[i - 1].stack == STACKTAB_ROOT; i--)
-		;
-	for (; i < t->n; i++)
-		t->drawn[i].stack = stacktab_push(p->s->o.st, i ? t->drawn[i - 1].stack : STACKTAB_ROOT, t->drawn[i].frame);
-	return t->drawn[t->n - 1].stack;
+	for (uint32_t i = 0; i < callstack_depth(t->calls); i++) {
+		stack = stack_with(p, stack, callstack_call_at(t->calls, i));
+		for (; k < t->n_inlined && t->inlined[k].within == i; k++)
+			stack = stack_with(p, stack, &t->inlined[k].call);
+	}
+	return stack;
 }
 
 int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *ev)
@@ -323,7 +334,7 @@ int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char
 {
 	const struct ptthread *t = hashmap_pointer(&p->threads, tid);
 
-	return t && t->view && t->n ? ptview_remark(t->view, (struct ptview_time){.ns = ns}, why) : 0;
+	return t && t->view && callstack_n_open(t->calls) ? ptview_remark(t->view, (struct ptview_time){.ns = ns}, why) : 0;
 }
 
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)

@@ -83,23 +83,6 @@ static const char *how_of(enum callstack_why why)
 	return how[why];
 }
 
-static bool add_drawn(struct ptthread *t, const struct drawn *d)
-{
-	if (t->n == t->room) {
-		const uint32_t room = t->room ? t->room * 2 : 64;
-		struct drawn *v = reallocarray(t->drawn, room, sizeof(*v));
-
-		if (!v) {
-			t->p->error = -ENOMEM;
-			return false;
-		}
-		t->drawn = v;
-		t->room = room;
-	}
-	t->drawn[t->n++] = *d;
-	return true;
-}
-
 /* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
 static bool is_found(enum callstack_why why)
 {
@@ -124,39 +107,50 @@ const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64
 	return line;
 }
 
-void ptsession_push(struct ptthread *t, uint64_t time, const struct drawn *d, const char *how, const char *site)
+struct call *ptsession_innermost(const struct ptthread *t)
+{
+	const struct callfunc *f;
+	uint32_t i;
+	struct call *c = callstack_innermost(t->calls, &f, &i);
+
+	return c && t->n_inlined && t->inlined[t->n_inlined - 1].within == i ? &t->inlined[t->n_inlined - 1].call : c;
+}
+
+void ptsession_begin_call(struct ptthread *t, const struct call *c, const char *how, const char *site)
 {
 	struct ptsession *p = t->p;
 	int r;
 
-	if (!add_drawn(t, d))
-		return;
 	if (t->view)
-		r = ptview_call(t->view, ptsession_time(p, time), d->frame, how, site);
+		r = ptview_call(t->view, ptsession_time(p, c->begin), c->frame, how, site);
 	else
-		r = timeline_call(p->s->o.tl, t->tid, time, d->frame, how, site, p->interpolated && time == p->ns);
+		r = timeline_call(p->s->o.tl, t->tid, c, how, site);
 	if (r < 0)
 		p->error = r;
 }
 
-void ptsession_pop(struct ptthread *t, uint64_t time)
+void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c, struct call *caller)
 {
-	const struct drawn *d = &t->drawn[--t->n];
-	const uint64_t insns = t->insns - d->insns;
 	struct ptsession *p = t->p;
+	const struct timeline_return end = {.ns = time,
+		.insns = t->insns - c->insns,
+		.interpolated = p->interpolated && time == p->ns,
+		.caller = caller ? caller->frame : 0};
 	int r;
 
-	if (t->view)
-		r = ptview_return(t->view, ptsession_time(p, time), insns);
-	else if (time < p->ns)
-		r = timeline_return_before(p->s->o.tl, t->tid, p->ns, time, insns);
+	if (caller)
+		caller->callee_insns += end.insns;
 	else
-		r = timeline_return(p->s->o.tl, t->tid, time, insns, p->interpolated && time == p->ns);
+		t->outer_insns += end.insns;
+	if (t->view)
+		r = ptview_return(t->view, ptsession_time(p, time), c, end.insns);
+	else
+		r = timeline_return(p->s->o.tl, t->tid, time > p->ns ? time : p->ns, c, &end);
 	if (r < 0)
 		p->error = r;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	struct ptthread *t = arg;
 	struct ptsession *p = t->p;
@@ -164,44 +158,55 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	const char *site = ptsession_line(p, t, fr->site);
 	int r = 0;
 
-	if (t->n == 0 && is_found(why)) {
+	*call = (struct call){.frame = frame,
+		.begin = time,
+		.interpolated = p->interpolated && time == p->ns,
+		.insns = t->insns};
+	if (callstack_n_open(t->calls) == 0 && is_found(why)) {
 		t->found_ns = time;
 		t->found_insns = t->insns;
+		t->outer_insns = 0;
 		r = t->view ? 0 : timeline_found(p->s->o.tl, t->tid, time);
 	}
 	if (r < 0)
 		p->error = r;
 	else
-		ptsession_push(t, time, &(struct drawn){.frame = frame, .insns = t->insns, .f = fr->f}, how_of(why), site);
+		ptsession_begin_call(t, call, how_of(why), site);
 }
 
-static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
+		       enum callstack_why why)
 {
 	struct ptthread *t = arg;
 	struct ptsession *p = t->p;
-	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
 	int r;
 
-	if (!add_drawn(t, &(struct drawn){.frame = frame, .insns = t->found_insns, .f = fr->f}))
-		return;
+	*call = (struct call){.frame = frame_of(p, t, fr->f, fr->ip), .begin = t->found_ns, .insns = t->found_insns};
+	if (more == 0) {
+		call->callee_insns = t->outer_insns;
+		t->outer_insns = 0;
+	}
 	if (t->view)
-		r = ptview_call(t->view, ptsession_time(p, t->found_ns), frame, how_of(why), NULL);
+		r = ptview_call(t->view, ptsession_time(p, t->found_ns), call->frame, how_of(why), NULL);
 	else
-		r = timeline_call_outside(p->s->o.tl, t->tid, time, frame, more, how_of(why));
+		r = timeline_call_outside(p->s->o.tl, t->tid, time, call, more, how_of(why));
 	if (r < 0)
 		p->error = r;
 }
 
-static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+static void on_end(void *arg, uint64_t time, struct call *call)
 {
 	struct ptthread *t = arg;
+	const uint32_t frame = callstack_depth(t->calls);
 
-	(void)why;
-	while (n && t->n) {
-		/* what was inlined in a call ends with it */
-		n -= !t->drawn[t->n - 1].scope;
-		ptsession_pop(t, time);
+	/* what was inlined in a call ends with it */
+	while (t->n_inlined && t->inlined[t->n_inlined - 1].within == frame) {
+		const struct call *c = &t->inlined[--t->n_inlined].call;
+		struct inlined *around = t->n_inlined ? &t->inlined[t->n_inlined - 1] : NULL;
+
+		ptsession_end_call(t, time, c, around && around->within == frame ? &around->call : call);
 	}
+	ptsession_end_call(t, time, call, ptsession_innermost(t));
 }
 
 const struct callstack_ops ptsession_drawing = {

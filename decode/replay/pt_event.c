@@ -52,7 +52,7 @@ static int found(struct ptsession *p, struct ptthread *t, uint64_t ip)
 {
 	int r = 0;
 
-	if (callstack_depth(t->calls) && t->n)
+	if (callstack_n_open(t->calls))
 		r = gap(p, t, t->last_ns, "PT missing");
 	if (r == 0)
 		r = ptsession_end_gap(p, t, p->ns);

@@ -108,14 +108,21 @@ static uint64_t count_to(struct ptthread *t, uint64_t ip)
 	return in->counted;
 }
 
-/* The call that is drawn, and what was inlined in it is drawn on top of; or NULL. */
-static struct drawn *call_of(const struct ptthread *t)
+/* The call of the code that is innermost, in which others may be inlined; or NULL. */
+static struct call *call_of(const struct ptthread *t)
 {
-	uint32_t i = t->n;
+	const struct callfunc *f;
+	uint32_t i;
 
-	while (i && t->drawn[i - 1].scope)
-		i--;
-	return i ? &t->drawn[i - 1] : NULL;
+	return callstack_innermost(t->calls, &f, &i);
+}
+
+/* The inlined call in it that is innermost, or NULL. */
+static const struct dwarf_scope *innermost(const struct ptthread *t)
+{
+	const struct inlined *in = t->n_inlined ? &t->inlined[t->n_inlined - 1] : NULL;
+
+	return in && ptsession_innermost(t) == &in->call ? in->scope : NULL;
 }
 
 static struct before *before_of(struct ptinline *in, const struct dwarf_scope *s)
@@ -125,7 +132,7 @@ static struct before *before_of(struct ptinline *in, const struct dwarf_scope *s
 
 static void remember_end(struct ptthread *t, const struct dwarf_scope *s)
 {
-	struct drawn *call = call_of(t);
+	struct call *call = call_of(t);
 
 	if (!call)
 		return;
@@ -138,7 +145,7 @@ static void remember_end(struct ptthread *t, const struct dwarf_scope *s)
 static bool goes_on(const struct ptthread *t, const struct dwarf_scope *s)
 {
 	const struct before *b = before_of(t->p->inlined, s);
-	const struct drawn *call = call_of(t);
+	const struct call *call = call_of(t);
 
 	return call && b->scope == s && b->serial == call->serial && b->branches == call->branches;
 }
@@ -182,6 +189,28 @@ static uint64_t on_entry(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	return entry;
 }
 
+static bool push(struct ptthread *t, const struct dwarf_scope *s, const struct call *c)
+{
+	const struct callfunc *f;
+	uint32_t within;
+
+	if (!callstack_innermost(t->calls, &f, &within))
+		return false;
+	if (t->n_inlined == t->room_inlined) {
+		const uint32_t room = t->room_inlined ? t->room_inlined * 2 : 16;
+		struct inlined *v = reallocarray(t->inlined, room, sizeof(*v));
+
+		if (!v) {
+			t->p->error = -ENOMEM;
+			return false;
+		}
+		t->inlined = v;
+		t->room_inlined = room;
+	}
+	t->inlined[t->n_inlined++] = (struct inlined){.call = *c, .scope = s, .within = within};
+	return true;
+}
+
 static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 {
 	struct ptthread *t = arg;
@@ -189,13 +218,14 @@ static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	struct source *source = p->s->o.source;
 	const struct image *image = look(t, ip)->image;
 	const uint64_t insns = t->insns;
-	struct drawn d = {.scope = s};
+	struct call c = {.begin = p->ns, .interpolated = p->interpolated};
 	const bool before = goes_on(t, s) && on_entry(t, s, ip) != ip && s->entry + look(t, ip)->base != ip;
 
-	d.frame = source_inlined_frame(source, p->s->o.st, image, s);
-	t->insns = d.insns = insns + count_to(t, ip);
-	ptsession_push(t, p->ns, &d, before ? "inlined, goes on" : "inlined", source_inlined_place(source, s));
-	t->insns = insns;
+	c.frame = source_inlined_frame(source, p->s->o.st, image, s);
+	c.insns = insns + count_to(t, ip);
+	if (!push(t, s, &c))
+		return;
+	ptsession_begin_call(t, &c, before ? "inlined, goes on" : "inlined", source_inlined_place(source, s));
 	p->inlined->calls += !before;
 	p->inlined->pieces += before;
 }
@@ -206,9 +236,11 @@ static void on_end(void *arg, uint32_t n, uint64_t ip)
 	const uint64_t insns = t->insns;
 
 	t->insns = insns + count_to(t, ip);
-	while (n-- && t->n && t->drawn[t->n - 1].scope) {
-		remember_end(t, t->drawn[t->n - 1].scope);
-		ptsession_pop(t, t->p->ns);
+	while (n-- && innermost(t)) {
+		const struct inlined *in = &t->inlined[--t->n_inlined];
+
+		remember_end(t, in->scope);
+		ptsession_end_call(t, t->p->ns, &in->call, ptsession_innermost(t));
 	}
 	t->insns = insns;
 }
@@ -220,15 +252,11 @@ static const struct inlines_ops ops = {.at = on_at, .entry = on_entry, .begin = 
 /* Whether what is drawn on top is the function at `ip`. A stub is not drawn, and what is too deep neither. */
 static bool is_drawn(struct ptthread *t, uint64_t ip)
 {
-	const struct drawn *call = call_of(t);
+	const struct callfunc *f;
 	bool first;
+	uint32_t i;
 
-	return call && t->version && call->f == ptsession_function(t, ip, &first);
-}
-
-static const struct dwarf_scope *innermost(const struct ptthread *t)
-{
-	return t->n ? t->drawn[t->n - 1].scope : NULL;
+	return callstack_innermost(t->calls, &f, &i) && t->version && f == ptsession_function(t, ip, &first);
 }
 
 void ptinline_line(struct ptthread *t, const struct ptflow_event *e, uint64_t insns)
@@ -269,7 +297,7 @@ void ptinline_go_on(struct ptthread *t, const struct ptflow_event *e)
 	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE || e->to == e->from + e->length;
 	const struct dwarf_scope *now = innermost(t);
 	struct known_scope *k;
-	struct drawn *call;
+	struct call *call;
 
 	if (!e->to || e->kind == PTFLOW_DISABLE || e->kind == PTFLOW_DISABLE_ASYNC || e->kind == PTFLOW_LOST ||
 	    e->kind == PTFLOW_OVERFLOW || !is_drawn(t, e->to))

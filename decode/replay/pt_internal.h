@@ -21,15 +21,11 @@ struct known {
 	bool first;
 };
 
-/* A frame that is drawn: of a call, or of one that was inlined in the calls below it. */
-struct drawn {
-	uint32_t frame;
-	uint32_t stack; /* of the stack table, this frame included; STACKTAB_ROOT: nobody has asked yet */
-	uint64_t insns; /* the thread's, when it began */
-	const struct callfunc *f;	 /* of a call */
-	uint64_t serial;		 /* of a call: no other one has it; pt_inline.c's */
-	uint64_t branches;		 /* that it has made; likewise */
-	const struct dwarf_scope *scope; /* of an inlined one; else NULL */
+/* A call that the compiler inlined. The code makes none there, so it is not on the stack of calls, but within one of them. */
+struct inlined {
+	struct call call;
+	const struct dwarf_scope *scope;
+	uint32_t within; /* the frame of the call, see callstack_innermost() */
 };
 
 struct ptthread {
@@ -38,10 +34,11 @@ struct ptthread {
 	struct callstack *calls;
 	const struct ptcode_version *version;
 	struct thread *told; /* the session's; NULL: to be looked up */
-	struct drawn *drawn;
-	uint32_t n, room;
+	struct inlined *inlined; /* that are open, the outermost first */
+	uint32_t n_inlined, room_inlined;
 	uint64_t last_ns, insns;
 	uint64_t found_ns, found_insns; /* when its stack was found last */
+	uint64_t outer_insns;		/* of calls that have ended since then, within none that is known */
 	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
 	bool untraced;
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
@@ -102,9 +99,12 @@ const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64
 /* The function at an address, and whether that is its first instruction. */
 const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first);
 
-/* A frame begins on top of the thread's, now; the topmost ends at `time`. Errors are kept in p->error. */
-void ptsession_push(struct ptthread *t, uint64_t time, const struct drawn *d, const char *how, const char *site);
-void ptsession_pop(struct ptthread *t, uint64_t time);
+/* The innermost call that is open, or NULL. */
+struct call *ptsession_innermost(const struct ptthread *t);
+
+/* A call begins within all that are open; one that is off its stack ends, back in `caller`. Errors are kept in p->error. */
+void ptsession_begin_call(struct ptthread *t, const struct call *c, const char *how, const char *site);
+void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c, struct call *caller);
 
 /* ---- pt_inline.c */
 

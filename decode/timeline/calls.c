@@ -24,59 +24,26 @@ static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_threa
 /* Until now it was the innermost call, or what is outside of the trace on top of it. */
 static int ran(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
-	struct tl_calls *c = &t->calls;
 	int r = 0;
 
-	if (mono <= c->since)
+	if (mono <= t->in_call_since)
 		return 0;
-	if (c->n)
-		r = summary_ran(tl->summary, t->index, c->open[c->n - 1].frame, c->since, mono, t->untraced_at != 0);
-	c->since = mono;
+	if (t->in_call)
+		r = summary_ran(tl->summary, t->index, t->in_call, t->in_call_since, mono, t->untraced_at != 0);
+	t->in_call_since = mono;
 	return r;
 }
 
-static int calls_push(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono, uint64_t begin)
+static int called(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono, uint64_t begin)
 {
-	struct tl_calls *c = &t->calls;
 	int r = ran(tl, t, mono);
 
-	if (r == 0 && c->n == c->room) {
-		const uint32_t room = c->room ? c->room * 2 : 64;
-		struct tl_call *v = reallocarray(c->open, room, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		c->open = v;
-		c->room = room;
-	}
+	tl->stats.calls++;
 	if (r == 0)
 		r = summary_called(tl->summary, t->index, frame, begin);
 	if (r == 0)
-		c->open[c->n++] = (struct tl_call){.frame = frame, .begin = begin};
+		t->in_call = frame;
 	return r;
-}
-
-static int calls_pop(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint64_t instructions)
-{
-	struct tl_calls *c = &t->calls;
-	const struct tl_call *call;
-	int r = ran(tl, t, mono);
-
-	if (r < 0 || c->n == 0)
-		return r;
-	call = &c->open[--c->n];
-	if (c->n)
-		c->open[c->n - 1].children += instructions;
-	else
-		c->outer += instructions;
-	summary_returned(tl->summary, t->index, call->frame, call->begin, mono,
-			 instructions > call->children ? instructions - call->children : 0);
-	return 0;
-}
-
-void tl_calls_fini(struct tl_calls *calls)
-{
-	free(calls->open);
 }
 
 /* ---- */
@@ -94,22 +61,18 @@ static uint32_t args_of(struct timeline *tl, const char *how, const char *site, 
 	return n;
 }
 
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
-		  bool interpolated)
+int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how, const char *site)
 {
 	struct writer_arg args[2];
 	struct tl_thread *t;
 	uint64_t mono;
-	int r = enter(tl, tid, ts, &t, &mono);
+	int r = enter(tl, tid, call->begin, &t, &mono);
 
 	if (r != 0)
 		return r;
-	tl->stats.calls++;
-	r = calls_push(tl, t, frame, mono, mono);
+	r = called(tl, t, call->frame, mono, mono);
 	if (r == 0)
-		t->calls.open[t->calls.n - 1].interpolated = interpolated;
-	if (r == 0)
-		r = slices_push(tl->slices, &t->lane, frame, mono, args, args_of(tl, how, site, args));
+		r = slices_push(tl->slices, &t->lane, call->frame, mono, args, args_of(tl, how, site, args));
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -123,13 +86,11 @@ int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
 		r = ran(tl, t, mono);
 	if (r != 0)
 		return r;
-	t->calls.found = mono;
-	t->calls.outer = 0;
 	slices_found(tl->slices, &t->lane, mono);
 	return timeline_leave(tl);
 }
 
-int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how)
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
 {
 	struct writer_arg args[2];
 	struct tl_thread *t;
@@ -139,38 +100,38 @@ int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32
 
 	if (r != 0)
 		return r;
-	tl->stats.calls++;
-	r = calls_push(tl, t, frame, mono, t->calls.found);
-	if (r == 0 && more == 0) {
-		t->calls.open[t->calls.n - 1].children = t->calls.outer;
-		t->calls.outer = 0;
-	}
+	r = called(tl, t, call->frame, mono, timeline_monotonic(tl, call->begin));
 	if (r == 0)
-		r = slices_push_outside(tl->slices, &t->lane, frame, mono, more, args,
+		r = slices_push_outside(tl->slices, &t->lane, call->frame, mono, more, args,
 					args_of(tl, how, NULL, args), &late);
 	tl->stats.calls_late += late;
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated)
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, const struct timeline_return *end)
 {
 	struct writer_arg args[2];
-	uint32_t n_args = 0, ends = interpolated ? 2 : 0;
+	uint32_t n_args = 0, ends = 0;
 	struct tl_thread *t;
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
 
 	if (r != 0)
 		return r;
-	if (instructions)
+	if (end->insns)
 		args[n_args++] = (struct writer_arg){
-			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
-	if (t->calls.n && t->calls.open[t->calls.n - 1].interpolated)
-		ends |= 1;
+			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = end->insns};
+	if (end->ns < ts)
+		mono = timeline_monotonic(tl, end->ns);
+	else
+		ends = (call->interpolated ? 1 : 0) | (end->interpolated ? 2 : 0);
 	if (ends)
 		args[n_args++] = (struct writer_arg){
 			.key = tl->key_interpolated, .kind = WRITER_ARG_NAME, .value.name = tl->interpolated[ends - 1]};
-	r = calls_pop(tl, t, mono, instructions);
+	r = ran(tl, t, mono);
+	t->in_call = end->caller;
+	if (r == 0)
+		summary_returned(tl->summary, t->index, call->frame, timeline_monotonic(tl, call->begin), mono, call_own_insns(call, end->insns));
 	slices_pop(tl->slices, &t->lane, mono, args, n_args);
 	return r < 0 ? r : timeline_leave(tl);
 }
@@ -208,22 +169,6 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
 	}
 	t->untraced_at = 0;
 	return timeline_leave(tl);
-}
-
-int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions)
-{
-	const struct writer_arg arg = {.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = instructions};
-	struct tl_thread *t;
-	uint64_t mono;
-	int r = enter(tl, tid, ts, &t, &mono);
-
-	if (r != 0)
-		return r;
-	if (then < ts)
-		mono = timeline_monotonic(tl, then);
-	r = calls_pop(tl, t, mono, instructions);
-	slices_pop(tl->slices, &t->lane, mono, &arg, instructions ? 1 : 0);
-	return r < 0 ? r : timeline_leave(tl);
 }
 
 int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,

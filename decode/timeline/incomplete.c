@@ -118,7 +118,7 @@ static void leaf_begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 
 void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
 {
-	if (!t->calls.n)
+	if (!t->in_call)
 		slices_trim(tl->slices, &t->lane, 0, from);
 	leaf_begin(tl, t, from);
 	slices_leaf_end(tl->slices, &t->lane, to, NULL);

@@ -66,7 +66,6 @@ struct timeline *timeline_free(struct timeline *tl)
 		return NULL;
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		lane_fini(&tl->threads[i]->lane);
-		tl_calls_fini(&tl->threads[i]->calls);
 		free(tl->threads[i]->regions.open);
 		free(tl->threads[i]);
 	}

@@ -101,7 +101,7 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 			r = timeline_account_on(tl, t, t->on_since, end);
 	}
 	/* Calls that are known exactly do not hang on what was lost. */
-	if (t->lane.n_open && !t->calls.n) {
+	if (t->lane.n_open && !t->in_call) {
 		slices_trim(tl->slices, &t->lane, 0, end);
 		slices_instant(tl->slices, &t->lane, end,
 			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
@@ -276,7 +276,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 					   .state = state,
 					   .stack = stack,
 					   .other = other},
-			    t->calls.n != 0);
+			    t->in_call != 0);
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -308,7 +308,7 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 
 	if (w.begin == 0 || w.begin >= mono)
 		return 0;
-	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->calls.n != 0);
+	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
 	return wait_end(tl, t, mono);
 }
 
@@ -326,7 +326,7 @@ void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, u
 	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
 		return;
 	t->running = RUNNING_OFF;
-	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->calls.n != 0);
+	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
 }
 
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,

@@ -42,6 +42,7 @@
 #include "common/base/cleanup.h"
 #include "decode/base/clockmap.h"
 #include "decode/base/stacktab.h"
+#include "decode/calls/call.h"
 #include "decode/rings/event.h"
 #include "decode/writer/writer.h"
 
@@ -126,26 +127,29 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 		    uint32_t stack);
 
 /*
- * Exact calls (Intel PT): a frame begins on top of the thread's others, and the topmost ends, with how many instructions
- * it took (0: not known). `how` says what is special about it (a constant word such as "tail call"), NULL: nothing; `site`
- * where in the source code it is called ("job/main.c:40"), NULL: not known. Stacks
- * that are told for such a thread otherwise must be what its frames are. `interpolated`: `ts` lies between two times that
- * the recording has; the slice says so of its ends.
+ * Exact calls (Intel PT): one begins on top of the thread's others, at call->begin, and the topmost ends. Whoever reports them
+ * has their stack; the timeline keeps a lane. `how` says what is special about a call (a constant word such as "tail call"),
+ * NULL: nothing; `site` where in the source code it is called ("job/main.c:40"), NULL: not known. Stacks that are given for
+ * such a thread otherwise must be what its calls are. A time that is interpolated lies between two times that the recording
+ * has; the slice says so of its ends.
  */
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
-		  bool interpolated);
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated);
+int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how, const char *site);
 
-/* The same of one that ended before, where what is missing began: at `then`. */
-int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions);
+struct timeline_return {
+	uint64_t ns; /* before the event's time: the call ended there, where what is missing began */
+	uint64_t insns; /* executed in it and in what it called; 0: not known */
+	bool interpolated;
+	uint32_t caller; /* the frame of the call that is innermost then; 0: none is */
+};
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, const struct timeline_return *end);
 
 /*
- * The thread's stack is seen in the middle from here on: nothing is open. Then, whenever nothing is open again, frames that were
- * around all since: they begin where that began (drawn some ns earlier, where there is room, so that they are around it).
- * `more` of them are told next, each inside of the one before.
+ * The thread's stack is seen in the middle from here on: nothing is open. Then, whenever nothing is open again, calls that were
+ * around all since: they begin where that began (drawn some ns earlier, where there is room, so that they are around it), and
+ * are reported at `ts`. `more` of them follow, each inside of the one before.
  */
 int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts);
-int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how);
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how);
 
 /*
  * Something that happened on the thread: a moment on top of what it shows. `category` and the keys are constants; at most

@@ -28,23 +28,6 @@ struct tl_regions {
 	struct tl_region *open;
 };
 
-/* A call that is known exactly and open. */
-struct tl_call {
-	uint32_t frame;
-	uint64_t begin;
-	uint64_t children; /* instructions of what it called */
-	bool interpolated; /* begin */
-};
-
-/* Those of a thread, and since when the innermost one runs. All zero is none. */
-struct tl_calls {
-	struct tl_call *open;
-	uint32_t n, room;
-	uint64_t since;
-	uint64_t found;	   /* when the stack was */
-	uint64_t outer;	   /* instructions of those that ended since then, and were in none that is known */
-};
-
 struct tl_fiber {
 	uint32_t pid;
 	uint32_t name; /* a writer's */
@@ -75,7 +58,8 @@ struct tl_thread {
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
 	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
 	uint64_t last_sample;  /* 0 = none */
-	struct tl_calls calls;
+	uint32_t in_call;      /* the frame of the innermost exact call; 0: none is open */
+	uint64_t in_call_since; /* not yet accounted from here */
 	uint64_t untraced_at;  /* 0 = it is traced, or never was */
 	uint32_t untraced_why; /* a writer's name */
 	uint64_t gaps_seen;
@@ -258,9 +242,6 @@ static inline struct sched_task timeline_task(const struct tl_thread *t)
 {
 	return (struct sched_task){.tid = t->tid, .name = t->name};
 }
-
-/* In decode/timeline/calls.c. */
-void tl_calls_fini(struct tl_calls *calls);
 
 /* In decode/timeline/marks.c: declares the tracks that are no thread's, says what is written. */
 int timeline_marks_begin(struct timeline *tl, uint64_t mono);

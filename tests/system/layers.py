@@ -46,7 +46,7 @@ ROOMS = {
     "decode/rings": f"{BASE} {BUNDLE} {CONTROL} decode/base",
     "decode/summary": f"{BASE} {CONTROL} decode/base",
     "decode/writer": f"{BASE} decode/base",
-    "decode/timeline": f"{BASE} {BUNDLE} decode/base decode/rings decode/summary decode/writer",
+    "decode/timeline": f"{BASE} {BUNDLE} decode/base decode/calls/call.h decode/rings decode/summary decode/writer",
     "decode/replay": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/dwarf decode/object decode/perf decode/pt decode/rings "
                      "decode/stack decode/timeline",
     "decode/job": f"{BASE} {CONTROL} {DECODER} decode/base decode/dwarf decode/object decode/pt decode/replay decode/rings decode/writer",

@@ -53,7 +53,7 @@ static bool lands(void *arg, uint64_t call, uint64_t pad)
 	return (call ^ pad) % 5 == 0;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	struct run *r = arg;
 
@@ -62,17 +62,17 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	(void)why;
 	if (++r->depth > CALLSTACK_MAX_DEPTH)
 		abort();
+	call->insns = r->depth;
 }
 
-static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+static void on_end(void *arg, uint64_t time, struct call *call)
 {
 	struct run *r = arg;
 
 	(void)time;
-	(void)why;
-	if (n == 0 || n > r->depth)
+	if (r->depth == 0 || call->insns != r->depth)
 		abort();
-	r->depth -= n;
+	r->depth--;
 }
 
 static void on_event(struct run *r, const struct ptflow_event *e)

@@ -49,20 +49,20 @@ static const char *name_of(const struct callfunc *f)
 	return f->known ? names[f - functions] : "?";
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	(void)arg;
+	(void)call;
 	(void)why;
 	open_frames[n_open++] = fr->f;
 	(void)printf("%" PRIu64 " begin %s\n", time, name_of(fr->f));
 }
 
-static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+static void on_end(void *arg, uint64_t time, struct call *call)
 {
 	(void)arg;
-	(void)why;
-	while (n--)
-		(void)printf("%" PRIu64 " end %s\n", time, name_of(open_frames[--n_open]));
+	(void)call;
+	(void)printf("%" PRIu64 " end %s\n", time, name_of(open_frames[--n_open]));
 }
 
 static bool add_function(const char *line)

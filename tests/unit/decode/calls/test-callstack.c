@@ -39,7 +39,7 @@ static bool on_lands(void *arg, uint64_t at, uint64_t pad)
 	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 && (at & 0xff) < 0x24;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
 		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+',
@@ -50,6 +50,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	(void)time;
 	assert_ptr_equal(fr->f, &functions[fr->ip >> 8 & 127]);
 	assert_true(s->n_open < sizeof(s->open) && s->n + 3 < sizeof(s->text));
+	call->frame = (uint32_t)letter;
 	s->open[s->n_open++] = letter;
 	if (marks[why])
 		s->text[s->n++] = marks[why];
@@ -58,7 +59,8 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 }
 
 /* "^": around what is told already. */
-static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, uint32_t more, enum callstack_why why)
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
+		       enum callstack_why why)
 {
 	struct scene *s = arg;
 
@@ -67,19 +69,19 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 	assert_true(s->n_outside || s->n_open == 0);
 	s->n_outside = more;
 	s->text[s->n++] = '^';
-	on_begin(arg, time, fr, why);
+	on_begin(arg, time, fr, call, why);
 }
 
-static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+/* What is given back is what begin() has put there. */
+static void on_end(void *arg, uint64_t time, struct call *call)
 {
 	struct scene *s = arg;
 
 	(void)time;
-	(void)why;
-	assert_true(n <= s->n_open && s->n + n < sizeof(s->text));
-	s->n_open -= n;
-	while (n--)
-		s->text[s->n++] = ')';
+	assert_true(s->n_open > 0 && s->n + 1 < sizeof(s->text));
+	assert_int_equal(call->frame, s->open[--s->n_open]);
+	assert_int_equal(callstack_n_open(s->cs), s->n_open);
+	s->text[s->n++] = ')';
 }
 
 /* Before anything has happened. */

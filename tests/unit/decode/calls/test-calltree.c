@@ -80,7 +80,7 @@ static void add(struct tree *t, uint64_t function, uint64_t insns)
 	t->v[t->n++] = (struct ptprogram_call){function, insns};
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	struct tree *t = arg;
 	struct slice *s;
@@ -103,6 +103,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		s->called = before->called;
 		s->made_up = before->made_up;
 	}
+	call->begin = t->offset;
 	t->open[t->depth++] = t->n_slices++;
 	/* the outermost one is there before all */
 	if (t->began)
@@ -110,16 +111,14 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	t->began = true;
 }
 
-static void on_end(void *arg, uint64_t time, uint32_t n, enum callstack_why why)
+static void on_end(void *arg, uint64_t time, struct call *call)
 {
 	struct tree *t = arg;
 
-	(void)why;
-	for (; n; n--) {
-		assert_true(t->depth > 0);
-		t->slices[t->open[--t->depth]].end = t->offset;
-		add(t, 0, time);
-	}
+	assert_true(t->depth > 0);
+	t->slices[t->open[--t->depth]].end = t->offset;
+	assert_int_equal(call->begin, t->slices[t->open[t->depth]].begin);
+	add(t, 0, time);
 }
 
 static void on_event(struct tree *t, const struct ptflow_event *e)

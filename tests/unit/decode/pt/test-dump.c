@@ -17,6 +17,9 @@
 
 #define NS(n) ((struct ptview_time){.ns = (n)})
 
+/* A call of a frame that began then. */
+#define CALL(of, at) (&(struct call){.frame = (of), .begin = (at)})
+
 struct fixture {
 	struct stacktab *st;
 	struct ptview *view;
@@ -79,14 +82,14 @@ static void test_calls(void **state)
 	assert_int_equal(ptview_call(a, NS(1000), f.main, "begin not recorded", NULL), 0);
 	assert_int_equal(ptview_call(a, NS(1010), f.puts, NULL, NULL), 0);
 	assert_int_equal(ptview_call(b, NS(1012), f.unknown, "tail call", NULL), 0);
-	assert_int_equal(ptview_return(a, NS(1050), 12), 0);
+	assert_int_equal(ptview_return(a, NS(1050), CALL(f.puts, 1010), 12), 0);
 	assert_int_equal(ptview_call(a, NS(1060), f.puts, NULL, NULL), 0);
 	assert_int_equal(ptview_remark(a, NS(1070), "system call"), 0);
-	assert_int_equal(ptview_return(a, NS(1090), 30), 0);
-	assert_int_equal(ptview_return(b, NS(1095), 3), 0);
-	assert_int_equal(ptview_return(a, NS(1100), 99), 0);
+	assert_int_equal(ptview_return(a, NS(1090), CALL(f.puts, 1060), 30), 0);
+	assert_int_equal(ptview_return(b, NS(1095), CALL(f.unknown, 1012), 3), 0);
+	assert_int_equal(ptview_return(a, NS(1100), CALL(f.main, 1000), 99), 0);
 	/* more ends than begins are nothing */
-	assert_int_equal(ptview_return(a, NS(1101), 1), 0);
+	assert_int_equal(ptview_return(a, NS(1101), CALL(f.main, 1000), 1), 0);
 	assert_int_equal(ptview_stats(f.view)->lines, 7);
 	text = end(&f);
 	assert_string_equal(text,
@@ -123,9 +126,9 @@ static void test_source(void **state)
 	assert_int_equal(ptview_call(t, NS(1000), f.main, NULL, "start.c:9"), 0);
 	assert_int_equal(ptview_call(t, NS(1001), square, "inlined", "main.c:40"), 0);
 	assert_int_equal(ptview_call(t, NS(1002), square, NULL, NULL), 0);
-	assert_int_equal(ptview_return(t, NS(1003), 1), 0);
-	assert_int_equal(ptview_return(t, NS(1004), 2), 0);
-	assert_int_equal(ptview_return(t, NS(1005), 3), 0);
+	assert_int_equal(ptview_return(t, NS(1003), CALL(square, 1002), 1), 0);
+	assert_int_equal(ptview_return(t, NS(1004), CALL(square, 1001), 2), 0);
+	assert_int_equal(ptview_return(t, NS(1005), CALL(f.main, 1000), 3), 0);
 	text = end(&f);
 	assert_string_equal(text,
 			    "# tracerd calls 1\n"
@@ -158,7 +161,7 @@ static void test_deep(void **state)
 	for (unsigned int i = 0; i < 4000; i++)
 		assert_int_equal(ptview_call(t, NS(i), f.main, NULL, NULL), 0);
 	for (unsigned int i = 0; i < 4000; i++)
-		assert_int_equal(ptview_return(t, NS(4000 + i), 1), 0);
+		assert_int_equal(ptview_return(t, NS(4000 + i), CALL(f.main, 3999 - i), 1), 0);
 	assert_int_equal(ptview_stats(f.view)->lines, 7999);
 	text = end(&f);
 	assert_non_null(strstr(text, " <3999> main (prog)\n"));
@@ -247,7 +250,7 @@ static void test_many_threads(void **state)
 	for (unsigned int k = 0; k < CALLS; k++) {
 		for (unsigned int i = 0; i < THREADS; i++) {
 			assert_int_equal(ptview_call(t[i], NS(10 + k), f.main, NULL, NULL), 0);
-			assert_int_equal(ptview_return(t[i], NS(10 + k), 1), 0);
+			assert_int_equal(ptview_return(t[i], NS(10 + k), CALL(f.main, 10 + k), 1), 0);
 		}
 	}
 	text = end(&f);

@@ -123,14 +123,13 @@ void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end
 }
 
 /* No recording here has PT. */
-int timeline_call(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, const char *how, const char *site,
-		  bool interpolated)
+int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how, const char *site)
 {
 	fail();
 	return -1;
 }
 
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t instructions, bool interpolated)
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, const struct timeline_return *end)
 {
 	fail();
 	return -1;
@@ -142,13 +141,7 @@ int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
 	return -1;
 }
 
-int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t frame, uint32_t more, const char *how)
-{
-	fail();
-	return -1;
-}
-
-int timeline_return_before(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t then, uint64_t instructions)
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
 {
 	fail();
 	return -1;

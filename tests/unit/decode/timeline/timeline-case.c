@@ -12,7 +12,19 @@
 
 #define MAX_FIELDS 40
 
+#define MAX_CALLERS 8	 /* threads with calls */
+#define MAX_CALLS 1024 /* of one */
+
+/* The stack of a thread whose calls are known: the timeline keeps none. */
+struct caller {
+	uint32_t tid;
+	struct call open[MAX_CALLS];
+	uint32_t n;
+	uint64_t found, outer_insns;
+};
+
 struct player {
+	struct caller callers[MAX_CALLERS];
 	struct timeline_options options;
 	struct clock_map *clocks;
 	struct stacktab *st;
@@ -157,6 +169,64 @@ static const char *rest(char **f, int i, int n)
 	return i < n ? f[i] : "";
 }
 
+static const char *const call_events[] = {"call", "called", "return", "found", "outside", "ended"};
+
+static struct caller *caller_of(struct player *p, uint32_t tid)
+{
+	for (size_t i = 0; i < MAX_CALLERS; i++)
+		if (p->callers[i].tid == tid || p->callers[i].tid == 0) {
+			p->callers[i].tid = tid;
+			return &p->callers[i];
+		}
+	return NULL;
+}
+
+static int call_end(struct player *p, struct caller *c, uint64_t ts, struct timeline_return *end)
+{
+	struct call call = {0};
+
+	if (c->n)
+		call = c->open[--c->n];
+	if (c->n) {
+		c->open[c->n - 1].callee_insns += end->insns;
+		end->caller = c->open[c->n - 1].frame;
+	} else {
+		c->outer_insns += end->insns;
+	}
+	return timeline_return(p->tl, c->tid, ts, &call, end);
+}
+
+static int call_event(struct player *p, char **f, int n, bool between)
+{
+	struct caller *c = caller_of(p, (uint32_t)number(f[1]));
+	const uint64_t ts = number(f[2] + between);
+	struct call *call;
+
+	if (!c || c->n == MAX_CALLS)
+		return -EINVAL;
+	if (strcmp(f[0], "return") == 0)
+		return call_end(p, c, ts, &(struct timeline_return){.ns = ts, .insns = number(f[3]), .interpolated = between});
+	if (strcmp(f[0], "ended") == 0)
+		return call_end(p, c, ts, &(struct timeline_return){.ns = number(f[3]), .insns = number(f[4])});
+	if (strcmp(f[0], "found") == 0) {
+		c->found = ts;
+		c->outer_insns = 0;
+		return timeline_found(p->tl, c->tid, ts);
+	}
+	call = &c->open[c->n++];
+	*call = (struct call){.frame = frame(p->st, f[3]), .begin = ts, .interpolated = between};
+	if (strcmp(f[0], "called") == 0)
+		return timeline_call(p->tl, c->tid, call, NULL, f[4]);
+	if (strcmp(f[0], "call") == 0)
+		return timeline_call(p->tl, c->tid, call, f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, NULL);
+	call->begin = c->found;
+	if (number(f[4]) == 0) {
+		call->callee_insns = c->outer_insns;
+		c->outer_insns = 0;
+	}
+	return timeline_call_outside(p->tl, c->tid, ts, call, (uint32_t)number(f[4]), rest(f, 5, n));
+}
+
 static int event(struct player *p, char **f, int n)
 {
 	const bool between = n > 2 && f[2][0] == '~';
@@ -203,20 +273,9 @@ static int event(struct player *p, char **f, int n)
 		timeline_incomplete(tl, number(f[1]), number(f[2]));
 		return 0;
 	}
-	if (strcmp(f[0], "call") == 0)
-		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2] + between), frame(p->st, f[3]),
-				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, NULL, between);
-	if (strcmp(f[0], "called") == 0)
-		return timeline_call(tl, (uint32_t)number(f[1]), number(f[2]), frame(p->st, f[3]), NULL, f[4], false);
-	if (strcmp(f[0], "return") == 0)
-		return timeline_return(tl, (uint32_t)number(f[1]), number(f[2] + between), number(f[3]), between);
-	if (strcmp(f[0], "found") == 0)
-		return timeline_found(tl, (uint32_t)number(f[1]), number(f[2]));
-	if (strcmp(f[0], "outside") == 0)
-		return timeline_call_outside(tl, (uint32_t)number(f[1]), number(f[2]), frame(p->st, f[3]), (uint32_t)number(f[4]),
-					     rest(f, 5, n));
-	if (strcmp(f[0], "ended") == 0)
-		return timeline_return_before(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), number(f[4]));
+	for (size_t i = 0; i < ARRAY_SIZE(call_events); i++)
+		if (strcmp(f[0], call_events[i]) == 0)
+			return call_event(p, f, n, between);
 	if (strcmp(f[0], "untraced") == 0)
 		return timeline_untraced(tl, (uint32_t)number(f[1]), number(f[2]), rest(f, 3, n));
 	if (strcmp(f[0], "traced") == 0)
