@@ -13,6 +13,7 @@
 #include "decode/job/job_internal.h"
 #include "decode/job/meta.h"
 #include "decode/object/image.h"
+#include "decode/replay/prescan.h"
 #include "decode/replay/pt.h"
 #include "decode/replay/session.h"
 #include "decode/rings/event.h"
@@ -33,6 +34,7 @@ struct decode {
 	struct timeline *tl;
 	struct ptview *view;
 	struct ptsession *pt;
+	struct prescan prescan;
 	struct session *session;
 	struct ringevents *events;
 	struct meta meta;
@@ -49,6 +51,7 @@ static void decode_fini(struct decode *d)
 	source_free(d->source);
 	images_free(d->images);
 	stacktab_free(d->st);
+	prescan_fini(&d->prescan);
 	perfdata_free(d->pd);
 	meta_fini(&d->meta);
 }
@@ -204,13 +207,13 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 {
 	const struct meta *m = &d->meta;
 
-	to->period_ns = d->pd ? session_period_ns(d->pd) : 0;
+	to->period_ns = d->prescan.period_ns;
 	to->clocks = d->clocks;
 	to->switches = d->pd && session_has_switches(d->pd);
 	to->stepped = d->pd && d->pd->command && strcmp(d->pd->command, STEPABI_COMMAND) == 0;
 	/* exact calls are whole of themselves, each thread's from its own begin */
 	if (!d->pt)
-		to->complete_from_ns = m->complete_from || !d->pd ? m->complete_from : session_complete_from(d->pd);
+		to->complete_from_ns = m->complete_from ? m->complete_from : d->prescan.complete_from_ns;
 	to->kernel_release = m->kernel_release[0] ? m->kernel_release : d->pd ? d->pd->osrelease : NULL;
 	to->machine = m->machine[0] ? m->machine : d->pd ? d->pd->arch : NULL;
 	focus_on_last(j, d, to);
@@ -239,6 +242,14 @@ static int open_pt(struct job *j, struct decode *d)
 	return r < 0 ? r : 0;
 }
 
+static int prescan(struct decode *d)
+{
+	const struct prescan_options o = {.pd = d->pd, .pt = d->pt, .complete_from = !d->meta.complete_from};
+	int r = d->pd ? prescan_run(&o, &d->prescan) : 0;
+
+	return r < 0 || !d->pt ? r : ptsession_open(d->pt);
+}
+
 static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 {
 	struct timeline_options to = {.version = PACKAGE_VERSION};
@@ -260,6 +271,8 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 		return r;
 	tell_images(j, d);
 	r = open_pt(j, d);
+	if (r >= 0)
+		r = prescan(d);
 	if (r < 0)
 		return r;
 	timeline_describe(j, d, &to);
@@ -269,6 +282,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.pd = d->pd;
 	so.events = d->events;
 	so.pt = d->pt;
+	so.prescan = &d->prescan;
 	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
 	so.source = d->source;

@@ -305,3 +305,17 @@ int perfdata_next(struct perfdata *pd, struct perfevent *ret)
 	}
 	return 0;
 }
+
+int perfdata_walk(struct perfdata *pd, perfdata_record_fn record, void *arg)
+{
+	const struct perfdata_losses losses = pd->losses;
+	struct perfevent ev;
+	int r = 0;
+
+	pd->next = 0;
+	while (r == 0 && perfdata_next(pd, &ev))
+		r = record(arg, &ev);
+	pd->next = 0;
+	pd->losses = losses;
+	return r;
+}

@@ -111,3 +111,10 @@ int perfevent_parse(
  * malformed are counted and passed over.
  */
 int perfdata_next(struct perfdata *pd, struct perfevent *ret);
+
+/*
+ * Goes over all records beforehand, until `record` answers something else than 0, which it returns. The next one is the first
+ * again, and losses are counted when that is read for good.
+ */
+typedef int (*perfdata_record_fn)(void *arg, const struct perfevent *ev);
+int perfdata_walk(struct perfdata *pd, perfdata_record_fn record, void *arg);

@@ -209,29 +209,18 @@ static int on_fork(struct ptcode *c, const struct perfevent *ev)
 	return begin_version(c, p, p->n ? ev->time : 0);
 }
 
-static int scan(struct ptcode *c, struct perfdata *pd)
+void ptcode_record(struct ptcode *c, const struct perfevent *ev)
 {
-	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
-	struct perfevent ev;
 	int r = 0;
 
-	pd->next = 0;
-	while (perfdata_next(pd, &ev)) {
-		r = 0;
-		if (ev.kind == PERFEVENT_MMAP)
-			r = on_mmap(c, &ev);
-		else if (ev.kind == PERFEVENT_COMM && ev.comm.exec)
-			r = on_exec(c, &ev);
-		else if (ev.kind == PERFEVENT_FORK)
-			r = on_fork(c, &ev);
-		if (r < 0)
-			c->no_memory++;
-	}
-	pd->next = 0;
-	pd->losses = losses;
-	for (struct ptcode_process *p = c->all; p; p = p->next)
-		seal_version(p);
-	return 0;
+	if (ev->kind == PERFEVENT_MMAP)
+		r = on_mmap(c, ev);
+	else if (ev->kind == PERFEVENT_COMM && ev->comm.exec)
+		r = on_exec(c, ev);
+	else if (ev->kind == PERFEVENT_FORK)
+		r = on_fork(c, ev);
+	if (r < 0)
+		c->no_memory++;
 }
 
 /* ---- files: all are opened now, while the parent can be asked */
@@ -265,10 +254,12 @@ static int open_file(struct ptcode *c, struct codefile *f)
 	return f->chunks ? 0 : -ENOMEM;
 }
 
-static int open_files(struct ptcode *c)
+int ptcode_open(struct ptcode *c)
 {
 	uint64_t want = 0, most = (c->budget->max - c->budget->used) / 4;
 
+	for (struct ptcode_process *p = c->all; p; p = p->next)
+		seal_version(p);
 	for (size_t i = 0; i < c->n_files; i++) {
 		int r = c->files[i].image ? open_file(c, &c->files[i]) : 0;
 
@@ -283,7 +274,7 @@ static int open_files(struct ptcode *c)
 	return 0;
 }
 
-int ptcode_new(struct perfdata *pd, struct images *images, struct budget *budget, struct ptcode **ret)
+int ptcode_new(struct images *images, struct budget *budget, struct ptcode **ret)
 {
 	_cleanup_(ptcode_freep) struct ptcode *c = calloc(1, sizeof(*c));
 	int r;
@@ -295,11 +286,6 @@ int ptcode_new(struct perfdata *pd, struct images *images, struct budget *budget
 	c->enough = budget->used + (budget->max - budget->used) / 2;
 	(void)pthread_mutex_init(&c->lock, NULL);
 	r = callfuncs_new(budget, &c->functions);
-	if (r < 0)
-		return r;
-	r = scan(c, pd);
-	if (r == 0)
-		r = open_files(c);
 	if (r < 0)
 		return r;
 	*ret = take_ptr(c);

@@ -20,11 +20,14 @@ struct image;
 struct insn;
 struct images;
 struct json_object;
-struct perfdata;
+struct perfevent;
 struct ptcode;
 struct ptcode_version; /* of one process's address space */
 
-int ptcode_new(struct perfdata *pd, struct images *images, struct budget *budget, struct ptcode **ret) _must_check_;
+int ptcode_new(struct images *images, struct budget *budget, struct ptcode **ret) _must_check_;
+/* Each record, in the order of time; then the files of all code are opened, while the parent can be asked. 0 or -errno. */
+void ptcode_record(struct ptcode *c, const struct perfevent *ev);
+int ptcode_open(struct ptcode *c) _must_check_;
 struct ptcode *ptcode_free(struct ptcode *c);
 DEFINE_CLEANUP(struct ptcode *, ptcode_free)
 

@@ -104,37 +104,34 @@ static int on_start(struct ptowner *o, const struct perfevent *ev)
 	return ev->pid == UINT32_MAX ? 0 : add(o, ev->cpu, &c);
 }
 
-int ptowner_new(struct perfdata *pd, struct ptowner **ret)
+int ptowner_new(struct budget *budget, struct ptowner **ret)
 {
-	_cleanup_(ptowner_freep) struct ptowner *o = calloc(1, sizeof(*o));
-	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
-	struct perfevent ev;
-	int r = 0;
+	struct ptowner *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return -ENOMEM;
-	o->budget = pd->budget;
-	pd->next = 0;
-	while (r == 0 && perfdata_next(pd, &ev)) {
-		if (ev.pid != UINT32_MAX && ev.pid != 0 && ev.tid != 0 &&
-			(uintptr_t)hashmap_pointer(&o->pids, ev.tid) != ev.pid)
-			r = hashmap_put_pointer(&o->pids, ev.tid, (void *)(uintptr_t)ev.pid);
-		if (r < 0 || !ev.has_time || ev.cpu == PERFEVENT_NO_CPU)
-			continue;
-		if (ev.kind == PERFEVENT_SWITCH)
-			r = on_switch(o, &ev);
-		else if (ev.kind == PERFEVENT_ITRACE_START)
-			r = on_start(o, &ev);
-		else if (ev.kind == PERFEVENT_SAMPLE && perfattr_is_bpf_output(ev.attr) &&
-			 ev.sample.raw_size >= sizeof(struct tracerd_sched_event) &&
-			 load_u32(ev.sample.raw) == SCHEDEV_MAGIC)
-			r = on_sched(o, &ev);
+	o->budget = budget;
+	*ret = o;
+	return 0;
+}
+
+int ptowner_record(struct ptowner *o, const struct perfevent *ev)
+{
+	if (ev->pid != UINT32_MAX && ev->pid != 0 && ev->tid != 0 && (uintptr_t)hashmap_pointer(&o->pids, ev->tid) != ev->pid) {
+		int r = hashmap_put_pointer(&o->pids, ev->tid, (void *)(uintptr_t)ev->pid);
+
+		if (r < 0)
+			return r;
 	}
-	pd->next = 0;
-	pd->losses = losses;
-	if (r < 0)
-		return r;
-	*ret = take_ptr(o);
+	if (!ev->has_time || ev->cpu == PERFEVENT_NO_CPU)
+		return 0;
+	if (ev->kind == PERFEVENT_SWITCH)
+		return on_switch(o, ev);
+	if (ev->kind == PERFEVENT_ITRACE_START)
+		return on_start(o, ev);
+	if (ev->kind == PERFEVENT_SAMPLE && perfattr_is_bpf_output(ev->attr) &&
+		ev->sample.raw_size >= sizeof(struct tracerd_sched_event) && load_u32(ev->sample.raw) == SCHEDEV_MAGIC)
+		return on_sched(o, ev);
 	return 0;
 }
 

@@ -10,7 +10,8 @@
 
 #include "common/base/cleanup.h"
 
-struct perfdata;
+struct budget;
+struct perfevent;
 struct ptowner;
 
 struct ptowner_span {
@@ -18,7 +19,9 @@ struct ptowner_span {
 	uint32_t pid, tid; /* tid 0: idle */
 };
 
-int ptowner_new(struct perfdata *pd, struct ptowner **ret) _must_check_;
+int ptowner_new(struct budget *budget, struct ptowner **ret) _must_check_;
+/* Each record, in the order of time, before anybody asks. 0 or -ENOMEM. */
+int ptowner_record(struct ptowner *o, const struct perfevent *ev) _must_check_;
 struct ptowner *ptowner_free(struct ptowner *o);
 DEFINE_CLEANUP(struct ptowner *, ptowner_free)
 

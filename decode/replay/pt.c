@@ -23,40 +23,53 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 		  struct ptview *view, bool inlined, struct ptsession **ret)
 {
 	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
-	struct ptwork_options wo = {.workers = workers, .budget = budget};
-	uint64_t found;
 	int r;
 
 	if (!p)
 		return -ENOMEM;
 	p->budget = budget;
 	p->view = view;
+	p->workers = workers;
 	r = ptaux_new(pd, budget, &p->aux);
 	if (r > 0)
 		return PTSESSION_E_NONE;
 	if (r == 0)
 		r = ptaux_scan(p->aux);
-	found = io_now_ns();
 	if (r == 0)
-		r = ptcode_new(pd, images, budget, &p->code);
+		r = ptcode_new(images, budget, &p->code);
 	if (r == 0)
-		r = ptowner_new(pd, &p->owner);
-	p->code_ns = io_now_ns() - found;
-	if (r == 0 && inlined)
-		r = ptinline_new(&p->inlined);
-	wo.all = ptview_kind(view) == PTVIEW_BRANCHES || ptview_kind(view) == PTVIEW_INSNS || inlined;
-	wo.aux = p->aux;
-	wo.code = p->code;
-	wo.owner = p->owner;
-	if (r == 0)
-		r = ptwork_new(&wo, &p->work);
+		r = ptowner_new(budget, &p->owner);
 	if (r == 0)
 		r = ptnotes_new(p->aux, &p->notes);
+	if (r == 0 && inlined)
+		r = ptinline_new(&p->inlined);
 	if (r < 0)
 		return r;
 	pd->losses.aux_bytes = 0; /* somebody decodes them */
 	*ret = take_ptr(p);
 	return 0;
+}
+
+int ptsession_record(struct ptsession *p, const struct perfevent *ev)
+{
+	ptcode_record(p->code, ev);
+	return ptowner_record(p->owner, ev);
+}
+
+int ptsession_open(struct ptsession *p)
+{
+	const enum ptview_kind view = ptview_kind(p->view);
+	const struct ptwork_options wo = {.aux = p->aux,
+		.code = p->code,
+		.owner = p->owner,
+		.workers = p->workers,
+		.budget = p->budget,
+		.all = view == PTVIEW_BRANCHES || view == PTVIEW_INSNS || p->inlined};
+	const uint64_t began = io_now_ns();
+	int r = ptcode_open(p->code);
+
+	p->code_ns = io_now_ns() - began;
+	return r < 0 ? r : ptwork_new(&wo, &p->work);
 }
 
 struct ptsession *ptsession_free(struct ptsession *p)

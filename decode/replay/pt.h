@@ -24,7 +24,7 @@ struct workers;
 enum { PTSESSION_E_NONE = 1, /* the recording has no PT, or none that can be read */ };
 
 /*
- * Before the replay: finds the buffers, the code, the switches. Everything is borrowed. With a `view` it is written
+ * Before the replay, first of all: finds the buffers. Everything is borrowed. With a `view` it is written
  * there and not drawn. `inlined`: inlined calls are drawn, too; then the session must have a source.
  * 0, PTSESSION_E_NONE, or a negative errno.
  */
@@ -32,6 +32,12 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 		  struct ptview *view, bool inlined, struct ptsession **ret) _must_check_;
 struct ptsession *ptsession_free(struct ptsession *p);
 DEFINE_CLEANUP(struct ptsession *, ptsession_free)
+
+/* Then each record in the order of time: who ran, and what was mapped (decode/replay/prescan.h). 0 or -errno. */
+struct perfevent;
+int ptsession_record(struct ptsession *p, const struct perfevent *ev) _must_check_;
+/* Then opens the files of the code, and begins. 0 or -errno. */
+int ptsession_open(struct ptsession *p) _must_check_;
 
 /* The time of the next branch: UINT64_MAX at the end; -errno. */
 int ptsession_peek(struct ptsession *p, uint64_t *ret_ns);
@@ -43,7 +49,6 @@ uint32_t ptsession_stack(struct ptsession *p, uint32_t tid);
  * A thread is new: with another process than its parent's it begins within all that the parent is in, else with its first
  * function. 0 or -errno.
  */
-struct perfevent;
 int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *fork);
 /* The program is another one: the calls of all threads of the process end, and `tid` begins anew. */
 int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns);

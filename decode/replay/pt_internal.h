@@ -56,6 +56,7 @@ struct ptsession {
 	struct ptaux *aux;
 	struct ptcode *code;
 	struct ptowner *owner;
+	struct workers *workers; /* borrowed */
 	struct ptwork *work;
 	struct ptnotes *notes;
 	struct ptmissing *missing; /* code; made when the first is met */

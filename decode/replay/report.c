@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <linux/perf_event.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "common/control/json.h"
@@ -69,69 +68,6 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 
 /* ---- what the attributes say of the whole recording */
 
-static bool attr_is_clock(const struct perfattr *a)
-{
-	return a->type == PERF_TYPE_SOFTWARE &&
-	       (a->config == PERF_COUNT_SW_CPU_CLOCK || a->config == PERF_COUNT_SW_TASK_CLOCK);
-}
-
-static int gap_compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* The median of the time between two samples of one thread, by the first ones; 0: too few. */
-static uint64_t measured_period(struct perfdata *pd)
-{
-	enum { MAX_GAPS = 4096, MIN_GAPS = 8, MAX_RECORDS = 65536 };
-	struct {
-		uint32_t tid;
-		uint64_t time; /* 0: none */
-	} last[256] = {0};
-	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
-	_cleanup_free_ uint64_t *gaps = calloc(MAX_GAPS, sizeof(*gaps));
-	struct perfevent ev;
-	size_t n = 0;
-
-	if (!gaps)
-		return 0;
-	pd->next = 0;
-	for (size_t i = 0; i < MAX_RECORDS && n < MAX_GAPS && perfdata_next(pd, &ev); i++) {
-		size_t slot = ev.tid % ARRAY_SIZE(last);
-
-		if (ev.kind != PERFEVENT_SAMPLE || !ev.has_time || !attr_is_sampling(ev.attr))
-			continue;
-		if (last[slot].time && last[slot].tid == ev.tid && ev.time > last[slot].time)
-			gaps[n++] = ev.time - last[slot].time;
-		last[slot].tid = ev.tid;
-		last[slot].time = ev.time;
-	}
-	pd->next = 0;
-	pd->losses = losses;
-	if (n < MIN_GAPS)
-		return 0;
-	qsort(gaps, n, sizeof(*gaps), gap_compare);
-	return gaps[n / 2] <= 1000000000 ? gaps[n / 2] : 0;
-}
-
-uint64_t session_period_ns(struct perfdata *pd)
-{
-	for (uint32_t i = 0; i < pd->n_attrs; i++) {
-		const struct perfattr *a = &pd->attrs[i];
-
-		if (!attr_is_sampling(a))
-			continue;
-		if (a->freq && a->period && a->period <= 1000000000)
-			return 1000000000 / a->period;
-		if (!a->freq && attr_is_clock(a) && a->period && a->period <= 60000000000u)
-			return a->period;
-	}
-	/* every so many cycles or misses: nobody knows how long that is, but the times tell */
-	return measured_period(pd);
-}
-
 bool session_has_switches(const struct perfdata *pd)
 {
 	for (uint32_t i = 0; i < pd->n_attrs; i++)
@@ -139,53 +75,6 @@ bool session_has_switches(const struct perfdata *pd)
 			attr_tracepoint(&pd->attrs[i]) == TRACEPOINT_SWITCH)
 			return true;
 	return false;
-}
-
-/* The largest record there can be: what does not fit the ring any more is lost as a whole. */
-#define RECORD_MAX 65536u
-
-uint64_t session_complete_from(struct perfdata *pd)
-{
-	enum { MAX_RINGS = 4096 };
-	struct ring {
-		uint64_t first, bytes;
-	} *rings;
-	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
-	uint64_t from = 0, largest = 0, room = 1;
-	bool backward = false;
-	struct perfevent ev;
-
-	for (uint32_t i = 0; i < pd->n_attrs; i++)
-		backward |= pd->attrs[i].write_backward;
-	if (!backward)
-		return 0;
-	rings = calloc(MAX_RINGS, sizeof(*rings));
-	pd->next = 0;
-	while (perfdata_next(pd, &ev)) {
-		struct ring *ring = rings && ev.cpu < MAX_RINGS ? &rings[ev.cpu] : NULL;
-
-		if (!ev.attr->write_backward || !ev.has_time || ev.time == 0)
-			continue;
-		if (!ring) { /* in nobody knows which ring */
-			from = ev.time;
-			continue;
-		}
-		if (!ring->bytes)
-			ring->first = ev.time;
-		ring->bytes += ev.size;
-		if (ring->bytes > largest)
-			largest = ring->bytes;
-	}
-	pd->next = 0;
-	pd->losses = losses;
-	/* All are of one size, a power of two. One is full but for a record, or has not come round. */
-	while (room < largest)
-		room *= 2;
-	for (size_t i = 0; rings && i < MAX_RINGS; i++)
-		if (rings[i].bytes + RECORD_MAX > room && rings[i].first > from)
-			from = rings[i].first;
-	free(rings);
-	return from;
 }
 
 enum clock_source session_clock(const struct perfdata *pd)

@@ -11,6 +11,7 @@
 #include "common/bundle/schedev.h"
 #include "decode/object/mapping.h"
 #include "decode/perf/event.h"
+#include "decode/replay/prescan.h"
 #include "decode/replay/pt.h"
 
 #define MAX_CPUS 4096u
@@ -247,30 +248,6 @@ static uint64_t lost_since(const struct perfevent *ev, const struct cpu *cpu)
 	return cpu && cpu->last ? cpu->last : ev->time;
 }
 
-/* What they were is known to nobody, so the timeline must know of them before. */
-static void tell_lost(struct session *s)
-{
-	struct perfdata *pd = s->o.pd;
-	const struct perfdata_losses losses = pd->losses; /* each is counted when it is replayed */
-	struct perfevent ev;
-
-	if (!pd->n_records[PERF_RECORD_LOST] && !pd->n_records[PERF_RECORD_LOST_SAMPLES])
-		return;
-	while (perfdata_next(pd, &ev)) {
-		struct cpu *cpu = ev.cpu < MAX_CPUS ? &s->cpus[ev.cpu] : NULL;
-
-		if (!ev.has_time || ev.time == 0)
-			continue;
-		if (ev.kind == PERFEVENT_LOST && ev.lost.count)
-			timeline_incomplete(s->o.tl, lost_since(&ev, cpu), ev.time);
-		if (cpu)
-			cpu->last = ev.time;
-	}
-	memset(s->cpus, 0, MAX_CPUS * sizeof(*s->cpus));
-	pd->next = 0;
-	pd->losses = losses;
-}
-
 static int on_lost(struct session *s, const struct perfevent *ev, const struct cpu *cpu)
 {
 	uint64_t begin = lost_since(ev, cpu);
@@ -448,8 +425,8 @@ int session_run(struct session *s)
 	for (size_t i = 0; i < s->o.n_notes && !s->o.pt; i++)
 		if (!s->o.notes[i].mark)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
-	if (s->o.pd && !s->o.pt)
-		tell_lost(s);
+	for (size_t i = 0; s->o.prescan && i < s->o.prescan->n_losses; i++)
+		timeline_incomplete(s->o.tl, s->o.prescan->losses[i].begin, s->o.prescan->losses[i].end);
 	while (s->o.pd && perfdata_next(s->o.pd, &ev)) {
 		r = ev.has_time && ev.time ? others_until(s, ev.time) : 0;
 		if (r == 0)

@@ -21,6 +21,7 @@
 #include "decode/timeline/timeline.h"
 
 struct json_object;
+struct prescan;
 
 /* Something that the recording's meta data tells, to be drawn at its time. */
 struct session_note {
@@ -36,6 +37,7 @@ struct session_options {
 	uint64_t events_end_ns; /* events after that are left out, for nothing else is known of that
 				   time; 0: none are */
 	struct ptsession *pt; /* the recording's PT; may be NULL */
+	const struct prescan *prescan; /* of its records; NULL: nothing was lost */
 	struct images *images;
 	struct stacktab *st;
 	struct timeline *tl;
@@ -74,11 +76,5 @@ int session_run(struct session *s) _must_check_;
 void session_report(const struct session *s, struct json_object *stats, struct json_object *losses);
 
 /* What a timeline must know of the recording before it is replayed. */
-uint64_t session_period_ns(struct perfdata *pd); /* 0: not known */
 bool session_has_switches(const struct perfdata *pd);
-/*
- * Where perf's rings kept only the newest (record --overwrite): since when there is all of every CPU; 0 if they did not, or
- * nothing of them was overwritten.
- */
-uint64_t session_complete_from(struct perfdata *pd);
 enum clock_source session_clock(const struct perfdata *pd);

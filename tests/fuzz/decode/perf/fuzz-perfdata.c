@@ -9,6 +9,7 @@
 
 #include "common/base/io.h"
 #include "common/control/json.h"
+#include "decode/replay/prescan.h"
 #include "decode/replay/session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -32,18 +33,23 @@ static void replay(int in, int out)
 	_cleanup_(timeline_freep) struct timeline *tl = NULL;
 	_cleanup_(session_freep) struct session *s = NULL;
 	_cleanup_json_ struct json_object *summary = NULL, *stats = json_object_new_object();
+	_cleanup_(prescan_fini) struct prescan prescan = {0};
 	struct timeline_options to = {0};
 	struct session_options so = {.symbols = true};
 
 	if (perfdata_open(in, &budget, &pd) != 0 || perfdata_scan(pd, NULL, NULL) != 0)
 		return;
-	to.period_ns = session_period_ns(pd);
+	if (prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan) < 0)
+		return;
+	to.period_ns = prescan.period_ns;
+	to.complete_from_ns = prescan.complete_from_ns;
 	to.switches = session_has_switches(pd);
 	(void)session_clock(pd);
 	if (stacktab_new(4 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
 		text_writer_new(out, &wo, &w) < 0 || timeline_new(&to, st, w, &tl) < 0)
 		abort();
 	so.pd = pd;
+	so.prescan = &prescan;
 	so.images = images;
 	so.st = st;
 	so.tl = tl;

@@ -12,6 +12,7 @@
 #include "decode/base/workers.h"
 #include "decode/object/image.h"
 #include "decode/perf/data.h"
+#include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
 #include "decode/pt/pipeline.h"
@@ -110,6 +111,19 @@ static void bring_vdso(struct images *images, const char *path)
 		images_set_vdso_fd(images, fd);
 }
 
+struct scan {
+	struct ptcode *code;
+	struct ptowner *owner;
+};
+
+static int record(void *arg, const struct perfevent *ev)
+{
+	const struct scan *s = arg;
+
+	ptcode_record(s->code, ev);
+	return ptowner_record(s->owner, ev);
+}
+
 static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 {
 	struct budget budget = {.max = 2ull << 30};
@@ -136,9 +150,13 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r == 0)
 		r = ptaux_scan(aux);
 	if (r == 0)
-		r = ptcode_new(pd, images, &budget, &code);
+		r = ptcode_new(images, &budget, &code);
 	if (r == 0)
-		r = ptowner_new(pd, &owner);
+		r = ptowner_new(&budget, &owner);
+	if (r == 0)
+		r = perfdata_walk(pd, record, &(struct scan){code, owner});
+	if (r == 0)
+		r = ptcode_open(code);
 	if (r != 0)
 		return r;
 	w->code = code;

@@ -20,6 +20,7 @@
 #include "decode/base/workers.h"
 #include "decode/object/image.h"
 #include "decode/perf/data.h"
+#include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
 #include "decode/pt/pipeline.h"
@@ -128,6 +129,14 @@ static uint64_t sum_of(struct json_object *losses)
 	return sum;
 }
 
+static int record(void *arg, const struct perfevent *ev)
+{
+	struct ptwork_options *o = arg;
+
+	ptcode_record(o->code, ev);
+	return ptowner_record(o->owner, ev);
+}
+
 /* `keep` false: they are only counted. `stop_after` events it is left as it is, 0: never. */
 static void decode(struct recording *rec, unsigned int threads, bool keep, size_t stop_after, struct list *l)
 {
@@ -152,8 +161,10 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(images_new(&files, &budget, &images), 0);
 	assert_int_equal(ptaux_new(pd, &budget, &o.aux), 0);
 	assert_int_equal(ptaux_scan(o.aux), 0);
-	assert_int_equal(ptcode_new(pd, images, &budget, &o.code), 0);
-	assert_int_equal(ptowner_new(pd, &o.owner), 0);
+	assert_int_equal(ptcode_new(images, &budget, &o.code), 0);
+	assert_int_equal(ptowner_new(&budget, &o.owner), 0);
+	assert_int_equal(perfdata_walk(pd, record, &o), 0);
+	assert_int_equal(ptcode_open(o.code), 0);
 	assert_int_equal(ptwork_new(&o, &work), 0);
 	while (stop_after == 0 || n < stop_after) {
 		r = ptwork_peek(work, &peeked);

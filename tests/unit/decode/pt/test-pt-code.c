@@ -19,6 +19,7 @@
 #include "decode/calls/callstack.h"
 #include "decode/object/image.h"
 #include "decode/perf/data.h"
+#include "decode/perf/event.h"
 #include "decode/pt/code.h"
 #include "tests/unit/decode/perf/perfdata-make.h"
 
@@ -90,6 +91,12 @@ static void map(uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64
 	make_mmap(&f.make, time, pid, addr, len, CODE_OFFSET + into, (uint64_t)path[1], path);
 }
 
+static int record(void *arg, const struct perfevent *ev)
+{
+	ptcode_record(arg, ev);
+	return 0;
+}
+
 static void finish(void)
 {
 	static const struct file_requester files = {ask, NULL};
@@ -98,7 +105,9 @@ static void finish(void)
 	assert_int_equal(perfdata_open(f.fd, &f.budget, &f.pd), 0);
 	assert_int_equal(perfdata_scan(f.pd, NULL, NULL), 0);
 	assert_int_equal(images_new(&files, &f.budget, &f.images), 0);
-	assert_int_equal(ptcode_new(f.pd, f.images, &f.budget, &f.code), 0);
+	assert_int_equal(ptcode_new(f.images, &f.budget, &f.code), 0);
+	assert_int_equal(perfdata_walk(f.pd, record, f.code), 0);
+	assert_int_equal(ptcode_open(f.code), 0);
 }
 
 static void teardown(void)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "decode/perf/data.h"
+#include "decode/perf/event.h"
 #include "decode/pt/who_ran.h"
 #include "tests/unit/decode/perf/perfdata-make.h"
 
@@ -32,12 +33,18 @@ static void setup(void)
 	make_init(&f.make);
 }
 
+static int record(void *arg, const struct perfevent *ev)
+{
+	return ptowner_record(arg, ev);
+}
+
 static void finish(void)
 {
 	f.fd = make_file(&f.make);
 	assert_int_equal(perfdata_open(f.fd, &f.budget, &f.pd), 0);
 	assert_int_equal(perfdata_scan(f.pd, NULL, NULL), 0);
-	assert_int_equal(ptowner_new(f.pd, &f.owner), 0);
+	assert_int_equal(ptowner_new(&f.budget, &f.owner), 0);
+	assert_int_equal(perfdata_walk(f.pd, record, f.owner), 0);
 }
 
 static void teardown(void)
@@ -198,7 +205,9 @@ static void test_little_memory(void **state)
 	two_cpus();
 	used = f.budget.used;
 	f.budget.max = used;
-	assert_int_equal(ptowner_new(f.pd, &o), -ENOMEM);
+	assert_int_equal(ptowner_new(&f.budget, &o), 0);
+	assert_int_equal(perfdata_walk(f.pd, record, o), -ENOMEM);
+	ptowner_free(o);
 	assert_int_equal(f.budget.used, used);
 	teardown();
 }

@@ -18,6 +18,7 @@
 #include "common/bundle/schedev.h"
 #include "common/control/json.h"
 #include "decode/perf/event.h"
+#include "decode/replay/prescan.h"
 #include "decode/replay/session.h"
 #include "decode/rings/event.h"
 #include "tests/unit/decode/perf/perfdata-make.h"
@@ -230,6 +231,7 @@ static void replay(struct session_options so, const char *expected)
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(session_freep) struct session *s = NULL;
+	_cleanup_(prescan_fini) struct prescan prescan = {0};
 	_cleanup_json_ struct json_object *report = json_object_new_object();
 
 	told_len = 0;
@@ -247,6 +249,10 @@ static void replay(struct session_options so, const char *expected)
 	so.files = &files;
 	so.budget = &budget;
 	so.symbols = true;
+	if (pd) {
+		assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan), 0);
+		so.prescan = &prescan;
+	}
 	assert_int_equal(session_new(&so, &s), 0);
 	assert_int_equal(session_run(s), answer < 0 ? answer : 0);
 	if (so.events)
@@ -355,6 +361,7 @@ static void test_period(void **state)
 		struct budget budget = {.max = 64u << 20};
 		_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 		_cleanup_close_ int fd = -1;
+		struct prescan prescan;
 		struct perfevent ev;
 
 		make_init(&m);
@@ -365,7 +372,9 @@ static void test_period(void **state)
 		assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 		assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
 		/* two threads take turns; a few samples prove nothing */
-		assert_int_equal(session_period_ns(pd), cycles == 0 ? 1000000 : cycles == 1 ? 10 : 0);
+		assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan), 0);
+		assert_int_equal(prescan.period_ns, cycles == 0 ? 1000000 : cycles == 1 ? 10 : 0);
+		prescan_fini(&prescan);
 		assert_int_equal(perfdata_next(pd, &ev), 1);
 		assert_int_equal(ev.time, 100);
 	}
@@ -481,10 +490,12 @@ static uint64_t complete_from(void)
 	struct budget budget = {.max = 64u << 20};
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_close_ int fd = make_file(&m);
+	_cleanup_(prescan_fini) struct prescan prescan = {0};
 
 	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
-	return session_complete_from(pd);
+	assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan), 0);
+	return prescan.complete_from_ns;
 }
 
 /* Rings that keep the newest: since when all of them have everything. */
