@@ -56,8 +56,8 @@ static bool calls_on(struct image *img, const struct symbol *sym, uint64_t leaf)
 	return false;
 }
 
-uint32_t leafcaller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
-	uint32_t leaf, uint64_t ra, struct leafcaller_stats *stats)
+uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
+	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats)
 {
 	const struct cfi_row *row = unwind_row(r, code, budget, ip);
 	const struct symbol *sym;

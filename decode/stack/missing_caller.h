@@ -13,7 +13,7 @@
 
 #include "decode/stack/resolve.h"
 
-struct leafcaller_stats {
+struct missing_caller_stats {
 	uint64_t found, gaps;
 };
 
@@ -21,5 +21,5 @@ struct leafcaller_stats {
  * The frame that is missing between the innermost one (at `ip`, with the frame `leaf`) and the one
  * that `ra` returns to; 0: none is.
  */
-uint32_t leafcaller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
-	uint32_t leaf, uint64_t ra, struct leafcaller_stats *stats);
+uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
+	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats);

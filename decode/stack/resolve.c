@@ -327,7 +327,7 @@ static bool return_is_special(const struct image *img, uint64_t vaddr, const uin
 {
 	const struct symbol *sym;
 
-	if (callcheck_is_sigreturn(at, n))
+	if (return_check_is_sigreturn(at, n))
 		return true;
 	sym = symbols_find(&img->symbols, vaddr);
 	if (!sym || vaddr - sym->addr > 1)
@@ -340,8 +340,8 @@ enum return_kind { RETURN_WRONG, RETURN_AFTER_CALL, RETURN_SPECIAL };
 
 static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
 {
-	uint8_t buf[CALLCHECK_BEFORE + CALLCHECK_AFTER];
-	size_t n = 0, before = CALLCHECK_BEFORE;
+	uint8_t buf[RETURN_CHECK_BEFORE + RETURN_CHECK_AFTER];
+	size_t n = 0, before = RETURN_CHECK_BEFORE;
 
 	if (!img->x86_64)
 		return RETURN_AFTER_CALL;
@@ -349,13 +349,13 @@ static enum return_kind return_kind_of(const struct image *img, uint64_t vaddr)
 	for (; before >= 2; before--) {
 		if (vaddr < before)
 			continue;
-		n = image_read(img, vaddr - before, buf, before + CALLCHECK_AFTER);
+		n = image_read(img, vaddr - before, buf, before + RETURN_CHECK_AFTER);
 		if (n >= before)
 			break;
 	}
 	if (before < 2)
 		return RETURN_WRONG;
-	if (callcheck_follows_call(buf, before))
+	if (return_check_follows_call(buf, before))
 		return RETURN_AFTER_CALL;
 	return return_is_special(img, vaddr, buf + before, n - before) ? RETURN_SPECIAL
 								       : RETURN_WRONG;

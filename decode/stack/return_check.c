@@ -21,7 +21,7 @@ static size_t indirect_length(uint8_t modrm, uint8_t sib)
 	return (rm == 4 ? 3 : 2) + (mod == 1 ? 1u : 4u);
 }
 
-bool callcheck_follows_call(const uint8_t *before, size_t n)
+bool return_check_follows_call(const uint8_t *before, size_t n)
 {
 	static const uint8_t lengths[] = {2, 3, 4, 6, 7};
 
@@ -39,7 +39,7 @@ bool callcheck_follows_call(const uint8_t *before, size_t n)
 	return false;
 }
 
-bool callcheck_is_sigreturn(const uint8_t *at, size_t n)
+bool return_check_is_sigreturn(const uint8_t *at, size_t n)
 {
 	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
 

@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CALLCHECK_BEFORE 8u /* bytes in front of the address that are looked at */
-#define CALLCHECK_AFTER 9u  /* bytes at the address, for signal trampolines */
+#define RETURN_CHECK_BEFORE 8u /* bytes in front of the address that are looked at */
+#define RETURN_CHECK_AFTER 9u  /* bytes at the address, for signal trampolines */
 
 /* `before`: the n bytes that end where the return address points. */
-bool callcheck_follows_call(const uint8_t *before, size_t n);
+bool return_check_follows_call(const uint8_t *before, size_t n);
 
 /*
  * The code at the address is the kernel's way back from a signal handler (mov $15,%rax; syscall):
  * nobody called it, its address was put on the stack by the kernel.
  */
-bool callcheck_is_sigreturn(const uint8_t *at, size_t n);
+bool return_check_is_sigreturn(const uint8_t *at, size_t n);

@@ -54,13 +54,13 @@ static struct chain chain_split(const struct perfevent_sample *s)
 }
 
 /* Puts the caller in that the chain has passed over; returns how many frames that is. */
-static uint32_t leaf_caller(
+static uint32_t add_missing_caller(
 	struct stackwalk *w, struct code *code, const struct chain *c, uint64_t ra)
 {
 	uint64_t ip = load_u64(c->p + c->first * 8);
 
-	w->frames[1] = leafcaller_frame(
-		w->resolver, code, w->budget, ip, w->frames[0], ra, &w->leaf_callers);
+	w->frames[1] = missing_caller_frame(
+		w->resolver, code, w->budget, ip, w->frames[0], ra, &w->missing_callers);
 	return w->frames[1] != 0;
 }
 
@@ -82,7 +82,7 @@ static uint32_t chain_frames(
 				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
 		if (frame) {
 			if (n == 1)
-				n += leaf_caller(w, code, c, addr);
+				n += add_missing_caller(w, code, c, addr);
 			w->frames[n++] = frame;
 			continue;
 		}
@@ -155,8 +155,8 @@ void stackwalk_report(const struct stackwalk *w, struct json_object *losses)
 		json_add_uint(losses, "frames_cut", w->frames_cut);
 	if (w->limited)
 		json_add_uint(losses, "stacks_at_kernel_limit", w->limited);
-	if (w->leaf_callers.gaps)
-		json_add_uint(losses, "callers_not_recorded", w->leaf_callers.gaps);
+	if (w->missing_callers.gaps)
+		json_add_uint(losses, "callers_not_recorded", w->missing_callers.gaps);
 	for (unsigned i = 0; i < UNWIND_N_ENDS; i++) {
 		if (i == UNWIND_DONE || !w->unwound[i])
 			continue;

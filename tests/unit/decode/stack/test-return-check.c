@@ -57,13 +57,13 @@ static void test_vectors(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(vectors); i++) {
 		const struct vector *v = &vectors[i];
-		uint8_t buf[CALLCHECK_BEFORE];
+		uint8_t buf[RETURN_CHECK_BEFORE];
 
 		/* with nops in front, as in code, and alone, as at the front of a segment */
 		memset(buf, 0x90, sizeof(buf));
 		memcpy(buf + sizeof(buf) - v->len, v->bytes, v->len);
-		if (callcheck_follows_call(buf, sizeof(buf)) != v->call ||
-			callcheck_follows_call(v->bytes, v->len) != v->call)
+		if (return_check_follows_call(buf, sizeof(buf)) != v->call ||
+			return_check_follows_call(v->bytes, v->len) != v->call)
 			fail_msg("%s", v->what);
 	}
 }
@@ -73,9 +73,9 @@ static void test_sigreturn(void **state)
 	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
 
 	(void)state;
-	assert_true(callcheck_is_sigreturn(code, sizeof(code)));
-	assert_false(callcheck_is_sigreturn(code, sizeof(code) - 1));
-	assert_false(callcheck_is_sigreturn(code + 1, sizeof(code) - 1));
+	assert_true(return_check_is_sigreturn(code, sizeof(code)));
+	assert_false(return_check_is_sigreturn(code, sizeof(code) - 1));
+	assert_false(return_check_is_sigreturn(code + 1, sizeof(code) - 1));
 }
 
 int main(void)

@@ -343,14 +343,14 @@ static void test_chains(void **state)
 	ev.sample.ip = chain[1];
 	stack_id = stackwalk_sample(&w, &code, &ev, true);
 	/* a test built without frame pointers is told that its innermost caller is missing */
-	assert_int_equal(stacktab_depth(st, stack_id), n_trace + (int)w.leaf_callers.gaps);
-	gap = (uint32_t)w.leaf_callers.gaps;
+	assert_int_equal(stacktab_depth(st, stack_id), n_trace + (int)w.missing_callers.gaps);
+	gap = (uint32_t)w.missing_callers.gaps;
 	assert_true(gap <= 1);
 	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "chain_inner");
 	assert_int_equal(w.cut, 0);
 
 	/* an address at a function's front: code, but nobody called from there */
-	while (callcheck_follows_call((const uint8_t *)inside - CALLCHECK_BEFORE, CALLCHECK_BEFORE))
+	while (return_check_follows_call((const uint8_t *)inside - RETURN_CHECK_BEFORE, RETURN_CHECK_BEFORE))
 		inside++;
 	chain[3] = inside;
 	stack_id = stackwalk_sample(&w, &code, &ev, true);
