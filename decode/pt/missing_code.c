@@ -22,7 +22,7 @@ struct pending { /* of a buffer: the way is lost */
 	uint64_t offset;
 };
 
-struct ptmissing {
+struct missing_code {
 	struct object *objects;
 	size_t n, room;
 	uint64_t others; /* times, in objects beyond MAX_OBJECTS */
@@ -31,9 +31,9 @@ struct ptmissing {
 	uint32_t last; /* the same one is met again and again */
 };
 
-int ptmissing_new(size_t n_buffers, struct ptmissing **ret)
+int missing_code_new(size_t n_buffers, struct missing_code **ret)
 {
-	_cleanup_(ptmissing_freep) struct ptmissing *m = calloc(1, sizeof(*m));
+	_cleanup_(missing_code_freep) struct missing_code *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return -ENOMEM;
@@ -45,7 +45,7 @@ int ptmissing_new(size_t n_buffers, struct ptmissing **ret)
 	return 0;
 }
 
-struct ptmissing *ptmissing_free(struct ptmissing *m)
+struct missing_code *missing_code_free(struct missing_code *m)
 {
 	if (!m)
 		return NULL;
@@ -56,7 +56,7 @@ struct ptmissing *ptmissing_free(struct ptmissing *m)
 }
 
 /* The number of the object + 1; 0: there are too many. */
-static int object_of(struct ptmissing *m, const struct image *image, uint32_t *ret)
+static int object_of(struct missing_code *m, const struct image *image, uint32_t *ret)
 {
 	struct object *v;
 
@@ -83,12 +83,12 @@ static int object_of(struct ptmissing *m, const struct image *image, uint32_t *r
 	return 0;
 }
 
-int ptmissing_lost(struct ptmissing *m, const struct ptwork_event *ev, const struct image *image)
+int missing_code_lost(struct missing_code *m, const struct ptwork_event *ev, const struct image *image)
 {
 	uint32_t object;
 	int r;
 
-	ptmissing_event(m, ev);
+	missing_code_event(m, ev);
 	r = object_of(m, image, &object);
 	if (r < 0)
 		return r;
@@ -102,7 +102,7 @@ int ptmissing_lost(struct ptmissing *m, const struct ptwork_event *ev, const str
 	return 0;
 }
 
-void ptmissing_event(struct ptmissing *m, const struct ptwork_event *ev)
+void missing_code_event(struct missing_code *m, const struct ptwork_event *ev)
 {
 	struct pending *p = ev->buffer < m->n_buffers ? &m->pending[ev->buffer] : NULL;
 
@@ -113,7 +113,7 @@ void ptmissing_event(struct ptmissing *m, const struct ptwork_event *ev)
 	p->object = 0;
 }
 
-void ptmissing_report(const struct ptmissing *m, struct json_object *losses)
+void missing_code_report(const struct missing_code *m, struct json_object *losses)
 {
 	uint32_t top[SHOWN];
 	struct json_object *list;

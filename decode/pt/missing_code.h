@@ -13,17 +13,17 @@
 
 struct image;
 struct json_object;
-struct ptmissing;
+struct missing_code;
 
 /* For so many buffers. */
-int ptmissing_new(size_t n_buffers, struct ptmissing **ret) _must_check_;
-struct ptmissing *ptmissing_free(struct ptmissing *m);
-DEFINE_CLEANUP(struct ptmissing *, ptmissing_free)
+int missing_code_new(size_t n_buffers, struct missing_code **ret) _must_check_;
+struct missing_code *missing_code_free(struct missing_code *m);
+DEFINE_CLEANUP(struct missing_code *, missing_code_free)
 
 /* The way was lost by the event, in this image (NULL: nothing is mapped there), which is borrowed. 0 or -ENOMEM. */
-int ptmissing_lost(struct ptmissing *m, const struct ptwork_event *ev, const struct image *image);
+int missing_code_lost(struct missing_code *m, const struct ptwork_event *ev, const struct image *image);
 /* Any other event. */
-void ptmissing_event(struct ptmissing *m, const struct ptwork_event *ev);
+void missing_code_event(struct missing_code *m, const struct ptwork_event *ev);
 
 /* Adds "code_missing", a list of {name, times, trace_bytes} with the most bytes first, to `losses`. */
-void ptmissing_report(const struct ptmissing *m, struct json_object *losses);
+void missing_code_report(const struct missing_code *m, struct json_object *losses);

@@ -17,7 +17,7 @@
 struct json_object;
 struct ptaux;
 struct ptcode;
-struct ptowner;
+struct who_ran;
 struct ptwork;
 struct workers;
 struct budget;
@@ -25,7 +25,7 @@ struct budget;
 struct ptwork_options {
 	struct ptaux *aux;
 	struct ptcode *code;
-	struct ptowner *owner;
+	struct who_ran *owner;
 	struct workers *workers; /* all are borrowed */
 	struct budget *budget;
 	bool all; /* every branch with its line, for the text views */

@@ -143,12 +143,12 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;
-		o.pid = ptowner_process(w->o.owner, o.tid);
+		o.pid = who_ran_process(w->o.owner, o.tid);
 		version = ptcode_at(w->o.code, o.pid, ns);
 	} else {
-		struct ptowner_span spans[MAX_SPANS];
+		struct who_ran_span spans[MAX_SPANS];
 		const unsigned int n =
-			ptowner_find(w->o.owner, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+			who_ran_find(w->o.owner, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
 
 		for (unsigned int i = 0; i < n; i++) {
 			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;

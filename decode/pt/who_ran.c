@@ -27,14 +27,14 @@ struct cpu_changes {
 	size_t n, cap;
 };
 
-struct ptowner {
+struct who_ran {
 	struct budget *budget;
 	uint64_t charged;
 	struct cpu_changes cpus[MAX_CPUS];
 	struct hashmap pids; /* by tid: the pid as a pointer */
 };
 
-static int add(struct ptowner *o, uint32_t cpu, const struct change *c)
+static int add(struct who_ran *o, uint32_t cpu, const struct change *c)
 {
 	struct cpu_changes *l;
 	struct change *v;
@@ -66,7 +66,7 @@ static int add(struct ptowner *o, uint32_t cpu, const struct change *c)
 	return 0;
 }
 
-static int on_sched(struct ptowner *o, const struct perfevent *ev)
+static int on_sched(struct who_ran *o, const struct perfevent *ev)
 {
 	struct tracerd_sched_event e;
 	struct change c = {.time = ev->time, .known = true};
@@ -85,7 +85,7 @@ static int on_sched(struct ptowner *o, const struct perfevent *ev)
 	return add(o, e.cpu, &c);
 }
 
-static int on_switch(struct ptowner *o, const struct perfevent *ev)
+static int on_switch(struct who_ran *o, const struct perfevent *ev)
 {
 	struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
 
@@ -97,16 +97,16 @@ static int on_switch(struct ptowner *o, const struct perfevent *ev)
 	return add(o, ev->cpu, &c);
 }
 
-static int on_start(struct ptowner *o, const struct perfevent *ev)
+static int on_start(struct who_ran *o, const struct perfevent *ev)
 {
 	const struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
 
 	return ev->pid == UINT32_MAX ? 0 : add(o, ev->cpu, &c);
 }
 
-int ptowner_new(struct budget *budget, struct ptowner **ret)
+int who_ran_new(struct budget *budget, struct who_ran **ret)
 {
-	struct ptowner *o = calloc(1, sizeof(*o));
+	struct who_ran *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return -ENOMEM;
@@ -115,7 +115,7 @@ int ptowner_new(struct budget *budget, struct ptowner **ret)
 	return 0;
 }
 
-int ptowner_record(struct ptowner *o, const struct perfevent *ev)
+int who_ran_record(struct who_ran *o, const struct perfevent *ev)
 {
 	if (ev->pid != UINT32_MAX && ev->pid != 0 && ev->tid != 0 && (uintptr_t)hashmap_pointer(&o->pids, ev->tid) != ev->pid) {
 		int r = hashmap_put_pointer(&o->pids, ev->tid, (void *)(uintptr_t)ev->pid);
@@ -135,7 +135,7 @@ int ptowner_record(struct ptowner *o, const struct perfevent *ev)
 	return 0;
 }
 
-struct ptowner *ptowner_free(struct ptowner *o)
+struct who_ran *who_ran_free(struct who_ran *o)
 {
 	if (!o)
 		return NULL;
@@ -147,7 +147,7 @@ struct ptowner *ptowner_free(struct ptowner *o)
 	return NULL;
 }
 
-unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, uint64_t to, struct ptowner_span *ret,
+unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, uint64_t to, struct who_ran_span *ret,
 			  unsigned int room)
 {
 	const struct cpu_changes *l;
@@ -172,7 +172,7 @@ unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, u
 
 		if (!c->known)
 			continue;
-		ret[n++] = (struct ptowner_span){.from = c->time,
+		ret[n++] = (struct who_ran_span){.from = c->time,
 			.to = i + 1 < l->n ? l->v[i + 1].time : UINT64_MAX,
 			.pid = c->pid,
 			.tid = c->tid};
@@ -180,7 +180,7 @@ unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, u
 	return n;
 }
 
-uint32_t ptowner_process(const struct ptowner *o, uint32_t tid)
+uint32_t who_ran_process(const struct who_ran *o, uint32_t tid)
 {
 	return (uint32_t)(uintptr_t)hashmap_pointer(&o->pids, tid);
 }

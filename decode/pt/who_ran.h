@@ -12,25 +12,25 @@
 
 struct budget;
 struct perfevent;
-struct ptowner;
+struct who_ran;
 
-struct ptowner_span {
+struct who_ran_span {
 	uint64_t from, to; /* perf clock */
 	uint32_t pid, tid; /* tid 0: idle */
 };
 
-int ptowner_new(struct budget *budget, struct ptowner **ret) _must_check_;
+int who_ran_new(struct budget *budget, struct who_ran **ret) _must_check_;
 /* Each record, in the order of time, before anybody asks. 0 or -ENOMEM. */
-int ptowner_record(struct ptowner *o, const struct perfevent *ev) _must_check_;
-struct ptowner *ptowner_free(struct ptowner *o);
-DEFINE_CLEANUP(struct ptowner *, ptowner_free)
+int who_ran_record(struct who_ran *o, const struct perfevent *ev) _must_check_;
+struct who_ran *who_ran_free(struct who_ran *o);
+DEFINE_CLEANUP(struct who_ran *, who_ran_free)
 
 /*
  * Who may run on `cpu` between the two times (a stamp without MTC and CYC is only a lower bound: `to` is the next
  * one): the spans that touch them, in order, at most `room`. Returns how many; 0: nothing is known.
  */
-unsigned int ptowner_find(const struct ptowner *o, int32_t cpu, uint64_t from, uint64_t to, struct ptowner_span *ret,
+unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, uint64_t to, struct who_ran_span *ret,
 			  unsigned int room);
 
 /* The process of a thread, by what was told of it last; 0: nothing was. */
-uint32_t ptowner_process(const struct ptowner *o, uint32_t tid);
+uint32_t who_ran_process(const struct who_ran *o, uint32_t tid);

@@ -38,7 +38,7 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	if (r == 0)
 		r = ptcode_new(images, budget, &p->code);
 	if (r == 0)
-		r = ptowner_new(budget, &p->owner);
+		r = who_ran_new(budget, &p->owner);
 	if (r == 0)
 		r = ptnotes_new(p->aux, &p->notes);
 	if (r == 0 && inlined)
@@ -53,7 +53,7 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 int ptsession_record(struct ptsession *p, const struct perfevent *ev)
 {
 	ptcode_record(p->code, ev);
-	return ptowner_record(p->owner, ev);
+	return who_ran_record(p->owner, ev);
 }
 
 int ptsession_open(struct ptsession *p)
@@ -89,8 +89,8 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	hashmap_fini(&p->processes);
 	ptnotes_free(p->notes);
 	ptwork_free(p->work);
-	ptmissing_free(p->missing);
-	ptowner_free(p->owner);
+	missing_code_free(p->missing);
+	who_ran_free(p->owner);
 	ptcode_free(p->code);
 	ptaux_free(p->aux);
 	ptinline_free(p->inlined);
@@ -194,12 +194,12 @@ static int account_missing(struct ptsession *p, const struct ptthread *t, const 
 
 	if (ev->flow.kind != PTFLOW_LOST || ev->flow.error != PTFLOW_E_NO_CODE) {
 		if (p->missing)
-			ptmissing_event(p->missing, ev);
+			missing_code_event(p->missing, ev);
 		return 0;
 	}
 	if (!p->missing)
-		r = ptmissing_new(ptaux_n_buffers(p->aux), &p->missing);
-	return r < 0 ? r : ptmissing_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
+		r = missing_code_new(ptaux_n_buffers(p->aux), &p->missing);
+	return r < 0 ? r : missing_code_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
 }
 
 static int step(struct ptsession *p, const struct ptwork_event *ev)
@@ -403,7 +403,7 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 	ptcode_report(p->code, losses);
 	ptnotes_report(p->notes, stats);
 	if (p->missing)
-		ptmissing_report(p->missing, losses);
+		missing_code_report(p->missing, losses);
 	for (const struct ptthread *t = p->all; t; t = t->next) {
 		const struct callstack_stats *c = callstack_stats(t->calls);
 

@@ -55,11 +55,11 @@ struct ptthread {
 struct ptsession {
 	struct ptaux *aux;
 	struct ptcode *code;
-	struct ptowner *owner;
+	struct who_ran *owner;
 	struct workers *workers; /* borrowed */
 	struct ptwork *work;
 	struct ptnotes *notes;
-	struct ptmissing *missing; /* code; made when the first is met */
+	struct missing_code *missing; /* code; made when the first is met */
 	struct ptview *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
 	struct ptinline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */

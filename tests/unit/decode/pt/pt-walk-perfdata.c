@@ -113,7 +113,7 @@ static void bring_vdso(struct images *images, const char *path)
 
 struct scan {
 	struct ptcode *code;
-	struct ptowner *owner;
+	struct who_ran *owner;
 };
 
 static int record(void *arg, const struct perfevent *ev)
@@ -121,7 +121,7 @@ static int record(void *arg, const struct perfevent *ev)
 	const struct scan *s = arg;
 
 	ptcode_record(s->code, ev);
-	return ptowner_record(s->owner, ev);
+	return who_ran_record(s->owner, ev);
 }
 
 static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
@@ -133,7 +133,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(ptaux_freep) struct ptaux *aux = NULL;
 	_cleanup_(ptcode_freep) struct ptcode *code = NULL;
-	_cleanup_(ptowner_freep) struct ptowner *owner = NULL;
+	_cleanup_(who_ran_freep) struct who_ran *owner = NULL;
 	_cleanup_(workers_freep) struct workers *workers = NULL;
 	int r = fd < 0 ? -errno : workers_new(threads, &workers);
 
@@ -152,7 +152,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r == 0)
 		r = ptcode_new(images, &budget, &code);
 	if (r == 0)
-		r = ptowner_new(&budget, &owner);
+		r = who_ran_new(&budget, &owner);
 	if (r == 0)
 		r = perfdata_walk(pd, record, &(struct scan){code, owner});
 	if (r == 0)

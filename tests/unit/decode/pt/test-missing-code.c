@@ -17,39 +17,39 @@ static struct ptwork_event event(uint32_t buffer, uint64_t offset)
 	return (struct ptwork_event){.buffer = buffer, .flow = {.kind = PTFLOW_CALL, .offset = offset}};
 }
 
-static void expect(const struct ptmissing *m, const char *want)
+static void expect(const struct missing_code *m, const char *want)
 {
 	_cleanup_json_ struct json_object *losses = json_object_new_object();
 
-	ptmissing_report(m, losses);
+	missing_code_report(m, losses);
 	assert_string_equal(json_object_to_json_string_ext(losses, JSON_C_TO_STRING_PLAIN), want);
 }
 
 static void test_bytes(void **state)
 {
-	_cleanup_(ptmissing_freep) struct ptmissing *m = NULL;
+	_cleanup_(missing_code_freep) struct missing_code *m = NULL;
 	const struct image libc = {.text = (char[]){"/lib/libc.so"}}, jit = {.text = (char[]){"//anon"}};
 	struct ptwork_event ev;
 
-	assert_int_equal(ptmissing_new(2, &m), 0);
+	assert_int_equal(missing_code_new(2, &m), 0);
 	expect(m, "{}");
 	ev = event(0, 100);
-	assert_int_equal(ptmissing_lost(m, &ev, &libc), 0);
+	assert_int_equal(missing_code_lost(m, &ev, &libc), 0);
 	ev = event(1, 5000); /* another buffer's says nothing of it */
-	ptmissing_event(m, &ev);
+	missing_code_event(m, &ev);
 	ev = event(1, 6000);
-	assert_int_equal(ptmissing_lost(m, &ev, &jit), 0);
+	assert_int_equal(missing_code_lost(m, &ev, &jit), 0);
 	ev = event(0, 130);
-	ptmissing_event(m, &ev);
+	missing_code_event(m, &ev);
 	ev = event(0, 900); /* it is known again since then */
-	ptmissing_event(m, &ev);
+	missing_code_event(m, &ev);
 	/* lost, and lost again before it was known */
 	ev = event(0, 1000);
-	assert_int_equal(ptmissing_lost(m, &ev, NULL), 0);
+	assert_int_equal(missing_code_lost(m, &ev, NULL), 0);
 	ev = event(0, 1010);
-	assert_int_equal(ptmissing_lost(m, &ev, &libc), 0);
+	assert_int_equal(missing_code_lost(m, &ev, &libc), 0);
 	ev = event(0, 1030);
-	ptmissing_event(m, &ev);
+	missing_code_event(m, &ev);
 	expect(m, "{\"code_missing\":[{\"name\":\"\\/lib\\/libc.so\",\"times\":2,\"trace_bytes\":50},"
 		  "{\"name\":\"[not mapped]\",\"times\":1,\"trace_bytes\":10},"
 		  "{\"name\":\"\\/\\/anon\",\"times\":1,\"trace_bytes\":0}]}");
@@ -58,24 +58,24 @@ static void test_bytes(void **state)
 /* The first twenty are told by name, the others as a sum; nothing is ever out of bounds. */
 static void test_many(void **state)
 {
-	_cleanup_(ptmissing_freep) struct ptmissing *m = NULL;
+	_cleanup_(missing_code_freep) struct missing_code *m = NULL;
 	_cleanup_json_ struct json_object *losses = json_object_new_object();
 	static struct image images[5000];
 	char name[] = "x";
 	struct ptwork_event ev;
 
-	assert_int_equal(ptmissing_new(1, &m), 0);
+	assert_int_equal(missing_code_new(1, &m), 0);
 	for (uint32_t i = 0; i < 5000; i++) {
 		images[i].text = name;
 		ev = event(0, 10000ull * i);
-		assert_int_equal(ptmissing_lost(m, &ev, &images[i]), 0);
+		assert_int_equal(missing_code_lost(m, &ev, &images[i]), 0);
 		ev = event(0, 10000ull * i + i % 100);
-		ptmissing_event(m, &ev);
+		missing_code_event(m, &ev);
 	}
 	ev = event(7, 1);
-	assert_int_equal(ptmissing_lost(m, &ev, &images[0]), 0);
-	ptmissing_event(m, &ev);
-	ptmissing_report(m, losses);
+	assert_int_equal(missing_code_lost(m, &ev, &images[0]), 0);
+	missing_code_event(m, &ev);
+	missing_code_report(m, losses);
 	assert_int_equal(json_object_array_length(json_object_object_get(losses, "code_missing")), 20);
 	assert_int_equal(json_object_get_int64(json_object_object_get(losses, "code_missing_elsewhere")), 4981);
 	for (size_t i = 0; i < 20; i++)

@@ -134,7 +134,7 @@ static int record(void *arg, const struct perfevent *ev)
 	struct ptwork_options *o = arg;
 
 	ptcode_record(o->code, ev);
-	return ptowner_record(o->owner, ev);
+	return who_ran_record(o->owner, ev);
 }
 
 /* `keep` false: they are only counted. `stop_after` events it is left as it is, 0: never. */
@@ -162,7 +162,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(ptaux_new(pd, &budget, &o.aux), 0);
 	assert_int_equal(ptaux_scan(o.aux), 0);
 	assert_int_equal(ptcode_new(images, &budget, &o.code), 0);
-	assert_int_equal(ptowner_new(&budget, &o.owner), 0);
+	assert_int_equal(who_ran_new(&budget, &o.owner), 0);
 	assert_int_equal(perfdata_walk(pd, record, &o), 0);
 	assert_int_equal(ptcode_open(o.code), 0);
 	assert_int_equal(ptwork_new(&o, &work), 0);
@@ -199,7 +199,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	ptcode_report(o.code, losses);
 	l->losses = sum_of(losses);
 	ptwork_free(work);
-	ptowner_free(o.owner);
+	who_ran_free(o.owner);
 	ptcode_free(o.code);
 	ptaux_free(o.aux);
 	images_free(images);
