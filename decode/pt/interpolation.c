@@ -4,7 +4,7 @@
 #include "decode/pt/interpolation.h"
 
 /* They happened from the stamp on, and before `time`, when `insns` had been executed. */
-static void spread(const struct ptspread *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns)
+static void spread(const struct interpolation *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns)
 {
 	const double ticks = (double)(time - s->time), all = (double)(insns - s->insns);
 
@@ -21,12 +21,12 @@ static void spread(const struct ptspread *s, struct ptflow_event *events, size_t
 	}
 }
 
-static void begin(struct ptspread *s, const struct ptflow_event *e)
+static void begin(struct interpolation *s, const struct ptflow_event *e)
 {
-	*s = (struct ptspread){.max = s->max, .on = e->time != 0, .time = e->time, .insns = e->insns};
+	*s = (struct interpolation){.max = s->max, .on = e->time != 0, .time = e->time, .insns = e->insns};
 }
 
-size_t ptspread_events(struct ptspread *s, struct ptflow_event *events, size_t n)
+size_t interpolation_events(struct interpolation *s, struct ptflow_event *events, size_t n)
 {
 	size_t first = 0; /* that waits for the next stamp */
 
@@ -70,7 +70,7 @@ size_t ptspread_events(struct ptspread *s, struct ptflow_event *events, size_t n
 	return first;
 }
 
-void ptspread_end(struct ptspread *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns)
+void interpolation_end(struct interpolation *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns)
 {
 	if (s->on && !s->too_many)
 		spread(s, events, n, time, insns);

@@ -14,7 +14,7 @@
 #include "decode/pt/flow.h"
 
 /* All zero but `max`: tracing is off. */
-struct ptspread {
+struct interpolation {
 	uint32_t max; /* more events between two stamps keep the time of the first: they would all have to be held back */
 	bool on;	/* since `time`, at `insns`, it was traced without a gap */
 	bool too_many;	/* since `time` */
@@ -25,10 +25,10 @@ struct ptspread {
  * The next events of a flow, in its order. Answers how many of them are final: those behind that must be given
  * again, in front of what follows them.
  */
-size_t ptspread_events(struct ptspread *s, struct ptflow_event *events, size_t n);
+size_t interpolation_events(struct interpolation *s, struct ptflow_event *events, size_t n);
 
 /*
  * Nothing follows those that were left over: the last `n` of the flow. It went on (PTFLOW_ON) until `time` (0: not
  * known), when `insns` had been executed.
  */
-void ptspread_end(struct ptspread *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns);
+void interpolation_end(struct interpolation *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns);

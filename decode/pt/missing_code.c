@@ -83,7 +83,7 @@ static int object_of(struct missing_code *m, const struct image *image, uint32_t
 	return 0;
 }
 
-int missing_code_lost(struct missing_code *m, const struct ptwork_event *ev, const struct image *image)
+int missing_code_lost(struct missing_code *m, const struct pipeline_event *ev, const struct image *image)
 {
 	uint32_t object;
 	int r;
@@ -102,7 +102,7 @@ int missing_code_lost(struct missing_code *m, const struct ptwork_event *ev, con
 	return 0;
 }
 
-void missing_code_event(struct missing_code *m, const struct ptwork_event *ev)
+void missing_code_event(struct missing_code *m, const struct pipeline_event *ev)
 {
 	struct pending *p = ev->buffer < m->n_buffers ? &m->pending[ev->buffer] : NULL;
 

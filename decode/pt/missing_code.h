@@ -21,9 +21,9 @@ struct missing_code *missing_code_free(struct missing_code *m);
 DEFINE_CLEANUP(struct missing_code *, missing_code_free)
 
 /* The way was lost by the event, in this image (NULL: nothing is mapped there), which is borrowed. 0 or -ENOMEM. */
-int missing_code_lost(struct missing_code *m, const struct ptwork_event *ev, const struct image *image);
+int missing_code_lost(struct missing_code *m, const struct pipeline_event *ev, const struct image *image);
 /* Any other event. */
-void missing_code_event(struct missing_code *m, const struct ptwork_event *ev);
+void missing_code_event(struct missing_code *m, const struct pipeline_event *ev);
 
 /* Adds "code_missing", a list of {name, times, trace_bytes} with the most bytes first, to `losses`. */
 void missing_code_report(const struct missing_code *m, struct json_object *losses);

@@ -25,9 +25,9 @@
 #define MAX_RUN 4096u /* events that are handed out in one go */
 #define HELD_BLOCKS 24u /* likewise, but what is held back must not depend on the number of threads */
 
-static void take_spare(struct ptwork *w, struct ptwork_block *b)
+static void take_spare(struct pipeline *w, struct pipeline_block *b)
 {
-	const struct ptwork_spare *s = &w->spares[w->first_spare];
+	const struct pipeline_spare *s = &w->spares[w->first_spare];
 
 	b->events = s->events;
 	b->cap = s->cap;
@@ -37,19 +37,19 @@ static void take_spare(struct ptwork *w, struct ptwork_block *b)
 	w->n_spares--;
 }
 
-static void keep_spare(struct ptwork *w, struct ptwork_block *b)
+static void keep_spare(struct pipeline *w, struct pipeline_block *b)
 {
 	if (w->n_spares == w->max_spares || b->cap > SPARE_EVENTS || b->room > SPARE_BYTES)
 		return;
 	w->spares[(w->first_spare + w->n_spares++) % w->max_spares] =
-		(struct ptwork_spare){.events = b->events, .cap = b->cap, .bytes = b->bytes, .room = b->room};
+		(struct pipeline_spare){.events = b->events, .cap = b->cap, .bytes = b->bytes, .room = b->room};
 	b->events = NULL;
 	b->bytes = NULL;
 	b->cap = b->room = 0;
 }
 
 /* Hands the next piece of a block to a worker: a window, or up to the header of the block behind it. */
-static int submit(struct ptwork *w, struct ptwork_block *b)
+static int submit(struct pipeline *w, struct pipeline_block *b)
 {
 	const uint64_t left = b->b->bytes - b->at + (b->b->joined ? NEXT_HEADER : 0);
 	const size_t room = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
@@ -74,7 +74,7 @@ static int submit(struct ptwork *w, struct ptwork_block *b)
 	return 0;
 }
 
-static int await(struct ptwork *w, struct ptwork_block *b)
+static int await(struct pipeline *w, struct pipeline_block *b)
 {
 	const uint64_t began = io_now_ns();
 
@@ -89,12 +89,12 @@ static int await(struct ptwork *w, struct ptwork_block *b)
 }
 
 /* When half of those ahead are used up others follow, so that a thread that sleeps is not woken for each. */
-static int submit_ahead(struct ptwork *w)
+static int submit_ahead(struct pipeline *w)
 {
 	if (w->in_flight > w->most_ahead / 2)
 		return 0;
 	while (w->next_submit < w->n_blocks && w->in_flight < w->most_ahead) {
-		struct ptwork_block *b = &w->blocks[w->order[w->next_submit++]];
+		struct pipeline_block *b = &w->blocks[w->order[w->next_submit++]];
 		int r = b->submitted ? 0 : submit(w, b);
 
 		if (r < 0)
@@ -104,12 +104,12 @@ static int submit_ahead(struct ptwork *w)
 	return 0;
 }
 
-static bool earlier(const struct ptwork *w, uint32_t a, uint32_t b)
+static bool earlier(const struct pipeline *w, uint32_t a, uint32_t b)
 {
 	return w->streams[a].ns != w->streams[b].ns ? w->streams[a].ns < w->streams[b].ns : a < b;
 }
 
-static void sift_down(struct ptwork *w, size_t i)
+static void sift_down(struct pipeline *w, size_t i)
 {
 	for (;;) {
 		size_t least = i;
@@ -127,7 +127,7 @@ static void sift_down(struct ptwork *w, size_t i)
 	}
 }
 
-static void make_heap(struct ptwork *w)
+static void make_heap(struct pipeline *w)
 {
 	for (uint32_t i = 0; i < ptaux_n_buffers(w->o.aux); i++)
 		if (w->streams[i].at < w->streams[i].end_at)
@@ -143,9 +143,9 @@ static size_t max_events(size_t blocks)
 	return n > MAX_EVENTS ? MAX_EVENTS : n < MIN_EVENTS ? MIN_EVENTS : n;
 }
 
-int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
+int pipeline_new(const struct pipeline_options *options, struct pipeline **ret)
 {
-	_cleanup_(ptwork_freep) struct ptwork *w = calloc(1, sizeof(*w));
+	_cleanup_(pipeline_freep) struct pipeline *w = calloc(1, sizeof(*w));
 	const size_t n_buffers = ptaux_n_buffers(options->aux);
 
 	if (!w)
@@ -171,32 +171,32 @@ int ptwork_new(const struct ptwork_options *options, struct ptwork **ret)
 	if (!w->spares || !w->blocks || !w->order || !w->streams || !w->heap || !w->contexts)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < w->n_contexts; i++) {
-		int r = ptwork_context_init(&w->contexts[i]);
+		int r = pipeline_context_init(&w->contexts[i]);
 
 		if (r < 0)
 			return r;
 	}
 	w->max_events = max_events(n_buffers + w->most_ahead);
 	w->max_held = (uint32_t)max_events(n_buffers + HELD_BLOCKS);
-	ptwork_make_blocks(w);
+	pipeline_make_blocks(w);
 	make_heap(w);
 	*ret = take_ptr(w);
 	return 0;
 }
 
-struct ptwork *ptwork_free(struct ptwork *w)
+struct pipeline *pipeline_free(struct pipeline *w)
 {
 	if (!w)
 		return NULL;
 	for (size_t i = 0; i < w->n_blocks && w->blocks; i++) {
 		if (w->blocks[i].handed)
 			workers_wait(w->o.workers, &w->blocks[i].work);
-		ptwork_block_fini(&w->blocks[i]);
+		pipeline_block_fini(&w->blocks[i]);
 	}
 	for (unsigned int i = 0; i < w->n_contexts && w->contexts; i++)
-		ptwork_context_fini(&w->contexts[i]);
+		pipeline_context_fini(&w->contexts[i]);
 	while (w->n_spares) {
-		const struct ptwork_spare *s = &w->spares[(w->first_spare + --w->n_spares) % w->max_spares];
+		const struct pipeline_spare *s = &w->spares[(w->first_spare + --w->n_spares) % w->max_spares];
 
 		free(s->events);
 		free(s->bytes);
@@ -212,7 +212,7 @@ struct ptwork *ptwork_free(struct ptwork *w)
 	return NULL;
 }
 
-static void add_stats(struct ptwork *w, const struct ptwork_block *b)
+static void add_stats(struct pipeline *w, const struct pipeline_block *b)
 {
 	w->stats.insns += b->stats.insns;
 	w->stats.blocks += b->stats.blocks;
@@ -227,7 +227,7 @@ static void add_stats(struct ptwork *w, const struct ptwork_block *b)
 }
 
 /* The first event of a block says whether it goes on where the one before ended. */
-static void join(struct ptwork_stream *s, struct ptwork_block *b)
+static void join(struct pipeline_stream *s, struct pipeline_block *b)
 {
 	struct ptflow_event *e;
 	size_t i = 0;
@@ -242,15 +242,15 @@ static void join(struct ptwork_stream *s, struct ptwork_block *b)
 	/* (with an address in the header, what it notes comes behind that) */
 	if (i == 0 && e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to) {
 		s->next = 1; /* nothing happened: a new block of the same trace */
-		b->unowned -= ptwork_is_unowned(b, e);
+		b->unowned -= pipeline_is_unowned(b, e);
 	} else if (e->at_psb || s->end != PTFLOW_OFF)
 		e->kind = PTFLOW_FOUND;
 }
 
 /* The stream's block is waited for, if it is on its way. */
-static int start_block(struct ptwork *w, struct ptwork_stream *s)
+static int start_block(struct pipeline *w, struct pipeline_stream *s)
 {
-	struct ptwork_block *b = &w->blocks[s->at];
+	struct pipeline_block *b = &w->blocks[s->at];
 	int r = 0;
 
 	if (b->submitted)
@@ -269,9 +269,9 @@ static int start_block(struct ptwork *w, struct ptwork_stream *s)
 }
 
 /* What came of it was handed out: on with it, if something is left. */
-static int go_on(struct ptwork *w, struct ptwork_stream *s)
+static int go_on(struct pipeline *w, struct pipeline_stream *s)
 {
-	struct ptwork_block *b = &w->blocks[s->at];
+	struct pipeline_block *b = &w->blocks[s->at];
 	int r = submit(w, b);
 
 	s->next = 0;
@@ -282,9 +282,9 @@ static int go_on(struct ptwork *w, struct ptwork_stream *s)
 	return r;
 }
 
-static void end_block(struct ptwork *w, struct ptwork_stream *s)
+static void end_block(struct pipeline *w, struct pipeline_stream *s)
 {
-	struct ptwork_block *b = &w->blocks[s->at];
+	struct pipeline_block *b = &w->blocks[s->at];
 
 	add_stats(w, b);
 	s->any = true;
@@ -294,17 +294,17 @@ static void end_block(struct ptwork *w, struct ptwork_stream *s)
 	s->started = false;
 	s->at++;
 	keep_spare(w, b);
-	ptwork_block_fini(b);
+	pipeline_block_fini(b);
 	if (s->at < s->end_at && w->blocks[s->at].ns > s->ns)
 		s->ns = w->blocks[s->at].ns;
 }
 
 /* Brings the earliest event to the top. 1: there is one; 0: the end; -errno. */
-static int settle(struct ptwork *w)
+static int settle(struct pipeline *w)
 {
 	while (w->n_heap && !w->settled) {
-		struct ptwork_stream *s = &w->streams[w->heap[0]];
-		struct ptwork_block *b = &w->blocks[s->at];
+		struct pipeline_stream *s = &w->streams[w->heap[0]];
+		struct pipeline_block *b = &w->blocks[s->at];
 		int r = submit_ahead(w);
 
 		if (r == 0 && !s->started)
@@ -337,11 +337,11 @@ static int settle(struct ptwork *w)
 }
 
 /* How many of the stream's events come before those of all others, and before `before`. */
-static size_t count_run(const struct ptwork *w, uint64_t before)
+static size_t count_run(const struct pipeline *w, uint64_t before)
 {
 	const uint32_t top = w->heap[0];
-	const struct ptwork_stream *s = &w->streams[top];
-	const struct ptwork_block *b = &w->blocks[s->at];
+	const struct pipeline_stream *s = &w->streams[top];
+	const struct pipeline_block *b = &w->blocks[s->at];
 	size_t low = s->next, high = b->n - s->next > MAX_RUN ? s->next + MAX_RUN : b->n;
 
 	for (size_t k = 1; k <= 2 && k < w->n_heap; k++) {
@@ -360,17 +360,17 @@ static size_t count_run(const struct ptwork *w, uint64_t before)
 	return low - s->next;
 }
 
-int ptwork_run(struct ptwork *w, uint64_t before, struct ptwork_run *ret)
+int pipeline_run(struct pipeline *w, uint64_t before, struct pipeline_run *ret)
 {
 	int r = settle(w);
-	struct ptwork_stream *s;
-	struct ptwork_block *b;
+	struct pipeline_stream *s;
+	struct pipeline_block *b;
 
 	if (r <= 0)
 		return r;
 	s = &w->streams[w->heap[0]];
 	b = &w->blocks[s->at];
-	*ret = (struct ptwork_run){.events = b->events + s->next,
+	*ret = (struct pipeline_run){.events = b->events + s->next,
 		.n = count_run(w, before),
 		.buffer = w->heap[0],
 		.insns = s->insns,
@@ -387,7 +387,7 @@ int ptwork_run(struct ptwork *w, uint64_t before, struct ptwork_run *ret)
 	return 1;
 }
 
-int ptwork_peek(struct ptwork *w, uint64_t *ret_ns)
+int pipeline_peek(struct pipeline *w, uint64_t *ret_ns)
 {
 	int r = settle(w);
 
@@ -396,7 +396,7 @@ int ptwork_peek(struct ptwork *w, uint64_t *ret_ns)
 	return r;
 }
 
-uint64_t ptwork_wait_ns(const struct ptwork *w)
+uint64_t pipeline_wait_ns(const struct pipeline *w)
 {
 	return w->wait_ns;
 }

@@ -18,11 +18,11 @@ struct json_object;
 struct ptaux;
 struct ptcode;
 struct who_ran;
-struct ptwork;
+struct pipeline;
 struct workers;
 struct budget;
 
-struct ptwork_options {
+struct pipeline_options {
 	struct ptaux *aux;
 	struct ptcode *code;
 	struct who_ran *owner;
@@ -31,7 +31,7 @@ struct ptwork_options {
 	bool all; /* every branch with its line, for the text views */
 };
 
-struct ptwork_event {
+struct pipeline_event {
 	uint64_t ns; /* perf clock; never runs backwards in a buffer */
 	uint32_t pid, tid; /* 0, 0: not known */
 	uint32_t buffer;
@@ -39,35 +39,35 @@ struct ptwork_event {
 	struct ptflow_event flow;
 };
 
-struct ptwork_owner {
+struct pipeline_owner {
 	uint32_t pid, tid;
 };
 
 /* What happened in one buffer, before anything else did in another one. */
-struct ptwork_run {
+struct pipeline_run {
 	/* Until the next call; their .time is ns of the perf clock already. */
 	const struct ptflow_event *events;
 	size_t n;
 	uint32_t buffer;
 	uint64_t insns, offset; /* to be added to the events': since the buffer's begin */
 	uint64_t told;		/* instructions before the first one's, since the buffer's begin */
-	const struct ptwork_owner *owners; /* by .owner - 1 */
+	const struct pipeline_owner *owners; /* by .owner - 1 */
 };
 
-int ptwork_new(const struct ptwork_options *options, struct ptwork **ret) _must_check_;
-struct ptwork *ptwork_free(struct ptwork *w);
-DEFINE_CLEANUP(struct ptwork *, ptwork_free)
+int pipeline_new(const struct pipeline_options *options, struct pipeline **ret) _must_check_;
+struct pipeline *pipeline_free(struct pipeline *w);
+DEFINE_CLEANUP(struct pipeline *, pipeline_free)
 
 /* The time of the next event. 1: there is one; 0: the end; -errno. */
-int ptwork_peek(struct ptwork *w, uint64_t *ret_ns);
+int pipeline_peek(struct pipeline *w, uint64_t *ret_ns);
 /* What is next, and some of what follows that happened before `before`. Answers the same; n is 0 if it is later. */
-int ptwork_run(struct ptwork *w, uint64_t before, struct ptwork_run *ret);
+int pipeline_run(struct pipeline *w, uint64_t before, struct pipeline_run *ret);
 
-static inline void ptwork_run_event(const struct ptwork_run *run, size_t i, struct ptwork_event *ret)
+static inline void pipeline_run_event(const struct pipeline_run *run, size_t i, struct pipeline_event *ret)
 {
 	const struct ptflow_event *e = &run->events[i];
 
-	*ret = (struct ptwork_event){.ns = e->time, .buffer = run->buffer, .flow = *e};
+	*ret = (struct pipeline_event){.ns = e->time, .buffer = run->buffer, .flow = *e};
 	ret->flow.insns += run->insns;
 	ret->flow.offset += run->offset;
 	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->told);
@@ -78,6 +78,6 @@ static inline void ptwork_run_event(const struct ptwork_run *run, size_t i, stru
 }
 
 /* How long the caller waited for workers (or did their work, where there are none); how long each of these worked. */
-uint64_t ptwork_wait_ns(const struct ptwork *w);
-void ptwork_report_times(const struct ptwork *w, struct json_object *stages);
-void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses);
+uint64_t pipeline_wait_ns(const struct pipeline *w);
+void pipeline_report_times(const struct pipeline *w, struct json_object *stages);
+void pipeline_report(const struct pipeline *w, struct json_object *stats, struct json_object *losses);

@@ -8,7 +8,7 @@
 
 static int order_compare(const void *a, const void *b, void *arg)
 {
-	const struct ptwork *w = arg;
+	const struct pipeline *w = arg;
 	const size_t x = *(const size_t *)a, y = *(const size_t *)b;
 
 	if (w->blocks[x].ns != w->blocks[y].ns)
@@ -20,7 +20,7 @@ static int order_compare(const void *a, const void *b, void *arg)
  * Whether the stamp of a block is damaged: it is later than what follows, and what was before fits to that. `before`:
  * of the last block that has one, 0: none.
  */
-static bool is_outlier(const struct ptwork *w, size_t i, uint64_t before)
+static bool is_outlier(const struct pipeline *w, size_t i, uint64_t before)
 {
 	const struct ptaux_block *b = ptaux_block(w->o.aux, i);
 	unsigned int n = 0, lower = 0;
@@ -41,7 +41,7 @@ static bool is_outlier(const struct ptwork *w, size_t i, uint64_t before)
 }
 
 /* When each block begins, at the earliest: in a buffer never before the one in front of it. */
-static void date_blocks(struct ptwork *w, size_t from, size_t to)
+static void date_blocks(struct pipeline *w, size_t from, size_t to)
 {
 	uint64_t tsc = 0;
 
@@ -57,14 +57,14 @@ static void date_blocks(struct ptwork *w, size_t from, size_t to)
 			w->blocks[i - 1].ns = w->blocks[i].ns;
 }
 
-void ptwork_make_blocks(struct ptwork *w)
+void pipeline_make_blocks(struct pipeline *w)
 {
 	for (size_t i = 0; i < w->n_blocks; i++) {
-		struct ptwork_block *b = &w->blocks[i];
-		struct ptwork_stream *s;
+		struct pipeline_block *b = &w->blocks[i];
+		struct pipeline_stream *s;
 
 		b->w = w;
-		b->work.run = ptwork_follow;
+		b->work.run = pipeline_follow;
 		b->b = ptaux_block(w->o.aux, i);
 		s = &w->streams[b->b->buffer];
 		if (s->end_at == 0)
@@ -73,7 +73,7 @@ void ptwork_make_blocks(struct ptwork *w)
 		w->order[i] = i;
 	}
 	for (size_t i = 0; i < ptaux_n_buffers(w->o.aux); i++) {
-		struct ptwork_stream *s = &w->streams[i];
+		struct pipeline_stream *s = &w->streams[i];
 
 		date_blocks(w, s->at, s->end_at);
 		if (s->at < s->end_at)

@@ -25,19 +25,19 @@ static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t 
 	return 0;
 }
 
-int ptwork_context_init(struct ptwork_context *c)
+int pipeline_context_init(struct pipeline_context *c)
 {
 	return codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
 }
 
-void ptwork_context_fini(struct ptwork_context *c)
+void pipeline_context_fini(struct pipeline_context *c)
 {
-	for (size_t i = 0; i < PTWORK_SPACES; i++)
+	for (size_t i = 0; i < PIPELINE_SPACES; i++)
 		codeblocks_free(c->known[i].code);
 	codeblocks_free(c->nothing);
 }
 
-void ptwork_block_fini(struct ptwork_block *b)
+void pipeline_block_fini(struct pipeline_block *b)
 {
 	ptflow_free(b->flow);
 	free(b->bytes);
@@ -71,14 +71,14 @@ static void tag_block(void *arg, struct codeblock *b)
 		 ptcode_function(arg, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
 }
 
-static struct codeblocks *code_of(struct ptwork_block *b, const struct ptcode_version *v)
+static struct codeblocks *code_of(struct pipeline_block *b, const struct ptcode_version *v)
 {
-	struct ptwork_context *c = b->context;
-	struct ptwork_known *k = &c->known[0];
+	struct pipeline_context *c = b->context;
+	struct pipeline_known *k = &c->known[0];
 
 	if (!v)
 		return c->nothing;
-	for (size_t i = 0; i < PTWORK_SPACES; i++) {
+	for (size_t i = 0; i < PIPELINE_SPACES; i++) {
 		if (c->known[i].version == v) {
 			c->known[i].used = ++c->clock;
 			return c->known[i].code;
@@ -87,7 +87,7 @@ static struct codeblocks *code_of(struct ptwork_block *b, const struct ptcode_ve
 			k = &c->known[i];
 	}
 	codeblocks_free(k->code);
-	*k = (struct ptwork_known){0};
+	*k = (struct pipeline_known){0};
 	if (codeblocks_new(read_code, tag_block, (void *)(uintptr_t)v, CODE_BYTES, &k->code) < 0) {
 		b->error = -ENOMEM;
 		return c->nothing;
@@ -98,9 +98,9 @@ static struct codeblocks *code_of(struct ptwork_block *b, const struct ptcode_ve
 	return k->code;
 }
 
-static uint32_t owner_number(struct ptwork_block *b, struct ptwork_owner o)
+static uint32_t owner_number(struct pipeline_block *b, struct pipeline_owner o)
 {
-	struct ptwork_owner *v;
+	struct pipeline_owner *v;
 
 	for (uint32_t i = b->n_owners; i > 0; i--)
 		if (b->owners[i - 1].pid == o.pid && b->owners[i - 1].tid == o.tid)
@@ -116,16 +116,16 @@ static uint32_t owner_number(struct ptwork_block *b, struct ptwork_owner o)
 }
 
 /* When the next block begins: nothing in this one is later, whatever an estimate or a damaged stamp says. */
-static uint64_t limit_ns(const struct ptwork_block *b)
+static uint64_t limit_ns(const struct pipeline_block *b)
 {
-	const struct ptwork *w = b->w;
+	const struct pipeline *w = b->w;
 	const size_t next = (size_t)(b - w->blocks) + 1;
 
 	return next < w->n_blocks && w->blocks[next].b->buffer == b->b->buffer ? w->blocks[next].ns : UINT64_MAX;
 }
 
 /* The stamp behind which this one's true time cannot lie. */
-static uint64_t latest(const struct ptwork_block *b, uint64_t ns)
+static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
 {
 	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
 	return b->w->config->time.tsc_ctc_n ? ns : limit_ns(b);
@@ -134,12 +134,12 @@ static uint64_t latest(const struct ptwork_block *b, uint64_t ns)
 /* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
 static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner)
 {
-	struct ptwork_block *b = arg;
-	struct ptwork *w = b->w;
+	struct pipeline_block *b = arg;
+	struct pipeline *w = b->w;
 	const struct ptaux_buffer *buffer = ptaux_buffer(w->o.aux, b->b->buffer);
 	const uint64_t ns = ptaux_ns(w->config, stamp);
 	const struct ptcode_version *version = NULL;
-	struct ptwork_owner o = {0};
+	struct pipeline_owner o = {0};
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;
@@ -155,11 +155,11 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 			const struct ptcode_version *v = ptcode_at(w->o.code, spans[i].pid, at);
 
 			if (i == 0) {
-				o = (struct ptwork_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				o = (struct pipeline_owner){.pid = spans[i].pid, .tid = spans[i].tid};
 				version = v;
 			}
 			if (spans[i].tid && v && ptcode_is_mapped(v, ip)) {
-				o = (struct ptwork_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				o = (struct pipeline_owner){.pid = spans[i].pid, .tid = spans[i].tid};
 				version = v;
 				break;
 			}
@@ -171,7 +171,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 }
 
 /* Room for the next batch, behind what there is. */
-static int make_room(struct ptwork_block *b)
+static int make_room(struct pipeline_block *b)
 {
 	const size_t least = b->n + PTFLOW_BATCH, most = b->w->max_events + PTFLOW_BATCH;
 	size_t cap = least + least / 2;
@@ -192,7 +192,7 @@ static int make_room(struct ptwork_block *b)
 /* They are where they stay: `events` is behind those that there are. */
 static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 {
-	struct ptwork_block *b = arg;
+	struct pipeline_block *b = arg;
 	int r;
 
 	(void)events;
@@ -205,7 +205,7 @@ static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 }
 
 /* The block's turn on this thread: its first, or where it was left. */
-static int take_up(struct ptwork_block *b, struct ptwork_context *c)
+static int take_up(struct pipeline_block *b, struct pipeline_context *c)
 {
 	struct ptflow_options fo = {.code = c->nothing,
 		.enter = on_enter,
@@ -231,24 +231,24 @@ static int take_up(struct ptwork_block *b, struct ptwork_context *c)
 }
 
 /* Those whose time is not known yet are held back. */
-static void settle_times(struct ptwork_block *b)
+static void settle_times(struct pipeline_block *b)
 {
-	const size_t final = ptspread_events(&b->spread, b->events, b->n);
+	const size_t final = interpolation_events(&b->spread, b->events, b->n);
 
 	b->held = b->n - final;
 	b->n = final;
 }
 
 /* The block is over; it was followed up to the stamp of the next one, if nothing is missing between. */
-static void settle_last_times(struct ptwork_block *b)
+static void settle_last_times(struct pipeline_block *b)
 {
-	ptspread_end(&b->spread, b->events + b->n, b->held, b->end == PTFLOW_ON ? pttime_now(&b->time) : 0, b->stats.insns);
+	interpolation_end(&b->spread, b->events + b->n, b->held, b->end == PTFLOW_ON ? pttime_now(&b->time) : 0, b->stats.insns);
 	b->n += b->held;
 	b->held = 0;
 }
 
 /* Stamps become times of the perf clock, which do not run backwards. */
-static void to_ns(struct ptwork_block *b)
+static void to_ns(struct pipeline_block *b)
 {
 	const struct ptaux_config *config = b->w->config;
 	const uint64_t limit = limit_ns(b);
@@ -267,15 +267,15 @@ static void to_ns(struct ptwork_block *b)
 		if (ns > last)
 			last = ns;
 		e->time = last;
-		b->unowned += ptwork_is_unowned(b, e);
+		b->unowned += pipeline_is_unowned(b, e);
 	}
 	b->events_ns = last;
 }
 
-void ptwork_follow(struct work *work, unsigned int worker)
+void pipeline_follow(struct work *work, unsigned int worker)
 {
-	struct ptwork_block *b = (struct ptwork_block *)work;
-	struct ptwork_context *c = &b->w->contexts[worker];
+	struct pipeline_block *b = (struct pipeline_block *)work;
+	struct pipeline_context *c = &b->w->contexts[worker];
 	const uint64_t began = io_now_ns(), left = b->b->bytes - b->at;
 	const uint8_t *end = b->bytes + b->n_bytes;
 	size_t used = 0;

@@ -12,28 +12,28 @@
 
 struct ptcode_version;
 
-#define PTWORK_SPACES 4u /* address spaces whose blocks one thread keeps */
+#define PIPELINE_SPACES 4u /* address spaces whose blocks one thread keeps */
 
 /* The code of one address space as one thread has found it. */
-struct ptwork_known {
+struct pipeline_known {
 	const struct ptcode_version *version;
 	struct codeblocks *code;
 	uint64_t used;
 };
 
-struct ptwork_context { /* of one thread */
-	struct ptwork_known known[PTWORK_SPACES];
+struct pipeline_context { /* of one thread */
+	struct pipeline_known known[PIPELINE_SPACES];
 	uint64_t clock;
 	struct codeblocks *nothing; /* where no code is known */
 	uint64_t busy_ns;
 };
 
 /* A block on its way: read by the caller, followed by a worker, handed out by the caller. */
-struct ptwork_block {
+struct pipeline_block {
 	struct work work; /* first */
-	struct ptwork *w;
+	struct pipeline *w;
 	const struct ptaux_block *b;
-	struct ptwork_context *context; /* whose turn it is */
+	struct pipeline_context *context; /* whose turn it is */
 	struct ptflow *flow;
 	struct pttime time;
 	const struct ptcode_version *version; /* of who was entered last */
@@ -44,8 +44,8 @@ struct ptwork_block {
 	size_t n, cap;
 	size_t held; /* behind these: they wait for the next stamp */
 	uint64_t events_ns; /* of the last event that has its time */
-	struct ptspread spread;
-	struct ptwork_owner *owners; /* by ptflow_event.owner - 1 */
+	struct interpolation spread;
+	struct pipeline_owner *owners; /* by ptflow_event.owner - 1 */
 	uint32_t n_owners;
 	uint64_t unowned; /* events of nobody among those */
 	struct ptflow_stats stats;
@@ -57,7 +57,7 @@ struct ptwork_block {
 	uint64_t ns; /* it begins, at the earliest */
 };
 
-struct ptwork_stream { /* a buffer, as its events are handed out */
+struct pipeline_stream { /* a buffer, as its events are handed out */
 	size_t at, end_at; /* blocks[] that are left */
 	size_t next;	/* event of blocks[at] */
 	uint64_t ns;	/* of the next event, at the earliest */
@@ -71,19 +71,19 @@ struct ptwork_stream { /* a buffer, as its events are handed out */
 };
 
 /* What was a block's that is over, for the next ones: allocated here and freed on other threads it would go to and fro. */
-struct ptwork_spare {
+struct pipeline_spare {
 	struct ptflow_event *events;
 	size_t cap;
 	uint8_t *bytes;
 	size_t room;
 };
 
-struct ptwork {
-	struct ptwork_options o;
+struct pipeline {
+	struct pipeline_options o;
 	const struct ptaux_config *config;
-	struct ptwork_context *contexts;
+	struct pipeline_context *contexts;
 	unsigned int n_contexts;
-	struct ptwork_block *blocks;
+	struct pipeline_block *blocks;
 	size_t n_blocks;
 	uint64_t charged;
 	size_t *order; /* blocks by time */
@@ -92,30 +92,30 @@ struct ptwork {
 	size_t max_events;	       /* of one block at a time */
 	uint32_t max_held;	       /* of those, that wait for the next stamp */
 	struct pterrata errata;
-	struct ptwork_stream *streams;
+	struct pipeline_stream *streams;
 	uint32_t *heap; /* streams that have something, the earliest on top */
 	size_t n_heap;
 	struct ptflow_stats stats;
 	uint64_t backwards, unowned, cut;
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
-	struct ptwork_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */
+	struct pipeline_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */
 	size_t first_spare, n_spares, max_spares;
 };
 
-static inline bool ptwork_is_unowned(const struct ptwork_block *b, const struct ptflow_event *e)
+static inline bool pipeline_is_unowned(const struct pipeline_block *b, const struct ptflow_event *e)
 {
 	return e->kind != PTFLOW_NOTE && (e->owner == 0 || b->owners[e->owner - 1].tid == 0);
 }
 
 /* What one thread needs. Cleared, it may be given to _fini(). */
-int ptwork_context_init(struct ptwork_context *c) _must_check_;
-void ptwork_context_fini(struct ptwork_context *c);
+int pipeline_context_init(struct pipeline_context *c) _must_check_;
+void pipeline_context_fini(struct pipeline_context *c);
 
 /* work.run of a block: on with it, as far as its bytes go. */
-void ptwork_follow(struct work *work, unsigned int worker);
+void pipeline_follow(struct work *work, unsigned int worker);
 /* It is not needed any more. */
-void ptwork_block_fini(struct ptwork_block *b);
+void pipeline_block_fini(struct pipeline_block *b);
 
 /* Which blocks there are, when each begins at the earliest, and in what order. */
-void ptwork_make_blocks(struct ptwork *w);
+void pipeline_make_blocks(struct pipeline *w);

@@ -5,7 +5,7 @@
 #include "common/control/json.h"
 #include "decode/pt/pipeline_internal.h"
 
-void ptwork_report_times(const struct ptwork *w, struct json_object *stages)
+void pipeline_report_times(const struct pipeline *w, struct json_object *stages)
 {
 	struct json_object *each = json_add_new_array(stages, "following_each_ns");
 	uint64_t sum = 0;
@@ -18,7 +18,7 @@ void ptwork_report_times(const struct ptwork *w, struct json_object *stages)
 	json_add_uint(stages, "following_ns", sum);
 }
 
-void ptwork_report(const struct ptwork *w, struct json_object *stats, struct json_object *losses)
+void pipeline_report(const struct pipeline *w, struct json_object *stats, struct json_object *losses)
 {
 	static const char *const names[_PTFLOW_E_MAX] = {
 		[PTFLOW_E_NO_CODE] = "pt_no_code",

@@ -59,7 +59,7 @@ int ptsession_record(struct ptsession *p, const struct perfevent *ev)
 int ptsession_open(struct ptsession *p)
 {
 	const enum ptview_kind view = ptview_kind(p->view);
-	const struct ptwork_options wo = {.aux = p->aux,
+	const struct pipeline_options wo = {.aux = p->aux,
 		.code = p->code,
 		.owner = p->owner,
 		.workers = p->workers,
@@ -69,7 +69,7 @@ int ptsession_open(struct ptsession *p)
 	int r = ptcode_open(p->code);
 
 	p->code_ns = io_now_ns() - began;
-	return r < 0 ? r : ptwork_new(&wo, &p->work);
+	return r < 0 ? r : pipeline_new(&wo, &p->work);
 }
 
 struct ptsession *ptsession_free(struct ptsession *p)
@@ -88,7 +88,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	hashmap_fini(&p->threads);
 	hashmap_fini(&p->processes);
 	ptnotes_free(p->notes);
-	ptwork_free(p->work);
+	pipeline_free(p->work);
 	missing_code_free(p->missing);
 	who_ran_free(p->owner);
 	ptcode_free(p->code);
@@ -167,7 +167,7 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 
 int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 {
-	int r = ptwork_peek(p->work, ret_ns);
+	int r = pipeline_peek(p->work, ret_ns);
 
 	if (r == 0)
 		*ret_ns = UINT64_MAX;
@@ -175,7 +175,7 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 }
 
 /* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
-static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
+static int begin_event(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev)
 {
 	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_FOUND;
 
@@ -188,7 +188,7 @@ static int begin_event(struct ptsession *p, struct ptthread *t, const struct ptw
 }
 
 /* Where code is missing the way is lost, until the next event of the trace. */
-static int account_missing(struct ptsession *p, const struct ptthread *t, const struct ptwork_event *ev)
+static int account_missing(struct ptsession *p, const struct ptthread *t, const struct pipeline_event *ev)
 {
 	int r = 0;
 
@@ -202,7 +202,7 @@ static int account_missing(struct ptsession *p, const struct ptthread *t, const 
 	return r < 0 ? r : missing_code_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
 }
 
-static int step(struct ptsession *p, const struct ptwork_event *ev)
+static int step(struct ptsession *p, const struct pipeline_event *ev)
 {
 	struct ptthread *t;
 	int r;
@@ -247,15 +247,15 @@ static int step(struct ptsession *p, const struct ptwork_event *ev)
 
 int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_t *ret_n)
 {
-	struct ptwork_event ev;
-	struct ptwork_run run;
-	int r = ptwork_run(p->work, before, &run);
+	struct pipeline_event ev;
+	struct pipeline_run run;
+	int r = pipeline_run(p->work, before, &run);
 
 	if (r <= 0)
 		return r;
 	p->s = s;
 	for (size_t i = 0; i < run.n; i++) {
-		ptwork_run_event(&run, i, &ev);
+		pipeline_run_event(&run, i, &ev);
 		if (ev.tid)
 			r = step(p, &ev);
 		else
@@ -385,10 +385,10 @@ int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns)
 
 void ptsession_report_times(const struct ptsession *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages)
 {
-	const uint64_t wait = ptwork_wait_ns(p->work);
+	const uint64_t wait = pipeline_wait_ns(p->work);
 
 	json_add_uint(stages, "code_ns", p->code_ns);
-	ptwork_report_times(p->work, stages);
+	pipeline_report_times(p->work, stages);
 	json_add_uint(stages, "waiting_ns", wait);
 	*setup_ns -= *setup_ns > p->code_ns ? p->code_ns : *setup_ns;
 	*run_ns -= *run_ns > wait ? wait : *run_ns;
@@ -399,7 +399,7 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 	struct callstack_stats sum = {0};
 
 	ptaux_report(p->aux, stats, losses);
-	ptwork_report(p->work, stats, losses);
+	pipeline_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
 	ptnotes_report(p->notes, stats);
 	if (p->missing)

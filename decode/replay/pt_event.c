@@ -11,7 +11,7 @@
 
 #define KERNEL_HALF 0x8000000000000000ull
 
-static int stop(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev, bool async)
+static int stop(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev, bool async)
 {
 	const struct ptflow_event *e = &ev->flow;
 	const char *why = async ? ptnotes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
@@ -85,7 +85,7 @@ static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 		callstack_jump(t->calls, p->ns, e->from, e->to, true);
 }
 
-int ptsession_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev)
+int ptsession_event(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev)
 {
 	const struct ptflow_event *e = &ev->flow;
 

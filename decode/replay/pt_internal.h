@@ -57,7 +57,7 @@ struct ptsession {
 	struct ptcode *code;
 	struct who_ran *owner;
 	struct workers *workers; /* borrowed */
-	struct ptwork *work;
+	struct pipeline *work;
 	struct ptnotes *notes;
 	struct missing_code *missing; /* code; made when the first is met */
 	struct ptview *view; /* borrowed; NULL: it is drawn */
@@ -80,7 +80,7 @@ struct ptsession {
 
 /* ---- pt_event.c: 0, a positive enum timeline_error, or -errno */
 
-int ptsession_event(struct ptsession *p, struct ptthread *t, const struct ptwork_event *ev);
+int ptsession_event(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev);
 /* What is missing of the thread, if anything, is missing until now. */
 int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns);
 int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);

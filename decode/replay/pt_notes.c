@@ -58,7 +58,7 @@ struct ptnotes *ptnotes_free(struct ptnotes *n)
 /* ---- drawing */
 
 /* On the thread, with at most two values. */
-static int moment(struct session *s, struct ptview_thread *view, const struct ptwork_event *ev, const char *name,
+static int moment(struct session *s, struct ptview_thread *view, const struct pipeline_event *ev, const char *name,
 		  const struct timeline_value *values, uint32_t n_values)
 {
 	char line[160];
@@ -76,7 +76,7 @@ static int moment(struct session *s, struct ptview_thread *view, const struct pt
 }
 
 /* A value of the CPU; where it is not known which, of that on which the thread runs. */
-static int value(const struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev,
+static int value(const struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev,
 		 const char *what, uint64_t v)
 {
 	const struct ptaux_buffer *b = ptaux_buffer(n->aux, ev->buffer);
@@ -118,7 +118,7 @@ static const char *interruption(uint8_t type, uint64_t vector)
 	}
 }
 
-static int on_interruption(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev)
+static int on_interruption(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
 {
 	const struct timeline_value v = {.key = "vector", .value = ev->flow.to};
 	struct source *source = &n->sources[ev->buffer];
@@ -134,7 +134,7 @@ static int on_interruption(struct ptnotes *n, struct session *s, struct ptview_t
 	return moment(s, view, ev, source->why, &v, ev->flow.detail == CFE_INTR);
 }
 
-static int on_transaction(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev)
+static int on_transaction(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
 {
 	static const char *const what[] = {"transaction committed", "transaction begins", "transaction aborted"};
 
@@ -143,7 +143,7 @@ static int on_transaction(struct ptnotes *n, struct session *s, struct ptview_th
 	return ev->flow.detail < ARRAY_SIZE(what) ? moment(s, view, ev, what[ev->flow.detail], NULL, 0) : 0;
 }
 
-static int on_ptwrite(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev)
+static int on_ptwrite(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
 {
 	const struct timeline_value v[] = {
 		{.key = "value", .value = ev->flow.to, .hex = true}, {.key = "at", .value = ev->flow.from, .hex = true}};
@@ -152,7 +152,7 @@ static int on_ptwrite(struct ptnotes *n, struct session *s, struct ptview_thread
 	return moment(s, view, ev, "PTWRITE", v, ev->flow.from ? 2 : 1);
 }
 
-static int on_ratio(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev)
+static int on_ratio(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 
@@ -164,7 +164,7 @@ static int on_ratio(struct ptnotes *n, struct session *s, struct ptview_thread *
 	return value(n, s, view, ev, "MHz", ev->flow.to * BUS_MHZ);
 }
 
-int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev)
+int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
 {
 	const uint64_t v = ev->flow.to;
 
@@ -194,7 +194,7 @@ int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *vi
 	}
 }
 
-const char *ptnotes_why(struct ptnotes *n, const struct ptwork_event *ev)
+const char *ptnotes_why(struct ptnotes *n, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 	const char *why = source->why_ip == ev->flow.from ? source->why : NULL;

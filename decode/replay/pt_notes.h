@@ -14,7 +14,7 @@ struct json_object;
 struct ptaux;
 struct ptnotes;
 struct ptview_thread;
-struct ptwork_event;
+struct pipeline_event;
 struct session;
 
 /* Borrows it. */
@@ -23,10 +23,10 @@ struct ptnotes *ptnotes_free(struct ptnotes *n);
 DEFINE_CLEANUP(struct ptnotes *, ptnotes_free)
 
 /* An event that is a note (PTFLOW_NOTE). `view`: of its thread, if it is written and not drawn; else NULL. 0 or -errno. */
-int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct ptwork_event *ev);
+int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev);
 
 /* Why tracing of the event's buffer stops there and now, if a note in front of it has said so; else NULL. Constant. */
-const char *ptnotes_why(struct ptnotes *n, const struct ptwork_event *ev);
+const char *ptnotes_why(struct ptnotes *n, const struct pipeline_event *ev);
 
 /* What there was of it. */
 void ptnotes_report(const struct ptnotes *n, struct json_object *stats);

@@ -51,7 +51,7 @@ static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *bu
 	return ptcode_read(arg, ip, ret, buffer, n);
 }
 
-static void on_event(struct walk *w, const struct ptwork_event *e)
+static void on_event(struct walk *w, const struct pipeline_event *e)
 {
 	const struct ptcode_version *v = ptcode_at(w->code, e->pid, e->ns);
 
@@ -69,19 +69,19 @@ static void on_event(struct walk *w, const struct ptwork_event *e)
 	(void)printf(" error %u insns %lu\n", e->flow.error, e->flow.insns);
 }
 
-static int walk(struct walk *w, const struct ptwork_options *o)
+static int walk(struct walk *w, const struct pipeline_options *o)
 {
-	_cleanup_(ptwork_freep) struct ptwork *work = NULL;
+	_cleanup_(pipeline_freep) struct pipeline *work = NULL;
 	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
-	struct ptwork_event e;
-	struct ptwork_run run;
-	int r = ptwork_new(o, &work);
+	struct pipeline_event e;
+	struct pipeline_run run;
+	int r = pipeline_new(o, &work);
 
 	ptwalk_ips_init(&w->ips, w->mode == INSNS);
 	w->events = 0;
-	while (r == 0 && (r = ptwork_run(work, UINT64_MAX, &run)) == 1) {
+	while (r == 0 && (r = pipeline_run(work, UINT64_MAX, &run)) == 1) {
 		for (size_t i = 0; i < run.n; i++) {
-			ptwork_run_event(&run, i, &e);
+			pipeline_run_event(&run, i, &e);
 			on_event(w, &e);
 		}
 		r = 0;
@@ -89,7 +89,7 @@ static int walk(struct walk *w, const struct ptwork_options *o)
 	if (r < 0)
 		return r;
 	ptaux_report(o->aux, stats, losses);
-	ptwork_report(work, stats, losses);
+	pipeline_report(work, stats, losses);
 	ptcode_report(o->code, losses);
 	(void)fflush(stdout);
 	(void)fprintf(stderr, "{\"events\":%lu,\"walked\":%lu,\"ips_fnv1a64\":\"%016lx\",\"stats\":%s,\"losses\":%s}\n",
@@ -160,7 +160,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r != 0)
 		return r;
 	w->code = code;
-	return walk(w, &(struct ptwork_options){.aux = aux,
+	return walk(w, &(struct pipeline_options){.aux = aux,
 			       .code = code,
 			       .owner = owner,
 			       .workers = workers,

@@ -28,15 +28,15 @@ static void expect_times(const struct ptflow_event *events, const uint64_t *time
 
 static void test_by_instructions(void **state)
 {
-	struct ptspread s = {.max = MAX};
+	struct interpolation s = {.max = MAX};
 	struct ptflow_event e[] = {EVENT(ENABLE, 100, 0), EVENT(CALL, 100, 10),	 EVENT(CALL, 100, 25),
 				   EVENT(RET, 100, 50),	  EVENT(JUMP, 300, 100), EVENT(RET, 300, 110)};
 	static const uint64_t times[] = {100, 120, 150, 200, 300, 300};
 
-	assert_int_equal(ptspread_events(&s, e, N(e)), 5); /* the last one waits for the next stamp */
+	assert_int_equal(interpolation_events(&s, e, N(e)), 5); /* the last one waits for the next stamp */
 	expect_times(e, times, ".~~~..", N(e));
 	/* which the end of the flow is */
-	ptspread_end(&s, e + 5, 1, 350, 150);
+	interpolation_end(&s, e + 5, 1, 350, 150);
 	assert_int_equal(e[5].time, 310);
 	assert_true(e[5].interpolated);
 	assert_false(s.on);
@@ -45,7 +45,7 @@ static void test_by_instructions(void **state)
 /* Where the thread was not traced, and where something is missing, no time is spread. */
 static void test_gaps(void **state)
 {
-	struct ptspread s = {.max = MAX};
+	struct interpolation s = {.max = MAX};
 	struct ptflow_event e[] = {
 		EVENT(CALL, 90, 1), /* of what is not known to be on */
 		EVENT(ENABLE, 100, 2), EVENT(CALL, 100, 10), EVENT(DISABLE, 100, 12),
@@ -57,7 +57,7 @@ static void test_gaps(void **state)
 	static const uint64_t times[] = {90,  100, 100, 100, 500, 510, 600, 700, 700,
 					 800, 900, 900, 950, 960, 1000, 1005, 1010};
 
-	assert_int_equal(ptspread_events(&s, e, N(e)), N(e));
+	assert_int_equal(interpolation_events(&s, e, N(e)), N(e));
 	expect_times(e, times, ".....~.........~.", N(e));
 }
 
@@ -65,18 +65,18 @@ static void test_gaps(void **state)
 static void test_unknown_end(void **state)
 {
 	struct ptflow_event e[] = {EVENT(ENABLE, 100, 0), EVENT(CALL, 100, 10)};
-	struct ptspread s = {.max = MAX};
+	struct interpolation s = {.max = MAX};
 
-	assert_int_equal(ptspread_events(&s, e, 2), 1);
-	ptspread_end(&s, e + 1, 1, 0, 20);
+	assert_int_equal(interpolation_events(&s, e, 2), 1);
+	interpolation_end(&s, e + 1, 1, 0, 20);
 	assert_int_equal(e[1].time, 100);
-	assert_int_equal(ptspread_events(&s, e, 2), 1);
-	ptspread_end(&s, e + 1, 1, 200, 0);
+	assert_int_equal(interpolation_events(&s, e, 2), 1);
+	interpolation_end(&s, e + 1, 1, 200, 0);
 	assert_int_equal(e[1].time, 100);
 	assert_false(e[1].interpolated);
 	/* a trace without times */
 	e[0].time = e[1].time = 0;
-	assert_int_equal(ptspread_events(&s, e, 2), 2);
+	assert_int_equal(interpolation_events(&s, e, 2), 2);
 }
 
 enum { MANY = 6000 };
@@ -111,26 +111,26 @@ static void test_pieces(void **state)
 
 	assert_true(whole && parts && first);
 	for (uint64_t seed = 0; seed < 20; seed++) {
-		struct ptspread s = {.max = MAX};
+		struct interpolation s = {.max = MAX};
 		size_t at = 0, end = 0, n;
 		uint64_t r = seed + 7;
 
 		make(whole, seed);
 		memcpy(parts, whole, MANY * sizeof(*whole));
 		memcpy(first, whole, MANY * sizeof(*whole));
-		n = ptspread_events(&s, whole, MANY);
+		n = interpolation_events(&s, whole, MANY);
 		assert_true(MANY - n <= MAX);
-		ptspread_end(&s, whole + n, MANY - n, whole[MANY - 1].time + 10, whole[MANY - 1].insns + 10);
-		s = (struct ptspread){.max = MAX};
+		interpolation_end(&s, whole + n, MANY - n, whole[MANY - 1].time + 10, whole[MANY - 1].insns + 10);
+		s = (struct interpolation){.max = MAX};
 		while (end < MANY) {
 			r = r * 6364136223846793005u + 1442695040888963407u;
 			end += 1 + (r >> 33) % 700;
 			if (end > MANY)
 				end = MANY;
-			at += ptspread_events(&s, parts + at, end - at);
+			at += interpolation_events(&s, parts + at, end - at);
 			assert_true(end - at <= MAX);
 		}
-		ptspread_end(&s, parts + at, end - at, first[MANY - 1].time + 10, first[MANY - 1].insns + 10);
+		interpolation_end(&s, parts + at, end - at, first[MANY - 1].time + 10, first[MANY - 1].insns + 10);
 		for (size_t i = 0; i < MANY; i++) {
 			assert_int_equal(parts[i].time, whole[i].time);
 			assert_int_equal(parts[i].interpolated, whole[i].interpolated);

@@ -12,9 +12,9 @@
 #include "decode/object/image.h"
 #include "decode/pt/missing_code.h"
 
-static struct ptwork_event event(uint32_t buffer, uint64_t offset)
+static struct pipeline_event event(uint32_t buffer, uint64_t offset)
 {
-	return (struct ptwork_event){.buffer = buffer, .flow = {.kind = PTFLOW_CALL, .offset = offset}};
+	return (struct pipeline_event){.buffer = buffer, .flow = {.kind = PTFLOW_CALL, .offset = offset}};
 }
 
 static void expect(const struct missing_code *m, const char *want)
@@ -29,7 +29,7 @@ static void test_bytes(void **state)
 {
 	_cleanup_(missing_code_freep) struct missing_code *m = NULL;
 	const struct image libc = {.text = (char[]){"/lib/libc.so"}}, jit = {.text = (char[]){"//anon"}};
-	struct ptwork_event ev;
+	struct pipeline_event ev;
 
 	assert_int_equal(missing_code_new(2, &m), 0);
 	expect(m, "{}");
@@ -62,7 +62,7 @@ static void test_many(void **state)
 	_cleanup_json_ struct json_object *losses = json_object_new_object();
 	static struct image images[5000];
 	char name[] = "x";
-	struct ptwork_event ev;
+	struct pipeline_event ev;
 
 	assert_int_equal(missing_code_new(1, &m), 0);
 	for (uint32_t i = 0; i < 5000; i++) {

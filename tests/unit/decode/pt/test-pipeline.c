@@ -98,7 +98,7 @@ static void start(struct recording *rec, const struct ptprogram *code, int per_c
 	rec->most = 0;
 }
 
-static void take(struct list *l, const struct ptwork_event *e)
+static void take(struct list *l, const struct pipeline_event *e)
 {
 	if (l->n == l->cap) {
 		l->cap = l->cap ? l->cap * 2 : 4096;
@@ -131,7 +131,7 @@ static uint64_t sum_of(struct json_object *losses)
 
 static int record(void *arg, const struct perfevent *ev)
 {
-	struct ptwork_options *o = arg;
+	struct pipeline_options *o = arg;
 
 	ptcode_record(o->code, ev);
 	return who_ran_record(o->owner, ev);
@@ -143,12 +143,12 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	struct budget budget = {.max = 64u << 20};
 	const struct file_requester files = {ask, rec};
 	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
-	struct ptwork_options o = {.budget = &budget};
+	struct pipeline_options o = {.budget = &budget};
 	struct perfdata *pd;
 	struct images *images;
-	struct ptwork *work;
-	struct ptwork_event e;
-	struct ptwork_run run;
+	struct pipeline *work;
+	struct pipeline_event e;
+	struct pipeline_run run;
 	const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
 	uint64_t peeked;
 	size_t n = 0;
@@ -165,20 +165,20 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(who_ran_new(&budget, &o.owner), 0);
 	assert_int_equal(perfdata_walk(pd, record, &o), 0);
 	assert_int_equal(ptcode_open(o.code), 0);
-	assert_int_equal(ptwork_new(&o, &work), 0);
+	assert_int_equal(pipeline_new(&o, &work), 0);
 	while (stop_after == 0 || n < stop_after) {
-		r = ptwork_peek(work, &peeked);
+		r = pipeline_peek(work, &peeked);
 		assert_in_range(r, 0, 1);
 		/* nothing is before what comes next */
-		assert_int_equal(ptwork_run(work, r ? peeked : 0, &run), r);
+		assert_int_equal(pipeline_run(work, r ? peeked : 0, &run), r);
 		if (r == 0)
 			break;
 		assert_int_equal(run.n, 0);
 		/* those of one moment, or as many as there are */
-		assert_int_equal(ptwork_run(work, rec->by_moment ? peeked + 1 : UINT64_MAX, &run), 1);
+		assert_int_equal(pipeline_run(work, rec->by_moment ? peeked + 1 : UINT64_MAX, &run), 1);
 		assert_true(run.n > 0);
 		for (size_t i = 0; i < run.n; i++) {
-			ptwork_run_event(&run, i, &e);
+			pipeline_run_event(&run, i, &e);
 			assert_true(i == 0 || !rec->by_moment ? e.ns >= peeked : e.ns == peeked);
 			if (keep)
 				take(l, &e);
@@ -195,10 +195,10 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	}
 	if (!keep)
 		l->n = n;
-	ptwork_report(work, stats, losses);
+	pipeline_report(work, stats, losses);
 	ptcode_report(o.code, losses);
 	l->losses = sum_of(losses);
-	ptwork_free(work);
+	pipeline_free(work);
 	who_ran_free(o.owner);
 	ptcode_free(o.code);
 	ptaux_free(o.aux);
