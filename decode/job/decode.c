@@ -32,7 +32,7 @@ struct decode {
 	struct stacktab *st;
 	struct clock_map *clocks;
 	struct timeline *tl;
-	struct ptview *view;
+	struct dump *view;
 	struct ptsession *pt;
 	struct prescan prescan;
 	struct session *session;
@@ -44,7 +44,7 @@ static void decode_fini(struct decode *d)
 {
 	session_free(d->session);
 	ptsession_free(d->pt);
-	ptview_free(d->view);
+	dump_free(d->view);
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
@@ -227,12 +227,12 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 
 static int open_pt(struct job *j, struct decode *d)
 {
-	const struct ptview_options vo = {
+	const struct dump_options vo = {
 		.kind = j->view, .fd = j->out_fd, .max_bytes = j->max_output, .st = d->st};
 	int r = 0;
 
 	if (j->view)
-		r = ptview_new(&vo, &d->view);
+		r = dump_new(&vo, &d->view);
 	if (r == 0 && d->pd)
 		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, d->view, j->inlined, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
@@ -403,9 +403,9 @@ static void add_stages(struct job *j, const struct decode *d, const struct write
 	add_cpu_times(j, stages);
 }
 
-static void add_view_stats(struct job *j, const struct ptview *v)
+static void add_view_stats(struct job *j, const struct dump *v)
 {
-	const struct ptview_stats *vs = ptview_stats(v);
+	const struct dump_stats *vs = dump_stats(v);
 
 	json_add_uint(j->stats, "lines", vs->lines);
 	json_add_uint(j->stats, "bytes_out", vs->bytes);
@@ -433,7 +433,7 @@ int job_decode(struct job *j, struct writer *w)
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	if (r == 0 && d.view)
-		r = ptview_finish(d.view);
+		r = dump_finish(d.view);
 	add_stages(j, &d, w, setup_ns, io_now_ns() - began);
 	session_report(d.session, j->stats, j->losses);
 	if (d.pt)

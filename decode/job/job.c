@@ -78,15 +78,15 @@ static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_obj
 static int job_take_view(struct job *j, struct json_object *options)
 {
 	static const char *const names[] = {
-		[PTVIEW_CALLS] = "calls", [PTVIEW_BRANCHES] = "branches", [PTVIEW_INSNS] = "insns"};
+		[DUMP_CALLS] = "calls", [DUMP_BRANCHES] = "branches", [DUMP_INSNS] = "insns"};
 	const char *name = options ? json_get_string(options, "view") : NULL;
 
 	if (!name)
 		return 0;
-	for (size_t i = PTVIEW_CALLS; i < ARRAY_SIZE(names); i++)
+	for (size_t i = DUMP_CALLS; i < ARRAY_SIZE(names); i++)
 		if (strcmp(name, names[i]) == 0)
-			j->view = (enum ptview_kind)i;
-	if (j->view == PTVIEW_NONE || !j->text)
+			j->view = (enum dump_kind)i;
+	if (j->view == DUMP_NONE || !j->text)
 		return job_refuse(j, "the job asks for an unknown view");
 	return 0;
 }

@@ -21,7 +21,7 @@ enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
 struct job {
 	enum job_input input;
 	bool text;
-	enum ptview_kind view; /* instead of a timeline */
+	enum dump_kind view; /* instead of a timeline */
 	bool compress;
 	bool symbols;
 	bool lines;   /* where in the source code things are */

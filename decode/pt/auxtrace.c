@@ -50,18 +50,18 @@ struct piece { /* of a buffer: bytes that lie together in the file */
 };
 
 struct buffer {
-	struct ptaux_buffer b;
+	struct auxtrace_buffer b;
 	struct piece *pieces;
 	uint32_t n_pieces, cap_pieces;
 };
 
-struct ptaux {
+struct auxtrace {
 	struct perfdata *pd;
 	struct budget *budget;
-	struct ptaux_config config;
+	struct auxtrace_config config;
 	struct buffer *buffers;
 	size_t n_buffers;
-	struct ptaux_block *blocks;
+	struct auxtrace_block *blocks;
 	size_t n_blocks, cap_blocks;
 	uint64_t charged;
 	uint64_t unsynced; /* bytes in front of the first PSB of a buffer */
@@ -83,7 +83,7 @@ static const struct perfattr *pt_attr(const struct perfdata *pd)
 	return NULL;
 }
 
-static void read_filter(struct ptaux_config *c, const struct perfdata *pd)
+static void read_filter(struct auxtrace_config *c, const struct perfdata *pd)
 {
 	uint64_t n = info(pd, INFO_FILTER_LENGTH);
 	size_t room = pd->n_aux_info > INFO_FILTER ? (pd->n_aux_info - INFO_FILTER) * 8u : 0;
@@ -95,13 +95,13 @@ static void read_filter(struct ptaux_config *c, const struct perfdata *pd)
 	memcpy(c->filter, &pd->aux_info[INFO_FILTER < pd->n_aux_info ? INFO_FILTER : 0], n);
 }
 
-static void read_config(struct ptaux *p)
+static void read_config(struct auxtrace *p)
 {
 	const struct perfdata *pd = p->pd;
 	const struct perfattr *a = pt_attr(pd);
 	const uint64_t config = a ? a->config : 0;
 	const uint64_t mtc_bits = info(pd, INFO_MTC_FREQ_BITS);
-	struct ptaux_config *c = &p->config;
+	struct auxtrace_config *c = &p->config;
 	unsigned int family, model, stepping;
 
 	if (info(pd, INFO_CAP_USER_TIME_ZERO) && info(pd, INFO_TIME_MULT) && info(pd, INFO_TIME_SHIFT) < 64 &&
@@ -129,7 +129,7 @@ static void read_config(struct ptaux *p)
 	read_filter(c, pd);
 }
 
-static struct buffer *buffer_of(struct ptaux *p, const struct perfdata_aux *a)
+static struct buffer *buffer_of(struct auxtrace *p, const struct perfdata_aux *a)
 {
 	struct buffer *v;
 
@@ -137,7 +137,7 @@ static struct buffer *buffer_of(struct ptaux *p, const struct perfdata_aux *a)
 		if (p->buffers[i - 1].b.idx == a->idx && p->buffers[i - 1].b.tid == a->tid &&
 		    p->buffers[i - 1].b.cpu == a->cpu)
 			return &p->buffers[i - 1];
-	if (p->n_buffers == PTAUX_MAX_BUFFERS || !budget_take(p->budget, sizeof(*v)))
+	if (p->n_buffers == AUXTRACE_MAX_BUFFERS || !budget_take(p->budget, sizeof(*v)))
 		return NULL;
 	p->charged += sizeof(*v);
 	v = reallocarray(p->buffers, p->n_buffers + 1, sizeof(*v));
@@ -149,7 +149,7 @@ static struct buffer *buffer_of(struct ptaux *p, const struct perfdata_aux *a)
 	return v;
 }
 
-static struct piece *new_piece(struct ptaux *p, struct buffer *b)
+static struct piece *new_piece(struct auxtrace *p, struct buffer *b)
 {
 	if (b->n_pieces == b->cap_pieces) {
 		const uint32_t cap = b->cap_pieces ? b->cap_pieces * 2 : 1;
@@ -172,7 +172,7 @@ static struct piece *new_piece(struct ptaux *p, struct buffer *b)
  * end already, which is in front of `pad` zeros: the longest that is the end of one and the begin of the other, if it has a
  * PSB. Linear: two hashes grow from both sides, and what they find is compared.
  */
-static uint64_t twice_before(struct ptaux *p, uint32_t buffer, uint64_t n, uint64_t pad)
+static uint64_t twice_before(struct auxtrace *p, uint32_t buffer, uint64_t n, uint64_t pad)
 {
 	const struct buffer *b = &p->buffers[buffer];
 	const uint64_t begin = b->b.bytes - n, before = begin - pad, most = n < before ? n : before,
@@ -186,8 +186,8 @@ static uint64_t twice_before(struct ptaux *p, uint32_t buffer, uint64_t n, uint6
 		const size_t len = most - done < SCAN_BYTES ? (size_t)(most - done) : SCAN_BYTES;
 		const uint8_t *at;
 
-		if (ptaux_read(p, buffer, before - done - len, old, len) < len ||
-		    ptaux_read(p, buffer, begin + done, new, len) < len)
+		if (auxtrace_read(p, buffer, before - done - len, old, len) < len ||
+		    auxtrace_read(p, buffer, begin + done, new, len) < len)
 			return 0;
 		at = psb == UINT64_MAX ? ptpacket_find_psb(new, new + len) : NULL;
 		if (at)
@@ -206,8 +206,8 @@ static uint64_t twice_before(struct ptaux *p, uint32_t buffer, uint64_t n, uint6
 	for (uint64_t done = 0; done < found;) {
 		const size_t len = found - done < SCAN_BYTES ? (size_t)(found - done) : SCAN_BYTES;
 
-		if (ptaux_read(p, buffer, before - found + done, old, len) < len ||
-		    ptaux_read(p, buffer, begin + done, new, len) < len || memcmp(old, new, len) != 0)
+		if (auxtrace_read(p, buffer, before - found + done, old, len) < len ||
+		    auxtrace_read(p, buffer, begin + done, new, len) < len || memcmp(old, new, len) != 0)
 			return 0;
 		done += len;
 	}
@@ -215,7 +215,7 @@ static uint64_t twice_before(struct ptaux *p, uint32_t buffer, uint64_t n, uint6
 }
 
 /* The same, where up to 7 zeros at the end of the snapshot before are what perf fills its records up with: *ret_pad. */
-static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n, uint64_t *ret_pad)
+static uint64_t twice_in_snapshot(struct auxtrace *p, uint32_t buffer, uint64_t n, uint64_t *ret_pad)
 {
 	const struct buffer *b = &p->buffers[buffer];
 	const uint64_t before = b->b.bytes - n, last = b->pieces[b->n_pieces - 2].bytes;
@@ -226,7 +226,7 @@ static uint64_t twice_in_snapshot(struct ptaux *p, uint32_t buffer, uint64_t n, 
 	for (uint64_t pad = 1; pad < AUX_ALIGN && pad < last; pad++) {
 		uint64_t twice;
 
-		if (ptaux_read(p, buffer, before - pad, &zero, 1) < 1 || zero)
+		if (auxtrace_read(p, buffer, before - pad, &zero, 1) < 1 || zero)
 			break;
 		twice = twice_before(p, buffer, n, pad);
 		if (twice > best) {
@@ -250,7 +250,7 @@ static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_
 	return end - a->aux_offset;
 }
 
-static uint64_t bytes_in_file(const struct ptaux *p, const struct perfdata_aux *a)
+static uint64_t bytes_in_file(const struct auxtrace *p, const struct perfdata_aux *a)
 {
 	const uint64_t size = perfsource_size(p->pd->src);
 
@@ -261,7 +261,7 @@ static uint64_t bytes_in_file(const struct ptaux *p, const struct perfdata_aux *
 	return a->size < size - a->off ? a->size : size - a->off;
 }
 
-static int add_piece(struct ptaux *p, const struct perfdata_aux *a)
+static int add_piece(struct auxtrace *p, const struct perfdata_aux *a)
 {
 	const uint64_t size = bytes_in_file(p, a);
 	struct buffer *b = buffer_of(p, a);
@@ -301,14 +301,14 @@ static int add_piece(struct ptaux *p, const struct perfdata_aux *a)
 	return 0;
 }
 
-int ptaux_new(struct perfdata *pd, struct budget *budget, struct ptaux **ret)
+int auxtrace_new(struct perfdata *pd, struct budget *budget, struct auxtrace **ret)
 {
-	_cleanup_(ptaux_freep) struct ptaux *p = NULL;
+	_cleanup_(auxtrace_freep) struct auxtrace *p = NULL;
 
 	if (pd->n_aux == 0)
-		return PTAUX_E_NONE;
+		return AUXTRACE_E_NONE;
 	if (pd->aux_type != AUXTRACE_INTEL_PT || pd->n_aux_info <= INFO_SNAPSHOT_MODE)
-		return PTAUX_E_INVALID;
+		return AUXTRACE_E_INVALID;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;
@@ -322,7 +322,7 @@ int ptaux_new(struct perfdata *pd, struct budget *budget, struct ptaux **ret)
 	return 0;
 }
 
-struct ptaux *ptaux_free(struct ptaux *p)
+struct auxtrace *auxtrace_free(struct auxtrace *p)
 {
 	if (!p)
 		return NULL;
@@ -335,32 +335,32 @@ struct ptaux *ptaux_free(struct ptaux *p)
 	return NULL;
 }
 
-const struct ptaux_config *ptaux_config(const struct ptaux *p)
+const struct auxtrace_config *auxtrace_config(const struct auxtrace *p)
 {
 	return &p->config;
 }
 
-size_t ptaux_n_buffers(const struct ptaux *p)
+size_t auxtrace_n_buffers(const struct auxtrace *p)
 {
 	return p->n_buffers;
 }
 
-const struct ptaux_buffer *ptaux_buffer(const struct ptaux *p, size_t i)
+const struct auxtrace_buffer *auxtrace_buffer(const struct auxtrace *p, size_t i)
 {
 	return &p->buffers[i].b;
 }
 
-size_t ptaux_n_blocks(const struct ptaux *p)
+size_t auxtrace_n_blocks(const struct auxtrace *p)
 {
 	return p->n_blocks;
 }
 
-const struct ptaux_block *ptaux_block(const struct ptaux *p, size_t i)
+const struct auxtrace_block *auxtrace_block(const struct auxtrace *p, size_t i)
 {
 	return &p->blocks[i];
 }
 
-uint64_t ptaux_ns(const struct ptaux_config *c, uint64_t tsc)
+uint64_t auxtrace_ns(const struct auxtrace_config *c, uint64_t tsc)
 {
 	if (!c->mult || !tsc)
 		return 0;
@@ -384,7 +384,7 @@ static const struct piece *piece_at(const struct buffer *b, uint64_t offset)
 	return low < b->n_pieces ? &b->pieces[low] : NULL;
 }
 
-size_t ptaux_read(struct ptaux *p, uint32_t buffer, uint64_t offset, void *ret, size_t n)
+size_t auxtrace_read(struct auxtrace *p, uint32_t buffer, uint64_t offset, void *ret, size_t n)
 {
 	const struct buffer *b = &p->buffers[buffer];
 	size_t done = 0;
@@ -414,7 +414,7 @@ size_t ptaux_read(struct ptaux *p, uint32_t buffer, uint64_t offset, void *ret, 
 /* ---- blocks */
 
 /* The TSC of the PSB+ at `p`, 0 if it has none. */
-static uint64_t header_tsc(const struct ptaux *a, const uint8_t *p, const uint8_t *end)
+static uint64_t header_tsc(const struct auxtrace *a, const uint8_t *p, const uint8_t *end)
 {
 	struct ptpacket pk;
 
@@ -427,9 +427,9 @@ static uint64_t header_tsc(const struct ptaux *a, const uint8_t *p, const uint8_
 	return 0;
 }
 
-static int add_block(struct ptaux *p, const struct ptaux_block *b)
+static int add_block(struct auxtrace *p, const struct auxtrace_block *b)
 {
-	struct ptaux_block *v;
+	struct auxtrace_block *v;
 
 	if (p->n_blocks == p->cap_blocks) {
 		const size_t cap = p->cap_blocks ? p->cap_blocks * 2 : 256;
@@ -448,7 +448,7 @@ static int add_block(struct ptaux *p, const struct ptaux_block *b)
 }
 
 /* The blocks of a run, from the `first` on: each ends where the next one begins. */
-static void end_blocks(struct ptaux *p, size_t first, uint64_t to)
+static void end_blocks(struct auxtrace *p, size_t first, uint64_t to)
 {
 	for (size_t i = first; i < p->n_blocks; i++) {
 		p->blocks[i].joined = i + 1 < p->n_blocks;
@@ -457,25 +457,25 @@ static void end_blocks(struct ptaux *p, size_t first, uint64_t to)
 }
 
 /* What lies together: [from, to) of a buffer. */
-static void scan_run(struct ptaux *p, uint32_t buffer, uint64_t from, uint64_t to, uint8_t *window)
+static void scan_run(struct auxtrace *p, uint32_t buffer, uint64_t from, uint64_t to, uint8_t *window)
 {
 	const size_t first = p->n_blocks;
 	uint64_t at = from;
 
 	while (at < to) {
 		const size_t room = to - at < SCAN_BYTES ? (size_t)(to - at) : SCAN_BYTES;
-		const size_t n = ptaux_read(p, buffer, at, window, room);
+		const size_t n = auxtrace_read(p, buffer, at, window, room);
 		const bool last = n < room || at + n == to;
 		const uint8_t *end = window + n, *psb = window;
 
 		while ((psb = ptpacket_find_psb(psb, end)) != NULL) {
-			struct ptaux_block b = {.buffer = buffer, .offset = at + (uint64_t)(psb - window)};
+			struct auxtrace_block b = {.buffer = buffer, .offset = at + (uint64_t)(psb - window)};
 
 			/* Its header is read in the next window if this one cuts it. */
 			if ((size_t)(end - psb) < HEADER_BYTES && !last)
 				break;
 			psb += PTPACKET_PSB_BYTES;
-			if (p->n_blocks > first && b.offset - p->blocks[p->n_blocks - 1].offset < PTAUX_MIN_BLOCK)
+			if (p->n_blocks > first && b.offset - p->blocks[p->n_blocks - 1].offset < AUXTRACE_MIN_BLOCK)
 				continue;
 			b.tsc = header_tsc(p, psb, end);
 			b.lost_before = p->n_blocks == first && from > 0;
@@ -493,7 +493,7 @@ static void scan_run(struct ptaux *p, uint32_t buffer, uint64_t from, uint64_t t
 	end_blocks(p, first, to);
 }
 
-static void scan_buffer(struct ptaux *p, uint32_t buffer, uint8_t *window)
+static void scan_buffer(struct auxtrace *p, uint32_t buffer, uint8_t *window)
 {
 	const struct buffer *b = &p->buffers[buffer];
 
@@ -507,7 +507,7 @@ static void scan_buffer(struct ptaux *p, uint32_t buffer, uint8_t *window)
 	}
 }
 
-int ptaux_scan(struct ptaux *p)
+int auxtrace_scan(struct auxtrace *p)
 {
 	_cleanup_free_ uint8_t *window = malloc(SCAN_BYTES);
 
@@ -518,7 +518,7 @@ int ptaux_scan(struct ptaux *p)
 	return 0;
 }
 
-void ptaux_report(const struct ptaux *p, struct json_object *stats, struct json_object *losses)
+void auxtrace_report(const struct auxtrace *p, struct json_object *stats, struct json_object *losses)
 {
 	uint64_t bytes = 0;
 

@@ -17,12 +17,12 @@
 
 struct json_object;
 struct perfdata;
-struct ptaux;
+struct auxtrace;
 
-#define PTAUX_MAX_BUFFERS 4096u
-#define PTAUX_MIN_BLOCK 1024u
+#define AUXTRACE_MAX_BUFFERS 4096u
+#define AUXTRACE_MIN_BLOCK 1024u
 
-struct ptaux_config {
+struct auxtrace_config {
 	struct pttime_config time;
 	/* perf clock = zero + (tsc * mult >> shift), modulo 2^64; mult 0: the trace has no time */
 	uint16_t shift;
@@ -34,41 +34,41 @@ struct ptaux_config {
 	char filter[256];  /* address filters, as perf wrote them */
 };
 
-struct ptaux_buffer {
+struct auxtrace_buffer {
 	uint32_t idx;
 	int32_t tid, cpu; /* -1: of any */
 	uint64_t bytes;	  /* all of it, in order of time; what a snapshot has twice is there once */
 };
 
 /* From a PSB to another one; those that come close upon it are within. */
-struct ptaux_block {
+struct auxtrace_block {
 	uint32_t buffer; /* index */
 	uint64_t offset, bytes; /* in the buffer */
 	uint64_t tsc;	 /* of the PSB+, whole as pttime makes it; 0: it has none */
 	bool lost_before; /* bytes in front of it are missing or were overwritten */
-	bool joined;	  /* the next block follows, with nothing missing between: ptaux_read() reads on */
+	bool joined;	  /* the next block follows, with nothing missing between: auxtrace_read() reads on */
 };
 
-enum { PTAUX_E_NONE = 1, /* the recording has no PT */ PTAUX_E_INVALID };
+enum { AUXTRACE_E_NONE = 1, /* the recording has no PT */ AUXTRACE_E_INVALID };
 
-int ptaux_new(struct perfdata *pd, struct budget *budget, struct ptaux **ret) _must_check_;
-struct ptaux *ptaux_free(struct ptaux *p);
-DEFINE_CLEANUP(struct ptaux *, ptaux_free)
+int auxtrace_new(struct perfdata *pd, struct budget *budget, struct auxtrace **ret) _must_check_;
+struct auxtrace *auxtrace_free(struct auxtrace *p);
+DEFINE_CLEANUP(struct auxtrace *, auxtrace_free)
 
-const struct ptaux_config *ptaux_config(const struct ptaux *p);
-size_t ptaux_n_buffers(const struct ptaux *p);
-const struct ptaux_buffer *ptaux_buffer(const struct ptaux *p, size_t i);
+const struct auxtrace_config *auxtrace_config(const struct auxtrace *p);
+size_t auxtrace_n_buffers(const struct auxtrace *p);
+const struct auxtrace_buffer *auxtrace_buffer(const struct auxtrace *p, size_t i);
 
 /* Finds the blocks of all buffers, in each in order of its offset. 0 or -errno. */
-int ptaux_scan(struct ptaux *p) _must_check_;
-size_t ptaux_n_blocks(const struct ptaux *p);
-const struct ptaux_block *ptaux_block(const struct ptaux *p, size_t i);
+int auxtrace_scan(struct auxtrace *p) _must_check_;
+size_t auxtrace_n_blocks(const struct auxtrace *p);
+const struct auxtrace_block *auxtrace_block(const struct auxtrace *p, size_t i);
 
 /* Bytes of a buffer; returns how many there are (0..n). Not for two threads at once. */
-size_t ptaux_read(struct ptaux *p, uint32_t buffer, uint64_t offset, void *ret, size_t n);
+size_t auxtrace_read(struct auxtrace *p, uint32_t buffer, uint64_t offset, void *ret, size_t n);
 
 /* A stamp on the perf clock; 0 if the trace has no time. */
-uint64_t ptaux_ns(const struct ptaux_config *c, uint64_t tsc);
+uint64_t auxtrace_ns(const struct auxtrace_config *c, uint64_t tsc);
 
 /* Adds what was skipped, truncated, overwritten. */
-void ptaux_report(const struct ptaux *p, struct json_object *stats, struct json_object *losses);
+void auxtrace_report(const struct auxtrace *p, struct json_object *stats, struct json_object *losses);

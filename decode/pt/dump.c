@@ -23,29 +23,29 @@ struct text {
 
 struct open_call {
 	uint32_t frame;
-	struct ptview_time at;
+	struct dump_time at;
 	const char *how, *site;
 };
 
-struct ptview_thread {
-	struct ptview *v;
+struct dump_thread {
+	struct dump *v;
 	uint32_t pid, tid;
 	char *name;
 	struct text text;
 	uint32_t depth;
 	bool pending; /* the innermost call, `last`, is not written yet: it may be one line */
 	struct open_call last;
-	struct ptview_thread *next;
+	struct dump_thread *next;
 };
 
-struct ptview {
-	struct ptview_options o;
+struct dump {
+	struct dump_options o;
 	struct hashmap threads;
-	struct ptview_thread *first, **last; /* in the order in which they came */
-	const struct ptview_thread *written; /* whose lines are last in the file */
+	struct dump_thread *first, **last; /* in the order in which they came */
+	const struct dump_thread *written; /* whose lines are last in the file */
 	size_t held; /* bytes of all threads */
 	struct text text;
-	struct ptview_stats stats;
+	struct dump_stats stats;
 };
 
 /* ---- text */
@@ -96,7 +96,7 @@ static void put_number(struct text *t, uint64_t value, unsigned int base, unsign
 		put_char(t, digits[--n]);
 }
 
-static void put_time(struct text *t, struct ptview_time at, unsigned int width)
+static void put_time(struct text *t, struct dump_time at, unsigned int width)
 {
 	const size_t before = t->n;
 
@@ -130,7 +130,7 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-static void put_function(const struct ptview *v, struct text *t, uint32_t frame, uint64_t into)
+static void put_function(const struct dump *v, struct text *t, uint32_t frame, uint64_t into)
 {
 	struct frame_info info;
 
@@ -149,7 +149,7 @@ static void put_function(const struct ptview *v, struct text *t, uint32_t frame,
 }
 
 /* Of the line on which a call begins: where the function is declared, what is special about it, where it is called. */
-static void put_call(const struct ptview *v, struct text *t, const struct open_call *c)
+static void put_call(const struct dump *v, struct text *t, const struct open_call *c)
 {
 	struct frame_info info;
 
@@ -174,7 +174,7 @@ static void put_call(const struct ptview *v, struct text *t, const struct open_c
 
 /* ---- the file */
 
-static int emit(struct ptview *v, const char *bytes, size_t n)
+static int emit(struct dump *v, const char *bytes, size_t n)
 {
 	int r;
 
@@ -194,7 +194,7 @@ static int emit(struct ptview *v, const char *bytes, size_t n)
 	return 0;
 }
 
-static int emit_text(struct ptview *v, struct text *t)
+static int emit_text(struct dump *v, struct text *t)
 {
 	int r = emit(v, t->bytes, t->n);
 
@@ -202,7 +202,7 @@ static int emit_text(struct ptview *v, struct text *t)
 	return r;
 }
 
-static int emit_thread(struct ptview *v, struct ptview_thread *t)
+static int emit_thread(struct dump *v, struct dump_thread *t)
 {
 	int r;
 
@@ -228,24 +228,24 @@ static int emit_thread(struct ptview *v, struct ptview_thread *t)
 	return emit_text(v, &t->text);
 }
 
-static int emit_all(struct ptview *v)
+static int emit_all(struct dump *v)
 {
 	int r = 0;
 
-	for (struct ptview_thread *t = v->first; t && r == 0; t = t->next)
+	for (struct dump_thread *t = v->first; t && r == 0; t = t->next)
 		r = emit_thread(v, t);
 	return r;
 }
 
-int ptview_new(const struct ptview_options *options, struct ptview **ret)
+int dump_new(const struct dump_options *options, struct dump **ret)
 {
 	static const char *const heads[] = {
-		[PTVIEW_NONE] = "",
-		[PTVIEW_CALLS] = "# tracerd calls 1\n#         time         ns     insns\n",
-		[PTVIEW_BRANCHES] = "# tracerd branches 1\n",
-		[PTVIEW_INSNS] = "# tracerd instructions 1\n",
+		[DUMP_NONE] = "",
+		[DUMP_CALLS] = "# tracerd calls 1\n#         time         ns     insns\n",
+		[DUMP_BRANCHES] = "# tracerd branches 1\n",
+		[DUMP_INSNS] = "# tracerd instructions 1\n",
 	};
-	_cleanup_(ptview_freep) struct ptview *v = calloc(1, sizeof(*v));
+	_cleanup_(dump_freep) struct dump *v = calloc(1, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
@@ -258,12 +258,12 @@ int ptview_new(const struct ptview_options *options, struct ptview **ret)
 	return 0;
 }
 
-struct ptview *ptview_free(struct ptview *v)
+struct dump *dump_free(struct dump *v)
 {
 	if (!v)
 		return NULL;
 	while (v->first) {
-		struct ptview_thread *t = v->first;
+		struct dump_thread *t = v->first;
 
 		v->first = t->next;
 		free(t->name);
@@ -276,17 +276,17 @@ struct ptview *ptview_free(struct ptview *v)
 	return NULL;
 }
 
-enum ptview_kind ptview_kind(const struct ptview *v)
+enum dump_kind dump_kind(const struct dump *v)
 {
-	return v ? v->o.kind : PTVIEW_NONE;
+	return v ? v->o.kind : DUMP_NONE;
 }
 
-const struct ptview_stats *ptview_stats(const struct ptview *v)
+const struct dump_stats *dump_stats(const struct dump *v)
 {
 	return &v->stats;
 }
 
-int ptview_finish(struct ptview *v)
+int dump_finish(struct dump *v)
 {
 	int r = emit_text(v, &v->text);
 
@@ -295,9 +295,9 @@ int ptview_finish(struct ptview *v)
 
 /* ---- calls */
 
-int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name, struct ptview_thread **ret)
+int dump_thread(struct dump *v, uint32_t pid, uint32_t tid, const char *name, struct dump_thread **ret)
 {
-	struct ptview_thread *t = hashmap_pointer(&v->threads, tid);
+	struct dump_thread *t = hashmap_pointer(&v->threads, tid);
 
 	if (t && t->pid == pid && strcmp(t->name, name) == 0) {
 		*ret = t;
@@ -322,7 +322,7 @@ int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name
 	return 0;
 }
 
-static int line_begin(struct ptview_thread *t, struct ptview_time at)
+static int line_begin(struct dump_thread *t, struct dump_time at)
 {
 	int r = text_reserve(&t->text);
 
@@ -331,7 +331,7 @@ static int line_begin(struct ptview_thread *t, struct ptview_time at)
 	return r;
 }
 
-static void line_indent(struct ptview_thread *t, uint32_t depth)
+static void line_indent(struct dump_thread *t, uint32_t depth)
 {
 	put(&t->text, "  ");
 	put_spaces(&t->text, 2 * (depth < MAX_INDENT ? depth : MAX_INDENT));
@@ -342,7 +342,7 @@ static void line_indent(struct ptview_thread *t, uint32_t depth)
 	}
 }
 
-static void line_counts(struct ptview_thread *t, uint64_t ns, uint64_t insns)
+static void line_counts(struct dump_thread *t, uint64_t ns, uint64_t insns)
 {
 	put_char(&t->text, ' ');
 	put_number(&t->text, ns, 10, 10);
@@ -350,9 +350,9 @@ static void line_counts(struct ptview_thread *t, uint64_t ns, uint64_t insns)
 	put_number(&t->text, insns, 10, 9);
 }
 
-static int line_end(struct ptview_thread *t, size_t before)
+static int line_end(struct dump_thread *t, size_t before)
 {
-	struct ptview *v = t->v;
+	struct dump *v = t->v;
 	int r;
 
 	put_char(&t->text, '\n');
@@ -368,7 +368,7 @@ static int line_end(struct ptview_thread *t, size_t before)
 }
 
 /* The innermost call turns out to have something in it. */
-static int write_pending(struct ptview_thread *t)
+static int write_pending(struct dump_thread *t)
 {
 	const struct open_call *c = &t->last;
 	const size_t before = t->text.n;
@@ -387,7 +387,7 @@ static int write_pending(struct ptview_thread *t)
 	return line_end(t, before);
 }
 
-int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how, const char *site)
+int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site)
 {
 	int r = write_pending(t);
 
@@ -399,7 +399,7 @@ int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, 
 	return 0;
 }
 
-int ptview_return(struct ptview_thread *t, struct ptview_time at, const struct call *c, uint64_t insns)
+int dump_return(struct dump_thread *t, struct dump_time at, const struct call *c, uint64_t insns)
 {
 	const size_t before = t->text.n;
 	int r;
@@ -422,7 +422,7 @@ int ptview_return(struct ptview_thread *t, struct ptview_time at, const struct c
 	return line_end(t, before);
 }
 
-int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *what)
+int dump_remark(struct dump_thread *t, struct dump_time at, const char *what)
 {
 	int r = write_pending(t);
 	const size_t before = t->text.n;
@@ -440,7 +440,7 @@ int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *wh
 
 /* ---- branches, instructions */
 
-static void put_place(const struct ptview *v, struct text *t, const struct ptview_place *p)
+static void put_place(const struct dump *v, struct text *t, const struct dump_place *p)
 {
 	if (!p->ip) {
 		put_char(t, '-');
@@ -458,7 +458,7 @@ static void put_place(const struct ptview *v, struct text *t, const struct ptvie
 	}
 }
 
-static int flat_begin(struct ptview *v, struct ptview_time at, uint32_t tid)
+static int flat_begin(struct dump *v, struct dump_time at, uint32_t tid)
 {
 	int r = text_reserve(&v->text);
 
@@ -471,15 +471,15 @@ static int flat_begin(struct ptview *v, struct ptview_time at, uint32_t tid)
 	return 0;
 }
 
-static int flat_end(struct ptview *v)
+static int flat_end(struct dump *v)
 {
 	put_char(&v->text, '\n');
 	v->stats.lines++;
 	return v->text.n < PIECE_BYTES ? 0 : emit_text(v, &v->text);
 }
 
-int ptview_branch(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptflow_event *e,
-		  const struct ptview_place *from, const struct ptview_place *to)
+int dump_branch(struct dump *v, struct dump_time at, uint32_t tid, const struct ptflow_event *e,
+		  const struct dump_place *from, const struct dump_place *to)
 {
 	static const char *const kinds[] = {
 		[PTFLOW_RUN] = "run",
@@ -521,7 +521,7 @@ int ptview_branch(struct ptview *v, struct ptview_time at, uint32_t tid, const s
 	return flat_end(v);
 }
 
-int ptview_insn(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptview_place *place)
+int dump_insn(struct dump *v, struct dump_time at, uint32_t tid, const struct dump_place *place)
 {
 	int r = flat_begin(v, at, tid);
 

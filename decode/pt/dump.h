@@ -28,57 +28,57 @@
 #include "decode/calls/call.h"
 #include "decode/pt/flow.h"
 
-enum ptview_kind { PTVIEW_NONE, PTVIEW_CALLS, PTVIEW_BRANCHES, PTVIEW_INSNS };
+enum dump_kind { DUMP_NONE, DUMP_CALLS, DUMP_BRANCHES, DUMP_INSNS };
 
-struct ptview;
-struct ptview_thread;
+struct dump;
+struct dump_thread;
 
 /* Where an address is: `into` its function, or into its object if `frame` is no function. */
-struct ptview_place {
+struct dump_place {
 	uint64_t ip; /* 0: not known */
 	uint32_t frame; /* of the stack table; 0: nothing is there */
 	uint64_t into;
 	const char *line; /* "job/main.c:40", borrowed until the view is finished; NULL: not known */
 };
 
-struct ptview_time {
+struct dump_time {
 	uint64_t ns;
 	bool interpolated;
 };
 
-struct ptview_options {
-	enum ptview_kind kind;
+struct dump_options {
+	enum dump_kind kind;
 	int fd; /* borrowed */
 	uint64_t max_bytes; /* of the output; 0: no limit */
 	struct stacktab *st; /* borrowed */
 };
 
-int ptview_new(const struct ptview_options *options, struct ptview **ret) _must_check_;
-struct ptview *ptview_free(struct ptview *v);
-DEFINE_CLEANUP(struct ptview *, ptview_free)
+int dump_new(const struct dump_options *options, struct dump **ret) _must_check_;
+struct dump *dump_free(struct dump *v);
+DEFINE_CLEANUP(struct dump *, dump_free)
 
-enum ptview_kind ptview_kind(const struct ptview *v);
+enum dump_kind dump_kind(const struct dump *v);
 
 /* A thread of the view of calls. `name` is escaped and copied. 0 or -ENOMEM. */
-int ptview_thread(struct ptview *v, uint32_t pid, uint32_t tid, const char *name, struct ptview_thread **ret) _must_check_;
+int dump_thread(struct dump *v, uint32_t pid, uint32_t tid, const char *name, struct dump_thread **ret) _must_check_;
 
 /*
  * `how`: a constant word, NULL: nothing is special. `site`: "job/main.c:40", from where it is called, borrowed until the view is finished;
  * NULL: not known. All answer 0 or -errno.
  */
-int ptview_call(struct ptview_thread *t, struct ptview_time at, uint32_t frame, const char *how, const char *site);
-int ptview_return(struct ptview_thread *t, struct ptview_time at, const struct call *c, uint64_t insns);
-int ptview_remark(struct ptview_thread *t, struct ptview_time at, const char *what);
+int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site);
+int dump_return(struct dump_thread *t, struct dump_time at, const struct call *c, uint64_t insns);
+int dump_remark(struct dump_thread *t, struct dump_time at, const char *what);
 
-int ptview_branch(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptflow_event *e,
-		  const struct ptview_place *from, const struct ptview_place *to);
-int ptview_insn(struct ptview *v, struct ptview_time at, uint32_t tid, const struct ptview_place *place);
+int dump_branch(struct dump *v, struct dump_time at, uint32_t tid, const struct ptflow_event *e,
+		  const struct dump_place *from, const struct dump_place *to);
+int dump_insn(struct dump *v, struct dump_time at, uint32_t tid, const struct dump_place *place);
 
 /* Everything is written when this has answered 0. */
-int ptview_finish(struct ptview *v) _must_check_;
+int dump_finish(struct dump *v) _must_check_;
 
-struct ptview_stats {
+struct dump_stats {
 	uint64_t lines, bytes;
 	bool cut; /* the limit was reached; what came later is missing */
 };
-const struct ptview_stats *ptview_stats(const struct ptview *v);
+const struct dump_stats *dump_stats(const struct dump *v);

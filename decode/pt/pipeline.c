@@ -64,7 +64,7 @@ static int submit(struct pipeline *w, struct pipeline_block *b)
 			return -ENOMEM;
 		b->room = room;
 	}
-	b->n_bytes = ptaux_read(w->o.aux, b->b->buffer, b->b->offset + b->at, b->bytes, room);
+	b->n_bytes = auxtrace_read(w->o.aux, b->b->buffer, b->b->offset + b->at, b->bytes, room);
 	b->more = room < left && b->n_bytes == room;
 	if (b->held)
 		memmove(b->events, b->events + b->n, b->held * sizeof(*b->events));
@@ -129,7 +129,7 @@ static void sift_down(struct pipeline *w, size_t i)
 
 static void make_heap(struct pipeline *w)
 {
-	for (uint32_t i = 0; i < ptaux_n_buffers(w->o.aux); i++)
+	for (uint32_t i = 0; i < auxtrace_n_buffers(w->o.aux); i++)
 		if (w->streams[i].at < w->streams[i].end_at)
 			w->heap[w->n_heap++] = i;
 	for (size_t i = w->n_heap; i > 0; i--)
@@ -146,19 +146,19 @@ static size_t max_events(size_t blocks)
 int pipeline_new(const struct pipeline_options *options, struct pipeline **ret)
 {
 	_cleanup_(pipeline_freep) struct pipeline *w = calloc(1, sizeof(*w));
-	const size_t n_buffers = ptaux_n_buffers(options->aux);
+	const size_t n_buffers = auxtrace_n_buffers(options->aux);
 
 	if (!w)
 		return -ENOMEM;
 	w->o = *options;
-	w->config = ptaux_config(options->aux);
+	w->config = auxtrace_config(options->aux);
 	pterrata_of(w->config->family, w->config->model, &w->errata);
-	w->charged = ptaux_n_blocks(options->aux) * (sizeof(*w->blocks) + sizeof(*w->order));
+	w->charged = auxtrace_n_blocks(options->aux) * (sizeof(*w->blocks) + sizeof(*w->order));
 	if (!budget_take(options->budget, w->charged)) {
 		w->charged = 0;
 		return -ENOMEM;
 	}
-	w->n_blocks = ptaux_n_blocks(options->aux);
+	w->n_blocks = auxtrace_n_blocks(options->aux);
 	w->blocks = calloc(w->n_blocks + 1, sizeof(*w->blocks));
 	w->order = calloc(w->n_blocks + 1, sizeof(*w->order));
 	w->streams = calloc(n_buffers + 1, sizeof(*w->streams));

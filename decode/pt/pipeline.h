@@ -15,7 +15,7 @@
 #include "decode/pt/flow.h"
 
 struct json_object;
-struct ptaux;
+struct auxtrace;
 struct ptcode;
 struct who_ran;
 struct pipeline;
@@ -23,7 +23,7 @@ struct workers;
 struct budget;
 
 struct pipeline_options {
-	struct ptaux *aux;
+	struct auxtrace *aux;
 	struct ptcode *code;
 	struct who_ran *owner;
 	struct workers *workers; /* all are borrowed */

@@ -22,11 +22,11 @@ static int order_compare(const void *a, const void *b, void *arg)
  */
 static bool is_outlier(const struct pipeline *w, size_t i, uint64_t before)
 {
-	const struct ptaux_block *b = ptaux_block(w->o.aux, i);
+	const struct auxtrace_block *b = auxtrace_block(w->o.aux, i);
 	unsigned int n = 0, lower = 0;
 
 	for (size_t k = i + 1; k < w->n_blocks && n < 2; k++) {
-		const struct ptaux_block *next = ptaux_block(w->o.aux, k);
+		const struct auxtrace_block *next = auxtrace_block(w->o.aux, k);
 
 		if (next->buffer != b->buffer)
 			break;
@@ -50,7 +50,7 @@ static void date_blocks(struct pipeline *w, size_t from, size_t to)
 
 		if (own > tsc && !is_outlier(w, i, tsc))
 			tsc = own;
-		w->blocks[i].ns = ptaux_ns(w->config, tsc);
+		w->blocks[i].ns = auxtrace_ns(w->config, tsc);
 	}
 	for (size_t i = to; i > from; i--)
 		if (w->blocks[i - 1].ns == 0 && i < to)
@@ -65,14 +65,14 @@ void pipeline_make_blocks(struct pipeline *w)
 
 		b->w = w;
 		b->work.run = pipeline_follow;
-		b->b = ptaux_block(w->o.aux, i);
+		b->b = auxtrace_block(w->o.aux, i);
 		s = &w->streams[b->b->buffer];
 		if (s->end_at == 0)
 			s->at = i;
 		s->end_at = i + 1;
 		w->order[i] = i;
 	}
-	for (size_t i = 0; i < ptaux_n_buffers(w->o.aux); i++) {
+	for (size_t i = 0; i < auxtrace_n_buffers(w->o.aux); i++) {
 		struct pipeline_stream *s = &w->streams[i];
 
 		date_blocks(w, s->at, s->end_at);

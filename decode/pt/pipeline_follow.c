@@ -136,8 +136,8 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 {
 	struct pipeline_block *b = arg;
 	struct pipeline *w = b->w;
-	const struct ptaux_buffer *buffer = ptaux_buffer(w->o.aux, b->b->buffer);
-	const uint64_t ns = ptaux_ns(w->config, stamp);
+	const struct auxtrace_buffer *buffer = auxtrace_buffer(w->o.aux, b->b->buffer);
+	const uint64_t ns = auxtrace_ns(w->config, stamp);
 	const struct ptcode_version *version = NULL;
 	struct pipeline_owner o = {0};
 
@@ -250,7 +250,7 @@ static void settle_last_times(struct pipeline_block *b)
 /* Stamps become times of the perf clock, which do not run backwards. */
 static void to_ns(struct pipeline_block *b)
 {
-	const struct ptaux_config *config = b->w->config;
+	const struct auxtrace_config *config = b->w->config;
 	const uint64_t limit = limit_ns(b);
 	uint64_t last = b->events_ns > b->ns ? b->events_ns : b->ns, stamp = 0, ns = 0;
 
@@ -260,7 +260,7 @@ static void to_ns(struct pipeline_block *b)
 
 		if (e->time != stamp || i == 0) {
 			stamp = e->time;
-			ns = ptaux_ns(config, stamp);
+			ns = auxtrace_ns(config, stamp);
 			if (ns > limit)
 				ns = limit;
 		}

@@ -32,7 +32,7 @@ struct pipeline_context { /* of one thread */
 struct pipeline_block {
 	struct work work; /* first */
 	struct pipeline *w;
-	const struct ptaux_block *b;
+	const struct auxtrace_block *b;
 	struct pipeline_context *context; /* whose turn it is */
 	struct ptflow *flow;
 	struct pttime time;
@@ -80,7 +80,7 @@ struct pipeline_spare {
 
 struct pipeline {
 	struct pipeline_options o;
-	const struct ptaux_config *config;
+	const struct auxtrace_config *config;
 	struct pipeline_context *contexts;
 	unsigned int n_contexts;
 	struct pipeline_block *blocks;

@@ -20,7 +20,7 @@
 #include "decode/replay/session_internal.h"
 
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct ptview *view, bool inlined, struct ptsession **ret)
+		  struct dump *view, bool inlined, struct ptsession **ret)
 {
 	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
 	int r;
@@ -30,11 +30,11 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	p->budget = budget;
 	p->view = view;
 	p->workers = workers;
-	r = ptaux_new(pd, budget, &p->aux);
+	r = auxtrace_new(pd, budget, &p->aux);
 	if (r > 0)
 		return PTSESSION_E_NONE;
 	if (r == 0)
-		r = ptaux_scan(p->aux);
+		r = auxtrace_scan(p->aux);
 	if (r == 0)
 		r = ptcode_new(images, budget, &p->code);
 	if (r == 0)
@@ -58,13 +58,13 @@ int ptsession_record(struct ptsession *p, const struct perfevent *ev)
 
 int ptsession_open(struct ptsession *p)
 {
-	const enum ptview_kind view = ptview_kind(p->view);
+	const enum dump_kind view = dump_kind(p->view);
 	const struct pipeline_options wo = {.aux = p->aux,
 		.code = p->code,
 		.owner = p->owner,
 		.workers = p->workers,
 		.budget = p->budget,
-		.all = view == PTVIEW_BRANCHES || view == PTVIEW_INSNS || p->inlined};
+		.all = view == DUMP_BRANCHES || view == DUMP_INSNS || p->inlined};
 	const uint64_t began = io_now_ns();
 	int r = ptcode_open(p->code);
 
@@ -92,7 +92,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	missing_code_free(p->missing);
 	who_ran_free(p->owner);
 	ptcode_free(p->code);
-	ptaux_free(p->aux);
+	auxtrace_free(p->aux);
 	ptinline_free(p->inlined);
 	free(p->frames);
 	free(p);
@@ -198,7 +198,7 @@ static int account_missing(struct ptsession *p, const struct ptthread *t, const 
 		return 0;
 	}
 	if (!p->missing)
-		r = missing_code_new(ptaux_n_buffers(p->aux), &p->missing);
+		r = missing_code_new(auxtrace_n_buffers(p->aux), &p->missing);
 	return r < 0 ? r : missing_code_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
 }
 
@@ -219,14 +219,14 @@ static int step(struct ptsession *p, const struct pipeline_event *ev)
 		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;
-	if (ptview_kind(p->view) == PTVIEW_BRANCHES)
+	if (dump_kind(p->view) == DUMP_BRANCHES)
 		return ptsession_view_branch(p, t, &ev->flow);
-	if (ptview_kind(p->view) == PTVIEW_INSNS)
+	if (dump_kind(p->view) == DUMP_INSNS)
 		return ptsession_view_line(p, t, &ev->flow);
 	if (!t->version)
 		return 0;
 	if (p->view && !t->view)
-		r = ptview_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
+		r = dump_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
 	if (r < 0)
 		return r;
 	if (ev->flow.kind == PTFLOW_NOTE) {
@@ -300,7 +300,7 @@ int ptsession_fork(struct ptsession *p, struct session *s, const struct perfeven
 	int r;
 
 	/* Those of what was there before have no time: they say nothing of a begin. */
-	if (!ev->has_time || ev->time == 0 || ptview_kind(p->view) == PTVIEW_BRANCHES || ptview_kind(p->view) == PTVIEW_INSNS)
+	if (!ev->has_time || ev->time == 0 || dump_kind(p->view) == DUMP_BRANCHES || dump_kind(p->view) == DUMP_INSNS)
 		return 0;
 	r = ptsession_end_thread(p, s, ev->tid, ev->time);
 	if (r < 0)
@@ -347,7 +347,7 @@ int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char
 {
 	const struct ptthread *t = hashmap_pointer(&p->threads, tid);
 
-	return t && t->view && callstack_n_open(t->calls) ? ptview_remark(t->view, (struct ptview_time){.ns = ns}, why) : 0;
+	return t && t->view && callstack_n_open(t->calls) ? dump_remark(t->view, (struct dump_time){.ns = ns}, why) : 0;
 }
 
 int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
@@ -398,7 +398,7 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 {
 	struct callstack_stats sum = {0};
 
-	ptaux_report(p->aux, stats, losses);
+	auxtrace_report(p->aux, stats, losses);
 	pipeline_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
 	ptnotes_report(p->notes, stats);

@@ -16,7 +16,7 @@
 struct images;
 struct json_object;
 struct perfdata;
-struct ptview;
+struct dump;
 struct ptsession;
 struct session;
 struct workers;
@@ -29,7 +29,7 @@ enum { PTSESSION_E_NONE = 1, /* the recording has no PT, or none that can be rea
  * 0, PTSESSION_E_NONE, or a negative errno.
  */
 int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct ptview *view, bool inlined, struct ptsession **ret) _must_check_;
+		  struct dump *view, bool inlined, struct ptsession **ret) _must_check_;
 struct ptsession *ptsession_free(struct ptsession *p);
 DEFINE_CLEANUP(struct ptsession *, ptsession_free)
 

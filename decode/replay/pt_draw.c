@@ -63,9 +63,9 @@ static bool on_lands(void *arg, uint64_t call, uint64_t pad)
 }
 
 /* Of what happens at the event, or (what was there before) earlier. */
-struct ptview_time ptsession_time(const struct ptsession *p, uint64_t ns)
+struct dump_time ptsession_time(const struct ptsession *p, uint64_t ns)
 {
-	return (struct ptview_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
+	return (struct dump_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
 }
 
 static const char *how_of(enum callstack_why why)
@@ -122,7 +122,7 @@ void ptsession_begin_call(struct ptthread *t, const struct call *c, const char *
 	int r;
 
 	if (t->view)
-		r = ptview_call(t->view, ptsession_time(p, c->begin), c->frame, how, site);
+		r = dump_call(t->view, ptsession_time(p, c->begin), c->frame, how, site);
 	else
 		r = timeline_call(p->s->o.tl, t->tid, c, how, site);
 	if (r < 0)
@@ -143,7 +143,7 @@ void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c,
 	else
 		t->outer_insns += end.insns;
 	if (t->view)
-		r = ptview_return(t->view, ptsession_time(p, time), c, end.insns);
+		r = dump_return(t->view, ptsession_time(p, time), c, end.insns);
 	else
 		r = timeline_return(p->s->o.tl, t->tid, time > p->ns ? time : p->ns, c, &end);
 	if (r < 0)
@@ -187,7 +187,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 		t->outer_insns = 0;
 	}
 	if (t->view)
-		r = ptview_call(t->view, ptsession_time(p, t->found_ns), call->frame, how_of(why), NULL);
+		r = dump_call(t->view, ptsession_time(p, t->found_ns), call->frame, how_of(why), NULL);
 	else
 		r = timeline_call_outside(p->s->o.tl, t->tid, time, call, more, how_of(why));
 	if (r < 0)

@@ -21,7 +21,7 @@ static int stop(struct ptsession *p, struct ptthread *t, const struct pipeline_e
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
 	if (t->view)
-		return ptview_remark(t->view, ptsession_time(p, p->ns), why);
+		return dump_remark(t->view, ptsession_time(p, p->ns), why);
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
 }
 
@@ -31,7 +31,7 @@ static int gap(struct ptsession *p, struct ptthread *t, uint64_t ns, const char 
 	callstack_gap(t->calls, ns);
 	t->untraced = false;
 	if (t->view)
-		return ptview_remark(t->view, ptsession_time(p, ns), what);
+		return dump_remark(t->view, ptsession_time(p, ns), what);
 	if (t->missing)
 		return 0;
 	t->missing = what;
@@ -125,14 +125,14 @@ int ptsession_event(struct ptsession *p, struct ptthread *t, const struct pipeli
 
 /* ---- the views of branches and instructions */
 
-static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, struct ptview_place *ret)
+static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, struct dump_place *ret)
 {
 	struct process *process = session_process(p->s, t->pid);
 	const struct callfunc *f;
 	uint64_t vaddr;
 	bool first;
 
-	*ret = (struct ptview_place){.ip = ip};
+	*ret = (struct dump_place){.ip = ip};
 	if (!ip || !t->version || !process)
 		return;
 	f = ptcode_function(t->version, ip, &first);
@@ -144,21 +144,21 @@ static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, st
 
 int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
 {
-	struct ptview_place from, to;
+	struct dump_place from, to;
 
 	/* what is no branch, and one that was not taken */
 	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_NOTE || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
 		return 0;
 	place(p, t, e->from, &from);
 	place(p, t, e->to, &to);
-	return ptview_branch(p->view, ptsession_time(p, p->ns), t->tid, e, &from, &to);
+	return dump_branch(p->view, ptsession_time(p, p->ns), t->tid, e, &from, &to);
 }
 
 /* The instructions up to the branch, with it; a run ends in front of where it goes on. */
 int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
 {
 	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
-	struct ptview_place where;
+	struct dump_place where;
 	struct insn insn;
 	int r = 0;
 
@@ -166,7 +166,7 @@ int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const str
 		return 0;
 	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(t->version, ip, !e->is32, &insn); ip += insn.length) {
 		place(p, t, ip, &where);
-		r = ptview_insn(p->view, ptsession_time(p, p->ns), t->tid, &where);
+		r = dump_insn(p->view, ptsession_time(p, p->ns), t->tid, &where);
 	}
 	return r;
 }

@@ -44,7 +44,7 @@ struct ptthread {
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
 	uint64_t missing_ns;
-	struct ptview_thread *view; /* of the view of calls */
+	struct dump_thread *view; /* of the view of calls */
 	struct ptthread *next;
 	struct ptthread *sibling, *elder; /* of the process, those since its last exec */
 };
@@ -53,14 +53,14 @@ struct ptthread {
 #define FORKED_BYTES (16u << 20) /* of stacks that are copies, of all that live: a recording may name children that it never shows */
 
 struct ptsession {
-	struct ptaux *aux;
+	struct auxtrace *aux;
 	struct ptcode *code;
 	struct who_ran *owner;
 	struct workers *workers; /* borrowed */
 	struct pipeline *work;
 	struct ptnotes *notes;
 	struct missing_code *missing; /* code; made when the first is met */
-	struct ptview *view; /* borrowed; NULL: it is drawn */
+	struct dump *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
 	struct ptinline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
 	size_t forked_bytes;
@@ -92,7 +92,7 @@ int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const str
 extern const struct callstack_ops ptsession_drawing;
 
 /* Of what happens at the event, or (what was there before) earlier. */
-struct ptview_time ptsession_time(const struct ptsession *p, uint64_t ns);
+struct dump_time ptsession_time(const struct ptsession *p, uint64_t ns);
 
 /* The source line of the code there, "job/main.c:40"; NULL: not known, or not asked for. */
 const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64_t ip);

@@ -27,19 +27,19 @@ struct source {
 };
 
 struct ptnotes {
-	const struct ptaux *aux;
+	const struct auxtrace *aux;
 	struct source *sources;
 	uint64_t ptwrites, begun, aborted, power, ratios, interruptions;
 };
 
-int ptnotes_new(const struct ptaux *aux, struct ptnotes **ret)
+int ptnotes_new(const struct auxtrace *aux, struct ptnotes **ret)
 {
 	_cleanup_(ptnotes_freep) struct ptnotes *n = calloc(1, sizeof(*n));
 
 	if (!n)
 		return -ENOMEM;
 	n->aux = aux;
-	n->sources = calloc(ptaux_n_buffers(aux) + 1, sizeof(*n->sources));
+	n->sources = calloc(auxtrace_n_buffers(aux) + 1, sizeof(*n->sources));
 	if (!n->sources)
 		return -ENOMEM;
 	*ret = take_ptr(n);
@@ -58,7 +58,7 @@ struct ptnotes *ptnotes_free(struct ptnotes *n)
 /* ---- drawing */
 
 /* On the thread, with at most two values. */
-static int moment(struct session *s, struct ptview_thread *view, const struct pipeline_event *ev, const char *name,
+static int moment(struct session *s, struct dump_thread *view, const struct pipeline_event *ev, const char *name,
 		  const struct timeline_value *values, uint32_t n_values)
 {
 	char line[160];
@@ -72,14 +72,14 @@ static int moment(struct session *s, struct ptview_thread *view, const struct pi
 	for (uint32_t i = 0; i < n_values && used > 0 && (size_t)used < sizeof(line); i++)
 		used += snprintf(line + used, sizeof(line) - (size_t)used, values[i].hex ? " %s 0x%" PRIx64 : " %s %" PRIu64,
 				 values[i].key, values[i].value);
-	return ptview_remark(view, (struct ptview_time){.ns = ev->ns, .interpolated = ev->flow.interpolated}, line);
+	return dump_remark(view, (struct dump_time){.ns = ev->ns, .interpolated = ev->flow.interpolated}, line);
 }
 
 /* A value of the CPU; where it is not known which, of that on which the thread runs. */
-static int value(const struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev,
+static int value(const struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev,
 		 const char *what, uint64_t v)
 {
-	const struct ptaux_buffer *b = ptaux_buffer(n->aux, ev->buffer);
+	const struct auxtrace_buffer *b = auxtrace_buffer(n->aux, ev->buffer);
 	char name[80];
 
 	if (view || (b->cpu < 0 && b->tid <= 0))
@@ -118,7 +118,7 @@ static const char *interruption(uint8_t type, uint64_t vector)
 	}
 }
 
-static int on_interruption(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
+static int on_interruption(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	const struct timeline_value v = {.key = "vector", .value = ev->flow.to};
 	struct source *source = &n->sources[ev->buffer];
@@ -129,12 +129,12 @@ static int on_interruption(struct ptnotes *n, struct session *s, struct ptview_t
 		return 0;
 	n->interruptions++;
 	/* where the kernel is not traced, that tracing stops there says it */
-	if (!ptaux_config(n->aux)->kernel)
+	if (!auxtrace_config(n->aux)->kernel)
 		return 0;
 	return moment(s, view, ev, source->why, &v, ev->flow.detail == CFE_INTR);
 }
 
-static int on_transaction(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
+static int on_transaction(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	static const char *const what[] = {"transaction committed", "transaction begins", "transaction aborted"};
 
@@ -143,7 +143,7 @@ static int on_transaction(struct ptnotes *n, struct session *s, struct ptview_th
 	return ev->flow.detail < ARRAY_SIZE(what) ? moment(s, view, ev, what[ev->flow.detail], NULL, 0) : 0;
 }
 
-static int on_ptwrite(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
+static int on_ptwrite(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	const struct timeline_value v[] = {
 		{.key = "value", .value = ev->flow.to, .hex = true}, {.key = "at", .value = ev->flow.from, .hex = true}};
@@ -152,7 +152,7 @@ static int on_ptwrite(struct ptnotes *n, struct session *s, struct ptview_thread
 	return moment(s, view, ev, "PTWRITE", v, ev->flow.from ? 2 : 1);
 }
 
-static int on_ratio(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
+static int on_ratio(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 
@@ -164,7 +164,7 @@ static int on_ratio(struct ptnotes *n, struct session *s, struct ptview_thread *
 	return value(n, s, view, ev, "MHz", ev->flow.to * BUS_MHZ);
 }
 
-int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev)
+int ptnotes_event(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	const uint64_t v = ev->flow.to;
 

@@ -11,19 +11,19 @@
 #include "common/base/cleanup.h"
 
 struct json_object;
-struct ptaux;
+struct auxtrace;
 struct ptnotes;
-struct ptview_thread;
+struct dump_thread;
 struct pipeline_event;
 struct session;
 
 /* Borrows it. */
-int ptnotes_new(const struct ptaux *aux, struct ptnotes **ret) _must_check_;
+int ptnotes_new(const struct auxtrace *aux, struct ptnotes **ret) _must_check_;
 struct ptnotes *ptnotes_free(struct ptnotes *n);
 DEFINE_CLEANUP(struct ptnotes *, ptnotes_free)
 
 /* An event that is a note (PTFLOW_NOTE). `view`: of its thread, if it is written and not drawn; else NULL. 0 or -errno. */
-int ptnotes_event(struct ptnotes *n, struct session *s, struct ptview_thread *view, const struct pipeline_event *ev);
+int ptnotes_event(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev);
 
 /* Why tracing of the event's buffer stops there and now, if a note in front of it has said so; else NULL. Constant. */
 const char *ptnotes_why(struct ptnotes *n, const struct pipeline_event *ev);

@@ -88,7 +88,7 @@ static int walk(struct walk *w, const struct pipeline_options *o)
 	}
 	if (r < 0)
 		return r;
-	ptaux_report(o->aux, stats, losses);
+	auxtrace_report(o->aux, stats, losses);
 	pipeline_report(work, stats, losses);
 	ptcode_report(o->code, losses);
 	(void)fflush(stdout);
@@ -131,7 +131,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
-	_cleanup_(ptaux_freep) struct ptaux *aux = NULL;
+	_cleanup_(auxtrace_freep) struct auxtrace *aux = NULL;
 	_cleanup_(ptcode_freep) struct ptcode *code = NULL;
 	_cleanup_(who_ran_freep) struct who_ran *owner = NULL;
 	_cleanup_(workers_freep) struct workers *workers = NULL;
@@ -146,9 +146,9 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r == 0)
 		bring_vdso(images, path);
 	if (r == 0)
-		r = ptaux_new(pd, &budget, &aux);
+		r = auxtrace_new(pd, &budget, &aux);
 	if (r == 0)
-		r = ptaux_scan(aux);
+		r = auxtrace_scan(aux);
 	if (r == 0)
 		r = ptcode_new(images, &budget, &code);
 	if (r == 0)

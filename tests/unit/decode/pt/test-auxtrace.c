@@ -24,7 +24,7 @@ struct file {
 	int fd;
 	struct budget budget;
 	struct perfdata *pd;
-	struct ptaux *aux;
+	struct auxtrace *aux;
 	int answer;
 };
 
@@ -43,14 +43,14 @@ static void finish(struct file *f, off_t cut)
 		assert_int_equal(ftruncate(f->fd, lseek(f->fd, 0, SEEK_END) - cut), 0);
 	assert_int_equal(perfdata_open(f->fd, &f->budget, &f->pd), 0);
 	assert_int_equal(perfdata_scan(f->pd, NULL, NULL), 0);
-	f->answer = ptaux_new(f->pd, &f->budget, &f->aux);
+	f->answer = auxtrace_new(f->pd, &f->budget, &f->aux);
 	if (f->answer == 0)
-		assert_int_equal(ptaux_scan(f->aux), 0);
+		assert_int_equal(auxtrace_scan(f->aux), 0);
 }
 
 static void teardown(struct file *f)
 {
-	ptaux_free(f->aux);
+	auxtrace_free(f->aux);
 	perfdata_free(f->pd);
 	assert_int_equal(f->budget.used, 0);
 	(void)close(f->fd);
@@ -63,7 +63,7 @@ static void add(struct file *f, uint32_t idx, int32_t tid, int32_t cpu, uint64_t
 
 static void is_block(const struct file *f, size_t i, uint32_t buffer, uint64_t offset, uint64_t bytes, uint64_t tsc)
 {
-	const struct ptaux_block *b = ptaux_block(f->aux, i);
+	const struct auxtrace_block *b = auxtrace_block(f->aux, i);
 
 	if (b->buffer != buffer || b->offset != offset || b->bytes != bytes || b->tsc != tsc)
 		fail_msg("block %zu: buffer %u, %lu..+%lu, TSC %lu", i, b->buffer, b->offset, b->bytes, b->tsc);
@@ -74,7 +74,7 @@ static uint64_t number_of(const struct file *f, const char *name)
 	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
 	struct json_object *v;
 
-	ptaux_report(f->aux, stats, losses);
+	auxtrace_report(f->aux, stats, losses);
 	if (!json_object_object_get_ex(losses, name, &v) && !json_object_object_get_ex(stats, name, &v))
 		return 0;
 	return json_object_get_uint64(v);
@@ -106,7 +106,7 @@ static void test_none(void **state)
 	make_init(&f.make);
 	make_comm(&f.make, 1, 1, 1, "x", 0);
 	finish(&f, 0);
-	assert_int_equal(f.answer, PTAUX_E_NONE);
+	assert_int_equal(f.answer, AUXTRACE_E_NONE);
 	teardown(&f);
 }
 
@@ -122,18 +122,18 @@ static void test_one_thread(void **state)
 	/* a ring begins in the middle of a packet */
 	add(&f, 0, 42, -1, 0, m.bytes + 2040, m.n - 2040);
 	finish(&f, 0);
-	assert_int_equal(ptaux_n_buffers(f.aux), 1);
-	assert_int_equal(ptaux_buffer(f.aux, 0)->tid, 42);
-	assert_int_equal(ptaux_buffer(f.aux, 0)->cpu, -1);
-	assert_int_equal(ptaux_n_blocks(f.aux), 2);
+	assert_int_equal(auxtrace_n_buffers(f.aux), 1);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->tid, 42);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->cpu, -1);
+	assert_int_equal(auxtrace_n_blocks(f.aux), 2);
 	is_block(&f, 0, 0, 8, 2048, 1001);
 	is_block(&f, 1, 0, 8 + 2048, 2048, 1002);
-	assert_true(ptaux_block(f.aux, 0)->joined && !ptaux_block(f.aux, 1)->joined);
+	assert_true(auxtrace_block(f.aux, 0)->joined && !auxtrace_block(f.aux, 1)->joined);
 	assert_int_equal(number_of(&f, "pt_bytes_before_sync"), 8);
-	assert_int_equal(ptaux_read(f.aux, 0, 8, got, sizeof(got)), sizeof(got));
+	assert_int_equal(auxtrace_read(f.aux, 0, 8, got, sizeof(got)), sizeof(got));
 	assert_memory_equal(got, m.bytes + 2048, sizeof(got));
-	assert_int_equal(ptaux_read(f.aux, 0, 8 + 4096 - 10, got, sizeof(got)), 10);
-	assert_int_equal(ptaux_read(f.aux, 0, 1u << 30, got, sizeof(got)), 0);
+	assert_int_equal(auxtrace_read(f.aux, 0, 8 + 4096 - 10, got, sizeof(got)), 10);
+	assert_int_equal(auxtrace_read(f.aux, 0, 1u << 30, got, sizeof(got)), 0);
 	teardown(&f);
 }
 
@@ -141,23 +141,23 @@ static void test_config(void **state)
 {
 	static const uint8_t some[64];
 	static struct file f;
-	const struct ptaux_config *c;
+	const struct auxtrace_config *c;
 
 	(void)state;
 	setup(&f, 0, 1);
 	add(&f, 0, -1, 0, 0, some, sizeof(some));
 	finish(&f, 0);
-	c = ptaux_config(f.aux);
+	c = auxtrace_config(f.aux);
 	assert_int_equal(c->shift, 1);
 	assert_int_equal(c->mult, 2);
-	assert_int_equal(ptaux_ns(c, 12345), 12345);
-	assert_int_equal(ptaux_ns(c, 0), 0);
+	assert_int_equal(auxtrace_ns(c, 12345), 12345);
+	assert_int_equal(auxtrace_ns(c, 0), 0);
 	assert_int_equal(c->time.mtc_shift, 3);
 	assert_int_equal(c->time.tsc_ctc_n, 4);
 	assert_int_equal(c->time.tsc_ctc_d, 1);
 	assert_int_equal(c->time.nominal_ratio, 24);
 	assert_true(c->per_cpu && !c->snapshot && c->kernel);
-	assert_int_equal(ptaux_n_blocks(f.aux), 0);
+	assert_int_equal(auxtrace_n_blocks(f.aux), 0);
 	assert_int_equal(number_of(&f, "pt_bytes_before_sync"), 64);
 	teardown(&f);
 }
@@ -174,10 +174,10 @@ static void test_short_blocks(void **state)
 	setup(&f, 0, 0);
 	add(&f, 0, 1, -1, 0, m.bytes, m.n);
 	finish(&f, 0);
-	assert_int_equal(ptaux_n_blocks(f.aux), m.n / PTAUX_MIN_BLOCK);
-	for (size_t i = 0; i < ptaux_n_blocks(f.aux); i++) {
-		is_block(&f, i, 0, sum, PTAUX_MIN_BLOCK, 1 + i * PTAUX_MIN_BLOCK / 64);
-		sum += PTAUX_MIN_BLOCK;
+	assert_int_equal(auxtrace_n_blocks(f.aux), m.n / AUXTRACE_MIN_BLOCK);
+	for (size_t i = 0; i < auxtrace_n_blocks(f.aux); i++) {
+		is_block(&f, i, 0, sum, AUXTRACE_MIN_BLOCK, 1 + i * AUXTRACE_MIN_BLOCK / 64);
+		sum += AUXTRACE_MIN_BLOCK;
 	}
 	teardown(&f);
 }
@@ -201,26 +201,26 @@ static void test_pieces(void **state)
 			add(&f, 1, -1, 1, at, b.bytes + at, n);
 	}
 	finish(&f, 0);
-	assert_int_equal(ptaux_n_buffers(f.aux), 2);
-	assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, a.n);
-	assert_int_equal(ptaux_buffer(f.aux, 1)->bytes, b.n - 1032);
+	assert_int_equal(auxtrace_n_buffers(f.aux), 2);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, a.n);
+	assert_int_equal(auxtrace_buffer(f.aux, 1)->bytes, b.n - 1032);
 	/* 12384..13416 is missing of the second: its PSB at 12288 is there, the one at 16384 is the next */
-	assert_int_equal(ptaux_n_blocks(f.aux), 20);
+	assert_int_equal(auxtrace_n_blocks(f.aux), 20);
 	for (size_t i = 0; i < 10; i++) {
 		is_block(&f, i, 0, i * 4096, 4096, 100 + i);
-		assert_int_equal(ptaux_block(f.aux, i)->joined, i < 9);
-		assert_false(ptaux_block(f.aux, i)->lost_before);
+		assert_int_equal(auxtrace_block(f.aux, i)->joined, i < 9);
+		assert_false(auxtrace_block(f.aux, i)->lost_before);
 	}
 	is_block(&f, 13, 1, 12288, 12384 - 12288, 103);
-	assert_false(ptaux_block(f.aux, 13)->joined);
+	assert_false(auxtrace_block(f.aux, 13)->joined);
 	is_block(&f, 14, 1, 16384 - 1032, 4096, 104);
-	assert_true(ptaux_block(f.aux, 14)->lost_before && ptaux_block(f.aux, 14)->joined);
+	assert_true(auxtrace_block(f.aux, 14)->lost_before && auxtrace_block(f.aux, 14)->joined);
 	assert_int_equal(number_of(&f, "pt_bytes_before_sync"), 16384 - 13416);
 	got = malloc(a.n);
 	assert_non_null(got);
-	assert_int_equal(ptaux_read(f.aux, 0, 0, got, a.n), a.n);
+	assert_int_equal(auxtrace_read(f.aux, 0, 0, got, a.n), a.n);
 	assert_memory_equal(got, a.bytes, a.n);
-	assert_int_equal(ptaux_read(f.aux, 1, 12000, got, 4096), 4096);
+	assert_int_equal(auxtrace_read(f.aux, 1, 12000, got, 4096), 4096);
 	assert_memory_equal(got, b.bytes + 12000, 384);
 	assert_memory_equal(got + 384, b.bytes + 13416, 4096 - 384);
 	free(got);
@@ -240,10 +240,10 @@ static void test_overlap_by_offset(void **state)
 	add(&f, 0, 1, -1, 1000 + 2000, m.bytes + 2000, 2000);
 	add(&f, 0, 1, -1, 1000 + 4000, m.bytes + 4000, m.n - 4000);
 	finish(&f, 0);
-	assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, m.n);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, m.n);
 	assert_int_equal(number_of(&f, "pt_bytes_twice"), 2000 + 96);
-	assert_int_equal(ptaux_n_blocks(f.aux), 4);
-	assert_true(ptaux_block(f.aux, 2)->joined);
+	assert_int_equal(auxtrace_n_blocks(f.aux), 4);
+	assert_true(auxtrace_block(f.aux, 2)->joined);
 	teardown(&f);
 }
 
@@ -262,15 +262,15 @@ static void test_snapshots(void **state)
 	add(&f, 0, -1, 0, 0, m.bytes + 32768 + 8, 65536);
 	add(&f, 0, -1, 0, 0, m.bytes + 131072 + 16, 65536);
 	finish(&f, 0);
-	assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, 98312 + 65536);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, 98312 + 65536);
 	assert_int_equal(number_of(&f, "pt_bytes_twice"), 32768 - 8 + 65536);
 	/* 48, of which the last one has half a PSB at its end, then from the 66th on */
 	for (size_t i = 0; i < 48; i++) {
 		is_block(&f, i, 0, i * 2048, i < 47 ? 2048 : 2056, i + 1);
-		assert_int_equal(ptaux_block(f.aux, i)->joined, i < 47);
+		assert_int_equal(auxtrace_block(f.aux, i)->joined, i < 47);
 	}
 	is_block(&f, 48, 0, 98312 + 2032, 2048, 66);
-	assert_true(ptaux_block(f.aux, 48)->lost_before);
+	assert_true(auxtrace_block(f.aux, 48)->lost_before);
 	teardown(&f);
 }
 
@@ -293,11 +293,11 @@ static void test_snapshots_filled_up(void **state)
 	}
 	finish(&f, 0);
 	/* but for those at the end of all */
-	assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, (end + 7) / 8 * 8);
-	assert_true(ptaux_read(f.aux, 0, 0, read, end) == end);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, (end + 7) / 8 * 8);
+	assert_true(auxtrace_read(f.aux, 0, 0, read, end) == end);
 	assert_memory_equal(read, m.bytes, end);
-	for (size_t i = 0; i + 1 < ptaux_n_blocks(f.aux); i++)
-		assert_true(ptaux_block(f.aux, i)->joined);
+	for (size_t i = 0; i + 1 < auxtrace_n_blocks(f.aux); i++)
+		assert_true(auxtrace_block(f.aux, i)->joined);
 	teardown(&f);
 }
 
@@ -312,7 +312,7 @@ static void test_snapshots_of_zeros(void **state)
 	add(&f, 0, -1, 0, 0, zeros, sizeof(zeros));
 	add(&f, 0, -1, 0, 0, zeros, sizeof(zeros));
 	finish(&f, 0);
-	assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, 2 * sizeof(zeros));
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, 2 * sizeof(zeros));
 	assert_int_equal(number_of(&f, "pt_bytes_twice"), 0);
 	teardown(&f);
 }
@@ -334,12 +334,12 @@ static void test_cut_file(void **state)
 		add(&f, 0, 1, -1, 0, m.bytes, m.n);
 		finish(&f, cut);
 		assert_int_equal(f.answer, 0);
-		assert_int_equal(ptaux_buffer(f.aux, 0)->bytes, left);
+		assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, left);
 		assert_int_equal(number_of(&f, "pt_bytes_cut"), cut);
-		for (size_t i = 0; i < ptaux_n_blocks(f.aux); i++)
-			sum += ptaux_block(f.aux, i)->bytes;
+		for (size_t i = 0; i < auxtrace_n_blocks(f.aux); i++)
+			sum += auxtrace_block(f.aux, i)->bytes;
 		assert_int_equal(sum + number_of(&f, "pt_bytes_before_sync"), left);
-		assert_int_equal(ptaux_read(f.aux, 0, left - 1, &byte, 1), 1);
+		assert_int_equal(auxtrace_read(f.aux, 0, left - 1, &byte, 1), 1);
 		assert_int_equal(byte, m.bytes[left - 1]);
 		teardown(&f);
 	}
@@ -366,16 +366,16 @@ static void test_hostile(void **state)
 			memcpy(f.make.data + at + field, &sizes[i], 8);
 			finish(&f, 0);
 			if (f.answer == 0)
-				assert_true(ptaux_buffer(f.aux, 0)->bytes <= m.n);
+				assert_true(auxtrace_buffer(f.aux, 0)->bytes <= m.n);
 			teardown(&f);
 		}
 	}
 	/* more buffers than anybody has CPUs and threads */
 	setup(&f, 0, 0);
-	for (uint32_t i = 0; i < PTAUX_MAX_BUFFERS + 100; i++)
+	for (uint32_t i = 0; i < AUXTRACE_MAX_BUFFERS + 100; i++)
 		add(&f, i, (int32_t)i + 1, -1, 0, m.bytes, 64);
 	finish(&f, 0);
-	assert_int_equal(ptaux_n_buffers(f.aux), PTAUX_MAX_BUFFERS);
+	assert_int_equal(auxtrace_n_buffers(f.aux), AUXTRACE_MAX_BUFFERS);
 	assert_int_equal(number_of(&f, "pt_over_memory"), 100);
 	teardown(&f);
 	/* little memory */
@@ -384,7 +384,7 @@ static void test_hostile(void **state)
 	for (uint32_t i = 0; i < 500; i++)
 		add(&f, i, (int32_t)i + 1, -1, 0, m.bytes, 64);
 	finish(&f, 0);
-	assert_true(f.answer == PTAUX_E_NONE || ptaux_n_buffers(f.aux) < 500);
+	assert_true(f.answer == AUXTRACE_E_NONE || auxtrace_n_buffers(f.aux) < 500);
 	teardown(&f);
 }
 
@@ -400,7 +400,7 @@ static void test_reference(void **state)
 	make_aux(&f.make, 0, 1, -1, 0, 0x0300000000004000, m.bytes, m.n);
 	finish(&f, 0);
 	is_block(&f, 0, 0, 0, 2048, 0x0300000000005000);
-	assert_int_equal(ptaux_config(f.aux)->time.reference, 0x0300000000004000);
+	assert_int_equal(auxtrace_config(f.aux)->time.reference, 0x0300000000004000);
 	teardown(&f);
 }
 

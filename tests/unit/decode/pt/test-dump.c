@@ -15,14 +15,14 @@
 #include "common/base/io.h"
 #include "decode/pt/dump.h"
 
-#define NS(n) ((struct ptview_time){.ns = (n)})
+#define NS(n) ((struct dump_time){.ns = (n)})
 
 /* A call of a frame that began then. */
 #define CALL(of, at) (&(struct call){.frame = (of), .begin = (at)})
 
 struct fixture {
 	struct stacktab *st;
-	struct ptview *view;
+	struct dump *view;
 	int fd;
 	uint32_t main, puts, unknown;
 };
@@ -32,7 +32,7 @@ static uint32_t frame(struct fixture *f, const char *name, const char *object)
 	return stacktab_frame(f->st, &(struct frame_info){.name = name, .object = object});
 }
 
-static void begin(struct fixture *f, enum ptview_kind kind, uint64_t max_bytes)
+static void begin(struct fixture *f, enum dump_kind kind, uint64_t max_bytes)
 {
 	f->fd = memfd_create("view", MFD_CLOEXEC);
 	assert_true(f->fd >= 0);
@@ -40,57 +40,57 @@ static void begin(struct fixture *f, enum ptview_kind kind, uint64_t max_bytes)
 	f->main = frame(f, "main", "/usr/bin/prog");
 	f->puts = frame(f, "puts", "/lib/libc.so.6");
 	f->unknown = frame(f, "[libx.so]", "/lib/libx.so");
-	assert_int_equal(ptview_new(&(struct ptview_options){.kind = kind, .fd = f->fd, .max_bytes = max_bytes, .st = f->st},
+	assert_int_equal(dump_new(&(struct dump_options){.kind = kind, .fd = f->fd, .max_bytes = max_bytes, .st = f->st},
 				    &f->view),
 			 0);
-	assert_int_equal(ptview_kind(f->view), kind);
+	assert_int_equal(dump_kind(f->view), kind);
 }
 
 /* What was written, once the view is finished. */
 static char *end(struct fixture *f)
 {
-	const off_t n = (assert_int_equal(ptview_finish(f->view), 0), lseek(f->fd, 0, SEEK_END));
+	const off_t n = (assert_int_equal(dump_finish(f->view), 0), lseek(f->fd, 0, SEEK_END));
 	char *text = calloc(1, (size_t)n + 1);
 
 	assert_non_null(text);
 	assert_int_equal(io_pread_full(f->fd, text, (size_t)n, 0), n);
-	assert_int_equal(ptview_stats(f->view)->bytes, n);
-	ptview_free(f->view);
+	assert_int_equal(dump_stats(f->view)->bytes, n);
+	dump_free(f->view);
 	stacktab_free(f->st);
 	(void)close(f->fd);
 	return text;
 }
 
-static struct ptview_thread *thread(struct fixture *f, uint32_t pid, uint32_t tid, const char *name)
+static struct dump_thread *thread(struct fixture *f, uint32_t pid, uint32_t tid, const char *name)
 {
-	struct ptview_thread *t;
+	struct dump_thread *t;
 
-	assert_int_equal(ptview_thread(f->view, pid, tid, name, &t), 0);
+	assert_int_equal(dump_thread(f->view, pid, tid, name, &t), 0);
 	return t;
 }
 
 static void test_calls(void **state)
 {
 	struct fixture f;
-	struct ptview_thread *a, *b;
+	struct dump_thread *a, *b;
 	char *text;
 
-	begin(&f, PTVIEW_CALLS, 0);
+	begin(&f, DUMP_CALLS, 0);
 	a = thread(&f, 7, 7, "prog");
 	b = thread(&f, 7, 8, "worker");
 	assert_ptr_equal(thread(&f, 7, 7, "prog"), a);
-	assert_int_equal(ptview_call(a, NS(1000), f.main, "begin not recorded", NULL), 0);
-	assert_int_equal(ptview_call(a, NS(1010), f.puts, NULL, NULL), 0);
-	assert_int_equal(ptview_call(b, NS(1012), f.unknown, "tail call", NULL), 0);
-	assert_int_equal(ptview_return(a, NS(1050), CALL(f.puts, 1010), 12), 0);
-	assert_int_equal(ptview_call(a, NS(1060), f.puts, NULL, NULL), 0);
-	assert_int_equal(ptview_remark(a, NS(1070), "system call"), 0);
-	assert_int_equal(ptview_return(a, NS(1090), CALL(f.puts, 1060), 30), 0);
-	assert_int_equal(ptview_return(b, NS(1095), CALL(f.unknown, 1012), 3), 0);
-	assert_int_equal(ptview_return(a, NS(1100), CALL(f.main, 1000), 99), 0);
+	assert_int_equal(dump_call(a, NS(1000), f.main, "begin not recorded", NULL), 0);
+	assert_int_equal(dump_call(a, NS(1010), f.puts, NULL, NULL), 0);
+	assert_int_equal(dump_call(b, NS(1012), f.unknown, "tail call", NULL), 0);
+	assert_int_equal(dump_return(a, NS(1050), CALL(f.puts, 1010), 12), 0);
+	assert_int_equal(dump_call(a, NS(1060), f.puts, NULL, NULL), 0);
+	assert_int_equal(dump_remark(a, NS(1070), "system call"), 0);
+	assert_int_equal(dump_return(a, NS(1090), CALL(f.puts, 1060), 30), 0);
+	assert_int_equal(dump_return(b, NS(1095), CALL(f.unknown, 1012), 3), 0);
+	assert_int_equal(dump_return(a, NS(1100), CALL(f.main, 1000), 99), 0);
 	/* more ends than begins are nothing */
-	assert_int_equal(ptview_return(a, NS(1101), CALL(f.main, 1000), 1), 0);
-	assert_int_equal(ptview_stats(f.view)->lines, 7);
+	assert_int_equal(dump_return(a, NS(1101), CALL(f.main, 1000), 1), 0);
+	assert_int_equal(dump_stats(f.view)->lines, 7);
 	text = end(&f);
 	assert_string_equal(text,
 			    "# tracerd calls 1\n"
@@ -111,24 +111,24 @@ static void test_calls(void **state)
 static void test_source(void **state)
 {
 	struct fixture f;
-	struct ptview_thread *t;
-	struct ptview_place place;
+	struct dump_thread *t;
+	struct dump_place place;
 	uint32_t square;
 	char *text;
 
-	begin(&f, PTVIEW_CALLS, 0);
+	begin(&f, DUMP_CALLS, 0);
 	square = stacktab_frame(f.st, &(struct frame_info){.name = "square",
 					      .object = "/usr/bin/prog",
 					      .file = "/home/u/src/square.c",
 					      .line = 4294967295,
 					      .kind = FRAME_KIND_INLINED});
 	t = thread(&f, 7, 7, "prog");
-	assert_int_equal(ptview_call(t, NS(1000), f.main, NULL, "start.c:9"), 0);
-	assert_int_equal(ptview_call(t, NS(1001), square, "inlined", "main.c:40"), 0);
-	assert_int_equal(ptview_call(t, NS(1002), square, NULL, NULL), 0);
-	assert_int_equal(ptview_return(t, NS(1003), CALL(square, 1002), 1), 0);
-	assert_int_equal(ptview_return(t, NS(1004), CALL(square, 1001), 2), 0);
-	assert_int_equal(ptview_return(t, NS(1005), CALL(f.main, 1000), 3), 0);
+	assert_int_equal(dump_call(t, NS(1000), f.main, NULL, "start.c:9"), 0);
+	assert_int_equal(dump_call(t, NS(1001), square, "inlined", "main.c:40"), 0);
+	assert_int_equal(dump_call(t, NS(1002), square, NULL, NULL), 0);
+	assert_int_equal(dump_return(t, NS(1003), CALL(square, 1002), 1), 0);
+	assert_int_equal(dump_return(t, NS(1004), CALL(square, 1001), 2), 0);
+	assert_int_equal(dump_return(t, NS(1005), CALL(f.main, 1000), 3), 0);
 	text = end(&f);
 	assert_string_equal(text,
 			    "# tracerd calls 1\n"
@@ -141,9 +141,9 @@ static void test_source(void **state)
 			    "            1005          5         3  } main (prog)\n");
 	free(text);
 
-	begin(&f, PTVIEW_INSNS, 0);
-	place = (struct ptview_place){.ip = 0x401005, .frame = f.main, .into = 5, .line = "main.c:40"};
-	assert_int_equal(ptview_insn(f.view, NS(3), 7, &place), 0);
+	begin(&f, DUMP_INSNS, 0);
+	place = (struct dump_place){.ip = 0x401005, .frame = f.main, .into = 5, .line = "main.c:40"};
+	assert_int_equal(dump_insn(f.view, NS(3), 7, &place), 0);
 	text = end(&f);
 	assert_string_equal(text, "# tracerd instructions 1\n3 7 401005 main+0x5 (prog) main.c:40\n");
 	free(text);
@@ -153,16 +153,16 @@ static void test_source(void **state)
 static void test_deep(void **state)
 {
 	struct fixture f;
-	struct ptview_thread *t;
+	struct dump_thread *t;
 	char *text;
 
-	begin(&f, PTVIEW_CALLS, 0);
+	begin(&f, DUMP_CALLS, 0);
 	t = thread(&f, 1, 1, "deep");
 	for (unsigned int i = 0; i < 4000; i++)
-		assert_int_equal(ptview_call(t, NS(i), f.main, NULL, NULL), 0);
+		assert_int_equal(dump_call(t, NS(i), f.main, NULL, NULL), 0);
 	for (unsigned int i = 0; i < 4000; i++)
-		assert_int_equal(ptview_return(t, NS(4000 + i), CALL(f.main, 3999 - i), 1), 0);
-	assert_int_equal(ptview_stats(f.view)->lines, 7999);
+		assert_int_equal(dump_return(t, NS(4000 + i), CALL(f.main, 3999 - i), 1), 0);
+	assert_int_equal(dump_stats(f.view)->lines, 7999);
 	text = end(&f);
 	assert_non_null(strstr(text, " <3999> main (prog)\n"));
 	assert_non_null(strstr(text, "  <64> main (prog) {\n"));
@@ -178,17 +178,17 @@ static void test_branches(void **state)
 {
 	struct fixture f;
 	char *text;
-	const struct ptview_place nowhere = {0};
-	struct ptview_place from, to, jit = {.ip = 0x7f0000001000};
+	const struct dump_place nowhere = {0};
+	struct dump_place from, to, jit = {.ip = 0x7f0000001000};
 
-	begin(&f, PTVIEW_BRANCHES, 0);
-	from = (struct ptview_place){.ip = 0x401005, .frame = f.main, .into = 5};
-	to = (struct ptview_place){.ip = 0x7f0000000400, .frame = f.puts};
-	assert_int_equal(ptview_branch(f.view, NS(5), 9, &(struct ptflow_event){.kind = PTFLOW_ENABLE}, &nowhere, &from), 0);
-	assert_int_equal(ptview_branch(f.view, NS(6), 9, &(struct ptflow_event){.kind = PTFLOW_CALL}, &from, &to), 0);
-	assert_int_equal(ptview_branch(f.view, NS(7), 9, &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true}, &to, &nowhere),
+	begin(&f, DUMP_BRANCHES, 0);
+	from = (struct dump_place){.ip = 0x401005, .frame = f.main, .into = 5};
+	to = (struct dump_place){.ip = 0x7f0000000400, .frame = f.puts};
+	assert_int_equal(dump_branch(f.view, NS(5), 9, &(struct ptflow_event){.kind = PTFLOW_ENABLE}, &nowhere, &from), 0);
+	assert_int_equal(dump_branch(f.view, NS(6), 9, &(struct ptflow_event){.kind = PTFLOW_CALL}, &from, &to), 0);
+	assert_int_equal(dump_branch(f.view, NS(7), 9, &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true}, &to, &nowhere),
 			 0);
-	assert_int_equal(ptview_branch(f.view, NS(8), 9, &(struct ptflow_event){.kind = PTFLOW_LOST, .error = PTFLOW_E_NO_CODE}, &jit,
+	assert_int_equal(dump_branch(f.view, NS(8), 9, &(struct ptflow_event){.kind = PTFLOW_LOST, .error = PTFLOW_E_NO_CODE}, &jit,
 				       &nowhere),
 			 0);
 	text = end(&f);
@@ -206,9 +206,9 @@ static void test_insns(void **state)
 	struct fixture f;
 	char *text;
 
-	begin(&f, PTVIEW_INSNS, 0);
-	assert_int_equal(ptview_insn(f.view, NS(0), 9, &(struct ptview_place){.ip = 0x401000, .frame = f.main}), 0);
-	assert_int_equal(ptview_insn(f.view, NS(0), 9, &(struct ptview_place){.ip = 0x501000, .frame = f.unknown, .into = 0x1000}), 0);
+	begin(&f, DUMP_INSNS, 0);
+	assert_int_equal(dump_insn(f.view, NS(0), 9, &(struct dump_place){.ip = 0x401000, .frame = f.main}), 0);
+	assert_int_equal(dump_insn(f.view, NS(0), 9, &(struct dump_place){.ip = 0x501000, .frame = f.unknown, .into = 0x1000}), 0);
 	text = end(&f);
 	assert_string_equal(text,
 			    "# tracerd instructions 1\n"
@@ -223,11 +223,11 @@ static void test_limit(void **state)
 	struct fixture f;
 	char *text;
 
-	begin(&f, PTVIEW_INSNS, 60);
+	begin(&f, DUMP_INSNS, 60);
 	for (unsigned int i = 0; i < 10000; i++)
-		assert_int_equal(ptview_insn(f.view, NS(0), 9, &(struct ptview_place){.ip = 0x401000, .frame = f.main}), 0);
-	assert_int_equal(ptview_finish(f.view), 0);
-	assert_true(ptview_stats(f.view)->cut);
+		assert_int_equal(dump_insn(f.view, NS(0), 9, &(struct dump_place){.ip = 0x401000, .frame = f.main}), 0);
+	assert_int_equal(dump_finish(f.view), 0);
+	assert_true(dump_stats(f.view)->cut);
 	text = end(&f);
 	assert_string_equal(text, "# tracerd instructions 1\n0 9 401000 main (prog)\n");
 	free(text);
@@ -238,19 +238,19 @@ static void test_many_threads(void **state)
 {
 	enum { THREADS = 40, CALLS = 20000 };
 	struct fixture f;
-	struct ptview_thread *t[THREADS];
+	struct dump_thread *t[THREADS];
 	unsigned int ends = 0;
 	uint64_t last[THREADS] = {0};
 	unsigned int at = 0;
 	char *text, *save = NULL;
 
-	begin(&f, PTVIEW_CALLS, 0);
+	begin(&f, DUMP_CALLS, 0);
 	for (unsigned int i = 0; i < THREADS; i++)
 		t[i] = thread(&f, 1, 100 + i, "t");
 	for (unsigned int k = 0; k < CALLS; k++) {
 		for (unsigned int i = 0; i < THREADS; i++) {
-			assert_int_equal(ptview_call(t[i], NS(10 + k), f.main, NULL, NULL), 0);
-			assert_int_equal(ptview_return(t[i], NS(10 + k), CALL(f.main, 10 + k), 1), 0);
+			assert_int_equal(dump_call(t[i], NS(10 + k), f.main, NULL, NULL), 0);
+			assert_int_equal(dump_return(t[i], NS(10 + k), CALL(f.main, 10 + k), 1), 0);
 		}
 	}
 	text = end(&f);

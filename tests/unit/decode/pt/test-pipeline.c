@@ -159,8 +159,8 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
 	assert_int_equal(images_new(&files, &budget, &images), 0);
-	assert_int_equal(ptaux_new(pd, &budget, &o.aux), 0);
-	assert_int_equal(ptaux_scan(o.aux), 0);
+	assert_int_equal(auxtrace_new(pd, &budget, &o.aux), 0);
+	assert_int_equal(auxtrace_scan(o.aux), 0);
 	assert_int_equal(ptcode_new(images, &budget, &o.code), 0);
 	assert_int_equal(who_ran_new(&budget, &o.owner), 0);
 	assert_int_equal(perfdata_walk(pd, record, &o), 0);
@@ -201,7 +201,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	pipeline_free(work);
 	who_ran_free(o.owner);
 	ptcode_free(o.code);
-	ptaux_free(o.aux);
+	auxtrace_free(o.aux);
 	images_free(images);
 	perfdata_free(pd);
 	workers_free(o.workers);
@@ -389,12 +389,12 @@ static void test_damage(void **state)
 	for (unsigned int round = 0; round < 150; round++) {
 		const size_t k = 3 + ptprogram_random(&random, p.n_psbs / 2);
 		/* two PSBs further the next block has begun: short ones are joined */
-		size_t from = p.psbs[k], until = p.psbs[k] + 3 * PTAUX_MIN_BLOCK, at = rec.make.n - ((p.trace.n + 7) & ~7ull);
+		size_t from = p.psbs[k], until = p.psbs[k] + 3 * AUXTRACE_MIN_BLOCK, at = rec.make.n - ((p.trace.n + 7) & ~7ull);
 		uint8_t keep[16];
 		struct list bad;
 		size_t a = 0, b = 0;
 
-		from = from > 2 * PTAUX_MIN_BLOCK ? from - 2 * PTAUX_MIN_BLOCK : 0;
+		from = from > 2 * AUXTRACE_MIN_BLOCK ? from - 2 * AUXTRACE_MIN_BLOCK : 0;
 		at += p.psbs[k] + ptprogram_random(&random, 60);
 		memcpy(keep, rec.make.data + at, sizeof(keep));
 		for (size_t i = 0; i < 1 + round % 16; i++)
