@@ -33,7 +33,7 @@ struct decode {
 	struct clock_map *clocks;
 	struct timeline *tl;
 	struct dump *view;
-	struct ptsession *pt;
+	struct replay_pt *pt;
 	struct prescan prescan;
 	struct session *session;
 	struct ringevents *events;
@@ -43,7 +43,7 @@ struct decode {
 static void decode_fini(struct decode *d)
 {
 	session_free(d->session);
-	ptsession_free(d->pt);
+	replay_pt_free(d->pt);
 	dump_free(d->view);
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
@@ -234,7 +234,7 @@ static int open_pt(struct job *j, struct decode *d)
 	if (j->view)
 		r = dump_new(&vo, &d->view);
 	if (r == 0 && d->pd)
-		r = ptsession_new(d->pd, d->images, j->workers, &j->budget, d->view, j->inlined, &d->pt);
+		r = replay_pt_new(d->pd, d->images, j->workers, &j->budget, d->view, j->inlined, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
 	if (r >= 0 && j->inlined && !d->pt)
@@ -247,7 +247,7 @@ static int prescan(struct decode *d)
 	const struct prescan_options o = {.pd = d->pd, .pt = d->pt, .complete_from = !d->meta.complete_from};
 	int r = d->pd ? prescan_run(&o, &d->prescan) : 0;
 
-	return r < 0 || !d->pt ? r : ptsession_open(d->pt);
+	return r < 0 || !d->pt ? r : replay_pt_open(d->pt);
 }
 
 static int decode_setup(struct job *j, struct decode *d, struct writer *w)
@@ -347,7 +347,7 @@ static void tell_loss(void *arg, const char *kind, uint64_t count)
  * What is missing of PT, or in doubt, is said in the trace, too: at its end, but for what was drawn where it
  * happened.
  */
-static void tell_pt_losses(const struct ptsession *pt, struct timeline *tl)
+static void tell_pt_losses(const struct replay_pt *pt, struct timeline *tl)
 {
 	static const char *const drawn[] = {
 		"pt_overflows", "pt_no_code", "pt_mismatch", "pt_bad_returns", "pt_runaway", "code_unmapped", "code_without_image"};
@@ -355,7 +355,7 @@ static void tell_pt_losses(const struct ptsession *pt, struct timeline *tl)
 
 	if (!stats || !losses)
 		return;
-	ptsession_report(pt, stats, losses);
+	replay_pt_report(pt, stats, losses);
 	json_object_object_foreach(losses, key, value) {
 		char kind[64];
 		bool told = !json_object_is_type(value, json_type_int) || json_object_get_uint64(value) == 0;
@@ -395,7 +395,7 @@ static void add_stages(struct job *j, const struct decode *d, const struct write
 
 	writer_stats(w, &ws);
 	if (d->pt)
-		ptsession_report_times(d->pt, &setup_ns, &run_ns, stages);
+		replay_pt_report_times(d->pt, &setup_ns, &run_ns, stages);
 	json_add_uint(stages, "reading_ns", setup_ns);
 	json_add_uint(stages, "drawing_ns", run_ns > ws.write_ns ? run_ns - ws.write_ns : 0);
 	json_add_uint(stages, "writing_ns", ws.write_ns);
@@ -437,7 +437,7 @@ int job_decode(struct job *j, struct writer *w)
 	add_stages(j, &d, w, setup_ns, io_now_ns() - began);
 	session_report(d.session, j->stats, j->losses);
 	if (d.pt)
-		ptsession_report(d.pt, j->stats, j->losses);
+		replay_pt_report(d.pt, j->stats, j->losses);
 	if (d.source)
 		source_report(d.source, j->stats, j->losses);
 	if (d.events)

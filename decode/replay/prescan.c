@@ -37,7 +37,7 @@ struct ring {
 
 struct walk {
 	struct prescan *to;
-	struct ptsession *pt; /* NULL: there is none */
+	struct replay_pt *pt; /* NULL: there is none */
 	struct measure *measure; /* NULL: the attributes tell the period */
 	struct ring *rings;	 /* of each CPU; NULL: they do not keep the newest */
 	uint64_t *lost_last;	 /* of each CPU, the time of its last record; NULL: nothing was lost */
@@ -173,7 +173,7 @@ static int on_record(void *arg, const struct perfevent *ev)
 	if (w->lost_last)
 		loss_record(w, ev);
 	if (w->pt)
-		return ptsession_record(w->pt, ev);
+		return replay_pt_record(w->pt, ev);
 	/* the period alone needs no more than the first records */
 	return w->rings || w->lost_last || !is_measured(w->measure) ? 0 : 1;
 }

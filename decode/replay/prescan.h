@@ -12,7 +12,7 @@
 #include "common/base/cleanup.h"
 #include "decode/perf/data.h"
 
-struct ptsession;
+struct replay_pt;
 
 struct prescan {
 	uint64_t period_ns; /* that a sample stands for; 0: not known */
@@ -30,7 +30,7 @@ struct prescan {
 
 struct prescan_options {
 	struct perfdata *pd;
-	struct ptsession *pt; /* NULL: the recording has no PT */
+	struct replay_pt *pt; /* NULL: the recording has no PT */
 	bool complete_from;   /* nothing else tells it */
 };
 /* The next record is then the first again. 0 or -errno. */

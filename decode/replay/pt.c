@@ -19,10 +19,10 @@
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
 
-int ptsession_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct dump *view, bool inlined, struct ptsession **ret)
+int replay_pt_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
+		  struct dump *view, bool inlined, struct replay_pt **ret)
 {
-	_cleanup_(ptsession_freep) struct ptsession *p = calloc(1, sizeof(*p));
+	_cleanup_(replay_pt_freep) struct replay_pt *p = calloc(1, sizeof(*p));
 	int r;
 
 	if (!p)
@@ -32,7 +32,7 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	p->workers = workers;
 	r = auxtrace_new(pd, budget, &p->aux);
 	if (r > 0)
-		return PTSESSION_E_NONE;
+		return REPLAY_PT_E_NONE;
 	if (r == 0)
 		r = auxtrace_scan(p->aux);
 	if (r == 0)
@@ -40,9 +40,9 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	if (r == 0)
 		r = who_ran_new(budget, &p->owner);
 	if (r == 0)
-		r = ptnotes_new(p->aux, &p->notes);
+		r = pt_notes_new(p->aux, &p->notes);
 	if (r == 0 && inlined)
-		r = ptinline_new(&p->inlined);
+		r = pt_inline_new(&p->inlined);
 	if (r < 0)
 		return r;
 	pd->losses.aux_bytes = 0; /* somebody decodes them */
@@ -50,13 +50,13 @@ int ptsession_new(struct perfdata *pd, struct images *images, struct workers *wo
 	return 0;
 }
 
-int ptsession_record(struct ptsession *p, const struct perfevent *ev)
+int replay_pt_record(struct replay_pt *p, const struct perfevent *ev)
 {
 	ptcode_record(p->code, ev);
 	return who_ran_record(p->owner, ev);
 }
 
-int ptsession_open(struct ptsession *p)
+int replay_pt_open(struct replay_pt *p)
 {
 	const enum dump_kind view = dump_kind(p->view);
 	const struct pipeline_options wo = {.aux = p->aux,
@@ -72,12 +72,12 @@ int ptsession_open(struct ptsession *p)
 	return r < 0 ? r : pipeline_new(&wo, &p->work);
 }
 
-struct ptsession *ptsession_free(struct ptsession *p)
+struct replay_pt *replay_pt_free(struct replay_pt *p)
 {
 	if (!p)
 		return NULL;
 	while (p->all) {
-		struct ptthread *t = p->all;
+		struct pt_thread *t = p->all;
 
 		p->all = t->next;
 		callstack_free(t->calls);
@@ -87,13 +87,13 @@ struct ptsession *ptsession_free(struct ptsession *p)
 	}
 	hashmap_fini(&p->threads);
 	hashmap_fini(&p->processes);
-	ptnotes_free(p->notes);
+	pt_notes_free(p->notes);
 	pipeline_free(p->work);
 	missing_code_free(p->missing);
 	who_ran_free(p->owner);
 	ptcode_free(p->code);
 	auxtrace_free(p->aux);
-	ptinline_free(p->inlined);
+	pt_inline_free(p->inlined);
 	free(p->frames);
 	free(p);
 	return NULL;
@@ -101,7 +101,7 @@ struct ptsession *ptsession_free(struct ptsession *p)
 
 /* ---- threads and processes */
 
-static int leave_process(struct ptsession *p, struct ptthread *t)
+static int leave_process(struct replay_pt *p, struct pt_thread *t)
 {
 	int r = 0;
 
@@ -116,9 +116,9 @@ static int leave_process(struct ptsession *p, struct ptthread *t)
 	return r;
 }
 
-static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
+static int enter_process(struct replay_pt *p, struct pt_thread *t, uint32_t pid)
 {
-	struct ptthread *first;
+	struct pt_thread *first;
 	int r;
 
 	if (t->pid == pid)
@@ -139,9 +139,9 @@ static int enter_process(struct ptsession *p, struct ptthread *t, uint32_t pid)
 	return 0;
 }
 
-static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t tid)
+static struct pt_thread *thread_of(struct replay_pt *p, uint32_t pid, uint32_t tid)
 {
-	struct ptthread *t = hashmap_pointer(&p->threads, tid);
+	struct pt_thread *t = hashmap_pointer(&p->threads, tid);
 
 	if (t)
 		return enter_process(p, t, pid) < 0 ? NULL : t;
@@ -154,7 +154,7 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 	}
 	t->p = p;
 	t->tid = tid;
-	if (callstack_new(&ptsession_drawing, t, &t->calls) < 0 || hashmap_put_pointer(&p->threads, tid, t) < 0) {
+	if (callstack_new(&replay_pt_drawing, t, &t->calls) < 0 || hashmap_put_pointer(&p->threads, tid, t) < 0) {
 		callstack_free(t->calls);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
@@ -165,7 +165,7 @@ static struct ptthread *thread_of(struct ptsession *p, uint32_t pid, uint32_t ti
 	return enter_process(p, t, pid) < 0 ? NULL : t;
 }
 
-int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
+int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns)
 {
 	int r = pipeline_peek(p->work, ret_ns);
 
@@ -175,7 +175,7 @@ int ptsession_peek(struct ptsession *p, uint64_t *ret_ns)
 }
 
 /* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
-static int begin_event(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev)
+static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
 	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_FOUND;
 
@@ -188,7 +188,7 @@ static int begin_event(struct ptsession *p, struct ptthread *t, const struct pip
 }
 
 /* Where code is missing the way is lost, until the next event of the trace. */
-static int account_missing(struct ptsession *p, const struct ptthread *t, const struct pipeline_event *ev)
+static int account_missing(struct replay_pt *p, const struct pt_thread *t, const struct pipeline_event *ev)
 {
 	int r = 0;
 
@@ -202,9 +202,9 @@ static int account_missing(struct ptsession *p, const struct ptthread *t, const 
 	return r < 0 ? r : missing_code_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
 }
 
-static int step(struct ptsession *p, const struct pipeline_event *ev)
+static int step(struct replay_pt *p, const struct pipeline_event *ev)
 {
-	struct ptthread *t;
+	struct pt_thread *t;
 	int r;
 
 	p->ns = ev->ns;
@@ -220,9 +220,9 @@ static int step(struct ptsession *p, const struct pipeline_event *ev)
 	if (r < 0)
 		return r;
 	if (dump_kind(p->view) == DUMP_BRANCHES)
-		return ptsession_view_branch(p, t, &ev->flow);
+		return replay_pt_view_branch(p, t, &ev->flow);
 	if (dump_kind(p->view) == DUMP_INSNS)
-		return ptsession_view_line(p, t, &ev->flow);
+		return replay_pt_view_line(p, t, &ev->flow);
 	if (!t->version)
 		return 0;
 	if (p->view && !t->view)
@@ -230,14 +230,14 @@ static int step(struct ptsession *p, const struct pipeline_event *ev)
 	if (r < 0)
 		return r;
 	if (ev->flow.kind == PTFLOW_NOTE) {
-		r = ptnotes_event(p->notes, p->s, t->view, ev);
+		r = pt_notes_event(p->notes, p->s, t->view, ev);
 	} else {
 		if (p->inlined)
-			ptinline_line(t, &ev->flow, t->insns - ev->insns);
+			pt_inline_line(t, &ev->flow, t->insns - ev->insns);
 		if (!ev->flow.minor)
-			r = ptsession_event(p, t, ev);
+			r = replay_pt_event(p, t, ev);
 		if (p->inlined)
-			ptinline_go_on(t, &ev->flow);
+			pt_inline_go_on(t, &ev->flow);
 	}
 	t->last_ns = ev->ns;
 	if (p->error < 0)
@@ -245,7 +245,7 @@ static int step(struct ptsession *p, const struct pipeline_event *ev)
 	return timeline_answer(r);
 }
 
-int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_t *ret_n)
+int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_t *ret_n)
 {
 	struct pipeline_event ev;
 	struct pipeline_run run;
@@ -259,7 +259,7 @@ int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_
 		if (ev.tid)
 			r = step(p, &ev);
 		else
-			r = ev.flow.kind == PTFLOW_NOTE && !p->view ? ptnotes_event(p->notes, s, NULL, &ev) : 0;
+			r = ev.flow.kind == PTFLOW_NOTE && !p->view ? pt_notes_event(p->notes, s, NULL, &ev) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -268,7 +268,7 @@ int ptsession_run(struct ptsession *p, struct session *s, uint64_t before, size_
 }
 
 /* A stack with one call more. */
-static uint32_t stack_with(struct ptsession *p, uint32_t stack, struct call *c)
+static uint32_t stack_with(struct replay_pt *p, uint32_t stack, struct call *c)
 {
 	if (!c)
 		return stack;
@@ -277,9 +277,9 @@ static uint32_t stack_with(struct ptsession *p, uint32_t stack, struct call *c)
 	return c->stack;
 }
 
-uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
+uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid)
 {
-	const struct ptthread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
+	const struct pt_thread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
 	uint32_t stack = STACKTAB_ROOT, k = 0;
 
 	if (!t)
@@ -293,16 +293,16 @@ uint32_t ptsession_stack(struct ptsession *p, uint32_t tid)
 	return stack;
 }
 
-int ptsession_fork(struct ptsession *p, struct session *s, const struct perfevent *ev)
+int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfevent *ev)
 {
-	const struct ptthread *parent = hashmap_pointer(&p->threads, ev->fork.ptid);
-	struct ptthread *t;
+	const struct pt_thread *parent = hashmap_pointer(&p->threads, ev->fork.ptid);
+	struct pt_thread *t;
 	int r;
 
 	/* Those of what was there before have no time: they say nothing of a begin. */
 	if (!ev->has_time || ev->time == 0 || dump_kind(p->view) == DUMP_BRANCHES || dump_kind(p->view) == DUMP_INSNS)
 		return 0;
-	r = ptsession_end_thread(p, s, ev->tid, ev->time);
+	r = replay_pt_end_thread(p, s, ev->tid, ev->time);
 	if (r < 0)
 		return r;
 	t = thread_of(p, ev->pid, ev->tid);
@@ -321,15 +321,15 @@ int ptsession_fork(struct ptsession *p, struct session *s, const struct perfeven
 	return callstack_fork(t->calls, parent->calls);
 }
 
-int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns)
+int replay_pt_exec(struct replay_pt *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns)
 {
-	struct ptthread *t = hashmap_pointer(&p->processes, pid), *next;
-	int r = ptsession_end_thread(p, s, tid, ns);
+	struct pt_thread *t = hashmap_pointer(&p->processes, pid), *next;
+	int r = replay_pt_end_thread(p, s, tid, ns);
 
 	if (ns == 0)
 		return r;
 	for (; t && t->pid == pid && r >= 0; t = next) {
-		r = ptsession_end_thread(p, s, t->tid, ns);
+		r = replay_pt_end_thread(p, s, t->tid, ns);
 		next = t->sibling;
 		t->sibling = t->elder = NULL;
 		t->pid = 0;
@@ -343,16 +343,16 @@ int ptsession_exec(struct ptsession *p, struct session *s, uint32_t pid, uint32_
 	return 0;
 }
 
-int ptsession_off_cpu(struct ptsession *p, uint32_t tid, uint64_t ns, const char *why)
+int replay_pt_off_cpu(struct replay_pt *p, uint32_t tid, uint64_t ns, const char *why)
 {
-	const struct ptthread *t = hashmap_pointer(&p->threads, tid);
+	const struct pt_thread *t = hashmap_pointer(&p->threads, tid);
 
 	return t && t->view && callstack_n_open(t->calls) ? dump_remark(t->view, (struct dump_time){.ns = ns}, why) : 0;
 }
 
-int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, uint64_t ns)
+int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns)
 {
-	struct ptthread *t = hashmap_pointer(&p->threads, tid);
+	struct pt_thread *t = hashmap_pointer(&p->threads, tid);
 	int r;
 
 	if (!t)
@@ -363,7 +363,7 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	callstack_finish(t->calls, ns);
 	p->forked_bytes -= t->forked_bytes;
 	t->forked_bytes = 0;
-	r = ptsession_end_gap(p, t, ns);
+	r = replay_pt_end_gap(p, t, ns);
 	if (r < 0)
 		return r;
 	t->version = NULL;
@@ -374,16 +374,16 @@ int ptsession_end_thread(struct ptsession *p, struct session *s, uint32_t tid, u
 	return p->error;
 }
 
-int ptsession_finish(struct ptsession *p, struct session *s, uint64_t ns)
+int replay_pt_finish(struct replay_pt *p, struct session *s, uint64_t ns)
 {
 	int r = 0;
 
-	for (struct ptthread *t = p->all; t && r >= 0; t = t->next)
-		r = ptsession_end_thread(p, s, t->tid, p->ns > ns ? p->ns : ns);
+	for (struct pt_thread *t = p->all; t && r >= 0; t = t->next)
+		r = replay_pt_end_thread(p, s, t->tid, p->ns > ns ? p->ns : ns);
 	return r;
 }
 
-void ptsession_report_times(const struct ptsession *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages)
+void replay_pt_report_times(const struct replay_pt *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages)
 {
 	const uint64_t wait = pipeline_wait_ns(p->work);
 
@@ -394,17 +394,17 @@ void ptsession_report_times(const struct ptsession *p, uint64_t *setup_ns, uint6
 	*run_ns -= *run_ns > wait ? wait : *run_ns;
 }
 
-void ptsession_report(const struct ptsession *p, struct json_object *stats, struct json_object *losses)
+void replay_pt_report(const struct replay_pt *p, struct json_object *stats, struct json_object *losses)
 {
 	struct callstack_stats sum = {0};
 
 	auxtrace_report(p->aux, stats, losses);
 	pipeline_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
-	ptnotes_report(p->notes, stats);
+	pt_notes_report(p->notes, stats);
 	if (p->missing)
 		missing_code_report(p->missing, losses);
-	for (const struct ptthread *t = p->all; t; t = t->next) {
+	for (const struct pt_thread *t = p->all; t; t = t->next) {
 		const struct callstack_stats *c = callstack_stats(t->calls);
 
 		sum.calls += c->calls;
@@ -420,7 +420,7 @@ void ptsession_report(const struct ptsession *p, struct json_object *stats, stru
 	}
 	json_add_uint(stats, "calls", sum.calls);
 	if (p->inlined)
-		json_add_uint(stats, "inlined_calls", ptinline_calls(p->inlined));
+		json_add_uint(stats, "inlined_calls", pt_inline_calls(p->inlined));
 	json_add_uint(stats, "returns", sum.returns);
 	json_add_uint(stats, "tail_calls", sum.tails);
 	json_add_uint(stats, "unwindings", sum.unwound);

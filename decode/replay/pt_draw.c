@@ -12,7 +12,7 @@
 #include "decode/replay/session_internal.h"
 
 /* The frame of a function: by its number once it was seen, since calls are many and functions few. */
-static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct callfunc *f, uint64_t ip)
+static uint32_t frame_of(struct replay_pt *p, struct pt_thread *t, const struct callfunc *f, uint64_t ip)
 {
 	struct process *process;
 	uint32_t frame;
@@ -37,7 +37,7 @@ static uint32_t frame_of(struct ptsession *p, struct ptthread *t, const struct c
 	return frame;
 }
 
-const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first)
+const struct callfunc *replay_pt_function(struct pt_thread *t, uint64_t ip, bool *ret_first)
 {
 	struct known *k = &t->p->known[(ip ^ ip >> 10) % KNOWN];
 
@@ -52,18 +52,18 @@ const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool 
 
 static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
 {
-	return ptsession_function(arg, ip, ret_first);
+	return replay_pt_function(arg, ip, ret_first);
 }
 
 static bool on_lands(void *arg, uint64_t call, uint64_t pad)
 {
-	const struct ptthread *t = arg;
+	const struct pt_thread *t = arg;
 
 	return ptcode_lands(t->version, call, pad);
 }
 
 /* Of what happens at the event, or (what was there before) earlier. */
-struct dump_time ptsession_time(const struct ptsession *p, uint64_t ns)
+struct dump_time replay_pt_time(const struct replay_pt *p, uint64_t ns)
 {
 	return (struct dump_time){.ns = ns, .interpolated = p->interpolated && ns == p->ns};
 }
@@ -90,7 +90,7 @@ static bool is_found(enum callstack_why why)
 }
 
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
-const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64_t ip)
+const char *replay_pt_line(struct replay_pt *p, const struct pt_thread *t, uint64_t ip)
 {
 	struct source *source = p->s->o.source;
 	struct process *process = source && ip ? session_process(p->s, t->pid) : NULL;
@@ -107,7 +107,7 @@ const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64
 	return line;
 }
 
-struct call *ptsession_innermost(const struct ptthread *t)
+struct call *replay_pt_innermost(const struct pt_thread *t)
 {
 	const struct callfunc *f;
 	uint32_t i;
@@ -116,22 +116,22 @@ struct call *ptsession_innermost(const struct ptthread *t)
 	return c && t->n_inlined && t->inlined[t->n_inlined - 1].within == i ? &t->inlined[t->n_inlined - 1].call : c;
 }
 
-void ptsession_begin_call(struct ptthread *t, const struct call *c, const char *how, const char *site)
+void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how, const char *site)
 {
-	struct ptsession *p = t->p;
+	struct replay_pt *p = t->p;
 	int r;
 
 	if (t->view)
-		r = dump_call(t->view, ptsession_time(p, c->begin), c->frame, how, site);
+		r = dump_call(t->view, replay_pt_time(p, c->begin), c->frame, how, site);
 	else
 		r = timeline_call(p->s->o.tl, t->tid, c, how, site);
 	if (r < 0)
 		p->error = r;
 }
 
-void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c, struct call *caller)
+void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c, struct call *caller)
 {
-	struct ptsession *p = t->p;
+	struct replay_pt *p = t->p;
 	const struct timeline_return end = {.ns = time,
 		.insns = t->insns - c->insns,
 		.interpolated = p->interpolated && time == p->ns,
@@ -143,7 +143,7 @@ void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c,
 	else
 		t->outer_insns += end.insns;
 	if (t->view)
-		r = dump_return(t->view, ptsession_time(p, time), c, end.insns);
+		r = dump_return(t->view, replay_pt_time(p, time), c, end.insns);
 	else
 		r = timeline_return(p->s->o.tl, t->tid, time > p->ns ? time : p->ns, c, &end);
 	if (r < 0)
@@ -152,10 +152,10 @@ void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c,
 
 static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
-	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
+	struct pt_thread *t = arg;
+	struct replay_pt *p = t->p;
 	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
-	const char *site = ptsession_line(p, t, fr->site);
+	const char *site = replay_pt_line(p, t, fr->site);
 	int r = 0;
 
 	*call = (struct call){.frame = frame,
@@ -171,14 +171,14 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	if (r < 0)
 		p->error = r;
 	else
-		ptsession_begin_call(t, call, how_of(why), site);
+		replay_pt_begin_call(t, call, how_of(why), site);
 }
 
 static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
 		       enum callstack_why why)
 {
-	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
+	struct pt_thread *t = arg;
+	struct replay_pt *p = t->p;
 	int r;
 
 	*call = (struct call){.frame = frame_of(p, t, fr->f, fr->ip), .begin = t->found_ns, .insns = t->found_insns};
@@ -187,7 +187,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 		t->outer_insns = 0;
 	}
 	if (t->view)
-		r = dump_call(t->view, ptsession_time(p, t->found_ns), call->frame, how_of(why), NULL);
+		r = dump_call(t->view, replay_pt_time(p, t->found_ns), call->frame, how_of(why), NULL);
 	else
 		r = timeline_call_outside(p->s->o.tl, t->tid, time, call, more, how_of(why));
 	if (r < 0)
@@ -196,7 +196,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 
 static void on_end(void *arg, uint64_t time, struct call *call)
 {
-	struct ptthread *t = arg;
+	struct pt_thread *t = arg;
 	const uint32_t frame = callstack_depth(t->calls);
 
 	/* what was inlined in a call ends with it */
@@ -204,12 +204,12 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 		const struct call *c = &t->inlined[--t->n_inlined].call;
 		struct inlined *around = t->n_inlined ? &t->inlined[t->n_inlined - 1] : NULL;
 
-		ptsession_end_call(t, time, c, around && around->within == frame ? &around->call : call);
+		replay_pt_end_call(t, time, c, around && around->within == frame ? &around->call : call);
 	}
-	ptsession_end_call(t, time, call, ptsession_innermost(t));
+	replay_pt_end_call(t, time, call, replay_pt_innermost(t));
 }
 
-const struct callstack_ops ptsession_drawing = {
+const struct callstack_ops replay_pt_drawing = {
 	.function = on_function,
 	.lands = on_lands,
 	.begin = on_begin,

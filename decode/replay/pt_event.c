@@ -11,27 +11,27 @@
 
 #define KERNEL_HALF 0x8000000000000000ull
 
-static int stop(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev, bool async)
+static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev, bool async)
 {
 	const struct ptflow_event *e = &ev->flow;
-	const char *why = async ? ptnotes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
+	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
 
 	if (!why)
 		why = "interrupted";
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
 	if (t->view)
-		return dump_remark(t->view, ptsession_time(p, p->ns), why);
+		return dump_remark(t->view, replay_pt_time(p, p->ns), why);
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
 }
 
 /* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
-static int gap(struct ptsession *p, struct ptthread *t, uint64_t ns, const char *what)
+static int gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns, const char *what)
 {
 	callstack_gap(t->calls, ns);
 	t->untraced = false;
 	if (t->view)
-		return dump_remark(t->view, ptsession_time(p, ns), what);
+		return dump_remark(t->view, replay_pt_time(p, ns), what);
 	if (t->missing)
 		return 0;
 	t->missing = what;
@@ -39,7 +39,7 @@ static int gap(struct ptsession *p, struct ptthread *t, uint64_t ns, const char 
 	return 0;
 }
 
-int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns)
+int replay_pt_end_gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns)
 {
 	const char *what = t->missing;
 
@@ -48,24 +48,24 @@ int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns)
 }
 
 /* Seen again somewhere; nothing has said that it was lost where bytes of the trace are missing. */
-static int found(struct ptsession *p, struct ptthread *t, uint64_t ip)
+static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 {
 	int r = 0;
 
 	if (callstack_n_open(t->calls))
 		r = gap(p, t, t->last_ns, "PT missing");
 	if (r == 0)
-		r = ptsession_end_gap(p, t, p->ns);
+		r = replay_pt_end_gap(p, t, p->ns);
 	callstack_found(t->calls, p->ns, ip);
 	return r;
 }
 
-static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
 	int r = t->untraced && !t->view ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
 
 	if (r == 0)
-		r = ptsession_end_gap(p, t, p->ns);
+		r = replay_pt_end_gap(p, t, p->ns);
 	t->untraced = false;
 	if (t->is_new && !e->at_psb)
 		callstack_begin(t->calls);
@@ -75,7 +75,7 @@ static int resume(struct ptsession *p, struct ptthread *t, const struct ptflow_e
 }
 
 /* From user code into the kernel and back, where both are traced: the kernel is called. */
-static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_event *e)
+static void far(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
 	if (e->to >= KERNEL_HALF && e->from < KERNEL_HALF)
 		callstack_call(t->calls, p->ns, e->from, e->kind == PTFLOW_ASYNC ? e->from : e->from + e->length, e->to);
@@ -85,7 +85,7 @@ static void far(struct ptsession *p, struct ptthread *t, const struct ptflow_eve
 		callstack_jump(t->calls, p->ns, e->from, e->to, true);
 }
 
-int ptsession_event(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev)
+int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
 	const struct ptflow_event *e = &ev->flow;
 
@@ -125,7 +125,7 @@ int ptsession_event(struct ptsession *p, struct ptthread *t, const struct pipeli
 
 /* ---- the views of branches and instructions */
 
-static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, struct dump_place *ret)
+static void place(struct replay_pt *p, const struct pt_thread *t, uint64_t ip, struct dump_place *ret)
 {
 	struct process *process = session_process(p->s, t->pid);
 	const struct callfunc *f;
@@ -139,10 +139,10 @@ static void place(struct ptsession *p, const struct ptthread *t, uint64_t ip, st
 	ret->frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
 	if (resolver_image(p->s->resolver, &process->code, ip, &vaddr))
 		ret->into = f->known ? vaddr - f->start : vaddr;
-	ret->line = ptsession_line(p, t, ip);
+	ret->line = replay_pt_line(p, t, ip);
 }
 
-int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
+int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e)
 {
 	struct dump_place from, to;
 
@@ -151,11 +151,11 @@ int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const s
 		return 0;
 	place(p, t, e->from, &from);
 	place(p, t, e->to, &to);
-	return dump_branch(p->view, ptsession_time(p, p->ns), t->tid, e, &from, &to);
+	return dump_branch(p->view, replay_pt_time(p, p->ns), t->tid, e, &from, &to);
 }
 
 /* The instructions up to the branch, with it; a run ends in front of where it goes on. */
-int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e)
+int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e)
 {
 	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
 	struct dump_place where;
@@ -166,7 +166,7 @@ int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const str
 		return 0;
 	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(t->version, ip, !e->is32, &insn); ip += insn.length) {
 		place(p, t, ip, &where);
-		r = dump_insn(p->view, ptsession_time(p, p->ns), t->tid, &where);
+		r = dump_insn(p->view, replay_pt_time(p, p->ns), t->tid, &where);
 	}
 	return r;
 }

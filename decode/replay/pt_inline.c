@@ -41,7 +41,7 @@ struct before {
 	uint64_t serial, branches;
 };
 
-struct ptinline {
+struct pt_inline {
 	struct known_scope known[KNOWN_SCOPES];
 	struct before before[BEFORE];
 	uint64_t calls, pieces, serial;
@@ -50,9 +50,9 @@ struct ptinline {
 	uint64_t counted_ip, counted;
 };
 
-int ptinline_new(struct ptinline **ret)
+int pt_inline_new(struct pt_inline **ret)
 {
-	struct ptinline *in = calloc(1, sizeof(*in));
+	struct pt_inline *in = calloc(1, sizeof(*in));
 
 	if (!in)
 		return -ENOMEM;
@@ -60,21 +60,21 @@ int ptinline_new(struct ptinline **ret)
 	return 0;
 }
 
-struct ptinline *ptinline_free(struct ptinline *in)
+struct pt_inline *pt_inline_free(struct pt_inline *in)
 {
 	free(in);
 	return NULL;
 }
 
-uint64_t ptinline_calls(const struct ptinline *in)
+uint64_t pt_inline_calls(const struct pt_inline *in)
 {
 	return in->calls;
 }
 
 /* The thread's code at an address. */
-static struct known_scope *look(struct ptthread *t, uint64_t ip)
+static struct known_scope *look(struct pt_thread *t, uint64_t ip)
 {
-	struct ptsession *p = t->p;
+	struct replay_pt *p = t->p;
 	struct known_scope *k = &p->inlined->known[(ip ^ ip >> 12) % KNOWN_SCOPES];
 	struct process *process;
 	uint64_t vaddr, end = 0;
@@ -96,9 +96,9 @@ static struct known_scope *look(struct ptthread *t, uint64_t ip)
 }
 
 /* The instructions of the line in front of `ip`. */
-static uint64_t count_to(struct ptthread *t, uint64_t ip)
+static uint64_t count_to(struct pt_thread *t, uint64_t ip)
 {
-	struct ptinline *in = t->p->inlined;
+	struct pt_inline *in = t->p->inlined;
 	struct insn insn;
 
 	while (in->e && in->counted_ip < ip && ptcode_insn(t->version, in->counted_ip, !in->e->is32, &insn)) {
@@ -109,7 +109,7 @@ static uint64_t count_to(struct ptthread *t, uint64_t ip)
 }
 
 /* The call of the code that is innermost, in which others may be inlined; or NULL. */
-static struct call *call_of(const struct ptthread *t)
+static struct call *call_of(const struct pt_thread *t)
 {
 	const struct callfunc *f;
 	uint32_t i;
@@ -118,19 +118,19 @@ static struct call *call_of(const struct ptthread *t)
 }
 
 /* The inlined call in it that is innermost, or NULL. */
-static const struct dwarf_scope *innermost(const struct ptthread *t)
+static const struct dwarf_scope *innermost(const struct pt_thread *t)
 {
 	const struct inlined *in = t->n_inlined ? &t->inlined[t->n_inlined - 1] : NULL;
 
-	return in && ptsession_innermost(t) == &in->call ? in->scope : NULL;
+	return in && replay_pt_innermost(t) == &in->call ? in->scope : NULL;
 }
 
-static struct before *before_of(struct ptinline *in, const struct dwarf_scope *s)
+static struct before *before_of(struct pt_inline *in, const struct dwarf_scope *s)
 {
 	return &in->before[((uintptr_t)s / sizeof(*s)) % BEFORE];
 }
 
-static void remember_end(struct ptthread *t, const struct dwarf_scope *s)
+static void remember_end(struct pt_thread *t, const struct dwarf_scope *s)
 {
 	struct call *call = call_of(t);
 
@@ -142,7 +142,7 @@ static void remember_end(struct ptthread *t, const struct dwarf_scope *s)
 		(struct before){.scope = s, .serial = call->serial, .branches = call->branches};
 }
 
-static bool goes_on(const struct ptthread *t, const struct dwarf_scope *s)
+static bool goes_on(const struct pt_thread *t, const struct dwarf_scope *s)
 {
 	const struct before *b = before_of(t->p->inlined, s);
 	const struct call *call = call_of(t);
@@ -173,7 +173,7 @@ static bool is_nop(const uint8_t *code, size_t n)
 /* What aligns a loop is in front of its first instruction, and is told as that. */
 static uint64_t on_entry(void *arg, const struct dwarf_scope *s, uint64_t ip)
 {
-	struct ptthread *t = arg;
+	struct pt_thread *t = arg;
 	uint64_t entry = s->entry + look(t, ip)->base;
 	uint8_t buffer[INSN_MAX];
 	struct insn insn;
@@ -189,7 +189,7 @@ static uint64_t on_entry(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	return entry;
 }
 
-static bool push(struct ptthread *t, const struct dwarf_scope *s, const struct call *c)
+static bool push(struct pt_thread *t, const struct dwarf_scope *s, const struct call *c)
 {
 	const struct callfunc *f;
 	uint32_t within;
@@ -213,8 +213,8 @@ static bool push(struct ptthread *t, const struct dwarf_scope *s, const struct c
 
 static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 {
-	struct ptthread *t = arg;
-	struct ptsession *p = t->p;
+	struct pt_thread *t = arg;
+	struct replay_pt *p = t->p;
 	struct source *source = p->s->o.source;
 	const struct image *image = look(t, ip)->image;
 	const uint64_t insns = t->insns;
@@ -225,14 +225,14 @@ static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	c.insns = insns + count_to(t, ip);
 	if (!push(t, s, &c))
 		return;
-	ptsession_begin_call(t, &c, before ? "inlined, goes on" : "inlined", source_inlined_place(source, s));
+	replay_pt_begin_call(t, &c, before ? "inlined, goes on" : "inlined", source_inlined_place(source, s));
 	p->inlined->calls += !before;
 	p->inlined->pieces += before;
 }
 
 static void on_end(void *arg, uint32_t n, uint64_t ip)
 {
-	struct ptthread *t = arg;
+	struct pt_thread *t = arg;
 	const uint64_t insns = t->insns;
 
 	t->insns = insns + count_to(t, ip);
@@ -240,7 +240,7 @@ static void on_end(void *arg, uint32_t n, uint64_t ip)
 		const struct inlined *in = &t->inlined[--t->n_inlined];
 
 		remember_end(t, in->scope);
-		ptsession_end_call(t, t->p->ns, &in->call, ptsession_innermost(t));
+		replay_pt_end_call(t, t->p->ns, &in->call, replay_pt_innermost(t));
 	}
 	t->insns = insns;
 }
@@ -250,18 +250,18 @@ static const struct inlines_ops ops = {.at = on_at, .entry = on_entry, .begin = 
 /* ---- */
 
 /* Whether what is drawn on top is the function at `ip`. A stub is not drawn, and what is too deep neither. */
-static bool is_drawn(struct ptthread *t, uint64_t ip)
+static bool is_drawn(struct pt_thread *t, uint64_t ip)
 {
 	const struct callfunc *f;
 	bool first;
 	uint32_t i;
 
-	return callstack_innermost(t->calls, &f, &i) && t->version && f == ptsession_function(t, ip, &first);
+	return callstack_innermost(t->calls, &f, &i) && t->version && f == replay_pt_function(t, ip, &first);
 }
 
-void ptinline_line(struct ptthread *t, const struct ptflow_event *e, uint64_t insns)
+void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns)
 {
-	struct ptinline *in = t->p->inlined;
+	struct pt_inline *in = t->p->inlined;
 	const uint64_t now = t->insns, last = e->kind == PTFLOW_RUN ? e->to - 1 : e->from;
 
 	if (!e->start || last < e->start || !is_drawn(t, e->start))
@@ -277,7 +277,7 @@ void ptinline_line(struct ptthread *t, const struct ptflow_event *e, uint64_t in
 }
 
 /* The last instruction of the line that begins at an address, or one on the way there. */
-static uint64_t last_of_line(struct ptthread *t, uint64_t ip, bool is32)
+static uint64_t last_of_line(struct pt_thread *t, uint64_t ip, bool is32)
 {
 	uint64_t last = ip;
 	struct insn insn;
@@ -291,7 +291,7 @@ static uint64_t last_of_line(struct ptthread *t, uint64_t ip, bool is32)
 	return last;
 }
 
-void ptinline_go_on(struct ptthread *t, const struct ptflow_event *e)
+void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e)
 {
 	/* behind a call, or a branch that was not taken: the compiler's line goes on */
 	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE || e->to == e->from + e->length;

@@ -28,8 +28,8 @@ struct inlined {
 	uint32_t within; /* the frame of the call, see callstack_innermost() */
 };
 
-struct ptthread {
-	struct ptsession *p;
+struct pt_thread {
+	struct replay_pt *p;
 	uint32_t tid, pid;
 	struct callstack *calls;
 	const struct ptcode_version *version;
@@ -45,29 +45,29 @@ struct ptthread {
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
 	uint64_t missing_ns;
 	struct dump_thread *view; /* of the view of calls */
-	struct ptthread *next;
-	struct ptthread *sibling, *elder; /* of the process, those since its last exec */
+	struct pt_thread *next;
+	struct pt_thread *sibling, *elder; /* of the process, those since its last exec */
 };
 
 #define THREAD_BYTES 4096u /* that one takes, about, but for its stack */
 #define FORKED_BYTES (16u << 20) /* of stacks that are copies, of all that live: a recording may name children that it never shows */
 
-struct ptsession {
+struct replay_pt {
 	struct auxtrace *aux;
 	struct ptcode *code;
 	struct who_ran *owner;
 	struct workers *workers; /* borrowed */
 	struct pipeline *work;
-	struct ptnotes *notes;
+	struct pt_notes *notes;
 	struct missing_code *missing; /* code; made when the first is met */
 	struct dump *view; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
-	struct ptinline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
+	struct pt_inline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
 	size_t forked_bytes;
 	uint64_t forks_without; /* children that begin without their parent's stack */
 	uint64_t code_ns; /* it took to open all code */
 	struct hashmap threads, processes; /* the latter by pid: its first thread */
-	struct ptthread *all, *last;
+	struct pt_thread *all, *last;
 	struct known known[KNOWN];
 	uint32_t *frames; /* of the stack table, by callfunc.id */
 	uint32_t n_frames;
@@ -80,41 +80,41 @@ struct ptsession {
 
 /* ---- pt_event.c: 0, a positive enum timeline_error, or -errno */
 
-int ptsession_event(struct ptsession *p, struct ptthread *t, const struct pipeline_event *ev);
+int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev);
 /* What is missing of the thread, if anything, is missing until now. */
-int ptsession_end_gap(struct ptsession *p, struct ptthread *t, uint64_t ns);
-int ptsession_view_branch(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);
-int ptsession_view_line(struct ptsession *p, const struct ptthread *t, const struct ptflow_event *e);
+int replay_pt_end_gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns);
+int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e);
+int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e);
 
 /* ---- pt_draw.c */
 
-/* What the stack of a thread (struct ptthread) asks and tells. */
-extern const struct callstack_ops ptsession_drawing;
+/* What the stack of a thread (struct pt_thread) asks and tells. */
+extern const struct callstack_ops replay_pt_drawing;
 
 /* Of what happens at the event, or (what was there before) earlier. */
-struct dump_time ptsession_time(const struct ptsession *p, uint64_t ns);
+struct dump_time replay_pt_time(const struct replay_pt *p, uint64_t ns);
 
 /* The source line of the code there, "job/main.c:40"; NULL: not known, or not asked for. */
-const char *ptsession_line(struct ptsession *p, const struct ptthread *t, uint64_t ip);
+const char *replay_pt_line(struct replay_pt *p, const struct pt_thread *t, uint64_t ip);
 
 /* The function at an address, and whether that is its first instruction. */
-const struct callfunc *ptsession_function(struct ptthread *t, uint64_t ip, bool *ret_first);
+const struct callfunc *replay_pt_function(struct pt_thread *t, uint64_t ip, bool *ret_first);
 
 /* The innermost call that is open, or NULL. */
-struct call *ptsession_innermost(const struct ptthread *t);
+struct call *replay_pt_innermost(const struct pt_thread *t);
 
 /* A call begins within all that are open; one that is off its stack ends, back in `caller`. Errors are kept in p->error. */
-void ptsession_begin_call(struct ptthread *t, const struct call *c, const char *how, const char *site);
-void ptsession_end_call(struct ptthread *t, uint64_t time, const struct call *c, struct call *caller);
+void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how, const char *site);
+void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c, struct call *caller);
 
 /* ---- pt_inline.c */
 
-int ptinline_new(struct ptinline **ret) _must_check_;
-struct ptinline *ptinline_free(struct ptinline *in);
+int pt_inline_new(struct pt_inline **ret) _must_check_;
+struct pt_inline *pt_inline_free(struct pt_inline *in);
 
 /* In front of what happens at an event: over the line that ends with it, which began with so many instructions. */
-void ptinline_line(struct ptthread *t, const struct ptflow_event *e, uint64_t insns);
+void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns);
 /* Behind it: control goes on somewhere. */
-void ptinline_go_on(struct ptthread *t, const struct ptflow_event *e);
+void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e);
 
-uint64_t ptinline_calls(const struct ptinline *in);
+uint64_t pt_inline_calls(const struct pt_inline *in);

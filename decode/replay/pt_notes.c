@@ -26,15 +26,15 @@ struct source {
 	uint64_t why_ip;
 };
 
-struct ptnotes {
+struct pt_notes {
 	const struct auxtrace *aux;
 	struct source *sources;
 	uint64_t ptwrites, begun, aborted, power, ratios, interruptions;
 };
 
-int ptnotes_new(const struct auxtrace *aux, struct ptnotes **ret)
+int pt_notes_new(const struct auxtrace *aux, struct pt_notes **ret)
 {
-	_cleanup_(ptnotes_freep) struct ptnotes *n = calloc(1, sizeof(*n));
+	_cleanup_(pt_notes_freep) struct pt_notes *n = calloc(1, sizeof(*n));
 
 	if (!n)
 		return -ENOMEM;
@@ -46,7 +46,7 @@ int ptnotes_new(const struct auxtrace *aux, struct ptnotes **ret)
 	return 0;
 }
 
-struct ptnotes *ptnotes_free(struct ptnotes *n)
+struct pt_notes *pt_notes_free(struct pt_notes *n)
 {
 	if (!n)
 		return NULL;
@@ -76,7 +76,7 @@ static int moment(struct session *s, struct dump_thread *view, const struct pipe
 }
 
 /* A value of the CPU; where it is not known which, of that on which the thread runs. */
-static int value(const struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev,
+static int value(const struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev,
 		 const char *what, uint64_t v)
 {
 	const struct auxtrace_buffer *b = auxtrace_buffer(n->aux, ev->buffer);
@@ -118,7 +118,7 @@ static const char *interruption(uint8_t type, uint64_t vector)
 	}
 }
 
-static int on_interruption(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_interruption(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	const struct timeline_value v = {.key = "vector", .value = ev->flow.to};
 	struct source *source = &n->sources[ev->buffer];
@@ -134,7 +134,7 @@ static int on_interruption(struct ptnotes *n, struct session *s, struct dump_thr
 	return moment(s, view, ev, source->why, &v, ev->flow.detail == CFE_INTR);
 }
 
-static int on_transaction(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_transaction(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	static const char *const what[] = {"transaction committed", "transaction begins", "transaction aborted"};
 
@@ -143,7 +143,7 @@ static int on_transaction(struct ptnotes *n, struct session *s, struct dump_thre
 	return ev->flow.detail < ARRAY_SIZE(what) ? moment(s, view, ev, what[ev->flow.detail], NULL, 0) : 0;
 }
 
-static int on_ptwrite(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_ptwrite(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	const struct timeline_value v[] = {
 		{.key = "value", .value = ev->flow.to, .hex = true}, {.key = "at", .value = ev->flow.from, .hex = true}};
@@ -152,7 +152,7 @@ static int on_ptwrite(struct ptnotes *n, struct session *s, struct dump_thread *
 	return moment(s, view, ev, "PTWRITE", v, ev->flow.from ? 2 : 1);
 }
 
-static int on_ratio(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 
@@ -164,7 +164,7 @@ static int on_ratio(struct ptnotes *n, struct session *s, struct dump_thread *vi
 	return value(n, s, view, ev, "MHz", ev->flow.to * BUS_MHZ);
 }
 
-int ptnotes_event(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
 {
 	const uint64_t v = ev->flow.to;
 
@@ -194,7 +194,7 @@ int ptnotes_event(struct ptnotes *n, struct session *s, struct dump_thread *view
 	}
 }
 
-const char *ptnotes_why(struct ptnotes *n, const struct pipeline_event *ev)
+const char *pt_notes_why(struct pt_notes *n, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 	const char *why = source->why_ip == ev->flow.from ? source->why : NULL;
@@ -209,7 +209,7 @@ static void add(struct json_object *stats, const char *key, uint64_t n)
 		json_add_uint(stats, key, n);
 }
 
-void ptnotes_report(const struct ptnotes *n, struct json_object *stats)
+void pt_notes_report(const struct pt_notes *n, struct json_object *stats)
 {
 	add(stats, "ptwrites", n->ptwrites);
 	add(stats, "transactions", n->begun);

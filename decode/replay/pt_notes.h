@@ -12,21 +12,21 @@
 
 struct json_object;
 struct auxtrace;
-struct ptnotes;
+struct pt_notes;
 struct dump_thread;
 struct pipeline_event;
 struct session;
 
 /* Borrows it. */
-int ptnotes_new(const struct auxtrace *aux, struct ptnotes **ret) _must_check_;
-struct ptnotes *ptnotes_free(struct ptnotes *n);
-DEFINE_CLEANUP(struct ptnotes *, ptnotes_free)
+int pt_notes_new(const struct auxtrace *aux, struct pt_notes **ret) _must_check_;
+struct pt_notes *pt_notes_free(struct pt_notes *n);
+DEFINE_CLEANUP(struct pt_notes *, pt_notes_free)
 
 /* An event that is a note (PTFLOW_NOTE). `view`: of its thread, if it is written and not drawn; else NULL. 0 or -errno. */
-int ptnotes_event(struct ptnotes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev);
+int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev);
 
 /* Why tracing of the event's buffer stops there and now, if a note in front of it has said so; else NULL. Constant. */
-const char *ptnotes_why(struct ptnotes *n, const struct pipeline_event *ev);
+const char *pt_notes_why(struct pt_notes *n, const struct pipeline_event *ev);
 
 /* What there was of it. */
-void ptnotes_report(const struct ptnotes *n, struct json_object *stats);
+void pt_notes_report(const struct pt_notes *n, struct json_object *stats);

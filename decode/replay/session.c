@@ -97,7 +97,7 @@ static int tell_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wa
 		[TL_WAIT_DEAD] = "off CPU: ended",
 	};
 
-	return s->o.pt ? ptsession_off_cpu(s->o.pt, tid, ns, words[wait]) : 0;
+	return s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, words[wait]) : 0;
 }
 
 static int on_sched(struct session *s, const struct perfevent *ev)
@@ -126,7 +126,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		r = tell_off_cpu(s, e.tid, ev->time, wait_of(&e));
 		if (r < 0)
 			return r;
-		stack = s->o.pt ? ptsession_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
+		stack = s->o.pt ? replay_pt_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
 		if (stack == STACKTAB_ROOT)
 			stack = stackwalk_sample(&s->walk, &t->process->code, ev, false);
 		return timeline_answer(timeline_switch_out(
@@ -238,7 +238,7 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		return r;
 	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),
 		ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN,
-		s->o.pt ? ptsession_stack(s->o.pt, ev->tid) : STACKTAB_ROOT, other,
+		s->o.pt ? replay_pt_stack(s->o.pt, ev->tid) : STACKTAB_ROOT, other,
 		o ? o->name : NULL));
 }
 
@@ -356,7 +356,7 @@ static int draw_branches(struct session *s, uint64_t ts, uint64_t note, uint64_t
 
 	if (event < before)
 		before = event + 1;
-	r = ptsession_run(s->o.pt, s, before, &n);
+	r = replay_pt_run(s->o.pt, s, before, &n);
 	return r < 0 ? r : progress(s, n);
 }
 
@@ -373,7 +373,7 @@ static int others_until(struct session *s, uint64_t ts)
 		uint64_t branch = UINT64_MAX;
 
 		if (s->o.pt) {
-			r = ptsession_peek(s->o.pt, &branch);
+			r = replay_pt_peek(s->o.pt, &branch);
 			if (r < 0)
 				break;
 		}
@@ -403,10 +403,10 @@ static int finish_pt(struct session *s)
 	int r = others_until(s, end < UINT64_MAX ? end + 1 : end);
 
 	if (r >= 0)
-		r = ptsession_peek(s->o.pt, &branch);
+		r = replay_pt_peek(s->o.pt, &branch);
 	if (r >= 0 && branch != UINT64_MAX)
 		r = others_until(s, UINT64_MAX);
-	return r < 0 ? r : ptsession_finish(s->o.pt, s, end);
+	return r < 0 ? r : replay_pt_finish(s->o.pt, s, end);
 }
 
 int session_run(struct session *s)

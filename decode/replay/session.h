@@ -36,7 +36,7 @@ struct session_options {
 	struct ringevents *events; /* finished; may be NULL */
 	uint64_t events_end_ns; /* events after that are left out, for nothing else is known of that
 				   time; 0: none are */
-	struct ptsession *pt; /* the recording's PT; may be NULL */
+	struct replay_pt *pt; /* the recording's PT; may be NULL */
 	const struct prescan *prescan; /* of its records; NULL: nothing was lost */
 	struct images *images;
 	struct stacktab *st;

@@ -166,7 +166,7 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 	t->ended = false; /* the number is in use: an exec of a thread takes over its leader's */
 	p = t->process;
 	if (ev->comm.exec && s->o.pt) {
-		r = ptsession_exec(s->o.pt, s, ev->pid, ev->tid, ev->has_time ? ev->time : 0);
+		r = replay_pt_exec(s->o.pt, s, ev->pid, ev->tid, ev->has_time ? ev->time : 0);
 		if (r < 0)
 			return r;
 	}
@@ -207,7 +207,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 	struct process *parent = hashmap_pointer(&s->processes, ev->fork.ppid);
 	struct process *p = hashmap_pointer(&s->processes, ev->pid);
 	struct thread *t, *creator;
-	int r = s->o.pt ? ptsession_fork(s->o.pt, s, ev) : 0;
+	int r = s->o.pt ? replay_pt_fork(s->o.pt, s, ev) : 0;
 
 	if (r < 0)
 		return r;
@@ -248,7 +248,7 @@ int session_on_exit(struct session *s, const struct perfevent *ev)
 	if (ev->pid == ev->tid)
 		t->process->exited = true;
 	if (s->o.pt) {
-		int r = ptsession_end_thread(s->o.pt, s, ev->tid, ev->time);
+		int r = replay_pt_end_thread(s->o.pt, s, ev->tid, ev->time);
 
 		if (r < 0)
 			return r;
