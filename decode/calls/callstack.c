@@ -319,7 +319,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 
 	cs->stopped = false;
 	if (cs->in_gap) {
-		callstack_found(cs, time, ip);
+		callstack_resync(cs, time, ip);
 		return;
 	}
 	cs_show(cs, time);
@@ -385,7 +385,7 @@ void callstack_gap(struct callstack *cs, uint64_t time)
 	cs->stopped = false;
 }
 
-void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip)
+void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip)
 {
 	const struct callfunc *f = cs_function(cs, ip, NULL);
 

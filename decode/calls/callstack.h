@@ -122,7 +122,7 @@ void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t b
 void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip);
 /* Something is missing from here on; and here is what comes after it. */
 void callstack_gap(struct callstack *cs, uint64_t time);
-void callstack_found(struct callstack *cs, uint64_t time, uint64_t ip);
+void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip);
 /* Ends everything: exec, exit, the trace's end. */
 void callstack_finish(struct callstack *cs, uint64_t time);
 

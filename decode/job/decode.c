@@ -340,7 +340,7 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 
 static void tell_loss(void *arg, const char *kind, uint64_t count)
 {
-	timeline_loss_sometime(arg, kind, count);
+	timeline_loss_untimed(arg, kind, count);
 }
 
 /*
@@ -367,7 +367,7 @@ static void tell_pt_losses(const struct replay_pt *pt, struct timeline *tl)
 			if (*p == '_')
 				*p = ' ';
 		if (!told)
-			timeline_loss_sometime(tl, kind, json_object_get_uint64(value));
+			timeline_loss_untimed(tl, kind, json_object_get_uint64(value));
 	}
 }
 

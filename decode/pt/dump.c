@@ -495,8 +495,8 @@ int dump_branch(struct dump *v, struct dump_time at, uint32_t tid, const struct 
 		[PTFLOW_DISABLE] = "end",
 		[PTFLOW_DISABLE_ASYNC] = "stop",
 		[PTFLOW_OVERFLOW] = "overflow",
-		[PTFLOW_LOST] = "lost",
-		[PTFLOW_FOUND] = "found",
+		[PTFLOW_DESYNC] = "lost",
+		[PTFLOW_RESYNC] = "found",
 	};
 	static const char *const errors[_PTFLOW_E_MAX] = {
 		[PTFLOW_E_NO_CODE] = "no code",

@@ -37,8 +37,8 @@ enum ptflow_kind {
 	PTFLOW_DISABLE,	    /* behind the branch at `from` */
 	PTFLOW_DISABLE_ASYNC, /* in front of `from` */
 	PTFLOW_OVERFLOW,    /* packets were lost; tracing may go on at `to` */
-	PTFLOW_LOST,	    /* the way was lost at `from`: `error` */
-	PTFLOW_FOUND,	    /* and is known again at `to` */
+	PTFLOW_DESYNC,	    /* the way was lost at `from`: `error` */
+	PTFLOW_RESYNC,	    /* and is known again at `to` */
 	PTFLOW_NOTE,	    /* nothing of the way: `note` says what, at `from` (0: not known), with the value `to` */
 };
 

@@ -36,7 +36,7 @@ struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64
 void ptflow_lose(struct ptflow *f, enum ptflow_error error)
 {
 	f->stats.errors[error]++;
-	ptflow_emit(f, PTFLOW_LOST, f->ip, 0)->error = (uint8_t)error;
+	ptflow_emit(f, PTFLOW_DESYNC, f->ip, 0)->error = (uint8_t)error;
 	f->lost = true;
 	f->has_fup = false;
 	f->depth = 0;
@@ -74,7 +74,7 @@ void ptflow_begin_at(struct ptflow *f, uint64_t ip)
 void ptflow_find(struct ptflow *f, uint64_t ip)
 {
 	ptflow_begin_at(f, ip);
-	ptflow_emit(f, PTFLOW_FOUND, 0, ip);
+	ptflow_emit(f, PTFLOW_RESYNC, 0, ip);
 }
 
 /* All blocks were forgotten: their numbers mean nothing any more. */

@@ -35,12 +35,12 @@ size_t interpolation_events(struct interpolation *s, struct ptflow_event *events
 
 		switch (e->kind) {
 		case PTFLOW_ENABLE:
-		case PTFLOW_FOUND:
+		case PTFLOW_RESYNC:
 			begin(s, e);
 			first = i + 1;
 			continue;
 		case PTFLOW_OVERFLOW:
-		case PTFLOW_LOST:
+		case PTFLOW_DESYNC:
 			/* when it happened is not known: no time is taken from it */
 			s->on = false;
 			first = i + 1;

@@ -244,7 +244,7 @@ static void join(struct pipeline_stream *s, struct pipeline_block *b)
 		s->next = 1; /* nothing happened: a new block of the same trace */
 		b->unowned -= pipeline_is_unowned(b, e);
 	} else if (e->at_psb || s->end != PTFLOW_OFF)
-		e->kind = PTFLOW_FOUND;
+		e->kind = PTFLOW_RESYNC;
 }
 
 /* The stream's block is waited for, if it is on its way. */

@@ -177,7 +177,7 @@ int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns)
 /* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
 static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
-	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_FOUND;
+	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_RESYNC;
 
 	if (!t->version || begins)
 		t->version = ptcode_at(p->code, ev->pid, ev->ns);
@@ -192,7 +192,7 @@ static int account_missing(struct replay_pt *p, const struct pt_thread *t, const
 {
 	int r = 0;
 
-	if (ev->flow.kind != PTFLOW_LOST || ev->flow.error != PTFLOW_E_NO_CODE) {
+	if (ev->flow.kind != PTFLOW_DESYNC || ev->flow.error != PTFLOW_E_NO_CODE) {
 		if (p->missing)
 			missing_code_event(p->missing, ev);
 		return 0;
@@ -215,7 +215,7 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 	p->last = t;
 	t->insns += ev->insns;
 	r = begin_event(p, t, ev);
-	if (r == 0 && ev->flow.kind != PTFLOW_NOTE && (p->missing || ev->flow.kind == PTFLOW_LOST))
+	if (r == 0 && ev->flow.kind != PTFLOW_NOTE && (p->missing || ev->flow.kind == PTFLOW_DESYNC))
 		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;

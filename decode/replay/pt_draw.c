@@ -166,7 +166,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->found_ns = time;
 		t->found_insns = t->insns;
 		t->outer_insns = 0;
-		r = t->view ? 0 : timeline_found(p->s->o.tl, t->tid, time);
+		r = t->view ? 0 : timeline_resync(p->s->o.tl, t->tid, time);
 	}
 	if (r < 0)
 		p->error = r;

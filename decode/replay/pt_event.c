@@ -56,7 +56,7 @@ static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 		r = gap(p, t, t->last_ns, "PT missing");
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
-	callstack_found(t->calls, p->ns, ip);
+	callstack_resync(t->calls, p->ns, ip);
 	return r;
 }
 
@@ -114,9 +114,9 @@ int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipel
 		return stop(p, t, ev, true);
 	case PTFLOW_OVERFLOW:
 		return gap(p, t, p->ns, "PT overflow");
-	case PTFLOW_LOST:
+	case PTFLOW_DESYNC:
 		return gap(p, t, p->ns, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
-	case PTFLOW_FOUND:
+	case PTFLOW_RESYNC:
 		return found(p, t, e->to);
 	default:
 		return 0;

@@ -299,7 +299,7 @@ void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e)
 	struct known_scope *k;
 	struct call *call;
 
-	if (!e->to || e->kind == PTFLOW_DISABLE || e->kind == PTFLOW_DISABLE_ASYNC || e->kind == PTFLOW_LOST ||
+	if (!e->to || e->kind == PTFLOW_DISABLE || e->kind == PTFLOW_DISABLE_ASYNC || e->kind == PTFLOW_DESYNC ||
 	    e->kind == PTFLOW_OVERFLOW || !is_drawn(t, e->to))
 		return;
 	call = call_of(t);

@@ -76,7 +76,7 @@ int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, co
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
+int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts)
 {
 	struct tl_thread *t;
 	uint64_t mono;
@@ -86,7 +86,7 @@ int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts)
 		r = ran(tl, t, mono);
 	if (r != 0)
 		return r;
-	slices_found(tl->slices, &t->lane, mono);
+	slices_resync(tl->slices, &t->lane, mono);
 	return timeline_leave(tl);
 }
 

@@ -155,7 +155,7 @@ void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint6
 	tl->w->ops->slice_end(tl->w, l->track, end, NULL);
 }
 
-void timeline_loss_sometime(struct timeline *tl, const char *kind, uint64_t count)
+void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count)
 {
 	struct writer_arg arg = {.key = tl->key_count, .kind = WRITER_ARG_UINT, .value.u64 = count};
 

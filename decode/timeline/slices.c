@@ -227,7 +227,7 @@ int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 	return push(s, l, frame, lane_time(l, ts), args, n_args);
 }
 
-void slices_found(struct slices *s, struct lane *l, uint64_t ts)
+void slices_resync(struct slices *s, struct lane *l, uint64_t ts)
 {
 	(void)s;
 	l->floor_ts = l->n_open ? UINT64_MAX : l->last_ts;

@@ -58,7 +58,7 @@ int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
  * there are frames of this kind, a frame begins that was around everything since; `more` of its kind are told next, each inside of
  * the one before. Where what was there before leaves no room, it begins at `ts`. *ret_late: so.
  */
-void slices_found(struct slices *s, struct lane *l, uint64_t ts);
+void slices_resync(struct slices *s, struct lane *l, uint64_t ts);
 int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
 			const struct writer_arg *args, uint32_t n_args, bool *ret_late);
 void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);

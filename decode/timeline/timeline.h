@@ -148,7 +148,7 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
  * around all since: they begin where that began (drawn some ns earlier, where there is room, so that they are around it), and
  * are reported at `ts`. `more` of them follow, each inside of the one before.
  */
-int timeline_found(struct timeline *tl, uint32_t tid, uint64_t ts);
+int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts);
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how);
 
 /*
@@ -176,7 +176,7 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 		  uint64_t count);
 
 /* The same where nobody knows when: a moment at the end. Called last of all; count is not 0. */
-void timeline_loss_sometime(struct timeline *tl, const char *kind, uint64_t count);
+void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count);
 
 /*
  * Known in advance (a CPU's ring that begins later than the others, a loss): between the two times records of some

@@ -99,10 +99,10 @@ static void on_event(struct run *r, const struct ptflow_event *e)
 	case PTFLOW_DISABLE_ASYNC:
 		callstack_stop(r->calls, e->time, e->from, e->kind == PTFLOW_DISABLE ? e->from + e->length : 0);
 		break;
-	case PTFLOW_FOUND:
-		callstack_found(r->calls, e->time, e->to);
+	case PTFLOW_RESYNC:
+		callstack_resync(r->calls, e->time, e->to);
 		break;
-	case PTFLOW_LOST:
+	case PTFLOW_DESYNC:
 	case PTFLOW_OVERFLOW:
 		callstack_gap(r->calls, e->time);
 		break;

@@ -410,11 +410,11 @@ static void gaps(void **state)
 	call(&s, 'B', 0x10, 'C');
 	callstack_gap(s.cs, ++s.clock);
 	/* somewhere else, which returns to B: it and what is outside of it are proven */
-	callstack_found(s.cs, ++s.clock, AT('D', 0x20));
+	callstack_resync(s.cs, ++s.clock, AT('D', 0x20));
 	ret(&s, 'D', 'B', 0x10);
 	ret(&s, 'B', 'A', 0x10);
 	callstack_gap(s.cs, ++s.clock);
-	callstack_found(s.cs, ++s.clock, AT('A', 0x50));
+	callstack_resync(s.cs, ++s.clock, AT('A', 0x50));
 	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
 	scene_end(&s, "?A(B(C()))?D()^~A(^~B())~A()");
 }
@@ -458,7 +458,7 @@ static void a_stack_disproven(void **state)
 		call(&s, 'B', 0x10, 'C');
 		call(&s, 'C', 0x10, 'F');
 		callstack_gap(s.cs, ++s.clock);
-		callstack_found(s.cs, ++s.clock, AT('F', 0x30));
+		callstack_resync(s.cs, ++s.clock, AT('F', 0x30));
 		assert_int_equal(callstack_stats(s.cs)->adopted, 4);
 		if (i == 0) {
 			/* called by the same place as B was: nothing was left to go on */
@@ -492,7 +492,7 @@ static void a_stack_that_is_gone(void **state)
 	scene_begin(&s);
 	call(&s, 'A', 0x10, 'B');
 	callstack_gap(s.cs, ++s.clock);
-	callstack_found(s.cs, ++s.clock, AT('K', 0x20));
+	callstack_resync(s.cs, ++s.clock, AT('K', 0x20));
 	ret(&s, 'K', 'L', 0x10);
 	ret(&s, 'L', 'A', 0x50); /* in A, but behind another call */
 	assert_int_equal(callstack_stats(s.cs)->adopted, 0);
@@ -543,7 +543,7 @@ static void a_fork(void **state)
 	scene_end(&child, "");
 	scene_new(&child);
 	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
-	callstack_found(child.cs, ++child.clock, AT('K', 0x20));
+	callstack_resync(child.cs, ++child.clock, AT('K', 0x20));
 	ret(&child, 'K', 'B', 0x10);
 	ret(&child, 'B', 'A', 0x10);
 	scene_end(&child, "?K()^~A(^~B())");

@@ -146,10 +146,10 @@ static void on_event(struct tree *t, const struct ptflow_event *e)
 	case PTFLOW_DISABLE_ASYNC:
 		callstack_stop(t->calls, now, e->from, e->kind == PTFLOW_DISABLE ? e->from + e->length : 0);
 		break;
-	case PTFLOW_FOUND:
-		callstack_found(t->calls, now, e->to);
+	case PTFLOW_RESYNC:
+		callstack_resync(t->calls, now, e->to);
 		break;
-	case PTFLOW_LOST:
+	case PTFLOW_DESYNC:
 	case PTFLOW_OVERFLOW:
 		callstack_gap(t->calls, now);
 		break;

@@ -489,8 +489,8 @@ int ptprogram_what(unsigned int kind)
 		[PTFLOW_DISABLE] = PTPROGRAM_STOP,
 		[PTFLOW_DISABLE_ASYNC] = PTPROGRAM_STOP,
 		[PTFLOW_OVERFLOW] = -1,
-		[PTFLOW_LOST] = -1,
-		[PTFLOW_FOUND] = -1,
+		[PTFLOW_DESYNC] = -1,
+		[PTFLOW_RESYNC] = -1,
 		[PTFLOW_NOTE] = -1,
 	};
 

@@ -60,7 +60,7 @@ static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 				     e->to, e->error, e->time);
 		if (e->start && !ptwalk_line(&b->ips, e, read_code, b))
 			(void)fprintf(stderr, "line %lx without code\n", e->start);
-		if (b->no_resync && e->kind == PTFLOW_LOST) {
+		if (b->no_resync && e->kind == PTFLOW_DESYNC) {
 			b->lost = e->offset;
 			return STOPPED;
 		}

@@ -109,8 +109,8 @@ const char *ptwalk_kind(enum ptflow_kind kind)
 		[PTFLOW_DISABLE] = "disable",
 		[PTFLOW_DISABLE_ASYNC] = "disable-async",
 		[PTFLOW_OVERFLOW] = "overflow",
-		[PTFLOW_LOST] = "lost",
-		[PTFLOW_FOUND] = "found",
+		[PTFLOW_DESYNC] = "lost",
+		[PTFLOW_RESYNC] = "found",
 		[PTFLOW_NOTE] = "note",
 	};
 

@@ -188,7 +188,7 @@ static void test_branches(void **state)
 	assert_int_equal(dump_branch(f.view, NS(6), 9, &(struct ptflow_event){.kind = PTFLOW_CALL}, &from, &to), 0);
 	assert_int_equal(dump_branch(f.view, NS(7), 9, &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true}, &to, &nowhere),
 			 0);
-	assert_int_equal(dump_branch(f.view, NS(8), 9, &(struct ptflow_event){.kind = PTFLOW_LOST, .error = PTFLOW_E_NO_CODE}, &jit,
+	assert_int_equal(dump_branch(f.view, NS(8), 9, &(struct ptflow_event){.kind = PTFLOW_DESYNC, .error = PTFLOW_E_NO_CODE}, &jit,
 				       &nowhere),
 			 0);
 	text = end(&f);

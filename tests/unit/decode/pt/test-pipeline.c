@@ -435,7 +435,7 @@ static void test_missing_bytes(void **state)
 	make_aux(&rec.make, 0, 200, -1, p.psbs[k + 1], 0, p.trace.bytes + p.psbs[k + 1], p.trace.n - p.psbs[k + 1]);
 	decode(&rec, 1, true, 0, &l);
 	for (size_t i = 0; i < l.n; i++)
-		if (l.v[i].kind == PTFLOW_FOUND) {
+		if (l.v[i].kind == PTFLOW_RESYNC) {
 			assert_int_equal(l.v[i].ns, l.v[i - 1].ns > l.v[i].ns ? l.v[i - 1].ns : l.v[i].ns);
 			found++;
 		}

@@ -309,7 +309,7 @@ static void test_overflow(void **state)
 	const struct ptflow_stats st = follow(&s, &code, &m, false);
 
 	is_event(&s, 3, PTFLOW_OVERFLOW, 0x1005, 0);
-	is_event(&s, 4, PTFLOW_FOUND, 0, 0x1005);
+	is_event(&s, 4, PTFLOW_RESYNC, 0, 0x1005);
 	is_event(&s, 5, PTFLOW_JUMP_INDIRECT, 0x1008, 0x100c);
 	is_event(&s, 6, PTFLOW_DISABLE, 0x100d, 0);
 	is_event(&s, 7, PTFLOW_OVERFLOW, 0, 0);
@@ -370,9 +370,9 @@ static void test_missing_code(void **state)
 	const struct ptflow_stats st = follow(&s, &code, &m, false);
 
 	is_event(&s, 1, PTFLOW_JUMP_INDIRECT, 0x1008, 0x7000);
-	is_event(&s, 2, PTFLOW_LOST, 0x7000, 0);
+	is_event(&s, 2, PTFLOW_DESYNC, 0x7000, 0);
 	assert_int_equal(s.v[2].error, PTFLOW_E_NO_CODE);
-	is_event(&s, 3, PTFLOW_FOUND, 0, 0x100b);
+	is_event(&s, 3, PTFLOW_RESYNC, 0, 0x100b);
 	is_event(&s, 4, PTFLOW_RET, 0x100b, 0x100c);
 	is_event(&s, 5, PTFLOW_DISABLE, 0x100d, 0);
 	assert_int_equal(s.n, 6);
