@@ -47,7 +47,7 @@ int session_on_program_event(struct session *s, const struct ringevent *event)
 	}
 	t = thread_of(s, ev.pid, &ev.tid);
 	if (!t) {
-		s->events_homeless++;
+		s->events_unattributed++;
 		return 0;
 	}
 	s->events++;

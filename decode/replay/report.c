@@ -54,7 +54,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "samples_without_time", s->untimed);
 	add_count(losses, "bad_sched_events", s->bad_sched);
 	add_count(losses, "records_lost", s->lost);
-	add_count(losses, "events_without_thread", s->events_homeless);
+	add_count(losses, "events_without_thread", s->events_unattributed);
 	add_count(losses, "throttled", s->throttled);
 	add_count(losses, "maps_refused", s->maps_refused);
 	add_count(losses, "debug_files_wrong", is->debug_wrong);

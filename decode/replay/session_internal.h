@@ -57,7 +57,7 @@ struct session {
 	uint64_t moments; /* events that are drawn as such */
 	uint64_t samples, idle_samples, untimed, switches, wakeups, mmaps, maps_refused, no_memory;
 	uint64_t lost, throttled, aux_truncated, bad_sched, ignored;
-	uint64_t events, events_late, events_homeless;
+	uint64_t events, events_late, events_unattributed;
 };
 
 /* A process that is new under its pid; an older one of the same pid is no longer found. NULL: no
