@@ -346,7 +346,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	}
 	f = cs_function(cs, ip, &first);
 	if (was_stopped && first) {
-		/* `back`: a system call that was interrupted ends behind itself, or is made again. */
+		/* `back`: an interrupted system call goes on after its instruction, or is made again. */
 		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
 		cs->stats.signals++;
 		cs_push(cs, time, &fr, CALLSTACK_SIGNAL);

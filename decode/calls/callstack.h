@@ -2,18 +2,18 @@
 /*
  * The stack of calls of one thread, from its branches: who called whom, and when each ended. Owns the
  * rules by which a branch is a call, a return, a tail call, an unwinding, a switch of stacks, and what
- * is believed across a gap. Refuses to know how branches were found and how calls are drawn.
+ * is believed across a gap. It must not know how branches are found and how calls are drawn.
  *
  * The rules, in the order in which they are tried:
  *
  * return   to where the innermost frame is expected to return: it ends
  *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
  *          stacks, so what ended is kept for a while (parked)
- *          into a function that is on the stack, but not behind a call of it: unwinding to a landing pad; of several
+ *          into a function that is on the stack, but not to the return address of a call: unwinding to a landing pad; of several
  *          calls of that function to the innermost whose own call has that landing pad
  *          to where a parked frame is expected to return: that stack goes on, on top of the thread's own, in
  *          place of another one there. Of several that wait at the same place: the one that waits longest
- *          to behind a call of getcontext that is remembered: its frame goes on
+ *          to the return address of a remembered call of getcontext: its frame goes on
  *          out of the outermost frame that is known of another stack than the thread's own: the caller shows itself there
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
@@ -23,7 +23,7 @@
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call; by what switches stacks: another stack's begin
  *          to where a frame is expected to return: as if it had returned
- *          to behind a call of setjmp that is remembered: its frame goes on
+ *          to the return address of a remembered call of setjmp: its frame goes on
  *          into a function that is on the stack: unwinding
  *          by a direct jump to anywhere else, or into code without names: a tail call
  *          by another one: to a stack that nobody has seen yet
@@ -31,7 +31,7 @@
  *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
  *          until a return from there goes elsewhere; then they end, and are a hypothesis again
  * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
- * resume   where it stopped, or behind the system call: nothing
+ * resume   where it stopped, or after the system call: nothing
  *          at a function's first instruction: a signal handler, until the interrupted place goes on
  */
 #pragma once
@@ -61,12 +61,12 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_UNWOUND, /* left by unwinding, longjmp, a switch of stacks */
 	CALLSTACK_FOUND,   /* was there before: seen only now */
 	CALLSTACK_SIGNAL,  /* a signal handler */
-	CALLSTACK_GAP,	   /* ended with what is known; or goes on behind a gap */
+	CALLSTACK_GAP,	   /* ended with what is known; or goes on after a gap */
 	CALLSTACK_RESUMED, /* a parked stack goes on */
 	CALLSTACK_FORKED,  /* a process was forked within it */
 };
 
-/* What is told of a frame. */
+/* What the user gets of a frame. */
 struct callstack_frame {
 	const struct callfunc *f;
 	uint64_t ip;   /* where it was entered or first seen: an address in it */
@@ -81,8 +81,8 @@ struct callstack_ops {
 	/* A frame begins on top. `call` is its user's: to be filled in now, and given back when the frame ends. */
 	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why);
 	/*
-	 * A frame shows itself that was around all that there was since the stack was found, of which nothing is left now. `more`:
-	 * so many of its kind are told next, each inside of the one before. NULL: begin() is told instead.
+	 * A frame appears that was around all frames since the stack was found, none of which is left. `more`:
+	 * so many like it follow, each inside of the one before. NULL: begin() is called instead.
 	 */
 	void (*outside)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
 			enum callstack_why why);
@@ -116,7 +116,7 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
 /* A jump that is not known to stay in its function. */
 void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect);
-/* Tracing stops in front of `ip` (`back` 0), or by the system call at `ip`, to go on at `back`. */
+/* Tracing stops before `ip` (`back` 0), or by the system call at `ip`, to go on at `back`. */
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back);
 /* It goes on at `ip`. The first of all begins the stack. */
 void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip);

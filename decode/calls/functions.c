@@ -13,7 +13,7 @@
 struct range { /* sorted, apart from each other */
 	uint64_t start, end;
 	struct callfunc *f;
-	bool sized; /* its end was told */
+	bool sized; /* its end is known */
 };
 
 #define MAX_STUBS 8u

@@ -78,7 +78,7 @@ static void go_on(struct callstack *cs, uint64_t time, uint32_t i, uint32_t k)
 
 /*
  * A parked stack whose innermost call, or one of whose calls, returns to `to`: what is outside of that call goes on. Of stacks that wait at the same
- * place the one that waits longest: they are asked in turn more often than not, and the next return outward tells.
+ * place the one that waits longest: they mostly take turns, and the next return outward shows whether that was right.
  */
 bool cs_unpark_waiting(struct callstack *cs, uint64_t time, uint64_t to)
 {

@@ -17,7 +17,7 @@
 #define SCAN_BYTES 65536u
 #define AUX_ALIGN 8u
 #define MAX_BLOCKS (1u << 24)
-/* How far behind a PSB its TSC is looked for: a PSB+ is shorter. */
+/* How far after a PSB its TSC is looked for: a PSB+ is shorter. */
 #define HEADER_BYTES 256u
 
 /* The words of AUXTRACE_INFO, as perf's intel-pt.c numbers them. */
@@ -64,7 +64,7 @@ struct auxtrace {
 	struct auxtrace_block *blocks;
 	size_t n_blocks, cap_blocks;
 	uint64_t charged;
-	uint64_t unsynced; /* bytes in front of the first PSB of a buffer */
+	uint64_t unsynced; /* bytes before the first PSB of a buffer */
 	uint64_t overlap;  /* bytes that a snapshot had twice */
 	uint64_t cut;	   /* bytes that the file has no more */
 	uint64_t no_memory;
@@ -169,7 +169,7 @@ static struct piece *new_piece(struct auxtrace *p, struct buffer *b)
 
 /*
  * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots before it had at their
- * end already, which is in front of `pad` zeros: the longest that is the end of one and the begin of the other, if it has a
+ * end already, before `pad` zeros: the longest that is the end of one and the begin of the other, if it has a
  * PSB. Linear: two hashes grow from both sides, and what they find is compared.
  */
 static uint64_t twice_before(struct auxtrace *p, uint32_t buffer, uint64_t n, uint64_t pad)
@@ -237,7 +237,7 @@ static uint64_t twice_in_snapshot(struct auxtrace *p, uint32_t buffer, uint64_t 
 	return best;
 }
 
-/* Where bytes of a whole trace lay tells which of them were there before, and whether some are missing. */
+/* The offsets of the bytes of a whole trace show which of them it has already, and whether some are missing. */
 static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_aux *a, bool *ret_joined)
 {
 	uint64_t end;

@@ -3,7 +3,7 @@
  * The Intel PT bytes of a recording: which buffers there are (one a CPU or one a thread), how they
  * were recorded, and where the blocks begin that can be followed on their own (PSB). Reads perf.data's
  * AUXTRACE_INFO, AUXTRACE and AUX records; a raw blob with a description stands for a recording with one
- * buffer. Refuses to know code and threads.
+ * buffer. It must not know code and threads.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ struct auxtrace_block {
 	uint32_t buffer; /* index */
 	uint64_t offset, bytes; /* in the buffer */
 	uint64_t tsc;	 /* of the PSB+, whole as pttime makes it; 0: it has none */
-	bool lost_before; /* bytes in front of it are missing or were overwritten */
+	bool lost_before; /* bytes before it are missing or were overwritten */
 	bool joined;	  /* the next block follows, with nothing missing between: auxtrace_read() reads on */
 };
 

@@ -106,7 +106,7 @@ static bool scan(const struct codeblocks *cb, uint64_t ip, struct codeblock *ret
 		if (left < INSN_MAX) {
 			left = cb->read(cb->arg, ip, &code, buffer, INSN_MAX);
 			if (left == 0) {
-				/* what lies behind other code may never be run */
+				/* what lies after other code may never be run */
 				if (b.insns == 0 && cb->missing)
 					cb->missing(cb->arg, ip);
 				break;

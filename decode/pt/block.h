@@ -2,7 +2,7 @@
 /*
  * Blocks of code: straight lines from an address to the first branch, found once and kept, with
  * links to the blocks where the branch goes. This is what makes following a trace cheap: one block, one
- * decision. Owns the blocks of one address space; refuses to know where bytes come from
+ * decision. Owns the blocks of one address space; must not know where bytes come from
  * (code_read) and what a branch means for a stack.
  *
  * Whoever changes what is mapped where must call codeblocks_flush().
@@ -23,7 +23,7 @@ struct codeblock {
 	uint64_t start;	   /* address of the first instruction */
 	uint32_t to_last;  /* from it to the last */
 	uint32_t taken;	   /* block where a direct branch goes; CODEBLOCK_NONE: not looked up yet */
-	uint32_t fall;	   /* block behind the last instruction; likewise */
+	uint32_t fall;	   /* block after the last instruction; likewise */
 	int32_t offset;	   /* of a direct branch, from the end of the last instruction */
 	uint16_t insns;
 	uint8_t kind;	   /* enum insn_kind of the last; INSN_OTHER: the line was cut or nothing follows */
@@ -50,7 +50,7 @@ struct codeblocks {
 	/* its own */
 	code_read_fn read;
 	codeblock_made_fn made; /* may be NULL */
-	codeblock_missing_fn missing; /* NULL; or set behind codeblocks_new() */
+	codeblock_missing_fn missing; /* NULL; or set after codeblocks_new() */
 	void *arg;
 	size_t max_bytes;
 	uint32_t n, room;
@@ -68,5 +68,5 @@ void codeblocks_flush(struct codeblocks *cb);
 /* The block that begins at `ip`, or CODEBLOCK_NONE: there is no code that could be read. */
 uint32_t codeblocks_get(struct codeblocks *cb, uint64_t ip);
 
-/* How many instructions of the block lie in front of `ip`; -1: none of them begins there. Reads the code again. */
+/* How many instructions of the block lie before `ip`; -1: none of them begins there. Reads the code again. */
 int codeblocks_count(struct codeblocks *cb, const struct codeblock *b, uint64_t ip);

@@ -447,7 +447,7 @@ size_t ptcode_read(const struct ptcode_version *v, uint64_t ip, const uint8_t **
 		*ret = bytes;
 		return got;
 	}
-	/* An instruction may lie in two chunks, or in two mappings: what is behind is looked at only where there is one. */
+	/* An instruction may lie in two chunks, or in two mappings: the second is read only where it is needed. */
 	memcpy(buffer, bytes, got);
 	*ret = buffer;
 	more = read_at(v, ip + got, &bytes);

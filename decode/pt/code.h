@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The code that processes ran, at each time of the recording: address spaces in versions (side-band
- * changes them), and the bytes behind an address, from the images, the vDSO and captured pages. Built once, before
+ * changes them), and the bytes at an address, from the images, the vDSO and captured pages. Built once, before
  * anything is decoded; then read by many threads at once, but for what is opened on demand, which is locked.
  *
  * Code that cannot be had is counted by the object's name and bytes.

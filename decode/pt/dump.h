@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the text views of a trace: calls as a tree for each thread, branches, instructions; one line each, laid
- * out for eyes and diff. Refuses to know how any of them was found.
+ * out for eyes and diff. It must not know how any of them was found.
  *
  *   # tracerd calls 1                       TIME NS INSNS  name (object) [how]      a call without calls in it
  *   thread PID/TID "name"                   TIME           name (object) [how] {    and one with
@@ -12,10 +12,10 @@
  *   # tracerd instructions 1                TIME TID ADDRESS name+0x12 (object)
  *
  * Where the source code is known: of a call where the function is declared and where it is called, of an address
- * behind its object the line that it comes from.
+ * after its object the line that it comes from.
  *
- * TIME is ns of the recording's clock, 0 in a trace without time; with a ~ in front it lies between two that the trace
- * tells (decode/pt/interpolation.h). The lines of a thread are together; where they are many,
+ * TIME is ns of the recording's clock, 0 in a trace without time; with a ~ before it, it lies between two that the trace
+ * has (decode/pt/interpolation.h). The lines of a thread are together; where they are many,
  * threads alternate. Branches and instructions are in the order of time.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Follows a trace through the code: packets in, executed branches out, in order, with times. Owns
- * the state of one logical processor's trace between two PSBs and over them; refuses to know what a
+ * the state of one logical processor's trace between two PSBs and over them; must not know what a
  * call stack is, who ran, and where code comes from (decode/pt/block.h).
  *
  * A decision of the trace is applied at the next branch that needs one; an event at an address
@@ -34,8 +34,8 @@ enum ptflow_kind {
 	PTFLOW_FAR,	    /* syscall, int, iret ... within what is traced */
 	PTFLOW_ASYNC,	    /* an interrupt, fault, abort: from `from`, which was not executed, to `to` */
 	PTFLOW_ENABLE,	    /* tracing goes on at `to` */
-	PTFLOW_DISABLE,	    /* behind the branch at `from` */
-	PTFLOW_DISABLE_ASYNC, /* in front of `from` */
+	PTFLOW_DISABLE,	    /* after the branch at `from` */
+	PTFLOW_DISABLE_ASYNC, /* before `from` */
 	PTFLOW_OVERFLOW,    /* packets were lost; tracing may go on at `to` */
 	PTFLOW_DESYNC,	    /* the way was lost at `from`: `error` */
 	PTFLOW_RESYNC,	    /* and is known again at `to` */
@@ -67,7 +67,7 @@ struct ptflow_event {
 	bool speculative;  /* in a transaction */
 	bool is32;	   /* of 32-bit code */
 	bool interpolated; /* `time` lies between two stamps, see decode/pt/interpolation.h */
-	bool minor;	   /* all: it does not leave a function, and is told for its line */
+	bool minor;	   /* all: it does not leave a function, and is reported for its line */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
 	uint8_t note;	   /* enum ptpacket_type: PTW, MODE_TSX, CFE (`detail`: its type, `to`: the vector), CBR, PWRE, PWRX, MWAIT, EXSTOP */
 	uint8_t detail;
@@ -78,7 +78,7 @@ struct ptflow_event {
 struct ptflow_stats {
 	uint64_t insns, blocks, packets, bytes;
 	uint64_t overflows, errors[_PTFLOW_E_MAX];
-	uint64_t skipped_bytes; /* in front of the first PSB, or behind errors of packets */
+	uint64_t skipped_bytes; /* before the first PSB, or after errors of packets */
 };
 
 /*
@@ -87,7 +87,7 @@ struct ptflow_stats {
  */
 typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner);
 
-/* Negative: the flow ends with it; positive: it pauses behind the packet (ptflow_feed()). */
+/* Negative: the flow ends with it; positive: it pauses after the packet (ptflow_feed()). */
 typedef int (*ptflow_sink)(void *arg, const struct ptflow_event *events, size_t n);
 
 #define PTFLOW_BATCH 1024u
@@ -106,7 +106,7 @@ struct ptflow_options {
 	struct pterrata errata;
 	const struct ptflow_range *filter; /* borrowed */
 	size_t n_filter;		   /* 0: none, or not known */
-	bool all; /* every branch, with the line in front of it; else those that may leave a function */
+	bool all; /* every branch, with the line before it; else those that may leave a function */
 };
 
 struct ptflow;
@@ -116,14 +116,14 @@ DEFINE_CLEANUP(struct ptflow *, ptflow_free)
 
 /*
  * Follows [begin, end) from its first PSB on; whatever was before is forgotten. With `stop` (a PSB within) it ends
- * behind that PSB's header, where the walk has come to the address that the header says: so a part of a
+ * after that PSB's header, where the walk has come to the address that the header says: so a part of a
  * trace gives the same as the whole. 0 or the sink's negative answer (a positive one does not pause it).
  */
 int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop) _must_check_;
 
 /*
  * The same piece by piece: ptflow_reset(), then ptflow_feed() until it answers 0. Each piece begins where the one
- * before was left (*ret_used bytes of it behind its begin). `more`: the trace goes on behind `end`; a piece must then
+ * before was left (*ret_used bytes of it after its begin). `more`: the trace goes on after `end`; a piece must then
  * have more than PTFLOW_LOOKAHEAD bytes. PTFLOW_MORE: it wants the next piece, or the sink paused it.
  */
 enum { PTFLOW_MORE = 1 };

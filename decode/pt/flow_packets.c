@@ -11,12 +11,12 @@ static void mode(struct ptflow *f)
 	f->mode64 = -1;
 }
 
-/* Something that is told beside the way, at `ip` (0: not known). */
+/* Something that the trace reports beside the way, at `ip` (0: not known). */
 static void note(struct ptflow *f, enum ptpacket_type what, uint64_t ip, uint64_t value, uint8_t detail)
 {
 	struct ptflow_event *e;
 
-	/* what is behind a part's end is the next part's */
+	/* what is after a part's end is the next part's */
 	if (f->stopping)
 		return;
 	e = ptflow_emit(f, PTFLOW_NOTE, ip, value);
@@ -81,7 +81,7 @@ static void timing(struct ptflow *f, const struct ptpacket *pk)
 	}
 }
 
-/* How far behind `p` it may be looked: the same whatever pieces the trace comes in. */
+/* How far after `p` it may be looked: the same whatever pieces the trace comes in. */
 static const uint8_t *look_end(const struct ptflow *f, const uint8_t *p)
 {
 	const size_t far = PTFLOW_LOOKAHEAD - 128;
@@ -91,7 +91,7 @@ static const uint8_t *look_end(const struct ptflow *f, const uint8_t *p)
 
 /*
  * The address of an indirect branch that was met while TNT bits are left: the processor may defer
- * the TIP behind the TNT packet that has the bits of later branches.
+ * the TIP after the TNT packet that has the bits of later branches.
  */
 static bool deferred_tip(struct ptflow *f, const uint8_t *look_end, uint64_t *ret)
 {
@@ -189,7 +189,7 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 
 	if (f->lost || !f->enabled) {
 		f->has_fup = false;
-		/* behind an overflow: some processors send a TIP where a FUP belongs (erratum SKD010) */
+		/* after an overflow: some processors send a TIP where a FUP belongs (erratum SKD010) */
 		if (has_ip && (f->lost || f->after_ovf)) {
 			f->after_ovf = false;
 			mode(f);
@@ -250,7 +250,7 @@ static void on_pge(struct ptflow *f, const struct ptpacket *pk)
 	ptflow_emit(f, PTFLOW_ENABLE, 0, f->ip);
 }
 
-/* Erratum SKD022: tracing ended with the entry into a virtual machine at `ip`, not in front of it. */
+/* Erratum SKD022: tracing ended with the entry into a virtual machine at `ip`, not before it. */
 static bool is_vmentry(struct ptflow *f, uint64_t ip)
 {
 	uint8_t buffer[INSN_MAX];
@@ -324,7 +324,7 @@ static void on_fup(struct ptflow *f, const struct ptpacket *pk)
 		end_note(f, f->last_ip);
 		return;
 	}
-	if (f->lost) /* where it is is known; where it goes says the packet behind */
+	if (f->lost) /* where it is is known; the next packet says where it goes */
 		ptflow_find(f, f->last_ip);
 	f->has_fup = true;
 	f->fup_ip = f->last_ip;
@@ -358,7 +358,7 @@ static void end_header(struct ptflow *f)
 		return;
 	}
 	if (f->enabled && !f->lost) {
-		/* Behind the last decision there may be more: up to here it was executed. */
+		/* After the last decision there may be more: up to here it was executed. */
 		if (!ptflow_walk_to(f, f->psb_ip))
 			ptflow_lose_on_the_way(f);
 	}
@@ -411,7 +411,7 @@ static void on_tsx(struct ptflow *f, bool in, bool aborted)
 	f->fup_for = PTFLOW_FUP_TSX;
 }
 
-/* A new address space: at a far branch, whose TIP comes next, or at a write to CR3, which nothing else tells of. */
+/* A new address space: at a far branch, whose TIP comes next, or at a write to CR3, which nothing else reports. */
 static void on_pip(struct ptflow *f)
 {
 	const enum ptpacket_type next = peek(f);
@@ -454,7 +454,7 @@ void ptflow_packet(struct ptflow *f, const struct ptpacket *pk)
 		break;
 	case PT_MODE_EXEC:
 		f->mode64 = pk->value & 1;
-		/* with event trace it may tell of the interrupt flag alone: its FUP is no event */
+		/* with event trace it may report the interrupt flag alone: its FUP is no event */
 		if (f->enabled && !f->in_psb && !f->after_ovf && peek(f) == PT_FUP) {
 			f->fup_for = PTFLOW_FUP_OTHER;
 			f->note.type = PT_PAD;

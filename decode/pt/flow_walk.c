@@ -167,7 +167,7 @@ static void push_return(struct ptflow *f, uint64_t ip)
 		f->depth++;
 }
 
-/* Finds the block behind the call that ends this one: a return goes there by its number. */
+/* Finds the block after the call that ends this one: a return goes there by its number. */
 static const struct codeblock *link_back(struct ptflow *f, const struct codeblock *b)
 {
 	uint32_t next;
@@ -265,7 +265,7 @@ const struct codeblock *ptflow_to_decision(struct ptflow *f)
 	return NULL;
 }
 
-/* How many instructions of the block lie in front of `ip`; -1: it is not at the begin of one. */
+/* How many instructions of the block lie before `ip`; -1: it is not at the begin of one. */
 static int insns_before(const struct codeblock *b, struct codeblocks *code, uint64_t ip)
 {
 	return codeblocks_count(code, b, ip);
@@ -341,7 +341,7 @@ void ptflow_branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 	ptflow_go(f, to);
 }
 
-/* A compressed return: to behind the call that is on top. */
+/* A compressed return: to the return address of the call on top. */
 void ptflow_return(struct ptflow *f, const struct codeblock *b)
 {
 	uint64_t to;
@@ -383,7 +383,7 @@ static bool is_filtered(const struct ptflow *f, uint64_t ip)
 	return true;
 }
 
-/* Tracing ended behind a branch: the next one that can leave, by what the packet says of where to. */
+/* Tracing ended after a branch: the next one that can leave, by what the packet says of where to. */
 void ptflow_disable_at_branch(struct ptflow *f, bool has_ip, uint64_t ip)
 {
 	while (!f->lost) {

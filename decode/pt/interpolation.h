@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times between those that packets tell. A packet of time is followed by many branches, and all that is known of those
+ * Times between those of packets. A packet of time is followed by many branches, and all that is known of those
  * is that they happened before the next one: they are spread over the time between both by the
  * instructions that were executed, and marked. Nothing is spread over a time in which the thread was not traced
- * or something was lost. Owns what is known of the last stamp; refuses to know clocks and threads.
+ * or something was lost. Owns what is known of the last stamp; must not know clocks and threads.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ struct interpolation {
 };
 
 /*
- * The next events of a flow, in its order. Answers how many of them are final: those behind that must be given
- * again, in front of what follows them.
+ * The next events of a flow, in its order. Answers how many of them are final: those after that must be given
+ * again, before what follows them.
  */
 size_t interpolation_events(struct interpolation *s, struct ptflow_event *events, size_t n);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the account of what could not be followed since its code is not known: by object, how often the way was lost
- * there and how many bytes of the trace went by until it was known again. Refuses to know why the code is missing.
+ * there and how many bytes of the trace went by until it was known again. It must not know why the code is missing.
  */
 #pragma once
 

@@ -62,7 +62,7 @@ struct ptpacket {
 };
 
 enum {
-	PTPACKET_E_CUT = 1, /* it goes on behind the end */
+	PTPACKET_E_CUT = 1, /* it goes on after the end */
 	PTPACKET_E_BAD,	    /* no packet begins so */
 };
 
@@ -71,15 +71,15 @@ enum {
 /* The packet at `p`. 0, or PTPACKET_E_*. */
 int ptpacket_read(const uint8_t *p, const uint8_t *end, struct ptpacket *ret);
 
-/* The first PSB at or behind `p`, or NULL. */
+/* The first PSB at or after `p`, or NULL. */
 const uint8_t *ptpacket_find_psb(const uint8_t *p, const uint8_t *end);
 
 /* An address packet applied to the last address; false if the packet has none. */
 bool ptpacket_apply_ip(const struct ptpacket *pk, uint64_t *last_ip);
 
 /*
- * Erratum SKD007: an overflow may be written into a packet of cycles, behind its first byte. Whether `pk`, read at `p`,
- * is such: `p` + PTPACKET_SKD007_BYTES is behind the overflow then.
+ * Erratum SKD007: an overflow may be written into a packet of cycles, after its first byte. Whether `pk`, read at `p`,
+ * is such: `p` + PTPACKET_SKD007_BYTES is after the overflow then.
  */
 #define PTPACKET_SKD007_BYTES 3u
 bool ptpacket_is_skd007(const struct ptpacket *pk, const uint8_t *p, const uint8_t *end);

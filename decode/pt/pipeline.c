@@ -48,7 +48,7 @@ static void keep_spare(struct pipeline *w, struct pipeline_block *b)
 	b->cap = b->room = 0;
 }
 
-/* Hands the next piece of a block to a worker: a window, or up to the header of the block behind it. */
+/* Hands the next piece of a block to a worker: a window, or up to the header of the block after it. */
 static int submit(struct pipeline *w, struct pipeline_block *b)
 {
 	const uint64_t left = b->b->bytes - b->at + (b->b->joined ? NEXT_HEADER : 0);
@@ -239,7 +239,7 @@ static void join(struct pipeline_stream *s, struct pipeline_block *b)
 	e = &b->events[i];
 	if (!s->any || i == b->n || e->kind != PTFLOW_ENABLE)
 		return;
-	/* (with an address in the header, what it notes comes behind that) */
+	/* (with an address in the header, what it notes comes after that) */
 	if (i == 0 && e->at_psb && s->end == PTFLOW_ON && s->end_ip == e->to) {
 		s->next = 1; /* nothing happened: a new block of the same trace */
 		b->unowned -= pipeline_is_unowned(b, e);

@@ -40,7 +40,7 @@ static bool is_outlier(const struct pipeline *w, size_t i, uint64_t before)
 	return lower == 2;
 }
 
-/* When each block begins, at the earliest: in a buffer never before the one in front of it. */
+/* When each block begins, at the earliest: in a buffer never before the one before it. */
 static void date_blocks(struct pipeline *w, size_t from, size_t to)
 {
 	uint64_t tsc = 0;

@@ -124,7 +124,7 @@ static uint64_t limit_ns(const struct pipeline_block *b)
 	return next < w->n_blocks && w->blocks[next].b->buffer == b->b->buffer ? w->blocks[next].ns : UINT64_MAX;
 }
 
-/* The stamp behind which this one's true time cannot lie. */
+/* The stamp after which this one's true time cannot lie. */
 static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
 {
 	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
@@ -170,7 +170,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	return code_of(b, version);
 }
 
-/* Room for the next batch, behind what there is. */
+/* Room for the next batch, after what there is. */
 static int make_room(struct pipeline_block *b)
 {
 	const size_t least = b->n + PTFLOW_BATCH, most = b->w->max_events + PTFLOW_BATCH;
@@ -189,7 +189,7 @@ static int make_room(struct pipeline_block *b)
 	return 0;
 }
 
-/* They are where they stay: `events` is behind those that there are. */
+/* They are where they stay: `events` is after those that there are. */
 static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 {
 	struct pipeline_block *b = arg;

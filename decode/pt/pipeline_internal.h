@@ -42,7 +42,7 @@ struct pipeline_block {
 	size_t n_bytes, room;
 	struct ptflow_event *events;
 	size_t n, cap;
-	size_t held; /* behind these: they wait for the next stamp */
+	size_t held; /* after these: they wait for the next stamp */
 	uint64_t events_ns; /* of the last event that has its time */
 	struct interpolation spread;
 	struct pipeline_owner *owners; /* by ptflow_event.owner - 1 */
@@ -62,7 +62,7 @@ struct pipeline_stream { /* a buffer, as its events are handed out */
 	size_t next;	/* event of blocks[at] */
 	uint64_t ns;	/* of the next event, at the earliest */
 	bool started;	/* blocks[at] has been waited for */
-	uint64_t insns; /* in front of blocks[at] */
+	uint64_t insns; /* before blocks[at] */
 	uint64_t told;	/* insns of the event that was handed out last */
 	/* of the block before */
 	bool any;

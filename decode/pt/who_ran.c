@@ -42,7 +42,7 @@ static int add(struct who_ran *o, uint32_t cpu, const struct change *c)
 	if (cpu >= MAX_CPUS)
 		return 0;
 	l = &o->cpus[cpu];
-	/* The way in and the way out of one switch tell the same; the one that knows more stays. */
+	/* Both sides of one switch report it; the one that knows more stays. */
 	if (l->n && l->v[l->n - 1].time == c->time) {
 		if (c->known)
 			l->v[l->n - 1] = *c;
@@ -158,7 +158,7 @@ unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, u
 		return 0;
 	l = &o->cpus[cpu];
 	high = l->n;
-	/* the first change behind `from`; the one before it is in force */
+	/* the first change after `from`; the one before it is in force */
 	while (low < high) {
 		const size_t mid = low + (high - low) / 2;
 

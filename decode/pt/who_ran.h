@@ -32,5 +32,5 @@ DEFINE_CLEANUP(struct who_ran *, who_ran_free)
 unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, uint64_t to, struct who_ran_span *ret,
 			  unsigned int room);
 
-/* The process of a thread, by what was told of it last; 0: nothing was. */
+/* The process of a thread, by the last record of it; 0: there is none. */
 uint32_t who_ran_process(const struct who_ran *o, uint32_t tid);

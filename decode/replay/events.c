@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Events of programs in a replay: whose they are. What a program says of its threads is believed for that
+ * Events of programs in a replay: whose they are. What a program says about its threads counts for that
  * program only: a number that is another process's thread gets a made-up one.
  */
 #include "config.h"
@@ -11,7 +11,7 @@
 #include "decode/replay/session_internal.h"
 #include "decode/rings/event.h"
 
-/* Of one process, that nothing else tells of: its rings had so many writers, or it made them up. */
+/* Threads of one process that no record names: its rings had so many writers, or it made them up. */
 #define MAX_EVENT_THREADS 4096u
 
 static struct thread *thread_of(struct session *s, uint32_t pid, uint32_t *tid)

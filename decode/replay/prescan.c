@@ -38,7 +38,7 @@ struct ring {
 struct walk {
 	struct prescan *to;
 	struct replay_pt *pt; /* NULL: there is none */
-	struct measure *measure; /* NULL: the attributes tell the period */
+	struct measure *measure; /* NULL: the attributes have the period */
 	struct ring *rings;	 /* of each CPU; NULL: they do not keep the newest */
 	uint64_t *lost_last;	 /* of each CPU, the time of its last record; NULL: nothing was lost */
 	uint64_t complete_from;
@@ -188,7 +188,7 @@ int prescan_run(const struct prescan_options *o, struct prescan *ret)
 	int r = 0;
 
 	*ret = (struct prescan){.period_ns = period_of_attrs(pd)};
-	/* every so many cycles or misses: nobody knows how long that is, but the times tell */
+	/* every so many cycles or misses: how long that takes shows in the times alone */
 	if (!ret->period_ns && !(measure = calloc(1, sizeof(*measure))))
 		return -ENOMEM;
 	/* Exact calls do not hang on what is missing around them. */

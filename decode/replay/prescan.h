@@ -31,7 +31,7 @@ struct prescan {
 struct prescan_options {
 	struct perfdata *pd;
 	struct replay_pt *pt; /* NULL: the recording has no PT */
-	bool complete_from;   /* nothing else tells it */
+	bool complete_from;   /* nothing else says when */
 };
 /* The next record is then the first again. 0 or -errno. */
 int prescan_run(const struct prescan_options *o, struct prescan *ret) _must_check_;

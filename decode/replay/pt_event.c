@@ -154,7 +154,7 @@ int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const 
 	return dump_branch(p->view, replay_pt_time(p, p->ns), t->tid, e, &from, &to);
 }
 
-/* The instructions up to the branch, with it; a run ends in front of where it goes on. */
+/* The instructions up to the branch, with it; a run ends before where it goes on. */
 int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e)
 {
 	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;

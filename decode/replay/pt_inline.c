@@ -95,7 +95,7 @@ static struct known_scope *look(struct pt_thread *t, uint64_t ip)
 	return k;
 }
 
-/* The instructions of the line in front of `ip`. */
+/* The instructions of the line before `ip`. */
 static uint64_t count_to(struct pt_thread *t, uint64_t ip)
 {
 	struct pt_inline *in = t->p->inlined;
@@ -150,7 +150,7 @@ static bool goes_on(const struct pt_thread *t, const struct dwarf_scope *s)
 	return call && b->scope == s && b->serial == call->serial && b->branches == call->branches;
 }
 
-/* ---- what the rule asks for and tells */
+/* ---- what the rule asks for and reports */
 
 static const struct dwarf_scope *on_at(void *arg, uint64_t ip, uint64_t *ret_end)
 {
@@ -160,7 +160,7 @@ static const struct dwarf_scope *on_at(void *arg, uint64_t ip, uint64_t *ret_end
 	return k->scope;
 }
 
-/* 90, 0f 1f ..., with any 66 and 2e in front. */
+/* 90, 0f 1f ..., with any 66 and 2e before. */
 static bool is_nop(const uint8_t *code, size_t n)
 {
 	size_t i = 0;
@@ -170,7 +170,7 @@ static bool is_nop(const uint8_t *code, size_t n)
 	return i < n && (code[i] == 0x90 || (code[i] == 0x0f && i + 1 < n && code[i + 1] == 0x1f));
 }
 
-/* What aligns a loop is in front of its first instruction, and is told as that. */
+/* What aligns a loop lies before its first instruction, and counts as that. */
 static uint64_t on_entry(void *arg, const struct dwarf_scope *s, uint64_t ip)
 {
 	struct pt_thread *t = arg;
@@ -293,7 +293,7 @@ static uint64_t last_of_line(struct pt_thread *t, uint64_t ip, bool is32)
 
 void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e)
 {
-	/* behind a call, or a branch that was not taken: the compiler's line goes on */
+	/* after a call, or a branch that was not taken: the compiler's line goes on */
 	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE || e->to == e->from + e->length;
 	const struct dwarf_scope *now = innermost(t);
 	struct known_scope *k;

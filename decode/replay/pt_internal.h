@@ -88,7 +88,7 @@ int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const st
 
 /* ---- pt_draw.c */
 
-/* What the stack of a thread (struct pt_thread) asks and tells. */
+/* What the stack of a thread (struct pt_thread) asks for and reports. */
 extern const struct callstack_ops replay_pt_drawing;
 
 /* Of what happens at the event, or (what was there before) earlier. */
@@ -112,9 +112,9 @@ void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c
 int pt_inline_new(struct pt_inline **ret) _must_check_;
 struct pt_inline *pt_inline_free(struct pt_inline *in);
 
-/* In front of what happens at an event: over the line that ends with it, which began with so many instructions. */
+/* Before what happens at an event: over the line that ends with it, which began with so many instructions. */
 void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns);
-/* Behind it: control goes on somewhere. */
+/* After it: control goes on somewhere. */
 void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e);
 
 uint64_t pt_inline_calls(const struct pt_inline *in);

@@ -21,7 +21,7 @@ enum { CFE_INTR = 1, CFE_SMI = 3, CFE_VMEXIT = 8, CFE_VMEXIT_INTR = 9, CFE_UINTR
 
 /* Of a buffer. */
 struct source {
-	uint32_t ratio; /* that was told last */
+	uint32_t ratio; /* that was drawn last */
 	const char *why;
 	uint64_t why_ip;
 };

@@ -242,7 +242,7 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		o ? o->name : NULL));
 }
 
-/* Since when records are missing that a LOST record tells of: the one before it of the same CPU. */
+/* Since when the records are missing that a LOST record counts: since the record before it on the same CPU. */
 static uint64_t lost_since(const struct perfevent *ev, const struct cpu *cpu)
 {
 	return cpu && cpu->last ? cpu->last : ev->time;
@@ -395,7 +395,7 @@ static int others_until(struct session *s, uint64_t ts)
 	return r;
 }
 
-/* Calls that are not over are so at the last record: what is told of later moments comes behind that. */
+/* Open calls end at the last record; what happened later comes after that. */
 static int finish_pt(struct session *s)
 {
 	const uint64_t end = s->o.pd->n_index ? s->o.pd->index[s->o.pd->n_index - 1].time : 0;

@@ -5,7 +5,7 @@
  * timeline. This is the glue between the input half (perf/event.h, and rings/event.h for the events
  * of programs) and the output half (timeline/timeline.h); it knows no file and no format.
  *
- * A process or thread is told to the timeline when something of it is first drawn.
+ * A process or thread is declared to the timeline when something of it is first drawn.
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 struct json_object;
 struct prescan;
 
-/* Something that the recording's meta data tells, to be drawn at its time. */
+/* Something that the recording's metadata reports, to be drawn at its time. */
 struct session_note {
 	uint64_t begin, end; /* input clock; a mark has end == begin */
 	bool mark;           /* else a loss */

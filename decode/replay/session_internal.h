@@ -18,7 +18,7 @@ struct process {
 	uint32_t pid, ppid;
 	bool told;
 	bool exited;
-	uint32_t n_event_threads; /* that only its own events tell of */
+	uint32_t n_event_threads; /* that only its own events name */
 	char name[SESSION_NAME_SIZE];
 	struct process *next; /* all of them, for freeing */
 };
@@ -28,7 +28,7 @@ struct thread {
 	struct process *process; /* borrowed */
 	bool told;
 	bool exited;
-	bool ended; /* its exit was told */
+	bool ended; /* its exit was drawn */
 	bool named; /* by the program itself: the kernel's name does not matter */
 	char name[SESSION_NAME_SIZE];
 	struct thread *next;
@@ -50,7 +50,7 @@ struct session {
 	struct cpu *cpus;
 	size_t next_note;
 	uint64_t done; /* records and events */
-	bool begun; /* the first sample or switch is behind us */
+	bool begun; /* the first sample or switch has been */
 	bool sched; /* the recording has "sched" events: SWITCH records say less and are passed over
 		     */
 	bool has_waking; /* it has the tracepoint sched_waking */

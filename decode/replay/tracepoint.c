@@ -204,7 +204,7 @@ int session_on_tracepoint(struct session *s, const struct perfevent *ev)
 	case TRACEPOINT_WAKING:
 	case TRACEPOINT_WAKEUP:
 	case TRACEPOINT_WAKEUP_NEW:
-		/* Both tell of each wake-up; that of sched_waking is of its waker. */
+		/* Both report each wake-up; sched_waking runs in its waker. */
 		if (is == TRACEPOINT_WAKEUP && s->has_waking)
 			return 0;
 		if (is_believed(ev, WAKING_SIZE, WAKING_COMM, WAKING_TID))

@@ -12,7 +12,7 @@
 /* Longer functions are looked at in their first part only. */
 #define MAX_BODY 16384u
 
-/* Whom the call in front of a return address calls, if it says so itself. */
+/* Whom the call before a return address calls, if it says so itself. */
 static const struct symbol *callee_of(struct image *img, uint64_t vaddr)
 {
 	const struct symbol *sym;

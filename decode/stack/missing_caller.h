@@ -2,7 +2,7 @@
 /*
  * A chain of frame pointers misses the caller of a function that has set up no frame of its own: a
  * leaf, a system call's wrapper, a prologue. The unwind table says whether that is so where the
- * thread runs; and the call in front of the first return address often says whom it called, which
+ * thread runs; and the call before the first return address often says whom it called, which
  * is the one that is missing.
  *
  * It names a function only if that one can have called on; else the gap is shown as a gap.

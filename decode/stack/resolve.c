@@ -277,7 +277,7 @@ static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t va
 
 static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 {
-	/* where nobody told its number in a namespace of its own, it has none */
+	/* without a number in a namespace of its own it has the outer one */
 	struct file_request request = {.kind = FILE_REQUEST_PERFMAP,
 		.pid = (pid_t)code->pid,
 		.nspid = (pid_t)(code->nspid ? code->nspid : code->pid)};
@@ -409,7 +409,7 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 			e->unknown = WRONG;
 			return;
 		}
-		/* a special one lies at the front of its own function, others behind their call */
+		/* a special one is the begin of its own function, others follow their call */
 		if (kind != RETURN_SPECIAL)
 			vaddr--;
 	}

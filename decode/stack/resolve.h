@@ -45,7 +45,7 @@ int resolver_new(struct stacktab *st, struct images *images, const struct file_r
 struct resolver *resolver_free(struct resolver *r);
 DEFINE_CLEANUP(struct resolver *, resolver_free)
 
-/* Frames of functions tell from now on where these are declared. Borrowed. */
+/* Frames of functions have from now on where these are declared. Borrowed. */
 void resolver_set_source(struct resolver *r, struct source *source);
 
 enum resolve_how {

@@ -25,7 +25,7 @@ bool return_check_follows_call(const uint8_t *before, size_t n)
 {
 	static const uint8_t lengths[] = {2, 3, 4, 6, 7};
 
-	/* e8 rel32; prefixes (rex, data16, addr32) stand further in front and change nothing */
+	/* e8 rel32; prefixes (rex, data16, addr32) lie before it and change nothing */
 	if (n >= 5 && before[n - 5] == 0xe8)
 		return true;
 	for (size_t i = 0; i < sizeof(lengths); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Does a return address follow a call? Frame pointers that are none (code built without them) and
- * stack words that only look like code give frames that never were; the bytes in front of a true
+ * stack words that only look like code give frames that never were; the bytes before a true
  * return address are a call instruction. Knows x86-64 only, and bytes only.
  */
 #pragma once
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RETURN_CHECK_BEFORE 8u /* bytes in front of the address that are looked at */
+#define RETURN_CHECK_BEFORE 8u /* bytes before the address that are looked at */
 #define RETURN_CHECK_AFTER 9u  /* bytes at the address, for signal trampolines */
 
 /* `before`: the n bytes that end where the return address points. */

@@ -21,7 +21,7 @@ enum unwind_end {
 	UNWIND_DONE,      /* the outermost frame: the table says so */
 	UNWIND_NO_REGS,   /* the sample has no usable registers */
 	UNWIND_NO_TABLE,  /* no unwind table for the address, and no frame pointer either */
-	UNWIND_NO_STACK,  /* the stack goes on behind the bytes that were copied */
+	UNWIND_NO_STACK,  /* the stack goes on after the bytes that were copied */
 	UNWIND_WRONG,     /* what should be a return address follows no call */
 	UNWIND_BAD_TABLE, /* the table cannot be followed */
 	UNWIND_DEPTH,     /* too many frames */

@@ -24,7 +24,7 @@ struct chain {
 };
 
 /*
- * Parts of a chain follow their marks; old recordings have none and are told by the address. In
+ * Parts of a chain follow their marks; old recordings have none, and the address decides. In
  * the user's part an address of the kernel's half is a stack word that is no frame.
  */
 static struct chain chain_split(const struct perfevent_sample *s)

@@ -51,7 +51,7 @@ static int fiber_get(struct timeline *tl, uint32_t pid, uint64_t id, struct tl_f
 	return 0;
 }
 
-/* By its number until it is told. */
+/* By its number until its name is known. */
 static void fiber_name(struct timeline *tl, struct tl_fiber *f, const char *name)
 {
 	char text[40];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Time in which records of some CPU are missing: rings that begin later than others, losses. A thread of which the
- * others have nothing may have run there all along, so nothing is told of anybody's running and waiting: each thread
+ * others have nothing may have run there all along, so nobody's running and waiting is drawn: each thread
  * is "not known", CPUs are "not recorded", nothing is added up. A sample is a moment that was seen, no more.
  */
 #include "config.h"

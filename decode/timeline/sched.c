@@ -20,7 +20,7 @@ enum pseudo { PSEUDO_OTHER, PSEUDO_MIXED, PSEUDO_UNKNOWN, PSEUDO_N };
 struct cpu {
 	bool known;		   /* a switch was seen; `current` is right */
 	bool current_is_ours;	   /* a recorded thread, not somebody of whom only the moment is known */
-	bool current_exited;	   /* nothing tells when it leaves, perhaps */
+	bool current_exited;	   /* perhaps no record says when it leaves */
 	bool lost;		   /* no switch was seen since sched_lost(): what comes next contradicts nothing */
 	struct sched_task current; /* as written: pseudo-threads have their tid */
 	uint64_t seen_ts;	   /* until when `current` certainly ran */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns who runs on each CPU, as far as it can be told from the switches of the recorded threads
+ * Owns who runs on each CPU, as far as it follows from the switches of the recorded threads
  * alone, and passes it to the writer as switches that join without a gap.
  *
  * What is not recorded is not made up. Between a recorded thread's leaving and the next one's

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the slices that are open on a thread's track ("lane"), and how one call stack becomes the
- * next: what both share stays open. It refuses to know why the stack changed and which thread it
+ * next: what both share stays open. It must not know why the stack changed and which thread it
  * is. Times on a lane never go back: an earlier one is taken as the last one. Only slices_push_outside() begins a slice
- * before others that have been told.
+ * before others that have begun already.
  */
 #pragma once
 
@@ -55,7 +55,7 @@ int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 		uint32_t n_args);
 /*
  * The lane is empty and what comes now is seen in the middle. Then, when it is empty again: so many nanoseconds before that as
- * there are frames of this kind, a frame begins that was around everything since; `more` of its kind are told next, each inside of
+ * there are frames of this kind, a frame begins that was around everything since; `more` of its kind follow, each inside of
  * the one before. Where what was there before leaves no room, it begins at `ts`. *ret_late: so.
  */
 void slices_resync(struct slices *s, struct lane *l, uint64_t ts);

@@ -65,7 +65,7 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r;
 }
 
-/* The thread is seen elsewhere, and nothing has told that it came back: only that it left is known. */
+/* The thread is seen elsewhere, and nothing has reported that it came back: only that it left is known. */
 static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	const uint64_t begin = t->waits.current.begin;
@@ -372,7 +372,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 
 /*
  * The waker's stack is right for this moment only: drawn without duration, but for what it shares
- * with what was there. What it runs afterwards its next evidence tells, back to here.
+ * with what was there. Its next evidence says what it runs afterwards, back to here.
  */
 static int draw_wakes(struct timeline *tl, struct tl_thread *t, const struct tl_thread *wakee,
 		      uint32_t stack, uint64_t mono, uint64_t flow)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the model of what happened, from samples, switches, wake-ups and losses to slices on
- * tracks, streaming: it keeps only what is open. It refuses to know where events come from and
+ * tracks, streaming: it keeps only what is open. It must not know where events come from and
  * what the trace looks like on disk (decode/writer/writer.h).
  *
  * Events must come sorted by time (of the input's clock); an event earlier than its predecessor is
@@ -14,7 +14,7 @@
  *   periods ago.
  * - At a switch-out the stack of the wait is shown, with a leaf "off CPU: ..." on top. Without a
  *   stack (0), the leaf stands alone and says that the stack was not recorded.
- * - A thread that was told (timeline_thread) and of which a complete recording has no event was off
+ * - A thread that was declared (timeline_thread) and of which a complete recording has no event was off
  *   the CPU: its leaf stands alone, from the recording's begin or its own.
  * - Where records of some CPU are missing (timeline_incomplete, or before complete_from_ns) each thread
  *   shows "not known"; what it did before ends there, samples are moments.
@@ -194,7 +194,7 @@ int timeline_mark(struct timeline *tl, uint64_t ts, const char *name);
 int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name,
 		     enum writer_unit unit, int64_t value);
 
-/* An event of the program. Its thread should have been told. Texts are copied. */
+/* An event of the program. Its thread should have been declared. Texts are copied. */
 int timeline_event(struct timeline *tl, const struct ringevent *ev);
 
 struct timeline_stats {

@@ -53,8 +53,8 @@ struct tl_thread {
 	bool renamed;	       /* since the track was last declared */
 	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
 	bool not_known;	       /* what it does: records are missing just now, as was said in advance */
-	uint32_t incomplete_seen; /* how many of the timeline's `incomplete` are behind it */
-	uint64_t born;	       /* when it was first told or seen; 0 = before the recording */
+	uint32_t incomplete_seen; /* how many of the timeline's `incomplete` are over for it */
+	uint64_t born;	       /* when it was first declared or seen; 0 = before the recording */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
 	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
 	uint64_t last_sample;  /* 0 = none */
@@ -217,7 +217,7 @@ void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t 
 void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 /* The losses that the thread has not seen yet. 0 or -ENOMEM. */
 int timeline_thread_see_gaps(struct timeline *tl, struct tl_thread *t);
-/* The thread that an event is about, with its track; made up if it was never told. */
+/* The thread that an event is about, with its track; made up if it was never declared. */
 int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret);
 /* The same where its process is known. */
 int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono, struct tl_thread **ret);

@@ -2,7 +2,7 @@
 /*
  * Owns how a thread's waits are drawn: the leaf "off CPU: ...", who ran instead, who ended it. A wait
  * whose switch brought no stack stands alone and says so: no other stack is its.
- * It refuses to know events and their order (decode/timeline/timeline.c).
+ * It must not know events and their order (decode/timeline/timeline.c).
  */
 #pragma once
 
