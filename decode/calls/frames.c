@@ -125,14 +125,14 @@ size_t callstack_size(const struct callstack *cs)
 
 /* ---- */
 
-static struct callstack_frame told(const struct frame *fr)
+static struct callstack_frame shown(const struct frame *fr)
 {
 	return (struct callstack_frame){.f = fr->f, .ip = fr->ip, .site = fr->site};
 }
 
 static void begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why)
 {
-	const struct callstack_frame t = told(fr);
+	const struct callstack_frame t = shown(fr);
 
 	cs->ops.begin(cs->arg, time, &t, &fr->call, why);
 	cs->n_open++;
@@ -170,7 +170,7 @@ void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum c
 /* It was there already, around everything since the stack was found. */
 void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why)
 {
-	const struct callstack_frame t = told(fr);
+	const struct callstack_frame t = shown(fr);
 
 	if (!keep(cs, fr) || fr->pending)
 		return;

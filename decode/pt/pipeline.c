@@ -375,12 +375,12 @@ int pipeline_run(struct pipeline *w, uint64_t before, struct pipeline_run *ret)
 		.buffer = w->heap[0],
 		.insns = s->insns,
 		.offset = b->b->offset,
-		.told = s->told,
+		.insns_before = s->insns_before,
 		.owners = b->owners};
 	if (ret->n == 0)
 		return 1;
 	s->next += ret->n;
-	s->told = ret->insns + ret->events[ret->n - 1].insns;
+	s->insns_before = ret->insns + ret->events[ret->n - 1].insns;
 	s->ns = ret->events[ret->n - 1].time;
 	w->settled = false;
 	sift_down(w, 0);

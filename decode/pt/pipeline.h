@@ -50,7 +50,7 @@ struct pipeline_run {
 	size_t n;
 	uint32_t buffer;
 	uint64_t insns, offset; /* to be added to the events': since the buffer's begin */
-	uint64_t told;		/* instructions before the first one's, since the buffer's begin */
+	uint64_t insns_before;		/* instructions before the first one's, since the buffer's begin */
 	const struct pipeline_owner *owners; /* by .owner - 1 */
 };
 
@@ -70,7 +70,7 @@ static inline void pipeline_run_event(const struct pipeline_run *run, size_t i, 
 	*ret = (struct pipeline_event){.ns = e->time, .buffer = run->buffer, .flow = *e};
 	ret->flow.insns += run->insns;
 	ret->flow.offset += run->offset;
-	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->told);
+	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->insns_before);
 	if (e->owner) {
 		ret->pid = run->owners[e->owner - 1].pid;
 		ret->tid = run->owners[e->owner - 1].tid;

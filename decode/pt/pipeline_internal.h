@@ -63,7 +63,7 @@ struct pipeline_stream { /* a buffer, as its events are handed out */
 	uint64_t ns;	/* of the next event, at the earliest */
 	bool started;	/* blocks[at] has been waited for */
 	uint64_t insns; /* before blocks[at] */
-	uint64_t told;	/* insns of the event that was handed out last */
+	uint64_t insns_before;	/* insns of the event that was handed out last */
 	/* of the block before */
 	bool any;
 	enum ptflow_state end;

@@ -55,8 +55,8 @@ int session_on_program_event(struct session *s, const struct ringevent *event)
 		/* it was escaped; this cuts it */
 		escape_text(t->name, sizeof(t->name), ev.name, strlen(ev.name));
 		t->named = true;
-		t->told = false;
+		t->declared = false;
 	}
-	r = session_tell_thread(s, t, ev.ts);
+	r = session_declare_thread(s, t, ev.ts);
 	return r < 0 ? r : timeline_answer(timeline_event(s->o.tl, &ev));
 }

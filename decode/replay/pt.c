@@ -181,10 +181,10 @@ static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pi
 
 	if (!t->version || begins)
 		t->version = ptcode_at(p->code, ev->pid, ev->ns);
-	if (t->told && !begins)
+	if (t->thread && !begins)
 		return 0;
-	t->told = session_thread(p->s, ev->pid, ev->tid);
-	return t->told ? session_tell_thread(p->s, t->told, ev->ns) : -ENOMEM;
+	t->thread = session_thread(p->s, ev->pid, ev->tid);
+	return t->thread ? session_declare_thread(p->s, t->thread, ev->ns) : -ENOMEM;
 }
 
 /* Where code is missing the way is lost, until the next event of the trace. */
@@ -226,7 +226,7 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 	if (!t->version)
 		return 0;
 	if (p->view && !t->view)
-		r = dump_thread(p->view, ev->pid, ev->tid, t->told->name[0] ? t->told->name : t->told->process->name, &t->view);
+		r = dump_thread(p->view, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->view);
 	if (r < 0)
 		return r;
 	if (ev->flow.kind == PTFLOW_NOTE) {
@@ -367,7 +367,7 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 	if (r < 0)
 		return r;
 	t->version = NULL;
-	t->told = NULL;
+	t->thread = NULL;
 	t->is_new = false;
 	t->view = NULL; /* it may have another name from now on */
 	t->untraced = false;

@@ -33,7 +33,7 @@ struct pt_thread {
 	uint32_t tid, pid;
 	struct callstack *calls;
 	const struct ptcode_version *version;
-	struct thread *told; /* the session's; NULL: to be looked up */
+	struct thread *thread; /* the session's; NULL: to be looked up */
 	struct inlined *inlined; /* that are open, the outermost first */
 	uint32_t n_inlined, room_inlined;
 	uint64_t last_ns, insns;

@@ -86,7 +86,7 @@ static enum tl_wait wait_of(const struct tracerd_sched_event *e)
 }
 
 /* What the view of calls says of it; the timeline has its own words. */
-static int tell_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wait wait)
+static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wait wait)
 {
 	static const char *const words[] = {
 		[TL_WAIT_UNKNOWN] = "off CPU",
@@ -118,12 +118,12 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 	other_tid = e.other_tid == SCHEDEV_MASKED_ID ? TL_TID_OTHER : e.other_tid;
 	switch (e.kind) {
 	case SCHEDEV_OUT: {
-		int r = session_tell_thread(s, t, ev->time);
+		int r = session_declare_thread(s, t, ev->time);
 
 		if (r < 0)
 			return r;
 		s->switches++;
-		r = tell_off_cpu(s, e.tid, ev->time, wait_of(&e));
+		r = report_off_cpu(s, e.tid, ev->time, wait_of(&e));
 		if (r < 0)
 			return r;
 		stack = s->o.pt ? replay_pt_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
@@ -133,7 +133,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
 	}
 	case SCHEDEV_IN: {
-		int r = session_tell_thread(s, t, ev->time);
+		int r = session_declare_thread(s, t, ev->time);
 
 		if (r < 0)
 			return r;
@@ -142,7 +142,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 			timeline_switch_in(s->o.tl, e.tid, ev->time, e.cpu, other_tid, other));
 	}
 	case SCHEDEV_WAKEUP: {
-		int r = session_tell_thread(s, t, ev->time);
+		int r = session_declare_thread(s, t, ev->time);
 
 		if (r < 0)
 			return r;
@@ -151,7 +151,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		if (e.flags & SCHEDEV_WAKER_TARGET) {
 			of_stack = session_thread(s, e.other_pid, e.other_tid);
 			if (of_stack) {
-				r = session_tell_thread(s, of_stack, ev->time);
+				r = session_declare_thread(s, of_stack, ev->time);
 				if (r < 0)
 					return r;
 				stack = stackwalk_sample(
@@ -201,7 +201,7 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 	t = session_thread(s, ev->pid, ev->tid);
 	if (!t)
 		return 0;
-	r = session_tell_thread(s, t, ev->time);
+	r = session_declare_thread(s, t, ev->time);
 	if (r < 0)
 		return r;
 	s->samples++;
@@ -226,14 +226,14 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	t = session_thread(s, ev->pid, ev->tid);
 	if (!t)
 		return 0;
-	r = session_tell_thread(s, t, ev->time);
+	r = session_declare_thread(s, t, ev->time);
 	if (r < 0)
 		return r;
 	s->switches++;
 	if (!ev->sw.out)
 		return timeline_answer(timeline_switch_in(
 			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));
-	r = tell_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN);
+	r = report_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN);
 	if (r < 0)
 		return r;
 	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),

@@ -16,7 +16,7 @@
 struct process {
 	struct code code;
 	uint32_t pid, ppid;
-	bool told;
+	bool declared;
 	bool exited;
 	uint32_t n_event_threads; /* that only its own events name */
 	char name[SESSION_NAME_SIZE];
@@ -26,7 +26,7 @@ struct process {
 struct thread {
 	uint32_t tid;
 	struct process *process; /* borrowed */
-	bool told;
+	bool declared;
 	bool exited;
 	bool ended; /* its exit was drawn */
 	bool named; /* by the program itself: the kernel's name does not matter */
@@ -75,7 +75,7 @@ void session_free_tasks(struct session *s);
 int timeline_answer(int r);
 
 /* Tells the timeline of a thread (and its process) where that was not done yet. */
-int session_tell_thread(struct session *s, struct thread *t, uint64_t ts);
+int session_declare_thread(struct session *s, struct thread *t, uint64_t ts);
 
 /* At the first sample or switch: who is there already. */
 int session_begin(struct session *s);

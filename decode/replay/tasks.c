@@ -66,7 +66,7 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 		return NULL;
 	if (t) { /* the number was given out again */
 		t->process = p;
-		t->told = t->exited = t->ended = t->named = false;
+		t->declared = t->exited = t->ended = t->named = false;
 		t->name[0] = '\0';
 		return t;
 	}
@@ -118,25 +118,25 @@ int timeline_answer(int r)
 	return r < 0 ? r : 0; /* positive ones are counted by the timeline */
 }
 
-static int process_tell(struct session *s, struct process *p, uint64_t ts)
+static int process_declare(struct session *s, struct process *p, uint64_t ts)
 {
-	if (p->told)
+	if (p->declared)
 		return 0;
-	p->told = true;
+	p->declared = true;
 	return timeline_answer(timeline_process(s->o.tl, p->pid, p->ppid, p->name, ts));
 }
 
-int session_tell_thread(struct session *s, struct thread *t, uint64_t ts)
+int session_declare_thread(struct session *s, struct thread *t, uint64_t ts)
 {
 	int r;
 
 	/* On its way out it still runs and is switched: that is no new thread until one is forked. */
-	if (t->told || t->ended)
+	if (t->declared || t->ended)
 		return 0;
-	r = process_tell(s, t->process, ts);
+	r = process_declare(s, t->process, ts);
 	if (r < 0)
 		return r;
-	t->told = true;
+	t->declared = true;
 	return timeline_answer(timeline_thread(
 		s->o.tl, t->process->pid, t->tid, t->name[0] ? t->name : t->process->name, ts));
 }
@@ -151,7 +151,7 @@ int session_begin(struct session *s)
 	s->begun = true;
 	while (s->o.whole_target && r >= 0 && (t = (struct thread *)(uintptr_t)hashmap_next(&s->threads, &pos)))
 		if (!t->exited && t->tid)
-			r = session_tell_thread(s, t, 0);
+			r = session_declare_thread(s, t, 0);
 	return r;
 }
 
@@ -186,17 +186,17 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 	t->named = t->named && !ev->comm.exec;
 	if (!t->named)
 		escape_text(t->name, sizeof(t->name), ev->comm.name, ev->comm.name_len);
-	if (t->told) {
-		t->told = false;
-		r = session_tell_thread(s, t, ev->time);
+	if (t->declared) {
+		t->declared = false;
+		r = session_declare_thread(s, t, ev->time);
 		if (r < 0)
 			return r;
 	}
 	if (ev->pid == ev->tid) {
 		escape_text(p->name, sizeof(p->name), ev->comm.name, ev->comm.name_len);
-		if (p->told) {
-			p->told = false;
-			return process_tell(s, p, ev->time);
+		if (p->declared) {
+			p->declared = false;
+			return process_declare(s, p, ev->time);
 		}
 	}
 	return 0;
@@ -226,7 +226,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 		t = session_thread(s, ev->pid, ev->tid);
 		if (t && t->process != p) {
 			t->process = p;
-			t->told = t->named = false;
+			t->declared = t->named = false;
 			t->name[0] = '\0';
 		}
 	}
@@ -235,7 +235,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 	creator = hashmap_pointer(&s->threads, ev->fork.ptid);
 	if (t && creator && !t->name[0])
 		memcpy(t->name, creator->name, sizeof(t->name));
-	return t && s->begun && s->o.whole_target ? session_tell_thread(s, t, ev->time) : 0;
+	return t && s->begun && s->o.whole_target ? session_declare_thread(s, t, ev->time) : 0;
 }
 
 int session_on_exit(struct session *s, const struct perfevent *ev)
@@ -253,9 +253,9 @@ int session_on_exit(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 	}
-	if (!t->told)
+	if (!t->declared)
 		return 0;
-	t->told = false;
+	t->declared = false;
 	t->ended = true;
 	return timeline_answer(timeline_thread_exit(s->o.tl, ev->tid, ev->time));
 }

@@ -123,7 +123,7 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		r = timeline_answer(timeline_switch_gone(s->o.tl, ev->time, cpu, next_tid, next_name));
 	} else if (ev->tid) {
 		prev = session_thread(s, ev->pid, ev->tid);
-		r = prev ? session_tell_thread(s, prev, ev->time) : 0;
+		r = prev ? session_declare_thread(s, prev, ev->time) : 0;
 		if (!prev || r < 0)
 			return r;
 		stack = stackwalk_sample(&s->walk, &prev->process->code, ev, false);
@@ -133,7 +133,7 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (r < 0 || !next_tid)
 		return r;
 	next = thread_named(s, next_tid, next_name);
-	r = next ? session_tell_thread(s, next, ev->time) : 0;
+	r = next ? session_declare_thread(s, next, ev->time) : 0;
 	if (!next || r < 0)
 		return r;
 	return timeline_answer(
@@ -154,13 +154,13 @@ static int on_waking(struct session *s, const struct perfevent *ev)
 	s->wakeups++;
 	if (ev->tid && ev->tid != NO_TID && !in_irq) {
 		waker = session_thread(s, ev->pid, ev->tid);
-		r = waker ? session_tell_thread(s, waker, ev->time) : 0;
+		r = waker ? session_declare_thread(s, waker, ev->time) : 0;
 		if (!waker || r < 0)
 			return r;
 		stack = stackwalk_sample(&s->walk, &waker->process->code, ev, false);
 	}
 	wakee = thread_named(s, tid, name);
-	r = wakee ? session_tell_thread(s, wakee, ev->time) : 0;
+	r = wakee ? session_declare_thread(s, wakee, ev->time) : 0;
 	if (!wakee || r < 0)
 		return r;
 	return timeline_answer(timeline_wakeup(s->o.tl, tid, ev->time,
@@ -181,7 +181,7 @@ static int on_moment(struct session *s, const struct perfevent *ev)
 {
 	struct thread *t = session_thread(s, ev->pid, ev->tid);
 	char name[SESSION_NAME_SIZE];
-	int r = t ? session_tell_thread(s, t, ev->time) : 0;
+	int r = t ? session_declare_thread(s, t, ev->time) : 0;
 
 	if (!t || r < 0)
 		return r;
