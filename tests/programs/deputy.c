@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An ordinary user's process that sets traps for whoever records it: for tests/system/deputylib.py. It does what
+ * An ordinary user's process that sets traps for whoever records it: for tests/system/lib/deputy.py. It does what
  * a line on its standard input says, and answers "ok" or "error ERRNO". Words are separated by tabs.
  *
  *	unshare                    a user and a mount namespace of its own, root in it
@@ -130,7 +130,7 @@ static int do_copy(const char *from, const char *to)
 	return r;
 }
 
-#define JIT_AT 0x20000000ul /* where the perf maps of deputylib.py say that it is */
+#define JIT_AT 0x20000000ul /* where the perf maps of lib/deputy.py say that it is */
 
 static int add_code(const char *path, bool jit)
 {

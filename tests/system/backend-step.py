@@ -5,13 +5,13 @@
 in the first snapshot and in later ones, while it lives and after its end, for root and for a user; and whatever ends
 the recording, the program goes on by itself.
 
-The trace processor's part: see tplib.py."""
+The trace processor's part: see lib/tp.py."""
 import pathlib
 import re
 import shutil
 
-from steplib import *
-from tplib import TROUBLE, Engine
+from lib.step import *
+from lib.tp import TROUBLE, Engine
 
 NOBODY = 65534
 SCENE = BUILD / "tests" / "programs" / "stepscene"

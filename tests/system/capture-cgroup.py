@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A cgroup that holds only the target has events of its own; a unit is all processes of a cgroup, those that
 # come included; when the membership changes, another way is chosen.
-from capturelib import *
+from lib.capture import *
 
 need_root("cgroups")
 group = Cgroup(f"tracerd-test-{os.getpid()}.service")

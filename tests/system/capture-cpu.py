@@ -4,7 +4,7 @@
 # later, waits have stacks and wakers, and nothing of anybody else is in a user's bundle.
 import struct
 
-from capturelib import *
+from lib.capture import *
 
 NOBODY = 65534
 

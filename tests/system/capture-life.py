@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Who a target is: a pid that was reused, an fd of another process or an exec do not pass for it; its exit
 # is noticed and what it recorded stays for a while.
-from capturelib import *
+from lib.capture import *
 
 NOBODY = 65534
 

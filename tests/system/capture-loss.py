@@ -4,7 +4,7 @@
 # that wraps keeps the newest, says how far it reaches, and gives a file that stock perf reads.
 import shutil
 
-from capturelib import *
+from lib.capture import *
 
 need_root("cpu-wide events")
 with Tracerd(config="[capture]\nring_kib = 256\nsample_hz = 5000\n") as d:

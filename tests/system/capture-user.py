@@ -4,7 +4,7 @@
 # what is missing and what that costs.
 import shutil
 
-from capturelib import *
+from lib.capture import *
 
 UID = 65534
 

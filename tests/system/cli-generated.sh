@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is generated from the tables of commands and of the configuration is what is in the tree:
 # the manual pages and the shell completion. 'make update-generated' writes them anew.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 
 sh "$TRACERD_SRC/scripts/update-man" "$TRACERD_BUILD" "$TMP" || fail "scripts/update-man"
 for f in man/tracectl.1 man/tracerd.conf.5 client/tracectl.bash-completion; do

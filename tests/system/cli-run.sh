@@ -3,7 +3,7 @@
 # timeout: 180
 # tracectl run: the program is armed before its first instruction, keeps its streams, signals and
 # exit code; what cannot be started or armed is not run.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 start_tracerd
 
 tracectl run --quiet -- sh -c 'exit 7'

@@ -3,7 +3,7 @@
 # timeout: 240
 # The main job by tracectl, on a service that is not slow by itself (examples/slowlock.c): arm it,
 # take a snapshot after a slow request, and read from the summary which thread held the lock.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_root
 start_tracerd
 slowlock=$TRACERD_BUILD/examples/slowlock

@@ -6,7 +6,7 @@ does as it is told), and says in words what cannot be. A program that is run is 
 armed goes on by itself."""
 import threading
 
-from stepholderlib import *
+from lib.stepholder import *
 
 need_stepper()
 WORK = pathlib.Path(tmp())

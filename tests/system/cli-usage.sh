@@ -3,7 +3,7 @@
 # sanitizers
 # tracectl without a daemon: every command's help, the errors of usage, and the exit codes that
 # scripts rely on. No command may end by a signal or say nothing.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 
 t=$TRACERD_BUILD/tracectl
 none=$TMP/none.sock

@@ -4,7 +4,7 @@
 # An ordinary user with a daemon that runs as root: their own process may be recorded and its
 # snapshots fetched; another's process is refused by name of its owner, and another's targets and
 # snapshots are not even seen.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_root
 need_command setpriv util-linux
 user_programs examples/slowlock

@@ -4,7 +4,7 @@
 # What the summary says of waits: an idle worker waits for work and for no lock, whoever posts it; a
 # mutex has a holder; --no-waits leaves the stacks out and keeps the times; a program that exited was
 # recorded until then.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_root
 start_tracerd
 [ "$(status_json | json 'j["backends"]["sample"]["method"]')" = cpu ] || skip "needs BPF: without it waits have no stacks"

@@ -4,7 +4,7 @@
 """What is shown of a program that burns CPU on two processors is what it did itself, also where the ring of one of them
 begins long after that of the other: no wait lies over time in which the program was running, by its own clock; what is not
 recorded of both is "not known", and not in the sums. Where no ring wraps all of it is known, from arming on."""
-from capturelib import *
+from lib.capture import *
 
 # Burns on the first processor, on the second, on the first again; then sleeps. It writes down from when to when it looked
 # at the clock without a jump: then it was running.

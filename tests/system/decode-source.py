@@ -5,8 +5,8 @@
 those of the same program whose functions are not, each declared and called on the line that the source says."""
 import re
 
-from ptlib import *
-from tplib import Engine
+from lib.pt import *
+from lib.tp import Engine
 
 SOURCE = CALLS / "inlines.c"
 TEXT = SOURCE.read_text().splitlines()

@@ -4,7 +4,7 @@
 statistics, and the recording is not called incomplete for it."""
 import re
 
-from ptlib import *
+from lib.pt import *
 
 SOURCE = """volatile unsigned long x;
 __attribute__((noinline)) void burn(void) { for (unsigned long i = 0; i < N; i++) x += i; }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # slow
-"""No file of root's comes out of tracerd by a name that a user's process gives it: all rows and columns of deputylib.py for a
+"""No file of root's comes out of tracerd by a name that a user's process gives it: all rows and columns of lib/deputy.py for a
 process that is sampled, with the daemon as root and with the rights of its unit."""
-from deputylib import *
+from lib.deputy import *
 
 need_deputy()
 prepare()

@@ -5,7 +5,7 @@
 answer. Meanwhile another user arms, takes snapshots and asks for the status, and tracerd ends in time."""
 import resource
 
-from deputylib import *
+from lib.deputy import *
 
 need_deputy()
 HUNGFS = BUILD / "tests/programs/hungfs"

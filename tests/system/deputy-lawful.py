@@ -3,7 +3,7 @@
 # timeout: 120
 """What a user may read gives symbols: the user's own closed files, what a group of the process may read, a root of the
 user's own. The other side of deputy-files.py: who refuses everything fails here."""
-from deputylib import *
+from lib.deputy import *
 
 need_deputy()
 prepare()

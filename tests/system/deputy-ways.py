@@ -5,7 +5,7 @@
 daemon as root and with the rights of its unit: a bind mount over the perf map, also by a trigger; the debug link of a
 program at the path of a closed folder; a file with the inode number of another; a set-group-ID program; a unit that is not
 the user's."""
-from deputylib import *
+from lib.deputy import *
 
 need_deputy()
 prepare()

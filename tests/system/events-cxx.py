@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A C++ program: regions and tasks that live as long as objects end however the block is left, by an exception too, and a
 task that was moved ends once; with the shared library and with the static one."""
-from eventshelllib import *
-from ringlib import REGION_BEGIN, REGION_END, TASK_BEGIN, TASK_END
+from lib.eventshell import *
+from lib.ring import REGION_BEGIN, REGION_END, TASK_BEGIN, TASK_END
 
 CXX = os.environ.get("CXX", "g++").split()
 need_command(CXX[0], "g++")

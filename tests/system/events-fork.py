@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """fork, exec and closed descriptors: a child has nothing of its parent's registration and may have one of its own; a
 program that replaces itself ends it; one that closes everything harms nobody."""
-from eventshelllib import *
+from lib.eventshell import *
 
 with Tracerd() as d, d.client() as c:
     p = Shell(d.sock)

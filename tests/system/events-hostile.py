@@ -14,8 +14,8 @@ import random
 import threading
 import traceback
 
-from eventslib import *
-from ringlib import *
+from lib.events import *
+from lib.ring import *
 
 USER = 65534
 ROOT = os.geteuid() == 0

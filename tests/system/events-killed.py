@@ -10,7 +10,7 @@ that it has not written. This test reads the rings itself; the decoder's timelin
 import random
 import re
 
-from eventslib import *
+from lib.events import *
 
 LOG = re.compile(r'^"number (\d+) of (\d) and a text that is long enough to span several slots"$')
 

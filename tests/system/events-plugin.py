@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plug-in that writes events, in a program that knows nothing of them: with the shared library and with the
 static one, it is loaded, unloaded and loaded again, and what it wrote is there, with its names."""
-from eventshelllib import *
+from lib.eventshell import *
 
 CC = os.environ.get("CC", "gcc").split()
 need_command(CC[0], "gcc")

@@ -10,8 +10,8 @@ is one sample period at most; in between no stack is without it. How closely the
 import re
 import statistics
 
-import capturelib
-from eventslib import *
+import lib.capture as capturelib
+from lib.events import *
 
 need_root("samples of other programs, and their waits")
 SHIMS = BUILD / "examples" / "shims" / ".libs"

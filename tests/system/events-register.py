@@ -7,7 +7,7 @@ an ordinary user sees its own programs only."""
 import ctypes
 import select
 
-from ringlib import *
+from lib.ring import *
 from lib import *
 
 need_root("kills programs of other users")
@@ -396,7 +396,7 @@ def users(d, c):
 
 def units(d, c):
     """Everything that was registered in a unit, also by programs that came later or have ended."""
-    from capturelib import Cgroup
+    from lib.capture import Cgroup
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers") and "cgroup2" not in open("/proc/mounts").read():
         note("no unified cgroup hierarchy: not tried with a unit")
         return
@@ -457,7 +457,7 @@ def namespaces(d, c):
     script = f"""
 import sys, os
 sys.path.insert(0, {str(SRC / 'tests/system')!r})
-from ringlib import *
+from lib.ring import *
 from lib import Client
 import threading, time
 c = Client({str(d.sock)!r})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program starts its events whenever it likes: without a daemon it runs as if it had not, a daemon that
 comes finds it, one that goes is not missed, and one that hangs delays nothing."""
-from eventshelllib import *
+from lib.eventshell import *
 
 d = Tracerd()
 

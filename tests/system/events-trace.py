@@ -9,7 +9,7 @@ TRACERD_TP is the command of the trace processor: COMMAND TRACE SQL... prints ea
 set, ../shared/tools/tp-query beside the source tree is taken; else that part is left out."""
 
 from lib import *
-from tplib import TROUBLE, Engine
+from lib.tp import TROUBLE, Engine
 
 SCENE = BUILD / "tests" / "programs" / "eventscene"
 MS = 1000000

@@ -3,7 +3,7 @@
 # timeout: 120
 # The pages and the examples as a package brings them: all of docs/ and examples/ is installed, each example builds by
 # the line at its head against what is installed, and what the C++ one records is found in its snapshot.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_command pkg-config pkg-config
 
 root=$TMP/root

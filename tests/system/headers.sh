@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every header compiles alone, and says its licence and what it is in its first lines; the public
 # header is C99 and C++, too.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 cd "$TRACERD_SRC" || fail "no source tree"
 
 modules=

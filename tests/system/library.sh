@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The library as somebody else's build gets it: installed, found by pkg-config, linked from C and C++, shared and
 # static, and it exports nothing but its own names.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_command pkg-config pkg-config
 
 root=$TMP/root

@@ -5,7 +5,7 @@
 not the daemon from ending; when such a process goes on, so does its request."""
 import stat
 
-from capturelib import *
+from lib.capture import *
 
 need_root("to mount a file system")
 USER, OTHER = 12345, 12346

@@ -5,8 +5,8 @@
 # and its request gets exactly one answer whatever happens on the way. How long it takes is bench/loop's.
 import threading
 
-from eventslib import NUMBERS, Numbers, registered
-from capturelib import *
+from lib.events import NUMBERS, Numbers, registered
+from lib.capture import *
 
 UID = 65534
 MAPS = 30000

@@ -17,7 +17,7 @@ import threading
 import traceback
 
 from lib import *
-from ringlib import REGION, REQUEST, Rings, stamp
+from lib.ring import REGION, REQUEST, Rings, stamp
 
 USERS = (12400, 12401, 12402, 12403)
 CLIENTS = 20

@@ -11,7 +11,7 @@ import random
 import re
 
 from lib import *
-from ringlib import Rings
+from lib.ring import Rings
 
 need_root("records, and compares what the daemon holds")
 LIBRARY = BUILD / "tests" / "programs" / ".libs" / "oomnth.so"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The schema and the sample configuration in the tree are what the tables in the program say: a
 # parameter that was added to one of them only would be a lie in the other.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 
 "$TRACERD_BUILD/tracerd" --print-schema >"$TMP/schema" || fail "--print-schema"
 cmp "$TMP/schema" "$TRACERD_SRC/common/control/protocol.schema.json" ||

@@ -6,8 +6,8 @@ of the process, and in a trace that begins deep in calls the callers that show t
 import re
 import shlex
 
-from perffilelib import *
-from ptlib import *
+from lib.perffile import *
+from lib.pt import *
 
 LINE = re.compile(r" *~?(\d+) +(?:(\d+) +\d+ +)?(\} )?(\S+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
 

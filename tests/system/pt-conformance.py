@@ -8,7 +8,7 @@ import re
 import tarfile
 
 from lib import *
-from perffilelib import ITRACE_START, SWITCH, SWITCH_CPU_WIDE, PerfFile
+from lib.perffile import ITRACE_START, SWITCH, SWITCH_CPU_WIDE, PerfFile
 
 DATA = pathlib.Path(os.environ.get("TRACERD_DATA", SRC / "../shared/data")) / "pt"
 WALK = BUILD / "tests/unit/decode/pt/pt-walk"

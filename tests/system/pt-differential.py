@@ -3,7 +3,7 @@
 # timeout: 600
 """Recordings of real programs, stepped: our instructions of each thread are those that the stepper has seen, and our calls and
 returns, before any rule of the stack, are those of `perf script --itrace=cr` on the same file."""
-from ptlib import *
+from lib.pt import *
 
 
 def walk(path, *options):

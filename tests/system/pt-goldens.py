@@ -6,7 +6,7 @@
 A file begins with what it shows, then come its sections, each behind a line of "--- NAME":
 
     code [32] [FILE]      assembly ("func f" begins a function, "endf f" ends it), linked at 0x401000; FILE is "prog" if not given, another one lies at 0x501000
-    packets [TID|cpu N]   one packet a line (tests/system/ptpacketslib.py); %SYMBOL[+N] is an address; a comment begins with #
+    packets [TID|cpu N]   one packet a line (tests/system/lib/ptpackets.py); %SYMBOL[+N] is an address; a comment begins with #
     sideband              TIME, what, and of whom; without this section thread 100 of process 100 has run prog from the begin
     config                "mtc_period 3", "kernel 1"...: perffilelib.PerfFile.start()
     branches, calls, insns, trace, losses    as `tracectl decode` (trace: --format text, but for its head) writes them, without the object's name "(prog)"; a branch is said by
@@ -17,8 +17,8 @@ before it is committed."""
 import re
 
 from lib import *
-from perffilelib import COMM, EXIT, FORK, PerfFile
-from ptpacketslib import Encoder
+from lib.perffile import COMM, EXIT, FORK, PerfFile
+from lib.ptpackets import Encoder
 
 # "func f" begins a function, "endf f" ends it.
 MACROS = """.intel_syntax noprefix

@@ -6,7 +6,7 @@ the frames of another one's stack."""
 import collections
 import re
 
-from ptlib import *
+from lib.pt import *
 
 LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(.+) \([^()]*\)(?: \[[^\]]*\])?( \{)?$")
 

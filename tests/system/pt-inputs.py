@@ -8,9 +8,9 @@ stock perf, which is given the same files but where it is said why not, finds th
 import random
 import re
 
-from ptlib import *
-from perffilelib import AUX, AUXTRACE, AUXTRACE_INFO, EXIT, ITRACE_START, MMAP2, SWITCH_OUT, PerfFile, SWITCH, SWITCH_CPU_WIDE
-from ptpacketslib import Encoder, blocks
+from lib.pt import *
+from lib.perffile import AUX, AUXTRACE, AUXTRACE_INFO, EXIT, ITRACE_START, MMAP2, SWITCH_OUT, PerfFile, SWITCH, SWITCH_CPU_WIDE
+from lib.ptpackets import Encoder, blocks
 
 SWITCHES = {"switch": (SWITCH, 2), "switch_cpu_wide": (SWITCH_CPU_WIDE, 3)}
 NOBODY = 0xFFFFFFFF

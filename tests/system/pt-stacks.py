@@ -6,7 +6,7 @@ log each entry and exit with the address of the frame. The calls of their functi
 also where an exception or longjmp leaves them, in signal handlers and on the stacks of coroutines."""
 import re
 
-from ptlib import *
+from lib.pt import *
 
 MIB = 20
 

@@ -5,8 +5,8 @@
 the byte, also where code is missing and bytes are damaged, and for many processes and buffers."""
 import struct
 
-from perffilelib import AUX, AUXTRACE, MMAP2, PerfFile
-from ptlib import *
+from lib.perffile import AUX, AUXTRACE, MMAP2, PerfFile
+from lib.pt import *
 
 COUNTS = (1, 2, 3, 4, 8, 16)
 OUTPUTS = {"trace": ("out.pftrace",), "trace, not compressed": ("out.pftrace", "--uncompressed"), "text": ("out.txt",)}

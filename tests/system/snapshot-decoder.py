@@ -7,7 +7,7 @@ limits of it, with a decoder that never comes back."""
 import os
 import signal
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 need_root()
 # stacks=fp: for "auto" the daemon would ask a decoder, too

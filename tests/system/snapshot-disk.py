@@ -5,7 +5,7 @@
 disk is dropped and counted, and nothing half-made stays; retention makes room where it can."""
 import os
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 need_root("mounts a small file system")
 state = tmp() / "small"

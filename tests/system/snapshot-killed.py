@@ -8,7 +8,7 @@ import random
 import shutil
 import signal
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 need_root()
 perf = working_perf()

@@ -5,8 +5,8 @@
 objects; times and clocks agree with each other."""
 import re
 
-from ringlib import REGION, REQUEST, Rings, stamp
-from snapshot_lib import *
+from lib.ring import REGION, REQUEST, Rings, stamp
+from lib.snapshot import *
 
 need_root()
 SCHEMA = json.loads((SRC / "common/bundle/meta.schema.json").read_text())

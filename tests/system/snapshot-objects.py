@@ -6,7 +6,7 @@ bundle, in a tree that perf --symfs reads."""
 import os
 import shutil
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 need_root()
 d = Tracerd().start()

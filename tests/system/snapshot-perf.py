@@ -3,7 +3,7 @@
 # timeout: 180
 """Stock perf reads a bundle's perf.data: `perf script -i` exits 0 without a word on stderr, and finds as many
 samples, comms and maps as meta.json says; its clock is MONOTONIC_RAW. Both kinds of stacks, with and without waits."""
-from snapshot_lib import *
+from lib.snapshot import *
 
 need_root()
 need_command("perf", "linux-perf")

@@ -5,7 +5,7 @@
 map and is none is not in the bundle. The JIT is made by hand: a page of machine code that jumps to itself."""
 import platform
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 if platform.machine() != "x86_64":
     skip("the machine code is x86-64")

@@ -6,7 +6,7 @@ stopped before its first instruction does not keep the next daemon from starting
 import ctypes
 import signal
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 PTRACE_SEIZE, PTRACE_DETACH, PTRACE_GETEVENTMSG, PTRACE_O_TRACEVFORK, WALL = 0x4206, 17, 0x4201, 0x4, 0x40000000
 libc = ctypes.CDLL(None, use_errno=True)

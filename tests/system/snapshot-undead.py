@@ -6,7 +6,7 @@ by holding a process at its exit with ptrace. The snapshot ends, status counts w
 who has too many of them gets no more, and is told so."""
 import ctypes
 
-from snapshot_lib import *
+from lib.snapshot import *
 
 PTRACE_SEIZE, PTRACE_DETACH, PTRACE_O_TRACEEXIT, WALL = 0x4206, 17, 0x40, 0x40000000
 MAX_DYING_USER = 4

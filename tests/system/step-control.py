@@ -6,7 +6,7 @@ stepped; copies can be had again and again, each exactly what was executed until
 to the holder or to the stepper, the program goes on by itself."""
 import resource
 
-from stepholderlib import *
+from lib.stepholder import *
 
 need_stepper()
 WORK = pathlib.Path(tmp())

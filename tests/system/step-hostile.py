@@ -6,9 +6,9 @@ is lost, and nobody else waits for it. The stepped program has event rings, whic
 import atexit
 import errno
 
-from capturelib import Target
-from ringlib import Rings
-from steplib import *
+from lib.capture import Target
+from lib.ring import Rings
+from lib.step import *
 
 NOBODY = 65534
 I64 = 2**63 - 1

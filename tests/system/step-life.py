@@ -5,7 +5,7 @@
 tracerd-step; with its signals, masks, handlers, threads and job control as they would be without us. What is written decodes."""
 import re
 
-from stepholderlib import *
+from lib.stepholder import *
 
 need_stepper()
 WORK = pathlib.Path(tmp())

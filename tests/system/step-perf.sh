@@ -4,7 +4,7 @@
 # slow
 # What tracerd-step records is what ran: stock perf and libipt find in each recording the very instructions that the
 # stepper's own log has, without an error, and the program says what it says alone.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 
 STEP=$TRACERD_BUILD/tracerd-step
 ORACLE=$TRACERD_BUILD/tests/programs/ptoracle

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The summary of a stepped program: threads and functions go by the instructions that they executed. How long something took is
 the stepper's doing, and is not shown as the program's."""
-from ptlib import *
+from lib.pt import *
 
 PROGRAM = """
 #include <pthread.h>

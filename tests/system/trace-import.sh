@@ -9,7 +9,7 @@
 #
 # TRACERD_TP is the command: COMMAND TRACE SQL... prints each result as a table. Where it is not
 # set, ../shared/tools/tp-query beside the source tree is taken; else there is nothing to test with.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 
 tp=${TRACERD_TP:-$TRACERD_SRC/../shared/tools/tp-query}
 [ -x "$tp" ] || command -v "$tp" >/dev/null || skip "no trace processor (TRACERD_TP)"

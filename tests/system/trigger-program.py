@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triggers with a real program and the real library: the library binds thresholds to its names whenever they come,
 compares at the region's end, keeps what comes within the cooldown to itself, and asks for snapshots in its own name."""
-from eventshelllib import *
-from ringlib import REGION_END, TRIGGER
+from lib.eventshell import *
+from lib.ring import REGION_END, TRIGGER
 
 MS = 1000000
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trigger on a unit watches each of its programs: those that are there, those that are started in it, and those that
 were moved into it after they had begun. The snapshot is one of the whole unit."""
-from capturelib import Cgroup
-from eventshelllib import *
+from lib.capture import Cgroup
+from lib.eventshell import *
 
 need_root("cgroups")
 MS = 1000000

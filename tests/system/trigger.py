@@ -8,7 +8,7 @@ import json
 import os
 
 from lib import *
-from ringlib import *
+from lib.ring import *
 
 MS = 1000000
 S = 1000 * MS

@@ -5,7 +5,7 @@
 # as user tracerd under its hardening, and an ordinary user arms a process of theirs, takes a
 # snapshot and fetches it, and tries what was a way to root's files once.
 # timeout: 300
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_root "to boot a container"
 need_command systemd-nspawn systemd-container
 [ -x /lib/systemd/systemd ] || skip "systemd is not installed, so it cannot boot in a container"

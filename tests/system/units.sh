@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The installed units say what systemd understands (it only warns about an unknown key, with exit
 # status 0), keep their hardening, and are complete: service, sockets, user, directories.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/lib.sh"
 need_command systemd-analyze systemd
 
 root=$TMP/root

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ordinary user's way to end the daemon, once: one snapshot that runs, two that wait behind it for a target that is then
 given up, and more that are cancelled than ended ones are remembered. The service of the booted machine goes on."""
-from deputylib import *
+from lib.deputy import *
 
 need_deputy()
 prepare()

@@ -40,7 +40,7 @@ ok "it has the five capabilities and no other"
 tracectl status --json >/results/status.json || die "tracectl status"
 ok "root asks for its status"
 
-# The uid of the user in deputylib.py. The service sees no home; this one is closed to all others as well.
+# The uid of the user in lib/deputy.py. The service sees no home; this one is closed to all others as well.
 useradd --no-create-home --uid 12345 --shell /bin/bash alice || die "useradd"
 install -d -o alice -g alice -m 0700 /home/alice || die "/home/alice"
 install -o alice -g alice -m 0700 /opt/test/target /home/alice/target || die "/home/alice/target"

@@ -2,7 +2,7 @@
 """A producer of event rings in Python, straight from common/bundle/ringabi.h: for tests that need one that
 is honest, and for those that need one that is not (every field can be overwritten, every step left out).
 
-    from ringlib import *
+    from lib.ring import *
     rings = Rings(rings=4, slots=256)          # memfd, mapped, header written, sealed
     with d.client() as c:
         control = rings.register(c)            # Control; the connection is the registration
@@ -168,7 +168,7 @@ class Rings:
     # -- registration
 
     def register(self, client, fds=None, names=("rings", "wake")):
-        """Over a Client of lib.py, which has to stay open. The target is in Control.target."""
+        """Over a Client of lib/__init__.py, which has to stay open. The target is in Control.target."""
         target = client.call("target.register", {"fds": list(names)},
                              [self.fd, self.wake_fd] if fds is None else fds)["target"]
         (fd,) = client.fds

@@ -2,7 +2,7 @@
 # For the behaviour tests, sourced by each tests/system/*.sh: a temporary directory, a private
 # tracerd in it, and the few words a test says. Everything started here ends with the test.
 #
-#	. "$(dirname "$0")/lib.sh"
+#	. "$(dirname "$0")/lib/lib.sh"
 #	start_tracerd [argument...]     sets SOCK STATUS_SOCK RUNDIR STATEDIR TRACERD_PID TRACERD_LOG
 #	tracectl arm 123                the built tracectl, talking to that instance
 #	ok "text" / fail "text" / skip "reason" / note "text"
@@ -12,7 +12,7 @@ set -u
 
 : "${TRACERD_BUILD:?is the build tree with tracerd and tracectl in it}"
 TRACERD_BUILD=$(cd "$TRACERD_BUILD" && pwd)
-TRACERD_SRC=$(cd "$(dirname "${BASH_SOURCE[0]:-$0}")/../.." && pwd)
+TRACERD_SRC=$(cd "$(dirname "${BASH_SOURCE[0]:-$0}")/../../.." && pwd)
 export TRACERD_BUILD TRACERD_SRC
 
 if [ -n "${TEST_TMP:-}" ]; then
@@ -108,7 +108,7 @@ lib_daemon_settled() { lib_is_gone "$TRACERD_PID" || { [ -S "$SOCK" ] && status_
 check_spool() {
 	[ -n "$TRACERD_PID" ] || return 0
 	lib_is_gone "$TRACERD_PID" && return 0
-	python3 "$TRACERD_SRC/tests/system/lib.py" spool "$SOCK" "$STATEDIR"
+	python3 "$TRACERD_SRC/tests/system/lib/__init__.py" spool "$SOCK" "$STATEDIR"
 }
 
 # SIGTERM, and the exit status; killed after 15 seconds.
@@ -151,7 +151,7 @@ user_programs() {
 	chmod -R a+rX "$TMP/bin"
 }
 
-status_json() { python3 "$TRACERD_SRC/tests/system/lib.py" status "$STATUS_SOCK"; }
+status_json() { python3 "$TRACERD_SRC/tests/system/lib/__init__.py" status "$STATUS_SOCK"; }
 
 # json EXPRESSION: python on the JSON at stdin, as `j`: tracectl list --json | json 'len(j["targets"])'
 json() {

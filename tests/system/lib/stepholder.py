@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The holder's half of common/control/stepabi.h in Python: asks a stepper for copies of its recording, and decodes them.
 
-    from stepholderlib import *
+    from lib.stepholder import *
     copy = Copy(folder, *ask(sock))        # sock: the end that the stepper does not have
     copy.oracle()                          # {tid: [ip, ...]} by libipt
 """
 import collections
 import fcntl
 
-from steplib import *
+from lib.step import *
 
 STEP = BUILD / "tracerd-step"
 ORACLE = BUILD / "tests/programs/ptoracle"

@@ -3,7 +3,7 @@
 in a snapshot, by a reader of its own beside the decoder's."""
 import mmap
 
-import ringlib
+import lib.ring as ringlib
 from lib import *
 
 NUMBERS = BUILD / "tests" / "programs" / "numbers"

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-SRC = pathlib.Path(__file__).resolve().parent.parent.parent
+SRC = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("TRACERD_BUILD", SRC / "build")).resolve()
 MAX_FDS = 64
 

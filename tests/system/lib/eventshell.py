@@ -5,7 +5,7 @@ import json
 import re
 
 from lib import *
-from ringlib import INSTANT, RingFile
+from lib.ring import INSTANT, RingFile
 
 SHELL = BUILD / "tests" / "programs" / "eventshell"
 # The library's descriptors, as /proc says what they are.

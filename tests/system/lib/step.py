@@ -2,7 +2,7 @@
 """The stepper's half of common/control/stepabi.h in Python: for tests that need one which does as it is told, and for those
 that need one that does not.
 
-    from steplib import *
+    from lib.step import *
     s = Stepper(pid)                       # both ends of a connection; answers requests in a thread
     arm_step(c, pid, s)                    # "target.arm" with the other end
     s.answer = lambda stepper, request: ...
