@@ -260,7 +260,7 @@ struct load {
 	char why[160];
 };
 
-/* libinih: 1 goes on, 0 is an error; it tells the first bad line in the end. */
+/* libinih: 1 goes on, 0 is an error; it returns the first bad line in the end. */
 static int on_key(void *user, const char *section, const char *name, const char *value)
 {
 	struct load *l = user;

@@ -50,7 +50,7 @@ static int manager_connect(const char *where)
 }
 
 /* What finds the manager's socket full is not said: the next status or sign of life follows. */
-static bool manager_tell(const struct notify *n, const char *text)
+static bool manager_notify(const struct notify *n, const char *text)
 {
 	return send(n->sock, text, strlen(text), MSG_NOSIGNAL) >= 0;
 }
@@ -61,7 +61,7 @@ static void send_status(struct notify *n)
 
 	n->ctx.describe(n->ctx.arg, line, sizeof(line));
 	(void)snprintf(text, sizeof(text), "STATUS=%s", line);
-	(void)manager_tell(n, text);
+	(void)manager_notify(n, text);
 }
 
 static void on_status(evutil_socket_t fd, short what, void *arg)
@@ -88,7 +88,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (healthy)
-		(void)manager_tell(n, "WATCHDOG=1");
+		(void)manager_notify(n, "WATCHDOG=1");
 	else if (!n->unhealthy)
 		log_error("not healthy: no sign of life for the watchdog");
 	n->unhealthy = !healthy;
@@ -149,7 +149,7 @@ void notify_ready(struct notify *n)
 		return;
 	/* The one message that must arrive. */
 	(void)poll(&wait, 1, READY_WAIT_MS);
-	if (!manager_tell(n, "READY=1"))
+	if (!manager_notify(n, "READY=1"))
 		log_warning("cannot tell the service manager that tracerd is ready: %s", strerror(errno));
 	send_status(n);
 }
@@ -157,5 +157,5 @@ void notify_ready(struct notify *n)
 void notify_stopping(struct notify *n)
 {
 	if (n->sock >= 0)
-		(void)manager_tell(n, "STOPPING=1\nSTATUS=stopping");
+		(void)manager_notify(n, "STOPPING=1\nSTATUS=stopping");
 }

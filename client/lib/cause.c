@@ -25,7 +25,7 @@ static uint64_t last_request_ns;
 static struct {
 	uint64_t end; /* ticks */
 	uint32_t id;
-} told[RING_THRESHOLDS];
+} reported[RING_THRESHOLDS];
 
 /*
  * Whether the number still is what was opened. A program that closes all descriptors closes this one
@@ -70,11 +70,11 @@ void cause_forked(void)
 		(void)close_fd(fd);
 	__atomic_store_n(&connected, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&last_request_ns, 0, __ATOMIC_RELAXED);
-	memset(told, 0, sizeof(told));
+	memset(reported, 0, sizeof(reported));
 }
 
 /* Writes it and wakes the daemon. The mark goes into the ring before the daemon can look. */
-static void tell(struct ring_header *h, struct ring_cause *cause)
+static void cause_send(struct ring_header *h, struct ring_cause *cause)
 {
 	uint64_t c = __atomic_fetch_add(&h->cause_head, 1, __ATOMIC_RELAXED);
 	struct ring_cause *to = (struct ring_cause *)((char *)h + RING_CAUSES_OFFSET) + c % RING_CAUSES;
@@ -96,16 +96,16 @@ static void tell(struct ring_header *h, struct ring_cause *cause)
 /* Of the threads that are over at the same time one is reported, the others are counted. */
 static bool is_cooling(uint32_t slot, uint32_t id, uint64_t end, uint64_t cooldown)
 {
-	uint64_t last = __atomic_load_n(&told[slot].end, __ATOMIC_RELAXED);
+	uint64_t last = __atomic_load_n(&reported[slot].end, __ATOMIC_RELAXED);
 
 	/* another trigger has taken the entry */
-	if (__atomic_exchange_n(&told[slot].id, id, __ATOMIC_RELAXED) != id) {
-		__atomic_store_n(&told[slot].end, end, __ATOMIC_RELAXED);
+	if (__atomic_exchange_n(&reported[slot].id, id, __ATOMIC_RELAXED) != id) {
+		__atomic_store_n(&reported[slot].end, end, __ATOMIC_RELAXED);
 		return false;
 	}
 	if (end <= last || end - last < cooldown)
 		return true;
-	return !__atomic_compare_exchange_n(&told[slot].end, &last, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return !__atomic_compare_exchange_n(&reported[slot].end, &last, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end)
@@ -125,7 +125,7 @@ void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end
 	cause.trigger = t.id;
 	cause.length = text->length < sizeof(cause.text) ? text->length : sizeof(cause.text);
 	memcpy(cause.text, name_bytes(text), cause.length);
-	tell(h, &cause);
+	cause_send(h, &cause);
 }
 
 static uint64_t now_ns(void)
@@ -158,7 +158,7 @@ int tracerd_snapshot(const char *reason)
 		cause.length = (uint32_t)strnlen(reason, sizeof(cause.text));
 		memcpy(cause.text, reason, cause.length);
 	}
-	tell(h, &cause);
+	cause_send(h, &cause);
 	errno = error;
 	return 0;
 }

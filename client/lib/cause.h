@@ -20,7 +20,7 @@
  */
 int cause_wake_fd(void) _must_check_;
 
-/* What the daemon's page says; NULL: nobody is there to be told. */
+/* What the daemon's page says; NULL: there is no daemon. */
 void cause_connect(const struct ring_control *page);
 
 /* In a forked child. */

@@ -33,7 +33,7 @@ struct tracerd_client {
 	struct frame_reader reader;
 	STAILQ_HEAD(, tracerd_event) events;
 	size_t n_events;
-	uint64_t dropped; /* events dropped here and not yet told in a `missed` */
+	uint64_t dropped; /* events dropped here and not yet reported in a `missed` */
 	char message[1024];
 };
 

@@ -314,7 +314,7 @@ static int page_read(struct registration *r)
 }
 
 /*
- * A page that is always being written belongs to a daemon that stands still in the middle: it tells us
+ * A page that is always being written belongs to a daemon that stands still in the middle: it gives us
  * when it has gone on.
  */
 static int page_changed(struct registration *r)

@@ -30,7 +30,7 @@ void threshold_bind_new(tracerd_name name);
 /* In a forked child: no threshold is the child's. The names are bound again by thresholds_bind(). */
 void thresholds_forget(void);
 
-/* A region's end found that it took too long: tells cause.c, if that is still so. */
+/* A region's end found that it took too long: calls cause.c, if that is still so. */
 void threshold_crossed(tracerd_name name, uint64_t begin, uint64_t end);
 
 #pragma GCC visibility pop

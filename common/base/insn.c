@@ -163,7 +163,7 @@ static bool skip_prefixes(struct reader *r, uint8_t *ret_opcode)
 		if (r->is64 && (b & 0xf0) == 0x40) {
 			const size_t before = r->at;
 
-			/* REX counts only right in front of the opcode. */
+			/* REX counts only right before the opcode. */
 			if (!read_byte(r, ret_opcode))
 				return false;
 			if (*ret_opcode == 0x66 || *ret_opcode == 0x67 || (*ret_opcode & 0xfe) == 0xf2 ||
@@ -214,7 +214,7 @@ static size_t branch_size(const struct reader *r)
 	return !r->is64 && r->operand16 ? 2 : 4;
 }
 
-/* Opcodes behind VEX and EVEX: the maps are those of 0F, 0F 38, 0F 3A; none of them is a branch. */
+/* Opcodes after VEX and EVEX: the maps are those of 0F, 0F 38, 0F 3A; none of them is a branch. */
 static bool vector(struct reader *r, unsigned int map, struct insn *ret)
 {
 	uint8_t opcode, modrm;
@@ -252,7 +252,7 @@ static bool vector_prefix(struct reader *r, uint8_t first, struct insn *ret, boo
 		return skip(r, 2) && vector(r, b & 0x1f, ret);
 	case 0x62:
 		return skip(r, 3) && vector(r, b & 7, ret);
-	default: { /* XOP: map 8 has a byte behind it, map 9 none, map 10 four */
+	default: { /* XOP: map 8 has one immediate byte, map 9 none, map 10 four */
 		uint8_t modrm;
 
 		if (!skip(r, 3) || !skip_modrm(r, &modrm))
@@ -373,7 +373,7 @@ bool insn_decode(const uint8_t *code, size_t n, bool is64, struct insn *ret)
 		return false;
 	if (is_vector)
 		return true;
-	if (is64 && opcode == 0xd5) { /* REX2: its highest bit chooses the opcodes behind 0F */
+	if (is64 && opcode == 0xd5) { /* REX2: its highest bit chooses the opcodes of 0F */
 		if (!read_byte(&r, &modrm))
 			return false;
 		r.rex_w = modrm & 8;

@@ -51,7 +51,7 @@ typedef int (*visit_fn)(void *arg, enum visit what, int dir_fd, const char *name
 
 struct level {
 	int fd;
-	size_t at, len; /* what of `entries` was told, and was read */
+	size_t at, len; /* how far `entries` was handed out, and how much was read */
 	_Alignas(struct dirent64) char entries[512]; /* a longest name has 280 */
 	char name[NAME_MAX + 1]; /* of this directory in the one above */
 };
@@ -67,7 +67,7 @@ static int level_open(struct level *l, int parent_fd, const char *name)
 	return 0;
 }
 
-/* 1 and an entry, which stays until the next; 0 behind the last. */
+/* 1 and an entry, which stays until the next; 0 after the last. */
 static int level_next(struct level *l, const struct dirent64 **ret)
 {
 	const struct dirent64 *e;
@@ -193,7 +193,7 @@ int safefile_remove_tree(int parent_fd, const char *name)
 
 /*
  * A write lease is granted only where nobody else has the file open, mapped or on its way through a socket. Whoever opens
- * it while we have the lease waits until we close; we are told so by a signal that is ignored if nobody asked for it.
+ * it while we have the lease waits until we close; the kernel says so by a signal, which is ignored if nobody asked for it.
  * Linux keeps leases on ext4, xfs, btrfs, tmpfs and overlayfs; where there are none every file counts as open.
  */
 static bool is_closed_elsewhere(int fd)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A series of brackets: the clocks of the host read at one moment, so that times of one clock can be told on
+ * A series of brackets: the clocks of the host read at one moment, so that times of one clock can be given on
  * another, with a stated error. Suspends and steps of the wall clock show as events. Who reads them
  * when is the owner's matter (daemon/base/clockseries.c). Not thread-safe; copy the struct to hand it on.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ring ABI, version 1: the shared memory into which a program writes its own events and from which
- * the daemon copies them, and the page by which the daemon tells a program its thresholds. This
+ * the daemon copies them, and the page by which the daemon gives a program its thresholds. This
  * header is the whole agreement; a producer in another language needs nothing else of tracerd but the
  * method "target.register" of the control protocol. Everything is little endian; offsets and sizes
  * are bytes unless they say slots; "stamp" is a reading of the ring's clock (header.clock).
@@ -48,7 +48,7 @@
  *
  * ---- A record
  *
- * A record is one slot and, if it has a payload, up to RING_SPAN_MAX continuation slots behind it,
+ * A record is one slot and, if it has a payload, up to RING_SPAN_MAX continuation slots after it,
  * whose number is in the first slot's kind word. A continuation slot has the kind RING_CONT in its
  * word; the payload are its other 28 bytes: offset 0..11 (stamp and name), then 16..31 (a and b).
  *
@@ -264,7 +264,7 @@ enum ring_field_type {
  *
  * A sealed memfd of RING_CONTROL_BYTES that the daemon owns and passes read-only in the answer to
  * "target.register". The program binds thresholds to its names when a name is made and again whenever
- * it is told (event "control.changed" on the connection) or sees that the generation has moved.
+ * the daemon says so (event "control.changed" on the connection) or sees that the generation has moved.
  * `generation` is odd while the daemon writes: read it, the entries, and it again.
  */
 #define RING_CONTROL_MAGIC "TRCDCTRL"
@@ -273,7 +273,7 @@ enum ring_field_type {
 struct ring_threshold {
 	uint64_t hash;	       /*  0 ring_hash() of the name */
 	uint64_t threshold_ns; /*  8 a region that took this long or longer is a cause */
-	uint64_t cooldown_ns;  /* 16 after one, others within this time are counted and not told */
+	uint64_t cooldown_ns;  /* 16 after one, others within this time are counted only */
 	uint32_t id;	       /* 24 never used twice in a connection; 0: the entry is free */
 	uint32_t length;       /* 28 of the name */
 	uint8_t name[RING_CONTROL_NAME]; /* 32 */
@@ -286,7 +286,7 @@ struct ring_control {
 	uint32_t version;	    /*  8 RING_VERSION */
 	uint32_t generation;	    /* 12 */
 	uint64_t ticks_per_second;  /* 16 of the TSC; 0: not known. A MONOTONIC_RAW ring has 10^9 */
-	uint64_t request_interval_ns; /* 24 snapshot requests of the program closer than this are not told */
+	uint64_t request_interval_ns; /* 24 snapshot requests of the program closer than this are counted only */
 	uint64_t reserved[12];
 	struct ring_threshold thresholds[RING_THRESHOLDS]; /* 128 */
 };

@@ -29,7 +29,7 @@ static bool scan_fail(struct scan *s, const char *error)
 }
 
 /* What was scanned from `from` to here. */
-static bool scan_tell(struct scan *s, enum json_event event, const unsigned char *from, size_t len)
+static bool scan_report(struct scan *s, enum json_event event, const unsigned char *from, size_t len)
 {
 	const char *error = s->fn(s->arg, event, (const char *)from, len);
 
@@ -53,7 +53,7 @@ static int hex_digit(unsigned char c)
 	return -1;
 }
 
-/* Four digits behind \u; -1 if they are none. */
+/* Four digits after \u; -1 if they are none. */
 static long scan_hex4(struct scan *s)
 {
 	long v = 0;
@@ -144,14 +144,14 @@ static bool scan_utf8(struct scan *s)
 
 static bool scan_string(struct scan *s, enum json_event event)
 {
-	const unsigned char *from = ++s->p; /* behind the quote */
+	const unsigned char *from = ++s->p; /* after the quote */
 
 	while (s->p < s->end) {
 		unsigned char c = *s->p;
 
 		if (c == '"') {
 			s->p++;
-			return scan_tell(s, event, from, (size_t)(s->p - 1 - from));
+			return scan_report(s, event, from, (size_t)(s->p - 1 - from));
 		}
 		if (c < 0x20)
 			return scan_fail(s, "control character in a string");
@@ -219,7 +219,7 @@ static bool scan_number(struct scan *s)
 	}
 	if (!number_fits(from, (size_t)(s->p - from), integer))
 		return scan_fail(s, "number does not fit");
-	return scan_tell(s, integer ? JSON_INTEGER : JSON_REAL, from, (size_t)(s->p - from));
+	return scan_report(s, integer ? JSON_INTEGER : JSON_REAL, from, (size_t)(s->p - from));
 }
 
 static bool scan_word(struct scan *s, const char *word, enum json_event event)
@@ -229,7 +229,7 @@ static bool scan_word(struct scan *s, const char *word, enum json_event event)
 	if ((size_t)(s->end - s->p) < n || memcmp(s->p, word, n) != 0)
 		return scan_fail(s, "not a value");
 	s->p += n;
-	return scan_tell(s, event, NULL, 0);
+	return scan_report(s, event, NULL, 0);
 }
 
 static bool scan_key(struct scan *s)
@@ -248,7 +248,7 @@ static bool scan_key(struct scan *s)
 
 /*
  * What stands at s->p: a scalar is consumed whole; '{' and '[' open a level, unless they are
- * closed at once. *opened tells that a value must follow.
+ * closed at once. *opened says that a value must follow.
  */
 static bool scan_value(struct scan *s, bool *opened)
 {
@@ -277,19 +277,19 @@ static bool scan_value(struct scan *s, bool *opened)
 	if (s->depth == JSON_DEPTH_MAX)
 		return scan_fail(s, "too deep");
 	s->p++;
-	if (!scan_tell(s, object ? JSON_OPEN_OBJECT : JSON_OPEN_ARRAY, NULL, 0))
+	if (!scan_report(s, object ? JSON_OPEN_OBJECT : JSON_OPEN_ARRAY, NULL, 0))
 		return false;
 	scan_space(s);
 	if (s->p < s->end && *s->p == (object ? '}' : ']')) {
 		s->p++;
-		return scan_tell(s, JSON_CLOSE, NULL, 0);
+		return scan_report(s, JSON_CLOSE, NULL, 0);
 	}
 	s->in_object[s->depth++] = object;
 	*opened = true;
 	return !object || scan_key(s);
 }
 
-/* Behind a value: closes levels until a comma says that another one follows, or all are closed. */
+/* After a value: closes levels until a comma says that another one follows, or all are closed. */
 static bool scan_after(struct scan *s, bool *done)
 {
 	for (;;) {
@@ -310,7 +310,7 @@ static bool scan_after(struct scan *s, bool *done)
 			return scan_fail(s, "expected a comma or the end");
 		s->p++;
 		s->depth--;
-		if (!scan_tell(s, JSON_CLOSE, NULL, 0))
+		if (!scan_report(s, JSON_CLOSE, NULL, 0))
 			return false;
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A strict text as a tree of json-c: built here from what the scanner tells, since json-c's own
+ * A strict text as a tree of json-c: built here from what the scanner reports, since json-c's own
  * tokener cannot bear that an allocation of its own fails. Up to 0.16 it uses a key that strdup()
  * did not make, and crashes, and leaves out of a text what its buffer had no room for. 0.17 tells
  * that memory failed (json-c pull request 759), but not for each allocation (issues 854 and 857,

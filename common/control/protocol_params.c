@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Parameters against their table: the check that every request passes, and the accessors behind it. */
+/* Parameters against their table: the check that every request passes, and the accessors of what passed. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

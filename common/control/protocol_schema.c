@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The schema file, made from the tables. Parameters are JSON Schema (each method's `params` can be
- * given to a validator as it is); results are told in words, with the shared types spelled out once.
+ * given to a validator as it is); results are described in words, with the shared types spelled out once.
  */
 #include <stdio.h>
 #include <string.h>

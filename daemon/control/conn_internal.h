@@ -43,5 +43,5 @@ int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quo
 struct conn *conn_free(struct conn *c);
 /* Reads no more and closes once all is sent, perhaps at once. */
 void conn_end(struct conn *c);
-/* The connection ends: tells who promised a reply, and frees what waits. */
+/* The connection ends: calls who promised a reply, and frees what waits. */
 void pendings_end(struct conn *c);

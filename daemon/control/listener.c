@@ -17,7 +17,7 @@
 struct listener {
 	int fd;
 	struct event *event;
-	struct event *retry; /* while paused: descriptors are also closed where nobody tells us */
+	struct event *retry; /* while paused: descriptors are also closed where we cannot see it */
 	char *unlink_path;
 	listener_accept accept;
 	void *arg;
@@ -120,7 +120,7 @@ static void on_readable(evutil_socket_t lfd, short what, void *arg)
 				continue;
 			return;
 		}
-		/* The lowest free number is what a new descriptor gets: it tells how many are open. */
+		/* The lowest free number is what a new descriptor gets: it says how many are open. */
 		if (is_in_reserve(fd)) {
 			(void)close_fd(fd);
 			pause_accepting(l);

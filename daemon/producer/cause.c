@@ -38,7 +38,7 @@ static uint64_t to_raw(const struct producer *p, const struct moment *m, uint64_
 	return ago < m->now.raw ? m->now.raw - ago : 0;
 }
 
-static void tell(struct producer *p, const struct ring_cause *c, const struct moment *m)
+static void cause_report(struct producer *p, const struct ring_cause *c, const struct moment *m)
 {
 	char text[RING_CAUSE_TEXT * 4 + 1];
 	struct producer_cause cause = {.kind = (enum ring_cause_kind)c->kind, .trigger = c->trigger, .text = text};
@@ -101,7 +101,7 @@ void producer_causes_take(struct producer *p)
 		p->ps->causes_lost += missed < UINT32_MAX ? missed : UINT32_MAX;
 		p->taken[i] = causes[i].sequence;
 		if (is_whole(p, i, &causes[i]))
-			tell(p, &causes[i], &m);
+			cause_report(p, &causes[i], &m);
 		else
 			p->ps->causes_lost++;
 	}

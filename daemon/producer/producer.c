@@ -39,7 +39,7 @@ struct producer *producer_unref(struct producer *p)
 	return NULL;
 }
 
-/* Everything by which a living one costs or tells something. */
+/* Everything by which a living one costs or reports something. */
 void producer_detach(struct producer *p)
 {
 	if (p->on_wake)

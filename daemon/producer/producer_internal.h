@@ -79,12 +79,12 @@ struct producers {
 /* ---- cause.c */
 /* What was written before the registration is of nobody's concern. */
 void producer_causes_skip(struct producer *producer, uint64_t head);
-/* Reads what has come and tells it by the callback. */
+/* Reads what has come and reports it by the callback. */
 void producer_causes_take(struct producer *producer);
 
 /* ---- producer.c */
 size_t producer_bucket(pid_t pid);
-/* Frees everything by which a living one costs or tells something. */
+/* Frees everything by which a living one costs or reports something. */
 void producer_detach(struct producer *producer);
 /* The end, reported to its connection. */
 void producer_end_by_itself(struct producer *producer);

@@ -458,7 +458,7 @@ bool dwarf_unit_open(struct dwarf_unit *u)
 			u->dwarf->stats.cut++;
 		return false;
 	}
-	/* Behind the headers of these tables, where nobody says so. */
+	/* After the headers of these tables, where nobody says so. */
 	u->addr_base = u->str_base = 8;
 	u->rnglists_base = 12;
 	/* First where its tables begin: other attributes may precede that one. */

@@ -254,7 +254,7 @@ static void end_sequence(struct machine *m)
 {
 	struct dwarf_lines *l = m->l;
 
-	/* what is told of the end itself is told of no instruction: another sequence may go on there, or none */
+	/* the row of the end is that of no instruction: another sequence may go on there, or none */
 	while (l->n > m->begin && l->rows[l->n - 1].addr >= m->addr)
 		l->n--;
 	if (l->n > m->begin)

@@ -89,7 +89,7 @@ static bool recorded_here(const struct job *j, const struct decode *d)
 }
 
 /* perf's own table of build ids; and the vDSO of this machine where it is the same kernel's. */
-static void tell_images(struct job *j, struct decode *d)
+static void report_images(struct job *j, struct decode *d)
 {
 	for (uint32_t i = 0; d->pd && i < d->pd->n_build_ids; i++)
 		images_expect(d->images, d->pd->build_ids[i].name, d->pd->build_ids[i].id,
@@ -238,7 +238,7 @@ static int open_pt(struct job *j, struct decode *d)
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
 	if (r >= 0 && j->inlined && !d->pt)
-		return job_refuse(j, "it has no Intel PT trace, which alone tells inlined calls");
+		return job_refuse(j, "it has no Intel PT trace, and only that shows inlined calls");
 	return r < 0 ? r : 0;
 }
 
@@ -269,7 +269,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 		r = make_clocks(j, d);
 	if (r < 0)
 		return r;
-	tell_images(j, d);
+	report_images(j, d);
 	r = open_pt(j, d);
 	if (r >= 0)
 		r = prescan(d);
@@ -338,7 +338,7 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 		json_add_uint(j->losses, "names_over_memory", ws.names_dropped);
 }
 
-static void tell_loss(void *arg, const char *kind, uint64_t count)
+static void report_loss(void *arg, const char *kind, uint64_t count)
 {
 	timeline_loss_untimed(arg, kind, count);
 }
@@ -347,7 +347,7 @@ static void tell_loss(void *arg, const char *kind, uint64_t count)
  * What is missing of PT, or in doubt, is said in the trace, too: at its end, but for what was drawn where it
  * happened.
  */
-static void tell_pt_losses(const struct replay_pt *pt, struct timeline *tl)
+static void draw_pt_losses(const struct replay_pt *pt, struct timeline *tl)
 {
 	static const char *const drawn[] = {
 		"pt_overflows", "pt_no_code", "pt_mismatch", "pt_bad_returns", "pt_runaway", "code_unmapped", "code_without_image"};
@@ -358,15 +358,15 @@ static void tell_pt_losses(const struct replay_pt *pt, struct timeline *tl)
 	replay_pt_report(pt, stats, losses);
 	json_object_object_foreach(losses, key, value) {
 		char kind[64];
-		bool told = !json_object_is_type(value, json_type_int) || json_object_get_uint64(value) == 0;
+		bool drawn_already = !json_object_is_type(value, json_type_int) || json_object_get_uint64(value) == 0;
 
 		for (size_t i = 0; i < ARRAY_SIZE(drawn); i++)
-			told |= strcmp(key, drawn[i]) == 0;
+			drawn_already |= strcmp(key, drawn[i]) == 0;
 		(void)snprintf(kind, sizeof(kind), "%s", key);
 		for (char *p = kind; *p; p++)
 			if (*p == '_')
 				*p = ' ';
-		if (!told)
+		if (!drawn_already)
 			timeline_loss_untimed(tl, kind, json_object_get_uint64(value));
 	}
 }
@@ -427,9 +427,9 @@ int job_decode(struct job *j, struct writer *w)
 	setup_ns = began - j->began_ns;
 	r = session_run(d.session);
 	if (r == 0 && d.events)
-		ringevents_tell_losses(d.events, tell_loss, d.tl);
+		ringevents_tell_losses(d.events, report_loss, d.tl);
 	if (r == 0 && d.pt && !d.view)
-		tell_pt_losses(d.pt, d.tl);
+		draw_pt_losses(d.pt, d.tl);
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	if (r == 0 && d.view)

@@ -199,7 +199,7 @@ int image_open(struct images *t, struct image *img)
 		return 0;
 	}
 	if (img->kind == IMAGE_VDSO && t->own_vdso) {
-		/* NOLINTNEXTLINE: the kernel tells its own mapping as a number */
+		/* NOLINTNEXTLINE: the kernel gives its own mapping as a number */
 		img->mem = (const uint8_t *)(uintptr_t)getauxval(AT_SYSINFO_EHDR);
 		img->mem_size = img->mem ? own_vdso_size(img->mem) : 0;
 		if (img->mem_size) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Was this executable built with frame pointers? Told from the front of its functions: those that
+ * Was this executable built with frame pointers? The beginnings of its functions show it: those that
  * call others and are more than a few instructions long would set one up there. The answer
  * decides whether `--stacks auto` trusts the kernel's call chains.
  */

@@ -106,7 +106,7 @@ static struct codeblock *here(struct ptflow *f)
 	return &f->code->blocks[f->block];
 }
 
-static uint64_t behind(const struct codeblock *b)
+static uint64_t end_of_block(const struct codeblock *b)
 {
 	return b->start + b->to_last + b->last_bytes;
 }
@@ -174,7 +174,7 @@ static const struct codeblock *link_back(struct ptflow *f, const struct codebloc
 
 	if (b->fall != CODEBLOCK_NONE)
 		return b;
-	next = codeblocks_get(f->code, behind(b));
+	next = codeblocks_get(f->code, end_of_block(b));
 	if (f->epoch != f->code->epoch)
 		forget_blocks(f);
 	else
@@ -184,7 +184,7 @@ static const struct codeblock *link_back(struct ptflow *f, const struct codebloc
 
 void ptflow_cond(struct ptflow *f, const struct codeblock *b, bool taken)
 {
-	const uint64_t to = behind(b) + (taken ? (uint64_t)(int64_t)b->offset : 0);
+	const uint64_t to = end_of_block(b) + (taken ? (uint64_t)(int64_t)b->offset : 0);
 
 	executed(f, b);
 	if (taken && b->tag)
@@ -207,7 +207,7 @@ static void pass(struct ptflow *f, const struct codeblock *b)
 
 	if (b->kind == INSN_CALL && !(b = link_back(f, b)))
 		return;
-	next = behind(b);
+	next = end_of_block(b);
 	to = next + (uint64_t)(int64_t)b->offset;
 	executed(f, b);
 	switch (b->kind) {
@@ -320,7 +320,7 @@ void ptflow_branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 	executed(f, b);
 	switch (b->kind) {
 	case INSN_CALL_INDIRECT:
-		push_return(f, behind(b));
+		push_return(f, end_of_block(b));
 		follow(f, b, PTFLOW_CALL_INDIRECT, to);
 		break;
 	case INSN_JUMP_INDIRECT:
@@ -395,7 +395,7 @@ void ptflow_disable_at_branch(struct ptflow *f, bool has_ip, uint64_t ip)
 			return;
 		leaves = needs_decision(b);
 		if (b->kind == INSN_JUMP || b->kind == INSN_CALL) {
-			taken = behind(b) + (uint64_t)(int64_t)b->offset;
+			taken = end_of_block(b) + (uint64_t)(int64_t)b->offset;
 			leaves = has_ip ? taken == ip : is_filtered(f, taken);
 		}
 		if (leaves) {
@@ -458,7 +458,7 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			insns += b->insns;
 			f->stats.insns = insns;
 			f->block = cur;
-			push_return(f, behind(b));
+			push_return(f, end_of_block(b));
 			e = ptflow_emit(f, PTFLOW_CALL, b->start + b->to_last, blocks[next].start);
 			e->start = b->start;
 			e->length = b->last_bytes;

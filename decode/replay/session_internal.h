@@ -74,7 +74,7 @@ void session_free_tasks(struct session *s);
 /* Positive answers of the timeline are counted there; only the negative ones end a replay. */
 int timeline_answer(int r);
 
-/* Tells the timeline of a thread (and its process) where that was not done yet. */
+/* Declares a thread to the timeline (and its process) where that was not done yet. */
 int session_declare_thread(struct session *s, struct thread *t, uint64_t ts);
 
 /* At the first sample or switch: who is there already. */

@@ -101,7 +101,7 @@ static uint64_t convert(struct ringclock *c, uint64_t stamp)
 }
 
 /*
- * When the process was started is told on BOOTTIME; a bracket that has both clocks gives the
+ * The start time of the process is of BOOTTIME; a bracket that has both clocks gives the
  * distance. It was less before a suspend, and adjusting of the clock has moved it by a part in a thousand
  * at most: the bound errs to the early side.
  */

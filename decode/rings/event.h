@@ -114,7 +114,7 @@ size_t ringevents_count(const struct ringevents *r);
 
 /*
  * What the programs and the copy could not keep, by kinds of one word or more: nobody knows when. Damage within the
- * rings is told among the events.
+ * rings is reported among the events.
  */
 void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, const char *kind, uint64_t count), void *arg);
 

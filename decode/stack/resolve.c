@@ -256,7 +256,7 @@ static uint32_t object_frame(struct resolver *r, const struct image *img)
 			       .name = r->name, .object = img->text, .kind = FRAME_KIND_UNKNOWN});
 }
 
-/* A function without a name is told apart from others by where it begins; the number is what
+/* A function without a name is distinguished from others by where it begins; the number is what
  * objdump and addr2line show for the file. */
 static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t vaddr)
 {

@@ -203,7 +203,7 @@ void event_free(struct event *event)
 	(void)pthread_mutex_unlock(&lock);
 }
 
-/* Who asks an event what it calls is told what the program gave. */
+/* Who asks an event what it calls gets what the program gave. */
 void event_get_assignment(const struct event *event, struct event_base **ret_base, evutil_socket_t *ret_fd,
 			  short *ret_events, event_callback_fn *ret_function, void **ret_arg)
 {

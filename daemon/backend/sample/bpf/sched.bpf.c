@@ -2,7 +2,7 @@
 /*
  * What happens at a context switch, a wake-up, a fork and a tick of the sampling clock, for the
  * threads that somebody records. Owns nothing: filters come from the daemon, records go to the
- * output events of the sets, and a cpu on which a target runs again after a pause is told through
+ * output events of the sets, and a cpu on which a target runs again after a pause is reported through
  * `wake`.
  *
  * Kernel types are declared here with the few fields that are used; CO-RE finds where they are.
