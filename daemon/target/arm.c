@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/backend/backend.h"
 #include "common/base/wall_clock.h"
+#include "daemon/backend/backend.h"
 #include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/target/arming.h"
