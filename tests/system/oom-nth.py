@@ -9,6 +9,7 @@ A few of them at random fit a minute; `oom-nth.py every [STEP...]` takes each n 
 import mmap
 import random
 import re
+from collections import Counter
 
 from lib import *
 from lib.ring import Rings
@@ -381,7 +382,13 @@ def holds(d):
     q = {k: v["used"] for k, v in status["quota"].items() if isinstance(v, dict)}
     q.pop("connections", None)
     openers = status["opener"]["workers"] + status["opener"]["hanging"]
-    return q, fd_names(d, openers), sorted(os.listdir(d.state / "spool"))
+    return [q, fd_names(d, openers), sorted(os.listdir(d.state / "spool"))]
+
+
+def left(now, base):
+    """What it holds now and did not before. Fewer descriptors are right: some had not been closed yet when they were counted."""
+    more = Counter(now[1]) - Counter(base[1])
+    return [f"{a} and not {b}" for a, b in ((now[0], base[0]), (now[2], base[2])) if a != b] + sorted(more.elements())
 
 
 def attempt(w, step):
@@ -419,13 +426,11 @@ def one(w, step, nth, more, base, ends):
     if wrong := spool_wrong(w.d.sock, w.d.state):
         fail(f"{what}: {wrong}")
     try_until = time.monotonic() + 15
-    while (now := holds(w.d)) != base:
+    while (wrong := left(now := holds(w.d), base)):
         if time.monotonic() > try_until:
-            for a, b in zip(base, now):
-                if a != b and isinstance(a, list):
-                    note(f"too many: {[x for x in b if b.count(x) > a.count(x)]} too few: {[x for x in a if a.count(x) > b.count(x)]}")
-            fail(f"{what}: left behind: {[b for a, b in zip(base, now) if a != b]} and not {[a for a, b in zip(base, now) if a != b]}")
+            fail(f"{what}: left behind: {wrong}")
         time.sleep(0.05)
+    base[:] = now
     return failed > 0
 
 
