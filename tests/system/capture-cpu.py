@@ -78,7 +78,11 @@ with Tracerd() as d:
     time.sleep(0.6)
     m3, r3, _ = bundle(c, t3["id"])
     expect({r.tid for r in r3 if r.type == SAMPLE} == {tid}, "and only it is sampled")
-    expect(not [r for r in r3 if r.id in (SCHED, SCHED_PLAIN)], "without waits there are no switches")
+    ours = [r for r in r3 if r.type == SAMPLE and r.id in (SCHED, SCHED_PLAIN)]
+    marker = (1 << 64) - 512  # PERF_CONTEXT_USER, in the place of each address
+    chains = [struct.unpack_from(f"<{struct.unpack_from('<Q', r.body, 48)[0]}Q", r.body, 56) for r in ours if r.id == SCHED]
+    expect(ours and not any(ip != marker for chain in chains for ip in chain),
+           f"without waits it has its {len(ours)} switches and wake-ups, and none has a stack")
     shown = c.call("target.show", {"target": t["id"]})["target"]
     expect(shown["samples"] > 100 and 10**8 < shown["lookback_ns"] < 60 * 10**9, "list tells the real look-back")
 

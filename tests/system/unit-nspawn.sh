@@ -48,7 +48,7 @@ rm -f "$merged"/etc/systemd/system/*.wants/* "$merged/etc/machine-id"
 mkdir -p "$merged/opt/test"
 cp "$TRACERD_BUILD/bench/target" "$merged/opt/test/target" || fail "no bench/target in the build tree"
 cp "$TRACERD_SRC/tests/system/inside/unit-nspawn.sh" "$merged/opt/test/inside.sh"
-cp "$TRACERD_SRC"/tests/system/{lib,deputylib,deputy-ways}.py "$TRACERD_SRC/tests/system/inside/unit-cancel.py" "$merged/opt/test"
+cp -r "$TRACERD_SRC"/tests/system/{lib,deputy-ways.py} "$TRACERD_SRC/tests/system/inside/unit-cancel.py" "$merged/opt/test"
 mkdir -p "$merged/opt/test/build/tests/programs"
 cp "$TRACERD_BUILD/tests/programs/deputy" "$merged/opt/test/build/tests/programs" || fail "no tests/programs/deputy in the build tree"
 cat >"$merged/etc/systemd/system/tracerd-test.service" <<'UNIT'

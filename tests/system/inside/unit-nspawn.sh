@@ -86,7 +86,7 @@ for f in meta.json perf.data trace.pftrace; do
 done
 [ "$(stat -c %U /tmp/alice/bundle/meta.json)" = alice ] || die "the fetched files are not alice's"
 ok "and fetches it"
-PYTHONPATH=/opt/test python3 -c 'import deputylib, sys
+PYTHONPATH=/opt/test python3 -c 'import lib.deputy as deputylib, sys
 sys.exit(b"work_leaf" not in deputylib.unpacked(open(sys.argv[1], "rb").read()))' /tmp/alice/bundle/trace.pftrace ||
 	die "alice's program of mode 0700 in her closed home has no symbols"
 ok "her program in her closed home has its symbols"
