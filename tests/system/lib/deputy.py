@@ -23,7 +23,11 @@ DEBUG_TREE = "/usr/lib/debug"
 NAME = b"S3CR3T0000000000000000"
 BUILD_ID = bytes(range(0x40, 0x54))
 CODE = f"void {NAME.decode()}(void) {{ for (volatile int i = 0; i < 100000; i++); }}\n"
-QUOTAS = """[quota]
+# Large rings: all deputies work at once, and what the first did is to be there when the last has ended.
+QUOTAS = """[capture]
+ring_kib = 32768
+ring_total_mib = 256
+[quota]
 uid_targets = 64
 uid_ring_mib = 2048
 uid_fds = 60000
