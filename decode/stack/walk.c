@@ -115,7 +115,8 @@ uint32_t stackwalk_sample(
 	uint32_t n = 0, stack = STACKTAB_ROOT;
 
 	w->stacks++;
-	if (s->stack_size && s->regs_abi) {
+	/* Where the stack's page was not there yet (its first touch), nothing was copied: the registers still say where. */
+	if (s->regs_abi && (s->stack_size || (s->stack && !c.n_user))) {
 		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames, &n);
 
 		w->unwound[end]++;

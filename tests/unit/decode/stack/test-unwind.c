@@ -383,6 +383,42 @@ static void test_chains(void **state)
 	assert_int_equal(w.without, 1);
 }
 
+/* A page of the stack that was never touched has no bytes to copy: where it ran is known, its callers are not. */
+static void test_no_bytes(void **state)
+{
+	struct stackwalk w = {.resolver = resolver, .st = st, .budget = &budget};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .misc = PERF_RECORD_MISC_KERNEL};
+	uint64_t chain[4] = {PERF_CONTEXT_KERNEL, 0xffffffff81000010};
+	int (*volatile outer)(int) = chain_outer;
+	uint32_t stack_id;
+
+	(void)state;
+	(void)outer(5);
+	align_trace();
+	ev.sample = sample_of();
+	ev.sample.stack_size = 0;
+	ev.sample.chain = (const uint8_t *)chain;
+	ev.sample.n_chain = 2;
+	ev.sample.has_chain = true;
+	ev.sample.ip = chain[1];
+	stack_id = stackwalk_sample(&w, &code, &ev, true);
+	assert_int_equal(stacktab_depth(st, stack_id), 3);
+	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "[kernel]");
+	stack_id = stacktab_parent(st, stack_id);
+	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "chain_inner");
+	stack_id = stacktab_parent(st, stack_id);
+	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "[callers unknown]");
+	assert_int_equal(w.unwound[UNWIND_NO_STACK], 1);
+
+	/* the kernel's own chain of the user's frames is more than that */
+	chain[2] = PERF_CONTEXT_USER;
+	chain[3] = (uintptr_t)trace[1];
+	ev.sample.n_chain = 4;
+	stack_id = stackwalk_sample(&w, &code, &ev, false);
+	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "chain_middle");
+	assert_int_equal(w.unwound[UNWIND_NO_STACK], 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_through_a_signal),
 		cmocka_unit_test(test_cut_and_damaged),
 		cmocka_unit_test(test_chains),
+		cmocka_unit_test(test_no_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
