@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 180
 # tracectl run: the program is armed before its first instruction, keeps its streams, signals and
 # exit code; what cannot be started or armed is not run.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 300
 # slow
 """No file of root's comes out of tracerd by a name that a user's process gives it: all rows and columns of lib/deputy.py for a

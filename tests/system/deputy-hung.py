@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 300
 """A file system that hangs hangs nobody but whoever asked for it: files of a process lie on FUSE, whose server stops to
 answer. Meanwhile another user arms, takes snapshots and asks for the status, and tracerd ends in time."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 120
 """What a user may read gives symbols: the user's own closed files, what a group of the process may read, a root of the
 user's own. The other side of deputy-files.py: who refuses everything fails here."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 300
 """Ways to files of root's that were found in tracerd once, each from its beginning as an ordinary user would go it, with the
 daemon as root and with the rights of its unit: a bind mount over the perf map, also by a trigger; the debug link of a

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 240
 """100 × kill -9 of a program in the middle of writing events, and 20 × of the daemon in the middle of
 collecting them: what was written before is there.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 300
 """A process can hang whoever looks at its memory map. One user's processes that do so keep nobody else from recording, and
 not the daemon from ending; when such a process goes on, so does its request."""

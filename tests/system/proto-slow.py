@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 """Clients that do not read, do not speak, or do not answer: none of them makes the daemon wait,
 grow or forget the others, and each is dropped in its time."""
 from lib import *

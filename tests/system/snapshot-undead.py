@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 120
 """A decoder that was killed and does not die, as one that reads a file on a hung file system: nobody waits for it. It is made
 by holding a process at its exit with ptrace. The snapshot ends, status counts what is dying, the next ones are decoded; only

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 300
 """tracerd-step --control: what it says to whoever holds its channel (common/control/stepabi.h). It is told at once whether a process is
 stepped; copies can be had again and again, each exactly what was executed until then, while the program goes on; whatever happens

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits
 # timeout: 300
 """A program that is stepped goes on when the recording ends, in whichever way that comes about: limits, signals, the death of
 tracerd-step; with its signals, masks, handlers, threads and job control as they would be without us. What is written decodes."""
