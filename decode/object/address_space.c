@@ -149,9 +149,9 @@ int address_space_set(struct address_space **ps, const struct mapping *map)
 
 const struct mapping *address_space_find(const struct address_space *s, uint64_t addr)
 {
-	uint32_t i = address_space_from(s, addr);
+	const uint32_t i = s ? address_space_from(s, addr) : 0;
 
-	return i < s->n && s->maps[i].start <= addr ? &s->maps[i] : NULL;
+	return s && i < s->n && s->maps[i].start <= addr ? &s->maps[i] : NULL;
 }
 
 uint32_t address_space_count(const struct address_space *s)

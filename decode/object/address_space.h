@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An address space at one moment of the recording: which image lies where. Records are applied in
- * the order of time, so "now" is all that is kept; a fork shares the table until one side changes
- * it (copy on write), which also makes a space a cheap snapshot of its moment.
+ * An address space at one moment of the recording: which image lies where. A fork shares the table
+ * until one side changes it (copy on write), which also makes a space a cheap snapshot of its
+ * moment. Which process has which space when is process_maps.h's.
  *
  * A new mapping takes the place of what it overlaps, as in the kernel. Mappings that are not
  * executable only punch holes: code is what is looked up here.
@@ -41,7 +41,7 @@ enum { ADDRESS_SPACE_E_FULL = 1 };
  */
 int address_space_set(struct address_space **s, const struct mapping *map) _must_check_;
 
-/* The mapping that holds `addr`, or NULL. Valid until the space changes. */
+/* The mapping that holds `addr`, or NULL. Valid until the space changes. `s` NULL: nothing is known, and nothing found. */
 const struct mapping *address_space_find(const struct address_space *s, uint64_t addr);
 
 /* The index of the first mapping that ends after `addr`; address_space_count(): none does. */
