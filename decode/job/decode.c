@@ -13,6 +13,7 @@
 #include "decode/job/job_internal.h"
 #include "decode/job/meta.h"
 #include "decode/object/image.h"
+#include "decode/object/process_maps.h"
 #include "decode/replay/prescan.h"
 #include "decode/replay/pt.h"
 #include "decode/replay/session.h"
@@ -28,6 +29,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
 struct decode {
 	struct perfdata *pd;
 	struct images *images;
+	struct process_maps *maps;
 	struct source *source;
 	struct stacktab *st;
 	struct clock_map *clocks;
@@ -49,6 +51,7 @@ static void decode_fini(struct decode *d)
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
 	source_free(d->source);
+	process_maps_free(d->maps);
 	images_free(d->images);
 	stacktab_free(d->st);
 	prescan_fini(&d->prescan);
@@ -234,7 +237,7 @@ static int open_pt(struct job *j, struct decode *d)
 	if (j->view)
 		r = dump_new(&vo, &d->view);
 	if (r == 0 && d->pd)
-		r = replay_pt_new(d->pd, d->images, j->workers, &j->budget, d->view, j->inlined, &d->pt);
+		r = replay_pt_new(d->pd, j->workers, &j->budget, d->view, j->inlined, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
 	if (r >= 0 && j->inlined && !d->pt)
@@ -242,12 +245,16 @@ static int open_pt(struct job *j, struct decode *d)
 	return r < 0 ? r : 0;
 }
 
-static int prescan(struct decode *d)
+/* PT is decoded before the records are replayed, and by times that are estimates: it needs what was mapped then. */
+static int prescan(struct job *j, struct decode *d)
 {
-	const struct prescan_options o = {.pd = d->pd, .pt = d->pt, .complete_from = !d->meta.complete_from};
-	int r = d->pd ? prescan_run(&o, &d->prescan) : 0;
+	struct prescan_options o = {.pd = d->pd, .pt = d->pt, .complete_from = !d->meta.complete_from};
+	int r = process_maps_new(d->images, &j->budget, d->pt != NULL, &d->maps);
 
-	return r < 0 || !d->pt ? r : replay_pt_open(d->pt);
+	o.maps = d->maps;
+	if (r == 0 && d->pd)
+		r = prescan_run(&o, &d->prescan);
+	return r < 0 || !d->pt ? r : replay_pt_open(d->pt, d->images, d->maps);
 }
 
 static int decode_setup(struct job *j, struct decode *d, struct writer *w)
@@ -272,7 +279,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	report_images(j, d);
 	r = open_pt(j, d);
 	if (r >= 0)
-		r = prescan(d);
+		r = prescan(j, d);
 	if (r < 0)
 		return r;
 	timeline_describe(j, d, &to);
@@ -285,6 +292,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.prescan = &d->prescan;
 	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
+	so.maps = d->maps;
 	so.source = d->source;
 	so.st = d->st;
 	so.tl = d->tl;

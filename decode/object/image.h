@@ -119,6 +119,10 @@ void images_expect(struct images *t, const char *path, const uint8_t *build_id, 
 /* The image for a mapping; NULL when there is no memory for more. Lives as long as `t`. */
 struct image *images_get(struct images *t, const struct image_key *key);
 
+/* All of them, in the order of their ids. */
+uint32_t images_count(const struct images *t);
+struct image *images_at(const struct images *t, uint32_t i);
+
 /* Opens the image where that was not tried yet. 0 (see state), or the negative errno of files->ask.
  */
 int image_open(struct images *t, struct image *img) _must_check_;

@@ -231,6 +231,16 @@ struct image *images_get(struct images *t, const struct image_key *key)
 	return img;
 }
 
+uint32_t images_count(const struct images *t)
+{
+	return t->n;
+}
+
+struct image *images_at(const struct images *t, uint32_t i)
+{
+	return t->v[i];
+}
+
 const struct images_stats *images_stats(const struct images *t)
 {
 	return &t->stats;

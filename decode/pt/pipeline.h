@@ -16,6 +16,7 @@
 
 struct json_object;
 struct auxtrace;
+struct process_maps;
 struct ptcode;
 struct who_ran;
 struct pipeline;
@@ -24,6 +25,7 @@ struct budget;
 
 struct pipeline_options {
 	struct auxtrace *aux;
+	const struct process_maps *maps;
 	struct ptcode *code;
 	struct who_ran *owner;
 	struct workers *workers; /* all are borrowed */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/io.h"
+#include "decode/object/process_maps.h"
 #include "decode/pt/code.h"
 #include "decode/pt/who_ran.h"
 
@@ -51,35 +52,40 @@ void pipeline_block_fini(struct pipeline_block *b)
 
 static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
 {
-	return ptcode_read(arg, ip, ret, buffer, n);
+	const struct pipeline_known *k = arg;
+
+	return ptcode_read(k->bytes, k->space, ip, ret, buffer, n);
 }
 
 static void missing_code(void *arg, uint64_t ip)
 {
-	ptcode_missing(arg, ip);
+	const struct pipeline_known *k = arg;
+
+	ptcode_missing(k->bytes, k->space, ip);
 }
 
 /* A jump that stays in its function is nothing to the stack: most of them are never handed out. */
 static void tag_block(void *arg, struct codeblock *b)
 {
+	const struct pipeline_known *k = arg;
 	const uint64_t last = b->start + b->to_last;
 	bool first;
 
 	if (b->kind != INSN_COND && b->kind != INSN_JUMP)
 		return;
-	b->tag = ptcode_function(arg, last, &first) !=
-		 ptcode_function(arg, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
+	b->tag = ptcode_function(k->bytes, k->space, last, &first) !=
+		 ptcode_function(k->bytes, k->space, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
 }
 
-static struct codeblocks *code_of(struct pipeline_block *b, const struct ptcode_version *v)
+static struct codeblocks *code_of(struct pipeline_block *b, const struct address_space *space)
 {
 	struct pipeline_context *c = b->context;
 	struct pipeline_known *k = &c->known[0];
 
-	if (!v)
+	if (!space)
 		return c->nothing;
 	for (size_t i = 0; i < PIPELINE_SPACES; i++) {
-		if (c->known[i].version == v) {
+		if (c->known[i].space == space) {
 			c->known[i].used = ++c->clock;
 			return c->known[i].code;
 		}
@@ -87,13 +93,13 @@ static struct codeblocks *code_of(struct pipeline_block *b, const struct ptcode_
 			k = &c->known[i];
 	}
 	codeblocks_free(k->code);
-	*k = (struct pipeline_known){0};
-	if (codeblocks_new(read_code, tag_block, (void *)(uintptr_t)v, CODE_BYTES, &k->code) < 0) {
+	*k = (struct pipeline_known){.bytes = b->w->o.code};
+	if (codeblocks_new(read_code, tag_block, k, CODE_BYTES, &k->code) < 0) {
 		b->error = -ENOMEM;
 		return c->nothing;
 	}
 	k->code->missing = missing_code;
-	k->version = v;
+	k->space = space;
 	k->used = ++c->clock;
 	return k->code;
 }
@@ -138,13 +144,13 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	struct pipeline *w = b->w;
 	const struct auxtrace_buffer *buffer = auxtrace_buffer(w->o.aux, b->b->buffer);
 	const uint64_t ns = auxtrace_ns(w->config, stamp);
-	const struct ptcode_version *version = NULL;
+	const struct address_space *space = NULL;
 	struct pipeline_owner o = {0};
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;
 		o.pid = who_ran_process(w->o.owner, o.tid);
-		version = ptcode_at(w->o.code, o.pid, ns);
+		space = process_maps_at(w->o.maps, o.pid, ns);
 	} else {
 		struct who_ran_span spans[MAX_SPANS];
 		const unsigned int n =
@@ -152,22 +158,22 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 
 		for (unsigned int i = 0; i < n; i++) {
 			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
-			const struct ptcode_version *v = ptcode_at(w->o.code, spans[i].pid, at);
+			const struct address_space *s = process_maps_at(w->o.maps, spans[i].pid, at);
 
 			if (i == 0) {
 				o = (struct pipeline_owner){.pid = spans[i].pid, .tid = spans[i].tid};
-				version = v;
+				space = s;
 			}
-			if (spans[i].tid && v && ptcode_is_mapped(v, ip)) {
+			if (spans[i].tid && address_space_find(s, ip)) {
 				o = (struct pipeline_owner){.pid = spans[i].pid, .tid = spans[i].tid};
-				version = v;
+				space = s;
 				break;
 			}
 		}
 	}
 	*owner = owner_number(b, o);
-	b->version = version;
-	return code_of(b, version);
+	b->space = space;
+	return code_of(b, space);
 }
 
 /* Room for the next batch, after what there is. */
@@ -220,7 +226,7 @@ static int take_up(struct pipeline_block *b, struct pipeline_context *c)
 		return r;
 	b->context = c;
 	if (b->flow) {
-		ptflow_rebind(b->flow, code_of(b, b->version), b);
+		ptflow_rebind(b->flow, code_of(b, b->space), b);
 		ptflow_use(b->flow, b->events + b->n);
 		return 0;
 	}

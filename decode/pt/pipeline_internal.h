@@ -10,13 +10,14 @@
 #include "decode/pt/interpolation.h"
 #include "decode/pt/pipeline.h"
 
-struct ptcode_version;
+struct address_space;
 
 #define PIPELINE_SPACES 4u /* address spaces whose blocks one thread keeps */
 
 /* The code of one address space as one thread has found it. */
 struct pipeline_known {
-	const struct ptcode_version *version;
+	const struct address_space *space;
+	struct ptcode *bytes;
 	struct codeblocks *code;
 	uint64_t used;
 };
@@ -36,7 +37,7 @@ struct pipeline_block {
 	struct pipeline_context *context; /* whose turn it is */
 	struct ptflow *flow;
 	struct pttime time;
-	const struct ptcode_version *version; /* of who was entered last */
+	const struct address_space *space; /* of who was entered last; NULL: nothing is known of it */
 	uint64_t at;			      /* what was followed of it */
 	uint8_t *bytes;
 	size_t n_bytes, room;

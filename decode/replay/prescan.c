@@ -7,6 +7,7 @@
 #include <linux/perf_event.h>
 #include <stdlib.h>
 
+#include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/replay/pt.h"
 #include "decode/replay/session_internal.h"
@@ -38,6 +39,7 @@ struct ring {
 struct walk {
 	struct prescan *to;
 	struct replay_pt *pt; /* NULL: there is none */
+	struct process_maps *maps;
 	struct measure *measure; /* NULL: the attributes have the period */
 	struct ring *rings;	 /* of each CPU; NULL: they do not keep the newest */
 	uint64_t *lost_last;	 /* of each CPU, the time of its last record; NULL: nothing was lost */
@@ -172,8 +174,10 @@ static int on_record(void *arg, const struct perfevent *ev)
 		ring_record(w, ev);
 	if (w->lost_last)
 		loss_record(w, ev);
-	if (w->pt)
+	if (w->pt) {
+		process_maps_record(w->maps, ev);
 		return replay_pt_record(w->pt, ev);
+	}
 	/* the period alone needs no more than the first records */
 	return w->rings || w->lost_last || !is_measured(w->measure) ? 0 : 1;
 }
@@ -184,7 +188,7 @@ int prescan_run(const struct prescan_options *o, struct prescan *ret)
 	_cleanup_free_ struct ring *rings = NULL;
 	_cleanup_free_ uint64_t *lost_last = NULL;
 	struct perfdata *pd = o->pd;
-	struct walk w = {.to = ret, .pt = o->pt};
+	struct walk w = {.to = ret, .pt = o->pt, .maps = o->maps};
 	int r = 0;
 
 	*ret = (struct prescan){.period_ns = period_of_attrs(pd)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must be known of all records before the first is replayed. Owns the one walk over them that finds it out, and that the
- * decoder of PT takes part in (decode/replay/pt.h); where nobody has to know anything there is none.
+ * What must be known of all records before the first is replayed. Owns the one walk over them that finds it out. The decoder
+ * of PT (decode/replay/pt.h) and the maps that it needs take part in it; where nobody has to know anything there is none.
  */
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "common/base/cleanup.h"
 #include "decode/perf/data.h"
 
+struct process_maps;
 struct replay_pt;
 
 struct prescan {
@@ -31,6 +32,7 @@ struct prescan {
 struct prescan_options {
 	struct perfdata *pd;
 	struct replay_pt *pt; /* NULL: the recording has no PT */
+	struct process_maps *maps; /* with PT; without, the session feeds them */
 	bool complete_from;   /* nothing else says when */
 };
 /* The next record is then the first again. 0 or -errno. */

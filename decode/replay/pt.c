@@ -9,6 +9,7 @@
 #include "common/base/io.h"
 #include "common/control/json.h"
 #include "decode/calls/callstack.h"
+#include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
@@ -19,8 +20,8 @@
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
 
-int replay_pt_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct dump *view, bool inlined, struct replay_pt **ret)
+int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *view, bool inlined,
+		  struct replay_pt **ret)
 {
 	_cleanup_(replay_pt_freep) struct replay_pt *p = calloc(1, sizeof(*p));
 	int r;
@@ -36,8 +37,6 @@ int replay_pt_new(struct perfdata *pd, struct images *images, struct workers *wo
 	if (r == 0)
 		r = auxtrace_scan(p->aux);
 	if (r == 0)
-		r = ptcode_new(images, budget, &p->code);
-	if (r == 0)
 		r = who_ran_new(budget, &p->owner);
 	if (r == 0)
 		r = pt_notes_new(p->aux, &p->notes);
@@ -52,22 +51,23 @@ int replay_pt_new(struct perfdata *pd, struct images *images, struct workers *wo
 
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev)
 {
-	ptcode_record(p->code, ev);
 	return who_ran_record(p->owner, ev);
 }
 
-int replay_pt_open(struct replay_pt *p)
+int replay_pt_open(struct replay_pt *p, struct images *images, struct process_maps *maps)
 {
 	const enum dump_kind view = dump_kind(p->view);
-	const struct pipeline_options wo = {.aux = p->aux,
-		.code = p->code,
+	struct pipeline_options wo = {.aux = p->aux,
+		.maps = maps,
 		.owner = p->owner,
 		.workers = p->workers,
 		.budget = p->budget,
 		.all = view == DUMP_BRANCHES || view == DUMP_INSNS || p->inlined};
 	const uint64_t began = io_now_ns();
-	int r = ptcode_open(p->code);
+	int r = ptcode_new(images, p->budget, &p->code);
 
+	p->maps = maps;
+	wo.code = p->code;
 	p->code_ns = io_now_ns() - began;
 	return r < 0 ? r : pipeline_new(&wo, &p->work);
 }
@@ -179,8 +179,8 @@ static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pi
 {
 	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_RESYNC;
 
-	if (!t->version || begins)
-		t->version = ptcode_at(p->code, ev->pid, ev->ns);
+	if (!t->space || begins)
+		t->space = process_maps_at(p->maps, ev->pid, ev->ns);
 	if (t->thread && !begins)
 		return 0;
 	t->thread = session_thread(p->s, ev->pid, ev->tid);
@@ -190,6 +190,7 @@ static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pi
 /* Where code is missing the way is lost, until the next event of the trace. */
 static int account_missing(struct replay_pt *p, const struct pt_thread *t, const struct pipeline_event *ev)
 {
+	const struct mapping *map;
 	int r = 0;
 
 	if (ev->flow.kind != PTFLOW_DESYNC || ev->flow.error != PTFLOW_E_NO_CODE) {
@@ -199,7 +200,8 @@ static int account_missing(struct replay_pt *p, const struct pt_thread *t, const
 	}
 	if (!p->missing)
 		r = missing_code_new(auxtrace_n_buffers(p->aux), &p->missing);
-	return r < 0 ? r : missing_code_lost(p->missing, ev, ptcode_image(t->version, ev->flow.from));
+	map = address_space_find(t->space, ev->flow.from);
+	return r < 0 ? r : missing_code_lost(p->missing, ev, map ? map->image : NULL);
 }
 
 static int step(struct replay_pt *p, const struct pipeline_event *ev)
@@ -223,7 +225,7 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 		return replay_pt_view_branch(p, t, &ev->flow);
 	if (dump_kind(p->view) == DUMP_INSNS)
 		return replay_pt_view_line(p, t, &ev->flow);
-	if (!t->version)
+	if (!t->space)
 		return 0;
 	if (p->view && !t->view)
 		r = dump_thread(p->view, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->view);
@@ -366,7 +368,7 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 	r = replay_pt_end_gap(p, t, ns);
 	if (r < 0)
 		return r;
-	t->version = NULL;
+	t->space = NULL;
 	t->thread = NULL;
 	t->is_new = false;
 	t->view = NULL; /* it may have another name from now on */
@@ -401,6 +403,8 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 	auxtrace_report(p->aux, stats, losses);
 	pipeline_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
+	if (process_maps_refused(p->maps))
+		json_add_uint(losses, "maps_over_memory", process_maps_refused(p->maps));
 	pt_notes_report(p->notes, stats);
 	if (p->missing)
 		missing_code_report(p->missing, losses);

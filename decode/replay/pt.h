@@ -16,6 +16,7 @@
 struct images;
 struct json_object;
 struct perfdata;
+struct process_maps;
 struct dump;
 struct replay_pt;
 struct session;
@@ -28,16 +29,16 @@ enum { REPLAY_PT_E_NONE = 1, /* the recording has no PT, or none that can be rea
  * there and not drawn. `inlined`: inlined calls are drawn, too; then the session must have a source.
  * 0, REPLAY_PT_E_NONE, or a negative errno.
  */
-int replay_pt_new(struct perfdata *pd, struct images *images, struct workers *workers, struct budget *budget,
-		  struct dump *view, bool inlined, struct replay_pt **ret) _must_check_;
+int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *view, bool inlined,
+		  struct replay_pt **ret) _must_check_;
 struct replay_pt *replay_pt_free(struct replay_pt *p);
 DEFINE_CLEANUP(struct replay_pt *, replay_pt_free)
 
-/* Then each record in the order of time: who ran, and what was mapped (decode/replay/prescan.h). 0 or -errno. */
+/* Then each record in the order of time: who ran (decode/replay/prescan.h). 0 or -errno. */
 struct perfevent;
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev) _must_check_;
-/* Then opens the files of the code, and begins. 0 or -errno. */
-int replay_pt_open(struct replay_pt *p) _must_check_;
+/* Then opens the files of the code, and begins: `maps` have all records. 0 or -errno. */
+int replay_pt_open(struct replay_pt *p, struct images *images, struct process_maps *maps) _must_check_;
 
 /* The time of the next branch: UINT64_MAX at the end; -errno. */
 int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns);

@@ -11,18 +11,29 @@
 #include "decode/pt/code.h"
 #include "decode/replay/session_internal.h"
 
+struct code *replay_pt_code(const struct pt_thread *t)
+{
+	struct replay_pt *p = t->p;
+	struct process *process = session_process(p->s, t->pid);
+
+	if (!process)
+		return NULL;
+	process->code.space = t->space;
+	return &process->code;
+}
+
 /* The frame of a function: by its number once it was seen, since calls are many and functions few. */
 static uint32_t frame_of(struct replay_pt *p, struct pt_thread *t, const struct callfunc *f, uint64_t ip)
 {
-	struct process *process;
+	struct code *code;
 	uint32_t frame;
 
 	if (f->id < p->n_frames && p->frames[f->id] && f->known)
 		return p->frames[f->id];
-	process = session_process(p->s, t->pid);
-	if (!process)
+	code = replay_pt_code(t);
+	if (!code)
 		return STACKTAB_FRAME_FULL;
-	frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
+	frame = resolver_frame(p->s->resolver, code, ip, RESOLVE_EXACT);
 	if (f->id >= p->n_frames) {
 		const uint32_t n = f->id + f->id / 2 + 256;
 		uint32_t *v = reallocarray(p->frames, n, sizeof(*v));
@@ -41,10 +52,10 @@ const struct callfunc *replay_pt_function(struct pt_thread *t, uint64_t ip, bool
 {
 	struct known *k = &t->p->known[(ip ^ ip >> 10) % KNOWN];
 
-	if (!k->f || k->ip != ip || k->version != t->version) {
-		k->f = ptcode_function(t->version, ip, &k->first);
+	if (!k->f || k->ip != ip || k->space != t->space) {
+		k->f = ptcode_function(t->p->code, t->space, ip, &k->first);
 		k->ip = ip;
-		k->version = t->version;
+		k->space = t->space;
 	}
 	*ret_first = k->first;
 	return k->f;
@@ -59,7 +70,7 @@ static bool on_lands(void *arg, uint64_t call, uint64_t pad)
 {
 	const struct pt_thread *t = arg;
 
-	return ptcode_lands(t->version, call, pad);
+	return ptcode_lands(t->p->code, t->space, call, pad);
 }
 
 /* Of what happens at the event, or (what was there before) earlier. */
@@ -93,12 +104,12 @@ static bool is_found(enum callstack_why why)
 const char *replay_pt_line(struct replay_pt *p, const struct pt_thread *t, uint64_t ip)
 {
 	struct source *source = p->s->o.source;
-	struct process *process = source && ip ? session_process(p->s, t->pid) : NULL;
+	struct code *code = source && ip ? replay_pt_code(t) : NULL;
 	const char *line;
 	struct image *img;
 	uint64_t vaddr;
 
-	img = process ? resolver_image(p->s->resolver, &process->code, ip, &vaddr) : NULL;
+	img = code ? resolver_image(p->s->resolver, code, ip, &vaddr) : NULL;
 	if (!img)
 		return NULL;
 	line = source_place(source, img, vaddr);

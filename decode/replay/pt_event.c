@@ -127,17 +127,17 @@ int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipel
 
 static void place(struct replay_pt *p, const struct pt_thread *t, uint64_t ip, struct dump_place *ret)
 {
-	struct process *process = session_process(p->s, t->pid);
+	struct code *code = replay_pt_code(t);
 	const struct callfunc *f;
 	uint64_t vaddr;
 	bool first;
 
 	*ret = (struct dump_place){.ip = ip};
-	if (!ip || !t->version || !process)
+	if (!ip || !t->space || !code)
 		return;
-	f = ptcode_function(t->version, ip, &first);
-	ret->frame = resolver_frame(p->s->resolver, &process->code, ip, RESOLVE_EXACT);
-	if (resolver_image(p->s->resolver, &process->code, ip, &vaddr))
+	f = ptcode_function(p->code, t->space, ip, &first);
+	ret->frame = resolver_frame(p->s->resolver, code, ip, RESOLVE_EXACT);
+	if (resolver_image(p->s->resolver, code, ip, &vaddr))
 		ret->into = f->known ? vaddr - f->start : vaddr;
 	ret->line = replay_pt_line(p, t, ip);
 }
@@ -162,9 +162,9 @@ int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const st
 	struct insn insn;
 	int r = 0;
 
-	if (!e->start || !t->version)
+	if (!e->start || !t->space)
 		return 0;
-	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(t->version, ip, !e->is32, &insn); ip += insn.length) {
+	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(p->code, t->space, ip, !e->is32, &insn); ip += insn.length) {
 		place(p, t, ip, &where);
 		r = dump_insn(p->view, replay_pt_time(p, p->ns), t->tid, &where);
 	}

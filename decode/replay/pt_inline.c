@@ -19,7 +19,7 @@
 /* What is at an address: the same few are asked for again and again. */
 #define KNOWN_SCOPES 4096u
 struct known_scope {
-	const struct ptcode_version *version; /* NULL: nothing is known */
+	const struct address_space *space; /* NULL: nothing is known */
 	uint64_t ip;
 	uint64_t end;
 	uint64_t last; /* of the line that begins there: its branch; 0: not looked for */
@@ -76,14 +76,14 @@ static struct known_scope *look(struct pt_thread *t, uint64_t ip)
 {
 	struct replay_pt *p = t->p;
 	struct known_scope *k = &p->inlined->known[(ip ^ ip >> 12) % KNOWN_SCOPES];
-	struct process *process;
+	struct code *code;
 	uint64_t vaddr, end = 0;
 
-	if (k->version == t->version && k->ip == ip)
+	if (k->space == t->space && k->ip == ip)
 		return k;
-	*k = (struct known_scope){.version = t->version, .ip = ip, .end = UINT64_MAX};
-	process = session_process(p->s, t->pid);
-	k->image = process ? resolver_image(p->s->resolver, &process->code, ip, &vaddr) : NULL;
+	*k = (struct known_scope){.space = t->space, .ip = ip, .end = UINT64_MAX};
+	code = replay_pt_code(t);
+	k->image = code ? resolver_image(p->s->resolver, code, ip, &vaddr) : NULL;
 	if (!k->image)
 		return k;
 	k->base = ip - vaddr;
@@ -101,7 +101,7 @@ static uint64_t count_to(struct pt_thread *t, uint64_t ip)
 	struct pt_inline *in = t->p->inlined;
 	struct insn insn;
 
-	while (in->e && in->counted_ip < ip && ptcode_insn(t->version, in->counted_ip, !in->e->is32, &insn)) {
+	while (in->e && in->counted_ip < ip && ptcode_insn(t->p->code, t->space, in->counted_ip, !in->e->is32, &insn)) {
 		in->counted_ip += insn.length;
 		in->counted++;
 	}
@@ -180,7 +180,7 @@ static uint64_t on_entry(void *arg, const struct dwarf_scope *s, uint64_t ip)
 
 	for (unsigned int i = 0; i < MAX_NOPS; i++) {
 		const uint8_t *code;
-		const size_t n = ptcode_read(t->version, entry, &code, buffer, sizeof(buffer));
+		const size_t n = ptcode_read(t->p->code, t->space, entry, &code, buffer, sizeof(buffer));
 
 		if (n == 0 || !is_nop(code, n) || !insn_decode(code, n, true, &insn))
 			break;
@@ -256,7 +256,7 @@ static bool is_drawn(struct pt_thread *t, uint64_t ip)
 	bool first;
 	uint32_t i;
 
-	return callstack_innermost(t->calls, &f, &i) && t->version && f == replay_pt_function(t, ip, &first);
+	return callstack_innermost(t->calls, &f, &i) && t->space && f == replay_pt_function(t, ip, &first);
 }
 
 void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns)
@@ -282,7 +282,7 @@ static uint64_t last_of_line(struct pt_thread *t, uint64_t ip, bool is32)
 	uint64_t last = ip;
 	struct insn insn;
 
-	for (unsigned int i = 0; i < MAX_LINE && ptcode_insn(t->version, ip, !is32, &insn); i++) {
+	for (unsigned int i = 0; i < MAX_LINE && ptcode_insn(t->p->code, t->space, ip, !is32, &insn); i++) {
 		last = ip;
 		if (insn.kind != INSN_OTHER)
 			break;

@@ -15,7 +15,7 @@
 /* What function an address is in: the same few are asked for again and again. */
 #define KNOWN 1024u
 struct known {
-	const struct ptcode_version *version;
+	const struct address_space *space;
 	uint64_t ip;
 	const struct callfunc *f; /* NULL: nothing is known */
 	bool first;
@@ -32,7 +32,7 @@ struct pt_thread {
 	struct replay_pt *p;
 	uint32_t tid, pid;
 	struct callstack *calls;
-	const struct ptcode_version *version;
+	const struct address_space *space; /* since its trace began last; NULL: nothing is known of it */
 	struct thread *thread; /* the session's; NULL: to be looked up */
 	struct inlined *inlined; /* that are open, the outermost first */
 	uint32_t n_inlined, room_inlined;
@@ -54,6 +54,7 @@ struct pt_thread {
 
 struct replay_pt {
 	struct auxtrace *aux;
+	struct process_maps *maps; /* borrowed */
 	struct ptcode *code;
 	struct who_ran *owner;
 	struct workers *workers; /* borrowed */
@@ -96,6 +97,9 @@ struct dump_time replay_pt_time(const struct replay_pt *p, uint64_t ns);
 
 /* The source line of the code there, "job/main.c:40"; NULL: not known, or not asked for. */
 const char *replay_pt_line(struct replay_pt *p, const struct pt_thread *t, uint64_t ip);
+
+/* The code of the thread's process as the thread runs it; NULL: no memory. */
+struct code *replay_pt_code(const struct pt_thread *t);
 
 /* The function at an address, and whether that is its first instruction. */
 const struct callfunc *replay_pt_function(struct pt_thread *t, uint64_t ip, bool *ret_first);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "common/control/json.h"
+#include "decode/object/process_maps.h"
 #include "decode/replay/session_internal.h"
 
 static void add_count(struct json_object *o, const char *key, uint64_t n)
@@ -25,7 +26,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	json_add_uint(stats, "samples", s->samples);
 	json_add_uint(stats, "switches", s->switches);
 	json_add_uint(stats, "wakeups", s->wakeups);
-	json_add_uint(stats, "mmaps", s->mmaps);
+	json_add_uint(stats, "mmaps", process_maps_records(s->o.maps));
 	json_add_uint(stats, "processes", s->processes.n);
 	json_add_uint(stats, "threads", s->threads.n);
 	json_add_uint(stats, "images", is->ready);
@@ -56,7 +57,8 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "records_lost", s->lost);
 	add_count(losses, "events_without_thread", s->events_unattributed);
 	add_count(losses, "throttled", s->throttled);
-	add_count(losses, "maps_refused", s->maps_refused);
+	if (!s->o.pt) /* else replay_pt_report() does, and the trace shows it */
+		add_count(losses, "maps_refused", process_maps_refused(s->o.maps));
 	add_count(losses, "debug_files_wrong", is->debug_wrong);
 	add_count(losses, "frames_unmapped", rs->unknown_no_map);
 	add_count(losses, "frames_without_image", rs->unknown_no_image);

@@ -9,7 +9,7 @@
 
 #include "common/base/escape.h"
 #include "common/bundle/schedev.h"
-#include "decode/object/mapping.h"
+#include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/replay/prescan.h"
 #include "decode/replay/pt.h"
@@ -50,19 +50,6 @@ struct session *session_free(struct session *s)
 	free(s->cpus);
 	free(s);
 	return NULL;
-}
-
-static void on_mmap(struct session *s, const struct perfevent *ev)
-{
-	struct mapping map;
-	struct process *p;
-
-	if (!mapping_range(ev, &map))
-		return;
-	s->mmaps++;
-	p = session_process(s, ev->pid);
-	if (p && (mapping_image(ev, s->o.images, &map) < 0 || address_space_set(&p->code.space, &map) != 0))
-		s->maps_refused++;
 }
 
 /* ---- samples, switches, losses */
@@ -128,7 +115,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 			return r;
 		stack = s->o.pt ? replay_pt_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
 		if (stack == STACKTAB_ROOT)
-			stack = stackwalk_sample(&s->walk, &t->process->code, ev, false);
+			stack = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, false);
 		return timeline_answer(timeline_switch_out(
 			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
 	}
@@ -155,7 +142,7 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 				if (r < 0)
 					return r;
 				stack = stackwalk_sample(
-					&s->walk, &of_stack->process->code, ev, false);
+					&s->walk, session_code(s, of_stack->process, ev->time), ev, false);
 			}
 		}
 		return timeline_answer(timeline_wakeup(s->o.tl, e.tid, ev->time, e.cpu, other_tid,
@@ -205,7 +192,7 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 	if (r < 0)
 		return r;
 	s->samples++;
-	stack = stackwalk_sample(&s->walk, &t->process->code, ev, true);
+	stack = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, true);
 	return timeline_answer(timeline_sample(s->o.tl, ev->tid, ev->time, event_cpu(ev), stack));
 }
 
@@ -286,12 +273,15 @@ static int on_event(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 	}
+	if (!s->o.pt)
+		process_maps_record(s->o.maps, ev);
 	switch (ev->kind) {
 	case PERFEVENT_SAMPLE:
 		r = on_sample(s, ev);
 		break;
-	case PERFEVENT_MMAP:
-		on_mmap(s, ev);
+	case PERFEVENT_MMAP: /* the maps know it; here it names a process, if it is not the kernel's */
+		if (ev->pid != UINT32_MAX)
+			(void)session_process(s, ev->pid);
 		break;
 	case PERFEVENT_COMM:
 		r = session_on_comm(s, ev);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays a recording in the order of time: keeps processes, threads and their address spaces as
- * the records change them, turns samples, switches and wake-ups into stacks, and feeds the
- * timeline. This is the glue between the input half (perf/event.h, and rings/event.h for the events
+ * Replays a recording in the order of time: keeps processes and threads as the records change
+ * them, asks what they had mapped (decode/object/process_maps.h), turns samples, switches and
+ * wake-ups into stacks, and feeds the timeline. This is the glue between the input half (perf/event.h, and rings/event.h for the events
  * of programs) and the output half (timeline/timeline.h); it knows no file and no format.
  *
  * A process or thread is declared to the timeline when something of it is first drawn.
@@ -22,6 +22,7 @@
 
 struct json_object;
 struct prescan;
+struct process_maps;
 
 /* Something that the recording's metadata reports, to be drawn at its time. */
 struct session_note {
@@ -39,6 +40,7 @@ struct session_options {
 	struct replay_pt *pt; /* the recording's PT; may be NULL */
 	const struct prescan *prescan; /* of its records; NULL: nothing was lost */
 	struct images *images;
+	struct process_maps *maps; /* with PT they have all records; without, the session feeds them */
 	struct stacktab *st;
 	struct timeline *tl;
 	const struct file_requester *files;

@@ -55,19 +55,21 @@ struct session {
 		     */
 	bool has_waking; /* it has the tracepoint sched_waking */
 	uint64_t moments; /* events that are drawn as such */
-	uint64_t samples, idle_samples, untimed, switches, wakeups, mmaps, maps_refused, no_memory;
+	uint64_t samples, idle_samples, untimed, switches, wakeups, no_memory;
 	uint64_t lost, throttled, aux_truncated, bad_sched, ignored;
 	uint64_t events, events_late, events_unattributed;
 };
 
 /* A process that is new under its pid; an older one of the same pid is no longer found. NULL: no
  * memory. */
-struct process *session_add_process(
-	struct session *s, uint32_t pid, uint32_t ppid, struct address_space *space);
+struct process *session_add_process(struct session *s, uint32_t pid, uint32_t ppid);
 
 /* What a pid or tid means now, made up where it is new; NULL (counted): no memory. */
 struct process *session_process(struct session *s, uint32_t pid);
 struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid);
+
+/* The code of a process with what was mapped at that time, until the next question. */
+struct code *session_code(struct session *s, struct process *p, uint64_t ns);
 
 void session_free_tasks(struct session *s);
 

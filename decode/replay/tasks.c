@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "common/base/escape.h"
+#include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/replay/pt.h"
 
-struct process *session_add_process(
-	struct session *s, uint32_t pid, uint32_t ppid, struct address_space *space)
+struct process *session_add_process(struct session *s, uint32_t pid, uint32_t ppid)
 {
 	struct process *p;
 
@@ -26,19 +26,13 @@ struct process *session_add_process(
 	p->code.nspid = s->o.nspid ? s->o.nspid(s->o.nspid_arg, pid) : 0;
 	p->code.perfmap_tried = !s->o.perfmaps;
 	p->code.serial = ++s->n_processes;
-	if (space)
-		p->code.space = address_space_ref(space);
-	else if (address_space_new(s->o.budget, &p->code.space) < 0)
-		goto fail;
-	if (hashmap_put_pointer(&s->processes, pid, p) < 0)
-		goto fail;
+	if (hashmap_put_pointer(&s->processes, pid, p) < 0) {
+		free(p);
+		return NULL;
+	}
 	p->next = s->all_processes;
 	s->all_processes = p;
 	return p;
-fail:
-	code_fini(&p->code);
-	free(p);
-	return NULL;
 }
 
 struct process *session_process(struct session *s, uint32_t pid)
@@ -46,7 +40,7 @@ struct process *session_process(struct session *s, uint32_t pid)
 	struct process *p = hashmap_pointer(&s->processes, pid);
 
 	if (!p)
-		p = session_add_process(s, pid, 0, NULL);
+		p = session_add_process(s, pid, 0);
 	if (!p)
 		s->no_memory++;
 	return p;
@@ -84,6 +78,12 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 	t->next = s->all_threads;
 	s->all_threads = t;
 	return t;
+}
+
+struct code *session_code(struct session *s, struct process *p, uint64_t ns)
+{
+	p->code.space = process_maps_at(s->o.maps, p->pid, ns);
+	return &p->code;
 }
 
 void session_name_process(struct session *s, uint32_t pid, const char *name)
@@ -170,18 +170,10 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 	}
-	if (ev->comm.exec) {
-		struct address_space *space;
-
-		/* exec: the old program is gone, with all of its maps */
-		if (address_space_new(s->o.budget, &space) < 0) {
-			s->no_memory++;
-		} else {
-			code_fini(&p->code);
-			p->code.space = space;
-			p->code.perfmap_tried = !s->o.perfmaps;
-			p->code.serial = ++s->n_processes;
-		}
+	if (ev->comm.exec) { /* the old program is gone, with the names of its code */
+		code_fini(&p->code);
+		p->code.perfmap_tried = !s->o.perfmaps;
+		p->code.serial = ++s->n_processes;
 	}
 	t->named = t->named && !ev->comm.exec;
 	if (!t->named)
@@ -215,8 +207,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 		t = session_thread(s, ev->pid, ev->tid);
 	} else {
 		/* recorders that describe what already runs give a fork for it: its maps follow */
-		p = session_add_process(
-			s, ev->pid, ev->fork.ppid, parent ? parent->code.space : NULL);
+		p = session_add_process(s, ev->pid, ev->fork.ppid);
 		if (!p) {
 			s->no_memory++;
 			return 0;

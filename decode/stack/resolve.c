@@ -152,7 +152,6 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame)
 
 void code_fini(struct code *code)
 {
-	code->space = address_space_unref(code->space);
 	code->perfmap = perfmap_free(code->perfmap);
 }
 

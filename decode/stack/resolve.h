@@ -19,7 +19,7 @@
 
 /* The code of one process; the session's process owns one. */
 struct code {
-	struct address_space *space; /* never NULL */
+	const struct address_space *space; /* borrowed, of the moment that is asked about; NULL: nothing is known */
 	uint32_t serial;     /* unique among all processes of the recording */
 	uint32_t pid, nspid; /* nspid 0: not known */
 	struct perfmap *perfmap;

@@ -171,6 +171,18 @@ def children_never_seen(work):
     expect(memory < 100 or sanitized, f"3000 children that are never seen take {memory} MiB")
 
 
+def late_maps(r, work):
+    """PT is dated by estimates: what runs before the record of its mapping is what the record says."""
+    f = PerfFile.read(r.data)
+    last = struct.unpack_from("<Q", f.of_type(AUX)[-1][0], 32)[0]
+    want = {view: decode(r, view) for view in ("--calls", "--branches")}
+    for x in f.of_type(MMAP2):
+        x[0] = x[0][:-24] + struct.pack("<Q", last) + x[0][-16:]
+    r.data = f.write_file(work / "late.data")
+    expect(all(" main" in want[view] and decode(r, view) == want[view] for view in want),
+           "code has its names in both views, also before the records of its mappings")
+
+
 need_command("gcc", "gcc")
 if not STEP.exists():
     skip("needs tracerd-step")
@@ -182,3 +194,4 @@ with tempfile.TemporaryDirectory() as folder:
     deep(ring)
     engine(ring, work)
     children_never_seen(work)
+    late_maps(Recording(work, "late", [program, "deep"]), work)

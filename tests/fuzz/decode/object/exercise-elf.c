@@ -177,6 +177,7 @@ void exercise_elf(int fd, struct exercise_result *sum)
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(resolver_freep) struct resolver *r = NULL;
+	_cleanup_(address_space_unrefp) struct address_space *space = NULL;
 	struct code code = {.serial = 1, .pid = 1};
 	struct mapping map = {.start = BASE, .end = BASE + SPAN};
 	struct probe_answer probe = {0};
@@ -184,12 +185,13 @@ void exercise_elf(int fd, struct exercise_result *sum)
 
 	if (stacktab_new(1 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
 		resolver_new(st, images, &files, true, &budget, &r) < 0 ||
-		address_space_new(&budget, &code.space) < 0)
+		address_space_new(&budget, &space) < 0)
 		abort();
 	img = images_get(images, &key);
 	map.image = img;
-	if (!img || address_space_set(&code.space, &map) != 0 || image_open(images, img) < 0)
+	if (!img || address_space_set(&space, &map) != 0 || image_open(images, img) < 0)
 		abort();
+	code.space = space;
 	if (img->state == IMAGE_READY) {
 		sum->ready++;
 		if (image_load_symbols(images, img) < 0)

@@ -123,6 +123,7 @@ static void test_names(void **state)
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(resolver_freep) struct resolver *r = NULL;
+	_cleanup_(address_space_unrefp) struct address_space *space = NULL;
 	struct code code = {.serial = 1, .pid = 1};
 	struct mapping map = {.start = base, .end = base + 0x100000};
 	uint64_t outer = 0, inner = 0;
@@ -137,11 +138,12 @@ static void test_names(void **state)
 	assert_int_equal(stacktab_new(1 << 20, &st), 0);
 	assert_int_equal(images_new(&files, &budget, &images), 0);
 	assert_int_equal(resolver_new(st, images, &files, true, &budget, &r), 0);
-	assert_int_equal(address_space_new(&budget, &code.space), 0);
+	assert_int_equal(address_space_new(&budget, &space), 0);
 	img = images_get(images, &key);
 	assert_non_null(img);
 	map.image = img;
-	assert_int_equal(address_space_set(&code.space, &map), 0);
+	assert_int_equal(address_space_set(&space, &map), 0);
+	code.space = space;
 	assert_int_equal(image_open(images, img), 0);
 	assert_int_equal(image_load_symbols(images, img), 0);
 	for (size_t i = 0; i < img->symbols.n; i++) {

@@ -11,6 +11,7 @@
 #include "common/control/json.h"
 #include "decode/base/workers.h"
 #include "decode/object/image.h"
+#include "decode/object/process_maps.h"
 #include "decode/perf/data.h"
 #include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
@@ -25,7 +26,9 @@ struct walk {
 	const char *symfs;
 	enum mode mode;
 	bool tids;
+	const struct process_maps *maps;
 	struct ptcode *code;
+	const struct address_space *space; /* of the line that is walked */
 	struct ptwalk_ips ips;
 	uint64_t events;
 };
@@ -48,17 +51,18 @@ static int ask(void *arg, const struct file_request *request, struct file_answer
 
 static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
 {
-	return ptcode_read(arg, ip, ret, buffer, n);
+	const struct walk *w = arg;
+
+	return ptcode_read(w->code, w->space, ip, ret, buffer, n);
 }
 
 static void on_event(struct walk *w, const struct pipeline_event *e)
 {
-	const struct ptcode_version *v = ptcode_at(w->code, e->pid, e->ns);
-
+	w->space = process_maps_at(w->maps, e->pid, e->ns);
 	w->events++;
 	w->ips.tid = w->tids ? e->tid : 0;
-	if (e->flow.start && v)
-		(void)ptwalk_line(&w->ips, &e->flow, read_code, (void *)(uintptr_t)v);
+	if (e->flow.start && w->space)
+		(void)ptwalk_line(&w->ips, &e->flow, read_code, w);
 	if (w->mode == INSNS || e->flow.kind == PTFLOW_RUN)
 		return;
 	if (w->mode == TIMES)
@@ -112,7 +116,7 @@ static void bring_vdso(struct images *images, const char *path)
 }
 
 struct scan {
-	struct ptcode *code;
+	struct process_maps *maps;
 	struct who_ran *owner;
 };
 
@@ -120,7 +124,7 @@ static int record(void *arg, const struct perfevent *ev)
 {
 	const struct scan *s = arg;
 
-	ptcode_record(s->code, ev);
+	process_maps_record(s->maps, ev);
 	return who_ran_record(s->owner, ev);
 }
 
@@ -132,6 +136,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
 	_cleanup_(auxtrace_freep) struct auxtrace *aux = NULL;
+	_cleanup_(process_maps_freep) struct process_maps *maps = NULL;
 	_cleanup_(ptcode_freep) struct ptcode *code = NULL;
 	_cleanup_(who_ran_freep) struct who_ran *owner = NULL;
 	_cleanup_(workers_freep) struct workers *workers = NULL;
@@ -150,17 +155,19 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r == 0)
 		r = auxtrace_scan(aux);
 	if (r == 0)
-		r = ptcode_new(images, &budget, &code);
+		r = process_maps_new(images, &budget, true, &maps);
 	if (r == 0)
 		r = who_ran_new(&budget, &owner);
 	if (r == 0)
-		r = perfdata_walk(pd, record, &(struct scan){code, owner});
+		r = perfdata_walk(pd, record, &(struct scan){maps, owner});
 	if (r == 0)
-		r = ptcode_open(code);
+		r = ptcode_new(images, &budget, &code);
 	if (r != 0)
 		return r;
+	w->maps = maps;
 	w->code = code;
 	return walk(w, &(struct pipeline_options){.aux = aux,
+			       .maps = maps,
 			       .code = code,
 			       .owner = owner,
 			       .workers = workers,

@@ -20,6 +20,7 @@
 #include "decode/base/workers.h"
 #include "decode/object/image.h"
 #include "decode/perf/data.h"
+#include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
@@ -129,12 +130,17 @@ static uint64_t sum_of(struct json_object *losses)
 	return sum;
 }
 
+struct scan {
+	struct process_maps *maps;
+	struct who_ran *owner;
+};
+
 static int record(void *arg, const struct perfevent *ev)
 {
-	struct pipeline_options *o = arg;
+	const struct scan *s = arg;
 
-	ptcode_record(o->code, ev);
-	return who_ran_record(o->owner, ev);
+	process_maps_record(s->maps, ev);
+	return who_ran_record(s->owner, ev);
 }
 
 /* `keep` false: they are only counted. `stop_after` events it is left as it is, 0: never. */
@@ -146,6 +152,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	struct pipeline_options o = {.budget = &budget};
 	struct perfdata *pd;
 	struct images *images;
+	struct process_maps *maps;
 	struct pipeline *work;
 	struct pipeline_event e;
 	struct pipeline_run run;
@@ -161,10 +168,11 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(images_new(&files, &budget, &images), 0);
 	assert_int_equal(auxtrace_new(pd, &budget, &o.aux), 0);
 	assert_int_equal(auxtrace_scan(o.aux), 0);
-	assert_int_equal(ptcode_new(images, &budget, &o.code), 0);
+	assert_int_equal(process_maps_new(images, &budget, true, &maps), 0);
 	assert_int_equal(who_ran_new(&budget, &o.owner), 0);
-	assert_int_equal(perfdata_walk(pd, record, &o), 0);
-	assert_int_equal(ptcode_open(o.code), 0);
+	assert_int_equal(perfdata_walk(pd, record, &(struct scan){maps, o.owner}), 0);
+	assert_int_equal(ptcode_new(images, &budget, &o.code), 0);
+	o.maps = maps;
 	assert_int_equal(pipeline_new(&o, &work), 0);
 	while (stop_after == 0 || n < stop_after) {
 		r = pipeline_peek(work, &peeked);
@@ -201,6 +209,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	pipeline_free(work);
 	who_ran_free(o.owner);
 	ptcode_free(o.code);
+	process_maps_free(maps);
 	auxtrace_free(o.aux);
 	images_free(images);
 	perfdata_free(pd);

@@ -17,6 +17,7 @@
 
 #include "common/bundle/schedev.h"
 #include "common/control/json.h"
+#include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/replay/prescan.h"
 #include "decode/replay/session.h"
@@ -230,6 +231,7 @@ static void replay(struct session_options so, const char *expected)
 	_cleanup_close_ int fd = make_file(&m);
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
+	_cleanup_(process_maps_freep) struct process_maps *maps = NULL;
 	_cleanup_(session_freep) struct session *s = NULL;
 	_cleanup_(prescan_fini) struct prescan prescan = {0};
 	_cleanup_json_ struct json_object *report = json_object_new_object();
@@ -243,8 +245,10 @@ static void replay(struct session_options so, const char *expected)
 		assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
 	}
 	assert_int_equal(images_new(&files, &budget, &images), 0);
+	assert_int_equal(process_maps_new(images, &budget, false, &maps), 0);
 	so.pd = pd;
 	so.images = images;
+	so.maps = maps;
 	so.st = st;
 	so.files = &files;
 	so.budget = &budget;

@@ -31,6 +31,7 @@ static struct budget budget = {.max = 512u << 20};
 static struct stacktab *st;
 static struct images *images;
 static struct resolver *resolver;
+static struct address_space *space;
 static struct code code;
 
 static uint8_t stack[STACK_BYTES];
@@ -79,9 +80,10 @@ static void read_maps(void)
 		map.pgoff = off;
 		map.image = images_get(images, &key);
 		assert_non_null(map.image);
-		assert_int_equal(address_space_set(&code.space, &map), 0);
+		assert_int_equal(address_space_set(&space, &map), 0);
 	}
 	(void)fclose(f);
+	code.space = space;
 }
 
 static int setup(void **state)
@@ -104,7 +106,7 @@ static int setup(void **state)
 	code.perfmap_tried = true;
 	return stack_top && stacktab_new(0, &st) == 0 && images_new(&files, &budget, &images) == 0 &&
 			       resolver_new(st, images, &files, true, &budget, &resolver) == 0 &&
-			       address_space_new(&budget, &code.space) == 0
+			       address_space_new(&budget, &space) == 0
 		       ? 0
 		       : -1;
 }
@@ -113,6 +115,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	code_fini(&code);
+	address_space_unref(space);
 	resolver_free(resolver);
 	images_free(images);
 	stacktab_free(st);
