@@ -203,9 +203,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 
 	if (r < 0)
 		return r;
-	if (ev->pid == ev->fork.ppid || (p && !p->exited && ev->pid != ev->tid)) {
-		t = session_thread(s, ev->pid, ev->tid);
-	} else {
+	if (ev->pid != ev->fork.ppid && (!p || p->exited || ev->pid == ev->tid)) {
 		/* recorders that describe what already runs give a fork for it: its maps follow */
 		p = session_add_process(s, ev->pid, ev->fork.ppid);
 		if (!p) {
@@ -214,12 +212,12 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 		}
 		if (parent)
 			memcpy(p->name, parent->name, sizeof(p->name));
-		t = session_thread(s, ev->pid, ev->tid);
-		if (t && t->process != p) {
-			t->process = p;
-			t->declared = t->named = false;
-			t->name[0] = '\0';
-		}
+	}
+	t = session_thread(s, ev->pid, ev->tid);
+	if (t && p && t->process != p) { /* its number was a thread's of an older process with that id */
+		t->process = p;
+		t->declared = t->named = false;
+		t->name[0] = '\0';
 	}
 	if (t)
 		t->ended = false;

@@ -316,6 +316,36 @@ static void test_tasks(void **state)
 					    "240 sample 10 cpu 0 [callers unknown]>[sh]\n");
 }
 
+/* A process's id comes again, and a thread's in it: that is the new process's thread, with its code and its name. */
+static void test_ids_again(void **state)
+{
+	const uint64_t ip = 0x401000;
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 0, 10, 10, "sh", 0);
+	make_mmap(&m, 0, 10, 0x400000, 0x10000, 0, 5, "/bin/sh");
+	make_fork(&m, 10, 20, 20, 10, 10);
+	make_comm(&m, 20, 20, 20, "prog", 1);
+	make_mmap(&m, 30, 20, 0x400000, 0x10000, 0, 6, "/bin/prog");
+	make_fork(&m, 40, 20, 21, 20, 20);
+	make_sample(&m, 50, 20, 21, &ip, 1);
+	make_exit(&m, 60, 20, 21);
+	make_exit(&m, 70, 20, 20);
+	make_fork(&m, 80, 20, 20, 10, 10);
+	make_fork(&m, 90, 20, 21, 20, 20);
+	make_sample(&m, 100, 20, 21, &ip, 1);
+	replay((struct session_options){0}, "50 process 20 of 10 prog\n"
+					    "50 thread 20/21 prog\n"
+					    "need object /bin/prog\n"
+					    "50 sample 21 cpu 0 [callers unknown]>[prog]\n"
+					    "60 exit 21\n"
+					    "100 process 20 of 10 sh\n"
+					    "100 thread 20/21 sh\n"
+					    "need object /bin/sh\n"
+					    "100 sample 21 cpu 0 [callers unknown]>[sh]\n");
+}
+
 /* A bundle's threads are all told, also those that sleep all along. */
 static void test_whole_target(void **state)
 {
@@ -670,6 +700,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_ids_again),
 		cmocka_unit_test(test_whole_target),
 		cmocka_unit_test(test_period),
 		cmocka_unit_test(test_losses),
