@@ -13,7 +13,10 @@
 #define INDEX_SIZE (2 * RING_MAX_NAMES)
 #define LOST_BITS 65536u
 
-/* All in .bss: what is not used costs addresses only. */
+/*
+ * All in .bss: what is not used costs addresses only. The index is no hashmap of common/base/hashmap.h: that allocates and
+ * moves its slots when it grows, while these are searched without a lock, in signal handlers and after fork().
+ */
 struct name name_store[RING_MAX_NAMES];
 uint8_t name_store_text[RING_MAX_TEXT];
 static uint32_t name_index[INDEX_SIZE];

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
 #include "common/bundle/perfabi.h"
 
 #define CHUNK_MIN 4096u
@@ -103,93 +104,74 @@ int sideband_log_is_full(const struct sideband_log *log)
 
 /* ---- compaction */
 
-/* Open addressing; key 0 is free. */
-struct table {
-	struct slot {
-		uint64_t key, value;
-	} *slots;
-	size_t mask;
-};
-
-static int table_init(struct table *t, uint64_t n)
-{
-	size_t size = 64;
-
-	while (size < n * 2)
-		size *= 2;
-	t->slots = calloc(size, sizeof(*t->slots));
-	t->mask = size - 1;
-	return t->slots ? 0 : -ENOMEM;
-}
-
-static struct slot *table_find(struct table *t, uint64_t key)
-{
-	size_t i = (size_t)((key * 0x9e3779b97f4a7c15ULL) >> 20) & t->mask;
-
-	while (t->slots[i].key && t->slots[i].key != key)
-		i = (i + 1) & t->mask;
-	return &t->slots[i];
-}
-
+/* The values are records of the view. */
 struct compaction {
-	struct table exits;   /* tid -> time of its end, if that is older than the oldest data */
-	struct table last;    /* process -> time of its newest record */
-	struct table maps;    /* process and address -> length and place of the newest old mapping */
+	struct hashmap exits; /* tid: its end, if that is older than the oldest data */
+	struct hashmap last;  /* process: its newest record */
+	struct hashmap maps;  /* process and address: the newest old mapping */
 	uint64_t oldest;
 };
 
 static void compaction_fini(struct compaction *c)
 {
-	free(c->exits.slots);
-	free(c->last.slots);
-	free(c->maps.slots);
+	hashmap_fini(&c->exits);
+	hashmap_fini(&c->last);
+	hashmap_fini(&c->maps);
 }
 
-static uint64_t map_key(const struct perfabi_mmap2 *map)
+static const struct perf_event_header *record_at(const struct hashmap *m, uint64_t owner, uint64_t id)
 {
-	return (map->addr ^ (uint64_t)map->pid << 48) | 1;
+	return (const void *)(uintptr_t)hashmap_get(m, owner, id);
 }
 
-static void note(struct compaction *c, const struct perf_event_header *h)
+/* The newest wins. Records made from /proc come after those that the kernel wrote meanwhile. */
+static int put_newest(struct hashmap *m, uint64_t owner, uint64_t id, const struct perf_event_header *h)
+{
+	const struct perf_event_header *old = record_at(m, owner, id);
+
+	if (old && sideband_log_time(old) > sideband_log_time(h))
+		return 0;
+	return hashmap_put(m, owner, id, (uintptr_t)h);
+}
+
+static int note(struct compaction *c, const struct perf_event_header *h)
 {
 	const struct perfabi_task *task = (const void *)h;
-	uint64_t time = sideband_log_time(h);
-	struct slot *slot;
-
+	const struct perfabi_mmap2 *map = (const void *)h;
 	/* pid is the first field of all of them. */
-	slot = table_find(&c->last, task->pid);
-	slot->key = task->pid;
-	if (time > slot->value)
-		slot->value = time;
-	if (h->type == PERF_RECORD_EXIT && time < c->oldest && task->tid) {
-		slot = table_find(&c->exits, task->tid);
-		slot->key = task->tid;
-		slot->value = time;
-	} else if (h->type == PERF_RECORD_MMAP2 && time < c->oldest) {
-		slot = table_find(&c->maps, map_key((const void *)h));
-		slot->key = map_key((const void *)h);
-		/* The newest wins. Records made from /proc come after those that the kernel wrote meanwhile. */
-		if (!slot->value || sideband_log_time((const void *)(uintptr_t)slot->value) <= time)
-			slot->value = (uint64_t)(uintptr_t)h;
-	}
+	int r = put_newest(&c->last, 0, task->pid, h);
+
+	if (r < 0 || sideband_log_time(h) >= c->oldest)
+		return r;
+	if (h->type == PERF_RECORD_EXIT && task->tid)
+		return hashmap_put(&c->exits, 0, task->tid, (uintptr_t)h);
+	if (h->type == PERF_RECORD_MMAP2)
+		return put_newest(&c->maps, map->pid, map->addr, h);
+	return 0;
 }
 
-static bool process_ended(struct compaction *c, uint32_t pid, uint64_t time)
+/* Whether the thread `tid` ended after `time`, and before the oldest data. */
+static bool thread_ended(const struct compaction *c, uint32_t tid, uint64_t time)
 {
-	const struct slot *end = table_find(&c->exits, pid);
+	const struct perf_event_header *end = record_at(&c->exits, 0, tid);
 
-	/* A record after the leader's end: other threads lived on, or the number was reused. */
-	return end->key && time <= end->value && table_find(&c->last, pid)->value <= end->value;
+	return end && time <= sideband_log_time(end);
 }
 
-static bool needed(struct compaction *c, const struct perf_event_header *h)
+static bool process_ended(const struct compaction *c, uint32_t pid, uint64_t time)
+{
+	/* A record after the leader's end: other threads lived on, or the number was reused. */
+	return thread_ended(c, pid, time) &&
+	       sideband_log_time(record_at(&c->last, 0, pid)) <= sideband_log_time(record_at(&c->exits, 0, pid));
+}
+
+static bool needed(const struct compaction *c, const struct perf_event_header *h)
 {
 	const struct perfabi_task *task = (const void *)h;
 	const struct perfabi_comm *comm = (const void *)h;
 	const struct perfabi_mmap2 *map = (const void *)h;
 	const struct perfabi_mmap2 *newer;
 	uint64_t time = sideband_log_time(h);
-	const struct slot *end;
 	uint32_t tid;
 
 	if (time >= c->oldest)
@@ -205,18 +187,15 @@ static bool needed(struct compaction *c, const struct perf_event_header *h)
 		tid = comm->tid;
 		break;
 	case PERF_RECORD_MMAP2:
-		newer = (const void *)(uintptr_t)table_find(&c->maps, map_key(map))->value;
+		newer = (const void *)record_at(&c->maps, map->pid, map->addr);
 		return !newer || newer == map || newer->len < map->len;
 	default:
 		return true;
 	}
-	if (tid == task->pid)
-		return true;
-	end = table_find(&c->exits, tid);
-	return !end->key || time > end->value;
+	return tid == task->pid || !thread_ended(c, tid, time);
 }
 
-static int append_needed(struct compaction *c, const struct sideband_log_block *block, struct sideband_log *fresh)
+static int append_needed(const struct compaction *c, const struct sideband_log_block *block, struct sideband_log *fresh)
 {
 	for (size_t at = 0; at < block->used;) {
 		const struct perf_event_header *h = (const void *)(block->chunk->data + at);
@@ -238,14 +217,13 @@ int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_n
 	struct sideband_log fresh;
 	int r;
 
-	if (table_init(&c.exits, view->records) < 0 || table_init(&c.last, view->records) < 0 ||
-	    table_init(&c.maps, view->records) < 0)
-		return -ENOMEM;
 	for (size_t i = 0; i < view->n_blocks; i++)
 		for (size_t at = 0; at < view->blocks[i].used;) {
 			const struct perf_event_header *h = (const void *)(view->blocks[i].chunk->data + at);
 
-			note(&c, h);
+			r = note(&c, h);
+			if (r < 0)
+				return r;
 			at += h->size;
 		}
 	sideband_log_init(&fresh, 0);
