@@ -3,9 +3,9 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <x86intrin.h>
 
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 
 /* The least distance of two results: some nanoseconds at any frequency. */
@@ -65,16 +65,7 @@ void step_clock_init(struct step_clock *c, bool raw)
 uint64_t step_clock_now(struct step_clock *c)
 {
 	const uint64_t least = c->last + (c->tsc ? TSC_GAP : NS_GAP);
-	uint64_t now;
-
-	if (c->tsc) {
-		now = __rdtsc();
-	} else {
-		struct timespec t = {0};
-
-		(void)clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-		now = (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-	}
+	const uint64_t now = c->tsc ? __rdtsc() : clock_raw_ns();
 	c->last = now > least ? now : least;
 	return c->last;
 }

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "common/base/io.h"
+#include "common/base/raw_clock.h"
 #include "common/control/stepabi.h"
 #include "step/step_internal.h"
 
@@ -14,14 +14,6 @@ void step_files_fini(struct step_files *f)
 	f->perfdata = close_fd(f->perfdata);
 	f->code = close_fd(f->code);
 	f->vdso = close_fd(f->vdso);
-}
-
-static uint64_t raw_now(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
 static int seal(int fd)
@@ -82,7 +74,7 @@ int step_freeze(struct step *s, uint64_t max_bytes, struct step_files *ret)
 	uint64_t left = max_bytes;
 	int r, resumed;
 
-	f.raw_ns = raw_now();
+	f.raw_ns = clock_raw_ns();
 	r = step_insn_pause_all(s);
 	if (r == 0)
 		r = insn_log_flush(&s->log); /* it must reach as far as the copy */

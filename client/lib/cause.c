@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/lib/eventlib.h"
@@ -128,14 +127,6 @@ void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end
 	cause_send(h, &cause);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 int tracerd_snapshot(const char *reason)
 {
 	struct ring_header *h = ringmem_header();
@@ -145,7 +136,7 @@ int tracerd_snapshot(const char *reason)
 
 	if (!h || !__atomic_load_n(&connected, __ATOMIC_ACQUIRE))
 		return -ENOTCONN;
-	now = now_ns();
+	now = io_now_ns();
 	last = __atomic_load_n(&last_request_ns, __ATOMIC_RELAXED);
 	/* of two threads in the same moment one asks */
 	if ((last && (now <= last || now - last < __atomic_load_n(&request_interval_ns, __ATOMIC_RELAXED))) ||

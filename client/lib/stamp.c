@@ -19,14 +19,6 @@ enum ring_clock stamp_clock(void)
 	return stamp_is_tsc ? RING_CLOCK_TSC : RING_CLOCK_MONOTONIC_RAW;
 }
 
-uint64_t stamp_raw(void)
-{
-	struct timespec t = {0};
-
-	(void)clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
 enum ring_clock events_clock(void)
 {
 	return stamp_clock();

@@ -6,12 +6,12 @@
 #pragma once
 
 #include <stdint.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
 
 #include "client/lib/eventlib.h"
+#include "common/base/raw_clock.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -20,7 +20,6 @@ extern bool stamp_is_tsc;
 /* The first choice counts: stamps that are kept (regions, tasks) must go on meaning the same. */
 void stamp_choose(enum ring_clock clock);
 enum ring_clock stamp_clock(void);
-uint64_t stamp_raw(void);
 
 /* Where it is known that stamp_is_tsc. */
 static inline uint64_t stamp_tsc(void)
@@ -28,13 +27,13 @@ static inline uint64_t stamp_tsc(void)
 #if defined(__x86_64__)
 	return __rdtsc();
 #else
-	return stamp_raw();
+	return clock_raw_ns();
 #endif
 }
 
 static inline uint64_t stamp_now(void)
 {
-	return __builtin_expect(stamp_is_tsc, 1) ? stamp_tsc() : stamp_raw();
+	return __builtin_expect(stamp_is_tsc, 1) ? stamp_tsc() : clock_raw_ns();
 }
 
 #pragma GCC visibility pop

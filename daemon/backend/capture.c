@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/raw_clock.h"
 #include "common/base/safefile.h"
 #include "common/base/wall_clock.h"
 #include "common/bundle/bundle.h"
@@ -15,7 +16,6 @@
 #include "common/bundle/schedev.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
-#include "daemon/base/clock.h"
 
 #define BLOCK_BYTES (64u << 10)
 #define RESYNC_SECONDS 5 /* the longest wait for a target that cannot be read */

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "common/base/wall_clock.h"
+#include "common/base/raw_clock.h"
 #include "daemon/backend/backend.h"
-#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/stack_probe.h"

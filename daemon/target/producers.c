@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/backend/backend.h"
-#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target_internal.h"

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "daemon/backend/backend.h"
-#include "daemon/base/clock.h"
 #include "daemon/base/loop.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/proc_records.h"

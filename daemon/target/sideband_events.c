@@ -11,8 +11,8 @@
 #include <time.h>
 
 #include "common/base/procfs.h"
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
-#include "daemon/base/clock.h"
 #include "daemon/base/loop.h"
 #include "daemon/perf/eventset.h"
 #include "daemon/target/sideband_log.h"

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
-#include "daemon/base/clock.h"
 #include "daemon/control/subscribers.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "daemon/base/clock.h"
+#include "common/base/raw_clock.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/control/json.h"
 #include "daemon/backend/backend.h"
 #include "daemon/backend/sample/choice.h"
@@ -17,7 +18,6 @@
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/filter_entries.h"
 #include "daemon/backend/sample/sampling.h"
-#include "daemon/base/clock.h"
 #include "daemon/config.h"
 
 /* So long the rings from before a change are kept, until the new ones reach back far enough. */

@@ -7,9 +7,9 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/filter.h"
-#include "daemon/base/clock.h"
 
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)

@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
 #include "common/control/json.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/sampling.h"
-#include "daemon/base/clock.h"
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)

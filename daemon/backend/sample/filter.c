@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/base/io.h"
 #include "common/base/log.h"
 #include "daemon/backend/sample/sched_bpf.h"
 
@@ -298,14 +298,6 @@ int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *e
 	return bpf_map_update_elem(map_fd(filter, "use_tids"), &zero, &use, BPF_ANY);
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu)
 {
 	const struct filter_cpu *c;
@@ -317,7 +309,7 @@ uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu)
 	if (__atomic_load_n(&c->running, __ATOMIC_ACQUIRE))
 		return 0;
 	last = __atomic_load_n(&c->last_ns, __ATOMIC_RELAXED);
-	now = monotonic_ns();
+	now = io_now_ns();
 	if (!last)
 		return UINT64_MAX;
 	return now > last ? now - last : 1;

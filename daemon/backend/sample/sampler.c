@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/filter.h"
-#include "daemon/base/clock.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/copier.h"
 #include "daemon/config.h"

@@ -7,23 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/base/cleanup.h"
 #include "common/base/io.h"
+#include "common/base/raw_clock.h"
 #include "step/clock.h"
 #include "step/insn_log.h"
-
-static uint64_t raw_ns(void)
-{
-	struct timespec t;
-
-	assert_int_equal(clock_gettime(CLOCK_MONOTONIC_RAW, &t), 0);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
 
 static void test_times_differ_and_grow(void **state)
 {
@@ -43,19 +35,19 @@ static void test_times_differ_and_grow(void **state)
 /* Where that is wanted the clock is MONOTONIC_RAW, between what it was before and after; and again. */
 static void test_raw(void **state)
 {
-	uint64_t before = raw_ns(), ticks[2], after;
+	uint64_t before = clock_raw_ns(), ticks[2], after;
 	struct step_clock c;
 
 	(void)state;
 	step_clock_init(&c, true);
 	assert_false(c.perf_clock);
 	ticks[0] = step_clock_now(&c);
-	while (raw_ns() < before + 5000000)
+	while (clock_raw_ns() < before + 5000000)
 		;
 	ticks[1] = step_clock_now(&c);
 	for (unsigned int again = 0; again < 2; again++) {
 		step_clock_settle(&c);
-		after = raw_ns();
+		after = clock_raw_ns();
 		for (size_t i = 0; i < 2; i++) {
 			assert_true(step_clock_ns(&c, ticks[i]) + 1000000 > before);
 			assert_true(step_clock_ns(&c, ticks[i]) < after + 1000000);

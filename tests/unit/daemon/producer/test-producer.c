@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -28,6 +27,7 @@
 #include <event2/event.h>
 
 #include "common/base/io.h"
+#include "common/base/raw_clock.h"
 #include "common/bundle/clocks.h"
 #include "common/control/json.h"
 #include "daemon/base/clockseries.h"
@@ -750,14 +750,6 @@ static void test_comes_back(void **state)
 
 /* ---- causes */
 
-static uint64_t raw_now(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static struct ring_cause region(uint32_t trigger)
 {
 	return (struct ring_cause){.kind = RING_CAUSE_REGION, .tid = 7, .trigger = trigger, .begin = 1000, .end = 2000};
@@ -808,13 +800,13 @@ static void test_causes(void **state)
 	assert_int_equal(value, 3);
 
 	/* times that cannot be are brought into order */
-	now = raw_now();
+	now = clock_raw_ns();
 	c = (struct ring_cause){
 		.kind = RING_CAUSE_REQUEST, .begin = UINT64_MAX, .end = now + 3600000000000, .tid = UINT32_MAX};
 	(void)ring_cause_write(&m, &c, "why not");
 	turn(f);
 	assert_int_equal(f->causes, 2);
-	assert_true(f->cause.end_raw_ns >= now && f->cause.end_raw_ns <= raw_now());
+	assert_true(f->cause.end_raw_ns >= now && f->cause.end_raw_ns <= clock_raw_ns());
 	assert_int_equal(f->cause.begin_raw_ns, f->cause.end_raw_ns);
 	assert_int_equal(f->cause.tid, 0);
 	ring_close(&m);
@@ -968,11 +960,11 @@ static void test_tsc(void **state)
 	(void)close(control_fd);
 	assert_true(control.ticks_per_second > 100000000 && control.ticks_per_second < 20000000000);
 	c = region(1);
-	before = raw_now();
+	before = clock_raw_ns();
 	c.begin = __rdtsc();
 	c.end = c.begin + control.ticks_per_second / 1000;
 	(void)usleep(1500);
-	after = raw_now();
+	after = clock_raw_ns();
 	(void)ring_cause_write(&m, &c, "x");
 	turn(f);
 	assert_int_equal(f->causes, 1);
@@ -985,7 +977,7 @@ static void test_tsc(void **state)
 	(void)ring_cause_write(&m, &c, "x");
 	turn(f);
 	assert_int_equal(f->causes, 2);
-	assert_true(f->cause.end_raw_ns <= raw_now());
+	assert_true(f->cause.end_raw_ns <= clock_raw_ns());
 	ring_close(&m);
 #else
 	skip();

@@ -3,6 +3,7 @@
  * Triggers with targets, programs, a clock and snapshots that are made up: which hit becomes a snapshot, which is
  * suppressed and why, and what stands in the programs' control pages.
  */
+#include "common/base/raw_clock.h"
 #include "daemon/trigger/trigger.h"
 
 #include <errno.h>
@@ -18,7 +19,6 @@
 #include "common/base/log.h"
 #include "common/control/json.h"
 #include "common/control/protocol.h"
-#include "daemon/base/clock.h"
 #include "daemon/config.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/subscribers.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/base/clock.h"
+#include "common/base/raw_clock.h"
 
 #include <time.h>
 
 uint64_t clock_raw_ns(void)
 {
-	struct timespec ts;
+	struct timespec ts = {0};
 
 	(void)clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;

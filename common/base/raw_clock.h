@@ -7,5 +7,5 @@
 
 #include <stdint.h>
 
-/* CLOCK_MONOTONIC_RAW. */
+/* CLOCK_MONOTONIC_RAW in nanoseconds. */
 uint64_t clock_raw_ns(void);
