@@ -17,7 +17,7 @@
 #include "common/base/io.h"
 #include "decode/base/workers.h"
 #include "decode/timeline/timeline.h"
-#include "decode/writer/writer_internal.h"
+#include "decode/writer/writer.h"
 
 #define N_THREADS 8u
 #define N_NAMES 1000u
@@ -59,11 +59,11 @@ static void write_tree(struct writer *w, uint64_t n_slices)
 
 	make_names(w, names, categories);
 	writer_begin(w, &meta, &(struct writer_clocks){.monotonic = 1000000});
-	w->ops->process(w, writer_new_track(w), 100, 1, "bench", 1000000);
+	writer_process(w, writer_new_track(w), 100, 1, "bench", 1000000);
 	for (uint32_t i = 0; i < N_THREADS; i++) {
 		tracks[i] = writer_new_track(w);
 		ts[i] = 1000000 + i;
-		w->ops->thread(w, tracks[i], 1, 100, 100 + i, "worker", ts[i]);
+		writer_thread(w, tracks[i], 1, 100, 100 + i, "worker", ts[i]);
 	}
 	while (made < n_slices) {
 		uint64_t r = next_random(&random);
@@ -73,17 +73,17 @@ static void write_tree(struct writer *w, uint64_t n_slices)
 		if (depth[t] == 0 || (depth[t] < MAX_DEPTH && ((r >> 24) & 1))) {
 			struct writer_event ev = {.name = names[fn], .category = categories[fn % 8]};
 
-			w->ops->slice_begin(w, tracks[t], ts[t], &ev);
+			writer_slice_begin(w, tracks[t], ts[t], &ev);
 			depth[t]++;
 			made++;
 		} else {
-			w->ops->slice_end(w, tracks[t], ts[t], NULL);
+			writer_slice_end(w, tracks[t], ts[t], NULL);
 			depth[t]--;
 		}
 	}
 	for (uint32_t i = 0; i < N_THREADS; i++)
 		while (depth[i]--)
-			w->ops->slice_end(w, tracks[i], ++ts[i], NULL);
+			writer_slice_end(w, tracks[i], ++ts[i], NULL);
 }
 
 static int bench_writer(int fd, uint64_t n_slices, bool compress, unsigned int threads, struct result *ret)

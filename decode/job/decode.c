@@ -108,8 +108,8 @@ static void focus_on_last(const struct job *j, const struct decode *d, struct ti
 {
 	uint64_t end = d->meta.frozen_raw;
 
-	if (!end && d->pd && d->pd->n_index)
-		end = d->pd->index[d->pd->n_index - 1].time;
+	if (!end && d->pd)
+		end = perfdata_last_time(d->pd);
 	if (!j->last_ns || !end)
 		return;
 	to->focus_begin_ns = end > j->last_ns ? end - j->last_ns : 1;

@@ -88,8 +88,7 @@ struct perfdata_losses {
 	uint64_t compressed;   /* compressed records that could not be unpacked */
 	uint64_t no_memory;    /* records beyond the memory limit */
 	uint64_t features;     /* feature sections that are cut off or broken */
-	uint64_t aux_records;  /* AUX records: no decoder for them here */
-	uint64_t aux_bytes;    /* bytes of AUX data that nobody decodes */
+	uint64_t aux_bytes;    /* bytes of AUX data, which are lost unless somebody decodes them */
 	uint64_t unread_bytes; /* bytes after the last record that could be read */
 };
 
@@ -155,9 +154,11 @@ struct perfdata {
 	struct perfdata_aux *aux;
 	uint32_t n_aux, cap_aux;
 
+	uint64_t n_records[PERFDATA_USER_END];
+
+	/* The reader's own; others call perfdata_count(), perfdata_last_time() and perfdata_lost(). */
 	struct perfdata_index *index;
 	uint64_t n_index, cap_index, next;
-	uint64_t n_records[PERFDATA_USER_END];
 	struct perfdata_losses losses;
 };
 
@@ -185,6 +186,11 @@ DEFINE_CLEANUP(struct perfdata *, perfdata_free)
  */
 typedef int (*perfdata_progress_fn)(void *arg, uint64_t done, uint64_t total);
 int perfdata_scan(struct perfdata *pd, perfdata_progress_fn progress, void *arg) _must_check_;
+
+/* What the scan has found: how many records, and the time of the last one, 0 if there is none. */
+uint64_t perfdata_count(const struct perfdata *pd);
+uint64_t perfdata_last_time(const struct perfdata *pd);
+const struct perfdata_losses *perfdata_lost(const struct perfdata *pd);
 
 /* The attribute that a record belongs to; NULL when there is none at all. `len` >= 8. */
 const struct perfattr *perfdata_attr_of(struct perfdata *pd, const void *rec, size_t len);

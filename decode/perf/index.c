@@ -359,3 +359,18 @@ int perfdata_scan(struct perfdata *pd, perfdata_progress_fn progress, void *arg)
 	pd->next = 0;
 	return 0;
 }
+
+uint64_t perfdata_count(const struct perfdata *pd)
+{
+	return pd->n_index;
+}
+
+uint64_t perfdata_last_time(const struct perfdata *pd)
+{
+	return pd->n_index ? pd->index[pd->n_index - 1].time : 0;
+}
+
+const struct perfdata_losses *perfdata_lost(const struct perfdata *pd)
+{
+	return &pd->losses;
+}

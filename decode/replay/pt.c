@@ -44,7 +44,6 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 		r = pt_inline_new(&p->inlined);
 	if (r < 0)
 		return r;
-	pd->losses.aux_bytes = 0; /* somebody decodes them */
 	*ret = take_ptr(p);
 	return 0;
 }

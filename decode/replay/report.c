@@ -18,11 +18,11 @@ static void add_count(struct json_object *o, const char *key, uint64_t n)
 void session_report(const struct session *s, struct json_object *stats, struct json_object *losses)
 {
 	static const struct perfdata_losses none;
-	const struct perfdata_losses *l = s->o.pd ? &s->o.pd->losses : &none;
+	const struct perfdata_losses *l = s->o.pd ? perfdata_lost(s->o.pd) : &none;
 	const struct resolve_stats *rs = resolver_stats(s->resolver);
 	const struct images_stats *is = images_stats(s->o.images);
 
-	json_add_uint(stats, "records", s->o.pd ? s->o.pd->n_index : 0);
+	json_add_uint(stats, "records", s->o.pd ? perfdata_count(s->o.pd) : 0);
 	json_add_uint(stats, "samples", s->samples);
 	json_add_uint(stats, "switches", s->switches);
 	json_add_uint(stats, "wakeups", s->wakeups);
@@ -48,8 +48,8 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "compressed_records_unreadable", l->compressed);
 	add_count(losses, "records_over_memory", l->no_memory + s->no_memory);
 	add_count(losses, "features_unreadable", l->features);
-	add_count(losses, "aux_records_ignored", l->aux_records);
-	add_count(losses, "aux_bytes_ignored", l->aux_bytes);
+	add_count(losses, "aux_records_ignored", s->aux_ignored);
+	add_count(losses, "aux_bytes_ignored", s->o.pt ? 0 : l->aux_bytes);
 	add_count(losses, "aux_truncated", s->aux_truncated);
 	add_count(losses, "bytes_unread", l->unread_bytes);
 	add_count(losses, "samples_without_time", s->untimed);

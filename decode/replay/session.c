@@ -303,7 +303,7 @@ static int on_event(struct session *s, const struct perfevent *ev)
 		break;
 	case PERFEVENT_AUX:
 		if (!s->o.pt)
-			s->o.pd->losses.aux_records++;
+			s->aux_ignored++;
 		if (ev->aux.flags & PERF_AUX_FLAG_TRUNCATED)
 			s->aux_truncated++;
 		break;
@@ -328,7 +328,7 @@ static int on_note(struct session *s)
 static int progress(struct session *s, uint64_t n)
 {
 	const uint64_t total =
-		(s->o.pd ? s->o.pd->n_index : 0) + (s->o.events ? ringevents_count(s->o.events) : 0);
+		(s->o.pd ? perfdata_count(s->o.pd) : 0) + (s->o.events ? ringevents_count(s->o.events) : 0);
 	const uint64_t before = s->done / PROGRESS_EVENTS;
 
 	s->done += n;
@@ -388,7 +388,7 @@ static int others_until(struct session *s, uint64_t ts)
 /* Open calls end at the last record; what happened later comes after that. */
 static int finish_pt(struct session *s)
 {
-	const uint64_t end = s->o.pd->n_index ? s->o.pd->index[s->o.pd->n_index - 1].time : 0;
+	const uint64_t end = perfdata_last_time(s->o.pd);
 	uint64_t branch = UINT64_MAX;
 	int r = others_until(s, end < UINT64_MAX ? end + 1 : end);
 

@@ -42,7 +42,7 @@ static bool lane_add(struct timeline *tl, struct tl_lanes *l, uint32_t parent, c
 	}
 	l->tracks[l->n] = writer_new_track(tl->w);
 	l->busy[l->n] = false;
-	tl->w->ops->lane(tl->w, l->tracks[l->n], parent, name);
+	writer_lane(tl->w, l->tracks[l->n], parent, name);
 	l->n++;
 	return true;
 }
@@ -99,7 +99,7 @@ static void task_end(struct timeline *tl, uint32_t i, uint64_t mono, const struc
 	struct tl_task *k = &tl->tasks[i];
 	struct tl_process *p = timeline_process_enter(tl, k->pid, mono);
 
-	tl->w->ops->slice_end(tl->w, k->track, mono, ev);
+	writer_slice_end(tl->w, k->track, mono, ev);
 	if (p)
 		tl_lane_give(&p->tasks, k->lane);
 	hashmap_drop(&tl->task_map, k->pid, k->id);
@@ -153,7 +153,7 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 	tl_args_uint(&a, n->key_tid, ev->tid);
 	if (ev->began_early)
 		tl_args_name(&a, n->key_note, n->note_early);
-	tl->w->ops->slice_begin(tl->w, track, at->mono,
+	writer_slice_begin(tl->w, track, at->mono,
 				&(struct writer_event){.name = tl->tasks[i].name,
 						       .category = n->task,
 						       .args = a.a,
@@ -193,7 +193,7 @@ uint64_t tl_task_part(struct timeline *tl, uint32_t pid, uint64_t id, uint32_t p
 		return 0;
 	(void)snprintf(text, sizeof(text), "begins %.*s", (int)writer_text_len(writer_name_text(tl->w, part), 128),
 		       writer_name_text(tl->w, part));
-	tl->w->ops->instant(tl->w, tl->tasks[i - 1].track, mono,
+	writer_instant(tl->w, tl->tasks[i - 1].track, mono,
 			    &(struct writer_event){.name = writer_name(tl->w, text),
 						   .category = tl->event_names->task,
 						   .flow = ++tl->next_flow});
@@ -211,7 +211,7 @@ void tl_tasks_cut(struct timeline *tl, uint64_t mono)
 {
 	for (uint32_t i = 0; i < tl->n_tasks; i++)
 		if (tl->tasks[i].track)
-			tl->w->ops->slice_end(tl->w, tl->tasks[i].track, mono, NULL);
+			writer_slice_end(tl->w, tl->tasks[i].track, mono, NULL);
 }
 
 void tl_tasks_free(struct timeline *tl)

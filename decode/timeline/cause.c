@@ -33,7 +33,7 @@ static void cause_end(struct timeline *tl, uint64_t mono)
 	char text[256], took[32], over[32], who[32] = "";
 	int name_len = (int)writer_text_len(c->region, 120);
 
-	tl->w->ops->slice_end(tl->w, timeline_marks_track(tl), mono, NULL);
+	writer_slice_end(tl->w, timeline_marks_track(tl), mono, NULL);
 	duration_text(took, sizeof(took), c->end_ns - c->begin_ns);
 	duration_text(over, sizeof(over), c->over_ns);
 	if (c->tid)
@@ -55,7 +55,7 @@ static void cause_begin(struct timeline *tl, uint64_t mono)
 		tl_args_uint(&a, n->key_tid, c->tid);
 	tl_args_uint(&a, n->key_ns, c->end_ns - c->begin_ns);
 	tl_args_uint(&a, n->key_over, c->over_ns);
-	tl->w->ops->slice_begin(tl->w, timeline_marks_track(tl), mono,
+	writer_slice_begin(tl->w, timeline_marks_track(tl), mono,
 				&(struct writer_event){.name = writer_name(tl->w, text),
 						       .category = tl->mark_category,
 						       .args = a.a,

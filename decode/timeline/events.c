@@ -241,9 +241,9 @@ static int on_counter(struct timeline *tl, const struct tl_place *at, const stru
 	if (r != 0)
 		return r;
 	if (ev->value_type == RINGEVENT_F64)
-		tl->w->ops->counter_f64(tl->w, track, at->mono, ev->value.f64);
+		writer_counter_f64(tl->w, track, at->mono, ev->value.f64);
 	else
-		tl->w->ops->counter(tl->w, track, at->mono, ev->value.i64);
+		writer_counter(tl->w, track, at->mono, ev->value.i64);
 	return 0;
 }
 
@@ -335,7 +335,7 @@ void tl_events_cut(struct timeline *tl, uint64_t mono)
 
 		tl_regions_cut(tl, &t->regions, mono);
 		if (t->fiber)
-			tl->w->ops->slice_end(tl->w, t->fibers_track, mono, NULL);
+			writer_slice_end(tl->w, t->fibers_track, mono, NULL);
 	}
 	for (uint32_t i = 0; i < tl->n_fibers; i++)
 		tl_regions_cut(tl, &tl->fibers[i]->regions, mono);

@@ -100,7 +100,7 @@ void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	if (t->fiber->on == t)
 		fiber_stop(tl, t->fiber, mono);
 	t->fiber = NULL;
-	tl->w->ops->slice_end(tl->w, t->fibers_track, mono, NULL);
+	writer_slice_end(tl->w, t->fibers_track, mono, NULL);
 }
 
 int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id, const char *name,
@@ -129,12 +129,11 @@ int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint
 	t->fiber = f;
 	if (!t->fibers_track) {
 		t->fibers_track = writer_new_track(tl->w);
-		tl->w->ops->track(tl->w, t->fibers_track, t->lane.track, "fibers", NULL);
+		writer_track(tl->w, t->fibers_track, t->lane.track, "fibers", NULL);
 	}
 	const struct writer_arg arg = {.key = n->key_fiber, .kind = WRITER_ARG_UINT, .value.u64 = id};
 
-	tl->w->ops->slice_begin(
-		tl->w, t->fibers_track, mono,
+	writer_slice_begin(tl->w, t->fibers_track, mono,
 		&(struct writer_event){.name = f->name, .category = n->fiber, .args = &arg, .n_args = 1});
 	return 0;
 }
@@ -155,7 +154,7 @@ int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono)
 	if (f->name && f->name != writer_name(tl->w, text))
 		(void)snprintf(text, sizeof(text), "fiber %.*s", (int)writer_text_len(writer_name_text(tl->w, f->name), 120),
 			       writer_name_text(tl->w, f->name));
-	tl->w->ops->track(tl->w, f->regions.track, p->track, text, NULL);
+	writer_track(tl->w, f->regions.track, p->track, text, NULL);
 	return 0;
 }
 

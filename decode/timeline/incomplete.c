@@ -73,13 +73,12 @@ static void draw(struct timeline *tl, uint64_t begin, uint64_t end)
 		return;
 	if (!tl->not_known_track) {
 		tl->not_known_track = writer_new_track(tl->w);
-		tl->w->ops->track(tl->w, tl->not_known_track, WRITER_TRACK_NONE, "tracerd: not known",
+		writer_track(tl->w, tl->not_known_track, WRITER_TRACK_NONE, "tracerd: not known",
 				  "Time of which not all CPUs have records: who ran and who waited is not known");
 	}
-	tl->w->ops->slice_begin(
-		tl->w, tl->not_known_track, begin,
+	writer_slice_begin(tl->w, tl->not_known_track, begin,
 		&(struct writer_event){.name = tl->not_known_name, .category = tl->loss_category});
-	tl->w->ops->slice_end(tl->w, tl->not_known_track, end, NULL);
+	writer_slice_end(tl->w, tl->not_known_track, end, NULL);
 }
 
 void timeline_incomplete_until(struct timeline *tl, uint64_t ts)

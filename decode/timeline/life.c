@@ -157,7 +157,7 @@ static void cut(struct timeline *tl)
 		uint32_t n = l->n_open + (l->folded != 0) + l->leaf;
 
 		for (; n > 0; n--)
-			tl->w->ops->slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts, NULL);
+			writer_slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts, NULL);
 	}
 	tl_events_cut(tl, now);
 	timeline_mark_cut(tl, now);

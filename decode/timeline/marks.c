@@ -58,8 +58,8 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 					.kind = WRITER_ARG_UINT,
 					.value.u64 = tl->options.period_ns};
 	tl->about_track = writer_new_track(w);
-	w->ops->track(w, tl->about_track, WRITER_TRACK_NONE, "tracerd", "About this trace");
-	w->ops->instant(w, tl->about_track, mono,
+	writer_track(w, tl->about_track, WRITER_TRACK_NONE, "tracerd", "About this trace");
+	writer_instant(w, tl->about_track, mono,
 			&(struct writer_event){
 				.name = writer_name(w, "about this trace"), .args = args, .n_args = n});
 	return 0;
@@ -76,7 +76,7 @@ static uint32_t losses_track(struct timeline *tl)
 {
 	if (!tl->losses_track) {
 		tl->losses_track = writer_new_track(tl->w);
-		tl->w->ops->track(tl->w, tl->losses_track, WRITER_TRACK_NONE, "tracerd: losses",
+		writer_track(tl->w, tl->losses_track, WRITER_TRACK_NONE, "tracerd: losses",
 				  "What was not recorded, or not written, by kind");
 	}
 	return tl->losses_track;
@@ -95,7 +95,7 @@ static struct tl_loss_track *loss_track(struct timeline *tl, uint32_t name)
 	l = &tl->loss_tracks[tl->n_loss_tracks++];
 	l->name = name;
 	l->track = writer_new_track(tl->w);
-	tl->w->ops->track(tl->w, l->track, losses_track(tl), writer_name_text(tl->w, name), NULL);
+	writer_track(tl->w, l->track, losses_track(tl), writer_name_text(tl->w, name), NULL);
 	return l;
 }
 
@@ -151,8 +151,8 @@ void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint6
 	if (begin > end)
 		begin = end;
 	l->last_end = end;
-	tl->w->ops->slice_begin(tl->w, l->track, begin, &ev);
-	tl->w->ops->slice_end(tl->w, l->track, end, NULL);
+	writer_slice_begin(tl->w, l->track, begin, &ev);
+	writer_slice_end(tl->w, l->track, end, NULL);
 }
 
 void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count)
@@ -163,7 +163,7 @@ void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count
 	if (tl->stats.cut || tl->stats.last_ns == 0)
 		return;
 	tl->stats.losses++;
-	tl->w->ops->instant(tl->w, losses_track(tl), tl->stats.last_ns,
+	writer_instant(tl->w, losses_track(tl), tl->stats.last_ns,
 			    &(struct writer_event){
 				    .name = writer_name(tl->w, kind), .category = tl->loss_category, .args = &arg, .n_args = 1});
 }
@@ -173,9 +173,9 @@ void timeline_mark_cut(struct timeline *tl, uint64_t mono)
 	uint32_t track = losses_track(tl);
 
 	if (tl->slow_begun && !tl->slow_ended)
-		tl->w->ops->slice_end(tl->w, tl->marks_track, mono, NULL);
+		writer_slice_end(tl->w, tl->marks_track, mono, NULL);
 	(void)summary_loss(tl->summary, "output cut", 1, 0);
-	tl->w->ops->instant(tl->w, track, mono,
+	writer_instant(tl->w, track, mono,
 			    &(struct writer_event){
 				    .name = writer_name(tl->w, "output cut: its size limit was reached"),
 				    .category = tl->loss_category});
@@ -185,7 +185,7 @@ uint32_t timeline_marks_track(struct timeline *tl)
 {
 	if (!tl->marks_track) {
 		tl->marks_track = writer_new_track(tl->w);
-		tl->w->ops->track(tl->w, tl->marks_track, WRITER_TRACK_NONE, "tracerd: trigger",
+		writer_track(tl->w, tl->marks_track, WRITER_TRACK_NONE, "tracerd: trigger",
 				  "Why this was recorded, and when the recording was frozen");
 	}
 	return tl->marks_track;
@@ -194,8 +194,7 @@ uint32_t timeline_marks_track(struct timeline *tl)
 void timeline_mark_draw(struct timeline *tl, uint64_t mono, const char *name)
 {
 	tl->stats.marks++;
-	tl->w->ops->instant(
-		tl->w, timeline_marks_track(tl), mono,
+	writer_instant(tl->w, timeline_marks_track(tl), mono,
 		&(struct writer_event){.name = writer_name(tl->w, name), .category = tl->mark_category});
 }
 
@@ -239,7 +238,7 @@ int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, con
 		return r;
 	*ret_track = writer_new_track(tl->w);
 	tl->counters[tl->n_counters++] = (struct tl_counter){.pid = pid, .name = id, .track = *ret_track};
-	tl->w->ops->counter_track(tl->w, *ret_track,
+	writer_counter_track(tl->w, *ret_track,
 				  pid ? timeline_process_track(tl, pid, mono) : WRITER_TRACK_NONE,
 				  writer_name_text(tl->w, id), unit);
 	return 0;
@@ -258,6 +257,6 @@ int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char 
 		tl->stats.refused_full++;
 	if (r != 0)
 		return r;
-	tl->w->ops->counter(tl->w, track, mono, value);
+	writer_counter(tl->w, track, mono, value);
 	return timeline_leave(tl);
 }

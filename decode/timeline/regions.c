@@ -32,7 +32,7 @@ static int track_declare(struct timeline *tl, const struct tl_place *at)
 	if (at->fiber)
 		return tl_fiber_track(tl, at->fiber, at->mono);
 	at->regions->track = writer_new_track(tl->w);
-	tl->w->ops->track(tl->w, at->regions->track, at->thread->lane.track, "regions", NULL);
+	writer_track(tl->w, at->regions->track, at->thread->lane.track, "regions", NULL);
 	return 0;
 }
 
@@ -69,7 +69,7 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 	if (r->n_open == TL_REGION_DEPTH) {
 		tl->stats.regions_folded++;
 		if (r->hidden++ == 0)
-			tl->w->ops->slice_begin(tl->w, r->track, at->mono,
+			writer_slice_begin(tl->w, r->track, at->mono,
 						&(struct writer_event){.name = n->deeper, .category = n->region});
 		return 0;
 	}
@@ -97,7 +97,7 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 		tl_args_uint(&a, n->key_tid, at->thread->tid);
 	if (ev->began_early)
 		tl_args_name(&a, n->key_note, n->note_early);
-	tl->w->ops->slice_begin(tl->w, r->track, at->mono,
+	writer_slice_begin(tl->w, r->track, at->mono,
 				&(struct writer_event){.name = region->name,
 						       .category = n->region,
 						       .args = a.a,
@@ -125,10 +125,10 @@ static void trim(struct timeline *tl, struct tl_regions *r, uint32_t depth, uint
 
 	if (r->hidden) {
 		r->hidden = 0;
-		tl->w->ops->slice_end(tl->w, r->track, mono, NULL);
+		writer_slice_end(tl->w, r->track, mono, NULL);
 	}
 	for (; r->n_open > depth; r->n_open--)
-		tl->w->ops->slice_end(tl->w, r->track, mono, &ev);
+		writer_slice_end(tl->w, r->track, mono, &ev);
 }
 
 /* One that is too deep to be drawn still counts. */
@@ -137,7 +137,7 @@ static int hidden_end(struct timeline *tl, const struct tl_place *at, const stru
 	uint64_t begin = ev->began ? timeline_monotonic(tl, ev->began) : at->mono;
 
 	if (--at->regions->hidden == 0)
-		tl->w->ops->slice_end(tl->w, at->regions->track, at->mono, NULL);
+		writer_slice_end(tl->w, at->regions->track, at->mono, NULL);
 	if (ev->began == 0 || begin > at->mono)
 		return 0;
 	return summary_region(tl->summary, &(struct summary_region){.thread = at->thread->index,
@@ -192,7 +192,7 @@ int tl_region_end(struct timeline *tl, const struct tl_place *at, const struct r
 	tl_args_event(tl, &a, ev);
 	if (region->cut)
 		tl_args_uint(&a, tl->event_names->key_ns, at->mono - region->begin);
-	tl->w->ops->slice_end(tl->w, r->track, at->mono,
+	writer_slice_end(tl->w, r->track, at->mono,
 			      a.n ? &(struct writer_event){.args = a.a, .n_args = a.n} : NULL);
 	if (r->n_open)
 		r->open[r->n_open - 1].children_ns += at->mono - region->begin;
@@ -208,7 +208,7 @@ void tl_region_instant(struct timeline *tl, const struct tl_place *at, const str
 		tl->stats.refused_full++;
 		return;
 	}
-	tl->w->ops->instant(tl->w, at->regions->track, at->mono, ev);
+	writer_instant(tl->w, at->regions->track, at->mono, ev);
 	if (at->fiber && at->regions->n_open == 0)
 		tl_fiber_release(tl, at->fiber);
 }
@@ -221,5 +221,5 @@ void tl_regions_close(struct timeline *tl, struct tl_regions *r, uint64_t mono, 
 void tl_regions_cut(struct timeline *tl, const struct tl_regions *r, uint64_t mono)
 {
 	for (uint32_t n = r->n_open + (r->hidden != 0); n > 0; n--)
-		tl->w->ops->slice_end(tl->w, r->track, mono, NULL);
+		writer_slice_end(tl->w, r->track, mono, NULL);
 }

@@ -10,7 +10,6 @@
 #include <errno.h>
 
 #include "decode/timeline/timeline.h"
-#include "decode/writer/writer_internal.h"
 
 #define MAX_CPUS 8192u
 #define PSEUDO_TID_BASE 5000000u
@@ -104,7 +103,7 @@ static struct sched_task foreign_task(const struct sched *s, struct sched_task t
 static void release_held(struct sched *s, uint32_t cpu, struct cpu *c)
 {
 	if (c->has_held)
-		s->w->ops->sched_switch(s->w, cpu, c->held_ts, &c->held);
+		writer_switch(s->w, cpu, c->held_ts, &c->held);
 	c->has_held = false;
 }
 
@@ -257,7 +256,7 @@ int sched_wake(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task wak
 	k.waker_tid = foreign_task(s, waker, cpu).tid;
 	/* Held back switches may still change who runs, unless it is one of ours. */
 	k.waker_is_current = c->known && c->current_is_ours && c->current.tid == k.waker_tid;
-	s->w->ops->sched_waking(s->w, cpu, ts, &k);
+	writer_waking(s->w, cpu, ts, &k);
 	return 0;
 }
 

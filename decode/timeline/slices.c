@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decode/writer/writer_internal.h"
 
 #define PLACE_BYTES 512u
 #define MAX_ARGS 8u
@@ -151,11 +150,11 @@ void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts)
 	if (l->folded && depth < l->n_open + 1) {
 		l->folded = 0;
 		l->stack = STACKTAB_ROOT;
-		s->w->ops->slice_end(s->w, l->track, lane_time(l, ts), NULL);
+		writer_slice_end(s->w, l->track, lane_time(l, ts), NULL);
 	}
 	for (; l->n_open > depth; l->n_open--) {
 		l->stack = STACKTAB_ROOT; /* only part of it is left */
-		s->w->ops->slice_end(s->w, l->track, lane_time(l, ts), NULL);
+		writer_slice_end(s->w, l->track, lane_time(l, ts), NULL);
 	}
 }
 
@@ -166,7 +165,7 @@ static void fold_begin(struct slices *s, struct lane *l, uint32_t folded, uint64
 
 	(void)snprintf(name, sizeof(name), "\xe2\x80\xa6 %u frames", folded);
 	ev.name = writer_name(s->w, name);
-	s->w->ops->slice_begin(s->w, l->track, lane_time(l, ts), &ev);
+	writer_slice_begin(s->w, l->track, lane_time(l, ts), &ev);
 	l->folded = folded;
 	s->folded += folded;
 }
@@ -210,7 +209,7 @@ static int push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 		args = all;
 		n_args++;
 	}
-	s->w->ops->slice_begin(s->w, l->track, ts,
+	writer_slice_begin(s->w, l->track, ts,
 			       &(struct writer_event){.name = look->name,
 						      .category = look->category,
 						      .location = look->location,
@@ -257,7 +256,7 @@ void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writ
 		return;
 	/* what is on top of it goes without saying more */
 	slices_trim(s, l, l->n_open, ts);
-	s->w->ops->slice_end(s->w, l->track, lane_time(l, ts),
+	writer_slice_end(s->w, l->track, lane_time(l, ts),
 			     n_args ? &(struct writer_event){.args = args, .n_args = n_args} : NULL);
 	l->n_open--;
 	l->stack = STACKTAB_ROOT;
@@ -284,7 +283,7 @@ int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close
 
 		if (r < 0)
 			return r;
-		s->w->ops->slice_begin(s->w, l->track, lane_time(l, open_ts),
+		writer_slice_begin(s->w, l->track, lane_time(l, open_ts),
 				       &(struct writer_event){.name = look->name,
 							      .category = look->category,
 							      .location = look->location});
@@ -298,7 +297,7 @@ int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close
 
 void slices_leaf_begin(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev)
 {
-	s->w->ops->slice_begin(s->w, l->track, lane_time(l, ts), ev);
+	writer_slice_begin(s->w, l->track, lane_time(l, ts), ev);
 	l->leaf = true;
 }
 
@@ -306,13 +305,13 @@ void slices_leaf_end(struct slices *s, struct lane *l, uint64_t ts, const struct
 {
 	if (!l->leaf)
 		return;
-	s->w->ops->slice_end(s->w, l->track, lane_time(l, ts), ev);
+	writer_slice_end(s->w, l->track, lane_time(l, ts), ev);
 	l->leaf = false;
 }
 
 void slices_instant(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev)
 {
-	s->w->ops->instant(s->w, l->track, lane_time(l, ts), ev);
+	writer_instant(s->w, l->track, lane_time(l, ts), ev);
 }
 
 uint64_t slices_folded(const struct slices *s)

@@ -105,7 +105,7 @@ static void process_declare(struct timeline *tl, struct tl_process *p, uint64_t 
 	if (!p->track)
 		p->track = writer_new_track(tl->w);
 	p->renamed = false;
-	tl->w->ops->process(tl->w, p->track, p->pid, p->ppid, writer_name_text(tl->w, p->name), mono);
+	writer_process(tl->w, p->track, p->pid, p->ppid, writer_name_text(tl->w, p->name), mono);
 }
 
 struct tl_process *timeline_process_enter(struct timeline *tl, uint32_t pid, uint64_t mono)
@@ -142,7 +142,7 @@ void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t 
 	if (!t->lane.track)
 		t->lane.track = writer_new_track(tl->w);
 	t->renamed = false;
-	tl->w->ops->thread(tl->w, t->lane.track, process, t->pid, t->tid,
+	writer_thread(tl->w, t->lane.track, process, t->pid, t->tid,
 			   writer_name_text(tl->w, t->name), mono);
 }
 

@@ -5,7 +5,7 @@
 #include "common/base/hashmap.h"
 #include "decode/timeline/timeline.h"
 #include "decode/timeline/waits.h"
-#include "decode/writer/writer_internal.h"
+#include "decode/writer/writer.h"
 
 enum running { RUNNING_UNKNOWN, RUNNING_ON, RUNNING_OFF };
 

@@ -96,7 +96,7 @@ int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const st
 	uint64_t max = o->max_output_bytes;
 	int r;
 
-	w->ops = w->format_ops = ops;
+	w->head.ops = w->format_ops = ops;
 	w->fd = fd;
 	w->options = *o;
 	w->reserve = max / 4 < RESERVE_BYTES ? max / 4 : RESERVE_BYTES;
@@ -205,7 +205,7 @@ void writer_mute(struct writer *w)
 		.sched_waking = mute_waking,
 	};
 
-	w->ops = &mute_ops;
+	w->head.ops = &mute_ops;
 }
 
 size_t writer_text_len(const char *s, size_t max)

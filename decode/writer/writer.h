@@ -127,6 +127,80 @@ struct writer_ops {
 	void (*free)(struct writer *w);
 };
 
+/*
+ * The head of every writer: the functions that events call now. Events are many, so that what calls these functions is inlined
+ * below.
+ */
+struct writer_head {
+	const struct writer_ops *ops;
+};
+
+static inline const struct writer_ops *writer_ops(const struct writer *w)
+{
+	return ((const struct writer_head *)w)->ops;
+}
+
+static inline void writer_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
+{
+	writer_ops(w)->process(w, track, pid, ppid, name, ts);
+}
+
+static inline void writer_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid, uint32_t tid,
+				 const char *name, uint64_t ts)
+{
+	writer_ops(w)->thread(w, track, process_track, pid, tid, name, ts);
+}
+
+static inline void writer_track(struct writer *w, uint32_t track, uint32_t parent, const char *name, const char *description)
+{
+	writer_ops(w)->track(w, track, parent, name, description);
+}
+
+static inline void writer_lane(struct writer *w, uint32_t track, uint32_t parent, const char *name)
+{
+	writer_ops(w)->lane(w, track, parent, name);
+}
+
+static inline void writer_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name, enum writer_unit unit)
+{
+	writer_ops(w)->counter_track(w, track, parent, name, unit);
+}
+
+static inline void writer_slice_begin(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+{
+	writer_ops(w)->slice_begin(w, track, ts, ev);
+}
+
+static inline void writer_slice_end(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+{
+	writer_ops(w)->slice_end(w, track, ts, ev);
+}
+
+static inline void writer_instant(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+{
+	writer_ops(w)->instant(w, track, ts, ev);
+}
+
+static inline void writer_counter(struct writer *w, uint32_t track, uint64_t ts, int64_t value)
+{
+	writer_ops(w)->counter(w, track, ts, value);
+}
+
+static inline void writer_counter_f64(struct writer *w, uint32_t track, uint64_t ts, double value)
+{
+	writer_ops(w)->counter_f64(w, track, ts, value);
+}
+
+static inline void writer_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)
+{
+	writer_ops(w)->sched_switch(w, cpu, ts, s);
+}
+
+static inline void writer_waking(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k)
+{
+	writer_ops(w)->sched_waking(w, cpu, ts, k);
+}
+
 struct writer_stats {
 	uint64_t slices, instants, counters, flows, switches, wakings, tracks;
 	uint64_t bytes_raw;	/* before compression */
@@ -159,6 +233,13 @@ void writer_begin(struct writer *w, const struct writer_meta *meta, const struct
 
 /* Tracks get numbers from writer_new_track(); declared again, a process or thread is renamed. */
 uint32_t writer_new_track(struct writer *w);
+
+/* From now on events go nowhere; for a caller that goes on counting when the output is cut. */
+void writer_mute(struct writer *w);
+
+/* The length of a text, at most `max` bytes of it and never cut inside a character. */
+size_t writer_text_len(const char *s, size_t max);
+#define WRITER_TEXT_MAX 8192u /* of an argument */
 
 /*
  * Past max_output_bytes: the caller should close what is open, say so and stop; what it still

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What all trace formats share; for decode/writer*.c and, on the hot path, decode/timeline/slices.c, which
- * calls `ops` directly. Owns the name and location tables and the buffered, limited output.
- */
+/* What all trace formats share: the name and location tables and the buffered, limited output. */
 #pragma once
 
 #include "decode/base/strtab.h"
@@ -13,7 +10,7 @@ struct writer_location {
 };
 
 struct writer {
-	const struct writer_ops *ops;	     /* writer_mute() replaces them */
+	struct writer_head head;	     /* first; writer_mute() replaces the functions */
 	const struct writer_ops *format_ops; /* never replaced */
 	struct writer_options options;
 	struct strtab *names;
@@ -50,18 +47,11 @@ static inline void writer_fail(struct writer *w, int error)
 		w->error = error;
 }
 
-/* From now on events go nowhere; for a caller that goes on counting when the output is cut. */
-void writer_mute(struct writer *w);
-
 /*
  * How many of the event's arguments are written: their texts must fit into what is left free of a
  * piece, whatever else is in the packet. Those that are not are counted.
  */
 uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev);
-
-/* The length of a text, at most `max` bytes of it and never cut inside a character. */
-size_t writer_text_len(const char *s, size_t max);
-#define WRITER_TEXT_MAX 8192u /* of an argument */
 
 /* Hands the piece on. */
 void writer_submit(struct writer *w);

@@ -20,7 +20,7 @@
 #include "common/base/io.h"
 #include "decode/base/workers.h"
 #include "decode/writer/pb.h"
-#include "decode/writer/writer_internal.h"
+#include "decode/writer/writer.h"
 #include "tests/unit/decode/timeline/timeline-random.h"
 #include "tests/unit/decode/writer/pftrace-read.h"
 
@@ -117,22 +117,22 @@ static void a_small_trace(void **state)
 	struct writer_stats stats;
 	struct read_trace t;
 
-	w->ops->process(w, process, 10, 1, "demo", 1000);
-	w->ops->thread(w, thread, process, 10, 11, "worker", 1000);
-	w->ops->track(w, other, WRITER_TRACK_NONE, "losses", "text");
+	writer_process(w, process, 10, 1, "demo", 1000);
+	writer_thread(w, thread, process, 10, 11, "worker", 1000);
+	writer_track(w, other, WRITER_TRACK_NONE, "losses", "text");
 	ev.location = writer_location(w, writer_name(w, "main.c"), ev.name, 7);
-	w->ops->slice_begin(w, thread, 2000, &ev);
+	writer_slice_begin(w, thread, 2000, &ev);
 	ev.args = args;
 	ev.n_args = ARRAY_SIZE(args);
 	ev.flow = 77;
-	w->ops->instant(w, thread, 2500, &ev);
+	writer_instant(w, thread, 2500, &ev);
 	ev.flow = 0;
 	ev.flow_end = 77;
-	w->ops->slice_begin(w, thread, 2500, &ev);
-	w->ops->slice_end(w, thread, 2500, NULL);
-	w->ops->slice_end(w, thread, 9000, NULL);
-	w->ops->instant(w, other, 2600, &(struct writer_event){.name = ev.name});
-	w->ops->instant(w, other, 2700, &(struct writer_event){.name = ev.name});
+	writer_slice_begin(w, thread, 2500, &ev);
+	writer_slice_end(w, thread, 2500, NULL);
+	writer_slice_end(w, thread, 9000, NULL);
+	writer_instant(w, other, 2600, &(struct writer_event){.name = ev.name});
+	writer_instant(w, other, 2700, &(struct writer_event){.name = ev.name});
 	assert_int_equal(writer_end(w), 0);
 	writer_stats(w, &stats);
 	assert_int_equal(stats.slices, 2);
@@ -161,23 +161,23 @@ static void many_threads(void **state)
 
 	for (uint32_t i = 0; i < 5; i++)
 		names[i] = writer_name(w, &"abcde"[i]);
-	w->ops->process(w, process, 10, 1, "demo", 1000);
+	writer_process(w, process, 10, 1, "demo", 1000);
 	for (uint32_t i = 0; i < 400; i++) {
 		char name[16];
 
 		(void)snprintf(name, sizeof(name), "thread %u", i);
 		tracks[i] = writer_new_track(w);
-		w->ops->thread(w, tracks[i], process, 10, 100 + i, name, 2000 + i);
-		w->ops->thread(w, tracks[i], process, 10, 100 + i, name, 2000 + i); /* renamed */
+		writer_thread(w, tracks[i], process, 10, 100 + i, name, 2000 + i);
+		writer_thread(w, tracks[i], process, 10, 100 + i, name, 2000 + i); /* renamed */
 	}
 	/* times go up on a track and down between tracks */
 	for (uint32_t n = 0; n < 5; n++)
 		for (uint32_t i = 400; i-- > 0;)
-			w->ops->slice_begin(w, tracks[i], 5000 + n * 10 + i,
+			writer_slice_begin(w, tracks[i], 5000 + n * 10 + i,
 					    &(struct writer_event){.name = names[n]});
 	for (uint32_t n = 0; n < 5; n++)
 		for (uint32_t i = 0; i < 400; i++)
-			w->ops->slice_end(w, tracks[i], 9000 - i, NULL);
+			writer_slice_end(w, tracks[i], 9000 - i, NULL);
 	assert_int_equal(writer_end(w), 0);
 	if (read_fd(fd, &t) < 0)
 		fail_msg("%s", t.error);
@@ -200,13 +200,13 @@ static void scheduling_is_written_in_columns(void **state)
 	struct read_trace t;
 
 	for (uint32_t i = 0; i < 3000; i++) {
-		w->ops->sched_switch(w, i % 3, 2000 + i,
+		writer_switch(w, i % 3, 2000 + i,
 				     &(struct writer_switch){.prev_tid = i,
 							     .prev_name = writer_name(w, "a"),
 							     .prev_state = (enum writer_state)(i % 6),
 							     .next_tid = i + 3,
 							     .next_name = writer_name(w, "b")});
-		w->ops->sched_waking(w, i % 3, 2000 + i,
+		writer_waking(w, i % 3, 2000 + i,
 				     &(struct writer_waking){.tid = i,
 							     .name = writer_name(w, "a"),
 							     .waker_tid = 7,
@@ -251,7 +251,7 @@ static void a_full_disk_is_reported(void **state)
 		skip();
 	for (int compress = 0; compress < 2; compress++) {
 		w = open_writer(fd, &(struct writer_options){.compress = compress});
-		w->ops->process(w, writer_new_track(w), 1, 1, "x", 1000);
+		writer_process(w, writer_new_track(w), 1, 1, "x", 1000);
 		assert_int_equal(writer_end(w), -ENOSPC);
 		assert_int_equal(writer_error(w), -ENOSPC);
 		writer_free(w);
