@@ -14,8 +14,8 @@
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
 #include "common/bundle/schedev.h"
-#include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/target/backend.h"
 
 #define BLOCK_BYTES (64u << 10)
 #define RESYNC_SECONDS 5 /* the longest wait for a target that cannot be read */

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "common/control/json.h"
-#include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/target/backend.h"
 
 static void meta_target(const struct frozen *frozen, struct json_object *o)
 {

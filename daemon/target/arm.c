@@ -14,9 +14,9 @@
 
 #include "common/base/wall_clock.h"
 #include "common/base/raw_clock.h"
-#include "daemon/backend/backend.h"
 #include "daemon/config.h"
 #include "daemon/target/arming.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/stack_probe.h"
 #include "daemon/target/target_internal.h"
 

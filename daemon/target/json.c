@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/control/json.h"
-#include "daemon/backend/backend.h"
 #include "daemon/config.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 const char *target_scope_name(enum target_scope scope)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The processes of targets, found by pid when a record comes. */
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/backend/backend.h"
 #include "daemon/base/loop.h"
 
 static size_t bucket_of(pid_t pid)

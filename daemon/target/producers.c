@@ -13,9 +13,9 @@
 #include "common/base/raw_clock.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
-#include "daemon/backend/backend.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 void targets_set_producers(struct targets *targets, struct producers *producers)

@@ -16,9 +16,9 @@
 
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
-#include "daemon/backend/backend.h"
 #include "daemon/base/loop.h"
 #include "daemon/target/arming.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/proc_records.h"
 #include "daemon/target/work_internal.h"
 

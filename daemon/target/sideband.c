@@ -3,6 +3,7 @@
  * What side-band records do to targets: each goes to the log of the targets that it is about; a mapping opens its file, a fork
  * into a unit adds a member, an exec may end an authority, an exit ends a thread.
  */
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 
 #include "common/base/log.h"
 #include "common/bundle/perfabi.h"
-#include "daemon/backend/backend.h"
 #include "daemon/config.h"
 #include "daemon/target/stack_probe.h"
 

@@ -9,8 +9,8 @@
 #include "common/base/log.h"
 #include "common/control/json.h"
 #include "common/decoder/decoder.h"
-#include "daemon/backend/backend.h"
 #include "daemon/config.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 /* A log begins with the program and the libraries that matter for waits; the rest would add nothing. */

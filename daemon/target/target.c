@@ -11,10 +11,10 @@
 
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
-#include "daemon/backend/backend.h"
 #include "daemon/config.h"
 #include "daemon/control/subscribers.h"
 #include "daemon/target/arming.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 #define OWN_FDS 2 /* of a target beside its files: pidfd and /proc directory */

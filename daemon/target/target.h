@@ -2,7 +2,7 @@
 /*
  * The processes, threads and units that tracerd records: who they are (a pidfd and a start time,
  * never a bare pid), who armed them, what state they are in. Owns their life from arm to the end
- * of the grace time after exit; how they are recorded is the back end's (daemon/backend/backend.h).
+ * of the grace time after exit; how they are recorded is the back end's (daemon/target/backend.h).
  *
  *             arm                     exec of a user's target, credentials changed
  *   (none) ─────────► ARMED ───────────────────────────────────────► SUSPENDED

@@ -12,9 +12,9 @@
 #include <sys/types.h>
 
 #include "common/base/procfs.h"
-#include "daemon/backend/backend.h"
 #include "daemon/base/cred.h"
 #include "daemon/control/quota.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/cgroup.h"
 #include "daemon/target/image.h"
 #include "daemon/target/sideband_events.h"

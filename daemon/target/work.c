@@ -22,10 +22,10 @@
 
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
-#include "daemon/backend/backend.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/loop.h"
 #include "daemon/target/arming.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/work_internal.h"
 
 /* Opens no events while more than this wait to be closed: arming and disarming in turn must not use up descriptors. */

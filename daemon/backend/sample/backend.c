@@ -12,13 +12,13 @@
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
 #include "common/control/json.h"
-#include "daemon/backend/backend.h"
 #include "daemon/backend/sample/choice.h"
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/filter_entries.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/config.h"
+#include "daemon/target/backend.h"
 
 /* So long the rings from before a change are kept, until the new ones reach back far enough. */
 #define OLD_SOURCE_SECONDS 30

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "daemon/backend/backend.h"
 #include "daemon/backend/sample/sampler.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/cgroup.h"
 #include "daemon/target/target.h"
 

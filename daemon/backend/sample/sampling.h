@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include "daemon/backend/backend.h"
 #include "daemon/backend/sample/sampler.h"
 #include "daemon/control/quota.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 #define SAMPLING_SOURCES_MAX 2

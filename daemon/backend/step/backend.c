@@ -14,11 +14,11 @@
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
 #include "common/control/json.h"
-#include "daemon/backend/backend.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/step/channel.h"
 #include "daemon/backend/step/freeze_reply.h"
 #include "daemon/config.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 #define MIB (1024ull * 1024)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/backend/backend.h"
+#include "daemon/target/backend.h"
 
 #include <string.h>
 
