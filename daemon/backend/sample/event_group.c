@@ -196,7 +196,7 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 		if (r < 0)
 			return r;
 	}
-	if (index != FILTER_NO_SET) {
+	if (index != FILTER_NO_GROUP) {
 		r = outputs_open(group, filter);
 		if (r < 0)
 			return r;

@@ -61,7 +61,7 @@ struct event_group {
 	struct sampler *sampler;     /* back pointer, not owned */
 	unsigned int refs;
 	struct group_spec spec; /* without subjects */
-	unsigned int index;   /* for the filter; FILTER_NO_SET without */
+	unsigned int index;   /* for the filter; FILTER_NO_GROUP without */
 	uint64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
 	struct perf_event_attr attrs[GROUP_EVENTS];
 	struct record_layout layouts[GROUP_EVENTS];

@@ -313,7 +313,7 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 		uint64_t id = EVENT_ID(index, e);
 		int r;
 
-		if (e != GROUP_CLOCK && group->index == FILTER_NO_SET)
+		if (e != GROUP_CLOCK && group->index == FILTER_NO_GROUP)
 			continue;
 		r = perfdata_add_event(writer, names[e], &group->attrs[e], &id, 1);
 		if (r < 0)

@@ -116,7 +116,7 @@ static int load(struct filter *filter, bool have_prev_state)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"), filter->n_cpus);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "outputs"),
-					     filter->n_cpus * FILTER_SETS_MAX * FILTER_OUTPUTS_PER_SET);
+					     filter->n_cpus * FILTER_MAX_GROUPS * FILTER_OUTPUTS_PER_GROUP);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "wake"),
 					     (uint32_t)sysconf(_SC_PAGESIZE));
@@ -236,34 +236,34 @@ int filter_clock_fd(const struct filter *filter, unsigned int flag)
 	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, name));
 }
 
-static int output_index(const struct filter *filter, unsigned int set, unsigned int kind, int cpu, uint32_t *ret)
+static int output_index(const struct filter *filter, unsigned int group, unsigned int kind, int cpu, uint32_t *ret)
 {
-	if (set >= FILTER_SETS_MAX || cpu < 0 || (unsigned int)cpu >= filter->n_cpus)
+	if (group >= FILTER_MAX_GROUPS || cpu < 0 || (unsigned int)cpu >= filter->n_cpus)
 		return -EINVAL;
-	*ret = (set * FILTER_OUTPUTS_PER_SET + kind) * filter->n_cpus + (uint32_t)cpu;
+	*ret = (group * FILTER_OUTPUTS_PER_GROUP + kind) * filter->n_cpus + (uint32_t)cpu;
 	return 0;
 }
 
-int filter_output(struct filter *filter, unsigned int set, unsigned int kind, int cpu, int fd)
+int filter_output(struct filter *filter, unsigned int group, unsigned int kind, int cpu, int fd)
 {
 	uint32_t index;
 	int r;
 
-	r = output_index(filter, set, kind, cpu, &index);
+	r = output_index(filter, group, kind, cpu, &index);
 	return r < 0 ? r : bpf_map_update_elem(map_fd(filter, "outputs"), &index, &fd, BPF_ANY);
 }
 
-void filter_output_clear(struct filter *filter, unsigned int set, unsigned int kind, int cpu)
+void filter_output_clear(struct filter *filter, unsigned int group, unsigned int kind, int cpu)
 {
 	uint32_t index;
 
-	if (output_index(filter, set, kind, cpu, &index) == 0)
+	if (output_index(filter, group, kind, cpu, &index) == 0)
 		(void)bpf_map_delete_elem(map_fd(filter, "outputs"), &index);
 }
 
 static bool entry_empty(const struct filter_entry *entry)
 {
-	return entry->waits[0] == FILTER_NO_SET && !(entry->flags & ~(uint32_t)FILTER_INHERIT);
+	return entry->waits[0] == FILTER_NO_GROUP && !(entry->flags & ~(uint32_t)FILTER_INHERIT);
 }
 
 int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry)
@@ -368,12 +368,12 @@ int filter_clock_fd(const struct filter *filter, unsigned int flag)
 	return -EOPNOTSUPP;
 }
 
-int filter_output(struct filter *filter, unsigned int set, unsigned int kind, int cpu, int fd)
+int filter_output(struct filter *filter, unsigned int group, unsigned int kind, int cpu, int fd)
 {
 	return -EOPNOTSUPP;
 }
 
-void filter_output_clear(struct filter *filter, unsigned int set, unsigned int kind, int cpu)
+void filter_output_clear(struct filter *filter, unsigned int group, unsigned int kind, int cpu)
 {
 }
 
@@ -408,7 +408,7 @@ struct filter_entry filter_entry_none(void)
 {
 	struct filter_entry entry = {.flags = 0};
 
-	for (unsigned int i = 0; i < FILTER_MAX_SETS; i++)
-		entry.waits[i] = FILTER_NO_SET;
+	for (unsigned int i = 0; i < FILTER_ENTRY_GROUPS; i++)
+		entry.waits[i] = FILTER_NO_GROUP;
 	return entry;
 }

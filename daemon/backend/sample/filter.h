@@ -17,8 +17,8 @@
 struct event_base;
 struct filter;
 
-/* Sets of rings that can take switches: each has an index below this. */
-#define FILTER_SETS_MAX 32
+/* Groups of events that can take switches: each has an index below this. */
+#define FILTER_MAX_GROUPS 32
 
 /* A target runs again on `cpu`, whose clocks had been stopped (filter_cpu_rest()). */
 typedef void (*filter_wake_fn)(void *arg, uint32_t cpu);
@@ -34,9 +34,9 @@ void filter_stop(struct filter *filter);
 /* The program for the shared clock: FILTER_CLOCK_FP or FILTER_CLOCK_DWARF. Borrowed. */
 int filter_clock_fd(const struct filter *filter, unsigned int flag);
 
-/* Where set `set` wants its records of `cpu`. */
-int filter_output(struct filter *filter, unsigned int set, unsigned int kind, int cpu, int fd) _must_check_;
-void filter_output_clear(struct filter *filter, unsigned int set, unsigned int kind, int cpu);
+/* Where group `group` wants its records of `cpu`. */
+int filter_output(struct filter *filter, unsigned int group, unsigned int kind, int cpu, int fd) _must_check_;
+void filter_output_clear(struct filter *filter, unsigned int group, unsigned int kind, int cpu);
 
 /* What to do with a thread group, or a thread. An entry that asks for nothing is removed. */
 int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry) _must_check_;

@@ -8,20 +8,20 @@ static void entry_add(struct filter_entry *entry, const struct target *target)
 {
 	const struct event_group *group = sampling_group(target);
 
-	if (!group || group->index == FILTER_NO_SET)
+	if (!group || group->index == FILTER_NO_GROUP)
 		return;
 	if (group->spec.kind == GROUP_CPU)
 		entry->flags |= group->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
 	if (target->scope == TARGET_UNIT)
 		entry->flags |= FILTER_INHERIT;
-	for (size_t i = 0; i < FILTER_MAX_SETS; i++) {
+	for (size_t i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		if (entry->waits[i] == group->index) {
-			/* One target of the set that wants stacks is enough: the export for the others drops them. */
+			/* One target of the group that wants stacks is enough: the export for the others drops them. */
 			if (target->waits)
 				entry->no_stacks &= ~(UINT32_C(1) << i);
 			return;
 		}
-		if (entry->waits[i] == FILTER_NO_SET) {
+		if (entry->waits[i] == FILTER_NO_GROUP) {
 			entry->waits[i] = (uint16_t)group->index;
 			if (!target->waits)
 				entry->no_stacks |= UINT32_C(1) << i;

@@ -407,7 +407,7 @@ static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, 
 
 static int prepare(struct sampler *sampler, const struct group_spec *spec, bool outputs, struct sampler_opening *opening)
 {
-	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_SET};
+	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_GROUP};
 	if (!outputs)
 		return SAMPLER_OPEN;
 	if (!~sampler->used_indexes) {
@@ -448,7 +448,7 @@ void sampler_drop(struct sampler_opening *opening)
 		return;
 	if (opening->group)
 		(void)event_group_put(sampler_adopt(opening));
-	else if (opening->index != FILTER_NO_SET)
+	else if (opening->index != FILTER_NO_GROUP)
 		opening->sampler->used_indexes &= ~(1u << opening->index);
 	*opening = (struct sampler_opening){0};
 }
@@ -531,7 +531,7 @@ struct event_group *event_group_put(struct event_group *group)
 		return NULL;
 	sampler = group->sampler;
 	LIST_REMOVE(group, link);
-	if (group->index != FILTER_NO_SET)
+	if (group->index != FILTER_NO_GROUP)
 		sampler->used_indexes &= ~(1u << group->index);
 	if (group->spec.kind == GROUP_CGROUP)
 		sampler->n_cgroup_groups--;

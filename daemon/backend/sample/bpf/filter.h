@@ -8,10 +8,10 @@
 
 /*
  * A thread group (or, in the map of single threads, a thread) that somebody records. A process may
- * belong to several targets whose records go to different sets of rings.
+ * belong to several targets whose records go to different groups of events.
  */
-#define FILTER_MAX_SETS 4
-#define FILTER_NO_SET 0xffffu
+#define FILTER_ENTRY_GROUPS 4
+#define FILTER_NO_GROUP 0xffffu
 
 enum filter_flag {
 	FILTER_CLOCK_FP = 1 << 0,    /* passes the shared cpu-wide clock with call chains */
@@ -20,7 +20,7 @@ enum filter_flag {
 };
 
 struct filter_entry {
-	schedev_u16 waits[FILTER_MAX_SETS]; /* sets that take switches and wake-ups of it */
+	schedev_u16 waits[FILTER_ENTRY_GROUPS]; /* groups that take switches and wake-ups of it */
 	schedev_u32 flags;
 	schedev_u32 no_stacks; /* bit i: waits[i] takes them without stacks */
 };
@@ -44,7 +44,7 @@ struct filter_constants {
 	schedev_u32 pidns;           /* inode of the daemon's pid namespace; 0: the machine's own */
 };
 
-/* Index into the array of output events: for each set, with and without stack, one a cpu. */
-#define FILTER_OUTPUTS_PER_SET 2
+/* Index into the array of output events: for each group, with and without stack, one a cpu. */
+#define FILTER_OUTPUTS_PER_GROUP 2
 #define FILTER_OUTPUT_STACK 0
 #define FILTER_OUTPUT_PLAIN 1

@@ -2,7 +2,7 @@
 /*
  * What happens at a context switch, a wake-up, a fork and a tick of the sampling clock, for the
  * threads that somebody records. Owns nothing: filters come from the daemon, records go to the
- * output events of the sets, and a cpu on which a target runs again after a pause is reported through
+ * output events of the groups, and a cpu on which a target runs again after a pause is reported through
  * `wake`.
  *
  * Kernel types are declared here with the few fields that are used; CO-RE finds where they are.
@@ -112,7 +112,7 @@ struct {
 
 struct {
 	__uint(type, MAP_TYPE_PERF_EVENT_ARRAY);
-	__uint(max_entries, 1); /* sets x 2 x cpus */
+	__uint(max_entries, 1); /* groups x 2 x cpus */
 	__type(key, __u32);
 	__type(value, __u32);
 } outputs SEC(".maps");
@@ -185,15 +185,15 @@ static __attribute__((always_inline)) void emit(void *ctx, const struct filter_e
 						struct tracerd_sched_event *ev, struct filter_cpu *c)
 {
 #pragma unroll
-	for (int i = 0; i < FILTER_MAX_SETS; i++) {
-		__u32 set = e->waits[i], out = kind;
+	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
+		__u32 group = e->waits[i], out = kind;
 		__u64 index;
 
-		if (set == FILTER_NO_SET)
+		if (group == FILTER_NO_GROUP)
 			break;
 		if (e->no_stacks & (1u << i))
 			out = FILTER_OUTPUT_PLAIN;
-		index = (__u64)(set * FILTER_OUTPUTS_PER_SET + out) * constants.n_cpus + ev->cpu;
+		index = (__u64)(group * FILTER_OUTPUTS_PER_GROUP + out) * constants.n_cpus + ev->cpu;
 		if (bpf_perf_event_output(ctx, &outputs, index & 0xffffffffu, ev, sizeof(*ev)) && c)
 			c->drops++;
 	}
@@ -260,7 +260,7 @@ int on_switch(__u64 *ctx)
 	__builtin_memset(&ev, 0, sizeof(ev));
 	ev.magic = SCHEDEV_MAGIC;
 	ev.cpu = cpu;
-	if (from && from->waits[0] != FILTER_NO_SET) {
+	if (from && from->waits[0] != FILTER_NO_GROUP) {
 		__u32 state;
 
 		if (constants.have_prev_state)
@@ -280,7 +280,7 @@ int on_switch(__u64 *ctx)
 		other_fill(&ev, next);
 		emit(ctx, from, FILTER_OUTPUT_STACK, &ev, c);
 	}
-	if (to && to->waits[0] != FILTER_NO_SET) {
+	if (to && to->waits[0] != FILTER_NO_GROUP) {
 		ev.kind = SCHEDEV_IN;
 		ev.flags = 0;
 		ev.state = 0;
@@ -337,7 +337,7 @@ int on_waking(__u64 *ctx)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	e = filter_find(tgid_of(wakee), tid_of(wakee));
-	if (!e || e->waits[0] == FILTER_NO_SET)
+	if (!e || e->waits[0] == FILTER_NO_GROUP)
 		return 0;
 
 	__builtin_memset(&ev, 0, sizeof(ev));
