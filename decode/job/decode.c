@@ -34,7 +34,7 @@ struct decode {
 	struct stacktab *st;
 	struct clock_map *clocks;
 	struct timeline *tl;
-	struct dump *view;
+	struct dump *dump;
 	struct replay_pt *pt;
 	struct prescan prescan;
 	struct session *session;
@@ -46,7 +46,7 @@ static void decode_fini(struct decode *d)
 {
 	session_free(d->session);
 	replay_pt_free(d->pt);
-	dump_free(d->view);
+	dump_free(d->dump);
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
@@ -235,9 +235,9 @@ static int open_pt(struct job *j, struct decode *d)
 	int r = 0;
 
 	if (j->view)
-		r = dump_new(&vo, &d->view);
+		r = dump_new(&vo, &d->dump);
 	if (r == 0 && d->pd)
-		r = replay_pt_new(d->pd, j->workers, &j->budget, d->view, j->inlined, &d->pt);
+		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
 	if (r >= 0 && j->inlined && !d->pt)
@@ -436,12 +436,12 @@ int job_decode(struct job *j, struct writer *w)
 	r = session_run(d.session);
 	if (r == 0 && d.events)
 		ringevents_tell_losses(d.events, report_loss, d.tl);
-	if (r == 0 && d.pt && !d.view)
+	if (r == 0 && d.pt && !d.dump)
 		draw_pt_losses(d.pt, d.tl);
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
-	if (r == 0 && d.view)
-		r = dump_finish(d.view);
+	if (r == 0 && d.dump)
+		r = dump_finish(d.dump);
 	add_stages(j, &d, w, setup_ns, io_now_ns() - began);
 	session_report(d.session, j->stats, j->losses);
 	if (d.pt)
@@ -453,7 +453,7 @@ int job_decode(struct job *j, struct writer *w)
 	if (stacktab_dropped(d.st))
 		json_add_uint(j->losses, "stacks_over_memory", stacktab_dropped(d.st));
 	add_timeline_stats(j, d.tl, w);
-	if (d.view)
-		add_view_stats(j, d.view);
+	if (d.dump)
+		add_view_stats(j, d.dump);
 	return r;
 }

@@ -107,8 +107,8 @@ static bool scan(const struct codeblocks *cb, uint64_t ip, struct codeblock *ret
 			left = cb->read(cb->arg, ip, &code, buffer, INSN_MAX);
 			if (left == 0) {
 				/* what lies after other code may never be run */
-				if (b.insns == 0 && cb->missing)
-					cb->missing(cb->arg, ip);
+				if (b.insns == 0 && cb->on_missing)
+					cb->on_missing(cb->arg, ip);
 				break;
 			}
 		}

@@ -50,7 +50,7 @@ struct codeblocks {
 	/* its own */
 	code_read_fn read;
 	codeblock_made_fn made; /* may be NULL */
-	codeblock_missing_fn missing; /* NULL; or set after codeblocks_new() */
+	codeblock_missing_fn on_missing; /* NULL; or set after codeblocks_new() */
 	void *arg;
 	size_t max_bytes;
 	uint32_t n, room;

@@ -38,7 +38,7 @@ struct dump_place {
 	uint64_t ip; /* 0: not known */
 	uint32_t frame; /* of the stack table; 0: nothing is there */
 	uint64_t into;
-	const char *line; /* "job/main.c:40", borrowed until the view is finished; NULL: not known */
+	const char *line; /* "job/main.c:40", borrowed until the dump is finished; NULL: not known */
 };
 
 struct dump_time {
@@ -59,11 +59,11 @@ DEFINE_CLEANUP(struct dump *, dump_free)
 
 enum dump_kind dump_kind(const struct dump *v);
 
-/* A thread of the view of calls. `name` is escaped and copied. 0 or -ENOMEM. */
+/* A thread of the dump of calls. `name` is escaped and copied. 0 or -ENOMEM. */
 int dump_thread(struct dump *v, uint32_t pid, uint32_t tid, const char *name, struct dump_thread **ret) _must_check_;
 
 /*
- * `how`: a constant word, NULL: nothing is special. `site`: "job/main.c:40", from where it is called, borrowed until the view is finished;
+ * `how`: a constant word, NULL: nothing is special. `site`: "job/main.c:40", from where it is called, borrowed until the dump is finished;
  * NULL: not known. All answer 0 or -errno.
  */
 int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site);

@@ -39,14 +39,14 @@ const struct ptflow_stats *ptflow_stats(const struct ptflow *f)
 	return &f->stats;
 }
 
-enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner)
+enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_thread)
 {
 	if (f->lost || f->after_ovf || !f->synced)
 		return PTFLOW_UNKNOWN;
 	if (!f->enabled)
 		return PTFLOW_OFF;
 	*ret_ip = f->ip;
-	*ret_owner = f->owner;
+	*ret_thread = f->thread;
 	return PTFLOW_ON;
 }
 
@@ -56,7 +56,7 @@ void ptflow_reset(struct ptflow *f)
 	f->synced = f->stopping = false;
 	f->code = f->o.code;
 	f->epoch = f->code->epoch - 1;
-	f->owner = 0;
+	f->thread = 0;
 	f->is64 = true;
 	f->credit = PTFLOW_CREDIT_PSB;
 	f->last_ip = 0;

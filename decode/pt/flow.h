@@ -71,7 +71,7 @@ struct ptflow_event {
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
 	uint8_t note;	   /* enum ptpacket_type: PTW, MODE_TSX, CFE (`detail`: its type, `to`: the vector), CBR, PWRE, PWRX, MWAIT, EXSTOP */
 	uint8_t detail;
-	uint32_t owner;	   /* as ptflow_options.enter said */
+	uint32_t thread;   /* a number, as ptflow_options.enter said */
 	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
 };
 
@@ -83,9 +83,9 @@ struct ptflow_stats {
 
 /*
  * Tracing begins or goes on at `ip`: whose code is it? Answers the blocks of the address space that runs from now on;
- * *owner, which is what was said last, is in the events from here on.
+ * *thread, which is what was said last, is in the events from here on.
  */
-typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner);
+typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *thread);
 
 /* Negative: the flow ends with it; positive: it pauses after the packet (ptflow_feed()). */
 typedef int (*ptflow_sink)(void *arg, const struct ptflow_event *events, size_t n);
@@ -144,4 +144,4 @@ enum ptflow_state {
 	PTFLOW_ON,	/* at *ret_ip */
 	PTFLOW_UNKNOWN, /* lost, or an overflow */
 };
-enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_owner);
+enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_thread);

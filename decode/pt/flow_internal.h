@@ -24,7 +24,7 @@ enum ptflow_fup_for { PTFLOW_FUP_ASYNC, PTFLOW_FUP_TSX, PTFLOW_FUP_OTHER };
 struct ptflow {
 	struct ptflow_options o;
 	struct codeblocks *code;
-	uint32_t owner;
+	uint32_t thread;
 	bool is64;
 	struct ptflow_stats stats;
 	const uint8_t *begin, *pos, *end;

@@ -27,7 +27,7 @@ struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64
 		.insns = f->stats.insns,
 		.offset = f->base + (uint64_t)(f->pos - f->begin),
 		.kind = (uint8_t)kind,
-		.owner = f->owner,
+		.thread = f->thread,
 		.speculative = f->speculative,
 		.is32 = !f->is64};
 	return e;
@@ -63,7 +63,7 @@ void ptflow_begin_at(struct ptflow *f, uint64_t ip)
 	f->lost = false;
 	f->enabled = true;
 	if (f->o.enter) {
-		f->code = f->o.enter(f->o.arg, f->o.time ? pttime_now(f->o.time) : 0, ip, &f->owner);
+		f->code = f->o.enter(f->o.arg, f->o.time ? pttime_now(f->o.time) : 0, ip, &f->thread);
 		f->epoch = f->code->epoch - 1; /* numbers of blocks are of another table, perhaps */
 	}
 	codeblocks_set_mode(f->code, f->is64);

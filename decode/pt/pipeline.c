@@ -376,7 +376,7 @@ int pipeline_run(struct pipeline *w, uint64_t before, struct pipeline_run *ret)
 		.insns = s->insns,
 		.offset = b->b->offset,
 		.insns_before = s->insns_before,
-		.owners = b->owners};
+		.threads = b->threads};
 	if (ret->n == 0)
 		return 1;
 	s->next += ret->n;

@@ -27,7 +27,7 @@ struct pipeline_options {
 	struct auxtrace *aux;
 	const struct process_maps *maps;
 	struct ptcode *code;
-	struct who_ran *owner;
+	struct who_ran *who_ran;
 	struct workers *workers; /* all are borrowed */
 	struct budget *budget;
 	bool all; /* every branch with its line, for the text views */
@@ -41,7 +41,7 @@ struct pipeline_event {
 	struct ptflow_event flow;
 };
 
-struct pipeline_owner {
+struct pipeline_thread {
 	uint32_t pid, tid;
 };
 
@@ -53,7 +53,7 @@ struct pipeline_run {
 	uint32_t buffer;
 	uint64_t insns, offset; /* to be added to the events': since the buffer's begin */
 	uint64_t insns_before;		/* instructions before the first one's, since the buffer's begin */
-	const struct pipeline_owner *owners; /* by .owner - 1 */
+	const struct pipeline_thread *threads; /* by .thread - 1 */
 };
 
 int pipeline_new(const struct pipeline_options *options, struct pipeline **ret) _must_check_;
@@ -73,9 +73,9 @@ static inline void pipeline_run_event(const struct pipeline_run *run, size_t i, 
 	ret->flow.insns += run->insns;
 	ret->flow.offset += run->offset;
 	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->insns_before);
-	if (e->owner) {
-		ret->pid = run->owners[e->owner - 1].pid;
-		ret->tid = run->owners[e->owner - 1].tid;
+	if (e->thread) {
+		ret->pid = run->threads[e->thread - 1].pid;
+		ret->tid = run->threads[e->thread - 1].tid;
 	}
 }
 

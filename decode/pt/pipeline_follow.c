@@ -43,11 +43,11 @@ void pipeline_block_fini(struct pipeline_block *b)
 	ptflow_free(b->flow);
 	free(b->bytes);
 	free(b->events);
-	free(b->owners);
+	free(b->threads);
 	b->flow = NULL;
 	b->bytes = NULL;
 	b->events = NULL;
-	b->owners = NULL;
+	b->threads = NULL;
 }
 
 static size_t read_code(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
@@ -98,27 +98,27 @@ static struct codeblocks *code_of(struct pipeline_block *b, const struct address
 		b->error = -ENOMEM;
 		return c->nothing;
 	}
-	k->code->missing = missing_code;
+	k->code->on_missing = missing_code;
 	k->space = space;
 	k->used = ++c->clock;
 	return k->code;
 }
 
-static uint32_t owner_number(struct pipeline_block *b, struct pipeline_owner o)
+static uint32_t thread_number(struct pipeline_block *b, struct pipeline_thread o)
 {
-	struct pipeline_owner *v;
+	struct pipeline_thread *v;
 
-	for (uint32_t i = b->n_owners; i > 0; i--)
-		if (b->owners[i - 1].pid == o.pid && b->owners[i - 1].tid == o.tid)
+	for (uint32_t i = b->n_threads; i > 0; i--)
+		if (b->threads[i - 1].pid == o.pid && b->threads[i - 1].tid == o.tid)
 			return i;
-	v = reallocarray(b->owners, b->n_owners + 1, sizeof(*v));
+	v = reallocarray(b->threads, b->n_threads + 1, sizeof(*v));
 	if (!v) {
 		b->error = -ENOMEM;
 		return 0;
 	}
-	b->owners = v;
-	v[b->n_owners] = o;
-	return ++b->n_owners;
+	b->threads = v;
+	v[b->n_threads] = o;
+	return ++b->n_threads;
 }
 
 /* When the next block begins: nothing in this one is later, whatever an estimate or a damaged stamp says. */
@@ -138,40 +138,40 @@ static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
 }
 
 /* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
-static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *owner)
+static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *thread)
 {
 	struct pipeline_block *b = arg;
 	struct pipeline *w = b->w;
 	const struct auxtrace_buffer *buffer = auxtrace_buffer(w->o.aux, b->b->buffer);
 	const uint64_t ns = auxtrace_ns(w->config, stamp);
 	const struct address_space *space = NULL;
-	struct pipeline_owner o = {0};
+	struct pipeline_thread o = {0};
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;
-		o.pid = who_ran_process(w->o.owner, o.tid);
+		o.pid = who_ran_process(w->o.who_ran, o.tid);
 		space = process_maps_at(w->o.maps, o.pid, ns);
 	} else {
 		struct who_ran_span spans[MAX_SPANS];
 		const unsigned int n =
-			who_ran_find(w->o.owner, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+			who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
 
 		for (unsigned int i = 0; i < n; i++) {
 			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
 			const struct address_space *s = process_maps_at(w->o.maps, spans[i].pid, at);
 
 			if (i == 0) {
-				o = (struct pipeline_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				o = (struct pipeline_thread){.pid = spans[i].pid, .tid = spans[i].tid};
 				space = s;
 			}
 			if (spans[i].tid && address_space_find(s, ip)) {
-				o = (struct pipeline_owner){.pid = spans[i].pid, .tid = spans[i].tid};
+				o = (struct pipeline_thread){.pid = spans[i].pid, .tid = spans[i].tid};
 				space = s;
 				break;
 			}
 		}
 	}
-	*owner = owner_number(b, o);
+	*thread = thread_number(b, o);
 	b->space = space;
 	return code_of(b, space);
 }
@@ -285,7 +285,7 @@ void pipeline_follow(struct work *work, unsigned int worker)
 	const uint64_t began = io_now_ns(), left = b->b->bytes - b->at;
 	const uint8_t *end = b->bytes + b->n_bytes;
 	size_t used = 0;
-	uint32_t owner;
+	uint32_t thread;
 	int r = take_up(b, c);
 
 	if (r == 0)
@@ -296,7 +296,7 @@ void pipeline_follow(struct work *work, unsigned int worker)
 	b->at += used;
 	settle_times(b);
 	if (!b->more && b->flow) {
-		b->end = ptflow_where(b->flow, &b->end_ip, &owner);
+		b->end = ptflow_where(b->flow, &b->end_ip, &thread);
 		b->stats = *ptflow_stats(b->flow);
 		b->flow = ptflow_free(b->flow);
 	}

@@ -46,8 +46,8 @@ struct pipeline_block {
 	size_t held; /* after these: they wait for the next stamp */
 	uint64_t events_ns; /* of the last event that has its time */
 	struct interpolation spread;
-	struct pipeline_owner *owners; /* by ptflow_event.owner - 1 */
-	uint32_t n_owners;
+	struct pipeline_thread *threads; /* by ptflow_event.thread - 1 */
+	uint32_t n_threads;
 	uint64_t unowned; /* events of nobody among those */
 	struct ptflow_stats stats;
 	int error;
@@ -106,7 +106,7 @@ struct pipeline {
 
 static inline bool pipeline_is_unowned(const struct pipeline_block *b, const struct ptflow_event *e)
 {
-	return e->kind != PTFLOW_NOTE && (e->owner == 0 || b->owners[e->owner - 1].tid == 0);
+	return e->kind != PTFLOW_NOTE && (e->thread == 0 || b->threads[e->thread - 1].tid == 0);
 }
 
 /* What one thread needs. Cleared, it may be given to _fini(). */

@@ -20,7 +20,7 @@
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
 
-int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *view, bool inlined,
+int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *dump, bool inlined,
 		  struct replay_pt **ret)
 {
 	_cleanup_(replay_pt_freep) struct replay_pt *p = calloc(1, sizeof(*p));
@@ -29,7 +29,7 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 	if (!p)
 		return -ENOMEM;
 	p->budget = budget;
-	p->view = view;
+	p->dump = dump;
 	p->workers = workers;
 	r = auxtrace_new(pd, budget, &p->aux);
 	if (r > 0)
@@ -37,7 +37,7 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 	if (r == 0)
 		r = auxtrace_scan(p->aux);
 	if (r == 0)
-		r = who_ran_new(budget, &p->owner);
+		r = who_ran_new(budget, &p->who_ran);
 	if (r == 0)
 		r = pt_notes_new(p->aux, &p->notes);
 	if (r == 0 && inlined)
@@ -50,18 +50,18 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev)
 {
-	return who_ran_record(p->owner, ev);
+	return who_ran_record(p->who_ran, ev);
 }
 
 int replay_pt_open(struct replay_pt *p, struct images *images, struct process_maps *maps)
 {
-	const enum dump_kind view = dump_kind(p->view);
+	const enum dump_kind kind = dump_kind(p->dump);
 	struct pipeline_options wo = {.aux = p->aux,
 		.maps = maps,
-		.owner = p->owner,
+		.who_ran = p->who_ran,
 		.workers = p->workers,
 		.budget = p->budget,
-		.all = view == DUMP_BRANCHES || view == DUMP_INSNS || p->inlined};
+		.all = kind == DUMP_BRANCHES || kind == DUMP_INSNS || p->inlined};
 	const uint64_t began = io_now_ns();
 	int r = ptcode_new(images, p->budget, &p->code);
 
@@ -89,7 +89,7 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 	pt_notes_free(p->notes);
 	pipeline_free(p->work);
 	missing_code_free(p->missing);
-	who_ran_free(p->owner);
+	who_ran_free(p->who_ran);
 	ptcode_free(p->code);
 	auxtrace_free(p->aux);
 	pt_inline_free(p->inlined);
@@ -220,18 +220,18 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;
-	if (dump_kind(p->view) == DUMP_BRANCHES)
+	if (dump_kind(p->dump) == DUMP_BRANCHES)
 		return replay_pt_view_branch(p, t, &ev->flow);
-	if (dump_kind(p->view) == DUMP_INSNS)
+	if (dump_kind(p->dump) == DUMP_INSNS)
 		return replay_pt_view_line(p, t, &ev->flow);
 	if (!t->space)
 		return 0;
-	if (p->view && !t->view)
-		r = dump_thread(p->view, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->view);
+	if (p->dump && !t->dump)
+		r = dump_thread(p->dump, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->dump);
 	if (r < 0)
 		return r;
 	if (ev->flow.kind == PTFLOW_NOTE) {
-		r = pt_notes_event(p->notes, p->s, t->view, ev);
+		r = pt_notes_event(p->notes, p->s, t->dump, ev);
 	} else {
 		if (p->inlined)
 			pt_inline_line(t, &ev->flow, t->insns - ev->insns);
@@ -260,7 +260,7 @@ int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_
 		if (ev.tid)
 			r = step(p, &ev);
 		else
-			r = ev.flow.kind == PTFLOW_NOTE && !p->view ? pt_notes_event(p->notes, s, NULL, &ev) : 0;
+			r = ev.flow.kind == PTFLOW_NOTE && !p->dump ? pt_notes_event(p->notes, s, NULL, &ev) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -301,7 +301,7 @@ int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfeven
 	int r;
 
 	/* Those of what was there before have no time: they say nothing of a begin. */
-	if (!ev->has_time || ev->time == 0 || dump_kind(p->view) == DUMP_BRANCHES || dump_kind(p->view) == DUMP_INSNS)
+	if (!ev->has_time || ev->time == 0 || dump_kind(p->dump) == DUMP_BRANCHES || dump_kind(p->dump) == DUMP_INSNS)
 		return 0;
 	r = replay_pt_end_thread(p, s, ev->tid, ev->time);
 	if (r < 0)
@@ -348,7 +348,7 @@ int replay_pt_off_cpu(struct replay_pt *p, uint32_t tid, uint64_t ns, const char
 {
 	const struct pt_thread *t = hashmap_pointer(&p->threads, tid);
 
-	return t && t->view && callstack_n_open(t->calls) ? dump_remark(t->view, (struct dump_time){.ns = ns}, why) : 0;
+	return t && t->dump && callstack_n_open(t->calls) ? dump_remark(t->dump, (struct dump_time){.ns = ns}, why) : 0;
 }
 
 int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns)
@@ -370,7 +370,7 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 	t->space = NULL;
 	t->thread = NULL;
 	t->is_new = false;
-	t->view = NULL; /* it may have another name from now on */
+	t->dump = NULL; /* it may have another name from now on */
 	t->untraced = false;
 	return p->error;
 }

@@ -25,11 +25,11 @@ struct workers;
 enum { REPLAY_PT_E_NONE = 1, /* the recording has no PT, or none that can be read */ };
 
 /*
- * Before the replay, first of all: finds the buffers. Everything is borrowed. With a `view` it is written
+ * Before the replay, first of all: finds the buffers. Everything is borrowed. With a `dump` it is written
  * there and not drawn. `inlined`: inlined calls are drawn, too; then the session must have a source.
  * 0, REPLAY_PT_E_NONE, or a negative errno.
  */
-int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *view, bool inlined,
+int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *dump, bool inlined,
 		  struct replay_pt **ret) _must_check_;
 struct replay_pt *replay_pt_free(struct replay_pt *p);
 DEFINE_CLEANUP(struct replay_pt *, replay_pt_free)
@@ -53,7 +53,7 @@ uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid);
 int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfevent *fork);
 /* The program is another one: the calls of all threads of the process end, and `tid` begins anew. */
 int replay_pt_exec(struct replay_pt *p, struct session *s, uint32_t pid, uint32_t tid, uint64_t ns);
-/* The thread leaves the CPU, `why` (a constant): the view of calls says so, the timeline draws it itself. */
+/* The thread leaves the CPU, `why` (a constant): the dump of calls says so, the timeline draws it itself. */
 int replay_pt_off_cpu(struct replay_pt *p, uint32_t tid, uint64_t ns, const char *why);
 /* The thread is gone: its calls end. */
 int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns);

@@ -132,8 +132,8 @@ void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char 
 	struct replay_pt *p = t->p;
 	int r;
 
-	if (t->view)
-		r = dump_call(t->view, replay_pt_time(p, c->begin), c->frame, how, site);
+	if (t->dump)
+		r = dump_call(t->dump, replay_pt_time(p, c->begin), c->frame, how, site);
 	else
 		r = timeline_call(p->s->o.tl, t->tid, c, how, site);
 	if (r < 0)
@@ -153,8 +153,8 @@ void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c
 		caller->callee_insns += end.insns;
 	else
 		t->outer_insns += end.insns;
-	if (t->view)
-		r = dump_return(t->view, replay_pt_time(p, time), c, end.insns);
+	if (t->dump)
+		r = dump_return(t->dump, replay_pt_time(p, time), c, end.insns);
 	else
 		r = timeline_return(p->s->o.tl, t->tid, time > p->ns ? time : p->ns, c, &end);
 	if (r < 0)
@@ -177,7 +177,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->found_ns = time;
 		t->found_insns = t->insns;
 		t->outer_insns = 0;
-		r = t->view ? 0 : timeline_resync(p->s->o.tl, t->tid, time);
+		r = t->dump ? 0 : timeline_resync(p->s->o.tl, t->tid, time);
 	}
 	if (r < 0)
 		p->error = r;
@@ -197,8 +197,8 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 		call->callee_insns = t->outer_insns;
 		t->outer_insns = 0;
 	}
-	if (t->view)
-		r = dump_call(t->view, replay_pt_time(p, t->found_ns), call->frame, how_of(why), NULL);
+	if (t->dump)
+		r = dump_call(t->dump, replay_pt_time(p, t->found_ns), call->frame, how_of(why), NULL);
 	else
 		r = timeline_call_outside(p->s->o.tl, t->tid, time, call, more, how_of(why));
 	if (r < 0)

@@ -20,8 +20,8 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 		why = "interrupted";
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
 	t->untraced = true;
-	if (t->view)
-		return dump_remark(t->view, replay_pt_time(p, p->ns), why);
+	if (t->dump)
+		return dump_remark(t->dump, replay_pt_time(p, p->ns), why);
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
 }
 
@@ -30,8 +30,8 @@ static int gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns, const char
 {
 	callstack_gap(t->calls, ns);
 	t->untraced = false;
-	if (t->view)
-		return dump_remark(t->view, replay_pt_time(p, ns), what);
+	if (t->dump)
+		return dump_remark(t->dump, replay_pt_time(p, ns), what);
 	if (t->missing)
 		return 0;
 	t->missing = what;
@@ -62,7 +62,7 @@ static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 
 static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
-	int r = t->untraced && !t->view ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
+	int r = t->untraced && !t->dump ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
 
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
@@ -151,7 +151,7 @@ int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const 
 		return 0;
 	place(p, t, e->from, &from);
 	place(p, t, e->to, &to);
-	return dump_branch(p->view, replay_pt_time(p, p->ns), t->tid, e, &from, &to);
+	return dump_branch(p->dump, replay_pt_time(p, p->ns), t->tid, e, &from, &to);
 }
 
 /* The instructions up to the branch, with it; a run ends before where it goes on. */
@@ -166,7 +166,7 @@ int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const st
 		return 0;
 	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(p->code, t->space, ip, !e->is32, &insn); ip += insn.length) {
 		place(p, t, ip, &where);
-		r = dump_insn(p->view, replay_pt_time(p, p->ns), t->tid, &where);
+		r = dump_insn(p->dump, replay_pt_time(p, p->ns), t->tid, &where);
 	}
 	return r;
 }

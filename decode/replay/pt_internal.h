@@ -44,7 +44,7 @@ struct pt_thread {
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
 	uint64_t missing_ns;
-	struct dump_thread *view; /* of the view of calls */
+	struct dump_thread *dump; /* of the dump of calls */
 	struct pt_thread *next;
 	struct pt_thread *sibling, *elder; /* of the process, those since its last exec */
 };
@@ -56,12 +56,12 @@ struct replay_pt {
 	struct auxtrace *aux;
 	struct process_maps *maps; /* borrowed */
 	struct ptcode *code;
-	struct who_ran *owner;
+	struct who_ran *who_ran;
 	struct workers *workers; /* borrowed */
 	struct pipeline *work;
 	struct pt_notes *notes;
 	struct missing_code *missing; /* code; made when the first is met */
-	struct dump *view; /* borrowed; NULL: it is drawn */
+	struct dump *dump; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
 	struct pt_inline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
 	size_t forked_bytes;

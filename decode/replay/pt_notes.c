@@ -58,7 +58,7 @@ struct pt_notes *pt_notes_free(struct pt_notes *n)
 /* ---- drawing */
 
 /* On the thread, with at most two values. */
-static int moment(struct session *s, struct dump_thread *view, const struct pipeline_event *ev, const char *name,
+static int moment(struct session *s, struct dump_thread *dump, const struct pipeline_event *ev, const char *name,
 		  const struct timeline_value *values, uint32_t n_values)
 {
 	char line[160];
@@ -66,23 +66,23 @@ static int moment(struct session *s, struct dump_thread *view, const struct pipe
 
 	if (ev->tid == 0)
 		return 0;
-	if (!view)
+	if (!dump)
 		return timeline_answer(timeline_moment(s->o.tl, ev->tid, ev->ns, "processor", name, values, n_values));
 	used = snprintf(line, sizeof(line), "%s", name);
 	for (uint32_t i = 0; i < n_values && used > 0 && (size_t)used < sizeof(line); i++)
 		used += snprintf(line + used, sizeof(line) - (size_t)used, values[i].hex ? " %s 0x%" PRIx64 : " %s %" PRIu64,
 				 values[i].key, values[i].value);
-	return dump_remark(view, (struct dump_time){.ns = ev->ns, .interpolated = ev->flow.interpolated}, line);
+	return dump_remark(dump, (struct dump_time){.ns = ev->ns, .interpolated = ev->flow.interpolated}, line);
 }
 
 /* A value of the CPU; where it is not known which, of that on which the thread runs. */
-static int value(const struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev,
+static int value(const struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev,
 		 const char *what, uint64_t v)
 {
 	const struct auxtrace_buffer *b = auxtrace_buffer(n->aux, ev->buffer);
 	char name[80];
 
-	if (view || (b->cpu < 0 && b->tid <= 0))
+	if (dump || (b->cpu < 0 && b->tid <= 0))
 		return 0;
 	if (b->tid > 0)
 		(void)snprintf(name, sizeof(name), "CPU of thread %" PRId32 ": %s", b->tid, what);
@@ -118,7 +118,7 @@ static const char *interruption(uint8_t type, uint64_t vector)
 	}
 }
 
-static int on_interruption(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_interruption(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	const struct timeline_value v = {.key = "vector", .value = ev->flow.to};
 	struct source *source = &n->sources[ev->buffer];
@@ -131,28 +131,28 @@ static int on_interruption(struct pt_notes *n, struct session *s, struct dump_th
 	/* where the kernel is not traced, that tracing stops there says it */
 	if (!auxtrace_config(n->aux)->kernel)
 		return 0;
-	return moment(s, view, ev, source->why, &v, ev->flow.detail == CFE_INTR);
+	return moment(s, dump, ev, source->why, &v, ev->flow.detail == CFE_INTR);
 }
 
-static int on_transaction(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_transaction(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	static const char *const what[] = {"transaction committed", "transaction begins", "transaction aborted"};
 
 	n->begun += ev->flow.detail == PTFLOW_TX_BEGUN;
 	n->aborted += ev->flow.detail == PTFLOW_TX_ABORTED;
-	return ev->flow.detail < ARRAY_SIZE(what) ? moment(s, view, ev, what[ev->flow.detail], NULL, 0) : 0;
+	return ev->flow.detail < ARRAY_SIZE(what) ? moment(s, dump, ev, what[ev->flow.detail], NULL, 0) : 0;
 }
 
-static int on_ptwrite(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_ptwrite(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	const struct timeline_value v[] = {
 		{.key = "value", .value = ev->flow.to, .hex = true}, {.key = "at", .value = ev->flow.from, .hex = true}};
 
 	n->ptwrites++;
-	return moment(s, view, ev, "PTWRITE", v, ev->flow.from ? 2 : 1);
+	return moment(s, dump, ev, "PTWRITE", v, ev->flow.from ? 2 : 1);
 }
 
-static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 
@@ -161,34 +161,34 @@ static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *v
 		return 0;
 	source->ratio = (uint32_t)ev->flow.to;
 	n->ratios++;
-	return value(n, s, view, ev, "MHz", ev->flow.to * BUS_MHZ);
+	return value(n, s, dump, ev, "MHz", ev->flow.to * BUS_MHZ);
 }
 
-int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *view, const struct pipeline_event *ev)
+int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	const uint64_t v = ev->flow.to;
 
 	switch (ev->flow.note) {
 	case PT_PTW:
-		return on_ptwrite(n, s, view, ev);
+		return on_ptwrite(n, s, dump, ev);
 	case PT_MODE_TSX:
-		return on_transaction(n, s, view, ev);
+		return on_transaction(n, s, dump, ev);
 	case PT_CFE:
-		return on_interruption(n, s, view, ev);
+		return on_interruption(n, s, dump, ev);
 	case PT_CBR:
-		return on_ratio(n, s, view, ev);
+		return on_ratio(n, s, dump, ev);
 	case PT_PWRE: /* the thread's C-state in the highest four bits */
 		n->power++;
-		return value(n, s, view, ev, "C-state entered", v >> 12 & 15);
+		return value(n, s, dump, ev, "C-state entered", v >> 12 & 15);
 	case PT_PWRX: /* the core's last one in the lowest */
 		n->power++;
-		return value(n, s, view, ev, "C-state entered", 0);
+		return value(n, s, dump, ev, "C-state entered", 0);
 	case PT_MWAIT:
 		n->power++;
-		return moment(s, view, ev, "MWAIT", &(struct timeline_value){.key = "hints", .value = v & UINT32_MAX, .hex = true}, 1);
+		return moment(s, dump, ev, "MWAIT", &(struct timeline_value){.key = "hints", .value = v & UINT32_MAX, .hex = true}, 1);
 	case PT_EXSTOP:
 		n->power++;
-		return moment(s, view, ev, "execution stopped", NULL, 0);
+		return moment(s, dump, ev, "execution stopped", NULL, 0);
 	default:
 		return 0;
 	}

@@ -72,7 +72,7 @@ static enum tl_wait wait_of(const struct tracerd_sched_event *e)
 	return e->state & SCHEDEV_STATE_INTERRUPTIBLE ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
 }
 
-/* What the view of calls says of it; the timeline has its own words. */
+/* What the dump of calls says of it; the timeline has its own words. */
 static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wait wait)
 {
 	static const char *const words[] = {

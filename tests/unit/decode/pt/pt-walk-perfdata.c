@@ -117,7 +117,7 @@ static void bring_vdso(struct images *images, const char *path)
 
 struct scan {
 	struct process_maps *maps;
-	struct who_ran *owner;
+	struct who_ran *who_ran;
 };
 
 static int record(void *arg, const struct perfevent *ev)
@@ -125,7 +125,7 @@ static int record(void *arg, const struct perfevent *ev)
 	const struct scan *s = arg;
 
 	process_maps_record(s->maps, ev);
-	return who_ran_record(s->owner, ev);
+	return who_ran_record(s->who_ran, ev);
 }
 
 static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
@@ -138,7 +138,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	_cleanup_(auxtrace_freep) struct auxtrace *aux = NULL;
 	_cleanup_(process_maps_freep) struct process_maps *maps = NULL;
 	_cleanup_(ptcode_freep) struct ptcode *code = NULL;
-	_cleanup_(who_ran_freep) struct who_ran *owner = NULL;
+	_cleanup_(who_ran_freep) struct who_ran *who_ran = NULL;
 	_cleanup_(workers_freep) struct workers *workers = NULL;
 	int r = fd < 0 ? -errno : workers_new(threads, &workers);
 
@@ -157,9 +157,9 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	if (r == 0)
 		r = process_maps_new(images, &budget, true, &maps);
 	if (r == 0)
-		r = who_ran_new(&budget, &owner);
+		r = who_ran_new(&budget, &who_ran);
 	if (r == 0)
-		r = perfdata_walk(pd, record, &(struct scan){maps, owner});
+		r = perfdata_walk(pd, record, &(struct scan){maps, who_ran});
 	if (r == 0)
 		r = ptcode_new(images, &budget, &code);
 	if (r != 0)
@@ -169,7 +169,7 @@ static int open_and_walk(struct walk *w, const char *path, unsigned int threads)
 	return walk(w, &(struct pipeline_options){.aux = aux,
 			       .maps = maps,
 			       .code = code,
-			       .owner = owner,
+			       .who_ran = who_ran,
 			       .workers = workers,
 			       .budget = &budget,
 			       .all = w->mode != TIMES});

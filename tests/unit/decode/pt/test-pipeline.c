@@ -132,7 +132,7 @@ static uint64_t sum_of(struct json_object *losses)
 
 struct scan {
 	struct process_maps *maps;
-	struct who_ran *owner;
+	struct who_ran *who_ran;
 };
 
 static int record(void *arg, const struct perfevent *ev)
@@ -140,7 +140,7 @@ static int record(void *arg, const struct perfevent *ev)
 	const struct scan *s = arg;
 
 	process_maps_record(s->maps, ev);
-	return who_ran_record(s->owner, ev);
+	return who_ran_record(s->who_ran, ev);
 }
 
 /* `keep` false: they are only counted. `stop_after` events it is left as it is, 0: never. */
@@ -169,8 +169,8 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(auxtrace_new(pd, &budget, &o.aux), 0);
 	assert_int_equal(auxtrace_scan(o.aux), 0);
 	assert_int_equal(process_maps_new(images, &budget, true, &maps), 0);
-	assert_int_equal(who_ran_new(&budget, &o.owner), 0);
-	assert_int_equal(perfdata_walk(pd, record, &(struct scan){maps, o.owner}), 0);
+	assert_int_equal(who_ran_new(&budget, &o.who_ran), 0);
+	assert_int_equal(perfdata_walk(pd, record, &(struct scan){maps, o.who_ran}), 0);
 	assert_int_equal(ptcode_new(images, &budget, &o.code), 0);
 	o.maps = maps;
 	assert_int_equal(pipeline_new(&o, &work), 0);
@@ -207,7 +207,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	ptcode_report(o.code, losses);
 	l->losses = sum_of(losses);
 	pipeline_free(work);
-	who_ran_free(o.owner);
+	who_ran_free(o.who_ran);
 	ptcode_free(o.code);
 	process_maps_free(maps);
 	auxtrace_free(o.aux);

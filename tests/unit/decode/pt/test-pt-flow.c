@@ -328,7 +328,7 @@ static void test_part_ends_at_overflow(void **state)
 	_cleanup_(ptmake_fini) struct ptmake m;
 	struct seen s = {0};
 	struct ptflow_options o = {.sink = collect, .arg = &s};
-	uint32_t owner;
+	uint32_t thread;
 	uint64_t ip;
 	size_t stop;
 
@@ -346,7 +346,7 @@ static void test_part_ends_at_overflow(void **state)
 	assert_int_equal(ptflow_run(f, m.bytes, m.bytes + m.n, m.bytes + stop), 0);
 	assert_int_equal(s.n, 3);
 	assert_int_equal(ptflow_stats(f)->overflows, 0);
-	assert_int_equal(ptflow_where(f, &ip, &owner), PTFLOW_ON);
+	assert_int_equal(ptflow_where(f, &ip, &thread), PTFLOW_ON);
 	assert_int_equal(ip, 0x1005);
 	free(s.v);
 }
@@ -677,7 +677,7 @@ static void test_parts(void **state)
 			const uint8_t *begin = r.p.trace.bytes + r.p.psbs[k], *end = r.p.trace.bytes + r.p.trace.n;
 			const size_t first = r.seen.n;
 			uint64_t ip;
-			uint32_t owner;
+			uint32_t thread;
 
 			next = next < r.p.n_psbs ? next : r.p.n_psbs;
 			assert_int_equal(
@@ -687,9 +687,9 @@ static void test_parts(void **state)
 			if (last)
 				assert_int_equal(r.seen.v[first].to, last);
 			if (next < r.p.n_psbs) {
-				assert_int_equal(ptflow_where(r.f, &last, &owner), PTFLOW_ON);
+				assert_int_equal(ptflow_where(r.f, &last, &thread), PTFLOW_ON);
 			} else {
-				assert_int_equal(ptflow_where(r.f, &ip, &owner), PTFLOW_OFF);
+				assert_int_equal(ptflow_where(r.f, &ip, &thread), PTFLOW_OFF);
 			}
 			k = next;
 		}

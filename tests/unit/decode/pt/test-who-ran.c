@@ -20,7 +20,7 @@ struct file {
 	int fd;
 	struct budget budget;
 	struct perfdata *pd;
-	struct who_ran *owner;
+	struct who_ran *who_ran;
 	struct who_ran_span spans[8];
 };
 
@@ -43,13 +43,13 @@ static void finish(void)
 	f.fd = make_file(&f.make);
 	assert_int_equal(perfdata_open(f.fd, &f.budget, &f.pd), 0);
 	assert_int_equal(perfdata_scan(f.pd, NULL, NULL), 0);
-	assert_int_equal(who_ran_new(&f.budget, &f.owner), 0);
-	assert_int_equal(perfdata_walk(f.pd, record, f.owner), 0);
+	assert_int_equal(who_ran_new(&f.budget, &f.who_ran), 0);
+	assert_int_equal(perfdata_walk(f.pd, record, f.who_ran), 0);
 }
 
 static void teardown(void)
 {
-	who_ran_free(f.owner);
+	who_ran_free(f.who_ran);
 	perfdata_free(f.pd);
 	assert_int_equal(f.budget.used, 0);
 	(void)close(f.fd);
@@ -65,7 +65,7 @@ static void is_span(unsigned int i, uint64_t from, uint64_t to, uint32_t pid, ui
 
 static unsigned int find(int32_t cpu, uint64_t from, uint64_t to)
 {
-	return who_ran_find(f.owner, cpu, from, to, f.spans, 8);
+	return who_ran_find(f.who_ran, cpu, from, to, f.spans, 8);
 }
 
 /* CPU 1: idle, 10/11 from 100 to 200, 20/21 to 300, idle. CPU 2: another one all the time. */
@@ -101,7 +101,7 @@ static void test_spans(void **state)
 	is_span(0, 300, UINT64_MAX, 0, 0);
 	assert_int_equal(find(2, 400, 400), 1);
 	is_span(0, 150, UINT64_MAX, 30, 31);
-	assert_int_equal(who_ran_find(f.owner, 1, 0, UINT64_MAX, f.spans, 2), 2);
+	assert_int_equal(who_ran_find(f.who_ran, 1, 0, UINT64_MAX, f.spans, 2), 2);
 	/* CPUs that are none */
 	assert_int_equal(find(0, 150, 150), 0);
 	assert_int_equal(find(-1, 150, 150), 0);
@@ -113,15 +113,15 @@ static void test_processes(void **state)
 {
 	(void)state;
 	two_cpus();
-	assert_int_equal(who_ran_process(f.owner, 11), 10);
-	assert_int_equal(who_ran_process(f.owner, 31), 30);
-	assert_int_equal(who_ran_process(f.owner, 12345), 0);
+	assert_int_equal(who_ran_process(f.who_ran, 11), 10);
+	assert_int_equal(who_ran_process(f.who_ran, 31), 30);
+	assert_int_equal(who_ran_process(f.who_ran, 12345), 0);
 	teardown();
 	setup();
 	make_comm(&f.make, 1, 40, 41, "first", 0);
 	make_comm(&f.make, 9, 50, 41, "second", 0);
 	finish();
-	assert_int_equal(who_ran_process(f.owner, 41), 50);
+	assert_int_equal(who_ran_process(f.who_ran, 41), 50);
 	teardown();
 }
 
@@ -179,7 +179,7 @@ static void test_start(void **state)
 	finish();
 	assert_int_equal(find(0, 60, 60), 1);
 	is_span(0, 50, 100, 10, 11);
-	assert_int_equal(who_ran_process(f.owner, 11), 10);
+	assert_int_equal(who_ran_process(f.who_ran, 11), 10);
 	teardown();
 }
 
