@@ -191,6 +191,7 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
 			"cannot write %s: %s", path, strerror(-r));
 	request.out_fd = out.fd;
+	request.output = to_stdout ? "the output" : path;
 	request.interrupt_fd = interrupt_fd;
 	request.options = json_object_new_object();
 	if (o->last)

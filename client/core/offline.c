@@ -139,6 +139,19 @@ static void on_progress(struct decoder *d, const struct decoder_progress *progre
 	progress_show(&j->progress, "decoding", progress->stage, progress->done, progress->total);
 }
 
+static int refused(struct job *j, const struct decoder_outcome *outcome)
+{
+	const int error = outcome->result->output_errno;
+
+	if (error == EPIPE) /* "| head" */
+		return EXIT_FAILED;
+	if (error)
+		return ctl_fail(j->ctl, exit_code_from(-error), tracerd_error_name(-error), "cannot write %s: %s",
+			j->request->output, strerror(error));
+	return ctl_fail(j->ctl, EXIT_NOT_DECODED, "decode_failed", "cannot decode %s: %s", j->request->input,
+		outcome->message);
+}
+
 static void on_end(struct decoder *d, const struct decoder_outcome *outcome, void *arg)
 {
 	struct job *j = arg;
@@ -155,8 +168,7 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 		json_add_uint(j->result, "max_rss_bytes", outcome->max_rss_bytes);
 		return;
 	case DECODER_REFUSED:
-		j->code = ctl_fail(j->ctl, EXIT_NOT_DECODED, "decode_failed",
-			"cannot decode %s: %s", j->request->input, outcome->message);
+		j->code = refused(j, outcome);
 		return;
 	case DECODER_KILLED:
 		if (j->timed_out)

@@ -380,9 +380,12 @@ int decoder_progress_from_json(struct json_object *body, struct decoder_progress
 int decoder_result_from_json(struct json_object *body, struct decoder_result *ret)
 {
 	struct decoder_result r = {0};
+	uint32_t output_errno;
 
-	if (!json_get_bool(body, "ok", &r.ok))
+	if (!json_get_bool(body, "ok", &r.ok) || get_u32(body, "output_errno", false, &output_errno) < 0 ||
+	    output_errno > DECODER_MAX_ERRNO)
 		return -EPROTO;
+	r.output_errno = (int)output_errno;
 	copy_escaped(r.error, sizeof(r.error), json_get_string(body, "error"));
 	if (!r.ok && !r.error[0])
 		return -EPROTO;

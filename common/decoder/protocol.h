@@ -35,6 +35,7 @@
 #define DECODER_PACKET_MAX_DEPTH 16
 #define DECODER_PACKET_MAX_FDS 32
 #define FILE_REQUEST_MAX_PATH 4095
+#define DECODER_MAX_ERRNO 4095 /* the kernel's limit, too */
 #define FILE_REQUEST_MAX_BUILD_ID 40 /* bytes, twice as many hex digits */
 
 enum decoder_packet_type {
@@ -126,6 +127,7 @@ int decoder_progress_from_json(struct json_object *body, struct decoder_progress
 struct decoder_result {
 	bool ok;
 	char error[512];		/* escaped text, "" when ok */
+	int output_errno;		/* why the output could not be written, as in errno; 0: it was not that */
 	struct json_object *stats;	/* borrowed from the body; NULL if absent */
 	struct json_object *losses;	/* likewise */
 	struct json_object *summary;	/* likewise */

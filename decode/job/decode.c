@@ -317,6 +317,8 @@ static void add_timeline_stats(struct job *j, const struct timeline *tl, const s
 
 	timeline_stats(tl, &ts);
 	writer_stats(w, &ws);
+	if (ws.write_error)
+		j->output_error = ws.write_error;
 	json_add_uint(j->stats, "slices", ws.slices);
 	json_add_uint(j->stats, "bytes_raw", ws.bytes_raw);
 	json_add_uint(j->stats, "bytes_out", ws.bytes_out);
@@ -415,6 +417,8 @@ static void add_view_stats(struct job *j, const struct dump *v)
 {
 	const struct dump_stats *vs = dump_stats(v);
 
+	if (vs->write_error)
+		j->output_error = vs->write_error;
 	json_add_uint(j->stats, "lines", vs->lines);
 	json_add_uint(j->stats, "bytes_out", vs->bytes);
 	if (vs->cut)

@@ -247,6 +247,8 @@ static int job_answer(struct job *j, int result)
 
 	json_add_bool(body, "ok", result == 0);
 	json_add_string(body, "error", result ? error_text(j, result) : "");
+	if (result && j->output_error)
+		json_add_uint(body, "output_errno", (uint64_t)-j->output_error);
 	json_add(body, "stats", take_ptr(j->stats));
 	json_add(body, "losses", take_ptr(j->losses));
 	if (j->summary)

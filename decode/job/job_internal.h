@@ -43,6 +43,7 @@ struct job {
 	uint64_t began_ns;
 	struct json_object *stats, *losses, *summary;
 	const char *stage;
+	int output_error; /* -errno: the output could not be written */
 	char error[256];
 };
 

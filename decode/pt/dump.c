@@ -188,8 +188,10 @@ static int emit(struct dump *v, const char *bytes, size_t n)
 		v->stats.cut = true;
 	}
 	r = io_write_all(v->o.fd, bytes, n);
-	if (r < 0)
+	if (r < 0) {
+		v->stats.write_error = r;
 		return r;
+	}
 	v->stats.bytes += n;
 	return 0;
 }

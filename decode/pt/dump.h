@@ -79,6 +79,7 @@ int dump_finish(struct dump *v) _must_check_;
 
 struct dump_stats {
 	uint64_t lines, bytes;
-	bool cut; /* the limit was reached; what came later is missing */
+	bool cut;	 /* the limit was reached; what came later is missing */
+	int write_error; /* negative errno of the write to the file that failed; 0: none did */
 };
 const struct dump_stats *dump_stats(const struct dump *v);

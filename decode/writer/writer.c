@@ -30,8 +30,10 @@ static int emit(struct writer *w, const uint8_t *data, size_t len)
 		return 0;
 	}
 	r = io_write_all(w->fd, data, len);
-	if (r < 0)
+	if (r < 0) {
+		w->stats.write_error = r;
 		return r;
+	}
 	w->stats.bytes_out += len;
 	return 0;
 }

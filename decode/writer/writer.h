@@ -209,6 +209,7 @@ struct writer_stats {
 	uint64_t names_dropped; /* strings past the memory limit; shown as "[name table full]" */
 	uint64_t write_ns;	/* spent in compressing (by the caller) and writing */
 	uint64_t args_dropped;	/* arguments past WRITER_MAX_ARGS, or longer than an event may be */
+	int write_error;	/* negative errno of the write to the file that failed; 0: none did */
 };
 
 struct writer_options {

@@ -95,11 +95,20 @@ if [ -w /dev/full ]; then
 	rc=$?
 	[ "$rc" = 1 ] || fail "fetch to a full disk: exit code $rc"
 	grep -q 'No space left on device' "$TMP/err" || fail "fetch to a full disk says: $(cat "$TMP/err")"
-	# the decoder writes it, and says that it could not
-	"$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o - >/dev/full 2>"$TMP/err"
+	# the decoder writes it, and reports why it could not
+	for c in "" --format=pftrace "--format=pftrace --uncompressed"; do
+		# shellcheck disable=SC2086 # words
+		"$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o - $c >/dev/full 2>"$TMP/err"
+		rc=$?
+		[ "$rc" = 1 ] || fail "decode $c to a full disk: exit code $rc"
+		grep -qx 'tracectl decode: cannot write the output: No space left on device' "$TMP/err" ||
+			fail "decode $c to a full disk says: $(cat "$TMP/err")"
+	done
+	"$TRACERD_BUILD/tracectl" decode "$TMP/bundle" -o /dev/full 2>"$TMP/err"
 	rc=$?
-	[ "$rc" = 8 ] || fail "decode to a full disk: exit code $rc"
-	grep -q 'no space left for the trace' "$TMP/err" || fail "decode to a full disk says: $(cat "$TMP/err")"
+	[ "$rc" = 1 ] || fail "decode -o /dev/full: exit code $rc"
+	grep -qx 'tracectl decode: cannot write /dev/full: No space left on device' "$TMP/err" ||
+		fail "decode -o /dev/full says: $(cat "$TMP/err")"
 	ok "a full disk is said"
 fi
 

@@ -227,6 +227,13 @@ static void test_hostile_bodies(void **state)
 	o = json_tokener_parse("{\"ok\":false}");
 	assert_int_equal(decoder_result_from_json(o, &result), -EPROTO);
 	json_object_put(o);
+	o = json_tokener_parse("{\"ok\":false,\"error\":\"x\",\"output_errno\":28}");
+	assert_int_equal(decoder_result_from_json(o, &result), 0);
+	assert_int_equal(result.output_errno, 28);
+	json_object_put(o);
+	o = json_tokener_parse("{\"ok\":false,\"error\":\"x\",\"output_errno\":4096}");
+	assert_int_equal(decoder_result_from_json(o, &result), -EPROTO);
+	json_object_put(o);
 	o = json_tokener_parse("{\"ok\":true,\"stats\":[],\"summary\":{}}");
 	assert_int_equal(decoder_result_from_json(o, &result), 0);
 	assert_null(result.stats);
