@@ -208,7 +208,7 @@ static uint32_t get_tid(struct json_object *o)
 static void read_cause(struct meta *m, struct json_object *cause)
 {
 	const char *kind = json_get_string(cause, "kind"), *name = json_get_string(cause, "region");
-	struct session_note note = {.mark = true};
+	struct session_note note = {.kind = SESSION_MARK};
 	uint64_t begin, end;
 
 	if (!kind)
@@ -236,7 +236,7 @@ static void read_cause(struct meta *m, struct json_object *cause)
 static void read_freeze(struct meta *m, struct json_object *meta)
 {
 	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
-	struct session_note note = {.mark = true};
+	struct session_note note = {.kind = SESSION_MARK};
 	const char *reason = NULL;
 	char text[96];
 
@@ -255,6 +255,29 @@ static void read_freeze(struct meta *m, struct json_object *meta)
 		(void)snprintf(note.text, sizeof(note.text), "snapshot");
 	}
 	note_add(m, &note);
+}
+
+/* A target that has exited: nothing happened from the end of its last process to the freeze. */
+static void read_exit(struct meta *m, struct json_object *meta)
+{
+	struct json_object *target = json_get_object(meta, "target"), *list = json_get_array(meta, "processes");
+	const char *state = target ? json_get_string(target, "state") : NULL;
+	struct session_note note = {.kind = SESSION_EXIT};
+	uint64_t to;
+
+	if (!state || strcmp(state, "exited") != 0 || !list)
+		return;
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "to_ns", &to))
+			return;
+		if (to > note.end)
+			note.end = to;
+	}
+	note.begin = note.end;
+	if (note.end && note.end <= m->frozen_raw)
+		note_add(m, &note);
 }
 
 static void copy_string(char *dst, size_t size, const char *s)
@@ -294,6 +317,7 @@ int meta_read(int fd, struct meta *ret)
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
+	read_exit(&m, o);
 	read_rings(&m, json_get_array(o, "rings"));
 	events = json_get_object(o, "events");
 	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)

@@ -321,8 +321,15 @@ static int on_note(struct session *s)
 {
 	const struct session_note *n = &s->o.notes[s->next_note++];
 
-	return timeline_answer(n->mark ? timeline_mark(s->o.tl, n->end, n->text)
-				       : timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
+	switch (n->kind) {
+	case SESSION_LOSS:
+		return timeline_answer(timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
+	case SESSION_MARK:
+		return timeline_answer(timeline_mark(s->o.tl, n->end, n->text));
+	case SESSION_EXIT:
+		return timeline_answer(timeline_exit(s->o.tl, n->end));
+	}
+	return 0;
 }
 
 static int progress(struct session *s, uint64_t n)
@@ -413,7 +420,7 @@ int session_run(struct session *s)
 	}
 	/* Exact calls do not hang on what is missing around them. */
 	for (size_t i = 0; i < s->o.n_notes && !s->o.pt; i++)
-		if (!s->o.notes[i].mark)
+		if (s->o.notes[i].kind == SESSION_LOSS)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
 	for (size_t i = 0; s->o.prescan && i < s->o.prescan->n_losses; i++)
 		timeline_incomplete(s->o.tl, s->o.prescan->losses[i].begin, s->o.prescan->losses[i].end);

@@ -26,8 +26,8 @@ struct process_maps;
 
 /* Something that the recording's metadata reports, to be drawn at its time. */
 struct session_note {
-	uint64_t begin, end; /* input clock; a mark has end == begin */
-	bool mark;           /* else a loss */
+	enum session_note_kind { SESSION_LOSS, SESSION_MARK, SESSION_EXIT } kind;
+	uint64_t begin, end; /* input clock; a mark and an exit have end == begin */
 	uint64_t count;
 	char text[128]; /* escaped */
 };

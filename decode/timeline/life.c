@@ -221,7 +221,7 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 	}
 	last = tl->stats.last_ns;
 	exited = all_exited(tl);
-	tl_events_close(tl, last);
+	tl_events_close(tl, exited ? exited : last);
 	timeline_cause_until(tl, UINT64_MAX);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		struct tl_thread *t = tl->threads[i];

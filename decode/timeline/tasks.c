@@ -304,6 +304,27 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 	return timeline_leave(tl);
 }
 
+static void exit_now(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	timeline_thread_declare(tl, t, mono);
+	timeline_thread_close(tl, t, mono);
+	sched_exit(tl->sched, mono, t->tid);
+	t->exited = true;
+}
+
+int timeline_exit(struct timeline *tl, uint64_t ts)
+{
+	uint64_t mono;
+	int r = tl->n_threads ? timeline_enter(tl, ts, &mono) : 0;
+
+	if (r != 0 || tl->n_threads == 0)
+		return r;
+	for (uint32_t i = 0; i < tl->n_threads; i++)
+		if (!tl->threads[i]->exited)
+			exit_now(tl, tl->threads[i], mono);
+	return timeline_leave(tl);
+}
+
 int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
 {
 	struct tl_thread *t;
@@ -313,11 +334,7 @@ int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
 	if (r != 0)
 		return r;
 	t = timeline_thread_find(tl, tid);
-	if (t && !t->exited) {
-		timeline_thread_declare(tl, t, mono);
-		timeline_thread_close(tl, t, mono);
-		sched_exit(tl->sched, mono, tid);
-		t->exited = true;
-	}
+	if (t && !t->exited)
+		exit_now(tl, t, mono);
 	return timeline_leave(tl);
 }

@@ -109,6 +109,8 @@ DEFINE_CLEANUP(struct timeline *, timeline_free)
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts);
 int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts);
 int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts);
+/* Of all threads those that have not exited yet exit. */
+int timeline_exit(struct timeline *tl, uint64_t ts);
 
 /* The thread was seen running; stack 0 = seen, stack unknown. */
 int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack);

@@ -74,6 +74,35 @@ static void test_gaps(void **state)
 	meta_fini(&m);
 }
 
+/* The target has exited: the last of its processes says when. */
+static void test_exit(void **state)
+{
+	static const char *const lives[] = {
+		"{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"armed\"},\"processes\":[{\"to_ns\":4000}]}",
+		"{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"exited\"},\"processes\":[{\"to_ns\":4000},{\"to_ns\":null}]}",
+		"{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"exited\"},\"processes\":[{\"to_ns\":9001}]}",
+		"{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"exited\"},\"processes\":[7]}",
+		"{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"exited\"},\"processes\":[]}",
+	};
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"exited\"},"
+				   "\"processes\":[{\"pid\":1,\"nspid\":1,\"to_ns\":4000},{\"to_ns\":3000}]}",
+				 &m),
+		0);
+	assert_int_equal(m.n_notes, 2);
+	assert_int_equal(m.notes[0].kind, SESSION_EXIT);
+	assert_int_equal(m.notes[0].end, 4000);
+	meta_fini(&m);
+	for (size_t i = 0; i < ARRAY_SIZE(lives); i++) {
+		assert_int_equal(read_text(lives[i], &m), 0);
+		assert_int_equal(m.n_notes, 1);
+		assert_int_equal(m.notes[0].kind, SESSION_MARK);
+		meta_fini(&m);
+	}
+}
+
 #define CAUSE(text) "{\"frozen_raw_ns\":9000,\"snapshot\":{\"cause\":{" text "}}}"
 
 static void test_causes(void **state)
@@ -101,7 +130,7 @@ static void test_causes(void **state)
 	assert_int_equal(m.n_notes, 2);
 	assert_string_equal(m.notes[0].text, "trigger: the program asks, in thread 12");
 	assert_int_equal(m.notes[0].end, 8500);
-	assert_true(m.notes[0].mark);
+	assert_int_equal(m.notes[0].kind, SESSION_MARK);
 	assert_string_equal(m.notes[1].text, "snapshot: please");
 	meta_fini(&m);
 }
@@ -150,6 +179,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_causes),
 		cmocka_unit_test(test_odd),
 	};

@@ -119,6 +119,11 @@ int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
 	return tell("%d mark %s\n", (int)ts, name);
 }
 
+int timeline_exit(struct timeline *tl, uint64_t ts)
+{
+	return tell("%d all exit\n", (int)ts);
+}
+
 void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end)
 {
 	(void)tell("incomplete %d..%d\n", (int)ts_begin, (int)ts_end);
@@ -351,7 +356,8 @@ static void test_whole_target(void **state)
 {
 	const struct session_note notes[] = {
 		{.begin = 50, .end = 90, .count = 3, .text = "not recorded: it was late"},
-		{.begin = 130, .end = 130, .mark = true, .text = "snapshot"},
+		{.begin = 125, .end = 125, .kind = SESSION_EXIT},
+		{.begin = 130, .end = 130, .kind = SESSION_MARK, .text = "snapshot"},
 	};
 
 	(void)state;
@@ -364,7 +370,7 @@ static void test_whole_target(void **state)
 	make_switch(&m, 100, 10, 10, 1);
 	make_fork(&m, 110, 10, 13, 10, 10);
 	make_switch(&m, 120, 10, 10, 0);
-	replay((struct session_options){.whole_target = true, .notes = notes, .n_notes = 2},
+	replay((struct session_options){.whole_target = true, .notes = notes, .n_notes = 3},
 		"incomplete 50..90\n"
 		/* they have been there all the time */
 		"90 loss from 50 not recorded: it was late 3\n"
@@ -374,12 +380,13 @@ static void test_whole_target(void **state)
 		"100 out 10 state 0 next 4294967294 - []\n"
 		"110 thread 10/13 svc\n"
 		"120 in 10\n"
+		"125 all exit\n"
 		"130 mark snapshot\n");
 
 	/* nor is a target that did nothing at all left out */
 	make_init(&m);
 	make_comm(&m, 1, 10, 10, "svc", 0);
-	replay((struct session_options){.whole_target = true, .notes = notes + 1, .n_notes = 1},
+	replay((struct session_options){.whole_target = true, .notes = notes + 2, .n_notes = 1},
 		"0 process 10 of 0 svc\n"
 		"0 thread 10/10 svc\n"
 		"130 mark snapshot\n");
@@ -578,7 +585,7 @@ static void test_complete_from(void **state)
 static void test_program_events(void **state)
 {
 	const uint64_t ip = 0xffffffff81000000;
-	const struct session_note notes[] = {{.begin = 125, .end = 125, .mark = true, .text = "here"}};
+	const struct session_note notes[] = {{.begin = 125, .end = 125, .kind = SESSION_MARK, .text = "here"}};
 	const struct ringevent list[] = {
 		EVENT(90, 10, 10, RINGEVENT_REGION_BEGIN, "early"),
 		EVENT(100, 10, 10, RINGEVENT_INSTANT, "at once"),
