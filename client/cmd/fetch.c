@@ -10,6 +10,7 @@
 #include "client/core/ctl.h"
 #include "client/core/snapshot.h"
 #include "client/ui/command.h"
+#include "client/ui/field.h"
 #include "client/ui/human.h"
 #include "client/ui/interrupt.h"
 #include "client/ui/output.h"
@@ -18,6 +19,7 @@
 
 struct options {
 	const char *output, *file;
+	bool list;
 };
 
 /* The files that every snapshot has; a bundle with programs in it has more. */
@@ -39,14 +41,34 @@ static const struct option_spec specs[] = {
 		       "if not given."},
 	{.name = "file",
 		.letter = 'f',
-		.type = OPTION_STRING,
+		.type = OPTION_SNAPSHOT_FILE,
 		.offset = offsetof(struct options, file),
 		.arg = "NAME",
 		.words = file_word,
 		.doc = "Which file of the snapshot; trace.pftrace, the decoded trace, if not "
 		       "given."},
+	{.name = "list",
+		.letter = 'l',
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, list),
+		.doc = "Print the names of the snapshot's files and fetch none."},
 	{0},
 };
+
+static int list_files(struct ctl *ctl, const char *id)
+{
+	_cleanup_json_ struct json_object *files = NULL;
+	int r = snapshot_files(ctl, id, &files);
+
+	if (r != EXIT_OK)
+		return r;
+	if (ctl->json)
+		ctl_print_json(files);
+	else
+		for (size_t i = 0; i < field_count(files, "files"); i++)
+			(void)printf("%s\n", field_text(field_at(files, "files", i), "name"));
+	return EXIT_OK;
+}
 
 static int fetch_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
 {
@@ -62,6 +84,8 @@ static int fetch_exec(struct ctl *ctl, const void *options, const char *const *o
 	uint64_t bytes = 0;
 	int r;
 
+	if (o->list && (o->file || o->output))
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--list fetches nothing: leave out --output and --file");
 	if (as_dir && o->file)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--file names one file, but %s is a directory", o->output);
@@ -72,6 +96,8 @@ static int fetch_exec(struct ctl *ctl, const void *options, const char *const *o
 	r = ctl_connect(ctl);
 	if (r != EXIT_OK)
 		return r;
+	if (o->list)
+		return list_files(ctl, operands[0]);
 	interrupt_fd = interrupt_open();
 	if (as_dir)
 		r = snapshot_fetch_dir(ctl, operands[0], path, interrupt_fd, &bytes);

@@ -223,8 +223,8 @@ int snapshot_fetch_file(struct ctl *ctl, const char *id, const char *name, const
 	return EXIT_OK;
 }
 
-/* The names of a snapshot's files; each is checked, since it becomes a path here. */
-static int fetch_names(struct ctl *ctl, const char *id, struct json_object **ret_files)
+/* Each name is checked, since it becomes a path. */
+int snapshot_files(struct ctl *ctl, const char *id, struct json_object **ret_files)
 {
 	_cleanup_json_ struct json_object *result = NULL;
 	int r = ctl_call(
@@ -276,7 +276,7 @@ int snapshot_fetch_dir(
 	size_t n, count;
 	int r;
 
-	r = fetch_names(ctl, id, &files);
+	r = snapshot_files(ctl, id, &files);
 	if (r != EXIT_OK)
 		return r;
 	r = output_dir_begin(path, &dir);

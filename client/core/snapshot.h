@@ -28,6 +28,9 @@ int snapshot_fetch_file(struct ctl *ctl, const char *id, const char *name, const
 int snapshot_fetch_dir(struct ctl *ctl, const char *id, const char *path, int interrupt_fd,
 	uint64_t *ret_bytes) _must_check_;
 
+/* What a snapshot has: *ret_files has "files", each with a "name" that is a safe path. */
+int snapshot_files(struct ctl *ctl, const char *id, struct json_object **ret_files) _must_check_;
+
 /* Calls `method` for each id and prints "`done` ID". Returns the first failure's exit code. */
 int snapshot_each(
 	struct ctl *ctl, const char *method, const char *done, const char *const *ids, size_t n);

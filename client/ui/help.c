@@ -235,6 +235,11 @@ static void completion_choice(FILE *out, const char *command, const struct optio
 		(void)fputc(*p == '|' ? ' ' : *p, out);
 	for (size_t i = 0; s->words && s->words(i); i++)
 		(void)fprintf(out, "%s%s", i ? " " : "", s->words(i));
+	/* compgen expands words: a name with anything else in it is none */
+	if (s->type == OPTION_SNAPSHOT_FILE)
+		(void)fputs(" $(for w in \"${words[@]:2:cword-2}\"; do [[ $w == -* ]] || tracectl fetch --list \"$w\"; done 2>/dev/null | "
+			    "grep -x '[[:alnum:]._/+-]*')",
+			out);
 	(void)fputs("\" -- \"$cur\")); return ;;\n", out);
 }
 

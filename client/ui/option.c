@@ -215,6 +215,7 @@ static int store_value(
 	case OPTION_STRING:
 	case OPTION_FILE:
 	case OPTION_UNIT:
+	case OPTION_SNAPSHOT_FILE:
 		if (!*value) {
 			(void)snprintf(
 				error, OPTION_ERROR_SIZE, "--%s: the value is empty", s->name);

@@ -40,7 +40,13 @@ ok "the pages name no function that does not exist"
 complete_words() {
 	bash -c '
 		compopt() { :; }
-		tracectl() { case $1 in list) echo t7 ;; snapshots) echo 20261121-101500-3f9a ;; esac; }
+		tracectl() {
+			case "$*" in
+			list*) echo t7 ;;
+			snapshots*) echo 20261121-101500-3f9a ;;
+			"fetch --list 20261121-101500-3f9a") printf "%s\\n" trace.pftrace rings/7-1.ring "x\$(echo y)" ;;
+			esac
+		}
 		systemctl() { echo "nginx.service loaded active running A server"; }
 		complete() { :; }
 		. "$1"; shift
@@ -58,6 +64,9 @@ complete_words tracectl show t | grep -qx t7 || fail "show does not complete tar
 complete_words tracectl show 2 | grep -qx 20261121-101500-3f9a || fail "show does not complete snapshots"
 complete_words tracectl fetch -f p | grep -qx perf.data || fail "fetch -f does not complete files of a snapshot"
 complete_words tracectl fetch --file = tr | grep -qx trace.pftrace || fail "fetch --file= does not complete"
+complete_words tracectl fetch 20261121-101500-3f9a -f ri | grep -qx rings/7-1.ring || fail "fetch -f does not ask for the files of the snapshot"
+complete_words tracectl fetch 20261121-101500-3f9a -f x | grep -q . && fail "fetch -f lets the shell expand a name"
+complete_words tracectl fetch -f ri | grep -q . && fail "fetch -f knows the files of no snapshot"
 complete_words tracectl arm --unit = ng | grep -qx nginx.service || fail "--unit does not complete units"
 complete_words tracectl arm -u ng | grep -qx nginx.service || fail "-u does not complete units"
 complete_words tracectl watch -e tr | grep -qx trigger.hit || fail "watch -e does not complete events"

@@ -79,6 +79,14 @@ cmp -s "$TMP/$id.pftrace" "$TMP/slow.pftrace" || fail "the default name"
 expect_rc 3 tracectl fetch no-such-id -o "$TMP/x"
 [ ! -e "$TMP/x" ] || fail "a file is left"
 expect_rc 3 tracectl fetch "$id" --file no-such-file -o "$TMP/x"
+tracectl fetch "$id" --list >"$TMP/names" || fail "fetch --list"
+for f in trace.pftrace perf.data meta.json; do
+	grep -qx "$f" "$TMP/names" || fail "fetch --list does not have $f: $(cat "$TMP/names")"
+done
+expect_rc 0 tracectl fetch "$id" --file "$(tail -n1 "$TMP/names")" -o "$TMP/last"
+tracectl fetch "$id" --list --json | json '[f["name"] for f in j["files"]] and None' || fail "fetch --list --json"
+expect_rc 2 tracectl fetch "$id" --list -o "$TMP/x"
+expect_rc 3 tracectl fetch no-such-id --list
 ok "fetch"
 
 # Whatever was asked of the terminal meanwhile, the reason is the write's.
