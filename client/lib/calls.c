@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The calls that most tools need, on top of tracerd_call(): what their parameters are in JSON, and
- * the descriptors that prove what the caller may record.
+ * The calls that most tools need, made of tracerd_call(). This file makes the parameters in JSON and opens the
+ * descriptors that prove what the caller may record.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "client/lib/process.h"
 #include "common/base/io.h"
 
-/* A daemon that pages for ever is broken; this is a hundred times its greatest number of objects. */
+/* A daemon that returns more pages is broken: this is a hundred times its greatest number of objects. */
 #define LIST_MAX 200000
 #define PATH_PART_MAX 64
 
@@ -52,7 +52,7 @@ int tracerd_arm(tracerd_client *c, pid_t pid, const tracerd_arm_options *options
 	names = json_add_new_array(params, "fds");
 	json_append_string(names, "pidfd");
 	fds[n++] = opened.pidfd;
-	/* without them only an admin is let */
+	/* without them the daemon accepts an admin only */
 	if (opened.maps >= 0) {
 		json_append_string(names, "maps");
 		fds[n++] = opened.maps;
@@ -90,7 +90,7 @@ int tracerd_take_snapshot(
 	return call(c, "snapshot.create", params, NULL, 0, timeout_ms, ret);
 }
 
-/* One page: its entries go into `all`, its cursor into *ret_next (NULL: the last one). */
+/* Adds the entries of one page to `all`; its cursor goes to *ret_next, NULL after the last page. */
 static int list_page(tracerd_client *c, const char *method, const char *member, const char *cursor, int timeout_ms,
 	struct json_object *all, char **ret_next)
 {
@@ -111,7 +111,7 @@ static int list_page(tracerd_client *c, const char *method, const char *member, 
 	*ret_next = next ? strdup(next) : NULL;
 	if (next && !*ret_next)
 		r = -ENOMEM;
-	/* one that goes nowhere would come again for ever */
+	/* without progress this would not end */
 	else if (next && ((cursor && !strcmp(cursor, next)) || !entries || !json_object_array_length(entries)))
 		r = -EPROTO;
 	tracerd_reply_free(page);

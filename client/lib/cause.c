@@ -20,15 +20,15 @@ static uint32_t connected;
 static uint64_t request_interval_ns;
 static uint64_t last_request_ns;
 
-/* Per entry of the page: whose cooldown runs, since when. */
+/* For each entry of the page: the trigger whose cooldown runs, and since when. */
 static struct {
 	uint64_t end; /* ticks */
 	uint32_t id;
 } reported[RING_THRESHOLDS];
 
 /*
- * Whether the number still is what was opened. A program that closes all descriptors closes this one
- * too, and then eight bytes in its next file would be our doing.
+ * Whether the descriptor still is the one that was opened. A program that closes all descriptors closes this one,
+ * too, and its next file may get the number; we must not write eight bytes to that.
  */
 static bool wake_is_ours(int fd)
 {
@@ -72,7 +72,7 @@ void cause_forked(void)
 	memset(reported, 0, sizeof(reported));
 }
 
-/* Writes it and wakes the daemon. The mark goes into the ring before the daemon can look. */
+/* Writes the cause and wakes the daemon. The mark is in the ring before the daemon reads it. */
 static void cause_send(struct ring_header *h, struct ring_cause *cause)
 {
 	uint64_t c = __atomic_fetch_add(&h->cause_head, 1, __ATOMIC_RELAXED);
@@ -87,12 +87,12 @@ static void cause_send(struct ring_header *h, struct ring_cause *cause)
 	memcpy(&to->kind, &cause->kind, sizeof(*to) - offsetof(struct ring_cause, kind));
 	__atomic_store_n(&to->sequence, c + 1, __ATOMIC_RELEASE);
 	fd = __atomic_load_n(&wake_fd, __ATOMIC_ACQUIRE);
-	/* where it is full it is readable already */
+	/* if it is full it is readable already */
 	if (wake_is_ours(fd))
 		(void)!write(fd, &one, sizeof(one));
 }
 
-/* Of the threads that are over at the same time one is reported, the others are counted. */
+/* If several threads exceed a threshold at the same time, one is reported and the others are counted. */
 static bool is_cooling(uint32_t slot, uint32_t id, uint64_t end, uint64_t cooldown)
 {
 	uint64_t last = __atomic_load_n(&reported[slot].end, __ATOMIC_RELAXED);
@@ -114,7 +114,7 @@ void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end
 	const struct name *text = name_get(name);
 	struct threshold t;
 
-	/* it may have been removed, or changed, between the comparison and here */
+	/* the trigger may have been removed or changed since the comparison */
 	if (!h || slot >= RING_THRESHOLDS || !threshold_get(slot, &t) || end - begin < t.over)
 		return;
 	if (is_cooling(slot, t.id, end, t.cooldown)) {
@@ -138,7 +138,7 @@ int tracerd_snapshot(const char *reason)
 		return -ENOTCONN;
 	now = io_now_ns();
 	last = __atomic_load_n(&last_request_ns, __ATOMIC_RELAXED);
-	/* of two threads in the same moment one asks */
+	/* if two threads ask at the same moment, one does */
 	if ((last && (now <= last || now - last < __atomic_load_n(&request_interval_ns, __ATOMIC_RELAXED))) ||
 		!__atomic_compare_exchange_n(&last_request_ns, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		__atomic_fetch_add(&h->requests_suppressed, 1, __ATOMIC_RELAXED);

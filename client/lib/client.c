@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The connection: requests out; replies, events and the daemon's requests in.
+ * The connection: it sends requests, and receives replies, events and the daemon's own requests.
  *
- * The socket is non-blocking and read frame by frame, so that a deadline in the middle of a frame
- * loses nothing: the next call goes on where this one stopped. Only a timeout in the middle of
- * sending breaks the connection. What the daemon sends is not trusted: a
- * program must not crash because of a daemon that it does not control.
+ * The socket is non-blocking and read frame by frame, so a deadline in the middle of a frame loses nothing: the
+ * next call continues where this one stopped. Only a timeout in the middle of sending breaks the connection. What
+ * the daemon sends is not trusted: a program must not crash because of a daemon that it does not control.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +22,7 @@
 
 _Static_assert(TRACERD_MAX_FDS == FRAME_FDS_MAX, "the public limit is the protocol's");
 
-/* No limit, as a deadline: 146 years from the start, but with room for additions. */
+/* The deadline of a call without a limit: 146 years after the start, so that additions do not overflow. */
 #define NEVER (UINT64_MAX / 4)
 
 const char *tracerd_version(void)
@@ -80,7 +79,7 @@ int tracerd_connect(const char *path, int timeout_ms, tracerd_client **ret_clien
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	/* connect() to a full backlog cannot be polled for; it does respect the send timeout */
+	/* poll() does not report when a full backlog has room, but connect() respects the send timeout */
 	if (timeout_ms >= 0) {
 		tv.tv_sec = timeout_ms / 1000;
 		tv.tv_usec = timeout_ms ? timeout_ms % 1000 * 1000 : 1;
@@ -124,7 +123,7 @@ const char *tracerd_error_message(const tracerd_client *c)
 	return c->message;
 }
 
-/* From here on nothing that comes can be trusted to be where a frame begins. */
+/* From here on the stream is useless: it is not known where the next frame begins. */
 static int client_break(tracerd_client *c, int error)
 {
 	c->broken = error;
@@ -145,7 +144,7 @@ static int client_send(tracerd_client *c, struct json_object *message, const int
 	r = frame_send(c->fd, text, len, fds, n_fds, deadline);
 	if (r == -EPIPE)
 		r = -ECONNRESET;
-	/* how much of the frame has gone out is not known */
+	/* it is not known how much of the frame was sent */
 	return r < 0 ? client_break(c, r) : 0;
 }
 
@@ -252,8 +251,8 @@ static int reply_take_in(tracerd_client *c, struct json_object *message, tracerd
 }
 
 /*
- * Handles the frame that is in the reader. Returns 0, what reply_take_in() returned if it is the
- * answer to `want` (then *ret_got is true), or -errno.
+ * Handles the frame that is in the reader. If it is the answer to `want`, sets *ret_got and returns what
+ * reply_take_in() returned; else 0 or -errno.
  */
 static int frame_handle(tracerd_client *c, int64_t want, tracerd_reply **ret_reply, bool *ret_got)
 {

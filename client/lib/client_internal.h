@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the library's files share. Nothing in here is visible to programs.
- */
+/* What the library's files share. Programs see none of it. */
 #pragma once
 
 #include <stdint.h>
@@ -37,8 +35,8 @@ struct tracerd_client {
 	char message[1024];
 };
 
-/* The code for the protocol's word; TRACERD_E_UNKNOWN for one that is not in the table. */
+/* The code of an error of the protocol by its name; TRACERD_E_UNKNOWN if the table does not have it. */
 enum tracerd_code code_from_name(const char *name);
 
-/* The answer to a request of the daemon's own; "ping" is all that this library knows. NULL: no memory. */
+/* Answers a request of the daemon's own; this library knows "ping" only. NULL: no memory. */
 struct json_object *request_answer(struct json_object *message, int64_t id);

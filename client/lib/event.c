@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The events: what the inline functions of tracerd/event.h call while the library is on. Each finds the
- * thread's ring, reads the clock and writes one record.
+ * The events: the inline functions of tracerd/event.h call these while the library is on. Each finds the thread's
+ * ring, reads the clock and writes one record.
  *
- * The clock is read before the place in the ring is taken: what a signal handler writes in between comes
- * before this record and is not later than it by more than the handler took.
+ * It reads the clock before it takes the place in the ring. So a record that a signal handler writes in between
+ * lies before this one, with a later stamp; the difference is at most the time that the handler took.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "client/lib/ringmem.h"
 #include "client/lib/threshold.h"
 
-/* With arguments. This takes more than a thousand bytes of stack. Returns `a`, or with own_id what it became. */
+/* Writes an event with arguments, and needs more than a thousand bytes of stack. Returns `a`, or with own_id the id. */
 static __attribute__((noinline)) uint64_t record_args(const struct ring *ring, struct record record,
 	const tracerd_arg *args, size_t n_args)
 {
@@ -42,8 +42,8 @@ static inline __attribute__((always_inline)) uint64_t record_event(const struct 
 }
 
 /*
- * The ring, if all is as it nearly always is: then what is left to do is to read the TSC and a few stores, without a
- * stack frame and without a call. NULL: the long way.
+ * Returns the ring in the usual case. The caller then only reads the TSC and stores a few words, without a stack
+ * frame and without a call. NULL: the caller takes the long way.
  */
 static inline const struct ring *short_way(tracerd_name name, size_t n_args)
 {
@@ -58,7 +58,10 @@ static __attribute__((noinline)) tracerd_region region_begin(
 	const struct ring *ring = threadring_get();
 	tracerd_region region = {0};
 
-	/* A thread without a ring has regions, too: they may be too slow, and it may have a ring when they end. */
+	/*
+	 * A thread without a ring has regions, too: they may be too slow, and the thread may have a ring when they
+	 * end.
+	 */
 	if ((!ring && !state_on()) || !name_in_range(name))
 		return region;
 	region.begin = stamp_now();
@@ -93,7 +96,7 @@ static __attribute__((noinline)) void region_end(tracerd_region region, const tr
 	const struct ring *ring = threadring_get();
 	uint64_t now;
 
-	/* Off: a region of the parent that ends in a forked child, for one. */
+	/* Events may be off, as for a region of the parent that ends in a forked child. */
 	if ((!ring && !state_on()) || !name_in_range(region.name))
 		return;
 	now = stamp_now();

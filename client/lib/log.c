@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Logs: walks a printf format to take the values of its conversions, and writes them down as they are. What
- * they look like as text is the decoder's matter.
+ * Logs: walks a printf format, takes the values of its conversions and records them. The decoder formats them.
  *
- * A format that has a conversion which is not in ISO C 11, or %n, cannot be walked: then the format itself is the text.
- * Nothing is ever written through %n.
+ * A format with %n, or with a conversion that ISO C 11 does not have, cannot be walked: then the format itself is
+ * the text. Nothing is ever written through %n.
  */
 #include <limits.h>
 #include <stdarg.h>
@@ -21,12 +20,12 @@
 
 #define WIDE_BYTES 256 /* of a wide text, as UTF-8 */
 
-/* A va_list that functions can take a part of. */
+/* A va_list that several functions can read from in turn. */
 struct values {
 	va_list args;
 };
 
-/* Where values go: into a payload, or they are only measured. */
+/* Where values go: to a payload, or nowhere while they are only measured. */
 struct sink {
 	struct payload *payload;
 	size_t level; /* how long a text may be */
@@ -53,7 +52,7 @@ static void put_text(struct sink *s, const void *bytes, size_t length, size_t ro
 	}
 }
 
-/* As UTF-8; 0 bytes for what is no character. */
+/* Encodes a character as UTF-8; 0 bytes if it is none. */
 static size_t encode_wide(uint32_t c, char *ret)
 {
 	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
@@ -99,7 +98,7 @@ static bool take_text(struct values *v, const struct printf_spec *c, struct sink
 	} else if (c->length == PRINTF_LENGTH_NONE) {
 		const char *text = va_arg(v->args, const char *);
 
-		/* With a precision it need not have an end. */
+		/* With a precision the text need not end with NUL. */
 		if (!text)
 			text = "(null)";
 		put_text(s, text, strnlen(text, precision < RING_PAYLOAD_MAX ? precision : RING_PAYLOAD_MAX),
@@ -288,7 +287,7 @@ static void payload_clear(struct payload *p)
 	p->cut = false;
 }
 
-/* They do not fit: how long a text may be. */
+/* They do not fit: the length to which texts are cut. */
 static __attribute__((noinline)) size_t values_level(const char *format, va_list args)
 {
 	struct payload_texts texts;
@@ -322,7 +321,7 @@ static tracerd_name format_name(tracerd_name *here, const char *format)
 
 	if (name)
 		return name;
-	/* Cut, it would not tell what its values are. */
+	/* A format that was cut would not show what its values are. */
 	length = strnlen(format, RING_MAX_NAME + 1);
 	if (length > RING_MAX_NAME)
 		return 0;

@@ -24,7 +24,7 @@ static uint32_t given;	    /* numbers */
 static uint32_t text_given; /* bytes */
 static uint32_t in_index;
 static uint64_t lost;
-static uint64_t lost_seen[LOST_BITS / 64]; /* by hash: a name is lost once, however often it is asked for */
+static uint64_t lost_seen[LOST_BITS / 64]; /* by hash: a lost name counts once */
 
 static void store_max(uint32_t *at, uint32_t value)
 {
@@ -48,7 +48,7 @@ static void count_lost(uint64_t hash, const struct ringmem *mem)
 		mem_count(&mem_header(mem)->lost_names);
 }
 
-/* Several threads may copy the same name: the bytes are the same, the length comes last. */
+/* Several threads may copy the same name: they write the same bytes, and the length last. */
 static void copy_into(const struct ringmem *mem, tracerd_name id)
 {
 	const struct name *name = name_get(id);
@@ -70,9 +70,8 @@ static void copy_into(const struct ringmem *mem, tracerd_name id)
 }
 
 /*
- * A name that was found may have been put in the index by somebody who did not get any further
- * yet: the finder does the rest, too. The fence pairs with names_copy(): either this sees the
- * memory, or that sees the name.
+ * Another thread may have put the name into the index and gone no further yet, so the finder does the rest, too.
+ * The fence pairs with names_copy(): either this function sees the memory, or names_copy() sees the name.
  */
 static tracerd_name name_ready(tracerd_name id)
 {
@@ -85,7 +84,7 @@ static tracerd_name name_ready(tracerd_name id)
 	return id;
 }
 
-/* Takes `n` of what is left; false if that is too little. */
+/* Takes `n` units; false if fewer are left. */
 static bool take(uint32_t *from, uint32_t n, uint32_t limit, uint32_t *ret)
 {
 	uint32_t old = __atomic_load_n(from, __ATOMIC_RELAXED);
@@ -105,7 +104,7 @@ static bool name_is(tracerd_name id, uint64_t hash, const void *bytes, uint32_t 
 	return name->hash == hash && name->length == length && !memcmp(name_bytes(name), bytes, length);
 }
 
-/* A number for it, which nobody else knows yet; 0: no room. */
+/* Makes a name that no other thread knows yet and returns its number; 0: no room. */
 static tracerd_name name_make(uint64_t hash, const void *bytes, uint32_t length)
 {
 	const struct ringmem *mem = state_mem();
@@ -194,7 +193,7 @@ void names_copy(struct ringmem *mem)
 void names_prepare(void)
 {
 #ifdef MADV_NOHUGEPAGE
-	/* A few names must not take megabytes where huge pages are always on. */
+	/* With transparent huge pages a few names would take megabytes. */
 	long page = sysconf(_SC_PAGESIZE);
 	uintptr_t begin = (uintptr_t)name_store_text, end = begin + sizeof(name_store_text);
 

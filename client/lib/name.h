@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the names of the process: the numbers that stand for strings, in memory of its own that a forked
- * child inherits, and their copies in the ring memory. Must not know what a name is for.
+ * Owns the names of the process: the numbers that stand for strings, in memory of its own that a forked child
+ * inherits, and their copies in the ring memory. Must not know what a name is for.
  *
- * Lock-free and safe in signal handlers. Numbers and bytes are taken from the front; what makes a
- * name one is its number in the index of hashes, put there by one compare-and-swap: of several who
- * bring the same name at once one wins, and the numbers of the others stay unused.
+ * Lock-free and safe in signal handlers. Numbers and bytes are handed out in order. A name exists once its number
+ * is in the index of hashes, which takes one compare-and-swap. If several threads make the same name at once, one
+ * of them wins; the numbers of the others stay unused.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ struct name {
 extern struct name name_store[RING_MAX_NAMES];
 extern uint8_t name_store_text[RING_MAX_TEXT];
 
-/* Whether a number may be looked up at all. */
+/* Whether a number can be that of a name: name_get() takes no other. */
 static inline bool name_in_range(tracerd_name name)
 {
 	return name - 1 < RING_MAX_NAMES;
@@ -42,13 +42,13 @@ static inline const uint8_t *name_bytes(const struct name *name)
 	return name_store_text + name->offset;
 }
 
-/* Calls back for each name that there is. */
+/* Calls `fn` for each name. */
 void names_each(void (*fn)(tracerd_name name, void *arg), void *arg);
 
 /* Copies all names into the memory. */
 void names_copy(struct ringmem *mem);
 
-/* Once in a process that starts. */
+/* Called once, when the process starts. */
 void names_prepare(void);
 
 uint32_t names_count(void);

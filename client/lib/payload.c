@@ -9,7 +9,7 @@
 
 #define HEAD_BYTES sizeof(struct ring_field)
 #define NUMBER_BYTES (HEAD_BYTES + sizeof(uint64_t))
-/* More arguments than this find no room, whatever they are. */
+/* More arguments than this never fit. */
 #define ARGS_MAX PAYLOAD_TEXTS_MAX
 
 static_assert(HEAD_BYTES == 8, "ring_field");
@@ -69,7 +69,7 @@ size_t payload_level(const struct payload_texts *t, size_t left)
 {
 	size_t level = 0, higher;
 
-	/* What the texts below the level leave over raises it, until it leaves no more of them below. */
+	/* Bytes that the shorter texts do not use raise the level, until no further text is shorter than it. */
 	do {
 		size_t over = 0, taken = 0;
 
@@ -94,7 +94,7 @@ uint32_t payload_finish(struct payload *p)
 	return span;
 }
 
-/* They do not fit: how long a text may be. */
+/* They do not fit: the length to which texts are cut. */
 static __attribute__((noinline)) size_t args_level(const tracerd_arg *args, size_t n, size_t fixed)
 {
 	struct payload_texts texts;
@@ -138,7 +138,7 @@ void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
 			room = payload_text(p, arg->key, arg->value.text, arg->value.text ? arg->length : 0, level);
 			break;
 		default:
-			p->cut = true; /* made by a newer header, or by nobody */
+			p->cut = true; /* of a newer header, or not initialised */
 		}
 	}
 }

@@ -49,7 +49,7 @@ int process_open(pid_t pid, struct process_fds *ret)
 	r = maps_open(pid, &fds.maps);
 	if (r < 0)
 		return r;
-	/* still there after the maps were opened: then they are its maps */
+	/* the process lived after the maps were opened, so the maps are its own */
 	if (!process_lives(&fds))
 		return -ESRCH;
 	ret->pidfd = take_fd(&fds.pidfd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes as this user sees them in /proc: the descriptors that prove to the daemon what may be
- * recorded, and what to say about a process that may not.
+ * Processes as this user sees them in /proc: the descriptors that prove to the daemon that the user may record a
+ * process.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 struct process_fds {
 	int pidfd; /* -1: not wanted */
-	int maps;  /* /proc/PID/maps, -1 where the kernel does not let us */
+	int maps;  /* /proc/PID/maps; -1: the kernel does not permit it */
 	int step;  /* the channel of its stepper; -1: none */
 };
 
@@ -30,15 +30,15 @@ static inline void process_fds_fini(struct process_fds *p)
 }
 
 /*
- * Opens both for process `pid`. 0 also where only the maps may not be opened; -ESRCH: there is no
- * such process. Both belong to the same process, not to one that got the number in between.
+ * Opens both for process `pid`, and makes sure that both are of the same process. 0, also if the kernel does not
+ * permit the maps; -ESRCH: there is no such process.
  */
 int process_open(pid_t pid, struct process_fds *ret) _must_check_;
 
-/* Opens the maps of a thread; there is no pidfd for one. Same answers. */
+/* Opens the maps of a thread, which has no pidfd. Returns the same. */
 int process_open_thread(pid_t tid, struct process_fds *ret) _must_check_;
 
-/* Whether the process that a pidfd was opened for has not ended. */
+/* Whether the process of a pidfd lives. */
 bool process_lives(const struct process_fds *fds);
 
 /* The effective uid of the process or thread; -ESRCH. */

@@ -17,8 +17,8 @@
 typedef uint64_t __attribute__((may_alias)) ring_word;
 
 /*
- * Takes `n` slots. A signal handler of this thread comes before or after it, never into it; no other thread writes to
- * this ring. What follows is stored after it, as any reader sees it: by the order of x86, else by the fence.
+ * Takes `n` slots. No signal handler of this thread can interrupt it halfway, and no other thread writes to this
+ * ring. Every reader sees later stores after it: x86 keeps that order, elsewhere the fence does.
  */
 static inline uint64_t record_reserve(struct ring_entry *entry, uint64_t n)
 {
@@ -32,7 +32,7 @@ static inline uint64_t record_reserve(struct ring_entry *entry, uint64_t n)
 #endif
 }
 
-/* Fills slot `index`; `word` is name and kind, to which the sequence is added. */
+/* Fills slot `index`. `word` has name and kind; this adds the sequence. */
 static inline void record_fill(
 	const struct ring *ring, uint64_t index, uint64_t stamp, uint64_t word, uint64_t a, uint64_t b)
 {

@@ -19,7 +19,7 @@
 #define RETRY_MIN_MS 1000 /* after an attempt that failed, doubled each time ... */
 #define RETRY_MAX_MS 10000
 #define NEVER_MS 60000 /* after an answer that will not change by itself */
-/* Messages to a registered program are short; the answer has a target's description in it. */
+/* Messages to a registered program are short, but the answer describes a target. */
 #define MESSAGE_MAX (64u * 1024)
 #define FRAMES_A_TURN 16
 #define PAGE_TRIES 100
@@ -99,8 +99,8 @@ int registration_new(const char *socket_path, const struct registration_callback
 }
 
 /*
- * A child that was made without the C library (clone) may have a copy of the socket: closing ours is not
- * enough to end the connection, or to get it out of epoll.
+ * A child that was made without the C library, by clone(), may have a copy of the socket. Then close() neither
+ * ends the connection nor removes it from epoll.
  */
 static void hang_up(struct registration *r)
 {
@@ -117,7 +117,7 @@ static void hang_up(struct registration *r)
 	r->deadline = false;
 }
 
-/* Only our epoll watches our timer under that number. */
+/* No other epoll watches our timer under that number. */
 bool registration_is_intact(const struct registration *r)
 {
 	return watch(r, EPOLL_CTL_MOD, r->timer, EPOLLIN) == 0;
@@ -156,14 +156,14 @@ int registration_fd(const struct registration *r)
 	return r->epoll;
 }
 
-/* Back to waiting, whatever it was; the only place that ends a connection. */
+/* Goes back to WAITING from any state. Only this function ends a connection. */
 static void wait_again(struct registration *r, unsigned int ms, int error)
 {
 	bool was_live = r->state == LIVE;
 
 	hang_up(r);
 	r->state = WAITING;
-	/* a daemon's programs should not all come back in the same moment */
+	/* so that not all programs of a daemon come back at the same moment */
 	timer_set(r, ms + (unsigned int)((uint64_t)getpid() * 2654435761u % 1024) * ms / 8192);
 	if (was_live)
 		r->callbacks.control(r->callbacks.arg, NULL);
@@ -192,7 +192,7 @@ static void fail(struct registration *r, int error)
 
 /* ---- out */
 
-/* Sends what there is. 0 or -errno. */
+/* Sends what is queued. 0 or -errno. */
 static int flush(struct registration *r)
 {
 	int k = frame_queue_flush(&r->queue, r->sock, MESSAGE_MAX);
@@ -224,7 +224,7 @@ static int send_message(struct registration *r, struct json_object *message, int
 	if (k < 0)
 		return k;
 	k = flush(r);
-	/* it asks and does not read the answers */
+	/* the daemon asks and does not read the answers */
 	return k == 0 && r->queue.bytes > MESSAGE_MAX ? -ENOBUFS : k;
 }
 
@@ -259,7 +259,7 @@ static int send_request(struct registration *r)
 	return send_message(r, request, fds, 2);
 }
 
-/* WAITING is over. connect() of a Unix socket is done at once, or says that the queue is full. */
+/* Ends WAITING. connect() of a Unix socket succeeds at once, or fails because the queue is full. */
 static void ask(struct registration *r)
 {
 	int k;
@@ -282,8 +282,8 @@ static void ask(struct registration *r)
 /* ---- the page */
 
 /*
- * Whether this is a page as it should be. It must be memory that cannot shrink: pread() of some other
- * file could block.
+ * Whether this is a valid page. It must be memory that cannot shrink, because pread() of another kind of file
+ * could block.
  */
 static bool page_is_valid(int fd)
 {
@@ -294,7 +294,7 @@ static bool page_is_valid(int fd)
 	       st.st_size == RING_CONTROL_BYTES;
 }
 
-/* Reads it whole, in a moment when the daemon was not writing. 0, -EAGAIN: it was always; -EPROTO. */
+/* Reads the whole page while the daemon does not write. 0; -EAGAIN: it wrote at each try; -EPROTO. */
 static int page_read(struct registration *r)
 {
 	struct ring_control *c = &r->page;
@@ -313,10 +313,7 @@ static int page_read(struct registration *r)
 	return -EAGAIN;
 }
 
-/*
- * A page that is always being written belongs to a daemon that stands still in the middle: it gives us
- * when it has gone on.
- */
+/* If the page is always being written, the daemon has stopped in the middle; it notifies us when it has continued. */
 static int page_changed(struct registration *r)
 {
 	int k = page_read(r);
@@ -330,7 +327,7 @@ static int page_changed(struct registration *r)
 
 /* ---- in */
 
-/* The answer to the request: 0, a positive code of the daemon, -errno. */
+/* Handles the answer to the request: 0, a positive code of the daemon, -errno. */
 static int handle_answer(struct registration *r, struct json_object *message)
 {
 	struct json_object *error = json_get_object(message, "error");
@@ -361,7 +358,7 @@ static int handle_answer(struct registration *r, struct json_object *message)
 	return 0;
 }
 
-/* The frame in the reader. 0, a positive code, -errno: the connection is of no use any more. */
+/* Handles the frame in the reader. 0; a positive code or -errno: the connection cannot be used any more. */
 static int handle_frame(struct registration *r)
 {
 	_cleanup_json_ struct json_object *message = NULL;
@@ -411,7 +408,7 @@ static int receive(struct registration *r)
 	return 0;
 }
 
-/* LIVE: silence is fine, but not in the middle of a frame. */
+/* LIVE: the daemon may be silent, but not in the middle of a frame. */
 static void update_deadline(struct registration *r)
 {
 	bool wanted = frame_reader_is_half(&r->reader) || r->queue.count > 0;
@@ -461,7 +458,7 @@ void registration_dispatch(struct registration *r)
 	int n = epoll_wait(r->epoll, events, (int)ARRAY_SIZE(events), 0);
 	bool timer = false;
 
-	/* what was sent counts more than that it is late */
+	/* a late answer still is an answer */
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.fd == r->timer)
 			timer = true;

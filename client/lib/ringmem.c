@@ -12,22 +12,22 @@
 #include "client/lib/state.h"
 #include "common/base/io.h"
 
-#define TEXT_PER_NAME 64u /* bytes, on average; formats of logs are names, too */
+#define TEXT_PER_NAME 64u /* average bytes of a name; formats of logs are names, too */
 
 static_assert((F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) == RING_SEALS, "seals");
 
 static struct ringmem *made;
 static uint32_t last_epoch;
 
-/* The program may have closed all descriptors that it does not know, and opened others. */
+/* The program may have closed all descriptors that it does not know, and opened others under their numbers. */
 static bool fd_is_ours(const struct ringmem *mem)
 {
 	return fileid_has(&mem->id, mem->fd);
 }
 
 /*
- * Where the kernel promises no more memory than there is (vm.overcommit_memory=2), a page that it refuses at first
- * touch would be a SIGBUS in the middle of the program: ask for all of it now.
+ * With vm.overcommit_memory=2 the kernel may refuse a page at first touch, and the program would get a SIGBUS in the
+ * middle of something. So this asks for all pages at once.
  */
 static int reserve_strictly(int fd, uint64_t bytes)
 {
@@ -50,7 +50,7 @@ static int memfd_make(uint64_t bytes, int *ret)
 
 	if (low < 0)
 		return low;
-	/* Not a number that a program takes for its standard output. */
+	/* Not a number that the program could take for its standard output. */
 	fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return -errno;
@@ -125,7 +125,7 @@ static int memory_make(const struct ring_geometry *geometry, enum ring_clock clo
 	mem->base = base;
 	mem->geometry = *geometry;
 	k = rings_make(mem);
-	/* The mapping first: these seals allow no other one to write. */
+	/* The mapping comes first: with these seals no other mapping can write. */
 	if (k == 0 && (madvise(base, geometry->total_bytes, MADV_DONTFORK) < 0 ||
 			      fcntl(fd, F_ADD_SEALS, (int)RING_SEALS) < 0))
 		k = -errno;
@@ -174,7 +174,7 @@ int ringmem_create(uint32_t rings, uint32_t slots, uint32_t names, enum ring_clo
 	if (page->mem == mem)
 		return 0;
 	__atomic_store_n(&page->mem, mem, __ATOMIC_SEQ_CST);
-	/* Names that are made from here on find it; these are the others. */
+	/* New names find the memory from here on; this copies the others. */
 	names_copy(mem);
 	if (state_on())
 		events_enable(true);

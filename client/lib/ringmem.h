@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the process's ring memory (common/bundle/ringabi.h): the memfd, its one mapping, the seals, the header. Refuses to
- * know what is written there.
+ * Owns the process's ring memory (common/bundle/ringabi.h): the memfd, its one mapping, the seals, the header.
+ * Must not know what is written there.
  *
- * Once made it is mapped for good: threads may be in the middle of an event whenever it falls out of use. In a
- * forked child it is not mapped at all (MADV_DONTFORK). Nothing in the shared memory is trusted: where a ring
- * is follows from the private copy of the geometry only.
+ * It is never unmapped, because threads may be in the middle of an event when it falls out of use. A forked child
+ * does not have it (MADV_DONTFORK). The shared memory is not trusted: only the private copy of the geometry says
+ * where a ring is.
  */
 #pragma once
 
@@ -18,7 +18,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/* A ring as who writes to it needs it: one pointer to what never changes, however a signal handler comes in between. */
+/*
+ * A ring as its writer needs it: one pointer to what never changes, so that a signal handler cannot see half
+ * of a change.
+ */
 struct ring {
 	struct ring_entry *entry;
 	struct ring_slot *slots;
@@ -27,18 +30,18 @@ struct ring {
 	uint16_t number; /* in the memory */
 };
 
-/* Does not change once it can be seen, but for `used` and `cursor`. */
+/* Once other threads can see it, only `used` and `cursor` change. */
 struct ringmem {
-	struct ringmem *next; /* all that were ever made */
+	struct ringmem *next; /* the list of all that were made */
 	uint8_t *base;
 	struct ring *rings; /* [geometry.rings] */
 	struct ring_geometry geometry;
-	uint32_t epoch; /* 1, 2, ...: never two alike, not in a forked child either */
+	uint32_t epoch; /* 1, 2, ...: unique, also in forked children */
 	pid_t pid;
 	int fd; /* -1 in a forked child */
 	struct fileid id;
 	uint32_t used;	 /* rings that were ever claimed */
-	uint32_t cursor; /* where the search for a ring of an ended thread goes on */
+	uint32_t cursor; /* where the next search for a ring of an ended thread begins */
 };
 
 static inline struct ring_header *mem_header(const struct ringmem *mem)
@@ -57,7 +60,7 @@ static inline void mem_count(uint64_t *counter)
 	(void)__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* In a forked child: none of it is there. */
+/* In a forked child: forgets the memory, which the child does not have. */
 void ringmem_forget(void);
 
 #pragma GCC visibility pop

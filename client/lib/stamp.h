@@ -17,11 +17,11 @@
 
 extern bool stamp_is_tsc;
 
-/* The first choice counts: stamps that are kept (regions, tasks) must go on meaning the same. */
+/* Only the first choice counts: programs keep stamps in regions and tasks, and those must stay valid. */
 void stamp_choose(enum ring_clock clock);
 enum ring_clock stamp_clock(void);
 
-/* Where it is known that stamp_is_tsc. */
+/* Only if stamp_is_tsc. */
 static inline uint64_t stamp_tsc(void)
 {
 #if defined(__x86_64__)

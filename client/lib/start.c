@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Starting and stopping, and what drives the registration in between: a helper thread, or the
- * program's own loop.
+ * Starts and stops the library, and drives the registration in between: by a helper thread, or by the program's
+ * own loop.
  *
- * Two locks. `life` is held by tracerd_start() and tracerd_stop() as long as they last. `machine` protects the
- * registration, is held for moments only, and is taken around fork(), so that the child finds it whole
- * and can close its copies of the descriptors: a child that lives on would keep its parent's connection.
- * Children that come about in other ways (_Fork(), clone()) only forget; the daemon watches the process, too.
+ * There are two locks. tracerd_start() and tracerd_stop() hold `life` for as long as they run. `machine` protects
+ * the registration and is held for short times only. fork() takes it, so that the child finds the registration
+ * whole and can close its copies of the descriptors; otherwise a child that lives on would keep its parent's
+ * connection. Children of _Fork() and clone() only forget; the daemon watches the process, too.
  *
- * What other threads and signal handlers may ask is in atomic variables.
+ * Atomic variables hold what other threads and signal handlers may read.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,7 +33,7 @@
 #define DEFAULT_THREADS 64
 #define DEFAULT_EVENTS 8192
 #define DEFAULT_NAMES 4096
-/* The helper parses short JSON texts; what the C library wants for itself comes on top. */
+/* The helper parses short JSON texts; the C library needs some stack of its own. */
 #define STACK_BYTES (128u * 1024)
 #define JOIN_S 5
 #define FORK_WAIT_NS 100000000
@@ -52,7 +52,7 @@ static int stop_fd = -1; /* wakes the helper */
 
 /* machine */
 static struct registration *registration;
-static uint64_t generation; /* of the registration: a helper of an earlier one must not serve this one */
+static uint64_t generation; /* number of the registration: a helper of an earlier one must not serve this one */
 
 /* atomic */
 static int loop_fd = -1; /* TRACERD_NO_THREAD */
@@ -60,7 +60,7 @@ static uint32_t connected;
 static int last_error;
 static uint64_t registrations;
 
-/* ---- what the registration asks and says */
+/* ---- callbacks of the registration */
 
 static enum ring_clock choose_clock(void)
 {
@@ -102,7 +102,7 @@ static void on_changed(void *arg, bool live, int error)
 	__atomic_store_n(&connected, live, __ATOMIC_RELAXED);
 	if (live) {
 		(void)__atomic_add_fetch(&registrations, 1, __ATOMIC_RELAXED);
-		/* and stays on while the daemon is away */
+		/* and stays on when the daemon has gone */
 		events_enable(true);
 	}
 }
@@ -126,7 +126,7 @@ static void *helper_run(void *arg)
 
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
-		/* somebody has closed all descriptors: these numbers are not ours any more */
+		/* the program has closed all descriptors: these numbers are not ours any more */
 		if ((p[0].revents | p[1].revents) & POLLNVAL)
 			break;
 		(void)pthread_mutex_lock(&machine);
@@ -152,7 +152,7 @@ static int helper_start(void)
 		return -errno;
 	(void)pthread_attr_init(&attr);
 #ifndef SANITIZERS
-	/* in vain where it is too small for the program's thread-local data: then it has the usual size */
+	/* this fails if the size is too small for the program's thread-local data: then the stack has the usual size */
 	(void)pthread_attr_setstacksize(&attr, (least > 0 ? (size_t)least : 0) + STACK_BYTES);
 #endif
 	(void)sigfillset(&all);
@@ -171,8 +171,8 @@ static int helper_start(void)
 }
 
 /*
- * Ends it. One that cannot be reached, because the program has closed its descriptors, is left to itself: it waits
- * for what never comes.
+ * Ends the helper. If the program has closed the descriptors, the helper cannot be reached: it waits for ever and
+ * is left alone.
  */
 static void helper_stop(void)
 {
@@ -186,7 +186,7 @@ static void helper_stop(void)
 		return;
 	}
 	(void)!write(stop_fd, &one, sizeof(one));
-	/* by the clock of the function that sanitizers know */
+	/* by the clock of pthread_mutex_clocklock(), which sanitizers know */
 	(void)clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += JOIN_S;
 	if (pthread_timedjoin_np(helper, NULL, &until) != 0)
@@ -200,7 +200,7 @@ static void before_fork(void)
 {
 	struct timespec until;
 
-	/* not for ever: somebody else's handler may hold what the helper waits for */
+	/* with a limit: the fork handler of another library may hold a lock that the helper waits for */
 	(void)clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += FORK_WAIT_NS;
 	if (until.tv_nsec >= 1000000000) {
@@ -241,9 +241,9 @@ void start_forked(void)
 /* ---- staying loaded */
 
 /*
- * The shared library is linked so that it stays. The static one may lie in a plug-in: the helper thread
- * and the threads' rings would be left without their code by its dlclose(). dlopen() is looked up, because the
- * name alone makes a static program's linker warn.
+ * The shared library is linked so that it stays loaded. The static one may be a part of a plug-in; dlclose() would
+ * then take the code away from the helper thread and from threads with rings. dlopen() is looked up, because a
+ * mere reference makes the linker of a static program warn.
  */
 static void pin_library(void)
 {
@@ -263,7 +263,7 @@ static void pin_library(void)
 
 /* ---- start and stop */
 
-/* What was given, in this library's size and with its defaults. */
+/* The caller's options, in this library's size and with its defaults. */
 static int options_read(const tracerd_options *given, tracerd_options *ret)
 {
 	tracerd_options o = {0};
@@ -403,7 +403,7 @@ void tracerd_get_event_stats(tracerd_event_stats *stats)
 
 	events_count(&counts);
 	s.enabled = events_enabled();
-	/* a child that was not put in order yet has no memory */
+	/* a child in which process_enter() has not run has no memory */
 	s.connected = ringmem_header() ? __atomic_load_n(&connected, __ATOMIC_RELAXED) : 0;
 	s.rings_used = counts.rings_used;
 	s.names = counts.names;

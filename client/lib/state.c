@@ -20,11 +20,11 @@ static_assert(offsetof(struct tracerd_state, on) == offsetof(struct state_page, 
 
 enum { NOT_ENTERED, ENTERING, ENTERED };
 
-/* Not on the page: a child inherits them. */
-static bool prepared; /* the page is emptied at fork, one way or the other */
+/* These are not on the page, so a child inherits them. */
+static bool prepared; /* the page is emptied at fork, by the kernel or by us */
 static bool used;     /* by this process or the one that it was forked from */
 
-/* For a kernel before Linux 4.14, or a loader that has put the symbol across pages. */
+/* For kernels before Linux 4.14, and for a loader that has put the symbol across pages. */
 static void empty_page(void)
 {
 	struct state_page *page = state_page();
@@ -62,7 +62,7 @@ void process_enter(void)
 		return;
 	if (!__atomic_compare_exchange_n(
 		    &page->entered, &expected, ENTERING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-		/* Another thread is in the few lines below. */
+		/* Another thread executes the few lines below. */
 		while (__atomic_load_n(&page->entered, __ATOMIC_ACQUIRE) != ENTERED)
 			(void)sched_yield();
 		return;

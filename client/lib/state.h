@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the page that the kernel empties in a forked child: the switch that programs see as
- * tracerd_state, and with it all that the child must not follow. Must not know what hangs on it.
+ * Owns the page that the kernel empties in a forked child: the switch that programs see as tracerd_state, and the
+ * pointers that the child must not use. Must not know what they point to.
  */
 #pragma once
 
@@ -17,10 +17,10 @@ struct ringmem;
 struct __attribute__((may_alias)) state_page {
 	uint32_t on; /* ringmem.epoch of the memory that is written to; 0: off */
 	uint32_t entered; /* by process_enter() */
-	struct ringmem *mem; /* what there is, also while off */
+	struct ringmem *mem; /* the memory, also while off */
 };
 
-/* By its address at run time: the loader may have moved the symbol into the program (copy relocation). */
+/* Takes the address at run time, because the loader may have moved the symbol into the program (copy relocation). */
 static inline struct state_page *state_page(void)
 {
 	return (struct state_page *)&tracerd_state;

@@ -12,18 +12,18 @@
 #include "client/lib/record.h"
 #include "client/lib/ringmem.h"
 
-#define PROBES 32u	/* threads that are looked at in one search, one system call each */
+#define PROBES 32u	/* threads that one search checks, with one system call each */
 #define RETRY_EVERY 1024u /* events, once the pauses have grown */
 
 __thread struct threadring threadring_here __attribute__((tls_model("initial-exec"))) = {.epoch = THREADRING_NONE};
 
-/* Who has a ring, in one word: the thread id and above it how many claims there were. */
+/* A ring's owner in one word: the thread id, and in the upper half the number of claims. */
 static ring_word *owner_word(struct ring_entry *entry)
 {
 	return (ring_word *)(void *)&entry->tid;
 }
 
-/* The count of claims makes each owner another one, even with a thread id that comes back. */
+/* The number of claims makes each owner unique, even if a thread id is reused. */
 static bool owner_change(struct ring_entry *entry, uint64_t *old, uint32_t tid)
 {
 	uint64_t new = ((*old >> 32) + 1) << 32 | tid;
@@ -41,7 +41,7 @@ static tracerd_name kernel_name(void)
 	return prctl(PR_GET_NAME, comm) == 0 ? tracerd_intern(comm) : 0;
 }
 
-/* A ring of this thread: its record first, so that nothing that a signal handler writes now comes before. */
+/* Takes a ring for this thread. RING_THREAD is written first, before anything that a signal handler can write. */
 static void ring_begin(const struct ringmem *mem, const struct ring *ring, uint32_t tid, uint32_t previous)
 {
 	tracerd_name name = kernel_name();
@@ -58,8 +58,8 @@ static void ring_begin(const struct ringmem *mem, const struct ring *ring, uint3
 }
 
 /*
- * Makes the ring this thread's if its owner is still `old`. A handler that came in between may have made a claim of
- * its own: then that one counts, and this ring is given back.
+ * Claims the ring if its owner still is `old`. A signal handler may have made a claim in the meantime: then that
+ * claim counts, and this ring is given back.
  */
 static bool ring_take(struct ringmem *mem, const struct ring *ring, uint64_t old, uint32_t tid)
 {
@@ -79,7 +79,7 @@ static bool ring_take(struct ringmem *mem, const struct ring *ring, uint64_t old
 	return true;
 }
 
-/* The thread's own, or the first that nobody had. */
+/* The thread's own ring, or the first that no thread has had. */
 static bool claim_fresh(struct ringmem *mem, uint32_t tid)
 {
 	for (uint32_t i = 0; i < mem->geometry.rings; i++) {
@@ -92,7 +92,7 @@ static bool claim_fresh(struct ringmem *mem, uint32_t tid)
 	return false;
 }
 
-/* One whose thread has ended. The search goes on where the last one stopped: the oldest come first. */
+/* A ring whose thread has ended. The search begins where the last one stopped, so that the oldest come first. */
 static bool claim_ended(struct ringmem *mem, uint32_t tid)
 {
 	uint32_t probes = mem->geometry.rings < PROBES ? mem->geometry.rings : PROBES;
@@ -118,10 +118,10 @@ const struct ring *threadring_slow(void)
 
 	if (!state_on() || !mem)
 		return NULL;
-	/* The switch does not show the newest memory yet. */
+	/* The switch does not have the epoch of the newest memory yet. */
 	if (here->epoch == mem->epoch)
 		return here->ring;
-	/* At the 1st, 2nd, 4th, 8th, ... event, then now and then. */
+	/* Searches at the 1st, 2nd, 4th, 8th, ... event, and later at a fixed interval of events. */
 	if ((here->missed & (here->missed - 1)) == 0 || here->missed % RETRY_EVERY == 0) {
 		tid = (uint32_t)syscall(SYS_gettid);
 		if (claim_fresh(mem, tid) || claim_ended(mem, tid)) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns which ring a thread writes to: claims one at the thread's first event, by one compare-and-swap in the
- * directory. Must not know what is written, but for the record RING_THREAD that begins a thread's stay.
+ * Owns which ring a thread writes to: the thread claims one at its first event, by one compare-and-swap in the
+ * directory. Must not know what is written, except the record RING_THREAD, which is a thread's first.
  *
- * The thread's own ring of before comes first (a signal handler may interrupt a claim, make one itself, and even
- * leave by longjmp()), then a ring that nobody had, then one whose thread has ended. Nothing is done when a thread ends:
- * its last events stay readable until somebody needs the ring. A thread that finds none loses its events, which is
- * counted, and tries again ever more rarely.
+ * A thread takes the ring that it has claimed before, if there is one: a signal handler may interrupt a claim,
+ * make one itself, and even leave by longjmp(). Else it takes a ring that no thread has had, else one whose thread
+ * has ended. Nothing happens when a thread ends: its last events stay readable until another thread needs the
+ * ring. A thread that finds no ring loses its events, which are counted, and tries again at growing intervals.
  */
 #pragma once
 
@@ -18,23 +18,26 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Few bytes: libraries that are loaded late share a small reserve of such memory. */
+/* It must be small: libraries that are loaded late share a small reserve of thread-local memory. */
 struct threadring {
 	const struct ring *ring; /* before epoch */
 	uint32_t epoch;	 /* ringmem.epoch of its memory; THREADRING_NONE */
-	uint32_t missed; /* events since the search for a ring failed first */
+	uint32_t missed; /* events since the first search for a ring that failed */
 };
 #define THREADRING_NONE UINT32_MAX
 
 extern __thread struct threadring threadring_here __attribute__((tls_model("initial-exec")));
 
-/* When there is no ring, or another memory now. NULL: off, or no ring; the latter is counted. */
+/*
+ * Called if the thread has no ring, or the memory has changed. NULL: events are off, or there is no ring,
+ * which is counted.
+ */
 const struct ring *threadring_slow(void);
 
 /* The calling thread's ring if it has one and events are on, else NULL. */
 static inline const struct ring *threadring_have(void)
 {
-	/* While off, the switch is 0, which no epoch is: also in a child that inherited the ring. */
+	/* While off, the switch is 0, and no epoch is 0: this holds in a child that inherited the ring, too. */
 	if (__builtin_expect(__atomic_load_n(&threadring_here.epoch, __ATOMIC_RELAXED) != state_on(), 0))
 		return NULL;
 	/* A signal handler may have claimed it just now. */
@@ -42,7 +45,7 @@ static inline const struct ring *threadring_have(void)
 	return threadring_here.ring;
 }
 
-/* The same, and claims one; NULL: the event is not to be written. */
+/* The same, but claims a ring if the thread has none. NULL: do not write the event. */
 static inline const struct ring *threadring_get(void)
 {
 	const struct ring *ring = threadring_have();

@@ -33,7 +33,10 @@ static bool table_unchanged(uint32_t sequence)
 	return __atomic_load_n(&table.sequence, __ATOMIC_RELAXED) == sequence;
 }
 
-/* The entry with that name, or RING_THRESHOLDS. The table may be changing: what is found counts only if it was not. */
+/*
+ * Returns the entry with that name, or RING_THRESHOLDS. The result is valid only if the table has not changed
+ * meanwhile.
+ */
 static uint32_t entry_find(const struct name *name)
 {
 	uint32_t n = table.n < RING_THRESHOLDS ? table.n : RING_THRESHOLDS;
@@ -54,7 +57,7 @@ static void bind_name(tracerd_name id)
 		uint64_t over = UINT64_MAX;
 		uint32_t sequence, slot;
 
-		/* Who writes it binds all names afterwards. */
+		/* The writer binds all names afterwards. */
 		if (!table_begin(&sequence))
 			return;
 		slot = entry_find(name_get(id));
@@ -118,12 +121,12 @@ static void table_write(const struct ring_control *page)
 
 void thresholds_bind(const struct ring_control *page)
 {
-	/* Odd before anything of it changes, even after all has. */
+	/* The sequence is odd while the table changes. */
 	__atomic_store_n(&table.sequence, (table.sequence + 1) | 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	table_write(page);
 	__atomic_store_n(&table.sequence, table.sequence + 1, __ATOMIC_RELEASE);
-	/* Names that are made from here on see the table; these are the others. */
+	/* New names see the table from here on; this binds the others. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	names_each(bind_one, NULL);
 }
@@ -158,7 +161,10 @@ void threshold_crossed(tracerd_name name, uint64_t begin, uint64_t end)
 
 	if (how < BOUND_SLOT || !threshold_get(how - BOUND_SLOT, &t))
 		return;
-	/* The table may have changed since: the entry is somebody else's now, or allows more. And the program owns `begin`. */
+	/*
+	 * The table may have changed since: the entry may have another name or a higher threshold. And `begin` comes
+	 * from the program.
+	 */
 	if (t.hash != name_get(name)->hash || end < begin || end - begin < t.over)
 		return;
 	cause_region(name, how - BOUND_SLOT, begin, end);

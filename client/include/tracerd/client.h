@@ -2,24 +2,23 @@
 /*
  * libtracerd: talk to the flight recorder daemon tracerd from C or C++.
  *
- * This is the control client: one connection to the daemon's Unix socket, calls with a JSON text
- * as parameters and a JSON text as answer, file descriptors in both directions, and the daemon's
- * events. Methods, their parameters and their limits are in the protocol schema that comes with
- * tracerd (`tracerd --print-schema`).
+ * This is the control client: one connection to the daemon's Unix socket. A call has parameters and an
+ * answer, both JSON texts, and may carry file descriptors in either direction. The daemon sends events. `tracerd
+ * --print-schema` prints the schema with the methods, their parameters and their limits.
  *
  * Rules that hold for every function here:
  *
  *  - Errors. 0 is success. A negative value is a negative errno: the call did not get through
  *    (-ECONNREFUSED or -ENOENT: no daemon, -ETIMEDOUT: no answer in time, -ECONNRESET: the daemon
- *    closed the connection, -EPROTO: it said something that is not the protocol, -ENOMEM, ...).
+ *    closed the connection, -EPROTO: it violated the protocol, -ENOMEM, ...).
  *    A positive value is one of enum tracerd_code: the daemon received the request and refused it;
- *    tracerd_error_message() has its words.
+ *    tracerd_error_message() returns its reason.
  *  - Outputs are set on success only.
  *  - Times are milliseconds. TRACERD_FOREVER waits without a limit.
- *  - Texts are NUL-terminated UTF-8. What a function returns as `const char *` belongs to the
- *    object it was asked of and lives as long as that object, unless it says otherwise.
- *  - File descriptors given to the library stay the caller's. Those that it hands out belong to
- *    the reply until they are taken from it; all are close-on-exec.
+ *  - Texts are NUL-terminated UTF-8. A `const char *` that a function returns belongs to the
+ *    object that was its argument and lives as long as that object, unless stated otherwise.
+ *  - File descriptors that are passed to the library stay the caller's. Those that the library returns belong to
+ *    the reply until the caller takes them; all are close-on-exec.
  *  - A connection may be used by one thread at a time; different connections are independent.
  *    The control client starts no threads, installs no signal handlers, writes to no terminal and keeps
  *    no global state. After fork() the child must not use the parent's connection.
@@ -57,7 +56,7 @@ typedef struct tracerd_reply tracerd_reply;
 /* One event of the daemon, after the method "subscribe". */
 typedef struct tracerd_event tracerd_event;
 
-/* No limit, where a number of milliseconds is asked for. */
+/* As a number of milliseconds: no limit. */
 #define TRACERD_FOREVER (-1)
 
 /* The greatest number of file descriptors in one call or one reply. */
@@ -91,9 +90,8 @@ enum tracerd_code {
 const char *tracerd_version(void);
 
 /*
- * Where the daemon's control socket is expected: the environment variable TRACERD_SOCKET if it is
- * set and not empty (and the program is not set-user-ID), else the path that was built in. Valid
- * until the environment is changed.
+ * The path of the daemon's control socket: the environment variable TRACERD_SOCKET if it is set and not empty
+ * (and the program is not set-user-ID), else the built-in path. Valid until the environment changes.
  */
 const char *tracerd_default_socket(void);
 
@@ -116,13 +114,13 @@ int tracerd_connect(const char *path, int timeout_ms, tracerd_client **ret_clien
  */
 int tracerd_connect_fd(int fd, tracerd_client **ret_client);
 
-/* Closes the connection and frees it, with all events not fetched yet. NULL is allowed. */
+/* Closes the connection and frees it with all events that were not fetched. NULL is allowed. */
 void tracerd_close(tracerd_client *client);
 
 /*
- * The connection's socket, to wait for events in a loop of one's own: when it is readable, call
- * tracerd_next_event() with a timeout of 0 until it returns -EAGAIN. Before the first wait do so
- * too: events may have been read already. Do not read, write or close it.
+ * The connection's socket, for a program that waits for events in its own loop. Whenever the socket is readable, and
+ * once before the first wait, call tracerd_next_event() with a timeout of 0 until it returns -EAGAIN: the library may
+ * have read events already. Do not read, write or close the socket.
  */
 int tracerd_get_fd(const tracerd_client *client);
 
@@ -138,9 +136,9 @@ int tracerd_get_fd(const tracerd_client *client);
  *
  * Events that arrive meanwhile are kept for tracerd_next_event(), at most 1024; the daemon's own
  * requests to the client are answered. Errors: -EINVAL (params is not a JSON object, too many fds),
- * -EMSGSIZE (the request is over the protocol's 64 KiB), -ETIMEDOUT, -ECONNRESET, -EPROTO, and
- * every positive code. After -ETIMEDOUT the connection remains usable, a late answer is dropped;
- * after -ECONNRESET, -EPROTO, and a timeout in the middle of sending it is not, and every later
+ * -EMSGSIZE (the request is larger than the protocol's 64 KiB), -ETIMEDOUT, -ECONNRESET, -EPROTO, and
+ * every positive code. After -ETIMEDOUT the connection remains usable, and a late answer is dropped.
+ * After -ECONNRESET, -EPROTO, or a timeout in the middle of sending, the connection is not usable: every later
  * call returns -ENOTCONN.
  */
 int tracerd_call(tracerd_client *client, const char *method, const char *params, const int *fds,
@@ -153,7 +151,7 @@ const char *tracerd_reply_json(const tracerd_reply *reply);
 size_t tracerd_reply_fd_count(const tracerd_reply *reply);
 
 /*
- * The file descriptor at `index` of the answer, which from now on belongs to the caller.
+ * Takes the file descriptor at `index` from the answer; the caller owns it from now on.
  * -EBADF if there is none at that index or it was taken before.
  */
 int tracerd_reply_take_fd(tracerd_reply *reply, size_t index);
@@ -162,8 +160,8 @@ int tracerd_reply_take_fd(tracerd_reply *reply, size_t index);
 void tracerd_reply_free(tracerd_reply *reply);
 
 /*
- * The next event, in order of arrival; the method "subscribe" asks for them. Answers the daemon's
- * own requests while it waits.
+ * Returns the next event, in order of arrival. The method "subscribe" asks for events. While it waits, this answers
+ * the daemon's own requests.
  *
  *  timeout_ms  0: only what is there already
  *  ret_event   the event; release it with tracerd_event_free()
@@ -182,8 +180,8 @@ const char *tracerd_event_json(const tracerd_event *event);
 uint64_t tracerd_event_seq(const tracerd_event *event);
 
 /*
- * How many events were lost just before this one, because this client read too slowly (dropped
- * by the daemon) or did not fetch them (dropped here).
+ * How many events were lost just before this one: the daemon dropped them because this client read too slowly, or
+ * the library dropped them because the program did not fetch them.
  */
 uint64_t tracerd_event_missed(const tracerd_event *event);
 
@@ -191,8 +189,8 @@ uint64_t tracerd_event_missed(const tracerd_event *event);
 void tracerd_event_free(tracerd_event *event);
 
 /*
- * The daemon's words for the last call on this connection that returned a positive code, made for
- * people; "" if there was none. Valid until the next call on the connection.
+ * The daemon's reason, in a sentence, of the last call on this connection that returned a positive code; "" if there
+ * was none. Valid until the next call on the connection.
  */
 const char *tracerd_error_message(const tracerd_client *client);
 
@@ -203,10 +201,9 @@ const char *tracerd_error_message(const tracerd_client *client);
 const char *tracerd_error_name(int error);
 
 /*
- * ---- The calls that most tools need. Each is one or a few of tracerd_call(), with its errors and its
- * timeout; `ret_reply` may be NULL where it is not said otherwise. What the objects Target, Snapshot and Status
- * hold is in the protocol schema. `target` is a target's id ("t3"), or the number of a process that
- * is recorded ("1234").
+ * ---- The calls that most tools need. Each makes one or a few calls of tracerd_call(), with its errors and its
+ * timeout. `ret_reply` may be NULL unless stated otherwise. The protocol schema describes the objects Target, Snapshot
+ * and Status. `target` is a target's id ("t3"), or the id of a recorded process ("1234").
  */
 
 /* How a process is to be recorded; zero means the default. */
@@ -214,13 +211,13 @@ typedef struct tracerd_arm_options {
 	size_t size;	     /* sizeof(tracerd_arm_options), so that the struct can grow */
 	const char *backend; /* what records: "auto" or a name that the schema lists */
 	const char *stacks;  /* how stacks are found: "auto", "fp" or "dwarf" */
-	int no_waits;	     /* do not record the stack of each wait */
+	int no_waits;	     /* not 0: do not record the stack of each wait */
 } tracerd_arm_options;
 
 /*
- * Starts to record a process, with all its threads: {"target": Target}. Opens /proc/PID/maps and passes it
- * on, by which the kernel, and not the daemon, decides whether the caller may. `options` may be NULL.
- * Also: -ESRCH (there is no such process), -EINVAL.
+ * Starts to record a process with all its threads: {"target": Target}. The library opens /proc/PID/maps and passes the
+ * descriptor to the daemon, so that the kernel decides whether the caller may. `options` may be NULL.
+ * More errors: -ESRCH (there is no such process), -EINVAL.
  */
 int tracerd_arm(tracerd_client *client, pid_t pid, const tracerd_arm_options *options, int timeout_ms,
 		tracerd_reply **ret_reply);
@@ -232,10 +229,10 @@ int tracerd_disarm(tracerd_client *client, const char *target, int timeout_ms, t
  * Takes a snapshot of the last moments of a target: {"snapshot": Snapshot}.
  *
  *  reason  free text that is kept in it, or NULL
- *  wait    not 0: wait for its end; its "state" then is "done", "failed" or "cancelled". After a
- *	    timeout the snapshot goes on without the caller
+ *  wait    not 0: wait until the snapshot has ended; its "state" is "done", "failed" or "cancelled" then. A
+ *	    timeout does not end the snapshot
  *
- * Ask tracerd_reply_text() for "snapshot.id" and "snapshot.state"; the method "snapshot.fetch" gets its
+ * tracerd_reply_text() returns its "snapshot.id" and "snapshot.state"; the method "snapshot.fetch" fetches its
  * files.
  */
 int tracerd_take_snapshot(tracerd_client *client, const char *target, const char *reason, int wait, int timeout_ms,
@@ -245,17 +242,17 @@ int tracerd_take_snapshot(tracerd_client *client, const char *target, const char
 enum tracerd_kind { TRACERD_TARGETS, TRACERD_SNAPSHOTS };
 
 /*
- * All that the caller may see, every page of it: {"targets": [Target]} or {"snapshots": [Snapshot]}.
+ * Lists all that the caller may see: {"targets": [Target]} or {"snapshots": [Snapshot]}.
  * `ret_reply` must not be NULL.
  */
 int tracerd_list(tracerd_client *client, enum tracerd_kind kind, int timeout_ms, tracerd_reply **ret_reply);
 
-/* The daemon's state: Status. */
+/* Returns the daemon's state: Status. */
 int tracerd_get_status(tracerd_client *client, int timeout_ms, tracerd_reply **ret_reply);
 
 /*
- * A text of the answer, by the names of the members on the way to it ("snapshot.id"), for programs
- * without a JSON parser. NULL if there is none, or if it is no text. Lives as long as the reply.
+ * A text of the answer, for programs without a JSON parser. `path` has the names of the members that lead to the text
+ * ("snapshot.id"). NULL if there is none, or if it is no text. Lives as long as the reply.
  */
 const char *tracerd_reply_text(const tracerd_reply *reply, const char *path);
 

@@ -20,24 +20,21 @@
  * `tracectl snapshot PID` then shows the last moments, `tracectl trigger add PID --region serve
  * --over 5ms` takes a snapshot by itself whenever a region is slow.
  *
- * How it works: each thread writes into a ring of its own, in shared memory that the daemon reads
- * whenever it likes, also after the program has crashed. The oldest events are overwritten; losses
- * are counted and shown.
+ * How it works: each thread writes to a ring of its own, in shared memory. The daemon can read the memory at any time,
+ * also after the program has crashed. New events overwrite the oldest; losses are counted and shown.
  *
- * Rules that hold for every function here, but for tracerd_start(), tracerd_stop() and
- * tracerd_dispatch():
+ * Rules for every function here except tracerd_start(), tracerd_stop() and tracerd_dispatch():
  *
- *  - It takes no lock, allocates nothing and makes no system call; exceptions are a thread's first
- *    event (a few system calls, no lock) and an event that causes a snapshot (one write to an
- *    eventfd). It leaves errno as it was, may be called in signal handlers and from any thread, and fails
- *    by losing the event, which is counted. Logs and events with arguments take up to two kilobytes of stack.
- *  - Until a daemon has accepted the program, it does nothing, at the cost of one load and one branch.
- *    After that events are recorded, even while the daemon is away.
- *  - Names are numbers that stand for strings (tracerd_intern()); the number 0 is "no name", and
- *    an event with it is dropped where a name is needed. Names may be any bytes; the string is
- *    copied, so that it may belong to a plug-in which is unloaded later.
- *  - After fork() the child records nothing until it calls tracerd_start() itself; names stay valid.
- *  - The library stays loaded for good once started, whoever calls dlclose().
+ *  - It takes no lock, allocates nothing and makes no system call. There are two exceptions: a thread's first
+ *    event makes a few system calls, and an event that causes a snapshot writes to an eventfd.
+ *  - It preserves errno. It may be called from any thread and in signal handlers. If it fails, the event is lost and
+ *    counted. Logs and events with arguments take up to two kilobytes of stack.
+ *  - Until a daemon has accepted the program, a call does nothing and costs one load and one branch.
+ *    From then on events are recorded, even while no daemon runs.
+ *  - A name is a number that stands for a string (tracerd_intern()). 0 is no name: an event that needs one is dropped.
+ *    The string may hold any bytes. The library copies it, so the plug-in that it belongs to may be unloaded.
+ *  - After fork() the child records nothing until it calls tracerd_start() itself. Names stay valid.
+ *  - Once started, the library stays loaded: dlclose() does not unload it.
  */
 #ifndef TRACERD_EVENT_H
 #define TRACERD_EVENT_H
@@ -63,37 +60,39 @@ enum tracerd_flags {
 typedef struct tracerd_options {
 	size_t size;	     /* sizeof(tracerd_options), so that the struct can grow */
 	const char *socket;  /* the daemon's; NULL: tracerd_default_socket() */
-	uint32_t threads;    /* that write at the same time, each to a ring of its own (64); others lose their events */
+	uint32_t threads;    /* that have a ring at the same time (64); others lose their events */
 	uint32_t events;     /* that each ring holds, 32 bytes each, a power of two (8192) */
 	uint32_t names;	     /* the most names (4096) */
 	uint32_t flags;	     /* enum tracerd_flags */
 } tracerd_options;
 
 /*
- * Begins: a helper thread (all signals blocked) connects to the daemon and registers the program. It tries again while
- * there is no daemon, and when the daemon has gone. Returns at once, and never waits for the daemon.
+ * Starts recording. A helper thread, which blocks all signals, connects to the daemon and registers the program.
+ * It tries again while no daemon runs, and after the daemon has gone. The call returns at once and never waits for
+ * the daemon.
  *
- * A second call returns 0 and changes nothing; after tracerd_stop(), and in a forked child, it
- * starts again. Errors: -EINVAL (options, or a path that is too long), -EAGAIN (no thread could be made), -EMFILE, -ENOMEM.
+ * A second call returns 0 and changes nothing. After tracerd_stop(), and in a forked child, it starts again.
+ * Errors: -EINVAL (an option is not valid, or the path is too long), -EAGAIN (the thread could not be created), -EMFILE,
+ * -ENOMEM.
  *
- * From then on the library has a few descriptors, close-on-exec and above 2. A program that closes all descriptors ends its
- * registration; it may call tracerd_stop() and start again.
+ * The library then holds a few descriptors above 2, all close-on-exec. A program that closes all its descriptors
+ * ends its registration; it may call tracerd_stop() and tracerd_start() again.
  */
 int tracerd_start(const tracerd_options *options);
 
 /*
- * Ends recording and the connection, and joins the helper thread. Threads may be in the middle of an event: the
- * memory stays mapped. The daemon keeps what was recorded for a while.
+ * Stops recording, closes the connection and joins the helper thread. The memory stays mapped, since threads may be
+ * in the middle of an event. The daemon keeps what was recorded for a while.
  */
 void tracerd_stop(void);
 
 /*
- * With TRACERD_NO_THREAD: a descriptor that becomes readable when tracerd_dispatch() has something to do
- * (poll it for reading; it is the library's). -EBADF if the library was not started so.
+ * With TRACERD_NO_THREAD: a descriptor that becomes readable when tracerd_dispatch() has something to do. It belongs
+ * to the library; only poll it. -EBADF if the library was not started with that flag.
  */
 int tracerd_fd(void);
 
-/* Does what there is to do and returns at once: 0, or -EBADF as above. One thread at a time. */
+/* Handles what is pending and returns at once: 0, or -EBADF as above. One thread at a time may call it. */
 int tracerd_dispatch(void);
 
 /* State and losses of the recording. */
@@ -101,10 +100,10 @@ typedef struct tracerd_event_stats {
 	size_t size;		/* set by the caller: sizeof(tracerd_event_stats) */
 	uint32_t enabled;	/* events are recorded */
 	uint32_t connected;	/* the daemon is there now */
-	uint32_t rings_used;	/* of threads, living and ended */
+	uint32_t rings_used;	/* by threads, living and ended */
 	uint32_t names;		/* interned */
 	uint64_t events_lost;	/* of threads that found no free ring */
-	uint64_t names_lost;	/* that found no room */
+	uint64_t names_lost;	/* names that found no room */
 	uint64_t texts_cut;	/* logs and arguments that were longer than a record holds */
 	uint64_t registrations; /* how often a daemon has accepted the program */
 	int last_error;		/* of the last attempt to connect, for tracerd_error_name(); 0: it succeeded */
@@ -113,10 +112,11 @@ typedef struct tracerd_event_stats {
 void tracerd_get_event_stats(tracerd_event_stats *stats);
 
 /*
- * Asks for a snapshot of this program: everything that the daemon records of it, its stacks included if it
- * is armed. Returns at once; `reason` (up to 448 bytes, may be NULL) will be in the snapshot. 0: the daemon
- * has the request; -ENOTCONN: there is no daemon; -EAGAIN: too soon after the last one (the daemon's interval,
- * by default a second); counted.
+ * Asks for a snapshot of this program: of its events, and of its stacks if it is armed. Returns at once. The snapshot
+ * keeps `reason`, of at most 448 bytes; it may be NULL.
+ *
+ * 0: the daemon has the request. -ENOTCONN: no daemon runs. -EAGAIN: the last request was too recent (the daemon's
+ * interval, one second by default); the request is only counted.
  */
 int tracerd_snapshot(const char *reason);
 
@@ -125,16 +125,13 @@ int tracerd_snapshot(const char *reason);
 typedef uint32_t tracerd_name;
 
 /*
- * The number of a name, always the same for equal bytes; at most 1,024 of them count. A lookup by hash:
- * about 20 ns for a name that is known. Works before tracerd_start(), too. 0 if there is no room, or the name is empty.
+ * The number of a name: the same for the same bytes, of which the first 1,024 count. A hash lookup, which takes about
+ * 20 ns for a known name. Works before tracerd_start(), too. 0 if the name is empty or there is no room for it.
  */
 tracerd_name tracerd_intern(const char *name);
 tracerd_name tracerd_intern_bytes(const void *bytes, size_t length);
 
-/*
- * The number of a name that never changes at this place, looked up when it is first needed:
- * TRACERD_NAME("parse"). 0 while nothing is recorded.
- */
+/* The number of a literal name, looked up once: TRACERD_NAME("parse"). 0 while nothing is recorded. */
 #define TRACERD_NAME(literal)                                                                      \
 	(__extension__({                                                                           \
 		static tracerd_name tracerd_name_here_;                                            \
@@ -143,7 +140,7 @@ tracerd_name tracerd_intern_bytes(const void *bytes, size_t length);
 
 /* ---- the switch, and what the inline functions below call */
 
-#define TRACERD_STATE_ALIGN 65536 /* whole pages of any size: they are wiped in a forked child */
+#define TRACERD_STATE_ALIGN 65536 /* whole pages of any size; fork() wipes them in the child */
 struct tracerd_state {
 	uint32_t on; /* 0: nothing is recorded */
 	uint32_t reserved[TRACERD_STATE_ALIGN / 4 - 1]; /* the library's */
@@ -214,7 +211,7 @@ static inline tracerd_arg tracerd_f64(tracerd_name key, double value)
 	return a;
 }
 
-/* Bytes. A record holds about a thousand of all its texts; the rest is cut, and the event says so. */
+/* Bytes. All texts of an event share about a thousand bytes; the rest is cut, and the event says so. */
 static inline tracerd_arg tracerd_text(tracerd_name key, const char *text, size_t length)
 {
 	tracerd_arg a;
@@ -228,7 +225,7 @@ static inline tracerd_arg tracerd_text(tracerd_name key, const char *text, size_
 
 /* ---- regions: something with a begin and an end on one thread (or fiber) */
 
-/* A region that was begun. Ends by tracerd_region_end(), on the same thread or fiber; regions nest. */
+/* An open region. tracerd_region_end() ends it, on the same thread or fiber. Regions nest. */
 typedef struct tracerd_region {
 	uint64_t begin; /* stamp; 0: not recorded */
 	tracerd_name name;
@@ -245,7 +242,7 @@ static inline tracerd_region tracerd_region_begin(tracerd_name name)
 	return tracerd_enabled() ? tracerd_region_begin_slow(name, 0, NULL, 0) : none;
 }
 
-/* With arguments, and as a part of a task (its id, or 0). */
+/* With arguments, and as a part of a task: `task` is its id, or 0. */
 static inline tracerd_region tracerd_region_begin_with(
 	tracerd_name name, uint64_t task, const tracerd_arg *args, size_t n_args)
 {
@@ -255,8 +252,8 @@ static inline tracerd_region tracerd_region_begin_with(
 }
 
 /*
- * Ends it. If a trigger is set on the name and it took as long as that, a snapshot is asked for.
- * Arguments that are known only now may be given here: they are shown with the others.
+ * Ends a region. If a trigger is set on its name and it took as long as the trigger's threshold, this asks for a
+ * snapshot. Arguments that are known only now are shown with those of the begin.
  */
 static inline void tracerd_region_end(tracerd_region region)
 {
@@ -278,7 +275,7 @@ static inline void tracerd_region_cleanup(tracerd_region *region)
 #define TRACERD_PASTE_(a, b) a##b
 #define TRACERD_PASTE(a, b) TRACERD_PASTE_(a, b)
 
-/* A region from here to the end of the block, however it is left: TRACERD_SCOPE("parse"); */
+/* A region from here to the end of the block, however the block is left: TRACERD_SCOPE("parse"); */
 #define TRACERD_SCOPE(literal)                                                                     \
 	tracerd_region TRACERD_PASTE(tracerd_scope_, __COUNTER__)                                  \
 		__attribute__((__cleanup__(tracerd_region_cleanup), __unused__)) =                 \
@@ -302,9 +299,9 @@ static inline void tracerd_instant_with(tracerd_name name, uint64_t task, const 
 enum tracerd_level { TRACERD_DEBUG, TRACERD_INFO, TRACERD_WARNING, TRACERD_ERROR };
 
 /*
- * A line of text, as printf would make it. The values are recorded here; the decoder formats them. All
- * conversions of ISO C but %n, and wide characters; strings are cut so that all values fit a record of about a thousand
- * bytes. `format` should be a literal: others are looked up at each call.
+ * A line of text, formatted as by printf(). This call records the values; the decoder formats them. It takes all
+ * conversions of ISO C, also those of wide characters, except %n. Strings are cut so that all values fit a record of
+ * about a thousand bytes. `format` should be a literal: any other is looked up at each call.
  */
 void tracerd_log_slow(tracerd_name *here, enum tracerd_level level, const char *format, ...)
 	__attribute__((__format__(__printf__, 3, 4)));
@@ -336,7 +333,7 @@ static inline void tracerd_counter_f64(tracerd_name name, double value)
 		tracerd_counter_f64_slow(name, value);
 }
 
-/* ---- tasks: something that may begin and end on different threads, and have parts */
+/* ---- tasks: something that may end on another thread than it began, and may have parts */
 
 typedef struct tracerd_task {
 	uint64_t id; /* 0: not recorded */
@@ -377,8 +374,8 @@ enum tracerd_flow_kind { TRACERD_FLOW_BEGIN, TRACERD_FLOW_STEP, TRACERD_FLOW_END
 uint64_t tracerd_flow_slow(tracerd_name name, uint64_t id, enum tracerd_flow_kind kind);
 
 /*
- * Begins a flow within the region that is open here, and returns its id, to be passed on with the
- * work (0: not recorded). Steps and the end lead to the regions that are open where they are called.
+ * Begins a flow in the region that is open here and returns its id; 0: not recorded. Pass the id on with the
+ * work. A step or the end leads the flow to the region that is open where it is called.
  */
 static inline uint64_t tracerd_flow_begin(tracerd_name name)
 {
@@ -399,7 +396,7 @@ static inline void tracerd_flow_end(tracerd_name name, uint64_t id)
 
 /* ---- threads and fibers */
 
-/* The name of the calling thread in the trace; without it, it has the kernel's (pthread_setname_np()). */
+/* Names the calling thread in the trace. Without this the thread has the kernel's name (pthread_setname_np()). */
 void tracerd_thread_name_slow(tracerd_name name);
 static inline void tracerd_thread_name(tracerd_name name)
 {
@@ -408,8 +405,8 @@ static inline void tracerd_thread_name(tracerd_name name)
 }
 
 /*
- * For coroutine runtimes: from now on the calling thread runs the stack of the fiber `id` (any number but 0, the
- * same wherever the fiber runs), or its own again (0). Regions that were begun on a fiber go with it.
+ * For coroutine runtimes: from now on the calling thread runs the stack of the fiber `id`, or with 0 its own. A fiber's
+ * id is any number except 0 and is the same on all threads. The open regions of a fiber move with it.
  */
 void tracerd_fiber_switch_slow(uint64_t id, tracerd_name name);
 static inline void tracerd_fiber_switch(uint64_t id, tracerd_name name)

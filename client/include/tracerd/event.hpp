@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of the program itself, for C++11 and later: a region or a task lasts as long as an object, and ends however
- * its block is left, by an exception too.
+ * Events of the program itself, for C++11 and later. A region or a task lasts as long as an object: it ends when the
+ * object's block is left, also by an exception.
  *
  *	#include <tracerd.h>
  *
@@ -11,8 +11,8 @@
  *		...
  *	}
  *
- * There is nothing here but calls of tracerd/event.h, whose rules hold: nothing throws, locks or allocates. Moments,
- * logs, counters and flows are used as in C.
+ * All of it calls tracerd/event.h, whose rules hold: nothing throws, locks or allocates. Moments, logs, counters and
+ * flows are used as in C.
  */
 #ifndef TRACERD_EVENT_HPP
 #define TRACERD_EVENT_HPP
@@ -23,7 +23,7 @@
 
 #include <tracerd/event.h>
 
-/* `tracerd::Region("x");` ends where it begins, for the object has no name: compilers that can find that shall. */
+/* `tracerd::Region("x");` ends where it begins, for the object has no name: compilers that can warn of that do. */
 #if defined(__has_cpp_attribute) && (__cplusplus >= 201703L || !defined(__clang__))
 #if __has_cpp_attribute(nodiscard) >= 201907L
 #define TRACERD_NODISCARD_ [[nodiscard]]
@@ -37,8 +37,8 @@ namespace tracerd
 {
 
 /*
- * A name: a text, which is looked up by hash at each use (about 20 ns, nothing while nothing is recorded), or what
- * TRACERD_NAME("x") gives, which is looked up once.
+ * A name: a text, or what TRACERD_NAME("x") returns. A text is looked up by hash at each use, which takes about 20 ns,
+ * and nothing while nothing is recorded; TRACERD_NAME() looks up once.
  */
 class Name
 {
@@ -58,7 +58,7 @@ private:
 	tracerd_name number_;
 };
 
-/* An argument of a region. It points to its text, and is used up before the region's constructor returns. */
+/* An argument of a region. It points to its text, which must live until the region's constructor has returned. */
 template <typename Integer>
 typename std::enable_if<std::is_integral<Integer>::value, tracerd_arg>::type arg(Name key, Integer value) noexcept
 {
@@ -81,7 +81,7 @@ inline tracerd_arg arg(Name key, const std::string &text) noexcept
 	return tracerd_text(key, text.data(), text.size());
 }
 
-/* Something with a begin and an end on one thread, or fiber: the life of the object. */
+/* Something with a begin and an end on one thread or fiber: it lasts as long as the object. */
 class Region
 {
 public:
@@ -106,7 +106,7 @@ private:
 	tracerd_region region_;
 };
 
-/* Something that may end on another thread than it began: the life of the object, which can be moved there. */
+/* Something that may end on another thread than it began: it lasts as long as the object, which can be moved there. */
 class Task
 {
 public:
