@@ -239,9 +239,9 @@ static int open_pt(struct job *j, struct decode *d)
 	if (r == 0 && d->pd)
 		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
-		return job_refuse(j, "it has no Intel PT trace: only the timeline can be shown");
+		return job_refuse(j, "the recording has no Intel PT trace, so only the timeline can be written");
 	if (r >= 0 && j->inlined && !d->pt)
-		return job_refuse(j, "it has no Intel PT trace, and only that shows inlined calls");
+		return job_refuse(j, "the recording has no Intel PT trace, which inlined calls need");
 	return r < 0 ? r : 0;
 }
 

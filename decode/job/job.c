@@ -50,7 +50,7 @@ static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_obj
 	size_t n = json_object_array_length(inputs);
 
 	if (n != p->n_fds)
-		return job_refuse(j, "the job names other descriptors than it carries");
+		return job_refuse(j, "the job names more or fewer descriptors than came with it");
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *e = json_object_array_get_idx(inputs, i);
 		const char *name =
@@ -101,7 +101,7 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 	int r;
 
 	if (p->type != DECODER_PACKET_JOB || !input || !inputs)
-		return job_refuse(j, "this is not a job");
+		return job_refuse(j, "the first packet is not a valid job");
 	if ((task && strcmp(task, "probe") == 0) || strcmp(input, "probe") == 0)
 		j->input = JOB_PROBE;
 	else if (strcmp(input, "bundle") == 0)
@@ -173,13 +173,13 @@ static const char *error_text(const struct job *j, int r)
 	case -ECANCELED:
 		return "cancelled";
 	case -ENOSPC:
-		return "no space left for the trace";
+		return "no space is left for the trace";
 	case -EFBIG:
 		return "the trace would be larger than its limit";
 	case -ENOMEM:
-		return "not enough memory";
+		return "there is not enough memory";
 	case -ETIMEDOUT:
-		return "no answer to a question for a file";
+		return "a request for a file got no answer in time";
 	default:
 		return strerror(-r);
 	}
@@ -224,7 +224,7 @@ static int job_run(struct job *j)
 	(void)uname(&j->host);
 	sandbox_enter(j->max_memory, j->idle, &j->layers);
 	if (j->layers.error)
-		log_warning("no system call filter: %s", strerror(-j->layers.error));
+		log_warning("there is no system call filter: %s", strerror(-j->layers.error));
 	r = j->input == JOB_PROBE ? job_probe(j) : job_decode(j, w);
 	sandbox_report(&j->layers, j->stats);
 	return r;
@@ -296,12 +296,12 @@ int job_serve(int link)
 		r = poll(&p, 1, JOB_WAIT_MS);
 	while (r < 0 && errno == EINTR);
 	if (r <= 0) {
-		log_error("no job came");
+		log_error("no job has arrived");
 		return 1;
 	}
 	r = decoder_packet_recv(link, &packet, 0);
 	if (r <= 0) {
-		log_error("no job came: %s", r ? strerror(-r) : "the link is closed");
+		log_error("no job has arrived: %s", r ? strerror(-r) : "the link is closed");
 		return 1;
 	}
 	r = job_parse(&j, &packet);

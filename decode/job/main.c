@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1 || getsockopt(DECODER_PROTOCOL_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
 		type != SOCK_SEQPACKET) {
-		log_error("started by hand: use \"tracectl decode\"");
+		log_error("tracectl and tracerd start this program: use \"tracectl decode\"");
 		return 2;
 	}
 	(void)signal(SIGPIPE, SIG_IGN);

@@ -32,9 +32,9 @@ const char *perfdata_strerror(int e)
 	case PERFDATA_E_ENDIAN:
 		return "this perf.data was recorded on a machine of the other byte order";
 	case PERFDATA_E_OLD:
-		return "this perf.data has the format of before 2010, which is not read";
+		return "this perf.data has the format that perf wrote before 2010, which cannot be read";
 	case PERFDATA_E_HEADER:
-		return "the header of this perf.data is cut off or broken";
+		return "the header of this perf.data is truncated or invalid";
 	default:
 		return "this perf.data cannot be read";
 	}
