@@ -9,6 +9,7 @@
 
 #include "common/base/io.h"
 #include "common/control/json.h"
+#include "decode/object/process_maps.h"
 #include "decode/replay/prescan.h"
 #include "decode/replay/session.h"
 
@@ -28,6 +29,7 @@ static void replay(int in, int out)
 	struct budget budget = {.max = 32u << 20};
 	_cleanup_(perfdata_freep) struct perfdata *pd = NULL;
 	_cleanup_(images_freep) struct images *images = NULL;
+	_cleanup_(process_maps_freep) struct process_maps *maps = NULL;
 	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
 	_cleanup_(writer_freep) struct writer *w = NULL;
 	_cleanup_(timeline_freep) struct timeline *tl = NULL;
@@ -46,11 +48,12 @@ static void replay(int in, int out)
 	to.switches = session_has_switches(pd);
 	(void)session_clock(pd);
 	if (stacktab_new(4 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
-		text_writer_new(out, &wo, &w) < 0 || timeline_new(&to, st, w, &tl) < 0)
+		process_maps_new(images, &budget, false, &maps) < 0 || text_writer_new(out, &wo, &w) < 0 || timeline_new(&to, st, w, &tl) < 0)
 		abort();
 	so.pd = pd;
 	so.prescan = &prescan;
 	so.images = images;
+	so.maps = maps;
 	so.st = st;
 	so.tl = tl;
 	so.files = &files;
