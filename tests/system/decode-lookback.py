@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 180
+# timeout: 600
 """What is shown of a program that burns CPU on two processors is what it did itself, also where the ring of one of them
 begins long after that of the other: no wait lies over time in which the program was running, by its own clock; what is not
 recorded of both is "not known", and not in the sums. Where no ring wraps all of it is known, from arming on."""
@@ -10,7 +10,7 @@ from lib.capture import *
 # at the clock without a jump: then it was running.
 BURNER = r"""
 import os, sys, time
-first, second, jump = int(sys.argv[1]), int(sys.argv[2]), 20000
+first, second, ms, jump = *map(int, sys.argv[1:4]), 20000
 clock, ran = time.monotonic_ns, []
 def burn(ms):
     begin = last = clock()
@@ -27,7 +27,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 burn(100)
 os.sched_setaffinity(0, {second})
-burn(600)
+burn(ms)
 os.sched_setaffinity(0, {first})
 burn(100)
 print(*(f"{a}-{b}" for a, b in ran), flush=True)
@@ -77,13 +77,13 @@ def slices(text, tid):
     return out
 
 
-def record(ring_kib, noisy):
+def record(ring_kib, noisy, ms=600):
     """What the burner did by its own account, its slices, the summary, meta.json, and tracectl's text."""
-    with Tracerd(config=f"[capture]\nring_kib = {ring_kib}\n", name=f"lookback-{ring_kib}") as d:
+    with Tracerd(config=f"[capture]\nring_kib = {ring_kib}\n", name=f"lookback-{ring_kib}-{ms}") as d:
         c = d.client()
         if c.call("status")["backends"]["sample"]["method"] != "cpu":
             skip("no cpu-wide events or no BPF here")
-        burner = python(BURNER, first, second)
+        burner = python(BURNER, first, second, ms)
         noise = python(NOISE, second) if noisy else None
         armed = []
         for pid in [burner.pid] + ([noise.pid, *children(noise.pid)] if noisy else []):
@@ -93,7 +93,7 @@ def record(ring_kib, noisy):
         s = c.snapshot(armed[0]["id"])
         if s["state"] != "done":
             fail(f"the snapshot is {s['state']}: {s['error']}")
-        out = tmp() / f"bundle-{ring_kib}"
+        out = tmp() / f"bundle-{ring_kib}-{ms}"
         r = d.tracectl("fetch", s["id"], "-o", f"{out}/")
         if r.returncode:
             fail(f"fetch: {r.stderr}")
@@ -129,10 +129,13 @@ if len(cpus) < 2:
     skip("one processor")
 first, second = cpus[:2]
 
-ran, drawn, meta, thread, summary, text = record(64, True)
-gaps = {g["cpu"] for g in meta["gaps"]}
-if second not in gaps:
-    skip("the second processor's ring did not wrap")
+# On a busy machine those that take turns take fewer of them.
+for ms in (600, 2400, 9600, 38400):
+    ran, drawn, meta, thread, summary, text = record(64, True, ms)
+    if second in {g["cpu"] for g in meta["gaps"]}:
+        break
+else:
+    fail("the second processor's ring never wraps")
 wrong = lies(ran, drawn)
 expect(not wrong, f"no wait lies over time in which it ran: {wrong[:3]}")
 expect("complete_from_ns" in summary, "what is known of both processors begins later than the rest")
