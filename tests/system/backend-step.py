@@ -29,7 +29,7 @@ class Scene:
     def expect(self, words):
         line = b""
         while not line.endswith(b"\n"):
-            if not select.select([self.process.stdout], [], [], 60)[0]:
+            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
                 fail(f"the program does not say {words!r}")
             byte = os.read(self.process.stdout.fileno(), 1)
             if not byte:
@@ -44,7 +44,7 @@ class Scene:
 
     def exit(self):
         self.process.stdin.write(b"exit\n")
-        if self.process.wait(60) != 0:
+        if self.process.wait(PATIENCE) != 0:
             fail(f"the program ended with {self.process.returncode}")
 
 
@@ -127,7 +127,7 @@ def check_calls(out, meta, works, leaves, what, check=lambda e: None):
     if got and got != {"scene_work": works, "scene_leaf": leaves}:
         fail(f"{what}: {got} in the trace, not {works} and {leaves}")
     p = subprocess.run([BUILD / "tracectl", "decode", out, "--format", "text", "--calls", "-o", "-"], capture_output=True,
-                       text=True, timeout=120)
+                       text=True, timeout=PATIENCE)
     lines = p.stdout.splitlines()
     leaf = sum(1 for line in lines if "scene_leaf (" in line and "} scene_leaf" not in line)
     work = sum(1 for line in lines if "scene_work (" in line and "} scene_work" not in line)
@@ -150,7 +150,7 @@ def jit_part(d, c):
         n, out, meta = snapshot(c, str(scene.pid), "jit")
         expect((out / "images" / "tracerd-step.code").read_bytes()[:4] == b"\177ELF", "generated code is in the bundle")
         p = subprocess.run([BUILD / "tracectl", "decode", out, "--format", "text", "--calls", "-o", "-"], capture_output=True,
-                           text=True, timeout=120)
+                           text=True, timeout=PATIENCE)
         found = sum("scene_jit ([jit])" in line and "} scene_jit" not in line for line in p.stdout.splitlines())
         missing = meta["decoder"]["losses"]
         expect(found == 6 and meta["decoder"]["stats"]["perf_maps"] == 1 and not missing,
@@ -194,8 +194,8 @@ def root_part(d, c):
     n, out, meta = snapshot(c, t["id"], "after")
     check_calls(out, meta, 4, 27, "after its end")
     expect("exit" in subprocess.run([BUILD / "tracectl", "decode", out, "--format", "text", "--calls", "-o", "-"], capture_output=True,
-                                    text=True, timeout=120).stdout, "to the last instruction")
-    wait_for("the target is forgotten (exited_keep_s)", lambda: not c.call("target.list")["targets"], 20)
+                                    text=True, timeout=PATIENCE).stdout, "to the last instruction")
+    wait_for("the target is forgotten (exited_keep_s)", lambda: not c.call("target.list")["targets"])
     wait_for("and its stepper ends", lambda: not steppers(scene.pid))
     ok("after exited_keep_s the target and its stepper are gone")
 
@@ -260,7 +260,7 @@ def run_part(d, c):
     n, out, meta = snapshot(c, armed_by(p), "run")
     check_calls(out, meta, 1, 9, "all of a command")
     p = subprocess.run([BUILD / "tracectl", "decode", out, "--format", "text", "--insns", "-o", "-"], capture_output=True,
-                       text=True, timeout=120)
+                       text=True, timeout=PATIENCE)
     lines = [line for line in p.stdout.splitlines() if line.lstrip(" ~")[:1].isdigit()]
     step = meta["events"]["step"]
     # The stepper counts INT instructions and the like, which no trace has.
@@ -363,7 +363,7 @@ def main():
                 user_part(d)
         # The daemon dies with everything in its hands.
         d.process.kill()
-        d.process.wait(20)
+        d.process.wait(PATIENCE)
         on_its_own(scene, "tracerd was killed")
         scene.exit()
         d.start()

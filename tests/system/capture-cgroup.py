@@ -99,5 +99,5 @@ with Tracerd() as d:
     alone.kill(), second.kill()
     wait_for("cgroup empties", lambda: not (group.path / "cgroup.procs").read_text())
     group.path.rmdir()
-    wait_for("the unit's end", lambda: c.call("target.show", {"target": u["id"]})["target"]["state"] == "exited", timeout=5)
+    wait_for("the unit's end", lambda: c.call("target.show", {"target": u["id"]})["target"]["state"] == "exited")
     ok("a unit ends with its cgroup")

@@ -78,7 +78,7 @@ if (BUILD / "tracerd-step").exists():
     backends.append(["--backend=step"])
 patient = Between("patient")
 waits = run(patient.path)
-patient.armed.wait(60)
+patient.armed.wait(PATIENCE)
 waits_for = program_of(waits)
 n = 0
 for backend in backends:
@@ -87,13 +87,13 @@ for backend in backends:
         n += 1
         between = Between(f"s{n}")
         p = run(between.path, *backend)
-        if not between.armed.wait(60):
+        if not between.armed.wait(PATIENCE):
             fail(f"{name}: tracectl does not arm")
         pid = program_of(p)
         if not pid:
             fail(f"{name}: no program")
         p.send_signal(sig)
-        if p.wait(60) != -sig:
+        if p.wait(PATIENCE) != -sig:
             fail(f"{name}: {sig.name}: exit status {p.returncode}")
         never_ran(pid, f"{name}: {sig.name}")
 
@@ -101,23 +101,23 @@ for backend in backends:
     n += 1
     between = Between(f"s{n}")
     p = run(between.path, *backend, start_new_session=True)
-    between.armed.wait(60)
+    between.armed.wait(PATIENCE)
     pid = program_of(p)
     os.killpg(p.pid, signal.SIGINT)
-    if p.wait(60) != -signal.SIGINT:
+    if p.wait(PATIENCE) != -signal.SIGINT:
         fail(f"{name}: ^C: exit status {p.returncode}")
     never_ran(pid, f"{name}: ^C")
 
     n += 1
     between = Between(f"s{n}", hang_up=True)
     p = run(between.path, *backend)
-    if p.wait(60) != 125:
+    if p.wait(PATIENCE) != 125:
         fail(f"{name}: daemon gone: exit status {p.returncode}: {p.stderr.read()}")
     if mark.exists():
         fail("it ran")
     ok(f"{name}: the daemon goes away while it arms: {p.stderr.read().strip()}")
 
-if waits.wait(60) != 125:
+if waits.wait(PATIENCE) != 125:
     fail(f"time-out: exit status {waits.returncode}")
 never_ran(waits_for, "the daemon does not answer")
 
@@ -126,7 +126,7 @@ c = d.client()
 t = c.arm(other.pid)["id"]
 for backend in backends:
     p = run(d.sock, *backend)
-    if p.wait(60) != 125 or mark.exists():
+    if p.wait(PATIENCE) != 125 or mark.exists():
         fail(f"over the limit: exit status {p.returncode}: {p.stderr.read()}")
     ok(f"over the limit of targets: {p.stderr.read().strip()}")
 
@@ -136,4 +136,4 @@ left = [p for p in os.listdir("/proc") if p.isdigit() and not gone(p) and
 expect(not left, f"none is left: {left}")
 
 c.call("target.disarm", {"target": t})
-expect(run(d.sock).wait(60) == 0 and mark.exists(), "it runs where nothing is in the way")
+expect(run(d.sock).wait(PATIENCE) == 0 and mark.exists(), "it runs where nothing is in the way")

@@ -28,14 +28,14 @@ expect_rc 0 tracectl run --json --stacks=fp -- sleep 0.3
 pid=$(json 'j["target"]["pid"]' <"$TMP/err")
 state_of() { tracectl list --json | json "[t['state'] for t in j['targets'] if t['pid'] == $pid]"; }
 has_exited() { [ "$(state_of)" = '["exited"]' ]; }
-wait_until 10 has_exited || fail "its end is not noticed: $(state_of)"
+wait_until $PATIENCE has_exited || fail "its end is not noticed: $(state_of)"
 ok "the target is the program, and its end is noticed"
 
 # Signals go through, also when tracectl itself is asked to end.
 "$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q -- sh -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' >"$TMP/sig" &
 run=$!
 lib_pids="$lib_pids $run"
-wait_until 10 grep -q ready "$TMP/sig" || fail "the program does not run"
+wait_until $PATIENCE grep -q ready "$TMP/sig" || fail "the program does not run"
 kill -TERM "$run"
 wait "$run"
 rc=$?
@@ -71,7 +71,7 @@ for backend in sample step; do
 	# cat: every instruction is stepped, by a program with sanitizers perhaps
 	python3 "$TMP/odd.py" "$more" cat /proc/self/status >"$TMP/status"
 	grep -E "$states" "$TMP/status" >"$TMP/odd.plain"
-	LC_ALL=C timeout -s KILL 120 python3 "$TMP/odd.py" "$more" "$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q --backend="$backend" -- \
+	LC_ALL=C timeout -s KILL $PATIENCE python3 "$TMP/odd.py" "$more" "$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q --backend="$backend" -- \
 		cat /proc/self/status >"$TMP/status" 2>"$TMP/said" || fail "$backend: exit status $? where SIGCHLD is ignored"
 	grep -E "$states" "$TMP/status" >"$TMP/odd"
 	[ ! -s "$TMP/said" ] || fail "$backend: -q is not quiet: $(cat "$TMP/said")"

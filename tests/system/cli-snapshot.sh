@@ -19,13 +19,13 @@ grep -q "^armed t1: slowlock (pid $pid), stacks " "$TMP/out" || fail "arm says: 
 ok "armed"
 
 has_stacks() { [ "$(tracectl show t1 --json | json 'j["target"]["stacks"]')" = dwarf ]; }
-wait_until 20 has_stacks || fail "stacks=auto did not find that it has no frame pointers"
+wait_until $PATIENCE has_stacks || fail "stacks=auto did not find that it has no frame pointers"
 slow_requests() { grep -c '^slow request' "$TMP/service"; }
 next_slow() {
 	local seen
 	seen=$(slow_requests)
 	more() { [ "$(slow_requests)" -gt "$seen" ]; }
-	wait_until 20 more || fail "no request was slow"
+	wait_until $PATIENCE more || fail "no request was slow"
 	# the other workers' slow requests of the same moment
 	sleep 0.05
 }
@@ -145,7 +145,7 @@ ok "a bundle with objects"
 id2=$(tracectl snapshot t1 --no-wait)
 [ -n "$id2" ] || fail "--no-wait prints no id"
 ended() { case $(tracectl show "$id2" --json | json 'j["snapshot"]["state"]') in done | failed | cancelled) ;; *) return 1 ;; esac; }
-wait_until 60 ended || fail "the snapshot does not end"
+wait_until $PATIENCE ended || fail "the snapshot does not end"
 expect_rc 0 tracectl delete "$id" "$id2"
 expect_rc 3 tracectl delete "$id"
 grep -q "no such snapshot: $id" "$TMP/err" || fail "delete twice: $(cat "$TMP/err")"
@@ -172,7 +172,7 @@ sleep 0.5
 expect_rc 0 tracectl arm "$pid" --stacks=fp --no-waits
 kill "$pid"
 has_exit() { grep -q '"exited"' "$TMP/events"; }
-wait_until 15 has_exit || fail "watch does not tell the exit: $(cat "$TMP/events")"
+wait_until $PATIENCE has_exit || fail "watch does not tell the exit: $(cat "$TMP/events")"
 head -n 1 "$TMP/events" | json 'j["event"]' | grep -q 'target.state' || fail "watch: $(head -n 1 "$TMP/events")"
 ok "watch"
 

@@ -46,7 +46,7 @@ class Daemon:
                 step.close()
         else:
             answer["result"] = {"target": {"id": "t1", "pid": request["params"]["pid"], "comm": "x", "backend": "step"}}
-            step.settimeout(20)
+            step.settimeout(PATIENCE)
             self.step = step
         for fd in fds:
             if step is None or fd != step.fileno():
@@ -61,7 +61,7 @@ class Daemon:
 
 def tracectl(*arguments, **more):
     env = {**os.environ, "TRACERD_SOCKET": str(SOCKET), "SECRET": "of the one who arms", **more.pop("env", {})}
-    return subprocess.run([str(BUILD / "tracectl"), *map(str, arguments)], capture_output=True, text=True, timeout=60, env=env,
+    return subprocess.run([str(BUILD / "tracectl"), *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, env=env,
                           stdin=subprocess.DEVNULL, **more)
 
 
@@ -155,7 +155,7 @@ def run(daemon, counted):
                          text=True)
     expect_line = p.stdout.readline()
     p.send_signal(signal.SIGTERM)
-    expect(expect_line == "ready\n" and p.stdout.readline() == "got\n" and p.wait(20) == 3, "signals are passed on to it")
+    expect(expect_line == "ready\n" and p.stdout.readline() == "got\n" and p.wait(PATIENCE) == 3, "signals are passed on to it")
     daemon.step.close()
 
 
@@ -182,7 +182,7 @@ def users(daemon, busy, counted):
     folder.mkdir()
     env = {**os.environ, "TRACERD_SOCKET": str(SOCKET), "TRACERD_STEP": shutil.copy(STEP, folder)}
     own = shutil.copy(BUILD / "tracectl", folder)
-    as_user = dict(user=65534, group=65534, extra_groups=[1234, 4321], capture_output=True, text=True, env=env, timeout=60)
+    as_user = dict(user=65534, group=65534, extra_groups=[1234, 4321], capture_output=True, text=True, env=env, timeout=PATIENCE)
     said(subprocess.run([own, "arm", "--backend=step", str(foreign.pid)], **as_user), 4, "owned by uid 0")
     r = subprocess.run([own, "arm", "--backend=step", str(p.pid)], **as_user)
     if r.returncode == 4 and "yama" in r.stderr:

@@ -82,7 +82,7 @@ while True:
     c.close()
 PY
 lib_pids="$lib_pids $!"
-wait_until 10 test -S "$TMP/odd.sock" || fail "no test server"
+wait_until $PATIENCE test -S "$TMP/odd.sock" || fail "no test server"
 expect_rc 5 "$t" list --socket "$TMP/dead.sock"
 grep -q 'Connection refused' "$TMP/err" || fail "no reason"
 sleep 0.2

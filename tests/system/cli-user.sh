@@ -19,7 +19,7 @@ as_user "$TMP/bin/slowlock" --every 800 >"$TMP/service" &
 lib_pids="$lib_pids $!"
 own=
 find_own() { own=$(pgrep -u 65534 -f "^$TMP/bin/slowlock" | head -n 1); [ -n "$own" ]; }
-wait_until 10 find_own || fail "the user's service does not run"
+wait_until $PATIENCE find_own || fail "the user's service does not run"
 "$TMP/bin/slowlock" >/dev/null &
 others=$!
 lib_pids="$lib_pids $others $own"

@@ -29,10 +29,10 @@ python3 "$TMP/worker.py" &
 pid=$!
 lib_pids="$lib_pids $pid"
 workers_run() { [ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)" = 3 ]; }
-wait_until 15 workers_run || fail "the workers do not start"
+wait_until $PATIENCE workers_run || fail "the workers do not start"
 expect_rc 0 tracectl arm "$pid"
 python_waits() { tracectl snapshot "$pid" >"$TMP/out" 2>&1 && grep -q 'waited in .*PyThread_acquire_lock' "$TMP/out"; }
-wait_until 30 python_waits || fail "no wait of a worker: $(cat "$TMP/out")"
+wait_until $PATIENCE python_waits || fail "no wait of a worker: $(cat "$TMP/out")"
 sed 's/^/# /' "$TMP/out" | cut -c1-160
 # the interpreter's own lock is one, and may be waited for on the way back from the queue
 sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | grep 'waited in' | grep -v take_gil | grep -q PyThread_acquire_lock &&
@@ -49,7 +49,7 @@ mutex_waits() {
 	tracectl snapshot "$slow" >"$TMP/out" 2>&1
 	sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | grep -q 'held by maintenance'
 }
-wait_until 30 mutex_waits || fail "the mutex has no holder: $(cat "$TMP/out")"
+wait_until $PATIENCE mutex_waits || fail "the mutex has no holder: $(cat "$TMP/out")"
 expect_rc 0 tracectl disarm "$slow"
 ok "a mutex is a lock, with its holder"
 
@@ -58,7 +58,7 @@ times_known() {
 	tracectl snapshot "$slow" --json >"$TMP/json" 2>&1 &&
 		[ "$(json 'sum(t["off_cpu_ns"] or 0 for t in j["snapshot"]["summary"]["threads"]) > 0' <"$TMP/json")" = true ]
 }
-wait_until 20 times_known || fail "--no-waits has no times: $(cat "$TMP/json")"
+wait_until $PATIENCE times_known || fail "--no-waits has no times: $(cat "$TMP/json")"
 [ "$(json 'any(w["stack"] for w in j["snapshot"]["summary"]["waits"])' <"$TMP/json")" = false ] ||
 	fail "--no-waits has stacks of waits"
 [ "$(json 'any((w.get("woken_by") or {}).get("stack") for w in j["snapshot"]["summary"]["waits"])' <"$TMP/json")" = false ] ||
@@ -69,8 +69,8 @@ ok "--no-waits keeps the times"
 kill "$slow"
 wait "$slow" 2>/dev/null
 exited() { tracectl list | grep -q ' exited '; }
-wait_until 15 exited || fail "no exit is seen"
+wait_until $PATIENCE exited || fail "no exit is seen"
 target=$(tracectl list | sed -n 's/^\(t[0-9]*\) .* exited .*/\1/p')
 exit_seen() { expect_rc 0 tracectl snapshot "$target" && grep -q '^  recorded .* before it exited$' "$TMP/out"; }
-wait_until 10 exit_seen || fail "the time after the exit counts as recorded: $(cat "$TMP/out")"
+wait_until $PATIENCE exit_seen || fail "the time after the exit counts as recorded: $(cat "$TMP/out")"
 ok "a program that exited was recorded until then"

@@ -45,7 +45,7 @@ def same(ours, theirs):
 
 
 def walk(name, program, asked, *shared):
-    p = subprocess.run([WALK, program, *shared], input=asked, capture_output=True, text=True, timeout=100)
+    p = subprocess.run([WALK, program, *shared], input=asked, capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode or p.stderr:
         fail(f"{name}: {p.returncode}: {p.stderr}")
     return frames(p.stdout)
@@ -56,7 +56,7 @@ def compare(name, program):
     asked = "".join(f"0x{ip}\n" for ip in ips)
     mine = walk(name, program, asked)
     theirs = subprocess.run(["llvm-symbolizer", "--functions=linkage", "--inlines", "--no-demangle", "--output-style=GNU",
-                             "--addresses", "--exe", program], input=asked, capture_output=True, text=True, timeout=100)
+                             "--addresses", "--exe", program], input=asked, capture_output=True, text=True, timeout=PATIENCE)
     want = frames(theirs.stdout)
     n, inlined = 0, 0
     for ip, w in want.items():

@@ -16,7 +16,7 @@ RECORDINGS = pathlib.Path(os.environ.get("TRACERD_DATA", SRC / "../shared/data")
 
 def decode(path, *more):
     p = subprocess.run([BUILD / "tracectl", "decode", path, "--format", "text", "-o", "-", *more],
-                       capture_output=True, timeout=60, env={**os.environ, "LC_ALL": "C"})
+                       capture_output=True, timeout=PATIENCE, env={**os.environ, "LC_ALL": "C"})
     return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
 
 

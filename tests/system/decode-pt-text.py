@@ -9,7 +9,7 @@ PT = pathlib.Path(os.environ.get("TRACERD_DATA", SRC / "../shared/data")) / "pt"
 
 
 def decode(*args):
-    p = subprocess.run([BUILD / "tracectl", "decode", *args], capture_output=True, text=True, timeout=60,
+    p = subprocess.run([BUILD / "tracectl", "decode", *args], capture_output=True, text=True, timeout=PATIENCE,
                        env={**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
     return p.returncode, p.stdout, p.stderr
 

@@ -22,7 +22,7 @@ class Call:
 
 
 def decode(recording, *options):
-    p = subprocess.run([BUILD / "tracectl", "decode", *options, recording.data], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([BUILD / "tracectl", "decode", *options, recording.data], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{recording.name}: {options}: {p.stderr}")
     return p.stdout
@@ -205,9 +205,9 @@ def check_sampled(work):
     if not working_perf() or subprocess.run(["perf", "record", "-e", "cpu-clock", "-o", data, program], capture_output=True).returncode:
         note("no perf that works here: samples were not looked at")
         return
-    p = subprocess.run([BUILD / "tracectl", "decode", "--lines", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([BUILD / "tracectl", "decode", "--lines", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=PATIENCE)
     expect(re.search(rf'\tB\t"burn"\t\[burn\]\tat={re.escape(str(source))}:3$', p.stdout, re.M), "a function of samples is declared on its line")
-    p = subprocess.run([BUILD / "tracectl", "decode", "--inline", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([BUILD / "tracectl", "decode", "--inline", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=PATIENCE)
     expect(p.returncode == 8 and "inlined calls" in p.stderr, "inlined calls of samples are refused")
 
 
@@ -220,7 +220,7 @@ def check_views(r, program):
         plain = [x for x in decode(r, view).splitlines() if f"({program})" in x]
         if [re.sub(r"(\([^()]*\)) \S+:\d+", r"\1", x) for x in text] != plain:
             fail(f"{view}: --lines changes more than it adds")
-    p = subprocess.run([BUILD / "tracectl", "decode", "--inline", "--insns", r.data], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([BUILD / "tracectl", "decode", "--inline", "--insns", r.data], capture_output=True, text=True, timeout=PATIENCE)
     expect(p.returncode == 2 and "--lines" in p.stderr, "--inline with another view than calls is refused")
 
 

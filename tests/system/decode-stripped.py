@@ -20,7 +20,7 @@ def compile_stripped(work, name, n):
 
 
 def decode(data, *options):
-    p = subprocess.run([BUILD / "tracectl", "decode", *options, data], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([BUILD / "tracectl", "decode", *options, data], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{data.name}: {options}: {p.stderr}")
     return p.stdout

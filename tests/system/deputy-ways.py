@@ -114,13 +114,13 @@ def trigger_way(d, s):
     if child == 0:
         def work():
             loot = Loot()
-            with Ear(d.sock, timeout=60) as c:
+            with Ear(d.sock) as c:
                 c.arm(t.pid)
                 c.call("trigger.add", {"target": str(t.pid), "region": "slow", "over_ns": 1000})
                 theirs.send(b"a")
                 theirs.recv(1)
                 done = wait_for("the trigger's snapshot", lambda: [
-                    x for x in c.call("snapshot.list")["snapshots"] if x["state"] in ("done", "failed")], 60)
+                    x for x in c.call("snapshot.list")["snapshots"] if x["state"] in ("done", "failed")])
                 for name, data in c.fetch(done[0]["id"]).items():
                     loot.add(f"trigger/{name}", unpacked(data) if name == "trace.pftrace" else data)
                 ask_all(c, loot, "trigger")
@@ -128,7 +128,7 @@ def trigger_way(d, s):
                 pickle.dump(loot.parts, f)
         os._exit(1 if as_user(USER, work) else 0)
     theirs.close()
-    ours.settimeout(100)
+    ours.settimeout(PATIENCE)
     loot = Loot()
     try:
         ours.recv(1)

@@ -66,7 +66,7 @@ with Tracerd() as d, d.client() as c:
             p.stdin.write(letter)
             p.stdin.flush()
             return p.stdout.readline().strip()
-        wait_for("the program is connected", lambda: tell("x") == "connected", 30)
+        wait_for("the program is connected", lambda: tell("x") == "connected")
         tell("w")
         t = wait_events(c, p.pid, "live")
         got = [r for r in recorded(c, t["id"]) if r[0] in {name for name, _ in WANT}]
@@ -74,5 +74,5 @@ with Tracerd() as d, d.client() as c:
             fail(f"{how}: recorded {got}")
         ok(f"{how}: each begins and ends where its object does")
         p.stdin.close()
-        if p.wait(20):
+        if p.wait(PATIENCE):
             fail(f"{how}: the program ended with {p.returncode}")

@@ -35,7 +35,7 @@ def attack(what, body, *args):
     def run():
         # As an ordinary program of that user: who has just given up root is an administrator's only.
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
-        with d.client(timeout=60) as c:
+        with d.client() as c:
             body(c, *args)
     sys.stdout.flush()
     status = as_user(USER if ROOT else os.getuid(), run)
@@ -197,7 +197,7 @@ def many_descriptors(client):
                 c.send_bytes(b"\0", fds[:1])
                 c.send_bytes(b"\0\0\x02{}")
                 while True:
-                    answer = c.recv_frame(10)
+                    answer = c.recv_frame()
                     if "result" in answer:
                         raise AssertionError(f"{n} descriptors were taken")
             except Closed:
@@ -218,7 +218,7 @@ class Registered:
 
     def snapshot(self):
         """One of this program, whose rings are as they are: taken and decoded, with what is wrong counted."""
-        with d.client(timeout=60) as c:
+        with d.client() as c:
             s = c.snapshot(self.target)
             if s["state"] != "done":
                 raise AssertionError(f"its own snapshot is {s['state']}: {s['error']}")
@@ -503,7 +503,7 @@ def twice_and_gone(how):
 config = "[capture]\nexited_keep_s = 1\n"
 d = Tracerd(config=config)
 d.start()
-admin = d.client(timeout=60)
+admin = d.client()
 honest = Numbers(d, pause_us=2000)
 registered(admin, honest.pid)
 healthy("before")
@@ -536,7 +536,7 @@ for what, how in (("half closed", lambda s: s.shutdown(socket.SHUT_WR)), ("close
     healthy(f"two registrations on a connection that is {what}")
     ok(f"two registrations on a connection that is {what}")
 
-wait_for("the descriptors of all attackers are closed", lambda: d.fds() <= fds_before, 30)
+wait_for("the descriptors of all attackers are closed", lambda: d.fds() <= fds_before)
 ok(f"no descriptor is left: {d.fds()}")
 if not os.environ.get("TRACERD_SANITIZED"):
     expect(rss_mib(d.pid) < rss_before + 48, f"memory: {rss_before:.0f} MiB before, {rss_mib(d.pid):.0f} MiB after")

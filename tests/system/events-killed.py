@@ -44,7 +44,7 @@ def delete_all(c):
 
 
 rng = random.Random(4)
-with Tracerd() as d, d.client(timeout=60) as c:
+with Tracerd() as d, d.client() as c:
     torn_in_all, written = 0, 0
     for i in range(100):
         w = Numbers(d)
@@ -78,12 +78,12 @@ d = Tracerd(name="-again")
 d.start()
 w = Numbers(d, pause_us=20000)
 for i in range(20):
-    with d.client(timeout=60) as c:
+    with d.client() as c:
         c.send("snapshot.create", {"target": registered(c, w.pid)["id"]})
         time.sleep(rng.uniform(0, 0.05))
         d.stop(signal.SIGKILL)
     d.start()
-with d.client(timeout=60) as c:
+with d.client() as c:
     target = registered(c, w.pid)
     told = w.told()
     s = c.snapshot(target["id"])

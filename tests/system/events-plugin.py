@@ -107,7 +107,7 @@ class Host(Shell):
         self.tell(f"{n} {path}", "loaded")
 
     def wait(self, n, what):
-        wait_for(f"the plug-in is {what}", lambda: self.tell(f"{n}error") == what, 30)
+        wait_for(f"the plug-in is {what}", lambda: self.tell(f"{n}error") == what)
 
 
 with Tracerd() as d, d.client() as c:

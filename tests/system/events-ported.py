@@ -158,7 +158,7 @@ class Memcached:
         registered(c, self.pid)
         wait_for("memcached listens", path.exists)
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(20)
+        self.sock.settimeout(PATIENCE)
         self.sock.connect(str(path))
         self.request = b"get" + b"".join(b" %05d" % i for i in range(30000)) + b"\r\n"
 
@@ -192,7 +192,7 @@ for name in ("sqlite3", "memcached"):
         continue
     # Both have frames of many KiB: copies of the stack long enough to hold them.
     conf = "[capture]\ndwarf_stack_bytes = 32768\ndwarf_ring_kib = 65536\n"
-    with Tracerd(name=f"-{name}", config=conf) as d, d.client(timeout=60) as c:
+    with Tracerd(name=f"-{name}", config=conf) as d, d.client() as c:
         slow = (Sqlite if name == "sqlite3" else Memcached)(d, c)
         target = c.arm(slow.pid)
         time.sleep(1)

@@ -44,7 +44,7 @@ class Program:
         self.target, self.control = hello["target"], hello
 
     def read(self):
-        if not select.select([self.to], [], [], 30)[0]:
+        if not select.select([self.to], [], [], PATIENCE)[0]:
             fail("the program says nothing")
         return json.loads(self.to.recv(65536))
 
@@ -93,7 +93,7 @@ class Program:
                 os.execvp("sleep", ["sleep", "60"])
             elif what == "ping":  # answers nothing until the daemon has asked
                 while not c.requests:
-                    message = c.recv_frame(20)
+                    message = c.recv_frame()
                     if message.get("method") == "ping":
                         c.send_frame({"v": 1, "id": message["id"], "result": {}})
                         break
@@ -429,7 +429,7 @@ def silence(d):
     with Tracerd(config="[client]\nclient_idle_s = 1\nclient_ping_s = 1\nclient_read_timeout_s = 1\n", name="-short") as d:
         p, deaf = Program(d), Program(d)
         expect(p.ask("ping") == "admin", "a registered program is asked whether it is there, and goes on")
-        wait_for("the end of one that does not answer", lambda: d.status()["events"]["ended"] >= 1, 20)
+        wait_for("the end of one that does not answer", lambda: d.status()["events"]["ended"] >= 1)
         expect(is_alive(deaf.pid), "one that does not answer has ended as a producer only")
         p.end()
         deaf.end()
@@ -474,7 +474,7 @@ t.join()
 """
     outer = spawn("unshare", "--pid", "--fork", sys.executable, "-c", script, stdout=subprocess.PIPE,
                   stderr=subprocess.DEVNULL, text=True)
-    if not select.select([outer.stdout], [], [], 30)[0]:
+    if not select.select([outer.stdout], [], [], PATIENCE)[0]:
         fail("the program in a pid namespace says nothing")
     nspid, nstid = map(int, outer.stdout.readline().split())
     with open(f"/proc/{outer.pid}/task/{outer.pid}/children") as f:
@@ -545,7 +545,7 @@ with Tracerd(config="[quota]\nuid_connections = 4\nuid_targets = 1\n[capture]\ne
         what_was_lost(d, c)
         many(d, c)
         units(d, c)
-        wait_for("the rest is forgotten after exited_keep_s", lambda: d.status()["events"]["ended"] == 0, 20)
-        left = wait_for("descriptors are given back", lambda: d.fds() <= fds + 2, 20)
+        wait_for("the rest is forgotten after exited_keep_s", lambda: d.status()["events"]["ended"] == 0)
+        left = wait_for("descriptors are given back", lambda: d.fds() <= fds + 2)
         counted(d, "nothing of all is left", lambda s: not s["quota"]["event_bytes"]["used"] and left)
     silence(d)

@@ -16,7 +16,7 @@ expect(fds_of(p.pid) == before and len(threads_of(p.pid)) == 1, "what is wrong w
 
 p.tell("start", "ok")
 p.tell("start", "ok")
-wait_for("the first attempt", lambda: p.stats()["last_error"] == "ENOENT", 30)
+wait_for("the first attempt", lambda: p.stats()["last_error"] == "ENOENT")
 s = p.stats()
 expect(not s["enabled"] and not s["connected"] and p.tell("instant lost") == "off" and p.tell("snapshot x") == "ENOTCONN",
        "without a daemon the program runs, and records nothing")

@@ -30,7 +30,7 @@ class Scene:
             fail("the program was not taken in by the daemon")
 
     def line(self):
-        if not select.select([self.process.stdout], [], [], 30)[0]:
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
             fail("the program does not answer")
         return self.process.stdout.readline().strip()
 
@@ -46,14 +46,14 @@ class Scene:
 
     def end(self):
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
 
 
 def ended(c, sid):
     def look():
         s = c.call("snapshot.show", {"snapshot": sid})["snapshot"]
         return s if s["state"] in ("done", "failed", "cancelled") else None
-    s = wait_for(f"the end of snapshot {sid}", look, 60)
+    s = wait_for(f"the end of snapshot {sid}", look)
     if s["state"] != "done":
         fail(f"the snapshot is {s['state']}: {s['error']}")
     return s
@@ -110,7 +110,7 @@ def report(d, sid):
 
 def text_form(directory):
     p = subprocess.run([BUILD / "tracectl", "decode", directory, "--format", "text", "-o", "-"], capture_output=True,
-                       timeout=60, env={**os.environ, "LC_ALL": "C"})
+                       timeout=PATIENCE, env={**os.environ, "LC_ALL": "C"})
     if p.returncode:
         fail(f"tracectl decode: {p.stderr.decode()}")
     return p.stdout.decode()
@@ -205,7 +205,7 @@ def main():
         c.call("trigger.add", {"target": target, "region": "serve", "over_ns": 20 * MS, "after_ns": 500 * MS})
         regions = scene.play()
         sid = wait_for("the slow region's snapshot", lambda: next(
-            (s["id"] for s in c.call("snapshot.list")["snapshots"] if s["cause"]["kind"] == "region"), None), 30)
+            (s["id"] for s in c.call("snapshot.list")["snapshots"] if s["cause"]["kind"] == "region"), None))
         s = ended(c, sid)
         scene.end()
         summary(s, regions, has_stacks)

@@ -36,4 +36,4 @@ with Client(where / "run/control.sock", timeout=5) as c:
     text = os.read(reader, 65536).decode()
     expect("lines before this one were lost" in text and "outcome=not_found" in text, "the next line says what was lost")
 d.terminate()
-expect(d.wait(10) == 0, "and it stops in order")
+expect(d.wait(PATIENCE) == 0, "and it stops in order")

@@ -71,7 +71,7 @@ def start():
 
 def others_go_on(d, what):
     def round():
-        with d.client(timeout=30) as c:
+        with d.client() as c:
             c.call("status")
             t = c.arm(other.pid)
             s = c.snapshot(t["id"], timeout=30)
@@ -90,7 +90,7 @@ def hanging(admin):
 os.chmod(tmp(), 0o755)
 other = spawn("/bin/sleep", "600", uid=OTHER)
 d = start()
-admin = d.client(timeout=30)
+admin = d.client()
 if not admin.call("status")["backends"]["sample"]["available"]:
     skip("no perf events here")
 
@@ -108,13 +108,13 @@ if user == 0:
     os.close(from_test)
     os.setgid(USER)
     os.setuid(USER)
-    with d.client(timeout=100) as c:
+    with d.client() as c:
         requests = [c.send("target.arm", {"pid": h.pid, "fds": ["maps"]}, [fd]) for h, fd in zip(hung, fds)]
         os.read(to_user, 1)
         # The processes go on: answers in any order.
         armed = set()
         while len(armed) < len(requests):
-            message = c.recv_frame(60)
+            message = c.recv_frame()
             if "method" in message or "event" in message:
                 c._keep(message)
             elif message.get("result", {}).get("target", {}).get("state") == "armed":
@@ -124,9 +124,9 @@ if user == 0:
                 os._exit(1)
     os._exit(0 if armed == set(requests) else 1)
 os.close(to_user)
-wait_for("the first to hang", lambda: hanging(admin) >= 1, timeout=30)
+wait_for("the first to hang", lambda: hanging(admin) >= 1)
 others_go_on(d, "one process hangs its reader")
-wait_for("the second to hang", lambda: hanging(admin) >= 2, timeout=30)
+wait_for("the second to hang", lambda: hanging(admin) >= 2)
 others_go_on(d, "two of them")
 time.sleep(4)
 expect(hanging(admin) == LIMITS, f"a user has {LIMITS} readers at most, a third process waits")
@@ -134,7 +134,7 @@ for h in hung:
     h.end()
 os.close(from_test)
 expect(os.waitpid(user, 0)[1] == 0, "when they go on, they are armed")
-wait_for("the readers to be back", lambda: hanging(admin) == 0, timeout=30)
+wait_for("the readers to be back", lambda: hanging(admin) == 0)
 ok("and no reader hangs")
 for t in admin.call("target.list")["targets"]:
     admin.call("target.disarm", {"target": t["id"]})
@@ -147,19 +147,19 @@ t = admin.call("target.arm", {"pid": recorded.pid})["target"]
 d.process.send_signal(signal.SIGSTOP)
 recorded.hang()
 d.process.send_signal(signal.SIGCONT)
-wait_for("it to hang", lambda: hanging(admin) == 1, timeout=30)
+wait_for("it to hang", lambda: hanging(admin) == 1)
 others_go_on(d, "the mapping of a recorded process is looked at")
-expect(admin.snapshot(t["id"], timeout=60)["state"] == "done", "of the process itself there is a snapshot")
+expect(admin.snapshot(t["id"], timeout=PATIENCE)["state"] == "done", "of the process itself there is a snapshot")
 asked.hang()
 request = admin.send("target.arm", {"pid": asked.pid})
-wait_for("the other to hang", lambda: hanging(admin) == 2, timeout=30)
+wait_for("the other to hang", lambda: hanging(admin) == 2)
 d.process.send_signal(signal.SIGTERM)
 try:
     admin.wait(request, 30)
     fail("it was armed")
 except (Error, Closed) as e:
     ok(f"tracerd stops while readers hang: {e}")
-expect(d.process.wait(30) == 0, "and ends")
+expect(d.process.wait(PATIENCE) == 0, "and ends")
 Tracerd.running.remove(d)
 d.notify.close()
 recorded.end()

@@ -46,7 +46,7 @@ def ask_to_arm(c, pid, **params):
         os.close(fd)
 
 
-def answers(c, rid, timeout=60):
+def answers(c, rid, timeout=PATIENCE):
     """The answer to a request; and there is no second one before that of a later request."""
     try:
         first = c.wait(rid, timeout)["target"]
@@ -68,7 +68,7 @@ def idle(d, admin):
         s = admin.call("status")
         return s["quota"]["targets"]["used"] == s["quota"]["fds"]["used"] == s["quota"]["ring_bytes"]["used"] == 0 and \
             s["capture"]["event_fds"] == 0 and s["targets"]["armed"] == 0
-    wait_for("nothing to be left", look, timeout=30)
+    wait_for("nothing to be left", look)
 
 
 def armed_in_turns(d, large):
@@ -84,13 +84,13 @@ def armed_in_turns(d, large):
                 going.set()
     thread = threading.Thread(target=look)
     thread.start()
-    going.wait(30)
+    going.wait(PATIENCE)
     with d.client() as c:
         seen.clear()
         rid = ask_to_arm(c, large.pid)
         again = ask_to_arm(c, large.pid)
         large.more()
-        message = c.recv_frame(60)
+        message = c.recv_frame()
         if message.get("id") != again or message.get("error", {}).get("code") != "busy":
             fail(f"the same target a second time: {message}")
         ok("what is being armed is not armed a second time")
@@ -207,7 +207,7 @@ def stopped_on_the_way():
         except Error as e:
             code = e.code
         expect(code in ("shutting_down", "armed"), f"the daemon stops: {code}")
-    expect(d.process.wait(20) == 0, "and ends")
+    expect(d.process.wait(PATIENCE) == 0, "and ends")
     Tracerd.running.remove(d)
     large.kill()
 

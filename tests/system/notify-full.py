@@ -26,5 +26,5 @@ with Tracerd() as d:
         time.sleep(1.5)
         c.call("target.disarm", {"target": str(target.pid)})
         time.sleep(1.5)
-        expect(c.call("hello", timeout=5)["protocol"] == 1, "tracerd still answers")
+        expect(c.call("hello", timeout=PATIENCE)["protocol"] == 1, "tracerd still answers")
     expect(d.stop() == 0, "and still stops at SIGTERM")

@@ -102,7 +102,7 @@ class World:
                         if e.code not in ("busy", "not_found"):
                             raise
                 return not c.call("snapshot.list")["snapshots"]
-        wait_for("all snapshots can be deleted", go, 60)
+        wait_for("all snapshots can be deleted", go)
 
     def one_snapshot(self):
         have = self.snapshots()
@@ -453,7 +453,7 @@ def work(w, step):
         if end != "ok":
             fail(f"{step.name} without any failure: {end}")
         step.after(w)
-    wait_for("the spool is empty again", lambda: not holds(w.d)[2] and not holds(w.d)[0]["spool_bytes"], 15)
+    wait_for("the spool is empty again", lambda: not holds(w.d)[2] and not holds(w.d)[0]["spool_bytes"])
     base, last = None, None
     for _ in range(40):
         base, last = holds(w.d), base
@@ -494,7 +494,7 @@ def start():
             p = spawn(d.binary, "--foreground", "--config", d.conf, "--runtime-dir", d.run, "--state-dir", d.state,
                       stdout=log, stderr=log, env={**os.environ, "NOTIFY_SOCKET": str(notify_path), **inject.env})
         ready = lambda: select.select([notify], [], [], 0)[0] and b"READY=1" in notify.recv(65536)
-        wait_for(f"start, allocation {nth}: it is ready or has ended", lambda: p.poll() is not None or ready(), 30)
+        wait_for(f"start, allocation {nth}: it is ready or has ended", lambda: p.poll() is not None or ready())
         _, failed = inject.end()
         status = p.poll()
         if status is None:
@@ -502,7 +502,7 @@ def start():
             with d.client() as c:
                 c.call("hello")
             p.send_signal(signal.SIGTERM)
-            if p.wait(20) != 0:
+            if p.wait(PATIENCE) != 0:
                 fail(f"start, allocation {nth}: it ran, and ended with status {p.returncode}")
             d.process = None
             ends["ready"] = ends.get("ready", 0) + 1
@@ -572,7 +572,7 @@ def registration(d):
             end = "goes on without"
         else:
             p.stdin.close()
-            p.wait(20)
+            p.wait(PATIENCE)
             if p.returncode not in (0, 1):
                 fail(f"a program with event rings, allocation {tried + 1}: it ended with status {p.returncode}")
             end = "goes on" if said else "tracerd_start() failed"

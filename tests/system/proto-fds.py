@@ -18,7 +18,7 @@ def ended(d, what, send):
         try:
             send(c)
             while True:
-                answer = c.recv_frame(5)
+                answer = c.recv_frame()
                 if "result" in answer:
                     fail(f"{what}: answered {answer}")
         except Closed:

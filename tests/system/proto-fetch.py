@@ -46,7 +46,7 @@ def greedy():
             except BlockingIOError:
                 pass
     with d.client() as c:
-        c.call("hello", timeout=10)
+        c.call("hello", timeout=PATIENCE)
     os.write(full[1], b"x")
     os.read(stopped[0], 1)
     count = on_the_way(clients[0])

@@ -26,7 +26,7 @@ def refused(d, text, code, keeps=False):
     """Sends one frame; it must be answered with this code, and the connection kept or ended."""
     with d.client() as c:
         c.send_frame(text)
-        answer = c.recv_frame(5)
+        answer = c.recv_frame()
         if answer.get("error", {}).get("code") != code:
             fail(f"{text[:60]!r} was answered {answer}, not {code}")
         if keeps:
@@ -56,7 +56,7 @@ def lengths(d):
     for head in (b"\0\0\0\0", struct.pack(">I", PAGE + 1), b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff"):
         with d.client() as c:
             c.send_bytes(head + b"{}")
-            answer = c.recv_frame(5)
+            answer = c.recv_frame()
             if answer["error"]["code"] != "too_large" or answer["id"] is not None:
                 fail(f"length {head!r}: {answer}")
             ends(c)
@@ -64,7 +64,7 @@ def lengths(d):
     head, tail = b'{"v":1,"id":1,"method":"hello","unknown":"', b'"}'
     with d.client() as c:
         c.send_frame(head + b"x" * (PAGE - len(head) - len(tail)) + tail)
-        if "result" not in c.recv_frame(5):
+        if "result" not in c.recv_frame():
             fail("64 KiB were refused")
     refused(d, head + b"x" * (PAGE + 1 - len(head) - len(tail)) + tail, "too_large")
 
@@ -77,7 +77,7 @@ def halves(d):
     with d.client() as c:
         for i in range(len(whole)):
             c.send_bytes(whole[i:i + 1])
-        if "result" not in c.recv_frame(5):
+        if "result" not in c.recv_frame():
             fail("byte by byte was refused")
     # Silence inside of a message is ended, also when a byte comes now and then.
     begun = time.monotonic()
@@ -129,7 +129,7 @@ def envelopes(d):
                           ({"v": 1, "id": 5, "method": "target.list", "params": {"cursor": "x"}}, "bad_params")):
         with d.client() as c:
             c.send_frame(message)
-            answer = c.recv_frame(5)
+            answer = c.recv_frame()
             if answer.get("id") != 5 or answer.get("error", {}).get("code") != code:
                 fail(f"{message}: {answer}")
             c.call("hello")
@@ -140,7 +140,7 @@ def envelopes(d):
     with d.client() as c:
         # Fields that this version does not know are of a later one.
         c.send_frame({"v": 1, "id": 9, "method": "hello", "params": {"new": {"a": [1]}}, "later": True, "nfds": 0})
-        r = c.recv_frame(5)
+        r = c.recv_frame()
         if r.get("id") != 9 or r["result"]["protocol"] != 1:
             fail(f"unknown fields: {r}")
         # An answer to what was never asked is no reason to end anything.
@@ -153,7 +153,7 @@ def pipeline(d):
     with d.client() as c:
         ids = [c.send("target.list") for _ in range(500)]
         for rid in ids:
-            answer = c.recv_frame(5)
+            answer = c.recv_frame()
             if answer["id"] != rid or answer["result"]["next"] is not None:
                 fail(f"answers are out of order: {answer} for {rid}")
     with d.client() as c:

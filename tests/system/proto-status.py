@@ -89,12 +89,12 @@ def slow(d):
     d.status()
     took = time.monotonic() - begun
     expect(took < 1, f"90 half requests do not keep another from its answer ({took * 1000:.1f} ms)")
-    wait_for("them to be dropped", lambda: d.fds() <= before, timeout=8)
+    wait_for("them to be dropped", lambda: d.fds() <= before)
     ok("they are dropped in their time")
     for s in stuck:
         s.close()
     s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    s.settimeout(5)
+    s.settimeout(PATIENCE)
     s.connect(str(d.status_sock))
     for byte in b"GET /metrics HTTP/1.0\r\n\r\n":
         s.sendall(bytes([byte]))
@@ -137,7 +137,7 @@ def storm(d):
     ok(f"{n} polls of one client in a row, {n / took:.0f} a second with Python's share in it")
     wait_for("no descriptor left", lambda: d.fds() <= before)
     # The picture may be a quarter of a second old.
-    wait_for("them to be counted", lambda: d.status()["clients"]["status_polls"] >= n, timeout=3)
+    wait_for("them to be counted", lambda: d.status()["clients"]["status_polls"] >= n)
     ok("they are counted")
 
 

@@ -55,13 +55,13 @@ def polled_while_stopping():
     except BlockingIOError:
         pass
     poller.connect(str(d.status_sock))
-    poller.settimeout(5)
+    poller.settimeout(PATIENCE)
     time.sleep(0.4)  # so that the cached picture is too old
     os.kill(d.pid, signal.SIGTERM)
     wait_for("its sockets to go", lambda: not d.status_sock.exists())
     poller.sendall(b"GET /status HTTP/1.0\r\n\r\n")
     expect(b'"state":"stopping"' in poller.makefile("rb").read(), "the status of a stopping daemon says so")
-    expect(d.process.wait(10) == 0, "and it ends in order")
+    expect(d.process.wait(PATIENCE) == 0, "and it ends in order")
     waiting.close()
     d.stop()
     Tracerd.running.remove(d)
@@ -86,11 +86,11 @@ def kill_and_restart():
         # One more in the same place must not take them away.
         other = spawn(BUILD / "tracerd", "--config", "/dev/null", "--runtime-dir", d.run, "--state-dir", d.dir / "other",
                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        out = other.communicate(timeout=10)
+        out = other.communicate(timeout=PATIENCE)
         expect(other.returncode == 1 and b"another tracerd runs here" in out[1], "a second one there refuses to start")
         third = spawn(BUILD / "tracerd", "--config", "/dev/null", "--runtime-dir", d.dir / "run3", "--state-dir", d.state,
                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        out = third.communicate(timeout=10)
+        out = third.communicate(timeout=PATIENCE)
         expect(third.returncode == 1 and b"another tracerd" in out[1], "and so does one with the same spool")
         with d.client() as again:
             again.call("hello")
@@ -139,7 +139,7 @@ def activation():
     early.send("hello")
     pid = run()
     try:
-        expect("result" in early.recv_frame(15), "sockets are taken over by their names")
+        expect("result" in early.recv_frame(), "sockets are taken over by their names")
         expect(http_get(where / "status", "/status")[0] == "HTTP/1.0 200 OK", "both of them")
         expect(not (where / "run" / "control.sock").exists(), "and none is made beside them")
     finally:
@@ -147,7 +147,7 @@ def activation():
     expect(status == 0 and (where / "control").exists(), "they stay when it stops")
     pid = run()
     with Client(where / "control") as c:
-        c.call("hello", timeout=15)
+        c.call("hello", timeout=PATIENCE)
     expect(end(pid) == 0, "the next one takes them again")
 
 

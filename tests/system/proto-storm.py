@@ -14,7 +14,7 @@ TOTAL = 10000
 def first_words(c):
     """The code that a refused connection is told, or None: it may still be accepted later."""
     try:
-        return c.recv_frame(5)["error"]["code"]
+        return c.recv_frame()["error"]["code"]
     except Closed:
         return "closed"
 
@@ -60,7 +60,7 @@ def all_at_once(limit):
         status = inside[0].call("status")
         expect(status["clients"]["connected"] <= limit, f"{total} connections at a time, {status['clients']['connected']} let in")
         note(f"slowest answer to one inside: {worst * 1000:.1f} ms")
-        outside[-1].settimeout(5)
+        outside[-1].settimeout(PATIENCE)
         size = struct.unpack(">I", outside[-1].recv(4))[0]
         answer = json.loads(outside[-1].recv(size))
         expect(answer["error"]["code"] == "busy", "who is refused is told that it is busy")
@@ -82,7 +82,7 @@ def of_one_user(d):
             c = d.client()
             clients.append(c)
             try:
-                c.call("hello", timeout=5)
+                c.call("hello", timeout=PATIENCE)
             except Closed:
                 codes.add("closed")
             except Error as e:
@@ -95,7 +95,7 @@ def of_one_user(d):
 
     def still_there(c):
         try:
-            c.call("hello", timeout=5)
+            c.call("hello", timeout=PATIENCE)
             return True
         except (Closed, Error, OSError):
             return False
@@ -148,13 +148,13 @@ def few_descriptors():
         for s in clients:
             s.close()
         try:
-            late.call("hello", timeout=10)
+            late.call("hello", timeout=PATIENCE)
         except Closed:
             # its turn came before the ends of the others were seen
             def served():
                 try:
                     with d.client() as c:
-                        return c.call("hello", timeout=10)
+                        return c.call("hello", timeout=PATIENCE)
                 except Closed:
                     return None
 

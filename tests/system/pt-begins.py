@@ -13,7 +13,7 @@ LINE = re.compile(r" *~?(\d+) +(?:(\d+) +\d+ +)?(\} )?(\S+) \([^()]*\)(?: \[([^\
 
 
 def decode(recording, *options):
-    p = subprocess.run([BUILD / "tracectl", "decode", *options, recording.data], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([BUILD / "tracectl", "decode", *options, recording.data], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{recording.name}: {p.stderr}")
     return p.stdout
@@ -127,7 +127,7 @@ def deep(r):
 def engine(r, work):
     beside = SRC / "../shared/tools/tp-query"
     command = shlex.split(os.environ.get("TRACERD_TP", str(beside) if beside.exists() else ""))
-    if not command or subprocess.run([*command, "/dev/null"], capture_output=True, timeout=120).returncode:
+    if not command or subprocess.run([*command, "/dev/null"], capture_output=True, timeout=PATIENCE).returncode:
         note("no trace processor (TRACERD_TP): the picture was not looked at")
         return
     trace = work / "deep.pftrace"
@@ -136,7 +136,7 @@ def engine(r, work):
            " dur > 0 and (name <> 'deep' or depth < (select min(depth) from slice where name = 'deepest')) order by depth)")
     trouble = "select '<<' || count(*) || '>>' from stats where value > 0 and severity in ('error', 'data_loss')"
     for query, want in ((sql, "main" + " deep" * 6 + " deepest"), (trouble, "0")):
-        p = subprocess.run([*command, trace, query], capture_output=True, text=True, timeout=120)
+        p = subprocess.run([*command, trace, query], capture_output=True, text=True, timeout=PATIENCE)
         got = p.stdout.partition("\n")[2].partition("<<")[2].partition(">>")[0]
         expect(got == want, f"the trace processor has {got!r}")
 

@@ -43,7 +43,7 @@ def fnv(ips):
 
 
 def walk(*args):
-    p = subprocess.run([WALK, *map(str, args)], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([WALK, *map(str, args)], capture_output=True, text=True, timeout=PATIENCE)
     expect_quiet(p.returncode == 0, f"pt-walk {args}: exit {p.returncode}: {p.stderr}")
     return p.stdout, p.stderr.strip().splitlines()[-1]
 
@@ -170,7 +170,7 @@ def stock_perf():
 
     def perf(name, itrace, fields):
         p = subprocess.run(["perf", "script", "--symfs", DATA, "-i", DATA / "wrapped" / name, f"--itrace={itrace}", "-F", fields],
-                           capture_output=True, text=True, timeout=300)
+                           capture_output=True, text=True, timeout=PATIENCE)
         return [line.split() for line in p.stdout.splitlines() if line.strip()]
 
     if not perf("lldb-single.data", "i1i", "ip"):

@@ -7,7 +7,7 @@ from lib.pt import *
 
 
 def walk(path, *options):
-    p = subprocess.run([WALK, "perfdata", path, "/", *options], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([WALK, "perfdata", path, "/", *options], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"pt-walk {path}: {p.stderr}")
     return p.stdout, json.loads(p.stderr.strip().splitlines()[-1])
@@ -26,7 +26,7 @@ def ours(recording):
 
 def perfs(recording):
     p = subprocess.run(["perf", "script", "-i", recording.data, "--itrace=cr", "-F", "tid,flags,ip,addr"], capture_output=True, text=True,
-                       timeout=300)
+                       timeout=PATIENCE)
     if p.returncode:
         fail(f"{recording.name}: perf script: {p.stderr}")
     threads, errors = {}, 0

@@ -146,7 +146,7 @@ class Case:
 
     def decode(self, *options):
         p = subprocess.run([BUILD / "tracectl", *options[1:], "decode", self.data, "--symfs", self.work, *options[0]], capture_output=True,
-                           text=True, timeout=60, env={**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
+                           text=True, timeout=PATIENCE, env={**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
         if p.returncode or p.stderr:
             fail(f"{self.path.name}: {options}: exit {p.returncode}: {p.stderr}")
         return p.stdout

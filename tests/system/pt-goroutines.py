@@ -46,7 +46,7 @@ with tempfile.TemporaryDirectory() as folder:
     # The runtime may hand a goroutine to another thread; what was called around it is not known there, and nothing is
     # shown in its place.
     r = Recording(work, "goroutines", [work / "goroutines"], env={"GODEBUG": "asyncpreemptoff=1", "GOMAXPROCS": "1", "GOGC": "off"})
-    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", r.data], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", r.data], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"tracectl decode: {p.stderr}")
     found = callers(p.stdout)

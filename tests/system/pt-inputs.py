@@ -17,7 +17,7 @@ NOBODY = 0xFFFFFFFF
 
 
 def decode(data, *options):
-    p = subprocess.run([BUILD / "tracectl", "decode", data, *map(str, options)], capture_output=True, text=True, timeout=120,
+    p = subprocess.run([BUILD / "tracectl", "decode", data, *map(str, options)], capture_output=True, text=True, timeout=PATIENCE,
                        env={**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
     if p.returncode or p.stderr:
         fail(f"{data.name} {options}: exit {p.returncode}: {p.stderr}")
@@ -52,7 +52,7 @@ def calls(data):
 
 def losses(data, *options):
     answer = json.loads(subprocess.run([BUILD / "tracectl", "--json", "decode", data, "--stats", *options], capture_output=True, text=True,
-                                     timeout=120, check=True,
+                                     timeout=PATIENCE, check=True,
                                      env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")}).stdout)
     return {k: v for k, v in answer["losses"].items() if v}
 
@@ -62,7 +62,7 @@ def perfs(data):
     if not working_perf():
         return None
     p = subprocess.run(["perf", "script", "-i", data, "--itrace=cr", "-F", "tid,flags,ip,addr"], capture_output=True,
-                       text=True, timeout=300)
+                       text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{data.name}: perf script: {p.stderr}")
     threads = {}
@@ -380,7 +380,7 @@ def damage(plain, work):
             if dice.randrange(8) == 0:
                 break
         path = with_trace(bad)
-        p = subprocess.run([BUILD / "tracectl", "decode", path, "--insns"], capture_output=True, text=True, timeout=120,
+        p = subprocess.run([BUILD / "tracectl", "decode", path, "--insns"], capture_output=True, text=True, timeout=PATIENCE,
                            env={**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
         if p.returncode:
             fail(f"{plain.name}: damage at {begin:#x}: exit {p.returncode}: {p.stderr}")

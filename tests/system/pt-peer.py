@@ -60,7 +60,7 @@ def script(functions, rows):
 
 def calls_of_ours(name):
     lines = "\n".join(script(*branches(DATA / f"{name}.perf"))) + "\n"
-    p = subprocess.run([WALK], input=lines, capture_output=True, text=True, timeout=60)
+    p = subprocess.run([WALK], input=lines, capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{name}: {p.stderr}")
     words = [line.split(" ", 2) for line in p.stdout.splitlines()]

@@ -97,7 +97,7 @@ LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(.+) \([^()]*\)(?: \[([^\]]*)\
 
 
 def ours(recording, functions):
-    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", recording.data], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", recording.data], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{recording.name}: {p.stderr}")
     if os.environ.get("PT_STACKS_KEEP"):

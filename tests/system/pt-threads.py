@@ -40,7 +40,7 @@ def decode(data, work, threads, name, *options):
     out = work / name
     out.unlink(missing_ok=True)
     p = subprocess.run([BUILD / "tracectl", "--json", "decode", data, "-o", out, "--threads", str(threads), *options],
-                       capture_output=True, text=True, timeout=120, env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
+                       capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
     if p.returncode:
         fail(f"{data.name} on {threads} threads: {p.stderr}")
     said = json.loads(p.stdout)
@@ -96,7 +96,7 @@ def is_bounded(data, work):
     for aux in f.of_type(AUX):
         aux[0] = aux[0][:16] + struct.pack("<Q", len(payload)) + aux[0][24:]
     p = subprocess.run([BUILD / "tracectl", "--json", "decode", f.write_file(work / "large.data"), "-o", work / "large.pftrace",
-                        "--threads", "16"], capture_output=True, text=True, timeout=200,
+                        "--threads", "16"], capture_output=True, text=True, timeout=PATIENCE,
                        env={**os.environ, "TRACERD_DECODE": str(BUILD / "tracerd-decode")})
     if p.returncode:
         fail(f"64 MiB: {p.stderr}")

@@ -107,7 +107,7 @@ def check(d, what, pid, least):
     script = tmp() / f"{what}.gdb.py"
     script.write_text(f"TRACECTL={str(BUILD / 'tracectl')!r}\nPID={pid}\nOUT={str(out)!r}\n" + GDB_SCRIPT)
     gdb = subprocess.run(["gdb", "-nx", "-batch", "-p", str(pid), "-x", script], capture_output=True, text=True,
-                         timeout=120, stdin=subprocess.DEVNULL, env={**os.environ, "TRACERD_SOCKET": str(d.sock),
+                         timeout=PATIENCE, stdin=subprocess.DEVNULL, env={**os.environ, "TRACERD_SOCKET": str(d.sock),
                                                                     "DEBUGINFOD_URLS": ""})
     theirs_file = tmp() / f"{what}.gdb.json"
     if not theirs_file.exists():
@@ -131,7 +131,7 @@ def check(d, what, pid, least):
     # The rings are shared: what goes on recording would push out what comes next.
     d.tracectl("disarm", pid)
     if working_perf():
-        p = subprocess.run(["perf", "script", "-i", out / "perf.data"], capture_output=True, timeout=120, cwd=tmp())
+        p = subprocess.run(["perf", "script", "-i", out / "perf.data"], capture_output=True, timeout=PATIENCE, cwd=tmp())
         expect(p.returncode == 0 and p.stderr == b"", f"{what}: perf script reads the bundle without a word")
     return out
 

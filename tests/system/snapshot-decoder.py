@@ -95,7 +95,7 @@ expect(c.call_error("snapshot.cancel", {"snapshot": ids[0]}) == "busy", "cancel,
 d.behave("real")
 for p in d.decoders():
     os.kill(p, signal.SIGKILL)  # the third began as the first was cancelled
-wait_for("the last is done", lambda: state_of(c, ids[3])["state"] == "done", 30)
+wait_for("the last is done", lambda: state_of(c, ids[3])["state"] == "done")
 wait_for("nothing half-made", lambda: not d.spool()[1])
 whole, _, other = d.spool()
 expect(ids[0] not in whole and ids[1] not in whole and ids[3] in whole and not other, "the cancelled left nothing")

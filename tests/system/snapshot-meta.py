@@ -100,7 +100,7 @@ with d.client() as producer:
     rings.cause(REQUEST, "asks", at, at)
     for kind in ("region", "program"):
         s = wait_for(f"a snapshot by the {kind}", lambda: next((s for s in c.call("snapshot.list")["snapshots"] if s[
-            "cause"]["kind"] == kind and s["state"] == "done"), None), 60)
+            "cause"]["kind"] == kind and s["state"] == "done"), None))
         meta = json.loads(c.fetch(s["id"], "meta.json")["meta.json"])
         check(meta, SCHEMA, "meta")
         if meta["snapshot"]["cause"] != s["cause"] or meta["snapshot"]["frozen_raw_ns"] != s["frozen_raw_ns"]:

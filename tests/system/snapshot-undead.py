@@ -101,5 +101,5 @@ def child():
 
 
 pid = hold(int(wait_for("its decoder runs", child)[0]))
-expect(p.wait(60) != 0 and "takes too long" in p.stderr.read(), "tracectl decode ends")
+expect(p.wait(PATIENCE) != 0 and "takes too long" in p.stderr.read(), "tracectl decode ends")
 let_go(pid)

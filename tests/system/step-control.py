@@ -45,7 +45,7 @@ def is_free(pid):
 def goes_on(program, p, why):
     wait_for(f"{why}: nobody traces it", lambda: is_free(p.pid))
     before = len(said(program))
-    wait_for(f"{why}: it goes on", lambda: p.poll() is not None or len(said(program)) >= before + 3, 20)
+    wait_for(f"{why}: it goes on", lambda: p.poll() is not None or len(said(program)) >= before + 3)
     if p.poll() is not None or not said(program)[-1].isdigit():
         fail(f"{why}: it ended with {p.returncode}, {said(program)[-5:]}")
 
@@ -59,7 +59,7 @@ class Control:
         self.log = WORK / f"control{Control.count}.log"
         logs = ["--log", self.log] if log else []
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.settimeout(20)
+        self.sock.settimeout(PATIENCE)
         self.front = subprocess.Popen([STEP, "--control", str(theirs.fileno()), "-p", str(pid), *logs, *map(str, options)],
                                       pass_fds=[theirs.fileno()], stderr=open(WORK / "stderr", "a"), **more)
         theirs.close()
@@ -104,7 +104,7 @@ class Control:
 
     def ends(self, code=0):
         try:
-            status = self.front.wait(20)
+            status = self.front.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             fail("the stepper does not end")
         expect_quietly(status == code, f"the stepper's exit status is {status}: {(WORK / 'stderr').read_text()[-2000:]}")
@@ -192,7 +192,7 @@ def forget(program):
             fail(f"{what}: {c.why}")
         p.stdin.write(b"x")
         p.stdin.flush()
-        if not select.select([p.stdout], [], [], 200)[0]:
+        if not select.select([p.stdout], [], [], PATIENCE)[0]:
             fail(f"{what}: it takes too long")
         expect_quietly(p.stdout.readline().strip() == str(arguments[0]).encode(), f"{what}: it went wrong")
         copy = c.copy()
@@ -295,7 +295,7 @@ def nobody_reads(program):
     c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     requests = [c.request() for _ in range(3)]
     before = len(said(program))
-    wait_for("it is stepped on while nobody reads", lambda: len(said(program)) >= before + 3, 60)
+    wait_for("it is stepped on while nobody reads", lambda: len(said(program)) >= before + 3)
     for r in requests[:2]:
         r.close()
     expect(c.answer(requests[2]).error == 0, "who does not read stops nothing")
@@ -336,7 +336,7 @@ def idle():
             last = unpack_stats(c.sock.recv(512))
     except TimeoutError:
         pass
-    c.sock.settimeout(20)
+    c.sock.settimeout(PATIENCE)
     before = threads(tracer, "voluntary_ctxt_switches")
     expect(not select.select([c.sock], [], [], 3)[0] and threads(tracer, "voluntary_ctxt_switches") == before,
            "the stepper of a program that waits sleeps, too")

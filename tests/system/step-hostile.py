@@ -52,7 +52,7 @@ class Program:
 def recording():
     """What a stepper would give: a recording of the real one."""
     out = tmp() / "true.data"
-    p = subprocess.run([BUILD / "tracerd-step", "-o", out, "--", "/bin/true"], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([BUILD / "tracerd-step", "-o", out, "--", "/bin/true"], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"tracerd-step: {p.stderr}")
     return out.read_bytes()
@@ -132,7 +132,7 @@ def refused(d, c):
     expect(t["backend"] == "step" and t["method"] == "ptrace" and t["step"]["state"] == "stepping" and not t["waits"],
            "a stepper's is taken")
     c.call("target.disarm", {"target": t["id"]})
-    expect(s.ended.wait(10), "when the target is disarmed the connection ends")
+    expect(s.ended.wait(PATIENCE), "when the target is disarmed the connection ends")
     for x in (*stream, *dgram, alone):
         x.close()
     os.close(pipe)
@@ -212,7 +212,7 @@ def bad_answers(d, c, data):
     s.answer = files(data)
     expect(c.snapshot(t["id"])["state"] == "done", "what is awaited can be cancelled")
     c.call("target.disarm", {"target": t["id"]})
-    expect(s.ended.wait(10), "disarmed, the connection ends")
+    expect(s.ended.wait(PATIENCE), "disarmed, the connection ends")
     left = {x["pid"]: x["backend"] for x in c.call("target.list")["targets"]}
     expect(left == {p.pid: "events", other.pid: "events"}, "and the program is what it was before")
     other.end()
@@ -282,7 +282,7 @@ def bad_words(d, c):
         t = arm_step(c, p.pid, s)
         s.ours.send(words)
         wait_for("it is suspended", lambda: show(t)["state"] == "suspended")
-        expect(s.ended.wait(10), f"{what}: the connection ends")
+        expect(s.ended.wait(PATIENCE), f"{what}: the connection ends")
         c.call("target.disarm", {"target": t["id"]})
     # Descriptors that nobody asked for are not kept.
     before = d.fds()
@@ -303,7 +303,7 @@ def bad_words(d, c):
     expect(n["state"] == "done" and meta(c, n)["events"]["step"]["recorded"], "and can still be asked for what it has")
     c.call("target.disarm", {"target": t["id"]})
     # An opener without work is let go after ten seconds: there may have been one before, and be one now.
-    wait_for("all descriptors are closed", lambda: d.fds() <= before, 25)
+    wait_for("all descriptors are closed", lambda: d.fds() <= before)
     p.kill()
     p.wait()
 
@@ -323,9 +323,9 @@ def as_a_user(d, c):
             expect(u.call_error("target.arm", {"pid": other.pid, "backend": "step", "fds": ["maps", "step"]},
                                 [fd, s2.theirs.fileno()]) == "quota", "uid_steppers limits a user's steppers")
             s2.theirs.close()
-            expect(s2.ended.wait(10), "what is refused is let go")
+            expect(s2.ended.wait(PATIENCE), "what is refused is let go")
             target.tell("exec", answer=None)
-            if not s.ended.wait(20):
+            if not s.ended.wait(PATIENCE):
                 fail("the connection of a program that was executed does not end")
             expect(s.requests == [64 << 20], "in front of its end it was asked for what there was")
             t = u.call("target.show", {"target": t["id"]})["target"]

@@ -55,7 +55,7 @@ def step(name, *arguments, **more):
 
 
 def finish(p, wanted=0):
-    err = p.communicate(timeout=60)[1]
+    err = p.communicate(timeout=PATIENCE)[1]
     if p.returncode != wanted:
         if "not permitted" in err:
             skip("may not ptrace here")
@@ -120,7 +120,7 @@ def killed(program, p):
     data, stepper = step("killed", "-p", p.pid)
     until(lambda: (WORK / "killed.log").exists() and (WORK / "killed.log").stat().st_size > 0, "nothing is recorded")
     stepper.kill()
-    stepper.wait(10)
+    stepper.wait(PATIENCE)
     until(lambda: all(v == "0" for v in threads(p.pid, "TracerPid").values()), "a tracer is left")
     goes_on(program, p, "after SIGKILL of tracerd-step")
     until(lambda: data.stat().st_size > 104 and data.read_bytes()[:8] == b"PERFILE2", "nothing was written")

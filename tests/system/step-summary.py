@@ -35,7 +35,7 @@ int main(void)
 
 
 def decode(*arguments):
-    p = subprocess.run([BUILD / "tracectl", "decode", *arguments], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([BUILD / "tracectl", "decode", *arguments], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"tracectl decode: {p.stderr}")
     return p.stdout

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 900
+# timeout: 300
 #
 # What the writer makes is what Perfetto's own engine reads: each timeline case and a few random
 # streams are loaded into the real trace processor. It exits 0 even where it dropped events, so its

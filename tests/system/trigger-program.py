@@ -30,7 +30,7 @@ def ended(c, sid):
     def look():
         s = c.call("snapshot.show", {"snapshot": sid})["snapshot"]
         return s if s["state"] in ("done", "failed", "cancelled") else None
-    return wait_for(f"the end of snapshot {sid}", look, 60)
+    return wait_for(f"the end of snapshot {sid}", look)
 
 
 def hit(c, gid, p, line):
@@ -42,7 +42,7 @@ def hit(c, gid, p, line):
         p.tell(line, "ok")
         now = trigger(c, gid)
         return now if now["snapshots"] > before["snapshots"] else None
-    return ended(c, wait_for("a snapshot by the trigger", told, 30)["last_snapshot"])
+    return ended(c, wait_for("a snapshot by the trigger", told)["last_snapshot"])
 
 
 with Tracerd() as d, d.client() as c:

@@ -36,7 +36,7 @@ def hit(c, gid, p, region):
                 taken.append(sid)
         s = taken and c.call("snapshot.show", {"snapshot": taken[0]})["snapshot"]
         return s if s and s["state"] == "done" else None
-    return wait_for(f"a snapshot by process {p.pid}", told, 60)
+    return wait_for(f"a snapshot by process {p.pid}", told)
 
 
 with Tracerd() as d, d.client() as c:

@@ -72,7 +72,7 @@ def ended(c, sid):
     def look():
         s = c.call("snapshot.show", {"snapshot": sid})["snapshot"]
         return s if s["state"] in ("done", "failed", "cancelled") else None
-    return wait_for(f"the end of snapshot {sid}", look, 60)
+    return wait_for(f"the end of snapshot {sid}", look)
 
 
 def add(c, target, region, over_ns, **more):
@@ -305,7 +305,7 @@ def command(d):
                       env={**os.environ, "TRACERD_SOCKET": str(d.sock)})
         wait_for("a watcher", lambda: c.call("status")["clients"]["subscribers"] == 1)
         p.region("serve", 7310000)
-        line = watch.communicate(timeout=30)[0]
+        line = watch.communicate(timeout=PATIENCE)[0]
         expect(f"{g['id']} of {p.target}: region serve took 7.31 ms (over 5.00 ms) in thread {p.ring.tid}: snapshot "
                in line, "tracectl watch prints the hit")
         sid = line.split()[-1]

@@ -68,7 +68,7 @@ class Deputy:
 
     def try_to(self, *words):
         self.process.stdin.write("\t".join(map(str, words)).encode() + b"\n")
-        if not select.select([self.process.stdout], [], [], 30)[0]:
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
             fail(f"the deputy hangs in {words}")
         return self.process.stdout.readline().decode().rstrip()
 
@@ -335,7 +335,7 @@ def burn(deputies):
             t.do("stop")
             del enough[t]
         return not enough
-    wait_for("all deputies have worked", some_are_done, 120)
+    wait_for("all deputies have worked", some_are_done)
 
 
 def user_takes(d, deputies, later=(), label="all"):
@@ -350,7 +350,7 @@ def user_takes(d, deputies, later=(), label="all"):
 
         def work():
             loot, lost = Loot(), []
-            with Ear(d.sock, timeout=90) as c:
+            with Ear(d.sock) as c:
                 for pid in pids:
                     try:
                         c.arm(pid, stacks="fp", waits=False)  # small in the rings that all share
@@ -367,7 +367,7 @@ def user_takes(d, deputies, later=(), label="all"):
                 pickle.dump((loot.parts, lost), f)
         os._exit(1 if as_user(USER, work) else 0)
     theirs.close()
-    ours.settimeout(200)
+    ours.settimeout(PATIENCE)
     ours.recv(1)
     for cell, function in later:
         try:

@@ -19,7 +19,7 @@ class Numbers:
         self.process = spawn(NUMBERS, self.file, threads, pause_us, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                              env={**os.environ, "TRACERD_SOCKET": str(d.sock)})
         self.pid = self.process.pid
-        if not select.select([self.process.stdout], [], [], 20)[0] or self.process.stdout.readline() != "ready\n":
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0] or self.process.stdout.readline() != "ready\n":
             fail("the program was not taken in by the daemon")
         with open(self.file, "rb") as f:
             self.map = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)

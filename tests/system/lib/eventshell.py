@@ -39,7 +39,7 @@ class Shell:
                         (registrations is None or s["registrations"] >= registrations) and s, 30)
 
     def wait_alone(self):
-        return wait_for("the program knows that the daemon has gone", lambda: not (s := self.stats())["connected"] and s, 30)
+        return wait_for("the program knows that the daemon has gone", lambda: not (s := self.stats())["connected"] and s)
 
     def fork(self, how="fork"):
         """What is told from here on is told to the child, whose pid this is."""
@@ -54,7 +54,7 @@ class Shell:
 
     def end(self):
         self.process.stdin.close()
-        if self.process.wait(30):
+        if self.process.wait(PATIENCE):
             fail(f"the program ended with {self.process.returncode}")
 
 

@@ -113,7 +113,7 @@ class Recording:
 
     def _record(self, arguments, env):
         p = subprocess.run([STEP, "-o", self.data, "--log", self.path, *arguments], cwd=self.folder, capture_output=True, text=True,
-                           timeout=300, env=env)
+                           timeout=PATIENCE, env=env)
         if not self.data.exists() or (p.returncode and "--max-insns" not in arguments):
             fail(f"{self.name}: tracerd-step: exit {p.returncode}: {p.stderr}")
 

@@ -80,7 +80,7 @@ def by_thread(lines):
 def ask(sock, limit=1 << 30, kind=FREEZE):
     """Sends a request; the socket that the answer comes to."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(20)
+    ours.settimeout(PATIENCE)
     send(sock, struct.pack(FREEZE_FORMAT, kind, 0, limit), [theirs.fileno()])
     theirs.close()
     return ours

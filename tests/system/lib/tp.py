@@ -22,14 +22,14 @@ class Engine:
     def works(self):
         if not self.command:
             return False
-        return subprocess.run([*self.command, "/dev/null"], capture_output=True, timeout=120).returncode == 0
+        return subprocess.run([*self.command, "/dev/null"], capture_output=True, timeout=PATIENCE).returncode == 0
 
     def rows(self, sql, fields):
         """[[text]] of a query of so many fields. It is asked for one value, since tables are made for eyes."""
         one = " || '\x1f' || ".join(f"coalesce(cast(c{i} as text), 'NULL')" for i in range(fields))
         names = ", ".join(f"c{i}" for i in range(fields))
         sql = f"with q({names}) as ({sql}) select '<<' || coalesce(group_concat({one}, '\x1e'), '') || '>>' from q"
-        p = subprocess.run([*self.command, self.trace, sql], capture_output=True, timeout=120)
+        p = subprocess.run([*self.command, self.trace, sql], capture_output=True, timeout=PATIENCE)
         out = p.stdout.decode("utf-8", "replace")
         if "<<" not in out.partition("\n")[2] or ">>" not in out:
             fail(f"the engine says: {p.stderr.decode('utf-8', 'replace')} {out} to: {sql}")
