@@ -137,7 +137,10 @@ static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
 	return b->w->config->time.tsc_ctc_n ? ns : limit_ns(b);
 }
 
-/* Who runs: by the switches of the CPU, among those that may, who has code at the address. */
+/*
+ * Who runs: by the switches of the CPU, among those that may, who has code at the address. That is so in a buffer of one thread on
+ * one CPU, too: perf's events are inherited, and what that thread began writes there as well.
+ */
 static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *thread)
 {
 	struct pipeline_block *b = arg;
@@ -146,30 +149,25 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	const uint64_t ns = auxtrace_ns(w->config, stamp);
 	const struct address_space *space = NULL;
 	struct pipeline_thread o = {0};
+	struct who_ran_span spans[MAX_SPANS];
+	const unsigned int n = who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;
 		o.pid = who_ran_process(w->o.who_ran, o.tid);
 		space = process_maps_at(w->o.maps, o.pid, ns);
-	} else {
-		struct who_ran_span spans[MAX_SPANS];
-		const unsigned int n =
-			who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
+		const struct address_space *s = process_maps_at(w->o.maps, spans[i].pid, at);
+		const bool has_code = spans[i].tid && address_space_find(s, ip);
 
-		for (unsigned int i = 0; i < n; i++) {
-			const uint64_t at = spans[i].from > ns ? spans[i].from : ns;
-			const struct address_space *s = process_maps_at(w->o.maps, spans[i].pid, at);
-
-			if (i == 0) {
-				o = (struct pipeline_thread){.pid = spans[i].pid, .tid = spans[i].tid};
-				space = s;
-			}
-			if (spans[i].tid && address_space_find(s, ip)) {
-				o = (struct pipeline_thread){.pid = spans[i].pid, .tid = spans[i].tid};
-				space = s;
-				break;
-			}
+		if (has_code || (i == 0 && buffer->tid <= 0)) {
+			o = (struct pipeline_thread){.pid = spans[i].pid, .tid = spans[i].tid};
+			space = s;
 		}
+		if (has_code)
+			break;
 	}
 	*thread = thread_number(b, o);
 	b->space = space;
