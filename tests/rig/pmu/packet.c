@@ -34,6 +34,15 @@ MODULE_PARM_DESC(deferred_tips, "let the targets of indirect branches wait for t
 /* More MTC packets in a row than this are one TSC packet instead. */
 #define MAX_MTC		32
 
+/*
+ * The time of the packets that follow. The processor is at the task's next instruction, or just after one: an entry to the kernel is
+ * noticed later, and its packets have the time of the last instruction before it.
+ */
+void packets_clock(struct packets *p)
+{
+	p->now = rdtsc();
+}
+
 void packets_init(struct packets *p, struct aux_ring *ring, u64 config)
 {
 	u64 bytes = p->bytes;
@@ -61,18 +70,17 @@ static void put(struct packets *p, const void *data, size_t n)
 /* Before each packet that says when something happened. */
 static void put_cyc(struct packets *p)
 {
-	u64 now, passed, threshold;
+	u64 passed, threshold;
 	u8 bytes[10];
 	int n = 0;
 
 	if (!(p->config & PT_CYC))
 		return;
-	now = rdtsc();
-	passed = now - p->last_cyc;
+	passed = p->now - p->last_cyc;
 	threshold = FIELD_GET(PT_CYC_THRESH, p->config);
 	if (passed < (threshold ? 1ull << (threshold - 1) : 1))
 		return;
-	p->last_cyc = now;
+	p->last_cyc = p->now;
 	bytes[n] = 3 | (passed & 31) << 3;
 	passed >>= 5;
 	if (passed)
@@ -144,13 +152,12 @@ static void put_tma(struct packets *p, u64 tsc)
 
 static void put_tsc(struct packets *p)
 {
-	u64 tsc;
+	u64 tsc = p->now;
 	u8 bytes[8] = { 0x19 };
 	int i;
 
 	if (!(p->config & PT_TSC))
 		return;
-	tsc = rdtsc();
 	for (i = 0; i < 7; i++)
 		bytes[1 + i] = tsc >> (8 * i);
 	put(p, bytes, sizeof(bytes));
@@ -243,7 +250,7 @@ void packet_tip(struct packets *p, u64 ip, bool may_wait)
 
 void packet_enable(struct packets *p, u64 ip)
 {
-	if (rdtsc() - p->last_tsc > STALE_TICKS)
+	if (p->now - p->last_tsc > STALE_TICKS)
 		put_tsc(p);
 	packet_timer(p);
 	put_mode_exec(p);
@@ -314,7 +321,7 @@ void packet_timer(struct packets *p)
 
 	if (!(p->config & PT_MTC))
 		return;
-	ctc = tsc_to_ctc(rdtsc()) >> FIELD_GET(PT_MTC_PERIOD, p->config);
+	ctc = tsc_to_ctc(p->now) >> FIELD_GET(PT_MTC_PERIOD, p->config);
 	if (ctc == p->last_ctc)
 		return;
 	packets_flush(p);

@@ -35,6 +35,7 @@ struct packets {
 	struct aux_ring *ring;
 	u64 config;
 	u64 since_psb, psb_bytes, bytes;
+	u64 now;	/* TSC */
 	u64 last_ip, last_tsc, last_ctc, last_cyc;
 	u64 tnt;
 	unsigned int n_tnt;
@@ -43,6 +44,7 @@ struct packets {
 };
 
 void packets_init(struct packets *p, struct aux_ring *ring, u64 config);
+void packets_clock(struct packets *p);
 void packets_flush(struct packets *p);
 void packets_forget(struct packets *p);
 bool packets_psb_due(const struct packets *p);

@@ -100,6 +100,7 @@ void trace_continue(struct softpt_cpu *cpu, u64 ip)
 
 	if (t->enabled || t->paused || !wanted(t, ip) || !room(cpu))
 		return;
+	packets_clock(&cpu->packets);
 	if (packets_psb_due(&cpu->packets))
 		packet_psb(&cpu->packets, NULL);
 	packet_enable(&cpu->packets, ip);
@@ -231,6 +232,7 @@ void trace_retired(struct softpt_cpu *cpu, u64 ip, const struct pt_regs *after)
 
 	if (!cpu->trace.enabled)
 		return;
+	packets_clock(&cpu->packets);
 	/* one round of a string instruction: it retires after the last */
 	if (after->ip == ip && insn_repeats(step->code, step->n_code))
 		return;
@@ -264,6 +266,7 @@ void trace_ptwrite(struct softpt_cpu *cpu, u64 ip, u64 value, bool wide)
 	if (!cpu->trace.enabled || !room(cpu))
 		return;
 	retired_log(ip, cpu->trace.losing);
+	packets_clock(&cpu->packets);
 	if (!cpu->trace.losing)
 		packet_ptwrite(&cpu->packets, value, wide, ip);
 }
