@@ -355,6 +355,33 @@ static void test_cpu(void **state)
 	ptprogram_fini(&p);
 }
 
+/* The buffer of a thread on a CPU, as perf record PROGRAM makes them: a thread that the first one began writes there, too. */
+static void test_inherited(void **state)
+{
+	const struct ptprogram_options o = {.insns = 20000, .psb_each = 300};
+	struct ptprogram p;
+	struct list l;
+	size_t of_first = 0, of_second = 0;
+
+	(void)state;
+	ptprogram_run(&p, 9, &o);
+	start(&rec, &p, 1);
+	make_aux(&rec.make, 0, 201, 3, 0, 0, p.trace.bytes, p.trace.n);
+	make_switch_wide(&rec.make, 900, 3, PID, 201, 0, 0, 0);
+	make_switch_wide(&rec.make, 8000, 3, PID, 202, PID, 201, 0);
+	decode(&rec, 2, true, 0, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		const struct event *e = &l.v[i];
+
+		assert_true(e->tid == 201 ? e->ns < 9000 : e->tid == 202 && e->ns >= 7000);
+		of_first += e->tid == 201;
+		of_second += e->tid == 202;
+	}
+	assert_true(of_first > 100 && of_second > 100);
+	free(l.v);
+	ptprogram_fini(&p);
+}
+
 /* One block that makes millions of events: only some of them are there at a time. */
 static void test_bounded(void **state)
 {
@@ -458,6 +485,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_threads_of_a_process),
 		cmocka_unit_test(test_cpu),
+		cmocka_unit_test(test_inherited),
 		cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_missing_bytes),
