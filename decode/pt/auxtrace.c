@@ -237,17 +237,25 @@ static uint64_t twice_in_snapshot(struct auxtrace *p, uint32_t buffer, uint64_t 
 	return best;
 }
 
-/* The offsets of the bytes of a whole trace show which of them it has already, and whether some are missing. */
-static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_aux *a, bool *ret_joined)
+/*
+ * The offsets of the bytes of a whole trace show which of them it has already, and whether some are missing. perf fills each record
+ * up to 8 bytes: so few are zeros at the end of the piece before, and the trace goes on in their place.
+ */
+static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_aux *a, bool *ret_joined, uint64_t *ret_pad)
 {
-	uint64_t end;
+	uint64_t end, twice;
 
 	*ret_joined = false;
+	*ret_pad = 0;
 	if (!last || __builtin_add_overflow(last->aux_offset, last->bytes, &end) || a->aux_offset > end ||
 	    a->aux_offset < last->aux_offset)
 		return 0;
 	*ret_joined = true;
-	return end - a->aux_offset;
+	twice = end - a->aux_offset;
+	if (twice >= AUX_ALIGN || twice >= last->bytes)
+		return twice;
+	*ret_pad = twice;
+	return 0;
 }
 
 static uint64_t bytes_in_file(const struct auxtrace *p, const struct perfdata_aux *a)
@@ -275,7 +283,7 @@ static int add_piece(struct auxtrace *p, const struct perfdata_aux *a)
 	if (!p->config.time.reference)
 		p->config.time.reference = a->reference;
 	if (!p->config.snapshot)
-		twice = twice_by_offset(b->n_pieces ? v - 1 : NULL, a, &joined);
+		twice = twice_by_offset(b->n_pieces ? v - 1 : NULL, a, &joined, &pad);
 	if (size <= twice || size > UINT64_MAX / 2 - b->b.bytes) {
 		p->overlap += size;
 		return 0;
@@ -286,6 +294,8 @@ static int add_piece(struct auxtrace *p, const struct perfdata_aux *a)
 	if (p->config.snapshot && b->n_pieces > 1) {
 		twice = twice_in_snapshot(p, (uint32_t)(b - p->buffers), size, &pad);
 		joined = twice;
+	}
+	if (pad) {
 		v[-1].bytes -= pad;
 		v->at -= pad;
 		b->b.bytes -= pad;

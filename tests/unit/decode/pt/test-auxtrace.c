@@ -247,6 +247,30 @@ static void test_overlap_by_offset(void **state)
 	teardown(&f);
 }
 
+/* perf fills a record up to 8 bytes with zeros, and the next one has the trace from where it really was. */
+static void test_padding_by_offset(void **state)
+{
+	_cleanup_(ptmake_fini) struct ptmake m;
+	static struct file f;
+	uint8_t *got;
+
+	(void)state;
+	make_trace(&m, 4, 2048, 1);
+	setup(&f, 0, 0);
+	add(&f, 0, 1, -1, 1000, m.bytes, 4093);
+	add(&f, 0, 1, -1, 1000 + 4093, m.bytes + 4093, 8);
+	add(&f, 0, 1, -1, 1000 + 4101, m.bytes + 4101, m.n - 4101);
+	finish(&f, 0);
+	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, 4101 + ((m.n - 4101 + 7) & ~7ul));
+	assert_int_equal(number_of(&f, "pt_bytes_twice"), 0);
+	got = malloc(m.n);
+	assert_non_null(got);
+	assert_int_equal(auxtrace_read(f.aux, 0, 0, got, m.n), m.n);
+	assert_memory_equal(got, m.bytes, m.n);
+	free(got);
+	teardown(&f);
+}
+
 /* In snapshots the bytes do; the offsets only say where in the ring they lay. */
 static void test_snapshots(void **state)
 {
@@ -413,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_short_blocks),
 		cmocka_unit_test(test_pieces),
 		cmocka_unit_test(test_overlap_by_offset),
+		cmocka_unit_test(test_padding_by_offset),
 		cmocka_unit_test(test_snapshots),
 		cmocka_unit_test(test_snapshots_filled_up),
 		cmocka_unit_test(test_snapshots_of_zeros),
