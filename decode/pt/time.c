@@ -34,15 +34,16 @@ static void advance(struct pttime *t, uint64_t now)
 
 /*
  * The time is known here. What a CYC counted just before ends here, and the next one counts from here; a first
- * CYC counts from wherever the time was known last.
+ * CYC counts from wherever the time was known last. A cycle is measured up to an MTC only: a TSC packet comes when the trace
+ * begins or goes on, and the counter of cycles stood still until then.
  */
 static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
 {
-	if (t->has_anchor && t->cyc_last && t->anchor_cycles && tsc > t->anchor_tsc) {
+	if (!is_tsc && t->has_anchor && t->cyc_last && t->anchor_cycles && tsc > t->anchor_tsc) {
 		t->cal_tsc = tsc - t->anchor_tsc;
 		t->cal_cycles = t->anchor_cycles;
 	}
-	if (t->cyc_last || !t->has_anchor || (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
+	if (is_tsc || t->cyc_last || !t->has_anchor || (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
 		t->has_anchor = true;
 		t->anchor_is_tsc = is_tsc;
 		t->anchor_tsc = tsc;

@@ -159,6 +159,20 @@ static void test_cyc_calibrated(void **state)
 	assert_int_equal(pttime_now(&t), 100000 + 8 * 400);
 }
 
+/* A TSC packet comes when the trace goes on: the core counted nothing until then, and a cycle is no longer for it. */
+static void test_cyc_stood_still(void **state)
+{
+	struct pttime t = of(0, 0, 0, 24);
+
+	(void)state;
+	pttime_cbr(&t, 24);
+	pttime_tsc(&t, 100000);
+	pttime_cyc(&t, 100);
+	pttime_tsc(&t, 200000);
+	pttime_cyc(&t, 100);
+	assert_int_equal(pttime_now(&t), 200100);
+}
+
 /* A CYC counts from the CYC before it, over an MTC that has none in front. */
 static void test_cyc_over_mtc(void **state)
 {
@@ -280,6 +294,7 @@ int main(void)
 		cmocka_unit_test(test_mtc_above_16_bits),
 		cmocka_unit_test(test_cyc_by_cbr),
 		cmocka_unit_test(test_cyc_calibrated),
+		cmocka_unit_test(test_cyc_stood_still),
 		cmocka_unit_test(test_cyc_over_mtc),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_any_numbers),
