@@ -30,7 +30,12 @@ void retired_log(u64 ip, bool lost)
 	if (!READ_ONCE(log_on))
 		return;
 	div64_u64_rem(atomic64_inc_return(&logged) - 1, log_entries, &at);
-	entries[at] = (struct retired){ .tid = current->pid, .lost = lost, .ip = ip };
+	entries[at] = (struct retired){
+		.tid = current->pid,
+		.cpu = smp_processor_id(),
+		.lost = lost,
+		.ip = ip,
+	};
 }
 
 static ssize_t log_read(struct file *file, char __user *buf, size_t size, loff_t *at)

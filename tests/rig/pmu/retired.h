@@ -9,7 +9,8 @@ struct dentry;
 /* As /sys/kernel/debug/softpt/retired has them. */
 struct retired {
 	u32 tid;	/* in the first PID namespace */
-	u32 lost;	/* 1: an overflow lost the packets of this instruction */
+	u16 cpu;
+	u16 lost;	/* 1: an overflow lost the packets of this instruction */
 	u64 ip;
 };
 

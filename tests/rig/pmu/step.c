@@ -173,7 +173,7 @@ static int on_invalid_opcode(struct softpt_cpu *cpu, struct pt_regs *regs)
 	regs->ip += ptwrite.length;
 	if (is_stepped(cpu) && step->at == STEP_USER) {
 		cpu->counts.steps++;
-		trace_ptwrite(cpu, ip, ptwrite.value, ptwrite.wide);
+		trace_ptwrite(cpu, ip, regs->ip, ptwrite.value, ptwrite.wide);
 		step->at = STEP_RETIRED;
 		step->next_ip = regs->ip;
 	}

@@ -46,29 +46,6 @@ static bool wanted(const struct trace *t, u64 ip)
 	return false;
 }
 
-/* A place where nothing is half written; lets the reader have what is due. False: there is no room. */
-static bool room(struct softpt_cpu *cpu)
-{
-	if (!aux_ring_is_open(&cpu->ring))
-		return false;
-	if (!aux_ring_due(&cpu->ring))
-		return true;
-	aux_ring_close(&cpu->ring);
-	switch (aux_ring_open(&cpu->ring, cpu->event)) {
-	case AUX_OPENED:
-		return true;
-	case AUX_FULL:
-		cpu->counts.truncations++;
-		break;
-	case AUX_NONE:
-		break;
-	}
-	/* as the driver of the hardware: until perf starts the event again */
-	cpu->event->hw.state = PERF_HES_STOPPED;
-	trace_break(cpu);
-	return false;
-}
-
 /* What was not written never will be; the next packets begin with a PSB. */
 void trace_break(struct softpt_cpu *cpu)
 {
@@ -93,22 +70,6 @@ static bool returns_pop(struct trace *t, u64 *ret)
 	return true;
 }
 
-/* User code goes on at IP. */
-void trace_continue(struct softpt_cpu *cpu, u64 ip)
-{
-	struct trace *t = &cpu->trace;
-
-	if (t->enabled || t->paused || !wanted(t, ip) || !room(cpu))
-		return;
-	packets_clock(&cpu->packets);
-	if (packets_psb_due(&cpu->packets))
-		packet_psb(&cpu->packets, NULL);
-	packet_enable(&cpu->packets, ip);
-	t->enabled = true;
-	t->n_returns = 0;
-	cpu->counts.entries++;
-}
-
 /* The packets are no longer enabled. True: an overflow is still lost, and its packet is all that there is to say. */
 static bool disable(struct softpt_cpu *cpu)
 {
@@ -129,6 +90,49 @@ void trace_interrupted(struct softpt_cpu *cpu, u64 ip)
 		return;
 	packet_interrupt(&cpu->packets, ip);
 	cpu->counts.interruptions++;
+}
+
+/*
+ * Lets the reader have what is due, by what is the interrupt of a full region on a processor: the program at NEXT_IP does not notice,
+ * but the trace has it. False: there is no room.
+ */
+static bool room(struct softpt_cpu *cpu, u64 next_ip)
+{
+	if (!aux_ring_is_open(&cpu->ring))
+		return false;
+	if (!aux_ring_due(&cpu->ring))
+		return true;
+	trace_interrupted(cpu, next_ip);
+	aux_ring_close(&cpu->ring);
+	switch (aux_ring_open(&cpu->ring, cpu->event)) {
+	case AUX_OPENED:
+		return true;
+	case AUX_FULL:
+		cpu->counts.truncations++;
+		break;
+	case AUX_NONE:
+		break;
+	}
+	/* as the driver of the hardware: until perf starts the event again */
+	cpu->event->hw.state = PERF_HES_STOPPED;
+	trace_break(cpu);
+	return false;
+}
+
+/* User code goes on at IP. */
+void trace_continue(struct softpt_cpu *cpu, u64 ip)
+{
+	struct trace *t = &cpu->trace;
+
+	if (t->enabled || t->paused || !wanted(t, ip) || !room(cpu, ip))
+		return;
+	packets_clock(&cpu->packets);
+	if (packets_psb_due(&cpu->packets))
+		packet_psb(&cpu->packets, NULL);
+	packet_enable(&cpu->packets, ip);
+	t->enabled = true;
+	t->n_returns = 0;
+	cpu->counts.entries++;
 }
 
 void trace_syscall(struct softpt_cpu *cpu, u64 ip)
@@ -236,8 +240,6 @@ void trace_retired(struct softpt_cpu *cpu, u64 ip, const struct pt_regs *after)
 	/* one round of a string instruction: it retires after the last */
 	if (after->ip == ip && insn_repeats(step->code, step->n_code))
 		return;
-	if (!room(cpu))
-		return;
 	if (overflows(cpu)) {
 		retired_log(ip, true);
 		overflow_step(cpu, after->ip);
@@ -258,15 +260,17 @@ void trace_retired(struct softpt_cpu *cpu, u64 ip, const struct pt_regs *after)
 	} else if (cpu->counts.steps % TIMER_STEPS == 0) {
 		packet_timer(&cpu->packets);
 	}
+	(void)room(cpu, after->ip);
 }
 
 /* PTWRITE at IP has retired. */
-void trace_ptwrite(struct softpt_cpu *cpu, u64 ip, u64 value, bool wide)
+void trace_ptwrite(struct softpt_cpu *cpu, u64 ip, u64 next_ip, u64 value, bool wide)
 {
-	if (!cpu->trace.enabled || !room(cpu))
+	if (!cpu->trace.enabled)
 		return;
-	retired_log(ip, cpu->trace.losing);
 	packets_clock(&cpu->packets);
+	retired_log(ip, cpu->trace.losing);
 	if (!cpu->trace.losing)
 		packet_ptwrite(&cpu->packets, value, wide, ip);
+	(void)room(cpu, next_ip);
 }

@@ -33,7 +33,7 @@ void trace_continue(struct softpt_cpu *cpu, u64 ip);
 void trace_retired(struct softpt_cpu *cpu, u64 ip, const struct pt_regs *after);
 void trace_syscall(struct softpt_cpu *cpu, u64 ip);
 void trace_interrupted(struct softpt_cpu *cpu, u64 ip);
-void trace_ptwrite(struct softpt_cpu *cpu, u64 ip, u64 value, bool wide);
+void trace_ptwrite(struct softpt_cpu *cpu, u64 ip, u64 next_ip, u64 value, bool wide);
 void trace_break(struct softpt_cpu *cpu);
 
 #endif

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Intel PT without the hardware: boots a guest whose intel_pt PMU is software (tests/rig/pmu), records in it, and compares what is
+decoded outside with the log of the instructions that retired. make check-rig, or scripts/test rig.
+
+    check.py		everything
+    check.py perf	only what stock perf records: proves the rig and our decoder
+    check.py --again	compares what the last boot left
+"""
+import sys
+
+sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[1] / "system"))
+
+from lib import *
+from truth import *
+
+RIG = SRC / "tests/rig"
+FOLDER = BUILD / "rig"
+SHARE = FOLDER / "share"
+# A busy machine takes many times as long as an idle one.
+BOOT_LIMIT = 1500
+# Where Linux puts programs that are not moved about (randomize_va_space).
+FIXED = 0x555555554000
+
+# Everything that retired is decoded, and nothing else.
+EXACT = ("default", "noretcomp", "mtc", "cyc", "often-psb", "short-tnt", "no-deferral", "per-thread", "untimed", "cpu-wide", "small-ring",
+         "filter", "ptwrite", "attach", "uprobe", "breakpoint", "slow-reader")
+# perf takes an untimed trace for one thread of a CPU; of a breakpoint's own samples it makes no instructions.
+WITHOUT_PERF = ("untimed",)
+
+
+def compiled(name):
+    out = SHARE / "rig" / name
+    run(["gcc", "-O1", "-g", "-pthread", "-o", out, RIG / f"programs/{name}.c"])
+    return out
+
+
+def symbols(program):
+    """For the guest's scripts."""
+    for line in run(["nm", program]).splitlines():
+        w = line.split()
+        if w[-1] == "descend":
+            at = int(w[0], 16)
+            (SHARE / "symbols").write_text(f"descend_offset={at:x}\ndescend_fixed={FIXED + at:x}\n")
+            return
+    fail("the program has no function")
+
+
+def boot(parts):
+    p = subprocess.run(["nice", RIG / "prepare", FOLDER, BUILD], capture_output=True, text=True)
+    if p.returncode == 77:
+        skip(p.stdout.strip().splitlines()[-1].removeprefix("SKIP: "))
+    if p.returncode:
+        fail(f"what the guest boots from could not be made: {p.stdout}{p.stderr}")
+    shutil.rmtree(SHARE, ignore_errors=True)
+    (SHARE / "rig").mkdir(parents=True)
+    shutil.copytree(RIG / "guest", SHARE / "guest")
+    symbols(compiled("mixed"))
+    compiled("ptwrites")
+    script = SHARE / "script"
+    script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
+    began = time.monotonic()
+    p = subprocess.run(["nice", RIG / "boot", "--build", BUILD, "--timeout", str(BOOT_LIMIT), FOLDER, SHARE, script])
+    if p.returncode:
+        fail(f"the guest: exit status {p.returncode}, see {SHARE}/serial.log")
+    ok(f"the guest ran in {time.monotonic() - began:.0f} s")
+
+
+def as_bundle(folder):
+    (folder / "images").mkdir(exist_ok=True)
+    shutil.copy(SHARE / "vdso.so", folder / "images/vdso.so")
+    return folder
+
+
+def counts(folder):
+    return {what: int(n) for what, n in (line.split() for line in (folder / "counts").read_text().splitlines())}
+
+
+def equal(what, found):
+    if found:
+        fail(f"{what}: {'; '.join(found)}")
+
+
+def check_exact(name, folder, tree):
+    retired = Retired(folder / "retired")
+    if len(retired.pairs) < 1000:
+        fail(f"{name}: only {len(retired.pairs)} instructions retired: {(folder / 'output').read_text()}")
+    equal(f"{name}: our decoder", differences(retired.pairs, our_instructions(BUILD, SHARE, folder)))
+    if name != "filter":  # there a branch may leave what is traced
+        equal(f"{name}: our branches", branch_differences(retired.pairs, *our_branches(BUILD, SHARE, folder)))
+    theirs = ""
+    if name not in WITHOUT_PERF:
+        equal(f"{name}: perf script", differences(retired.pairs, perf_instructions(tree, folder / "perf.data")))
+        theirs = ", and by perf script"
+    ok(f"{name}: the {len(retired.pairs)} instructions of {len(retired.threads())} threads are decoded as they retired{theirs}")
+
+
+def check_snapshots(tree):
+    """A ring has the last that was written to it; what is in it begins at a PSB and has no gap."""
+    for name in ("snapshot", "snapshot-midway"):
+        folder = as_bundle(SHARE / name)
+        retired = Retired(folder / "retired").pairs
+        decoded = our_instructions(BUILD, SHARE, folder)
+        if not 1000 < len(decoded) < len(retired):
+            fail(f"{name}: {len(decoded)} of {len(retired)} instructions: {(folder / 'output').read_text()}")
+        if name == "snapshot" and decoded != retired[-len(decoded) :]:
+            fail(f"{name}: what was decoded is not the last that retired")
+        if not is_run(retired, decoded):
+            fail(f"{name}: what was decoded is no run of what retired")
+        equal(f"{name}: perf script", differences(decoded, perf_instructions(tree, folder / "perf.data")))
+        ok(f"{name}: the ring had {len(decoded)} of {len(retired)} instructions, in a row")
+
+
+def check_overflow():
+    folder = as_bundle(SHARE / "overflow")
+    retired = Retired(folder / "retired")
+    found = overflow_differences(retired, our_instructions(BUILD, SHARE, folder))
+    equal("overflow", found)
+    losses = our_losses(BUILD, SHARE, folder)
+    n = counts(folder)["overflows"]
+    if n < 5 or losses.get("pt_overflows") != n:
+        fail(f"overflow: {n} happened, and these were seen: {losses}")
+    ok(f"overflow: {n} overflows lost {sum(retired.lost)} instructions, and nothing else is missing")
+
+
+def check_losses():
+    """What was not lost has no losses, and what was has them."""
+    for name in ("default", "cpu-wide", "small-ring"):
+        losses = {k: v for k, v in our_losses(BUILD, SHARE, SHARE / name).items() if k.startswith("pt_")}
+        if losses:
+            fail(f"{name}: losses without a reason: {losses}")
+    truncations = counts(SHARE / "slow-reader")["truncations"]
+    if not truncations:
+        fail("slow-reader: the ring was never full")
+    ok(f"nothing is said to be lost where nothing was; {truncations} times a ring was full")
+
+
+def check_ptwrites(tree):
+    text = run(["perf", "script", "-f", "-i", SHARE / "ptwrite/perf.data", "--symfs", tree, "--itrace=w", "-F", "event,ip,synth"])
+    values = [int(line.split("payload:")[1].split()[0], 16) for line in text.splitlines() if "payload:" in line]
+    if values != list(range(1, 11)):
+        fail(f"ptwrite: {values}: {text}")
+    ok("ptwrite: the values are those that the program wrote")
+
+
+def check_perf():
+    tree = tmp() / "tree"
+    tree.mkdir()
+    perf_tree(tree, SHARE, SHARE / "vdso.so")
+    for name in EXACT:
+        check_exact(name, as_bundle(SHARE / name), tree)
+    check_snapshots(tree)
+    check_overflow()
+    check_losses()
+    check_ptwrites(tree)
+
+
+PARTS = {"perf": check_perf}
+
+
+def main(names):
+    parts = [n for n in names if n in PARTS] or list(PARTS)
+    if "--again" not in names:
+        boot(parts)
+    for part in parts:
+        PARTS[part]()
+
+
+main(sys.argv[1:])
