@@ -4,6 +4,12 @@
 # come included; when the membership changes, another way is chosen.
 from lib.capture import *
 
+
+
+def state(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 need_root("cgroups")
 group = Cgroup(f"tracerd-test-{os.getpid()}.service")
 with Tracerd() as d:
@@ -16,7 +22,7 @@ with Tracerd() as d:
     expect(t["method"] == "cgroup" and group.path.name in " ".join(t["why"]), "alone in its cgroup: events of the cgroup")
     expect(t["ring_bytes"] > 0, "its rings are its own")
     alone.tell("thread late")
-    time.sleep(1)
+    let_work(alone.pid, "early", "late")
     meta, recs, _ = bundle(c, t["id"])
     by_name = collections.Counter(names(recs).get(r.tid) for r in recs if r.type == SAMPLE and r.id == CLOCK)
     expect(by_name["early"] > 50 and by_name["late"] > 50, f"its threads are sampled: {dict(by_name)}")
@@ -34,7 +40,8 @@ with Tracerd() as d:
     child = alone.fork()
     second = Target("second")
     group.add(second.pid)
-    time.sleep(2.2)
+    let_work(second.pid)
+    wait_for("the child's end", lambda: state(child) == "Z")
     meta, recs, _ = bundle(c, u["id"])
     pids = collections.Counter(r.pid for r in recs if r.type == SAMPLE and r.id == CLOCK)
     expect(set(pids) == {alone.pid, child, second.pid}, f"all its processes are sampled: {dict(pids)}")
@@ -57,7 +64,7 @@ with Tracerd() as d:
         with Client(d.sock) as k:
             x = k.arm(mover.pid, stacks="fp")
             expect(x["method"] == "cgroup", "a user's target alone in its cgroup")
-            time.sleep(0.5)
+            let_work(mover.pid, seconds=0.1)
             mover.tell("exec", answer=None)
             wait_for("the end of the authority",
                      lambda: k.call("target.show", {"target": x["id"]})["target"]["state"] == "suspended")

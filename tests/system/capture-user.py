@@ -6,7 +6,8 @@ import shutil
 
 from lib.capture import *
 
-UID = 65534
+# The memory that a user may lock for events is one of all processes of that user: nobody else is this one.
+UID = 20000 + os.getpid() % 20000
 
 need_root("to become another user")
 programs = tmp() / "bin"
@@ -32,7 +33,7 @@ with Tracerd(uid=UID, binary=programs / "tracerd") as d:
             t = c.call("target.arm", {"pid": target.pid, "stacks": "fp"})["target"]
             expect(t["method"] == "task" and t["warnings"], f"recorded by its tasks, with warnings: {t['warnings']}")
             target.tell("thread late")
-            time.sleep(1.2)
+            let_work(target.pid, "early", "late")
             meta, recs, _ = bundle(c, t["id"])
             by_name = collections.Counter(names(recs).get(r.tid) for r in recs if r.type == SAMPLE)
             expect(by_name["early"] > 50 and by_name["late"] > 50, f"all threads are sampled: {dict(by_name)}")
@@ -57,14 +58,14 @@ with Tracerd(uid=UID, binary=programs / "tracerd") as d:
 
     def stranger():
         """What this user may do itself, this tracerd may not: the answer does not put it on the user."""
-        own = spawn("sleep", 60)
+        own = spawn("sleep", 6000)
         with Client(d.sock) as c:
             try:
                 fail(f"armed: {c.arm(own.pid)}")
             except Error as e:
                 expect(e.code == "unsupported" and "tracerd itself" in e.message, f"its own rights do not do: {e}")
         own.kill()
-    if as_user(UID - 1, stranger) != 0:
+    if as_user(UID + 20000, stranger) != 0:
         fail("another user's half")
     # An ended task's fds are readable for ever: the loop must not spin on them.
     def ticks():

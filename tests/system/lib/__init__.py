@@ -107,10 +107,26 @@ def wait_for(what, predicate, timeout=PATIENCE, step=0.02):
         time.sleep(step)
 
 
-def cpu_seconds(pid):
-    """How much a process has worked: what samples are taken of, whatever else the machine does."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def cpu_seconds(pid, tid=None):
+    """How much a process, or one thread of it, has worked."""
+    stat = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
+    fields = pathlib.Path(stat).read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def thread_named(pid, name):
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        if pathlib.Path(f"/proc/{pid}/task/{tid}/comm").read_text() == name + "\n":
+            return int(tid)
+    return None
+
+
+def let_work(pid, *threads, seconds=0.4):
+    """Waits until the process, or each of its threads of these names, has worked for so much longer. That is what samples
+    are taken of; how long it takes depends on what else the machine does."""
+    tids = [wait_for(f"thread {name}", lambda: thread_named(pid, name)) for name in threads] or [None]
+    enough = {tid: cpu_seconds(pid, tid) + seconds for tid in tids}
+    wait_for(f"process {pid} to work", lambda: all(cpu_seconds(pid, tid) >= s for tid, s in enough.items()))
 
 
 def spawn(*argv, uid=None, **kw):

@@ -19,15 +19,15 @@ OUT, IN, WAKEUP = 1, 2, 3
 Record = collections.namedtuple("Record", "type misc id pid tid time body")
 Sched = collections.namedtuple("Sched", "kind flags pid tid state other_pid other_tid other_uid cpu comm")
 
-# Two threads: one burns the cpu, one burns and sleeps; a line on stdin makes one more ("thread"),
+# A thread that burns the cpu and sleeps in turns; a line on stdin makes one more ("thread"),
 # forks ("fork"), maps a library ("load") or executes another program ("exec").
 TARGET = r"""
 import ctypes, os, sys, threading, time
 libc = ctypes.CDLL(None)
 def name(text): libc.prctl(15, text.encode(), 0, 0, 0)
 def burn(ms):
-    end = time.monotonic() + ms / 1000
-    while time.monotonic() < end: sum(range(200))
+    end = time.thread_time() + ms / 1000
+    while time.thread_time() < end: sum(range(200))
 def worker(text, ms, pause):
     name(text)
     while True:
@@ -45,7 +45,7 @@ for line in sys.stdin:
         if pid == 0:
             name("child"); burn(300); os._exit(0)
         print(pid, flush=True)
-    elif word[0] == "exec": os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)"])
+    elif word[0] == "exec": os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(6000)"])
     elif word[0] == "exit": break
     elif word[0] == "load":
         import glob
