@@ -71,10 +71,11 @@ grep -q "$(printf '\033')" "$TMP/err" && fail "an escape sequence got to the ter
 ok "errors as JSON, and safe to print"
 
 # A socket that nobody listens at, one that is closed to us, and one that does not speak the protocol.
-python3 - "$TMP/dead.sock" "$TMP/odd.sock" <<'PY' &
+python3 - "$TMP/dead.sock" "$TMP/odd.sock" "$TMP/listens" <<'PY' &
 import socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.close()
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[2]); s.listen(5)
+open(sys.argv[3], "w").close()
 while True:
     c, _ = s.accept()
     c.recv(10)
@@ -82,10 +83,9 @@ while True:
     c.close()
 PY
 lib_pids="$lib_pids $!"
-wait_until $PATIENCE test -S "$TMP/odd.sock" || fail "no test server"
+wait_until $PATIENCE test -e "$TMP/listens" || fail "no test server"
 expect_rc 5 "$t" list --socket "$TMP/dead.sock"
 grep -q 'Connection refused' "$TMP/err" || fail "no reason"
-sleep 0.2
 expect_rc 1 "$t" list --socket "$TMP/odd.sock"
 grep -q 'not its protocol' "$TMP/err" || fail "an odd server is not told: $(cat "$TMP/err")"
 ok "a socket that is dead, or not tracerd's"

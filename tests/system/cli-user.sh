@@ -30,7 +30,11 @@ expect_rc 4 me "$t" arm 1
 ok "another user's process is refused, with its owner"
 
 expect_rc 0 me "$t" arm "$own"
-sleep 3
+maintenance=$(grep -lx maintenance "/proc/$own/task/"*/comm)
+ticks() { sed 's/.*) //' "${maintenance%comm}stat" | awk '{print $12 + $13}'; }
+seen=$(ticks)
+worked() { [ "$(ticks)" -ge $((seen + 10)) ]; }
+wait_until $PATIENCE worked || fail "the maintenance thread does nothing"
 expect_rc 0 me "$t" snapshot "$own" -o "$TMP/home/x.pftrace"
 sed 's/^/# /' "$TMP/out"
 [ -s "$TMP/home/x.pftrace" ] || fail "no trace"
