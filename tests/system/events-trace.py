@@ -49,6 +49,12 @@ class Scene:
         self.process.wait(PATIENCE)
 
 
+def helper_slept(pid):
+    """How often the library's thread has gone to sleep again."""
+    text = pathlib.Path(f"/proc/{pid}/task/{thread_named(pid, 'tracerd')}/status").read_text()
+    return int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def ended(c, sid):
     def look():
         s = c.call("snapshot.show", {"snapshot": sid})["snapshot"]
@@ -202,7 +208,9 @@ def main():
             target = wait_for("the target", lambda: next(
                 (t["id"] for t in c.call("target.list")["targets"] if t.get("pid") == scene.pid), None))
             has_stacks = False
+        before = helper_slept(scene.pid)
         c.call("trigger.add", {"target": target, "region": "serve", "over_ns": 20 * MS, "after_ns": 500 * MS})
+        wait_for("the program's helper knows the threshold", lambda: helper_slept(scene.pid) > before)
         regions = scene.play()
         sid = wait_for("the slow region's snapshot", lambda: next(
             (s["id"] for s in c.call("snapshot.list")["snapshots"] if s["cause"]["kind"] == "region"), None))

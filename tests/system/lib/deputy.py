@@ -367,7 +367,6 @@ def user_takes(d, deputies, later=(), label="all"):
                 pickle.dump((loot.parts, lost), f)
         os._exit(1 if as_user(USER, work) else 0)
     theirs.close()
-    ours.settimeout(PATIENCE)
     ours.recv(1)
     for cell, function in later:
         try:

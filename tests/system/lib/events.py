@@ -43,7 +43,7 @@ def target_of(client, pid):
     return next((t for t in client.call("target.list")["targets"] if t.get("pid") == pid), None)
 
 
-def registered(client, pid, state="live", timeout=20):
+def registered(client, pid, state="live", timeout=PATIENCE):
     """Waits until the rings of a process are there, or have ended; its target."""
     def look():
         t = target_of(client, pid)

@@ -19,7 +19,7 @@ class Shell:
         self.pid = self.process.pid
         self.answer("ready")
 
-    def answer(self, want=None, timeout=30):
+    def answer(self, want=None, timeout=PATIENCE):
         if not select.select([self.process.stdout], [], [], timeout)[0]:
             fail("the program does not answer")
         line = self.process.stdout.readline().rstrip("\n")
