@@ -128,7 +128,6 @@ def trigger_way(d, s):
                 pickle.dump(loot.parts, f)
         os._exit(1 if as_user(USER, work) else 0)
     theirs.close()
-    ours.settimeout(PATIENCE)
     loot = Loot()
     try:
         ours.recv(1)
