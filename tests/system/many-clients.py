@@ -624,7 +624,7 @@ def remaining(d):
     return {k: v for k, v in left.items() if v}
 
 
-def settled(d, before, seconds=60):
+def settled(d, before, seconds=PATIENCE):
     """Nothing is left, and descriptors and children are as before; else the test fails and names what is not."""
     end = time.monotonic() + seconds
     while True:
@@ -644,7 +644,7 @@ def warm(d):
         c.snapshot(c.arm(p.pid)["id"], timeout=ANSWER_S)
     p.kill()
     p.wait()
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while (left := remaining(d)) or len(children(d)) != 1:
         if time.monotonic() > end:
             fail(f"left behind by one recording: {left} {children(d)}")

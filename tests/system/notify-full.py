@@ -19,7 +19,7 @@ with Tracerd() as d:
     except BlockingIOError:
         pass
     expect(0 < sent < 100000, f"the notify socket is full after {sent} messages")
-    target = spawn("sleep", "60")
+    target = spawn("sleep", "6000")
     with d.client() as c:
         c.arm(target.pid)
         # STATUS follows a second after a change.

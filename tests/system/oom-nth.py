@@ -24,7 +24,7 @@ PART, PARTS = next((map(int, a.split("/")) for a in sys.argv[1:] if "/" in a), (
 WANTED = [a for a in sys.argv[1:] if a not in ("every", "tell") and "/" not in a]
 TRIES = 8            # of each step, where not every n is tried
 OFF, ALL = 0, 1 << 40
-ANSWER_S = 60
+ANSWER_S = PATIENCE
 CONFIG = """[client]
 client_read_timeout_s = 30
 [spool]
@@ -425,7 +425,7 @@ def one(w, step, nth, more, base, ends):
     step.after(w)
     if wrong := spool_wrong(w.d.sock, w.d.state):
         fail(f"{what}: {wrong}")
-    try_until = time.monotonic() + 15
+    try_until = time.monotonic() + PATIENCE
     while (wrong := left(now := holds(w.d), base)):
         if time.monotonic() > try_until:
             fail(f"{what}: left behind: {wrong}")
@@ -566,6 +566,8 @@ def registration(d):
         inject.begin(tried + 1)
         p = spawn(NUMBERS, tmp() / "told", 1, 1000, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                   env={**os.environ, **inject.env, "TRACERD_SOCKET": str(d.sock)})
+        wait_for("a word of the program, or the allocation", lambda: select.select([p.stdout], [], [], 0)[0] or inject.get(
+            Injector.FAILED))
         said = select.select([p.stdout], [], [], 3)[0] and p.stdout.readline()
         count, failed = inject.end()
         if p.poll() is None and not said:

@@ -90,6 +90,6 @@ with Tracerd() as d:
         with d.client() as c:
             c.send_bytes(hello(nfds=1), [w])
             os.close(w)
-            if not select.select([r], [], [], 5)[0] or os.read(r, 1):
+            if not select.select([r], [], [], PATIENCE)[0] or os.read(r, 1):
                 fail("the daemon keeps what it was sent")
         ok("a refused descriptor is closed at once")

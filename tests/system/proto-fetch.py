@@ -29,7 +29,7 @@ def on_the_way(c):
 
 
 def greedy():
-    child = spawn("sleep", 60)
+    child = spawn("sleep", 6000)
     with d.client() as c:
         s = c.snapshot(c.arm(child.pid)["id"])["id"]
     text = json.dumps({"v": 1, "id": 1, "method": "snapshot.fetch",

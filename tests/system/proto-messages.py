@@ -6,16 +6,16 @@ import random
 
 from lib import *
 
-CONFIG = "[client]\nclient_read_timeout_s = 1\n"
+CONFIG = "[client]\nclient_read_timeout_s = 3\n"
 PAGE = 65536
 
 
-def ends(client, timeout=5.0):
-    """All that still arrives; true if the connection ends in time."""
+def ends(client):
+    """All that still arrives before the connection ends."""
     out = []
     try:
         while True:
-            out.append(client.recv_frame(timeout))
+            out.append(client.recv_frame())
     except Closed:
         return out
     except (TimeoutError, socket.timeout):
@@ -84,17 +84,16 @@ def halves(d):
     with d.client() as silent, d.client() as dripping:
         silent.send_bytes(whole[:10])
         try:
-            for i in range(len(whole) - 1):
-                dripping.send_bytes(whole[i:i + 1])
-                if time.monotonic() - begun > 6:
-                    fail("a message may drip for ever")
+            for byte in struct.pack(">I", PAGE) + b" " * 600:
+                dripping.send_bytes(bytes([byte]))
                 time.sleep(0.1)
+            fail("a message may drip for ever")
         except Closed:
             pass
         ends(silent)
         ends(dripping)
-    if not 0.8 < time.monotonic() - begun < 6:
-        fail("half a message was not ended in its time")
+    if time.monotonic() - begun < 2.8:
+        fail("half a message was ended before its time")
 
 
 def strictness(d):

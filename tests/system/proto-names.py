@@ -15,7 +15,7 @@ def answer(c, method, params):
 
 
 def ambiguous(d, c):
-    child = spawn("sleep", "300")
+    child = spawn("sleep", "6000")
     process = c.arm(child.pid)["id"]
     expect(c.call("target.show", {"target": child.pid})["target"]["id"] == process, "one target: the pid names it")
     thread = c.call("target.arm", {"tid": child.pid})["target"]["id"]

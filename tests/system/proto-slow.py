@@ -5,11 +5,17 @@
 grow or forget the others, and each is dropped in its time."""
 from lib import *
 
-CONFIG = """[client]
-client_read_timeout_s = 1
+# Whom the daemon drops, it drops soon; and none where another is looked at, however slow the machine is.
+SHORT = """[client]
+client_read_timeout_s = 5
 client_write_timeout_s = 1
 client_idle_s = 2
 client_ping_s = 1
+client_queue_kib = 1024
+"""
+PATIENT = """[client]
+client_read_timeout_s = 3600
+client_write_timeout_s = 3600
 client_queue_kib = 1024
 client_events = 8
 """
@@ -21,21 +27,18 @@ def rss_kib(d):
             return int(line.split()[1])
 
 
-def gone(c, timeout=10.0):
+def gone(c):
     """The connection ends; pings on the way are not answered."""
-    c.sock.settimeout(timeout)
     try:
         while c.sock.recv(65536):
             pass
         return True
     except ConnectionResetError:
         return True
-    except socket.timeout:
-        return False
 
 
-def never_reads(d, witness):
-    before = rss_kib(d)
+def ask_much(d):
+    """Clients that ask as much as they can and read nothing; the bytes that they have sent."""
     clients = [d.client() for _ in range(20)]
     frame = struct.pack(">I", 34) + b'{"v":1,"id":1,"method":"status"}  '
     sent = 0
@@ -46,13 +49,24 @@ def never_reads(d, witness):
                 sent += c.sock.send(frame * 100)
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
             pass
-    begun = time.monotonic()
-    witness.call("hello")
-    took = time.monotonic() - begun
-    expect(took < 1.0, f"{sent >> 10} KiB of requests whose answers nobody reads: the next is served in {took * 1000:.1f} ms")
+    return clients, sent
+
+
+def never_reads(d):
+    before = rss_kib(d)
+    clients, sent = ask_much(d)
+    with d.client() as witness:
+        connected = witness.call("status")["clients"]["connected"]
+    expect(connected == len(clients) + 1, f"{sent >> 10} KiB of requests whose answers nobody reads: the next one's is served")
     grown = rss_kib(d) - before
     expect(grown < 40 * 1024, f"memory grew by {grown} KiB")
-    wait_for("them to be dropped", lambda: d.status()["clients"]["connected"] <= 1)
+    for c in clients:
+        c.close()
+
+
+def are_dropped(d):
+    clients, _ = ask_much(d)
+    wait_for("them to be dropped", lambda: d.status()["clients"]["connected"] == 0)
     ok("they are dropped")
     for c in clients:
         c.close()
@@ -74,28 +88,31 @@ def many_at_once():
 def silent(d):
     c = d.client()
     begun = time.monotonic()
-    expect(gone(c) and 1.5 < time.monotonic() - begun < 8, "who never speaks is dropped after client_idle_s")
+    expect(gone(c) and time.monotonic() - begun > 1.5, "who never speaks is dropped after client_idle_s")
 
 
 def subscribers(d):
     answering, mute = d.client(), d.client()
     answering.call("subscribe")
     mute.call("subscribe")
-    begun = time.monotonic()
-    pings = 0
-    while time.monotonic() - begun < 5:
-        try:
-            m = answering.recv_frame(0.3)
-        except socket.timeout:
+    pings, dropped = 0, False
+    while pings < 2 or not dropped:
+        ready = select.select([answering.sock] + [mute.sock] * (not dropped), [], [])[0]
+        if mute.sock in ready:
+            try:
+                dropped = not mute.sock.recv(65536)
+            except ConnectionResetError:
+                dropped = True
+        if answering.sock not in ready:
             continue
+        m = answering.recv_frame()
         if m.get("method") == "ping":
             if m["id"] >= 0:
                 fail(f"a request of the daemon has id {m['id']}")
             pings += 1
             answering.send_frame({"v": 1, "id": m["id"], "result": {}})
     answering.call("hello")
-    expect(pings >= 2, f"a quiet subscriber is asked whether it is there ({pings} times)")
-    expect(gone(mute, 1.0), "one that does not answer is dropped")
+    ok(f"a quiet subscriber is asked whether it is there ({pings} times); one that does not answer is dropped")
     answering.call("unsubscribe")
     answering.close()
 
@@ -105,7 +122,7 @@ def missed_events(d):
     with d.client() as sleeper, d.client() as reader, d.client() as actor:
         sleeper.call("subscribe", {"events": ["target.state"]})
         reader.call("subscribe", {"events": ["target.state"]})
-        child = spawn("sleep", 60)
+        child = spawn("sleep", 6000)
         try:
             target = actor.arm(child.pid)["id"]
         except Error as e:
@@ -125,32 +142,26 @@ def missed_events(d):
         else:
             fail("no event was missed by who does not read")
         expect(d.alive(), "who subscribes and does not read misses events")
-        seqs, missed = [], 0
-        try:
-            while True:
-                m = sleeper.recv_frame(0.5)
-                if "event" in m:
-                    seqs.append((m["seq"], m["missed"]))
-        except (socket.timeout, Closed):
-            pass
-        t = actor.arm(child.pid)["id"]
-        try:
-            m = sleeper.event("target.state", timeout=3)
-            seqs.append((m["seq"], m["missed"]))
-        except (Closed, SystemExit):
-            note("the sleeper was dropped")
-        for (a, _), (b, gap) in zip(seqs, seqs[1:]):
-            if b - a - 1 != gap:
-                fail(f"event {b} follows {a} but says that {gap} were missed")
-            missed += gap
-        expect(missed > 0, f"the gap is told: {missed} missed of {seqs[-1][0]}")
-        actor.call("target.disarm", {"target": t})
+        # The next event after those that were queued says how many there were in between.
+        seq, missed = 0, 0
+        while not missed:
+            t = actor.arm(child.pid)["id"]
+            actor.call("target.disarm", {"target": t})
+            while not missed and select.select([sleeper.sock], [], [], 0.1)[0]:
+                m = sleeper.recv_frame()
+                if "event" not in m:
+                    continue
+                if m["seq"] - seq - 1 != m["missed"]:
+                    fail(f"event {m['seq']} follows {seq} but says that {m['missed']} were missed")
+                seq, missed = m["seq"], m["missed"]
+        ok(f"the gap is told: {missed} missed before {seq}")
 
 
 many_at_once()
-with Tracerd(config=CONFIG) as d:
+with Tracerd(config=SHORT) as d:
     silent(d)
     subscribers(d)
-    with d.client() as witness:
-        never_reads(d, witness)
+    are_dropped(d)
+with Tracerd(config=PATIENT, name="-patient") as d:
+    never_reads(d)
     missed_events(d)

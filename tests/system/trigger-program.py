@@ -58,7 +58,7 @@ with Tracerd() as d, d.client() as c:
     cause = s["cause"]
     expect(s["state"] == "done" and cause["kind"] == "region" and cause["region"] == "known" and cause["pid"] == p.pid
            and cause["tid"] == p.pid, "a slow region of a real program takes a snapshot")
-    expect(60 * MS <= cause["duration_ns"] < 10000 * MS
+    expect(60 * MS <= cause["duration_ns"]
            and cause["duration_ns"] == cause["end_raw_ns"] - cause["begin_raw_ns"], "with the time that it took")
     expect(cause["end_raw_ns"] <= s["frozen_raw_ns"], "and is frozen behind its end")
     note(f"region end to freeze: {(s['frozen_raw_ns'] - cause['end_raw_ns']) / 1000:.1f} us")
@@ -71,11 +71,12 @@ with Tracerd() as d, d.client() as c:
     expect(end[3] == mark[3] and end[0] <= mark[0], "the trigger is marked in the ring, by the same begin")
 
     # ---- what is quick is not told
-    before = trigger(c, known)["hits"]
+    # A minute: no machine is so busy that a region of nothing takes as long.
+    quick, before = add(c, t["id"], "quick", 60000), trigger(c, known)["hits"]
     for _ in range(50):
-        p.tell("region known 0", "ok")
+        p.tell("region quick 0", "ok")
     p.tell("region unknown 60", "ok")
-    expect(trigger(c, known)["hits"] == before, "quick regions, and others, are no hits")
+    expect(trigger(c, quick)["hits"] == 0 and trigger(c, known)["hits"] == before, "quick regions, and others, are no hits")
 
     # ---- the program keeps the cooldown
     cold = add(c, t["id"], "cold", 10, cooldown_ns=3600000 * MS)
@@ -89,19 +90,17 @@ with Tracerd() as d, d.client() as c:
     expect(fresh_status(c)["events"]["causes"] == causes, "and the daemon is not woken")
 
     # ---- two on one name
-    low = add(c, t["id"], "known", 5)
-    wait_for("the lower threshold is with the program", lambda: p.tell("region known 10", "ok") and trigger(c, low)["hits"])
-    ended(c, wait_for("its snapshot", lambda: trigger(c, low)["last_snapshot"]))
-    high_before = trigger(c, known)["hits"]
-    hit(c, low, p, "region known 10")
-    expect(trigger(c, known)["hits"] == high_before, "a lower threshold on the same region is no hit of the higher one")
+    high, low = add(c, t["id"], "two", 3000), add(c, t["id"], "two", 5)
+    hit(c, low, p, "region two 10")
+    hit(c, low, p, "region two 10")
+    expect(trigger(c, high)["hits"] == 0, "a lower threshold on the same region is no hit of the higher one")
     last = c.call("trigger.remove", {"trigger": low})["trigger"]
-    expect(last["snapshots"] >= 2 and hit(c, known, p, "region known 60")["cause"]["over_ns"] == 30 * MS,
+    expect(last["snapshots"] >= 2 and hit(c, high, p, "region two 3000")["cause"]["over_ns"] == 3000 * MS,
            "which goes on when the lower one is removed")
 
     # ---- an armed program: the snapshot has samples, too
     armed = c.arm(p.pid)
-    expect(armed["id"] == t["id"] and armed["triggers"] == 3, "arming it keeps target and triggers")
+    expect(armed["id"] == t["id"] and armed["triggers"] == 5, "arming it keeps target and triggers")
     s = hit(c, known, p, "region known 60")
     files = {f["name"] for f in s["files"]}
     expect({"perf.data", name} <= files and s["state"] == "done", "then the snapshot has its samples and its rings")
@@ -146,7 +145,7 @@ with Tracerd() as d, d.client() as c:
         expect(s["state"] == "done", "nor is its snapshot")
 
 # ---- a connection that is lost is no end: a program that nobody armed stands still, or stops and starts
-with Tracerd(name="-silent", config="[client]\nclient_ping_s = 1\nclient_read_timeout_s = 1\n") as d, d.client() as c:
+with Tracerd(name="-silent", config="[client]\nclient_ping_s = 1\nclient_read_timeout_s = 5\n") as d, d.client() as c:
     p = Shell(d.sock)
     p.tell("start", "ok")
     p.wait_connected()

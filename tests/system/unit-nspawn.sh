@@ -59,12 +59,12 @@ Requires=basic.target
 [Service]
 Type=oneshot
 ExecStart=/bin/bash /opt/test/inside.sh
-TimeoutStartSec=220
+TimeoutStartSec=1200
 TimeoutStopSec=5
 ExecStopPost=+/bin/systemctl --no-block exit 0
 UNIT
 
-timeout --kill-after=10 260 systemd-nspawn -q -D "$merged" -M "$machine" -b --register=no --keep-unit \
+timeout --kill-after=10 1300 systemd-nspawn -q -D "$merged" -M "$machine" -b --register=no --keep-unit \
 	--capability=all --system-call-filter="perf_event_open bpf" --console=pipe --bind="$work/results:/results" \
 	systemd.unit=tracerd-test.service systemd.log_target=console >"$TMP/console" 2>&1 </dev/null
 rc=$?

@@ -136,7 +136,7 @@ tried() {
 	local name=$1 begun=$SECONDS
 	shift
 	mkdir -p "/home/$name"
-	TRACERD_BUILD=/opt/test/build TEST_TMP=/home/$name timeout --kill-after=5 120 python3 "/opt/test/$name.py" "$@" >"/results/$name" 2>&1
+	TRACERD_BUILD=/opt/test/build TEST_TMP=/home/$name timeout --kill-after=5 900 python3 "/opt/test/$name.py" "$@" >"/results/$name" 2>&1
 	case $? in
 	0) ok "$name, by alice: $(grep -c '^ok' "/results/$name")" ;;
 	77) echo "# $name: $(tail -n 1 "/results/$name")" >>/results/tap ;;
