@@ -6,12 +6,13 @@
 #	deps_install build test		and what the tests use besides
 #	deps_install bench		the peer of make bench-rings
 #	deps_install distros		what makes the roots of scripts/test distros
+#	deps_install rig		what the guest of scripts/test rig is made of
 #
 # On Debian and Ubuntu it installs what is missing (as root, or by sudo where that asks nothing);
 # elsewhere, or without the right, it names what is missing. Returns 1 if something that the build
 # needs is still absent; a tool that only a test uses makes that test skip instead.
 
-# need, how to see that it is there (a command, a pkg-config module or a header), Debian package
+# need, how to see that it is there (a command, a pkg-config module, a header or a pattern of paths), Debian package
 deps_table() {
 	cat <<'TABLE'
 build cmd gcc gcc
@@ -52,6 +53,12 @@ test cmd node nodejs
 test cmd npm npm
 test cmd memcached memcached
 distros cmd mmdebstrap mmdebstrap
+rig cmd qemu-system-x86_64 qemu-system-x86
+rig cmd busybox busybox-static
+rig cmd cpio cpio
+rig cmd xz xz-utils
+rig cmd perf linux-perf
+rig path /usr/src/linux-headers-*-amd64 linux-headers-amd64
 bench cmd lttng-sessiond lttng-tools
 bench inc lttng/tracepoint.h liblttng-ust-dev
 TABLE
@@ -61,6 +68,7 @@ deps_have() {
 	case $1 in
 	cmd) command -v "$2" >/dev/null 2>&1 || [ -x "/usr/sbin/$2" ] ;;
 	pkg) command -v pkg-config >/dev/null 2>&1 && pkg-config --exists "$2" ;;
+	path) compgen -G "$2" >/dev/null ;;
 	inc) printf '#include <%s>\n' "$2" | ${CC:-cc} -E -x c - >/dev/null 2>&1 ;;
 	esac
 }

@@ -13,7 +13,7 @@ while read -r f; do
 		esac
 		;;
 	esac
-done < <(find scripts .ci bench tests/system -type f \( -name '*.sh' -o -name '*.py' -o -perm -100 \) ! -name '*.c' ! -path '*/__pycache__/*')
+done < <(find scripts .ci bench tests/system tests/rig -type f \( -name '*.sh' -o -name '*.py' -o -perm -100 \) ! -name '*.c' ! -path '*/__pycache__/*')
 if command -v shellcheck >/dev/null 2>&1; then
 	find scripts .ci tests/system -type f \( -name '*.sh' -o -path 'scripts/*' -perm -100 \) -print0 |
 		xargs -0 shellcheck -S error || bad=1

@@ -25,7 +25,7 @@ FIXED = 0x555555554000
 # Everything that retired is decoded, and nothing else.
 EXACT = ("default", "noretcomp", "mtc", "cyc", "often-psb", "short-tnt", "no-deferral", "per-thread", "untimed", "cpu-wide", "small-ring",
          "filter", "ptwrite", "attach", "uprobe", "breakpoint", "slow-reader")
-# perf takes an untimed trace for one thread of a CPU; of a breakpoint's own samples it makes no instructions.
+# perf takes an untimed trace for that of one thread on a CPU.
 WITHOUT_PERF = ("untimed",)
 
 

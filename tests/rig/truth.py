@@ -149,5 +149,7 @@ def perf_tree(folder, tree, vdso):
 
 def perf_instructions(tree, data):
     """By stock perf."""
-    text = run(["perf", "script", "-f", "-i", data, "--symfs", tree, "--itrace=i1i", "-F", "tid,ip"])
-    return [(int(tid), int(ip, 16)) for tid, ip in (line.split() for line in text.splitlines())]
+    text = run(["perf", "script", "-f", "-i", data, "--symfs", tree, "--itrace=i1i", "-F", "tid,event,ip"])
+    words = (line.split() for line in text.splitlines())
+    # the recording may have samples of another event
+    return [(int(w[0]), int(w[-1], 16)) for w in words if w[1].startswith("instructions")]

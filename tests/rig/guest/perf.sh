@@ -32,10 +32,10 @@ record filter -e intel_pt//u --filter 'filter descend @ /rig/mixed' -- /rig/mixe
 record ptwrite -e intel_pt/ptw=1,fup_on_ptw=1/u -- /rig/ptwrites
 
 # On one CPU, so that one ring has the last of everything.
-record snapshot -Se -m,16 -e intel_pt/psb_period=0/u -- taskset 2 /rig/mixed 3
+take snapshot taskset 2 perf record -N -q -o /tmp/perf.data -Se -m,16 -e intel_pt/psb_period=0/u -- /rig/mixed 3
 
 snapshot_midway() {
-	perf record -N -q -o /tmp/perf.data -S -m,16 -e intel_pt/psb_period=0/u -- taskset 2 /rig/mixed 4 &
+	taskset 2 perf record -N -q -o /tmp/perf.data -S -m,16 -e intel_pt/psb_period=0/u -- /rig/mixed 4 &
 	until_counted bytes 200000
 	kill -USR2 $!
 	wait $!

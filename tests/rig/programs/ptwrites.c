@@ -10,15 +10,15 @@ int main(void)
 		uint64_t *p = &value;
 
 		value++;
-		__asm__ volatile("ptwriteq %0" : : "r"(value));
+		__asm__ volatile("ptwriteq %0" : : "r"(value) : "memory");
 		value++;
-		__asm__ volatile("ptwritel %0" : : "r"((uint32_t)value));
+		__asm__ volatile("ptwritel %0" : : "r"((uint32_t)value) : "memory");
 		value++;
-		__asm__ volatile("ptwriteq %0" : : "m"(value));
+		__asm__ volatile("ptwriteq %0" : : "m"(value) : "memory");
 		value++;
-		__asm__ volatile("ptwritel %0" : : "m"(value));
+		__asm__ volatile("ptwritel %0" : : "m"(value) : "memory");
 		value++;
-		__asm__ volatile("ptwriteq (%0,%1,8)" : : "r"(p - 3), "r"((uint64_t)3));
+		__asm__ volatile("ptwriteq (%0,%1,8)" : : "r"(p - 3), "r"((uint64_t)3) : "memory");
 	}
 	return 0;
 }
