@@ -31,7 +31,7 @@ d = Wrapped("[capture]\nring_kib = 1024\ndwarf_ring_kib = 1024\n[spool]\nspool_k
 target = service()
 c = d.client()
 t = c.arm(target.pid, stacks="fp")["id"]
-time.sleep(1)
+let_work(target.pid)
 first = c.snapshot(t)
 expect(first["state"] == "done", "there is room")
 

@@ -12,7 +12,7 @@ from lib.snapshot import *
 
 need_root()
 perf = working_perf()
-d = Wrapped()
+d = Wrapped("decoder_timeout_s = 3600\n")
 target = service()
 random.seed(20261121)
 
@@ -52,7 +52,7 @@ def kill_and_check(what):
 
 
 # decoding, and queued behind it
-d.behave("exec sleep 100")
+d.behave("exec sleep 6000")
 d.start()
 with d.client() as c:
     t = c.arm(target.pid, stacks="fp")["id"]

@@ -68,7 +68,7 @@ d = Wrapped().start()
 target = service()
 c = d.client()
 t = c.arm(target.pid)["id"]
-time.sleep(1.5)
+let_work(target.pid)
 for what, behaviour, params, state in (
         ("done", "real", {"reason": "naïve \u202e reversed"}, "done"),
         ("failed", "kill -SEGV $$", {}, "failed"),

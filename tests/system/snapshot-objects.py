@@ -15,7 +15,7 @@ shutil.copy(SLOWLOCK, program)
 target = spawn(program, "--every", "300", stdout=subprocess.DEVNULL)
 c = d.client()
 t = c.arm(target.pid)["id"]
-time.sleep(1.5)
+let_work(target.pid)
 # an upgrade under the running program: another file at its path
 other = tmp() / "program.new"
 shutil.copy("/bin/true", other)

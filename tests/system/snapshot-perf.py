@@ -21,7 +21,7 @@ for stacks in ("fp", "dwarf"):
     for waits in (True, False):
         name = f"stacks {stacks}, waits {'on' if waits else 'off'}"
         t = c.arm(target.pid, stacks=stacks, waits=waits)["id"]
-        time.sleep(1.5)
+        let_work(target.pid)
         s = c.snapshot(t)
         if s["state"] != "done":
             fail(f"{name}: {s['state']} {s['error']}")

@@ -32,7 +32,7 @@ def snapshot_of(more):
         target.stdin.write("go\n")
         target.stdin.flush()
         t = c.arm(target.pid)["id"]
-        time.sleep(1)
+        let_work(target.pid)
         s = c.snapshot(t, with_objects=bool(more))
         expect(s["state"] == "done", f"done: {s['error']}")
         return c.fetch(s["id"]), pathlib.Path(f"/{name}").read_bytes(), name

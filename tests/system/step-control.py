@@ -192,8 +192,6 @@ def forget(program):
             fail(f"{what}: {c.why}")
         p.stdin.write(b"x")
         p.stdin.flush()
-        if not select.select([p.stdout], [], [], PATIENCE)[0]:
-            fail(f"{what}: it takes too long")
         expect_quietly(p.stdout.readline().strip() == str(arguments[0]).encode(), f"{what}: it went wrong")
         copy = c.copy()
         n = suffix(c, copy, what)
@@ -330,16 +328,15 @@ def idle():
     c = Control(p.pid, log=False)
     tracer = c.tracer()
     last = c.stats(lambda s: s["threads"] == 1, "the thread")
-    c.sock.settimeout(1.5)
-    try:
-        while True:
+
+    def sleeps():
+        nonlocal last
+        while select.select([c.sock], [], [], 1.5)[0]:
             last = unpack_stats(c.sock.recv(512))
-    except TimeoutError:
-        pass
-    c.sock.settimeout(PATIENCE)
-    before = threads(tracer, "voluntary_ctxt_switches")
-    expect(not select.select([c.sock], [], [], 3)[0] and threads(tracer, "voluntary_ctxt_switches") == before,
-           "the stepper of a program that waits sleeps, too")
+        before = threads(tracer, "voluntary_ctxt_switches")
+        return not select.select([c.sock], [], [], 3)[0] and threads(tracer, "voluntary_ctxt_switches") == before
+    wait_for("the stepper of a program that waits sleeps, too", sleeps)
+    ok("the stepper of a program that waits sleeps, too")
     expect(c.copy().stats["insns"] == last["insns"], "and wakes up for a request")
     p.kill()
     p.wait()

@@ -361,7 +361,7 @@ def as_user(uid, work):
 
 
 true_data = recording()
-with Tracerd(config="[snapshot]\nstep_freeze_s = 1\nmax_output_mib = 64\n[quota]\nuid_steppers = 1\n") as d:
+with Tracerd(config="[snapshot]\nstep_freeze_s = 10\nmax_output_mib = 64\n[quota]\nuid_steppers = 1\n") as d:
     c = d.client()
     refused(d, c)
     bad_answers(d, c, true_data)

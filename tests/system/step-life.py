@@ -28,7 +28,7 @@ def said(program):
     return (WORK / (program.name + ".out")).read_text().split()
 
 
-def until(condition, what, seconds=20):
+def until(condition, what, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -94,7 +94,7 @@ def limits(program, p):
             fail(f"a limit of instructions: {err}")
         goes_on(program, p, "after a limit of instructions")
     ok("a number of instructions is recorded, again and again, and the program goes on")
-    for option, value, words in (("--max-seconds", 1, "time is over"), ("--max-bytes", 4096, "enough bytes")):
+    for option, value, words in (("--max-seconds", 3, "time is over"), ("--max-bytes", 4096, "enough bytes")):
         data, s = step("limit", "-p", p.pid, option, value)
         err = finish(s)
         if words not in err or decodes(data, "limit") < 1000:
@@ -139,10 +139,14 @@ def job_control(program, p):
     data, stepper = step("stopped", "-p", p.pid)
     until(lambda: (WORK / "stopped.log").exists() and written() > 0, "nothing is recorded")
     p.send_signal(signal.SIGSTOP)
-    until(lambda: states() == {"t"}, "a stopped program is not stopped")
+
+    def stands():
+        before = written()
+        time.sleep(0.5)
+        return states() == {"t"} and written() == before
+    until(stands, "a stopped program is not stopped")
+    ok("SIGSTOP stops a program that is stepped")
     before = written()
-    time.sleep(0.5)
-    expect(written() == before, "SIGSTOP stops a program that is stepped")
     p.send_signal(signal.SIGCONT)
     until(lambda: written() > before, "it does not go on with SIGCONT")
     p.send_signal(signal.SIGSTOP)
@@ -160,6 +164,7 @@ def job_control(program, p):
     p.send_signal(signal.SIGSTOP)
     until(lambda: states() == {"T"}, "it is not stopped")
     data, stepper = step("stopped", "-p", p.pid)
+    until(lambda: "0" not in threads(p.pid, "TracerPid").values(), "nobody traces it")
     time.sleep(0.5)
     stepper.terminate()
     finish(stepper)
@@ -206,7 +211,7 @@ def signs_of_life():
     """A recording that takes long says how far it is, also of a program that only waits."""
     p = subprocess.Popen(["sleep", "1000"])
     atexit.register(p.kill)
-    _, stepper = step("waits", "-p", p.pid, "--max-seconds", 3)
+    _, stepper = step("waits", "-p", p.pid, "--max-seconds", 6)
     err = finish(stepper)
     expect(re.search(r"still stepping: \d+ instructions in \d+ s\n", err) and "time is over" in err,
            "a line says how far it is, and the limit of time holds all the same")
