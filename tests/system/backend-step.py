@@ -352,7 +352,7 @@ def main():
     (tmp() / "bin").mkdir(exist_ok=True)
     for name in ("tracectl", "tracerd-step", "tracerd-decode", "tests/programs/stepscene"):
         shutil.copy(BUILD / name, tmp() / "bin")
-    with Tracerd(config="[capture]\nexited_keep_s = 4\n[daemon]\ndecoder = " + str(BUILD / "tracerd-decode") + "\n") as d:
+    with Tracerd(config="[capture]\nexited_keep_s = 12\n[daemon]\ndecoder = " + str(BUILD / "tracerd-decode") + "\n") as d:
         with d.client() as c:
             jit_part(d, c)
             root_part(d, c)

@@ -112,8 +112,7 @@ class Recording:
         self.folder, self.data, self.path = folder, folder / f"{name}.data", folder / f"{name}.log"
 
     def _record(self, arguments, env):
-        p = subprocess.run([STEP, "-o", self.data, "--log", self.path, *arguments], cwd=self.folder, capture_output=True, text=True,
-                           timeout=PATIENCE, env=env)
+        p = subprocess.run([STEP, "-o", self.data, "--log", self.path, *arguments], cwd=self.folder, capture_output=True, text=True, env=env)
         if not self.data.exists() or (p.returncode and "--max-insns" not in arguments):
             fail(f"{self.name}: tracerd-step: exit {p.returncode}: {p.stderr}")
 
