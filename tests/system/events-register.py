@@ -114,6 +114,14 @@ def counted(d, what, predicate):
     ok(what)
 
 
+def forget_all(d, c):
+    """What has ended is kept for a while: it is disarmed."""
+    wait_for("all have ended", lambda: d.status()["events"]["programs"] == 0)
+    for t in c.call("target.list")["targets"]:
+        c.call("target.disarm", {"target": t["id"]})
+    wait_for("all are forgotten", lambda: not d.status()["quota"]["producers"]["used"])
+
+
 def show(c, target):
     return c.call("target.show", {"target": str(target)})["target"]
 
@@ -386,6 +394,7 @@ def users(d, c):
     first.end()
     second.end()
 
+    forget_all(d, c)
     # connections that are registrations do not count as connections
     programs = [Program(d, uid=USER) for _ in range(6)]
     counted(d, "more programs than a user may have connections", lambda s: s["quota"]["producers"]["used"] == 6)
@@ -557,9 +566,7 @@ with Tracerd(config="[quota]\nuid_connections = 4\nuid_targets = 1\n") as d:
         what_was_lost(d, c)
         many(d, c)
         units(d, c)
-        for t in c.call("target.list")["targets"]:
-            c.call("target.disarm", {"target": t["id"]})
-        wait_for("the rest is forgotten", lambda: d.status()["events"]["ended"] == 0)
+        forget_all(d, c)
         left = wait_for("descriptors are given back", lambda: d.fds() <= fds + 2)
         counted(d, "nothing of all is left", lambda s: not s["quota"]["event_bytes"]["used"] and left)
     silence(d)

@@ -46,7 +46,7 @@ def locked(lock=threading.Lock()):
         with lock: time.sleep(0.005)
 for f in (spin, wait_forever, nap, locked, locked):
     threading.Thread(target=f, daemon=True).start()
-time.sleep(600)
+time.sleep(6000)
 """
 
 SQL = """
@@ -141,7 +141,8 @@ with Tracerd(config="[capture]\ndwarf_stack_bytes = 32768\ndwarf_ring_kib = 6553
     python = tmp() / "threads.py"
     python.write_text(PYTHON)
     p = spawn(sys.executable, python)
-    time.sleep(1)
+    wait_for("its threads", lambda: len(os.listdir(f"/proc/{p.pid}/task")) == 6)
+    let_work(p.pid)
     check(d, "python", p.pid, 3)
 
     if shutil.which("redis-server"):
@@ -160,7 +161,7 @@ with Tracerd(config="[capture]\ndwarf_stack_bytes = 32768\ndwarf_ring_kib = 6553
         sql = tmp() / "work.sql"
         sql.write_text(textwrap.dedent(SQL))
         s = spawn("sqlite3", ":memory:", f".read {sql}", stdout=subprocess.DEVNULL)
-        time.sleep(1)
+        let_work(s.pid)
         check(d, "sqlite3", s.pid, 1)
         for again in ("sqlite3-2", "sqlite3-3"):
             time.sleep(0.2)
