@@ -117,7 +117,7 @@ def counted(d, what, predicate):
 def forget_all(d, c):
     """What has ended is kept for a while: it is disarmed."""
     wait_for("all have ended", lambda: d.status()["events"]["programs"] == 0)
-    for t in c.call("target.list")["targets"]:
+    for t in c.call("target.list", {"limit": 500})["targets"]:
         c.call("target.disarm", {"target": t["id"]})
     wait_for("all are forgotten", lambda: not d.status()["quota"]["producers"]["used"])
 
