@@ -7,6 +7,7 @@
 #include <linux/module.h>
 #include <linux/seq_file.h>
 
+#include "asked.h"
 #include "retired.h"
 #include "softpt.h"
 
@@ -47,6 +48,7 @@ static int __init softpt_init(void)
 
 	dir = debugfs_create_dir("softpt", NULL);
 	debugfs_create_file("counts", 0400, dir, NULL, &counts_fops);
+	asked_init(dir);
 	r = retired_init(dir);
 	if (r)
 		goto remove_dir;

@@ -6,6 +6,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "asked.h"
 #include "softpt.h"
 
 static struct pmu softpt_pmu;
@@ -99,6 +100,8 @@ static int event_init(struct perf_event *event)
 		return -ENOMEM;
 	if (event->parent)
 		*filters = *(struct trace_filters *)event->parent->hw.addr_filters;
+	else
+		asked_note(&event->attr);
 	event->hw.addr_filters = filters;
 	event->destroy = event_destroy;
 	return 0;

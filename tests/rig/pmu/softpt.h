@@ -11,6 +11,7 @@
  *	packet.c	the bytes of each packet
  *	aux_ring.c	the pages that they go to
  *	retired.c	the log of retired instructions, to compare a decoder with
+ *	asked.c		the attributes that events were opened with
  *
  * Calls go down this list only. Everything of a CPU is touched on that CPU only, by code that the
  * scheduler cannot preempt there: perf's callbacks, notifiers and tracepoints.
