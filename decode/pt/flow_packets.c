@@ -279,6 +279,8 @@ static void on_pgd(struct ptflow *f, const struct ptpacket *pk)
 	} else if (!f->enabled && !f->lost && !f->has_fup && !after_ovf) {
 		f->stats.errors[PTFLOW_E_PACKET]++;
 	}
+	if (f->o.time)
+		pttime_off(f->o.time);
 	mode(f);
 	f->has_fup = false;
 	f->lost = false;

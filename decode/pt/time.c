@@ -34,16 +34,18 @@ static void advance(struct pttime *t, uint64_t now)
 
 /*
  * The time is known here. What a CYC counted just before ends here, and the next one counts from here; a first
- * CYC counts from wherever the time was known last. A cycle is measured up to an MTC only: a TSC packet comes when the trace
- * begins or goes on, and the counter of cycles stood still until then.
+ * CYC counts from wherever the time was known last. No cycle is measured up to the TSC packet with which a trace goes on:
+ * while it was off, nothing was counted.
  */
 static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
 {
-	if (!is_tsc && t->has_anchor && t->cyc_last && t->anchor_cycles && tsc > t->anchor_tsc) {
+	const bool resumed = is_tsc && t->off;
+
+	if (!resumed && t->has_anchor && t->cyc_last && t->anchor_cycles && tsc > t->anchor_tsc) {
 		t->cal_tsc = tsc - t->anchor_tsc;
 		t->cal_cycles = t->anchor_cycles;
 	}
-	if (is_tsc || t->cyc_last || !t->has_anchor || (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
+	if (resumed || t->cyc_last || !t->has_anchor || (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
 		t->has_anchor = true;
 		t->anchor_is_tsc = is_tsc;
 		t->anchor_tsc = tsc;
@@ -54,6 +56,7 @@ static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
 		t->cycles = 0;
 	}
 	t->cyc_last = false;
+	t->off = false;
 	t->tsc = tsc;
 	advance(t, tsc);
 }
@@ -152,6 +155,11 @@ void pttime_cyc(struct pttime *t, uint64_t cycles)
 	else
 		return;
 	advance(t, t->cyc_base + ticks);
+}
+
+void pttime_off(struct pttime *t)
+{
+	t->off = true;
 }
 
 void pttime_cbr(struct pttime *t, uint32_t ratio)

@@ -33,6 +33,7 @@ struct pttime {
 	uint64_t anchor_tsc, anchor_cycles, cal_tsc, cal_cycles;
 	bool has_anchor; /* nothing was lost since then */
 	bool anchor_is_tsc;
+	bool off; /* the trace went off after the last packet of time */
 	uint32_t cbr;
 	uint64_t backwards; /* TSC or MTC that were before the last one */
 	uint64_t ahead;	    /* times that waited because an estimate had been too late */
@@ -47,6 +48,8 @@ void pttime_tma(struct pttime *t, uint64_t ctc, uint64_t fc);
 void pttime_mtc(struct pttime *t, uint8_t ctc);
 void pttime_cyc(struct pttime *t, uint64_t cycles);
 void pttime_cbr(struct pttime *t, uint32_t ratio);
+/* The trace is off (TIP.PGD): until it goes on no cycle is counted. */
+void pttime_off(struct pttime *t);
 /* Packets were lost: counts of cycles and MTC since the last TSC mean nothing. */
 void pttime_lost(struct pttime *t);
 

@@ -152,6 +152,9 @@ static bool feed_time(struct pttime *t, const struct ptpacket *pk)
 	case PT_CBR:
 		pttime_cbr(t, (uint32_t)pk->value);
 		return false;
+	case PT_PGD:
+		pttime_off(t);
+		return false;
 	case PT_OVF:
 		pttime_lost(t);
 		return false;

@@ -159,7 +159,7 @@ static void test_cyc_calibrated(void **state)
 	assert_int_equal(pttime_now(&t), 100000 + 8 * 400);
 }
 
-/* A TSC packet comes when the trace goes on: the core counted nothing until then, and a cycle is no longer for it. */
+/* While the trace is off the core counts nothing, and a cycle is no longer for it. */
 static void test_cyc_stood_still(void **state)
 {
 	struct pttime t = of(0, 0, 0, 24);
@@ -168,9 +168,15 @@ static void test_cyc_stood_still(void **state)
 	pttime_cbr(&t, 24);
 	pttime_tsc(&t, 100000);
 	pttime_cyc(&t, 100);
+	pttime_off(&t);
 	pttime_tsc(&t, 200000);
 	pttime_cyc(&t, 100);
 	assert_int_equal(pttime_now(&t), 200100);
+
+	/* where it was never off, that is how long a cycle is */
+	pttime_tsc(&t, 200400);
+	pttime_cyc(&t, 100);
+	assert_int_equal(pttime_now(&t), 200800);
 }
 
 /* A CYC counts from the CYC before it, over an MTC that has none in front. */
