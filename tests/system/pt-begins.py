@@ -174,7 +174,7 @@ def children_never_seen(work):
 def late_maps(r, work):
     """PT is dated by estimates: what runs before the record of its mapping is what the record says."""
     f = PerfFile.read(r.data)
-    last = struct.unpack_from("<Q", f.of_type(AUX)[-1][0], 32)[0]
+    last = struct.unpack_from("<Q", f.of_type(AUX)[-1][0], 40)[0]  # after the ids of process and thread
     want = {view: decode(r, view) for view in ("--calls", "--branches")}
     for x in f.of_type(MMAP2):
         x[0] = x[0][:-24] + struct.pack("<Q", last) + x[0][-16:]
