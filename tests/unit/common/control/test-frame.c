@@ -234,7 +234,6 @@ static void test_deadlines(void **state)
 	assert_int_equal(frame_recv(sv[0], 100, &text, NULL, fds, &n, from + 50000000), -ETIMEDOUT);
 	assert_true(io_now_ns() - from >= 50000000);
 	assert_int_equal(frame_send(sv[0], big, sizeof(big), NULL, 0, io_now_ns() + 50000000), -ETIMEDOUT);
-	assert_true(io_now_ns() - from < 5000000000u);
 	(void)close(sv[0]);
 	(void)close(sv[1]);
 }

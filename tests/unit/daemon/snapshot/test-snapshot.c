@@ -96,7 +96,7 @@ static int setup(void **state)
 	free(f->config.decoder);
 	f->config.decoder = strdup(path);
 	f->config.spool_keep_free_percent = 0;
-	f->config.decoder_timeout_s = 20;
+	f->config.decoder_timeout_s = 300;
 	made.copy_ms = 0;
 	made.copy_error = made.freeze_error = 0;
 	made.copy_records = 100;
@@ -135,10 +135,10 @@ static int create(struct fixture *f, const char *reason, uid_t uid, bool admin, 
 	return snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, ret, why, sizeof(why));
 }
 
-/* Runs the loop until the snapshot is in the state, or 30 s have passed. */
+/* Runs the loop until the snapshot is in the state, or five minutes have passed: only a hang takes as long. */
 static void until(struct fixture *f, struct snapshot *n, enum snapshot_state state)
 {
-	uint64_t end = io_now_ns() + 30000000000ULL;
+	uint64_t end = io_now_ns() + 300000000000ULL;
 
 	while (snapshot_state(n) != state && io_now_ns() < end) {
 		const struct timeval t = {.tv_usec = 100000};
@@ -196,7 +196,7 @@ static void assert_spool(struct fixture *f, unsigned whole)
 /* The directory is gone a moment before the copier's step has come back to the loop. */
 static void assert_nothing_frozen(struct fixture *f)
 {
-	for (int i = 0; i < 50 && made.frozen_alive > 0; i++)
+	for (int i = 0; i < 3000 && made.frozen_alive > 0; i++)
 		turn(f, 20);
 	assert_int_equal(made.frozen_alive, 0);
 }
@@ -204,7 +204,7 @@ static void assert_nothing_frozen(struct fixture *f)
 /* The tree is gone a moment before the loop hears of it. */
 static void assert_charged(struct fixture *f, uint64_t bytes)
 {
-	for (int i = 0; i < 500 && quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES) != bytes; i++)
+	for (int i = 0; i < 3000 && quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES) != bytes; i++)
 		turn(f, 20);
 	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SPOOL_BYTES), bytes);
 	assert_int_equal(spool_uid_bytes(f->spool, 1000), bytes);
@@ -408,10 +408,11 @@ static void test_cancel_publishing(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_PUBLISHING);
 	assert_int_equal(snapshot_cancel(n), 0);
-	for (int i = 0; i < 100 && snapshot_state(n) == SNAPSHOT_PUBLISHING; i++)
+	half = 1;
+	for (int i = 0; i < 6000 && (half || snapshot_state(n) == SNAPSHOT_PUBLISHING); i++) {
 		turn(f, 10);
-	turn(f, 50);
-	spool_content(f, &whole, &half);
+		spool_content(f, &whole, &half);
+	}
 	assert_int_equal(half, 0);
 	/* whichever came first, state and disk agree */
 	assert_int_equal(whole, snapshot_state(n) == SNAPSHOT_DONE ? 1 : 0);
@@ -481,7 +482,7 @@ static void test_timeout_in_queue_keeps_the_recording(void **state)
 
 	assert_int_equal(create(f, "hang", 1000, false, false, &hung), 0);
 	until(f, hung, SNAPSHOT_DECODING);
-	f->config.snapshot_timeout_s = 1;
+	f->config.snapshot_timeout_s = 3;
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_FAILED);
 	assert_error(n, "decode_failed");
@@ -512,7 +513,7 @@ static void test_copy_fails(void **state)
 	until(f, n, SNAPSHOT_FAILED);
 	made.freeze_error = 0;
 	/* the loop hears of the first one's removal later than the disk does */
-	for (int i = 0; i < 1000 && made.frozen_alive; i++)
+	for (int i = 0; i < 6000 && made.frozen_alive; i++)
 		turn(f, 10);
 	/* disarmed while another one is copied, before its own turn */
 	made.copy_ms = 5;
@@ -775,7 +776,7 @@ static void test_waiter_gone_and_stop(void **state)
 	snapshots_forget_waiter(f->snapshots, &done);
 	until(f, n, SNAPSHOT_DECODING);
 	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &other, &n, why, sizeof(why)), 0);
-	for (int i = 0; i < 100 && !snapshots_stop(f->snapshots); i++)
+	for (int i = 0; i < 6000 && !snapshots_stop(f->snapshots); i++)
 		turn(f, 10);
 	assert_true(snapshots_stop(f->snapshots));
 	assert_int_equal(done, 0);
@@ -854,7 +855,7 @@ static void test_deadline_publishing(void **state)
 	assert_int_equal(snapshot_delete(n), 0);
 	assert_int_equal(snapshots_find(f->snapshots, id, 1000, false, &n), SNAPSHOT_E_GONE);
 	slow.go = true;
-	for (int i = 0; i < 1000 && !slow.done; i++)
+	for (int i = 0; i < 6000 && !slow.done; i++)
 		turn(f, 10);
 	assert_true(slow.done);
 	assert_nothing_frozen(f);
@@ -918,7 +919,7 @@ static void test_held_bytes_are_charged(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
 	while (held > 1)
 		(void)close(fds[--held]);
-	for (int i = 0; i < 500 && (r = create(f, "ok", 1000, false, false, &n)) == SNAPSHOT_E_QUOTA; i++)
+	for (int i = 0; i < 3000 && (r = create(f, "ok", 1000, false, false, &n)) == SNAPSHOT_E_QUOTA; i++)
 		turn(f, 20);
 	assert_int_equal(r, 0);
 	until(f, n, SNAPSHOT_DONE);

@@ -22,7 +22,7 @@
 #include "common/base/safefile.h"
 #include "common/control/json.h"
 
-#define PATIENCE_S 60
+#define PATIENCE_S 300
 #define USER 4711
 #define GROUP 4712
 #define USERS 40 /* more than a socket takes commands with all groups that there can be */

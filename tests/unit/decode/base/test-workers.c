@@ -267,6 +267,6 @@ int main(void)
 		cmocka_unit_test(test_idle),
 	};
 
-	(void)alarm(120); /* a piece that nobody does */
+	(void)alarm(600); /* a piece that nobody does */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
