@@ -38,6 +38,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(stats, "frames_without_symbol", rs->unknown_no_symbol);
 	add_count(stats, "callers_found", s->walk.missing_callers.found);
 	add_count(stats, "idle_samples", s->idle_samples);
+	add_count(stats, "samples_of_ended_threads", s->samples_of_ended);
 	add_count(stats, "kernel_events", s->moments);
 	add_count(stats, "events_after_freeze", s->events_late);
 

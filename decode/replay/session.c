@@ -185,6 +185,10 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 		s->idle_samples++;
 		return 0;
 	}
+	if (ev->tid == UINT32_MAX) { /* as in on_switch(): of which thread it was nobody knows any more */
+		s->samples_of_ended++;
+		return 0;
+	}
 	t = session_thread(s, ev->pid, ev->tid);
 	if (!t)
 		return 0;

@@ -55,7 +55,7 @@ struct session {
 		     */
 	bool has_waking; /* it has the tracepoint sched_waking */
 	uint64_t moments; /* events that are drawn as such */
-	uint64_t samples, idle_samples, untimed, switches, wakeups, no_memory;
+	uint64_t samples, idle_samples, samples_of_ended, untimed, switches, wakeups, no_memory;
 	uint64_t lost, throttled, aux_truncated, aux_ignored, bad_sched, ignored;
 	uint64_t events, events_late, events_unattributed;
 };

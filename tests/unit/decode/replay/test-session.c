@@ -293,6 +293,7 @@ static void test_tasks(void **state)
 	make_comm(&m, 190, 20, 21, "worker", 0);
 	make_exit(&m, 200, 20, 21);
 	make_sample(&m, 205, 20, 21, &ip, 1); /* on its way out: no second thread */
+	make_sample(&m, 207, UINT32_MAX, UINT32_MAX, &ip, 1); /* when its ids have been taken away: no thread at all */
 	make_exit(&m, 210, 20, 20);
 	make_fork(&m, 220, 20, 20, 10, 10); /* the number comes again */
 	make_sample(&m, 230, 20, 20, &ip, 1);
