@@ -130,7 +130,7 @@ static int name_compare(const void *a, const void *b)
 static const struct symbol *by_name(const struct symbol *const *sorted, size_t n, const char *name, size_t len)
 {
 	const struct symbol key = {.name = name, .name_len = (uint32_t)len}, *k = &key;
-	const struct symbol **found = bsearch(&k, sorted, n, sizeof(*sorted), name_compare);
+	const struct symbol *const *found = bsearch(&k, sorted, n, sizeof(*sorted), name_compare);
 
 	return found ? *found : NULL;
 }

@@ -17,11 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "client/lib/cause.h"
 #include "client/lib/eventlib.h"
 #include "common/base/io.h"
+#include "tests/unit/cmocka_names.h"
 #include "tracerd.h"
 
 /* MONOTONIC_RAW: a tick is a nanosecond. */
@@ -107,7 +106,7 @@ static void test_region(void **state)
 	assert_int_equal(c->tid, gettid());
 	assert_int_equal(c->trigger, 70);
 	assert_int_equal(c->name, tracerd_intern("slow"));
-	assert_in_range(c->end - c->begin, 2 * OVER, 1000000000);
+	assert_uint_in_range(c->end - c->begin, 2 * OVER, 1000000000);
 	assert_int_equal(c->length, 4);
 	assert_memory_equal(c->text, "slow", 4);
 
@@ -213,7 +212,7 @@ static void test_threads(void **state)
 		assert_int_equal(pthread_join(t[i], NULL), 0);
 	told = ringmem_header()->cause_head - head;
 	/* the first ones of each thread may not have seen the others' */
-	assert_in_range(told, 1, 3);
+	assert_uint_in_range(told, 1, 3);
 	assert_int_equal(told + ringmem_header()->suppressed[9] - suppressed, 6000);
 	assert_int_equal(woken(), told);
 
@@ -226,7 +225,7 @@ static void test_threads(void **state)
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(pthread_join(t[i], NULL), 0);
 	told = ringmem_header()->cause_head - head;
-	assert_in_range(told, 2000, 6000);
+	assert_uint_in_range(told, 2000, 6000);
 	assert_int_equal(woken(), told);
 	for (uint64_t i = 0; i < RING_CAUSES; i++) {
 		assert_int_equal((cause(i)->sequence - 1) % RING_CAUSES, i);

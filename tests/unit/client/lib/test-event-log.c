@@ -12,10 +12,9 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include <cmocka.h>
-
 #include "client/lib/eventlib.h"
 #include "tests/unit/client/lib/ring-read.h"
+#include "tests/unit/cmocka_names.h"
 
 static struct ringread *memory;
 static struct ringread_record record; /* the last log's */
@@ -237,7 +236,7 @@ static void test_null_and_wide_texts(void **state)
 
 		assert_true(ringread_field(&record, &f, &at));
 		assert_int_equal(f.type, RING_FIELD_TEXT_CUT);
-		assert_in_range(f.bytes, 200, 256);
+		assert_uint_in_range(f.bytes, 200, 256);
 		assert_memory_equal(at, "\xe2\x82\xac\xe2\x82\xac", 6);
 	}
 	expect_i64(5);

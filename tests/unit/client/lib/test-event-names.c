@@ -8,11 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "client/lib/eventlib.h"
 #include "client/lib/threshold.h"
 #include "tests/unit/client/lib/ring-read.h"
+#include "tests/unit/cmocka_names.h"
 
 static void memory(uint32_t rings, uint32_t names)
 {
@@ -52,7 +51,7 @@ static void test_names_before_the_memory(void **state)
 	assert_string_equal(ringread_name(r, b), "earlier");
 	assert_memory_equal(ringread_name(r, c), "early\0bird", 11);
 	assert_memory_equal(ringread_name(r, tracerd_intern(longest)), longest, RING_MAX_NAME);
-	assert_in_range(r->header.n_names, 5, 128);
+	assert_uint_in_range(r->header.n_names, 5, 128);
 }
 
 /* ---- many threads */
@@ -116,7 +115,7 @@ static void test_threads_agree(void **state)
 			assert_int_not_equal(workers[0].got[k], workers[0].got[i]);
 	}
 	/* who lost a race wasted a number, but that is rare */
-	assert_in_range(r->header.n_names - before, WORDS, 2 * WORDS);
+	assert_uint_in_range(r->header.n_names - before, WORDS, 2 * WORDS);
 	assert_int_equal(r->header.lost_names, 0);
 }
 
@@ -142,7 +141,7 @@ static void test_room_ends(void **state)
 		if (name == 0)
 			continue;
 		n++;
-		assert_in_range(name, 1, given + 10);
+		assert_uint_in_range(name, 1, given + 10);
 		assert_int_equal(tracerd_intern(text), name);
 	}
 	assert_int_equal(n, 10);

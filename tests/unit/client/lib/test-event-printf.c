@@ -11,11 +11,10 @@
 #include <string.h>
 #include <wchar.h>
 
-#include <cmocka.h>
-
 #include "client/lib/eventlib.h"
 #include "decode/rings/log_format.h"
 #include "tests/unit/client/lib/ring-read.h"
+#include "tests/unit/cmocka_names.h"
 
 #define SLOTS 64u
 #define ROUNDS 20000
@@ -83,7 +82,7 @@ static void expect_line(const char *format, ...)
 	tracerd_vlog(TRACERD_INFO, format, again);
 	va_end(again);
 	va_end(args);
-	assert_in_range(k, 0, sizeof(want) - 1);
+	assert_uint_in_range(k, 0, sizeof(want) - 1);
 	n = last_line(format, got, sizeof(got));
 	if (n != (size_t)k || memcmp(got, want, n) != 0)
 		fail_msg("\"%s\" became \"%.*s\", printf makes \"%s\"", format, (int)n, got, want);

@@ -22,12 +22,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "client/lib/registration.h"
 #include "common/base/io.h"
 #include "common/control/frame.h"
 #include "common/control/json.h"
+#include "tests/unit/cmocka_names.h"
 #include "tracerd.h"
 
 static struct {
@@ -100,9 +99,10 @@ static void daemon_listen(void)
 
 static int page_new(void)
 {
-	struct ring_control c = {.magic = RING_CONTROL_MAGIC, .version = RING_VERSION, .request_interval_ns = 5};
+	struct ring_control c = {.version = RING_VERSION, .request_interval_ns = 5};
 	int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
+	memcpy(c.magic, RING_CONTROL_MAGIC, sizeof(c.magic));
 	assert_int_equal(ftruncate(fd, RING_CONTROL_BYTES), 0);
 	assert_int_equal(io_pwrite_all(fd, &c, sizeof(c), 0), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
@@ -234,7 +234,7 @@ static void expect_failed(int error, unsigned int ms)
 	assert_false(f.live);
 	assert_int_equal(f.error, error);
 	assert_true(f.timer_armed);
-	assert_in_range(f.timer_ms, ms, ms + ms / 7);
+	assert_uint_in_range(f.timer_ms, ms, ms + ms / 7);
 	if (f.conn >= 0)
 		assert_true(recv(f.conn, &c, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET);
 }
@@ -373,7 +373,7 @@ static void test_full_backlog(void **state)
 		if (connect(others[n], (struct sockaddr *)&a, sizeof(a)) < 0)
 			break;
 	}
-	assert_in_range(n, 1, 7);
+	assert_uint_in_range(n, 1, 7);
 	expire();
 	expect_failed(-EAGAIN, 1000);
 	for (int i = 0; i <= n; i++)

@@ -112,9 +112,10 @@ static void test_lengths(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct frame_reader r;
-		char head[8] = "0000xxxx";
+		char head[8];
 		int sv[2];
 
+		memset(head, 'x', sizeof(head));
 		make_pair(sv);
 		put(head, bad[i]);
 		frame_reader_init(&r, 100);

@@ -99,7 +99,7 @@ static void on_ended(void *arg)
 	((struct fixture *)arg)->connections_ended++;
 }
 
-static void start(struct fixture *f)
+static void start_producers(struct fixture *f)
 {
 	quota_init(&f->quota, &f->config);
 	f->quota.exempt = (uid_t)-1;
@@ -108,7 +108,7 @@ static void start(struct fixture *f)
 					       .changed = on_changed, .gone = on_gone, .cause = on_cause, .arg = f});
 }
 
-static void stop(struct fixture *f)
+static void stop_producers(struct fixture *f)
 {
 	f->ps = producers_free(f->ps);
 	quota_fini(&f->quota); /* asserts that nothing is charged */
@@ -123,7 +123,7 @@ static int setup(void **state)
 	assert_int_equal(clockseries_new(f->base, wanted, NULL, &f->clocks), 0);
 	f->peer = (struct peer){.uid = UID, .pid = getpid(), .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0)};
 	f->connection_open = true;
-	start(f);
+	start_producers(f);
 	*state = f;
 	return 0;
 }
@@ -132,7 +132,7 @@ static int teardown(void **state)
 {
 	struct fixture *f = *state;
 
-	stop(f);
+	stop_producers(f);
 	peer_fini(&f->peer);
 	clockseries_free(f->clocks);
 	event_base_free(f->base);
@@ -144,8 +144,8 @@ static int teardown(void **state)
 /* Restarts with the limits that f->config has by now. */
 static void restart(struct fixture *f)
 {
-	stop(f);
-	start(f);
+	stop_producers(f);
+	start_producers(f);
 }
 
 static int reg_fds(struct fixture *f, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret)

@@ -16,8 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/io.h"
 #include "common/base/log.h"
 #include "common/base/safefile.h"
@@ -25,6 +23,7 @@
 #include "daemon/config.h"
 #include "daemon/control/quota.h"
 #include "daemon/target/target.h"
+#include "tests/unit/cmocka_names.h"
 #include "tests/unit/daemon/snapshot/recording-make.h"
 
 /* ---- the daemon's part */
@@ -905,7 +904,7 @@ static void test_held_bytes_are_charged(void **state)
 		turn(f, 50);
 	}
 	assert_int_equal(r, SNAPSHOT_E_QUOTA);
-	assert_in_range(held, 3, 4);
+	assert_uint_in_range(held, 3, 4);
 	spool_content(f, &whole, &half);
 	assert_int_equal(whole, 0);
 	assert_int_equal(half, held);

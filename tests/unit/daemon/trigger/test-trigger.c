@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <event2/event.h>
 
 #include "common/base/log.h"
@@ -26,6 +25,7 @@
 #include "daemon/snapshot/snapshot.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/limit.h"
+#include "tests/unit/cmocka_names.h"
 
 #define MS 1000000ULL
 #define S 1000000000ULL
@@ -742,7 +742,7 @@ static void test_suppressed_hits_are_told_seldom(void **state)
 		serve(f, 6 * MS);
 	}
 	assert_int_equal(count_of(t, "cooldown"), 1000);
-	assert_in_range(f->reported.n, 1 + 9, 1 + 11);
+	assert_uint_in_range(f->reported.n, 1 + 9, 1 + 11);
 	end_snapshots();
 }
 

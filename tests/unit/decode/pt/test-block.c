@@ -6,10 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/base/cleanup.h"
 #include "decode/pt/block.h"
+#include "tests/unit/cmocka_names.h"
 
 #define BASE 0x1000ull
 
@@ -117,7 +116,7 @@ static void test_long_line(void **state)
 	for (;;) {
 		const struct codeblock *b = at(cb, ip);
 
-		assert_in_range(b->insns, 1, CODEBLOCK_MAX_INSNS);
+		assert_uint_in_range(b->insns, 1, CODEBLOCK_MAX_INSNS);
 		insns += b->insns;
 		ip = b->start + b->to_last + b->last_bytes;
 		if (b->kind == INSN_RET)

@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/base/cleanup.h"
 #include "decode/pt/packet.h"
+#include "tests/unit/cmocka_names.h"
 
 struct vector {
 	uint8_t n, bytes[16];
@@ -148,7 +147,7 @@ static void test_any_bytes(void **state)
 		n = x >> 33 & 15;
 		switch (read_exactly(b, n, &pk)) {
 		case 0:
-			assert_in_range(pk.length, 1, n);
+			assert_uint_in_range(pk.length, 1, n);
 			assert_true(pk.type < _PT_PACKET_MAX && pk.count <= 47);
 			assert_string_not_equal(ptpacket_name(pk.type), "?");
 			break;

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/io.h"
 #include "common/control/json.h"
 #include "decode/base/workers.h"
@@ -26,6 +24,7 @@
 #include "decode/pt/code.h"
 #include "decode/pt/pipeline.h"
 #include "decode/pt/who_ran.h"
+#include "tests/unit/cmocka_names.h"
 #include "tests/unit/decode/perf/perfdata-make.h"
 #include "tests/unit/decode/pt/pt-program.h"
 
@@ -176,7 +175,7 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 	assert_int_equal(pipeline_new(&o, &work), 0);
 	while (stop_after == 0 || n < stop_after) {
 		r = pipeline_peek(work, &peeked);
-		assert_in_range(r, 0, 1);
+		assert_uint_in_range(r, 0, 1);
 		/* nothing is before what comes next */
 		assert_int_equal(pipeline_run(work, r ? peeked : 0, &run), r);
 		if (r == 0)

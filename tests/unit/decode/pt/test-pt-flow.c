@@ -11,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/base/cleanup.h"
 #include "decode/pt/flow.h"
 #include "decode/pt/packet.h"
+#include "tests/unit/cmocka_names.h"
 #include "tests/unit/decode/pt/pt-make.h"
 #include "tests/unit/decode/pt/pt-program.h"
 
@@ -644,7 +643,7 @@ static void test_pieces(void **state)
 			if (n)
 				memcpy(piece, r.p.trace.bytes + at, n);
 			answer = ptflow_feed(r.f, piece, piece + n, NULL, n < left, &used);
-			assert_in_range(answer, 0, PTFLOW_MORE);
+			assert_uint_in_range(answer, 0, PTFLOW_MORE);
 			assert_true(used <= n && (answer == 0 || used > 0));
 			at += used;
 			pauses += answer == PTFLOW_MORE && (n == left || used < n - PTFLOW_LOOKAHEAD);

@@ -15,10 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "common/base/io.h"
 #include "decode/timeline/timeline.h"
+#include "tests/unit/cmocka_names.h"
 #include "tests/unit/decode/writer/pftrace-read.h"
 
 #define N_THREADS 5u
@@ -274,7 +273,7 @@ static void fibers_without_end(void **state)
 	assert_int_equal(number(by_name(x.summary, "run"), "count"), 65536);
 	assert_int_equal(x.stats.fibers, 65536);
 	assert_int_equal(x.stats.refused_full, 3 * (70000 - 65536));
-	assert_in_range(written.tracks, 1024, 1100);
+	assert_uint_in_range(written.tracks, 1024, 1100);
 	assert_int_equal(written.slices, 2 * 65536);
 	end(&x);
 }
@@ -309,7 +308,7 @@ static void tasks_without_end(void **state)
 	finish(&x);
 	writer_stats(x.w, &written);
 	assert_int_equal(written.slices, 1024 + 5000);
-	assert_in_range(written.tracks, 1024, 1030);
+	assert_uint_in_range(written.tracks, 1024, 1030);
 	assert_int_equal(x.stats.refused_full, 3000 - 1024);
 	end(&x);
 }
@@ -427,7 +426,7 @@ static void a_summary_is_bounded(void **state)
 	}
 	finish(&x);
 	assert_true(json_object_to_json_string_length(x.summary, JSON_C_TO_STRING_PLAIN, &len) != NULL);
-	assert_in_range(len, 1000, 40 * 1024);
+	assert_uint_in_range(len, 1000, 40 * 1024);
 	assert_true(json_object_object_get_ex(x.summary, "slowest_regions", &slowest));
 	first = json_object_array_get_idx(slowest, 0);
 	assert_int_equal(number(first, "ns"), 99 * 1000 + 3);
