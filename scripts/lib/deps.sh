@@ -118,14 +118,13 @@ deps_install() {
 	deps_list=$(deps_missing $deps_groups)
 	[ -n "$deps_list" ] || return 0
 	if [ -r /etc/os-release ] && grep -qE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release; then
-		if grep -q '^ID=ubuntu' /etc/os-release; then
-			deps_list=$(printf '%s\n' "$deps_list" | sed 's/^linux-perf$/linux-tools-generic/')
-		fi
 		echo "installing:" $deps_list >&2
 		# shellcheck disable=SC2086
 		deps_apt_each $deps_list || true
 		# shellcheck disable=SC2086
 		deps_list=$(deps_missing $deps_groups)
+		# Ubuntu had perf under this name up to 25.04.
+		case $deps_list in *linux-perf*) deps_apt_each linux-tools-generic && deps_list=$(deps_missing $deps_groups) ;; esac
 	fi
 	[ -z "$deps_list" ] || echo "not installed (Debian/Ubuntu package names):" $deps_list >&2
 	[ -z "$(deps_missing build)" ]
