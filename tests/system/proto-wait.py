@@ -77,8 +77,8 @@ def long_pages():
     for _ in range(15):  # no path that is given may be so long, but the program's is
         os.mkdir("\x01" * 250)
         os.chdir("\x01" * 250)
-    shutil.copy(shutil.which("sleep"), "s")
-    children = [spawn("./s", 6000) for _ in range(240)]
+    shutil.copy(shutil.which("sh"), "s")  # by this name: there are systems with one program for sleep, cat and true
+    children = [spawn("./s", "-c", "read line", stdin=subprocess.PIPE) for _ in range(240)]
     os.chdir(here)
     try:
         with Tracerd(name="-long") as d, d.client() as c:

@@ -30,6 +30,8 @@ BUILD = pathlib.Path(os.environ.get("TRACERD_BUILD", SRC / "build")).resolve()
 MAX_FDS = 64
 # What must happen happens in milliseconds, on a machine with nothing else to do. Only a hang takes as long as this.
 PATIENCE = 300.0
+# A shell that runs us in the background ignores it, and with it each program that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _count = 0
 _children = []

@@ -310,7 +310,9 @@ static void test_perf_reads_it(void **state)
 	/* the thread's name is found for samples, so the order of time was restored */
 	assert_int_equal(lines(path, "-F comm,event", "worker"), 300);
 	assert_int_equal(lines(path, "--header-only", "monotonic_raw"), 2);
-	assert_int_equal(lines(path, "--header-only", "cpu-clock:u-stacks"), 1);
+	/* perf 7.0 takes this section of every file for invalid, also of its own. */
+	if (system("perf --version | grep -q ' 7\\.0'") != 0)
+		assert_int_equal(lines(path, "--header-only", "cpu-clock:u-stacks"), 1);
 	(void)close(fd);
 	(void)unlink(path);
 }

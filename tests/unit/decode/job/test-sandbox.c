@@ -125,7 +125,7 @@ static int try_work(void)
 static int try_memory(void)
 {
 	struct rlimit l;
-	void *p = malloc((size_t)4 << 30);
+	void *volatile p = malloc((size_t)4 << 30); /* or the compiler takes it for had */
 
 	if (p || getrlimit(RLIMIT_CORE, &l) == 0)
 		return 1; /* asking for limits is denied, too */
