@@ -31,11 +31,13 @@ lib_pids="$lib_pids $pid"
 workers_run() { [ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)" = 3 ]; }
 wait_until $PATIENCE workers_run || fail "the workers do not start"
 expect_rc 0 tracectl arm "$pid"
-python_waits() { tracectl snapshot "$pid" >"$TMP/out" 2>&1 && grep -q 'waited in .*PyThread_acquire_lock' "$TMP/out"; }
+# The queue's semaphore: up to Python 3.12, and since.
+queue_wait='PyThread_acquire_lock|_PySemaphore_Wait'
+python_waits() { tracectl snapshot "$pid" >"$TMP/out" 2>&1 && grep -qE "waited in .*($queue_wait)" "$TMP/out"; }
 wait_until $PATIENCE python_waits || fail "no wait of a worker: $(cat "$TMP/out")"
 sed 's/^/# /' "$TMP/out" | cut -c1-160
 # the interpreter's own lock is one, and may be waited for on the way back from the queue
-sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | grep 'waited in' | grep -v take_gil | grep -q PyThread_acquire_lock &&
+sed -n '/^longest waits for a lock/,/^$/p' "$TMP/out" | grep 'waited in' | grep -v take_gil | grep -qE "$queue_wait" &&
 	fail "a wait for work is a lock"
 expect_rc 0 tracectl disarm "$pid"
 ok "an idle worker waits for no lock"
