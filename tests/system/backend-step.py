@@ -103,11 +103,11 @@ def engine_counts(trace, functions, check):
     if not e.works():
         note("no trace processor (TRACERD_TP): its part is left out")
         return None
-    if e.value(TROUBLE) != "NULL":
-        fail(f"the trace is imported with {e.value(TROUBLE)}")
-    got = {f: int(e.value(f"select count(*) from slice where name = '{f}'")) for f in functions}
+    trouble, *counts = e.ask((TROUBLE, 1), *((f"select count(*) from slice where name = '{f}'", 1) for f in functions))
+    if trouble != [["NULL"]]:
+        fail(f"the trace is imported with {trouble}")
     check(e)
-    return got
+    return {f: int(rows[0][0]) for f, rows in zip(functions, counts)}
 
 
 def snapshot(c, target, name):

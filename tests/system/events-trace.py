@@ -124,76 +124,87 @@ def text_form(directory):
 
 # ---- the real trace processor
 
+def args_of(name, category):
+    return ("select replace(a.key, 'debug.', ''), a.display_value, a.value_type from slice s join args a using (arg_set_id)"
+            f" where s.name = '{name}' and s.category = '{category}'", 3)
+
+
+QUERIES = {  # SQL, number of fields
+    "trouble": (TROUBLE, 1),
+    "regions": ("select s.name, s.ts, s.dur, t.tid, t.name from slice s join thread_track tt on s.track_id = tt.id"
+                " join thread t using (utid) where s.category = 'region'", 5),
+    "parse's parent": ("select p.name from slice s join slice p on p.id = s.parent_id where s.name = 'parse'", 1),
+    "arguments": args_of("serve", "region"),
+    "open's arguments": args_of("left open", "region"),
+    "logs": ("select s.name, (select display_value from args a where a.arg_set_id = s.arg_set_id and key = 'debug.level'), p.name"
+             " from slice s left join slice p on p.id = s.parent_id where s.category = 'log'", 3),
+    "tick's parent": ("select p.name from slice s join slice p on p.id = s.parent_id where s.category = 'instant'"
+                      " and s.name = 'tick\\x1b[31m'", 1),
+    "tasks": ("select s.name, s.dur from slice s join process_track t on s.track_id = t.id"
+              " where s.category = 'task' and s.name not like 'begins %'", 2),
+    "flows": ("select coalesce(op.name, o.name), coalesce(ip.name, i.name) from flow"
+              " join slice o on o.id = slice_out join slice i on i.id = slice_in"
+              " left join slice op on op.id = o.parent_id left join slice ip on ip.id = i.parent_id"
+              " where o.category in ('task', 'flow')", 2),
+    "counters": ("select t.name, c.value from counter c join process_counter_track t on t.id = c.track_id", 2),
+    "fibers": ("select t.name, s.name from slice s join process_track t on t.id = s.track_id where s.category = 'region'", 2),
+    "runs of fibers": ("select t.name, s.name from slice s join thread_track tt on tt.id = s.track_id join thread t using (utid)"
+                       " where s.category = 'fiber' order by s.ts", 2),
+    "marks": ("select s.name, s.ts, s.dur from slice s join track t on t.id = s.track_id where t.name = 'tracerd: trigger'"
+              " order by s.ts", 3),
+    "over": ("select count(*) from slice where category = 'trigger' and name = 'over its threshold: serve'", 1),
+    "worked": ("select count(*) from slice s join thread_track tt on tt.id = s.track_id join slice r on r.name = 'hold'"
+               " and r.category = 'region' join thread_track rt on rt.id = r.track_id where s.name glob 'work_hard*'"
+               " and tt.utid = rt.utid and s.ts < r.ts + r.dur and s.ts + s.dur > r.ts", 1),
+    "waited": ("select count(*) from slice s join thread_track tt on tt.id = s.track_id join slice r on r.name = 'serve'"
+               " and r.category = 'region' join thread_track rt on rt.id = r.track_id where s.category = 'wait'"
+               " and s.name = 'off CPU: sleeping' and tt.utid = rt.utid and s.ts >= r.ts and s.ts + s.dur <= r.ts + r.dur"
+               f" and s.dur > {10 * MS}", 1),
+}
+
+
 def in_the_engine(e, regions, has_stacks):
-    expect(e.value(TROUBLE) == "NULL", "the trace is imported without a complaint")
-    rows = e.rows("select s.name, s.ts, s.dur, t.tid, t.name from slice s join thread_track tt on s.track_id = tt.id"
-                  " join thread t using (utid) where s.category = 'region'", 5)
-    found = {r[0]: r for r in rows}
+    got = dict(zip(QUERIES, e.ask(*QUERIES.values())))
+    expect(got["trouble"] == [["NULL"]], "the trace is imported without a complaint")
+    found = {r[0]: r for r in got["regions"]}
     for name in ("serve", "parse", "hold", "answer"):
         _, ts, dur, tid, thread = found[name]
         fits("the trace", regions, name, int(ts), int(dur))
         if int(tid) != regions[name][0] or thread != ("scene main" if name in ("serve", "parse") else "scene worker"):
             fail(f"{name} is on {tid} {thread}")
     expect(set(found) == {"serve", "parse", "hold", "answer", "left open"}, "regions are on their threads")
-    expect(e.value("select p.name from slice s join slice p on p.id = s.parent_id where s.name = 'parse'") == "serve", "and nest")
+    expect(got["parse's parent"] == [["serve"]], "and nest")
 
-    def args(name, category):
-        return {r[0]: (r[1], r[2]) for r in e.rows(
-            "select replace(a.key, 'debug.', ''), a.display_value, a.value_type from slice s join args a using (arg_set_id)"
-            f" where s.name = '{name}' and s.category = '{category}'", 3)}
-    a = args("serve", "region")
+    a = {r[0]: (r[1], r[2]) for r in got["arguments"]}
     want = {"path": ('/index "x"\\xff\\x1b', "string"), "size": (str(2**64 - 1), "uint"), "delta": ("-5", "int"),
             "share": ("0.1", "real"), "at": ("0x7fff1234", "pointer"), "status": ("200", "uint"), "in task": ("request", "string")}
     expect({k: a.get(k) for k in want} == want, "with all their arguments, of begin and end")
-    expect(args("left open", "region")["note"][0] == "not over when the recording ended", "what is not over says so")
+    expect({r[0]: r[1] for r in got["open's arguments"]}["note"] == "not over when the recording ended", "what is not over says so")
 
-    logs = {r[0]: r[1:] for r in e.rows(
-        "select s.name, (select display_value from args a where a.arg_set_id = s.arg_set_id and key = 'debug.level'), p.name"
-        " from slice s left join slice p on p.id = s.parent_id where s.category = 'log'", 3)}
+    logs = {r[0]: r[1:] for r in got["logs"]}
     expect(logs == {"read 12 bytes of /etc/\\xfe, 99.5 %": ["warning", "parse"], "still there": ["debug", "coroutine"]},
            "logs are where they were written")
-    expect(e.value("select p.name from slice s join slice p on p.id = s.parent_id where s.category = 'instant'"
-                   " and s.name = 'tick\\x1b[31m'") == "parse", "and so are moments")
+    expect(got["tick's parent"] == [["parse"]], "and so are moments")
 
-    tasks = dict(e.rows("select s.name, s.dur from slice s join process_track t on s.track_id = t.id"
-                        " where s.category = 'task' and s.name not like 'begins %'", 2))
+    tasks = dict(got["tasks"])
     serve = regions["serve"][1]
     expect(set(tasks) == {"request", "query"} and int(tasks["request"]) >= serve[2] - serve[1], "tasks are below the process")
-    flows = {(o, i) for o, i in e.rows("select coalesce(op.name, o.name), coalesce(ip.name, i.name) from flow"
-                                       " join slice o on o.id = slice_out join slice i on i.id = slice_in"
-                                       " left join slice op on op.id = o.parent_id left join slice ip on ip.id = i.parent_id"
-                                       " where o.category in ('task', 'flow')", 2)}
-    expect(flows == {("request", "serve"), ("request", "answer"), ("request", "query"), ("serve", "answer")},
+    expect({(o, i) for o, i in got["flows"]}
+           == {("request", "serve"), ("request", "answer"), ("request", "query"), ("serve", "answer")},
            "flows lead from a task to its parts, and from region to region")
+    expect(sorted(got["counters"]) == [["load", "0.75"], ["queue", "-3.0"]], "counters have their values")
+    expect(got["fibers"] == [["fiber parser", "coroutine"]], "a fiber has a track with its regions")
+    expect(got["runs of fibers"] == [["scene main", "parser"], ["scene worker", "parser"]], "and the threads say when they ran it")
 
-    expect(sorted(e.rows("select t.name, c.value from counter c join process_counter_track t on t.id = c.track_id", 2))
-           == [["load", "0.75"], ["queue", "-3.0"]], "counters have their values")
-
-    expect(e.rows("select t.name, s.name from slice s join process_track t on t.id = s.track_id where s.category = 'region'", 2)
-           == [["fiber parser", "coroutine"]], "a fiber has a track with its regions")
-    expect(e.rows("select t.name, s.name from slice s join thread_track tt on tt.id = s.track_id join thread t using (utid)"
-                  " where s.category = 'fiber' order by s.ts", 2) == [["scene main", "parser"], ["scene worker", "parser"]],
-           "and the threads say when they ran it")
-
-    marks = e.rows("select s.name, s.ts, s.dur from slice s join track t on t.id = s.track_id where t.name = 'tracerd: trigger'"
-                   " order by s.ts", 3)
+    marks = got["marks"]
     names = [m[0] for m in marks]
     fits("the mark", regions, "serve", int(marks[0][1]), int(marks[0][2]))
     expect(names[0] == "slow: serve" and names[1].startswith("trigger: serve took ") and names[2].startswith("snapshot: region"),
            "the slow region is marked, from its begin to its end")
-    expect(e.value("select count(*) from slice where category = 'trigger' and name = 'over its threshold: serve'") == "1",
-           "and the thread's track says that it was over its threshold")
+    expect(got["over"] == [["1"]], "and the thread's track says that it was over its threshold")
     if has_stacks:
-        worked = e.value(
-            "select count(*) from slice s join thread_track tt on tt.id = s.track_id join slice r on r.name = 'hold'"
-            " and r.category = 'region' join thread_track rt on rt.id = r.track_id where s.name glob 'work_hard*'"
-            " and tt.utid = rt.utid and s.ts < r.ts + r.dur and s.ts + s.dur > r.ts")
-        waited = e.value(
-            "select count(*) from slice s join thread_track tt on tt.id = s.track_id join slice r on r.name = 'serve'"
-            " and r.category = 'region' join thread_track rt on rt.id = r.track_id where s.category = 'wait'"
-            " and s.name = 'off CPU: sleeping' and tt.utid = rt.utid and s.ts >= r.ts and s.ts + s.dur <= r.ts + r.dur"
-            f" and s.dur > {10 * MS}")
-        expect(int(worked) > 0 and int(waited) == 1, "the stacks and waits of the regions' threads agree with them")
+        expect(int(got["worked"][0][0]) > 0 and got["waited"] == [["1"]],
+               "the stacks and waits of the regions' threads agree with them")
 
 
 def main():

@@ -208,10 +208,10 @@ def forget(program):
     expect(copy.stats["overwritten"] > 0 and size <= 4096 + 8192 * 8192 and records(copy.data)[10] < 9000,
            f"pages that are not named any more go, with the packets that need them: {n} of {copy.stats['insns']} instructions "
            f"are kept, {size >> 20} MiB of code")
-    copy, n = run("threads", 400, options=["--max-bytes", 32768, "--psb-bytes", 512])
+    copy, n = run("threads", 150, options=["--max-bytes", 32768, "--psb-bytes", 512])
     auxtraces = records(copy.data)[71]
-    expect(copy.stats["threads_all"] == 401 and 2 < auxtraces < 200,
-           f"threads that have ended go: {auxtraces} of 401 are in the copy")
+    expect(copy.stats["threads_all"] == 151 and 2 < auxtraces < 100,
+           f"threads that have ended go: {auxtraces} of 151 are in the copy")
     folder = WORK
     while len(str(folder)) < 3600:
         folder /= "d" * 200

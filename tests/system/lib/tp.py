@@ -3,6 +3,8 @@
 
 TRACERD_TP is its command: COMMAND TRACE SQL... prints each result as a table. Where it is not set,
 ../shared/tools/tp-query beside the source tree is taken; else works() is false."""
+import functools
+import re
 import shlex
 
 from lib import *
@@ -13,6 +15,11 @@ TROUBLE = """select group_concat(name || '=' || value, ' ') from stats where val
     or name glob '*missing*' or name glob '*drop*' or name glob '*depth_exceeded*' or name glob '*overlapping*')"""
 
 
+@functools.cache
+def runs(*command):
+    return subprocess.run([*command, "/dev/null"], capture_output=True, timeout=PATIENCE).returncode == 0
+
+
 class Engine:
     def __init__(self, trace):
         beside = SRC / "../shared/tools/tp-query"
@@ -20,21 +27,25 @@ class Engine:
         self.trace = trace
 
     def works(self):
-        if not self.command:
-            return False
-        return subprocess.run([*self.command, "/dev/null"], capture_output=True, timeout=PATIENCE).returncode == 0
+        return bool(self.command) and runs(*self.command)
+
+    def ask(self, *queries):
+        """For each (SQL, number of fields) its rows, [[text]]. One load of the engine answers all; it takes a second or two.
+        Each is asked for one value, since tables are made for eyes."""
+        asked = []
+        for sql, fields in queries:
+            one = " || '\x1f' || ".join(f"coalesce(cast(c{i} as text), 'NULL')" for i in range(fields))
+            names = ", ".join(f"c{i}" for i in range(fields))
+            asked.append(f"with q({names}) as ({sql}) select '<<' || coalesce(group_concat({one}, '\x1e'), '') || '>>' as answer from q")
+        p = subprocess.run([*self.command, self.trace, *asked], capture_output=True, timeout=PATIENCE)
+        out = p.stdout.decode("utf-8", "replace")
+        answers = re.findall("<<(.*?)>>", out, re.DOTALL)
+        if len(answers) != len(queries):
+            fail(f"the engine says: {p.stderr.decode('utf-8', 'replace')} {out} to: {asked}")
+        return [[row.split("\x1f") for row in a.split("\x1e")] if a else [] for a in answers]
 
     def rows(self, sql, fields):
-        """[[text]] of a query of so many fields. It is asked for one value, since tables are made for eyes."""
-        one = " || '\x1f' || ".join(f"coalesce(cast(c{i} as text), 'NULL')" for i in range(fields))
-        names = ", ".join(f"c{i}" for i in range(fields))
-        sql = f"with q({names}) as ({sql}) select '<<' || coalesce(group_concat({one}, '\x1e'), '') || '>>' from q"
-        p = subprocess.run([*self.command, self.trace, sql], capture_output=True, timeout=PATIENCE)
-        out = p.stdout.decode("utf-8", "replace")
-        if "<<" not in out.partition("\n")[2] or ">>" not in out:
-            fail(f"the engine says: {p.stderr.decode('utf-8', 'replace')} {out} to: {sql}")
-        value = out.partition("\n")[2].partition("<<")[2].rpartition(">>")[0]
-        return [row.split("\x1f") for row in value.split("\x1e")] if value else []
+        return self.ask((sql, fields))[0]
 
     def value(self, sql):
         rows = self.rows(sql, 1)
