@@ -18,7 +18,14 @@ chown 65534:65534 "$TMP/home"
 as_user "$TMP/bin/slowlock" --every 800 >"$TMP/service" &
 lib_pids="$lib_pids $!"
 own=
-find_own() { own=$(pgrep -u 65534 -f "^$TMP/bin/slowlock" | head -n 1); [ -n "$own" ]; }
+# by hand: pgrep is not everywhere
+find_own() {
+	local exe
+	for exe in /proc/[0-9]*/exe; do
+		[ "$(readlink "$exe")" = "$TMP/bin/slowlock" ] && own=${exe//[!0-9]/} && return
+	done
+	return 1
+}
 wait_until $PATIENCE find_own || fail "the user's service does not run"
 "$TMP/bin/slowlock" >/dev/null &
 others=$!
