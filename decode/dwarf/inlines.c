@@ -164,13 +164,13 @@ const struct dwarf_scope *inlines_go(const struct inlines_ops *ops, void *arg, c
 }
 
 const struct dwarf_scope *inlines_line(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now,
-				       uint64_t first, uint64_t last)
+				       uint64_t first, uint64_t last, uint64_t line)
 {
 	const struct dwarf_scope *late = NULL;
 	uint64_t ip = first, end;
 
 	for (;;) {
-		now = go(ops, arg, now, ip, last, true, &late);
+		now = go(ops, arg, now, ip, line, true, &late);
 		(void)ops->at(arg, ip, &end);
 		if (end <= ip || end > last)
 			return now;

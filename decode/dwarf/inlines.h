@@ -36,6 +36,9 @@ struct inlines_ops {
 const struct dwarf_scope *inlines_go(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now, uint64_t ip,
 				     uint64_t last, bool straight);
 
-/* Over a straight line of code, from its first to its last instruction. Answers likewise. */
+/*
+ * Over a straight line of code, from its first instruction to the one at `last`. Answers likewise. `line` ends it to the
+ * compiler: later than `last` where the trace has but a part of it at once.
+ */
 const struct dwarf_scope *inlines_line(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now,
-				       uint64_t first, uint64_t last);
+				       uint64_t first, uint64_t last, uint64_t line);

@@ -259,23 +259,6 @@ static bool is_drawn(struct pt_thread *t, uint64_t ip)
 	return callstack_innermost(t->calls, &f, &i) && t->space && f == replay_pt_function(t, ip, &first);
 }
 
-void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns)
-{
-	struct pt_inline *in = t->p->inlined;
-	const uint64_t now = t->insns, last = e->kind == PTFLOW_RUN ? e->to - 1 : e->from;
-
-	if (!e->start || last < e->start || !is_drawn(t, e->start))
-		return;
-	in->e = e;
-	in->counted_ip = e->start;
-	in->counted = 0;
-	t->insns = insns;
-	(void)inlines_line(&ops, t, innermost(t), e->start, last);
-	t->insns = now;
-	in->e = NULL;
-	in->counted = 0;
-}
-
 /* The last instruction of the line that begins at an address, or one on the way there. */
 static uint64_t last_of_line(struct pt_thread *t, uint64_t ip, bool is32)
 {
@@ -291,10 +274,34 @@ static uint64_t last_of_line(struct pt_thread *t, uint64_t ip, bool is32)
 	return last;
 }
 
+void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns)
+{
+	struct pt_inline *in = t->p->inlined;
+	const uint64_t now = t->insns, last = e->kind == PTFLOW_RUN ? e->to - 1 : e->from;
+	uint64_t line = last;
+
+	if (!e->start || last < e->start || !is_drawn(t, e->start))
+		return;
+	/* A PSB, or an interrupt, comes in the middle of it. */
+	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_ASYNC || e->kind == PTFLOW_DISABLE_ASYNC) {
+		line = last_of_line(t, e->start, e->is32);
+		line = line > last ? line : last;
+	}
+	in->e = e;
+	in->counted_ip = e->start;
+	in->counted = 0;
+	t->insns = insns;
+	(void)inlines_line(&ops, t, innermost(t), e->start, last, line);
+	t->insns = now;
+	in->e = NULL;
+	in->counted = 0;
+}
+
 void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e)
 {
-	/* after a call, or a branch that was not taken: the compiler's line goes on */
-	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE || e->to == e->from + e->length;
+	/* after a call, a branch that was not taken, or no branch at all: the compiler's line goes on */
+	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE || e->kind == PTFLOW_RUN ||
+			      e->to == e->from + e->length;
 	const struct dwarf_scope *now = innermost(t);
 	struct known_scope *k;
 	struct call *call;

@@ -98,7 +98,7 @@ static void line(const char *map, char now, const char *want, char then)
 {
 	struct code code = {.map = map};
 
-	assert_ptr_equal(inlines_line(&ops, &code, scope_of(now), 0, strlen(map) - 1), scope_of(then));
+	assert_ptr_equal(inlines_line(&ops, &code, scope_of(now), 0, strlen(map) - 1, strlen(map) - 1), scope_of(then));
 	assert_string_equal(code.said, want);
 }
 
@@ -168,6 +168,28 @@ static void test_branches(void **state)
 	go("..bbbb", 2, false, '.', "2+b", 'b');
 }
 
+/* A line that comes in two parts, for a PSB or an interrupt lies in it, is that line all the same. */
+static void test_parts(void **state)
+{
+	static const char *const maps[] = {"Aa..a.", "AaCc.ca.b", ".Aa..a.Bb", "AaCcEecca.", "ECcDd.", "..Aa.bbbaa."};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+		const uint64_t last = strlen(maps[i]) - 1;
+		struct code whole = {.map = maps[i]};
+		const struct dwarf_scope *then = inlines_line(&ops, &whole, NULL, 0, last, last);
+
+		for (uint64_t cut = 1; cut <= last; cut++) {
+			struct code code = {.map = maps[i]};
+			const struct dwarf_scope *now = inlines_line(&ops, &code, NULL, 0, cut - 1, last);
+
+			now = inlines_go(&ops, &code, now, cut, last, true);
+			assert_ptr_equal(inlines_line(&ops, &code, now, cut, last, last), then);
+			assert_string_equal(code.said, whole.said);
+		}
+	}
+}
+
 /* Code that changes at each address is looked at so far, and no farther; what is told is balanced all the same. */
 static void test_many(void **state)
 {
@@ -183,7 +205,7 @@ static void test_many(void **state)
 
 		code.said[0] = '\0';
 		depth = 0;
-		now = inlines_line(&ops, &code, now, from, from + 11);
+		now = inlines_line(&ops, &code, now, from, from + 11, from + 11);
 		for (const char *p = code.said; *p; p++)
 			depth += *p == '+' ? 1 : *p == '-' ? -(p[1] - '0') : 0;
 		assert_int_equal(depth, now ? (int)now->depth : 0);
@@ -194,7 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nesting), cmocka_unit_test(test_mixed), cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_branches), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_branches), cmocka_unit_test(test_parts), cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
