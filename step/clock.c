@@ -7,6 +7,7 @@
 
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
+#include "common/bundle/timeconv.h"
 
 /* The least distance of two results: some nanoseconds at any frequency. */
 #define TSC_GAP 64u
@@ -72,31 +73,26 @@ uint64_t step_clock_now(struct step_clock *c)
 
 void step_clock_settle(struct step_clock *c)
 {
-	struct clocks_bracket last;
-	uint64_t ticks, ns;
+	const struct timeconv_moment first = {c->first.tsc, c->first.raw};
+	struct timeconv_moment last;
+	struct clocks_bracket now;
+	struct timeconv conv;
 
 	if (!c->tsc || c->perf_clock)
 		return;
-	clocks_read(true, &last);
-	ticks = last.tsc - c->first.tsc;
-	ns = last.raw - c->first.raw;
-	if (last.tsc <= c->first.tsc || last.raw <= c->first.raw)
-		ticks = ns = 1; /* a clock went back: no conversion is right */
-	c->shift = MAX_SHIFT;
-	while (c->shift > 0 && ((unsigned __int128)ns << c->shift) / ticks > UINT32_MAX)
-		c->shift--;
-	c->mult = (uint32_t)(((unsigned __int128)ns << c->shift) / ticks);
-	if (c->mult == 0)
-		c->mult = 1;
-	c->zero = 0;
-	c->zero = c->raw ? last.raw - step_clock_ns(c, last.tsc) : c->first.raw - step_clock_ns(c, c->first.tsc);
+	clocks_read(true, &now);
+	last = (struct timeconv_moment){now.tsc, now.raw};
+	conv = timeconv_fit(&first, &last, c->raw ? &last : &first);
+	c->shift = conv.shift;
+	c->mult = conv.mult;
+	c->zero = conv.zero;
 }
 
 uint64_t step_clock_ns(const struct step_clock *c, uint64_t ticks)
 {
-	const uint64_t whole = ticks >> c->shift, rest = ticks & ((UINT64_C(1) << c->shift) - 1);
+	const struct timeconv conv = {.shift = c->shift, .mult = c->mult, .zero = c->zero};
 
-	return c->zero + whole * c->mult + (rest * c->mult >> c->shift);
+	return timeconv_ns(&conv, ticks);
 }
 
 uint32_t step_clock_ratio(const struct step_clock *c)

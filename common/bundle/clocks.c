@@ -40,22 +40,28 @@ static uint64_t read_tsc(void)
 #endif
 }
 
+bool clocks_tsc_is_source(void)
+{
+	_cleanup_free_ char *source = NULL;
+	size_t len;
+
+	if (io_read_file_at(AT_FDCWD, "/sys/devices/system/clocksource/clocksource0/current_clocksource", 64, &source,
+			    &len) < 0)
+		return false;
+	return !strcmp(source, "tsc\n");
+}
+
 bool clocks_tsc_usable(void)
 {
 #if defined(__x86_64__)
-	_cleanup_free_ char *source = NULL;
 	unsigned a, b, c, d;
-	size_t len;
 
 	/* invariant: ticks on in all C-states at one rate; rdtscp exists */
 	if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1U << 8))
 		return false;
 	if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !(d & 1U << 27))
 		return false;
-	if (io_read_file_at(AT_FDCWD, "/sys/devices/system/clocksource/clocksource0/current_clocksource", 64, &source,
-			    &len) < 0)
-		return false;
-	return !strcmp(source, "tsc\n");
+	return clocks_tsc_is_source();
 #else
 	return false;
 #endif

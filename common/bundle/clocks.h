@@ -47,6 +47,8 @@ void clocks_read(bool tsc, struct clocks_bracket *ret);
 
 /* The CPU's TSC is invariant and the kernel's own clocksource trusts it. */
 bool clocks_tsc_usable(void);
+/* The kernel's clocks are made of the TSC: MONOTONIC_RAW runs at its pace. */
+bool clocks_tsc_is_source(void);
 
 /* Appends a bracket and notices suspend and steps. */
 void clocks_add(struct clocks *c, const struct clocks_bracket *b);
