@@ -76,10 +76,13 @@ int cpus_online(int **ret, size_t *ret_n)
 
 void eventset_close(struct eventset *set)
 {
+	for (size_t i = 0; set->auxes && i < set->n_cpus; i++)
+		aux_unmap(&set->auxes[i]);
 	for (size_t i = 0; set->rings && i < set->n_cpus; i++)
 		ring_unmap(&set->rings[i]);
 	for (size_t i = 0; set->fds && i < set->n_subjects * set->n_cpus; i++)
 		set->fds[i] = close_fd(set->fds[i]);
+	free(set->auxes);
 	free(set->rings);
 	free(set->fds);
 	free(set->ids);
@@ -131,6 +134,24 @@ static int map_ring(const struct eventset_spec *spec, int fd, size_t *bytes, str
 	}
 }
 
+/* The ring of a CPU, with its AUX area. */
+static int map_leader(const struct eventset_spec *spec, struct eventset *set, size_t cpu, int fd, size_t *bytes)
+{
+	int r;
+
+	r = map_ring(spec, fd, bytes, &set->rings[cpu]);
+	if (r < 0)
+		return r;
+	set->ring_bytes += set->rings[cpu].size;
+	if (!spec->aux_bytes)
+		return 0;
+	r = aux_map(&set->rings[cpu], fd, spec->aux_bytes, &set->auxes[cpu]);
+	if (r < 0)
+		return r == -EPERM ? -ENOBUFS : r;
+	set->ring_bytes += set->auxes[cpu].size;
+	return 0;
+}
+
 static int open_one(const struct eventset_spec *spec, struct eventset *set, size_t subject, size_t cpu, size_t *bytes,
 		    int *leader)
 {
@@ -140,6 +161,8 @@ static int open_one(const struct eventset_spec *spec, struct eventset *set, size
 
 	fd = perfabi_open(&attr, spec->subjects ? spec->subjects[subject] : -1, set->cpus[cpu], -1,
 			  spec->cgroup ? PERF_FLAG_PID_CGROUP : 0);
+	if (fd < 0 && errno == EBUSY && spec->busy_is_covered)
+		return 0;
 	if (fd < 0)
 		/* An offline cpu; a thread that ended since it was listed. */
 		return errno == ENODEV || (errno == ESRCH && spec->subjects && !spec->cgroup) ? 0 : -errno;
@@ -148,10 +171,9 @@ static int open_one(const struct eventset_spec *spec, struct eventset *set, size
 	if (ioctl(fd, PERF_EVENT_IOC_ID, &set->ids[at]) < 0)
 		return -errno;
 	if (!spec->join && *leader < 0) {
-		r = map_ring(spec, fd, bytes, &set->rings[cpu]);
+		r = map_leader(spec, set, cpu, fd, bytes);
 		if (r < 0)
 			return r;
-		set->ring_bytes += set->rings[cpu].size;
 		*leader = fd;
 		return 0;
 	}
@@ -181,7 +203,9 @@ int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 	set.ids = calloc(total, sizeof(*set.ids));
 	if (!spec->join)
 		set.rings = calloc(set.n_cpus, sizeof(*set.rings));
-	if (!set.fds || !set.ids || (!spec->join && !set.rings))
+	if (!spec->join && spec->aux_bytes)
+		set.auxes = calloc(set.n_cpus, sizeof(*set.auxes));
+	if (!set.fds || !set.ids || (!spec->join && !set.rings) || (!spec->join && spec->aux_bytes && !set.auxes))
 		return -ENOMEM;
 
 	for (size_t cpu = 0; cpu < set.n_cpus; cpu++) {

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
+#include "daemon/perf/aux.h"
 #include "daemon/perf/ring.h"
 
 struct closer;
@@ -25,8 +26,9 @@ struct eventset {
 	int *fds;           /* n_subjects x n_cpus, -1 where one could not be (an offline cpu, an ended thread) */
 	uint64_t *ids;      /* alike */
 	struct ring *rings; /* n_cpus; base NULL where nothing was opened; NULL if `join` has them */
+	struct aux *auxes;  /* alike; NULL: it has none */
 	size_t n_fds;       /* that are open */
-	size_t ring_bytes;  /* in all */
+	size_t ring_bytes;  /* in all, AUX areas included */
 };
 
 struct eventset_spec {
@@ -37,6 +39,8 @@ struct eventset_spec {
 	size_t ring_bytes;           /* each: a power of two of pages */
 	size_t ring_bytes_min;       /* what is still of use where the kernel refuses that much memory */
 	bool overwrite;
+	size_t aux_bytes;            /* of the AUX area beside each ring, which is not `overwrite` then; 0: none */
+	bool busy_is_covered;        /* -EBUSY: the thread has the event by inheritance */
 	const struct eventset *join; /* write to its rings; it must live longer */
 	const atomic_bool *cancel;   /* may be NULL: another thread does not want it any more */
 };
