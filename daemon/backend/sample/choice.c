@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "daemon/backend/sample/sampling.h"
+#include "daemon/target/threads.h"
 
 enum stacks_mode sample_stacks(const struct target *target)
 {
@@ -156,35 +157,6 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 
 /* ---- the thread's */
 
-static int unit_tids(const struct sample_choice *choice, pid_t **ret, size_t *ret_n)
-{
-	_cleanup_free_ pid_t *all = NULL;
-	size_t n = 0;
-
-	for (size_t i = 0; i < choice->n_pids; i++) {
-		_cleanup_free_ pid_t *tids = NULL;
-		_cleanup_(proc_close) struct proc proc = PROC_INIT;
-		pid_t *bigger;
-		size_t m;
-
-		if (proc_open(choice->pids[i], -1, &proc) != 0 || proc_tasks_read(proc.dirfd, &tids, &m) < 0)
-			continue; /* it ended meanwhile */
-		if (n + m > PROC_TASKS_MAX)
-			return -E2BIG;
-		bigger = reallocarray(all, n + m, sizeof(*all));
-		if (!bigger)
-			return -ENOMEM;
-		all = bigger;
-		memcpy(all + n, tids, m * sizeof(*tids));
-		n += m;
-	}
-	if (n == 0)
-		return -ESRCH;
-	*ret = take_ptr(all);
-	*ret_n = n;
-	return 0;
-}
-
 static int open_tasks(struct sample_choice *choice)
 {
 	_cleanup_free_ pid_t *tids = NULL;
@@ -195,7 +167,7 @@ static int open_tasks(struct sample_choice *choice)
 		spec->subjects = &choice->tid;
 		spec->n_subjects = 1;
 	} else {
-		r = choice->proc_dirfd < 0 ? unit_tids(choice, &tids, &spec->n_subjects)
+		r = choice->proc_dirfd < 0 ? threads_of(choice->pids, choice->n_pids, &tids, &spec->n_subjects)
 					   : proc_tasks_read(choice->proc_dirfd, &tids, &spec->n_subjects);
 		if (r < 0)
 			return r == -ENOENT ? -ESRCH : r;
