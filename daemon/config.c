@@ -20,6 +20,11 @@
 		.section = s, .name = #n, .type = t, .offset = offsetof(struct config, n),         \
 		.min = lo, .max = hi, .def = d, .unit = u, .doc = text                             \
 	}
+#define CHOICE(s, n, list, d, text)                                                                \
+	{                                                                                          \
+		.section = s, .name = #n, .type = CONFIG_CHOICE, .offset = offsetof(struct config, n),     \
+		.min = 1, .max = 32, .def = d, .unit = "", .doc = text, .choices = list            \
+	}
 #define UINT(s, n, lo, hi, d, u, text) KEY(s, n, CONFIG_UINT, lo, hi, d, u, text)
 
 /* Longest string value; paths too, since socket names must fit sockaddr_un anyway. */
@@ -50,6 +55,11 @@ const struct config_key config_keys[] = {
 		"maximum size of the rings of one event group, of all CPUs together; rings shrink to fit"),
 	UINT("capture", dwarf_stack_bytes, 512, 65528, "8192", "bytes",
 		"bytes of the stack to copy into each sample with stacks=dwarf; a multiple of 8"),
+	UINT("capture", pt_ring_kib, 16, 1048576, "4096", "KiB", "size of the Intel PT ring of each CPU and target; a power of two"),
+	UINT("capture", pt_total_mib, 1, 1048576, "128", "MiB",
+		"maximum size of the Intel PT rings of one target, of all CPUs together; rings shrink to fit"),
+	CHOICE("capture", pt_timing, "low|normal|high", "normal",
+		"how often an Intel PT trace has the time, and what it costs: low, normal or high"),
 	UINT("capture", history_mib, 1, 4096, "16", "MiB", "maximum size of the log of mappings, names, forks and exits of a target"),
 	UINT("capture", exited_keep_s, 0, 86400, "300", "s", "how long to keep the recording of a target that has exited"),
 	UINT("capture", images_max, 16, 1048576, "4096", "", "maximum number of executable files to keep open, for all targets together"),
@@ -127,7 +137,17 @@ static unsigned int *field_uint(const struct config *c, const struct config_key 
 
 static bool is_string(const struct config_key *k)
 {
-	return k->type == CONFIG_STRING || k->type == CONFIG_PATH || k->type == CONFIG_LEVEL;
+	return k->type == CONFIG_STRING || k->type == CONFIG_PATH || k->type == CONFIG_LEVEL || k->type == CONFIG_CHOICE;
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+	const size_t len = strlen(value);
+
+	for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+		if (strncmp(p, value, len) == 0 && (p[len] == '|' || p[len] == '\0'))
+			return true;
+	return false;
 }
 
 /* Digits only, no sign, no white space: strtoul() would take "-1". */
@@ -169,6 +189,10 @@ static int set_string(struct config *c, const struct config_key *k, const char *
 		(void)snprintf(why, why_size, "%s: must be %s", k->name, k->doc);
 		return -EINVAL;
 	}
+	if (k->type == CONFIG_CHOICE && !is_choice(k->choices, value)) {
+		(void)snprintf(why, why_size, "%s: must be one of %s", k->name, k->choices);
+		return -EINVAL;
+	}
 	copy = strdup(value);
 	if (!copy)
 		return -ENOMEM;
@@ -194,7 +218,8 @@ static int set_key(struct config *c, const struct config_key *k, const char *val
 		return -EINVAL;
 	}
 	/* Conditions that a range cannot say; the kernel would refuse them much later. */
-	if ((k->offset == offsetof(struct config, ring_kib) || k->offset == offsetof(struct config, dwarf_ring_kib)) &&
+	if ((k->offset == offsetof(struct config, ring_kib) || k->offset == offsetof(struct config, dwarf_ring_kib) ||
+	     k->offset == offsetof(struct config, pt_ring_kib)) &&
 	    (v & (v - 1)) != 0) {
 		(void)snprintf(why, why_size, "%s: not a power of two", k->name);
 		return -EINVAL;

@@ -33,6 +33,9 @@ struct config {
 	unsigned int dwarf_ring_kib;    /* the same with stacks=dwarf */
 	unsigned int ring_total_mib;    /* per set */
 	unsigned int dwarf_stack_bytes;
+	unsigned int pt_ring_kib;       /* per cpu and target */
+	unsigned int pt_total_mib;      /* per target */
+	char *pt_timing;
 	unsigned int history_mib;       /* per target */
 	unsigned int exited_keep_s;
 	unsigned int images_max;        /* executable files kept open, all targets together */
@@ -81,7 +84,7 @@ struct config {
 	unsigned int client_events;
 };
 
-enum config_type { CONFIG_STRING, CONFIG_PATH, CONFIG_UINT, CONFIG_MODE, CONFIG_LEVEL };
+enum config_type { CONFIG_STRING, CONFIG_PATH, CONFIG_UINT, CONFIG_MODE, CONFIG_LEVEL, CONFIG_CHOICE };
 
 struct config_key {
 	const char *section;
@@ -92,6 +95,7 @@ struct config_key {
 	const char *def;
 	const char *unit; /* "" where the value is a count or a name */
 	const char *doc;
+	const char *choices; /* CONFIG_CHOICE: "low|normal|high" */
 };
 extern const struct config_key config_keys[];
 extern const size_t config_n_keys;

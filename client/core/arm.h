@@ -33,9 +33,11 @@ struct arm_options {
 			.type = OPTION_CHOICE,                                                     \
 			.offset = offsetof(owner, arm.backend),                                    \
 			.arg = "NAME",                                                             \
-			.choices = "auto|sample|step",                                             \
+			.choices = "auto|pt|sample|step",                                          \
 			.doc = "What records: auto (the default) takes the best that this "        \
-			       "machine has. step executes the program one instruction at a "      \
+			       "machine has. pt is the processor itself (Intel PT): every call, "  \
+			       "at the hardware's own cost. sample takes stacks by a clock. "      \
+			       "step executes the program one instruction at a "      \
 			       "time: every call, exactly, and very slowly; see "                  \
 			       "tracerd-step(8)."},                                                \
 	{                                                                                          \

@@ -97,6 +97,20 @@ static bool is_stepped(struct json_object *t)
 	return backend && !strcmp(backend, "step");
 }
 
+/* The processor records it: each branch (Intel PT). */
+static bool is_traced(struct json_object *t)
+{
+	const char *backend = field_text(t, "backend");
+
+	return backend && !strcmp(backend, "pt");
+}
+
+/* It has no samples of its own. */
+static bool is_exact(struct json_object *t)
+{
+	return is_stepped(t) || is_traced(t);
+}
+
 char *view_target_how(struct json_object *t)
 {
 	_cleanup_free_ char *stacks = human_name(field_text(t, "stacks"));
@@ -108,6 +122,8 @@ char *view_target_how(struct json_object *t)
 			field_number(t, "pid"));
 	if (is_stepped(t))
 		return human_format("every instruction, by tracerd-step");
+	if (is_traced(t))
+		return human_format("every call, by the processor (Intel PT)");
 	return human_format("stacks %s, waits %s, recorded by %s events", stacks,
 		field_bool(t, "waits") ? "on" : "without stacks", method);
 }
@@ -178,11 +194,11 @@ void view_targets(FILE *out, struct json_object *targets)
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
 		human_table_add(&table, human_name(field_text(t, "state")));
 		human_table_add(
-			&table, human_name(is_events_only(t) || is_stepped(t) ? "-" : field_text(t, "stacks")));
+			&table, human_name(is_events_only(t) || is_exact(t) ? "-" : field_text(t, "stacks")));
 		human_table_add(
 			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
-		if (is_events_only(t)) {
-			/* it has no samples, and its rings look back by events, not by time */
+		if (is_events_only(t) || is_traced(t)) {
+			/* it has no samples, and its rings look back by events or bytes, not by time */
 			human_table_add(&table, human_format("-"));
 			human_table_add(&table, human_format("-"));
 		} else {
@@ -228,6 +244,16 @@ static void view_step(FILE *out, struct json_object *step)
 	view_line(out, "", "lost: %s", lost);
 }
 
+static void view_trace(FILE *out, struct json_object *pt)
+{
+	_cleanup_free_ char *timing = human_name(field_text(pt, "timing"));
+	char ring[HUMAN_SIZE], blind[HUMAN_SIZE];
+
+	view_line(out, "trace", "%s on each of %" PRIu64 " CPUs, timing %s; CPUs were copied, and not traced, for %s",
+		human_bytes(ring, field_number(pt, "ring_bytes")), field_number(pt, "cpus"), timing,
+		human_duration(blind, field_number(pt, "blind_ns")));
+}
+
 void view_target(FILE *out, struct json_object *t)
 {
 	_cleanup_free_ char *name = view_target_name(t), *how = view_target_how(t);
@@ -248,7 +274,9 @@ void view_target(FILE *out, struct json_object *t)
 	view_line(out, "recording", "%s", how);
 	view_strings(out, "because", t, "why");
 	view_strings(out, "warning", t, "warnings");
-	if (!is_events_only(t)) {
+	if (is_traced(t)) {
+		view_trace(out, field(t, "pt"));
+	} else if (!is_events_only(t)) {
 		view_line(out, "look-back", "%s",
 			human_duration(lookback, field_number(t, "lookback_ns")));
 		if (is_stepped(t))

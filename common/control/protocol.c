@@ -38,8 +38,9 @@ static const struct protocol_param params_arm[] = {
 		.doc = "systemd unit or control group to record: every process in it"},
 	{.name = "scope", .type = PARAM_CHOICE, .choices = "process|thread|unit",
 		.doc = "what to record; by default what pid, tid or unit says"},
-	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|sample|step", .def = "auto",
-		.doc = "how it is recorded: samples; or by a tracerd-step that the client has started, every instruction"},
+	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|pt|sample|step", .def = "auto",
+		.doc = "how it is recorded: by the processor, each branch (Intel PT), which is what \"auto\" means where there is such a "
+		       "processor; samples; or by a tracerd-step that the client has started, every instruction"},
 	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf", .def = "auto",
 		.doc = "how stacks are found: frame pointers, or unwinding of a copy of the stack"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},

@@ -244,6 +244,17 @@ void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg)
 	frozen->ready_arg = arg;
 }
 
+void frozen_about(const struct frozen *frozen, struct perfdata_about *about)
+{
+	about->aux_pmu = frozen->aux_pmu;
+	about->aux_pmu_type = frozen->aux_pmu_type;
+}
+
+int frozen_take(struct frozen *frozen)
+{
+	return frozen->backend->take ? frozen->backend->take(frozen) : 0;
+}
+
 int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
 {
 	return frozen->backend->import ? frozen->backend->import(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;

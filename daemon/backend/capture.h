@@ -24,6 +24,7 @@
 
 struct frozen;
 struct json_object;
+struct perfdata_about;
 struct perfdata_writer;
 struct target;
 
@@ -63,6 +64,9 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret) _must_
 bool frozen_waits(const struct frozen *frozen);
 void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
 
+/* Copier thread, before the other copies: what the target's processors wait for. 0 or -errno. */
+int frozen_take(struct frozen *frozen) _must_check_;
+
 /*
  * Copier thread: writes the perf.data that somebody else has recorded, and its files, into the bundle's directory. 0;
  * CAPTURE_E_OWN: the back end imports none, so frozen_copy() writes one; CAPTURE_E_NONE: the same, because it did not come
@@ -75,6 +79,9 @@ int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const a
 const char *frozen_missing(const struct frozen *frozen, const char **ret_why);
 /* Whether there are event rings. */
 bool frozen_has_producers(const struct frozen *frozen);
+
+/* What the file's features say of the recording. */
+void frozen_about(const struct frozen *frozen, struct perfdata_about *about);
 
 /*
  * Copier thread: adds the events to `writer`, then writes the side-band log, samples and switches of this target, and nothing

@@ -60,6 +60,8 @@ struct frozen {
 	bool pending;	    /* the recording has not come yet, see frozen_go_on() */
 	const char *method; /* static */
 	unsigned int hz;    /* of its clock; 0: it has none */
+	const char *aux_pmu; /* static: the PMU whose trace it is; NULL: there is none */
+	uint32_t aux_pmu_type;
 	const char *missing; /* why there is no recording: an error of the protocol, and a sentence; NULL: there is one */
 	char missing_why[200];
 	/* lost side-band records that are being read again */

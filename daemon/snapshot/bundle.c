@@ -60,6 +60,7 @@ static int write_perfdata(struct bundle_build *b)
 	struct stat st;
 	int r;
 
+	frozen_about(b->frozen, &about);
 	r = safefile_create(b->dir.dir_fd, BUNDLE_PERFDATA, &fd);
 	if (r < 0)
 		return r;
@@ -121,7 +122,9 @@ int bundle_build_copy(struct bundle_build *b)
 
 	if (atomic_load(&b->cancel))
 		return -ECANCELED;
-	r = safedir_begin(spool_dir_fd(b->spool), b->id, &b->dir);
+	r = frozen_take(b->frozen);
+	if (r == 0)
+		r = safedir_begin(spool_dir_fd(b->spool), b->id, &b->dir);
 	if (r == 0)
 		r = frozen_copy_producers(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->rings_cut);
 	if (r == 0)

@@ -199,9 +199,10 @@ static int begin_target(struct target *target, const struct target_request *req,
 	return r < 0 ? say(why, size, r, "out of memory") : 0;
 }
 
-static int find_backend(const struct target_request *req, const struct backend **ret, char *why, size_t size)
+static int find_backend(const struct targets *targets, const struct target_request *req, const struct backend **ret, char *why,
+			size_t size)
 {
-	*ret = backend_find(req->backend);
+	*ret = backend_find(targets, req->backend);
 	return *ret ? 0 : say(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
 }
 
@@ -274,7 +275,7 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 
 	if (targets->stopping)
 		return say(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
-	r = find_backend(req, &backend, why, why_size);
+	r = find_backend(targets, req, &backend, why, why_size);
 	if (r == 0)
 		r = target_new(targets, backend, req, &target, why, why_size);
 	if (r != 0)

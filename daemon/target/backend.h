@@ -102,6 +102,8 @@ struct backend {
 
 	/* Takes references: frozen->recording. 0, -errno. */
 	int (*freeze)(struct target *target, struct frozen *frozen);
+	/* On the copier thread, before anything is written: copies what must not be waited for. 0, -errno. */
+	int (*take)(struct frozen *frozen);
 	/*
 	 * Of one that has somebody else's recording: on the copier thread, writes perf.data and what belongs to it into the
 	 * bundle's directory. 0, CAPTURE_E_NONE, -errno.
@@ -118,11 +120,11 @@ struct backend {
 		     struct json_object *gaps);
 };
 
-/* All of them; the first one is what "auto" means. */
-#define BACKENDS 3
+/* All of them; "auto" means the first one that this machine has. */
+#define BACKENDS 4
 extern const struct backend *const backends[BACKENDS];
 /* By the name that a client asked for; NULL or "auto": the default. NULL: there is none. */
-const struct backend *backend_find(const char *name);
+const struct backend *backend_find(const struct targets *targets, const char *name);
 
 /* Events records nothing itself: it is of targets that nobody armed, whose process has registered event rings. */
-extern const struct backend backend_sample, backend_step, backend_events;
+extern const struct backend backend_pt, backend_sample, backend_step, backend_events;

@@ -71,7 +71,7 @@ struct target_request {
 	bool admin;
 	enum stacks_mode stacks;
 	bool waits;
-	const char *backend; /* NULL, "auto", "sample" or "step" */
+	const char *backend; /* NULL, "auto", "pt", "sample" or "step" */
 };
 
 #define TARGET_REQUEST_INIT                                                                        \

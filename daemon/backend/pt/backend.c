@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The back end for machines with Intel PT: the processor writes each branch of the target's threads into a ring of memory,
+ * and nothing is read before a snapshot. What is opened daemon/backend/pt/choice.c finds out, daemon/backend/pt/events.c has
+ * it, and daemon/backend/pt/export.c writes it to the bundle.
+ *
+ * A thread has one PT recording at a time, of whoever: the kernel refuses a second one.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/raw_clock.h"
+#include "common/bundle/clocks.h"
+#include "common/bundle/perfabi.h"
+#include "common/control/json.h"
+#include "daemon/backend/pt/choice.h"
+#include "daemon/backend/pt/export.h"
+#include "daemon/backend/pt/recording.h"
+#include "daemon/config.h"
+#include "daemon/target/backend.h"
+
+#define KIB 1024ull
+#define MIB (1024ull * 1024)
+#define AUX_MIN (16 * KIB) /* smaller rings hold less than two synchronisation points */
+
+static int refuse(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static int refuse(char *why, size_t size, int answer, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	(void)vsnprintf(why, size, fmt, args);
+	va_end(args);
+	return answer;
+}
+
+/* ---- the machine */
+
+/* Whether an event of the PMU can be opened at all, on our own thread. */
+static int try_open(const struct pt_machine *machine, char *lacks, size_t size)
+{
+	const struct pt_attr_spec spec = {.timing = PT_TIMING_LOW};
+	struct perf_event_attr attr;
+	int fd, r;
+
+	r = pt_attr_fill(&machine->pmu, &spec, &attr, lacks, size);
+	if (r < 0)
+		return r;
+	fd = perfabi_open(&attr, 0, -1, -1, 0);
+	if (fd < 0)
+		return -errno;
+	(void)close_fd(fd);
+	return 0;
+}
+
+static bool counts_losses(void)
+{
+	const struct pt_attr_spec spec = {0};
+	struct perf_event_attr attr;
+	int fd;
+
+	pt_attr_sideband(&spec, PERFABI_FORMAT_LOST, &attr);
+	fd = perfabi_open(&attr, 0, -1, -1, 0);
+	(void)close_fd(fd);
+	return fd >= 0;
+}
+
+static void find_out(struct pt_machine *machine)
+{
+	char *why = machine->why;
+	const size_t size = sizeof(machine->why);
+	char lacks[200];
+	int r;
+
+	r = pt_pmu_read(PT_PMU_PATH, &machine->pmu, why, size);
+	if (r == -ENOENT)
+		(void)snprintf(why, size, "this machine has no " PT_PMU_NAME " PMU");
+	if (r < 0)
+		return;
+	if (!clocks_tsc_is_source()) {
+		(void)snprintf(why, size, "the kernel does not trust the TSC, which the trace's times are of");
+		return;
+	}
+	r = try_open(machine, lacks, sizeof(lacks));
+	/* Somebody traces CPUs now, perhaps not later. */
+	if (r < 0 && r != -EBUSY) {
+		(void)snprintf(why, size, "its events cannot be opened: %s", strerror(-r));
+		return;
+	}
+	machine->available = true;
+	machine->read_format = counts_losses() ? PERFABI_FORMAT_LOST : 0;
+	(void)snprintf(why, size, "the processor records each branch (Intel PT)");
+}
+
+static int pt_open(struct targets *targets, void **ret)
+{
+	struct pt_machine *machine = calloc(1, sizeof(*machine));
+
+	if (!machine)
+		return -ENOMEM;
+	find_out(machine);
+	*ret = machine;
+	return 0;
+}
+
+static void pt_close(void *machine)
+{
+	free(machine);
+}
+
+static bool pt_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
+{
+	const struct pt_machine *machine = pt_machine_of(targets);
+
+	*ret_method = machine->available ? "task" : "none";
+	(void)snprintf(why, why_size, "%s", machine->why);
+	return machine->available;
+}
+
+static void pt_losses(const struct targets *targets, struct json_object *losses)
+{
+	uint64_t blind_ns = pt_machine_of(targets)->gone_blind_ns;
+	const struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (pt_recording_of(target) && pt_recording_of(target)->events)
+			blind_ns += pt_events_blind_ns(pt_recording_of(target)->events);
+	json_add_uint(losses, "pt_blind_ns", blind_ns);
+}
+
+/* ---- arming */
+
+static int pt_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
+{
+	const struct pt_machine *machine = pt_machine_of(target->targets);
+	const struct config *config = target->targets->config;
+	struct pt_recording *rec;
+
+	if (req->step_fd >= 0)
+		return refuse(why, why_size, TARGET_E_BAD, "the descriptor \"step\" is for the back end step");
+	if (!machine->available)
+		return refuse(why, why_size, TARGET_E_UNSUPPORTED, "%s: record it by --backend sample", machine->why);
+	rec = calloc(1, sizeof(*rec));
+	if (!rec)
+		return -ENOMEM;
+	target->recording = rec;
+	rec->target = target;
+	rec->timing = pt_timing_find(config->pt_timing);
+	rec->aux_bytes = config->pt_ring_kib * KIB;
+	/* What the processor records has no samples, and so neither stacks nor waits of its own. */
+	target->stacks_asked = target->stacks = STACKS_FP;
+	target->waits = false;
+	return 0;
+}
+
+static void pt_moved(struct target *target)
+{
+	pt_recording_of(target)->target = target;
+}
+
+/* Another PT recording that has a thread of this target: the kernel would refuse a second one. */
+static const struct target *overlaps(const struct target *target)
+{
+	const struct target *other;
+	const struct member *member;
+
+	TAILQ_FOREACH(other, &target->targets->list, link)
+	{
+		const struct pt_recording *rec = other == target ? NULL : pt_recording_of(other);
+
+		if (!rec || !rec->events || other->state != TARGET_ARMED)
+			continue;
+		if (other->scope == TARGET_THREAD && target->scope == TARGET_THREAD && other->tid != target->tid)
+			continue;
+		TAILQ_FOREACH(member, &target->members, link)
+			if (member->to_ns == UINT64_MAX && member_find(other, member->pid))
+				return other;
+	}
+	return NULL;
+}
+
+static int refuse_overlap(const struct target *target, const struct target *other, char *why, size_t size)
+{
+	if (target_visible(other, target->owner, target->owner_admin))
+		return refuse(why, size, TARGET_E_BUSY,
+			      "%s records a thread of it by PT already, and a thread has one PT recording: disarm that, or record "
+			      "this one by --backend sample", other->name);
+	return refuse(why, size, TARGET_E_BUSY,
+		      "another user's target records a thread of it by PT already, and a thread has one PT recording: record it "
+		      "by --backend sample");
+}
+
+static int opening_refused(int r, const struct pt_choice *choice, char *why, size_t size)
+{
+	switch (r) {
+	case -ESRCH:
+		return refuse(why, size, TARGET_E_GONE, "the process has ended");
+	case -EBUSY:
+		return refuse(why, size, TARGET_E_BUSY,
+			      "somebody else uses the PMU for it or for the whole machine%s%s: end that, or record it by "
+			      "--backend sample",
+			      choice->holders[0] ? "; perf events have: " : "", choice->holders);
+	case -EACCES:
+	case -EPERM:
+		return refuse(why, size, TARGET_E_UNSUPPORTED,
+			      "the kernel does not permit PT on it (%s): tracerd needs CAP_PERFMON", strerror(-r));
+	case -EMFILE:
+	case -ENFILE:
+		return refuse(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors (LimitNOFILE=)");
+	case -ENOBUFS:
+		return refuse(why, size, TARGET_E_BUSY, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+	default:
+		return refuse(why, size, r, "perf events of " PT_PMU_NAME ": %s", strerror(-r));
+	}
+}
+
+/* All that would be refused later is refused now: 0, TARGET_E_*, -errno. */
+static int check_budget(struct target *target, struct pt_choice *choice, char *why, size_t size)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+	struct pt_budget *b = &choice->budget;
+	struct quota_charge charge = {0};
+	int r;
+
+	b->aux_bytes = rec->aux_bytes;
+	b->aux_min = AUX_MIN;
+	b->total_bytes = target->targets->config->pt_total_mib * MIB;
+	if (choice->grows) {
+		b->aux_min = b->aux_bytes; /* the rings are there */
+		b->total_bytes = b->locked_left = UINT64_MAX;
+	}
+	if (pt_budget_fit(b, why, size) != PT_BUDGET_FITS)
+		return TARGET_E_BUSY;
+	r = target_charge_fds(target, choice->grows ? 0 : pt_budget_fds(b));
+	if (r > 0)
+		return refuse(why, size, TARGET_E_QUOTA,
+			      "%llu threads on %llu CPUs need %llu descriptors, more than uid %u has left (uid_fds): record it by "
+			      "--backend sample, or one thread by --tid",
+			      (unsigned long long)b->threads, (unsigned long long)b->cpus,
+			      (unsigned long long)pt_budget_fds(b), (unsigned int)target->owner);
+	if (r < 0 || choice->grows)
+		return r;
+	r = quota_charge(target->targets->quota, target->owner, QUOTA_RING_BYTES, pt_budget_bytes(b), &charge);
+	if (r > 0)
+		return refuse(why, size, TARGET_E_QUOTA,
+			      "%llu KiB of rings are more than uid %u has left (uid_ring_mib): make pt_ring_kib smaller, or record "
+			      "it by --backend sample",
+			      (unsigned long long)(pt_budget_bytes(b) / KIB), (unsigned int)target->owner);
+	if (r < 0)
+		return r;
+	quota_release(&rec->charge);
+	rec->charge = charge;
+	return 0;
+}
+
+static int prepare(struct target *target, struct pt_choice *choice, char *why, size_t size)
+{
+	const struct pt_machine *machine = pt_machine_of(target->targets);
+	struct pt_recording *rec = pt_recording_of(target);
+	const struct pt_attr_spec spec = {
+		.timing = rec->timing,
+		.inherit = target->scope != TARGET_THREAD,
+		.inherit_processes = target->scope == TARGET_UNIT,
+	};
+	const struct target *other = overlaps(target);
+	char lacks[200];
+	int r;
+
+	if (other)
+		return refuse_overlap(target, other, why, size);
+	r = pt_attr_fill(&machine->pmu, &spec, &choice->attrs[PT_EVENT_TRACE], lacks, sizeof(lacks));
+	if (r < 0)
+		return refuse(why, size, TARGET_E_UNSUPPORTED, "its PMU cannot trace branches with their time");
+	pt_attr_sideband(&spec, machine->read_format, &choice->attrs[PT_EVENT_SIDE]);
+	r = check_budget(target, choice, why, size);
+	if (r != 0)
+		return r;
+	if (lacks[0])
+		target_warn(target, "pt_timing=%s: this processor has %s", pt_timing_name(rec->timing), lacks);
+	return 0;
+}
+
+static void take(struct target *target, struct pt_choice *choice)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+
+	if (choice->grows)
+		return;
+	rec->events = take_ptr(choice->events);
+	if (choice->budget.aux_bytes < rec->aux_bytes)
+		target_warn(target, "%llu KiB of trace a CPU instead of %llu: the limits of memory (pt_total_mib, CAP_IPC_LOCK, "
+				    "LimitMEMLOCK=)",
+			    (unsigned long long)(choice->budget.aux_bytes / KIB), (unsigned long long)(rec->aux_bytes / KIB));
+	rec->aux_bytes = choice->budget.aux_bytes;
+	quota_resize(&rec->charge, pt_events_bytes(rec->events));
+	(void)!target_charge_fds(target, 0);
+}
+
+static int pt_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
+{
+	struct pt_choice *choice = (struct pt_choice *)*job;
+	int r;
+
+	if (!choice) {
+		if (!pt_recording_of(target)->events) {
+			target_clear_notes(target);
+			target_say_why(target, "method task: the processor's trace of each thread, timing %s",
+				       pt_timing_name(pt_recording_of(target)->timing));
+		}
+		r = pt_choice_new(target, &choice);
+		if (r < 0)
+			return r;
+		*job = &choice->job;
+		return BACKEND_RUN;
+	}
+	r = choice->job.result;
+	if (r == 0 && choice->phase == PT_PHASE_COUNT) {
+		r = prepare(target, choice, why, why_size);
+		if (r != 0)
+			return r;
+		choice->phase = PT_PHASE_OPEN;
+		return BACKEND_RUN;
+	}
+	if (r < 0)
+		return opening_refused(r, choice, why, why_size);
+	take(target, choice);
+	return 0;
+}
+
+/* Events follow forks, but not a process that is moved into a unit. */
+static void pt_review(struct target *target, bool members_added)
+{
+	if (members_added && target->scope == TARGET_UNIT && pt_recording_of(target)->events)
+		target_work(target, WORK_REARM);
+}
+
+/* ---- ending */
+
+static void pt_stop(struct target *target)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+
+	/* A program that nobody may see any more must not go on being traced. */
+	if (rec->events)
+		pt_events_end(rec->events);
+}
+
+static void pt_disarm(struct target *target)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+
+	if (!rec)
+		return;
+	if (rec->events)
+		pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
+	(void)pt_events_put(rec->events);
+	quota_release(&rec->charge);
+	free(rec);
+	target->recording = NULL;
+}
+
+/* ---- reporting */
+
+static size_t pt_fds(const struct target *target)
+{
+	const struct pt_recording *rec = pt_recording_of(target);
+
+	return rec && rec->events ? pt_events_fds(rec->events) : 0;
+}
+
+static void pt_stats(const struct target *target, struct backend_stats *ret)
+{
+	const struct pt_recording *rec = pt_recording_of(target);
+
+	*ret = (struct backend_stats){.method = "task", .ring_bytes = rec->events ? pt_events_bytes(rec->events) : 0};
+}
+
+static struct json_object *pt_describe(const struct target *target)
+{
+	const struct pt_recording *rec = pt_recording_of(target);
+	struct json_object *o = json_object_new_object();
+
+	json_add_string(o, "timing", pt_timing_name(rec->timing));
+	json_add_uint(o, "ring_bytes", rec->aux_bytes);
+	json_add_uint(o, "cpus", rec->events ? pt_events_cpus(rec->events) : 0);
+	json_add_uint(o, "events", rec->events ? pt_events_fds(rec->events) : 0);
+	json_add_uint(o, "blind_ns", rec->events ? pt_events_blind_ns(rec->events) : 0);
+	return o;
+}
+
+const struct backend backend_pt = {
+	.name = "pt",
+	.open = pt_open,
+	.close = pt_close,
+	.probe = pt_probe,
+	.losses = pt_losses,
+	.init = pt_init,
+	.arm = pt_arm,
+	.moved = pt_moved,
+	.review = pt_review,
+	.stop = pt_stop,
+	.disarm = pt_disarm,
+	.fds = pt_fds,
+	.stats = pt_stats,
+	.describe = pt_describe,
+	.freeze = pt_export_freeze,
+	.take = pt_export_take,
+	.copy = pt_export_copy,
+	.resume = pt_export_resume,
+	.free = pt_export_free,
+	.meta = pt_export_meta,
+};

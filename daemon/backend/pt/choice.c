@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/pt/choice.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/backend/pt/holders.h"
+#include "daemon/backend/pt/recording.h"
+#include "daemon/target/threads.h"
+
+static int list_threads(void *arg, pid_t **ret, size_t *ret_n)
+{
+	const struct pt_choice *choice = arg;
+	int r;
+
+	if (choice->tid) {
+		*ret = malloc(sizeof(**ret));
+		if (!*ret)
+			return -ENOMEM;
+		(*ret)[0] = choice->tid;
+		*ret_n = 1;
+		return 0;
+	}
+	if (choice->proc_dirfd < 0)
+		return threads_of(choice->pids, choice->n_pids, ret, ret_n);
+	r = proc_tasks_read(choice->proc_dirfd, ret, ret_n);
+	return r == -ENOENT ? -ESRCH : r;
+}
+
+static int count_threads(struct pt_choice *choice)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	_cleanup_free_ int *cpus = NULL;
+	size_t n_tids, n_cpus;
+	int r;
+
+	r = list_threads(choice, &tids, &n_tids);
+	if (r == 0)
+		r = cpus_online(&cpus, &n_cpus);
+	if (r < 0)
+		return r;
+	choice->budget.threads = n_tids;
+	choice->budget.cpus = n_cpus;
+	pt_budget_limits(&choice->budget);
+	return 0;
+}
+
+static void choice_run(struct backend_job *job)
+{
+	struct pt_choice *choice = (struct pt_choice *)job;
+
+	if (choice->phase == PT_PHASE_COUNT)
+		job->result = count_threads(choice);
+	else if (choice->grows)
+		job->result = pt_events_grow(choice->events, list_threads, choice, job->cancel);
+	else
+		job->result = pt_events_open(choice->attrs, choice->budget.aux_bytes, choice->closer, list_threads, choice,
+					     job->cancel, &choice->events);
+	if (job->result == -EBUSY)
+		holders_find(choice->holders, sizeof(choice->holders));
+}
+
+static void choice_free(struct backend_job *job)
+{
+	struct pt_choice *choice = (struct pt_choice *)job;
+
+	(void)pt_events_put(choice->events);
+	(void)close_fd(choice->proc_dirfd);
+	free(choice->pids);
+	free(choice);
+}
+
+static int name_pids(struct pt_choice *choice, const struct target *target)
+{
+	const struct member *member;
+
+	choice->pids = calloc(target->n_members ? target->n_members : 1, sizeof(*choice->pids));
+	if (!choice->pids)
+		return -ENOMEM;
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX)
+			choice->pids[choice->n_pids++] = member->pid;
+	return 0;
+}
+
+int pt_choice_new(const struct target *target, struct pt_choice **ret)
+{
+	struct pt_choice *choice = calloc(1, sizeof(*choice));
+	int r = 0;
+
+	if (!choice)
+		return -ENOMEM;
+	choice->job = (struct backend_job){.run = choice_run, .free = choice_free};
+	choice->proc_dirfd = -1;
+	choice->closer = target->targets->closer;
+	if (pt_recording_of(target)->events) {
+		choice->events = pt_events_ref(pt_recording_of(target)->events);
+		choice->grows = true;
+	}
+	if (target->scope == TARGET_UNIT) {
+		r = name_pids(choice, target);
+	} else {
+		choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
+		choice->proc_dirfd = fcntl(target->proc.dirfd, F_DUPFD_CLOEXEC, 3);
+		r = choice->proc_dirfd < 0 ? -errno : 0;
+	}
+	if (r < 0) {
+		choice_free(&choice->job);
+		return r;
+	}
+	*ret = choice;
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening the events of a PT recording: counts the threads on a thread, checks the budget on the loop, opens on a thread. Of a
+ * recording that exists, only those of threads that it has not.
+ */
+#pragma once
+
+#include "daemon/backend/pt/budget.h"
+#include "daemon/backend/pt/events.h"
+#include "daemon/target/backend.h"
+#include "daemon/target/target.h"
+
+enum pt_phase { PT_PHASE_COUNT, PT_PHASE_OPEN };
+
+struct pt_choice {
+	struct backend_job job; /* first */
+	enum pt_phase phase;
+	struct pt_budget budget;
+	struct perf_event_attr attrs[PT_EVENT_KINDS];
+	struct closer *closer; /* not owned */
+	struct pt_events *events; /* opened; or referenced, to be grown */
+	bool grows;
+	char holders[200]; /* who may hold the PMU, where it is busy */
+	/* what the thread needs; nothing of it is the target's */
+	int proc_dirfd; /* owned; -1: of a unit */
+	pid_t tid;
+	pid_t *pids; /* owned: of a unit */
+	size_t n_pids;
+};
+
+/* job.free() frees it. 0, -ENOMEM, -errno. */
+int pt_choice_new(const struct target *target, struct pt_choice **ret) _must_check_;

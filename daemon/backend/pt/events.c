@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/pt/events.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "common/base/raw_clock.h"
+#include "common/bundle/perfabi.h"
+#include "daemon/backend/pt/budget.h"
+#include "daemon/base/closer.h"
+
+/* A look at a process that finds no new thread ends the search; a process that makes them faster than that is left as it is. */
+#define LOOKS_MAX 64
+
+/* ---- threads */
+
+static int tid_cmp(const void *a, const void *b)
+{
+	const pid_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Those of `tids` that are not known yet, in place; how many. */
+static size_t keep_new(const struct pt_events *events, pid_t *tids, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!bsearch(&tids[i], events->tids, events->n_tids, sizeof(*tids), tid_cmp))
+			tids[kept++] = tids[i];
+	return kept;
+}
+
+static int remember(struct pt_events *events, const pid_t *tids, size_t n)
+{
+	pid_t *bigger = reallocarray(events->tids, events->n_tids + n, sizeof(*bigger));
+
+	if (!bigger)
+		return -ENOMEM;
+	memcpy(bigger + events->n_tids, tids, n * sizeof(*tids));
+	events->tids = bigger;
+	events->n_tids += n;
+	qsort(bigger, events->n_tids, sizeof(*bigger), tid_cmp);
+	return 0;
+}
+
+/* ---- opening */
+
+static void batch_close(struct pt_batch *batch)
+{
+	for (int k = 0; k < PT_EVENT_KINDS; k++)
+		eventset_close(&batch->sets[k]);
+}
+
+/*
+ * A thread that has come since the last look has its tracing event by inheritance, on all CPUs or on those that were opened
+ * when it was created.
+ */
+static int open_batch(const struct pt_events *events, size_t aux_bytes, const pid_t *tids, size_t n,
+		      const atomic_bool *cancel, struct pt_batch *ret)
+{
+	const struct pt_batch *first = events->first;
+	_cleanup_(batch_close) struct pt_batch batch = {0};
+	struct eventset_spec spec = {.subjects = tids, .n_subjects = n, .cancel = cancel};
+	int r;
+
+	spec.attr = events->attrs[PT_EVENT_TRACE];
+	if (first) {
+		spec.join = &first->sets[PT_EVENT_TRACE];
+		spec.busy_is_covered = true;
+	} else {
+		spec.ring_bytes = PT_DATA_RING_BYTES;
+		spec.aux_bytes = aux_bytes;
+	}
+	r = eventset_open(&spec, &batch.sets[PT_EVENT_TRACE]);
+	if (r < 0)
+		return r;
+	spec.attr = events->attrs[PT_EVENT_SIDE];
+	spec.busy_is_covered = false;
+	spec.aux_bytes = 0;
+	if (first) {
+		spec.join = &first->sets[PT_EVENT_SIDE];
+	} else {
+		spec.ring_bytes = pt_side_ring_bytes(aux_bytes);
+		spec.overwrite = true;
+	}
+	r = eventset_open(&spec, &batch.sets[PT_EVENT_SIDE]);
+	if (r < 0)
+		return r;
+	*ret = batch;
+	batch = (struct pt_batch){0};
+	return 0;
+}
+
+/* From then on it is frozen and let go with the others. */
+static int adopt(struct pt_events *events, struct pt_batch *opened)
+{
+	const struct eventset *trace = &opened->sets[PT_EVENT_TRACE];
+	struct pt_batch *batch = malloc(sizeof(*batch));
+
+	if (!batch)
+		return -ENOMEM;
+	*batch = *opened;
+	(void)pthread_mutex_lock(&events->lock);
+	STAILQ_INSERT_TAIL(&events->batches, batch, link);
+	for (int k = 0; k < PT_EVENT_KINDS; k++)
+		events->n_fds += batch->sets[k].n_fds;
+	/* At first all are found, then all run. */
+	for (size_t cpu = 0; events->stopped_ns && !events->ended && cpu < trace->n_cpus; cpu++)
+		if (!events->stopped_ns[cpu])
+			eventset_ioctl_cpu(trace, cpu, PERF_EVENT_IOC_ENABLE);
+	(void)pthread_mutex_unlock(&events->lock);
+	if (!events->first)
+		events->first = batch;
+	return 0;
+}
+
+/* One look: 1: it has opened events, so some thread was not covered; 0: it has not; -errno. */
+static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	struct pt_batch batch = {0};
+	size_t n;
+	int r;
+
+	r = threads(arg, &tids, &n);
+	if (r < 0)
+		return r;
+	n = keep_new(events, tids, n);
+	if (n == 0)
+		return 0;
+	r = open_batch(events, aux_bytes, tids, n, cancel, &batch);
+	if (r == -ESRCH)
+		/* All were covered, or have ended. */
+		return events->first ? remember(events, tids, n) : r;
+	if (r == 0) {
+		r = adopt(events, &batch);
+		if (r < 0)
+			batch_close(&batch);
+	}
+	if (r == 0)
+		r = remember(events, tids, n);
+	return r < 0 ? r : 1;
+}
+
+static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads, void *arg,
+			      const atomic_bool *cancel)
+{
+	int r = 1;
+
+	for (int i = 0; r > 0 && i < LOOKS_MAX; i++)
+		r = look(events, aux_bytes, threads, arg, cancel);
+	return r < 0 ? r : 0;
+}
+
+static void destroy(struct pt_events *events)
+{
+	struct pt_batch *batch;
+
+	while ((batch = STAILQ_FIRST(&events->batches)) != NULL) {
+		STAILQ_REMOVE_HEAD(&events->batches, link);
+		eventset_close_all(batch->sets, PT_EVENT_KINDS, events->closer);
+		free(batch);
+	}
+	(void)pthread_mutex_destroy(&events->lock);
+	free(events->tids);
+	free(events->starts);
+	free(events->drained);
+	free(events->stopped_ns);
+	free(events);
+}
+
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t aux_bytes, struct closer *closer,
+		   pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret)
+{
+	struct pt_events *events = calloc(1, sizeof(*events));
+	const struct pt_batch *batch;
+	uint64_t width;
+	int r;
+
+	if (!events)
+		return -ENOMEM;
+	events->refs = 1;
+	events->closer = closer;
+	memcpy(events->attrs, attrs, sizeof(events->attrs));
+	(void)pthread_mutex_init(&events->lock, NULL);
+	STAILQ_INIT(&events->batches);
+	events->begin = timeconv_now(&width);
+	r = look_until_covered(events, aux_bytes, threads, arg, cancel);
+	if (r == -ESRCH && events->first)
+		r = 0; /* it has ended since: its trace is there */
+	if (r == 0) {
+		events->stopped_ns = calloc(pt_events_cpus(events), sizeof(*events->stopped_ns));
+		events->starts = malloc(PT_STARTS_BYTES);
+		events->drained = malloc(PT_DATA_RING_BYTES);
+		r = events->stopped_ns && events->starts && events->drained ? 0 : -ENOMEM;
+	}
+	if (r < 0) {
+		destroy(events);
+		return r;
+	}
+	STAILQ_FOREACH(batch, &events->batches, link)
+		eventset_ioctl(&batch->sets[PT_EVENT_TRACE], PERF_EVENT_IOC_ENABLE);
+	*ret = events;
+	return 0;
+}
+
+int pt_events_grow(struct pt_events *events, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
+{
+	return look_until_covered(events, 0, threads, arg, cancel);
+}
+
+struct pt_events *pt_events_ref(struct pt_events *events)
+{
+	events->refs++;
+	return events;
+}
+
+struct pt_events *pt_events_put(struct pt_events *events)
+{
+	if (events && --events->refs == 0)
+		destroy(events);
+	return NULL;
+}
+
+/* ---- stopping and going on; all under the lock */
+
+static void ioctl_cpu(struct pt_events *events, size_t cpu, unsigned long request)
+{
+	const struct pt_batch *batch;
+
+	STAILQ_FOREACH(batch, &events->batches, link)
+		eventset_ioctl_cpu(&batch->sets[PT_EVENT_TRACE], cpu, request);
+}
+
+static void stop_cpus(struct pt_events *events)
+{
+	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
+		if (events->stopped_ns[cpu])
+			continue;
+		ioctl_cpu(events, cpu, PERF_EVENT_IOC_DISABLE);
+		events->stopped_ns[cpu] = clock_raw_ns();
+	}
+}
+
+/* How long it was stopped. */
+static uint64_t go_on(struct pt_events *events, size_t cpu)
+{
+	struct pt_gap *gap;
+
+	if (events->ended || !events->stopped_ns[cpu])
+		return 0;
+	ioctl_cpu(events, cpu, PERF_EVENT_IOC_ENABLE);
+	gap = &events->gaps[events->n_gaps++ % PT_GAPS_MAX];
+	*gap = (struct pt_gap){.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu],
+			       .from_ns = events->stopped_ns[cpu],
+			       .to_ns = clock_raw_ns()};
+	events->gap_ns += gap->to_ns - gap->from_ns;
+	events->stopped_ns[cpu] = 0;
+	return gap->to_ns - gap->from_ns;
+}
+
+void pt_events_freeze(struct pt_events *events)
+{
+	(void)pthread_mutex_lock(&events->lock);
+	events->frozen++;
+	stop_cpus(events);
+	(void)pthread_mutex_unlock(&events->lock);
+}
+
+uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index)
+{
+	uint64_t ns = 0;
+
+	(void)pthread_mutex_lock(&events->lock);
+	if (events->frozen == 1)
+		ns = go_on(events, index);
+	(void)pthread_mutex_unlock(&events->lock);
+	return ns;
+}
+
+void pt_events_resume(struct pt_events *events)
+{
+	(void)pthread_mutex_lock(&events->lock);
+	if (--events->frozen == 0)
+		for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++)
+			(void)go_on(events, cpu);
+	(void)pthread_mutex_unlock(&events->lock);
+}
+
+void pt_events_end(struct pt_events *events)
+{
+	(void)pthread_mutex_lock(&events->lock);
+	events->ended = true;
+	stop_cpus(events);
+	(void)pthread_mutex_unlock(&events->lock);
+}
+
+/* ---- the tracing events' own rings */
+
+static void keep_record(struct pt_events *events, const struct perf_event_header *h)
+{
+	const struct perfabi_aux *aux = (const void *)h;
+	const struct perfabi_lost *lost = (const void *)h;
+
+	switch (h->type) {
+	case PERF_RECORD_ITRACE_START:
+		/* Later ones are of threads that have switched in, which the dummies record. */
+		if (events->n_starts + h->size > PT_STARTS_BYTES)
+			return;
+		memcpy(events->starts + events->n_starts, h, h->size);
+		events->n_starts += h->size;
+		break;
+	case PERF_RECORD_AUX:
+		if (h->size >= sizeof(*aux) && (aux->flags & PERF_AUX_FLAG_TRUNCATED))
+			events->losses.truncated++;
+		break;
+	case PERF_RECORD_LOST:
+		if (h->size >= sizeof(*lost))
+			events->losses.records += lost->lost;
+		break;
+	}
+}
+
+void pt_events_drain(struct pt_events *events)
+{
+	const struct eventset *set = &events->first->sets[PT_EVENT_TRACE];
+
+	for (size_t cpu = 0; cpu < set->n_cpus; cpu++) {
+		const struct perf_event_header *h;
+		size_t n = 0;
+
+		if (set->rings[cpu].base)
+			n = ring_drain(&set->rings[cpu], events->drained, PT_DATA_RING_BYTES);
+		for (size_t at = 0; at < n; at += h->size) {
+			h = (const void *)(events->drained + at);
+			keep_record(events, h);
+		}
+	}
+}
+
+/* ---- asking */
+
+uint64_t pt_events_blind_ns(struct pt_events *events)
+{
+	uint64_t ns;
+
+	(void)pthread_mutex_lock(&events->lock);
+	ns = events->gap_ns;
+	(void)pthread_mutex_unlock(&events->lock);
+	return ns;
+}
+
+size_t pt_events_fds(struct pt_events *events)
+{
+	size_t n;
+
+	(void)pthread_mutex_lock(&events->lock);
+	n = events->n_fds;
+	(void)pthread_mutex_unlock(&events->lock);
+	return n;
+}
+
+size_t pt_events_bytes(const struct pt_events *events)
+{
+	const struct eventset *sets = events->first->sets;
+
+	return sets[PT_EVENT_TRACE].ring_bytes + sets[PT_EVENT_SIDE].ring_bytes;
+}
+
+size_t pt_events_cpus(const struct pt_events *events)
+{
+	return events->first->sets[PT_EVENT_TRACE].n_cpus;
+}

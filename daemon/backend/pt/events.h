@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The events of one PT recording: for each thread and CPU one that traces and a dummy that records switches, all of a CPU's
+ * in one AUX area and two rings. Owns their life: opened, frozen, running again CPU by CPU, closed. Does not know targets.
+ *
+ * The PMU is exclusive: a thread has one tracing event a CPU, and a second one is refused (EBUSY). So a thread that has
+ * inherited its events is recognised by that, and what is found between two looks at a process is covered once.
+ *
+ * Frozen means that all its tracing events are disabled, so that the AUX areas hold still. The loop freezes; the copier's thread
+ * lets each CPU run as soon as it has its copy, unless somebody else froze it meanwhile. The dummies are never stopped.
+ */
+#pragma once
+
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "common/base/cleanup.h"
+#include "common/bundle/timeconv.h"
+#include "daemon/perf/eventset.h"
+
+struct closer;
+
+enum pt_event { PT_EVENT_TRACE, PT_EVENT_SIDE, PT_EVENT_KINDS };
+
+#define PT_GAPS_MAX 64
+
+/* A CPU was not traced while it was copied. */
+struct pt_gap {
+	int cpu;
+	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW */
+};
+
+/* What the kernel says beside the trace that it could not record. */
+struct pt_losses {
+	uint64_t truncated; /* the trace of a CPU stopped for want of memory (AUX records) */
+	uint64_t records;   /* of who began to be traced: LOST */
+};
+
+#define PT_STARTS_BYTES (64u << 10)
+
+struct pt_batch { /* of threads that were opened together */
+	STAILQ_ENTRY(pt_batch) link;
+	struct eventset sets[PT_EVENT_KINDS];
+};
+
+struct pt_events {
+	unsigned int refs;     /* the loop's */
+	struct closer *closer; /* not owned */
+	struct perf_event_attr attrs[PT_EVENT_KINDS];
+	struct timeconv_moment begin; /* TSC and MONOTONIC_RAW when it was opened */
+	const struct pt_batch *first; /* of `batches`: it has the rings, and stays as it is */
+	pid_t *tids; /* sorted: opened, or known to be covered; of who opens or grows */
+	size_t n_tids;
+	pthread_mutex_t lock; /* for what follows */
+	STAILQ_HEAD(, pt_batch) batches;
+	size_t n_fds;
+	unsigned int frozen; /* how many hold it still */
+	bool ended;	     /* for good */
+	uint64_t *stopped_ns; /* of each CPU: since when; 0: it runs */
+	/* what freezing cost so far */
+	struct pt_gap gaps[PT_GAPS_MAX]; /* the last ones, a ring */
+	uint64_t n_gaps, gap_ns;
+	/* of the tracing events' own rings, see pt_events_drain(); the copier's */
+	struct pt_losses losses;
+	uint8_t *starts; /* ITRACE_START records, the oldest ones */
+	size_t n_starts;
+	uint8_t *drained; /* room for one ring */
+};
+
+/* How the threads are found: again and again, until there is no new one. 0, -ESRCH, -ENOMEM... */
+typedef int (*pt_threads_fn)(void *arg, pid_t **ret, size_t *ret_n);
+
+/*
+ * Opens the events of all threads that `threads` finds, disabled. Any thread. 0; -ESRCH: none is left; -EBUSY: the PMU, or a
+ * thread, is somebody else's; -ENOBUFS: no locked memory; -ECANCELED; what perf_event_open() said.
+ */
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t aux_bytes, struct closer *closer,
+		   pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret) _must_check_;
+/* Opens those of threads that are new. The same answers; 0 also if there are none. Any thread, one at a time. */
+int pt_events_grow(struct pt_events *events, pt_threads_fn threads, void *arg, const atomic_bool *cancel) _must_check_;
+
+struct pt_events *pt_events_ref(struct pt_events *events);
+struct pt_events *pt_events_put(struct pt_events *events);
+
+void pt_events_freeze(struct pt_events *events);
+/* The copy of the CPU at `index` is done: how long it was not traced; 0: it still is not. The copier's thread. */
+uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index);
+/* The end of one freeze. */
+void pt_events_resume(struct pt_events *events);
+/* Disables all, for good. */
+void pt_events_end(struct pt_events *events);
+
+/* Takes over what is in the tracing events' own rings. The copier's thread. */
+void pt_events_drain(struct pt_events *events);
+
+/* For how long CPUs were not traced while they were copied, all together. */
+uint64_t pt_events_blind_ns(struct pt_events *events);
+size_t pt_events_fds(struct pt_events *events);
+size_t pt_events_bytes(const struct pt_events *events);
+size_t pt_events_cpus(const struct pt_events *events);

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a frozen PT recording becomes. First each CPU's area is copied to private memory and the CPU goes on; then come the
+ * records, on the clock of all others of tracerd: TIME_CONV converts the trace's TSC to CLOCK_MONOTONIC_RAW.
+ *
+ * Event ids are replaced by fixed ones, so that the file's event table does not depend on the number of open descriptors.
+ */
+#include "daemon/backend/pt/export.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/raw_clock.h"
+#include "common/bundle/perfabi.h"
+#include "common/bundle/perfdata_write.h"
+#include "common/control/json.h"
+#include "daemon/backend/frozen.h"
+#include "daemon/backend/pt/recording.h"
+#include "daemon/perf/record.h"
+
+/* No ids of the kernel's, of the side-band log, or of samples. */
+#define PT_ID(event) (0x4000000000000100ULL + (uint64_t)(event))
+/* Beyond that the two readings of the clocks are of before and after a suspend, or too close to each other. */
+#define PACE_PPM 10
+#define PPM 1000000
+
+/* A CPU's part. Written by the copy, read after it. */
+struct pt_area {
+	int cpu;
+	struct aux_copy aux; /* until resume */
+	uint64_t bytes, copy_ns, blind_ns;
+	bool wrapped;
+	uint64_t oldest_switch_ns; /* 0: there is none */
+	bool switches_wrapped;
+};
+
+/* frozen->recording */
+struct pt_frozen {
+	struct pt_events *events; /* referenced */
+	struct pt_machine *machine;
+	bool held; /* the events are frozen for it; the loop's and, during the copy, the copier's */
+	struct perf_event_attr attrs[PT_EVENT_KINDS];
+	struct timeconv conv;
+	uint64_t reference; /* a TSC near the trace's */
+	struct pt_area *areas;
+	size_t n_areas;
+	struct pt_gap gaps[PT_GAPS_MAX]; /* of copies before this one */
+	size_t n_gaps;
+	uint64_t freeze_ns; /* how long it took to stop all CPUs */
+	uint64_t bytes;
+	struct pt_losses losses; /* since it was armed */
+};
+
+static struct pt_frozen *pt_of(const struct frozen *frozen)
+{
+	return frozen->recording;
+}
+
+/* ---- freezing, on the loop */
+
+/*
+ * By the readings at the begin and now. The kernel's own pace of the TSC is a check on it: after a suspend the TSC may have
+ * counted on or begun anew.
+ */
+static struct timeconv convert(const struct pt_events *events, const struct timeconv_moment *now)
+{
+	const struct eventset *set = &events->first->sets[PT_EVENT_TRACE];
+	const struct perf_event_mmap_page *page = NULL;
+	struct timeconv conv = timeconv_fit(&events->begin, now, now);
+	unsigned __int128 pace, own, apart;
+
+	for (size_t i = 0; i < set->n_cpus && !page; i++)
+		page = set->rings[i].base;
+	if (!page || !page->cap_user_time || !page->time_mult || page->time_shift > 32)
+		return conv;
+	pace = (unsigned __int128)page->time_mult << 64 >> page->time_shift;
+	own = (unsigned __int128)conv.mult << 64 >> conv.shift;
+	apart = pace > own ? pace - own : own - pace;
+	if (apart > pace / PPM * PACE_PPM)
+		conv = timeconv_anchor(page->time_shift, page->time_mult, now);
+	return conv;
+}
+
+static void keep_gaps(struct pt_frozen *pt)
+{
+	(void)pthread_mutex_lock(&pt->events->lock);
+	pt->n_gaps = pt->events->n_gaps < PT_GAPS_MAX ? (size_t)pt->events->n_gaps : PT_GAPS_MAX;
+	for (size_t i = 0; i < pt->n_gaps; i++)
+		pt->gaps[i] = pt->events->gaps[(pt->events->n_gaps - pt->n_gaps + i) % PT_GAPS_MAX];
+	(void)pthread_mutex_unlock(&pt->events->lock);
+}
+
+int pt_export_freeze(struct target *target, struct frozen *frozen)
+{
+	const struct pt_recording *rec = pt_recording_of(target);
+	struct pt_frozen *pt = calloc(1, sizeof(*pt));
+	struct timeconv_moment now;
+	uint64_t width, began;
+
+	if (!pt)
+		return -ENOMEM;
+	frozen->recording = pt;
+	frozen->method = "task";
+	pt->machine = pt_machine_of(target->targets);
+	frozen->aux_pmu = PT_PMU_NAME;
+	frozen->aux_pmu_type = pt->machine->pmu.type;
+	pt->n_areas = pt_events_cpus(rec->events);
+	pt->areas = calloc(pt->n_areas, sizeof(*pt->areas));
+	if (!pt->areas)
+		return -ENOMEM;
+	memcpy(pt->attrs, rec->events->attrs, sizeof(pt->attrs));
+	pt->events = pt_events_ref(rec->events);
+	keep_gaps(pt);
+	began = clock_raw_ns();
+	pt_events_freeze(pt->events);
+	pt->held = true;
+	now = timeconv_now(&width);
+	pt->freeze_ns = now.ns - began;
+	/* The trace goes on until all are stopped, and so does what explains it. */
+	if (target->state == TARGET_ARMED)
+		frozen->raw_ns = now.ns;
+	pt->conv = convert(pt->events, &now);
+	pt->reference = now.ticks;
+	return 0;
+}
+
+/* ---- taking, on the copier thread */
+
+int pt_export_take(struct frozen *frozen)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+	const struct eventset *trace = &pt->events->first->sets[PT_EVENT_TRACE];
+
+	for (size_t i = 0; i < pt->n_areas; i++) {
+		struct pt_area *area = &pt->areas[i];
+		uint64_t began = clock_raw_ns();
+		int r = 0;
+
+		area->cpu = trace->cpus[i];
+		if (trace->auxes[i].base)
+			r = aux_copy(&trace->auxes[i], aux_head(&trace->auxes[i], &trace->rings[i]), &area->aux);
+		if (r < 0)
+			return r;
+		area->copy_ns = clock_raw_ns() - began;
+		area->bytes = area->aux.len;
+		area->wrapped = area->aux.wrapped;
+		area->blind_ns = pt_events_resume_cpu(pt->events, i);
+	}
+	return 0;
+}
+
+/* ---- perf.data */
+
+static int write_info(const struct pt_frozen *pt, struct perfdata_writer *w)
+{
+	const struct pt_pmu *pmu = &pt->machine->pmu;
+	struct perfabi_auxtrace_info_pt info = {
+		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO, .size = sizeof(info)},
+		.type = PERFABI_AUXTRACE_INTEL_PT,
+		.words = {
+			[PERFABI_PT_PMU_TYPE] = pmu->type,
+			[PERFABI_PT_TIME_SHIFT] = pt->conv.shift,
+			[PERFABI_PT_TIME_MULT] = pt->conv.mult,
+			[PERFABI_PT_TIME_ZERO] = pt->conv.zero,
+			[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
+			[PERFABI_PT_TSC_BIT] = pt_pmu_bits(pmu, PT_TERM_TSC),
+			[PERFABI_PT_NORETCOMP_BIT] = pt_pmu_bits(pmu, PT_TERM_NORETCOMP),
+			[PERFABI_PT_HAVE_SCHED_SWITCH] = PERFABI_PT_SWITCHES_OF_TASKS,
+			[PERFABI_PT_SNAPSHOT_MODE] = 1,
+			[PERFABI_PT_PER_CPU_MMAPS] = 1,
+			[PERFABI_PT_MTC_BIT] = pt_pmu_bits(pmu, PT_TERM_MTC),
+			[PERFABI_PT_MTC_FREQ_BITS] = pt_pmu_bits(pmu, PT_TERM_MTC_PERIOD),
+			[PERFABI_PT_TSC_CTC_N] = pmu->tsc_ctc_n,
+			[PERFABI_PT_TSC_CTC_D] = pmu->tsc_ctc_d,
+			[PERFABI_PT_CYC_BIT] = pt_pmu_bits(pmu, PT_TERM_CYC),
+			[PERFABI_PT_MAX_NONTURBO_RATIO] = pmu->max_nonturbo_ratio,
+		},
+	};
+	const struct perfabi_time_conv conv = {
+		.header = {.type = PERFABI_RECORD_TIME_CONV, .size = sizeof(conv)},
+		.shift = pt->conv.shift,
+		.mult = pt->conv.mult,
+		.zero = pt->conv.zero,
+	};
+	int r = perfdata_write(w, &info, sizeof(info));
+
+	return r < 0 ? r : perfdata_write(w, &conv, sizeof(conv));
+}
+
+static int add_events(const struct pt_frozen *pt, struct perfdata_writer *w)
+{
+	static const char *const names[PT_EVENT_KINDS] = {PT_PMU_NAME "//u", "dummy:u"};
+	int r = 0;
+
+	for (int k = 0; r == 0 && k < PT_EVENT_KINDS; k++) {
+		const uint64_t id = PT_ID(k);
+
+		r = perfdata_add_event(w, names[k], &pt->attrs[k], &id, 1);
+	}
+	return r;
+}
+
+/* The trailer of a record that is no sample: all that is looked at. */
+static bool trailer(uint8_t *record, struct perfabi_sample_id **ret)
+{
+	const struct perf_event_header *h = (const void *)record;
+
+	if (h->size < sizeof(*h) + sizeof(**ret))
+		return false;
+	*ret = (void *)(record + h->size - sizeof(**ret));
+	return true;
+}
+
+static bool is_subject(const struct frozen *frozen, const struct perfabi_sample_id *id)
+{
+	if (id->time > frozen->raw_ns || (frozen->scope == TARGET_THREAD && id->tid != (uint32_t)frozen->tid))
+		return false;
+	return frozen_has(frozen, id->pid, id->time);
+}
+
+static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event event, struct perfdata_writer *w,
+			struct frozen_stats *stats)
+{
+	const struct perf_event_header *h = (const void *)record;
+	struct perfabi_sample_id *id;
+
+	if (!trailer(record, &id)) {
+		stats->malformed++;
+		return 0;
+	}
+	if (!is_subject(frozen, id))
+		return 0;
+	id->id = PT_ID(event);
+	stats->bytes += h->size;
+	if (h->type == PERF_RECORD_SWITCH)
+		stats->switches++;
+	return perfdata_write(w, record, h->size);
+}
+
+/* Who ran when the recording began: ITRACE_START. */
+static int write_starts(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
+{
+	const struct pt_events *events = pt_of(frozen)->events;
+	_cleanup_free_ uint8_t *copy = malloc(events->n_starts ? events->n_starts : 1);
+	size_t size;
+	int r = 0;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, events->starts, events->n_starts);
+	for (size_t at = 0; r == 0 && at < events->n_starts; at += size) {
+		size = ((const struct perf_event_header *)(copy + at))->size;
+		r = write_record(frozen, copy + at, PT_EVENT_TRACE, w, stats);
+	}
+	return r;
+}
+
+static int write_switches(struct frozen *frozen, const struct ring *ring, struct pt_area *area, struct perfdata_writer *w,
+			  struct frozen_stats *stats)
+{
+	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
+	_cleanup_(ring_records_fini) struct ring_records records = {0};
+	struct perfabi_sample_id *id;
+	int r;
+
+	r = ring_copy(ring, &copy);
+	if (r == 0)
+		r = ring_walk(&copy, &records);
+	if (r < 0)
+		return r;
+	stats->torn += records.torn;
+	stats->malformed += records.malformed;
+	stats->overwritten_bytes += copy.overwritten;
+	area->switches_wrapped = copy.wrapped || records.malformed;
+	for (size_t i = records.n; r == 0 && i > 0; i--) {
+		uint8_t *record = copy.data + records.offsets[i - 1];
+		const struct perf_event_header *h = (const void *)record;
+
+		if (h->type == PERF_RECORD_LOST) {
+			stats->lost += h->size >= sizeof(struct perfabi_lost) ? ((const struct perfabi_lost *)h)->lost : 0;
+			continue;
+		}
+		if (h->type != PERF_RECORD_SWITCH)
+			continue;
+		if (!area->oldest_switch_ns && trailer(record, &id))
+			area->oldest_switch_ns = id->time;
+		r = write_record(frozen, record, PT_EVENT_SIDE, w, stats);
+	}
+	return r;
+}
+
+static int write_area(struct pt_frozen *pt, uint32_t idx, struct perfdata_writer *w)
+{
+	const struct pt_area *area = &pt->areas[idx];
+	const struct perfabi_auxtrace record = {
+		.reference = pt->reference, .idx = idx, .tid = UINT32_MAX, .cpu = (uint32_t)area->cpu};
+	int r;
+
+	if (area->aux.len == 0)
+		return 0;
+	r = perfdata_aux_begin(w, &record, area->aux.len);
+	if (r == 0)
+		r = perfdata_aux_add(w, area->aux.data, area->aux.len);
+	if (r == 0)
+		pt->bytes += area->aux.len;
+	return r;
+}
+
+/* From then on every switch is there. */
+static uint64_t complete_from(const struct frozen *frozen)
+{
+	const struct pt_frozen *pt = pt_of(frozen);
+	uint64_t from = 0;
+
+	for (size_t i = 0; i < pt->n_areas; i++) {
+		const struct pt_area *area = &pt->areas[i];
+		const uint64_t oldest = area->oldest_switch_ns ? area->oldest_switch_ns : frozen->raw_ns;
+
+		if (area->switches_wrapped && oldest > from)
+			from = oldest;
+	}
+	return from;
+}
+
+int pt_export_copy(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+	const struct eventset *sets = pt->events->first->sets;
+	int r;
+
+	r = add_events(pt, w);
+	if (r == 0)
+		r = write_info(pt, w);
+	pt_events_drain(pt->events);
+	pt->losses = pt->events->losses;
+	if (r == 0)
+		r = write_starts(frozen, w, stats);
+	for (size_t i = 0; r == 0 && i < pt->n_areas; i++) {
+		if (sets[PT_EVENT_SIDE].rings[i].base)
+			r = write_switches(frozen, &sets[PT_EVENT_SIDE].rings[i], &pt->areas[i], w, stats);
+		stats->copy_ns += pt->areas[i].copy_ns;
+	}
+	for (size_t i = 0; r == 0 && i < pt->n_areas; i++)
+		r = write_area(pt, (uint32_t)i, w);
+	stats->complete_from_ns = complete_from(frozen);
+	return r;
+}
+
+/* ---- life */
+
+void pt_export_resume(struct frozen *frozen)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+
+	for (size_t i = 0; i < pt->n_areas; i++)
+		aux_copy_fini(&pt->areas[i].aux);
+	if (!pt->held)
+		return;
+	pt->held = false;
+	pt_events_resume(pt->events);
+	pt->events = pt_events_put(pt->events);
+}
+
+void pt_export_free(struct frozen *frozen)
+{
+	free(pt_of(frozen)->areas);
+	free(frozen->recording);
+}
+
+/* ---- meta.json */
+
+static void add_gap(const struct pt_gap *gap, struct json_object *gaps)
+{
+	struct json_object *o = json_object_new_object();
+	char kind[64];
+
+	(void)snprintf(kind, sizeof(kind), "cpu %d not traced while it was copied", gap->cpu);
+	json_add_string(o, "kind", kind);
+	json_add_int(o, "blind_cpu", gap->cpu);
+	json_add_uint(o, "from_ns", gap->from_ns);
+	json_add_uint(o, "to_ns", gap->to_ns);
+	json_append(gaps, o);
+}
+
+static void add_areas(const struct pt_frozen *pt, struct json_object *list)
+{
+	for (size_t i = 0; i < pt->n_areas; i++) {
+		const struct pt_area *area = &pt->areas[i];
+		struct json_object *o = json_object_new_object();
+
+		json_add_int(o, "cpu", area->cpu);
+		json_add_uint(o, "bytes", area->bytes);
+		json_add_bool(o, "wrapped", area->wrapped);
+		json_add_uint(o, "copy_ns", area->copy_ns);
+		json_add_uint(o, "blind_ns", area->blind_ns);
+		json_append(list, o);
+	}
+}
+
+void pt_export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
+		    struct json_object *gaps)
+{
+	const struct pt_frozen *pt = pt_of(frozen);
+	struct json_object *o = json_add_new_object(events, "pt");
+
+	json_add_uint(o, "config", pt->attrs[PT_EVENT_TRACE].config);
+	json_add_uint(o, "freeze_ns", pt->freeze_ns);
+	if (!losses)
+		return;
+	json_add_uint(o, "bytes", pt->bytes);
+	add_areas(pt, json_add_new_array(o, "cpus"));
+	json_add_uint(losses, "pt_truncated", pt->losses.truncated);
+	json_add_uint(losses, "pt_records_lost", pt->losses.records);
+	for (size_t i = 0; i < pt->n_gaps; i++)
+		add_gap(&pt->gaps[i], gaps);
+}

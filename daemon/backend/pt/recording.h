@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the PT back end keeps of the machine and of a target. Owned by daemon/backend/pt/backend.c; its neighbours read it.
+ */
+#pragma once
+
+#include "daemon/backend/pt/attr.h"
+#include "daemon/backend/pt/events.h"
+#include "daemon/backend/pt/pmu.h"
+#include "daemon/control/quota.h"
+#include "daemon/target/backend.h"
+#include "daemon/target/target_internal.h"
+
+struct pt_machine {
+	bool available;
+	struct pt_pmu pmu;
+	char why[200]; /* how, or why not */
+	uint64_t read_format;
+	uint64_t gone_blind_ns; /* of targets that are gone */
+};
+
+struct pt_recording {
+	struct target *target; /* back pointer */
+	struct pt_events *events; /* referenced; NULL: not armed yet */
+	size_t aux_bytes; /* of each CPU */
+	enum pt_timing timing;
+	struct quota_charge charge;
+};
+
+/* NULL if another back end has the target. */
+static inline struct pt_recording *pt_recording_of(const struct target *target)
+{
+	return target->backend == &backend_pt ? target->recording : NULL;
+}
+
+static inline struct pt_machine *pt_machine_of(const struct targets *targets)
+{
+	return targets_machine(targets, &backend_pt);
+}
