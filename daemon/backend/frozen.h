@@ -57,6 +57,7 @@ struct frozen {
 	int vdso_fd;
 	/* what is recorded */
 	void *recording;    /* the back end's own */
+	void *beside;	    /* of sampling, beside another back end */
 	bool pending;	    /* the recording has not come yet, see frozen_go_on() */
 	const char *method; /* static */
 	unsigned int hz;    /* of its clock; 0: it has none */

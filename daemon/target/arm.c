@@ -467,6 +467,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->admin_only = target->admin_only || armed->admin_only;
 	target->backend = armed->backend;
 	target->recording = take_ptr(armed->recording);
+	target->beside = take_ptr(armed->beside);
 	armed->backend = NULL;
 	/* All that was begun, and what it costs. */
 	TAILQ_FOREACH(member, &armed->members, link)

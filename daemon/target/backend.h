@@ -2,8 +2,9 @@
 /*
  * A back end is one way to record targets: a table of functions. Targets, snapshots and the status know it by this table only.
  * What it keeps hangs on opaque pointers: its state of the machine on what open() returns, a target's on target->recording, a
- * frozen target's on frozen->recording. The table is here, with those who call it: back ends include targets, and targets no
- * back end.
+ * frozen target's on frozen->recording. Another back end may have sampling record waits beside it, by calling the same functions:
+ * then what sampling keeps is target->beside and frozen->beside. The table is here, with those who call it: back ends include
+ * targets, and targets no back end.
  *
  * An entry that is NULL has nothing to do or to say. All run on the loop except a job's run(), import() and copy().
  */

@@ -85,6 +85,7 @@ struct target {
 	bool waits;
 	const struct backend *backend;
 	void *recording; /* the back end's own */
+	void *beside;	 /* what sampling keeps of a target that another back end records */
 	char *why[TARGET_WARNINGS_MAX];
 	size_t n_why;
 	char *warnings[TARGET_WARNINGS_MAX];

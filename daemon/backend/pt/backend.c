@@ -134,10 +134,20 @@ static void pt_losses(const struct targets *targets, struct json_object *losses)
 
 /* ---- arming */
 
+/* Sampling's programs report switches and wake-ups of all targets at once. Without them that would cost events on each thread. */
+static bool records_waits(const struct targets *targets)
+{
+	const char *method;
+	char why[200];
+
+	return backend_sample.probe(targets, &method, why, sizeof(why)) && strcmp(method, "cpu") == 0;
+}
+
 static int pt_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
 {
 	const struct pt_machine *machine = pt_machine_of(target->targets);
 	const struct config *config = target->targets->config;
+	struct target_request own = *req;
 	struct pt_recording *rec;
 
 	if (req->step_fd >= 0)
@@ -151,8 +161,15 @@ static int pt_init(struct target *target, const struct target_request *req, char
 	rec->target = target;
 	rec->timing = pt_timing_find(config->pt_timing);
 	rec->aux_bytes = config->pt_ring_kib * KIB;
-	/* What the processor records has no samples, and so neither stacks nor waits of its own. */
-	target->stacks_asked = target->stacks = STACKS_FP;
+	rec->automatic = !req->backend || strcmp(req->backend, "auto") == 0;
+	rec->waits_asked = req->waits;
+	rec->stacks_asked = req->stacks;
+	/* The trace itself says where a thread waits: what its stack is copied for costs more than the trace. */
+	if (req->stacks == STACKS_AUTO)
+		own.stacks = target->stacks_asked = target->stacks = STACKS_FP;
+	if (records_waits(target->targets))
+		return backend_sample.init(target, &own, why, why_size);
+	/* The trace has switches, but no wake-ups. */
 	target->waits = false;
 	return 0;
 }
@@ -160,6 +177,8 @@ static int pt_init(struct target *target, const struct target_request *req, char
 static void pt_moved(struct target *target)
 {
 	pt_recording_of(target)->target = target;
+	if (target->beside)
+		backend_sample.moved(target);
 }
 
 /* Another PT recording that has a thread of this target: the kernel would refuse a second one. */
@@ -300,6 +319,77 @@ static void take(struct target *target, struct pt_choice *choice)
 	(void)!target_charge_fds(target, 0);
 }
 
+/* Waits that cannot be had are left out: the trace is what was asked for. */
+static int arm_waits(struct target *target, struct pt_choice *choice)
+{
+	char why[200] = "";
+	int r;
+
+	if (!target->beside || (choice->grows && !choice->waits))
+		return 0;
+	r = backend_sample.arm(target, &choice->waits, why, sizeof(why));
+	if (r == BACKEND_RUN)
+		return r;
+	if (choice->waits)
+		choice->waits->free(choice->waits);
+	choice->waits = NULL;
+	if (r != 0)
+		target_warn(target, "its waits are not recorded: %s", why[0] ? why : strerror(r < 0 ? -r : EIO));
+	return 0;
+}
+
+static int arm_phase(struct target *target, struct pt_choice *choice, char *why, size_t why_size)
+{
+	int r = choice->job.result;
+
+	switch (choice->phase) {
+	case PT_PHASE_WAITS:
+		if (arm_waits(target, choice) == BACKEND_RUN)
+			return BACKEND_RUN;
+		choice->phase = PT_PHASE_COUNT;
+		return BACKEND_RUN;
+	case PT_PHASE_COUNT:
+		if (r == 0)
+			r = prepare(target, choice, why, why_size);
+		else
+			r = opening_refused(r, choice, why, why_size);
+		if (r != 0)
+			return r;
+		choice->phase = PT_PHASE_OPEN;
+		return BACKEND_RUN;
+	default:
+		if (r < 0)
+			return opening_refused(r, choice, why, why_size);
+		take(target, choice);
+		return 0;
+	}
+}
+
+/* Nobody asked for PT in particular: what it cannot record now is recorded by samples. */
+static int fall_back(struct target *target, struct backend_job **job, char *why, size_t why_size)
+{
+	const struct pt_recording *rec = pt_recording_of(target);
+	const struct target_request req = {.stacks = rec->stacks_asked, .waits = rec->waits_asked, .step_fd = -1};
+	char why_not[200];
+	int r;
+
+	(void)snprintf(why_not, sizeof(why_not), "%s", why);
+	why[0] = '\0';
+	(*job)->free(*job);
+	*job = NULL;
+	backend_pt.disarm(target);
+	target->backend = &backend_sample;
+	target->stacks_asked = req.stacks;
+	target->stacks = req.stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
+	target->waits = req.waits;
+	r = backend_sample.init(target, &req, why, why_size);
+	if (r == 0)
+		r = backend_sample.arm(target, job, why, why_size);
+	if (r == 0 || r == BACKEND_RUN)
+		target_warn(target, "by samples, not by Intel PT: %s", why_not);
+	return r;
+}
+
 static int pt_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
 {
 	struct pt_choice *choice = (struct pt_choice *)*job;
@@ -315,20 +405,12 @@ static int pt_arm(struct target *target, struct backend_job **job, char *why, si
 		if (r < 0)
 			return r;
 		*job = &choice->job;
-		return BACKEND_RUN;
 	}
-	r = choice->job.result;
-	if (r == 0 && choice->phase == PT_PHASE_COUNT) {
-		r = prepare(target, choice, why, why_size);
-		if (r != 0)
-			return r;
-		choice->phase = PT_PHASE_OPEN;
-		return BACKEND_RUN;
-	}
-	if (r < 0)
-		return opening_refused(r, choice, why, why_size);
-	take(target, choice);
-	return 0;
+	r = arm_phase(target, choice, why, why_size);
+	if ((r == TARGET_E_BUSY || r == TARGET_E_QUOTA || r == TARGET_E_UNSUPPORTED) && target->arming &&
+	    pt_recording_of(target)->automatic)
+		r = fall_back(target, job, why, why_size);
+	return r;
 }
 
 /* Events follow forks, but not a process that is moved into a unit. */
@@ -336,6 +418,19 @@ static void pt_review(struct target *target, bool members_added)
 {
 	if (members_added && target->scope == TARGET_UNIT && pt_recording_of(target)->events)
 		target_work(target, WORK_REARM);
+	if (target->beside)
+		backend_sample.review(target, members_added);
+}
+
+static void pt_frames_known(struct target *target, enum image_frames frames)
+{
+	if (target->beside)
+		backend_sample.frames_known(target, frames);
+}
+
+static int pt_member_changed(struct target *target, pid_t pid)
+{
+	return target->beside ? backend_sample.member_changed(target, pid) : 0;
 }
 
 /* ---- ending */
@@ -347,6 +442,8 @@ static void pt_stop(struct target *target)
 	/* A program that nobody may see any more must not go on being traced. */
 	if (rec->events)
 		pt_events_end(rec->events);
+	if (target->beside)
+		backend_sample.stop(target);
 }
 
 static void pt_disarm(struct target *target)
@@ -358,6 +455,8 @@ static void pt_disarm(struct target *target)
 	if (rec->events)
 		pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
 	(void)pt_events_put(rec->events);
+	if (target->beside)
+		backend_sample.disarm(target);
 	quota_release(&rec->charge);
 	free(rec);
 	target->recording = NULL;
@@ -369,14 +468,29 @@ static size_t pt_fds(const struct target *target)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 
-	return rec && rec->events ? pt_events_fds(rec->events) : 0;
+	return (rec && rec->events ? pt_events_fds(rec->events) : 0) + (target->beside ? backend_sample.fds(target) : 0);
+}
+
+static void pt_survey(struct target *target)
+{
+	if (target->beside)
+		backend_sample.survey(target);
+}
+
+static bool pt_is_surveying(const struct target *target)
+{
+	return target->beside && backend_sample.is_surveying(target);
 }
 
 static void pt_stats(const struct target *target, struct backend_stats *ret)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 
-	*ret = (struct backend_stats){.method = "task", .ring_bytes = rec->events ? pt_events_bytes(rec->events) : 0};
+	*ret = (struct backend_stats){0};
+	if (target->beside)
+		backend_sample.stats(target, ret);
+	ret->method = "task";
+	ret->ring_bytes += rec->events ? pt_events_bytes(rec->events) : 0;
 }
 
 static struct json_object *pt_describe(const struct target *target)
@@ -402,9 +516,13 @@ const struct backend backend_pt = {
 	.arm = pt_arm,
 	.moved = pt_moved,
 	.review = pt_review,
+	.frames_known = pt_frames_known,
+	.member_changed = pt_member_changed,
 	.stop = pt_stop,
 	.disarm = pt_disarm,
 	.fds = pt_fds,
+	.survey = pt_survey,
+	.is_surveying = pt_is_surveying,
 	.stats = pt_stats,
 	.describe = pt_describe,
 	.freeze = pt_export_freeze,

@@ -51,6 +51,11 @@ static void choice_run(struct backend_job *job)
 {
 	struct pt_choice *choice = (struct pt_choice *)job;
 
+	if (choice->phase == PT_PHASE_WAITS) {
+		choice->waits->cancel = job->cancel;
+		choice->waits->run(choice->waits);
+		return;
+	}
 	if (choice->phase == PT_PHASE_COUNT)
 		job->result = count_threads(choice);
 	else if (choice->grows)
@@ -66,6 +71,8 @@ static void choice_free(struct backend_job *job)
 {
 	struct pt_choice *choice = (struct pt_choice *)job;
 
+	if (choice->waits)
+		choice->waits->free(choice->waits);
 	(void)pt_events_put(choice->events);
 	(void)close_fd(choice->proc_dirfd);
 	free(choice->pids);

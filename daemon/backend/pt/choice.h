@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening the events of a PT recording: counts the threads on a thread, checks the budget on the loop, opens on a thread. Of a
- * recording that exists, only those of threads that it has not.
+ * Opening the events of a PT recording: sampling begins to record the waits, then the threads are counted on a thread, the
+ * budget is checked on the loop, and events are opened on a thread. Of a recording that exists, only those of threads that it
+ * has not.
  */
 #pragma once
 
@@ -10,11 +11,12 @@
 #include "daemon/target/backend.h"
 #include "daemon/target/target.h"
 
-enum pt_phase { PT_PHASE_COUNT, PT_PHASE_OPEN };
+enum pt_phase { PT_PHASE_WAITS, PT_PHASE_COUNT, PT_PHASE_OPEN };
 
 struct pt_choice {
 	struct backend_job job; /* first */
 	enum pt_phase phase;
+	struct backend_job *waits; /* owned: of sampling, beside it; NULL: none runs */
 	struct pt_budget budget;
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct closer *closer; /* not owned */

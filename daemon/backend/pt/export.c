@@ -92,6 +92,16 @@ static void keep_gaps(struct pt_frozen *pt)
 	(void)pthread_mutex_unlock(&pt->events->lock);
 }
 
+/* What sampling says of a recording is of samples. */
+static int freeze_waits(struct target *target, struct frozen *frozen)
+{
+	int r = backend_sample.freeze(target, frozen);
+
+	frozen->method = "task";
+	frozen->hz = 0;
+	return r;
+}
+
 int pt_export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
@@ -123,7 +133,7 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 		frozen->raw_ns = now.ns;
 	pt->conv = convert(pt->events, &now);
 	pt->reference = now.ticks;
-	return 0;
+	return target->beside ? freeze_waits(target, frozen) : 0;
 }
 
 /* ---- taking, on the copier thread */
@@ -234,7 +244,7 @@ static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event ev
 		return 0;
 	id->id = PT_ID(event);
 	stats->bytes += h->size;
-	if (h->type == PERF_RECORD_SWITCH)
+	if (h->type == PERF_RECORD_SWITCH && !frozen->beside)
 		stats->switches++;
 	return perfdata_write(w, record, h->size);
 }
@@ -345,7 +355,7 @@ int pt_export_copy(struct frozen *frozen, struct perfdata_writer *w, struct froz
 	for (size_t i = 0; r == 0 && i < pt->n_areas; i++)
 		r = write_area(pt, (uint32_t)i, w);
 	stats->complete_from_ns = complete_from(frozen);
-	return r;
+	return r == 0 && frozen->beside ? backend_sample.copy(frozen, w, stats) : r;
 }
 
 /* ---- life */
@@ -356,6 +366,8 @@ void pt_export_resume(struct frozen *frozen)
 
 	for (size_t i = 0; i < pt->n_areas; i++)
 		aux_copy_fini(&pt->areas[i].aux);
+	if (frozen->beside)
+		backend_sample.resume(frozen);
 	if (!pt->held)
 		return;
 	pt->held = false;
@@ -365,6 +377,8 @@ void pt_export_resume(struct frozen *frozen)
 
 void pt_export_free(struct frozen *frozen)
 {
+	if (frozen->beside)
+		backend_sample.free(frozen);
 	free(pt_of(frozen)->areas);
 	free(frozen->recording);
 }
@@ -407,6 +421,8 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 
 	json_add_uint(o, "config", pt->attrs[PT_EVENT_TRACE].config);
 	json_add_uint(o, "freeze_ns", pt->freeze_ns);
+	if (frozen->beside)
+		backend_sample.meta(frozen, events, losses, gaps);
 	if (!losses)
 		return;
 	json_add_uint(o, "bytes", pt->bytes);

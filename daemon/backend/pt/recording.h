@@ -23,6 +23,9 @@ struct pt_recording {
 	struct target *target; /* back pointer */
 	struct pt_events *events; /* referenced; NULL: not armed yet */
 	size_t aux_bytes; /* of each CPU */
+	bool automatic;	  /* nobody asked for PT: without it samples are taken */
+	bool waits_asked;
+	enum stacks_mode stacks_asked;
 	enum pt_timing timing;
 	struct quota_charge charge;
 };

@@ -94,7 +94,7 @@ static int sample_init(struct target *target, const struct target_request *req, 
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	target->recording = s;
+	*sampling_slot(target) = s;
 	s->target = target;
 	s->settle = evtimer_new(target->targets->base, on_settle, s);
 	return s->settle ? 0 : -ENOMEM;
@@ -179,8 +179,9 @@ static int sample_arm(struct target *target, struct backend_job **job, char *why
 	int r;
 
 	if (!choice) {
-		target_clear_notes(target);
-		r = sample_choice_new(&choice);
+		if (!sampling_is_beside(target))
+			target_clear_notes(target);
+		r = sample_choice_new(target, &choice);
 		if (r < 0)
 			return r;
 		*job = &choice->job;
@@ -202,6 +203,8 @@ static bool group_fits(struct target *target, bool members_added)
 
 	if (group->spec.stacks != sample_stacks(target))
 		return false;
+	if (sampling_is_beside(target))
+		return true;
 	/* Events on tasks follow forks, but not a process that is moved into a unit. */
 	if (target->scope == TARGET_UNIT)
 		return group->spec.kind == GROUP_CGROUP || !members_added;
@@ -288,7 +291,7 @@ static void sample_disarm(struct target *target)
 	if (s->settle)
 		event_free(s->settle);
 	free(s);
-	target->recording = NULL;
+	*sampling_slot(target) = NULL;
 	if (target->targets->n_armed == target->targets->n_events)
 		(void)!sampler_programs(sampler_of(target->targets), false);
 }

@@ -66,7 +66,10 @@ static void explain(const struct sample_choice *choice, struct target *target)
 			warn_plain_waits(target);
 		break;
 	case ATTEMPT_CPU:
-		target_say_why(target, "method cpu: the machine's shared events, filtered to this target");
+		if (choice->beside)
+			target_say_why(target, "waits: the machine's switches, filtered to this target");
+		else
+			target_say_why(target, "method cpu: the machine's shared events, filtered to this target");
 		break;
 	default:
 		explain_tasks(choice, target);
@@ -116,7 +119,7 @@ static int prepare(struct sample_choice *choice, struct target *target, struct e
 	case ATTEMPT_CGROUP:
 		return prepare_cgroup(choice, target, ret);
 	case ATTEMPT_CPU:
-		if (target->scope == TARGET_UNIT)
+		if (target->scope == TARGET_UNIT && !choice->beside)
 			return -ENOENT;
 		return sampler_cpu_group(sampler_of(target->targets), sample_stacks(target), &choice->opening, ret);
 	default:
@@ -146,7 +149,7 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 			explain(choice, target);
 			return 0;
 		}
-		if (choice->attempt == ATTEMPT_TASKS || r == -ECANCELED)
+		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED)
 			return r;
 		if (r != -ENOENT)
 			log_debug("%s: no events on %s: %s", target->name,
@@ -208,7 +211,7 @@ static void choice_free(struct backend_job *job)
 	free(choice);
 }
 
-int sample_choice_new(struct sample_choice **ret)
+int sample_choice_new(const struct target *target, struct sample_choice **ret)
 {
 	struct sample_choice *choice = calloc(1, sizeof(*choice));
 
@@ -217,6 +220,9 @@ int sample_choice_new(struct sample_choice **ret)
 	choice->job = (struct backend_job){.run = choice_run, .free = choice_free};
 	choice->cgroup = (struct cgroup)CGROUP_INIT;
 	choice->proc_dirfd = -1;
+	choice->beside = sampling_is_beside(target);
+	/* A cgroup's clock cannot be kept from ticking, nor those of tasks; the machine's can. */
+	choice->attempt = choice->beside ? ATTEMPT_CPU : ATTEMPT_CGROUP;
 	*ret = choice;
 	return 0;
 }

@@ -15,6 +15,7 @@ enum sample_attempt { ATTEMPT_CGROUP, ATTEMPT_CPU, ATTEMPT_TASKS, ATTEMPTS };
 struct sample_choice {
 	struct backend_job job; /* first: opens */
 	enum sample_attempt attempt;
+	bool beside; /* another back end records the target: the machine's rings, or none */
 	struct sampler_opening opening;
 	/* what the thread needs; nothing of it is the target's */
 	struct cgroup cgroup; /* owned; also for the words about it */
@@ -25,7 +26,7 @@ struct sample_choice {
 };
 
 /* job.free() frees it. 0, -ENOMEM. */
-int sample_choice_new(struct sample_choice **ret) _must_check_;
+int sample_choice_new(const struct target *target, struct sample_choice **ret) _must_check_;
 
 /* 0: *ret, with a reference; BACKEND_RUN: run the job on a thread, then call this again; -errno. */
 int sample_choose(struct sample_choice *choice, struct target *target, struct event_group **ret) _must_check_;

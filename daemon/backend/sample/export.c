@@ -30,7 +30,7 @@ struct switch_cpu_wide {
 	uint32_t next_prev_pid, next_prev_tid;
 };
 
-/* frozen->recording. */
+/* frozen->recording, or frozen->beside. */
 struct export {
 	struct source sources[SAMPLING_SOURCES_MAX]; /* referenced until resume */
 	size_t n_sources;
@@ -42,9 +42,14 @@ struct export {
 	size_t n_rings;
 };
 
+static void **export_slot(struct frozen *frozen)
+{
+	return frozen->backend == &backend_sample ? &frozen->recording : &frozen->beside;
+}
+
 static struct export *export_of(const struct frozen *frozen)
 {
-	return frozen->recording;
+	return frozen->backend == &backend_sample ? frozen->recording : frozen->beside;
 }
 
 struct out {
@@ -406,7 +411,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 
 	if (!samples)
 		return -ENOMEM;
-	frozen->recording = samples;
+	*export_slot(frozen) = samples;
 	for (; samples->n_sources < s->n_sources; samples->n_sources++) {
 		samples->sources[samples->n_sources] = s->sources[samples->n_sources];
 		(void)event_group_ref(samples->sources[samples->n_sources].group);
@@ -442,7 +447,7 @@ void export_resume(struct frozen *frozen)
 void export_free(struct frozen *frozen)
 {
 	free(export_of(frozen)->rings);
-	free(frozen->recording);
+	free(export_of(frozen));
 }
 
 /*

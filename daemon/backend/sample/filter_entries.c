@@ -10,7 +10,7 @@ static void entry_add(struct filter_entry *entry, const struct target *target)
 
 	if (!group || group->index == FILTER_NO_GROUP)
 		return;
-	if (group->spec.kind == GROUP_CPU)
+	if (group->spec.kind == GROUP_CPU && !sampling_is_beside(target))
 		entry->flags |= group->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
 	if (target->scope == TARGET_UNIT)
 		entry->flags |= FILTER_INHERIT;

@@ -28,10 +28,21 @@ struct sampling {
 	struct quota_charge charge;
 };
 
-/* NULL if another back end has the target. */
+/* Another back end records the target: sampling adds its waits, and no samples. */
+static inline bool sampling_is_beside(const struct target *target)
+{
+	return target->backend != &backend_sample;
+}
+
+static inline void **sampling_slot(struct target *target)
+{
+	return sampling_is_beside(target) ? &target->beside : &target->recording;
+}
+
+/* NULL if another back end has the target, and sampling is not beside it. */
 static inline struct sampling *sampling_of(const struct target *target)
 {
-	return target->backend == &backend_sample ? target->recording : NULL;
+	return sampling_is_beside(target) ? target->beside : target->recording;
 }
 
 /* The group that it records to; NULL: none. */

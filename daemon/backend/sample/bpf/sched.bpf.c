@@ -246,7 +246,8 @@ int on_switch(__u64 *ctx)
 			return 0;
 		}
 	}
-	if (to) {
+	/* Only for those whose ticks pass the clocks must run. */
+	if (to && (to->flags & (FILTER_CLOCK_FP | FILTER_CLOCK_DWARF))) {
 		c->running = 1;
 		if (c->want_wake) {
 			c->want_wake = 0;
