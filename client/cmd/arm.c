@@ -15,6 +15,7 @@ struct options {
 	struct arm_options arm;
 	uint64_t tid;
 	const char *unit;
+	bool host;
 };
 
 static const struct option_spec specs[] = {
@@ -33,6 +34,11 @@ static const struct option_spec specs[] = {
 		.arg = "NAME",
 		.doc = "Record all processes of this systemd unit (nginx.service) or control "
 		       "group, and those that it starts later."},
+	{.name = "host",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, host),
+		.doc = "Record all CPUs with Intel PT, and so every process; for root and the members of the "
+		       "socket's group. Nothing else can be recorded with Intel PT meanwhile."},
 	ARM_OPTION_SPECS(struct options),
 	{0},
 };
@@ -70,10 +76,13 @@ static int arm_unit(struct ctl *ctl, const struct options *o, struct json_object
 	const struct process_fds none = PROCESS_FDS_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
 	struct json_object *params = json_object_new_object();
-	_cleanup_free_ char *what = human_format("unit %s", o->unit);
+	_cleanup_free_ char *what = o->host ? human_format("the host") : human_format("unit %s", o->unit);
 	int r;
 
-	json_add_string(params, "unit", o->unit);
+	if (o->host)
+		json_add_string(params, "scope", "host");
+	else
+		json_add_string(params, "unit", o->unit);
 	r = arm_call(ctl, &o->arm, params, &none, &result);
 	if (r != 0)
 		return ctl_report(ctl, r, what);
@@ -93,9 +102,9 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 
 	if (!pids)
 		return ctl_fail(ctl, EXIT_FAILED, "ENOMEM", "out of memory");
-	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) != 1)
+	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) + o->host != 1)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"give process ids, or --tid, or --unit, and only one of the three");
+			"give process ids, or --tid, or --unit, or --host, and only one of the four");
 	if (arm_steps(&o->arm) && n == 0)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--backend=step records whole processes: give their ids");
@@ -107,7 +116,7 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 	r = ctl_connect(ctl);
 	if (r != EXIT_OK)
 		return r;
-	if (o->unit)
+	if (o->unit || o->host)
 		code = arm_unit(ctl, o, targets);
 	else if (o->tid)
 		code = arm_number(ctl, o, "tid", (pid_t)o->tid, targets);

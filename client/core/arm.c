@@ -24,6 +24,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_add_string(params, "stacks", options->stacks);
 	if (options->backend)
 		json_add_string(params, "backend", options->backend);
+	if (options->children)
+		json_add_bool(params, "children", true);
 	if (options->no_waits)
 		json_add_bool(params, "waits", false);
 	if (fds->pidfd >= 0) {

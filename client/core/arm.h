@@ -14,7 +14,7 @@
 
 struct arm_options {
 	const char *stacks, *backend;
-	bool no_waits;
+	bool no_waits, children;
 };
 
 /* The options' rows of a command's table; `owner` is its struct, which has a member `arm`. */
@@ -40,6 +40,9 @@ struct arm_options {
 			       "step executes the program one instruction at a "      \
 			       "time: every call, exactly, and very slowly; see "                  \
 			       "tracerd-step(8)."},                                                \
+	{.name = "children", .type = OPTION_FLAG, .offset = offsetof(owner, arm.children),         \
+		.doc = "Record also the processes that it starts, and what they start; for root "   \
+		       "and the members of the socket's group. A unit's are recorded in any case."},  \
 	{                                                                                          \
 		.name = "no-waits", .type = OPTION_FLAG, .offset = offsetof(owner, arm.no_waits),  \
 		.doc = "Do not record the stack of each wait, only its times: cheaper for "        \

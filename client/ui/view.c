@@ -67,12 +67,21 @@ char *view_losses(struct json_object *losses)
 
 /* ---- targets */
 
+static bool is_host(struct json_object *t)
+{
+	const char *scope = field_text(t, "scope");
+
+	return scope && !strcmp(scope, "host");
+}
+
 char *view_target_name(struct json_object *t)
 {
 	_cleanup_free_ char *id = human_name(field_text(t, "id"));
 	_cleanup_free_ char *comm = human_name(field_text(t, "comm"));
 	_cleanup_free_ char *unit = human_name(field_text(t, "unit"));
 
+	if (is_host(t))
+		return human_format("%s: the host", id);
 	if (field_text(t, "unit"))
 		return human_format("%s: unit %s", id, unit);
 	if (field_number(t, "tid"))

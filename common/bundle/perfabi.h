@@ -86,8 +86,9 @@ struct perfabi_time_conv {
 };
 
 #define PERFABI_AUXTRACE_INTEL_PT 1U
-/* have_sched_switch: SWITCH records of the traced tasks tell who runs */
+/* have_sched_switch: SWITCH records of the traced tasks tell who runs, or SWITCH_CPU_WIDE ones */
 #define PERFABI_PT_SWITCHES_OF_TASKS 2U
+#define PERFABI_PT_SWITCHES_OF_CPUS 3U
 
 /* The words of AUXTRACE_INFO as perf's intel-pt.c reads them. */
 enum perfabi_pt_word {

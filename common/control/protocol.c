@@ -36,13 +36,15 @@ static const struct protocol_param params_arm[] = {
 	{.name = "tid", .type = PARAM_INT, .min = 1, .max = INT32_MAX, .doc = "a single thread to record"},
 	{.name = "unit", .type = PARAM_STRING, .min = 1, .max = 256,
 		.doc = "systemd unit or control group to record: every process in it"},
-	{.name = "scope", .type = PARAM_CHOICE, .choices = "process|thread|unit",
-		.doc = "what to record; by default what pid, tid or unit says"},
+	{.name = "scope", .type = PARAM_CHOICE, .choices = "process|thread|unit|host",
+		.doc = "what to record; by default what pid, tid or unit says. host: all CPUs and all processes, by Intel PT only"},
 	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|pt|sample|step", .def = "auto",
 		.doc = "how it is recorded: by the processor, each branch (Intel PT), which is what \"auto\" means where there is such a "
 		       "processor; samples; or by a tracerd-step that the client has started, every instruction"},
 	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf", .def = "auto",
 		.doc = "how stacks are found: frame pointers, or unwinding of a copy of the stack"},
+	{.name = "children", .type = PARAM_BOOL, .def = "false",
+		.doc = "record also the processes that it starts; administrators only. A unit's are recorded in any case"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
 	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 3,
 		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "

@@ -9,12 +9,13 @@
 #include "common/control/protocol.h"
 
 static const char *const shared_types[][2] = {
-	{"Target", "{id: string, scope: process|thread|unit, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
-		   "uid: int, start_time: int, state: armed|suspended|exited, backend: sample|events|step, method: cgroup|cpu|task|none|ptrace, "
+	{"Target", "{id: string, scope: process|thread|unit|host, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
+		   "uid: int, start_time: int, state: armed|suspended|exited, backend: pt|sample|events|step, method: cgroup|cpu|task|none|ptrace, "
 		   "stacks: fp|dwarf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, armed_at: ns since 1970, "
 		   "lookback_ns: int, samples: int, switches: int, processes: int, history_bytes: int, lost: {kind: count}, "
-		   "ring_bytes: int, events: Events|null, step: Step|null, fds: int, "
+		   "ring_bytes: int, events: Events|null, pt: Trace|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
+	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, blind_ns: int}"},
 	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "
 		 "processes_all: int, bytes: int, max_bytes: int, overwritten_bytes: int, error: string|null, "
 		 "lost: {unexpected_jumps: int, threads_not_recorded: int}}"},

@@ -95,11 +95,12 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 	req->scope = req->unit ? TARGET_UNIT : req->tid ? TARGET_THREAD : TARGET_PROCESS;
 	if (req->unit && (req->pid || req->tid))
 		return call_fail(call, API_BAD_PARAMS, "unit excludes pid and tid");
-	if (!req->unit && !req->pid && !req->tid && req->pidfd < 0)
-		return call_fail(call, API_BAD_PARAMS, "one of pid, tid and unit is required");
-	if (scope && strcmp(scope, req->scope == TARGET_UNIT	 ? "unit"
-				   : req->scope == TARGET_THREAD ? "thread"
-								 : "process") != 0)
+	if (!req->unit && !req->pid && !req->tid && req->pidfd < 0) {
+		if (!scope || strcmp(scope, "host") != 0)
+			return call_fail(call, API_BAD_PARAMS, "one of pid, tid and unit is required, or scope host");
+		req->scope = TARGET_HOST;
+	}
+	if (scope && strcmp(scope, target_scope_name(req->scope)) != 0)
 		return call_fail(call, API_BAD_PARAMS, "scope: contradicts pid, tid or unit");
 	return API_OK;
 }
@@ -219,6 +220,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.gid = call->peer->gid;
 	req.admin = call->peer->admin;
 	req.waits = params_bool(p, "waits");
+	req.children = params_bool(p, "children");
 	req.backend = params_string(p, "backend");
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;
 	return arm(call, &req);

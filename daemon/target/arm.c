@@ -122,11 +122,14 @@ static int authorize_process(struct target *target, const struct target_request 
 /* It is looked for later: there may be thousands of cgroups. */
 static int name_unit(struct target *target, const struct target_request *req, char *why, size_t size)
 {
-	if (!req->unit || !*req->unit)
+	/* The processes of the host are those of the root group. */
+	const char *name = req->scope == TARGET_HOST ? "/" : req->unit;
+
+	if (!name || !*name)
 		return say(why, size, TARGET_E_BAD, "no unit named");
 	if (!req->admin)
-		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit");
-	target->unit = strdup(req->unit);
+		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit or the host");
+	target->unit = strdup(name);
 	return target->unit ? 0 : say(why, size, -ENOMEM, "out of memory");
 }
 
@@ -134,7 +137,7 @@ static bool same_subject(const struct target *a, const struct target *b)
 {
 	if (a->scope != b->scope || a->owner != b->owner)
 		return false;
-	if (a->scope == TARGET_UNIT)
+	if (target_scope_is_group(a->scope))
 		return a->cgroup.ino == b->cgroup.ino;
 	return a->proc.pid == b->proc.pid && a->proc.start_time == b->proc.start_time && a->tid == b->tid;
 }
@@ -156,7 +159,7 @@ static bool being_armed(const struct target *target)
 
 	TAILQ_FOREACH(arming, &target->targets->armings, link)
 		if (arming->target != target && !arming->answer && same_subject(arming->target, target) &&
-		    (target->scope != TARGET_UNIT || target->cgroup.ino))
+		    (!target_scope_is_group(target->scope) || target->cgroup.ino))
 			return true;
 	return false;
 }
@@ -253,7 +256,12 @@ static int check(struct target *target, const struct target_request *req, char *
 {
 	int r;
 
-	if (req->scope == TARGET_UNIT) {
+	/* The kernel's answer is for one process; a child may be one that its user may not trace. */
+	if (req->children && !req->admin)
+		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may record the processes that it starts");
+	if (req->children && req->scope == TARGET_THREAD)
+		return say(why, size, TARGET_E_BAD, "a single thread, or also what its process starts, but not both");
+	if (target_scope_is_group(req->scope)) {
 		r = name_unit(target, req, why, size);
 	} else {
 		r = identify_process(target, req, why, size);

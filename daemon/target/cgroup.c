@@ -181,11 +181,28 @@ static int cgroup_search(int mount_fd, const char *name, char *found)
 	return n_found > 1 ? CGROUP_E_MANY : 0;
 }
 
+static int open_path(int mount_fd, const char *path, struct cgroup *ret)
+{
+	_cleanup_close_ int fd = open_beneath(mount_fd, path);
+	struct stat st;
+
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		return CGROUP_E_NONE;
+	if (fd == -EXDEV || fd == -ELOOP)
+		return CGROUP_E_BAD_NAME;
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	(void)snprintf(ret->path, sizeof(ret->path), "/%.*s", (int)sizeof(ret->path) - 2, path);
+	ret->ino = st.st_ino;
+	ret->dirfd = take_fd(&fd);
+	return 0;
+}
+
 int cgroup_open(int mount_fd, const char *name, struct cgroup *ret)
 {
-	_cleanup_close_ int fd = -1;
 	char path[CGROUP_NAME_MAX];
-	struct stat st;
 	int r;
 
 	if (mount_fd < 0)
@@ -203,19 +220,17 @@ int cgroup_open(int mount_fd, const char *name, struct cgroup *ret)
 	}
 	if (!*path)
 		return CGROUP_E_BAD_NAME; /* the root is the whole machine */
-	fd = open_beneath(mount_fd, path);
-	if (fd == -ENOENT || fd == -ENOTDIR)
-		return CGROUP_E_NONE;
-	if (fd == -EXDEV || fd == -ELOOP)
-		return CGROUP_E_BAD_NAME;
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	(void)snprintf(ret->path, sizeof(ret->path), "/%.*s", (int)sizeof(ret->path) - 2, path);
-	ret->ino = st.st_ino;
-	ret->dirfd = take_fd(&fd);
-	return 0;
+	return open_path(mount_fd, path, ret);
+}
+
+int cgroup_open_root(int mount_fd, struct cgroup *ret)
+{
+	int r;
+
+	r = mount_fd < 0 ? CGROUP_E_NONE : open_path(mount_fd, ".", ret);
+	if (r == 0)
+		memcpy(ret->path, "/", sizeof("/"));
+	return r;
 }
 
 void cgroup_close(struct cgroup *cgroup)

@@ -42,6 +42,8 @@ int cgroup_mount_open(int *ret_fd) _must_check_;
 
 /* By unit name ("nginx.service": searched), or by path with a '/' in it. */
 int cgroup_open(int mount_fd, const char *name, struct cgroup *ret) _must_check_;
+/* That of all processes, which cgroup_open() refuses. */
+int cgroup_open_root(int mount_fd, struct cgroup *ret) _must_check_;
 void cgroup_close(struct cgroup *cgroup);
 
 /* All processes in it and below; a new array. CGROUP_E_MANY past the limit. */

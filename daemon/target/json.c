@@ -10,7 +10,7 @@
 
 const char *target_scope_name(enum target_scope scope)
 {
-	static const char *const names[] = {"process", "thread", "unit"};
+	static const char *const names[] = {"process", "thread", "unit", "host"};
 
 	return names[scope];
 }

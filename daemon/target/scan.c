@@ -48,7 +48,8 @@ void scan_fini(struct scan *scan, struct closer *closer)
 static void run_list(struct work *w)
 {
 	if (w->scan.unit) {
-		w->result = cgroup_open(w->scan.mount_fd, w->scan.unit, &w->scan.cgroup);
+		w->result = w->scan.host ? cgroup_open_root(w->scan.mount_fd, &w->scan.cgroup)
+					 : cgroup_open(w->scan.mount_fd, w->scan.unit, &w->scan.cgroup);
 		if (w->result != 0)
 			return;
 	}
@@ -118,7 +119,7 @@ static int entries_result(const struct work *w)
 		const struct scan_entry *entry = &w->scan.entries[i];
 
 		/* One of many may have ended meanwhile. */
-		if (entry->result != 0 && (entry->result != PROC_E_GONE || w->target->scope != TARGET_UNIT))
+		if (entry->result != 0 && (entry->result != PROC_E_GONE || !target_scope_is_group(w->target->scope)))
 			return entry->result;
 	}
 	return 0;
@@ -248,7 +249,7 @@ static enum turn read_entries(struct work *w)
 		w->scan.maps_fd = take_fd(&target->arming->maps_fd);
 	w->scan.tid = target->scope == TARGET_THREAD ? target->tid : 0;
 	w->scan.follow = w->what != WORK_RESYNC && !sideband_events_running(target->targets->sideband);
-	w->scan.children = target->scope == TARGET_UNIT;
+	w->scan.children = target->children;
 	sideband_log_init(&w->log, target->log.limit);
 	w->run = run_read;
 	w->job.patient = false;
@@ -265,7 +266,7 @@ static int join_one(struct work *w, pid_t pid, int dirfd)
 		return 0;
 	r = member_add(w->target, pid, dirfd, w->scan.time_ns, &member);
 	if (r != 0)
-		return r == PROC_E_GONE && w->target->scope == TARGET_UNIT ? 0 : r;
+		return r == PROC_E_GONE && target_scope_is_group(w->target->scope) ? 0 : r;
 	w->scan.added = true;
 	return entry_add(w, pid, dirfd);
 }
@@ -309,7 +310,7 @@ static enum turn begin_join(struct work *w)
 	if (w->what == WORK_ARM)
 		arming_begin(target);
 	w->scan.time_ns = w->what == WORK_ARM ? target->armed_ns : clock_raw_ns();
-	if (target->scope == TARGET_UNIT) {
+	if (target_scope_is_group(target->scope)) {
 		w->next = step_join;
 		return TURN_ON;
 	}
@@ -343,6 +344,7 @@ static enum turn begin_list(struct work *w)
 	if (w->what == WORK_ARM) {
 		w->scan.mount_fd = target->targets->cgroup_fd;
 		w->scan.unit = strdup(target->unit);
+		w->scan.host = target->scope == TARGET_HOST;
 	} else {
 		w->scan.cgroup.dirfd = fcntl(target->cgroup.dirfd, F_DUPFD_CLOEXEC, 3);
 	}
@@ -371,5 +373,5 @@ enum turn scan_begin_resync(struct work *w)
 
 enum turn scan_begin(struct work *w)
 {
-	return w->target->scope == TARGET_UNIT ? begin_list(w) : begin_join(w);
+	return target_scope_is_group(w->target->scope) ? begin_list(w) : begin_join(w);
 }

@@ -232,7 +232,7 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 	for (size_t i = 0; i < n; i++) {
 		struct target *target = parents[i]->target;
 
-		if (target->scope != TARGET_UNIT || target->state != TARGET_ARMED)
+		if (!target->children || target->state != TARGET_ARMED)
 			continue;
 		member = member_find(target, pid);
 		if (member && member->from_ns >= record->time)

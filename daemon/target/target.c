@@ -168,7 +168,7 @@ int target_watch(struct target *target)
 	target->gone_event = evtimer_new(targets->base, on_gone, target);
 	if (!target->gone_event)
 		return -ENOMEM;
-	if (target->scope == TARGET_UNIT)
+	if (target_scope_is_group(target->scope))
 		return 0;
 	target->exit_event = event_new(targets->base, target->proc.pidfd, EV_READ, on_pidfd, target);
 	return target->exit_event && event_add(target->exit_event, NULL) == 0 ? 0 : -ENOMEM;
@@ -255,6 +255,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->stacks_asked = req->stacks;
 	target->stacks = req->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
 	target->waits = req->waits;
+	target->children = req->children || target_scope_is_group(req->scope);
 	TAILQ_INIT(&target->members);
 	LIST_INIT(&target->waiting);
 	sideband_log_init(&target->log, (size_t)targets->config->history_mib << 20);

@@ -35,7 +35,12 @@ struct quota;
 struct target;
 struct targets;
 
-enum target_scope { TARGET_PROCESS, TARGET_THREAD, TARGET_UNIT };
+enum target_scope { TARGET_PROCESS, TARGET_THREAD, TARGET_UNIT, TARGET_HOST };
+/* Of a control group: of a unit, or of the whole host, whose processes are those of the root group. */
+static inline bool target_scope_is_group(enum target_scope scope)
+{
+	return scope == TARGET_UNIT || scope == TARGET_HOST;
+}
 enum target_state { TARGET_ARMED, TARGET_SUSPENDED, TARGET_EXITED };
 const char *target_scope_name(enum target_scope scope);
 const char *target_state_name(enum target_state state);
@@ -71,6 +76,7 @@ struct target_request {
 	bool admin;
 	enum stacks_mode stacks;
 	bool waits;
+	bool children; /* also what its processes start; of a group always */
 	const char *backend; /* NULL, "auto", "pt", "sample" or "step" */
 };
 

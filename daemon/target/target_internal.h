@@ -83,6 +83,7 @@ struct target {
 	/* what was asked for, and what is */
 	enum stacks_mode stacks_asked, stacks;
 	bool waits;
+	bool children; /* a process that a member starts is one of the target's */
 	const struct backend *backend;
 	void *recording; /* the back end's own */
 	void *beside;	 /* what sampling keeps of a target that another back end records */

@@ -37,7 +37,7 @@ static bool is_watched(const struct target *target)
 {
 	if (target->state != TARGET_ARMED)
 		return false;
-	return target->scope == TARGET_UNIT || (target->backend->is_watched && target->backend->is_watched(target));
+	return target_scope_is_group(target->scope) || (target->backend->is_watched && target->backend->is_watched(target));
 }
 
 static void tick_needed(struct targets *targets)
@@ -66,7 +66,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	{
 		if (!is_watched(target))
 			continue;
-		if (target->scope == TARGET_UNIT)
+		if (target_scope_is_group(target->scope))
 			target_work(target, WORK_SCAN);
 		else if (target->backend->review)
 			target->backend->review(target, false);
@@ -278,7 +278,7 @@ struct target *targets_find(const struct targets *targets, const char *name, uid
 		return NULL;
 	/* The newest, but one that records before one that does not. */
 	TAILQ_FOREACH(target, &targets->list, link) {
-		if (target->scope == TARGET_UNIT || target->proc.pid != pid || !target_visible(target, uid, admin) ||
+		if (target_scope_is_group(target->scope) || target->proc.pid != pid || !target_visible(target, uid, admin) ||
 		    (found && value_of(target) < value_of(found)))
 			continue;
 		/* another process had this pid, or records less: no rival */

@@ -199,7 +199,7 @@ static enum turn begin_forget(struct work *w)
 /* The user whose process is read, or has events opened on it. */
 static uid_t read_uid(const struct target *target)
 {
-	return target->scope == TARGET_UNIT ? target->owner : target->uid;
+	return target_scope_is_group(target->scope) ? target->owner : target->uid;
 }
 
 static enum turn begin(struct work *w)

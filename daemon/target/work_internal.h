@@ -22,6 +22,7 @@ enum turn {
 struct scan {
 	int maps_fd; /* of who has to prove that he may read it; -1 */
 	char *unit;
+	bool host; /* all processes instead */
 	int mount_fd; /* the targets' */
 	struct cgroup cgroup;
 	pid_t *pids; /* owned, sorted: who is in it */

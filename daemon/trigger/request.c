@@ -30,6 +30,7 @@ static unsigned fitness(const struct target *target, uid_t uid, uint32_t tid)
 			return 0;
 		break;
 	case TARGET_UNIT:
+	case TARGET_HOST:
 		/* It has other processes, too: only who armed all of them may take them. */
 		if (!target_visible(target, uid, false))
 			return 0;

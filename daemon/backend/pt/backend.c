@@ -134,6 +134,11 @@ static void pt_losses(const struct targets *targets, struct json_object *losses)
 
 /* ---- arming */
 
+static const char *method_of(const struct target *target)
+{
+	return target->scope == TARGET_HOST ? "cpu" : "task";
+}
+
 /* Sampling's programs report switches and wake-ups of all targets at once. Without them that would cost events on each thread. */
 static bool records_waits(const struct targets *targets)
 {
@@ -282,8 +287,8 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 	struct pt_recording *rec = pt_recording_of(target);
 	const struct pt_attr_spec spec = {
 		.timing = rec->timing,
-		.inherit = target->scope != TARGET_THREAD,
-		.inherit_processes = target->scope == TARGET_UNIT,
+		.inherit = target->scope != TARGET_THREAD && target->scope != TARGET_HOST,
+		.inherit_processes = target->children,
 	};
 	const struct target *other = overlaps(target);
 	char lacks[200];
@@ -398,7 +403,8 @@ static int pt_arm(struct target *target, struct backend_job **job, char *why, si
 	if (!choice) {
 		if (!pt_recording_of(target)->events) {
 			target_clear_notes(target);
-			target_say_why(target, "method task: the processor's trace of each thread, timing %s",
+			target_say_why(target, "method %s: the processor's trace of each %s, timing %s",
+				       method_of(target), target->scope == TARGET_HOST ? "CPU" : "thread",
 				       pt_timing_name(pt_recording_of(target)->timing));
 		}
 		r = pt_choice_new(target, &choice);
@@ -408,7 +414,7 @@ static int pt_arm(struct target *target, struct backend_job **job, char *why, si
 	}
 	r = arm_phase(target, choice, why, why_size);
 	if ((r == TARGET_E_BUSY || r == TARGET_E_QUOTA || r == TARGET_E_UNSUPPORTED) && target->arming &&
-	    pt_recording_of(target)->automatic)
+	    pt_recording_of(target)->automatic && target->scope != TARGET_HOST)
 		r = fall_back(target, job, why, why_size);
 	return r;
 }
@@ -489,7 +495,7 @@ static void pt_stats(const struct target *target, struct backend_stats *ret)
 	*ret = (struct backend_stats){0};
 	if (target->beside)
 		backend_sample.stats(target, ret);
-	ret->method = "task";
+	ret->method = method_of(target);
 	ret->ring_bytes += rec->events ? pt_events_bytes(rec->events) : 0;
 }
 

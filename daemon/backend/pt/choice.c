@@ -33,10 +33,10 @@ static int count_threads(struct pt_choice *choice)
 {
 	_cleanup_free_ pid_t *tids = NULL;
 	_cleanup_free_ int *cpus = NULL;
-	size_t n_tids, n_cpus;
+	size_t n_tids = 1, n_cpus;
 	int r;
 
-	r = list_threads(choice, &tids, &n_tids);
+	r = choice->host ? 0 : list_threads(choice, &tids, &n_tids);
 	if (r == 0)
 		r = cpus_online(&cpus, &n_cpus);
 	if (r < 0)
@@ -61,8 +61,8 @@ static void choice_run(struct backend_job *job)
 	else if (choice->grows)
 		job->result = pt_events_grow(choice->events, list_threads, choice, job->cancel);
 	else
-		job->result = pt_events_open(choice->attrs, choice->budget.aux_bytes, choice->closer, list_threads, choice,
-					     job->cancel, &choice->events);
+		job->result = pt_events_open(choice->attrs, choice->budget.aux_bytes, choice->closer,
+					     choice->host ? NULL : list_threads, choice, job->cancel, &choice->events);
 	if (job->result == -EBUSY)
 		holders_find(choice->holders, sizeof(choice->holders));
 }
@@ -102,11 +102,12 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 	choice->job = (struct backend_job){.run = choice_run, .free = choice_free};
 	choice->proc_dirfd = -1;
 	choice->closer = target->targets->closer;
+	choice->host = target->scope == TARGET_HOST;
 	if (pt_recording_of(target)->events) {
 		choice->events = pt_events_ref(pt_recording_of(target)->events);
 		choice->grows = true;
 	}
-	if (target->scope == TARGET_UNIT) {
+	if (target_scope_is_group(target->scope)) {
 		r = name_pids(choice, target);
 	} else {
 		choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;

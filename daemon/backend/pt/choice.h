@@ -24,6 +24,7 @@ struct pt_choice {
 	bool grows;
 	char holders[200]; /* who may hold the PMU, where it is busy */
 	/* what the thread needs; nothing of it is the target's */
+	bool host;	/* no threads: the CPUs */
 	int proc_dirfd; /* owned; -1: of a unit */
 	pid_t tid;
 	pid_t *pids; /* owned: of a unit */

@@ -118,11 +118,25 @@ static int adopt(struct pt_events *events, struct pt_batch *opened)
 	return 0;
 }
 
+/* `tids` NULL: the machine's CPUs. */
+static int add_batch(struct pt_events *events, size_t aux_bytes, const pid_t *tids, size_t n, const atomic_bool *cancel)
+{
+	struct pt_batch batch = {0};
+	int r;
+
+	r = open_batch(events, aux_bytes, tids, n, cancel, &batch);
+	if (r == 0) {
+		r = adopt(events, &batch);
+		if (r < 0)
+			batch_close(&batch);
+	}
+	return r;
+}
+
 /* One look: 1: it has opened events, so some thread was not covered; 0: it has not; -errno. */
 static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
 {
 	_cleanup_free_ pid_t *tids = NULL;
-	struct pt_batch batch = {0};
 	size_t n;
 	int r;
 
@@ -132,15 +146,10 @@ static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn thread
 	n = keep_new(events, tids, n);
 	if (n == 0)
 		return 0;
-	r = open_batch(events, aux_bytes, tids, n, cancel, &batch);
+	r = add_batch(events, aux_bytes, tids, n, cancel);
 	if (r == -ESRCH)
 		/* All were covered, or have ended. */
 		return events->first ? remember(events, tids, n) : r;
-	if (r == 0) {
-		r = adopt(events, &batch);
-		if (r < 0)
-			batch_close(&batch);
-	}
 	if (r == 0)
 		r = remember(events, tids, n);
 	return r < 0 ? r : 1;
@@ -151,6 +160,8 @@ static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_thr
 {
 	int r = 1;
 
+	if (!threads)
+		return add_batch(events, aux_bytes, NULL, 0, cancel);
 	for (int i = 0; r > 0 && i < LOOKS_MAX; i++)
 		r = look(events, aux_bytes, threads, arg, cancel);
 	return r < 0 ? r : 0;

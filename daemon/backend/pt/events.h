@@ -73,7 +73,7 @@ struct pt_events {
 	uint8_t *drained; /* room for one ring */
 };
 
-/* How the threads are found: again and again, until there is no new one. 0, -ESRCH, -ENOMEM... */
+/* How the threads are found: again and again, until there is no new one. 0, -ESRCH, -ENOMEM... NULL: the machine's CPUs. */
 typedef int (*pt_threads_fn)(void *arg, pid_t **ret, size_t *ret_n);
 
 /*

@@ -95,9 +95,10 @@ static void keep_gaps(struct pt_frozen *pt)
 /* What sampling says of a recording is of samples. */
 static int freeze_waits(struct target *target, struct frozen *frozen)
 {
+	const char *method = frozen->method;
 	int r = backend_sample.freeze(target, frozen);
 
-	frozen->method = "task";
+	frozen->method = method;
 	frozen->hz = 0;
 	return r;
 }
@@ -112,7 +113,7 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	if (!pt)
 		return -ENOMEM;
 	frozen->recording = pt;
-	frozen->method = "task";
+	frozen->method = target->scope == TARGET_HOST ? "cpu" : "task";
 	pt->machine = pt_machine_of(target->targets);
 	frozen->aux_pmu = PT_PMU_NAME;
 	frozen->aux_pmu_type = pt->machine->pmu.type;
@@ -163,8 +164,9 @@ int pt_export_take(struct frozen *frozen)
 
 /* ---- perf.data */
 
-static int write_info(const struct pt_frozen *pt, struct perfdata_writer *w)
+static int write_info(const struct frozen *frozen, struct perfdata_writer *w)
 {
+	const struct pt_frozen *pt = pt_of(frozen);
 	const struct pt_pmu *pmu = &pt->machine->pmu;
 	struct perfabi_auxtrace_info_pt info = {
 		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO, .size = sizeof(info)},
@@ -177,7 +179,8 @@ static int write_info(const struct pt_frozen *pt, struct perfdata_writer *w)
 			[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
 			[PERFABI_PT_TSC_BIT] = pt_pmu_bits(pmu, PT_TERM_TSC),
 			[PERFABI_PT_NORETCOMP_BIT] = pt_pmu_bits(pmu, PT_TERM_NORETCOMP),
-			[PERFABI_PT_HAVE_SCHED_SWITCH] = PERFABI_PT_SWITCHES_OF_TASKS,
+			[PERFABI_PT_HAVE_SCHED_SWITCH] =
+				frozen->scope == TARGET_HOST ? PERFABI_PT_SWITCHES_OF_CPUS : PERFABI_PT_SWITCHES_OF_TASKS,
 			[PERFABI_PT_SNAPSHOT_MODE] = 1,
 			[PERFABI_PT_PER_CPU_MMAPS] = 1,
 			[PERFABI_PT_MTC_BIT] = pt_pmu_bits(pmu, PT_TERM_MTC),
@@ -225,6 +228,8 @@ static bool trailer(uint8_t *record, struct perfabi_sample_id **ret)
 
 static bool is_subject(const struct frozen *frozen, const struct perfabi_sample_id *id)
 {
+	if (frozen->scope == TARGET_HOST)
+		return id->time <= frozen->raw_ns;
 	if (id->time > frozen->raw_ns || (frozen->scope == TARGET_THREAD && id->tid != (uint32_t)frozen->tid))
 		return false;
 	return frozen_has(frozen, id->pid, id->time);
@@ -244,7 +249,7 @@ static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event ev
 		return 0;
 	id->id = PT_ID(event);
 	stats->bytes += h->size;
-	if (h->type == PERF_RECORD_SWITCH && !frozen->beside)
+	if (event == PT_EVENT_SIDE && !frozen->beside)
 		stats->switches++;
 	return perfdata_write(w, record, h->size);
 }
@@ -292,7 +297,7 @@ static int write_switches(struct frozen *frozen, const struct ring *ring, struct
 			stats->lost += h->size >= sizeof(struct perfabi_lost) ? ((const struct perfabi_lost *)h)->lost : 0;
 			continue;
 		}
-		if (h->type != PERF_RECORD_SWITCH)
+		if (h->type != PERF_RECORD_SWITCH && h->type != PERF_RECORD_SWITCH_CPU_WIDE)
 			continue;
 		if (!area->oldest_switch_ns && trailer(record, &id))
 			area->oldest_switch_ns = id->time;
@@ -342,7 +347,7 @@ int pt_export_copy(struct frozen *frozen, struct perfdata_writer *w, struct froz
 
 	r = add_events(pt, w);
 	if (r == 0)
-		r = write_info(pt, w);
+		r = write_info(frozen, w);
 	pt_events_drain(pt->events);
 	pt->losses = pt->events->losses;
 	if (r == 0)

@@ -84,6 +84,10 @@ static int sample_init(struct target *target, const struct target_request *req, 
 		(void)snprintf(why, why_size, "the descriptor \"step\" is for the back end step");
 		return TARGET_E_BAD;
 	}
+	if (req->scope == TARGET_HOST && !sampling_is_beside(target)) {
+		(void)snprintf(why, why_size, "only Intel PT records a whole host");
+		return TARGET_E_UNSUPPORTED;
+	}
 	if (req->stacks == STACKS_DWARF && !dwarf) {
 		(void)snprintf(why, why_size, "no dwarf stacks on this architecture");
 		return TARGET_E_UNSUPPORTED;
@@ -206,7 +210,7 @@ static bool group_fits(struct target *target, bool members_added)
 	if (sampling_is_beside(target))
 		return true;
 	/* Events on tasks follow forks, but not a process that is moved into a unit. */
-	if (target->scope == TARGET_UNIT)
+	if (target_scope_is_group(target->scope))
 		return group->spec.kind == GROUP_CGROUP || !members_added;
 	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
 		return true;

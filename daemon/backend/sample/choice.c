@@ -80,7 +80,7 @@ static void explain(const struct sample_choice *choice, struct target *target)
 
 static int prepare_cgroup(struct sample_choice *choice, struct target *target, struct event_group **ret)
 {
-	if (target->scope != TARGET_UNIT) {
+	if (!target_scope_is_group(target->scope)) {
 		if (sample_own_cgroup(target, &choice->cgroup) != 0)
 			return -ENOENT;
 	} else {
@@ -97,7 +97,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 	struct member *member;
 
 	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	if (target->scope == TARGET_UNIT) {
+	if (target_scope_is_group(target->scope)) {
 		choice->pids = calloc(target->n_members ? target->n_members : 1, sizeof(*choice->pids));
 		if (!choice->pids)
 			return -ENOMEM;
@@ -109,7 +109,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 		if (choice->proc_dirfd < 0)
 			return -errno;
 	}
-	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD, target->scope == TARGET_UNIT,
+	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD, target->children,
 				sample_stacks(target), &choice->opening);
 }
 
@@ -119,7 +119,7 @@ static int prepare(struct sample_choice *choice, struct target *target, struct e
 	case ATTEMPT_CGROUP:
 		return prepare_cgroup(choice, target, ret);
 	case ATTEMPT_CPU:
-		if (target->scope == TARGET_UNIT && !choice->beside)
+		if (target_scope_is_group(target->scope) && !choice->beside)
 			return -ENOENT;
 		return sampler_cpu_group(sampler_of(target->targets), sample_stacks(target), &choice->opening, ret);
 	default:

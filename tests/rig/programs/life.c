@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 static volatile unsigned int sink;
+static char what_ends[1];
 
 #define NOINLINE __attribute__((noinline))
 
@@ -120,7 +121,7 @@ int main(int argc, char **argv)
 		outer(10);
 	}
 	if (strncmp(what, "storm", 5) == 0 && argc > 2)
-		storm(atoi(argv[2]), what[5] ? &sink : NULL);
+		storm(atoi(argv[2]), what[5] ? what_ends : NULL);
 	if (strcmp(what, "crash") == 0)
 		crash_here(NULL);
 	return 0;
