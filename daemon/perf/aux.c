@@ -9,6 +9,8 @@
 
 #include "daemon/perf/ring.h"
 
+#define HUGE_PAGE (2u << 20)
+
 int aux_map(const struct ring *ring, int fd, size_t bytes, struct aux *ret)
 {
 	struct perf_event_mmap_page *page = ring->base;
@@ -43,6 +45,22 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
+/*
+ * New memory that is written once: with small pages each of them would be a fault, and together they would take longer than
+ * the copy.
+ */
+static uint8_t *allocate(size_t n)
+{
+	void *p;
+
+	if (n < HUGE_PAGE)
+		return malloc(n ? n : 1);
+	if (posix_memalign(&p, HUGE_PAGE, n) != 0)
+		return NULL;
+	(void)madvise(p, n, MADV_HUGEPAGE);
+	return p;
+}
+
 int aux_copy(struct aux *aux, uint64_t head, struct aux_copy *ret)
 {
 	const uint8_t *base = aux->base;
@@ -53,7 +71,7 @@ int aux_copy(struct aux *aux, uint64_t head, struct aux_copy *ret)
 		aux->wrapped = true;
 	if (aux->wrapped)
 		older = aux->size - newer;
-	data = malloc(older + newer ? older + newer : 1);
+	data = allocate(older + newer);
 	if (!data)
 		return -ENOMEM;
 	memcpy(data, base + newer, older);

@@ -488,6 +488,39 @@ static bool pt_is_surveying(const struct target *target)
 	return target->beside && backend_sample.is_surveying(target);
 }
 
+struct look_back {
+	struct backend_job job; /* first */
+	struct pt_events *events; /* referenced */
+	uint64_t armed_ns;
+};
+
+static void look_back_run(struct backend_job *job)
+{
+	const struct look_back *l = (const struct look_back *)job;
+
+	job->result = pt_events_look_back(l->events, l->armed_ns, &job->oldest_ns);
+}
+
+static void look_back_free(struct backend_job *job)
+{
+	(void)pt_events_put(((struct look_back *)job)->events);
+	free(job);
+}
+
+static int pt_look_back(const struct target *target, struct backend_job **ret)
+{
+	const struct pt_recording *rec = pt_recording_of(target);
+	struct look_back *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->job = (struct backend_job){.run = look_back_run, .free = look_back_free};
+	l->events = pt_events_ref(rec->events);
+	l->armed_ns = target->armed_ns;
+	*ret = &l->job;
+	return 0;
+}
+
 static void pt_stats(const struct target *target, struct backend_stats *ret)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
@@ -529,6 +562,7 @@ const struct backend backend_pt = {
 	.fds = pt_fds,
 	.survey = pt_survey,
 	.is_surveying = pt_is_surveying,
+	.look_back = pt_look_back,
 	.stats = pt_stats,
 	.describe = pt_describe,
 	.freeze = pt_export_freeze,

@@ -355,6 +355,51 @@ void pt_events_drain(struct pt_events *events)
 
 /* ---- asking */
 
+/* Of one ring of switches: 0 if it has not come around. */
+static int oldest_of(const struct ring *ring, uint64_t *ret_ns)
+{
+	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
+	_cleanup_(ring_records_fini) struct ring_records records = {0};
+	struct perfabi_sample_id id;
+	int r;
+
+	r = ring_copy(ring, &copy);
+	if (r == 0)
+		r = ring_walk(&copy, &records);
+	if (r < 0)
+		return r;
+	*ret_ns = 0;
+	for (size_t i = records.n; (copy.wrapped || records.malformed) && !*ret_ns && i > 0; i--) {
+		const uint8_t *record = copy.data + records.offsets[i - 1];
+		const struct perf_event_header *h = (const void *)record;
+
+		if (h->size < sizeof(*h) + sizeof(id))
+			continue;
+		memcpy(&id, record + h->size - sizeof(id), sizeof(id));
+		*ret_ns = id.time;
+	}
+	return 0;
+}
+
+int pt_events_look_back(const struct pt_events *events, uint64_t armed_ns, uint64_t *ret_ns)
+{
+	const struct eventset *set = &events->first->sets[PT_EVENT_SIDE];
+	uint64_t oldest = armed_ns, ns;
+	int r;
+
+	for (size_t cpu = 0; cpu < set->n_cpus; cpu++) {
+		if (!set->rings[cpu].base)
+			continue;
+		r = oldest_of(&set->rings[cpu], &ns);
+		if (r < 0)
+			return r;
+		if (ns > oldest)
+			oldest = ns;
+	}
+	*ret_ns = oldest;
+	return 0;
+}
+
 uint64_t pt_events_blind_ns(struct pt_events *events)
 {
 	uint64_t ns;

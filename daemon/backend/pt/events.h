@@ -99,6 +99,12 @@ void pt_events_end(struct pt_events *events);
 /* Takes over what is in the tracing events' own rings. The copier's thread. */
 void pt_events_drain(struct pt_events *events);
 
+/*
+ * Since when all switches of all CPUs are there, at least since `armed_ns`: what ran before that is nobody's for sure. Any
+ * thread. 0, -ENOMEM.
+ */
+int pt_events_look_back(const struct pt_events *events, uint64_t armed_ns, uint64_t *ret_ns) _must_check_;
+
 /* For how long CPUs were not traced while they were copied, all together. */
 uint64_t pt_events_blind_ns(struct pt_events *events);
 size_t pt_events_fds(struct pt_events *events);

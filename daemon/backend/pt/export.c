@@ -49,7 +49,7 @@ struct pt_frozen {
 	struct pt_gap gaps[PT_GAPS_MAX]; /* of copies before this one */
 	size_t n_gaps;
 	uint64_t freeze_ns; /* how long it took to stop all CPUs */
-	uint64_t bytes;
+	uint64_t bytes, cpus_left_out;
 	struct pt_losses losses; /* since it was armed */
 };
 
@@ -139,6 +139,25 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 
 /* ---- taking, on the copier thread */
 
+/* CPUs that have come online since the events were opened: what runs there is not traced. */
+static uint64_t cpus_without_ring(const struct eventset *trace)
+{
+	_cleanup_free_ int *cpus = NULL;
+	uint64_t without = 0;
+	size_t n;
+
+	if (cpus_online(&cpus, &n) < 0)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		size_t at = 0;
+
+		while (at < trace->n_cpus && !(trace->cpus[at] == cpus[i] && trace->auxes[at].base))
+			at++;
+		without += at == trace->n_cpus;
+	}
+	return without;
+}
+
 int pt_export_take(struct frozen *frozen)
 {
 	struct pt_frozen *pt = pt_of(frozen);
@@ -159,6 +178,7 @@ int pt_export_take(struct frozen *frozen)
 		area->wrapped = area->aux.wrapped;
 		area->blind_ns = pt_events_resume_cpu(pt->events, i);
 	}
+	pt->cpus_left_out = cpus_without_ring(trace);
 	return 0;
 }
 
@@ -434,6 +454,7 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	add_areas(pt, json_add_new_array(o, "cpus"));
 	json_add_uint(losses, "pt_truncated", pt->losses.truncated);
 	json_add_uint(losses, "pt_records_lost", pt->losses.records);
+	json_add_uint(losses, "pt_cpus_not_traced", pt->cpus_left_out);
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		add_gap(&pt->gaps[i], gaps);
 }
