@@ -74,6 +74,7 @@ void perfdata_host_read(struct perfdata_host *ret)
 		(void)snprintf(ret->release, sizeof(ret->release), "%s", uts.release);
 		(void)snprintf(ret->machine, sizeof(ret->machine), "%s", uts.machine);
 	}
+	ret->vdso_id_len = vdso_build_id(ret->vdso_id);
 	cpu_description(ret->cpu, sizeof(ret->cpu));
 	cpu_id(ret->cpuid, sizeof(ret->cpuid));
 	ret->cpus_online = online > 0 ? (uint32_t)online : 1;

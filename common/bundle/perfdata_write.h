@@ -53,6 +53,7 @@ struct perfdata_about {
 	const char *aux_pmu;
 	uint32_t aux_pmu_type;
 	const char *cpuid; /* of the processor that was traced; NULL: this one */
+	bool vdso;	   /* it has code of this kernel's vDSO, which perf finds by its build id */
 };
 
 /*

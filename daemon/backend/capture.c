@@ -248,6 +248,7 @@ void frozen_about(const struct frozen *frozen, struct perfdata_about *about)
 {
 	about->aux_pmu = frozen->aux_pmu;
 	about->aux_pmu_type = frozen->aux_pmu_type;
+	about->vdso = frozen->aux_pmu && frozen->vdso_fd >= 0;
 }
 
 int frozen_take(struct frozen *frozen)

@@ -189,7 +189,7 @@ say "host-two $two"
 pid=t$(tracectl --json list | grep -o '"id": *"t[0-9]*"' | tail -1 | tr -dc 0-9)
 # The guest is stepped, all of it: it is disarmed as soon as the copy is made, before that is decoded.
 id=$(tracectl snapshot --no-wait $pid | grep -o '20[0-9]*-[0-9]*-[0-9a-f]*' | head -1)
-until_so sh -c "tracectl --json snapshots | grep -A40 '$id' | grep -q '\"copied\|\"decoding\|\"done'"
+until_so sh -c "tracectl --json snapshots | grep -A40 '$id' | grep -q 'decoding\|publishing\|done'"
 tracectl disarm $pid
 kill -9 $one $two
 until_so [ -e "/tmp/spool/spool/$id/meta.json" ]

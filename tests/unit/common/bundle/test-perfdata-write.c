@@ -20,6 +20,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/vdso.h"
+
 #define SAMPLE_TYPE                                                                                \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 #define REGS_MASK 0xff0fffULL /* what perf asks for on x86-64 */
@@ -459,6 +461,33 @@ static void test_aux(void **state)
 	(void)unlink(path);
 }
 
+/* perf finds code of the vDSO by its build id: the one that it finds in the mapping itself. */
+static void test_vdso(void **state)
+{
+	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
+	struct perfdata_about about = ABOUT;
+	char path[64], command[256], want[64] = "";
+	uint8_t id[VDSO_BUILD_ID_MAX];
+	size_t n = vdso_build_id(id);
+	int fd = file_new(path);
+	unsigned found;
+
+	if (n == 0 || system("perf --version >/dev/null 2>&1") != 0)
+		skip();
+	for (size_t i = 0; i < n; i++)
+		(void)snprintf(want + 2 * i, sizeof(want) - 2 * i, "%02x", id[i]);
+	about.vdso = true;
+	assert_int_equal(perfdata_writer_new(fd, 0, NULL, &w), 0);
+	add_events(w);
+	assert_int_equal(perfdata_finish(w, &about), 0);
+	(void)snprintf(command, sizeof(command), "perf buildid-list -i %s --force 2>/dev/null", path);
+	(void)snprintf(want + 2 * n, sizeof(want) - 2 * n, " [vdso]");
+	assert_int_equal(run(command, want, &found), 0);
+	assert_int_equal(found, 1);
+	(void)close(fd);
+	(void)unlink(path);
+}
+
 static void test_full_disk(void **state)
 {
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
@@ -481,7 +510,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_perf_reads_it),	    cmocka_unit_test(test_counts_and_losses),
 		cmocka_unit_test(test_refuses_broken_records), cmocka_unit_test(test_limit_and_cancel),
-		cmocka_unit_test(test_aux),		    cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_aux),		    cmocka_unit_test(test_vdso), cmocka_unit_test(test_full_disk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
