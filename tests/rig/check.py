@@ -5,6 +5,7 @@ decoded outside with the log of the instructions that retired. make check-rig, o
 
     check.py		everything
     check.py perf	only what stock perf records: proves the rig and our decoder
+    check.py tracerd	only what tracerd's own back end records
     check.py --again	compares what the last boot left
 """
 import sys
@@ -12,6 +13,7 @@ import sys
 sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[1] / "system"))
 
 from lib import *
+from daemon import check_daemon
 from truth import *
 
 RIG = SRC / "tests/rig"
@@ -57,6 +59,7 @@ def boot(parts):
     shutil.copytree(RIG / "guest", SHARE / "guest")
     symbols(compiled("mixed"))
     compiled("ptwrites")
+    compiled("life")
     script = SHARE / "script"
     script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
     began = time.monotonic()
@@ -155,7 +158,15 @@ def check_perf():
     check_ptwrites(tree)
 
 
-PARTS = {"perf": check_perf}
+def check_tracerd():
+    tree, own = tmp() / "tracerd-tree", tmp() / "own"
+    tree.mkdir()
+    own.mkdir()
+    perf_tree(tree, SHARE, SHARE / "pt-mixed/images/vdso.so")
+    check_daemon(BUILD, SHARE, tree, own, ok, fail)
+
+
+PARTS = {"perf": check_perf, "tracerd": check_tracerd}
 
 
 def main(names):

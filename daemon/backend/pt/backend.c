@@ -186,6 +186,12 @@ static void pt_moved(struct target *target)
 		backend_sample.moved(target);
 }
 
+/* One that is suspended has its events still: they are what keeps its rings. */
+static bool holds(const struct target *other, const struct member *member)
+{
+	return other->state == TARGET_ARMED ? member_find(other, member->pid) != NULL : member_known(other, member->pid);
+}
+
 /* Another PT recording that has a thread of this target: the kernel would refuse a second one. */
 static const struct target *overlaps(const struct target *target)
 {
@@ -196,12 +202,12 @@ static const struct target *overlaps(const struct target *target)
 	{
 		const struct pt_recording *rec = other == target ? NULL : pt_recording_of(other);
 
-		if (!rec || !rec->events || other->state != TARGET_ARMED)
+		if (!rec || !rec->events || other->state == TARGET_EXITED)
 			continue;
 		if (other->scope == TARGET_THREAD && target->scope == TARGET_THREAD && other->tid != target->tid)
 			continue;
 		TAILQ_FOREACH(member, &target->members, link)
-			if (member->to_ns == UINT64_MAX && member_find(other, member->pid))
+			if (member->to_ns == UINT64_MAX && holds(other, member))
 				return other;
 	}
 	return NULL;
@@ -209,6 +215,10 @@ static const struct target *overlaps(const struct target *target)
 
 static int refuse_overlap(const struct target *target, const struct target *other, char *why, size_t size)
 {
+	if (other->state == TARGET_SUSPENDED)
+		return refuse(why, size, TARGET_E_BUSY,
+			      "%s is suspended and keeps what it recorded of it by PT: disarm that, or record this one by --backend "
+			      "sample", target_visible(other, target->owner, target->owner_admin) ? other->name : "another target");
 	if (target_visible(other, target->owner, target->owner_admin))
 		return refuse(why, size, TARGET_E_BUSY,
 			      "%s records a thread of it by PT already, and a thread has one PT recording: disarm that, or record "

@@ -117,10 +117,10 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	pt->machine = pt_machine_of(target->targets);
 	frozen->aux_pmu = PT_PMU_NAME;
 	frozen->aux_pmu_type = pt->machine->pmu.type;
-	pt->n_areas = pt_events_cpus(rec->events);
-	pt->areas = calloc(pt->n_areas, sizeof(*pt->areas));
+	pt->areas = calloc(pt_events_cpus(rec->events), sizeof(*pt->areas));
 	if (!pt->areas)
 		return -ENOMEM;
+	pt->n_areas = pt_events_cpus(rec->events);
 	memcpy(pt->attrs, rec->events->attrs, sizeof(pt->attrs));
 	pt->events = pt_events_ref(rec->events);
 	keep_gaps(pt);
