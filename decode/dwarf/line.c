@@ -429,3 +429,48 @@ bool dwarf_file_path(struct dwarf_unit *u, uint32_t file, char *buf, size_t size
 	n = snprintf(buf, size, "%.1024s%s%.1024s%s%.1024s", root, *root ? "/" : "", dir, *dir ? "/" : "", f->name);
 	return n > 0 && (size_t)n < size;
 }
+
+bool dwarf_has_file(struct dwarf_unit *u, const char *name)
+{
+	struct dwarf *d = u->dwarf;
+	const uint64_t taken = d->taken;
+	struct dwarf_lines *l = NULL;
+	struct bytes b = d->sections[DWARF_LINE];
+	bool found = false;
+	struct head h;
+
+	if (!dwarf_unit_open(u) || u->stmt == UINT64_MAX)
+		return false;
+	(void)bytes_take(&b, u->stmt);
+	/* Units can share a table: what is read of it is paid for each time. */
+	l = calloc(1, sizeof(*l));
+	if (l && d->credit.line && read_head(u, b, l, &h)) {
+		const uint64_t head = (uint64_t)(h.program.p - b.p);
+
+		d->credit.line -= head < d->credit.line ? head : d->credit.line;
+		for (size_t i = 0; i < l->n_files && !found; i++) {
+			const char *file = l->files[i].name, *slash = file ? strrchr(file, '/') : NULL;
+
+			found = file && strcmp(slash ? slash + 1 : file, name) == 0;
+		}
+	}
+	(void)dwarf_lines_free(l);
+	budget_give(d->budget, d->taken - taken);
+	d->taken = taken;
+	return found;
+}
+
+bool dwarf_row_next(struct dwarf_unit *u, size_t *pos, struct dwarf_row *ret)
+{
+	const struct dwarf_lines *l = lines_of(u);
+
+	while (l && *pos < l->n) {
+		const struct row *row = &l->rows[(*pos)++];
+
+		if (row->line) {
+			*ret = (struct dwarf_row){.addr = row->addr, .file = row->file, .line = row->line};
+			return true;
+		}
+	}
+	return false;
+}

@@ -16,6 +16,7 @@
 #include "common/decoder/protocol.h"
 #include "decode/base/workers.h"
 #include "decode/job/job_internal.h"
+#include "decode/job/resolve.h"
 #include "decode/object/probe.h"
 #include "decode/writer/pack.h"
 #include "decode/writer/writer.h"
@@ -91,6 +92,11 @@ static int job_take_view(struct job *j, struct json_object *options)
 	return 0;
 }
 
+static bool job_has_trace(const struct job *j)
+{
+	return j->input == JOB_BUNDLE || j->input == JOB_PERFDATA;
+}
+
 static int job_parse(struct job *j, struct decoder_packet *p)
 {
 	const char *input = json_get_string(p->body, "input"),
@@ -104,6 +110,8 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 		return job_refuse(j, "the first packet is not a valid job");
 	if ((task && strcmp(task, "probe") == 0) || strcmp(input, "probe") == 0)
 		j->input = JOB_PROBE;
+	else if (strcmp(input, "resolve") == 0)
+		j->input = JOB_RESOLVE;
 	else if (strcmp(input, "bundle") == 0)
 		j->input = JOB_BUNDLE;
 	else if (strcmp(input, "perfdata") == 0)
@@ -133,8 +141,10 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 	if (r < 0)
 		return r;
 	if ((j->input == JOB_PERFDATA && j->perfdata_fd < 0) ||
-		(j->input != JOB_PROBE && j->out_fd < 0))
+		(job_has_trace(j) && j->out_fd < 0))
 		return job_refuse(j, "the job has no perf.data or no output");
+	if (j->input == JOB_RESOLVE)
+		j->body = json_object_get(p->body);
 	return 0;
 }
 
@@ -165,6 +175,13 @@ static int job_probe(struct job *j)
 	return 0;
 }
 
+static int job_resolve(struct job *j)
+{
+	int r = resolve_run(j->body, &j->files, &j->budget, j->stats);
+
+	return r == -EINVAL ? job_refuse(j, "the job does not say what to resolve") : r;
+}
+
 static const char *error_text(const struct job *j, int r)
 {
 	if (j->error[0])
@@ -193,7 +210,7 @@ static int job_run(struct job *j)
 	_cleanup_close_ int null_fd = -1;
 	int r;
 
-	if (j->input != JOB_PROBE) {
+	if (job_has_trace(j)) {
 		struct writer_options wo = {.compress = j->compress && !j->text,
 			.max_output_bytes = j->max_output,
 			.max_name_bytes = j->max_memory / 8};
@@ -225,7 +242,10 @@ static int job_run(struct job *j)
 	sandbox_enter(j->max_memory, j->idle, &j->layers);
 	if (j->layers.error)
 		log_warning("there is no system call filter: %s", strerror(-j->layers.error));
-	r = j->input == JOB_PROBE ? job_probe(j) : job_decode(j, w);
+	if (j->input == JOB_RESOLVE)
+		r = job_resolve(j);
+	else
+		r = j->input == JOB_PROBE ? job_probe(j) : job_decode(j, w);
 	sandbox_report(&j->layers, j->stats);
 	return r;
 }
@@ -264,6 +284,7 @@ static int job_answer(struct job *j, int result)
 
 static void job_fini(struct job *j)
 {
+	json_object_put(j->body);
 	json_object_put(j->stats);
 	json_object_put(j->losses);
 	json_object_put(j->summary);

@@ -16,7 +16,7 @@
 struct workers;
 struct writer;
 
-enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE };
+enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE, JOB_RESOLVE };
 
 struct job {
 	enum job_input input;
@@ -33,6 +33,7 @@ struct job {
 	int perfdata_fd, meta_fd, vdso_fd, out_fd;
 	int probe_fds[DECODER_PACKET_MAX_FDS];
 	size_t n_probe;
+	struct json_object *body; /* of a question (resolve.h); NULL */
 
 	struct utsname host;
 	struct parent_link link;

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "decode/job/resolve.h"
+
+#include <ctype.h>
+#include <elfutils/libdwelf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/insn.h"
+#include "common/control/json.h"
+#include "decode/dwarf/dwarf.h"
+#include "decode/dwarf/line.h"
+#include "decode/object/demangle.h"
+#include "decode/object/image.h"
+
+/* Of a place's function, as text. Escaped once more in JSON, RESOLVE_MAX_PLACES of them fit a packet. */
+#define NAME_MAX_TEXT 513u
+/* How far from a function's beginning instructions are counted. */
+#define WALK_MAX (1u << 20)
+#define NEAR_MAX_LEN 64u
+#define NEAR_MIN_LEN 3u
+#define NEAR_DISTANCE 2u
+
+enum match { MATCH_NONE, MATCH_SUFFIX, MATCH_FULL };
+
+struct place {
+	uint32_t object;
+	uint64_t vaddr, offset;
+	uint64_t function; /* where it begins; of a line, one place is enough for each */
+};
+
+struct resolve {
+	struct images *images;
+	struct budget *budget;
+	struct image **objects;
+	size_t n_objects;
+	/* what is looked for: one of three */
+	const char *symbol, *tail; /* the name, and what follows its last "::" */
+	const char *file;
+	uint32_t line;
+	uint64_t object, offset;
+	/* what was found */
+	enum match best;
+	struct place places[RESOLVE_MAX_PLACES];
+	size_t n_places;
+	bool more;
+	char near[RESOLVE_MAX_NEAR][NEAR_MAX_LEN + 1];
+	size_t n_near;
+	uint32_t next_line;
+	bool file_known;
+	struct json_object *unread, *stripped, *without_lines; /* borrowed */
+};
+
+/* ---- places */
+
+static bool file_offset(const struct image *img, uint64_t vaddr, uint64_t *ret)
+{
+	for (uint32_t i = 0; i < img->n_loads; i++) {
+		const struct image_load *l = &img->loads[i];
+
+		if (l->exec && vaddr >= l->vaddr && vaddr - l->vaddr < l->size) {
+			*ret = l->off + (vaddr - l->vaddr);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64_t function)
+{
+	struct place p = {.object = object, .vaddr = vaddr, .function = function};
+
+	if (!file_offset(r->objects[object], vaddr, &p.offset))
+		return;
+	for (size_t i = 0; i < r->n_places; i++) {
+		struct place *q = &r->places[i];
+
+		if (q->object != object || q->function != function)
+			continue;
+		if (p.vaddr < q->vaddr)
+			*q = p;
+		return;
+	}
+	if (r->n_places == RESOLVE_MAX_PLACES)
+		r->more = true;
+	else
+		r->places[r->n_places++] = p;
+}
+
+/* ---- names */
+
+static bool ends_with_component(const char *text, const char *name)
+{
+	const size_t n = strlen(text), m = strlen(name);
+
+	return n > m + 2 && memcmp(text + n - m, name, m) == 0 && memcmp(text + n - m - 2, "::", 2) == 0;
+}
+
+static enum match match_name(const struct resolve *r, const struct symbol *s)
+{
+	const size_t len = strlen(r->symbol);
+	char text[DEMANGLE_MAX_OUT + 1];
+
+	if (s->name_len == len && memcmp(s->name, r->symbol, len) == 0)
+		return MATCH_FULL;
+	if (s->name_len < 2 || s->name[0] != '_' || !memmem(s->name, s->name_len, r->tail, strlen(r->tail)))
+		return MATCH_NONE;
+	(void)demangle_name(s->name, s->name_len, text, sizeof(text));
+	if (strcmp(text, r->symbol) == 0)
+		return MATCH_FULL;
+	return ends_with_component(text, r->symbol) ? MATCH_SUFFIX : MATCH_NONE;
+}
+
+/* Whether one of two names becomes the other by at most NEAR_DISTANCE changes of a byte. */
+static bool is_alike(const char *a, size_t n, const char *b, size_t m)
+{
+	unsigned int row[NEAR_MAX_LEN + 1];
+
+	if (n > NEAR_MAX_LEN || m > NEAR_MAX_LEN || (n > m ? n - m : m - n) > NEAR_DISTANCE)
+		return false;
+	for (size_t j = 0; j <= m; j++)
+		row[j] = (unsigned int)j;
+	for (size_t i = 1; i <= n; i++) {
+		unsigned int diagonal = row[0], least = row[0] = (unsigned int)i;
+
+		for (size_t j = 1; j <= m; j++) {
+			const unsigned int above = row[j];
+			unsigned int v = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+
+			if (above + 1 < v)
+				v = above + 1;
+			if (row[j - 1] + 1 < v)
+				v = row[j - 1] + 1;
+			diagonal = above;
+			row[j] = v;
+			if (v < least)
+				least = v;
+		}
+		if (least > NEAR_DISTANCE)
+			return false;
+	}
+	return row[m] <= NEAR_DISTANCE;
+}
+
+static void near_add(struct resolve *r, const struct symbol *s)
+{
+	const size_t len = strlen(r->symbol);
+	char text[NEAR_MAX_LEN + 1];
+
+	if (r->n_near == RESOLVE_MAX_NEAR || len < NEAR_MIN_LEN || s->name_len > NEAR_MAX_LEN ||
+	    (!memmem(s->name, s->name_len, r->symbol, len) && !is_alike(r->symbol, len, s->name, s->name_len)))
+		return;
+	(void)demangle_name(s->name, s->name_len, text, sizeof(text));
+	for (size_t i = 0; i < r->n_near; i++)
+		if (strcmp(r->near[i], text) == 0)
+			return;
+	memcpy(r->near[r->n_near++], text, sizeof(text));
+}
+
+/* All names, also those that share an address, of which an image keeps one. */
+static int find_symbol_in(struct resolve *r, uint32_t object, Elf *elf, uint32_t type)
+{
+	_cleanup_(symbols_fini) struct symbols all;
+	int n;
+
+	symbols_init(&all, r->budget);
+	n = elf ? symbols_add_elf(&all, elf, type) : 0;
+	for (size_t i = 0; n > 0 && i < all.n; i++) {
+		const enum match m = match_name(r, &all.v[i]);
+
+		if (m > r->best) {
+			r->best = m;
+			r->n_places = 0;
+			r->more = false;
+		}
+		if (m != MATCH_NONE && m == r->best)
+			place_add(r, object, all.v[i].addr, all.v[i].addr);
+		if (r->best == MATCH_NONE)
+			near_add(r, &all.v[i]);
+	}
+	return n;
+}
+
+static int find_symbol(struct resolve *r, uint32_t object)
+{
+	const struct image *img = r->objects[object];
+	Elf *const elves[] = {img->elf, img->debug_elf, img->mini_elf};
+	int n, found = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(elves); i++) {
+		n = find_symbol_in(r, object, elves[i], SHT_SYMTAB);
+		if (n < 0)
+			return n;
+		found += n;
+	}
+	n = find_symbol_in(r, object, img->elf, SHT_DYNSYM);
+	if (found == 0)
+		json_append(r->stripped, json_object_new_int64(object));
+	return n < 0 ? n : 0;
+}
+
+/* ---- lines */
+
+/* Whether a path is the one that was asked for, or ends in it: "a.c", "src/a.c". */
+static bool is_file(const struct resolve *r, struct dwarf_unit *u, uint32_t file)
+{
+	char path[DWARF_PATH_MAX];
+	const char *name = r->file;
+	size_t n, m = strlen(name);
+
+	if (!dwarf_file_path(u, file, path, sizeof(path)))
+		return false;
+	n = strlen(path);
+	return n >= m && memcmp(path + n - m, name, m) == 0 && (n == m || path[n - m - 1] == '/');
+}
+
+static void find_line_in(struct resolve *r, uint32_t object, struct dwarf_unit *u)
+{
+	const struct image *img = r->objects[object];
+	uint32_t last = UINT32_MAX;
+	struct dwarf_row row;
+	bool wanted = false;
+	size_t pos = 0;
+
+	while (dwarf_row_next(u, &pos, &row)) {
+		const struct symbol *s;
+
+		if (row.file != last) {
+			last = row.file;
+			wanted = is_file(r, u, row.file);
+		}
+		if (!wanted)
+			continue;
+		r->file_known = true;
+		if (row.line > r->line && (!r->next_line || row.line < r->next_line))
+			r->next_line = row.line;
+		if (row.line != r->line)
+			continue;
+		s = symbols_find(&img->symbols, row.addr);
+		place_add(r, object, row.addr, s ? s->addr : UINT64_MAX);
+	}
+}
+
+static int find_line(struct resolve *r, uint32_t object)
+{
+	struct image *img = r->objects[object];
+	const char *slash = strrchr(r->file, '/');
+	int e = image_load_dwarf(r->images, img);
+
+	if (e < 0)
+		return e;
+	if (!img->dwarf) {
+		json_append(r->without_lines, json_object_new_int64(object));
+		return 0;
+	}
+	for (size_t i = 0; i < img->dwarf->n_units; i++) {
+		struct dwarf_unit *u = &img->dwarf->units[i];
+
+		if (dwarf_has_file(u, slash ? slash + 1 : r->file))
+			find_line_in(r, object, u);
+		dwarf_unit_close(u);
+	}
+	return 0;
+}
+
+/* ---- an offset */
+
+static int find_offset(struct resolve *r)
+{
+	const uint32_t object = (uint32_t)r->object;
+	uint64_t vaddr;
+
+	if (r->objects[object]->state == IMAGE_READY && image_vaddr(r->objects[object], r->offset, &vaddr))
+		place_add(r, object, vaddr, vaddr);
+	return 0;
+}
+
+/* ---- the answer */
+
+/* Code is read from a function's beginning on: nowhere else is it known where instructions begin. */
+static bool is_boundary(const struct image *img, uint64_t function, uint64_t vaddr)
+{
+	uint8_t code[4096];
+	uint64_t at = function;
+
+	if (!img->x86_64 || vaddr - function > WALK_MAX)
+		return false;
+	while (at < vaddr) {
+		const size_t n = image_read(img, at, code, sizeof(code));
+		size_t pos = 0;
+		struct insn insn;
+
+		while (at + pos < vaddr && pos < n && insn_decode(code + pos, n - pos, true, &insn))
+			pos += insn.length;
+		if (pos == 0)
+			return false;
+		at += pos;
+	}
+	return at == vaddr;
+}
+
+static void add_place(const struct resolve *r, struct json_object *list, const struct place *p)
+{
+	const struct image *img = r->objects[p->object];
+	const struct symbol *s = symbols_find(&img->symbols, p->vaddr);
+	struct json_object *o = json_object_new_object();
+	char name[NAME_MAX_TEXT] = "", hex[2 * FILE_REQUEST_MAX_BUILD_ID + 1] = "";
+	const void *id = NULL;
+	const ssize_t n = dwelf_elf_gnu_build_id(img->elf, &id);
+
+	if (s)
+		(void)demangle_name(s->name, s->name_len, name, sizeof(name));
+	for (ssize_t i = 0; i < n && i < FILE_REQUEST_MAX_BUILD_ID; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", ((const uint8_t *)id)[i]);
+	json_add_uint(o, "object", p->object);
+	json_add_uint(o, "offset", p->offset);
+	json_add_uint(o, "address", p->vaddr);
+	json_add_uint(o, "size", s && s->sized && s->addr == p->vaddr ? s->size : 0);
+	json_add_uint(o, "into", s ? p->vaddr - s->addr : 0);
+	json_add_string(o, "name", name);
+	json_add_string(o, "build_id", hex);
+	json_add_bool(o, "boundary", s && is_boundary(img, s->addr, p->vaddr));
+	json_append(list, o);
+}
+
+static void answer(const struct resolve *r, struct json_object *stats)
+{
+	struct json_object *list = json_add_new_array(stats, "places");
+
+	for (size_t i = 0; i < r->n_places; i++)
+		add_place(r, list, &r->places[i]);
+	json_add_bool(stats, "more", r->more);
+	if (r->file) {
+		json_add_bool(stats, "file_known", r->file_known);
+		json_add_uint(stats, "next_line", r->n_places ? 0 : r->next_line);
+	}
+	list = json_add_new_array(stats, "near");
+	for (size_t i = 0; r->n_places == 0 && i < r->n_near; i++)
+		json_append_string(list, r->near[i]);
+}
+
+/* ---- the question */
+
+static int take_find(struct resolve *r, struct json_object *find)
+{
+	uint64_t line;
+
+	if (!find)
+		return -EINVAL;
+	r->symbol = json_get_string(find, "symbol");
+	r->file = json_get_string(find, "file");
+	if (r->symbol) {
+		const char *tail = r->symbol;
+
+		for (const char *p = tail; (p = strstr(p, "::")); p += 2)
+			tail = p + 2;
+		r->tail = tail;
+		return *r->symbol && *tail && strlen(r->symbol) <= RESOLVE_MAX_QUERY ? 0 : -EINVAL;
+	}
+	if (r->file) {
+		const char *slash = strrchr(r->file, '/');
+
+		if (!json_get_uint(find, "line", &line) || line == 0 || line > INT32_MAX || !*r->file || (slash && !slash[1]) ||
+		    strlen(r->file) > RESOLVE_MAX_QUERY)
+			return -EINVAL;
+		r->line = (uint32_t)line;
+		return 0;
+	}
+	return json_get_uint(find, "object", &r->object) && json_get_uint(find, "offset", &r->offset) ? 0 : -EINVAL;
+}
+
+static int take_object(struct resolve *r, struct json_object *o, uint64_t pid)
+{
+	const char *path = json_get_string(o, "path");
+	struct image_key key = {.path = path, .pid = (uint32_t)pid};
+	uint64_t maj, min;
+
+	if (!path || !json_get_uint(o, "major", &maj) || !json_get_uint(o, "minor", &min) || !json_get_uint(o, "inode", &key.ino) ||
+	    maj > UINT32_MAX || min > UINT32_MAX)
+		return -EINVAL;
+	key.path_len = strlen(path);
+	key.maj = (uint32_t)maj;
+	key.min = (uint32_t)min;
+	r->objects[r->n_objects] = images_get(r->images, &key);
+	return r->objects[r->n_objects++] ? 0 : -ENOMEM;
+}
+
+static int take_objects(struct resolve *r, struct json_object *list, uint64_t pid)
+{
+	const size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > RESOLVE_MAX_OBJECTS)
+		return -EINVAL;
+	r->objects = calloc(n, sizeof(struct image *));
+	if (!r->objects)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		int e = take_object(r, json_object_array_get_idx(list, i), pid);
+
+		if (e < 0)
+			return e;
+	}
+	return !r->symbol && !r->file && r->object >= n ? -EINVAL : 0;
+}
+
+static int look(struct resolve *r, uint32_t object)
+{
+	struct image *img = r->objects[object];
+	int e;
+
+	if (!r->symbol && !r->file && object != r->object)
+		return 0;
+	e = image_open(r->images, img);
+	if (e < 0)
+		return e;
+	if (img->state != IMAGE_READY) {
+		json_append(r->unread, json_object_new_int64(object));
+		return 0;
+	}
+	e = image_load_symbols(r->images, img);
+	if (e < 0)
+		return e;
+	if (r->symbol)
+		return find_symbol(r, object);
+	return r->file ? find_line(r, object) : find_offset(r);
+}
+
+static void resolve_fini(struct resolve *r)
+{
+	(void)images_free(r->images);
+	free(r->objects);
+}
+
+int resolve_run(struct json_object *body, const struct file_requester *files, struct budget *budget,
+		struct json_object *stats)
+{
+	_cleanup_(resolve_fini) struct resolve r = {.budget = budget};
+	uint64_t pid = 0;
+	int e;
+
+	(void)json_get_uint(body, "pid", &pid);
+	e = take_find(&r, json_get_object(body, "find"));
+	if (e == 0 && pid > INT32_MAX)
+		e = -EINVAL;
+	if (e == 0)
+		e = images_new(files, budget, &r.images);
+	if (e == 0)
+		e = take_objects(&r, json_get_array(body, "objects"), pid);
+	if (e < 0)
+		return e;
+	r.unread = json_add_new_array(stats, "unread");
+	r.stripped = json_add_new_array(stats, "stripped");
+	r.without_lines = json_add_new_array(stats, "without_lines");
+	for (uint32_t i = 0; i < r.n_objects; i++) {
+		e = look(&r, i);
+		if (e < 0)
+			return e;
+	}
+	answer(&r, stats);
+	return 0;
+}
