@@ -66,6 +66,21 @@ bool member_is_first(const struct member *member)
 	return first_of(member->target, member->pid, member->start_time) == member;
 }
 
+size_t target_processes(const struct target *target, struct target_process *ret, size_t room)
+{
+	const struct member *member;
+	size_t n = 0;
+
+	TAILQ_FOREACH(member, &target->members, link) {
+		if (member->to_ns != UINT64_MAX)
+			continue;
+		if (n < room)
+			ret[n] = (struct target_process){.pid = member->pid, .start_time = member->start_time};
+		n++;
+	}
+	return n;
+}
+
 size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
 {
 	const struct member *member = NULL;

@@ -192,6 +192,14 @@ static void on_exec(struct target *target, struct member *member, uint64_t time)
 		stackprobe_target(target->targets->probe, target);
 }
 
+static void say_mapped(struct target *target, pid_t pid, const struct perfabi_mmap2 *m)
+{
+	const struct targets_callbacks *c = &target->targets->callbacks;
+
+	if (c->mapped && !target->arming)
+		c->mapped(c->arg, target, pid, m->maj, m->min, m->ino);
+}
+
 static void on_member_record(struct target *target, struct member *member, const struct sideband_record *record)
 {
 	const struct perf_event_header *h = record->header;
@@ -211,6 +219,7 @@ static void on_member_record(struct target *target, struct member *member, const
 		if (!(((const struct perfabi_mmap2 *)(const void *)h)->prot & PROT_EXEC))
 			return;
 		image_open(target, member->pid, (const void *)h);
+		say_mapped(target, member->pid, (const void *)h);
 	}
 	if (keep(target, h) < 0)
 		target->log.dropped++;

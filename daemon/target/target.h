@@ -95,6 +95,8 @@ struct targets *targets_free(struct targets *targets);
 struct targets_callbacks {
 	/* A process has joined it. May come while records are read: must not arm or disarm. */
 	void (*changed)(void *arg, struct target *target);
+	/* A process of it has mapped code of a file, as the kernel numbers it: likewise. May be NULL. */
+	void (*mapped)(void *arg, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino);
 	/* It is gone after the call. */
 	void (*gone)(void *arg, struct target *target);
 	/* A survey of rings is done. */
@@ -167,6 +169,12 @@ pid_t target_tid(const struct target *target);
 uid_t target_uid(const struct target *target);
 uid_t target_owner(const struct target *target);
 enum target_state target_state(const struct target *target);
+/* Its living processes: their number, of which at most `room` are in *ret. */
+struct target_process {
+	pid_t pid;
+	uint64_t start_time;
+};
+size_t target_processes(const struct target *target, struct target_process *ret, size_t room);
 /* Whether this process, of a thread target the thread's, is or was one of the target's. */
 bool target_has(const struct target *target, pid_t pid, uint64_t start_time);
 /* The targets that it is or was one of: their number, at most `room`. */
