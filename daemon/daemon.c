@@ -179,6 +179,13 @@ static void on_target_changed(void *arg, struct target *target)
 	triggers_target_changed(d->triggers, target);
 }
 
+static void on_target_mapped(void *arg, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino)
+{
+	struct daemon *d = arg;
+
+	triggers_target_mapped(d->triggers, target, pid, maj, min, ino);
+}
+
 static void on_target_gone(void *arg, struct target *target)
 {
 	struct daemon *d = arg;
@@ -295,7 +302,7 @@ static int new_triggers(struct daemon *d)
 	producers_set_callbacks(d->producers, &(struct producers_callbacks){
 		.changed = on_producer_changed, .gone = on_producer_gone, .cause = on_producer_cause, .arg = d});
 	targets_set_callbacks(d->targets, &(struct targets_callbacks){
-		.changed = on_target_changed, .gone = on_target_gone, .surveyed = on_targets_surveyed, .arg = d});
+		.changed = on_target_changed, .mapped = on_target_mapped, .gone = on_target_gone, .surveyed = on_targets_surveyed, .arg = d});
 	return 0;
 }
 

@@ -31,10 +31,15 @@ static const char *const shared_types[][2] = {
 	{"Cause", "{kind: client, uid: int, reason: string} | "
 		  "{kind: region, uid: int, reason: string, trigger: string, region: string, duration_ns: int, over_ns: int, "
 		  "pid: int, tid: int|null, begin_raw_ns: int, end_raw_ns: int} | "
-		  "{kind: program, uid: int, reason: string, pid: int, tid: int|null, at_raw_ns: int}"},
+		  "{kind: program, uid: int, reason: string, pid: int, tid: int|null, at_raw_ns: int} | "
+		  "{kind: hit, uid: int, reason: string, trigger: string, hit: string, late_ns: int|null, pid: int, tid: int|null, "
+		  "at_raw_ns: int}"},
 	{"Trigger", "{id: string, target: string, pid: int, comm: string, region: string, over_ns: int, cooldown_ns: int, "
 		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, hits: int, "
-		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed}"},
+		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed} | "
+		    "the same with hit: string, coverage: Coverage in place of region and over_ns"},
+	{"Coverage", "{processes: int, by_uprobe: int, threads: int, new_threads: bool, opening: int, without_code: int, failed: int, "
+		     "left_out: int, why: string|null, resting: bool}"},
 	{"Suppressed", "{cooldown: int, per_hour: int, busy: int, quota: int, no_space: int, program: int, below: int, gone: int}"},
 	{"Status", "{version: string, pid: int, uptime_s: int, at: int, state: running|degraded|stopping, "
 		   "capabilities: {have: [string], lack: [{what: string, cost: string}]}, "

@@ -217,6 +217,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (targets->vdso_fd >= 0)
 		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	r = frozen->backend->freeze ? frozen->backend->freeze(target, frozen) : 0;
+	frozen->stopped_ns = clock_raw_ns();
 	if (r == 0)
 		r = freeze_producers(target, frozen);
 	if (r == 0 && target_has_work(target, WORK_RESYNC))
@@ -362,6 +363,11 @@ bool frozen_admin_only(const struct frozen *frozen)
 uint64_t frozen_raw_ns(const struct frozen *frozen)
 {
 	return frozen->raw_ns;
+}
+
+uint64_t frozen_stopped_ns(const struct frozen *frozen)
+{
+	return frozen->stopped_ns;
 }
 
 uint64_t frozen_unix_ns(const struct frozen *frozen)

@@ -112,6 +112,8 @@ uid_t frozen_uid(const struct frozen *frozen);
 bool frozen_admin_only(const struct frozen *frozen);
 /* Clock times of the freeze (CLOCK_MONOTONIC_RAW, and unix time). */
 uint64_t frozen_raw_ns(const struct frozen *frozen);
+/* When nothing of it was recorded any more, likewise: later, if the back end stops what it records. */
+uint64_t frozen_stopped_ns(const struct frozen *frozen);
 uint64_t frozen_unix_ns(const struct frozen *frozen);
 
 /*

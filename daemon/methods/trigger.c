@@ -3,22 +3,27 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/control/audit.h"
 #include "daemon/methods/methods_internal.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/trigger.h"
 
+static enum protocol_error add_code(int r)
+{
+	static const enum protocol_error codes[] = {
+		[TRIGGER_E_QUOTA] = API_QUOTA,
+		[TRIGGER_E_BUSY] = API_BUSY,
+		[TRIGGER_E_BAD] = API_BAD_PARAMS,
+		[TRIGGER_E_UNSUPPORTED] = API_UNSUPPORTED,
+		[TRIGGER_E_GONE] = API_GONE,
+	};
+
+	return r > 0 && r < (int)ARRAY_SIZE(codes) ? codes[r] : protocol_error_from_errno(r);
+}
+
 static enum protocol_error add_error(struct call *call, int r, const char *why)
 {
-	switch (r) {
-	case TRIGGER_E_QUOTA:
-		return call_fail(call, API_QUOTA, "%s", why);
-	case TRIGGER_E_BUSY:
-		return call_fail(call, API_BUSY, "%s", why);
-	case TRIGGER_E_BAD:
-		return call_fail(call, API_BAD_PARAMS, "%s", why);
-	default:
-		return call_fail(call, protocol_error_from_errno(r), "%s", strerror(r < 0 ? -r : EIO));
-	}
+	return call_fail(call, add_code(r), "%s", r > 0 ? why : strerror(r < 0 ? -r : EIO));
 }
 
 static struct json_object *trigger_answer(struct trigger *t)
@@ -34,10 +39,87 @@ static void undo_add(struct call *call)
 	triggers_remove(call->methods->triggers, call->undo_arg);
 }
 
+/* ---- of a place in code: the answer comes when it is watched, or cannot be */
+
+struct adder {
+	struct methods *methods;
+	struct pending *pending; /* not owned */
+	struct conn *conn;	 /* not owned; as long as `pending` */
+	struct trigger *trigger; /* the triggers' */
+};
+
+static void on_settled(void *arg, int answer, const char *why)
+{
+	struct adder *a = arg;
+
+	audit_log(a->methods->audit, conn_peer(a->conn), "trigger.add", trigger_name(a->trigger),
+		  answer ? protocol_error_code(add_code(answer)) : "ok");
+	if (answer)
+		pending_fail(a->pending, add_code(answer), why);
+	else if (!pending_reply(a->pending, trigger_answer(a->trigger)))
+		/* The client does not know that it is there. */
+		triggers_remove(a->methods->triggers, a->trigger);
+	free(a);
+}
+
+static void adder_gone(struct pending *p, void *arg)
+{
+	struct adder *a = arg;
+
+	trigger_when_settled(a->trigger, NULL, NULL);
+	triggers_remove(a->methods->triggers, a->trigger);
+	free(a);
+}
+
+static enum protocol_error add_hit(struct call *call, struct target *target, const struct trigger_request *req)
+{
+	_cleanup_free_ struct adder *a = calloc(1, sizeof(*a));
+	char why[200] = "";
+	int r;
+
+	if (!a)
+		return call_fail(call, API_BUSY, "out of memory");
+	a->methods = call->methods;
+	a->conn = call->conn;
+	/* The reply is reserved first: without room for an answer nothing begins. */
+	if (pending_new(call->conn, call->id, adder_gone, a, &a->pending) < 0)
+		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+	r = triggers_add(call->methods->triggers, target, req, &a->trigger, why, sizeof(why));
+	if (r != 0) {
+		pending_drop(a->pending);
+		return add_error(call, r, why);
+	}
+	trigger_when_settled(a->trigger, on_settled, a);
+	(void)take_ptr(a);
+	call->deferred = true;
+	return API_OK;
+}
+
+/* What says where a place is, all of it or nothing. */
+static enum protocol_error read_hit(struct call *call, struct trigger_hit *ret)
+{
+	static const char *const numbers[] = {"hit_major", "hit_minor", "hit_inode", "hit_offset"};
+	const struct params *p = &call->params;
+
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (!params_has(p, numbers[i]))
+			return call_fail(call, API_BAD_PARAMS, "%s: is needed with hit", numbers[i]);
+	*ret = (struct trigger_hit){
+		.name = params_string(p, "hit"),
+		.maj = (uint32_t)params_int(p, "hit_major"),
+		.min = (uint32_t)params_int(p, "hit_minor"),
+		.ino = (uint64_t)params_int(p, "hit_inode"),
+		.offset = (uint64_t)params_int(p, "hit_offset"),
+		.by = params_string(p, "hit_by"),
+	};
+	return API_OK;
+}
+
 enum protocol_error method_trigger_add(struct call *call, struct json_object **ret_result)
 {
 	const struct params *p = &call->params;
-	const struct trigger_request req = {
+	struct trigger_hit hit;
+	struct trigger_request req = {
 		.uid = call->peer->uid,
 		.admin = call->peer->admin,
 		.region = params_string(p, "region"),
@@ -54,6 +136,15 @@ enum protocol_error method_trigger_add(struct call *call, struct json_object **r
 
 	if (e != API_OK)
 		return e;
+	if (params_has(p, "hit")) {
+		e = read_hit(call, &hit);
+		if (e != API_OK)
+			return e;
+		req.hit = &hit;
+		return add_hit(call, target, &req);
+	}
+	if (!req.region)
+		return call_fail(call, API_BAD_PARAMS, "region or hit: one of them is needed");
 	r = triggers_add(call->methods->triggers, target, &req, &t, why, sizeof(why));
 	if (r != 0)
 		return add_error(call, r, why);

@@ -53,12 +53,16 @@ static const char *duration(char buf[DURATION_MAX], uint64_t ns)
 	return buf;
 }
 
-void cause_region_reason(struct cause *cause)
+void cause_own_reason(struct cause *cause)
 {
 	char took[DURATION_MAX], over[DURATION_MAX];
 
 	if (cause->reason[0])
 		return;
+	if (cause->kind == CAUSE_HIT) {
+		(void)snprintf(cause->reason, sizeof(cause->reason), "hit %s", cause->region);
+		return;
+	}
 	(void)snprintf(cause->reason, sizeof(cause->reason), "region \"%s\" took %s, over %s", cause->region,
 		       duration(took, cause->end_raw_ns - cause->begin_raw_ns), duration(over, cause->over_ns));
 }
@@ -66,8 +70,8 @@ void cause_region_reason(struct cause *cause)
 void cause_copy(struct cause *ret, const struct cause *cause)
 {
 	*ret = *cause;
-	if (ret->kind == CAUSE_REGION)
-		cause_region_reason(ret);
+	if (ret->kind == CAUSE_REGION || ret->kind == CAUSE_HIT)
+		cause_own_reason(ret);
 }
 
 void cause_program_reason(struct cause *cause, const char *text)
@@ -86,10 +90,22 @@ static void add_region(struct json_object *o, const struct cause *cause)
 	json_add_uint(o, "over_ns", cause->over_ns);
 }
 
+static void add_hit(struct json_object *o, const struct cause *cause)
+{
+	char trigger[CAUSE_TRIGGER_MAX];
+
+	json_add_string(o, "trigger", cause_trigger(trigger, cause->trigger));
+	json_add_string(o, "hit", cause->region);
+	if (cause->late_ns)
+		json_add_uint(o, "late_ns", cause->late_ns);
+	else
+		json_add_null(o, "late_ns");
+}
+
 struct json_object *cause_to_json(const struct cause *cause)
 {
 	static const char *const kinds[] = {
-		[CAUSE_CLIENT] = "client", [CAUSE_REGION] = "region", [CAUSE_PROGRAM] = "program"};
+		[CAUSE_CLIENT] = "client", [CAUSE_REGION] = "region", [CAUSE_PROGRAM] = "program", [CAUSE_HIT] = "hit"};
 	struct json_object *o = json_object_new_object();
 
 	if (!o)
@@ -101,6 +117,8 @@ struct json_object *cause_to_json(const struct cause *cause)
 		return o;
 	if (cause->kind == CAUSE_REGION)
 		add_region(o, cause);
+	if (cause->kind == CAUSE_HIT)
+		add_hit(o, cause);
 	json_add_int(o, "pid", cause->pid);
 	if (cause->tid)
 		json_add_uint(o, "tid", cause->tid);

@@ -73,8 +73,8 @@ void trigger_report(struct triggers *ts, const char *target, struct cause *cause
 		*reported_ns = now;
 	}
 	/* Here, and not before the freeze. */
-	if (cause->kind == CAUSE_REGION)
-		cause_region_reason(cause);
+	if (cause->kind == CAUSE_REGION || cause->kind == CAUSE_HIT)
+		cause_own_reason(cause);
 	if (why != NOT_SUPPRESSED)
 		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
 	else
@@ -206,37 +206,59 @@ static enum suppressed check(struct trigger *t, uint64_t hit_ns)
 	return t->running || t->waiting ? SUPPRESSED_BUSY : NOT_SUPPRESSED;
 }
 
-static void hit(struct trigger *t, struct producer *producer, const struct producer_cause *pc, enum suppressed why)
+/* `why`: why it is none, if that is clear already. */
+static void hit(struct trigger *t, struct cause *cause, enum suppressed why)
 {
-	uint64_t now = clock_raw_ns(), at = pc->end_raw_ns;
-	struct cause cause = {
-		.kind = CAUSE_REGION,
-		.uid = t->owner,
-		.pid = producer_pid(producer),
-		.tid = pc->tid,
-		.trigger = t->id,
-		.over_ns = t->over_ns,
-		.begin_raw_ns = pc->begin_raw_ns,
-		.end_raw_ns = pc->end_raw_ns,
-	};
+	uint64_t now = clock_raw_ns(), at = cause->end_raw_ns;
 
 	if (at > now || now - at > HIT_AGE_MAX_NS)
 		at = now;
 	t->counts.hits++;
 	t->ts->counts.hits++;
-	memcpy(cause.region, t->safe_region, sizeof(t->safe_region));
+	cause->uid = t->owner;
+	cause->trigger = t->id;
+	memcpy(cause->region, t->safe_region, sizeof(t->safe_region));
 	if (why == NOT_SUPPRESSED)
 		why = check(t, at);
 	if (why == NOT_SUPPRESSED) {
 		trigger_limit_tried(&t->limit, at);
 		if (t->after_ns == 0)
-			take(t, &cause);
-		else if (wait_after(t, &cause, at, now) < 0)
+			take(t, cause);
+		else if (wait_after(t, cause, at, now) < 0)
 			why = SUPPRESSED_BUSY;
 	}
 	t->last_hit_unix_ns = wall_clock_ns();
 	if (why != NOT_SUPPRESSED)
-		finish(t, &cause, NULL, why);
+		finish(t, cause, NULL, why);
+}
+
+static void region_hit(struct trigger *t, struct producer *producer, const struct producer_cause *pc, enum suppressed why)
+{
+	struct cause cause = {
+		.kind = CAUSE_REGION,
+		.pid = producer_pid(producer),
+		.tid = pc->tid,
+		.over_ns = t->over_ns,
+		.begin_raw_ns = pc->begin_raw_ns,
+		.end_raw_ns = pc->end_raw_ns,
+	};
+
+	hit(t, &cause, why);
+}
+
+void trigger_hit(struct trigger *t, pid_t pid, uint32_t tid, uint64_t at_ns)
+{
+	struct cause cause = {.kind = CAUSE_HIT, .pid = pid, .tid = tid, .begin_raw_ns = at_ns, .end_raw_ns = at_ns};
+
+	hit(t, &cause, NOT_SUPPRESSED);
+}
+
+void trigger_hits_missed(struct trigger *t, uint64_t n)
+{
+	t->counts.hits += n;
+	t->ts->counts.hits += n;
+	t->counts.suppressed[SUPPRESSED_COOLDOWN] += n;
+	t->ts->counts.suppressed[SUPPRESSED_COOLDOWN] += n;
 }
 
 static void on_region(struct triggers *ts, struct producer *producer, const struct producer_cause *pc)
@@ -257,10 +279,10 @@ static void on_region(struct triggers *ts, struct producer *producer, const stru
 		if (target_tid(t->target) && (uint32_t)target_tid(t->target) != pc->tid)
 			continue;
 		if (took >= t->over_ns)
-			hit(t, producer, pc, NOT_SUPPRESSED);
+			region_hit(t, producer, pc, NOT_SUPPRESSED);
 		else if (took < th->over_ns && t->over_ns == th->over_ns)
 			/* The producer had no reason to tell it. */
-			hit(t, producer, pc, SUPPRESSED_BELOW);
+			region_hit(t, producer, pc, SUPPRESSED_BELOW);
 	}
 }
 

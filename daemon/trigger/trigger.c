@@ -13,6 +13,7 @@
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
+#include "daemon/trigger/probe.h"
 #include "daemon/trigger/trigger_internal.h"
 
 /* Processes may join a unit by the thousand a second. */
@@ -23,7 +24,7 @@
 /* How long a region takes is for those only who may have the producer's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
 {
-	return producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
+	return !t->watch && producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
 	       target_has(t->target, producer_pid(producer), producer_start_time(producer));
 }
 
@@ -65,12 +66,26 @@ void triggers_target_changed(struct triggers *ts, struct target *target)
 	struct trigger *t;
 	bool any = false;
 
-	TAILQ_FOREACH(t, &ts->list, link)
-		if (t->target == target)
+	TAILQ_FOREACH(t, &ts->list, link) {
+		if (t->target != target)
+			continue;
+		if (t->watch)
+			watch_changed(t->watch);
+		else
 			t->stale = any = true;
+	}
 	/* Not here: this may come in the middle of reading records. */
 	if (any && !event_pending(ts->rebind, EV_TIMEOUT, NULL))
 		(void)event_add(ts->rebind, &soon);
+}
+
+void triggers_target_mapped(struct triggers *ts, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino)
+{
+	struct trigger *t;
+
+	TAILQ_FOREACH(t, &ts->list, link)
+		if (t->target == target && t->watch)
+			watch_mapped(t->watch, pid, maj, min, ino);
 }
 
 void triggers_target_gone(struct triggers *ts, struct target *target)
@@ -131,6 +146,7 @@ struct triggers *triggers_free(struct triggers *ts)
 			page_end(ts, LIST_FIRST(&ts->pages[i])->producer);
 	if (ts->rebind)
 		event_free(ts->rebind);
+	(void)probes_free(ts->probes);
 	free(ts);
 	return NULL;
 }
@@ -145,15 +161,17 @@ static int refuse(int code, char *why, size_t why_size, const char *text)
 
 static int check(const struct triggers *ts, const struct trigger_request *req, char *why, size_t why_size)
 {
-	size_t length = strlen(req->region);
+	const char *name = req->hit ? req->hit->name : req->region, *what = req->hit ? "hit" : "region";
+	size_t length = strlen(name);
 
-	if (length == 0)
-		return refuse(TRIGGER_E_BAD, why, why_size, "region: the name is empty");
-	if (length > RING_CONTROL_NAME) {
-		(void)snprintf(why, why_size, "region: the name is longer than %u bytes", RING_CONTROL_NAME);
+	if (length == 0 || length > RING_CONTROL_NAME) {
+		(void)snprintf(why, why_size, length ? "%s: the name is longer than %u bytes" : "%s: the name is empty", what,
+			       RING_CONTROL_NAME);
 		return TRIGGER_E_BAD;
 	}
-	if (req->over_ns == 0)
+	if (req->hit && req->region)
+		return refuse(TRIGGER_E_BAD, why, why_size, "region, hit: a trigger has one of them");
+	if (!req->hit && req->over_ns == 0)
 		return refuse(TRIGGER_E_BAD, why, why_size, "over_ns: must be greater than 0");
 	if (req->after_ns > ts->c.config->trigger_after_ms * 1000000ULL) {
 		(void)snprintf(why, why_size, "after_ns: must not exceed %u ms (trigger_after_ms)",
@@ -168,6 +186,7 @@ static int check(const struct triggers *ts, const struct trigger_request *req, c
 void trigger_stop(struct trigger *t)
 {
 	trigger_unbind_all(t);
+	t->watch = watch_free(t->watch);
 	trigger_forget_hits(t);
 }
 
@@ -205,12 +224,16 @@ static int bind_present(struct trigger *t, char *why, size_t why_size)
 int triggers_add(struct triggers *ts, struct target *target, const struct trigger_request *req, struct trigger **ret,
 		 char *why, size_t why_size)
 {
+	const char *name = req->hit ? req->hit->name : req->region;
 	_cleanup_(trigger_freep) struct trigger *t = NULL;
 	int r;
 
 	r = check(ts, req, why, why_size);
 	if (r != 0)
 		return r;
+	if (req->hit && target_scope(target) == TARGET_HOST)
+		return refuse(TRIGGER_E_BAD, why, why_size, "hit: a trigger of the whole host would be in every process: arm the "
+							    "process or the unit that is meant");
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -218,7 +241,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	t->target = target;
 	t->owner = req->uid;
 	t->admin = req->admin;
-	memcpy(t->region, req->region, strlen(req->region));
+	memcpy(t->region, name, strlen(name));
 	(void)escape_text(t->safe_region, sizeof(t->safe_region), t->region, strlen(t->region));
 	t->over_ns = req->over_ns;
 	t->cooldown_ns = req->cooldown_ns;
@@ -235,7 +258,9 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 		return -ENOMEM;
 	t->id = ts->last_id + 1;
 	(void)cause_trigger(t->name, t->id);
-	r = bind_present(t, why, why_size);
+	r = req->hit ? watch_new(t, req->hit, &t->watch) : bind_present(t, why, why_size);
+	if (req->hit && r > 0)
+		return refuse(r, why, why_size, "hit_by: auto, breakpoint or uprobe");
 	if (r != 0)
 		return r;
 	ts->last_id = t->id;
@@ -243,6 +268,11 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	TAILQ_INSERT_TAIL(&ts->list, t, link);
 	*ret = take_ptr(t);
 	return 0;
+}
+
+void trigger_when_settled(struct trigger *trigger, trigger_settled_fn fn, void *arg)
+{
+	watch_when_settled(trigger->watch, fn, arg);
 }
 
 void triggers_remove(struct triggers *ts, struct trigger *trigger)
@@ -323,8 +353,13 @@ struct json_object *trigger_to_json(struct trigger *t)
 	json_add_string(o, "target", target_name(t->target));
 	json_add_int(o, "pid", target_pid(t->target));
 	json_add_text(o, "comm", comm, strlen(comm));
-	json_add_string(o, "region", t->safe_region);
-	json_add_uint(o, "over_ns", t->over_ns);
+	if (t->watch) {
+		json_add_string(o, "hit", t->safe_region);
+		watch_add_json(t->watch, o);
+	} else {
+		json_add_string(o, "region", t->safe_region);
+		json_add_uint(o, "over_ns", t->over_ns);
+	}
 	json_add_uint(o, "cooldown_ns", t->cooldown_ns);
 	json_add_uint(o, "max_per_hour", t->max_per_hour);
 	json_add_uint(o, "after_ns", t->after_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the triggers share: trigger.c (the list), bind.c (thresholds in control pages),
- * hit.c (what happens at a hit), request.c (what producers ask for). Nobody else includes this.
+ * watch.c (a place in code), hit.c (what happens at a hit), request.c (what producers ask for). Nobody else includes this.
  */
 #pragma once
 
@@ -65,6 +65,8 @@ struct page {
 	LIST_HEAD(, threshold) thresholds;
 };
 
+struct watch;
+
 struct trigger {
 	TAILQ_ENTRY(trigger) link;
 	struct triggers *ts; /* back pointer */
@@ -73,6 +75,8 @@ struct trigger {
 	struct target *target; /* borrowed: the trigger goes before it does */
 	uid_t owner;
 	bool admin;
+	struct watch *watch; /* NULL: it is on a region */
+	/* the region's name; or the place's */
 	char region[RING_CONTROL_NAME + 1], safe_region[RING_CONTROL_NAME * 4 + 1];
 	uint64_t over_ns, cooldown_ns, after_ns;
 	uint32_t max_per_hour;
@@ -107,6 +111,7 @@ struct triggers {
 	TAILQ_HEAD(trigger_list, trigger) list;
 	size_t n;
 	uint64_t last_id;
+	struct probes *probes; /* NULL: no trigger had a place in code so far */
 	LIST_HEAD(, page) pages[PAGE_BUCKETS]; /* by the producer's id */
 	struct event *rebind;
 	LIST_HEAD(, request_limiter) limiters;
@@ -127,7 +132,21 @@ void page_end(struct triggers *ts, const struct producer *producer);
 /* Counts what producers have kept to themselves since the last time. */
 void trigger_sync(struct trigger *t);
 
+/* watch.c */
+/* 0, TRIGGER_E_BAD, -ENOMEM, or what made threads impossible. */
+int watch_new(struct trigger *t, const struct trigger_hit *hit, struct watch **ret) _must_check_;
+/* Closes all; who waits for it is answered with TRIGGER_E_GONE. */
+struct watch *watch_free(struct watch *w);
+void watch_when_settled(struct watch *w, trigger_settled_fn fn, void *arg);
+/* Processes have come, gone, or mapped the file. */
+void watch_changed(struct watch *w);
+void watch_mapped(struct watch *w, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino);
+void watch_add_json(const struct watch *w, struct json_object *o);
+
 /* hit.c */
+/* A hit of a place, whatever comes of it; and others that were too soon after it. */
+void trigger_hit(struct trigger *t, pid_t pid, uint32_t tid, uint64_t at_ns);
+void trigger_hits_missed(struct trigger *t, uint64_t n);
 /* Begins a snapshot at once: NOT_SUPPRESSED, or why not. */
 enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,
 				 snapshot_done_fn done, void *arg, struct snapshot **ret);

@@ -27,7 +27,7 @@ ROOMS = {
     "daemon/producer": f"{BASE} {BUNDLE} {CONTROL} {LOW} {CHARGES}",
     "daemon/target": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/perf daemon/producer",
     "daemon/snapshot": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} {CHARGES} daemon/backend daemon/target",
-    "daemon/trigger": f"{BASE} {BUNDLE} {CONTROL} {LOW} {CHARGES} daemon/producer daemon/snapshot daemon/target",
+    "daemon/trigger": f"{BASE} {BUNDLE} {CONTROL} {LOW} {CHARGES} daemon/perf daemon/producer daemon/snapshot daemon/target",
     "daemon/status": f"{BASE} {CONTROL} {LOW} daemon/control daemon/producer daemon/snapshot daemon/target daemon/trigger",
     "daemon/control": f"{BASE} {CONTROL} {LOW}",
     "daemon/methods": f"{BASE} {LOW} daemon/control daemon/producer daemon/snapshot daemon/status daemon/target daemon/trigger",

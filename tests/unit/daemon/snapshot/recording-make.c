@@ -174,6 +174,11 @@ bool frozen_admin_only(const struct frozen *f)
 	return made.creds_changed;
 }
 
+uint64_t frozen_stopped_ns(const struct frozen *f)
+{
+	return 5100;
+}
+
 uint64_t frozen_raw_ns(const struct frozen *f)
 {
 	return 5000;

@@ -626,7 +626,7 @@ static void test_region_cause_is_kept(void **state)
 	struct snapshot *n;
 	char why[200], id[64];
 
-	cause_region_reason(&cause);
+	cause_own_reason(&cause);
 	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why, sizeof(why)), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_region_cause(n);
@@ -656,7 +656,7 @@ static void test_words_of_a_cause(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct cause c = {.kind = CAUSE_REGION, .end_raw_ns = cases[i].took, .over_ns = cases[i].over};
 
-		cause_region_reason(&c);
+		cause_own_reason(&c);
 		assert_string_equal(c.reason + strlen("region \"\" "), cases[i].words);
 	}
 }

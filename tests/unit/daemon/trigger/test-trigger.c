@@ -25,6 +25,7 @@
 #include "daemon/snapshot/snapshot.h"
 #include "daemon/target/target.h"
 #include "daemon/trigger/limit.h"
+#include "daemon/trigger/probe.h"
 #include "tests/unit/cmocka_names.h"
 
 #define MS 1000000ULL
@@ -51,6 +52,8 @@ struct target {
 	pid_t tid;
 	bool implicit;
 	struct producer *programs[4];
+	struct target_process processes[4];
+	size_t n_processes;
 };
 
 struct entry {
@@ -140,6 +143,109 @@ size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_t
 		if (target_has(all_targets[i], pid, start_time))
 			ret[n++] = all_targets[i];
 	return n;
+}
+
+size_t target_processes(const struct target *t, struct target_process *ret, size_t room)
+{
+	for (size_t i = 0; i < t->n_processes && i < room; i++)
+		ret[i] = t->processes[i];
+	return t->n_processes;
+}
+
+uid_t target_uid(const struct target *t)
+{
+	return t->owner;
+}
+
+/* ---- breakpoints: those that there are, and what the test says of them */
+
+#define PROBES_MAX 8
+
+struct probe {
+	struct probe_process process;
+	const struct probe_callbacks *callbacks;
+	void *arg;
+	enum probe_state state;
+	bool on, open;
+};
+
+static struct probe fake_probes[PROBES_MAX];
+static size_t n_probes;
+
+const char *probe_by_name(enum probe_by by)
+{
+	static const char *const names[] = {"auto", "breakpoint", "uprobe"};
+
+	return names[by];
+}
+
+int probes_new(struct event_base *base, struct quota *quota, struct probes **ret)
+{
+	*ret = (struct probes *)fake_probes;
+	return 0;
+}
+
+struct probes *probes_free(struct probes *ps)
+{
+	return NULL;
+}
+
+int probe_new(struct probes *ps, const struct probe_place *place, const struct probe_process *process,
+	      const struct probe_callbacks *callbacks, void *arg, struct probe **ret)
+{
+	struct probe *p = &fake_probes[n_probes++];
+
+	assert_true(n_probes <= PROBES_MAX);
+	*p = (struct probe){.process = *process, .callbacks = callbacks, .arg = arg, .on = true, .open = true};
+	*ret = p;
+	return 0;
+}
+
+struct probe *probe_free(struct probe *p)
+{
+	p->open = false;
+	return NULL;
+}
+
+uint64_t probe_enable(struct probe *p, bool on)
+{
+	p->on = on;
+	return 0;
+}
+
+enum probe_state probe_state(const struct probe *p)
+{
+	return p->state;
+}
+
+pid_t probe_pid(const struct probe *p)
+{
+	return p->process.pid;
+}
+
+uint64_t probe_start_time(const struct probe *p)
+{
+	return p->process.start_time;
+}
+
+size_t probe_threads(const struct probe *p)
+{
+	return 3;
+}
+
+size_t probe_fds(const struct probe *p)
+{
+	return 6;
+}
+
+enum probe_by probe_used(const struct probe *p)
+{
+	return PROBE_BREAKPOINT;
+}
+
+const char *probe_why(const struct probe *p)
+{
+	return "all are in use";
 }
 
 struct producer *producers_next(const struct producers *ps, const struct producer *after)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between probe.c (the life of a probe, on the loop) and probe_open.c (opening its events, on a thread). */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "common/base/procfs.h"
+#include "daemon/base/readers.h"
+#include "daemon/perf/eventset.h"
+#include "daemon/trigger/probe.h"
+
+#define PROBE_RING_BYTES 4096u
+/* Threads that were created while others were opened: how often they are looked for. */
+#define PROBE_ROUNDS 8u
+
+/* Of the probe, and of what the closer still has to do with it. */
+struct probe_events {
+	atomic_uint refs;
+	struct eventset sets[PROBE_ROUNDS]; /* the first one has the rings */
+	size_t n_sets, n_fds, n_threads;
+};
+
+/* What the thread touches. */
+struct opening {
+	struct reader_job job; /* first */
+	atomic_bool cancel;
+	struct probe *probe; /* NULL: it went meanwhile */
+	struct closer *closer;
+	struct probe_place place;
+	struct probe_process process;
+	uint32_t uprobe_type;
+	/* out */
+	int result; /* 0, PROC_E_GONE, -errno; -ENOENT: it is not mapped */
+	enum probe_by used;
+	struct probe_events *events;
+};
+
+/* Fills what is `out`. */
+void opening_run(struct reader_job *job);
+/* Why there is no result. */
+const char *opening_explain(const struct opening *o);
+/* Closes what is open. */
+void probe_events_close(struct probe_events *e);

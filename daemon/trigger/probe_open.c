@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Opens the events of a probe. On a thread: reading the process may take as long as that likes. Nothing here is the probe's.
+ */
+#include <errno.h>
+#include <linux/hw_breakpoint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/io.h"
+#include "daemon/trigger/probe_internal.h"
+
+/* ---- what the kernel is asked for */
+
+static void attr_common(bool inherit, struct perf_event_attr *a)
+{
+	a->size = sizeof(*a);
+	a->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID;
+	a->sample_period = 1;
+	a->wakeup_events = 1;
+	a->exclude_kernel = 1;
+	a->exclude_hv = 1;
+	a->use_clockid = 1;
+	a->clockid = CLOCK_MONOTONIC_RAW;
+	/* Threads only: a child process is looked at when it is noticed. */
+	a->inherit = a->inherit_thread = inherit;
+	/* At the same address another program has other code. */
+	a->remove_on_exec = 1;
+}
+
+void probe_attr_breakpoint(uint64_t address, bool inherit, struct perf_event_attr *ret)
+{
+	*ret = (struct perf_event_attr){
+		.type = PERF_TYPE_BREAKPOINT,
+		.bp_type = HW_BREAKPOINT_X,
+		.bp_addr = address,
+		.bp_len = sizeof(long),
+	};
+	attr_common(inherit, ret);
+}
+
+void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, bool inherit, struct perf_event_attr *ret)
+{
+	*ret = (struct perf_event_attr){
+		.type = uprobe_type,
+		.config1 = (uint64_t)(uintptr_t)path,
+		.config2 = offset,
+	};
+	attr_common(inherit, ret);
+}
+
+/* ---- the process */
+
+/* The mapping of code that has the place: 0, -ENOENT. */
+static int find_mapping(int proc_dirfd, const struct probe_place *place, struct proc_map *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len, pos = 0;
+	struct proc_map map;
+	int r;
+
+	r = io_read_file_at(proc_dirfd, "maps", PROC_MAPS_BYTES_MAX, &text, &len);
+	if (r < 0)
+		return r;
+	while ((r = proc_map_next(text, len, &pos, &map)) != 0) {
+		if (r < 0 || !(map.prot & PROT_EXEC) || map.ino != place->ino || map.maj != place->maj || map.min != place->min ||
+		    place->offset < map.pgoff || place->offset - map.pgoff >= map.end - map.start)
+			continue;
+		*ret = map;
+		ret->path = NULL; /* the text goes */
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static int compare_tids(const void *a, const void *b)
+{
+	const pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Leaves those of `tids` that are not in `known`. */
+static size_t only_new(pid_t *tids, size_t n, const pid_t *known, size_t n_known)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!n_known || !bsearch(&tids[i], known, n_known, sizeof(*known), compare_tids))
+			tids[left++] = tids[i];
+	return left;
+}
+
+static int open_round(struct opening *o, const struct perf_event_attr *attr, const pid_t *tids, size_t n)
+{
+	struct probe_events *e = o->events;
+	const struct eventset_spec spec = {
+		.attr = *attr,
+		.subjects = tids,
+		.n_subjects = n,
+		.ring_bytes = PROBE_RING_BYTES,
+		.join = e->n_sets ? &e->sets[0] : NULL,
+		.cancel = &o->cancel,
+	};
+	int r = eventset_open(&spec, &e->sets[e->n_sets]);
+
+	if (r < 0)
+		/* New threads that have ended already. */
+		return r == -ESRCH && e->n_sets ? 0 : r;
+	e->n_fds += e->sets[e->n_sets].n_fds;
+	e->n_threads += n;
+	e->n_sets++;
+	return 0;
+}
+
+static int open_threads(struct opening *o, int proc_dirfd, const struct perf_event_attr *attr, size_t max_fds)
+{
+	_cleanup_free_ pid_t *known = NULL;
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t n_known = 0;
+	int r;
+
+	if (o->process.tid)
+		return open_round(o, attr, &o->process.tid, 1);
+	for (unsigned int round = 0; round < PROBE_ROUNDS; round++) {
+		_cleanup_free_ pid_t *tids = NULL;
+		pid_t *more;
+		size_t n, all;
+
+		r = proc_tasks_read(proc_dirfd, &tids, &n);
+		if (r < 0)
+			return r == -ENOENT || r == -ESRCH ? PROC_E_GONE : r;
+		n = only_new(tids, n, known, n_known);
+		all = n_known + n;
+		if (n == 0)
+			return n_known ? 0 : PROC_E_GONE;
+		if (all * (size_t)(cpus > 0 ? cpus : 1) > max_fds)
+			return -E2BIG;
+		r = open_round(o, attr, tids, n);
+		if (r < 0)
+			return r;
+		more = reallocarray(known, all, sizeof(*known));
+		if (!more)
+			return -ENOMEM;
+		known = more;
+		memcpy(known + n_known, tids, n * sizeof(*tids));
+		n_known = all;
+		qsort(known, n_known, sizeof(*known), compare_tids);
+	}
+	/* What has been created since was created by threads that have the event. */
+	return 0;
+}
+
+void probe_events_close(struct probe_events *e)
+{
+	/* The first one last: the others write to its rings. */
+	for (size_t i = e->n_sets; i > 0; i--)
+		eventset_close(&e->sets[i - 1]);
+	e->n_sets = e->n_fds = e->n_threads = 0;
+}
+
+static int try(struct opening *o, int proc_dirfd, enum probe_by by, const struct proc_map *map)
+{
+	const bool inherit = !o->process.tid;
+	struct perf_event_attr attr;
+	char path[64];
+	int r;
+
+	o->used = by;
+	if (by == PROBE_BREAKPOINT) {
+		probe_attr_breakpoint(map->start + (o->place.offset - map->pgoff), inherit, &attr);
+		r = open_threads(o, proc_dirfd, &attr, PROBE_FDS_MAX);
+	} else {
+		if (!o->uprobe_type)
+			return -EOPNOTSUPP;
+		/* The very file, by the kernel's own link to it. It puts the probe into this process alone. */
+		(void)snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)o->process.pid, (unsigned long long)map->start,
+			       (unsigned long long)map->end);
+		probe_attr_uprobe(o->uprobe_type, path, o->place.offset, inherit, &attr);
+		r = open_threads(o, proc_dirfd, &attr, PROBE_UPROBE_FDS_MAX);
+	}
+	if (r != 0)
+		probe_events_close(o->events);
+	return r;
+}
+
+static int open_all(struct opening *o)
+{
+	_cleanup_(proc_close) struct proc proc = PROC_INIT;
+	struct proc_map map;
+	uid_t uid = 0;
+	int r;
+
+	r = proc_open(o->process.pid, -1, &proc);
+	if (r != 0)
+		return r;
+	if (proc.start_time != o->process.start_time)
+		return PROC_E_GONE;
+	/* One that has gained privileges, or hides from its user, is not the user's to look into. */
+	if (!o->process.any_user && (proc_strict_uid(proc.dirfd, &uid) < 0 || uid != o->process.uid))
+		return -EPERM;
+	r = find_mapping(proc.dirfd, &o->place, &map);
+	if (r < 0)
+		return r;
+	if (o->place.by == PROBE_UPROBE)
+		return try(o, proc.dirfd, PROBE_UPROBE, &map);
+	r = try(o, proc.dirfd, PROBE_BREAKPOINT, &map);
+	if (r == -ENOSPC && o->place.by == PROBE_AUTO && try(o, proc.dirfd, PROBE_UPROBE, &map) == 0)
+		return 0;
+	return r;
+}
+
+void opening_run(struct reader_job *job)
+{
+	struct opening *o = (struct opening *)job;
+
+	o->result = open_all(o);
+}
+
+const char *opening_explain(const struct opening *o)
+{
+	const bool uprobe = o->used == PROBE_UPROBE;
+	const int r = o->result;
+
+	switch (r) {
+	case -ENOSPC:
+		return "all hardware breakpoints of the processor are in use there (it has four for each thread): remove another "
+		       "trigger or debugger";
+	case -EACCES:
+	case -EPERM:
+		return uprobe ? "uprobes need CAP_SYS_ADMIN, which tracerd does without: use --hit-by breakpoint"
+			      : "the process is not, or is no longer, its user's to look into";
+	case -EOPNOTSUPP:
+	case -ENODEV:
+	case -ENOENT:
+		return uprobe ? "this kernel has no uprobes for perf" : "this kernel or machine has no hardware breakpoints";
+	case -E2BIG:
+		return "the process has too many threads for this machine's number of processors: arm one thread (--tid)";
+	case -EMFILE:
+	case -ENFILE:
+		return "tracerd has no more descriptors (LimitNOFILE=)";
+	case -EINVAL:
+		return uprobe ? "the kernel refuses a uprobe there" : "the kernel refuses a breakpoint there";
+	default:
+		return strerror(-r);
+	}
+}
