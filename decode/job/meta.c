@@ -204,6 +204,23 @@ static uint32_t get_tid(struct json_object *o)
 	return json_get_uint(o, "tid", &tid) && tid <= INT32_MAX ? (uint32_t)tid : 0;
 }
 
+/* A place in the code that a thread came to. */
+static void read_hit(struct meta *m, struct json_object *cause, uint64_t at)
+{
+	struct session_note note = {.kind = SESSION_MARK, .begin = at, .end = at};
+	const char *name = json_get_string(cause, "hit");
+	uint64_t late = 0;
+	char text[64];
+	int n;
+
+	escape_text(text, sizeof(text), name ? name : "", name ? strlen(name) : 0);
+	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32, text, get_tid(cause));
+	if (json_get_uint(cause, "late_ns", &late) && late && n > 0 && (size_t)n < sizeof(note.text))
+		(void)snprintf(note.text + n, sizeof(note.text) - (size_t)n, ", %" PRIu64 ".%" PRIu64 " us before the freeze",
+			       late / 1000, late % 1000 / 100);
+	note_add(m, &note);
+}
+
 /* A region that was slow, or the program itself. */
 static void read_cause(struct meta *m, struct json_object *cause)
 {
@@ -220,6 +237,8 @@ static void read_cause(struct meta *m, struct json_object *cause)
 		m->slow.end_raw = end;
 		m->slow.tid = get_tid(cause);
 		(void)json_get_uint(cause, "over_ns", &m->slow.over);
+	} else if (strcmp(kind, "hit") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) && note.end) {
+		read_hit(m, cause, note.end);
 	} else if (strcmp(kind, "program") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) && note.end) {
 		uint32_t tid = get_tid(cause);
 
