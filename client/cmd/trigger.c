@@ -14,10 +14,12 @@ static const struct command *const trigger_commands[] = {
 const struct command cmd_trigger = {
 	.name = "trigger",
 	.args = "COMMAND",
-	.summary = "take snapshots by themselves when a region is slow",
+	.summary = "take snapshots by themselves when a region is slow or a function is called",
 	.doc = "A trigger takes a snapshot of a target by itself whenever a region of one of its "
 	       "programs takes too long. Regions are what a program marks with libtracerd (tracerd_region_begin(), "
 	       "TRACERD_SCOPE()). The program itself compares at each region's end, and talks to the "
-	       "daemon only about slow ones: while all is well, a trigger costs nothing.",
+	       "daemon only about slow ones: while all is well, a trigger costs nothing. A trigger can also "
+	       "be on a place in the code (--hit): then the processor or the kernel reports that a thread "
+	       "has come there.",
 	.commands = trigger_commands,
 };

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * `tracectl trigger add`: from now on a slow region takes a snapshot.
+ * `tracectl trigger add`: from now on a slow region, or a thread that comes to a place in the code, takes a snapshot.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "client/core/ctl.h"
+#include "client/core/place.h"
 #include "client/core/target.h"
 #include "client/ui/command.h"
 #include "client/ui/trigger.h"
 
 struct options {
-	const char *region;
+	const char *region, *hit, *by;
+	uint64_t in;
 	uint64_t over, cooldown, after, max_per_hour;
 	bool has_cooldown, has_max_per_hour;
 };
@@ -30,6 +33,29 @@ static const struct option_spec specs[] = {
 		.max = 3600 * DURATION_S,
 		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, "
 		       "us, ms, s, m (minutes) or h, as in 5ms or 1.5s."},
+	{.name = "hit",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct options, hit),
+		.arg = "PLACE",
+		.doc = "Instead of a region: whenever a thread comes to this place in the code. A function "
+		       "(serve, ns::Class::serve, or serve@libfoo.so of that file alone), FILE:LINE, or an "
+		       "address (0x55d0c0de)."},
+	{.name = "hit-by",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct options, by),
+		.arg = "HOW",
+		.choices = "auto|breakpoint|uprobe",
+		.doc = "breakpoint: one of the four that the processor has for each thread. uprobe: by the "
+		       "kernel, which writes into the program's copy of the code; tracerd needs "
+		       "CAP_SYS_ADMIN for that. auto, the default: a breakpoint, or a uprobe where none "
+		       "is free."},
+	{.name = "in",
+		.type = OPTION_UINT,
+		.offset = offsetof(struct options, in),
+		.arg = "PID",
+		.min = 1,
+		.max = 1 << 22,
+		.doc = "The process in which the place is looked up: needed if the target is a unit."},
 	{.name = "cooldown",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, cooldown),
@@ -50,37 +76,100 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, after),
 		.arg = "TIME",
 		.max = 60 * DURATION_S,
-		.doc = "Take the snapshot this long after the region's end, so that it shows what "
+		.doc = "Take the snapshot this long after the region's end, or the hit, so that it shows what "
 		       "follows; at once if not given."},
 	{0},
 };
 
+/* The process whose code is meant: the target's, or the one that the user names. An exit code. */
+static int process_of(struct ctl *ctl, const struct options *o, const char *operand, pid_t *ret)
+{
+	_cleanup_json_ struct json_object *result = NULL;
+	uint64_t pid = o->in;
+	int r;
+
+	if (!pid) {
+		r = target_call(ctl, "target.show", operand, NULL, &result);
+		if (r != EXIT_OK)
+			return r;
+		pid = field_number(field(result, "target"), "pid");
+	}
+	if (!pid)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "%s has many processes: --in PID says whose code is meant", operand);
+	*ret = (pid_t)pid;
+	return EXIT_OK;
+}
+
+/* Adds where the place is to `params`. An exit code. */
+static int add_place(struct ctl *ctl, const struct options *o, const char *operand, struct json_object *params)
+{
+	_cleanup_(places_fini) struct places places = {0};
+	const struct place *p;
+	pid_t pid = 0;
+	int r;
+
+	r = process_of(ctl, o, operand, &pid);
+	if (r == EXIT_OK)
+		r = place_find_one(ctl, pid, o->hit, &places);
+	if (r != EXIT_OK)
+		return r;
+	p = &places.v[0];
+	/* A uprobe in the middle of an instruction would change the program. */
+	if (p->into && !p->boundary)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "no instruction begins at %s, in the function %s", o->hit, p->name);
+	if (!p->boundary && o->by && strcmp(o->by, "uprobe") == 0)
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+				"which function %s is in is not known, and so neither that an instruction begins there: use --hit-by "
+				"breakpoint", o->hit);
+	json_add_string(params, "hit", o->hit);
+	json_add_uint(params, "hit_major", p->maj);
+	json_add_uint(params, "hit_minor", p->min);
+	json_add_uint(params, "hit_inode", p->ino);
+	json_add_uint(params, "hit_offset", p->offset);
+	json_add_string(params, "hit_by", o->by ? o->by : p->boundary ? "auto" : "breakpoint");
+	return EXIT_OK;
+}
+
+static int check_options(struct ctl *ctl, const struct options *o, const char *operand)
+{
+	if (o->hit && (o->region || o->over))
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "a trigger is on a place (--hit) or on a region (--region and --over)");
+	if (!o->hit && (o->by || o->in))
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s goes with --hit", o->by ? "hit-by" : "in");
+	if (!o->hit && (!o->region || !o->over))
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+			"--%s is needed: tracectl trigger add %s --region NAME --over 5ms, or --hit FUNCTION",
+			o->region ? "over" : "region", operand);
+	return EXIT_OK;
+}
+
 static int add_exec(struct ctl *ctl, const void *options, const char *const *operands, size_t n)
 {
 	const struct options *o = options;
-	_cleanup_json_ struct json_object *result = NULL;
-	struct json_object *params;
+	_cleanup_json_ struct json_object *result = NULL, *params = NULL;
 	int r;
 
-	if (!o->region || !o->over)
-		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"--%s is needed: tracectl trigger add %s --region NAME --over 5ms",
-			o->region ? "over" : "region", operands[0]);
-	r = target_check_operands(ctl, operands, 1);
+	r = check_options(ctl, o, operands[0]);
+	if (r == EXIT_OK)
+		r = target_check_operands(ctl, operands, 1);
 	if (r == EXIT_OK)
 		r = ctl_connect(ctl);
+	params = json_object_new_object();
+	if (r == EXIT_OK && o->hit)
+		r = add_place(ctl, o, operands[0], params);
 	if (r != EXIT_OK)
 		return r;
-	params = json_object_new_object();
-	json_add_string(params, "region", o->region);
-	json_add_uint(params, "over_ns", o->over);
+	if (o->region) {
+		json_add_string(params, "region", o->region);
+		json_add_uint(params, "over_ns", o->over);
+	}
 	if (o->has_cooldown)
 		json_add_uint(params, "cooldown_ns", o->cooldown);
 	if (o->has_max_per_hour)
 		json_add_uint(params, "max_per_hour", o->max_per_hour);
 	if (o->after)
 		json_add_uint(params, "after_ns", o->after);
-	r = target_call(ctl, "trigger.add", operands[0], params, &result);
+	r = target_call(ctl, "trigger.add", operands[0], take_ptr(params), &result);
 	if (r != EXIT_OK)
 		return r;
 	if (ctl->json)
@@ -93,17 +182,26 @@ static int add_exec(struct ctl *ctl, const void *options, const char *const *ope
 const struct command cmd_trigger_add = {
 	.name = "trigger add",
 	.args = "PID|TARGET",
-	.summary = "take a snapshot whenever a region is slow",
+	.summary = "take a snapshot whenever a region is slow, or a function is called",
 	.doc = "Takes a snapshot of the whole target, with stacks, waits and events, whenever a region "
 	       "of this name takes too long in one of the target's programs. The snapshot shows which "
 	       "region it was, how long it took and in which thread, and marks it in the timeline. The "
 	       "target is a program that writes events (tracectl list shows them) or anything that is "
 	       "armed. Programs and regions may come later; the trigger ends with its target.\n\n"
+	       "With --hit it is a place in the code instead, and nothing in the program has to know of it. The "
+	       "place is looked up in the running process, with your rights and by its symbols and debug "
+	       "information; a name that means several places is refused, and the message lists them. A "
+	       "snapshot then shows the thread, the moment of the hit, and how long after it the recording "
+	       "was frozen. All threads of the target are watched, also new ones; new processes are as soon "
+	       "as they are noticed, within some tenths of a second, and so is another program that a "
+	       "process executes, if it has the same file. After a hit the place is not watched until the "
+	       "cooldown is over, so hits within it are not all counted.\n\n"
 	       "No snapshot is taken of a hit within the cooldown or over the hourly limit, while the "
 	       "trigger's last snapshot is still being made, or when there is no room; tracectl trigger "
 	       "list counts such hits by reason. A program does not even report hits within the "
 	       "cooldown.",
-	.example = "tracectl trigger add 1234 --region serve --over 5ms --cooldown 1m",
+	.example = "tracectl trigger add 1234 --region serve --over 5ms --cooldown 1m\n"
+		   "tracectl trigger add 1234 --hit report_error",
 	.options = specs,
 	.options_size = sizeof(struct options),
 	.operand = OPERAND_TARGET,

@@ -25,6 +25,11 @@ char *trigger_cause_words(struct json_object *cause)
 	_cleanup_free_ char *region = NULL;
 	char took[HUMAN_SIZE], over[HUMAN_SIZE];
 
+	if (is_kind(cause, "hit")) {
+		_cleanup_free_ char *hit = human_name(field_text(cause, "hit"));
+
+		return human_format("hit %s", hit);
+	}
 	if (is_kind(cause, "program") && (!reason || !*reason))
 		return human_format("the program asked");
 	if (!is_kind(cause, "region"))
@@ -42,6 +47,12 @@ char *trigger_cause_sentence(struct json_object *cause)
 	const char *reason = field_text(cause, "reason");
 	const char *asked = is_kind(cause, "program") && reason && *reason ? "the program asked: " : "";
 
+	if (is_kind(cause, "hit") && field_number(cause, "late_ns")) {
+		char late[HUMAN_SIZE];
+
+		return human_format("%s in thread %" PRIu64 ", frozen %s later", words, tid,
+				    human_duration(late, field_number(cause, "late_ns")));
+	}
 	if (tid)
 		return human_format("%s%s in thread %" PRIu64, asked, words, tid);
 	return human_format("%s%s", asked, words);
@@ -55,6 +66,11 @@ char *trigger_words(struct json_object *t)
 			    *comm = human_name(field_text(t, "comm"));
 	char over[HUMAN_SIZE];
 
+	if (field(t, "hit")) {
+		_cleanup_free_ char *hit = human_name(field_text(t, "hit"));
+
+		return human_format("%s: hit %s in %s (%s, pid %" PRIu64 ")", id, hit, target, comm, field_number(t, "pid"));
+	}
 	return human_format("%s: region %s of %s (%s, pid %" PRIu64 ") over %s", id, region, target,
 		comm, field_number(t, "pid"), human_duration(over, field_number(t, "over_ns")));
 }
@@ -71,7 +87,7 @@ static char *limits_words(struct json_object *t)
 	return human_format("cooldown %s%s%s%s%s",
 		human_duration(cooldown, field_number(t, "cooldown_ns")), an_hour,
 		after ? ", freezes " : "", after ? human_duration(wait, after) : "",
-		after ? " after the end" : "");
+		after ? field(t, "hit") ? " after the hit" : " after the end" : "");
 }
 
 char *trigger_suppressed(struct json_object *counts)
@@ -83,13 +99,46 @@ char *trigger_suppressed(struct json_object *counts)
 	return text;
 }
 
+/* For a table: processes, and what is lacking. */
+static char *coverage_short(struct json_object *c)
+{
+	const uint64_t rest = field_number(c, "failed") + field_number(c, "without_code") + field_number(c, "left_out");
+
+	if (rest)
+		return human_format("%" PRIu64 " of %" PRIu64, field_number(c, "processes"), field_number(c, "processes") + rest);
+	return human_format("%" PRIu64, field_number(c, "processes"));
+}
+
+/* "3 threads of 1 process and new ones, by breakpoint"; what is not watched follows. */
+static char *coverage_words(struct json_object *c)
+{
+	const uint64_t processes = field_number(c, "processes"), threads = field_number(c, "threads");
+	const uint64_t uprobes = field_number(c, "by_uprobe"), failed = field_number(c, "failed");
+	const char *by = uprobes == 0 ? "breakpoint" : uprobes == processes ? "uprobe" : "breakpoint or uprobe";
+	_cleanup_free_ char *why = human_name(field_text(c, "why")), *more = NULL;
+	const char *new = json_object_get_boolean(field(c, "new_threads")) ? " and their new ones" : "";
+
+	more = human_format("%s%s%s%s%s%s", field_number(c, "opening") ? "; others are being looked at" : "",
+			    field_number(c, "without_code") ? "; others do not have this code" : "",
+			    field_number(c, "left_out") ? "; others are too many" : "", failed ? "; others cannot be watched: " : "",
+			    failed ? why : "", json_object_get_boolean(field(c, "resting")) ? "; not until the cooldown is over" : "");
+	if (!processes)
+		return human_format("no process%s", more);
+	return human_format("%" PRIu64 " thread%s of %" PRIu64 " process%s%s, by %s%s", threads, threads == 1 ? "" : "s", processes,
+			    processes == 1 ? "" : "es", new, by, more);
+}
+
 void trigger_view(FILE *out, struct json_object *t)
 {
 	_cleanup_free_ char *words = trigger_words(t), *limits = limits_words(t);
 
 	(void)fprintf(out, "%s\n", words);
 	view_line(out, "limits", "%s", limits);
-	if (field_number(t, "programs"))
+	if (field(t, "hit")) {
+		_cleanup_free_ char *coverage = coverage_words(field(t, "coverage"));
+
+		view_line(out, "watches", "%s", coverage);
+	} else if (field_number(t, "programs"))
 		view_line(out, "programs", "%" PRIu64, field_number(t, "programs"));
 	else
 		view_line(out, "programs", "none yet; the trigger waits for one that writes events");
@@ -123,12 +172,22 @@ void trigger_view_list(FILE *out, struct json_object *triggers)
 		human_table_add(&table, human_name(field_text(t, "target")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "pid")));
 		human_table_add(&table, human_name(field_text(t, "comm")));
-		human_table_add(&table, human_name(field_text(t, "region")));
-		human_table_add_duration(&table, field_number(t, "over_ns"));
+		if (field(t, "hit")) {
+			_cleanup_free_ char *hit = human_name(field_text(t, "hit"));
+
+			human_table_add(&table, human_format("hit %s", hit));
+			human_table_add(&table, human_format("-"));
+		} else {
+			human_table_add(&table, human_name(field_text(t, "region")));
+			human_table_add_duration(&table, field_number(t, "over_ns"));
+		}
 		human_table_add_duration(&table, field_number(t, "cooldown_ns"));
 		human_table_add(&table,
 			hourly ? human_format("%" PRIu64, hourly) : human_format("%s", "-"));
-		human_table_add(&table, human_format("%" PRIu64, field_number(t, "programs")));
+		if (field(t, "hit"))
+			human_table_add(&table, coverage_short(field(t, "coverage")));
+		else
+			human_table_add(&table, human_format("%" PRIu64, field_number(t, "programs")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "hits")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "snapshots")));
 		human_table_add(&table,

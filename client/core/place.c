@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/core/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/ui/human.h"
+#include "client/ui/option.h"
+#include "common/base/io.h"
+#include "common/base/procfs.h"
+#include "common/control/json.h"
+#include "common/decoder/decoder.h"
+#include "common/decoder/dying.h"
+#include "common/decoder/opener.h"
+
+#define OBJECTS_MAX 512 /* as the decoder's RESOLVE_MAX_OBJECTS */
+#define TIMEOUT_NS (60 * 1000000000ULL)
+#define DYING_MS 500
+
+/* A file with code, and where it is mapped. */
+struct mapped {
+	struct proc_map map; /* `path` lies in the text of the maps */
+	size_t object;	     /* which file, of those that are different */
+};
+
+struct query {
+	struct ctl *ctl;
+	pid_t pid;
+	const char *text;
+	/* what was asked for: one of three */
+	char symbol[PLACE_TEXT_MAX + 1], file[PLACE_TEXT_MAX + 1];
+	const char *only; /* the file that the user names with a symbol; NULL: all */
+	uint64_t line, address;
+	/* the process */
+	char *maps;
+	struct mapped *mapped;
+	size_t n_mapped, n_objects;
+	struct opener *opener;
+	/* the answer */
+	struct json_object *stats;
+	int code;
+	bool ended;
+};
+
+static void query_fini(struct query *q)
+{
+	opener_free(q->opener);
+	json_object_put(q->stats);
+	free(q->mapped);
+	free(q->maps);
+}
+
+void places_fini(struct places *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		free(p->v[i].path);
+		free(p->v[i].name);
+	}
+	free(p->v);
+	*p = (struct places){0};
+}
+
+/* ---- the question */
+
+static int parse(struct query *q)
+{
+	const char *text = q->text, *colon = strrchr(text, ':'), *at = strchr(text, '@');
+	const size_t len = strlen(text);
+	char *end;
+
+	if (len == 0 || len > PLACE_TEXT_MAX)
+		return ctl_fail(q->ctl, EXIT_USAGE, "usage", "a place has 1 to %d characters", PLACE_TEXT_MAX);
+	if (strncmp(text, "0x", 2) == 0) {
+		errno = 0;
+		q->address = strtoull(text + 2, &end, 16);
+		if (*end || end == text + 2 || errno)
+			return ctl_fail(q->ctl, EXIT_USAGE, "usage", "no address: '%s'", text);
+		return EXIT_OK;
+	}
+	if (colon && colon > text && colon[-1] != ':' && option_parse_u64(colon + 1, 1, INT32_MAX, &q->line) == 0) {
+		memcpy(q->file, text, (size_t)(colon - text));
+		return EXIT_OK;
+	}
+	if (at == text || (at && !at[1]))
+		return ctl_fail(q->ctl, EXIT_USAGE, "usage", "neither a function, FILE:LINE nor an address: '%s'", text);
+	memcpy(q->symbol, text, at ? (size_t)(at - text) : len);
+	q->only = at ? at + 1 : NULL;
+	return EXIT_OK;
+}
+
+/* ---- the process */
+
+static bool same_file(const struct proc_map *a, const struct proc_map *b)
+{
+	return a->ino == b->ino && a->maj == b->maj && a->min == b->min;
+}
+
+/* "libc.so.6" and "/usr/lib/libc.so.6" name the same. */
+static bool is_named(const struct proc_map *m, const char *name)
+{
+	const size_t n = strlen(name);
+
+	return m->path_len >= n && memcmp(m->path + m->path_len - n, name, n) == 0 &&
+	       (m->path_len == n || name[0] == '/' || m->path[m->path_len - n - 1] == '/');
+}
+
+static int add_mapping(struct query *q, const struct proc_map *map)
+{
+	struct mapped *v = reallocarray(q->mapped, q->n_mapped + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	q->mapped = v;
+	v += q->n_mapped;
+	*v = (struct mapped){.map = *map, .object = q->n_objects};
+	for (size_t i = 0; i < q->n_mapped; i++)
+		if (same_file(&q->mapped[i].map, map)) {
+			v->object = q->mapped[i].object;
+			break;
+		}
+	if (v->object == q->n_objects) {
+		if (q->n_objects == OBJECTS_MAX)
+			return -E2BIG;
+		q->n_objects++;
+	}
+	q->n_mapped++;
+	return 0;
+}
+
+static int read_mappings(struct query *q, const struct proc *proc)
+{
+	struct proc_map map;
+	size_t len, pos = 0;
+	int r;
+
+	r = io_read_file_at(proc->dirfd, "maps", PROC_MAPS_BYTES_MAX, &q->maps, &len);
+	if (r < 0)
+		return r;
+	while ((r = proc_map_next(q->maps, len, &pos, &map)) != 0) {
+		if (r < 0 || !(map.prot & PROT_EXEC) || map.ino == 0 || map.path_len == 0 || map.path[0] != '/')
+			continue;
+		if (q->only && !is_named(&map, q->only))
+			continue;
+		if (q->address && (q->address < map.start || q->address >= map.end))
+			continue;
+		r = add_mapping(q, &map);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int open_files(struct query *q, const struct proc *proc)
+{
+	struct opener_options options = {
+		.bundle_fd = -1,
+		.images_fd = -1,
+		.symfs_fd = -1,
+		.mapped_fd = -1,
+		.root_source = OPENER_TARGET,
+		.strict = true,
+		.uid = geteuid(),
+	};
+	_cleanup_close_ int root = openat(proc->dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root < 0)
+		return -errno;
+	options.root_fd = root;
+	return opener_new(&options, &q->opener);
+}
+
+static int look_at_process(struct query *q)
+{
+	_cleanup_(proc_close) struct proc proc = PROC_INIT;
+	int r;
+
+	r = proc_open(q->pid, -1, &proc);
+	if (r > 0 || r == -ENOENT || r == -ESRCH)
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no such process: %d", (int)q->pid);
+	if (r == 0)
+		r = read_mappings(q, &proc);
+	if (r == 0)
+		r = open_files(q, &proc);
+	if (r == -E2BIG)
+		return ctl_fail(q->ctl, EXIT_FAILED, "too_large",
+				"process %d has code of more than %d files: name the one that is meant, as %s@FILE", (int)q->pid,
+				OBJECTS_MAX, q->symbol[0] ? q->symbol : "FUNCTION");
+	if (r == -EACCES || r == -EPERM)
+		return ctl_fail(q->ctl, EXIT_NOT_PERMITTED, "not_permitted", "you may not look into process %d", (int)q->pid);
+	if (r < 0)
+		return ctl_report(q->ctl, r, "reading the process");
+	if (q->n_mapped)
+		return EXIT_OK;
+	if (q->address)
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+				"at 0x%" PRIx64 " process %d has no code that comes from a file", q->address, (int)q->pid);
+	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", q->only ? "process %d has no code of %s" : "process %d has no code%s",
+			(int)q->pid, q->only ? q->only : "");
+}
+
+/* ---- the decoder */
+
+static const struct mapped *first_of(const struct query *q, uint64_t object)
+{
+	for (size_t i = 0; i < q->n_mapped; i++)
+		if (q->mapped[i].object == object)
+			return &q->mapped[i];
+	return NULL;
+}
+
+static struct json_object *job(const struct query *q)
+{
+	struct json_object *body = json_object_new_object(), *list, *find, *options;
+
+	json_add_string(body, "input", "resolve");
+	(void)json_add_new_array(body, "inputs");
+	options = json_add_new_object(body, "options");
+	json_add_bool(options, "idle", false);
+	json_add_uint(body, "pid", (uint64_t)q->pid);
+	list = json_add_new_array(body, "objects");
+	for (size_t i = 0; i < q->n_objects; i++) {
+		const struct proc_map *m = &first_of(q, i)->map;
+		struct json_object *o = json_object_new_object();
+
+		json_add_text(o, "path", m->path, m->path_len);
+		json_add_uint(o, "major", m->maj);
+		json_add_uint(o, "minor", m->min);
+		json_add_uint(o, "inode", m->ino);
+		json_append(list, o);
+	}
+	find = json_add_new_object(body, "find");
+	if (q->symbol[0]) {
+		json_add_string(find, "symbol", q->symbol);
+	} else if (q->file[0]) {
+		json_add_string(find, "file", q->file);
+		json_add_uint(find, "line", q->line);
+	} else {
+		json_add_uint(find, "object", 0);
+		json_add_uint(find, "offset", q->address - q->mapped[0].map.start + q->mapped[0].map.pgoff);
+	}
+	return body;
+}
+
+static void on_request(struct decoder *d, const struct file_request *request, void *arg)
+{
+	struct query *q = arg;
+	struct opener_answer answer = {.fd = -1};
+	struct file_answer file = {.req = request->req};
+
+	if (opener_open(q->opener, request, &answer) < 0)
+		answer.fd = close_fd(answer.fd);
+	file.found = answer.fd >= 0;
+	file.changed = answer.changed;
+	memcpy(file.why, answer.why, sizeof(file.why));
+	(void)decoder_answer(d, &file, answer.fd);
+}
+
+static void on_end(struct decoder *d, const struct decoder_outcome *outcome, void *arg)
+{
+	struct query *q = arg;
+
+	q->ended = true;
+	if (outcome->end == DECODER_DONE && outcome->result->stats) {
+		q->stats = json_object_get(outcome->result->stats);
+		q->code = EXIT_OK;
+	} else if (outcome->end == DECODER_KILLED) {
+		q->code = ctl_fail(q->ctl, EXIT_TIMED_OUT, "timeout", "looking for '%s' takes too long", q->text);
+	} else {
+		q->code = ctl_fail(q->ctl, EXIT_NOT_DECODED, "decode_failed", "cannot look for '%s': %s", q->text, outcome->message);
+	}
+}
+
+static void wait_for(struct query *q, struct decoder *d)
+{
+	const uint64_t deadline = io_now_ns() + TIMEOUT_NS;
+	bool killed = false;
+
+	while (!q->ended) {
+		struct pollfd p[DECODER_N_FDS];
+
+		decoder_poll(d, p);
+		(void)poll(p, DECODER_N_FDS, 1000);
+		if (decoder_dispatch(d))
+			break;
+		if (!killed && io_now_ns() >= deadline) {
+			decoder_kill(d);
+			killed = true;
+		}
+	}
+}
+
+static int ask(struct query *q)
+{
+	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
+	const struct decoder_options how = {.drop_privilege = true};
+	_cleanup_json_ struct json_object *body = job(q);
+	struct decoder_options options = how;
+	struct decoder *d = NULL;
+	char path[4096];
+	int r;
+
+	r = decoder_find(secure_getenv("TRACERD_DECODE"), path, sizeof(path));
+	if (r < 0)
+		return ctl_fail(q->ctl, EXIT_FAILED, "no_decoder", "tracerd-decode is not installed: %s", strerror(-r));
+	options.path = path;
+	r = decoder_start(&options, body, NULL, 0, &callbacks, q, &d);
+	if (r == -EMSGSIZE)
+		return ctl_fail(q->ctl, EXIT_FAILED, "too_large",
+				"process %d has code of too many files: name the one that is meant, as %s@FILE", (int)q->pid, q->symbol);
+	if (r < 0)
+		return ctl_fail(q->ctl, EXIT_FAILED, tracerd_error_name(r), "cannot start %s: %s", path, strerror(-r));
+	wait_for(q, d);
+	decoder_free(d);
+	decoder_dying_wait(DYING_MS);
+	return q->code;
+}
+
+/* ---- the answer */
+
+static int add_place(struct query *q, struct json_object *o, struct places *ret)
+{
+	const uint64_t object = field_number(o, "object"), offset = field_number(o, "offset");
+	struct place *v;
+
+	for (size_t i = 0; i < q->n_mapped; i++) {
+		const struct mapped *m = &q->mapped[i];
+		const char *build_id = field_text(o, "build_id"), *name = field_text(o, "name");
+
+		if (m->object != object || offset < m->map.pgoff || offset - m->map.pgoff >= m->map.end - m->map.start)
+			continue;
+		v = reallocarray(ret->v, ret->n + 1, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		ret->v = v;
+		v += ret->n;
+		*v = (struct place){
+			.path = strndup(m->map.path, m->map.path_len),
+			.name = strdup(name ? name : ""),
+			.maj = m->map.maj,
+			.min = m->map.min,
+			.ino = m->map.ino,
+			.offset = offset,
+			.address = m->map.start + (offset - m->map.pgoff),
+			.size = field_number(o, "size"),
+			.into = field_number(o, "into"),
+			.boundary = json_object_get_boolean(field(o, "boundary")),
+		};
+		ret->n++;
+		if (!v->path || !v->name)
+			return -ENOMEM;
+		(void)snprintf(v->build_id, sizeof(v->build_id), "%s", build_id ? build_id : "");
+		break; /* mapped twice, it is the same code */
+	}
+	return 0;
+}
+
+static struct json_object *list_of(const struct query *q, const char *key)
+{
+	struct json_object *list = field(q->stats, key);
+
+	return list && json_object_is_type(list, json_type_array) ? list : NULL;
+}
+
+static size_t length_of(struct json_object *list)
+{
+	return list ? json_object_array_length(list) : 0;
+}
+
+/* Whether the program itself, whose file is mapped first, is in a list of objects. */
+static bool has_program(struct json_object *list)
+{
+	for (size_t i = 0; i < length_of(list); i++)
+		if (json_object_get_int64(json_object_array_get_idx(list, i)) == 0)
+			return true;
+	return false;
+}
+
+static char *name_of(const struct query *q, size_t object)
+{
+	const struct proc_map *m = &first_of(q, object)->map;
+	_cleanup_free_ char *path = strndup(m->path, m->path_len);
+
+	return human_name(path);
+}
+
+/* What the user may have meant, or what is lacking. */
+static int not_found(const struct query *q)
+{
+	struct json_object *near = list_of(q, "near");
+	_cleanup_free_ char *program = name_of(q, 0), *hint = human_format("%s", "");
+
+	if (q->file[0]) {
+		const uint64_t next = field_number(q->stats, "next_line");
+
+		if (next)
+			return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+					"line %" PRIu64 " of %s has no code; the next one that has some is line %" PRIu64, q->line, q->file, next);
+		if (json_object_get_boolean(field(q->stats, "file_known")))
+			return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "%s has no code at line %" PRIu64 " or after it", q->file, q->line);
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+				has_program(list_of(q, "without_lines"))
+					? "no code of process %d comes from a file %s: %s has no debug information; compile it with -g, or "
+					  "install its debug symbols"
+					: "no code of process %d comes from a file %s, as far as debug information says (%s has some)",
+				(int)q->pid, q->file, program);
+	}
+	if (!q->symbol[0])
+		return ctl_fail(q->ctl, EXIT_FAILED, "io", "cannot read %s, which has the code at 0x%" PRIx64, program, q->address);
+	for (size_t i = 0; i < length_of(near); i++) {
+		_cleanup_free_ char *old = hint,
+				    *name = human_name(json_object_get_string(json_object_array_get_idx(near, i)));
+
+		hint = human_format("%s%s%s", old, i ? ", " : "; similar are ", name);
+	}
+	if (has_program(list_of(q, "unread")))
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s': %s cannot be read, or is another file by now", q->symbol,
+				program);
+	if (has_program(list_of(q, "stripped")))
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+				"no function '%s' in process %d: %s has no symbol table (it is stripped); install its debug symbols, or give an "
+				"address%s",
+				q->symbol, (int)q->pid, program, hint);
+	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s' in process %d%s", q->symbol, (int)q->pid, hint);
+}
+
+int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
+{
+	_cleanup_(query_fini) struct query q = {.ctl = ctl, .pid = pid, .text = text, .code = EXIT_FAILED};
+	_cleanup_(places_fini) struct places places = {0};
+	struct json_object *list;
+	int r;
+
+	r = parse(&q);
+	if (r == EXIT_OK)
+		r = look_at_process(&q);
+	if (r == EXIT_OK)
+		r = ask(&q);
+	if (r != EXIT_OK)
+		return r;
+	list = list_of(&q, "places");
+	for (size_t i = 0; i < length_of(list); i++)
+		if (add_place(&q, json_object_array_get_idx(list, i), &places) < 0)
+			return ctl_report(ctl, -ENOMEM, NULL);
+	if (places.n == 0)
+		return not_found(&q);
+	*ret = places;
+	places = (struct places){0};
+	return EXIT_OK;
+}
+
+int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
+{
+	_cleanup_(places_fini) struct places places = {0};
+	_cleanup_free_ char *all = human_format("%s", "");
+	int r;
+
+	r = place_find(ctl, pid, text, &places);
+	if (r != EXIT_OK)
+		return r;
+	if (places.n == 1) {
+		*ret = places;
+		places = (struct places){0};
+		return EXIT_OK;
+	}
+	for (size_t i = 0; i < places.n; i++) {
+		const struct place *p = &places.v[i];
+		_cleanup_free_ char *old = all, *name = human_name(p->name), *path = human_name(p->path);
+
+		all = human_format("%s%s0x%" PRIx64 " %s in %s", old, i ? ", " : "", p->address, *p->name ? name : "?", path);
+	}
+	return ctl_fail(ctl, EXIT_USAGE, "ambiguous", "'%s' is in %zu places; give FUNCTION@FILE or the address of one of them: %s", text,
+			places.n, all);
+}
