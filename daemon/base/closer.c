@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct closing {
 	struct closer *closer; /* back pointer */
 	size_t n_fds;
 	void (*fn)(void *data);
+	bool ran; /* the thread's, until that has ended */
 	alignas(max_align_t) unsigned char data[];
 };
 
@@ -46,6 +48,7 @@ static void closing_run(struct copier_job *job)
 	struct closing *closing = (struct closing *)job;
 
 	closing->fn(closing->data);
+	closing->ran = true;
 }
 
 static void closing_done(struct copier_job *job)
@@ -66,7 +69,9 @@ void closer_stop(struct closer *closer)
 	copier_free(closer->thread);
 	closer->thread = NULL;
 	while ((closing = LIST_FIRST(&closer->closings)) != NULL) {
-		closing_run(&closing->job);
+		/* The thread may have run it, and the loop not heard of that any more. */
+		if (!closing->ran)
+			closing_run(&closing->job);
 		closing_done(&closing->job);
 	}
 }
