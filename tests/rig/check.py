@@ -6,6 +6,7 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py		everything
     check.py perf	only what stock perf records: proves the rig and our decoder
     check.py tracerd	only what tracerd's own back end records
+    check.py hit	only a trigger on a place in the code
     check.py --again	compares what the last boot left
 """
 import sys
@@ -14,6 +15,7 @@ sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[1]
 
 from lib import *
 from daemon import check_daemon
+from hit import check_place
 from truth import *
 
 RIG = SRC / "tests/rig"
@@ -60,6 +62,7 @@ def boot(parts):
     symbols(compiled("mixed"))
     compiled("ptwrites")
     compiled("life")
+    compiled("hit")
     script = SHARE / "script"
     script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
     began = time.monotonic()
@@ -166,7 +169,13 @@ def check_tracerd():
     check_daemon(BUILD, SHARE, tree, own, ok, fail)
 
 
-PARTS = {"perf": check_perf, "tracerd": check_tracerd}
+def check_hit():
+    own = tmp() / "hit"
+    own.mkdir()
+    check_place(BUILD, SHARE, own, ok, fail)
+
+
+PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit}
 
 
 def main(names):
