@@ -1260,6 +1260,191 @@ static void test_request_chooses_a_target(void **state)
 	assert_ptr_equal(taken[5].target, &t1);
 }
 
+/* ---- places in code */
+
+struct settled {
+	unsigned calls;
+	int answer;
+	char why[200];
+};
+
+static void on_settled(void *arg, int answer, const char *why)
+{
+	struct settled *s = arg;
+
+	s->calls++;
+	s->answer = answer;
+	(void)snprintf(s->why, sizeof(s->why), "%s", why);
+}
+
+static void set_state(struct probe *p, enum probe_state state)
+{
+	p->state = state;
+	p->callbacks->changed(p->arg, p);
+}
+
+/* Until it is so: timers are the loop's. */
+#define turn_until(f, condition)                                                                   \
+	do                                                                                         \
+		turn(f, 10);                                                                       \
+	while (!(condition))
+
+/* A target of two processes, 100 and 200. */
+static struct trigger *add_place(struct fixture *f, struct target *target, uint64_t cooldown_ns, struct settled *s)
+{
+	static const struct trigger_hit place = {.name = "serve", .maj = 8, .min = 1, .ino = 77, .offset = 4096, .by = "auto"};
+	const struct trigger_request req = {
+		.uid = target->owner, .admin = target->owner == 0, .hit = &place, .cooldown_ns = cooldown_ns};
+	struct trigger *t;
+
+	target->processes[0] = (struct target_process){.pid = 100, .start_time = 7};
+	target->processes[1] = (struct target_process){.pid = 200, .start_time = 8};
+	target->n_processes = 2;
+	n_probes = 0;
+	t = add(f, target, &req);
+	*s = (struct settled){0};
+	trigger_when_settled(t, on_settled, s);
+	turn_until(f, n_probes == 2);
+	return t;
+}
+
+static void hit_place(struct probe *p, uint32_t tid, uint64_t n)
+{
+	p->callbacks->hit(p->arg, p, &(struct probe_hit){.pid = (uint32_t)p->process.pid, .tid = tid, .time_ns = now}, n);
+}
+
+static uint64_t coverage(struct trigger *t, const char *key)
+{
+	_cleanup_json_ struct json_object *o = trigger_to_json(t);
+	uint64_t v = UINT64_MAX;
+
+	assert_true(json_get_uint(json_get_object(o, "coverage"), key, &v));
+	return v;
+}
+
+static void test_place(void **state)
+{
+	struct fixture *f = *state;
+	struct settled s;
+	struct trigger *t = add_place(f, &unit, 0, &s);
+	struct probe *a = &fake_probes[0], *b = &fake_probes[1];
+
+	assert_int_equal(a->process.pid + b->process.pid, 300);
+	assert_true(a->process.any_user && !a->process.tid);
+	set_state(a, PROBE_OPEN);
+	turn(f, 20);
+	assert_int_equal(s.calls, 0); /* the other one is being opened */
+	set_state(b, PROBE_NOT_MAPPED);
+	turn_until(f, s.calls == 1);
+	assert_int_equal(s.answer, 0);
+	assert_int_equal(coverage(t, "processes"), 1);
+	assert_int_equal(coverage(t, "without_code"), 1);
+	assert_int_equal(coverage(t, "threads"), 3);
+	/* one of the five hits takes a snapshot, and then nobody watches */
+	hit_place(a, 101, 5);
+	assert_int_equal(n_taken, 1);
+	assert_int_equal(taken[0].cause.kind, CAUSE_HIT);
+	assert_int_equal(taken[0].cause.tid, 101);
+	assert_int_equal(taken[0].cause.end_raw_ns, now);
+	assert_string_equal(taken[0].cause.region, "serve");
+	assert_string_equal(taken[0].cause.reason, "hit serve");
+	assert_int_equal(total_of(f, NULL, "cooldown"), 4);
+	assert_false(a->on);
+	/* not before its snapshot is made, and the cooldown is over */
+	turn(f, 400);
+	assert_false(a->on);
+	end_snapshots();
+	turn_until(f, a->on);
+	now += S;
+	hit_place(a, 102, 1);
+	assert_int_equal(n_taken, 2);
+	end_snapshots();
+	turn_until(f, a->on);
+}
+
+static void test_place_processes(void **state)
+{
+	struct fixture *f = *state;
+	struct settled s;
+	struct trigger *t = add_place(f, &unit, 0, &s);
+	struct probe *a = &fake_probes[0], *b = &fake_probes[1];
+
+	set_state(a, PROBE_OPEN);
+	set_state(b, PROBE_NOT_MAPPED);
+	turn_until(f, s.calls == 1);
+	/* what has mapped another file is not looked at again */
+	triggers_target_mapped(f->triggers, &unit, b->process.pid, 8, 1, 78);
+	triggers_target_mapped(f->triggers, &unit, a->process.pid, 8, 1, 77);
+	turn(f, 300);
+	assert_int_equal(n_probes, 2);
+	triggers_target_mapped(f->triggers, &unit, b->process.pid, 8, 1, 77);
+	turn_until(f, n_probes == 3);
+	assert_false(b->open);
+	set_state(&fake_probes[2], PROBE_OPEN);
+	/* it executes another program */
+	set_state(a, PROBE_ENDED);
+	turn_until(f, n_probes == 4);
+	assert_false(a->open);
+	assert_int_equal(fake_probes[3].process.pid, a->process.pid);
+	set_state(&fake_probes[3], PROBE_OPEN);
+	assert_int_equal(coverage(t, "processes"), 2);
+	/* it ends; the other one has it still */
+	unit.n_processes = 1;
+	triggers_target_changed(f->triggers, &unit);
+	turn_until(f, coverage(t, "processes") == 1);
+	/* a target that does not record may not be looked into */
+	unit.state = TARGET_SUSPENDED;
+	triggers_target_changed(f->triggers, &unit);
+	turn_until(f, coverage(t, "processes") == 0);
+	for (size_t i = 0; i < n_probes; i++)
+		assert_false(fake_probes[i].open);
+}
+
+static void test_place_nowhere(void **state)
+{
+	struct fixture *f = *state;
+	struct settled s;
+
+	(void)add_place(f, &t1, 0, &s);
+	assert_false(fake_probes[0].process.any_user);
+	assert_int_equal(fake_probes[0].process.uid, 1000);
+	set_state(&fake_probes[0], PROBE_NOT_MAPPED);
+	set_state(&fake_probes[1], PROBE_FAILED);
+	turn_until(f, s.calls == 1);
+	assert_int_equal(s.answer, TRIGGER_E_UNSUPPORTED);
+	assert_string_equal(s.why, "all are in use");
+	assert_null(triggers_next(f->triggers, 0));
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_TRIGGERS), 0);
+	(void)add_place(f, &t1, 0, &s);
+	triggers_target_gone(f->triggers, &t1);
+	assert_int_equal(s.calls, 1);
+	assert_int_equal(s.answer, TRIGGER_E_GONE);
+	assert_false(fake_probes[0].open || fake_probes[1].open);
+	/* the rest is teardown's */
+	(void)add_place(f, &t1, 0, &s);
+	trigger_when_settled(triggers_next(f->triggers, 0), NULL, NULL);
+}
+
+static void test_place_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct trigger_hit place = {.name = "serve", .ino = 77, .by = "magic"};
+	struct trigger_request req = {.uid = 1000, .hit = &place};
+	struct target host = {.id = 9, .name = "t9", .scope = TARGET_HOST};
+	struct trigger *t;
+
+	assert_int_equal(try_add(f, &t1, &req, &t), TRIGGER_E_BAD);
+	place.by = "auto";
+	assert_int_equal(try_add(f, &host, &req, &t), TRIGGER_E_BAD);
+	place.name = "";
+	assert_int_equal(try_add(f, &t1, &req, &t), TRIGGER_E_BAD);
+	place.name = "serve";
+	req.region = "both";
+	assert_int_equal(try_add(f, &t1, &req, &t), TRIGGER_E_BAD);
+	assert_null(triggers_next(f->triggers, 0));
+	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_TRIGGERS), 0);
+}
+
 int main(void)
 {
 #define T(x) cmocka_unit_test_setup_teardown(x, setup, teardown)
@@ -1285,6 +1470,10 @@ int main(void)
 		T(test_thread_target),
 		T(test_request),
 		T(test_request_chooses_a_target),
+		T(test_place),
+		T(test_place_processes),
+		T(test_place_nowhere),
+		T(test_place_refused),
 	};
 
 	log_init("test-trigger", LOG_L_ERROR);
