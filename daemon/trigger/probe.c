@@ -17,8 +17,8 @@
 #include "daemon/trigger/probe_internal.h"
 
 #define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
-/* More events than this are switched on and off by the thread. */
-#define AT_ONCE_FDS 64u
+/* Opens no events while more than this wait to be closed: adding and removing in turn must not use up descriptors. */
+#define CLOSING_FDS_MAX 4096u
 
 struct probes {
 	struct event_base *base;
@@ -234,7 +234,7 @@ static void drain(struct probe *p)
 		p->callbacks->hit(p->arg, p, &hits.first, hits.n);
 }
 
-uint64_t probe_enable(struct probe *p, bool on)
+uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 {
 	uint64_t late = 0;
 	struct switching s = {.events = p->events, .request = on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE};
@@ -256,10 +256,10 @@ uint64_t probe_enable(struct probe *p, bool on)
 			(void)event_add(e, NULL);
 	}
 	(void)atomic_fetch_add(&p->events->refs, 1);
-	if (p->events->n_fds > AT_ONCE_FDS)
-		closer_call(p->ps->closer, switch_events, &s, sizeof(s), 0);
-	else
+	if (at_once)
 		switch_events(&s);
+	else
+		closer_call(p->ps->closer, switch_events, &s, sizeof(s), 0);
 	return late;
 }
 
@@ -290,7 +290,7 @@ static void take_over(struct probe *p, struct opening *o)
 	p->state = PROBE_OPEN;
 	if (!p->on) {
 		p->on = true;
-		(void)probe_enable(p, false);
+		(void)probe_enable(p, false, false);
 	}
 	set_state(p, PROBE_OPEN);
 }
@@ -335,7 +335,7 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	_cleanup_(opening_freep) struct opening *o = NULL;
 	struct probe *p;
 
-	if (!readers_may(ps->readers, process->of))
+	if (!readers_may(ps->readers, process->of) || closer_waiting(ps->closer) > CLOSING_FDS_MAX)
 		return -EBUSY;
 	o = calloc(1, sizeof(*o));
 	if (!o)

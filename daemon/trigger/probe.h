@@ -68,7 +68,7 @@ int probes_new(struct event_base *base, struct quota *quota, struct probes **ret
 struct probes *probes_free(struct probes *ps);
 DEFINE_CLEANUP(struct probes *, probes_free)
 
-/* Begins to open: 0, -ENOMEM, -EBUSY (processes of this user hang whoever reads them). */
+/* Begins to open: 0, -ENOMEM, -EBUSY (processes of this user hang whoever reads them, or too much is still being closed). */
 int probe_new(struct probes *ps, const struct probe_place *place, const struct probe_process *process,
 	      const struct probe_callbacks *callbacks, void *arg, struct probe **ret) _must_check_;
 /* Closes the events; no callback comes any more. */
@@ -76,9 +76,9 @@ struct probe *probe_free(struct probe *p);
 
 /*
  * Off, the place costs the program nothing and reports nothing. Switched on: how many hits there were between the last report
- * and the moment when it was off.
+ * and the moment when it was off. `at_once`: here, which takes some microseconds for each event; else a thread does it.
  */
-uint64_t probe_enable(struct probe *p, bool on);
+uint64_t probe_enable(struct probe *p, bool on, bool at_once);
 
 enum probe_state probe_state(const struct probe *p);
 pid_t probe_pid(const struct probe *p);

@@ -23,6 +23,14 @@
 /* However short the cooldown is: switching an event off and on takes the kernel some microseconds. */
 #define OFF_MIN_NS 100000000ULL
 #define OFF_NS_PER_FD 200000ULL
+/* So many are switched on the loop, together, and others on a thread. */
+#define AT_ONCE_FDS 64u
+/*
+ * Processes that are looked at again, since they executed something or mapped the file, in RELOOK_MS: to read a large
+ * memory map takes ten milliseconds.
+ */
+#define RELOOKS_MAX 8u
+#define RELOOK_MS 1000
 
 struct watched_process {
 	LIST_ENTRY(watched_process) link;
@@ -38,6 +46,8 @@ struct watch {
 	LIST_HEAD(, watched_process) processes;
 	size_t n, left_out;
 	bool on;
+	uint64_t relooks_ns; /* since when these were counted */
+	unsigned int relooks;
 	struct event *update, *rearm;
 	trigger_settled_fn settled; /* NULL: nobody waits */
 	void *settled_arg;
@@ -45,7 +55,7 @@ struct watch {
 
 static void update_in(struct watch *w, long ms)
 {
-	const struct timeval tv = {.tv_usec = ms * 1000};
+	const struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
 	if (!event_pending(w->update, EV_TIMEOUT, NULL))
 		(void)event_add(w->update, &tv);
@@ -77,10 +87,13 @@ static void switch_all(struct watch *w, bool on)
 {
 	struct watched_process *p;
 	uint64_t late = 0;
+	size_t fds = 0;
 
 	w->on = on;
-	LIST_FOREACH(p, &w->processes, link)
-		late += probe_enable(p->probe, on);
+	LIST_FOREACH(p, &w->processes, link) {
+		fds += probe_fds(p->probe);
+		late += probe_enable(p->probe, on, fds <= AT_ONCE_FDS);
+	}
 	trigger_hits_missed(w->t, late);
 }
 
@@ -176,7 +189,7 @@ static int process_new(struct watch *w, const struct target_process *process)
 		free(p);
 		return r;
 	}
-	(void)probe_enable(p->probe, w->on);
+	(void)probe_enable(p->probe, w->on, true);
 	p->found = true;
 	LIST_INSERT_HEAD(&w->processes, p, link);
 	w->n++;
@@ -189,6 +202,20 @@ static bool is_over(const struct watched_process *p)
 	const enum probe_state state = probe_state(p->probe);
 
 	return state == PROBE_ENDED || (p->again && (state == PROBE_NOT_MAPPED || state == PROBE_FAILED));
+}
+
+static bool may_look_again(struct watch *w)
+{
+	const uint64_t now = clock_raw_ns();
+
+	if (now - w->relooks_ns >= RELOOK_MS * 1000000ULL) {
+		w->relooks_ns = now;
+		w->relooks = 0;
+	}
+	if (w->relooks >= RELOOKS_MAX)
+		return false;
+	w->relooks++;
+	return true;
 }
 
 /* Only a target that records has processes that may be looked into. */
@@ -205,8 +232,12 @@ static void compare(struct watch *w)
 	for (size_t i = 0; i < n; i++) {
 		p = find(w, &list[i]);
 		if (p && is_over(p)) {
-			process_free(p);
-			p = NULL;
+			if (may_look_again(w)) {
+				process_free(p);
+				p = NULL;
+			} else {
+				update_in(w, RELOOK_MS);
+			}
 		}
 		if (p)
 			p->found = true;

@@ -226,11 +226,11 @@ static void test_hits(void **state)
 	assert_int_equal(s.first.tid, f->child);
 	assert_true(begin < s.first.time_ns && s.first.time_ns < clock_raw_ns());
 	/* off nothing comes, and nothing comes later */
-	(void)probe_enable(p, false);
+	(void)probe_enable(p, false, true);
 	come(f);
 	turn(f);
 	assert_int_equal(s.hits, 1);
-	assert_int_equal(probe_enable(p, true), 0);
+	assert_int_equal(probe_enable(p, true, true), 0);
 	come(f);
 	turn_until(f, s.hits == 2);
 	/* it ends, and says so */

@@ -207,7 +207,7 @@ struct probe *probe_free(struct probe *p)
 	return NULL;
 }
 
-uint64_t probe_enable(struct probe *p, bool on)
+uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 {
 	p->on = on;
 	return 0;
