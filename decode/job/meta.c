@@ -207,14 +207,14 @@ static uint32_t get_tid(struct json_object *o)
 /* A place in the code that a thread came to. */
 static void read_hit(struct meta *m, struct json_object *cause, uint64_t at)
 {
-	struct session_note note = {.kind = SESSION_MARK, .begin = at, .end = at};
+	struct session_note note = {.kind = SESSION_MARK, .begin = at, .end = at, .tid = get_tid(cause)};
 	const char *name = json_get_string(cause, "hit");
 	uint64_t late = 0;
 	char text[64];
 	int n;
 
 	escape_text(text, sizeof(text), name ? name : "", name ? strlen(name) : 0);
-	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32, text, get_tid(cause));
+	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32, text, note.tid);
 	if (json_get_uint(cause, "late_ns", &late) && late && n > 0 && (size_t)n < sizeof(note.text))
 		(void)snprintf(note.text + n, sizeof(note.text) - (size_t)n, ", %" PRIu64 ".%" PRIu64 " us before the freeze",
 			       late / 1000, late % 1000 / 100);

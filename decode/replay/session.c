@@ -321,6 +321,13 @@ static int on_event(struct session *s, const struct perfevent *ev)
 	return r;
 }
 
+static int on_mark(struct session *s, const struct session_note *n)
+{
+	int r = timeline_answer(timeline_mark(s->o.tl, n->end, n->text));
+
+	return r || !n->tid ? r : timeline_answer(timeline_moment(s->o.tl, n->tid, n->end, "trigger", n->text, NULL, 0));
+}
+
 static int on_note(struct session *s)
 {
 	const struct session_note *n = &s->o.notes[s->next_note++];
@@ -329,7 +336,7 @@ static int on_note(struct session *s)
 	case SESSION_LOSS:
 		return timeline_answer(timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
 	case SESSION_MARK:
-		return timeline_answer(timeline_mark(s->o.tl, n->end, n->text));
+		return on_mark(s, n);
 	case SESSION_EXIT:
 		return timeline_answer(timeline_exit(s->o.tl, n->end));
 	}

@@ -29,6 +29,7 @@ struct session_note {
 	enum session_note_kind { SESSION_LOSS, SESSION_MARK, SESSION_EXIT } kind;
 	uint64_t begin, end; /* input clock; a mark and an exit have end == begin */
 	uint64_t count;
+	uint32_t tid; /* of a mark: the thread on whose track it is as well; 0: none */
 	char text[128]; /* escaped */
 };
 

@@ -217,9 +217,9 @@ with Tracerd() as d, d.client() as c:
     out = work / "bundle"
     d.tracectl("fetch", s["id"], "-o", f"{out}/")
     text = subprocess.run([BUILD / "tracectl", "decode", "--format", "text", "-o", "-", out], capture_output=True, text=True)
-    if f"trigger: serve, in thread {p.pid}" not in text.stdout:
+    if text.stdout.count(f"trigger: serve, in thread {p.pid}") != 2:
         fail(f"the timeline is not marked at the hit: {text.stdout} {text.stderr} {os.listdir(out)}")
-    ok("the timeline is marked at the hit")
+    ok("the timeline is marked at the hit, on the track of the triggers and on the thread's")
 
     # ---- threads that were there, and new ones
     s = hit(c, g, lambda: p.tell("in 0"))

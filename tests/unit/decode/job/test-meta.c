@@ -137,6 +137,7 @@ static void test_causes(void **state)
 	assert_int_equal(read_text(CAUSE("\"kind\":\"hit\",\"hit\":\"serve\",\"at_raw_ns\":8400,\"late_ns\":61500,\"tid\":12"), &m), 0);
 	assert_string_equal(m.notes[0].text, "trigger: serve, in thread 12, 61.5 us before the freeze");
 	assert_int_equal(m.notes[0].end, 8400);
+	assert_int_equal(m.notes[0].tid, 12);
 	meta_fini(&m);
 }
 
