@@ -425,7 +425,7 @@ int daemon_new(struct config *config, struct daemon **ret)
 	memset(config, 0, sizeof(*config));
 	d->started_ns = io_now_ns();
 	quota_init(&d->quota, &d->config);
-	r = loop_new(2 * (size_t)d->config.max_connections + 4 * (size_t)d->config.max_targets + d->config.max_triggers +
+	r = loop_new(2 * (size_t)d->config.max_connections + 4 * (size_t)d->config.max_targets + 3 * (size_t)d->config.max_triggers +
 		TIMERS_OTHERS, &d->base);
 	if (r < 0)
 		return fail(r, "event loop");

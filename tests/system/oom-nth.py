@@ -248,6 +248,21 @@ class Trigger(Step):
         w.disarm()
 
 
+class Place(Trigger):
+    """A trigger on a place in the code: where the program's first mapping of code begins."""
+    name = "place"
+
+    def run(self, w):
+        maps = (line.split() for line in pathlib.Path(f"/proc/{w.program.pid}/maps").read_text().splitlines())
+        _, _, pgoff, dev, inode = next(m for m in maps if "x" in m[1] and m[4] != "0")[:5]
+        major, minor = (int(n, 16) for n in dev.split(":"))
+        with w.client() as c:
+            c.call("trigger.add", {"target": w.program.pid, "hit": "a place", "hit_major": major, "hit_minor": minor,
+                                   "hit_inode": int(inode), "hit_offset": int(pgoff, 16)})
+            for t in c.call("trigger.list")["triggers"]:
+                c.call("trigger.remove", {"trigger": t["id"]})
+
+
 class Snapshot(Step):
     name = "snapshot"
 
@@ -355,7 +370,7 @@ class History(Step):
 
 STEPS = [
     Calls("questions", ("hello", None), ("status", None), ("config.show", None), ("target.list", None), ("no.method", None)),
-    Http(), Subscribe(), Arm(), Disarm(), Register(), Trigger(), History(), Snapshots(), Snapshot(), Snapshot(objects=True),
+    Http(), Subscribe(), Arm(), Disarm(), Register(), Trigger(), Place(), History(), Snapshots(), Snapshot(), Snapshot(objects=True),
 ]
 
 
