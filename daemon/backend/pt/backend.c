@@ -468,8 +468,11 @@ static void pt_disarm(struct target *target)
 
 	if (!rec)
 		return;
-	if (rec->events)
+	if (rec->events) {
+		/* A snapshot in flight keeps the events, but nothing more is traced for it. */
+		pt_events_end(rec->events);
 		pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
+	}
 	(void)pt_events_put(rec->events);
 	if (target->beside)
 		backend_sample.disarm(target);
