@@ -24,6 +24,10 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_add_string(params, "stacks", options->stacks);
 	if (options->backend)
 		json_add_string(params, "backend", options->backend);
+	if (options->pt_ring_kib)
+		json_add_uint(params, "pt_ring_kib", options->pt_ring_kib);
+	if (options->pt_timing)
+		json_add_string(params, "pt_timing", options->pt_timing);
 	if (options->children)
 		json_add_bool(params, "children", true);
 	if (options->no_waits)

@@ -13,7 +13,8 @@
 #include "client/ui/option.h"
 
 struct arm_options {
-	const char *stacks, *backend;
+	const char *stacks, *backend, *pt_timing;
+	uint64_t pt_ring_kib;
 	bool no_waits, children;
 };
 
@@ -43,6 +44,21 @@ struct arm_options {
 	{.name = "children", .type = OPTION_FLAG, .offset = offsetof(owner, arm.children),         \
 		.doc = "Record also the processes that it starts, and what they start; for root "   \
 		       "and the members of the socket's group. A unit's are recorded in any case."},  \
+	{.name = "pt-ring",                                                                        \
+		.type = OPTION_UINT,                                                               \
+		.offset = offsetof(owner, arm.pt_ring_kib),                                        \
+		.arg = "KIB",                                                                      \
+		.min = 16,                                                                         \
+		.max = 1048576,                                                                    \
+		.doc = "With Intel PT: how much trace of each CPU is kept, instead of the "        \
+		       "configured pt_ring_kib; a power of two."},                                 \
+	{.name = "pt-timing",                                                                      \
+		.type = OPTION_CHOICE,                                                             \
+		.offset = offsetof(owner, arm.pt_timing),                                          \
+		.arg = "HOW",                                                                      \
+		.choices = "low|normal|high",                                                      \
+		.doc = "With Intel PT: how often the trace has the time, instead of the "          \
+		       "configured pt_timing. More often is more exact, and takes more of the ring."}, \
 	{                                                                                          \
 		.name = "no-waits", .type = OPTION_FLAG, .offset = offsetof(owner, arm.no_waits),  \
 		.doc = "Do not record the stack of each wait, only its times: cheaper for "        \

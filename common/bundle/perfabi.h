@@ -59,6 +59,14 @@ struct perfabi_itrace_start {
 	uint32_t pid, tid;
 };
 
+/* In place of a process and a thread that a reader may not know, or that the kernel does not know any more. */
+#define PERFABI_NOBODY UINT32_MAX
+
+struct perfabi_switch_cpu_wide {
+	struct perf_event_header header;
+	uint32_t next_prev_pid, next_prev_tid;
+};
+
 struct perfabi_aux {
 	struct perf_event_header header;
 	uint64_t offset, size, flags;

@@ -45,6 +45,10 @@ static const struct protocol_param params_arm[] = {
 		.doc = "how stacks are found: frame pointers, or unwinding of a copy of the stack"},
 	{.name = "children", .type = PARAM_BOOL, .def = "false",
 		.doc = "record also the processes that it starts; administrators only. A unit's are recorded in any case"},
+	{.name = "pt_ring_kib", .type = PARAM_INT, .min = 16, .max = 1048576,
+		.doc = "of Intel PT: size of the ring of each CPU, a power of two; by default as configured. Other back ends ignore it"},
+	{.name = "pt_timing", .type = PARAM_CHOICE, .choices = "low|normal|high",
+		.doc = "of Intel PT: how often the trace has the time; by default as configured. Other back ends ignore it"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
 	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 3,
 		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "

@@ -222,6 +222,8 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.waits = params_bool(p, "waits");
 	req.children = params_bool(p, "children");
 	req.backend = params_string(p, "backend");
+	req.pt_ring_bytes = (size_t)params_int(p, "pt_ring_kib") << 10;
+	req.pt_timing = params_string(p, "pt_timing");
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;
 	return arm(call, &req);
 }

@@ -78,6 +78,8 @@ struct target_request {
 	bool waits;
 	bool children; /* also what its processes start; of a group always */
 	const char *backend; /* NULL, "auto", "pt", "sample" or "step" */
+	size_t pt_ring_bytes; /* of a CPU; 0: as configured */
+	const char *pt_timing; /* NULL: as configured */
 };
 
 #define TARGET_REQUEST_INIT                                                                        \

@@ -57,6 +57,7 @@ struct codeblocks {
 	uint32_t *slots; /* open addressing by start; at most half full */
 	uint32_t n_slots;
 	bool is64;
+	bool foreign; /* set after codeblocks_new(): that it is not known is no loss */
 };
 int codeblocks_new(code_read_fn read, codeblock_made_fn made, void *arg, size_t max_bytes, struct codeblocks **ret) _must_check_;
 struct codeblocks *codeblocks_free(struct codeblocks *cb);

@@ -35,7 +35,8 @@ struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64
 
 void ptflow_lose(struct ptflow *f, enum ptflow_error error)
 {
-	f->stats.errors[error]++;
+	if (!f->code->foreign)
+		f->stats.errors[error]++;
 	ptflow_emit(f, PTFLOW_DESYNC, f->ip, 0)->error = (uint8_t)error;
 	f->lost = true;
 	f->has_fup = false;

@@ -33,6 +33,9 @@ struct pipeline_options {
 	bool all; /* every branch with its line, for the text views */
 };
 
+/* As pid and tid of an event: threads that the recording does not name, because its reader may not know them. */
+#define PIPELINE_OTHERS UINT32_MAX
+
 struct pipeline_event {
 	uint64_t ns; /* perf clock; never runs backwards in a buffer */
 	uint32_t pid, tid; /* 0, 0: not known */

@@ -28,7 +28,13 @@ static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t 
 
 int pipeline_context_init(struct pipeline_context *c)
 {
-	return codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
+	int r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->nothing);
+
+	if (r == 0)
+		r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->others);
+	if (r == 0)
+		c->others->foreign = true;
+	return r;
 }
 
 void pipeline_context_fini(struct pipeline_context *c)
@@ -36,6 +42,7 @@ void pipeline_context_fini(struct pipeline_context *c)
 	for (size_t i = 0; i < PIPELINE_SPACES; i++)
 		codeblocks_free(c->known[i].code);
 	codeblocks_free(c->nothing);
+	codeblocks_free(c->others);
 }
 
 void pipeline_block_fini(struct pipeline_block *b)
@@ -162,6 +169,12 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 		const struct address_space *s = process_maps_at(w->o.maps, spans[i].pid, at);
 		const bool has_code = spans[i].tid && address_space_find(s, ip);
 
+		if (spans[i].tid == PIPELINE_OTHERS) {
+			*thread = thread_number(b, (struct pipeline_thread){.pid = PIPELINE_OTHERS, .tid = PIPELINE_OTHERS});
+			b->space = NULL;
+			b->foreign = true;
+			return b->context->others;
+		}
 		if (has_code || (i == 0 && buffer->tid <= 0)) {
 			o = (struct pipeline_thread){.pid = spans[i].pid, .tid = spans[i].tid};
 			space = s;
@@ -171,6 +184,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	}
 	*thread = thread_number(b, o);
 	b->space = space;
+	b->foreign = false;
 	return code_of(b, space);
 }
 
@@ -224,7 +238,7 @@ static int take_up(struct pipeline_block *b, struct pipeline_context *c)
 		return r;
 	b->context = c;
 	if (b->flow) {
-		ptflow_rebind(b->flow, code_of(b, b->space), b);
+		ptflow_rebind(b->flow, b->foreign ? c->others : code_of(b, b->space), b);
 		ptflow_use(b->flow, b->events + b->n);
 		return 0;
 	}

@@ -26,6 +26,7 @@ struct pipeline_context { /* of one thread */
 	struct pipeline_known known[PIPELINE_SPACES];
 	uint64_t clock;
 	struct codeblocks *nothing; /* where no code is known */
+	struct codeblocks *others; /* of threads that the recording does not name */
 	uint64_t busy_ns;
 };
 
@@ -38,6 +39,7 @@ struct pipeline_block {
 	struct ptflow *flow;
 	struct pttime time;
 	const struct address_space *space; /* of who was entered last; NULL: nothing is known of it */
+	bool foreign;			   /* that is one of PIPELINE_OTHERS */
 	uint64_t at;			      /* what was followed of it */
 	uint8_t *bytes;
 	size_t n_bytes, room;

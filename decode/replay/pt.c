@@ -257,7 +257,9 @@ int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_
 	p->s = s;
 	for (size_t i = 0; i < run.n; i++) {
 		pipeline_run_event(&run, i, &ev);
-		if (ev.tid)
+		if (ev.tid == PIPELINE_OTHERS)
+			r = 0;
+		else if (ev.tid)
 			r = step(p, &ev);
 		else
 			r = ev.flow.kind == PTFLOW_NOTE && !p->dump ? pt_notes_event(p->notes, s, NULL, &ev) : 0;

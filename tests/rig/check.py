@@ -7,6 +7,7 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py perf	only what stock perf records: proves the rig and our decoder
     check.py tracerd	only what tracerd's own back end records
     check.py hit	only a trigger on a place in the code
+    check.py share	only targets that have threads in common, and the host
     check.py --again	compares what the last boot left
 """
 import sys
@@ -14,8 +15,9 @@ import sys
 sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[1] / "system"))
 
 from lib import *
-from daemon import check_daemon
+from daemon import check_daemon, our_tree
 from hit import check_place
+from sharing import check_sharing
 from truth import *
 
 RIG = SRC / "tests/rig"
@@ -175,7 +177,15 @@ def check_hit():
     check_place(BUILD, SHARE, own, ok, fail)
 
 
-PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit}
+def check_share():
+    tree, own = tmp() / "share-tree", tmp() / "share-own"
+    tree.mkdir()
+    own.mkdir()
+    perf_tree(tree, SHARE, SHARE / "shared-part/images/vdso.so")
+    check_sharing(BUILD, SHARE, tree, our_tree(own, SHARE), ok, fail)
+
+
+PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share}
 
 
 def main(names):

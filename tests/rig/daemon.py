@@ -89,8 +89,8 @@ def check_life(build, share, own, ok, fail):
             fail(f"{name}: {life[f'{name}-events-left']} events are left after disarming")
     ok("disarming leaves no event")
     text = (share / "overlap").read_text()
-    if life["overlap"] == ["0"] or "records a thread of it by PT already" not in text:
-        fail(f"a second recording of a thread: {life['overlap']}: {text}")
+    if life["overlap"] == ["0"] or "records it by PT already" not in text:
+        fail(f"a recording of a thread with other settings: {life['overlap']}: {text}")
     if life["overlap-auto"] != ["0"] or "by samples, not by Intel PT" not in (share / "overlap-auto").read_text():
         fail(f"a second recording of a thread by auto: {(share / 'overlap-auto').read_text()}")
     if life["perf-beside-us"] == ["0"]:

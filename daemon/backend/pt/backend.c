@@ -4,7 +4,8 @@
  * and nothing is read before a snapshot. What is opened daemon/backend/pt/choice.c finds out, daemon/backend/pt/events.c has
  * it, and daemon/backend/pt/export.c writes it to the bundle.
  *
- * A thread has one PT recording at a time, of whoever: the kernel refuses a second one.
+ * A thread has one PT recording at a time, of whoever: the kernel refuses a second one. A target that lies within another one
+ * of the same authority shares its events.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -127,7 +128,7 @@ static void pt_losses(const struct targets *targets, struct json_object *losses)
 	const struct target *target;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (pt_recording_of(target) && pt_recording_of(target)->events)
+		if (pt_recording_of(target) && pt_recording_of(target)->events && !pt_recording_of(target)->shares)
 			blind_ns += pt_events_blind_ns(pt_recording_of(target)->events);
 	json_add_uint(losses, "pt_blind_ns", blind_ns);
 }
@@ -162,10 +163,16 @@ static int pt_init(struct target *target, const struct target_request *req, char
 	rec = calloc(1, sizeof(*rec));
 	if (!rec)
 		return -ENOMEM;
-	target->recording = rec;
+	rec->timing = pt_timing_find(req->pt_timing ? req->pt_timing : config->pt_timing);
+	if (req->pt_ring_bytes & (req->pt_ring_bytes - 1)) {
+		free(rec);
+		return refuse(why, why_size, TARGET_E_BAD, "pt_ring_kib: not a power of two");
+	}
+	rec->ring_asked = req->pt_ring_bytes > 0;
+	rec->timing_asked = req->pt_timing != NULL;
+	rec->aux_bytes = rec->ring_asked ? req->pt_ring_bytes : config->pt_ring_kib * KIB;
 	rec->target = target;
-	rec->timing = pt_timing_find(config->pt_timing);
-	rec->aux_bytes = config->pt_ring_kib * KIB;
+	target->recording = rec;
 	rec->automatic = !req->backend || strcmp(req->backend, "auto") == 0;
 	rec->waits_asked = req->waits;
 	rec->stacks_asked = req->stacks;
@@ -202,7 +209,7 @@ static const struct target *overlaps(const struct target *target)
 	{
 		const struct pt_recording *rec = other == target ? NULL : pt_recording_of(other);
 
-		if (!rec || !rec->events || other->state == TARGET_EXITED)
+		if (!rec || !rec->events || rec->events == pt_recording_of(target)->events || other->state == TARGET_EXITED)
 			continue;
 		if (other->scope == TARGET_THREAD && target->scope == TARGET_THREAD && other->tid != target->tid)
 			continue;
@@ -213,6 +220,104 @@ static const struct target *overlaps(const struct target *target)
 	return NULL;
 }
 
+/*
+ * Whoever reads a snapshot gets all bytes of the rings, and what is suspended for one must be for the other: an ordinary user's
+ * targets end with the right to trace them.
+ */
+static bool same_authority(const struct target *a, const struct target *b)
+{
+	return a->owner_admin == b->owner_admin && (a->owner_admin || a->owner == b->owner);
+}
+
+static bool is_below(const struct cgroup *inner, const struct cgroup *outer)
+{
+	const size_t len = strlen(outer->path);
+
+	return inner->ino == outer->ino || (strncmp(inner->path, outer->path, len) == 0 && inner->path[len] == '/');
+}
+
+/* Whether all that the target is, and will be, belongs to the other one. */
+static bool is_within(const struct target *target, const struct target *other)
+{
+	const struct member *member;
+
+	if (other->scope == TARGET_HOST)
+		return true;
+	if (other->scope == TARGET_THREAD)
+		return target->scope == TARGET_THREAD && target->tid == other->tid;
+	if (target_scope_is_group(target->scope))
+		return target->scope == other->scope && is_below(&target->cgroup, &other->cgroup);
+	if (target->children && !other->children)
+		return false;
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX && !member_find(other, member->pid))
+			return false;
+	return true;
+}
+
+/* A recording that has all of the target already, with the settings that were asked for; else why there is none. */
+static struct pt_recording *shareable(const struct target *target, char *why, size_t size)
+{
+	const struct pt_recording *own = pt_recording_of(target);
+	const struct target *other;
+
+	why[0] = '\0';
+	TAILQ_FOREACH(other, &target->targets->list, link)
+	{
+		struct pt_recording *rec = other == target ? NULL : pt_recording_of(other);
+
+		if (!rec || !rec->uses || other->state != TARGET_ARMED || !same_authority(target, other) || !is_within(target, other))
+			continue;
+		if ((!own->ring_asked || own->aux_bytes == rec->aux_bytes) && (!own->timing_asked || own->timing == rec->timing))
+			return rec;
+		(void)snprintf(why, size, "%s records it by PT already, with rings of %llu KiB and timing %s, and a thread has one PT "
+					  "recording: arm it without settings of its own, or disarm that",
+			       other->name, (unsigned long long)(rec->aux_bytes / KIB), pt_timing_name(rec->timing));
+	}
+	return NULL;
+}
+
+static bool is_same_extent(const struct target *a, const struct target *b)
+{
+	return a->scope == b->scope && a->tid == b->tid && a->children == b->children &&
+	       (target_scope_is_group(a->scope) ? a->cgroup.ino == b->cgroup.ino : a->proc.pid == b->proc.pid);
+}
+
+static void share(struct target *target, const struct pt_recording *other)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+
+	rec->events = pt_events_ref(other->events);
+	pt_events_use(rec->events);
+	rec->uses = rec->shares = true;
+	rec->is_part = other->is_part || !is_same_extent(target, other->target);
+	rec->aux_bytes = other->aux_bytes;
+	rec->timing = other->timing;
+	target_say_why(target, "shares the PT recording of %s", other->target->name);
+}
+
+/* Who opened the events goes: another of their targets pays for them from now on. */
+static void hand_over(struct target *target)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+	struct target *other;
+
+	TAILQ_FOREACH(other, &target->targets->list, link)
+	{
+		struct pt_recording *heir = other == target ? NULL : pt_recording_of(other);
+
+		if (!heir || !heir->shares || heir->events != rec->events)
+			continue;
+		heir->shares = false;
+		quota_release(&rec->charge);
+		(void)!quota_charge_forced(target->targets->quota, other->owner, QUOTA_RING_BYTES, pt_events_bytes(rec->events),
+					   &heir->charge);
+		(void)!target_charge_fds(other, 0);
+		rec->shares = true;
+		return;
+	}
+}
+
 static int refuse_overlap(const struct target *target, const struct target *other, char *why, size_t size)
 {
 	if (other->state == TARGET_SUSPENDED)
@@ -221,8 +326,8 @@ static int refuse_overlap(const struct target *target, const struct target *othe
 			      "sample", target_visible(other, target->owner, target->owner_admin) ? other->name : "another target");
 	if (target_visible(other, target->owner, target->owner_admin))
 		return refuse(why, size, TARGET_E_BUSY,
-			      "%s records a thread of it by PT already, and a thread has one PT recording: disarm that, or record "
-			      "this one by --backend sample", other->name);
+			      "%s records a thread of it by PT already, and a thread has one PT recording: disarm that and arm this one "
+			      "first, or record this one by --backend sample", other->name);
 	return refuse(why, size, TARGET_E_BUSY,
 		      "another user's target records a thread of it by PT already, and a thread has one PT recording: record it "
 		      "by --backend sample");
@@ -291,6 +396,8 @@ static int check_budget(struct target *target, struct pt_choice *choice, char *w
 	return 0;
 }
 
+#define PT_SHARED (-1000001) /* nothing is to be opened: another target's events record it */
+
 static int prepare(struct target *target, struct pt_choice *choice, char *why, size_t size)
 {
 	const struct pt_machine *machine = pt_machine_of(target->targets);
@@ -301,9 +408,16 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 		.inherit_processes = target->children,
 	};
 	const struct target *other = overlaps(target);
+	const struct pt_recording *whole = choice->grows ? NULL : shareable(target, why, size);
 	char lacks[200];
 	int r;
 
+	if (whole) {
+		share(target, whole);
+		return PT_SHARED;
+	}
+	if (why[0])
+		return TARGET_E_BUSY;
 	if (other)
 		return refuse_overlap(target, other, why, size);
 	r = pt_attr_fill(&machine->pmu, &spec, &choice->attrs[PT_EVENT_TRACE], lacks, sizeof(lacks));
@@ -325,6 +439,8 @@ static void take(struct target *target, struct pt_choice *choice)
 	if (choice->grows)
 		return;
 	rec->events = take_ptr(choice->events);
+	pt_events_use(rec->events);
+	rec->uses = true;
 	if (choice->budget.aux_bytes < rec->aux_bytes)
 		target_warn(target, "%llu KiB of trace a CPU instead of %llu: the limits of memory (pt_total_mib, CAP_IPC_LOCK, "
 				    "LimitMEMLOCK=)",
@@ -369,7 +485,7 @@ static int arm_phase(struct target *target, struct pt_choice *choice, char *why,
 		else
 			r = opening_refused(r, choice, why, why_size);
 		if (r != 0)
-			return r;
+			return r == PT_SHARED ? 0 : r;
 		choice->phase = PT_PHASE_OPEN;
 		return BACKEND_RUN;
 	default:
@@ -451,13 +567,19 @@ static int pt_member_changed(struct target *target, pid_t pid)
 
 /* ---- ending */
 
+static void leave(struct pt_recording *rec)
+{
+	if (rec->uses)
+		pt_events_leave(rec->events);
+	rec->uses = false;
+}
+
 static void pt_stop(struct target *target)
 {
 	struct pt_recording *rec = pt_recording_of(target);
 
 	/* A program that nobody may see any more must not go on being traced. */
-	if (rec->events)
-		pt_events_end(rec->events);
+	leave(rec);
 	if (target->beside)
 		backend_sample.stop(target);
 }
@@ -470,8 +592,11 @@ static void pt_disarm(struct target *target)
 		return;
 	if (rec->events) {
 		/* A snapshot in flight keeps the events, but nothing more is traced for it. */
-		pt_events_end(rec->events);
-		pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
+		leave(rec);
+		if (!rec->shares)
+			hand_over(target);
+		if (!rec->shares)
+			pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
 	}
 	(void)pt_events_put(rec->events);
 	if (target->beside)
@@ -487,7 +612,7 @@ static size_t pt_fds(const struct target *target)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 
-	return (rec && rec->events ? pt_events_fds(rec->events) : 0) + (target->beside ? backend_sample.fds(target) : 0);
+	return (rec && rec->events && !rec->shares ? pt_events_fds(rec->events) : 0) + (target->beside ? backend_sample.fds(target) : 0);
 }
 
 static void pt_survey(struct target *target)
@@ -554,6 +679,7 @@ static struct json_object *pt_describe(const struct target *target)
 	json_add_uint(o, "ring_bytes", rec->aux_bytes);
 	json_add_uint(o, "cpus", rec->events ? pt_events_cpus(rec->events) : 0);
 	json_add_uint(o, "events", rec->events ? pt_events_fds(rec->events) : 0);
+	json_add_bool(o, "shared", rec->events && rec->events->users > 1);
 	json_add_uint(o, "blind_ns", rec->events ? pt_events_blind_ns(rec->events) : 0);
 	return o;
 }

@@ -196,6 +196,7 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t au
 		return -ENOMEM;
 	events->refs = 1;
 	events->closer = closer;
+	events->of_cpus = !threads;
 	memcpy(events->attrs, attrs, sizeof(events->attrs));
 	(void)pthread_mutex_init(&events->lock, NULL);
 	STAILQ_INIT(&events->batches);
@@ -302,8 +303,15 @@ void pt_events_resume(struct pt_events *events)
 	(void)pthread_mutex_unlock(&events->lock);
 }
 
-void pt_events_end(struct pt_events *events)
+void pt_events_use(struct pt_events *events)
 {
+	events->users++;
+}
+
+void pt_events_leave(struct pt_events *events)
+{
+	if (--events->users > 0)
+		return;
 	(void)pthread_mutex_lock(&events->lock);
 	events->ended = true;
 	stop_cpus(events);

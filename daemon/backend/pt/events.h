@@ -51,6 +51,8 @@ struct pt_batch { /* of threads that were opened together */
 
 struct pt_events {
 	unsigned int refs;     /* the loop's */
+	unsigned int users;    /* recordings that go on; the loop's */
+	bool of_cpus;	       /* not of threads */
 	struct closer *closer; /* not owned */
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv_moment begin; /* TSC and MONOTONIC_RAW when it was opened */
@@ -93,8 +95,9 @@ void pt_events_freeze(struct pt_events *events);
 uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index);
 /* The end of one freeze. */
 void pt_events_resume(struct pt_events *events);
-/* Disables all, for good. */
-void pt_events_end(struct pt_events *events);
+/* Several targets may be recorded by the same events; with the last of them all are disabled, for good. */
+void pt_events_use(struct pt_events *events);
+void pt_events_leave(struct pt_events *events);
 
 /* Takes over what is in the tracing events' own rings. The copier's thread. */
 void pt_events_drain(struct pt_events *events);

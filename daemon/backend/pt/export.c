@@ -40,6 +40,7 @@ struct pt_area {
 struct pt_frozen {
 	struct pt_events *events; /* referenced */
 	struct pt_machine *machine;
+	bool is_part; /* the events have more than this target */
 	bool held; /* the events are frozen for it; the loop's and, during the copy, the copier's */
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv conv;
@@ -113,7 +114,8 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	if (!pt)
 		return -ENOMEM;
 	frozen->recording = pt;
-	frozen->method = target->scope == TARGET_HOST ? "cpu" : "task";
+	frozen->method = rec->events->of_cpus ? "cpu" : "task";
+	pt->is_part = rec->is_part;
 	pt->machine = pt_machine_of(target->targets);
 	frozen->aux_pmu = PT_PMU_NAME;
 	frozen->aux_pmu_type = pt->machine->pmu.type;
@@ -200,7 +202,7 @@ static int write_info(const struct frozen *frozen, struct perfdata_writer *w)
 			[PERFABI_PT_TSC_BIT] = pt_pmu_bits(pmu, PT_TERM_TSC),
 			[PERFABI_PT_NORETCOMP_BIT] = pt_pmu_bits(pmu, PT_TERM_NORETCOMP),
 			[PERFABI_PT_HAVE_SCHED_SWITCH] =
-				frozen->scope == TARGET_HOST ? PERFABI_PT_SWITCHES_OF_CPUS : PERFABI_PT_SWITCHES_OF_TASKS,
+				pt->events->of_cpus ? PERFABI_PT_SWITCHES_OF_CPUS : PERFABI_PT_SWITCHES_OF_TASKS,
 			[PERFABI_PT_SNAPSHOT_MODE] = 1,
 			[PERFABI_PT_PER_CPU_MMAPS] = 1,
 			[PERFABI_PT_MTC_BIT] = pt_pmu_bits(pmu, PT_TERM_MTC),
@@ -246,13 +248,38 @@ static bool trailer(uint8_t *record, struct perfabi_sample_id **ret)
 	return true;
 }
 
-static bool is_subject(const struct frozen *frozen, const struct perfabi_sample_id *id)
+static bool is_subject(const struct frozen *frozen, uint32_t pid, uint32_t tid, uint64_t time_ns)
 {
 	if (frozen->scope == TARGET_HOST)
-		return id->time <= frozen->raw_ns;
-	if (id->time > frozen->raw_ns || (frozen->scope == TARGET_THREAD && id->tid != (uint32_t)frozen->tid))
+		return true;
+	return (frozen->scope != TARGET_THREAD || tid == (uint32_t)frozen->tid) && frozen_has(frozen, pid, time_ns);
+}
+
+/*
+ * The trace has the bytes of all threads of the recording, one after the other, and who is none of this target's is nobody for a
+ * reader: what it executes is not to be taken for the target's. False: the record says nothing of the target.
+ */
+static bool mask_others(const struct frozen *frozen, uint8_t *record, struct perfabi_sample_id *id)
+{
+	struct perf_event_header *h = (void *)record;
+	struct perfabi_itrace_start *start = (void *)record;
+	struct perfabi_switch_cpu_wide *sw = (void *)record;
+	const bool whole = pt_of(frozen)->events->of_cpus;
+
+	if (h->type == PERF_RECORD_SWITCH_CPU_WIDE && h->size >= sizeof(*sw) + sizeof(*id) && sw->next_prev_tid && frozen->scope != TARGET_HOST &&
+	    !is_subject(frozen, sw->next_prev_pid, sw->next_prev_tid, id->time))
+		sw->next_prev_pid = sw->next_prev_tid = PERFABI_NOBODY;
+	if (is_subject(frozen, id->pid, id->tid, id->time))
+		return true;
+	if (whole && id->tid == 0)
+		return true; /* idle */
+	/* That one of the others leaves, its successor says, too. */
+	if (!pt_of(frozen)->is_part || h->misc & PERF_RECORD_MISC_SWITCH_OUT)
 		return false;
-	return frozen_has(frozen, id->pid, id->time);
+	id->pid = id->tid = PERFABI_NOBODY;
+	if (h->type == PERF_RECORD_ITRACE_START && h->size >= sizeof(*start) + sizeof(*id))
+		start->pid = start->tid = PERFABI_NOBODY;
+	return true;
 }
 
 static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event event, struct perfdata_writer *w,
@@ -265,7 +292,7 @@ static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event ev
 		stats->malformed++;
 		return 0;
 	}
-	if (!is_subject(frozen, id))
+	if (id->time > frozen->raw_ns || !mask_others(frozen, record, id))
 		return 0;
 	id->id = PT_ID(event);
 	stats->bytes += h->size;

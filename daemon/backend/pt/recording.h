@@ -22,7 +22,11 @@ struct pt_machine {
 struct pt_recording {
 	struct target *target; /* back pointer */
 	struct pt_events *events; /* referenced; NULL: not armed yet */
+	bool uses;	  /* it counts among the events' users */
+	bool shares;	  /* another target has opened the events, and pays for them */
+	bool is_part;	  /* they have more than this target */
 	size_t aux_bytes; /* of each CPU */
+	bool ring_asked, timing_asked; /* by the client, not by the configuration */
 	bool automatic;	  /* nobody asked for PT: without it samples are taken */
 	bool waits_asked;
 	enum stacks_mode stacks_asked;

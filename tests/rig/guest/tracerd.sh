@@ -133,10 +133,10 @@ end waits
 # ---- who else wants the PMU
 options=
 begin shared spin
-tracectl arm --backend pt --tid $pid 2>/tmp/said
+tracectl arm --backend pt --pt-timing high --tid $pid 2>/tmp/said
 say "overlap $?"
 cp /tmp/said /share/overlap
-tracectl arm --tid $pid >/tmp/said 2>&1
+tracectl arm --pt-timing high --tid $pid >/tmp/said 2>&1
 say "overlap-auto $?"
 cp /tmp/said /share/overlap-auto
 tracectl disarm t$(tracectl --json list | grep -o '"id": *"t[0-9]*"' | tail -1 | tr -dc 0-9)

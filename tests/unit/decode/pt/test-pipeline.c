@@ -354,6 +354,39 @@ static void test_cpu(void **state)
 	ptprogram_fini(&p);
 }
 
+/* As above, with a thread in between that the recording does not name: its code is nobody's loss. */
+static void test_others(void **state)
+{
+	const struct ptprogram_options o = {.insns = 20000, .psb_each = 300};
+	const uint32_t nobody = PIPELINE_OTHERS;
+	size_t mine = 0, others = 0;
+	struct ptprogram p;
+	struct list l;
+
+	(void)state;
+	ptprogram_run(&p, 9, &o);
+	start(&rec, &p, 1);
+	make_aux(&rec.make, 0, -1, 3, 0, 0, p.trace.bytes, p.trace.n);
+	make_switch_wide(&rec.make, 900, 3, PID, 201, 0, 0, 0);
+	make_switch_wide(&rec.make, 8000, 3, PID, 201, nobody, nobody, 1);
+	make_switch_wide(&rec.make, 8000, 3, nobody, nobody, PID, 201, 0);
+	make_switch_wide(&rec.make, 15000, 3, PID, 202, nobody, nobody, 0);
+	decode(&rec, 2, true, 0, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		const struct event *e = &l.v[i];
+
+		assert_true(e->tid == 201 ? e->ns < 9000 : e->tid == 202 ? e->ns >= 14000 : e->tid == nobody);
+		assert_true(e->tid != nobody || e->kind != PTFLOW_CALL);
+		mine += e->tid != nobody && e->kind == PTFLOW_CALL;
+		others += e->tid == nobody;
+	}
+	assert_true(mine > 100);
+	assert_true(others > 0);
+	assert_int_equal(l.losses, 0);
+	free(l.v);
+	ptprogram_fini(&p);
+}
+
 /* The buffer of a thread on a CPU, as perf record PROGRAM makes them: a thread that the first one began writes there, too. */
 static void test_inherited(void **state)
 {
@@ -483,7 +516,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_threads_of_a_process),
-		cmocka_unit_test(test_cpu),
+		cmocka_unit_test(test_cpu), cmocka_unit_test(test_others),
 		cmocka_unit_test(test_inherited),
 		cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_damage),
