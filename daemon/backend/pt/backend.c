@@ -333,16 +333,25 @@ static int refuse_overlap(const struct target *target, const struct target *othe
 		      "by --backend sample");
 }
 
-static int opening_refused(int r, const struct pt_choice *choice, char *why, size_t size)
+/* What other users run is not for an ordinary one to know. */
+static int refuse_busy(const struct target *target, const struct pt_choice *choice, char *why, size_t size)
+{
+	if (!target->owner_admin)
+		return refuse(why, size, TARGET_E_BUSY,
+			      "somebody else uses the PMU for it or for the whole machine: record it by --backend sample, or ask an "
+			      "administrator, who is told which processes may hold it");
+	return refuse(why, size, TARGET_E_BUSY,
+		      "somebody else uses the PMU for it or for the whole machine%s%s: end that, or record it by --backend sample",
+		      choice->holders[0] ? "; perf events have: " : "", choice->holders);
+}
+
+static int opening_refused(int r, const struct target *target, const struct pt_choice *choice, char *why, size_t size)
 {
 	switch (r) {
 	case -ESRCH:
 		return refuse(why, size, TARGET_E_GONE, "the process has ended");
 	case -EBUSY:
-		return refuse(why, size, TARGET_E_BUSY,
-			      "somebody else uses the PMU for it or for the whole machine%s%s: end that, or record it by "
-			      "--backend sample",
-			      choice->holders[0] ? "; perf events have: " : "", choice->holders);
+		return refuse_busy(target, choice, why, size);
 	case -EACCES:
 	case -EPERM:
 		return refuse(why, size, TARGET_E_UNSUPPORTED,
@@ -483,14 +492,14 @@ static int arm_phase(struct target *target, struct pt_choice *choice, char *why,
 		if (r == 0)
 			r = prepare(target, choice, why, why_size);
 		else
-			r = opening_refused(r, choice, why, why_size);
+			r = opening_refused(r, target, choice, why, why_size);
 		if (r != 0)
 			return r == PT_SHARED ? 0 : r;
 		choice->phase = PT_PHASE_OPEN;
 		return BACKEND_RUN;
 	default:
 		if (r < 0)
-			return opening_refused(r, choice, why, why_size);
+			return opening_refused(r, target, choice, why, why_size);
 		take(target, choice);
 		return 0;
 	}

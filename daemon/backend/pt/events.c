@@ -283,6 +283,14 @@ void pt_events_freeze(struct pt_events *events)
 	(void)pthread_mutex_unlock(&events->lock);
 }
 
+void pt_events_stop_again(struct pt_events *events, size_t index)
+{
+	(void)pthread_mutex_lock(&events->lock);
+	if (events->stopped_ns[index])
+		ioctl_cpu(events, index, PERF_EVENT_IOC_DISABLE);
+	(void)pthread_mutex_unlock(&events->lock);
+}
+
 uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index)
 {
 	uint64_t ns = 0;

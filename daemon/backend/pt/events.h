@@ -91,6 +91,11 @@ struct pt_events *pt_events_ref(struct pt_events *events);
 struct pt_events *pt_events_put(struct pt_events *events);
 
 void pt_events_freeze(struct pt_events *events);
+/*
+ * Stops the CPU once more. A thread that an inherited thread made while they were stopped may have found its event still enabled,
+ * and have come too late to be disabled with the others: it is now. The copier's thread.
+ */
+void pt_events_stop_again(struct pt_events *events, size_t index);
 /* The copy of the CPU at `index` is done: how long it was not traced; 0: it still is not. The copier's thread. */
 uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index);
 /* The end of one freeze. */

@@ -25,6 +25,7 @@
 /* Beyond that the two readings of the clocks are of before and after a suspend, or too close to each other. */
 #define PACE_PPM 10
 #define PPM 1000000
+#define COPIES_MAX 3 /* of one area in one snapshot */
 
 /* A CPU's part. Written by the copy, read after it. */
 struct pt_area {
@@ -50,7 +51,7 @@ struct pt_frozen {
 	struct pt_gap gaps[PT_GAPS_MAX]; /* of copies before this one */
 	size_t n_gaps;
 	uint64_t freeze_ns; /* how long it took to stop all CPUs */
-	uint64_t bytes, cpus_left_out;
+	uint64_t bytes, cpus_left_out, torn;
 	struct pt_losses losses; /* since it was armed */
 };
 
@@ -160,6 +161,32 @@ static uint64_t cpus_without_ring(const struct eventset *trace)
 	return without;
 }
 
+/* A thread that was born while all were stopped may have written meanwhile: then it is copied again. */
+static int take_area(struct pt_frozen *pt, size_t i, struct pt_area *area)
+{
+	const struct eventset *trace = &pt->events->first->sets[PT_EVENT_TRACE];
+	uint64_t head;
+
+	if (!trace->auxes[i].base)
+		return 0;
+	for (unsigned int n = 0;; n++) {
+		int r;
+
+		head = aux_head(&trace->auxes[i], &trace->rings[i]);
+		r = aux_copy(&trace->auxes[i], head, &area->aux);
+		if (r < 0)
+			return r;
+		pt_events_stop_again(pt->events, i);
+		if (head == aux_head(&trace->auxes[i], &trace->rings[i]))
+			return 0;
+		if (n == COPIES_MAX - 1) {
+			pt->torn++;
+			return 0;
+		}
+		aux_copy_fini(&area->aux);
+	}
+}
+
 int pt_export_take(struct frozen *frozen)
 {
 	struct pt_frozen *pt = pt_of(frozen);
@@ -168,11 +195,10 @@ int pt_export_take(struct frozen *frozen)
 	for (size_t i = 0; i < pt->n_areas; i++) {
 		struct pt_area *area = &pt->areas[i];
 		uint64_t began = clock_raw_ns();
-		int r = 0;
+		int r;
 
 		area->cpu = trace->cpus[i];
-		if (trace->auxes[i].base)
-			r = aux_copy(&trace->auxes[i], aux_head(&trace->auxes[i], &trace->rings[i]), &area->aux);
+		r = take_area(pt, i, area);
 		if (r < 0)
 			return r;
 		area->copy_ns = clock_raw_ns() - began;
@@ -482,6 +508,7 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	json_add_uint(losses, "pt_truncated", pt->losses.truncated);
 	json_add_uint(losses, "pt_records_lost", pt->losses.records);
 	json_add_uint(losses, "pt_cpus_not_traced", pt->cpus_left_out);
+	json_add_uint(losses, "pt_copies_torn", pt->torn);
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		add_gap(&pt->gaps[i], gaps);
 }
