@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #if defined(__x86_64__)
@@ -273,6 +275,27 @@ struct json_object *clocks_to_json(const struct clocks *c, uint64_t from_monoton
 		json_append(events, e);
 	}
 	return o;
+}
+
+void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns, struct json_object *gaps)
+{
+	for (size_t i = 0; i < c->n_events; i++) {
+		const struct clock_event *e = &c->events[i];
+		struct json_object *gap;
+		char kind[64];
+		size_t after = 0;
+
+		while (after < c->n_brackets && c->brackets[after].monotonic < e->monotonic)
+			after++;
+		if (e->kind != CLOCK_EVENT_SUSPEND || e->monotonic < from_monotonic_ns || after == 0 || after == c->n_brackets)
+			continue;
+		gap = json_object_new_object();
+		(void)snprintf(kind, sizeof(kind), "the machine was suspended for %" PRIi64 " ms", e->amount_ns / 1000000);
+		json_add_string(gap, "kind", kind);
+		json_add_uint(gap, "from_ns", c->brackets[after - 1].raw);
+		json_add_uint(gap, "to_ns", c->brackets[after].raw);
+		json_append(gaps, gap);
+	}
 }
 
 int clocks_from_json(struct json_object *json, struct clocks *ret)

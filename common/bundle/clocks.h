@@ -55,6 +55,9 @@ void clocks_add(struct clocks *c, const struct clocks_bracket *b);
 /* clocks_read() and clocks_add(). */
 void clocks_take(struct clocks *c);
 
+/* Adds each suspend since then to a list of gaps, from the bracket before it to that after it, on MONOTONIC_RAW. */
+void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns, struct json_object *gaps);
+
 /* Drops brackets that are older than `monotonic_ns`, but for the last of them. */
 void clocks_forget(struct clocks *c, uint64_t monotonic_ns);
 

@@ -324,6 +324,7 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 		if (!json_object_object_get(o, key))
 			json_add_shared(o, key, value);
 	json_object_put(capture);
+	clocks_add_suspends(clocks, clocks_since(clocks, b->stats.first_ns), json_get_array(o, "gaps"));
 	json_add(o, "perf_data", perfdata_json(b));
 	json_add(o, "lost_records", lost_records_json(b));
 	json_add(o, "cut", bundle_build_cut(b));

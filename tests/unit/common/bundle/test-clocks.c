@@ -66,6 +66,8 @@ static void test_conversion(void **state)
 
 static void test_events(void **state)
 {
+	struct json_object *gaps, *gap;
+
 	add(at(0, 10, 0, 0));
 	add(at(1, 10, 0, 0));
 	assert_int_equal(c.n_events, 0);
@@ -79,6 +81,21 @@ static void test_events(void **state)
 	assert_true(c.events[1].amount_ns == -3600 * (int64_t)S);
 	assert_int_equal(c.suspends, 1);
 	assert_int_equal(c.steps, 1);
+	/* one gap, between the brackets around it; none of before `from` */
+	gaps = json_object_new_array();
+	clocks_add_suspends(&c, 0, gaps);
+	assert_int_equal(json_object_array_length(gaps), 1);
+	gap = json_object_array_get_idx(gaps, 0);
+	for (size_t i = 0; i < c.n_events; i++)
+		if (c.events[i].kind == CLOCK_EVENT_SUSPEND)
+			for (size_t k = 1; k < c.n_brackets; k++)
+				if (c.brackets[k].monotonic == c.events[i].monotonic) {
+					assert_int_equal(json_object_get_uint64(json_object_object_get(gap, "from_ns")), c.brackets[k - 1].raw);
+					assert_int_equal(json_object_get_uint64(json_object_object_get(gap, "to_ns")), c.brackets[k].raw);
+				}
+	clocks_add_suspends(&c, UINT64_MAX, gaps);
+	assert_int_equal(json_object_array_length(gaps), 1);
+	json_object_put(gaps);
 	for (unsigned i = 0; i < 3 * CLOCKS_MAX_EVENTS; i++)
 		add(at(4 + i, 10, 60 * S, (int64_t)(i + 1) * (int64_t)S));
 	assert_int_equal(c.n_events, CLOCKS_MAX_EVENTS);
