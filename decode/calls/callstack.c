@@ -76,8 +76,7 @@ static bool is_disproven(const struct callstack *cs)
 	return cs->believed && cs->believed == cs->n && !cs->frames[cs->n - 1].f->is_switch;
 }
 
-/* None of the frames from before the gap is known to be around `to`: they may be outside of it, as before any gap. */
-static void disprove(struct callstack *cs, uint64_t time, uint64_t to)
+void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip)
 {
 	const uint32_t n = cs->n;
 
@@ -86,7 +85,7 @@ static void disprove(struct callstack *cs, uint64_t time, uint64_t to)
 	cs->stats.inferred++;
 	cs_pop(cs, time, n);
 	cs->n_before = n; /* what is in before[] still */
-	cs_base(cs, time, to, CALLSTACK_FOUND);
+	cs_base(cs, time, ip, CALLSTACK_FOUND);
 }
 
 /* A return that leaves the outermost frame of which it is known where it returns to. */
@@ -95,7 +94,7 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 	uint32_t more = 0;
 
 	if (is_disproven(cs)) {
-		disprove(cs, time, to);
+		cs_disprove(cs, time, to);
 		return;
 	}
 
@@ -211,7 +210,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 			cs_caller(cs, time, to);
 		return;
 	}
-	if (to_outer(cs, time, to) || cs_unpark(cs, time, to))
+	if (to_outer(cs, time, to) || cs_return_to_outer(cs, time, to) || cs_unpark(cs, time, to))
 		return;
 	f = cs_function(cs, to, &first);
 	if (!first && to_setjmp(cs, time, to))
@@ -221,6 +220,8 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		unwind_to(cs, time, (uint32_t)at + 1);
 		return;
 	}
+	if (!first && cs_unwind_to_outer(cs, time, f, to))
+		return;
 	if (cs_top(cs)->is_signal) {
 		cs_replace(cs, time, f, to, from); /* to what asks the kernel to end it */
 		return;
@@ -233,6 +234,9 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		caller_there(cs, time, to, f);
 		return;
 	}
+	if (cs->n_outer || cs_top(cs)->seen)
+		cs->stats.seen_refuted++;
+	cs_forget_outer(cs);
 	if (cs->frames[0].back == 0) {
 		return_outward(cs, time, to);
 		return;
@@ -280,13 +284,15 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 			cs_caller(cs, time, to);
 		return;
 	}
-	if (to_outer(cs, time, to) || to_setjmp(cs, time, to))
+	if (to_outer(cs, time, to) || cs_return_to_outer(cs, time, to) || to_setjmp(cs, time, to))
 		return;
 	at = find_function(cs, f, to);
 	if (at >= 0) {
 		unwind_to(cs, time, (uint32_t)at + 1);
 		return;
 	}
+	if (cs_unwind_to_outer(cs, time, f, to))
+		return;
 	if (cs_unpark(cs, time, to))
 		return;
 	/*
@@ -325,6 +331,8 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	cs_show(cs, time);
 	if (cs->n == 0) {
 		cs_base(cs, time, ip, cs->is_new ? CALLSTACK_CALL : CALLSTACK_FOUND);
+		if (cs->n && cs->is_new)
+			cs_top(cs)->begins = true;
 		cs->is_new = false;
 		return;
 	}
@@ -360,23 +368,30 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 static void drop(struct callstack *cs, uint64_t time)
 {
 	if (cs->hidden)
-		cs->n = cs->believed = 0; /* nobody has seen them */
+		cs->n = cs->believed = cs->n_outer = 0; /* nobody has seen them */
 	cs_pop(cs, time, cs->n);
 	cs->over = 0;
 	cs->hidden = false;
+	if (cs->n_outer) {
+		cs_push_outer(cs, time);
+		cs_pop(cs, time, cs->n);
+	}
 }
 
 void callstack_gap(struct callstack *cs, uint64_t time)
 {
 	if (cs->n && !cs->in_gap) {
-		struct frame *v = malloc(cs->n * sizeof(*v));
+		const uint32_t n = cs->n_outer + cs->n;
+		struct frame *v = malloc(n * sizeof(*v));
 
 		free(cs->before);
 		cs->before = v;
-		cs->n_before = v ? cs->n : 0;
+		cs->n_before = v ? n : 0;
+		if (v && cs->n_outer)
+			memcpy(v, cs->outer, cs->n_outer * sizeof(*v));
 		if (v)
-			memcpy(v, cs->frames, cs->n * sizeof(*v));
-		if (v && v[cs->n - 1].pending)
+			memcpy(v + cs->n_outer, cs->frames, cs->n * sizeof(*v));
+		if (v && v[n - 1].pending)
 			cs->n_before--;
 	}
 	drop(cs, time);
@@ -416,7 +431,8 @@ void callstack_finish(struct callstack *cs, uint64_t time)
 	drop(cs, time);
 	free(cs->frames);
 	free(cs->before);
-	cs->frames = cs->before = NULL;
+	free(cs->outer);
+	cs->frames = cs->before = cs->outer = NULL;
 	cs->room = cs->n_before = 0;
 	cs->stopped = cs->in_gap = cs->is_new = false;
 	for (uint32_t i = 0; i < MAX_SETJMPS; i++)

@@ -15,6 +15,8 @@
  *          place of another one there. Of several that wait at the same place: the one that waits longest
  *          to the return address of a remembered call of getcontext: its frame goes on
  *          out of the outermost frame that is known of another stack than the thread's own: the caller shows itself there
+ *          to where a frame outside of those is expected to return, or into its function: as if it were one of them (see
+ *          callstack_seen())
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
  *          out of a signal handler to anywhere else: to the kernel's way back
@@ -31,6 +33,8 @@
  *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
  *          until a return from there goes elsewhere; then they end, and are a hypothesis again
  * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
+ * seen     a stack that was found otherwise, of a thread that is where that says: the calls must be its innermost part. The rest is
+ *          around them, and is drawn when they have ended. Where it is not what they return to, it is forgotten
  * resume   where it stopped, or after the system call: nothing
  *          at a function's first instruction: a signal handler, until the interrupted place goes on
  */
@@ -64,6 +68,8 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_GAP,	   /* ended with what is known; or goes on after a gap */
 	CALLSTACK_RESUMED, /* a parked stack goes on */
 	CALLSTACK_FORKED,  /* a process was forked within it */
+	CALLSTACK_SEEN,	   /* was there before: a stack says so */
+	CALLSTACK_SEEN_CUT, /* likewise, and is not the outermost: the stack's rest is not known */
 };
 
 /* What the user gets of a frame. */
@@ -97,6 +103,9 @@ struct callstack_stats {
 	uint64_t adopted;	/* frames from before a gap that a return proved */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */
 	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
+	uint64_t seen;		/* callers that a stack has named */
+	uint64_t stacks_agree, stacks_disagree; /* with the calls */
+	uint64_t seen_refuted;	/* returns that went elsewhere than a stack has said */
 };
 
 struct callstack;
@@ -123,6 +132,20 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip);
 /* Something is missing from here on; and here is what comes after it. */
 void callstack_gap(struct callstack *cs, uint64_t time);
 void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip);
+/*
+ * The thread's stack as it is now: it is at places[0], and its calls return to the others, the innermost first. `cut`: there are
+ * more. Stacks that agree and disagree are counted.
+ */
+struct callstack_place {
+	uint64_t ip; /* 0: not known */
+	bool exact;  /* where it runs, or was interrupted: not behind a call */
+};
+enum callstack_seen {
+	CALLSTACK_ELSEWHERE, /* it is not there, or on another stack than its own: nothing can be said */
+	CALLSTACK_AGREES,
+	CALLSTACK_DISAGREES,
+};
+enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct callstack_place *places, uint32_t n, bool cut);
 /* Ends everything: exec, exit, the trace's end. */
 void callstack_finish(struct callstack *cs, uint64_t time);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the stack of calls: callstack.c has the rules, frames.c the frames that they move, parked.c
- * those of other stacks, which wait.
+ * those of other stacks, which wait, outer.c those around all, of which only a stack tells.
  */
 #pragma once
 
@@ -21,6 +21,8 @@ struct frame {
 	bool is_signal;
 	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
+	bool begins;	 /* the thread began here: nothing is around it */
+	bool seen;	 /* a stack has named it, no branch */
 	uint64_t site;
 	struct call call; /* the user's, from begin() to end() */
 };
@@ -46,6 +48,11 @@ struct callstack {
 	uint64_t over; /* calls beyond the deepest frame that is kept */
 	struct frame *before; /* the gap: a hypothesis */
 	uint32_t n_before;
+	/* Around frames[0], which is to return to the last of them: the outermost first. None has begun; a stack has named them. */
+	struct frame *outer;
+	uint32_t n_outer;
+	enum callstack_why outer_why; /* of all but the first, and of that unless it is cut */
+	bool outer_cut;
 	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
 	struct parked parked[MAX_PARKED];
 	uint32_t n_parked;
@@ -59,6 +66,11 @@ struct callstack {
 	uint64_t stop_ip, stop_back;
 	struct callstack_stats stats;
 };
+
+/* ---- callstack.c */
+
+/* The frames from before the gap do not go on: it is at `ip`, and they may be around that, as before any gap. */
+void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip);
 
 /* ---- frames.c */
 
@@ -90,6 +102,16 @@ void cs_base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstack_wh
 void cs_caller(struct callstack *cs, uint64_t time, uint64_t ip);
 /* A forked process runs: what its parent was in when it was forked, it is in. */
 void cs_show(struct callstack *cs, uint64_t time);
+
+/* ---- outer.c */
+
+/* The frames around all others begin; nothing else is open. */
+void cs_push_outer(struct callstack *cs, uint64_t time);
+/* The calls have shown that they are not around. */
+void cs_forget_outer(struct callstack *cs);
+/* All frames inside of the one that returns to `to` end, and that; or inside of the one of function `f`, which `pad` is in. */
+bool cs_return_to_outer(struct callstack *cs, uint64_t time, uint64_t to);
+bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t pad);
 
 /* ---- parked.c */
 

@@ -25,6 +25,7 @@ struct callstack *callstack_free(struct callstack *cs)
 	for (uint32_t i = 0; i < cs->n_parked; i++)
 		free(cs->parked[i].frames);
 	free(cs->before);
+	free(cs->outer);
 	free(cs->frames);
 	free(cs);
 	return NULL;
@@ -93,6 +94,11 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 	if (r < 0)
 		return r;
 	cs->n_before = parent->n_before;
+	r = copy_frames(&cs->outer, parent->outer, parent->n_outer);
+	if (r < 0)
+		return r;
+	cs->n_outer = parent->n_outer;
+	cs->outer_why = CALLSTACK_FORKED;
 	for (uint32_t i = 0; i < parent->n_parked; i++) {
 		const struct parked *p = &parent->parked[i];
 		struct parked *mine = &cs->parked[cs->n_parked];
@@ -116,7 +122,7 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 
 size_t callstack_size(const struct callstack *cs)
 {
-	size_t n = (size_t)cs->n + cs->n_before;
+	size_t n = (size_t)cs->n + cs->n_before + cs->n_outer;
 
 	for (uint32_t i = 0; i < cs->n_parked; i++)
 		n += cs->parked[i].n;
@@ -225,6 +231,10 @@ void cs_caller(struct callstack *cs, uint64_t time, uint64_t ip)
 {
 	const struct frame fr = {.f = cs_function(cs, ip, NULL), .ip = ip};
 
+	if (cs->n_outer) {
+		cs_push_outer(cs, time);
+		return;
+	}
 	cs_push_outside(cs, time, &fr, 0, CALLSTACK_FOUND);
 	cs->stats.inferred++;
 }

@@ -89,6 +89,8 @@ static const char *how_of(enum callstack_why why)
 		[CALLSTACK_GAP] = "goes on after a gap",
 		[CALLSTACK_RESUMED] = "its stack goes on",
 		[CALLSTACK_FORKED] = "forked within it",
+		[CALLSTACK_SEEN] = "begin not recorded, from its stack",
+		[CALLSTACK_SEEN_CUT] = "begin not recorded, from its stack: callers unknown",
 	};
 
 	return how[why];

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Callers that were there all along: no branch shows them, but a stack that was found otherwise. It must be one with the calls
+ * that branches have shown.
+ */
+#include "decode/calls/callstack_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void cs_push_outer(struct callstack *cs, uint64_t time)
+{
+	const uint32_t n = cs->n_outer;
+
+	cs->n_outer = 0;
+	cs->stats.seen += n;
+	for (uint32_t i = 0; i < n; i++)
+		cs_push_outside(cs, time, &cs->outer[i], n - 1 - i,
+				i == 0 && cs->outer_cut ? CALLSTACK_SEEN_CUT : cs->outer_why);
+}
+
+void cs_forget_outer(struct callstack *cs)
+{
+	if (cs->n_outer == 0)
+		return;
+	cs->n_outer = 0;
+	cs->frames[0].back = 0;
+}
+
+/* What is left are the `keep` outermost of them. */
+static void end_inside(struct callstack *cs, uint64_t time, uint32_t keep)
+{
+	cs->stats.skipped += cs->n + cs->n_outer - keep;
+	cs_pop(cs, time, cs->n);
+	cs_push_outer(cs, time);
+	cs_pop(cs, time, cs->n - keep);
+}
+
+bool cs_return_to_outer(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	for (uint32_t k = cs->n_outer; k > 0; k--) {
+		if (cs->outer[k - 1].back != to)
+			continue;
+		end_inside(cs, time, k - 1);
+		if (cs->n == 0)
+			cs_caller(cs, time, to);
+		return true;
+	}
+	return false;
+}
+
+bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t pad)
+{
+	uint32_t keep = 0;
+
+	for (uint32_t k = cs->n_outer; k > 0 && f->known; k--) {
+		const struct frame *callee = k == cs->n_outer ? &cs->frames[0] : &cs->outer[k];
+
+		if (cs->outer[k - 1].f != f)
+			continue;
+		if (keep == 0)
+			keep = k;
+		if (!cs->ops.lands(cs->arg, callee->back - 1, pad))
+			continue;
+		keep = k;
+		break;
+	}
+	if (keep == 0)
+		return false;
+	cs->stats.unwound++;
+	end_inside(cs, time, keep);
+	return true;
+}
+
+/* ---- a stack and the calls */
+
+/* So many frames, the outermost, are what `ip` is within: of the thread where it stopped, or of what the kernel does for it. */
+static uint32_t find_depth(const struct callstack *cs, uint64_t ip)
+{
+	if (cs->stopped && (ip == cs->stop_ip || ip == cs->stop_back))
+		return cs->n;
+	for (uint32_t k = cs->n; k > 1; k--)
+		if (cs->frames[k - 1].back == ip)
+			return k - 1;
+	return 0;
+}
+
+/* Goes over what the frame returns to; false: that is something else. A stack that is cut may end anywhere. */
+static bool match(const struct frame *fr, const struct callstack_place *places, uint32_t n, bool cut, uint32_t *at)
+{
+	const uint32_t i = *at;
+
+	if (i + fr->is_signal >= n) {
+		*at = n;
+		return cut;
+	}
+	if (fr->is_signal) {
+		/* the kernel's way back from the handler, and where that interrupted */
+		*at = i + 2;
+		return places[i + 1].ip == fr->resume || places[i + 1].ip == fr->back;
+	}
+	*at = i + 1;
+	return !places[i].ip || places[i].ip == fr->back;
+}
+
+/* Whether the stack goes through all frames that are known, from the innermost of so many; and where what is outside of them begins. */
+static bool match_all(const struct callstack *cs, uint32_t depth, const struct callstack_place *places, uint32_t n, bool cut,
+		      uint32_t *ret_outside)
+{
+	uint32_t at = 1;
+	bool agrees = true;
+
+	for (uint32_t k = depth; k > 1 && agrees; k--)
+		agrees = match(&cs->frames[k - 1], places, n, cut, &at);
+	*ret_outside = at;
+	if (agrees && cs->frames[0].begins)
+		return at == n;
+	if (agrees && cs->frames[0].back)
+		agrees = match(&cs->frames[0], places, n, cut, &at);
+	for (uint32_t k = cs->n_outer; k > 1 && agrees; k--)
+		agrees = match(&cs->outer[k - 1], places, n, cut, &at);
+	return agrees;
+}
+
+/* These are outside of all frames: the first is what the outermost frame returns to. */
+static void take(struct callstack *cs, const struct callstack_place *places, uint32_t n, bool cut)
+{
+	struct frame *v;
+
+	if (n <= cs->n_outer || (cs->frames[0].back && !cs->n_outer))
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		if (!places[i].ip)
+			return; /* a caller without a name hides those around it */
+	v = reallocarray(cs->outer, n, sizeof(*v));
+	if (!v)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct callstack_place *p = &places[n - 1 - i];
+		/* of the call: after the last one of a function another function begins */
+		const uint64_t ip = p->exact ? p->ip : p->ip - 1;
+
+		v[i] = (struct frame){.f = cs_function(cs, ip, NULL), .ip = ip, .seen = true, .back = i ? p[1].ip : 0};
+	}
+	cs->frames[0].back = places[0].ip;
+	cs->outer = v;
+	cs->n_outer = n;
+	cs->outer_cut = cut;
+	cs->outer_why = CALLSTACK_SEEN;
+	cs->n_before = 0; /* it is better known now */
+}
+
+enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct callstack_place *places, uint32_t n, bool cut)
+{
+	const bool unsure = cs->in_gap || cs->hidden || cs->over || n == 0;
+	const uint32_t depth = unsure ? 0 : find_depth(cs, places[0].ip);
+	uint32_t outside;
+	bool agrees;
+
+	if (depth == 0 || cs_find_base(cs) >= 0 || cs->frames[0].is_signal)
+		return CALLSTACK_ELSEWHERE;
+	agrees = match_all(cs, depth, places, n, cut, &outside);
+	if (!agrees && cs->believed && cs->believed == cs->n) {
+		/* it is no call that has disagreed, but what was believed since a gap */
+		cs_disprove(cs, time, places[0].ip);
+		agrees = match_all(cs, 1, places, n, cut, &outside);
+	}
+	if (!agrees) {
+		cs->stats.stacks_disagree++;
+		return CALLSTACK_DISAGREES;
+	}
+	cs->stats.stacks_agree++;
+	cs->believed = 0;
+	if (!cs->frames[0].begins)
+		take(cs, places + outside, n - outside, cut);
+	return CALLSTACK_AGREES;
+}
