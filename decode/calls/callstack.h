@@ -45,6 +45,7 @@
 #include <stdint.h>
 
 #include "common/base/cleanup.h"
+#include "decode/base/stackplace.h"
 #include "decode/calls/call.h"
 
 #define CALLSTACK_MAX_DEPTH 4096u
@@ -136,16 +137,12 @@ void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip);
  * The thread's stack as it is now: it is at places[0], and its calls return to the others, the innermost first. `cut`: there are
  * more. Stacks that agree and disagree are counted.
  */
-struct callstack_place {
-	uint64_t ip; /* 0: not known */
-	bool exact;  /* where it runs, or was interrupted: not behind a call */
-};
 enum callstack_seen {
 	CALLSTACK_ELSEWHERE, /* it is not there, or on another stack than its own: nothing can be said */
 	CALLSTACK_AGREES,
 	CALLSTACK_DISAGREES,
 };
-enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct callstack_place *places, uint32_t n, bool cut);
+enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct stack_place *places, uint32_t n, bool cut);
 /* Ends everything: exec, exit, the trace's end. */
 void callstack_finish(struct callstack *cs, uint64_t time);
 

@@ -86,7 +86,7 @@ static uint32_t find_depth(const struct callstack *cs, uint64_t ip)
 }
 
 /* Goes over what the frame returns to; false: that is something else. A stack that is cut may end anywhere. */
-static bool match(const struct frame *fr, const struct callstack_place *places, uint32_t n, bool cut, uint32_t *at)
+static bool match(const struct frame *fr, const struct stack_place *places, uint32_t n, bool cut, uint32_t *at)
 {
 	const uint32_t i = *at;
 
@@ -104,7 +104,7 @@ static bool match(const struct frame *fr, const struct callstack_place *places, 
 }
 
 /* Whether the stack goes through all frames that are known, from the innermost of so many; and where what is outside of them begins. */
-static bool match_all(const struct callstack *cs, uint32_t depth, const struct callstack_place *places, uint32_t n, bool cut,
+static bool match_all(const struct callstack *cs, uint32_t depth, const struct stack_place *places, uint32_t n, bool cut,
 		      uint32_t *ret_outside)
 {
 	uint32_t at = 1;
@@ -123,7 +123,7 @@ static bool match_all(const struct callstack *cs, uint32_t depth, const struct c
 }
 
 /* These are outside of all frames: the first is what the outermost frame returns to. */
-static void take(struct callstack *cs, const struct callstack_place *places, uint32_t n, bool cut)
+static void take(struct callstack *cs, const struct stack_place *places, uint32_t n, bool cut)
 {
 	struct frame *v;
 
@@ -136,7 +136,7 @@ static void take(struct callstack *cs, const struct callstack_place *places, uin
 	if (!v)
 		return;
 	for (uint32_t i = 0; i < n; i++) {
-		const struct callstack_place *p = &places[n - 1 - i];
+		const struct stack_place *p = &places[n - 1 - i];
 		/* of the call: after the last one of a function another function begins */
 		const uint64_t ip = p->exact ? p->ip : p->ip - 1;
 
@@ -150,7 +150,7 @@ static void take(struct callstack *cs, const struct callstack_place *places, uin
 	cs->n_before = 0; /* it is better known now */
 }
 
-enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct callstack_place *places, uint32_t n, bool cut)
+enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct stack_place *places, uint32_t n, bool cut)
 {
 	const bool unsure = cs->in_gap || cs->hidden || cs->over || n == 0;
 	const uint32_t depth = unsure ? 0 : find_depth(cs, places[0].ip);

@@ -81,6 +81,7 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 		p->all = t->next;
 		callstack_free(t->calls);
 		free(t->inlined);
+		pt_stacks_end(t);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
 	}
@@ -363,6 +364,7 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 	p->s = s;
 	p->ns = ns;
 	p->interpolated = false;
+	pt_stacks_end(t);
 	callstack_finish(t->calls, ns);
 	p->forked_bytes -= t->forked_bytes;
 	t->forked_bytes = 0;
@@ -422,6 +424,10 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		sum.adopted += c->adopted;
 		sum.unexplained += c->unexplained;
 		sum.too_deep += c->too_deep;
+		sum.seen += c->seen;
+		sum.stacks_agree += c->stacks_agree;
+		sum.stacks_disagree += c->stacks_disagree;
+		sum.seen_refuted += c->seen_refuted;
 	}
 	json_add_uint(stats, "calls", sum.calls);
 	if (p->inlined)
@@ -434,6 +440,16 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 	json_add_uint(stats, "callers_inferred", sum.inferred);
 	if (sum.adopted)
 		json_add_uint(stats, "frames_kept_over_gaps", sum.adopted);
+	if (sum.seen)
+		json_add_uint(stats, "callers_from_stacks", sum.seen);
+	if (sum.stacks_agree)
+		json_add_uint(stats, "stacks_that_agree", sum.stacks_agree);
+	if (p->stacks_elsewhere)
+		json_add_uint(stats, "stacks_of_another_place", p->stacks_elsewhere);
+	if (sum.stacks_disagree)
+		json_add_uint(losses, "stacks_that_disagree", sum.stacks_disagree);
+	if (sum.seen_refuted)
+		json_add_uint(losses, "stacks_refuted", sum.seen_refuted);
 	if (sum.unexplained)
 		json_add_uint(losses, "branches_unexplained", sum.unexplained);
 	if (sum.too_deep)

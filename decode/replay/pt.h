@@ -20,6 +20,7 @@ struct process_maps;
 struct dump;
 struct replay_pt;
 struct session;
+struct stackwalk;
 struct workers;
 
 enum { REPLAY_PT_E_NONE = 1, /* the recording has no PT, or none that can be read */ };
@@ -44,6 +45,11 @@ int replay_pt_open(struct replay_pt *p, struct images *images, struct process_ma
 int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns);
 /* Draws the next branches that happened before `before`, *ret_n of them. 0 or -errno. */
 int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_t *ret_n);
+/*
+ * The last stack of the walk (which must have wanted places) is the thread's at `ns`: what is outside of its calls is around them
+ * (decode/calls/callstack.h). 0 or -errno.
+ */
+int replay_pt_seen(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns, const struct stackwalk *w);
 /* The thread's stack at this moment, for its waits; STACKTAB_ROOT if it has none. */
 uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid);
 /*

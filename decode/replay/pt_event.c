@@ -15,10 +15,14 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 {
 	const struct ptflow_event *e = &ev->flow;
 	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
+	int r;
 
 	if (!why)
 		why = "interrupted";
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
+	r = pt_stacks_stopped(t);
+	if (r < 0)
+		return r;
 	t->untraced = true;
 	if (t->dump)
 		return dump_remark(t->dump, replay_pt_time(p, p->ns), why);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the PT half of a session: pt.c has the threads and goes through the events, pt_event.c says what
- * each is, pt_draw.c draws calls, pt_inline.c those that were inlined in them.
+ * each is, pt_draw.c draws calls, pt_inline.c those that were inlined in them, pt_stacks.c has the stacks that tell who is
+ * around them.
  */
 #pragma once
 
@@ -44,6 +45,9 @@ struct pt_thread {
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
 	uint64_t missing_ns;
+	struct stack_place *later; /* a stack of the place where it stops next; NULL: there is none */
+	uint32_t n_later;
+	bool later_cut;
 	struct dump_thread *dump; /* of the dump of calls */
 	struct pt_thread *next;
 	struct pt_thread *sibling, *elder; /* of the process, those since its last exec */
@@ -66,6 +70,7 @@ struct replay_pt {
 	struct pt_inline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
 	size_t forked_bytes;
 	uint64_t forks_without; /* children that begin without their parent's stack */
+	uint64_t stacks_elsewhere; /* of threads that were somewhere else by their calls */
 	uint64_t code_ns; /* it took to open all code */
 	struct hashmap threads, processes; /* the latter by pid: its first thread */
 	struct pt_thread *all, *last;
@@ -110,6 +115,13 @@ struct call *replay_pt_innermost(const struct pt_thread *t);
 /* A call begins within all that are open; one that is off its stack ends, back in `caller`. Errors are kept in p->error. */
 void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how, const char *site);
 void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c, struct call *caller);
+
+/* ---- pt_stacks.c */
+
+/* Its trace stops: the stack that is kept may be of this moment. 0 or -errno. */
+int pt_stacks_stopped(struct pt_thread *t);
+/* It never was. */
+void pt_stacks_end(struct pt_thread *t);
 
 /* ---- pt_inline.c */
 

@@ -37,6 +37,7 @@ int session_new(const struct session_options *options, struct session **ret)
 	s->walk.resolver = s->resolver;
 	s->walk.st = s->o.st;
 	s->walk.budget = s->o.budget;
+	s->walk.want_places = s->o.pt != NULL;
 	*ret = take_ptr(s);
 	return 0;
 }
@@ -87,6 +88,30 @@ static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_
 	return s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, words[wait]) : 0;
 }
 
+int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev, bool with_kernel, uint32_t *ret)
+{
+	uint32_t calls;
+	int r;
+
+	*ret = STACKTAB_ROOT;
+	if (!s->o.pt) {
+		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, with_kernel);
+		return 0;
+	}
+	calls = replay_pt_stack(s->o.pt, t->tid);
+	/* Where the calls are known they are the stack, and nobody misses another one. */
+	if (calls == STACKTAB_ROOT || ev->sample.n_chain || ev->sample.regs_abi) {
+		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, with_kernel);
+		r = replay_pt_seen(s->o.pt, s, t->tid, ev->time, &s->walk);
+		if (r < 0)
+			return r;
+		calls = replay_pt_stack(s->o.pt, t->tid);
+	}
+	if (calls != STACKTAB_ROOT)
+		*ret = calls;
+	return 0;
+}
+
 static int on_sched(struct session *s, const struct perfevent *ev)
 {
 	struct tracerd_sched_event e;
@@ -113,9 +138,9 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		r = report_off_cpu(s, e.tid, ev->time, wait_of(&e));
 		if (r < 0)
 			return r;
-		stack = s->o.pt ? replay_pt_stack(s->o.pt, e.tid) : STACKTAB_ROOT;
-		if (stack == STACKTAB_ROOT)
-			stack = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, false);
+		r = session_stack(s, t, ev, false, &stack);
+		if (r < 0)
+			return r;
 		return timeline_answer(timeline_switch_out(
 			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
 	}
@@ -141,8 +166,9 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 				r = session_declare_thread(s, of_stack, ev->time);
 				if (r < 0)
 					return r;
-				stack = stackwalk_sample(
-					&s->walk, session_code(s, of_stack->process, ev->time), ev, false);
+				r = session_stack(s, of_stack, ev, false, &stack);
+				if (r < 0)
+					return r;
 			}
 		}
 		return timeline_answer(timeline_wakeup(s->o.tl, e.tid, ev->time, e.cpu, other_tid,
@@ -162,6 +188,13 @@ static bool event_is_sched(const struct perfevent *ev)
 	       load_u32(ev->sample.raw) == SCHEDEV_MAGIC;
 }
 
+/* What a freeze has taken of a thread: where it was at this moment, and not that it ran. */
+static bool is_stack_alone(const struct session *s, const struct perfevent *ev)
+{
+	return s->o.pt && ev->attr->type == PERF_TYPE_SOFTWARE && ev->attr->config == PERF_COUNT_SW_DUMMY &&
+	       (ev->sample.n_chain || ev->sample.regs_abi);
+}
+
 static int on_sample(struct session *s, const struct perfevent *ev)
 {
 	struct thread *t;
@@ -174,6 +207,10 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 	}
 	if (event_is_sched(ev))
 		return on_sched(s, ev);
+	if (is_stack_alone(s, ev)) {
+		t = hashmap_pointer(&s->threads, ev->tid);
+		return t ? session_stack(s, t, ev, false, &stack) : 0;
+	}
 	if (perfattr_is_bpf_output(ev->attr) ||
 		(ev->attr->type == PERF_TYPE_SOFTWARE && ev->attr->config == PERF_COUNT_SW_DUMMY)) {
 		s->ignored++;
@@ -196,7 +233,9 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 	if (r < 0)
 		return r;
 	s->samples++;
-	stack = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, true);
+	r = session_stack(s, t, ev, true, &stack);
+	if (r < 0)
+		return r;
 	return timeline_answer(timeline_sample(s->o.tl, ev->tid, ev->time, event_cpu(ev), stack));
 }
 

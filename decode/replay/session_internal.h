@@ -71,6 +71,13 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid);
 /* The code of a process with what was mapped at that time, until the next question. */
 struct code *session_code(struct session *s, struct process *p, uint64_t ns);
 
+/*
+ * The stack that a record has of a thread, see stackwalk_sample(); where its calls are known they are the stack, and learn from
+ * it who is around them. 0 or -errno.
+ */
+struct perfevent;
+int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev, bool with_kernel, uint32_t *ret);
+
 void session_free_tasks(struct session *s);
 
 /* Positive answers of the timeline are counted there; only the negative ones end a replay. */
@@ -82,7 +89,6 @@ int session_declare_thread(struct session *s, struct thread *t, uint64_t ts);
 /* At the first sample or switch: who is there already. */
 int session_begin(struct session *s);
 
-struct perfevent;
 int session_on_comm(struct session *s, const struct perfevent *ev);
 int session_on_fork(struct session *s, const struct perfevent *ev);
 int session_on_exit(struct session *s, const struct perfevent *ev);

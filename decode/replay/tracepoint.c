@@ -126,7 +126,9 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		r = prev ? session_declare_thread(s, prev, ev->time) : 0;
 		if (!prev || r < 0)
 			return r;
-		stack = stackwalk_sample(&s->walk, session_code(s, prev->process, ev->time), ev, false);
+		r = session_stack(s, prev, ev, false, &stack);
+		if (r < 0)
+			return r;
 		r = timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, cpu,
 			wait_of(load_u64(raw + SWITCH_STATE)), stack, next_tid, next_name));
 	}
@@ -157,7 +159,9 @@ static int on_waking(struct session *s, const struct perfevent *ev)
 		r = waker ? session_declare_thread(s, waker, ev->time) : 0;
 		if (!waker || r < 0)
 			return r;
-		stack = stackwalk_sample(&s->walk, session_code(s, waker->process, ev->time), ev, false);
+		r = session_stack(s, waker, ev, false, &stack);
+		if (r < 0)
+			return r;
 	}
 	wakee = thread_named(s, tid, name);
 	r = wakee ? session_declare_thread(s, wakee, ev->time) : 0;

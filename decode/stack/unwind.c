@@ -196,8 +196,8 @@ static bool step_from_nowhere(struct walk *w)
 	return true;
 }
 
-enum unwind_end unwind_sample(struct resolver *r, struct code *code,
-	const struct perfevent_sample *s, struct budget *budget, uint32_t *frames, uint32_t *ret_n)
+enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
+	struct budget *budget, uint32_t *frames, struct stack_place *places, uint32_t *ret_n)
 {
 	struct walk w = {.r = r,
 		.code = code,
@@ -222,6 +222,8 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code,
 			r, code, w.regs[CFI_REG_RA], w.exact ? RESOLVE_EXACT : RESOLVE_RETURN);
 		if (!frame)
 			return UNWIND_WRONG;
+		if (places)
+			places[n] = (struct stack_place){.ip = w.regs[CFI_REG_RA], .exact = w.exact};
 		frames[n++] = frame;
 		*ret_n = n;
 		if (n == UNWIND_MAX_FRAMES)
@@ -229,6 +231,9 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code,
 		if (n == 1 && step_from_nowhere(&w))
 			continue;
 		row = unwind_row(r, code, budget, w.regs[CFI_REG_RA] - (w.exact ? 0 : 1));
+		/* the way back from a handler, which nobody calls: it begins there */
+		if (places && row && row->known && row->signal)
+			places[n - 1].exact = true;
 		step = row && row->known ? step_by_table(&w, row) : step_by_frame_pointer(&w);
 		switch (step) {
 		case STEP_ON:

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "common/control/json.h"
+#include "decode/object/cfi.h"
 
 /* kernel.perf_event_max_stack's default: a chain this long was ended by the kernel, not by the
  * stack. */
@@ -64,6 +65,14 @@ static uint32_t add_missing_caller(
 	return w->frames[1] != 0;
 }
 
+/* A chain does not say which of its addresses is the way back from a signal's handler, which nobody calls. */
+static struct stack_place place_of(struct stackwalk *w, struct code *code, uint64_t addr, bool innermost)
+{
+	const struct cfi_row *row = innermost ? NULL : unwind_row(w->resolver, code, w->budget, addr - 1);
+
+	return (struct stack_place){.ip = addr, .exact = innermost || (row && row->known && row->signal)};
+}
+
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
@@ -81,8 +90,10 @@ static uint32_t chain_frames(
 			frame = resolver_frame(
 				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
 		if (frame) {
-			if (n == 1)
-				n += add_missing_caller(w, code, c, addr);
+			if (n == 1 && add_missing_caller(w, code, c, addr))
+				w->places[n++] = (struct stack_place){.ip = 0};
+			if (w->want_places)
+				w->places[n] = place_of(w, code, addr, n == 0);
 			w->frames[n++] = frame;
 			continue;
 		}
@@ -115,9 +126,11 @@ uint32_t stackwalk_sample(
 	uint32_t n = 0, stack = STACKTAB_ROOT;
 
 	w->stacks++;
+	w->n_places = 0;
 	/* Where the stack's page was not there yet (its first touch), nothing was copied: the registers still say where. */
 	if (s->regs_abi && (s->stack_size || (s->stack && !c.n_user))) {
-		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames, &n);
+		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames,
+			w->want_places ? w->places : NULL, &n);
 
 		w->unwound[end]++;
 		whole = end == UNWIND_DONE;
@@ -126,6 +139,8 @@ uint32_t stackwalk_sample(
 	}
 	if (n == 0 && c.n_user)
 		n = chain_frames(w, code, &c, &whole);
+	w->n_places = w->want_places ? n : 0;
+	w->places_cut = !whole;
 	if (n == 0 && !kernel && s->ip && !IS_KERNEL(s->ip)) {
 		/* where nobody asked for a chain, only where it ran: flat, but all there is */
 		w->frames[n++] = resolver_frame(w->resolver, code, s->ip, RESOLVE_EXACT);

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/cleanup.h"
@@ -29,6 +30,11 @@ struct stackwalk {
 	struct missing_caller_stats missing_callers; /* that frame pointers had passed over */
 	uint64_t unwound[UNWIND_N_ENDS];
 	uint32_t frames[UNWIND_MAX_FRAMES + 2];
+	/* Of the last sample's stack, the innermost first; only if they are wanted. */
+	bool want_places;
+	bool places_cut; /* the outer part is missing */
+	uint32_t n_places;
+	struct stack_place places[UNWIND_MAX_FRAMES + 2];
 };
 
 /*

@@ -164,7 +164,7 @@ static void walk_stack(struct resolver *r, struct code *code, const struct image
 	for (unsigned i = 0; i < 16; i++) {
 		regs[7] = sp;
 		regs[8] = addrs[i % n_addrs] - 5;
-		(void)unwind_sample(r, code, &s, budget, frames, &n);
+		(void)unwind_sample(r, code, &s, budget, frames, NULL, &n);
 		sum->frames += n;
 	}
 }

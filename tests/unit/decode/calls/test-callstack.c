@@ -582,13 +582,13 @@ static void scene_found(struct scene *s, const char *path)
 /* It stops, and its stack is that of calls at 0x40 of these functions, the innermost first; a letter that is not one: not known. */
 static enum callstack_seen seen(struct scene *s, const char *stack, bool cut)
 {
-	struct callstack_place places[16];
+	struct stack_place places[16];
 	uint32_t n = 0;
 
 	callstack_stop(s->cs, ++s->clock, AT(stack[0], 0x60), 0);
-	places[n++] = (struct callstack_place){.ip = AT(stack[0], 0x60), .exact = true};
+	places[n++] = (struct stack_place){.ip = AT(stack[0], 0x60), .exact = true};
 	for (; stack[n]; n++)
-		places[n] = (struct callstack_place){.ip = stack[n] == '_' ? 0 : AT(stack[n], 0x44)};
+		places[n] = (struct stack_place){.ip = stack[n] == '_' ? 0 : AT(stack[n], 0x44)};
 	return callstack_seen(s->cs, s->clock, places, n, cut);
 }
 
@@ -696,7 +696,7 @@ static void stacks_that_disagree(void **state)
 	scene_found(&s, "AB");
 	assert_int_equal(seen(&s, "BA_M", false), CALLSTACK_AGREES); /* who is in between is not known */
 	go_on(&s, 'B');
-	assert_int_equal(callstack_seen(s.cs, 0, &(struct callstack_place){AT('B', 0x60), true}, 1, true), CALLSTACK_ELSEWHERE);
+	assert_int_equal(callstack_seen(s.cs, 0, &(struct stack_place){AT('B', 0x60), true}, 1, true), CALLSTACK_ELSEWHERE);
 	scene_end(&s, "?A(B())");
 
 	/* the thread begins with what is known: there is no more */
@@ -738,7 +738,7 @@ static void stacks_that_disagree(void **state)
 /* In a handler: the stack has the kernel's way back, and where it was interrupted. */
 static void a_stack_with_a_handler(void **state)
 {
-	const struct callstack_place places[] = {
+	const struct stack_place places[] = {
 		{AT('D', 0x60), true}, {AT('H', 0x44), false}, {AT('S', 0), true}, {AT('B', 0x50), true}, {AT('A', 0x44), false},
 		{AT('M', 0x44), false},
 	};

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stacks that samples, waits and a freeze have brought, and who is around a thread's calls by them (callstack_seen()). The time
+ * of such a stack is that of the kernel, in which the thread is not traced: so it is where the trace has stopped. Where the
+ * trace's times are coarse that may come later.
+ */
+#include "config.h"
+
+#include "decode/replay/pt_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode/stack/walk.h"
+
+static void forget(struct pt_thread *t)
+{
+	budget_give(t->p->budget, t->n_later * sizeof(*t->later));
+	free(t->later);
+	t->later = NULL;
+}
+
+void pt_stacks_end(struct pt_thread *t)
+{
+	if (!t->later)
+		return;
+	t->p->stacks_elsewhere++;
+	forget(t);
+}
+
+static void keep(struct pt_thread *t, const struct stackwalk *w)
+{
+	const size_t bytes = w->n_places * sizeof(*t->later);
+
+	if (!budget_take(t->p->budget, bytes))
+		return;
+	t->later = malloc(bytes);
+	if (!t->later) {
+		budget_give(t->p->budget, bytes);
+		return;
+	}
+	memcpy(t->later, w->places, bytes);
+	t->n_later = w->n_places;
+	t->later_cut = w->places_cut;
+}
+
+int replay_pt_seen(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns, const struct stackwalk *w)
+{
+	struct pt_thread *t = hashmap_pointer(&p->threads, tid);
+
+	if (!t || !t->space || w->n_places == 0 || dump_kind(p->dump) == DUMP_BRANCHES || dump_kind(p->dump) == DUMP_INSNS)
+		return 0;
+	pt_stacks_end(t);
+	p->s = s;
+	p->ns = ns > p->ns ? ns : p->ns;
+	p->interpolated = false;
+	if (callstack_seen(t->calls, p->ns, w->places, w->n_places, w->places_cut) == CALLSTACK_ELSEWHERE)
+		keep(t, w);
+	return p->error;
+}
+
+int pt_stacks_stopped(struct pt_thread *t)
+{
+	if (!t->later)
+		return 0;
+	if (callstack_seen(t->calls, t->p->ns, t->later, t->n_later, t->later_cut) == CALLSTACK_ELSEWHERE)
+		t->p->stacks_elsewhere++;
+	forget(t);
+	return t->p->error;
+}
