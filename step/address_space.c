@@ -154,7 +154,7 @@ static size_t peek_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 	return got;
 }
 
-static size_t read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
+size_t address_space_read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 {
 	struct iovec local = {buf, n},
 		     remote = {(void *)(uintptr_t)address, n}; // NOLINT: an address of another process
@@ -283,7 +283,7 @@ static int save_vdso(struct address_space *s, pid_t tid, const struct map *map)
 	image = malloc(n);
 	if (!image)
 		return -ENOMEM;
-	return read_memory(tid, map->m.start, image, n) == n ? step_code_vdso(s->shared.code, image, n) : 0;
+	return address_space_read_memory(tid, map->m.start, image, n) == n ? step_code_vdso(s->shared.code, image, n) : 0;
 }
 
 /* Replaces the list of mappings, and records what is new; both lists are sorted by address. */
@@ -464,11 +464,11 @@ static int save_page(struct address_space *s, pid_t tid, const struct map *map, 
 /* Reads the page with its tail; false if it cannot be read. */
 static bool load_page(pid_t tid, struct page *p)
 {
-	const size_t n = read_memory(tid, p->start, p->bytes, STEP_CODE_PAGE);
+	const size_t n = address_space_read_memory(tid, p->start, p->bytes, STEP_CODE_PAGE);
 
 	if (n < STEP_CODE_PAGE)
 		return false;
-	p->tail = (uint16_t)read_memory(tid, p->start + STEP_CODE_PAGE, p->bytes + STEP_CODE_PAGE, STEP_CODE_TAIL);
+	p->tail = (uint16_t)address_space_read_memory(tid, p->start + STEP_CODE_PAGE, p->bytes + STEP_CODE_PAGE, STEP_CODE_TAIL);
 	return true;
 }
 
@@ -548,7 +548,7 @@ int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is
 	if (p->steady && at + INSN_MAX <= STEP_CODE_PAGE)
 		memcpy(code, p->bytes + at, INSN_MAX);
 	else
-		n = read_memory(tid, ip, code, INSN_MAX);
+		n = address_space_read_memory(tid, ip, code, INSN_MAX);
 	if (!insn_decode(code, n, is64, ret))
 		return ADDRESS_SPACE_E_NO_INSN;
 	return p->steady ? 0 : check_page(s, tid, p, at, code, ret->length);

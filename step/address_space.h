@@ -58,5 +58,8 @@ int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is
 			struct insn *ret)
 	_must_check_;
 
+/* Memory of the process, as far as it can be read there; returns how many bytes. */
+size_t address_space_read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n);
+
 /* Changes with each record of a mapping. */
 uint64_t address_space_epoch(const struct address_space *s);

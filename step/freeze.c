@@ -64,7 +64,7 @@ static int write_perfdata(struct step *s, uint64_t left, struct step_files *f)
 	f->perfdata = io_memfd("tracerd-step");
 	if (f->perfdata < 0)
 		return f->perfdata;
-	r = step_write(s, f->perfdata, left);
+	r = step_write(s, f->perfdata, left, true);
 	return r < 0 ? r : seal(f->perfdata);
 }
 

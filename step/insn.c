@@ -332,6 +332,7 @@ int step_insn_leave_kernel(struct step *s, struct step_thread *t, const struct u
 	signal_mask_syscall(t, regs);
 	t->in_kernel = t->restarts = false;
 	t->ip = regs->rip;
+	t->regs = *regs;
 	t->is64 = step_insn_is64(regs);
 	return after_syscall(s, t, regs);
 }
@@ -375,6 +376,7 @@ int step_insn_executed(struct step *s, struct step_thread *t, const struct user_
 		trap_flag_executed(t, regs);
 	}
 	t->ip = regs->rip;
+	t->regs = *regs;
 	t->is64 = step_insn_is64(regs);
 	return r;
 }

@@ -322,7 +322,7 @@ static int record(struct arguments *a, struct step **ret)
 	}
 	report_progress(&a->progress, s);
 	step_run(s);
-	r = step_write(s, fd, 0);
+	r = step_write(s, fd, 0, false);
 	if (r < 0) {
 		log_error("%s: %s", a->step.output, strerror(-r));
 		return 1;

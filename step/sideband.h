@@ -19,9 +19,10 @@
 #include "common/bundle/perfdata_write.h"
 #include "step/clock.h"
 
-/* The ids of the file's two events. */
+/* The ids of the file's events. */
 #define STEP_ID_PT 100u
 #define STEP_ID_SIDE 101u
+#define STEP_ID_STACK 102u
 
 struct sideband;
 int sideband_new(struct sideband **ret) _must_check_;

@@ -79,8 +79,11 @@ uint64_t step_max_bytes(const struct step *s);
 /* CLOCK_MONOTONIC_RAW; all packets since then are kept. 0: there are none. */
 uint64_t step_oldest_raw_ns(struct step *s);
 
-/* Writes the perf.data, after step_run(). -EFBIG if it is larger than max_bytes (0: no limit). */
-int step_write(struct step *s, int fd, uint64_t max_bytes) _must_check_;
+/*
+ * Writes the perf.data, after step_run(). -EFBIG if it is larger than max_bytes (0: no limit). `stacks`: with those of all threads
+ * that live, as far as there is room, which are around what the recording has of their calls.
+ */
+int step_write(struct step *s, int fd, uint64_t max_bytes, bool stacks) _must_check_;
 
 /* A copy of the recording, in sealed memfds; -1 for those that would be empty. */
 struct step_files {

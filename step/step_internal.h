@@ -76,6 +76,7 @@ struct step_thread {
 	uint64_t ip;
 	struct insn insn;
 	uint8_t code[INSN_MAX];
+	struct user_regs_struct regs; /* as they were at `ip`, where they were read there */
 
 	int signal;	    /* to deliver when the thread continues */
 	bool signal_sent;   /* delivered; the next stop may be at its handler */

@@ -147,6 +147,7 @@ static int handler_entered(struct step *s, struct step_thread *t, const struct u
 		return step_insn_leave_kernel(s, t, regs);
 	r = step_insn_interrupt(s, t);
 	t->ip = regs->rip;
+	t->regs = *regs;
 	t->is64 = step_insn_is64(regs);
 	return r;
 }
@@ -227,6 +228,7 @@ static int first_stop(struct step *s, struct step_thread *t)
 	if (r < 0)
 		return r;
 	t->ip = regs.rip;
+	t->regs = regs;
 	t->is64 = step_insn_is64(&regs);
 	t->own_tf = regs.eflags & STEP_FLAG_TRAP;
 	t->in_kernel = t->restarts = t->mask_unknown = step_insn_restart_pending(&regs);
@@ -322,6 +324,7 @@ static int became(struct step *s, pid_t tid, struct step_thread **ret)
 		return r;
 	t->in_kernel = t->mask_unknown = true;
 	t->restarts = t->known = t->own_tf = t->refresh = false;
+	t->regs = (struct user_regs_struct){0};
 	address_space_clear(t->process->space);
 	r = step_thread_record_comm(s, t, true);
 	if (r == 0)

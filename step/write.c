@@ -5,10 +5,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/bundle/stackrec.h"
 #include "step/step_internal.h"
 
 /* An arbitrary number, the same in the attribute, in AUXTRACE_INFO and in PMU_MAPPINGS. */
 #define PMU_TYPE 6u
+#define STACKS_BYTES (16u << 20) /* of all threads */
 
 static int add_bytes(void *arg, const void *bytes, size_t n)
 {
@@ -109,7 +111,33 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	return r < 0 ? r : pt_encoder_read(stream->pt, add_bytes, w);
 }
 
-int step_write(struct step *s, int fd, uint64_t max_bytes)
+/* Of threads whose trace has stopped at their registers' place, or in the system call there. */
+static int write_stacks(const struct step *s, struct perfdata_writer *w, uint64_t end)
+{
+	const size_t bytes = s->n_threads && STACKS_BYTES / s->n_threads < STACKREC_MAX ? STACKS_BYTES / s->n_threads : STACKREC_MAX;
+	_cleanup_free_ uint8_t *stack = malloc(bytes);
+	const struct step_thread *t;
+	int r = stack ? stackrec_add_event(w, STEP_ID_STACK) : -ENOMEM;
+
+	for (size_t i = 0; i < STEP_HASH && r == 0; i++)
+		LIST_FOREACH(t, &s->threads[i], in_hash)
+		{
+			struct stackrec rec = {.id = STEP_ID_STACK,
+				.pid = t->process->pid,
+				.tid = t->tid,
+				.time = step_clock_ns(&s->clock, end),
+				.regs = &t->regs,
+				.stack = stack};
+
+			if (!t->stream || !t->is64 || t->regs.rip != t->ip || r < 0)
+				continue;
+			rec.stack_bytes = address_space_read_memory(t->tid, t->regs.rsp, stack, bytes);
+			r = stackrec_write(w, &rec);
+		}
+	return r == -EFBIG ? 0 : r; /* all else is there */
+}
+
+int step_write(struct step *s, int fd, uint64_t max_bytes, bool stacks)
 {
 	struct perfdata_about about = {
 		.command = STEPABI_COMMAND,
@@ -138,5 +166,7 @@ int step_write(struct step *s, int fd, uint64_t max_bytes)
 		if (r == 0)
 			r = write_stream(s, w, stream, idx++, end);
 	}
+	if (r == 0 && stacks)
+		r = write_stacks(s, w, end);
 	return r < 0 ? r : perfdata_finish(w, &about);
 }

@@ -138,9 +138,15 @@ static void take(struct callstack *cs, const struct stack_place *places, uint32_
 	for (uint32_t i = 0; i < n; i++) {
 		const struct stack_place *p = &places[n - 1 - i];
 		/* of the call: after the last one of a function another function begins */
-		const uint64_t ip = p->exact ? p->ip : p->ip - 1;
+		uint64_t ip = p->exact ? p->ip : p->ip - 1;
+		const struct callfunc *f = cs_function(cs, ip, NULL);
 
-		v[i] = (struct frame){.f = cs_function(cs, ip, NULL), .ip = ip, .seen = true, .back = i ? p[1].ip : 0};
+		/* or nobody has called there: a stack was made to begin so, in front of which there is nothing */
+		if (!f->known) {
+			ip = p->ip;
+			f = cs_function(cs, ip, NULL);
+		}
+		v[i] = (struct frame){.f = f, .ip = ip, .seen = true, .back = i ? p[1].ip : 0};
 	}
 	cs->frames[0].back = places[0].ip;
 	cs->outer = v;

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+"""Who was there all along: a snapshot of a program that was deep in calls before it was armed has these by name, from the stack that
+the freeze has taken of each thread; one that is not that of the calls is counted, and names nobody."""
+import pathlib
+import select
+
+from lib.perffile import *
+from lib.pt import *
+
+SAMPLE, STACK = 9, 102
+TIMELINE = ("--format", "text", "-o", "-")
+SEEN = "begin not recorded, from its stack"
+MAIN = ["main", "a"] + 5 * ["deep"] + ["b", "loop", "work", "leaf"]
+THREAD = ["routine", "first", "second", "loop", "work", "leaf"]
+
+
+def calls(text):
+    """{tid: [(path, how)]} of each slice of a thread, in the order of their begins: the names of those around it, and its own."""
+    tracks, open_, slices = {}, {}, {}
+    for f in (line.split("\t") for line in text.splitlines()):
+        if f[0] == "T":
+            tracks[f[1]] = int(f[4])
+        elif len(f) > 2 and f[1] in tracks and f[2] == "B":
+            how = next((x[5:-1] for x in f if x.startswith("how=")), None)
+            open_.setdefault(f[1], []).append((int(f[0]), f[3].strip('"'), how))
+        elif len(f) > 2 and f[1] in tracks and f[2] == "E":
+            begin, name, how = open_[f[1]].pop()
+            slices.setdefault(tracks[f[1]], []).append((begin, -int(f[0]), name, how))
+    expect(not any(open_.values()), "all slices end")
+    out = {}
+    for tid, found in slices.items():
+        around = []
+        for begin, end, name, how in sorted(found, key=lambda x: x[:2]):
+            while around and -around[-1][1] <= begin:
+                around.pop()
+            expect_quietly(not around or around[-1][1] <= end, f"{name} is within {around[-1:]}")
+            around.append((begin, end, name))
+            out.setdefault(tid, []).append(([x[2] for x in around], how))
+    return out
+
+
+def expect_quietly(true, what):
+    if not true:
+        fail(what)
+
+
+def decode(recording, *options):
+    p = subprocess.run([BUILD / "tracectl", "decode", *options, recording], capture_output=True, text=True, timeout=PATIENCE)
+    if p.returncode:
+        fail(f"{recording}: {p.stderr}")
+    return p.stdout
+
+
+def report(recording):
+    r = json.loads(decode(recording, "--json", "--stats"))
+    return r["stats"], r.get("losses", {})
+
+
+class Program:
+    def __init__(self, program, how):
+        self.process = spawn(program, how, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.pid = self.process.pid
+
+    def turn(self):
+        self.process.stdin.write(b"x")
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0] or os.read(self.process.stdout.fileno(), 1) != b"d":
+            fail("the program does not answer")
+
+
+def snapshot(d, c, program, how, turns=2):
+    """Its bundle, after so many turns."""
+    p = Program(program, how)
+    p.turn()
+    if d.tracectl("arm", "--backend", "step", p.pid).returncode:
+        fail("it cannot be armed")
+    for _ in range(turns):
+        p.turn()
+    # where it waits again
+    wait_for("it waits", lambda: open(f"/proc/{p.pid}/syscall").read().split()[0] == "0")
+    n = c.snapshot(str(p.pid))
+    if n["state"] != "done":
+        fail(f"{how}: {n}")
+    out = tmp() / how
+    for file, data in c.fetch(n["id"]).items():
+        path = out / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    d.tracectl("disarm", p.pid)
+    p.process.stdin.close()
+    if p.process.wait(PATIENCE) != 0:
+        fail(f"it ended with {p.process.returncode}")
+    return out, p.pid
+
+
+def named(path):
+    """From the program's own functions on: what is around these is the C library's."""
+    at = next((i for i, f in enumerate(path) if f in ("main", "routine")), len(path))
+    return path[:at], path[at:]
+
+
+def whole(paths, want, what, turns=2):
+    """All calls of leaf have the whole path, and of each caller there is one call, which was named by its stack."""
+    leaves = [p for p, _ in paths if p[-1] == "leaf"]
+    expect(len(leaves) == 3 * turns and all(named(p)[1] == want and named(p)[0] for p in leaves),
+           f"{what}: {' '.join(named(leaves[0])[1]) if leaves else leaves}")
+    outer = [(p[-1], how) for p, how in paths if p[-1] in ("main", "a", "deep", "b", "routine", "first", "second")]
+    expect(outer == [(f, SEEN) for f in want[:-3]], f"{what}: and each of them once, since it began before: {outer}")
+    expect([how for p, how in paths if p[-1] == "loop"] == ["begin not recorded"], f"{what}: which a return has shown says only that")
+
+
+def plain(d, c, program):
+    out, pid = snapshot(d, c, program, "plain")
+    paths = calls(decode(out, *TIMELINE))[pid]
+    whole(paths, MAIN, "one thread")
+    stats, losses = report(out)
+    expect(stats["callers_from_stacks"] >= 8 and stats["stacks_that_agree"] == 1 and not losses, f"and nothing is in doubt: {losses}")
+    expect(SEEN in decode(out, "--calls"), "the dump of calls has them, too")
+    return out
+
+
+def others(d, c, program):
+    out, pid = snapshot(d, c, program, "threads")
+    threads = calls(decode(out, *TIMELINE))
+    whole(threads.pop(pid), MAIN, "of three threads the main one")
+    expect(len(threads) == 2, "and two more")
+    for paths in threads.values():
+        whole(paths, THREAD, "a thread")
+    stats, losses = report(out)
+    expect(stats["stacks_that_agree"] == 3 and not losses, f"and nothing is in doubt: {losses}")
+
+    out, pid = snapshot(d, c, program, "handler")
+    paths = calls(decode(out, *TIMELINE))[pid]
+    leaf = named(next(p for p, _ in paths if p[-1] == "leaf"))[1]
+    expect(leaf[:8] == MAIN[:8] and leaf[-4:] == ["handler", "loop", "work", "leaf"] and "raise" in leaf,
+           f"in a handler: what that has interrupted is around it: {' '.join(leaf)}")
+
+    # On another stack than that of the thread: of its own there is nothing, and nothing is made up.
+    out, pid = snapshot(d, c, program, "fiber")
+    paths = calls(decode(out, *TIMELINE))[pid]
+    leaf = next(p for p, _ in paths if p[-1] == "leaf")
+    expect(leaf == ["__start_context", "fiber", "loop", "work", "leaf"] and not any(p[-1] in MAIN[:8] for p, _ in paths),
+           f"on a stack of its own: no more than that: {' '.join(leaf)}")
+
+
+def rewritten(bundle, change):
+    """The bundle's perf.data, with the bytes of its stack record changed."""
+    f = PerfFile.read(bundle / "perf.data")
+    x = next(x for x in f.records if struct.unpack_from("<IHHQ", x[0])[::3] == (SAMPLE, STACK))
+    x[0] = change(x[0])
+    out = tmp() / "rewritten"
+    shutil.copytree(bundle, out, dirs_exist_ok=True)
+    f.write_file(out / "perf.data")
+    return out
+
+
+def disagreeing(out):
+    # header, id, ip, tid, time, cpu; abi, 17 registers, the stack's size
+    head, regs = 8 + 8 + 8 + 8 + 8 + 8, 8 + 17 * 8
+    at = head + regs + 8
+    record = next(x[0] for x in PerfFile.read(out / "perf.data").records if struct.unpack_from("<IHHQ", x[0])[::3] == (SAMPLE, STACK))
+    expect(len(record) > at and struct.unpack_from("<Q", record, head)[0] == 2, "the stack is there, in 64 bits")
+
+    def elsewhere(b):
+        ip = head + 8 + 8 * 8
+        return b[:ip] + struct.pack("<Q", struct.unpack_from("<Q", b, ip)[0] - 1) + b[ip + 8:]
+
+    def cut(b):
+        """Its innermost part, up to one of the calls of deep."""
+        keep = 160
+        b = b[:at - 8] + struct.pack("<Q", keep) + b[at:at + keep] + struct.pack("<Q", keep)
+        return b[:6] + struct.pack("<H", len(b)) + b[8:]
+
+    def other(b):
+        """Its innermost return address is another one of it, into deep."""
+        words = struct.unpack_from("<400Q", b, at)
+        deep = next(w for w in words if 0x400000 < w < 1 << 32 and words.count(w) == 4)
+        return b[:at] + struct.pack("<Q", deep) + b[at + 8:]
+
+    p = rewritten(out, other)
+    stats, losses = report(p)
+    expect(losses.get("stacks_that_disagree") == 1 and "callers_from_stacks" not in stats and
+           not any(path[-1] == "deep" for per in calls(decode(p, *TIMELINE)).values() for path, _ in per),
+           f"one that says something else than the calls is a loss, and they are right: {losses}")
+    p = rewritten(out, elsewhere)
+    stats, losses = report(p)
+    expect(stats.get("stacks_of_another_place") == 1 and "callers_from_stacks" not in stats,
+           "a stack of another place names nobody, and is counted")
+    p = rewritten(out, cut)
+    paths = [x for per in calls(decode(p, *TIMELINE)).values() for x in per]
+    outermost = [how for path, how in paths if len(path) == 1]
+    expect(outermost == [SEEN + ": callers unknown"] and {path[0] for path, _ in paths} == {"deep"},
+           f"one that is cut names whom it has, and says that there are more: {outermost}")
+
+
+def main():
+    need_command("gcc", "gcc")
+    if not STEP.exists():
+        skip("needs tracerd-step")
+    with tempfile.TemporaryDirectory() as folder:
+        program = compile_calls(pathlib.Path(folder), "callers", ["callers.c"], "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-static")
+        with Tracerd() as d, d.client() as c:
+            out = plain(d, c, program)
+            others(d, c, program)
+            disagreeing(out)
+
+
+main()
