@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The payload (PERF_SAMPLE_RAW) of the "sched" event: what a BPF program saw at a context switch
- * or at a wake-up of a target's thread. Little endian, fixed size; the BPF program that writes
+ * The payload (PERF_SAMPLE_RAW) of the "sched" event: what a BPF program saw at a context switch,
+ * at a wake-up of a target's thread, or where that ran before a freeze. Little endian, fixed size; the BPF program that writes
  * it, the daemon that filters it and the decoder that reads it all include this file, so it
  * holds nothing but fixed-width fields.
  *
@@ -12,6 +12,7 @@
  *   switch-in   the thread that comes (the chain is meaningless and emptied)
  *   wakeup      the waker if it belongs to the target (WAKER_TARGET), else the thread that is
  *               woken, and the chain is emptied
+ *   stack       the thread that runs: its stack, before a freeze of a processor's trace
  * The subject of the event is always `pid`, `tid`.
  */
 #pragma once
@@ -23,6 +24,7 @@ enum schedev_kind {
 	SCHEDEV_OUT = 1,
 	SCHEDEV_IN = 2,
 	SCHEDEV_WAKEUP = 3,
+	SCHEDEV_STACK = 4,
 };
 
 enum schedev_flag {

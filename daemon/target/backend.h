@@ -101,6 +101,8 @@ struct backend {
 
 	/* ---- a frozen one */
 
+	/* Beside another back end's recording, just before that is frozen: records the stacks of the threads that run. */
+	void (*stacks)(const struct target *target);
 	/* Takes references: frozen->recording. 0, -errno. */
 	int (*freeze)(struct target *target, struct frozen *frozen);
 	/* On the copier thread, before anything is written: copies what must not be waited for. 0, -errno. */

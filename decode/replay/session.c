@@ -175,6 +175,11 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 			e.other_pid == SCHEDEV_MASKED_ID ? TL_TID_OTHER : e.other_pid, other,
 			(e.flags & SCHEDEV_IRQ_KNOWN) && (e.flags & SCHEDEV_IN_IRQ), stack));
 	}
+	case SCHEDEV_STACK: {
+		int r = session_declare_thread(s, t, ev->time);
+
+		return r < 0 || !s->o.pt ? r : session_stack(s, t, ev, false, &stack);
+	}
 	default:
 		s->bad_sched++;
 		return 0;

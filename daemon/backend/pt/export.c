@@ -127,6 +127,9 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	memcpy(pt->attrs, rec->events->attrs, sizeof(pt->attrs));
 	pt->events = pt_events_ref(rec->events);
 	keep_gaps(pt);
+	/* While they are traced: an interrupt stops a thread's trace where its stack is taken. */
+	if (target->beside && target->state == TARGET_ARMED)
+		backend_sample.stacks(target);
 	began = clock_raw_ns();
 	pt_events_freeze(pt->events);
 	pt->held = true;

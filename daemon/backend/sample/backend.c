@@ -522,6 +522,16 @@ static void sample_stats(const struct target *target, struct backend_stats *ret)
 	*ret = out;
 }
 
+/* Without them some callers have no names. */
+static void sample_take_stacks(const struct target *target)
+{
+	const struct filter *filter = sampler_filter(sampler_of(target->targets));
+	int r = filter && target->waits ? filter_stacks(filter) : 0;
+
+	if (r < 0)
+		log_debug("stacks of threads that run: %s", strerror(-r));
+}
+
 const struct backend backend_sample = {
 	.name = "sample",
 	.open = sample_open,
@@ -543,6 +553,7 @@ const struct backend backend_sample = {
 	.is_surveying = sample_is_surveying,
 	.look_back = sample_look_back,
 	.stats = sample_stats,
+	.stacks = sample_take_stacks,
 	.freeze = export_freeze,
 	.copy = export_copy,
 	.resume = export_resume,

@@ -121,6 +121,11 @@ enum export_answer export_mask_sched(const struct frozen *frozen, struct record_
 	case SCHEDEV_IN:
 		own_stack = false;
 		break;
+	case SCHEDEV_STACK:
+		if (!frozen->beside || !frozen->waits)
+			return EXPORT_FOREIGN;
+		own_stack = true;
+		break;
 	default:
 		return EXPORT_MALFORMED;
 	}
@@ -193,13 +198,15 @@ static void group_id(struct perf_event_header *h, uint64_t id)
 
 static void count_kept(const struct record_view *view, enum group_event event, struct frozen_stats *stats)
 {
-	struct tracerd_sched_event ev;
+	struct tracerd_sched_event ev = {.kind = 0};
 
+	if (event != GROUP_CLOCK)
+		(void)record_sched(view, &ev);
 	if (view->header->type == PERF_RECORD_SAMPLE && event == GROUP_CLOCK)
 		stats->samples++;
-	else
+	else if (ev.kind != SCHEDEV_STACK)
 		stats->switches++;
-	if (event != GROUP_CLOCK && record_sched(view, &ev) && ev.kind == SCHEDEV_WAKEUP)
+	if (ev.kind == SCHEDEV_WAKEUP)
 		stats->wakeups++;
 	if (!stats->first_ns || view->time < stats->first_ns)
 		stats->first_ns = view->time;

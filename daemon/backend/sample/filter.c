@@ -236,6 +236,21 @@ int filter_clock_fd(const struct filter *filter, unsigned int flag)
 	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, name));
 }
 
+int filter_stacks(const struct filter *filter)
+{
+	const int fd = bpf_program__fd(bpf_object__find_program_by_name(filter->object, "on_stack"));
+
+	for (unsigned int cpu = 0; cpu < filter->n_cpus; cpu++) {
+		LIBBPF_OPTS(bpf_test_run_opts, opts, .flags = BPF_F_TEST_RUN_ON_CPU, .cpu = cpu);
+		int r = bpf_prog_test_run_opts(fd, &opts);
+
+		/* one that is not online: others may be */
+		if (r < 0 && r != -ENXIO)
+			return r;
+	}
+	return 0;
+}
+
 static int output_index(const struct filter *filter, unsigned int group, unsigned int kind, int cpu, uint32_t *ret)
 {
 	if (group >= FILTER_MAX_GROUPS || cpu < 0 || (unsigned int)cpu >= filter->n_cpus)
@@ -364,6 +379,11 @@ void filter_stop(struct filter *filter)
 }
 
 int filter_clock_fd(const struct filter *filter, unsigned int flag)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_stacks(const struct filter *filter)
 {
 	return -EOPNOTSUPP;
 }

@@ -43,6 +43,12 @@ int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry 
 int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry) _must_check_;
 struct filter_entry filter_entry_none(void);
 
+/*
+ * Records the stacks of the threads that run now and whose entries have FILTER_STACKS. It interrupts all CPUs, one after the other. Kernels
+ * before 5.10 cannot: -errno.
+ */
+int filter_stacks(const struct filter *filter);
+
 /* Nanoseconds since a target ran on `cpu`; 0: one runs now. UINT64_MAX: never. */
 uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu);
 /* Asks to be woken when a target runs on `cpu`; false if one does already. */

@@ -12,6 +12,8 @@ static void entry_add(struct filter_entry *entry, const struct target *target)
 		return;
 	if (group->spec.kind == GROUP_CPU && !sampling_is_beside(target))
 		entry->flags |= group->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
+	if (sampling_is_beside(target) && target->waits)
+		entry->flags |= FILTER_STACKS;
 	if (target->children)
 		entry->flags |= FILTER_INHERIT;
 	for (size_t i = 0; i < FILTER_ENTRY_GROUPS; i++) {

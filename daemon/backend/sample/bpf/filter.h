@@ -17,6 +17,7 @@ enum filter_flag {
 	FILTER_CLOCK_FP = 1 << 0,    /* passes the shared cpu-wide clock with call chains */
 	FILTER_CLOCK_DWARF = 1 << 1, /* the same with registers and stack bytes */
 	FILTER_INHERIT = 1 << 2,     /* a unit: processes that it forks belong to it at once */
+	FILTER_STACKS = 1 << 3,      /* a freeze takes its stack where it runs */
 };
 
 struct filter_entry {

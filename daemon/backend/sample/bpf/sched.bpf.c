@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What happens at a context switch, a wake-up, a fork and a tick of the sampling clock, for the
+ * What happens at a context switch, a wake-up, a fork, a tick of the sampling clock and before a freeze, for the
  * threads that somebody records. Owns nothing: filters come from the daemon, records go to the
  * output events of the groups, and a cpu on which a target runs again after a pause is reported through
  * `wake`.
@@ -405,6 +405,27 @@ SEC("perf_event")
 int on_clock_dwarf(void *ctx)
 {
 	return clock_passes(FILTER_CLOCK_DWARF);
+}
+
+/* Attached to nothing: the daemon has it run on a CPU (BPF_PROG_TEST_RUN), as an interrupt of what runs there. */
+SEC("raw_tp/tracerd_stack")
+int on_stack(void *ctx)
+{
+	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
+	__u32 tgid = tgid_of(task), tid = tid_of(task), cpu = bpf_get_smp_processor_id();
+	struct filter_entry *e = filter_find(tgid, tid);
+	struct tracerd_sched_event ev;
+
+	if (!e || !(e->flags & FILTER_STACKS))
+		return 0;
+	__builtin_memset(&ev, 0, sizeof(ev));
+	ev.magic = SCHEDEV_MAGIC;
+	ev.kind = SCHEDEV_STACK;
+	ev.cpu = cpu;
+	ev.pid = tgid;
+	ev.tid = tid;
+	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, bpf_map_lookup_elem(&cpus, &cpu));
+	return 0;
 }
 
 char LICENSE[] SEC("license") = "GPL";
