@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[1] / "system"))
 
 from lib import *
+from callers import check_callers
 from daemon import check_daemon, our_tree
 from hit import check_place
 from sharing import check_sharing
@@ -65,6 +66,7 @@ def boot(parts):
     compiled("ptwrites")
     compiled("life")
     compiled("hit")
+    compiled("deep")
     script = SHARE / "script"
     script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
     began = time.monotonic()
@@ -185,7 +187,14 @@ def check_share():
     check_sharing(BUILD, SHARE, tree, our_tree(own, SHARE), ok, fail)
 
 
-PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share}
+def check_outer():
+    own = tmp() / "callers-own" / "rig"
+    own.mkdir(parents=True)
+    shutil.copy(SHARE / "rig" / "deep", own)
+    check_callers(BUILD, SHARE, own.parent, ok, fail)
+
+
+PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer}
 
 
 def main(names):
