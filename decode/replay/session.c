@@ -456,8 +456,14 @@ static int finish_pt(struct session *s)
 
 	if (r >= 0)
 		r = replay_pt_peek(s->o.pt, &branch);
-	if (r >= 0 && branch != UINT64_MAX)
-		r = others_until(s, UINT64_MAX);
+	/* Branches that are dated later, but nothing that comes after them. */
+	while (r >= 0 && branch != UINT64_MAX) {
+		const bool alone = s->next_note == s->o.n_notes && !s->o.events;
+
+		r = others_until(s, alone ? UINT64_MAX : branch + 1);
+		if (r >= 0)
+			r = replay_pt_peek(s->o.pt, &branch);
+	}
 	return r < 0 ? r : replay_pt_finish(s->o.pt, s, end);
 }
 
