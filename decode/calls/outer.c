@@ -103,7 +103,7 @@ static bool match(const struct frame *fr, const struct stack_place *places, uint
 	return !places[i].ip || places[i].ip == fr->back;
 }
 
-/* Whether the stack goes through all frames that are known, from the innermost of so many; and where what is outside of them begins. */
+/* Whether the stack goes through all frames that are known, from the innermost of so many; and where it leaves them. */
 static bool match_all(const struct callstack *cs, uint32_t depth, const struct stack_place *places, uint32_t n, bool cut,
 		      uint32_t *ret_outside)
 {

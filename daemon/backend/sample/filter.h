@@ -44,8 +44,8 @@ int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *e
 struct filter_entry filter_entry_none(void);
 
 /*
- * Records the stacks of the threads that run now and whose entries have FILTER_STACKS. It interrupts all CPUs, one after the other. Kernels
- * before 5.10 cannot: -errno.
+ * Records the stacks of the threads that run now and whose entries have FILTER_STACKS. It interrupts all CPUs, one after the
+ * other. Kernels before 5.10 cannot: -errno.
  */
 int filter_stacks(const struct filter *filter);
 
