@@ -7,7 +7,8 @@ from truth import *
 
 # Whole: from before the program did anything to its end, or to a moment at which it stood still.
 WHOLE = ("threads", "exec", "crash", "killed", "fork", "mixed", "children")
-FREE_OF_EVENTS = ("threads", "exec", "crash", "killed", "fork", "mixed", "children", "wrapped", "waits", "shared", "held", "unit", "host", "storm", "many", "budget")
+FREE_OF_EVENTS = ("threads", "exec", "crash", "killed", "fork", "mixed", "children", "wrapped", "waits", "shared", "held", "unit", "host",
+                  "processes", "storm", "many", "budget")
 
 
 def perf_switchless(tree, data):
@@ -124,6 +125,12 @@ def check_life(build, share, own, ok, fail):
     if not wanted <= host or len(host) < 3:
         fail(f"the host's threads {sorted(host)}, and of them {sorted(wanted)}")
     ok(f"the host: {len(host)} threads of all processes")
+    # of each: a thread on two CPUs, tracing and side-band
+    if int(life["processes-events"][0]) != 64 * 4:
+        fail(f"64 processes have {life['processes-events'][0]} events")
+    if int(life["processes-last"][0]) not in {tid for tid, _ in our_instructions(build, own, share / "pt-processes")}:
+        fail("of 64 processes the last one is not in its trace")
+    ok("64 processes are traced at once, each into rings of its own")
     if len(by_thread(our_instructions(build, own, share / "pt-children"))) != 2:
         fail("a child that was asked for is not in the trace")
     ok("a child is recorded where that is asked for")

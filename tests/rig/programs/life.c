@@ -4,6 +4,7 @@
  * then does it:
  *
  *	life spin			nothing but calls, for ever
+ *	life light			a little, five times a second, for ever
  *	life exec PROGRAM [ARG]...	executes a program
  *	life fork			makes a child that calls child_work(), and waits for it
  *	life storm N			makes N threads, each of which calls storm_work() and stays
@@ -106,6 +107,12 @@ int main(int argc, char **argv)
 		for (;;) {
 			outer(30);
 			nap(3);
+		}
+	}
+	if (strcmp(what, "light") == 0) {
+		for (;;) {
+			outer(3);
+			nap(200);
 		}
 	}
 	while (read(0, &byte, 1) < 0)
