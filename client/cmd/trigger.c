@@ -14,7 +14,7 @@ static const struct command *const trigger_commands[] = {
 const struct command cmd_trigger = {
 	.name = "trigger",
 	.args = "COMMAND",
-	.summary = "take snapshots by themselves when a region is slow or a function is called",
+	.summary = "take snapshots when a region is slow or a place is reached",
 	.doc = "A trigger takes a snapshot of a target by itself whenever a region of one of its "
 	       "programs takes too long. Regions are what a program marks with libtracerd (tracerd_region_begin(), "
 	       "TRACERD_SCOPE()). The program itself compares at each region's end, and talks to the "
