@@ -50,6 +50,9 @@ static const struct protocol_param params_arm[] = {
 	{.name = "pt_timing", .type = PARAM_CHOICE, .choices = "low|normal|high",
 		.doc = "of Intel PT: how often the trace has the time; by default as configured. Other back ends ignore it"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
+	{.name = "filters", .type = PARAM_STRINGS, .min = 1, .max = 4,
+		.doc = "by Intel PT, of a process or thread: nothing but this code is traced. Each is \"MAJOR:MINOR:INODE:OFFSET:SIZE:NAME\", "
+		       "decimal numbers: the file as /proc/PID/maps names it, the place in that file, and how to call it"},
 	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 3,
 		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "
 		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h)"},

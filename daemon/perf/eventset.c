@@ -250,6 +250,15 @@ int eventset_filter(const struct eventset *set, int prog_fd)
 	return 0;
 }
 
+int eventset_set_filter(const struct eventset *set, const char *filter)
+{
+	for (size_t i = 0; i < set->n_subjects * set->n_cpus; i++)
+		/* The thread has ended since it was opened: ESRCH. */
+		if (set->fds[i] >= 0 && ioctl(set->fds[i], PERF_EVENT_IOC_SET_FILTER, filter) < 0 && errno != ESRCH)
+			return -errno;
+	return 0;
+}
+
 uint64_t eventset_lost_of(const struct eventset *set, uint64_t read_format, size_t first, size_t n)
 {
 	const size_t total = set->n_subjects * set->n_cpus;

@@ -56,6 +56,8 @@ void eventset_ioctl(const struct eventset *set, unsigned long request);
 void eventset_ioctl_cpu(const struct eventset *set, size_t index, unsigned long request);
 /* Attaches a BPF program to all: a sample passes if it answers not 0. 0 or -errno. */
 int eventset_filter(const struct eventset *set, int prog_fd) _must_check_;
+/* Limits what all of them trace (PERF_EVENT_IOC_SET_FILTER). 0 or -errno. */
+int eventset_set_filter(const struct eventset *set, const char *filter) _must_check_;
 /* What the kernel counted as lost (PERF_FORMAT_LOST), 0 where it does not. */
 uint64_t eventset_lost(const struct eventset *set, uint64_t read_format);
 /* The same of `n` of its n_subjects * n_cpus events, from `first` on. */

@@ -284,6 +284,8 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	if (targets->stopping)
 		return say(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
 	r = find_backend(targets, req, &backend, why, why_size);
+	if (r == 0 && req->n_filters && backend != &backend_pt)
+		r = say(why, why_size, TARGET_E_UNSUPPORTED, "address filters need Intel PT, which this target would not be recorded by");
 	if (r == 0)
 		r = target_new(targets, backend, req, &target, why, why_size);
 	if (r != 0)

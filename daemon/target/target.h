@@ -63,6 +63,9 @@ enum {
  * What a client asked for. The descriptors stay the caller's; what is kept is duplicated.
  * A requester that is not admin must pass `maps_fd`, an fd of /proc/PID/maps that it opened.
  */
+/* Ranges of code: no processor with PT has more. */
+#define TARGET_FILTERS_MAX 4
+
 struct target_request {
 	enum target_scope scope;
 	pid_t pid; /* 0 if only a pidfd or a unit names the target */
@@ -80,6 +83,9 @@ struct target_request {
 	const char *backend; /* NULL, "auto", "pt", "sample" or "step" */
 	size_t pt_ring_bytes; /* of a CPU; 0: as configured */
 	const char *pt_timing; /* NULL: as configured */
+	/* code that alone is traced, as the protocol has it; of the back end pt */
+	const char *filters[TARGET_FILTERS_MAX];
+	size_t n_filters;
 };
 
 #define TARGET_REQUEST_INIT                                                                        \

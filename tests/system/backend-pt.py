@@ -18,6 +18,9 @@ with Tracerd() as d:
     except Error as e:
         expect(e.code == "unsupported" and "no intel_pt PMU" in str(e) and "--backend sample" in str(e),
                f"who asks for it gets the reason and the alternative: {e}")
+    code = "8:1:5:4096:64:f"
+    expect(c.call_error("target.arm", {"pid": t.pid, "filters": [code]}) == "unsupported", "samples know no address filter")
+    expect(c.call_error("target.arm", {"pid": t.pid, "filters": [code] * 5}) == "bad_params", "nor has any processor five")
     expect(c.call_error("target.arm", {"scope": "host"}) == "unsupported", "nothing else records a host")
     expect(c.call_error("target.arm", {"scope": "host", "pid": t.pid}) == "bad_params", "a host has no pid")
     expect(c.call_error("target.arm", {"scope": "process"}) == "bad_params", "a process has one")

@@ -149,6 +149,20 @@ static bool records_waits(const struct targets *targets)
 	return backend_sample.probe(targets, &method, why, sizeof(why)) && strcmp(method, "cpu") == 0;
 }
 
+static int init_filter(struct pt_recording *rec, const struct pt_machine *machine, const struct target_request *req, char *why,
+		       size_t size)
+{
+	int r;
+
+	if (target_scope_is_group(req->scope))
+		return refuse(why, size, TARGET_E_BAD, "address filters are of a process or a thread");
+	if (req->n_filters > machine->pmu.filters)
+		return refuse(why, size, TARGET_E_UNSUPPORTED, "this processor has %u address filters, not %zu",
+			      (unsigned int)machine->pmu.filters, req->n_filters);
+	r = pt_filter_new(req->filters, req->n_filters, &rec->filter);
+	return r == -EINVAL ? refuse(why, size, TARGET_E_BAD, "filters: not MAJOR:MINOR:INODE:OFFSET:SIZE:NAME") : r;
+}
+
 static int pt_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
 {
 	const struct pt_machine *machine = pt_machine_of(target->targets);
@@ -173,7 +187,14 @@ static int pt_init(struct target *target, const struct target_request *req, char
 	rec->aux_bytes = rec->ring_asked ? req->pt_ring_bytes : config->pt_ring_kib * KIB;
 	rec->target = target;
 	target->recording = rec;
-	rec->automatic = !req->backend || strcmp(req->backend, "auto") == 0;
+	/* Samples know no filter. */
+	rec->automatic = (!req->backend || strcmp(req->backend, "auto") == 0) && req->n_filters == 0;
+	if (req->n_filters) {
+		int r = init_filter(rec, machine, req, why, why_size);
+
+		if (r != 0)
+			return r;
+	}
 	rec->waits_asked = req->waits;
 	rec->stacks_asked = req->stacks;
 	/* The trace itself says where a thread waits: what its stack is copied for costs more than the trace. */
@@ -268,6 +289,12 @@ static struct pt_recording *shareable(const struct target *target, char *why, si
 
 		if (!rec || !rec->uses || other->state != TARGET_ARMED || !same_authority(target, other) || !is_within(target, other))
 			continue;
+		/* One would get what it did not ask for, the other one less. */
+		if (own->filter || rec->filter) {
+			(void)snprintf(why, size, "%s records it by PT already, and a recording with address filters is not shared: disarm "
+						  "that", other->name);
+			continue;
+		}
 		if ((!own->ring_asked || own->aux_bytes == rec->aux_bytes) && (!own->timing_asked || own->timing == rec->timing))
 			return rec;
 		(void)snprintf(why, size, "%s records it by PT already, with rings of %llu KiB and timing %s, and a thread has one PT "
@@ -347,7 +374,11 @@ static int refuse_busy(const struct target *target, const struct pt_choice *choi
 
 static int opening_refused(int r, const struct target *target, const struct pt_choice *choice, char *why, size_t size)
 {
+	if (r > 0)
+		return refuse(why, size, r, "%s", choice->why);
 	switch (r) {
+	case -ERANGE:
+		return refuse(why, size, TARGET_E_UNSUPPORTED, "the kernel refuses the address filter");
 	case -ESRCH:
 		return refuse(why, size, TARGET_E_GONE, "the process has ended");
 	case -EBUSY:
@@ -498,7 +529,7 @@ static int arm_phase(struct target *target, struct pt_choice *choice, char *why,
 		choice->phase = PT_PHASE_OPEN;
 		return BACKEND_RUN;
 	default:
-		if (r < 0)
+		if (r != 0)
 			return opening_refused(r, target, choice, why, why_size);
 		take(target, choice);
 		return 0;
@@ -530,6 +561,14 @@ static int fall_back(struct target *target, struct backend_job **job, char *why,
 	return r;
 }
 
+static void say_filter(struct target *target)
+{
+	const struct pt_filter *f = pt_recording_of(target)->filter;
+
+	for (size_t i = 0; f && i < f->n; i++)
+		target_warn(target, "only %s is traced: what else it executes is not in the trace", f->v[i].name);
+}
+
 static int pt_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
 {
 	struct pt_choice *choice = (struct pt_choice *)*job;
@@ -541,6 +580,7 @@ static int pt_arm(struct target *target, struct backend_job **job, char *why, si
 			target_say_why(target, "method %s: the processor's trace of each %s, timing %s",
 				       method_of(target), target->scope == TARGET_HOST ? "CPU" : "thread",
 				       pt_timing_name(pt_recording_of(target)->timing));
+			say_filter(target);
 		}
 		r = pt_choice_new(target, &choice);
 		if (r < 0)
@@ -610,6 +650,7 @@ static void pt_disarm(struct target *target)
 	(void)pt_events_put(rec->events);
 	if (target->beside)
 		backend_sample.disarm(target);
+	(void)pt_filter_put(rec->filter);
 	quota_release(&rec->charge);
 	free(rec);
 	target->recording = NULL;
@@ -682,7 +723,7 @@ static void pt_stats(const struct target *target, struct backend_stats *ret)
 static struct json_object *pt_describe(const struct target *target)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
-	struct json_object *o = json_object_new_object();
+	struct json_object *o = json_object_new_object(), *list;
 
 	json_add_string(o, "timing", pt_timing_name(rec->timing));
 	json_add_uint(o, "ring_bytes", rec->aux_bytes);
@@ -690,6 +731,9 @@ static struct json_object *pt_describe(const struct target *target)
 	json_add_uint(o, "events", rec->events ? pt_events_fds(rec->events) : 0);
 	json_add_bool(o, "shared", rec->events && rec->events->users > 1);
 	json_add_uint(o, "blind_ns", rec->events ? pt_events_blind_ns(rec->events) : 0);
+	list = json_add_new_array(o, "filters");
+	for (size_t i = 0; rec->filter && i < rec->filter->n; i++)
+		json_append_string(list, rec->filter->v[i].name);
 	return o;
 }
 

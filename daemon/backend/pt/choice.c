@@ -47,6 +47,26 @@ static int count_threads(struct pt_choice *choice)
 	return 0;
 }
 
+static void open_events(struct pt_choice *choice)
+{
+	char text[PT_FILTER_KERNEL_MAX], *filter = NULL;
+	const atomic_bool *cancel = choice->job.cancel;
+	int r = 0;
+
+	if (choice->filter) {
+		r = pt_filter_find(choice->filter, choice->proc_dirfd, choice->why, sizeof(choice->why));
+		filter = text;
+	}
+	if (r == 0 && filter)
+		pt_filter_kernel_text(choice->filter, text);
+	if (r == 0 && choice->grows)
+		r = pt_events_grow(choice->events, filter, list_threads, choice, cancel);
+	else if (r == 0)
+		r = pt_events_open(choice->attrs, filter, choice->budget.aux_bytes, choice->closer,
+				   choice->host ? NULL : list_threads, choice, cancel, &choice->events);
+	choice->job.result = r == -ENOENT ? -ESRCH : r;
+}
+
 static void choice_run(struct backend_job *job)
 {
 	struct pt_choice *choice = (struct pt_choice *)job;
@@ -58,11 +78,8 @@ static void choice_run(struct backend_job *job)
 	}
 	if (choice->phase == PT_PHASE_COUNT)
 		job->result = count_threads(choice);
-	else if (choice->grows)
-		job->result = pt_events_grow(choice->events, list_threads, choice, job->cancel);
 	else
-		job->result = pt_events_open(choice->attrs, choice->budget.aux_bytes, choice->closer,
-					     choice->host ? NULL : list_threads, choice, job->cancel, &choice->events);
+		open_events(choice);
 	if (job->result == -EBUSY)
 		holders_find(choice->holders, sizeof(choice->holders));
 }
@@ -74,6 +91,7 @@ static void choice_free(struct backend_job *job)
 	if (choice->waits)
 		choice->waits->free(choice->waits);
 	(void)pt_events_put(choice->events);
+	(void)pt_filter_put(choice->filter);
 	(void)close_fd(choice->proc_dirfd);
 	free(choice->pids);
 	free(choice);
@@ -103,6 +121,7 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 	choice->proc_dirfd = -1;
 	choice->closer = target->targets->closer;
 	choice->host = target->scope == TARGET_HOST;
+	choice->filter = pt_filter_ref(pt_recording_of(target)->filter);
 	if (pt_recording_of(target)->events) {
 		choice->events = pt_events_ref(pt_recording_of(target)->events);
 		choice->grows = true;

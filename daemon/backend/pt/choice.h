@@ -21,7 +21,9 @@ struct pt_choice {
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct closer *closer; /* not owned */
 	struct pt_events *events; /* opened; or referenced, to be grown */
+	struct pt_filter *filter; /* referenced; NULL: none */
 	bool grows;
+	char why[160]; /* of TARGET_E_* as the result */
 	char holders[200]; /* who may hold the PMU, where it is busy */
 	/* what the thread needs; nothing of it is the target's */
 	bool host;	/* no threads: the CPUs */

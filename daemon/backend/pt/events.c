@@ -78,6 +78,10 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 	r = eventset_open(&spec, &batch.sets[PT_EVENT_TRACE]);
 	if (r < 0)
 		return r;
+	/* Those that threads have inherited meanwhile get it with them. */
+	r = events->filter ? eventset_set_filter(&batch.sets[PT_EVENT_TRACE], events->filter) : 0;
+	if (r < 0)
+		return r == -ENOMEM ? r : -ERANGE;
 	spec.attr = events->attrs[PT_EVENT_SIDE];
 	spec.busy_is_covered = false;
 	spec.aux_bytes = 0;
@@ -184,8 +188,8 @@ static void destroy(struct pt_events *events)
 	free(events);
 }
 
-int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t aux_bytes, struct closer *closer,
-		   pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret)
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, size_t aux_bytes,
+		   struct closer *closer, pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret)
 {
 	struct pt_events *events = calloc(1, sizeof(*events));
 	const struct pt_batch *batch;
@@ -201,7 +205,9 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t au
 	(void)pthread_mutex_init(&events->lock, NULL);
 	STAILQ_INIT(&events->batches);
 	events->begin = timeconv_now(&width);
+	events->filter = filter;
 	r = look_until_covered(events, aux_bytes, threads, arg, cancel);
+	events->filter = NULL;
 	if (r == -ESRCH && events->first)
 		r = 0; /* it has ended since: its trace is there */
 	if (r == 0) {
@@ -220,9 +226,14 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t au
 	return 0;
 }
 
-int pt_events_grow(struct pt_events *events, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
+int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
 {
-	return look_until_covered(events, 0, threads, arg, cancel);
+	int r;
+
+	events->filter = filter;
+	r = look_until_covered(events, 0, threads, arg, cancel);
+	events->filter = NULL;
+	return r;
 }
 
 struct pt_events *pt_events_ref(struct pt_events *events)

@@ -57,6 +57,7 @@ struct pt_events {
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv_moment begin; /* TSC and MONOTONIC_RAW when it was opened */
 	const struct pt_batch *first; /* of `batches`: it has the rings, and stays as it is */
+	const char *filter; /* of who opens or grows, while it does; NULL: none */
 	pid_t *tids; /* sorted: opened, or known to be covered; of who opens or grows */
 	size_t n_tids;
 	pthread_mutex_t lock; /* for what follows */
@@ -79,13 +80,15 @@ struct pt_events {
 typedef int (*pt_threads_fn)(void *arg, pid_t **ret, size_t *ret_n);
 
 /*
- * Opens the events of all threads that `threads` finds, disabled. Any thread. 0; -ESRCH: none is left; -EBUSY: the PMU, or a
+ * Opens the events of all threads that `threads` finds, disabled. `filter` limits the code that is traced, see
+ * daemon/backend/pt/filter.h; NULL: none. Any thread. 0; -ERANGE: the kernel refuses the filter; -ESRCH: none is left; -EBUSY: the PMU, or a
  * thread, is somebody else's; -ENOBUFS: no locked memory; -ECANCELED; what perf_event_open() said.
  */
-int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], size_t aux_bytes, struct closer *closer,
-		   pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret) _must_check_;
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, size_t aux_bytes,
+		   struct closer *closer, pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret) _must_check_;
 /* Opens those of threads that are new. The same answers; 0 also if there are none. Any thread, one at a time. */
-int pt_events_grow(struct pt_events *events, pt_threads_fn threads, void *arg, const atomic_bool *cancel) _must_check_;
+int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
+	_must_check_;
 
 struct pt_events *pt_events_ref(struct pt_events *events);
 struct pt_events *pt_events_put(struct pt_events *events);

@@ -26,6 +26,7 @@
 #define PACE_PPM 10
 #define PPM 1000000
 #define COPIES_MAX 3 /* of one area in one snapshot */
+#define PAD8(n) (((n) + 7) & ~(size_t)7)
 
 /* A CPU's part. Written by the copy, read after it. */
 struct pt_area {
@@ -42,6 +43,7 @@ struct pt_frozen {
 	struct pt_events *events; /* referenced */
 	struct pt_machine *machine;
 	bool is_part; /* the events have more than this target */
+	struct pt_filter *filter; /* referenced; NULL: none */
 	bool held; /* the events are frozen for it; the loop's and, during the copy, the copier's */
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv conv;
@@ -126,6 +128,7 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	pt->n_areas = pt_events_cpus(rec->events);
 	memcpy(pt->attrs, rec->events->attrs, sizeof(pt->attrs));
 	pt->events = pt_events_ref(rec->events);
+	pt->filter = pt_filter_ref(rec->filter);
 	keep_gaps(pt);
 	/* While they are traced: an interrupt stops a thread's trace where its stack is taken. */
 	if (target->beside && target->state == TARGET_ARMED)
@@ -219,8 +222,10 @@ static int write_info(const struct frozen *frozen, struct perfdata_writer *w)
 {
 	const struct pt_frozen *pt = pt_of(frozen);
 	const struct pt_pmu *pmu = &pt->machine->pmu;
+	_cleanup_free_ char *filter = pt->filter ? pt_filter_perf_text(pt->filter) : NULL;
+	const size_t filter_len = filter ? strlen(filter) + 1 : 0;
 	struct perfabi_auxtrace_info_pt info = {
-		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO, .size = sizeof(info)},
+		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO, .size = (uint16_t)(sizeof(info) + PAD8(filter_len))},
 		.type = PERFABI_AUXTRACE_INTEL_PT,
 		.words = {
 			[PERFABI_PT_PMU_TYPE] = pmu->type,
@@ -240,6 +245,7 @@ static int write_info(const struct frozen *frozen, struct perfdata_writer *w)
 			[PERFABI_PT_TSC_CTC_D] = pmu->tsc_ctc_d,
 			[PERFABI_PT_CYC_BIT] = pt_pmu_bits(pmu, PT_TERM_CYC),
 			[PERFABI_PT_MAX_NONTURBO_RATIO] = pmu->max_nonturbo_ratio,
+			[PERFABI_PT_FILTER_STR_LEN] = filter_len,
 		},
 	};
 	const struct perfabi_time_conv conv = {
@@ -248,8 +254,15 @@ static int write_info(const struct frozen *frozen, struct perfdata_writer *w)
 		.mult = pt->conv.mult,
 		.zero = pt->conv.zero,
 	};
-	int r = perfdata_write(w, &info, sizeof(info));
+	_cleanup_free_ uint8_t *record = calloc(1, info.header.size);
+	int r;
 
+	if (!record)
+		return -ENOMEM;
+	memcpy(record, &info, sizeof(info));
+	if (filter)
+		memcpy(record + sizeof(info), filter, filter_len);
+	r = perfdata_write(w, record, info.header.size);
 	return r < 0 ? r : perfdata_write(w, &conv, sizeof(conv));
 }
 
@@ -461,6 +474,7 @@ void pt_export_free(struct frozen *frozen)
 	if (frozen->beside)
 		backend_sample.free(frozen);
 	free(pt_of(frozen)->areas);
+	(void)pt_filter_put(pt_of(frozen)->filter);
 	free(frozen->recording);
 }
 
@@ -494,6 +508,20 @@ static void add_areas(const struct pt_frozen *pt, struct json_object *list)
 	}
 }
 
+static void add_filter(const struct pt_filter *filter, struct json_object *list)
+{
+	for (size_t i = 0; i < filter->n; i++) {
+		const struct pt_range *range = &filter->v[i];
+		struct json_object *o = json_object_new_object();
+
+		json_add_string(o, "name", range->name);
+		json_add_text(o, "path", range->path, strlen(range->path));
+		json_add_uint(o, "offset", range->offset);
+		json_add_uint(o, "size", range->size);
+		json_append(list, o);
+	}
+}
+
 void pt_export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
 		    struct json_object *gaps)
 {
@@ -502,6 +530,8 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 
 	json_add_uint(o, "config", pt->attrs[PT_EVENT_TRACE].config);
 	json_add_uint(o, "freeze_ns", pt->freeze_ns);
+	if (pt->filter)
+		add_filter(pt->filter, json_add_new_array(o, "filters"));
 	if (frozen->beside)
 		backend_sample.meta(frozen, events, losses, gaps);
 	if (!losses)

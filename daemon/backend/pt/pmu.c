@@ -31,7 +31,6 @@ static const char *const cap_names[_PT_CAPS] = {
 	[PT_CAP_IP_FILTERING] = "ip_filtering",
 	[PT_CAP_PTWRITE] = "ptwrite",
 	[PT_CAP_TOPA_MULTIPLE_ENTRIES] = "topa_multiple_entries",
-	[PT_CAP_NUM_ADDRESS_RANGES] = "num_address_ranges",
 	[PT_CAP_MTC_PERIODS] = "mtc_periods",
 	[PT_CAP_CYCLE_THRESHOLDS] = "cycle_thresholds",
 	[PT_CAP_PSB_PERIODS] = "psb_periods",
@@ -169,6 +168,11 @@ int pt_pmu_read(const char *path, struct pt_pmu *ret, char *why, size_t why_size
 	if (r == 0) {
 		(void)snprintf(name, sizeof(name), "max_nonturbo_ratio");
 		r = read_number(dir_fd, name, 10, &pmu.max_nonturbo_ratio);
+		r = r == -ENOENT ? 0 : r;
+	}
+	if (r == 0) {
+		(void)snprintf(name, sizeof(name), "nr_addr_filters");
+		r = read_number(dir_fd, name, 10, &pmu.filters);
 		r = r == -ENOENT ? 0 : r;
 	}
 	if (r == 0) {

@@ -37,7 +37,6 @@ enum pt_cap {
 	PT_CAP_IP_FILTERING,
 	PT_CAP_PTWRITE,
 	PT_CAP_TOPA_MULTIPLE_ENTRIES,
-	PT_CAP_NUM_ADDRESS_RANGES,
 	PT_CAP_MTC_PERIODS,
 	PT_CAP_CYCLE_THRESHOLDS,
 	PT_CAP_PSB_PERIODS,
@@ -50,6 +49,7 @@ struct pt_pmu {
 		uint8_t first, width;
 	} terms[_PT_TERMS];
 	uint32_t caps[_PT_CAPS];
+	uint32_t filters; /* ranges of addresses that an event can be limited to */
 	uint32_t max_nonturbo_ratio; /* TSC frequency / 100 MHz; 0: unknown */
 	uint32_t tsc_ctc_n, tsc_ctc_d; /* TSC ticks for a tick of the crystal, as a fraction; 0: unknown */
 };

@@ -6,6 +6,7 @@
 
 #include "daemon/backend/pt/attr.h"
 #include "daemon/backend/pt/events.h"
+#include "daemon/backend/pt/filter.h"
 #include "daemon/backend/pt/pmu.h"
 #include "daemon/control/quota.h"
 #include "daemon/target/backend.h"
@@ -31,6 +32,7 @@ struct pt_recording {
 	bool waits_asked;
 	enum stacks_mode stacks_asked;
 	enum pt_timing timing;
+	struct pt_filter *filter; /* referenced; NULL: all code is traced */
 	struct quota_charge charge;
 };
 

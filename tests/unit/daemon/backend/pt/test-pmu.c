@@ -55,6 +55,7 @@ static const char *const files[][2] = {
 	{"caps/cycle_thresholds", "1ff\n"},
 	{"caps/psb_periods", "3f\n"},
 	{"max_nonturbo_ratio", "36\n"},
+	{"nr_addr_filters", "2\n"},
 	{"tsc_art_ratio", "216:2\n"},
 };
 
@@ -100,6 +101,7 @@ static void test_whole(void **state)
 	assert_int_equal(pmu.type, 8);
 	assert_int_equal(pmu.caps[PT_CAP_MTC_PERIODS], 0x249); /* hexadecimal, as the kernel prints them */
 	assert_int_equal(pmu.max_nonturbo_ratio, 36); /* decimal, as it prints that */
+	assert_int_equal(pmu.filters, 2);
 	assert_int_equal(pmu.tsc_ctc_n, 216);
 	assert_int_equal(pmu.tsc_ctc_d, 2);
 	assert_true(pt_pmu_bits(&pmu, PT_TERM_MTC_PERIOD) == 0xfull << 14);
@@ -122,11 +124,13 @@ static void test_old(void **state)
 	drop("format/branch");
 	drop("caps/mtc_periods");
 	drop("max_nonturbo_ratio");
+	drop("nr_addr_filters");
 	drop("tsc_art_ratio");
 	assert_int_equal(pt_pmu_read(root, &pmu, why, sizeof(why)), 0);
 	assert_true(pt_pmu_bits(&pmu, PT_TERM_BRANCH) == 0);
 	assert_int_equal(pmu.caps[PT_CAP_MTC_PERIODS], 0);
 	assert_int_equal(pmu.max_nonturbo_ratio, 0);
+	assert_int_equal(pmu.filters, 0);
 	assert_int_equal(pmu.tsc_ctc_n, 0);
 	/* A processor without CPUID 15H. */
 	put("tsc_art_ratio", "0:0\n");
