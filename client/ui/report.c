@@ -382,6 +382,11 @@ void report_print(FILE *out, struct json_object *summary)
 	if (!summary || !json_object_is_type(summary, json_type_object))
 		return;
 	print_span(out, summary);
+	for (size_t i = 0; i < field_count(summary, "only"); i++) {
+		_cleanup_free_ char *name = human_name(json_object_get_string(field_at(summary, "only", i)));
+
+		view_line(out, "traced", "only %s: what else it executes is not in the calls", name);
+	}
 	if (stepped)
 		view_line(out, "stepped", "times are the stepper's, not what the program takes by itself");
 	if (view_sum(losses)) {

@@ -22,6 +22,7 @@ void meta_fini(struct meta *m)
 	free(m->tsc);
 	free(m->rings);
 	free(m->notes);
+	json_object_put(m->only);
 	*m = (struct meta){0};
 }
 
@@ -305,6 +306,25 @@ static void copy_string(char *dst, size_t size, const char *s)
 		escape_text(dst, size, s, strlen(s));
 }
 
+/* Address filters of the processor's trace. */
+static void read_filters(struct meta *m, struct json_object *events)
+{
+	struct json_object *pt = json_get_object(events, "pt"), *list = pt ? json_get_array(pt, "filters") : NULL;
+	const size_t n = list ? json_object_array_length(list) : 0;
+	char text[META_MAX_FILTER_NAME];
+
+	if (n == 0 || n > META_MAX_FILTERS)
+		return;
+	m->only = json_object_new_array();
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		const char *name = json_object_is_type(e, json_type_object) ? json_get_string(e, "name") : NULL;
+
+		copy_string(text, sizeof(text), name ? name : "?");
+		json_append_string(m->only, text);
+	}
+}
+
 int meta_read(int fd, struct meta *ret)
 {
 	_cleanup_json_ struct json_object *o = NULL;
@@ -341,6 +361,8 @@ int meta_read(int fd, struct meta *ret)
 	events = json_get_object(o, "events");
 	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
 		m.complete_from = from;
+	if (events)
+		read_filters(&m, events);
 	host = json_get_object(o, "host");
 	if (host) {
 		copy_string(m.kernel_release, sizeof(m.kernel_release),

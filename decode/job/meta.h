@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <json-c/json.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@
 #define META_MAX_BYTES (16u << 20)
 #define META_MAX_NOTES 8192u
 #define META_MAX_RINGS 256u
+#define META_MAX_FILTERS 4u
+#define META_MAX_FILTER_NAME 1025u /* escaped, with the NUL */
 
 struct meta {
 	struct meta_pid {
@@ -44,6 +47,7 @@ struct meta {
 		uint32_t tid;	  /* 0: not known */
 		uint64_t begin_raw, end_raw, over;
 	} slow;
+	struct json_object *only; /* what alone was traced, escaped: an array of strings; NULL: everything */
 	char kernel_release[128], machine[128];
 };
 

@@ -5,6 +5,7 @@
 #include "decode/replay/pt_internal.h"
 
 #include "common/base/insn.h"
+#include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
@@ -14,9 +15,11 @@
 static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev, bool async)
 {
 	const struct ptflow_event *e = &ev->flow;
-	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : "outside of the trace";
+	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : NULL;
 	int r;
 
+	if (!async && !why)
+		why = auxtrace_config(p->aux)->filter[0] ? "runs outside of the address filter" : "outside of the trace";
 	if (!why)
 		why = "interrupted";
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);

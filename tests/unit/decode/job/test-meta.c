@@ -49,6 +49,26 @@ static void test_rings(void **state)
 }
 
 /* How far the rings of the CPUs look back is no loss. */
+static void test_filters(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(read_text("{\"events\":{\"pt\":{\"filters\":[{\"name\":\"a\\u001bb\"},7]}}}", &m), 0);
+	assert_non_null(m.only);
+	assert_int_equal(json_object_array_length(m.only), 2);
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(m.only, 0)), "a\\x1bb");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(m.only, 1)), "?");
+	meta_fini(&m);
+	/* one that names none says that all was traced */
+	assert_int_equal(read_text("{\"events\":{\"pt\":{\"filters\":[]}}}", &m), 0);
+	assert_null(m.only);
+	meta_fini(&m);
+	assert_int_equal(read_text("{\"events\":{\"pt\":{\"filters\":[{},{},{},{},{}]}}}", &m), 0);
+	assert_null(m.only);
+	meta_fini(&m);
+}
+
 static void test_gaps(void **state)
 {
 	struct meta m = {0};
@@ -184,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_causes),
