@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "client/core/arm.h"
+#include "client/core/filter.h"
 #include "client/ui/command.h"
 #include "client/ui/human.h"
 
@@ -16,6 +17,7 @@ struct options {
 	uint64_t tid;
 	const char *unit;
 	bool host;
+	const char *filter;
 };
 
 static const struct option_spec specs[] = {
@@ -39,6 +41,14 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, host),
 		.doc = "Record all CPUs with Intel PT, and so every process; for root and the members of the "
 		       "socket's group. Nothing else can be recorded with Intel PT meanwhile."},
+	{.name = "filter",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct options, filter),
+		.arg = "CODE",
+		.doc = "Have Intel PT trace only this function (FUNCTION or FUNCTION@FILE), or only this program or "
+		       "library (a path, or the name of a mapped file); several with commas between, as many as the "
+		       "processor has filters. What else is executed is not in the trace. A filter is of the file: "
+		       "a program that is executed later, and maps it, is traced there, too."},
 	ARM_OPTION_SPECS(struct options),
 	{0},
 };
@@ -61,6 +71,13 @@ static int arm_number(struct ctl *ctl, const struct options *o, const char *kind
 	if (r == 0) {
 		params = json_object_new_object();
 		json_add_int(params, kind, pid);
+		if (o->filter) {
+			r = filter_add(ctl, pid, o->filter, params);
+			if (r != EXIT_OK) {
+				json_object_put(params);
+				return r;
+			}
+		}
 		r = arm_call(ctl, &o->arm, params, &fds, &result);
 	}
 	if (r != 0)
@@ -105,6 +122,8 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) + o->host != 1)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"give process ids, or --tid, or --unit, or --host, and only one of the four");
+	if (o->filter && (o->unit || o->host))
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--filter is of a process or a thread");
 	if (arm_steps(&o->arm) && n == 0)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--backend=step records whole processes: give their ids");
