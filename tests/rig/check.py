@@ -17,6 +17,7 @@ sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[1]
 from lib import *
 from callers import check_callers
 from daemon import check_daemon, our_tree
+from filter import check_filters
 from hit import check_place
 from sharing import check_sharing
 from truth import *
@@ -194,7 +195,11 @@ def check_outer():
     check_callers(BUILD, SHARE, own.parent, ok, fail)
 
 
-PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer}
+def check_filter():
+    check_filters(BUILD, SHARE, ok, fail)
+
+
+PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer, "filter": check_filter}
 
 
 def main(names):
