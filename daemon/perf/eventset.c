@@ -194,7 +194,7 @@ int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 	r = cpus_online(&set.cpus, &set.n_cpus);
 	if (r < 0)
 		return r;
-	if (spec->join && spec->join->n_cpus != set.n_cpus)
+	if (spec->join && (spec->join->n_cpus != set.n_cpus || memcmp(spec->join->cpus, set.cpus, set.n_cpus * sizeof(*set.cpus)) != 0))
 		return -EAGAIN; /* a cpu came or went in between */
 	total = set.n_subjects * set.n_cpus;
 	set.fds = calloc(total, sizeof(*set.fds));
