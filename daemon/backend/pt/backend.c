@@ -390,6 +390,8 @@ static int opening_refused(int r, const struct target *target, const struct pt_c
 	case -EMFILE:
 	case -ENFILE:
 		return refuse(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors (LimitNOFILE=)");
+	case -EAGAIN:
+		return refuse(why, size, TARGET_E_BUSY, "a CPU has come online or gone since it was armed: arm it again");
 	case -ENOBUFS:
 		return refuse(why, size, TARGET_E_BUSY, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	default:
@@ -467,7 +469,7 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 	r = check_budget(target, choice, why, size);
 	if (r != 0)
 		return r;
-	if (lacks[0])
+	if (lacks[0] && !choice->grows)
 		target_warn(target, "pt_timing=%s: this processor has %s", pt_timing_name(rec->timing), lacks);
 	return 0;
 }
@@ -476,8 +478,11 @@ static void take(struct target *target, struct pt_choice *choice)
 {
 	struct pt_recording *rec = pt_recording_of(target);
 
-	if (choice->grows)
+	if (choice->grows) {
+		/* Threads that were opened cost their owner, too. */
+		(void)!target_charge_fds(target, 0);
 		return;
+	}
 	rec->events = take_ptr(choice->events);
 	pt_events_use(rec->events);
 	rec->uses = true;
