@@ -161,6 +161,22 @@ static int check_file(const struct pt_range *range, int fd, bool by_link, char *
 	return 0;
 }
 
+/*
+ * The kernel takes a mapping that only touches a range for one that has it, and then traces nothing of it: the one before, when
+ * it looks for the file, and the one behind, when that is mapped later. So a range keeps off the edges of its mapping.
+ */
+static void keep_off_edges(struct pt_range *range, const struct proc_map *map)
+{
+	const uint64_t last = map->pgoff + (map->end - map->start) - 1;
+	uint64_t end = range->offset + range->size;
+
+	if (end > last)
+		end = last;
+	if (range->offset == map->pgoff)
+		range->offset++;
+	range->size = end > range->offset ? end - range->offset : 1;
+}
+
 static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, size_t len, char *why, size_t size)
 {
 	_cleanup_free_ char *path = NULL;
@@ -182,6 +198,7 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 	r = check_file(range, fd, by_link, why, size);
 	if (r != 0)
 		return r;
+	keep_off_edges(range, &map);
 	range->path = take_ptr(path);
 	range->fd = take_fd(&fd);
 	return 0;

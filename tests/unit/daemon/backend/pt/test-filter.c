@@ -120,6 +120,30 @@ static void test_find(void **state)
 	(void)pt_filter_put(f);
 }
 
+/* A mapping that touches the range is not one that has it, but the kernel takes it for that. */
+static void test_edges(void **state)
+{
+	_cleanup_close_ int dir = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char path[4096], why[200] = "";
+	const struct proc_map map = own(path, sizeof(path));
+	const uint64_t len = map.end - map.start;
+	struct pt_filter *f = filter_of(&map, 0, map.pgoff);
+	int r = pt_filter_find(f, dir, why, sizeof(why));
+
+	(void)state;
+	if (r != TARGET_E_UNSUPPORTED) {
+		assert_int_equal(r, 0);
+		assert_int_equal(f->v[0].offset, map.pgoff + 1);
+		assert_int_equal(f->v[0].size, 63);
+		(void)pt_filter_put(f);
+		f = filter_of(&map, 0, map.pgoff + len - 64);
+		assert_int_equal(pt_filter_find(f, dir, why, sizeof(why)), 0);
+		assert_int_equal(f->v[0].offset, map.pgoff + len - 64);
+		assert_int_equal(f->v[0].size, 63);
+	}
+	(void)pt_filter_put(f);
+}
+
 static void test_not_mapped(void **state)
 {
 	_cleanup_close_ int dir = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -189,6 +213,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_find),
+		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_not_mapped),
 		cmocka_unit_test(test_replaced),
 	};
