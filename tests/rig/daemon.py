@@ -110,11 +110,13 @@ def check_life(build, share, own, ok, fail):
     threads = int(life["many-threads"][0])
     if int(life["many-events"][0]) < threads * 4:
         fail(f"{threads} threads on 2 CPUs have {life['many-events'][0]} events")
-    storm = meta_of(share / "pt-storm")
+    # The small rings of the guest have come around: they have the last of the threads, and none of these is missing.
+    text = run(["perf", "script", "-f", "-i", share / "pt-storm/perf.data", "--show-task-events", "-F", "tid,event"])
+    made = [int(line.split("(")[1].split(":")[1].split(")")[0]) for line in text.splitlines() if "RECORD_FORK" in line]
     ran = {tid for tid, _ in our_instructions(build, own, share / "pt-storm")}
-    if len(ran) < 900:
-        fail(f"of 1000 threads that came in a storm {len(ran)} are in the trace: {storm['losses']}")
-    ok(f"{len(ran)} threads of a storm are in the trace")
+    if len(made) != 1000 or not set(made[-300:]) <= ran:
+        fail(f"of {len(made)} threads that came in a storm {len(ran)} are in the trace: missing {sorted(set(made[-300:]) - ran)}")
+    ok(f"{len(made)} threads came in a storm; the rings have {len(ran)}, the last 300 among them")
     unit = {tid for tid, _ in our_instructions(build, own, share / "pt-unit")}
     wanted = {int(life[f"unit-{n}"][0]) for n in ("one", "two", "three")}
     if not wanted <= unit:
@@ -122,11 +124,11 @@ def check_life(build, share, own, ok, fail):
     ok("a unit's processes are traced: the first, one that was moved into it, one that began in it")
     host = {tid for tid, _ in our_instructions(build, own, share / "pt-host")}
     wanted = {int(life[f"host-{n}"][0]) for n in ("one", "two")}
-    if not wanted <= host or len(host) < 3:
+    if not wanted <= host:
         fail(f"the host's threads {sorted(host)}, and of them {sorted(wanted)}")
-    ok(f"the host: {len(host)} threads of all processes")
-    # of each: a thread on two CPUs, tracing and side-band
-    if int(life["processes-events"][0]) != 64 * 4:
+    ok(f"the host: {len(host)} threads of several processes")
+    # of each: a thread on two CPUs, tracing and side-band; and what the daemon has once for all
+    if int(life["processes-events"][0]) < 64 * 4:
         fail(f"64 processes have {life['processes-events'][0]} events")
     if int(life["processes-last"][0]) not in {tid for tid, _ in our_instructions(build, own, share / "pt-processes")}:
         fail("of 64 processes the last one is not in its trace")

@@ -16,7 +16,7 @@ daemon=$!
 for i in $(seq 240); do [ -S /run/tracerd/control.sock ] && break; sleep 0.5; done
 
 events() {
-	ls -l /proc/$daemon/fd | grep -c perf_event
+	ls -l /proc/$daemon/fd 2>/dev/null | grep -c perf_event
 }
 
 # until WORDS...: waits until the command says yes, at most two minutes.
