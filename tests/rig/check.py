@@ -8,6 +8,7 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py tracerd	only what tracerd's own back end records
     check.py hit	only a trigger on a place in the code
     check.py share	only targets that have threads in common, and the host
+    check.py presets	only what tracerd asks of processors that lack something
     check.py --again	compares what the last boot left
 """
 import sys
@@ -19,6 +20,7 @@ from callers import check_callers
 from daemon import check_daemon, our_tree
 from filter import check_filters
 from hit import check_place
+from presets import check_presets
 from sharing import check_sharing
 from truth import *
 
@@ -197,6 +199,16 @@ def check_outer():
 
 def check_filter():
     check_filters(BUILD, SHARE, ok, fail)
+
+
+def check_asked():
+    own = tmp() / "presets-own"
+    own.mkdir()
+    check_presets(BUILD, SHARE, our_tree(own, SHARE), ok, fail)
+
+
+# presets loads the module anew, so it is the last one.
+         "presets": check_asked}
 
 
 PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer, "filter": check_filter}

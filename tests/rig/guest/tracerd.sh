@@ -248,4 +248,6 @@ until_so grep -q made /tmp/out
 tracectl arm --backend pt --no-waits $pid 2>/share/budget
 say "budget $?"
 end budget
+kill $daemon
+wait $daemon
 say end 0
