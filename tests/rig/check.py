@@ -8,6 +8,8 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py tracerd	only what tracerd's own back end records
     check.py hit	only a trigger on a place in the code
     check.py share	only targets that have threads in common, and the host
+    check.py callers	only the names of who called what is traced
+    check.py filter	only address filters, PTWRITE, and what the PMU is asked for
     check.py presets	only what tracerd asks of processors that lack something
     check.py --again	compares what the last boot left
 """
@@ -208,10 +210,8 @@ def check_asked():
 
 
 # presets loads the module anew, so it is the last one.
-         "presets": check_asked}
-
-
-PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer, "filter": check_filter}
+PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer,
+         "filter": check_filter, "presets": check_asked}
 
 
 def main(names):
