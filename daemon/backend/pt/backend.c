@@ -391,7 +391,7 @@ static int opening_refused(int r, const struct target *target, const struct pt_c
 	case -ENFILE:
 		return refuse(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors (LimitNOFILE=)");
 	case -EAGAIN:
-		return refuse(why, size, TARGET_E_BUSY, "a CPU has come online or gone since it was armed: arm it again");
+		return refuse(why, size, TARGET_E_BUSY, "a CPU or a thread came or went meanwhile: arm it again");
 	case -ENOBUFS:
 		return refuse(why, size, TARGET_E_BUSY, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	default:

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/backend/pt/holders.h"
 #include "daemon/backend/pt/recording.h"
@@ -16,6 +18,11 @@ static int list_threads(void *arg, pid_t **ret, size_t *ret_n)
 	int r;
 
 	if (choice->tid) {
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "task/%d", (int)choice->tid);
+		if (faccessat(choice->proc_dirfd, name, F_OK, 0) < 0)
+			return -ESRCH;
 		*ret = malloc(sizeof(**ret));
 		if (!*ret)
 			return -ENOMEM;

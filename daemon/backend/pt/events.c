@@ -2,9 +2,11 @@
 #include "daemon/backend/pt/events.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
@@ -171,6 +173,18 @@ static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_thr
 	return r < 0 ? r : 0;
 }
 
+/* By this thread, which may wait: the closer is the loop's. */
+static void close_batches(struct pt_events *events)
+{
+	struct pt_batch *batch;
+
+	while ((batch = STAILQ_FIRST(&events->batches)) != NULL) {
+		STAILQ_REMOVE_HEAD(&events->batches, link);
+		batch_close(batch);
+		free(batch);
+	}
+}
+
 static void destroy(struct pt_events *events)
 {
 	struct pt_batch *batch;
@@ -181,11 +195,36 @@ static void destroy(struct pt_events *events)
 		free(batch);
 	}
 	(void)pthread_mutex_destroy(&events->lock);
+	(void)pthread_mutex_destroy(&events->growing);
 	free(events->tids);
 	free(events->starts);
 	free(events->drained);
 	free(events->stopped_ns);
 	free(events);
+}
+
+/*
+ * Whether a thread that was opened is no longer among those that were meant and lives all the same: it ended, and its number
+ * was given to a thread of somebody else before the kernel looked it up.
+ */
+static bool somebody_elses(const struct pt_events *events, pt_threads_fn threads, void *arg)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n = 0;
+
+	if (threads(arg, &tids, &n) < 0)
+		n = 0;
+	qsort(tids, n, sizeof(*tids), tid_cmp);
+	for (size_t i = 0; i < events->n_tids; i++) {
+		char path[32];
+
+		if (n && bsearch(&events->tids[i], tids, n, sizeof(*tids), tid_cmp))
+			continue;
+		(void)snprintf(path, sizeof(path), "/proc/%d", (int)events->tids[i]);
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
 }
 
 int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, size_t aux_bytes,
@@ -203,6 +242,7 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 	events->of_cpus = !threads;
 	memcpy(events->attrs, attrs, sizeof(events->attrs));
 	(void)pthread_mutex_init(&events->lock, NULL);
+	(void)pthread_mutex_init(&events->growing, NULL);
 	STAILQ_INIT(&events->batches);
 	events->begin = timeconv_now(&width);
 	events->filter = filter;
@@ -216,7 +256,10 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 		events->drained = malloc(PT_DATA_RING_BYTES);
 		r = events->stopped_ns && events->starts && events->drained ? 0 : -ENOMEM;
 	}
+	if (r == 0 && threads && somebody_elses(events, threads, arg))
+		r = -EAGAIN;
 	if (r < 0) {
+		close_batches(events);
 		destroy(events);
 		return r;
 	}
@@ -230,9 +273,12 @@ int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn t
 {
 	int r;
 
+	/* Targets that share the events may both have new threads. */
+	(void)pthread_mutex_lock(&events->growing);
 	events->filter = filter;
 	r = look_until_covered(events, 0, threads, arg, cancel);
 	events->filter = NULL;
+	(void)pthread_mutex_unlock(&events->growing);
 	return r;
 }
 

@@ -57,6 +57,7 @@ struct pt_events {
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv_moment begin; /* TSC and MONOTONIC_RAW when it was opened */
 	const struct pt_batch *first; /* of `batches`: it has the rings, and stays as it is */
+	pthread_mutex_t growing; /* who grows; for `filter` and `tids` */
 	const char *filter; /* of who opens or grows, while it does; NULL: none */
 	pid_t *tids; /* sorted: opened, or known to be covered; of who opens or grows */
 	size_t n_tids;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -187,6 +188,8 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 
 	if (find_mapping(maps, len, range, &map) < 0)
 		return say(why, size, TARGET_E_BAD, "%.64s: the process does not have this code mapped", range->name);
+	if (map.path_len >= PATH_MAX)
+		return say(why, size, TARGET_E_BAD, "%.64s: the path of its file is too long", range->name);
 	path = strndup(map.path, map.path_len);
 	if (!path)
 		return -ENOMEM;
