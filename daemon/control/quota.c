@@ -80,11 +80,16 @@ static struct quota_user *user_get(struct quota *q, uid_t uid)
 	return u;
 }
 
+static bool is_limited(const struct quota *q, uid_t uid)
+{
+	return uid != 0 && uid != q->exempt;
+}
+
 static int charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, bool forced, struct quota_charge *c)
 {
 	struct quota_user *u;
 	uint64_t used = quota_used(q, uid, kind), sum;
-	bool limited = !forced && uid != 0 && uid != q->exempt;
+	bool limited = !forced && is_limited(q, uid);
 
 	assert(!c->user);
 	if (__builtin_add_overflow(used, amount, &sum) || (limited && sum > q->limits[kind])) {
@@ -144,6 +149,15 @@ uint64_t quota_used(const struct quota *q, uid_t uid, enum quota_kind kind)
 	const struct quota_user *u = user_find(q, uid);
 
 	return u ? u->used[kind] : 0;
+}
+
+uint64_t quota_left(const struct quota *q, uid_t uid, enum quota_kind kind)
+{
+	const uint64_t used = quota_used(q, uid, kind);
+
+	if (!is_limited(q, uid))
+		return UINT64_MAX;
+	return used < q->limits[kind] ? q->limits[kind] - used : 0;
 }
 
 const char *quota_kind_name(enum quota_kind kind)

@@ -298,6 +298,7 @@ static void take_over(struct probe *p, struct opening *o)
 static struct opening *opening_free(struct opening *o)
 {
 	events_free(o->events, o->closer);
+	free(o->tids);
 	free(o);
 	return NULL;
 }
@@ -353,6 +354,7 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	o->place = *place;
 	o->process = *process;
 	o->uprobe_type = ps->uprobe_type;
+	o->fds_left = quota_left(ps->quota, process->uid, QUOTA_FDS);
 	readers_submit(ps->readers, &take_ptr(o)->job);
 	*ret = p;
 	return 0;

@@ -29,6 +29,10 @@ struct opening {
 	struct probe_place place;
 	struct probe_process process;
 	uint32_t uprobe_type;
+	uint64_t fds_left; /* that the user may still have */
+	/* its own */
+	pid_t *tids; /* sorted: what was opened */
+	size_t n_tids;
 	/* out */
 	int result; /* 0, PROC_E_GONE, -errno; -ENOENT: it is not mapped */
 	enum probe_by used;

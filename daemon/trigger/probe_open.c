@@ -119,13 +119,19 @@ static int open_round(struct opening *o, const struct perf_event_attr *attr, con
 
 static int open_threads(struct opening *o, int proc_dirfd, const struct perf_event_attr *attr, size_t max_fds)
 {
-	_cleanup_free_ pid_t *known = NULL;
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t n_known = 0;
 	int r;
 
-	if (o->process.tid)
-		return open_round(o, attr, &o->process.tid, 1);
+	free(take_ptr(o->tids));
+	o->n_tids = 0;
+	if (o->process.tid) {
+		o->tids = malloc(sizeof(*o->tids));
+		if (!o->tids)
+			return -ENOMEM;
+		o->tids[0] = o->process.tid;
+		o->n_tids = 1;
+		return open_round(o, attr, o->tids, 1);
+	}
 	for (unsigned int round = 0; round < PROBE_ROUNDS; round++) {
 		_cleanup_free_ pid_t *tids = NULL;
 		pid_t *more;
@@ -134,22 +140,24 @@ static int open_threads(struct opening *o, int proc_dirfd, const struct perf_eve
 		r = proc_tasks_read(proc_dirfd, &tids, &n);
 		if (r < 0)
 			return r == -ENOENT || r == -ESRCH ? PROC_E_GONE : r;
-		n = only_new(tids, n, known, n_known);
-		all = n_known + n;
+		n = only_new(tids, n, o->tids, o->n_tids);
+		all = o->n_tids + n;
 		if (n == 0)
-			return n_known ? 0 : PROC_E_GONE;
+			return o->n_tids ? 0 : PROC_E_GONE;
 		if (all * (size_t)(cpus > 0 ? cpus : 1) > max_fds)
 			return -E2BIG;
+		if (all * (size_t)(cpus > 0 ? cpus : 1) > o->fds_left)
+			return -EDQUOT;
 		r = open_round(o, attr, tids, n);
 		if (r < 0)
 			return r;
-		more = reallocarray(known, all, sizeof(*known));
+		more = reallocarray(o->tids, all, sizeof(*more));
 		if (!more)
 			return -ENOMEM;
-		known = more;
-		memcpy(known + n_known, tids, n * sizeof(*tids));
-		n_known = all;
-		qsort(known, n_known, sizeof(*known), compare_tids);
+		o->tids = more;
+		memcpy(more + o->n_tids, tids, n * sizeof(*tids));
+		o->n_tids = all;
+		qsort(more, all, sizeof(*more), compare_tids);
 	}
 	/* What has been created since was created by threads that have the event. */
 	return 0;
@@ -178,7 +186,7 @@ static int try(struct opening *o, int proc_dirfd, enum probe_by by, const struct
 		if (!o->uprobe_type)
 			return -EOPNOTSUPP;
 		/* The very file, by the kernel's own link to it. It puts the probe into this process alone. */
-		(void)snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)o->process.pid, (unsigned long long)map->start,
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/map_files/%llx-%llx", proc_dirfd, (unsigned long long)map->start,
 			       (unsigned long long)map->end);
 		probe_attr_uprobe(o->uprobe_type, path, o->place.offset, inherit, &attr);
 		r = open_threads(o, proc_dirfd, &attr, PROBE_UPROBE_FDS_MAX);
@@ -188,11 +196,42 @@ static int try(struct opening *o, int proc_dirfd, enum probe_by by, const struct
 	return r;
 }
 
+/* One that has gained privileges, or hides from its user, is not the user's to look into. */
+static bool is_meant(const struct opening *o, const struct proc *proc)
+{
+	uid_t uid;
+
+	return o->process.any_user || (proc_strict_uid(proc->dirfd, &uid) == 0 && uid == o->process.uid);
+}
+
+/*
+ * What the kernel looked up by number: a thread that is not of the process any more and lives all the same has the number of
+ * one that has ended.
+ */
+static bool are_its_threads(const struct opening *o, const struct proc *proc)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n = 0;
+
+	if (proc_tasks_read(proc->dirfd, &tids, &n) < 0)
+		return false;
+	qsort(tids, n, sizeof(*tids), compare_tids);
+	for (size_t i = 0; i < o->n_tids; i++) {
+		char path[32];
+
+		if (bsearch(&o->tids[i], tids, n, sizeof(*tids), compare_tids))
+			continue;
+		(void)snprintf(path, sizeof(path), "/proc/%d", (int)o->tids[i]);
+		if (access(path, F_OK) == 0)
+			return false;
+	}
+	return true;
+}
+
 static int open_all(struct opening *o)
 {
 	_cleanup_(proc_close) struct proc proc = PROC_INIT;
 	struct proc_map map;
-	uid_t uid = 0;
 	int r;
 
 	r = proc_open(o->process.pid, -1, &proc);
@@ -200,17 +239,27 @@ static int open_all(struct opening *o)
 		return r;
 	if (proc.start_time != o->process.start_time)
 		return PROC_E_GONE;
-	/* One that has gained privileges, or hides from its user, is not the user's to look into. */
-	if (!o->process.any_user && (proc_strict_uid(proc.dirfd, &uid) < 0 || uid != o->process.uid))
+	if (!is_meant(o, &proc))
 		return -EPERM;
 	r = find_mapping(proc.dirfd, &o->place, &map);
 	if (r < 0)
 		return r;
-	if (o->place.by == PROBE_UPROBE)
-		return try(o, proc.dirfd, PROBE_UPROBE, &map);
-	r = try(o, proc.dirfd, PROBE_BREAKPOINT, &map);
-	if (r == -ENOSPC && o->place.by == PROBE_AUTO && try(o, proc.dirfd, PROBE_UPROBE, &map) == 0)
-		return 0;
+	if (o->place.by == PROBE_UPROBE) {
+		r = try(o, proc.dirfd, PROBE_UPROBE, &map);
+	} else {
+		r = try(o, proc.dirfd, PROBE_BREAKPOINT, &map);
+		if (r == -ENOSPC && o->place.by == PROBE_AUTO && try(o, proc.dirfd, PROBE_UPROBE, &map) == 0)
+			r = 0;
+	}
+	/* Reading and opening took as long as the process liked: it may have become another one. */
+	if (r == 0 && !proc_alive(&proc))
+		r = PROC_E_GONE;
+	if (r == 0 && !is_meant(o, &proc))
+		r = -EPERM;
+	if (r == 0 && !are_its_threads(o, &proc))
+		r = -EAGAIN;
+	if (r != 0)
+		probe_events_close(o->events);
 	return r;
 }
 
@@ -238,6 +287,10 @@ const char *opening_explain(const struct opening *o)
 	case -ENODEV:
 	case -ENOENT:
 		return uprobe ? "this kernel has no uprobes for perf" : "this kernel or machine has no hardware breakpoints";
+	case -EAGAIN:
+		return "threads of the process ended while it was looked at, and others have their numbers: try again";
+	case -EDQUOT:
+		return "this user may have no more descriptors (uid_fds)";
 	case -E2BIG:
 		return "the process has too many threads for this machine's number of processors: arm one thread (--tid)";
 	case -EMFILE:

@@ -41,6 +41,9 @@ static void test_limit(void **state)
 	quota_release(&c[1]);
 	quota_release(&c[1]); /* once is enough */
 	assert_int_equal(quota_used(&q, SOMEBODY, QUOTA_CONNECTIONS), 2);
+	assert_int_equal(quota_left(&q, SOMEBODY, QUOTA_CONNECTIONS), 1);
+	assert_int_equal(quota_left(&q, SOMEBODY + 1, QUOTA_CONNECTIONS), 3);
+	assert_true(quota_left(&q, 0, QUOTA_CONNECTIONS) == UINT64_MAX);
 	assert_int_equal(quota_charge(&q, SOMEBODY, QUOTA_CONNECTIONS, 1, &c[1]), 0);
 	for (int i = 0; i < 4; i++)
 		quota_release(&c[i]);
