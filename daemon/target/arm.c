@@ -517,10 +517,16 @@ void arming_finish(struct target *target)
 	targets_armed_fn fn = arming->fn;
 	void *arg = arming->arg;
 	struct target *implicit;
+	uid_t strict;
 
 	/* What was read is of this process only if it still exists. */
 	if (target->proc.pid && !proc_alive(&target->proc)) {
 		arming_refuse(target, TARGET_E_GONE, "no such process: it has just ended");
+		return;
+	}
+	/* One that has gained privileges since it was looked at is not its user's to record. */
+	if (target->proc.pid && !target->owner_admin && (proc_strict_uid(target->proc.dirfd, &strict) < 0 || strict != target->uid)) {
+		arming_refuse(target, TARGET_E_GONE, "its credentials have changed meanwhile");
 		return;
 	}
 	target->armed_unix_ns = wall_clock_ns();

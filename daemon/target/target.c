@@ -110,6 +110,16 @@ static void end_recording(struct target *target, uint64_t at_ns)
 		target->backend->stop(target);
 }
 
+/* Whoever watches its processes sees that they are not to be looked into any more. */
+static void report_end(struct target *target)
+{
+	struct targets *targets = target->targets;
+
+	target_emit(target, NULL);
+	if (targets->callbacks.changed)
+		targets->callbacks.changed(targets->callbacks.arg, target);
+}
+
 void target_suspend(struct target *target, uint64_t at_ns, const char *why)
 {
 	if (target->arming) {
@@ -122,7 +132,7 @@ void target_suspend(struct target *target, uint64_t at_ns, const char *why)
 	end_recording(target, at_ns);
 	target_warn(target, "suspended: %s", why);
 	log_info("%s (pid %d) is suspended: %s", target->name, (int)target->proc.pid, why);
-	target_emit(target, NULL);
+	report_end(target);
 }
 
 void target_exited(struct target *target, uint64_t at_ns)
@@ -142,7 +152,7 @@ void target_exited(struct target *target, uint64_t at_ns)
 	if (target->exit_event)
 		(void)event_del(target->exit_event);
 	(void)event_add(target->gone_event, &keep);
-	target_emit(target, NULL);
+	report_end(target);
 }
 
 static void on_pidfd(evutil_socket_t fd, short what, void *arg)

@@ -15,6 +15,7 @@ PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 volatile long sum;
@@ -80,6 +81,9 @@ int main(int argc, char **argv) {
 				}
 			}
 			printf("%d\n", pid);
+		} else if (!strncmp(line, "hide", 4)) {
+			prctl(PR_SET_DUMPABLE, 0);
+			printf("ok\n");
 		} else if (!strncmp(line, "exec", 4)) {
 			fflush(stdout);
 			execl(strtok(line + 5, "\n"), "again", NULL);
@@ -360,3 +364,16 @@ with Tracerd() as d, d.client() as c:
             expect(u.call_error("trigger.add", {"target": mine.pid}) == "bad_params", "of nothing: none")
     if as_user(NOBODY, user) != 0:
         fail("the user's half")
+
+    # From when it hides from its user on, nobody watches it for them.
+    with Client(d.sock) as root:
+        t = next(t for t in root.call("target.list")["targets"] if t["pid"] == mine.pid)
+        g = add(mine.pid, "serve")
+        hit(root, g, lambda: mine.tell("call 1"))
+        awake(root, g)
+        watched = perf_fds()
+        mine.tell("hide")
+        mine.tell("call 1")  # a hit freezes, and whoever freezes looks whose it is
+        wait_for("the target to be suspended", lambda: root.call("target.show", {"target": t["id"]})["target"]["state"] == "suspended")
+        wait_for("its breakpoints to be gone", lambda: perf_fds() < watched and not trigger(root, g)["coverage"]["threads"])
+        ok("a program that hides from its user is watched no longer")
