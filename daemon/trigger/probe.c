@@ -76,17 +76,20 @@ static void events_free(struct probe_events *e, struct closer *closer)
 		closer_call(closer, events_put, &e, sizeof(e), e->n_fds);
 }
 
-struct switching {
-	struct probe_events *events; /* referenced; first */
-	unsigned long request;
-};
-
+/*
+ * As they are to be by now: the loop and the closer may both be at it, and whoever was told first may come last. `data` is a
+ * pointer to the referenced events.
+ */
 static void switch_events(void *data)
 {
-	struct switching *s = data;
+	struct probe_events *e = *(struct probe_events **)data;
+	bool on;
 
-	for (size_t i = 0; i < s->events->n_sets; i++)
-		eventset_ioctl(&s->events->sets[i], s->request);
+	do {
+		on = atomic_load(&e->on);
+		for (size_t i = 0; i < e->n_sets; i++)
+			eventset_ioctl(&e->sets[i], on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
+	} while (atomic_load(&e->on) != on);
 	events_put(data);
 }
 
@@ -237,7 +240,7 @@ static void drain(struct probe *p)
 uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 {
 	uint64_t late = 0;
-	struct switching s = {.events = p->events, .request = on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE};
+	struct probe_events *e = p->events;
 
 	if (p->on == on)
 		return 0;
@@ -248,18 +251,19 @@ uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 		late = take_hits(p).n;
 	/* Until it is off it may go on to report: nobody listens. */
 	for (size_t cpu = 0; cpu < p->events->sets[0].n_cpus; cpu++) {
-		struct event *e = p->watched[cpu].event;
+		struct event *readable = p->watched[cpu].event;
 
-		if (e && !on)
-			(void)event_del(e);
-		if (e && on)
-			(void)event_add(e, NULL);
+		if (readable && !on)
+			(void)event_del(readable);
+		if (readable && on)
+			(void)event_add(readable, NULL);
 	}
-	(void)atomic_fetch_add(&p->events->refs, 1);
+	atomic_store(&e->on, on);
+	(void)atomic_fetch_add(&e->refs, 1);
 	if (at_once)
-		switch_events(&s);
+		switch_events(&e);
 	else
-		closer_call(p->ps->closer, switch_events, &s, sizeof(s), 0);
+		closer_call(p->ps->closer, switch_events, &e, sizeof(e), 0);
 	return late;
 }
 
@@ -350,6 +354,7 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	o->job = (struct reader_job){.run = opening_run, .done = done, .hangs = hangs, .uid = process->of};
 	atomic_init(&o->cancel, false);
 	atomic_init(&o->events->refs, 1);
+	atomic_init(&o->events->on, true);
 	o->probe = p;
 	o->place = *place;
 	o->process = *process;

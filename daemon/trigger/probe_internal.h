@@ -16,6 +16,7 @@
 /* Of the probe, and of what the closer still has to do with it. */
 struct probe_events {
 	atomic_uint refs;
+	atomic_bool on; /* as they are to be, see probe_enable() */
 	struct eventset sets[PROBE_ROUNDS]; /* the first one has the rings */
 	size_t n_sets, n_fds, n_threads;
 };
