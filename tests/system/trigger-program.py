@@ -160,6 +160,7 @@ with Tracerd(name="-silent", config="[client]\nclient_ping_s = 1\nclient_read_ti
         again = wait_events(c, p.pid, "live")
         expect(again["id"] == t["id"] and again["state"] == "armed" and again["triggers"] == 1
                and trigger(c, kept)["programs"] == 1, "and when it is back it has its target and its trigger")
+        p.wait_connected()  # the daemon knows it first
         expect(hit(c, kept, p, "region kept 60")["state"] == "done", "which takes its snapshots")
     expect([t["pid"] for t in c.call("target.list")["targets"]] == [p.pid], "there is one target of it")
     p.kill()
