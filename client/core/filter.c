@@ -59,21 +59,6 @@ static int find_object(pid_t pid, const char *name, struct place *ret)
 	return 0;
 }
 
-static int process_of(pid_t tid, pid_t *ret)
-{
-	_cleanup_close_ int fd = -1;
-	struct proc_status status;
-	char path[32];
-	int r;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d", (int)tid);
-	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	r = fd < 0 ? -errno : proc_status_read(fd, &status);
-	if (r == 0)
-		*ret = status.tgid;
-	return r;
-}
-
 static int find_function(struct ctl *ctl, pid_t pid, const char *name, struct place *ret)
 {
 	_cleanup_(places_fini) struct places places = {0};
@@ -114,9 +99,9 @@ int filter_add(struct ctl *ctl, pid_t pid, const char *text, struct json_object 
 	struct json_object *list = json_add_new_array(params, "filters");
 	const char *rest = text;
 	char *name;
-	int r = process_of(pid, &pid);
+	int r = proc_thread_group(pid, &pid);
 
-	if (r < 0)
+	if (r != 0)
 		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such process: %d", (int)pid);
 	while (r == EXIT_OK && (name = next_name(&rest))) {
 		r = add_one(ctl, pid, name, list);

@@ -357,6 +357,24 @@ static void closedirp(DIR **d)
 		(void)closedir(*d);
 }
 
+int proc_thread_group(pid_t tid, pid_t *ret)
+{
+	_cleanup_close_ int fd = -1;
+	struct proc_status status;
+	char path[32];
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d", (int)tid);
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? PROC_E_GONE : -errno;
+	r = proc_status_read(fd, &status);
+	if (r < 0)
+		return r == -ESRCH || r == -ENOENT ? PROC_E_GONE : r;
+	*ret = status.tgid;
+	return 0;
+}
+
 int proc_tasks_read(int dirfd, pid_t **ret, size_t *ret_n)
 {
 	_cleanup_free_ pid_t *tids = NULL;
@@ -488,6 +506,21 @@ int proc_map_next(const char *text, size_t len, size_t *pos, struct proc_map *re
 		return -EBADMSG;
 	*ret = out;
 	return 1;
+}
+
+int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset, struct proc_map *ret)
+{
+	struct proc_map map;
+	size_t pos = 0;
+	int r;
+
+	while ((r = proc_map_next(text, len, &pos, &map)) != 0)
+		if (r > 0 && (map.prot & PROT_EXEC) && map.ino == ino && map.maj == maj && map.min == min && offset >= map.pgoff &&
+		    offset - map.pgoff < map.end - map.start) {
+			*ret = map;
+			return 0;
+		}
+	return -ENOENT;
 }
 
 int proc_maps_fd_check(const struct proc *proc, int fd)

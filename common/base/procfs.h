@@ -84,6 +84,8 @@ int proc_cgroup_read(int dirfd, char *buf, size_t size) _must_check_;
 int proc_cgroup_parse(const char *text, size_t len, char *buf, size_t size) _must_check_;
 /* The threads; a new array. */
 int proc_tasks_read(int dirfd, pid_t **ret, size_t *ret_n) _must_check_;
+/* The process of a thread: 0, PROC_E_GONE, -errno. */
+int proc_thread_group(pid_t tid, pid_t *ret) _must_check_;
 /* The number of a thread in its innermost pid namespace; its own where there is none. */
 int proc_thread_nspid(int dirfd, pid_t tid, pid_t *ret) _must_check_;
 
@@ -101,6 +103,10 @@ struct proc_map {
  * is moved). A newline in a path is octal-escaped by the kernel, other bytes are as they are.
  */
 int proc_map_next(const char *text, size_t len, size_t *pos, struct proc_map *ret);
+
+/* The mapping of code that has this place of a file: 0, -ENOENT. */
+int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset, struct proc_map *ret)
+	_must_check_;
 
 /*
  * Whether `fd` is /proc/PID/maps of this very process and was opened by somebody who may read its

@@ -44,25 +44,6 @@ static int open_failed(int r, char *why, size_t size)
 	return say(why, size, r, "/proc: %s", strerror(-r));
 }
 
-/* The process of a thread. */
-static int thread_group(pid_t tid, pid_t *ret)
-{
-	_cleanup_close_ int fd = -1;
-	struct proc_status status;
-	char path[32];
-	int r;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d", (int)tid);
-	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? PROC_E_GONE : -errno;
-	r = proc_status_read(fd, &status);
-	if (r < 0)
-		return r == -ESRCH || r == -ENOENT ? PROC_E_GONE : r;
-	*ret = status.tgid;
-	return 0;
-}
-
 static int identify_process(struct target *target, const struct target_request *req, char *why, size_t size)
 {
 	pid_t pid = req->pid;
@@ -73,7 +54,7 @@ static int identify_process(struct target *target, const struct target_request *
 		if (req->tid <= 0)
 			return say(why, size, TARGET_E_BAD, "no thread named");
 		if (!pid && req->pidfd < 0) {
-			r = thread_group(req->tid, &pid);
+			r = proc_thread_group(req->tid, &pid);
 			if (r != 0)
 				return open_failed(r, why, size);
 		}

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,22 +58,16 @@ void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, 
 static int find_mapping(int proc_dirfd, const struct probe_place *place, struct proc_map *ret)
 {
 	_cleanup_free_ char *text = NULL;
-	size_t len, pos = 0;
-	struct proc_map map;
+	size_t len;
 	int r;
 
 	r = io_read_file_at(proc_dirfd, "maps", PROC_MAPS_BYTES_MAX, &text, &len);
 	if (r < 0)
 		return r;
-	while ((r = proc_map_next(text, len, &pos, &map)) != 0) {
-		if (r < 0 || !(map.prot & PROT_EXEC) || map.ino != place->ino || map.maj != place->maj || map.min != place->min ||
-		    place->offset < map.pgoff || place->offset - map.pgoff >= map.end - map.start)
-			continue;
-		*ret = map;
+	r = proc_map_find_code(text, len, place->maj, place->min, place->ino, place->offset, ret);
+	if (r == 0)
 		ret->path = NULL; /* the text goes */
-		return 0;
-	}
-	return -ENOENT;
+	return r;
 }
 
 static int compare_tids(const void *a, const void *b)

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -106,22 +105,6 @@ static int say(char *why, size_t size, int answer, const char *fmt, ...)
 	return answer;
 }
 
-/* The mapping of code that the range begins in: 0, -ENOENT. */
-static int find_mapping(const char *maps, size_t len, const struct pt_range *range, struct proc_map *ret)
-{
-	struct proc_map map;
-	size_t pos = 0;
-	int r;
-
-	while ((r = proc_map_next(maps, len, &pos, &map)) != 0)
-		if (r > 0 && (map.prot & PROT_EXEC) && map.ino == range->ino && map.maj == range->maj && map.min == range->min &&
-		    range->offset >= map.pgoff && range->offset - map.pgoff < map.end - map.start) {
-			*ret = map;
-			return 0;
-		}
-	return -ENOENT;
-}
-
 /* By the kernel's own link to what is mapped, or where that is refused by its path in the target's mount namespace. */
 static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *path, bool *ret_by_link)
 {
@@ -186,7 +169,7 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 	struct proc_map map;
 	int r;
 
-	if (find_mapping(maps, len, range, &map) < 0)
+	if (proc_map_find_code(maps, len, range->maj, range->min, range->ino, range->offset, &map) < 0)
 		return say(why, size, TARGET_E_BAD, "%.64s: the process does not have this code mapped", range->name);
 	if (map.path_len >= PATH_MAX)
 		return say(why, size, TARGET_E_BAD, "%.64s: the path of its file is too long", range->name);

@@ -124,6 +124,14 @@ static void test_maps(void **state)
 	assert_int_equal(map.path_len, 0);
 	assert_int_equal(proc_map_next(text, len, &pos, &map), -EBADMSG);
 	assert_int_equal(proc_map_next(text, len, &pos, &map), 0);
+
+	assert_int_equal(proc_map_find_code(text, len, 8, 2, 173521, 0x1000, &map), 0);
+	assert_int_equal(map.start, 0x400000);
+	assert_int_equal(proc_map_find_code(text, len, 8, 2, 173521, 0x52fff, &map), 0);
+	assert_int_equal(proc_map_find_code(text, len, 8, 2, 173521, 0xfff, &map), -ENOENT);
+	assert_int_equal(proc_map_find_code(text, len, 8, 2, 173521, 0x53000, &map), -ENOENT);
+	assert_int_equal(proc_map_find_code(text, len, 8, 3, 173521, 0x1000, &map), -ENOENT);
+	assert_int_equal(proc_map_find_code(text, len, 8, 2, 173520, 0x1000, &map), -ENOENT);
 }
 
 static void test_cpus(void **state)
@@ -149,6 +157,7 @@ static void test_self(void **state)
 	_cleanup_free_ pid_t *tids = NULL;
 	_cleanup_close_ int maps = -1, other = -1;
 	char comm[PROC_COMM_MAX];
+	pid_t pid;
 	uid_t uid;
 	size_t n;
 
@@ -160,6 +169,9 @@ static void test_self(void **state)
 	assert_string_equal(comm, ") S 1 (\n");
 	assert_int_equal(proc_tasks_read(proc.dirfd, &tids, &n), 0);
 	assert_true(n >= 1);
+	assert_int_equal(proc_thread_group(tids[n - 1], &pid), 0);
+	assert_int_equal(pid, getpid());
+	assert_int_equal(proc_thread_group(0x7ffffff0, &pid), PROC_E_GONE);
 	assert_int_equal(proc_strict_uid(proc.dirfd, &uid), 0);
 	assert_int_equal(uid, getuid());
 	maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
