@@ -72,7 +72,7 @@ struct triggers *triggers_free(struct triggers *ts);
 DEFINE_CLEANUP(struct triggers *, triggers_free)
 
 /*
- * 0, TRIGGER_E_*, -ENOMEM. One with a hit is in the list at once, but not armed yet: see triggers_when_settled().
+ * 0, TRIGGER_E_*, -ENOMEM. One with a hit is in the list at once, but not armed yet: see trigger_when_settled().
  */
 int triggers_add(struct triggers *ts, struct target *target, const struct trigger_request *request,
 		 struct trigger **ret, char *why, size_t why_size) _must_check_;
