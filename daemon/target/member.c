@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/base/pids.h"
 
 static size_t bucket_of(pid_t pid)
 {
@@ -282,19 +283,6 @@ void members_prune(struct target *target, uint64_t oldest_ns)
 
 /* ---- units */
 
-static int pid_cmp(const void *a, const void *b)
-{
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-void pids_sort(pid_t *pids, size_t n)
-{
-	if (n)
-		qsort(pids, n, sizeof(*pids), pid_cmp);
-}
-
 bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline)
 {
 	struct member *member;
@@ -302,7 +290,7 @@ bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t 
 	/* The next call begins at the front again, and passes ended ones quickly. */
 	TAILQ_FOREACH(member, &target->members, link)
 	{
-		if (member->to_ns != UINT64_MAX || (n && bsearch(&member->pid, pids, n, sizeof(*pids), pid_cmp)))
+		if (member->to_ns != UINT64_MAX || pids_have(pids, n, member->pid))
 			continue;
 		member_end(member, at_ns);
 		if (loop_is_over(deadline))

@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
 #include "daemon/base/loop.h"
+#include "daemon/base/pids.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/proc_records.h"

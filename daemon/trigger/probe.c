@@ -302,7 +302,7 @@ static void take_over(struct probe *p, struct opening *o)
 static struct opening *opening_free(struct opening *o)
 {
 	events_free(o->events, o->closer);
-	free(o->tids);
+	pid_set_fini(&o->tids);
 	free(o);
 	return NULL;
 }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "common/base/procfs.h"
+#include "daemon/base/pids.h"
 #include "daemon/base/readers.h"
 #include "daemon/perf/eventset.h"
 #include "daemon/trigger/probe.h"
@@ -32,8 +33,7 @@ struct opening {
 	uint32_t uprobe_type;
 	uint64_t fds_left; /* that the user may still have */
 	/* its own */
-	pid_t *tids; /* sorted: what was opened */
-	size_t n_tids;
+	struct pid_set tids; /* what was opened */
 	/* out */
 	int result; /* 0, PROC_E_GONE, -errno; -ENOENT: it is not mapped */
 	enum probe_by used;

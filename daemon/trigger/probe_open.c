@@ -70,24 +70,6 @@ static int find_mapping(int proc_dirfd, const struct probe_place *place, struct 
 	return r;
 }
 
-static int compare_tids(const void *a, const void *b)
-{
-	const pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Leaves those of `tids` that are not in `known`. */
-static size_t only_new(pid_t *tids, size_t n, const pid_t *known, size_t n_known)
-{
-	size_t left = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (!n_known || !bsearch(&tids[i], known, n_known, sizeof(*known), compare_tids))
-			tids[left++] = tids[i];
-	return left;
-}
-
 static int open_round(struct opening *o, const struct perf_event_attr *attr, const pid_t *tids, size_t n)
 {
 	struct probe_events *e = o->events;
@@ -115,42 +97,31 @@ static int open_threads(struct opening *o, int proc_dirfd, const struct perf_eve
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	int r;
 
-	free(take_ptr(o->tids));
-	o->n_tids = 0;
+	pid_set_fini(&o->tids);
 	if (o->process.tid) {
-		o->tids = malloc(sizeof(*o->tids));
-		if (!o->tids)
-			return -ENOMEM;
-		o->tids[0] = o->process.tid;
-		o->n_tids = 1;
-		return open_round(o, attr, o->tids, 1);
+		r = pid_set_add(&o->tids, &o->process.tid, 1);
+		return r < 0 ? r : open_round(o, attr, o->tids.v, 1);
 	}
 	for (unsigned int round = 0; round < PROBE_ROUNDS; round++) {
 		_cleanup_free_ pid_t *tids = NULL;
-		pid_t *more;
 		size_t n, all;
 
 		r = proc_tasks_read(proc_dirfd, &tids, &n);
 		if (r < 0)
 			return r == -ENOENT || r == -ESRCH ? PROC_E_GONE : r;
-		n = only_new(tids, n, o->tids, o->n_tids);
-		all = o->n_tids + n;
+		n = pid_set_keep_new(&o->tids, tids, n);
+		all = o->tids.n + n;
 		if (n == 0)
-			return o->n_tids ? 0 : PROC_E_GONE;
+			return o->tids.n ? 0 : PROC_E_GONE;
 		if (all * (size_t)(cpus > 0 ? cpus : 1) > max_fds)
 			return -E2BIG;
 		if (all * (size_t)(cpus > 0 ? cpus : 1) > o->fds_left)
 			return -EDQUOT;
 		r = open_round(o, attr, tids, n);
+		if (r == 0)
+			r = pid_set_add(&o->tids, tids, n);
 		if (r < 0)
 			return r;
-		more = reallocarray(o->tids, all, sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		o->tids = more;
-		memcpy(more + o->n_tids, tids, n * sizeof(*tids));
-		o->n_tids = all;
-		qsort(more, all, sizeof(*more), compare_tids);
 	}
 	/* What has been created since was created by threads that have the event. */
 	return 0;
@@ -197,28 +168,13 @@ static bool is_meant(const struct opening *o, const struct proc *proc)
 	return o->process.any_user || (proc_strict_uid(proc->dirfd, &uid) == 0 && uid == o->process.uid);
 }
 
-/*
- * What the kernel looked up by number: a thread that is not of the process any more and lives all the same has the number of
- * one that has ended.
- */
+/* And not those of somebody else, whom the kernel found under a number of theirs. */
 static bool are_its_threads(const struct opening *o, const struct proc *proc)
 {
 	_cleanup_free_ pid_t *tids = NULL;
 	size_t n = 0;
 
-	if (proc_tasks_read(proc->dirfd, &tids, &n) < 0)
-		return false;
-	qsort(tids, n, sizeof(*tids), compare_tids);
-	for (size_t i = 0; i < o->n_tids; i++) {
-		char path[32];
-
-		if (bsearch(&o->tids[i], tids, n, sizeof(*tids), compare_tids))
-			continue;
-		(void)snprintf(path, sizeof(path), "/proc/%d", (int)o->tids[i]);
-		if (access(path, F_OK) == 0)
-			return false;
-	}
-	return true;
+	return proc_tasks_read(proc->dirfd, &tids, &n) == 0 && !pid_set_is_reused(&o->tids, tids, n);
 }
 
 static int open_all(struct opening *o)

@@ -2,11 +2,9 @@
 #include "daemon/backend/pt/events.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
@@ -15,39 +13,6 @@
 
 /* A look at a process that finds no new thread ends the search; a process that makes them faster than that is left as it is. */
 #define LOOKS_MAX 64
-
-/* ---- threads */
-
-static int tid_cmp(const void *a, const void *b)
-{
-	const pid_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-/* Those of `tids` that are not known yet, in place; how many. */
-static size_t keep_new(const struct pt_events *events, pid_t *tids, size_t n)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (!bsearch(&tids[i], events->tids, events->n_tids, sizeof(*tids), tid_cmp))
-			tids[kept++] = tids[i];
-	return kept;
-}
-
-static int remember(struct pt_events *events, const pid_t *tids, size_t n)
-{
-	pid_t *bigger = reallocarray(events->tids, events->n_tids + n, sizeof(*bigger));
-
-	if (!bigger)
-		return -ENOMEM;
-	memcpy(bigger + events->n_tids, tids, n * sizeof(*tids));
-	events->tids = bigger;
-	events->n_tids += n;
-	qsort(bigger, events->n_tids, sizeof(*bigger), tid_cmp);
-	return 0;
-}
 
 /* ---- opening */
 
@@ -149,15 +114,15 @@ static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn thread
 	r = threads(arg, &tids, &n);
 	if (r < 0)
 		return r;
-	n = keep_new(events, tids, n);
+	n = pid_set_keep_new(&events->tids, tids, n);
 	if (n == 0)
 		return 0;
 	r = add_batch(events, aux_bytes, tids, n, cancel);
 	if (r == -ESRCH)
 		/* All were covered, or have ended. */
-		return events->first ? remember(events, tids, n) : r;
+		return events->first ? pid_set_add(&events->tids, tids, n) : r;
 	if (r == 0)
-		r = remember(events, tids, n);
+		r = pid_set_add(&events->tids, tids, n);
 	return r < 0 ? r : 1;
 }
 
@@ -196,17 +161,14 @@ static void destroy(struct pt_events *events)
 	}
 	(void)pthread_mutex_destroy(&events->lock);
 	(void)pthread_mutex_destroy(&events->growing);
-	free(events->tids);
+	pid_set_fini(&events->tids);
 	free(events->starts);
 	free(events->drained);
 	free(events->stopped_ns);
 	free(events);
 }
 
-/*
- * Whether a thread that was opened is no longer among those that were meant and lives all the same: it ended, and its number
- * was given to a thread of somebody else before the kernel looked it up.
- */
+/* Whether the kernel may have looked up a thread of somebody else. */
 static bool somebody_elses(const struct pt_events *events, pt_threads_fn threads, void *arg)
 {
 	_cleanup_free_ pid_t *tids = NULL;
@@ -214,17 +176,7 @@ static bool somebody_elses(const struct pt_events *events, pt_threads_fn threads
 
 	if (threads(arg, &tids, &n) < 0)
 		n = 0;
-	qsort(tids, n, sizeof(*tids), tid_cmp);
-	for (size_t i = 0; i < events->n_tids; i++) {
-		char path[32];
-
-		if (n && bsearch(&events->tids[i], tids, n, sizeof(*tids), tid_cmp))
-			continue;
-		(void)snprintf(path, sizeof(path), "/proc/%d", (int)events->tids[i]);
-		if (access(path, F_OK) == 0)
-			return true;
-	}
-	return false;
+	return pid_set_is_reused(&events->tids, tids, n);
 }
 
 int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, size_t aux_bytes,

@@ -22,6 +22,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/bundle/timeconv.h"
+#include "daemon/base/pids.h"
 #include "daemon/perf/eventset.h"
 
 struct closer;
@@ -59,8 +60,7 @@ struct pt_events {
 	const struct pt_batch *first; /* of `batches`: it has the rings, and stays as it is */
 	pthread_mutex_t growing; /* who grows; for `filter` and `tids` */
 	const char *filter; /* of who opens or grows, while it does; NULL: none */
-	pid_t *tids; /* sorted: opened, or known to be covered; of who opens or grows */
-	size_t n_tids;
+	struct pid_set tids; /* opened, or known to be covered; of who opens or grows */
 	pthread_mutex_t lock; /* for what follows */
 	STAILQ_HEAD(, pt_batch) batches;
 	size_t n_fds;
