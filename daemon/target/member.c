@@ -283,6 +283,22 @@ void members_prune(struct target *target, uint64_t oldest_ns)
 
 /* ---- units */
 
+int members_pids(const struct target *target, pid_t **ret, size_t *ret_n)
+{
+	pid_t *pids = calloc(target->n_members ? target->n_members : 1, sizeof(*pids));
+	const struct member *member;
+	size_t n = 0;
+
+	if (!pids)
+		return -ENOMEM;
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX)
+			pids[n++] = member->pid;
+	*ret = pids;
+	*ret_n = n;
+	return 0;
+}
+
 bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline)
 {
 	struct member *member;

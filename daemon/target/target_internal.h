@@ -213,6 +213,8 @@ void members_prune(struct target *target, uint64_t oldest_ns);
 int target_member_changed(struct target *target, pid_t pid);
 /* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
 bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
+/* Those that have not ended; a new array. 0, -ENOMEM. */
+int members_pids(const struct target *target, pid_t **ret, size_t *ret_n) _must_check_;
 /* An O_PATH descriptor of /proc/PID, or -errno. */
 int proc_dir_open(pid_t pid);
 

@@ -104,19 +104,6 @@ static void choice_free(struct backend_job *job)
 	free(choice);
 }
 
-static int name_pids(struct pt_choice *choice, const struct target *target)
-{
-	const struct member *member;
-
-	choice->pids = calloc(target->n_members ? target->n_members : 1, sizeof(*choice->pids));
-	if (!choice->pids)
-		return -ENOMEM;
-	TAILQ_FOREACH(member, &target->members, link)
-		if (member->to_ns == UINT64_MAX)
-			choice->pids[choice->n_pids++] = member->pid;
-	return 0;
-}
-
 int pt_choice_new(const struct target *target, struct pt_choice **ret)
 {
 	struct pt_choice *choice = calloc(1, sizeof(*choice));
@@ -134,7 +121,7 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 		choice->grows = true;
 	}
 	if (target_scope_is_group(target->scope)) {
-		r = name_pids(choice, target);
+		r = members_pids(target, &choice->pids, &choice->n_pids);
 	} else {
 		choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
 		choice->proc_dirfd = fcntl(target->proc.dirfd, F_DUPFD_CLOEXEC, 3);

@@ -94,16 +94,13 @@ static int prepare_cgroup(struct sample_choice *choice, struct target *target, s
 
 static int prepare_tasks(struct sample_choice *choice, struct target *target)
 {
-	struct member *member;
+	int r;
 
 	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
 	if (target_scope_is_group(target->scope)) {
-		choice->pids = calloc(target->n_members ? target->n_members : 1, sizeof(*choice->pids));
-		if (!choice->pids)
-			return -ENOMEM;
-		TAILQ_FOREACH(member, &target->members, link)
-			if (member->to_ns == UINT64_MAX)
-				choice->pids[choice->n_pids++] = member->pid;
+		r = members_pids(target, &choice->pids, &choice->n_pids);
+		if (r < 0)
+			return r;
 	} else {
 		choice->proc_dirfd = fcntl(target->proc.dirfd, F_DUPFD_CLOEXEC, 3);
 		if (choice->proc_dirfd < 0)
