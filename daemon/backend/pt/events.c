@@ -138,25 +138,17 @@ static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_thr
 	return r < 0 ? r : 0;
 }
 
-/* By this thread, which may wait: the closer is the loop's. */
-static void close_batches(struct pt_events *events)
+/* `closer` NULL: what is open is closed by this thread, which may wait. The closer is the loop's. */
+static void destroy(struct pt_events *events, struct closer *closer)
 {
 	struct pt_batch *batch;
 
 	while ((batch = STAILQ_FIRST(&events->batches)) != NULL) {
 		STAILQ_REMOVE_HEAD(&events->batches, link);
-		batch_close(batch);
-		free(batch);
-	}
-}
-
-static void destroy(struct pt_events *events)
-{
-	struct pt_batch *batch;
-
-	while ((batch = STAILQ_FIRST(&events->batches)) != NULL) {
-		STAILQ_REMOVE_HEAD(&events->batches, link);
-		eventset_close_all(batch->sets, PT_EVENT_KINDS, events->closer);
+		if (closer)
+			eventset_close_all(batch->sets, PT_EVENT_KINDS, closer);
+		else
+			batch_close(batch);
 		free(batch);
 	}
 	(void)pthread_mutex_destroy(&events->lock);
@@ -211,8 +203,7 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 	if (r == 0 && threads && somebody_elses(events, threads, arg))
 		r = -EAGAIN;
 	if (r < 0) {
-		close_batches(events);
-		destroy(events);
+		destroy(events, NULL);
 		return r;
 	}
 	STAILQ_FOREACH(batch, &events->batches, link)
@@ -243,7 +234,7 @@ struct pt_events *pt_events_ref(struct pt_events *events)
 struct pt_events *pt_events_put(struct pt_events *events)
 {
 	if (events && --events->refs == 0)
-		destroy(events);
+		destroy(events, events->closer);
 	return NULL;
 }
 
