@@ -131,6 +131,13 @@ void ring_records_fini(struct ring_records *records)
 	*records = (struct ring_records){0};
 }
 
+int ring_read(const struct ring *ring, struct ring_copy *copy, struct ring_records *records)
+{
+	const int r = ring_copy(ring, copy);
+
+	return r < 0 ? r : ring_walk(copy, records);
+}
+
 static void copy_out(const struct ring *ring, uint64_t from, uint8_t *to, size_t len)
 {
 	size_t at = (size_t)(from & (ring->size - 1));

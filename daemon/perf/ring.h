@@ -64,6 +64,8 @@ struct ring_records {
 /* Finds the records of a copy. 0 or -ENOMEM. */
 int ring_walk(const struct ring_copy *copy, struct ring_records *ret) _must_check_;
 void ring_records_fini(struct ring_records *records);
+/* ring_copy() and ring_walk(). On an error, too, both are the caller's to end. */
+int ring_read(const struct ring *ring, struct ring_copy *copy, struct ring_records *records) _must_check_;
 
 /*
  * Drains a forward ring: copies at most `room` bytes of whole records to `buf` and gives the

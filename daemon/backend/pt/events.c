@@ -379,9 +379,7 @@ static int oldest_of(const struct ring *ring, uint64_t *ret_ns)
 	struct perfabi_sample_id id;
 	int r;
 
-	r = ring_copy(ring, &copy);
-	if (r == 0)
-		r = ring_walk(&copy, &records);
+	r = ring_read(ring, &copy, &records);
 	if (r < 0)
 		return r;
 	*ret_ns = 0;

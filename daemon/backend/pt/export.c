@@ -369,9 +369,7 @@ static int write_switches(struct frozen *frozen, const struct ring *ring, struct
 	struct perfabi_sample_id *id;
 	int r;
 
-	r = ring_copy(ring, &copy);
-	if (r == 0)
-		r = ring_walk(&copy, &records);
+	r = ring_read(ring, &copy, &records);
 	if (r < 0)
 		return r;
 	stats->torn += records.torn;

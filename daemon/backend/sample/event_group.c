@@ -360,10 +360,7 @@ static int survey_ring(const struct event_group *group, const struct ring *ring,
 	uint64_t oldest = 0;
 	int r;
 
-	r = ring_copy(ring, &copy);
-	if (r < 0)
-		return r;
-	r = ring_walk(&copy, &records);
+	r = ring_read(ring, &copy, &records);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < records.n; i++) {
