@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "daemon/base/clockseries.h"
+#include "daemon/base/refusal.h"
 #include "daemon/config.h"
 #include "daemon/control/auth.h"
 #include "daemon/producer/producer_internal.h"
@@ -23,16 +23,6 @@
 #define MIB (1024ULL * 1024)
 #define S_NS 1000000000ULL
 
-static int _printf_(4, 5) refuse(char *why, size_t size, int answer, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(why, size, fmt, ap);
-	va_end(ap);
-	return answer;
-}
-
 static int identify(struct producer *p, const struct peer *peer, char *why, size_t size)
 {
 	_cleanup_(proc_close) struct proc proc = PROC_INIT;
@@ -40,20 +30,20 @@ static int identify(struct producer *p, const struct peer *peer, char *why, size
 	int r;
 
 	if (peer->pidfd < 0)
-		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
+		return refusal(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	r = proc_open(0, peer->pidfd, &proc);
 	if (r == PROC_E_MISMATCH)
-		return refuse(why, size, PRODUCER_E_UNSUPPORTED,
+		return refusal(why, size, PRODUCER_E_UNSUPPORTED,
 			      "tracerd cannot see the process, which is outside its pid namespace");
 	if (r == PROC_E_GONE)
-		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
+		return refusal(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	if (r == -EMFILE || r == -ENFILE)
-		return refuse(why, size, PRODUCER_E_BUSY, "tracerd is out of file descriptors");
+		return refusal(why, size, PRODUCER_E_BUSY, "tracerd is out of file descriptors");
 	if (r < 0)
 		return r;
 	p->uid = peer->uid;
 	if (proc_strict_uid(proc.dirfd, &p->strict_uid) < 0)
-		return refuse(why, size, PRODUCER_E_GONE, "the process that connected has ended");
+		return refusal(why, size, PRODUCER_E_GONE, "the process that connected has ended");
 	p->pid = p->nspid = proc.pid;
 	p->start_time = proc.start_time;
 	if (proc_status_read(proc.dirfd, &status) == 0)
@@ -74,7 +64,7 @@ static int take_place(struct producers *ps, const struct producer *p, char *why,
 	if (!old)
 		return 0;
 	if (!old->connection.alive || old->connection.alive(old->connection.arg))
-		return refuse(why, size, PRODUCER_E_BUSY, "process %d has registered already", (int)p->pid);
+		return refusal(why, size, PRODUCER_E_BUSY, "process %d has registered already", (int)p->pid);
 	producer_end_by_itself(old);
 	return 0;
 }
@@ -113,18 +103,18 @@ static int check_limits(const struct producers *ps, const struct ringcheck *foun
 	const struct config *c = ps->config;
 
 	if (g->total_bytes > c->event_memory_mib * MIB)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE,
+		return refusal(why, size, PRODUCER_E_TOO_LARGE,
 			      "the rings have %llu bytes, but the limit is %u MiB (event_memory_mib)",
 			      (unsigned long long)g->total_bytes, c->event_memory_mib);
 	if (g->rings > c->event_threads)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE,
+		return refusal(why, size, PRODUCER_E_TOO_LARGE,
 			      "there are rings for %u threads, but the limit is %u (event_threads)", g->rings, c->event_threads);
 	if (g->names_max > c->event_names)
-		return refuse(why, size, PRODUCER_E_TOO_LARGE, "there is room for %u names, but the limit is %u (event_names)",
+		return refusal(why, size, PRODUCER_E_TOO_LARGE, "there is room for %u names, but the limit is %u (event_names)",
 			      g->names_max, c->event_names);
 	/* Times of a clock that nobody here can tell would be of no use. */
 	if (found->clock == RING_CLOCK_TSC && !clockseries_get(ps->clocks)->tsc_usable)
-		return refuse(why, size, PRODUCER_E_UNSUPPORTED,
+		return refusal(why, size, PRODUCER_E_UNSUPPORTED,
 			      "the kernel does not trust the TSC of this machine: use the clock MONOTONIC_RAW");
 	return 0;
 }
@@ -149,17 +139,17 @@ static int charge(struct producers *ps, struct producer *p, char *why, size_t si
 
 	while (ps->n_live + ps->n_ended >= ps->config->max_producers)
 		if (!evict(ps, p->uid, false) && !evict(ps, p->uid, true))
-			return refuse(why, size, PRODUCER_E_BUSY, "tracerd has no room for another producer (max_producers)");
+			return refusal(why, size, PRODUCER_E_BUSY, "tracerd has no room for another producer (max_producers)");
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_PRODUCERS, 1, &p->charge_one)) == QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
-			return refuse(why, size, PRODUCER_E_QUOTA,
+			return refusal(why, size, PRODUCER_E_QUOTA,
 				      "uid %u may have no more producers (uid_producers)", (unsigned int)p->uid);
 	if (r < 0)
 		return r;
 	while ((r = quota_charge(ps->quota, p->uid, QUOTA_EVENT_BYTES, p->geometry.total_bytes, &p->charge_bytes)) ==
 	       QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
-			return refuse(why, size, PRODUCER_E_QUOTA,
+			return refusal(why, size, PRODUCER_E_QUOTA,
 				      "the event rings of uid %u would exceed their limit (uid_event_mib)",
 				      (unsigned int)p->uid);
 	return r;
@@ -170,7 +160,7 @@ static int keep_fds(struct producer *p, int rings_fd, int wake_fd, char *why, si
 	p->memory_fd = fcntl(rings_fd, F_DUPFD_CLOEXEC, 3);
 	p->wake_fd = fcntl(wake_fd, F_DUPFD_CLOEXEC, 3);
 	if (p->memory_fd < 0 || p->wake_fd < 0)
-		return refuse(why, size, PRODUCER_E_BUSY, "tracerd is out of file descriptors");
+		return refusal(why, size, PRODUCER_E_BUSY, "tracerd is out of file descriptors");
 	return 0;
 }
 
@@ -185,7 +175,7 @@ static int watch(struct producers *ps, struct producer *p, char *why, size_t siz
 	if (!p->on_wake || !p->on_exit || event_add(p->on_exit, NULL) < 0)
 		return -ENOMEM;
 	if (event_add(p->on_wake, NULL) < 0)
-		return refuse(why, size, PRODUCER_E_BAD, "wake: cannot wait for the descriptor");
+		return refusal(why, size, PRODUCER_E_BAD, "wake: cannot wait for the descriptor");
 	return 0;
 }
 

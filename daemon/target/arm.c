@@ -14,6 +14,7 @@
 
 #include "common/base/wall_clock.h"
 #include "common/base/raw_clock.h"
+#include "daemon/base/refusal.h"
 #include "daemon/config.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/backend.h"
@@ -22,26 +23,15 @@
 
 #define ARMING_SECONDS 60
 
-static int say(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static int say(char *why, size_t size, int answer, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	(void)vsnprintf(why, size, fmt, args);
-	va_end(args);
-	return answer;
-}
-
 static int open_failed(int r, char *why, size_t size)
 {
 	if (r == PROC_E_GONE)
-		return say(why, size, TARGET_E_GONE, "no such process");
+		return refusal(why, size, TARGET_E_GONE, "no such process");
 	if (r == PROC_E_MISMATCH)
-		return say(why, size, TARGET_E_BAD, "the pidfd is not of that process");
+		return refusal(why, size, TARGET_E_BAD, "the pidfd is not of that process");
 	if (r == -EMFILE || r == -ENFILE)
-		return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
-	return say(why, size, r, "/proc: %s", strerror(-r));
+		return refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	return refusal(why, size, r, "/proc: %s", strerror(-r));
 }
 
 static int identify_process(struct target *target, const struct target_request *req, char *why, size_t size)
@@ -52,7 +42,7 @@ static int identify_process(struct target *target, const struct target_request *
 
 	if (req->scope == TARGET_THREAD) {
 		if (req->tid <= 0)
-			return say(why, size, TARGET_E_BAD, "no thread named");
+			return refusal(why, size, TARGET_E_BAD, "no thread named");
 		if (!pid && req->pidfd < 0) {
 			r = proc_thread_group(req->tid, &pid);
 			if (r != 0)
@@ -65,7 +55,7 @@ static int identify_process(struct target *target, const struct target_request *
 	if (req->scope == TARGET_THREAD) {
 		(void)snprintf(path, sizeof(path), "task/%d", (int)req->tid);
 		if (faccessat(target->proc.dirfd, path, F_OK, 0) < 0)
-			return say(why, size, TARGET_E_GONE, "process %d has no thread %d", (int)target->proc.pid,
+			return refusal(why, size, TARGET_E_GONE, "process %d has no thread %d", (int)target->proc.pid,
 				   (int)req->tid);
 		target->tid = req->tid;
 	}
@@ -79,24 +69,24 @@ static int authorize_process(struct target *target, const struct target_request 
 
 	r = proc_strict_uid(target->proc.dirfd, &target->uid);
 	if (r == -ENOENT || r == -ESRCH)
-		return say(why, size, TARGET_E_GONE, "no such process");
+		return refusal(why, size, TARGET_E_GONE, "no such process");
 	if (r < 0)
-		return say(why, size, r, "/proc: %s", strerror(-r));
+		return refusal(why, size, r, "/proc: %s", strerror(-r));
 	if (!req->admin) {
 		if (target->uid != req->uid)
-			return say(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)target->uid,
+			return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)target->uid,
 				   target->uid ? "" : ", or not dumpable");
 		if (req->maps_fd < 0)
-			return say(why, size, TARGET_E_NOT_PERMITTED,
+			return refusal(why, size, TARGET_E_NOT_PERMITTED,
 				   "pass an open descriptor of /proc/PID/maps to prove the right to trace it");
 		/* Checked on a thread: a process can hang whoever looks at its maps. */
 		target->arming->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
 		if (target->arming->maps_fd < 0)
-			return say(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+			return refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
 	}
 	r = proc_exe_read(target->proc.dirfd, exe, sizeof(exe));
 	if (r == -ENOENT)
-		return say(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
 	return 0;
 }
 
@@ -107,11 +97,11 @@ static int name_unit(struct target *target, const struct target_request *req, ch
 	const char *name = req->scope == TARGET_HOST ? "/" : req->unit;
 
 	if (!name || !*name)
-		return say(why, size, TARGET_E_BAD, "no unit named");
+		return refusal(why, size, TARGET_E_BAD, "no unit named");
 	if (!req->admin)
-		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit or the host");
+		return refusal(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit or the host");
 	target->unit = strdup(name);
-	return target->unit ? 0 : say(why, size, -ENOMEM, "out of memory");
+	return target->unit ? 0 : refusal(why, size, -ENOMEM, "out of memory");
 }
 
 static bool same_subject(const struct target *a, const struct target *b)
@@ -150,9 +140,9 @@ static int only_one(struct target *target, char *why, size_t size)
 	const struct target *other = armed_already(target);
 
 	if (other && !target_is_implicit(other))
-		return say(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
+		return refusal(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
 	if (being_armed(target))
-		return say(why, size, TARGET_E_EXISTS, "another request is arming it");
+		return refusal(why, size, TARGET_E_EXISTS, "another request is arming it");
 	return 0;
 }
 
@@ -160,7 +150,7 @@ static int charge_target(struct target *target, const struct target_request *req
 {
 	int r = quota_charge(target->targets->quota, req->uid, QUOTA_TARGETS, 1, &target->charge_target);
 
-	return r > 0 ? say(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
+	return r > 0 ? refusal(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
 }
 
 /* Targets that nobody armed have a limit of their own, that of producers. */
@@ -178,16 +168,16 @@ static int begin_target(struct target *target, const struct target_request *req,
 	if (r != 0)
 		return r;
 	if (is_full(target->targets))
-		return say(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
+		return refusal(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
 	r = target_watch(target);
-	return r < 0 ? say(why, size, r, "out of memory") : 0;
+	return r < 0 ? refusal(why, size, r, "out of memory") : 0;
 }
 
 static int find_backend(const struct targets *targets, const struct target_request *req, const struct backend **ret, char *why,
 			size_t size)
 {
 	*ret = backend_find(targets, req->backend);
-	return *ret ? 0 : say(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
+	return *ret ? 0 : refusal(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
 }
 
 static void arming_free(struct arming *arming)
@@ -239,9 +229,10 @@ static int check(struct target *target, const struct target_request *req, char *
 
 	/* The kernel's answer is for one process; a child may be one that its user may not trace. */
 	if (req->children && !req->admin)
-		return say(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may record the processes that it starts");
+		return refusal(why, size, TARGET_E_NOT_PERMITTED,
+				       "only an administrator may record the processes that it starts");
 	if (req->children && req->scope == TARGET_THREAD)
-		return say(why, size, TARGET_E_BAD, "a single thread, or also what its process starts, but not both");
+		return refusal(why, size, TARGET_E_BAD, "a single thread, or also what its process starts, but not both");
 	if (target_scope_is_group(req->scope)) {
 		r = name_unit(target, req, why, size);
 	} else {
@@ -263,10 +254,11 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	int r;
 
 	if (targets->stopping)
-		return say(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
+		return refusal(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
 	r = find_backend(targets, req, &backend, why, why_size);
 	if (r == 0 && req->n_filters && backend != &backend_pt)
-		r = say(why, why_size, TARGET_E_UNSUPPORTED, "address filters need Intel PT, which this target would not be recorded by");
+		r = refusal(why, why_size, TARGET_E_UNSUPPORTED,
+				       "address filters need Intel PT, which this target would not be recorded by");
 	if (r == 0)
 		r = target_new(targets, backend, req, &target, why, why_size);
 	if (r != 0)

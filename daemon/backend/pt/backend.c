@@ -8,7 +8,6 @@
  * of the same authority shares its events.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,23 +20,13 @@
 #include "daemon/backend/pt/choice.h"
 #include "daemon/backend/pt/export.h"
 #include "daemon/backend/pt/recording.h"
+#include "daemon/base/refusal.h"
 #include "daemon/config.h"
 #include "daemon/target/backend.h"
 
 #define KIB 1024ull
 #define MIB (1024ull * 1024)
 #define AUX_MIN (16 * KIB) /* smaller rings hold less than two synchronisation points */
-
-static int refuse(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static int refuse(char *why, size_t size, int answer, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	(void)vsnprintf(why, size, fmt, args);
-	va_end(args);
-	return answer;
-}
 
 /* ---- the machine */
 
@@ -155,12 +144,12 @@ static int init_filter(struct pt_recording *rec, const struct pt_machine *machin
 	int r;
 
 	if (target_scope_is_group(req->scope))
-		return refuse(why, size, TARGET_E_BAD, "address filters are of a process or a thread");
+		return refusal(why, size, TARGET_E_BAD, "address filters are of a process or a thread");
 	if (req->n_filters > machine->pmu.filters)
-		return refuse(why, size, TARGET_E_UNSUPPORTED, "this processor has %u address filters, not %zu",
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "this processor has %u address filters, not %zu",
 			      (unsigned int)machine->pmu.filters, req->n_filters);
 	r = pt_filter_new(req->filters, req->n_filters, &rec->filter);
-	return r == -EINVAL ? refuse(why, size, TARGET_E_BAD, "filters: not MAJOR:MINOR:INODE:OFFSET:SIZE:NAME") : r;
+	return r == -EINVAL ? refusal(why, size, TARGET_E_BAD, "filters: not MAJOR:MINOR:INODE:OFFSET:SIZE:NAME") : r;
 }
 
 static int pt_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
@@ -171,16 +160,16 @@ static int pt_init(struct target *target, const struct target_request *req, char
 	struct pt_recording *rec;
 
 	if (req->step_fd >= 0)
-		return refuse(why, why_size, TARGET_E_BAD, "the descriptor \"step\" is for the back end step");
+		return refusal(why, why_size, TARGET_E_BAD, "the descriptor \"step\" is for the back end step");
 	if (!machine->available)
-		return refuse(why, why_size, TARGET_E_UNSUPPORTED, "%s: record it by --backend sample", machine->why);
+		return refusal(why, why_size, TARGET_E_UNSUPPORTED, "%s: record it by --backend sample", machine->why);
 	rec = calloc(1, sizeof(*rec));
 	if (!rec)
 		return -ENOMEM;
 	rec->timing = pt_timing_find(req->pt_timing ? req->pt_timing : config->pt_timing);
 	if (req->pt_ring_bytes & (req->pt_ring_bytes - 1)) {
 		free(rec);
-		return refuse(why, why_size, TARGET_E_BAD, "pt_ring_kib: not a power of two");
+		return refusal(why, why_size, TARGET_E_BAD, "pt_ring_kib: not a power of two");
 	}
 	rec->ring_asked = req->pt_ring_bytes > 0;
 	rec->timing_asked = req->pt_timing != NULL;
@@ -348,14 +337,14 @@ static void hand_over(struct target *target)
 static int refuse_overlap(const struct target *target, const struct target *other, char *why, size_t size)
 {
 	if (other->state == TARGET_SUSPENDED)
-		return refuse(why, size, TARGET_E_BUSY,
+		return refusal(why, size, TARGET_E_BUSY,
 			      "%s is suspended and keeps what it recorded of it by PT: disarm that, or record this one by --backend "
 			      "sample", target_visible(other, target->owner, target->owner_admin) ? other->name : "another target");
 	if (target_visible(other, target->owner, target->owner_admin))
-		return refuse(why, size, TARGET_E_BUSY,
+		return refusal(why, size, TARGET_E_BUSY,
 			      "%s records a thread of it by PT already, and a thread has one PT recording: disarm that and arm this one "
 			      "first, or record this one by --backend sample", other->name);
-	return refuse(why, size, TARGET_E_BUSY,
+	return refusal(why, size, TARGET_E_BUSY,
 		      "another user's target records a thread of it by PT already, and a thread has one PT recording: record it "
 		      "by --backend sample");
 }
@@ -364,10 +353,10 @@ static int refuse_overlap(const struct target *target, const struct target *othe
 static int refuse_busy(const struct target *target, const struct pt_choice *choice, char *why, size_t size)
 {
 	if (!target->owner_admin)
-		return refuse(why, size, TARGET_E_BUSY,
+		return refusal(why, size, TARGET_E_BUSY,
 			      "somebody else uses the PMU for it or for the whole machine: record it by --backend sample, or ask an "
 			      "administrator, who is told which processes may hold it");
-	return refuse(why, size, TARGET_E_BUSY,
+	return refusal(why, size, TARGET_E_BUSY,
 		      "somebody else uses the PMU for it or for the whole machine%s%s: end that, or record it by --backend sample",
 		      choice->holders[0] ? "; perf events have: " : "", choice->holders);
 }
@@ -375,27 +364,27 @@ static int refuse_busy(const struct target *target, const struct pt_choice *choi
 static int opening_refused(int r, const struct target *target, const struct pt_choice *choice, char *why, size_t size)
 {
 	if (r > 0)
-		return refuse(why, size, r, "%s", choice->why);
+		return refusal(why, size, r, "%s", choice->why);
 	switch (r) {
 	case -ERANGE:
-		return refuse(why, size, TARGET_E_UNSUPPORTED, "the kernel refuses the address filter");
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel refuses the address filter");
 	case -ESRCH:
-		return refuse(why, size, TARGET_E_GONE, "the process has ended");
+		return refusal(why, size, TARGET_E_GONE, "the process has ended");
 	case -EBUSY:
 		return refuse_busy(target, choice, why, size);
 	case -EACCES:
 	case -EPERM:
-		return refuse(why, size, TARGET_E_UNSUPPORTED,
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
 			      "the kernel does not permit PT on it (%s): tracerd needs CAP_PERFMON", strerror(-r));
 	case -EMFILE:
 	case -ENFILE:
-		return refuse(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors (LimitNOFILE=)");
+		return refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors (LimitNOFILE=)");
 	case -EAGAIN:
-		return refuse(why, size, TARGET_E_BUSY, "a CPU or a thread came or went meanwhile: arm it again");
+		return refusal(why, size, TARGET_E_BUSY, "a CPU or a thread came or went meanwhile: arm it again");
 	case -ENOBUFS:
-		return refuse(why, size, TARGET_E_BUSY, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		return refusal(why, size, TARGET_E_BUSY, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	default:
-		return refuse(why, size, r, "perf events of " PT_PMU_NAME ": %s", strerror(-r));
+		return refusal(why, size, r, "perf events of " PT_PMU_NAME ": %s", strerror(-r));
 	}
 }
 
@@ -418,7 +407,7 @@ static int check_budget(struct target *target, struct pt_choice *choice, char *w
 		return TARGET_E_BUSY;
 	r = target_charge_fds(target, choice->grows ? 0 : pt_budget_fds(b));
 	if (r > 0)
-		return refuse(why, size, TARGET_E_QUOTA,
+		return refusal(why, size, TARGET_E_QUOTA,
 			      "%llu threads on %llu CPUs need %llu descriptors, more than uid %u has left (uid_fds): record it by "
 			      "--backend sample, or one thread by --tid",
 			      (unsigned long long)b->threads, (unsigned long long)b->cpus,
@@ -427,7 +416,7 @@ static int check_budget(struct target *target, struct pt_choice *choice, char *w
 		return r;
 	r = quota_charge(target->targets->quota, target->owner, QUOTA_RING_BYTES, pt_budget_bytes(b), &charge);
 	if (r > 0)
-		return refuse(why, size, TARGET_E_QUOTA,
+		return refusal(why, size, TARGET_E_QUOTA,
 			      "%llu KiB of rings are more than uid %u has left (uid_ring_mib): make pt_ring_kib smaller, or record "
 			      "it by --backend sample",
 			      (unsigned long long)(pt_budget_bytes(b) / KIB), (unsigned int)target->owner);
@@ -464,7 +453,7 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 		return refuse_overlap(target, other, why, size);
 	r = pt_attr_fill(&machine->pmu, &spec, &choice->attrs[PT_EVENT_TRACE], lacks, sizeof(lacks));
 	if (r < 0)
-		return refuse(why, size, TARGET_E_UNSUPPORTED, "its PMU cannot trace branches with their time");
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "its PMU cannot trace branches with their time");
 	pt_attr_sideband(&spec, machine->read_format, &choice->attrs[PT_EVENT_SIDE]);
 	r = check_budget(target, choice, why, size);
 	if (r != 0)

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include "common/base/io.h"
 #include "common/base/procfs.h"
+#include "daemon/base/refusal.h"
 
 /* What separates the parts of a filter for perf, or ends a path. */
 #define PERF_SEPARATORS " \t\n,;@/\"'\\"
@@ -94,17 +94,6 @@ struct pt_filter *pt_filter_put(struct pt_filter *f)
 
 /* ---- the files */
 
-static int say(char *why, size_t size, int answer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static int say(char *why, size_t size, int answer, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	(void)vsnprintf(why, size, fmt, args);
-	va_end(args);
-	return answer;
-}
-
 /* By the kernel's own link to what is mapped, or where that is refused by its path in the target's mount namespace. */
 static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *path, bool *ret_by_link)
 {
@@ -136,12 +125,13 @@ static int check_file(const struct pt_range *range, int fd, bool by_link, char *
 	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
 		return -errno;
 	if (fs.f_type == OVERLAYFS_SUPER_MAGIC)
-		return say(why, size, TARGET_E_UNSUPPORTED,
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
 			   "%.64s: its file is on overlayfs, where the kernel's address filters match nothing", range->name);
 	/* stat() has another device on btrfs: the kernel's own link needs none. */
 	if (!S_ISREG(st.st_mode) || st.st_ino != range->ino ||
 	    (!by_link && (major(st.st_dev) != range->maj || minor(st.st_dev) != range->min)))
-		return say(why, size, TARGET_E_GONE, "%.64s: under the path of its file there is another file by now", range->name);
+		return refusal(why, size, TARGET_E_GONE,
+				       "%.64s: under the path of its file there is another file by now", range->name);
 	return 0;
 }
 
@@ -170,15 +160,15 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 	int r;
 
 	if (proc_map_find_code(maps, len, range->maj, range->min, range->ino, range->offset, &map) < 0)
-		return say(why, size, TARGET_E_BAD, "%.64s: the process does not have this code mapped", range->name);
+		return refusal(why, size, TARGET_E_BAD, "%.64s: the process does not have this code mapped", range->name);
 	if (map.path_len >= PATH_MAX)
-		return say(why, size, TARGET_E_BAD, "%.64s: the path of its file is too long", range->name);
+		return refusal(why, size, TARGET_E_BAD, "%.64s: the path of its file is too long", range->name);
 	path = strndup(map.path, map.path_len);
 	if (!path)
 		return -ENOMEM;
 	fd = open_mapped(proc_dirfd, &map, path, &by_link);
 	if (fd == -ENOENT)
-		return say(why, size, TARGET_E_GONE, "%.64s: its file cannot be found any more", range->name);
+		return refusal(why, size, TARGET_E_GONE, "%.64s: its file cannot be found any more", range->name);
 	if (fd < 0)
 		return fd;
 	r = check_file(range, fd, by_link, why, size);
