@@ -2,10 +2,7 @@
 /*
  * The back end for machines with Intel PT: the processor writes each branch of the target's threads into a ring of memory,
  * and nothing is read before a snapshot. What is opened daemon/backend/pt/choice.c finds out, daemon/backend/pt/events.c has
- * it, and daemon/backend/pt/export.c writes it to the bundle.
- *
- * A thread has one PT recording at a time, of whoever: the kernel refuses a second one. A target that lies within another one
- * of the same authority shares its events.
+ * it, and daemon/backend/pt/export.c writes it to the bundle. Whose events a target may share is daemon/backend/pt/sharing.c's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,6 +17,7 @@
 #include "daemon/backend/pt/choice.h"
 #include "daemon/backend/pt/export.h"
 #include "daemon/backend/pt/recording.h"
+#include "daemon/backend/pt/sharing.h"
 #include "daemon/base/refusal.h"
 #include "daemon/config.h"
 #include "daemon/target/backend.h"
@@ -203,152 +201,6 @@ static void pt_moved(struct target *target)
 		backend_sample.moved(target);
 }
 
-/* One that is suspended has its events still: they are what keeps its rings. */
-static bool holds(const struct target *other, const struct member *member)
-{
-	return other->state == TARGET_ARMED ? member_find(other, member->pid) != NULL : member_known(other, member->pid);
-}
-
-/* Another PT recording that has a thread of this target: the kernel would refuse a second one. */
-static const struct target *overlaps(const struct target *target)
-{
-	const struct target *other;
-	const struct member *member;
-
-	TAILQ_FOREACH(other, &target->targets->list, link)
-	{
-		const struct pt_recording *rec = other == target ? NULL : pt_recording_of(other);
-
-		if (!rec || !rec->events || rec->events == pt_recording_of(target)->events || other->state == TARGET_EXITED)
-			continue;
-		if (other->scope == TARGET_THREAD && target->scope == TARGET_THREAD && other->tid != target->tid)
-			continue;
-		TAILQ_FOREACH(member, &target->members, link)
-			if (member->to_ns == UINT64_MAX && holds(other, member))
-				return other;
-	}
-	return NULL;
-}
-
-/*
- * Whoever reads a snapshot gets all bytes of the rings, and what is suspended for one must be for the other: an ordinary user's
- * targets end with the right to trace them.
- */
-static bool same_authority(const struct target *a, const struct target *b)
-{
-	return a->owner_admin == b->owner_admin && (a->owner_admin || a->owner == b->owner);
-}
-
-static bool is_below(const struct cgroup *inner, const struct cgroup *outer)
-{
-	const size_t len = strlen(outer->path);
-
-	return inner->ino == outer->ino || (strncmp(inner->path, outer->path, len) == 0 && inner->path[len] == '/');
-}
-
-/* Whether all that the target is, and will be, belongs to the other one. */
-static bool is_within(const struct target *target, const struct target *other)
-{
-	const struct member *member;
-
-	if (other->scope == TARGET_HOST)
-		return true;
-	if (other->scope == TARGET_THREAD)
-		return target->scope == TARGET_THREAD && target->tid == other->tid;
-	if (target_scope_is_group(target->scope))
-		return target->scope == other->scope && is_below(&target->cgroup, &other->cgroup);
-	if (target->children && !other->children)
-		return false;
-	TAILQ_FOREACH(member, &target->members, link)
-		if (member->to_ns == UINT64_MAX && !member_find(other, member->pid))
-			return false;
-	return true;
-}
-
-/* A recording that has all of the target already, with the settings that were asked for; else why there is none. */
-static struct pt_recording *shareable(const struct target *target, char *why, size_t size)
-{
-	const struct pt_recording *own = pt_recording_of(target);
-	const struct target *other;
-
-	why[0] = '\0';
-	TAILQ_FOREACH(other, &target->targets->list, link)
-	{
-		struct pt_recording *rec = other == target ? NULL : pt_recording_of(other);
-
-		if (!rec || !rec->uses || other->state != TARGET_ARMED || !same_authority(target, other) || !is_within(target, other))
-			continue;
-		/* One would get what it did not ask for, the other one less. */
-		if (own->filter || rec->filter) {
-			(void)snprintf(why, size, "%s records it by PT already, and a recording with address filters is not shared: disarm "
-						  "that", other->name);
-			continue;
-		}
-		if ((!own->ring_asked || own->aux_bytes == rec->aux_bytes) && (!own->timing_asked || own->timing == rec->timing))
-			return rec;
-		(void)snprintf(why, size, "%s records it by PT already, with rings of %llu KiB and timing %s, and a thread has one PT "
-					  "recording: arm it without settings of its own, or disarm that",
-			       other->name, (unsigned long long)(rec->aux_bytes / KIB), pt_timing_name(rec->timing));
-	}
-	return NULL;
-}
-
-static bool is_same_extent(const struct target *a, const struct target *b)
-{
-	return a->scope == b->scope && a->tid == b->tid && a->children == b->children &&
-	       (target_scope_is_group(a->scope) ? a->cgroup.ino == b->cgroup.ino : a->proc.pid == b->proc.pid);
-}
-
-static void share(struct target *target, const struct pt_recording *other)
-{
-	struct pt_recording *rec = pt_recording_of(target);
-
-	rec->events = pt_events_ref(other->events);
-	pt_events_use(rec->events);
-	rec->uses = rec->shares = true;
-	rec->is_part = other->is_part || !is_same_extent(target, other->target);
-	rec->aux_bytes = other->aux_bytes;
-	rec->timing = other->timing;
-	target_say_why(target, "shares the PT recording of %s", other->target->name);
-}
-
-/* Who opened the events goes: another of their targets pays for them from now on. */
-static void hand_over(struct target *target)
-{
-	struct pt_recording *rec = pt_recording_of(target);
-	struct target *other;
-
-	TAILQ_FOREACH(other, &target->targets->list, link)
-	{
-		struct pt_recording *heir = other == target ? NULL : pt_recording_of(other);
-
-		if (!heir || !heir->shares || heir->events != rec->events)
-			continue;
-		heir->shares = false;
-		quota_release(&rec->charge);
-		(void)!quota_charge_forced(target->targets->quota, other->owner, QUOTA_RING_BYTES, pt_events_bytes(rec->events),
-					   &heir->charge);
-		(void)!target_charge_fds(other, 0);
-		rec->shares = true;
-		return;
-	}
-}
-
-static int refuse_overlap(const struct target *target, const struct target *other, char *why, size_t size)
-{
-	if (other->state == TARGET_SUSPENDED)
-		return refusal(why, size, TARGET_E_BUSY,
-			      "%s is suspended and keeps what it recorded of it by PT: disarm that, or record this one by --backend "
-			      "sample", target_visible(other, target->owner, target->owner_admin) ? other->name : "another target");
-	if (target_visible(other, target->owner, target->owner_admin))
-		return refusal(why, size, TARGET_E_BUSY,
-			      "%s records a thread of it by PT already, and a thread has one PT recording: disarm that and arm this one "
-			      "first, or record this one by --backend sample", other->name);
-	return refusal(why, size, TARGET_E_BUSY,
-		      "another user's target records a thread of it by PT already, and a thread has one PT recording: record it "
-		      "by --backend sample");
-}
-
 /* What other users run is not for an ordinary one to know. */
 static int refuse_busy(const struct target *target, const struct pt_choice *choice, char *why, size_t size)
 {
@@ -438,19 +290,19 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 		.inherit = target->scope != TARGET_THREAD && target->scope != TARGET_HOST,
 		.inherit_processes = target->children,
 	};
-	const struct target *other = overlaps(target);
-	const struct pt_recording *whole = choice->grows ? NULL : shareable(target, why, size);
+	const struct target *other = pt_sharing_overlaps(target);
+	const struct pt_recording *whole = choice->grows ? NULL : pt_sharing_find(target, why, size);
 	char lacks[200];
 	int r;
 
 	if (whole) {
-		share(target, whole);
+		pt_sharing_begin(target, whole);
 		return PT_SHARED;
 	}
 	if (why[0])
 		return TARGET_E_BUSY;
 	if (other)
-		return refuse_overlap(target, other, why, size);
+		return pt_sharing_refuse(target, other, why, size);
 	r = pt_attr_fill(&machine->pmu, &spec, &choice->attrs[PT_EVENT_TRACE], lacks, sizeof(lacks));
 	if (r < 0)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "its PMU cannot trace branches with their time");
@@ -637,7 +489,7 @@ static void pt_disarm(struct target *target)
 		/* A snapshot in flight keeps the events, but nothing more is traced for it. */
 		leave(rec);
 		if (!rec->shares)
-			hand_over(target);
+			pt_sharing_hand_over(target);
 		if (!rec->shares)
 			pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
 	}
