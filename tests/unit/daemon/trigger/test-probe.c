@@ -22,6 +22,7 @@
 #include "daemon/config.h"
 #include "daemon/control/quota.h"
 #include "tests/unit/cmocka_names.h"
+#include "tests/unit/own_map.h"
 
 static void check_common(const struct perf_event_attr *a, bool inherit)
 {
@@ -111,22 +112,12 @@ static void run_child(int fd)
 /* The place as the memory map of this program, and so of its child, has it. */
 static void find_place(struct probe_place *ret)
 {
-	const uint64_t at = (uint64_t)(uintptr_t)the_place;
-	static char text[1 << 16];
-	struct proc_map map;
-	size_t pos = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-	size_t len = f ? fread(text, 1, sizeof(text), f) : 0;
+	const struct proc_map map = own_map_of((const void *)(uintptr_t)the_place);
 
-	assert_non_null(f);
-	(void)fclose(f);
-	while (proc_map_next(text, len, &pos, &map) == 1)
-		if (at >= map.start && at < map.end) {
-			*ret = (struct probe_place){
-				.maj = map.maj, .min = map.min, .ino = map.ino, .offset = map.pgoff + (at - map.start)};
-			return;
-		}
-	fail_msg("this program is not mapped");
+	*ret = (struct probe_place){.maj = map.maj,
+				    .min = map.min,
+				    .ino = map.ino,
+				    .offset = map.pgoff + ((uint64_t)(uintptr_t)the_place - map.start)};
 }
 
 static int setup(void **state)

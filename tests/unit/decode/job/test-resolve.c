@@ -15,6 +15,7 @@
 #include "common/base/procfs.h"
 #include "common/control/json.h"
 #include "tests/unit/cmocka_names.h"
+#include "tests/unit/own_map.h"
 
 static volatile unsigned int sink;
 
@@ -52,20 +53,9 @@ static struct json_object *resolve(const char *body, int result)
 /* Where the function is in the file, as the kernel says that it is mapped. */
 static uint64_t offset_of(const void *function)
 {
-	const uint64_t at = (uint64_t)(uintptr_t)function;
-	static char text[1 << 16];
-	struct proc_map map;
-	size_t pos = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-	size_t len = f ? fread(text, 1, sizeof(text), f) : 0;
+	const struct proc_map map = own_map_of(function);
 
-	assert_non_null(f);
-	(void)fclose(f);
-	while (proc_map_next(text, len, &pos, &map) == 1)
-		if (at >= map.start && at < map.end)
-			return map.pgoff + (at - map.start);
-	fail_msg("this program is not mapped");
-	return 0;
+	return map.pgoff + ((uint64_t)(uintptr_t)function - map.start);
 }
 
 static uint64_t number(struct json_object *o, const char *key)
