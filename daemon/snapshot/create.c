@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
+#include "daemon/base/refusal.h"
 #include "daemon/target/target.h"
 
 #define MIB (1024ULL * 1024)
@@ -23,12 +24,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 	n->s->timeouts++;
 	if (snapshot_happens(n, SNAPSHOT_DEADLINE) < 0)
 		log_debug("snapshot %s: its deadline has no effect", n->id);
-}
-
-static int refuse(int code, char *why, size_t why_size, const char *text)
-{
-	(void)snprintf(why, why_size, "%s", text);
-	return code;
 }
 
 /* How much the spool may be asked to hold: what the rings and the programs' own have, at most what one bundle may be. */
@@ -57,12 +52,12 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 		snapshots_purge(s); /* before the copy */
 	switch (r) {
 	case SPOOL_E_QUOTA:
-		return refuse(SNAPSHOT_E_QUOTA, why, why_size,
+		return refusal(why, why_size, SNAPSHOT_E_QUOTA,
 			"the snapshot would exceed this user's share of the spool (uid_spool_mib); a removed snapshot counts until "
 			"its files are closed");
 	case SPOOL_E_NO_SPACE:
 		s->no_space++;
-		return refuse(SNAPSHOT_E_NO_SPACE, why, why_size, "the file system of the spool is too full");
+		return refusal(why, why_size, SNAPSHOT_E_NO_SPACE, "the file system of the spool is too full");
 	default:
 		return r;
 	}
@@ -121,15 +116,16 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	int r;
 
 	if (s->stopping)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "tracerd is stopping");
+		return refusal(why, why_size, SNAPSHOT_E_BUSY, "tracerd is stopping");
 	if (request->reason && strlen(request->reason) > SNAPSHOT_MAX_REASON)
 		return -EINVAL;
 	/* of all users: each that waits has such a charge, and nothing else has one */
 	if (s->c.quota->totals[QUOTA_SNAPSHOTS_QUEUED] >= s->c.config->snapshots_queued)
-		return refuse(SNAPSHOT_E_BUSY, why, why_size, "too many snapshots wait already (snapshots_queued)");
+		return refusal(why, why_size, SNAPSHOT_E_BUSY, "too many snapshots wait already (snapshots_queued)");
 	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &queued);
 	if (r > 0)
-		return refuse(SNAPSHOT_E_QUOTA, why, why_size, "too many snapshots of this user wait already (uid_snapshots_queued)");
+		return refusal(why, why_size, SNAPSHOT_E_QUOTA,
+			       "too many snapshots of this user wait already (uid_snapshots_queued)");
 	if (r < 0)
 		return r;
 	/* Now, not at the loop's next turn or after a file system has answered: the rings forget with each millisecond. */

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
+#include "daemon/base/refusal.h"
 #include "daemon/config.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
@@ -153,33 +154,24 @@ struct triggers *triggers_free(struct triggers *ts)
 
 /* ---- adding and removing */
 
-static int refuse(int code, char *why, size_t why_size, const char *text)
-{
-	(void)snprintf(why, why_size, "%s", text);
-	return code;
-}
-
 static int check(const struct triggers *ts, const struct trigger_request *req, char *why, size_t why_size)
 {
 	const char *name = req->hit ? req->hit->name : req->region, *what = req->hit ? "hit" : "region";
 	size_t length = strlen(name);
 
-	if (length == 0 || length > RING_CONTROL_NAME) {
-		(void)snprintf(why, why_size, length ? "%s: the name is longer than %u bytes" : "%s: the name is empty", what,
-			       RING_CONTROL_NAME);
-		return TRIGGER_E_BAD;
-	}
+	if (length == 0)
+		return refusal(why, why_size, TRIGGER_E_BAD, "%s: the name is empty", what);
+	if (length > RING_CONTROL_NAME)
+		return refusal(why, why_size, TRIGGER_E_BAD, "%s: the name is longer than %u bytes", what, RING_CONTROL_NAME);
 	if (req->hit && req->region)
-		return refuse(TRIGGER_E_BAD, why, why_size, "region, hit: a trigger has one of them");
+		return refusal(why, why_size, TRIGGER_E_BAD, "region, hit: a trigger has one of them");
 	if (!req->hit && req->over_ns == 0)
-		return refuse(TRIGGER_E_BAD, why, why_size, "over_ns: must be greater than 0");
-	if (req->after_ns > ts->c.config->trigger_after_ms * 1000000ULL) {
-		(void)snprintf(why, why_size, "after_ns: must not exceed %u ms (trigger_after_ms)",
+		return refusal(why, why_size, TRIGGER_E_BAD, "over_ns: must be greater than 0");
+	if (req->after_ns > ts->c.config->trigger_after_ms * 1000000ULL)
+		return refusal(why, why_size, TRIGGER_E_BAD, "after_ns: must not exceed %u ms (trigger_after_ms)",
 			       ts->c.config->trigger_after_ms);
-		return TRIGGER_E_BAD;
-	}
 	if (ts->n >= ts->c.config->max_triggers)
-		return refuse(TRIGGER_E_BUSY, why, why_size, "the daemon has no room for another trigger (max_triggers)");
+		return refusal(why, why_size, TRIGGER_E_BUSY, "the daemon has no room for another trigger (max_triggers)");
 	return 0;
 }
 
@@ -232,7 +224,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	if (r != 0)
 		return r;
 	if (req->hit && target_scope(target) == TARGET_HOST)
-		return refuse(TRIGGER_E_BAD, why, why_size, "hit: a trigger of the whole host would be in every process: arm the "
+		return refusal(why, why_size, TRIGGER_E_BAD, "hit: a trigger of the whole host would be in every process: arm the "
 							    "process or the unit that is meant");
 	t = calloc(1, sizeof(*t));
 	if (!t)
@@ -251,7 +243,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	LIST_INIT(&t->bindings);
 	r = quota_charge(ts->c.quota, req->uid, QUOTA_TRIGGERS, 1, &t->charge);
 	if (r > 0)
-		return refuse(TRIGGER_E_QUOTA, why, why_size, "this user may have no more triggers (uid_triggers)");
+		return refusal(why, why_size, TRIGGER_E_QUOTA, "this user may have no more triggers (uid_triggers)");
 	if (r < 0)
 		return r;
 	if (t->after_ns > 0 && trigger_prepare_after(t) < 0)
@@ -260,7 +252,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	(void)cause_trigger(t->name, t->id);
 	r = req->hit ? watch_new(t, req->hit, &t->watch) : bind_present(t, why, why_size);
 	if (req->hit && r > 0)
-		return refuse(r, why, why_size, "hit_by: auto, breakpoint or uprobe");
+		return refusal(why, why_size, r, "hit_by: auto, breakpoint or uprobe");
 	if (r != 0)
 		return r;
 	ts->last_id = t->id;

@@ -17,6 +17,7 @@
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/step/channel.h"
 #include "daemon/backend/step/freeze_reply.h"
+#include "daemon/base/refusal.h"
 #include "daemon/config.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
@@ -124,21 +125,15 @@ static void on_ended(void *arg, const char *why)
 		target_emit(s->target, NULL);
 }
 
-static int refuse(char *why, size_t size, int answer, const char *text)
-{
-	(void)snprintf(why, size, "%s", text);
-	return answer;
-}
-
 static int stepper_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
 {
 	struct stepper *s;
 
 	if (req->step_fd < 0)
-		return refuse(why, why_size, TARGET_E_BAD,
+		return refusal(why, why_size, TARGET_E_BAD,
 			      "back end step: the connection of a stepper (descriptor \"step\") is missing");
 	if (req->scope != TARGET_PROCESS)
-		return refuse(why, why_size, TARGET_E_BAD,
+		return refusal(why, why_size, TARGET_E_BAD,
 			      "only a process can be stepped, with all its threads and what it starts");
 	/* What a stepper records has no samples, and so neither stacks nor waits of its own. */
 	target->stacks_asked = target->stacks = STACKS_FP;
@@ -149,7 +144,7 @@ static int stepper_init(struct target *target, const struct target_request *req,
 	target->recording = s;
 	s->target = target;
 	s->fd = fcntl(req->step_fd, F_DUPFD_CLOEXEC, 3);
-	return s->fd >= 0 ? 0 : refuse(why, why_size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	return s->fd >= 0 ? 0 : refusal(why, why_size, TARGET_E_BUSY, "tracerd is out of file descriptors");
 }
 
 static int charge(struct target *target, char *why, size_t why_size)
@@ -158,11 +153,11 @@ static int charge(struct target *target, char *why, size_t why_size)
 
 	r = quota_charge(target->targets->quota, target->owner, QUOTA_STEPPERS, 1, &stepper_of(target)->charge);
 	if (r > 0)
-		return refuse(why, why_size, TARGET_E_QUOTA, "this user may step no more targets (uid_steppers)");
+		return refusal(why, why_size, TARGET_E_QUOTA, "this user may step no more targets (uid_steppers)");
 	if (r < 0)
 		return r;
 	r = target_charge_fds(target, STEPPER_FDS);
-	return r > 0 ? refuse(why, why_size, TARGET_E_QUOTA, "this user's targets may use no more descriptors (uid_fds)")
+	return r > 0 ? refusal(why, why_size, TARGET_E_QUOTA, "this user's targets may use no more descriptors (uid_fds)")
 		     : r;
 }
 
