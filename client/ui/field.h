@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <string.h>
+
 #include "common/control/json.h"
 
 /* The member, or NULL; also for an `o` that is NULL or no object. Borrowed. */
@@ -23,6 +25,13 @@ static inline const char *field_text(struct json_object *o, const char *key)
 	struct json_object *v = field(o, key);
 
 	return v && json_object_is_type(v, json_type_string) ? json_object_get_string(v) : NULL;
+}
+
+static inline bool field_is(struct json_object *o, const char *key, const char *text)
+{
+	const char *v = field_text(o, key);
+
+	return v && !strcmp(v, text);
 }
 
 /* 0 for what is missing, negative or no number. */

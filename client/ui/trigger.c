@@ -14,9 +14,7 @@
 
 static bool is_kind(struct json_object *cause, const char *kind)
 {
-	const char *is = field_text(cause, "kind");
-
-	return is && !strcmp(is, kind);
+	return field_is(cause, "kind", kind);
 }
 
 char *trigger_cause_words(struct json_object *cause)

@@ -69,9 +69,7 @@ char *view_losses(struct json_object *losses)
 
 static bool is_host(struct json_object *t)
 {
-	const char *scope = field_text(t, "scope");
-
-	return scope && !strcmp(scope, "host");
+	return field_is(t, "scope", "host");
 }
 
 char *view_target_name(struct json_object *t)
@@ -93,25 +91,19 @@ char *view_target_name(struct json_object *t)
 /* Its programs write events, and nobody armed it. */
 static bool is_events_only(struct json_object *t)
 {
-	const char *backend = field_text(t, "backend");
-
-	return backend && !strcmp(backend, "events");
+	return field_is(t, "backend", "events");
 }
 
 /* A tracerd-step records it, every instruction. */
 static bool is_stepped(struct json_object *t)
 {
-	const char *backend = field_text(t, "backend");
-
-	return backend && !strcmp(backend, "step");
+	return field_is(t, "backend", "step");
 }
 
 /* The processor records it: each branch (Intel PT). */
 static bool is_traced(struct json_object *t)
 {
-	const char *backend = field_text(t, "backend");
-
-	return backend && !strcmp(backend, "pt");
+	return field_is(t, "backend", "pt");
 }
 
 /* It has no samples of its own. */
