@@ -35,6 +35,7 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 /* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
 static int gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns, const char *what)
 {
+	pt_stacks_end(t); /* who is around what comes after the gap it cannot tell */
 	callstack_gap(t->calls, ns);
 	t->untraced = false;
 	if (t->dump)
@@ -63,6 +64,7 @@ static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 		r = gap(p, t, t->last_ns, "PT missing");
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
+	pt_stacks_end(t);
 	callstack_resync(t->calls, p->ns, ip);
 	return r;
 }

@@ -6,6 +6,7 @@ stack that the freeze has taken of each thread; one that is not that of the call
 import pathlib
 import select
 
+from lib import ptpackets
 from lib.perffile import *
 from lib.pt import *
 
@@ -144,9 +145,11 @@ def others(d, c, program):
            f"on a stack of its own: no more than that: {' '.join(leaf)}")
 
 
-def rewritten(bundle, change):
-    """The bundle's perf.data, with the bytes of its stack record changed."""
+def rewritten(bundle, change, trace=lambda data: data):
+    """The bundle's perf.data, with the bytes of its stack record changed, and those of its trace."""
     f = PerfFile.read(bundle / "perf.data")
+    for x in f.of_type(AUXTRACE):
+        x[1] = trace(x[1])
     x = next(x for x in f.records if struct.unpack_from("<IHHQ", x[0])[::3] == (SAMPLE, STACK))
     x[0] = change(x[0])
     out = tmp() / "rewritten"
@@ -186,6 +189,28 @@ def disagreeing(out):
 
     stats, losses = report(rewritten(out, early))
     expect(stats.get("callers_from_stacks", 0) >= 8 and not losses, f"a stack counts where the trace stops next: {losses}")
+
+    def overflow(data):
+        """In place of all branches that the trace has between where it goes on last and the next system call, at the time of that."""
+        at, last, began, ended = 0, 0, 0, 0
+        while (n := ptpackets.length(data, at) if at < len(data) else 0):
+            kind, ip = ptpackets.address(data, at, last)
+            began = at + n if kind == "tip.pge" else began
+            ended = at if kind == "tip.pgd" else ended
+            resumed = ip if kind == "tip.pge" else last
+            last, at = ip or last, at + n
+        expect(began < ended and data[ended - 8] == 0x19, "the trace goes on and stops, and has the time")
+        e = ptpackets.Encoder()
+        e.last = resumed
+        e.out += data[ended - 8 : ended]
+        e.word("ovf")
+        e.ip("fup", struct.unpack_from("<Q", record, head + 8 + 8 * 8)[0] - 2)
+        expect(len(e.out) <= ended - began, "there is room for an overflow")
+        return data[:began] + e.out.ljust(ended - began, b"\0") + data[ended:]
+
+    stats, losses = report(rewritten(out, early, overflow))
+    expect(losses.get("pt_overflows") == 1 and stats.get("stacks_of_another_place") == 1 and "callers_from_stacks" not in stats,
+           f"a stack from before a gap names nobody behind it: {stats.get('callers_from_stacks')} {losses}")
     p = rewritten(out, other)
     stats, losses = report(p)
     expect(losses.get("stacks_that_disagree") == 1 and "callers_from_stacks" not in stats and
