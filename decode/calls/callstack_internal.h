@@ -23,6 +23,7 @@ struct frame {
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
 	bool begins;	 /* the thread began here: nothing is around it */
 	bool seen;	 /* a stack has named it, no branch */
+	bool cut;	 /* there are more around it, which that stack has not named */
 	uint64_t site;
 	struct call call; /* the user's, from begin() to end() */
 };
@@ -51,8 +52,7 @@ struct callstack {
 	/* Around frames[0], which is to return to the last of them: the outermost first. None has begun; a stack has named them. */
 	struct frame *outer;
 	uint32_t n_outer;
-	enum callstack_why outer_why; /* of all but the first, and of that unless it is cut */
-	bool outer_cut;
+	enum callstack_why outer_why;
 	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
 	struct parked parked[MAX_PARKED];
 	uint32_t n_parked;

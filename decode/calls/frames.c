@@ -140,7 +140,7 @@ static void begin(struct callstack *cs, uint64_t time, struct frame *fr, enum ca
 {
 	const struct callstack_frame t = shown(fr);
 
-	cs->ops.begin(cs->arg, time, &t, &fr->call, why);
+	cs->ops.begin(cs->arg, time, &t, &fr->call, fr->cut ? CALLSTACK_SEEN_CUT : why);
 	cs->n_open++;
 }
 
@@ -181,7 +181,7 @@ void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr
 	if (!keep(cs, fr) || fr->pending)
 		return;
 	if (cs->ops.outside) {
-		cs->ops.outside(cs->arg, time, &t, &cs_top(cs)->call, more, why);
+		cs->ops.outside(cs->arg, time, &t, &cs_top(cs)->call, more, fr->cut ? CALLSTACK_SEEN_CUT : why);
 		cs->n_open++;
 	} else {
 		begin(cs, time, cs_top(cs), why);

@@ -15,8 +15,7 @@ void cs_push_outer(struct callstack *cs, uint64_t time)
 	cs->n_outer = 0;
 	cs->stats.seen += n;
 	for (uint32_t i = 0; i < n; i++)
-		cs_push_outside(cs, time, &cs->outer[i], n - 1 - i,
-				i == 0 && cs->outer_cut ? CALLSTACK_SEEN_CUT : cs->outer_why);
+		cs_push_outside(cs, time, &cs->outer[i], n - 1 - i, cs->outer_why);
 }
 
 void cs_forget_outer(struct callstack *cs)
@@ -27,13 +26,15 @@ void cs_forget_outer(struct callstack *cs)
 	cs->frames[0].back = 0;
 }
 
-/* What is left are the `keep` outermost of them. */
+/* What is left are the `keep` outermost of them, or fewer, if there was no memory for them. */
 static void end_inside(struct callstack *cs, uint64_t time, uint32_t keep)
 {
 	cs->stats.skipped += cs->n + cs->n_outer - keep;
 	cs_pop(cs, time, cs->n);
 	cs_push_outer(cs, time);
-	cs_pop(cs, time, cs->n - keep);
+	if (cs->n > keep)
+		cs_pop(cs, time, cs->n - keep);
+	cs->over = cs->over && cs->n < keep ? keep - cs->n : 0;
 }
 
 bool cs_return_to_outer(struct callstack *cs, uint64_t time, uint64_t to)
@@ -74,14 +75,24 @@ bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfu
 
 /* ---- a stack and the calls */
 
-/* So many frames, the outermost, are what `ip` is within: of the thread where it stopped, or of what the kernel does for it. */
+static bool is_kernel(const struct frame *fr)
+{
+	return fr->ip >> 63;
+}
+
+/*
+ * So many frames, the outermost, are what `ip` is within: of the thread where it stopped, or where it has called the kernel, which is
+ * traced, too. That it is the return address of some call of the program says nothing: it may be there, or about to call again.
+ */
 static uint32_t find_depth(const struct callstack *cs, uint64_t ip)
 {
+	if (ip == 0)
+		return 0;
 	if (cs->stopped && (ip == cs->stop_ip || ip == cs->stop_back))
 		return cs->n;
-	for (uint32_t k = cs->n; k > 1; k--)
-		if (cs->frames[k - 1].back == ip)
-			return k - 1;
+	for (uint32_t k = cs->n; k > 1 && is_kernel(&cs->frames[k - 1]); k--)
+		if (!is_kernel(&cs->frames[k - 2]))
+			return cs->frames[k - 1].back == ip ? k - 1 : 0;
 	return 0;
 }
 
@@ -148,10 +159,11 @@ static void take(struct callstack *cs, const struct stack_place *places, uint32_
 		}
 		v[i] = (struct frame){.f = f, .ip = ip, .seen = true, .back = i ? p[1].ip : 0};
 	}
+	v[0].cut = cut;
 	cs->frames[0].back = places[0].ip;
+	cs->frames[0].cut = false;
 	cs->outer = v;
 	cs->n_outer = n;
-	cs->outer_cut = cut;
 	cs->outer_why = CALLSTACK_SEEN;
 	cs->n_before = 0; /* it is better known now */
 }

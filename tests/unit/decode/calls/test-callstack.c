@@ -12,6 +12,7 @@
 #include "decode/calls/callstack.h"
 
 #define AT(letter, offset) ((uint64_t)(letter) * 0x100 + (offset))
+#define KERNEL 0x8000000000000000ull
 
 struct scene {
 	struct callstack *cs;
@@ -586,7 +587,7 @@ static enum callstack_seen seen(struct scene *s, const char *stack, bool cut)
 	uint32_t n = 0;
 
 	callstack_stop(s->cs, ++s->clock, AT(stack[0], 0x60), 0);
-	places[n++] = (struct stack_place){.ip = AT(stack[0], 0x60), .exact = true};
+	places[n++] = (struct stack_place){.ip = stack[0] == '_' ? 0 : AT(stack[0], 0x60), .exact = true};
 	for (; stack[n]; n++)
 		places[n] = (struct stack_place){.ip = stack[n] == '_' ? 0 : AT(stack[n], 0x44)};
 	return callstack_seen(s->cs, s->clock, places, n, cut);
@@ -654,6 +655,24 @@ static void callers_that_a_stack_names(void **state)
 	scene_end(&s, "?A(B())^=M(^=F())");
 }
 
+/* That there are more around the outermost is said of it for as long as nobody knows them. */
+static void a_stack_that_is_cut(void **state)
+{
+	struct scene s, child;
+
+	(void)state;
+	scene_found(&s, "AB");
+	assert_int_equal(seen(&s, "BAFM", true), CALLSTACK_AGREES);
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, s.cs), 0);
+	callstack_resume(child.cs, ++child.clock, AT('B', 0x60));
+	scene_end(&child, "&A(&B())^-M(^&F())");
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resync(s.cs, ++s.clock, AT('K', 0x30));
+	ret(&s, 'K', 'F', 0x40);
+	scene_end(&s, "?A(B())^-M(^=F())?K()^-M(^~F())");
+}
+
 /* Out of what the trace knows, over some of what the stack has named. */
 static void unwinding_to_what_a_stack_names(void **state)
 {
@@ -698,6 +717,26 @@ static void stacks_that_disagree(void **state)
 	go_on(&s, 'B');
 	assert_int_equal(callstack_seen(s.cs, 0, &(struct stack_place){AT('B', 0x60), true}, 1, true), CALLSTACK_ELSEWHERE);
 	scene_end(&s, "?A(B())");
+
+	/* while it runs its place says nothing, also where a call of it returns to: of a recursion that may be any */
+	scene_found(&s, "RRR");
+	{
+		const struct stack_place places[] = {{AT('R', 0x44), true}, {AT('R', 0x44), false}, {AT('M', 0x44), false}};
+
+		assert_int_equal(callstack_seen(s.cs, s.clock, places, 3, false), CALLSTACK_ELSEWHERE);
+	}
+	assert_int_equal(seen(&s, "_", false), CALLSTACK_ELSEWHERE);
+	scene_end(&s, "?R(R(R()))");
+	/* but in the kernel, which is traced, it is where that was called */
+	scene_found(&s, "AB");
+	callstack_call(s.cs, ++s.clock, AT('B', 0x40), AT('B', 0x42), AT('K', 0) | KERNEL);
+	callstack_call(s.cs, ++s.clock, AT('K', 0x40) | KERNEL, AT('K', 0x44) | KERNEL, AT('L', 0) | KERNEL);
+	{
+		const struct stack_place places[] = {{AT('B', 0x42), true}, {AT('A', 0x44), false}, {AT('M', 0x44), false}};
+
+		assert_int_equal(callstack_seen(s.cs, s.clock, places, 3, false), CALLSTACK_AGREES);
+	}
+	scene_end(&s, "?A(B(K(L())))^=M()");
 
 	/* the thread begins with what is known: there is no more */
 	scene_new(&s);
@@ -788,6 +827,7 @@ int main(void)
 		cmocka_unit_test(a_fork),
 		cmocka_unit_test(too_deep),
 		cmocka_unit_test(callers_that_a_stack_names),
+		cmocka_unit_test(a_stack_that_is_cut),
 		cmocka_unit_test(unwinding_to_what_a_stack_names),
 		cmocka_unit_test(stacks_that_disagree),
 		cmocka_unit_test(a_stack_with_a_handler),
