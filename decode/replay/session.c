@@ -107,7 +107,8 @@ int session_stack(struct session *s, const struct thread *t, const struct perfev
 			return r;
 		calls = replay_pt_stack(s->o.pt, t->tid);
 	}
-	if (calls != STACKTAB_ROOT)
+	/* A sample is a moment, and may be in the kernel. */
+	if (calls != STACKTAB_ROOT && (!with_kernel || *ret == STACKTAB_ROOT))
 		*ret = calls;
 	return 0;
 }

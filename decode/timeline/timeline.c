@@ -188,8 +188,12 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 			r = timeline_account_on(tl, t, mono > period ? mono - period : 0, mono);
 		t->on_since = mono;
 	}
-	if (r == 0)
+	if (r == 0 && t->in_call) {
+		t->resumed = 0;
+		timeline_sample_alone(tl, t, mono, stack);
+	} else if (r == 0) {
 		r = evidence(tl, t, stack, mono, true);
+	}
 	t->last_sample = mono;
 	return r < 0 ? r : timeline_leave(tl);
 }

@@ -112,7 +112,7 @@ int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts);
 /* Of all threads those that have not exited yet exit. */
 int timeline_exit(struct timeline *tl, uint64_t ts);
 
-/* The thread was seen running; stack 0 = seen, stack unknown. */
+/* The thread was seen running; stack 0 = seen, stack unknown. Within exact calls it is a moment of them. */
 int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack);
 
 /* `other_name` NULL or "" if unknown; `stack` 0 if unknown. */
@@ -131,8 +131,8 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 /*
  * Exact calls (Intel PT): one begins on top of the thread's others, at call->begin, and the topmost ends. Whoever reports them
  * has their stack; the timeline keeps a lane. `how` says what is special about a call (a constant word such as "tail call"),
- * NULL: nothing; `site` where in the source code it is called ("job/main.c:40"), NULL: not known. Stacks that are given for
- * such a thread otherwise must be what its calls are. A time that is interpolated lies between two times that the recording
+ * NULL: nothing; `site` where in the source code it is called ("job/main.c:40"), NULL: not known. Stacks of waits that are given
+ * for such a thread must be what its calls are. A time that is interpolated lies between two times that the recording
  * has; the slice says so of its ends.
  */
 int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how, const char *site);

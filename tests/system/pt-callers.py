@@ -4,6 +4,7 @@
 """Who was there all along: a snapshot of a program that was deep in calls before it was armed has these by name, from the
 stack that the freeze has taken of each thread; one that is not that of the calls is counted, and names nobody."""
 import pathlib
+import re
 import select
 
 from lib import ptpackets
@@ -145,9 +146,10 @@ def others(d, c, program):
            f"on a stack of its own: no more than that: {' '.join(leaf)}")
 
 
-def rewritten(bundle, change, trace=lambda data: data):
-    """The bundle's perf.data, with the bytes of its stack record changed, and those of its trace."""
+def rewritten(bundle, change, trace=lambda data: data, event=lambda attr: attr):
+    """The bundle's perf.data, with the bytes of its stack record changed, those of its trace, and the event of the record."""
     f = PerfFile.read(bundle / "perf.data")
+    f.attrs = [(event(a) if STACK in ids else a, ids) for a, ids in f.attrs]
     for x in f.of_type(AUXTRACE):
         x[1] = trace(x[1])
     x = next(x for x in f.records if struct.unpack_from("<IHHQ", x[0])[::3] == (SAMPLE, STACK))
@@ -189,6 +191,15 @@ def disagreeing(out):
 
     stats, losses = report(rewritten(out, early))
     expect(stats.get("callers_from_stacks", 0) >= 8 and not losses, f"a stack counts where the trace stops next: {losses}")
+
+    def clock(a):
+        """No dummy: the CPU clock, each millisecond."""
+        return struct.pack("<I", 1) + a[4:8] + struct.pack("<QQ", 0, 1000000) + a[24:]
+
+    text = decode(rewritten(out, early, event=clock), *TIMELINE)
+    moments = re.findall(r'	I	"(.*)"	\[sample\]', text)
+    paths = [path for per in calls(text).values() for path, _ in per]
+    expect(moments == ["__libc_read"] and any(path[-9:] == MAIN[:9] for path in paths), f"a sample within the calls is a moment, and changes none of them: {moments}")
 
     def overflow(data):
         """In place of all branches that the trace has between where it goes on last and the next system call, at the time of that."""
