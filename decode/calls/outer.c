@@ -137,12 +137,14 @@ static bool match_all(const struct callstack *cs, uint32_t depth, const struct s
 static void take(struct callstack *cs, const struct stack_place *places, uint32_t n, bool cut)
 {
 	struct frame *v;
+	uint32_t known = 0;
 
+	while (known < n && places[known].ip)
+		known++;
+	cut |= known < n; /* a caller without a name hides those around it */
+	n = known;
 	if (n <= cs->n_outer || (cs->frames[0].back && !cs->n_outer))
 		return;
-	for (uint32_t i = 0; i < n; i++)
-		if (!places[i].ip)
-			return; /* a caller without a name hides those around it */
 	v = reallocarray(cs->outer, n, sizeof(*v));
 	if (!v)
 		return;

@@ -85,3 +85,48 @@ uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budg
 	stats->gaps++;
 	return resolver_gap(r);
 }
+
+/* Does the function jump into `to` (NULL: it is in another image), or to where only runs can tell? */
+static bool jumps_on(struct image *img, const struct symbol *sym, const struct symbol *to)
+{
+	static uint8_t body[MAX_BODY]; /* one thread decodes */
+	size_t len = sym->size < sizeof(body) ? (size_t)sym->size : sizeof(body);
+
+	len = image_read(img, sym->addr, body, len);
+	for (size_t i = 0; i + 5 <= len; i++) {
+		const bool branch = i && body[i - 1] == 0x0f && (body[i] & 0xf0) == 0x80;
+		const struct symbol *at;
+		uint64_t target;
+
+		if (body[i] == 0xff && (body[i + 1] & 0x38) == 0x20)
+			return true;
+		if (body[i] != 0xe9 && !branch)
+			continue;
+		target = sym->addr + i + 5 + (uint64_t)(int64_t)(int32_t)load_u32(body + i + 1);
+		at = symbols_find(&img->symbols, target);
+		if (at && (to ? at->addr == to->addr : at->plt))
+			return true;
+	}
+	return sym->size > sizeof(body);
+}
+
+bool missing_caller_between(struct resolver *r, struct code *code, uint64_t ip, uint64_t ra)
+{
+	const struct symbol *called, *in = NULL;
+	struct image *img, *of_ip;
+	uint64_t vaddr, ip_vaddr;
+
+	img = resolver_image(r, code, ra - 1, &vaddr);
+	of_ip = resolver_image(r, code, ip, &ip_vaddr);
+	if (!img || !of_ip || !img->x86_64 || !resolver_load_symbols(r, img))
+		return false;
+	called = callee_of(img, vaddr + 1);
+	if (!called)
+		return false;
+	if (of_ip == img) {
+		in = symbols_find(&img->symbols, ip_vaddr);
+		if (!in || in->addr == called->addr)
+			return false;
+	}
+	return !jumps_on(img, called, in);
+}

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "decode/stack/resolve.h"
@@ -23,3 +24,9 @@ struct missing_caller_stats {
  */
 uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
 	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats);
+
+/*
+ * Whether somebody is missing between a caller (`ip`, an address in it) and the next one that the chain has, which `ra` returns
+ * to: the call before `ra` says that it is of another function, and that one does not jump to where `ip` is.
+ */
+bool missing_caller_between(struct resolver *r, struct code *code, uint64_t ip, uint64_t ra);

@@ -73,6 +73,23 @@ static struct stack_place place_of(struct stackwalk *w, struct code *code, uint6
 	return (struct stack_place){.ip = addr, .exact = innermost || (row && row->known && row->signal)};
 }
 
+/* Where the chain has passed over somebody the next place is after one that is not known. */
+static void add_place(struct stackwalk *w, struct code *code, struct stack_place place)
+{
+	const struct stack_place *inner = w->n_places > 1 ? &w->places[w->n_places - 1] : NULL;
+
+	if (!w->want_places)
+		return;
+	if (inner && inner->ip && !place.exact && place.ip &&
+	    missing_caller_between(w->resolver, code, inner->exact ? inner->ip : inner->ip - 1, place.ip) &&
+	    w->n_places < ARRAY_SIZE(w->places))
+		w->places[w->n_places++] = (struct stack_place){.ip = 0};
+	if (w->n_places < ARRAY_SIZE(w->places))
+		w->places[w->n_places++] = place;
+	else
+		w->places_full = true;
+}
+
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
@@ -90,10 +107,12 @@ static uint32_t chain_frames(
 			frame = resolver_frame(
 				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
 		if (frame) {
-			if (n == 1 && add_missing_caller(w, code, c, addr))
-				w->places[n++] = (struct stack_place){.ip = 0};
+			if (n == 1 && add_missing_caller(w, code, c, addr)) {
+				add_place(w, code, (struct stack_place){.ip = 0});
+				n++;
+			}
 			if (w->want_places)
-				w->places[n] = place_of(w, code, addr, n == 0);
+				add_place(w, code, place_of(w, code, addr, n == 0));
 			w->frames[n++] = frame;
 			continue;
 		}
@@ -127,20 +146,21 @@ uint32_t stackwalk_sample(
 
 	w->stacks++;
 	w->n_places = 0;
+	w->places_full = false;
 	/* Where the stack's page was not there yet (its first touch), nothing was copied: the registers still say where. */
 	if (s->regs_abi && (s->stack_size || (s->stack && !c.n_user))) {
 		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames,
 			w->want_places ? w->places : NULL, &n);
 
 		w->unwound[end]++;
+		w->n_places = w->want_places ? n : 0;
 		whole = end == UNWIND_DONE;
 		if (end == UNWIND_WRONG)
 			w->cut++;
 	}
 	if (n == 0 && c.n_user)
 		n = chain_frames(w, code, &c, &whole);
-	w->n_places = w->want_places ? n : 0;
-	w->places_cut = !whole;
+	w->places_cut = !whole || w->places_full;
 	if (n == 0 && !kernel && s->ip && !IS_KERNEL(s->ip)) {
 		/* where nobody asked for a chain, only where it ran: flat, but all there is */
 		w->frames[n++] = resolver_frame(w->resolver, code, s->ip, RESOLVE_EXACT);

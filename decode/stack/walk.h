@@ -30,9 +30,9 @@ struct stackwalk {
 	struct missing_caller_stats missing_callers; /* that frame pointers had passed over */
 	uint64_t unwound[UNWIND_N_ENDS];
 	uint32_t frames[UNWIND_MAX_FRAMES + 2];
-	/* Of the last sample's stack, the innermost first; only if they are wanted. */
+	/* Of the last sample's stack, the innermost first; only if they are wanted. One that is known to be missing has no ip. */
 	bool want_places;
-	bool places_cut; /* the outer part is missing */
+	bool places_cut, places_full; /* the outer part is missing; for want of room */
 	uint32_t n_places;
 	struct stack_place places[UNWIND_MAX_FRAMES + 2];
 };

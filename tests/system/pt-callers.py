@@ -160,7 +160,7 @@ def rewritten(bundle, change, trace=lambda data: data, event=lambda attr: attr):
     return out
 
 
-def disagreeing(out):
+def disagreeing(out, program):
     # header, id, ip, tid, time, cpu; abi, 17 registers, the stack's size
     head, regs = 8 + 8 + 8 + 8 + 8 + 8, 8 + 17 * 8
     at = head + regs + 8
@@ -200,6 +200,33 @@ def disagreeing(out):
     moments = re.findall(r'	I	"(.*)"	\[sample\]', text)
     paths = [path for per in calls(text).values() for path, _ in per]
     expect(moments == ["__libc_read"] and any(path[-9:] == MAIN[:9] for path in paths), f"a sample within the calls is a moment, and changes none of them: {moments}")
+
+    table = [x.split() for x in subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True).stdout.splitlines()]
+    spans = [(int(x[0], 16), int(x[1], 16), x[3]) for x in table if len(x) == 4 and x[2] in "tT"]
+    words = struct.unpack_from("<200Q", record, at)
+    returns = [(w, name) for w in words for begin, size, name in spans if begin < w < begin + size and name in MAIN + ["_start"]]
+    expect([name for _, name in returns][:9] == MAIN[8::-1], f"its return addresses: {returns}")
+
+    def chain(missing):
+        """The record, of a chain of frame pointers that misses the callers of these numbers."""
+        ip = struct.unpack_from("<Q", record, head + 8 + 8 * 8)[0]
+        found = [ip] + [w for i, (w, _) in enumerate(returns) if i not in missing]
+        b = struct.pack(f"<Q{len(found)}Q", len(found), *found)
+        return lambda r: r[:6] + struct.pack("<H", head + len(b)) + r[8:head] + b
+
+    def with_chains(a):
+        kept = struct.unpack_from("<Q", a, 24)[0] & ~0x3000
+        return a[:24] + struct.pack("<Q", kept | 0x20) + a[32:]
+
+    def outermost_of(p):
+        paths = [x for per in calls(decode(p, *TIMELINE)).values() for x in per]
+        return {(path[0], how) for path, how in paths if len(path) == 1}
+
+    whole = outermost_of(rewritten(out, chain([]), event=with_chains))
+    expect(whole == {("_start", SEEN)}, f"a chain of frame pointers to the begin: {whole}")
+    a = [name for _, name in returns].index("a")
+    holed = outermost_of(rewritten(out, chain([a]), event=with_chains))
+    expect(holed == {("deep", SEEN + ": callers unknown")}, f"one that passes over a caller ends before it: {holed}")
 
     def overflow(data):
         """In place of all branches that the trace has between where it goes on last and the next system call, at the time of that."""
@@ -247,7 +274,7 @@ def main():
         with Tracerd() as d, d.client() as c:
             out = plain(d, c, program)
             others(d, c, program)
-            disagreeing(out)
+            disagreeing(out, program)
 
 
 main()
