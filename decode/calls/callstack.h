@@ -143,6 +143,8 @@ enum callstack_seen {
 	CALLSTACK_DISAGREES,
 };
 enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct stack_place *places, uint32_t n, bool cut);
+/* What it keeps of a stack of so many places takes at most so many bytes. */
+size_t callstack_outer_size(uint32_t n);
 /* Ends everything: exec, exit, the trace's end. */
 void callstack_finish(struct callstack *cs, uint64_t time);
 

@@ -133,6 +133,11 @@ static bool match_all(const struct callstack *cs, uint32_t depth, const struct s
 	return agrees;
 }
 
+size_t callstack_outer_size(uint32_t n)
+{
+	return n * sizeof(struct frame);
+}
+
 /* These are outside of all frames: the first is what the outermost frame returns to. */
 static void take(struct callstack *cs, const struct stack_place *places, uint32_t n, bool cut)
 {
@@ -146,8 +151,10 @@ static void take(struct callstack *cs, const struct stack_place *places, uint32_
 	if (n <= cs->n_outer || (cs->frames[0].back && !cs->n_outer))
 		return;
 	v = reallocarray(cs->outer, n, sizeof(*v));
-	if (!v)
+	if (!v) {
+		cs->stats.too_deep += n;
 		return;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		const struct stack_place *p = &places[n - 1 - i];
 		/* of the call: after the last one of a function another function begins */

@@ -81,7 +81,7 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 		p->all = t->next;
 		callstack_free(t->calls);
 		free(t->inlined);
-		pt_stacks_end(t);
+		pt_stacks_free(t);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
 	}
@@ -444,6 +444,8 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		json_add_uint(stats, "callers_from_stacks", sum.seen);
 	if (sum.stacks_agree)
 		json_add_uint(stats, "stacks_that_agree", sum.stacks_agree);
+	if (p->stacks_dropped)
+		json_add_uint(losses, "stacks_not_compared", p->stacks_dropped);
 	if (p->stacks_elsewhere)
 		json_add_uint(stats, "stacks_of_another_place", p->stacks_elsewhere);
 	if (sum.stacks_disagree)

@@ -48,6 +48,7 @@ struct pt_thread {
 	struct stack_place *later; /* a stack of the place where it stops next; NULL: there is none */
 	uint32_t n_later;
 	bool later_cut;
+	size_t outer_bytes; /* of the budget, for who is around its calls */
 	struct dump_thread *dump; /* of the dump of calls */
 	struct pt_thread *next;
 	struct pt_thread *sibling, *elder; /* of the process, those since its last exec */
@@ -71,6 +72,7 @@ struct replay_pt {
 	size_t forked_bytes;
 	uint64_t forks_without; /* children that begin without their parent's stack */
 	uint64_t stacks_elsewhere; /* of threads that were somewhere else by their calls */
+	uint64_t stacks_dropped; /* for want of memory */
 	uint64_t code_ns; /* it took to open all code */
 	struct hashmap threads, processes; /* the latter by pid: its first thread */
 	struct pt_thread *all, *last;
@@ -122,6 +124,8 @@ void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c
 int pt_stacks_stopped(struct pt_thread *t);
 /* It never was. */
 void pt_stacks_end(struct pt_thread *t);
+/* The same, and gives back what the thread's stacks took of the budget: its calls are over. */
+void pt_stacks_free(struct pt_thread *t);
 
 /* ---- pt_inline.c */
 

@@ -32,16 +32,41 @@ static void keep(struct pt_thread *t, const struct stackwalk *w)
 {
 	const size_t bytes = w->n_places * sizeof(*t->later);
 
-	if (!budget_take(t->p->budget, bytes))
+	if (!budget_take(t->p->budget, bytes)) {
+		t->p->stacks_dropped++;
 		return;
+	}
 	t->later = malloc(bytes);
 	if (!t->later) {
 		budget_give(t->p->budget, bytes);
+		t->p->stacks_dropped++;
 		return;
 	}
 	memcpy(t->later, w->places, bytes);
 	t->n_later = w->n_places;
 	t->later_cut = w->places_cut;
+}
+
+/* Whether there is room for all of it around the thread's calls. What the largest took stays taken. */
+static bool has_room(struct pt_thread *t, uint32_t n_places)
+{
+	const size_t bytes = callstack_outer_size(n_places);
+
+	if (bytes <= t->outer_bytes)
+		return true;
+	if (!budget_take(t->p->budget, bytes - t->outer_bytes)) {
+		t->p->stacks_dropped++;
+		return false;
+	}
+	t->outer_bytes = bytes;
+	return true;
+}
+
+void pt_stacks_free(struct pt_thread *t)
+{
+	pt_stacks_end(t);
+	budget_give(t->p->budget, t->outer_bytes);
+	t->outer_bytes = 0;
 }
 
 int replay_pt_seen(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns, const struct stackwalk *w)
@@ -51,6 +76,8 @@ int replay_pt_seen(struct replay_pt *p, struct session *s, uint32_t tid, uint64_
 	if (!t || !t->space || w->n_places == 0 || dump_kind(p->dump) == DUMP_BRANCHES || dump_kind(p->dump) == DUMP_INSNS)
 		return 0;
 	pt_stacks_end(t);
+	if (!has_room(t, w->n_places))
+		return 0;
 	p->s = s;
 	p->ns = ns > p->ns ? ns : p->ns;
 	p->interpolated = false;
