@@ -62,7 +62,7 @@ attach() {
 		perf record -N -q -o /tmp/perf.data -e intel_pt//u -p $mixed -- sleep 0.1
 	done
 	kill $mixed || echo "it did not survive"
-	wait $mixed
+	wait $mixed || true
 }
 take attach attach
 
