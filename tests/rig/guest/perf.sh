@@ -59,7 +59,7 @@ attach() {
 	mixed=$!
 	for i in 1 2 3 4 5; do
 		echo >$debug/retired
-		perf record -N -q -o /tmp/perf.data -e intel_pt//u -p $mixed -- sleep 0.1
+		perf record -N -q -o /tmp/perf.data -e intel_pt//u -p $mixed -- sleep 0.5
 	done
 	kill $mixed || echo "it did not survive"
 	wait $mixed || true
