@@ -112,7 +112,7 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 }
 
 /* Of threads whose trace has stopped at their registers' place, or in the system call there. */
-static int write_stacks(const struct step *s, struct perfdata_writer *w, uint64_t end)
+static int write_stacks(struct step *s, struct perfdata_writer *w, uint64_t end)
 {
 	const size_t bytes = s->n_threads && STACKS_BYTES / s->n_threads < STACKREC_MAX ? STACKS_BYTES / s->n_threads : STACKREC_MAX;
 	_cleanup_free_ uint8_t *stack = malloc(bytes);
@@ -133,8 +133,12 @@ static int write_stacks(const struct step *s, struct perfdata_writer *w, uint64_
 				continue;
 			rec.stack_bytes = address_space_read_memory(t->tid, t->regs.rsp, stack, bytes);
 			r = stackrec_write(w, &rec);
+			if (r == -EFBIG) { /* all else is there */
+				s->stats.stacks_not_written++;
+				r = 0;
+			}
 		}
-	return r == -EFBIG ? 0 : r; /* all else is there */
+	return r;
 }
 
 int step_write(struct step *s, int fd, uint64_t max_bytes, bool stacks)
