@@ -7,7 +7,6 @@
 
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
-#include "common/bundle/timeconv.h"
 
 /* The least distance of two results: some nanoseconds at any frequency. */
 #define TSC_GAP 64u
@@ -40,26 +39,23 @@ static bool read_perf_page(struct step_clock *c)
 		seq = page->lock;
 		__sync_synchronize();
 		ok = page->cap_user_time_zero;
-		c->shift = page->time_shift;
-		c->mult = page->time_mult;
-		c->zero = page->time_zero;
+		c->conv.shift = page->time_shift;
+		c->conv.mult = page->time_mult;
+		c->conv.zero = page->time_zero;
 		__sync_synchronize();
 	} while (page->lock != seq);
 	(void)munmap(p, size);
-	return ok && c->mult && c->shift <= MAX_SHIFT + 1;
+	return ok && c->conv.mult && c->conv.shift <= MAX_SHIFT + 1;
 }
 
 void step_clock_init(struct step_clock *c, bool raw)
 {
-	*c = (struct step_clock){.tsc = clocks_tsc_usable(), .mult = 1, .raw = raw};
+	*c = (struct step_clock){.tsc = clocks_tsc_usable(), .conv.mult = 1, .raw = raw};
 	clocks_read(c->tsc, &c->first);
-	if (c->tsc && !raw && read_perf_page(c)) {
+	if (c->tsc && !raw && read_perf_page(c))
 		c->perf_clock = true;
-	} else {
-		c->shift = 0;
-		c->mult = 1;
-		c->zero = 0;
-	}
+	else
+		c->conv = (struct timeconv){.mult = 1};
 	c->last = c->tsc ? c->first.tsc : c->first.raw;
 }
 
@@ -76,28 +72,22 @@ void step_clock_settle(struct step_clock *c)
 	const struct timeconv_moment first = {c->first.tsc, c->first.raw};
 	struct timeconv_moment last;
 	struct clocks_bracket now;
-	struct timeconv conv;
 
 	if (!c->tsc || c->perf_clock)
 		return;
 	clocks_read(true, &now);
 	last = (struct timeconv_moment){now.tsc, now.raw};
-	conv = timeconv_fit(&first, &last, c->raw ? &last : &first);
-	c->shift = conv.shift;
-	c->mult = conv.mult;
-	c->zero = conv.zero;
+	c->conv = timeconv_fit(&first, &last, c->raw ? &last : &first);
 }
 
 uint64_t step_clock_ns(const struct step_clock *c, uint64_t ticks)
 {
-	const struct timeconv conv = {.shift = c->shift, .mult = c->mult, .zero = c->zero};
-
-	return timeconv_ns(&conv, ticks);
+	return timeconv_ns(&c->conv, ticks);
 }
 
 uint32_t step_clock_ratio(const struct step_clock *c)
 {
-	const uint64_t hundreds = ((UINT64_C(10) << c->shift) + c->mult / 2) / c->mult;
+	const uint64_t hundreds = ((UINT64_C(10) << c->conv.shift) + c->conv.mult / 2) / c->conv.mult;
 
 	/* 1 GHz is 10; one tick for a nanosecond where ticks are nanoseconds */
 	return hundreds > 0 && hundreds < 256 ? (uint32_t)hundreds : 1;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/bundle/clocks.h"
+#include "common/bundle/timeconv.h"
 
 struct step_clock {
 	bool tsc;	 /* ticks are of the TSC */
@@ -19,9 +20,7 @@ struct step_clock {
 	bool raw;	 /* MONOTONIC_RAW is wanted, most exact at the end of the recording */
 	uint64_t last;
 	struct clocks_bracket first;
-	/* ns = zero + ticks * mult / 2^shift; valid after step_clock_settle(), with perf_clock from the start */
-	uint32_t shift, mult;
-	uint64_t zero;
+	struct timeconv conv; /* valid after step_clock_settle(), with perf_clock from the start */
 };
 
 /* `raw`: the records are to be on MONOTONIC_RAW. */

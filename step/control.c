@@ -101,6 +101,7 @@ static void fill_stats(struct step_control *c, struct stepabi_stats *out)
 		.processes_all = s->processes,
 		.unexpected_jumps = s->unexpected_jumps,
 		.threads_not_recorded = s->threads_not_recorded,
+		.stacks_not_written = s->stacks_not_written,
 		.overwritten = s->overwritten,
 		.bytes = s->bytes,
 		.max_bytes = step_max_bytes(c->step),

@@ -38,6 +38,7 @@ struct step_stats {
 	uint64_t insns, syscalls, signals, threads, processes, bytes, overwritten;
 	uint64_t unexpected_jumps;     /* instructions that went where they cannot go */
 	uint64_t threads_not_recorded; /* there were too many */
+	uint64_t stacks_not_written;   /* there was no room left in the file */
 	enum step_end end;
 	int error;	   /* negative errno, with STEP_END_ERROR and STEP_END_LIMIT */
 };

@@ -61,9 +61,9 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 		.type = PERFABI_AUXTRACE_INTEL_PT,
 		.words = {
 			[PERFABI_PT_PMU_TYPE] = PMU_TYPE,
-			[PERFABI_PT_TIME_SHIFT] = s->clock.shift,
-			[PERFABI_PT_TIME_MULT] = s->clock.mult,
-			[PERFABI_PT_TIME_ZERO] = s->clock.zero,
+			[PERFABI_PT_TIME_SHIFT] = s->clock.conv.shift,
+			[PERFABI_PT_TIME_MULT] = s->clock.conv.mult,
+			[PERFABI_PT_TIME_ZERO] = s->clock.conv.zero,
 			[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
 			[PERFABI_PT_TSC_BIT] = PERFABI_PT_CONFIG_TSC,
 			[PERFABI_PT_NORETCOMP_BIT] = PERFABI_PT_CONFIG_NORETCOMP,
@@ -75,9 +75,9 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 	};
 	const struct perfabi_time_conv conv = {
 		.header = {.type = PERFABI_RECORD_TIME_CONV, .size = sizeof(conv)},
-		.shift = s->clock.shift,
-		.mult = s->clock.mult,
-		.zero = s->clock.zero,
+		.shift = s->clock.conv.shift,
+		.mult = s->clock.conv.mult,
+		.zero = s->clock.conv.zero,
 	};
 	int r = perfdata_write(w, &info, sizeof(info));
 
@@ -112,7 +112,7 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 }
 
 /* Of threads whose trace has stopped at their registers' place, or in the system call there. */
-static int write_stacks(const struct step *s, struct perfdata_writer *w, uint64_t end)
+static int write_stacks(struct step *s, struct perfdata_writer *w, uint64_t end)
 {
 	const size_t bytes = s->n_threads && STACKS_BYTES / s->n_threads < STACKREC_MAX ? STACKS_BYTES / s->n_threads : STACKREC_MAX;
 	_cleanup_free_ uint8_t *stack = malloc(bytes);
@@ -133,8 +133,12 @@ static int write_stacks(const struct step *s, struct perfdata_writer *w, uint64_
 				continue;
 			rec.stack_bytes = address_space_read_memory(t->tid, t->regs.rsp, stack, bytes);
 			r = stackrec_write(w, &rec);
+			if (r == -EFBIG) { /* all else is there */
+				s->stats.stacks_not_written++;
+				r = 0;
+			}
 		}
-	return r == -EFBIG ? 0 : r; /* all else is there */
+	return r;
 }
 
 int step_write(struct step *s, int fd, uint64_t max_bytes, bool stacks)

@@ -18,7 +18,7 @@ static const char *const shared_types[][2] = {
 	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, filters: [string]}"},
 	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "
 		 "processes_all: int, bytes: int, max_bytes: int, overwritten_bytes: int, error: string|null, "
-		 "lost: {unexpected_jumps: int, threads_not_recorded: int}}"},
+		 "lost: {unexpected_jumps: int, threads_not_recorded: int, stacks_not_written: int}}"},
 	{"Events", "{state: live|ended, programs: int, threads: int, threads_max: int, ring_bytes: int, bytes: int, names: int, "
 		   "clock: tsc|monotonic_raw, registered_at: ns since 1970, lost: {events: int, names: int, texts: int}}"},
 	{"Snapshot", "{id: string, target: string, pid: int, comm: string, uid: int, "

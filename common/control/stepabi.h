@@ -21,7 +21,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 
-#define STEPABI_VERSION 1u
+#define STEPABI_VERSION 2u
 #define STEPABI_MAX 512u
 #define STEPABI_TEXT 200u
 /* The content of a file that has them is final. */
@@ -75,6 +75,7 @@ struct stepabi_stats {
 	uint64_t threads_all, processes_all;
 	uint64_t unexpected_jumps;	/* instructions that went where they cannot go */
 	uint64_t threads_not_recorded;	/* there were too many */
+	uint64_t stacks_not_written;	/* of threads, at a freeze: there was no room left in the file */
 	uint64_t overwritten;	 /* bytes of packets */
 	uint64_t bytes;		 /* of packets in memory */
 	uint64_t max_bytes;	 /* their limit */

@@ -149,6 +149,9 @@ size_t callstack_outer_size(uint32_t n);
 void callstack_finish(struct callstack *cs, uint64_t time);
 
 uint32_t callstack_depth(const struct callstack *cs);
+/* Those that a stack has named and that have not begun, around all frames: the outermost is 0. */
+uint32_t callstack_n_outer(const struct callstack *cs);
+struct callstack_frame callstack_outer_at(const struct callstack *cs, uint32_t i);
 /* How many frames have begun and not ended: without entries of the PLT, and what a forked process has not shown. */
 uint32_t callstack_n_open(const struct callstack *cs);
 /* The call of a frame below callstack_depth(), NULL: it has not begun. Valid until the next frame begins. */

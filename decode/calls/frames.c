@@ -136,6 +136,16 @@ static struct callstack_frame shown(const struct frame *fr)
 	return (struct callstack_frame){.f = fr->f, .ip = fr->ip, .site = fr->site};
 }
 
+uint32_t callstack_n_outer(const struct callstack *cs)
+{
+	return cs->n_outer;
+}
+
+struct callstack_frame callstack_outer_at(const struct callstack *cs, uint32_t i)
+{
+	return shown(&cs->outer[i]);
+}
+
 static void begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why)
 {
 	const struct callstack_frame t = shown(fr);

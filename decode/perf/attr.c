@@ -201,6 +201,11 @@ bool perfattr_is_bpf_output(const struct perfattr *a)
 	return a->type == PERF_TYPE_SOFTWARE && a->config == PERF_COUNT_SW_BPF_OUTPUT;
 }
 
+bool perfattr_is_dummy(const struct perfattr *a)
+{
+	return a->type == PERF_TYPE_SOFTWARE && a->config == PERF_COUNT_SW_DUMMY;
+}
+
 void perfattr_set_name(struct perfattr *a, const char *s, size_t len)
 {
 	len = strnlen(s, len);

@@ -200,6 +200,8 @@ bool perfdata_time_of(struct perfdata *pd, const void *rec, size_t len, uint64_t
 
 /* Whether its samples are what a BPF program writes: the sampler's switches and wake-ups. */
 bool perfattr_is_bpf_output(const struct perfattr *a);
+/* Whether it counts nothing: its samples, if any, are stacks that a freeze has taken. */
+bool perfattr_is_dummy(const struct perfattr *a);
 
 /* For the files of the reader: what pipe-mode records add while they are read. */
 struct perfattr *perfdata_attr_by_id(struct perfdata *pd, uint64_t id);

@@ -281,13 +281,37 @@ static uint32_t stack_with(struct replay_pt *p, uint32_t stack, struct call *c)
 	return c->stack;
 }
 
+/* If others are around them than when somebody asked last. */
+static void forget_stacks(struct pt_thread *t)
+{
+	const uint32_t n = callstack_n_outer(t->calls);
+
+	if (t->n_around == n)
+		return;
+	t->n_around = n;
+	for (uint32_t i = 0; i < callstack_depth(t->calls); i++) {
+		struct call *c = callstack_call_at(t->calls, i);
+
+		if (c)
+			c->stack = STACKTAB_ROOT;
+	}
+	for (uint32_t i = 0; i < t->n_inlined; i++)
+		t->inlined[i].call.stack = STACKTAB_ROOT;
+}
+
 uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid)
 {
-	const struct pt_thread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
+	struct pt_thread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
 	uint32_t stack = STACKTAB_ROOT, k = 0;
 
-	if (!t)
+	if (!t || callstack_n_open(t->calls) == 0)
 		return STACKTAB_ROOT;
+	forget_stacks(t);
+	for (uint32_t i = 0; i < t->n_around; i++) {
+		const struct callstack_frame fr = callstack_outer_at(t->calls, i);
+
+		stack = stacktab_push(p->s->o.st, stack, replay_pt_frame(t, fr.f, fr.ip));
+	}
 	/* calls are many and waits few: a stack is looked for when somebody asks for it */
 	for (uint32_t i = 0; i < callstack_depth(t->calls); i++) {
 		stack = stack_with(p, stack, callstack_call_at(t->calls, i));

@@ -23,8 +23,9 @@ struct code *replay_pt_code(const struct pt_thread *t)
 }
 
 /* The frame of a function: by its number once it was seen, since calls are many and functions few. */
-static uint32_t frame_of(struct replay_pt *p, struct pt_thread *t, const struct callfunc *f, uint64_t ip)
+uint32_t replay_pt_frame(struct pt_thread *t, const struct callfunc *f, uint64_t ip)
 {
+	struct replay_pt *p = t->p;
 	struct code *code;
 	uint32_t frame;
 
@@ -167,7 +168,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 {
 	struct pt_thread *t = arg;
 	struct replay_pt *p = t->p;
-	const uint32_t frame = frame_of(p, t, fr->f, fr->ip);
+	const uint32_t frame = replay_pt_frame(t, fr->f, fr->ip);
 	const char *site = replay_pt_line(p, t, fr->site);
 	int r = 0;
 
@@ -194,7 +195,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 	struct replay_pt *p = t->p;
 	int r;
 
-	*call = (struct call){.frame = frame_of(p, t, fr->f, fr->ip), .begin = t->found_ns, .insns = t->found_insns};
+	*call = (struct call){.frame = replay_pt_frame(t, fr->f, fr->ip), .begin = t->found_ns, .insns = t->found_insns};
 	if (more == 0) {
 		call->callee_insns = t->outer_insns;
 		t->outer_insns = 0;

@@ -49,6 +49,7 @@ struct pt_thread {
 	uint32_t n_later;
 	bool later_cut;
 	size_t outer_bytes; /* of the budget, for who is around its calls */
+	uint32_t n_around; /* of these are part of the stacks that its calls have by now */
 	struct dump_thread *dump; /* of the dump of calls */
 	struct pt_thread *next;
 	struct pt_thread *sibling, *elder; /* of the process, those since its last exec */
@@ -110,6 +111,9 @@ struct code *replay_pt_code(const struct pt_thread *t);
 
 /* The function at an address, and whether that is its first instruction. */
 const struct callfunc *replay_pt_function(struct pt_thread *t, uint64_t ip, bool *ret_first);
+
+/* Its frame of the stack table. */
+uint32_t replay_pt_frame(struct pt_thread *t, const struct callfunc *f, uint64_t ip);
 
 /* The innermost call that is open, or NULL. */
 struct call *replay_pt_innermost(const struct pt_thread *t);

@@ -197,8 +197,7 @@ static bool event_is_sched(const struct perfevent *ev)
 /* What a freeze has taken of a thread: where it was at this moment, and not that it ran. */
 static bool is_stack_alone(const struct session *s, const struct perfevent *ev)
 {
-	return s->o.pt && ev->attr->type == PERF_TYPE_SOFTWARE && ev->attr->config == PERF_COUNT_SW_DUMMY &&
-	       (ev->sample.n_chain || ev->sample.regs_abi);
+	return s->o.pt && perfattr_is_dummy(ev->attr) && (ev->sample.n_chain || ev->sample.regs_abi);
 }
 
 static int on_sample(struct session *s, const struct perfevent *ev)
@@ -217,8 +216,7 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 		t = hashmap_pointer(&s->threads, ev->tid);
 		return t ? session_stack(s, t, ev, false, &stack) : 0;
 	}
-	if (perfattr_is_bpf_output(ev->attr) ||
-		(ev->attr->type == PERF_TYPE_SOFTWARE && ev->attr->config == PERF_COUNT_SW_DUMMY)) {
+	if (perfattr_is_bpf_output(ev->attr) || perfattr_is_dummy(ev->attr)) {
 		s->ignored++;
 		return 0;
 	}

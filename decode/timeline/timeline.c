@@ -271,7 +271,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		return timeline_leave(tl);
 	}
 	t->running = RUNNING_OFF;
-	if (stack)
+	/* exact calls are drawn already, and those around them when they have ended */
+	if (stack && !t->in_call)
 		r = evidence(tl, t, stack, mono, false);
 	t->resumed = 0;
 	if (r == 0)
@@ -385,7 +386,7 @@ static int draw_wakes(struct timeline *tl, struct tl_thread *t, const struct tl_
 		.key = tl->key_wakee, .kind = WRITER_ARG_UINT, .value.u64 = wakee->tid};
 	struct writer_event ev = {
 		.category = tl->wakes_category, .args = &arg, .n_args = 1, .flow = flow};
-	bool exact = stack != 0 && t->running != RUNNING_OFF;
+	const bool exact = stack != 0 && t->running != RUNNING_OFF && !t->in_call;
 	uint32_t shared = 0;
 	char name[160];
 	int r = 0;

@@ -208,9 +208,9 @@ def disagreeing(out, program):
     expect([name for _, name in returns][:9] == MAIN[8::-1], f"its return addresses: {returns}")
 
     def chain(missing):
-        """The record, of a chain of frame pointers that misses the callers of these numbers."""
+        """The record, of a chain of frame pointers that misses the callers of these numbers, and read's, which has no frame itself."""
         ip = struct.unpack_from("<Q", record, head + 8 + 8 * 8)[0]
-        found = [ip] + [w for i, (w, _) in enumerate(returns) if i not in missing]
+        found = [ip] + [w for i, (w, _) in enumerate(returns) if i and i not in missing]
         b = struct.pack(f"<Q{len(found)}Q", len(found), *found)
         return lambda r: r[:6] + struct.pack("<H", head + len(b)) + r[8:head] + b
 
@@ -227,6 +227,25 @@ def disagreeing(out, program):
     a = [name for _, name in returns].index("a")
     holed = outermost_of(rewritten(out, chain([a]), event=with_chains))
     expect(holed == {("deep", SEEN + ": callers unknown")}, f"one that passes over a caller ends before it: {holed}")
+
+    def waits(r):
+        """The record, as BPF makes one of a thread that goes to sleep, with the whole chain; before the end, so that it takes time."""
+        pid, tid = struct.unpack_from("<II", r, 24)
+        b = chain([])(r) + struct.pack("<IIHHIIQIIII16s4x", 60, 0x01455354, 1, 0, pid, tid, 1, 0, 0, 0, 0, b"swapper/0")
+        return b[:6] + struct.pack("<H", len(b)) + b[8:32] + struct.pack("<Q", stops[-1] + 1) + b[40:]
+
+    def of_bpf(a):
+        """Its event: BPF's output, with chains and raw data."""
+        a = with_chains(a)
+        return struct.pack("<I", 1) + a[4:8] + struct.pack("<QQ", 10, 1) + struct.pack("<Q", struct.unpack_from("<Q", a, 24)[0] | 0x400) + a[32:]
+
+    p = rewritten(out, waits, event=of_bpf)
+    # of a program that was stepped the summary has no waits
+    (p / "perf.data").write_bytes((p / "perf.data").read_bytes().replace(b"tracerd-step\0", b"tracerd-sued\0"))
+    found = [w["stack"] for w in json.loads(decode(p, "--json", "--summary"))["summary"]["waits"]]
+    expect(len(found) == 1 and [x for x in found[0] if x in MAIN] == MAIN[:9], f"a wait within calls has the callers that its stack has named: {found}")
+    paths = [path for per in calls(decode(p, *TIMELINE)).values() for path, _ in per]
+    expect(sum(path[-1] == "main" for path in paths) == 1, "and they are drawn once")
 
     def overflow(data):
         """In place of all branches that the trace has between where it goes on last and the next system call, at the time of that."""

@@ -158,6 +158,13 @@ def copies(program):
     exact(c, many[7], "the eighth of twenty")
     exact(c, many[-1], "the last of twenty")
     expect(counts == sorted(counts) and all(m.error == 0 for m in many), "twenty requests at once are answered one by one")
+    for less in range(512, 32768, 512):  # what is behind the records does not count, and it grows meanwhile
+        latest = c.copy()
+        short = c.copy(sum(f.stat().st_size for f in latest.folder.iterdir()) - less)
+        if short.error or short.stats["stacks_not_written"]:
+            break
+    expect(latest.stats["stacks_not_written"] == 0 and short.error == 0 and 0 < short.stats["stacks_not_written"] <= 3 and short.files & PERFDATA,
+           f"stacks are what has no room first, and counted: {short.error}, {short.stats['stacks_not_written']}")
     small = c.copy(4096)
     expect(small.error == -27 and small.files == 0, "what is larger than wanted is refused")
     expect(c.copy(0).error == -27, "and so is anything if nothing is wanted")

@@ -255,7 +255,7 @@ def bad_words(d, c):
     big = {f: 2**64 - 1 for f in STATS_FIELDS}
     s.stats(threads=2**32 - 1, **big)
     step = wait_for("numbers", lambda: (lambda x: x if x["insns"] else None)(show(t)["step"]))
-    lost = {"unexpected_jumps": I64, "threads_not_recorded": I64}
+    lost = {"unexpected_jumps": I64, "threads_not_recorded": I64, "stacks_not_written": I64}
     expect(step["insns"] == I64 and step["threads"] == 2**32 - 1 and step["lost"] == lost,
            "numbers stay within what can be told")
     shown = d.tracectl("show", t["id"])

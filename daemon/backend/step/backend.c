@@ -370,6 +370,8 @@ static void add_losses(struct json_object *o, const struct stepabi_stats *stats,
 	json_add_uint(o, key, stats->unexpected_jumps);
 	(void)snprintf(key, sizeof(key), "%sthreads_not_recorded", prefix);
 	json_add_uint(o, key, stats->threads_not_recorded);
+	(void)snprintf(key, sizeof(key), "%sstacks_not_written", prefix);
+	json_add_uint(o, key, stats->stacks_not_written);
 }
 
 static struct json_object *stepper_describe(const struct target *target)

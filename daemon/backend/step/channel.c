@@ -63,6 +63,7 @@ void step_channel_bound(struct stepabi_stats *stats)
 	bound(&stats->processes_all);
 	bound(&stats->unexpected_jumps);
 	bound(&stats->threads_not_recorded);
+	bound(&stats->stacks_not_written);
 	bound(&stats->overwritten);
 	bound(&stats->bytes);
 	bound(&stats->max_bytes);

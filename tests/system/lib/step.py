@@ -17,15 +17,15 @@ import time
 from lib import *
 
 HELLO, STATS, FREEZE, FROZEN = 1, 2, 3, 4
-VERSION, TEXT = 1, 200
+VERSION, TEXT = 2, 200
 PERFDATA, CODE, VDSO = 1, 2, 4
 SEAL, SHRINK, GROW, WRITE = 1, 2, 4, 8
 SEALS = SEAL | SHRINK | GROW | WRITE
 F_ADD_SEALS = 1033
 HELLO_FORMAT = f"=IIii{TEXT}s"
-STATS_FORMAT = "=IIiI11Q"
+STATS_FORMAT = "=IIiI12Q"
 STATS_FIELDS = ("insns", "syscalls", "signals", "threads_all", "processes_all", "unexpected_jumps", "threads_not_recorded",
-                "overwritten", "bytes", "max_bytes", "oldest_raw_ns")
+                "stacks_not_written", "overwritten", "bytes", "max_bytes", "oldest_raw_ns")
 FREEZE_FORMAT = "=IIQ"
 FROZEN_FORMAT = "=IIiIQ"
 EXITED, ASKED, ERROR = 1, 2, 7  # of enum step_end

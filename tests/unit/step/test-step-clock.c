@@ -59,7 +59,7 @@ static void test_raw(void **state)
 static void test_conversion(void **state)
 {
 	const struct step_clock c = {
-		.tsc = true, .shift = 31, .mult = 827186432, .zero = UINT64_C(18446744073371773507)};
+		.tsc = true, .conv = {.shift = 31, .mult = 827186432, .zero = UINT64_C(18446744073371773507)}};
 
 	(void)state;
 	assert_true(step_clock_ns(&c, UINT64_C(0x28f2695af54b)) == UINT64_C(17341479429832));

@@ -27,7 +27,7 @@ static struct sideband *new_side(void)
 static void check_written(const struct sideband *s, const char *want)
 {
 	static const struct perf_event_attr attr = {.sample_type = PERF_SAMPLE_IDENTIFIER, .sample_id_all = 1};
-	static const struct step_clock clock = {.mult = 1};
+	static const struct step_clock clock = {.conv.mult = 1};
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
 	const struct perfdata_about about = {.command = "test", .clock = CLOCK_MONOTONIC_RAW};
 	_cleanup_close_ int fd = memfd_create("side", MFD_CLOEXEC);
