@@ -87,16 +87,25 @@ static void find_out(struct pt_machine *machine)
 static int pt_open(struct targets *targets, void **ret)
 {
 	struct pt_machine *machine = calloc(1, sizeof(*machine));
+	int r;
 
 	if (!machine)
 		return -ENOMEM;
 	find_out(machine);
+	r = machine->available ? stopper_new(targets->base, &machine->stopper) : 0;
+	if (r < 0) {
+		free(machine);
+		return r;
+	}
 	*ret = machine;
 	return 0;
 }
 
-static void pt_close(void *machine)
+static void pt_close(void *data)
 {
+	struct pt_machine *machine = data;
+
+	(void)stopper_free(machine->stopper);
 	free(machine);
 }
 
@@ -464,8 +473,8 @@ static int pt_member_changed(struct target *target, pid_t pid)
 
 static void leave(struct pt_recording *rec)
 {
-	if (rec->uses)
-		pt_events_leave(rec->events);
+	if (rec->uses && pt_events_leave(rec->events))
+		(void)stopper_stop(pt_machine_of(rec->target->targets)->stopper, rec->events, NULL, NULL);
 	rec->uses = false;
 }
 

@@ -2,6 +2,7 @@
 #include "daemon/backend/pt/events.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -71,19 +72,23 @@ static int adopt(struct pt_events *events, struct pt_batch *opened)
 {
 	const struct eventset *trace = &opened->sets[PT_EVENT_TRACE];
 	struct pt_batch *batch = malloc(sizeof(*batch));
+	bool ended;
 
 	if (!batch)
 		return -ENOMEM;
 	*batch = *opened;
-	(void)pthread_mutex_lock(&events->lock);
+	(void)pthread_mutex_lock(&events->switching);
 	STAILQ_INSERT_TAIL(&events->batches, batch, link);
+	(void)pthread_mutex_lock(&events->lock);
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
 		events->n_fds += batch->sets[k].n_fds;
+	ended = events->ended;
+	(void)pthread_mutex_unlock(&events->lock);
 	/* At first all are found, then all run. */
-	for (size_t cpu = 0; events->stopped_ns && !events->ended && cpu < trace->n_cpus; cpu++)
+	for (size_t cpu = 0; events->stopped_ns && !ended && cpu < trace->n_cpus; cpu++)
 		if (!events->stopped_ns[cpu])
 			eventset_ioctl_cpu(trace, cpu, PERF_EVENT_IOC_ENABLE);
-	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_unlock(&events->switching);
 	if (!events->first)
 		events->first = batch;
 	return 0;
@@ -152,6 +157,7 @@ static void destroy(struct pt_events *events, struct closer *closer)
 		free(batch);
 	}
 	(void)pthread_mutex_destroy(&events->lock);
+	(void)pthread_mutex_destroy(&events->switching);
 	(void)pthread_mutex_destroy(&events->growing);
 	pid_set_fini(&events->tids);
 	free(events->starts);
@@ -186,6 +192,7 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 	events->of_cpus = !threads;
 	memcpy(events->attrs, attrs, sizeof(events->attrs));
 	(void)pthread_mutex_init(&events->lock, NULL);
+	(void)pthread_mutex_init(&events->switching, NULL);
 	(void)pthread_mutex_init(&events->growing, NULL);
 	STAILQ_INIT(&events->batches);
 	events->begin = timeconv_now(&width);
@@ -238,8 +245,9 @@ struct pt_events *pt_events_put(struct pt_events *events)
 	return NULL;
 }
 
-/* ---- stopping and going on; all under the lock */
+/* ---- stopping and going on */
 
+/* Under `switching`. */
 static void ioctl_cpu(struct pt_events *events, size_t cpu, unsigned long request)
 {
 	const struct pt_batch *batch;
@@ -248,67 +256,87 @@ static void ioctl_cpu(struct pt_events *events, size_t cpu, unsigned long reques
 		eventset_ioctl_cpu(&batch->sets[PT_EVENT_TRACE], cpu, request);
 }
 
-static void stop_cpus(struct pt_events *events)
+/* How many hold it still; of one that has ended, UINT_MAX. */
+static unsigned int holders(struct pt_events *events)
 {
-	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
-		if (events->stopped_ns[cpu])
-			continue;
-		ioctl_cpu(events, cpu, PERF_EVENT_IOC_DISABLE);
-		events->stopped_ns[cpu] = clock_raw_ns();
-	}
+	unsigned int n;
+
+	(void)pthread_mutex_lock(&events->lock);
+	n = events->ended ? UINT_MAX : events->frozen;
+	(void)pthread_mutex_unlock(&events->lock);
+	return n;
 }
 
-/* How long it was stopped. */
-static uint64_t go_on(struct pt_events *events, size_t cpu)
+/* Under `switching`. How long it was stopped. */
+static uint64_t enable_cpu(struct pt_events *events, size_t cpu)
 {
-	struct pt_gap *gap;
+	struct pt_gap gap = {.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu], .from_ns = events->stopped_ns[cpu]};
 
-	if (events->ended || !events->stopped_ns[cpu])
+	if (!events->stopped_ns[cpu])
 		return 0;
 	ioctl_cpu(events, cpu, PERF_EVENT_IOC_ENABLE);
-	gap = &events->gaps[events->n_gaps++ % PT_GAPS_MAX];
-	*gap = (struct pt_gap){.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu],
-			       .from_ns = events->stopped_ns[cpu],
-			       .to_ns = clock_raw_ns()};
-	events->gap_ns += gap->to_ns - gap->from_ns;
+	gap.to_ns = clock_raw_ns();
 	events->stopped_ns[cpu] = 0;
-	return gap->to_ns - gap->from_ns;
+	(void)pthread_mutex_lock(&events->lock);
+	events->gaps[events->n_gaps++ % PT_GAPS_MAX] = gap;
+	events->gap_ns += gap.to_ns - gap.from_ns;
+	(void)pthread_mutex_unlock(&events->lock);
+	return gap.to_ns - gap.from_ns;
 }
 
 void pt_events_freeze(struct pt_events *events)
 {
 	(void)pthread_mutex_lock(&events->lock);
 	events->frozen++;
-	stop_cpus(events);
 	(void)pthread_mutex_unlock(&events->lock);
+}
+
+void pt_events_thaw(struct pt_events *events)
+{
+	(void)pthread_mutex_lock(&events->lock);
+	events->frozen--;
+	(void)pthread_mutex_unlock(&events->lock);
+}
+
+void pt_events_stop(struct pt_events *events)
+{
+	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
+		(void)pthread_mutex_lock(&events->switching);
+		if (!events->stopped_ns[cpu] && holders(events) > 0) {
+			ioctl_cpu(events, cpu, PERF_EVENT_IOC_DISABLE);
+			events->stopped_ns[cpu] = clock_raw_ns();
+		}
+		(void)pthread_mutex_unlock(&events->switching);
+	}
+}
+
+void pt_events_go_on(struct pt_events *events)
+{
+	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
+		(void)pthread_mutex_lock(&events->switching);
+		if (holders(events) == 0)
+			(void)enable_cpu(events, cpu);
+		(void)pthread_mutex_unlock(&events->switching);
+	}
 }
 
 void pt_events_stop_again(struct pt_events *events, size_t index)
 {
-	(void)pthread_mutex_lock(&events->lock);
+	(void)pthread_mutex_lock(&events->switching);
 	if (events->stopped_ns[index])
 		ioctl_cpu(events, index, PERF_EVENT_IOC_DISABLE);
-	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_unlock(&events->switching);
 }
 
 uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index)
 {
 	uint64_t ns = 0;
 
-	(void)pthread_mutex_lock(&events->lock);
-	if (events->frozen == 1)
-		ns = go_on(events, index);
-	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_lock(&events->switching);
+	if (holders(events) == 1)
+		ns = enable_cpu(events, index);
+	(void)pthread_mutex_unlock(&events->switching);
 	return ns;
-}
-
-void pt_events_resume(struct pt_events *events)
-{
-	(void)pthread_mutex_lock(&events->lock);
-	if (--events->frozen == 0)
-		for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++)
-			(void)go_on(events, cpu);
-	(void)pthread_mutex_unlock(&events->lock);
 }
 
 void pt_events_use(struct pt_events *events)
@@ -316,14 +344,14 @@ void pt_events_use(struct pt_events *events)
 	events->users++;
 }
 
-void pt_events_leave(struct pt_events *events)
+bool pt_events_leave(struct pt_events *events)
 {
 	if (--events->users > 0)
-		return;
+		return false;
 	(void)pthread_mutex_lock(&events->lock);
 	events->ended = true;
-	stop_cpus(events);
 	(void)pthread_mutex_unlock(&events->lock);
+	return true;
 }
 
 /* ---- the tracing events' own rings */

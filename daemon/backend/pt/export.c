@@ -45,6 +45,9 @@ struct pt_frozen {
 	bool is_part; /* the events have more than this target */
 	struct pt_filter *filter; /* referenced; NULL: none */
 	bool held; /* the events are frozen for it; the loop's and, during the copy, the copier's */
+	bool recorded; /* until the freeze */
+	struct stopping *stopping; /* NULL: all CPUs were stopped */
+	uint64_t began_ns;
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv conv;
 	uint64_t reference; /* a TSC near the trace's */
@@ -107,12 +110,36 @@ static int freeze_waits(struct target *target, struct frozen *frozen)
 	return r;
 }
 
+/* The trace went on until all were stopped, and so did what explains it. */
+static void stopped(struct frozen *frozen)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+	struct timeconv_moment now;
+	uint64_t width;
+
+	now = timeconv_now(&width);
+	pt->freeze_ns = now.ns - pt->began_ns;
+	if (pt->recorded)
+		frozen->raw_ns = now.ns;
+	frozen->stopped_ns = now.ns;
+	pt->conv = convert(pt->events, &now);
+	pt->reference = now.ticks;
+}
+
+static void on_stopped(void *arg)
+{
+	struct frozen *frozen = arg;
+
+	pt_of(frozen)->stopping = NULL;
+	frozen->pending = false;
+	stopped(frozen);
+	frozen_go_on(frozen);
+}
+
 int pt_export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 	struct pt_frozen *pt = calloc(1, sizeof(*pt));
-	struct timeconv_moment now;
-	uint64_t width, began;
 
 	if (!pt)
 		return -ENOMEM;
@@ -130,19 +157,17 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	pt->events = pt_events_ref(rec->events);
 	pt->filter = pt_filter_ref(rec->filter);
 	keep_gaps(pt);
+	pt->recorded = target->state == TARGET_ARMED;
 	/* While they are traced: an interrupt stops a thread's trace where its stack is taken. */
-	if (target->beside && target->state == TARGET_ARMED)
+	if (target->beside && pt->recorded)
 		backend_sample.stacks(target);
-	began = clock_raw_ns();
+	pt->began_ns = clock_raw_ns();
 	pt_events_freeze(pt->events);
 	pt->held = true;
-	now = timeconv_now(&width);
-	pt->freeze_ns = now.ns - began;
-	/* The trace goes on until all are stopped, and so does what explains it. */
-	if (target->state == TARGET_ARMED)
-		frozen->raw_ns = now.ns;
-	pt->conv = convert(pt->events, &now);
-	pt->reference = now.ticks;
+	pt->stopping = stopper_stop(pt->machine->stopper, pt->events, on_stopped, frozen);
+	frozen->pending = pt->stopping != NULL;
+	if (!pt->stopping)
+		stopped(frozen);
 	return target->beside ? freeze_waits(target, frozen) : 0;
 }
 
@@ -460,10 +485,13 @@ void pt_export_resume(struct frozen *frozen)
 		aux_copy_fini(&pt->areas[i].aux);
 	if (frozen->beside)
 		backend_sample.resume(frozen);
+	stopping_forget(pt->stopping);
+	pt->stopping = NULL;
 	if (!pt->held)
 		return;
 	pt->held = false;
-	pt_events_resume(pt->events);
+	pt_events_thaw(pt->events);
+	stopper_go_on(pt->machine->stopper, pt->events);
 	pt->events = pt_events_put(pt->events);
 }
 

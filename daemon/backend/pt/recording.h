@@ -8,12 +8,14 @@
 #include "daemon/backend/pt/events.h"
 #include "daemon/backend/pt/filter.h"
 #include "daemon/backend/pt/pmu.h"
+#include "daemon/backend/pt/stopper.h"
 #include "daemon/control/quota.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 struct pt_machine {
 	bool available;
+	struct stopper *stopper; /* NULL: there is nothing to stop */
 	struct pt_pmu pmu;
 	char why[200]; /* how, or why not */
 	uint64_t read_format;
