@@ -232,6 +232,14 @@ int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn t
 	return r;
 }
 
+size_t pt_events_keep_new(struct pt_events *events, pid_t *pids, size_t n)
+{
+	(void)pthread_mutex_lock(&events->growing);
+	n = pid_set_keep_new(&events->tids, pids, n);
+	(void)pthread_mutex_unlock(&events->growing);
+	return n;
+}
+
 struct pt_events *pt_events_ref(struct pt_events *events)
 {
 	events->refs++;

@@ -94,6 +94,9 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
 	_must_check_;
 
+/* Of `pids`, in place, those of which no thread was opened or found covered so far; how many. Any thread. */
+size_t pt_events_keep_new(struct pt_events *events, pid_t *pids, size_t n);
+
 struct pt_events *pt_events_ref(struct pt_events *events);
 struct pt_events *pt_events_put(struct pt_events *events);
 

@@ -56,7 +56,7 @@ struct pt_frozen {
 	struct pt_gap gaps[PT_GAPS_MAX]; /* of copies before this one */
 	size_t n_gaps;
 	uint64_t freeze_ns; /* how long it took to stop all CPUs */
-	uint64_t bytes, cpus_left_out, torn;
+	uint64_t bytes, cpus_left_out, torn, left_out;
 	struct pt_losses losses; /* since it was armed */
 };
 
@@ -146,6 +146,7 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	frozen->recording = pt;
 	frozen->method = rec->events->of_cpus ? "cpu" : "task";
 	pt->is_part = rec->is_part;
+	pt->left_out = rec->left_out;
 	pt->machine = pt_machine_of(target->targets);
 	frozen->aux_pmu = PT_PMU_NAME;
 	frozen->aux_pmu_type = pt->machine->pmu.type;
@@ -568,6 +569,7 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	json_add_uint(losses, "pt_records_lost", pt->losses.records);
 	json_add_uint(losses, "pt_cpus_not_traced", pt->cpus_left_out);
 	json_add_uint(losses, "pt_copies_torn", pt->torn);
+	json_add_uint(losses, "pt_left_out", pt->left_out);
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		add_gap(&pt->gaps[i], gaps);
 }

@@ -30,6 +30,7 @@ struct pt_recording {
 	bool is_part;	  /* they have more than this target */
 	size_t aux_bytes; /* of each CPU */
 	bool ring_asked, timing_asked; /* by the client, not by the configuration */
+	uint64_t left_out; /* how often what came later could not be traced, too */
 	bool automatic;	  /* nobody asked for PT: without it samples are taken */
 	bool waits_asked;
 	enum stacks_mode stacks_asked;
