@@ -155,7 +155,7 @@ static int init_filter(struct pt_recording *rec, const struct pt_machine *machin
 	if (req->n_filters > machine->pmu.filters)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "this processor has %u address filters, not %zu",
 			      (unsigned int)machine->pmu.filters, req->n_filters);
-	r = pt_filter_new(req->filters, req->n_filters, &rec->filter);
+	r = pt_filter_new(req->filters, req->n_filters, rec->target->targets->closer, &rec->filter);
 	return r == -EINVAL ? refusal(why, size, TARGET_E_BAD, "filters: not MAJOR:MINOR:INODE:OFFSET:SIZE:NAME") : r;
 }
 
