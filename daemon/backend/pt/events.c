@@ -160,7 +160,7 @@ static void destroy(struct pt_events *events, struct closer *closer)
 	(void)pthread_mutex_destroy(&events->switching);
 	(void)pthread_mutex_destroy(&events->growing);
 	pid_set_fini(&events->tids);
-	free(events->starts);
+	free(events->records);
 	free(events->drained);
 	free(events->stopped_ns);
 	free(events);
@@ -203,9 +203,9 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 		r = 0; /* it has ended since: its trace is there */
 	if (r == 0) {
 		events->stopped_ns = calloc(pt_events_cpus(events), sizeof(*events->stopped_ns));
-		events->starts = malloc(PT_STARTS_BYTES);
+		events->records = malloc(PT_STARTS_BYTES + PT_GAP_RECORDS_BYTES);
 		events->drained = malloc(PT_DATA_RING_BYTES);
-		r = events->stopped_ns && events->starts && events->drained ? 0 : -ENOMEM;
+		r = events->stopped_ns && events->records && events->drained ? 0 : -ENOMEM;
 	}
 	if (r == 0 && threads && somebody_elses(events, threads, arg))
 		r = -EAGAIN;
@@ -364,7 +364,17 @@ bool pt_events_leave(struct pt_events *events)
 
 /* ---- the tracing events' own rings */
 
-static void keep_record(struct pt_events *events, const struct perf_event_header *h)
+/* As long as there is room for its kind. */
+static void keep_record(struct pt_events *events, const struct perf_event_header *h, size_t max, size_t *n)
+{
+	if (*n + h->size > max)
+		return;
+	memcpy(events->records + events->n_records, h, h->size);
+	events->n_records += h->size;
+	*n += h->size;
+}
+
+static void take_record(struct pt_events *events, const struct perf_event_header *h)
 {
 	const struct perfabi_aux *aux = (const void *)h;
 	const struct perfabi_lost *lost = (const void *)h;
@@ -372,14 +382,14 @@ static void keep_record(struct pt_events *events, const struct perf_event_header
 	switch (h->type) {
 	case PERF_RECORD_ITRACE_START:
 		/* Later ones are of threads that have switched in, which the dummies record. */
-		if (events->n_starts + h->size > PT_STARTS_BYTES)
-			return;
-		memcpy(events->starts + events->n_starts, h, h->size);
-		events->n_starts += h->size;
+		keep_record(events, h, PT_STARTS_BYTES, &events->n_starts);
 		break;
 	case PERF_RECORD_AUX:
-		if (h->size >= sizeof(*aux) && (aux->flags & PERF_AUX_FLAG_TRUNCATED))
-			events->losses.truncated++;
+		if (h->size < sizeof(*aux) || !(aux->flags & (PERF_AUX_FLAG_TRUNCATED | PERF_AUX_FLAG_PARTIAL)))
+			break;
+		events->losses.truncated += (aux->flags & PERF_AUX_FLAG_TRUNCATED) != 0;
+		events->losses.partial += (aux->flags & PERF_AUX_FLAG_PARTIAL) != 0;
+		keep_record(events, h, PT_GAP_RECORDS_BYTES, &events->n_gap_records);
 		break;
 	case PERF_RECORD_LOST:
 		if (h->size >= sizeof(*lost))
@@ -400,7 +410,7 @@ void pt_events_drain(struct pt_events *events)
 			n = ring_drain(&set->rings[cpu], events->drained, PT_DATA_RING_BYTES);
 		for (size_t at = 0; at < n; at += h->size) {
 			h = (const void *)(events->drained + at);
-			keep_record(events, h);
+			take_record(events, h);
 		}
 	}
 }

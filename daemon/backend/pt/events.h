@@ -41,10 +41,12 @@ struct pt_gap {
 /* What the kernel says beside the trace that it could not record. */
 struct pt_losses {
 	uint64_t truncated; /* the trace of a CPU stopped for want of memory (AUX records) */
+	uint64_t partial;   /* it has gaps that the processor made, as where it ran a guest (the same) */
 	uint64_t records;   /* of who began to be traced: LOST */
 };
 
 #define PT_STARTS_BYTES (64u << 10)
+#define PT_GAP_RECORDS_BYTES (16u << 10)
 
 struct pt_batch { /* of threads that were opened together */
 	STAILQ_ENTRY(pt_batch) link;
@@ -75,8 +77,8 @@ struct pt_events {
 	uint64_t n_gaps, gap_ns;
 	/* of the tracing events' own rings, see pt_events_drain(); the copier's */
 	struct pt_losses losses;
-	uint8_t *starts; /* ITRACE_START records, the oldest ones */
-	size_t n_starts;
+	uint8_t *records; /* the oldest ones: ITRACE_START, and AUX that say that something is missing */
+	size_t n_records, n_starts, n_gap_records; /* bytes; of these; of those */
 	uint8_t *drained; /* room for one ring */
 };
 

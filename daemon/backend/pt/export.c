@@ -369,18 +369,18 @@ static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event ev
 	return perfdata_write(w, record, h->size);
 }
 
-/* Who ran when the recording began: ITRACE_START. */
-static int write_starts(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
+/* Who ran when the recording began (ITRACE_START), and where the trace stopped (AUX): a reader says what it means. */
+static int write_kept(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
 {
 	const struct pt_events *events = pt_of(frozen)->events;
-	_cleanup_free_ uint8_t *copy = malloc(events->n_starts ? events->n_starts : 1);
+	_cleanup_free_ uint8_t *copy = malloc(events->n_records ? events->n_records : 1);
 	size_t size;
 	int r = 0;
 
 	if (!copy)
 		return -ENOMEM;
-	memcpy(copy, events->starts, events->n_starts);
-	for (size_t at = 0; r == 0 && at < events->n_starts; at += size) {
+	memcpy(copy, events->records, events->n_records);
+	for (size_t at = 0; r == 0 && at < events->n_records; at += size) {
 		size = ((const struct perf_event_header *)(copy + at))->size;
 		r = write_record(frozen, copy + at, PT_EVENT_TRACE, w, stats);
 	}
@@ -464,7 +464,7 @@ int pt_export_copy(struct frozen *frozen, struct perfdata_writer *w, struct froz
 	pt_events_drain(pt->events);
 	pt->losses = pt->events->losses;
 	if (r == 0)
-		r = write_starts(frozen, w, stats);
+		r = write_kept(frozen, w, stats);
 	for (size_t i = 0; r == 0 && i < pt->n_areas; i++) {
 		if (sets[PT_EVENT_SIDE].rings[i].base)
 			r = write_switches(frozen, &sets[PT_EVENT_SIDE].rings[i], &pt->areas[i], w, stats);
@@ -566,6 +566,7 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	json_add_uint(o, "bytes", pt->bytes);
 	add_areas(pt, json_add_new_array(o, "cpus"));
 	json_add_uint(losses, "pt_truncated", pt->losses.truncated);
+	json_add_uint(losses, "pt_partial", pt->losses.partial);
 	json_add_uint(losses, "pt_records_lost", pt->losses.records);
 	json_add_uint(losses, "pt_cpus_not_traced", pt->cpus_left_out);
 	json_add_uint(losses, "pt_copies_torn", pt->torn);
