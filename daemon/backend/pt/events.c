@@ -37,7 +37,8 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 
 	spec.attr = events->attrs[PT_EVENT_TRACE];
 	if (first) {
-		spec.join = &first->sets[PT_EVENT_TRACE];
+		/* A CPU that is offline now has no event of these threads, and the others go on. */
+		spec.join = spec.cpus_of = &first->sets[PT_EVENT_TRACE];
 		spec.busy_is_covered = true;
 	} else {
 		spec.ring_bytes = PT_DATA_RING_BYTES;
@@ -53,6 +54,8 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 	spec.attr = events->attrs[PT_EVENT_SIDE];
 	spec.busy_is_covered = false;
 	spec.aux_bytes = 0;
+	/* A CPU has the same index in both. */
+	spec.cpus_of = &batch.sets[PT_EVENT_TRACE];
 	if (first) {
 		spec.join = &first->sets[PT_EVENT_SIDE];
 	} else {
