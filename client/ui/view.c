@@ -200,7 +200,7 @@ void view_targets(FILE *out, struct json_object *targets)
 			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
 		if (is_events_only(t) || is_traced(t)) {
 			/* it has no samples, and its rings look back by events or bytes, not by time */
-			human_table_add(&table, human_format("-"));
+			human_table_add(&table, human_format(is_traced(t) ? "not measured" : "-"));
 			human_table_add(&table, human_format("-"));
 		} else {
 			human_table_add_duration(&table, field_number(t, "lookback_ns"));
@@ -276,6 +276,7 @@ void view_target(FILE *out, struct json_object *t)
 	view_strings(out, "because", t, "why");
 	view_strings(out, "warning", t, "warnings");
 	if (is_traced(t)) {
+		view_line(out, "look-back", "not measured: a ring of trace holds bytes, not time; a snapshot says what it has");
 		view_trace(out, field(t, "pt"));
 	} else if (!is_events_only(t)) {
 		view_line(out, "look-back", "%s",

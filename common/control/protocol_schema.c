@@ -15,7 +15,8 @@ static const char *const shared_types[][2] = {
 		   "lookback_ns: int, samples: int, switches: int, processes: int, history_bytes: int, lost: {kind: count}, "
 		   "ring_bytes: int, events: Events|null, pt: Trace|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
-	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, filters: [string]}"},
+	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, left_out: int, "
+		  "filters: [string]}"},
 	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "
 		 "processes_all: int, bytes: int, max_bytes: int, overwritten_bytes: int, error: string|null, "
 		 "lost: {unexpected_jumps: int, threads_not_recorded: int, stacks_not_written: int}}"},

@@ -217,7 +217,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	if (targets->vdso_fd >= 0)
 		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	r = frozen->backend->freeze ? frozen->backend->freeze(target, frozen) : 0;
-	frozen->stopped_ns = clock_raw_ns();
+	if (!frozen->stopped_ns)
+		frozen->stopped_ns = clock_raw_ns();
 	if (r == 0)
 		r = freeze_producers(target, frozen);
 	if (r == 0 && target_has_work(target, WORK_RESYNC))

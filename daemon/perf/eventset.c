@@ -185,13 +185,27 @@ static int open_one(const struct eventset_spec *spec, struct eventset *set, size
 	return 0;
 }
 
+static int choose_cpus(const struct eventset_spec *spec, struct eventset *set)
+{
+	const struct eventset *like = spec->cpus_of;
+
+	if (!like)
+		return cpus_online(&set->cpus, &set->n_cpus);
+	set->cpus = calloc(like->n_cpus, sizeof(*set->cpus));
+	if (!set->cpus)
+		return -ENOMEM;
+	memcpy(set->cpus, like->cpus, like->n_cpus * sizeof(*set->cpus));
+	set->n_cpus = like->n_cpus;
+	return 0;
+}
+
 int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 {
 	_cleanup_(eventset_close) struct eventset set = {.n_subjects = spec->subjects ? spec->n_subjects : 1};
 	size_t total, bytes = spec->ring_bytes;
 	int r;
 
-	r = cpus_online(&set.cpus, &set.n_cpus);
+	r = choose_cpus(spec, &set);
 	if (r < 0)
 		return r;
 	if (spec->join && (spec->join->n_cpus != set.n_cpus || memcmp(spec->join->cpus, set.cpus, set.n_cpus * sizeof(*set.cpus)) != 0))

@@ -42,10 +42,11 @@ struct eventset_spec {
 	size_t aux_bytes;            /* of the AUX area beside each ring, which is not `overwrite` then; 0: none */
 	bool busy_is_covered;        /* -EBUSY: the thread has the event by inheritance */
 	const struct eventset *join; /* write to its rings; it must live longer */
+	const struct eventset *cpus_of; /* on the CPUs that this one has, whichever are online now; NULL: on those that are */
 	const atomic_bool *cancel;   /* may be NULL: another thread does not want it any more */
 };
 
-/* All or nothing: 0, -ESRCH if no subject is left, -ECANCELED, or what perf_event_open() or mmap() said. Any thread. */
+/* All or nothing: 0, -EAGAIN if other CPUs are online than `join` has, -ESRCH if no subject is left, -ECANCELED, or what perf_event_open() or mmap() said. Any thread. */
 int eventset_open(const struct eventset_spec *spec, struct eventset *ret) _must_check_;
 void eventset_close(struct eventset *set);
 /* Closes at most EVENTSETS_TOGETHER sets in this order, small ones at once, else on the closer's thread. Empties them. */

@@ -321,10 +321,19 @@ void snapshot_decode(struct snapshot *n)
 
 /* ---- copy */
 
+/* A back end that has much to stop is not done when the freeze begins. */
+static void take_moment(struct snapshot *n)
+{
+	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
+	if (n->cause.kind == CAUSE_HIT && frozen_stopped_ns(n->frozen) > n->cause.end_raw_ns)
+		n->cause.late_ns = frozen_stopped_ns(n->frozen) - n->cause.end_raw_ns;
+}
+
 static void on_ready(void *arg)
 {
 	struct snapshot *n = arg;
 
+	take_moment(n);
 	n->ready = true;
 	snapshots_schedule(n->s);
 }
@@ -348,9 +357,7 @@ void snapshot_freeze(struct snapshot *n)
 	}
 	clockseries_take(s->c.clocks);
 	n->frozen_ns = frozen_unix_ns(n->frozen);
-	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
-	if (n->cause.kind == CAUSE_HIT && frozen_stopped_ns(n->frozen) > n->cause.end_raw_ns)
-		n->cause.late_ns = frozen_stopped_ns(n->frozen) - n->cause.end_raw_ns;
+	take_moment(n);
 	/* The strictest credentials that the target had; a snapshot by an administrator is for administrators. */
 	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
 	if (!n->admin && n->uid != n->creator) {

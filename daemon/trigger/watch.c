@@ -31,6 +31,10 @@
  */
 #define RELOOKS_MAX 8u
 #define RELOOK_MS 1000
+/* A process that could not be opened now is tried again, each time after twice as long: five minutes in all. */
+#define RETRIES_MAX 14u
+#define RETRY_MS 100u
+#define RETRY_DOUBLINGS 9u
 
 struct watched_process {
 	LIST_ENTRY(watched_process) link;
@@ -45,10 +49,12 @@ struct watch {
 	struct probe_place place;
 	LIST_HEAD(, watched_process) processes;
 	size_t n, left_out;
+	size_t busy; /* of those left out: they may be tried again */
+	unsigned int retries;
 	bool on;
 	uint64_t relooks_ns; /* since when these were counted */
 	unsigned int relooks;
-	struct event *update, *rearm;
+	struct event *update, *retry, *rearm;
 	trigger_settled_fn settled; /* NULL: nobody waits */
 	void *settled_arg;
 };
@@ -218,6 +224,30 @@ static bool may_look_again(struct watch *w)
 	return true;
 }
 
+/* By a timer of its own, which does not keep what happens meanwhile from being looked at. */
+static void retry_later(struct watch *w)
+{
+	const unsigned int doublings = w->retries < RETRY_DOUBLINGS ? w->retries : RETRY_DOUBLINGS;
+	const unsigned int ms = RETRY_MS << doublings;
+	const struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	if (!w->busy) {
+		w->retries = 0;
+		(void)event_del(w->retry);
+		return;
+	}
+	if (event_pending(w->retry, EV_TIMEOUT, NULL))
+		return;
+	if (w->retries >= RETRIES_MAX) {
+		if (w->retries++ == RETRIES_MAX)
+			log_notice("trigger %s on %s leaves out %zu processes: they cannot be read, or too many events are being closed",
+				   w->t->name, w->t->safe_region, w->busy);
+		return;
+	}
+	w->retries++;
+	(void)event_add(w->retry, &tv);
+}
+
 /* Only a target that records has processes that may be looked into. */
 static void compare(struct watch *w)
 {
@@ -225,8 +255,10 @@ static void compare(struct watch *w)
 	const size_t all = target_state(w->t->target) == TARGET_ARMED ? target_processes(w->t->target, list, PROCESSES_MAX) : 0;
 	const size_t n = all < PROCESSES_MAX ? all : PROCESSES_MAX;
 	struct watched_process *p, *next;
+	int r;
 
 	w->left_out = all - n;
+	w->busy = 0;
 	LIST_FOREACH(p, &w->processes, link)
 		p->found = false;
 	for (size_t i = 0; i < n; i++) {
@@ -239,16 +271,18 @@ static void compare(struct watch *w)
 				update_in(w, RELOOK_MS);
 			}
 		}
+		r = p ? 0 : process_new(w, &list[i]);
 		if (p)
 			p->found = true;
-		else if (process_new(w, &list[i]) < 0)
-			w->left_out++;
+		w->left_out += r < 0;
+		w->busy += r == -EBUSY || r == -ENOMEM;
 	}
 	for (p = LIST_FIRST(&w->processes); p; p = next) {
 		next = LIST_NEXT(p, link);
 		if (!p->found)
 			process_free(p);
 	}
+	retry_later(w);
 }
 
 /* Why it is watched nowhere. */
@@ -257,14 +291,14 @@ static int nowhere(const struct watch *w, const char **ret_why)
 	const struct watched_process *p;
 
 	*ret_why = "the target has no living process";
-	if (w->left_out)
-		*ret_why = "the process hangs whoever reads it";
+	if (w->busy)
+		*ret_why = "the process hangs whoever reads it, or too many events are being closed: try it again";
 	if (count(w, PROBE_NOT_MAPPED))
 		*ret_why = "no process of the target has this code mapped";
 	LIST_FOREACH(p, &w->processes, link)
 		if (probe_state(p->probe) == PROBE_FAILED)
 			*ret_why = probe_why(p->probe);
-	return w->n ? TRIGGER_E_UNSUPPORTED : TRIGGER_E_GONE;
+	return w->n ? TRIGGER_E_UNSUPPORTED : w->busy ? TRIGGER_E_BUSY : TRIGGER_E_GONE;
 }
 
 static void on_update(evutil_socket_t fd, short what, void *arg)
@@ -338,8 +372,9 @@ int watch_new(struct trigger *t, const struct trigger_hit *hit, struct watch **r
 	if (!parse_by(hit->by, &w->place.by))
 		return TRIGGER_E_BAD;
 	w->update = evtimer_new(ts->c.base, on_update, w);
+	w->retry = evtimer_new(ts->c.base, on_update, w);
 	w->rearm = evtimer_new(ts->c.base, on_rearm, w);
-	if (!w->update || !w->rearm)
+	if (!w->update || !w->retry || !w->rearm)
 		return -ENOMEM;
 	update_in(w, 0);
 	return 0;
@@ -353,6 +388,8 @@ struct watch *watch_free(struct watch *w)
 		process_free(LIST_FIRST(&w->processes));
 	if (w->update)
 		event_free(w->update);
+	if (w->retry)
+		event_free(w->retry);
 	if (w->rearm)
 		event_free(w->rearm);
 	if (w->settled)

@@ -104,6 +104,15 @@ def check_life(build, share, own, ok, fail):
     if life["budget"] == ["0"] or "descriptors" not in text or "--backend sample" not in text:
         fail(f"a recording without descriptors: {life['budget']}: {text}")
     ok("what takes too many descriptors is refused with the alternative")
+    before, after = (int(n) for n in life["grown"])
+    # an event that traces and one of switches, on two CPUs
+    if before < 50 * 4 or after != before + 4:
+        fail(f"a unit of 51 threads, which came to have one more, had {before} events, then {after}")
+    text = (share / "not-grown").read_text()
+    shown = json.loads(text)
+    if shown.get("target", shown)["pt"]["left_out"] != 1 or "what came into it later is not all traced" not in text:
+        fail(f"a unit that could not grow says nothing of it: {text}")
+    ok("a unit grows by what is new, and says what it cannot take")
     if life["perf-after-us"] != ["0"]:
         fail("an event of ours is left after the daemon was killed")
     ok("a daemon that is killed leaves no event")

@@ -87,16 +87,25 @@ static void find_out(struct pt_machine *machine)
 static int pt_open(struct targets *targets, void **ret)
 {
 	struct pt_machine *machine = calloc(1, sizeof(*machine));
+	int r;
 
 	if (!machine)
 		return -ENOMEM;
 	find_out(machine);
+	r = machine->available ? stopper_new(targets->base, &machine->stopper) : 0;
+	if (r < 0) {
+		free(machine);
+		return r;
+	}
 	*ret = machine;
 	return 0;
 }
 
-static void pt_close(void *machine)
+static void pt_close(void *data)
 {
+	struct pt_machine *machine = data;
+
+	(void)stopper_free(machine->stopper);
 	free(machine);
 }
 
@@ -146,7 +155,7 @@ static int init_filter(struct pt_recording *rec, const struct pt_machine *machin
 	if (req->n_filters > machine->pmu.filters)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "this processor has %u address filters, not %zu",
 			      (unsigned int)machine->pmu.filters, req->n_filters);
-	r = pt_filter_new(req->filters, req->n_filters, &rec->filter);
+	r = pt_filter_new(req->filters, req->n_filters, rec->target->targets->closer, &rec->filter);
 	return r == -EINVAL ? refusal(why, size, TARGET_E_BAD, "filters: not MAJOR:MINOR:INODE:OFFSET:SIZE:NAME") : r;
 }
 
@@ -252,12 +261,14 @@ static int check_budget(struct target *target, struct pt_choice *choice, char *w
 	b->aux_min = AUX_MIN;
 	b->total_bytes = target->targets->config->pt_total_mib * MIB;
 	if (choice->grows) {
+		if (b->threads == 0)
+			return 0;
 		b->aux_min = b->aux_bytes; /* the rings are there */
 		b->total_bytes = b->locked_left = UINT64_MAX;
 	}
 	if (pt_budget_fit(b, why, size) != PT_BUDGET_FITS)
 		return TARGET_E_BUSY;
-	r = target_charge_fds(target, choice->grows ? 0 : pt_budget_fds(b));
+	r = target_charge_fds(target, pt_budget_fds(b));
 	if (r > 0)
 		return refusal(why, size, TARGET_E_QUOTA,
 			      "%llu threads on %llu CPUs need %llu descriptors, more than uid %u has left (uid_fds): record it by "
@@ -415,6 +426,19 @@ static void say_filter(struct target *target)
 		target_warn(target, "only %s is traced: what else it executes is not in the trace", f->v[i].name);
 }
 
+/* It goes on with what it has: nobody waits for this answer, so the target says it. */
+static void say_left_out(struct target *target, int r, const char *why)
+{
+	struct pt_recording *rec = pt_recording_of(target);
+
+	(void)!target_charge_fds(target, 0);
+	if (r == TARGET_E_GONE || r == -ECANCELED)
+		return;
+	if (rec->left_out++ == 0)
+		target_warn(target, "what came into it later is not all traced: %s", why[0] ? why : strerror(r < 0 ? -r : EIO));
+	log_notice("%s: what came into it is not traced: %s", target->name, why[0] ? why : strerror(r < 0 ? -r : EIO));
+}
+
 static int pt_arm(struct target *target, struct backend_job **job, char *why, size_t why_size)
 {
 	struct pt_choice *choice = (struct pt_choice *)*job;
@@ -434,6 +458,8 @@ static int pt_arm(struct target *target, struct backend_job **job, char *why, si
 		*job = &choice->job;
 	}
 	r = arm_phase(target, choice, why, why_size);
+	if (choice->grows && r != 0 && r != BACKEND_RUN)
+		say_left_out(target, r, why);
 	if ((r == TARGET_E_BUSY || r == TARGET_E_QUOTA || r == TARGET_E_UNSUPPORTED) && target->arming &&
 	    pt_recording_of(target)->automatic && target->scope != TARGET_HOST)
 		r = fall_back(target, job, why, why_size);
@@ -464,8 +490,8 @@ static int pt_member_changed(struct target *target, pid_t pid)
 
 static void leave(struct pt_recording *rec)
 {
-	if (rec->uses)
-		pt_events_leave(rec->events);
+	if (rec->uses && pt_events_leave(rec->events))
+		(void)stopper_stop(pt_machine_of(rec->target->targets)->stopper, rec->events, NULL, NULL);
 	rec->uses = false;
 }
 
@@ -577,6 +603,7 @@ static struct json_object *pt_describe(const struct target *target)
 	json_add_uint(o, "events", rec->events ? pt_events_fds(rec->events) : 0);
 	json_add_bool(o, "shared", rec->events && rec->events->users > 1);
 	json_add_uint(o, "blind_ns", rec->events ? pt_events_blind_ns(rec->events) : 0);
+	json_add_uint(o, "left_out", rec->left_out);
 	list = json_add_new_array(o, "filters");
 	for (size_t i = 0; rec->filter && i < rec->filter->n; i++)
 		json_append_string(list, rec->filter->v[i].name);

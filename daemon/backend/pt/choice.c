@@ -36,6 +36,27 @@ static int list_threads(void *arg, pid_t **ret, size_t *ret_n)
 	return r == -ENOENT ? -ESRCH : r;
 }
 
+/*
+ * Of a recording that grows, those of processes that are new: what others have created since has inherited its events. Only a unit
+ * grows.
+ */
+static int list_new_threads(struct pt_choice *choice, pid_t **ret, size_t *ret_n)
+{
+	_cleanup_free_ pid_t *pids = NULL;
+	size_t n = choice->n_pids;
+	int r;
+
+	pids = malloc((n ? n : 1) * sizeof(*pids));
+	if (!pids)
+		return -ENOMEM;
+	memcpy(pids, choice->pids, n * sizeof(*pids));
+	n = pt_events_keep_new(choice->events, pids, n);
+	*ret = NULL;
+	*ret_n = 0;
+	r = n ? threads_of(pids, n, ret, ret_n) : 0;
+	return r == -ESRCH ? 0 : r;
+}
+
 static int count_threads(struct pt_choice *choice)
 {
 	_cleanup_free_ pid_t *tids = NULL;
@@ -43,7 +64,10 @@ static int count_threads(struct pt_choice *choice)
 	size_t n_tids = 1, n_cpus;
 	int r;
 
-	r = choice->host ? 0 : list_threads(choice, &tids, &n_tids);
+	if (choice->grows && choice->pids)
+		r = list_new_threads(choice, &tids, &n_tids);
+	else
+		r = choice->host ? 0 : list_threads(choice, &tids, &n_tids);
 	if (r == 0)
 		r = cpus_online(&cpus, &n_cpus);
 	if (r < 0)

@@ -17,7 +17,7 @@ struct pt_choice {
 	struct backend_job job; /* first */
 	enum pt_phase phase;
 	struct backend_job *waits; /* owned: of sampling, beside it; NULL: none runs */
-	struct pt_budget budget;
+	struct pt_budget budget; /* of what is to be opened */
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct closer *closer; /* not owned */
 	struct pt_events *events; /* opened; or referenced, to be grown */

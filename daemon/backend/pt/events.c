@@ -2,6 +2,7 @@
 #include "daemon/backend/pt/events.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -36,7 +37,8 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 
 	spec.attr = events->attrs[PT_EVENT_TRACE];
 	if (first) {
-		spec.join = &first->sets[PT_EVENT_TRACE];
+		/* A CPU that is offline now has no event of these threads, and the others go on. */
+		spec.join = spec.cpus_of = &first->sets[PT_EVENT_TRACE];
 		spec.busy_is_covered = true;
 	} else {
 		spec.ring_bytes = PT_DATA_RING_BYTES;
@@ -52,6 +54,8 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 	spec.attr = events->attrs[PT_EVENT_SIDE];
 	spec.busy_is_covered = false;
 	spec.aux_bytes = 0;
+	/* A CPU has the same index in both. */
+	spec.cpus_of = &batch.sets[PT_EVENT_TRACE];
 	if (first) {
 		spec.join = &first->sets[PT_EVENT_SIDE];
 	} else {
@@ -71,19 +75,23 @@ static int adopt(struct pt_events *events, struct pt_batch *opened)
 {
 	const struct eventset *trace = &opened->sets[PT_EVENT_TRACE];
 	struct pt_batch *batch = malloc(sizeof(*batch));
+	bool ended;
 
 	if (!batch)
 		return -ENOMEM;
 	*batch = *opened;
-	(void)pthread_mutex_lock(&events->lock);
+	(void)pthread_mutex_lock(&events->switching);
 	STAILQ_INSERT_TAIL(&events->batches, batch, link);
+	(void)pthread_mutex_lock(&events->lock);
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
 		events->n_fds += batch->sets[k].n_fds;
+	ended = events->ended;
+	(void)pthread_mutex_unlock(&events->lock);
 	/* At first all are found, then all run. */
-	for (size_t cpu = 0; events->stopped_ns && !events->ended && cpu < trace->n_cpus; cpu++)
+	for (size_t cpu = 0; events->stopped_ns && !ended && cpu < trace->n_cpus; cpu++)
 		if (!events->stopped_ns[cpu])
 			eventset_ioctl_cpu(trace, cpu, PERF_EVENT_IOC_ENABLE);
-	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_unlock(&events->switching);
 	if (!events->first)
 		events->first = batch;
 	return 0;
@@ -152,9 +160,10 @@ static void destroy(struct pt_events *events, struct closer *closer)
 		free(batch);
 	}
 	(void)pthread_mutex_destroy(&events->lock);
+	(void)pthread_mutex_destroy(&events->switching);
 	(void)pthread_mutex_destroy(&events->growing);
 	pid_set_fini(&events->tids);
-	free(events->starts);
+	free(events->records);
 	free(events->drained);
 	free(events->stopped_ns);
 	free(events);
@@ -186,6 +195,7 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 	events->of_cpus = !threads;
 	memcpy(events->attrs, attrs, sizeof(events->attrs));
 	(void)pthread_mutex_init(&events->lock, NULL);
+	(void)pthread_mutex_init(&events->switching, NULL);
 	(void)pthread_mutex_init(&events->growing, NULL);
 	STAILQ_INIT(&events->batches);
 	events->begin = timeconv_now(&width);
@@ -196,9 +206,9 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 		r = 0; /* it has ended since: its trace is there */
 	if (r == 0) {
 		events->stopped_ns = calloc(pt_events_cpus(events), sizeof(*events->stopped_ns));
-		events->starts = malloc(PT_STARTS_BYTES);
+		events->records = malloc(PT_STARTS_BYTES + PT_GAP_RECORDS_BYTES);
 		events->drained = malloc(PT_DATA_RING_BYTES);
-		r = events->stopped_ns && events->starts && events->drained ? 0 : -ENOMEM;
+		r = events->stopped_ns && events->records && events->drained ? 0 : -ENOMEM;
 	}
 	if (r == 0 && threads && somebody_elses(events, threads, arg))
 		r = -EAGAIN;
@@ -225,6 +235,14 @@ int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn t
 	return r;
 }
 
+size_t pt_events_keep_new(struct pt_events *events, pid_t *pids, size_t n)
+{
+	(void)pthread_mutex_lock(&events->growing);
+	n = pid_set_keep_new(&events->tids, pids, n);
+	(void)pthread_mutex_unlock(&events->growing);
+	return n;
+}
+
 struct pt_events *pt_events_ref(struct pt_events *events)
 {
 	events->refs++;
@@ -238,8 +256,9 @@ struct pt_events *pt_events_put(struct pt_events *events)
 	return NULL;
 }
 
-/* ---- stopping and going on; all under the lock */
+/* ---- stopping and going on */
 
+/* Under `switching`. */
 static void ioctl_cpu(struct pt_events *events, size_t cpu, unsigned long request)
 {
 	const struct pt_batch *batch;
@@ -248,67 +267,87 @@ static void ioctl_cpu(struct pt_events *events, size_t cpu, unsigned long reques
 		eventset_ioctl_cpu(&batch->sets[PT_EVENT_TRACE], cpu, request);
 }
 
-static void stop_cpus(struct pt_events *events)
+/* How many hold it still; of one that has ended, UINT_MAX. */
+static unsigned int holders(struct pt_events *events)
 {
-	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
-		if (events->stopped_ns[cpu])
-			continue;
-		ioctl_cpu(events, cpu, PERF_EVENT_IOC_DISABLE);
-		events->stopped_ns[cpu] = clock_raw_ns();
-	}
+	unsigned int n;
+
+	(void)pthread_mutex_lock(&events->lock);
+	n = events->ended ? UINT_MAX : events->frozen;
+	(void)pthread_mutex_unlock(&events->lock);
+	return n;
 }
 
-/* How long it was stopped. */
-static uint64_t go_on(struct pt_events *events, size_t cpu)
+/* Under `switching`. How long it was stopped. */
+static uint64_t enable_cpu(struct pt_events *events, size_t cpu)
 {
-	struct pt_gap *gap;
+	struct pt_gap gap = {.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu], .from_ns = events->stopped_ns[cpu]};
 
-	if (events->ended || !events->stopped_ns[cpu])
+	if (!events->stopped_ns[cpu])
 		return 0;
 	ioctl_cpu(events, cpu, PERF_EVENT_IOC_ENABLE);
-	gap = &events->gaps[events->n_gaps++ % PT_GAPS_MAX];
-	*gap = (struct pt_gap){.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu],
-			       .from_ns = events->stopped_ns[cpu],
-			       .to_ns = clock_raw_ns()};
-	events->gap_ns += gap->to_ns - gap->from_ns;
+	gap.to_ns = clock_raw_ns();
 	events->stopped_ns[cpu] = 0;
-	return gap->to_ns - gap->from_ns;
+	(void)pthread_mutex_lock(&events->lock);
+	events->gaps[events->n_gaps++ % PT_GAPS_MAX] = gap;
+	events->gap_ns += gap.to_ns - gap.from_ns;
+	(void)pthread_mutex_unlock(&events->lock);
+	return gap.to_ns - gap.from_ns;
 }
 
 void pt_events_freeze(struct pt_events *events)
 {
 	(void)pthread_mutex_lock(&events->lock);
 	events->frozen++;
-	stop_cpus(events);
 	(void)pthread_mutex_unlock(&events->lock);
+}
+
+void pt_events_thaw(struct pt_events *events)
+{
+	(void)pthread_mutex_lock(&events->lock);
+	events->frozen--;
+	(void)pthread_mutex_unlock(&events->lock);
+}
+
+void pt_events_stop(struct pt_events *events)
+{
+	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
+		(void)pthread_mutex_lock(&events->switching);
+		if (!events->stopped_ns[cpu] && holders(events) > 0) {
+			ioctl_cpu(events, cpu, PERF_EVENT_IOC_DISABLE);
+			events->stopped_ns[cpu] = clock_raw_ns();
+		}
+		(void)pthread_mutex_unlock(&events->switching);
+	}
+}
+
+void pt_events_go_on(struct pt_events *events)
+{
+	for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++) {
+		(void)pthread_mutex_lock(&events->switching);
+		if (holders(events) == 0)
+			(void)enable_cpu(events, cpu);
+		(void)pthread_mutex_unlock(&events->switching);
+	}
 }
 
 void pt_events_stop_again(struct pt_events *events, size_t index)
 {
-	(void)pthread_mutex_lock(&events->lock);
+	(void)pthread_mutex_lock(&events->switching);
 	if (events->stopped_ns[index])
 		ioctl_cpu(events, index, PERF_EVENT_IOC_DISABLE);
-	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_unlock(&events->switching);
 }
 
 uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index)
 {
 	uint64_t ns = 0;
 
-	(void)pthread_mutex_lock(&events->lock);
-	if (events->frozen == 1)
-		ns = go_on(events, index);
-	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_lock(&events->switching);
+	if (holders(events) == 1)
+		ns = enable_cpu(events, index);
+	(void)pthread_mutex_unlock(&events->switching);
 	return ns;
-}
-
-void pt_events_resume(struct pt_events *events)
-{
-	(void)pthread_mutex_lock(&events->lock);
-	if (--events->frozen == 0)
-		for (size_t cpu = 0; cpu < pt_events_cpus(events); cpu++)
-			(void)go_on(events, cpu);
-	(void)pthread_mutex_unlock(&events->lock);
 }
 
 void pt_events_use(struct pt_events *events)
@@ -316,19 +355,29 @@ void pt_events_use(struct pt_events *events)
 	events->users++;
 }
 
-void pt_events_leave(struct pt_events *events)
+bool pt_events_leave(struct pt_events *events)
 {
 	if (--events->users > 0)
-		return;
+		return false;
 	(void)pthread_mutex_lock(&events->lock);
 	events->ended = true;
-	stop_cpus(events);
 	(void)pthread_mutex_unlock(&events->lock);
+	return true;
 }
 
 /* ---- the tracing events' own rings */
 
-static void keep_record(struct pt_events *events, const struct perf_event_header *h)
+/* As long as there is room for its kind. */
+static void keep_record(struct pt_events *events, const struct perf_event_header *h, size_t max, size_t *n)
+{
+	if (*n + h->size > max)
+		return;
+	memcpy(events->records + events->n_records, h, h->size);
+	events->n_records += h->size;
+	*n += h->size;
+}
+
+static void take_record(struct pt_events *events, const struct perf_event_header *h)
 {
 	const struct perfabi_aux *aux = (const void *)h;
 	const struct perfabi_lost *lost = (const void *)h;
@@ -336,14 +385,14 @@ static void keep_record(struct pt_events *events, const struct perf_event_header
 	switch (h->type) {
 	case PERF_RECORD_ITRACE_START:
 		/* Later ones are of threads that have switched in, which the dummies record. */
-		if (events->n_starts + h->size > PT_STARTS_BYTES)
-			return;
-		memcpy(events->starts + events->n_starts, h, h->size);
-		events->n_starts += h->size;
+		keep_record(events, h, PT_STARTS_BYTES, &events->n_starts);
 		break;
 	case PERF_RECORD_AUX:
-		if (h->size >= sizeof(*aux) && (aux->flags & PERF_AUX_FLAG_TRUNCATED))
-			events->losses.truncated++;
+		if (h->size < sizeof(*aux) || !(aux->flags & (PERF_AUX_FLAG_TRUNCATED | PERF_AUX_FLAG_PARTIAL)))
+			break;
+		events->losses.truncated += (aux->flags & PERF_AUX_FLAG_TRUNCATED) != 0;
+		events->losses.partial += (aux->flags & PERF_AUX_FLAG_PARTIAL) != 0;
+		keep_record(events, h, PT_GAP_RECORDS_BYTES, &events->n_gap_records);
 		break;
 	case PERF_RECORD_LOST:
 		if (h->size >= sizeof(*lost))
@@ -364,7 +413,7 @@ void pt_events_drain(struct pt_events *events)
 			n = ring_drain(&set->rings[cpu], events->drained, PT_DATA_RING_BYTES);
 		for (size_t at = 0; at < n; at += h->size) {
 			h = (const void *)(events->drained + at);
-			keep_record(events, h);
+			take_record(events, h);
 		}
 	}
 }

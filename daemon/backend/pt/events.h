@@ -6,8 +6,9 @@
  * The PMU is exclusive: a thread has one tracing event a CPU, and a second one is refused (EBUSY). So a thread that has
  * inherited its events is recognised by that, and what is found between two looks at a process is covered once.
  *
- * Frozen means that all its tracing events are disabled, so that the AUX areas hold still. The loop freezes; the copier's thread
- * lets each CPU run as soon as it has its copy, unless somebody else froze it meanwhile. The dummies are never stopped.
+ * Frozen means that all its tracing events are disabled, so that the AUX areas hold still. The loop says so, and whoever calls
+ * pt_events_stop() after that does it: of thousands of threads that takes a second, see daemon/backend/pt/stopper.h. The copier's
+ * thread lets each CPU run as soon as it has its copy, unless somebody else froze it meanwhile. The dummies are never stopped.
  */
 #pragma once
 
@@ -40,10 +41,12 @@ struct pt_gap {
 /* What the kernel says beside the trace that it could not record. */
 struct pt_losses {
 	uint64_t truncated; /* the trace of a CPU stopped for want of memory (AUX records) */
+	uint64_t partial;   /* it has gaps that the processor made, as where it ran a guest (the same) */
 	uint64_t records;   /* of who began to be traced: LOST */
 };
 
 #define PT_STARTS_BYTES (64u << 10)
+#define PT_GAP_RECORDS_BYTES (16u << 10)
 
 struct pt_batch { /* of threads that were opened together */
 	STAILQ_ENTRY(pt_batch) link;
@@ -61,19 +64,21 @@ struct pt_events {
 	pthread_mutex_t growing; /* who grows; for `filter` and `tids` */
 	const char *filter; /* of who opens or grows, while it does; NULL: none */
 	struct pid_set tids; /* opened, or known to be covered; of who opens or grows */
-	pthread_mutex_t lock; /* for what follows */
+	/* Held while the events of a CPU are stopped or let go, which may take long: the loop takes it where they are few. */
+	pthread_mutex_t switching; /* before `lock`; for what follows */
 	STAILQ_HEAD(, pt_batch) batches;
+	uint64_t *stopped_ns; /* of each CPU: since when; 0: it runs */
+	pthread_mutex_t lock; /* never held for long; for what follows */
 	size_t n_fds;
 	unsigned int frozen; /* how many hold it still */
 	bool ended;	     /* for good */
-	uint64_t *stopped_ns; /* of each CPU: since when; 0: it runs */
 	/* what freezing cost so far */
 	struct pt_gap gaps[PT_GAPS_MAX]; /* the last ones, a ring */
 	uint64_t n_gaps, gap_ns;
 	/* of the tracing events' own rings, see pt_events_drain(); the copier's */
 	struct pt_losses losses;
-	uint8_t *starts; /* ITRACE_START records, the oldest ones */
-	size_t n_starts;
+	uint8_t *records; /* the oldest ones: ITRACE_START, and AUX that say that something is missing */
+	size_t n_records, n_starts, n_gap_records; /* bytes; of these; of those */
 	uint8_t *drained; /* room for one ring */
 };
 
@@ -91,10 +96,18 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
 	_must_check_;
 
+/* Of `pids`, in place, those of which no thread was opened or found covered so far; how many. Any thread. */
+size_t pt_events_keep_new(struct pt_events *events, pid_t *pids, size_t n);
+
 struct pt_events *pt_events_ref(struct pt_events *events);
 struct pt_events *pt_events_put(struct pt_events *events);
 
+/* One more, or one less, wants it to hold still: pt_events_stop(), pt_events_go_on() do what follows from it. The loop. */
 void pt_events_freeze(struct pt_events *events);
+void pt_events_thaw(struct pt_events *events);
+/* Stops all CPUs, or lets all go on, unless that is not wanted any more. Any thread. */
+void pt_events_stop(struct pt_events *events);
+void pt_events_go_on(struct pt_events *events);
 /*
  * Stops the CPU once more. A thread that an inherited thread made while they were stopped may have found its event still enabled,
  * and have come too late to be disabled with the others: it is now. The copier's thread.
@@ -102,11 +115,12 @@ void pt_events_freeze(struct pt_events *events);
 void pt_events_stop_again(struct pt_events *events, size_t index);
 /* The copy of the CPU at `index` is done: how long it was not traced; 0: it still is not. The copier's thread. */
 uint64_t pt_events_resume_cpu(struct pt_events *events, size_t index);
-/* The end of one freeze. */
-void pt_events_resume(struct pt_events *events);
-/* Several targets may be recorded by the same events; with the last of them all are disabled, for good. */
+/*
+ * Several targets may be recorded by the same events; with the last of them all are to be disabled, for good. True: this was the
+ * last. The loop.
+ */
 void pt_events_use(struct pt_events *events);
-void pt_events_leave(struct pt_events *events);
+bool pt_events_leave(struct pt_events *events);
 
 /* Takes over what is in the tracing events' own rings. The copier's thread. */
 void pt_events_drain(struct pt_events *events);

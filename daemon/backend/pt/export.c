@@ -45,6 +45,9 @@ struct pt_frozen {
 	bool is_part; /* the events have more than this target */
 	struct pt_filter *filter; /* referenced; NULL: none */
 	bool held; /* the events are frozen for it; the loop's and, during the copy, the copier's */
+	bool recorded; /* until the freeze */
+	struct stopping *stopping; /* NULL: all CPUs were stopped */
+	uint64_t began_ns;
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv conv;
 	uint64_t reference; /* a TSC near the trace's */
@@ -53,7 +56,7 @@ struct pt_frozen {
 	struct pt_gap gaps[PT_GAPS_MAX]; /* of copies before this one */
 	size_t n_gaps;
 	uint64_t freeze_ns; /* how long it took to stop all CPUs */
-	uint64_t bytes, cpus_left_out, torn;
+	uint64_t bytes, cpus_left_out, torn, left_out;
 	struct pt_losses losses; /* since it was armed */
 };
 
@@ -107,18 +110,43 @@ static int freeze_waits(struct target *target, struct frozen *frozen)
 	return r;
 }
 
+/* The trace went on until all were stopped, and so did what explains it. */
+static void stopped(struct frozen *frozen)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+	struct timeconv_moment now;
+	uint64_t width;
+
+	now = timeconv_now(&width);
+	pt->freeze_ns = now.ns - pt->began_ns;
+	if (pt->recorded)
+		frozen->raw_ns = now.ns;
+	frozen->stopped_ns = now.ns;
+	pt->conv = convert(pt->events, &now);
+	pt->reference = now.ticks;
+}
+
+static void on_stopped(void *arg)
+{
+	struct frozen *frozen = arg;
+
+	pt_of(frozen)->stopping = NULL;
+	frozen->pending = false;
+	stopped(frozen);
+	frozen_go_on(frozen);
+}
+
 int pt_export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 	struct pt_frozen *pt = calloc(1, sizeof(*pt));
-	struct timeconv_moment now;
-	uint64_t width, began;
 
 	if (!pt)
 		return -ENOMEM;
 	frozen->recording = pt;
 	frozen->method = rec->events->of_cpus ? "cpu" : "task";
 	pt->is_part = rec->is_part;
+	pt->left_out = rec->left_out;
 	pt->machine = pt_machine_of(target->targets);
 	frozen->aux_pmu = PT_PMU_NAME;
 	frozen->aux_pmu_type = pt->machine->pmu.type;
@@ -130,19 +158,17 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	pt->events = pt_events_ref(rec->events);
 	pt->filter = pt_filter_ref(rec->filter);
 	keep_gaps(pt);
+	pt->recorded = target->state == TARGET_ARMED;
 	/* While they are traced: an interrupt stops a thread's trace where its stack is taken. */
-	if (target->beside && target->state == TARGET_ARMED)
+	if (target->beside && pt->recorded)
 		backend_sample.stacks(target);
-	began = clock_raw_ns();
+	pt->began_ns = clock_raw_ns();
 	pt_events_freeze(pt->events);
 	pt->held = true;
-	now = timeconv_now(&width);
-	pt->freeze_ns = now.ns - began;
-	/* The trace goes on until all are stopped, and so does what explains it. */
-	if (target->state == TARGET_ARMED)
-		frozen->raw_ns = now.ns;
-	pt->conv = convert(pt->events, &now);
-	pt->reference = now.ticks;
+	pt->stopping = stopper_stop(pt->machine->stopper, pt->events, on_stopped, frozen);
+	frozen->pending = pt->stopping != NULL;
+	if (!pt->stopping)
+		stopped(frozen);
 	return target->beside ? freeze_waits(target, frozen) : 0;
 }
 
@@ -343,18 +369,18 @@ static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event ev
 	return perfdata_write(w, record, h->size);
 }
 
-/* Who ran when the recording began: ITRACE_START. */
-static int write_starts(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
+/* Who ran when the recording began (ITRACE_START), and where the trace stopped (AUX): a reader says what it means. */
+static int write_kept(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
 {
 	const struct pt_events *events = pt_of(frozen)->events;
-	_cleanup_free_ uint8_t *copy = malloc(events->n_starts ? events->n_starts : 1);
+	_cleanup_free_ uint8_t *copy = malloc(events->n_records ? events->n_records : 1);
 	size_t size;
 	int r = 0;
 
 	if (!copy)
 		return -ENOMEM;
-	memcpy(copy, events->starts, events->n_starts);
-	for (size_t at = 0; r == 0 && at < events->n_starts; at += size) {
+	memcpy(copy, events->records, events->n_records);
+	for (size_t at = 0; r == 0 && at < events->n_records; at += size) {
 		size = ((const struct perf_event_header *)(copy + at))->size;
 		r = write_record(frozen, copy + at, PT_EVENT_TRACE, w, stats);
 	}
@@ -438,7 +464,7 @@ int pt_export_copy(struct frozen *frozen, struct perfdata_writer *w, struct froz
 	pt_events_drain(pt->events);
 	pt->losses = pt->events->losses;
 	if (r == 0)
-		r = write_starts(frozen, w, stats);
+		r = write_kept(frozen, w, stats);
 	for (size_t i = 0; r == 0 && i < pt->n_areas; i++) {
 		if (sets[PT_EVENT_SIDE].rings[i].base)
 			r = write_switches(frozen, &sets[PT_EVENT_SIDE].rings[i], &pt->areas[i], w, stats);
@@ -460,10 +486,13 @@ void pt_export_resume(struct frozen *frozen)
 		aux_copy_fini(&pt->areas[i].aux);
 	if (frozen->beside)
 		backend_sample.resume(frozen);
+	stopping_forget(pt->stopping);
+	pt->stopping = NULL;
 	if (!pt->held)
 		return;
 	pt->held = false;
-	pt_events_resume(pt->events);
+	pt_events_thaw(pt->events);
+	stopper_go_on(pt->machine->stopper, pt->events);
 	pt->events = pt_events_put(pt->events);
 }
 
@@ -537,9 +566,11 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	json_add_uint(o, "bytes", pt->bytes);
 	add_areas(pt, json_add_new_array(o, "cpus"));
 	json_add_uint(losses, "pt_truncated", pt->losses.truncated);
+	json_add_uint(losses, "pt_partial", pt->losses.partial);
 	json_add_uint(losses, "pt_records_lost", pt->losses.records);
 	json_add_uint(losses, "pt_cpus_not_traced", pt->cpus_left_out);
 	json_add_uint(losses, "pt_copies_torn", pt->torn);
+	json_add_uint(losses, "pt_left_out", pt->left_out);
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		add_gap(&pt->gaps[i], gaps);
 }

@@ -14,9 +14,13 @@
 #include <sys/vfs.h>
 
 #include "common/base/io.h"
+#include "common/base/openat2.h"
 #include "common/base/procfs.h"
+#include "daemon/base/closer.h"
 #include "daemon/base/refusal.h"
+#include "daemon/caps.h"
 
+#define MOUNTS_BYTES_MAX (16u << 20)
 /* What separates the parts of a filter for perf, or ends a path. */
 #define PERF_SEPARATORS " \t\n,;@/\"'\\"
 
@@ -54,7 +58,7 @@ int pt_range_parse(const char *text, struct pt_range *ret)
 	return 0;
 }
 
-int pt_filter_new(const char *const *texts, size_t n, struct pt_filter **ret)
+int pt_filter_new(const char *const *texts, size_t n, struct closer *closer, struct pt_filter **ret)
 {
 	_cleanup_(pt_filter_putp) struct pt_filter *f = calloc(1, sizeof(*f));
 	int r;
@@ -62,6 +66,7 @@ int pt_filter_new(const char *const *texts, size_t n, struct pt_filter **ret)
 	if (!f)
 		return -ENOMEM;
 	f->refs = 1;
+	f->closer = closer;
 	if (n == 0 || n > TARGET_FILTERS_MAX)
 		return -EINVAL;
 	for (; f->n < n; f->n++) {
@@ -85,7 +90,7 @@ struct pt_filter *pt_filter_put(struct pt_filter *f)
 	if (!f || --f->refs > 0)
 		return NULL;
 	for (size_t i = 0; i < f->n; i++) {
-		(void)close_fd(f->v[i].fd);
+		closer_close_fd(f->closer, f->v[i].fd);
 		free(f->v[i].path);
 	}
 	free(f);
@@ -93,6 +98,39 @@ struct pt_filter *pt_filter_put(struct pt_filter *f)
 }
 
 /* ---- the files */
+
+/*
+ * Of the file system of this device, as a mount table has it: "36 35 8:1 / / rw,relatime shared:1 - ext4 ...". Nothing asks the
+ * file system itself, which a program may serve, and let wait.
+ */
+static bool is_served(const char *mounts, uint32_t maj, uint32_t min)
+{
+	for (const char *line = mounts; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const size_t len = strcspn(line, "\n");
+		const char *type = memmem(line, len, " - ", 3);
+		unsigned int a, b;
+
+		if (!type || sscanf(line, "%*u %*u %u:%u ", &a, &b) != 2 || a != maj || b != min)
+			continue;
+		type += 3;
+		return strncmp(type, "fuse", 4) == 0 && strchr(" .b", type[4]); /* fuse, fuse.NAME, fuseblk */
+	}
+	return false;
+}
+
+static int check_not_served(const struct pt_range *range, int proc_dirfd, char *why, size_t size)
+{
+	_cleanup_free_ char *mounts = NULL;
+	size_t len;
+	int r;
+
+	r = io_read_file_at(proc_dirfd, "mountinfo", MOUNTS_BYTES_MAX, &mounts, &len);
+	if (r < 0)
+		return r;
+	if (is_served(mounts, range->maj, range->min))
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "%.64s: its file is on FUSE, where a program can let tracerd wait", range->name);
+	return 0;
+}
 
 /* By the kernel's own link to what is mapped, or where that is refused by its path in the target's mount namespace. */
 static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *path, bool *ret_by_link)
@@ -102,15 +140,16 @@ static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *p
 	int fd;
 
 	(void)snprintf(link, sizeof(link), "map_files/%" PRIx64 "-%" PRIx64, map->start, map->end);
+	caps_look_into_folders(true);
 	fd = openat(proc_dirfd, link, O_PATH | O_CLOEXEC);
+	caps_look_into_folders(false);
 	*ret_by_link = fd >= 0;
 	if (fd >= 0 || path[0] != '/')
 		return fd >= 0 ? fd : -ENOENT;
 	root_fd = openat(proc_dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root_fd < 0)
 		return -errno;
-	fd = openat(root_fd, path + 1, O_PATH | O_CLOEXEC);
-	return fd >= 0 ? fd : -errno;
+	return openat2_fd(root_fd, path + 1, O_PATH, 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 /*
@@ -166,8 +205,11 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 	path = strndup(map.path, map.path_len);
 	if (!path)
 		return -ENOMEM;
+	r = check_not_served(range, proc_dirfd, why, size);
+	if (r != 0)
+		return r;
 	fd = open_mapped(proc_dirfd, &map, path, &by_link);
-	if (fd == -ENOENT)
+	if (fd == -ENOENT || fd == -ELOOP)
 		return refusal(why, size, TARGET_E_GONE, "%.64s: its file cannot be found any more", range->name);
 	if (fd < 0)
 		return fd;

@@ -5,7 +5,7 @@
  *
  * Who asks for one says which file it is by device and inode; here the target's own mapping of it is found, and the kernel gets
  * that very file by a descriptor. No name is looked up that could be another file in the target's mount namespace, and no
- * byte of it is read.
+ * byte of it is read. A file of a file system that a program serves (FUSE) is refused before it is touched.
  */
 #pragma once
 
@@ -27,8 +27,11 @@ struct pt_range {
 	int fd;	    /* O_PATH; -1: not found yet */
 };
 
+struct closer;
+
 struct pt_filter {
 	unsigned int refs; /* the loop's */
+	struct closer *closer; /* not owned */
 	size_t n;
 	struct pt_range v[TARGET_FILTERS_MAX];
 };
@@ -36,8 +39,8 @@ struct pt_filter {
 /* "MAJOR:MINOR:INODE:OFFSET:SIZE:NAME", as the protocol has it. 0, -EINVAL. */
 int pt_range_parse(const char *text, struct pt_range *ret) _must_check_;
 
-/* Of 1 to TARGET_FILTERS_MAX texts. 0, -EINVAL, -ENOMEM. */
-int pt_filter_new(const char *const *texts, size_t n, struct pt_filter **ret) _must_check_;
+/* Of 1 to TARGET_FILTERS_MAX texts. The closer closes the files. 0, -EINVAL, -ENOMEM. */
+int pt_filter_new(const char *const *texts, size_t n, struct closer *closer, struct pt_filter **ret) _must_check_;
 struct pt_filter *pt_filter_ref(struct pt_filter *f);
 struct pt_filter *pt_filter_put(struct pt_filter *f);
 DEFINE_CLEANUP(struct pt_filter *, pt_filter_put)

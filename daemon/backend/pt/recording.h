@@ -8,12 +8,14 @@
 #include "daemon/backend/pt/events.h"
 #include "daemon/backend/pt/filter.h"
 #include "daemon/backend/pt/pmu.h"
+#include "daemon/backend/pt/stopper.h"
 #include "daemon/control/quota.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
 struct pt_machine {
 	bool available;
+	struct stopper *stopper; /* NULL: there is nothing to stop */
 	struct pt_pmu pmu;
 	char why[200]; /* how, or why not */
 	uint64_t read_format;
@@ -28,6 +30,7 @@ struct pt_recording {
 	bool is_part;	  /* they have more than this target */
 	size_t aux_bytes; /* of each CPU */
 	bool ring_asked, timing_asked; /* by the client, not by the configuration */
+	uint64_t left_out; /* how often what came later could not be traced, too */
 	bool automatic;	  /* nobody asked for PT: without it samples are taken */
 	bool waits_asked;
 	enum stacks_mode stacks_asked;

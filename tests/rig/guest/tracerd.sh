@@ -25,6 +25,11 @@ until_so() {
 	say "timeout $*"
 }
 
+# What is many is closed on a thread.
+no_events() {
+	[ "$(events)" = 0 ]
+}
+
 # begin NAME ARGUMENT...: life with these arguments, armed, at the read that it waits in. $pid.
 begin() {
 	name=$1
@@ -53,6 +58,7 @@ end() {
 	tracectl disarm $pid >/dev/null
 	kill -9 $pid 2>/dev/null
 	exec 7>&-
+	until_so no_events
 	say "$1-events-left $(events)"
 }
 
@@ -208,6 +214,7 @@ say "processes-last $pid"
 keep processes
 kill -9 $many
 tracectl disarm $many >/dev/null
+until_so no_events
 say "processes-events-left $(events)"
 
 # ---- many threads
@@ -248,6 +255,36 @@ until_so grep -q made /tmp/out
 tracectl arm --backend pt --no-waits $pid 2>/share/budget
 say "budget $?"
 end budget
+
+# A unit that has taken most of them grows by a process of one thread, and cannot by one of 300.
+sh -c 'echo $$ >/sys/fs/cgroup/rig/cgroup.procs; exec life light' >/dev/null &
+one=$!
+mkfifo /tmp/in2
+life storm 50 </tmp/in2 >/tmp/out2 2>&1 &
+most=$!
+exec 8>/tmp/in2
+until_so grep -q begun /tmp/out2
+echo >&8
+until_so grep -q made /tmp/out2
+echo $most >/sys/fs/cgroup/rig/cgroup.procs
+tracectl arm --backend pt --no-waits --unit /rig || say "unit not armed"
+life spin >/dev/null &
+two=$!
+before=$(events)
+echo $two >/sys/fs/cgroup/rig/cgroup.procs
+sleep 4
+say "grown $before $(events)"
+begin budget storm 300
+tracectl disarm $pid >/dev/null
+echo >&7
+until_so grep -q made /tmp/out
+echo $pid >/sys/fs/cgroup/rig/cgroup.procs
+sleep 4
+target=t$(tracectl --json list | grep -o '"id": *"t[0-9]*"' | tail -1 | tr -dc 0-9)
+tracectl --json show $target >/share/not-grown
+kill -9 $one $two $most $pid
+exec 7>&- 8>&-
+tracectl disarm $target
 kill $daemon
 wait $daemon
 say end 0

@@ -387,6 +387,20 @@ static void test_target(void **state)
 	has(text, "8.0 MiB of rings, 12 file descriptors");
 }
 
+/* How far a ring of trace looks back nobody knows, and it does not say that it is not at all, or as far as its waits. */
+static void test_target_of_pt(void **state)
+{
+	static const char pt[] = "{\"id\":\"t5\",\"pid\":7,\"comm\":\"life\",\"state\":\"armed\",\"backend\":\"pt\",\"lookback_ns\":12300000000,"
+				 "\"pt\":{\"timing\":\"normal\",\"ring_bytes\":4096,\"cpus\":2}}";
+	_cleanup_free_ char *text = text_of(view_target, pt), *json = NULL, *list = NULL;
+
+	has(text, "look-back   not measured");
+	assert_true(asprintf(&json, "[%s]", pt) > 0);
+	list = text_of(view_targets, json);
+	has(list, "not measured");
+	assert_null(strstr(list, "12.3 s"));
+}
+
 static void test_lists(void **state)
 {
 	_cleanup_free_ char *none = text_of(view_targets, "[]");
@@ -438,6 +452,7 @@ int main(void)
 		cmocka_unit_test(test_odd_summaries),
 		cmocka_unit_test(test_incomplete),
 		cmocka_unit_test(test_target),
+		cmocka_unit_test(test_target_of_pt),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_snapshot),
 	};

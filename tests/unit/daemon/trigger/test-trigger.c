@@ -171,6 +171,7 @@ struct probe {
 
 static struct probe fake_probes[PROBES_MAX];
 static size_t n_probes;
+static unsigned int probes_refused; /* of the next ones */
 
 const char *probe_by_name(enum probe_by by)
 {
@@ -193,8 +194,13 @@ struct probes *probes_free(struct probes *ps)
 int probe_new(struct probes *ps, const struct probe_place *place, const struct probe_process *process,
 	      const struct probe_callbacks *callbacks, void *arg, struct probe **ret)
 {
-	struct probe *p = &fake_probes[n_probes++];
+	struct probe *p;
 
+	if (probes_refused) {
+		probes_refused--;
+		return -EBUSY;
+	}
+	p = &fake_probes[n_probes++];
 	assert_true(n_probes <= PROBES_MAX);
 	*p = (struct probe){.process = *process, .callbacks = callbacks, .arg = arg, .on = true, .open = true};
 	*ret = p;
@@ -1400,6 +1406,51 @@ static void test_place_processes(void **state)
 		assert_false(fake_probes[i].open);
 }
 
+/* What cannot be opened now is tried again, without anything else happening. */
+static void test_place_is_busy(void **state)
+{
+	struct fixture *f = *state;
+	struct settled s;
+	struct trigger *t = add_place(f, &unit, 0, &s);
+
+	set_state(&fake_probes[0], PROBE_OPEN);
+	set_state(&fake_probes[1], PROBE_OPEN);
+	turn_until(f, s.calls == 1);
+	unit.processes[2] = (struct target_process){.pid = 300, .start_time = 9};
+	unit.n_processes = 3;
+	probes_refused = 3;
+	triggers_target_changed(f->triggers, &unit);
+	turn_until(f, probes_refused == 2);
+	assert_int_equal(coverage(t, "left_out"), 1);
+	turn_until(f, n_probes == 3);
+	assert_int_equal(fake_probes[2].process.pid, 300);
+	assert_int_equal(coverage(t, "left_out"), 0);
+	unit.n_processes = 2;
+	triggers_target_changed(f->triggers, &unit);
+	turn_until(f, !fake_probes[2].open);
+}
+
+/* Who waits for the answer is not told that the process has gone. */
+static void test_place_is_busy_at_first(void **state)
+{
+	static const struct trigger_hit place = {.name = "serve", .maj = 8, .min = 1, .ino = 77, .offset = 4096, .by = "auto"};
+	const struct trigger_request req = {.uid = 1000, .hit = &place};
+	struct fixture *f = *state;
+	struct settled s = {0};
+	struct trigger *t;
+
+	t1.processes[0] = (struct target_process){.pid = 100, .start_time = 7};
+	t1.n_processes = 1;
+	n_probes = 0;
+	probes_refused = 1;
+	t = add(f, &t1, &req);
+	trigger_when_settled(t, on_settled, &s);
+	turn_until(f, s.calls == 1);
+	assert_int_equal(s.answer, TRIGGER_E_BUSY);
+	assert_int_equal(n_probes, 0);
+	assert_null(triggers_next(f->triggers, 0));
+}
+
 static void test_place_nowhere(void **state)
 {
 	struct fixture *f = *state;
@@ -1472,6 +1523,8 @@ int main(void)
 		T(test_request_chooses_a_target),
 		T(test_place),
 		T(test_place_processes),
+		T(test_place_is_busy),
+		T(test_place_is_busy_at_first),
 		T(test_place_nowhere),
 		T(test_place_refused),
 	};

@@ -14,10 +14,29 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <event2/event.h>
 
 #include "common/base/io.h"
 #include "common/base/procfs.h"
 #include "daemon/backend/pt/filter.h"
+#include "daemon/base/closer.h"
+
+static struct closer *closer;
+
+static struct event_base *base;
+
+static int setup(void **state)
+{
+	base = event_base_new();
+	return closer_new(base, &closer);
+}
+
+static int teardown(void **state)
+{
+	(void)closer_free(closer);
+	event_base_free(base);
+	return 0;
+}
 
 static void test_parse(void **state)
 {
@@ -73,7 +92,7 @@ static struct pt_filter *filter_of(const struct proc_map *map, uint64_t ino_more
 
 	(void)snprintf(text, sizeof(text), "%u:%u:%llu:%llu:64:own", map->maj, map->min, (unsigned long long)(map->ino + ino_more),
 		       (unsigned long long)offset);
-	assert_int_equal(pt_filter_new(texts, 1, &f), 0);
+	assert_int_equal(pt_filter_new(texts, 1, closer, &f), 0);
 	return f;
 }
 
@@ -208,14 +227,122 @@ static void test_replaced(void **state)
 	assert_int_equal(munmap(at, page), 0);
 }
 
+/* ---- a process as files, whose code is that of this program */
+
+struct made {
+	char dir[64];
+	struct proc_map map;
+	int fd;
+};
+
+static void put(const struct made *m, const char *name, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", m->dir, name);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void make(struct made *m, const char *fs_type)
+{
+	char path[4096], text[8192];
+
+	(void)snprintf(m->dir, sizeof(m->dir), "/tmp/test-filter-XXXXXX");
+	assert_non_null(mkdtemp(m->dir));
+	m->map = own(path, sizeof(path));
+	(void)snprintf(text, sizeof(text), "%llx-%llx r-xp %08llx %02x:%02x %llu /link\n", (unsigned long long)m->map.start,
+		       (unsigned long long)m->map.end, (unsigned long long)m->map.pgoff, m->map.maj, m->map.min,
+		       (unsigned long long)m->map.ino);
+	put(m, "maps", text);
+	(void)snprintf(text, sizeof(text), "20 1 99:1 / /other rw - fuse other rw\n21 1 %u:%u / / rw,relatime shared:1 - %s /dev/x rw\n", m->map.maj,
+		       m->map.min, fs_type);
+	put(m, "mountinfo", text);
+	(void)snprintf(text, sizeof(text), "%s/root", m->dir);
+	assert_int_equal(mkdir(text, 0700), 0);
+	(void)snprintf(text, sizeof(text), "%s/root/link", m->dir);
+	assert_int_equal(symlink(path, text), 0); /* absolute: outside of the root it is this program */
+	m->fd = open(m->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_true(m->fd >= 0);
+}
+
+static void unmake(struct made *m)
+{
+	static const char *const names[] = {"maps", "mountinfo", "root/link"};
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		assert_int_equal(unlinkat(m->fd, names[i], 0), 0);
+	assert_int_equal(unlinkat(m->fd, "root", AT_REMOVEDIR), 0);
+	(void)snprintf(path, sizeof(path), "%s", m->dir);
+	assert_int_equal(rmdir(path), 0);
+	(void)close(m->fd);
+}
+
+/* A link in the target's tree leads to nothing outside of it. */
+static void test_root(void **state)
+{
+	char why[200] = "";
+	struct pt_filter *f;
+	struct made m;
+
+	(void)state;
+	make(&m, "ext4");
+	f = filter_of(&m.map, 0, m.map.pgoff + 16);
+	assert_int_equal(pt_filter_find(f, m.fd, why, sizeof(why)), TARGET_E_GONE);
+	assert_non_null(strstr(why, "cannot be found"));
+	(void)pt_filter_put(f);
+	unmake(&m);
+}
+
+static void test_served(void **state)
+{
+	static const char *const types[] = {"fuse", "fuse.sshfs", "fuseblk"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+		char why[200] = "";
+		struct pt_filter *f;
+		struct made m;
+
+		make(&m, types[i]);
+		f = filter_of(&m.map, 0, m.map.pgoff + 16);
+		assert_int_equal(pt_filter_find(f, m.fd, why, sizeof(why)), TARGET_E_UNSUPPORTED);
+		assert_non_null(strstr(why, "FUSE"));
+		(void)pt_filter_put(f);
+		unmake(&m);
+	}
+}
+
+/* What keeps it for last may be a file that takes the kernel seconds to free: the loop does not wait for that. */
+static void test_closed_by_thread(void **state)
+{
+	char path[4096];
+	const struct proc_map map = own(path, sizeof(path));
+	struct pt_filter *f = filter_of(&map, 0, map.pgoff);
+
+	(void)state;
+	f->v[0].fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	assert_true(f->v[0].fd >= 0);
+	(void)pt_filter_put(f);
+	assert_int_equal(closer_waiting(closer), 1);
+}
+
 int main(void)
 {
+#define T(x) cmocka_unit_test_setup_teardown(x, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),
-		cmocka_unit_test(test_find),
-		cmocka_unit_test(test_edges),
-		cmocka_unit_test(test_not_mapped),
-		cmocka_unit_test(test_replaced),
+		T(test_find),
+		T(test_edges),
+		T(test_not_mapped),
+		T(test_replaced),
+		T(test_root),
+		T(test_served),
+		T(test_closed_by_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
