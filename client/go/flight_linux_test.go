@@ -39,7 +39,14 @@ func TestFlightRecorder(t *testing.T) {
 			waitFor(t, "the recorder to be free", func() bool { return !a.writing.Load() })
 		}
 	}
+	asked := make(chan struct{})
+	go func() { // beside Stop: the race detector looks
+		defer close(asked)
+		for a.Status().Recording {
+		}
+	}()
 	a.Stop()
+	<-asked
 	waitFor(t, "the end of the recorder", func() bool {
 		r, stop, _ := newRecorder(time.Second, 1<<20)
 		if r != nil {

@@ -34,7 +34,8 @@ type Options struct {
 	Socket string
 
 	// Recorder is a FlightRecorder of the program that is adopted. It must
-	// have been started; the package neither stops it nor another one.
+	// have been started, and run for as long as the Agent does; the package
+	// neither stops it nor another one.
 	// nil: the package runs one of its own, if the program has none.
 	Recorder Recorder
 
@@ -200,7 +201,14 @@ func (a *Agent) whyMissing() string {
 	if a.recorder == nil {
 		return a.missing
 	}
-	if !a.recorder.Enabled() {
+	select {
+	case <-a.done:
+		return "the agent was stopped"
+	default:
+	}
+	// The module's own one runs until Stop, which may be at this moment:
+	// Enabled is not safe then, as of Go 1.26.
+	if a.own == nil && !a.recorder.Enabled() {
 		return "the FlightRecorder is not running"
 	}
 	return ""
