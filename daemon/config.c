@@ -82,6 +82,9 @@ const struct config_key config_keys[] = {
 		"minimum time between two snapshots of a target that its producers ask for"),
 	UINT("snapshot", program_snapshots_per_hour, 0, 100000, "60", "",
 		"maximum number of snapshots of a target that its producers ask for in an hour; 0: limited by the interval only"),
+	UINT("snapshot", go_wait_ms, 0, 60000, "2000", "ms",
+		"maximum time that a snapshot waits for the execution traces of Go programs; 0: they are not asked"),
+	UINT("snapshot", go_trace_mib, 1, 65536, "128", "MiB", "maximum size of the execution trace of one Go program"),
 	UINT("snapshot", step_freeze_s, 1, 60, "5", "s", "maximum time for a stepper to copy its recording"),
 
 	UINT("spool", spool_max_mib, 1, 16777216, "4096", "MiB", "maximum size of all snapshots; the oldest are removed first"),

@@ -55,6 +55,8 @@ struct config {
 	unsigned int trigger_after_ms;
 	unsigned int program_interval_ms;       /* of each target: snapshots that its program asks for */
 	unsigned int program_snapshots_per_hour;
+	unsigned int go_wait_ms;    /* for the traces of Go programs */
+	unsigned int go_trace_mib;
 	unsigned int step_freeze_s; /* for a stepper's answer */
 	/* [spool] */
 	unsigned int spool_max_mib;

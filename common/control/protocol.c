@@ -68,6 +68,17 @@ static const struct protocol_param params_register[] = {
 	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 2,
 		.doc = "what the message's descriptors are, in order: \"rings\" (the sealed memfd of common/bundle/ringabi.h), "
 		       "\"wake\" (an eventfd that the producer adds 1 to when it has written a cause)"},
+	{.name = "go", .type = PARAM_STRING, .min = 1, .max = 64,
+		.doc = "version of the Go runtime of a producer that answers \"go.trace\"; without it, it is not asked"},
+	{.name = "go_keep_ns", .type = PARAM_INT, .min = 0, .max = 86400000000000, .def = "0",
+		.doc = "how far back the traces of that runtime go"},
+	{0},
+};
+
+static const struct protocol_param params_go_trace[] = {
+	{.name = "max_bytes", .type = PARAM_INT, .required = true, .min = 1, .max = INT64_MAX, .doc = "a longer trace is not taken"},
+	{.name = "wait_ns", .type = PARAM_INT, .required = true, .min = 1, .max = INT64_MAX,
+		.doc = "the snapshot waits so long for the answer, and goes on without it"},
 	{0},
 };
 
@@ -179,6 +190,9 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_UNSUBSCRIBE] = {"unsubscribe", 0, 0, params_none, "{}", "get no more events"},
 	[METHOD_PING] = {"ping", METHOD_TO_CLIENT, 0, params_none, "{}",
 		"the daemon sends it to a silent subscriber, which answers {\"v\":1,\"id\":ID,\"result\":{}}"},
+	[METHOD_GO_TRACE] = {"go.trace", METHOD_TO_CLIENT | METHOD_REPLY_FDS, 0, params_go_trace, "{begin_ns: int, end_ns: int}",
+		"the daemon asks a producer that is a Go program for its execution trace, which is the one descriptor of the answer: a memfd "
+		"with the seals SHRINK, GROW, WRITE and SEAL. The times are CLOCK_MONOTONIC before and after it was written"},
 };
 
 const struct protocol_event protocol_events[] = {

@@ -104,6 +104,7 @@ enum protocol_method_id {
 	METHOD_SUBSCRIBE,
 	METHOD_UNSUBSCRIBE,
 	METHOD_PING, /* the daemon asks, the client answers */
+	METHOD_GO_TRACE, /* likewise */
 	_METHOD_MAX,
 };
 

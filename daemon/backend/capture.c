@@ -221,6 +221,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 		frozen->stopped_ns = clock_raw_ns();
 	if (r == 0)
 		r = freeze_producers(target, frozen);
+	if (r == 0)
+		r = frozen_go_ask(frozen, targets);
 	if (r == 0 && target_has_work(target, WORK_RESYNC))
 		r = await_resync(target, frozen);
 	if (r < 0)
@@ -300,6 +302,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 		(void)image_put(frozen->images[i]);
 	for (size_t i = 0; i < frozen->n_warnings; i++)
 		free(frozen->warnings[i]);
+	frozen_go_fini(frozen);
 	for (size_t i = 0; i < frozen->n_producers; i++)
 		(void)producer_unref(frozen->producers[i].producer);
 	free(frozen->producers);

@@ -96,6 +96,19 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
  */
 int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
 	_must_check_;
+/*
+ * On the loop: whether a Go program has still to answer. Nothing is paused meanwhile, so the other copies do not wait. `fn` is
+ * called once, when all have answered or the time is over.
+ */
+bool frozen_go_waits(const struct frozen *frozen);
+void frozen_when_go_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
+/* Copier thread, then: writes the traces of Go programs into the bundle's directory. What has no room on the disk is lost. */
+int frozen_copy_go(struct frozen *frozen, int dir_fd, const atomic_bool *cancel) _must_check_;
+/* Traces that are missing, once no one is waited for. */
+size_t frozen_go_lost(const struct frozen *frozen);
+/* "go" of meta.json; NULL: there is no Go program. */
+struct json_object *frozen_go_to_json(const struct frozen *frozen);
+
 /* On the loop, once the bundle is on disk: drops what ended producers left. */
 void frozen_published(struct frozen *frozen);
 

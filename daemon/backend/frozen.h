@@ -81,7 +81,18 @@ struct frozen {
 		struct producer_copy_stats stats;
 	} *producers;
 	size_t n_producers, producers_left_out;
+	/* execution traces of Go programs: go_trace.c */
+	struct frozen_go *go;
+	size_t n_go, go_open; /* all; those that have not answered */
+	struct event *go_limit;
+	uint64_t go_asked_ns, go_max_bytes, go_max_total; /* MONOTONIC; of one, of all */
+	void (*go_ready)(void *arg);
+	void *go_ready_arg;
 };
+
+/* Asks the Go programs among the producers. 0 or -errno. */
+int frozen_go_ask(struct frozen *frozen, struct targets *targets) _must_check_;
+void frozen_go_fini(struct frozen *frozen);
 
 /* Whether a process belonged to the target at that time. */
 bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);

@@ -132,11 +132,15 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 		meta_records(stats, json_add_new_object(o, "records"));
 		losses = json_add_new_object(o, "losses");
 		meta_losses(stats, losses);
+		if (frozen->n_go > 0)
+			json_add_uint(losses, "go_traces", frozen_go_lost(frozen));
 	}
 	if (frozen->backend->meta)
 		frozen->backend->meta(frozen, events, losses, gaps);
 	meta_processes(frozen, json_add_new_array(o, "processes"));
 	if (frozen->n_producers > 0)
 		meta_producers(frozen, json_add_new_array(o, "rings"));
+	if (frozen->n_go > 0)
+		json_add(o, "go", frozen_go_to_json(frozen));
 	return o;
 }

@@ -157,10 +157,8 @@ void calls_message(void *calls, struct conn *c, const char *text, size_t len, in
 		return;
 	}
 	if (env.is_answer) {
-		if (n_fds > 0)
-			conn_shut(c, "descriptors on an answer");
-		else
-			conn_answered(c, env.id);
+		if (!conn_answered(c, env.id, o, fds, n_fds))
+			conn_shut(c, "descriptors on an answer that nobody waits for");
 		return;
 	}
 	call_method(calls, c, &env, fds, n_fds);

@@ -387,8 +387,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	update_timer(c);
 }
 
-/* False: no room. */
-static bool post(struct conn *c, struct json_object *message)
+bool conn_queue(struct conn *c, struct json_object *message)
 {
 	bool was_empty = c->queue.count == 0;
 
@@ -411,14 +410,14 @@ static bool post(struct conn *c, struct json_object *message)
 
 static bool deliver_event(void *arg, struct json_object *message)
 {
-	return post(arg, message);
+	return conn_queue(arg, message);
 }
 
 void conn_post(struct conn *c, struct json_object *message)
 {
 	_cleanup_json_ struct json_object *m = message;
 
-	(void)post(c, m);
+	(void)conn_queue(c, m);
 }
 
 int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg)
@@ -454,11 +453,12 @@ bool conn_is_open(const struct conn *c)
 	return !c->dead && !c->draining && poll(&p, 1, 0) == 0;
 }
 
-void conn_answered(struct conn *c, int64_t id)
+bool conn_answered(struct conn *c, int64_t id, struct json_object *answer, int *fds, size_t n_fds)
 {
 	if (id != c->ping_id || id == 0)
-		return; /* late, or no answer to a ping of ours: harmless */
+		return asks_answered(c, id, answer, fds, n_fds);
 	c->ping_id = 0;
+	return n_fds == 0;
 }
 
 int conn_subscribe(struct conn *c, uint64_t mask)
@@ -492,6 +492,7 @@ struct conn *conn_free(struct conn *c)
 		gone(c->gone_arg);
 	}
 	pendings_end(c);
+	asks_end(c);
 	subscriber_free(c->subscriber);
 	if (c->on_read)
 		event_free(c->on_read);
@@ -533,6 +534,7 @@ int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quo
 	frame_reader_init(&c->reader, FRAME_REQUEST_MAX);
 	frame_queue_init(&c->queue);
 	LIST_INIT(&c->pendings);
+	LIST_INIT(&c->asks);
 	LIST_INSERT_HEAD(&cs->list, c, entry);
 	cs->stats.connected++;
 	c->on_read = event_new(cs->ctx.base, c->fd, EV_READ | EV_PERSIST, on_readable, c);

@@ -79,8 +79,11 @@ int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int
 void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message);
 /* Reads no more; closes when all is sent. */
 void conn_shut(struct conn *c, const char *why);
-/* An answer to a request of ours. */
-void conn_answered(struct conn *c, int64_t id);
+/*
+ * An answer to a request of ours. `fds` are the callee's to take (set them to -1). False: it has descriptors that nobody
+ * asked for.
+ */
+bool conn_answered(struct conn *c, int64_t id, struct json_object *answer, int *fds, size_t n_fds);
 /* Queues an event without sending it at once, so that it may be called from anywhere; nothing where the queue is full. */
 void conn_post(struct conn *c, struct json_object *message);
 /*
@@ -111,3 +114,16 @@ int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void
 bool pending_reply(struct pending *p, struct json_object *result);
 void pending_fail(struct pending *p, enum protocol_error code, const char *message);
 void pending_drop(struct pending *p);
+
+/*
+ * A request of ours, whose answer has one descriptor. `done` is called once, by the loop: with the result and the descriptor
+ * (the callee's to take: set it to -1), or with NULL and why there is none. It is not called after ask_drop(); an answer that
+ * comes then is ignored.
+ */
+struct ask;
+#define CONN_ASKS_MAX 16
+typedef void (*ask_done_fn)(void *arg, struct json_object *result, const char *why, int *fd);
+/* Takes over `params`. -EBUSY: too many requests are open, or too much waits for that client. */
+int conn_ask(struct conn *c, const char *method, struct json_object *params, ask_done_fn done, void *arg, struct ask **ret)
+	_must_check_;
+void ask_drop(struct ask *ask);

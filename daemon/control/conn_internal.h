@@ -20,6 +20,8 @@ struct conn {
 	void *gone_arg;
 	LIST_HEAD(, pending) pendings;
 	unsigned int n_pendings;
+	LIST_HEAD(, ask) asks;
+	unsigned int n_asks, n_late; /* open ones; answers to dropped ones that may still come */
 	bool reading, draining, in_callback, dead;
 	uint64_t half_since;  /* a frame has begun; 0: none */
 	uint64_t write_since; /* something waits, and this is when the last byte went; 0: nothing waits */
@@ -43,5 +45,11 @@ int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quo
 struct conn *conn_free(struct conn *c);
 /* Reads no more and closes once all is sent, perhaps at once. */
 void conn_end(struct conn *c);
+/* Queues a message without sending it at once. False: no room. */
+bool conn_queue(struct conn *c, struct json_object *message);
+/* An answer: as conn_answered(), for what is in ask.c. */
+bool asks_answered(struct conn *c, int64_t id, struct json_object *answer, int *fds, size_t n_fds);
+/* The connection ends: nobody answers any more. */
+void asks_end(struct conn *c);
 /* The connection ends: calls who promised a reply, and frees what waits. */
 void pendings_end(struct conn *c);

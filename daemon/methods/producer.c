@@ -59,6 +59,22 @@ static void on_ended(void *arg)
 	conn_close(c, "its process has ended");
 }
 
+static int on_go_ask(void *arg, struct json_object *params, producer_go_fn done, void *done_arg, void **ret)
+{
+	struct attachment *a = arg;
+	struct ask *ask;
+	int r = conn_ask(a->conn, protocol_methods[METHOD_GO_TRACE].name, params, done, done_arg, &ask);
+
+	if (r == 0)
+		*ret = ask;
+	return r;
+}
+
+static void on_go_drop(void *request)
+{
+	ask_drop(request);
+}
+
 static enum protocol_error register_error(struct call *call, int r, const char *why)
 {
 	static const enum protocol_error answers[] = {
@@ -131,7 +147,10 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 		return call_fail(call, API_BUSY, "out of memory, or the process has just ended");
 	}
 	producer_connect(producer, &(struct producer_connection){
-					   .control = on_control, .alive = on_alive, .ended = on_ended, .arg = a});
+					   .control = on_control, .alive = on_alive, .ended = on_ended,
+					   .go_ask = on_go_ask, .go_drop = on_go_drop, .arg = a});
+	if (params_has(&call->params, "go"))
+		producer_set_go(producer, params_string(&call->params, "go"), (uint64_t)params_int(&call->params, "go_keep_ns"));
 	clockseries_start(m->clocks);
 	call_object(call, target_name(target));
 	call->reply_fds[call->n_reply_fds++] = control_fd;

@@ -189,6 +189,8 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 void producer_connect(struct producer *p, const struct producer_connection *connection)
 {
 	p->connection = connection ? *connection : (struct producer_connection){0};
+	if (connection)
+		p->go_drop = connection->go_drop;
 }
 
 void producer_collected(struct producer *p)

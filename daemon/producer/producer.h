@@ -77,7 +77,12 @@ void producers_set_callbacks(struct producers *ps, const struct producers_callba
  */
 int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,
 		       int *ret_control_fd, char *why, size_t why_size) _must_check_;
+/* It is a Go program of that version that answers "go.trace", with traces that go back that far. Right after it has registered. */
+void producer_set_go(struct producer *producer, const char *version, uint64_t keep_ns);
 void producer_end(struct producer *producer);
+
+/* What came in answer to "go.trace": the result and a descriptor (set it to -1 to take it), or NULL and why. */
+typedef void (*producer_go_fn)(void *arg, struct json_object *result, const char *why, int *fd);
 
 /* The connection of a live producer. */
 struct producer_connection {
@@ -87,6 +92,9 @@ struct producer_connection {
 	bool (*alive)(void *arg);
 	/* The producer has ended by itself: the process is gone. */
 	void (*ended)(void *arg);
+	/* Sends "go.trace" (takes over `params`); as producer_go_ask(). */
+	int (*go_ask)(void *arg, struct json_object *params, producer_go_fn done, void *done_arg, void **ret);
+	void (*go_drop)(void *request);
 	void *arg;
 };
 /* NULL: it has none any more. */
@@ -121,6 +129,21 @@ enum producer_state producer_state(const struct producer *producer);
  * names, texts}}. Reads the header: numbers are the producer's word.
  */
 struct json_object *producer_to_json(struct producer *producer);
+
+/* ---- the execution trace of a Go program */
+
+/* Escaped; NULL: the producer answers no "go.trace". */
+const char *producer_go_version(const struct producer *producer);
+/* How far back its traces go, by its own word; never before its registration. */
+uint64_t producer_go_keep_ns(const struct producer *producer);
+/*
+ * Asks it. `done` is called once by the loop, not from within this call, and not after producer_go_drop(). 0; -ESRCH: it has
+ * ended; -EBUSY, -ENOMEM.
+ */
+int producer_go_ask(struct producer *producer, uint64_t max_bytes, uint64_t wait_ns, producer_go_fn done, void *arg, void **ret)
+	_must_check_;
+/* Only one that `done` was not called for. */
+void producer_go_drop(struct producer *producer, void *request);
 
 /*
  * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name

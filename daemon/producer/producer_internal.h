@@ -17,6 +17,8 @@
 #define PRODUCER_BUCKETS 256
 #define PID_LIMIT (1u << 22) /* of Linux: no thread has a higher id */
 
+#define GO_VERSION_MAX 260 /* of 64 bytes, escaped */
+
 /* How often one producer may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that time. */
 #define WAKES_MAX 50
 #define WAKES_MS 200
@@ -43,15 +45,18 @@ struct producer {
 	struct event *on_wake, *on_exit;
 	/* what it got */
 	struct controlpage *page;
+	char go_version[GO_VERSION_MAX]; /* escaped; "": it is none */
+	uint64_t go_keep_ns;
 	uint64_t suppressed_at[RING_THRESHOLDS]; /* of each entry: its count when the threshold was set */
 	struct producer_connection connection;
+	void (*go_drop)(void *request); /* of the last connection */
 	/* causes: the last sequence that was taken at each place */
 	uint64_t taken[RING_CAUSES];
 	uint64_t window_ns; /* MONOTONIC: begin of the time in which wakes are counted */
 	unsigned int wakes;
 	bool paused;
 	/* life */
-	uint64_t registered_unix_ns, ended_ns; /* ended: MONOTONIC */
+	uint64_t registered_unix_ns, registered_ns, ended_ns; /* the last two: MONOTONIC */
 	bool tsc;
 	struct quota_charge charge_one, charge_bytes;
 };

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/base/fileid.h"
+#include "common/base/io.h"
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "daemon/base/clockseries.h"
@@ -192,6 +193,7 @@ static void publish(struct producers *ps, struct producer *p)
 {
 
 	p->registered_unix_ns = wall_clock_ns();
+	p->registered_ns = io_now_ns();
 	p->id = ++ps->last_id;
 	p->ps = ps;
 	TAILQ_INSERT_TAIL(&ps->all, p, link);

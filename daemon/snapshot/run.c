@@ -51,7 +51,14 @@ static void step_run(struct copier_job *job)
 		r = bundle_build_copy(&n->build);
 		break;
 	case STEP_META:
-		r = write_meta(n);
+		r = frozen_copy_go(n->frozen, n->build.dir.dir_fd, &n->build.cancel);
+		/* which had room is known only now */
+		if (r == 0 && frozen_go_lost(n->frozen) > 0) {
+			json_add(n->meta, "go", frozen_go_to_json(n->frozen));
+			json_add_uint(json_get_object(n->meta, "losses"), "go_traces", frozen_go_lost(n->frozen));
+		}
+		if (r == 0)
+			r = write_meta(n);
 		break;
 	case STEP_PUBLISH:
 		r = bundle_build_copy_objects(&n->build);
@@ -264,6 +271,18 @@ static void on_progress(const struct decoder_progress *progress, void *arg)
 	snapshot_set_progress(arg, progress);
 }
 
+/* The decoder cannot tell a trace that did not come from one that nobody asked for. */
+static void add_go_losses(struct snapshot *n)
+{
+	size_t lost = frozen_go_lost(n->frozen);
+	struct json_object *losses;
+
+	if (!n->summary || lost == 0)
+		return;
+	losses = json_get_object(n->summary, "losses");
+	json_add_uint(losses ? losses : json_add_new_object(n->summary, "losses"), "go_traces", lost);
+}
+
 static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, void *arg)
 {
 	struct snapshot *n = arg;
@@ -272,6 +291,7 @@ static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, vo
 	if (outcome->end == DECODER_DONE) {
 		if (outcome->result->summary)
 			n->summary = json_object_get(outcome->result->summary);
+		add_go_losses(n);
 	} else if (timed_out) {
 		n->s->timeouts++;
 		snapshot_set_error(n, "decode_failed",
@@ -385,6 +405,25 @@ void snapshot_copy(struct snapshot *n)
 	submit(n, STEP_COPY);
 }
 
+static void submit_meta(struct snapshot *n)
+{
+	n->meta = meta_new(n, SNAPSHOT_DECODING);
+	if (!n->meta) {
+		fail_errno(n, -ENOMEM, "copying");
+		return;
+	}
+	submit(n, STEP_META);
+}
+
+/* The rings record again meanwhile. */
+static void on_go_ready(void *arg)
+{
+	struct snapshot *n = arg;
+
+	if (!snapshot_has_ended(n))
+		submit_meta(n);
+}
+
 static void copy_done(struct snapshot *n)
 {
 	n->s->copying = false;
@@ -407,12 +446,10 @@ static void copy_done(struct snapshot *n)
 	}
 	if (n->build.perfdata_cut)
 		n->s->cut++;
-	n->meta = meta_new(n, SNAPSHOT_DECODING);
-	if (!n->meta) {
-		fail_errno(n, -ENOMEM, "copying");
-		return;
-	}
-	submit(n, STEP_META);
+	if (frozen_go_waits(n->frozen))
+		frozen_when_go_ready(n->frozen, on_go_ready, n);
+	else
+		submit_meta(n);
 }
 
 static void meta_done(struct snapshot *n)
@@ -420,6 +457,7 @@ static void meta_done(struct snapshot *n)
 	snapshots_schedule(n->s);
 	if (snapshot_has_ended(n))
 		return;
+	n->s->go_lost += frozen_go_lost(n->frozen);
 	if (n->step_result < 0)
 		fail_errno(n, n->step_result, "writing meta.json");
 	else

@@ -323,6 +323,7 @@ void snapshots_status(struct snapshots *s, struct json_object *status)
 	json_add_uint(losses, "snapshots_undecoded", s->decode_failed);
 	json_add_uint(losses, "snapshots_cut", s->cut);
 	json_add_uint(losses, "snapshots_without_recording", s->lacking);
+	json_add_uint(losses, "go_traces", s->go_lost);
 }
 
 bool snapshots_healthy(struct snapshots *s, uint64_t limit_ns)

@@ -98,7 +98,7 @@ struct snapshots {
 	bool copying;	  /* the copier has one of ours, or is promised to one */
 	bool stopping;
 	uint64_t counts[_SNAPSHOT_STATE_MAX]; /* ended since the start, by how */
-	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking;
+	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking, go_lost;
 };
 
 /* state.c */

@@ -152,6 +152,30 @@ void frozen_published(struct frozen *f)
 {
 }
 
+bool frozen_go_waits(const struct frozen *f)
+{
+	return false;
+}
+
+void frozen_when_go_ready(struct frozen *f, void (*fn)(void *arg), void *arg)
+{
+}
+
+int frozen_copy_go(struct frozen *f, int dir_fd, const atomic_bool *cancel)
+{
+	return 0;
+}
+
+size_t frozen_go_lost(const struct frozen *f)
+{
+	return 0;
+}
+
+struct json_object *frozen_go_to_json(const struct frozen *f)
+{
+	return NULL;
+}
+
 void frozen_resume(struct frozen *f)
 {
 }

@@ -1,0 +1,3 @@
+module tracerd/client/go
+
+go 1.22
