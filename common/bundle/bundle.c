@@ -168,6 +168,22 @@ int bundle_job_perfdata(int in_fd, const char *format, int out_fd, struct json_o
 	return 0;
 }
 
+int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object *options, struct json_object **ret_body,
+		  int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds)
+{
+	struct json_object *body;
+	struct job j;
+
+	body = job_new("go", format, options, &j, ret_fds);
+	if (!body)
+		return -ENOMEM;
+	job_add(&j, BUNDLE_GO, in_fd);
+	job_add(&j, "out", out_fd);
+	*ret_body = body;
+	*ret_n_fds = j.n;
+	return 0;
+}
+
 bool bundle_name_is_valid(const char *name)
 {
 	char escaped[PATH_MAX];

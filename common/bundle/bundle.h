@@ -57,6 +57,10 @@ int bundle_job_perfdata(int in_fd, const char *format, int out_fd, struct json_o
 			struct json_object **ret_body, int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds)
 	_must_check_;
 
+/* The same for a single execution trace of a Go program. */
+int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object *options, struct json_object **ret_body,
+		  int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds) _must_check_;
+
 /* A name that a bundle may hold: harmless UTF-8, no "..", no empty part, at most BUNDLE_MAX_DEPTH deep. */
 bool bundle_name_is_valid(const char *name);
 

@@ -45,6 +45,7 @@ ROOMS = {
     "decode/calls": f"{BASE} decode/base decode/object",
     "decode/pt": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/object decode/perf",
     "decode/rings": f"{BASE} {BUNDLE} {CONTROL} decode/base",
+    "decode/go": f"{BASE} decode/base",
     "decode/summary": f"{BASE} {CONTROL} decode/base",
     "decode/writer": f"{BASE} decode/base",
     "decode/timeline": f"{BASE} {BUNDLE} decode/base decode/calls/call.h decode/rings decode/summary decode/writer",

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/go/order.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode/go/order_internal.h"
+
+int goorder_broken(struct goorder *o, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	(void)vsnprintf(o->why, o->why_size, format, ap);
+	va_end(ap);
+	return GOORDER_BROKEN;
+}
+
+int goorder_new(struct budget *budget, struct goorder **ret)
+{
+	struct goorder *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	o->budget = budget;
+	*ret = o;
+	return 0;
+}
+
+static void things_free(struct hashmap *map, bool regions)
+{
+	uint32_t pos = 0;
+	uint64_t v;
+
+	while ((v = hashmap_next(map, &pos)) != 0) {
+		void *p = (void *)(uintptr_t)v;
+
+		if (regions) {
+			struct goorder_thing *t = p;
+
+			for (uint32_t i = 0; i < t->n_regions; i++)
+				free(t->regions[i].name);
+			free(t->regions);
+		}
+		free(p);
+	}
+	hashmap_fini(map);
+}
+
+struct goorder *goorder_free(struct goorder *o)
+{
+	if (!o)
+		return NULL;
+	things_free(&o->gs, true);
+	things_free(&o->ps, true);
+	things_free(&o->ms, false);
+	things_free(&o->tasks, false);
+	budget_give(o->budget, o->taken);
+	free(o);
+	return NULL;
+}
+
+int goorder_charge(struct goorder *o, uint64_t bytes)
+{
+	if (!budget_take(o->budget, bytes))
+		return -ENOMEM;
+	o->taken += bytes;
+	return 0;
+}
+
+/* Of any map of the state; zeroed. NULL: no memory. */
+static void *make(struct goorder *o, struct hashmap *map, uint64_t id, size_t size)
+{
+	void *p;
+
+	if (goorder_charge(o, size + hashmap_more_bytes(map)) < 0)
+		return NULL;
+	p = calloc(1, size);
+	if (p && hashmap_put_pointer(map, id, p) < 0) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+struct goorder_thing *goorder_make(struct goorder *o, struct hashmap *map, uint64_t id, uint8_t status)
+{
+	struct goorder_thing *t = make(o, map, id, sizeof(*t));
+
+	if (t) {
+		t->id = id;
+		t->status = status;
+		t->gen = o->g->gen;
+	}
+	return t;
+}
+
+void goorder_drop_g(struct goorder *o, struct goorder_thing *g)
+{
+	hashmap_drop(&o->gs, 0, g->id);
+	for (uint32_t i = 0; i < g->n_regions; i++) {
+		free(g->regions[i].name);
+		budget_give(o->budget, g->regions[i].len);
+		o->taken -= g->regions[i].len;
+	}
+	free(g->regions);
+	free(g);
+	budget_give(o->budget, sizeof(*g));
+	o->taken -= sizeof(*g);
+}
+
+struct goorder_m *goorder_make_m(struct goorder *o, uint64_t m)
+{
+	struct goorder_m *t = make(o, &o->ms, m, sizeof(*t));
+
+	if (t)
+		*t = (struct goorder_m){.m = m, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID};
+	return t;
+}
+
+struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name, uint64_t parent)
+{
+	struct goorder_task *t = make(o, &o->tasks, id, sizeof(*t) + name->len);
+
+	if (t) {
+		t->parent = parent;
+		t->len = name->len;
+		memcpy(t->name, name->p, name->len);
+	}
+	return t;
+}
+
+/* ---- what is next */
+
+struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind)
+{
+	struct goevent *e = &o->queue[o->n_queue++];
+
+	*e = (struct goevent){.kind = kind, .type = ev->type, .time = ev->time, .raw_time = ev->time, .m = o->ctx.m, .p = o->ctx.p, .g = o->ctx.g};
+	memcpy(e->args, ev->args, sizeof(e->args));
+	return e;
+}
+
+bool goorder_next(struct goorder *o, struct goevent *ret)
+{
+	if (o->at == o->n_queue)
+		return false;
+	*ret = o->queue[o->at++];
+	return true;
+}
+
+int goorder_advance(struct goorder *o, const struct gogeneration *g, const struct goraw_event *ev, char *why, size_t size)
+{
+	struct goorder_m *m = NULL;
+	int r;
+
+	o->g = g;
+	o->why = why;
+	o->why_size = size;
+	o->at = o->n_queue = 0;
+	if (!o->initial_gen)
+		o->initial_gen = g->gen;
+	o->ctx = (struct goorder_ctx){.m = ev->m, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID};
+	if (ev->m != GOFMT_NO_ID) {
+		m = o->last_m && o->last_m->m == ev->m ? o->last_m : hashmap_pointer(&o->ms, ev->m);
+		if (!m)
+			m = goorder_make_m(o, ev->m);
+		if (!m)
+			return -ENOMEM;
+		o->last_m = m;
+		o->ctx.p = m->p;
+		o->ctx.g = m->g;
+	}
+	o->next = o->ctx;
+	r = goorder_apply(o, ev);
+	if (r == GOORDER_DONE && m) {
+		m->p = o->next.p;
+		m->g = o->next.g;
+	}
+	return r;
+}

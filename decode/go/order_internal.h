@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of the order of events: order.c has what is known and hands out what happened, rules*.c say what each event needs and does. */
+#pragma once
+
+#include "common/base/hashmap.h"
+#include "decode/go/order.h"
+
+/* Of the file; GOSTATE_... is what users see. */
+enum goorder_g_status { G_RUNNABLE = 1, G_RUNNING, G_SYSCALL, G_WAITING };
+enum goorder_p_status { P_RUNNING = 1, P_IDLE, P_SYSCALL, P_ABANDONED };
+
+#define GOORDER_MAX_RANGES 4u /* at once, of a goroutine or processor: there are three kinds */
+#define GOORDER_MAX_REGIONS 4096u /* open at once, of a goroutine */
+
+struct goorder_range {
+	uint8_t type;  /* its begin's */
+	uint64_t kind; /* of a stop of the world: a string of the generation */
+};
+
+struct goorder_region {
+	uint64_t task;
+	char *name;
+	uint32_t len;
+};
+
+/* A goroutine or a processor. */
+struct goorder_thing {
+	uint64_t id;
+	uint8_t status;
+	uint64_t gen, seq;
+	struct goorder_range ranges[GOORDER_MAX_RANGES];
+	uint32_t n_ranges;
+	struct goorder_region *regions; /* of goroutines */
+	uint32_t n_regions, max_regions;
+};
+
+struct goorder_m {
+	uint64_t m, p, g;
+};
+
+struct goorder_task {
+	uint64_t parent;
+	uint32_t len;
+	char name[];
+};
+
+struct goorder_ctx {
+	uint64_t m, p, g;
+};
+
+struct goorder {
+	struct budget *budget;
+	uint64_t taken;
+	const struct gogeneration *g;
+	uint64_t initial_gen;
+	struct hashmap gs, ps, ms, tasks;
+	struct goorder_m *last_m;
+	uint64_t gc_seq;
+	enum { GC_UNDETERMINED, GC_NOT_RUNNING, GC_RUNNING } gc;
+	struct goorder_ctx ctx, next; /* before the event, and after it */
+	struct goevent queue[3];
+	uint32_t at, n_queue;
+	char task_name[GOFMT_MAX_STRING]; /* of one that has ended */
+	char *why;
+	size_t why_size;
+};
+
+/* The event: what it needs, and what it does. enum goorder_answer, or -ENOMEM. */
+int goorder_apply(struct goorder *o, const struct goraw_event *ev);
+
+int goorder_broken(struct goorder *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int goorder_charge(struct goorder *o, uint64_t bytes);
+struct goorder_thing *goorder_make(struct goorder *o, struct hashmap *map, uint64_t id, uint8_t status);
+void goorder_drop_g(struct goorder *o, struct goorder_thing *g);
+struct goorder_m *goorder_make_m(struct goorder *o, uint64_t m);
+struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name, uint64_t parent);
+/* One more that the event makes, in the context before it. */
+struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind);
+
+/* ---- rules.c: for all rules */
+
+enum goorder_need { MUST, MAY, NOT };
+
+/* What the thread must have; itself always. enum goorder_answer. */
+int goorder_need(struct goorder *o, enum goorder_need p, enum goorder_need g);
+const char *goorder_name(const struct goraw_event *ev);
+const char *goorder_g_name(uint8_t status);
+const char *goorder_p_name(uint8_t status);
+/* NULL: not known. */
+struct goorder_thing *goorder_g(struct goorder *o, uint64_t id);
+struct goorder_thing *goorder_p(struct goorder *o, uint64_t id);
+bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq);
+void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status, uint64_t seq);
+struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
+				   enum gostate to);
+void goorder_string(const struct goorder *o, uint64_t id, struct gostring *ret);
+
+/* ---- the rules: enum goorder_answer, or -ENOMEM */
+
+int gorule_go_status(struct goorder *o, const struct goraw_event *ev);
+int gorule_go_create(struct goorder *o, const struct goraw_event *ev);
+int gorule_go_create_syscall(struct goorder *o, const struct goraw_event *ev);
+int gorule_go_start(struct goorder *o, const struct goraw_event *ev);
+int gorule_go_stop(struct goorder *o, const struct goraw_event *ev);
+int gorule_go_unblock(struct goorder *o, const struct goraw_event *ev);
+int gorule_go_switch(struct goorder *o, const struct goraw_event *ev);
+int gorule_syscall_begin(struct goorder *o, const struct goraw_event *ev);
+int gorule_syscall_end(struct goorder *o, const struct goraw_event *ev);
+int gorule_syscall_end_blocked(struct goorder *o, const struct goraw_event *ev);
+int gorule_destroy_syscall(struct goorder *o, const struct goraw_event *ev);
+int gorule_proc_status(struct goorder *o, const struct goraw_event *ev);
+int gorule_proc_start(struct goorder *o, const struct goraw_event *ev);
+int gorule_proc_stop(struct goorder *o, const struct goraw_event *ev);
+int gorule_proc_steal(struct goorder *o, const struct goraw_event *ev);
+int gorule_stw(struct goorder *o, const struct goraw_event *ev);
+int gorule_mark_assist(struct goorder *o, const struct goraw_event *ev);
+int gorule_assist_active(struct goorder *o, const struct goraw_event *ev);
+int gorule_gc_sweep(struct goorder *o, const struct goraw_event *ev);
+int gorule_sweep_active(struct goorder *o, const struct goraw_event *ev);
+int gorule_gc(struct goorder *o, const struct goraw_event *ev);
+int gorule_metric(struct goorder *o, const struct goraw_event *ev);
+int gorule_label(struct goorder *o, const struct goraw_event *ev);
+int gorule_task_begin(struct goorder *o, const struct goraw_event *ev);
+int gorule_task_end(struct goorder *o, const struct goraw_event *ev);
+int gorule_region(struct goorder *o, const struct goraw_event *ev);
+int gorule_user_log(struct goorder *o, const struct goraw_event *ev);
+int gorule_experimental(struct goorder *o, const struct goraw_event *ev);

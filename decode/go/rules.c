@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What each event of a Go trace needs, and what it does: one function a kind, in the files beside this. The order of the checks in
+ * them decides which error is seen.
+ */
+#include <string.h>
+
+#include "decode/go/order_internal.h"
+
+const char *goorder_name(const struct goraw_event *ev)
+{
+	return gofmt_spec(ev->type)->name;
+}
+
+const char *goorder_g_name(uint8_t s)
+{
+	static const char *const names[] = {"Bad", "Runnable", "Running", "Syscall", "Waiting"};
+
+	return s < ARRAY_SIZE(names) ? names[s] : "Bad";
+}
+
+const char *goorder_p_name(uint8_t s)
+{
+	static const char *const names[] = {"Bad", "Running", "Idle", "Syscall", "SyscallAbandoned"};
+
+	return s < ARRAY_SIZE(names) ? names[s] : "Bad";
+}
+
+static int need_one(struct goorder *o, enum goorder_need need, uint64_t id, const char *what)
+{
+	if (need == MUST && id == GOFMT_NO_ID)
+		return goorder_broken(o, "expected a %s but didn't have one", what);
+	if (need == NOT && id != GOFMT_NO_ID)
+		return goorder_broken(o, "expected no %s but had one", what);
+	return GOORDER_DONE;
+}
+
+/* What the thread must have: itself always. */
+int goorder_need(struct goorder *o, enum goorder_need p, enum goorder_need g)
+{
+	int r = need_one(o, MUST, o->ctx.m, "thread");
+
+	if (r == GOORDER_DONE)
+		r = need_one(o, p, o->ctx.p, "proc");
+	return r == GOORDER_DONE ? need_one(o, g, o->ctx.g, "goroutine") : r;
+}
+
+struct goorder_thing *goorder_g(struct goorder *o, uint64_t id)
+{
+	return id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->gs, id);
+}
+
+struct goorder_thing *goorder_p(struct goorder *o, uint64_t id)
+{
+	return id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->ps, id);
+}
+
+bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq)
+{
+	return t->gen == o->g->gen && seq == t->seq + 1;
+}
+
+void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status, uint64_t seq)
+{
+	t->status = status;
+	t->gen = o->g->gen;
+	t->seq = seq;
+}
+
+struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
+				  enum gostate to)
+{
+	struct goevent *e = goorder_push(o, ev, GOEVENT_TRANSITION);
+
+	e->scope = scope;
+	e->id = id;
+	e->from = from;
+	e->to = to;
+	return e;
+}
+
+void goorder_string(const struct goorder *o, uint64_t id, struct gostring *ret)
+{
+	(void)gogeneration_string(o->g, id, ret);
+}
+
+int goorder_apply(struct goorder *o, const struct goraw_event *ev)
+{
+	static int (*const rules[GOFMT_N_TYPES])(struct goorder *o, const struct goraw_event *ev) = {
+		[GOFMT_PROCS_CHANGE] = gorule_metric,
+		[GOFMT_PROC_START] = gorule_proc_start,
+		[GOFMT_PROC_STOP] = gorule_proc_stop,
+		[GOFMT_PROC_STEAL] = gorule_proc_steal,
+		[GOFMT_PROC_STATUS] = gorule_proc_status,
+		[GOFMT_GO_CREATE] = gorule_go_create,
+		[GOFMT_GO_CREATE_SYSCALL] = gorule_go_create_syscall,
+		[GOFMT_GO_START] = gorule_go_start,
+		[GOFMT_GO_DESTROY] = gorule_go_stop,
+		[GOFMT_GO_DESTROY_SYSCALL] = gorule_destroy_syscall,
+		[GOFMT_GO_STOP] = gorule_go_stop,
+		[GOFMT_GO_BLOCK] = gorule_go_stop,
+		[GOFMT_GO_UNBLOCK] = gorule_go_unblock,
+		[GOFMT_GO_SYSCALL_BEGIN] = gorule_syscall_begin,
+		[GOFMT_GO_SYSCALL_END] = gorule_syscall_end,
+		[GOFMT_GO_SYSCALL_END_BLOCKED] = gorule_syscall_end_blocked,
+		[GOFMT_GO_STATUS] = gorule_go_status,
+		[GOFMT_STW_BEGIN] = gorule_stw,
+		[GOFMT_STW_END] = gorule_stw,
+		[GOFMT_GC_ACTIVE] = gorule_gc,
+		[GOFMT_GC_BEGIN] = gorule_gc,
+		[GOFMT_GC_END] = gorule_gc,
+		[GOFMT_GC_SWEEP_ACTIVE] = gorule_sweep_active,
+		[GOFMT_GC_SWEEP_BEGIN] = gorule_gc_sweep,
+		[GOFMT_GC_SWEEP_END] = gorule_gc_sweep,
+		[GOFMT_GC_MARK_ASSIST_ACTIVE] = gorule_assist_active,
+		[GOFMT_GC_MARK_ASSIST_BEGIN] = gorule_mark_assist,
+		[GOFMT_GC_MARK_ASSIST_END] = gorule_mark_assist,
+		[GOFMT_HEAP_ALLOC] = gorule_metric,
+		[GOFMT_HEAP_GOAL] = gorule_metric,
+		[GOFMT_GO_LABEL] = gorule_label,
+		[GOFMT_USER_TASK_BEGIN] = gorule_task_begin,
+		[GOFMT_USER_TASK_END] = gorule_task_end,
+		[GOFMT_USER_REGION_BEGIN] = gorule_region,
+		[GOFMT_USER_REGION_END] = gorule_region,
+		[GOFMT_USER_LOG] = gorule_user_log,
+		[GOFMT_GO_SWITCH] = gorule_go_switch,
+		[GOFMT_GO_SWITCH_DESTROY] = gorule_go_switch,
+		[GOFMT_GO_CREATE_BLOCKED] = gorule_go_create,
+		[GOFMT_GO_STATUS_STACK] = gorule_go_status,
+	};
+
+	if (gofmt_is_experimental(ev->type))
+		return gorule_experimental(o, ev);
+	if (ev->type >= GOFMT_N_TYPES || !rules[ev->type])
+		return goorder_broken(o, "bad event type found while ordering: %d", ev->type);
+	return rules[ev->type](o, ev);
+}
