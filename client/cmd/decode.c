@@ -2,6 +2,7 @@
 /*
  * `tracectl decode`: a bundle or a perf.data file to a timeline, without the daemon.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "client/core/ctl.h"
 #include "client/core/offline.h"
 #include "client/ui/command.h"
+#include "client/ui/field.h"
 #include "client/ui/human.h"
 #include "client/ui/interrupt.h"
 #include "client/ui/output.h"
@@ -37,10 +39,11 @@ static const struct option_spec specs[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct options, format),
 		.arg = "NAME",
-		.choices = "pftrace|text",
+		.choices = "pftrace|text|go-parsed|go-wire",
 		.doc = "What to write: pftrace for ui.perfetto.dev and trace_processor, text to "
-		       "read and to compare. Not given: text to the standard output and to names "
-		       "that end in .txt, else pftrace."},
+		       "read and to compare. Of an execution trace of a Go program go-parsed writes "
+		       "its events, go-wire what is in the file, both as 'go tool trace -d' does. Not "
+		       "given: text to the standard output and to names that end in .txt, else pftrace."},
 	{.name = "summary",
 		.letter = 's',
 		.type = OPTION_FLAG,
@@ -152,6 +155,7 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	const struct options *o = options;
 	_cleanup_(output_file_fini) struct output_file out = OUTPUT_FILE_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
+	struct json_object *losses;
 	_cleanup_close_ int interrupt_fd = -1;
 	struct offline_request request = {
 		.input = operands[0],
@@ -160,7 +164,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		.pt_info = o->pt_info,
 		.timeout_ns = o->timeout ? o->timeout : DEFAULT_TIMEOUT,
 	};
-	const char *view = view_of(o), *path = o->output ? o->output : view ? "-" : "/dev/null";
+	const bool go = !strncmp(request.format, "go-", 3);
+	const char *view = view_of(o), *path = o->output ? o->output : view || go ? "-" : "/dev/null";
 	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats;
 	int r;
 
@@ -175,16 +180,18 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	if (view && (o->summary || o->last))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--%s replaces the timeline, which --summary and --last need", view);
-	if (!o->output && !view && !report)
+	if (go && (o->summary || o->last || o->lines || o->inlined || view))
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--format %s goes with --output and --stats only", request.format);
+	if (!o->output && !view && !go && !report)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"give the output with -o FILE, or ask for --summary or --stats");
-	if (to_stdout && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
+	if (to_stdout && !go && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"a terminal cannot show a trace: use -o FILE or --format=text");
 	if (to_stdout && (report || ctl->json))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"%s and %s cannot both go to the standard output: use -o FILE",
-			view ? "this text" : "the timeline", ctl->json ? "the result" : "a report on it");
+			view || go ? "this text" : "the timeline", ctl->json ? "the result" : "a report on it");
 	interrupt_fd = interrupt_open();
 	r = output_file_begin(path, &out);
 	if (r < 0)
@@ -213,6 +220,10 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	if (r < 0)
 		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
 			"cannot write %s: %s", path, strerror(-r));
+	losses = field(result, "losses");
+	if (go && field_text(losses, "go_trace_broken"))
+		return ctl_fail(ctl, EXIT_NOT_DECODED, "decode_failed", "%s is broken at byte %" PRIu64 ": %s; what came before that was written",
+			request.input, field_number(losses, "go_trace_broken_at_byte"), field_text(losses, "go_trace_broken"));
 	if (ctl->json) {
 		if (o->output)
 			json_add_string(result, "output", o->output);
@@ -235,8 +246,9 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 const struct command cmd_decode = {
 	.name = "decode",
 	.args = "INPUT",
-	.summary = "decode a bundle or a perf.data file, without the daemon",
-	.doc = "Writes the timeline of a bundle that was fetched, or of any perf.data file. It "
+	.summary = "decode a bundle, a perf.data file or a Go trace, without the daemon",
+	.doc = "Writes the timeline of a bundle that was fetched, or of any perf.data file; or the text of an execution trace of a Go "
+	       "program (go tool trace), of which there is no timeline yet. It "
 	       "needs no daemon: tracectl starts tracerd-decode itself, which runs without "
 	       "privileges and opens no files of its own.\n\n"
 	       "Programs and libraries are taken from the bundle, if it has them, and then from "

@@ -28,7 +28,7 @@ struct job {
 	struct ctl *ctl;
 	const struct offline_request *request;
 	struct bundle bundle;
-	int perfdata_fd, symfs_fd; /* -1: none */
+	int perfdata_fd, go_fd, symfs_fd; /* -1: none */
 	struct opener *opener;
 	struct progress progress;
 	struct json_object *result;
@@ -40,6 +40,7 @@ static void job_fini(struct job *j)
 {
 	opener_free(j->opener);
 	(void)close_fd(j->perfdata_fd);
+	(void)close_fd(j->go_fd);
 	(void)close_fd(j->symfs_fd);
 	bundle_close(&j->bundle);
 	json_object_put(j->result);
@@ -62,6 +63,15 @@ static int input_failed(struct job *j, int error)
 		"cannot read %s: %s", path, strerror(-error));
 }
 
+/* By its first bytes, whichever version. */
+static bool is_go_trace(int fd)
+{
+	static const char begin[] = "go 1.";
+	char head[sizeof(begin) - 1];
+
+	return pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) && memcmp(head, begin, sizeof(head)) == 0;
+}
+
 /* Opens the input, whichever it is. An exit code. */
 static int input_open(struct job *j)
 {
@@ -75,7 +85,7 @@ static int input_open(struct job *j)
 	if (j->request->pt_info)
 		return ptblob_open(j->ctl, j->request->input, fd, j->request->pt_info, &j->perfdata_fd);
 	if (S_ISREG(st.st_mode)) {
-		j->perfdata_fd = take_fd(&fd);
+		*(is_go_trace(fd) ? &j->go_fd : &j->perfdata_fd) = take_fd(&fd);
 		return EXIT_OK;
 	}
 	if (!S_ISDIR(st.st_mode))
@@ -227,6 +237,7 @@ int offline_decode(
 		.request = request,
 		.bundle = BUNDLE_INIT,
 		.perfdata_fd = -1,
+		.go_fd = -1,
 		.symfs_fd = -1,
 		.code = EXIT_FAILED,
 	};
@@ -246,7 +257,9 @@ int offline_decode(
 		r = opener_prepare(&j);
 	if (r != EXIT_OK)
 		return r;
-	if (j.perfdata_fd >= 0)
+	if (j.go_fd >= 0)
+		r = bundle_job_go(j.go_fd, request->format, request->out_fd, take_ptr(options), &body, fds, &n);
+	else if (j.perfdata_fd >= 0)
 		r = bundle_job_perfdata(j.perfdata_fd, request->format, request->out_fd,
 			take_ptr(options), &body, fds, &n);
 	else

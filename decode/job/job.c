@@ -66,6 +66,8 @@ static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_obj
 			to = &j->meta_fd;
 		else if (strcmp(name, "images/vdso.so") == 0)
 			to = &j->vdso_fd;
+		else if (strcmp(name, "go.trace") == 0)
+			to = &j->go_fd;
 		else if (strcmp(name, "out") == 0)
 			to = &j->out_fd;
 		if (!to)
@@ -112,6 +114,8 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 		j->input = JOB_PROBE;
 	else if (strcmp(input, "resolve") == 0)
 		j->input = JOB_RESOLVE;
+	else if (strcmp(input, "go") == 0)
+		j->input = JOB_GO;
 	else if (strcmp(input, "bundle") == 0)
 		j->input = JOB_BUNDLE;
 	else if (strcmp(input, "perfdata") == 0)
@@ -119,7 +123,13 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 	else
 		return job_refuse(j, "the job has an unknown kind of input");
 	j->text = format && strcmp(format, "text") == 0;
-	if (format && !j->text && strcmp(format, "pftrace") != 0)
+	j->go_wire = format && strcmp(format, "go-wire") == 0;
+	if (j->input == JOB_GO && !j->go_wire && !(format && strcmp(format, "go-parsed") == 0))
+		return job_refuse(j, "it is an execution trace of a Go program, of which there is no timeline yet: --format go-parsed or "
+				     "go-wire prints it");
+	if (j->input != JOB_GO && (j->go_wire || (format && strcmp(format, "go-parsed") == 0)))
+		return job_refuse(j, "bad file format: not a Go execution trace?");
+	if (j->input != JOB_GO && format && !j->text && strcmp(format, "pftrace") != 0)
 		return job_refuse(j, "the job asks for an unknown format");
 	r = job_take_view(j, options);
 	if (r < 0)
@@ -143,6 +153,8 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 	if ((j->input == JOB_PERFDATA && j->perfdata_fd < 0) ||
 		(job_has_trace(j) && j->out_fd < 0))
 		return job_refuse(j, "the job has no perf.data or no output");
+	if (j->input == JOB_GO && (j->go_fd < 0 || j->out_fd < 0))
+		return job_refuse(j, "the job has no trace or no output");
 	if (j->input == JOB_RESOLVE)
 		j->body = json_object_get(p->body);
 	return 0;
@@ -244,6 +256,8 @@ static int job_run(struct job *j)
 		log_warning("there is no system call filter: %s", strerror(-j->layers.error));
 	if (j->input == JOB_RESOLVE)
 		r = job_resolve(j);
+	else if (j->input == JOB_GO)
+		r = job_print_go(j);
 	else
 		r = j->input == JOB_PROBE ? job_probe(j) : job_decode(j, w);
 	sandbox_report(&j->layers, j->stats);
@@ -291,6 +305,7 @@ static void job_fini(struct job *j)
 	close_fd(j->perfdata_fd);
 	close_fd(j->meta_fd);
 	close_fd(j->vdso_fd);
+	close_fd(j->go_fd);
 	close_fd(j->out_fd);
 	for (size_t i = 0; i < j->n_probe; i++)
 		close_fd(j->probe_fds[i]);
@@ -301,7 +316,7 @@ int job_serve(int link)
 	struct decoder_packet packet = DECODER_PACKET_INIT;
 	struct pollfd p = {.fd = link, .events = POLLIN};
 	_cleanup_(job_fini) struct job j = {
-		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .out_fd = -1};
+		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .go_fd = -1, .out_fd = -1};
 	int r;
 
 	j.began_ns = io_now_ns();

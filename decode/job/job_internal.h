@@ -16,7 +16,7 @@
 struct workers;
 struct writer;
 
-enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_PROBE, JOB_RESOLVE };
+enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_GO, JOB_PROBE, JOB_RESOLVE };
 
 struct job {
 	enum job_input input;
@@ -30,7 +30,8 @@ struct job {
 	unsigned threads;
 	uint64_t max_output, max_memory;
 	uint64_t last_ns; /* the summary looks at the end, so long, by itself; 0: it does not */
-	int perfdata_fd, meta_fd, vdso_fd, out_fd;
+	int perfdata_fd, meta_fd, vdso_fd, go_fd, out_fd;
+	bool go_wire; /* of a Go trace: what is in the file, not its events */
 	int probe_fds[DECODER_PACKET_MAX_FDS];
 	size_t n_probe;
 	struct json_object *body; /* of a question (resolve.h); NULL */
@@ -53,3 +54,6 @@ int job_refuse(struct job *j, const char *why);
 
 /* Decodes into `w`; fills stats, losses and summary. 0, or a negative errno. */
 int job_decode(struct job *j, struct writer *w);
+
+/* Prints the Go trace. The same. */
+int job_print_go(struct job *j);
