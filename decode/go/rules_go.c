@@ -14,10 +14,13 @@ static enum gostate g_public(uint8_t s)
 }
 
 /* The goroutine that the thread runs, which must be in that state. */
-static int current_g(struct goorder *o, const struct goraw_event *ev, uint8_t status, struct goorder_thing **ret)
+static int current_g(struct goorder *o, const struct goraw_event *ev, enum goorder_need p, uint8_t status, struct goorder_thing **ret)
 {
 	struct goorder_thing *g = goorder_g(o, o->ctx.g);
+	int r = goorder_need(o, p, MUST);
 
+	if (r != GOORDER_DONE)
+		return r;
 	if (!g)
 		return goorder_broken(o, "event %s for goroutine (%" PRId64 ") that doesn't exist", goorder_name(ev), (int64_t)o->ctx.g);
 	if (g->status != status)
@@ -142,10 +145,8 @@ int gorule_go_stop(struct goorder *o, const struct goraw_event *ev)
 {
 	struct goorder_thing *g = NULL;
 	struct goevent *e;
-	int r = goorder_need(o, MUST, MUST);
+	int r = current_g(o, ev, MUST, G_RUNNING, &g);
 
-	if (r == GOORDER_DONE)
-		r = current_g(o, ev, G_RUNNING, &g);
 	if (r != GOORDER_DONE)
 		return r;
 	o->next.g = GOFMT_NO_ID;
@@ -179,10 +180,8 @@ int gorule_go_switch(struct goorder *o, const struct goraw_event *ev)
 {
 	struct goorder_thing *g = NULL, *to;
 	struct goraw_event part = {.m = ev->m, .time = ev->time};
-	int r = goorder_need(o, MUST, MUST);
+	int r = current_g(o, ev, MUST, G_RUNNING, &g);
 
-	if (r == GOORDER_DONE)
-		r = current_g(o, ev, G_RUNNING, &g);
 	if (r != GOORDER_DONE)
 		return r;
 	to = goorder_g(o, ev->args[0]);
@@ -207,19 +206,24 @@ int gorule_go_switch(struct goorder *o, const struct goraw_event *ev)
 
 /* ---- system calls */
 
+/* The processor that the thread has. */
+static int current_p(struct goorder *o, const struct goraw_event *ev, struct goorder_thing **ret)
+{
+	*ret = goorder_p(o, o->ctx.p);
+	return *ret ? GOORDER_DONE :
+		      goorder_broken(o, "uninitialized proc %" PRId64 " found during %s", (int64_t)o->ctx.p, goorder_name(ev));
+}
+
 int gorule_syscall_begin(struct goorder *o, const struct goraw_event *ev)
 {
 	struct goorder_thing *g = NULL, *p;
 	struct goevent *e;
-	int r = goorder_need(o, MUST, MUST);
+	int r = current_g(o, ev, MUST, G_RUNNING, &g);
 
 	if (r == GOORDER_DONE)
-		r = current_g(o, ev, G_RUNNING, &g);
+		r = current_p(o, ev, &p);
 	if (r != GOORDER_DONE)
 		return r;
-	p = goorder_p(o, o->ctx.p);
-	if (!p)
-		return goorder_broken(o, "uninitialized proc %" PRId64 " found during %s", (int64_t)o->ctx.p, goorder_name(ev));
 	if (!goorder_succeeds(o, p, ev->args[0]))
 		return goorder_broken(o, "failed to advance %s: can't make sequence: %" PRIu64 " -> %" PRIu64, goorder_name(ev), p->seq, ev->args[0]);
 	g->status = G_SYSCALL;
@@ -232,15 +236,12 @@ int gorule_syscall_begin(struct goorder *o, const struct goraw_event *ev)
 int gorule_syscall_end(struct goorder *o, const struct goraw_event *ev)
 {
 	struct goorder_thing *g = NULL, *p;
-	int r = goorder_need(o, MUST, MUST);
+	int r = current_g(o, ev, MUST, G_SYSCALL, &g);
 
 	if (r == GOORDER_DONE)
-		r = current_g(o, ev, G_SYSCALL, &g);
+		r = current_p(o, ev, &p);
 	if (r != GOORDER_DONE)
 		return r;
-	p = goorder_p(o, o->ctx.p);
-	if (!p)
-		return goorder_broken(o, "uninitialized proc %" PRId64 " found during %s", (int64_t)o->ctx.p, goorder_name(ev));
 	if (p->status != P_SYSCALL)
 		return goorder_broken(o, "expected proc %" PRId64 " in state Syscall, but got %s instead", (int64_t)p->id, goorder_p_name(p->status));
 	g->status = G_RUNNING;
@@ -251,20 +252,17 @@ int gorule_syscall_end(struct goorder *o, const struct goraw_event *ev)
 
 int gorule_syscall_end_blocked(struct goorder *o, const struct goraw_event *ev)
 {
-	const struct goorder_thing *p;
-	struct goorder_thing *g = NULL;
+	struct goorder_thing *g = NULL, *p;
 	int r;
 
 	if (o->ctx.p != GOFMT_NO_ID) {
-		p = goorder_p(o, o->ctx.p);
-		if (!p)
-			return goorder_broken(o, "uninitialized proc %" PRId64 " found during %s", (int64_t)o->ctx.p, goorder_name(ev));
+		r = current_p(o, ev, &p);
+		if (r != GOORDER_DONE)
+			return r;
 		if (p->status == P_SYSCALL)
 			return GOORDER_WAIT;
 	}
-	r = goorder_need(o, MAY, MUST);
-	if (r == GOORDER_DONE)
-		r = current_g(o, ev, G_SYSCALL, &g);
+	r = current_g(o, ev, MAY, G_SYSCALL, &g);
 	if (r != GOORDER_DONE)
 		return r;
 	g->status = G_RUNNABLE;
@@ -276,10 +274,8 @@ int gorule_syscall_end_blocked(struct goorder *o, const struct goraw_event *ev)
 int gorule_destroy_syscall(struct goorder *o, const struct goraw_event *ev)
 {
 	struct goorder_thing *g = NULL, *p;
-	int r = goorder_need(o, MAY, MUST);
+	int r = current_g(o, ev, MAY, G_SYSCALL, &g);
 
-	if (r == GOORDER_DONE)
-		r = current_g(o, ev, G_SYSCALL, &g);
 	if (r != GOORDER_DONE)
 		return r;
 	if (o->ctx.p != GOFMT_NO_ID) {

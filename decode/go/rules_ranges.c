@@ -53,23 +53,33 @@ static struct goevent *range(struct goorder *o, const struct goraw_event *ev, en
 	return e;
 }
 
+/* A range of the goroutine or processor `t` that begins or ends now. `kind` is its begin's, or 0, and what it was at its end. */
+static int begin_or_end(struct goorder *o, const struct goraw_event *ev, enum gofmt_type begin, const struct gostring *name, enum goscope scope,
+			struct goorder_thing *t, uint64_t *kind, struct goevent **ret)
+{
+	const bool begins = ev->type == begin;
+	int r;
+
+	if (!t)
+		return goorder_broken(o, "encountered event of type %s without known %s", goorder_name(ev),
+				      scope == GOSCOPE_PROC ? "proc" : "goroutine");
+	r = begins ? range_begin(o, ev, t, (uint8_t)begin, *kind) : range_end(o, t, (uint8_t)begin, kind);
+	if (r == GOORDER_DONE)
+		*ret = range(o, ev, begins ? GOEVENT_RANGE_BEGIN : GOEVENT_RANGE_END, name, scope, t->id);
+	return r;
+}
+
 int gorule_stw(struct goorder *o, const struct goraw_event *ev)
 {
 	const bool begins = ev->type == GOFMT_STW_BEGIN;
 	uint64_t kind = begins ? ev->args[0] : 0;
-	struct goorder_thing *g;
 	struct goevent *e;
 	int r = goorder_need(o, MUST, MUST);
 
+	if (r == GOORDER_DONE)
+		r = begin_or_end(o, ev, GOFMT_STW_BEGIN, &stop, GOSCOPE_GOROUTINE, goorder_g(o, o->ctx.g), &kind, &e);
 	if (r != GOORDER_DONE)
 		return r;
-	g = goorder_g(o, o->ctx.g);
-	if (!g)
-		return goorder_broken(o, "encountered event of type %s without known goroutine", goorder_name(ev));
-	r = begins ? range_begin(o, ev, g, GOFMT_STW_BEGIN, kind) : range_end(o, g, GOFMT_STW_BEGIN, &kind);
-	if (r != GOORDER_DONE)
-		return r;
-	e = range(o, ev, begins ? GOEVENT_RANGE_BEGIN : GOEVENT_RANGE_END, &stop, GOSCOPE_GOROUTINE, o->ctx.g);
 	goorder_string(o, kind, &e->kind_of);
 	e->stack = begins ? ev->args[1] : 0;
 	return GOORDER_DONE;
@@ -77,21 +87,15 @@ int gorule_stw(struct goorder *o, const struct goraw_event *ev)
 
 int gorule_mark_assist(struct goorder *o, const struct goraw_event *ev)
 {
-	const bool begins = ev->type == GOFMT_GC_MARK_ASSIST_BEGIN;
-	struct goorder_thing *g;
-	uint64_t kind;
+	struct goevent *e;
+	uint64_t kind = 0;
 	int r = goorder_need(o, MUST, MUST);
 
-	if (r != GOORDER_DONE)
-		return r;
-	g = goorder_g(o, o->ctx.g);
-	if (!g)
-		return goorder_broken(o, "encountered event of type %s without known goroutine", goorder_name(ev));
-	r = begins ? range_begin(o, ev, g, GOFMT_GC_MARK_ASSIST_BEGIN, 0) : range_end(o, g, GOFMT_GC_MARK_ASSIST_BEGIN, &kind);
-	if (r != GOORDER_DONE)
-		return r;
-	range(o, ev, begins ? GOEVENT_RANGE_BEGIN : GOEVENT_RANGE_END, &assist, GOSCOPE_GOROUTINE, o->ctx.g)->stack = begins ? ev->args[0] : 0;
-	return GOORDER_DONE;
+	if (r == GOORDER_DONE)
+		r = begin_or_end(o, ev, GOFMT_GC_MARK_ASSIST_BEGIN, &assist, GOSCOPE_GOROUTINE, goorder_g(o, o->ctx.g), &kind, &e);
+	if (r == GOORDER_DONE)
+		e->stack = ev->type == GOFMT_GC_MARK_ASSIST_BEGIN ? ev->args[0] : 0;
+	return r;
 }
 
 int gorule_assist_active(struct goorder *o, const struct goraw_event *ev)
@@ -109,22 +113,15 @@ int gorule_assist_active(struct goorder *o, const struct goraw_event *ev)
 
 int gorule_gc_sweep(struct goorder *o, const struct goraw_event *ev)
 {
-	const bool begins = ev->type == GOFMT_GC_SWEEP_BEGIN;
-	struct goorder_thing *p;
 	struct goevent *e;
-	uint64_t kind;
+	uint64_t kind = 0;
 	int r = goorder_need(o, MUST, MAY);
 
+	if (r == GOORDER_DONE)
+		r = begin_or_end(o, ev, GOFMT_GC_SWEEP_BEGIN, &sweep, GOSCOPE_PROC, goorder_p(o, o->ctx.p), &kind, &e);
 	if (r != GOORDER_DONE)
 		return r;
-	p = goorder_p(o, o->ctx.p);
-	if (!p)
-		return goorder_broken(o, "encountered event of type %s without known proc", goorder_name(ev));
-	r = begins ? range_begin(o, ev, p, GOFMT_GC_SWEEP_BEGIN, 0) : range_end(o, p, GOFMT_GC_SWEEP_BEGIN, &kind);
-	if (r != GOORDER_DONE)
-		return r;
-	e = range(o, ev, begins ? GOEVENT_RANGE_BEGIN : GOEVENT_RANGE_END, &sweep, GOSCOPE_PROC, p->id);
-	if (begins) {
+	if (ev->type == GOFMT_GC_SWEEP_BEGIN) {
 		e->stack = ev->args[0];
 	} else {
 		e->value = ev->args[0];
