@@ -59,10 +59,10 @@ attach() {
 	mixed=$!
 	for i in 1 2 3 4 5; do
 		echo >$debug/retired
-		perf record -N -q -o /tmp/perf.data -e intel_pt//u -p $mixed -- sleep 0.5
+		perf record -N -q -o /tmp/perf.data -e intel_pt//u -p $mixed -- sleep 0.1
 	done
 	kill $mixed || echo "it did not survive"
-	wait $mixed || true
+	wait $mixed
 }
 take attach attach
 
