@@ -433,14 +433,15 @@ bool dwarf_file_path(struct dwarf_unit *u, uint32_t file, char *buf, size_t size
 bool dwarf_has_file(struct dwarf_unit *u, const char *name)
 {
 	struct dwarf *d = u->dwarf;
-	const uint64_t taken = d->taken;
 	struct dwarf_lines *l = NULL;
 	struct bytes b = d->sections[DWARF_LINE];
 	bool found = false;
+	uint64_t taken;
 	struct head h;
 
 	if (!dwarf_unit_open(u) || u->stmt == UINT64_MAX)
 		return false;
+	taken = d->taken; /* what the open unit has stays */
 	(void)bytes_take(&b, u->stmt);
 	/* Units can share a table: what is read of it is paid for each time. */
 	l = calloc(1, sizeof(*l));

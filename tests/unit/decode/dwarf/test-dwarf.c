@@ -391,6 +391,38 @@ static void test_shared_tables(void **state)
 	end(&f);
 }
 
+/* Who asks for a file pays for the unit's table of abbreviations, which stays, and for nothing else. */
+static void test_has_file(void **state)
+{
+	uint64_t taken, used;
+	struct dwarf_unit *u;
+	struct file f;
+	size_t at;
+
+	(void)state;
+	begin(&f);
+	abbrevs(&f);
+	lines_begin(&f);
+	lines_end(&f);
+	at = unit_begin(&f, 0);
+	unit_entry(&f, CODE, 16, 0);
+	u8(&f.info, 0);
+	unit_end(&f, at);
+	assert_int_equal(open_file(&f), 0);
+	u = &f.dwarf->units[0];
+	dwarf_unit_close(u);
+	taken = f.dwarf->taken;
+	used = f.budget.used;
+	assert_true(dwarf_has_file(u, "f"));
+	assert_true(f.dwarf->taken > taken && f.budget.used > used);
+	assert_false(dwarf_has_file(u, "g"));
+	assert_int_equal(f.budget.used - used, f.dwarf->taken - taken);
+	dwarf_unit_close(u);
+	assert_true(f.dwarf->taken >= taken);
+	assert_int_equal(f.budget.used - used, f.dwarf->taken - taken);
+	end(&f);
+}
+
 /* Entries in each other without end; what was read before is good. */
 static void test_deep(void **state)
 {
@@ -531,7 +563,7 @@ int main(void)
 		cmocka_unit_test(test_abbrevs), cmocka_unit_test(test_shared_tables),
 		cmocka_unit_test(test_deep),	       cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_sizes),	       cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_empty_sequence),
+		cmocka_unit_test(test_empty_sequence), cmocka_unit_test(test_has_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
