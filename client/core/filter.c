@@ -38,8 +38,44 @@ static bool is_named(const struct proc_map *map, const char *name)
 	       (map->path_len == n || (name[0] != '/' && map->path[map->path_len - n - 1] == '/'));
 }
 
-/* All code of a file: its greatest piece, of which nearly all files have one. Size 0: no file has the name. */
-static int find_object(pid_t pid, const char *name, struct place *ret)
+#define MAX_PIECES 8u /* of the code of a file; linkers make one or two */
+
+/* All code of a file: each piece that is mapped. */
+struct object {
+	struct place pieces[MAX_PIECES];
+	uint32_t n;
+	char *path; /* of the first, to be freed */
+	char *other; /* of another file that has the name, too; NULL: there is none */
+};
+
+static void object_fini(struct object *o)
+{
+	free(o->path);
+	free(o->other);
+}
+
+/* Pieces that follow each other in the file are one: the kernel maps by segment, and splits where the protection was changed. */
+static int add_piece(struct object *o, const struct proc_map *map)
+{
+	const struct place piece = {
+		.maj = map->maj, .min = map->min, .ino = map->ino, .offset = map->pgoff, .size = map->end - map->start};
+	struct place *last = o->n ? &o->pieces[o->n - 1] : NULL;
+
+	for (uint32_t i = 0; i < o->n; i++)
+		if (o->pieces[i].offset == piece.offset && o->pieces[i].size == piece.size)
+			return 0; /* mapped twice */
+	if (last && last->offset + last->size == piece.offset) {
+		last->size += piece.size;
+		return 0;
+	}
+	if (o->n == MAX_PIECES)
+		return -E2BIG;
+	o->pieces[o->n++] = piece;
+	return 0;
+}
+
+/* No pieces: no file has the name. */
+static int find_object(pid_t pid, const char *name, struct object *ret)
 {
 	_cleanup_free_ char *text = NULL;
 	struct proc_map map;
@@ -47,15 +83,27 @@ static int find_object(pid_t pid, const char *name, struct place *ret)
 	char path[32];
 	int r;
 
-	*ret = (struct place){0};
+	*ret = (struct object){.n = 0};
 	(void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	r = io_read_file_at(AT_FDCWD, path, PROC_MAPS_BYTES_MAX, &text, &len);
 	if (r < 0)
 		return r;
-	while ((r = proc_map_next(text, len, &pos, &map)) != 0)
-		if (r > 0 && (map.prot & PROT_EXEC) && map.ino && is_named(&map, name) && map.end - map.start > ret->size)
-			*ret = (struct place){
-				.maj = map.maj, .min = map.min, .ino = map.ino, .offset = map.pgoff, .size = map.end - map.start};
+	while ((r = proc_map_next(text, len, &pos, &map)) != 0) {
+		const struct place *first = &ret->pieces[0];
+
+		if (r < 0 || !(map.prot & PROT_EXEC) || !map.ino || !is_named(&map, name))
+			continue;
+		if (ret->n && (first->maj != map.maj || first->min != map.min || first->ino != map.ino)) {
+			if (!ret->other)
+				ret->other = strndup(map.path, map.path_len);
+			continue;
+		}
+		if (!ret->path)
+			ret->path = strndup(map.path, map.path_len);
+		r = add_piece(ret, &map);
+		if (r < 0)
+			return r;
+	}
 	return 0;
 }
 
@@ -74,24 +122,37 @@ static int find_function(struct ctl *ctl, pid_t pid, const char *name, struct pl
 	return EXIT_OK;
 }
 
+static void append(struct json_object *list, const struct place *p, const char *name)
+{
+	_cleanup_free_ char *text =
+		human_format("%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s", p->maj, p->min, p->ino, p->offset, p->size, name);
+
+	json_append_string(list, text);
+}
+
 static int add_one(struct ctl *ctl, pid_t pid, const char *name, struct json_object *list)
 {
-	_cleanup_free_ char *text = NULL;
-	struct place place;
-	int r = find_object(pid, name, &place);
+	_cleanup_(object_fini) struct object object;
+	struct place function = {0};
+	int r = find_object(pid, name, &object);
 
+	if (r == -E2BIG)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "the code of %s is mapped in more than %u pieces: name functions of it", name, MAX_PIECES);
 	if (r < 0)
 		return ctl_report(ctl, r, "reading the memory map");
-	if (place.size == 0 && name[0] == '/')
+	if (object.other)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "two files are named %s: %s and %s; give the whole path of the one that you mean", name,
+				object.path, object.other);
+	for (uint32_t i = 0; i < object.n; i++)
+		append(list, &object.pieces[i], name);
+	if (object.n)
+		return EXIT_OK;
+	if (name[0] == '/')
 		return ctl_fail(ctl, EXIT_NOT_FOUND, "not_found", "process %d has no code of %s mapped", (int)pid, name);
-	if (place.size == 0) {
-		r = find_function(ctl, pid, name, &place);
-		if (r != EXIT_OK)
-			return r;
-	}
-	text = human_format("%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s", place.maj, place.min, place.ino, place.offset, place.size, name);
-	json_append_string(list, text);
-	return EXIT_OK;
+	r = find_function(ctl, pid, name, &function);
+	if (r == EXIT_OK)
+		append(list, &function, name);
+	return r;
 }
 
 int filter_add(struct ctl *ctl, pid_t pid, const char *text, struct json_object *params)
