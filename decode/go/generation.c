@@ -91,7 +91,7 @@ static int room(struct gogeneration *g, void *array, uint32_t n, uint32_t *max, 
 
 static int keep(struct gogeneration *g, const uint8_t *p, size_t n, uint64_t *ret_at)
 {
-	if (g->n_bytes + n > g->max_bytes) {
+	if (!g->bytes || g->n_bytes + n > g->max_bytes) {
 		size_t max = g->max_bytes ? g->max_bytes : 1u << 18;
 		uint8_t *v;
 
