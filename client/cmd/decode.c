@@ -247,8 +247,8 @@ const struct command cmd_decode = {
 	.name = "decode",
 	.args = "INPUT",
 	.summary = "decode a bundle, a perf.data file or a Go trace, without the daemon",
-	.doc = "Writes the timeline of a bundle that was fetched, or of any perf.data file; or the text of an execution trace of a Go "
-	       "program (go tool trace), of which there is no timeline yet. It "
+	.doc = "Writes the timeline of a bundle that was fetched, of any perf.data file, or of an execution trace of a Go "
+	       "program (runtime/trace, go test -trace). It "
 	       "needs no daemon: tracectl starts tracerd-decode itself, which runs without "
 	       "privileges and opens no files of its own.\n\n"
 	       "Programs and libraries are taken from the bundle, if it has them, and then from "

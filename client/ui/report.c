@@ -463,6 +463,8 @@ void report_print_incomplete(FILE *out, struct json_object *result)
 		view_line(out, label, "%s: %" PRIu64, kind, field_value_number(value));
 		label = "";
 	}
+	if (field_text(losses, "go_trace_broken"))
+		view_line(out, label, "Go trace broken, what came before is drawn: %s", field_text(losses, "go_trace_broken"));
 	print_names(out, "not found", field(losses, "images_missing"));
 	print_names(out, "changed", field(losses, "images_changed"));
 	print_names(out, "not usable", field(losses, "images_broken"));

@@ -363,6 +363,19 @@ static bool open_perfmap(struct attempt *a)
 }
 
 /* rings/<digits>-<digits>.ring, or with a third number: what a daemon writes, and nothing else. */
+/* BUNDLE_GO, or go-PID.trace. */
+static bool is_go_name(const char *path)
+{
+	size_t digits;
+
+	if (strcmp(path, BUNDLE_GO) == 0)
+		return true;
+	if (strncmp(path, "go-", 3) != 0)
+		return false;
+	digits = strspn(path + 3, "0123456789");
+	return digits > 0 && digits <= 20 && strcmp(path + 3 + digits, ".trace") == 0;
+}
+
 static bool is_ring_name(const char *path)
 {
 	const char *p = path;
@@ -396,8 +409,8 @@ static bool open_ring(struct attempt *a)
 		because(a, WEIGHT_ABSENT, "there is no bundle that could have it");
 		return false;
 	}
-	if (!is_ring_name(request->path)) {
-		because(a, WEIGHT_REFUSED, "not the name of event rings");
+	if (!is_ring_name(request->path) && !is_go_name(request->path)) {
+		because(a, WEIGHT_REFUSED, "not the name of event rings or of a Go trace");
 		return false;
 	}
 	r = open_in(a->o->bundle_fd, request->path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd, &st);

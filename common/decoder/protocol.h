@@ -78,7 +78,7 @@ int decoder_packet_recv(int sock, struct decoder_packet *ret, int flags) _must_c
 
 /* ---- typed bodies; from_json answers -EPROTO for what is missing, of a wrong type or too long */
 
-/* FILE_REQUEST_RING: `path` is a file of the bundle, rings/PID-START.ring, as its meta.json names it. */
+/* FILE_REQUEST_RING: `path` is a file of the bundle, rings/PID-START.ring or the trace of a Go program, as its meta.json names it. */
 enum file_request_kind { FILE_REQUEST_OBJECT, FILE_REQUEST_DEBUG, FILE_REQUEST_DWZ, FILE_REQUEST_PERFMAP, FILE_REQUEST_RING };
 const char *file_request_kind_to_string(enum file_request_kind kind);
 

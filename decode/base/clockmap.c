@@ -175,6 +175,25 @@ uint64_t clock_map_monotonic(struct clock_map *m, uint64_t source)
 	return a->source - source < a->monotonic ? a->monotonic - (a->source - source) : 0;
 }
 
+/* Both clocks rise together, and run alike to some parts in a million: a step from a near guess, and a search of what is left. */
+uint64_t clock_map_from_monotonic(struct clock_map *m, uint64_t monotonic)
+{
+	uint64_t source = monotonic, at;
+
+	if (m->source == CLOCK_SOURCE_MONOTONIC || m->n == 0)
+		return monotonic;
+	for (unsigned int i = 0; i < 64; i++) {
+		at = clock_map_monotonic(m, source);
+		if (at == monotonic)
+			break;
+		if (at < monotonic)
+			source += monotonic - at;
+		else
+			source = source > at - monotonic ? source - (at - monotonic) : 0;
+	}
+	return source;
+}
+
 uint64_t clock_map_error(const struct clock_map *m)
 {
 	return m->error;

@@ -56,6 +56,8 @@ void clock_map_finish(struct clock_map *m);
  * remembers the last segment.
  */
 uint64_t clock_map_monotonic(struct clock_map *m, uint64_t source);
+/* The other way round: the input's time of that moment, to within a nanosecond. */
+uint64_t clock_map_from_monotonic(struct clock_map *m, uint64_t monotonic);
 bool clock_map_known(const struct clock_map *m);
 
 /* The largest error of a conversion between two brackets: reading plus interpolation, in ns. */

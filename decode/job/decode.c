@@ -14,10 +14,12 @@
 #include "decode/job/meta.h"
 #include "decode/object/image.h"
 #include "decode/object/process_maps.h"
+#include "decode/replay/gofeed.h"
 #include "decode/replay/prescan.h"
 #include "decode/replay/pt.h"
 #include "decode/replay/session.h"
 #include "decode/rings/event.h"
+#include "decode/timeline/go.h"
 
 static int on_progress(void *arg, uint64_t done, uint64_t total)
 {
@@ -39,6 +41,8 @@ struct decode {
 	struct prescan prescan;
 	struct session *session;
 	struct ringevents *events;
+	struct session_go *go;
+	size_t n_go;
 	struct meta meta;
 };
 
@@ -50,6 +54,11 @@ static void decode_fini(struct decode *d)
 	timeline_free(d->tl);
 	clock_map_free(d->clocks);
 	ringevents_free(d->events);
+	for (size_t i = 0; i < d->n_go; i++) {
+		gofeed_free(d->go[i].feed);
+		close_fd(d->go[i].fd);
+	}
+	free(d->go);
 	source_free(d->source);
 	process_maps_free(d->maps);
 	images_free(d->images);
@@ -65,6 +74,8 @@ static int make_clocks(const struct job *j, struct decode *d)
 	enum clock_source source = d->pd ? session_clock(d->pd) : CLOCK_SOURCE_UNKNOWN;
 	int r;
 
+	if (j->input == JOB_GO)
+		source = CLOCK_SOURCE_MONOTONIC;
 	if (source == CLOCK_SOURCE_UNKNOWN && j->input == JOB_BUNDLE)
 		source = CLOCK_SOURCE_MONOTONIC_RAW;
 	r = clock_map_new(source, &d->clocks);
@@ -195,14 +206,14 @@ static int open_input(struct job *j, struct decode *d)
 			return r;
 	}
 	r = open_perfdata(j, d);
-	if (r < 0 && r != -ENOMEM && d->meta.n_rings) {
+	if (r < 0 && r != -ENOMEM && (d->meta.n_rings || j->go_fd >= 0)) {
 		do_without_perfdata(j, d);
 		r = 0;
 	}
 	if (r >= 0 && j->input == JOB_BUNDLE)
 		r = open_rings(j, d);
-	if (r >= 0 && !d->pd && !d->events)
-		r = job_refuse(j, "the bundle has neither perf.data nor event rings");
+	if (r >= 0 && !d->pd && !d->events && j->go_fd < 0)
+		r = job_refuse(j, "the bundle has neither perf.data nor event rings nor a trace of a Go program");
 	return r;
 }
 
@@ -257,6 +268,95 @@ static int prescan(struct job *j, struct decode *d)
 	return r < 0 || !d->pt ? r : replay_pt_open(d->pt, d->images, d->maps);
 }
 
+/* One trace: it is lost where it cannot be had or read, and nothing else with it. */
+static int add_go(struct job *j, struct decode *d, const struct meta_go *go, uint64_t *lost)
+{
+	struct file_request request = {.kind = FILE_REQUEST_RING, .pid = (pid_t)go->pid};
+	_cleanup_close_ int fd = strcmp(go->file, "go.trace") == 0 ? take_fd(&j->go_fd) : -1;
+	struct gofeed_options o = {
+		.pid = go->pid, .foreign_tids = go->nspid != go->pid, .clocks = d->clocks, .end_ns = d->meta.frozen_raw, .budget = &j->budget};
+	struct file_answer file;
+	int r = 0;
+
+	if (fd < 0) {
+		(void)snprintf(request.path, sizeof(request.path), "%s", go->file);
+		r = j->files.ask(j->files.arg, &request, &file, &fd);
+		if (r < 0)
+			return r;
+		if (r == 1) {
+			r = file_requester_judge(&j->files, &file, true);
+			if (r < 0)
+				return r;
+		}
+	}
+	o.fd = fd;
+	r = fd < 0 ? -ENOENT : gofeed_new(&o, &d->go[d->n_go].feed);
+	if (r == 0) {
+		d->go[d->n_go++].fd = take_fd(&fd);
+		return 0;
+	}
+	++*lost;
+	return r == -ECANCELED || j->input == JOB_GO ? r : 0;
+}
+
+/* The traces of Go programs: those of a bundle, or the input itself, of which nobody says whose it is. */
+static int open_go(struct job *j, struct decode *d)
+{
+	static const struct meta_go alone = {.file = "go.trace"};
+	const struct meta_go *list = d->meta.n_go ? d->meta.go : &alone;
+	const size_t n = d->meta.n_go ? d->meta.n_go : j->go_fd >= 0;
+	uint64_t lost = d->meta.go_left_out, at;
+	int r = 0;
+
+	d->go = n ? calloc(n, sizeof(*d->go)) : NULL;
+	if (n && !d->go)
+		return -ENOMEM;
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = add_go(j, d, &list[i], &lost);
+	if (r == 0 && j->input == JOB_GO && gofeed_peek(d->go[0].feed) == UINT64_MAX)
+		r = job_refuse(j, gofeed_why(d->go[0].feed, &at));
+	if (lost)
+		json_add_uint(j->losses, "go_traces_missing", lost);
+	return r;
+}
+
+/* Sums over all programs; what is wrong is said of the first. */
+static void report_go(struct job *j, const struct decode *d)
+{
+	uint64_t events = 0, generations = 0, late = 0, goroutines = 0, not_drawn = 0, parked = 0, at;
+
+	for (size_t i = 0; i < d->n_go; i++) {
+		const char *why = gofeed_why(d->go[i].feed, &at);
+		struct timeline_go_stats ts = {0};
+		struct gofeed_stats fs;
+
+		gofeed_stats(d->go[i].feed, &fs);
+		if (d->go[i].timeline)
+			timeline_go_stats(d->go[i].timeline, &ts);
+		events += fs.events;
+		generations += fs.generations;
+		late += fs.late;
+		goroutines += ts.goroutines;
+		not_drawn += ts.not_drawn;
+		parked += ts.parked;
+		if (!why || json_object_object_get_ex(j->losses, "go_trace_broken", NULL))
+			continue;
+		json_add_string(j->losses, "go_trace_broken", why);
+		json_add_uint(j->losses, "go_trace_broken_at_byte", at);
+	}
+	if (d->n_go == 0)
+		return;
+	json_add_uint(j->stats, "go_events", events);
+	json_add_uint(j->stats, "go_generations", generations);
+	json_add_uint(j->stats, "goroutines", goroutines);
+	if (late)
+		json_add_uint(j->stats, "go_events_after_freeze", late);
+	if (parked)
+		json_add_uint(j->stats, "goroutines_parked", parked);
+	if (not_drawn)
+		json_add_uint(j->losses, "goroutines_without_track", not_drawn);
+}
+
 static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 {
 	struct timeline_options to = {.version = PACKAGE_VERSION};
@@ -283,11 +383,15 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	if (r < 0)
 		return r;
 	timeline_describe(j, d, &to);
-	r = timeline_new(&to, d->st, w, &d->tl);
+	r = open_go(j, d);
+	if (r == 0)
+		r = timeline_new(&to, d->st, w, &d->tl);
 	if (r < 0)
 		return r;
 	so.pd = d->pd;
 	so.events = d->events;
+	so.go = d->go;
+	so.n_go = d->n_go;
 	so.pt = d->pt;
 	so.prescan = &d->prescan;
 	so.events_end_ns = d->meta.frozen_raw;
@@ -307,6 +411,8 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	r = session_new(&so, &d->session);
 	for (size_t i = 0; i < d->meta.n_rings && r == 0; i++)
 		session_name_process(d->session, d->meta.rings[i].pid, d->meta.rings[i].comm);
+	if (j->input == JOB_GO && d->n_go && r == 0) /* its number is not in the trace */
+		session_name_process(d->session, gofeed_pid(d->go[0].feed), "Go program");
 	return r;
 }
 
@@ -454,6 +560,7 @@ int job_decode(struct job *j, struct writer *w)
 		replay_pt_report(d.pt, j->stats, j->losses);
 	if (d.source)
 		source_report(d.source, j->stats, j->losses);
+	report_go(j, &d);
 	if (d.events)
 		ringevents_report(d.events, j->stats, j->losses);
 	if (stacktab_dropped(d.st))

@@ -96,7 +96,7 @@ static int job_take_view(struct job *j, struct json_object *options)
 
 static bool job_has_trace(const struct job *j)
 {
-	return j->input == JOB_BUNDLE || j->input == JOB_PERFDATA;
+	return j->input == JOB_BUNDLE || j->input == JOB_PERFDATA || (j->input == JOB_GO && !j->go_print);
 }
 
 static int job_parse(struct job *j, struct decoder_packet *p)
@@ -124,12 +124,10 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 		return job_refuse(j, "the job has an unknown kind of input");
 	j->text = format && strcmp(format, "text") == 0;
 	j->go_wire = format && strcmp(format, "go-wire") == 0;
-	if (j->input == JOB_GO && !j->go_wire && !(format && strcmp(format, "go-parsed") == 0))
-		return job_refuse(j, "it is an execution trace of a Go program, of which there is no timeline yet: --format go-parsed or "
-				     "go-wire prints it");
-	if (j->input != JOB_GO && (j->go_wire || (format && strcmp(format, "go-parsed") == 0)))
+	j->go_print = j->go_wire || (format && strcmp(format, "go-parsed") == 0);
+	if (j->input != JOB_GO && j->go_print)
 		return job_refuse(j, "bad file format: not a Go execution trace?");
-	if (j->input != JOB_GO && format && !j->text && strcmp(format, "pftrace") != 0)
+	if (!j->go_print && format && !j->text && strcmp(format, "pftrace") != 0)
 		return job_refuse(j, "the job asks for an unknown format");
 	r = job_take_view(j, options);
 	if (r < 0)
@@ -256,7 +254,7 @@ static int job_run(struct job *j)
 		log_warning("there is no system call filter: %s", strerror(-j->layers.error));
 	if (j->input == JOB_RESOLVE)
 		r = job_resolve(j);
-	else if (j->input == JOB_GO)
+	else if (j->go_print)
 		r = job_print_go(j);
 	else
 		r = j->input == JOB_PROBE ? job_probe(j) : job_decode(j, w);

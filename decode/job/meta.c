@@ -21,6 +21,7 @@ void meta_fini(struct meta *m)
 	free(m->brackets);
 	free(m->tsc);
 	free(m->rings);
+	free(m->go);
 	free(m->notes);
 	json_object_put(m->only);
 	*m = (struct meta){0};
@@ -198,6 +199,54 @@ static void read_rings(struct meta *m, struct json_object *list)
 	}
 }
 
+/* A trace that did not come: {"kind","from_raw_ns","to_raw_ns"}. */
+static void read_go_loss(struct meta *m, struct json_object *lost)
+{
+	struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .count = 1};
+	const char *kind = lost ? json_get_string(lost, "kind") : NULL;
+	char text[32];
+
+	if (!kind || !json_get_uint(lost, "from_raw_ns", &note.begin) || !json_get_uint(lost, "to_raw_ns", &note.end) || note.begin > note.end)
+		return;
+	escape_text(text, sizeof(text), kind, strlen(kind));
+	(void)snprintf(note.text, sizeof(note.text), "Go trace missing: %s", text);
+	note_add(m, &note);
+}
+
+/* The traces of Go programs: [{"file","pid","nspid"}], or "lost" instead of a file: a loss that is drawn where it would be. */
+static void read_go(struct meta *m, struct json_object *list)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n > META_MAX_GO) {
+		m->go_left_out = n - META_MAX_GO;
+		n = META_MAX_GO;
+	}
+	m->go = n ? calloc(n, sizeof(*m->go)) : NULL;
+	for (size_t i = 0; m->go && i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i);
+		struct meta_go *go = &m->go[m->n_go];
+		uint64_t pid = 0, nspid = 0;
+		const char *file;
+
+		if (!json_object_is_type(e, json_type_object))
+			continue;
+		file = json_get_string(e, "file");
+		if (!file) {
+			read_go_loss(m, json_get_object(e, "lost"));
+			continue;
+		}
+		if (!*file || strlen(file) >= sizeof(go->file))
+			continue;
+		memcpy(go->file, file, strlen(file) + 1);
+		if (json_get_uint(e, "pid", &pid) && pid <= INT32_MAX)
+			go->pid = (uint32_t)pid;
+		if (json_get_uint(e, "nspid", &nspid) && nspid <= INT32_MAX)
+			go->nspid = (uint32_t)nspid;
+		m->n_go++;
+	}
+}
+
 static uint32_t get_tid(struct json_object *o)
 {
 	uint64_t tid = 0;
@@ -358,6 +407,7 @@ int meta_read(int fd, struct meta *ret)
 	read_freeze(&m, o);
 	read_exit(&m, o);
 	read_rings(&m, json_get_array(o, "rings"));
+	read_go(&m, json_get_array(o, "go"));
 	events = json_get_object(o, "events");
 	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
 		m.complete_from = from;

@@ -18,6 +18,7 @@
 #define META_MAX_BYTES (16u << 20)
 #define META_MAX_NOTES 8192u
 #define META_MAX_RINGS 256u
+#define META_MAX_GO 64u
 #define META_MAX_FILTERS 4u
 #define META_MAX_FILTER_NAME 1025u /* escaped, with the NUL */
 
@@ -37,6 +38,11 @@ struct meta {
 		char comm[64]; /* escaped */
 	} * rings;
 	size_t n_rings, rings_left_out;
+	struct meta_go { /* execution traces of Go programs */
+		char file[128];
+		uint32_t pid, nspid;
+	} *go;
+	size_t n_go, go_left_out;
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
 	uint64_t frozen_raw; /* 0: not known */

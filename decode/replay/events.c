@@ -14,7 +14,7 @@
 /* Threads of one process that no record names: its rings had so many writers, or it made them up. */
 #define MAX_EVENT_THREADS 4096u
 
-static struct thread *thread_of(struct session *s, uint32_t pid, uint32_t *tid)
+struct thread *session_program_thread(struct session *s, uint32_t pid, uint32_t *tid)
 {
 	struct thread *t = hashmap_pointer(&s->threads, *tid);
 	struct process *p;
@@ -45,7 +45,7 @@ int session_on_program_event(struct session *s, const struct ringevent *event)
 		s->events_late++;
 		return 0;
 	}
-	t = thread_of(s, ev.pid, &ev.tid);
+	t = session_program_thread(s, ev.pid, &ev.tid);
 	if (!t) {
 		s->events_unattributed++;
 		return 0;

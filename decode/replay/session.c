@@ -378,6 +378,8 @@ static int on_note(struct session *s)
 	switch (n->kind) {
 	case SESSION_LOSS:
 		return timeline_answer(timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
+	case SESSION_PROGRAM_LOSS:
+		return timeline_answer(timeline_program_loss(s->o.tl, n->begin, n->end, n->text, n->count));
 	case SESSION_MARK:
 		return on_mark(s, n);
 	case SESSION_EXIT:
@@ -420,7 +422,10 @@ static int others_until(struct session *s, uint64_t ts)
 	while (r >= 0) {
 		bool notes = s->next_note < s->o.n_notes;
 		uint64_t note = notes ? s->o.notes[s->next_note].end : UINT64_MAX;
-		uint64_t event = s->o.events ? ringevents_peek(s->o.events) : UINT64_MAX;
+		struct session_go *go = NULL;
+		uint64_t of_go = session_go_peek(s, &go);
+		uint64_t of_ring = s->o.events ? ringevents_peek(s->o.events) : UINT64_MAX;
+		uint64_t event = of_go < of_ring ? of_go : of_ring;
 		uint64_t branch = UINT64_MAX;
 
 		if (s->o.pt) {
@@ -437,9 +442,12 @@ static int others_until(struct session *s, uint64_t ts)
 			r = draw_branches(s, ts, note, event);
 			continue;
 		}
-		if (event == UINT64_MAX || event > ts || !ringevents_next(s->o.events, &ev))
+		if (event == UINT64_MAX || event > ts)
 			break;
-		r = session_on_program_event(s, &ev);
+		if (of_go < of_ring)
+			r = session_on_go(s, go);
+		else if (ringevents_next(s->o.events, &ev))
+			r = session_on_program_event(s, &ev);
 		if (r >= 0)
 			r = progress(s, 1);
 	}
@@ -457,7 +465,7 @@ static int finish_pt(struct session *s)
 		r = replay_pt_peek(s->o.pt, &branch);
 	/* Branches that are dated later, but nothing that comes after them. */
 	while (r >= 0 && branch != UINT64_MAX) {
-		const bool alone = s->next_note == s->o.n_notes && !s->o.events;
+		const bool alone = s->next_note == s->o.n_notes && !s->o.events && !s->o.n_go;
 
 		r = others_until(s, alone ? UINT64_MAX : branch + 1);
 		if (r >= 0)

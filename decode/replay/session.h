@@ -3,7 +3,7 @@
  * Replays a recording in the order of time: keeps processes and threads as the records change
  * them, asks what they had mapped (decode/object/process_maps.h), turns samples, switches and
  * wake-ups into stacks, and feeds the timeline. This is the glue between the input half (perf/event.h, and rings/event.h for the events
- * of programs) and the output half (timeline/timeline.h); it knows no file and no format.
+ * of programs, gofeed.h for the traces of Go) and the output half (timeline/timeline.h); it knows no file and no format.
  *
  * A process or thread is declared to the timeline when something of it is first drawn.
  */
@@ -26,11 +26,25 @@ struct process_maps;
 
 /* Something that the recording's metadata reports, to be drawn at its time. */
 struct session_note {
-	enum session_note_kind { SESSION_LOSS, SESSION_MARK, SESSION_EXIT } kind;
+	enum session_note_kind {
+		SESSION_LOSS,
+		SESSION_PROGRAM_LOSS, /* of what a program tells: nothing of its threads is missing */
+		SESSION_MARK,
+		SESSION_EXIT,
+	} kind;
 	uint64_t begin, end; /* input clock; a mark and an exit have end == begin */
 	uint64_t count;
 	uint32_t tid; /* of a mark: the thread on whose track it is as well; 0: none */
 	char text[128]; /* escaped */
+};
+
+/* The execution trace of a Go program. */
+struct gofeed;
+struct timeline_go;
+struct session_go {
+	struct gofeed *feed; /* borrowed */
+	int fd;		     /* that it reads; borrowed */
+	struct timeline_go *timeline; /* the session's */
 };
 
 struct session_options {
@@ -38,6 +52,8 @@ struct session_options {
 	struct ringevents *events; /* finished; may be NULL */
 	uint64_t events_end_ns; /* events after that are left out, for nothing else is known of that
 				   time; 0: none are */
+	struct session_go *go;
+	size_t n_go;
 	struct replay_pt *pt; /* the recording's PT; may be NULL */
 	const struct prescan *prescan; /* of its records; NULL: nothing was lost */
 	struct images *images;

@@ -94,6 +94,12 @@ int session_on_fork(struct session *s, const struct perfevent *ev);
 int session_on_exit(struct session *s, const struct perfevent *ev);
 
 struct ringevent;
+/* The thread that a program tells of, made up where the recording does not know it; *tid is changed where it is somebody else's.
+ * NULL: no memory, or too many. */
+struct thread *session_program_thread(struct session *s, uint32_t pid, uint32_t *tid);
+/* When the next event of a Go program's trace is, and of which; UINT64_MAX: there is none. Draws it. */
+uint64_t session_go_peek(const struct session *s, struct session_go **ret);
+int session_on_go(struct session *s, struct session_go *go);
 int session_on_program_event(struct session *s, const struct ringevent *ev);
 
 /* What an event is for. */

@@ -102,7 +102,7 @@ static void task_end(struct timeline *tl, uint32_t i, uint64_t mono, const struc
 	writer_slice_end(tl->w, k->track, mono, ev);
 	if (p)
 		tl_lane_give(&p->tasks, k->lane);
-	hashmap_drop(&tl->task_map, k->pid, k->id);
+	hashmap_drop(&tl->task_map, k->owner, k->id);
 	k->track = 0;
 	tl->free_tasks[tl->n_free_tasks++] = i;
 }
@@ -118,7 +118,7 @@ static void task_end_with_note(struct timeline *tl, uint32_t i, uint64_t mono, u
 int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
 	const struct tl_event_names *n = tl->event_names;
-	uint32_t i = hashmap_index(&tl->task_map, ev->pid, ev->task), lane, track;
+	uint32_t i = hashmap_index(&tl->task_map, tl_task_owner(ev), ev->task), lane, track;
 	struct tl_process *p;
 	struct tl_args a;
 	int r;
@@ -133,14 +133,15 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 	if (!p || !tl_lane_take(tl, &p->tasks, p->track, "tasks", &lane, &track))
 		return TIMELINE_E_FULL;
 	i = tl->n_free_tasks ? tl->free_tasks[tl->n_free_tasks - 1] : tl->n_tasks;
-	r = hashmap_put(&tl->task_map, ev->pid, ev->task, i + 1);
+	r = hashmap_put(&tl->task_map, tl_task_owner(ev), ev->task, i + 1);
 	if (r < 0)
 		return r;
 	if (tl->n_free_tasks)
 		tl->n_free_tasks--;
 	else
 		tl->n_tasks++;
-	tl->tasks[i] = (struct tl_task){.pid = ev->pid,
+	tl->tasks[i] = (struct tl_task){.owner = tl_task_owner(ev),
+					.pid = ev->pid,
 					.tid = ev->tid,
 					.id = ev->task,
 					.name = writer_name(tl->w, *ev->name ? ev->name : "(no name)"),
@@ -150,7 +151,8 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 	tl_args_uint(&a, n->key_task_id, ev->task);
 	if (ev->parent)
 		tl_args_uint(&a, n->key_parent, ev->parent);
-	tl_args_uint(&a, n->key_tid, ev->tid);
+	if (ev->tid)
+		tl_args_uint(&a, n->key_tid, ev->tid);
 	if (ev->began_early)
 		tl_args_name(&a, n->key_note, n->note_early);
 	writer_slice_begin(tl->w, track, at->mono,
@@ -158,14 +160,14 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 						       .category = n->task,
 						       .args = a.a,
 						       .n_args = a.n,
-						       .flow_end = tl_task_part(tl, ev->pid, ev->parent,
+						       .flow_end = tl_task_part(tl, tl_task_owner(ev), ev->parent,
 										tl->tasks[i].name, at->mono)});
 	return 0;
 }
 
 int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
-	uint32_t i = hashmap_index(&tl->task_map, ev->pid, ev->task);
+	uint32_t i = hashmap_index(&tl->task_map, tl_task_owner(ev), ev->task);
 	struct tl_args a;
 
 	if (!i)
@@ -177,16 +179,21 @@ int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct rin
 	return 0;
 }
 
-uint32_t tl_task_name(const struct timeline *tl, uint32_t pid, uint64_t id)
+uint64_t tl_task_owner(const struct ringevent *ev)
 {
-	uint32_t i = hashmap_index(&tl->task_map, pid, id);
+	return ev->pid | (uint64_t)ev->of_runtime << 32;
+}
+
+uint32_t tl_task_name(const struct timeline *tl, uint64_t owner, uint64_t id)
+{
+	uint32_t i = hashmap_index(&tl->task_map, owner, id);
 
 	return i ? tl->tasks[i - 1].name : 0;
 }
 
-uint64_t tl_task_part(struct timeline *tl, uint32_t pid, uint64_t id, uint32_t part, uint64_t mono)
+uint64_t tl_task_part(struct timeline *tl, uint64_t owner, uint64_t id, uint32_t part, uint64_t mono)
 {
-	uint32_t i = id ? hashmap_index(&tl->task_map, pid, id) : 0;
+	uint32_t i = id ? hashmap_index(&tl->task_map, owner, id) : 0;
 	char text[160];
 
 	if (!i)
@@ -221,6 +228,10 @@ void tl_tasks_free(struct timeline *tl)
 		free(tl->processes[i].tasks.busy);
 		free(tl->processes[i].fibers.tracks);
 		free(tl->processes[i].fibers.busy);
+		free(tl->processes[i].goroutines.tracks);
+		free(tl->processes[i].goroutines.busy);
+		free(tl->processes[i].goroutine_regions.tracks);
+		free(tl->processes[i].goroutine_regions.busy);
 	}
 	free(tl->tasks);
 	free(tl->free_tasks);

@@ -56,6 +56,7 @@ int tl_events_begin(struct timeline *tl)
 
 void tl_events_free(struct timeline *tl)
 {
+	tl_go_free(tl);
 	free(tl->event_names);
 	tl_fibers_free(tl);
 	tl_tasks_free(tl);
@@ -137,7 +138,7 @@ void tl_args_task(struct timeline *tl, struct tl_args *a, const struct ringevent
 
 	if (!ev->task)
 		return;
-	name = tl_task_name(tl, ev->pid, ev->task);
+	name = tl_task_name(tl, tl_task_owner(ev), ev->task);
 	if (name)
 		tl_args_name(a, tl->event_names->key_task, name);
 	tl_args_uint(a, tl->event_names->key_task_id, ev->task);
@@ -319,6 +320,7 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev)
 
 void tl_events_close(struct timeline *tl, uint64_t mono)
 {
+	tl_go_close(tl);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		tl_regions_close(tl, &tl->threads[i]->regions, mono, tl->event_names->note_open);
 		tl_fiber_leave(tl, tl->threads[i], mono);
@@ -330,6 +332,7 @@ void tl_events_close(struct timeline *tl, uint64_t mono)
 
 void tl_events_cut(struct timeline *tl, uint64_t mono)
 {
+	tl_go_cut(tl, mono);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		const struct tl_thread *t = tl->threads[i];
 

@@ -87,10 +87,19 @@ void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t
 	*ret_off += off > f->base_off ? off - f->base_off : 0;
 }
 
-static void fiber_stop(struct timeline *tl, struct tl_fiber *f, uint64_t mono)
+void tl_fiber_stop(const struct timeline *tl, struct tl_fiber *f, uint64_t mono)
 {
 	tl_fiber_used(tl, f, mono, &f->on_ns, &f->off_ns);
 	f->on = NULL;
+}
+
+void tl_fiber_run(const struct timeline *tl, struct tl_fiber *f, struct tl_thread *t, uint64_t mono)
+{
+	if (f->on) /* said to run on two threads: the last one counts */
+		tl_fiber_stop(tl, f, mono);
+	f->on = t;
+	f->resumed = mono;
+	(void)timeline_thread_used(tl, t, mono, &f->base_on, &f->base_off);
 }
 
 void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono)
@@ -98,7 +107,7 @@ void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	if (!t->fiber)
 		return;
 	if (t->fiber->on == t)
-		fiber_stop(tl, t->fiber, mono);
+		tl_fiber_stop(tl, t->fiber, mono);
 	t->fiber = NULL;
 	writer_slice_end(tl->w, t->fibers_track, mono, NULL);
 }
@@ -121,11 +130,7 @@ int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint
 	tl_fiber_leave(tl, t, mono);
 	if (!f)
 		return 0;
-	if (f->on) /* said to run on two threads: the last one counts */
-		fiber_stop(tl, f, mono);
-	f->on = t;
-	f->resumed = mono;
-	(void)timeline_thread_used(tl, t, mono, &f->base_on, &f->base_off);
+	tl_fiber_run(tl, f, t, mono);
 	t->fiber = f;
 	if (!t->fibers_track) {
 		t->fibers_track = writer_new_track(tl->w);
@@ -138,6 +143,11 @@ int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint
 	return 0;
 }
 
+static struct tl_lanes *lanes_of(struct tl_process *p, const struct tl_fiber *f)
+{
+	return f->goroutine ? &p->goroutine_regions : &p->fibers;
+}
+
 int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono)
 {
 	struct tl_process *p = timeline_process_enter(tl, f->pid, mono);
@@ -146,10 +156,15 @@ int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono)
 	if (!p)
 		return TIMELINE_E_FULL;
 	if (f->regions.lane)
-		return tl_lane_take(tl, &p->fibers, p->track, "more fibers", &f->regions.lane, &f->regions.track) ?
+		return tl_lane_take(tl, lanes_of(p, f), p->track, f->goroutine ? "Go: regions of more goroutines" : "more fibers",
+				    &f->regions.lane, &f->regions.track) ?
 			       0 :
 			       TIMELINE_E_FULL;
 	f->regions.track = writer_new_track(tl->w);
+	if (f->parent_track) {
+		writer_track(tl->w, f->regions.track, f->parent_track, "regions", NULL);
+		return 0;
+	}
 	(void)snprintf(text, sizeof(text), "fiber %" PRIu64, f->id);
 	if (f->name && f->name != writer_name(tl->w, text))
 		(void)snprintf(text, sizeof(text), "fiber %.*s", (int)writer_text_len(writer_name_text(tl->w, f->name), 120),
@@ -166,7 +181,7 @@ void tl_fiber_release(struct timeline *tl, struct tl_fiber *f)
 		return;
 	p = timeline_process_enter(tl, f->pid, tl->stats.last_ns);
 	if (p)
-		tl_lane_give(&p->fibers, f->regions.lane);
+		tl_lane_give(lanes_of(p, f), f->regions.lane);
 	f->regions.lane = TL_LANE_NONE;
 	f->regions.track = 0;
 }

@@ -130,6 +130,24 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	return timeline_leave(tl);
 }
 
+int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind, uint64_t count)
+{
+	uint64_t begin, end;
+	int r = timeline_enter(tl, ts_end, &end);
+
+	if (r != 0)
+		return r;
+	tl->stats.losses++;
+	begin = timeline_monotonic(tl, ts_begin < ts_end ? ts_begin : ts_end);
+	if (begin < tl->stats.first_ns)
+		begin = tl->stats.first_ns;
+	r = summary_loss(tl->summary, kind, count, end - begin);
+	if (r < 0)
+		return r;
+	timeline_loss_draw(tl, 0, begin, end, kind, count);
+	return timeline_leave(tl);
+}
+
 void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
 			uint64_t count)
 {

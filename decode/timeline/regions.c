@@ -17,7 +17,7 @@
 
 static bool stack_used(const struct timeline *tl, const struct tl_place *at, uint64_t *ret_on, uint64_t *ret_off)
 {
-	bool known = timeline_thread_used(tl, at->thread, at->mono, ret_on, ret_off);
+	bool known = at->thread && timeline_thread_used(tl, at->thread, at->mono, ret_on, ret_off);
 
 	if (at->fiber)
 		tl_fiber_used(tl, at->fiber, at->mono, ret_on, ret_off);
@@ -93,7 +93,7 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 	(void)stack_used(tl, at, &region->on_ns, &region->off_ns);
 	tl_args_event(tl, &a, ev);
 	tl_args_task(tl, &a, ev);
-	if (at->fiber)
+	if (at->fiber && at->thread)
 		tl_args_uint(&a, n->key_tid, at->thread->tid);
 	if (ev->began_early)
 		tl_args_name(&a, n->key_note, n->note_early);
@@ -102,7 +102,7 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 						       .category = n->region,
 						       .args = a.a,
 						       .n_args = a.n,
-						       .flow_end = tl_task_part(tl, ev->pid, ev->task,
+						       .flow_end = tl_task_part(tl, tl_task_owner(ev), ev->task,
 										region->name, at->mono)});
 	return 0;
 }

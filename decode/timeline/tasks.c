@@ -174,6 +174,7 @@ static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t
 	t->pid = pid;
 	t->born = born;
 	t->index = tl->n_threads;
+	t->cpu = TL_CPU_UNKNOWN;
 	t->gaps_seen = tl->gaps;
 	tl->threads[tl->n_threads++] = t;
 	tl->stats.threads++;
@@ -269,6 +270,7 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 	slices_trim(tl->slices, &t->lane, 0, end);
 	tl_regions_close(tl, &t->regions, mono, tl->event_names->note_closed);
 	tl_fiber_leave(tl, t, mono);
+	tl_goroutine_thread_ends(tl, t, mono);
 	t->running = RUNNING_UNKNOWN;
 	t->resumed = 0;
 	t->closed = mono;

@@ -61,6 +61,7 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 
 	t->waits.current.waker = t->waker;
 	t->waker = (struct wait_waker){.known = false};
+	tl_goroutine_on_cpu(tl, t, mono);
 	waits_end(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
 	return r;
 }
@@ -181,6 +182,7 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	if (t->running != RUNNING_ON)
 		t->on_since = mono;
 	t->running = RUNNING_ON;
+	t->cpu = cpu;
 	if (!switches) {
 		if (t->last_sample && mono - t->last_sample > MISSING_PERIODS * period)
 			slices_trim(tl->slices, &t->lane, 0, t->last_sample + period);
@@ -282,6 +284,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 					   .stack = stack,
 					   .other = other},
 			    t->in_call != 0);
+	if (t->goroutine)
+		tl_goroutine_off_cpu(tl, t, mono, state, other);
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -371,6 +375,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		break;
 	}
 	t->running = RUNNING_ON;
+	t->cpu = cpu;
 	t->on_since = t->resumed = mono;
 	return r < 0 ? r : timeline_leave(tl);
 }

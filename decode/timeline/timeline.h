@@ -177,6 +177,9 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts);
 int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end, const char *kind,
 		  uint64_t count);
 
+/* The same of what a program was to tell: threads go on. */
+int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind, uint64_t count);
+
 /* The same where nobody knows when: a moment at the end. Called last of all; count is not 0. */
 void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count);
 

@@ -34,6 +34,8 @@ struct tl_fiber {
 	uint64_t id;
 	struct tl_regions regions;
 	struct tl_thread *on; /* the thread that runs it; NULL: none */
+	bool goroutine;	      /* of a Go program's runtime (go_internal.h) */
+	uint32_t parent_track; /* below which its regions are; 0: the process */
 	uint64_t resumed;     /* since when */
 	uint64_t base_on, base_off; /* what that thread had used then */
 	uint64_t on_ns, off_ns;	    /* used on the threads before */
@@ -67,6 +69,9 @@ struct tl_thread {
 	struct tl_regions regions; /* on its own stack */
 	struct tl_fiber *fiber;	   /* that it runs, NULL: its own stack */
 	uint32_t fibers_track;	   /* 0 = it has run none */
+	struct tl_goroutine *goroutine; /* that it runs; NULL: none */
+	uint32_t goroutines_track;
+	uint32_t cpu; /* where it was last seen; TL_CPU_UNKNOWN */
 	uint64_t last_event;	   /* of the program; 0 = none */
 };
 
@@ -83,7 +88,7 @@ struct tl_process {
 	uint32_t name;
 	uint32_t track; /* 0 = not declared yet */
 	bool renamed;
-	struct tl_lanes tasks, fibers;
+	struct tl_lanes tasks, fibers, goroutines, goroutine_regions;
 };
 
 /* Number -> index + 1 by open addressing; entries are replaced, never removed. */
@@ -103,6 +108,7 @@ struct tl_loss_track {
 
 /* A task of the program that is open. */
 struct tl_task {
+	uint64_t owner; /* tl_task_owner() */
 	uint32_t pid, tid;
 	uint64_t id;
 	uint32_t name;
@@ -161,7 +167,8 @@ struct timeline {
 	uint32_t n_tasks, max_tasks;
 	uint32_t *free_tasks; /* indexes below n_tasks, max_tasks of them have room */
 	uint32_t n_free_tasks;
-	struct hashmap task_map; /* (pid, id) -> index + 1 */
+	struct hashmap task_map; /* (owner, id) -> index + 1 */
+	struct timeline_go *go;	 /* programs' execution traces, a list */
 	bool seen;	/* an event that is no early begin */
 	bool entering_early;
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
@@ -312,6 +319,9 @@ void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t
 /* Before the fiber's regions are drawn on, and after. */
 int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono);
 void tl_fiber_release(struct timeline *tl, struct tl_fiber *f);
+/* It runs on the thread from now on, and no more. */
+void tl_fiber_run(const struct timeline *tl, struct tl_fiber *f, struct tl_thread *t, uint64_t mono);
+void tl_fiber_stop(const struct timeline *tl, struct tl_fiber *f, uint64_t mono);
 /* The thread ends: it runs nothing any more. */
 void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 void tl_fibers_free(struct timeline *tl);
@@ -319,7 +329,9 @@ void tl_fibers_free(struct timeline *tl);
 /* In decode/timeline/async.c. */
 int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev);
 int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev);
-uint32_t tl_task_name(const struct timeline *tl, uint32_t pid, uint64_t id); /* 0: it is not open */
+/* A program's tasks and those of its runtime have numbers of their own. */
+uint64_t tl_task_owner(const struct ringevent *ev);
+uint32_t tl_task_name(const struct timeline *tl, uint64_t owner, uint64_t id); /* 0: it is not open */
 void tl_tasks_close(struct timeline *tl, uint64_t mono);
 void tl_tasks_cut(struct timeline *tl, uint64_t mono);
 void tl_tasks_free(struct timeline *tl);
@@ -327,13 +339,22 @@ void tl_tasks_free(struct timeline *tl);
  * Something named `part` that belongs to the task begins: a moment on the task's lane, and the flow
  * that leads from there to it. 0 if the task is not open.
  */
-uint64_t tl_task_part(struct timeline *tl, uint32_t pid, uint64_t id, uint32_t part, uint64_t mono);
+uint64_t tl_task_part(struct timeline *tl, uint64_t owner, uint64_t id, uint32_t part, uint64_t mono);
 /* One number in the whole trace for a flow's id in a process. */
 uint64_t tl_flow_number(uint32_t pid, uint64_t id);
 /* A free lane, with its track; false if there is none. */
 bool tl_lane_take(struct timeline *tl, struct tl_lanes *l, uint32_t parent, const char *name, uint32_t *ret_lane,
 		  uint32_t *ret_track);
 void tl_lane_give(struct tl_lanes *l, uint32_t lane);
+
+/* In decode/timeline/go*.c: the thread that runs a goroutine leaves the CPU, comes back, ends. */
+void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum tl_wait state, struct sched_task other);
+void tl_goroutine_on_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono);
+void tl_goroutine_thread_ends(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+/* What is open when the recording ends, and when the output is cut. */
+void tl_go_close(struct timeline *tl);
+void tl_go_cut(struct timeline *tl, uint64_t mono);
+void tl_go_free(struct timeline *tl);
 
 /* In decode/timeline/events.c: what is open when the recording ends, and when the output is cut. */
 int tl_events_begin(struct timeline *tl);

@@ -6,6 +6,7 @@ TRACERD_TP is its command: COMMAND TRACE SQL... prints each result as a table. W
 import functools
 import re
 import shlex
+import tempfile
 
 from lib import *
 
@@ -37,8 +38,11 @@ class Engine:
             one = " || '\x1f' || ".join(f"coalesce(cast(c{i} as text), 'NULL')" for i in range(fields))
             names = ", ".join(f"c{i}" for i in range(fields))
             asked.append(f"with q({names}) as ({sql}) select '<<' || coalesce(group_concat({one}, '\x1e'), '') || '>>' as answer from q")
-        p = subprocess.run([*self.command, self.trace, *asked], capture_output=True, timeout=PATIENCE)
-        out = p.stdout.decode("utf-8", "replace")
+        # Into a file: an engine that runs in node leaves what a pipe has not taken yet when it exits.
+        with tempfile.TemporaryFile() as f:
+            p = subprocess.run([*self.command, self.trace, *asked], stdout=f, stderr=subprocess.PIPE, timeout=PATIENCE)
+            f.seek(0)
+            out = f.read().decode("utf-8", "replace")
         answers = re.findall("<<(.*?)>>", out, re.DOTALL)
         if len(answers) != len(queries):
             fail(f"the engine says: {p.stderr.decode('utf-8', 'replace')} {out} to: {asked}")

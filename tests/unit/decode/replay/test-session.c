@@ -22,6 +22,7 @@
 #include "decode/replay/prescan.h"
 #include "decode/replay/session.h"
 #include "decode/rings/event.h"
+#include "decode/timeline/go.h"
 #include "tests/unit/decode/perf/perfdata-make.h"
 
 static struct make m;
@@ -112,6 +113,33 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	const char *kind, uint64_t count)
 {
 	return tell("%d loss from %d %s %d\n", (int)ts_end, (int)ts_begin, kind, (int)count);
+}
+
+int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind, uint64_t count)
+{
+	return tell("%d program's loss from %d %s %d\n", (int)ts_end, (int)ts_begin, kind, (int)count);
+}
+
+int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const struct gosurvey *survey, struct timeline_go **ret)
+{
+	*ret = (struct timeline_go *)told;
+	return tell("%d Go trace of %u\n", (int)ts, pid);
+}
+
+int timeline_go_event(struct timeline *tl, struct timeline_go *go, uint64_t ts, uint32_t tid, const struct goevent *ev,
+		      const struct gogeneration *gen)
+{
+	return tell("%d Go event of %u\n", (int)ts, tid);
+}
+
+uint64_t timeline_go_thread(const struct goevent *ev)
+{
+	return ev->m;
+}
+
+int timeline_go_end(struct timeline *tl, struct timeline_go *go, uint64_t ts)
+{
+	return tell("%d Go trace ends\n", (int)ts);
 }
 
 int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
