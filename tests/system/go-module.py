@@ -85,7 +85,7 @@ with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\n") as d:
         for i in range(100):
             get(f"/count?text=word{i}")
         slow = wait_for("the slow request's snapshot", lambda: next(
-            (s for s in c.call("snapshot.list")["snapshots"] if s["cause"]["kind"] == "program" and s["published_at"]), None))
+            (s for s in c.call("snapshot.list")["snapshots"] if s["cause"]["kind"] == "program" and s["state"] == "done"), None))
         expect(re.match(r"GET /count took [0-9.]+m?s$", slow["cause"]["reason"]) and slow["cause"]["pid"] == p.pid,
                "a slow request takes a snapshot, which says which and how long")
         trace.write_bytes(c.fetch(slow["id"], "go.trace")["go.trace"])
