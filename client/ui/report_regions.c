@@ -64,6 +64,23 @@ static void print_region_names(FILE *out, struct json_object *summary)
 			more + (n > MAX_REGIONS ? n - MAX_REGIONS : 0));
 }
 
+/* How long a goroutine did not run, where that was, and who ended it. */
+static void print_pause(FILE *out, struct json_object *pause)
+{
+	char length[HUMAN_SIZE];
+
+	if (!pause)
+		return;
+	_cleanup_free_ char *state = human_name(field_text(pause, "state")), *stack = human_name(field_text(pause, "stack")),
+			    *by = human_name(field_text(pause, "by")), *by_stack = human_name(field_text(pause, "by_stack"));
+
+	(void)fprintf(out, "     %s %s%s%s\n", human_duration(length, field_number(pause, "ns")), state, field_text(pause, "stack") ? " in " : "",
+		field_text(pause, "stack") ? stack : "");
+	if (field_text(pause, "by") || field_text(pause, "by_stack"))
+		(void)fprintf(out, "     ended by %s%s%s\n", field_text(pause, "by") ? by : "the runtime", field_text(pause, "by_stack") ? " in " : "",
+			field_text(pause, "by_stack") ? by_stack : "");
+}
+
 static void print_slow_region(FILE *out, struct json_object *r, size_t rank, uint64_t to_ns)
 {
 	_cleanup_free_ char *name = human_name(field_text(r, "name")),
@@ -80,6 +97,7 @@ static void print_slow_region(FILE *out, struct json_object *r, size_t rank, uin
 		print_spent(out, r);
 	}
 	(void)fputc('\n', out);
+	print_pause(out, field(r, "pause"));
 	if (field_count(r, "waits")) {
 		struct json_object *w = field_at(r, "waits", 0);
 		_cleanup_free_ char *label = human_format(
@@ -122,8 +140,38 @@ void report_print_focus_region(FILE *out, struct json_object *region)
 	report_print_waits(out, region, false);
 }
 
+static void print_goroutines(FILE *out, struct json_object *summary)
+{
+	static const struct human_column columns[] = {
+		{"GOROUTINES", 'l'}, {"COUNT", 'r'}, {"RUNNING", 'r'}, {"OFF CPU", 'r'}, {"RUNNABLE", 'r'}, {"LONGEST", 'r'}, {"SYSCALLS", 'r'},
+	};
+	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
+	size_t n = field_count(summary, "goroutines");
+	uint64_t more = field_number(summary, "goroutines_omitted");
+
+	if (!n)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *g = field_at(summary, "goroutines", i);
+		const char *function = field_text(g, "function");
+
+		human_table_add(&table, human_name(function && *function ? function : "(no stack recorded)"));
+		human_table_add(&table, human_format("%" PRIu64, field_number(g, "count")));
+		human_table_add_duration(&table, field_number(g, "running_ns"));
+		human_table_add_duration(&table, field_number(g, "off_cpu_ns"));
+		human_table_add_duration(&table, field_number(g, "runnable_ns"));
+		human_table_add_duration(&table, field_number(g, "longest_runnable_ns"));
+		human_table_add_duration(&table, field_number(g, "syscall_ns"));
+	}
+	(void)fputs("\ngoroutines by what they began with; \"off CPU\" is of what they ran\n", out);
+	human_table_print(&table, out, 2);
+	if (more)
+		(void)fprintf(out, "  ... and %" PRIu64 " more functions\n", more);
+}
+
 void report_print_regions(FILE *out, struct json_object *summary)
 {
+	print_goroutines(out, summary);
 	print_region_names(out, summary);
 	print_slowest_regions(out, summary);
 }

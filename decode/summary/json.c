@@ -365,6 +365,59 @@ static struct json_object *focus_region_to_json(struct out *o, const struct name
 	return obj;
 }
 
+/* At most 480 bytes, see text(). */
+static struct json_object *long_text(const struct out *o, const char *s)
+{
+	const struct out longer = {.shape.name_bytes = o->shape.name_bytes * 3};
+
+	return text(&longer, s);
+}
+
+static void put_pause(struct out *o, struct json_object *obj, const struct summary_pause *p)
+{
+	struct json_object *pause;
+
+	if (!p->ns)
+		return;
+	pause = json_object_new_object();
+	put(o, pause, "state", text(o, p->state));
+	put(o, pause, "begin_ns", number(p->begin));
+	put(o, pause, "ns", number(p->ns));
+	if (p->stack)
+		put(o, pause, "stack", long_text(o, p->stack));
+	if (p->by)
+		put(o, pause, "by", text(o, p->by));
+	if (p->by_stack)
+		put(o, pause, "by_stack", long_text(o, p->by_stack));
+	put(o, obj, "pause", pause);
+}
+
+/* By the function that they began with. */
+static void put_goroutines(struct out *o, struct json_object *obj)
+{
+	struct json_object *list = json_object_new_array();
+	uint32_t shown = 0;
+
+	for (; shown < o->s->n_goroutines && shown < o->shape.n_regions; shown++) {
+		const struct summary_goroutines *g = &o->s->goroutines[shown];
+		struct json_object *one = json_object_new_object();
+
+		put(o, one, "pid", number(g->pid));
+		put(o, one, "function", text(o, g->function));
+		put(o, one, "count", number(g->count));
+		put(o, one, "running_ns", number(g->running_ns));
+		put(o, one, "off_cpu_ns", number(g->off_cpu_ns));
+		put(o, one, "runnable_ns", number(g->runnable_ns));
+		put(o, one, "longest_runnable_ns", number(g->longest_runnable_ns));
+		put(o, one, "waiting_ns", number(g->waiting_ns));
+		put(o, one, "syscall_ns", number(g->syscall_ns));
+		append(o, list, one);
+	}
+	put(o, obj, "goroutines", list);
+	if (o->s->goroutines_omitted + o->s->n_goroutines > shown)
+		put(o, obj, "goroutines_omitted", number(o->s->goroutines_omitted + o->s->n_goroutines - shown));
+}
+
 static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow, const struct names *names)
 {
 	const struct summary_region *r = &slow->region;
@@ -380,6 +433,7 @@ static struct json_object *slow_to_json(struct out *o, const struct slow_region 
 		put(o, obj, "on_cpu_ns", number(r->on_ns));
 		put(o, obj, "off_cpu_ns", number(r->off_ns));
 	}
+	put_pause(o, obj, &r->pause);
 	if (slow->n_waits)
 		put_waits(o, obj, slow->waits, slow->n_waits);
 	return obj;
@@ -476,6 +530,8 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 		}
 		if (s->regions.count)
 			put_regions(&o, obj, &names);
+		if (s->n_goroutines)
+			put_goroutines(&o, obj);
 		put(&o, obj, "marks", marks_to_json(&o));
 		put(&o, obj, "losses", losses_to_json(&o));
 		if (o.failed || !json_text(obj, &len)) {

@@ -153,6 +153,27 @@ int summary_region(struct summary *s, const struct summary_region *region)
 	return 0;
 }
 
+static uint64_t weight(const struct summary_goroutines *g)
+{
+	return g->running_ns + g->runnable_ns;
+}
+
+void summary_goroutines(struct summary *s, const struct summary_goroutines *g)
+{
+	uint32_t i = s->n_goroutines;
+
+	if (i == TOP_GOROUTINES) {
+		s->goroutines_omitted++;
+		if (weight(g) <= weight(&s->goroutines[--i]))
+			return;
+	} else {
+		s->n_goroutines++;
+	}
+	for (; i > 0 && weight(&s->goroutines[i - 1]) < weight(g); i--)
+		s->goroutines[i] = s->goroutines[i - 1];
+	s->goroutines[i] = *g;
+}
+
 uint32_t summary_regions_top(const struct regions_sums *r, uint32_t *ret, uint32_t max)
 {
 	uint32_t n = 0, at;

@@ -80,6 +80,12 @@ void summary_focus_thread(struct summary *s, uint32_t thread);
 /* The thread begins a region, and none is open on it: its waits are kept from here on. */
 void summary_watch(struct summary *s, uint32_t thread);
 
+/* A goroutine did not run: what it was in and where, who ended that and where. Texts are borrowed; NULL: not known. */
+struct summary_pause {
+	const char *state, *stack, *by, *by_stack;
+	uint64_t begin, ns;
+};
+
 struct summary_region {
 	uint32_t thread;
 	uint32_t name_id; /* equal for equal names */
@@ -88,9 +94,20 @@ struct summary_region {
 	uint64_t begin, end, self_ns;
 	bool cpu_known; /* the next two are */
 	uint64_t on_ns, off_ns;
+	struct summary_pause pause; /* the longest of a goroutine; ns 0: there is none */
 	bool own_waits; /* what the thread waited for in that time, it waited for in this region */
 };
 int summary_region(struct summary *s, const struct summary_region *r);
+
+/* ---- goroutines of Go programs */
+
+/* All that began with one function. Counts and times add up; `function` is borrowed. */
+struct summary_goroutines {
+	uint32_t pid;
+	const char *function; /* "": not known */
+	uint64_t count, running_ns, runnable_ns, longest_runnable_ns, waiting_ns, syscall_ns, off_cpu_ns;
+};
+void summary_goroutines(struct summary *s, const struct summary_goroutines *g);
 
 struct summary_thread {
 	uint32_t pid, tid;

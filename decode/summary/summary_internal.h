@@ -67,6 +67,7 @@ struct mark {
 	uint64_t ts;
 };
 
+#define TOP_GOROUTINES 10u
 #define TOP_REGION_NAMES 20u
 #define TOP_REGIONS 10u
 #define REGION_WAITS 2u
@@ -119,6 +120,9 @@ struct summary {
 	bool exited;
 	struct focus_region region;
 	struct regions_sums regions;
+	struct summary_goroutines goroutines[TOP_GOROUTINES]; /* those that ran, or were to run, longest first */
+	uint32_t n_goroutines;
+	uint64_t goroutines_omitted; /* functions */
 	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
 	uint32_t n_recent;
 	struct loss losses[MAX_LOSS_KINDS];

@@ -271,6 +271,7 @@ static void end(struct timeline *tl, struct timeline_go *go, uint64_t mono)
 	tl_go_procs_end(&at);
 	tl_goroutines_end(&at);
 	tl_go_ranges_end(&at);
+	tl_goroutines_sum(tl, go);
 	go->ended = true;
 }
 

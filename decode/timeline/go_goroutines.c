@@ -192,11 +192,63 @@ static uint64_t *count_of(struct timeline_go *go, enum gostate s)
 	}
 }
 
-/* The slice of the state ends, and what is on top of it. */
-static void state_end(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g, uint64_t mono, const struct writer_event *ev)
+/* Kept while a region is open, in which it may turn out to be what took so long. */
+static void keep_pause(const struct tl_go_at *at, struct tl_goroutine *g, uint64_t ns)
 {
-	const uint64_t ns = mono > g->since ? mono - g->since : 0;
+	struct tl_go_pause p = {.begin = g->since, .ns = ns, .stack = g->stack};
+	uint32_t shortest = 0;
 
+	if (!g->fiber.regions.n_open) {
+		g->n_pauses = 0;
+		return;
+	}
+	if (g->state == GOSTATE_RUNNING || g->state == GOSTATE_UNDETERMINED)
+		return;
+	if (g->n_pauses < TL_GO_PAUSES) {
+		shortest = g->n_pauses++;
+	} else {
+		for (uint32_t i = 1; i < TL_GO_PAUSES; i++)
+			if (g->pauses[i].ns < g->pauses[shortest].ns)
+				shortest = i;
+		if (g->pauses[shortest].ns >= ns)
+			return;
+	}
+	p.state = state_name(at, g);
+	if (g->state == GOSTATE_WAITING && at->ev && at->ev->to == GOSTATE_RUNNABLE) {
+		const struct tl_goroutine *by = find(at->go, at->ev->g);
+
+		p.by = by ? by->fiber.name : 0;
+		p.by_stack = tl_go_stack(at, at->ev->stack);
+	}
+	g->pauses[shortest] = p;
+}
+
+struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f, uint64_t since)
+{
+	const struct tl_goroutine *g = (const struct tl_goroutine *)f;
+	const struct tl_go_pause *longest = NULL;
+
+	for (uint32_t i = 0; i < g->n_pauses; i++)
+		if (g->pauses[i].begin >= since && (!longest || g->pauses[i].ns > longest->ns))
+			longest = &g->pauses[i];
+	if (!longest)
+		return (struct summary_pause){0};
+	return (struct summary_pause){.state = writer_name_text(tl->w, longest->state),
+				      .stack = longest->stack ? writer_name_text(tl->w, longest->stack) : NULL,
+				      .by = longest->by ? writer_name_text(tl->w, longest->by) : NULL,
+				      .by_stack = longest->by_stack ? writer_name_text(tl->w, longest->by_stack) : NULL,
+				      .begin = longest->begin,
+				      .ns = longest->ns};
+}
+
+/* The slice of the state ends, and what is on top of it. */
+static void state_end(const struct tl_go_at *at, struct tl_goroutine *g, const struct writer_event *ev)
+{
+	const uint64_t mono = at->mono, ns = mono > g->since ? mono - g->since : 0;
+	struct timeline_go *go = at->go;
+	struct timeline *tl = at->tl;
+
+	keep_pause(at, g, ns);
 	g->ns[g->state] += ns;
 	if (g->state == GOSTATE_RUNNABLE && ns > g->longest_runnable_ns)
 		g->longest_runnable_ns = ns;
@@ -309,7 +361,7 @@ static void flow_begin(const struct tl_go_at *at, struct tl_goroutine *g, uint64
 			     &(struct writer_event){.name = name, .category = n->goroutine, .args = a.a, .n_args = a.n, .flow = g->flow});
 }
 
-static void sum_up(struct timeline_go *go, const struct tl_goroutine *g, bool ended)
+static void sum_up(struct timeline_go *go, const struct tl_goroutine *g)
 {
 	uint32_t i = hashmap_index(&go->group_map, 0, g->function);
 	struct tl_go_group *p;
@@ -331,8 +383,6 @@ static void sum_up(struct timeline_go *go, const struct tl_goroutine *g, bool en
 	}
 	p = &go->groups[i - 1];
 	p->count++;
-	p->ended += ended;
-	p->on_ns += g->fiber.on_ns;
 	p->off_ns += g->fiber.off_ns;
 	for (unsigned int s = 0; s < N_GOSTATES; s++)
 		p->ns[s] += g->ns[s];
@@ -345,7 +395,7 @@ static void destroy(const struct tl_go_at *at, struct tl_goroutine *g)
 	tl_regions_close(at->tl, &g->fiber.regions, at->mono, at->tl->event_names->note_closed);
 	tl_fiber_release(at->tl, &g->fiber);
 	give_track(at, g);
-	sum_up(at->go, g, true);
+	sum_up(at->go, g);
 	hashmap_drop(&at->go->goroutines, 0, g->fiber.id);
 	free(g->fiber.regions.open);
 	free(g);
@@ -416,7 +466,7 @@ int tl_goroutine_transition(const struct tl_go_at *at)
 	else if (ev->from == GOSTATE_SYSCALL && ev->to == GOSTATE_RUNNABLE)
 		flow_begin(at, g, g->fiber.id, go->n.exit_syscall);
 	if (ev->from != GOSTATE_UNDETERMINED && ev->from != GOSTATE_NOT_EXIST)
-		state_end(at->tl, go, g, at->mono, NULL);
+		state_end(at, g, NULL);
 	r = change_places(at, g, ev->from, ev->to, since);
 	if (r != 0)
 		return r;
@@ -451,12 +501,29 @@ void tl_goroutines_end(const struct tl_go_at *at)
 			state_draw(at, g);
 		else if (g->parked)
 			go->stats.parked++;
-		state_end(at->tl, go, g, at->mono, &ev);
+		state_end(at, g, &ev);
 		if (g->fiber.on)
 			thread_leave(at->tl, g->fiber.on, at->mono);
 		tl_regions_close(at->tl, &g->fiber.regions, at->mono, go->n.note_end);
 		give_track(at, g);
-		sum_up(go, g, false);
+		sum_up(go, g);
+	}
+}
+
+void tl_goroutines_sum(struct timeline *tl, const struct timeline_go *go)
+{
+	for (uint32_t i = 0; i < go->n_groups; i++) {
+		const struct tl_go_group *p = &go->groups[i];
+
+		summary_goroutines(tl->summary, &(struct summary_goroutines){.pid = go->pid,
+									     .function = writer_name_text(tl->w, p->function),
+									     .count = p->count,
+									     .running_ns = p->ns[GOSTATE_RUNNING],
+									     .runnable_ns = p->ns[GOSTATE_RUNNABLE],
+									     .longest_runnable_ns = p->longest_runnable_ns,
+									     .waiting_ns = p->ns[GOSTATE_WAITING],
+									     .syscall_ns = p->ns[GOSTATE_SYSCALL],
+									     .off_cpu_ns = p->off_ns});
 	}
 }
 

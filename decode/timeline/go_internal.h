@@ -18,6 +18,14 @@ struct tl_go_proc {
 	bool in_syscall, sweeping, runs;
 };
 
+#define TL_GO_PAUSES 8u
+
+/* It did not run; texts are writer's names. */
+struct tl_go_pause {
+	uint64_t begin, ns;
+	uint32_t state, stack, by, by_stack;
+};
+
 /* A goroutine is a fiber that the runtime tells of. */
 struct tl_goroutine {
 	struct tl_fiber fiber; /* its id is the goroutine's */
@@ -32,6 +40,8 @@ struct tl_goroutine {
 	bool parked;	  /* it does nothing but wait, as the survey says */
 	bool early_done;  /* what it had open when the trace began is drawn */
 	uint32_t reason, stack, label; /* of the state; writer's names */
+	struct tl_go_pause pauses[TL_GO_PAUSES]; /* the longest since its outermost region began */
+	uint32_t n_pauses;
 	uint64_t flow;	  /* from what made it runnable to where it runs; 0: none */
 	struct tl_go_proc *proc;
 };
@@ -39,7 +49,7 @@ struct tl_goroutine {
 /* Sums of the goroutines that began with one function. */
 struct tl_go_group {
 	uint32_t function;
-	uint64_t count, ended, ns[N_GOSTATES], longest_runnable_ns, on_ns, off_ns;
+	uint64_t count, ns[N_GOSTATES], longest_runnable_ns, off_ns;
 };
 
 struct tl_go_names {
@@ -114,6 +124,7 @@ int tl_goroutine_transition(const struct tl_go_at *at);
 void tl_goroutine_instant(const struct tl_go_at *at, uint64_t id, const struct writer_event *ev);
 /* All end. */
 void tl_goroutines_end(const struct tl_go_at *at);
+void tl_goroutines_sum(struct timeline *tl, const struct timeline_go *go);
 void tl_goroutines_cut(struct timeline *tl, const struct timeline_go *go, uint64_t mono);
 void tl_goroutines_free(struct timeline_go *go);
 

@@ -160,6 +160,7 @@ static int sum_up(struct timeline *tl, const struct tl_place *at, const struct t
 		.begin = region->begin,
 		.end = at->mono,
 		.self_ns = ns > region->children_ns ? ns - region->children_ns : 0,
+		.pause = f && f->goroutine ? tl_goroutine_pause(tl, f, region->begin) : (struct summary_pause){0},
 		.own_waits = !f || (f->on == at->thread && f->resumed <= region->begin),
 	};
 
