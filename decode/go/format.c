@@ -4,7 +4,7 @@
 #define STACK(bit) .stacks = (bit)
 #define STRING(bit) .strings = (bit)
 
-static const struct gofmt_spec specs[GOFMT_N_TYPES] = {
+const struct gofmt_spec gofmt_specs[GOFMT_N_TYPES] = {
 	[GOFMT_EVENT_BATCH] = {"EventBatch"},
 	[GOFMT_STACKS] = {"Stacks"},
 	[GOFMT_STACK] = {"Stack"},
@@ -68,12 +68,7 @@ static const struct gofmt_spec specs[GOFMT_N_TYPES] = {
 	[136] = {"GoroutineStackFree", true, 1, .args = {"id"}},
 };
 
-const struct gofmt_spec *gofmt_spec(uint64_t type)
-{
-	return &specs[type < GOFMT_N_TYPES ? type : GOFMT_NONE];
-}
-
-int gofmt_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret)
+int gofmt_long_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret)
 {
 	uint64_t v = 0;
 

@@ -85,13 +85,31 @@ struct gofmt_spec {
 	const char *args[GOFMT_MAX_ARGS];
 };
 
+extern const struct gofmt_spec gofmt_specs[GOFMT_N_TYPES];
+
 /* Never NULL; of what there is not it has no name. */
-const struct gofmt_spec *gofmt_spec(uint64_t type);
+static inline const struct gofmt_spec *gofmt_spec(uint64_t type)
+{
+	return &gofmt_specs[type < GOFMT_N_TYPES ? type : GOFMT_NONE];
+}
 
 static inline bool gofmt_is_experimental(uint32_t type)
 {
 	return type >= GOFMT_SPAN && type <= GOFMT_GOROUTINE_STACK_FREE;
 }
 
+int gofmt_long_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret);
+
 /* A number of up to 10 bytes of 7 bits, lowest first. How many bytes it took; 0: it is cut; -1: it is too large. */
-int gofmt_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret);
+static inline int gofmt_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret)
+{
+	if (size > 0 && p[0] < 0x80) {
+		*ret = p[0];
+		return 1;
+	}
+	if (size > 1 && p[1] < 0x80) {
+		*ret = (p[0] & 0x7fu) | (uint64_t)p[1] << 7;
+		return 2;
+	}
+	return gofmt_long_uvarint(p, size, ret);
+}

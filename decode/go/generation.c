@@ -410,13 +410,6 @@ int gogeneration_finish(struct gogeneration *g, int version, char *why, size_t s
 	return 0;
 }
 
-uint64_t gogeneration_ns(const struct gogeneration *g, uint64_t units)
-{
-	const double ns = (double)units * g->ns_per_unit;
-
-	return ns >= 9223372036854775808.0 ? (uint64_t)INT64_MIN : (uint64_t)(int64_t)ns;
-}
-
 bool gogeneration_string(const struct gogeneration *g, uint64_t id, struct gostring *ret)
 {
 	const uint32_t i = idmap_get(&g->by_string, id);
@@ -426,11 +419,6 @@ bool gogeneration_string(const struct gogeneration *g, uint64_t id, struct gostr
 	else
 		*ret = (struct gostring){.p = ""};
 	return i || id == 0;
-}
-
-bool gogeneration_has_stack(const struct gogeneration *g, uint64_t id)
-{
-	return id == 0 || idmap_get(&g->by_stack, id);
 }
 
 uint32_t gogeneration_stack_depth(const struct gogeneration *g, uint64_t id)

@@ -98,10 +98,22 @@ int gogeneration_add(struct gogeneration *g, int version, const struct gobatch *
 int gogeneration_finish(struct gogeneration *g, int version, char *why, size_t size) _must_check_;
 
 /* Units of the trace's clock to ns, cut to whole ones, as Go does it. */
-uint64_t gogeneration_ns(const struct gogeneration *g, uint64_t units);
+static inline uint64_t gogeneration_ns(const struct gogeneration *g, uint64_t units)
+{
+	const double ns = (double)units * g->ns_per_unit;
+
+	return ns >= 9223372036854775808.0 ? (uint64_t)INT64_MIN : (uint64_t)(int64_t)ns;
+}
 
 /* Valid until the generation is cleared. False: there is no such number. 0 is the empty string, and no stack. */
 bool gogeneration_string(const struct gogeneration *g, uint64_t id, struct gostring *ret);
-bool gogeneration_has_stack(const struct gogeneration *g, uint64_t id);
+static inline bool gogeneration_has_string(const struct gogeneration *g, uint64_t id)
+{
+	return id == 0 || idmap_get(&g->by_string, id);
+}
+static inline bool gogeneration_has_stack(const struct gogeneration *g, uint64_t id)
+{
+	return id == 0 || idmap_get(&g->by_stack, id);
+}
 uint32_t gogeneration_stack_depth(const struct gogeneration *g, uint64_t id);
 void gogeneration_frame(const struct gogeneration *g, uint64_t id, uint32_t i, struct goframe *ret);

@@ -101,6 +101,8 @@ struct goorder_thing *goorder_make(struct goorder *o, struct hashmap *map, uint6
 
 void goorder_drop_g(struct goorder *o, struct goorder_thing *g)
 {
+	if (o->recent[g->id % GOORDER_RECENT] == g)
+		o->recent[g->id % GOORDER_RECENT] = NULL;
 	hashmap_drop(&o->gs, 0, g->id);
 	for (uint32_t i = 0; i < g->n_regions; i++) {
 		free(g->regions[i].name);
@@ -136,24 +138,43 @@ struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const str
 
 /* ---- what is next */
 
+/* In pieces: what is larger GCC clears by an instruction that takes longer to begin than all of this. */
+static void clear(struct goevent *e)
+{
+	enum { PIECE = 64 };
+	uint8_t *p = (uint8_t *)e;
+
+#pragma GCC unroll 4
+	for (size_t i = 0; i < sizeof(*e) / PIECE; i++, p += PIECE)
+		memset(p, 0, PIECE);
+	memset(p, 0, sizeof(*e) % PIECE);
+}
+
 struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind)
 {
-	struct goevent *e = &o->queue[o->n_queue++];
+	struct goevent *e = o->n_made ? &o->queue[o->n_made - 1] : o->first;
 
-	*e = (struct goevent){.kind = kind, .type = ev->type, .time = ev->time, .raw_time = ev->time, .m = o->ctx.m, .p = o->ctx.p, .g = o->ctx.g};
+	o->n_made++;
+	clear(e);
+	e->kind = kind;
+	e->type = ev->type;
+	e->time = e->raw_time = ev->time;
+	e->m = o->ctx.m;
+	e->p = o->ctx.p;
+	e->g = o->ctx.g;
 	memcpy(e->args, ev->args, sizeof(e->args));
 	return e;
 }
 
 bool goorder_next(struct goorder *o, struct goevent *ret)
 {
-	if (o->at == o->n_queue)
+	if (o->at + 1 >= o->n_made)
 		return false;
 	*ret = o->queue[o->at++];
 	return true;
 }
 
-int goorder_advance(struct goorder *o, const struct gogeneration *g, const struct goraw_event *ev, char *why, size_t size)
+int goorder_advance(struct goorder *o, const struct gogeneration *g, const struct goraw_event *ev, struct goevent *ret, char *why, size_t size)
 {
 	struct goorder_m *m = NULL;
 	int r;
@@ -161,10 +182,10 @@ int goorder_advance(struct goorder *o, const struct gogeneration *g, const struc
 	o->g = g;
 	o->why = why;
 	o->why_size = size;
-	o->at = o->n_queue = 0;
+	o->first = ret;
+	o->at = o->n_made = 0;
 	if (!o->initial_gen)
 		o->initial_gen = g->gen;
-	o->ctx = (struct goorder_ctx){.m = ev->m, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID};
 	if (ev->m != GOFMT_NO_ID) {
 		m = o->last_m && o->last_m->m == ev->m ? o->last_m : hashmap_pointer(&o->ms, ev->m);
 		if (!m)
@@ -172,14 +193,17 @@ int goorder_advance(struct goorder *o, const struct gogeneration *g, const struc
 		if (!m)
 			return -ENOMEM;
 		o->last_m = m;
-		o->ctx.p = m->p;
-		o->ctx.g = m->g;
 	}
-	o->next = o->ctx;
+	o->ctx.m = o->next.m = ev->m;
+	o->ctx.p = o->next.p = m ? m->p : GOFMT_NO_ID;
+	o->ctx.g = o->next.g = m ? m->g : GOFMT_NO_ID;
 	r = goorder_apply(o, ev);
 	if (r == GOORDER_DONE && m) {
-		m->p = o->next.p;
-		m->g = o->next.g;
+		/* seldom both */
+		if (m->p != o->next.p)
+			m->p = o->next.p;
+		if (m->g != o->next.g)
+			m->g = o->next.g;
 	}
 	return r;
 }

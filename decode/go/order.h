@@ -20,7 +20,7 @@ struct goraw_event {
 };
 
 enum goorder_answer {
-	GOORDER_DONE,	/* it is next, and goorder_next() has it */
+	GOORDER_DONE,	/* it is next */
 	GOORDER_WAIT,	/* something else must come first */
 	GOORDER_BROKEN, /* it cannot be: `why` says so */
 };
@@ -29,7 +29,8 @@ int goorder_new(struct budget *budget, struct goorder **ret) _must_check_;
 struct goorder *goorder_free(struct goorder *o);
 DEFINE_CLEANUP(struct goorder *, goorder_free)
 
-/* enum goorder_answer, or -ENOMEM. Nothing has changed unless it is done. */
-int goorder_advance(struct goorder *o, const struct gogeneration *g, const struct goraw_event *ev, char *why, size_t size) _must_check_;
-/* What the last one has made, in turn; false: no more. */
+/* enum goorder_answer, or -ENOMEM. Nothing has changed unless it is done; then *ret is the first event that it makes. */
+int goorder_advance(struct goorder *o, const struct gogeneration *g, const struct goraw_event *ev, struct goevent *ret, char *why,
+		    size_t size) _must_check_;
+/* What the last one has made besides, in turn; false: no more. */
 bool goorder_next(struct goorder *o, struct goevent *ret);

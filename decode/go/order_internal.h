@@ -10,6 +10,7 @@ enum goorder_g_status { G_RUNNABLE = 1, G_RUNNING, G_SYSCALL, G_WAITING };
 enum goorder_p_status { P_RUNNING = 1, P_IDLE, P_SYSCALL, P_ABANDONED };
 
 #define GOORDER_MAX_RANGES 4u /* at once, of a goroutine or processor: there are three kinds */
+#define GOORDER_RECENT 1024u
 #define GOORDER_MAX_REGIONS 4096u /* open at once, of a goroutine */
 
 struct goorder_range {
@@ -55,11 +56,12 @@ struct goorder {
 	uint64_t initial_gen;
 	struct hashmap gs, ps, ms, tasks;
 	struct goorder_m *last_m;
+	struct goorder_thing *recent[GOORDER_RECENT]; /* goroutines by their last bits, for the next look */
 	uint64_t gc_seq;
 	enum { GC_UNDETERMINED, GC_NOT_RUNNING, GC_RUNNING } gc;
 	struct goorder_ctx ctx, next; /* before the event, and after it */
-	struct goevent queue[3];
-	uint32_t at, n_queue;
+	struct goevent *first, queue[2]; /* what the event makes: into the caller's, and besides */
+	uint32_t at, n_made;		 /* of the queue, and with the first */
 	char task_name[GOFMT_MAX_STRING]; /* of one that has ended */
 	char *why;
 	size_t why_size;
@@ -81,16 +83,49 @@ struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, en
 
 enum goorder_need { MUST, MAY, NOT };
 
+/* It does not have what it must: says so. */
+int goorder_lacks(struct goorder *o, enum goorder_need p, enum goorder_need g);
+
+static inline bool goorder_has(enum goorder_need need, uint64_t id)
+{
+	return need == MAY || (need == MUST) == (id != GOFMT_NO_ID);
+}
+
 /* What the thread must have; itself always. enum goorder_answer. */
-int goorder_need(struct goorder *o, enum goorder_need p, enum goorder_need g);
+static inline int goorder_need(struct goorder *o, enum goorder_need p, enum goorder_need g)
+{
+	if (goorder_has(MUST, o->ctx.m) && goorder_has(p, o->ctx.p) && goorder_has(g, o->ctx.g))
+		return GOORDER_DONE;
+	return goorder_lacks(o, p, g);
+}
+
 const char *goorder_name(const struct goraw_event *ev);
 const char *goorder_g_name(uint8_t status);
 const char *goorder_p_name(uint8_t status);
+struct goorder_thing *goorder_find_g(struct goorder *o, uint64_t id);
+
 /* NULL: not known. */
-struct goorder_thing *goorder_g(struct goorder *o, uint64_t id);
+static inline struct goorder_thing *goorder_g(struct goorder *o, uint64_t id)
+{
+	struct goorder_thing *g = o->recent[id % GOORDER_RECENT];
+
+	return g && g->id == id ? g : goorder_find_g(o, id);
+}
+
 struct goorder_thing *goorder_p(struct goorder *o, uint64_t id);
-bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq);
-void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status, uint64_t seq);
+
+static inline bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq)
+{
+	return t->gen == o->g->gen && seq == t->seq + 1;
+}
+
+static inline void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status, uint64_t seq)
+{
+	t->status = status;
+	t->gen = o->g->gen;
+	t->seq = seq;
+}
+
 struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
 				   enum gostate to);
 void goorder_string(const struct goorder *o, uint64_t id, struct gostring *ret);

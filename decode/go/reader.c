@@ -11,11 +11,16 @@
 
 /* Where the events of one thread are; the next of them is read ahead. */
 struct cursor {
-	uint64_t m;
-	uint32_t chunk; /* index + 1; 0: there is no more */
-	uint32_t at;	/* in that */
-	uint64_t last;	/* time; 0: that of the chunk */
+	const uint8_t *p, *end; /* of the chunk */
+	uint32_t next;		/* chunk, index + 1; 0: there is no more */
+	uint64_t base, last;	/* times: of the chunk, and of the event before; 0: that of the chunk */
 	struct goraw_event ev;
+};
+
+/* `time` is that of the cursor's event, so that the heap need not look at cursors. */
+struct place {
+	int64_t time;
+	struct cursor *cursor;
 };
 
 struct goreader {
@@ -27,7 +32,8 @@ struct goreader {
 	struct gogeneration g;
 	bool has_generation;
 	struct goorder *order;
-	struct cursor *cursors, **heap, **sorted;
+	struct cursor *cursors;
+	struct place *heap, *sorted;
 	uint32_t n_heap, max_cursors;
 	uint32_t next_sample;
 	uint64_t last_time, syncs, generations, retries;
@@ -110,89 +116,92 @@ static int broken(struct goreader *r, const char *why)
 
 /* ---- the events of a thread */
 
+static int broken_event(struct goreader *r, const struct cursor *c)
+{
+	(void)snprintf(r->why, sizeof(r->why),
+		       c->ev.type >= GOFMT_N_TYPES ? "found invalid event type: %d" : "found event without a timestamp: type=%d", c->ev.type);
+	return broken(r, r->why);
+}
+
 /* The next event of the cursor; GOREADER_END: there is none. */
 static int cursor_next(struct goreader *r, struct cursor *c)
 {
 	const struct gofmt_spec *spec;
-	const struct gochunk *chunk;
-	const uint8_t *p, *stop;
 	uint64_t dt;
 	int n;
 
-	while (c->chunk && r->g.chunks[c->chunk - 1].size == c->at) {
-		c->chunk = r->g.chunks[c->chunk - 1].next;
-		c->at = 0;
+	while (c->p == c->end) {
+		const struct gochunk *chunk;
+
+		if (!c->next)
+			return GOREADER_END;
+		chunk = &r->g.chunks[c->next - 1];
+		c->p = r->g.bytes + chunk->at;
+		c->end = c->p + chunk->size;
+		c->next = chunk->next;
+		c->base = gogeneration_ns(&r->g, chunk->time);
 		c->last = 0;
 	}
-	if (!c->chunk)
-		return GOREADER_END;
-	chunk = &r->g.chunks[c->chunk - 1];
-	if (c->last == 0)
-		c->last = gogeneration_ns(&r->g, chunk->time);
-	p = r->g.bytes + chunk->at + c->at;
-	stop = r->g.bytes + chunk->at + chunk->size;
-	c->ev.type = *p++;
+	c->ev.type = *c->p++;
 	spec = gofmt_spec(c->ev.type);
-	if (c->ev.type >= GOFMT_N_TYPES) {
-		(void)snprintf(r->why, sizeof(r->why), "found invalid event type: %d", c->ev.type);
-		return broken(r, r->why);
-	}
-	if (!spec->timed) {
-		(void)snprintf(r->why, sizeof(r->why), "found event without a timestamp: type=%d", c->ev.type);
-		return broken(r, r->why);
-	}
-	n = gofmt_uvarint(p, (uint64_t)(stop - p), &dt);
+	if (!spec->timed)
+		return broken_event(r, c);
+	n = gofmt_uvarint(c->p, (uint64_t)(c->end - c->p), &dt);
 	if (n <= 0)
 		return broken(r, "found invalid uvarint for timestamp");
-	p += n;
+	c->p += n;
 	memset(c->ev.args, 0, sizeof(c->ev.args));
 	for (unsigned int i = 0; i < spec->n_args; i++) {
-		n = gofmt_uvarint(p, (uint64_t)(stop - p), &c->ev.args[i]);
+		n = gofmt_uvarint(c->p, (uint64_t)(c->end - c->p), &c->ev.args[i]);
 		if (n <= 0)
 			return broken(r, "found invalid uvarint");
-		p += n;
+		c->p += n;
 	}
-	c->ev.time = c->last += gogeneration_ns(&r->g, dt);
-	c->at = (uint32_t)(p - (r->g.bytes + chunk->at));
+	c->last = (c->last ? c->last : c->base) + gogeneration_ns(&r->g, dt);
+	c->ev.time = c->last;
 	return GOREADER_EVENT;
 }
 
 /* ---- the cursors, that of the earliest event first: a heap, in the order that Go's has where times are the same */
 
-static void swap(struct cursor **h, uint32_t a, uint32_t b)
+static struct place place_of(struct cursor *c)
 {
-	struct cursor *c = h[a];
-
-	h[a] = h[b];
-	h[b] = c;
+	return (struct place){.time = (int64_t)c->ev.time, .cursor = c};
 }
 
-static bool is_later(const struct cursor *a, const struct cursor *b)
+static uint32_t sift_up(struct place *h, uint32_t i)
 {
-	return (int64_t)a->ev.time > (int64_t)b->ev.time;
-}
+	const struct place p = h[i];
 
-static uint32_t sift_up(struct cursor **h, uint32_t i)
-{
-	for (; i > 0 && is_later(h[(i - 1) / 2], h[i]); i = (i - 1) / 2)
-		swap(h, i, (i - 1) / 2);
+	for (; i > 0 && h[(i - 1) / 2].time > p.time; i = (i - 1) / 2)
+		h[i] = h[(i - 1) / 2];
+	h[i] = p;
 	return i;
 }
 
-static void sift_down(struct cursor **h, uint32_t n, uint32_t i)
+static void sift_down(struct place *h, uint32_t n, uint32_t i)
 {
-	for (;;) {
-		uint32_t least = i;
+	const struct place p = h[i];
 
-		if (2 * i + 1 < n && is_later(h[least], h[2 * i + 1]))
-			least = 2 * i + 1;
-		if (2 * i + 2 < n && is_later(h[least], h[2 * i + 2]))
-			least = 2 * i + 2;
-		if (least == i)
-			return;
-		swap(h, i, least);
+	for (;;) {
+		uint32_t least = 2 * i + 1;
+
+		if (least + 1 < n && h[least].time > h[least + 1].time)
+			least++;
+		if (least >= n || h[least].time >= p.time)
+			break;
+		h[i] = h[least];
 		i = least;
 	}
+	h[i] = p;
+}
+
+static void swap(struct place *h, uint32_t a, uint32_t b)
+{
+	const struct place p = h[a];
+
+	h[a] = h[b];
+	h[b] = p;
 }
 
 static void heap_remove(struct goreader *r, uint32_t i)
@@ -204,21 +213,21 @@ static void heap_remove(struct goreader *r, uint32_t i)
 }
 
 /* Stable. */
-static void merge_sort(struct cursor **v, struct cursor **room, uint32_t n)
+static void merge_sort(struct place *v, struct place *room, uint32_t n)
 {
 	uint32_t half = n / 2, a = 0, b = half;
 
 	if (n <= 12) {
 		for (uint32_t i = 1; i < n; i++)
-			for (uint32_t k = i; k > 0 && is_later(v[k - 1], v[k]); k--)
+			for (uint32_t k = i; k > 0 && v[k - 1].time > v[k].time; k--)
 				swap(v, k, k - 1);
 		return;
 	}
 	merge_sort(v, room, half);
 	merge_sort(v + half, room, n - half);
-	memcpy(room, v, n * sizeof(struct cursor *));
+	memcpy(room, v, n * sizeof(*room));
 	for (uint32_t i = 0; i < n; i++)
-		v[i] = b == n || (a < half && !is_later(room[a], room[b])) ? room[a++] : room[b++];
+		v[i] = b == n || (a < half && room[a].time <= room[b].time) ? room[a++] : room[b++];
 }
 
 /* ---- generations */
@@ -246,8 +255,8 @@ static int grow_cursors(struct goreader *r)
 	free(r->sorted);
 	r->max_cursors = n;
 	r->cursors = calloc(n, sizeof(*r->cursors));
-	r->heap = calloc(n, sizeof(struct cursor *));
-	r->sorted = calloc(n, sizeof(struct cursor *));
+	r->heap = calloc(n, sizeof(*r->heap));
+	r->sorted = calloc(n, sizeof(*r->sorted));
 	return r->cursors && r->heap && r->sorted ? 0 : -ENOMEM;
 }
 
@@ -266,13 +275,13 @@ static int begin_generation(struct goreader *r, struct goevent *ret)
 	for (uint32_t i = 0; i < r->g.n_threads; i++) {
 		struct cursor *c = &r->cursors[i];
 
-		*c = (struct cursor){.m = r->g.threads[i].m, .chunk = r->g.threads[i].first, .ev.m = r->g.threads[i].m};
+		*c = (struct cursor){.next = r->g.threads[i].first, .ev.m = r->g.threads[i].m};
 		k = cursor_next(r, c);
 		if (k == GOREADER_BROKEN)
 			return k;
 		if (k == GOREADER_END)
 			continue;
-		r->heap[r->n_heap] = c;
+		r->heap[r->n_heap] = place_of(c);
 		(void)sift_up(r->heap, r->n_heap++);
 	}
 	r->generations++;
@@ -382,26 +391,29 @@ static int next_generation(struct goreader *r, struct goevent *ret)
 /* ---- */
 
 /* Takes the event of that cursor, if it is next: enum goorder_answer, or -errno. */
-static int try_one(struct goreader *r, uint32_t i)
+static int try_one(struct goreader *r, uint32_t i, struct goevent *ret)
 {
-	struct cursor *c = r->heap[i];
-	int k = goorder_advance(r->order, &r->g, &c->ev, r->why, sizeof(r->why));
+	struct cursor *c = r->heap[i].cursor;
+	int k = goorder_advance(r->order, &r->g, &c->ev, ret, r->why, sizeof(r->why));
 
 	if (k != GOORDER_DONE)
 		return k;
 	k = cursor_next(r, c);
 	if (k == GOREADER_BROKEN)
 		return GOORDER_BROKEN;
-	if (k == GOREADER_END)
+	if (k == GOREADER_END) {
 		heap_remove(r, i);
-	else if (sift_up(r->heap, i) == i)
+		return GOORDER_DONE;
+	}
+	r->heap[i] = place_of(c);
+	if (sift_up(r->heap, i) == i)
 		sift_down(r->heap, r->n_heap, i);
 	return GOORDER_DONE;
 }
 
-static int advance(struct goreader *r)
+static int advance(struct goreader *r, struct goevent *ret)
 {
-	int k = try_one(r, 0);
+	int k = try_one(r, 0, ret);
 
 	if (k != GOORDER_WAIT)
 		return k;
@@ -412,7 +424,7 @@ static int advance(struct goreader *r)
 		return GOORDER_BROKEN;
 	}
 	for (uint32_t i = 1; i < r->n_heap && k == GOORDER_WAIT; i++)
-		k = try_one(r, i);
+		k = try_one(r, i, ret);
 	if (k == GOORDER_WAIT) {
 		(void)snprintf(r->why, sizeof(r->why), "broken trace: failed to advance: frontier:");
 		return GOORDER_BROKEN;
@@ -432,12 +444,12 @@ static void sample(struct goreader *r, struct goevent *ret)
 static int validate(struct goreader *r, const struct goevent *e)
 {
 	const struct gofmt_spec *spec = gofmt_spec(e->type);
-	struct gostring text;
-
 	if (e->kind == GOEVENT_SYNC || e->kind == GOEVENT_STACK_SAMPLE)
 		return 0;
-	for (unsigned int i = 0; i < spec->n_args; i++) {
-		if (spec->strings >> i & 1 && !gogeneration_string(&r->g, e->args[i], &text)) {
+	for (unsigned int left = spec->strings | spec->stacks; left; left &= left - 1) {
+		const int i = __builtin_ctz(left);
+
+		if (spec->strings >> i & 1 && !gogeneration_has_string(&r->g, e->args[i])) {
 			(void)snprintf(r->why, sizeof(r->why), "found invalid string ID %" PRIu64 " for event %s", e->args[i], spec->name);
 			return broken(r, r->why);
 		}
@@ -468,15 +480,13 @@ static int next(struct goreader *r, struct goevent *ret)
 	if (r->n_heap == 0 && r->next_sample == r->g.n_samples)
 		return next_generation(r, ret);
 	if (r->next_sample < r->g.n_samples &&
-	    (r->n_heap == 0 || (int64_t)r->g.samples[r->next_sample].time < (int64_t)r->heap[0]->ev.time)) {
+	    (r->n_heap == 0 || (int64_t)r->g.samples[r->next_sample].time < r->heap[0].time)) {
 		sample(r, ret);
 		return GOREADER_EVENT;
 	}
-	k = advance(r);
-	if (k == GOORDER_DONE) {
-		(void)goorder_next(r->order, ret);
+	k = advance(r, ret);
+	if (k == GOORDER_DONE)
 		return GOREADER_EVENT;
-	}
 	return k < 0 ? end(r, k) : broken(r, r->why);
 }
 

@@ -35,8 +35,7 @@ static int need_one(struct goorder *o, enum goorder_need need, uint64_t id, cons
 	return GOORDER_DONE;
 }
 
-/* What the thread must have: itself always. */
-int goorder_need(struct goorder *o, enum goorder_need p, enum goorder_need g)
+int goorder_lacks(struct goorder *o, enum goorder_need p, enum goorder_need g)
 {
 	int r = need_one(o, MUST, o->ctx.m, "thread");
 
@@ -45,26 +44,18 @@ int goorder_need(struct goorder *o, enum goorder_need p, enum goorder_need g)
 	return r == GOORDER_DONE ? need_one(o, g, o->ctx.g, "goroutine") : r;
 }
 
-struct goorder_thing *goorder_g(struct goorder *o, uint64_t id)
+struct goorder_thing *goorder_find_g(struct goorder *o, uint64_t id)
 {
-	return id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->gs, id);
+	struct goorder_thing *g = id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->gs, id);
+
+	if (g)
+		o->recent[id % GOORDER_RECENT] = g;
+	return g;
 }
 
 struct goorder_thing *goorder_p(struct goorder *o, uint64_t id)
 {
 	return id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->ps, id);
-}
-
-bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq)
-{
-	return t->gen == o->g->gen && seq == t->seq + 1;
-}
-
-void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status, uint64_t seq)
-{
-	t->status = status;
-	t->gen = o->g->gen;
-	t->seq = seq;
 }
 
 struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
