@@ -114,12 +114,14 @@ void tl_goroutine_instant(const struct tl_go_at *at, uint64_t id, const struct w
 {
 	const struct tl_goroutine *g = find(at->go, id);
 
-	if (g && g->track)
+	if (g && g->track) {
 		writer_instant(at->tl->w, g->track, at->mono, ev);
-	else if (tl_go_proc_of(at->go, at->ev->p))
+	} else if (tl_go_proc_of(at->go, at->ev->p)) {
 		tl_go_proc_instant(at, at->ev->p, ev);
-	else if (at->thread)
+	} else if (at->thread) {
 		writer_instant(at->tl->w, thread_track(at), at->mono, ev);
+		at->thread->goroutines_last = at->mono;
+	}
 }
 
 /* ---- states */
@@ -286,6 +288,7 @@ static void thread_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono
 	if (g->fiber.on == t)
 		tl_fiber_stop(tl, &g->fiber, mono);
 	writer_slice_end(tl->w, t->goroutines_track, mono, NULL);
+	t->goroutines_last = mono;
 }
 
 static void thread_take(const struct tl_go_at *at, struct tl_goroutine *g, uint64_t mono)
@@ -295,9 +298,11 @@ static void thread_take(const struct tl_go_at *at, struct tl_goroutine *g, uint6
 
 	if (!t || t->goroutine == g)
 		return;
-	thread_leave(at->tl, t, mono);
+	thread_leave(at->tl, t, at->mono);
 	if (g->fiber.on)
-		thread_leave(at->tl, g->fiber.on, mono);
+		thread_leave(at->tl, g->fiber.on, at->mono);
+	if (mono < t->goroutines_last)
+		mono = t->goroutines_last;
 	t->goroutine = g;
 	tl_fiber_run(at->tl, &g->fiber, t, at->mono);
 	writer_slice_begin(at->tl->w, thread_track(at), mono,

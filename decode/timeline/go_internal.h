@@ -16,6 +16,7 @@ struct tl_go_proc {
 	uint32_t track, sweep_track; /* 0: not declared yet */
 	struct tl_goroutine *g;	     /* that it runs; NULL: none */
 	bool in_syscall, sweeping, runs;
+	uint64_t since, last; /* MONOTONIC: it runs the goroutine since, and what is on its track is over then */
 };
 
 #define TL_GO_PAUSES 8u

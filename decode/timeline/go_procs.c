@@ -43,10 +43,12 @@ static int proc_get(const struct tl_go_at *at, uint64_t id, struct tl_go_proc **
 
 void tl_go_proc_instant(const struct tl_go_at *at, uint64_t id, const struct writer_event *ev)
 {
-	const struct tl_go_proc *p = tl_go_proc_of(at->go, id);
+	struct tl_go_proc *p = tl_go_proc_of(at->go, id);
 
-	if (p)
-		writer_instant(at->tl->w, p->track, at->mono, ev);
+	if (!p)
+		return;
+	writer_instant(at->tl->w, p->track, at->mono, ev);
+	p->last = at->mono;
 }
 
 int tl_go_proc_run(const struct tl_go_at *at, uint64_t id, struct tl_goroutine *g, uint64_t mono)
@@ -63,7 +65,11 @@ int tl_go_proc_run(const struct tl_go_at *at, uint64_t id, struct tl_goroutine *
 	if (r != 0)
 		return r;
 	if (p->g)
-		tl_go_proc_leave(at->tl, at->go, p->g, mono);
+		tl_go_proc_leave(at->tl, at->go, p->g, at->mono);
+	if (mono < p->last)
+		mono = p->last;
+	p->since = mono;
+	p->last = at->mono;
 	args[n_args++] = (struct writer_arg){.key = n->key_goroutine, .kind = WRITER_ARG_UINT, .value.u64 = g->fiber.id};
 	if (at->thread)
 		args[n_args++] = (struct writer_arg){.key = n->key_tid, .kind = WRITER_ARG_UINT, .value.u64 = at->thread->tid};
@@ -79,7 +85,7 @@ void tl_go_proc_syscall(const struct tl_go_at *at, struct tl_goroutine *g, uint6
 	if (!g->proc || g->proc->in_syscall)
 		return;
 	g->proc->in_syscall = true;
-	writer_slice_begin(at->tl->w, g->proc->track, mono,
+	writer_slice_begin(at->tl->w, g->proc->track, mono > g->proc->since ? mono : g->proc->since,
 			   &(struct writer_event){.name = at->go->n.syscall, .category = at->go->n.goroutine});
 }
 
@@ -100,14 +106,16 @@ void tl_go_proc_leave(struct timeline *tl, struct timeline_go *go, struct tl_gor
 		return;
 	tl_go_proc_syscall_end(tl, go, g, mono, true);
 	writer_slice_end(tl->w, g->proc->track, mono, NULL);
+	g->proc->last = mono;
 	g->proc->g = NULL;
 	g->proc = NULL;
 }
 
-static void moment(const struct tl_go_at *at, const struct tl_go_proc *p, uint32_t name)
+static void moment(const struct tl_go_at *at, struct tl_go_proc *p, uint32_t name)
 {
 	const struct writer_arg arg = {.key = at->go->n.key_tid, .kind = WRITER_ARG_UINT, .value.u64 = at->thread ? at->thread->tid : 0};
 
+	p->last = at->mono;
 	writer_instant(at->tl->w, p->track, at->mono,
 		       &(struct writer_event){.name = name, .category = at->go->n.proc, .args = &arg, .n_args = at->thread != NULL});
 }
@@ -147,6 +155,7 @@ int tl_go_proc_sweep(const struct tl_go_at *at)
 	const struct tl_go_names *n = &at->go->n;
 	const bool active = ev->kind == GOEVENT_RANGE_ACTIVE;
 	struct tl_go_proc *p;
+	uint64_t since;
 	int r = proc_get(at, ev->id, &p);
 
 	if (r != 0)
@@ -165,7 +174,8 @@ int tl_go_proc_sweep(const struct tl_go_at *at)
 	if (p->sweeping) /* again at the begin of a generation */
 		return 0;
 	p->sweeping = true;
-	writer_slice_begin(at->tl->w, tl_go_track(at, &p->sweep_track, p->track, "sweeping"), active ? at->go->begin : at->mono,
+	since = active && !p->sweep_track ? at->go->begin : at->mono;
+	writer_slice_begin(at->tl->w, tl_go_track(at, &p->sweep_track, p->track, "sweeping"), since,
 			   &(struct writer_event){.name = tl_go_text(at, &ev->name), .category = n->gc});
 	return 0;
 }

@@ -28,28 +28,32 @@ static struct tl_place place_of(const struct tl_go_at *at, struct tl_goroutine *
 	return (struct tl_place){.thread = t, .fiber = &g->fiber, .regions = &g->fiber.regions, .mono = at->mono};
 }
 
-/* On a track of its own it can begin where the trace did. */
-static int region_early(const struct tl_go_at *at, struct tl_goroutine *g, uint32_t name, uint64_t task)
+/* What has begun before the trace is drawn from there, on a track of its own of which nothing is drawn yet. */
+static uint64_t early_since(const struct tl_go_at *at, const struct tl_goroutine *g)
+{
+	return g->fiber.parent_track && !g->fiber.regions.track ? at->go->begin : at->mono;
+}
+
+static int region_early(const struct tl_go_at *at, struct tl_goroutine *g, uint32_t name, uint64_t task, uint64_t since)
 {
 	struct ringevent ev = as_event(at, RINGEVENT_REGION_BEGIN, name);
 	struct tl_place place = place_of(at, g);
 
 	ev.began_early = true;
 	ev.task = task;
-	if (g->fiber.parent_track && !g->fiber.regions.n_open && !g->fiber.regions.track)
-		place.mono = at->go->begin;
-	else if (g->fiber.parent_track && g->fiber.regions.n_open)
-		place.mono = g->fiber.regions.open[g->fiber.regions.n_open - 1].begin;
+	place.mono = since;
 	return tl_region_begin(at->tl, &place, &ev);
 }
 
 int tl_go_early_regions(const struct tl_go_at *at, struct tl_goroutine *g)
 {
 	const struct gosurvey *s = at->go->survey;
+	const uint64_t since = early_since(at, g);
 	uint32_t n, first = gosurvey_early(s, g->fiber.id, &n);
 
 	for (uint32_t i = first; i < first + n; i++) {
-		int r = region_early(at, g, writer_name(at->tl->w, gosurvey_name(s, s->early[i].name)), s->early[i].task);
+		int r = region_early(at, g, writer_name(at->tl->w, gosurvey_name(s, s->early[i].name)), s->early[i].task,
+				     since);
 
 		if (r != 0)
 			return r;
@@ -142,7 +146,7 @@ static int assist(const struct tl_go_at *at, uint32_t name)
 	if (g->state == GOSTATE_WAITING)
 		at->go->counts[TL_GO_GC_WAITING] += g->assists ? 1 : UINT64_MAX;
 	if (ev->kind == GOEVENT_RANGE_ACTIVE)
-		return region_early(at, g, name, 0);
+		return region_early(at, g, name, 0, early_since(at, g));
 	return region(at, ev->id, g->assists, name, 0);
 }
 

@@ -71,6 +71,7 @@ struct tl_thread {
 	uint32_t fibers_track;	   /* 0 = it has run none */
 	struct tl_goroutine *goroutine; /* that it runs; NULL: none */
 	uint32_t goroutines_track;
+	uint64_t goroutines_last; /* what is on that track is over then */
 	uint32_t cpu; /* where it was last seen; TL_CPU_UNKNOWN */
 	uint64_t last_event;	   /* of the program; 0 = none */
 };

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A Go trace from a stranger: read whole and byte by byte, which must give the same events, each later than the one before it. */
+/*
+ * A Go trace from a stranger: read whole and byte by byte, which must give the same events, each later than the one before it;
+ * and drawn, which must begin and end each slice in order.
+ */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/base/io.h"
+#include "common/control/json.h"
 #include "decode/go/reader.h"
+#include "decode/object/process_maps.h"
+#include "decode/replay/gofeed.h"
+#include "decode/replay/session.h"
+#include "tests/fuzz/decode/go/check-writer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -64,13 +74,70 @@ static void run(const uint8_t *data, size_t size, size_t step, struct seen *ret)
 		abort();
 }
 
+static int ask(void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
+{
+	(void)arg, (void)request, (void)ret_file, (void)ret_fd;
+	return 0;
+}
+
+/* `end`: where the recording was frozen, so long after the trace's begin; 0: it was not. */
+static void draw(int in, uint64_t end)
+{
+	const struct file_requester files = {.ask = ask};
+	struct budget budget = {.max = 64u << 20};
+	_cleanup_(clock_map_freep) struct clock_map *clocks = NULL;
+	_cleanup_(images_freep) struct images *images = NULL;
+	_cleanup_(process_maps_freep) struct process_maps *maps = NULL;
+	_cleanup_(stacktab_freep) struct stacktab *st = NULL;
+	_cleanup_(writer_freep) struct writer *w = NULL;
+	_cleanup_(gofeed_freep) struct gofeed *feed = NULL;
+	_cleanup_(timeline_freep) struct timeline *tl = NULL;
+	_cleanup_(session_freep) struct session *s = NULL;
+	_cleanup_json_ struct json_object *summary = NULL;
+	struct gofeed_options go = {.fd = in, .budget = &budget};
+	struct timeline_options to = {0};
+	struct session_options so = {0};
+	struct session_go one = {0};
+
+	if (stacktab_new(4 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
+	    process_maps_new(images, &budget, false, &maps) < 0 || clock_map_new(CLOCK_SOURCE_MONOTONIC, &clocks) < 0 ||
+	    check_writer_new(&w) < 0)
+		abort();
+	clock_map_finish(clocks);
+	go.clocks = to.clocks = clocks;
+	if (gofeed_new(&go, &feed) < 0)
+		return;
+	if (end) {
+		go.end_ns = gofeed_survey(feed)->first_ns + end;
+		feed = gofeed_free(feed);
+		if (gofeed_new(&go, &feed) < 0)
+			return;
+	}
+	if (timeline_new(&to, st, w, &tl) < 0)
+		abort();
+	one.feed = feed;
+	so = (struct session_options){
+		.go = &one, .n_go = 1, .images = images, .maps = maps, .st = st, .tl = tl, .files = &files, .budget = &budget};
+	if (session_new(&so, &s) < 0)
+		abort();
+	if (session_run(s) == 0 && timeline_finish(tl, &summary) < 0)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static int in = -1;
 	struct seen whole, pieces;
 
 	run(data, size, size + 1, &whole);
 	run(data, size, 1, &pieces);
 	if (memcmp(&whole, &pieces, sizeof(whole)) != 0)
 		abort();
+	if (in < 0)
+		in = io_memfd("fuzz-go");
+	if (in < 0 || ftruncate(in, 0) < 0 || io_pwrite_all(in, data, size, 0) < 0)
+		abort();
+	draw(in, 0);
+	draw(in, 1000);
 	return 0;
 }
