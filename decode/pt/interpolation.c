@@ -52,7 +52,10 @@ size_t interpolation_events(struct interpolation *s, struct ptflow_event *events
 			first = i + 1;
 			continue;
 		}
-		if (e->time > s->time) {
+		if (e->time < s->time && e->time) { /* what was taken for a stamp was an estimate, and too late */
+			begin(s, e);
+			first = i + 1;
+		} else if (e->time > s->time) {
 			if (!s->too_many)
 				spread(s, events + first, i - first, e->time, e->insns);
 			begin(s, e);

@@ -265,6 +265,19 @@ static void settle_last_times(struct pipeline_block *b)
 	b->held = 0;
 }
 
+/* A stamp is before the estimates that led up to it: they were too late, and nothing of that is later than the stamp. */
+static void limit_estimates(struct pipeline_block *b)
+{
+	for (size_t i = b->n; i > 1; i--) {
+		struct ptflow_event *e = &b->events[i - 2];
+
+		if (e->time <= e[1].time || e[1].time == 0)
+			continue;
+		e->time = e[1].time;
+		e->interpolated = true;
+	}
+}
+
 /* Stamps become times of the perf clock, which do not run backwards. */
 static void to_ns(struct pipeline_block *b)
 {
@@ -272,6 +285,7 @@ static void to_ns(struct pipeline_block *b)
 	const uint64_t limit = limit_ns(b);
 	uint64_t last = b->events_ns > b->ns ? b->events_ns : b->ns, stamp = 0, ns = 0;
 
+	limit_estimates(b);
 	b->unowned = 0;
 	for (size_t i = 0; i < b->n; i++) {
 		struct ptflow_event *e = &b->events[i];

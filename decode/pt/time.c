@@ -23,13 +23,21 @@ void pttime_init(struct pttime *t, const struct pttime_config *config)
 	*t = (struct pttime){.config = *config};
 }
 
-static void advance(struct pttime *t, uint64_t now)
+static void estimate(struct pttime *t, uint64_t now)
 {
-	/* What CYC added may have been too much: the next stamp waits until it is caught up with. */
-	if (now >= t->now)
+	if (now > t->now)
 		t->now = now;
-	else
-		t->ahead++;
+}
+
+/*
+ * What CYC added may have been too much, by milliseconds where a cycle was measured at another frequency: then the time steps back to
+ * the stamp. It does not where the stamp itself is before the last one, for one of both is damaged.
+ */
+static void stamp(struct pttime *t, uint64_t now)
+{
+	t->ahead += now < t->now;
+	if (now >= t->now || now >= t->tsc)
+		t->now = now;
 }
 
 /*
@@ -57,8 +65,8 @@ static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
 	}
 	t->cyc_last = false;
 	t->off = false;
+	stamp(t, tsc);
 	t->tsc = tsc;
-	advance(t, tsc);
 }
 
 void pttime_tsc(struct pttime *t, uint64_t tsc)
@@ -154,7 +162,7 @@ void pttime_cyc(struct pttime *t, uint64_t cycles)
 		ticks = (uint64_t)((unsigned __int128)t->cycles * t->config.nominal_ratio / t->cbr);
 	else
 		return;
-	advance(t, t->cyc_base + ticks);
+	estimate(t, t->cyc_base + ticks);
 }
 
 void pttime_off(struct pttime *t)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Time from the timing packets: TSC as it comes, and between two of them what MTC, CYC and CBR say (Intel SDM volume 3,
- * "Intel Processor Trace", timing packets). Never runs backwards; a step back that the packets ask for is
- * counted.
+ * "Intel Processor Trace", timing packets). It steps back where an estimate was later than the stamp that follows it, never
+ * to before a stamp; a step back that stamps ask for is counted.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ struct pttime {
 	bool off; /* the trace went off after the last packet of time */
 	uint32_t cbr;
 	uint64_t backwards; /* TSC or MTC that were before the last one */
-	uint64_t ahead;	    /* times that waited because an estimate had been too late */
+	uint64_t ahead;	    /* stamps that were before the estimate */
 };
 
 /* The 56 bits of a TSC packet as a whole TSC: that which is nearest to the reference. */
