@@ -62,7 +62,10 @@ static void timing(struct ptflow *f, const struct ptpacket *pk)
 		return;
 	switch (pk->type) {
 	case PT_TSC:
-		pttime_tsc(t, pk->value);
+		if (f->in_psb)
+			pttime_tsc_of_psb(t, pk->value);
+		else
+			pttime_tsc(t, pk->value);
 		break;
 	case PT_TMA:
 		pttime_tma(t, pk->value, pk->extra);

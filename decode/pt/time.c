@@ -23,6 +23,9 @@ void pttime_init(struct pttime *t, const struct pttime_config *config)
 	*t = (struct pttime){.config = *config};
 }
 
+/* Which packet says what time it is; BY_TSC: one outside of a PSB's header. */
+enum known_by { BY_MTC, BY_TSC, BY_PSB };
+
 static void estimate(struct pttime *t, uint64_t now)
 {
 	if (now > t->now)
@@ -42,12 +45,12 @@ static void stamp(struct pttime *t, uint64_t now)
 
 /*
  * The time is known here. What a CYC counted just before ends here, and the next one counts from here; a first
- * CYC counts from wherever the time was known last. No cycle is measured up to the TSC packet with which a trace goes on:
- * while it was off, nothing was counted.
+ * CYC counts from wherever the time was known last. No cycle is measured up to a TSC packet but that of a PSB, where the trace
+ * was on all the while: any other comes because time went by in which nothing was counted.
  */
-static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
+static void know(struct pttime *t, uint64_t tsc, enum known_by by, bool rebase)
 {
-	const bool resumed = is_tsc && t->off;
+	const bool is_tsc = by != BY_MTC, resumed = by == BY_TSC || (by == BY_PSB && t->off);
 
 	if (!resumed && t->has_anchor && t->cyc_last && t->anchor_cycles && tsc > t->anchor_tsc) {
 		t->cal_tsc = tsc - t->anchor_tsc;
@@ -69,7 +72,7 @@ static void know(struct pttime *t, uint64_t tsc, bool is_tsc, bool rebase)
 	t->tsc = tsc;
 }
 
-void pttime_tsc(struct pttime *t, uint64_t tsc)
+static void on_tsc(struct pttime *t, uint64_t tsc, enum known_by by)
 {
 	tsc = pttime_whole(&t->config, tsc);
 	if (t->has_tsc && tsc < t->tsc) {
@@ -78,7 +81,17 @@ void pttime_tsc(struct pttime *t, uint64_t tsc)
 	}
 	t->has_tsc = true;
 	t->has_ctc = false;
-	know(t, tsc, true, true);
+	know(t, tsc, by, true);
+}
+
+void pttime_tsc(struct pttime *t, uint64_t tsc)
+{
+	on_tsc(t, tsc, BY_TSC);
+}
+
+void pttime_tsc_of_psb(struct pttime *t, uint64_t tsc)
+{
+	on_tsc(t, tsc, BY_PSB);
 }
 
 /* TSC ticks in so many ticks of the crystal's counter. */
@@ -141,7 +154,7 @@ void pttime_mtc(struct pttime *t, uint8_t ctc)
 		return;
 	}
 	/* One MTC without a CYC may come between two; where more come, the core did not run. */
-	know(t, tsc, false, tsc - t->cyc_base > ctc_to_tsc(t, 1ull << shift));
+	know(t, tsc, BY_MTC, tsc - t->cyc_base > ctc_to_tsc(t, 1ull << shift));
 }
 
 void pttime_cyc(struct pttime *t, uint64_t cycles)

@@ -29,7 +29,7 @@ struct pttime {
 	uint64_t ctc_base, tsc_base, ctc;
 	uint8_t last_mtc;
 	bool has_ctc, first_mtc;
-	/* how long a cycle is: measured between two TSC or MTC, else from the core:bus ratio */
+	/* how long a cycle is: measured up to an MTC or the TSC of a PSB, else from the core:bus ratio */
 	uint64_t anchor_tsc, anchor_cycles, cal_tsc, cal_cycles;
 	bool has_anchor; /* nothing was lost since then */
 	bool anchor_is_tsc;
@@ -43,7 +43,10 @@ struct pttime {
 uint64_t pttime_whole(const struct pttime_config *config, uint64_t tsc);
 
 void pttime_init(struct pttime *t, const struct pttime_config *config);
+/* A TSC packet outside of a PSB's header: before it, time may have gone by without cycles. */
 void pttime_tsc(struct pttime *t, uint64_t tsc);
+/* The one in the header, which comes in the middle of what is executed. */
+void pttime_tsc_of_psb(struct pttime *t, uint64_t tsc);
 void pttime_tma(struct pttime *t, uint64_t ctc, uint64_t fc);
 void pttime_mtc(struct pttime *t, uint8_t ctc);
 void pttime_cyc(struct pttime *t, uint64_t cycles);

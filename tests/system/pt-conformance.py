@@ -25,9 +25,8 @@ OTHER_ERRORS = {
 }
 # A TMA with reserved bits set: libipt ends there; or, with erratum SKZ84, calls it invalid and skips a byte more, which is
 # a PAD. We take it for nothing on any processor.
-# A length of a cycle that was measured holds behind an overflow, too, and one between two TSC is used at once.
-OTHER_TIMES = {("mtc-ovf_reset-cyc", "40"): 0x10A0, ("mtc-ovf_reset-cyc", "43"): 0x10C0, ("tsc-cyc_calibrate", "24"): 0xA0400,
-               ("tsc-cyc_calibrate", "4a"): 0xA0900}
+# A length of a cycle that was measured holds behind an overflow, too.
+OTHER_TIMES = {("mtc-ovf_reset-cyc", "40"): 0x10A0, ("mtc-ovf_reset-cyc", "43"): 0x10C0}
 OTHER_PACKETS = {"skz84", "tma-reserved_ctc"}
 # They run in the kernel, whose code we do not follow.
 OTHER_SIDEBAND = {"pevent-comm_exec-mmap-tsc-iret", "pevent-fork"}

@@ -134,11 +134,18 @@ static void print_payload(const struct ptpacket *pk, const uint8_t *p)
 	}
 }
 
-static bool feed_time(struct pttime *t, const struct ptpacket *pk)
+static bool feed_time(struct pttime *t, const struct ptpacket *pk, bool *in_psb)
 {
 	switch (pk->type) {
+	case PT_PSB:
+	case PT_PSBEND:
+		*in_psb = pk->type == PT_PSB;
+		return false;
 	case PT_TSC:
-		pttime_tsc(t, pk->value);
+		if (*in_psb)
+			pttime_tsc_of_psb(t, pk->value);
+		else
+			pttime_tsc(t, pk->value);
 		return true;
 	case PT_TMA:
 		pttime_tma(t, pk->value, pk->extra);
@@ -156,6 +163,7 @@ static bool feed_time(struct pttime *t, const struct ptpacket *pk)
 		pttime_off(t);
 		return false;
 	case PT_OVF:
+		*in_psb = false;
 		pttime_lost(t);
 		return false;
 	default:
@@ -175,7 +183,7 @@ int ptwalk_packets(int argc, char **argv)
 {
 	struct pttime_config tc = {0};
 	struct pterrata errata = {0};
-	bool with_time = false;
+	bool with_time = false, in_psb = false;
 	uint64_t counts[_PT_PACKET_MAX] = {0}, bits = 0;
 	const uint8_t *begin, *p, *end;
 	struct ptpacket pk;
@@ -214,7 +222,7 @@ int ptwalk_packets(int argc, char **argv)
 		(void)printf("%016lx ", (uint64_t)(p - begin));
 		print_name(&pk);
 		print_payload(&pk, p);
-		if (with_time && feed_time(&t, &pk))
+		if (with_time && feed_time(&t, &pk, &in_psb))
 			(void)printf(" time %lx", pttime_now(&t));
 		(void)putchar('\n');
 	}

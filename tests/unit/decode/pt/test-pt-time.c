@@ -161,7 +161,7 @@ static void test_cyc_calibrated(void **state)
 	assert_int_equal(pttime_now(&t), 100000 + 8 * 400);
 }
 
-/* While the trace is off the core counts nothing, and a cycle is no longer for it. */
+/* While the trace is off, or the core sleeps, nothing is counted, and a cycle is no longer for it. */
 static void test_cyc_stood_still(void **state)
 {
 	struct pttime t = of(0, 0, 0, 24);
@@ -175,10 +175,21 @@ static void test_cyc_stood_still(void **state)
 	pttime_cyc(&t, 100);
 	assert_int_equal(pttime_now(&t), 200100);
 
-	/* where it was never off, that is how long a cycle is */
-	pttime_tsc(&t, 200400);
+	/* it was never off, but the packet comes because time went by in which nothing was counted */
+	pttime_tsc(&t, 300000);
 	pttime_cyc(&t, 100);
-	assert_int_equal(pttime_now(&t), 200800);
+	assert_int_equal(pttime_now(&t), 300100);
+
+	/* nor is it longer for the header of a PSB when the trace was off */
+	pttime_off(&t);
+	pttime_tsc_of_psb(&t, 400000);
+	pttime_cyc(&t, 100);
+	assert_int_equal(pttime_now(&t), 400100);
+
+	/* up to the header of a PSB all cycles were counted: that is how long each is */
+	pttime_tsc_of_psb(&t, 400400);
+	pttime_cyc(&t, 100);
+	assert_int_equal(pttime_now(&t), 400800);
 }
 
 /* A CYC counts from the CYC before it, over an MTC that has none in front. */
