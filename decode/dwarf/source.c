@@ -108,18 +108,32 @@ static bool file_text(struct source *s, struct dwarf_unit *unit, uint32_t file)
 	return true;
 }
 
-/* "job/main.c:40", as the number of a text. */
-static uint32_t place_text(struct source *s, struct dwarf_unit *unit, uint32_t file, uint32_t line)
+/* A Go program has a table of its own, also where DWARF was stripped: the file's name is in s->text. */
+static bool go_line(struct source *s, struct image *img, uint64_t vaddr, bool of_function, uint32_t *ret_line)
+{
+	const char *file;
+
+	if (!gopclntab_line(image_go(img), vaddr, of_function, &file, ret_line))
+		return false;
+	(void)escape_text(s->text, sizeof(s->text), file, strlen(file));
+	return true;
+}
+
+/* "job/main.c:40", as the number of a text: the file's name is in s->text. */
+static uint32_t line_text(struct source *s, uint32_t line)
 {
 	const char *base;
 	int n;
 
-	if (!line || !file_text(s, unit, file))
-		return 0;
 	base = strrchr(s->text, '/');
 	base = base && base[1] ? base + 1 : s->text;
 	n = snprintf(s->name, sizeof(s->name), "%.512s:%" PRIu32, base, line);
 	return strtab_add(s->texts, s->name, (size_t)n, NULL);
+}
+
+static uint32_t place_text(struct source *s, struct dwarf_unit *unit, uint32_t file, uint32_t line)
+{
+	return line && file_text(s, unit, file) ? line_text(s, line) : 0;
 }
 
 const char *source_function(struct source *s, struct image *img, uint64_t vaddr, uint32_t *ret_line)
@@ -131,7 +145,7 @@ const char *source_function(struct source *s, struct image *img, uint64_t vaddr,
 	uint64_t end;
 
 	if (!unit)
-		return NULL;
+		return go_line(s, img, vaddr, true, ret_line) ? strtab_text(s->texts, strtab_add(s->texts, s->text, strlen(s->text), NULL)) : NULL;
 	scope = dwarf_scope_at(d, vaddr, &end);
 	while (scope && scope->outer)
 		scope = scope->outer;
@@ -157,6 +171,8 @@ const char *source_place(struct source *s, struct image *img, uint64_t vaddr)
 		uint32_t file, line = unit ? dwarf_line_at(unit, vaddr, &file) : 0;
 
 		text = line ? place_text(s, unit, file, line) : 0;
+		if (!unit && go_line(s, img, vaddr, false, &line))
+			text = line_text(s, line);
 		s->lines_found += text != 0;
 		s->lines_not_found += text == 0;
 		remember(s, &s->places, img, vaddr, text);

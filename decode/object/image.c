@@ -325,6 +325,15 @@ int image_load_debug(struct images *t, struct image *img)
 	return 0;
 }
 
+const struct gopclntab *image_go(struct image *img)
+{
+	if (!img->go_tried && img->elf) {
+		img->go_tried = true;
+		(void)gopclntab_open(img->elf, &img->go);
+	}
+	return &img->go;
+}
+
 int image_load_symbols(struct images *t, struct image *img)
 {
 	int r, n;
@@ -344,6 +353,8 @@ int image_load_symbols(struct images *t, struct image *img)
 			if (img->mini_elf)
 				(void)symbols_add_elf(&img->symbols, img->mini_elf, SHT_SYMTAB);
 		}
+		if (n == 0)
+			(void)gopclntab_add(image_go(img), &img->symbols);
 	}
 	(void)symbols_add_elf(&img->symbols, img->elf, SHT_DYNSYM);
 	symbols_add_plt(&img->symbols, img->elf);

@@ -21,6 +21,7 @@
 #include "common/base/cleanup.h"
 #include "decode/base/budget.h"
 #include "decode/base/file_request.h"
+#include "decode/object/gopclntab.h"
 #include "decode/object/symbols.h"
 
 #define IMAGE_MAX_LOADS 32u
@@ -77,6 +78,8 @@ struct image {
 	uint32_t n_loads;
 	struct symbols symbols;
 	bool symbols_loaded;
+	struct gopclntab go; /* of a Go program; made at first use */
+	bool go_tried;
 	struct cfi *cfi; /* stack/unwind.c's; made at first use */
 	bool cfi_tried;
 	struct extents *extents; /* stack/resolve.c's; made at first use */
@@ -129,6 +132,8 @@ int image_open(struct images *t, struct image *img) _must_check_;
 
 /* Reads its symbols where that was not done yet; as image_open(). The image must be READY. */
 int image_load_symbols(struct images *t, struct image *img) _must_check_;
+/* The table of functions of a Go program; its `data` is NULL where it has none. The image is READY. */
+const struct gopclntab *image_go(struct image *img);
 
 /*
  * Its debug information, from itself or its debug file, where that was not looked for yet; as image_open(). The image

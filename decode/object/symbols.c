@@ -25,7 +25,7 @@ void symbols_fini(struct symbols *s)
 	*s = (struct symbols){0};
 }
 
-static int symbols_push(struct symbols *s, const struct symbol *sym)
+int symbols_add(struct symbols *s, const struct symbol *sym)
 {
 	if (s->n == s->cap) {
 		size_t cap = s->cap ? s->cap * 2 : 256;
@@ -180,7 +180,7 @@ static int add_table(
 		sym.name = name;
 		sym.name_len = (uint32_t)len;
 		sym.rank = symbol_rank(type, bind, sym.sized, name);
-		if (symbols_push(s, &sym) < 0)
+		if (symbols_add(s, &sym) < 0)
 			return -ENOMEM;
 	}
 	return 1;
@@ -324,7 +324,7 @@ static void add_plt_section(struct symbols *s, const GElf_Shdr *sh, const uint8_
 			sym.name = slot->name;
 			sym.name_len = slot->len;
 			sym.rank = 0x80;
-			if (symbols_push(s, &sym) < 0)
+			if (symbols_add(s, &sym) < 0)
 				return;
 			break;
 		}

@@ -47,6 +47,9 @@ void symbols_fini(struct symbols *s);
  */
 int symbols_add_elf(struct symbols *s, Elf *elf, uint32_t sh_type);
 
+/* Adds one: its name must stay. 0 or -ENOMEM. */
+int symbols_add(struct symbols *s, const struct symbol *sym);
+
 /* Adds names for the entries of .plt, .plt.sec and .plt.got (x86-64 only). */
 void symbols_add_plt(struct symbols *s, Elf *elf);
 
