@@ -20,12 +20,15 @@ const (
 
 // session is one connection to the daemon, registered.
 type session struct {
-	agent  *Agent
-	conn   *net.UnixConn
-	target string
-	rings  *rings
-	page   *page
-	wmu    sync.Mutex // one message at a time
+	agent   *Agent
+	conn    *net.UnixConn
+	target  string
+	rings   *rings
+	page    *page
+	wmu     sync.Mutex // one message at a time
+	once    sync.Once
+	closed  chan struct{}
+	changed chan struct{} // the control page; holds one word
 }
 
 func defaultSocket() string {
@@ -70,7 +73,7 @@ func (a *Agent) connectOnce() (err error) {
 	if err != nil {
 		return err
 	}
-	s := &session{agent: a, conn: c.(*net.UnixConn)}
+	s := &session{agent: a, conn: c.(*net.UnixConn), closed: make(chan struct{}), changed: make(chan struct{}, 1)}
 	defer s.close()
 	if s.rings, err = newRings(); err != nil {
 		return err
@@ -86,11 +89,15 @@ func (a *Agent) connectOnce() (err error) {
 	default:
 	}
 	a.setError(nil)
+	go s.watch()
 	return s.serve()
 }
 
 func (s *session) close() {
-	_ = s.conn.Close()
+	s.once.Do(func() {
+		close(s.closed)
+		_ = s.conn.Close()
+	})
 }
 
 func (s *session) register() error {
@@ -162,7 +169,11 @@ func (s *session) serve() error {
 		}
 		closeAll(fds)
 		if m.ID == nil || m.Method == "" {
-			continue // control.changed: the page is read at each comparison
+			select { // control.changed
+			case s.changed <- struct{}{}:
+			default:
+			}
+			continue
 		}
 		switch m.Method {
 		case "ping":
@@ -224,7 +235,7 @@ func (s *session) interval() int64 {
 
 func (s *session) region(name string, took time.Duration) {
 	if i, t, ok := s.page.find(name); ok && took >= 0 && uint64(took) >= t.over {
-		s.rings.crossed(i, t, name, took)
+		s.rings.crossed(i, t, name, took, thread())
 	}
 }
 

@@ -112,9 +112,13 @@ static const struct protocol_param params_fetch[] = {
 static const struct protocol_param params_trigger_add[] = {
 	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "id of a target; or a pid, which must be that of one target only"},
 	{.name = "region", .type = PARAM_STRING, .min = 1, .max = 216,
-		.doc = "name of a region that the producers of the target write; this or \"hit\" is needed"},
+		.doc = "name of a region that the producers of the target write; this, \"go\" or \"hit\" is needed"},
+	{.name = "go", .type = PARAM_CHOICE, .choices = "runnable|gc-stop|other-stop",
+		.doc = "in place of region, of Go programs with tracerd's module: a goroutine that waits to run, a stop of the world for "
+		       "the garbage collector or for another reason. The module looks ten times a second what has come since; the "
+		       "hit has the region \"go:runnable\" and so on, and no thread"},
 	{.name = "over_ns", .type = PARAM_INT, .min = 1, .max = 3600000000000,
-		.doc = "with region: one that takes this long or longer is a hit"},
+		.doc = "with region or go: one that takes this long or longer is a hit"},
 	{.name = "hit", .type = PARAM_STRING, .min = 1, .max = 216,
 		.doc = "what the caller calls a place in the target's code; whenever a thread comes there, it is a hit. The next four "
 		       "say where it is"},

@@ -101,6 +101,20 @@ with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\n") as d:
         wait_for("the trigger's hit", taken)
         ok("a task over the threshold of a trigger hits it")
 
+        # ---- what the runtime counts
+        r = d.tracectl("trigger", "add", st["target"], "--go", "runnable", "--over", "1ns")
+        expect(r.returncode == 0 and "go:runnable" in r.stdout, "tracectl trigger add --go")
+        bad = d.tracectl("trigger", "add", st["target"], "--go", "runnable", "--region", "x", "--over", "1ns")
+        expect(bad.returncode == 2, "which is not with --region")
+
+        def waited():
+            get("/count?text=again")
+            return next((x for x in c.call("trigger.list")["triggers"] if x["region"] == "go:runnable" and x["snapshots"]), None)
+        wait_for("a goroutine that waited to run", waited)
+        cause = wait_for("its snapshot", lambda: next(
+            (s["cause"] for s in c.call("snapshot.list")["snapshots"] if s["cause"].get("region") == "go:runnable"), None))
+        expect(cause["duration_ns"] > 0 and not cause.get("tid"), "a goroutine that waited to run hits its trigger, without a thread")
+
     # ---- the daemon goes and comes
     d.stop()
     wait_for("the loss of the connection", lambda: not get("/status")["connected"])
