@@ -101,14 +101,19 @@ func (s *session) close() {
 }
 
 func (s *session) register() error {
-	params := map[string]any{"fds": []string{"rings", "wake"}}
-	if s.agent.recorder != nil {
+	names, fds := []string{"rings", "wake"}, []int{s.rings.fd, s.rings.wake}
+	stream := s.agent.streamFD()
+	if stream >= 0 {
+		names, fds = append(names, "go_stream"), append(fds, stream)
+	}
+	params := map[string]any{"fds": names}
+	if s.agent.recorder != nil || stream >= 0 {
 		params["go"] = shorten(runtime.Version(), 64)
 		params["go_keep_ns"] = int64(s.agent.opts.MinAge)
 	}
 	id := int64(1)
 	_ = s.conn.SetDeadline(time.Now().Add(registerTimeout))
-	if err := s.send(&message{V: 1, ID: &id, Method: "target.register", Params: params, NFDs: 2}, s.rings.fd, s.rings.wake); err != nil {
+	if err := s.send(&message{V: 1, ID: &id, Method: "target.register", Params: params, NFDs: len(fds)}, fds...); err != nil {
 		return err
 	}
 	for {
@@ -122,7 +127,11 @@ func (s *session) register() error {
 		}
 		if m.Error != nil {
 			closeAll(fds)
-			return fmt.Errorf("tracerd: %s: %s", m.Error.Code, m.Error.Message)
+			err := fmt.Errorf("tracerd: %s: %s", m.Error.Code, m.Error.Message)
+			if stream >= 0 {
+				s.agent.refuseStream(err) // the next attempt is without
+			}
+			return err
 		}
 		if len(fds) != 1 {
 			closeAll(fds)
@@ -142,6 +151,22 @@ func (s *session) register() error {
 		s.target = result.Target.ID
 		return s.conn.SetDeadline(time.Time{})
 	}
+}
+
+// streamFD is -1 if there is no stream, or the daemon does not want it.
+func (a *Agent) streamFD() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stream == nil || a.noStream != nil {
+		return -1
+	}
+	return a.stream.fd
+}
+
+func (a *Agent) refuseStream(why error) {
+	a.mu.Lock()
+	a.noStream = why
+	a.mu.Unlock()
 }
 
 func (s *session) send(m *message, fds ...int) error {

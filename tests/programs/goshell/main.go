@@ -36,6 +36,11 @@ var commands = map[string]func(arg string) any{
 		agent = tracerd.Start(tracerd.Options{MaxBackoff: 100 * time.Millisecond})
 		return agent.Status()
 	},
+	"stream": func(bytes string) any {
+		n, _ := strconv.Atoi(bytes)
+		agent = tracerd.Start(tracerd.Options{StreamBytes: uint64(n), MaxBackoff: 100 * time.Millisecond})
+		return agent.Status()
+	},
 	"second": func(string) any {
 		return tracerd.Start(tracerd.Options{}).Status()
 	},
@@ -53,6 +58,12 @@ var commands = map[string]func(arg string) any{
 		return agent.Status()
 	},
 	"status": func(string) any { return agent.Status() },
+	"stream-error": func(string) any {
+		if err := agent.Status().StreamError; err != nil {
+			return err.Error()
+		}
+		return ""
+	},
 	"region": func(name string) any {
 		agent.StartRegion(context.Background(), name)()
 		return agent.Snapshot(name) == nil
