@@ -12,7 +12,7 @@
 #include "client/ui/trigger.h"
 
 struct options {
-	const char *region, *hit, *by;
+	const char *region, *go, *hit, *by;
 	uint64_t in;
 	uint64_t over, cooldown, after, max_per_hour;
 	bool has_cooldown, has_max_per_hour;
@@ -25,13 +25,21 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, region),
 		.arg = "NAME",
 		.doc = "The region's name, as the program gives it."},
+	{.name = "go",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct options, go),
+		.arg = "WHAT",
+		.choices = "runnable|gc-stop|other-stop",
+		.doc = "Instead of a region, in Go programs with tracerd's module. runnable: a goroutine waits to run. gc-stop: the world "
+		       "is stopped for the garbage collector. other-stop: for something else. Known up to 100 ms later; Go counts one wait "
+		       "of eight."},
 	{.name = "over",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, over),
 		.arg = "TIME",
 		.min = 1,
 		.max = 3600 * DURATION_S,
-		.doc = "A region that takes this long or longer is a hit. Times have a unit: ns, "
+		.doc = "What takes this long or longer is a hit. Times have a unit: ns, "
 		       "us, ms, s, m (minutes) or h, as in 5ms or 1.5s."},
 	{.name = "hit",
 		.type = OPTION_STRING,
@@ -132,14 +140,16 @@ static int add_place(struct ctl *ctl, const struct options *o, const char *opera
 
 static int check_options(struct ctl *ctl, const struct options *o, const char *operand)
 {
-	if (o->hit && (o->region || o->over))
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "a trigger is on a place (--hit) or on a region (--region and --over)");
+	if (o->hit && (o->region || o->go || o->over))
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "a trigger is on a place (--hit) or on what takes a time (--region or --go, and --over)");
+	if (o->region && o->go)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "a trigger has --region or --go");
 	if (!o->hit && (o->by || o->in))
 		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s goes with --hit", o->by ? "hit-by" : "in");
-	if (!o->hit && (!o->region || !o->over))
+	if (!o->hit && ((!o->region && !o->go) || !o->over))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--%s is needed: tracectl trigger add %s --region NAME --over 5ms, or --hit FUNCTION",
-			o->region ? "over" : "region", operand);
+			o->region || o->go ? "over" : "region", operand);
 	return EXIT_OK;
 }
 
@@ -159,10 +169,12 @@ static int add_exec(struct ctl *ctl, const void *options, const char *const *ope
 		r = add_place(ctl, o, operands[0], params);
 	if (r != EXIT_OK)
 		return r;
-	if (o->region) {
+	if (o->region)
 		json_add_string(params, "region", o->region);
+	if (o->go)
+		json_add_string(params, "go", o->go);
+	if (!o->hit)
 		json_add_uint(params, "over_ns", o->over);
-	}
 	if (o->has_cooldown)
 		json_add_uint(params, "cooldown_ns", o->cooldown);
 	if (o->has_max_per_hour)

@@ -8,9 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"syscall"
 	"testing"
@@ -288,4 +290,52 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeAll([]int{fd})
+}
+
+// What the runtime counts, with a limit so low that anything crosses it.
+func TestWatch(t *testing.T) {
+	d := newFakeDaemon(t)
+	a := start(t, d, says(""))
+	p := d.next()
+	waitFor(t, "the connection", func() bool { return a.Status().Connected })
+	p.threshold("go:gc-stop", time.Nanosecond, time.Hour, 9)
+	_ = writeMessage(p.conn, &message{V: 1, Event: "control.changed", Params: struct{}{}})
+	waitFor(t, "the cause", func() bool {
+		runtime.GC()
+		return p.header(causeHeadAt) == 1
+	})
+	b := make([]byte, causeBytes)
+	_, _ = syscall.Pread(p.rings, b, causesOffset)
+	le := binary.LittleEndian
+	if kind, trigger, text := p.cause(0); kind != causeRegion || trigger != 9 || text != "go:gc-stop" || le.Uint32(b[12:]) != 0 ||
+		le.Uint64(b[24:]) >= le.Uint64(b[32:]) {
+		t.Fatal(kind, trigger, text, b[:48])
+	}
+}
+
+func TestWatcher(t *testing.T) {
+	h := &metrics.Float64Histogram{Counts: []uint64{5, 5, 5, 5}, Buckets: []float64{math.Inf(-1), 0, 1e-3, 1, math.Inf(1)}}
+	w := newWatcher()
+	if took := w.compare(0, h); took != 0 {
+		t.Fatal("what was there before is not new", took)
+	}
+	h.Counts[2]++
+	h.Counts[1]++
+	if took := w.compare(0, h); took != time.Millisecond {
+		t.Fatal("the lower bound of the longest", took)
+	}
+	h.Counts[0]++
+	if took := w.compare(0, h); took != 0 {
+		t.Fatal("nothing that is long has come", took)
+	}
+	h.Counts[3]++
+	if took := w.compare(0, h); took != time.Second {
+		t.Fatal("the last bucket begins at a second", took)
+	}
+	w.read()
+	for i, s := range w.samples {
+		if s.Value.Kind() != metrics.KindFloat64Histogram {
+			t.Error("this Go does not know", watchMetrics[i])
+		}
+	}
 }

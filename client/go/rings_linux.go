@@ -111,11 +111,18 @@ func (r *rings) countSuppressedRequest() {
 
 func (r *rings) request(reason string) {
 	now := uint64(clock(clockRaw))
-	r.cause(causeRequest, 0, reason, now, now)
+	r.cause(causeRequest, 0, reason, thread(), now, now)
 }
 
-// crossed: a region has taken as long as its trigger says, or longer.
-func (r *rings) crossed(i int, t threshold, name string, took time.Duration) {
+// thread returns the number of the thread that the goroutine is on.
+func thread() uint32 {
+	tid, _, _ := syscall.RawSyscall(sysGettid, 0, 0, 0)
+	return uint32(tid)
+}
+
+// crossed: a region has taken as long as its trigger says, or longer. The
+// thread is that on which it ended; 0: nobody knows.
+func (r *rings) crossed(i int, t threshold, name string, took time.Duration, tid uint32) {
 	now := clock(clockRaw)
 	r.mu.Lock()
 	c := &r.cooling[i]
@@ -129,11 +136,10 @@ func (r *rings) crossed(i int, t threshold, name string, took time.Duration) {
 		runtime.KeepAlive(r)
 		return
 	}
-	r.cause(causeRegion, t.id, name, uint64(now-int64(took)), uint64(now))
+	r.cause(causeRegion, t.id, name, tid, uint64(now-int64(took)), uint64(now))
 }
 
-func (r *rings) cause(kind, trigger uint32, text string, begin, end uint64) {
-	tid, _, _ := syscall.RawSyscall(sysGettid, 0, 0, 0)
+func (r *rings) cause(kind, trigger uint32, text string, tid uint32, begin, end uint64) {
 	text = shorten(text, causeText)
 	r.mu.Lock()
 	c := atomic.AddUint64(r.word(causeHeadAt), 1) - 1
@@ -141,7 +147,7 @@ func (r *rings) cause(kind, trigger uint32, text string, begin, end uint64) {
 	atomic.StoreUint64(r.word(at), 0)
 	m, le := r.mem[at:at+causeBytes], binary.LittleEndian
 	le.PutUint32(m[8:], kind)
-	le.PutUint32(m[12:], uint32(tid))
+	le.PutUint32(m[12:], tid)
 	le.PutUint32(m[16:], 0)
 	le.PutUint32(m[20:], trigger)
 	le.PutUint64(m[24:], begin)

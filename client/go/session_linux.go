@@ -20,12 +20,15 @@ const (
 
 // session is one connection to the daemon, registered.
 type session struct {
-	agent  *Agent
-	conn   *net.UnixConn
-	target string
-	rings  *rings
-	page   *page
-	wmu    sync.Mutex // one message at a time
+	agent   *Agent
+	conn    *net.UnixConn
+	target  string
+	rings   *rings
+	page    *page
+	wmu     sync.Mutex // one message at a time
+	once    sync.Once
+	closed  chan struct{}
+	changed chan struct{} // the control page; holds one word
 }
 
 func defaultSocket() string {
@@ -70,7 +73,7 @@ func (a *Agent) connectOnce() (err error) {
 	if err != nil {
 		return err
 	}
-	s := &session{agent: a, conn: c.(*net.UnixConn)}
+	s := &session{agent: a, conn: c.(*net.UnixConn), closed: make(chan struct{}), changed: make(chan struct{}, 1)}
 	defer s.close()
 	if s.rings, err = newRings(); err != nil {
 		return err
@@ -86,22 +89,31 @@ func (a *Agent) connectOnce() (err error) {
 	default:
 	}
 	a.setError(nil)
+	go s.watch()
 	return s.serve()
 }
 
 func (s *session) close() {
-	_ = s.conn.Close()
+	s.once.Do(func() {
+		close(s.closed)
+		_ = s.conn.Close()
+	})
 }
 
 func (s *session) register() error {
-	params := map[string]any{"fds": []string{"rings", "wake"}}
-	if s.agent.recorder != nil {
+	names, fds := []string{"rings", "wake"}, []int{s.rings.fd, s.rings.wake}
+	stream := s.agent.streamFD()
+	if stream >= 0 {
+		names, fds = append(names, "go_stream"), append(fds, stream)
+	}
+	params := map[string]any{"fds": names}
+	if s.agent.recorder != nil || stream >= 0 {
 		params["go"] = shorten(runtime.Version(), 64)
 		params["go_keep_ns"] = int64(s.agent.opts.MinAge)
 	}
 	id := int64(1)
 	_ = s.conn.SetDeadline(time.Now().Add(registerTimeout))
-	if err := s.send(&message{V: 1, ID: &id, Method: "target.register", Params: params, NFDs: 2}, s.rings.fd, s.rings.wake); err != nil {
+	if err := s.send(&message{V: 1, ID: &id, Method: "target.register", Params: params, NFDs: len(fds)}, fds...); err != nil {
 		return err
 	}
 	for {
@@ -115,7 +127,11 @@ func (s *session) register() error {
 		}
 		if m.Error != nil {
 			closeAll(fds)
-			return fmt.Errorf("tracerd: %s: %s", m.Error.Code, m.Error.Message)
+			err := fmt.Errorf("tracerd: %s: %s", m.Error.Code, m.Error.Message)
+			if stream >= 0 {
+				s.agent.refuseStream(err) // the next attempt is without
+			}
+			return err
 		}
 		if len(fds) != 1 {
 			closeAll(fds)
@@ -135,6 +151,22 @@ func (s *session) register() error {
 		s.target = result.Target.ID
 		return s.conn.SetDeadline(time.Time{})
 	}
+}
+
+// streamFD is -1 if there is no stream, or the daemon does not want it.
+func (a *Agent) streamFD() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stream == nil || a.noStream != nil {
+		return -1
+	}
+	return a.stream.fd
+}
+
+func (a *Agent) refuseStream(why error) {
+	a.mu.Lock()
+	a.noStream = why
+	a.mu.Unlock()
 }
 
 func (s *session) send(m *message, fds ...int) error {
@@ -162,7 +194,11 @@ func (s *session) serve() error {
 		}
 		closeAll(fds)
 		if m.ID == nil || m.Method == "" {
-			continue // control.changed: the page is read at each comparison
+			select { // control.changed
+			case s.changed <- struct{}{}:
+			default:
+			}
+			continue
 		}
 		switch m.Method {
 		case "ping":
@@ -224,7 +260,7 @@ func (s *session) interval() int64 {
 
 func (s *session) region(name string, took time.Duration) {
 	if i, t, ok := s.page.find(name); ok && took >= 0 && uint64(took) >= t.over {
-		s.rings.crossed(i, t, name, took)
+		s.rings.crossed(i, t, name, took, thread())
 	}
 }
 

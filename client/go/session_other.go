@@ -23,4 +23,10 @@ func (*session) close()                       {}
 func (*session) interval() int64              { return 0 }
 func (*session) region(string, time.Duration) {}
 func defaultSocket() string                   { return DefaultSocket }
-func (a *Agent) connectOnce() error           { return errors.New("tracerd is for Linux") }
+
+type stream struct{}
+
+func newStream(uint64) (*stream, error) { return nil, errors.New("tracerd is for Linux") }
+func (*stream) stop()                   {}
+func (*stream) lost() uint64            { return 0 }
+func (a *Agent) connectOnce() error     { return errors.New("tracerd is for Linux") }

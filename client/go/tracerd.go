@@ -46,6 +46,13 @@ type Options struct {
 	MinAge   time.Duration
 	MaxBytes uint64
 
+	// StreamBytes is memory into which the trace is streamed all the time,
+	// besides, so that there is one when the program has crashed or was
+	// killed; 0: none. At least half of it is what was last. It needs no
+	// FlightRecorder, but runtime/trace, which the program can use once only
+	// at a time.
+	StreamBytes uint64
+
 	// MinBackoff and MaxBackoff bound the pause between attempts to connect.
 	MinBackoff, MaxBackoff time.Duration
 }
@@ -87,6 +94,12 @@ type Status struct {
 	Recording bool
 	// Missing says in a sentence why not; "" if Recording.
 	Missing string
+	// Streaming says whether the trace is streamed; StreamError why not,
+	// though it was asked for. StreamLost counts the generations (of about a
+	// second) that were larger than half of StreamBytes.
+	Streaming   bool
+	StreamError error
+	StreamLost  uint64
 	// LastError is why the last connection ended or could not be made.
 	LastError error
 	// Written and Failed count the traces that the daemon asked for.
@@ -100,6 +113,8 @@ type Agent struct {
 	recorder Recorder
 	own      func() // stops the recorder that is the package's own
 	missing  string
+	stream   *stream // nil: none
+	noStream error
 	done     chan struct{}
 	ended    chan struct{}
 	stop     sync.Once
@@ -125,6 +140,9 @@ func Start(opts Options) *Agent {
 	} else {
 		a.recorder, a.own, a.missing = newRecorder(opts.MinAge, opts.MaxBytes)
 	}
+	if opts.StreamBytes > 0 {
+		a.stream, a.noStream = newStream(opts.StreamBytes)
+	}
 	go a.run()
 	return a
 }
@@ -140,6 +158,9 @@ func (a *Agent) Stop() {
 		if s := a.session.Load(); s != nil {
 			s.close()
 		}
+		if a.stream != nil {
+			go a.stream.stop()
+		}
 		if a.own != nil {
 			// It may wait for a trace that is being written.
 			go a.own()
@@ -154,11 +175,15 @@ func (a *Agent) Status() Status {
 	}
 	st := Status{Missing: a.whyMissing(), Written: a.written.Load(), Failed: a.failed.Load()}
 	st.Recording = st.Missing == ""
+	if a.stream != nil {
+		st.Streaming, st.StreamLost = true, a.stream.lost()
+	}
 	if s := a.session.Load(); s != nil {
 		st.Connected, st.Target = true, s.target
 	}
 	a.mu.Lock()
 	st.LastError = a.lastErr
+	st.StreamError = a.noStream
 	a.mu.Unlock()
 	return st
 }

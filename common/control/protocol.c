@@ -65,9 +65,10 @@ static const struct protocol_param params_target[] = {
 };
 
 static const struct protocol_param params_register[] = {
-	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 2,
+	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 3,
 		.doc = "what the message's descriptors are, in order: \"rings\" (the sealed memfd of common/bundle/ringabi.h), "
-		       "\"wake\" (an eventfd that the producer adds 1 to when it has written a cause)"},
+		       "\"wake\" (an eventfd that the producer adds 1 to when it has written a cause), and of a Go program that streams "
+		       "its trace \"go_stream\" (the sealed memfd of common/bundle/gostream.h)"},
 	{.name = "go", .type = PARAM_STRING, .min = 1, .max = 64,
 		.doc = "version of the Go runtime of a producer that answers \"go.trace\"; without it, it is not asked"},
 	{.name = "go_keep_ns", .type = PARAM_INT, .min = 0, .max = 86400000000000, .def = "0",
@@ -112,9 +113,13 @@ static const struct protocol_param params_fetch[] = {
 static const struct protocol_param params_trigger_add[] = {
 	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "id of a target; or a pid, which must be that of one target only"},
 	{.name = "region", .type = PARAM_STRING, .min = 1, .max = 216,
-		.doc = "name of a region that the producers of the target write; this or \"hit\" is needed"},
+		.doc = "name of a region that the producers of the target write; this, \"go\" or \"hit\" is needed"},
+	{.name = "go", .type = PARAM_CHOICE, .choices = "runnable|gc-stop|other-stop",
+		.doc = "in place of region, of Go programs with tracerd's module: a goroutine that waits to run, a stop of the world for "
+		       "the garbage collector or for another reason. The module looks ten times a second what has come since; the "
+		       "hit has the region \"go:runnable\" and so on, and no thread"},
 	{.name = "over_ns", .type = PARAM_INT, .min = 1, .max = 3600000000000,
-		.doc = "with region: one that takes this long or longer is a hit"},
+		.doc = "with region or go: one that takes this long or longer is a hit"},
 	{.name = "hit", .type = PARAM_STRING, .min = 1, .max = 216,
 		.doc = "what the caller calls a place in the target's code; whenever a thread comes there, it is a hit. The next four "
 		       "say where it is"},
@@ -169,7 +174,7 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_TARGET_LIST] = {"target.list", 0, 0, params_page, "{targets: [Target], next: string|null}",
 		"the targets that the caller may see"},
 	[METHOD_TARGET_SHOW] = {"target.show", 0, 0, params_target, TARGET, "one target"},
-	[METHOD_TARGET_REGISTER] = {"target.register", METHOD_AUDIT | METHOD_REPLY_FDS, 2, params_register, TARGET,
+	[METHOD_TARGET_REGISTER] = {"target.register", METHOD_AUDIT | METHOD_REPLY_FDS, 3, params_register, TARGET,
 		"register the event rings of the caller; the answer carries its control page, and the end of the connection ends it"},
 	[METHOD_SNAPSHOT_CREATE] = {"snapshot.create", METHOD_AUDIT, 0, params_create, SNAPSHOT,
 		"freeze what was recorded, decode it and keep it"},

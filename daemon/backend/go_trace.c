@@ -16,6 +16,7 @@
 #include "common/bundle/bundle.h"
 #include "common/control/json.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/backend/go_stream.h"
 #include "daemon/base/memfdcheck.h"
 #include "daemon/config.h"
 
@@ -31,6 +32,7 @@ struct frozen_go {
 	int fd;			   /* checked; -1: it is lost */
 	uint64_t bytes, wait_ns, keep_ns;
 	uint64_t begin_ns, end_ns; /* MONOTONIC, the program's word */
+	struct go_stream stream;   /* if it has streamed what `fd` has */
 	const char *lost;	   /* static; NULL: it is not */
 	char why[200];
 };
@@ -51,13 +53,25 @@ static bool is_readable(int fd)
 	return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY && !(flags & O_PATH);
 }
 
+/* All together have a limit, too. */
+static bool fits(struct frozen_go *go)
+{
+	const struct frozen *frozen = go->frozen;
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < frozen->n_go; i++)
+		total += frozen->go[i].fd >= 0 ? frozen->go[i].bytes : 0;
+	if (go->bytes <= frozen->go_max_bytes && go->bytes <= frozen->go_max_total - total)
+		return true;
+	lose(go, "too_large", go->bytes > frozen->go_max_bytes ? "it is larger than go_trace_mib" : "all together met max_output_mib");
+	return false;
+}
+
 /* Takes the descriptor if it is a memfd of the right size that can change no more. */
 static void take(struct frozen_go *go, struct json_object *result, int *fd)
 {
-	struct frozen *frozen = go->frozen;
 	unsigned int seals = 0;
 	char why[160] = "";
-	uint64_t total = 0;
 	int r;
 
 	r = memfd_check(*fd, "trace", &go->bytes, &seals, why, sizeof(why));
@@ -73,15 +87,28 @@ static void take(struct frozen_go *go, struct json_object *result, int *fd)
 		lose(go, "bad", "trace: the memfd is empty");
 		return;
 	}
-	for (size_t i = 0; i < frozen->n_go; i++)
-		total += frozen->go[i].fd >= 0 ? frozen->go[i].bytes : 0;
-	if (go->bytes > frozen->go_max_bytes || go->bytes > frozen->go_max_total - total) {
-		lose(go, "too_large", go->bytes > frozen->go_max_bytes ? "it is larger than go_trace_mib" : "all together met max_output_mib");
+	if (!fits(go))
 		return;
-	}
 	go->fd = take_fd(fd);
 	(void)json_get_uint(result, "begin_ns", &go->begin_ns);
 	(void)json_get_uint(result, "end_ns", &go->end_ns);
+}
+
+/* The program is gone: what it has streamed before, if it did. */
+static bool take_stream(struct frozen_go *go)
+{
+	uint64_t size;
+	const int fd = producer_go_stream(go->producer, &size);
+
+	if (fd < 0 || go_stream_read(fd, size, &go->stream) < 0 || go->stream.n == 0)
+		return false;
+	go->bytes = go->stream.bytes;
+	if (fits(go)) {
+		go->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (go->fd < 0)
+			lose(go, "busy", "tracerd is out of file descriptors");
+	}
+	return true;
 }
 
 static void ready(struct frozen *frozen)
@@ -148,9 +175,9 @@ static void ask(struct frozen_go *go, size_t index, uint64_t wait_ns)
 	r = producer_go_ask(go->producer, frozen->go_max_bytes, wait_ns, on_answer, go, &go->request);
 	if (r == 0)
 		frozen->go_open++;
-	else if (r == -ESRCH)
+	else if (r == -ESRCH && !take_stream(go))
 		lose(go, "gone", "the program has ended or lost its connection");
-	else
+	else if (r != -ESRCH)
 		lose(go, "busy", "too many requests wait for the program, or no memory");
 }
 
@@ -248,7 +275,9 @@ static int copy(struct frozen_go *go, int dir_fd)
 	int r;
 
 	r = safefile_create(dir_fd, go->file, &out);
-	if (r == 0)
+	if (r == 0 && go->stream.n)
+		r = go_stream_copy(go->fd, &go->stream, out);
+	else if (r == 0)
 		r = safefile_copy(go->fd, out, go->bytes, &bytes);
 	if (r != -ENOSPC && r != -EDQUOT)
 		return r;
@@ -310,8 +339,13 @@ struct json_object *frozen_go_to_json(const struct frozen *frozen)
 		} else {
 			json_add_string(o, "file", go->file);
 			json_add_uint(o, "bytes", go->bytes);
-			json_add_uint(o, "begin_ns", go->begin_ns);
-			json_add_uint(o, "end_ns", go->end_ns);
+			if (go->stream.n) {
+				json_add_bool(o, "streamed", true);
+				json_add_uint(o, "generations_lost", go->stream.lost);
+			} else {
+				json_add_uint(o, "begin_ns", go->begin_ns);
+				json_add_uint(o, "end_ns", go->end_ns);
+			}
 		}
 		json_append(list, o);
 	}

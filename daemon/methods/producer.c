@@ -91,20 +91,25 @@ static enum protocol_error register_error(struct call *call, int r, const char *
 	return call_fail(call, protocol_error_from_errno(r), "event rings: %s", strerror(-r));
 }
 
-static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_wake)
+static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_wake, int *ret_stream)
 {
-	*ret_rings = *ret_wake = -1;
-	if (call->n_fds != 2)
-		return call_fail(call, API_BAD_PARAMS, "fds: 2 descriptors are required, but %zu were sent", call->n_fds);
+	*ret_rings = *ret_wake = *ret_stream = -1;
+	if (call->n_fds != 2 && call->n_fds != 3)
+		return call_fail(call, API_BAD_PARAMS, "fds: 2 or 3 descriptors are required, but %zu were sent", call->n_fds);
 	for (size_t i = 0; i < call->n_fds; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
-		int *slot = strcmp(name, "rings") == 0 ? ret_rings : strcmp(name, "wake") == 0 ? ret_wake : NULL;
+		int *slot = strcmp(name, "rings") == 0	     ? ret_rings
+			    : strcmp(name, "wake") == 0	     ? ret_wake
+			    : strcmp(name, "go_stream") == 0 ? ret_stream
+							     : NULL;
 
 		if (!slot || *slot >= 0)
 			return call_fail(call, API_BAD_PARAMS, "fds: %s",
-					 slot ? "names a descriptor twice" : "a descriptor must be \"rings\" or \"wake\"");
+					 slot ? "names a descriptor twice" : "a descriptor must be \"rings\", \"wake\" or \"go_stream\"");
 		*slot = call->fds[i];
 	}
+	if (*ret_rings < 0 || *ret_wake < 0)
+		return call_fail(call, API_BAD_PARAMS, "fds: \"rings\" and \"wake\" are required");
 	return API_OK;
 }
 
@@ -120,11 +125,11 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	struct attachment *a;
 	struct producer *producer;
 	struct target *target;
-	int rings_fd, wake_fd, control_fd = -1, r;
+	int rings_fd, wake_fd, stream_fd, control_fd = -1, r;
 	enum protocol_error e;
 	char why[200] = "";
 
-	e = name_fds(call, &rings_fd, &wake_fd);
+	e = name_fds(call, &rings_fd, &wake_fd, &stream_fd);
 	if (e != API_OK)
 		return e;
 	if (conn_is_attached(call->conn))
@@ -139,6 +144,13 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 		return register_error(call, r, why);
 	}
 	a->producer = producer_ref(producer);
+	r = stream_fd >= 0 ? producer_set_go_stream(producer, stream_fd, why, sizeof(why)) : 0;
+	if (r != 0) {
+		(void)close_fd(control_fd);
+		producer_end(producer);
+		attachment_free(a);
+		return register_error(call, r, why);
+	}
 	target = targets_of_producer(m->targets, producer_pid(producer), producer_start_time(producer), call->peer->uid);
 	if (!target || conn_attach(call->conn, on_connection_gone, a) < 0) {
 		(void)close_fd(control_fd);

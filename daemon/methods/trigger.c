@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Methods about triggers. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/control/audit.h"
@@ -115,9 +116,17 @@ static enum protocol_error read_hit(struct call *call, struct trigger_hit *ret)
 	return API_OK;
 }
 
+/* What a Go program's module measures is on the control page as a region of this name. */
+static const char *go_region(const char *what, char *buf, size_t size)
+{
+	(void)snprintf(buf, size, "go:%s", what);
+	return buf;
+}
+
 enum protocol_error method_trigger_add(struct call *call, struct json_object **ret_result)
 {
 	const struct params *p = &call->params;
+	char go[64];
 	struct trigger_hit hit;
 	struct trigger_request req = {
 		.uid = call->peer->uid,
@@ -136,6 +145,8 @@ enum protocol_error method_trigger_add(struct call *call, struct json_object **r
 
 	if (e != API_OK)
 		return e;
+	if (params_has(p, "hit") && params_has(p, "go"))
+		return call_fail(call, API_BAD_PARAMS, "go, hit: a trigger has one of them");
 	if (params_has(p, "hit")) {
 		e = read_hit(call, &hit);
 		if (e != API_OK)
@@ -143,8 +154,13 @@ enum protocol_error method_trigger_add(struct call *call, struct json_object **r
 		req.hit = &hit;
 		return add_hit(call, target, &req);
 	}
+	if (params_has(p, "go")) {
+		if (req.region)
+			return call_fail(call, API_BAD_PARAMS, "region, go: a trigger has one of them");
+		req.region = go_region(params_string(p, "go"), go, sizeof(go));
+	}
 	if (!req.region)
-		return call_fail(call, API_BAD_PARAMS, "region or hit: one of them is needed");
+		return call_fail(call, API_BAD_PARAMS, "region, go or hit: one of them is needed");
 	r = triggers_add(call->methods->triggers, target, &req, &t, why, sizeof(why));
 	if (r != 0)
 		return add_error(call, r, why);

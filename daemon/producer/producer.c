@@ -33,6 +33,7 @@ struct producer *producer_unref(struct producer *p)
 	(void)controlpage_free(p->page);
 	(void)close_fd(p->memory_fd);
 	(void)close_fd(p->wake_fd);
+	producer_drop_go_stream(p);
 	quota_release(&p->charge_bytes);
 	quota_release(&p->charge_one);
 	free(p);

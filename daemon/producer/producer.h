@@ -79,6 +79,11 @@ int producers_register(struct producers *ps, const struct peer *peer, int rings_
 		       int *ret_control_fd, char *why, size_t why_size) _must_check_;
 /* It is a Go program of that version that answers "go.trace", with traces that go back that far. Right after it has registered. */
 void producer_set_go(struct producer *producer, const char *version, uint64_t keep_ns);
+/*
+ * It streams its trace into this memory (common/bundle/gostream.h), besides. It is charged to the user, and that of an earlier
+ * connection of the process is given up. 0, PRODUCER_E_BAD, PRODUCER_E_TOO_LARGE or PRODUCER_E_QUOTA with `why`, -errno.
+ */
+int producer_set_go_stream(struct producer *producer, int fd, char *why, size_t why_size) _must_check_;
 void producer_end(struct producer *producer);
 
 /* What came in answer to "go.trace": the result and a descriptor (set it to -1 to take it), or NULL and why. */
@@ -134,6 +139,8 @@ struct json_object *producer_to_json(struct producer *producer);
 
 /* Escaped; NULL: the producer answers no "go.trace". */
 const char *producer_go_version(const struct producer *producer);
+/* -1: it has none. */
+int producer_go_stream(const struct producer *producer, uint64_t *ret_bytes);
 /* How far back its traces go, by its own word; never before its registration. */
 uint64_t producer_go_keep_ns(const struct producer *producer);
 /*

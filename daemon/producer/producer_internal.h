@@ -39,6 +39,8 @@ struct producer {
 	char comm[PROC_COMM_MAX];
 	/* what it gave us */
 	int memory_fd, wake_fd;
+	int go_stream_fd; /* -1: none */
+	uint64_t go_stream_bytes;
 	int pidfd; /* borrowed from the connection while it lives */
 	uint32_t clock; /* enum ring_clock */
 	struct ring_geometry geometry;
@@ -58,7 +60,7 @@ struct producer {
 	/* life */
 	uint64_t registered_unix_ns, registered_ns, ended_ns; /* the last two: MONOTONIC */
 	bool tsc;
-	struct quota_charge charge_one, charge_bytes;
+	struct quota_charge charge_one, charge_bytes, charge_stream;
 };
 
 TAILQ_HEAD(producer_list, producer);
@@ -93,6 +95,8 @@ size_t producer_bucket(pid_t pid);
 void producer_detach(struct producer *producer);
 /* The end, reported to its connection. */
 void producer_end_by_itself(struct producer *producer);
+void producer_drop_go_stream(struct producer *p);
+
 /* One that has ended goes out of the list; its memory stays for those who have a reference. */
 void producer_forget(struct producer *producer);
 /* Of the eventfd and the pidfd. */

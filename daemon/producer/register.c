@@ -218,7 +218,7 @@ static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, 
 	if (!p)
 		return -ENOMEM;
 	p->refs = 1;
-	p->memory_fd = p->wake_fd = p->pidfd = -1;
+	p->memory_fd = p->wake_fd = p->pidfd = p->go_stream_fd = -1;
 	r = identify(p, peer, why, size);
 	if (r == 0)
 		r = ringcheck_memory(rings_fd, &found, why, size);

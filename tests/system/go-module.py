@@ -4,43 +4,11 @@
 # slow
 """The Go module with a real tracerd: its own tests under the race detector; a snapshot of the example service has a go.trace that Go's own
 tool reads; a slow request and a region over its threshold trigger; a daemon that goes and comes is found again."""
-import re
 import urllib.request
 
-from lib import *
+from lib.golang import *
 
-go = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
-if not go:
-    skip("no Go (1.25 or newer)")
-# Go of a distribution may be old, and fetches a newer one where there is a network.
-env = {**os.environ, "GOFLAGS": "-mod=mod", "GOCACHE": os.environ.get("GOCACHE") or str(tmp() / "cache"), "GOWORK": "off",
-       "GOPATH": os.environ.get("GOPATH") or str(tmp() / "go")}
-
-
-def version(**more):
-    r = subprocess.run([go, "version"], env={**env, **more}, cwd=tmp(), capture_output=True, text=True, timeout=200)
-    m = re.search(r"go1\.(\d+)", r.stdout)
-    return int(m[1]) if r.returncode == 0 and m else 0
-
-
-if version() < 25:
-    env["GOTOOLCHAIN"] = "go1.26.0"
-    if version() < 25:
-        skip(f"Go 1.{version(GOTOOLCHAIN='local')} has no FlightRecorder, and a newer one cannot be fetched")
-
-# The module's folder is not written to.
-work = tmp() / "src"
-for part in ("client/go", "examples/goslowlock"):
-    shutil.copytree(SRC / part, work / part)
-
-
-def run(*argv, cwd, **kw):
-    r = subprocess.run([go, *map(str, argv)], cwd=work / cwd, env={**env, **kw}, capture_output=True, text=True)
-    if r.returncode:
-        fail(f"go {' '.join(map(str, argv))}: {r.stdout[-3000:]}{r.stderr[-3000:]}")
-    return r.stdout
-
-
+sources("client/go", "examples/goslowlock")
 run("vet", "./...", cwd="client/go")
 race = shutil.which("gcc") or shutil.which("cc")
 run("test", *(["-race"] if race else []), "./...", cwd="client/go", CGO_ENABLED="1" if race else "0")
@@ -100,6 +68,20 @@ with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\n") as d:
             return next((x for x in c.call("trigger.list")["triggers"] if x["id"] == t and x["hits"]), None)
         wait_for("the trigger's hit", taken)
         ok("a task over the threshold of a trigger hits it")
+
+        # ---- what the runtime counts
+        r = d.tracectl("trigger", "add", st["target"], "--go", "runnable", "--over", "1ns")
+        expect(r.returncode == 0 and "go:runnable" in r.stdout, "tracectl trigger add --go")
+        bad = d.tracectl("trigger", "add", st["target"], "--go", "runnable", "--region", "x", "--over", "1ns")
+        expect(bad.returncode == 2, "which is not with --region")
+
+        def waited():
+            get("/count?text=again")
+            return next((x for x in c.call("trigger.list")["triggers"] if x["region"] == "go:runnable" and x["snapshots"]), None)
+        wait_for("a goroutine that waited to run", waited)
+        cause = wait_for("its snapshot", lambda: next(
+            (s["cause"] for s in c.call("snapshot.list")["snapshots"] if s["cause"].get("region") == "go:runnable"), None))
+        expect(cause["duration_ns"] > 0 and not cause.get("tid"), "a goroutine that waited to run hits its trigger, without a thread")
 
     # ---- the daemon goes and comes
     d.stop()

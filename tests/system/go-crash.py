@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 200
+# slow
+"""A Go program that streams its trace and is killed, or crashes: the snapshot has its last whole generations, and Go's own tool opens them."""
+from lib.golang import *
+
+build_shell()
+
+
+def trace_of(c, target):
+    s = c.snapshot(target)
+    (g,) = json.loads(c.fetch(s["id"], "meta.json")["meta.json"])["go"]
+    return g, parsed(c.fetch(s["id"], g["file"])[g["file"]]) if "file" in g else ""
+
+
+def work(p, name):
+    """Until the generation in which it was is whole: Go begins one a second, and tells nobody."""
+    for _ in range(4):
+        p.tell(f"work {name}")
+        time.sleep(1)
+
+
+with Tracerd() as d, d.client() as c:
+    p = GoShell(d)
+    st = p.tell(f"stream {16 << 20}")
+    expect(st["Streaming"] and st["Recording"], "a program streams its trace, and has a FlightRecorder")
+    t = p.connected()
+    work(p, "alive")
+    g, text = trace_of(c, t)
+    expect("streamed" not in g and '"alive"' in text, "while it lives the trace comes from the recorder")
+    work(p, "killed")
+    p.process.kill()
+    p.process.wait()
+    g, text = trace_of(c, t)
+    expect(g.get("streamed") and g["generations_lost"] == 0 and '"killed"' in text, "killed, it has left its last generations")
+
+    p = GoShell(d, f"stream {16 << 20}")
+    t = p.connected()
+    work(p, "crashed")
+    p.process.stdin.write("crash\n")
+    p.process.stdin.flush()
+    p.process.wait(PATIENCE)
+    g, text = trace_of(c, t)
+    expect(g.get("streamed") and '"crashed"' in text, "and one that crashes, too")
+
+    # ---- the daemon comes anew: the memory is the same, and is given up by the connection before
+    p = GoShell(d, f"stream {16 << 20}")
+    p.connected()
+    d.stop(check=False)
+    d.start()
+    c = d.client()
+    t = p.connected()
+    work(p, "again")
+    p.process.kill()
+    p.process.wait()
+    g, text = trace_of(c, t)
+    expect(g.get("streamed") and '"again"' in text, "after a restart of the daemon it is as before")
+
+    # ---- more than the daemon takes: everything but that
+    p = GoShell(d)
+    p.tell(f"stream {1 << 30}")
+    t = p.connected()
+    expect("go_trace_mib" in p.tell("stream-error"), "one that is too large is refused, with the reason")
+    p.tell("work unstreamed")
+    g, text = trace_of(c, t)
+    expect('"unstreamed"' in text, "and the recorder's trace is there all the same")
+    p.process.kill()
