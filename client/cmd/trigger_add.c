@@ -123,12 +123,12 @@ static int add_place(struct ctl *ctl, const struct options *o, const char *opera
 		return r;
 	p = &places.v[0];
 	/* A uprobe in the middle of an instruction would change the program. */
-	if (p->into && !p->boundary)
+	if (p->boundary_known && !p->boundary)
 		return ctl_fail(ctl, EXIT_USAGE, "usage", "no instruction begins at %s, in the function %s", o->hit, p->name);
 	if (!p->boundary && o->by && strcmp(o->by, "uprobe") == 0)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-				"which function %s is in is not known, and so neither that an instruction begins there: use --hit-by "
-				"breakpoint", o->hit);
+				"that an instruction begins at %s cannot be told: its function is not known, or its code cannot be read (of "
+				"32-bit programs it is not); use --hit-by breakpoint", o->hit);
 	json_add_string(params, "hit", o->hit);
 	json_add_uint(params, "hit_major", p->maj);
 	json_add_uint(params, "hit_minor", p->min);

@@ -14,6 +14,18 @@
 #include "common/base/io.h"
 #include "common/base/procfs.h"
 
+/* How long "operator<" and its like are, whose brackets enclose nothing; 0: it is none. Longer ones first. */
+static size_t operator_length(const char *s)
+{
+	static const char *const names[] = {"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">", ","};
+	const size_t n = strlen("operator");
+
+	for (size_t i = 0; strncmp(s, "operator", n) == 0 && i < ARRAY_SIZE(names); i++)
+		if (strncmp(s + n, names[i], strlen(names[i])) == 0)
+			return n + strlen(names[i]);
+	return 0;
+}
+
 /* The next of a list; commas within brackets are part of a name, as in "f(int, int)". NULL: there is none. */
 static char *next_name(const char **p)
 {
@@ -23,19 +35,14 @@ static char *next_name(const char **p)
 
 	if (!s)
 		return NULL;
-	for (; s[n] && (s[n] != ',' || depth > 0); n++)
-		depth += (strchr("([{<", s[n]) != NULL) - (strchr(")]}>", s[n]) != NULL);
+	while (s[n] && (s[n] != ',' || depth > 0)) {
+		const size_t op = operator_length(s + n);
+
+		depth += op ? 0 : (strchr("([{<", s[n]) != NULL) - (strchr(")]}>", s[n]) != NULL);
+		n += op ? op : 1;
+	}
 	*p = s[n] ? s + n + 1 : NULL;
 	return strndup(s, n);
-}
-
-/* Whether a path is what the user names: "libc.so.6", or all of it. */
-static bool is_named(const struct proc_map *map, const char *name)
-{
-	const size_t n = strlen(name);
-
-	return n > 0 && map->path_len >= n && memcmp(map->path + map->path_len - n, name, n) == 0 &&
-	       (map->path_len == n || (name[0] != '/' && map->path[map->path_len - n - 1] == '/'));
 }
 
 #define MAX_PIECES 8u /* of the code of a file; linkers make one or two */
@@ -91,7 +98,7 @@ static int find_object(pid_t pid, const char *name, struct object *ret)
 	while ((r = proc_map_next(text, len, &pos, &map)) != 0) {
 		const struct place *first = &ret->pieces[0];
 
-		if (r < 0 || !(map.prot & PROT_EXEC) || !map.ino || !is_named(&map, name))
+		if (r < 0 || !(map.prot & PROT_EXEC) || !map.ino || !place_is_named(&map, name))
 			continue;
 		if (ret->n && (first->maj != map.maj || first->min != map.min || first->ino != map.ino)) {
 			if (!ret->other)

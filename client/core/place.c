@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/core/place.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,6 +38,7 @@ struct query {
 	char symbol[PLACE_TEXT_MAX + 1], file[PLACE_TEXT_MAX + 1];
 	const char *only; /* the file that the user names with a symbol; NULL: all */
 	uint64_t line, address;
+	bool by_address;
 	/* the process */
 	char *maps;
 	struct mapped *mapped;
@@ -79,8 +81,9 @@ static int parse(struct query *q)
 	if (strncmp(text, "0x", 2) == 0) {
 		errno = 0;
 		q->address = strtoull(text + 2, &end, 16);
-		if (*end || end == text + 2 || errno)
-			return ctl_fail(q->ctl, EXIT_USAGE, "usage", "no address: '%s'", text);
+		if (!isxdigit((unsigned char)text[2]) || *end || errno)
+			return ctl_fail(q->ctl, EXIT_USAGE, "usage", "'%s' is not an address: 0x and 1 to 16 hex digits", text);
+		q->by_address = true;
 		return EXIT_OK;
 	}
 	if (colon && colon > text && colon[-1] != ':' && option_parse_u64(colon + 1, 1, INT32_MAX, &q->line) == 0) {
@@ -101,13 +104,12 @@ static bool same_file(const struct proc_map *a, const struct proc_map *b)
 	return a->ino == b->ino && a->maj == b->maj && a->min == b->min;
 }
 
-/* "libc.so.6" and "/usr/lib/libc.so.6" name the same. */
-static bool is_named(const struct proc_map *m, const char *name)
+bool place_is_named(const struct proc_map *m, const char *name)
 {
 	const size_t n = strlen(name);
 
-	return m->path_len >= n && memcmp(m->path + m->path_len - n, name, n) == 0 &&
-	       (m->path_len == n || name[0] == '/' || m->path[m->path_len - n - 1] == '/');
+	return n > 0 && m->path_len >= n && memcmp(m->path + m->path_len - n, name, n) == 0 &&
+	       (m->path_len == n || (name[0] != '/' && m->path[m->path_len - n - 1] == '/'));
 }
 
 static int add_mapping(struct query *q, const struct proc_map *map)
@@ -145,9 +147,9 @@ static int read_mappings(struct query *q, const struct proc *proc)
 	while ((r = proc_map_next(q->maps, len, &pos, &map)) != 0) {
 		if (r < 0 || !(map.prot & PROT_EXEC) || map.ino == 0 || map.path_len == 0 || map.path[0] != '/')
 			continue;
-		if (q->only && !is_named(&map, q->only))
+		if (q->only && !place_is_named(&map, q->only))
 			continue;
-		if (q->address && (q->address < map.start || q->address >= map.end))
+		if (q->by_address && (q->address < map.start || q->address >= map.end))
 			continue;
 		r = add_mapping(q, &map);
 		if (r < 0)
@@ -197,7 +199,7 @@ static int look_at_process(struct query *q)
 		return ctl_report(q->ctl, r, "reading the process");
 	if (q->n_mapped)
 		return EXIT_OK;
-	if (q->address)
+	if (q->by_address)
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
 				"at 0x%" PRIx64 " process %d has no code that comes from a file", q->address, (int)q->pid);
 	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", q->only ? "process %d has no code of %s" : "process %d has no code%s",
@@ -312,7 +314,8 @@ static int ask(struct query *q)
 	r = decoder_start(&options, body, NULL, 0, &callbacks, q, &d);
 	if (r == -EMSGSIZE)
 		return ctl_fail(q->ctl, EXIT_FAILED, "too_large",
-				"process %d has code of too many files: name the one that is meant, as %s@FILE", (int)q->pid, q->symbol);
+				"process %d has code of too many files to look into all: name the one that is meant, as %s@FILE", (int)q->pid,
+				q->symbol[0] ? q->symbol : "FUNCTION");
 	if (r < 0)
 		return ctl_fail(q->ctl, EXIT_FAILED, tracerd_error_name(r), "cannot start %s: %s", path, strerror(-r));
 	wait_for(q, d);
@@ -350,6 +353,8 @@ static int add_place(struct query *q, struct json_object *o, struct places *ret)
 			.size = field_number(o, "size"),
 			.into = field_number(o, "into"),
 			.boundary = json_object_get_boolean(field(o, "boundary")),
+			.boundary_known = json_object_get_boolean(field(o, "boundary_known")),
+			.chooser = json_object_get_boolean(field(o, "chooser")),
 		};
 		ret->n++;
 		if (!v->path || !v->name)
@@ -389,11 +394,53 @@ static char *name_of(const struct query *q, size_t object)
 	return human_name(path);
 }
 
+/* Names that are like it, after `lead`. */
+static char *similar(const struct query *q, const char *lead)
+{
+	struct json_object *near = list_of(q, "near");
+	char *all = human_format("%s", "");
+
+	for (size_t i = 0; i < length_of(near); i++) {
+		_cleanup_free_ char *old = all, *name = human_name(json_object_get_string(json_object_array_get_idx(near, i)));
+
+		all = human_format("%s%s%s", old, i ? ", " : lead, name);
+	}
+	return all;
+}
+
+/* In one file. An old version of the name may be beside it there, which no program linked today calls: not what is meant either. */
+static bool has_chooser(const struct places *p)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->v[i].maj != p->v[0].maj || p->v[i].min != p->v[0].min || p->v[i].ino != p->v[0].ino)
+			return false;
+		found |= p->v[i].chooser;
+	}
+	return found;
+}
+
+/* What such a name stands for is chosen when the program starts; at the chooser nobody passes any more. */
+static int is_chooser(const struct query *q)
+{
+	_cleanup_free_ char *names = similar(q, ", such as ");
+
+	return ctl_fail(q->ctl, EXIT_USAGE, "usage",
+			"'%s' is an indirect function (IFUNC): its code only chooses, once, which implementation all callers get; name an "
+			"implementation%s, or give its address%s",
+			q->symbol, names, *names ? "" : " (its file has no names for them; install its debug symbols)");
+}
+
 /* What the user may have meant, or what is lacking. */
 static int not_found(const struct query *q)
 {
-	struct json_object *near = list_of(q, "near");
-	_cleanup_free_ char *program = name_of(q, 0), *hint = human_format("%s", "");
+	_cleanup_free_ char *program = name_of(q, 0), *hint = similar(q, "; similar are ");
+
+	if (!q->by_address && json_object_get_boolean(field(q->stats, "incomplete")))
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+				"'%s' was not found, but not all could be searched: a file of process %d is too large, or too costly to "
+				"read; give an address", q->text, (int)q->pid);
 
 	if (q->file[0]) {
 		const uint64_t next = field_number(q->stats, "next_line");
@@ -412,12 +459,6 @@ static int not_found(const struct query *q)
 	}
 	if (!q->symbol[0])
 		return ctl_fail(q->ctl, EXIT_FAILED, "io", "cannot read %s, which has the code at 0x%" PRIx64, program, q->address);
-	for (size_t i = 0; i < length_of(near); i++) {
-		_cleanup_free_ char *old = hint,
-				    *name = human_name(json_object_get_string(json_object_array_get_idx(near, i)));
-
-		hint = human_format("%s%s%s", old, i ? ", " : "; similar are ", name);
-	}
 	if (has_program(list_of(q, "unread")))
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s': %s cannot be read, or is another file by now", q->symbol,
 				program);
@@ -449,6 +490,9 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 			return ctl_report(ctl, -ENOMEM, NULL);
 	if (places.n == 0)
 		return not_found(&q);
+	places.more = json_object_get_boolean(field(q.stats, "more"));
+	if (has_chooser(&places))
+		return is_chooser(&q);
 	*ret = places;
 	places = (struct places){0};
 	return EXIT_OK;
@@ -463,7 +507,7 @@ int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *
 	r = place_find(ctl, pid, text, &places);
 	if (r != EXIT_OK)
 		return r;
-	if (places.n == 1) {
+	if (places.n == 1 && !places.more) {
 		*ret = places;
 		places = (struct places){0};
 		return EXIT_OK;
@@ -472,8 +516,9 @@ int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *
 		const struct place *p = &places.v[i];
 		_cleanup_free_ char *old = all, *name = human_name(p->name), *path = human_name(p->path);
 
-		all = human_format("%s%s0x%" PRIx64 " %s in %s", old, i ? ", " : "", p->address, *p->name ? name : "?", path);
+		all = human_format("%s%s0x%" PRIx64 " %s in %s%s", old, i ? ", " : "", p->address, *p->name ? name : "?", path,
+				   p->chooser ? " (only chooses an implementation)" : "");
 	}
-	return ctl_fail(ctl, EXIT_USAGE, "ambiguous", "'%s' is in %zu places; give FUNCTION@FILE or the address of one of them: %s", text,
-			places.n, all);
+	return ctl_fail(ctl, EXIT_USAGE, "ambiguous", "'%s' is in %s%zu places; give FUNCTION@FILE or the address of one of them: %s%s", text,
+			places.more ? "more than " : "", places.n, all, places.more ? ", ..." : "");
 }

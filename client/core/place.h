@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "client/core/ctl.h"
+#include "common/base/procfs.h"
 
 #define PLACE_TEXT_MAX 216 /* of what the user writes, and of a name for it */
 
@@ -21,14 +22,20 @@ struct place {
 	uint64_t into;	  /* how far into a function it is */
 	char *name;	  /* of the function, escaped; "" if it has none */
 	char build_id[81]; /* in hex, "" where there is none */
-	bool boundary;	  /* an instruction begins there, as far as its function can be read */
+	bool boundary;	  /* an instruction begins there */
+	bool boundary_known; /* its function could be read as far as that */
+	bool chooser;	  /* an IFUNC: only chooses the code that the name stands for */
 };
 
 struct places {
 	struct place *v;
 	size_t n;
+	bool more; /* than are in the list */
 };
 void places_fini(struct places *p);
+
+/* Whether a mapped file is what the user names: "libc.so.6", or its whole path. */
+bool place_is_named(const struct proc_map *map, const char *name);
 
 /*
  * `text` is SYMBOL, SYMBOL@FILE, FILE:LINE or a number in hex (0x...), an address. Finds at least one place; all of them, or

@@ -191,6 +191,12 @@ static bool read_head(struct dwarf_unit *u, struct bytes b, struct dwarf_lines *
 	p = bytes_take(&b, rest);
 	if (!p)
 		return false;
+	/* Units can share a table: what is read of it is paid for each time, whether it is good or not. */
+	if (rest > u->dwarf->credit.line) {
+		u->dwarf->stats.cut++;
+		return false;
+	}
+	u->dwarf->credit.line -= rest;
 	ret->program = b;
 	b = bytes_of(p, (size_t)rest);
 	ret->min_length = bytes_u8(&b);
@@ -443,12 +449,8 @@ bool dwarf_has_file(struct dwarf_unit *u, const char *name)
 		return false;
 	taken = d->taken; /* what the open unit has stays */
 	(void)bytes_take(&b, u->stmt);
-	/* Units can share a table: what is read of it is paid for each time. */
 	l = calloc(1, sizeof(*l));
-	if (l && d->credit.line && read_head(u, b, l, &h)) {
-		const uint64_t head = (uint64_t)(h.program.p - b.p);
-
-		d->credit.line -= head < d->credit.line ? head : d->credit.line;
+	if (l && read_head(u, b, l, &h)) {
 		for (size_t i = 0; i < l->n_files && !found; i++) {
 			const char *file = l->files[i].name, *slash = file ? strrchr(file, '/') : NULL;
 

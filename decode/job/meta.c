@@ -362,14 +362,18 @@ static void read_filters(struct meta *m, struct json_object *events)
 	const size_t n = list ? json_object_array_length(list) : 0;
 	char text[META_MAX_FILTER_NAME];
 
-	if (n == 0 || n > META_MAX_FILTERS)
+	if (n == 0)
 		return;
 	m->only = json_object_new_array();
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && i < META_MAX_FILTERS; i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
 		const char *name = json_object_is_type(e, json_type_object) ? json_get_string(e, "name") : NULL;
 
 		copy_string(text, sizeof(text), name ? name : "?");
+		json_append_string(m->only, text);
+	}
+	if (n > META_MAX_FILTERS) {
+		(void)snprintf(text, sizeof(text), "and %zu more", n - META_MAX_FILTERS);
 		json_append_string(m->only, text);
 	}
 }

@@ -31,6 +31,7 @@ struct place {
 	uint32_t object;
 	uint64_t vaddr, offset;
 	uint64_t function; /* where it begins; of a line, one place is enough for each */
+	bool chooser;	   /* of code, not the code that the name stands for */
 };
 
 struct resolve {
@@ -48,6 +49,7 @@ struct resolve {
 	struct place places[RESOLVE_MAX_PLACES];
 	size_t n_places;
 	bool more;
+	bool incomplete; /* not all could be searched */
 	char near[RESOLVE_MAX_NEAR][NEAR_MAX_LEN + 1];
 	size_t n_near;
 	uint32_t next_line;
@@ -70,9 +72,9 @@ static bool file_offset(const struct image *img, uint64_t vaddr, uint64_t *ret)
 	return false;
 }
 
-static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64_t function)
+static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64_t function, bool chooser)
 {
-	struct place p = {.object = object, .vaddr = vaddr, .function = function};
+	struct place p = {.object = object, .vaddr = vaddr, .function = function, .chooser = chooser};
 
 	if (!file_offset(r->objects[object], vaddr, &p.offset))
 		return;
@@ -174,14 +176,15 @@ static int find_symbol_in(struct resolve *r, uint32_t object, Elf *elf, uint32_t
 
 		if (m > r->best) {
 			r->best = m;
-			r->n_places = 0;
+			r->n_places = r->n_near = 0;
 			r->more = false;
 		}
 		if (m != MATCH_NONE && m == r->best)
-			place_add(r, object, all.v[i].addr, all.v[i].addr);
+			place_add(r, object, all.v[i].addr, all.v[i].addr, all.v[i].chooser);
 		if (r->best == MATCH_NONE)
 			near_add(r, &all.v[i]);
 	}
+	r->incomplete |= all.cut;
 	return n;
 }
 
@@ -201,6 +204,26 @@ static int find_symbol(struct resolve *r, uint32_t object)
 	if (found == 0)
 		json_append(r->stripped, json_object_new_int64(object));
 	return n < 0 ? n : 0;
+}
+
+/* Implementations have the name of what chooses them within their own: "__memcpy_avx_unaligned", but not "__wmemcpy". */
+static bool is_chosen(const struct symbol *s, const char *name)
+{
+	const size_t n = strlen(name);
+	const char *p = memmem(s->name, s->name_len, name, n);
+
+	return p && !s->chooser && (p == s->name || p[-1] == '_') && p + n < s->name + s->name_len && p[n] == '_';
+}
+
+static void find_chosen(struct resolve *r)
+{
+	for (size_t i = 0; i < r->n_places; i++) {
+		const struct symbols *all = &r->objects[r->places[i].object]->symbols;
+
+		for (size_t k = 0; r->places[i].chooser && k < all->n; k++)
+			if (is_chosen(&all->v[k], r->symbol))
+				near_add(r, &all->v[k]);
+	}
 }
 
 /* ---- lines */
@@ -241,7 +264,7 @@ static void find_line_in(struct resolve *r, uint32_t object, struct dwarf_unit *
 		if (row.line != r->line)
 			continue;
 		s = symbols_find(&img->symbols, row.addr);
-		place_add(r, object, row.addr, s ? s->addr : UINT64_MAX);
+		place_add(r, object, row.addr, s ? s->addr : UINT64_MAX, false);
 	}
 }
 
@@ -264,6 +287,7 @@ static int find_line(struct resolve *r, uint32_t object)
 			find_line_in(r, object, u);
 		dwarf_unit_close(u);
 	}
+	r->incomplete |= img->dwarf->stats.cut > 0;
 	return 0;
 }
 
@@ -275,20 +299,22 @@ static int find_offset(struct resolve *r)
 	uint64_t vaddr;
 
 	if (r->objects[object]->state == IMAGE_READY && image_vaddr(r->objects[object], r->offset, &vaddr))
-		place_add(r, object, vaddr, vaddr);
+		place_add(r, object, vaddr, vaddr, false);
 	return 0;
 }
 
 /* ---- the answer */
 
+enum boundary { BOUNDARY_UNKNOWN, BOUNDARY_NO, BOUNDARY_YES };
+
 /* Code is read from a function's beginning on: nowhere else is it known where instructions begin. */
-static bool is_boundary(const struct image *img, uint64_t function, uint64_t vaddr)
+static enum boundary boundary_at(const struct image *img, uint64_t function, uint64_t vaddr)
 {
 	uint8_t code[4096];
 	uint64_t at = function;
 
-	if (!img->x86_64 || vaddr - function > WALK_MAX)
-		return false;
+	if (vaddr != function && (!img->x86_64 || vaddr - function > WALK_MAX))
+		return BOUNDARY_UNKNOWN;
 	while (at < vaddr) {
 		const size_t n = image_read(img, at, code, sizeof(code));
 		size_t pos = 0;
@@ -297,10 +323,10 @@ static bool is_boundary(const struct image *img, uint64_t function, uint64_t vad
 		while (at + pos < vaddr && pos < n && insn_decode(code + pos, n - pos, true, &insn))
 			pos += insn.length;
 		if (pos == 0)
-			return false;
+			return BOUNDARY_UNKNOWN;
 		at += pos;
 	}
-	return at == vaddr;
+	return at == vaddr ? BOUNDARY_YES : BOUNDARY_NO;
 }
 
 static void add_place(const struct resolve *r, struct json_object *list, const struct place *p)
@@ -310,6 +336,7 @@ static void add_place(const struct resolve *r, struct json_object *list, const s
 	struct json_object *o = json_object_new_object();
 	char name[NAME_MAX_TEXT] = "", hex[2 * FILE_REQUEST_MAX_BUILD_ID + 1] = "";
 	const void *id = NULL;
+	const enum boundary boundary = s ? boundary_at(img, s->addr, p->vaddr) : BOUNDARY_UNKNOWN;
 	const ssize_t n = dwelf_elf_gnu_build_id(img->elf, &id);
 
 	if (s)
@@ -323,7 +350,9 @@ static void add_place(const struct resolve *r, struct json_object *list, const s
 	json_add_uint(o, "into", s ? p->vaddr - s->addr : 0);
 	json_add_string(o, "name", name);
 	json_add_string(o, "build_id", hex);
-	json_add_bool(o, "boundary", s && is_boundary(img, s->addr, p->vaddr));
+	json_add_bool(o, "boundary", boundary == BOUNDARY_YES);
+	json_add_bool(o, "boundary_known", boundary != BOUNDARY_UNKNOWN);
+	json_add_bool(o, "chooser", p->chooser);
 	json_append(list, o);
 }
 
@@ -334,12 +363,13 @@ static void answer(const struct resolve *r, struct json_object *stats)
 	for (size_t i = 0; i < r->n_places; i++)
 		add_place(r, list, &r->places[i]);
 	json_add_bool(stats, "more", r->more);
+	json_add_bool(stats, "incomplete", r->incomplete);
 	if (r->file) {
 		json_add_bool(stats, "file_known", r->file_known);
 		json_add_uint(stats, "next_line", r->n_places ? 0 : r->next_line);
 	}
 	list = json_add_new_array(stats, "near");
-	for (size_t i = 0; r->n_places == 0 && i < r->n_near; i++)
+	for (size_t i = 0; i < r->n_near; i++)
 		json_append_string(list, r->near[i]);
 }
 
@@ -460,6 +490,7 @@ int resolve_run(struct json_object *body, const struct file_requester *files, st
 		if (e < 0)
 			return e;
 	}
+	find_chosen(&r);
 	answer(&r, stats);
 	return 0;
 }

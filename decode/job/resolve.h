@@ -25,10 +25,12 @@
  *
  * and this is added to `stats`:
  *
- *   "places": [{"object": index, "offset", "address": the ELF's own, "size", "name", "build_id", "boundary"}]
- *             size 0 and name "": not known; boundary false: an instruction does not begin there
+ *   "places": [{"object": index, "offset", "address": the ELF's own, "size", "name", "build_id", "boundary", "boundary_known", "chooser"}]
+ *             size 0 and name "": not known; boundary false: an instruction does not begin there, or (boundary_known
+ *             false) nobody can tell; chooser: an IFUNC, which only chooses the code that the name stands for
  *   "more": true if there are more than are listed
- *   "near": names like it, if there is no such function
+ *   "incomplete": true if not all could be searched, for want of memory or because the file is too costly to read
+ *   "near": names like it, if there is no such function; what a chooser may choose
  *   "next_line": the first line after it that has code, if it has none; "file_known": whether a file has this name
  *   "unread": [index] of objects that could not be had; "stripped": [index] of those without a symbol table
  *   "without_lines": [index] of those without line numbers, where a line was asked for

@@ -176,6 +176,7 @@ static int add_table(
 		sym.size = sym.sized && raw.st_size <= range->end - raw.st_value
 				   ? raw.st_size
 				   : range->end - raw.st_value;
+		sym.chooser = type == STT_GNU_IFUNC;
 		sym.label = type == STT_NOTYPE && !sym.sized;
 		sym.name = name;
 		sym.name_len = (uint32_t)len;

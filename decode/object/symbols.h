@@ -27,6 +27,7 @@ struct symbol {
 	uint8_t rank; /* which of two names for one address is shown: the higher */
 	bool plt;     /* its entry in the procedure linkage table; shown as name@plt */
 	bool sized;   /* `size` is the table's, not guessed from what follows */
+	bool chooser; /* an IFUNC: chooses at run time which code the name stands for */
 	bool label;   /* neither type nor size: it may lie within a function */
 };
 

@@ -21,3 +21,9 @@ with Tracerd() as d:
     expect("two files" not in p.stderr, f"one of them by its path: {p.stderr}")
     p = d.tracectl("arm", "--filter", "/nonexistent/libx.so", os.getpid())
     expect(p.returncode and "no code of /nonexistent/libx.so" in p.stderr, f"none of them: {p.stderr}")
+    # commas between brackets are part of a name; the signs of an operator are no brackets
+    for name in ("operator>(A, B)", "operator->(A, B)", "f<int, int>(A, B)"):
+        p = d.tracectl("arm", "--filter", name, os.getpid())
+        expect(f"no function '{name}'" in p.stderr, f"a name with commas: {p.stderr}")
+    p = d.tracectl("arm", "--filter", "operator<(A, B),/nonexistent", os.getpid())
+    expect("no function 'operator<(A, B)'" in p.stderr, f"what follows the name of an operator is another name: {p.stderr}")

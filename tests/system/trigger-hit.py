@@ -99,7 +99,8 @@ os.chmod(work, 0o755)
 (work / "hit.c").write_text(PROGRAM)
 (work / "other.c").write_text("extern volatile long sum;\n__attribute__((noinline)) static void twice(void) { sum += 3; }\n"
                               "void other(void) { twice(); }\n")
-(work / "lib.c").write_text("static volatile long n;\nvoid lib_serve(void) { n++; }\n")
+(work / "lib.c").write_text("static volatile long n;\nvoid lib_serve(void) { n++; }\n" +
+                          "".join(f"void _ZN3a{i}4manyEv(void) {{ n += {i}; }}\n" for i in range(10, 50)))
 LINE = next(i for i, text in enumerate(PROGRAM.splitlines(), 1) if "LINE" in text)
 
 
@@ -278,6 +279,12 @@ with Tracerd() as d, d.client() as c:
     refused(p.pid, "serve@nosuch.so", "no code of nosuch.so", code=3)
     refused(p.pid, f"hit.c:{LINE - 2}", "has no code", "the next one that has some is line", code=3)
     refused(p.pid, "missing.c:3", "missing.c", code=3)
+    refused(p.pid, "memcpy@libc.so.6", "indirect function (IFUNC)", "only chooses", code=2)
+    refused(p.pid, "many", "is in more than 32 places", ", ...", code=2)
+    refused(p.pid, "0x0", "at 0x0 process", "no code that comes from a file", code=3)
+    for text in ("0x", "0x-1", "0x 1", "0x12345678123456781"):
+        refused(p.pid, text, "is not an address", "1 to 16 hex digits", code=2)
+    refused(p.pid, "serve@/hit", "no code of /hit", code=3)
     refused(p.pid, "0x10", "no code that comes from a file", code=3)
     refused(p.pid, hex(int(p.tell("where", None), 16) + 2), "no instruction begins", code=2)
     refused(p.pid, "serve", "a place", code=2, more=("--region", "x", "--over", "1s"))

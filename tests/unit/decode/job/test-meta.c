@@ -64,8 +64,9 @@ static void test_filters(void **state)
 	assert_int_equal(read_text("{\"events\":{\"pt\":{\"filters\":[]}}}", &m), 0);
 	assert_null(m.only);
 	meta_fini(&m);
-	assert_int_equal(read_text("{\"events\":{\"pt\":{\"filters\":[{},{},{},{},{}]}}}", &m), 0);
-	assert_null(m.only);
+	assert_int_equal(read_text("{\"events\":{\"pt\":{\"filters\":[{},{},{},{},{},{}]}}}", &m), 0);
+	assert_int_equal(json_object_array_length(m.only), 5);
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(m.only, 4)), "and 2 more");
 	meta_fini(&m);
 }
 

@@ -33,6 +33,18 @@ static int ask(void *arg, const struct file_request *request, struct file_answer
 	return *ret_fd < 0 ? -errno : 1;
 }
 
+static void chosen_one_for_all(void)
+{
+	sink++;
+}
+
+__attribute__((no_sanitize("address", "undefined"))) static void (*choose(void))(void)
+{
+	return chosen_one_for_all;
+}
+
+void chosen_one(void) __attribute__((ifunc("choose")));
+
 /* The answer's "stats"; `result` is what resolve_run() is to say. */
 static struct json_object *resolve(const char *body, int result)
 {
@@ -106,6 +118,21 @@ static void test_near(void **state)
 	assert_string_equal(json_object_get_string(json_object_array_get_idx(near, 0)), "a_place_of_its_own");
 }
 
+/* The code of an IFUNC's symbol is what chooses; what it may choose is named. */
+static void test_chooser(void **state)
+{
+	_cleanup_json_ struct json_object *stats = resolve(FIND("\"symbol\":\"chosen_one\""), 0);
+	struct json_object *near = json_get_array(stats, "near");
+
+	assert_true(flag(only(stats), "chooser"));
+	assert_int_equal(json_object_array_length(near), 1);
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(near, 0)), "chosen_one_for_all");
+	json_object_put(stats);
+	stats = resolve(FIND("\"symbol\":\"chosen_one_for_all\""), 0);
+	assert_false(flag(only(stats), "chooser"));
+	assert_false(flag(stats, "incomplete"));
+}
+
 static void test_line(void **state)
 {
 	char body[512];
@@ -140,7 +167,7 @@ static void test_offset(void **state)
 	stats = resolve(body, 0);
 	p = only(stats);
 	assert_string_equal(json_get_string(p, "name"), "a_place_of_its_own");
-	assert_true(flag(p, "boundary"));
+	assert_true(flag(p, "boundary") && flag(p, "boundary_known"));
 	json_object_put(stats);
 	/* The first byte after the end of no code. */
 	stats = resolve(FIND("\"object\":1,\"offset\":0"), 0);
@@ -178,11 +205,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_symbol),
 		cmocka_unit_test(test_near),
+		cmocka_unit_test(test_chooser),
 		cmocka_unit_test(test_line),
 		cmocka_unit_test(test_offset),
 		cmocka_unit_test(test_no_questions),
 	};
 
 	a_place_of_its_own();
+	chosen_one();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
