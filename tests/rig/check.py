@@ -11,6 +11,7 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py callers	only the names of who called what is traced
     check.py filter	only address filters, PTWRITE, and what the PMU is asked for
     check.py presets	only what tracerd asks of processors that lack something
+    check.py --sid	on the newest kernel of Debian unstable, which can pause Intel PT: hit, and what pausing does (pause)
     check.py --again	compares what the last boot left
 """
 import sys
@@ -22,12 +23,15 @@ from callers import check_callers
 from daemon import check_daemon, our_tree
 from filter import check_filters
 from hit import check_place
+from pause import check_pause
 from presets import check_presets
 from sharing import check_sharing
 from truth import *
 
 RIG = SRC / "tests/rig"
-FOLDER = BUILD / "rig"
+# A kernel is a folder of its own, and so is what its guest leaves.
+SID = "--sid" in sys.argv
+FOLDER = BUILD / ("rig-sid" if SID else "rig")
 SHARE = FOLDER / "share"
 # A busy machine takes many times as long as an idle one.
 BOOT_LIMIT = 1500
@@ -59,7 +63,7 @@ def symbols(program):
 
 
 def boot(parts):
-    p = subprocess.run(["nice", RIG / "prepare", FOLDER, BUILD], capture_output=True, text=True)
+    p = subprocess.run(["nice", RIG / "prepare", *(["--sid"] if SID else []), FOLDER, BUILD], capture_output=True, text=True)
     if p.returncode == 77:
         skip(p.stdout.strip().splitlines()[-1].removeprefix("SKIP: "))
     if p.returncode:
@@ -72,6 +76,7 @@ def boot(parts):
     compiled("life")
     compiled("hit")
     compiled("deep")
+    compiled("pause")
     script = SHARE / "script"
     script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
     began = time.monotonic()
@@ -184,6 +189,10 @@ def check_hit():
     check_place(BUILD, SHARE, own, ok, fail)
 
 
+def check_pausing():
+    check_pause(SHARE, ok, fail)
+
+
 def check_share():
     tree, own = tmp() / "share-tree", tmp() / "share-own"
     tree.mkdir()
@@ -212,14 +221,16 @@ def check_asked():
 # presets loads the module anew, so it is the last one.
 PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer,
          "filter": check_filter, "presets": check_asked}
+ON_SID = {"hit": check_hit, "pause": check_pausing}
 
 
 def main(names):
-    parts = [n for n in names if n in PARTS] or list(PARTS)
+    checks = {**PARTS, **ON_SID} if SID else PARTS
+    parts = [n for n in names if n in checks] or list(ON_SID if SID else PARTS)
     if "--again" not in names:
         boot(parts)
     for part in parts:
-        PARTS[part]()
+        checks[part]()
 
 
 main(sys.argv[1:])

@@ -9,6 +9,10 @@
 #include "asked.h"
 #include "softpt.h"
 
+static bool aux_pause = true;
+module_param(aux_pause, bool, 0444);
+MODULE_PARM_DESC(aux_pause, "let other events of a group pause the trace, where the kernel knows that (6.13)");
+
 static struct pmu softpt_pmu;
 
 static void pmu_start(struct perf_event *event, int flags)
@@ -162,7 +166,8 @@ int softpt_pmu_register(void)
 	if (!caps_scatter())
 		softpt_pmu.capabilities |= PERF_PMU_CAP_AUX_NO_SG;
 #ifdef PERF_PMU_CAP_AUX_PAUSE
-	softpt_pmu.capabilities |= PERF_PMU_CAP_AUX_PAUSE;
+	if (aux_pause)
+		softpt_pmu.capabilities |= PERF_PMU_CAP_AUX_PAUSE;
 #endif
 	return perf_pmu_register(&softpt_pmu, "intel_pt", -1);
 }
