@@ -465,7 +465,9 @@ static int finish_pt(struct session *s)
 		r = replay_pt_peek(s->o.pt, &branch);
 	/* Branches that are dated later, but nothing that comes after them. */
 	while (r >= 0 && branch != UINT64_MAX) {
-		const bool alone = s->next_note == s->o.n_notes && !s->o.events && !s->o.n_go;
+		struct session_go *go;
+		const bool alone = s->next_note == s->o.n_notes && (!s->o.events || ringevents_peek(s->o.events) == UINT64_MAX) &&
+				   session_go_peek(s, &go) == UINT64_MAX;
 
 		r = others_until(s, alone ? UINT64_MAX : branch + 1);
 		if (r >= 0)
