@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
-# slow
+# named
 """The Go module with the versions of Go that it is for: it builds and passes its tests with each, and where there is no FlightRecorder it
 says so. Versions come through Go's own mechanism for them, and those that cannot be fetched are left out."""
 from lib.golang import *
