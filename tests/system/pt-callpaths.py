@@ -56,7 +56,8 @@ def drawn(recording, functions):
 need_command("gcc", "gcc")
 if not STEP.exists():
     skip("needs tracerd-step")
-with tmp() as work:
+with tempfile.TemporaryDirectory() as folder:
+    work = pathlib.Path(folder)
     programs = {name: compile_calls(work, name.replace(" ", "-"), [source], *COMMON_FLAGS, *flags)
                 for name, (source, *flags) in PROGRAMS.items()}
     recordings = record_all(work, {name: ([program], 0) for name, program in programs.items()})
