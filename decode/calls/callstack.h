@@ -74,6 +74,7 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_SIGNAL,  /* a signal handler */
 	CALLSTACK_GAP,	   /* ended with what is known; or goes on after a gap */
 	CALLSTACK_RESUMED, /* a parked stack goes on */
+	CALLSTACK_DOUBTED, /* likewise, or another one that waited at the same place */
 	CALLSTACK_BACK,	   /* the same call as before an indirect jump out of it: something has jumped or returned back into it */
 	CALLSTACK_FORKED,  /* a process was forked within it */
 	CALLSTACK_SEEN,	   /* was there before: a stack says so */
@@ -121,6 +122,8 @@ struct callstack_stats {
 	uint64_t skipped;	/* frames that ended without their return */
 	uint64_t inferred;	/* callers that showed themselves by a return */
 	uint64_t adopted;	/* frames from before a gap that a return proved */
+	uint64_t doubted;	/* of switches: to one of several stacks that differ and wait at the same place */
+	uint64_t given_up;	/* stacks that waited: there were too many */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */
 	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
 	uint64_t seen;		/* callers that a stack has named */

@@ -8,7 +8,10 @@
 
 #include "decode/calls/callstack.h"
 
-#define MAX_PARKED 64u	    /* pieces of stacks that may go on */
+/* What may go on, of one thread: stacks, and pieces that may turn out to be of one. The oldest are given up first. */
+#define MAX_PARKED_STACKS 1024u
+#define MAX_PARKED_PIECES 64u
+#define MAX_PARKED_BYTES (4u << 20)
 #define MAX_PARKED_DEPTH 256u
 #define MAX_SETJMPS 64u
 
@@ -24,6 +27,7 @@ struct frame {
 	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
 	bool half;	 /* so it is, by its code: no call */
+	bool doubted;	 /* the outermost of a stack: it is not known which of several it is */
 	bool begins;	 /* the thread began here: nothing is around it */
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
@@ -57,8 +61,9 @@ struct callstack {
 	uint32_t n_outer;
 	enum callstack_why outer_why;
 	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
-	struct parked parked[MAX_PARKED];
-	uint32_t n_parked;
+	struct parked *parked;
+	uint32_t n_parked, room_parked;
+	size_t parked_bytes;
 	uint64_t clock;
 	struct setjmp_point setjmps[MAX_SETJMPS];
 	uint32_t next_setjmp;

@@ -110,6 +110,7 @@ static const char *how_of(enum callstack_why why)
 		[CALLSTACK_SIGNAL] = "signal",
 		[CALLSTACK_GAP] = "goes on after a gap",
 		[CALLSTACK_RESUMED] = "its stack goes on",
+		[CALLSTACK_DOUBTED] = "its stack goes on, in doubt: others wait there",
 		[CALLSTACK_BACK] = "goes on, jumped back to",
 		[CALLSTACK_FORKED] = "forked within it",
 		[CALLSTACK_SEEN] = "begin not recorded, from its stack",
@@ -122,7 +123,8 @@ static const char *how_of(enum callstack_why why)
 /* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
 static bool is_found(enum callstack_why why)
 {
-	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED && why != CALLSTACK_BACK;
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED &&
+	       why != CALLSTACK_DOUBTED && why != CALLSTACK_BACK;
 }
 
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */

@@ -20,6 +20,7 @@ struct scene {
 	size_t n_open, n;
 	uint32_t n_outside; /* are told next */
 	uint64_t clock;
+	bool quiet; /* nothing is told */
 };
 
 static struct callfunc functions[128];
@@ -66,7 +67,7 @@ static bool on_is_half(void *arg, uint64_t ip)
 static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
-		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+', [CALLSTACK_BACK] = '<',
+		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+', [CALLSTACK_DOUBTED] = '*', [CALLSTACK_BACK] = '<',
 		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-'};
 	struct scene *s = arg;
 	const char letter = (char)(fr->f - functions);
@@ -76,6 +77,8 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	assert_true(s->n_open < sizeof(s->open) && s->n + 3 < sizeof(s->text));
 	call->frame = (uint32_t)letter;
 	s->open[s->n_open++] = letter;
+	if (s->quiet)
+		return;
 	if (marks[why])
 		s->text[s->n++] = marks[why];
 	s->text[s->n++] = letter;
@@ -105,7 +108,8 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 	assert_true(s->n_open > 0 && s->n + 1 < sizeof(s->text));
 	assert_int_equal(call->frame, s->open[--s->n_open]);
 	assert_int_equal(callstack_n_open(s->cs), s->n_open);
-	s->text[s->n++] = ')';
+	if (!s->quiet)
+		s->text[s->n++] = ')';
 }
 
 /* Before anything has happened. */
@@ -415,7 +419,7 @@ static void coroutines(void **state)
 		call(&s, 'G', 0x10, 'w');
 		ret(&s, 'w', 'A', 0x20);
 	}
-	/* C goes on to D without asking A */
+	/* C goes on to D without asking A. They wait at the same place: which is which can only be guessed, by whose turn it is. */
 	call(&s, 'A', 0x20, 'w');
 	ret(&s, 'w', 'G', 0x10);
 	call(&s, 'G', 0x10, 'w');
@@ -424,8 +428,47 @@ static void coroutines(void **state)
 	ret(&s, 'D', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
 	scene_end(&s, "?A(w()>C(G(w()))w()>D(G(w()))"
-		      "w()+C(+G(w()))w()+D(+G(w()))"
-		      "w()+C(+G(w()))+D(+G()))");
+		      "w()*C(+G(w()))w()*D(+G(w()))"
+		      "w()*C(+G(w()))*D(+G()))");
+}
+
+/* No doubt where one waits alone, or all that wait have the same callers. Of too many the oldest are forgotten, and counted. */
+static void coroutines_that_wait(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int alike = 0; alike < 2; alike++) {
+		scene_begin(&s);
+		for (int i = 0; i < 2; i++) {
+			call(&s, 'A', 0x10, 'w');
+			callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+			call(&s, 'C', i && !alike ? 0x20 : 0x10, 'w');
+			ret(&s, 'w', 'A', 0x10);
+		}
+		for (int i = 0; i < 2; i++) {
+			call(&s, 'A', 0x10, 'w');
+			ret(&s, 'w', 'C', i && !alike ? 0x20 : 0x10);
+			call(&s, 'C', 0x30, 'D');
+			ret(&s, 'D', 'C', 0x30);
+			call(&s, 'C', 0x40 + 0x10 * (unsigned)i, 'w');
+			ret(&s, 'w', 'A', 0x10);
+		}
+		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+		assert_int_equal(callstack_stats(s.cs)->given_up, 0);
+		scene_end(&s, "?A(w()>C(w())w()>C(w())w()+C(D()w())w()+C(D()w()))");
+	}
+	scene_new(&s);
+	s.quiet = true;
+	callstack_resume(s.cs, ++s.clock, AT('A', 0));
+	for (int i = 0; i < 1030; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+		call(&s, 'C', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	assert_int_equal(callstack_stats(s.cs)->given_up, 6);
+	scene_end(&s, "");
 }
 
 static void a_switch_by_jumps(void **state)
@@ -953,6 +996,7 @@ int main(void)
 		cmocka_unit_test(exception_under_recursion),
 		cmocka_unit_test(longjmp_to_a_frame),
 		cmocka_unit_test(coroutines),
+		cmocka_unit_test(coroutines_that_wait),
 		cmocka_unit_test(a_switch_by_jumps),
 		cmocka_unit_test(stacks_from_elsewhere),
 		cmocka_unit_test(stacks_begun_by_jumps),
