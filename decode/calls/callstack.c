@@ -26,7 +26,7 @@ static int64_t find_function(struct callstack *cs, const struct callfunc *f, uin
 	return innermost;
 }
 
-static void unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
+void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
 {
 	cs->stats.unwound++;
 	cs->stats.skipped += cs->n - keep;
@@ -41,7 +41,7 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 		if (s->back != to || s->depth == 0 || s->depth > cs->n ||
 			cs->frames[s->depth - 1].f != cs_function(cs, to, NULL))
 			continue;
-		unwind_to(cs, time, s->depth);
+		cs_unwind_to(cs, time, s->depth);
 		return true;
 	}
 	return false;
@@ -62,6 +62,8 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	fr.f = f;
 	fr.pending = f->is_plt;
 	fr.inner = !first && cs->n && cs_top(cs)->f == f;
+	fr.half = !first && (f->is_thunk || (fr.inner && cs->ops.is_half && cs->ops.is_half(cs->arg, to)));
+	fr.pending |= fr.half;
 	cs->stats.calls++;
 	if (f->is_setjmp && !cs->over) {
 		cs->setjmps[cs->next_setjmp % MAX_SETJMPS] = (struct setjmp_point){.back = back, .depth = cs->n};
@@ -199,6 +201,8 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		cs_base(cs, time, to, CALLSTACK_FOUND);
 		return;
 	}
+	if (cs_top(cs)->back != to && cs_is_jump(cs, time, from, to))
+		return;
 	if (cs_top(cs)->back == to) {
 		/* What switches stacks does not come back to its caller while another stack waits at the same place. */
 		if (cs_top(cs)->f->is_switch && cs_find_base(cs) >= 0 && cs_unpark_waiting(cs, time, to))
@@ -215,9 +219,11 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	f = cs_function(cs, to, &first);
 	if (!first && to_setjmp(cs, time, to))
 		return; /* getcontext and setcontext */
+	if (!first && cs_slot_before(cs, from) != CALLSTACK_SLOT_LOADED && cs_to_origin(cs, time, from, to, f))
+		return;
 	at = find_function(cs, f, to);
 	if (at >= 0 && !first) {
-		unwind_to(cs, time, (uint32_t)at + 1);
+		cs_unwind_to(cs, time, (uint32_t)at + 1);
 		return;
 	}
 	if (!first && cs_unwind_to_outer(cs, time, f, to))
@@ -262,8 +268,10 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	f = cs_function(cs, to, &first);
 	of = cs_top(cs)->f;
-	if (f == of)
+	if (f == of && (f->is_plt || !cs_top(cs)->pending))
 		return;
+	if (f->is_thunk && first)
+		return; /* it goes on from there */
 	/* Out of a stub; or by one, to a function whose name it is not. */
 	if (cs_top(cs)->pending || f->is_plt) {
 		cs_replace(cs, time, f, to, from);
@@ -274,7 +282,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		if (of->is_switch && !f->is_switch) /* not to its second half */
 			to_other_stack(cs, time, from, to, f);
 		else
-			cs_replace(cs, time, f, to, from);
+			cs_replace_by_jump(cs, time, f, to, from, indirect);
 		return;
 	}
 	/* A return made of pop and jmp, as libraries of coroutines do. */
@@ -286,9 +294,12 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	if (to_outer(cs, time, to) || cs_return_to_outer(cs, time, to) || to_setjmp(cs, time, to))
 		return;
+	/* generated code may put the stack pointer back before it goes on at a known place, but not before it goes anywhere */
+	if (!(indirect && cs_slot_before(cs, from) == CALLSTACK_SLOT_LOADED) && cs_to_origin(cs, time, from, to, f))
+		return;
 	at = find_function(cs, f, to);
 	if (at >= 0) {
-		unwind_to(cs, time, (uint32_t)at + 1);
+		cs_unwind_to(cs, time, (uint32_t)at + 1);
 		return;
 	}
 	if (cs_unwind_to_outer(cs, time, f, to))
@@ -305,7 +316,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	}
 	cs->stats.tails++;
-	cs_replace(cs, time, f, to, from);
+	cs_replace_by_jump(cs, time, f, to, from, indirect);
 }
 
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back)

@@ -6,7 +6,9 @@
  *
  * The rules, in the order in which they are tried:
  *
- * return   to where the innermost frame is expected to return: it ends
+ * return   of an address that the code has put on the stack, in place of that of a call within its own function (a retpoline), or
+ *          on top (push and ret): it is a jump
+ *          to where the innermost frame is expected to return: it ends
  *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
  *          stacks, so what ended is kept for a while (parked)
  *          into a function that is on the stack, but not to the return address of a call: unwinding to a landing pad; of several
@@ -21,11 +23,14 @@
  *          the frames from before the gap do, if one of them was to return there
  *          out of a signal handler to anywhere else: to the kernel's way back
  *          to a function's first instruction: a jump made of push and ret, or a stack's begin
- * jump     within a function, its cold part included: nothing
+ * call     within a function, to where it only makes a return go elsewhere: half of such a jump, and not drawn
+ * jump     within a function, its cold part included: nothing; to a retpoline: nothing yet, it is about to jump
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call; by what switches stacks: another stack's begin
  *          to where a frame is expected to return: as if it had returned
  *          to the return address of a remembered call of setjmp: its frame goes on
+ *          back into a function that the same call was in before it left that by an indirect jump, into generated code, or with
+ *          an address pushed to come back to: it goes on; so by a return, too
  *          into a function that is on the stack: unwinding
  *          by a direct jump to anywhere else, or into code without names: a tail call
  *          by another one: to a stack that nobody has seen yet
@@ -55,6 +60,7 @@ struct callfunc {
 	uint64_t start;	 /* its user's: an address of the object */
 	uint32_t id;	 /* its user's */
 	bool is_plt;	 /* a stub that only goes on to the function */
+	bool is_thunk;	 /* such a stub that stands for one instruction, an indirect branch or a return: a retpoline */
 	bool is_setjmp;	 /* what it returns to may be gone to again */
 	bool is_switch;	 /* returns, or jumps, to another stack, of a coroutine */
 	bool known;	 /* false: code that is in no function */
@@ -68,9 +74,19 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_SIGNAL,  /* a signal handler */
 	CALLSTACK_GAP,	   /* ended with what is known; or goes on after a gap */
 	CALLSTACK_RESUMED, /* a parked stack goes on */
+	CALLSTACK_DOUBTED, /* likewise, or another one that waited at the same place */
+	CALLSTACK_BACK,	   /* the same call as before an indirect jump out of it: something has jumped or returned back into it */
 	CALLSTACK_FORKED,  /* a process was forked within it */
 	CALLSTACK_SEEN,	   /* was there before: a stack says so */
 	CALLSTACK_SEEN_CUT, /* likewise, and is not the outermost: the stack's rest is not known */
+};
+
+/* What the straight code in front of a return or an indirect jump did to the stack, and what is on top of it. */
+enum callstack_slot {
+	CALLSTACK_SLOT_PLAIN,  /* nothing that can be seen: a return is one */
+	CALLSTACK_SLOT_LOADED, /* loaded the stack pointer: it may be another stack */
+	CALLSTACK_SLOT_STORED, /* wrote over it */
+	CALLSTACK_SLOT_PUSHED, /* pushed it */
 };
 
 /* What the user gets of a frame. */
@@ -85,6 +101,10 @@ struct callstack_ops {
 	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
 	/* Whether what is thrown out of the call around `call` is caught or cleaned up after at `pad`. */
 	bool (*lands)(void *arg, uint64_t call, uint64_t pad);
+	/* What the code did in front of the return, or jump, at `ip`. NULL: it is not known. */
+	enum callstack_slot (*slot)(void *arg, uint64_t ip);
+	/* Whether the code at `ip`, which was called from its own function, is half of a retpoline. NULL: it is not known. */
+	bool (*is_half)(void *arg, uint64_t ip);
 	/* A frame begins on top. `call` is its user's: to be filled in now, and given back when the frame ends. */
 	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why);
 	/*
@@ -102,6 +122,8 @@ struct callstack_stats {
 	uint64_t skipped;	/* frames that ended without their return */
 	uint64_t inferred;	/* callers that showed themselves by a return */
 	uint64_t adopted;	/* frames from before a gap that a return proved */
+	uint64_t doubted;	/* of switches: to one of several stacks that differ and wait at the same place */
+	uint64_t given_up;	/* stacks that waited: there were too many */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */
 	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
 	uint64_t seen;		/* callers that a stack has named */

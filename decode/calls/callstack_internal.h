@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the stack of calls: callstack.c has the rules, frames.c the frames that they move, parked.c
- * those of other stacks, which wait, outer.c those around all, of which only a stack tells.
+ * Inside of the stack of calls: callstack.c has the rules, by_code.c those that go by what code does to the
+ * stack, frames.c the frames that they move, parked.c those of other stacks, which wait, outer.c those around all, of which only
+ * a stack tells.
  */
 #pragma once
 
 #include "decode/calls/callstack.h"
 
-#define MAX_PARKED 64u	    /* pieces of stacks that may go on */
+/* What may go on, of one thread: stacks, and pieces that may turn out to be of one. The oldest are given up first. */
+#define MAX_PARKED_STACKS 1024u
+#define MAX_PARKED_PIECES 64u
+#define MAX_PARKED_BYTES (4u << 20)
 #define MAX_PARKED_DEPTH 256u
 #define MAX_SETJMPS 64u
 
@@ -15,12 +19,15 @@ struct frame {
 	uint64_t back; /* where it returns to; 0: not known */
 	const struct callfunc *f;
 	uint64_t ip;	 /* an address in it */
+	const struct callfunc *origin; /* it has left it by an indirect jump, and may come back; NULL: none */
 	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
 	bool tail;	 /* by a jump */
 	bool is_signal;
 	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
+	bool half;	 /* so it is, by its code: no call */
+	bool doubted;	 /* the outermost of a stack: it is not known which of several it is */
 	bool begins;	 /* the thread began here: nothing is around it */
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
@@ -54,8 +61,9 @@ struct callstack {
 	uint32_t n_outer;
 	enum callstack_why outer_why;
 	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
-	struct parked parked[MAX_PARKED];
-	uint32_t n_parked;
+	struct parked *parked;
+	uint32_t n_parked, room_parked;
+	size_t parked_bytes;
 	uint64_t clock;
 	struct setjmp_point setjmps[MAX_SETJMPS];
 	uint32_t next_setjmp;
@@ -71,6 +79,26 @@ struct callstack {
 
 /* The frames from before the gap do not go on: it is at `ip`, and they may be around that, as before any gap. */
 void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip);
+
+/* So many frames, the outermost, are left. */
+void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep);
+
+/* ---- by_code.c */
+
+/* What the code in front of a branch did to the stack, as far as that is known. */
+enum callstack_slot cs_slot_before(struct callstack *cs, uint64_t from);
+/*
+ * Into the middle of a function that a call was in before it jumped elsewhere: that call goes on there. Unless a landing pad of
+ * an outer one is there, or that function was called since.
+ */
+bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f);
+/* The call on top goes on elsewhere; where that is code without names, or it has left an address of its own to return to, it may come back. */
+void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t to, uint64_t from, bool indirect);
+/*
+ * A return of an address that the code has put there is a jump. True: that is all. Else it is still to be looked at as a return, of
+ * the frame on top.
+ */
+bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
 
 /* ---- frames.c */
 

@@ -24,6 +24,7 @@ struct callstack *callstack_free(struct callstack *cs)
 		return NULL;
 	for (uint32_t i = 0; i < cs->n_parked; i++)
 		free(cs->parked[i].frames);
+	free(cs->parked);
 	free(cs->before);
 	free(cs->outer);
 	free(cs->frames);
@@ -99,6 +100,10 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 		return r;
 	cs->n_outer = parent->n_outer;
 	cs->outer_why = CALLSTACK_FORKED;
+	cs->parked = parent->n_parked ? calloc(parent->n_parked, sizeof(*cs->parked)) : NULL;
+	if (parent->n_parked && !cs->parked)
+		return -ENOMEM;
+	cs->room_parked = parent->n_parked;
 	for (uint32_t i = 0; i < parent->n_parked; i++) {
 		const struct parked *p = &parent->parked[i];
 		struct parked *mine = &cs->parked[cs->n_parked];
@@ -107,6 +112,7 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 		r = copy_frames(&mine->frames, p->frames, p->n);
 		if (r < 0)
 			return r;
+		cs->parked_bytes += p->n * sizeof(*p->frames);
 		cs->n_parked++;
 	}
 	memcpy(cs->setjmps, parent->setjmps, sizeof(cs->setjmps));

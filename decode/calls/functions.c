@@ -118,6 +118,17 @@ static bool is_binder(const struct symbol *sym)
 	return sym->name_len >= sizeof(name) - 1 && memcmp(sym->name, name, sizeof(name) - 1) == 0;
 }
 
+/* What compilers call instead of an indirect branch or a return (-mindirect-branch=thunk, -mfunction-return=thunk, -mretpoline). */
+static bool is_thunk(const struct symbol *sym)
+{
+	static const char *const names[] = {"__x86_indirect_thunk", "__x86_return_thunk", "__llvm_retpoline_"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (sym->name_len >= strlen(names[i]) && memcmp(sym->name, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
 static int name_compare(const void *a, const void *b)
 {
 	const struct symbol *const *x = a, *const *y = b;
@@ -196,7 +207,8 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 			end = next;
 		fs->funcs[i] = (struct callfunc){.start = sym->addr,
 			.id = ++cf->next_id,
-			.is_plt = sym->plt || is_binder(sym) || in_stubs(fs, sym->addr),
+			.is_plt = sym->plt || is_binder(sym) || is_thunk(sym) || in_stubs(fs, sym->addr),
+			.is_thunk = is_thunk(sym),
 			.is_setjmp = is_setjmp(sym),
 			.is_switch = is_switch(sym),
 			.known = true};
@@ -329,6 +341,17 @@ const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct i
 	if (r)
 		return r->f;
 	return in_stubs(fs, vaddr) ? &fs->stub : &fs->unknown;
+}
+
+bool callfuncs_begin(const struct callfuncs *cf, const struct image *image, uint64_t vaddr, uint64_t *ret)
+{
+	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
+	const struct range *r = fs ? range_at(fs, fs->n, vaddr) : NULL;
+
+	if (!r)
+		return false;
+	*ret = r->start;
+	return true;
 }
 
 const struct callfunc *callfuncs_unknown(const struct callfuncs *cf)

@@ -25,6 +25,9 @@ int callfuncs_add(struct callfuncs *cf, struct image *image) _must_check_;
 /* The function at an ELF address; one that is not known if there is none. Never NULL. */
 const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct image *image, uint64_t vaddr);
 
+/* Where the part of a function begins that an ELF address is in; false: it is in none. */
+bool callfuncs_begin(const struct callfuncs *cf, const struct image *image, uint64_t vaddr, uint64_t *ret);
+
 /* Whether an exception out of the call around `call` lands on `pad`: both ELF addresses. */
 bool callfuncs_lands(const struct callfuncs *cf, const struct image *image, uint64_t call, uint64_t pad);
 

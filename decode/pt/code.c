@@ -271,6 +271,18 @@ bool ptcode_lands(const struct ptcode *c, const struct address_space *s, uint64_
 	       image_vaddr(b->image, pad - b->start + b->pgoff, &to) && callfuncs_lands(c->functions, a->image, from, to);
 }
 
+bool ptcode_begin(const struct ptcode *c, const struct address_space *s, uint64_t ip, uint64_t *ret)
+{
+	const struct mapping *m = address_space_find(s, ip);
+	uint64_t vaddr, start;
+
+	if (!m || !image_vaddr(m->image, ip - m->start + m->pgoff, &vaddr) || !callfuncs_begin(c->functions, m->image, vaddr, &start) ||
+		vaddr - start > ip)
+		return false;
+	*ret = ip - (vaddr - start);
+	return true;
+}
+
 void ptcode_report(const struct ptcode *c, struct json_object *losses)
 {
 	const uint64_t unmapped = atomic_load(&c->unmapped), unreadable = atomic_load(&c->unreadable);

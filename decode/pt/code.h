@@ -40,4 +40,7 @@ const struct callfunc *ptcode_function(const struct ptcode *c, const struct addr
 /* Whether an exception out of the call around `call` lands on `pad`. Any thread. */
 bool ptcode_lands(const struct ptcode *c, const struct address_space *s, uint64_t call, uint64_t pad);
 
+/* Where the part of a function begins that is at `ip`; false: that is not known. Any thread. */
+bool ptcode_begin(const struct ptcode *c, const struct address_space *s, uint64_t ip, uint64_t *ret);
+
 void ptcode_report(const struct ptcode *c, struct json_object *losses);

@@ -447,6 +447,8 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		sum.inferred += c->inferred;
 		sum.adopted += c->adopted;
 		sum.unexplained += c->unexplained;
+		sum.doubted += c->doubted;
+		sum.given_up += c->given_up;
 		sum.too_deep += c->too_deep;
 		sum.seen += c->seen;
 		sum.stacks_agree += c->stacks_agree;
@@ -476,6 +478,10 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		json_add_uint(losses, "stacks_that_disagree", sum.stacks_disagree);
 	if (sum.seen_refuted)
 		json_add_uint(losses, "stacks_refuted", sum.seen_refuted);
+	if (sum.doubted)
+		json_add_uint(losses, "stack_switches_in_doubt", sum.doubted);
+	if (sum.given_up)
+		json_add_uint(losses, "stacks_given_up", sum.given_up);
 	if (sum.unexplained)
 		json_add_uint(losses, "branches_unexplained", sum.unexplained);
 	if (sum.too_deep)

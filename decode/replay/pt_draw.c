@@ -9,6 +9,7 @@
 
 #include "decode/dwarf/source.h"
 #include "decode/pt/code.h"
+#include "decode/pt/slot.h"
 #include "decode/replay/session_internal.h"
 
 struct code *replay_pt_code(const struct pt_thread *t)
@@ -74,6 +75,26 @@ static bool on_lands(void *arg, uint64_t call, uint64_t pad)
 	return ptcode_lands(t->p->code, t->space, call, pad);
 }
 
+static enum callstack_slot on_slot(void *arg, uint64_t ip)
+{
+	const struct pt_thread *t = arg;
+	struct known_slot *k = &t->p->slots[(ip ^ ip >> 10) % KNOWN_SLOTS];
+
+	if (k->ip != ip || k->space != t->space) {
+		k->slot = slot_before(t->p->code, t->space, ip);
+		k->ip = ip;
+		k->space = t->space;
+	}
+	return k->slot;
+}
+
+static bool on_is_half(void *arg, uint64_t ip)
+{
+	const struct pt_thread *t = arg;
+
+	return slot_is_half(t->p->code, t->space, ip);
+}
+
 /* Of what happens at the event, or (what was there before) earlier. */
 struct dump_time replay_pt_time(const struct replay_pt *p, uint64_t ns)
 {
@@ -89,6 +110,8 @@ static const char *how_of(enum callstack_why why)
 		[CALLSTACK_SIGNAL] = "signal",
 		[CALLSTACK_GAP] = "goes on after a gap",
 		[CALLSTACK_RESUMED] = "its stack goes on",
+		[CALLSTACK_DOUBTED] = "its stack goes on, in doubt: others wait there",
+		[CALLSTACK_BACK] = "goes on, jumped back to",
 		[CALLSTACK_FORKED] = "forked within it",
 		[CALLSTACK_SEEN] = "begin not recorded, from its stack",
 		[CALLSTACK_SEEN_CUT] = "begin not recorded, from its stack: callers unknown",
@@ -100,7 +123,8 @@ static const char *how_of(enum callstack_why why)
 /* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
 static bool is_found(enum callstack_why why)
 {
-	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED;
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED &&
+	       why != CALLSTACK_DOUBTED && why != CALLSTACK_BACK;
 }
 
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
@@ -226,6 +250,8 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 const struct callstack_ops replay_pt_drawing = {
 	.function = on_function,
 	.lands = on_lands,
+	.slot = on_slot,
+	.is_half = on_is_half,
 	.begin = on_begin,
 	.outside = on_outside,
 	.end = on_end,

@@ -22,6 +22,14 @@ struct known {
 	bool first;
 };
 
+/* What the code in front of a return did to the stack. */
+#define KNOWN_SLOTS 4096u
+struct known_slot {
+	uint64_t ip;
+	const struct address_space *space; /* NULL: nothing is known */
+	enum callstack_slot slot;
+};
+
 /* A call that the compiler inlined. The code makes none there, so it is not on the stack of calls, but within one of them. */
 struct inlined {
 	struct call call;
@@ -78,6 +86,7 @@ struct replay_pt {
 	struct hashmap threads, processes; /* the latter by pid: its first thread */
 	struct pt_thread *all, *last;
 	struct known known[KNOWN];
+	struct known_slot slots[KNOWN_SLOTS];
 	uint32_t *frames; /* of the stack table, by callfunc.id */
 	uint32_t n_frames;
 	/* of the event that is being drawn */

@@ -26,7 +26,7 @@ def callers(text):
             continue
         # What is found again, or seen only now, is no call; nor is what begins anew by a jump after its stack had to grow, or
         # after somebody else had his turn.
-        if m[2].startswith("main.") and not re.search(r"\[(its stack goes on|begin not recorded|tail call)\]", line):
+        if m[2].startswith("main.") and not re.search(r"\[(its stack goes on(, in doubt: others wait there)?|begin not recorded|tail call)\]", line):
             found[m[2]][next((f for f in reversed(stack) if f.startswith("main.")), None)] += 1
         if m[3]:
             stack.append(m[2])

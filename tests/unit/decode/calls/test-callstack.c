@@ -20,6 +20,7 @@ struct scene {
 	size_t n_open, n;
 	uint32_t n_outside; /* are told next */
 	uint64_t clock;
+	bool quiet; /* nothing is told */
 };
 
 static struct callfunc functions[128];
@@ -40,10 +41,33 @@ static bool on_lands(void *arg, uint64_t at, uint64_t pad)
 	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 && (at & 0xff) < 0x24;
 }
 
+/* Offsets say what the code in front of them did: 0xe0 pushed, 0xe8 stored, 0xf0 loaded the stack pointer. */
+static enum callstack_slot on_slot(void *arg, uint64_t ip)
+{
+	(void)arg;
+	switch (ip & 0xff) {
+	case 0xe0:
+		return CALLSTACK_SLOT_PUSHED;
+	case 0xe8:
+		return CALLSTACK_SLOT_STORED;
+	case 0xf0:
+		return CALLSTACK_SLOT_LOADED;
+	default:
+		return CALLSTACK_SLOT_PLAIN;
+	}
+}
+
+/* Such code is at offset 0xe4. */
+static bool on_is_half(void *arg, uint64_t ip)
+{
+	(void)arg;
+	return (ip & 0xff) == 0xe4;
+}
+
 static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
 {
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
-		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+',
+		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+', [CALLSTACK_DOUBTED] = '*', [CALLSTACK_BACK] = '<',
 		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-'};
 	struct scene *s = arg;
 	const char letter = (char)(fr->f - functions);
@@ -53,6 +77,8 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	assert_true(s->n_open < sizeof(s->open) && s->n + 3 < sizeof(s->text));
 	call->frame = (uint32_t)letter;
 	s->open[s->n_open++] = letter;
+	if (s->quiet)
+		return;
 	if (marks[why])
 		s->text[s->n++] = marks[why];
 	s->text[s->n++] = letter;
@@ -82,19 +108,27 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 	assert_true(s->n_open > 0 && s->n + 1 < sizeof(s->text));
 	assert_int_equal(call->frame, s->open[--s->n_open]);
 	assert_int_equal(callstack_n_open(s->cs), s->n_open);
-	s->text[s->n++] = ')';
+	if (!s->quiet)
+		s->text[s->n++] = ')';
 }
 
 /* Before anything has happened. */
 static void scene_new(struct scene *s)
 {
 	static const struct callstack_ops ops = {
-		.function = on_function, .lands = on_lands, .begin = on_begin, .outside = on_outside, .end = on_end};
+		.function = on_function,
+		.lands = on_lands,
+		.slot = on_slot,
+		.is_half = on_is_half,
+		.begin = on_begin,
+		.outside = on_outside,
+		.end = on_end};
 
 	memset(s, 0, sizeof(*s));
 	for (uint32_t i = 0; i < 128; i++)
 		functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
 	functions['p'].is_plt = true;
+	functions['t'].is_plt = functions['t'].is_thunk = true;
 	functions['j'].is_setjmp = true;
 	functions['w'].is_switch = functions['v'].is_switch = true;
 	functions['u'].known = false;
@@ -202,6 +236,111 @@ static void retpoline(void **state)
 	scene_end(&s, "?A(R(R())>B(C()))");
 }
 
+static void pass(struct scene *s, char letter, unsigned from, unsigned to)
+{
+	callstack_call(s->cs, ++s->clock, AT(letter, from), AT(letter, from + 5), AT(letter, to));
+}
+
+/* A retpoline that is known is no call at all, and where it goes is what is called, or jumped to. */
+static void thunks(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	/* call *%rax */
+	call(&s, 'A', 0x10, 't');
+	pass(&s, 't', 0, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('t', 0xe8), AT('B', 0));
+	/* jmp *%rax within the function, and to another one */
+	jump(&s, 'B', 't', 0);
+	pass(&s, 't', 0, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('t', 0xe8), AT('B', 0x40));
+	jump(&s, 'B', 't', 0);
+	pass(&s, 't', 0, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('t', 0xe8), AT('C', 0));
+	/* ret, by a thunk that drops its own address */
+	jump(&s, 'C', 't', 0);
+	pass(&s, 't', 0, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('t', 0x80), AT('A', 0x14));
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	assert_int_equal(callstack_stats(s.cs)->switches, 0);
+	scene_end(&s, "?A(B()>C())");
+}
+
+/* The same in the function's own code: a call, one of itself, and a jump. */
+static void thunks_inline(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	callstack_call(s.cs, ++s.clock, AT('A', 0x10), AT('A', 0x14), AT('A', 0xe4));
+	pass(&s, 'A', 0x20, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('A', 0xe8), AT('B', 0));
+	ret(&s, 'B', 'A', 0x10);
+	callstack_call(s.cs, ++s.clock, AT('A', 0x10), AT('A', 0x14), AT('A', 0xe4));
+	pass(&s, 'A', 0x20, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('A', 0xe8), AT('A', 0));
+	ret(&s, 'A', 'A', 0x10);
+	pass(&s, 'A', 0x20, 0xe4);
+	callstack_return(s.cs, ++s.clock, AT('A', 0xe8), AT('A', 0x60));
+	call(&s, 'A', 0x64, 'C');
+	ret(&s, 'C', 'A', 0x64);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	scene_end(&s, "?A(B()A()C())");
+}
+
+/* A return of an address that the function has pushed is a jump; one after the stack pointer was loaded may be anything. */
+static void pushed_returns(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	callstack_return(s.cs, ++s.clock, AT('B', 0xe0), AT('B', 0x40));
+	callstack_return(s.cs, ++s.clock, AT('B', 0xe0), AT('C', 0));
+	ret(&s, 'C', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	/* nor is what called B another stack: the next one stands on it */
+	call(&s, 'A', 0x20, 'D');
+	ret(&s, 'D', 'A', 0x20);
+	scene_end(&s, "?A(B()>C()D())");
+}
+
+/* Generated code goes back to the call that has left for it, not to an older one of the same function. */
+static void generated_code(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'I');
+	call(&s, 'I', 0x20, 'H');
+	call(&s, 'H', 0x10, 'I');
+	jump(&s, 'I', 'u', 0x20);
+	callstack_call(s.cs, ++s.clock, AT('u', 0x30), AT('u', 0x34), AT('G', 0));
+	callstack_return(s.cs, ++s.clock, AT('G', 0x80), AT('u', 0x34));
+	jump(&s, 'u', 'I', 0x40);
+	/* out of what it has called, too, and by an exit that puts the stack pointer back */
+	jump(&s, 'I', 'u', 0x20);
+	callstack_call(s.cs, ++s.clock, AT('u', 0x30), AT('u', 0x34), AT('G', 0));
+	callstack_jump(s.cs, ++s.clock, AT('G', 0xf0), AT('I', 0x50), false);
+	/* with an address of its own pushed: what it jumps to returns there */
+	callstack_jump(s.cs, ++s.clock, AT('I', 0xe0), AT('K', 0), true);
+	callstack_return(s.cs, ++s.clock, AT('K', 0x80), AT('I', 0x70));
+	/* but what is thrown lands in the outer call */
+	jump(&s, 'I', 'u', 0x20);
+	jump(&s, 'u', 'I', 0x62);
+	ret(&s, 'I', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(I(H(I()>u(G())<I()>u(G())<I()>K()<I()>u())))");
+}
+
 static void exceptions(void **state)
 {
 	struct scene s;
@@ -280,7 +419,7 @@ static void coroutines(void **state)
 		call(&s, 'G', 0x10, 'w');
 		ret(&s, 'w', 'A', 0x20);
 	}
-	/* C goes on to D without asking A */
+	/* C goes on to D without asking A. They wait at the same place: which is which can only be guessed, by whose turn it is. */
 	call(&s, 'A', 0x20, 'w');
 	ret(&s, 'w', 'G', 0x10);
 	call(&s, 'G', 0x10, 'w');
@@ -289,8 +428,47 @@ static void coroutines(void **state)
 	ret(&s, 'D', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
 	scene_end(&s, "?A(w()>C(G(w()))w()>D(G(w()))"
-		      "w()+C(+G(w()))w()+D(+G(w()))"
-		      "w()+C(+G(w()))+D(+G()))");
+		      "w()*C(+G(w()))w()*D(+G(w()))"
+		      "w()*C(+G(w()))*D(+G()))");
+}
+
+/* No doubt where one waits alone, or all that wait have the same callers. Of too many the oldest are forgotten, and counted. */
+static void coroutines_that_wait(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int alike = 0; alike < 2; alike++) {
+		scene_begin(&s);
+		for (int i = 0; i < 2; i++) {
+			call(&s, 'A', 0x10, 'w');
+			callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+			call(&s, 'C', i && !alike ? 0x20 : 0x10, 'w');
+			ret(&s, 'w', 'A', 0x10);
+		}
+		for (int i = 0; i < 2; i++) {
+			call(&s, 'A', 0x10, 'w');
+			ret(&s, 'w', 'C', i && !alike ? 0x20 : 0x10);
+			call(&s, 'C', 0x30, 'D');
+			ret(&s, 'D', 'C', 0x30);
+			call(&s, 'C', 0x40 + 0x10 * (unsigned)i, 'w');
+			ret(&s, 'w', 'A', 0x10);
+		}
+		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+		assert_int_equal(callstack_stats(s.cs)->given_up, 0);
+		scene_end(&s, "?A(w()>C(w())w()>C(w())w()+C(D()w())w()+C(D()w()))");
+	}
+	scene_new(&s);
+	s.quiet = true;
+	callstack_resume(s.cs, ++s.clock, AT('A', 0));
+	for (int i = 0; i < 1030; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+		call(&s, 'C', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	assert_int_equal(callstack_stats(s.cs)->given_up, 6);
+	scene_end(&s, "");
 }
 
 static void a_switch_by_jumps(void **state)
@@ -810,10 +988,15 @@ int main(void)
 		cmocka_unit_test(calls_and_recursion),
 		cmocka_unit_test(tail_calls_and_stubs),
 		cmocka_unit_test(retpoline),
+		cmocka_unit_test(thunks),
+		cmocka_unit_test(thunks_inline),
+		cmocka_unit_test(pushed_returns),
+		cmocka_unit_test(generated_code),
 		cmocka_unit_test(exceptions),
 		cmocka_unit_test(exception_under_recursion),
 		cmocka_unit_test(longjmp_to_a_frame),
 		cmocka_unit_test(coroutines),
+		cmocka_unit_test(coroutines_that_wait),
 		cmocka_unit_test(a_switch_by_jumps),
 		cmocka_unit_test(stacks_from_elsewhere),
 		cmocka_unit_test(stacks_begun_by_jumps),

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules that go by what code does to the stack: returns that are jumps, and jumps that come back. */
+#include "decode/calls/callstack_internal.h"
+
+enum callstack_slot cs_slot_before(struct callstack *cs, uint64_t from)
+{
+	return cs->ops.slot ? cs->ops.slot(cs->arg, from) : CALLSTACK_SLOT_PLAIN;
+}
+
+bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+{
+	struct frame fr;
+	uint32_t i;
+
+	for (i = cs->n; i > 0 && cs->frames[i - 1].origin != f; i--)
+		if (cs->frames[i - 1].f == f)
+			return false;
+	if (i == 0 || !f->known)
+		return false;
+	for (uint32_t k = i; k > 1; k--)
+		if (cs->frames[k - 2].f == f && cs->frames[k - 1].back && cs->ops.lands(cs->arg, cs->frames[k - 1].back - 1, to))
+			return false;
+	if (i < cs->n)
+		cs_unwind_to(cs, time, i);
+	fr = *cs_top(cs);
+	cs_pop(cs, time, 1);
+	fr.f = f;
+	fr.ip = to;
+	fr.site = from;
+	fr.origin = NULL;
+	cs_push(cs, time, &fr, CALLSTACK_BACK);
+	return true;
+}
+
+void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t to, uint64_t from, bool indirect)
+{
+	const struct callfunc *of = cs_top(cs)->f;
+	enum callstack_slot slot;
+
+	if (indirect && of->known && !cs_top(cs)->origin) {
+		slot = cs_slot_before(cs, from);
+		if (slot == CALLSTACK_SLOT_PUSHED || (!f->known && slot != CALLSTACK_SLOT_LOADED))
+			cs_top(cs)->origin = of;
+	}
+	cs_replace(cs, time, f, to, from);
+}
+
+bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+{
+	const enum callstack_slot slot = cs_slot_before(cs, from);
+	const struct callfunc *f;
+	bool first;
+
+	if (cs_top(cs)->half && cs->n > 1) {
+		/* It takes its own address from the stack, or puts another one in its place: nothing returns to it. */
+		cs_pop(cs, time, 1);
+		if (slot == CALLSTACK_SLOT_PLAIN || slot == CALLSTACK_SLOT_LOADED)
+			return false;
+		callstack_jump(cs, time, from, to, true);
+		return true;
+	}
+	if (slot != CALLSTACK_SLOT_PUSHED)
+		return false;
+	f = cs_function(cs, to, &first);
+	if (f == cs_top(cs)->f && f->known && !first)
+		return true;
+	if (!first || f->is_plt)
+		return false;
+	cs->stats.tails++;
+	cs_replace(cs, time, f, to, from);
+	return true;
+}

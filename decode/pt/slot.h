@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What code does to the top of the stack: whether a return takes what a call has put there, or what the code in front of it
+ * has. Looks at straight code only, so it knows little and is right in that. It must not know what that means for a stack.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "decode/calls/callstack.h"
+
+struct address_space;
+struct ptcode;
+
+/* Code further than this from the begin of its function is not looked at. */
+#define SLOT_MAX_BYTES (64u << 10)
+
+/* By the code in front of the return or jump at `ip`, since the last branch, of 64-bit code. */
+enum callstack_slot slot_before(struct ptcode *c, const struct address_space *s, uint64_t ip);
+
+/* Whether the code at `ip` writes over its own return address, or drops it, and returns; or calls such code at once. */
+bool slot_is_half(struct ptcode *c, const struct address_space *s, uint64_t ip);
