@@ -106,6 +106,8 @@ void frozen_when_go_ready(struct frozen *frozen, void (*fn)(void *arg), void *ar
 int frozen_copy_go(struct frozen *frozen, int dir_fd, const atomic_bool *cancel) _must_check_;
 /* Traces that are missing, once no one is waited for. */
 size_t frozen_go_lost(const struct frozen *frozen);
+/* More is known since the copying than frozen_go_to_json() said before. */
+bool frozen_go_is_new(const struct frozen *frozen);
 /* "go" of meta.json; NULL: there is no Go program. */
 struct json_object *frozen_go_to_json(const struct frozen *frozen);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/io.h"
+#include "common/base/procfs.h"
 #include "common/base/safefile.h"
 #include "common/bundle/bundle.h"
 #include "common/control/json.h"
@@ -33,6 +34,8 @@ struct frozen_go {
 	uint64_t bytes, wait_ns, keep_ns;
 	uint64_t begin_ns, end_ns; /* MONOTONIC, the program's word */
 	struct go_stream stream;   /* if it has streamed what `fd` has */
+	pid_t *tids, *inner;	   /* of a pid namespace: threads, and what the program calls them */
+	size_t n_tids;
 	const char *lost;	   /* static; NULL: it is not */
 	char why[200];
 };
@@ -260,6 +263,8 @@ void frozen_go_fini(struct frozen *frozen)
 		if (frozen->go[i].request)
 			producer_go_drop(frozen->go[i].producer, frozen->go[i].request);
 		(void)close_fd(frozen->go[i].fd);
+		free(frozen->go[i].tids);
+		free(frozen->go[i].inner);
 	}
 	if (frozen->go_limit)
 		event_free(frozen->go_limit);
@@ -288,6 +293,21 @@ static int copy(struct frozen_go *go, int dir_fd)
 	return 0;
 }
 
+/* The trace has the threads' numbers of the program's own namespace. One that has ended by now is known by nobody. */
+static void map_threads(struct frozen_go *go)
+{
+	const pid_t pid = producer_pid(go->producer);
+	_cleanup_(proc_close) struct proc proc = PROC_INIT;
+
+	if (producer_nspid(go->producer) == pid || proc_open(pid, -1, &proc) != 0 || proc.start_time != producer_start_time(go->producer) ||
+	    proc_tasks_read(proc.dirfd, &go->tids, &go->n_tids) != 0)
+		return;
+	go->inner = calloc(go->n_tids, sizeof(*go->inner));
+	for (size_t i = 0; go->inner && i < go->n_tids; i++)
+		if (proc_thread_nspid(proc.dirfd, go->tids[i], &go->inner[i]) != 0)
+			go->inner[i] = 0;
+}
+
 int frozen_copy_go(struct frozen *frozen, int dir_fd, const atomic_bool *cancel)
 {
 	for (size_t i = 0; i < frozen->n_go; i++) {
@@ -296,8 +316,10 @@ int frozen_copy_go(struct frozen *frozen, int dir_fd, const atomic_bool *cancel)
 
 		if (atomic_load(cancel))
 			return -ECANCELED;
-		if (go->fd >= 0)
+		if (go->fd >= 0) {
+			map_threads(go);
 			r = copy(go, dir_fd);
+		}
 		if (r < 0)
 			return r;
 		/* It is the program's memory. */
@@ -308,6 +330,15 @@ int frozen_copy_go(struct frozen *frozen, int dir_fd, const atomic_bool *cancel)
 
 /* ---- asking us */
 
+bool frozen_go_is_new(const struct frozen *frozen)
+{
+	bool mapped = false;
+
+	for (size_t i = 0; i < frozen->n_go; i++)
+		mapped |= frozen->go[i].inner != NULL;
+	return mapped || frozen_go_lost(frozen) > 0;
+}
+
 size_t frozen_go_lost(const struct frozen *frozen)
 {
 	size_t n = 0;
@@ -315,6 +346,23 @@ size_t frozen_go_lost(const struct frozen *frozen)
 	for (size_t i = 0; i < frozen->n_go; i++)
 		n += frozen->go[i].lost != NULL;
 	return n;
+}
+
+/* [[tid, the program's own number of it]] */
+static void add_threads(const struct frozen_go *go, struct json_object *o)
+{
+	struct json_object *list = go->inner ? json_add_new_array(o, "threads") : NULL;
+
+	for (size_t i = 0; list && i < go->n_tids; i++) {
+		struct json_object *pair;
+
+		if (!go->inner[i])
+			continue;
+		pair = json_object_new_array();
+		json_append(pair, json_object_new_int(go->tids[i]));
+		json_append(pair, json_object_new_int(go->inner[i]));
+		json_append(list, pair);
+	}
 }
 
 struct json_object *frozen_go_to_json(const struct frozen *frozen)
@@ -338,6 +386,7 @@ struct json_object *frozen_go_to_json(const struct frozen *frozen)
 			json_add_uint(lost, "to_raw_ns", frozen->raw_ns);
 		} else {
 			json_add_string(o, "file", go->file);
+			add_threads(go, o);
 			json_add_uint(o, "bytes", go->bytes);
 			if (go->stream.n) {
 				json_add_bool(o, "streamed", true);

@@ -52,8 +52,8 @@ static void step_run(struct copier_job *job)
 		break;
 	case STEP_META:
 		r = frozen_copy_go(n->frozen, n->build.dir.dir_fd, &n->build.cancel);
-		/* which had room is known only now */
-		if (r == 0 && frozen_go_lost(n->frozen) > 0) {
+		/* which had room, and what their threads are called, is known only now */
+		if (r == 0 && frozen_go_is_new(n->frozen)) {
 			json_add(n->meta, "go", frozen_go_to_json(n->frozen));
 			json_add_uint(json_get_object(n->meta, "losses"), "go_traces", frozen_go_lost(n->frozen));
 		}

@@ -274,7 +274,7 @@ static int add_go(struct job *j, struct decode *d, const struct meta_go *go, uin
 	struct file_request request = {.kind = FILE_REQUEST_RING, .pid = (pid_t)go->pid};
 	_cleanup_close_ int fd = strcmp(go->file, "go.trace") == 0 ? take_fd(&j->go_fd) : -1;
 	struct gofeed_options o = {
-		.pid = go->pid, .foreign_tids = go->nspid != go->pid, .clocks = d->clocks, .end_ns = d->meta.frozen_raw, .budget = &j->budget};
+		.pid = go->pid, .foreign_tids = go->nspid != go->pid, .tids = go->tids, .n_tids = go->n_tids, .clocks = d->clocks, .end_ns = d->meta.frozen_raw, .budget = &j->budget};
 	struct file_answer file;
 	int r = 0;
 

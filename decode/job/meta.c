@@ -21,6 +21,8 @@ void meta_fini(struct meta *m)
 	free(m->brackets);
 	free(m->tsc);
 	free(m->rings);
+	for (size_t i = 0; i < m->n_go; i++)
+		free(m->go[i].tids);
 	free(m->go);
 	free(m->notes);
 	json_object_put(m->only);
@@ -213,6 +215,36 @@ static void read_go_loss(struct meta *m, struct json_object *lost)
 	note_add(m, &note);
 }
 
+static int tid_compare(const void *a, const void *b)
+{
+	const struct gofeed_tid *x = a, *y = b;
+
+	return x->inner < y->inner ? -1 : x->inner > y->inner;
+}
+
+/* [[tid, the program's own number of it]] */
+static void read_go_threads(struct meta_go *go, struct json_object *list)
+{
+	const size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > META_MAX_GO_THREADS)
+		return;
+	go->tids = calloc(n, sizeof(*go->tids));
+	for (size_t i = 0; go->tids && i < n; i++) {
+		struct json_object *pair = json_object_array_get_idx(list, i);
+		int64_t tid, inner;
+
+		if (!json_object_is_type(pair, json_type_array) || json_object_array_length(pair) != 2)
+			continue;
+		tid = json_object_get_int64(json_object_array_get_idx(pair, 0));
+		inner = json_object_get_int64(json_object_array_get_idx(pair, 1));
+		if (tid > 0 && tid <= INT32_MAX && inner > 0 && inner <= INT32_MAX)
+			go->tids[go->n_tids++] = (struct gofeed_tid){.tid = (uint32_t)tid, .inner = (uint32_t)inner};
+	}
+	if (go->n_tids)
+		qsort(go->tids, go->n_tids, sizeof(*go->tids), tid_compare);
+}
+
 /* The traces of Go programs: [{"file","pid","nspid"}], or "lost" instead of a file: a loss that is drawn where it would be. */
 static void read_go(struct meta *m, struct json_object *list)
 {
@@ -243,6 +275,7 @@ static void read_go(struct meta *m, struct json_object *list)
 			go->pid = (uint32_t)pid;
 		if (json_get_uint(e, "nspid", &nspid) && nspid <= INT32_MAX)
 			go->nspid = (uint32_t)nspid;
+		read_go_threads(go, json_get_array(e, "threads"));
 		m->n_go++;
 	}
 }

@@ -13,12 +13,14 @@
 
 #include "common/base/cleanup.h"
 #include "decode/base/clockmap.h"
+#include "decode/replay/gofeed.h"
 #include "decode/replay/session.h"
 
 #define META_MAX_BYTES (16u << 20)
 #define META_MAX_NOTES 8192u
 #define META_MAX_RINGS 256u
 #define META_MAX_GO 64u
+#define META_MAX_GO_THREADS 65536u
 #define META_MAX_FILTERS 4u
 #define META_MAX_FILTER_NAME 1025u /* escaped, with the NUL */
 
@@ -41,6 +43,8 @@ struct meta {
 	struct meta_go { /* execution traces of Go programs */
 		char file[128];
 		uint32_t pid, nspid;
+		struct gofeed_tid *tids; /* of a pid namespace, by the program's own numbers */
+		size_t n_tids;
 	} *go;
 	size_t n_go, go_left_out;
 	struct session_note *notes; /* sorted by end */

@@ -132,6 +132,22 @@ const struct gosurvey *gofeed_survey(const struct gofeed *f)
 	return &f->survey;
 }
 
+static int by_inner(const void *key, const void *elem)
+{
+	const uint32_t inner = *(const uint32_t *)key, other = ((const struct gofeed_tid *)elem)->inner;
+
+	return inner < other ? -1 : inner > other;
+}
+
+/* 0: nobody knows it. */
+static uint32_t host_tid(const struct gofeed *f, uint32_t inner)
+{
+	const struct gofeed_tid *t =
+		f->o.n_tids ? bsearch(&inner, f->o.tids, f->o.n_tids, sizeof(*f->o.tids), by_inner) : NULL;
+
+	return t ? t->tid : 0;
+}
+
 uint32_t gofeed_tid(struct gofeed *f, uint64_t m, bool *ret_foreign)
 {
 	uint32_t tid;
@@ -140,8 +156,9 @@ uint32_t gofeed_tid(struct gofeed *f, uint64_t m, bool *ret_foreign)
 	if (m == GOFMT_NO_ID || m == 0)
 		return 0;
 	if (m < RINGEVENT_TID_MADE) {
-		*ret_foreign = f->o.foreign_tids;
-		return (uint32_t)m | (f->o.foreign_tids ? RINGEVENT_TID_MADE : 0);
+		tid = f->o.foreign_tids ? host_tid(f, (uint32_t)m) : (uint32_t)m;
+		*ret_foreign = tid == 0;
+		return tid ? tid : (uint32_t)m | RINGEVENT_TID_MADE;
 	}
 	/* a thread's handle, on systems other than Linux */
 	tid = hashmap_index(&f->tids, 0, m);

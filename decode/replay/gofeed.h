@@ -16,10 +16,17 @@
 
 struct gofeed;
 
+/* A thread, and what a program in a pid namespace calls it. */
+struct gofeed_tid {
+	uint32_t inner, tid;
+};
+
 struct gofeed_options {
 	int fd;		  /* borrowed: a file, read from its begin */
 	uint32_t pid;	  /* 0: not known */
-	bool foreign_tids; /* they are of a pid namespace: nobody else means the same by them */
+	bool foreign_tids; /* they are of a pid namespace: only those in `tids` are known, by `inner` */
+	const struct gofeed_tid *tids;
+	size_t n_tids;
 	struct clock_map *clocks; /* of the input; borrowed */
 	uint64_t end_ns;  /* input clock; later is left out, as nothing else is known of that time; 0: nothing is */
 	struct budget *budget;

@@ -171,6 +171,11 @@ size_t frozen_go_lost(const struct frozen *f)
 	return 0;
 }
 
+bool frozen_go_is_new(const struct frozen *f)
+{
+	return false;
+}
+
 struct json_object *frozen_go_to_json(const struct frozen *f)
 {
 	return NULL;
