@@ -158,7 +158,10 @@ static void print_goroutines(FILE *out, struct json_object *summary)
 		human_table_add(&table, human_name(function && *function ? function : "(no stack recorded)"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(g, "count")));
 		human_table_add_duration(&table, field_number(g, "running_ns"));
-		human_table_add_duration(&table, field_number(g, "off_cpu_ns"));
+		if (field(g, "off_cpu_ns"))
+			human_table_add_duration(&table, field_number(g, "off_cpu_ns"));
+		else
+			human_table_add(&table, human_format("-"));
 		human_table_add_duration(&table, field_number(g, "runnable_ns"));
 		human_table_add_duration(&table, field_number(g, "longest_runnable_ns"));
 		human_table_add_duration(&table, field_number(g, "syscall_ns"));

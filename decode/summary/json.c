@@ -406,7 +406,7 @@ static void put_goroutines(struct out *o, struct json_object *obj)
 		put(o, one, "function", text(o, g->function));
 		put(o, one, "count", number(g->count));
 		put(o, one, "running_ns", number(g->running_ns));
-		put(o, one, "off_cpu_ns", number(g->off_cpu_ns));
+		put_or_null(o, one, "off_cpu_ns", g->off_cpu_ns, g->off_known);
 		put(o, one, "runnable_ns", number(g->runnable_ns));
 		put(o, one, "longest_runnable_ns", number(g->longest_runnable_ns));
 		put(o, one, "waiting_ns", number(g->waiting_ns));

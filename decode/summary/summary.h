@@ -105,7 +105,9 @@ int summary_region(struct summary *s, const struct summary_region *r);
 struct summary_goroutines {
 	uint32_t pid;
 	const char *function; /* "": not known */
-	uint64_t count, running_ns, runnable_ns, longest_runnable_ns, waiting_ns, syscall_ns, off_cpu_ns;
+	uint64_t count, running_ns, runnable_ns, longest_runnable_ns, waiting_ns, syscall_ns;
+	bool off_known; /* switches are recorded */
+	uint64_t off_cpu_ns;
 };
 void summary_goroutines(struct summary *s, const struct summary_goroutines *g);
 

@@ -51,10 +51,10 @@ static uint32_t stack_text(const struct tl_go_at *at, uint64_t stack)
 		gogeneration_frame(at->gen, stack, i, &f);
 		more = frame_text(frame, sizeof(frame), &f);
 		if (more >= sizeof(frame) || len + more + 8 > STACK_TEXT_MAX) {
-			(void)snprintf(text + len, sizeof(text) - len, "%s\xe2\x80\xa6 %" PRIu32 " frames", len ? " \xe2\x86\x90 " : "", n - i);
+			(void)snprintf(text + len, sizeof(text) - len, "%s\xe2\x80\xa6 %" PRIu32 " frames", len ? " <- " : "", n - i);
 			break;
 		}
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? " \xe2\x86\x90 " : "", frame);
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? " <- " : "", frame);
 	}
 	return n ? writer_name(at->tl->w, text) : 0;
 }

@@ -528,6 +528,7 @@ void tl_goroutines_sum(struct timeline *tl, const struct timeline_go *go)
 									     .longest_runnable_ns = p->longest_runnable_ns,
 									     .waiting_ns = p->ns[GOSTATE_WAITING],
 									     .syscall_ns = p->ns[GOSTATE_SYSCALL],
+									     .off_known = tl->options.switches,
 									     .off_cpu_ns = p->off_ns});
 	}
 }

@@ -66,7 +66,7 @@ FRAMES = 8
 
 def stack_of(text):
     """The innermost frames as Go's profiles print them: function:line."""
-    return tuple(f"{m[1]}:{m[2]}" for m in re.finditer(r"(\S+) \([^ ]*?:(\d+)\)", text.replace(" ← ", " ")))[:FRAMES]
+    return tuple(f"{m[1]}:{m[2]}" for m in re.finditer(r"(\S+) \([^ ]*?:(\d+)\)", text.replace(" <- ", " ")))[:FRAMES]
 
 
 STATES = """select t.name, s.name, s.ts - {t0}, s.dur, coalesce(extract_arg(s.arg_set_id, 'debug.stack'), ''),
