@@ -96,6 +96,8 @@ static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_
 	*ret_rings = *ret_wake = *ret_stream = -1;
 	if (call->n_fds != 2 && call->n_fds != 3)
 		return call_fail(call, API_BAD_PARAMS, "fds: 2 or 3 descriptors are required, but %zu were sent", call->n_fds);
+	if (params_count(&call->params, "fds") != call->n_fds)
+		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, but %zu were sent", params_count(&call->params, "fds"), call->n_fds);
 	for (size_t i = 0; i < call->n_fds; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
 		int *slot = strcmp(name, "rings") == 0	     ? ret_rings
