@@ -153,6 +153,21 @@ bool record_sched(const struct record_view *view, struct tracerd_sched_event *re
 void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev)
 {
 	memcpy(view->raw, ev, sizeof(*ev));
+	memset((uint8_t *)view->raw + sizeof(*ev), 0, view->raw_size - sizeof(*ev));
+}
+
+void record_clear_unwritten(struct record_view *view)
+{
+	uint64_t size, filled;
+	uint8_t *bytes;
+
+	if (!view->stack_size || !*view->stack_size)
+		return;
+	size = *view->stack_size;
+	bytes = (uint8_t *)(view->stack_size + 1);
+	memcpy(&filled, bytes + size, sizeof(filled));
+	if (filled < size)
+		memset(bytes + filled, 0, size - filled);
 }
 
 void record_mask_kernel(struct record_view *view)

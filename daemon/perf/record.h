@@ -53,10 +53,16 @@ int record_parse(void *record, const struct record_layout *layout, struct record
 
 /*
  * The payload of a "sched" sample: false if it is none. By copy, since it is aligned to 4 only;
- * record_sched_put() writes a changed one back.
+ * record_sched_put() writes a changed one back, and clears what the kernel left unwritten behind it.
  */
 bool record_sched(const struct record_view *view, struct tracerd_sched_event *ret);
 void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev);
+
+/*
+ * Clears what the kernel reserved for the copy of the stack and did not fill. A ring is shared by the targets of all users:
+ * these bytes are what an older record had there, and may be of somebody else's stack.
+ */
+void record_clear_unwritten(struct record_view *view);
 
 /*
  * Masking, in place and without changing the record's size. record_drop_stack() empties the call

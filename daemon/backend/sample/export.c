@@ -184,6 +184,8 @@ static enum export_answer mask_record(const struct frozen *frozen, const struct 
 	default:
 		return EXPORT_OUTSIDE;
 	}
+	if (answer == EXPORT_KEEP)
+		record_clear_unwritten(view);
 	if (answer == EXPORT_KEEP && !frozen->admin)
 		record_mask_kernel(view);
 	return answer;

@@ -55,6 +55,7 @@ static void test_lies(void **state)
 		memcpy(lie, whole.bytes, whole.len);
 		memcpy(lie + at, &big, sizeof(big));
 		if (record_parse(lie, &record_dwarf_layout, &v) == 0) {
+			record_clear_unwritten(&v);
 			record_mask_kernel(&v);
 			record_drop_stack(&v);
 		}
@@ -82,10 +83,41 @@ static void test_mask(void **state)
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
 }
 
+/* The kernel skips what it could not copy of a stack, and pads the payload: both are bytes of older records. */
+static void test_unwritten(void **state)
+{
+	struct tracerd_sched_event ev;
+	struct record_view v;
+	struct record_made b;
+	const uint8_t *stack, *pad;
+	uint64_t filled = 16;
+
+	record_make(&b, &record_example, 100, 101);
+	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
+	stack = (const uint8_t *)(v.stack_size + 1);
+	pad = (const uint8_t *)v.raw + sizeof(ev);
+	memcpy((uint8_t *)v.stack_size + sizeof(uint64_t) + RECORD_STACK_BYTES, &filled, sizeof(filled));
+	memset((uint8_t *)v.raw + sizeof(ev), 0x77, 4);
+	record_clear_unwritten(&v);
+	for (size_t i = 0; i < RECORD_STACK_BYTES; i++)
+		assert_int_equal(stack[i], i < filled ? 0x55 : 0);
+	assert_true(record_sched(&v, &ev));
+	record_sched_put(&v, &ev);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(pad[i], 0);
+	/* A count above the size clears nothing, and nothing behind the bytes. */
+	filled = UINT64_MAX;
+	memcpy((uint8_t *)v.stack_size + sizeof(uint64_t) + RECORD_STACK_BYTES, &filled, sizeof(filled));
+	record_clear_unwritten(&v);
+	assert_int_equal(stack[0], 0x55);
+	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_layout),
+		cmocka_unit_test(test_unwritten),
 		cmocka_unit_test(test_lies),
 		cmocka_unit_test(test_mask),
 	};

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# A ring is shared by the targets of all users, and the kernel leaves bytes of older records in the room that it
+# reserves for the copy of a stack: what a short stack does not fill. A user's bundle has none of them.
+from lib.capture import *
+
+NOBODY = 65534
+SPIN = r"""
+#include <alloca.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	/* With a word: a deep stack full of it. Without: as shallow as can be, so that the copy reaches past the stack's end. */
+	size_t size = argc > 1 ? 64 << 10 : 64, n = argc > 1 ? strlen(argv[1]) : 1;
+	volatile char *p = alloca(size);
+	for (;;) {
+		for (int i = 0; i < 20; i++)
+			for (size_t at = 0; at < size; at++)
+				p[at] = argc > 1 ? argv[1][at % n] : 0;
+		usleep(100);
+	}
+}
+"""
+
+need_root("two users on the same rings")
+need_command("gcc")
+need_command("taskset", "util-linux")
+(tmp() / "spin.c").write_text(SPIN)
+spin = tmp() / "spin"
+subprocess.run(["gcc", "-O1", "-o", spin, tmp() / "spin.c"], check=True)
+secret = f"secret-{os.getpid()}-"
+with Tracerd(config="[capture]\ndwarf_ring_kib = 512\n") as d:
+    c = d.client()
+    if c.call("status")["backends"]["sample"]["method"] != "cpu":
+        skip("no cpu-wide events or no BPF here")
+    # On one CPU: a ring is of one.
+    root = spawn("taskset", "-c", "0", spin, secret)
+    short = spawn("taskset", "-c", "0", spin, uid=NOBODY, env={"PATH": os.environ["PATH"]})
+    c.call("target.arm", {"pid": root.pid, "stacks": "dwarf"})
+
+    def user():
+        with Client(d.sock) as u:
+            t = u.arm(short.pid, stacks="dwarf")
+            let_work(short.pid, seconds=1.5)
+            _, recs, _ = bundle(u, t["id"])
+            samples = [r for r in recs if r.type == SAMPLE]
+            filled = [struct.unpack_from("<Q", r.body, len(r.body) - 8)[0] for r in samples if len(r.body) > 8192]
+            expect(len(filled) > 5 and any(n < 8000 for n in filled),
+                   f"{len(filled)} stacks, some shorter than the room for them: {min(filled)} of 8192 bytes")
+            expect(all(secret.encode() not in r.body for r in recs), "nothing of the other user's stack")
+    if as_user(NOBODY, user) != 0:
+        fail("the user's half")
