@@ -83,7 +83,9 @@ static int arm_number(struct ctl *ctl, const struct options *o, const char *kind
 	if (r != 0)
 		return arm_report(ctl, r, pid);
 	if (!ctl->json)
-		arm_print(ctl, stdout, field(result, "target"));
+		arm_print(ctl, stdout, result);
+	if (!o->tid && !field_bool(field(result, "target"), "children") && !arm_steps(&o->arm))
+		arm_note_children(ctl, pid);
 	json_append(targets, json_object_get(field(result, "target")));
 	return EXIT_OK;
 }
@@ -104,7 +106,7 @@ static int arm_unit(struct ctl *ctl, const struct options *o, struct json_object
 	if (r != 0)
 		return ctl_report(ctl, r, what);
 	if (!ctl->json)
-		arm_print(ctl, stdout, field(result, "target"));
+		arm_print(ctl, stdout, result);
 	json_append(targets, json_object_get(field(result, "target")));
 	return EXIT_OK;
 }

@@ -53,7 +53,7 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, stru
 	if (ctl->json) {
 		human_puts(json_text(result, NULL), stderr);
 	} else if (!o->quiet) {
-		arm_print(ctl, stderr, field(result, "target"));
+		arm_print(ctl, stderr, result);
 		if (arm_steps(&o->arm))
 			step_progress_init(progress, ctl, field(result, "target"));
 	}

@@ -12,6 +12,7 @@
 #include "client/core/stepper.h"
 #include "client/ui/human.h"
 #include "client/ui/view.h"
+#include "common/base/proctree.h"
 
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
 	const struct process_fds *fds, struct json_object **ret_result)
@@ -45,6 +46,16 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		list[n++] = fds->step;
 	}
 	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+}
+
+void arm_note_children(struct ctl *ctl, pid_t pid)
+{
+	_cleanup_free_ pid_t *below = NULL;
+	size_t n;
+
+	if (proctree_below(&pid, 1, &below, &n) == 0 && n > 0)
+		ctl_note(ctl, "process %d has started %zu that %s not recorded: --children records them, too", (int)pid, n,
+			n == 1 ? "is" : "are");
 }
 
 bool arm_steps(const struct arm_options *options)
@@ -87,11 +98,12 @@ int arm_report(struct ctl *ctl, int error, pid_t pid)
 	return ctl_report(ctl, error, what);
 }
 
-void arm_print(struct ctl *ctl, FILE *out, struct json_object *target)
+void arm_print(struct ctl *ctl, FILE *out, struct json_object *result)
 {
+	struct json_object *target = field(result, "target");
 	_cleanup_free_ char *name = view_target_name(target), *how = view_target_how(target);
 
-	(void)fprintf(out, "armed %s, %s\n", name, how);
+	(void)fprintf(out, "armed %s%s, %s\n", field_bool(result, "already") ? "already: " : "", name, how);
 	for (size_t i = 0; i < field_count(target, "warnings"); i++)
 		ctl_note(ctl, "warning: %s",
 			json_object_get_string(field_at(target, "warnings", i)));

@@ -42,8 +42,9 @@ struct arm_options {
 			       "time: every call, exactly, and very slowly; see "                  \
 			       "tracerd-step(8)."},                                                \
 	{.name = "children", .type = OPTION_FLAG, .offset = offsetof(owner, arm.children),         \
-		.doc = "Record also the processes that it starts, and what they start; for root "   \
-		       "and the members of the socket's group. A unit's are recorded in any case."},  \
+		.doc = "Record also the processes that it has started, those that it starts, and what "   \
+		       "they start, until the last of them ends; for root and the members of the "      \
+		       "socket's group. A unit's are recorded in any case."},  \
 	{.name = "pt-ring",                                                                        \
 		.type = OPTION_UINT,                                                               \
 		.offset = offsetof(owner, arm.pt_ring_kib),                                        \
@@ -84,5 +85,8 @@ int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds) _must
 /* Reports why process or thread `pid` could not be armed; returns the exit code. */
 int arm_report(struct ctl *ctl, int error, pid_t pid);
 
-/* Prints "armed t3: ..." and the target's warnings, for people. */
-void arm_print(struct ctl *ctl, FILE *out, struct json_object *target);
+/* Prints the answer to target.arm, "armed t3: ..." and the target's warnings, for people. */
+void arm_print(struct ctl *ctl, FILE *out, struct json_object *result);
+
+/* Says how many processes that `pid` has started are not recorded with it. */
+void arm_note_children(struct ctl *ctl, pid_t pid);

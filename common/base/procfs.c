@@ -134,7 +134,7 @@ int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret)
 		size_t n = space ? (size_t)(space - p) : (size_t)(end - p);
 		char number[24];
 
-		if (field == 4 || field == 22) {
+		if (field == 4 || field == 20 || field == 22) {
 			char *stop;
 			unsigned long long value;
 
@@ -148,6 +148,8 @@ int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret)
 				return -EBADMSG;
 			if (field == 4) {
 				out.ppid = (pid_t)value;
+			} else if (field == 20) {
+				out.threads = value;
 			} else {
 				out.start_time = value;
 				*ret = out;

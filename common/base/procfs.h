@@ -54,11 +54,17 @@ int pidfd_pid(int pidfd, pid_t *ret) _must_check_;
 struct proc_stat {
 	pid_t ppid;
 	char state;
+	uint64_t threads; /* that have not been waited for */
 	uint64_t start_time;
 };
 /* Parses the text of /proc/PID/stat; fields are counted from the last ')'. 0 or -EBADMSG. */
 int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret) _must_check_;
 int proc_stat_read(int dirfd, struct proc_stat *ret) _must_check_;
+/* Whether all its threads have ended: the first one may before the others. */
+static inline bool proc_stat_ended(const struct proc_stat *stat)
+{
+	return (stat->state == 'Z' || stat->state == 'X') && stat->threads <= 1;
+}
 
 struct proc_status {
 	uid_t uid, euid, suid, fsuid;

@@ -143,6 +143,15 @@ struct json_object *method_target_answer(struct call *call, struct target *t)
 
 /* ---- arm: the answer comes when the target is armed, or cannot be */
 
+/* The requester has armed it before. */
+static struct json_object *already_answer(const struct reader *reader, struct target *t)
+{
+	struct json_object *o = target_answer(reader, t);
+
+	json_add_bool(o, "already", true);
+	return o;
+}
+
 struct armer {
 	struct reader reader;
 	struct pending *pending; /* not owned */
@@ -157,8 +166,11 @@ static void on_armed(void *arg, int answer, struct target *t, const char *why)
 	char why_not[200] = "";
 	enum protocol_error e = answer ? arm_error(answer, &why) : API_OK;
 
-	audit_log(m->audit, conn_peer(a->conn), "target.arm", t ? target_name(t) : "", answer ? protocol_error_code(e) : "ok");
-	if (answer) {
+	audit_log(m->audit, conn_peer(a->conn), "target.arm", t ? target_name(t) : "",
+		  answer && !t ? protocol_error_code(e) : "ok");
+	if (answer && t) {
+		(void)pending_reply(a->pending, already_answer(&a->reader, t));
+	} else if (answer) {
 		pending_fail(a->pending, e, why);
 	} else {
 		clockseries_start(m->clocks);
@@ -178,9 +190,10 @@ static void armer_gone(struct pending *p, void *arg)
 	free(a);
 }
 
-static enum protocol_error arm(struct call *call, const struct target_request *req)
+static enum protocol_error arm(struct call *call, const struct target_request *req, struct json_object **ret_result)
 {
 	_cleanup_free_ struct armer *a = calloc(1, sizeof(*a));
+	struct target *existing;
 	char why[200] = "";
 	int r;
 
@@ -191,9 +204,13 @@ static enum protocol_error arm(struct call *call, const struct target_request *r
 	/* The reply is reserved first: without room for an answer nothing begins. */
 	if (pending_new(call->conn, call->id, armer_gone, a, &a->pending) < 0)
 		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
-	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, why, sizeof(why));
+	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, &existing, why, sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
+		if (existing) {
+			*ret_result = already_answer(&a->reader, existing);
+			return API_OK;
+		}
 		return arm_fail(call, r, why);
 	}
 	(void)take_ptr(a);
@@ -227,7 +244,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	for (; req.n_filters < TARGET_FILTERS_MAX && req.n_filters < params_count(p, "filters"); req.n_filters++)
 		req.filters[req.n_filters] = params_nth(p, "filters", req.n_filters);
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;
-	return arm(call, &req);
+	return arm(call, &req, ret_result);
 }
 
 enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result)

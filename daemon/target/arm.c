@@ -135,15 +135,33 @@ static bool being_armed(const struct target *target)
 	return false;
 }
 
+/* Whether the one that is armed records all that this one would. */
+static bool is_enough(const struct target *other, const struct target *target)
+{
+	return other->backend == target->backend && (other->children || !target->children) && !target->arming->filtered &&
+	       target_visible(other, target->owner, target->owner_admin);
+}
+
 static int only_one(struct target *target, char *why, size_t size)
 {
 	const struct target *other = armed_already(target);
 
-	if (other && !target_is_implicit(other))
+	if (other && !target_is_implicit(other) && is_enough(other, target)) {
+		target->arming->existing = other->id;
 		return refusal(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
+	}
+	if (other && !target_is_implicit(other))
+		return refusal(why, size, TARGET_E_BUSY, "armed already as %s, in another way: disarm it first", other->name);
 	if (being_armed(target))
 		return refusal(why, size, TARGET_E_EXISTS, "another request is arming it");
 	return 0;
+}
+
+static struct target *target_with_id(const struct targets *targets, uint64_t id)
+{
+	struct target *target = id ? targets_next(targets, id - 1) : NULL;
+
+	return target && target->id == id ? target : NULL;
 }
 
 static int charge_target(struct target *target, const struct target_request *req, char *why, size_t size)
@@ -245,14 +263,16 @@ static int check(struct target *target, const struct target_request *req, char *
 	return r != 0 ? r : begin_target(target, req, why, size);
 }
 
+
 int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
-		struct arming **ret, char *why, size_t why_size)
+		struct arming **ret, struct target **ret_existing, char *why, size_t why_size)
 {
 	_cleanup_(arming_freep) struct arming *arming = NULL;
 	const struct backend *backend = NULL;
 	struct target *target;
 	int r;
 
+	*ret_existing = NULL;
 	if (targets->stopping)
 		return refusal(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
 	r = find_backend(targets, req, &backend, why, why_size);
@@ -273,7 +293,12 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	arming->maps_fd = -1;
 	arming->fn = fn;
 	arming->arg = arg;
+	arming->filtered = req->n_filters > 0 || req->step_fd >= 0;
 	r = check(target, req, why, why_size);
+	if (r == TARGET_E_EXISTS && arming->existing) {
+		*ret_existing = target_with_id(targets, arming->existing);
+		return r;
+	}
 	if (r == 0)
 		r = set_limit(arming);
 	if (r != 0)
@@ -325,6 +350,7 @@ void armings_reap(struct targets *targets)
 		targets_armed_fn fn = arming->fn;
 		char why[sizeof(arming->why)];
 		void *arg = arming->arg;
+		const uint64_t existing = arming->existing;
 		int answer = arming->answer;
 
 		next = TAILQ_NEXT(arming, link);
@@ -333,7 +359,7 @@ void armings_reap(struct targets *targets)
 		memcpy(why, arming->why, sizeof(why));
 		arming_free(arming);
 		if (fn)
-			fn(arg, answer, NULL, why);
+			fn(arg, answer, target_with_id(targets, existing), why);
 	}
 }
 
@@ -420,7 +446,7 @@ void arming_read_failed(struct target *target, int r)
 	if (r == PROC_E_GONE || r == -ESRCH)
 		refuse(target, TARGET_E_GONE, "no such process");
 	else if (r == -E2BIG)
-		refuse(target, TARGET_E_UNSUPPORTED, "too many processes in the unit");
+		refuse(target, TARGET_E_UNSUPPORTED, "too many processes");
 	else if (r == -EMFILE || r == -ENFILE)
 		refuse(target, TARGET_E_BUSY, "tracerd is out of file descriptors");
 	else if (r == -ENOBUFS)
@@ -457,6 +483,9 @@ static void upgrade(struct target *target, struct target *armed)
 		member->target = target;
 	TAILQ_CONCAT(&target->members, &armed->members, link);
 	target->n_members = armed->n_members;
+	target->n_living = armed->n_living;
+	target->children = armed->children;
+	target->left_out = armed->left_out;
 	target->log = armed->log;
 	target->images = take_ptr(armed->images);
 	target->n_images = armed->n_images;
@@ -475,7 +504,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->charge_fds = armed->charge_fds;
 	if (target->backend->moved)
 		target->backend->moved(target);
-	armed->n_members = armed->n_images = armed->n_why = armed->n_warnings = 0;
+	armed->n_members = armed->n_living = armed->n_images = armed->n_why = armed->n_warnings = 0;
 	armed->log = (struct sideband_log){0};
 	armed->charge_target = armed->charge_fds = (struct quota_charge){0};
 	(void)target_free(armed);

@@ -18,6 +18,8 @@ struct arming {
 	struct event *limit;   /* the latest time of the answer */
 	targets_armed_fn fn; /* NULL: who asked has gone */
 	void *arg;
+	bool filtered;	   /* to a part of the code, or the stepper has it already: no other recording is the same */
+	uint64_t existing; /* the target that records it already; 0 */
 	int maps_fd; /* what proves the requester's right, until it is looked at; -1: none is needed */
 	int answer; /* not 0: refused, freed at the loop's next turn */
 	char why[200];

@@ -38,6 +38,7 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 	json_add_uint(lost, "history", sideband_events_lost(target->targets->sideband) - target->sideband_lost_at);
 	json_add_uint(lost, "history_dropped", target->log.dropped);
 	json_add_uint(lost, "images_missing", target_images_missing(target));
+	json_add_uint(lost, "processes", target->left_out);
 }
 
 /* Each back end that has something to say of its targets has a member of its name, null in others' targets. */
@@ -92,6 +93,8 @@ struct json_object *target_to_json(struct target *target)
 	json_add_uint(o, "samples", stats.samples);
 	json_add_uint(o, "switches", stats.switches);
 	json_add_uint(o, "processes", target->n_members);
+	json_add_uint(o, "living", target->n_living);
+	json_add_bool(o, "children", target->children);
 	json_add_uint(o, "history_bytes", target->log.bytes);
 	add_lost(o, target, &stats);
 	json_add_uint(o, "ring_bytes", stats.ring_bytes);

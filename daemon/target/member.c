@@ -130,6 +130,7 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 	LIST_INSERT_HEAD(&target->targets->by_pid[bucket_of(pid)], member, by_pid);
 	TAILQ_INSERT_TAIL(&target->members, member, link);
 	target->n_members++;
+	target->n_living++;
 	*ret = member;
 	return 0;
 }
@@ -231,6 +232,7 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 		(void)cred_unref(cred);
 		return r;
 	}
+	member->threads = 1;
 	member->root = root;
 	member->cred = cred;
 	memcpy(member->comm, parent->comm, sizeof(member->comm));
@@ -246,6 +248,10 @@ void member_end(struct member *member, uint64_t at_ns)
 	if (member->to_ns != UINT64_MAX)
 		return;
 	member->to_ns = at_ns;
+	member->target->n_living--;
+	if (member->ends)
+		TAILQ_REMOVE(&member->target->targets->ending, member, ending);
+	member->ends = 0;
 	member->follow = sideband_follow_free(member->follow, member->target->targets->closer);
 	(void)target_member_changed(member->target, member->pid);
 }

@@ -3,7 +3,7 @@
  * Reads the processes of a target: who is in it, what their threads are, which files they map. For an arming, for a unit's
  * second look, and again where the kernel lost records.
  *
- *	arm	(list) ─► join ─► read ─► keep ─► the back end
+ *	arm	(list ─► join) ─► read ─► keep ─► the back end
  *	scan	 list  ─► join ─► read ─► keep ─► the back end's review
  *	resync	          join ─► read ─► keep ─► frozen recordings that wait for it go on
  *
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/proctree.h"
 #include "common/base/raw_clock.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/pids.h"
@@ -40,6 +41,7 @@ void scan_fini(struct scan *scan, struct closer *closer)
 	(void)close_fd(scan->maps_fd);
 	free(scan->unit);
 	free(scan->pids);
+	free(scan->roots);
 	free(scan->entries);
 	cgroup_close(&scan->cgroup);
 }
@@ -114,13 +116,19 @@ static void run_read(struct work *w)
 
 /* ---- what was read */
 
+/* Whether the target is nothing without this process. */
+static bool is_needed(const struct target *target, pid_t pid)
+{
+	return !target_scope_is_group(target->scope) && target->proc.pid == pid;
+}
+
 static int entries_result(const struct work *w)
 {
 	for (size_t i = 0; i < w->scan.n_entries; i++) {
 		const struct scan_entry *entry = &w->scan.entries[i];
 
 		/* One of many may have ended meanwhile. */
-		if (entry->result != 0 && (entry->result != PROC_E_GONE || !target_scope_is_group(w->target->scope)))
+		if (entry->result != 0 && (entry->result != PROC_E_GONE || is_needed(w->target, entry->pid)))
 			return entry->result;
 	}
 	return 0;
@@ -267,7 +275,7 @@ static int join_one(struct work *w, pid_t pid, int dirfd)
 		return 0;
 	r = member_add(w->target, pid, dirfd, w->scan.time_ns, &member);
 	if (r != 0)
-		return r == PROC_E_GONE && target_scope_is_group(w->target->scope) ? 0 : r;
+		return r == PROC_E_GONE && !is_needed(w->target, pid) ? 0 : r;
 	w->scan.added = true;
 	return entry_add(w, pid, dirfd);
 }
@@ -281,10 +289,14 @@ static enum turn join_failed(struct work *w, int r)
 	return w->scan.n_entries > 0 ? read_entries(w) : TURN_END;
 }
 
-/* The processes of a unit, some at a time. */
+static enum turn list_family(struct work *w);
+
+/* The processes of a unit or of a family, some at a time. */
 static enum turn step_join(struct work *w, uint64_t deadline)
 {
-	if (!members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.time_ns, deadline)) {
+	const bool family = target_is_family(w->target);
+
+	if (!family && !members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.time_ns, deadline)) {
 		work_kick(w);
 		return TURN_LATER;
 	}
@@ -299,7 +311,48 @@ static enum turn step_join(struct work *w, uint64_t deadline)
 		if (r != 0)
 			return join_failed(w, r);
 	}
+	/* What they started before they joined, and nobody reported. */
+	if (family && w->scan.n_joined != w->scan.n_entries)
+		return list_family(w);
 	return read_entries(w);
+}
+
+static void run_family(struct work *w)
+{
+	w->result = proctree_below(w->scan.roots, w->scan.n_roots, &w->scan.pids, &w->scan.n_pids);
+}
+
+static enum turn step_family(struct work *w, uint64_t deadline)
+{
+	struct member *member;
+
+	if (w->result < 0)
+		return join_failed(w, w->result);
+	/* The record of an exit may be what was lost. */
+	TAILQ_FOREACH(member, &w->target->members, link)
+		if (w->what == WORK_SCAN && member->to_ns == UINT64_MAX)
+			family_look(member);
+	w->next = step_join;
+	return TURN_ON;
+}
+
+/* Who has been started by its processes; the processes that are found are among the roots of the next look. */
+static enum turn list_family(struct work *w)
+{
+	int r;
+
+	free(w->scan.pids);
+	free(w->scan.roots);
+	w->scan.pids = w->scan.roots = NULL;
+	w->scan.n_pids = w->scan.next_pid = w->scan.n_roots = 0;
+	w->scan.n_joined = w->scan.n_entries;
+	r = members_pids(w->target, &w->scan.roots, &w->scan.n_roots);
+	if (r < 0)
+		return join_failed(w, r);
+	w->run = run_family;
+	w->job.patient = true;
+	w->next = step_family;
+	return TURN_THREAD;
 }
 
 static enum turn begin_join(struct work *w)
@@ -315,8 +368,12 @@ static enum turn begin_join(struct work *w)
 		w->next = step_join;
 		return TURN_ON;
 	}
+	if (w->what == WORK_SCAN)
+		return list_family(w);
 	r = join_one(w, target->proc.pid, target->proc.dirfd);
-	return r != 0 ? join_failed(w, r) : read_entries(w);
+	if (r != 0)
+		return join_failed(w, r);
+	return target_is_family(target) ? list_family(w) : read_entries(w);
 }
 
 static enum turn step_listed(struct work *w, uint64_t deadline)

@@ -181,8 +181,24 @@ static bool out_of_scope(const struct target *target, const struct perf_event_he
 	return tid != (uint32_t)target->tid && tid != (uint32_t)target->proc.pid;
 }
 
+static void on_comm(struct member *member, const struct perf_event_header *h)
+{
+	const struct perfabi_comm *comm = (const void *)h;
+	size_t room = h->size - sizeof(*comm) - sizeof(struct perfabi_sample_id);
+
+	if (h->size <= sizeof(*comm) + sizeof(struct perfabi_sample_id) || comm->tid != comm->pid)
+		return;
+	if (room >= sizeof(member->comm))
+		room = sizeof(member->comm) - 1;
+	room = strnlen(comm->comm, room);
+	memcpy(member->comm, comm->comm, room);
+	member->comm[room] = '\0';
+}
+
 static void on_exec(struct target *target, struct member *member, uint64_t time)
 {
+	/* The kernel has waited for the ends of all its other threads, and has reported them. */
+	member->threads = 1;
 	if (!target->owner_admin) {
 		target_suspend(target, time, "it executed another program: arm it again");
 		return;
@@ -221,8 +237,14 @@ static void on_member_record(struct target *target, struct member *member, const
 		image_open(target, member->pid, (const void *)h);
 		say_mapped(target, member->pid, (const void *)h);
 	}
+	if (h->type == PERF_RECORD_COMM)
+		on_comm(member, h);
 	if (keep(target, h) < 0)
 		target->log.dropped++;
+	if (h->type == PERF_RECORD_FORK && task->pid == task->ppid)
+		family_thread_began(member);
+	if (h->type == PERF_RECORD_EXIT)
+		family_thread_ended(member);
 	if (h->type == PERF_RECORD_EXIT && target->scope == TARGET_THREAD && task->tid == (uint32_t)target->tid)
 		target_exited(target, record->time);
 }
@@ -251,6 +273,8 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 		/* It has its parent's maps, and the record says so: nothing is to be read from /proc. */
 		if (member_fork(parents[i], pid, record->time) == 0)
 			(void)target_member_changed(target, pid);
+		else
+			target->left_out++;
 	}
 }
 

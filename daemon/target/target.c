@@ -161,6 +161,18 @@ static void on_pidfd(evutil_socket_t fd, short what, void *arg)
 
 	/* Its last records are in the rings already. */
 	sideband_events_drain(target->targets->sideband);
+	/* What it started may go on. */
+	if (!target->arming && target_is_family(target) && target->state == TARGET_ARMED) {
+		struct member *member = member_find(target, target->proc.pid);
+
+		(void)event_del(target->exit_event);
+		if (member)
+			member_end(member, clock_raw_ns());
+		if (target->n_living > 0) {
+			target_emit(target, NULL);
+			return;
+		}
+	}
 	target_exited(target, clock_raw_ns());
 }
 

@@ -53,7 +53,7 @@ enum {
 	TARGET_E_NOT_PERMITTED, /* the requester may not see it */
 	TARGET_E_QUOTA,
 	TARGET_E_UNSUPPORTED, /* this machine or these capabilities cannot record it */
-	TARGET_E_EXISTS,      /* the same scope is armed already */
+	TARGET_E_EXISTS,      /* it is armed already, or just being armed */
 	TARGET_E_BUSY,
 	TARGET_E_BAD, /* the request contradicts itself */
 	TARGET_E_STOPPING,
@@ -116,13 +116,14 @@ void targets_set_callbacks(struct targets *targets, const struct targets_callbac
 /*
  * Arms. Who is meant and whether the requester may is checked at once: TARGET_E_* with a sentence in `why`, or -errno. 0:
  * it is under way, as reading a large process and opening its events takes a while; `fn` is called once, later, with 0 and the
- * target, or with such an error. The target stays owned by `targets`, and is not seen before. The probe for stacks=auto
+ * target, or with such an error. With TARGET_E_EXISTS comes the target that the requester armed before, if it records all that is
+ * asked for; *ret_existing is that one where it is known at once, else NULL. The target stays owned by `targets`, and is not seen before. The probe for stacks=auto
  * answers later still and switches the target over.
  */
 typedef void (*targets_armed_fn)(void *arg, int answer, struct target *target, const char *why);
 struct arming;
 int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
-		struct arming **ret, char *why, size_t why_size) _must_check_;
+		struct arming **ret, struct target **ret_existing, char *why, size_t why_size) _must_check_;
 /* `fn` is not called: the requester has gone. */
 void targets_arm_cancel(struct arming *arming);
 /* The daemon stops: refuses armings under way and all later ones. True when all have their answers. */

@@ -42,6 +42,9 @@ struct member {
 	pid_t pid, nspid;
 	uint64_t start_time; /* 0 if it could not be read */
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
+	uint64_t threads;	 /* that live; 0: not known */
+	TAILQ_ENTRY(member) ending; /* while `ends` is not 0 */
+	unsigned int ends;	    /* looks that it may still take until it is seen to have ended */
 	struct root *root; /* referenced; NULL if it could not be opened */
 	struct cred *cred; /* referenced; as last read; NULL if never */
 	struct sideband_follow *follow; /* where machine-wide side-band events are not permitted */
@@ -94,7 +97,8 @@ struct target {
 	bool probe_waits; /* for the answer of targets->probe */
 	/* side-band */
 	TAILQ_HEAD(, member) members;
-	size_t n_members;
+	size_t n_members, n_living;
+	uint64_t left_out; /* processes that it started and that are not recorded: there were too many */
 	struct sideband_log log;
 	struct image **images; /* referenced */
 	size_t n_images, images_room;
@@ -126,6 +130,8 @@ struct targets {
 	struct work_queue *work;
 	bool stopping;
 	LIST_HEAD(, member) by_pid[MEMBER_BUCKETS];
+	TAILQ_HEAD(, member) ending; /* a thread of them ended, perhaps the last one */
+	struct event *ending_event;  /* pending while there are any */
 	uint64_t last_id;
 	size_t n_armed, n_suspended, n_exited;
 	size_t n_events; /* of those that are armed: the ones that nobody armed */
@@ -241,6 +247,17 @@ bool targets_record(const struct targets *targets);
 int target_events_json(struct target *target, struct json_object **ret) _must_check_;
 /* The next of a target's producers, member by member; both are NULL at first. */
 struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
+
+/* ---- family.c */
+/* Whether the target is a process with what it starts, or several: members come and go, and it ends with the last one. */
+bool target_is_family(const struct target *target);
+/* A thread of the process has been made, or has ended. */
+void family_thread_began(struct member *member);
+void family_thread_ended(struct member *member);
+/* Looks at whether the process has ended. */
+void family_look(struct member *member);
+/* The callback of targets->ending_event. */
+void family_on_ending(int fd, short what, void *arg);
 
 /* ---- sideband.c */
 /* The callback of struct sideband_events. */

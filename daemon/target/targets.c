@@ -90,7 +90,8 @@ void targets_resync(struct targets *targets)
 		/* Of several losses the time of the first: what is read is valid from then on. */
 		if (!(target->work & WORK_RESYNC))
 			target->lost_ns = now;
-		target_work(target, WORK_RESYNC);
+		/* A fork may be among what was lost. */
+		target_work(target, WORK_RESYNC | (target_is_family(target) ? (unsigned int)WORK_SCAN : 0));
 	}
 	TAILQ_FOREACH(arming, &targets->armings, link)
 	{
@@ -174,6 +175,7 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	targets->cgroup_fd = targets->vdso_fd = -1;
 	TAILQ_INIT(&targets->list);
 	TAILQ_INIT(&targets->armings);
+	TAILQ_INIT(&targets->ending);
 	targets->openings = openings;
 	r = closer_new(base, &targets->closer);
 	if (r < 0)
@@ -193,7 +195,8 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	if (r < 0)
 		return r;
 	targets->tick = evtimer_new(base, on_tick, targets);
-	if (!targets->tick)
+	targets->ending_event = evtimer_new(base, family_on_ending, targets);
+	if (!targets->tick || !targets->ending_event)
 		return -ENOMEM;
 	r = stackprobe_new(targets, &targets->probe);
 	if (r < 0)
@@ -219,6 +222,8 @@ struct targets *targets_free(struct targets *targets)
 	(void)stackprobe_free(targets->probe);
 	if (targets->tick)
 		event_free(targets->tick);
+	if (targets->ending_event)
+		event_free(targets->ending_event);
 	(void)sideband_events_free(targets->sideband);
 	/* Its thread works for back ends. */
 	closer_stop(targets->closer);
@@ -260,6 +265,19 @@ static int value_of(const struct target *target)
 	return target->state != TARGET_ARMED ? 0 : target_is_implicit(target) ? 1 : 2;
 }
 
+/* The newest that has this process among those that it follows. */
+static struct target *find_family(const struct targets *targets, pid_t pid, uid_t uid, bool admin)
+{
+	struct member *member = NULL;
+	struct target *found = NULL;
+
+	while ((member = member_next(targets, pid, member)) != NULL)
+		if (target_is_family(member->target) && !member->target->arming && target_visible(member->target, uid, admin) &&
+		    (!found || member->target->id > found->id))
+			found = member->target;
+	return found;
+}
+
 struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin,
 			    struct target **ret_other)
 {
@@ -288,7 +306,7 @@ struct target *targets_find(const struct targets *targets, const char *name, uid
 	}
 	if (ret_other)
 		*ret_other = other;
-	return found;
+	return found ? found : find_family(targets, (pid_t)pid, uid, admin);
 }
 
 struct target *targets_next(const struct targets *targets, uint64_t after)

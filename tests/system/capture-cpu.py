@@ -22,7 +22,9 @@ with Tracerd() as d:
     begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     t = c.call("target.arm", {"pid": mine.pid, "stacks": "fp"})["target"]
     expect(t["method"] == "cpu" and t["stacks"] == "fp" and t["state"] == "armed", "armed on the machine's set")
-    expect(c.call_error("target.arm", {"pid": mine.pid, "stacks": "fp"}) == "busy", "not armed twice")
+    again = c.call("target.arm", {"pid": mine.pid, "stacks": "fp"})
+    expect(again["already"] and again["target"]["id"] == t["id"], "armed again, it is the target that it was")
+    expect(c.call_error("target.arm", {"pid": mine.pid, "children": True}) == "busy", "but not where more is asked for")
     mine.tell("thread late")
     let_work(mine.pid, "early", "late")
 

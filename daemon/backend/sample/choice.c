@@ -22,7 +22,8 @@ int sample_own_cgroup(struct target *target, struct cgroup *ret)
 	char path[CGROUP_NAME_MAX];
 	int r;
 
-	if (target->scope == TARGET_THREAD || target->targets->cgroup_fd < 0)
+	/* What a family starts may move to another one. */
+	if (target->scope == TARGET_THREAD || target_is_family(target) || target->targets->cgroup_fd < 0)
 		return 1;
 	if (proc_cgroup_read(target->proc.dirfd, path, sizeof(path)) < 0 || strcmp(path, "/") == 0)
 		return 1;
@@ -97,7 +98,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 	int r;
 
 	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	if (target_scope_is_group(target->scope)) {
+	if (target_scope_is_group(target->scope) || target_is_family(target)) {
 		r = members_pids(target, &choice->pids, &choice->n_pids);
 		if (r < 0)
 			return r;
