@@ -394,6 +394,12 @@ void report_print(FILE *out, struct json_object *summary)
 
 		view_line(out, "lost", "%s", text);
 	}
+	for (size_t i = 0; i < field_count(summary, "hints"); i++) {
+		struct json_object *hint = field_at(summary, "hints", i);
+		_cleanup_free_ char *process = human_name(field_text(hint, "process")), *text = human_name(field_text(hint, "text"));
+
+		view_line(out, "hint", "%s (%" PRIu64 "): %s", process, field_number(hint, "pid"), text);
+	}
 	if (focus) {
 		struct json_object *region = field(focus, "region");
 

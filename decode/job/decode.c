@@ -552,6 +552,8 @@ int job_decode(struct job *j, struct writer *w)
 		r = timeline_finish(d.tl, &j->summary);
 	if (j->summary && d.meta.only)
 		json_add_shared(j->summary, "only", d.meta.only);
+	if (j->summary)
+		session_hints(d.session, j->summary);
 	if (r == 0 && d.dump)
 		r = dump_finish(d.dump);
 	add_stages(j, &d, w, setup_ns, io_now_ns() - began);

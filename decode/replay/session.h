@@ -91,6 +91,8 @@ void session_name_process(struct session *s, uint32_t pid, const char *name);
 /* Replays everything. 0, or a negative errno: of the link, the writer, memory, or -ECANCELED. */
 int session_run(struct session *s) _must_check_;
 
+/* Adds to the summary what would give names where they are missing ("hints"). */
+void session_hints(const struct session *s, struct json_object *summary);
 /* What happened, for RESULT. */
 void session_report(const struct session *s, struct json_object *stats, struct json_object *losses);
 

@@ -30,6 +30,8 @@ struct entry {
 	uint8_t unknown;
 };
 
+#define INTERPRETER "_PyEval_EvalFrameDefault"
+
 struct resolver {
 	struct stacktab *st;   /* borrowed */
 	struct images *images; /* borrowed */
@@ -37,6 +39,7 @@ struct resolver {
 	struct file_requester files;
 	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
 	bool names;
+	uint32_t interpreter; /* the frame of CPython's, where it was seen last */
 	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, ENTRY_KNOWN */
 	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
@@ -99,6 +102,11 @@ uint32_t resolver_cut(struct resolver *r)
 uint32_t resolver_gap(struct resolver *r)
 {
 	return r->gap;
+}
+
+const struct stacktab *resolver_stacktab(const struct resolver *r)
+{
+	return r->st;
 }
 
 int resolver_error(const struct resolver *r)
@@ -415,6 +423,8 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 	sym = symbols_find(&img->symbols, vaddr);
 	if (sym && r->names) {
 		e->frame = resolver_symbol(r, img, sym);
+		if (sym->name_len == sizeof(INTERPRETER) - 1 && memcmp(sym->name, INTERPRETER, sym->name_len) == 0)
+			r->interpreter = e->frame;
 		return;
 	}
 	/* Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a perf map's. */
@@ -463,6 +473,8 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 			return e.frame;
 		entry_add(r, &e);
 	}
+	if (e.frame && e.frame == r->interpreter)
+		code->interpreted++;
 	switch ((enum unknown)e.unknown) {
 	case KNOWN:
 		break;
@@ -477,6 +489,7 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		break;
 	case NO_JIT:
 		r->stats.unknown_jit++;
+		code->unnamed++;
 		break;
 	case WRONG:
 		r->stats.wrong++;

@@ -24,6 +24,8 @@ struct code {
 	uint32_t pid, nspid; /* nspid 0: not known */
 	struct perfmap *perfmap;
 	bool perfmap_tried; /* set from the start: do not ask */
+	uint64_t unnamed;     /* frames of generated code that nobody named */
+	uint64_t interpreted; /* frames of CPython's interpreter */
 };
 
 struct resolve_stats {
@@ -83,6 +85,9 @@ struct image *resolver_image(
 
 /* The link failed or the job was cancelled: a negative errno, sticky. */
 int resolver_error(const struct resolver *r);
+
+/* Where its frames are. */
+const struct stacktab *resolver_stacktab(const struct resolver *r);
 
 const struct resolve_stats *resolver_stats(const struct resolver *r);
 void code_fini(struct code *code);

@@ -4,6 +4,7 @@
 #include "decode/stack/unwind.h"
 
 #include <linux/perf_event.h>
+#include <string.h>
 
 #include "decode/object/cfi.h"
 
@@ -181,6 +182,33 @@ static enum step step_by_frame_pointer(struct walk *w)
 	return STEP_ON;
 }
 
+/*
+ * CPython's trampolines (-X perf), one of a Python function each: those of 3.12 reserve 8 bytes and keep no frame pointer, later
+ * ones push it, so that where they have called the return address is at the same place.
+ */
+static bool is_trampoline(const struct walk *w, uint32_t frame)
+{
+	struct frame_info info;
+
+	stacktab_info(resolver_stacktab(w->r), frame, &info);
+	return !w->exact && info.kind == FRAME_KIND_JIT && strncmp(info.name, "py::", 4) == 0;
+}
+
+static enum step step_by_trampoline(struct walk *w)
+{
+	const uint64_t sp = w->regs[CFI_REG_SP];
+	uint64_t ra;
+
+	if ((w->valid & (1u << CFI_REG_BP)) && w->regs[CFI_REG_BP] == sp)
+		return step_by_frame_pointer(w);
+	w->outside = false;
+	if (!read_stack(w, sp + 8, &ra))
+		return w->outside ? STEP_NO_STACK : STEP_NO_TABLE;
+	w->regs[CFI_REG_RA] = ra;
+	w->regs[CFI_REG_SP] = sp + 16;
+	return STEP_ON;
+}
+
 /* A call through a bad pointer: the program counter is nowhere, the caller's is on top of the
  * stack. */
 static bool step_from_nowhere(struct walk *w)
@@ -234,7 +262,10 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struc
 		/* the way back from a handler, which nobody calls: it begins there */
 		if (places && row && row->known && row->signal)
 			places[n - 1].exact = true;
-		step = row && row->known ? step_by_table(&w, row) : step_by_frame_pointer(&w);
+		if (row && row->known)
+			step = step_by_table(&w, row);
+		else
+			step = is_trampoline(&w, frame) ? step_by_trampoline(&w) : step_by_frame_pointer(&w);
 		switch (step) {
 		case STEP_ON:
 			break;

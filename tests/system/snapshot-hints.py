@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 120
+"""Where names are missing the summary says what would give them, and is silent where they are there. A perf map is read at each
+snapshot. The callers of CPython's trampolines are found: they have no unwind table, and those of 3.12 no frame pointer."""
+import shutil
+
+from lib.snapshot import *
+
+SPIN = """
+def inner(n):
+    s = 0
+    for i in range(n): s += i
+    return s
+def outer(): return inner(20000)
+while True: outer()
+"""
+JIT = """
+import ctypes, mmap, sys
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(b"\\xeb\\xfe")
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+print(f"{at:x}", flush=True)
+ctypes.CFUNCTYPE(None)(at)()
+"""
+
+
+def summary_of(c, pid):
+    let_work(pid)
+    s = c.snapshot(str(pid))
+    expect(s["state"] == "done", f"done: {s['error']}")
+    return s["summary"]
+
+
+def stacks(summary):
+    return [h["stack"] for t in (summary["heaviest"],) for h in t]
+
+
+def pythons():
+    """One of each version that can have trampolines, from the path or where pyenv puts them."""
+    for minor in range(16, 11, -1):
+        name = f"python3.{minor}"
+        for path in (shutil.which(name), *map(str, pathlib.Path.home().glob(f".pyenv/versions/*/bin/{name}"))):
+            found = path and subprocess.run([path, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True)
+            if found and found.returncode == 0 and found.stdout.strip():
+                yield found.stdout.strip()
+                break
+
+
+need_root()
+with Tracerd() as d:
+    c = d.client()
+    plain = spawn(sys.executable, "-c", SPIN)
+    c.arm(plain.pid)
+    summary = summary_of(c, plain.pid)
+    hints = summary.get("hints", [])
+    expect([h["pid"] for h in hints] == [plain.pid] and "-X perf" in hints[0]["text"], f"Python without names: {hints}")
+    plain.kill()
+
+    jit = spawn(sys.executable, "-c", JIT, stdout=subprocess.PIPE, text=True)
+    at = jit.stdout.readline().strip()
+    path = pathlib.Path(f"/tmp/perf-{jit.pid}.map")
+    c.arm(jit.pid)
+    try:
+        summary = summary_of(c, jit.pid)
+        expect(summary.get("hints"), "generated code without names")
+        path.write_text(f"{at} 10 named_later\n")
+        summary = summary_of(c, jit.pid)
+        expect("named_later" in json.dumps(stacks(summary)) and not summary.get("hints"),
+               "a perf map that was written after the first snapshot is read at the second, and ends the advice")
+    finally:
+        jit.kill()
+        path.unlink(missing_ok=True)
+
+    tried = 0
+    for python in pythons():
+        p = spawn(python, "-X", "perf", "-c", SPIN)
+        try:
+            c.arm(p.pid, stacks="dwarf")
+            summary = summary_of(c, p.pid)
+        finally:
+            p.kill()
+            pathlib.Path(f"/tmp/perf-{p.pid}.map").unlink(missing_ok=True)
+        all_of = stacks(summary)
+        if not any("py::" in f for s in all_of for f in s):
+            continue  # built without them
+        tried += 1
+        named = [f for s in all_of[:1] for f in s]
+        order = [next((i for i, f in enumerate(named) if f.startswith(f"py::{name}")), -1) for name in ("<module>", "outer", "inner")]
+        expect(-1 < order[0] < order[1] < order[2] and any("Py_RunMain" in f or "Py_BytesMain" in f for f in named[:order[0]]) and
+               not summary.get("hints"), f"{python}: through three trampolines down to the program's begin: {named}")
+    if not tried:
+        note("no Python with trampolines (3.12 on) here")
