@@ -9,11 +9,11 @@
 
 #include "common/base/io.h"
 #include "common/bundle/perfdata_host.h"
+#include "common/bundle/perfdata_ids.h"
 
 #define BUFFER_SIZE (256U * 1024)
 #define MAX_IDS 65536
 #define MAX_NAME 64
-#define MISC_BUILD_ID_SIZE (1u << 15) /* PERF_RECORD_MISC_BUILD_ID_SIZE of perf */
 
 /* ---- the file format (tools/perf/Documentation/perf.data-file-format.txt of the kernel) */
 
@@ -394,23 +394,17 @@ static int append_string(struct perfdata_writer *w, const char *s)
 	return r;
 }
 
-/* One entry of the table of build ids. */
-static int append_vdso_id(struct perfdata_writer *w, const struct perfdata_host *host)
+/* The rest of the table comes later: perfdata_ids.h. */
+static int append_vdso_id(struct perfdata_writer *w, const struct perfdata_about *about, const struct perfdata_host *host)
 {
-	struct {
-		struct perf_event_header header;
-		int32_t pid;
-		uint8_t id[VDSO_BUILD_ID_MAX], id_len, reserved[3];
-		char name[64];
-	} entry = {
-		.header = {.misc = PERF_RECORD_MISC_USER | MISC_BUILD_ID_SIZE, .size = sizeof(entry)},
-		.pid = -1,
-		.id_len = (uint8_t)host->vdso_id_len,
-		.name = "[vdso]",
-	};
+	struct perfdata_id id = {.path = "[vdso]", .len = (uint8_t)host->vdso_id_len};
+	uint8_t entry[128];
 
-	memcpy(entry.id, host->vdso_id, host->vdso_id_len);
-	return append(w, &entry, sizeof(entry));
+	if (!about->vdso || host->vdso_id_len == 0)
+		return 0;
+	memcpy(id.id, host->vdso_id, host->vdso_id_len);
+	perfdata_id_put(&id, entry);
+	return append(w, entry, perfdata_id_size(id.path));
 }
 
 static int append_u32(struct perfdata_writer *w, uint32_t v)
@@ -474,8 +468,7 @@ static int append_event_desc(struct perfdata_writer *w, uint32_t attr_size)
 static bool feature_present(enum feature f, const struct perfdata_about *about, const struct perfdata_host *host)
 {
 	switch (f) {
-	case FEAT_BUILD_ID:
-		return about->vdso && host->vdso_id_len > 0;
+	case FEAT_BUILD_ID: /* see perfdata_ids.h: more may come */
 	case FEAT_HOSTNAME:
 	case FEAT_OSRELEASE:
 	case FEAT_VERSION:
@@ -513,7 +506,7 @@ static int append_feature(struct perfdata_writer *w, enum feature f, const struc
 
 	switch (f) {
 	case FEAT_BUILD_ID:
-		return append_vdso_id(w, host);
+		return append_vdso_id(w, about, host);
 	case FEAT_HOSTNAME:
 		return append_string(w, host->name);
 	case FEAT_OSRELEASE:

@@ -221,6 +221,17 @@ static int path_get(struct json_object *o, const char *name, char *ret)
 	return 0;
 }
 
+static void build_id_add(struct json_object *o, const uint8_t *id, size_t len)
+{
+	char hex[FILE_REQUEST_MAX_BUILD_ID * 2 + 1];
+
+	if (len == 0)
+		return;
+	for (size_t i = 0; i < len; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", id[i]);
+	json_add_string(o, "build_id", hex);
+}
+
 struct json_object *file_request_to_json(const struct file_request *request)
 {
 	struct json_object *o = json_object_new_object();
@@ -239,13 +250,7 @@ struct json_object *file_request_to_json(const struct file_request *request)
 	}
 	json_add_int(o, "pid", request->pid);
 	json_add_int(o, "nspid", request->nspid);
-	if (request->build_id_len) {
-		char hex[FILE_REQUEST_MAX_BUILD_ID * 2 + 1];
-
-		for (size_t i = 0; i < request->build_id_len; i++)
-			(void)snprintf(hex + 2 * i, 3, "%02x", request->build_id[i]);
-		json_add_string(o, "build_id", hex);
-	}
+	build_id_add(o, request->build_id, request->build_id_len);
 	return o;
 }
 
@@ -340,14 +345,17 @@ struct json_object *file_verdict_to_json(const struct file_verdict *verdict)
 		return NULL;
 	json_add_uint(o, "req", verdict->req);
 	json_add_bool(o, "recognised", verdict->recognised);
+	build_id_add(o, verdict->build_id, verdict->build_id_len);
 	return o;
 }
 
 int file_verdict_from_json(struct json_object *body, struct file_verdict *ret)
 {
+	const char *build_id = json_get_string(body, "build_id");
 	struct file_verdict v = {0};
 
-	if (get_u32(body, "req", true, &v.req) < 0 || !json_get_bool(body, "recognised", &v.recognised))
+	if (get_u32(body, "req", true, &v.req) < 0 || !json_get_bool(body, "recognised", &v.recognised) ||
+	    (build_id && hex_decode(build_id, v.build_id, sizeof(v.build_id), &v.build_id_len) < 0))
 		return -EPROTO;
 	*ret = v;
 	return 0;

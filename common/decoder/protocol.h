@@ -18,6 +18,8 @@
  *   dwz       the same
  *   perfmap   entries of a JIT's map in all but very few of its lines (decode/object/perfmap.h)
  *   ring      a copy of rings that does not contradict itself
+ *
+ * With the option "identify" a decoder asks at its end for objects that nobody needed, too, and tells their build ids.
  */
 #pragma once
 
@@ -111,6 +113,9 @@ int file_answer_from_json(struct json_object *body, struct file_answer *ret) _mu
 struct file_verdict {
 	uint32_t req;
 	bool recognised;
+	/* Of an object that is the one that was asked for, needed or not; length 0: it has none, or is another. */
+	uint8_t build_id[FILE_REQUEST_MAX_BUILD_ID];
+	size_t build_id_len;
 };
 
 struct json_object *file_verdict_to_json(const struct file_verdict *verdict);

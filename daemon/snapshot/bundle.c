@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/io.h"
+#include "common/base/log.h"
 #include "common/bundle/bundle.h"
 #include "common/bundle/clocks.h"
 #include "common/control/json.h"
@@ -160,6 +161,25 @@ int bundle_build_copy_objects(struct bundle_build *b)
 	return r;
 }
 
+int bundle_build_add_ids(struct bundle_build *b)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r;
+
+	if (atomic_load(&b->cancel))
+		return -ECANCELED;
+	fd = openat(b->dir.dir_fd, BUNDLE_PERFDATA, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	r = build_ids_write(b->build_ids, fd, &b->n_build_ids, &b->build_ids_left_out);
+	if (r < 0)
+		log_warning("%s: perf.data has no build ids: %s", b->id, strerror(-r));
+	else if (b->perfdata_bytes && fstat(fd, &st) == 0)
+		b->perfdata_bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
 int bundle_build_publish(struct bundle_build *b)
 {
 	int r;
@@ -195,7 +215,7 @@ static struct json_object *host_json(void)
 	return o;
 }
 
-static struct json_object *perfdata_json(const struct bundle_build *b)
+struct json_object *bundle_build_perfdata(const struct bundle_build *b)
 {
 	const struct perfdata_counts *c = &b->counts;
 	struct json_object *o = json_object_new_object();
@@ -214,6 +234,9 @@ static struct json_object *perfdata_json(const struct bundle_build *b)
 	json_add_uint(o, "namespaces", c->namespaces);
 	json_add_uint(o, "switches", c->switches);
 	json_add_uint(o, "others", c->others);
+	json_add_uint(o, "build_ids", b->n_build_ids);
+	if (b->build_ids_left_out)
+		json_add_uint(o, "build_ids_left_out", b->build_ids_left_out);
 	return o;
 }
 
@@ -325,7 +348,7 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 			json_add_shared(o, key, value);
 	json_object_put(capture);
 	clocks_add_suspends(clocks, clocks_since(clocks, b->stats.first_ns), json_get_array(o, "gaps"));
-	json_add(o, "perf_data", perfdata_json(b));
+	json_add(o, "perf_data", bundle_build_perfdata(b));
 	json_add(o, "lost_records", lost_records_json(b));
 	json_add(o, "cut", bundle_build_cut(b));
 	if (b->objects)

@@ -21,6 +21,7 @@
 #include "common/bundle/perfdata_write.h"
 #include "common/decoder/decoder.h"
 #include "daemon/backend/capture.h"
+#include "daemon/snapshot/build_ids.h"
 #include "daemon/snapshot/objects.h"
 #include "daemon/snapshot/spool.h"
 
@@ -30,6 +31,7 @@ struct bundle_build {
 	/* set by the owner before the first step, borrowed */
 	struct spool *spool;
 	struct frozen *frozen;
+	struct build_ids *build_ids;
 	struct objects *objects; /* NULL without --with-objects */
 	uint64_t max_bytes;
 	atomic_bool cancel; /* may be set at any time; steps stop soon with -ECANCELED */
@@ -42,6 +44,7 @@ struct bundle_build {
 	struct perfdata_loss *losses;
 	size_t n_losses;
 	uint64_t perfdata_bytes;
+	size_t n_build_ids, build_ids_left_out;
 	bool perfdata_cut; /* max_bytes was met: later records are missing */
 	bool rings_cut;	   /* the same of the event rings */
 	bool vdso_missing;
@@ -61,6 +64,8 @@ void bundle_build_fini(struct bundle_build *b);
 int bundle_build_copy(struct bundle_build *b) _must_check_;
 int bundle_build_write_meta(struct bundle_build *b, const char *text, size_t len) _must_check_;
 int bundle_build_copy_objects(struct bundle_build *b) _must_check_;
+/* A perf.data that cannot have them is as good as before: 0. Then "perf_data" of meta.json is complete. */
+int bundle_build_add_ids(struct bundle_build *b) _must_check_;
 int bundle_build_publish(struct bundle_build *b) _must_check_;
 void bundle_build_abort(struct bundle_build *b);
 
@@ -73,6 +78,9 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 
 /* "cut" of meta.json: what is missing, and why. Complete once the objects are copied. */
 struct json_object *bundle_build_cut(const struct bundle_build *b);
+
+/* "perf_data" of meta.json. */
+struct json_object *bundle_build_perfdata(const struct bundle_build *b);
 
 /* "decoder" of meta.json. */
 struct json_object *bundle_decoder_json(const struct decoder_outcome *outcome, bool timed_out);

@@ -95,6 +95,8 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 		cause_client(&n->cause, request->uid, request->reason ? request->reason : "");
 	n->deadline = evtimer_new(s->c.base, on_deadline, n);
 	r = n->deadline ? objects_new(request->with_objects, &n->objects) : -ENOMEM;
+	if (r == 0)
+		r = build_ids_new(&n->build_ids);
 	/* The last check, because it removes old snapshots to make room. */
 	if (r == 0)
 		r = check_room(s, target, n->uid, why, why_size);

@@ -16,6 +16,7 @@
 #include "common/decoder/opener.h"
 #include "daemon/backend/capture.h"
 #include "daemon/config.h"
+#include "daemon/snapshot/build_ids.h"
 #include "daemon/snapshot/objects.h"
 #include "daemon/target/opening.h"
 
@@ -138,6 +139,8 @@ static void answer(struct decoding *d, const struct file_request *request, const
 	if (fd >= 0 && o && a->source != OPENER_BUNDLE && objects_want(o, request->kind))
 		copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	(void)snprintf(file.why, sizeof(file.why), "%s", fd >= 0 ? opener_source_to_string(a->source) : a->why);
+	if (fd >= 0 && request->kind == FILE_REQUEST_OBJECT && d->request.build_ids)
+		build_ids_ask(d->request.build_ids, request->req, request->path);
 	r = decoder_answer(d->decoder, &file, fd);
 	if (r == 1 && copy >= 0)
 		objects_offer(o, request, a->path, a->stat.st_dev, a->stat.st_ino, take_fd(&copy));
@@ -295,6 +298,8 @@ static void on_verdict(struct decoder *decoder, const struct file_verdict *verdi
 
 	if (d->request.objects)
 		objects_judge(d->request.objects, verdict->req, verdict->recognised);
+	if (d->request.build_ids)
+		build_ids_tell(d->request.build_ids, verdict->req, verdict->build_id, verdict->build_id_len);
 }
 
 static void on_progress(struct decoder *decoder, const struct decoder_progress *progress, void *arg)
@@ -335,6 +340,7 @@ static struct json_object *job_options(const struct config *c)
 	json_add_uint(o, "threads", c->decoder_threads);
 	json_add_bool(o, "compress", true);
 	json_add_bool(o, "symbols", true);
+	json_add_bool(o, "identify", true);
 	json_add_uint(o, "max_output_bytes", c->max_output_mib * MIB);
 	json_add_uint(o, "max_memory", c->decoder_memory_mib * MIB);
 	json_add_string(o, "task", "decode");

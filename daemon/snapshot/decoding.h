@@ -14,6 +14,7 @@
 #include "common/decoder/decoder.h"
 #include "daemon/base/copier.h"
 
+struct build_ids;
 struct config;
 struct decoding;
 struct frozen;
@@ -27,6 +28,7 @@ struct decoding_request {
 	int bundle_fd;		/* the directory; borrowed during the call */
 	struct frozen *frozen;	/* borrowed; decoding_free() before frozen_free() */
 	struct objects *objects; /* borrowed; NULL: nothing is collected */
+	struct build_ids *build_ids; /* the same */
 };
 
 struct decoding_callbacks {

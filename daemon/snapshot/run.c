@@ -61,7 +61,11 @@ static void step_run(struct copier_job *job)
 			r = write_meta(n);
 		break;
 	case STEP_PUBLISH:
-		r = bundle_build_copy_objects(&n->build);
+		r = bundle_build_add_ids(&n->build);
+		if (r == 0 && n->build.n_build_ids + n->build.build_ids_left_out > 0 && json_get_object(n->meta, "perf_data"))
+			json_add(n->meta, "perf_data", bundle_build_perfdata(&n->build));
+		if (r == 0)
+			r = bundle_build_copy_objects(&n->build);
 		if (r == 0 && n->build.objects) {
 			/* which were copied is known only now */
 			json_add(n->meta, "objects", objects_to_json(n->build.objects));
@@ -98,6 +102,8 @@ static void release_recording(struct snapshot *n)
 	assert(!n->job.submitted);
 	decoding_free(n->decoding);
 	n->decoding = NULL;
+	build_ids_free(n->build_ids);
+	n->build_ids = n->build.build_ids = NULL;
 	objects_free(n->objects);
 	n->objects = n->build.objects = NULL;
 	(void)frozen_free(n->frozen);
@@ -321,6 +327,7 @@ void snapshot_decode(struct snapshot *n)
 		.bundle_fd = n->build.dir.dir_fd,
 		.frozen = n->frozen,
 		.objects = n->objects,
+		.build_ids = n->build_ids,
 	};
 	int r = -ENOENT;
 
@@ -398,6 +405,7 @@ void snapshot_copy(struct snapshot *n)
 	n->build.spool = s->c.spool;
 	n->build.frozen = n->frozen;
 	n->build.objects = n->objects;
+	n->build.build_ids = n->build_ids;
 	n->build.max_bytes = s->c.config->max_output_mib * MIB;
 	(void)snprintf(n->build.id, sizeof(n->build.id), "%s", n->id);
 	snapshot_set_state(n, SNAPSHOT_COPYING);

@@ -69,6 +69,7 @@ struct snapshot {
 	struct spool_item *item; /* reserved while it publishes */
 	struct frozen *frozen;
 	struct objects *objects;
+	struct build_ids *build_ids;
 	struct decoding *decoding;
 	struct bundle_build build;
 	struct copier_job job;

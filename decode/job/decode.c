@@ -21,6 +21,8 @@
 #include "decode/rings/event.h"
 #include "decode/timeline/go.h"
 
+#define IDENTIFY_NS UINT64_C(2000000000)
+
 static int on_progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct job *j = arg;
@@ -531,6 +533,28 @@ static void add_view_stats(struct job *j, const struct dump *v)
 		json_add_bool(j->losses, "output_cut", true);
 }
 
+/*
+ * The build ids of files that were mapped and not needed, for the parent. It is no part of the decoding: what a slow file
+ * system does not tell in time is counted and left.
+ */
+static int identify_images(struct job *j, const struct decode *d)
+{
+	const uint64_t until = io_now_ns() + IDENTIFY_NS;
+	const uint32_t n = images_count(d->images);
+	uint64_t left = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		if (io_now_ns() < until)
+			r = image_identify(d->images, images_at(d->images, i));
+		else
+			left += images_at(d->images, i)->kind == IMAGE_FILE && images_at(d->images, i)->state == IMAGE_NEW;
+	}
+	if (left)
+		json_add_uint(j->stats, "images_not_identified", left);
+	return r;
+}
+
 int job_decode(struct job *j, struct writer *w)
 {
 	_cleanup_(decode_fini) struct decode d = {0};
@@ -556,6 +580,8 @@ int job_decode(struct job *j, struct writer *w)
 		session_hints(d.session, j->summary);
 	if (r == 0 && d.dump)
 		r = dump_finish(d.dump);
+	if (r == 0 && j->identify)
+		r = identify_images(j, &d);
 	add_stages(j, &d, w, setup_ns, io_now_ns() - began);
 	session_report(d.session, j->stats, j->losses);
 	if (d.pt)

@@ -136,6 +136,7 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 	j->symbols = option_bool(options, "symbols", true);
 	j->inlined = option_bool(options, "inline", false);
 	j->lines = j->inlined || option_bool(options, "lines", false);
+	j->identify = option_bool(options, "identify", false);
 	j->idle = option_bool(options, "idle", false);
 	j->threads = (unsigned)option_uint(options, "threads", 0);
 	if (j->threads > WORKERS_MAX)

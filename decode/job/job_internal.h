@@ -26,6 +26,7 @@ struct job {
 	bool symbols;
 	bool lines;   /* where in the source code things are */
 	bool inlined; /* exact calls, those that were inlined, too */
+	bool identify; /* the parent wants the build ids of all files that were mapped */
 	bool idle;
 	unsigned threads;
 	uint64_t max_output, max_memory;

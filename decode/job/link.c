@@ -91,10 +91,9 @@ int parent_link_ask(void *arg, const struct file_request *request, struct file_a
 	}
 }
 
-int parent_link_judge(void *arg, const struct file_answer *file, bool recognised)
+int parent_link_judge(void *arg, const struct file_verdict *verdict)
 {
-	const struct file_verdict verdict = {.req = file->req, .recognised = recognised};
-	struct json_object *body = file_verdict_to_json(&verdict);
+	struct json_object *body = file_verdict_to_json(verdict);
 	struct parent_link *l = arg;
 	int r;
 

@@ -27,7 +27,7 @@ void parent_link_init(struct parent_link *l, int fd);
 /* For struct file_requester; `arg` is the link. */
 int parent_link_ask(
 	void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd);
-int parent_link_judge(void *arg, const struct file_answer *file, bool recognised);
+int parent_link_judge(void *arg, const struct file_verdict *verdict);
 
 /* At most ten a second go out. 0, -ECANCELED, or the link's error. */
 int parent_link_progress(struct parent_link *l, const char *stage, uint64_t done, uint64_t total);

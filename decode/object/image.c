@@ -177,6 +177,30 @@ static void request_fill(struct file_request *n, const struct image *img, enum f
 	};
 }
 
+static void request_object(struct file_request *n, const struct image *img)
+{
+	request_fill(n, img, FILE_REQUEST_OBJECT);
+	memcpy(n->path, img->path, strlen(img->path) + 1);
+	memcpy(n->build_id, img->build_id, img->build_id_size);
+	n->build_id_len = img->build_id_size;
+}
+
+/* `elf`: the right file, or NULL. `code`: and it is needed. */
+static int judge(const struct images *t, const struct file_answer *file, Elf *elf, bool code)
+{
+	struct file_verdict verdict = {.req = file->req, .recognised = elf && code};
+	const void *id = NULL;
+	ssize_t n = elf ? dwelf_elf_gnu_build_id(elf, &id) : 0;
+
+	if (!t->files.judge)
+		return 0;
+	if (n > 0 && n <= FILE_REQUEST_MAX_BUILD_ID) {
+		memcpy(verdict.build_id, id, (size_t)n);
+		verdict.build_id_len = (size_t)n;
+	}
+	return t->files.judge(t->files.arg, &verdict);
+}
+
 int image_open(struct images *t, struct image *img)
 {
 	struct file_answer file = {0};
@@ -212,10 +236,7 @@ int image_open(struct images *t, struct image *img)
 		image_fail(t, img, IMAGE_MISSING);
 		return 0;
 	}
-	request_fill(&request, img, FILE_REQUEST_OBJECT);
-	memcpy(request.path, img->path, strlen(img->path) + 1);
-	memcpy(request.build_id, img->build_id, img->build_id_size);
-	request.build_id_len = img->build_id_size;
+	request_object(&request, img);
 	r = t->files.ask(t->files.arg, &request, &file, &fd);
 	if (r < 0)
 		return r;
@@ -225,7 +246,33 @@ int image_open(struct images *t, struct image *img)
 	}
 	img->fd = fd;
 	image_parse(t, img, file.changed);
-	return file_requester_judge(&t->files, &file, img->state == IMAGE_READY && has_code(img));
+	return judge(t, &file, img->state == IMAGE_READY ? img->elf : NULL, has_code(img));
+}
+
+int image_identify(struct images *t, const struct image *img)
+{
+	struct file_answer file = {0};
+	struct file_request request;
+	_cleanup_close_ int fd = -1;
+	Elf *elf;
+	int r;
+
+	if (img->state != IMAGE_NEW || img->kind != IMAGE_FILE || strlen(img->path) > FILE_REQUEST_MAX_PATH)
+		return 0;
+	request_object(&request, img);
+	r = t->files.ask(t->files.arg, &request, &file, &fd);
+	if (r <= 0)
+		return r;
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (elf && (elf_kind(elf) != ELF_K_ELF ||
+			   (img->build_id_size ? !build_id_is(elf, img->build_id, img->build_id_size) : file.changed))) {
+		elf_end(elf);
+		elf = NULL;
+	}
+	r = judge(t, &file, elf, false);
+	if (elf)
+		elf_end(elf);
+	return r;
 }
 
 /* Unpacks .gnu_debugdata: an ELF file of only local functions, compressed by xz. */

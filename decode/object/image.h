@@ -130,6 +130,9 @@ struct image *images_at(const struct images *t, uint32_t i);
  */
 int image_open(struct images *t, struct image *img) _must_check_;
 
+/* Has the parent told its build id, where nobody needed to open it. It stays as it was. As image_open(). */
+int image_identify(struct images *t, const struct image *img) _must_check_;
+
 /* Reads its symbols where that was not done yet; as image_open(). The image must be READY. */
 int image_load_symbols(struct images *t, struct image *img) _must_check_;
 /* The table of functions of a Go program; its `data` is NULL where it has none. The image is READY. */

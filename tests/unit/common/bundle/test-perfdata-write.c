@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "common/base/vdso.h"
+#include "common/bundle/perfdata_ids.h"
 
 #define SAMPLE_TYPE                                                                                \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
@@ -488,6 +489,53 @@ static void test_vdso(void **state)
 	(void)unlink(path);
 }
 
+/* Ids that are added later, which perf finds; and files that are no perf.data, or lie about themselves, stay as they are. */
+static void test_added_ids(void **state)
+{
+	static const char name63[] = "/a/path/of/sixty-three/bytes/which/leaves/room/for/one/zero/on0";
+	const struct perfdata_id first[] = {{.path = "/usr/bin/one", .id = "ABCDEFGHIJKLMNOPQRST", .len = 20}, {.path = name63, .id = "01234567890123456789", .len = 20}};
+	const struct perfdata_id second = {.path = "/lib/two.so", .id = "0123456789abcdef", .len = 16};
+	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
+	struct perfdata_about about = ABOUT;
+	char path[64], command[256];
+	uint64_t offset, lie = UINT64_MAX - 4;
+	int fd = file_new(path);
+	struct stat before, after;
+	unsigned found;
+
+	assert_int_equal(perfdata_ids_add(fd, first, 2), -EINVAL); /* it is empty */
+	about.vdso = true;
+	assert_int_equal(perfdata_writer_new(fd, 0, NULL, &w), 0);
+	add_events(w);
+	assert_int_equal(perfdata_finish(w, &about), 0);
+	assert_int_equal(perfdata_ids_add(fd, first, 2), 0);
+	assert_int_equal(perfdata_ids_add(fd, &second, 1), 0);
+	if (system("perf --version >/dev/null 2>&1") == 0) {
+		(void)snprintf(command, sizeof(command), "perf buildid-list -i %s --force", path);
+		assert_int_equal(run(command, "4142434445464748494a4b4c4d4e4f5051525354 /usr/bin/one", &found), 0);
+		assert_int_equal(found, 1);
+		assert_int_equal(run(command, name63, &found), 0);
+		assert_int_equal(found, 1);
+		assert_int_equal(run(command, "30313233343536373839616263646566  ", &found), 0);
+		assert_int_equal(found, 1);
+		assert_int_equal(run(command, " [vdso]", &found), 0);
+		assert_int_equal(found, vdso_build_id((uint8_t[VDSO_BUILD_ID_MAX]){0}) > 0);
+	}
+	/* the table of features is not where the header says */
+	assert_int_equal(pread(fd, &offset, 8, 40), 8); /* data.offset */
+	assert_int_equal(pwrite(fd, &lie, 8, 40), 8);
+	assert_int_equal(fstat(fd, &before), 0);
+	assert_int_equal(perfdata_ids_add(fd, &second, 1), -EINVAL);
+	assert_int_equal(fstat(fd, &after), 0);
+	assert_int_equal(before.st_size, after.st_size);
+	assert_int_equal(pwrite(fd, &offset, 8, 40), 8);
+	lie = 0; /* features: none */
+	assert_int_equal(pwrite(fd, &lie, 8, 72), 8);
+	assert_int_equal(perfdata_ids_add(fd, &second, 1), -EINVAL);
+	(void)close(fd);
+	(void)unlink(path);
+}
+
 static void test_full_disk(void **state)
 {
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
@@ -510,7 +558,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_perf_reads_it),	    cmocka_unit_test(test_counts_and_losses),
 		cmocka_unit_test(test_refuses_broken_records), cmocka_unit_test(test_limit_and_cancel),
-		cmocka_unit_test(test_aux),		    cmocka_unit_test(test_vdso), cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_aux),		    cmocka_unit_test(test_vdso), cmocka_unit_test(test_added_ids),
+		cmocka_unit_test(test_full_disk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,6 +188,11 @@ static void test_verdict(void **state)
 	/* what says neither yes nor no is no */
 	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":false}", &back), 0);
 	assert_true(back.req == 1 && !back.recognised);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":false,\"build_id\":\"00ff\"}", &back), 0);
+	assert_int_equal(back.build_id_len, 2);
+	assert_int_equal(back.build_id[1], 0xff);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":true,\"build_id\":\"0\"}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":true,\"build_id\":\"0g\"}", &back), -EPROTO);
 	assert_int_equal(verdict_of("{\"req\":1}", &back), -EPROTO);
 	assert_int_equal(verdict_of("{\"recognised\":true}", &back), -EPROTO);
 	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":1}", &back), -EPROTO);
