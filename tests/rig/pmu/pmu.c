@@ -31,7 +31,13 @@ static void pmu_start(struct perf_event *event, int flags)
 	if (!(config & PT_TRACE))	/* the old ABI knew no trace without branches */
 		config |= PT_BRANCH;
 	perf_event_addr_filters_sync(event);
-	if (aux_ring_open(&cpu->ring, event) != AUX_OPENED) {
+	switch (aux_ring_open(&cpu->ring, event)) {
+	case AUX_OPENED:
+		break;
+	case AUX_FULL:	/* it was left full, or nearly: as one that becomes full in between */
+		cpu->counts.truncations++;
+		fallthrough;
+	case AUX_NONE:
 		event->hw.state = PERF_HES_STOPPED;
 		return;
 	}
