@@ -53,10 +53,14 @@ slow_reader() {
 }
 take slow-reader slow_reader
 
-# Of a process that runs already; the last of several, each of which must leave it as it was.
+# Of a process that runs already, with all its threads; the last of several, each of which must leave it as it was.
 attach() {
-	/rig/mixed 100000 >/dev/null &
+	/rig/mixed stay >/dev/null &
 	mixed=$!
+	for i in $(seq 600); do
+		[ "$(ls /proc/$mixed/task | wc -l)" = 4 ] && break
+		sleep 0.1
+	done
 	for i in 1 2 3 4 5; do
 		echo >$debug/retired
 		perf record -N -q -o /tmp/perf.data -e intel_pt//u -p $mixed -- sleep 0.1

@@ -5,10 +5,13 @@
  * their own and without.
  *
  *	mixed [ROUNDS]		default 1
+ *	mixed stay		for ever, and its threads stay: who attaches to a process opens an event for each that it has listed. They
+ *				rest in between, or who attaches would hardly get a processor
  */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +24,7 @@
 #define DEPTH 200
 
 static volatile unsigned long sum;
+static bool stays;
 static sigjmp_buf out;
 static char *page;
 
@@ -83,17 +87,26 @@ static void strings(void)
 	__asm__ volatile("call 1f\n1:\tpopq %0" : "=r"(n) : : "memory");
 }
 
+/* A signal may end it early. */
+static bool rest(void)
+{
+	(void)usleep(10000);
+	return true;
+}
+
 static void *work(void *arg)
 {
 	struct timespec now;
 
-	for (unsigned int i = 0; i < 60; i++) {
-		for (unsigned int j = 0; j < sizeof(indirect) / sizeof(*indirect); j++)
-			sum = indirect[j](sum + i);
-		(void)clock_gettime(CLOCK_MONOTONIC, &now);
-		sum += (unsigned long)now.tv_nsec;
-		sum += descend((unsigned int)(long)arg * 7 % 50);
-	}
+	do {
+		for (unsigned int i = 0; i < 60; i++) {
+			for (unsigned int j = 0; j < sizeof(indirect) / sizeof(*indirect); j++)
+				sum = indirect[j](sum + i);
+			(void)clock_gettime(CLOCK_MONOTONIC, &now);
+			sum += (unsigned long)now.tv_nsec;
+			sum += descend((unsigned int)(long)arg * 7 % 50);
+		}
+	} while (stays && rest());
 	return NULL;
 }
 
@@ -124,6 +137,10 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "child") == 0)
 		return (int)(descend(DEPTH) & 0);
+	if (argc > 1 && strcmp(argv[1], "stay") == 0) {
+		stays = true;
+		rounds = 1;
+	}
 	page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED)
 		return 1;
@@ -134,9 +151,11 @@ int main(int argc, char **argv)
 		for (long i = 0; i < 3; i++)
 			if (pthread_create(&threads[i], NULL, work, (void *)(i + 1)))
 				return 1;
-		sum += descend(DEPTH);
-		faults();
-		strings();
+		do {
+			sum += descend(DEPTH);
+			faults();
+			strings();
+		} while (stays && rest());
 		for (long i = 0; i < 3; i++)
 			pthread_join(threads[i], NULL);
 	}
