@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 SRC = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("TRACERD_BUILD", SRC / "build")).resolve()
@@ -547,7 +548,6 @@ def as_user(uid, function, *args):
         except SystemExit as e:
             status = e.code if isinstance(e.code, int) else 1
         except BaseException:
-            import traceback
             traceback.print_exc()
         finally:
             sys.stdout.flush()
