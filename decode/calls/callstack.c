@@ -59,6 +59,13 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	if (cs->n == 0)
 		cs_base(cs, time, from, CALLSTACK_FOUND);
 	f = cs_function(cs, to, &first);
+	if (cs_go_leave(cs, time, f)) {
+		cs->stats.calls++;
+		fr.back = 0;
+		fr.f = f;
+		cs_push(cs, time, &fr, cs->n ? CALLSTACK_CALL : CALLSTACK_SWITCHED);
+		return;
+	}
 	fr.f = f;
 	fr.pending = f->is_plt;
 	fr.inner = !first && cs->n && cs_top(cs)->f == f;
@@ -95,6 +102,8 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	uint32_t more = 0;
 
+	if (cs_go_outward(cs, time, to))
+		return;
 	if (is_disproven(cs)) {
 		cs_disprove(cs, time, to);
 		return;
@@ -272,6 +281,8 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	if (f->is_thunk && first)
 		return; /* it goes on from there */
+	if (of->go == CALLFUNC_GO_GOGO && f->go != CALLFUNC_GO_GOGO && cs_go_on(cs, time, from, to))
+		return;
 	/* Out of a stub; or by one, to a function whose name it is not. */
 	if (cs_top(cs)->pending || f->is_plt) {
 		cs_replace(cs, time, f, to, from);
@@ -364,6 +375,8 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		return;
 	}
 	f = cs_function(cs, ip, &first);
+	if (was_stopped && first && cs_go_injected(cs, time, f, ip))
+		return;
 	if (was_stopped && first) {
 		/* `back`: an interrupted system call goes on after its instruction, or is made again. */
 		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
@@ -391,6 +404,9 @@ static void drop(struct callstack *cs, uint64_t time)
 
 void callstack_gap(struct callstack *cs, uint64_t time)
 {
+	if (cs->goroutines)
+		goroutines_miss(cs->goroutines);
+	cs->n_go_path = 0;
 	if (cs->n && !cs->in_gap) {
 		const uint32_t n = cs->n_outer + cs->n;
 		struct frame *v = malloc(n * sizeof(*v));
@@ -439,6 +455,9 @@ void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip)
 
 void callstack_finish(struct callstack *cs, uint64_t time)
 {
+	if (cs->n_go_path) /* one that is still here has ended */
+		goroutines_miss(cs->goroutines);
+	cs->n_go_path = 0;
 	drop(cs, time);
 	free(cs->frames);
 	free(cs->before);

@@ -38,6 +38,13 @@
  *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
  *          until a return from there goes elsewhere; then they end, and are a hypothesis again
  * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
+ * Go       runtime.mcall calls: the goroutine stops, with all its calls, and is kept for all threads of the process (goroutines.c);
+ *          what was called runs on the thread's own stack. So does what yields it in place of runtime.newstack
+ *          runtime.gogo jumps: what runs on the thread's own stack ends, and a goroutine goes on; one that begins, at a function's
+ *          first instruction; one that waits there; or the same one, for runtime.newstack and runtime.recovery. Where several that
+ *          differ wait there, its callers are not known until returns have shown which it is. If it stops before, the one that
+ *          waits longest is taken, and all of them are in doubt
+ *          at runtime.asyncPreempt or runtime.sigpanic, after a handler: called at the interrupted place
  * seen     a stack that was found otherwise, of a thread that is where that says: the calls must be its innermost part. The rest is
  *          around them, and is drawn when they have ended. Where it is not what they return to, it is forgotten
  * resume   where it stopped, or after the system call: nothing
@@ -55,6 +62,19 @@
 
 #define CALLSTACK_MAX_DEPTH 4096u
 
+/* What a function of Go's runtime does to stacks. */
+enum callfunc_go {
+	CALLFUNC_GO_NONE,
+	CALLFUNC_GO_MCALL, /* leaves the goroutine's stack for the thread's own, and calls */
+	CALLFUNC_GO_GOGO, /* goes on with a goroutine */
+	CALLFUNC_GO_SAME, /* on the thread's own stack: lets the same one go on, elsewhere perhaps */
+	CALLFUNC_GO_YIELD, /* likewise: lets others go on first, when called by the former */
+	CALLFUNC_GO_END, /* likewise: the goroutine has ended */
+	CALLFUNC_GO_BOTTOM, /* what a goroutine's first function returns to */
+	CALLFUNC_GO_NEVER, /* never returns, and its thread runs no goroutine */
+	CALLFUNC_GO_INJECTED, /* a handler makes its thread call it, where that was interrupted */
+};
+
 /* What the rules ask of a function. The same pointer for the same function, always. */
 struct callfunc {
 	uint64_t start;	 /* its user's: an address of the object */
@@ -63,6 +83,7 @@ struct callfunc {
 	bool is_thunk;	 /* such a stub that stands for one instruction, an indirect branch or a return: a retpoline */
 	bool is_setjmp;	 /* what it returns to may be gone to again */
 	bool is_switch;	 /* returns, or jumps, to another stack, of a coroutine */
+	uint8_t go;	 /* enum callfunc_go */
 	bool known;	 /* false: code that is in no function */
 };
 
@@ -75,6 +96,10 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_GAP,	   /* ended with what is known; or goes on after a gap */
 	CALLSTACK_RESUMED, /* a parked stack goes on */
 	CALLSTACK_DOUBTED, /* likewise, or another one that waited at the same place */
+	CALLSTACK_GOROUTINE, /* a goroutine goes on */
+	CALLSTACK_GOROUTINE_DOUBTED, /* likewise, or another one */
+	CALLSTACK_SWITCHED, /* on the thread's own stack, which a goroutine has left */
+	CALLSTACK_UNWOUND_DOUBTED, /* left by a panic, or another call of the same function was */
 	CALLSTACK_BACK,	   /* the same call as before an indirect jump out of it: something has jumped or returned back into it */
 	CALLSTACK_FORKED,  /* a process was forked within it */
 	CALLSTACK_SEEN,	   /* was there before: a stack says so */
@@ -105,6 +130,8 @@ struct callstack_ops {
 	enum callstack_slot (*slot)(void *arg, uint64_t ip);
 	/* Whether the code at `ip`, which was called from its own function, is half of a retpoline. NULL: it is not known. */
 	bool (*is_half)(void *arg, uint64_t ip);
+	/* Whether another thread of the process may have done before what is told later: its times are not exact. NULL: no. */
+	bool (*is_unordered)(void *arg);
 	/* A frame begins on top. `call` is its user's: to be filled in now, and given back when the frame ends. */
 	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why);
 	/*
@@ -132,10 +159,15 @@ struct callstack_stats {
 };
 
 struct callstack;
+struct goroutines;
 int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret) _must_check_;
 struct callstack *callstack_free(struct callstack *cs);
 DEFINE_CLEANUP(struct callstack *, callstack_free)
 
+/* Its goroutines are those of the process: borrowed. NULL: goroutines are like any coroutine. */
+void callstack_set_goroutines(struct callstack *cs, struct goroutines *gs);
+/* False: it will never run one. */
+bool callstack_runs_goroutines(const struct callstack *cs);
 /* Before anything else: it is the stack of a new thread or program, and begins where it is resumed first. */
 void callstack_begin(struct callstack *cs);
 /* Likewise: it begins as a copy of its parent's, as it is now. It is drawn when it is resumed first. 0 or -ENOMEM. */

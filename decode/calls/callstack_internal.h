@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the stack of calls: callstack.c has the rules, by_code.c those that go by what code does to the
- * stack, frames.c the frames that they move, parked.c those of other stacks, which wait, outer.c those around all, of which only
+ * stack, goroutines.c those of Go's runtime, frames.c the frames that they move, parked.c those of other stacks, which wait, outer.c those around all, of which only
  * a stack tells.
  */
 #pragma once
 
 #include "decode/calls/callstack.h"
+#include "decode/calls/goroutines.h"
 
 /* What may go on, of one thread: stacks, and pieces that may turn out to be of one. The oldest are given up first. */
 #define MAX_PARKED_STACKS 1024u
@@ -14,6 +15,8 @@
 #define MAX_PARKED_BYTES (4u << 20)
 #define MAX_PARKED_DEPTH 256u
 #define MAX_SETJMPS 64u
+/* A goroutine that is one of several: so many returns are kept that show which. */
+#define MAX_GO_PATH 64u
 
 struct frame {
 	uint64_t back; /* where it returns to; 0: not known */
@@ -29,6 +32,7 @@ struct frame {
 	bool half;	 /* so it is, by its code: no call */
 	bool doubted;	 /* the outermost of a stack: it is not known which of several it is */
 	bool begins;	 /* the thread began here: nothing is around it */
+	bool first;	 /* a goroutine began here: nothing is around it but runtime.goexit */
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
 	uint64_t site;
@@ -72,6 +76,11 @@ struct callstack {
 	/* where it stopped */
 	bool stopped, in_gap;
 	uint64_t stop_ip, stop_back;
+	struct goroutines *goroutines; /* borrowed; NULL: none */
+	uint64_t go_path[MAX_GO_PATH]; /* where the goroutine went on, and what it has returned to since: those that wait so may be it */
+	uint32_t n_go_path; /* 0: it is known, or cannot be known */
+	bool go_never; /* the thread runs none */
+	bool go_unordered, go_doubted; /* of the one that runs, since it went on */
 	struct callstack_stats stats;
 };
 
@@ -99,6 +108,17 @@ void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfu
  * the frame on top.
  */
 bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+
+/* ---- goroutines.c */
+
+/* Before what `f` is called for by the frame on top: the goroutine stops, perhaps, and its frames end. True: `f` is on the thread's own stack. */
+bool cs_go_leave(struct callstack *cs, uint64_t time, const struct callfunc *f);
+/* The frame on top jumps out of the runtime's switch. False: it does not. */
+bool cs_go_on(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+/* Out of the outermost frame of a goroutine of which it is not known which it is. True: it is, now. */
+bool cs_go_outward(struct callstack *cs, uint64_t time, uint64_t to);
+/* A handler has made the thread call that where it was interrupted. */
+bool cs_go_injected(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip);
 
 /* ---- frames.c */
 

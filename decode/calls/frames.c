@@ -65,6 +65,18 @@ const struct callstack_stats *callstack_stats(const struct callstack *cs)
 	return &cs->stats;
 }
 
+void callstack_set_goroutines(struct callstack *cs, struct goroutines *gs)
+{
+	cs->goroutines = gs;
+	cs->n_go_path = 0;
+	cs->go_never = false;
+}
+
+bool callstack_runs_goroutines(const struct callstack *cs)
+{
+	return !cs->go_never;
+}
+
 void callstack_begin(struct callstack *cs)
 {
 	cs->is_new = true;

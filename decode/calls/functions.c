@@ -104,10 +104,43 @@ static bool is_setjmp(const struct symbol *sym)
 
 static bool is_switch(const struct symbol *sym)
 {
-	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext", "ontop_fcontext",
-		"gogo", "runtime.gogo", "runtime.gogo.abi0"};
+	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext", "ontop_fcontext"};
 
 	return is_one_of(sym, names, ARRAY_SIZE(names));
+}
+
+/* By its name without that of its calling convention. "gogo" is the second half of runtime.gogo, and has no package in its name. */
+static enum callfunc_go go_of(const struct symbol *sym)
+{
+	static const struct {
+		const char *name;
+		enum callfunc_go go;
+	} names[] = {
+		{"runtime.mcall", CALLFUNC_GO_MCALL},
+		{"runtime.gogo", CALLFUNC_GO_GOGO},
+		{"gogo", CALLFUNC_GO_GOGO},
+		{"runtime.newstack", CALLFUNC_GO_SAME},
+		{"runtime.recovery", CALLFUNC_GO_SAME},
+		{"runtime.goschedguarded_m", CALLFUNC_GO_SAME},
+		{"runtime.gopreempt_m", CALLFUNC_GO_YIELD},
+		{"runtime.goschedImpl", CALLFUNC_GO_YIELD},
+		{"runtime.preemptPark", CALLFUNC_GO_YIELD},
+		{"runtime.goexit0", CALLFUNC_GO_END},
+		{"runtime.goexit", CALLFUNC_GO_BOTTOM},
+		{"runtime.sysmon", CALLFUNC_GO_NEVER},
+		{"runtime.asyncPreempt", CALLFUNC_GO_INJECTED},
+		{"runtime.sigpanic", CALLFUNC_GO_INJECTED},
+		{"runtime.sigpanic0", CALLFUNC_GO_INJECTED},
+	};
+	static const char abi[] = ".abi0";
+	size_t n = sym->name_len;
+
+	if (n > strlen(abi) && memcmp(sym->name + n - strlen(abi), abi, strlen(abi)) == 0)
+		n -= strlen(abi);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strlen(names[i].name) == n && memcmp(sym->name, names[i].name, n) == 0)
+			return names[i].go;
+	return CALLFUNC_GO_NONE;
 }
 
 /* The dynamic linker's, which a stub goes to when its function was not called before: it goes on to the function. */
@@ -190,6 +223,7 @@ static bool in_stubs(const struct functions *fs, uint64_t vaddr)
 static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct image *image)
 {
 	const struct symbols *s = &image->symbols;
+	bool has_mcall = false;
 
 	if (!budget_take(cf->budget, s->n * (sizeof(*fs->funcs) + sizeof(*fs->ranges))))
 		return -ENOMEM;
@@ -211,9 +245,14 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 			.is_thunk = is_thunk(sym),
 			.is_setjmp = is_setjmp(sym),
 			.is_switch = is_switch(sym),
+			.go = (uint8_t)go_of(sym),
 			.known = true};
+		has_mcall |= fs->funcs[i].go == CALLFUNC_GO_MCALL;
 		fs->ranges[i] = (struct range){.start = sym->addr, .end = end, .f = &fs->funcs[i], .sized = sym->sized};
 	}
+	/* in a program without Go these are names as any other */
+	for (size_t i = 0; i < s->n && !has_mcall; i++)
+		fs->funcs[i].go = CALLFUNC_GO_NONE;
 	fs->n = s->n;
 	return join_parts(s, fs);
 }

@@ -9,6 +9,7 @@
 #include "common/base/io.h"
 #include "common/control/json.h"
 #include "decode/calls/callstack.h"
+#include "decode/calls/goroutines.h"
 #include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
@@ -73,6 +74,9 @@ int replay_pt_open(struct replay_pt *p, struct images *images, struct process_ma
 
 struct replay_pt *replay_pt_free(struct replay_pt *p)
 {
+	uint32_t pos = 0;
+	uint64_t value;
+
 	if (!p)
 		return NULL;
 	while (p->all) {
@@ -85,6 +89,13 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
 	}
+	while ((value = hashmap_next(&p->programs, &pos)) != 0) {
+		struct pt_program *program = (struct pt_program *)(uintptr_t)value;
+
+		goroutines_free(program->goroutines);
+		free(program);
+	}
+	hashmap_fini(&p->programs);
 	hashmap_fini(&p->threads);
 	hashmap_fini(&p->processes);
 	pt_notes_free(p->notes);
@@ -101,6 +112,30 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 
 /* ---- threads and processes */
 
+static struct pt_program *program_of(struct replay_pt *p, uint32_t pid)
+{
+	struct pt_program *program = hashmap_pointer(&p->programs, pid);
+
+	if (program)
+		return program;
+	program = calloc(1, sizeof(*program));
+	if (!program)
+		return NULL;
+	if (goroutines_new(p->budget, &program->goroutines) < 0 || hashmap_put_pointer(&p->programs, pid, program) < 0) {
+		goroutines_free(program->goroutines);
+		free(program);
+		return NULL;
+	}
+	return program;
+}
+
+static void set_running(struct pt_thread *t, bool running)
+{
+	if (t->program && running != t->running)
+		t->program->n_running += running ? 1 : -1;
+	t->running = t->program && running;
+}
+
 static int leave_process(struct replay_pt *p, struct pt_thread *t)
 {
 	int r = 0;
@@ -113,6 +148,8 @@ static int leave_process(struct replay_pt *p, struct pt_thread *t)
 		t->sibling->elder = t->elder;
 	t->sibling = t->elder = NULL;
 	t->pid = 0;
+	set_running(t, false);
+	t->program = NULL;
 	return r;
 }
 
@@ -136,6 +173,10 @@ static int enter_process(struct replay_pt *p, struct pt_thread *t, uint32_t pid)
 		first->elder = t;
 	}
 	t->pid = pid;
+	t->program = program_of(p, pid);
+	if (!t->program)
+		return -ENOMEM;
+	callstack_set_goroutines(t->calls, t->program->goroutines);
 	return 0;
 }
 
@@ -241,6 +282,9 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 		if (p->inlined)
 			pt_inline_go_on(t, &ev->flow);
 	}
+	if (ev->flow.kind != PTFLOW_NOTE)
+		set_running(t, ev->flow.kind != PTFLOW_DISABLE && ev->flow.kind != PTFLOW_DISABLE_ASYNC && callstack_runs_goroutines(t->calls));
+	t->program->inexact |= ev->flow.interpolated;
 	t->last_ns = ev->ns;
 	if (p->error < 0)
 		return p->error;
@@ -337,6 +381,10 @@ int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfeven
 	if (!t)
 		return -ENOMEM;
 	t->is_new = ev->pid == ev->fork.ppid;
+	if (!t->is_new) {
+		goroutines_begin(t->program->goroutines);
+		goroutines_miss(t->program->goroutines);
+	}
 	if (t->is_new || !parent || parent == t || parent->pid != ev->fork.ppid)
 		return 0;
 	t->forked_bytes = callstack_size(parent->calls);
@@ -361,6 +409,7 @@ int replay_pt_exec(struct replay_pt *p, struct session *s, uint32_t pid, uint32_
 		next = t->sibling;
 		t->sibling = t->elder = NULL;
 		t->pid = 0;
+		t->program = NULL;
 	}
 	if (r < 0)
 		return r;
@@ -368,6 +417,7 @@ int replay_pt_exec(struct replay_pt *p, struct session *s, uint32_t pid, uint32_
 	if (!t)
 		return -ENOMEM;
 	t->is_new = true;
+	goroutines_begin(t->program->goroutines);
 	return 0;
 }
 
@@ -395,6 +445,7 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 	r = replay_pt_end_gap(p, t, ns);
 	if (r < 0)
 		return r;
+	set_running(t, false);
 	t->space = NULL;
 	t->thread = NULL;
 	t->is_new = false;

@@ -95,6 +95,14 @@ static bool on_is_half(void *arg, uint64_t ip)
 	return slot_is_half(t->p->code, t->space, ip);
 }
 
+/* What threads do between two times of the trace has times in between: what others do then may have been before, or after. */
+static bool on_is_unordered(void *arg)
+{
+	const struct pt_thread *t = arg;
+
+	return t->program && t->program->inexact && t->program->n_running > t->running;
+}
+
 /* Of what happens at the event, or (what was there before) earlier. */
 struct dump_time replay_pt_time(const struct replay_pt *p, uint64_t ns)
 {
@@ -111,6 +119,10 @@ static const char *how_of(enum callstack_why why)
 		[CALLSTACK_GAP] = "goes on after a gap",
 		[CALLSTACK_RESUMED] = "its stack goes on",
 		[CALLSTACK_DOUBTED] = "its stack goes on, in doubt: others wait there",
+		[CALLSTACK_GOROUTINE] = "goroutine goes on",
+		[CALLSTACK_GOROUTINE_DOUBTED] = "goroutine goes on, in doubt: perhaps another one",
+		[CALLSTACK_SWITCHED] = "on the thread's own stack",
+		[CALLSTACK_UNWOUND_DOUBTED] = "unwound to, in doubt: perhaps to another call of it",
 		[CALLSTACK_BACK] = "goes on, jumped back to",
 		[CALLSTACK_FORKED] = "forked within it",
 		[CALLSTACK_SEEN] = "begin not recorded, from its stack",
@@ -123,7 +135,7 @@ static const char *how_of(enum callstack_why why)
 /* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
 static bool is_found(enum callstack_why why)
 {
-	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_RESUMED &&
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_UNWOUND_DOUBTED && why != CALLSTACK_RESUMED &&
 	       why != CALLSTACK_DOUBTED && why != CALLSTACK_BACK;
 }
 
@@ -252,6 +264,7 @@ const struct callstack_ops replay_pt_drawing = {
 	.lands = on_lands,
 	.slot = on_slot,
 	.is_half = on_is_half,
+	.is_unordered = on_is_unordered,
 	.begin = on_begin,
 	.outside = on_outside,
 	.end = on_end,

@@ -37,6 +37,13 @@ struct inlined {
 	uint32_t within; /* the frame of the call, see callstack_innermost() */
 };
 
+/* What the threads of a process share. */
+struct pt_program {
+	struct goroutines *goroutines;
+	uint32_t n_running; /* threads that have not stopped, and may run goroutines: what they do may be told out of order */
+	bool inexact; /* some times of theirs are interpolated */
+};
+
 struct pt_thread {
 	struct replay_pt *p;
 	uint32_t tid, pid;
@@ -49,6 +56,8 @@ struct pt_thread {
 	uint64_t found_ns, found_insns; /* when its stack was found last */
 	uint64_t outer_insns;		/* of calls that have ended since then, within none that is known */
 	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
+	struct pt_program *program; /* of the process, NULL: of none */
+	bool running; /* is counted there */
 	bool untraced;
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
@@ -84,6 +93,7 @@ struct replay_pt {
 	uint64_t stacks_dropped; /* for want of memory */
 	uint64_t code_ns; /* it took to open all code */
 	struct hashmap threads, processes; /* the latter by pid: its first thread */
+	struct hashmap programs; /* by pid */
 	struct pt_thread *all, *last;
 	struct known known[KNOWN];
 	struct known_slot slots[KNOWN_SLOTS];

@@ -1,36 +1,76 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
-"""Stacks of goroutines, which the Go runtime exchanges by jumps: they are parked and found again. No call of a goroutine is ever in
-the frames of another one's stack."""
+# timeout: 600
+"""Stacks of goroutines follow the goroutine, from thread to thread: each call is there once, in what the program itself says has
+called it, or within a mark that this is in doubt, or nobody is said to have called it."""
 import collections
 import re
 
 from lib.pt import *
 
-LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(.+) \([^()]*\)(?: \[[^\]]*\])?( \{)?$")
+LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(.+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
+# These are no calls: what goes on, or is seen only now, or where its way back is.
+ON = re.compile(r"goes on|begin not recorded|unwound to")
 
 
-def callers(text):
-    """{function of main: Counter of the nearest function of main around it}"""
-    found = collections.defaultdict(collections.Counter)
-    stacks = {}  # lines of a thread are together, but threads alternate
+def calls_of(text, functions):
+    """Counter of (function, the nearest one around it of these functions, or None), and those of which that is in doubt."""
+    sure, doubtful = collections.Counter(), collections.Counter()
+    stacks, stack = {}, []  # lines of a thread are together, but threads alternate
     for line in text.splitlines():
         if line.startswith("thread "):
             stack = stacks.setdefault(line.split()[1], [])
         m = LINE.match(line)
         if not m:
             continue
-        if m[1]:
+        end, name, how, begin = m.groups()
+        if end:
             stack.pop()
             continue
-        # What is found again, or seen only now, is no call; nor is what begins anew by a jump after its stack had to grow, or
-        # after somebody else had his turn.
-        if m[2].startswith("main.") and not re.search(r"\[(its stack goes on(, in doubt: others wait there)?|begin not recorded|tail call)\]", line):
-            found[m[2]][next((f for f in reversed(stack) if f.startswith("main.")), None)] += 1
-        if m[3]:
-            stack.append(m[2])
-    return found
+        how = how or ""
+        doubt = "in doubt" in how
+        if name in functions and not ON.search(how):
+            around = next((f for f, _ in reversed(stack) if f in functions), None)
+            (doubtful if any(d for _, d in stack) else sure)[name, around] += 1
+        if begin:
+            stack.append((name, doubt))
+    for tid, stack in stacks.items():
+        if stack:
+            fail(f"thread {tid}: {stack} have not ended")
+    return sure, doubtful
+
+
+def noted(text):
+    """What the program says."""
+    said = collections.Counter()
+    for line in text.splitlines():
+        f, around, n = line.split()
+        said[f"main.{f}", None if around == "-" else f"main.{around}"] += int(n)
+    return said
+
+
+def follows(work, program, name, count, env, options):
+    r = Recording(work, name, [program, str(count)], env={"GOGC": "off", **env}, options=options)
+    p = subprocess.run([program, str(count)], capture_output=True, text=True, timeout=PATIENCE)
+    said = noted(p.stdout)
+    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", r.data], capture_output=True, text=True, timeout=PATIENCE)
+    if p.returncode or not said:
+        fail(f"tracectl decode: {p.stderr}")
+    functions = {f for f, _ in said}
+    sure, doubtful = calls_of(p.stdout, functions)
+    unknown = 0
+    for f in sorted(functions):
+        have = sum(n for found in (sure, doubtful) for (g, _), n in found.items() if g == f)
+        want = sum(n for (g, _), n in said.items() if g == f)
+        if have != want:
+            fail(f"{name}: {have} calls of {f}, not {want}")
+    for (f, around), n in sure.items():
+        if around is None:
+            unknown += n - said[f, None] if n > said[f, None] else 0
+        elif n > said[f, around]:
+            fail(f"{name}: {n} calls of {f} in {around}, the program says {said[f, around]}")
+    marked = doubtful.total()
+    ok(f"{name}: {said.total()} calls, each in what has called it, {marked} in doubt and {unknown} of which it is not known")
 
 
 need_command("go", "go")
@@ -39,20 +79,11 @@ if not STEP.exists():
 with tempfile.TemporaryDirectory() as folder:
     work = pathlib.Path(folder)
     env = {"GO111MODULE": "off", "GOCACHE": str(work / "cache"), "GOFLAGS": "", "HOME": folder}
-    p = subprocess.run(["go", "build", "-o", work / "goroutines", CALLS / "goroutines.go"], capture_output=True, text=True, cwd=work,
+    p = subprocess.run(["go", "build", "-o", work / "switches", CALLS / "switches.go"], capture_output=True, text=True, cwd=work,
                        env={**os.environ, **env})
     if p.returncode:
         skip(f"go does not build here: {p.stderr.strip().splitlines()[-1:]}")
-    # The runtime may hand a goroutine to another thread; what was called around it is not known there, and nothing is
-    # shown in its place.
-    r = Recording(work, "goroutines", [work / "goroutines"], env={"GODEBUG": "asyncpreemptoff=1", "GOMAXPROCS": "1", "GOGC": "off"})
-    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", r.data], capture_output=True, text=True, timeout=PATIENCE)
-    if p.returncode:
-        fail(f"tracectl decode: {p.stderr}")
-    found = callers(p.stdout)
-    for function, n, around in (("ask", 4, {"main.main"}), ("work", 4, {"main.worker"}), ("done", 2, {"main.worker"}),
-                                ("leaf", 10, {"main.work", "main.done"})):
-        expect(found[f"main.{function}"].total() == n and set(found[f"main.{function}"]) <= around | {None},
-               f"main.{function}: each of its {n} calls is there, in what called it: {dict(found[f'main.{function}'])}")
-    expect(found["main.leaf"]["main.work"] == 8 and found["main.leaf"]["main.done"] == 2, "calls within a goroutine's turn are exact")
-    expect(found["main.work"]["main.worker"] >= 2, "stacks that waited are found again")
+    # How many are certain depends on what else the runtime's threads do meanwhile, and so on the machine's load: unit tests tell when.
+    follows(work, work / "switches", "one thread", 10, {"GOMAXPROCS": "1", "GODEBUG": "asyncpreemptoff=1"}, ["--time-insns", "1"])
+    # Threads that run at the same time, whose times are interpolated, and preemption by signals.
+    follows(work, work / "switches", "three threads", 10, {"GOMAXPROCS": "3"}, [])
