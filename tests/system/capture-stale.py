@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 		for (int i = 0; i < 20; i++)
 			for (size_t at = 0; at < size; at++)
 				p[at] = argc > 1 ? argv[1][at % n] : 0;
-		usleep(100);
+		usleep(argc > 1 ? 2000 : 200);
 	}
 }
 """
@@ -31,7 +31,7 @@ need_command("taskset", "util-linux")
 spin = tmp() / "spin"
 subprocess.run(["gcc", "-O1", "-o", spin, tmp() / "spin.c"], check=True)
 secret = f"secret-{os.getpid()}-"
-with Tracerd(config="[capture]\ndwarf_ring_kib = 512\n") as d:
+with Tracerd(config="[capture]\ndwarf_ring_kib = 2048\n") as d:
     c = d.client()
     if c.call("status")["backends"]["sample"]["method"] != "cpu":
         skip("no cpu-wide events or no BPF here")
