@@ -26,7 +26,6 @@ int main(int argc, char **argv)
 
 need_root("two users on the same rings")
 need_command("gcc")
-need_command("taskset", "util-linux")
 (tmp() / "spin.c").write_text(SPIN)
 spin = tmp() / "spin"
 subprocess.run(["gcc", "-O1", "-o", spin, tmp() / "spin.c"], check=True)
@@ -36,8 +35,10 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 2048\n") as d:
     if c.call("status")["backends"]["sample"]["method"] != "cpu":
         skip("no cpu-wide events or no BPF here")
     # On one CPU: a ring is of one.
-    root = spawn("taskset", "-c", "0", spin, secret)
-    short = spawn("taskset", "-c", "0", spin, uid=NOBODY, env={"PATH": os.environ["PATH"]})
+    root = spawn(spin, secret)
+    short = spawn(spin, uid=NOBODY, env={})
+    for process in (root, short):
+        os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
     c.call("target.arm", {"pid": root.pid, "stacks": "dwarf"})
 
     def user():
