@@ -2,7 +2,6 @@
 #include "common/base/procfs.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -351,12 +350,6 @@ int proc_cgroup_read(int dirfd, char *buf, size_t size)
 	if (r < 0)
 		return r;
 	return proc_cgroup_parse(text, len, buf, size);
-}
-
-static void closedirp(DIR **d)
-{
-	if (*d)
-		(void)closedir(*d);
 }
 
 int proc_thread_group(pid_t tid, pid_t *ret)

@@ -9,12 +9,15 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
+
+DEFINE_CLEANUP(DIR *, closedir)
 
 /* Answers beside 0 and -errno. */
 enum {

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/proctree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/pids.h"
 #include "common/base/procfs.h"
 
 struct node {
 	pid_t pid, ppid;
 	bool below;
 };
-
-static void dir_closep(DIR **dir)
-{
-	if (*dir)
-		(void)closedir(*dir);
-}
 
 static int node_cmp(const void *a, const void *b)
 {
@@ -39,7 +33,7 @@ static pid_t parent_of(int proc_fd, const char *name)
 
 static int nodes_read(struct node **ret, size_t *ret_n)
 {
-	_cleanup_(dir_closep) DIR *dir = opendir("/proc");
+	_cleanup_(closedirp) DIR *dir = opendir("/proc");
 	_cleanup_free_ struct node *nodes = NULL;
 	size_t n = 0, room = 0;
 	struct dirent *entry;
@@ -76,18 +70,11 @@ static int nodes_read(struct node **ret, size_t *ret_n)
 	return 0;
 }
 
-static int pid_cmp(const void *a, const void *b)
-{
-	const pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static bool is_below(const struct node *nodes, size_t n, const struct node *node, const pid_t *roots, size_t n_roots)
 {
 	const struct node key = {.pid = node->ppid}, *parent;
 
-	if (bsearch(&node->ppid, roots, n_roots, sizeof(*roots), pid_cmp))
+	if (pids_have(roots, n_roots, node->ppid))
 		return true;
 	parent = bsearch(&key, nodes, n, sizeof(*nodes), node_cmp);
 	return parent && parent->below;
@@ -105,7 +92,7 @@ int proctree_below(const pid_t *roots, size_t n_roots, pid_t **ret, size_t *ret_
 		return -ENOMEM;
 	if (n_roots) {
 		memcpy(sorted, roots, n_roots * sizeof(*roots));
-		qsort(sorted, n_roots, sizeof(*sorted), pid_cmp);
+		pids_sort(sorted, n_roots);
 	}
 	r = nodes_read(&nodes, &n);
 	if (r < 0)
@@ -114,7 +101,7 @@ int proctree_below(const pid_t *roots, size_t n_roots, pid_t **ret, size_t *ret_
 	do {
 		before = found;
 		for (size_t i = 0; i < n; i++) {
-			if (nodes[i].below || bsearch(&nodes[i].pid, sorted, n_roots, sizeof(*sorted), pid_cmp) ||
+			if (nodes[i].below || pids_have(sorted, n_roots, nodes[i].pid) ||
 			    !is_below(nodes, n, &nodes[i], sorted, n_roots))
 				continue;
 			nodes[i].below = true;

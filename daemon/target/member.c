@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/pids.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/pids.h"
 
 static size_t bucket_of(pid_t pid)
 {

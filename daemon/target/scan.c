@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/pids.h"
 #include "common/base/proctree.h"
 #include "common/base/raw_clock.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/pids.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/proc_records.h"

@@ -4,8 +4,8 @@
 
 #include <stdatomic.h>
 
+#include "common/base/pids.h"
 #include "common/base/procfs.h"
-#include "daemon/base/pids.h"
 #include "daemon/base/readers.h"
 #include "daemon/perf/eventset.h"
 #include "daemon/trigger/probe.h"

@@ -22,8 +22,8 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
+#include "common/base/pids.h"
 #include "common/bundle/timeconv.h"
-#include "daemon/base/pids.h"
 #include "daemon/perf/eventset.h"
 
 struct closer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sets of processes' numbers, and that one of them has been given to somebody else. */
-#include "daemon/base/pids.h"
+#include "common/base/pids.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

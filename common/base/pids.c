@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/base/pids.h"
+#include "common/base/pids.h"
 
 #include <errno.h>
 #include <stdio.h>
