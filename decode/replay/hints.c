@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/control/json.h"
+#include "decode/base/path.h"
 #include "decode/object/image.h"
 #include "decode/replay/session_internal.h"
 
@@ -26,13 +27,6 @@ static const struct runtime {
 	{"libpython3.", "Python", "start it with -X perf (Python 3.12 on)"},
 	{"python3", "Python", "start it with -X perf (Python 3.12 on)"},
 };
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
 
 static const struct runtime *runtime_of(const struct code *code, const char **ret_file)
 {

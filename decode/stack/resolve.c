@@ -10,6 +10,7 @@
 
 #include "common/base/escape.h"
 #include "common/base/hashmap.h"
+#include "decode/base/path.h"
 #include "decode/dwarf/source.h"
 #include "decode/object/demangle.h"
 #include "decode/object/extents.h"
@@ -243,13 +244,6 @@ static uint32_t symbol_frame(struct resolver *r, struct image *img, const struct
 			       .offset = sym->addr,
 			       .kind = img->kind == IMAGE_VDSO ? FRAME_KIND_VDSO : FRAME_KIND_USER,
 		       });
-}
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
 }
 
 static uint32_t object_frame(struct resolver *r, const struct image *img)

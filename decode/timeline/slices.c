@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "decode/base/path.h"
 
 #define PLACE_BYTES 512u
 #define MAX_ARGS 8u
@@ -62,14 +63,6 @@ void lane_fini(struct lane *l)
 	*l = (struct lane){.track = 0};
 }
 
-/* The object's last path component: a path in every event's category helps nobody. */
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static uint32_t place_of(struct slices *s, const struct frame_info *info)
 {
 	char text[PLACE_BYTES];
@@ -100,6 +93,7 @@ static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
 	if (l->name == 0) {
 		stacktab_info(s->st, frame, &info);
 		l->name = writer_name(s->w, *info.name ? info.name : "[unknown]");
+		/* a path in every event's category helps nobody */
 		l->category = writer_name(s->w, base_name(info.object));
 		l->place = place_of(s, &info);
 		if (*info.file)
