@@ -126,6 +126,12 @@ static bool build_id_is(Elf *elf, const uint8_t *id, size_t size)
 	       memcmp(found, id, size) == 0;
 }
 
+/* By its build id, where that is known; else by what was seen of it outside. */
+static bool is_asked_for(const struct image *img, Elf *elf, bool changed)
+{
+	return img->build_id_size ? build_id_is(elf, img->build_id, img->build_id_size) : !changed;
+}
+
 /* The ELF of the image's fd or memory; every failure leaves a state. */
 static void image_parse(struct images *t, struct image *img, bool changed)
 {
@@ -147,9 +153,7 @@ static void image_parse(struct images *t, struct image *img, bool changed)
 			img->build_id_size = e->size;
 		}
 	}
-	if (img->build_id_size)
-		changed = !build_id_is(img->elf, img->build_id, img->build_id_size);
-	if (changed) {
+	if (!is_asked_for(img, img->elf, changed)) {
 		img->n_loads = 0;
 		image_fail(t, img, IMAGE_CHANGED);
 		return;
@@ -264,8 +268,7 @@ int image_identify(struct images *t, const struct image *img)
 	if (r <= 0)
 		return r;
 	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (elf && (elf_kind(elf) != ELF_K_ELF ||
-			   (img->build_id_size ? !build_id_is(elf, img->build_id, img->build_id_size) : file.changed))) {
+	if (elf && (elf_kind(elf) != ELF_K_ELF || !is_asked_for(img, elf, file.changed))) {
 		elf_end(elf);
 		elf = NULL;
 	}
