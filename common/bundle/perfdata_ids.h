@@ -18,7 +18,7 @@ struct perfdata_id {
 	uint8_t id[PERFDATA_ID_MAX], len;
 };
 
-/* Bytes of an entry, a multiple of 8: those of its path are padded. */
+/* Bytes of an entry: those of its path are padded. */
 size_t perfdata_id_size(const char *path);
 /* Writes the entry to `buf`, which has that many. */
 void perfdata_id_put(const struct perfdata_id *id, void *buf);

@@ -263,7 +263,6 @@ static int check(struct target *target, const struct target_request *req, char *
 	return r != 0 ? r : begin_target(target, req, why, size);
 }
 
-
 int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
 		struct arming **ret, struct target **ret_existing, char *why, size_t why_size)
 {

@@ -86,7 +86,7 @@ struct target {
 	/* what was asked for, and what is */
 	enum stacks_mode stacks_asked, stacks;
 	bool waits;
-	bool children; /* a process that a member starts is one of the target's */
+	bool children; /* a process that a member starts is one of the target's; of a group always */
 	const struct backend *backend;
 	void *recording; /* the back end's own */
 	void *beside;	 /* what sampling keeps of a target that another back end records */
@@ -249,7 +249,7 @@ int target_events_json(struct target *target, struct json_object **ret) _must_ch
 struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
 
 /* ---- family.c */
-/* Whether the target is a process with what it starts, or several: members come and go, and it ends with the last one. */
+/* Whether it is a process with what it starts: members come and go, and it ends with the last one. */
 bool target_is_family(const struct target *target);
 /* A thread of the process has been made, or has ended. */
 void family_thread_began(struct member *member);

@@ -144,7 +144,7 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 		choice->events = pt_events_ref(pt_recording_of(target)->events);
 		choice->grows = true;
 	}
-	if (target_scope_is_group(target->scope) || target_is_family(target)) {
+	if (target->children) {
 		r = members_pids(target, &choice->pids, &choice->n_pids);
 	} else {
 		choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;

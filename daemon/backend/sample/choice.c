@@ -98,7 +98,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 	int r;
 
 	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	if (target_scope_is_group(target->scope) || target_is_family(target)) {
+	if (target->children) {
 		r = members_pids(target, &choice->pids, &choice->n_pids);
 		if (r < 0)
 			return r;

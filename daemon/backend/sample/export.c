@@ -184,11 +184,12 @@ static enum export_answer mask_record(const struct frozen *frozen, const struct 
 	default:
 		return EXPORT_OUTSIDE;
 	}
-	if (answer == EXPORT_KEEP)
-		record_clear_unwritten(view);
-	if (answer == EXPORT_KEEP && !frozen->admin)
+	if (answer != EXPORT_KEEP)
+		return answer;
+	record_clear_unwritten(view);
+	if (!frozen->admin)
 		record_mask_kernel(view);
-	return answer;
+	return EXPORT_KEEP;
 }
 
 static void group_id(struct perf_event_header *h, uint64_t id)

@@ -53,7 +53,7 @@ static void test_growth(void **state)
 	struct event_base *base = event_base_new();
 	struct targets targets = {0};
 	struct pt_recording rec = {0};
-	struct target unit = {.targets = &targets, .scope = TARGET_UNIT, .backend = &backend_pt, .recording = &rec};
+	struct target unit = {.targets = &targets, .scope = TARGET_UNIT, .children = true, .backend = &backend_pt, .recording = &rec};
 	int r;
 
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
