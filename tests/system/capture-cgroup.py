@@ -40,6 +40,8 @@ with Tracerd() as d:
     child = alone.fork()
     second = Target("second")
     group.add(second.pid)
+    # Who enters is looked for once a second, and belongs to the unit from then on.
+    wait_for("the one that was moved in", lambda: c.call("target.show", {"target": u["id"]})["target"]["processes"] >= 3)
     let_work(second.pid)
     wait_for("the child's end", lambda: state(child) == "Z")
     meta, recs, _ = bundle(c, u["id"])
