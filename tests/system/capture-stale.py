@@ -7,11 +7,20 @@ from lib.capture import *
 NOBODY = 65534
 SPIN = r"""
 #include <alloca.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 int main(int argc, char **argv)
 {
+	/* The kernel begins a stack up to 8 KiB below its top, by chance: again until a copy reaches past the top. */
+	if (getauxval(AT_EXECFN) - (unsigned long)__builtin_frame_address(0) > 4096) {
+		execv("/proc/self/exe", argv);
+		return 1;
+	}
+	puts("ready");
+	fflush(stdout);
 	/* With a word: a deep stack full of it. Without: as shallow as can be, so that the copy reaches past the stack's end. */
 	size_t size = argc > 1 ? 64 << 10 : 64, n = argc > 1 ? strlen(argv[1]) : 1;
 	volatile char *p = alloca(size);
@@ -35,9 +44,10 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 2048\n") as d:
     if c.call("status")["backends"]["sample"]["method"] != "cpu":
         skip("no cpu-wide events or no BPF here")
     # On one CPU: a ring is of one.
-    root = spawn(spin, secret)
-    short = spawn(spin, uid=NOBODY, env={})
+    root = spawn(spin, secret, stdout=subprocess.PIPE)
+    short = spawn(spin, uid=NOBODY, env={}, stdout=subprocess.PIPE)
     for process in (root, short):
+        process.stdout.readline()
         os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
     c.call("target.arm", {"pid": root.pid, "stacks": "dwarf"})
 

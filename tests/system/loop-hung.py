@@ -156,12 +156,13 @@ t = admin.call("target.arm", {"pid": recorded.pid})["target"]
 d.process.send_signal(signal.SIGSTOP)
 recorded.hang()
 d.process.send_signal(signal.SIGCONT)
-wait_for("it to hang", lambda: hanging(admin) == 1)
+# Or two readers: its file is looked at, and its map is read again when records were lost.
+wait_for("it to hang", lambda: hanging(admin) >= 1)
 others_go_on(d, "the mapping of a recorded process is looked at")
 expect(admin.snapshot(t["id"], timeout=PATIENCE)["state"] == "done", "of the process itself there is a snapshot")
 asked.hang()
 request = admin.send("target.arm", {"pid": asked.pid})
-wait_for("the other to hang", lambda: hanging(admin) == 2)
+wait_for("two readers to hang", lambda: hanging(admin) >= 2)
 d.process.send_signal(signal.SIGTERM)
 try:
     admin.wait(request)
