@@ -264,6 +264,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		r = timeline_account_on(tl, t, t->on_since, mono);
 	if (r < 0)
 		return r;
+	/* If another CPU is quick, it wakes who is about to leave, and has not left yet. */
+	t->early = state == TL_WAIT_PREEMPTED || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
 	t->waker = (struct wait_waker){.known = false};
 	if (t->exited || state == TL_WAIT_DEAD) {
 		t->running = RUNNING_UNKNOWN;
@@ -360,6 +362,9 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		return r < 0 ? r : timeline_leave(tl);
 	switch (t->running) {
 	case RUNNING_OFF:
+		/* Nobody comes back who was not woken. */
+		if (!t->waker.known && !t->waits.current.lost_within)
+			t->waker = t->early;
 		r = wait_end(tl, t, mono);
 		break;
 	case RUNNING_UNKNOWN:

@@ -47,7 +47,8 @@ struct tl_thread {
 	uint32_t index;
 	struct lane lane;
 	struct waits waits;
-	struct wait_waker waker; /* who has woken it since it last left the CPU */
+	struct wait_waker waker; /* who has woken it since it last left the CPU, or came to it */
+	struct wait_waker early; /* the same from before it left: it was on its way */
 	enum running running;
 	bool has_switches;
 	bool exited;
