@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 900
+"""Programs whose schedule is known (tests/programs/schedules.c), recorded one by one, and all at once on a busy machine: what
+the picture shows of them did happen, by their own clock, and what happened is there."""
+import bisect
+import collections
+
+from lib.capture import *
+
+PROGRAM = BUILD / "tests/programs/schedules"
+JUMP = 25000  # a wait that is shorter is not seen by who looks at the clock all the time
+# Who is woken by a thread of the program, and by nobody else.
+WOKEN_INSIDE = {"pipe-ping", "pipe-ping-pinned", "socket-ping", "cond-turns", "barrier-uneven", "epoll-events"}
+
+Slice = collections.namedtuple("Slice", "name begin end args stack")
+Entry = collections.namedtuple("Entry", "begin end where")
+
+
+def slices_of(text):
+    """tid -> its slices, each with the names that are around it."""
+    tid_of, open_, out = {}, collections.defaultdict(list), collections.defaultdict(list)
+    for line in text.splitlines():
+        f = line.split("\t")
+        if f[0] == "T":
+            tid_of[f[1]] = int(f[4])
+        elif len(f) > 2 and f[1] in tid_of and f[2] == "B":
+            open_[f[1]].append((f[3].strip('"'), int(f[0]), f[4:]))
+        elif len(f) > 2 and f[1] in tid_of and f[2] == "E":
+            name, begin, args = open_[f[1]].pop()
+            out[tid_of[f[1]]].append(Slice(name, begin, int(f[0]), args + f[3:], [s[0] for s in open_[f[1]]]))
+    if any(open_.values()):
+        fail("slices that do not end")
+    return out
+
+
+def overlap(s, e):
+    return max(0, min(s.end, e.end) - max(s.begin, e.begin))
+
+
+class Log:
+    """What a program says of itself."""
+
+    def __init__(self, lines):
+        self.ran, self.calls, self.always = ({} for _ in range(3))
+        self.cpu = {}
+        for line in lines:
+            kind, tid, begin, end, what = line.split()
+            tid, entry = int(tid), Entry(int(begin), int(end), what)
+            if kind == "C":
+                self.cpu[tid] = entry
+            else:
+                {"R": self.ran, "W": self.calls, "B": self.always}[kind].setdefault(tid, []).append(entry)
+        for v in (self.ran, self.calls, self.always):
+            for entries in v.values():
+                entries.sort()
+        self.functions = {e.where for v in (self.ran, self.calls, self.always) for es in v.values() for e in es}
+
+
+def stolen():
+    """What the hypervisor has taken from all processors, in ns; it is told in ticks."""
+    ticks = int(pathlib.Path("/proc/stat").read_text().split(None, 9)[8])
+    return ticks * 1000000000 // os.sysconf("SC_CLK_TCK")
+
+
+class Play:
+    def __init__(self, c, scene, **params):
+        self.stolen = stolen()
+        self.scene = scene
+        self.process = spawn(PROGRAM, scene, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        if self.process.stdout.readline() != "ready\n":
+            fail(f"{scene} does not start")
+        self.target = c.arm(self.process.pid, **params)
+
+    def go(self):
+        self.process.stdin.write("go\n")
+
+    def log(self):
+        lines = []
+        for line in self.process.stdout:
+            if line == "done\n":
+                return Log(lines)
+            lines.append(line)
+        fail(f"{self.scene} ends")
+
+    def recorded(self, d, c):
+        s = c.snapshot(self.target["id"], timeout=PATIENCE)
+        if s["state"] != "done":
+            fail(f"{self.scene}: the snapshot is {s['state']}: {s['error']}")
+        out = tmp() / f"bundle-{self.scene}-{self.process.pid}"
+        for args in (("fetch", s["id"], "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
+            r = d.tracectl(*args)
+            if r.returncode:
+                fail(f"{self.scene}: {args[0]}: {r.stderr}")
+        c.call("target.disarm", {"target": self.target["id"]})
+        c.call("snapshot.delete", {"snapshot": s["id"]})
+        self.process.kill()
+        self.process.wait()
+        return s["summary"], slices_of((tmp() / "trace").read_text())
+
+
+def inside(entries, s, slack):
+    """The entry that the slice lies in."""
+    i = bisect.bisect_right(entries, (s.begin + slack, 1 << 64, "")) - 1
+    return entries[i] if i >= 0 and s.end <= entries[i].end + slack else None
+
+
+class Judge:
+    """What of a picture is wrong."""
+
+    def __init__(self, scene, log, summary, slices, stolen):
+        self.scene, self.log, self.slices, self.stolen = scene, log, slices, stolen
+        self.known_from = summary.get("complete_from_ns", summary["from_ns"])
+        self.seen_part = "complete_from_ns" in summary
+        self.to = summary["to_ns"]
+        self.wrong = [f"{scene}: lost: {m}" for m in summary.get("losses", [])]
+        self.seen = collections.Counter()
+        for tid, whole in log.cpu.items():
+            if whole.end > self.known_from:
+                self.thread(tid, whole._replace(begin=max(whole.begin, self.known_from)), whole.begin >= self.known_from)
+            # Nothing is drawn as time of what is not complete.
+            for s in slices.get(tid, []):
+                if s.begin < self.known_from and self.seen_part and s.end > s.begin and not s.name.startswith("not known"):
+                    self.say(tid, "before all is known", s)
+
+    def say(self, tid, rule, what):
+        self.wrong.append(f"{self.scene}: thread {tid}: {rule}: {what}")
+
+    def thread(self, tid, whole, all_known):
+        drawn = self.slices.get(tid, [])
+        off = [s for s in drawn if s.name.startswith("off CPU")]
+        unknown = [s for s in drawn if s.name.startswith("not known") and s.end > self.known_from and overlap(s, whole) > 0]
+        known = [[e for e in v.get(tid, []) if e.begin >= whole.begin] for v in (self.log.ran, self.log.calls, self.log.always)]
+        ran = known[0]
+        self.seen["threads"] += 1
+        # Some kernels do not trace every switch: a wait then ends at an unknown time. That is seldom, and said.
+        self.seen["not known"] += len(unknown)
+        if len(unknown) > 3 + len(off) // 50:
+            self.say(tid, "not known", unknown)
+        # No wait lies over time in which it ran.
+        j = 0
+        for r in ran:
+            while j < len(off) and off[j].end <= r.begin:
+                j += 1
+            k = j
+            while k < len(off) and off[k].begin < r.end:
+                if overlap(off[k], r) > JUMP:
+                    self.say(tid, "ran in a wait", (off[k], r))
+                k += 1
+        calls = sorted(known[1] + known[2])
+        for s in off:
+            if not whole.begin <= s.begin <= whole.end or any("begin was not recorded" in a for a in s.args):
+                continue
+            state = s.name[9:]
+            call = inside(calls, s, 0)
+            self.seen[f"waits {state}"] += 1
+            if state in ("sleeping", "stopped") and call:
+                # Its stack is that of who called.
+                if call.where not in s.stack:
+                    self.say(tid, "stack of a wait", (s, call))
+                if self.scene in WOKEN_INSIDE and call in known[1]:
+                    by = next((int(a[13:]) for a in s.args if a.startswith("woken by tid=")), None)
+                    if by not in self.log.cpu:
+                        self.say(tid, "woken by", (s, call))
+            elif state != "preempted" and not call:
+                self.seen[f"{state} elsewhere"] += 1
+                if inside(ran, s, 0):
+                    self.say(tid, "wait while it ran", s)
+        # A call that always waits has a wait.
+        begins = [s.begin for s in off]
+        for b in known[2]:
+            i = bisect.bisect_left(begins, b.begin)
+            if i == len(off) or off[i].begin >= b.end:
+                self.say(tid, "no wait", b)
+        # All of its time is on or off the CPU. Its own clock counts the switches too, with what the recorder does in them,
+        # and not what the hypervisor took.
+        on = whole.end - whole.begin - sum(overlap(s, whole) for s in off + unknown)
+        cpu = int(whole.where)
+        not_known = sum(overlap(s, whole) for s in unknown)
+        if all_known and not -(1000000 + cpu // 50 + 40000 * len(off)) - not_known < on - cpu < 1000000 + cpu // 50 + 20000 * len(off) + self.stolen:
+            self.say(tid, "time on the CPU", f"drawn {on}, its own clock says {cpu}, of {whole.end - whole.begin}")
+        # Where it ran for long the stack is that of who ran.
+        frames = [s for s in drawn if s.name in self.log.functions]
+        for r in ran:
+            if r.end - r.begin < 5000000:
+                continue
+            middle = Entry(r.begin + 1500000, r.end - 1500000, "")
+            self.seen["runs"] += 1
+            own = sum(overlap(s, middle) for s in frames + unknown if s.name in (r.where, "not known: records are missing"))
+            other = [s for s in frames if s.name != r.where and overlap(s, middle) > 0 and r.where not in s.stack]
+            if other or own < (middle.end - middle.begin) * 0.9:
+                self.say(tid, "stack of a run", (r, own, other[:3]))
+
+
+def judge(play, d, c, log):
+    taken = stolen() - play.stolen + 1000000000 // os.sysconf("SC_CLK_TCK")
+    summary, slices = play.recorded(d, c)
+    j = Judge(play.scene, log, summary, slices, taken)
+    note(f"{play.scene}: " + ", ".join(f"{n} {what}" for what, n in sorted(j.seen.items())) + f"; {len(j.wrong)} wrong")
+    for w in j.wrong[:5]:
+        note(f"  {w}"[:600])
+    return j
+
+
+def one_by_one(d, c):
+    wrong = []
+    for scene in scenes:
+        play = Play(c, scene)
+        play.go()
+        wrong += judge(play, d, c, play.log()).wrong
+    expect(not wrong, f"{len(scenes)} programs, one by one: what is drawn is what they did")
+
+
+def all_at_once(d, c):
+    wrong = []
+    plays = [Play(c, scene) for scene in scenes]
+    for play in plays:
+        play.go()
+    logs = [play.log() for play in plays]
+    for play, log in zip(plays, logs):
+        wrong += judge(play, d, c, log).wrong
+    expect(not wrong, f"{len(scenes)} programs, all at once: what is drawn is what they did")
+
+
+def beside_a_noisy_one():
+    """One processor's ring wraps early, the other's late."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        skip("one processor")
+    wrong, parts = [], 0
+    with Tracerd(name="-small", config="[capture]\ndwarf_ring_kib = 4096\n") as d, d.client() as c:
+        noise = spawn(PROGRAM, "noise", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        noise.stdout.readline()
+        c.arm(noise.pid, stacks="dwarf", waits=False)
+        noise.stdin.write("go\n")
+        for scene in scenes:
+            play = Play(c, scene)
+            play.go()
+            j = judge(play, d, c, play.log())
+            wrong += j.wrong
+            parts += j.seen_part and j.seen["threads"] > 0
+        noise.kill()
+    expect(parts > 0, f"of {parts} programs only the end is known of all processors")
+    expect(not wrong, f"{len(scenes)} programs, beside a noisy one: what is drawn is what they did")
+
+
+if __name__ == "__main__":
+    scenes = sys.argv[1:] or subprocess.run([PROGRAM], capture_output=True, text=True, check=True).stdout.split()[:-1]
+    with Tracerd(config="[capture]\nring_kib = 16384\ndwarf_ring_kib = 65536\n") as d:
+        c = d.client()
+        if c.call("status")["backends"]["sample"]["method"] != "cpu":
+            skip("no cpu-wide events or no BPF here")
+        one_by_one(d, c)
+        all_at_once(d, c)
+    beside_a_noisy_one()
