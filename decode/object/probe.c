@@ -10,6 +10,7 @@
 
 #include "common/base/io.h"
 #include "decode/base/bytes.h"
+#include "decode/object/gopclntab.h"
 #include "decode/object/symbols.h"
 
 #define MIN_SIZE 48u      /* shorter ones are leaves and thunks */
@@ -132,14 +133,31 @@ static void judge_by_fdes(Elf *elf, const struct text *t, struct probe_answer *a
 	}
 }
 
-static void judge_by_symbols(
-	Elf *elf, const struct text *t, struct budget *budget, struct probe_answer *a)
+static int add_symbols(struct symbols *s, Elf *elf)
+{
+	int r = symbols_add_elf(s, elf, SHT_SYMTAB);
+
+	return r == 0 ? symbols_add_elf(s, elf, SHT_DYNSYM) : r;
+}
+
+/*
+ * What Go's own table has is Go's: it is there in stripped programs, and in those with C in them (cgo) it says more than the
+ * FDEs, which are the C code's only.
+ */
+static int add_go(struct symbols *s, Elf *elf)
+{
+	struct gopclntab go;
+
+	return gopclntab_open(elf, &go) ? gopclntab_add(&go, s) : 0;
+}
+
+static void judge_by_symbols(int (*add)(struct symbols *s, Elf *elf), Elf *elf, const struct text *t, struct budget *budget,
+			     struct probe_answer *a)
 {
 	struct symbols s;
 
 	symbols_init(&s, budget);
-	if (symbols_add_elf(&s, elf, SHT_SYMTAB) == 0)
-		(void)symbols_add_elf(&s, elf, SHT_DYNSYM);
+	(void)add(&s, elf);
 	symbols_finish(&s);
 	for (size_t i = 0; i < s.n; i++)
 		judge(t, s.v[i].addr, s.v[i].size, a);
@@ -173,9 +191,11 @@ int probe_file(int fd, struct budget *budget, struct probe_answer *ret)
 	t.addr = sh.sh_addr;
 	t.p = data->d_buf;
 	t.len = data->d_size;
-	judge_by_fdes(elf, &t, &a);
+	judge_by_symbols(add_go, elf, &t, budget, &a);
 	if (a.functions < PROBE_MIN_FUNCTIONS)
-		judge_by_symbols(elf, &t, budget, &a);
+		judge_by_fdes(elf, &t, &a);
+	if (a.functions < PROBE_MIN_FUNCTIONS)
+		judge_by_symbols(add_symbols, elf, &t, budget, &a);
 	a.known = a.functions >= PROBE_MIN_FUNCTIONS;
 	a.frame_pointers = a.known && a.with * 100 >= a.functions * PROBE_PERCENT;
 	*ret = a;

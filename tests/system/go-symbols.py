@@ -94,12 +94,30 @@ for kind, flags in (("exe", ()), ("pie", ("-buildmode=pie",))):
     wrong = [(hex(a), ours[a][2], theirs) for a, theirs in zip(asked, lines) if theirs != ours[a][2].replace("?:0", ":-1")]
     expect(len(lines) == len(asked) and not wrong, f"{kind}: {len(asked)} lines are those of go tool addr2line: {wrong[:3]}")
 
+# With C in it: what the file has besides Go's own table is the C code's.
+(work / "c.go").write_text("""package main
+
+// static int twice(int n) { return n * 2; }
+import "C"
+
+func init() { _ = C.twice(1) }
+""")
+programs = [work / "exe-s"]
+if shutil.which("gcc"):
+    env["CGO_ENABLED"] = "1"
+    programs += [build("cgo", strip=False), build("cgo-s")]
+
 need_root("a recording needs it")
-with Tracerd() as d:
-    p = spawn(work / "exe-s", stderr=subprocess.DEVNULL)
-    with d.client() as c:
-        t = c.arm(p.pid)["id"]
+with Tracerd() as d, d.client() as c:
+    for program in programs:
+        p = spawn(program, stderr=subprocess.DEVNULL)
+        t = c.arm(p.pid)
+        # With C there is a libc, which keeps none.
+        if not program.name.startswith("cgo"):
+            wait_for("its frame pointers to be seen", lambda: c.call("target.show", {"target": t["id"]})["target"]["stacks"] == "fp")
+            ok(f"{program.name} is recorded by its frame pointers")
         let_work(p.pid)
-        s = c.snapshot(t)
+        s = c.snapshot(t["id"])
         heaviest = json.dumps(c.call("snapshot.show", {"snapshot": s["id"]})["snapshot"]["summary"]["heaviest"])
-expect("main.burn" in heaviest and "main.main" in heaviest, f"a recording of the stripped program names its functions: {heaviest[:300]}")
+        expect("main.burn" in heaviest and "main.main" in heaviest, f"a recording of {program.name} names its functions: {heaviest[:300]}")
+        p.kill()
