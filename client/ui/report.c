@@ -300,12 +300,16 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
-	_cleanup_free_ char *state = human_name(field_text(w, "state"));
+	_cleanup_free_ char *state = human_name(field_text(w, "state")), *call = human_name(field_text(w, "call"));
 	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
 	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), %s", rank,
 		human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"), state);
+	if (field_text(w, "call"))
+		(void)fprintf(out, " in %s()", call);
+	if (field(w, "fd"))
+		(void)fprintf(out, " of descriptor %" PRIu64, field_number(w, "fd"));
 	if (begin && begin < to_ns)
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));

@@ -62,10 +62,19 @@ struct tracerd_sched_event {
 	schedev_u16 flags;
 	schedev_u32 pid; /* thread group of the subject, host numbers */
 	schedev_u32 tid;
-	schedev_u64 state;     /* switch-out: the task state; else 0 */
+	schedev_u32 state;     /* switch-out: the task state; else 0 */
+	schedev_u32 call;      /* switch-out, not preempted: the system call it is in, see below; 0: none, or not known */
 	schedev_u32 other_pid; /* next at out, previous at in, waker at wakeup; idle is tid 0 */
 	schedev_u32 other_tid;
 	schedev_u32 other_uid;
 	schedev_u32 cpu; /* at wakeup: the waker's */
 	char other_comm[16];
 };
+
+/*
+ * `call` of a 64-bit program on x86-64: the number of the system call and its first argument, each plus one, so that 0 is
+ * none. An argument that is no small number, and so no descriptor, is left out.
+ */
+#define SCHEDEV_CALL_BITS 12
+#define SCHEDEV_CALL_MASK ((1u << SCHEDEV_CALL_BITS) - 1)
+#define SCHEDEV_CALL_ARG_MAX ((1u << (32 - SCHEDEV_CALL_BITS)) - 2)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/escape.h"
@@ -13,6 +14,7 @@
 #include "decode/perf/event.h"
 #include "decode/replay/prescan.h"
 #include "decode/replay/pt.h"
+#include "decode/replay/syscalls.h"
 
 #define MAX_CPUS 4096u
 #define PROGRESS_EVENTS 4096u
@@ -113,6 +115,16 @@ int session_stack(struct session *s, const struct thread *t, const struct perfev
 	return 0;
 }
 
+static void wait_in(struct session *s, const struct tracerd_sched_event *e)
+{
+	const uint32_t number = (e->call & SCHEDEV_CALL_MASK) - 1, arg = e->call >> SCHEDEV_CALL_BITS;
+	const struct syscall_info *call = syscall_info(number);
+	char unnamed[32];
+
+	(void)snprintf(unnamed, sizeof(unnamed), "system call %u", (unsigned int)number);
+	timeline_wait_in(s->o.tl, e->tid, call ? call->name : unnamed, call && call->fd && arg ? arg - 1 : TL_NO_FD);
+}
+
 static int on_sched(struct session *s, const struct perfevent *ev)
 {
 	struct tracerd_sched_event e;
@@ -142,8 +154,11 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		r = session_stack(s, t, ev, false, &stack);
 		if (r < 0)
 			return r;
-		return timeline_answer(timeline_switch_out(
+		r = timeline_answer(timeline_switch_out(
 			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
+		if (r == 0 && (e.call & SCHEDEV_CALL_MASK))
+			wait_in(s, &e);
+		return r;
 	}
 	case SCHEDEV_IN: {
 		int r = session_declare_thread(s, t, ev->time);

@@ -165,6 +165,11 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	put(o, obj, "begin_ns", number(w->begin));
 	put(o, obj, "state", json_object_new_string(w->state));
 	put(o, obj, "stack", stack_to_json(o, w->stack));
+	if (w->call) {
+		put(o, obj, "call", text(o, w->call));
+		if (w->fd != UINT32_MAX)
+			put(o, obj, "fd", number(w->fd));
+	}
 	put(o, obj, "count", number(p->count));
 	put(o, obj, "total_ns", number(p->total_ns));
 	if (w->open)

@@ -291,6 +291,16 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	return r < 0 ? r : timeline_leave(tl);
 }
 
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (!t || t->running != RUNNING_OFF || !t->waits.waiting)
+		return;
+	t->waits.current.call = writer_name(tl->w, call);
+	t->waits.current.fd = fd;
+}
+
 /*
  * Since when a thread of which nothing is known would have been seen if it had come to the CPU: the
  * last loss, or the begin of a complete recording, or its own. 0 if that is not known.

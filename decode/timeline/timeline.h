@@ -60,6 +60,7 @@ enum timeline_error {
 #define TL_TID_OTHER 0xffffffffu   /* somebody of whom nothing may be said */
 #define TL_TID_UNKNOWN 0xfffffffeu /* not recorded */
 #define TL_CPU_UNKNOWN 0xffffffffu
+#define TL_NO_FD 0xffffffffu
 
 enum tl_wait {
 	TL_WAIT_UNKNOWN, /* off CPU, no more is known */
@@ -120,6 +121,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 			uint32_t stack, uint32_t other_tid, const char *other_name);
 /* Of a thread that has exited and has no number any more: see `cpu`. */
 int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name);
+/* The system call in which the thread waits that has just been switched out; `fd` TL_NO_FD: it is given none. */
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd);
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
 		       const char *other_name);
 

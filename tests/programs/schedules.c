@@ -309,6 +309,28 @@ static void signal_handler(void)
 	(void)setitimer(ITIMER_REAL, &never, NULL);
 }
 
+static void on_nothing(int sig)
+{
+	(void)sig;
+}
+
+/* Calls with the numbers of 32-bit programs: 29 is pause there. */
+static void old_calls(void)
+{
+#ifdef __x86_64__
+	const struct itimerval every = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
+	long r = 0;
+
+	(void)signal(SIGALRM, on_nothing);
+	(void)setitimer(ITIMER_REAL, &every, NULL);
+	for (int i = 0; i < 10; i++)
+		MAY_WAIT(__asm__ volatile("int $0x80" : "=a"(r) : "0"(29L) : "memory", "r8", "r9", "r10", "r11"));
+	(void)setitimer(ITIMER_REAL, &never, NULL);
+	sink += (uint64_t)r;
+#endif
+	SLEEP_US(1000);
+}
+
 static void page_faults(void)
 {
 	const size_t size = 64 << 20;
@@ -844,6 +866,7 @@ static const struct scene {
 	{"bursts-uneven", bursts_uneven},
 	{"deep-stack", deep_stack},
 	{"signal-handler", signal_handler},
+	{"old-calls", old_calls},
 	{"page-faults", page_faults},
 	{"file-sync", file_sync},
 	{"file-lock", file_lock},

@@ -12,6 +12,12 @@ PROGRAM = BUILD / "tests/programs/schedules"
 JUMP = 25000  # a wait that is shorter is not seen by who looks at the clock all the time
 # Who is woken by a thread of the program, and by nobody else.
 WOKEN_INSIDE = {"pipe-ping", "pipe-ping-pinned", "socket-ping", "cond-turns", "barrier-uneven", "epoll-events"}
+# In what a function waits, where it always sleeps in the same. Some begin a thread or allocate too.
+CALLS = {"sleep_short": {"clock_nanosleep"}, "sleep_long": {"clock_nanosleep"}, "sleep_mixed": {"clock_nanosleep"},
+         "timer_fd": {"read"}, "poll_timeout": {"poll"}, "ping": {"read"}, "serves_events": {"epoll_wait", "read"},
+         "locks_file": {"flock", "clock_nanosleep"}, "takes_sem": {"futex"}, "convoy_of": {"futex"}, "meets": {"futex"},
+         "signal_handler": {"rt_sigsuspend"}, "play_with": {"futex"}, "old_calls": {None, "clock_nanosleep"}}
+X86_64 = os.uname().machine == "x86_64"
 
 Slice = collections.namedtuple("Slice", "name begin end args stack")
 Entry = collections.namedtuple("Entry", "begin end where")
@@ -156,6 +162,10 @@ class Judge:
             self.seen[f"waits {state}"] += 1
             if state in ("sleeping", "stopped") and call:
                 # Its stack is that of who called.
+                of = next((a[13:-1] for a in s.args if a.startswith('system call="')), None)
+                if X86_64 and of not in CALLS.get(call.where, {of}):
+                    self.say(tid, "system call of a wait", (s, call))
+                self.seen["named calls"] += of is not None
                 if call.where not in s.stack:
                     self.say(tid, "stack of a wait", (s, call))
                 if self.scene in WOKEN_INSIDE and call in known[1]:

@@ -34,6 +34,9 @@ typedef _Bool bool;
 #define UPDATE_ANY 0
 
 #define PF_KTHREAD 0x00200000u
+#define PF_IO_WORKER 0x00000010u
+#define PF_USER_WORKER 0x00004000u
+#define TS_COMPAT 0x0002u
 #define TASK_DEAD_BIT 0x80u /* the kernel's TASK_DEAD: the last switch of a thread */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -57,7 +60,11 @@ struct pid {
 	unsigned int level;
 	struct upid numbers[1];
 };
+struct thread_info {
+	unsigned int status;
+};
 struct task_struct {
+	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
@@ -69,6 +76,7 @@ struct task_struct {
 	char comm[16];
 };
 struct pt_regs {
+	unsigned long di;
 	unsigned long orig_ax;
 };
 #pragma clang attribute pop
@@ -210,13 +218,36 @@ static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event
 	bpf_probe_read_kernel(ev->other_comm, sizeof(ev->other_comm), other->comm);
 }
 
-static __attribute__((always_inline)) __u64 state_abi(__u32 state)
+static __attribute__((always_inline)) __u32 state_abi(__u32 state)
 {
-	__u64 abi = state & 0x3fu;
+	__u32 abi = state & 0x3fu;
 
 	if (state & TASK_DEAD_BIT)
 		abi |= SCHEDEV_STATE_DEAD;
 	return abi;
+}
+
+/* Of a task that goes to sleep, in whose saved registers the system call is. An exception has none, nor has a kernel's thread. */
+static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
+{
+#ifdef __TARGET_ARCH_x86
+	struct pt_regs *regs;
+	__u64 number, arg;
+
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return 0;
+	/* That of a 32-bit program has other numbers. */
+	if (!bpf_core_field_exists(task->thread_info.status) || (task->thread_info.status & TS_COMPAT))
+		return 0;
+	regs = (struct pt_regs *)bpf_task_pt_regs((void *)task);
+	number = regs->orig_ax;
+	arg = regs->di;
+	if (number >= SCHEDEV_CALL_MASK)
+		return 0;
+	return (__u32)(number + 1) | (arg <= SCHEDEV_CALL_ARG_MAX ? (__u32)(arg + 1) << SCHEDEV_CALL_BITS : 0);
+#else
+	return 0;
+#endif
 }
 
 SEC("tp_btf/sched_switch")
@@ -275,6 +306,8 @@ int on_switch(__u64 *ctx)
 		if ((ctx[0] & 1) || !state) {
 			ev.flags = SCHEDEV_PREEMPT;
 			ev.state = 0;
+		} else {
+			ev.call = call_of(prev);
 		}
 		ev.pid = prev_tgid;
 		ev.tid = prev_tid;
@@ -285,6 +318,7 @@ int on_switch(__u64 *ctx)
 		ev.kind = SCHEDEV_IN;
 		ev.flags = 0;
 		ev.state = 0;
+		ev.call = 0;
 		ev.pid = next_tgid;
 		ev.tid = next_tid;
 		other_fill(&ev, prev);

@@ -259,6 +259,10 @@ static int event(struct player *p, char **f, int n)
 		return timeline_switch_out(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
 					   wait_state(f[4]), stack(p->st, f[5]), other, name);
 	}
+	if (strcmp(f[0], "wait-in") == 0) {
+		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2], n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD);
+		return 0;
+	}
 	if (strcmp(f[0], "in") == 0) {
 		other = who(f[4], &name);
 		return timeline_switch_in(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]), other, name);
