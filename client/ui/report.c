@@ -300,7 +300,8 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
-	_cleanup_free_ char *state = human_name(field_text(w, "state")), *call = human_name(field_text(w, "call"));
+	_cleanup_free_ char *state = human_name(field_text(w, "state")), *call = human_name(field_text(w, "call")),
+			    *kind = human_name(field_text(w, "fd_kind"));
 	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
@@ -310,6 +311,8 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fprintf(out, " in %s()", call);
 	if (field(w, "fd"))
 		(void)fprintf(out, " of descriptor %" PRIu64, field_number(w, "fd"));
+	if (field_text(w, "fd_kind"))
+		(void)fprintf(out, " (%s)", kind);
 	if (begin && begin < to_ns)
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));

@@ -33,7 +33,12 @@ enum schedev_flag {
 	SCHEDEV_IN_IRQ = 1 << 2,       /* wakeup: from an interrupt, `other` just happened to run */
 	SCHEDEV_WAKER_TARGET = 1 << 3, /* wakeup: the waker belongs to the target, its stack is here */
 	SCHEDEV_OTHER_MASKED = 1 << 4, /* `other` may not be seen: ids 0xffffffff, comm "other" */
+	SCHEDEV_FILE_KNOWN = 1 << 7,   /* switch-out: the system call's first argument is an open descriptor */
 };
+
+/* What kind of file that is: the upper four bits of its mode, see inode(7). */
+#define SCHEDEV_FILE_SHIFT 8
+#define SCHEDEV_FILE_MASK 0xfu
 
 /* Bits of `state` (the kernel's task state at switch-out); 0 is runnable, that is preempted. */
 #define SCHEDEV_STATE_INTERRUPTIBLE 0x1u

@@ -7,6 +7,7 @@
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/escape.h"
 #include "common/bundle/schedev.h"
@@ -115,14 +116,26 @@ int session_stack(struct session *s, const struct thread *t, const struct perfev
 	return 0;
 }
 
+/* By the upper bits of a mode, inode(7); those that are no file in a file system (epoll, eventfd, ...) have none. */
+static const char *const file_kinds[SCHEDEV_FILE_MASK + 1] = {
+	[S_IFIFO >> 12] = "pipe", [S_IFCHR >> 12] = "character device", [S_IFDIR >> 12] = "directory",
+	[S_IFBLK >> 12] = "block device", [S_IFREG >> 12] = "file", [S_IFSOCK >> 12] = "socket",
+};
+
 static void wait_in(struct session *s, const struct tracerd_sched_event *e)
 {
 	const uint32_t number = (e->call & SCHEDEV_CALL_MASK) - 1, arg = e->call >> SCHEDEV_CALL_BITS;
 	const struct syscall_info *call = syscall_info(number);
+	const char *kind = NULL;
 	char unnamed[32];
 
 	(void)snprintf(unnamed, sizeof(unnamed), "system call %u", (unsigned int)number);
-	timeline_wait_in(s->o.tl, e->tid, call ? call->name : unnamed, call && call->fd && arg ? arg - 1 : TL_NO_FD);
+	if (e->flags & SCHEDEV_FILE_KNOWN)
+		kind = file_kinds[e->flags >> SCHEDEV_FILE_SHIFT & SCHEDEV_FILE_MASK];
+	if (call && call->fd && arg)
+		timeline_wait_in(s->o.tl, e->tid, call->name, arg - 1, kind);
+	else
+		timeline_wait_in(s->o.tl, e->tid, call ? call->name : unnamed, TL_NO_FD, NULL);
 }
 
 static int on_sched(struct session *s, const struct perfevent *ev)

@@ -33,6 +33,7 @@ struct summary_wait {
 	uint32_t stack;
 	const char *call; /* the system call that it was in; NULL: none, or not known */
 	uint32_t fd;	/* and its descriptor; UINT32_MAX: it has none */
+	const char *fd_kind; /* "pipe", "socket", ...; NULL: not known */
 	bool open;	/* it had not ended when the recording did */
 	bool uncertain; /* records were lost during it */
 	bool woken;	/* what follows is known */

@@ -291,7 +291,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd)
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind)
 {
 	struct tl_thread *t = timeline_thread_find(tl, tid);
 
@@ -299,6 +299,7 @@ void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint3
 		return;
 	t->waits.current.call = writer_name(tl->w, call);
 	t->waits.current.fd = fd;
+	t->waits.current.fd_kind = kind ? writer_name(tl->w, kind) : 0;
 }
 
 /*

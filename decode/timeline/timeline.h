@@ -121,8 +121,11 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 			uint32_t stack, uint32_t other_tid, const char *other_name);
 /* Of a thread that has exited and has no number any more: see `cpu`. */
 int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name);
-/* The system call in which the thread waits that has just been switched out; `fd` TL_NO_FD: it is given none. */
-void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd);
+/*
+ * The system call in which the thread waits that has just been switched out; `fd` TL_NO_FD: it is given none; `kind` of file
+ * that is, NULL: not known.
+ */
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind);
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
 		       const char *other_name);
 

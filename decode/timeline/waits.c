@@ -12,7 +12,7 @@ struct wait_drawer {
 	struct summary *summary;
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
-	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_call, key_fd, key_ns, key_note;
+	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_call, key_fd, key_fd_kind, key_ns, key_note;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
 	uint32_t key_stack, not_recorded;
@@ -55,6 +55,7 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->key_by_tid = writer_name(w, "woken by tid");
 	d->key_call = writer_name(w, "system call");
 	d->key_fd = writer_name(w, "descriptor");
+	d->key_fd_kind = writer_name(w, "descriptor is");
 	d->key_ns = writer_name(w, "ns");
 	d->key_note = writer_name(w, "note");
 	d->idle = writer_name(w, "idle");
@@ -139,6 +140,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .stack = w->stack,
 			     .call = w->call ? writer_name_text(d->w, w->call) : NULL,
 			     .fd = w->fd,
+			     .fd_kind = w->fd_kind ? writer_name_text(d->w, w->fd_kind) : NULL,
 			     .open = open,
 			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded || w->cut,
 			     .woken = w->waker.known,
@@ -157,6 +159,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 		add_name(&a, d->key_call, w->call);
 		if (w->fd != TL_NO_FD)
 			add_uint(&a, d->key_fd, w->fd);
+		if (w->fd != TL_NO_FD && w->fd_kind)
+			add_name(&a, d->key_fd_kind, w->fd_kind);
 	}
 	if (w->waker.known) {
 		add_name(&a, d->key_by, w->waker.in_irq ? d->interrupt : task_name(d, w->waker.task));

@@ -17,6 +17,9 @@ CALLS = {"sleep_short": {"clock_nanosleep"}, "sleep_long": {"clock_nanosleep"}, 
          "timer_fd": {"read"}, "poll_timeout": {"poll"}, "ping": {"read"}, "serves_events": {"epoll_wait", "read"},
          "locks_file": {"flock", "clock_nanosleep"}, "takes_sem": {"futex"}, "convoy_of": {"futex"}, "meets": {"futex"},
          "signal_handler": {"rt_sigsuspend"}, "play_with": {"futex"}, "old_calls": {None, "clock_nanosleep"}}
+# Of what kind the descriptor is there.
+KINDS = {("pipe-ping", "read"): "pipe", ("socket-ping", "read"): "socket", ("file-lock", "flock"): "file", ("timer-fd", "read"): None,
+         ("file-sync", "fsync"): "file"}
 X86_64 = os.uname().machine == "x86_64"
 
 Slice = collections.namedtuple("Slice", "name begin end args stack")
@@ -165,6 +168,9 @@ class Judge:
                 of = next((a[13:-1] for a in s.args if a.startswith('system call="')), None)
                 if X86_64 and of not in CALLS.get(call.where, {of}):
                     self.say(tid, "system call of a wait", (s, call))
+                kind = next((a[15:-1] for a in s.args if a.startswith('descriptor is="')), None)
+                if X86_64 and kind != KINDS.get((self.scene, of), kind):
+                    self.say(tid, "descriptor of a wait", (s, call))
                 self.seen["named calls"] += of is not None
                 if call.where not in s.stack:
                     self.say(tid, "stack of a wait", (s, call))

@@ -60,6 +60,19 @@ struct pid {
 	unsigned int level;
 	struct upid numbers[1];
 };
+struct inode {
+	unsigned short i_mode;
+};
+struct file {
+	struct inode *f_inode;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
 struct thread_info {
 	unsigned int status;
 };
@@ -73,6 +86,7 @@ struct task_struct {
 	unsigned int __state;
 	void *stack;
 	const struct cred *cred;
+	struct files_struct *files;
 	char comm[16];
 };
 struct pt_regs {
@@ -227,6 +241,28 @@ static __attribute__((always_inline)) __u32 state_abi(__u32 state)
 	return abi;
 }
 
+/* What the task's descriptor is, as flags of a record. */
+static __attribute__((always_inline)) __u16 file_kind(const struct task_struct *task, __u32 fd)
+{
+	struct fdtable *table;
+	struct inode *inode = 0;
+	struct file *file = 0;
+	__u16 mode = 0;
+
+	if (!task->files)
+		return 0;
+	table = task->files->fdt;
+	if (fd >= table->max_fds)
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), (void *)((__u64)table->fd + (__u64)fd * sizeof(file)));
+	if (!file)
+		return 0;
+	bpf_probe_read_kernel(&inode, sizeof(inode), (void *)((__u64)file + FIELD(file, f_inode)));
+	if (!inode || bpf_probe_read_kernel(&mode, sizeof(mode), (void *)((__u64)inode + FIELD(inode, i_mode))) < 0)
+		return 0;
+	return SCHEDEV_FILE_KNOWN | (__u16)((mode >> 12 & SCHEDEV_FILE_MASK) << SCHEDEV_FILE_SHIFT);
+}
+
 /* Of a task that goes to sleep, in whose saved registers the system call is. An exception has none, nor has a kernel's thread. */
 static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
 {
@@ -308,6 +344,8 @@ int on_switch(__u64 *ctx)
 			ev.state = 0;
 		} else {
 			ev.call = call_of(prev);
+			if (ev.call >> SCHEDEV_CALL_BITS)
+				ev.flags = file_kind(prev, (ev.call >> SCHEDEV_CALL_BITS) - 1);
 		}
 		ev.pid = prev_tgid;
 		ev.tid = prev_tid;

@@ -91,9 +91,9 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		other_name ? other_name : "-", text_of(stack));
 }
 
-void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd)
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind)
 {
-	(void)tell("%u in %s %d\n", tid, call, (int)fd);
+	(void)tell("%u in %s %d %s\n", tid, call, (int)fd, kind ? kind : "-");
 }
 
 int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)

@@ -260,7 +260,7 @@ static int event(struct player *p, char **f, int n)
 					   wait_state(f[4]), stack(p->st, f[5]), other, name);
 	}
 	if (strcmp(f[0], "wait-in") == 0) {
-		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2], n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD);
+		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2], n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD, n > 4 ? f[4] : NULL);
 		return 0;
 	}
 	if (strcmp(f[0], "in") == 0) {
