@@ -452,6 +452,15 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 		return r;
 	wakee->waker = (struct wait_waker){
 		.known = true, .in_irq = in_irq, .task = by, .stack = in_irq ? 0 : stack};
+	/* Who wakes runs: that it came back was not recorded. */
+	if (waker && waker->running == RUNNING_OFF && !waker->exited) {
+		r = wait_lost(tl, waker, mono);
+		if (r < 0)
+			return r;
+		waker->running = RUNNING_ON;
+		waker->cpu = cpu;
+		waker->on_since = waker->resumed = mono;
+	}
 	if (waker && waker != wakee && !waker->exited) {
 		wakee->waker.flow = ++tl->next_flow;
 		r = draw_wakes(tl, waker, wakee, stack, mono, wakee->waker.flow);
