@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
+# alone
 """Programs whose schedule is known (tests/programs/schedules.c), recorded one by one, and all at once on a busy machine: what
 the picture shows of them did happen, by their own clock, and what happened is there."""
 import bisect
