@@ -297,6 +297,15 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 	}
 }
 
+/* The innermost function says what it waits for; the rest is in the trace. */
+static void print_kernel(FILE *out, struct json_object *w)
+{
+	_cleanup_free_ char *name =
+		human_name(json_object_get_string(json_object_array_get_idx(field_array(w, "kernel"), 0)));
+
+	(void)fprintf(out, ", in the kernel's %s()", name);
+}
+
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
@@ -313,6 +322,9 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fprintf(out, " of descriptor %" PRIu64, field_number(w, "fd"));
 	if (field_text(w, "fd_kind"))
 		(void)fprintf(out, " (%s)", kind);
+	/* who was preempted waits for nothing there */
+	if (field_count(w, "kernel") && strcmp(state, "preempted") != 0)
+		print_kernel(out, w);
 	if (begin && begin < to_ns)
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));

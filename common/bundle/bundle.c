@@ -69,6 +69,8 @@ int bundle_open(int dir_fd, struct bundle *ret)
 		r = open_optional(b.dir_fd, BUNDLE_GO, &b.go_fd);
 	if (r == 0)
 		r = open_optional(b.dir_fd, BUNDLE_VDSO, &b.vdso_fd);
+	if (r == 0)
+		r = open_optional(b.dir_fd, BUNDLE_KALLSYMS, &b.kallsyms_fd);
 	if (r == 0) {
 		b.images_fd = openat(b.dir_fd, BUNDLE_IMAGES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (b.images_fd < 0 && errno != ENOENT)
@@ -94,6 +96,7 @@ void bundle_close(struct bundle *b)
 	close_fdp(&b->perfdata_fd);
 	close_fdp(&b->vdso_fd);
 	close_fdp(&b->go_fd);
+	close_fdp(&b->kallsyms_fd);
 	close_fdp(&b->images_fd);
 	json_object_put(b->meta);
 	b->meta = NULL;
@@ -146,6 +149,7 @@ int bundle_job(const struct bundle *b, const char *format, int out_fd, struct js
 	job_add(&j, BUNDLE_META, b->meta_fd);
 	job_add(&j, BUNDLE_VDSO, b->vdso_fd);
 	job_add(&j, BUNDLE_GO, b->go_fd);
+	job_add(&j, BUNDLE_KALLSYMS, b->kallsyms_fd);
 	job_add(&j, "out", out_fd);
 	*ret_body = body;
 	*ret_n_fds = j.n;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/io.h"
+#include "common/base/log.h"
 #include "common/control/json.h"
 #include "common/control/stepabi.h"
 #include "decode/base/workers.h"
@@ -13,6 +14,7 @@
 #include "decode/job/job_internal.h"
 #include "decode/job/meta.h"
 #include "decode/object/image.h"
+#include "decode/object/kallsyms.h"
 #include "decode/object/process_maps.h"
 #include "decode/replay/gofeed.h"
 #include "decode/replay/prescan.h"
@@ -33,6 +35,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
 struct decode {
 	struct perfdata *pd;
 	struct images *images;
+	struct kallsyms *kallsyms;
 	struct process_maps *maps;
 	struct source *source;
 	struct stacktab *st;
@@ -64,6 +67,7 @@ static void decode_fini(struct decode *d)
 	source_free(d->source);
 	process_maps_free(d->maps);
 	images_free(d->images);
+	kallsyms_free(d->kallsyms);
 	stacktab_free(d->st);
 	prescan_fini(&d->prescan);
 	perfdata_free(d->pd);
@@ -114,6 +118,16 @@ static void report_images(struct job *j, struct decode *d)
 		images_set_vdso_fd(d->images, take_fd(&j->vdso_fd));
 	else if (recorded_here(j, d))
 		images_use_own_vdso(d->images);
+}
+
+/* What is wrong with them costs names, and the result says so. */
+static int open_kallsyms(struct job *j, struct decode *d)
+{
+	int r = j->kallsyms_fd >= 0 ? kallsyms_read(j->kallsyms_fd, &j->budget, &d->kallsyms) : 0;
+
+	if (r < 0 && r != -ENODATA)
+		log_warning("the kernel's symbols: %s", strerror(-r));
+	return r == -ENOMEM ? r : 0;
 }
 
 /* The end of the recording: when it was frozen, else its last record. */
@@ -379,7 +393,9 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	if (r < 0)
 		return r;
 	report_images(j, d);
-	r = open_pt(j, d);
+	r = open_kallsyms(j, d);
+	if (r >= 0)
+		r = open_pt(j, d);
 	if (r >= 0)
 		r = prescan(j, d);
 	if (r < 0)
@@ -398,6 +414,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.prescan = &d->prescan;
 	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
+	so.kallsyms = d->kallsyms;
 	so.maps = d->maps;
 	so.source = d->source;
 	so.st = d->st;

@@ -68,6 +68,8 @@ static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_obj
 			to = &j->vdso_fd;
 		else if (strcmp(name, "go.trace") == 0)
 			to = &j->go_fd;
+		else if (strcmp(name, "kallsyms") == 0)
+			to = &j->kallsyms_fd;
 		else if (strcmp(name, "out") == 0)
 			to = &j->out_fd;
 		if (!to)
@@ -305,6 +307,7 @@ static void job_fini(struct job *j)
 	close_fd(j->meta_fd);
 	close_fd(j->vdso_fd);
 	close_fd(j->go_fd);
+	close_fd(j->kallsyms_fd);
 	close_fd(j->out_fd);
 	for (size_t i = 0; i < j->n_probe; i++)
 		close_fd(j->probe_fds[i]);
@@ -315,7 +318,7 @@ int job_serve(int link)
 	struct decoder_packet packet = DECODER_PACKET_INIT;
 	struct pollfd p = {.fd = link, .events = POLLIN};
 	_cleanup_(job_fini) struct job j = {
-		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .go_fd = -1, .out_fd = -1};
+		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .go_fd = -1, .kallsyms_fd = -1, .out_fd = -1};
 	int r;
 
 	j.began_ns = io_now_ns();

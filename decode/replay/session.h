@@ -17,6 +17,7 @@
 #include "decode/base/file_request.h"
 #include "decode/base/stacktab.h"
 #include "decode/object/image.h"
+#include "decode/object/kallsyms.h"
 #include "decode/perf/data.h"
 #include "decode/timeline/timeline.h"
 
@@ -57,6 +58,7 @@ struct session_options {
 	struct replay_pt *pt; /* the recording's PT; may be NULL */
 	const struct prescan *prescan; /* of its records; NULL: nothing was lost */
 	struct images *images;
+	struct kallsyms *kallsyms; /* NULL: the kernel's functions have no names */
 	struct process_maps *maps; /* with PT they have all records; without, the session feeds them */
 	struct stacktab *st;
 	struct timeline *tl;

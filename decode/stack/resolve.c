@@ -14,6 +14,7 @@
 #include "decode/dwarf/source.h"
 #include "decode/object/demangle.h"
 #include "decode/object/extents.h"
+#include "decode/object/kallsyms.h"
 #include "decode/stack/return_check.h"
 
 #define NAME_SIZE (DEMANGLE_MAX_OUT * 4 + 8)
@@ -38,6 +39,7 @@ struct resolver {
 	struct images *images; /* borrowed */
 	struct budget *budget; /* borrowed */
 	struct file_requester files;
+	const struct kallsyms *kallsyms; /* borrowed; NULL: there are none */
 	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
 	bool names;
 	uint32_t interpreter; /* the frame of CPython's, where it was seen last */
@@ -88,6 +90,11 @@ struct resolver *resolver_free(struct resolver *r)
 void resolver_set_source(struct resolver *r, struct source *source)
 {
 	r->source = source;
+}
+
+void resolver_set_kallsyms(struct resolver *r, const struct kallsyms *kallsyms)
+{
+	r->kallsyms = kallsyms;
 }
 
 uint32_t resolver_kernel(struct resolver *r)
@@ -165,6 +172,7 @@ void code_fini(struct code *code)
 }
 
 #define ENTRY_KNOWN (UINT64_C(1) << 63)
+#define KERNEL_WHERE (UINT64_C(1) << 61) /* no process has it */
 
 /* Serials of processes are far below 2^30: each has cost memory. */
 static uint64_t entry_owner(const struct entry *e)
@@ -196,6 +204,34 @@ static void entry_add(struct resolver *r, const struct entry *e)
 		return;
 	}
 	r->stats.addresses += e->how != OF_SYMBOL;
+}
+
+bool resolver_has_kallsyms(const struct resolver *r)
+{
+	return r->kallsyms;
+}
+
+uint32_t resolver_kernel_function(struct resolver *r, uint64_t addr, enum resolve_how how)
+{
+	struct entry e = {.where = KERNEL_WHERE, .addr = addr, .how = (uint8_t)how};
+	char module[128] = "[kernel]";
+	struct kallsyms_function f;
+
+	if (!r->kallsyms || entry_find(r, &e))
+		return e.frame;
+	if (kallsyms_find(r->kallsyms, how == RESOLVE_RETURN ? addr - 1 : addr, &f)) {
+		escape_text(r->name, sizeof(r->name), f.name, f.name_len);
+		if (f.module)
+			escape_text(module, sizeof(module), f.module, f.module_len);
+		e.frame = stacktab_frame(r->st, &(struct frame_info){.name = r->name, .object = module, .kind = FRAME_KIND_KERNEL});
+	}
+	entry_add(r, &e);
+	return e.frame;
+}
+
+bool resolver_is_scheduler(const struct resolver *r, uint64_t addr)
+{
+	return r->kallsyms && kallsyms_is_scheduler(r->kallsyms, addr);
 }
 
 static int image_make_ready(struct resolver *r, struct image *img)

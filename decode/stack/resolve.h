@@ -41,11 +41,15 @@ struct resolve_stats {
 
 struct resolver;
 struct source;
+struct kallsyms;
 
 int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files, bool names,
 	struct budget *budget, struct resolver **ret) _must_check_;
 struct resolver *resolver_free(struct resolver *r);
 DEFINE_CLEANUP(struct resolver *, resolver_free)
+
+/* The kernel's functions have names from now on. Borrowed; may be NULL. */
+void resolver_set_kallsyms(struct resolver *r, const struct kallsyms *kallsyms);
 
 /* Frames of functions have from now on where these are declared. Borrowed. */
 void resolver_set_source(struct resolver *r, struct source *source);
@@ -62,6 +66,13 @@ enum resolve_how {
 uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how);
 
 uint32_t resolver_kernel(struct resolver *r); /* "[kernel]" */
+
+bool resolver_has_kallsyms(const struct resolver *r);
+/* The frame of a function of the kernel; 0 where its name is not known. */
+uint32_t resolver_kernel_function(struct resolver *r, uint64_t addr, enum resolve_how how);
+/* Whether that is code of the scheduler, see kallsyms_is_scheduler(). */
+bool resolver_is_scheduler(const struct resolver *r, uint64_t addr);
+
 uint32_t resolver_cut(struct resolver *r);    /* "[callers unknown]" */
 
 /* "[caller not recorded]": one frame that is known to be there, and not which. */

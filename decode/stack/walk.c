@@ -20,6 +20,7 @@ struct chain {
 	const uint8_t *p;
 	uint64_t n;
 	bool kernel;    /* it has kernel addresses */
+	uint64_t first_kernel, n_kernel; /* they are together */
 	uint64_t first; /* index of the first user address */
 	uint64_t n_user;
 };
@@ -44,7 +45,10 @@ static struct chain chain_split(const struct perfevent_sample *s)
 			continue;
 		}
 		if (part == KERNEL || (part == UNTOLD && IS_KERNEL(addr))) {
+			if (c.n_kernel == 0)
+				c.first_kernel = i;
 			c.kernel = true;
+			c.n_kernel++;
 		} else if (part != NEITHER) {
 			if (c.n_user == 0)
 				c.first = i;
@@ -133,6 +137,43 @@ static uint32_t chain_frames(
 	return n;
 }
 
+/*
+ * On top of the stack of who leaves a CPU, or wakes somebody, are the scheduler and our own program that it calls. Where the
+ * thread waits is what has called these, as for wchan of proc(5).
+ */
+static uint64_t skip_scheduler(const struct stackwalk *w, const uint8_t *addrs, uint64_t n)
+{
+	uint64_t i = 0;
+
+	while (i < n && !resolver_is_scheduler(w->resolver, load_u64(addrs + i * 8) - 1))
+		i++;
+	if (i == n)
+		return 0;
+	while (i < n && resolver_is_scheduler(w->resolver, load_u64(addrs + i * 8) - 1))
+		i++;
+	return i;
+}
+
+/* What the kernel did for it, as far as names are known: what has none is "[kernel]", once. */
+static uint32_t push_kernel(struct stackwalk *w, const struct chain *c, bool moment, uint32_t stack)
+{
+	const uint8_t *addrs = c->p + c->first_kernel * 8;
+	const uint64_t first = moment ? 0 : skip_scheduler(w, addrs, c->n_kernel);
+	const uint32_t unnamed = resolver_kernel(w->resolver);
+	uint32_t last = 0;
+
+	for (uint64_t i = c->n_kernel; i > first; i--) {
+		const enum resolve_how how = i == 1 ? RESOLVE_EXACT : RESOLVE_RETURN;
+		uint32_t frame = resolver_kernel_function(w->resolver, load_u64(addrs + (i - 1) * 8), how);
+
+		if (!frame && last == unnamed)
+			continue;
+		last = frame ? frame : unnamed;
+		stack = stacktab_push(w->st, stack, last);
+	}
+	return stack;
+}
+
 uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
 {
@@ -174,7 +215,9 @@ uint32_t stackwalk_sample(
 		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));
 	while (n > 0)
 		stack = stacktab_push(w->st, stack, w->frames[--n]);
-	if (kernel && with_kernel)
+	if (c.n_kernel && resolver_has_kallsyms(w->resolver))
+		stack = push_kernel(w, &c, with_kernel, stack);
+	else if (kernel && with_kernel)
 		stack = stacktab_push(w->st, stack, resolver_kernel(w->resolver));
 	return stack;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One sample's stack, as a number of the stack table: from its registers and stack bytes where it
- * has them, else from the kernel's call chain. Kernel addresses become one frame "[kernel]". What
- * is wrong is cut off and counted; a stack whose outer part is not known says so by its outermost
+ * has them, else from the kernel's call chain. Kernel addresses become functions where their names are known
+ * (resolver_set_kallsyms()), else one frame "[kernel]". What is wrong is cut off and counted; a stack whose outer part is not known says so by its outermost
  * frame, so that it is never taken for a whole one.
  */
 #pragma once
@@ -39,7 +39,7 @@ struct stackwalk {
 
 /*
  * The stack of the sample, STACKTAB_ROOT if it has none. `with_kernel`: where it was in the kernel,
- * "[kernel]" is its innermost frame (not wanted for a wait, which is always there).
+ * its innermost frames say so (for a wait, which is always there, only by name, and without the scheduler).
  */
 uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel);

@@ -154,6 +154,34 @@ static struct json_object *functions_to_json(struct out *o, const struct window 
 	return array;
 }
 
+/* The innermost frames of the kernel are told apart; *ret is what they were called from. */
+static struct json_object *kernel_to_json(struct out *o, uint32_t stack, uint32_t *ret)
+{
+	struct json_object *array = NULL;
+	struct frame_info info;
+
+	for (; stack; stack = stacktab_parent(o->s->st, stack)) {
+		stacktab_info(o->s->st, stacktab_leaf(o->s->st, stack), &info);
+		if (info.kind != FRAME_KIND_KERNEL)
+			break;
+		if (!array)
+			array = json_object_new_array();
+		if (json_object_array_length(array) < o->shape.stack_frames)
+			append(o, array, text(o, info.name));
+	}
+	*ret = stack;
+	return array;
+}
+
+static void put_stack(struct out *o, struct json_object *obj, uint32_t stack)
+{
+	struct json_object *kernel = kernel_to_json(o, stack, &stack);
+
+	put(o, obj, "stack", stack_to_json(o, stack));
+	if (kernel)
+		put(o, obj, "kernel", kernel);
+}
+
 static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
 {
 	const struct summary_wait *w = &p->longest;
@@ -164,7 +192,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	put(o, obj, "ns", number(w->end - w->begin));
 	put(o, obj, "begin_ns", number(w->begin));
 	put(o, obj, "state", json_object_new_string(w->state));
-	put(o, obj, "stack", stack_to_json(o, w->stack));
+	put_stack(o, obj, w->stack);
 	if (w->call) {
 		put(o, obj, "call", text(o, w->call));
 		if (w->fd != UINT32_MAX)
@@ -187,7 +215,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, by, "tid", number(w->waker_tid));
 		put(o, by, "name", text(o, w->waker_name));
 		if (w->waker_stack)
-			put(o, by, "stack", stack_to_json(o, w->waker_stack));
+			put_stack(o, by, w->waker_stack);
 	}
 	put(o, obj, "woken_by", by);
 	if (p->holder.handovers) {
@@ -195,7 +223,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, by, "tid", number(p->holder.tid));
 		put(o, by, "name", text(o, p->holder.name));
 		if (p->holder.stack)
-			put(o, by, "stack", stack_to_json(o, p->holder.stack));
+			put_stack(o, by, p->holder.stack);
 		put(o, by, "handovers", number(p->holder.handovers));
 		put(o, obj, "held_by", by);
 	}
