@@ -31,6 +31,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_add_string(params, "pt_timing", options->pt_timing);
 	if (options->children)
 		json_add_bool(params, "children", true);
+	if (options->kernel)
+		json_add_bool(params, "kernel", true);
 	if (options->no_waits)
 		json_add_bool(params, "waits", false);
 	if (fds->pidfd >= 0) {

@@ -15,7 +15,7 @@
 struct arm_options {
 	const char *stacks, *backend, *pt_timing;
 	uint64_t pt_ring_kib;
-	bool no_waits, children;
+	bool no_waits, children, kernel;
 };
 
 /* The options' rows of a command's table; `owner` is its struct, which has a member `arm`. */
@@ -45,6 +45,10 @@ struct arm_options {
 		.doc = "Record also the processes that it has started, those that it starts, and what "   \
 		       "they start, until the last of them ends; for root and the members of the "      \
 		       "socket's group. A unit's are recorded in any case."},  \
+	{.name = "kernel", .type = OPTION_FLAG, .offset = offsetof(owner, arm.kernel),             \
+		.doc = "Record also what the kernel does for it, with the names of its functions: what in "       \
+		       "the kernel each wait waits for. With samples; for root and the members of the "        \
+		       "socket's group."},  \
 	{.name = "pt-ring",                                                                        \
 		.type = OPTION_UINT,                                                               \
 		.offset = offsetof(owner, arm.pt_ring_kib),                                        \

@@ -50,6 +50,8 @@ static const struct protocol_param params_arm[] = {
 	{.name = "pt_timing", .type = PARAM_CHOICE, .choices = "low|normal|high",
 		.doc = "of Intel PT: how often the trace has the time; by default as configured. Other back ends ignore it"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
+	{.name = "kernel", .type = PARAM_BOOL, .def = "false",
+		.doc = "record also the kernel's stacks; administrators only, and with samples only"},
 	{.name = "filters", .type = PARAM_STRINGS, .min = 1, .max = 4,
 		.doc = "by Intel PT, of a process or thread: nothing but this code is traced. Each is \"MAJOR:MINOR:INODE:OFFSET:SIZE:NAME\", "
 		       "decimal numbers: the file as /proc/PID/maps names it, the place in that file, and how to call it"},

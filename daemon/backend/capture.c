@@ -359,6 +359,11 @@ uid_t frozen_uid(const struct frozen *frozen)
 	return frozen->uid;
 }
 
+bool frozen_has_kernel_stacks(const struct frozen *frozen)
+{
+	return frozen->kernel_stacks;
+}
+
 bool frozen_admin_only(const struct frozen *frozen)
 {
 	return frozen->admin_only;

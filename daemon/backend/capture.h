@@ -148,5 +148,7 @@ int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor,
  */
 int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t max_copy, opening_fn fn, void *arg,
 		struct opening **ret) _must_check_;
+/* Whether its records have addresses of the kernel's functions. */
+bool frozen_has_kernel_stacks(const struct frozen *frozen);
 /* Borrowed memfd with the vDSO's ELF image that the targets map, or -1. */
 int frozen_vdso_fd(const struct frozen *frozen);

@@ -41,6 +41,7 @@ struct frozen {
 	enum target_state state;
 	enum stacks_mode stacks;
 	bool waits;
+	bool kernel_stacks; /* in its rings; an admin's snapshot has them */
 	uint64_t armed_unix_ns, armed_ns;
 	char *warnings[TARGET_WARNINGS_MAX];
 	size_t n_warnings;

@@ -238,6 +238,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.admin = call->peer->admin;
 	req.waits = params_bool(p, "waits");
 	req.children = params_bool(p, "children");
+	req.kernel_stacks = params_bool(p, "kernel");
 	req.backend = params_string(p, "backend");
 	req.pt_ring_bytes = (size_t)params_int(p, "pt_ring_kib") << 10;
 	req.pt_timing = params_string(p, "pt_timing");

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#define KERNEL_HALF (UINT64_C(1) << 63)
 #define CHAIN_CONTEXT_MAX ((uint64_t)PERF_CONTEXT_MAX)
 
 bool record_header_ok(const void *p, size_t size)
@@ -170,18 +171,49 @@ void record_clear_unwritten(struct record_view *view)
 		memset(bytes + filled, 0, size - filled);
 }
 
+static void move_back(void *pointer_to_field, size_t bytes)
+{
+	uint8_t *field;
+
+	memcpy(&field, pointer_to_field, sizeof(field));
+	if (field)
+		field -= bytes;
+	memcpy(pointer_to_field, &field, sizeof(field));
+}
+
+/* What is behind the chain moves up, so that nothing tells how long it was. */
+static void chain_shorten(struct record_view *view, uint64_t n)
+{
+	const size_t bytes = (view->n_chain - n) * sizeof(*view->chain);
+	uint8_t *end = (uint8_t *)view->header + view->header->size, *behind = (uint8_t *)(view->chain + view->n_chain);
+
+	if (!bytes)
+		return;
+	memmove(behind - bytes, behind, (size_t)(end - behind));
+	view->header->size = (uint16_t)(view->header->size - bytes);
+	view->n_chain = n;
+	view->chain[-1] = n;
+	move_back(&view->raw, bytes);
+	move_back(&view->regs_abi, bytes);
+	move_back(&view->stack_size, bytes);
+}
+
 void record_mask_kernel(struct record_view *view)
 {
 	bool kernel = false;
+	uint64_t kept = 0;
 
 	if ((view->header->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_USER && view->ip)
 		*view->ip = 0;
 	for (uint64_t i = 0; i < view->n_chain; i++) {
-		if (view->chain[i] >= CHAIN_CONTEXT_MAX)
-			kernel = view->chain[i] != (uint64_t)PERF_CONTEXT_USER;
-		else if (kernel)
-			view->chain[i] = 0;
+		const uint64_t addr = view->chain[i];
+
+		if (addr >= CHAIN_CONTEXT_MAX)
+			kernel = addr != (uint64_t)PERF_CONTEXT_USER;
+		if (!kernel && (addr >= CHAIN_CONTEXT_MAX || addr < KERNEL_HALF))
+			view->chain[kept++] = addr;
 	}
+	chain_shorten(view, kept);
 }
 
 void record_drop_stack(struct record_view *view)

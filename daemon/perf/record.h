@@ -65,8 +65,9 @@ void record_sched_put(struct record_view *view, const struct tracerd_sched_event
 void record_clear_unwritten(struct record_view *view);
 
 /*
- * Masking, in place and without changing the record's size. record_drop_stack() empties the call
- * chain to `n_chain` context markers, forgets the registers and the stack bytes.
+ * Masking, in place. record_mask_kernel() takes the kernel's part out of the call chain and makes the record as much shorter, so
+ * that not even the depth is told; other pointers into the record are stale afterwards, those in `view` are not.
+ * record_drop_stack() empties the call chain to `n_chain` context markers, forgets the registers and the stack bytes.
  */
 void record_mask_kernel(struct record_view *view);
 void record_drop_stack(struct record_view *view);

@@ -16,6 +16,7 @@
 
 /* A vDSO is two pages; what is larger is none. */
 #define MAX_VDSO (1U << 20)
+#define MAX_KALLSYMS (64U << 20)
 
 void bundle_build_init(struct bundle_build *b)
 {
@@ -116,6 +117,31 @@ static int write_vdso(struct bundle_build *b)
 	return r < 0 ? r : safefile_copy(fd, out, MAX_VDSO, &size);
 }
 
+/*
+ * What the kernel's functions are called now, modules included; without the right to know it, all addresses in it are 0. Only in
+ * a bundle that has the addresses of some. It costs names, never the snapshot.
+ */
+static int write_kallsyms(struct bundle_build *b)
+{
+	_cleanup_close_ int in = -1, out = -1;
+	uint64_t size;
+	int r;
+
+	if (!frozen_has_kernel_stacks(b->frozen))
+		return 0;
+	in = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	if (in < 0) {
+		log_warning("%s: /proc/kallsyms: %s", b->id, strerror(errno));
+		return 0;
+	}
+	r = safefile_create(b->dir.dir_fd, BUNDLE_KALLSYMS, &out);
+	if (r == 0)
+		r = safefile_copy(in, out, MAX_KALLSYMS, &size);
+	if (r == -EFBIG)
+		log_warning("%s: /proc/kallsyms has more than %u MiB", b->id, MAX_KALLSYMS >> 20);
+	return r == -EFBIG ? 0 : r;
+}
+
 int bundle_build_copy(struct bundle_build *b)
 {
 	uint64_t begin = io_now_ns();
@@ -132,6 +158,8 @@ int bundle_build_copy(struct bundle_build *b)
 		r = bring_perfdata(b);
 	if (r == 0)
 		r = write_vdso(b);
+	if (r == 0)
+		r = write_kallsyms(b);
 	b->copy_ns = io_now_ns() - begin;
 	return r;
 }

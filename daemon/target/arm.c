@@ -138,7 +138,7 @@ static bool being_armed(const struct target *target)
 /* Whether the one that is armed records all that this one would. */
 static bool is_enough(const struct target *other, const struct target *target)
 {
-	return other->backend == target->backend && (other->children || !target->children) && !target->arming->filtered &&
+	return other->backend == target->backend && (other->kernel_stacks || !target->kernel_stacks) && (other->children || !target->children) && !target->arming->filtered &&
 	       target_visible(other, target->owner, target->owner_admin);
 }
 
@@ -249,6 +249,12 @@ static int check(struct target *target, const struct target_request *req, char *
 	if (req->children && !req->admin)
 		return refusal(why, size, TARGET_E_NOT_PERMITTED,
 				       "only an administrator may record the processes that it starts");
+	if (req->kernel_stacks && !req->admin)
+		return refusal(why, size, TARGET_E_NOT_PERMITTED,
+			       "only root and the members of the socket's group may record the kernel's stacks");
+	if (req->kernel_stacks && target->backend != &backend_sample)
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel's stacks are of the back end sample, not of %s",
+			       target->backend->name);
 	if (req->children && req->scope == TARGET_THREAD)
 		return refusal(why, size, TARGET_E_BAD, "a single thread, or also what its process starts, but not both");
 	if (target_scope_is_group(req->scope)) {
@@ -470,6 +476,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->stacks_asked = armed->stacks_asked;
 	target->stacks = armed->stacks;
 	target->waits = armed->waits;
+	target->kernel_stacks = armed->kernel_stacks;
 	target->uid = armed->uid;
 	target->owner_admin = armed->owner_admin;
 	target->admin_only = target->admin_only || armed->admin_only;

@@ -277,6 +277,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->stacks_asked = req->stacks;
 	target->stacks = req->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
 	target->waits = req->waits;
+	target->kernel_stacks = req->kernel_stacks && req->admin;
 	target->children = req->children || target_scope_is_group(req->scope);
 	TAILQ_INIT(&target->members);
 	LIST_INIT(&target->waiting);

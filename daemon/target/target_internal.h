@@ -86,6 +86,7 @@ struct target {
 	/* what was asked for, and what is */
 	enum stacks_mode stacks_asked, stacks;
 	bool waits;
+	bool kernel_stacks; /* asked for by an admin */
 	bool children; /* a process that a member starts is one of the target's; of a group always */
 	const struct backend *backend;
 	void *recording; /* the back end's own */

@@ -77,6 +77,11 @@ static void explain(const struct sample_choice *choice, struct target *target)
 	}
 }
 
+static struct group_stacks stacks_of(const struct target *target)
+{
+	return (struct group_stacks){.user = sample_stacks(target), .kernel = target->kernel_stacks};
+}
+
 /* ---- attempts, on the loop */
 
 static int prepare_cgroup(struct sample_choice *choice, struct target *target, struct event_group **ret)
@@ -90,7 +95,7 @@ static int prepare_cgroup(struct sample_choice *choice, struct target *target, s
 		if (choice->cgroup.dirfd < 0)
 			return -errno;
 	}
-	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, sample_stacks(target), &choice->opening, ret);
+	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, stacks_of(target), &choice->opening, ret);
 }
 
 static int prepare_tasks(struct sample_choice *choice, struct target *target)
@@ -108,7 +113,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 			return -errno;
 	}
 	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD, target->children,
-				sample_stacks(target), &choice->opening);
+				stacks_of(target), &choice->opening);
 }
 
 static int prepare(struct sample_choice *choice, struct target *target, struct event_group **ret)
@@ -119,7 +124,7 @@ static int prepare(struct sample_choice *choice, struct target *target, struct e
 	case ATTEMPT_CPU:
 		if (target_scope_is_group(target->scope) && !choice->beside)
 			return -ENOENT;
-		return sampler_cpu_group(sampler_of(target->targets), sample_stacks(target), &choice->opening, ret);
+		return sampler_cpu_group(sampler_of(target->targets), stacks_of(target), &choice->opening, ret);
 	default:
 		return prepare_tasks(choice, target);
 	}

@@ -29,7 +29,7 @@ static void attr_common(const struct group_spec *spec, uint64_t read_format, str
 		.sample_type = PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP,
 		.read_format = read_format,
 		.sample_id_all = 1,
-		.exclude_callchain_kernel = 1,
+		.exclude_callchain_kernel = !spec->kernel_stacks,
 		.exclude_kernel = !spec->kernel,
 		.exclude_hv = 1,
 		.use_clockid = 1,

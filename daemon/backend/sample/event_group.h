@@ -36,6 +36,7 @@ struct group_spec {
 	bool inherit, inherit_processes; /* GROUP_TASK: threads to come; also processes to come */
 	bool switch_records;             /* PERF_RECORD_SWITCH, where no BPF program reports switches */
 	bool kernel;                     /* ticks in the kernel count too (with the user's stack) */
+	bool kernel_stacks;              /* also the kernel's stack: in the rings of such targets only, see group_find() */
 	unsigned int hz;
 	size_t ring_bytes;
 	unsigned int stack_bytes;

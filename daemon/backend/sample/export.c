@@ -169,6 +169,8 @@ static enum export_answer mask_record(const struct frozen *frozen, const struct 
 
 	if (view->time < source->from_ns || view->time > source->to_ns || view->time > frozen->raw_ns)
 		return EXPORT_OUTSIDE;
+	if (!frozen->admin)
+		record_mask_kernel(view);
 	switch (view->header->type) {
 	case PERF_RECORD_SAMPLE:
 		if (event == GROUP_CLOCK)
@@ -187,8 +189,6 @@ static enum export_answer mask_record(const struct frozen *frozen, const struct 
 	if (answer != EXPORT_KEEP)
 		return answer;
 	record_clear_unwritten(view);
-	if (!frozen->admin)
-		record_mask_kernel(view);
 	return EXPORT_KEEP;
 }
 
@@ -439,6 +439,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	frozen->hz = spec->hz;
 	/* Others may have been asked for meanwhile. */
 	frozen->stacks = spec->stacks;
+	frozen->kernel_stacks = spec->kernel_stacks && frozen->admin;
 	return 0;
 }
 

@@ -395,12 +395,13 @@ static size_t ring_bytes(const struct config *config, enum stacks_mode stacks)
 	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
 }
 
-static void spec_common(const struct sampler *sampler, enum stacks_mode stacks, struct group_spec *spec)
+static void spec_common(const struct sampler *sampler, struct group_stacks stacks, struct group_spec *spec)
 {
-	spec->stacks = stacks;
+	spec->stacks = stacks.user;
+	spec->kernel_stacks = stacks.kernel;
 	spec->kernel = sampler->can.cpu_wide;
 	spec->hz = sampler->config->sample_hz;
-	spec->ring_bytes = ring_bytes(sampler->config, stacks);
+	spec->ring_bytes = ring_bytes(sampler->config, stacks.user);
 	/* A sample has at most 64 KiB, its stack a multiple of 8. */
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
 }
@@ -453,18 +454,23 @@ void sampler_drop(struct sampler_opening *opening)
 	*opening = (struct sampler_opening){0};
 }
 
-static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind, enum stacks_mode stacks,
+/*
+ * The stacks of the kernel are part of the key. A ring is shared by the targets of all users: what none of them asked for, or
+ * none of them may see, must never have been in it.
+ */
+static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind, struct group_stacks stacks,
 				   uint64_t cgroup_ino)
 {
 	struct event_group *group;
 
 	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.kind == kind && group->spec.stacks == stacks && group->spec.cgroup_ino == cgroup_ino)
+		if (group->spec.kind == kind && group->spec.stacks == stacks.user &&
+		    group->spec.kernel_stacks == stacks.kernel && group->spec.cgroup_ino == cgroup_ino)
 			return group;
 	return NULL;
 }
 
-int sampler_cpu_group(struct sampler *sampler, enum stacks_mode stacks, struct sampler_opening *opening,
+int sampler_cpu_group(struct sampler *sampler, struct group_stacks stacks, struct sampler_opening *opening,
 		    struct event_group **ret)
 {
 	struct group_spec spec = {.kind = GROUP_CPU};
@@ -483,7 +489,7 @@ int sampler_cpu_group(struct sampler *sampler, enum stacks_mode stacks, struct s
 	return prepare(sampler, &spec, true, opening);
 }
 
-int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, enum stacks_mode stacks,
+int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, struct group_stacks stacks,
 		       struct sampler_opening *opening, struct event_group **ret)
 {
 	struct group_spec spec = {.kind = GROUP_CGROUP, .cgroup_ino = cgroup->ino};
@@ -505,7 +511,7 @@ int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, e
 	return prepare(sampler, &spec, sampler->filter != NULL, opening);
 }
 
-int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, enum stacks_mode stacks,
+int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, struct group_stacks stacks,
 		     struct sampler_opening *opening)
 {
 	struct group_spec spec = {.kind = GROUP_TASK,

@@ -198,6 +198,11 @@ uid_t frozen_uid(const struct frozen *f)
 	return 1000;
 }
 
+bool frozen_has_kernel_stacks(const struct frozen *frozen)
+{
+	return false;
+}
+
 bool frozen_admin_only(const struct frozen *f)
 {
 	return made.creds_changed;

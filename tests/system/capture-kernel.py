@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 240
+# arm --kernel: what in the kernel a thread waits for has a name, the one that the kernel itself tells (wchan). Who may not
+# know the kernel's addresses gets none, also while root's target is recorded beside it, and is told why.
+from lib.capture import *
+from lib.tp import Engine
+import struct
+
+NOBODY = 65534
+WAITER = r"""
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None)
+def name(text): libc.prctl(15, text.encode(), 0, 0, 0)
+read, write = os.pipe()
+lock = threading.Lock()
+def reader():
+    name("reader")
+    while os.read(read, 1): pass
+def locker():
+    name("locker")
+    while True:
+        with lock: time.sleep(0)
+        time.sleep(0.001)
+def sleeper():
+    name("sleeper")
+    while True: time.sleep(0.02)
+for f in (reader, locker, sleeper): threading.Thread(target=f, daemon=True).start()
+print("ready", flush=True)
+while True:
+    with lock:
+        os.write(write, b"x")
+        time.sleep(0.02)
+    os.stat("/proc/self/status")
+    time.sleep(0.005)
+"""
+WAITERS = ("reader", "locker", "sleeper")
+
+
+def kallsyms():
+    with open("/proc/kallsyms") as f:
+        return [(int(line.split()[0], 16), line.split()[2]) for line in f if line.split()[1] in "tTwW"]
+
+
+def text_addresses(data):
+    """Words of a file, at any place, that are addresses of the kernel's code."""
+    found = set()
+    for shift in range(8):
+        n = (len(data) - shift) // 8
+        for word in struct.unpack_from(f"<{n}Q", data, shift):
+            if LOW <= word < HIGH:
+                found.add(word)
+    return found
+
+
+def files(client, snapshot):
+    return client.fetch(snapshot["id"])
+
+
+need_root("the kernel's addresses")
+symbols = kallsyms()
+if not any(address for address, _ in symbols):
+    skip("this root may not see the kernel's addresses")
+known = {name for _, name in symbols}
+# What it runs of its own, without modules.
+LOW = min(a for a, name in symbols if name == "_text")
+HIGH = LOW + (64 << 20)
+
+with Tracerd() as d:
+    c = d.client()
+    if c.call("status")["backends"]["sample"]["method"] != "cpu":
+        skip("no cpu-wide events or no BPF here")
+    waiter = spawn(interpreter(), "-c", WAITER, stdout=subprocess.PIPE)
+    waiter.stdout.readline()
+    cpu = {min(os.sched_getaffinity(0))}
+    # On one CPU with the user's: a ring is of one.
+    for tid in os.listdir(f"/proc/{waiter.pid}/task"):
+        os.sched_setaffinity(int(tid), cpu)
+    done = d.tracectl("arm", "--kernel", str(waiter.pid))
+    expect(done.returncode == 0, f"arm --kernel: {done.stdout}{done.stderr}")
+    target = c.call("target.list")["targets"][0]
+    expect(target["kernel"] is True, f"the target says that it has the kernel's stacks: {target}")
+
+    def waits(snapshot):
+        return {w["name"]: w for w in reversed(snapshot["summary"]["waits"]) if w["state"] == "sleeping"}
+
+    found = {}
+
+    def all_waits():
+        snapshot = c.snapshot(target["id"])
+        found.update(snapshot=snapshot, waits=waits(snapshot))
+        return all("kernel" in found["waits"].get(name, {}) for name in WAITERS)
+
+    wait_for("waits of all threads", all_waits)
+    for name in WAITERS:
+        w = found["waits"][name]
+        wanted = {"reader": ("pipe_read", "read"), "locker": ("futex", "futex"), "sleeper": ("nanosleep", "nanosleep")}[name]
+        note(f"{name}: {w.get('call')} {w['kernel'][:4]}")
+        expect(wanted[0] in w["kernel"][0], f"{name} waits in the kernel's {wanted[0]}: {w['kernel']}")
+        expect(all(k in known or k == "[kernel]" for k in w["kernel"]), f"all are names of the kernel: {w['kernel']}")
+        expect(not any(k in known and k.startswith("__x64_sys") for k in w["stack"]), f"none is the program's: {w['stack']}")
+        tid = thread_named(waiter.pid, name)
+        seen = set()
+
+        def agrees():
+            wchan = open(f"/proc/{waiter.pid}/task/{tid}/wchan").read()
+            seen.add(wchan)
+            return wchan == w["kernel"][0]
+
+        if open("/proc/self/wchan").read() in ("0", ""):
+            wait_for(f"the kernel names the same place of {name}: {w['kernel']}, wchan {seen}", agrees)
+    text = d.tracectl("snapshot", str(waiter.pid)).stdout
+    expect("in the kernel's " in text, f"the summary says where in the kernel: {text}")
+    ok("waits have the kernel's functions, as wchan names them")
+
+    bundle_files = files(c, found["snapshot"])
+    meta = json.loads(bundle_files["meta.json"])
+    expect(meta["events"]["kernel"] is True, "meta.json says that there are stacks of the kernel")
+    expect(b" T _text" in bundle_files["kallsyms"] or b" _text" in bundle_files["kallsyms"], "the bundle has the names")
+    expect(text_addresses(bundle_files["perf.data"]), "the test finds addresses of the kernel where they are")
+    where = tmp() / "bundle"
+    where.mkdir()
+    for name, data in bundle_files.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_bytes(data)
+    engine = Engine(where / "trace.pftrace")
+    if engine.works():
+        n = int(engine.value("select count(*) from slice where category = '[kernel]' and name glob '*pipe_read*'"))
+        expect(n > 0, "the timeline has the pipe's function of the kernel")
+        n = int(engine.value("select count(*) from slice where category = '[kernel]' and name in ('schedule', '__schedule')"))
+        expect(n == 0, "and not the scheduler's, in which every wait is")
+        ok("the timeline names them, as the kernel's")
+    # ---- a user, on the same CPU
+
+    mine = spawn(interpreter(), "-c", WAITER, uid=NOBODY, stdout=subprocess.PIPE)
+    mine.stdout.readline()
+    for tid in os.listdir(f"/proc/{mine.pid}/task"):
+        os.sched_setaffinity(int(tid), cpu)
+    # Root records the user's program, too, with its stacks in the kernel: other rings, which the user never reads.
+    beside = c.arm(mine.pid, kernel=True)
+    for stacks in ("fp", "dwarf"):
+
+        def user():
+            with Client(d.sock) as u:
+                try:
+                    u.arm(mine.pid, kernel=True)
+                    fail("a user may record the kernel's stacks")
+                except Error as e:
+                    expect(e.code == "not_permitted" and "socket's group" in str(e), f"the refusal says who may: {e.code}: {e}")
+                t = u.arm(mine.pid, stacks=stacks)
+                got = {}
+
+                def recorded():
+                    got["snapshot"] = u.snapshot(t["id"])
+                    return all(name in waits(got["snapshot"]) for name in WAITERS)
+
+                wait_for("waits of the user's program", recorded)
+                expect(not any("kernel" in w for w in got["snapshot"]["summary"]["waits"]), "no wait has functions of the kernel")
+                data = files(u, got["snapshot"])
+                expect("kallsyms" not in data, "the bundle has no names of the kernel's functions")
+                for name, content in data.items():
+                    expect(not text_addresses(content), f"{name}: addresses of the kernel: "
+                           f"{[hex(a) for a in sorted(text_addresses(content))[:5]]}")
+                try:
+                    u.call("snapshot.show", {"snapshot": found["snapshot"]["id"]})
+                    fail("a user sees root's snapshot")
+                except Error:
+                    pass
+                u.call("target.disarm", {"target": t["id"]})
+
+        expect(as_user(NOBODY, user) == 0, "the user's part")
+        ok(f"a user's bundle, stacks {stacks}, has no address of the kernel")
+    snapshot = c.snapshot(beside["id"])
+    expect(text_addresses(files(c, snapshot)["perf.data"]), "root's of the same program has them")
+    ok("root's has")
