@@ -5,6 +5,7 @@
 #include "client/core/arm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 	const struct process_fds *fds, struct json_object **ret_result)
 {
 	struct json_object *names = json_add_new_array(params, "fds");
-	int list[3];
+	_cleanup_close_ int kallsyms = -1;
+	int list[4];
 	size_t n = 0;
 
 	if (options->stacks)
@@ -46,6 +48,13 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 	if (fds->step >= 0) {
 		json_append_string(names, "step");
 		list[n++] = fds->step;
+	}
+	/* Whether the kernel's functions have names is decided by who opens it: the service may not. */
+	if (options->kernel)
+		kallsyms = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	if (kallsyms >= 0) {
+		json_append_string(names, "kallsyms");
+		list[n++] = kallsyms;
 	}
 	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
 }

@@ -55,9 +55,10 @@ static const struct protocol_param params_arm[] = {
 	{.name = "filters", .type = PARAM_STRINGS, .min = 1, .max = 4,
 		.doc = "by Intel PT, of a process or thread: nothing but this code is traced. Each is \"MAJOR:MINOR:INODE:OFFSET:SIZE:NAME\", "
 		       "decimal numbers: the file as /proc/PID/maps names it, the place in that file, and how to call it"},
-	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 3,
+	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 4,
 		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "
-		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h)"},
+		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h), \"kallsyms\" (with \"kernel\": "
+		       "/proc/kallsyms as the client opened it, which decides whether it has addresses)"},
 	{0},
 };
 

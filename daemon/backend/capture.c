@@ -179,7 +179,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen = calloc(1, sizeof(*frozen));
 	if (!frozen)
 		return -ENOMEM;
-	frozen->vdso_fd = -1;
+	frozen->vdso_fd = frozen->kallsyms_fd = -1;
 	frozen->raw_ns = clock_raw_ns();
 	frozen->unix_ns = wall_clock_ns();
 	/* What happened until this moment may still lie in the side-band rings. */
@@ -214,6 +214,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 		r = sideband_log_freeze(&target->log, &frozen->sideband);
 	if (r < 0)
 		return r;
+	if (target->kallsyms_fd >= 0)
+		frozen->kallsyms_fd = fcntl(target->kallsyms_fd, F_DUPFD_CLOEXEC, 3);
 	if (targets->vdso_fd >= 0)
 		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	r = frozen->backend->freeze ? frozen->backend->freeze(target, frozen) : 0;
@@ -308,6 +310,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 	free(frozen->producers);
 	sideband_log_view_fini(&frozen->sideband);
 	(void)close_fd(frozen->vdso_fd);
+	(void)close_fd(frozen->kallsyms_fd);
 	free(frozen->members);
 	free(frozen->images);
 	free(frozen->unit);
@@ -362,6 +365,11 @@ uid_t frozen_uid(const struct frozen *frozen)
 bool frozen_has_kernel_stacks(const struct frozen *frozen)
 {
 	return frozen->kernel_stacks;
+}
+
+int frozen_kallsyms_fd(const struct frozen *frozen)
+{
+	return frozen->kallsyms_fd;
 }
 
 bool frozen_admin_only(const struct frozen *frozen)

@@ -42,6 +42,7 @@ struct frozen {
 	enum stacks_mode stacks;
 	bool waits;
 	bool kernel_stacks; /* in its rings; an admin's snapshot has them */
+	int kallsyms_fd;    /* as the client that armed it opened it, or -1 */
 	uint64_t armed_unix_ns, armed_ns;
 	char *warnings[TARGET_WARNINGS_MAX];
 	size_t n_warnings;

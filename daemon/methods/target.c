@@ -74,11 +74,12 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 		int *slot = strcmp(name, "maps") == 0	 ? &req->maps_fd
 			    : strcmp(name, "pidfd") == 0 ? &req->pidfd
 			    : strcmp(name, "step") == 0	 ? &req->step_fd
-							 : NULL;
+			    : strcmp(name, "kallsyms") == 0 ? &req->kallsyms_fd
+							    : NULL;
 
 		if (!slot || *slot >= 0)
 			return call_fail(call, API_BAD_PARAMS, "fds: %s",
-					 slot ? "names a descriptor twice" : "a descriptor must be \"maps\", \"pidfd\" or \"step\"");
+					 slot ? "names a descriptor twice" : "a descriptor must be \"maps\", \"pidfd\", \"step\" or \"kallsyms\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;

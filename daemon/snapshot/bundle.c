@@ -123,13 +123,15 @@ static int write_vdso(struct bundle_build *b)
  */
 static int write_kallsyms(struct bundle_build *b)
 {
-	_cleanup_close_ int in = -1, out = -1;
+	_cleanup_close_ int own = -1, out = -1;
+	int in = frozen_kallsyms_fd(b->frozen);
 	uint64_t size;
 	int r;
 
 	if (!frozen_has_kernel_stacks(b->frozen))
 		return 0;
-	in = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	if (in < 0)
+		in = own = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
 	if (in < 0) {
 		log_warning("%s: /proc/kallsyms: %s", b->id, strerror(errno));
 		return 0;

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/limits.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "common/base/wall_clock.h"
 #include "common/base/raw_clock.h"
@@ -241,6 +244,26 @@ static int set_limit(struct arming *arming)
 	return arming->limit && event_add(arming->limit, &limit) == 0 ? 0 : -ENOMEM;
 }
 
+/*
+ * The kernel shows addresses in it to whom it was opened by: with the rights of the unit, which has no CAP_SYSLOG, they would be
+ * 0. All instances of procfs number it alike.
+ */
+static int take_kallsyms(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	struct stat own, st;
+	struct statfs fs;
+
+	if (req->kallsyms_fd < 0)
+		return 0;
+	if (!target->kernel_stacks)
+		return refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is for the kernel's stacks");
+	if (fstatfs(req->kallsyms_fd, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC || fstat(req->kallsyms_fd, &st) < 0 ||
+	    stat("/proc/kallsyms", &own) < 0 || st.st_ino != own.st_ino)
+		return refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is not of /proc/kallsyms");
+	target->kallsyms_fd = fcntl(req->kallsyms_fd, F_DUPFD_CLOEXEC, 3);
+	return target->kallsyms_fd < 0 ? refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+}
+
 static int check(struct target *target, const struct target_request *req, char *why, size_t size)
 {
 	int r;
@@ -255,6 +278,9 @@ static int check(struct target *target, const struct target_request *req, char *
 	if (req->kernel_stacks && target->backend != &backend_sample)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel's stacks are of the back end sample, not of %s",
 			       target->backend->name);
+	r = take_kallsyms(target, req, why, size);
+	if (r != 0)
+		return r;
 	if (req->children && req->scope == TARGET_THREAD)
 		return refusal(why, size, TARGET_E_BAD, "a single thread, or also what its process starts, but not both");
 	if (target_scope_is_group(req->scope)) {
@@ -477,6 +503,8 @@ static void upgrade(struct target *target, struct target *armed)
 	target->stacks = armed->stacks;
 	target->waits = armed->waits;
 	target->kernel_stacks = armed->kernel_stacks;
+	close_fdp(&target->kallsyms_fd);
+	target->kallsyms_fd = take_fd(&armed->kallsyms_fd);
 	target->uid = armed->uid;
 	target->owner_admin = armed->owner_admin;
 	target->admin_only = target->admin_only || armed->admin_only;

@@ -272,6 +272,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->state = TARGET_ARMED;
 	target->proc = (struct proc)PROC_INIT;
 	target->cgroup = (struct cgroup)CGROUP_INIT;
+	target->kallsyms_fd = -1;
 	target->owner = req->uid;
 	target->owner_admin = req->admin;
 	target->stacks_asked = req->stacks;
@@ -317,6 +318,7 @@ struct target *target_free(struct target *target)
 	quota_release(&target->charge_fds);
 	cgroup_close(&target->cgroup);
 	proc_close(&target->proc);
+	close_fdp(&target->kallsyms_fd);
 	free(target->unit);
 	free(target->exe);
 	free(target);

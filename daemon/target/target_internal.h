@@ -87,6 +87,7 @@ struct target {
 	enum stacks_mode stacks_asked, stacks;
 	bool waits;
 	bool kernel_stacks; /* asked for by an admin */
+	int kallsyms_fd;    /* as its client opened it, or -1 */
 	bool children; /* a process that a member starts is one of the target's; of a group always */
 	const struct backend *backend;
 	void *recording; /* the back end's own */

@@ -415,6 +415,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.events_end_ns = d->meta.frozen_raw;
 	so.images = d->images;
 	so.kallsyms = d->kallsyms;
+	so.kallsyms_hidden = j->kallsyms_fd >= 0 && !d->kallsyms;
 	so.maps = d->maps;
 	so.source = d->source;
 	so.st = d->st;

@@ -73,10 +73,28 @@ static void advise(const struct process *p, char *buf, size_t size)
 		(void)snprintf(buf, size, "[anon] is generated code without names: a perf map (/tmp/perf-PID.map) would give them");
 }
 
+static struct json_object *kernel_hint(const struct session *s)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_uint(o, "pid", 0);
+	json_add_string(o, "process", "kernel");
+	json_add_uint(o, "frames", s->walk.kernel_unnamed);
+	json_add_string(o, "text", "the names of its functions are not known: who armed the target, and tracerd, may not see addresses in "
+				   "/proc/kallsyms (CAP_SYSLOG, kernel.kptr_restrict)");
+	return o;
+}
+
 void session_hints(const struct session *s, struct json_object *summary)
 {
 	struct json_object *list = NULL;
 	size_t n = 0;
+
+	if (s->o.kallsyms_hidden && s->walk.kernel_unnamed) {
+		list = json_add_new_array(summary, "hints");
+		json_append(list, kernel_hint(s));
+		n++;
+	}
 
 	for (const struct process *p = s->all_processes; p && n < HINTS_MAX; p = p->next) {
 		struct json_object *o;

@@ -59,6 +59,7 @@ struct session_options {
 	const struct prescan *prescan; /* of its records; NULL: nothing was lost */
 	struct images *images;
 	struct kallsyms *kallsyms; /* NULL: the kernel's functions have no names */
+	bool kallsyms_hidden;	   /* there is a list of them, without addresses */
 	struct process_maps *maps; /* with PT they have all records; without, the session feeds them */
 	struct stacktab *st;
 	struct timeline *tl;

@@ -186,6 +186,7 @@ uint32_t stackwalk_sample(
 	uint32_t n = 0, stack = STACKTAB_ROOT;
 
 	w->stacks++;
+	w->kernel_unnamed += c.n_kernel && !resolver_has_kallsyms(w->resolver);
 	w->n_places = 0;
 	w->places_full = false;
 	/* Where the stack's page was not there yet (its first touch), nothing was copied: the registers still say where. */

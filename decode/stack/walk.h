@@ -27,6 +27,7 @@ struct stackwalk {
 	uint64_t cut;              /* stacks with a wrong frame */
 	uint64_t frames_cut;       /* frames that were not drawn for it */
 	uint64_t limited; /* chains as long as the kernel makes them: the outer part is missing */
+	uint64_t kernel_unnamed; /* with addresses of the kernel, whose functions have no names */
 	struct missing_caller_stats missing_callers; /* that frame pointers had passed over */
 	uint64_t unwound[UNWIND_N_ENDS];
 	uint32_t frames[UNWIND_MAX_FRAMES + 2];

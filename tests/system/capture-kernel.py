@@ -173,3 +173,40 @@ with Tracerd() as d:
     snapshot = c.snapshot(beside["id"])
     expect(text_addresses(files(c, snapshot)["perf.data"]), "root's of the same program has them")
     ok("root's has")
+
+# ---- the rights of the unit: the client's own right decides whether there are names
+
+with Tracerd(name="-unit", unit_rights=True) as d:
+    c = d.client()
+    if c.call("status")["backends"]["sample"]["method"] != "cpu":
+        skip("the rights of the unit give no cpu-wide events or no BPF here")
+
+    def sleeping(target):
+        got = {}
+
+        def recorded():
+            got["summary"] = c.snapshot(target)["summary"]
+            return any(w["name"] == "reader" and w["state"] == "sleeping" for w in got["summary"]["waits"])
+
+        wait_for("a wait of the reader", recorded)
+        return got["summary"], [w for w in got["summary"]["waits"] if w["name"] == "reader" and w["state"] == "sleeping"]
+
+    done = d.tracectl("arm", "--kernel", str(waiter.pid))
+    expect(done.returncode == 0, f"arm --kernel: {done.stdout}{done.stderr}")
+    target = c.call("target.list")["targets"][0]["id"]
+    summary, waits_of = sleeping(target)
+    expect(any("pipe_read" in w.get("kernel", [""])[0] for w in waits_of), f"names by root's tracectl: {waits_of}")
+    expect(not any(h["process"] == "kernel" for h in summary.get("hints", [])), "and no hint")
+    c.call("target.disarm", {"target": target})
+    with open("/dev/null") as other:
+        code = c.call_error("target.arm", {"pid": waiter.pid, "kernel": True, "fds": ["kallsyms"]}, [other.fileno()])
+    expect(code == "bad_params", f"another file is refused: {code}")
+    target = c.arm(waiter.pid, kernel=True)["id"]
+    summary, waits_of = sleeping(target)
+    if open("/proc/sys/kernel/perf_event_paranoid").read().strip() not in ("-1", "0", "1"):
+        expect(not any("kernel" in w for w in waits_of), f"no names without the right to see addresses: {waits_of}")
+        hints = [h["text"] for h in summary.get("hints", []) if h["process"] == "kernel"]
+        expect(hints and "kallsyms" in hints[0], f"and the summary says why: {summary.get('hints')}")
+        text = d.tracectl("snapshot", target).stdout
+        expect("kernel (0): the names of its functions are not known" in text, f"as text, too: {text}")
+    ok("with the unit's rights, names are the client's to give")

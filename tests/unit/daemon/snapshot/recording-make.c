@@ -203,6 +203,11 @@ bool frozen_has_kernel_stacks(const struct frozen *frozen)
 	return false;
 }
 
+int frozen_kallsyms_fd(const struct frozen *frozen)
+{
+	return -1;
+}
+
 bool frozen_admin_only(const struct frozen *f)
 {
 	return made.creds_changed;
