@@ -130,6 +130,12 @@ with Tracerd() as d:
         n = int(engine.value("select count(*) from slice where category = '[kernel]' and name in ('schedule', '__schedule')"))
         expect(n == 0, "and not the scheduler's, in which every wait is")
         ok("the timeline names them, as the kernel's")
+    if working_perf():
+        done = subprocess.run(["perf", "script", "--kallsyms", where / "kallsyms", "-i", where / "perf.data"],
+                              capture_output=True, text=True, errors="replace", timeout=PATIENCE)
+        expect("pipe_read" in done.stdout, f"perf script names the kernel's functions: {done.stdout[:2000]} {done.stderr[:500]}")
+        ok("perf script does, too")
+
     # ---- a user, on the same CPU
 
     mine = spawn(interpreter(), "-c", WAITER, uid=NOBODY, stdout=subprocess.PIPE)

@@ -22,6 +22,7 @@
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
+#define PERF_PAGE 4096u
 /* No id of the kernel's, and none of the side-band log's. */
 #define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
 
@@ -337,6 +338,30 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 	return 0;
 }
 
+/*
+ * perf names an address by what is mapped there, and the kernel's are mapped by this record alone: the upper half of all addresses,
+ * of which /proc/kallsyms, or the bundle's, has the symbols. It is older than all samples.
+ */
+static int add_kernel_map(const struct frozen *frozen, struct perfdata_writer *writer)
+{
+	struct {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		uint64_t addr, len, pgoff;
+		char name[24];
+		struct perfabi_sample_id id;
+	} map = {
+		.header = {.type = PERF_RECORD_MMAP, .misc = PERF_RECORD_MISC_KERNEL, .size = sizeof(map)},
+		.pid = UINT32_MAX,
+		.addr = UINT64_C(1) << 63,
+		.len = (UINT64_C(1) << 63) - PERF_PAGE,
+		.name = "[kernel.kallsyms]_text",
+		.id = {.pid = UINT32_MAX, .time = frozen_recorded_from(frozen), .id = EVENT_ID(0, GROUP_CLOCK)},
+	};
+
+	return frozen->kernel_stacks ? perfdata_write(writer, &map, sizeof(map)) : 0;
+}
+
 static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
 {
 	struct export *samples = export_of(frozen);
@@ -351,6 +376,8 @@ static int copy_source(struct frozen *frozen, size_t index, struct out *out, str
 		return -ENOMEM;
 	samples->rings = rings;
 	r = add_events(frozen, index, out->writer);
+	if (r == 0 && index == 0)
+		r = add_kernel_map(frozen, out->writer);
 	if (r < 0)
 		return r;
 	stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
