@@ -77,7 +77,7 @@ with Tracerd() as d:
     for tid in os.listdir(f"/proc/{waiter.pid}/task"):
         os.sched_setaffinity(int(tid), cpu)
     done = d.tracectl("arm", "--kernel", str(waiter.pid))
-    expect(done.returncode == 0, f"arm --kernel: {done.stdout}{done.stderr}")
+    expect(done.returncode == 0 and "and the kernel's, waits on" in done.stdout, f"arm --kernel: {done.stdout}{done.stderr}")
     target = c.call("target.list")["targets"][0]
     expect(target["kernel"] is True, f"the target says that it has the kernel's stacks: {target}")
 
