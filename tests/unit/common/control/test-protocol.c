@@ -111,7 +111,7 @@ static void test_bad_params(void **state)
 		{"target.arm", "{\"pid\":1,\"stacks\":\"auto|fp\"}"},
 		{"target.arm", "{\"pid\":1,\"waits\":1}"},
 		{"target.arm", "{\"unit\":\"a\\nb\"}"},
-		{"target.arm", "{\"fds\":[\"a\",\"b\",\"c\",\"d\"]}"},
+		{"target.arm", "{\"fds\":[\"a\",\"b\",\"c\",\"d\",\"e\"]}"},
 		{"target.arm", "{\"fds\":[\"\"]}"},
 		{"target.arm", "{\"fds\":[1]}"},
 		{"target.arm", "{\"fds\":\"maps\"}"},
