@@ -369,7 +369,12 @@ def damage(plain, work):
             f.auxtrace(piece if other == tid else theirs, i, other)
         return f.write_file(work / "damaged.data")
 
-    for n in range(rounds):
+    # What a damage does depends on where the program was loaded: on until enough of them did harm.
+    n = 0
+    while n < rounds or hurt < rounds // 2:
+        n += 1
+        if n > 8 * rounds:
+            fail(f"{plain.name}: of {n} damages {hurt} did harm")
         k = dice.randrange(1, len(these) - 1)
         begin, end = these[k].begin, these[k + 1].begin
         front = len(instructions(with_trace(data[:begin]))[str(tid)])
@@ -398,9 +403,9 @@ def damage(plain, work):
         hurt += mine != whole
         said += mine != whole and bool(losses(path))
     # another decision may be as good as the right one, and lead to the same place
-    if hurt < rounds // 2 or said < hurt // 2:
-        fail(f"{plain.name}: of {rounds} damages {hurt} did harm and {said} are told of")
-    ok(f"{plain.name}: damaged {rounds} times, all but the damaged block is right")
+    if said < hurt // 2:
+        fail(f"{plain.name}: of {n} damages {hurt} did harm and {said} are told of")
+    ok(f"{plain.name}: damaged {n} times, all but the damaged block is right")
 
 
 need_command("gcc", "gcc")
