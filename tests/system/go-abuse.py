@@ -27,9 +27,9 @@ with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\n") as d:
     with d.client() as c:
         # ---- twice, and by two libraries in one program
         p = GoShell(d, "start")
+        t = p.connected() # a process has one connection: who is first has it
         expect("already" in p.tell("second")["Missing"] and "already" in p.tell("vendored")["Missing"],
                "a second agent, of a copy of the module too, says that there is a recorder already")
-        t = p.connected()
         p.tell("work twice")
         expect(has_trace(c, t, "twice"), "the first one's traces are there all the same")
         p.process.kill()
