@@ -5,6 +5,7 @@
 begins long after that of the other: no wait lies over time in which the program was running, by its own clock; what is not
 recorded of both is "not known", and not in the sums. Where no ring wraps all of it is known, from arming on."""
 from lib.capture import *
+from lib.texttrace import slices_of
 
 # Burns on the first processor, on the second, on the first again; then sleeps. It writes down from when to when it looked
 # at the clock without a jump: then it was running.
@@ -62,21 +63,6 @@ def children(pid):
     return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def slices(text, tid):
-    """(name, begin, end, arguments of both) of the thread's slices, from the text trace."""
-    track, out, stack = None, [], []
-    for line in text.splitlines():
-        f = line.split("\t")
-        if f[0] == "T" and f[4] == str(tid):
-            track = f[1]
-        elif len(f) > 2 and f[1] == track and f[2] == "B":
-            stack.append((f[3].strip('"'), int(f[0]), f[4:]))
-        elif len(f) > 2 and f[1] == track and f[2] == "E":
-            name, begin, args = stack.pop()
-            out.append((name, begin, int(f[0]), args + f[3:]))
-    return out
-
-
 def record(ring_kib, noisy, ms=600):
     """What the burner did by its own account, its slices, the summary, meta.json, and tracectl's text."""
     with Tracerd(config=f"[capture]\nring_kib = {ring_kib}\n", name=f"lookback-{ring_kib}-{ms}") as d:
@@ -107,7 +93,7 @@ def record(ring_kib, noisy, ms=600):
             noise.kill()
         meta = json.loads((out / "meta.json").read_text())
         text = (tmp() / f"trace-{ring_kib}").read_text()
-        return (ran, slices(text, burner.pid), meta, next(t for t in s["summary"]["threads"] if t["tid"] == burner.pid),
+        return (ran, slices_of(text)[burner.pid], meta, next(t for t in s["summary"]["threads"] if t["tid"] == burner.pid),
                 s["summary"], r.stdout + r.stderr)
 
 

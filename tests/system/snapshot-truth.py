@@ -8,6 +8,7 @@ import bisect
 import collections
 
 from lib.capture import *
+from lib.texttrace import slices_of
 
 PROGRAM = BUILD / "tests/programs/schedules"
 JUMP = 25000  # a wait that is shorter is not seen by who looks at the clock all the time
@@ -23,25 +24,7 @@ KINDS = {("pipe-ping", "read"): "pipe", ("socket-ping", "read"): "socket", ("fil
          ("file-sync", "fsync"): "file"}
 X86_64 = os.uname().machine == "x86_64"
 
-Slice = collections.namedtuple("Slice", "name begin end args stack")
 Entry = collections.namedtuple("Entry", "begin end where")
-
-
-def slices_of(text):
-    """tid -> its slices, each with the names that are around it."""
-    tid_of, open_, out = {}, collections.defaultdict(list), collections.defaultdict(list)
-    for line in text.splitlines():
-        f = line.split("\t")
-        if f[0] == "T":
-            tid_of[f[1]] = int(f[4])
-        elif len(f) > 2 and f[1] in tid_of and f[2] == "B":
-            open_[f[1]].append((f[3].strip('"'), int(f[0]), f[4:]))
-        elif len(f) > 2 and f[1] in tid_of and f[2] == "E":
-            name, begin, args = open_[f[1]].pop()
-            out[tid_of[f[1]]].append(Slice(name, begin, int(f[0]), args + f[3:], [s[0] for s in open_[f[1]]]))
-    if any(open_.values()):
-        fail("slices that do not end")
-    return out
 
 
 def overlap(s, e):
