@@ -152,6 +152,18 @@ static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, ui
 	return slices_draw(tl->slices, &t->lane, stack, close, open);
 }
 
+/* The thread is on the CPU. If it was away, its way back was not recorded. */
+static int seen_running(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint32_t cpu)
+{
+	int r = t->running == RUNNING_OFF ? wait_lost(tl, t, mono) : 0;
+
+	if (t->running != RUNNING_ON)
+		t->on_since = mono;
+	t->running = RUNNING_ON;
+	t->cpu = cpu;
+	return r;
+}
+
 int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack)
 {
 	uint64_t mono, period = tl->options.period_ns;
@@ -177,12 +189,7 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	if (r < 0 || t->exited)
 		return r < 0 ? r : timeline_leave(tl);
 
-	if (t->running == RUNNING_OFF)
-		r = wait_lost(tl, t, mono);
-	if (t->running != RUNNING_ON)
-		t->on_since = mono;
-	t->running = RUNNING_ON;
-	t->cpu = cpu;
+	r = seen_running(tl, t, mono, cpu);
 	if (!switches) {
 		if (t->last_sample && mono - t->last_sample > MISSING_PERIODS * period)
 			slices_trim(tl->slices, &t->lane, 0, t->last_sample + period);
@@ -452,14 +459,12 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 		return r;
 	wakee->waker = (struct wait_waker){
 		.known = true, .in_irq = in_irq, .task = by, .stack = in_irq ? 0 : stack};
-	/* Who wakes runs: that it came back was not recorded. */
+	/* Who wakes runs. */
 	if (waker && waker->running == RUNNING_OFF && !waker->exited) {
-		r = wait_lost(tl, waker, mono);
+		r = seen_running(tl, waker, mono, cpu);
 		if (r < 0)
 			return r;
-		waker->running = RUNNING_ON;
-		waker->cpu = cpu;
-		waker->on_since = waker->resumed = mono;
+		waker->resumed = mono;
 	}
 	if (waker && waker != wakee && !waker->exited) {
 		wakee->waker.flow = ++tl->next_flow;
