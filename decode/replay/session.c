@@ -131,13 +131,16 @@ static void wait_in(struct session *s, const struct tracerd_sched_event *e)
 	const char *kind = NULL;
 	char unnamed[32];
 
-	(void)snprintf(unnamed, sizeof(unnamed), "system call %u", (unsigned int)number);
-	if (e->flags & SCHEDEV_FILE_KNOWN)
-		kind = file_kinds[e->flags >> SCHEDEV_FILE_SHIFT & SCHEDEV_FILE_MASK];
-	if (call && call->fd && arg)
+	if (!call) {
+		(void)snprintf(unnamed, sizeof(unnamed), "system call %u", (unsigned int)number);
+		timeline_wait_in(s->o.tl, e->tid, unnamed, TL_NO_FD, NULL);
+	} else if (!call->fd || !arg) {
+		timeline_wait_in(s->o.tl, e->tid, call->name, TL_NO_FD, NULL);
+	} else {
+		if (e->flags & SCHEDEV_FILE_KNOWN)
+			kind = file_kinds[e->flags >> SCHEDEV_FILE_SHIFT & SCHEDEV_FILE_MASK];
 		timeline_wait_in(s->o.tl, e->tid, call->name, arg - 1, kind);
-	else
-		timeline_wait_in(s->o.tl, e->tid, call ? call->name : unnamed, TL_NO_FD, NULL);
+	}
 }
 
 static int on_sched(struct session *s, const struct perfevent *ev)

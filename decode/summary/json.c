@@ -197,7 +197,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, obj, "call", text(o, w->call));
 		if (w->fd != UINT32_MAX)
 			put(o, obj, "fd", number(w->fd));
-		if (w->fd != UINT32_MAX && w->fd_kind)
+		if (w->fd_kind)
 			put(o, obj, "fd_kind", json_object_new_string(w->fd_kind));
 	}
 	put(o, obj, "count", number(p->count));

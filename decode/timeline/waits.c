@@ -12,7 +12,8 @@ struct wait_drawer {
 	struct summary *summary;
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
-	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_call, key_fd, key_fd_kind, key_ns, key_note;
+	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_ns, key_note;
+	uint32_t key_call, key_fd, key_fd_kind;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
 	uint32_t key_stack, not_recorded;
@@ -159,7 +160,7 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 		add_name(&a, d->key_call, w->call);
 		if (w->fd != TL_NO_FD)
 			add_uint(&a, d->key_fd, w->fd);
-		if (w->fd != TL_NO_FD && w->fd_kind)
+		if (w->fd_kind)
 			add_name(&a, d->key_fd_kind, w->fd_kind);
 	}
 	if (w->waker.known) {

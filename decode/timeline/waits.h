@@ -25,7 +25,7 @@ struct wait {
 	uint32_t stack; /* 0 = not known */
 	uint32_t call;	/* the system call that it is in, a writer's name; 0 = none, or not known */
 	uint32_t fd;	/* and its descriptor; TL_NO_FD */
-	uint32_t fd_kind; /* what that is, a writer's name; 0 = not known */
+	uint32_t fd_kind; /* what that is, a writer's name; 0 = not known, or no descriptor */
 	struct sched_task other;
 	struct wait_waker waker;
 	bool lost_within;    /* records were lost during it */
