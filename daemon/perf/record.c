@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define KERNEL_HALF (UINT64_C(1) << 63)
+#include "common/base/address.h"
+
 #define CHAIN_CONTEXT_MAX ((uint64_t)PERF_CONTEXT_MAX)
 
 bool record_header_ok(const void *p, size_t size)

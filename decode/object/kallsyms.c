@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/address.h"
 #include "common/base/io.h"
 
-#define KERNEL_HALF (UINT64_C(1) << 63)
 #define MAX_NAME 512u
 /* What is further from the last symbol is in no function: there are gaps between the kernel and its modules. */
 #define MAX_FUNCTION (1u << 20)

@@ -4,13 +4,12 @@
 
 #include "decode/replay/pt_internal.h"
 
+#include "common/base/address.h"
 #include "common/base/insn.h"
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
-
-#define KERNEL_HALF 0x8000000000000000ull
 
 static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev, bool async)
 {

@@ -6,6 +6,7 @@
 #include <linux/perf_event.h>
 #include <stdio.h>
 
+#include "common/base/address.h"
 #include "common/control/json.h"
 #include "decode/object/cfi.h"
 
@@ -14,7 +15,7 @@
 #define KERNEL_MAX_STACK 127u
 /* Marks in a call chain are the last page of addresses. */
 #define IS_MARK(addr) ((addr) >= (uint64_t)-4095)
-#define IS_KERNEL(addr) ((int64_t)(addr) < 0)
+#define IS_KERNEL(addr) ((addr) >= KERNEL_HALF)
 
 struct chain {
 	const uint8_t *p;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/address.h"
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
@@ -353,8 +354,8 @@ static int add_kernel_map(const struct frozen *frozen, struct perfdata_writer *w
 	} map = {
 		.header = {.type = PERF_RECORD_MMAP, .misc = PERF_RECORD_MISC_KERNEL, .size = sizeof(map)},
 		.pid = UINT32_MAX,
-		.addr = UINT64_C(1) << 63,
-		.len = (UINT64_C(1) << 63) - PERF_PAGE,
+		.addr = KERNEL_HALF,
+		.len = KERNEL_HALF - PERF_PAGE,
 		.name = "[kernel.kallsyms]_text",
 		.id = {.pid = UINT32_MAX, .time = frozen_recorded_from(frozen), .id = EVENT_ID(0, GROUP_CLOCK)},
 	};
