@@ -141,7 +141,8 @@ static bool being_armed(const struct target *target)
 /* Whether the one that is armed records all that this one would. */
 static bool is_enough(const struct target *other, const struct target *target)
 {
-	return other->backend == target->backend && (other->kernel_stacks || !target->kernel_stacks) && (other->children || !target->children) && !target->arming->filtered &&
+	return other->backend == target->backend && (other->kernel_stacks || !target->kernel_stacks) &&
+	       (other->children || !target->children) && !target->arming->filtered &&
 	       target_visible(other, target->owner, target->owner_admin);
 }
 

@@ -20,7 +20,6 @@
 struct chain {
 	const uint8_t *p;
 	uint64_t n;
-	bool kernel;    /* it has kernel addresses */
 	uint64_t first_kernel, n_kernel; /* they are together */
 	uint64_t first; /* index of the first user address */
 	uint64_t n_user;
@@ -48,7 +47,6 @@ static struct chain chain_split(const struct perfevent_sample *s)
 		if (part == KERNEL || (part == UNTOLD && IS_KERNEL(addr))) {
 			if (c.n_kernel == 0)
 				c.first_kernel = i;
-			c.kernel = true;
 			c.n_kernel++;
 		} else if (part != NEITHER) {
 			if (c.n_user == 0)
@@ -181,7 +179,7 @@ uint32_t stackwalk_sample(
 	const struct perfevent_sample *s = &ev->sample;
 	struct chain c = chain_split(s);
 	unsigned mode = ev->misc & PERF_RECORD_MISC_CPUMODE_MASK;
-	bool kernel = c.kernel || mode == PERF_RECORD_MISC_KERNEL ||
+	bool kernel = c.n_kernel || mode == PERF_RECORD_MISC_KERNEL ||
 		      mode == PERF_RECORD_MISC_GUEST_KERNEL;
 	bool whole = true;
 	uint32_t n = 0, stack = STACKTAB_ROOT;

@@ -2,8 +2,8 @@
 /*
  * One sample's stack, as a number of the stack table: from its registers and stack bytes where it
  * has them, else from the kernel's call chain. Kernel addresses become functions where their names are known
- * (resolver_set_kallsyms()), else one frame "[kernel]". What is wrong is cut off and counted; a stack whose outer part is not known says so by its outermost
- * frame, so that it is never taken for a whole one.
+ * (resolver_set_kallsyms()), else one frame "[kernel]". What is wrong is cut off and counted; a stack whose outer part is not
+ * known says so by its outermost frame, so that it is never taken for a whole one.
  */
 #pragma once
 
