@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decode/pt/stack_pointer.h"
+
 #define FIRST_SLOTS 4096u
 #define FIRST_BLOCKS 2048u
 
@@ -123,6 +125,8 @@ static bool scan(const struct codeblocks *cb, uint64_t ip, struct codeblock *ret
 			break;
 		}
 		b.kind = INSN_OTHER;
+		if (stack_pointer_may_load(code, insn.length, cb->is64))
+			b.tags |= CODEBLOCK_LOADS_SP;
 		if (b.insns == CODEBLOCK_MAX_INSNS)
 			break;
 		ip += insn.length;

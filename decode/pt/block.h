@@ -19,6 +19,11 @@
 #define CODEBLOCK_NONE 0u
 #define CODEBLOCK_MAX_INSNS 512u
 
+enum codeblock_tag {
+	CODEBLOCK_LEAVES = 1, /* its user's: the branch is handed out; not set when made */
+	CODEBLOCK_LOADS_SP = 2, /* it may load the stack pointer (decode/pt/stack_pointer.h); its user may know better */
+};
+
 struct codeblock {
 	uint64_t start;	   /* address of the first instruction */
 	uint32_t to_last;  /* from it to the last */
@@ -28,7 +33,7 @@ struct codeblock {
 	uint16_t insns;
 	uint8_t kind;	   /* enum insn_kind of the last; INSN_OTHER: the line was cut or nothing follows */
 	uint8_t last_bytes; /* its length */
-	uint32_t tag;	   /* its user's; 0 when made */
+	uint32_t tags;	   /* enum codeblock_tag */
 };
 
 /* Reads code at `ip` for an instruction: how many bytes can be read there, at most `n`; 0: none. */
@@ -39,7 +44,7 @@ typedef size_t (*code_read_fn)(void *arg, uint64_t ip, const uint8_t **ret_bytes
  * codeblocks_get(). When memory is used up all blocks are forgotten; `epoch` then differs, and numbers from before
  * mean nothing.
  */
-/* Sets `tag` of a block that was just found. */
+/* Sets `tags` of a block that was just found. */
 typedef void (*codeblock_made_fn)(void *arg, struct codeblock *b);
 /* A block was asked for of which there is not one byte. */
 typedef void (*codeblock_missing_fn)(void *arg, uint64_t ip);

@@ -54,6 +54,7 @@ void ptflow_reset(struct ptflow *f)
 {
 	f->base = 0;
 	f->synced = f->stopping = false;
+	f->tags = 0;
 	f->code = f->o.code;
 	f->epoch = f->code->epoch - 1;
 	f->thread = 0;
@@ -190,6 +191,9 @@ int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, cons
 	f->end = end;
 	f->pause = false;
 	r = feed(f, stop, more);
+	/* the branch that follows is the next part's */
+	if (r == 0 && (f->tags & CODEBLOCK_LOADS_SP))
+		ptflow_emit(f, PTFLOW_NOTE, f->ip, 0);
 	ptflow_flush(f);
 	*ret_used = (size_t)(f->pos - begin);
 	f->base += *ret_used;

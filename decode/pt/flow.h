@@ -66,6 +66,7 @@ struct ptflow_event {
 	bool is_syscall;
 	bool speculative;  /* in a transaction */
 	bool is32;	   /* of 32-bit code */
+	bool loads_sp;	   /* the stack pointer was loaded since the last event of any kind (decode/pt/stack_pointer.h) */
 	bool interpolated; /* `time` lies between two stamps, see decode/pt/interpolation.h */
 	bool minor;	   /* all: it does not leave a function, and is reported for its line */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */

@@ -44,6 +44,7 @@ struct ptflow {
 	struct ptpacket note; /* that waits for its address, or the PSB header's end; PT_PAD: none */
 	/* the walk */
 	bool enabled, lost, speculative;
+	uint32_t tags; /* enum codeblock_tag of the blocks since the last event */
 	uint64_t ip;
 	uint32_t block; /* that begins at ip; CODEBLOCK_NONE: not looked up */
 	uint64_t epoch;

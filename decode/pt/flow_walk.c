@@ -29,7 +29,9 @@ struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64
 		.kind = (uint8_t)kind,
 		.thread = f->thread,
 		.speculative = f->speculative,
+		.loads_sp = f->tags & CODEBLOCK_LOADS_SP,
 		.is32 = !f->is64};
+	f->tags = 0;
 	return e;
 }
 
@@ -117,6 +119,7 @@ static void executed(struct ptflow *f, const struct codeblock *b)
 {
 	f->stats.insns += b->insns;
 	f->stats.blocks++;
+	f->tags |= b->tags;
 }
 
 static void follow(struct ptflow *f, const struct codeblock *b, enum ptflow_kind kind, uint64_t to)
@@ -188,7 +191,7 @@ void ptflow_cond(struct ptflow *f, const struct codeblock *b, bool taken)
 	const uint64_t to = end_of_block(b) + (taken ? (uint64_t)(int64_t)b->offset : 0);
 
 	executed(f, b);
-	if (taken && b->tag)
+	if (taken && (b->tags & CODEBLOCK_LEAVES))
 		follow(f, b, PTFLOW_COND, to);
 	else if (f->o.all)
 		follow_minor(f, b, PTFLOW_COND, to);
@@ -213,7 +216,7 @@ static void pass(struct ptflow *f, const struct codeblock *b)
 	executed(f, b);
 	switch (b->kind) {
 	case INSN_JUMP:
-		if (b->tag)
+		if (b->tags & CODEBLOCK_LEAVES)
 			follow(f, b, PTFLOW_JUMP, to);
 		else if (f->o.all)
 			follow_minor(f, b, PTFLOW_JUMP, to);
@@ -290,6 +293,7 @@ bool ptflow_walk_to(struct ptflow *f, uint64_t ip)
 		if (ip > b->start && ip - b->start <= b->to_last) {
 			insns = insns_before(b, f->code, ip);
 			if (insns >= 0) {
+				f->tags |= b->tags;
 				f->stats.insns += (uint64_t)insns;
 				if (f->o.all)
 					ptflow_emit(f, PTFLOW_RUN, 0, ip)->start = b->start;
@@ -419,6 +423,7 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 	uint64_t insns = f->stats.insns;
 	uint32_t cur = f->block;
 	int32_t credit = f->credit;
+	uint32_t tags = f->tags;
 
 	while (count > 0 && credit > PTFLOW_CREDIT_CALL) {
 		const struct codeblock *b = &blocks[cur];
@@ -430,10 +435,11 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			const bool taken = bits >> (count - 1) & 1;
 
 			next = taken ? b->taken : b->fall;
-			if (next == CODEBLOCK_NONE || (taken && b->tag))
+			if (next == CODEBLOCK_NONE || (taken && (b->tags & CODEBLOCK_LEAVES)))
 				goto out;
 			count--;
 			insns += b->insns;
+			tags |= b->tags;
 			break;
 		}
 		case INSN_RET:
@@ -445,6 +451,8 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			count--;
 			insns += b->insns;
 			f->stats.insns = insns;
+			f->tags = tags | b->tags;
+			tags = 0;
 			f->depth--;
 			f->top--;
 			e = ptflow_emit(f, PTFLOW_RET, b->start + b->to_last, blocks[next].start);
@@ -458,6 +466,8 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			credit -= PTFLOW_CREDIT_CALL;
 			insns += b->insns;
 			f->stats.insns = insns;
+			f->tags = tags | b->tags;
+			tags = 0;
 			f->block = cur;
 			push_return(f, end_of_block(b));
 			e = ptflow_emit(f, PTFLOW_CALL, b->start + b->to_last, blocks[next].start);
@@ -466,10 +476,11 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 			break;
 		case INSN_JUMP:
 			next = b->taken;
-			if (next == CODEBLOCK_NONE || b->tag)
+			if (next == CODEBLOCK_NONE || (b->tags & CODEBLOCK_LEAVES))
 				goto out;
 			credit--;
 			insns += b->insns;
+			tags |= b->tags;
 			break;
 		case INSN_OTHER:
 			next = b->fall;
@@ -477,6 +488,7 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 				goto out;
 			credit--;
 			insns += b->insns;
+			tags |= b->tags;
 			break;
 		default:
 			goto out;
@@ -485,6 +497,7 @@ unsigned int ptflow_walk_links(struct ptflow *f, uint64_t bits, unsigned int cou
 	}
 out:
 	f->credit = credit;
+	f->tags = tags;
 	f->stats.insns = insns;
 	f->block = cur;
 	f->ip = blocks[cur].start;

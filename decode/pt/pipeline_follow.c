@@ -11,6 +11,7 @@
 #include "common/base/io.h"
 #include "decode/object/process_maps.h"
 #include "decode/pt/code.h"
+#include "decode/pt/stack_pointer.h"
 #include "decode/pt/who_ran.h"
 
 #define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
@@ -71,17 +72,24 @@ static void missing_code(void *arg, uint64_t ip)
 	ptcode_missing(k->bytes, k->space, ip);
 }
 
-/* A jump that stays in its function is nothing to the stack: most of them are never handed out. */
+/*
+ * A jump that stays in its function is nothing to the stack: most of them are never handed out. A function that gets back to where it has kept
+ * its stack pointer stays on its stack.
+ */
 static void tag_block(void *arg, struct codeblock *b)
 {
 	const struct pipeline_known *k = arg;
 	const uint64_t last = b->start + b->to_last;
 	bool first;
 
+	if ((b->tags & CODEBLOCK_LOADS_SP) &&
+		!stack_pointer_loads(k->bytes, k->space, b->start, last + b->last_bytes, k->code->is64))
+		b->tags &= ~(uint32_t)CODEBLOCK_LOADS_SP;
 	if (b->kind != INSN_COND && b->kind != INSN_JUMP)
 		return;
-	b->tag = ptcode_function(k->bytes, k->space, last, &first) !=
-		 ptcode_function(k->bytes, k->space, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first);
+	if (ptcode_function(k->bytes, k->space, last, &first) !=
+		ptcode_function(k->bytes, k->space, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first))
+		b->tags |= CODEBLOCK_LEAVES;
 }
 
 static struct codeblocks *code_of(struct pipeline_block *b, const struct address_space *space)

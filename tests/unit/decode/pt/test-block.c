@@ -35,7 +35,7 @@ static void on_made(void *arg, struct codeblock *b)
 {
 	struct code *c = arg;
 
-	b->tag = ++c->made;
+	b->tags = ++c->made;
 }
 
 static const struct codeblock *at(struct codeblocks *cb, uint64_t ip)
@@ -63,7 +63,7 @@ static void test_blocks(void **state)
 	b = &cb->blocks[n];
 	assert_true(n != CODEBLOCK_NONE && b->kind == INSN_COND && b->insns == 2 && b->to_last == 1 && b->last_bytes == 2);
 	assert_int_equal(b->offset, -3);
-	assert_int_equal(b->tag, 1);
+	assert_int_equal(b->tags, 1);
 	assert_int_equal(codeblocks_get(cb, 0x1000), n);
 	assert_int_equal(c.made, 1);
 	/* into the middle of a line: a block of its own */
