@@ -28,6 +28,7 @@ bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t t
 	fr.ip = to;
 	fr.site = from;
 	fr.origin = NULL;
+	fr.loaded = fr.called = false;
 	cs_push(cs, time, &fr, CALLSTACK_BACK);
 	return true;
 }

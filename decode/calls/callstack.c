@@ -6,24 +6,30 @@
 #include <string.h>
 
 /*
- * The index of the innermost frame of this function that is not on top, or -1. Where its calls are unwound to `pad`: of the
- * innermost whose call that is.
+ * Into a function that is on the stack, but not on top: all in it is unwound. Where its calls land at `to` when an exception leaves them: in the
+ * innermost whose call that is. Else it may be any that is on the stack.
  */
-static int64_t find_function(struct callstack *cs, const struct callfunc *f, uint64_t pad)
+static bool to_function(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
 {
-	int64_t innermost = -1;
+	uint32_t keep = 0, outermost = 0;
 
-	if (!f->known)
-		return -1;
-	for (uint32_t i = cs->n - 1; i > 0; i--) {
+	for (uint32_t i = cs->n - 1; i > 0 && f->known; i--) {
 		if (cs->frames[i - 1].f != f)
 			continue;
-		if (cs->frames[i].back && cs->ops.lands(cs->arg, cs->frames[i].back - 1, pad))
-			return i - 1;
-		if (innermost < 0)
-			innermost = i - 1;
+		if (cs_lands(cs, &cs->frames[i], to)) {
+			cs_unwind_to(cs, time, i);
+			return true;
+		}
+		if (keep == 0)
+			keep = i;
+		outermost = i;
 	}
-	return innermost;
+	if (keep == 0)
+		return false;
+	cs_unwind_to(cs, time, keep);
+	if (outermost < keep)
+		cs_doubt(cs, time, outermost - 1);
+	return true;
 }
 
 void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
@@ -33,18 +39,47 @@ void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
 	cs_pop(cs, time, cs->n - keep);
 }
 
+void cs_doubt(struct callstack *cs, uint64_t time, uint32_t from)
+{
+	const uint32_t n = cs->n - from;
+	struct frame *v = malloc(n * sizeof(*v));
+
+	cs->stats.doubted++;
+	if (!v)
+		return;
+	memcpy(v, cs->frames + from, n * sizeof(*v));
+	cs_pop(cs, time, n);
+	for (uint32_t i = 0; i < n; i++)
+		cs_push(cs, time, &v[i], CALLSTACK_UNWOUND_DOUBTED);
+	free(v);
+}
+
+/* Where several calls have been to setjmp there, and are still on the stack: to the last one, but it may be any. */
 static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 {
+	const struct callfunc *f = NULL;
+	uint32_t keep = 0, outermost = 0;
+
 	for (uint32_t i = 0; i < MAX_SETJMPS; i++) {
 		const struct setjmp_point *s = &cs->setjmps[(cs->next_setjmp - 1 - i) % MAX_SETJMPS];
 
-		if (s->back != to || s->depth == 0 || s->depth > cs->n ||
-			cs->frames[s->depth - 1].f != cs_function(cs, to, NULL))
+		if (s->back != to || s->depth == 0 || s->depth > cs->n)
 			continue;
-		cs_unwind_to(cs, time, s->depth);
-		return true;
+		if (!f)
+			f = cs_function(cs, to, NULL);
+		if (cs->frames[s->depth - 1].f != f)
+			continue;
+		if (keep == 0)
+			keep = outermost = s->depth;
+		if (s->depth < outermost)
+			outermost = s->depth;
 	}
-	return false;
+	if (keep == 0)
+		return false;
+	cs_unwind_to(cs, time, keep);
+	if (outermost < keep)
+		cs_doubt(cs, time, outermost - 1);
+	return true;
 }
 
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
@@ -58,6 +93,8 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	cs_show(cs, time);
 	if (cs->n == 0)
 		cs_base(cs, time, from, CALLSTACK_FOUND);
+	(void)cs_switch_inlined(cs, time, from);
+	cs_top(cs)->called = cs_top(cs)->loaded;
 	f = cs_function(cs, to, &first);
 	if (cs_go_leave(cs, time, f)) {
 		cs->stats.calls++;
@@ -82,7 +119,7 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 /* What leaves the frame on top says that it is another call than the one from before the gap, which it was taken for. */
 static bool is_disproven(const struct callstack *cs)
 {
-	return cs->believed && cs->believed == cs->n && !cs->frames[cs->n - 1].f->is_switch;
+	return cs->believed && cs->believed == cs->n && !cs_is_switching(cs);
 }
 
 void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip)
@@ -102,13 +139,12 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	uint32_t more = 0;
 
-	if (cs_go_outward(cs, time, to))
+	if (cs_stack_outward(cs, time, to))
 		return;
 	if (is_disproven(cs)) {
 		cs_disprove(cs, time, to);
 		return;
 	}
-
 	for (uint32_t k = cs->n_before; k > 0; k--) {
 		if (cs->before[k - 1].back != to)
 			continue;
@@ -136,15 +172,13 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 	const bool wrong = is_disproven(cs);
 
 	for (uint32_t i = cs->n - 1; i > 0; i--) {
-		const uint32_t left = cs->frames[i - 1].is_base ? i - 1 : i;
-
 		if (cs->frames[i - 1].back != to)
 			continue;
 		if (wrong) {
 			cs->stats.adopted -= cs->n - i;
 			cs->believed = 0; /* the others are proven */
 		} else {
-			cs_park(cs, cs->frames + left, cs->n - left);
+			cs_park(cs, cs->frames + i, cs->n - i);
 			cs->stats.switches++;
 		}
 		cs->stats.skipped += cs->n - i;
@@ -154,21 +188,6 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 		return true;
 	}
 	return false;
-}
-
-/* What is there is on a stack that nobody has seen: it begins here, on top of the thread's own, or in place of another one there. */
-static void to_other_stack(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
-{
-	struct frame fr = {.f = f, .ip = to, .pending = f->is_plt, .tail = true, .is_base = true, .site = from};
-
-	if (cs_find_base(cs) < 0) {
-		cs_replace(cs, time, f, to, from);
-		cs_top(cs)->is_base = true;
-		return;
-	}
-	fr.back = cs_leave_stack(cs, time);
-	cs->stats.switches++;
-	cs_push(cs, time, &fr, CALLSTACK_TAIL);
 }
 
 /* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
@@ -181,24 +200,16 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_
 		cs_replace(cs, time, f, to, from);
 		return;
 	}
-	to_other_stack(cs, time, from, to, f);
-}
-
-/* Out of the outermost frame that is known of another stack: its caller shows itself, on that stack. */
-static void caller_there(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
-{
-	const struct frame fr = {.f = f, .ip = to, .back = cs_top(cs)->back, .is_base = true};
-
-	cs_pop(cs, time, 1);
-	cs_push(cs, time, &fr, CALLSTACK_FOUND);
-	cs->stats.inferred++;
+	if (cs_is_switching(cs) && !cs_top(cs)->called)
+		cs_switch_new(cs, time, from, to, f);
+	else
+		cs_replace(cs, time, f, to, from);
 }
 
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 {
 	const struct callfunc *f;
 	bool first;
-	int64_t at;
 
 	cs->stats.returns++;
 	cs_show(cs, time);
@@ -212,10 +223,9 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	}
 	if (cs_top(cs)->back != to && cs_is_jump(cs, time, from, to))
 		return;
+	if (cs_switch(cs, time, from, to))
+		return;
 	if (cs_top(cs)->back == to) {
-		/* What switches stacks does not come back to its caller while another stack waits at the same place. */
-		if (cs_top(cs)->f->is_switch && cs_find_base(cs) >= 0 && cs_unpark_waiting(cs, time, to))
-			return;
 		if (cs->believed == cs->n)
 			cs->believed = 0;
 		cs_pop(cs, time, 1);
@@ -230,11 +240,8 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		return; /* getcontext and setcontext */
 	if (!first && cs_slot_before(cs, from) != CALLSTACK_SLOT_LOADED && cs_to_origin(cs, time, from, to, f))
 		return;
-	at = find_function(cs, f, to);
-	if (at >= 0 && !first) {
-		cs_unwind_to(cs, time, (uint32_t)at + 1);
+	if (!first && to_function(cs, time, to, f))
 		return;
-	}
 	if (!first && cs_unwind_to_outer(cs, time, f, to))
 		return;
 	if (cs_top(cs)->is_signal) {
@@ -245,8 +252,8 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		to_first(cs, time, from, to, f);
 		return;
 	}
-	if (cs_top(cs)->is_base && cs->n > 1) {
-		caller_there(cs, time, to, f);
+	if (cs_is_switching(cs) && !cs_top(cs)->called) {
+		cs_switch_unknown(cs, time, to);
 		return;
 	}
 	if (cs->n_outer || cs_top(cs)->seen)
@@ -266,7 +273,6 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 {
 	const struct callfunc *of, *f;
 	bool first;
-	int64_t at;
 
 	if (cs->over)
 		return;
@@ -277,6 +283,8 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	f = cs_function(cs, to, &first);
 	of = cs_top(cs)->f;
+	if (f == of && indirect && cs_switch_inlined(cs, time, to))
+		return;
 	if (f == of && (f->is_plt || !cs_top(cs)->pending))
 		return;
 	if (f->is_thunk && first)
@@ -288,10 +296,12 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		cs_replace(cs, time, f, to, from);
 		return;
 	}
+	if (cs_switch(cs, time, from, to))
+		return;
 	if (first) {
 		cs->stats.tails++;
-		if (of->is_switch && !f->is_switch) /* not to its second half */
-			to_other_stack(cs, time, from, to, f);
+		if (cs_is_switching(cs) && !cs_top(cs)->called && indirect && !f->is_switch) /* not to its second half */
+			cs_switch_new(cs, time, from, to, f);
 		else
 			cs_replace_by_jump(cs, time, f, to, from, indirect);
 		return;
@@ -308,26 +318,31 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	/* generated code may put the stack pointer back before it goes on at a known place, but not before it goes anywhere */
 	if (!(indirect && cs_slot_before(cs, from) == CALLSTACK_SLOT_LOADED) && cs_to_origin(cs, time, from, to, f))
 		return;
-	at = find_function(cs, f, to);
-	if (at >= 0) {
-		cs_unwind_to(cs, time, (uint32_t)at + 1);
+	if (to_function(cs, time, to, f))
 		return;
-	}
 	if (cs_unwind_to_outer(cs, time, f, to))
 		return;
 	if (cs_unpark(cs, time, to))
 		return;
 	/*
-	 * Into the middle of something that nobody has called: where the code itself says so, it is shared (mempcpy goes on in
-	 * memmove); or it has no names. Else it is another stack, which was left where nobody saw it: by another thread, say.
+	 * Into the middle of something that nobody has called: another stack, which was left where nobody saw it; or code that is shared
+	 * (mempcpy goes on in memmove), which the jump itself says, or that has no names.
 	 */
-	if (indirect && f->known && of->known) {
-		cs->stats.unexplained++;
-		to_other_stack(cs, time, from, to, f);
+	if (cs_is_switching(cs) && !cs_top(cs)->called && indirect && f->known && of->known) {
+		cs_switch_unknown(cs, time, to);
 		return;
 	}
+	cs->stats.unexplained += indirect && f->known && of->known;
 	cs->stats.tails++;
 	cs_replace_by_jump(cs, time, f, to, from, indirect);
+}
+
+void callstack_loaded(struct callstack *cs)
+{
+	if (cs->n == 0 || cs->over)
+		return;
+	cs_top(cs)->loaded = true;
+	cs_top(cs)->called = false;
 }
 
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back)
@@ -354,7 +369,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	if (cs->n == 0) {
 		cs_base(cs, time, ip, cs->is_new ? CALLSTACK_CALL : CALLSTACK_FOUND);
 		if (cs->n && cs->is_new)
-			cs_top(cs)->begins = true;
+			cs_top(cs)->begins = cs->is_own = true;
 		cs->is_new = false;
 		return;
 	}
@@ -404,9 +419,9 @@ static void drop(struct callstack *cs, uint64_t time)
 
 void callstack_gap(struct callstack *cs, uint64_t time)
 {
-	if (cs->goroutines)
-		goroutines_miss(cs->goroutines);
-	cs->n_go_path = 0;
+	if (cs->waiting)
+		waiting_miss(cs->waiting);
+	cs->way = (struct way){0};
 	if (cs->n && !cs->in_gap) {
 		const uint32_t n = cs->n_outer + cs->n;
 		struct frame *v = malloc(n * sizeof(*v));
@@ -455,9 +470,10 @@ void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip)
 
 void callstack_finish(struct callstack *cs, uint64_t time)
 {
-	if (cs->n_go_path) /* one that is still here has ended */
-		goroutines_miss(cs->goroutines);
-	cs->n_go_path = 0;
+	if (cs->waiting)
+		waiting_forget(cs->waiting, cs);
+	cs->way = (struct way){0};
+	cs->is_own = cs->doubted = false;
 	drop(cs, time);
 	free(cs->frames);
 	free(cs->before);

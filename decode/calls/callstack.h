@@ -9,16 +9,12 @@
  * return   of an address that the code has put on the stack, in place of that of a call within its own function (a retpoline), or
  *          on top (push and ret): it is a jump
  *          to where the innermost frame is expected to return: it ends
- *          to where an outer frame is: everything inside of it ends, too; it may be a switch of
- *          stacks, so what ended is kept for a while (parked)
+ *          by code that has loaded the stack pointer, to where stacks wait: see switch
+ *          to where an outer frame is: everything inside of it ends, too; it may go on (parked.c)
  *          into a function that is on the stack, but not to the return address of a call: unwinding to a landing pad; of several
- *          calls of that function to the innermost whose own call has that landing pad
- *          to where a parked frame is expected to return: that stack goes on, on top of the thread's own, in
- *          place of another one there. Of several that wait at the same place: the one that waits longest
+ *          calls of that function to the innermost whose own call has that landing pad. Else it may have been any of them
+ *          to where a frame that has ended so is expected to return: that piece goes on
  *          to the return address of a remembered call of getcontext: its frame goes on
- *          out of the outermost frame that is known of another stack than the thread's own: the caller shows itself there
- *          to where a frame outside of those is expected to return, or into its function: as if it were one of them (see
- *          callstack_seen())
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
  *          out of a signal handler to anywhere else: to the kernel's way back
@@ -26,14 +22,19 @@
  * call     within a function, to where it only makes a return go elsewhere: half of such a jump, and not drawn
  * jump     within a function, its cold part included: nothing; to a retpoline: nothing yet, it is about to jump
  *          out of a PLT entry: the entry was the callee's other name
- *          to a function's first instruction: a tail call; by what switches stacks: another stack's begin
+ *          to a function's first instruction: a tail call
  *          to where a frame is expected to return: as if it had returned
  *          to the return address of a remembered call of setjmp: its frame goes on
  *          back into a function that the same call was in before it left that by an indirect jump, into generated code, or with
  *          an address pushed to come back to: it goes on; so by a return, too
  *          into a function that is on the stack: unwinding
  *          by a direct jump to anywhere else, or into code without names: a tail call
- *          by another one: to a stack that nobody has seen yet
+ * switch   the stack pointer was loaded from elsewhere (callstack_loaded()), and control leaves the function, or its call goes on: the stack
+ *          that runs is left, and waits (switches.c, waiting.c)
+ *          to where one waits: it goes on. Where several that differ do, its callers are not known until returns have shown which it
+ *          is; if it is left before, it waits as one of several
+ *          into a function in which some wait, by what it has called to switch: likewise
+ *          to a function's first instruction: a new stack begins; to anywhere else: one that nobody has seen
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
  *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
  *          until a return from there goes elsewhere; then they end, and are a hypothesis again
@@ -41,9 +42,7 @@
  * Go       runtime.mcall calls: the goroutine stops, with all its calls, and is kept for all threads of the process (goroutines.c);
  *          what was called runs on the thread's own stack. So does what yields it in place of runtime.newstack
  *          runtime.gogo jumps: what runs on the thread's own stack ends, and a goroutine goes on; one that begins, at a function's
- *          first instruction; one that waits there; or the same one, for runtime.newstack and runtime.recovery. Where several that
- *          differ wait there, its callers are not known until returns have shown which it is. If it stops before, the one that
- *          waits longest is taken, and all of them are in doubt
+ *          first instruction; one that waits there, as at a switch; or the same one, for runtime.newstack and runtime.recovery
  *          at runtime.asyncPreempt or runtime.sigpanic, after a handler: called at the interrupted place
  * seen     a stack that was found otherwise, of a thread that is where that says: the calls must be its innermost part. The rest is
  *          around them, and is drawn when they have ended. Where it is not what they return to, it is forgotten
@@ -103,6 +102,7 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_BACK,	   /* the same call as before an indirect jump out of it: something has jumped or returned back into it */
 	CALLSTACK_FORKED,  /* a process was forked within it */
 	CALLSTACK_SEEN,	   /* was there before: a stack says so */
+	CALLSTACK_NEW_STACK, /* the first on a stack of its own */
 	CALLSTACK_SEEN_CUT, /* likewise, and is not the outermost: the stack's rest is not known */
 };
 
@@ -149,7 +149,7 @@ struct callstack_stats {
 	uint64_t skipped;	/* frames that ended without their return */
 	uint64_t inferred;	/* callers that showed themselves by a return */
 	uint64_t adopted;	/* frames from before a gap that a return proved */
-	uint64_t doubted;	/* of switches: to one of several stacks that differ and wait at the same place */
+	uint64_t doubted;	/* stacks that have gone on and may have been others, and unwindings that may have gone further */
 	uint64_t given_up;	/* stacks that waited: there were too many */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */
 	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
@@ -159,13 +159,13 @@ struct callstack_stats {
 };
 
 struct callstack;
-struct goroutines;
+struct waiting;
 int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret) _must_check_;
 struct callstack *callstack_free(struct callstack *cs);
 DEFINE_CLEANUP(struct callstack *, callstack_free)
 
-/* Its goroutines are those of the process: borrowed. NULL: goroutines are like any coroutine. */
-void callstack_set_goroutines(struct callstack *cs, struct goroutines *gs);
+/* The stacks that wait are those of the process: borrowed. NULL: it never runs on another one. */
+void callstack_set_waiting(struct callstack *cs, struct waiting *w);
 /* False: it will never run one. */
 bool callstack_runs_goroutines(const struct callstack *cs);
 /* Before anything else: it is the stack of a new thread or program, and begins where it is resumed first. */
@@ -180,6 +180,8 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
 /* A jump that is not known to stay in its function. */
 void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect);
+/* The code that runs has loaded the stack pointer, from elsewhere than where the same call has kept it. */
+void callstack_loaded(struct callstack *cs);
 /* Tracing stops before `ip` (`back` 0), or by the system call at `ip`, to go on at `back`. */
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back);
 /* It goes on at `ip`. The first of all begins the stack. */

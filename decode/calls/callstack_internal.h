@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of the stack of calls: callstack.c has the rules, by_code.c those that go by what code does to the
- * stack, goroutines.c those of Go's runtime, frames.c the frames that they move, parked.c those of other stacks, which wait, outer.c those around all, of which only
- * a stack tells.
+ * stack, switches.c those of several stacks, goroutines.c those of Go's runtime, frames.c the frames that they move, waiting.c the
+ * stacks that do not run, parked.c pieces that have ended and may go on, outer.c the frames around all, of which only a stack tells.
  */
 #pragma once
 
 #include "decode/calls/callstack.h"
-#include "decode/calls/goroutines.h"
+#include "decode/calls/waiting.h"
 
-/* What may go on, of one thread: stacks, and pieces that may turn out to be of one. The oldest are given up first. */
-#define MAX_PARKED_STACKS 1024u
+/* What may go on, of one thread: pieces of a stack that ended without a return. The oldest are given up first. */
 #define MAX_PARKED_PIECES 64u
-#define MAX_PARKED_BYTES (4u << 20)
 #define MAX_PARKED_DEPTH 256u
 #define MAX_SETJMPS 64u
-/* A goroutine that is one of several: so many returns are kept that show which. */
-#define MAX_GO_PATH 64u
+/* What switches stacks has so many frames, with its caller. */
+#define SWITCH_DEPTH 4u
+/* A stack that is one of several: so many returns are kept that show which. */
+#define MAX_PATH 64u
 
 struct frame {
 	uint64_t back; /* where it returns to; 0: not known */
@@ -27,12 +27,12 @@ struct frame {
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
 	bool tail;	 /* by a jump */
 	bool is_signal;
-	bool is_base;	 /* another stack begins here, on top of the one that switched to it */
+	bool loaded;	 /* it has loaded the stack pointer: it returns, or jumps, on another stack perhaps */
+	bool called;	 /* and has called something since */
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
 	bool half;	 /* so it is, by its code: no call */
-	bool doubted;	 /* the outermost of a stack: it is not known which of several it is */
 	bool begins;	 /* the thread began here: nothing is around it */
-	bool first;	 /* a goroutine began here: nothing is around it but runtime.goexit */
+	bool first;	 /* a stack of its own began here: nothing is around it but what has set that up, as runtime.goexit */
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
 	uint64_t site;
@@ -44,6 +44,31 @@ struct parked {
 	struct frame *frames; /* the outermost first */
 	uint32_t n;
 	uint64_t age;
+};
+
+/* Where a stack has gone on, and what it has returned to since: those that wait so may be it. */
+struct way {
+	const struct callfunc *in; /* NULL: to path[0]; else within this function, who knows where: path[0] is the first return after that */
+	uint64_t path[MAX_PATH];
+	uint32_t n; /* of path */
+};
+
+static inline bool way_is_open(const struct way *w)
+{
+	return w->n || w->in;
+}
+
+/* Stacks that are the same from end to end, and wait: it makes no difference which of them goes on. */
+struct waiting_stack {
+	struct frame *frames; /* the outermost first. The innermost has switched, and returns to where they wait */
+	struct way *way; /* of the last time that it ran: what is around is that of one that fits. NULL: it is known whose frames these are */
+	uint32_t n;
+	uint64_t count;
+	const struct callstack *owner; /* a thread's own stack: it goes on there. NULL: anywhere */
+	const struct callstack *left_by; /* NULL: several, or nobody that is known */
+	bool doubted; /* it may have been another one's */
+	bool is_goroutine;
+	struct waiting_stack *next_here, *older, *younger; /* of the pool */
 };
 
 struct setjmp_point {
@@ -67,7 +92,6 @@ struct callstack {
 	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
 	struct parked *parked;
 	uint32_t n_parked, room_parked;
-	size_t parked_bytes;
 	uint64_t clock;
 	struct setjmp_point setjmps[MAX_SETJMPS];
 	uint32_t next_setjmp;
@@ -76,11 +100,11 @@ struct callstack {
 	/* where it stopped */
 	bool stopped, in_gap;
 	uint64_t stop_ip, stop_back;
-	struct goroutines *goroutines; /* borrowed; NULL: none */
-	uint64_t go_path[MAX_GO_PATH]; /* where the goroutine went on, and what it has returned to since: those that wait so may be it */
-	uint32_t n_go_path; /* 0: it is known, or cannot be known */
-	bool go_never; /* the thread runs none */
-	bool go_unordered, go_doubted; /* of the one that runs, since it went on */
+	struct waiting *waiting; /* borrowed; NULL: it runs on one stack */
+	struct way way;	 /* of the stack that runs; way_is_open(): it is one of several that fit */
+	bool is_own;	 /* it is the thread's own stack */
+	bool unordered, doubted; /* of the stack that runs, since it went on */
+	bool go_never;	 /* the thread runs no goroutine */
 	struct callstack_stats stats;
 };
 
@@ -91,6 +115,8 @@ void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip);
 
 /* So many frames, the outermost, are left. */
 void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep);
+/* They were unwound to the frame on top, or to one further out: down to the one with that index. */
+void cs_doubt(struct callstack *cs, uint64_t time, uint32_t from);
 
 /* ---- by_code.c */
 
@@ -115,8 +141,6 @@ bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 bool cs_go_leave(struct callstack *cs, uint64_t time, const struct callfunc *f);
 /* The frame on top jumps out of the runtime's switch. False: it does not. */
 bool cs_go_on(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
-/* Out of the outermost frame of a goroutine of which it is not known which it is. True: it is, now. */
-bool cs_go_outward(struct callstack *cs, uint64_t time, uint64_t to);
 /* A handler has made the thread call that where it was interrupted. */
 bool cs_go_injected(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip);
 
@@ -135,6 +159,12 @@ static inline const struct callfunc *cs_function(struct callstack *cs, uint64_t 
 static inline struct frame *cs_top(struct callstack *cs)
 {
 	return cs->n ? &cs->frames[cs->n - 1] : NULL;
+}
+
+/* Whether an exception that leaves the frame lands at `pad`, in its caller. */
+static inline bool cs_lands(struct callstack *cs, const struct frame *callee, uint64_t pad)
+{
+	return callee->back && cs->ops.lands(cs->arg, callee->back - 1, pad);
 }
 
 /* A frame begins on top; or around everything since the stack was found, with `more` like it to follow. */
@@ -163,13 +193,57 @@ bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfu
 
 /* ---- parked.c */
 
-/* These frames, the outermost first, may go on; parked[i] does not. */
+/* These frames, the outermost first, may go on. */
 void cs_park(struct callstack *cs, const struct frame *frames, uint32_t n);
 void cs_park_drop(struct callstack *cs, uint32_t i);
-/* The index of the frame that is the base of another stack than the thread's own, or -1. */
-int64_t cs_find_base(const struct callstack *cs);
-/* Another stack takes the place of the one that runs. Returns where the new base returns to. */
-uint64_t cs_leave_stack(struct callstack *cs, uint64_t time);
-/* A stack goes on whose innermost call returns to `to`; or else one of which another call does, without what was in that. */
-bool cs_unpark_waiting(struct callstack *cs, uint64_t time, uint64_t to);
+/* A piece of which a call returns to `to` goes on, without what was in that. */
 bool cs_unpark(struct callstack *cs, uint64_t time, uint64_t to);
+
+/* ---- switches.c */
+
+/* The frame on top may return or jump to another stack. */
+bool cs_is_switching(const struct callstack *cs);
+/*
+ * It does, from `from` to `to`. False: it stays on its stack, or unwinds it. `first`: a function begins there, and so does
+ * a stack if none waits there.
+ */
+bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+/* Likewise, and goes on in the same function, of which a copy of the code that switches is part. */
+bool cs_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip);
+/* No other rule knows what is there: it is a stack that nobody has seen. */
+void cs_switch_unknown(struct callstack *cs, uint64_t time, uint64_t to);
+void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f);
+
+/* The stack that runs is left: its `keep` outermost frames wait, and all frames end. */
+void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go);
+/* Nothing runs: all frames end, and those around them. */
+void cs_stack_end(struct callstack *cs, uint64_t time);
+/* One goes on that waits at `to`; `in`: or within that function, at `to` now. */
+void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in);
+/* Out of the outermost frame of a stack of which it is not known which it is. True: it is, now. */
+bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to);
+
+/* ---- waiting.c */
+
+/* Where it waits. */
+static inline uint64_t waiting_at(const struct waiting_stack *s)
+{
+	return s->frames[s->n - 1].back;
+}
+
+void waiting_stack_fini(struct waiting_stack *s);
+bool waiting_is_complete(const struct waiting *w);
+/* Takes what is in *s; false: it is given up. */
+bool waiting_put(struct waiting *w, struct waiting_stack *s) _must_check_;
+/* One of them is not there any more; the frames may be freed with it. */
+void waiting_take(struct waiting *w, struct waiting_stack *s, const struct callstack *by);
+/* How many differ that fit, and one of these. */
+uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret);
+/* So many of its frames, the outermost, have not returned on that way; 0: or others, around them. */
+uint32_t waiting_depth(const struct waiting_stack *s, const struct way *way);
+/* Whether stacks of this process go on on other threads than those that have left them. */
+bool waiting_moves(const struct waiting *w);
+/* A process was forked, by a thread: its stacks are those of its parent, but for those of the parent's other threads. */
+void waiting_fork(struct waiting *w, const struct callstack *mine, const struct waiting *parent, const struct callstack *theirs);
+/* The thread has ended. */
+void waiting_forget(struct waiting *w, const struct callstack *cs);

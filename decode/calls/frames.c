@@ -65,10 +65,10 @@ const struct callstack_stats *callstack_stats(const struct callstack *cs)
 	return &cs->stats;
 }
 
-void callstack_set_goroutines(struct callstack *cs, struct goroutines *gs)
+void callstack_set_waiting(struct callstack *cs, struct waiting *w)
 {
-	cs->goroutines = gs;
-	cs->n_go_path = 0;
+	cs->waiting = w;
+	cs->way = (struct way){0};
 	cs->go_never = false;
 }
 
@@ -112,21 +112,12 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 		return r;
 	cs->n_outer = parent->n_outer;
 	cs->outer_why = CALLSTACK_FORKED;
-	cs->parked = parent->n_parked ? calloc(parent->n_parked, sizeof(*cs->parked)) : NULL;
-	if (parent->n_parked && !cs->parked)
-		return -ENOMEM;
-	cs->room_parked = parent->n_parked;
-	for (uint32_t i = 0; i < parent->n_parked; i++) {
-		const struct parked *p = &parent->parked[i];
-		struct parked *mine = &cs->parked[cs->n_parked];
-
-		*mine = (struct parked){.n = p->n, .age = p->age};
-		r = copy_frames(&mine->frames, p->frames, p->n);
-		if (r < 0)
-			return r;
-		cs->parked_bytes += p->n * sizeof(*p->frames);
-		cs->n_parked++;
-	}
+	for (uint32_t i = 0; i < parent->n_parked; i++)
+		cs_park(cs, parent->parked[i].frames, parent->parked[i].n);
+	cs->is_own = parent->is_own;
+	cs->way = parent->way;
+	if (cs->waiting && parent->waiting)
+		waiting_fork(cs->waiting, cs, parent->waiting, parent);
 	memcpy(cs->setjmps, parent->setjmps, sizeof(cs->setjmps));
 	cs->next_setjmp = parent->next_setjmp;
 	cs->clock = parent->clock;

@@ -184,7 +184,7 @@ enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const st
 	uint32_t outside;
 	bool agrees;
 
-	if (depth == 0 || cs_find_base(cs) >= 0 || cs->frames[0].is_signal)
+	if (depth == 0 || cs->frames[0].is_signal)
 		return CALLSTACK_ELSEWHERE;
 	agrees = match_all(cs, depth, places, n, cut, &outside);
 	if (!agrees && cs->believed && cs->believed == cs->n) {

@@ -9,7 +9,7 @@
 #include "common/base/io.h"
 #include "common/control/json.h"
 #include "decode/calls/callstack.h"
-#include "decode/calls/goroutines.h"
+#include "decode/calls/waiting.h"
 #include "decode/object/process_maps.h"
 #include "decode/perf/event.h"
 #include "decode/pt/auxtrace.h"
@@ -92,7 +92,7 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 	while ((value = hashmap_next(&p->programs, &pos)) != 0) {
 		struct pt_program *program = (struct pt_program *)(uintptr_t)value;
 
-		goroutines_free(program->goroutines);
+		waiting_free(program->waiting);
 		free(program);
 	}
 	hashmap_fini(&p->programs);
@@ -121,8 +121,8 @@ static struct pt_program *program_of(struct replay_pt *p, uint32_t pid)
 	program = calloc(1, sizeof(*program));
 	if (!program)
 		return NULL;
-	if (goroutines_new(p->budget, &program->goroutines) < 0 || hashmap_put_pointer(&p->programs, pid, program) < 0) {
-		goroutines_free(program->goroutines);
+	if (waiting_new(p->budget, &program->waiting) < 0 || hashmap_put_pointer(&p->programs, pid, program) < 0) {
+		waiting_free(program->waiting);
 		free(program);
 		return NULL;
 	}
@@ -176,7 +176,7 @@ static int enter_process(struct replay_pt *p, struct pt_thread *t, uint32_t pid)
 	t->program = program_of(p, pid);
 	if (!t->program)
 		return -ENOMEM;
-	callstack_set_goroutines(t->calls, t->program->goroutines);
+	callstack_set_waiting(t->calls, t->program->waiting);
 	return 0;
 }
 
@@ -272,6 +272,8 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 		r = dump_thread(p->dump, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->dump);
 	if (r < 0)
 		return r;
+	if (ev->flow.loads_sp)
+		callstack_loaded(t->calls);
 	if (ev->flow.kind == PTFLOW_NOTE) {
 		r = pt_notes_event(p->notes, p->s, t->dump, ev);
 	} else {
@@ -382,8 +384,8 @@ int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfeven
 		return -ENOMEM;
 	t->is_new = ev->pid == ev->fork.ppid;
 	if (!t->is_new) {
-		goroutines_begin(t->program->goroutines);
-		goroutines_miss(t->program->goroutines);
+		waiting_begin(t->program->waiting);
+		waiting_miss(t->program->waiting);
 	}
 	if (t->is_new || !parent || parent == t || parent->pid != ev->fork.ppid)
 		return 0;
@@ -417,7 +419,7 @@ int replay_pt_exec(struct replay_pt *p, struct session *s, uint32_t pid, uint32_
 	if (!t)
 		return -ENOMEM;
 	t->is_new = true;
-	goroutines_begin(t->program->goroutines);
+	waiting_begin(t->program->waiting);
 	return 0;
 }
 

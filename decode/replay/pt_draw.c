@@ -126,6 +126,7 @@ static const char *how_of(enum callstack_why why)
 		[CALLSTACK_BACK] = "goes on, jumped back to",
 		[CALLSTACK_FORKED] = "forked within it",
 		[CALLSTACK_SEEN] = "begin not recorded, from its stack",
+		[CALLSTACK_NEW_STACK] = "on a new stack",
 		[CALLSTACK_SEEN_CUT] = "begin not recorded, from its stack: callers unknown",
 	};
 
@@ -135,8 +136,8 @@ static const char *how_of(enum callstack_why why)
 /* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
 static bool is_found(enum callstack_why why)
 {
-	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_UNWOUND_DOUBTED && why != CALLSTACK_RESUMED &&
-	       why != CALLSTACK_DOUBTED && why != CALLSTACK_BACK;
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_UNWOUND_DOUBTED &&
+	       why != CALLSTACK_BACK;
 }
 
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */

@@ -39,7 +39,7 @@ struct inlined {
 
 /* What the threads of a process share. */
 struct pt_program {
-	struct goroutines *goroutines;
+	struct waiting *waiting; /* stacks */
 	uint32_t n_running; /* threads that have not stopped, and may run goroutines: what they do may be told out of order */
 	bool inexact; /* some times of theirs are interpolated */
 };

@@ -10,13 +10,14 @@
 #include <cmocka.h>
 
 #include "decode/calls/callstack.h"
-#include "decode/calls/goroutines.h"
+#include "decode/calls/waiting.h"
 
 #define AT(letter, offset) ((uint64_t)(letter) * 0x100 + (offset))
 #define KERNEL 0x8000000000000000ull
 
 struct scene {
 	struct callstack *cs;
+	struct waiting *waiting; /* its own process's */
 	char open[64], text[512];
 	size_t n_open, n;
 	uint32_t n_outside; /* are told next */
@@ -26,6 +27,7 @@ struct scene {
 };
 
 static struct callfunc functions[128];
+static struct budget memory = {.max = UINT64_MAX};
 
 static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
 {
@@ -76,7 +78,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
 		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+', [CALLSTACK_DOUBTED] = '*', [CALLSTACK_BACK] = '<',
 		[CALLSTACK_GOROUTINE] = '$', [CALLSTACK_GOROUTINE_DOUBTED] = '%', [CALLSTACK_SWITCHED] = '#', [CALLSTACK_UNWOUND_DOUBTED] = '|',
-		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-'};
+		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-', [CALLSTACK_NEW_STACK] = '"'};
 	struct scene *s = arg;
 	const char letter = (char)(fr->f - functions);
 
@@ -142,6 +144,9 @@ static void scene_new(struct scene *s)
 	functions['w'].is_switch = functions['v'].is_switch = true;
 	functions['u'].known = false;
 	assert_int_equal(callstack_new(&ops, s, &s->cs), 0);
+	assert_int_equal(waiting_new(&memory, &s->waiting), 0);
+	waiting_begin(s->waiting);
+	callstack_set_waiting(s->cs, s->waiting);
 }
 
 static void scene_begin(struct scene *s)
@@ -156,6 +161,7 @@ static void scene_end(struct scene *s, const char *want)
 	assert_int_equal(s->n_open, 0);
 	assert_string_equal(s->text, want);
 	s->cs = callstack_free(s->cs);
+	s->waiting = waiting_free(s->waiting);
 }
 
 /* Calls are at an offset of their function and four bytes long. */
@@ -428,7 +434,7 @@ static void coroutines(void **state)
 		call(&s, 'G', 0x10, 'w');
 		ret(&s, 'w', 'A', 0x20);
 	}
-	/* C goes on to D without asking A. They wait at the same place: which is which can only be guessed, by whose turn it is. */
+	/* C goes on to D without asking A. They wait at the same place: which is which is not known until one returns. */
 	call(&s, 'A', 0x20, 'w');
 	ret(&s, 'w', 'G', 0x10);
 	call(&s, 'G', 0x10, 'w');
@@ -436,12 +442,12 @@ static void coroutines(void **state)
 	ret(&s, 'G', 'D', 0x10);
 	ret(&s, 'D', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
-	scene_end(&s, "?A(w()>C(G(w()))w()>D(G(w()))"
-		      "w()*C(+G(w()))w()*D(+G(w()))"
-		      "w()*C(+G(w()))*D(+G()))");
+	scene_end(&s, "?A(w())\"C(G(w()))+A(w())\"D(G(w()))"
+		      "+A(w())?G(w())+A(w())?G(w())"
+		      "+A(w())?G(w())?G()^+D()^?A()");
 }
 
-/* No doubt where one waits alone, or all that wait have the same callers. Of too many the oldest are forgotten, and counted. */
+/* No doubt where one waits alone, or all that wait have the same callers: any number of those is kept as one. */
 static void coroutines_that_wait(void **state)
 {
 	struct scene s;
@@ -465,7 +471,7 @@ static void coroutines_that_wait(void **state)
 		}
 		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
 		assert_int_equal(callstack_stats(s.cs)->given_up, 0);
-		scene_end(&s, "?A(w()>C(w())w()>C(w())w()+C(D()w())w()+C(D()w()))");
+		scene_end(&s, "?A(w())\"C(w())+A(w())\"C(w())+A(w())+C(D()w())+A(w())+C(D()w())+A()");
 	}
 	scene_new(&s);
 	s.quiet = true;
@@ -476,7 +482,7 @@ static void coroutines_that_wait(void **state)
 		call(&s, 'C', 0x10, 'w');
 		ret(&s, 'w', 'A', 0x10);
 	}
-	assert_int_equal(callstack_stats(s.cs)->given_up, 6);
+	assert_int_equal(callstack_stats(s.cs)->given_up, 0);
 	scene_end(&s, "");
 }
 
@@ -493,10 +499,10 @@ static void a_switch_by_jumps(void **state)
 	call(&s, 'A', 0x20, 'B');
 	ret(&s, 'B', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
-	scene_end(&s, "?A(w()>C(w())B())");
+	scene_end(&s, "?A(w())\"C(w())+A(B())");
 }
 
-/* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is around the switch stays. */
+/* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is not known is in doubt, and all that goes on later. */
 static void stacks_from_elsewhere(void **state)
 {
 	struct scene s;
@@ -519,7 +525,7 @@ static void stacks_from_elsewhere(void **state)
 	ret(&s, 'C', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 2);
 	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
-	scene_end(&s, "?A(B(w()>F()?E(w())>G(w())+E(w()))C())");
+	scene_end(&s, "?A(B(w()))?F()^?E(w())?G(w())*E(w())*A(*B()C())");
 }
 
 /* What jumps begins stacks beside each other, not within each other: as many as there may be, none deeper than the first. */
@@ -542,9 +548,9 @@ static void stacks_begun_by_jumps(void **state)
 	call(&s, 'S', 0x10, 'w');
 	jump(&s, 'w', 'v', 0);
 	jump(&s, 'v', 'C', 0x14);
-	assert_int_equal(callstack_depth(s.cs), 2);
+	assert_int_equal(callstack_depth(s.cs), 1);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
-	scene_end(&s, "?A(w()>v()>C(S(w()>v()))>D(S(w()>v()))>E(S(w()>v()))+C())");
+	scene_end(&s, "?A(w()>v())\"C(S(w()>v()))\"D(S(w()>v()))\"E(S(w()>v()))+C()");
 }
 
 static void signals(void **state)
@@ -958,7 +964,7 @@ static void stacks_that_disagree(void **state)
 	call(&s, 'A', 0x40, 'w');
 	ret(&s, 'w', 'C', 0x40);
 	assert_int_equal(seen(&s, "CM", false), CALLSTACK_AGREES);
-	scene_end(&s, "?A(w())^?C()^=M()");
+	scene_end(&s, "?A(w())?C()^=M()");
 }
 
 /* In a handler: the stack has the kernel's way back, and where it was interrupted. */
@@ -995,7 +1001,7 @@ static void a_stack_with_a_handler(void **state)
 
 static struct budget room = {.max = 1 << 20};
 
-static void go_scene(struct scene *s, struct goroutines *gs)
+static void go_scene(struct scene *s, struct waiting *gs)
 {
 	scene_new(s);
 	functions['m'].go = CALLFUNC_GO_MCALL;
@@ -1005,7 +1011,7 @@ static void go_scene(struct scene *s, struct goroutines *gs)
 	functions['e'].go = CALLFUNC_GO_END;
 	functions['z'].go = CALLFUNC_GO_BOTTOM;
 	functions['i'].go = CALLFUNC_GO_INJECTED;
-	callstack_set_goroutines(s->cs, gs);
+	callstack_set_waiting(s->cs, gs);
 	callstack_resume(s->cs, ++s->clock, AT('S', 0));
 }
 
@@ -1025,12 +1031,12 @@ static void leave(struct scene *s, char from, unsigned offset, char what)
 
 static void goroutines_on_other_threads(void **state)
 {
-	_cleanup_(goroutines_freep) struct goroutines *gs = NULL;
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
 	struct scene a, b;
 
 	(void)state;
-	assert_int_equal(goroutines_new(&room, &gs), 0);
-	goroutines_begin(gs);
+	assert_int_equal(waiting_new(&room, &gs), 0);
+	waiting_begin(gs);
 	go_scene(&a, gs);
 	go_scene(&b, gs);
 	go(&a, 'S', 'A', 0);
@@ -1046,7 +1052,7 @@ static void goroutines_on_other_threads(void **state)
 	assert_int_equal(callstack_stats(a.cs)->doubted + callstack_stats(b.cs)->doubted, 0);
 	scene_end(&a, "?S(g())A(B(m()))#K(g())?B()");
 	scene_end(&b, "?S(g())$A($B())^?z(m())#e()");
-	gs = goroutines_free(gs);
+	gs = waiting_free(gs);
 	assert_int_equal(room.used, 0);
 }
 
@@ -1065,13 +1071,13 @@ static void two_wait(struct scene *s)
 
 static void goroutines_at_the_same_place(void **state)
 {
-	_cleanup_(goroutines_freep) struct goroutines *gs = NULL;
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
 	struct scene s;
 
 	(void)state;
-	assert_int_equal(goroutines_new(&room, &gs), 0);
+	assert_int_equal(waiting_new(&room, &gs), 0);
 	/* a return shows which, and then the other one is known */
-	goroutines_begin(gs);
+	waiting_begin(gs);
 	go_scene(&s, gs);
 	two_wait(&s);
 	go(&s, 'K', 'C', 0x24);
@@ -1081,34 +1087,33 @@ static void goroutines_at_the_same_place(void **state)
 	assert_int_equal(callstack_stats(s.cs)->doubted, 0);
 	scene_end(&s, "?S(g())?C()^$B(m())#K(g())$A($C())");
 
-	/* it stops before: the first is taken, and both are in doubt, since either may be the other */
-	goroutines_begin(gs);
+	/* it stops before: whose frames these are is not known, and no caller is drawn */
+	waiting_begin(gs);
 	go_scene(&s, gs);
 	two_wait(&s);
 	go(&s, 'K', 'C', 0x24);
 	leave(&s, 'C', 0x40, 'K');
 	go(&s, 'K', 'C', 0x44);
-	assert_int_equal(callstack_stats(s.cs)->doubted, 1);
 	leave(&s, 'C', 0x60, 'K');
 	go(&s, 'K', 'C', 0x24);
-	assert_int_equal(callstack_stats(s.cs)->doubted, 2);
-	scene_end(&s, "?S(g())?C(m())#K(g())%A(%C(m()))#K(g())%B(%C())");
+	assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+	scene_end(&s, "?S(g())?C(m())#K(g())?C(m())#K(g())?C()");
 }
 
 static void goroutines_in_doubt(void **state)
 {
-	_cleanup_(goroutines_freep) struct goroutines *gs = NULL;
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
 	struct scene s;
 
 	(void)state;
-	assert_int_equal(goroutines_new(&room, &gs), 0);
+	assert_int_equal(waiting_new(&room, &gs), 0);
 	for (int i = 0; i < 3; i++) {
-		goroutines_begin(gs);
+		waiting_begin(gs);
 		go_scene(&s, gs);
 		go(&s, 'S', 'A', 0);
 		leave(&s, 'A', 0x20, 'K');
 		if (i == 0)
-			goroutines_miss(gs); /* others may wait there */
+			waiting_miss(gs); /* others may wait there */
 		else if (i == 1)
 			s.unordered = true; /* or will be told later */
 		go(&s, 'K', 'A', 0x24);
@@ -1118,12 +1123,12 @@ static void goroutines_in_doubt(void **state)
 
 static void goroutines_that_go_on_at_once(void **state)
 {
-	_cleanup_(goroutines_freep) struct goroutines *gs = NULL;
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
 	struct scene s;
 
 	(void)state;
-	assert_int_equal(goroutines_new(&room, &gs), 0);
-	goroutines_begin(gs);
+	assert_int_equal(waiting_new(&room, &gs), 0);
+	waiting_begin(gs);
 	/* its stack grows: nothing has happened to its calls */
 	go_scene(&s, gs);
 	go(&s, 'S', 'A', 0);
@@ -1150,7 +1155,7 @@ static void goroutines_that_go_on_at_once(void **state)
 		leave(&s, 'C', 0x20, 'R');
 		go(&s, 'R', 'B', 0x70);
 		ret(&s, 'B', 'A', 0x10);
-		scene_end(&s, i ? "?S(g())A(B(B(C(m(R(g()))))|B()))" : "?S(g())A(B(C(m(R(g())))))");
+		scene_end(&s, i ? "?S(g())A(B(B(C(m(R(g())))))|B(|B()))" : "?S(g())A(B(C(m(R(g())))))");
 	}
 
 	/* preempted in the middle, by a handler that makes it call something there */
@@ -1169,17 +1174,17 @@ static void goroutines_that_go_on_at_once(void **state)
 
 static void goroutines_given_up(void **state)
 {
-	_cleanup_(goroutines_freep) struct goroutines *gs = NULL;
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
 	struct scene s;
 
 	(void)state;
-	assert_int_equal(goroutines_new(&room, &gs), 0);
-	goroutines_begin(gs);
+	assert_int_equal(waiting_new(&room, &gs), 0);
+	waiting_begin(gs);
 	go_scene(&s, gs);
 	s.quiet = true;
 	go(&s, 'S', 'A', 0);
 	/* more that differ than are kept */
-	for (unsigned i = 0; i <= GOROUTINES_MAX_STACKS; i++) {
+	for (unsigned i = 0; i <= WAITING_MAX_STACKS; i++) {
 		call(&s, 'A', 0x10, 'B');
 		callstack_call(s.cs, ++s.clock, AT('B', 0x20), AT('B', 0) + 0x100000 * i + 0x24, AT('m', 0));
 		call(&s, 'm', 0x10, 'K');
@@ -1189,7 +1194,7 @@ static void goroutines_given_up(void **state)
 	s.quiet = false;
 	go(&s, 'K', 'A', 0x44);
 	scene_end(&s, "?S(g())%A()");
-	gs = goroutines_free(gs);
+	gs = waiting_free(gs);
 	assert_int_equal(room.used, 0);
 }
 

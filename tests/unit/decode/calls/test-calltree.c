@@ -95,7 +95,10 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	*s = (struct slice){.function = fr->f->start,
 		.begin = t->offset,
 		.called = t->offset,
-		.made_up = why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_RESUMED};
+		.made_up = why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_RESUMED || why == CALLSTACK_UNWOUND_DOUBTED};
+	/* it has ended, and goes on, for it may be another call */
+	for (size_t i = t->n_slices; why == CALLSTACK_UNWOUND_DOUBTED && i > 0 && i + CALLSTACK_MAX_DEPTH > t->n_slices; i--)
+		t->slices[i - 1].made_up |= t->slices[i - 1].end == t->offset;
 	if (why == CALLSTACK_TAIL) {
 		/* of what has just ended there */
 		const struct slice *before = &t->slices[t->open[t->depth]];

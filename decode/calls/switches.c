@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How a thread leaves one stack and goes on with another, see callstack.h. */
+#include "decode/calls/callstack_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/address.h"
+
+/* ---- leaving */
+
+void cs_stack_end(struct callstack *cs, uint64_t time)
+{
+	cs_pop(cs, time, cs->n);
+	if (cs->n_outer) {
+		cs_push_outer(cs, time);
+		cs_pop(cs, time, cs->n);
+	}
+	cs->n_before = cs->believed = 0;
+	cs->way = (struct way){0};
+	cs->over = 0;
+	cs->is_own = cs->doubted = false;
+}
+
+/* What is around the stack that runs, by what it has returned to and what its stack has told; NULL: that is not known. */
+static struct waiting_stack *around(struct callstack *cs, uint32_t *ret_n)
+{
+	struct waiting_stack *s = NULL;
+	struct way way = cs->way;
+
+	*ret_n = 0;
+	if (!way_is_open(&way))
+		return NULL;
+	/* what a stack has told of its callers is like returns to them */
+	if (cs->n_outer && way.n < MAX_PATH)
+		way.path[way.n++] = cs->frames[0].back;
+	for (uint32_t k = cs->n_outer; k > 1 && way.n < MAX_PATH; k--)
+		way.path[way.n++] = cs->outer[k - 1].back;
+	if (waiting_find(cs, &way, &s) != 1 || s->way)
+		return NULL;
+	*ret_n = waiting_depth(s, &way);
+	*ret_n -= *ret_n > 0; /* the outermost that is known stands for it */
+	return s;
+}
+
+/* It has not gone on further than to where it waits again. */
+static bool is_unchanged(const struct callstack *cs, uint32_t keep)
+{
+	return !cs->way.in && cs->way.n == 1 && keep == 2 && !cs->n_outer && cs->frames[1].back == cs->way.path[0];
+}
+
+/* The `keep` outermost frames of the stack that runs, with all that is around them. False: no memory. */
+static bool collect(struct callstack *cs, uint32_t keep, bool go, struct waiting_stack *ret)
+{
+	uint32_t n_around, n = 0;
+	struct waiting_stack *s = around(cs, &n_around);
+	const bool open = !s && way_is_open(&cs->way) && (!cs->n_outer || cs->outer[0].cut);
+
+	*ret = (struct waiting_stack){
+		.left_by = cs, .owner = s ? s->owner : cs->is_own ? cs : NULL, .doubted = cs->doubted, .is_goroutine = go};
+	ret->frames = malloc((n_around + cs->n_outer + keep) * sizeof(*ret->frames));
+	ret->way = open ? malloc(sizeof(*ret->way)) : NULL;
+	if (!ret->frames || (open && !ret->way)) {
+		waiting_stack_fini(ret);
+		return false;
+	}
+	if (open)
+		*ret->way = cs->way;
+	if (n_around)
+		memcpy(ret->frames, s->frames, n_around * sizeof(*s->frames));
+	n += n_around;
+	if (cs->n_outer)
+		memcpy(ret->frames + n, cs->outer, cs->n_outer * sizeof(*cs->outer));
+	n += cs->n_outer;
+	memcpy(ret->frames + n, cs->frames, keep * sizeof(*cs->frames));
+	ret->n = n + keep;
+	if (n_around)
+		ret->frames[n_around].back = s->frames[n_around].back;
+	else if (s)
+		ret->frames[0].first = s->frames[0].first;
+	if (s) {
+		ret->doubted |= s->doubted;
+		waiting_take(cs->waiting, s, cs);
+	}
+	return true;
+}
+
+static void keep_waiting(struct callstack *cs, uint32_t keep, bool go)
+{
+	struct waiting_stack s;
+
+	if (keep == 0 || cs->frames[keep - 1].back == 0 || cs->over) {
+		/* it cannot be found again */
+		waiting_miss(cs->waiting);
+		return;
+	}
+	if (is_unchanged(cs, keep))
+		return; /* it is one of those that wait there, still */
+	if (!collect(cs, keep, go, &s)) {
+		waiting_miss(cs->waiting);
+		cs->stats.given_up++;
+		return;
+	}
+	/* those that have returned to it, or whose stack has named it, and those that have not are alike */
+	if (s.n > 1 && s.frames[0].f->go == CALLFUNC_GO_BOTTOM) {
+		memmove(s.frames, s.frames + 1, --s.n * sizeof(*s.frames));
+		s.frames[0].first = true;
+	}
+	if (s.n > 1)
+		s.frames[0].back = 0;
+	for (uint32_t i = 0; i < s.n; i++)
+		s.frames[i].loaded = s.frames[i].called = false;
+	cs->stats.given_up += !waiting_put(cs->waiting, &s);
+}
+
+void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go)
+{
+	keep_waiting(cs, keep, go);
+	cs_stack_end(cs, time);
+}
+
+/* ---- going on */
+
+/* The one that was found goes on with the `n` outermost of its frames; `outside`: around what is told already. */
+static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, uint32_t n, bool outside)
+{
+	enum callstack_why why;
+
+	cs->doubted = s->doubted || (cs->unordered && waiting_moves(cs->waiting)) || !waiting_is_complete(cs->waiting);
+	cs->stats.doubted += cs->doubted;
+	if (s->is_goroutine)
+		why = cs->doubted ? CALLSTACK_GOROUTINE_DOUBTED : CALLSTACK_GOROUTINE;
+	else
+		why = cs->doubted ? CALLSTACK_DOUBTED : CALLSTACK_RESUMED;
+	cs->is_own = s->owner == cs;
+	for (uint32_t j = 0; j < n; j++) {
+		/* what is around the outermost that is known is not */
+		const enum callstack_why how = j == 0 && s->way ? CALLSTACK_FOUND : why;
+
+		if (outside)
+			cs_push_outside(cs, time, &s->frames[j], n - 1 - j, how);
+		else
+			cs_push(cs, time, &s->frames[j], how);
+	}
+	cs->way = s->way ? *s->way : (struct way){0};
+	waiting_take(cs->waiting, s, cs);
+}
+
+void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in)
+{
+	struct waiting_stack *s = NULL;
+	uint32_t n, depth;
+
+	cs->unordered = cs->ops.is_unordered && cs->ops.is_unordered(cs->arg);
+	cs->way = (struct way){.in = in, .path = {to}, .n = !in};
+	n = waiting_find(cs, &cs->way, &s);
+	depth = n == 1 ? waiting_depth(s, &cs->way) : 0;
+	if (depth) {
+		adopt(cs, time, s, depth, false);
+		return;
+	}
+	if (n == 1)
+		waiting_take(cs->waiting, s, cs);
+	if (n == 0)
+		waiting_miss(cs->waiting);
+	if (n <= 1)
+		cs->way = (struct way){0};
+	cs->doubted = n == 0;
+	cs_base(cs, time, to, CALLSTACK_FOUND);
+}
+
+/* It is not known which it is, and cannot be found out. */
+static bool lose_way(struct callstack *cs)
+{
+	waiting_miss(cs->waiting);
+	cs->way = (struct way){0};
+	return false;
+}
+
+bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	struct waiting_stack *s = NULL;
+	uint32_t n, depth;
+
+	if (!cs->waiting || !way_is_open(&cs->way))
+		return false;
+	if (cs->n > 1 || cs->way.n == MAX_PATH)
+		return lose_way(cs);
+	cs->way.path[cs->way.n++] = to;
+	n = waiting_find(cs, &cs->way, &s);
+	if (n == 0)
+		return lose_way(cs);
+	if (n > 1)
+		return false;
+	depth = waiting_depth(s, &cs->way);
+	if (depth == 0) {
+		/* all of its frames that are known have returned */
+		cs->doubted = s->doubted || s->way;
+		if (s->way)
+			waiting_miss(cs->waiting);
+		waiting_take(cs->waiting, s, cs);
+		cs->way = (struct way){0};
+		return false;
+	}
+	cs_pop(cs, time, 1);
+	adopt(cs, time, s, depth, true);
+	return true;
+}
+
+/* ---- by code that loads the stack pointer */
+
+bool cs_is_switching(const struct callstack *cs)
+{
+	const struct frame *top = cs->n ? &cs->frames[cs->n - 1] : NULL;
+
+	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch);
+}
+
+/* Whether it is to a function that has not called what switches itself, or lands in one where an exception does: the stack is unwound. */
+static bool is_unwinding(struct callstack *cs, uint64_t to, const struct callfunc *f)
+{
+	for (uint32_t i = cs->n; i > 1; i--)
+		if (cs->frames[i - 2].f == f && (i - 1 + SWITCH_DEPTH <= cs->n || cs_lands(cs, &cs->frames[i - 1], to)))
+			return true;
+	return false;
+}
+
+/* Into the middle of a function, not to where a call in it returns: stacks wait within it, with what they have called to switch, or without. */
+static bool switch_within(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	struct waiting_stack *s;
+	struct way way = {0};
+	bool first;
+
+	way.in = cs_function(cs, to, &first);
+	if (first || !way.in->known || cs_top(cs)->called || cs_top(cs)->f == way.in || is_unwinding(cs, to, way.in))
+		return false;
+	if (waiting_find(cs, &way, &s) == 0)
+		return false;
+	cs->stats.switches++;
+	cs_stack_leave(cs, time, cs->n, false);
+	cs_stack_resume(cs, time, to, way.in);
+	return true;
+}
+
+bool cs_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const struct way way = {.in = cs->n ? cs_top(cs)->f : NULL};
+	struct waiting_stack *s;
+
+	if (!cs_is_switching(cs) || !cs_top(cs)->loaded || cs_top(cs)->called || ip >= KERNEL_HALF || !way.in->known ||
+		waiting_find(cs, &way, &s) == 0)
+		return false;
+	cs->stats.switches++;
+	cs_stack_leave(cs, time, cs->n, false);
+	cs_stack_resume(cs, time, ip, way.in);
+	return true;
+}
+
+bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+{
+	const struct way way = {.path = {to}, .n = 1};
+	struct waiting_stack *s;
+	uint32_t n;
+
+	if (!cs_is_switching(cs) || from >= KERNEL_HALF)
+		return false;
+	n = waiting_find(cs, &way, &s);
+	if (n == 0 && cs_top(cs)->back != to)
+		return switch_within(cs, time, to);
+	if (n == 0 && waiting_is_complete(cs->waiting))
+		return false;
+	cs->stats.switches++;
+	cs_stack_leave(cs, time, cs->n, false); /* it may be the one that goes on */
+	cs_stack_resume(cs, time, to, NULL);
+	return true;
+}
+
+void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+{
+	const struct frame fr = {.f = f, .ip = to, .site = from, .pending = f->is_plt, .first = true};
+
+	cs->stats.switches++;
+	cs_stack_leave(cs, time, cs->n, false);
+	cs_push(cs, time, &fr, CALLSTACK_NEW_STACK);
+}
+
+void cs_switch_unknown(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	cs->stats.switches++;
+	cs->stats.unexplained++;
+	cs_stack_leave(cs, time, cs->n, false);
+	waiting_miss(cs->waiting); /* it has waited, and nobody knew */
+	cs_base(cs, time, to, CALLSTACK_FOUND);
+}

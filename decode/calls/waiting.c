@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The pool of stacks that wait, by where they wait. */
+#include "decode/calls/waiting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode/calls/callstack_internal.h"
+
+#define N_PLACES 1024u
+
+struct waiting {
+	struct budget *budget; /* borrowed */
+	struct waiting_stack *places[N_PLACES]; /* by a hash of where they wait */
+	struct waiting_stack *oldest, *youngest;
+	uint32_t n;
+	size_t bytes;
+	bool complete; /* those that wait are all here */
+	bool moves;    /* some have gone on on another thread than the one that left them */
+};
+
+int waiting_new(struct budget *budget, struct waiting **ret)
+{
+	struct waiting *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	w->budget = budget;
+	*ret = w;
+	return 0;
+}
+
+static struct waiting_stack **place_of(struct waiting *w, uint64_t back)
+{
+	return &w->places[(back * 0x9e3779b97f4a7c15ull) >> 54];
+}
+
+static size_t size_of(const struct waiting_stack *s)
+{
+	return sizeof(*s) + s->n * sizeof(*s->frames) + (s->way ? sizeof(*s->way) : 0);
+}
+
+void waiting_stack_fini(struct waiting_stack *s)
+{
+	free(s->frames);
+	free(s->way);
+}
+
+static void drop(struct waiting *w, struct waiting_stack *s)
+{
+	struct waiting_stack **at = place_of(w, waiting_at(s));
+
+	while (*at != s)
+		at = &(*at)->next_here;
+	*at = s->next_here;
+	*(s->older ? &s->older->younger : &w->oldest) = s->younger;
+	*(s->younger ? &s->younger->older : &w->youngest) = s->older;
+	w->n--;
+	w->bytes -= size_of(s);
+	budget_give(w->budget, size_of(s));
+	waiting_stack_fini(s);
+	free(s);
+}
+
+static void clear(struct waiting *w)
+{
+	while (w->oldest)
+		drop(w, w->oldest);
+}
+
+struct waiting *waiting_free(struct waiting *w)
+{
+	if (!w)
+		return NULL;
+	clear(w);
+	free(w);
+	return NULL;
+}
+
+void waiting_begin(struct waiting *w)
+{
+	clear(w);
+	w->complete = true;
+	w->moves = false;
+}
+
+void waiting_miss(struct waiting *w)
+{
+	w->complete = false;
+}
+
+bool waiting_moves(const struct waiting *w)
+{
+	return w->moves;
+}
+
+bool waiting_is_complete(const struct waiting *w)
+{
+	return w->complete;
+}
+
+/* ---- put and take */
+
+static bool is_same_way(const struct way *a, const struct way *b)
+{
+	return a->in == b->in && a->n == b->n && memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0;
+}
+
+static bool is_same(const struct waiting_stack *a, const struct waiting_stack *b)
+{
+	if (a->n != b->n || a->owner != b->owner || !a->way != !b->way || a->doubted != b->doubted)
+		return false;
+	for (uint32_t i = a->n; i > 0; i--)
+		if (a->frames[i - 1].f != b->frames[i - 1].f || a->frames[i - 1].back != b->frames[i - 1].back ||
+			a->frames[i - 1].first != b->frames[i - 1].first)
+			return false;
+	return !a->way || is_same_way(a->way, b->way);
+}
+
+static bool make_room(struct waiting *w, size_t bytes)
+{
+	bool room = w->n < WAITING_MAX_STACKS && w->bytes + bytes <= WAITING_MAX_BYTES && budget_take(w->budget, bytes);
+
+	while (!room && w->n) {
+		drop(w, w->oldest);
+		w->complete = false;
+		room = w->bytes + bytes <= WAITING_MAX_BYTES && budget_take(w->budget, bytes);
+	}
+	return room;
+}
+
+bool waiting_put(struct waiting *w, struct waiting_stack *s)
+{
+	struct waiting_stack **place = place_of(w, waiting_at(s)), *mine;
+
+	w->moves |= s->is_goroutine; /* any thread runs any of them */
+	for (struct waiting_stack *o = *place; o; o = o->next_here) {
+		if (!is_same(o, s))
+			continue;
+		o->count++;
+		if (o->left_by != s->left_by)
+			o->left_by = NULL;
+		waiting_stack_fini(s);
+		return true;
+	}
+	mine = malloc(sizeof(*mine));
+	if (!mine || !make_room(w, size_of(s))) {
+		free(mine);
+		waiting_stack_fini(s);
+		w->complete = false;
+		return false;
+	}
+	*mine = *s;
+	mine->count = 1;
+	mine->next_here = *place;
+	*place = mine;
+	mine->older = w->youngest;
+	mine->younger = NULL;
+	*(w->youngest ? &w->youngest->younger : &w->oldest) = mine;
+	w->youngest = mine;
+	w->n++;
+	w->bytes += size_of(mine);
+	return true;
+}
+
+void waiting_take(struct waiting *w, struct waiting_stack *s, const struct callstack *by)
+{
+	w->moves |= s->left_by && s->left_by != by;
+	if (--s->count == 0)
+		drop(w, s);
+}
+
+/* ---- find */
+
+/* What is asked for. */
+struct question {
+	struct callstack *cs;
+	const struct way *way;
+	bool anywhere; /* another thread may have left it */
+	bool bottomless; /* what a stack began with may return: to what has set it up */
+};
+
+/* The frame that has returned to path[0], or does; -1: none of those. What it has called to switch may call another one, as siglongjmp does. */
+static int64_t first_of(const struct waiting_stack *s, const struct way *way)
+{
+	if (!way->in)
+		return (int64_t)s->n - 1;
+	for (uint32_t i = s->n; i > 0 && i + SWITCH_DEPTH > s->n; i--)
+		if (s->frames[i - 1].f == way->in)
+			return (int64_t)i - 1;
+	return -1;
+}
+
+/* Whether it waits there, and its calls return to the others. Of what is around those that are known nothing is known. */
+static bool fits(const struct question *q, const struct waiting_stack *s)
+{
+	const int64_t first = first_of(s, q->way);
+
+	for (int64_t j = 0; j < q->way->n && first >= 0; j++) {
+		if (j >= first && s->n > 1)
+			return !s->frames[0].first ||
+			       (j == first && (q->bottomless || cs_function(q->cs, q->way->path[j], NULL)->go == CALLFUNC_GO_BOTTOM));
+		if (s->frames[first - j].back != q->way->path[j])
+			return false;
+	}
+	return first >= 0;
+}
+
+static bool is_free(const struct question *q, const struct waiting_stack *s)
+{
+	if (s->owner && s->owner != q->cs)
+		return false;
+	return q->anywhere || q->cs->waiting->moves || !s->left_by || s->left_by == q->cs;
+}
+
+static uint32_t find(const struct question *q, struct waiting_stack **ret)
+{
+	struct waiting *w = q->cs->waiting;
+	struct waiting_stack *s = q->way->in ? w->oldest : *place_of(w, q->way->path[0]);
+	uint32_t n = 0;
+
+	for (; s; s = q->way->in ? s->younger : s->next_here) {
+		if (!is_free(q, s) || !fits(q, s))
+			continue;
+		*ret = s;
+		n++;
+	}
+	return n;
+}
+
+uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret)
+{
+	struct question q = {.cs = cs, .way = way};
+	uint32_t n = 0;
+
+	/* those of its own thread first: most never leave it */
+	for (int i = 0; i < 4 && n == 0; i++) {
+		q.anywhere = i & 1;
+		q.bottomless = i & 2;
+		n = find(&q, ret);
+	}
+	return n;
+}
+
+uint32_t waiting_depth(const struct waiting_stack *s, const struct way *way)
+{
+	const int64_t n = first_of(s, way) + 1 - way->n;
+
+	return n > 0 ? (uint32_t)n : 0;
+}
+
+/* ---- */
+
+void waiting_forget(struct waiting *w, const struct callstack *cs)
+{
+	for (struct waiting_stack *s = w->oldest, *next; s; s = next) {
+		next = s->younger;
+		if (s->left_by == cs)
+			s->left_by = NULL;
+		if (s->owner == cs)
+			drop(w, s);
+	}
+}
+
+void waiting_fork(struct waiting *w, const struct callstack *mine, const struct waiting *parent, const struct callstack *theirs)
+{
+	waiting_begin(w);
+	w->complete = parent->complete;
+	w->moves = parent->moves;
+	for (const struct waiting_stack *s = parent->oldest; s; s = s->younger) {
+		struct waiting_stack copy = *s;
+
+		if (s->owner && s->owner != theirs)
+			continue;
+		copy.owner = s->owner ? mine : NULL;
+		copy.left_by = s->left_by == theirs ? mine : NULL;
+		copy.frames = malloc(s->n * sizeof(*s->frames));
+		copy.way = s->way ? malloc(sizeof(*s->way)) : NULL;
+		if (!copy.frames || (s->way && !copy.way)) {
+			waiting_stack_fini(&copy);
+			waiting_miss(w);
+			return;
+		}
+		memcpy(copy.frames, s->frames, s->n * sizeof(*s->frames));
+		if (s->way)
+			*copy.way = *s->way;
+		if (!waiting_put(w, &copy))
+			return;
+	}
+}
