@@ -16,7 +16,7 @@
 struct line {
 	uint64_t function, frame;
 	int32_t tid;
-	int32_t what; /* 'e', 'x' */
+	int32_t what; /* 'e', 'x'; 'a': from `function` to `frame` is a stack of its own */
 };
 
 static struct line lines[1 << 17];
@@ -47,6 +47,12 @@ QUIET void __cyg_profile_func_exit(void *function, void *site)
 {
 	(void)site;
 	put(function, __builtin_frame_address(1), 'x');
+}
+
+void calls_stack(void *low, size_t size) QUIET;
+QUIET void calls_stack(void *low, size_t size)
+{
+	put(low, (char *)low + size, 'a');
 }
 
 static __attribute__((destructor)) QUIET void dump(void)
