@@ -124,6 +124,7 @@ void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go)
 /* The one that was found goes on with the `n` outermost of its frames; `outside`: around what is told already. */
 static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, uint32_t n, bool outside)
 {
+	const bool whole = !s->way && (s->frames[0].begins || s->frames[0].first || s->frames[0].seen);
 	enum callstack_why why;
 
 	cs->doubted = s->doubted || (cs->unordered && waiting_moves(cs->waiting)) || !waiting_is_complete(cs->waiting);
@@ -135,7 +136,7 @@ static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, 
 	cs->is_own = s->owner == cs;
 	for (uint32_t j = 0; j < n; j++) {
 		/* what is around the outermost that is known is not */
-		const enum callstack_why how = j == 0 && s->way ? CALLSTACK_FOUND : why;
+		const enum callstack_why how = j == 0 && !whole ? CALLSTACK_FOUND : why;
 
 		if (outside)
 			cs_push_outside(cs, time, &s->frames[j], n - 1 - j, how);

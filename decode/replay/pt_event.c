@@ -6,6 +6,7 @@
 
 #include "common/base/address.h"
 #include "common/base/insn.h"
+#include "decode/calls/waiting.h"
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/code.h"
 #include "decode/replay/pt_notes.h"
@@ -64,6 +65,9 @@ static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
 	pt_stacks_end(t);
+	if (t->is_new)
+		waiting_miss(t->program->waiting);
+	t->is_new = false;
 	callstack_resync(t->calls, p->ns, ip);
 	return r;
 }
@@ -77,6 +81,8 @@ static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_
 	t->untraced = false;
 	if (t->is_new && !e->at_psb)
 		callstack_begin(t->calls);
+	else if (t->is_new)
+		waiting_miss(t->program->waiting); /* the begin of the trace is not there: stacks that it has left then are not known */
 	t->is_new = false;
 	callstack_resume(t->calls, p->ns, e->to);
 	return r;

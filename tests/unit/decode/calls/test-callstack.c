@@ -442,9 +442,9 @@ static void coroutines(void **state)
 	ret(&s, 'G', 'D', 0x10);
 	ret(&s, 'D', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
-	scene_end(&s, "?A(w())\"C(G(w()))+A(w())\"D(G(w()))"
-		      "+A(w())?G(w())+A(w())?G(w())"
-		      "+A(w())?G(w())?G()^+D()^?A()");
+	scene_end(&s, "?A(w())\"C(G(w()))?A(w())\"D(G(w()))"
+		      "?A(w())?G(w())?A(w())?G(w())"
+		      "?A(w())?G(w())?G()^+D()^?A()");
 }
 
 /* No doubt where one waits alone, or all that wait have the same callers: any number of those is kept as one. */
@@ -471,7 +471,7 @@ static void coroutines_that_wait(void **state)
 		}
 		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
 		assert_int_equal(callstack_stats(s.cs)->given_up, 0);
-		scene_end(&s, "?A(w())\"C(w())+A(w())\"C(w())+A(w())+C(D()w())+A(w())+C(D()w())+A()");
+		scene_end(&s, "?A(w())\"C(w())?A(w())\"C(w())?A(w())+C(D()w())?A(w())+C(D()w())?A()");
 	}
 	scene_new(&s);
 	s.quiet = true;
@@ -499,7 +499,7 @@ static void a_switch_by_jumps(void **state)
 	call(&s, 'A', 0x20, 'B');
 	ret(&s, 'B', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
-	scene_end(&s, "?A(w())\"C(w())+A(B())");
+	scene_end(&s, "?A(w())\"C(w())?A(B())");
 }
 
 /* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is not known is in doubt, and all that goes on later. */
@@ -525,7 +525,7 @@ static void stacks_from_elsewhere(void **state)
 	ret(&s, 'C', 'A', 0x20);
 	assert_int_equal(callstack_stats(s.cs)->unexplained, 2);
 	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
-	scene_end(&s, "?A(B(w()))?F()^?E(w())?G(w())*E(w())*A(*B()C())");
+	scene_end(&s, "?A(B(w()))?F()^?E(w())?G(w())?E(w())?A(*B()C())");
 }
 
 /* What jumps begins stacks beside each other, not within each other: as many as there may be, none deeper than the first. */
