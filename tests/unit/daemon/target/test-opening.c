@@ -155,15 +155,16 @@ static const char *asked(struct cred *cred, const char *name)
 
 /* ---- processes */
 
-/* A child of that process which is a tracerd-open, or 0. */
+/* The child of that process which is a tracerd-open, or 0: there is none yet, or one of an earlier test still ends beside it. */
 static pid_t opener_of(pid_t parent)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *e;
 	pid_t found = 0;
+	unsigned int n = 0;
 
 	assert_non_null(proc);
-	while (!found && (e = readdir(proc)) != NULL) {
+	while ((e = readdir(proc)) != NULL) {
 		_cleanup_close_ int fd = -1;
 		struct proc_stat stat;
 		char comm[32];
@@ -172,11 +173,13 @@ static pid_t opener_of(pid_t parent)
 			continue;
 		fd = openat(dirfd(proc), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0 && proc_stat_read(fd, &stat) == 0 && stat.ppid == parent && stat.state != 'Z' &&
-		    proc_comm_read(fd, comm, sizeof(comm)) == 0 && !strcmp(comm, "tracerd-open"))
+		    proc_comm_read(fd, comm, sizeof(comm)) == 0 && !strcmp(comm, "tracerd-open")) {
 			found = (pid_t)strtol(e->d_name, NULL, 10);
+			n++;
+		}
 	}
 	(void)closedir(proc);
-	return found;
+	return n == 1 ? found : 0;
 }
 
 static pid_t front(void)
@@ -194,9 +197,11 @@ static pid_t stopped_worker(void)
 	pid_t pid = 0;
 
 	/* One that the test before it left may end just now. */
-	for (int i = 0; i < 100 && pid == 0; i++) {
+	for (int i = 0; i < 6000 && pid == 0; i++) {
 		assert_string_equal(asked(own_rights(), "all"), "found");
 		pid = opener_of(front());
+		if (pid == 0)
+			(void)usleep(10000);
 	}
 	assert_true(pid > 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
