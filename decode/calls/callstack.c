@@ -5,6 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many frames are left, the outermost, or fewer: no less than `outermost`. False: 0, there are none. */
+static bool unwind_within(struct callstack *cs, uint64_t time, uint32_t keep, uint32_t outermost)
+{
+	if (keep == 0)
+		return false;
+	cs_unwind_to(cs, time, keep);
+	if (outermost < keep)
+		cs_doubt(cs, time, outermost - 1);
+	return true;
+}
+
 /*
  * Into a function that is on the stack, but not on top: all in it is unwound. Where its calls land at `to` when an exception leaves them: in the
  * innermost whose call that is. Else it may be any that is on the stack.
@@ -24,12 +35,7 @@ static bool to_function(struct callstack *cs, uint64_t time, uint64_t to, const 
 			keep = i;
 		outermost = i;
 	}
-	if (keep == 0)
-		return false;
-	cs_unwind_to(cs, time, keep);
-	if (outermost < keep)
-		cs_doubt(cs, time, outermost - 1);
-	return true;
+	return unwind_within(cs, time, keep, outermost);
 }
 
 void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
@@ -74,12 +80,7 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 		if (s->depth < outermost)
 			outermost = s->depth;
 	}
-	if (keep == 0)
-		return false;
-	cs_unwind_to(cs, time, keep);
-	if (outermost < keep)
-		cs_doubt(cs, time, outermost - 1);
-	return true;
+	return unwind_within(cs, time, keep, outermost);
 }
 
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
