@@ -201,7 +201,7 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_
 		cs_replace(cs, time, f, to, from);
 		return;
 	}
-	if (cs_is_switching(cs) && !cs_top(cs)->called)
+	if (cs_has_just_switched(cs))
 		cs_switch_new(cs, time, from, to, f);
 	else
 		cs_replace(cs, time, f, to, from);
@@ -253,7 +253,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		to_first(cs, time, from, to, f);
 		return;
 	}
-	if (cs_is_switching(cs) && !cs_top(cs)->called) {
+	if (cs_has_just_switched(cs)) {
 		cs_switch_unknown(cs, time, to);
 		return;
 	}
@@ -301,7 +301,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	if (first) {
 		cs->stats.tails++;
-		if (cs_is_switching(cs) && !cs_top(cs)->called && indirect && !f->is_switch) /* not to its second half */
+		if (cs_has_just_switched(cs) && indirect && !f->is_switch) /* not to its second half */
 			cs_switch_new(cs, time, from, to, f);
 		else
 			cs_replace_by_jump(cs, time, f, to, from, indirect);
@@ -329,7 +329,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	 * Into the middle of something that nobody has called: another stack, which was left where nobody saw it; or code that is shared
 	 * (mempcpy goes on in memmove), which the jump itself says, or that has no names.
 	 */
-	if (cs_is_switching(cs) && !cs_top(cs)->called && indirect && f->known && of->known) {
+	if (cs_has_just_switched(cs) && indirect && f->known && of->known) {
 		cs_switch_unknown(cs, time, to);
 		return;
 	}
@@ -422,7 +422,7 @@ void callstack_gap(struct callstack *cs, uint64_t time)
 {
 	if (cs->waiting)
 		waiting_miss(cs->waiting);
-	cs->way = (struct way){0};
+	way_close(&cs->way);
 	if (cs->n && !cs->in_gap) {
 		const uint32_t n = cs->n_outer + cs->n;
 		struct frame *v = malloc(n * sizeof(*v));
@@ -473,7 +473,7 @@ void callstack_finish(struct callstack *cs, uint64_t time)
 {
 	if (cs->waiting)
 		waiting_forget(cs->waiting, cs);
-	cs->way = (struct way){0};
+	way_close(&cs->way);
 	cs->is_own = cs->doubted = false;
 	drop(cs, time);
 	free(cs->frames);

@@ -58,6 +58,12 @@ static inline bool way_is_open(const struct way *w)
 	return w->n || w->in;
 }
 
+static inline void way_close(struct way *w)
+{
+	w->in = NULL;
+	w->n = 0;
+}
+
 /* Stacks that are the same from end to end, and wait: it makes no difference which of them goes on. */
 struct waiting_stack {
 	struct frame *frames; /* the outermost first. The innermost has switched, and returns to where they wait */
@@ -91,7 +97,7 @@ struct callstack {
 	enum callstack_why outer_why;
 	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
 	struct parked *parked;
-	uint32_t n_parked, room_parked;
+	uint32_t n_parked;
 	uint64_t clock;
 	struct setjmp_point setjmps[MAX_SETJMPS];
 	uint32_t next_setjmp;
@@ -201,15 +207,35 @@ bool cs_unpark(struct callstack *cs, uint64_t time, uint64_t to);
 
 /* ---- switches.c */
 
-/* The frame on top may return or jump to another stack. */
-bool cs_is_switching(const struct callstack *cs);
-/*
- * It does, from `from` to `to`. False: it stays on its stack, or unwinds it. `first`: a function begins there, and so does
- * a stack if none waits there.
- */
-bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+/* The frame on top may return or jump to another stack. Asked at each call and return. */
+static inline bool cs_is_switching(const struct callstack *cs)
+{
+	const struct frame *top = cs->n ? &cs->frames[cs->n - 1] : NULL;
+
+	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch);
+}
+
+/* And has called nothing since: what begins now, or has not been seen, may be another stack. */
+static inline bool cs_has_just_switched(const struct callstack *cs)
+{
+	return cs_is_switching(cs) && !cs->frames[cs->n - 1].called;
+}
+
+bool cs_try_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+bool cs_try_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip);
+
+/* It does, from `from` to `to`: a stack goes on that waits there. False: it stays on its stack, or unwinds it, or another one begins. */
+static inline bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+{
+	return cs_is_switching(cs) && cs_try_switch(cs, time, from, to);
+}
+
 /* Likewise, and goes on in the same function, of which a copy of the code that switches is part. */
-bool cs_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip);
+static inline bool cs_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	return cs_has_just_switched(cs) && cs->frames[cs->n - 1].loaded && cs_try_switch_inlined(cs, time, ip);
+}
+
 /* No other rule knows what is there: it is a stack that nobody has seen. */
 void cs_switch_unknown(struct callstack *cs, uint64_t time, uint64_t to);
 void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f);

@@ -68,7 +68,7 @@ const struct callstack_stats *callstack_stats(const struct callstack *cs)
 void callstack_set_waiting(struct callstack *cs, struct waiting *w)
 {
 	cs->waiting = w;
-	cs->way = (struct way){0};
+	way_close(&cs->way);
 	cs->go_never = false;
 }
 

@@ -17,7 +17,7 @@ void cs_stack_end(struct callstack *cs, uint64_t time)
 		cs_pop(cs, time, cs->n);
 	}
 	cs->n_before = cs->believed = 0;
-	cs->way = (struct way){0};
+	way_close(&cs->way);
 	cs->over = 0;
 	cs->is_own = cs->doubted = false;
 }
@@ -143,7 +143,10 @@ static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, 
 		else
 			cs_push(cs, time, &s->frames[j], how);
 	}
-	cs->way = s->way ? *s->way : (struct way){0};
+	if (s->way)
+		cs->way = *s->way;
+	else
+		way_close(&cs->way);
 	waiting_take(cs->waiting, s, cs);
 }
 
@@ -165,7 +168,7 @@ void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const str
 	if (n == 0)
 		waiting_miss(cs->waiting);
 	if (n <= 1)
-		cs->way = (struct way){0};
+		way_close(&cs->way);
 	cs->doubted = n == 0;
 	cs_base(cs, time, to, CALLSTACK_FOUND);
 }
@@ -174,7 +177,7 @@ void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const str
 static bool lose_way(struct callstack *cs)
 {
 	waiting_miss(cs->waiting);
-	cs->way = (struct way){0};
+	way_close(&cs->way);
 	return false;
 }
 
@@ -200,7 +203,7 @@ bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
 		if (s->way)
 			waiting_miss(cs->waiting);
 		waiting_take(cs->waiting, s, cs);
-		cs->way = (struct way){0};
+		way_close(&cs->way);
 		return false;
 	}
 	cs_pop(cs, time, 1);
@@ -210,11 +213,12 @@ bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
 
 /* ---- by code that loads the stack pointer */
 
-bool cs_is_switching(const struct callstack *cs)
+/* The stack that runs may be the one that goes on. */
+static void switch_to(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in)
 {
-	const struct frame *top = cs->n ? &cs->frames[cs->n - 1] : NULL;
-
-	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch);
+	cs->stats.switches++;
+	cs_stack_leave(cs, time, cs->n, false);
+	cs_stack_resume(cs, time, to, in);
 }
 
 /* Whether it is to a function that has not called what switches itself, or lands in one where an exception does: the stack is unwound. */
@@ -227,53 +231,45 @@ static bool is_unwinding(struct callstack *cs, uint64_t to, const struct callfun
 }
 
 /* Into the middle of a function, not to where a call in it returns: stacks wait within it, with what they have called to switch, or without. */
-static bool switch_within(struct callstack *cs, uint64_t time, uint64_t to)
+static bool switch_within(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
 {
+	const struct way way = {.in = f};
 	struct waiting_stack *s;
-	struct way way = {0};
+
+	if (!f->known || waiting_find(cs, &way, &s) == 0)
+		return false;
+	switch_to(cs, time, to, f);
+	return true;
+}
+
+static bool switch_into(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	const struct callfunc *f;
 	bool first;
 
-	way.in = cs_function(cs, to, &first);
-	if (first || !way.in->known || cs_top(cs)->called || cs_top(cs)->f == way.in || is_unwinding(cs, to, way.in))
-		return false;
-	if (waiting_find(cs, &way, &s) == 0)
-		return false;
-	cs->stats.switches++;
-	cs_stack_leave(cs, time, cs->n, false);
-	cs_stack_resume(cs, time, to, way.in);
-	return true;
+	f = cs_function(cs, to, &first);
+	return !first && !cs_top(cs)->called && cs_top(cs)->f != f && !is_unwinding(cs, to, f) && switch_within(cs, time, to, f);
 }
 
-bool cs_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)
+bool cs_try_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)
 {
-	const struct way way = {.in = cs->n ? cs_top(cs)->f : NULL};
-	struct waiting_stack *s;
-
-	if (!cs_is_switching(cs) || !cs_top(cs)->loaded || cs_top(cs)->called || ip >= KERNEL_HALF || !way.in->known ||
-		waiting_find(cs, &way, &s) == 0)
-		return false;
-	cs->stats.switches++;
-	cs_stack_leave(cs, time, cs->n, false);
-	cs_stack_resume(cs, time, ip, way.in);
-	return true;
+	return ip < KERNEL_HALF && switch_within(cs, time, ip, cs_top(cs)->f);
 }
 
-bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
+bool cs_try_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 {
 	const struct way way = {.path = {to}, .n = 1};
 	struct waiting_stack *s;
 	uint32_t n;
 
-	if (!cs_is_switching(cs) || from >= KERNEL_HALF)
+	if (from >= KERNEL_HALF)
 		return false;
 	n = waiting_find(cs, &way, &s);
 	if (n == 0 && cs_top(cs)->back != to)
-		return switch_within(cs, time, to);
+		return switch_into(cs, time, to);
 	if (n == 0 && waiting_is_complete(cs->waiting))
 		return false;
-	cs->stats.switches++;
-	cs_stack_leave(cs, time, cs->n, false); /* it may be the one that goes on */
-	cs_stack_resume(cs, time, to, NULL);
+	switch_to(cs, time, to, NULL);
 	return true;
 }
 
