@@ -95,7 +95,8 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	if (cs->n == 0)
 		cs_base(cs, time, from, CALLSTACK_FOUND);
 	(void)cs_switch_inlined(cs, time, from);
-	cs_top(cs)->called = cs_top(cs)->loaded;
+	if (cs->n)
+		cs_top(cs)->called = cs_top(cs)->loaded;
 	f = cs_function(cs, to, &first);
 	if (cs_go_leave(cs, time, f)) {
 		cs->stats.calls++;
