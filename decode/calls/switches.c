@@ -57,7 +57,7 @@ static bool collect(struct callstack *cs, uint32_t keep, bool go, struct waiting
 	const bool open = !s && way_is_open(&cs->way) && (!cs->n_outer || cs->outer[0].cut);
 
 	*ret = (struct waiting_stack){
-		.left_by = cs, .owner = s ? s->owner : cs->is_own ? cs : NULL, .doubted = cs->doubted, .is_goroutine = go};
+		.count = 1, .left_by = cs, .owner = s ? s->owner : cs->is_own ? cs : NULL, .doubted = cs->doubted, .is_goroutine = go};
 	ret->frames = malloc((n_around + cs->n_outer + keep) * sizeof(*ret->frames));
 	ret->way = open ? malloc(sizeof(*ret->way)) : NULL;
 	if (!ret->frames || (open && !ret->way)) {

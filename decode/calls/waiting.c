@@ -138,7 +138,7 @@ bool waiting_put(struct waiting *w, struct waiting_stack *s)
 	for (struct waiting_stack *o = *place; o; o = o->next_here) {
 		if (!is_same(o, s))
 			continue;
-		o->count++;
+		o->count += s->count;
 		if (o->left_by != s->left_by)
 			o->left_by = NULL;
 		waiting_stack_fini(s);
@@ -152,7 +152,6 @@ bool waiting_put(struct waiting *w, struct waiting_stack *s)
 		return false;
 	}
 	*mine = *s;
-	mine->count = 1;
 	mine->next_here = *place;
 	*place = mine;
 	mine->older = w->youngest;

@@ -746,6 +746,39 @@ static void a_fork(void **state)
 	scene_end(&parent, "?A(B(V()))");
 }
 
+/* Stacks that wait are the child's, too: as many as there are, also where they are the same. */
+static void a_fork_of_stacks(void **state)
+{
+	struct scene parent, child;
+
+	(void)state;
+	scene_begin(&parent);
+	for (int i = 0; i < 2; i++) {
+		call(&parent, 'A', 0x10, 'w');
+		callstack_return(parent.cs, ++parent.clock, AT('w', 8), AT('C', 0));
+		call(&parent, 'C', 0x10, 'w');
+		ret(&parent, 'w', 'A', 0x10);
+	}
+	callstack_stop(parent.cs, ++parent.clock, AT('A', 0x20), AT('A', 0x22));
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	callstack_resume(child.cs, ++child.clock, AT('A', 0x22));
+	for (int i = 0; i < 2; i++) {
+		call(&child, 'A', 0x10, 'w');
+		ret(&child, 'w', 'C', 0x10);
+		/* far enough from C that it does not wait within it */
+		call(&child, 'C', 0x40, 'D');
+		call(&child, 'D', 0x10, 'E');
+		call(&child, 'E', 0x10, 'F');
+		call(&child, 'F', 0x10, 'w');
+		ret(&child, 'w', 'A', 0x10);
+	}
+	assert_int_equal(callstack_stats(child.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(child.cs)->doubted, 0);
+	scene_end(&child, "&A(w())+C(D(E(F(w()))))?A(w())+C(D(E(F(w()))))?A()");
+	scene_end(&parent, "?A(w())\"C(w())?A(w())\"C(w())?A()");
+}
+
 /* Nothing that a thread does costs more than its depth, and the deepest calls are counted, not kept. */
 static void too_deep(void **state)
 {
@@ -1224,6 +1257,7 @@ int main(void)
 		cmocka_unit_test(a_stack_that_is_gone),
 		cmocka_unit_test(a_new_thread),
 		cmocka_unit_test(a_fork),
+		cmocka_unit_test(a_fork_of_stacks),
 		cmocka_unit_test(too_deep),
 		cmocka_unit_test(callers_that_a_stack_names),
 		cmocka_unit_test(a_stack_that_is_cut),
