@@ -156,7 +156,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	_cleanup_(output_file_fini) struct output_file out = OUTPUT_FILE_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
 	struct json_object *losses;
-	_cleanup_close_ int interrupt_fd = -1;
+	_cleanup_close_ int interrupt_fd = -1, scratch_fd = -1;
+	const char *scratch_dir;
 	struct offline_request request = {
 		.input = operands[0],
 		.format = format_for(o),
@@ -197,6 +198,14 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	if (r < 0)
 		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
 			"cannot write %s: %s", path, strerror(-r));
+	if (o->calls) {
+		scratch_fd = output_scratch_open(&out, &scratch_dir);
+		if (scratch_fd < 0)
+			return ctl_fail(ctl, exit_code_from(scratch_fd), tracerd_error_name(scratch_fd),
+				"cannot make a temporary file in %s: %s%s", scratch_dir ? scratch_dir : "the output's directory",
+				strerror(-scratch_fd), scratch_dir ? "; TMPDIR can name another directory" : "");
+	}
+	request.scratch_fd = scratch_fd;
 	request.out_fd = out.fd;
 	request.output = to_stdout ? "the output" : path;
 	request.interrupt_fd = interrupt_fd;

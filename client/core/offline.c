@@ -267,6 +267,8 @@ int offline_decode(
 			&body, fds, &n);
 	if (r < 0)
 		return ctl_report(ctl, r, request->input);
+	if (request->scratch_fd >= 0)
+		bundle_job_scratch(body, request->scratch_fd, fds, &n);
 	how.path = path;
 	progress_init(&j.progress);
 	r = decoder_start(&how, body, fds, n, &callbacks, &j, &d);

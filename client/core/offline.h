@@ -14,6 +14,7 @@ struct offline_request {
 	const char *symfs;           /* a tree to look for programs in, or NULL */
 	struct json_object *options; /* of the job; consumed, may be NULL */
 	int out_fd;                  /* borrowed */
+	int scratch_fd;              /* likewise; -1: the job needs none */
 	const char *output;          /* how messages call it */
 	uint64_t timeout_ns;
 	int interrupt_fd;

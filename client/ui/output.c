@@ -101,6 +101,37 @@ int output_file_begin(const char *path, struct output_file *ret)
 	return 0;
 }
 
+/* Where there are no unnamed files it has a name for a moment. */
+static int unnamed_open(int dir_fd, const char *name)
+{
+	_cleanup_free_ char *tmp = NULL;
+	int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+		return fd < 0 ? -errno : fd;
+	tmp = temporary_name(name);
+	if (!tmp)
+		return -ENOMEM;
+	fd = openat(dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	(void)unlinkat(dir_fd, tmp, 0);
+	return fd;
+}
+
+int output_scratch_open(const struct output_file *f, const char **ret_dir)
+{
+	_cleanup_close_ int dir = -1;
+	const char *path = getenv("TMPDIR");
+
+	*ret_dir = NULL;
+	if (f->dir_fd >= 0)
+		return unnamed_open(f->dir_fd, "tracectl-scratch");
+	*ret_dir = path && *path ? path : "/var/tmp";
+	dir = open(*ret_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir < 0 ? -errno : unnamed_open(dir, "tracectl-scratch");
+}
+
 int output_file_commit(struct output_file *f)
 {
 	char proc[64];

@@ -188,6 +188,12 @@ int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object 
 	return 0;
 }
 
+void bundle_job_scratch(struct json_object *body, int fd, int fds[BUNDLE_MAX_JOB_FDS], size_t *n_fds)
+{
+	json_append_string(json_get_array(body, "inputs"), "scratch");
+	fds[(*n_fds)++] = fd;
+}
+
 bool bundle_name_is_valid(const char *name)
 {
 	char escaped[PATH_MAX];

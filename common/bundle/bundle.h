@@ -62,6 +62,9 @@ int bundle_job_perfdata(int in_fd, const char *format, int out_fd, struct json_o
 int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object *options, struct json_object **ret_body,
 		  int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds) _must_check_;
 
+/* Adds a file for what a job must keep until its end (the view of calls): empty, read and written by place. It stays the caller's. */
+void bundle_job_scratch(struct json_object *body, int fd, int fds[BUNDLE_MAX_JOB_FDS], size_t *n_fds);
+
 /* A name that a bundle may hold: harmless UTF-8, no "..", no empty part, at most BUNDLE_MAX_DEPTH deep. */
 bool bundle_name_is_valid(const char *name);
 

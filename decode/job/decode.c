@@ -258,7 +258,7 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 static int open_pt(struct job *j, struct decode *d)
 {
 	const struct dump_options vo = {
-		.kind = j->view, .fd = j->out_fd, .max_bytes = j->max_output, .st = d->st};
+		.kind = j->view, .fd = j->out_fd, .scratch_fd = j->scratch_fd, .max_bytes = j->max_output, .st = d->st};
 	int r = 0;
 
 	if (j->view)
@@ -598,6 +598,10 @@ int job_decode(struct job *j, struct writer *w)
 		session_hints(d.session, j->summary);
 	if (r == 0 && d.dump)
 		r = dump_finish(d.dump);
+	if (r < 0 && d.dump && dump_stats(d.dump)->scratch_error) {
+		(void)snprintf(j->error, sizeof(j->error), "its temporary file: %s", strerror(-dump_stats(d.dump)->scratch_error));
+		r = -EIO;
+	}
 	if (r == 0 && j->identify)
 		r = identify_images(j, &d);
 	add_stages(j, &d, w, setup_ns, io_now_ns() - began);

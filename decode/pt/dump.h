@@ -15,8 +15,9 @@
  * after its object the line that it comes from.
  *
  * TIME is ns of the recording's clock, 0 in a trace without time; with a ~ before it, it lies between two that the trace
- * has (decode/pt/interpolation.h). The lines of a thread are together; where they are many,
- * threads alternate. Branches and instructions are in the order of time.
+ * has (decode/pt/interpolation.h). The lines of a thread are together, in order, and callers around what they have called, also where
+ * they show themselves later: calls are written when all are known (decode/pt/dump_calls.c). Branches and instructions are in the
+ * order of time.
  */
 #pragma once
 
@@ -49,6 +50,7 @@ struct dump_time {
 struct dump_options {
 	enum dump_kind kind;
 	int fd; /* borrowed */
+	int scratch_fd; /* of calls: where they wait until all are known; read and written by place, borrowed */
 	uint64_t max_bytes; /* of the output; 0: no limit */
 	struct stacktab *st; /* borrowed */
 };
@@ -67,6 +69,10 @@ int dump_thread(struct dump *v, uint32_t pid, uint32_t tid, const char *name, st
  * NULL: not known. All answer 0 or -errno.
  */
 int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site);
+/* The stack is seen in the middle of something, from here on; nothing is open. */
+int dump_resync(struct dump_thread *t);
+/* A call shows itself that was around everything since then; `more` follow now, each inside of the one before. Nothing else is open. */
+int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uint32_t more, const char *how);
 int dump_return(struct dump_thread *t, struct dump_time at, const struct call *c, uint64_t insns);
 int dump_remark(struct dump_thread *t, struct dump_time at, const char *what);
 
@@ -81,5 +87,6 @@ struct dump_stats {
 	uint64_t lines, bytes;
 	bool cut;	 /* the limit was reached; what came later is missing */
 	int write_error; /* negative errno of the write to the file that failed; 0: none did */
+	int scratch_error; /* likewise, or a read, of the scratch file */
 };
 const struct dump_stats *dump_stats(const struct dump *v);

@@ -217,7 +217,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->found_ns = time;
 		t->found_insns = t->insns;
 		t->outer_insns = 0;
-		r = t->dump ? 0 : timeline_resync(p->s->o.tl, t->tid, time);
+		r = t->dump ? dump_resync(t->dump) : timeline_resync(p->s->o.tl, t->tid, time);
 	}
 	if (r < 0)
 		p->error = r;
@@ -238,7 +238,7 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 		t->outer_insns = 0;
 	}
 	if (t->dump)
-		r = dump_call(t->dump, replay_pt_time(p, t->found_ns), call->frame, how_of(why), NULL);
+		r = dump_outside(t->dump, replay_pt_time(p, t->found_ns), call->frame, more, how_of(why));
 	else
 		r = timeline_call_outside(p->s->o.tl, t->tid, time, call, more, how_of(why));
 	if (r < 0)

@@ -109,6 +109,14 @@ def refusals(work, hello):
     refused("no bytes", "no file with the bytes of a trace", empty, "--pt-info", describe(work, **hello), "--calls")
     ok("a description that is wrong is refused in words that say what")
     data = PT / "wrapped/dynamorio.data"
+    env = {**os.environ, "LC_ALL": "C", "TRACERD_DECODE": str(BUILD / "tracerd-decode"), "TMPDIR": str(work / "none")}
+    p = subprocess.run([BUILD / "tracectl", "decode", data, "--symfs", PT, "--calls"], capture_output=True, text=True, env=env)
+    expect(p.returncode and not p.stdout and "cannot make a temporary file in " + env["TMPDIR"] in p.stderr and "TMPDIR can" in p.stderr,
+           "a temporary file that cannot be made is told, with what to do")
+    (work / "few").mkdir()
+    p = subprocess.run([BUILD / "tracectl", "decode", data, "--symfs", PT, "--calls", "-o", work / "few/calls"], capture_output=True,
+                       text=True, env=env)
+    expect(p.returncode == 0 and os.listdir(work / "few") == ["calls"], "for a file it is beside that file, and nothing stays")
     refused("two views", "only one of", data, "--calls", "--insns")
     refused("a view as pftrace", "--calls writes text", data, "--calls", "--format", "pftrace")
     refused("a view and a summary", "replaces the timeline", data, "--branches", "--summary")

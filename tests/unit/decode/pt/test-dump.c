@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The text views of an Intel PT trace, byte for byte. */
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +25,7 @@
 struct fixture {
 	struct stacktab *st;
 	struct dump *view;
-	int fd;
+	int fd, scratch_fd;
 	uint32_t main, puts, unknown;
 };
 
@@ -36,11 +38,13 @@ static void begin(struct fixture *f, enum dump_kind kind, uint64_t max_bytes)
 {
 	f->fd = memfd_create("view", MFD_CLOEXEC);
 	assert_true(f->fd >= 0);
+	f->scratch_fd = memfd_create("scratch", MFD_CLOEXEC);
+	assert_true(f->scratch_fd >= 0);
 	assert_int_equal(stacktab_new(0, &f->st), 0);
 	f->main = frame(f, "main", "/usr/bin/prog");
 	f->puts = frame(f, "puts", "/lib/libc.so.6");
 	f->unknown = frame(f, "[libx.so]", "/lib/libx.so");
-	assert_int_equal(dump_new(&(struct dump_options){.kind = kind, .fd = f->fd, .max_bytes = max_bytes, .st = f->st},
+	assert_int_equal(dump_new(&(struct dump_options){.kind = kind, .fd = f->fd, .scratch_fd = f->scratch_fd, .max_bytes = max_bytes, .st = f->st},
 				    &f->view),
 			 0);
 	assert_int_equal(dump_kind(f->view), kind);
@@ -58,6 +62,7 @@ static char *end(struct fixture *f)
 	dump_free(f->view);
 	stacktab_free(f->st);
 	(void)close(f->fd);
+	(void)close(f->scratch_fd);
 	return text;
 }
 
@@ -233,13 +238,135 @@ static void test_limit(void **state)
 	free(text);
 }
 
-/* Many threads with much to say: what a thread says stays in order, and all of it is there. */
+/* Who shows itself late is around what it has called, also if that was long ago; what comes after it is a piece of its own. */
+static void test_outside(void **state)
+{
+	struct fixture f;
+	struct dump_thread *t;
+	char *text;
+	const char *p;
+
+	begin(&f, DUMP_CALLS, 0);
+	t = thread(&f, 7, 7, "prog");
+	assert_int_equal(dump_resync(t), 0);
+	assert_int_equal(dump_call(t, NS(10), f.puts, "begin not recorded", NULL), 0);
+	assert_int_equal(dump_call(t, NS(11), f.puts, NULL, NULL), 0);
+	assert_int_equal(dump_return(t, NS(12), CALL(f.puts, 11), 1), 0);
+	assert_int_equal(dump_return(t, NS(13), CALL(f.puts, 10), 2), 0);
+	assert_int_equal(dump_outside(t, NS(10), f.unknown, 0, "begin not recorded"), 0);
+	assert_int_equal(dump_call(t, NS(14), f.puts, NULL, NULL), 0);
+	assert_int_equal(dump_return(t, NS(15), CALL(f.puts, 14), 1), 0);
+	assert_int_equal(dump_return(t, NS(16), CALL(f.unknown, 10), 5), 0);
+	/* two at once: the first is around the second, and both around the one before */
+	assert_int_equal(dump_outside(t, NS(10), f.main, 1, NULL), 0);
+	assert_int_equal(dump_outside(t, NS(10), f.puts, 0, NULL), 0);
+	assert_int_equal(dump_return(t, NS(17), CALL(f.puts, 10), 6), 0);
+	assert_int_equal(dump_return(t, NS(18), CALL(f.main, 10), 7), 0);
+	assert_int_equal(dump_remark(t, NS(19), "off CPU"), 0);
+	assert_int_equal(dump_resync(t), 0);
+	assert_int_equal(dump_call(t, NS(20), f.main, "its stack goes on", NULL), 0);
+	assert_int_equal(dump_return(t, NS(21), CALL(f.main, 20), 1), 0);
+	assert_int_equal(dump_stats(f.view)->lines, 12);
+	text = end(&f);
+	assert_string_equal(text,
+			    "# tracerd calls 1\n"
+			    "#         time         ns     insns\n"
+			    "thread 7/7 \"prog\"\n"
+			    "              10                       main (prog) {\n"
+			    "              10                         puts (libc.so.6) {\n"
+			    "              10                           [libx.so] [begin not recorded] {\n"
+			    "              10                             puts (libc.so.6) [begin not recorded] {\n"
+			    "              11          1         1          puts (libc.so.6)\n"
+			    "              13          3         2        } puts (libc.so.6)\n"
+			    "              14          1         1        puts (libc.so.6)\n"
+			    "              16          6         5      } [libx.so]\n"
+			    "              17          7         6    } puts (libc.so.6)\n"
+			    "              18          8         7  } main (prog)\n"
+			    "              19                       -- off CPU\n"
+			    "              20          1         1  main (prog) [its stack goes on]\n");
+	free(text);
+
+	/* behind more than is kept in memory */
+	begin(&f, DUMP_CALLS, 0);
+	t = thread(&f, 7, 7, "prog");
+	assert_int_equal(dump_resync(t), 0);
+	for (unsigned int i = 0; i < 400000; i++) {
+		assert_int_equal(dump_call(t, NS(10), f.puts, NULL, NULL), 0);
+		assert_int_equal(dump_return(t, NS(11), CALL(f.puts, 10), 1), 0);
+	}
+	for (unsigned int i = 0; i < 1000; i++) {
+		assert_int_equal(dump_outside(t, NS(10), f.main, 0, NULL), 0);
+		assert_int_equal(dump_return(t, NS(12), CALL(f.main, 10), 1), 0);
+	}
+	text = end(&f);
+	p = strstr(text, "thread 7/7");
+	for (unsigned int i = 0; i < 1000; i++) {
+		p = strchr(p, '\n') + 1;
+		assert_memory_equal(p, "              10                       ", 39);
+		assert_non_null(strstr(p, "main (prog) {\n"));
+	}
+	p = strchr(p, '\n') + 1;
+	assert_non_null(strstr(p, "<1000> puts (libc.so.6)\n"));
+	assert_string_equal(text + strlen(text) - strlen("  } main (prog)\n"), "  } main (prog)\n");
+	free(text);
+}
+
+/* Nobody gets more than the limit, and the scratch file does not grow without one. */
+static void test_calls_limit(void **state)
+{
+	struct fixture f;
+	struct dump_thread *t;
+	char *text;
+
+	begin(&f, DUMP_CALLS, 200);
+	t = thread(&f, 7, 7, "prog");
+	for (unsigned int i = 0; i < 400000; i++) {
+		assert_int_equal(dump_call(t, NS(10), f.puts, NULL, NULL), 0);
+		assert_int_equal(dump_return(t, NS(11), CALL(f.puts, 10), 1), 0);
+	}
+	assert_true(lseek(f.scratch_fd, 0, SEEK_END) < 8 << 20);
+	assert_int_equal(dump_finish(f.view), 0);
+	assert_true(dump_stats(f.view)->cut);
+	text = end(&f);
+	assert_true(strlen(text) <= 200 && strlen(text) > 100 && text[strlen(text) - 1] == '\n');
+	free(text);
+}
+
+/* The scratch file cannot be written: that is told, and what it was. */
+static void test_no_scratch(void **state)
+{
+	struct fixture f;
+	struct dump_thread *t;
+	int r = 0;
+
+	begin(&f, DUMP_CALLS, 0);
+	(void)close(f.scratch_fd);
+	f.scratch_fd = open("/dev/full", O_RDWR | O_CLOEXEC);
+	dump_free(f.view);
+	assert_int_equal(dump_new(&(struct dump_options){.kind = DUMP_CALLS, .fd = f.fd, .scratch_fd = f.scratch_fd, .st = f.st},
+				  &f.view), 0);
+	t = thread(&f, 7, 7, "prog");
+	for (unsigned int i = 0; i < 4000 && r == 0; i++) {
+		r = dump_call(t, NS(10), f.puts, NULL, NULL);
+		if (r == 0)
+			r = dump_return(t, NS(11), CALL(f.puts, 10), 1);
+	}
+	assert_int_equal(r, -ENOSPC);
+	assert_int_equal(dump_stats(f.view)->scratch_error, -ENOSPC);
+	assert_int_equal(dump_stats(f.view)->write_error, 0);
+	dump_free(f.view);
+	stacktab_free(f.st);
+	(void)close(f.fd);
+	(void)close(f.scratch_fd);
+}
+
+/* Many threads with much to say: what a thread says stays together and in order, and all of it is there. */
 static void test_many_threads(void **state)
 {
 	enum { THREADS = 40, CALLS = 20000 };
 	struct fixture f;
 	struct dump_thread *t[THREADS];
-	unsigned int ends = 0;
+	unsigned int ends = 0, heads = 0;
 	uint64_t last[THREADS] = {0};
 	unsigned int at = 0;
 	char *text, *save = NULL;
@@ -259,6 +386,7 @@ static void test_many_threads(void **state)
 
 		if (sscanf(p, "thread 1/%u", &tid) == 1) {
 			at = tid - 100;
+			heads++;
 		} else if (*p != '#') {
 			assert_true(strtoull(p, NULL, 10) > last[at]);
 			last[at] = strtoull(p, NULL, 10);
@@ -266,6 +394,7 @@ static void test_many_threads(void **state)
 		}
 	}
 	assert_int_equal(ends, THREADS * CALLS);
+	assert_int_equal(heads, THREADS);
 	free(text);
 }
 
@@ -274,6 +403,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_calls), cmocka_unit_test(test_source),	 cmocka_unit_test(test_deep),  cmocka_unit_test(test_branches),
 		cmocka_unit_test(test_insns),	 cmocka_unit_test(test_limit), cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_outside), cmocka_unit_test(test_calls_limit), cmocka_unit_test(test_no_scratch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
