@@ -140,6 +140,12 @@ static bool is_found(enum callstack_why why)
 	       why != CALLSTACK_BACK;
 }
 
+/* Whether one that begins so may have callers that are not known. */
+static bool is_in_call(enum callstack_why why)
+{
+	return why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_SIGNAL || why == CALLSTACK_SEEN || why == CALLSTACK_SEEN_CUT;
+}
+
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
 const char *replay_pt_line(struct replay_pt *p, const struct pt_thread *t, uint64_t ip)
 {
@@ -217,7 +223,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->found_ns = time;
 		t->found_insns = t->insns;
 		t->outer_insns = 0;
-		r = t->dump ? dump_resync(t->dump) : timeline_resync(p->s->o.tl, t->tid, time);
+		r = t->dump ? dump_resync(t->dump) : timeline_resync(p->s->o.tl, t->tid, time, is_in_call(why));
 	}
 	if (r < 0)
 		p->error = r;

@@ -76,7 +76,7 @@ int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, co
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts)
+int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts, bool in_call)
 {
 	struct tl_thread *t;
 	uint64_t mono;
@@ -84,10 +84,9 @@ int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts)
 
 	if (r == 0)
 		r = ran(tl, t, mono);
-	if (r != 0)
-		return r;
-	slices_resync(tl->slices, &t->lane, mono);
-	return timeline_leave(tl);
+	if (r == 0)
+		r = slices_resync(tl->slices, &t->lane, mono, in_call);
+	return r != 0 ? r : timeline_leave(tl);
 }
 
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
@@ -102,8 +101,8 @@ int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const 
 		return r;
 	r = called(tl, t, call->frame, mono, timeline_monotonic(tl, call->begin));
 	if (r == 0)
-		r = slices_push_outside(tl->slices, &t->lane, call->frame, mono, more, args,
-					args_of(tl, how, NULL, args), &late);
+		r = slices_push_outside(tl->slices, &t->lane, call->frame, mono, more,
+					args_of(tl, how, NULL, args) ? args : NULL, &late);
 	tl->stats.calls_late += late;
 	return r < 0 ? r : timeline_leave(tl);
 }
@@ -162,7 +161,7 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
 	if (r != 0)
 		return r;
 	/* Where it was off the CPU meanwhile, that says more and is drawn already. */
-	if (t->untraced_at && t->lane.last_ts <= t->untraced_at && mono > t->untraced_at) {
+	if (t->untraced_at && t->lane.last_ts <= t->untraced_at + 1 && mono > t->untraced_at) {
 		slices_leaf_begin(tl->slices, &t->lane, t->untraced_at,
 				  &(struct writer_event){.name = t->untraced_why, .category = tl->untraced_category});
 		slices_leaf_end(tl->slices, &t->lane, mono, NULL);

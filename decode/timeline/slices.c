@@ -60,6 +60,7 @@ struct slices *slices_free(struct slices *s)
 void lane_fini(struct lane *l)
 {
 	free(l->open);
+	free(l->outside);
 	*l = (struct lane){.track = 0};
 }
 
@@ -179,21 +180,12 @@ static int lane_reserve(struct lane *l, uint32_t n)
 }
 
 /* `ts`: of the lane; it may be before what is there. */
-static int push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
-		uint32_t n_args)
+static int begin(struct slices *s, const struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
 {
 	struct writer_arg all[MAX_ARGS];
 	const struct look *look;
-	int r;
+	int r = look_get(s, frame, &look);
 
-	if (l->over || l->n_open == s->depth_cap) {
-		l->over++;
-		s->folded++;
-		return 0;
-	}
-	r = lane_reserve(l, l->n_open + 1);
-	if (r == 0)
-		r = look_get(s, frame, &look);
 	if (r < 0)
 		return r;
 	if (look->place && n_args < MAX_ARGS) {
@@ -209,35 +201,107 @@ static int push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 						      .location = look->location,
 						      .args = args,
 						      .n_args = n_args});
+	return 0;
+}
+
+/* Whether the frame is not drawn: too many are open. */
+static bool is_over(struct slices *s, struct lane *l)
+{
+	if (!l->over && l->n_open != s->depth_cap)
+		return false;
+	l->over++;
+	s->folded++;
+	return true;
+}
+
+static void opened(struct lane *l, uint32_t frame)
+{
 	l->open[l->n_open++] = frame;
 	l->stack = STACKTAB_ROOT;
-	return 0;
+	if (l->n_open > l->deepest)
+		l->deepest = l->n_open;
 }
 
 int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
 		uint32_t n_args)
 {
-	return push(s, l, frame, lane_time(l, ts), args, n_args);
+	int r;
+
+	if (is_over(s, l))
+		return 0;
+	r = lane_reserve(l, l->n_open + 1);
+	if (r == 0)
+		r = begin(s, l, frame, lane_time(l, ts), args, n_args);
+	if (r == 0)
+		opened(l, frame);
+	return r;
 }
 
-void slices_resync(struct slices *s, struct lane *l, uint64_t ts)
+int slices_outside_end(struct slices *s, struct lane *l)
 {
-	(void)s;
-	l->floor_ts = l->n_open ? UINT64_MAX : l->last_ts;
-	l->outside_ts = lane_time(l, ts);
+	int r = 0;
+
+	for (; l->n_outside && r == 0; l->n_outside--) {
+		const struct lane_outside *o = &l->outside[l->n_outside - 1];
+
+		r = begin(s, l, o->frame, l->outside_ts, &o->arg, o->has_arg);
+	}
+	return r;
+}
+
+int slices_resync(struct slices *s, struct lane *l, uint64_t ts, bool in_call)
+{
+	const uint64_t before = l->last_ts, at = lane_time(l, in_call && ts <= before ? before + 1 : ts);
+	int r = slices_outside_end(s, l);
+
+	l->deepest = 0;
+	l->outside_late = l->n_open || at == before;
+	l->outside_ts = at ? at - 1 : 0;
+	return r;
+}
+
+/* Makes room for all that come together, of which the last one is the innermost. */
+static int outside_reserve(struct lane *l, uint32_t more)
+{
+	struct lane_outside *v;
+
+	l->outside_from = l->n_outside;
+	if (l->n_outside + more + 1 > l->max_outside) {
+		l->max_outside = (l->n_outside + more + 1) * 2;
+		v = reallocarray(l->outside, l->max_outside, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		l->outside = v;
+	}
+	l->n_outside += more + 1;
+	return 0;
 }
 
 int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
-			const struct writer_arg *args, uint32_t n_args, bool *ret_late)
+			const struct writer_arg *arg, bool *ret_late)
 {
+	int r = 0;
+
+	*ret_late = false;
 	if (l->n_open == 0) {
-		l->late = l->outside_ts <= more || l->outside_ts - 1 - more < l->floor_ts;
-		if (!l->late)
-			l->outside_ts -= 1 + (uint64_t)more;
+		l->outside_late = l->outside_late || more >= s->depth_cap || l->n_outside + l->deepest >= s->depth_cap - more;
+		if (!l->outside_late)
+			r = outside_reserve(l, more);
 	}
-	*ret_late = l->late;
-	ts = lane_time(l, ts);
-	return push(s, l, frame, l->late ? ts : l->outside_ts + l->n_open, args, n_args);
+	if (l->outside_late) {
+		*ret_late = true;
+		return slices_push(s, l, frame, ts, arg, arg != NULL);
+	}
+	if (r == 0)
+		r = lane_reserve(l, l->n_open + 1);
+	if (r < 0)
+		return r;
+	l->outside[l->outside_from + more] = (struct lane_outside){.frame = frame, .has_arg = arg != NULL};
+	if (arg)
+		l->outside[l->outside_from + more].arg = *arg;
+	(void)lane_time(l, ts);
+	opened(l, frame);
+	return 0;
 }
 
 void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args)

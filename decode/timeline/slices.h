@@ -12,6 +12,13 @@
 
 struct slices;
 
+/* A frame that was there all along, and what is said about it. */
+struct lane_outside {
+	uint32_t frame;
+	bool has_arg;
+	struct writer_arg arg;
+};
+
 /* Embedded in whoever has the track. All zero is an empty lane without a track. */
 struct lane {
 	uint32_t track;
@@ -22,9 +29,11 @@ struct lane {
 	uint32_t over;	 /* frames that were pushed beyond the depth cap */
 	bool leaf;	 /* a slice of the caller is on top */
 	uint64_t last_ts;
-	/* where what shows itself to have been around all since then begins, not before floor_ts: what was there ended then */
-	uint64_t outside_ts, floor_ts;
-	bool late;
+	uint64_t outside_ts; /* where what shows itself to have been around all since then begins */
+	uint32_t deepest;    /* of what has begun since then */
+	struct lane_outside *outside; /* what has, the innermost first: its begin is not written yet */
+	bool outside_late;   /* no more of it: it would be too deep */
+	uint32_t n_outside, max_outside, outside_from; /* of those, the last ones have come together */
 };
 
 #define SLICES_MAX_DEPTH 500u /* Perfetto takes 512 on a track; the rest is for leaf and instants */
@@ -54,13 +63,15 @@ void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts);
 int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
 		uint32_t n_args);
 /*
- * The lane is empty and what comes now is seen in the middle. Then, when it is empty again: so many nanoseconds before that as
- * there are frames of this kind, a frame begins that was around everything since; `more` of its kind follow, each inside of
- * the one before. Where what was there before leaves no room, it begins at `ts`. *ret_late: so.
+ * The lane is empty and what comes now is seen in the middle. `in_call`: there may be callers. Then, when it is empty again: a frame was
+ * around everything since; `more` of its kind follow, each inside of the one before. All of them begin in the nanosecond before
+ * what comes now; where that is taken, what comes now is a nanosecond late. Their begins are written when all are known, the outermost first: at
+ * the next resync, or by slices_outside_end(). What would be too deep for a viewer begins at `ts`. *ret_late: so.
  */
-void slices_resync(struct slices *s, struct lane *l, uint64_t ts);
+int slices_resync(struct slices *s, struct lane *l, uint64_t ts, bool in_call);
 int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
-			const struct writer_arg *args, uint32_t n_args, bool *ret_late);
+			const struct writer_arg *arg, bool *ret_late);
+int slices_outside_end(struct slices *s, struct lane *l);
 void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);
 
 /* A slice of the caller on top of all, and a moment. */

@@ -268,6 +268,7 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 		end = t->last_sample + tl->options.period_ns;
 	waits_abandon(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
 	slices_trim(tl->slices, &t->lane, 0, end);
+	(void)slices_outside_end(tl->slices, &t->lane);
 	tl_regions_close(tl, &t->regions, mono, tl->event_names->note_closed);
 	tl_fiber_leave(tl, t, mono);
 	tl_goroutine_thread_ends(tl, t, mono);

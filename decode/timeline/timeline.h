@@ -153,10 +153,10 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 
 /*
  * The thread's stack is seen in the middle from here on: nothing is open. Then, whenever nothing is open again, calls that were
- * around all since: they begin where that began (drawn some ns earlier, where there is room, so that they are around it), and
- * are reported at `ts`. `more` of them follow, each inside of the one before.
+ * around all since: they begin where that began (drawn a ns earlier, so that they are around it), and
+ * are reported at `ts`. `more` of them follow, each inside of the one before. `in_call`: there may be such callers.
  */
-int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts);
+int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts, bool in_call);
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how);
 
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the text form of a trace: one line an event, made for eyes, diff and goldens. It holds what
- * the Perfetto form holds, in the order of writing: sorted within a track, not between tracks.
+ * the Perfetto form holds, in the order of writing: sorted within a track (but for the begins of slices that turn out to have been
+ * there already), not between tracks.
  * Layout (fields separated by one tab, missing ones left out; N is a track's number):
  *
  *   # tracerd text 1                        head; key=value lines follow, each after "# "

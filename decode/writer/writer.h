@@ -5,7 +5,7 @@
  *
  * Contract of every format: output is streaming and its memory bounded; within one track events
  * come in order of time (tracks among each other need not be), but for the begin of a slice that turns out to have been there
- * already: it lies before what it contains, and after what ended before that; slices nest, the caller keeps the
+ * already: it lies before what it contains, and not before what ended before that; it may come after its end; slices nest, the caller keeps the
  * depth. Names are numbers from writer_name(), so that the hot path hashes nothing. Times are ns
  * of MONOTONIC.
  *

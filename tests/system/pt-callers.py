@@ -10,6 +10,7 @@ import select
 from lib import ptpackets
 from lib.perffile import *
 from lib.pt import *
+from lib.texttrace import in_time
 
 SAMPLE, STACK = 9, 102
 TIMELINE = ("--format", "text", "-o", "-")
@@ -20,26 +21,19 @@ THREAD = ["routine", "first", "second", "loop", "work", "leaf"]
 
 def calls(text):
     """{tid: [(path, how)]} of each slice of a thread, in the order of their begins: the names of those around it, and its own."""
-    tracks, open_, slices = {}, {}, {}
-    for f in (line.split("\t") for line in text.splitlines()):
+    tracks, open_, out = {}, {}, {}
+    for f in in_time(text):
         if f[0] == "T":
             tracks[f[1]] = int(f[4])
         elif len(f) > 2 and f[1] in tracks and f[2] == "B":
             how = next((x[5:-1] for x in f if x.startswith("how=")), None)
-            open_.setdefault(f[1], []).append((int(f[0]), f[3].strip('"'), how))
+            around = open_.setdefault(f[1], [])
+            around.append(f[3].strip('"'))
+            out.setdefault(tracks[f[1]], []).append((list(around), how))
         elif len(f) > 2 and f[1] in tracks and f[2] == "E":
-            begin, name, how = open_[f[1]].pop()
-            slices.setdefault(tracks[f[1]], []).append((begin, -int(f[0]), name, how))
+            expect_quietly(open_[f[1]], "an end has its begin")
+            open_[f[1]].pop()
     expect(not any(open_.values()), "all slices end")
-    out = {}
-    for tid, found in slices.items():
-        around = []
-        for begin, end, name, how in sorted(found, key=lambda x: x[:2]):
-            while around and -around[-1][1] <= begin:
-                around.pop()
-            expect_quietly(not around or around[-1][1] <= end, f"{name} is within {around[-1:]}")
-            around.append((begin, end, name))
-            out.setdefault(tid, []).append(([x[2] for x in around], how))
     return out
 
 

@@ -8,6 +8,7 @@ switches them and in whatever order they go on. What is not sure is marked; no e
 import re
 
 from lib.pt import *
+from lib.texttrace import calls_of
 
 class Truth:
     """One process's log to the callers of each entry. A frame is gone when its own stack is used at its address or above."""
@@ -64,13 +65,13 @@ DOUBT = re.compile("not recorded|in doubt|gap")
 
 
 def ours(recording, functions):
-    """By thread: (function, its callers and itself, whether that is sure)."""
+    """By thread: (function, its callers and itself, whether that is sure). The timeline has the same calls under the same callers."""
     p = subprocess.run([BUILD / "tracectl", "decode", "--calls", recording.data], capture_output=True, text=True, timeout=PATIENCE)
     if p.returncode:
         fail(f"{recording.name}: {p.stderr}")
     if os.environ.get("PT_STACKS_KEEP"):
         pathlib.Path(os.environ["PT_STACKS_KEEP"]).write_text(p.stdout)
-    threads, kept = {}, {}
+    threads, kept, paths = {}, {}, {}
     for line in p.stdout.splitlines():
         if line.startswith("thread "):
             tid = int(line.split()[1].split("/")[1])
@@ -83,11 +84,19 @@ def ours(recording, functions):
             stack.pop()
             continue
         stack.append((m[2], bool(DOUBT.search(m[3] or ""))))
+        paths.setdefault(tid, []).append(tuple(name for name, _ in stack))
         if m[2] in functions and not NO_ENTRY.search(m[3] or ""):
             path = tuple(name for name, _ in stack if name in functions)
             entries.append((m[2], path, not any(doubt for _, doubt in stack)))
         if not m[4]:
             stack.pop()
+    p = subprocess.run([BUILD / "tracectl", "decode", "--format", "text", "-o", "-", recording.data], capture_output=True, text=True,
+                       timeout=PATIENCE)
+    drawn = calls_of(p.stdout)
+    for tid, of_text in paths.items():
+        if drawn[tid] != of_text:
+            i = next((i for i, (a, b) in enumerate(zip(of_text, drawn[tid])) if a != b), -1)
+            fail(f"{recording.name}: thread {tid}: call {i} is {under(of_text[i])} in text, {under(drawn[tid][i])} in the timeline")
     return threads
 
 

@@ -8,11 +8,31 @@ from lib import *
 Slice = collections.namedtuple("Slice", "name begin end args stack")
 
 
+def in_time(text):
+    """The lines in fields, as a viewer sorts them: tracks, and then events by time. Callers that show themselves late are written late."""
+    lines = [line.split("\t") for line in text.splitlines() if line[:1] != "#"]
+    return sorted(lines, key=lambda f: int(f[0]) if f[0].isdigit() else -1)
+
+
+def calls_of(text):
+    """{tid: [names]} of each exact call, in the order of their begins: of those around it, and its own."""
+    tid_of, open_, out = {}, collections.defaultdict(list), collections.defaultdict(list)
+    for f in in_time(text):
+        if f[0] == "T":
+            tid_of[f[1]] = int(f[4])
+        elif len(f) > 2 and f[1] in tid_of and f[2] == "B":
+            open_[f[1]].append(f[3].strip('"'))
+            if any(x.startswith("object=") for x in f):
+                out[tid_of[f[1]]].append(tuple(open_[f[1]]))
+        elif len(f) > 2 and f[1] in tid_of and f[2] == "E":
+            open_[f[1]].pop()
+    return out
+
+
 def slices_of(text):
     """{tid: [Slice]}, by their ends."""
     tid_of, open_, out = {}, collections.defaultdict(list), collections.defaultdict(list)
-    for line in text.splitlines():
-        f = line.split("\t")
+    for f in in_time(text):
         if f[0] == "T":
             tid_of[f[1]] = int(f[4])
         elif len(f) > 2 and f[1] in tid_of and f[2] == "B":

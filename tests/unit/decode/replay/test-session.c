@@ -175,7 +175,7 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 	return -1;
 }
 
-int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts)
+int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts, bool in_call)
 {
 	fail();
 	return -1;

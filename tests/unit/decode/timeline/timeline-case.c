@@ -211,7 +211,7 @@ static int call_event(struct player *p, char **f, int n, bool between)
 	if (strcmp(f[0], "found") == 0) {
 		c->found = ts;
 		c->outer_insns = 0;
-		return timeline_resync(p->tl, c->tid, ts);
+		return timeline_resync(p->tl, c->tid, ts, n < 4 || strcmp(f[3], "whole") != 0);
 	}
 	call = &c->open[c->n++];
 	*call = (struct call){.frame = frame(p->st, f[3]), .begin = ts, .interpolated = between};

@@ -188,6 +188,8 @@ static int read_descriptor(struct reader *r, struct view v)
 	if (uuid == 0 || uuid >= READ_TRACKS)
 		return wrong(r, "track uuid %llu", (unsigned long long)uuid);
 	track = &r->t->tracks[uuid];
+	if (!track->declared)
+		track->in_order = true;
 	track->declared = 1;
 	track->parent = (uint32_t)find_uint(v, 5, 0);
 	if (track->parent && !r->t->tracks[track->parent].declared)
@@ -235,29 +237,88 @@ static int check_args(struct reader *r, const struct sequence *s, struct view v)
 	return 0;
 }
 
-static int add_outermost(struct read_track *track, uint64_t begin, uint64_t end)
+static int add_slice_event(struct read_track *track, uint64_t ts, const char *name, bool late)
 {
-	if (track->n_outermost == track->max_outermost) {
-		const size_t max = track->max_outermost ? track->max_outermost * 2 : 64;
-		struct read_span *v = reallocarray(track->outermost, max, sizeof(*v));
+	struct read_slice *e;
+
+	if (track->n_events == track->max_events) {
+		const size_t max = track->max_events ? track->max_events * 2 : 64;
+		struct read_slice *v = reallocarray(track->events, max, sizeof(*v));
 
 		if (!v)
 			return -1;
-		track->outermost = v;
-		track->max_outermost = max;
+		track->events = v;
+		track->max_events = max;
 	}
-	track->outermost[track->n_outermost++] = (struct read_span){begin, end};
+	e = &track->events[track->n_events++];
+	*e = (struct read_slice){.ts = ts, .late = late};
+	(void)snprintf(e->name, sizeof(e->name), "%.38s", name);
+	track->in_order &= !late;
 	return 0;
 }
 
-/* A slice that begins before others that have ended: it must be around whole ones. */
-static bool is_around(struct read_track *track, uint64_t ts)
+/* Stable: what is late is moved to its place. */
+static int sort_events(struct read_track *track)
 {
-	if (track->depth)
-		return ts > track->begins[track->depth - 1];
-	while (track->n_outermost && track->outermost[track->n_outermost - 1].begin > ts)
-		track->n_outermost--;
-	return track->n_outermost == 0 || track->outermost[track->n_outermost - 1].end <= ts;
+	struct read_slice *sorted = calloc(track->n_events + 1, sizeof(*sorted));
+	const size_t n = track->n_events;
+	size_t n_late = 0, at = 0, out = 0;
+	size_t *late = calloc(n + 1, sizeof(*late));
+
+	if (!sorted || !late)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (track->events[i].late) {
+			size_t k = n_late++;
+
+			for (; k && track->events[late[k - 1]].ts > track->events[i].ts; k--)
+				late[k] = late[k - 1];
+			late[k] = i;
+		}
+	for (size_t i = 0; i <= n; i++) {
+		if (i < n && track->events[i].late)
+			continue;
+		/* those of the same time that came before them stay before them */
+		while (at < n_late && (i == n || track->events[late[at]].ts < track->events[i].ts ||
+					      (track->events[late[at]].ts == track->events[i].ts && late[at] < i)))
+			sorted[out++] = track->events[late[at++]];
+		if (i < n)
+			sorted[out++] = track->events[i];
+	}
+	free(late);
+	free(track->events);
+	track->events = sorted;
+	return 0;
+}
+
+static int check_nesting(struct reader *r, struct read_track *track)
+{
+	const struct read_slice *open[512];
+	uint32_t depth = 0;
+
+	if (!track->in_order && sort_events(track) < 0)
+		return wrong(r, "no memory");
+	for (size_t i = 0; i < track->n_events; i++) {
+		const struct read_slice *e = &track->events[i];
+
+		if (!e->name[0]) {
+			if (depth == 0)
+				return wrong(r, "end without begin on %s at %llu", track->name, (unsigned long long)e->ts);
+			depth--;
+			if (e->ts - open[depth]->ts > track->longest)
+				track->longest = e->ts - open[depth]->ts;
+			continue;
+		}
+		if (depth == 511)
+			return wrong(r, "track %s is too deep", track->name);
+		if (e->late && depth && !open[depth - 1]->late)
+			return wrong(r, "%s on track %s is around part of a slice, at %llu", e->name, track->name,
+				     (unsigned long long)e->ts);
+		open[depth++] = e;
+		if (depth > track->max_depth)
+			track->max_depth = depth;
+	}
+	return depth ? wrong(r, "%u slices of track %s never end, the inner one is %s", depth, track->name, open[depth - 1]->name) : 0;
 }
 
 static int read_event(struct reader *r, struct sequence *s, struct view v, uint64_t ts)
@@ -266,6 +327,7 @@ static int read_event(struct reader *r, struct sequence *s, struct view v, uint6
 	uint64_t name_iid = find_uint(v, 10, 0), category = find_uint(v, 3, 0);
 	const char *name = interned(s, 0, name_iid);
 	struct read_track *track;
+	bool late;
 
 	if (uuid == 0 || uuid >= READ_TRACKS || !r->t->tracks[uuid].declared)
 		return wrong(r, "event on undeclared track %llu", (unsigned long long)uuid);
@@ -274,10 +336,11 @@ static int read_event(struct reader *r, struct sequence *s, struct view v, uint6
 		return wrong(r, "event name %u not defined", (unsigned int)name_iid);
 	if (category && !interned(s, 1, category))
 		return wrong(r, "category %u not defined", (unsigned int)category);
-	if (ts < track->last_ts && !(type == 1 && is_around(track, ts)))
+	if (ts < track->last_ts && type != 1)
 		return wrong(r, "track %s goes back from %llu to %llu", track->name,
 			     (unsigned long long)track->last_ts, (unsigned long long)ts);
-	if (ts > track->last_ts)
+	late = ts < track->last_ts;
+	if (!late)
 		track->last_ts = ts;
 	if (r->t->first_ts == 0 || ts < r->t->first_ts)
 		r->t->first_ts = ts;
@@ -287,27 +350,13 @@ static int read_event(struct reader *r, struct sequence *s, struct view v, uint6
 		return -1;
 	switch (type) {
 	case 1:
-		if (!name)
+		if (!name || !*name)
 			return wrong(r, "slice without a name");
-		if (track->depth == 511)
-			return wrong(r, "track %s is too deep", track->name);
-		(void)snprintf(track->open[track->depth], sizeof(track->open[0]), "%.40s", name);
-		track->begins[track->depth++] = ts;
-		if (track->depth > track->max_depth)
-			track->max_depth = track->depth;
 		track->slices++;
 		r->t->slices++;
-		return 0;
+		return add_slice_event(track, ts, name, late) < 0 ? wrong(r, "no memory") : 0;
 	case 2:
-		if (track->depth == 0)
-			return wrong(r, "end without begin on %s at %llu", track->name,
-				     (unsigned long long)ts);
-		track->depth--;
-		if (ts - track->begins[track->depth] > track->longest)
-			track->longest = ts - track->begins[track->depth];
-		if (track->depth == 0 && add_outermost(track, track->begins[0], ts) < 0)
-			return wrong(r, "no memory");
-		return 0;
+		return add_slice_event(track, ts, "", false) < 0 ? wrong(r, "no memory") : 0;
 	case 3:
 		r->t->instants++;
 		return name ? 0 : wrong(r, "instant without a name");
@@ -471,10 +520,7 @@ int read_trace(struct read_trace *t, const uint8_t *data, size_t len)
 	r->t = t;
 	k = read_stream(r, (struct view){data, data + len}, false);
 	for (uint32_t i = 0; i < READ_TRACKS && k == 0; i++)
-		if (t->tracks[i].depth)
-			k = wrong(r, "%u slices of track %s never end, the inner one is %s",
-				  t->tracks[i].depth, t->tracks[i].name,
-				  t->tracks[i].open[t->tracks[i].depth - 1]);
+		k = check_nesting(r, &t->tracks[i]);
 	for (int i = 0; i < N_SEQUENCES; i++)
 		for (int table = 0; table < 4; table++) {
 			for (int n = 0; r->sequences[i].names[table] && n < N_NAMES; n++)
@@ -488,7 +534,7 @@ int read_trace(struct read_trace *t, const uint8_t *data, size_t len)
 void read_trace_fini(struct read_trace *t)
 {
 	for (size_t i = 0; t->tracks && i < READ_TRACKS; i++)
-		free(t->tracks[i].outermost);
+		free(t->tracks[i].events);
 	free(t->tracks);
 	t->tracks = NULL;
 }

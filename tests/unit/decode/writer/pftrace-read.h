@@ -3,10 +3,12 @@
  * Reads a Perfetto trace back, written from the format's description and not from our encoder, and
  * checks what an importer relies on: packets whole, names defined before use, tracks declared,
  * times in order on each track, slices that nest and all end, at most 512 deep. Out of that order only a slice may begin that
- * is around others that have ended, and around no part of one.
+ * is around others: at its time nothing is open but others that are out of order, too. Slices are sorted as an importer does it, by time, and those of
+ * one time as they come.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,17 +18,18 @@ struct read_track {
 	uint32_t parent;
 	uint32_t pid, tid; /* of a process or thread track */
 	char name[64];
-	char open[512][48]; /* names of the open slices */
-	uint32_t depth, max_depth;
+	uint32_t max_depth;
 	uint64_t last_ts;
+	bool in_order; /* all of its slices */
 	uint64_t slices;
 	uint64_t longest; /* of its slices */
 	uint8_t declared;
-	uint64_t begins[512];
-	struct read_span {
-		uint64_t begin, end;
-	} *outermost; /* slices that ended, in order */
-	size_t n_outermost, max_outermost;
+	struct read_slice {
+		uint64_t ts;
+		char name[40]; /* empty: an end */
+		bool late; /* told after something of a later time */
+	} *events;
+	size_t n_events, max_events;
 };
 
 struct read_trace {
