@@ -118,8 +118,8 @@ def slices(text):
 def deep(r):
     found = [s for s in slices(decode(r, "--format", "text", "-o", "-")) if s[2] in ("deepest", "deep", "main")]
     expect([s[2] for s in found] == ["deepest"] + ["deep"] * 6 + ["main"], "the callers show themselves one by one")
-    expect(all(a[1] <= b[1] for a, b in zip(found, found[1:])) and {s[0] + 1 for s in found[1:]} == {found[0][0]},
-           "each lies around the one before, and all begin in the nanosecond before what was seen first")
+    expect(all(a[1] <= b[1] for a, b in zip(found, found[1:])) and len({s[0] for s in found}) == 1,
+           "each lies around the one before, and all were there from the begin of what was seen on")
     calls = [LINE.match(x) for x in decode(r, "--calls").splitlines()]
     ends = {m[4]: int(m[2]) for m in calls if m and m[2] and m[4] in ("deepest", "main")}
     expect(ends["main"] >= ends["deepest"] > 0, "and took at least as long")
