@@ -402,6 +402,8 @@ void ptflow_disable_at_branch(struct ptflow *f, bool has_ip, uint64_t ip)
 		if (b->kind == INSN_JUMP || b->kind == INSN_CALL) {
 			taken = end_of_block(b) + (uint64_t)(int64_t)b->offset;
 			leaves = has_ip ? taken == ip : is_filtered(f, taken);
+		} else if (b->kind == INSN_MOV_CR3) { /* to an address space that is not traced */
+			leaves = !has_ip || end_of_block(b) == ip;
 		}
 		if (leaves) {
 			executed(f, b);
