@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "common/base/cleanup.h"
 #include "common/base/io.h"
@@ -29,6 +30,7 @@ static const uint64_t pt_id = 1, side_id = 2;
 
 struct mapping {
 	char *path;
+	struct stat st;
 	uint64_t offset, length, address;
 };
 
@@ -167,14 +169,19 @@ static int take_mapping(struct blob *b, size_t i, struct json_object *o)
 	if (r == EXIT_OK)
 		r = take(b, o, "length", INT64_MAX, &m.length);
 	if (r == EXIT_OK)
-		r = take(b, o, "address", INT64_MAX, &m.address);
+		r = take(b, o, "address", UINT64_MAX, &m.address);
 	if (r == EXIT_OK && m.length == 0)
 		return bad(b, "mapping %zu has no code in it", i + 1);
+	if (r == EXIT_OK && m.length - 1 > UINT64_MAX - m.address)
+		return bad(b, "mapping %zu ends beyond the last address", i + 1);
 	if (r == EXIT_OK)
 		r = find_file(b, file, &m.path);
-	if (r == EXIT_OK)
-		b->mappings[b->n_mappings++] = m;
-	return r;
+	if (r != EXIT_OK)
+		return r;
+	b->mappings[b->n_mappings++] = m;
+	if (stat(m.path, &b->mappings[b->n_mappings - 1].st) < 0)
+		return bad(b, "cannot open its file %s: %s", m.path, strerror(errno));
+	return EXIT_OK;
 }
 
 static int take_mappings(struct blob *b, struct json_object *list)
@@ -402,6 +409,10 @@ static int write_names(const struct blob *b, struct perfdata_writer *w)
 		map->addr = m->address;
 		map->len = m->length;
 		map->pgoff = m->offset;
+		/* it is this very file, whatever is in it */
+		map->maj = major(m->st.st_dev);
+		map->min = minor(m->st.st_dev);
+		map->ino = m->st.st_ino;
 		map->prot = PROT_READ | PROT_EXEC;
 		map->flags = MAP_PRIVATE;
 		memcpy(map->filename, m->path, n);

@@ -162,6 +162,19 @@ static bool elf_magic(int fd)
 	return io_pread_full(fd, magic, sizeof(magic), 0) == sizeof(magic) && !memcmp(magic, "\177ELF", 4);
 }
 
+/*
+ * Code in another format, or a dump of memory. A decoder that lies must not get any file that its user can read: so it is one that the user has
+ * put where objects are looked for, or, offline, the very one that the record names by its inode. Numbers of inodes can be guessed, so a
+ * daemon answers with no such file of its machine.
+ */
+static bool is_flat_code(const struct attempt *a, int fd, const struct stat *st, bool world)
+{
+	const struct file_request *request = a->request;
+
+	return request->kind == FILE_REQUEST_OBJECT && request->build_id_len == 0 &&
+	       (!world || (!a->o->options.strict && request->ino != 0 && fileid_is_mapped(fd, st, request->maj, request->min, request->ino)));
+}
+
 static void remember(char *dst, const char *path)
 {
 	(void)snprintf(dst, FILE_REQUEST_MAX_PATH + 1, "%s", path);
@@ -173,8 +186,10 @@ static bool judge(struct attempt *a, enum opener_source source, const char *path
 	_cleanup_close_ int owned = fd;
 	const bool perfmap = a->request->kind == FILE_REQUEST_PERFMAP, world = source == OPENER_TARGET || source == OPENER_HOST;
 	const struct opener_options *options = &a->o->options;
+	const bool flat = !perfmap && !elf_magic(fd);
+	const uint64_t max = perfmap ? OPENER_MAX_PERFMAP : flat ? OPENER_MAX_FLAT : OPENER_MAX_FILE;
 
-	if (st->st_size < 0 || (uint64_t)st->st_size > (perfmap ? OPENER_MAX_PERFMAP : OPENER_MAX_FILE)) {
+	if (st->st_size < 0 || (uint64_t)st->st_size > max) {
 		because(a, WEIGHT_REFUSED, "the file is too large");
 		return false;
 	}
@@ -183,7 +198,7 @@ static bool judge(struct attempt *a, enum opener_source source, const char *path
 		because(a, WEIGHT_REFUSED, "the perf map belongs to uid %u", st->st_uid);
 		return false;
 	}
-	if (!perfmap && !elf_magic(fd)) {
+	if (flat && !is_flat_code(a, fd, st, world)) {
 		because(a, WEIGHT_REFUSED, "not an ELF file");
 		return false;
 	}

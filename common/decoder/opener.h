@@ -3,7 +3,8 @@
  * Answers a decoder's NEED with a read-only descriptor of a regular file, or with "no" and why.
  *
  * The decoder is not trusted: what it asks for by path is opened beneath fixed roots by openat2 without magic links, must
- * be a regular file of a sane size, and, but for perf maps, must begin as an ELF file does. Whether it is the file that was
+ * be a regular file of a sane size, and, but for perf maps, must begin as an ELF file does, or be in a tree that the user
+ * named, or without `strict` the very file of the record. Whether it is the file that was
  * asked for (build id, CRC, the lines of a map) only the decoder finds out.
  *
  * With `strict` an object is answered only if it is the very file of the record, as the kernel names it: common/base/fileid.h.
@@ -28,6 +29,7 @@
 #include "common/decoder/protocol.h"
 
 #define OPENER_MAX_FILE (4ULL << 30)
+#define OPENER_MAX_FLAT (1ULL << 47) /* of memory, by its addresses: mostly a hole */
 #define OPENER_MAX_PERFMAP (256ULL << 20)
 
 enum opener_source {

@@ -337,7 +337,7 @@ static void add_place(const struct resolve *r, struct json_object *list, const s
 	char name[NAME_MAX_TEXT] = "", hex[2 * FILE_REQUEST_MAX_BUILD_ID + 1] = "";
 	const void *id = NULL;
 	const enum boundary boundary = s ? boundary_at(img, s->addr, p->vaddr) : BOUNDARY_UNKNOWN;
-	const ssize_t n = dwelf_elf_gnu_build_id(img->elf, &id);
+	const ssize_t n = img->elf ? dwelf_elf_gnu_build_id(img->elf, &id) : 0;
 
 	if (s)
 		(void)demangle_name(s->name, s->name_len, name, sizeof(name));

@@ -20,42 +20,100 @@
 #define VDSO_MAX 65536u
 #define PERF_BUILD_ID_MAX 20u /* bytes that a record or perf's table holds */
 
-static bool read_loads(struct image *img)
+static int by_offset(const void *a, const void *b)
+{
+	const struct image_load *x = a, *y = b;
+
+	return x->off != y->off ? (x->off > y->off) - (x->off < y->off) : (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+}
+
+static int by_vaddr(const void *a, const void *b, void *arg)
+{
+	const struct image_load *loads = arg;
+	const uint64_t x = loads[*(const uint32_t *)a].vaddr, y = loads[*(const uint32_t *)b].vaddr;
+
+	return (x > y) - (x < y);
+}
+
+static bool add_load(struct image *img, uint64_t off, uint64_t size, uint64_t vaddr, bool exec)
+{
+	struct image_load *l = &img->loads[img->n_loads];
+
+	if (__builtin_add_overflow(off, size, &l->end) || __builtin_add_overflow(vaddr, size, &l->end) || off > INT64_MAX - size)
+		return false;
+	*l = (struct image_load){.off = off, .size = size, .vaddr = vaddr, .exec = exec, .end = off + size};
+	img->n_loads++;
+	return true;
+}
+
+/* Sorts them; an object has its segments in the order of their addresses and of their offsets, a dump of memory perhaps not. */
+static bool sort_loads(struct image *img)
+{
+	bool same = true;
+
+	qsort(img->loads, img->n_loads, sizeof(*img->loads), by_offset);
+	for (uint32_t i = 1; i < img->n_loads; i++) {
+		if (img->loads[i].end < img->loads[i - 1].end)
+			img->loads[i].end = img->loads[i - 1].end;
+		same &= img->loads[i].vaddr >= img->loads[i - 1].vaddr;
+	}
+	if (same)
+		return true;
+	img->by_vaddr = calloc(img->n_loads, sizeof(*img->by_vaddr));
+	if (!img->by_vaddr)
+		return false;
+	for (uint32_t i = 0; i < img->n_loads; i++)
+		img->by_vaddr[i] = i;
+	qsort_r(img->by_vaddr, img->n_loads, sizeof(*img->by_vaddr), by_vaddr, img->loads);
+	return true;
+}
+
+/* Takes the memory for so many, from the budget of all images, which live as long as that. */
+static bool reserve_loads(struct images *t, struct image *img, size_t n)
+{
+	if (n == 0 || !budget_take(t->budget, n * (sizeof(*img->loads) + sizeof(*img->by_vaddr))))
+		return false;
+	img->loads = calloc(n, sizeof(*img->loads));
+	return img->loads != NULL;
+}
+
+static bool read_loads(struct images *t, struct image *img)
 {
 	size_t n;
 
 	if (elf_getphdrnum(img->elf, &n) < 0)
 		return false;
-	for (size_t i = 0; i < n && i < 4096 && img->n_loads < IMAGE_MAX_LOADS; i++) {
-		struct image_load *l = &img->loads[img->n_loads];
+	if (n > IMAGE_MAX_LOADS)
+		n = IMAGE_MAX_LOADS;
+	if (!reserve_loads(t, img, n))
+		return false;
+	for (size_t i = 0; i < n; i++) {
 		GElf_Phdr ph;
-		uint64_t end;
 
-		if (!gelf_getphdr(img->elf, (int)i, &ph) || ph.p_type != PT_LOAD || !ph.p_filesz)
-			continue;
-		if (__builtin_add_overflow(ph.p_offset, ph.p_filesz, &end) ||
-			__builtin_add_overflow(ph.p_vaddr, ph.p_filesz, &end))
-			continue;
-		l->off = ph.p_offset;
-		l->size = ph.p_filesz;
-		l->vaddr = ph.p_vaddr;
-		l->exec = ph.p_flags & PF_X;
-		img->n_loads++;
+		if (gelf_getphdr(img->elf, (int)i, &ph) && ph.p_type == PT_LOAD && ph.p_filesz)
+			(void)add_load(img, ph.p_offset, ph.p_filesz, ph.p_vaddr, ph.p_flags & PF_X);
 	}
-	return img->n_loads > 0;
+	return img->n_loads > 0 && sort_loads(img);
 }
 
 bool image_vaddr(const struct image *img, uint64_t off, uint64_t *ret)
 {
 	const struct image_load *best = NULL;
+	uint32_t low = 0, high = img->n_loads;
 
-	/* Pages at the seam of two segments are mapped twice: the executable one is meant. */
-	for (uint32_t i = 0; i < img->n_loads; i++) {
-		const struct image_load *l = &img->loads[i];
+	while (low < high) { /* the first that begins later */
+		const uint32_t mid = low + (high - low) / 2;
 
-		if (off < l->off || off - l->off >= l->size)
-			continue;
-		if (!best || (l->exec && !best->exec))
+		if (img->loads[mid].off <= off)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	/* Pages at the seam of two segments are mapped twice: the executable one is meant, or else the first. */
+	for (uint32_t i = low; i > 0 && img->loads[i - 1].end > off; i--) {
+		const struct image_load *l = &img->loads[i - 1];
+
+		if (off - l->off < l->size && (!best || l->exec || !best->exec))
 			best = l;
 	}
 	if (!best)
@@ -64,33 +122,48 @@ bool image_vaddr(const struct image *img, uint64_t off, uint64_t *ret)
 	return true;
 }
 
+/* The segment with the address, NULL: none has. Segments do not overlap there. */
+static const struct image_load *load_at(const struct image *img, uint64_t vaddr)
+{
+	const struct image_load *l = NULL;
+	uint32_t low = 0, high = img->n_loads;
+
+	while (low < high) {
+		const uint32_t mid = low + (high - low) / 2;
+		const struct image_load *m = &img->loads[img->by_vaddr ? img->by_vaddr[mid] : mid];
+
+		if (m->vaddr <= vaddr) {
+			l = m;
+			low = mid + 1;
+		} else {
+			high = mid;
+		}
+	}
+	return l && vaddr - l->vaddr < l->size ? l : NULL;
+}
+
 size_t image_read(const struct image *img, uint64_t vaddr, void *buf, size_t len)
 {
-	for (uint32_t i = 0; i < img->n_loads; i++) {
-		const struct image_load *l = &img->loads[i];
-		uint64_t left, off;
-		ssize_t n;
+	const struct image_load *l = load_at(img, vaddr);
+	const uint64_t in = l ? vaddr - l->vaddr : 0;
+	uint64_t off;
+	ssize_t n;
 
-		if (vaddr < l->vaddr || vaddr - l->vaddr >= l->size)
-			continue;
-		left = l->size - (vaddr - l->vaddr);
-		off = l->off + (vaddr - l->vaddr);
-		if (len > left)
-			len = (size_t)left;
-		if (img->mem) {
-			if (off >= img->mem_size)
-				return 0;
-			if (len > img->mem_size - off)
-				len = img->mem_size - (size_t)off;
-			memcpy(buf, img->mem + off, len);
-			return len;
-		}
-		if (off > INT64_MAX)
+	if (!l)
+		return 0;
+	off = l->off + in;
+	if (len > l->size - in)
+		len = (size_t)(l->size - in);
+	if (img->mem) {
+		if (off >= img->mem_size)
 			return 0;
-		n = io_pread_full(img->fd, buf, len, (off_t)off);
-		return n < 0 ? 0 : (size_t)n;
+		if (len > img->mem_size - off)
+			len = img->mem_size - (size_t)off;
+		memcpy(buf, img->mem + off, len);
+		return len;
 	}
-	return 0;
+	n = io_pread_full(img->fd, buf, len, (off_t)off);
+	return n < 0 ? 0 : (size_t)n;
 }
 
 /* The size of an ELF image in memory, by its own headers; for this process's vDSO, which is no
@@ -132,19 +205,50 @@ static bool is_asked_for(const struct image *img, Elf *elf, bool changed)
 	return img->build_id_size ? build_id_is(elf, img->build_id, img->build_id_size) : !changed;
 }
 
+/* A dump of memory, or code in another format: what was mapped of it is known by the offset. Nothing says that it is what ran but its inode. */
+static bool is_flat(struct images *t, struct image *img)
+{
+	char magic[SELFMAG];
+	struct stat st;
+
+	if (img->fd < 0 || img->build_id_size || images_expected(t, img->path) || fstat(img->fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    st.st_size <= 0)
+		return false;
+	if (io_pread_full(img->fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && memcmp(magic, ELFMAG, sizeof(magic)) == 0)
+		return false;
+	return reserve_loads(t, img, 1) && add_load(img, 0, (uint64_t)st.st_size, 0, true);
+}
+
+static void image_parse_flat(struct images *t, struct image *img, bool changed)
+{
+	if (changed) {
+		img->n_loads = 0;
+		image_fail(t, img, IMAGE_CHANGED);
+		return;
+	}
+	img->flat = true;
+	img->state = IMAGE_READY;
+	t->stats.ready++;
+}
+
 /* The ELF of the image's fd or memory; every failure leaves a state. */
 static void image_parse(struct images *t, struct image *img, bool changed)
 {
 	const struct expected *e = NULL;
 	GElf_Ehdr eh;
 
+	if (is_flat(t, img)) {
+		image_parse_flat(t, img, changed);
+		return;
+	}
 	img->elf = img->mem ? elf_memory((char *)(uintptr_t)img->mem, img->mem_size)
 			    : elf_begin(img->fd, ELF_C_READ, NULL);
 	if (!img->elf || elf_kind(img->elf) != ELF_K_ELF || !gelf_getehdr(img->elf, &eh) ||
-		eh.e_ident[EI_DATA] != ELFDATA2LSB || !read_loads(img)) {
+		eh.e_ident[EI_DATA] != ELFDATA2LSB || !read_loads(t, img)) {
 		image_fail(t, img, IMAGE_BROKEN);
 		return;
 	}
+	img->entry = eh.e_entry;
 	img->x86_64 = eh.e_machine == EM_X86_64 && gelf_getclass(img->elf) == ELFCLASS64;
 	if (!img->build_id_size) {
 		e = images_expected(t, img->path);
@@ -340,7 +444,7 @@ int image_load_debug(struct images *t, struct image *img)
 	bool right;
 	int r, fd = -1;
 
-	if (img->debug_tried)
+	if (img->debug_tried || img->flat)
 		return 0;
 	img->debug_tried = true;
 	id_len = dwelf_elf_gnu_build_id(img->elf, &id);
@@ -391,6 +495,8 @@ int image_load_symbols(struct images *t, struct image *img)
 	if (img->symbols_loaded)
 		return 0;
 	img->symbols_loaded = true;
+	if (img->flat)
+		return 0;
 	n = symbols_add_elf(&img->symbols, img->elf, SHT_SYMTAB);
 	if (n == 0 && img->kind == IMAGE_FILE) {
 		r = image_load_debug(t, img);
@@ -425,6 +531,8 @@ void image_free(struct image *img)
 	if (img->elf)
 		elf_end(img->elf);
 	free(img->mini);
+	free(img->loads);
+	free(img->by_vaddr);
 	close_fd(img->fd);
 	close_fd(img->debug_fd);
 	free(img->path);

@@ -24,7 +24,7 @@
 #include "decode/object/gopclntab.h"
 #include "decode/object/symbols.h"
 
-#define IMAGE_MAX_LOADS 32u
+#define IMAGE_MAX_LOADS 65535u
 #define IMAGES_MAX 65536u
 /* Kept open at once, with their debug files: well below the parent's limit of descriptors. */
 #define IMAGES_MAX_OPEN 3000u
@@ -32,7 +32,7 @@
 enum image_kind {
 	IMAGE_FILE,
 	IMAGE_VDSO,
-	IMAGE_ANON,  /* memory without a file, or a file that is no object: a JIT's perhaps */
+	IMAGE_ANON,  /* memory without a file */
 	IMAGE_OTHER, /* [stack], [heap], [vsyscall] ... */
 };
 
@@ -41,7 +41,7 @@ enum image_state {
 	IMAGE_READY,
 	IMAGE_MISSING, /* nobody has the file */
 	IMAGE_CHANGED, /* there is one, but not the one that ran */
-	IMAGE_BROKEN,  /* it is no ELF file that can be read */
+	IMAGE_BROKEN,  /* an ELF file that cannot be read, or no ELF file where the recording has a build id */
 };
 
 struct cfi;
@@ -65,6 +65,7 @@ struct image {
 	const uint8_t *mem;
 	size_t mem_size;
 	bool x86_64;
+	bool flat; /* no ELF file: the bytes of code, by their offset, which is their address. `elf` is NULL */
 	Elf *elf, *debug_elf, *mini_elf;
 	int debug_fd;
 	bool debug_tried;
@@ -74,8 +75,11 @@ struct image {
 		uint64_t off, size; /* in the file */
 		uint64_t vaddr;
 		bool exec;
-	} loads[IMAGE_MAX_LOADS];
+		uint64_t end; /* the last one in the file of this and those before */
+	} *loads; /* by their offsets */
 	uint32_t n_loads;
+	uint32_t *by_vaddr; /* indexes; NULL: the same order */
+	uint64_t entry; /* where the kernel begins a program in it; 0: nowhere */
 	struct symbols symbols;
 	bool symbols_loaded;
 	struct gopclntab go; /* of a Go program; made at first use */

@@ -149,9 +149,12 @@ static bool range_of(const struct perfevent *ev, struct mapping *ret)
 	const struct perfevent_mmap *m = &ev->mmap;
 	struct mapping map = {.start = m->addr, .pgoff = m->pgoff};
 
-	if (ev->pid == (uint32_t)-1 || (int64_t)m->addr < 0 || m->len == 0 ||
-	    __builtin_add_overflow(m->addr, m->len, &map.end))
+	if (ev->pid == (uint32_t)-1 || m->len == 0)
 		return false;
+	/* up to the last address of all: that one is left out */
+	if (__builtin_add_overflow(m->addr, m->len, &map.end) && map.end)
+		return false;
+	map.end -= map.end == 0;
 	*ret = map;
 	return true;
 }

@@ -18,14 +18,17 @@
 
 #define CHUNK_BITS 16u
 #define CHUNK_BYTES (1u << CHUNK_BITS)
-#define MAX_FILE (1ull << 32)
+#define TABLE_BITS 12u /* chunks of a table */
+#define MAX_FILE (1ull << 47) /* a dump of memory, whose offsets are addresses */
 
-/* The bytes of one image, read in chunks when they are first asked for. */
+typedef _Atomic(uint8_t *) chunk;
+
+/* The bytes of one image, read in chunks when they are first asked for. Files may be large, and mostly holes: so there are tables. */
 struct codefile {
 	const struct image *image; /* borrowed */
 	uint64_t size;
-	_Atomic(uint8_t *) *chunks;
-	size_t n_chunks;
+	_Atomic(chunk *) *tables;
+	size_t n_tables;
 	bool pages; /* saved by a stepper, see step/code.h */
 };
 
@@ -50,26 +53,26 @@ static int open_file(struct ptcode *c, struct image *image, struct codefile *f)
 	f->image = image;
 	if (r < 0 || image->state != IMAGE_READY)
 		return r;
-	r = image_load_symbols(c->images, image);
-	if (r >= 0)
+	r = image->flat ? 0 : image_load_symbols(c->images, image);
+	if (r >= 0 && !image->flat)
 		r = callfuncs_add(c->functions, image);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < image->n_loads; i++)
 		if (image->loads[i].exec && image->loads[i].off + image->loads[i].size > f->size)
 			f->size = image->loads[i].off + image->loads[i].size;
-	f->pages = image->ino == 0 && image->n_loads == 1 && image->loads[0].exec && image->loads[0].off == 0 &&
+	f->pages = image->ino == 0 && !image->flat && image->n_loads == 1 && image->loads[0].exec && image->loads[0].off == 0 &&
 		   image->loads[0].vaddr == 0;
 	if (f->size > MAX_FILE)
 		f->size = MAX_FILE;
-	f->n_chunks = (size_t)((f->size + CHUNK_BYTES - 1) >> CHUNK_BITS);
-	if (!budget_take(c->budget, f->n_chunks * sizeof(*f->chunks))) {
-		f->n_chunks = 0;
+	f->n_tables = (size_t)((f->size + (CHUNK_BYTES << TABLE_BITS) - 1) >> (CHUNK_BITS + TABLE_BITS));
+	if (!budget_take(c->budget, f->n_tables * sizeof(*f->tables))) {
+		f->n_tables = 0;
 		return 0;
 	}
-	c->charged += f->n_chunks * sizeof(*f->chunks);
-	f->chunks = calloc(f->n_chunks ? f->n_chunks : 1, sizeof(*f->chunks));
-	return f->chunks ? 0 : -ENOMEM;
+	c->charged += f->n_tables * sizeof(*f->tables);
+	f->tables = calloc(f->n_tables ? f->n_tables : 1, sizeof(*f->tables));
+	return f->tables ? 0 : -ENOMEM;
 }
 
 static int open_files(struct ptcode *c)
@@ -86,7 +89,7 @@ static int open_files(struct ptcode *c)
 
 		if (r < 0)
 			return r;
-		want += (uint64_t)c->files[i].n_chunks << CHUNK_BITS;
+		want += c->files[i].size + CHUNK_BYTES + ((uint64_t)c->files[i].n_tables << TABLE_BITS) * sizeof(chunk);
 	}
 	c->chunks.max = want < most ? want : most;
 	if (!budget_take(c->budget, c->chunks.max))
@@ -119,9 +122,12 @@ struct ptcode *ptcode_free(struct ptcode *c)
 	if (!c)
 		return NULL;
 	for (size_t i = 0; i < c->n_files; i++) {
-		for (size_t k = 0; k < c->files[i].n_chunks; k++)
-			free(c->files[i].chunks[k]);
-		free(c->files[i].chunks);
+		for (size_t k = 0; k < c->files[i].n_tables; k++) {
+			for (size_t j = 0; c->files[i].tables[k] && j < 1u << TABLE_BITS; j++)
+				free(c->files[i].tables[k][j]);
+			free(c->files[i].tables[k]);
+		}
+		free(c->files[i].tables);
 	}
 	free(c->files);
 	callfuncs_free(c->functions);
@@ -133,32 +139,61 @@ struct ptcode *ptcode_free(struct ptcode *c)
 
 /* ---- reading */
 
+static chunk *make_table(struct ptcode *c, struct codefile *f, size_t i)
+{
+	const size_t bytes = sizeof(chunk) << TABLE_BITS;
+	chunk *table = atomic_load_explicit(&f->tables[i], memory_order_relaxed);
+
+	if (table || !budget_take(&c->chunks, bytes))
+		return table;
+	table = calloc(1, bytes);
+	atomic_store_explicit(&f->tables[i], table, memory_order_release);
+	return table;
+}
+
+static uint8_t *read_file(const struct image *image, uint64_t at)
+{
+	uint8_t *bytes = calloc(1, CHUNK_BYTES);
+	ssize_t n = 0;
+
+	if (bytes && image->fd >= 0) {
+		n = io_pread_full(image->fd, bytes, CHUNK_BYTES, (off_t)at);
+	} else if (bytes && image->mem && at < image->mem_size) {
+		n = image->mem_size - at < CHUNK_BYTES ? (ssize_t)(image->mem_size - at) : (ssize_t)CHUNK_BYTES;
+		memcpy(bytes, image->mem + at, (size_t)n);
+	}
+	if (n > 0)
+		return bytes;
+	free(bytes);
+	return NULL;
+}
+
 static const uint8_t *load_chunk(struct ptcode *c, struct codefile *f, size_t i)
 {
-	uint8_t *bytes;
-	ssize_t n;
+	uint8_t *bytes = NULL;
+	chunk *table, *at;
 
 	(void)pthread_mutex_lock(&c->lock);
-	bytes = atomic_load_explicit(&f->chunks[i], memory_order_relaxed);
-	if (!bytes && budget_take(&c->chunks, CHUNK_BYTES)) {
-		bytes = calloc(1, CHUNK_BYTES);
-		if (bytes && f->image->fd >= 0) {
-			n = io_pread_full(f->image->fd, bytes, CHUNK_BYTES, (off_t)((uint64_t)i << CHUNK_BITS));
-			if (n <= 0) {
-				free(bytes);
-				bytes = NULL;
-				budget_give(&c->chunks, CHUNK_BYTES);
-			}
-		} else if (bytes && f->image->mem) {
-			const uint64_t at = (uint64_t)i << CHUNK_BITS;
-			const uint64_t left = at < f->image->mem_size ? f->image->mem_size - at : 0;
-
-			memcpy(bytes, f->image->mem + at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
-		}
-		atomic_store_explicit(&f->chunks[i], bytes, memory_order_release);
+	table = make_table(c, f, i >> TABLE_BITS);
+	at = table ? &table[i & ((1u << TABLE_BITS) - 1)] : NULL;
+	if (at)
+		bytes = atomic_load_explicit(at, memory_order_relaxed);
+	if (at && !bytes && budget_take(&c->chunks, CHUNK_BYTES)) {
+		bytes = read_file(f->image, (uint64_t)i << CHUNK_BITS);
+		if (!bytes)
+			budget_give(&c->chunks, CHUNK_BYTES);
+		atomic_store_explicit(at, bytes, memory_order_release);
 	}
 	(void)pthread_mutex_unlock(&c->lock);
 	return bytes;
+}
+
+static const uint8_t *chunk_at(struct ptcode *c, struct codefile *f, size_t i)
+{
+	chunk *table = atomic_load_explicit(&f->tables[i >> TABLE_BITS], memory_order_acquire);
+	const uint8_t *bytes = table ? atomic_load_explicit(&table[i & ((1u << TABLE_BITS) - 1)], memory_order_acquire) : NULL;
+
+	return bytes ? bytes : load_chunk(c, f, i);
 }
 
 /* What lies together in one chunk, at most `left` bytes of the mapping. */
@@ -169,11 +204,9 @@ static size_t read_chunk(struct ptcode *c, struct codefile *f, uint64_t off, uin
 	uint64_t n = CHUNK_BYTES - in;
 	const uint8_t *bytes;
 
-	if (off >= f->size || i >= f->n_chunks)
+	if (off >= f->size || i >> TABLE_BITS >= f->n_tables)
 		return 0;
-	bytes = atomic_load_explicit(&f->chunks[i], memory_order_acquire);
-	if (!bytes)
-		bytes = load_chunk(c, f, i);
+	bytes = chunk_at(c, f, i);
 	if (!bytes)
 		return 0;
 	if (n > left)
@@ -281,6 +314,15 @@ bool ptcode_begin(const struct ptcode *c, const struct address_space *s, uint64_
 		return false;
 	*ret = ip - (vaddr - start);
 	return true;
+}
+
+bool ptcode_is_entry(const struct address_space *s, uint64_t ip)
+{
+	const struct mapping *m = address_space_find(s, ip);
+	uint64_t vaddr;
+
+	return m && m->image->state == IMAGE_READY && m->image->entry && image_vaddr(m->image, ip - m->start + m->pgoff, &vaddr) &&
+	       vaddr == m->image->entry;
 }
 
 void ptcode_report(const struct ptcode *c, struct json_object *losses)

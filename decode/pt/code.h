@@ -43,4 +43,7 @@ bool ptcode_lands(const struct ptcode *c, const struct address_space *s, uint64_
 /* Where the part of a function begins that is at `ip`; false: that is not known. Any thread. */
 bool ptcode_begin(const struct ptcode *c, const struct address_space *s, uint64_t ip, uint64_t *ret);
 
+/* Whether the kernel begins a program there, its own or that of its interpreter: nothing has called it. Any thread. */
+bool ptcode_is_entry(const struct address_space *s, uint64_t ip);
+
 void ptcode_report(const struct ptcode *c, struct json_object *losses);

@@ -74,12 +74,13 @@ static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 
 static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
+	const bool entry = callstack_depth(t->calls) == 0 && ptcode_is_entry(t->space, e->to);
 	int r = t->untraced && !t->dump ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
 
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
 	t->untraced = false;
-	if (t->is_new && !e->at_psb)
+	if (entry || (t->is_new && !e->at_psb))
 		callstack_begin(t->calls);
 	else if (t->is_new)
 		waiting_miss(t->program->waiting); /* the begin of the trace is not there: stacks that it has left then are not known */

@@ -299,7 +299,7 @@ static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t va
 {
 	const struct extent *x;
 
-	if (!img->extents && extents_new(r->budget, &img->extents) == 0)
+	if (!img->extents && !img->flat && extents_new(r->budget, &img->extents) == 0)
 		extents_add_elf(img->extents, img->elf);
 	x = img->extents ? extents_find(img->extents, vaddr) : NULL;
 	if (!x)

@@ -5,7 +5,8 @@
 
 A file begins with what it shows, then come its sections, each behind a line of "--- NAME":
 
-    code [32] [FILE]      assembly ("func f" begins a function, "endf f" ends it), linked at 0x401000; FILE is "prog" if not given, another one lies at 0x501000
+    code [32] [entry] [FILE]  assembly ("func f" begins a function, "endf f" ends it), linked at 0x401000; FILE is "prog" if not given, another one lies at 0x501000;
+                          entry: the kernel begins the program at _start
     packets [TID|cpu N]   one packet a line (tests/system/lib/ptpackets.py); %SYMBOL[+N] is an address; a comment begins with #
     sideband              TIME, what, and of whom; without this section thread 100 of process 100 has run prog from the begin
     config                "mtc_period 3", "kernel 1"...: perffilelib.PerfFile.start()
@@ -49,11 +50,11 @@ def parse(path):
 
 
 class Program:
-    def __init__(self, work, name, lines, bits, base):
+    def __init__(self, work, name, lines, bits, base, entry):
         source, self.path = work / f"{name}.s", work / name
         source.write_text("\n".join([MACROS, *lines, ""]))
         for command in (["as", f"--{bits}", "-o", work / f"{name}.o", source],
-                        ["ld", "-m", "elf_i386" if bits == 32 else "elf_x86_64", "-o", self.path, "-Ttext", hex(base), "-e", "0",
+                        ["ld", "-m", "elf_i386" if bits == 32 else "elf_x86_64", "-o", self.path, "-Ttext", hex(base), "-e", entry,
                          "--section-start", f".plt={base + 0x2000:#x}", "--eh-frame-hdr", "-z", "noexecstack", work / f"{name}.o"]):
             p = subprocess.run(command, capture_output=True, text=True)
             if p.returncode:
@@ -89,8 +90,9 @@ class Case:
         self.programs, self.file = {}, PerfFile()
         for name, args, lines in self.sections:
             if name == "code":
-                file = args[-1] if args and args[-1] != "32" else "prog"
-                self.programs[file] = Program(work, file, lines, 32 if "32" in args else 64, 0x401000 + 0x100000 * len(self.programs))
+                file = args[-1] if args and args[-1] not in ("32", "entry") else "prog"
+                self.programs[file] = Program(work, file, lines, 32 if "32" in args else 64, 0x401000 + 0x100000 * len(self.programs),
+                                              "_start" if "entry" in args else "0")
         self.symbols = {s: a for p in self.programs.values() for s, a in p.symbols.items()}
         config = {words[0]: int(words[1], 0) for words in map(str.split, self.lines("config")) if words}
         ctc = (config.pop("ctc_n", 0), config.pop("ctc_d", 0))

@@ -84,9 +84,10 @@ class PerfFile:
         text = name.encode() + b"\0"
         self.side(COMM, struct.pack("<II", pid, tid) + text.ljust(len(text) + 7 & ~7, b"\0"), time, pid, tid, misc=COMM_EXEC if exec else 0)
 
-    def mmap(self, time, pid, tid, start, size, offset, path, prot=5):
+    def mmap(self, time, pid, tid, start, size, offset, path, prot=5, inode=None):
+        """`inode`: the device's two numbers and the inode; those of no file if not given."""
         text = path.encode() + b"\0"
-        self.side(MMAP2, struct.pack("<IIQQQIIQQII", pid, tid, start, size, offset, 8, 1, sum(text), 0, prot, 2)
+        self.side(MMAP2, struct.pack("<IIQQQIIQQII", pid, tid, start, size, offset, *(inode or (8, 1, sum(text))), 0, prot, 2)
                   + text.ljust(len(text) + 7 & ~7, b"\0"), time, pid, tid, misc=2)
 
     def task(self, kind, time, pid, tid, ppid, ptid):

@@ -145,6 +145,37 @@ static void test_objects(void **state)
 	assert_false(object("usr/bin/app")); /* what is mapped has an absolute path */
 }
 
+/* Code that is no ELF file: the very file of the record, offline, or what a user has put there. */
+static void test_flat_code(void **state)
+{
+	const struct opener_options options = {
+		.bundle_fd = -1, .images_fd = -1, .symfs_fd = root_fd, .root_fd = -1, .mapped_fd = -1, .strict = true};
+	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/script");
+	struct opener *o;
+
+	assert_false(ask(true, 0xfffe, &n));
+	assert_true(ask(false, 0xfffe, &n));
+	assert_false(answer.changed);
+	n.ino++;
+	assert_false(ask(false, 0xfffe, &n));
+	assert_string_equal(answer.why, "not an ELF file");
+	n.ino = 0;
+	assert_false(ask(false, 0xfffe, &n));
+	assert_int_equal(opener_new(&options, &o), 0);
+	assert_int_equal(opener_open(o, &n, &answer), 0);
+	assert_true(answer.fd >= 0);
+	assert_int_equal(answer.source, OPENER_SYMFS);
+	(void)close(answer.fd);
+	/* what has a build id is ELF */
+	n.build_id_len = 20;
+	assert_int_equal(opener_open(o, &n, &answer), 0);
+	assert_true(answer.fd < 0);
+	opener_free(o);
+	n = need_of(FILE_REQUEST_DEBUG, "script");
+	(void)strcpy(n.object, "/usr/bin/app");
+	assert_false(ask(false, 0xfffe, &n));
+}
+
 static void test_changed(void **state)
 {
 	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app");
@@ -341,7 +372,7 @@ static void test_rings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_objects), T(test_changed), T(test_debug), T(test_perfmaps), T(test_rights), T(test_mapped),
+		T(test_objects), T(test_flat_code), T(test_changed), T(test_debug), T(test_perfmaps), T(test_rights), T(test_mapped),
 		T(test_bundle), T(test_rings),
 	};
 
