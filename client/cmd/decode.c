@@ -20,7 +20,7 @@
 struct options {
 	const char *output, *format, *symfs, *pt_info;
 	bool summary, stats, calls, branches, insns;
-	bool lines, inlined;
+	bool lines, inlined, verify;
 	bool uncompressed;
 	uint64_t timeout, last, threads;
 };
@@ -89,6 +89,11 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, stats),
 		.doc = "Print what was decoded, what was not, and what took how long; then --output "
 		       "may be left out."},
+	{.name = "verify",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, verify),
+		.doc = "Let libipt follow the same Intel PT trace, compare the instructions, and print where "
+		       "and how the two decoders differ; then --output may be left out."},
 	{.name = "pt-info",
 		.type = OPTION_FILE,
 		.offset = offsetof(struct options, pt_info),
@@ -167,7 +172,7 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	};
 	const bool go = !strncmp(request.format, "go-", 3);
 	const char *view = view_of(o), *path = o->output ? o->output : view || go ? "-" : "/dev/null";
-	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats;
+	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats || o->verify;
 	int r;
 
 	if (o->calls + o->branches + o->insns > 1)
@@ -181,11 +186,11 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	if (view && (o->summary || o->last))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--%s replaces the timeline, which --summary and --last need", view);
-	if (go && (o->summary || o->last || o->lines || o->inlined || view))
+	if (go && (o->summary || o->last || o->verify || o->lines || o->inlined || view))
 		return ctl_fail(ctl, EXIT_USAGE, "usage", "--format %s goes with --output and --stats only", request.format);
 	if (!o->output && !view && !go && !report)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"give the output with -o FILE, or ask for --summary or --stats");
+			"give the output with -o FILE, or ask for --summary, --stats or --verify");
 	if (to_stdout && !go && strcmp(request.format, "text") != 0 && isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"a terminal cannot show a trace: use -o FILE or --format=text");
@@ -218,6 +223,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		json_add_bool(request.options, "lines", true);
 	if (o->inlined)
 		json_add_bool(request.options, "inline", true);
+	if (o->verify)
+		json_add_bool(request.options, "verify", true);
 	if (o->uncompressed)
 		json_add_bool(request.options, "compress", false);
 	/* 0: one thread does it all, without workers */
@@ -241,6 +248,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		report_print_incomplete(stdout, result);
 		if (o->summary)
 			report_print(stdout, field(result, "summary"));
+		if (o->verify)
+			report_print_verify(stdout, result);
 		if (o->stats)
 			report_print_stats(stdout, result);
 	} else if (!to_stdout) {

@@ -18,6 +18,8 @@ void report_print_incomplete(FILE *out, struct json_object *result);
 
 /* What was decoded, and where the time went ("stats" and "losses"). */
 void report_print_stats(FILE *out, struct json_object *result);
+/* Where and how libipt and we differ ("stats" with "verify"). */
+void report_print_verify(FILE *out, struct json_object *result);
 
 /* One line: how a trace at `path` is opened. */
 void report_print_how_to_open(FILE *out, const char *path);

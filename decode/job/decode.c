@@ -264,11 +264,13 @@ static int open_pt(struct job *j, struct decode *d)
 	if (j->view)
 		r = dump_new(&vo, &d->dump);
 	if (r == 0 && d->pd)
-		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, &d->pt);
+		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, j->verify, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace, so only the timeline can be written");
 	if (r >= 0 && j->inlined && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace, which inlined calls need");
+	if (r >= 0 && j->verify && !d->pt)
+		return job_refuse(j, "the recording has no Intel PT trace that could be verified");
 	return r < 0 ? r : 0;
 }
 

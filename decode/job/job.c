@@ -139,6 +139,7 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 	j->compress = option_bool(options, "compress", true);
 	j->symbols = option_bool(options, "symbols", true);
 	j->inlined = option_bool(options, "inline", false);
+	j->verify = option_bool(options, "verify", false);
 	j->lines = j->inlined || option_bool(options, "lines", false);
 	j->identify = option_bool(options, "identify", false);
 	j->idle = option_bool(options, "idle", false);

@@ -25,6 +25,7 @@ struct job {
 	bool compress;
 	bool symbols;
 	bool lines;   /* where in the source code things are */
+	bool verify;  /* what PT says, with libipt */
 	bool inlined; /* exact calls, those that were inlined, too */
 	bool identify; /* the parent wants the build ids of all files that were mapped */
 	bool idle;

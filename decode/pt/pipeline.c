@@ -16,6 +16,7 @@
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
 /* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
 #define WINDOW_BYTES (256u << 10)
+#define VERIFY_BYTES (16u << 20) /* a block that is verified is read as a whole, or so much of it */
 #define ALL_EVENTS (1u << 20) /* of all blocks in memory, about */
 #define MAX_EVENTS (1u << 17) /* of one block at a time */
 #define MIN_EVENTS 256u
@@ -52,7 +53,7 @@ static void keep_spare(struct pipeline *w, struct pipeline_block *b)
 static int submit(struct pipeline *w, struct pipeline_block *b)
 {
 	const uint64_t left = b->b->bytes - b->at + (b->b->joined ? NEXT_HEADER : 0);
-	const size_t room = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
+	const size_t window = w->o.verify ? VERIFY_BYTES : WINDOW_BYTES, room = left < window ? (size_t)left : window;
 
 	if (!b->events && !b->bytes && w->n_spares)
 		take_spare(w, b);
@@ -202,6 +203,7 @@ struct pipeline *pipeline_free(struct pipeline *w)
 		free(s->bytes);
 	}
 	free(w->spares);
+	verify_report_fini(&w->verify);
 	budget_give(w->o.budget, w->charged);
 	free(w->contexts);
 	free(w->blocks);
@@ -287,6 +289,8 @@ static void end_block(struct pipeline *w, struct pipeline_stream *s)
 	struct pipeline_block *b = &w->blocks[s->at];
 
 	add_stats(w, b);
+	if (w->o.verify)
+		verify_report_add(&w->verify, &b->verified, b->b->buffer, b->b->offset);
 	s->any = true;
 	s->end = b->end;
 	s->end_ip = b->end_ip;

@@ -31,6 +31,7 @@ struct pipeline_options {
 	struct workers *workers; /* all are borrowed */
 	struct budget *budget;
 	bool all; /* every branch with its line, for the text views */
+	bool verify; /* with libipt, see decode/pt/verify.h; needs `all` */
 };
 
 /* As pid and tid of an event: threads that the recording does not name, because its reader may not know them. */

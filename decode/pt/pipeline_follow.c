@@ -49,10 +49,12 @@ void pipeline_context_fini(struct pipeline_context *c)
 void pipeline_block_fini(struct pipeline_block *b)
 {
 	ptflow_free(b->flow);
+	verify_free(b->verify);
 	free(b->bytes);
 	free(b->events);
 	free(b->threads);
 	b->flow = NULL;
+	b->verify = NULL;
 	b->bytes = NULL;
 	b->events = NULL;
 	b->threads = NULL;
@@ -152,6 +154,12 @@ static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
 	return b->w->config->time.tsc_ctc_n ? ns : limit_ns(b);
 }
 
+static void verify_entry(struct pipeline_block *b, uint64_t ip, const struct address_space *space)
+{
+	if (b->verify && verify_enter(b->verify, ip, space) < 0)
+		b->error = -ENOMEM;
+}
+
 /*
  * Who runs: by the switches of the CPU, among those that may, who has code at the address. That is so in a buffer of one thread on
  * one CPU, too: perf's events are inherited, and what that thread began writes there as well.
@@ -181,6 +189,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 			*thread = thread_number(b, (struct pipeline_thread){.pid = PIPELINE_OTHERS, .tid = PIPELINE_OTHERS});
 			b->space = NULL;
 			b->foreign = true;
+			verify_entry(b, ip, NULL);
 			return b->context->others;
 		}
 		if (has_code || (i == 0 && buffer->tid <= 0)) {
@@ -192,6 +201,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	}
 	*thread = thread_number(b, o);
 	b->space = space;
+	verify_entry(b, ip, space);
 	b->foreign = false;
 	return code_of(b, space);
 }
@@ -253,7 +263,9 @@ static int take_up(struct pipeline_block *b, struct pipeline_context *c)
 	fo.batch = b->events;
 	b->spread.max = b->w->max_held;
 	pttime_init(&b->time, &b->w->config->time);
-	return ptflow_new(&fo, &b->flow);
+	if (b->w->o.verify)
+		r = verify_new(b->w->config, b->w->o.code, b->bytes, b->n_bytes, &b->verify);
+	return r < 0 ? r : ptflow_new(&fo, &b->flow);
 }
 
 /* Those whose time is not known yet are held back. */
@@ -317,6 +329,7 @@ void pipeline_follow(struct work *work, unsigned int worker)
 	struct pipeline_block *b = (struct pipeline_block *)work;
 	struct pipeline_context *c = &b->w->contexts[worker];
 	const uint64_t began = io_now_ns(), left = b->b->bytes - b->at;
+	const size_t before = b->n;
 	const uint8_t *end = b->bytes + b->n_bytes;
 	size_t used = 0;
 	uint32_t thread;
@@ -328,11 +341,17 @@ void pipeline_follow(struct work *work, unsigned int worker)
 	if (r < 0)
 		b->error = r;
 	b->at += used;
+	if (b->verify)
+		verify_events(b->verify, b->events + before, b->n - before);
 	settle_times(b);
 	if (!b->more && b->flow) {
 		b->end = ptflow_where(b->flow, &b->end_ip, &thread);
 		b->stats = *ptflow_stats(b->flow);
 		b->flow = ptflow_free(b->flow);
+	}
+	if (!b->more && b->verify) {
+		verify_end(b->verify, &b->verified);
+		b->verify = verify_free(b->verify);
 	}
 	if (!b->more)
 		settle_last_times(b);

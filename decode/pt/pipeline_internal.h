@@ -9,6 +9,7 @@
 #include "decode/pt/auxtrace.h"
 #include "decode/pt/interpolation.h"
 #include "decode/pt/pipeline.h"
+#include "decode/pt/verify.h"
 
 struct address_space;
 
@@ -52,6 +53,8 @@ struct pipeline_block {
 	uint32_t n_threads;
 	uint64_t unowned; /* events of nobody among those */
 	struct ptflow_stats stats;
+	struct verify *verify;	      /* NULL: nobody wants it */
+	struct verify_result verified;
 	int error;
 	bool submitted, handed; /* to the workers: and not waited for */
 	bool more;
@@ -100,6 +103,7 @@ struct pipeline {
 	size_t n_heap;
 	struct ptflow_stats stats;
 	uint64_t backwards, unowned, cut;
+	struct verify_report verify;
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
 	struct pipeline_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */

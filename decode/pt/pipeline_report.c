@@ -30,6 +30,8 @@ void pipeline_report(const struct pipeline *w, struct json_object *stats, struct
 
 	json_add_uint(stats, "instructions", w->stats.insns);
 	json_add_uint(stats, "pt_packets", w->stats.packets);
+	if (w->o.verify)
+		verify_report_json(&w->verify, stats);
 	for (size_t i = 1; i < _PTFLOW_E_MAX; i++)
 		if (w->stats.errors[i])
 			json_add_uint(losses, names[i], w->stats.errors[i]);

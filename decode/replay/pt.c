@@ -22,7 +22,7 @@
 #include "decode/replay/session_internal.h"
 
 int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *dump, bool inlined,
-		  struct replay_pt **ret)
+		  bool verify, struct replay_pt **ret)
 {
 	_cleanup_(replay_pt_freep) struct replay_pt *p = calloc(1, sizeof(*p));
 	int r;
@@ -32,6 +32,7 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 	p->budget = budget;
 	p->dump = dump;
 	p->workers = workers;
+	p->verify = verify;
 	r = auxtrace_new(pd, budget, &p->aux);
 	if (r > 0)
 		return REPLAY_PT_E_NONE;
@@ -62,7 +63,8 @@ int replay_pt_open(struct replay_pt *p, struct images *images, struct process_ma
 		.who_ran = p->who_ran,
 		.workers = p->workers,
 		.budget = p->budget,
-		.all = kind == DUMP_BRANCHES || kind == DUMP_INSNS || p->inlined};
+		.all = kind == DUMP_BRANCHES || kind == DUMP_INSNS || p->inlined || p->verify,
+		.verify = p->verify};
 	const uint64_t began = io_now_ns();
 	int r = ptcode_new(images, p->budget, &p->code);
 

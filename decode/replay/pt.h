@@ -27,11 +27,12 @@ enum { REPLAY_PT_E_NONE = 1, /* the recording has no PT, or none that can be rea
 
 /*
  * Before the replay, first of all: finds the buffers. Everything is borrowed. With a `dump` it is written
- * there and not drawn. `inlined`: inlined calls are drawn, too; then the session must have a source.
+ * there and not drawn. `inlined`: inlined calls are drawn, too; then the session must have a source. `verify`: libipt follows
+ * the same trace beside (decode/pt/verify.h).
  * 0, REPLAY_PT_E_NONE, or a negative errno.
  */
 int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *dump, bool inlined,
-		  struct replay_pt **ret) _must_check_;
+		  bool verify, struct replay_pt **ret) _must_check_;
 struct replay_pt *replay_pt_free(struct replay_pt *p);
 DEFINE_CLEANUP(struct replay_pt *, replay_pt_free)
 

@@ -86,6 +86,7 @@ struct replay_pt {
 	struct missing_code *missing; /* code; made when the first is met */
 	struct dump *dump; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
+	bool verify; /* with libipt */
 	struct pt_inline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */
 	size_t forked_bytes;
 	uint64_t forks_without; /* children that begin without their parent's stack */
