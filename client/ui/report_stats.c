@@ -82,6 +82,21 @@ static void print_missing_code(FILE *out, struct json_object *losses)
 	}
 }
 
+/* Packets of kinds that are not known: what they begin with. */
+static void print_unknown_packets(FILE *out, struct json_object *losses)
+{
+	const size_t n = field_count(losses, "pt_unknown_packets");
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *o = field_at(losses, "pt_unknown_packets", i);
+		_cleanup_free_ char *bytes = human_name(field_text(o, "bytes"));
+
+		(void)fprintf(out, "%s%" PRIu64 " times, first at byte 0x%" PRIx64 " of buffer %" PRIu64 ": %s\n",
+			i ? "    " : "  packets of unknown kinds\n    ", field_number(o, "times"), field_number(o, "offset"),
+			field_number(o, "buffer"), bytes);
+	}
+}
+
 /* Their names say it themselves, but for the underlines. */
 static void print_losses(FILE *out, struct json_object *losses)
 {
@@ -97,12 +112,14 @@ static void print_losses(FILE *out, struct json_object *losses)
 				*p = ' ';
 		if (json_object_is_type(value, json_type_int))
 			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", name, json_object_get_uint64(value));
-		else if (json_object_is_type(value, json_type_array) && strcmp(key, "code_missing") != 0)
+		else if (json_object_is_type(value, json_type_array) && strcmp(key, "code_missing") != 0 &&
+			 strcmp(key, "pt_unknown_packets") != 0)
 			(void)fprintf(out, "  %-36s %15zu\n", name, json_object_array_length(value));
 		else if (json_object_is_type(value, json_type_boolean))
 			(void)fprintf(out, "  %-36s %15s\n", name, json_object_get_boolean(value) ? "yes" : "no");
 	}
 	print_missing_code(out, losses);
+	print_unknown_packets(out, losses);
 }
 
 void report_print_stats(FILE *out, struct json_object *result)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "decode/pt/flow_internal.h"
 
@@ -84,12 +85,32 @@ void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg)
 	codeblocks_set_mode(code, f->is64);
 }
 
+static void note_unknown(struct ptflow *f)
+{
+	const size_t left = (size_t)(f->end - f->pos);
+	struct ptflow_unknown u = {.times = 1,
+		.offset = f->base + (uint64_t)(f->pos - f->begin),
+		.n = (uint8_t)(left < PTFLOW_UNKNOWN_BYTES ? left : PTFLOW_UNKNOWN_BYTES)};
+
+	memcpy(u.bytes, f->pos, u.n);
+	for (size_t i = 0; i < PTFLOW_UNKNOWN_KINDS; i++) {
+		struct ptflow_unknown *k = &f->stats.unknown[i];
+
+		if (k->times && !ptflow_unknown_is_same(k, &u))
+			continue;
+		if (k->times++ == 0)
+			*k = u;
+		return;
+	}
+}
+
 /* Bytes that are no packet: perhaps the one before was cut short, and took the begin of a PSB for its own. */
 static void lose_packets(struct ptflow *f)
 {
 	const size_t back = (size_t)(f->pos - f->begin) < PTPACKET_PSB_BYTES - 1 ? (size_t)(f->pos - f->begin) :
 										   PTPACKET_PSB_BYTES - 1;
 
+	note_unknown(f);
 	ptflow_lose(f, PTFLOW_E_PACKET);
 	f->in_psb = f->synced = false;
 	f->pos -= back;

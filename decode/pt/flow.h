@@ -76,10 +76,26 @@ struct ptflow_event {
 	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
 };
 
+/* Packets that nobody here knows, of one kind: what they begin with, the first of them whole as far as it goes. */
+#define PTFLOW_UNKNOWN_BYTES 16u
+#define PTFLOW_UNKNOWN_KINDS 4u
+struct ptflow_unknown {
+	uint64_t times, offset; /* of the first, in the trace */
+	uint8_t bytes[PTFLOW_UNKNOWN_BYTES];
+	uint8_t n;
+};
+
+/* Whether two begin in the same way; the second byte counts where the first only says that it is extended. */
+static inline bool ptflow_unknown_is_same(const struct ptflow_unknown *a, const struct ptflow_unknown *b)
+{
+	return a->n && b->n && a->bytes[0] == b->bytes[0] && (a->bytes[0] != 2 || (a->n > 1 && b->n > 1 && a->bytes[1] == b->bytes[1]));
+}
+
 struct ptflow_stats {
 	uint64_t insns, blocks, packets, bytes;
 	uint64_t overflows, errors[_PTFLOW_E_MAX];
 	uint64_t skipped_bytes; /* before the first PSB, or after errors of packets */
+	struct ptflow_unknown unknown[PTFLOW_UNKNOWN_KINDS]; /* of the first kinds; .times 0: there are no more */
 };
 
 /*

@@ -214,6 +214,24 @@ struct pipeline *pipeline_free(struct pipeline *w)
 	return NULL;
 }
 
+static void add_unknown(struct pipeline *w, const struct pipeline_block *b, const struct ptflow_unknown *u)
+{
+	for (size_t i = 0; i < PIPELINE_UNKNOWN; i++) {
+		struct ptflow_unknown *k = &w->unknown[i].packet;
+
+		if (k->times && !ptflow_unknown_is_same(k, u))
+			continue;
+		if (k->times == 0) {
+			*k = *u;
+			k->times = 0;
+			k->offset += b->b->offset;
+			w->unknown[i].buffer = b->b->buffer;
+		}
+		k->times += u->times;
+		return;
+	}
+}
+
 static void add_stats(struct pipeline *w, const struct pipeline_block *b)
 {
 	w->stats.insns += b->stats.insns;
@@ -224,6 +242,8 @@ static void add_stats(struct pipeline *w, const struct pipeline_block *b)
 	w->stats.overflows += b->stats.overflows;
 	for (size_t i = 0; i < _PTFLOW_E_MAX; i++)
 		w->stats.errors[i] += b->stats.errors[i];
+	for (size_t i = 0; i < PTFLOW_UNKNOWN_KINDS && b->stats.unknown[i].times; i++)
+		add_unknown(w, b, &b->stats.unknown[i]);
 	w->cut += b->error == -ENOMEM;
 	w->backwards += b->time.backwards;
 }

@@ -13,6 +13,7 @@
 
 struct address_space;
 
+#define PIPELINE_UNKNOWN 16u
 #define PIPELINE_SPACES 4u /* address spaces whose blocks one thread keeps */
 
 /* The code of one address space as one thread has found it. */
@@ -104,6 +105,10 @@ struct pipeline {
 	struct ptflow_stats stats;
 	uint64_t backwards, unowned, cut;
 	struct verify_report verify;
+	struct {
+		struct ptflow_unknown packet;
+		uint32_t buffer;
+	} unknown[PIPELINE_UNKNOWN]; /* packets; .times 0: there are no more */
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
 	struct pipeline_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */

@@ -47,6 +47,12 @@ def differences(work):
                int(d["address"], 16) - BASE in range(len(CODE)), f"a packet that libipt does not know: {d}")
         expect(v["instructions_compared"] > v["instructions"] // 2 and int(d["again_at"], 16) == BASE,
                "from its next synchronisation point on it is compared again")
+    # so would one be for us that is newer still
+    p = subprocess.run([BUILD / "tracectl", "--json", "decode", "--stats", *flat(work, [sync, "tnt T", "raw 0253aabbcc", sync, "raw 02fe", sync,
+                                                                                      "raw 02fe01", sync, "tnt T", *end])],
+                       capture_output=True, text=True, timeout=PATIENCE)
+    told = {x["bytes"][:5]: (x["times"], x["buffer"]) for x in json.loads(p.stdout)["losses"]["pt_unknown_packets"]}
+    expect(told.get("02 fe") == (2, 0), f"packets that we do not know are counted, with their bytes: {told}")
     # a return that goes nowhere: both see it
     v = verify(*flat(work, [sync, "tnt N", *end]))
     expect(v["both_stop"] + v["blocks_that_differ"] >= 1, f"a decision that contradicts the code: {v}")
