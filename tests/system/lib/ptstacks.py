@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls of programs that log their own (tests/programs/calls/hooks.c), by that log and by `tracectl decode --calls`."""
+import re
+
+from lib.pt import *
+
+
+class Truth:
+    """One process's log to the callers of each entry. A frame is gone when its own stack is used at its address or above."""
+
+    def __init__(self):
+        self.areas = []  # that programs have said are stacks; else it is the thread's own
+        self.stacks = {}
+        self.entries = {}  # by thread: (function, its callers and itself)
+
+    def line(self, what, function, frame, tid):
+        area = next((i for i, (low, high) in enumerate(self.areas) if low <= frame < high), f"thread {tid}")
+        stack = self.stacks.setdefault(area, [])
+        # exits of frames whose hooks were not called
+        while stack and (stack[-1][1] < frame or what == "e" and stack[-1][1] == frame):
+            stack.pop()
+        if what == "e":
+            stack.append((function, frame))
+            self.entries.setdefault(tid, []).append((function, tuple(name for name, _ in stack), area))
+        elif stack and stack[-1] == (function, frame):
+            stack.pop()
+
+
+def bare(name):
+    """Without the parameters, as our names are."""
+    if not name.endswith((")", " const")):
+        return name
+    at, depth = name.rindex(")"), 0
+    while True:
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            return name[:at]
+        at -= 1
+
+
+def symbols(program):
+    out = subprocess.run(["nm", "-C", "--defined-only", program], capture_output=True, text=True, check=True).stdout
+    return {int(a, 16): bare(name) for a, kind, name in (line.split(" ", 2) for line in out.splitlines()) if kind in "tTwWi"}
+
+
+def truth(path, names):
+    t, functions = Truth(), set()
+    for function, frame, tid, what in struct.iter_unpack("<QQii", path.read_bytes()):
+        if chr(what) == "a":
+            t.areas.append((function, frame))
+            continue
+        functions.add(names[function])
+        t.line(chr(what), names[function], frame, tid)
+    return t.entries, functions
+
+
+LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(?:<\d+> )?(.+?) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
+NO_ENTRY = re.compile("goes on|unwound|not recorded|gap|forked")
+DOUBT = re.compile("not recorded|in doubt|gap")
+
+
+def decode(path):
+    """The text of its calls."""
+    p = subprocess.run([BUILD / "tracectl", "decode", "--calls", path], capture_output=True, text=True, timeout=PATIENCE)
+    if p.returncode:
+        fail(f"{path}: {p.stderr}")
+    return p.stdout
+
+
+def all_paths(text):
+    """By thread: each call's callers and itself, what is said about them, and whether this call is an entry that a program would log."""
+    threads = {}
+    for line in text.splitlines():
+        if line.startswith("thread "):
+            tid = int(line.split()[1].split("/")[1])
+            stack, calls = [], threads.setdefault(tid, [])
+            continue
+        m = LINE.match(line)
+        if not m:
+            continue
+        if m[1]:
+            stack.pop()
+            continue
+        stack.append((m[2], bool(DOUBT.search(m[3] or ""))))
+        calls.append((tuple(stack), not NO_ENTRY.search(m[3] or "")))
+        if not m[4]:
+            stack.pop()
+    return threads
+
+
+def entries(text, functions):
+    """By thread: (function, its callers and itself among those, whether that is sure)."""
+    return {tid: [(stack[-1][0], tuple(name for name, _ in stack if name in functions), not any(doubt for _, doubt in stack))
+                  for stack, is_entry in calls if is_entry and stack[-1][0] in functions]
+            for tid, calls in all_paths(text).items()}
+
+
+def compile_hooked(work, name, source, *flags):
+    """tests/programs/calls/SOURCE that logs its calls where CALLS_LOG says."""
+    hooks = work / "hooks.o"
+    if not hooks.exists():
+        subprocess.run(["gcc", "-O2", "-c", "-o", hooks, CALLS / "hooks.c"], check=True)
+    return compile_calls(work, name, [source], *([] if "-static-libgcc" in flags else ["-static"]), "-no-pie", "-fno-omit-frame-pointer",
+                         "-fno-optimize-sibling-calls", "-fno-inline", "-finstrument-functions",
+                         "-finstrument-functions-exclude-file-list=/usr/", hooks, *flags)
