@@ -132,8 +132,16 @@ void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip)
 	cs->stats.skipped += n;
 	cs->stats.inferred++;
 	cs_pop(cs, time, n);
-	cs->n_before = n; /* what is in before[] still */
+	cs->n_before += n; /* what is in before[] still */
 	cs_base(cs, time, ip, CALLSTACK_FOUND);
+}
+
+/* The first frame of a piece of what was before gaps. */
+static uint32_t piece_of(const struct callstack *cs, uint32_t i)
+{
+	while (i && !cs->before[i].apart)
+		i--;
+	return i;
 }
 
 /* A return that leaves the outermost frame of which it is known where it returns to. */
@@ -148,18 +156,20 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 		return;
 	}
 	for (uint32_t k = cs->n_before; k > 0; k--) {
+		const uint32_t first = piece_of(cs, k - 1);
+
 		if (cs->before[k - 1].back != to)
 			continue;
 		/* Proven: what was outside of it before the gap is outside of it still. */
 		cs_pop(cs, time, cs->n);
-		for (uint32_t j = 0; j + 1 < k; j++)
+		for (uint32_t j = first; j + 1 < k; j++)
 			more += !cs->before[j].pending;
-		for (uint32_t j = 0; j + 1 < k; j++) {
+		for (uint32_t j = first; j + 1 < k; j++) {
 			more -= !cs->before[j].pending;
 			cs_push_outside(cs, time, &cs->before[j], more, CALLSTACK_GAP);
 		}
-		cs->stats.adopted += k - 1;
-		cs->n_before = 0;
+		cs->stats.adopted += k - 1 - first;
+		cs->n_before = first;
 		if (cs->n == 0)
 			cs_caller(cs, time, to);
 		return;
@@ -419,29 +429,88 @@ static void drop(struct callstack *cs, uint64_t time)
 	}
 }
 
+/* How much of what was before earlier gaps is kept, with so many more frames: all, or the first piece. */
+static uint32_t kept_before(const struct callstack *cs, uint32_t more)
+{
+	uint32_t n = cs->n_before;
+
+	if (n == 0 || cs->frames[0].begins || cs->frames[0].first)
+		return 0; /* nothing is around it */
+	if (n + more <= MAX_BEFORE)
+		return n;
+	for (uint32_t i = 1; i < n; i++)
+		if (cs->before[i].apart)
+			return i;
+	return n;
+}
+
+/* The frames that there are become a piece of the hypothesis. */
+static void remember(struct callstack *cs)
+{
+	const uint32_t more = cs->n_outer + cs->n, kept = kept_before(cs, more), n = kept + more;
+	struct frame *v;
+
+	/* code that nobody knows says nothing of who is around it */
+	if (kept && more == 1 && !cs->frames[0].f->known)
+		return;
+	v = reallocarray(cs->before, n, sizeof(*v));
+	if (!v) {
+		cs->n_before = kept;
+		return;
+	}
+	if (cs->n_outer)
+		memcpy(v + kept, cs->outer, cs->n_outer * sizeof(*v));
+	memcpy(v + kept + cs->n_outer, cs->frames, cs->n * sizeof(*v));
+	for (uint32_t i = kept; i < n; i++)
+		v[i].apart = kept && i == kept;
+	cs->before = v;
+	cs->n_before = n - v[n - 1].pending;
+}
+
 void callstack_gap(struct callstack *cs, uint64_t time)
 {
 	if (cs->waiting)
 		waiting_miss(cs->waiting);
 	way_close(&cs->way);
-	if (cs->n && !cs->in_gap) {
-		const uint32_t n = cs->n_outer + cs->n;
-		struct frame *v = malloc(n * sizeof(*v));
-
-		free(cs->before);
-		cs->before = v;
-		cs->n_before = v ? n : 0;
-		if (v && cs->n_outer)
-			memcpy(v, cs->outer, cs->n_outer * sizeof(*v));
-		if (v)
-			memcpy(v + cs->n_outer, cs->frames, cs->n * sizeof(*v));
-		if (v && v[n - 1].pending)
-			cs->n_before--;
-	}
+	if (cs->n && !cs->in_gap)
+		remember(cs);
 	drop(cs, time);
 	cs->is_new = false;
 	cs->in_gap = true;
 	cs->stopped = false;
+}
+
+/* So many frames of what was before gaps go on, from the first of their piece on: taken for proven, until a return goes elsewhere. */
+static void believe(struct callstack *cs, uint64_t time, uint32_t n)
+{
+	const uint32_t first = piece_of(cs, n - 1);
+
+	for (uint32_t j = first; j < n; j++)
+		cs_push(cs, time, &cs->before[j], CALLSTACK_GAP);
+	cs->stats.adopted += n - first;
+	cs->believed = cs->n;
+	cs->n_before = first;
+}
+
+/*
+ * Found after a gap. In a function that was running when it began: it is the same call more often than not; a return will tell. A frame
+ * deeper than that is as likely to be another call, unless it is where that has been called to return to.
+ */
+static bool was_before(struct callstack *cs, uint64_t time, uint64_t ip, const struct callfunc *f)
+{
+	if (!f->known || !cs->n_before)
+		return false;
+	if (cs->before[cs->n_before - 1].f == f) {
+		believe(cs, time, cs->n_before);
+		return true;
+	}
+	for (uint32_t k = cs->n_before; k > 1; k--) {
+		if (cs->before[k - 1].back != ip || cs->before[k - 1].apart || cs->before[k - 2].f != f)
+			continue;
+		believe(cs, time, k - 1);
+		return true;
+	}
+	return false;
 }
 
 void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip)
@@ -455,19 +524,8 @@ void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip)
 	cs->stopped = false;
 	cs->is_new = false;
 	drop(cs, time);
-	/*
-	 * In a function that was running when the gap began: it is the same call more often than not; a
-	 * return will tell. A frame deeper than that is as likely to be another call.
-	 */
-	if (cs->n_before && cs->before[cs->n_before - 1].f == f && f->known) {
-		for (uint32_t j = 0; j < cs->n_before; j++)
-			cs_push(cs, time, &cs->before[j], CALLSTACK_GAP);
-		cs->stats.adopted += cs->n_before;
-		cs->believed = cs->n;
-		cs->n_before = 0;
-		return;
-	}
-	cs_base(cs, time, ip, CALLSTACK_FOUND);
+	if (!was_before(cs, time, ip, f))
+		cs_base(cs, time, ip, CALLSTACK_FOUND);
 }
 
 void callstack_finish(struct callstack *cs, uint64_t time)

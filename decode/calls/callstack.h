@@ -36,8 +36,9 @@
  *          into a function in which some wait, by what it has called to switch: likewise
  *          to a function's first instruction: a new stack begins; to anywhere else: one that nobody has seen
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
- *          proves them or none of them is left. Found in the function that was on top: they are taken for proven,
- *          until a return from there goes elsewhere; then they end, and are a hypothesis again
+ *          proves them or none of them is left. Found in the function that was on top, or where one of them was to return to: they are
+ *          taken for proven, until a return from there goes elsewhere; then they end, and are a hypothesis again
+ *          what is found between two gaps, and not proven to be within what was before, is a piece of its own of the hypothesis
  * begin    a new thread or program: its first frame begins there. A forked process has its parent's frames
  * Go       runtime.mcall calls: the goroutine stops, with all its calls, and is kept for all threads of the process (goroutines.c);
  *          what was called runs on the thread's own stack. So does what yields it in place of runtime.newstack

@@ -13,6 +13,8 @@
 #define MAX_PARKED_PIECES 64u
 #define MAX_PARKED_DEPTH 256u
 #define MAX_SETJMPS 64u
+/* From before gaps: the first piece and the last one, and of those between as many as make no more frames. */
+#define MAX_BEFORE 1024u
 /* What switches stacks has so many frames, with its caller. */
 #define SWITCH_DEPTH 4u
 /* A stack that is one of several: so many returns are kept that show which. */
@@ -35,6 +37,7 @@ struct frame {
 	bool first;	 /* a stack of its own began here: nothing is around it but what has set that up, as runtime.goexit */
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
+	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
 	uint64_t site;
 	struct call call; /* the user's, from begin() to end() */
 };
@@ -89,7 +92,8 @@ struct callstack {
 	uint32_t n, room;
 	uint32_t n_open; /* that have begun: neither pending nor hidden */
 	uint64_t over; /* calls beyond the deepest frame that is kept */
-	struct frame *before; /* the gap: a hypothesis */
+	/* Gaps: a hypothesis. The outermost first, in pieces of which each lies between two gaps, see frame.apart. */
+	struct frame *before;
 	uint32_t n_before;
 	/* Around frames[0], which is to return to the last of them: the outermost first. None has begun; a stack has named them. */
 	struct frame *outer;

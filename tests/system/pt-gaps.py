@@ -108,6 +108,29 @@ def check(work, r, program):
     expect(not bad, f"{r.name}: {len(jobs)} gaps, {entries} entries, {marked} of them marked, {len(bad)} gaps with others")
 
 
+def missing(work):
+    """The code of a library is away. Where returns have their addresses in the trace, who has called what goes on after it is known."""
+    library, made = work / "libmissing.so", compile_calls(work, "missing-made.so", ["missing.c"], "-DPART=1", "-O1", "-shared", "-fPIC")
+    shutil.copy(made, library)
+    # (with lazy binding the linker's own code would be around most of it)
+    program = ptstacks.compile_hooked(work, "missing", "missing.c", "-O1", "-Wl,-z,now", "-Wl,-rpath,.", f"-Wl,-rpath,{work}", "-Wl,--no-as-needed", str(library))
+    r = Recording(work, "missing", [program], 0, {"CALLS_LOG": "hooks"}, ["--plain-returns"])
+    want, functions = ptstacks.truth(r.folder / "hooks", ptstacks.symbols(program))
+    functions -= {"compare"}  # called by the library
+    away = library.with_suffix(".away")
+    library.rename(away)
+    try:
+        got = ptstacks.entries(ptstacks.decode(r.data), functions)
+    finally:
+        away.rename(library)
+    for tid, mine in got.items():
+        log = [(name, tuple(n for n in path if n in functions), area) for name, path, area in want[tid] if name in functions]
+        why = wrong_order(log, mine)
+        right = wrong_order(log, [(name, path, True) for name, path, _ in mine])
+        expect(not why and len(mine) > len(log) * 9 // 10, f"a library that is away: {len(mine)} entries of {len(log)}, {why}")
+        expect(right is None, f"and all are under their callers: {right}")
+
+
 need_command("gcc", "gcc")
 need_command("g++", "g++")
 need_command("nm", "binutils")
@@ -120,3 +143,5 @@ with tempfile.TemporaryDirectory() as folder:
     run = {name: ([p], 0, {"CALLS_LOG": "hooks"}) for name, p in programs.items()}
     for name, r in record_all(work, run, ["--psb-bytes", "512"]).items():
         check(work, r, programs[name])
+    if not only or "missing" in only:
+        missing(work)

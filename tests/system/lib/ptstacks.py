@@ -100,6 +100,7 @@ def compile_hooked(work, name, source, *flags):
     hooks = work / "hooks.o"
     if not hooks.exists():
         subprocess.run(["gcc", "-O2", "-c", "-o", hooks, CALLS / "hooks.c"], check=True)
-    return compile_calls(work, name, [source], *([] if "-static-libgcc" in flags else ["-static"]), "-no-pie", "-fno-omit-frame-pointer",
+    shared = "-static-libgcc" in flags or "-Wl,-rpath,." in flags
+    return compile_calls(work, name, [source], *([] if shared else ["-static"]), "-no-pie", "-fno-omit-frame-pointer",
                          "-fno-optimize-sibling-calls", "-fno-inline", "-finstrument-functions",
                          "-finstrument-functions-exclude-file-list=/usr/", hooks, *flags)

@@ -640,6 +640,61 @@ static void a_stack_proven_by_returns(void **state)
 	scene_end(&s, "?A(B(C(D(E()))))?F(G())^?X()^~A(^~B(^~C()))");
 }
 
+/* What was before a gap is remembered over more of them, each piece by itself, until returns prove it. */
+static void several_gaps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resync(s.cs, ++s.clock, AT('D', 0x20));
+	call(&s, 'D', 0x10, 'E');
+	callstack_gap(s.cs, ++s.clock);
+	/* code that nobody knows is no piece */
+	functions['U'].known = false;
+	callstack_resync(s.cs, ++s.clock, AT('U', 0x30));
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resync(s.cs, ++s.clock, AT('F', 0x30));
+	ret(&s, 'F', 'D', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->adopted, 1);
+	ret(&s, 'D', 'B', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
+	scene_end(&s, "?A(B(C()))?D(E())?U()?F()^~D()^~A(^~B())");
+
+	/* found where one was called to return to: it has; and if that is not so, it is a hypothesis again, with what is around */
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'C');
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resync(s.cs, ++s.clock, AT('D', 0x20));
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resync(s.cs, ++s.clock, AT('B', 0x10 + 4));
+	call(&s, 'B', 0x30, 'E');
+	ret(&s, 'E', 'B', 0x30);
+	ret(&s, 'B', 'X', 0x10);
+	ret(&s, 'X', 'A', 0x10);
+	scene_end(&s, "?A(B(C()))?D()~A(~B(E()))?X()^~A()");
+
+	/* many gaps: memory is bounded, and the outermost callers are still there */
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	s.quiet = true;
+	for (unsigned int i = 0; i < 3000; i++) {
+		callstack_gap(s.cs, ++s.clock);
+		callstack_resync(s.cs, ++s.clock, AT('D', 0x20));
+		call(&s, 'D', 0x10, 'E');
+	}
+	assert_true(callstack_size(s.cs) < 2048 * 256);
+	callstack_gap(s.cs, ++s.clock);
+	callstack_resync(s.cs, ++s.clock, AT('F', 0x20));
+	s.quiet = false;
+	ret(&s, 'F', 'A', 0x10);
+	scene_end(&s, "?A(B()^~A()"); /* (all but F's end was not told) */
+}
+
 /* Found in the function that was on top, but it is another call of it. */
 static void a_stack_disproven(void **state)
 {
@@ -1251,7 +1306,7 @@ int main(void)
 		cmocka_unit_test(stacks_begun_by_jumps),
 		cmocka_unit_test(signals),
 		cmocka_unit_test(begin_in_the_middle),
-		cmocka_unit_test(gaps),
+		cmocka_unit_test(several_gaps), cmocka_unit_test(gaps),
 		cmocka_unit_test(a_stack_proven_by_returns),
 		cmocka_unit_test(a_stack_disproven),
 		cmocka_unit_test(a_stack_that_is_gone),
