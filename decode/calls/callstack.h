@@ -141,6 +141,11 @@ struct callstack_ops {
 	 */
 	void (*outside)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
 			enum callstack_why why);
+	/*
+	 * It is known whose stack runs: frames that have begun, or appeared, since the stack was found, as CALLSTACK_FOUND, are those of one
+	 * that goes on, as `why`. NULL: nobody wants to know.
+	 */
+	void (*identified)(void *arg, enum callstack_why why);
 	/* The topmost frame ends; callstack_depth() is without it already. */
 	void (*end)(void *arg, uint64_t time, struct call *call);
 };

@@ -134,6 +134,8 @@ static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, 
 	else
 		why = cs->doubted ? CALLSTACK_DOUBTED : CALLSTACK_RESUMED;
 	cs->is_own = s->owner == cs;
+	if (outside && cs->ops.identified)
+		cs->ops.identified(cs->arg, why);
 	for (uint32_t j = 0; j < n; j++) {
 		/* what is around the outermost that is known is not */
 		const enum callstack_why how = j == 0 && !whole ? CALLSTACK_FOUND : why;

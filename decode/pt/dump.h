@@ -73,6 +73,8 @@ int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const 
 int dump_resync(struct dump_thread *t);
 /* A call shows itself that was around everything since then; `more` follow now, each inside of the one before. Nothing else is open. */
 int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uint32_t more, const char *how);
+/* What has begun or shown itself since dump_resync() and said `was` says `is`: both are constant words. */
+int dump_identified(struct dump_thread *t, const char *was, const char *is);
 int dump_return(struct dump_thread *t, struct dump_time at, const struct call *c, uint64_t insns);
 int dump_remark(struct dump_thread *t, struct dump_time at, const char *what);
 

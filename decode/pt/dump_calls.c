@@ -9,6 +9,7 @@
 #include "decode/pt/dump_internal.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,30 +17,37 @@
 #define MAX_INDENT 64u /* calls deeper than that say how deep they are */
 #define SPOOL_SLACK (1u << 20)
 
-enum record { RECORD_LINE, RECORD_PIECE, RECORD_OUTER };
+enum record { RECORD_LINE, RECORD_PIECE, RECORD_BASE, RECORD_OUTER };
 
 /* What a record begins with. */
 struct line_head {
 	uint32_t record;
 	uint32_t before; /* bytes of the columns before the indented part, which is the rest */
 	int64_t depth; /* in the piece; less than 0: outside of where it was found */
+	const char *how; /* of BASE, the first call of a piece, and OUTER: what is said at its end, unless it is something else by now */
+	bool open; /* there is more in it */
 };
 
 struct piece {
 	struct line_head head;
 	uint64_t outer; /* the outermost of those around it, 0: there is none */
 	uint64_t n_outer;
+	/* what is said of calls that were found in it, and what is to be said instead, of the first one and so many around it; NULL: the same */
+	const char *was, *is;
+	uint64_t n_identified;
 };
 
 struct outer {
 	struct line_head head;
 	uint64_t inner; /* the next one within it, 0: it is the last */
+	uint64_t number; /* as they came */
 };
 
 struct open_call {
 	uint32_t frame;
 	struct dump_time at;
 	const char *how, *site;
+	bool is_base;
 };
 
 struct dump_thread {
@@ -49,6 +57,7 @@ struct dump_thread {
 	struct spool_stream lines;
 	uint64_t n_open;
 	int64_t depth;
+	bool base_next; /* the next call is the first of its piece */
 	bool pending; /* the innermost call, `last`, is not written yet: it may be one line */
 	struct open_call last;
 	uint64_t piece_at; /* 0: before the first */
@@ -149,6 +158,15 @@ static void no_counts(struct text *l)
 	dump_put_spaces(l, 21);
 }
 
+static void put_how(struct text *t, const char *how)
+{
+	if (!how)
+		return;
+	dump_put(t, " [");
+	dump_put(t, how);
+	dump_put_char(t, ']');
+}
+
 /* Of the line on which a call begins: where the function is declared, what is special about it, where it is called. */
 static void put_call(const struct dump *v, struct text *t, const struct open_call *c)
 {
@@ -162,22 +180,23 @@ static void put_call(const struct dump *v, struct text *t, const struct open_cal
 		dump_put_char(t, ':');
 		dump_put_number(t, info.line, 10, 0);
 	}
-	if (c->how) {
-		dump_put(t, " [");
-		dump_put(t, c->how);
-		dump_put_char(t, ']');
-	}
+	if (!c->is_base)
+		put_how(t, c->how);
 	if (c->site) {
 		dump_put(t, " from ");
 		dump_put(t, c->site);
 	}
 }
 
-static int line_end(struct dump_thread *t, size_t before, int64_t depth)
+/* `base`: it is that of the first call of a piece, whose last word comes later. NULL: it is not. */
+static int line_end(struct dump_thread *t, size_t before, int64_t depth, const struct open_call *base, bool open)
 {
 	struct dump *v = t->v;
-	const struct line_head head = {
-		.record = RECORD_LINE, .before = (uint32_t)(before - sizeof(head)), .depth = depth};
+	const struct line_head head = {.record = base ? RECORD_BASE : RECORD_LINE,
+		.before = (uint32_t)(before - sizeof(head)),
+		.depth = depth,
+		.how = base ? base->how : NULL,
+		.open = base && open};
 	uint64_t at;
 
 	v->stats.lines++;
@@ -202,8 +221,9 @@ static int write_pending(struct dump_thread *t)
 	no_counts(l);
 	before = l->n;
 	put_call(t->v, l, c);
-	dump_put(l, " {");
-	return line_end(t, before, t->depth - 1);
+	if (!c->is_base)
+		dump_put(l, " {");
+	return line_end(t, before, t->depth - 1, c->is_base ? c : NULL, true);
 }
 
 int dump_resync(struct dump_thread *t)
@@ -216,6 +236,7 @@ int dump_resync(struct dump_thread *t)
 	t->n_open = 0;
 	t->depth = 0;
 	t->batch = t->batch_last = 0;
+	t->base_next = true;
 	return append(t, &t->piece, sizeof(t->piece), &t->piece_at);
 }
 
@@ -231,7 +252,9 @@ int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const 
 		return r;
 	t->n_open++;
 	t->depth++;
-	t->last = (struct open_call){.frame = frame, .at = at, .how = how, .site = site};
+	/* what calls it is known where it is called from there */
+	t->last = (struct open_call){.frame = frame, .at = at, .how = how, .site = site, .is_base = t->base_next && !site};
+	t->base_next = false;
 	t->pending = true;
 	return 0;
 }
@@ -257,8 +280,8 @@ static int link_outer(struct dump_thread *t, uint64_t at, bool is_last)
 
 int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uint32_t more, const char *how)
 {
-	const struct open_call c = {.frame = frame, .at = at, .how = how};
-	struct outer o = {.head.record = RECORD_OUTER};
+	const struct open_call c = {.frame = frame, .at = at, .is_base = true};
+	struct outer o = {.head = {.record = RECORD_OUTER, .how = how, .open = true}, .number = t->piece.n_outer};
 	struct text *l = &t->v->line;
 	uint64_t place;
 	int r = write_pending(t);
@@ -274,7 +297,6 @@ int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uin
 	no_counts(l);
 	o.head.before = (uint32_t)(l->n - sizeof(o));
 	put_call(t->v, l, &c);
-	dump_put(l, " {");
 	memcpy(l->bytes, &o, sizeof(o));
 	t->v->stats.lines++;
 	t->n_open++;
@@ -304,8 +326,19 @@ int dump_return(struct dump_thread *t, struct dump_time at, const struct call *c
 		dump_put(l, "} ");
 		dump_put_function(t->v, l, c->frame, 0);
 	}
+	r = line_end(t, before, t->depth, t->pending && t->last.is_base ? &t->last : NULL, false);
 	t->pending = false;
-	return line_end(t, before, t->depth);
+	return r;
+}
+
+int dump_identified(struct dump_thread *t, const char *was, const char *is)
+{
+	if (!t->piece_at || is_full(t->v))
+		return 0;
+	t->piece.was = was;
+	t->piece.is = is;
+	t->piece.n_identified = t->piece.n_outer;
+	return patch(t, t->piece_at, &t->piece, sizeof(t->piece));
 }
 
 int dump_remark(struct dump_thread *t, struct dump_time at, const char *what)
@@ -326,28 +359,37 @@ int dump_remark(struct dump_thread *t, struct dump_time at, const char *what)
 	before = l->n;
 	dump_put(l, "-- ");
 	dump_put(l, what);
-	return line_end(t, before, t->depth);
+	return line_end(t, before, t->depth, NULL, false);
 }
 
 /* ---- and from there to the file */
 
-static int emit_line(struct dump *v, const char *columns, size_t before, uint64_t depth, const char *rest, size_t n)
+static const char *how_now(const struct piece *p, const char *how, bool identified)
+{
+	return identified && p->was && how == p->was ? p->is : how;
+}
+
+/* `text`: what follows the head, the columns first. */
+static int emit_line(struct dump *v, const struct line_head *head, const char *how, uint64_t depth, const char *text, size_t n)
 {
 	struct text *t = &v->text;
 	int r = dump_text_reserve(t);
 
 	if (r < 0)
 		return r;
-	memcpy(t->bytes + t->n, columns, before);
-	t->n += before;
+	memcpy(t->bytes + t->n, text, head->before);
+	t->n += head->before;
 	dump_put_spaces(t, 2 + 2 * (unsigned int)(depth < MAX_INDENT ? depth : MAX_INDENT));
 	if (depth >= MAX_INDENT) {
 		dump_put_char(t, '<');
 		dump_put_number(t, depth, 10, 0);
 		dump_put(t, "> ");
 	}
-	memcpy(t->bytes + t->n, rest, n);
-	t->n += n;
+	memcpy(t->bytes + t->n, text + head->before, n - head->before);
+	t->n += n - head->before;
+	put_how(t, how);
+	if (head->open)
+		dump_put(t, " {");
 	dump_put_char(t, '\n');
 	return t->n < DUMP_PIECE_BYTES ? 0 : dump_emit(v, t);
 }
@@ -372,8 +414,7 @@ static int emit_outer(struct dump_thread *t, const struct piece *p)
 		memcpy(&o, l->bytes, sizeof(o));
 		if (o.head.record != RECORD_OUTER || o.head.before > n - sizeof(o))
 			return failed(v, -EIO);
-		r = emit_line(v, l->bytes + sizeof(o), o.head.before, i, l->bytes + sizeof(o) + o.head.before,
-			      n - sizeof(o) - o.head.before);
+		r = emit_line(v, &o.head, how_now(p, o.head.how, o.number < p->n_identified), i, l->bytes + sizeof(o), n - sizeof(o));
 		at = o.inner;
 	}
 	return r;
@@ -395,13 +436,13 @@ static int emit_record(struct dump_thread *t, const uint8_t *record, uint32_t n,
 			return failed(t->v, -EIO);
 		memcpy(piece, record, sizeof(*piece));
 		return emit_outer(t, piece);
+	case RECORD_BASE:
 	case RECORD_LINE:
 		break;
 	}
 	if (head.before > n - sizeof(head) || head.depth + (int64_t)piece->n_outer < 0)
 		return failed(t->v, -EIO);
-	return emit_line(t->v, text, head.before, (uint64_t)head.depth + piece->n_outer, text + head.before,
-			 n - sizeof(head) - head.before);
+	return emit_line(t->v, &head, how_now(piece, head.how, true), (uint64_t)head.depth + piece->n_outer, text, n - sizeof(head));
 }
 
 static int emit_lines(struct dump_thread *t, struct spool_reader *reader)

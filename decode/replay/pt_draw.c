@@ -251,6 +251,20 @@ static void on_outside(void *arg, uint64_t time, const struct callstack_frame *f
 		p->error = r;
 }
 
+static void on_identified(void *arg, enum callstack_why why)
+{
+	struct pt_thread *t = arg;
+	struct replay_pt *p = t->p;
+	int r;
+
+	if (t->dump)
+		r = dump_identified(t->dump, how_of(CALLSTACK_FOUND), how_of(why));
+	else
+		r = timeline_identified(p->s->o.tl, t->tid, how_of(CALLSTACK_FOUND), how_of(why));
+	if (r < 0)
+		p->error = r;
+}
+
 static void on_end(void *arg, uint64_t time, struct call *call)
 {
 	struct pt_thread *t = arg;
@@ -274,5 +288,6 @@ const struct callstack_ops replay_pt_drawing = {
 	.is_unordered = on_is_unordered,
 	.begin = on_begin,
 	.outside = on_outside,
+	.identified = on_identified,
 	.end = on_end,
 };

@@ -89,6 +89,15 @@ int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts, bool in_call
 	return r != 0 ? r : timeline_leave(tl);
 }
 
+int timeline_identified(struct timeline *tl, uint32_t tid, const char *was, const char *is)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (t)
+		slices_outside_say(&t->lane, writer_name(tl->w, was), writer_name(tl->w, is));
+	return 0;
+}
+
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
 {
 	struct writer_arg args[2];

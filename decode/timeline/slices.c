@@ -222,21 +222,6 @@ static void opened(struct lane *l, uint32_t frame)
 		l->deepest = l->n_open;
 }
 
-int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
-		uint32_t n_args)
-{
-	int r;
-
-	if (is_over(s, l))
-		return 0;
-	r = lane_reserve(l, l->n_open + 1);
-	if (r == 0)
-		r = begin(s, l, frame, lane_time(l, ts), args, n_args);
-	if (r == 0)
-		opened(l, frame);
-	return r;
-}
-
 int slices_outside_end(struct slices *s, struct lane *l)
 {
 	int r = 0;
@@ -256,6 +241,7 @@ int slices_resync(struct slices *s, struct lane *l, uint64_t ts, bool in_call)
 
 	l->deepest = 0;
 	l->outside_late = l->n_open || at == before;
+	l->base_next = in_call && !l->outside_late;
 	l->outside_ts = at ? at - 1 : 0;
 	return r;
 }
@@ -277,6 +263,56 @@ static int outside_reserve(struct lane *l, uint32_t more)
 	return 0;
 }
 
+static void keep_outside(struct lane *l, uint32_t i, uint32_t frame, const struct writer_arg *arg)
+{
+	l->outside[i] = (struct lane_outside){.frame = frame, .has_arg = arg != NULL};
+	if (arg)
+		l->outside[i].arg = *arg;
+	opened(l, frame);
+}
+
+/* The first that is seen: what is said about it may turn out to be something else. */
+static int push_base(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
+{
+	int r;
+
+	l->base_next = false;
+	if (l->n_open || l->n_outside || n_args > 1)
+		return slices_push(s, l, frame, ts, args, n_args);
+	r = outside_reserve(l, 0);
+	if (r == 0)
+		r = lane_reserve(l, 1);
+	if (r < 0)
+		return r;
+	(void)lane_time(l, ts);
+	keep_outside(l, 0, frame, n_args ? args : NULL);
+	return 0;
+}
+
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args)
+{
+	int r;
+
+	if (l->base_next)
+		return push_base(s, l, frame, ts, args, n_args);
+	if (is_over(s, l))
+		return 0;
+	r = lane_reserve(l, l->n_open + 1);
+	if (r == 0)
+		r = begin(s, l, frame, lane_time(l, ts), args, n_args);
+	if (r == 0)
+		opened(l, frame);
+	return r;
+}
+
+void slices_outside_say(struct lane *l, uint32_t was, uint32_t is)
+{
+	for (uint32_t i = 0; i < l->n_outside; i++)
+		if (l->outside[i].has_arg && l->outside[i].arg.value.name == was)
+			l->outside[i].arg.value.name = is;
+}
+
 int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
 			const struct writer_arg *arg, bool *ret_late)
 {
@@ -296,11 +332,8 @@ int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64
 		r = lane_reserve(l, l->n_open + 1);
 	if (r < 0)
 		return r;
-	l->outside[l->outside_from + more] = (struct lane_outside){.frame = frame, .has_arg = arg != NULL};
-	if (arg)
-		l->outside[l->outside_from + more].arg = *arg;
 	(void)lane_time(l, ts);
-	opened(l, frame);
+	keep_outside(l, l->outside_from + more, frame, arg);
 	return 0;
 }
 

@@ -32,6 +32,7 @@ struct lane {
 	uint64_t outside_ts; /* where what shows itself to have been around all since then begins */
 	uint32_t deepest;    /* of what has begun since then */
 	struct lane_outside *outside; /* what has, the innermost first: its begin is not written yet */
+	bool base_next;      /* what comes next is the innermost of it */
 	bool outside_late;   /* no more of it: it would be too deep */
 	uint32_t n_outside, max_outside, outside_from; /* of those, the last ones have come together */
 };
@@ -64,14 +65,16 @@ int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, c
 		uint32_t n_args);
 /*
  * The lane is empty and what comes now is seen in the middle. `in_call`: there may be callers. Then, when it is empty again: a frame was
- * around everything since; `more` of its kind follow, each inside of the one before. All of them begin in the nanosecond before
- * what comes now; where that is taken, what comes now is a nanosecond late. Their begins are written when all are known, the outermost first: at
- * the next resync, or by slices_outside_end(). What would be too deep for a viewer begins at `ts`. *ret_late: so.
+ * around everything since; `more` of its kind follow, each inside of the one before. All of them, and what comes now, begin in the
+ * nanosecond before what comes then; where that is taken, the rest is a nanosecond late. Their begins are written when all are known, the
+ * outermost first: at the next resync, or by slices_outside_end(). What would be too deep for a viewer begins at `ts`. *ret_late: so.
  */
 int slices_resync(struct slices *s, struct lane *l, uint64_t ts, bool in_call);
 int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
 			const struct writer_arg *arg, bool *ret_late);
 int slices_outside_end(struct slices *s, struct lane *l);
+/* Those whose argument is the name `was` have `is` instead: what they are is known better by now. */
+void slices_outside_say(struct lane *l, uint32_t was, uint32_t is);
 void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);
 
 /* A slice of the caller on top of all, and a moment. */

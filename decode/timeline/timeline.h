@@ -157,6 +157,8 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
  * are reported at `ts`. `more` of them follow, each inside of the one before. `in_call`: there may be such callers.
  */
 int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts, bool in_call);
+/* What has begun or shown itself since then and said `was` says `is`. */
+int timeline_identified(struct timeline *tl, uint32_t tid, const char *was, const char *is);
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how);
 
 /*

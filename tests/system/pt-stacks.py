@@ -13,14 +13,15 @@ def under(path):
 
 
 def same_as_drawn(r, text):
-    """The timeline has the same calls under the same callers."""
+    """The timeline has the same calls under the same callers, and says the same of them."""
     p = subprocess.run([BUILD / "tracectl", "decode", "--format", "text", "-o", "-", r.data], capture_output=True, text=True, timeout=PATIENCE)
     drawn = calls_of(p.stdout)
     for tid, calls in all_paths(text).items():
-        told = [tuple(name for name, _ in stack) for stack, _ in calls]
+        told = [(tuple(name for name, _ in stack), how) for stack, _, how in calls]
         if drawn[tid] != told:
             i = next((i for i, (a, b) in enumerate(zip(told, drawn[tid])) if a != b), -1)
-            fail(f"{r.name}: thread {tid}: call {i} is {under(told[i])} in text, {under(drawn[tid][i])} in the timeline")
+            fail(f"{r.name}: thread {tid}: call {i} is {under(told[i][0])} [{told[i][1]}] in text, "
+                 f"{under(drawn[tid][i][0])} [{drawn[tid][i][1]}] in the timeline")
 
 
 def compare(r, program, log, at_most, last=False):

@@ -68,7 +68,7 @@ def decode(path):
 
 
 def all_paths(text):
-    """By thread: each call's callers and itself, what is said about them, and whether this call is an entry that a program would log."""
+    """By thread: each call's callers and itself, whether they are sure, whether this call is an entry that a program would log, and what is said about it."""
     threads = {}
     for line in text.splitlines():
         if line.startswith("thread "):
@@ -82,7 +82,7 @@ def all_paths(text):
             stack.pop()
             continue
         stack.append((m[2], bool(DOUBT.search(m[3] or ""))))
-        calls.append((tuple(stack), not NO_ENTRY.search(m[3] or "")))
+        calls.append((tuple(stack), not NO_ENTRY.search(m[3] or ""), m[3]))
         if not m[4]:
             stack.pop()
     return threads
@@ -91,7 +91,7 @@ def all_paths(text):
 def entries(text, functions):
     """By thread: (function, its callers and itself among those, whether that is sure)."""
     return {tid: [(stack[-1][0], tuple(name for name, _ in stack if name in functions), not any(doubt for _, doubt in stack))
-                  for stack, is_entry in calls if is_entry and stack[-1][0] in functions]
+                  for stack, is_entry, _ in calls if is_entry and stack[-1][0] in functions]
             for tid, calls in all_paths(text).items()}
 
 

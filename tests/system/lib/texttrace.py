@@ -15,7 +15,7 @@ def in_time(text):
 
 
 def calls_of(text):
-    """{tid: [names]} of each exact call, in the order of their begins: of those around it, and its own."""
+    """{tid: [(names, how)]} of each exact call, in the order of their begins: of those around it, and its own."""
     tid_of, open_, out = {}, collections.defaultdict(list), collections.defaultdict(list)
     for f in in_time(text):
         if f[0] == "T":
@@ -23,7 +23,7 @@ def calls_of(text):
         elif len(f) > 2 and f[1] in tid_of and f[2] == "B":
             open_[f[1]].append(f[3].strip('"'))
             if any(x.startswith("object=") for x in f):
-                out[tid_of[f[1]]].append(tuple(open_[f[1]]))
+                out[tid_of[f[1]]].append((tuple(open_[f[1]]), next((x[5:-1] for x in f if x.startswith("how=")), None)))
         elif len(f) > 2 and f[1] in tid_of and f[2] == "E":
             open_[f[1]].pop()
     return out

@@ -311,6 +311,47 @@ static void test_outside(void **state)
 	free(text);
 }
 
+/* What was found turns out to be what goes on: what was said of it until then is said better, and only that. */
+static void test_identified(void **state)
+{
+	static const char found[] = "begin not recorded", resumed[] = "its stack goes on";
+	struct fixture f;
+	struct dump_thread *t;
+	char *text;
+
+	begin(&f, DUMP_CALLS, 0);
+	t = thread(&f, 7, 7, "prog");
+	assert_int_equal(dump_identified(t, found, resumed), 0);
+	assert_int_equal(dump_resync(t), 0);
+	assert_int_equal(dump_call(t, NS(10), f.puts, found, NULL), 0);
+	assert_int_equal(dump_return(t, NS(13), CALL(f.puts, 10), 2), 0);
+	assert_int_equal(dump_outside(t, NS(10), f.puts, 0, found), 0);
+	assert_int_equal(dump_identified(t, found, resumed), 0);
+	assert_int_equal(dump_outside(t, NS(10), f.main, 1, found), 0);
+	assert_int_equal(dump_outside(t, NS(10), f.unknown, 0, resumed), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(dump_return(t, NS(14), CALL(f.puts, 10), 3), 0);
+	assert_int_equal(dump_resync(t), 0);
+	assert_int_equal(dump_call(t, NS(20), f.main, found, NULL), 0);
+	assert_int_equal(dump_call(t, NS(20), f.puts, NULL, NULL), 0);
+	assert_int_equal(dump_return(t, NS(21), CALL(f.puts, 20), 1), 0);
+	assert_int_equal(dump_return(t, NS(22), CALL(f.main, 20), 1), 0);
+	text = end(&f);
+	assert_string_equal(strstr(text, "thread"),
+			    "thread 7/7 \"prog\"\n"
+			    "              10                       main (prog) [begin not recorded] {\n"
+			    "              10                         [libx.so] [its stack goes on] {\n"
+			    "              10                           puts (libc.so.6) [its stack goes on] {\n"
+			    "              10          3         2        puts (libc.so.6) [its stack goes on]\n"
+			    "              14          4         3      } puts (libc.so.6)\n"
+			    "              14          4         3    } puts (libc.so.6)\n"
+			    "              14          4         3  } puts (libc.so.6)\n"
+			    "              20                       main (prog) [begin not recorded] {\n"
+			    "              20          1         1    puts (libc.so.6)\n"
+			    "              22          2         1  } main (prog)\n");
+	free(text);
+}
+
 /* Nobody gets more than the limit, and the scratch file does not grow without one. */
 static void test_calls_limit(void **state)
 {
@@ -403,7 +444,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_calls), cmocka_unit_test(test_source),	 cmocka_unit_test(test_deep),  cmocka_unit_test(test_branches),
 		cmocka_unit_test(test_insns),	 cmocka_unit_test(test_limit), cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_outside), cmocka_unit_test(test_calls_limit), cmocka_unit_test(test_no_scratch),
+		cmocka_unit_test(test_outside), cmocka_unit_test(test_identified), cmocka_unit_test(test_calls_limit), cmocka_unit_test(test_no_scratch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

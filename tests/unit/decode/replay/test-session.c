@@ -181,6 +181,12 @@ int timeline_resync(struct timeline *tl, uint32_t tid, uint64_t ts, bool in_call
 	return -1;
 }
 
+int timeline_identified(struct timeline *tl, uint32_t tid, const char *was, const char *is)
+{
+	fail();
+	return -1;
+}
+
 int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
 {
 	fail();
