@@ -147,7 +147,7 @@ static uint32_t piece_of(const struct callstack *cs, uint32_t i)
 /* A return that leaves the outermost frame of which it is known where it returns to. */
 static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 {
-	uint32_t more = 0;
+	uint32_t more = 0, first;
 
 	if (cs_stack_outward(cs, time, to))
 		return;
@@ -156,10 +156,9 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 		return;
 	}
 	for (uint32_t k = cs->n_before; k > 0; k--) {
-		const uint32_t first = piece_of(cs, k - 1);
-
 		if (cs->before[k - 1].back != to)
 			continue;
+		first = piece_of(cs, k - 1);
 		/* Proven: what was outside of it before the gap is outside of it still. */
 		cs_pop(cs, time, cs->n);
 		for (uint32_t j = first; j + 1 < k; j++)
