@@ -64,7 +64,8 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, calls),
 		.doc = "Write the calls of an Intel PT trace as text instead of the timeline: a tree "
 		       "for each thread, with times and instructions. To the standard output, if "
-		       "there is no --output."},
+		       "there is no --output. It is written when all is decoded; until then it is in a file "
+		       "without a name, beside the output or in $TMPDIR (/var/tmp)."},
 	{.name = "branches",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, branches),

@@ -240,16 +240,22 @@ int dump_resync(struct dump_thread *t)
 	return append(t, &t->piece, sizeof(t->piece), &t->piece_at);
 }
 
-int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site)
+/* Before whatever comes next. Positive: nobody will read it. */
+static int go_on(struct dump_thread *t)
 {
 	int r = write_pending(t);
 
 	if (r < 0 || is_full(t->v))
-		return r;
-	if (!t->piece_at)
-		r = dump_resync(t);
-	if (r < 0)
-		return r;
+		return r < 0 ? r : 1;
+	return t->piece_at ? 0 : dump_resync(t);
+}
+
+int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site)
+{
+	int r = go_on(t);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
 	t->n_open++;
 	t->depth++;
 	/* what calls it is known where it is called from there */
@@ -281,19 +287,16 @@ static int link_outer(struct dump_thread *t, uint64_t at, bool is_last)
 int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uint32_t more, const char *how)
 {
 	const struct open_call c = {.frame = frame, .at = at, .is_base = true};
-	struct outer o = {.head = {.record = RECORD_OUTER, .how = how, .open = true}, .number = t->piece.n_outer};
+	struct outer o = {.head = {.record = RECORD_OUTER, .how = how, .open = true}};
 	struct text *l = &t->v->line;
 	uint64_t place;
-	int r = write_pending(t);
+	int r = go_on(t);
 
-	if (r < 0 || is_full(t->v))
-		return r;
-	if (!t->piece_at)
-		r = dump_resync(t);
 	if (r == 0)
 		r = line_begin(t, sizeof(o), at);
-	if (r < 0)
-		return r;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	o.number = t->piece.n_outer;
 	no_counts(l);
 	o.head.before = (uint32_t)(l->n - sizeof(o));
 	put_call(t->v, l, &c);
@@ -345,16 +348,12 @@ int dump_remark(struct dump_thread *t, struct dump_time at, const char *what)
 {
 	struct text *l = &t->v->line;
 	size_t before;
-	int r = write_pending(t);
+	int r = go_on(t);
 
-	if (r < 0 || is_full(t->v))
-		return r;
-	if (!t->piece_at)
-		r = dump_resync(t);
 	if (r == 0)
 		r = line_begin(t, sizeof(struct line_head), at);
-	if (r < 0)
-		return r;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	no_counts(l);
 	before = l->n;
 	dump_put(l, "-- ");
