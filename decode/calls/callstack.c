@@ -429,7 +429,7 @@ static void drop(struct callstack *cs, uint64_t time)
 }
 
 /* How much of what was before earlier gaps is kept, with so many more frames: all, or the first piece. */
-static uint32_t kept_before(const struct callstack *cs, uint32_t more)
+static uint32_t kept_before(struct callstack *cs, uint32_t more)
 {
 	uint32_t n = cs->n_before;
 
@@ -438,8 +438,10 @@ static uint32_t kept_before(const struct callstack *cs, uint32_t more)
 	if (n + more <= MAX_BEFORE)
 		return n;
 	for (uint32_t i = 1; i < n; i++)
-		if (cs->before[i].apart)
+		if (cs->before[i].apart) {
+			cs->stats.forgotten += n - i;
 			return i;
+		}
 	return n;
 }
 

@@ -157,6 +157,7 @@ struct callstack_stats {
 	uint64_t adopted;	/* frames from before a gap that a return proved */
 	uint64_t doubted;	/* stacks that have gone on and may have been others, and unwindings that may have gone further */
 	uint64_t given_up;	/* stacks that waited: there were too many */
+	uint64_t forgotten;	/* frames from before gaps: there were too many */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */
 	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
 	uint64_t seen;		/* callers that a stack has named */

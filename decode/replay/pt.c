@@ -504,6 +504,7 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		sum.unexplained += c->unexplained;
 		sum.doubted += c->doubted;
 		sum.given_up += c->given_up;
+		sum.forgotten += c->forgotten;
 		sum.too_deep += c->too_deep;
 		sum.seen += c->seen;
 		sum.stacks_agree += c->stacks_agree;
@@ -537,6 +538,8 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		json_add_uint(losses, "stack_switches_in_doubt", sum.doubted);
 	if (sum.given_up)
 		json_add_uint(losses, "stacks_given_up", sum.given_up);
+	if (sum.forgotten)
+		json_add_uint(losses, "frames_before_gaps_forgotten", sum.forgotten);
 	if (sum.unexplained)
 		json_add_uint(losses, "branches_unexplained", sum.unexplained);
 	if (sum.too_deep)

@@ -688,6 +688,7 @@ static void several_gaps(void **state)
 		call(&s, 'D', 0x10, 'E');
 	}
 	assert_true(callstack_size(s.cs) < 2048 * 256);
+	assert_true(callstack_stats(s.cs)->forgotten > 3000);
 	callstack_gap(s.cs, ++s.clock);
 	callstack_resync(s.cs, ++s.clock, AT('F', 0x20));
 	s.quiet = false;
