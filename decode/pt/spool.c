@@ -65,7 +65,7 @@ uint64_t spool_bytes(const struct spool *s)
 	return s->bytes;
 }
 
-/* What of the block is not in the file goes there, and its memory is given back. */
+/* What of the block is not in the file goes there. Its memory is kept: the next block needs it. */
 static int flush(struct spool *s, struct spool_stream *st)
 {
 	int r = 0;
@@ -75,7 +75,6 @@ static int flush(struct spool *s, struct spool_stream *st)
 	if (r < 0)
 		return r;
 	st->held = st->used;
-	forget(s, st);
 	return 0;
 }
 
@@ -149,8 +148,10 @@ int spool_append(struct spool *s, struct spool_stream *st, const void *record, u
 	st->used += all;
 	s->bytes += all;
 	if (s->memory > MEMORY_BYTES)
-		for (struct spool_stream *each = s->first; each && r == 0; each = each->next)
+		for (struct spool_stream *each = s->first; each && r == 0; each = each->next) {
 			r = flush(s, each);
+			forget(s, each);
+		}
 	return r;
 }
 
