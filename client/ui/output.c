@@ -51,6 +51,24 @@ static char *temporary_name(const char *name)
 	return tmp;
 }
 
+/* A file without a name, or by a temporary one where the file system has no such files: *ret_tmp, else untouched. */
+static int temporary_open(int dir_fd, const char *name, char **ret_tmp)
+{
+	_cleanup_free_ char *tmp = NULL;
+	int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		return fd;
+	tmp = temporary_name(name);
+	if (!tmp)
+		return -ENOMEM;
+	fd = openat(dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	*ret_tmp = take_ptr(tmp);
+	return fd;
+}
+
 int output_file_begin(const char *path, struct output_file *ret)
 {
 	_cleanup_(output_file_fini) struct output_file f = OUTPUT_FILE_INIT;
@@ -83,39 +101,22 @@ int output_file_begin(const char *path, struct output_file *ret)
 	r = parent_open(path, &f.dir_fd, &f.name);
 	if (r < 0)
 		return r;
-	f.fd = openat(f.dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (f.fd < 0) {
-		f.tmp = temporary_name(f.name);
-		if (!f.tmp)
-			return -ENOMEM;
-		f.fd = openat(
-			f.dir_fd, f.tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (f.fd < 0) {
-			r = -errno;
-			free(take_ptr(f.tmp)); /* not ours to remove */
-			return r;
-		}
-	}
+	f.fd = temporary_open(f.dir_fd, f.name, &f.tmp);
+	if (f.fd < 0)
+		return f.fd;
 	*ret = f;
 	f = (struct output_file)OUTPUT_FILE_INIT;
 	return 0;
 }
 
-/* Where there are no unnamed files it has a name for a moment. */
-static int unnamed_open(int dir_fd, const char *name)
+/* The scratch file has a name for a moment where there are no unnamed files. */
+static int scratch_open(int dir_fd)
 {
 	_cleanup_free_ char *tmp = NULL;
-	int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	const int fd = temporary_open(dir_fd, "tracectl-scratch", &tmp);
 
-	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
-		return fd < 0 ? -errno : fd;
-	tmp = temporary_name(name);
-	if (!tmp)
-		return -ENOMEM;
-	fd = openat(dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	(void)unlinkat(dir_fd, tmp, 0);
+	if (fd >= 0 && tmp)
+		(void)unlinkat(dir_fd, tmp, 0);
 	return fd;
 }
 
@@ -126,10 +127,10 @@ int output_scratch_open(const struct output_file *f, const char **ret_dir)
 
 	*ret_dir = NULL;
 	if (f->dir_fd >= 0)
-		return unnamed_open(f->dir_fd, "tracectl-scratch");
+		return scratch_open(f->dir_fd);
 	*ret_dir = path && *path ? path : "/var/tmp";
 	dir = open(*ret_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dir < 0 ? -errno : unnamed_open(dir, "tracectl-scratch");
+	return dir < 0 ? -errno : scratch_open(dir);
 }
 
 int output_file_commit(struct output_file *f)
