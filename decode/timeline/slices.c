@@ -252,12 +252,16 @@ static int outside_reserve(struct lane *l, uint32_t more)
 	struct lane_outside *v;
 
 	l->outside_from = l->n_outside;
+	if (lane_reserve(l, l->n_open + more + 1) < 0)
+		return -ENOMEM;
 	if (l->n_outside + more + 1 > l->max_outside) {
-		l->max_outside = (l->n_outside + more + 1) * 2;
-		v = reallocarray(l->outside, l->max_outside, sizeof(*v));
+		const uint32_t max = (l->n_outside + more + 1) * 2;
+
+		v = reallocarray(l->outside, max, sizeof(*v));
 		if (!v)
 			return -ENOMEM;
 		l->outside = v;
+		l->max_outside = max;
 	}
 	l->n_outside += more + 1;
 	return 0;
@@ -280,8 +284,6 @@ static int push_base(struct slices *s, struct lane *l, uint32_t frame, uint64_t 
 	if (l->n_open || l->n_outside || n_args > 1)
 		return slices_push(s, l, frame, ts, args, n_args);
 	r = outside_reserve(l, 0);
-	if (r == 0)
-		r = lane_reserve(l, 1);
 	if (r < 0)
 		return r;
 	(void)lane_time(l, ts);
@@ -328,8 +330,6 @@ int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64
 		*ret_late = true;
 		return slices_push(s, l, frame, ts, arg, arg != NULL);
 	}
-	if (r == 0)
-		r = lane_reserve(l, l->n_open + 1);
 	if (r < 0)
 		return r;
 	(void)lane_time(l, ts);
