@@ -428,13 +428,19 @@ static void drop(struct callstack *cs, uint64_t time)
 	}
 }
 
+/* Nothing is around it. */
+static bool is_outermost(const struct frame *fr)
+{
+	return fr->begins || fr->first;
+}
+
 /* How much of what was before earlier gaps is kept, with so many more frames: all, or the first piece. */
 static uint32_t kept_before(struct callstack *cs, uint32_t more)
 {
 	uint32_t n = cs->n_before;
 
-	if (n == 0 || cs->frames[0].begins || cs->frames[0].first)
-		return 0; /* nothing is around it */
+	if (n == 0 || is_outermost(&cs->frames[0]))
+		return 0;
 	if (n + more <= MAX_BEFORE)
 		return n;
 	for (uint32_t i = 1; i < n; i++)
@@ -448,12 +454,15 @@ static uint32_t kept_before(struct callstack *cs, uint32_t more)
 /* The frames that there are become a piece of the hypothesis. */
 static void remember(struct callstack *cs)
 {
-	const uint32_t more = cs->n_outer + cs->n, kept = kept_before(cs, more), n = kept + more;
+	const uint32_t more = cs->n_outer + cs->n;
+	uint32_t kept, n;
 	struct frame *v;
 
 	/* code that nobody knows says nothing of who is around it */
-	if (kept && more == 1 && !cs->frames[0].f->known)
+	if (cs->n_before && more == 1 && !is_outermost(&cs->frames[0]) && !cs->frames[0].f->known)
 		return;
+	kept = kept_before(cs, more);
+	n = kept + more;
 	v = reallocarray(cs->before, n, sizeof(*v));
 	if (!v) {
 		cs->n_before = kept;
