@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/io.h"
+#include "decode/base/path.h"
 
 /* ---- text */
 
@@ -84,13 +85,6 @@ void dump_put_spaces(struct text *t, unsigned int n)
 		dump_put_char(t, ' ');
 }
 
-const char *dump_base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 void dump_put_function(const struct dump *v, struct text *t, uint32_t frame, uint64_t into)
 {
 	struct frame_info info;
@@ -104,7 +98,7 @@ void dump_put_function(const struct dump *v, struct text *t, uint32_t frame, uin
 	/* a name in brackets is the object's already */
 	if (*info.object && info.name[0] != '[') {
 		dump_put(t, " (");
-		dump_put(t, dump_base_name(info.object));
+		dump_put(t, base_name(info.object));
 		dump_put_char(t, ')');
 	}
 }
@@ -251,13 +245,6 @@ int dump_branch(struct dump *v, struct dump_time at, uint32_t tid, const struct 
 		[PTFLOW_DESYNC] = "lost",
 		[PTFLOW_RESYNC] = "found",
 	};
-	static const char *const errors[_PTFLOW_E_MAX] = {
-		[PTFLOW_E_NO_CODE] = "no code",
-		[PTFLOW_E_MISMATCH] = "packets and code contradict each other",
-		[PTFLOW_E_PACKET] = "bad packet",
-		[PTFLOW_E_RETURN] = "return without its call",
-		[PTFLOW_E_RUNAWAY] = "loop without decisions",
-	};
 	int r = flat_begin(v, at, tid);
 
 	if (r < 0)
@@ -267,9 +254,9 @@ int dump_branch(struct dump *v, struct dump_time at, uint32_t tid, const struct 
 	put_place(v, &v->text, from);
 	dump_put(&v->text, " -> ");
 	put_place(v, &v->text, to);
-	if (e->error && e->error < _PTFLOW_E_MAX) {
+	if (e->error) {
 		dump_put(&v->text, " # ");
-		dump_put(&v->text, errors[e->error]);
+		dump_put(&v->text, ptflow_error_name(e->error));
 	}
 	return flat_end(v);
 }

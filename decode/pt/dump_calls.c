@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decode/base/path.h"
+
 #define MAX_INDENT 64u /* calls deeper than that say how deep they are */
 #define SPOOL_SLACK (1u << 20)
 
@@ -176,7 +178,7 @@ static void put_call(const struct dump *v, struct text *t, const struct open_cal
 	stacktab_info(v->o.st, c->frame, &info);
 	if (*info.file) {
 		dump_put_char(t, ' ');
-		dump_put(t, dump_base_name(info.file));
+		dump_put(t, base_name(info.file));
 		dump_put_char(t, ':');
 		dump_put_number(t, info.line, 10, 0);
 	}

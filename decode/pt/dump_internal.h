@@ -32,7 +32,6 @@ void dump_put_number(struct text *t, uint64_t value, unsigned int base, unsigned
 void dump_put_time(struct text *t, struct dump_time at, unsigned int width);
 void dump_put_spaces(struct text *t, unsigned int n);
 void dump_put_function(const struct dump *v, struct text *t, uint32_t frame, uint64_t into);
-const char *dump_base_name(const char *path);
 
 /* The text goes to the file, as far as there is room. 0 or -errno. */
 int dump_emit(struct dump *v, struct text *t);

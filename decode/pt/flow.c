@@ -85,6 +85,40 @@ void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg)
 	codeblocks_set_mode(code, f->is64);
 }
 
+const char *ptflow_error_name(enum ptflow_error error)
+{
+	static const char *const names[_PTFLOW_E_MAX] = {
+		[PTFLOW_E_NONE] = "",
+		[PTFLOW_E_NO_CODE] = "no code",
+		[PTFLOW_E_MISMATCH] = "packets and code contradict each other",
+		[PTFLOW_E_PACKET] = "bad packet",
+		[PTFLOW_E_RETURN] = "return without its call",
+		[PTFLOW_E_RUNAWAY] = "loop without decisions",
+	};
+
+	return (unsigned int)error < _PTFLOW_E_MAX ? names[error] : "?";
+}
+
+static bool is_same_kind(const struct ptflow_unknown *a, const struct ptflow_unknown *b)
+{
+	return a->n && b->n && a->bytes[0] == b->bytes[0] && (a->bytes[0] != 2 || (a->n > 1 && b->n > 1 && a->bytes[1] == b->bytes[1]));
+}
+
+struct ptflow_unknown *ptflow_unknown_add(struct ptflow_unknown *kinds, size_t n, const struct ptflow_unknown *u)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (kinds[i].times == 0) {
+			kinds[i] = *u;
+			return &kinds[i];
+		}
+		if (is_same_kind(&kinds[i], u)) {
+			kinds[i].times += u->times;
+			return NULL;
+		}
+	}
+	return NULL;
+}
+
 static void note_unknown(struct ptflow *f)
 {
 	const size_t left = (size_t)(f->end - f->pos);
@@ -93,15 +127,7 @@ static void note_unknown(struct ptflow *f)
 		.n = (uint8_t)(left < PTFLOW_UNKNOWN_BYTES ? left : PTFLOW_UNKNOWN_BYTES)};
 
 	memcpy(u.bytes, f->pos, u.n);
-	for (size_t i = 0; i < PTFLOW_UNKNOWN_KINDS; i++) {
-		struct ptflow_unknown *k = &f->stats.unknown[i];
-
-		if (k->times && !ptflow_unknown_is_same(k, &u))
-			continue;
-		if (k->times++ == 0)
-			*k = u;
-		return;
-	}
+	(void)ptflow_unknown_add(f->stats.unknown, PTFLOW_UNKNOWN_KINDS, &u);
 }
 
 /* Bytes that are no packet: perhaps the one before was cut short, and took the begin of a PSB for its own. */

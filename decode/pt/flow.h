@@ -52,6 +52,9 @@ enum ptflow_error {
 	_PTFLOW_E_MAX,
 };
 
+/* In words. */
+const char *ptflow_error_name(enum ptflow_error error);
+
 /* What a note of a transaction (PT_MODE_TSX) says: `detail`. */
 enum { PTFLOW_TX_COMMITTED, PTFLOW_TX_BEGUN, PTFLOW_TX_ABORTED };
 
@@ -85,11 +88,11 @@ struct ptflow_unknown {
 	uint8_t n;
 };
 
-/* Whether two begin in the same way; the second byte counts where the first only says that it is extended. */
-static inline bool ptflow_unknown_is_same(const struct ptflow_unknown *a, const struct ptflow_unknown *b)
-{
-	return a->n && b->n && a->bytes[0] == b->bytes[0] && (a->bytes[0] != 2 || (a->n > 1 && b->n > 1 && a->bytes[1] == b->bytes[1]));
-}
+/*
+ * Counts them in a table of so many kinds: with those that begin in the same way; the second byte counts where the first only says that it is
+ * extended. The entry that is new, or NULL: there is one, or no room for one.
+ */
+struct ptflow_unknown *ptflow_unknown_add(struct ptflow_unknown *kinds, size_t n, const struct ptflow_unknown *u);
 
 struct ptflow_stats {
 	uint64_t insns, blocks, packets, bytes;

@@ -16,7 +16,7 @@
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
 /* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
 #define WINDOW_BYTES (256u << 10)
-#define VERIFY_BYTES (16u << 20) /* a block that is verified is read as a whole, or so much of it */
+#define VERIFY_BYTES (1u << 20) /* a block that is verified is read as a whole, or so much of it; twice, and many are in flight */
 #define ALL_EVENTS (1u << 20) /* of all blocks in memory, about */
 #define MAX_EVENTS (1u << 17) /* of one block at a time */
 #define MIN_EVENTS 256u
@@ -216,20 +216,12 @@ struct pipeline *pipeline_free(struct pipeline *w)
 
 static void add_unknown(struct pipeline *w, const struct pipeline_block *b, const struct ptflow_unknown *u)
 {
-	for (size_t i = 0; i < PIPELINE_UNKNOWN; i++) {
-		struct ptflow_unknown *k = &w->unknown[i].packet;
+	struct ptflow_unknown *new = ptflow_unknown_add(w->unknown, PIPELINE_UNKNOWN, u);
 
-		if (k->times && !ptflow_unknown_is_same(k, u))
-			continue;
-		if (k->times == 0) {
-			*k = *u;
-			k->times = 0;
-			k->offset += b->b->offset;
-			w->unknown[i].buffer = b->b->buffer;
-		}
-		k->times += u->times;
+	if (!new)
 		return;
-	}
+	new->offset += b->b->offset;
+	w->unknown_buffer[new - w->unknown] = b->b->buffer;
 }
 
 static void add_stats(struct pipeline *w, const struct pipeline_block *b)

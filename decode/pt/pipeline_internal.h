@@ -105,10 +105,8 @@ struct pipeline {
 	struct ptflow_stats stats;
 	uint64_t backwards, unowned, cut;
 	struct verify_report verify;
-	struct {
-		struct ptflow_unknown packet;
-		uint32_t buffer;
-	} unknown[PIPELINE_UNKNOWN]; /* packets; .times 0: there are no more */
+	struct ptflow_unknown unknown[PIPELINE_UNKNOWN]; /* packets; .times 0: there are no more */
+	uint32_t unknown_buffer[PIPELINE_UNKNOWN]; /* of the first of each */
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
 	struct pipeline_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */

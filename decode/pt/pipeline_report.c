@@ -25,8 +25,8 @@ static void report_unknown(const struct pipeline *w, struct json_object *losses)
 {
 	struct json_object *list = NULL;
 
-	for (size_t i = 0; i < PIPELINE_UNKNOWN && w->unknown[i].packet.times; i++) {
-		const struct ptflow_unknown *u = &w->unknown[i].packet;
+	for (size_t i = 0; i < PIPELINE_UNKNOWN && w->unknown[i].times; i++) {
+		const struct ptflow_unknown *u = &w->unknown[i];
 		struct json_object *o = json_object_new_object();
 		char hex[3 * PTFLOW_UNKNOWN_BYTES + 1] = "";
 
@@ -37,7 +37,7 @@ static void report_unknown(const struct pipeline *w, struct json_object *losses)
 			list = json_add_new_array(losses, "pt_unknown_packets");
 		json_add_string(o, "bytes", hex);
 		json_add_uint(o, "times", u->times);
-		json_add_uint(o, "buffer", w->unknown[i].buffer);
+		json_add_uint(o, "buffer", w->unknown_buffer[i]);
 		json_add_uint(o, "offset", u->offset);
 		json_append(list, o);
 	}

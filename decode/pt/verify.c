@@ -409,11 +409,6 @@ void verify_report_add(struct verify_report *r, const struct verify_result *b, u
 	static const char *const kinds[] = {[VERIFY_OTHER] = "other instructions",
 		[VERIFY_LIBIPT_STOPS] = "libipt stops",
 		[VERIFY_WE_STOP] = "tracerd stops"};
-	static const char *const errors[_PTFLOW_E_MAX] = {[PTFLOW_E_NO_CODE] = "no code",
-		[PTFLOW_E_MISMATCH] = "packets and code contradict each other",
-		[PTFLOW_E_PACKET] = "bad packet",
-		[PTFLOW_E_RETURN] = "return without its call",
-		[PTFLOW_E_RUNAWAY] = "loop without decisions"};
 	struct json_object *o;
 
 	r->blocks++;
@@ -435,8 +430,8 @@ void verify_report_add(struct verify_report *r, const struct verify_result *b, u
 	add_address(o, "libipt_address", b->libipt_ip);
 	if (b->libipt_error)
 		json_add_string(o, "libipt_error", pt_errstr((enum pt_error_code)b->libipt_error));
-	if (b->error && b->error < _PTFLOW_E_MAX)
-		json_add_string(o, "error", errors[b->error]);
+	if (b->error)
+		json_add_string(o, "error", ptflow_error_name(b->error));
 	add_address(o, "again_at", b->again_ip);
 	json_append(r->differences, o);
 }
