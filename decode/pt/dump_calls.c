@@ -260,7 +260,7 @@ int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const 
 		return r < 0 ? r : 0;
 	t->n_open++;
 	t->depth++;
-	/* what calls it is known where it is called from there */
+	/* what may be said better later is at the end of the line: not where the line of its call is */
 	t->last = (struct open_call){.frame = frame, .at = at, .how = how, .site = site, .is_base = t->base_next && !site};
 	t->base_next = false;
 	t->pending = true;

@@ -8,7 +8,7 @@ import shlex
 
 from lib.perffile import *
 from lib.pt import *
-from lib.texttrace import in_time
+from lib.texttrace import slices_of
 
 LINE = re.compile(r" *~?(\d+) +(?:(\d+) +\d+ +)?(\} )?(\S+) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
 
@@ -100,25 +100,11 @@ def begins(r):
     expect(not any(k in lost for k in ("branches_unexplained", "callers_begun_late")), f"nothing is in doubt: {lost}")
 
 
-def slices(text):
-    """[(begin, end, name)] of the one thread's track."""
-    track = next(line.split("\t")[1] for line in text.splitlines() if line.startswith("T\t"))
-    out, open_ = [], []
-    for f in in_time(text):
-        if len(f) < 3 or f[1] != track or f[2] not in "BE":
-            continue
-        if f[2] == "B":
-            open_.append((int(f[0]), f[3].strip('"')))
-        else:
-            begin, name = open_.pop()
-            out.append((begin, int(f[0]), name))
-    return out
-
-
 def deep(r):
-    found = [s for s in slices(decode(r, "--format", "text", "-o", "-")) if s[2] in ("deepest", "deep", "main")]
-    expect([s[2] for s in found] == ["deepest"] + ["deep"] * 6 + ["main"], "the callers show themselves one by one")
-    expect(all(a[1] <= b[1] for a, b in zip(found, found[1:])) and len({s[0] for s in found}) == 1,
+    (slices,) = slices_of(decode(r, "--format", "text", "-o", "-")).values()
+    found = [s for s in slices if s.name in ("deepest", "deep", "main")]
+    expect([s.name for s in found] == ["deepest"] + ["deep"] * 6 + ["main"], "the callers show themselves one by one")
+    expect(all(a.end <= b.end for a, b in zip(found, found[1:])) and len({s.begin for s in found}) == 1,
            "each lies around the one before, and all were there from the begin of what was seen on")
     calls = [LINE.match(x) for x in decode(r, "--calls").splitlines()]
     ends = {m[4]: int(m[2]) for m in calls if m and m[2] and m[4] in ("deepest", "main")}
