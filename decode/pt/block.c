@@ -143,11 +143,13 @@ uint32_t codeblocks_get(struct codeblocks *cb, uint64_t ip)
 {
 	uint32_t s = slot_of(cb, ip);
 	struct codeblock b;
+	bool known;
 
 	for (; cb->slots[s]; s = (s + 1) & (cb->n_slots - 1))
 		if (cb->blocks[cb->slots[s]].start == ip)
 			return cb->slots[s];
-	if (!scan(cb, ip, &b))
+	known = cb->known && cb->known(cb->arg, ip, &b);
+	if (!known && !scan(cb, ip, &b))
 		return CODEBLOCK_NONE;
 	if (!grow(cb)) {
 		/* Full: what is needed again is found again. Numbers that the caller holds are void then. */
@@ -155,7 +157,7 @@ uint32_t codeblocks_get(struct codeblocks *cb, uint64_t ip)
 		if (!grow(cb))
 			return CODEBLOCK_NONE;
 	}
-	if (cb->made)
+	if (!known && cb->made)
 		cb->made(cb->arg, &b);
 	cb->blocks[cb->n] = b;
 	insert(cb, cb->n);

@@ -46,6 +46,8 @@ typedef size_t (*code_read_fn)(void *arg, uint64_t ip, const uint8_t **ret_bytes
  */
 /* Sets `tags` of a block that was just found. */
 typedef void (*codeblock_made_fn)(void *arg, struct codeblock *b);
+/* Instead of looking for one: it is known already, tags and all, but for its links. */
+typedef bool (*codeblock_known_fn)(void *arg, uint64_t ip, struct codeblock *ret);
 /* A block was asked for of which there is not one byte. */
 typedef void (*codeblock_missing_fn)(void *arg, uint64_t ip);
 
@@ -56,6 +58,7 @@ struct codeblocks {
 	code_read_fn read;
 	codeblock_made_fn made; /* may be NULL */
 	codeblock_missing_fn on_missing; /* NULL; or set after codeblocks_new() */
+	codeblock_known_fn known; /* likewise */
 	void *arg;
 	size_t max_bytes;
 	uint32_t n, room;

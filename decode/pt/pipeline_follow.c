@@ -10,11 +10,13 @@
 
 #include "common/base/io.h"
 #include "decode/object/process_maps.h"
+#include "decode/pt/block_cache.h"
 #include "decode/pt/code.h"
 #include "decode/pt/stack_pointer.h"
 #include "decode/pt/who_ran.h"
 
 #define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
+#define FILES_BYTES (16u << 20) /* and for all of them, by file */
 #define MAX_SPANS 64u
 
 static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
@@ -33,9 +35,10 @@ int pipeline_context_init(struct pipeline_context *c)
 
 	if (r == 0)
 		r = codeblocks_new(read_nothing, NULL, NULL, 1u << 20, &c->others);
-	if (r == 0)
-		c->others->foreign = true;
-	return r;
+	if (r < 0)
+		return r;
+	c->others->foreign = true;
+	return block_cache_new(FILES_BYTES, &c->files);
 }
 
 void pipeline_context_fini(struct pipeline_context *c)
@@ -44,6 +47,7 @@ void pipeline_context_fini(struct pipeline_context *c)
 		codeblocks_free(c->known[i].code);
 	codeblocks_free(c->nothing);
 	codeblocks_free(c->others);
+	block_cache_free(c->files);
 }
 
 void pipeline_block_fini(struct pipeline_block *b)
@@ -82,16 +86,26 @@ static void tag_block(void *arg, struct codeblock *b)
 {
 	const struct pipeline_known *k = arg;
 	const uint64_t last = b->start + b->to_last;
+	struct block_place place;
 	bool first;
 
 	if ((b->tags & CODEBLOCK_LOADS_SP) &&
 		!stack_pointer_loads(k->bytes, k->space, b->start, last + b->last_bytes, k->code->is64))
 		b->tags &= ~(uint32_t)CODEBLOCK_LOADS_SP;
-	if (b->kind != INSN_COND && b->kind != INSN_JUMP)
-		return;
-	if (ptcode_function(k->bytes, k->space, last, &first) !=
-		ptcode_function(k->bytes, k->space, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first))
+	if ((b->kind == INSN_COND || b->kind == INSN_JUMP) &&
+		ptcode_function(k->bytes, k->space, last, &first) !=
+			ptcode_function(k->bytes, k->space, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first))
 		b->tags |= CODEBLOCK_LEAVES;
+	if (block_place_at(k->space, b->start, k->code->is64, &place))
+		block_cache_add(k->files, &place, b);
+}
+
+static bool known_block(void *arg, uint64_t ip, struct codeblock *ret)
+{
+	const struct pipeline_known *k = arg;
+	struct block_place place;
+
+	return block_place_at(k->space, ip, k->code->is64, &place) && block_cache_find(k->files, &place, ip, ret);
 }
 
 static struct codeblocks *code_of(struct pipeline_block *b, const struct address_space *space)
@@ -110,12 +124,13 @@ static struct codeblocks *code_of(struct pipeline_block *b, const struct address
 			k = &c->known[i];
 	}
 	codeblocks_free(k->code);
-	*k = (struct pipeline_known){.bytes = b->w->o.code};
+	*k = (struct pipeline_known){.bytes = b->w->o.code, .files = c->files};
 	if (codeblocks_new(read_code, tag_block, k, CODE_BYTES, &k->code) < 0) {
 		b->error = -ENOMEM;
 		return c->nothing;
 	}
 	k->code->on_missing = missing_code;
+	k->code->known = known_block;
 	k->space = space;
 	k->used = ++c->clock;
 	return k->code;

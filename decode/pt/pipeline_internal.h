@@ -21,12 +21,14 @@ struct pipeline_known {
 	const struct address_space *space;
 	struct ptcode *bytes;
 	struct codeblocks *code;
+	struct block_cache *files; /* the context's */
 	uint64_t used;
 };
 
 struct pipeline_context { /* of one thread */
 	struct pipeline_known known[PIPELINE_SPACES];
 	uint64_t clock;
+	struct block_cache *files; /* what was found in one of them is there in others */
 	struct codeblocks *nothing; /* where no code is known */
 	struct codeblocks *others; /* of threads that the recording does not name */
 	uint64_t busy_ns;
