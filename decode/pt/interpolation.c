@@ -79,3 +79,23 @@ void interpolation_end(struct interpolation *s, struct ptflow_event *events, siz
 		spread(s, events, n, time, insns);
 	s->on = false;
 }
+
+void interpolation_round(uint64_t from, struct ptflow_event *events, size_t n)
+{
+	const uint64_t most = n && events[n - 1].time > from ? (events[n - 1].time - from) / n / INTERPOLATION_STEPS : 0;
+	uint64_t digits, last = from, before = from;
+
+	if (most < INTERPOLATION_FINE)
+		return;
+	digits = UINT64_MAX << (63 - __builtin_clzll(most));
+	for (size_t i = 0; i < n; i++) {
+		const uint64_t exact = events[i].time, rounded = from + ((exact - from) & digits);
+
+		if (rounded > last)
+			last = rounded;
+		else if (exact > before)
+			last++;
+		events[i].time = last;
+		before = exact;
+	}
+}

@@ -32,3 +32,12 @@ size_t interpolation_events(struct interpolation *s, struct ptflow_event *events
  * known), when `insns` had been executed.
  */
 void interpolation_end(struct interpolation *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns);
+
+/*
+ * Events between two stamps, the first of which is `from`, get times of no more digits than they are worth: multiples of a step, a power
+ * of two, that goes INTERPOLATION_STEPS times or more into the mean distance of two events. None gets later, two that were apart stay
+ * apart. Digits that mean nothing were more than half of a trace. A mean distance of less than INTERPOLATION_FINE has none to spare.
+ */
+#define INTERPOLATION_STEPS 1u
+#define INTERPOLATION_FINE 64u
+void interpolation_round(uint64_t from, struct ptflow_event *events, size_t n);

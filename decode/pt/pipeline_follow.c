@@ -318,7 +318,8 @@ static void to_ns(struct pipeline_block *b)
 {
 	const struct auxtrace_config *config = b->w->config;
 	const uint64_t limit = limit_ns(b);
-	uint64_t last = b->events_ns > b->ns ? b->events_ns : b->ns, stamp = 0, ns = 0;
+	uint64_t last = b->events_ns > b->ns ? b->events_ns : b->ns, stamp = 0, ns = 0, from = last;
+	size_t estimates = 0; /* the last ones, all after `from` */
 
 	limit_estimates(b);
 	b->unowned = 0;
@@ -335,7 +336,15 @@ static void to_ns(struct pipeline_block *b)
 			last = ns;
 		e->time = last;
 		b->unowned += pipeline_is_unowned(b, e);
+		if (e->interpolated) {
+			estimates++;
+			continue;
+		}
+		interpolation_round(from, e - estimates, estimates);
+		estimates = 0;
+		from = last;
 	}
+	interpolation_round(from, b->events + b->n - estimates, estimates);
 	b->events_ns = last;
 }
 

@@ -146,6 +146,56 @@ static void test_pieces(void **state)
 	free(first);
 }
 
+static void expect_rounded(uint64_t from, struct ptflow_event *e, const uint64_t *times, size_t n)
+{
+	interpolation_round(from, e, n);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(e[i].time, times[i]);
+}
+
+static void test_rounded(void **state)
+{
+	/* a mean distance of 1000: steps of 512 */
+	struct ptflow_event e[] = {EVENT(CALL, 100100, 1), EVENT(CALL, 100700, 2), EVENT(RET, 100701, 3), EVENT(RET, 101000, 4),
+				   EVENT(RET, 101000, 5),  EVENT(RET, 106000, 6)};
+	static const uint64_t times[] = {100001, 100512, 100513, 100514, 100514, 105632};
+	/* a step goes into less than 64 of what they are apart: as they are */
+	struct ptflow_event fine[] = {EVENT(CALL, 10, 1), EVENT(CALL, 11, 2), EVENT(RET, 189, 3)};
+	static const uint64_t same[] = {10, 11, 189};
+
+	expect_rounded(100000, e, times, N(e));
+	expect_rounded(0, fine, same, N(fine));
+	/* nothing to round, and times that stand still */
+	interpolation_round(7, e, 0);
+	expect_rounded(101000, e + 3, times + 3, 1);
+}
+
+/* Whatever the times: in order, none later, what was apart stays apart, none by more than the mean distance. */
+static void test_rounded_any(void **state)
+{
+	srand(11);
+	for (unsigned int round = 0; round < 2000; round++) {
+		const uint64_t from = (uint64_t)rand() << (round % 30);
+		const size_t n = 1 + (size_t)rand() % 40;
+		uint64_t exact[40], at = from, mean;
+		struct ptflow_event e[40] = {0};
+
+		for (size_t i = 0; i < n; i++) {
+			at += (uint64_t)(rand() % 4 ? rand() : 0) >> (rand() % 31);
+			exact[i] = e[i].time = at;
+		}
+		interpolation_round(from, e, n);
+		mean = (at - from) / n;
+		for (size_t i = 0; i < n; i++) {
+			const uint64_t before = i ? e[i - 1].time : from, was = i ? exact[i - 1] : from;
+
+			assert_true(e[i].time <= exact[i] && e[i].time >= before);
+			assert_true((e[i].time == before) == (exact[i] == was));
+			assert_true(exact[i] - e[i].time <= mean);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +203,8 @@ int main(void)
 		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_unknown_end),
 		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_rounded),
+		cmocka_unit_test(test_rounded_any),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
