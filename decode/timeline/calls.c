@@ -126,9 +126,6 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 
 	if (r != 0)
 		return r;
-	if (end->insns)
-		args[n_args++] = (struct writer_arg){
-			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = end->insns};
 	if (end->ns < ts)
 		mono = timeline_monotonic(tl, end->ns);
 	else
@@ -136,6 +133,9 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 	if (ends)
 		args[n_args++] = (struct writer_arg){
 			.key = tl->key_interpolated, .kind = WRITER_ARG_NAME, .value.name = tl->interpolated[ends - 1]};
+	if (end->insns)
+		args[n_args++] = (struct writer_arg){
+			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = end->insns};
 	r = ran(tl, t, mono);
 	t->in_call = end->caller;
 	if (r == 0)

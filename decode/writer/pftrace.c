@@ -43,7 +43,6 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 	if (__builtin_expect(!s->begun, 0))
 		pftrace_sequence_begin(w, s, ts);
 	packet_begin(w, &k);
-	put_timestamp(&k.pb, s, ts);
 	pb_uint(&k.pb, PACKET_SEQUENCE_ID, s->id);
 	if (ev && __builtin_expect(!is_defined(s, ev, n_args), 0))
 		pftrace_put_interned(w, &k.pb, s, ev, n_args);
@@ -68,6 +67,7 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 			pb_fixed64(&k.pb, EVENT_TERMINATING_FLOW_IDS, ev->flow_end);
 	}
 	pb_close(&k.pb, m);
+	put_timestamp(&k.pb, s, ts);
 	packet_end(w, &k);
 }
 
