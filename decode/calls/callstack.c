@@ -10,6 +10,7 @@ static bool unwind_within(struct callstack *cs, uint64_t time, uint32_t keep, ui
 {
 	if (keep == 0)
 		return false;
+	cs->over = 0;
 	cs_unwind_to(cs, time, keep);
 	if (outermost < keep)
 		cs_doubt(cs, time, outermost - 1);
@@ -285,8 +286,12 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	const struct callfunc *of, *f;
 	bool first;
 
-	if (cs->over)
+	if (cs->over) {
+		/* who jumps is not known: but to there nobody else does */
+		if (indirect)
+			(void)to_setjmp(cs, time, to);
 		return;
+	}
 	cs_show(cs, time);
 	if (cs->n == 0) {
 		cs_base(cs, time, to, CALLSTACK_FOUND);
@@ -463,8 +468,9 @@ static void remember(struct callstack *cs)
 		return;
 	kept = kept_before(cs, more);
 	n = kept + more;
-	v = reallocarray(cs->before, n, sizeof(*v));
+	v = cs_charge(cs, &cs->charged_before, n) ? reallocarray(cs->before, n, sizeof(*v)) : NULL;
 	if (!v) {
+		cs->stats.forgotten += more;
 		cs->n_before = kept;
 		return;
 	}
@@ -550,6 +556,7 @@ void callstack_finish(struct callstack *cs, uint64_t time)
 	free(cs->outer);
 	cs->frames = cs->before = cs->outer = NULL;
 	cs->room = cs->n_before = 0;
+	cs_uncharge(cs);
 	cs->stopped = cs->in_gap = cs->is_new = false;
 	for (uint32_t i = 0; i < MAX_SETJMPS; i++)
 		cs->setjmps[i].depth = 0;

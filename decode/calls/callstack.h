@@ -57,10 +57,12 @@
 #include <stdint.h>
 
 #include "common/base/cleanup.h"
+#include "decode/base/budget.h"
 #include "decode/base/stackplace.h"
 #include "decode/calls/call.h"
 
-#define CALLSTACK_MAX_DEPTH 4096u
+#define CALLSTACK_MAX_DEPTH (1u << 20)
+#define CALLSTACK_FREE_DEPTH 4096u /* so deep without asking the budget */
 
 /* What a function of Go's runtime does to stacks. */
 enum callfunc_go {
@@ -159,7 +161,7 @@ struct callstack_stats {
 	uint64_t given_up;	/* stacks that waited: there were too many */
 	uint64_t forgotten;	/* frames from before gaps: there were too many */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */
-	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH */
+	uint64_t too_deep;	/* calls beyond CALLSTACK_MAX_DEPTH, or beyond the budget */
 	uint64_t seen;		/* callers that a stack has named */
 	uint64_t stacks_agree, stacks_disagree; /* with the calls */
 	uint64_t seen_refuted;	/* returns that went elsewhere than a stack has said */
@@ -167,7 +169,8 @@ struct callstack_stats {
 
 struct callstack;
 struct waiting;
-int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret) _must_check_;
+/* `budget`: borrowed; what lies deeper than CALLSTACK_FREE_DEPTH is charged to it. NULL: nothing does. */
+int callstack_new(const struct callstack_ops *ops, void *arg, struct budget *budget, struct callstack **ret) _must_check_;
 struct callstack *callstack_free(struct callstack *cs);
 DEFINE_CLEANUP(struct callstack *, callstack_free)
 

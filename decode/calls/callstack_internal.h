@@ -90,6 +90,8 @@ struct callstack {
 	void *arg;
 	struct frame *frames;
 	uint32_t n, room;
+	struct budget *budget; /* borrowed; may be NULL */
+	size_t charged, charged_before; /* frames beyond CALLSTACK_FREE_DEPTH that there is room for */
 	uint32_t n_open; /* that have begun: neither pending nor hidden */
 	uint64_t over; /* calls beyond the deepest frame that is kept */
 	/* Gaps: a hypothesis. The outermost first, in pieces of which each lies between two gaps, see frame.apart. */
@@ -117,6 +119,10 @@ struct callstack {
 	bool go_never;	 /* the thread runs no goroutine */
 	struct callstack_stats stats;
 };
+
+/* Room for so many frames was asked for: whether the budget has it. *charged: what was taken before. */
+bool cs_charge(struct callstack *cs, size_t *charged, size_t n);
+void cs_uncharge(struct callstack *cs);
 
 /* ---- callstack.c */
 

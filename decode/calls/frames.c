@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack **ret)
+int callstack_new(const struct callstack_ops *ops, void *arg, struct budget *budget, struct callstack **ret)
 {
 	struct callstack *cs = calloc(1, sizeof(*cs));
 
@@ -14,8 +14,28 @@ int callstack_new(const struct callstack_ops *ops, void *arg, struct callstack *
 		return -ENOMEM;
 	cs->ops = *ops;
 	cs->arg = arg;
+	cs->budget = budget;
 	*ret = cs;
 	return 0;
+}
+
+bool cs_charge(struct callstack *cs, size_t *charged, size_t n)
+{
+	const size_t want = n > CALLSTACK_FREE_DEPTH ? n - CALLSTACK_FREE_DEPTH : 0;
+
+	if (want <= *charged)
+		return true;
+	if (!cs->budget || !budget_take(cs->budget, (want - *charged) * sizeof(struct frame)))
+		return false;
+	*charged = want;
+	return true;
+}
+
+void cs_uncharge(struct callstack *cs)
+{
+	if (cs->budget)
+		budget_give(cs->budget, (cs->charged + cs->charged_before) * sizeof(struct frame));
+	cs->charged = cs->charged_before = 0;
 }
 
 struct callstack *callstack_free(struct callstack *cs)
@@ -28,6 +48,7 @@ struct callstack *callstack_free(struct callstack *cs)
 	free(cs->before);
 	free(cs->outer);
 	free(cs->frames);
+	cs_uncharge(cs);
 	free(cs);
 	return NULL;
 }
@@ -163,24 +184,27 @@ static void begin(struct callstack *cs, uint64_t time, struct frame *fr, enum ca
 	cs->n_open++;
 }
 
+static bool has_room(struct callstack *cs)
+{
+	const uint32_t room = cs->room ? cs->room * 2 : 64;
+	struct frame *v;
+
+	if (cs->n < cs->room)
+		return true;
+	v = cs->n < CALLSTACK_MAX_DEPTH && cs_charge(cs, &cs->charged, room) ? reallocarray(cs->frames, room, sizeof(*v)) : NULL;
+	if (!v)
+		return false;
+	cs->frames = v;
+	cs->room = room;
+	return true;
+}
+
 static bool keep(struct callstack *cs, const struct frame *fr)
 {
-	if (cs->over || cs->n == CALLSTACK_MAX_DEPTH) {
+	if (cs->over || !has_room(cs)) {
 		cs->over++;
 		cs->stats.too_deep++;
 		return false;
-	}
-	if (cs->n == cs->room) {
-		const uint32_t room = cs->room ? cs->room * 2 : 64;
-		struct frame *v = reallocarray(cs->frames, room, sizeof(*v));
-
-		if (!v) {
-			cs->over++;
-			cs->stats.too_deep++;
-			return false;
-		}
-		cs->frames = v;
-		cs->room = room;
 	}
 	cs->frames[cs->n++] = *fr;
 	return true;

@@ -197,7 +197,7 @@ static struct pt_thread *thread_of(struct replay_pt *p, uint32_t pid, uint32_t t
 	}
 	t->p = p;
 	t->tid = tid;
-	if (callstack_new(&replay_pt_drawing, t, &t->calls) < 0 || hashmap_put_pointer(&p->threads, tid, t) < 0) {
+	if (callstack_new(&replay_pt_drawing, t, p->budget, &t->calls) < 0 || hashmap_put_pointer(&p->threads, tid, t) < 0) {
 		callstack_free(t->calls);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
@@ -350,18 +350,29 @@ static void forget_stacks(struct pt_thread *t)
 uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid)
 {
 	struct pt_thread *t = p->s ? hashmap_pointer(&p->threads, tid) : NULL;
-	uint32_t stack = STACKTAB_ROOT, k = 0;
+	uint32_t stack = STACKTAB_ROOT, k = 0, i;
 
 	if (!t || callstack_n_open(t->calls) == 0)
 		return STACKTAB_ROOT;
 	forget_stacks(t);
-	for (uint32_t i = 0; i < t->n_around; i++) {
+	for (i = 0; i < t->n_around; i++) {
 		const struct callstack_frame fr = callstack_outer_at(t->calls, i);
 
 		stack = stacktab_push(p->s->o.st, stack, replay_pt_frame(t, fr.f, fr.ip));
 	}
 	/* calls are many and waits few: a stack is looked for when somebody asks for it */
-	for (uint32_t i = 0; i < callstack_depth(t->calls); i++) {
+	for (i = callstack_depth(t->calls); i > 0; i--) {
+		const struct call *c = callstack_call_at(t->calls, i - 1);
+
+		if (c && c->stack != STACKTAB_ROOT)
+			break;
+	}
+	if (i > 0) {
+		i--;
+		while (k < t->n_inlined && t->inlined[k].within < i)
+			k++;
+	}
+	for (; i < callstack_depth(t->calls); i++) {
 		stack = stack_with(p, stack, callstack_call_at(t->calls, i));
 		for (; k < t->n_inlined && t->inlined[k].within == i; k++)
 			stack = stack_with(p, stack, &t->inlined[k].call);

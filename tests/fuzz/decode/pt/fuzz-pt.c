@@ -138,7 +138,7 @@ static void begin(struct run *r, const uint8_t *code, size_t n_code)
 			.is_setjmp = i % 8 == 5,
 			.is_switch = i % 16 == 7,
 			.known = i % 8 != 6};
-	if (callstack_new(&ops, r, &r->calls) < 0)
+	if (callstack_new(&ops, r, NULL, &r->calls) < 0)
 		abort();
 }
 

@@ -20,7 +20,7 @@
 static struct callfunc functions[MAX_FUNCTIONS], unknown;
 static char names[MAX_FUNCTIONS][MAX_NAME];
 static uint32_t n_functions;
-static const struct callfunc *open_frames[CALLSTACK_MAX_DEPTH];
+static const struct callfunc *open_frames[CALLSTACK_FREE_DEPTH];
 static uint32_t n_open;
 
 static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_first)
@@ -113,7 +113,7 @@ int main(void)
 	char line[512];
 	uint64_t time = 0;
 
-	if (callstack_new(&ops, NULL, &cs) < 0)
+	if (callstack_new(&ops, NULL, NULL, &cs) < 0)
 		return 1;
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!add_function(line) && !walk(cs, line, &time)) {

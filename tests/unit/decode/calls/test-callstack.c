@@ -143,7 +143,7 @@ static void scene_new(struct scene *s)
 	functions['j'].is_setjmp = true;
 	functions['w'].is_switch = functions['v'].is_switch = true;
 	functions['u'].known = false;
-	assert_int_equal(callstack_new(&ops, s, &s->cs), 0);
+	assert_int_equal(callstack_new(&ops, s, NULL, &s->cs), 0);
 	assert_int_equal(waiting_new(&memory, &s->waiting), 0);
 	waiting_begin(s->waiting);
 	callstack_set_waiting(s->cs, s->waiting);
@@ -835,24 +835,6 @@ static void a_fork_of_stacks(void **state)
 	scene_end(&parent, "?A(w())\"C(w())?A(w())\"C(w())?A()");
 }
 
-/* Nothing that a thread does costs more than its depth, and the deepest calls are counted, not kept. */
-static void too_deep(void **state)
-{
-	static struct callstack *cs;
-	static struct scene s;
-
-	(void)state;
-	scene_begin(&s);
-	cs = s.cs;
-	for (unsigned i = 0; i < 40; i++)
-		call(&s, 'A', 0x10, 'A');
-	assert_int_equal(callstack_depth(cs), 41);
-	for (unsigned i = 0; i < 40; i++)
-		ret(&s, 'A', 'A', 0x10);
-	assert_int_equal(callstack_depth(cs), 1);
-	s.cs = callstack_free(s.cs);
-}
-
 /* Found in a function, and called on from there: `path` is two letters or more. */
 static void scene_found(struct scene *s, const char *path)
 {
@@ -1314,7 +1296,6 @@ int main(void)
 		cmocka_unit_test(a_new_thread),
 		cmocka_unit_test(a_fork),
 		cmocka_unit_test(a_fork_of_stacks),
-		cmocka_unit_test(too_deep),
 		cmocka_unit_test(callers_that_a_stack_names),
 		cmocka_unit_test(a_stack_that_is_cut),
 		cmocka_unit_test(unwinding_to_what_a_stack_names),

@@ -35,7 +35,7 @@ struct tree {
 	size_t n, cap;
 	struct slice *slices;
 	size_t n_slices, cap_slices;
-	size_t open[CALLSTACK_MAX_DEPTH]; /* slices */
+	size_t open[CALLSTACK_FREE_DEPTH]; /* slices */
 	uint32_t depth;
 	uint64_t offset;
 	bool began;
@@ -90,14 +90,14 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->slices = reallocarray(t->slices, t->cap_slices, sizeof(*t->slices));
 		assert_non_null(t->slices);
 	}
-	assert_true(t->depth < CALLSTACK_MAX_DEPTH);
+	assert_true(t->depth < CALLSTACK_FREE_DEPTH);
 	s = &t->slices[t->n_slices];
 	*s = (struct slice){.function = fr->f->start,
 		.begin = t->offset,
 		.called = t->offset,
 		.made_up = why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_RESUMED || why == CALLSTACK_UNWOUND_DOUBTED};
 	/* it has ended, and goes on, for it may be another call */
-	for (size_t i = t->n_slices; why == CALLSTACK_UNWOUND_DOUBTED && i > 0 && i + CALLSTACK_MAX_DEPTH > t->n_slices; i--)
+	for (size_t i = t->n_slices; why == CALLSTACK_UNWOUND_DOUBTED && i > 0 && i + CALLSTACK_FREE_DEPTH > t->n_slices; i--)
 		t->slices[i - 1].made_up |= t->slices[i - 1].end == t->offset;
 	if (why == CALLSTACK_TAIL) {
 		/* of what has just ended there */
@@ -177,7 +177,7 @@ static void tree_init(struct tree *t, uint64_t seed, const struct ptprogram_opti
 	ptprogram_run(&t->p, seed, o);
 	for (size_t i = 0; i < t->p.n_functions; i++)
 		t->functions[i] = (struct callfunc){.start = t->p.functions[i].start, .id = (uint32_t)i + 1, .known = true};
-	assert_int_equal(callstack_new(&ops, t, &t->calls), 0);
+	assert_int_equal(callstack_new(&ops, t, NULL, &t->calls), 0);
 	assert_int_equal(codeblocks_new(ptprogram_read, NULL, &t->p, 1u << 20, &t->blocks), 0);
 	fo.code = t->blocks;
 	assert_int_equal(ptflow_new(&fo, &t->f), 0);
