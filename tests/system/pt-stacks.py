@@ -8,10 +8,6 @@ switches them and in whatever order they go on. What is not sure is marked; no e
 from lib.ptstacks import *
 from lib.texttrace import calls_of
 
-def under(path):
-    return " > ".join(path[-12:])
-
-
 def same_as_drawn(r, text):
     """The timeline has the same calls under the same callers, and says the same of them."""
     p = subprocess.run([BUILD / "tracectl", "decode", "--format", "text", "-o", "-", r.data], capture_output=True, text=True, timeout=PATIENCE)
@@ -29,22 +25,7 @@ def compare(r, program, log, at_most, last=False):
     want, functions = truth(log, symbols(program))
     text = decode(r.data)
     same_as_drawn(r, text)
-    got = entries(text, functions)
-    n = marked = 0
-    for tid, its in want.items():
-        mine = got.get(tid, [])
-        if last:
-            its = its[len(its) - len(mine):]
-        for i, (a, b) in enumerate(zip(its, mine)):
-            if a[0] != b[0]:
-                fail(f"{r.name}: thread {tid}: entry {i} is {under(a[1])}, not {under(b[1])}")
-            # a stack that a call has begun stands on that of its caller
-            if b[2] and b[1] != a[1] and (isinstance(a[2], str) or b[1][-len(a[1]):] != a[1]):
-                fail(f"{r.name}: thread {tid}: entry {i}, not in doubt, is {under(a[1])}, not {under(b[1])}")
-            marked += not b[2]
-        if len(mine) != len(its):
-            fail(f"{r.name}: thread {tid}: {len(its)} entries, {len(mine)} seen")
-        n += len(its)
+    n, marked = judge(r.name, want, entries(text, functions), last)
     if marked > at_most * n:
         fail(f"{r.name}: {marked} of {n} entries are in doubt")
     ok(f"{r.name}: {n} entries of {len(functions)} functions in {len(want)} threads, {marked} in doubt")

@@ -54,7 +54,7 @@ def truth(path, names):
     return t.entries, functions
 
 
-LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(\} )?(?:<\d+> )?(.+?) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
+LINE = re.compile(r" *~?\d+ +(?:\d+ +\d+ +)?(?:<\d+> )?(\} )?(.+?) \([^()]*\)(?: \[([^\]]*)\])?( \{)?$")
 NO_ENTRY = re.compile("goes on|unwound|not recorded|gap|forked")
 DOUBT = re.compile("not recorded|in doubt|gap")
 
@@ -93,6 +93,30 @@ def entries(text, functions):
     return {tid: [(stack[-1][0], tuple(name for name, _ in stack if name in functions), not any(doubt for _, doubt in stack))
                   for stack, is_entry, _ in calls if is_entry and stack[-1][0] in functions]
             for tid, calls in all_paths(text).items()}
+
+
+def under(path):
+    return " > ".join(path[-12:])
+
+
+def judge(name, want, got, last=False):
+    """The entries by the log against those by us: how many there are, and how many are in doubt. `last`: the recording has only how it ended."""
+    n = marked = 0
+    for tid, its in want.items():
+        mine = got.get(tid, [])
+        if last:
+            its = its[len(its) - len(mine):]
+        for i, (a, b) in enumerate(zip(its, mine)):
+            if a[0] != b[0]:
+                fail(f"{name}: thread {tid}: entry {i} is {under(a[1])}, not {under(b[1])}")
+            # a stack that a call has begun stands on that of its caller
+            if b[2] and b[1] != a[1] and (isinstance(a[2], str) or b[1][-len(a[1]):] != a[1]):
+                fail(f"{name}: thread {tid}: entry {i}, not in doubt, is {under(a[1])}, not {under(b[1])}")
+            marked += not b[2]
+        if len(mine) != len(its):
+            fail(f"{name}: thread {tid}: {len(its)} entries, {len(mine)} seen")
+        n += len(its)
+    return n, marked
 
 
 def compile_hooked(work, name, source, *flags):

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 600
+"""Stacks do not depend on who has compiled a program, and how: with gcc and clang, retpolines and return thunks, CET's landing pads, stubs
+that are bound late; C++20 coroutines that jump from one to the next; and recursion of thousands of calls that longjmp leaves. By the
+programs' own logs: no entry is under other callers without a mark."""
+from lib.ptstacks import *
+
+LANGUAGE = {"gcc": "g++", "clang": "clang++"}
+THUNKS = ("-mindirect-branch=thunk", "-mfunction-return=thunk", "-fcf-protection=none")
+INLINE = ("-mindirect-branch=thunk-inline", "-mfunction-return=thunk-inline", "-fcf-protection=none")
+LATE = ("-Wl,-z,lazy", "-Wl,-z,ibtplt", "-fcf-protection=full")
+# whose log is of entries and exits (hooks.c); how much may be in doubt
+HOOKED = {
+    "plain, clang": ("clang", "plain.c", 0, "-O1", "-static"),
+    "plain, clang, retpolines": ("clang", "plain.c", 0, "-O2", "-static", "-mretpoline"),
+    "plain, late stubs": ("gcc", "plain.c", 0, "-O1", *LATE),
+    "jumps, clang, CET": ("clang", "jumps.c", 0, "-O1", "-static", "-fcf-protection=full"),
+    "jumps, return thunks": ("gcc", "jumps.c", 0, "-O2", "-static", *THUNKS),
+    "signals, inline thunks": ("gcc", "signals.c", 0, "-O2", "-static", *INLINE),
+    "throws, return thunks": ("gcc", "throws.cc", 0, "-O2", "-static-libstdc++", "-static-libgcc", *THUNKS),
+    "coroutines, clang, retpolines": ("clang", "coroutines.c", 0.5, "-O1", "-mretpoline"),
+    "switches, clang": ("clang", "stacks.c", 0.9, "-O1", "-static", "-DKIND=0"),
+    "switches, thunks": ("gcc", "stacks.c", 0.9, "-O2", "-static", "-DKIND=1", *THUNKS),
+}
+TASKS = {"tasks": "-O1", "tasks, transferred": "-O2"}
+
+
+def compiled(work, name, tool, source, *flags):
+    out = work / name.replace(",", "").replace(" ", "-")
+    command = LANGUAGE[tool] if source.endswith(".cc") else tool
+    p = subprocess.run([command, "-g", f"-ffile-prefix-map={work}=.", *map(str, flags), "-o", out, CALLS / source, "-pthread"], cwd=CALLS,
+                       capture_output=True, text=True)
+    if p.returncode:
+        fail(f"{name}: {p.stderr}")
+    return keep_program(out)
+
+
+def hooked(work, name, tool, source, *flags):
+    hooks = work / "hooks.o"
+    if not hooks.exists():
+        subprocess.run(["gcc", "-O2", "-c", "-o", hooks, CALLS / "hooks.c"], check=True)
+    alone = ["-fno-inline-functions"] if tool == "clang" else ["-fno-inline", "-finstrument-functions-exclude-file-list=/usr/"]
+    return compiled(work, name, tool, source, "-no-pie", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-finstrument-functions",
+                    *alone, hooks, *flags)
+
+
+def compare(r, program, at_most):
+    want, functions = truth(r.folder / "hooks", symbols(program))
+    n, marked = judge(r.name, want, entries(decode(r.data), functions))
+    expect(n > 30 and marked <= at_most * n, f"{r.name}: {n} entries, {marked} in doubt")
+
+
+def calls_to(r, function):
+    """The callers of each call of it, and whether all are sure."""
+    (_, calls), = all_paths(decode(r.data)).items()
+    return [([name.split("(")[0] for name, _ in stack[:-1]], not any(doubt for _, doubt in stack))
+            for stack, _, _ in calls if stack[-1][0].split("(")[0] == function]
+
+
+def tasks(r, transferred):
+    """`transferred`: by jumps, so that nothing is between drive() and the one that runs; else each has called the next."""
+    who = ("main", "drive", "root", "middle", "leaf", "thrower")
+    want = (r.folder / "hooks").read_text().split()
+    got = calls_to(r, "mark")
+    if len(want) != len(got):
+        fail(f"{r.name}: {len(want)} marks, {len(got)} seen")
+    for i, (name, (callers, sure)) in enumerate(zip(want, got)):
+        named = [c for c in callers if c in who]
+        if not sure or callers[-1] != name or named[:2] != ["main", "drive"] or (transferred and len(named) != 3):
+            fail(f"{r.name}: mark {i}, of {name}, is under {named}")
+    ok(f"{r.name}: {len(want)} marks, each under the coroutine that made it")
+
+
+def deep(r):
+    got = [callers[callers.index("main"):] for callers, sure in calls_to(r, "after") if sure]
+    expect(got == [["main", *c] for c in (["plain"], ["jumps"], [], ["plain"], [])], f"{r.name}: what comes after is where it belongs")
+    most = max(len(callers) for callers, _ in calls_to(r, "dig"))
+    expect(most > 6000, f"{r.name}: {most} calls deep")
+
+
+need_command("gcc", "gcc")
+need_command("g++", "g++")
+need_command("nm", "binutils")
+if not STEP.exists():
+    skip("needs tracerd-step")
+if not shutil.which("clang"):
+    note("there is no clang: what it compiles is left out")
+with tempfile.TemporaryDirectory() as folder:
+    work = pathlib.Path(folder)
+    run, programs = {}, {}
+    for name, (tool, source, _, *flags) in HOOKED.items():
+        if shutil.which(tool):
+            programs[name] = hooked(work, name, tool, source, *flags)
+    for name, level in TASKS.items():
+        programs[name] = compiled(work, name, "gcc", "tasks.cc", "-std=c++20", level, "-static-libstdc++", "-static-libgcc")
+    programs["deep"] = compiled(work, "deep", "gcc", "deep.c", "-O1", "-fno-optimize-sibling-calls", "-static")
+    recordings = record_all(work, {name: ([program], 0, {"CALLS_LOG": "hooks"}) for name, program in programs.items()})
+    for name, r in recordings.items():
+        if name in HOOKED:
+            compare(r, programs[name], HOOKED[name][2])
+    for name in TASKS:
+        tasks(recordings[name], "transferred" in name)
+    deep(recordings["deep"])
