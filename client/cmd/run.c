@@ -16,11 +16,16 @@
 
 struct options {
 	struct arm_options arm;
-	bool quiet;
+	bool quiet, no_children;
 };
 
 static const struct option_spec specs[] = {
 	ARM_OPTION_SPECS(struct options),
+	{.name = "no-children",
+		.type = OPTION_FLAG,
+		.offset = offsetof(struct options, no_children),
+		.doc = "Do not record the processes that it starts. Without this and without --children they are recorded if you "
+		       "may; not with --backend=step."},
 	{.name = "quiet",
 		.letter = 'q',
 		.type = OPTION_FLAG,
@@ -30,21 +35,35 @@ static const struct option_spec specs[] = {
 	{0},
 };
 
+/* The request for it, with the processes that it will start or without them. */
+static int arm_program(struct ctl *ctl, const struct arm_options *arm, bool children, pid_t pid, const struct process_fds *fds,
+	struct json_object **ret_result)
+{
+	struct json_object *params = json_object_new_object();
+	struct arm_options options = *arm;
+
+	options.children = children;
+	json_add_int(params, "pid", pid);
+	return arm_call(ctl, &options, params, fds, ret_result);
+}
+
 /* Arms the stopped program. EXIT_OK or EXIT_RUN_FAILED, reported. */
 static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, struct step_progress *progress)
 {
+	const bool by_default = !o->arm.children && !o->no_children && !arm_steps(&o->arm);
 	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
-	struct json_object *params;
+	bool alone;
 	int r = process_open(pid, &fds);
 
 	if (r == 0 && arm_steps(&o->arm) && arm_start_stepper(ctl, pid, &fds) != EXIT_OK)
 		return EXIT_RUN_FAILED;
-	if (r == 0) {
-		params = json_object_new_object();
-		json_add_int(params, "pid", pid);
-		r = arm_call(ctl, &o->arm, params, &fds, &result);
-	}
+	if (r == 0)
+		r = arm_program(ctl, &o->arm, o->arm.children || by_default, pid, &fds, &result);
+	/* an ordinary user may record the program alone */
+	alone = r == TRACERD_E_NOT_PERMITTED && by_default;
+	if (alone)
+		r = arm_program(ctl, &o->arm, false, pid, &fds, &result);
 	if (r != 0) {
 		(void)arm_report(ctl, r, pid);
 		return EXIT_RUN_FAILED;
@@ -54,6 +73,8 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, stru
 		human_puts(json_text(result, NULL), stderr);
 	} else if (!o->quiet) {
 		arm_print(ctl, stderr, result);
+		if (alone)
+			ctl_note(ctl, "the processes that it starts are not recorded: that is for root and the members of the socket's group");
 		if (arm_steps(&o->arm))
 			step_progress_init(progress, ctl, field(result, "target"));
 	}
@@ -72,6 +93,8 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 
 	if (!argv)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, "ENOMEM", "out of memory");
+	if (o->arm.children && o->no_children)
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--children or --no-children, but not both");
 	for (size_t i = 0; i < n; i++)
 		argv[i] = (char *)(uintptr_t)operands[i];
 	if (ctl_connect(ctl) != EXIT_OK)
@@ -110,7 +133,8 @@ const struct command cmd_run = {
 	.args = "[--] COMMAND [ARGUMENT...]",
 	.summary = "start a program with its recording armed",
 	.doc = "Starts the command as a child of tracectl, stopped at its first instruction, has "
-	       "it armed, lets it run, and waits for its end. Signals are passed on. The exit "
+	       "it armed, lets it run, and waits for its end. The processes that it starts are recorded "
+	       "with it, for root and the members of the socket's group. Signals are passed on. The exit "
 	       "code is the command's own, 128 and the signal's number if a signal ended it. If "
 	       "it cannot be armed, it is not run.\n\n"
 	       "Options of tracectl come before the command. A set-user-ID program started this "

@@ -31,6 +31,16 @@ has_exited() { [ "$(state_of)" = '["exited"]' ]; }
 wait_until $PATIENCE has_exited || fail "its end is not noticed: $(state_of)"
 ok "the target is the program, and its end is noticed"
 
+# What it starts is recorded with it, by those who may.
+[ "$(id -u)" = 0 ] && default=true || default=false
+for how in "$default:" "false:--no-children"; do
+	expect_rc 0 tracectl run --json ${how#*:} -- sh -c 'sleep 0.2 & wait'
+	[ "$(json 'str(j["target"].get("children", False)).lower()' <"$TMP/err")" = "${how%%:*}" ] ||
+		fail "run ${how#*:}: $(cat "$TMP/err")"
+done
+expect_rc 2 tracectl run --children --no-children true
+ok "the processes that it starts are recorded, unless --no-children"
+
 # Signals go through, also when tracectl itself is asked to end.
 "$TRACERD_BUILD/tracectl" --socket "$SOCK" run -q -- sh -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' >"$TMP/sig" &
 run=$!

@@ -73,3 +73,12 @@ ok "run works for a user"
 expect_rc 0 me "$t" delete "$id"
 expect_rc 0 me "$t" disarm "$own"
 ok "and what is the user's can be removed by the user"
+
+# By default what a program starts is recorded with it: an ordinary user gets the program alone, and is told.
+expect_rc 0 me "$t" run -- sh -c 'sleep 0.2 & wait'
+grep -q 'processes that it starts are not recorded' "$TMP/err" || fail "run does not say what it leaves out: $(cat "$TMP/err")"
+expect_rc 0 me "$t" run --no-children -- true
+grep -q 'not recorded' "$TMP/err" && fail "told what was asked for: $(cat "$TMP/err")"
+expect_rc 125 me "$t" run --children -- true
+grep -q 'only an administrator' "$TMP/err" || fail "refused in other words: $(cat "$TMP/err")"
+ok "a program that the user runs is recorded alone"
