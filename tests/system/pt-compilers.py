@@ -6,43 +6,23 @@ that are bound late; C++20 coroutines that jump from one to the next; and recurs
 programs' own logs: no entry is under other callers without a mark."""
 from lib.ptstacks import *
 
-LANGUAGE = {"gcc": "g++", "clang": "clang++"}
 THUNKS = ("-mindirect-branch=thunk", "-mfunction-return=thunk", "-fcf-protection=none")
 INLINE = ("-mindirect-branch=thunk-inline", "-mfunction-return=thunk-inline", "-fcf-protection=none")
 LATE = ("-Wl,-z,lazy", "-Wl,-z,ibtplt", "-fcf-protection=full")
 # whose log is of entries and exits (hooks.c); how much may be in doubt
 HOOKED = {
-    "plain, clang": ("clang", "plain.c", 0, "-O1", "-static"),
-    "plain, clang, retpolines": ("clang", "plain.c", 0, "-O2", "-static", "-mretpoline"),
+    "plain, clang": ("clang", "plain.c", 0, "-O1"),
+    "plain, clang, retpolines": ("clang", "plain.c", 0, "-O2", "-mretpoline"),
     "plain, late stubs": ("gcc", "plain.c", 0, "-O1", *LATE),
-    "jumps, clang, CET": ("clang", "jumps.c", 0, "-O1", "-static", "-fcf-protection=full"),
-    "jumps, return thunks": ("gcc", "jumps.c", 0, "-O2", "-static", *THUNKS),
-    "signals, inline thunks": ("gcc", "signals.c", 0, "-O2", "-static", *INLINE),
+    "jumps, clang, CET": ("clang", "jumps.c", 0, "-O1", "-fcf-protection=full"),
+    "jumps, return thunks": ("gcc", "jumps.c", 0, "-O2", *THUNKS),
+    "signals, inline thunks": ("gcc", "signals.c", 0, "-O2", *INLINE),
     "throws, return thunks": ("gcc", "throws.cc", 0, "-O2", "-static-libstdc++", "-static-libgcc", *THUNKS),
     "coroutines, clang, retpolines": ("clang", "coroutines.c", 0.5, "-O1", "-mretpoline"),
-    "switches, clang": ("clang", "stacks.c", 0.9, "-O1", "-static", "-DKIND=0"),
-    "switches, thunks": ("gcc", "stacks.c", 0.9, "-O2", "-static", "-DKIND=1", *THUNKS),
+    "switches, clang": ("clang", "stacks.c", 0.9, "-O1", "-DKIND=0"),
+    "switches, thunks": ("gcc", "stacks.c", 0.9, "-O2", "-DKIND=1", *THUNKS),
 }
 TASKS = {"tasks": "-O1", "tasks, transferred": "-O2"}
-
-
-def compiled(work, name, tool, source, *flags):
-    out = work / name.replace(",", "").replace(" ", "-")
-    command = LANGUAGE[tool] if source.endswith(".cc") else tool
-    p = subprocess.run([command, "-g", f"-ffile-prefix-map={work}=.", *map(str, flags), "-o", out, CALLS / source, "-pthread"], cwd=CALLS,
-                       capture_output=True, text=True)
-    if p.returncode:
-        fail(f"{name}: {p.stderr}")
-    return keep_program(out)
-
-
-def hooked(work, name, tool, source, *flags):
-    hooks = work / "hooks.o"
-    if not hooks.exists():
-        subprocess.run(["gcc", "-O2", "-c", "-o", hooks, CALLS / "hooks.c"], check=True)
-    alone = ["-fno-inline-functions"] if tool == "clang" else ["-fno-inline", "-finstrument-functions-exclude-file-list=/usr/"]
-    return compiled(work, name, tool, source, "-no-pie", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-finstrument-functions",
-                    *alone, hooks, *flags)
 
 
 def compare(r, program, at_most):
@@ -88,13 +68,13 @@ if not shutil.which("clang"):
     note("there is no clang: what it compiles is left out")
 with tempfile.TemporaryDirectory() as folder:
     work = pathlib.Path(folder)
-    run, programs = {}, {}
+    programs = {}
     for name, (tool, source, _, *flags) in HOOKED.items():
         if shutil.which(tool):
-            programs[name] = hooked(work, name, tool, source, *flags)
+            programs[name] = compile_hooked(work, name, source, *flags, tool=tool)
     for name, level in TASKS.items():
-        programs[name] = compiled(work, name, "gcc", "tasks.cc", "-std=c++20", level, "-static-libstdc++", "-static-libgcc")
-    programs["deep"] = compiled(work, "deep", "gcc", "deep.c", "-O1", "-fno-optimize-sibling-calls", "-static")
+        programs[name] = compile_calls(work, name, ["tasks.cc"], "-std=c++20", level, "-static-libstdc++", "-static-libgcc")
+    programs["deep"] = compile_calls(work, "deep", ["deep.c"], "-O1", "-fno-optimize-sibling-calls", "-static")
     recordings = record_all(work, {name: ([program], 0, {"CALLS_LOG": "hooks"}) for name, program in programs.items()})
     for name, r in recordings.items():
         if name in HOOKED:

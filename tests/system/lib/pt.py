@@ -41,10 +41,11 @@ def keep_program(program):
     return kept
 
 
-def compile_calls(work, name, sources, *flags):
+def compile_calls(work, name, sources, *flags, tool="gcc"):
     """tests/programs/calls/SOURCE... as a program (or library) of that name; the same bytes each time."""
     out = work / name
-    tool = "g++" if any(s.endswith(".cc") for s in sources) else "gcc"
+    if any(s.endswith(".cc") for s in sources):
+        tool = {"gcc": "g++", "clang": "clang++"}[tool]
     p = subprocess.run([tool, "-g", f"-ffile-prefix-map={work}=.", *flags, "-o", out, *[CALLS / s for s in sources], "-pthread"], cwd=CALLS,
                        capture_output=True, text=True)
     if p.returncode:

@@ -119,12 +119,12 @@ def judge(name, want, got, last=False):
     return n, marked
 
 
-def compile_hooked(work, name, source, *flags):
+def compile_hooked(work, name, source, *flags, tool="gcc"):
     """tests/programs/calls/SOURCE that logs its calls where CALLS_LOG says."""
     hooks = work / "hooks.o"
     if not hooks.exists():
         subprocess.run(["gcc", "-O2", "-c", "-o", hooks, CALLS / "hooks.c"], check=True)
-    shared = "-static-libgcc" in flags or "-Wl,-rpath,." in flags
+    shared = any(f == "-static-libgcc" or f.startswith("-Wl,") for f in flags)
+    headers = ["-finstrument-functions-exclude-file-list=/usr/"] if tool == "gcc" else []
     return compile_calls(work, name, [source], *([] if shared else ["-static"]), "-no-pie", "-fno-omit-frame-pointer",
-                         "-fno-optimize-sibling-calls", "-fno-inline", "-finstrument-functions",
-                         "-finstrument-functions-exclude-file-list=/usr/", hooks, *flags)
+                         "-fno-optimize-sibling-calls", "-fno-inline", "-finstrument-functions", *headers, hooks, *flags, tool=tool)
