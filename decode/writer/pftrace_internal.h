@@ -102,7 +102,8 @@ enum {
 
 #define SEQ_GLOBAL 1u
 #define SEQ_FIRST 2u
-#define SEQ_SHARED 127u /* the last number of one byte */
+/* Each sequence has tables of its own: more of them repeat the names, and in the shared one each event names its track. */
+#define SEQ_SHARED 18u
 #define SEQ_THREADS (SEQ_SHARED - SEQ_FIRST)
 
 /* Which of the names a sequence has already defined, by table. */
