@@ -286,13 +286,13 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	const struct callfunc *of, *f;
 	bool first;
 
+	cs_show(cs, time);
 	if (cs->over) {
 		/* who jumps is not known: but to there nobody else does */
 		if (indirect)
 			(void)to_setjmp(cs, time, to);
 		return;
 	}
-	cs_show(cs, time);
 	if (cs->n == 0) {
 		cs_base(cs, time, to, CALLSTACK_FOUND);
 		return;

@@ -53,17 +53,25 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 	assert_int_equal(call->frame, (*open)--);
 }
 
-static struct callstack *begin(uint64_t max, uint32_t *open)
+static struct callstack *new_stack(uint32_t *open)
 {
 	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
+	struct callstack *cs;
+
+	*open = 0;
+	assert_int_equal(callstack_new(&ops, open, &budget, &cs), 0);
+	return cs;
+}
+
+static struct callstack *begin(uint64_t max, uint32_t *open)
+{
 	struct callstack *cs;
 
 	for (uint32_t i = 0; i < 8; i++)
 		functions[i] = (struct callfunc){.start = AT(i, 0), .id = i, .known = true};
 	functions[SETJMP].is_setjmp = true;
 	budget = (struct budget){.max = max};
-	*open = 0;
-	assert_int_equal(callstack_new(&ops, open, &budget, &cs), 0);
+	cs = new_stack(open);
 	callstack_resume(cs, 1, AT(OUTER, 0));
 	return cs;
 }
@@ -125,23 +133,36 @@ static void test_counted(void **state)
 	end(cs, &open);
 }
 
-static void left_by_longjmp(uint64_t max)
+static struct callstack *deep_in_setjmp(uint64_t max, uint32_t *open)
 {
-	uint32_t open;
-	struct callstack *cs = begin(max, &open);
+	struct callstack *cs = begin(max, open);
 
 	callstack_call(cs, 2, AT(OUTER, 0x30), AT(OUTER, 0x34), AT(SETJMP, 0));
 	callstack_return(cs, 2, AT(SETJMP, 0x80), AT(OUTER, 0x34));
 	dig(cs, 10000);
+	return cs;
+}
+
+static void leave_by_longjmp(struct callstack *cs, uint32_t *open)
+{
 	callstack_jump(cs, 3, AT(DIG, 0x90), AT(OUTER, 0x34), true);
-	end(cs, &open);
+	end(cs, open);
 }
 
 static void test_longjmp(void **state)
 {
+	uint32_t open, open_child;
+	struct callstack *parent, *child;
+
 	(void)state;
-	left_by_longjmp(1ull << 30);
-	left_by_longjmp(0);
+	leave_by_longjmp(deep_in_setjmp(1ull << 30, &open), &open);
+	leave_by_longjmp(deep_in_setjmp(0, &open), &open);
+	/* a child that has its parent's frames, none of which it has begun */
+	parent = deep_in_setjmp(0, &open);
+	child = new_stack(&open_child);
+	assert_int_equal(callstack_fork(child, parent), 0);
+	leave_by_longjmp(child, &open_child);
+	leave_by_longjmp(parent, &open);
 }
 
 /* What was before a gap is as deep. */
