@@ -116,8 +116,10 @@ with Tracerd() as d:
     now = shown(c, t["id"])
     meta, recs, _ = bundle(c, t["id"])
     forks = {r.pid for r in recs if r.type == FORK and struct.unpack_from("<I", r.body, 12)[0] != r.pid}
-    expect(now["lost"]["processes"] == 0 and len({p["pid"] for p in meta["processes"]}) >= 300,
-           f"300 that ended at once are processes of the recording: {len(meta['processes'])}")
+    # on a busy machine two of them may have had one number
+    each = {(p["pid"], p["from_ns"]) for p in meta["processes"]}
+    expect(len(each) >= 300, f"300 that ended at once are processes of the recording: {len(each)} of {len(meta['processes'])}")
+    expect(now["lost"]["processes"] == 0, f"and none is left out: {now['lost']}")
 
     s.process.stdin.close()
     s.process.wait()
