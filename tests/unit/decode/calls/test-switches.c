@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Several stacks a thread: coroutines, and what a fork copies of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/decode/calls/call-scene.h"
+
+/* Two stacks that wait at the same place, and one that comes back to where it left. */
+static void coroutines(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT(i ? 'D' : 'C', 0));
+		call(&s, i ? 'D' : 'C', 0x10, 'G');
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x20, 'w');
+		ret(&s, 'w', 'G', 0x10);
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x20);
+	}
+	/* C goes on to D without asking A. They wait at the same place: which is which is not known until one returns. */
+	call(&s, 'A', 0x20, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	call(&s, 'G', 0x10, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	ret(&s, 'G', 'D', 0x10);
+	ret(&s, 'D', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w())\"C(G(w()))?A(w())\"D(G(w()))"
+		      "?A(w())?G(w())?A(w())?G(w())"
+		      "?A(w())?G(w())?G()^+D()^?A()");
+}
+
+/* No doubt where one waits alone, or all that wait have the same callers: any number of those is kept as one. */
+static void coroutines_that_wait(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int alike = 0; alike < 2; alike++) {
+		scene_begin(&s);
+		for (int i = 0; i < 2; i++) {
+			call(&s, 'A', 0x10, 'w');
+			callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+			call(&s, 'C', i && !alike ? 0x20 : 0x10, 'w');
+			ret(&s, 'w', 'A', 0x10);
+		}
+		for (int i = 0; i < 2; i++) {
+			call(&s, 'A', 0x10, 'w');
+			ret(&s, 'w', 'C', i && !alike ? 0x20 : 0x10);
+			call(&s, 'C', 0x30, 'D');
+			ret(&s, 'D', 'C', 0x30);
+			call(&s, 'C', 0x40 + 0x10 * (unsigned)i, 'w');
+			ret(&s, 'w', 'A', 0x10);
+		}
+		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+		assert_int_equal(callstack_stats(s.cs)->given_up, 0);
+		scene_end(&s, "?A(w())\"C(w())?A(w())\"C(w())?A(w())+C(D()w())?A(w())+C(D()w())?A()");
+	}
+	scene_new(&s);
+	s.quiet = true;
+	callstack_resume(s.cs, ++s.clock, AT('A', 0));
+	for (int i = 0; i < 1030; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+		call(&s, 'C', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	assert_int_equal(callstack_stats(s.cs)->given_up, 0);
+	scene_end(&s, "");
+}
+
+static void a_switch_by_jumps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'w');
+	jump(&s, 'w', 'C', 0);
+	call(&s, 'C', 0x10, 'w');
+	jump(&s, 'w', 'A', 0x14);
+	call(&s, 'A', 0x20, 'B');
+	ret(&s, 'B', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w())\"C(w())?A(B())");
+}
+
+/* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is not known is in doubt, and all that goes on later. */
+static void stacks_from_elsewhere(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x10, 'w');
+	jump(&s, 'w', 'F', 0x14);
+	ret(&s, 'F', 'E', 0x30);
+	call(&s, 'E', 0x40, 'w');
+	jump(&s, 'w', 'G', 0x14);
+	call(&s, 'G', 0x30, 'w');
+	/* the first of them again: its frames are known now */
+	jump(&s, 'w', 'E', 0x44);
+	call(&s, 'E', 0x50, 'w');
+	jump(&s, 'w', 'B', 0x14);
+	ret(&s, 'B', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 2);
+	assert_int_equal(callstack_stats(s.cs)->inferred, 1);
+	scene_end(&s, "?A(B(w()))?F()^?E(w())?G(w())?E(w())?A(*B()C())");
+}
+
+/* What jumps begins stacks beside each other, not within each other: as many as there may be, none deeper than the first. */
+static void stacks_begun_by_jumps(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		if (i == 0)
+			call(&s, 'A', 0x10, 'w');
+		else
+			call(&s, 'S', 0x10, 'w');
+		jump(&s, 'w', 'v', 0); /* its second half */
+		jump(&s, 'v', (char)('C' + i), 0);
+		call(&s, (char)('C' + i), 0x10, 'S');
+	}
+	/* the first of them goes on */
+	call(&s, 'S', 0x10, 'w');
+	jump(&s, 'w', 'v', 0);
+	jump(&s, 'v', 'C', 0x14);
+	assert_int_equal(callstack_depth(s.cs), 1);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w()>v())\"C(S(w()>v()))\"D(S(w()>v()))\"E(S(w()>v()))+C()");
+}
+
+/* The child goes on behind the system call, in all that its parent was in; both return. */
+static void a_fork(void **state)
+{
+	struct scene parent, child;
+
+	(void)state;
+	scene_begin(&parent);
+	call(&parent, 'A', 0x10, 'B');
+	call(&parent, 'B', 0x10, 'p');
+	jump(&parent, 'p', 'V', 0);
+	callstack_stop(parent.cs, ++parent.clock, AT('V', 0x10), AT('V', 0x12));
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	assert_int_equal(child.n, 0);
+	callstack_resume(child.cs, ++child.clock, AT('V', 0x12));
+	ret(&child, 'V', 'B', 0x10);
+	ret(&child, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(child.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(child.cs)->inferred, 0);
+	scene_end(&child, "&A(&B(&V()))");
+	/* one that ends before anybody has seen it run, and one of whose begin something is missing */
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	scene_end(&child, "");
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	callstack_resync(child.cs, ++child.clock, AT('K', 0x20));
+	ret(&child, 'K', 'B', 0x10);
+	ret(&child, 'B', 'A', 0x10);
+	scene_end(&child, "?K()^~A(^~B())");
+	callstack_resume(parent.cs, ++parent.clock, AT('V', 0x12));
+	ret(&parent, 'V', 'B', 0x10);
+	scene_end(&parent, "?A(B(V()))");
+}
+
+/* Stacks that wait are the child's, too: as many as there are, also where they are the same. */
+static void a_fork_of_stacks(void **state)
+{
+	struct scene parent, child;
+
+	(void)state;
+	scene_begin(&parent);
+	for (int i = 0; i < 2; i++) {
+		call(&parent, 'A', 0x10, 'w');
+		callstack_return(parent.cs, ++parent.clock, AT('w', 8), AT('C', 0));
+		call(&parent, 'C', 0x10, 'w');
+		ret(&parent, 'w', 'A', 0x10);
+	}
+	callstack_stop(parent.cs, ++parent.clock, AT('A', 0x20), AT('A', 0x22));
+	scene_new(&child);
+	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
+	callstack_resume(child.cs, ++child.clock, AT('A', 0x22));
+	for (int i = 0; i < 2; i++) {
+		call(&child, 'A', 0x10, 'w');
+		ret(&child, 'w', 'C', 0x10);
+		/* far enough from C that it does not wait within it */
+		call(&child, 'C', 0x40, 'D');
+		call(&child, 'D', 0x10, 'E');
+		call(&child, 'E', 0x10, 'F');
+		call(&child, 'F', 0x10, 'w');
+		ret(&child, 'w', 'A', 0x10);
+	}
+	assert_int_equal(callstack_stats(child.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(child.cs)->doubted, 0);
+	scene_end(&child, "&A(w())+C(D(E(F(w()))))?A(w())+C(D(E(F(w()))))?A()");
+	scene_end(&parent, "?A(w())\"C(w())?A(w())\"C(w())?A()");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(coroutines),
+		cmocka_unit_test(coroutines_that_wait),
+		cmocka_unit_test(a_switch_by_jumps),
+		cmocka_unit_test(stacks_from_elsewhere),
+		cmocka_unit_test(stacks_begun_by_jumps),
+		cmocka_unit_test(a_fork),
+		cmocka_unit_test(a_fork_of_stacks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
