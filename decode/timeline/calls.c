@@ -133,6 +133,7 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 	if (ends)
 		args[n_args++] = (struct writer_arg){
 			.key = tl->key_interpolated, .kind = WRITER_ARG_NAME, .value.name = tl->interpolated[ends - 1]};
+	/* the last one: it differs most, see put_event() in decode/writer/pftrace.c */
 	if (end->insns)
 		args[n_args++] = (struct writer_arg){
 			.key = tl->key_insns, .kind = WRITER_ARG_UINT, .value.u64 = end->insns};

@@ -67,6 +67,7 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 			pb_fixed64(&k.pb, EVENT_TERMINATING_FLOW_IDS, ev->flow_end);
 	}
 	pb_close(&k.pb, m);
+	/* Last, beside the last argument: what differs from packet to packet stands together, and the rest is one match to the compressor. */
 	put_timestamp(&k.pb, s, ts);
 	packet_end(w, &k);
 }
