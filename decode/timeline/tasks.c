@@ -337,7 +337,16 @@ int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
 	if (r != 0)
 		return r;
 	t = timeline_thread_find(tl, tid);
-	if (t && !t->exited)
+	if (t && !t->exited) {
+		timeline_thread_declare(tl, t, mono);
+		r = timeline_thread_see_gaps(tl, t);
+		if (r == 0)
+			r = timeline_thread_incomplete(tl, t);
+		if (r == 0)
+			r = timeline_thread_exits(tl, t, mono);
+		if (r < 0)
+			return r;
 		exit_now(tl, t, mono);
+	}
 	return timeline_leave(tl);
 }

@@ -80,6 +80,11 @@ static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r;
 }
 
+int timeline_thread_exits(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	return t->running == RUNNING_OFF ? wait_lost(tl, t, mono) : 0;
+}
+
 int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct tl_gap *gap)
 {
 	bool long_one = gap->end - gap->begin > LONG_GAP_PERIODS * tl->options.period_ns;

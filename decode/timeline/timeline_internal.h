@@ -196,6 +196,9 @@ int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from
 bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
 			  uint64_t *ret_off);
 
+/* Who exits does so itself, on a CPU: if it was away, its way back was not recorded. */
+int timeline_thread_exits(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+
 /* At the end: a thread that never came to the CPU while all of it was recorded. */
 void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
