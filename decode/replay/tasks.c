@@ -224,7 +224,12 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 	creator = hashmap_pointer(&s->threads, ev->fork.ptid);
 	if (t && creator && !t->name[0])
 		memcpy(t->name, creator->name, sizeof(t->name));
-	return t && s->begun && s->o.whole_target ? session_declare_thread(s, t, ev->time) : 0;
+	if (!t || t->declared || !s->begun || !s->o.whole_target)
+		return 0;
+	r = session_declare_thread(s, t, ev->time);
+	if (r == 0)
+		timeline_thread_forked(s->o.tl, t->tid);
+	return r;
 }
 
 int session_on_exit(struct session *s, const struct perfevent *ev)

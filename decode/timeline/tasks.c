@@ -307,6 +307,14 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 	return timeline_leave(tl);
 }
 
+void timeline_thread_forked(struct timeline *tl, uint32_t tid)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (t && t->running == RUNNING_UNKNOWN)
+		t->forked = true;
+}
+
 static void exit_now(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	timeline_thread_declare(tl, t, mono);

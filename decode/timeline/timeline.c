@@ -337,11 +337,12 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 		.begin = silent_since(tl, t),
 		.state = TL_WAIT_UNKNOWN,
 		.other = {.tid = TL_TID_UNKNOWN},
-		.begin_unknown = true,
 	};
 
 	if (w.begin == 0 || w.begin >= mono)
 		return 0;
+	/* Whoever was forked has waited since then to run for the first time. */
+	w.begin_unknown = !t->forked || w.begin != t->born;
 	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
 	return wait_end(tl, t, mono);
 }

@@ -109,6 +109,8 @@ DEFINE_CLEANUP(struct timeline *, timeline_free)
 /* A process or thread is there, or has a new name. An unknown tid in an event is made up. */
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts);
 int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts);
+/* The thread that was just made known was forked then. */
+void timeline_thread_forked(struct timeline *tl, uint32_t tid);
 int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts);
 /* Of all threads those that have not exited yet exit. */
 int timeline_exit(struct timeline *tl, uint64_t ts);

@@ -56,6 +56,7 @@ struct tl_thread {
 	bool renamed;	       /* since the track was last declared */
 	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
 	bool not_known;	       /* what it does: records are missing just now, as was said in advance */
+	bool forked;	       /* and when is `born` */
 	uint32_t incomplete_seen; /* how many of the timeline's `incomplete` are over for it */
 	uint64_t born;	       /* when it was first declared or seen; 0 = before the recording */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */

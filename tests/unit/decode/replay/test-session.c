@@ -74,6 +74,11 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 	return tell("%d thread %u/%u %s\n", (int)ts, pid, tid, name);
 }
 
+void timeline_thread_forked(struct timeline *tl, uint32_t tid)
+{
+	(void)tell("forked %u\n", tid);
+}
+
 int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
 {
 	return tell("%d exit %u\n", (int)ts, tid);
@@ -419,6 +424,7 @@ static void test_whole_target(void **state)
 		"0 thread 10/11 sleeper\n"
 		"100 out 10 state 0 next 4294967294 - []\n"
 		"110 thread 10/13 svc\n"
+		"forked 13\n"
 		"120 in 10\n"
 		"125 all exit\n"
 		"130 mark snapshot\n");

@@ -247,6 +247,10 @@ static int event(struct player *p, char **f, int n)
 	if (strcmp(f[0], "thread") == 0)
 		return timeline_thread(tl, (uint32_t)number(f[1]), (uint32_t)number(f[2]), f[4],
 				       number(f[3]));
+	if (strcmp(f[0], "forked") == 0) {
+		timeline_thread_forked(tl, (uint32_t)number(f[1]));
+		return 0;
+	}
 	if (strcmp(f[0], "exit-all") == 0)
 		return timeline_exit(tl, number(f[1]));
 	if (strcmp(f[0], "exit") == 0)
