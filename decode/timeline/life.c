@@ -70,6 +70,7 @@ struct timeline *timeline_free(struct timeline *tl)
 		free(tl->threads[i]);
 	}
 	free(tl->threads);
+	free(tl->cpus);
 	free(tl->thread_map.keys);
 	free(tl->thread_map.values);
 	free(tl->process_map.keys);

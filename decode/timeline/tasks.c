@@ -260,6 +260,7 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 	(void)timeline_thread_incomplete(tl, t);
 	if (t->not_known && t->lane.leaf)
 		slices_leaf_end(tl->slices, &t->lane, mono, NULL);
+	timeline_thread_seen_again(tl, t, mono);
 	if (t->running == RUNNING_OFF)
 		(void)timeline_account_off(tl, t, t->waits.current.begin, mono);
 	else if (t->running == RUNNING_ON && switches)

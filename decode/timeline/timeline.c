@@ -126,6 +126,7 @@ int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t m
 	uint64_t end = mono;
 	int r = 0;
 
+	timeline_thread_seen_again(tl, t, mono);
 	if (t->running == RUNNING_OFF) {
 		t->waits.current.cut = true;
 		r = wait_end(tl, t, mono);
@@ -139,6 +140,59 @@ int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t m
 	t->waker = (struct wait_waker){.known = false};
 	t->resumed = t->last_sample = 0;
 	return r;
+}
+
+/* It is seen again, or ends: since it left the CPU unseen nothing is known of it. */
+void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	if (t->left_unseen && mono > t->left_unseen)
+		timeline_not_known(tl, t, t->left_unseen, mono);
+	t->left_unseen = 0;
+}
+
+/* Another runs where it was, and no record says when it left: it was there as long as it was seen, at least until `last`. */
+static int left_unseen(struct timeline *tl, struct tl_thread *t, uint64_t last)
+{
+	int r;
+
+	if (t->on_since > last)
+		last = t->on_since;
+	if (t->last_sample > last)
+		last = t->last_sample;
+	if (t->resumed > last)
+		last = t->resumed;
+	tl->stats.inconsistent++;
+	r = timeline_account_on(tl, t, t->on_since, last);
+	if (!t->in_call)
+		slices_trim(tl->slices, &t->lane, 0, last);
+	t->running = RUNNING_UNKNOWN;
+	t->left_unseen = last;
+	t->resumed = 0;
+	return r;
+}
+
+/* The thread is on that CPU, so nobody else is. If it came there just now, `mono`, then in place of `other_tid`. */
+static int take_cpu(struct timeline *tl, struct tl_thread *t, uint32_t cpu, uint64_t mono, uint32_t other_tid)
+{
+	struct tl_thread *before;
+
+	t->cpu = cpu;
+	if (cpu >= TIMELINE_MAX_CPUS)
+		return 0;
+	if (cpu >= tl->n_cpus) {
+		struct tl_thread **p = reallocarray(tl->cpus, cpu + 1, sizeof(struct tl_thread *));
+
+		if (!p)
+			return -ENOMEM;
+		memset(p + tl->n_cpus, 0, (cpu + 1 - tl->n_cpus) * sizeof(struct tl_thread *));
+		tl->cpus = p;
+		tl->n_cpus = cpu + 1;
+	}
+	before = tl->cpus[cpu];
+	tl->cpus[cpu] = t;
+	if (!before || before == t || before->running != RUNNING_ON || before->cpu != cpu || !(tl->options.switches || before->has_switches))
+		return 0;
+	return left_unseen(tl, before, before->tid == other_tid ? mono : 0);
 }
 
 /*
@@ -162,11 +216,11 @@ static int seen_running(struct timeline *tl, struct tl_thread *t, uint64_t mono,
 {
 	int r = t->running == RUNNING_OFF ? wait_lost(tl, t, mono) : 0;
 
+	timeline_thread_seen_again(tl, t, mono);
 	if (t->running != RUNNING_ON)
 		t->on_since = mono;
 	t->running = RUNNING_ON;
-	t->cpu = cpu;
-	return r;
+	return r < 0 ? r : take_cpu(tl, t, cpu, mono, TL_TID_UNKNOWN);
 }
 
 int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack)
@@ -276,6 +330,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		r = timeline_account_on(tl, t, t->on_since, mono);
 	if (r < 0)
 		return r;
+	timeline_thread_seen_again(tl, t, mono);
 	/* If another CPU is quick, it wakes who is about to leave, and has not left yet. */
 	t->early = state == TL_WAIT_PREEMPTED || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
 	t->waker = (struct wait_waker){.known = false};
@@ -357,7 +412,7 @@ void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, u
 	};
 
 	/* One that just began, or has been running all along, may not have been sampled yet. */
-	if (t->not_known || t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
+	if (t->not_known || t->left_unseen || t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
 	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
 		return;
 	t->running = RUNNING_OFF;
@@ -392,7 +447,10 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		r = wait_end(tl, t, mono);
 		break;
 	case RUNNING_UNKNOWN:
-		r = wait_before(tl, t, mono);
+		if (t->left_unseen)
+			timeline_thread_seen_again(tl, t, mono);
+		else
+			r = wait_before(tl, t, mono);
 		break;
 	case RUNNING_ON:
 		/* It must have left in between: it ran as long as there is evidence. */
@@ -404,8 +462,9 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		break;
 	}
 	t->running = RUNNING_ON;
-	t->cpu = cpu;
 	t->on_since = t->resumed = mono;
+	if (r == 0)
+		r = take_cpu(tl, t, cpu, mono, other_tid);
 	return r < 0 ? r : timeline_leave(tl);
 }
 

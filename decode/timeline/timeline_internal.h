@@ -57,6 +57,7 @@ struct tl_thread {
 	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
 	bool not_known;	       /* what it does: records are missing just now, as was said in advance */
 	bool forked;	       /* and when is `born` */
+	uint64_t left_unseen;  /* since when it has certainly not been seen on the CPU that it left; 0 = it is known what it does */
 	uint32_t incomplete_seen; /* how many of the timeline's `incomplete` are over for it */
 	uint64_t born;	       /* when it was first declared or seen; 0 = before the recording */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
@@ -127,6 +128,7 @@ struct tl_task {
 #define TL_REGION_DEPTH 500u  /* as SLICES_MAX_DEPTH */
 #define TL_MAX_LOSS_TRACKS 32u
 #define TL_RECENT_GAPS 256u
+#define TIMELINE_MAX_CPUS 8192u
 
 struct tl_gap {
 	uint64_t begin, end;
@@ -144,6 +146,8 @@ struct timeline {
 	struct tl_thread **threads;
 	uint32_t n_threads, max_threads;
 	struct tl_map thread_map;
+	struct tl_thread **cpus; /* who was last seen on each; NULL: nobody */
+	uint32_t n_cpus;
 	struct tl_process *processes;
 	uint32_t n_processes, max_processes;
 	struct tl_map process_map;
@@ -197,6 +201,8 @@ int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from
 bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
 			  uint64_t *ret_off);
 
+/* Ends what is not known of a thread that has left the CPU unseen: it is seen again, or ends. */
+void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 /* Who exits does so itself, on a CPU: if it was away, its way back was not recorded. */
 int timeline_thread_exits(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
