@@ -21,6 +21,8 @@ struct cie {
 	size_t at;      /* of the entry in the section */
 	uint8_t coding; /* DW_EH_PE_* of a function's start */
 	uint8_t lsda;	/* and of its exception table's address; DW_EH_PE_omit: there is none */
+	bool augmented; /* its functions tell how long their augmentation is */
+	struct bytes rows; /* the instructions that those of all its functions go on from */
 	bool known;	/* else its functions cannot be read */
 };
 
@@ -77,10 +79,46 @@ static bool entry_at(const struct reader *r, size_t at, struct bytes *ret_body, 
 }
 
 /* How a CIE says that starts are coded; known only where the whole way there is understood. */
-static bool cie_parse(struct bytes *b, uint8_t *ret_coding, uint8_t *ret_lsda)
+static bool augmentation_parse(struct bytes *b, const char *aug, struct cie *cie)
 {
-	const uint8_t *version, *p;
+	const uint8_t *p;
+
+	for (; *aug; aug++) {
+		switch (*aug) {
+		case 'R':
+			p = bytes_take(b, 1);
+			if (!p)
+				return false;
+			cie->coding = *p;
+			return coding_is_known(*p);
+		case 'P':
+			p = bytes_take(b, 1);
+			if (!p || (*p & 0x70) == DW_EH_PE_aligned)
+				return false;
+			(void)read_number(b, *p & 0x0f);
+			break;
+		case 'L':
+			p = bytes_take(b, 1);
+			if (!p)
+				return false;
+			cie->lsda = *p;
+			break;
+		case 'S':
+		case 'B':
+			break;
+		default:
+			return false;
+		}
+	}
+	return !b->failed;
+}
+
+static bool cie_parse(struct bytes *b, struct cie *cie)
+{
+	const uint8_t *version;
+	struct bytes data;
 	const char *aug;
+	const void *p;
 	size_t n;
 
 	version = bytes_take(b, 1);
@@ -93,41 +131,20 @@ static bool cie_parse(struct bytes *b, uint8_t *ret_coding, uint8_t *ret_lsda)
 		(void)bytes_take(b, 1);
 	else
 		(void)bytes_uleb(b); /* the return address's register */
-	*ret_coding = DW_EH_PE_absptr;
-	*ret_lsda = DW_EH_PE_omit;
-	if (*aug == '\0')
-		return !b->failed;
-	if (*aug++ != 'z')
-		return false;
-	(void)bytes_uleb(b);
-	for (; *aug; aug++) {
-		switch (*aug) {
-		case 'R':
-			p = bytes_take(b, 1);
-			if (!p)
-				return false;
-			*ret_coding = *p;
-			return coding_is_known(*p);
-		case 'P':
-			p = bytes_take(b, 1);
-			if (!p || (*p & 0x70) == DW_EH_PE_aligned)
-				return false;
-			(void)read_number(b, *p & 0x0f);
-			break;
-		case 'L':
-			p = bytes_take(b, 1);
-			if (!p)
-				return false;
-			*ret_lsda = *p;
-			break;
-		case 'S':
-		case 'B':
-			break;
-		default:
-			return false;
-		}
+	cie->coding = DW_EH_PE_absptr;
+	cie->lsda = DW_EH_PE_omit;
+	cie->augmented = *aug == 'z';
+	if (!cie->augmented) {
+		cie->rows = *b;
+		return *aug == '\0' && !b->failed;
 	}
-	return !b->failed;
+	n = (size_t)bytes_uleb(b);
+	p = bytes_take(b, n);
+	if (!p)
+		return false;
+	data = bytes_of(p, n);
+	cie->rows = *b;
+	return augmentation_parse(&data, aug + 1, cie);
 }
 
 static const struct cie *cie_at(struct reader *r, size_t at)
@@ -139,7 +156,7 @@ static const struct cie *cie_at(struct reader *r, size_t at)
 		return &r->cie;
 	r->cie = (struct cie){.at = at};
 	if (!entry_at(r, at, &body, &next) || bytes_u32(&body) != 0 ||
-		!cie_parse(&body, &r->cie.coding, &r->cie.lsda))
+		!cie_parse(&body, &r->cie))
 		return NULL;
 	r->cie.known = true;
 	return &r->cie;
@@ -159,6 +176,78 @@ static uint64_t lsda_parse(const struct reader *r, const struct cie *cie, struct
 	if (body->failed || v == 0)
 		return 0;
 	return (cie->lsda & 0x70) == DW_EH_PE_pcrel ? v + r->vaddr + here : v;
+}
+
+#define REG_RBP 6u /* by DWARF's numbers, of x86-64 */
+#define REG_RSP 7u
+
+/* The canonical frame address of a row. */
+struct cfa {
+	uint64_t reg, offset;
+	bool known;
+};
+
+/* Changes it by the instructions in front of the next row. */
+static void cfa_follow(struct cfa *cfa, struct bytes b)
+{
+	while (b.left && !b.failed) {
+		const uint8_t op = bytes_u8(&b);
+
+		if ((op & 0xc0) == DW_CFA_offset) {
+			(void)bytes_uleb(&b);
+			continue;
+		}
+		if ((op & 0xc0) == DW_CFA_restore)
+			continue;
+		switch (op) {
+		case DW_CFA_nop:
+			break;
+		case DW_CFA_def_cfa:
+			cfa->reg = bytes_uleb(&b);
+			cfa->offset = bytes_uleb(&b);
+			cfa->known = true;
+			break;
+		case DW_CFA_def_cfa_register:
+			cfa->reg = bytes_uleb(&b);
+			break;
+		case DW_CFA_def_cfa_offset:
+			cfa->offset = bytes_uleb(&b);
+			break;
+		case DW_CFA_offset_extended:
+		case DW_CFA_register:
+			(void)bytes_uleb(&b);
+			(void)bytes_uleb(&b);
+			break;
+		case DW_CFA_restore_extended:
+		case DW_CFA_undefined:
+		case DW_CFA_same_value:
+		case DW_CFA_GNU_args_size:
+			(void)bytes_uleb(&b);
+			break;
+		case DW_CFA_expression:
+			(void)bytes_uleb(&b);
+			(void)bytes_take(&b, bytes_uleb(&b));
+			break;
+		case DW_CFA_def_cfa_expression:
+			(void)bytes_take(&b, bytes_uleb(&b));
+			cfa->known = false;
+			break;
+		default: /* the next row, or what no compiler writes in front of it */
+			return;
+		}
+	}
+}
+
+/* The rest of a function's entry. A call leaves nothing but where it returns to between the stack pointer and the CFA. */
+static bool is_framed(const struct cie *cie, struct bytes body)
+{
+	struct cfa cfa = {.known = false};
+
+	if (cie->augmented)
+		(void)bytes_take(&body, bytes_uleb(&body));
+	cfa_follow(&cfa, cie->rows);
+	cfa_follow(&cfa, body);
+	return cfa.known && (cfa.reg == REG_RBP || (cfa.reg == REG_RSP && cfa.offset > 8));
 }
 
 static bool function_parse(struct reader *r, struct bytes *body, struct extent *ret)
@@ -184,6 +273,7 @@ static bool function_parse(struct reader *r, struct bytes *body, struct extent *
 	if (body->failed || len == 0 || __builtin_add_overflow(start, len, &ret->end))
 		return false;
 	ret->start = start;
+	ret->framed = is_framed(cie, *body);
 	ret->lsda = lsda_parse(r, cie, body);
 	return true;
 }

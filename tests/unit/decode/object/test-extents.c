@@ -69,6 +69,46 @@ static void test_table(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
+/* At 0x5000: one CIE "zR" (CFA = rsp+8) and functions that say more of it in front of their first instruction. */
+static void test_framed(void **state)
+{
+	static const uint8_t cie[] = {0x14, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 0x10, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0};
+	static const struct {
+		const char *what;
+		uint8_t rows[12];
+		bool framed;
+	} cases[] = {
+		{"a function", {0x41, 0x0e, 16, 0x86, 2}, false},
+		{"a part with pushed registers", {0x0e, 32, 0x86, 2, 0x83, 3}, true},
+		{"with a frame pointer", {0x0c, 6, 16, 0x86, 2}, true},
+		{"by register alone", {0x0d, 6}, true},
+		{"which is called with it", {0x0e, 8}, false},
+		{"by an expression", {0x0f, 2, 0x77, 0x28}, false},
+		{"after what is skipped", {0x2e, 16, 0x10, 3, 1, 0x50, 0x09, 1, 2, 0x0a, 0x0e, 48}, false}, /* remember_state: none begins so */
+		{"after register rules", {0x2e, 16, 0x10, 3, 1, 0x50, 0x09, 1, 2, 0xc3, 0x0e, 48}, true},
+		{"in a later row", {0x02, 4, 0x0e, 16}, false},
+		{"cut short", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x0e}, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		/* its length, the way back to the CIE, 0x1000 - 0x5020, its size, no augmentation */
+		static const uint8_t fde[] = {0x19, 0, 0, 0, 0x1c, 0, 0, 0, 0xe0, 0xbf, 0xff, 0xff, 0x40, 0, 0, 0, 0};
+		_cleanup_(extents_freep) struct extents *x = NULL;
+		uint8_t bytes[sizeof(cie) + sizeof(fde) + sizeof(cases[i].rows)];
+
+		memcpy(bytes, cie, sizeof(cie));
+		memcpy(bytes + sizeof(cie), fde, sizeof(fde));
+		memcpy(bytes + sizeof(cie) + sizeof(fde), cases[i].rows, sizeof(cases[i].rows));
+		assert_int_equal(extents_new(&budget, &x), 0);
+		extents_add(x, bytes, sizeof(bytes), 0x5000);
+		assert_int_equal(extents_count(x), 1);
+		assert_int_equal(extents_at(x, 0)->start, 0x1000);
+		if (extents_at(x, 0)->framed != cases[i].framed)
+			fail_msg("%s: framed: %d", cases[i].what, extents_at(x, 0)->framed);
+	}
+}
+
 static void test_program(void **state)
 {
 	_cleanup_close_ int fd = decode_open_tiny();
@@ -176,6 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_framed),
 		cmocka_unit_test(test_program),
 		cmocka_unit_test(test_names),
 	};
