@@ -38,9 +38,10 @@ void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfu
 	const struct callfunc *of = cs_top(cs)->f;
 	enum callstack_slot slot;
 
-	if (indirect && of->known && !cs_top(cs)->origin) {
-		slot = cs_slot_before(cs, from);
-		if (slot == CALLSTACK_SLOT_PUSHED || (!f->known && slot != CALLSTACK_SLOT_LOADED))
+	if (of->known && !cs_top(cs)->origin) {
+		slot = indirect ? cs_slot_before(cs, from) : CALLSTACK_SLOT_PLAIN;
+		/* a direct one to what has no name, of which nothing says that it is a part, may come back as well */
+		if (slot == CALLSTACK_SLOT_PUSHED || (indirect ? !f->known && slot != CALLSTACK_SLOT_LOADED : f->is_unnamed))
 			cs_top(cs)->origin = of;
 	}
 	cs_replace(cs, time, f, to, from);

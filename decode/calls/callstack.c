@@ -19,19 +19,21 @@ static bool unwind_within(struct callstack *cs, uint64_t time, uint32_t keep, ui
 
 /*
  * Into a function that is on the stack, but not on top: all in it is unwound. Where its calls land at `to` when an exception leaves them: in the
- * innermost whose call that is. Else it may be any that is on the stack.
+ * innermost whose call that is. Else it may be any that is on the stack. A part is on the stack as what it is a part of.
  */
 static bool to_function(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
 {
 	uint32_t keep = 0, outermost = 0;
 
 	for (uint32_t i = cs->n - 1; i > 0 && f->known; i--) {
-		if (cs->frames[i - 1].f != f)
+		if (cs->frames[i - 1].f != f && !f->is_part)
 			continue;
 		if (cs_lands(cs, &cs->frames[i], to)) {
 			cs_unwind_to(cs, time, i);
 			return true;
 		}
+		if (cs->frames[i - 1].f != f)
+			continue;
 		if (keep == 0)
 			keep = i;
 		outermost = i;
@@ -313,6 +315,9 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	}
 	if (cs_switch(cs, time, from, to))
+		return;
+	/* a part of the function that jumps there, without a name: the same call goes on */
+	if (f->is_part && !indirect)
 		return;
 	if (first) {
 		cs->stats.tails++;

@@ -85,6 +85,8 @@ struct callfunc {
 	bool is_thunk;	 /* such a stub that stands for one instruction, an indirect branch or a return: a retpoline */
 	bool is_setjmp;	 /* what it returns to may be gone to again */
 	bool is_switch;	 /* returns, or jumps, to another stack, of a coroutine */
+	bool is_unnamed; /* perhaps a part of another one, of which it is not known that it is */
+	bool is_part;	 /* of one of which it is not known which: it begins within its frame */
 	uint8_t go;	 /* enum callfunc_go */
 	bool known;	 /* false: code that is in no function */
 };

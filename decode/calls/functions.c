@@ -302,7 +302,12 @@ static int add_unnamed(struct callfuncs *cf, struct functions *fs, const struct 
 		if (r)
 			r->end = x->start;
 		/* linkers describe a section of stubs like one function */
-		fs->unnamed[i] = (struct callfunc){.start = x->start, .id = ++cf->next_id, .is_plt = in_stubs(fs, x->start), .known = true};
+		fs->unnamed[i] = (struct callfunc){.start = x->start,
+			.id = ++cf->next_id,
+			.is_plt = in_stubs(fs, x->start),
+			.is_part = x->framed && !in_stubs(fs, x->start),
+			.is_unnamed = true,
+			.known = true};
 		v[fs->n++] = (struct range){.start = x->start, .end = x->end, .f = &fs->unnamed[i], .sized = true};
 	}
 	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);

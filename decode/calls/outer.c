@@ -57,9 +57,9 @@ bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfu
 	for (uint32_t k = cs->n_outer; k > 0 && f->known; k--) {
 		const struct frame *callee = k == cs->n_outer ? &cs->frames[0] : &cs->outer[k];
 
-		if (cs->outer[k - 1].f != f)
+		if (cs->outer[k - 1].f != f && !f->is_part)
 			continue;
-		if (keep == 0)
+		if (keep == 0 && cs->outer[k - 1].f == f)
 			keep = k;
 		if (!cs->ops.lands(cs->arg, callee->back - 1, pad))
 			continue;

@@ -227,7 +227,8 @@ static void switch_to(struct callstack *cs, uint64_t time, uint64_t to, const st
 static bool is_unwinding(struct callstack *cs, uint64_t to, const struct callfunc *f)
 {
 	for (uint32_t i = cs->n; i > 1; i--)
-		if (cs->frames[i - 2].f == f && (i - 1 + SWITCH_DEPTH <= cs->n || cs_lands(cs, &cs->frames[i - 1], to)))
+		if ((cs->frames[i - 2].f == f && i - 1 + SWITCH_DEPTH <= cs->n) ||
+		    ((cs->frames[i - 2].f == f || f->is_part) && cs_lands(cs, &cs->frames[i - 1], to)))
 			return true;
 	return false;
 }

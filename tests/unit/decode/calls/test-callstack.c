@@ -198,6 +198,42 @@ static void exceptions(void **state)
 	scene_end(&s, "?A(B(C(T()U()))D())");
 }
 
+/* A direct jump, which no table of jumps may be behind. */
+static void jump_to(struct scene *s, char from, char to, unsigned offset)
+{
+	callstack_jump(s->cs, ++s->clock, AT(from, 0x94), AT(to, offset), false);
+}
+
+/* The cold parts of a stripped program: P begins with a frame, so it is a part; Q may be a function. */
+static void parts_without_names(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	functions['P'].is_unnamed = functions['P'].is_part = functions['Q'].is_unnamed = true;
+	call(&s, 'A', 0x10, 'I');
+	call(&s, 'I', 0x20, 'I');
+	jump_to(&s, 'I', 'P', 0);
+	call(&s, 'P', 0x20, 'G');
+	/* what is thrown lands in the part, of the inner I */
+	callstack_return(s.cs, ++s.clock, AT('G', 8), AT('P', 0x62));
+	call(&s, 'P', 0x70, 'H');
+	ret(&s, 'H', 'P', 0x70);
+	jump_to(&s, 'P', 'I', 0x40);
+	call(&s, 'I', 0x44, 'K');
+	ret(&s, 'K', 'I', 0x44);
+	/* the same without a word of the unwind table: a tail call, which comes back to the inner I */
+	jump_to(&s, 'I', 'Q', 0);
+	call(&s, 'Q', 0x10, 'G');
+	ret(&s, 'G', 'Q', 0x10);
+	jump_to(&s, 'Q', 'I', 0x48);
+	ret(&s, 'I', 'I', 0x20);
+	ret(&s, 'I', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(I(I(G()H()K())>Q(G())<I()))");
+}
+
 /* The handler is in an outer call of a function that calls itself. */
 static void exception_under_recursion(void **state)
 {
@@ -307,6 +343,7 @@ int main(void)
 		cmocka_unit_test(pushed_returns),
 		cmocka_unit_test(generated_code),
 		cmocka_unit_test(exceptions),
+		cmocka_unit_test(parts_without_names),
 		cmocka_unit_test(exception_under_recursion),
 		cmocka_unit_test(longjmp_to_a_frame),
 		cmocka_unit_test(signals),
