@@ -43,6 +43,22 @@ def symbols(program):
     return {int(a, 16): bare(name) for a, kind, name in (line.split(" ", 2) for line in out.splitlines()) if kind in "tTwWi"}
 
 
+def loaded(names, path):
+    """The symbols of a program where the one that has made this log was loaded."""
+    functions = {line[0] for line in struct.iter_unpack("<QQii", path.read_bytes()) if chr(line[3]) != "a"}
+    one = min(functions)
+    for base in {one - address for address in names if one >= address and (one - address) % 4096 == 0}:
+        if all(f - base in names for f in functions):
+            return {address + base: name for address, name in names.items()}
+    fail(f"{path}: not a log of that program")
+
+
+def with_names(text, program, names):
+    """The text of a stripped program's calls with the names of its twin's functions."""
+    at = re.compile(rf"\[{re.escape(program.name)}\+0x([0-9a-f]+)\]")
+    return at.sub(lambda m: f"{names.get(int(m[1], 16), m[0])} ({program.name})", text)
+
+
 def truth(path, names):
     t, functions = Truth(), set()
     for function, frame, tid, what in struct.iter_unpack("<QQii", path.read_bytes()):
