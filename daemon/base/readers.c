@@ -37,14 +37,19 @@ static void kick(struct readers *readers)
 	event_active(readers->turn, EV_TIMEOUT, 0);
 }
 
-bool readers_may(const struct readers *readers, uid_t uid)
+static size_t hanging_of(const struct readers *readers, uid_t uid)
 {
 	const struct reader *reader;
 	size_t n = 0;
 
 	LIST_FOREACH(reader, &readers->hanging, link)
 		n += reader->job->uid == uid;
-	return n < READERS_HANGING_UID && readers->n_hanging < READERS_HANGING;
+	return n;
+}
+
+bool readers_may(const struct readers *readers, uid_t uid)
+{
+	return hanging_of(readers, uid) < READERS_HANGING_UID && readers->n_hanging < READERS_HANGING;
 }
 
 size_t readers_hanging(const struct readers *readers)
@@ -127,6 +132,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		return;
 	TAILQ_REMOVE(&readers->queue, job, link);
 	readers->current->job = job;
+	job->risks_last = hanging_of(readers, job->uid) + 1 >= READERS_HANGING_UID;
 	if (!job->patient)
 		(void)event_add(readers->patience, &patience);
 	copier_submit(readers->current->thread, &readers->current->task);

@@ -36,6 +36,7 @@ struct reader_job {
 	uid_t uid;	/* whose process it reads */
 	bool patient;	/* it waits for no process: it takes its time */
 	bool is_hanging; /* the readers' from here: between hangs() and done() */
+	bool risks_last; /* when run() begins another of this user's hangs: what is not needed had better not */
 	TAILQ_ENTRY(reader_job) link;
 };
 
