@@ -9,6 +9,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,6 +24,7 @@ struct filter {
 	struct bpf_object *object;
 	struct bpf_link *links[3];
 	size_t n_links;
+	struct bpf_link *tasks; /* NULL: there is no iterator */
 	struct ring_buffer *wake;
 	struct event *wake_event;
 	struct filter_cpu *cpus; /* mapped */
@@ -102,7 +104,7 @@ static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool ha
 	return bpf_map__set_initial_value(rodata, &constants, sizeof(constants));
 }
 
-static int load(struct filter *filter, bool have_prev_state)
+static int load(struct filter *filter, bool have_prev_state, bool have_tasks)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "tracerd");
 	struct bpf_object *object;
@@ -121,12 +123,30 @@ static int load(struct filter *filter, bool have_prev_state)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "wake"),
 					     (uint32_t)sysconf(_SC_PAGESIZE));
 	if (r == 0)
+		r = bpf_program__set_autoload(bpf_object__find_program_by_name(object, "on_task"), have_tasks);
+	if (r == 0)
 		r = bpf_object__load(object);
 	if (r != 0) {
 		bpf_object__close(object);
 		return r;
 	}
 	filter->object = object;
+	return 0;
+}
+
+/* The best that this kernel takes: before 5.18 the tracepoint has three arguments, and without bpf_task_pt_regs() (5.15) there is no iterator. */
+static int load_any(struct filter *filter)
+{
+	int r = -EINVAL;
+
+	/* what is lacking has many errors, a right or memory these */
+	for (unsigned int lacks = 0; lacks < 4 && r < 0 && r != -EPERM && r != -ENOMEM; lacks++)
+		r = load(filter, !(lacks & 1), !(lacks & 2));
+	if (r < 0)
+		return r;
+	filter->tasks = bpf_program__attach(bpf_object__find_program_by_name(filter->object, "on_task"));
+	if (!filter->tasks)
+		log_notice("no task iterator: threads that are blocked when a recording begins have no stacks");
 	return 0;
 }
 
@@ -162,9 +182,7 @@ int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct fil
 		return -EINVAL;
 	filter->n_cpus = (unsigned int)r;
 
-	r = load(filter, true);
-	if (r == -EACCES || r == -EINVAL)
-		r = load(filter, false); /* before 5.18 the tracepoint has three arguments */
+	r = load_any(filter);
 	if (r < 0) {
 		(void)snprintf(why, why_size, "loading BPF programs: %s", strerror(-r));
 		return r;
@@ -194,6 +212,7 @@ struct filter *filter_free(struct filter *filter)
 	if (filter->wake_event)
 		event_free(filter->wake_event);
 	ring_buffer__free(filter->wake);
+	(void)bpf_link__destroy(filter->tasks);
 	if (filter->cpus)
 		(void)munmap(filter->cpus, filter->cpus_bytes);
 	bpf_object__close(filter->object);
@@ -249,6 +268,29 @@ int filter_stacks(const struct filter *filter)
 			return r;
 	}
 	return 0;
+}
+
+int filter_tasks_fd(const struct filter *filter)
+{
+	int fd;
+
+	if (!filter->tasks)
+		return -EOPNOTSUPP;
+	fd = fcntl(bpf_link__fd(filter->tasks), F_DUPFD_CLOEXEC, 3);
+	return fd < 0 ? -errno : fd;
+}
+
+int filter_tasks(int fd, void (*fn)(void *arg, const struct filter_task *task), void *arg)
+{
+	_cleanup_close_ int iter = bpf_iter_create(fd);
+	struct filter_task task;
+	ssize_t n;
+
+	if (iter < 0)
+		return -errno;
+	while ((n = io_read_full(iter, &task, sizeof(task))) == (ssize_t)sizeof(task))
+		fn(arg, &task);
+	return n < 0 ? (int)n : 0;
 }
 
 static int output_index(const struct filter *filter, unsigned int group, unsigned int kind, int cpu, uint32_t *ret)
@@ -384,6 +426,16 @@ int filter_clock_fd(const struct filter *filter, unsigned int flag)
 }
 
 int filter_stacks(const struct filter *filter)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_tasks_fd(const struct filter *filter)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_tasks(int fd, void (*fn)(void *arg, const struct filter_task *task), void *arg)
 {
 	return -EOPNOTSUPP;
 }

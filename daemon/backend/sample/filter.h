@@ -49,6 +49,13 @@ struct filter_entry filter_entry_none(void);
  */
 int filter_stacks(const struct filter *filter);
 
+/*
+ * The threads that sleep. filter_tasks_fd() is a descriptor of its own that any thread may give to filter_tasks(), whatever
+ * becomes of the filter; -EOPNOTSUPP: this kernel has no such iterator. filter_tasks() calls back for each.
+ */
+int filter_tasks_fd(const struct filter *filter) _must_check_;
+int filter_tasks(int fd, void (*fn)(void *arg, const struct filter_task *task), void *arg) _must_check_;
+
 /* Nanoseconds since a target ran on `cpu`; 0: one runs now. UINT64_MAX: never. */
 uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu);
 /* Asks to be woken when a target runs on `cpu`; false if one does already. */

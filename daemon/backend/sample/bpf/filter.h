@@ -38,6 +38,17 @@ struct filter_cpu {
 	schedev_u64 reserved[5]; /* a cache line for each cpu */
 };
 
+/* A thread that sleeps, as the iterator tells it: with its registers in the order of struct pt_regs of x86-64, which is an ABI (ptrace). */
+#define FILTER_TASK_REGS 21
+struct filter_task {
+	schedev_u32 pid, tid;
+	schedev_u32 state, call; /* as in struct tracerd_sched_event */
+	schedev_u16 flags;
+	schedev_u16 reserved[3];
+	schedev_u64 switches; /* how often it has left a CPU */
+	schedev_u64 regs[FILTER_TASK_REGS];
+};
+
 /* Set before the programs are loaded. */
 struct filter_constants {
 	schedev_u32 have_prev_state; /* the tracepoint has the previous task's state (5.18) */

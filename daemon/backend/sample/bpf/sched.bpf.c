@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What happens at a context switch, a wake-up, a fork, a tick of the sampling clock and before a freeze, for the
- * threads that somebody records. Owns nothing: filters come from the daemon, records go to the
+ * threads that somebody records, and what those that sleep are in. Owns nothing: filters come from the daemon, records go to the
  * output events of the groups, and a cpu on which a target runs again after a pause is reported through
  * `wake`.
  *
@@ -87,11 +87,23 @@ struct task_struct {
 	void *stack;
 	const struct cred *cred;
 	struct files_struct *files;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	char comm[16];
 };
 struct pt_regs {
 	unsigned long di;
 	unsigned long orig_ax;
+};
+struct seq_file {
+	unsigned long count;
+};
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 #pragma clang attribute pop
 
@@ -286,6 +298,13 @@ static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
 #endif
 }
 
+static __attribute__((always_inline)) __u32 state_of(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return (__u32)((const struct task_struct___old *)task)->state;
+}
+
 SEC("tp_btf/sched_switch")
 int on_switch(__u64 *ctx)
 {
@@ -331,12 +350,7 @@ int on_switch(__u64 *ctx)
 	if (from && from->waits[0] != FILTER_NO_GROUP) {
 		__u32 state;
 
-		if (constants.have_prev_state)
-			state = (__u32)ctx[3];
-		else if (bpf_core_field_exists(prev->__state))
-			state = prev->__state;
-		else
-			state = (__u32)((struct task_struct___old *)prev)->state;
+		state = constants.have_prev_state ? (__u32)ctx[3] : state_of(prev);
 		ev.kind = SCHEDEV_OUT;
 		ev.state = state_abi(state);
 		if ((ctx[0] & 1) || !state) {
@@ -497,6 +511,38 @@ int on_stack(void *ctx)
 	ev.pid = tgid;
 	ev.tid = tid;
 	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, bpf_map_lookup_elem(&cpus, &cpu));
+	return 0;
+}
+
+/*
+ * The threads that sleep, of those that somebody records, when the daemon reads the iterator. Who sleeps is in the kernel, and
+ * the registers with which it went there are on its stack; nothing is stopped.
+ */
+SEC("iter/task")
+int on_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct filter_task out;
+	__u32 state;
+
+	if (!task || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
+		return 0;
+	state = state_of(task);
+	if (!state || (state & TASK_DEAD_BIT))
+		return 0;
+	__builtin_memset(&out, 0, sizeof(out));
+	out.pid = tgid_of(task);
+	out.tid = tid_of(task);
+	if (!filter_find(out.pid, out.tid))
+		return 0;
+	out.state = state_abi(state);
+	out.switches = task->nvcsw + task->nivcsw;
+	out.call = call_of(task);
+	if (out.call >> SCHEDEV_CALL_BITS)
+		out.flags = file_kind(task, (out.call >> SCHEDEV_CALL_BITS) - 1);
+	if (bpf_probe_read_kernel(out.regs, sizeof(out.regs), (void *)bpf_task_pt_regs((void *)task)) < 0)
+		return 0;
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
 	return 0;
 }
 
