@@ -330,7 +330,9 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 			out, ", began %s before the end", human_duration(before, to_ns - begin));
 	if (field_bool(w, "open"))
 		(void)fputs(", not over yet", out);
-	if (field_bool(w, "uncertain"))
+	if (field_bool(w, "since_before"))
+		(void)fputs(", since before what is recorded", out);
+	else if (field_bool(w, "uncertain"))
 		(void)fputs(", length uncertain", out);
 	if (count > 1)
 		(void)fprintf(out, "; the longest of %" PRIu64 " here, %s in all", count,

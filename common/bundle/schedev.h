@@ -13,6 +13,8 @@
  *   wakeup      the waker if it belongs to the target (WAKER_TARGET), else the thread that is
  *               woken, and the chain is emptied
  *   stack       the thread that runs: its stack, before a freeze of a processor's trace
+ *   blocked     the thread that sleeps at the freeze, and of which the rings have nothing: the stack of its wait, which began
+ *               before them (written by the daemon)
  * The subject of the event is always `pid`, `tid`.
  */
 #pragma once
@@ -25,6 +27,7 @@ enum schedev_kind {
 	SCHEDEV_IN = 2,
 	SCHEDEV_WAKEUP = 3,
 	SCHEDEV_STACK = 4,
+	SCHEDEV_BLOCKED = 5,
 };
 
 enum schedev_flag {
@@ -67,8 +70,8 @@ struct tracerd_sched_event {
 	schedev_u16 flags;
 	schedev_u32 pid; /* thread group of the subject, host numbers */
 	schedev_u32 tid;
-	schedev_u32 state;     /* switch-out: the task state; else 0 */
-	schedev_u32 call;      /* switch-out, not preempted: the system call it is in, see below; 0: none, or not known */
+	schedev_u32 state;     /* switch-out, blocked: the task state; else 0 */
+	schedev_u32 call;      /* the same, not preempted: the system call it is in, see below; 0: none, or not known */
 	schedev_u32 other_pid; /* next at out, previous at in, waker at wakeup; idle is tid 0 */
 	schedev_u32 other_tid;
 	schedev_u32 other_uid;

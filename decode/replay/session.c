@@ -214,6 +214,19 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 
 		return r < 0 || !s->o.pt ? r : session_stack(s, t, ev, false, &stack);
 	}
+	case SCHEDEV_BLOCKED: {
+		int r = session_declare_thread(s, t, ev->time);
+
+		if (r < 0)
+			return r;
+		r = session_stack(s, t, ev, false, &stack);
+		if (r < 0)
+			return r;
+		r = timeline_answer(timeline_blocked(s->o.tl, e.tid, ev->time, wait_of(&e), stack));
+		if (r == 0 && (e.call & SCHEDEV_CALL_MASK))
+			wait_in(s, &e);
+		return r;
+	}
 	default:
 		s->bad_sched++;
 		return 0;

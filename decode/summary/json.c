@@ -204,6 +204,8 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	put(o, obj, "total_ns", number(p->total_ns));
 	if (w->open)
 		put(o, obj, "open", json_object_new_boolean(true));
+	if (w->since_before)
+		put(o, obj, "since_before", json_object_new_boolean(true));
 	if (w->uncertain)
 		put(o, obj, "uncertain", json_object_new_boolean(true));
 	if (!w->woken)

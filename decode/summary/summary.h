@@ -35,6 +35,7 @@ struct summary_wait {
 	uint32_t fd;	/* and its descriptor; UINT32_MAX: it has none */
 	const char *fd_kind; /* "pipe", "socket", ...; NULL: not known */
 	bool open;	/* it had not ended when the recording did */
+	bool since_before; /* it began before what is recorded, or known */
 	bool uncertain; /* records were lost during it */
 	bool woken;	/* what follows is known */
 	bool woken_by_irq;

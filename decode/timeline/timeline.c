@@ -402,6 +402,35 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return wait_end(tl, t, mono);
 }
 
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack)
+{
+	struct wait w = {
+		.state = state,
+		.stack = stack,
+		.other = {.tid = TL_TID_UNKNOWN},
+		.begin_unknown = true,
+	};
+	struct tl_thread *t;
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r == 0)
+		r = timeline_thread_enter(tl, tid, mono, &t);
+	if (r != 0)
+		return r;
+	w.begin = silent_since(tl, t);
+	/* Where more is known of it than that it sleeps now, that is drawn. */
+	if (tl->not_known || t->not_known || t->exited || t->left_unseen || t->running != RUNNING_UNKNOWN || w.begin == 0 || w.begin > mono)
+		return timeline_leave(tl);
+	t->has_switches = true;
+	t->running = RUNNING_OFF;
+	if (stack && !t->in_call)
+		r = evidence(tl, t, stack, w.begin, false);
+	if (r == 0)
+		waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
+	return r < 0 ? r : timeline_leave(tl);
+}
+
 void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	struct wait w = {

@@ -130,6 +130,11 @@ int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_
 void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind);
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
 		       const char *other_name);
+/*
+ * The thread sleeps at `ts`. If nothing is on record of it, where everything would be, it has waited there since before that: its
+ * wait is the one of timeline_wait_in(), which may follow.
+ */
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack);
 
 /* `cpu` is where the waker ran; `in_irq`: an interrupt woke, the waker was only interrupted. */
 int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,

@@ -13,7 +13,7 @@ struct wait_drawer {
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
 	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_ns, key_note;
-	uint32_t key_call, key_fd, key_fd_kind;
+	uint32_t key_call, key_fd, key_fd_kind, key_since, before;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
 	uint32_t key_stack, not_recorded;
@@ -57,6 +57,8 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->key_call = writer_name(w, "system call");
 	d->key_fd = writer_name(w, "descriptor");
 	d->key_fd_kind = writer_name(w, "descriptor is");
+	d->key_since = writer_name(w, "since");
+	d->before = writer_name(w, "before what is recorded");
 	d->key_ns = writer_name(w, "ns");
 	d->key_note = writer_name(w, "note");
 	d->idle = writer_name(w, "idle");
@@ -143,6 +145,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .fd = w->fd,
 			     .fd_kind = w->fd_kind ? writer_name_text(d->w, w->fd_kind) : NULL,
 			     .open = open,
+			     .since_before = w->begin_unknown,
 			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded || w->cut,
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
@@ -169,6 +172,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 			add_uint(&a, d->key_by_tid, w->waker.task.tid);
 	}
 	add_uint(&a, d->key_ns, w->end - w->begin);
+	if (w->begin_unknown && (open || w->cut || w->end_unrecorded))
+		add_name(&a, d->key_since, d->before);
 	if (open)
 		add_name(&a, d->key_note, d->note_open);
 	else if (w->cut)

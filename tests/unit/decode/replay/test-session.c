@@ -112,6 +112,11 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 	return tell("%d in %u\n", (int)ts, tid);
 }
 
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack)
+{
+	return tell("%d blocked %u state %d [%s]\n", (int)ts, tid, (int)state, text_of(stack));
+}
+
 int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,
 	uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq, uint32_t stack)
 {

@@ -263,6 +263,8 @@ static int event(struct player *p, char **f, int n)
 		return timeline_switch_out(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
 					   wait_state(f[4]), stack(p->st, f[5]), other, name);
 	}
+	if (strcmp(f[0], "blocked") == 0)
+		return timeline_blocked(tl, (uint32_t)number(f[1]), number(f[2]), wait_state(f[3]), stack(p->st, f[4]));
 	if (strcmp(f[0], "wait-in") == 0) {
 		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2], n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD, n > 4 ? f[4] : NULL);
 		return 0;
