@@ -17,8 +17,8 @@
 int caps_give_up(void);
 
 /*
- * Around the look at /proc/PID/map_files, which is closed to all but its owner: nothing else is looked up meanwhile. Of the
- * calling thread.
+ * Around the look at /proc/PID/map_files, or /proc/PID/mem, which are closed to all but their owner: nothing else is looked up
+ * meanwhile. Of the calling thread.
  */
 void caps_look_into_folders(bool on);
 

@@ -237,6 +237,9 @@ bool target_has_work(const struct target *target, enum target_work what);
 /* The number of threads that hang in processes; whether this target's user may have one more. */
 size_t work_queue_hanging(const struct targets *targets);
 bool work_queue_may(const struct target *target);
+/* Has a job of somebody else's read this target's process; false: too many threads hang in those of its user. */
+struct reader_job;
+bool work_queue_read(const struct target *target, struct reader_job *job);
 /* Drops the work on a target that goes. */
 void work_queue_forget(struct target *target);
 /* Has the queue looked at: there is something to arm, or an arming was refused. */

@@ -414,6 +414,15 @@ bool work_queue_may(const struct target *target)
 	return readers_may(target->targets->work->readers, read_uid(target));
 }
 
+bool work_queue_read(const struct target *target, struct reader_job *job)
+{
+	job->uid = read_uid(target);
+	if (target->hanging || !work_queue_may(target))
+		return false;
+	readers_submit(target->targets->work->readers, job);
+	return true;
+}
+
 /* The n-th that is under way or was. */
 static struct work *work_nth(struct work_queue *queue, size_t n)
 {

@@ -194,7 +194,8 @@ with Tracerd(name="-unit", unit_rights=True) as d:
 
         def recorded():
             got["summary"] = c.snapshot(target)["summary"]
-            return any(w["name"] == "reader" and w["state"] == "sleeping" for w in got["summary"]["waits"])
+            # of one from before the recording only the program's stack is known
+            return any(w["name"] == "reader" and w["state"] == "sleeping" and not w.get("since_before") for w in got["summary"]["waits"])
 
         wait_for("a wait of the reader", recorded)
         return got["summary"], [w for w in got["summary"]["waits"] if w["name"] == "reader" and w["state"] == "sleeping"]

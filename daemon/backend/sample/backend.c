@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
 #include "common/control/json.h"
+#include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/choice.h"
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
@@ -162,6 +163,9 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 		return r == -E2BIG ? TARGET_E_BUSY : r;
 	}
 	sampler_wake(sampler);
+	if (!sampling_of(target)->since && sampling_of(target)->n_sources == 1 && !sampling_is_beside(target) && target->waits &&
+	    blocked_at_arming(target, group->spec.stack_bytes, &sampling_of(target)->since) == -EBUSY)
+		log_debug("%s: who is blocked is not known: a thread hangs in a process of its user", target_name(target));
 	return 0;
 }
 
@@ -271,6 +275,9 @@ static void sample_stop(struct target *target)
 
 	if (s->n_sources && s->sources[0].to_ns == UINT64_MAX)
 		s->sources[0].to_ns = clock_raw_ns();
+	/* What has not come yet may be of a program that nobody may see. */
+	if (s->since && !blocked_is_done(s->since))
+		s->since = blocked_put(s->since);
 	/*
 	 * The shared clocks no longer pass its records. Events of its own must stop, or they would overwrite what was
 	 * recorded, perhaps with records of a program that nobody may see.
@@ -292,6 +299,7 @@ static void sample_disarm(struct target *target)
 	while (s->n_sources > 0)
 		(void)event_group_put(s->sources[--s->n_sources].group);
 	quota_release(&s->charge);
+	(void)blocked_put(s->since);
 	if (s->settle)
 		event_free(s->settle);
 	free(s);

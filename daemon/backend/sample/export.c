@@ -18,6 +18,7 @@
 #include "common/bundle/perfdata_write.h"
 #include "common/control/json.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/perf/ring.h"
@@ -42,6 +43,10 @@ struct export {
 		bool wrapped;       /* there had been more */
 	} *rings;
 	size_t n_rings;
+	struct blocked *blocked; /* at the freeze; NULL: there are none */
+	bool blocked_asked;	 /* there might be */
+	struct blocked *since;	 /* when it was armed; NULL: there are none */
+	uint64_t n_blocked, n_since; /* written */
 };
 
 static void **export_slot(struct frozen *frozen)
@@ -247,6 +252,19 @@ static bool count_loss(const struct perf_event_header *h, struct frozen_stats *s
 	}
 }
 
+/* Who is on record is not only known to be blocked. */
+static void see_thread(struct blocked *blocked, const struct record_view *view)
+{
+	struct tracerd_sched_event ev;
+	struct blocked_stack *s;
+
+	if (!blocked)
+		return;
+	s = blocked_find(blocked, record_sched(view, &ev) ? ev.tid : *view->tid);
+	if (s && view->time > s->seen_ns)
+		s->seen_ns = view->time;
+}
+
 static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
 		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
@@ -274,6 +292,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	}
 	if (!*oldest_ns)
 		*oldest_ns = view.time;
+	see_thread(export_of(frozen)->blocked, &view);
 	switch (mask_record(frozen, source, event, &view)) {
 	case EXPORT_FOREIGN:
 		stats->foreign++;
@@ -420,6 +439,42 @@ static uint64_t complete_from(const struct frozen *frozen)
 	return from;
 }
 
+static int copy_blocked(const struct frozen *frozen, const struct blocked *blocked, unsigned int event, uint64_t complete_ns,
+			uint64_t time_ns, struct out *out, uint64_t *ret_n)
+{
+	const uint64_t id = EVENT_ID(0, event);
+	struct perf_event_attr attr = export_of(frozen)->sources[0].group->attrs[GROUP_PLAIN];
+	_cleanup_free_ uint8_t *record = malloc(BLOCKED_RECORD_MAX);
+	const struct blocked_stack *s;
+	size_t pos = 0;
+	int r;
+
+	if (!record)
+		return -ENOMEM;
+	blocked_attr(blocked, &attr);
+	r = perfdata_add_event(out->writer, "sched", &attr, &id, 1);
+	for (; r == 0 && (s = blocked_next(blocked, complete_ns, &pos)) != NULL; (*ret_n)++)
+		r = out_record(out, record, blocked_record(blocked, s, id, time_ns, record));
+	return r < 0 ? r : out_flush(out);
+}
+
+/*
+ * At the freeze those of which the rings have nothing where they are complete; from when the target was armed all, if the rings
+ * reach back to that: the decoder knows who did something else before.
+ */
+static int copy_all_blocked(struct frozen *frozen, struct out *out)
+{
+	struct export *samples = export_of(frozen);
+	const uint64_t from = complete_from(frozen), asleep = blocked_asleep_ns(samples->since);
+	int r = 0;
+
+	if (asleep && asleep > from && asleep < frozen->raw_ns)
+		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, UINT64_MAX, asleep, out, &samples->n_since);
+	if (r == 0 && samples->blocked)
+		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, from, frozen->raw_ns, out, &samples->n_blocked);
+	return r;
+}
+
 int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	const struct export *samples = export_of(frozen);
@@ -436,7 +491,7 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 			return r;
 	}
 	stats->complete_from_ns = complete_from(frozen);
-	return 0;
+	return copy_all_blocked(frozen, &out);
 }
 
 /* ---- life */
@@ -468,6 +523,11 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	/* Others may have been asked for meanwhile. */
 	frozen->stacks = spec->stacks;
 	frozen->kernel_stacks = spec->kernel_stacks && frozen->admin;
+	if (frozen->backend != &backend_sample || !frozen->waits)
+		return 0;
+	samples->since = blocked_ref(s->since);
+	if (target->state == TARGET_ARMED)
+		samples->blocked_asked = blocked_at_freeze(target, frozen, spec->stack_bytes, &samples->blocked) != -EOPNOTSUPP;
 	return 0;
 }
 
@@ -485,6 +545,8 @@ void export_resume(struct frozen *frozen)
 
 void export_free(struct frozen *frozen)
 {
+	(void)blocked_put(export_of(frozen)->blocked);
+	(void)blocked_put(export_of(frozen)->since);
 	free(export_of(frozen)->rings);
 	free(export_of(frozen));
 }
@@ -503,6 +565,11 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 
 	if (!gaps)
 		return;
+	if (samples->blocked_asked) {
+		json_add_uint(events, "stacks_since_before", samples->n_blocked + samples->n_since);
+		/* one: those of the target, which came too late, or not at all */
+		json_add_uint(losses, "blocked_stacks_missing", samples->blocked ? blocked_missing(samples->blocked) : 1);
+	}
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].oldest_ns && samples->rings[i].oldest_ns < begin)
 			begin = samples->rings[i].oldest_ns;

@@ -12,6 +12,7 @@
 
 #define SAMPLING_SOURCES_MAX 2
 
+struct blocked;
 struct event;
 
 struct source {
@@ -26,6 +27,7 @@ struct sampling {
 	size_t n_sources;
 	struct event *settle; /* those from before a change have been kept long enough */
 	struct quota_charge charge;
+	struct blocked *since; /* who slept when it was armed; NULL: that is not known */
 };
 
 /* Another back end records the target: sampling adds its waits, and no samples. */

@@ -12,7 +12,7 @@ from lib import *
 SAMPLE, COMM, EXIT, FORK, SWITCH, SWITCH_CPU_WIDE, MMAP2 = 9, 3, 4, 7, 14, 15, 10
 # The ids that the daemon gives to events in a bundle (daemon/backend/sample/export.c, daemon/target/sideband_log.h).
 HISTORY = 0x4000000000000001
-CLOCK, SCHED, SCHED_PLAIN = (0x4000000000000010 + i for i in range(3))
+CLOCK, SCHED, SCHED_PLAIN, BLOCKED, BLOCKED_ARMED = (0x4000000000000010 + i for i in range(5))
 SCHED_MAGIC = 0x01455354
 OUT, IN, WAKEUP = 1, 2, 3
 
@@ -129,7 +129,7 @@ def records(data):
 def sched(record):
     """The payload of a "sched" sample: found by its magic number, behind the call chain if there is one."""
     at = 8 + 8 + 8 + 8 + 8 + 8
-    if record.id == SCHED:
+    if record.id != SCHED_PLAIN:
         (n,) = struct.unpack_from("<Q", record.body, at)
         at += 8 + 8 * n
     (size,) = struct.unpack_from("<I", record.body, at)
