@@ -130,6 +130,33 @@ static int finish(
 	return EXIT_OK;
 }
 
+/* Several processes are one timeline where one target has them all. */
+static int check_together(struct ctl *ctl, const char *const *operands, size_t n)
+{
+	_cleanup_free_ char *first = NULL;
+	int r = EXIT_OK;
+
+	for (size_t i = 0; i < n && n > 1 && r == EXIT_OK; i++) {
+		_cleanup_json_ struct json_object *shown = NULL;
+		const char *id;
+
+		r = target_call(ctl, "target.show", operands[i], NULL, &shown);
+		if (r != EXIT_OK)
+			return r;
+		id = field_text(field(shown, "target"), "id");
+		if (!first)
+			first = strdup(id ? id : "");
+		if (!first || !id)
+			return ctl_report(ctl, id ? -ENOMEM : -EPROTO, NULL);
+		if (strcmp(id, first) != 0)
+			r = ctl_fail(ctl, EXIT_USAGE, "usage",
+				"%s and %s are of two targets, %s and %s: take a snapshot of each; processes that are armed "
+				"together ('tracectl arm --children' of their parent, or '--unit') are one timeline",
+				operands[0], operands[i], first, id);
+	}
+	return r;
+}
+
 static int snapshot_exec(
 	struct ctl *ctl, const void *options, const char *const *operands, size_t n)
 {
@@ -143,9 +170,11 @@ static int snapshot_exec(
 	if (o->no_wait && o->output)
 		return ctl_fail(
 			ctl, EXIT_USAGE, "usage", "--no-wait ends before there is anything to write to --output");
-	r = target_check_operands(ctl, operands, 1);
+	r = target_check_operands(ctl, operands, n);
 	if (r == EXIT_OK)
 		r = ctl_connect(ctl);
+	if (r == EXIT_OK)
+		r = check_together(ctl, operands, n);
 	if (r == EXIT_OK && !o->no_wait)
 		r = snapshot_subscribe(ctl);
 	if (r != EXIT_OK)
@@ -179,11 +208,11 @@ static int snapshot_exec(
 
 const struct command cmd_snapshot = {
 	.name = "snapshot",
-	.args = "PID|TARGET",
+	.args = "PID|TARGET...",
 	.summary = "take what a target did last, as a timeline",
 	.doc = "Freezes the recording of an armed process (or of a target by its id, t3), copies "
 	       "it, decodes it and keeps the result in the daemon's spool; the process is not "
-	       "stopped and its recording goes on. Waits for the end, shows the progress on a "
+	       "stopped and its recording goes on. Several processes must be of one target. Waits for the end, shows the progress on a "
 	       "terminal, and prints the summary: the threads with their time on and off the CPU, "
 	       "the heaviest stacks, the longest waits and who ended them.\n\n"
 	       "With -o the trace is written to a file, which opens in ui.perfetto.dev. Interrupting the "
@@ -193,6 +222,6 @@ const struct command cmd_snapshot = {
 	.options_size = sizeof(struct options),
 	.operand = OPERAND_TARGET,
 	.min_operands = 1,
-	.max_operands = 1,
+	.max_operands = 4096,
 	.exec = snapshot_exec,
 };
