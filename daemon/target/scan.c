@@ -122,15 +122,26 @@ static bool is_needed(const struct target *target, pid_t pid)
 	return !target_scope_is_group(target->scope) && target->proc.pid == pid;
 }
 
-static int entries_result(const struct work *w)
+static int entries_result(struct work *w)
 {
+	size_t closed = 0;
+
 	for (size_t i = 0; i < w->scan.n_entries; i++) {
 		const struct scan_entry *entry = &w->scan.entries[i];
+		const bool is_closed = entry->result == -EACCES || entry->result == -EPERM;
 
-		/* One of many may have ended meanwhile. */
-		if (entry->result != 0 && (entry->result != PROC_E_GONE || is_needed(w->target, entry->pid)))
-			return entry->result;
+		/* One of many may have ended meanwhile, or be closed even to us, by a security module or a namespace. */
+		if (entry->result == 0 || (!is_needed(w->target, entry->pid) && (entry->result == PROC_E_GONE || is_closed))) {
+			closed += is_closed;
+			continue;
+		}
+		return entry->result;
 	}
+	/* those that are read again have been counted */
+	if (w->what != WORK_RESYNC)
+		w->target->n_closed += closed;
+	if (closed && w->what == WORK_SCAN)
+		target_warn_closed(w->target);
 	return 0;
 }
 

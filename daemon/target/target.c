@@ -61,6 +61,13 @@ void target_clear_notes(struct target *target)
 	if (!sideband_events_running(target->targets->sideband))
 		target_warn(target, "no machine-wide side-band events (%s): events on its tasks instead",
 			    strerror(-target->targets->sideband_error));
+	if (target->n_closed)
+		target_warn_closed(target);
+}
+
+void target_warn_closed(struct target *target)
+{
+	target_warn(target, "%zu of its processes may not be read: they are recorded without the names of their functions", target->n_closed);
 }
 
 const char *stacks_mode_name(enum stacks_mode mode)

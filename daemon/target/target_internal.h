@@ -100,6 +100,7 @@ struct target {
 	/* side-band */
 	TAILQ_HEAD(, member) members;
 	size_t n_members, n_living;
+	size_t n_closed;   /* processes that may not be read */
 	uint64_t left_out; /* processes that it started and that are not recorded: there were too many */
 	struct sideband_log log;
 	struct image **images; /* referenced */
@@ -167,6 +168,7 @@ void target_emit(struct target *target, const char *state);
 void target_warn(struct target *target, const char *fmt, ...) _printf_(2, 3);
 void target_say_why(struct target *target, const char *fmt, ...) _printf_(2, 3);
 void target_clear_notes(struct target *target);
+void target_warn_closed(struct target *target);
 /* Ends the recording; what is recorded stays. */
 void target_suspend(struct target *target, uint64_t at_ns, const char *why);
 void target_exited(struct target *target, uint64_t at_ns);
