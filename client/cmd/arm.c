@@ -39,8 +39,8 @@ static const struct option_spec specs[] = {
 	{.name = "host",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, host),
-		.doc = "Record all CPUs with Intel PT, and so every process; for root and the members of the "
-		       "socket's group. Nothing else can be recorded with Intel PT meanwhile."},
+		.doc = "Record all CPUs, and so every process; for root and the members of the socket's group. "
+		       "With Intel PT nothing else can be recorded meanwhile; samples have no such limit."},
 	{.name = "filter",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct options, filter),

@@ -21,7 +21,8 @@ with Tracerd() as d:
     code = "8:1:5:4096:64:f"
     expect(c.call_error("target.arm", {"pid": t.pid, "filters": [code]}) == "unsupported", "samples know no address filter")
     expect(c.call_error("target.arm", {"pid": t.pid, "filters": [code] * 5}) == "bad_params", "nor has any processor five")
-    expect(c.call_error("target.arm", {"scope": "host"}) == "unsupported", "nothing else records a host")
+    expect(c.call_error("target.arm", {"scope": "host", "backend": "pt"}) == "unsupported", "nor does it record a host")
+    expect(c.call_error("target.arm", {"scope": "host", "backend": "step"}) in ("unsupported", "bad_params"), "stepping records none")
     expect(c.call_error("target.arm", {"scope": "host", "pid": t.pid}) == "bad_params", "a host has no pid")
     expect(c.call_error("target.arm", {"scope": "process"}) == "bad_params", "a process has one")
     if c.call("status")["backends"]["sample"]["available"]:

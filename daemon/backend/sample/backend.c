@@ -85,8 +85,8 @@ static int sample_init(struct target *target, const struct target_request *req, 
 		(void)snprintf(why, why_size, "the descriptor \"step\" is for the back end step");
 		return TARGET_E_BAD;
 	}
-	if (req->scope == TARGET_HOST && !sampling_is_beside(target)) {
-		(void)snprintf(why, why_size, "only Intel PT records a whole host");
+	if (req->scope == TARGET_HOST && !sampler_can(sampler_of(target->targets))->cpu_wide) {
+		(void)snprintf(why, why_size, "a whole host needs events on its CPUs: %s", strerror(-sampler_can(sampler_of(target->targets))->cpu_wide_error));
 		return TARGET_E_UNSUPPORTED;
 	}
 	if (req->stacks == STACKS_DWARF && !dwarf) {
