@@ -235,7 +235,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 
 bool frozen_waits(const struct frozen *frozen)
 {
-	return frozen->pending || frozen->stacks_pending || frozen->resync.waits;
+	return frozen->pending || frozen->resync.waits;
 }
 
 void frozen_go_on(struct frozen *frozen)

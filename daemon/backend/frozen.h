@@ -62,7 +62,6 @@ struct frozen {
 	void *recording;    /* the back end's own */
 	void *beside;	    /* of sampling, beside another back end */
 	bool pending;	    /* the recording has not come yet, see frozen_go_on() */
-	bool stacks_pending; /* nor the stacks of threads that are blocked */
 	const char *method; /* static */
 	unsigned int hz;    /* of its clock; 0: it has none */
 	const char *aux_pmu; /* static: the PMU whose trace it is; NULL: there is none */

@@ -2,12 +2,13 @@
 #include "daemon/backend/sample/blocked.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/address.h"
@@ -21,7 +22,6 @@
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/sampling.h"
 
-#define LIMIT_S 2 /* a snapshot waits for them no longer */
 #define KEPT_MAX (16u << 20)
 #define KEPT_THREADS_MAX 512
 #define STACK_MAX 61440u /* a record has 64 KiB */
@@ -35,10 +35,12 @@ struct blocked {
 	/* the loop's */
 	unsigned int refs;
 	struct targets *targets;
-	struct frozen *frozen; /* NULL: nobody waits for it, or no more */
-	struct blocked **slot; /* the frozen target's pointer to it */
-	struct event *limit;
+	char target[24]; /* of a freeze for a user: whose authority must not have ended; "": nobody asks */
+	bool of_freeze;
 	bool keeps; /* what it has counts in kept_bytes */
+	/* of the loop, and of who waits for it */
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
 	bool done;
 	/* the thread's, then the copier's */
 	int tasks_fd;
@@ -114,9 +116,16 @@ static void read_stacks(struct blocked *b)
 	}
 }
 
+static struct blocked_stack *find(struct blocked *b, uint32_t tid)
+{
+	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
+
+	return i ? &b->stacks[i - 1] : NULL;
+}
+
 static void on_still_sleeping(void *arg, const struct filter_task *task)
 {
-	struct blocked_stack *s = blocked_find(arg, task->tid);
+	struct blocked_stack *s = find(arg, task->tid);
 
 	if (s && s->task.pid == task->pid && s->task.switches == task->switches)
 		s->slept = true;
@@ -167,9 +176,9 @@ static struct blocked *unref(struct blocked *b)
 {
 	if (--b->refs > 0)
 		return NULL;
-	if (b->limit)
-		event_free(b->limit);
 	drop_stacks(b);
+	(void)pthread_cond_destroy(&b->cond);
+	(void)pthread_mutex_destroy(&b->mutex);
 	free(b->stacks);
 	free(b->pids);
 	hashmap_fini(&b->by_tid);
@@ -180,13 +189,7 @@ static struct blocked *unref(struct blocked *b)
 
 struct blocked *blocked_put(struct blocked *b)
 {
-	if (!b)
-		return NULL;
-	if (b->frozen) {
-		b->frozen = NULL;
-		(void)event_del(b->limit);
-	}
-	return unref(b);
+	return b ? unref(b) : NULL;
 }
 
 /*
@@ -198,20 +201,10 @@ static bool may_have(const struct blocked *b)
 	const struct target *target;
 
 	sideband_events_drain(b->targets->sideband);
-	if (!b->frozen || b->frozen->admin)
+	if (!b->target[0])
 		return true;
-	target = targets_find(b->targets, b->frozen->name, 0, true, NULL);
+	target = targets_find(b->targets, b->target, 0, true, NULL);
 	return target && target->state == TARGET_ARMED;
-}
-
-/* Nobody waits for it any more. */
-static void give_up(struct blocked *b)
-{
-	struct frozen *frozen = b->frozen;
-
-	*b->slot = blocked_put(b);
-	frozen->stacks_pending = false;
-	frozen_go_on(frozen);
 }
 
 /* Those of when a target was armed stay, as long as they are few. */
@@ -232,7 +225,6 @@ static void keep(struct blocked *b)
 static void on_done(struct reader_job *job)
 {
 	struct blocked *b = (struct blocked *)job;
-	struct frozen *frozen = b->frozen;
 
 	if (b->result < 0)
 		log_debug("threads that are blocked: %s", strerror(-b->result));
@@ -240,36 +232,22 @@ static void on_done(struct reader_job *job)
 	if (b->refs == 1 || b->result < 0 || !may_have(b) || b->refs == 1)
 		drop_stacks(b);
 	b->missing += b->result < 0;
-	b->done = true;
-	if (frozen) {
-		(void)event_del(b->limit);
-		frozen->stacks_pending = false;
-		frozen_go_on(frozen);
-	} else {
+	if (!b->of_freeze)
 		keep(b);
-	}
+	(void)pthread_mutex_lock(&b->mutex);
+	b->done = true;
+	(void)pthread_cond_broadcast(&b->cond);
+	(void)pthread_mutex_unlock(&b->mutex);
 	(void)unref(b);
 }
 
-static void on_hangs(struct reader_job *job)
-{
-	struct blocked *b = (struct blocked *)job;
-
-	if (b->frozen)
-		give_up(b);
-}
-
-static void on_limit(evutil_socket_t fd, short what, void *arg)
-{
-	give_up(arg);
-}
-
 /* On its way, with a reference of the caller's and one of the thread's. 0, -errno. */
-static int begin(const struct target *target, size_t stack_bytes, size_t max_stacks, struct blocked **ret)
+static int begin(const struct target *target, const struct frozen *frozen, size_t stack_bytes, struct blocked **ret)
 {
 	const struct filter *filter = sampler_filter(sampler_of(target->targets));
 	/* the registers are those of x86-64 */
 	const int fd = filter && PERFABI_REGS_USER == PERFABI_REGS_X86_64 ? filter_tasks_fd(filter) : -EOPNOTSUPP;
+	pthread_condattr_t clock;
 	struct blocked *b;
 	int r;
 
@@ -280,15 +258,23 @@ static int begin(const struct target *target, size_t stack_bytes, size_t max_sta
 		(void)close_fd(fd);
 		return -ENOMEM;
 	}
+	(void)pthread_mutex_init(&b->mutex, NULL);
+	(void)pthread_condattr_init(&clock);
+	(void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&b->cond, &clock);
+	(void)pthread_condattr_destroy(&clock);
 	b->refs = 1;
 	b->tasks_fd = fd;
 	b->targets = target->targets;
 	b->tid = target->scope == TARGET_THREAD ? target->tid : 0;
 	b->stack_bytes = (stack_bytes < STACK_MAX ? stack_bytes : STACK_MAX) & ~(size_t)7;
-	b->max_stacks = max_stacks;
-	b->stacks = calloc(max_stacks, sizeof(*b->stacks));
+	b->of_freeze = frozen != NULL;
+	if (frozen && !frozen->admin)
+		(void)snprintf(b->target, sizeof(b->target), "%s", frozen->name);
+	b->max_stacks = frozen ? BLOCKED_THREADS_MAX : KEPT_THREADS_MAX;
+	b->stacks = calloc(b->max_stacks, sizeof(*b->stacks));
 	r = b->stacks ? members_pids(target, &b->pids, &b->n_pids) : -ENOMEM;
-	b->job = (struct reader_job){.run = run, .done = on_done, .hangs = on_hangs};
+	b->job = (struct reader_job){.run = run, .done = on_done};
 	if (r == 0 && !work_queue_read(target, &b->job))
 		r = -EBUSY;
 	if (r < 0) {
@@ -303,27 +289,12 @@ static int begin(const struct target *target, size_t stack_bytes, size_t max_sta
 
 int blocked_at_arming(const struct target *target, size_t stack_bytes, struct blocked **ret)
 {
-	return begin(target, stack_bytes, KEPT_THREADS_MAX, ret);
+	return begin(target, NULL, stack_bytes, ret);
 }
 
-int blocked_at_freeze(const struct target *target, struct frozen *frozen, size_t stack_bytes, struct blocked **slot)
+int blocked_at_freeze(const struct target *target, const struct frozen *frozen, size_t stack_bytes, struct blocked **ret)
 {
-	const struct timeval limit = {.tv_sec = LIMIT_S};
-	struct blocked *b;
-	int r = begin(target, stack_bytes, BLOCKED_THREADS_MAX, &b);
-
-	if (r < 0)
-		return r;
-	b->limit = evtimer_new(target->targets->base, on_limit, b);
-	if (!b->limit || event_add(b->limit, &limit) < 0) {
-		(void)unref(b);
-		return -ENOMEM;
-	}
-	b->frozen = frozen;
-	b->slot = slot;
-	*slot = b;
-	frozen->stacks_pending = true;
-	return 0;
+	return begin(target, frozen, stack_bytes, ret);
 }
 
 bool blocked_is_done(const struct blocked *b)
@@ -333,28 +304,40 @@ bool blocked_is_done(const struct blocked *b)
 
 /* ---- on the copier thread */
 
-struct blocked_stack *blocked_find(struct blocked *b, uint32_t tid)
-{
-	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
-
-	return i ? &b->stacks[i - 1] : NULL;
-}
-
-const struct blocked_stack *blocked_next(const struct blocked *b, uint64_t complete_ns, size_t *pos)
+const struct blocked_stack *blocked_next(const struct blocked *b, const struct hashmap *seen, uint64_t complete_ns, size_t *pos)
 {
 	while (*pos < b->n_stacks) {
 		const struct blocked_stack *s = &b->stacks[(*pos)++];
+		const uint64_t seen_ns = seen ? hashmap_get(seen, 0, s->task.tid) : 0;
 
 		/* What the rings have of its wait is more, and what ran after the freeze may wait in something else. */
-		if (s->slept && s->size > 0 && (s->seen_ns == 0 || s->seen_ns < complete_ns))
+		if (s->slept && s->size > 0 && (seen_ns == 0 || seen_ns < complete_ns))
 			return s;
 	}
 	return NULL;
 }
 
+bool blocked_await(struct blocked *b, unsigned int ms)
+{
+	struct timespec until;
+	bool done;
+	int r = 0;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)ms * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void)pthread_mutex_lock(&b->mutex);
+	while (!b->done && ms && r == 0)
+		r = pthread_cond_timedwait(&b->cond, &b->mutex, &until);
+	done = b->done;
+	(void)pthread_mutex_unlock(&b->mutex);
+	return done;
+}
+
 uint64_t blocked_asleep_ns(const struct blocked *b)
 {
-	return b && b->done && b->n_stacks ? b->asleep_ns : 0;
+	return b->asleep_ns;
 }
 
 uint64_t blocked_missing(const struct blocked *b)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the threads of a target that sleep are waiting in, when it is armed and when it is frozen: of a wait that began before the
- * rings do they have no stack. Nothing is stopped: the kernel tells the registers of who sleeps, the stack is read as memory, and what has left a CPU
- * meanwhile is not believed. Owns the thread's work and its results; knows no rings.
+ * rings do they have no stack. Nothing is stopped: the kernel tells the registers of who sleeps, the stack is read as memory, and
+ * who has left a CPU meanwhile is not believed. Owns the thread's work and its results; knows no rings.
  */
 #pragma once
 
@@ -19,13 +19,13 @@
 #define BLOCKED_THREADS_MAX 4096
 
 struct frozen;
+struct hashmap;
 struct target;
 struct blocked;
 
 /* One of them. */
 struct blocked_stack {
 	struct filter_task task;
-	uint64_t seen_ns; /* the newest record that the rings have of it; 0: none */
 	bool slept;	  /* all the time while its stack was read */
 	uint32_t size;	  /* of what could be read, from the stack pointer on */
 	uint8_t *bytes;	  /* owned */
@@ -35,24 +35,26 @@ struct blocked_stack {
  * Both begin to take them on a thread that reads processes. 0, -EOPNOTSUPP: this machine cannot; -EBUSY: too many threads hang in
  * processes of this user; -errno. One that hangs keeps others of its user from being tried: they can be armed still.
  *
- * At arming they are kept, for waits that end later; if those of all targets are too many bytes there are none.
+ * At arming they are kept, for waits that end later; if those of all targets are too many bytes there are none. A freeze does not wait:
+ * the rings go on meanwhile.
  */
 int blocked_at_arming(const struct target *target, size_t stack_bytes, struct blocked **ret) _must_check_;
-/* A frozen target waits for it (frozen_waits()). *slot is set, and to NULL where it takes too long. */
-int blocked_at_freeze(const struct target *target, struct frozen *frozen, size_t stack_bytes, struct blocked **slot) _must_check_;
+int blocked_at_freeze(const struct target *target, const struct frozen *frozen, size_t stack_bytes, struct blocked **ret) _must_check_;
 struct blocked *blocked_ref(struct blocked *blocked);
 /* A thread that hangs keeps what it has. */
 struct blocked *blocked_put(struct blocked *blocked);
 bool blocked_is_done(const struct blocked *blocked);
-/* When all of them slept; 0: it is not done yet, or there are none. */
+
+/* ---- on the copier thread: once this says that it is done, within so many ms at most */
+
+bool blocked_await(struct blocked *blocked, unsigned int ms);
+/* When all of them slept. */
 uint64_t blocked_asleep_ns(const struct blocked *blocked);
-
-/* ---- when it is done, on the copier thread */
-
-/* The thread's, NULL: it has none. */
-struct blocked_stack *blocked_find(struct blocked *blocked, uint32_t tid);
-/* The next of those that have slept since before `complete_ns`; NULL at the end. *pos begins at 0. */
-const struct blocked_stack *blocked_next(const struct blocked *blocked, uint64_t complete_ns, size_t *pos);
+/*
+ * The next of those that have slept since before `complete_ns`; NULL at the end. `seen` has the newest record that the rings have of a
+ * thread, by its id; NULL: nobody knows. *pos begins at 0.
+ */
+const struct blocked_stack *blocked_next(const struct blocked *blocked, const struct hashmap *seen, uint64_t complete_ns, size_t *pos);
 /* How many slept and could not be read, or were too many. */
 uint64_t blocked_missing(const struct blocked *blocked);
 /* The event of their records, like `attr` with registers and a stack; and one of the records, which must have BLOCKED_RECORD_MAX bytes. Returns its size. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/base/address.h"
+#include "common/base/hashmap.h"
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
@@ -25,6 +26,7 @@
 
 #define OUT_BYTES (256u << 10)
 #define PERF_PAGE 4096u
+#define BLOCKED_WAIT_MS 500 /* the copier waits for them no longer: others wait for it */
 /* No id of the kernel's, and none of the side-band log's. */
 #define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
 
@@ -45,8 +47,10 @@ struct export {
 	size_t n_rings;
 	struct blocked *blocked; /* at the freeze; NULL: there are none */
 	bool blocked_asked;	 /* there might be */
+	bool blocked_came;	 /* in time */
 	struct blocked *since;	 /* when it was armed; NULL: there are none */
-	uint64_t n_blocked, n_since; /* written */
+	struct hashmap seen;	 /* the newest record of each thread */
+	uint64_t n_blocked;	 /* written, of both */
 };
 
 static void **export_slot(struct frozen *frozen)
@@ -252,17 +256,17 @@ static bool count_loss(const struct perf_event_header *h, struct frozen_stats *s
 	}
 }
 
-/* Who is on record is not only known to be blocked. */
-static void see_thread(struct blocked *blocked, const struct record_view *view)
+/* Who is on record is not only known to be blocked. Without memory for that it is drawn by what is on record all the same. */
+static void see_thread(struct export *samples, const struct record_view *view)
 {
 	struct tracerd_sched_event ev;
-	struct blocked_stack *s;
+	uint32_t tid;
 
-	if (!blocked)
+	if (!samples->blocked)
 		return;
-	s = blocked_find(blocked, record_sched(view, &ev) ? ev.tid : *view->tid);
-	if (s && view->time > s->seen_ns)
-		s->seen_ns = view->time;
+	tid = record_sched(view, &ev) ? ev.tid : *view->tid;
+	if (view->time > hashmap_get(&samples->seen, 0, tid))
+		(void)!hashmap_put(&samples->seen, 0, tid, view->time);
 }
 
 static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
@@ -292,7 +296,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	}
 	if (!*oldest_ns)
 		*oldest_ns = view.time;
-	see_thread(export_of(frozen)->blocked, &view);
+	see_thread(export_of(frozen), &view);
 	switch (mask_record(frozen, source, event, &view)) {
 	case EXPORT_FOREIGN:
 		stats->foreign++;
@@ -439,8 +443,8 @@ static uint64_t complete_from(const struct frozen *frozen)
 	return from;
 }
 
-static int copy_blocked(const struct frozen *frozen, const struct blocked *blocked, unsigned int event, uint64_t complete_ns,
-			uint64_t time_ns, struct out *out, uint64_t *ret_n)
+static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, unsigned int event, const struct hashmap *seen,
+			uint64_t complete_ns, uint64_t time_ns, struct out *out)
 {
 	const uint64_t id = EVENT_ID(0, event);
 	struct perf_event_attr attr = export_of(frozen)->sources[0].group->attrs[GROUP_PLAIN];
@@ -453,7 +457,7 @@ static int copy_blocked(const struct frozen *frozen, const struct blocked *block
 		return -ENOMEM;
 	blocked_attr(blocked, &attr);
 	r = perfdata_add_event(out->writer, "sched", &attr, &id, 1);
-	for (; r == 0 && (s = blocked_next(blocked, complete_ns, &pos)) != NULL; (*ret_n)++)
+	for (; r == 0 && (s = blocked_next(blocked, seen, complete_ns, &pos)) != NULL; export_of(frozen)->n_blocked++)
 		r = out_record(out, record, blocked_record(blocked, s, id, time_ns, record));
 	return r < 0 ? r : out_flush(out);
 }
@@ -465,13 +469,17 @@ static int copy_blocked(const struct frozen *frozen, const struct blocked *block
 static int copy_all_blocked(struct frozen *frozen, struct out *out)
 {
 	struct export *samples = export_of(frozen);
-	const uint64_t from = complete_from(frozen), asleep = blocked_asleep_ns(samples->since);
+	const uint64_t from = complete_from(frozen);
+	uint64_t asleep = 0;
 	int r = 0;
 
-	if (asleep && asleep > from && asleep < frozen->raw_ns)
-		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, UINT64_MAX, asleep, out, &samples->n_since);
-	if (r == 0 && samples->blocked)
-		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, from, frozen->raw_ns, out, &samples->n_blocked);
+	if (samples->since && blocked_await(samples->since, 0))
+		asleep = blocked_asleep_ns(samples->since);
+	if (asleep > from && asleep < frozen->raw_ns)
+		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, NULL, UINT64_MAX, asleep, out);
+	samples->blocked_came = samples->blocked && blocked_await(samples->blocked, BLOCKED_WAIT_MS);
+	if (r == 0 && samples->blocked_came)
+		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, &samples->seen, from, frozen->raw_ns, out);
 	return r;
 }
 
@@ -547,6 +555,7 @@ void export_free(struct frozen *frozen)
 {
 	(void)blocked_put(export_of(frozen)->blocked);
 	(void)blocked_put(export_of(frozen)->since);
+	hashmap_fini(&export_of(frozen)->seen);
 	free(export_of(frozen)->rings);
 	free(export_of(frozen));
 }
@@ -566,9 +575,9 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 	if (!gaps)
 		return;
 	if (samples->blocked_asked) {
-		json_add_uint(events, "stacks_since_before", samples->n_blocked + samples->n_since);
+		json_add_uint(events, "stacks_since_before", samples->n_blocked);
 		/* one: those of the target, which came too late, or not at all */
-		json_add_uint(losses, "blocked_stacks_missing", samples->blocked ? blocked_missing(samples->blocked) : 1);
+		json_add_uint(losses, "blocked_stacks_missing", samples->blocked_came ? blocked_missing(samples->blocked) : 1);
 	}
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].oldest_ns && samples->rings[i].oldest_ns < begin)
