@@ -180,6 +180,23 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 	cs_caller(cs, time, to);
 }
 
+/*
+ * Right behind a call that throws, and never returns, may lie a landing pad: of another call, in an outer call of the same function.
+ * False: it is none of these.
+ */
+static bool to_pad_behind(struct callstack *cs, uint64_t time, uint32_t thrower, uint64_t to)
+{
+	if (cs_lands(cs, &cs->frames[thrower], to))
+		return false;
+	for (uint32_t i = thrower; i > 1; i--) {
+		if (!cs_lands(cs, &cs->frames[i - 1], to))
+			continue;
+		cs_unwind_to(cs, time, i - 1);
+		return true;
+	}
+	return false;
+}
+
 /* To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was left. */
 static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 {
@@ -188,6 +205,8 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 	for (uint32_t i = cs->n - 1; i > 0; i--) {
 		if (cs->frames[i - 1].back != to)
 			continue;
+		if (to_pad_behind(cs, time, i - 1, to))
+			return true;
 		if (wrong) {
 			cs->stats.adopted -= cs->n - i;
 			cs->believed = 0; /* the others are proven */

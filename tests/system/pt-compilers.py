@@ -26,6 +26,7 @@ HOOKED = {
     # cold parts have no names then; at -O3 functions are copied, and the log has not the names of the copies
     "throws, stripped": ("gcc", "throws.cc", 0, "-O2", "-static-libstdc++", "-static-libgcc", *STRIPPED),
     "throws, stripped, PIE": ("gcc", "throws.cc", 0, "-O2", "-static-libstdc++", "-static-libgcc", *PIE, *STRIPPED),
+    "throws, stripped, clang": ("clang", "throws.cc", 0, "-O2", "-static-libstdc++", "-static-libgcc", *STRIPPED),
     "jumps, stripped": ("gcc", "jumps.c", 0, "-O2", *STRIPPED),
 }
 TASKS = {"tasks": "-O1", "tasks, transferred": "-O2"}

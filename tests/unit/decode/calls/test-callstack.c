@@ -198,6 +198,24 @@ static void exceptions(void **state)
 	scene_end(&s, "?A(B(C(T()U()))D())");
 }
 
+/* The handler lies right behind the call that throws, and is an outer call's. */
+static void landing_pad_behind_the_throw(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x20, 'B');
+	call(&s, 'B', 0x5e, 'T');
+	call(&s, 'T', 0x10, 'U');
+	callstack_return(s.cs, ++s.clock, AT('U', 8), AT('B', 0x62));
+	call(&s, 'B', 0x70, 'D');
+	ret(&s, 'D', 'B', 0x70);
+	ret(&s, 'B', 'A', 0x10);
+	scene_end(&s, "?A(B(B(T(U()))D()))");
+}
+
 /* A direct jump, which no table of jumps may be behind. */
 static void jump_to(struct scene *s, char from, char to, unsigned offset)
 {
@@ -343,6 +361,7 @@ int main(void)
 		cmocka_unit_test(pushed_returns),
 		cmocka_unit_test(generated_code),
 		cmocka_unit_test(exceptions),
+		cmocka_unit_test(landing_pad_behind_the_throw),
 		cmocka_unit_test(parts_without_names),
 		cmocka_unit_test(exception_under_recursion),
 		cmocka_unit_test(longjmp_to_a_frame),
