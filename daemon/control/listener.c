@@ -92,12 +92,17 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
 	listener_resume(arg);
 }
 
+/* Where few descriptors are allowed the reserve is a third of them, or nobody would be let in. */
 static bool is_in_reserve(int fd)
 {
 	struct rlimit rl;
+	rlim_t reserve = LISTENER_RESERVE;
 
-	return getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur != RLIM_INFINITY &&
-	       (rlim_t)fd + LISTENER_RESERVE >= rl.rlim_cur;
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
+		return false;
+	if (reserve > rl.rlim_cur / 3)
+		reserve = rl.rlim_cur / 3;
+	return (rlim_t)fd >= rl.rlim_cur - reserve;
 }
 
 static void on_readable(evutil_socket_t lfd, short what, void *arg)

@@ -16,7 +16,7 @@
 
 #include "common/base/cleanup.h"
 
-#define LISTENER_RESERVE 64 /* descriptors kept for our own work */
+#define LISTENER_RESERVE 64 /* descriptors kept for our own work, or a third of them where that is less */
 
 struct listener;
 

@@ -133,6 +133,9 @@ def half_for_clients():
 def few_descriptors():
     """No descriptor left to accept with: the others wait in the backlog and are served later."""
     with limited(100) as d:
+        with d.client() as c:
+            c.call("hello", timeout=PATIENCE)
+        ok("who comes while there is room is served")
         clients = []
         for _ in range(400):
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
