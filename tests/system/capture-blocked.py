@@ -79,8 +79,9 @@ def blocked(d, c, p, stacks, what):
 
     def came_back():
         got["s"] = c.snapshot(target)
-        # Its library keeps no frame pointers: what is on record has not all callers with them.
-        return any("later_read" in w["stack"] or (stacks == "fp" and w.get("open")) for w in waits_of(got["s"]["summary"], "reader"))
+        its = waits_of(got["s"]["summary"], "reader")
+        # Its library keeps no frame pointers: what is on record has not all callers with them. Who was woken need not have run yet.
+        return any("later_read" in w["stack"] or (stacks == "fp" and w.get("open") and "first_read" not in w["stack"]) for w in its)
 
     wait_for("the reader reads again", came_back)
     summary = got["s"]["summary"]
