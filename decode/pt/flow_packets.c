@@ -349,6 +349,9 @@ static void begin_psb(struct ptflow *f)
 /* The header's end: the walk goes to where the processor says that it was. */
 static void end_header(struct ptflow *f)
 {
+	/* Who goes on after an overflow need not be who ran before it: nothing of its stack is known. */
+	const bool after_ovf = f->after_ovf;
+
 	f->in_psb = f->after_ovf = false;
 	mode(f);
 	if (f->tsx >= 0) {
@@ -368,7 +371,7 @@ static void end_header(struct ptflow *f)
 			ptflow_lose_on_the_way(f);
 	}
 	f->depth = 0;
-	if (f->lost) {
+	if (f->lost || after_ovf) {
 		ptflow_find(f, f->psb_ip);
 	} else if (!f->enabled) {
 		ptflow_begin_at(f, f->psb_ip);

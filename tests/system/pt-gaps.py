@@ -92,6 +92,10 @@ def check(work, r, program):
     bad, marked, entries = [], 0, 0
     places = [(place, until) for place, until in places if until - place >= 4]
     one = [[p] for p in sorted(rng.sample(places, min(PLACES, len(places))))]
+    # in a header, before it says where the processor is: what is lost there is of nobody
+    starts = [p + len(PSB) for p in range(len(data)) if data.startswith(PSB, p)]
+    headers = [(place, until) for place, until in places if any(0 < place - start < 24 for start in starts)]
+    one += [[p] for p in sorted(rng.sample(headers, min(PLACES // 2, len(headers)))) if [p] not in one]
     several = [sorted({until: (place, until) for place, until in rng.sample(places, min(5, len(places)))}.values()) for _ in range(PLACES // 2)]
     jobs = [(where, kind) for where in one + several for kind in ("overflow", "bytes")]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
