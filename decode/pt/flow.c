@@ -42,7 +42,7 @@ const struct ptflow_stats *ptflow_stats(const struct ptflow *f)
 
 enum ptflow_state ptflow_where(const struct ptflow *f, uint64_t *ret_ip, uint32_t *ret_thread)
 {
-	if (f->lost || f->after_ovf || !f->synced)
+	if (f->lost || f->after_ovf || f->since_ovf || !f->synced)
 		return PTFLOW_UNKNOWN;
 	if (!f->enabled)
 		return PTFLOW_OFF;
@@ -63,7 +63,7 @@ void ptflow_reset(struct ptflow *f)
 	f->credit = PTFLOW_CREDIT_PSB;
 	f->last_ip = 0;
 	f->fup_for = PTFLOW_FUP_ASYNC;
-	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->aborted = f->speculative = false;
+	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->since_ovf = f->aborted = f->speculative = false;
 	f->mode64 = f->tsx = -1;
 	f->note.type = PT_PAD;
 	f->top = f->depth = 0;

@@ -102,7 +102,7 @@ struct ptflow_stats {
 };
 
 /*
- * Tracing begins or goes on at `ip`: whose code is it? Answers the blocks of the address space that runs from now on;
+ * Tracing begins or goes on at `ip` (0: that is not known): whose code is it? Answers the blocks of the address space that runs from now on;
  * *thread, which is what was said last, is in the events from here on.
  */
 typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *thread);

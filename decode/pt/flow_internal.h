@@ -37,6 +37,8 @@ struct ptflow {
 	bool has_fup; /* an asynchronous event begins at fup_ip; TIP or PGD says how it goes on */
 	uint64_t fup_ip;
 	bool in_psb, psb_has_ip, after_ovf;
+	bool since_ovf; /* nobody was seen since the last overflow, which was of `ovf_thread` */
+	uint32_t ovf_thread;
 	bool aborted; /* a transaction: the event that follows says where */
 	uint64_t psb_ip;
 	int mode64; /* of a MODE.Exec that waits for its address; -1: none */
@@ -70,6 +72,7 @@ void ptflow_lose_at(struct ptflow *f, const struct codeblock *b, enum ptflow_err
 void ptflow_lose_on_the_way(struct ptflow *f);
 /* To another address; tracing begins or goes on there; the way is known again from there on. */
 void ptflow_go(struct ptflow *f, uint64_t ip);
+void ptflow_enter_at(struct ptflow *f, uint64_t ip);
 void ptflow_begin_at(struct ptflow *f, uint64_t ip);
 void ptflow_find(struct ptflow *f, uint64_t ip);
 /* To the next branch that needs a decision; NULL: the way was lost. */

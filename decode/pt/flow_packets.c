@@ -243,6 +243,8 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 
 static void on_pge(struct ptflow *f, const struct ptpacket *pk)
 {
+	const bool since_ovf = f->since_ovf;
+
 	f->has_fup = f->after_ovf = false;
 	if (!ptpacket_apply_ip(pk, &f->last_ip)) {
 		f->stats.errors[PTFLOW_E_PACKET]++;
@@ -250,7 +252,8 @@ static void on_pge(struct ptflow *f, const struct ptpacket *pk)
 	}
 	mode(f);
 	ptflow_begin_at(f, f->last_ip);
-	ptflow_emit(f, PTFLOW_ENABLE, 0, f->ip);
+	/* Somebody else, who may have run in what is lost: nothing of the stack is known. */
+	ptflow_emit(f, since_ovf && f->thread != f->ovf_thread ? PTFLOW_RESYNC : PTFLOW_ENABLE, 0, f->ip);
 }
 
 /* Erratum SKD022: tracing ended with the entry into a virtual machine at `ip`, not before it. */
@@ -396,7 +399,12 @@ void ptflow_ovf(struct ptflow *f)
 	f->aborted = false;
 	if (f->o.time)
 		pttime_lost(f->o.time);
+	/* in the first header: what is lost is of somebody all the same */
+	if (!f->thread)
+		ptflow_enter_at(f, 0);
 	ptflow_emit(f, PTFLOW_OVERFLOW, f->enabled && !f->lost ? f->ip : 0, 0);
+	f->since_ovf = true;
+	f->ovf_thread = f->thread;
 	f->enabled = false;
 	f->lost = false;
 	f->after_ovf = true;

@@ -60,15 +60,21 @@ void ptflow_go(struct ptflow *f, uint64_t ip)
 	f->block = CODEBLOCK_NONE;
 }
 
+/* Who runs there; `ip` 0: that is not known. */
+void ptflow_enter_at(struct ptflow *f, uint64_t ip)
+{
+	if (!f->o.enter)
+		return;
+	f->code = f->o.enter(f->o.arg, f->o.time ? pttime_now(f->o.time) : 0, ip, &f->thread);
+	f->epoch = f->code->epoch - 1; /* numbers of blocks are of another table, perhaps */
+}
+
 /* Tracing begins or goes on here: perhaps somebody else runs now. */
 void ptflow_begin_at(struct ptflow *f, uint64_t ip)
 {
-	f->lost = false;
+	f->lost = f->since_ovf = false;
 	f->enabled = true;
-	if (f->o.enter) {
-		f->code = f->o.enter(f->o.arg, f->o.time ? pttime_now(f->o.time) : 0, ip, &f->thread);
-		f->epoch = f->code->epoch - 1; /* numbers of blocks are of another table, perhaps */
-	}
+	ptflow_enter_at(f, ip);
 	codeblocks_set_mode(f->code, f->is64);
 	ptflow_go(f, ip);
 }

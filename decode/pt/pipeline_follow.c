@@ -171,7 +171,7 @@ static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
 
 static void verify_entry(struct pipeline_block *b, uint64_t ip, const struct address_space *space)
 {
-	if (b->verify && verify_enter(b->verify, ip, space) < 0)
+	if (b->verify && ip && verify_enter(b->verify, ip, space) < 0)
 		b->error = -ENOMEM;
 }
 
@@ -184,7 +184,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	struct pipeline_block *b = arg;
 	struct pipeline *w = b->w;
 	const struct auxtrace_buffer *buffer = auxtrace_buffer(w->o.aux, b->b->buffer);
-	const uint64_t ns = auxtrace_ns(w->config, stamp);
+	const uint64_t ns = stamp ? auxtrace_ns(w->config, stamp) : b->ns;
 	const struct address_space *space = NULL;
 	struct pipeline_thread o = {0};
 	struct who_ran_span spans[MAX_SPANS];
