@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies a target's records from rings to a bundle. The rings of a shared group hold records of all armed targets. A bundle
- * gets those whose subject was a process of the target at the time, and of others only what its reader may see: an admin sees
- * kernel addresses and who ran instead, a user only own processes.
+ * Copies a target's records from rings to a bundle: those that daemon/backend/sample/mask.c lets through.
  *
  * Event ids are replaced by fixed ones, so that the file's event table does not depend on the number of open descriptors.
  */
@@ -21,6 +19,7 @@
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/backend/sample/mask.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/perf/ring.h"
 
@@ -29,11 +28,6 @@
 #define BLOCKED_WAIT_MS 500 /* the copier waits for them no longer: others wait for it */
 /* No id of the kernel's, and none of the side-band log's. */
 #define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
-
-struct switch_cpu_wide {
-	struct perf_event_header header;
-	uint32_t next_prev_pid, next_prev_tid;
-};
 
 /* frozen->recording, or frozen->beside. */
 struct export {
@@ -97,111 +91,6 @@ static int out_record(struct out *out, const void *record, size_t size)
 }
 
 /* ---- one record */
-
-static bool is_subject(const struct frozen *frozen, uint32_t pid, uint32_t tid, uint64_t time)
-{
-	if (frozen->scope == TARGET_THREAD && tid != (uint32_t)frozen->tid)
-		return false;
-	return frozen_has(frozen, pid, time);
-}
-
-/* Names that may be seen: of the target's own processes, of the idle task, of the reader's own processes. */
-static bool may_see(const struct frozen *frozen, const struct tracerd_sched_event *ev, uint64_t time)
-{
-	return frozen->admin || ev->other_tid == 0 || ev->other_uid == (uint32_t)frozen->owner ||
-	       frozen_has(frozen, ev->other_pid, time);
-}
-
-enum export_answer export_mask_sched(const struct frozen *frozen, struct record_view *view)
-{
-	struct tracerd_sched_event ev;
-	bool own_stack;
-
-	if (!record_sched(view, &ev))
-		return EXPORT_MALFORMED;
-	if (!is_subject(frozen, ev.pid, ev.tid, view->time))
-		return EXPORT_FOREIGN;
-	switch (ev.kind) {
-	case SCHEDEV_OUT:
-		own_stack = frozen->waits;
-		break;
-	case SCHEDEV_WAKEUP:
-		own_stack = frozen->waits && (ev.flags & SCHEDEV_WAKER_TARGET) &&
-			    frozen_has(frozen, ev.other_pid, view->time);
-		break;
-	case SCHEDEV_IN:
-		own_stack = false;
-		break;
-	case SCHEDEV_STACK:
-		if (!frozen->beside || !frozen->waits)
-			return EXPORT_FOREIGN;
-		own_stack = true;
-		break;
-	default:
-		return EXPORT_MALFORMED;
-	}
-	if (!own_stack) {
-		/* The BPF program ran on another thread's stack, or nobody asked for stacks of waits. */
-		ev.flags &= (uint16_t)~SCHEDEV_WAKER_TARGET;
-		record_drop_stack(view);
-		*view->pid = ev.pid;
-		*view->tid = ev.tid;
-	}
-	if (!may_see(frozen, &ev, view->time)) {
-		ev.flags |= SCHEDEV_OTHER_MASKED;
-		ev.other_pid = ev.other_tid = ev.other_uid = SCHEDEV_MASKED_ID;
-		memset(ev.other_comm, 0, sizeof(ev.other_comm));
-		memcpy(ev.other_comm, "other", sizeof("other"));
-	}
-	record_sched_put(view, &ev);
-	return EXPORT_KEEP;
-}
-
-static enum export_answer mask_switch(const struct frozen *frozen, struct record_view *view)
-{
-	struct switch_cpu_wide *wide;
-
-	if (!is_subject(frozen, *view->pid, *view->tid, view->time))
-		return EXPORT_FOREIGN;
-	if (view->header->type == PERF_RECORD_SWITCH)
-		return EXPORT_KEEP;
-	wide = (void *)view->header;
-	if (view->header->size < sizeof(*wide) + sizeof(struct perfabi_sample_id))
-		return EXPORT_MALFORMED;
-	if (!frozen->admin && wide->next_prev_tid != 0 && !frozen_has(frozen, wide->next_prev_pid, view->time))
-		wide->next_prev_pid = wide->next_prev_tid = SCHEDEV_MASKED_ID;
-	return EXPORT_KEEP;
-}
-
-static enum export_answer mask_record(const struct frozen *frozen, const struct source *source,
-					  enum group_event event, struct record_view *view)
-{
-	enum export_answer answer;
-
-	if (view->time < source->from_ns || view->time > source->to_ns || view->time > frozen->raw_ns)
-		return EXPORT_OUTSIDE;
-	if (!frozen->admin)
-		record_mask_kernel(view);
-	switch (view->header->type) {
-	case PERF_RECORD_SAMPLE:
-		if (event == GROUP_CLOCK)
-			answer = is_subject(frozen, *view->pid, *view->tid, view->time) ? EXPORT_KEEP
-											  : EXPORT_FOREIGN;
-		else
-			answer = export_mask_sched(frozen, view);
-		break;
-	case PERF_RECORD_SWITCH:
-	case PERF_RECORD_SWITCH_CPU_WIDE:
-		answer = mask_switch(frozen, view);
-		break;
-	default:
-		return EXPORT_OUTSIDE;
-	}
-	if (answer != EXPORT_KEEP)
-		return answer;
-	record_clear_unwritten(view);
-	return EXPORT_KEEP;
-}
 
 static void group_id(struct perf_event_header *h, uint64_t id)
 {
@@ -298,15 +187,15 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		*oldest_ns = view.time;
 	see_thread(export_of(frozen), &view);
 	switch (mask_record(frozen, source, event, &view)) {
-	case EXPORT_FOREIGN:
+	case MASK_FOREIGN:
 		stats->foreign++;
 		return 0;
-	case EXPORT_MALFORMED:
+	case MASK_MALFORMED:
 		stats->malformed++;
 		return 0;
-	case EXPORT_OUTSIDE:
+	case MASK_OUTSIDE:
 		return 0;
-	case EXPORT_KEEP:
+	case MASK_KEEP:
 		break;
 	}
 	group_id(h, EVENT_ID(index, event));

@@ -16,8 +16,3 @@ void export_resume(struct frozen *frozen);
 void export_free(struct frozen *frozen);
 void export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
 		     struct json_object *gaps);
-
-/* For tests: what becomes of one record, in place. The answers are counted, but for KEEP. */
-enum export_answer { EXPORT_KEEP, EXPORT_FOREIGN, EXPORT_MALFORMED, EXPORT_OUTSIDE };
-struct record_view;
-enum export_answer export_mask_sched(const struct frozen *frozen, struct record_view *view);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the export of a target's samples shows of other targets, users and threads. */
+/* What a copy shows of other targets, users and threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,19 +8,19 @@
 #include <cmocka.h>
 
 #include "daemon/backend/frozen.h"
-#include "daemon/backend/sample/export.h"
+#include "daemon/backend/sample/mask.h"
 #include "tests/unit/daemon/perf/record-make.h"
 
-static enum export_answer mask(const struct frozen *f, const struct tracerd_sched_event *ev, uint32_t pid,
+static enum mask_answer mask(const struct frozen *f, const struct tracerd_sched_event *ev, uint32_t pid,
 				   uint32_t tid, struct record_view *v, struct tracerd_sched_event *ret)
 {
 	static struct record_made b;
-	enum export_answer answer;
+	enum mask_answer answer;
 
 	record_make(&b, ev, pid, tid);
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, v), 0);
-	answer = export_mask_sched(f, v);
-	if (answer == EXPORT_KEEP)
+	answer = mask_sched(f, v);
+	if (answer == MASK_KEEP)
 		assert_true(record_sched(v, ret));
 	return answer;
 }
@@ -34,7 +34,7 @@ static void test_foreign(void **state)
 	struct record_view v;
 
 	/* Who ran instead is another user's: neither name nor number. */
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
 	assert_string_equal(out.other_comm, "other");
 	assert_true(out.other_pid == SCHEDEV_MASKED_ID && out.other_tid == SCHEDEV_MASKED_ID &&
 		    out.other_uid == SCHEDEV_MASKED_ID);
@@ -42,25 +42,25 @@ static void test_foreign(void **state)
 	assert_int_equal(v.chain[3], 0x401000); /* the stack is the target's own */
 	/* The reader's own, the target's own, the idle task, and an admin's view. */
 	ev.other_uid = 1000;
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
 	assert_string_equal(out.other_comm, "secret");
 	ev = record_example;
 	ev.other_pid = 100;
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
 	assert_string_equal(out.other_comm, "secret");
 	ev = record_example;
 	ev.other_tid = ev.other_pid = 0;
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
 	assert_int_equal(out.other_tid, 0);
 	f.admin = true;
-	assert_int_equal(mask(&f, &record_example, 100, 101, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &record_example, 100, 101, &v, &out), MASK_KEEP);
 	assert_string_equal(out.other_comm, "secret");
 	f.admin = false;
 
 	/* At a switch-in the program ran on the other's stack. */
 	ev = record_example;
 	ev.kind = SCHEDEV_IN;
-	assert_int_equal(mask(&f, &ev, 900, 901, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 900, 901, &v, &out), MASK_KEEP);
 	assert_int_equal(*v.pid, 100);
 	assert_int_equal(*v.tid, 101);
 	assert_int_equal(v.chain[3], (uint64_t)PERF_CONTEXT_USER);
@@ -68,12 +68,12 @@ static void test_foreign(void **state)
 	/* A waker of another target on the same rings: its stack goes. One of this: it stays. */
 	ev.kind = SCHEDEV_WAKEUP;
 	ev.flags = SCHEDEV_WAKER_TARGET;
-	assert_int_equal(mask(&f, &ev, 900, 901, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 900, 901, &v, &out), MASK_KEEP);
 	assert_false(out.flags & SCHEDEV_WAKER_TARGET);
 	assert_int_equal(v.chain[3], (uint64_t)PERF_CONTEXT_USER);
 	ev.other_pid = 100;
 	ev.other_tid = 102;
-	assert_int_equal(mask(&f, &ev, 100, 102, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 100, 102, &v, &out), MASK_KEEP);
 	assert_true(out.flags & SCHEDEV_WAKER_TARGET);
 	assert_int_equal(*v.tid, 102);
 	assert_int_equal(v.chain[3], 0x401000);
@@ -81,27 +81,27 @@ static void test_foreign(void **state)
 	/* Subjects that are not, or not any more, of the target. */
 	ev = record_example;
 	ev.pid = 300;
-	assert_int_equal(mask(&f, &ev, 300, 300, &v, &out), EXPORT_FOREIGN);
+	assert_int_equal(mask(&f, &ev, 300, 300, &v, &out), MASK_FOREIGN);
 	ev.pid = 200; /* ended at 900, the record is of 1000 */
-	assert_int_equal(mask(&f, &ev, 200, 200, &v, &out), EXPORT_FOREIGN);
+	assert_int_equal(mask(&f, &ev, 200, 200, &v, &out), MASK_FOREIGN);
 	f.scope = TARGET_THREAD;
 	f.tid = 555;
-	assert_int_equal(mask(&f, &record_example, 100, 101, &v, &out), EXPORT_FOREIGN);
+	assert_int_equal(mask(&f, &record_example, 100, 101, &v, &out), MASK_FOREIGN);
 	f.scope = TARGET_PROCESS;
 	/* Without stacks of waits the switch is kept, and its stack is not. */
 	f.waits = false;
 	ev = record_example;
 	ev.kind = SCHEDEV_OUT;
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_KEEP);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
 	assert_int_equal(out.kind, SCHEDEV_OUT);
 	assert_int_not_equal(v.chain[3], 0x401000);
 	f.waits = true;
 	ev = record_example;
 	ev.magic++;
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_MALFORMED);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_MALFORMED);
 	ev = record_example;
 	ev.kind = 9;
-	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), EXPORT_MALFORMED);
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_MALFORMED);
 }
 
 int main(void)
