@@ -23,6 +23,8 @@
 
 /* So long the rings from before a change are kept, until the new ones reach back far enough. */
 #define OLD_SOURCE_SECONDS 30
+/* A switch program that read its entry before it was updated has written its record after this. */
+#define IN_FLIGHT_NS 1000000
 
 /* Charges the owner for a group of its own; shared ones are the daemon's. */
 static int charge_rings(struct target *target, const struct event_group *group)
@@ -52,17 +54,25 @@ static void source_push(struct sampling *s, struct event_group *group, uint64_t 
 {
 	struct timeval keep = {.tv_sec = OLD_SOURCE_SECONDS};
 
-	if (s->n_sources == SAMPLING_SOURCES_MAX)
+	if (s->n_sources == SOURCES_MAX)
 		(void)event_group_put(s->sources[--s->n_sources].group);
 	if (s->n_sources)
 		s->sources[0].to_ns = now;
 	memmove(&s->sources[1], &s->sources[0], s->n_sources * sizeof(struct source));
 	s->sources[0] = (struct source){
 		/* Events of its own are new; those that are shared are few. */
-		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0};
+		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .end_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0};
 	s->n_sources++;
 	if (s->n_sources > 1)
 		(void)event_add(s->settle, &keep);
+}
+
+/* Nothing of the target goes to its former rings any more. */
+static void source_left(struct sampling *s, uint64_t now)
+{
+	for (size_t i = 1; i < s->n_sources; i++)
+		if (s->sources[i].end_ns == UINT64_MAX)
+			s->sources[i].end_ns = now + IN_FLIGHT_NS;
 }
 
 static void on_settle(evutil_socket_t fd, short what, void *arg)
@@ -162,6 +172,7 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 		(void)snprintf(why, why_size, "BPF filter: %s", strerror(-r));
 		return r == -E2BIG ? TARGET_E_BUSY : r;
 	}
+	source_left(sampling_of(target), clock_raw_ns());
 	sampler_wake(sampler);
 	if (!sampling_of(target)->since && sampling_of(target)->n_sources == 1 && !sampling_is_beside(target) && target->waits &&
 	    blocked_at_arming(target, group->spec.stack_bytes, &sampling_of(target)->since) == -EBUSY)
@@ -272,9 +283,14 @@ static bool group_is_wanted(const struct targets *targets, const struct event_gr
 static void sample_stop(struct target *target)
 {
 	struct sampling *s = sampling_of(target);
+	const uint64_t now = clock_raw_ns();
 
-	if (s->n_sources && s->sources[0].to_ns == UINT64_MAX)
-		s->sources[0].to_ns = clock_raw_ns();
+	for (size_t i = 0; i < s->n_sources; i++) {
+		if (s->sources[i].to_ns > now)
+			s->sources[i].to_ns = now;
+		if (s->sources[i].end_ns > now)
+			s->sources[i].end_ns = now;
+	}
 	/* What has not come yet may be of a program that nobody may see. */
 	if (s->since && !blocked_is_done(s->since))
 		s->since = blocked_put(s->since);
@@ -427,26 +443,19 @@ static bool sample_is_surveying(const struct target *target)
 /* Everything since this time is still there, by surveys of all sources. Any thread. */
 static uint64_t oldest_ns(const struct source *sources, const struct group_survey *surveys, size_t n, uint64_t armed_ns)
 {
-	const struct group_survey *survey = &surveys[0];
-	uint64_t oldest = armed_ns;
+	uint64_t oldest[SOURCES_MAX], ns;
 
-	if (n == 0)
-		return oldest;
-	if (n > 1) {
-		/* The ring from before a change reaches back further, unless the new one has lost some itself. */
-		if (survey->oldest_ns <= sources[0].from_ns)
-			survey = &surveys[1];
-	} else if (sources[0].from_ns > oldest) {
-		oldest = sources[0].from_ns;
-	}
-	return survey->oldest_ns > oldest ? survey->oldest_ns : oldest;
+	for (size_t i = 0; i < n; i++)
+		oldest[i] = surveys[i].oldest_ns;
+	ns = sources_complete_ns(sources, oldest, n, NULL);
+	return ns > armed_ns ? ns : armed_ns;
 }
 
 struct look_back {
 	struct backend_job job; /* first */
 	uint64_t armed_ns;
-	struct source sources[SAMPLING_SOURCES_MAX]; /* with references */
-	struct group_survey surveys[SAMPLING_SOURCES_MAX];
+	struct source sources[SOURCES_MAX]; /* with references */
+	struct group_survey surveys[SOURCES_MAX];
 	size_t n;
 };
 
@@ -507,10 +516,10 @@ static void stats_add(const struct target *target, const struct group_survey *su
 /* Numbers of the last survey; for present ones call targets_survey() before. */
 static void sample_stats(const struct target *target, struct backend_stats *ret)
 {
-	const uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;
+	uint64_t end = target->state == TARGET_ARMED ? clock_raw_ns() : target->ended_ns;
 	const struct sampling *s = sampling_of(target);
 	const struct event_group *group = sampling_group(target);
-	struct group_survey surveys[SAMPLING_SOURCES_MAX];
+	struct group_survey surveys[SOURCES_MAX];
 	struct backend_stats out = {.method = "none"};
 	uint64_t oldest;
 
@@ -520,6 +529,9 @@ static void sample_stats(const struct target *target, struct backend_stats *ret)
 	}
 	oldest = oldest_ns(s->sources, surveys, s->n_sources, target->armed_ns);
 	if (group) {
+		/* What has been overwritten since the survey is not known. */
+		if (group->survey.at_ns && group->survey.at_ns < end)
+			end = group->survey.at_ns;
 		out.method = group_kind_name(group->spec.kind);
 		if (group->spec.kind != GROUP_CPU)
 			out.ring_bytes = group->events[GROUP_CLOCK].ring_bytes;

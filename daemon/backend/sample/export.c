@@ -31,14 +31,16 @@
 
 /* frozen->recording, or frozen->beside. */
 struct export {
-	struct source sources[SAMPLING_SOURCES_MAX]; /* referenced until resume */
+	struct source sources[SOURCES_MAX]; /* referenced until resume */
 	size_t n_sources;
 	struct ring_state { /* written by the copy, read after it */
 		int cpu;
 		uint64_t oldest_ns; /* of what was in it; 0: nothing */
 		bool wrapped;       /* there had been more */
+		uint64_t complete_ns; /* since then it has all of the target's; 0: it has lost nothing */
 	} *rings;
 	size_t n_rings;
+	uint64_t complete_ns; /* since then nothing of the target is missing */
 	struct blocked *blocked; /* at the freeze; NULL: there are none */
 	bool blocked_asked;	 /* there might be */
 	bool blocked_came;	 /* in time */
@@ -275,7 +277,8 @@ static int add_kernel_map(const struct frozen *frozen, struct perfdata_writer *w
 	return frozen->kernel_stacks ? perfdata_write(writer, &map, sizeof(map)) : 0;
 }
 
-static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats)
+/* *ret_oldest_ns: all its rings have everything since then. */
+static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats, uint64_t *ret_oldest_ns)
 {
 	struct export *samples = export_of(frozen);
 	const struct source *source = &samples->sources[index];
@@ -304,32 +307,17 @@ static int copy_source(struct frozen *frozen, size_t index, struct out *out, str
 		r = copy_ring(frozen, index, &clock->rings[cpu], out, stats, ring);
 		if (r < 0)
 			return r;
+		if (!ring->wrapped)
+			continue;
+		/* A ring from which nothing could be read is complete from the freeze only. */
+		ring->complete_ns = ring->oldest_ns ? ring->oldest_ns : frozen->raw_ns;
+		if (ring->complete_ns > *ret_oldest_ns)
+			*ret_oldest_ns = ring->complete_ns;
+		ring->complete_ns = source_complete_ns(source, ring->complete_ns);
+		if (ring->complete_ns == source->from_ns)
+			ring->complete_ns = 0;
 	}
 	return out_flush(out);
-}
-
-static bool any_wrapped(const struct export *samples)
-{
-	for (size_t i = 0; i < samples->n_rings; i++)
-		if (samples->rings[i].wrapped)
-			return true;
-	return false;
-}
-
-/* From then on no ring has lost anything. */
-static uint64_t complete_from(const struct frozen *frozen)
-{
-	const struct export *samples = export_of(frozen);
-	uint64_t from = 0;
-
-	for (size_t i = 0; i < samples->n_rings; i++) {
-		/* A ring from which nothing could be read is complete from the freeze only. */
-		const uint64_t oldest = samples->rings[i].oldest_ns ? samples->rings[i].oldest_ns : frozen->raw_ns;
-
-		if (samples->rings[i].wrapped && oldest > from)
-			from = oldest;
-	}
-	return from;
 }
 
 static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, unsigned int event, const struct hashmap *seen,
@@ -358,7 +346,7 @@ static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, un
 static int copy_all_blocked(struct frozen *frozen, struct out *out)
 {
 	struct export *samples = export_of(frozen);
-	const uint64_t from = complete_from(frozen);
+	const uint64_t from = samples->complete_ns;
 	uint64_t asleep = 0;
 	int r = 0;
 
@@ -374,20 +362,26 @@ static int copy_all_blocked(struct frozen *frozen, struct out *out)
 
 int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
-	const struct export *samples = export_of(frozen);
+	struct export *samples = export_of(frozen);
 	_cleanup_(out_fini) struct out out = {.writer = writer};
+	uint64_t oldest[SOURCES_MAX] = {0};
+	size_t copied = 0, used;
 	int r;
 
 	out.buf = malloc(OUT_BYTES);
 	if (!out.buf)
 		return -ENOMEM;
 	/* The present rings first. Those from before a change join on only if these still have it all. */
-	for (size_t i = 0; i < samples->n_sources && !any_wrapped(samples); i++) {
-		r = copy_source(frozen, i, &out, stats);
+	do {
+		if (copied == samples->n_sources)
+			break;
+		r = copy_source(frozen, copied, &out, stats, &oldest[copied]);
 		if (r < 0)
 			return r;
-	}
-	stats->complete_from_ns = complete_from(frozen);
+		copied++;
+		samples->complete_ns = sources_complete_ns(samples->sources, oldest, samples->n_sources, &used);
+	} while (used > copied);
+	stats->complete_from_ns = samples->complete_ns;
 	return copy_all_blocked(frozen, &out);
 }
 
@@ -433,9 +427,8 @@ void export_resume(struct frozen *frozen)
 	struct export *samples = export_of(frozen);
 
 	/* The copy knows since when all rings have everything. */
-	for (size_t i = 0; i < samples->n_rings; i++)
-		if (samples->rings[i].wrapped && samples->rings[i].oldest_ns > frozen->oldest_ns)
-			frozen->oldest_ns = samples->rings[i].oldest_ns;
+	if (samples->complete_ns > frozen->oldest_ns)
+		frozen->oldest_ns = samples->complete_ns;
 	while (samples->n_sources > 0)
 		(void)event_group_put(samples->sources[--samples->n_sources].group);
 }
@@ -477,14 +470,14 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		const struct ring_state *ring = &samples->rings[i];
 		struct json_object *o;
 
-		if (!ring->wrapped || ring->oldest_ns <= begin)
+		if (ring->complete_ns <= begin)
 			continue;
 		o = json_object_new_object();
 		(void)snprintf(kind, sizeof(kind), "ring of cpu %d overwritten", ring->cpu);
 		json_add_string(o, "kind", kind);
 		json_add_int(o, "cpu", ring->cpu);
 		json_add_uint(o, "from_ns", begin);
-		json_add_uint(o, "to_ns", ring->oldest_ns);
+		json_add_uint(o, "to_ns", ring->complete_ns);
 		json_append(gaps, o);
 	}
 }

@@ -89,9 +89,10 @@ static enum mask_answer mask_switch(const struct frozen *frozen, struct record_v
 enum mask_answer mask_record(const struct frozen *frozen, const struct source *source, enum group_event event,
 			     struct record_view *view)
 {
+	const uint64_t to_ns = event == GROUP_CLOCK ? source->to_ns : source->end_ns;
 	enum mask_answer answer;
 
-	if (view->time < source->from_ns || view->time > source->to_ns || view->time > frozen->raw_ns)
+	if (view->time < source->from_ns || view->time > to_ns || view->time > frozen->raw_ns)
 		return MASK_OUTSIDE;
 	if (!frozen->admin)
 		record_mask_kernel(view);

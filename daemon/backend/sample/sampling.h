@@ -6,24 +6,17 @@
 #pragma once
 
 #include "daemon/backend/sample/sampler.h"
+#include "daemon/backend/sample/source.h"
 #include "daemon/control/quota.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
-#define SAMPLING_SOURCES_MAX 2
-
 struct blocked;
 struct event;
 
-struct source {
-	struct event_group *group; /* referenced */
-	uint64_t from_ns, to_ns; /* when it was the target's */
-	uint64_t lost_at; /* what the group had lost when the target came */
-};
-
 struct sampling {
 	struct target *target; /* back pointer */
-	struct source sources[SAMPLING_SOURCES_MAX]; /* the present one first */
+	struct source sources[SOURCES_MAX]; /* the present one first */
 	size_t n_sources;
 	struct event *settle; /* those from before a change have been kept long enough */
 	struct quota_charge charge;

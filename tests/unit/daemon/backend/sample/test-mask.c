@@ -104,10 +104,32 @@ static void test_foreign(void **state)
 	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_MALFORMED);
 }
 
+/* A target has left rings: their clock was its own until then, switches came a moment longer. */
+static void test_left(void **state)
+{
+	struct frozen_member members[] = {{.pid = 100, .from_ns = 500, .to_ns = UINT64_MAX}};
+	struct frozen f = {.scope = TARGET_PROCESS, .owner = 1000, .waits = true, .raw_ns = UINT64_MAX, .members = members, .n_members = 1};
+	struct source source = {.from_ns = 600, .to_ns = 990, .end_ns = 1010}; /* the record is of 1000 */
+	static struct record_made b;
+	struct record_view v;
+
+	record_make(&b, &record_example, 100, 101);
+	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
+	assert_int_equal(mask_record(&f, &source, GROUP_CLOCK, &v), MASK_OUTSIDE);
+	assert_int_equal(mask_record(&f, &source, GROUP_STACK, &v), MASK_KEEP);
+	source.end_ns = 999;
+	assert_int_equal(mask_record(&f, &source, GROUP_STACK, &v), MASK_OUTSIDE);
+	source.to_ns = source.end_ns = UINT64_MAX;
+	assert_int_equal(mask_record(&f, &source, GROUP_CLOCK, &v), MASK_KEEP);
+	source.from_ns = 1001;
+	assert_int_equal(mask_record(&f, &source, GROUP_STACK, &v), MASK_OUTSIDE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
