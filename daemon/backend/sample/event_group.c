@@ -62,6 +62,8 @@ static void attrs_fill(struct event_group *group, uint64_t read_format)
 		attr_common(spec, read_format, &group->attrs[i]);
 	clock->config = PERF_COUNT_SW_CPU_CLOCK;
 	clock->sample_period = 1000000000u / spec->hz;
+	if (spec->kind == GROUP_CPU)
+		clock->sample_period = FILTER_CLOCK_PERIOD(1000000000u / spec->hz, group->index);
 	clock->disabled = 1;
 	clock->inherit = spec->inherit;
 	clock->inherit_thread = spec->inherit && !spec->inherit_processes;
@@ -190,9 +192,7 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 	if (r < 0)
 		return r;
 	if (spec->kind == GROUP_CPU) {
-		r = eventset_filter(&group->events[GROUP_CLOCK],
-				    filter_clock_fd(filter, spec->stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF
-											  : FILTER_CLOCK_FP));
+		r = eventset_filter(&group->events[GROUP_CLOCK], filter_clock_fd(filter));
 		if (r < 0)
 			return r;
 	}

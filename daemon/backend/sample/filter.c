@@ -248,11 +248,9 @@ void filter_stop(struct filter *filter)
 		filter->cpus[i].running = 0;
 }
 
-int filter_clock_fd(const struct filter *filter, unsigned int flag)
+int filter_clock_fd(const struct filter *filter)
 {
-	const char *name = flag == FILTER_CLOCK_DWARF ? "on_clock_dwarf" : "on_clock_fp";
-
-	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, name));
+	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, "on_clock"));
 }
 
 int filter_stacks(const struct filter *filter)
@@ -420,7 +418,7 @@ void filter_stop(struct filter *filter)
 {
 }
 
-int filter_clock_fd(const struct filter *filter, unsigned int flag)
+int filter_clock_fd(const struct filter *filter)
 {
 	return -EOPNOTSUPP;
 }

@@ -17,9 +17,6 @@
 struct event_base;
 struct filter;
 
-/* Groups of events that can take switches: each has an index below this. */
-#define FILTER_MAX_GROUPS 32
-
 /* A target runs again on `cpu`, whose clocks had been stopped (filter_cpu_rest()). */
 typedef void (*filter_wake_fn)(void *arg, uint32_t cpu);
 
@@ -31,8 +28,8 @@ struct filter *filter_free(struct filter *filter);
 int filter_start(struct filter *filter) _must_check_;
 void filter_stop(struct filter *filter);
 
-/* The program for the shared clock: FILTER_CLOCK_FP or FILTER_CLOCK_DWARF. Borrowed. */
-int filter_clock_fd(const struct filter *filter, unsigned int flag);
+/* The program for machine-wide clocks, with periods of FILTER_CLOCK_PERIOD(). Borrowed. */
+int filter_clock_fd(const struct filter *filter);
 
 /* Where group `group` wants its records of `cpu`. */
 int filter_output(struct filter *filter, unsigned int group, unsigned int kind, int cpu, int fd) _must_check_;

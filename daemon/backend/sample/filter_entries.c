@@ -10,25 +10,25 @@ static void entry_add(struct filter_entry *entry, const struct target *target)
 
 	if (!group || group->index == FILTER_NO_GROUP)
 		return;
-	if (group->spec.kind == GROUP_CPU && !sampling_is_beside(target))
-		entry->flags |= group->spec.stacks == STACKS_DWARF ? FILTER_CLOCK_DWARF : FILTER_CLOCK_FP;
 	if (sampling_is_beside(target) && target->waits)
 		entry->flags |= FILTER_STACKS;
 	if (target->children)
 		entry->flags |= FILTER_INHERIT;
 	for (size_t i = 0; i < FILTER_ENTRY_GROUPS; i++) {
-		if (entry->waits[i] == group->index) {
-			/* One target of the group that wants stacks is enough: the export for the others drops them. */
-			if (target->waits)
-				entry->no_stacks &= ~(UINT32_C(1) << i);
-			return;
-		}
+		const uint16_t bit = (uint16_t)(1u << i);
+
 		if (entry->waits[i] == FILTER_NO_GROUP) {
 			entry->waits[i] = (uint16_t)group->index;
-			if (!target->waits)
-				entry->no_stacks |= UINT32_C(1) << i;
-			return;
+			entry->no_stacks |= bit;
+		} else if (entry->waits[i] != group->index) {
+			continue;
 		}
+		/* One target of the group that wants stacks is enough: the copies for the others drop them. */
+		if (target->waits)
+			entry->no_stacks &= (uint16_t)~bit;
+		if (group->spec.kind == GROUP_CPU && !sampling_is_beside(target))
+			entry->clocks |= bit;
+		return;
 	}
 }
 

@@ -13,17 +13,24 @@
 #define FILTER_ENTRY_GROUPS 4
 #define FILTER_NO_GROUP 0xffffu
 
+/*
+ * Groups of events that can take switches: each has an index below this. The period of a machine-wide clock, in nanoseconds, has
+ * its group's index in its lowest bits: that is all that a program can ask a tick for its event.
+ */
+#define FILTER_MAX_GROUPS 32
+#define FILTER_CLOCK_PERIOD(ns, group) (((ns) & ~(FILTER_MAX_GROUPS - 1u)) | (group))
+#define FILTER_CLOCK_GROUP(period) ((unsigned int)((period) & (FILTER_MAX_GROUPS - 1u)))
+
 enum filter_flag {
-	FILTER_CLOCK_FP = 1 << 0,    /* passes the shared cpu-wide clock with call chains */
-	FILTER_CLOCK_DWARF = 1 << 1, /* the same with registers and stack bytes */
-	FILTER_INHERIT = 1 << 2,     /* a unit: processes that it forks belong to it at once */
-	FILTER_STACKS = 1 << 3,      /* a freeze takes its stack where it runs */
+	FILTER_INHERIT = 1 << 0, /* a unit: processes that it forks belong to it at once */
+	FILTER_STACKS = 1 << 1,	 /* a freeze takes its stack where it runs */
 };
 
 struct filter_entry {
 	schedev_u16 waits[FILTER_ENTRY_GROUPS]; /* groups that take switches and wake-ups of it */
 	schedev_u32 flags;
-	schedev_u32 no_stacks; /* bit i: waits[i] takes them without stacks */
+	schedev_u16 no_stacks; /* bit i: waits[i] takes them without stacks */
+	schedev_u16 clocks;    /* bit i: waits[i] is machine-wide, and takes the ticks of its clock */
 };
 
 /*

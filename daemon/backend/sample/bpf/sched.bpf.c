@@ -101,6 +101,9 @@ struct seq_file {
 struct bpf_iter_meta {
 	struct seq_file *seq;
 };
+struct bpf_perf_event_data {
+	__u64 sample_period;
+};
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
@@ -333,7 +336,7 @@ int on_switch(__u64 *ctx)
 		}
 	}
 	/* Only for those whose ticks pass the clocks must run. */
-	if (to && (to->flags & (FILTER_CLOCK_FP | FILTER_CLOCK_DWARF))) {
+	if (to && to->clocks) {
 		c->running = 1;
 		if (c->want_wake) {
 			c->want_wake = 0;
@@ -465,32 +468,27 @@ int on_fork(__u64 *ctx)
 }
 
 /* 0 drops the sample before anything of it is collected. */
-static __attribute__((always_inline)) int clock_passes(__u32 flag)
+/* Of whatever group that has a clock: one of a thread of the group's own passes. */
+SEC("perf_event")
+int on_clock(struct bpf_perf_event_data *ctx)
 {
 	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
 	struct filter_entry *e = filter_find(tgid_of(task), tid_of(task));
-	__u32 cpu = bpf_get_smp_processor_id();
+	__u32 cpu = bpf_get_smp_processor_id(), group = FILTER_CLOCK_GROUP(ctx->sample_period);
 	struct filter_cpu *c;
+	int passes = 0;
 
-	if (!e || !(e->flags & flag))
+	if (!e || !e->clocks)
 		return 0;
+#pragma unroll
+	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++)
+		if (e->waits[i] == group && (e->clocks & (1u << i)))
+			passes = 1;
 	/* It may have been armed while it ran, and never leave the cpu. */
 	c = bpf_map_lookup_elem(&cpus, &cpu);
-	if (c && !c->running)
+	if (passes && c && !c->running)
 		c->running = 1;
-	return 1;
-}
-
-SEC("perf_event")
-int on_clock_fp(void *ctx)
-{
-	return clock_passes(FILTER_CLOCK_FP);
-}
-
-SEC("perf_event")
-int on_clock_dwarf(void *ctx)
-{
-	return clock_passes(FILTER_CLOCK_DWARF);
+	return passes;
 }
 
 /* Attached to nothing: the daemon has it run on a CPU (BPF_PROG_TEST_RUN), as an interrupt of what runs there. */
