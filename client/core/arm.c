@@ -31,6 +31,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_add_uint(params, "pt_ring_kib", options->pt_ring_kib);
 	if (options->pt_timing)
 		json_add_string(params, "pt_timing", options->pt_timing);
+	if (options->keep_ns)
+		json_add_uint(params, "keep_ms", options->keep_ns / 1000000);
 	if (options->children)
 		json_add_bool(params, "children", true);
 	if (options->kernel)

@@ -15,6 +15,7 @@
 struct arm_options {
 	const char *stacks, *backend, *pt_timing;
 	uint64_t pt_ring_kib;
+	uint64_t keep_ns;
 	bool no_waits, children, kernel;
 };
 
@@ -49,6 +50,15 @@ struct arm_options {
 		.doc = "Record also what the kernel does for it, with the names of its functions: what in "       \
 		       "the kernel each wait waits for. With samples; for root and the members of the "        \
 		       "socket's group."},  \
+	{.name = "keep",                                                                           \
+		.type = OPTION_DURATION,                                                           \
+		.offset = offsetof(owner, arm.keep_ns),                                            \
+		.arg = "TIME",                                                                     \
+		.min = 100000000,                                                                  \
+		.max = 600000000000,                                                               \
+		.doc = "How far back samples and waits are to reach, e.g. 10s, instead of the "    \
+		       "configured keep_ms: the target's rings grow until they do, as far as "     \
+		       "memory may be used for it. list and show tell how far they reach."},       \
 	{.name = "pt-ring",                                                                        \
 		.type = OPTION_UINT,                                                               \
 		.offset = offsetof(owner, arm.pt_ring_kib),                                        \

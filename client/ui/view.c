@@ -164,6 +164,27 @@ static void view_rings(FILE *out, struct json_object *events)
 	view_line(out, "", "lost: %s", lost);
 }
 
+/* What there is, of what was asked for if that is more. */
+static char *look_back(struct json_object *t)
+{
+	const uint64_t is = field_number(t, "lookback_ns"), wanted = field_number(t, "keep_ns");
+	char have[HUMAN_SIZE], keep[HUMAN_SIZE];
+
+	return is < wanted ? human_format("%s of %s", human_duration(have, is), human_duration(keep, wanted))
+			   : human_format("%s", human_duration(have, is));
+}
+
+static void view_shorts(FILE *out, struct json_object *targets)
+{
+	for (size_t i = 0; i < json_object_array_length(targets); i++) {
+		struct json_object *t = json_object_array_get_idx(targets, i);
+		_cleanup_free_ char *id = human_name(field_text(t, "id")), *why = human_name(field_text(t, "keep_short")), *has = look_back(t);
+
+		if (field_text(t, "keep_short"))
+			(void)fprintf(out, "%s looks back %s: %s\n", id, has, why);
+	}
+}
+
 void view_targets(FILE *out, struct json_object *targets)
 {
 	static const struct human_column columns[] = {
@@ -203,7 +224,7 @@ void view_targets(FILE *out, struct json_object *targets)
 			human_table_add(&table, human_format(is_traced(t) ? "not measured" : "-"));
 			human_table_add(&table, human_format("-"));
 		} else {
-			human_table_add_duration(&table, field_number(t, "lookback_ns"));
+			human_table_add(&table, look_back(t));
 			human_table_add(&table,
 				is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
 					      : human_format("%" PRIu64, field_number(t, "samples")));
@@ -216,6 +237,7 @@ void view_targets(FILE *out, struct json_object *targets)
 					view_sum(field(step, "lost"))));
 	}
 	human_table_print(&table, out, 0);
+	view_shorts(out, targets);
 }
 
 static void view_strings(FILE *out, const char *label, struct json_object *o, const char *key)
@@ -261,7 +283,8 @@ void view_target(FILE *out, struct json_object *t)
 	_cleanup_free_ char *exe = human_name(field_text(t, "exe"));
 	_cleanup_free_ char *state = human_name(field_text(t, "state"));
 	_cleanup_free_ char *lost = view_losses(field(t, "lost"));
-	char since[HUMAN_SIZE], lookback[HUMAN_SIZE], ring[HUMAN_SIZE];
+	_cleanup_free_ char *has = look_back(t), *why = human_name(field_text(t, "keep_short"));
+	char since[HUMAN_SIZE], ring[HUMAN_SIZE];
 
 	(void)fprintf(out, "%s\n", name);
 	view_line(out, "program", "%s", exe);
@@ -279,8 +302,7 @@ void view_target(FILE *out, struct json_object *t)
 		view_line(out, "look-back", "not measured: a ring of trace holds bytes, not time; a snapshot says what it has");
 		view_trace(out, field(t, "pt"));
 	} else if (!is_events_only(t)) {
-		view_line(out, "look-back", "%s",
-			human_duration(lookback, field_number(t, "lookback_ns")));
+		view_line(out, "look-back", "%s%s%s", has, field_text(t, "keep_short") ? ": " : "", field_text(t, "keep_short") ? why : "");
 		if (is_stepped(t))
 			view_step(out, field(t, "step"));
 		else

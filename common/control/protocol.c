@@ -49,6 +49,9 @@ static const struct protocol_param params_arm[] = {
 		.doc = "of Intel PT: size of the ring of each CPU, a power of two; by default as configured. Other back ends ignore it"},
 	{.name = "pt_timing", .type = PARAM_CHOICE, .choices = "low|normal|high",
 		.doc = "of Intel PT: how often the trace has the time; by default as configured. Other back ends ignore it"},
+	{.name = "keep_ms", .type = PARAM_INT, .min = 100, .max = 600000,
+		.doc = "of samples and waits: how far back they are to reach, in ms; rings grow until they do, within keep_total_mib and the "
+		       "user's quota; by default as configured"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
 	{.name = "kernel", .type = PARAM_BOOL, .def = "false",
 		.doc = "record also the kernel's stacks; administrators only, and with samples only"},

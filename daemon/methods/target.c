@@ -243,6 +243,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.backend = params_string(p, "backend");
 	req.pt_ring_bytes = (size_t)params_int(p, "pt_ring_kib") << 10;
 	req.pt_timing = params_string(p, "pt_timing");
+	req.keep_ns = (uint64_t)params_int(p, "keep_ms") * 1000000;
 	for (; req.n_filters < TARGET_FILTERS_MAX && req.n_filters < params_count(p, "filters"); req.n_filters++)
 		req.filters[req.n_filters] = params_nth(p, "filters", req.n_filters);
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;

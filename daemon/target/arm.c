@@ -142,7 +142,7 @@ static bool being_armed(const struct target *target)
 static bool is_enough(const struct target *other, const struct target *target)
 {
 	return other->backend == target->backend && (other->kernel_stacks || !target->kernel_stacks) &&
-	       (other->children || !target->children) && !target->arming->filtered &&
+	       (other->children || !target->children) && other->keep_ns >= target->keep_ns && !target->arming->filtered &&
 	       target_visible(other, target->owner, target->owner_admin);
 }
 
@@ -278,6 +278,9 @@ static int check(struct target *target, const struct target_request *req, char *
 			       "only root and the members of the socket's group may record the kernel's stacks");
 	if (req->kernel_stacks && target->backend != &backend_sample)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel's stacks are of the back end sample, not of %s",
+			       target->backend->name);
+	if (req->keep_ns && !target->backend->look_back)
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "how far back it reaches can be asked of samples, not of %s",
 			       target->backend->name);
 	r = take_kallsyms(target, req, why, size);
 	if (r != 0)
@@ -504,6 +507,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->stacks = armed->stacks;
 	target->waits = armed->waits;
 	target->kernel_stacks = armed->kernel_stacks;
+	target->keep_ns = armed->keep_ns;
 	close_fdp(&target->kallsyms_fd);
 	target->kallsyms_fd = take_fd(&armed->kallsyms_fd);
 	target->uid = armed->uid;

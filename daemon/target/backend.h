@@ -32,6 +32,7 @@ struct backend_stats {
 	uint64_t lookback_ns, samples, switches; /* in the rings now */
 	uint64_t ring_bytes;                     /* of its own rings */
 	uint64_t lost;
+	const char *keep_short; /* why it looks back less far than was asked for; NULL: not known, or it does */
 };
 
 /* Work that takes long: run() is called on a thread and touches nothing of the target, which may go meanwhile. */

@@ -91,6 +91,11 @@ struct json_object *target_to_json(struct target *target)
 	json_add_bool(o, "kernel", target->kernel_stacks);
 	json_add_uint(o, "armed_at", target->armed_unix_ns);
 	json_add_uint(o, "lookback_ns", stats.lookback_ns);
+	json_add_uint(o, "keep_ns", target->keep_ns);
+	if (stats.keep_short && stats.lookback_ns < target->keep_ns)
+		json_add_string(o, "keep_short", stats.keep_short);
+	else
+		json_add_null(o, "keep_short");
 	json_add_uint(o, "samples", stats.samples);
 	json_add_uint(o, "switches", stats.switches);
 	json_add_uint(o, "processes", target->n_members);

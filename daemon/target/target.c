@@ -286,6 +286,8 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->stacks = req->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
 	target->waits = req->waits;
 	target->kernel_stacks = req->kernel_stacks && req->admin;
+	if (backend->look_back)
+		target->keep_ns = req->keep_ns ? req->keep_ns : (uint64_t)targets->config->keep_ms * 1000000;
 	target->children = req->children || target_scope_is_group(req->scope);
 	TAILQ_INIT(&target->members);
 	LIST_INIT(&target->waiting);

@@ -88,6 +88,7 @@ struct target {
 	bool waits;
 	bool kernel_stacks; /* asked for by an admin */
 	int kallsyms_fd;    /* as its client opened it, or -1 */
+	uint64_t keep_ns;   /* how far back its samples are to reach; 0: as far as the configured rings do */
 	bool children; /* a process that a member starts is one of the target's; of a group always */
 	const struct backend *backend;
 	void *recording; /* the back end's own */

@@ -17,6 +17,7 @@
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/filter_entries.h"
+#include "daemon/backend/sample/keep.h"
 #include "daemon/backend/sample/look_back.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/config.h"
@@ -27,33 +28,38 @@
 /* A switch program that read its entry before it was updated has written its record after this. */
 #define IN_FLIGHT_NS 1000000
 
-/* Charges the owner for a group of its own; shared ones are the daemon's. */
+/* Shared rings are the daemon's, unless they are larger than configured. */
+static bool is_charged(const struct event_group *group)
+{
+	return group->spec.kind != GROUP_CPU || group->spec.ring_bytes > sampler_ring_bytes(group->sampler, group->spec.stacks);
+}
+
+/* Charges the owner for a group of its own, in place of the one before. */
 static int charge_rings(struct target *target, const struct event_group *group)
 {
-	struct quota_charge charge = {0};
-	int r;
+	struct quota *quota = target->targets->quota;
+	struct quota_charge *charge = &sampling_of(target)->charge;
+	const uint64_t before = charge->amount;
+	int r = 0;
 
-	if (group->spec.kind != GROUP_CPU) {
-		r = quota_charge(target->targets->quota, target->owner, QUOTA_RING_BYTES,
-				 group->events[GROUP_CLOCK].ring_bytes, &charge);
-		if (r != 0)
-			return r;
-	}
-	r = target_charge_fds(target, group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
-	if (r != 0) {
-		quota_release(&charge);
-		return r;
-	}
-	quota_release(&sampling_of(target)->charge);
-	sampling_of(target)->charge = charge;
-	return 0;
+	quota_release(charge);
+	if (is_charged(group))
+		r = quota_charge(quota, target->owner, QUOTA_RING_BYTES, group->events[GROUP_CLOCK].ring_bytes, charge);
+	if (r == 0)
+		r = target_charge_fds(target, group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
+	if (r == 0)
+		return 0;
+	quota_release(charge);
+	if (before)
+		(void)!quota_charge_forced(quota, target->owner, QUOTA_RING_BYTES, before, charge);
+	return r;
 }
 
 /* ---- sources */
 
 static void source_push(struct sampling *s, struct event_group *group, uint64_t now)
 {
-	struct timeval keep = {.tv_sec = OLD_SOURCE_SECONDS};
+	const struct timeval settled = {.tv_sec = OLD_SOURCE_SECONDS + (time_t)(s->target->keep_ns / 1000000000u)};
 
 	if (s->n_sources == SOURCES_MAX)
 		(void)event_group_put(s->sources[--s->n_sources].group);
@@ -65,7 +71,7 @@ static void source_push(struct sampling *s, struct event_group *group, uint64_t 
 		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .end_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0};
 	s->n_sources++;
 	if (s->n_sources > 1)
-		(void)event_add(s->settle, &keep);
+		(void)event_add(s->settle, &settled);
 }
 
 /* Nothing of the target goes to its former rings any more. */
@@ -113,12 +119,13 @@ static int sample_init(struct target *target, const struct target_request *req, 
 	*sampling_slot(target) = s;
 	s->target = target;
 	s->settle = evtimer_new(target->targets->base, on_settle, s);
-	return s->settle ? 0 : -ENOMEM;
+	return s->settle ? keep_new(target, &s->keep) : -ENOMEM;
 }
 
 static void sample_moved(struct target *target)
 {
 	sampling_of(target)->target = target;
+	keep_moved(sampling_of(target)->keep, target);
 }
 
 static int refused(int r, char *why, size_t why_size)
@@ -140,8 +147,17 @@ static int refused(int r, char *why, size_t why_size)
 		(void)snprintf(why, why_size, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 		return TARGET_E_BUSY;
 	}
+	if (r == -EDQUOT) {
+		(void)snprintf(why, why_size, "all rings that have grown would be larger than keep_total_mib together");
+		return TARGET_E_BUSY;
+	}
 	(void)snprintf(why, why_size, "perf events: %s", strerror(-r));
 	return r;
+}
+
+static bool is_larger(const struct event_group *group, const struct event_group *present)
+{
+	return present && present->spec.stacks == group->spec.stacks && group->spec.ring_bytes > present->spec.ring_bytes;
 }
 
 /* Records to the chosen group, and takes over its reference. 0; TARGET_E_*, -errno: nothing has changed. */
@@ -154,10 +170,18 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 		(void)event_group_put(group); /* e.g. at the limit of cgroups: the old choice was the best */
 		return 0;
 	}
+	/* The kernel gives smaller ones than were asked for where there is too little locked memory. */
+	if (is_larger(group, sampling_group(target)) &&
+	    group->events[GROUP_CLOCK].ring_bytes <= sampling_group(target)->events[GROUP_CLOCK].ring_bytes) {
+		(void)snprintf(why, why_size, "no locked memory is left for larger rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		(void)event_group_put(group);
+		return TARGET_E_BUSY;
+	}
 	r = charge_rings(target, group);
 	if (r != 0) {
-		(void)snprintf(why, why_size, "uid %u has no ring memory or descriptors left for it (%zu needed)",
-			       (unsigned int)target->owner, event_group_fds(group));
+		(void)snprintf(why, why_size, "uid %u has too little ring memory (uid_ring_mib) or descriptors (uid_fds) left: it needs %zu MiB and %zu",
+			       (unsigned int)target->owner, group->events[GROUP_CLOCK].ring_bytes >> 20,
+			       group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
 		(void)event_group_put(group);
 		return r > 0 ? TARGET_E_QUOTA : r;
 	}
@@ -165,6 +189,7 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 	    group->events[GROUP_CLOCK].n_cpus * group->spec.ring_bytes / 2)
 		target_warn(target, "smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	source_push(sampling_of(target), group, clock_raw_ns());
+	keep_restart(sampling_of(target)->keep);
 	r = sampler_programs(sampler, true);
 	if (r < 0)
 		log_debug("attaching BPF programs: %s", strerror(-r));
@@ -210,8 +235,10 @@ static int sample_arm(struct target *target, struct backend_job **job, char *why
 	if (r == BACKEND_RUN)
 		return r;
 	r = r < 0 ? refused(r, why, why_size) : take(target, group, why, why_size);
-	if (r != 0 && sampling_group(target))
+	if (r != 0 && sampling_group(target)) {
 		keep_stacks(target, why);
+		keep_refused(sampling_of(target)->keep, why);
+	}
 	return r;
 }
 
@@ -221,7 +248,7 @@ static bool group_fits(struct target *target, bool members_added)
 	const struct event_group *group = sampling_group(target);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
-	if (group->spec.stacks != sample_stacks(target))
+	if (group->spec.stacks != sample_stacks(target) || group->spec.ring_bytes != sample_ring_bytes(target))
 		return false;
 	if (sampling_is_beside(target))
 		return true;
@@ -286,6 +313,7 @@ static void sample_stop(struct target *target)
 	struct sampling *s = sampling_of(target);
 	const uint64_t now = clock_raw_ns();
 
+	keep_stop(s->keep);
 	for (size_t i = 0; i < s->n_sources; i++) {
 		if (s->sources[i].to_ns > now)
 			s->sources[i].to_ns = now;
@@ -317,6 +345,7 @@ static void sample_disarm(struct target *target)
 		(void)event_group_put(s->sources[--s->n_sources].group);
 	quota_release(&s->charge);
 	(void)blocked_put(s->since);
+	(void)keep_free(s->keep);
 	if (s->settle)
 		event_free(s->settle);
 	free(s);
@@ -329,7 +358,13 @@ static void sample_disarm(struct target *target)
 
 static void on_survey(void *arg)
 {
-	targets_surveyed(arg);
+	struct targets *targets = arg;
+	struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (sampling_of(target))
+			keep_surveyed(sampling_of(target)->keep);
+	targets_surveyed(targets);
 }
 
 static int sample_open(struct targets *targets, void **ret)

@@ -7,12 +7,22 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "daemon/backend/sample/keep.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/target/threads.h"
 
 enum stacks_mode sample_stacks(const struct target *target)
 {
 	return target->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
+}
+
+size_t sample_ring_bytes(const struct target *target)
+{
+	const enum stacks_mode stacks = sample_stacks(target);
+	const size_t configured = sampler_ring_bytes(sampler_of(target->targets), stacks);
+	const size_t kept = keep_ring_bytes(sampling_of(target)->keep, stacks);
+
+	return kept > configured ? kept : configured;
 }
 
 /* The cgroup that holds nothing but the target, if there is one: 0 or 1 for none. */
@@ -77,9 +87,10 @@ static void explain(const struct sample_choice *choice, struct target *target)
 	}
 }
 
-static struct group_stacks stacks_of(const struct target *target)
+static struct group_wish wish_of(const struct target *target)
 {
-	return (struct group_stacks){.user = sample_stacks(target), .kernel = target->kernel_stacks};
+	return (struct group_wish){
+		.stacks = sample_stacks(target), .kernel = target->kernel_stacks, .ring_bytes = sample_ring_bytes(target)};
 }
 
 /* ---- attempts, on the loop */
@@ -95,7 +106,7 @@ static int prepare_cgroup(struct sample_choice *choice, struct target *target, s
 		if (choice->cgroup.dirfd < 0)
 			return -errno;
 	}
-	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, stacks_of(target), &choice->opening, ret);
+	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, wish_of(target), &choice->opening, ret);
 }
 
 static int prepare_tasks(struct sample_choice *choice, struct target *target)
@@ -113,7 +124,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 			return -errno;
 	}
 	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD, target->children,
-				stacks_of(target), &choice->opening);
+				wish_of(target), &choice->opening);
 }
 
 static int prepare(struct sample_choice *choice, struct target *target, struct event_group **ret)
@@ -124,7 +135,7 @@ static int prepare(struct sample_choice *choice, struct target *target, struct e
 	case ATTEMPT_CPU:
 		if (target_scope_is_group(target->scope) && !choice->beside)
 			return -ENOENT;
-		return sampler_cpu_group(sampler_of(target->targets), stacks_of(target), &choice->opening, ret);
+		return sampler_cpu_group(sampler_of(target->targets), wish_of(target), &choice->opening, ret);
 	default:
 		return prepare_tasks(choice, target);
 	}
@@ -152,7 +163,7 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 			explain(choice, target);
 			return 0;
 		}
-		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED)
+		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED || r == -EDQUOT)
 			return r;
 		if (r != -ENOENT)
 			log_debug("%s: no events on %s: %s", target->name,

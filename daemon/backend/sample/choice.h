@@ -31,6 +31,7 @@ int sample_choice_new(const struct target *target, struct sample_choice **ret) _
 /* 0: *ret, with a reference; BACKEND_RUN: run the job on a thread, then call this again; -errno. */
 int sample_choose(struct sample_choice *choice, struct target *target, struct event_group **ret) _must_check_;
 
-/* The stacks that the target's rings should have; the cgroup that holds nothing but the target: 0, or 1 for none. */
+/* The stacks and the size that the target's rings should have; the cgroup that holds nothing but the target: 0, or 1 for none. */
 enum stacks_mode sample_stacks(const struct target *target);
+size_t sample_ring_bytes(const struct target *target);
 int sample_own_cgroup(struct target *target, struct cgroup *ret) _must_check_;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/raw_clock.h"
+#include "daemon/backend/sample/keep.h"
 #include "daemon/backend/sample/sampling.h"
 
 void look_back_survey(struct target *target)
@@ -123,5 +124,6 @@ void look_back_stats(const struct target *target, struct backend_stats *ret)
 			out.lost = group->survey.lost - s->sources[0].lost_at;
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;
+	out.keep_short = keep_short(s->keep);
 	*ret = out;
 }

@@ -380,8 +380,9 @@ int sampler_programs(struct sampler *sampler, bool wanted)
  * A record with a copy of the stack is fifty times one with a chain of addresses, so those rings are
  * larger; on machines with many cpus each ring is smaller, as each sees less of a program.
  */
-static size_t ring_bytes(const struct config *config, enum stacks_mode stacks)
+size_t sampler_ring_bytes(const struct sampler *sampler, enum stacks_mode stacks)
 {
+	const struct config *config = sampler->config;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page, most;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t want = (size_t)(stacks == STACKS_DWARF ? config->dwarf_ring_kib : config->ring_kib) << 10;
@@ -395,19 +396,35 @@ static size_t ring_bytes(const struct config *config, enum stacks_mode stacks)
 	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
 }
 
-static void spec_common(const struct sampler *sampler, struct group_stacks stacks, struct group_spec *spec)
+static void spec_common(const struct sampler *sampler, struct group_wish wish, struct group_spec *spec)
 {
-	spec->stacks = stacks.user;
-	spec->kernel_stacks = stacks.kernel;
+	spec->stacks = wish.stacks;
+	spec->kernel_stacks = wish.kernel;
 	spec->kernel = sampler->can.cpu_wide;
 	spec->hz = sampler->config->sample_hz;
-	spec->ring_bytes = ring_bytes(sampler->config, stacks.user);
+	spec->ring_bytes = wish.ring_bytes;
 	/* A sample has at most 64 KiB, its stack a multiple of 8. */
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
 }
 
+/* Whether there is room for rings that are larger than configured, beside those that are. */
+static bool may_be_larger(const struct sampler *sampler, const struct group_spec *spec)
+{
+	uint64_t bytes = (uint64_t)spec->ring_bytes * sampler->n_cpus;
+	const struct event_group *group;
+
+	if (spec->ring_bytes <= sampler_ring_bytes(sampler, spec->stacks))
+		return true;
+	LIST_FOREACH(group, &sampler->groups, link)
+		if (group->spec.ring_bytes > sampler_ring_bytes(sampler, group->spec.stacks))
+			bytes += group->events[GROUP_CLOCK].ring_bytes;
+	return bytes <= (uint64_t)sampler->config->keep_total_mib << 20;
+}
+
 static int prepare(struct sampler *sampler, const struct group_spec *spec, bool outputs, struct sampler_opening *opening)
 {
+	if (!may_be_larger(sampler, spec))
+		return -EDQUOT;
 	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_GROUP};
 	if (!outputs)
 		return SAMPLER_OPEN;
@@ -458,19 +475,19 @@ void sampler_drop(struct sampler_opening *opening)
  * The stacks of the kernel are part of the key. A ring is shared by the targets of all users: what none of them asked for, or
  * none of them may see, must never have been in it.
  */
-static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind, struct group_stacks stacks,
+static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind, struct group_wish wish,
 				   uint64_t cgroup_ino)
 {
 	struct event_group *group;
 
 	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.kind == kind && group->spec.stacks == stacks.user &&
-		    group->spec.kernel_stacks == stacks.kernel && group->spec.cgroup_ino == cgroup_ino)
+		if (group->spec.kind == kind && group->spec.stacks == wish.stacks && group->spec.kernel_stacks == wish.kernel &&
+		    group->spec.ring_bytes == wish.ring_bytes && group->spec.cgroup_ino == cgroup_ino)
 			return group;
 	return NULL;
 }
 
-int sampler_cpu_group(struct sampler *sampler, struct group_stacks stacks, struct sampler_opening *opening,
+int sampler_cpu_group(struct sampler *sampler, struct group_wish wish, struct sampler_opening *opening,
 		    struct event_group **ret)
 {
 	struct group_spec spec = {.kind = GROUP_CPU};
@@ -480,16 +497,16 @@ int sampler_cpu_group(struct sampler *sampler, struct group_stacks stacks, struc
 		return sampler->can.cpu_wide_error;
 	if (!sampler->filter)
 		return -EOPNOTSUPP;
-	group = group_find(sampler, GROUP_CPU, stacks, 0);
+	group = group_find(sampler, GROUP_CPU, wish, 0);
 	if (group) {
 		*ret = event_group_ref(group);
 		return 0;
 	}
-	spec_common(sampler, stacks, &spec);
+	spec_common(sampler, wish, &spec);
 	return prepare(sampler, &spec, true, opening);
 }
 
-int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, struct group_stacks stacks,
+int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, struct group_wish wish,
 		       struct sampler_opening *opening, struct event_group **ret)
 {
 	struct group_spec spec = {.kind = GROUP_CGROUP, .cgroup_ino = cgroup->ino};
@@ -497,7 +514,7 @@ int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, s
 
 	if (!sampler->can.cpu_wide)
 		return sampler->can.cpu_wide_error;
-	group = group_find(sampler, GROUP_CGROUP, stacks, cgroup->ino);
+	group = group_find(sampler, GROUP_CGROUP, wish, cgroup->ino);
 	if (group) {
 		/* It may have been stopped when its last target was. */
 		eventset_ioctl(&group->events[GROUP_CLOCK], PERF_EVENT_IOC_ENABLE);
@@ -506,12 +523,12 @@ int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, s
 	}
 	if (sampler->n_cgroup_groups >= CGROUP_GROUPS_MAX)
 		return -ENOSPC;
-	spec_common(sampler, stacks, &spec);
+	spec_common(sampler, wish, &spec);
 	spec.switch_records = !sampler->filter;
 	return prepare(sampler, &spec, sampler->filter != NULL, opening);
 }
 
-int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, struct group_stacks stacks,
+int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, struct group_wish wish,
 		     struct sampler_opening *opening)
 {
 	struct group_spec spec = {.kind = GROUP_TASK,
@@ -519,7 +536,7 @@ int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, st
 				.inherit_processes = processes,
 				.switch_records = true};
 
-	spec_common(sampler, stacks, &spec);
+	spec_common(sampler, wish, &spec);
 	return prepare(sampler, &spec, false, opening);
 }
 

@@ -49,22 +49,25 @@ struct filter *sampler_filter(const struct sampler *sampler);
  * may take long; -errno. One opening at a time: two of a shared group would be two groups.
  */
 enum { SAMPLER_OPEN = 1 };
-struct group_stacks {
-	enum stacks_mode user; /* fp or dwarf */
-	bool kernel;	       /* also the kernel's */
+struct group_wish {
+	enum stacks_mode stacks; /* fp or dwarf */
+	bool kernel;		 /* also the kernel's */
+	size_t ring_bytes;	 /* of each CPU; at least what is configured */
 };
+/* What is configured for such stacks. */
+size_t sampler_ring_bytes(const struct sampler *sampler, enum stacks_mode stacks);
 struct sampler_opening {
 	struct sampler *sampler; /* NULL: none is prepared */
 	struct group_spec spec;    /* its subjects are added by the caller */
 	unsigned int index;
 	struct event_group *group;
 };
-int sampler_cpu_group(struct sampler *sampler, struct group_stacks stacks, struct sampler_opening *opening,
+int sampler_cpu_group(struct sampler *sampler, struct group_wish wish, struct sampler_opening *opening,
 		    struct event_group **ret) _must_check_;
-/* -ENOSPC: as many cgroups have events of their own as are allowed to. */
-int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, struct group_stacks stacks,
+/* -ENOSPC: as many cgroups have events of their own as are allowed to. All: -EDQUOT: keep_total_mib is used up. */
+int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, struct group_wish wish,
 		       struct sampler_opening *opening, struct event_group **ret) _must_check_;
-int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, struct group_stacks stacks,
+int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, struct group_wish wish,
 		     struct sampler_opening *opening) _must_check_;
 /* Any thread. -errno as of perf_event_open(). */
 int sampler_open(struct sampler_opening *opening) _must_check_;

@@ -13,6 +13,7 @@
 
 struct blocked;
 struct event;
+struct keep;
 
 struct sampling {
 	struct target *target; /* back pointer */
@@ -20,6 +21,7 @@ struct sampling {
 	size_t n_sources;
 	struct event *settle; /* those from before a change have been kept long enough */
 	struct quota_charge charge;
+	struct keep *keep; /* NULL: nobody asked how far back it is to reach */
 	struct blocked *since; /* who slept when it was armed; NULL: that is not known */
 };
 
