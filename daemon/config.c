@@ -63,7 +63,7 @@ const struct config_key config_keys[] = {
 	UINT("capture", keep_ms, 0, 600000, "0", "ms",
 		"how far back the samples of a target are to reach, if it is not armed with --keep: its rings grow until they do; 0: as far as rings of ring_kib and dwarf_ring_kib reach"),
 	UINT("capture", keep_total_mib, 1, 1048576, "512", "MiB",
-		"maximum size of all rings that have grown for that; a user's are also limited by uid_ring_mib"),
+		"maximum size of all rings that have grown for that, and again of what exited targets have left; a user's are also limited by uid_ring_mib"),
 	UINT("capture", history_mib, 1, 4096, "16", "MiB", "maximum size of the log of mappings, names, forks and exits of a target"),
 	UINT("capture", exited_keep_s, 0, 86400, "300", "s", "how long to keep the recording of a target that has exited"),
 	UINT("capture", images_max, 16, 1048576, "4096", "", "maximum number of executable files to keep open, for all targets together"),

@@ -22,8 +22,36 @@ int ring_map(int fd, size_t bytes, bool overwrite, struct ring *ret)
 	return 0;
 }
 
+int ring_image(struct ring_copy *copy, struct ring *ret)
+{
+	struct ring_copy *image = malloc(sizeof(*image));
+
+	if (!image)
+		return -ENOMEM;
+	*image = *copy;
+	*copy = (struct ring_copy)RING_COPY_INIT;
+	*ret = (struct ring){.size = image->len, .data = image->data, .image = image};
+	return 0;
+}
+
+static int image_copy(const struct ring_copy *image, struct ring_copy *ret)
+{
+	uint8_t *data = malloc(image->len ? image->len : 1);
+
+	if (!data)
+		return -ENOMEM;
+	memcpy(data, image->data, image->len);
+	*ret = *image;
+	ret->data = data;
+	return 0;
+}
+
 void ring_unmap(struct ring *ring)
 {
+	if (ring->image) {
+		ring_copy_fini(ring->image);
+		free(ring->image);
+	}
 	if (ring->base)
 		(void)munmap(ring->base, ring->map_bytes);
 	*ring = (struct ring){.base = NULL};
@@ -76,6 +104,8 @@ int ring_copy_from(const uint8_t *data, size_t size, uint64_t (*head)(void *arg)
 
 int ring_copy(const struct ring *ring, struct ring_copy *ret)
 {
+	if (ring->image)
+		return image_copy(ring->image, ret);
 	return ring_copy_from(ring->data, ring->size, ring_head, (void *)(uintptr_t)ring, ret);
 }
 

@@ -18,6 +18,8 @@
 
 #include "common/base/cleanup.h"
 
+struct ring_copy;
+
 /* The largest record that can be in flight while its bytes are overwritten. */
 #define RING_IN_FLIGHT 65536u
 
@@ -26,10 +28,18 @@ struct ring {
 	size_t map_bytes;
 	size_t size; /* of the data, a power of two */
 	const uint8_t *data;
+	struct ring_copy *image; /* owned: instead of being mapped it is what an overwrite ring had once */
 };
+
+static inline bool ring_is_there(const struct ring *ring)
+{
+	return ring->base || ring->image;
+}
 
 /* Maps `bytes` (a power of two of pages) of data; `overwrite`: read-only. 0 or -errno. */
 int ring_map(int fd, size_t bytes, bool overwrite, struct ring *ret) _must_check_;
+/* Makes a ring of what a copy has, which it takes over. 0, -ENOMEM. */
+int ring_image(struct ring_copy *copy, struct ring *ret) _must_check_;
 void ring_unmap(struct ring *ring);
 
 /* The bytes ever written to an overwrite ring. */

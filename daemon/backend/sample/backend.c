@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
 #include "common/control/json.h"
+#include "daemon/backend/sample/aside.h"
 #include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/choice.h"
 #include "daemon/backend/sample/export.h"
@@ -314,6 +315,7 @@ static void sample_stop(struct target *target)
 	const uint64_t now = clock_raw_ns();
 
 	keep_stop(s->keep);
+	(void)event_del(s->settle);
 	for (size_t i = 0; i < s->n_sources; i++) {
 		if (s->sources[i].to_ns > now)
 			s->sources[i].to_ns = now;
@@ -333,6 +335,7 @@ static void sample_stop(struct target *target)
 		if (group->spec.kind != GROUP_CPU && !group_is_wanted(target->targets, group))
 			sampler_stop_group(group);
 	}
+	aside_begin(target);
 }
 
 static void sample_disarm(struct target *target)
@@ -432,6 +435,7 @@ static void sample_status(const struct targets *targets, struct json_object *cap
 	json_add_bool(capture, "bpf", sampler_can(sampler)->filter);
 	json_add_uint(capture, "sets", groups);
 	json_add_uint(capture, "ring_bytes", bytes);
+	json_add_uint(capture, "aside_bytes", sampler_aside_bytes(sampler));
 	json_add_uint(capture, "event_fds", fds);
 	json_add_uint(capture, "cpus", cpus);
 	json_add_uint(capture, "cpus_resting", resting);

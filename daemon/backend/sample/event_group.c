@@ -238,7 +238,7 @@ enum group_event event_group_event(const struct event_group *group, uint64_t id)
 
 uint64_t event_group_lost(const struct event_group *group)
 {
-	uint64_t lost = 0;
+	uint64_t lost = group->lost_before;
 
 	for (int e = 0; e < GROUP_EVENTS; e++)
 		lost += eventset_lost(&group->events[e], group->attrs[e].read_format);
@@ -387,7 +387,7 @@ int event_group_look(const struct event_group *group, struct group_survey *ret)
 	int r;
 
 	for (size_t i = 0; i < clock->n_cpus; i++) {
-		if (!clock->rings[i].base)
+		if (!ring_is_there(&clock->rings[i]))
 			continue;
 		r = survey_ring(group, &clock->rings[i], &survey);
 		if (r < 0)

@@ -72,6 +72,8 @@ struct event_group {
 		enum group_event event;
 	} *ids; /* owned, sorted */
 	size_t n_ids;
+	bool is_aside;		    /* no events any more: daemon/backend/sample/aside.h */
+	uint64_t lost_before;	    /* by events that it has no more */
 	struct group_survey survey; /* the last one; the loop's */
 	struct survey_job *surveying; /* the sampler's; NULL: none is under way */
 };

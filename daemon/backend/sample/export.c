@@ -300,7 +300,7 @@ static int copy_source(struct frozen *frozen, size_t index, struct out *out, str
 	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
 		struct ring_state *ring = &samples->rings[samples->n_rings];
 
-		if (!clock->rings[cpu].base)
+		if (!ring_is_there(&clock->rings[cpu]))
 			continue;
 		*ring = (struct ring_state){.cpu = clock->cpus[cpu]};
 		samples->n_rings++;

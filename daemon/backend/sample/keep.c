@@ -83,7 +83,7 @@ static size_t ring_bytes_of(const struct event_group *group)
 	const struct eventset *clock = &group->events[GROUP_CLOCK];
 
 	for (size_t i = 0; i < clock->n_cpus; i++)
-		if (clock->rings[i].base)
+		if (ring_is_there(&clock->rings[i]))
 			return clock->rings[i].size;
 	return 0;
 }

@@ -45,7 +45,8 @@ struct sampler {
 	} *clocks;
 	struct event *tick; /* pending while a clock runs */
 	struct closer *closer;
-	LIST_HEAD(, stopping) stoppings;
+	LIST_HEAD(, sampler_job) jobs;
+	uint64_t aside_bytes;
 	void (*on_survey)(void *arg);
 	void *on_survey_arg;
 };
@@ -59,8 +60,7 @@ struct survey_job {
 };
 
 struct stopping {
-	struct copier_job job; /* first */
-	LIST_ENTRY(stopping) link;
+	struct sampler_job job; /* first */
 	struct event_group *group;
 };
 
@@ -236,7 +236,7 @@ void sampler_survey(struct event_group *group)
 {
 	struct survey_job *s;
 
-	if (group->surveying || (group->survey.at_ns && clock_raw_ns() - group->survey.at_ns < SURVEY_AGE_NS))
+	if (group->surveying || group->is_aside || (group->survey.at_ns && clock_raw_ns() - group->survey.at_ns < SURVEY_AGE_NS))
 		return;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -253,6 +253,23 @@ void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg
 	sampler->on_survey_arg = arg;
 }
 
+static void job_done(struct copier_job *job)
+{
+	struct sampler_job *j = (struct sampler_job *)job;
+
+	LIST_REMOVE(j, link);
+	if (j->done)
+		j->done(j);
+	j->free(j);
+}
+
+void sampler_submit(struct sampler *sampler, struct sampler_job *job)
+{
+	job->job.done = job_done;
+	LIST_INSERT_HEAD(&sampler->jobs, job, link);
+	copier_submit(closer_thread(sampler->closer), &job->job);
+}
+
 static void stopping_run(struct copier_job *job)
 {
 	struct stopping *s = (struct stopping *)job;
@@ -260,16 +277,12 @@ static void stopping_run(struct copier_job *job)
 	eventset_ioctl(&s->group->events[GROUP_CLOCK], PERF_EVENT_IOC_DISABLE);
 }
 
-static void stopping_end(struct stopping *s)
+static void stopping_free(struct sampler_job *job)
 {
-	LIST_REMOVE(s, link);
+	struct stopping *s = (struct stopping *)job;
+
 	(void)event_group_put(s->group);
 	free(s);
-}
-
-static void stopping_done(struct copier_job *job)
-{
-	stopping_end((struct stopping *)job);
 }
 
 void sampler_stop_group(struct event_group *group)
@@ -280,10 +293,24 @@ void sampler_stop_group(struct event_group *group)
 		eventset_ioctl(&group->events[GROUP_CLOCK], PERF_EVENT_IOC_DISABLE);
 		return;
 	}
-	s->job = (struct copier_job){.run = stopping_run, .done = stopping_done};
+	s->job = (struct sampler_job){.job.run = stopping_run, .free = stopping_free};
 	s->group = event_group_ref(group);
-	LIST_INSERT_HEAD(&group->sampler->stoppings, s, link);
-	copier_submit(closer_thread(group->sampler->closer), &s->job);
+	sampler_submit(group->sampler, &s->job);
+}
+
+bool sampler_may_set_aside(const struct sampler *sampler, uint64_t bytes)
+{
+	return bytes <= ((uint64_t)sampler->config->keep_total_mib << 20) - sampler->aside_bytes;
+}
+
+uint64_t sampler_aside_bytes(const struct sampler *sampler)
+{
+	return sampler->aside_bytes;
+}
+
+void sampler_set_aside(struct event_group *group)
+{
+	group->sampler->aside_bytes += group->events[GROUP_CLOCK].ring_bytes;
 }
 
 /* ---- life */
@@ -320,14 +347,16 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 
 struct sampler *sampler_free(struct sampler *sampler)
 {
-	struct stopping *stopping;
+	struct sampler_job *job;
 	struct event_group *group, *next;
 
 	if (!sampler)
 		return NULL;
 	/* Jobs whose thread has ended. */
-	while ((stopping = LIST_FIRST(&sampler->stoppings)) != NULL)
-		stopping_end(stopping);
+	while ((job = LIST_FIRST(&sampler->jobs)) != NULL) {
+		LIST_REMOVE(job, link);
+		job->free(job);
+	}
 	for (group = LIST_FIRST(&sampler->groups); group; group = next) {
 		next = LIST_NEXT(group, link);
 		if (group->surveying)
@@ -553,6 +582,10 @@ struct event_group *event_group_put(struct event_group *group)
 	if (!group || --group->refs > 0)
 		return NULL;
 	sampler = group->sampler;
+	if (group->is_aside) {
+		sampler->aside_bytes -= group->events[GROUP_CLOCK].ring_bytes;
+		return event_group_close(group, NULL, sampler->closer);
+	}
 	LIST_REMOVE(group, link);
 	if (group->index != FILTER_NO_GROUP)
 		sampler->used_indexes &= ~(1u << group->index);

@@ -16,6 +16,7 @@
 
 #include "common/base/cleanup.h"
 #include "daemon/backend/sample/event_group.h"
+#include "daemon/base/copier.h"
 
 struct cgroup;
 struct closer;
@@ -80,6 +81,19 @@ struct event_group *event_group_put(struct event_group *group);
 /* Stops the clock of a group, soon: it may have thousands. */
 void sampler_stop_group(struct event_group *group);
 
+/* Work on the closer's thread. free() comes on the loop, after done(), or without it when the thread has ended. */
+struct sampler_job {
+	struct copier_job job; /* first: its run() */
+	LIST_ENTRY(sampler_job) link;
+	void (*done)(struct sampler_job *job);
+	void (*free)(struct sampler_job *job);
+};
+void sampler_submit(struct sampler *sampler, struct sampler_job *job);
+
+/* Groups of daemon/backend/sample/aside.h: whether there is memory for one more, and counts one, until it is put back. */
+bool sampler_may_set_aside(const struct sampler *sampler, uint64_t bytes);
+void sampler_set_aside(struct event_group *group);
+
 /* Begins a survey of it on the closer's thread, unless the last one is a second old at most. `fn` is called when one ends. */
 void sampler_survey(struct event_group *group);
 void sampler_on_survey(struct sampler *sampler, void (*fn)(void *arg), void *arg);
@@ -93,3 +107,5 @@ int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
 void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus);
 /* Ring memory and fds of the shared groups. */
 void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes, uint64_t *ret_fds);
+/* What groups that are set aside hold. */
+uint64_t sampler_aside_bytes(const struct sampler *sampler);
