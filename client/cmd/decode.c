@@ -82,9 +82,9 @@ static const struct option_spec specs[] = {
 	{.name = "inline",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, inlined),
-		.doc = "Show source lines as --lines does, and in the calls of an Intel PT trace also those "
-		       "that the compiler inlined. This takes several times as long, since each branch is "
-		       "looked up."},
+		.doc = "Show source lines as --lines does, and in stacks and in the calls of an Intel PT trace also "
+		       "those that the compiler inlined. For a trace this takes several times as long, since each "
+		       "branch is looked up."},
 	{.name = "stats",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, stats),

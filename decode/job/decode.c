@@ -267,8 +267,6 @@ static int open_pt(struct job *j, struct decode *d)
 		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, j->verify, &d->pt);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace, so only the timeline can be written");
-	if (r >= 0 && j->inlined && !d->pt)
-		return job_refuse(j, "the recording has no Intel PT trace, which inlined calls need");
 	if (r >= 0 && j->verify && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace that could be verified");
 	return r < 0 ? r : 0;
@@ -420,6 +418,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.kallsyms_hidden = j->kallsyms_fd >= 0 && !d->kallsyms;
 	so.maps = d->maps;
 	so.source = d->source;
+	so.inlined = j->inlined;
 	so.st = d->st;
 	so.tl = d->tl;
 	so.files = &j->files;

@@ -42,6 +42,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(stats, "kernel_events", s->moments);
 	add_count(stats, "events_after_freeze", s->events_late);
 
+	add_count(losses, "inlined_calls_over_memory", resolver_inlines_left_out(s->resolver));
 	add_count(losses, "torn_records", l->torn);
 	add_count(losses, "malformed_records", l->malformed);
 	add_count(losses, "unknown_records", l->unknown);

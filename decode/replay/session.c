@@ -35,6 +35,8 @@ int session_new(const struct session_options *options, struct session **ret)
 	r = resolver_new(s->o.st, s->o.images, s->o.files, s->o.symbols, s->o.budget, &s->resolver);
 	if (r == 0)
 		resolver_set_source(s->resolver, s->o.source);
+	if (r == 0 && s->o.inlined)
+		resolver_set_inlines(s->resolver);
 	if (r == 0)
 		resolver_set_kallsyms(s->resolver, s->o.kallsyms);
 	if (r < 0)

@@ -67,6 +67,7 @@ struct session_options {
 	struct budget *budget;
 	bool symbols;
 	struct source *source; /* NULL: where functions are declared is not wanted */
+	bool inlined;	       /* stacks have the calls that were inlined; needs a source */
 	/* names of JIT code may be asked for: pids mean what they meant when this was recorded */
 	bool perfmaps;
 	/* all threads that live are of interest, also those that never ran: a target's, not a

@@ -15,6 +15,7 @@
 #include "decode/object/demangle.h"
 #include "decode/object/extents.h"
 #include "decode/object/kallsyms.h"
+#include "decode/stack/inline_lists.h"
 #include "decode/stack/return_check.h"
 
 #define NAME_SIZE (DEMANGLE_MAX_OUT * 4 + 8)
@@ -30,6 +31,7 @@ struct entry {
 	uint32_t frame;
 	uint8_t how;
 	uint8_t unknown;
+	uint32_t inlined; /* for resolver_inlines() */
 };
 
 #define INTERPRETER "_PyEval_EvalFrameDefault"
@@ -41,9 +43,11 @@ struct resolver {
 	struct file_requester files;
 	const struct kallsyms *kallsyms; /* borrowed; NULL: there are none */
 	struct source *source; /* borrowed; NULL: where functions are declared is not wanted */
-	bool names;
+	bool names, want_inlines;
+	struct inline_lists inlines;
+	uint32_t inlined; /* of the last address */
 	uint32_t interpreter; /* the frame of CPython's, where it was seen last */
-	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, ENTRY_KNOWN */
+	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, inlined << 36, ENTRY_KNOWN */
 	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
 	bool last_is_entry;
@@ -71,6 +75,7 @@ int resolver_new(struct stacktab *st, struct images *images, const struct file_r
 	r->files = *files;
 	r->names = names;
 	r->budget = budget;
+	r->inlines.budget = budget;
 	r->kernel = fixed_frame(r, "[kernel]", FRAME_KIND_KERNEL);
 	r->cut = fixed_frame(r, "[callers unknown]", FRAME_KIND_MISSING);
 	r->gap = fixed_frame(r, "[caller not recorded]", FRAME_KIND_MISSING);
@@ -83,6 +88,7 @@ struct resolver *resolver_free(struct resolver *r)
 	if (!r)
 		return NULL;
 	hashmap_fini(&r->entries);
+	inline_lists_fini(&r->inlines);
 	free(r);
 	return NULL;
 }
@@ -90,6 +96,21 @@ struct resolver *resolver_free(struct resolver *r)
 void resolver_set_source(struct resolver *r, struct source *source)
 {
 	r->source = source;
+}
+
+void resolver_set_inlines(struct resolver *r)
+{
+	r->want_inlines = r->source;
+}
+
+uint32_t resolver_inlined(const struct resolver *r)
+{
+	return r->inlined;
+}
+
+const uint32_t *resolver_inlines(const struct resolver *r, uint32_t number, uint32_t *ret_n)
+{
+	return inline_lists_get(&r->inlines, number, ret_n);
 }
 
 void resolver_set_kallsyms(struct resolver *r, const struct kallsyms *kallsyms)
@@ -125,6 +146,11 @@ int resolver_error(const struct resolver *r)
 const struct resolve_stats *resolver_stats(const struct resolver *r)
 {
 	return &r->stats;
+}
+
+uint64_t resolver_inlines_left_out(const struct resolver *r)
+{
+	return r->inlines.left_out;
 }
 
 bool resolver_is_entry(struct resolver *r, uint32_t frame)
@@ -188,7 +214,8 @@ static bool entry_find(const struct resolver *r, struct entry *e)
 	if (!value)
 		return false;
 	e->frame = (uint32_t)value;
-	e->unknown = (uint8_t)(value >> 32);
+	e->unknown = (value >> 32) & 0xf;
+	e->inlined = (value >> 36) & (INLINE_LISTS_MAX - 1);
 	return true;
 }
 
@@ -199,7 +226,7 @@ static void entry_add(struct resolver *r, const struct entry *e)
 
 	if (!budget_take(r->budget, more))
 		return;
-	if (hashmap_put(&r->entries, entry_owner(e), e->addr, ENTRY_KNOWN | (uint64_t)e->unknown << 32 | e->frame) < 0) {
+	if (hashmap_put(&r->entries, entry_owner(e), e->addr, ENTRY_KNOWN | (uint64_t)e->inlined << 36 | (uint64_t)e->unknown << 32 | e->frame) < 0) {
 		budget_give(r->budget, more);
 		return;
 	}
@@ -455,6 +482,11 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		e->frame = resolver_symbol(r, img, sym);
 		if (sym->name_len == sizeof(INTERPRETER) - 1 && memcmp(sym->name, INTERPRETER, sym->name_len) == 0)
 			r->interpreter = e->frame;
+		if (r->want_inlines) {
+			e->inlined = inline_lists_add(&r->inlines, r->source, r->st, img, vaddr);
+			if (source_error(r->source) < 0 && !r->error)
+				r->error = source_error(r->source);
+		}
 		return;
 	}
 	/* Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a perf map's. */
@@ -503,6 +535,7 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 			return e.frame;
 		entry_add(r, &e);
 	}
+	r->inlined = e.inlined;
 	if (e.frame && e.frame == r->interpreter)
 		code->interpreted++;
 	switch ((enum unknown)e.unknown) {

@@ -78,6 +78,18 @@ uint32_t resolver_cut(struct resolver *r);    /* "[callers unknown]" */
 /* "[caller not recorded]": one frame that is known to be there, and not which. */
 uint32_t resolver_gap(struct resolver *r);
 
+/* Where calls were inlined, resolver_inlined() has them from now on; needs a source. */
+void resolver_set_inlines(struct resolver *r);
+/*
+ * The calls that were inlined around the address of which resolver_frame() was asked last, within that frame: a number for
+ * resolver_inlines(); 0: none.
+ */
+uint32_t resolver_inlined(const struct resolver *r);
+/* Their frames, the outermost first, and how many. Borrowed, until the next resolver_frame(). */
+const uint32_t *resolver_inlines(const struct resolver *r, uint32_t number, uint32_t *ret_n);
+/* Addresses whose inlined calls found no memory. */
+uint64_t resolver_inlines_left_out(const struct resolver *r);
+
 /* The frame of a function of an image whose symbols are loaded. */
 uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct symbol *sym);
 

@@ -225,7 +225,7 @@ static bool step_from_nowhere(struct walk *w)
 }
 
 enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
-	struct budget *budget, uint32_t *frames, struct stack_place *places, uint32_t *ret_n)
+	struct budget *budget, uint32_t *frames, uint32_t *inlined, struct stack_place *places, uint32_t *ret_n)
 {
 	struct walk w = {.r = r,
 		.code = code,
@@ -252,6 +252,7 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struc
 			return UNWIND_WRONG;
 		if (places)
 			places[n] = (struct stack_place){.ip = w.regs[CFI_REG_RA], .exact = w.exact};
+		inlined[n] = resolver_inlined(r);
 		frames[n++] = frame;
 		*ret_n = n;
 		if (n == UNWIND_MAX_FRAMES)

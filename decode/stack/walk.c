@@ -101,7 +101,7 @@ static uint32_t chain_frames(
 	*ret_whole = false;
 	for (uint64_t i = c->first; i < c->n && n < UNWIND_MAX_FRAMES; i++) {
 		uint64_t addr = load_u64(c->p + i * 8), rest = 0;
-		uint32_t frame = 0;
+		uint32_t frame = 0, inlined = 0;
 
 		if (IS_MARK(addr))
 			break;
@@ -110,12 +110,14 @@ static uint32_t chain_frames(
 			frame = resolver_frame(
 				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
 		if (frame) {
+			inlined = resolver_inlined(w->resolver);
 			if (n == 1 && add_missing_caller(w, code, c, addr)) {
 				add_place(w, code, (struct stack_place){.ip = 0});
-				n++;
+				w->inlined[n++] = 0;
 			}
 			if (w->want_places)
 				add_place(w, code, place_of(w, code, addr, n == 0));
+			w->inlined[n] = inlined;
 			w->frames[n++] = frame;
 			continue;
 		}
@@ -173,6 +175,18 @@ static uint32_t push_kernel(struct stackwalk *w, const struct chain *c, bool mom
 	return stack;
 }
 
+/* A function, and what is inlined in it where it is. */
+static uint32_t push_frame(struct stackwalk *w, uint32_t stack, uint32_t i)
+{
+	uint32_t n;
+	const uint32_t *inlines = resolver_inlines(w->resolver, w->inlined[i], &n);
+
+	stack = stacktab_push(w->st, stack, w->frames[i]);
+	for (uint32_t k = 0; k < n; k++)
+		stack = stacktab_push(w->st, stack, inlines[k]);
+	return stack;
+}
+
 uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
 {
@@ -190,7 +204,7 @@ uint32_t stackwalk_sample(
 	w->places_full = false;
 	/* Where the stack's page was not there yet (its first touch), nothing was copied: the registers still say where. */
 	if (s->regs_abi && (s->stack_size || (s->stack && !c.n_user))) {
-		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames,
+		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames, w->inlined,
 			w->want_places ? w->places : NULL, &n);
 
 		w->unwound[end]++;
@@ -204,7 +218,8 @@ uint32_t stackwalk_sample(
 	w->places_cut = !whole || w->places_full;
 	if (n == 0 && !kernel && s->ip && !IS_KERNEL(s->ip)) {
 		/* where nobody asked for a chain, only where it ran: flat, but all there is */
-		w->frames[n++] = resolver_frame(w->resolver, code, s->ip, RESOLVE_EXACT);
+		w->frames[n] = resolver_frame(w->resolver, code, s->ip, RESOLVE_EXACT);
+		w->inlined[n++] = resolver_inlined(w->resolver);
 		whole = !s->has_chain && !s->regs_abi;
 	}
 	if (n == 0 && !kernel) {
@@ -214,7 +229,7 @@ uint32_t stackwalk_sample(
 	if (!whole)
 		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));
 	while (n > 0)
-		stack = stacktab_push(w->st, stack, w->frames[--n]);
+		stack = push_frame(w, stack, --n);
 	if (c.n_kernel && resolver_has_kallsyms(w->resolver))
 		stack = push_kernel(w, &c, with_kernel, stack);
 	else if (kernel && with_kernel)

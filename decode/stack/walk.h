@@ -31,6 +31,7 @@ struct stackwalk {
 	struct missing_caller_stats missing_callers; /* that frame pointers had passed over */
 	uint64_t unwound[UNWIND_N_ENDS];
 	uint32_t frames[UNWIND_MAX_FRAMES + 2];
+	uint32_t inlined[UNWIND_MAX_FRAMES + 2]; /* in each of them: resolver_inlines() */
 	/* Of the last sample's stack, the innermost first; only if they are wanted. One that is known to be missing has no ip. */
 	bool want_places;
 	bool places_cut, places_full; /* the outer part is missing; for want of room */

@@ -16,6 +16,7 @@
 struct look {
 	uint32_t name, category, location;
 	uint32_t place; /* in its object, "/lib/libc.so.6+0x29d90"; 0: not known */
+	bool is_inlined;
 };
 
 struct slices {
@@ -74,6 +75,13 @@ static uint32_t place_of(struct slices *s, const struct frame_info *info)
 	return writer_name(s->w, text);
 }
 
+/* Of a call in a stack that has no code of its own; what PT has of such calls says more. */
+static struct writer_arg inlined_arg(struct slices *s)
+{
+	return (struct writer_arg){
+		.kind = WRITER_ARG_NAME, .key = writer_name(s->w, "how"), .value.name = writer_name(s->w, "inlined")};
+}
+
 static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
 {
 	struct frame_info info;
@@ -97,6 +105,7 @@ static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
 		/* a path in every event's category helps nobody */
 		l->category = writer_name(s->w, base_name(info.object));
 		l->place = place_of(s, &info);
+		l->is_inlined = info.kind == FRAME_KIND_INLINED;
 		if (*info.file)
 			l->location = writer_location(s->w, writer_name(s->w, info.file), l->name, info.line);
 	}
@@ -369,15 +378,20 @@ int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close
 		slices_trim(s, l, l->n_open, close_ts);
 	slices_trim(s, l, l->folded ? l->n_open + 1 : common, close_ts);
 	for (; l->n_open < n; l->n_open++) {
+		struct writer_arg inlined = {.kind = WRITER_ARG_NAME};
 		const struct look *look;
 		int r = look_get(s, s->wanted[l->n_open], &look);
 
 		if (r < 0)
 			return r;
+		if (look->is_inlined)
+			inlined = inlined_arg(s);
 		writer_slice_begin(s->w, l->track, lane_time(l, open_ts),
 				       &(struct writer_event){.name = look->name,
 							      .category = look->category,
-							      .location = look->location});
+							      .location = look->location,
+							      .args = &inlined,
+							      .n_args = look->is_inlined});
 		l->open[l->n_open] = s->wanted[l->n_open];
 	}
 	if (folded && !l->folded)

@@ -146,7 +146,7 @@ static size_t find_returns(const struct image *img, uint64_t *addrs, size_t max)
 static void walk_stack(struct resolver *r, struct code *code, const struct image *img,
 	struct budget *budget, struct exercise_result *sum)
 {
-	static uint32_t frames[UNWIND_MAX_FRAMES];
+	static uint32_t frames[UNWIND_MAX_FRAMES], inlined[UNWIND_MAX_FRAMES];
 	uint64_t stack[STACK_WORDS], regs[24], addrs[64];
 	struct perfevent_sample s = {.regs_abi = PERF_SAMPLE_REGS_ABI_64,
 		.regs_mask = (1u << 24) - 1,
@@ -164,7 +164,7 @@ static void walk_stack(struct resolver *r, struct code *code, const struct image
 	for (unsigned i = 0; i < 16; i++) {
 		regs[7] = sp;
 		regs[8] = addrs[i % n_addrs] - 5;
-		(void)unwind_sample(r, code, &s, budget, frames, NULL, &n);
+		(void)unwind_sample(r, code, &s, budget, frames, inlined, NULL, &n);
 		sum->frames += n;
 	}
 }

@@ -208,7 +208,7 @@ static void align_trace(void)
 
 static void test_own_stack(void **state)
 {
-	static uint32_t frames[UNWIND_MAX_FRAMES];
+	static uint32_t frames[UNWIND_MAX_FRAMES], inlined[UNWIND_MAX_FRAMES];
 	int (*volatile outer)(int) = chain_outer;
 	struct perfevent_sample s;
 	uint32_t n;
@@ -218,7 +218,7 @@ static void test_own_stack(void **state)
 	read_maps();
 	align_trace();
 	s = sample_of();
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n), UNWIND_DONE);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_DONE);
 	assert_string_equal(name_of(frames[0]), "chain_inner");
 	assert_string_equal(name_of(frames[1]), "chain_middle");
 	assert_string_equal(name_of(frames[2]), "chain_outer");
@@ -251,7 +251,7 @@ __attribute__((noinline)) static int interrupted(int n)
 
 static void test_through_a_signal(void **state)
 {
-	static uint32_t frames[UNWIND_MAX_FRAMES];
+	static uint32_t frames[UNWIND_MAX_FRAMES], inlined[UNWIND_MAX_FRAMES];
 	struct sigaction sa = {.sa_handler = on_signal};
 	int (*volatile victim)(int) = interrupted;
 	struct perfevent_sample s;
@@ -262,7 +262,7 @@ static void test_through_a_signal(void **state)
 	assert_int_equal(sigaction(SIGUSR1, &sa, NULL), 0);
 	(void)victim(1);
 	s = sample_of();
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n), UNWIND_DONE);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_DONE);
 	for (uint32_t i = 0; i < n; i++) {
 		handler |= strcmp(name_of(frames[i]), "on_signal") == 0;
 		below |= handler && strcmp(name_of(frames[i]), "interrupted") == 0;
@@ -273,7 +273,7 @@ static void test_through_a_signal(void **state)
 
 static void test_cut_and_damaged(void **state)
 {
-	static uint32_t frames[UNWIND_MAX_FRAMES];
+	static uint32_t frames[UNWIND_MAX_FRAMES], inlined[UNWIND_MAX_FRAMES];
 	int (*volatile outer)(int) = chain_outer;
 	struct perfevent_sample s;
 	uint32_t n, seed = 3;
@@ -283,15 +283,15 @@ static void test_cut_and_damaged(void **state)
 	align_trace();
 	s = sample_of();
 	s.stack_size = 64;
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n), UNWIND_NO_STACK);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_NO_STACK);
 	assert_true(n >= 1);
 	s = sample_of();
 	s.regs_mask = 1;
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n), UNWIND_NO_REGS);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_NO_REGS);
 	assert_int_equal(n, 0);
 	s = sample_of();
 	s.regs_abi = PERF_SAMPLE_REGS_ABI_32;
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n), UNWIND_NO_REGS);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_NO_REGS);
 
 	/* a call through a null pointer: the caller is still found */
 	(void)outer(5);
@@ -301,7 +301,7 @@ static void test_cut_and_damaged(void **state)
 	regs[7] -= 8;
 	memmove(stack + 8, stack, stack_size - 8);
 	memcpy(stack, &trace[1], 8);
-	assert_true(unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n) != UNWIND_NO_REGS);
+	assert_true(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n) != UNWIND_NO_REGS);
 	assert_true(n >= 2);
 	assert_string_equal(name_of(frames[1]), "chain_middle");
 
@@ -320,7 +320,7 @@ static void test_cut_and_damaged(void **state)
 			memcpy(stack + (seed >> 4) % (stack_size - 8), &v, 8);
 		}
 		s = sample_of();
-		(void)unwind_sample(resolver, &code, &s, &budget, frames, NULL, &n);
+		(void)unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n);
 		assert_true(n >= 1 && n <= UNWIND_MAX_FRAMES);
 	}
 }
