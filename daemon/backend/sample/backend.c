@@ -148,6 +148,10 @@ static int refused(int r, char *why, size_t why_size)
 		(void)snprintf(why, why_size, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 		return TARGET_E_BUSY;
 	}
+	if (r == -ENOSPC) {
+		(void)snprintf(why, why_size, "tracerd has as many kinds of rings as it may");
+		return TARGET_E_BUSY;
+	}
 	if (r == -EDQUOT) {
 		(void)snprintf(why, why_size, "all rings that have grown would be larger than keep_total_mib together");
 		return TARGET_E_BUSY;
@@ -198,6 +202,10 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 	if (r < 0) {
 		(void)snprintf(why, why_size, "BPF filter: %s", strerror(-r));
 		return r == -E2BIG ? TARGET_E_BUSY : r;
+	}
+	if (sampling_of(target)->crowded && target->arming) {
+		(void)snprintf(why, why_size, "its processes have targets with too many other kinds of rings");
+		return TARGET_E_BUSY;
 	}
 	source_left(sampling_of(target), clock_raw_ns());
 	sampler_wake(sampler);
@@ -294,7 +302,13 @@ static void sample_frames_known(struct target *target, enum image_frames frames)
 
 static int sample_member_changed(struct target *target, pid_t pid)
 {
-	return filter_entries_update(target->targets, pid);
+	const int r = filter_entries_update(target->targets, pid);
+
+	if (r == -E2BIG && !sampling_of(target)->crowded) {
+		target_warn(target, "more processes are recorded at a time than the filter has room for: those that came last are missing");
+		sampling_of(target)->crowded = true;
+	}
+	return r;
 }
 
 /* ---- ending */

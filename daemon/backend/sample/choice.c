@@ -165,6 +165,9 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 		}
 		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED || r == -EDQUOT)
 			return r;
+		/* Events on tasks cost it more than what it would gain by other rings. */
+		if (choice->attempt == ATTEMPT_CPU && sampling_group(target) && sampling_group(target)->spec.kind != GROUP_TASK)
+			return r;
 		if (r != -ENOENT)
 			log_debug("%s: no events on %s: %s", target->name,
 				  choice->attempt == ATTEMPT_CGROUP ? "a cgroup" : "cpus", strerror(-r));

@@ -4,7 +4,18 @@
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/sampling.h"
 
-static void entry_add(struct filter_entry *entry, const struct target *target)
+/* There is no room for it: that must not pass unseen. */
+static void crowded(struct target *target, pid_t pid)
+{
+	struct sampling *s = sampling_of(target);
+
+	if (!s->crowded)
+		target_warn(target, "process %d has targets with %d other kinds of rings: of it this one gets no switches, and no samples by the machine's clock",
+			    (int)pid, FILTER_ENTRY_GROUPS);
+	s->crowded = true;
+}
+
+static void entry_add(struct filter_entry *entry, struct target *target, pid_t pid)
 {
 	const struct event_group *group = sampling_group(target);
 
@@ -30,22 +41,43 @@ static void entry_add(struct filter_entry *entry, const struct target *target)
 			entry->clocks |= bit;
 		return;
 	}
+	crowded(target, pid);
+}
+
+/* One that is being armed has no id yet. */
+static uint64_t age_of(const struct target *target)
+{
+	return target->arming ? UINT64_MAX : target->id;
+}
+
+/* The targets that want something of the process, the oldest first: where there is no room for all, they go before. */
+static size_t wanted_by(const struct targets *targets, pid_t pid, pid_t tid, struct target *ret[MEMBER_UNITS_MAX])
+{
+	const struct member *member = NULL;
+	size_t n = 0, at;
+
+	while (n < MEMBER_UNITS_MAX && (member = member_next(targets, pid, member)) != NULL) {
+		struct target *target = member->target;
+
+		if (member->to_ns != UINT64_MAX || target->state != TARGET_ARMED ||
+		    (target->scope == TARGET_THREAD && (!tid || target->tid != tid)))
+			continue;
+		for (at = n++; at > 0 && age_of(ret[at - 1]) > age_of(target); at--)
+			ret[at] = ret[at - 1];
+		ret[at] = target;
+	}
+	return n;
 }
 
 /* All targets that want something of the process; with `tid`, also those of that thread. */
 static struct filter_entry entry_of(const struct targets *targets, pid_t pid, pid_t tid)
 {
 	struct filter_entry entry = filter_entry_none();
-	const struct member *member = NULL;
+	struct target *wanted[MEMBER_UNITS_MAX];
+	const size_t n = wanted_by(targets, pid, tid, wanted);
 
-	while ((member = member_next(targets, pid, member)) != NULL) {
-		const struct target *target = member->target;
-
-		if (member->to_ns != UINT64_MAX || target->state != TARGET_ARMED)
-			continue;
-		if (target->scope != TARGET_THREAD || (tid && target->tid == tid))
-			entry_add(&entry, target);
-	}
+	for (size_t i = 0; i < n; i++)
+		entry_add(&entry, wanted[i], pid);
 	return entry;
 }
 

@@ -22,6 +22,7 @@ struct sampling {
 	struct event *settle; /* those from before a change have been kept long enough */
 	struct quota_charge charge;
 	struct keep *keep; /* NULL: nobody asked how far back it is to reach */
+	bool crowded; /* a process of it is recorded in so many other ways that there is no room for this one */
 	struct blocked *since; /* who slept when it was armed; NULL: that is not known */
 };
 
