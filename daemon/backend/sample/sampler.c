@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/backend/sample/sampler.h"
+#include "daemon/backend/sample/sampler_internal.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -21,35 +21,8 @@
 
 /* Each costs every switch of its tasks a little, and rings: past this, targets share the machine's. */
 #define CGROUP_GROUPS_MAX 16
-#define REST_AFTER_NS 2000000000u
 #define SURVEY_AGE_NS 1000000000u
 #define STOP_AT_ONCE_FDS 64
-
-struct sampler {
-	struct event_base *base;
-	const struct config *config; /* not owned */
-	struct filter *filter;
-	char filter_why[160];
-	struct sampler_can can;
-	uint64_t read_format;
-	LIST_HEAD(, event_group) groups;
-	uint32_t used_indexes; /* bit for each index of the filter */
-	size_t n_cgroup_groups;
-	bool attached;
-	/* Clocks of the machine-wide groups, by number of cpu. */
-	int *cpus;
-	size_t n_cpus;
-	struct clock {
-		bool resting;
-		uint64_t since_ns; /* when it was last started */
-	} *clocks;
-	struct event *tick; /* pending while a clock runs */
-	struct closer *closer;
-	LIST_HEAD(, sampler_job) jobs;
-	uint64_t aside_bytes;
-	void (*on_survey)(void *arg);
-	void *on_survey_arg;
-};
 
 /* Work on a group on the closer's thread, with a reference of its own. */
 struct survey_job {
@@ -100,104 +73,6 @@ static void find_out(struct sampler *sampler)
 	/* Linux 6.0 counts what it lost for each event. */
 	if (try_open(0, -1, PERFABI_FORMAT_LOST) == 0)
 		sampler->read_format = PERFABI_FORMAT_LOST;
-}
-
-/* ---- clocks that rest */
-
-static size_t cpu_index(const struct sampler *sampler, uint32_t cpu)
-{
-	for (size_t i = 0; i < sampler->n_cpus; i++)
-		if (sampler->cpus[i] == (int)cpu)
-			return i;
-	return sampler->n_cpus;
-}
-
-static void clock_set(struct sampler *sampler, size_t index, bool rest)
-{
-	struct event_group *group;
-
-	sampler->clocks[index].resting = rest;
-	if (!rest)
-		sampler->clocks[index].since_ns = clock_raw_ns();
-	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.kind == GROUP_CPU && index < group->events[GROUP_CLOCK].n_cpus)
-			eventset_ioctl_cpu(&group->events[GROUP_CLOCK], index,
-					   rest ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE);
-}
-
-static bool have_cpu_groups(const struct sampler *sampler)
-{
-	struct event_group *group;
-
-	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.kind == GROUP_CPU)
-			return true;
-	return false;
-}
-
-static void tick_start(struct sampler *sampler)
-{
-	struct timeval second = {.tv_sec = 1};
-
-	if (!event_pending(sampler->tick, EV_TIMEOUT, NULL))
-		(void)event_add(sampler->tick, &second);
-}
-
-static void on_tick(evutil_socket_t fd, short what, void *arg)
-{
-	struct sampler *sampler = arg;
-	uint64_t now = clock_raw_ns();
-	bool running = false;
-
-	if (!sampler->filter || !sampler->attached || !have_cpu_groups(sampler))
-		return;
-	for (size_t i = 0; i < sampler->n_cpus; i++) {
-		uint32_t cpu = (uint32_t)sampler->cpus[i];
-
-		if (sampler->clocks[i].resting)
-			continue;
-		if (now - sampler->clocks[i].since_ns < REST_AFTER_NS ||
-		    filter_cpu_idle(sampler->filter, cpu) < REST_AFTER_NS || !filter_cpu_rest(sampler->filter, cpu))
-			running = true;
-		else
-			clock_set(sampler, i, true);
-	}
-	if (running)
-		tick_start(sampler);
-}
-
-static void on_wake(void *arg, uint32_t cpu)
-{
-	struct sampler *sampler = arg;
-	size_t index = cpu_index(sampler, cpu);
-
-	if (index == sampler->n_cpus || !sampler->clocks[index].resting)
-		return;
-	clock_set(sampler, index, false);
-	tick_start(sampler);
-}
-
-void sampler_wake(struct sampler *sampler)
-{
-	if (!have_cpu_groups(sampler))
-		return;
-	for (size_t i = 0; i < sampler->n_cpus; i++) {
-		if (sampler->clocks[i].resting)
-			clock_set(sampler, i, false);
-		else
-			sampler->clocks[i].since_ns = clock_raw_ns();
-	}
-	tick_start(sampler);
-}
-
-void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < sampler->n_cpus; i++)
-		n += sampler->clocks[i].resting;
-	*ret_resting = n;
-	*ret_cpus = sampler->n_cpus;
 }
 
 /* ---- surveys and stops, on the closer's thread */
@@ -332,11 +207,11 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 	if (r < 0)
 		return r;
 	sampler->clocks = calloc(sampler->n_cpus, sizeof(*sampler->clocks));
-	sampler->tick = evtimer_new(base, on_tick, sampler);
+	sampler->tick = evtimer_new(base, clocks_on_tick, sampler);
 	if (!sampler->clocks || !sampler->tick)
 		return -ENOMEM;
 	find_out(sampler);
-	r = filter_new(base, on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
+	r = filter_new(base, clocks_on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
 	if (r == -ENOMEM)
 		return r;
 	sampler->can.filter = r == 0;
@@ -389,9 +264,7 @@ int sampler_programs(struct sampler *sampler, bool wanted)
 		return 0;
 	if (!wanted) {
 		/* Groups that are still held, of targets that have ended, record no more. */
-		for (size_t i = 0; i < sampler->n_cpus; i++)
-			if (!sampler->clocks[i].resting)
-				clock_set(sampler, i, true);
+		clocks_rest(sampler);
 		filter_stop(sampler->filter);
 		sampler->attached = false;
 		return 0;
