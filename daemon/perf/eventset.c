@@ -250,6 +250,13 @@ void eventset_ioctl_cpu(const struct eventset *set, size_t index, unsigned long 
 	}
 }
 
+void eventset_ioctl_on_cpu(const struct eventset *set, int cpu, unsigned long request)
+{
+	for (size_t i = 0; i < set->n_cpus; i++)
+		if (set->cpus[i] == cpu)
+			eventset_ioctl_cpu(set, i, request);
+}
+
 void eventset_ioctl(const struct eventset *set, unsigned long request)
 {
 	for (size_t cpu = 0; cpu < set->n_cpus; cpu++)

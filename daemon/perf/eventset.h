@@ -52,9 +52,10 @@ void eventset_close(struct eventset *set);
 /* Closes at most EVENTSETS_TOGETHER sets in this order, small ones at once, else on the closer's thread. Empties them. */
 void eventset_close_all(struct eventset *sets, size_t n, struct closer *closer);
 
-/* An ioctl without argument (PERF_EVENT_IOC_ENABLE...) on all, or on those of the cpu at `index`. */
+/* An ioctl without argument (PERF_EVENT_IOC_ENABLE...) on all, on those of the cpu at `index`, or of the cpu of that number, if it has that. */
 void eventset_ioctl(const struct eventset *set, unsigned long request);
 void eventset_ioctl_cpu(const struct eventset *set, size_t index, unsigned long request);
+void eventset_ioctl_on_cpu(const struct eventset *set, int cpu, unsigned long request);
 /* Attaches a BPF program to all: a sample passes if it answers not 0. 0 or -errno. */
 int eventset_filter(const struct eventset *set, int prog_fd) _must_check_;
 /* Limits what all of them trace (PERF_EVENT_IOC_SET_FILTER). 0 or -errno. */

@@ -531,6 +531,25 @@ void sideband_events_stop(struct sideband_events *events)
 	events->machine = NULL;
 }
 
+int sideband_events_restart(struct sideband_events *events)
+{
+	struct source *old = events->machine;
+	int r;
+
+	if (!old)
+		return 0;
+	events->machine = NULL;
+	r = sideband_events_start(events);
+	if (r < 0) {
+		events->machine = old;
+		return r;
+	}
+	/* What both have is seen twice, which says nothing new. */
+	sideband_events_drain(events);
+	source_close(old, events->closer);
+	return 0;
+}
+
 int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel, struct sideband_follow **ret)
 {
 	_cleanup_free_ pid_t *tids = NULL;

@@ -39,6 +39,8 @@ struct sideband_events *sideband_events_free(struct sideband_events *events);
 /* The machine-wide events. Idempotent. -EACCES and -EPERM where the kernel does not permit it. */
 int sideband_events_start(struct sideband_events *events) _must_check_;
 void sideband_events_stop(struct sideband_events *events);
+/* Opens them anew, on the CPUs that are online now, if they run. -errno: they go on as they are. */
+int sideband_events_restart(struct sideband_events *events) _must_check_;
 bool sideband_events_running(const struct sideband_events *events);
 
 /*

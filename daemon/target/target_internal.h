@@ -185,6 +185,8 @@ int target_charge_fds(struct target *target, size_t more) _must_check_;
 void targets_add(struct targets *targets, struct target *target);
 /* Side-band records were lost: reads /proc again for all targets that record. */
 void targets_resync(struct targets *targets);
+/* CPUs went or came: side-band records of them are missing, and come again. */
+void targets_cpus_changed(struct targets *targets);
 /* What the back end's open() has made. */
 void *targets_machine(const struct targets *targets, const struct backend *backend);
 /* A survey that a back end began has ended. */

@@ -100,6 +100,15 @@ void targets_resync(struct targets *targets)
 	}
 }
 
+void targets_cpus_changed(struct targets *targets)
+{
+	const int r = sideband_events_restart(targets->sideband);
+
+	if (r < 0)
+		log_warning("side-band events on the CPUs that are online: %s", strerror(-r));
+	targets_resync(targets);
+}
+
 void targets_add(struct targets *targets, struct target *target)
 {
 	TAILQ_INSERT_TAIL(&targets->list, target, link);

@@ -160,6 +160,12 @@ static int refused(int r, char *why, size_t why_size)
 	return r;
 }
 
+/* Events on tasks are on all CPUs. */
+static bool is_outdated(const struct event_group *group)
+{
+	return group->spec.kind != GROUP_TASK && group->spec.epoch != sampler_epoch(group->sampler);
+}
+
 static bool is_larger(const struct event_group *group, const struct event_group *present)
 {
 	return present && present->spec.stacks == group->spec.stacks && group->spec.ring_bytes > present->spec.ring_bytes;
@@ -208,6 +214,8 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 		return TARGET_E_BUSY;
 	}
 	source_left(sampling_of(target), clock_raw_ns());
+	if (is_outdated(group))
+		target_work(target, WORK_REARM);
 	sampler_wake(sampler);
 	if (!sampling_of(target)->since && sampling_of(target)->n_sources == 1 && !sampling_is_beside(target) && target->waits &&
 	    blocked_at_arming(target, group->spec.stack_bytes, &sampling_of(target)->since) == -EBUSY)
@@ -257,7 +265,7 @@ static bool group_fits(struct target *target, bool members_added)
 	const struct event_group *group = sampling_group(target);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
-	if (group->spec.stacks != sample_stacks(target) || group->spec.ring_bytes != sample_ring_bytes(target))
+	if (group->spec.stacks != sample_stacks(target) || group->spec.ring_bytes != sample_ring_bytes(target) || is_outdated(group))
 		return false;
 	if (sampling_is_beside(target))
 		return true;
@@ -273,6 +281,7 @@ static bool group_fits(struct target *target, bool members_added)
 
 static void sample_review(struct target *target, bool members_added)
 {
+	sampler_look_at_cpus(sampler_of(target->targets), false);
 	if (sampling_group(target) && !group_fits(target, members_added))
 		target_work(target, WORK_REARM);
 }
@@ -384,6 +393,19 @@ static void on_survey(void *arg)
 	targets_surveyed(targets);
 }
 
+/* Their events miss what a CPU does that went or came meanwhile. */
+static void on_cpus(void *arg, bool changed)
+{
+	struct targets *targets = arg;
+	struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (target->state == TARGET_ARMED && sampling_of(target))
+			sample_review(target, false);
+	if (changed)
+		targets_cpus_changed(targets);
+}
+
 static int sample_open(struct targets *targets, void **ret)
 {
 	struct sampler *sampler;
@@ -393,6 +415,7 @@ static int sample_open(struct targets *targets, void **ret)
 	if (r < 0)
 		return r;
 	sampler_on_survey(sampler, on_survey, targets);
+	sampler_on_cpus(sampler, on_cpus, targets);
 	*ret = sampler;
 	return 0;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 
 #include "common/base/raw_clock.h"
@@ -23,8 +25,8 @@ static void clock_set(struct sampler *sampler, size_t index, bool rest)
 	if (!rest)
 		sampler->clocks[index].since_ns = clock_raw_ns();
 	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.kind == GROUP_CPU && index < group->events[GROUP_CLOCK].n_cpus)
-			eventset_ioctl_cpu(&group->events[GROUP_CLOCK], index,
+		if (group->spec.kind == GROUP_CPU)
+			eventset_ioctl_on_cpu(&group->events[GROUP_CLOCK], sampler->cpus[index],
 					   rest ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE);
 }
 
@@ -52,6 +54,7 @@ void clocks_on_tick(evutil_socket_t fd, short what, void *arg)
 	uint64_t now = clock_raw_ns();
 	bool running = false;
 
+	sampler_look_at_cpus(sampler, false);
 	if (!sampler->filter || !sampler->attached || !have_cpu_groups(sampler))
 		return;
 	for (size_t i = 0; i < sampler->n_cpus; i++) {
@@ -72,8 +75,10 @@ void clocks_on_tick(evutil_socket_t fd, short what, void *arg)
 void clocks_on_wake(void *arg, uint32_t cpu)
 {
 	struct sampler *sampler = arg;
-	size_t index = cpu_index(sampler, cpu);
+	size_t index;
 
+	sampler_look_at_cpus(sampler, false);
+	index = cpu_index(sampler, cpu);
 	if (index == sampler->n_cpus || !sampler->clocks[index].resting)
 		return;
 	clock_set(sampler, index, false);
@@ -101,6 +106,29 @@ void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t 
 		n += sampler->clocks[i].resting;
 	*ret_resting = n;
 	*ret_cpus = sampler->n_cpus;
+}
+
+int clocks_renew(struct sampler *sampler)
+{
+	_cleanup_free_ int *cpus = NULL;
+	struct clock *clocks;
+	size_t n;
+	int r;
+
+	r = cpus_online(&cpus, &n);
+	if (r < 0)
+		return r;
+	clocks = calloc(n, sizeof(*clocks));
+	if (!clocks)
+		return -ENOMEM;
+	free(sampler->cpus);
+	free(sampler->clocks);
+	sampler->cpus = take_ptr(cpus);
+	sampler->clocks = clocks;
+	sampler->n_cpus = n;
+	for (size_t i = 0; i < n; i++)
+		clock_set(sampler, i, false);
+	return 0;
 }
 
 void clocks_rest(struct sampler *sampler)

@@ -40,6 +40,7 @@ struct group_spec {
 	unsigned int hz;
 	size_t ring_bytes;
 	unsigned int stack_bytes;
+	unsigned int epoch; /* of CPUs: sampler_epoch() */
 	const atomic_bool *cancel; /* while it is opened; may be NULL */
 };
 

@@ -40,6 +40,11 @@ struct export {
 		uint64_t complete_ns; /* since then it has all of the target's; 0: it has lost nothing */
 	} *rings;
 	size_t n_rings;
+	struct outage {
+		int cpu;
+		uint64_t from_ns, to_ns;
+	} outages[SAMPLER_OUTAGES_MAX]; /* when what ran on a CPU was not recorded */
+	size_t n_outages;
 	uint64_t complete_ns; /* since then nothing of the target is missing */
 	struct blocked *blocked; /* at the freeze; NULL: there are none */
 	bool blocked_asked;	 /* there might be */
@@ -387,6 +392,32 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 
 /* ---- life */
 
+/* Until the target got rings that were opened later, or to the end. */
+static void take_outages(struct target *target, struct export *samples, uint64_t frozen_ns)
+{
+	const struct sampler_outage *all;
+	size_t n;
+
+	all = sampler_outages(sampler_of(target->targets), &n);
+	for (size_t i = 0; i < n; i++) {
+		struct outage o = {.cpu = all[i].cpu, .from_ns = all[i].from_ns, .to_ns = frozen_ns};
+		bool missed = false;
+
+		for (size_t k = 0; k < samples->n_sources; k++) {
+			const struct source *source = &samples->sources[k];
+
+			if (source->group->spec.kind == GROUP_TASK)
+				continue;
+			if (source->group->spec.epoch > all[i].epoch)
+				o.to_ns = source->from_ns;
+			else if (source->end_ns > o.from_ns)
+				missed = true;
+		}
+		if (missed && o.to_ns > o.from_ns)
+			samples->outages[samples->n_outages++] = o;
+	}
+}
+
 int export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct sampling *s = sampling_of(target);
@@ -396,12 +427,14 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	if (!samples)
 		return -ENOMEM;
 	*export_slot(frozen) = samples;
+	sampler_look_at_cpus(sampler_of(target->targets), true);
 	for (; samples->n_sources < s->n_sources; samples->n_sources++) {
 		samples->sources[samples->n_sources] = s->sources[samples->n_sources];
 		(void)event_group_ref(samples->sources[samples->n_sources].group);
 	}
 	if (!samples->n_sources)
 		return 0;
+	take_outages(target, samples, frozen->raw_ns);
 	/*
 	 * Only the copy finds out what is missing at the beginning; until then assume that the rings have everything since
 	 * they are the target's.
@@ -442,6 +475,19 @@ void export_free(struct frozen *frozen)
 	free(export_of(frozen));
 }
 
+/* Without "cpu": it is a loss, and of that time not all is known. */
+static void add_outage(struct json_object *gaps, const struct outage *outage)
+{
+	struct json_object *o = json_object_new_object();
+	char kind[64];
+
+	(void)snprintf(kind, sizeof(kind), "CPU %d went or came, and was not recorded", outage->cpu);
+	json_add_string(o, "kind", kind);
+	json_add_uint(o, "from_ns", outage->from_ns);
+	json_add_uint(o, "to_ns", outage->to_ns);
+	json_append(gaps, o);
+}
+
 /*
  * Where the ring of one CPU reaches back less far than another's, what ran there is missing in between. There is no gap before
  * the oldest data of all, nor before the target was armed.
@@ -461,6 +507,10 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		/* one: those of the target, which came too late, or not at all */
 		json_add_uint(losses, "blocked_stacks_missing", samples->blocked_came ? blocked_missing(samples->blocked) : 1);
 	}
+	if (samples->n_outages)
+		json_add_uint(losses, "cpu_outages", samples->n_outages);
+	for (size_t i = 0; i < samples->n_outages; i++)
+		add_outage(gaps, &samples->outages[i]);
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].oldest_ns && samples->rings[i].oldest_ns < begin)
 			begin = samples->rings[i].oldest_ns;

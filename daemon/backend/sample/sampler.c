@@ -23,6 +23,7 @@
 #define CGROUP_GROUPS_MAX 16
 #define SURVEY_AGE_NS 1000000000u
 #define STOP_AT_ONCE_FDS 64
+#define LOOK_NS 200000000u
 
 /* Work on a group on the closer's thread, with a reference of its own. */
 struct survey_job {
@@ -188,6 +189,83 @@ void sampler_set_aside(struct event_group *group)
 	group->sampler->aside_bytes += group->events[GROUP_CLOCK].ring_bytes;
 }
 
+/* ---- CPUs that come and go */
+
+static void outage_add(struct sampler *sampler, const struct cpuwatch_change *change)
+{
+	struct sampler_outage *all = sampler->outages;
+
+	if (sampler->n_outages == SAMPLER_OUTAGES_MAX) {
+		/* Rather too much is not known than too little. */
+		all[1].from_ns = all[0].from_ns;
+		memmove(all, all + 1, --sampler->n_outages * sizeof(*all));
+	}
+	all[sampler->n_outages++] =
+		(struct sampler_outage){.cpu = change->cpu, .epoch = sampler->epoch, .from_ns = change->since_ns};
+	log_info("CPU %d came or went: what was opened on it before is opened again", change->cpu);
+}
+
+void sampler_look_at_cpus(struct sampler *sampler, bool at_once)
+{
+	struct cpuwatch_change changes[SAMPLER_OUTAGES_MAX];
+	const uint64_t now = clock_raw_ns();
+	size_t n;
+	int r;
+
+	if ((!at_once && now - sampler->looked_ns < LOOK_NS) || !cpuwatch_is_open(&sampler->watch))
+		return;
+	sampler->looked_ns = now;
+	n = cpuwatch_look(&sampler->watch, changes, ARRAY_SIZE(changes));
+	if (!n)
+		return;
+	for (size_t i = 0; i < n; i++)
+		outage_add(sampler, &changes[i]);
+	sampler->epoch++;
+	cpuwatch_close(&sampler->watch);
+	r = cpuwatch_open(&sampler->watch);
+	if (r == 0)
+		r = clocks_renew(sampler);
+	if (r < 0)
+		log_warning("the CPUs that are online: %s", strerror(-r));
+	sampler->changed = true;
+	(void)event_add(sampler->outdated, &(struct timeval){0});
+}
+
+static void on_outdated(evutil_socket_t fd, short what, void *arg)
+{
+	struct sampler *sampler = arg;
+	const bool changed = sampler->changed;
+	const struct timeval second = {.tv_sec = 1};
+	struct event_group *group;
+
+	sampler->changed = false;
+	if (sampler->on_cpus)
+		sampler->on_cpus(sampler->on_cpus_arg, changed);
+	/* One whose targets could not change over is tried again; old rings of others go soon. */
+	LIST_FOREACH(group, &sampler->groups, link)
+		if (group->spec.kind != GROUP_TASK && group->spec.epoch != sampler->epoch) {
+			(void)event_add(sampler->outdated, &second);
+			return;
+		}
+}
+
+void sampler_on_cpus(struct sampler *sampler, void (*fn)(void *arg, bool changed), void *arg)
+{
+	sampler->on_cpus = fn;
+	sampler->on_cpus_arg = arg;
+}
+
+unsigned int sampler_epoch(const struct sampler *sampler)
+{
+	return sampler->epoch;
+}
+
+const struct sampler_outage *sampler_outages(const struct sampler *sampler, size_t *ret_n)
+{
+	*ret_n = sampler->n_outages;
+	return sampler->outages;
+}
+
 /* ---- life */
 
 DEFINE_CLEANUP(struct sampler *, sampler_free)
@@ -203,12 +281,12 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 	sampler->base = base;
 	sampler->config = config;
 	sampler->closer = closer;
-	r = cpus_online(&sampler->cpus, &sampler->n_cpus);
+	r = clocks_renew(sampler);
 	if (r < 0)
 		return r;
-	sampler->clocks = calloc(sampler->n_cpus, sizeof(*sampler->clocks));
 	sampler->tick = evtimer_new(base, clocks_on_tick, sampler);
-	if (!sampler->clocks || !sampler->tick)
+	sampler->outdated = evtimer_new(base, on_outdated, sampler);
+	if (!sampler->tick || !sampler->outdated)
 		return -ENOMEM;
 	find_out(sampler);
 	r = filter_new(base, clocks_on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
@@ -240,6 +318,9 @@ struct sampler *sampler_free(struct sampler *sampler)
 	if (sampler->tick)
 		event_free(sampler->tick);
 	(void)filter_free(sampler->filter);
+	if (sampler->outdated)
+		event_free(sampler->outdated);
+	cpuwatch_close(&sampler->watch);
 	free(sampler->clocks);
 	free(sampler->cpus);
 	free(sampler);
@@ -305,6 +386,7 @@ static void spec_common(const struct sampler *sampler, struct group_wish wish, s
 	spec->kernel = sampler->can.cpu_wide;
 	spec->hz = sampler->config->sample_hz;
 	spec->ring_bytes = wish.ring_bytes;
+	spec->epoch = sampler->epoch;
 	/* A sample has at most 64 KiB, its stack a multiple of 8. */
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
 }
@@ -327,6 +409,9 @@ static int prepare(struct sampler *sampler, const struct group_spec *spec, bool 
 {
 	if (!may_be_larger(sampler, spec))
 		return -EDQUOT;
+	/* Before the group's events, so that it misses nothing. Events on tasks are on all CPUs. */
+	if (spec->kind != GROUP_TASK && !cpuwatch_is_open(&sampler->watch) && cpuwatch_open(&sampler->watch) < 0)
+		log_debug("CPUs that come and go are not watched");
 	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_GROUP};
 	if (!outputs)
 		return SAMPLER_OPEN;
@@ -384,7 +469,8 @@ static struct event_group *group_find(const struct sampler *sampler, enum group_
 
 	LIST_FOREACH(group, &sampler->groups, link)
 		if (group->spec.kind == kind && group->spec.stacks == wish.stacks && group->spec.kernel_stacks == wish.kernel &&
-		    group->spec.ring_bytes == wish.ring_bytes && group->spec.cgroup_ino == cgroup_ino)
+		    group->spec.ring_bytes == wish.ring_bytes && group->spec.cgroup_ino == cgroup_ino &&
+		    group->spec.epoch == sampler->epoch)
 			return group;
 	return NULL;
 }
@@ -464,6 +550,8 @@ struct event_group *event_group_put(struct event_group *group)
 		sampler->used_indexes &= ~(1u << group->index);
 	if (group->spec.kind == GROUP_CGROUP)
 		sampler->n_cgroup_groups--;
+	if (LIST_EMPTY(&sampler->groups))
+		cpuwatch_close(&sampler->watch);
 	return event_group_close(group, sampler->filter, sampler->closer);
 }
 

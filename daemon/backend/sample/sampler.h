@@ -103,6 +103,24 @@ void sampler_wake(struct sampler *sampler);
 /* Attaches the switch programs, or, when nothing is armed, detaches them and stops the clocks. */
 int sampler_programs(struct sampler *sampler, bool wanted) _must_check_;
 
+/*
+ * CPUs that went offline, or came, since groups were opened: these record nothing of them, and have to be replaced. The sampler
+ * looks each second while a clock runs; others ask it to, and may not want to wait until the last look is a moment old. `fn` is called at
+ * the loop's next turn when groups of before sampler_epoch() are out of date, and each second while one is.
+ */
+void sampler_look_at_cpus(struct sampler *sampler, bool at_once);
+void sampler_on_cpus(struct sampler *sampler, void (*fn)(void *arg, bool changed), void *arg);
+unsigned int sampler_epoch(const struct sampler *sampler);
+
+/* What groups of this epoch and before it have missed: the CPU, and since when. The last ones, in order of time. Borrowed. */
+struct sampler_outage {
+	int cpu;
+	unsigned int epoch;
+	uint64_t from_ns;
+};
+#define SAMPLER_OUTAGES_MAX 64
+const struct sampler_outage *sampler_outages(const struct sampler *sampler, size_t *ret_n);
+
 /* Cpus whose clocks are stopped, of how many. */
 void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus);
 /* Ring memory and fds of the shared groups. */

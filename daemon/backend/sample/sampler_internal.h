@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "daemon/backend/sample/sampler.h"
+#include "daemon/perf/cpuwatch.h"
 
 struct sampler {
 	struct event_base *base;
@@ -28,6 +29,16 @@ struct sampler {
 		uint64_t since_ns; /* when it was last started */
 	} *clocks;
 	struct event *tick; /* pending while a clock runs */
+	/* CPUs that come and go. */
+	struct cpuwatch watch; /* while there are groups */
+	uint64_t looked_ns;
+	unsigned int epoch; /* of groups that are opened now */
+	struct sampler_outage outages[SAMPLER_OUTAGES_MAX]; /* in order of time */
+	size_t n_outages;
+	struct event *outdated; /* pending: groups are */
+	bool changed;
+	void (*on_cpus)(void *arg, bool changed);
+	void *on_cpus_arg;
 	struct closer *closer;
 	LIST_HEAD(, sampler_job) jobs;
 	uint64_t aside_bytes;
@@ -41,3 +52,5 @@ void clocks_on_tick(evutil_socket_t fd, short what, void *arg);
 void clocks_on_wake(void *arg, uint32_t cpu);
 /* Stops all. */
 void clocks_rest(struct sampler *sampler);
+/* The clocks of the CPUs that are online now; all run. 0, -errno: they are as they were. */
+int clocks_renew(struct sampler *sampler) _must_check_;

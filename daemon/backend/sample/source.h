@@ -10,7 +10,7 @@
 
 struct event_group;
 
-#define SOURCES_MAX 2
+#define SOURCES_MAX 3
 
 struct source {
 	struct event_group *group; /* referenced */
