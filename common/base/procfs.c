@@ -310,14 +310,59 @@ int proc_comm_read(int dirfd, char *buf, size_t size)
 	return 0;
 }
 
+/* The link of the executable is there as long as the memory is; not being permitted to read it says nothing. */
+static bool has_memory(int dirfd, const char *path)
+{
+	char name[PROC_MEMORY_PATH + 8], link[1];
+
+	(void)snprintf(name, sizeof(name), "%sexe", path);
+	return readlinkat(dirfd, name, link, sizeof(link)) >= 0 || errno != ENOENT;
+}
+
+int proc_memory_path(int dirfd, char path[PROC_MEMORY_PATH])
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	struct proc_stat stat;
+	size_t n;
+
+	path[0] = '\0';
+	if (has_memory(dirfd, path))
+		return 0;
+	if (proc_stat_read(dirfd, &stat) < 0 || stat.threads <= 1 || proc_tasks_read(dirfd, &tids, &n) < 0)
+		return -ENOENT;
+	for (size_t i = 0; i < n; i++) {
+		(void)snprintf(path, PROC_MEMORY_PATH, "task/%d/", (int)tids[i]);
+		if (has_memory(dirfd, path))
+			return 0;
+	}
+	return -ENOENT;
+}
+
 int proc_exe_read(int dirfd, char *buf, size_t size)
 {
-	ssize_t n = readlinkat(dirfd, "exe", buf, size - 1);
+	char path[PROC_MEMORY_PATH], name[PROC_MEMORY_PATH + 8];
+	int r = proc_memory_path(dirfd, path);
+	ssize_t n;
 
+	if (r < 0)
+		return r;
+	(void)snprintf(name, sizeof(name), "%sexe", path);
+	n = readlinkat(dirfd, name, buf, size - 1);
 	if (n < 0)
 		return -errno;
 	buf[n] = '\0';
 	return 0;
+}
+
+int proc_maps_read(int dirfd, char **ret, size_t *ret_len)
+{
+	char path[PROC_MEMORY_PATH], name[PROC_MEMORY_PATH + 8];
+
+	/* What has no memory has an empty one. */
+	if (proc_memory_path(dirfd, path) < 0)
+		path[0] = '\0';
+	(void)snprintf(name, sizeof(name), "%smaps", path);
+	return io_read_file_at(dirfd, name, PROC_MAPS_BYTES_MAX, ret, ret_len);
 }
 
 int proc_cgroup_parse(const char *text, size_t len, char *buf, size_t size)

@@ -86,8 +86,17 @@ int proc_strict_uid(int dirfd, uid_t *ret_uid) _must_check_;
 
 /* Bytes, NUL-terminated, without the final newline. */
 int proc_comm_read(int dirfd, char *buf, size_t size) _must_check_;
-/* -ENOENT for kernel threads. */
+/*
+ * Where a process's memory is told of: "", or "task/TID/" of another thread where the main thread has ended and the others go on,
+ * since the files of the process itself are the main thread's. Without a '/' of a thread that has memory: -ENOENT, as of kernel
+ * threads and of processes that have ended.
+ */
+#define PROC_MEMORY_PATH 32
+int proc_memory_path(int dirfd, char path[PROC_MEMORY_PATH]) _must_check_;
+/* The program; -ENOENT where there is no memory. */
 int proc_exe_read(int dirfd, char *buf, size_t size) _must_check_;
+/* The text of /proc/PID/maps, of at most PROC_MAPS_BYTES_MAX. */
+int proc_maps_read(int dirfd, char **ret, size_t *ret_len) _must_check_;
 /* Path in the unified hierarchy ("0::" line); -ENOENT if there is none. */
 int proc_cgroup_read(int dirfd, char *buf, size_t size) _must_check_;
 int proc_cgroup_parse(const char *text, size_t len, char *buf, size_t size) _must_check_;

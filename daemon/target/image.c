@@ -359,11 +359,16 @@ void image_set_frames(struct image *image, enum image_frames frames)
 
 int root_get(struct images *images, int proc_dirfd, struct root **ret)
 {
+	char path[PROC_MEMORY_PATH], name[PROC_MEMORY_PATH + 8];
 	_cleanup_close_ int fd = -1;
 	struct statx stx = {0};
 	struct root *root;
 
-	fd = openat(proc_dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	/* A main thread that has ended has no root directory, either. */
+	if (proc_memory_path(proc_dirfd, path) < 0)
+		path[0] = '\0';
+	(void)snprintf(name, sizeof(name), "%sroot", path);
+	fd = openat(proc_dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	/* DONT_SYNC: what the kernel knows. The server of the file system might not answer. */

@@ -148,7 +148,7 @@ static int read_maps(struct proc_records *p, int dirfd)
 	size_t len, pos = 0;
 	int r;
 
-	r = io_read_file_at(dirfd, "maps", PROC_MAPS_BYTES_MAX, &text, &len);
+	r = proc_maps_read(dirfd, &text, &len);
 	if (r < 0)
 		return r;
 	for (;;) {

@@ -61,7 +61,7 @@ static int find_mapping(int proc_dirfd, const struct probe_place *place, struct 
 	size_t len;
 	int r;
 
-	r = io_read_file_at(proc_dirfd, "maps", PROC_MAPS_BYTES_MAX, &text, &len);
+	r = proc_maps_read(proc_dirfd, &text, &len);
 	if (r < 0)
 		return r;
 	r = proc_map_find_code(text, len, place->maj, place->min, place->ino, place->offset, ret);

@@ -230,7 +230,7 @@ int pt_filter_find(struct pt_filter *f, int proc_dirfd, char *why, size_t size)
 
 	if (f->v[f->n - 1].fd >= 0)
 		return 0;
-	r = io_read_file_at(proc_dirfd, "maps", PROC_MAPS_BYTES_MAX, &maps, &len);
+	r = proc_maps_read(proc_dirfd, &maps, &len);
 	for (size_t i = 0; r == 0 && i < f->n; i++)
 		if (f->v[i].fd < 0)
 			r = find_one(&f->v[i], proc_dirfd, maps, len, why, size);
