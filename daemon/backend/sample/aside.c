@@ -6,19 +6,28 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "daemon/backend/sample/sampler_internal.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/target/target_internal.h"
 
+/* One target's. */
 struct aside {
-	struct sampler_job job;	   /* first */
+	STAILQ_ENTRY(aside) link;
 	struct targets *targets;   /* back pointer */
 	uint64_t target;	   /* its id: it may go meanwhile */
 	uint32_t *pids;		   /* owned, sorted: its processes */
 	size_t n_pids;
 	struct source sources[SOURCES_MAX]; /* with references */
-	struct event_group *copies[SOURCES_MAX]; /* owned; NULL: that source is its own, or has none */
+	struct event_group *copies[SOURCES_MAX]; /* owned; NULL: that source is its own */
 	size_t n_sources;
 	int result;
+};
+
+/* All that had ended when the job began: a thousand that end at once are found in one reading of the rings. */
+struct batch {
+	struct sampler_job job; /* first */
+	struct sampler *sampler;
+	struct asides asides;
 };
 
 static int pid_cmp(const void *a, const void *b)
@@ -52,34 +61,36 @@ static bool is_wanted(const struct aside *a, const struct source *source, uint8_
 	return bsearch(&pid, a->pids, a->n_pids, sizeof(*a->pids), pid_cmp) != NULL;
 }
 
-/* Newest first, as they are in a ring. The oldest stays, whosever it is: it tells how far the ring reaches. */
-static int filter_ring(const struct aside *a, const struct source *source, const struct ring *ring, struct ring *ret)
+static size_t size_of(const struct ring_copy *copy, const struct ring_records *records, size_t i)
 {
-	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
-	_cleanup_(ring_records_fini) struct ring_records records = {0};
-	uint8_t *smaller;
-	size_t len = 0;
-	int r;
+	return ((const struct perf_event_header *)(const void *)(copy->data + records->offsets[i]))->size;
+}
 
-	r = ring_read(ring, &copy, &records);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < records.n; i++) {
-		uint8_t *record = copy.data + records.offsets[i];
-		const size_t size = ((const struct perf_event_header *)(const void *)record)->size;
-
-		if (i + 1 < records.n && !is_wanted(a, source, record))
-			continue;
-		memmove(copy.data + len, record, size);
-		len += size;
-	}
+/* Newest first, as they are in a ring. The oldest stays, whosever it is: it tells how far the ring reaches. */
+static int filter_ring(const struct aside *a, const struct source *source, const struct ring_copy *copy,
+		       const struct ring_records *records, struct ring *ret)
+{
 	/* What cannot be read any more is before all that can. */
-	copy.wrapped = copy.wrapped || records.malformed;
-	copy.len = len;
-	smaller = realloc(copy.data, len ? len : 1);
-	if (smaller)
-		copy.data = smaller;
-	return ring_image(&copy, ret);
+	_cleanup_(ring_copy_fini) struct ring_copy own = {.wrapped = copy->wrapped || records->malformed, .overwritten = copy->overwritten};
+	_cleanup_free_ bool *wanted = calloc(records->n + 1, sizeof(*wanted));
+
+	if (!wanted)
+		return -ENOMEM;
+	for (size_t i = 0; i < records->n; i++) {
+		wanted[i] = i + 1 == records->n || is_wanted(a, source, copy->data + records->offsets[i]);
+		own.len += wanted[i] ? size_of(copy, records, i) : 0;
+	}
+	own.data = malloc(own.len ? own.len : 1);
+	if (!own.data)
+		return -ENOMEM;
+	own.len = 0;
+	for (size_t i = 0; i < records->n; i++) {
+		if (!wanted[i])
+			continue;
+		memcpy(own.data + own.len, copy->data + records->offsets[i], size_of(copy, records, i));
+		own.len += size_of(copy, records, i);
+	}
+	return ring_image(&own, ret);
 }
 
 static void copy_close(struct event_group *copy)
@@ -90,37 +101,15 @@ static void copy_close(struct event_group *copy)
 	free(copy);
 }
 
-static int copy_rings(const struct aside *a, const struct source *source, struct event_group *copy)
+static int make_copy(const struct event_group *group, struct event_group **ret)
 {
-	const struct eventset *from = &source->group->events[GROUP_CLOCK];
-	struct eventset *to = &copy->events[GROUP_CLOCK];
-	int r;
-
-	to->cpus = calloc(from->n_cpus, sizeof(*to->cpus));
-	to->rings = calloc(from->n_cpus, sizeof(*to->rings));
-	if (!to->cpus || !to->rings)
-		return -ENOMEM;
-	memcpy(to->cpus, from->cpus, from->n_cpus * sizeof(*to->cpus));
-	to->n_cpus = from->n_cpus;
-	for (size_t i = 0; i < from->n_cpus; i++) {
-		if (!ring_is_there(&from->rings[i]))
-			continue;
-		r = filter_ring(a, source, &from->rings[i], &to->rings[i]);
-		if (r < 0)
-			return r;
-		to->ring_bytes += to->rings[i].size;
-	}
-	return 0;
-}
-
-static int copy_group(const struct aside *a, const struct source *source, struct event_group **ret)
-{
-	const struct event_group *group = source->group;
+	const struct eventset *from = &group->events[GROUP_CLOCK];
 	struct event_group *copy = calloc(1, sizeof(*copy));
-	int r;
+	struct eventset *to;
 
 	if (!copy)
 		return -ENOMEM;
+	to = &copy->events[GROUP_CLOCK];
 	copy->refs = 1;
 	copy->is_aside = true;
 	copy->sampler = group->sampler;
@@ -131,27 +120,80 @@ static int copy_group(const struct aside *a, const struct source *source, struct
 	memcpy(copy->layouts, group->layouts, sizeof(copy->layouts));
 	copy->lost_before = event_group_lost(group);
 	copy->ids = calloc(group->n_ids, sizeof(*copy->ids));
-	r = copy->ids ? copy_rings(a, source, copy) : -ENOMEM;
-	if (r == 0) {
-		memcpy(copy->ids, group->ids, group->n_ids * sizeof(*copy->ids));
-		copy->n_ids = group->n_ids;
-		r = event_group_look(copy, &copy->survey);
-	}
-	if (r < 0) {
+	to->cpus = calloc(from->n_cpus, sizeof(*to->cpus));
+	to->rings = calloc(from->n_cpus, sizeof(*to->rings));
+	if (!copy->ids || !to->cpus || !to->rings) {
 		copy_close(copy);
-		return r;
+		return -ENOMEM;
 	}
+	memcpy(copy->ids, group->ids, group->n_ids * sizeof(*copy->ids));
+	copy->n_ids = group->n_ids;
+	memcpy(to->cpus, from->cpus, from->n_cpus * sizeof(*to->cpus));
+	to->n_cpus = from->n_cpus;
 	*ret = copy;
 	return 0;
 }
 
-static void aside_run(struct copier_job *job)
+/* One ring of a group, for all that want something of it. */
+static int copy_ring(struct batch *batch, const struct event_group *group, size_t cpu)
 {
-	struct aside *a = (struct aside *)job;
+	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
+	_cleanup_(ring_records_fini) struct ring_records records = {0};
+	struct aside *a;
+	int r;
 
-	for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
-		if (a->sources[i].group->spec.kind == GROUP_CPU)
-			a->result = copy_group(a, &a->sources[i], &a->copies[i]);
+	r = ring_read(&group->events[GROUP_CLOCK].rings[cpu], &copy, &records);
+	STAILQ_FOREACH(a, &batch->asides, link)
+		for (size_t i = 0; i < a->n_sources; i++) {
+			struct eventset *to;
+
+			if (a->sources[i].group != group || a->result < 0)
+				continue;
+			to = &a->copies[i]->events[GROUP_CLOCK];
+			a->result = r < 0 ? r : filter_ring(a, &a->sources[i], &copy, &records, &to->rings[cpu]);
+			to->ring_bytes += to->rings[cpu].size;
+		}
+	return r;
+}
+
+/* The next group that nobody of the batch has a copy of. */
+static const struct event_group *next_group(const struct batch *batch)
+{
+	const struct aside *a;
+
+	STAILQ_FOREACH(a, &batch->asides, link)
+		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
+			if (a->sources[i].group->spec.kind == GROUP_CPU && !a->sources[i].group->is_aside && !a->copies[i])
+				return a->sources[i].group;
+	return NULL;
+}
+
+static void copy_group(struct batch *batch, const struct event_group *group)
+{
+	const struct eventset *clock = &group->events[GROUP_CLOCK];
+	struct aside *a;
+
+	STAILQ_FOREACH(a, &batch->asides, link)
+		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
+			if (a->sources[i].group == group)
+				a->result = make_copy(group, &a->copies[i]);
+	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++)
+		if (ring_is_there(&clock->rings[cpu]) && copy_ring(batch, group, cpu) < 0)
+			return;
+}
+
+static void batch_run(struct copier_job *job)
+{
+	struct batch *batch = (struct batch *)job;
+	const struct event_group *group;
+	struct aside *a;
+
+	while ((group = next_group(batch)) != NULL)
+		copy_group(batch, group);
+	STAILQ_FOREACH(a, &batch->asides, link)
+		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
+			if (a->copies[i])
+				a->result = event_group_look(a->copies[i], &a->copies[i]->survey);
 }
 
 /* ---- the loop's */
@@ -180,9 +222,8 @@ static int charge(struct target *target, const struct aside *a)
 	return r > 0 ? -EDQUOT : r;
 }
 
-static void aside_done(struct sampler_job *job)
+static void aside_done(struct aside *a)
 {
-	struct aside *a = (struct aside *)job;
 	struct target *target = target_of(a);
 	struct sampling *s;
 	int r;
@@ -209,10 +250,8 @@ static void aside_done(struct sampler_job *job)
 	(void)!target_charge_fds(target, 0);
 }
 
-static void aside_free(struct sampler_job *job)
+static void aside_free(struct aside *a)
 {
-	struct aside *a = (struct aside *)job;
-
 	for (size_t i = 0; i < a->n_sources; i++) {
 		if (a->copies[i])
 			copy_close(a->copies[i]);
@@ -220,6 +259,60 @@ static void aside_free(struct sampler_job *job)
 	}
 	free(a->pids);
 	free(a);
+}
+
+static void list_free(struct asides *list)
+{
+	struct aside *a;
+
+	while ((a = STAILQ_FIRST(list)) != NULL) {
+		STAILQ_REMOVE_HEAD(list, link);
+		aside_free(a);
+	}
+}
+
+void asides_free(struct sampler *sampler)
+{
+	list_free(&sampler->asides);
+}
+
+static void batch_begin(struct sampler *sampler);
+
+static void batch_done(struct sampler_job *job)
+{
+	struct batch *batch = (struct batch *)job;
+	struct aside *a;
+
+	STAILQ_FOREACH(a, &batch->asides, link)
+		aside_done(a);
+	batch->sampler->asides_run = false;
+	batch_begin(batch->sampler);
+}
+
+static void batch_free(struct sampler_job *job)
+{
+	list_free(&((struct batch *)job)->asides);
+	free(job);
+}
+
+/* Those that end while one is under way are the next one. */
+static void batch_begin(struct sampler *sampler)
+{
+	struct batch *batch;
+
+	if (sampler->asides_run || STAILQ_EMPTY(&sampler->asides))
+		return;
+	batch = calloc(1, sizeof(*batch));
+	if (!batch) {
+		asides_free(sampler);
+		return;
+	}
+	batch->job = (struct sampler_job){.job.run = batch_run, .done = batch_done, .free = batch_free};
+	batch->sampler = sampler;
+	STAILQ_INIT(&batch->asides);
+	STAILQ_CONCAT(&batch->asides, &sampler->asides);
+	sampler->asides_run = true;
+	sampler_submit(sampler, &batch->job);
 }
 
 void aside_begin(struct target *target)
@@ -236,7 +329,6 @@ void aside_begin(struct target *target)
 		target_warn(target, "what it has left may be overwritten by others: %s", strerror(ENOMEM));
 		return;
 	}
-	a->job = (struct sampler_job){.job.run = aside_run, .done = aside_done, .free = aside_free};
 	a->targets = target->targets;
 	a->target = target->id;
 	TAILQ_FOREACH(member, &target->members, link)
@@ -247,5 +339,6 @@ void aside_begin(struct target *target)
 		a->sources[a->n_sources] = s->sources[a->n_sources];
 		(void)event_group_ref(a->sources[a->n_sources].group);
 	}
-	sampler_submit(sampler_of(target->targets), &a->job);
+	STAILQ_INSERT_TAIL(&sampler_of(target->targets)->asides, a, link);
+	batch_begin(sampler_of(target->targets));
 }

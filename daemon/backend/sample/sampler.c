@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
+#include "daemon/backend/sample/aside.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/copier.h"
@@ -281,6 +282,7 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 	sampler->base = base;
 	sampler->config = config;
 	sampler->closer = closer;
+	STAILQ_INIT(&sampler->asides);
 	r = clocks_renew(sampler);
 	if (r < 0)
 		return r;
@@ -305,6 +307,7 @@ struct sampler *sampler_free(struct sampler *sampler)
 
 	if (!sampler)
 		return NULL;
+	asides_free(sampler);
 	/* Jobs whose thread has ended. */
 	while ((job = LIST_FIRST(&sampler->jobs)) != NULL) {
 		LIST_REMOVE(job, link);

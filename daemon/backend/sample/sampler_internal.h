@@ -41,6 +41,8 @@ struct sampler {
 	void *on_cpus_arg;
 	struct closer *closer;
 	LIST_HEAD(, sampler_job) jobs;
+	STAILQ_HEAD(asides, aside) asides; /* that wait for the job under way */
+	bool asides_run;
 	uint64_t aside_bytes;
 	void (*on_survey)(void *arg);
 	void *on_survey_arg;
