@@ -234,6 +234,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 		return;
 	log_info("stopping (signal %d)", (int)signo);
 	d->calls.stopping = true;
+	pictures_forget(d->pictures);
 	notify_stopping(d->notify);
 	/* Socket units keep their sockets: who connects now is served by our successor. */
 	sockets_close(&d->sockets);

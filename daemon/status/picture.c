@@ -112,6 +112,12 @@ struct picture *pictures_get(struct pictures *s)
 	return picture_ref(s->last);
 }
 
+void pictures_forget(struct pictures *s)
+{
+	picture_unref(s->last);
+	s->last = NULL;
+}
+
 int pictures_new(pictures_make make, void *arg, struct pictures **ret)
 {
 	struct pictures *s = calloc(1, sizeof(*s));

@@ -21,6 +21,8 @@ typedef struct json_object *(*pictures_make)(void *arg);
 int pictures_new(pictures_make make, void *arg, struct pictures **ret) _must_check_;
 struct pictures *pictures_free(struct pictures *s);
 
+/* What it shows has changed in a way that nobody may miss: the next who asks gets a new one. */
+void pictures_forget(struct pictures *s);
 /* A reference that the caller gives back; NULL without memory. */
 struct picture *pictures_get(struct pictures *s);
 struct picture *picture_ref(struct picture *p);

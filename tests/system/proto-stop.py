@@ -61,7 +61,6 @@ def polled_in_time():
         pass
     poller.connect(str(d.status_sock))
     poller.settimeout(PATIENCE)
-    time.sleep(0.4)  # so that the cached picture is too old
     os.kill(d.pid, signal.SIGTERM)
     wait_for("its sockets to go", lambda: not d.status_sock.exists())
     try:
