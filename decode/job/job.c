@@ -18,6 +18,7 @@
 #include "decode/job/job_internal.h"
 #include "decode/job/resolve.h"
 #include "decode/object/probe.h"
+#include "decode/object/unwind_table.h"
 #include "decode/writer/pack.h"
 #include "decode/writer/writer.h"
 
@@ -58,7 +59,7 @@ static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_obj
 			json_object_is_type(e, json_type_string) ? json_object_get_string(e) : "";
 		int *to = NULL;
 
-		if (j->input == JOB_PROBE && strcmp(name, "out") != 0)
+		if ((j->input == JOB_PROBE || j->input == JOB_UNWIND) && strcmp(name, "out") != 0)
 			to = &j->probe_fds[j->n_probe++];
 		else if (strcmp(name, "perf.data") == 0)
 			to = &j->perfdata_fd;
@@ -116,6 +117,8 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 		return job_refuse(j, "the first packet is not a valid job");
 	if ((task && strcmp(task, "probe") == 0) || strcmp(input, "probe") == 0)
 		j->input = JOB_PROBE;
+	else if (strcmp(input, "unwind") == 0)
+		j->input = JOB_UNWIND;
 	else if (strcmp(input, "resolve") == 0)
 		j->input = JOB_RESOLVE;
 	else if (strcmp(input, "go") == 0)
@@ -159,6 +162,8 @@ static int job_parse(struct job *j, struct decoder_packet *p)
 		return job_refuse(j, "the job has no perf.data or no output");
 	if (j->view == DUMP_CALLS && j->scratch_fd < 0)
 		return job_refuse(j, "the job asks for calls and has no scratch file");
+	if (j->input == JOB_UNWIND && j->out_fd < 0)
+		return job_refuse(j, "the job has no output");
 	if (j->input == JOB_GO && (j->go_fd < 0 || j->out_fd < 0))
 		return job_refuse(j, "the job has no trace or no output");
 	if (j->input == JOB_RESOLVE)
@@ -190,6 +195,33 @@ static int job_probe(struct job *j)
 	/* the program itself is the first; its libraries follow */
 	json_add_bool(j->stats, "known", first.known);
 	json_add_bool(j->stats, "frame_pointers", first.frame_pointers);
+	return 0;
+}
+
+/* The tables follow each other in the output; "bytes" says how long each is, and 0 that there is none. */
+static int job_unwind(struct job *j)
+{
+	struct json_object *files = json_add_new_array(j->stats, "files");
+
+	for (size_t i = 0; i < j->n_probe; i++) {
+		_cleanup_(unwind_table_fini) struct unwind_table t = {0};
+		struct json_object *o = json_object_new_object();
+		int r = unwind_table_build(j->probe_fds[i], &j->budget, &t);
+
+		if (!o)
+			return -ENOMEM;
+		json_add_string(o, "error", r < 0 ? strerror(-r) : "");
+		json_add_uint(o, "bytes", r < 0 ? 0 : unwind_table_bytes(&t));
+		json_add_uint(o, "functions", t.functions);
+		json_add_uint(o, "refused", t.refused);
+		json_append(files, o);
+		if (r == 0)
+			r = unwind_table_write(&t, j->out_fd);
+		else
+			r = 0;
+		if (r < 0)
+			return r;
+	}
 	return 0;
 }
 
@@ -262,6 +294,8 @@ static int job_run(struct job *j)
 		log_warning("there is no system call filter: %s", strerror(-j->layers.error));
 	if (j->input == JOB_RESOLVE)
 		r = job_resolve(j);
+	else if (j->input == JOB_UNWIND)
+		r = job_unwind(j);
 	else if (j->go_print)
 		r = job_print_go(j);
 	else

@@ -16,7 +16,7 @@
 struct workers;
 struct writer;
 
-enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_GO, JOB_PROBE, JOB_RESOLVE };
+enum job_input { JOB_BUNDLE, JOB_PERFDATA, JOB_GO, JOB_PROBE, JOB_RESOLVE, JOB_UNWIND };
 
 struct job {
 	enum job_input input;

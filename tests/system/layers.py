@@ -39,7 +39,7 @@ ROOMS = {
     # tracerd-decode
     "decode/base": f"{BASE} {DECODER}",
     "decode/perf": f"{BASE} decode/base",
-    "decode/object": f"{BASE} {CONTROL} decode/base decode/perf",
+    "decode/object": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/perf",
     "decode/dwarf": f"{BASE} {CONTROL} decode/base decode/object",
     "decode/stack": f"{BASE} {CONTROL} decode/base decode/dwarf decode/object decode/perf",
     "decode/calls": f"{BASE} decode/base decode/object",
