@@ -98,6 +98,7 @@ int perfdata_add_attr(
 		.use_clockid = raw.use_clockid,
 		.context_switch = raw.context_switch,
 		.exclude_kernel = raw.exclude_kernel,
+		.exclude_callchain_user = raw.exclude_callchain_user,
 		.write_backward = raw.write_backward,
 	};
 	attr_derive(a);

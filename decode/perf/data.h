@@ -71,6 +71,7 @@ struct perfattr {
 	bool use_clockid;
 	bool context_switch;
 	bool exclude_kernel;
+	bool exclude_callchain_user;
 	bool write_backward; /* into rings that keep the newest: what is in the file may begin anywhere */
 	char name[64]; /* from EVENT_DESC or EVENT_UPDATE; may be empty; bytes, not text */
 	/* derived: where id and time are in a sample's body, and in another record's trailer from

@@ -22,6 +22,7 @@ struct chain {
 	uint64_t n;
 	uint64_t first_kernel, n_kernel; /* they are together */
 	uint64_t first; /* index of the first user address */
+	bool unwound;	/* by tables, where the kernel was not to follow frame pointers: no caller is passed over */
 	uint64_t n_user;
 };
 
@@ -29,9 +30,9 @@ struct chain {
  * Parts of a chain follow their marks; old recordings have none, and the address decides. In
  * the user's part an address of the kernel's half is a stack word that is no frame.
  */
-static struct chain chain_split(const struct perfevent_sample *s)
+static struct chain chain_split(const struct perfevent_sample *s, bool unwound)
 {
-	struct chain c = {.p = s->chain, .n = s->n_chain, .first = s->n_chain};
+	struct chain c = {.p = s->chain, .n = s->n_chain, .first = s->n_chain, .unwound = unwound};
 	enum { UNTOLD, KERNEL, USER, NEITHER } part = UNTOLD;
 
 	for (uint64_t i = 0; i < s->n_chain; i++) {
@@ -77,13 +78,13 @@ static struct stack_place place_of(struct stackwalk *w, struct code *code, uint6
 }
 
 /* Where the chain has passed over somebody the next place is after one that is not known. */
-static void add_place(struct stackwalk *w, struct code *code, struct stack_place place)
+static void add_place(struct stackwalk *w, struct code *code, struct stack_place place, bool unwound)
 {
 	const struct stack_place *inner = w->n_places > 1 ? &w->places[w->n_places - 1] : NULL;
 
 	if (!w->want_places)
 		return;
-	if (inner && inner->ip && !place.exact && place.ip &&
+	if (!unwound && inner && inner->ip && !place.exact && place.ip &&
 	    missing_caller_between(w->resolver, code, inner->exact ? inner->ip : inner->ip - 1, place.ip) &&
 	    w->n_places < ARRAY_SIZE(w->places))
 		w->places[w->n_places++] = (struct stack_place){.ip = 0};
@@ -93,30 +94,51 @@ static void add_place(struct stackwalk *w, struct code *code, struct stack_place
 		w->places_full = true;
 }
 
+/*
+ * What a signal interrupted did not call, nor does anybody call the way back from a handler. Chains by frame pointers pass over
+ * what was interrupted.
+ */
+static enum resolve_how how_of(struct stackwalk *w, struct code *code, const struct chain *c, uint64_t addr, uint32_t n)
+{
+	const bool interrupted = w->after_signal;
+	const struct cfi_row *row;
+
+	if (n == 0)
+		return RESOLVE_EXACT;
+	if (!c->unwound)
+		return RESOLVE_RETURN;
+	row = interrupted ? NULL : unwind_row(w->resolver, code, w->budget, addr - 1);
+	w->after_signal = row && row->known && row->signal;
+	return interrupted || w->after_signal ? RESOLVE_EXACT : RESOLVE_RETURN;
+}
+
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
 	uint32_t n = 0;
 
 	*ret_whole = false;
+	w->after_signal = false;
 	for (uint64_t i = c->first; i < c->n && n < UNWIND_MAX_FRAMES; i++) {
 		uint64_t addr = load_u64(c->p + i * 8), rest = 0;
 		uint32_t frame = 0, inlined = 0;
+		enum resolve_how how = RESOLVE_EXACT;
 
 		if (IS_MARK(addr))
 			break;
 		/* The innermost user address is where it runs, or where it entered the kernel. */
-		if (!IS_KERNEL(addr) && (addr || n == 0))
-			frame = resolver_frame(
-				w->resolver, code, addr, n ? RESOLVE_RETURN : RESOLVE_EXACT);
+		if (!IS_KERNEL(addr) && (addr || n == 0)) {
+			how = how_of(w, code, c, addr, n);
+			frame = resolver_frame(w->resolver, code, addr, how);
+		}
 		if (frame) {
 			inlined = resolver_inlined(w->resolver);
-			if (n == 1 && add_missing_caller(w, code, c, addr)) {
-				add_place(w, code, (struct stack_place){.ip = 0});
+			if (n == 1 && !c->unwound && add_missing_caller(w, code, c, addr)) {
+				add_place(w, code, (struct stack_place){.ip = 0}, c->unwound);
 				w->inlined[n++] = 0;
 			}
 			if (w->want_places)
-				add_place(w, code, place_of(w, code, addr, n == 0));
+				add_place(w, code, place_of(w, code, addr, how == RESOLVE_EXACT), c->unwound);
 			w->inlined[n] = inlined;
 			w->frames[n++] = frame;
 			continue;
@@ -191,7 +213,7 @@ uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
 {
 	const struct perfevent_sample *s = &ev->sample;
-	struct chain c = chain_split(s);
+	struct chain c = chain_split(s, ev->attr->exclude_callchain_user);
 	unsigned mode = ev->misc & PERF_RECORD_MISC_CPUMODE_MASK;
 	bool kernel = c.n_kernel || mode == PERF_RECORD_MISC_KERNEL ||
 		      mode == PERF_RECORD_MISC_GUEST_KERNEL;

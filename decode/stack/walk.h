@@ -34,6 +34,7 @@ struct stackwalk {
 	uint32_t inlined[UNWIND_MAX_FRAMES + 2]; /* in each of them: resolver_inlines() */
 	/* Of the last sample's stack, the innermost first; only if they are wanted. One that is known to be missing has no ip. */
 	bool want_places;
+	bool after_signal; /* the frame before is the way back from a handler */
 	bool places_cut, places_full; /* the outer part is missing; for want of room */
 	uint32_t n_places;
 	struct stack_place places[UNWIND_MAX_FRAMES + 2];

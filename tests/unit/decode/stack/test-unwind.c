@@ -325,11 +325,13 @@ static void test_cut_and_damaged(void **state)
 	}
 }
 
+static const struct perfattr attr; /* chains by frame pointers */
+
 /* The kernel's chains: wrong frames are cut, marks obeyed. */
 static void test_chains(void **state)
 {
 	struct stackwalk w = {.resolver = resolver, .st = st, .budget = &budget};
-	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .misc = PERF_RECORD_MISC_USER};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .attr = &attr, .misc = PERF_RECORD_MISC_USER};
 	int (*volatile outer)(int) = chain_outer;
 	uint64_t chain[70] = {PERF_CONTEXT_USER};
 	uintptr_t inside = (uintptr_t)chain_outer + 1;
@@ -390,7 +392,7 @@ static void test_chains(void **state)
 static void test_no_bytes(void **state)
 {
 	struct stackwalk w = {.resolver = resolver, .st = st, .budget = &budget};
-	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .misc = PERF_RECORD_MISC_KERNEL};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .attr = &attr, .misc = PERF_RECORD_MISC_KERNEL};
 	uint64_t chain[4] = {PERF_CONTEXT_KERNEL, 0xffffffff81000010};
 	int (*volatile outer)(int) = chain_outer;
 	uint32_t stack_id;
