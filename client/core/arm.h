@@ -25,12 +25,12 @@ struct arm_options {
 		.type = OPTION_CHOICE,                                                             \
 		.offset = offsetof(owner, arm.stacks),                                             \
 		.arg = "HOW",                                                                      \
-		.choices = "auto|fp|dwarf",                                                        \
-		.doc = "How stacks are found: fp follows frame pointers and is cheap, dwarf "      \
-		       "copies a piece of the stack "                                              \
-		       "with each sample and works for programs built without frame pointers; "    \
-		       "auto (the default) looks at "                                              \
-		       "the program and chooses."},                                                \
+		.choices = "auto|fp|dwarf|bpf",                                                    \
+		.doc = "How stacks are found: fp follows frame pointers and is cheap; the others " \
+		       "work for programs built without frame pointers: bpf unwinds in the "       \
+		       "kernel, by tables made of the program's files, and copies what these do "  \
+		       "not do for, and dwarf copies a piece of the stack with each sample. auto " \
+		       "(the default) looks at the program and takes fp, else bpf, else dwarf."},  \
 		{.name = "backend",                                                                \
 			.type = OPTION_CHOICE,                                                     \
 			.offset = offsetof(owner, arm.backend),                                    \

@@ -164,6 +164,19 @@ static void view_rings(FILE *out, struct json_object *events)
 	view_line(out, "", "lost: %s", lost);
 }
 
+/* Stacks that were unwound in the kernel, and how many were copied since that did not do. */
+static void view_unwound(FILE *out, struct json_object *u)
+{
+	if (!u)
+		return;
+	view_line(out, "unwound", "%" PRIu64 " stacks in the kernel, of which %" PRIu64 " are cut; %" PRIu64 " frames by frame pointers",
+		field_number(u, "complete") + field_number(u, "cut"), field_number(u, "cut"), field_number(u, "by_frame_pointer"));
+	view_line(out, "", "copied: %" PRIu64 " through code without a table, %" PRIu64 " without a rule, %" PRIu64 " not readable, %" PRIu64 " astray",
+		field_number(u, "no_table"), field_number(u, "no_rule"), field_number(u, "no_read"), field_number(u, "bad"));
+	view_line(out, "", "code: %" PRIu64 " mappings with a table, %" PRIu64 " waiting for one, %" PRIu64 " without",
+		field_number(u, "mappings"), field_number(u, "mappings_waiting"), field_number(u, "mappings_without"));
+}
+
 /* What there is, of what was asked for if that is more. */
 static char *look_back(struct json_object *t)
 {
@@ -309,6 +322,7 @@ void view_target(FILE *out, struct json_object *t)
 			view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
 				field_number(t, "samples"), field_number(t, "switches"));
 	}
+	view_unwound(out, field(field(t, "sample"), "unwound"));
 	view_line(out, "lost", "%s", lost);
 	view_rings(out, field(t, "events"));
 	if (field_number(t, "triggers"))

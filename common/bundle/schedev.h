@@ -15,6 +15,10 @@
  *   stack       the thread that runs: its stack, before a freeze of a processor's trace
  *   blocked     the thread that sleeps at the freeze, and of which the rings have nothing: the stack of its wait, which began
  *               before them (written by the daemon)
+ *   sample      in the rings only: a tick of the sampling clock in the thread, whose stack was unwound in the kernel. The
+ *               daemon makes an ordinary sample of it
+ * With ADDRESSES, in the rings only, the addresses of the stack are behind the event, the innermost first, and the daemon makes
+ * a call chain of them.
  * The subject of the event is always `pid`, `tid`.
  */
 #pragma once
@@ -28,6 +32,7 @@ enum schedev_kind {
 	SCHEDEV_WAKEUP = 3,
 	SCHEDEV_STACK = 4,
 	SCHEDEV_BLOCKED = 5,
+	SCHEDEV_SAMPLE = 6,
 };
 
 enum schedev_flag {
@@ -36,6 +41,8 @@ enum schedev_flag {
 	SCHEDEV_IN_IRQ = 1 << 2,       /* wakeup: from an interrupt, `other` just happened to run */
 	SCHEDEV_WAKER_TARGET = 1 << 3, /* wakeup: the waker belongs to the target, its stack is here */
 	SCHEDEV_OTHER_MASKED = 1 << 4, /* `other` may not be seen: ids 0xffffffff, comm "other" */
+	SCHEDEV_ADDRESSES = 1 << 5,    /* the stack's addresses follow */
+	SCHEDEV_IN_KERNEL = 1 << 6,    /* sample: the tick was in the kernel */
 	SCHEDEV_FILE_KNOWN = 1 << 7,   /* switch-out: the system call's first argument is an open descriptor */
 };
 
@@ -76,7 +83,7 @@ struct tracerd_sched_event {
 	schedev_u32 other_tid;
 	schedev_u32 other_uid;
 	schedev_u32 cpu; /* at wakeup: the waker's */
-	char other_comm[16];
+	char other_comm[16]; /* of a sample: the address where the tick was */
 };
 
 /*

@@ -41,8 +41,8 @@ static const struct protocol_param params_arm[] = {
 	{.name = "backend", .type = PARAM_CHOICE, .choices = "auto|pt|sample|step", .def = "auto",
 		.doc = "how it is recorded: by the processor, each branch (Intel PT), which is what \"auto\" means where there is such a "
 		       "processor; samples; or by a tracerd-step that the client has started, every instruction"},
-	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf", .def = "auto",
-		.doc = "how stacks are found: frame pointers, or unwinding of a copy of the stack"},
+	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf|bpf", .def = "auto",
+		.doc = "how stacks are found: frame pointers, unwinding of a copy of the stack, or in the kernel by tables made of the files"},
 	{.name = "children", .type = PARAM_BOOL, .def = "false",
 		.doc = "record also the processes that it has started and starts; administrators only. A unit's are recorded in any case"},
 	{.name = "pt_ring_kib", .type = PARAM_INT, .min = 16, .max = 1048576,

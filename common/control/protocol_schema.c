@@ -11,10 +11,12 @@
 static const char *const shared_types[][2] = {
 	{"Target", "{id: string, scope: process|thread|unit|host, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
 		   "uid: int, start_time: int, state: armed|suspended|exited, backend: pt|sample|events|step, method: cgroup|cpu|task|none|ptrace, "
-		   "stacks: fp|dwarf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, kernel: bool, armed_at: ns since 1970, "
+		   "stacks: fp|dwarf|bpf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, kernel: bool, armed_at: ns since 1970, "
 		   "lookback_ns: int, keep_ns: int, keep_short: string|null, samples: int, switches: int, processes: int, living: int, children: bool, history_bytes: int, lost: {kind: count}, "
-		   "ring_bytes: int, events: Events|null, pt: Trace|null, step: Step|null, fds: int, "
+		   "ring_bytes: int, events: Events|null, sample: Samples|null, pt: Trace|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
+	{"Samples", "{unwound: null|{complete: int, cut: int, no_table: int, no_rule: int, no_read: int, bad: int, by_frame_pointer: int, "
+		    "mappings: int, mappings_waiting: int, mappings_without: int}}"},
 	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, left_out: int, "
 		  "filters: [string]}"},
 	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "

@@ -246,7 +246,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.keep_ns = (uint64_t)params_int(p, "keep_ms") * 1000000;
 	for (; req.n_filters < TARGET_FILTERS_MAX && req.n_filters < params_count(p, "filters"); req.n_filters++)
 		req.filters[req.n_filters] = params_nth(p, "filters", req.n_filters);
-	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : STACKS_AUTO;
+	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : strcmp(stacks, "bpf") == 0 ? STACKS_BPF : STACKS_AUTO;
 	return arm(call, &req, ret_result);
 }
 

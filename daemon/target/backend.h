@@ -21,6 +21,7 @@
 
 struct frozen;
 struct frozen_stats;
+struct perf_event_header;
 struct json_object;
 struct perfdata_writer;
 struct target;
@@ -77,6 +78,10 @@ struct backend {
 	bool (*is_watched)(const struct target *target);
 	/* Members or stacks have changed: asks for WORK_REARM if it would now record in another way. */
 	void (*review)(struct target *target, bool members_added);
+	/* A side-band record of the target that is kept: of a process of it. */
+	void (*record)(struct target *target, const struct perf_event_header *h);
+	/* Files of targets have been opened, or cannot be. */
+	void (*images_settled)(struct targets *targets);
 	/* Of stacks=auto: whether the target's code keeps frame pointers. */
 	void (*frames_known)(struct target *target, enum image_frames frames);
 	/* A process has become one of the target's, or is none any more. 0, -errno. */

@@ -144,6 +144,8 @@ static int keep(struct target *target, const struct perf_event_header *h)
 {
 	if (sideband_log_is_full(&target->log))
 		target_work(target, WORK_FORGET);
+	if (target->backend->record)
+		target->backend->record(target, h);
 	return sideband_log_append(&target->log, h);
 }
 

@@ -72,7 +72,7 @@ void target_warn_closed(struct target *target)
 
 const char *stacks_mode_name(enum stacks_mode mode)
 {
-	static const char *const names[] = {"auto", "fp", "dwarf"};
+	static const char *const names[] = {"auto", "fp", "dwarf", "bpf"};
 
 	return names[mode];
 }
@@ -283,7 +283,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->owner = req->uid;
 	target->owner_admin = req->admin;
 	target->stacks_asked = req->stacks;
-	target->stacks = req->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
+	target->stacks = req->stacks == STACKS_AUTO ? STACKS_FP : req->stacks;
 	target->waits = req->waits;
 	target->kernel_stacks = req->kernel_stacks && req->admin;
 	if (backend->look_back)

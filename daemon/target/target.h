@@ -44,7 +44,7 @@ static inline bool target_scope_is_group(enum target_scope scope)
 enum target_state { TARGET_ARMED, TARGET_SUSPENDED, TARGET_EXITED };
 const char *target_scope_name(enum target_scope scope);
 const char *target_state_name(enum target_state state);
-enum stacks_mode { STACKS_AUTO, STACKS_FP, STACKS_DWARF };
+enum stacks_mode { STACKS_AUTO, STACKS_FP, STACKS_DWARF, STACKS_BPF };
 const char *stacks_mode_name(enum stacks_mode mode);
 
 /* Answers of targets_arm(); `why` has the sentence for the client. */

@@ -164,6 +164,9 @@ static void on_image_settled(void *arg)
 	struct targets *targets = arg;
 
 	stackprobe_images_settled(targets->probe);
+	for (size_t i = 0; i < BACKENDS; i++)
+		if (backends[i]->images_settled)
+			backends[i]->images_settled(targets);
 }
 
 DEFINE_CLEANUP(struct targets *, targets_free)

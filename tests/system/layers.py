@@ -19,7 +19,7 @@ ROOMS = {
     "daemon/base": f"{BASE} {BUNDLE} {DECODER}",
     "daemon/perf": f"{BASE} {BUNDLE} daemon/base",
     "daemon/backend/sample/bpf": BUNDLE,
-    "daemon/backend/sample": f"{BASE} {BUNDLE} {CONTROL} {LOW} daemon/control/quota.h daemon/backend daemon/backend/sample/bpf daemon/perf daemon/target",
+    "daemon/backend/sample": f"{BASE} {BUNDLE} {CONTROL} {DECODER} {LOW} daemon/control/quota.h daemon/backend daemon/backend/sample/bpf daemon/perf daemon/target",
     "daemon/backend/pt": f"{BASE} {BUNDLE} {CONTROL} {LOW} daemon/control/quota.h daemon/backend daemon/perf daemon/target",
     "daemon/backend/step": f"{BASE} {BUNDLE} {CONTROL} {LOW} daemon/backend daemon/target",
     "daemon/backend/events": "daemon/target",

@@ -21,6 +21,7 @@
 #include "daemon/backend/sample/keep.h"
 #include "daemon/backend/sample/look_back.h"
 #include "daemon/backend/sample/sampling.h"
+#include "daemon/backend/sample/unwind.h"
 #include "daemon/config.h"
 #include "daemon/target/backend.h"
 
@@ -105,6 +106,11 @@ static int sample_init(struct target *target, const struct target_request *req, 
 	}
 	if (req->scope == TARGET_HOST && !sampler_can(sampler_of(target->targets))->cpu_wide) {
 		(void)snprintf(why, why_size, "a whole host needs events on its CPUs: %s", strerror(-sampler_can(sampler_of(target->targets))->cpu_wide_error));
+		return TARGET_E_UNSUPPORTED;
+	}
+	if (req->stacks == STACKS_BPF && (!sampler_unwind(sampler_of(target->targets)) || req->kernel_stacks)) {
+		(void)snprintf(why, why_size, req->kernel_stacks ? "stacks=bpf are the program's alone: without --kernel"
+						  : "stacks cannot be unwound in this kernel");
 		return TARGET_E_UNSUPPORTED;
 	}
 	if (req->stacks == STACKS_DWARF && !dwarf) {
@@ -297,7 +303,8 @@ static bool sample_is_watched(const struct target *target)
 static void sample_frames_known(struct target *target, enum image_frames frames)
 {
 	const bool dwarf = sampler_can(sampler_of(target->targets))->dwarf;
-	const enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP : STACKS_DWARF;
+	const bool unwinds = sampler_unwind(sampler_of(target->targets)) && sampling_unwinds(target);
+	const enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP : unwinds ? STACKS_BPF : STACKS_DWARF;
 
 	if (!dwarf && frames != IMAGE_FRAMES_KEPT)
 		target_warn(target, frames == IMAGE_FRAMES_NOT_KEPT
@@ -306,7 +313,24 @@ static void sample_frames_known(struct target *target, enum image_frames frames)
 	if (stacks == target->stacks)
 		return;
 	target->stacks = stacks;
+	/* It may be in the same rings as before, with other contents. */
+	if (filter_entries_update_all(target) < 0)
+		log_debug("%s: its filter was not updated", target_name(target));
 	sample_review(target, false);
+}
+
+static void sample_record(struct target *target, const struct perf_event_header *h)
+{
+	struct unwind *unwind = sampler_unwind(sampler_of(target->targets));
+
+	if (unwind && sampling_unwinds(target))
+		unwind_record(unwind, target, h);
+}
+
+static void sample_images_settled(struct targets *targets)
+{
+	if (sampler_unwind(sampler_of(targets)))
+		unwind_images_settled(sampler_unwind(sampler_of(targets)));
 }
 
 static int sample_member_changed(struct target *target, pid_t pid)
@@ -416,12 +440,23 @@ static int sample_open(struct targets *targets, void **ret)
 		return r;
 	sampler_on_survey(sampler, on_survey, targets);
 	sampler_on_cpus(sampler, on_cpus, targets);
+	if (sampler_filter(sampler) && filter_unwinds(sampler_filter(sampler)) && sampler_can(sampler)->dwarf) {
+		struct unwind *unwind;
+
+		r = unwind_new(targets, sampler_filter(sampler), &unwind);
+		if (r < 0) {
+			(void)sampler_free(sampler);
+			return r;
+		}
+		sampler_set_unwind(sampler, unwind);
+	}
 	*ret = sampler;
 	return 0;
 }
 
 static void sample_close(void *machine)
 {
+	(void)unwind_free(sampler_unwind(machine));
 	(void)sampler_free(machine);
 }
 
@@ -475,6 +510,9 @@ static void sample_status(const struct targets *targets, struct json_object *cap
 	json_add_uint(capture, "aside_bytes", sampler_aside_bytes(sampler));
 	json_add_uint(capture, "event_fds", fds);
 	json_add_uint(capture, "cpus", cpus);
+	json_add_bool(capture, "unwinds", sampler_unwind(sampler) != NULL);
+	if (sampler_unwind(sampler))
+		unwind_status(sampler_unwind(sampler), capture);
 	json_add_uint(capture, "cpus_resting", resting);
 	add_lacks(sampler_can(sampler), lack);
 }
@@ -495,6 +533,27 @@ static size_t sample_fds(const struct target *target)
 		if (s->sources[i].group->spec.kind != GROUP_CPU)
 			n += event_group_fds(s->sources[i].group);
 	return n;
+}
+
+/* How the stacks of its processes were unwound; null where they are not. */
+static struct json_object *sample_describe(const struct target *target)
+{
+	const struct unwind *unwind = sampler_unwind(sampler_of(target->targets));
+	struct json_object *o = json_object_new_object();
+	struct unwind_counts sum = {.files = 0};
+	const struct member *member;
+
+	if (!o)
+		return NULL;
+	if (!unwind || target->stacks != STACKS_BPF) {
+		json_add_null(o, "unwound");
+		return o;
+	}
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX)
+			unwind_count(unwind, member->pid, &sum);
+	json_add(o, "unwound", unwind_counts_json(&sum));
+	return o;
 }
 
 /* Without them some callers have no names. */
@@ -521,6 +580,8 @@ const struct backend backend_sample = {
 	.review = sample_review,
 	.frames_known = sample_frames_known,
 	.member_changed = sample_member_changed,
+	.record = sample_record,
+	.images_settled = sample_images_settled,
 	.stop = sample_stop,
 	.disarm = sample_disarm,
 	.fds = sample_fds,
@@ -528,6 +589,7 @@ const struct backend backend_sample = {
 	.is_surveying = look_back_is_surveying,
 	.look_back = look_back_job,
 	.stats = look_back_stats,
+	.describe = sample_describe,
 	.stacks = sample_take_stacks,
 	.freeze = export_freeze,
 	.copy = export_copy,

@@ -13,7 +13,7 @@
 
 enum stacks_mode sample_stacks(const struct target *target)
 {
-	return target->stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
+	return target->stacks == STACKS_DWARF || target->stacks == STACKS_BPF ? STACKS_DWARF : STACKS_FP;
 }
 
 size_t sample_ring_bytes(const struct target *target)

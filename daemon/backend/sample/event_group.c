@@ -62,7 +62,7 @@ static void attrs_fill(struct event_group *group, uint64_t read_format)
 		attr_common(spec, read_format, &group->attrs[i]);
 	clock->config = PERF_COUNT_SW_CPU_CLOCK;
 	clock->sample_period = 1000000000u / spec->hz;
-	if (spec->kind == GROUP_CPU)
+	if (group->index != FILTER_NO_GROUP)
 		clock->sample_period = FILTER_CLOCK_PERIOD(1000000000u / spec->hz, group->index);
 	clock->disabled = 1;
 	clock->inherit = spec->inherit;
@@ -191,8 +191,8 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 	r = eventset_open(&clock, &group->events[GROUP_CLOCK]);
 	if (r < 0)
 		return r;
-	if (spec->kind == GROUP_CPU) {
-		r = eventset_filter(&group->events[GROUP_CLOCK], filter_clock_fd(filter));
+	if (spec->kind == GROUP_CPU || (index != FILTER_NO_GROUP && filter_unwinds(filter))) {
+		r = eventset_filter(&group->events[GROUP_CLOCK], filter_clock_fd(filter, spec->kind != GROUP_CPU));
 		if (r < 0)
 			return r;
 	}
@@ -350,7 +350,7 @@ static int survey_record(const struct event_group *group, struct group_survey *s
 		return 0;
 	if (event == GROUP_CLOCK)
 		return tally_add(survey, *view.pid, *view.tid, false);
-	return record_sched(&view, &ev) ? tally_add(survey, ev.pid, ev.tid, true) : 0;
+	return record_sched(&view, &ev) ? tally_add(survey, ev.pid, ev.tid, ev.kind != SCHEDEV_SAMPLE) : 0;
 }
 
 static int survey_ring(const struct event_group *group, const struct ring *ring, struct group_survey *survey)

@@ -21,6 +21,7 @@
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/mask.h"
 #include "daemon/backend/sample/sampling.h"
+#include "daemon/backend/sample/unwound.h"
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
@@ -170,6 +171,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 {
 	const struct source *source = &export_of(frozen)->sources[index];
 	struct perf_event_header *h = (void *)record;
+	_Alignas(8) uint8_t expanded[UNWOUND_RECORD_MAX];
 	struct record_view view;
 	enum group_event event;
 	uint64_t id;
@@ -186,10 +188,12 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		stats->malformed++;
 		return 0;
 	}
-	if (record_parse(record, &source->group->layouts[event], &view) < 0) {
+	if (record_parse(record, &source->group->layouts[event], &view) < 0 ||
+	    unwound_expand(source->group, &view, &event, expanded) < 0) {
 		stats->malformed++;
 		return 0;
 	}
+	h = view.header;
 	if (!*oldest_ns)
 		*oldest_ns = view.time;
 	see_thread(export_of(frozen), &view);
@@ -207,7 +211,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	}
 	group_id(h, EVENT_ID(index, event));
 	count_kept(&view, event, stats);
-	return out_record(out, record, h->size);
+	return out_record(out, h, h->size);
 }
 
 static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct out *out,

@@ -20,9 +20,15 @@
 #include "common/base/log.h"
 #include "daemon/backend/sample/sched_bpf.h"
 
+#ifdef __x86_64__
+#define CAN_UNWIND true
+#else
+#define CAN_UNWIND false
+#endif
+
 struct filter {
 	struct bpf_object *object;
-	struct bpf_link *links[3];
+	struct bpf_link *links[4];
 	size_t n_links;
 	struct bpf_link *tasks; /* NULL: there is no iterator */
 	struct ring_buffer *wake;
@@ -30,6 +36,7 @@ struct filter {
 	struct filter_cpu *cpus; /* mapped */
 	size_t cpus_bytes;
 	unsigned int n_cpus;
+	bool unwinds;
 	size_t n_threads; /* entries in the map of single threads */
 	filter_wake_fn fn;
 	void *arg;
@@ -65,7 +72,7 @@ static void on_wake_readable(evutil_socket_t fd, short what, void *arg)
 	(void)ring_buffer__consume(filter->wake);
 }
 
-static int map_fd(const struct filter *filter, const char *name)
+int filter_map_fd(const struct filter *filter, const char *name)
 {
 	return bpf_object__find_map_fd_by_name(filter->object, name);
 }
@@ -82,10 +89,10 @@ static uint32_t own_pidns(void)
 }
 
 /* Constants of the program, before it is loaded: the verifier cuts what they rule out. */
-static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state)
+static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state, bool unwinds)
 {
 	struct filter_constants constants = {
-		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .pidns = own_pidns()};
+		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .unwind = unwinds, .pidns = own_pidns()};
 	struct bpf_map *map, *rodata = NULL;
 	size_t size;
 
@@ -104,7 +111,18 @@ static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool ha
 	return bpf_map__set_initial_value(rodata, &constants, sizeof(constants));
 }
 
-static int load(struct filter *filter, bool have_prev_state, bool have_tasks)
+/* What is not used costs nothing. */
+static int shrink_unwinding(struct bpf_object *object)
+{
+	static const char *const maps[] = {"uw_slabs", "uw_pages", "uw_rules", "uw_mappings", "uw_processes"};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(maps); i++)
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, maps[i]), 1);
+	return r;
+}
+
+static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bool unwinds)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "tracerd");
 	struct bpf_object *object;
@@ -113,7 +131,9 @@ static int load(struct filter *filter, bool have_prev_state, bool have_tasks)
 	object = bpf_object__open_mem(sched_bpf, sizeof(sched_bpf), &opts);
 	if (!object)
 		return -errno;
-	r = set_constants(object, filter->n_cpus, have_prev_state);
+	r = set_constants(object, filter->n_cpus, have_prev_state, unwinds);
+	if (r == 0 && !unwinds)
+		r = shrink_unwinding(object);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"), filter->n_cpus);
 	if (r == 0)
@@ -131,17 +151,31 @@ static int load(struct filter *filter, bool have_prev_state, bool have_tasks)
 		return r;
 	}
 	filter->object = object;
+	filter->unwinds = unwinds;
 	return 0;
 }
 
-/* The best that this kernel takes: before 5.18 the tracepoint has three arguments, and without bpf_task_pt_regs() (5.15) there is no iterator. */
+static bool refusal_is_final(int r)
+{
+	/* what is lacking has many errors, a right or memory these */
+	return r == -EPERM || r == -ENOMEM;
+}
+
+/*
+ * The best that this kernel takes: before 5.18 the tracepoint has three arguments, and without bpf_task_pt_regs() (5.15) there is
+ * no iterator. Unwinding is the most that is asked of a verifier: without it everything else is tried again.
+ */
 static int load_any(struct filter *filter)
 {
-	int r = -EINVAL;
+	int r = -EINVAL, refused = 0;
 
-	/* what is lacking has many errors, a right or memory these */
-	for (unsigned int lacks = 0; lacks < 4 && r < 0 && r != -EPERM && r != -ENOMEM; lacks++)
-		r = load(filter, !(lacks & 1), !(lacks & 2));
+	for (unsigned int lacks = 0; lacks < 8 && r < 0 && !refusal_is_final(r); lacks++) {
+		r = load(filter, !(lacks & 1), !(lacks & 2), CAN_UNWIND && !(lacks & 4));
+		if (lacks == 0)
+			refused = r;
+	}
+	if (r == 0 && CAN_UNWIND && !filter->unwinds)
+		log_notice("stacks are not unwound in the kernel, which refuses the program (%s): they are copied", strerror(-refused));
 	if (r < 0)
 		return r;
 	filter->tasks = bpf_program__attach(bpf_object__find_program_by_name(filter->object, "on_task"));
@@ -152,7 +186,7 @@ static int load_any(struct filter *filter)
 
 static int watch_wake(struct filter *filter, struct event_base *base)
 {
-	filter->wake = ring_buffer__new(map_fd(filter, "wake"), on_wake, filter, NULL);
+	filter->wake = ring_buffer__new(filter_map_fd(filter, "wake"), on_wake, filter, NULL);
 	if (!filter->wake)
 		return -errno;
 	filter->wake_event = event_new(base, ring_buffer__epoll_fd(filter->wake), EV_READ | EV_PERSIST,
@@ -188,7 +222,7 @@ int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct fil
 		return r;
 	}
 	filter->cpus_bytes = (filter->n_cpus * sizeof(struct filter_cpu) + page - 1) & ~(page - 1);
-	cpus = mmap(NULL, filter->cpus_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd(filter, "cpus"), 0);
+	cpus = mmap(NULL, filter->cpus_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, filter_map_fd(filter, "cpus"), 0);
 	if (cpus == MAP_FAILED) {
 		r = -errno;
 		(void)snprintf(why, why_size, "mapping a BPF map: %s", strerror(-r));
@@ -222,7 +256,7 @@ struct filter *filter_free(struct filter *filter)
 
 int filter_start(struct filter *filter)
 {
-	static const char *const programs[] = {"on_switch", "on_waking", "on_fork"};
+	static const char *const programs[] = {"on_switch", "on_waking", "on_fork", "on_exec"};
 
 	while (filter->n_links < ARRAY_SIZE(programs)) {
 		struct bpf_program *program = bpf_object__find_program_by_name(filter->object, programs[filter->n_links]);
@@ -248,9 +282,14 @@ void filter_stop(struct filter *filter)
 		filter->cpus[i].running = 0;
 }
 
-int filter_clock_fd(const struct filter *filter)
+int filter_clock_fd(const struct filter *filter, bool own)
 {
-	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, "on_clock"));
+	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, own ? "on_own_clock" : "on_clock"));
+}
+
+bool filter_unwinds(const struct filter *filter)
+{
+	return filter->unwinds;
 }
 
 int filter_stacks(const struct filter *filter)
@@ -305,7 +344,7 @@ int filter_output(struct filter *filter, unsigned int group, unsigned int kind, 
 	int r;
 
 	r = output_index(filter, group, kind, cpu, &index);
-	return r < 0 ? r : bpf_map_update_elem(map_fd(filter, "outputs"), &index, &fd, BPF_ANY);
+	return r < 0 ? r : bpf_map_update_elem(filter_map_fd(filter, "outputs"), &index, &fd, BPF_ANY);
 }
 
 void filter_output_clear(struct filter *filter, unsigned int group, unsigned int kind, int cpu)
@@ -313,7 +352,7 @@ void filter_output_clear(struct filter *filter, unsigned int group, unsigned int
 	uint32_t index;
 
 	if (output_index(filter, group, kind, cpu, &index) == 0)
-		(void)bpf_map_delete_elem(map_fd(filter, "outputs"), &index);
+		(void)bpf_map_delete_elem(filter_map_fd(filter, "outputs"), &index);
 }
 
 static bool entry_empty(const struct filter_entry *entry)
@@ -326,16 +365,16 @@ int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry 
 	uint32_t key = (uint32_t)tgid;
 
 	if (entry_empty(entry)) {
-		(void)bpf_map_delete_elem(map_fd(filter, "tgids"), &key);
+		(void)bpf_map_delete_elem(filter_map_fd(filter, "tgids"), &key);
 		return 0;
 	}
-	return bpf_map_update_elem(map_fd(filter, "tgids"), &key, entry, BPF_ANY);
+	return bpf_map_update_elem(filter_map_fd(filter, "tgids"), &key, entry, BPF_ANY);
 }
 
 int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry)
 {
 	uint32_t key = (uint32_t)tid, zero = 0, use;
-	int fd = map_fd(filter, "tids"), r;
+	int fd = filter_map_fd(filter, "tids"), r;
 
 	if (entry_empty(entry)) {
 		if (bpf_map_delete_elem(fd, &key) == 0)
@@ -350,7 +389,7 @@ int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *e
 			return r;
 	}
 	use = filter->n_threads > 0;
-	return bpf_map_update_elem(map_fd(filter, "use_tids"), &zero, &use, BPF_ANY);
+	return bpf_map_update_elem(filter_map_fd(filter, "use_tids"), &zero, &use, BPF_ANY);
 }
 
 uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu)
@@ -418,7 +457,17 @@ void filter_stop(struct filter *filter)
 {
 }
 
-int filter_clock_fd(const struct filter *filter)
+int filter_clock_fd(const struct filter *filter, bool own)
+{
+	return -EOPNOTSUPP;
+}
+
+bool filter_unwinds(const struct filter *filter)
+{
+	return false;
+}
+
+int filter_map_fd(const struct filter *filter, const char *name)
 {
 	return -EOPNOTSUPP;
 }

@@ -29,7 +29,12 @@ int filter_start(struct filter *filter) _must_check_;
 void filter_stop(struct filter *filter);
 
 /* The program for machine-wide clocks, with periods of FILTER_CLOCK_PERIOD(). Borrowed. */
-int filter_clock_fd(const struct filter *filter);
+int filter_clock_fd(const struct filter *filter, bool own);
+
+/* Whether the programs unwind stacks by the maps of daemon/backend/sample/bpf/unwind.h. */
+bool filter_unwinds(const struct filter *filter);
+/* A map of the programs, by its name. Borrowed. */
+int filter_map_fd(const struct filter *filter, const char *name);
 
 /* Where group `group` wants its records of `cpu`. */
 int filter_output(struct filter *filter, unsigned int group, unsigned int kind, int cpu, int fd) _must_check_;

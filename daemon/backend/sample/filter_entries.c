@@ -3,6 +3,7 @@
 
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/sampling.h"
+#include "daemon/backend/sample/unwind.h"
 
 /* There is no room for it: that must not pass unseen. */
 static void crowded(struct target *target, pid_t pid)
@@ -13,6 +14,32 @@ static void crowded(struct target *target, pid_t pid)
 		target_warn(target, "process %d has targets with %d other kinds of rings: of it this one gets no switches, and no samples by the machine's clock",
 			    (int)pid, FILTER_ENTRY_GROUPS);
 	s->crowded = true;
+}
+
+/* Its stacks are unwound in the kernel. */
+static bool unwinds(const struct target *target)
+{
+	return target->stacks == STACKS_BPF && !sampling_is_beside(target);
+}
+
+/* What is wanted of the process's tables: by any target that has it. */
+static void follow(const struct targets *targets, pid_t pid)
+{
+	struct unwind *unwind = sampler_unwind(sampler_of(targets));
+	const struct member *member = NULL;
+	bool wanted = false, followed = false;
+
+	if (!unwind)
+		return;
+	while ((member = member_next(targets, pid, member)) != NULL) {
+		if (member->to_ns != UINT64_MAX || member->target->state != TARGET_ARMED)
+			continue;
+		followed |= sampling_unwinds(member->target);
+		wanted |= unwinds(member->target);
+	}
+	unwind_want(unwind, pid, wanted);
+	if (!followed)
+		unwind_forget(unwind, pid);
 }
 
 static void entry_add(struct filter_entry *entry, struct target *target, pid_t pid)
@@ -27,8 +54,9 @@ static void entry_add(struct filter_entry *entry, struct target *target, pid_t p
 		entry->flags |= FILTER_INHERIT;
 	for (size_t i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		const uint16_t bit = (uint16_t)(1u << i);
+		const bool is_new = entry->waits[i] == FILTER_NO_GROUP;
 
-		if (entry->waits[i] == FILTER_NO_GROUP) {
+		if (is_new) {
 			entry->waits[i] = (uint16_t)group->index;
 			entry->no_stacks |= bit;
 		} else if (entry->waits[i] != group->index) {
@@ -37,6 +65,11 @@ static void entry_add(struct filter_entry *entry, struct target *target, pid_t p
 		/* One target of the group that wants stacks is enough: the copies for the others drop them. */
 		if (target->waits)
 			entry->no_stacks &= (uint16_t)~bit;
+		/* One that wants copies is enough, too. */
+		if (unwinds(target) && (is_new || (entry->unwind & bit)))
+			entry->unwind |= bit;
+		else
+			entry->unwind &= (uint16_t)~bit;
 		if (group->spec.kind == GROUP_CPU && !sampling_is_beside(target))
 			entry->clocks |= bit;
 		return;
@@ -90,6 +123,7 @@ int filter_entries_update(const struct targets *targets, pid_t pid)
 
 	if (!filter)
 		return 0;
+	follow(targets, pid);
 	entry = entry_of(targets, pid, 0);
 	r = filter_process(filter, pid, &entry);
 	/* A thread's own entry hides its process's: it holds what both want. */

@@ -335,6 +335,16 @@ const struct sampler_can *sampler_can(const struct sampler *sampler)
 	return &sampler->can;
 }
 
+struct unwind *sampler_unwind(const struct sampler *sampler)
+{
+	return sampler->unwind;
+}
+
+void sampler_set_unwind(struct sampler *sampler, struct unwind *unwind)
+{
+	sampler->unwind = unwind;
+}
+
 struct filter *sampler_filter(const struct sampler *sampler)
 {
 	return sampler->filter;

@@ -26,6 +26,7 @@ struct filter;
 struct filter_entry;
 struct json_object;
 struct sampler;
+struct unwind;
 
 struct sampler_can {
 	bool cpu_wide;    /* events on cpus: CAP_PERFMON or perf_event_paranoid */
@@ -42,6 +43,9 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 /* All groups must have been put back, except those in jobs of a thread that has ended. */
 struct sampler *sampler_free(struct sampler *sampler);
 const struct sampler_can *sampler_can(const struct sampler *sampler);
+/* What follows processes whose stacks are unwound in the kernel; its owner sets it. NULL: this kernel does not do that. */
+struct unwind *sampler_unwind(const struct sampler *sampler);
+void sampler_set_unwind(struct sampler *sampler, struct unwind *unwind);
 /* NULL without BPF. */
 struct filter *sampler_filter(const struct sampler *sampler);
 

@@ -44,6 +44,7 @@ struct sampler {
 	STAILQ_HEAD(asides, aside) asides; /* that wait for the job under way */
 	bool asides_run;
 	uint64_t aside_bytes;
+	struct unwind *unwind; /* not owned */
 	void (*on_survey)(void *arg);
 	void *on_survey_arg;
 };

@@ -43,6 +43,13 @@ static inline struct sampling *sampling_of(const struct target *target)
 	return sampling_is_beside(target) ? target->beside : target->recording;
 }
 
+/* Its stacks are, or may come to be, unwound in the kernel. */
+static inline bool sampling_unwinds(const struct target *target)
+{
+	return !sampling_is_beside(target) && !target->kernel_stacks &&
+	       (target->stacks_asked == STACKS_BPF || target->stacks_asked == STACKS_AUTO);
+}
+
 /* The group that it records to; NULL: none. */
 static inline struct event_group *sampling_group(const struct target *target)
 {

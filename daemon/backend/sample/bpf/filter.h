@@ -28,7 +28,8 @@ enum filter_flag {
 
 struct filter_entry {
 	schedev_u16 waits[FILTER_ENTRY_GROUPS]; /* groups that take switches and wake-ups of it */
-	schedev_u32 flags;
+	schedev_u16 flags;
+	schedev_u16 unwind;    /* bit i: of waits[i], stacks are unwound here where that can be done */
 	schedev_u16 no_stacks; /* bit i: waits[i] takes them without stacks */
 	schedev_u16 clocks;    /* bit i: waits[i] is machine-wide, and takes the ticks of its clock */
 };
@@ -60,6 +61,7 @@ struct filter_task {
 struct filter_constants {
 	schedev_u32 have_prev_state; /* the tracepoint has the previous task's state (5.18) */
 	schedev_u32 n_cpus;          /* possible ones: the stride of the array of outputs */
+	schedev_u32 unwind;          /* stacks can be unwound: unwind.bpf.h */
 	schedev_u32 pidns;           /* inode of the daemon's pid namespace; 0: the machine's own */
 };
 

@@ -101,14 +101,19 @@ struct seq_file {
 struct bpf_iter_meta {
 	struct seq_file *seq;
 };
-struct bpf_perf_event_data {
-	__u64 sample_period;
-};
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 };
 #pragma clang attribute pop
+
+/* A tick of a clock as its program sees it: an ABI (linux/bpf_perf_event.h), and no kernel's type to be found. */
+struct clock_tick {
+	__u64 regs[21]; /* struct pt_regs */
+	__u64 sample_period;
+};
+#define TICK_IP 16
+#define TICK_CS 17
 
 /* Kernels before 5.14 call it `state`. */
 struct task_struct___old {
@@ -158,6 +163,8 @@ struct {
 	__uint(type, MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } wake SEC(".maps");
+
+#include "daemon/backend/sample/bpf/unwind.bpf.h"
 
 #define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
 #define NS_LEVELS 4
@@ -218,22 +225,65 @@ static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgi
 	return bpf_map_lookup_elem(&tgids, &tgid);
 }
 
+static __attribute__((always_inline)) __u64 output_of(__u32 group, __u32 out, __u32 cpu)
+{
+	return ((__u64)(group * FILTER_OUTPUTS_PER_GROUP + out) * constants.n_cpus + cpu) & 0xffffffffu;
+}
+
+/* The event with the addresses of `s`, in which it already is, to the groups in `mask`. */
+static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct filter_entry *e, __u32 mask, struct unwind_state *s,
+							__u32 cpu, struct filter_cpu *c)
+{
+	__u64 n = s->n;
+
+	MASK(n, 127);
+#pragma unroll
+	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
+		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
+			continue;
+		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &s->out,
+					  sizeof(s->out.ev) + n * 8))
+			c->drops++;
+	}
+}
+
+/* To the groups that are not in `done`. */
 static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind,
-						struct tracerd_sched_event *ev, struct filter_cpu *c)
+						struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done)
 {
 #pragma unroll
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		__u32 group = e->waits[i], out = kind;
-		__u64 index;
 
 		if (group == FILTER_NO_GROUP)
 			break;
+		if (done & (1u << i))
+			continue;
 		if (e->no_stacks & (1u << i))
 			out = FILTER_OUTPUT_PLAIN;
-		index = (__u64)(group * FILTER_OUTPUTS_PER_GROUP + out) * constants.n_cpus + ev->cpu;
-		if (bpf_perf_event_output(ctx, &outputs, index & 0xffffffffu, ev, sizeof(*ev)) && c)
+		if (bpf_perf_event_output(ctx, &outputs, output_of(group, out, ev->cpu), ev, sizeof(*ev)))
 			c->drops++;
 	}
+}
+
+/*
+ * An event with the stack of `task`, which is that of `e` or one that it may see: unwound here where groups want that and it
+ * can be done, copied or by frame pointers for the others.
+ */
+static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
+						      struct tracerd_sched_event *ev, struct filter_cpu *c)
+{
+	const __u32 mask = e->unwind & ~(__u32)e->no_stacks;
+	struct unwind_state *s = mask ? unwind(task, tgid, UNWIND_SWITCH_FRAMES) : 0;
+
+	if (!s) {
+		emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, 0);
+		return;
+	}
+	s->out.ev = *ev;
+	s->out.ev.flags |= SCHEDEV_ADDRESSES;
+	emit_unwound(ctx, e, mask, s, ev->cpu, c);
+	emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, mask);
 }
 
 static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
@@ -367,7 +417,7 @@ int on_switch(__u64 *ctx)
 		ev.pid = prev_tgid;
 		ev.tid = prev_tid;
 		other_fill(&ev, next);
-		emit(ctx, from, FILTER_OUTPUT_STACK, &ev, c);
+		emit_stack(ctx, from, prev, prev_tgid, &ev, c);
 	}
 	if (to && to->waits[0] != FILTER_NO_GROUP) {
 		ev.kind = SCHEDEV_IN;
@@ -377,7 +427,7 @@ int on_switch(__u64 *ctx)
 		ev.pid = next_tgid;
 		ev.tid = next_tid;
 		other_fill(&ev, prev);
-		emit(ctx, to, FILTER_OUTPUT_PLAIN, &ev, c);
+		emit(ctx, to, FILTER_OUTPUT_PLAIN, &ev, c, 0);
 	}
 	return 0;
 }
@@ -423,7 +473,6 @@ int on_waking(__u64 *ctx)
 	struct tracerd_sched_event ev;
 	struct filter_entry *e;
 	struct filter_cpu *c;
-	__u32 out = FILTER_OUTPUT_PLAIN;
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	e = filter_find(tgid_of(wakee), tid_of(wakee));
@@ -439,13 +488,16 @@ int on_waking(__u64 *ctx)
 	waker = (struct task_struct *)bpf_get_current_task_btf();
 	other_fill(&ev, waker);
 	ev.flags = irq_flags(ctx, waker);
+	c = bpf_map_lookup_elem(&cpus, &cpu);
+	if (!c)
+		return 0;
 	/* An interrupt's "waker" is whoever it interrupted: his stack says nothing. */
 	if (!(ev.flags & SCHEDEV_IN_IRQ) && filter_find(ev.other_pid, ev.other_tid)) {
 		ev.flags |= SCHEDEV_WAKER_TARGET;
-		out = FILTER_OUTPUT_STACK;
+		emit_stack(ctx, e, waker, ev.other_pid, &ev, c);
+		return 0;
 	}
-	c = bpf_map_lookup_elem(&cpus, &cpu);
-	emit(ctx, e, out, &ev, c);
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, 0);
 	return 0;
 }
 
@@ -464,31 +516,112 @@ int on_fork(__u64 *ctx)
 		return 0;
 	copy = *e;
 	bpf_map_update_elem(&tgids, &to, &copy, UPDATE_ANY);
+	/* It has the same mappings until the daemon knows of it. */
+	if (e->unwind) {
+		struct unwind_process *process = bpf_map_lookup_elem(&uw_processes, &from), its = {0};
+
+		if (process) {
+			its.first = process->first;
+			its.n = process->n;
+			its.generation = process->generation;
+			bpf_map_update_elem(&uw_processes, &to, &its, UPDATE_ANY);
+		}
+	}
 	return 0;
 }
 
-/* 0 drops the sample before anything of it is collected. */
-/* Of whatever group that has a clock: one of a thread of the group's own passes. */
+/* Instead of the sample, a record with the stack of the thread that was interrupted. False: there is none. */
+static __attribute__((always_inline)) int clock_unwound(struct clock_tick *ctx, const struct filter_entry *e, __u32 mask, __u32 cpu,
+							struct filter_cpu *c)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct unwind_state *s = unwind(task, tgid_of(task), UNWIND_SAMPLE_FRAMES);
+	const __u64 ip = ctx->regs[TICK_IP];
+
+	if (!s)
+		return 0;
+	__builtin_memset(&s->out.ev, 0, sizeof(s->out.ev));
+	s->out.ev.magic = SCHEDEV_MAGIC;
+	s->out.ev.kind = SCHEDEV_SAMPLE;
+	s->out.ev.flags = SCHEDEV_ADDRESSES | (ctx->regs[TICK_CS] & 3 ? 0 : SCHEDEV_IN_KERNEL);
+	s->out.ev.cpu = cpu;
+	s->out.ev.pid = tgid_of(task);
+	s->out.ev.tid = tid_of(task);
+	__builtin_memcpy(s->out.ev.other_comm, &ip, sizeof(ip));
+	emit_unwound(ctx, e, mask, s, cpu, c);
+	return 1;
+}
+
+/* Which of the entry's groups has the clock that ticks: a bit, or 0. */
+static __attribute__((always_inline)) __u32 clock_group(const struct filter_entry *e, const struct clock_tick *ctx)
+{
+	const __u32 group = FILTER_CLOCK_GROUP(ctx->sample_period);
+	__u32 found = 0;
+
+#pragma unroll
+	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++)
+		if (e->waits[i] == group)
+			found = 1u << i;
+	return found;
+}
+
+/*
+ * A tick of a machine-wide clock: one of a thread of the group's own passes. 0 drops the sample before anything of it is
+ * collected.
+ */
 SEC("perf_event")
-int on_clock(struct bpf_perf_event_data *ctx)
+int on_clock(struct clock_tick *ctx)
 {
 	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
 	struct filter_entry *e = filter_find(tgid_of(task), tid_of(task));
-	__u32 cpu = bpf_get_smp_processor_id(), group = FILTER_CLOCK_GROUP(ctx->sample_period);
+	__u32 cpu = bpf_get_smp_processor_id(), group;
 	struct filter_cpu *c;
-	int passes = 0;
 
 	if (!e || !e->clocks)
 		return 0;
-#pragma unroll
-	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++)
-		if (e->waits[i] == group && (e->clocks & (1u << i)))
-			passes = 1;
+	group = clock_group(e, ctx) & e->clocks;
+	if (!group)
+		return 0;
 	/* It may have been armed while it ran, and never leave the cpu. */
 	c = bpf_map_lookup_elem(&cpus, &cpu);
-	if (passes && c && !c->running)
+	if (!c)
+		return 1;
+	if (!c->running)
 		c->running = 1;
-	return passes;
+	return !(e->unwind & group) || !clock_unwound(ctx, e, group, cpu, c);
+}
+
+/* The clock of a cgroup, whose threads are all recorded. */
+SEC("perf_event")
+int on_own_clock(struct clock_tick *ctx)
+{
+	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
+	struct filter_entry *e = filter_find(tgid_of(task), tid_of(task));
+	__u32 cpu = bpf_get_smp_processor_id(), group;
+	struct filter_cpu *c;
+
+	if (!e)
+		return 1;
+	group = clock_group(e, ctx) & e->unwind;
+	c = bpf_map_lookup_elem(&cpus, &cpu);
+	if (!c)
+		return 1;
+	return !group || !clock_unwound(ctx, e, group, cpu, c);
+}
+
+/*
+ * Another program is in the process's memory: what was mapped before is no more. It begins in user space after this, and the
+ * daemon hears of its mappings later.
+ */
+SEC("tp_btf/sched_process_exec")
+int on_exec(__u64 *ctx)
+{
+	__u32 tgid = tgid_of((struct task_struct *)ctx[0]);
+	struct unwind_process *process = bpf_map_lookup_elem(&uw_processes, &tgid);
+
+	if (process)
+		process->n = 0;
+	return 0;
 }
 
 /* Attached to nothing: the daemon has it run on a CPU (BPF_PROG_TEST_RUN), as an interrupt of what runs there. */
@@ -498,9 +631,10 @@ int on_stack(void *ctx)
 	const struct task_struct *task = (const struct task_struct *)bpf_get_current_task_btf();
 	__u32 tgid = tgid_of(task), tid = tid_of(task), cpu = bpf_get_smp_processor_id();
 	struct filter_entry *e = filter_find(tgid, tid);
+	struct filter_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
 	struct tracerd_sched_event ev;
 
-	if (!e || !(e->flags & FILTER_STACKS))
+	if (!c || !e || !(e->flags & FILTER_STACKS))
 		return 0;
 	__builtin_memset(&ev, 0, sizeof(ev));
 	ev.magic = SCHEDEV_MAGIC;
@@ -508,7 +642,7 @@ int on_stack(void *ctx)
 	ev.cpu = cpu;
 	ev.pid = tgid;
 	ev.tid = tid;
-	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, bpf_map_lookup_elem(&cpus, &cpu));
+	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, c, 0);
 	return 0;
 }
 

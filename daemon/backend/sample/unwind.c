@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/backend/sample/unwind.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/base/hashmap.h"
+#include "common/base/log.h"
+#include "common/bundle/perfabi.h"
+#include "common/control/json.h"
+#include "daemon/backend/sample/unwind_builder.h"
+#include "daemon/backend/sample/unwind_list.h"
+#include "daemon/backend/sample/unwind_mappings.h"
+#include "daemon/backend/sample/unwind_tables.h"
+#include "daemon/target/target_internal.h"
+
+#define OBJECTS_MAX 16384
+/* A process that maps code all the time is looked at no more often. */
+#define COMPOSE_US 2000
+
+struct object {
+	enum { OBJECT_NEW, OBJECT_BUILDING, OBJECT_READY, OBJECT_NONE } state;
+	struct stat stat; /* of the file that it was made of */
+	struct unwind_place place;
+};
+
+struct process {
+	pid_t pid;
+	struct unwind_list list;
+	bool wanted;
+	bool dirty;	 /* the programs have an old list */
+	bool incomplete; /* tables of it are to come */
+	struct unwind_counts counts; /* of lists that the programs have no more; without files */
+	uint64_t files, waiting, without;
+};
+
+struct unwind {
+	struct targets *targets; /* back pointer */
+	struct unwind_tables *tables;
+	struct unwind_builder *builder;
+	struct unwind_mappings *mappings;
+	struct hashmap processes; /* struct process, by pid */
+	struct hashmap objects;	  /* struct object, by device and inode */
+	struct object vdso;
+	struct event *compose; /* pending while a process is dirty */
+	struct object *building[UNWIND_BATCH_MAX];
+	size_t n_building;
+	uint64_t refused; /* files of which no table could be made */
+	bool full;
+};
+
+struct json_object *unwind_counts_json(const struct unwind_counts *counts)
+{
+	static const char *const names[UNWIND_WHYS] = {
+		[UNWIND_COMPLETE] = "complete",
+		[UNWIND_DEEP] = "cut",
+		[UNWIND_NO_TABLE] = "no_table",
+		[UNWIND_NO_RULE] = "no_rule",
+		[UNWIND_NO_READ] = "no_read",
+		[UNWIND_BAD] = "bad",
+	};
+	struct json_object *o = json_object_new_object();
+
+	if (!o)
+		return NULL;
+	for (size_t i = 0; i < UNWIND_WHYS; i++)
+		json_add_uint(o, names[i], counts->whys[i]);
+	json_add_uint(o, "by_frame_pointer", counts->frame_pointers);
+	json_add_uint(o, "mappings", counts->files);
+	json_add_uint(o, "mappings_waiting", counts->waiting);
+	json_add_uint(o, "mappings_without", counts->without);
+	return o;
+}
+
+/* ---- objects */
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static uint64_t device_of(const struct unwind_area *area)
+{
+	return (uint64_t)area->maj << 32 | area->min;
+}
+
+/* NULL: there is no memory. */
+static struct object *object_get(struct unwind *u, const struct unwind_area *area)
+{
+	struct object *object;
+
+	if (area->is_vdso)
+		return &u->vdso;
+	object = (void *)(uintptr_t)hashmap_get(&u->objects, device_of(area), area->ino);
+	if (object)
+		return object;
+	if (u->objects.n >= OBJECTS_MAX)
+		return NULL;
+	object = calloc(1, sizeof(*object));
+	if (!object || hashmap_put(&u->objects, device_of(area), area->ino, (uintptr_t)object) < 0) {
+		free(object);
+		return NULL;
+	}
+	return object;
+}
+
+/* The file, as some target of the process has it open: -1 if none has. */
+static int file_of(const struct unwind *u, pid_t pid, const struct unwind_area *area, uid_t *ret_uid, bool *ret_opening)
+{
+	const struct member *member = NULL;
+
+	*ret_opening = false;
+	while ((member = member_next(u->targets, pid, member)) != NULL) {
+		const struct target *target = member->target;
+
+		*ret_uid = target_uid(target);
+		if (area->is_vdso)
+			return u->targets->vdso_fd;
+		for (size_t i = 0; i < target->n_images; i++) {
+			const struct image_key *key = image_key(target->images[i]);
+
+			if (key->ino != area->ino || key->maj != area->maj || key->min != area->min)
+				continue;
+			if (image_fd(target->images[i]) >= 0)
+				return image_fd(target->images[i]);
+			*ret_opening |= image_is_opening(target->images[i]);
+		}
+	}
+	return -1;
+}
+
+/* ---- building */
+
+struct batch {
+	int fds[UNWIND_BATCH_MAX];
+	uid_t uid;
+};
+
+static void batch_add(struct unwind *u, struct batch *batch, struct object *object, int fd, uid_t uid)
+{
+	if (unwind_builder_is_busy(u->builder) || u->n_building == UNWIND_BATCH_MAX || (u->n_building && batch->uid != uid))
+		return;
+	batch->uid = uid;
+	batch->fds[u->n_building] = fd;
+	u->building[u->n_building++] = object;
+	object->state = OBJECT_BUILDING;
+}
+
+static void schedule(struct unwind *u)
+{
+	const struct timeval soon = {.tv_usec = COMPOSE_US};
+
+	if (!event_pending(u->compose, EV_TIMEOUT, NULL))
+		(void)event_add(u->compose, &soon);
+}
+
+static void dirty_incomplete(struct unwind *u)
+{
+	struct process *p;
+	uint32_t pos = 0;
+
+	while ((p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL)
+		p->dirty |= p->incomplete && p->wanted;
+	schedule(u);
+}
+
+static void on_built(void *arg, const struct unwind_built *built, size_t n)
+{
+	struct unwind *u = arg;
+
+	for (size_t i = 0; i < n && i < u->n_building; i++) {
+		struct object *object = u->building[i];
+
+		object->state = built[i].result == 0 ? OBJECT_READY : OBJECT_NONE;
+		object->place = built[i].place;
+		u->refused += built[i].result < 0;
+		if (built[i].result == -ENOSPC && !u->full) {
+			log_notice("no room is left for tables of unwind rules: stacks with code of further files are copied");
+			u->full = true;
+		}
+	}
+	u->n_building = 0;
+	dirty_incomplete(u);
+}
+
+static void batch_start(struct unwind *u, const struct batch *batch)
+{
+	int r;
+
+	if (!u->n_building || unwind_builder_is_busy(u->builder))
+		return;
+	r = unwind_builder_start(u->builder, batch->uid, batch->fds, u->n_building);
+	if (r < 0) {
+		struct unwind_built failed[UNWIND_BATCH_MAX];
+
+		log_debug("tables of unwind rules: %s", strerror(-r));
+		for (size_t i = 0; i < u->n_building; i++)
+			failed[i] = (struct unwind_built){.result = r};
+		on_built(u, failed, u->n_building);
+	}
+}
+
+/* ---- processes */
+
+/* Where the object's code is in this mapping. False: this part of it is no code that the table knows. */
+static bool place_mapping(const struct unwind_area *area, const struct unwind_place *place, struct unwind_mapping *ret)
+{
+	for (uint32_t i = 0; i < place->n_loads; i++) {
+		const struct unwind_load *l = &place->loads[i];
+
+		if (area->off < (l->off & ~UINT64_C(4095)) || area->off >= l->off + l->size)
+			continue;
+		*ret = (struct unwind_mapping){.start = area->start, .end = area->end,
+			.bias = area->start - area->off + l->off - l->vaddr, .lo_page = place->lo_page,
+			.n_pages = place->n_pages, .page0 = place->page0};
+		return true;
+	}
+	return false;
+}
+
+/* The object of a mapping, as far as it is known; asks for its table. NULL: it will have none. */
+static const struct object *look_at(struct unwind *u, struct process *p, const struct unwind_area *area, struct batch *batch)
+{
+	struct object *object;
+	bool opening = false;
+	struct stat st;
+	uid_t uid = 0;
+	int fd;
+
+	if (!area->ino && !area->is_vdso)
+		return NULL;
+	object = object_get(u, area);
+	if (!object)
+		return NULL;
+	fd = file_of(u, p->pid, area, &uid, &opening);
+	if (object->state == OBJECT_BUILDING)
+		return object;
+	if (fd < 0)
+		return object->state == OBJECT_READY || opening ? object : NULL;
+	if (fstat(fd, &st) < 0)
+		return NULL;
+	/* The inode has become another file's, or the file another program. */
+	if (object->state != OBJECT_NEW && !is_same_file(&object->stat, &st))
+		object->state = OBJECT_NEW;
+	if (object->state == OBJECT_NEW && !u->full) {
+		object->stat = st;
+		batch_add(u, batch, object, fd, uid);
+	}
+	return u->full && object->state == OBJECT_NEW ? NULL : object;
+}
+
+static void compose(struct unwind *u, struct process *p, struct batch *batch)
+{
+	static struct unwind_mapping found[UNWIND_LIST_MAX];
+	uint32_t n = 0;
+
+	p->dirty = false;
+	p->incomplete = false;
+	p->files = p->waiting = p->without = 0;
+	for (size_t i = 0; i < p->list.n && n < UNWIND_LIST_MAX; i++) {
+		const struct object *object = look_at(u, p, &p->list.areas[i], batch);
+
+		if (object && object->state == OBJECT_READY && place_mapping(&p->list.areas[i], &object->place, &found[n])) {
+			n++;
+			p->files++;
+		} else if (object && (object->state == OBJECT_NEW || object->state == OBJECT_BUILDING)) {
+			p->incomplete = true;
+			p->waiting++;
+		} else {
+			p->without++;
+		}
+	}
+	if (unwind_mappings_put(u->mappings, p->pid, found, p->list.full ? 0 : n, &p->counts) < 0)
+		log_debug("no room for the mappings of process %d: its stacks are copied", (int)p->pid);
+}
+
+static void on_compose(evutil_socket_t fd, short what, void *arg)
+{
+	struct batch batch = {.uid = 0};
+	struct unwind *u = arg;
+	struct process *p;
+	uint32_t pos = 0;
+
+	while ((p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL)
+		if (p->dirty && p->wanted)
+			compose(u, p, &batch);
+	batch_start(u, &batch);
+}
+
+static struct process *process_get(struct unwind *u, pid_t pid)
+{
+	struct process *p = hashmap_pointer(&u->processes, (uint64_t)pid);
+
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p || hashmap_put_pointer(&u->processes, (uint64_t)pid, p) < 0) {
+		free(p);
+		return NULL;
+	}
+	p->pid = pid;
+	return p;
+}
+
+static void changed(struct unwind *u, struct process *p)
+{
+	p->dirty = true;
+	if (p->wanted)
+		schedule(u);
+}
+
+static void on_mapping(struct unwind *u, const struct perfabi_mmap2 *m)
+{
+	const size_t room = m->header.size - sizeof(*m) - sizeof(struct perfabi_sample_id);
+	struct process *p;
+	struct unwind_area area = {.start = m->addr, .end = m->addr + m->len, .off = m->pgoff, .ino = m->ino, .maj = m->maj, .min = m->min};
+
+	if (!(m->prot & PROT_EXEC) || m->header.size <= sizeof(*m) + sizeof(struct perfabi_sample_id))
+		return;
+	p = process_get(u, (pid_t)m->pid);
+	if (!p)
+		return;
+	area.is_vdso = strnlen(m->filename, room) < room && strcmp(m->filename, "[vdso]") == 0;
+	/* A list that lacks something would give its place to what was there before. */
+	if (unwind_list_add(&p->list, &area) < 0)
+		p->list.full = true;
+	changed(u, p);
+}
+
+static void on_fork(struct unwind *u, const struct perfabi_task *task)
+{
+	const struct process *parent = hashmap_pointer(&u->processes, task->ppid);
+	struct process *p;
+
+	if (task->pid == task->ppid || !parent)
+		return;
+	p = process_get(u, (pid_t)task->pid);
+	if (!p)
+		return;
+	if (unwind_list_copy(&p->list, &parent->list) < 0)
+		p->list.full = true;
+	changed(u, p);
+}
+
+void unwind_record(struct unwind *u, const struct target *target, const struct perf_event_header *h)
+{
+	const struct perfabi_comm *comm = (const void *)h;
+	struct process *p;
+
+	switch (h->type) {
+	case PERF_RECORD_MMAP2:
+		on_mapping(u, (const void *)h);
+		break;
+	case PERF_RECORD_FORK:
+		on_fork(u, (const void *)h);
+		break;
+	case PERF_RECORD_COMM:
+		p = hashmap_pointer(&u->processes, comm->pid);
+		if (!p || !(h->misc & PERF_RECORD_MISC_COMM_EXEC))
+			break;
+		unwind_list_fini(&p->list);
+		changed(u, p);
+		break;
+	default:
+		break;
+	}
+}
+
+void unwind_want(struct unwind *u, pid_t pid, bool wanted)
+{
+	struct process *p = wanted ? process_get(u, pid) : hashmap_pointer(&u->processes, (uint64_t)pid);
+
+	if (!p || p->wanted == wanted)
+		return;
+	p->wanted = wanted;
+	if (wanted) {
+		changed(u, p);
+		return;
+	}
+	p->dirty = true;
+	unwind_mappings_drop(u->mappings, pid, &p->counts);
+}
+
+void unwind_forget(struct unwind *u, pid_t pid)
+{
+	struct process *p = hashmap_pointer(&u->processes, (uint64_t)pid);
+
+	if (!p)
+		return;
+	unwind_mappings_drop(u->mappings, pid, &p->counts);
+	hashmap_drop(&u->processes, 0, (uint64_t)pid);
+	unwind_list_fini(&p->list);
+	free(p);
+}
+
+void unwind_images_settled(struct unwind *u)
+{
+	dirty_incomplete(u);
+}
+
+void unwind_count(const struct unwind *u, pid_t pid, struct unwind_counts *sum)
+{
+	const struct process *p = hashmap_pointer(&u->processes, (uint64_t)pid);
+
+	if (!p)
+		return;
+	for (size_t i = 0; i < UNWIND_WHYS; i++)
+		sum->whys[i] += p->counts.whys[i];
+	sum->frame_pointers += p->counts.frame_pointers;
+	sum->files += p->files;
+	sum->waiting += p->waiting;
+	sum->without += p->without;
+	unwind_mappings_count(u->mappings, pid, sum);
+}
+
+void unwind_status(const struct unwind *u, struct json_object *status)
+{
+	struct json_object *o = json_add_new_object(status, "unwinding");
+	struct unwind_usage usage;
+
+	unwind_tables_usage(u->tables, &usage);
+	json_add_uint(o, "processes", u->processes.n);
+	json_add_uint(o, "files", u->objects.n);
+	json_add_uint(o, "files_refused", u->refused);
+	json_add_uint(o, "rows", usage.rows);
+	json_add_uint(o, "rules", usage.rules);
+	json_add_uint(o, "table_bytes", usage.slabs * UNWIND_SLAB_ROWS * sizeof(uint32_t));
+	json_add_bool(o, "full", u->full);
+}
+
+/* ---- life */
+
+DEFINE_CLEANUP(struct unwind *, unwind_free)
+
+int unwind_new(struct targets *targets, const struct filter *filter, struct unwind **ret)
+{
+	_cleanup_(unwind_freep) struct unwind *u = calloc(1, sizeof(*u));
+	int r;
+
+	if (!u)
+		return -ENOMEM;
+	u->targets = targets;
+	u->compose = evtimer_new(targets->base, on_compose, u);
+	if (!u->compose)
+		return -ENOMEM;
+	r = unwind_tables_new(filter, &u->tables);
+	if (r == 0)
+		r = unwind_mappings_new(filter, &u->mappings);
+	if (r == 0)
+		r = unwind_builder_new(targets, u->tables, on_built, u, &u->builder);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(u);
+	return 0;
+}
+
+struct unwind *unwind_free(struct unwind *u)
+{
+	struct process *p;
+	uint32_t pos = 0;
+	void *object;
+
+	if (!u)
+		return NULL;
+	while ((p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL) {
+		unwind_list_fini(&p->list);
+		free(p);
+	}
+	pos = 0;
+	while ((object = (void *)(uintptr_t)hashmap_next(&u->objects, &pos)) != NULL)
+		free(object);
+	hashmap_fini(&u->processes);
+	hashmap_fini(&u->objects);
+	(void)unwind_builder_free(u->builder);
+	(void)unwind_mappings_free(u->mappings);
+	(void)unwind_tables_free(u->tables);
+	if (u->compose)
+		event_free(u->compose);
+	free(u);
+	return NULL;
+}
