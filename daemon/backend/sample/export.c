@@ -21,6 +21,7 @@
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/mask.h"
 #include "daemon/backend/sample/sampling.h"
+#include "daemon/backend/sample/unwind.h"
 #include "daemon/backend/sample/unwound.h"
 #include "daemon/perf/ring.h"
 
@@ -53,6 +54,8 @@ struct export {
 	struct blocked *since;	 /* when it was armed; NULL: there are none */
 	struct hashmap seen;	 /* the newest record of each thread */
 	uint64_t n_blocked;	 /* written, of both */
+	struct unwind_doubts doubts;
+	uint64_t n_doubted; /* stacks that are not believed */
 };
 
 static void **export_slot(struct frozen *frozen)
@@ -169,12 +172,15 @@ static void see_thread(struct export *samples, const struct record_view *view)
 static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
 		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
-	const struct source *source = &export_of(frozen)->sources[index];
+	struct export *samples = export_of(frozen);
+	const struct source *source = &samples->sources[index];
 	struct perf_event_header *h = (void *)record;
 	_Alignas(8) uint8_t expanded[UNWOUND_RECORD_MAX];
 	struct record_view view;
 	enum group_event event;
+	bool doubted;
 	uint64_t id;
+	int r;
 
 	if (count_loss(h, stats))
 		return 0;
@@ -188,15 +194,20 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		stats->malformed++;
 		return 0;
 	}
-	if (record_parse(record, &source->group->layouts[event], &view) < 0 ||
-	    unwound_expand(source->group, &view, &event, expanded) < 0) {
+	r = record_parse(record, &source->group->layouts[event], &view);
+	if (r == 0)
+		r = unwound_expand(source->group, &view, &event, expanded);
+	if (r < 0) {
 		stats->malformed++;
 		return 0;
 	}
 	h = view.header;
+	doubted = r == 1 && !unwind_doubts_believes(&samples->doubts, *view.pid, view.time, view.chain, view.n_chain);
+	if (doubted)
+		record_drop_stack(&view);
 	if (!*oldest_ns)
 		*oldest_ns = view.time;
-	see_thread(export_of(frozen), &view);
+	see_thread(samples, &view);
 	switch (mask_record(frozen, source, event, &view)) {
 	case MASK_FOREIGN:
 		stats->foreign++;
@@ -211,6 +222,7 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	}
 	group_id(h, EVENT_ID(index, event));
 	count_kept(&view, event, stats);
+	samples->n_doubted += doubted;
 	return out_record(out, h, h->size);
 }
 
@@ -449,8 +461,14 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	frozen->method = group_kind_name(spec->kind);
 	frozen->hz = spec->hz;
 	/* Others may have been asked for meanwhile. */
-	frozen->stacks = spec->stacks;
+	frozen->stacks = target->stacks == STACKS_BPF ? STACKS_BPF : spec->stacks;
 	frozen->kernel_stacks = spec->kernel_stacks && frozen->admin;
+	if (sampler_unwind(sampler_of(target->targets))) {
+		int r = unwind_copy_doubts(sampler_unwind(sampler_of(target->targets)), &samples->doubts);
+
+		if (r < 0)
+			return r;
+	}
 	if (frozen->backend != &backend_sample || !frozen->waits)
 		return 0;
 	samples->since = blocked_ref(s->since);
@@ -475,6 +493,7 @@ void export_free(struct frozen *frozen)
 	(void)blocked_put(export_of(frozen)->blocked);
 	(void)blocked_put(export_of(frozen)->since);
 	hashmap_fini(&export_of(frozen)->seen);
+	unwind_doubts_fini(&export_of(frozen)->doubts);
 	free(export_of(frozen)->rings);
 	free(export_of(frozen));
 }
@@ -506,6 +525,8 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 
 	if (!gaps)
 		return;
+	if (samples->n_doubted)
+		json_add_uint(losses, "stacks_in_doubt", samples->n_doubted);
 	if (samples->blocked_asked) {
 		json_add_uint(events, "stacks_since_before", samples->n_blocked);
 		/* one: those of the target, which came too late, or not at all */

@@ -10,6 +10,7 @@
 
 #include "common/base/hashmap.h"
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/control/json.h"
 #include "daemon/backend/sample/unwind_builder.h"
@@ -19,6 +20,7 @@
 #include "daemon/target/target_internal.h"
 
 #define OBJECTS_MAX 16384
+#define IN_FLIGHT_NS 1000000
 /* A process that maps code all the time is looked at no more often. */
 #define COMPOSE_US 2000
 
@@ -49,6 +51,7 @@ struct unwind {
 	struct event *compose; /* pending while a process is dirty */
 	struct object *building[UNWIND_BATCH_MAX];
 	size_t n_building;
+	struct unwind_doubts doubts;
 	uint64_t refused; /* files of which no table could be made */
 	bool full;
 };
@@ -278,6 +281,8 @@ static void compose(struct unwind *u, struct process *p, struct batch *batch)
 	}
 	if (unwind_mappings_put(u->mappings, p->pid, found, p->list.full ? 0 : n, &p->counts) < 0)
 		log_debug("no room for the mappings of process %d: its stacks are copied", (int)p->pid);
+	/* Programs that read the old list have written their records by then. */
+	unwind_doubts_end(&u->doubts, (uint32_t)p->pid, clock_raw_ns() + IN_FLIGHT_NS);
 }
 
 static void on_compose(evutil_socket_t fd, short what, void *arg)
@@ -315,10 +320,27 @@ static void changed(struct unwind *u, struct process *p)
 		schedule(u);
 }
 
+static uint64_t sample_time(const struct perf_event_header *h)
+{
+	const struct perfabi_sample_id *id = (const void *)((const uint8_t *)h + h->size - sizeof(*id));
+
+	return id->time;
+}
+
+/* What the programs go by is not right until the list is composed again. */
+static void doubt(struct unwind *u, const struct process *p, uint64_t from_ns, uint64_t start, uint64_t end)
+{
+	const struct unwind_doubt d = {
+		.pid = (uint32_t)p->pid, .from_ns = from_ns, .to_ns = UINT64_MAX, .start = start, .end = end};
+
+	unwind_doubts_begin(&u->doubts, &d);
+}
+
 static void on_mapping(struct unwind *u, const struct perfabi_mmap2 *m)
 {
 	const size_t room = m->header.size - sizeof(*m) - sizeof(struct perfabi_sample_id);
 	struct process *p;
+	uint64_t time;
 	struct unwind_area area = {.start = m->addr, .end = m->addr + m->len, .off = m->pgoff, .ino = m->ino, .maj = m->maj, .min = m->min};
 
 	if (!(m->prot & PROT_EXEC) || m->header.size <= sizeof(*m) + sizeof(struct perfabi_sample_id))
@@ -326,7 +348,10 @@ static void on_mapping(struct unwind *u, const struct perfabi_mmap2 *m)
 	p = process_get(u, (pid_t)m->pid);
 	if (!p)
 		return;
+	time = sample_time(&m->header);
 	area.is_vdso = strnlen(m->filename, room) < room && strcmp(m->filename, "[vdso]") == 0;
+	if (p->wanted && unwind_list_overlaps(&p->list, &area))
+		doubt(u, p, time, area.start, area.end);
 	/* A list that lacks something would give its place to what was there before. */
 	if (unwind_list_add(&p->list, &area) < 0)
 		p->list.full = true;
@@ -364,6 +389,9 @@ void unwind_record(struct unwind *u, const struct target *target, const struct p
 		p = hashmap_pointer(&u->processes, comm->pid);
 		if (!p || !(h->misc & PERF_RECORD_MISC_COMM_EXEC))
 			break;
+		/* A list that was composed since the program itself has forgotten the old one. */
+		if (p->wanted)
+			doubt(u, p, sample_time(h), 0, UINT64_MAX);
 		unwind_list_fini(&p->list);
 		changed(u, p);
 		break;
@@ -417,6 +445,11 @@ void unwind_count(const struct unwind *u, pid_t pid, struct unwind_counts *sum)
 	sum->waiting += p->waiting;
 	sum->without += p->without;
 	unwind_mappings_count(u->mappings, pid, sum);
+}
+
+int unwind_copy_doubts(const struct unwind *u, struct unwind_doubts *ret)
+{
+	return unwind_doubts_copy(&u->doubts, ret);
 }
 
 void unwind_status(const struct unwind *u, struct json_object *status)
@@ -475,6 +508,7 @@ struct unwind *unwind_free(struct unwind *u)
 	pos = 0;
 	while ((object = (void *)(uintptr_t)hashmap_next(&u->objects, &pos)) != NULL)
 		free(object);
+	unwind_doubts_fini(&u->doubts);
 	hashmap_fini(&u->processes);
 	hashmap_fini(&u->objects);
 	(void)unwind_builder_free(u->builder);

@@ -14,6 +14,7 @@
 
 #include "common/base/cleanup.h"
 #include "daemon/backend/sample/bpf/unwind.h"
+#include "daemon/backend/sample/unwind_doubt.h"
 
 struct filter;
 struct json_object;
@@ -44,5 +45,8 @@ struct unwind_counts {
 void unwind_count(const struct unwind *u, pid_t pid, struct unwind_counts *sum);
 /* The same in words. NULL on allocation failure. */
 struct json_object *unwind_counts_json(const struct unwind_counts *counts);
+
+/* A copy for another thread. */
+int unwind_copy_doubts(const struct unwind *u, struct unwind_doubts *ret) _must_check_;
 
 void unwind_status(const struct unwind *u, struct json_object *status);

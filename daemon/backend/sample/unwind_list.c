@@ -83,6 +83,21 @@ int unwind_list_add(struct unwind_list *list, const struct unwind_area *area)
 	return 0;
 }
 
+bool unwind_list_overlaps(const struct unwind_list *list, const struct unwind_area *area)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct unwind_area *a = &list->areas[i];
+
+		if (a->start >= area->end || a->end <= area->start)
+			continue;
+		/* The same again, as when all of them are read again. */
+		if (a->ino != area->ino || a->maj != area->maj || a->min != area->min || a->is_vdso != area->is_vdso ||
+		    a->start - a->off != area->start - area->off)
+			return true;
+	}
+	return false;
+}
+
 int unwind_list_copy(struct unwind_list *list, const struct unwind_list *from)
 {
 	struct unwind_area *areas = NULL;

@@ -30,4 +30,6 @@ struct unwind_list {
 void unwind_list_fini(struct unwind_list *list);
 /* 0, -ENOMEM, -EINVAL. */
 int unwind_list_add(struct unwind_list *list, const struct unwind_area *area) _must_check_;
+/* Whether other code is where this is to be. */
+bool unwind_list_overlaps(const struct unwind_list *list, const struct unwind_area *area);
 int unwind_list_copy(struct unwind_list *list, const struct unwind_list *from) _must_check_;

@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Stacks that are unwound in the kernel are those that elfutils finds in a copy of the stack which was taken at the same instant: of C, C++,
+# Python, Go, and of a program with signals on a stack of their own, realigned frames, lazy binding and coroutines, also
+# static. What is mapped, unmapped, forked and executed is followed; `auto` takes it for what has no frame pointers.
+import bisect
+import shutil
+import struct
+
+from lib.capture import *
+
+SOURCES = {
+    "plain.c": r"""
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((noinline)) int leaf(int n) { volatile int s = 0; for (int i = 0; i < 3000; i++) s += i ^ n; usleep(50); return s; }
+__attribute__((noinline)) int deep(int n) { char b[64]; memset(b, n, sizeof(b)); int r = n ? deep(n - 1) + b[n & 63] : leaf(n); return r + 1; }
+int main(void) { puts("ready"); fflush(stdout); for (int i = 0;; i++) deep(i % 30); }
+""",
+    "sorts.cc": r"""
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+#include <unistd.h>
+static unsigned turns;
+static int visit(int n, const std::function<int(int)> &f) { std::string s(n + 1, 'x'); return n ? visit(n - 1, f) + (int)s.size() : f(n); }
+int main()
+{
+    std::puts("ready"); std::fflush(stdout);
+    for (;;) {
+        std::map<std::string, int> m;
+        std::vector<int> v(300);
+        for (size_t i = 0; i < v.size(); i++) v[i] = (int)(i * 7919 % 300);
+        std::sort(v.begin(), v.end(), [](int a, int b) { if (++turns % 50 == 0) usleep(1); return a < b; });
+        try { visit(5 + (int)(turns % 9), [&](int) -> int { usleep(1); if (turns & 1) throw std::runtime_error("no"); return 1; }); }
+        catch (const std::exception &e) { m[e.what()]++; usleep(1); }
+    }
+}
+""",
+    "nasty.c": r"""
+#define _GNU_SOURCE
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unistd.h>
+static volatile double sink;
+static char alternate[65536], other[65536];
+static ucontext_t here, there;
+__attribute__((noipa)) static void work(int n) { for (int i = 0; i < n; i++) sink += sin(i) * atan2(i, 3); usleep(1); }
+static void handler(int s) { (void)s; work(100); }
+__attribute__((noipa)) static double aligned(int n)
+{
+    __attribute__((aligned(64))) volatile double v[16];
+    volatile char *p = __builtin_alloca((n & 7) * 16 + 1);
+    p[0] = 1; v[n & 15] = n;
+    if (n > 0) v[0] = aligned(n - 1); else work(50);
+    return v[0] + v[n & 15];
+}
+static int compare(const void *a, const void *b) { if (rand() % 50 == 0) usleep(1); return *(const int *)a - *(const int *)b; }
+static void coroutine(void) { for (;;) { aligned(3); swapcontext(&there, &here); } }
+int main(void)
+{
+    stack_t stack = {.ss_sp = alternate, .ss_size = sizeof(alternate)};
+    struct sigaction act = {.sa_handler = handler, .sa_flags = SA_ONSTACK | SA_RESTART};
+    struct itimerval every = {{0, 3000}, {0, 3000}};
+    int v[100];
+    sigaltstack(&stack, NULL);
+    sigaction(SIGALRM, &act, NULL);
+    setitimer(ITIMER_REAL, &every, NULL);
+    getcontext(&there);
+    there.uc_stack.ss_sp = other; there.uc_stack.ss_size = sizeof(other); there.uc_link = &here;
+    makecontext(&there, coroutine, 0);
+    puts("ready"); fflush(stdout);
+    for (;;) {
+        char b[64];
+        aligned(6);
+        for (int i = 0; i < 100; i++) v[i] = rand();
+        qsort(v, 100, sizeof(*v), compare);
+        swapcontext(&here, &there);
+        snprintf(b, sizeof(b), "%g", sink);
+    }
+}
+""",
+    "part.c": r"""
+#include <unistd.h>
+__attribute__((noinline)) static int inner(int n) { char b[PAD]; ((volatile char *)b)[n % PAD] = 1; usleep(20); return b[n % PAD]; }
+int part(int n) { char b[PAD * 2]; ((volatile char *)b)[n % PAD] = 1; int r = n ? part(n - 1) : inner(n); return r + b[n % PAD]; }
+""",
+    "comes.c": r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    puts("ready"); fflush(stdout);
+    for (int i = 0;; i++) {
+        void *h = dlopen(argv[1 + i % 2], RTLD_NOW);
+        int (*part)(int) = (int (*)(int))dlsym(h, "part");
+        for (int k = 0; k < 2000; k++) part(k % 12);
+        dlclose(h);
+        if (i == 3 && argc == 3) { char *again[] = {argv[0], argv[2], argv[1], "again", NULL}; execv("/proc/self/exe", again); }
+    }
+}
+""",
+    "main.go": r"""
+package main
+import ("fmt"; "os"; "time")
+//go:noinline
+func deep(n int) int { var b [64]byte; b[n&63] = byte(n); if n > 0 { return deep(n-1) + int(b[n&63]) }; time.Sleep(50 * time.Microsecond); os.Stderr.Write(nil); return 1 }
+func main() { fmt.Println("ready"); for i := 0; ; i++ { deep(i % 20) } }
+""",
+}
+USER = 2**64 - 512  # PERF_CONTEXT_USER
+
+need_root("BPF")
+for command in ("gcc", "g++"):
+    need_command(command)
+for name, text in SOURCES.items():
+    (tmp() / name).write_text(text)
+
+
+def build(out, *command):
+    p = subprocess.run([*map(str, command), "-o", tmp() / out], cwd=tmp(), capture_output=True, text=True)
+    return tmp() / out if p.returncode == 0 else None
+
+
+truth = build("truth", "gcc", "-O1", SRC / "tests/system/lib/unwindtruth.c", "-ldw")
+if not truth:
+    skip("libdwfl's headers are not here")
+fast = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
+programs = {
+    "C": [build("plain", "gcc", *fast, "plain.c")],
+    "C++": [build("sorts", "g++", *fast, "sorts.cc")],
+    "nasty": [build("nasty", "gcc", *fast, "-mavx", "-Wl,-z,lazy", "-no-pie", "nasty.c", "-lm")],
+    "nasty, static": [build("nasty-static", "gcc", *fast, "-static", "nasty.c", "-lm")],
+    "comes and goes": [build("comes", "gcc", *fast, "comes.c", "-ldl"), build("a.so", "gcc", *fast, "-DPAD=40", "-shared", "-fPIC", "part.c"),
+                       build("b.so", "gcc", *fast, "-DPAD=900", "-shared", "-fPIC", "part.c")],
+    "Python": [interpreter(), "-c", "import time\nprint('ready', flush=True)\ndef f(n):\n    return f(n - 1) + 1 if n else (time.sleep(1e-4), sorted([3, 1], key=lambda x: (time.sleep(1e-5), x)))and 1\n"
+                                    "i = 0\nwhile True:\n    i += 1\n    f(i % 7)\n"],
+}
+if shutil.which("go"):
+    env = dict(os.environ, GOCACHE=str(tmp() / "go"), GOFLAGS="", GO111MODULE="off", CGO_ENABLED="0")
+    if subprocess.run(["go", "build", "-o", tmp() / "gone", "main.go"], cwd=tmp(), env=env, capture_output=True).returncode == 0:
+        programs["Go"] = [tmp() / "gone"]
+# libdw goes astray where a system call returns in __clone3, and where a routine is begun by a return (makecontext).
+LEAST = {"nasty": 0.96, "nasty, static": 0.96, "Go": 0.9}
+
+
+def outs(recs):
+    """Of each thread, the records of its switches: (time, call chain, registers and stack or None)."""
+    found = collections.defaultdict(list)
+    for r in recs:
+        if r.type != SAMPLE or r.id != SCHED or sched(r).kind != OUT:
+            continue
+        at = 48
+        (n,) = struct.unpack_from("<Q", r.body, at)
+        chain = struct.unpack_from(f"<{n}Q", r.body, at + 8)
+        at += 8 + 8 * n
+        (size,) = struct.unpack_from("<I", r.body, at)
+        at += 4 + size
+        (abi,) = struct.unpack_from("<Q", r.body, at)
+        copy = None
+        if abi:
+            v = struct.unpack_from("<20Q", r.body, at + 8)
+            regs = (v[0], v[3], v[2], v[1], v[4], v[5], v[6], v[7], *v[12:20], v[8])
+            (room,) = struct.unpack_from("<Q", r.body, at + 168)
+            (have,) = struct.unpack_from("<Q", r.body, at + 176 + room) if room else (0,)
+            copy = (regs, r.body[at + 176:at + 176 + have])
+        user = tuple(x for x in chain[chain.index(USER):] if x != USER) if USER in chain else ()
+        found[r.tid].append((r.time, user, copy))
+    return found
+
+
+def compare(pid, unwound, copied):
+    """What elfutils says of each stack that both have."""
+    packets, copies = [], outs(copied)
+    n_unwound = n_all = 0
+    for tid, list_of in outs(unwound).items():
+        others = sorted(x for x in copies.get(tid, []) if x[2])
+        times = [x[0] for x in others]
+        for when, chain, copy in list_of:
+            n_all += 1
+            if not chain or copy:
+                continue
+            n_unwound += 1
+            # The copy is written just after it; a thread does not leave a CPU twice in that time.
+            at = bisect.bisect_left(times, when)
+            if at < len(times) and times[at] - when <= 15000 and len(packets) < 4000:
+                regs, stack = others[at][2]
+                if regs[16] == chain[0]:
+                    packets.append(struct.pack("<i17QI", pid, *regs, len(stack)) + stack +
+                                   struct.pack(f"<I{len(chain)}Q", len(chain), *chain))
+    p = subprocess.run([truth], input=b"".join(packets), capture_output=True)
+    if p.returncode:
+        fail(f"elfutils: {p.stderr.decode()}")
+    return p.stdout.decode().splitlines(), n_unwound, n_all
+
+
+def check_ends(pid, unwound):
+    """Two libraries, at one place in turns, with frames of other sizes: each stack goes through either to main() and its callers."""
+    chains = [chain for list_of in outs(unwound).values() for _, chain, copy in list_of if chain and not copy]
+    maps = [line.split() for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    own = [tuple(int(x, 16) for x in m[0].split("-")) for m in maps if m[-1].endswith("/comes") and "x" in m[1]]
+    ends = collections.Counter(chain[-3:] for chain in chains)
+    now = [chain for chain in chains if any(lo <= chain[-1] < hi for lo, hi in own)]
+    good = [chain for chain in now if sum(lo <= a < hi for a in chain for lo, hi in own) == 2 and len(chain) <= 24]
+    note(f"comes and goes: {len(chains)} unwound, {len(now)} since it executed itself, {len(good)} of these through main(), ends {ends.most_common(4)}")
+    expect(len(now) > 500 and len(good) == len(now), "all stacks go through either library to main()")
+    expect(len(ends) == 1 + (len(now) < len(chains)), "and all stacks end in one way, before the exec and after it")
+
+
+with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
+    c = d.client()
+    status = c.call("status")
+    if not status["capture"]["unwinds"]:
+        skip("this kernel does not take the program")
+
+    def counts(target):
+        return c.call("target.show", {"target": target})["target"]["sample"]["unwound"]
+
+    for name, argv in programs.items():
+        if not argv or None in argv:
+            note(f"{name}: cannot be built here")
+            continue
+        p = spawn(*argv, stdout=subprocess.PIPE)
+        p.stdout.readline()
+        t = c.call("target.arm", {"pid": p.pid, "stacks": "bpf"})["target"]
+        expect(t["stacks"] == "bpf", f"{name}: armed")
+        wait_for(f"{name}: its tables", lambda: (u := counts(t["id"]))["complete"] > 20 and not u["mappings_waiting"])
+        # Other rings, for the same threads: each switch goes to both at the same instant.
+        tids = sorted(map(int, os.listdir(f"/proc/{p.pid}/task")))[:4]
+        threads = [c.call("target.arm", {"tid": tid, "stacks": "dwarf", "kernel": True})["target"]["id"] for tid in tids]
+        time.sleep(1.5)
+        copied = [r for target in threads for r in bundle(c, target)[1]]
+        _, unwound, _ = bundle(c, t["id"])
+        if name == "comes and goes":
+            check_ends(p.pid, unwound)
+            p.kill()
+            p.wait()
+            continue
+        lines, n_unwound, n_all = compare(p.pid, unwound, copied)
+        said = collections.Counter(line.split()[0] for line in lines)
+        good = said["equal"] + said["copy"]
+        for line in [x for x in lines if not x.startswith(("equal", "copy"))][:3]:
+            note(f"{name}: {line[:900]}")
+        note(f"{name}: {dict(said)}, {n_unwound} of {n_all} switches unwound, {counts(t['id'])}")
+        expect(len(lines) > 100 and good >= LEAST.get(name, 0.99) * len(lines), f"{name}: elfutils finds the same stacks")
+        c.call("target.disarm", {"target": t["id"]})
+        for target in threads:
+            c.call("target.disarm", {"target": target})
+        p.kill()
+        p.wait()
+
+    # auto: no frame pointers, so it is unwound; what keeps them is not.
+    p = spawn(*programs["C"], stdout=subprocess.PIPE)
+    p.stdout.readline()
+    t = c.call("target.arm", {"pid": p.pid})["target"]
+    wait_for("auto", lambda: c.call("target.show", {"target": t["id"]})["target"]["stacks"] == "bpf")
+    wait_for("its stacks", lambda: counts(t["id"])["complete"] > 20)
+    time.sleep(2)
+    ok("auto: the stacks of a program without frame pointers are unwound in the kernel")
+    meta, recs, _ = bundle(c, t["id"])
+    expect(meta["events"]["stacks"] == "bpf", "meta.json says so")
+    ticks = [r for r in recs if r.type == SAMPLE and r.id == CLOCK and len(r.body) < 2048]
+    expect(len(ticks) > 20, "ticks are samples of the clock")
+    # The other user of the same rings wants copies: he has them, and this one, too.
+    c.call("target.arm", {"tid": p.pid, "stacks": "dwarf"})
+    time.sleep(0.5)
+    _, recs, _ = bundle(c, t["id"])
+    last = [copy for list_of in outs(recs).values() for _, _, copy in list_of[-50:]]
+    expect(last and all(last), "beside one that wants copies there are copies")
+    refused = c.call_error("target.arm", {"pid": os.getpid(), "stacks": "bpf", "kernel": True})
+    expect(refused == "unsupported", "not with the kernel's stacks")
