@@ -5,6 +5,7 @@
 # static. What is mapped, unmapped, forked and executed is followed; `auto` takes it for what has no frame pointers.
 import bisect
 import shutil
+import signal
 import struct
 
 from lib.capture import *
@@ -241,6 +242,8 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
         tids = sorted(map(int, os.listdir(f"/proc/{p.pid}/task")))[:4]
         threads = [c.call("target.arm", {"tid": tid, "stacks": "dwarf", "kernel": True})["target"]["id"] for tid in tids]
         time.sleep(1.5)
+        # The rings of the copies are full in moments: what both have must stay there until both are read.
+        os.kill(p.pid, signal.SIGSTOP)
         copied = [r for target in threads for r in bundle(c, target)[1]]
         _, unwound, _ = bundle(c, t["id"])
         if name == "comes and goes":
