@@ -15,7 +15,7 @@
 /* A function, or a call that was inlined. The same pointer for the same, always. */
 struct dwarf_scope {
 	const struct dwarf_scope *outer; /* in whose code this was inlined; NULL: it is a function */
-	struct dwarf_unit *unit;
+	struct dwarf_unit *unit; /* NULL: it is of a Go program's own table (go_scopes.h) */
 	uint64_t off;	/* its entry */
 	uint64_t entry; /* its first instruction; 0: not known */
 	uint32_t call_file, call_line; /* of what was inlined: where it is called; 0: not known */

@@ -14,6 +14,7 @@
 #include "common/control/json.h"
 #include "decode/base/strtab.h"
 #include "decode/dwarf/dwarf.h"
+#include "decode/dwarf/go_scopes.h"
 #include "decode/dwarf/line.h"
 #include "decode/object/demangle.h"
 
@@ -26,7 +27,9 @@ struct source {
 	struct strtab *texts;
 	/* what was asked for once, by the image and an address, or by a scope: a text or a frame + 1 (1: nothing is known) */
 	struct hashmap places, frames;
+	struct hashmap go; /* struct go_scopes, owned, by the image and where the function begins */
 	uint64_t lines_found, lines_not_found; /* places that were asked for */
+	uint64_t go_broken, go_left_out; /* inlined calls of Go programs; functions for which there was no memory */
 	int error;
 	char path[DWARF_PATH_MAX], text[PATH_TEXT], name[DEMANGLE_MAX_OUT * 4 + 8];
 };
@@ -49,8 +52,13 @@ int source_new(struct images *images, struct budget *budget, struct source **ret
 
 struct source *source_free(struct source *s)
 {
+	struct go_scopes *go;
+
 	if (!s)
 		return NULL;
+	for (uint32_t pos = 0; (go = (struct go_scopes *)(uintptr_t)hashmap_next(&s->go, &pos));)
+		go_scopes_free(go);
+	hashmap_fini(&s->go);
 	strtab_free(s->texts);
 	hashmap_fini(&s->places);
 	hashmap_fini(&s->frames);
@@ -182,26 +190,80 @@ const char *source_place(struct source *s, struct image *img, uint64_t vaddr)
 
 /* ---- inlined calls */
 
+/* The functions of a Go program are kept, since a scope is known by where it is. */
+static const struct go_scopes *go_scopes_of(struct source *s, struct image *img, uint64_t vaddr)
+{
+	_cleanup_(go_scopes_freep) struct go_scopes *made = NULL;
+	struct gopclntab_inlines in;
+	struct go_scopes *go;
+	size_t more;
+
+	if (img->state != IMAGE_READY || !gopclntab_inlines(image_go(img), vaddr, &in))
+		return NULL;
+	go = (struct go_scopes *)(uintptr_t)hashmap_get(&s->go, (uintptr_t)img, in.start);
+	if (go)
+		return go;
+	more = hashmap_more_bytes(&s->go);
+	if (go_scopes_new(&in, s->budget, &made) < 0 || !budget_take(s->budget, more)) {
+		s->go_left_out++;
+		return NULL;
+	}
+	if (hashmap_put(&s->go, (uintptr_t)img, in.start, (uintptr_t)made) < 0) {
+		budget_give(s->budget, more);
+		s->go_left_out++;
+		return NULL;
+	}
+	s->go_broken += go_scopes_broken(made);
+	return take_ptr(made);
+}
+
+static const struct dwarf_scope *go_inlined(struct source *s, struct image *img, uint64_t vaddr, uint64_t *ret_end)
+{
+	const struct go_scopes *go = go_scopes_of(s, img, vaddr);
+
+	return go ? go_scopes_at(go, vaddr, ret_end) : NULL;
+}
+
 const struct dwarf_scope *source_inlined(struct source *s, struct image *img, uint64_t vaddr, uint64_t *ret_end)
 {
 	struct dwarf *d = dwarf_of(s, img);
 	const struct dwarf_scope *scope = NULL;
 
 	*ret_end = UINT64_MAX;
-	if (d)
-		scope = dwarf_scope_at(d, vaddr, ret_end);
+	if (!d || !dwarf_unit_of(d, vaddr))
+		return go_inlined(s, img, vaddr, ret_end);
+	scope = dwarf_scope_at(d, vaddr, ret_end);
 	return scope && scope->outer ? scope : NULL;
 }
 
-uint32_t source_inlined_frame(struct source *s, struct stacktab *st, const struct image *img,
-			      const struct dwarf_scope *scope)
+static uint32_t go_frame(struct source *s, struct stacktab *st, struct image *img, const struct go_scope *g)
 {
+	struct frame_info info = {.object = img->text, .kind = FRAME_KIND_INLINED};
+	uint32_t line;
+
+	(void)escape_text(s->name, sizeof(s->name), g->name, strlen(g->name));
+	info.name = s->name;
+	if (g->line && g->at && go_line(s, img, g->at, false, &line)) {
+		info.file = s->text;
+		info.line = g->line;
+	}
+	return stacktab_frame(st, &info);
+}
+
+uint32_t source_inlined_frame(struct source *s, struct stacktab *st, struct image *img, const struct dwarf_scope *scope)
+{
+	const struct go_scope *go = go_scope_of(scope);
 	struct frame_info info = {.object = img->text, .kind = FRAME_KIND_INLINED};
 	struct dwarf_name name;
 	uint32_t frame;
 
 	if (known(&s->frames, scope, 0, &frame))
 		return frame;
+	if (go) {
+		frame = go_frame(s, st, img, go);
+		remember(s, &s->frames, scope, 0, frame);
+		return frame;
+	}
 	dwarf_scope_name(scope, &name);
 	/* as the function is called elsewhere, where it is not inlined */
 	if (name.linkage_name)
@@ -220,12 +282,16 @@ uint32_t source_inlined_frame(struct source *s, struct stacktab *st, const struc
 	return frame;
 }
 
-const char *source_inlined_place(struct source *s, const struct dwarf_scope *scope)
+const char *source_inlined_place(struct source *s, struct image *img, const struct dwarf_scope *scope)
 {
-	uint32_t text;
+	const struct go_scope *go = go_scope_of(scope);
+	uint32_t text, line;
 
 	if (!known(&s->places, scope, 0, &text)) {
-		text = place_text(s, scope->unit, scope->call_file, scope->call_line);
+		if (go)
+			text = go_line(s, img, go->called_at, false, &line) ? line_text(s, line) : 0;
+		else
+			text = place_text(s, scope->unit, scope->call_file, scope->call_line);
 		remember(s, &s->places, scope, 0, text);
 	}
 	return text ? strtab_text(s->texts, text) : NULL;
@@ -237,6 +303,10 @@ void source_report(const struct source *s, struct json_object *stats, struct jso
 	json_add_uint(stats, "source_lines", s->lines_found);
 	if (s->lines_not_found)
 		json_add_uint(losses, "source_lines_missing", s->lines_not_found);
+	if (s->go_broken)
+		json_add_uint(losses, "go_inlined_calls_broken", s->go_broken);
+	if (s->go_left_out)
+		json_add_uint(losses, "go_inlined_calls_over_memory", s->go_left_out);
 	if (strtab_dropped(s->texts))
 		json_add_uint(losses, "source_names_over_memory", strtab_dropped(s->texts));
 }

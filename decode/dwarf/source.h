@@ -37,9 +37,8 @@ const char *source_place(struct source *s, struct image *img, uint64_t vaddr);
  */
 const struct dwarf_scope *source_inlined(struct source *s, struct image *img, uint64_t vaddr, uint64_t *ret_end);
 
-/* The frame of an inlined call, and "job/main.c:40" where it is called; NULL: not known. */
-uint32_t source_inlined_frame(struct source *s, struct stacktab *st, const struct image *img,
-			      const struct dwarf_scope *scope);
-const char *source_inlined_place(struct source *s, const struct dwarf_scope *scope);
+/* The frame of an inlined call of the image, and "job/main.c:40" where it is called; NULL: not known. */
+uint32_t source_inlined_frame(struct source *s, struct stacktab *st, struct image *img, const struct dwarf_scope *scope);
+const char *source_inlined_place(struct source *s, struct image *img, const struct dwarf_scope *scope);
 
 void source_report(const struct source *s, struct json_object *stats, struct json_object *losses);

@@ -216,7 +216,7 @@ static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	struct pt_thread *t = arg;
 	struct replay_pt *p = t->p;
 	struct source *source = p->s->o.source;
-	const struct image *image = look(t, ip)->image;
+	struct image *image = look(t, ip)->image;
 	const uint64_t insns = t->insns;
 	struct call c = {.begin = p->ns, .interpolated = p->interpolated};
 	const bool before = goes_on(t, s) && on_entry(t, s, ip) != ip && s->entry + look(t, ip)->base != ip;
@@ -225,7 +225,7 @@ static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	c.insns = insns + count_to(t, ip);
 	if (!push(t, s, &c))
 		return;
-	replay_pt_begin_call(t, &c, before ? "inlined, goes on" : "inlined", source_inlined_place(source, s));
+	replay_pt_begin_call(t, &c, before ? "inlined, goes on" : "inlined", source_inlined_place(source, image, s));
 	p->inlined->calls += !before;
 	p->inlined->pieces += before;
 }

@@ -115,7 +115,7 @@ static void walk_source(struct images *images, struct image *img, struct stackta
 				if (depth > DWARF_MAX_INLINED)
 					abort();
 				(void)source_inlined_frame(source, st, img, scope);
-				(void)source_inlined_place(source, scope);
+				(void)source_inlined_place(source, img, scope);
 				sum->places++;
 			}
 		}
