@@ -107,9 +107,17 @@ struct bpf_iter__task {
 };
 #pragma clang attribute pop
 
-/* A tick of a clock as its program sees it: an ABI (linux/bpf_perf_event.h), and no kernel's type to be found. */
+/*
+ * A tick of a clock as its program sees it: an ABI (linux/bpf_perf_event.h), and no kernel's type to be found. The registers are
+ * struct pt_regs of x86-64, struct user_pt_regs of arm64; only where stacks are unwound, on x86-64, are they looked at.
+ */
+#ifdef __TARGET_ARCH_arm64
+#define TICK_REGS 34
+#else
+#define TICK_REGS 21
+#endif
 struct clock_tick {
-	__u64 regs[21]; /* struct pt_regs */
+	__u64 regs[TICK_REGS];
 	__u64 sample_period;
 };
 #define TICK_IP 16
