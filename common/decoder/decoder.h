@@ -66,6 +66,7 @@ struct decoder_options {
 	uint64_t cpu_seconds;	/* RLIMIT_CPU; 0: none */
 	uint64_t output_bytes;	/* RLIMIT_FSIZE; 0: none */
 	bool idle;		/* SCHED_IDLE and idle I/O: yes in the daemon, no where a user waits for it */
+	unsigned int nice;	/* 0 to 19, without `idle`: for what is short, and must come on a busy machine, too */
 	bool drop_privilege;	/* no capability, whatever the parent has */
 };
 

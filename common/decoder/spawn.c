@@ -110,6 +110,8 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 		(void)sched_setscheduler(0, SCHED_IDLE, &param);
 		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 	}
+	if (o->nice)
+		(void)setpriority(PRIO_PROCESS, 0, (int)o->nice);
 	die_first();
 	(void)setsid(); /* a terminal's ^C is the parent's matter */
 	forget_handlers();

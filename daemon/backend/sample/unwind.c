@@ -21,12 +21,14 @@
 
 #define OBJECTS_MAX 16384
 #define IN_FLIGHT_NS 1000000
+#define TRIES 3
 /* A process that maps code all the time is looked at no more often. */
 #define COMPOSE_US 2000
 
 struct object {
 	enum { OBJECT_NEW, OBJECT_BUILDING, OBJECT_READY, OBJECT_NONE } state;
 	struct stat stat; /* of the file that it was made of */
+	unsigned int failures; /* builds that told nothing of it */
 	struct unwind_place place;
 };
 
@@ -149,6 +151,9 @@ static void batch_add(struct unwind *u, struct batch *batch, struct object *obje
 {
 	if (unwind_builder_is_busy(u->builder) || u->n_building == UNWIND_BATCH_MAX || (u->n_building && batch->uid != uid))
 		return;
+	/* One that failed is built alone: it may be the fault of another one, or be the fault. */
+	if (u->n_building && (object->failures || u->building[0]->failures))
+		return;
 	batch->uid = uid;
 	batch->fds[u->n_building] = fd;
 	u->building[u->n_building++] = object;
@@ -173,6 +178,12 @@ static void dirty_incomplete(struct unwind *u)
 	schedule(u);
 }
 
+/* The builder failed, which says nothing of the file. */
+static bool is_transient(int result)
+{
+	return result == -EIO || result == -ENOMEM || result == -EAGAIN || result == -EBUSY;
+}
+
 static void on_built(void *arg, const struct unwind_built *built, size_t n)
 {
 	struct unwind *u = arg;
@@ -180,8 +191,12 @@ static void on_built(void *arg, const struct unwind_built *built, size_t n)
 	for (size_t i = 0; i < n && i < u->n_building; i++) {
 		struct object *object = u->building[i];
 
-		object->state = built[i].result == 0 ? OBJECT_READY : OBJECT_NONE;
 		object->place = built[i].place;
+		if (is_transient(built[i].result) && ++object->failures < TRIES) {
+			object->state = OBJECT_NEW;
+			continue;
+		}
+		object->state = built[i].result == 0 ? OBJECT_READY : OBJECT_NONE;
 		u->refused += built[i].result < 0;
 		if (built[i].result == -ENOSPC && !u->full) {
 			log_notice("no room is left for tables of unwind rules: stacks with code of further files are copied");
@@ -249,8 +264,10 @@ static const struct object *look_at(struct unwind *u, struct process *p, const s
 	if (fstat(fd, &st) < 0)
 		return NULL;
 	/* The inode has become another file's, or the file another program. */
-	if (object->state != OBJECT_NEW && !is_same_file(&object->stat, &st))
+	if (object->state != OBJECT_NEW && !is_same_file(&object->stat, &st)) {
 		object->state = OBJECT_NEW;
+		object->failures = 0;
+	}
 	if (object->state == OBJECT_NEW && !u->full) {
 		object->stat = st;
 		batch_add(u, batch, object, fd, uid);

@@ -223,7 +223,8 @@ static int run(struct unwind_builder *b, uid_t uid, const int *fds, size_t n)
 		.memory_bytes = (uint64_t)b->targets->config->decoder_memory_mib << 20,
 		.cpu_seconds = BUILD_CPU_SECONDS,
 		.output_bytes = BYTES_MAX,
-		.idle = true,
+		/* What has no table is copied, which costs far more; and an idle process may wait for minutes. */
+		.nice = 10,
 		.drop_privilege = true,
 	};
 	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
