@@ -207,13 +207,18 @@ def compare(pid, unwound, copied):
     return p.stdout.decode().splitlines(), n_unwound, n_all
 
 
-def check_ends(pid, unwound):
-    """Two libraries, at one place in turns, with frames of other sizes: each stack goes through either to main() and its callers."""
+def since_exec(pid, unwound):
+    """(all stacks, where the program itself lies, the stacks of the program that runs now)."""
     chains = [chain for list_of in outs(unwound).values() for _, chain, copy in list_of if chain and not copy]
     maps = [line.split() for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()]
     own = [tuple(int(x, 16) for x in m[0].split("-")) for m in maps if m[-1].endswith("/comes") and "x" in m[1]]
+    return chains, own, [chain for chain in chains if any(lo <= chain[-1] < hi for lo, hi in own)]
+
+
+def check_ends(pid, unwound):
+    """Two libraries, at one place in turns, with frames of other sizes: each stack goes through either to main() and its callers."""
+    chains, own, now = since_exec(pid, unwound)
     ends = collections.Counter(chain[-3:] for chain in chains)
-    now = [chain for chain in chains if any(lo <= chain[-1] < hi for lo, hi in own)]
     good = [chain for chain in now if sum(lo <= a < hi for a in chain for lo, hi in own) == 2 and len(chain) <= 24]
     note(f"comes and goes: {len(chains)} unwound, {len(now)} since it executed itself, {len(good)} of these through main(), ends {ends.most_common(4)}")
     expect(len(now) > 500 and len(good) == len(now), "all stacks go through either library to main()")
@@ -242,6 +247,12 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
         tids = sorted(map(int, os.listdir(f"/proc/{p.pid}/task")))[:4]
         threads = [c.call("target.arm", {"tid": tid, "stacks": "dwarf", "kernel": True})["target"]["id"] for tid in tids]
         time.sleep(1.5)
+        # A busy machine takes longer.
+        if name == "comes and goes":
+            wait_for("it has executed itself", lambda: b"again" in pathlib.Path(f"/proc/{p.pid}/cmdline").read_bytes())
+            wait_for("stacks since then", lambda: len(since_exec(p.pid, bundle(c, t["id"])[1])[2]) > 500, step=0.5)
+        else:
+            wait_for(f"{name}: stacks", lambda: counts(t["id"])["complete"] > 600)
         # The rings of the copies are full in moments: what both have must stay there until both are read.
         os.kill(p.pid, signal.SIGSTOP)
         copied = [r for target in threads for r in bundle(c, target)[1]]
