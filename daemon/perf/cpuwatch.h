@@ -12,10 +12,16 @@
 
 #include "common/base/cleanup.h"
 
+/* For how long an event had lived, at some time between two: whoever reads it may have to wait for a CPU at any place. */
+struct cpuwatch_reading {
+	uint64_t before_ns, after_ns; /* CLOCK_MONOTONIC_RAW */
+	uint64_t lived_ns;
+};
+
 struct cpuwatch {
 	int *cpus;	  /* owned: that were online */
 	int *fds;	  /* owned */
-	uint64_t *begun;  /* owned: each one's time when all were open */
+	struct cpuwatch_reading *begun; /* owned: when it was opened */
 	uint64_t *away_ns; /* owned: the last look that found it offline; 0: none did */
 	size_t n;
 	uint64_t seen_ns; /* the last look that found all of them as they were */
@@ -40,6 +46,6 @@ static inline bool cpuwatch_is_open(const struct cpuwatch *watch)
 }
 /* The changes since it was opened: how many, at most `room`. After any, open another one. */
 size_t cpuwatch_look(struct cpuwatch *watch, struct cpuwatch_change *ret, size_t room);
-/* For tests: the same at a time, by what the events and the kernel say. times[i]: for how long the event on cpus[i] was on. */
-size_t cpuwatch_compare(struct cpuwatch *watch, uint64_t now_ns, const uint64_t *times, const int *online, size_t n_online,
-			struct cpuwatch_change *ret, size_t room);
+/* For tests: the same at a time, by what the events and the kernel say. now[i]: of the event on cpus[i]. */
+size_t cpuwatch_compare(struct cpuwatch *watch, uint64_t now_ns, const struct cpuwatch_reading *now, const int *online,
+			size_t n_online, struct cpuwatch_change *ret, size_t room);

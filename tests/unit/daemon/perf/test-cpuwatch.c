@@ -13,14 +13,15 @@
 #define ALL {0, 1, 2, 3}
 
 static int cpus[] = ALL;
-static uint64_t begun[4], away[4];
+static struct cpuwatch_reading begun[4];
+static uint64_t away[4];
 static struct cpuwatch watch;
 static struct cpuwatch_change changes[8];
 
 static int fresh(void **state)
 {
 	for (size_t i = 0; i < 4; i++) {
-		begun[i] = 5 * S + i * 1000;
+		begun[i] = (struct cpuwatch_reading){.before_ns = 100 * S, .after_ns = 100 * S, .lived_ns = 5 * S + i * 1000};
 		away[i] = 0;
 	}
 	watch = (struct cpuwatch){.cpus = cpus, .begun = begun, .away_ns = away, .n = 4, .seen_ns = 100 * S};
@@ -29,11 +30,12 @@ static int fresh(void **state)
 
 static size_t look(uint64_t now_s, const uint64_t *lived_s, const int *online, size_t n_online)
 {
-	uint64_t times[4];
+	struct cpuwatch_reading now[4];
 
 	for (size_t i = 0; i < 4; i++)
-		times[i] = begun[i] + lived_s[i] * S;
-	return cpuwatch_compare(&watch, now_s * S, times, online, n_online, changes, 8);
+		now[i] = (struct cpuwatch_reading){
+			.before_ns = now_s * S, .after_ns = now_s * S, .lived_ns = begun[i].lived_ns + lived_s[i] * S};
+	return cpuwatch_compare(&watch, now_s * S, now, online, n_online, changes, 8);
 }
 
 static void test_nothing(void **state)
@@ -91,6 +93,35 @@ static void test_new(void **state)
 	assert_int_equal(changes[0].since_ns, 100 * S);
 }
 
+/* Who reads them waited for a CPU meanwhile: between two of them, and within one, when it was opened and now. */
+static void test_late(void **state)
+{
+	const int online[] = ALL;
+	struct cpuwatch_reading now[4] = {
+		{.before_ns = 110 * S, .after_ns = 110 * S, .lived_ns = begun[0].lived_ns + 10 * S},
+		{.before_ns = 111 * S, .after_ns = 111 * S, .lived_ns = begun[1].lived_ns + 11 * S},
+		{.before_ns = 111 * S, .after_ns = 114 * S, .lived_ns = begun[2].lived_ns + 13 * S},
+		{.before_ns = 114 * S, .after_ns = 114 * S, .lived_ns = begun[3].lived_ns + 12 * S},
+	};
+
+	begun[3].after_ns = 102 * S;
+	assert_int_equal(cpuwatch_compare(&watch, 114 * S, now, online, 4, changes, 8), 0);
+	/* But more than could have been waited is missing, and it may have ended long before. */
+	now[3].lived_ns -= S;
+	assert_int_equal(cpuwatch_compare(&watch, 114 * S, now, online, 4, changes, 8), 1);
+	assert_int_equal(changes[0].cpu, 3);
+	assert_int_equal(changes[0].since_ns, 109 * S);
+}
+
+/* The clocks of the events and of the system drift apart in weeks. */
+static void test_drift(void **state)
+{
+	const uint64_t lived[] = {999, 999, 999, 999};
+	const int online[] = ALL;
+
+	assert_int_equal(look(1100, lived, online, 4), 0);
+}
+
 /* The real one, on this machine, where nothing changes. */
 static void test_real(void **state)
 {
@@ -109,7 +140,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_nothing, fresh), cmocka_unit_test_setup(test_bounced, fresh),
 		cmocka_unit_test_setup(test_away, fresh),    cmocka_unit_test_setup(test_suspended, fresh),
-		cmocka_unit_test_setup(test_new, fresh),     cmocka_unit_test(test_real),
+		cmocka_unit_test_setup(test_new, fresh),     cmocka_unit_test_setup(test_late, fresh),
+		cmocka_unit_test_setup(test_drift, fresh),   cmocka_unit_test(test_real),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
