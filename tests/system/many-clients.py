@@ -641,6 +641,7 @@ def warm(d):
     """One recording of root's: what the daemon keeps from its first one on is no leak."""
     p = spawn(tmp() / "bin" / "slowlock", "--every", "50", stdout=subprocess.DEVNULL)
     with d.client(timeout=ANSWER_S) as c:
+        first_table(c, p.pid)
         c.snapshot(c.arm(p.pid)["id"], timeout=ANSWER_S)
     p.kill()
     p.wait()

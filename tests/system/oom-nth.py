@@ -611,12 +611,8 @@ program = spawn(SLOWLOCK, "--every", "300", stdout=subprocess.DEVNULL)
 with Tracerd(config=CONFIG, env=inject.env) as d:
     if inject.get(Injector.PID) != d.pid:
         skip("the library is not preloaded: this build has an allocator of its own")
-    # The map of unwind rules comes when a decoder had time to make some, and stays.
     with d.client() as c:
-        if "unwinding" in (c.call("status").get("capture") or {}):
-            target = c.arm(program.pid, stacks="bpf")["id"]
-            wait_for("a table of unwind rules", lambda: c.call("status")["capture"]["unwinding"]["table_bytes"])
-            c.call("target.disarm", {"target": target})
+        first_table(c, program.pid)
     for s in STEPS:
         if not WANTED or s.name in WANTED:
             work(World(d, inject, program), s)

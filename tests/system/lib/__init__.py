@@ -474,6 +474,14 @@ class Tracerd:
         Tracerd.running = [d for d in Tracerd.running if d is not self]
 
 
+def first_table(client, pid):
+    """Waits for the map of unwind rules: it comes when a decoder had time to make some, and stays."""
+    if "unwinding" in (client.call("status").get("capture") or {}):
+        target = client.arm(pid, stacks="bpf")["id"]
+        wait_for("a table of unwind rules", lambda: client.call("status")["capture"]["unwinding"]["table_bytes"])
+        client.call("target.disarm", {"target": target})
+
+
 def http_get(path, target, timeout=PATIENCE):
     """(status line, body) of one HTTP/1.0 GET on a Unix socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
