@@ -67,10 +67,25 @@ static void serve(struct worker *w, int root_fd, int mapped_fd)
 	w->answer.found = a->fd >= 0 && hand_over(w) == 0;
 }
 
+/*
+ * The kernel decides as it does for a debugger. Something must be read: a process that has just ended has no memory, and
+ * older kernels let anybody open that.
+ */
+static void look_into(struct worker *w, int process_fd)
+{
+	_cleanup_close_ int fd = openat(process_fd, "maps", O_RDONLY | O_CLOEXEC);
+	char byte;
+
+	w->answer = (struct opener_reply){.id = w->request.id, .answer.fd = -1};
+	w->answer.may = fd >= 0 && read(fd, &byte, 1) == 1;
+}
+
 static bool is_sound(const struct opener_request *q, ssize_t len, size_t n_fds)
 {
 	const struct file_request *n = &q->file;
 
+	if (len == sizeof(*q) && q->fds == OPENER_FD_PROCESS)
+		return n_fds == 1;
 	return len == sizeof(*q) && n_fds == (size_t)__builtin_popcount(q->fds) && !(q->fds & ~3U) &&
 	       memchr(n->path, '\0', sizeof(n->path)) && memchr(n->object, '\0', sizeof(n->object)) &&
 	       n->build_id_len <= sizeof(n->build_id) && n->kind >= FILE_REQUEST_OBJECT && n->kind <= FILE_REQUEST_PERFMAP;
@@ -87,7 +102,10 @@ static bool step(struct worker *w)
 	if (going) {
 		root = w->request.fds & OPENER_FD_ROOT ? *next++ : -1;
 		mapped = w->request.fds & OPENER_FD_MAPPED ? *next : -1;
-		serve(w, root, mapped);
+		if (w->request.fds == OPENER_FD_PROCESS)
+			look_into(w, fds[0]);
+		else
+			serve(w, root, mapped);
 		going = io_send_fds(w->sock, &w->answer, sizeof(w->answer), &w->answer.answer.fd, w->answer.found, 0) > 0;
 		close_fdp(&w->answer.answer.fd);
 	}

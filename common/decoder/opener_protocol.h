@@ -5,7 +5,8 @@
  *
  *   daemon -> front    OPENER_START with one end of a socketpair: a worker with those rights serves it
  *                      OPENER_KILL: it did not answer in time
- *   daemon -> worker   struct opener_request; the root directory and the mapped file ride along, as `fds` says
+ *   daemon -> worker   struct opener_request; the root directory and the mapped file ride along, as `fds` says, or the
+ *                      directory of a process, which is to be looked into
  *   worker -> daemon   struct opener_reply; the file that was found rides along
  *
  * A worker answers in the order of the requests. The end of its socket says that it is gone.
@@ -40,7 +41,8 @@ static inline size_t opener_command_size(uint32_t n_groups)
 	return offsetof(struct opener_command, groups) + n_groups * sizeof(gid_t);
 }
 
-enum { OPENER_FD_ROOT = 1, OPENER_FD_MAPPED = 2 };
+/* OPENER_FD_PROCESS goes alone: then no file is asked for. */
+enum { OPENER_FD_ROOT = 1, OPENER_FD_MAPPED = 2, OPENER_FD_PROCESS = 4 };
 
 struct opener_request {
 	uint32_t id;
@@ -53,5 +55,6 @@ struct opener_reply {
 	uint32_t id;
 	bool found;
 	bool copied; /* the descriptor is a sealed memfd with the file's bytes */
+	bool may;    /* these rights are enough to look into the process */
 	struct opener_answer answer; /* its fd has no meaning */
 };

@@ -29,7 +29,8 @@ struct opening {
 	opening_fn fn;	       /* NULL: cancelled while a worker has it */
 	void *arg;
 	uint64_t max_copy;
-	int root_fd, mapped_fd;
+	int root_fd, mapped_fd, process_fd;
+	bool asks; /* for no file */
 	const char *why; /* static; where refused */
 	struct file_request file;
 };
@@ -66,6 +67,7 @@ static void opening_free(struct opening *p)
 	p->openings->n_waiting--;
 	close_fdp(&p->root_fd);
 	close_fdp(&p->mapped_fd);
+	close_fdp(&p->process_fd);
 	free(p);
 }
 
@@ -90,8 +92,8 @@ static void on_deliver(evutil_socket_t fd, short what, void *arg)
 
 		(void)snprintf(a.answer.why, sizeof(a.answer.why), "%s", p->why);
 		TAILQ_REMOVE(&o->refused, p, entry);
+		o->missing += !p->asks;
 		opening_free(p);
-		o->missing++;
 		if (fn)
 			fn(fn_arg, &a, -1);
 	}
@@ -156,7 +158,7 @@ static void send_next(struct worker *w)
 	struct opener_request q;
 	ssize_t sent;
 	size_t n = 0;
-	int fds[2];
+	int fds[3];
 
 	(void)event_add(w->timer, &wait);
 	if (!p)
@@ -173,6 +175,10 @@ static void send_next(struct worker *w)
 		q.fds |= OPENER_FD_MAPPED;
 		fds[n++] = p->mapped_fd;
 	}
+	if (p->process_fd >= 0) {
+		q.fds |= OPENER_FD_PROCESS;
+		fds[n++] = p->process_fd;
+	}
 	w->busy = true;
 	/* A failed send gets no answer; the deadline or the end of the socket ends the request. */
 	sent = io_send_fds(w->sock, &q, sizeof(q), fds, n, MSG_DONTWAIT);
@@ -181,6 +187,7 @@ static void send_next(struct worker *w)
 	/* The last to close a file may have to free all its blocks: the daemon lets go of it before the worker does. */
 	close_fdp(&p->root_fd);
 	close_fdp(&p->mapped_fd);
+	close_fdp(&p->process_fd);
 }
 
 static void on_answer(evutil_socket_t fd, short what, void *arg);
@@ -383,9 +390,9 @@ static void on_answer(evutil_socket_t sock, short what, void *arg)
 	p = queue_take(TAILQ_FIRST(&w->queue));
 	fn = p->fn;
 	fn_arg = p->arg;
-	opening_free(p);
 	o->opened += a.found;
-	o->missing += !a.found;
+	o->missing += !a.found && !p->asks;
+	opening_free(p);
 	o->copied += a.copied;
 	send_next(w);
 	/* Last: it may begin others, or cancel them. */
@@ -395,14 +402,14 @@ static void on_answer(evutil_socket_t sock, short what, void *arg)
 		(void)close_fd(fd);
 }
 
-int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn, void *arg, struct opening **ret)
+static int opening_new(struct openings *o, const struct cred *cred, opening_fn fn, void *arg, struct opening **ret)
 {
 	unsigned int of_uid = 0;
 	struct opening *p;
 	struct worker *w;
 
 	LIST_FOREACH(w, &o->workers, entry)
-		if (w->cred->uid == request->cred->uid)
+		if (w->cred->uid == cred->uid)
 			of_uid += w->n_queued;
 	if (o->n_waiting >= WAITING_MAX || of_uid >= WAITING_UID_MAX)
 		return -EBUSY;
@@ -413,6 +420,36 @@ int opening_start(struct openings *o, const struct opening_request *request, ope
 	p->openings = o;
 	p->fn = fn;
 	p->arg = arg;
+	p->root_fd = p->mapped_fd = p->process_fd = -1;
+	*ret = p;
+	return 0;
+}
+
+int opening_ask(struct openings *o, struct cred *cred, int process_fd, opening_fn fn, void *arg, struct opening **ret)
+{
+	struct opening *p;
+	int r = opening_new(o, cred, fn, arg, &p);
+
+	if (r < 0)
+		return r;
+	p->asks = true;
+	p->process_fd = fcntl(process_fd, F_DUPFD_CLOEXEC, 3);
+	if (p->process_fd < 0) {
+		opening_free(p);
+		return -EMFILE;
+	}
+	enqueue(o, cred, p);
+	*ret = p;
+	return 0;
+}
+
+int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn, void *arg, struct opening **ret)
+{
+	struct opening *p;
+	int r = opening_new(o, request->cred, fn, arg, &p);
+
+	if (r < 0)
+		return r;
 	p->max_copy = request->max_copy;
 	p->file = *request->file;
 	p->root_fd = request->root_fd >= 0 ? fcntl(request->root_fd, F_DUPFD_CLOEXEC, 3) : -1;

@@ -6,6 +6,8 @@
  * A file system that hangs costs only its user: the worker is killed and another takes over its queue. A user whose workers
  * hang in the kernel, where nothing can end them, gets no new ones until they are gone.
  *
+ * A worker can also ask what the kernel says to its user about a process.
+ *
  * Does not know why a file is wanted. Runs on the loop and never blocks.
  */
 #pragma once
@@ -50,6 +52,12 @@ typedef void (*opening_fn)(void *arg, const struct opener_reply *answer, int fd)
 
 /* 0, -ENOMEM, -EMFILE, -EBUSY (more requests than are kept). */
 int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn, void *arg, struct opening **ret)
+	_must_check_;
+/*
+ * Asks the kernel whether somebody with these rights may look into a process, given by its /proc directory (duplicated): the
+ * answer is in `may` of the reply, and there is no file. Otherwise like opening_start(); no answer in time is a no.
+ */
+int opening_ask(struct openings *o, struct cred *cred, int process_fd, opening_fn fn, void *arg, struct opening **ret)
 	_must_check_;
 /* Its callback is not called. Frees the opening. */
 struct opening *opening_cancel(struct opening *opening);
