@@ -161,7 +161,8 @@ const struct command cmd_arm = {
 	       "Root and the members of the socket's group may record everything. Everybody else "
 	       "may record what the kernel lets them trace: their own processes that are not "
 	       "set-user-ID. When such a process executes another program, its recording is "
-	       "suspended and it must be armed again.",
+	       "suspended and it must be armed again; with --children it goes on, if the kernel lets "
+	       "them look into that, too.",
 	.example = "tracectl arm $(pidof nginx)",
 	.options = specs,
 	.options_size = sizeof(struct options),

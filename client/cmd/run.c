@@ -60,7 +60,7 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, stru
 		return EXIT_RUN_FAILED;
 	if (r == 0)
 		r = arm_program(ctl, &o->arm, o->arm.children || by_default, pid, &fds, &result);
-	/* an ordinary user may record the program alone */
+	/* by Intel PT an ordinary user may record the program alone */
 	alone = r == TRACERD_E_NOT_PERMITTED && by_default;
 	if (alone)
 		r = arm_program(ctl, &o->arm, false, pid, &fds, &result);
@@ -74,7 +74,8 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, stru
 	} else if (!o->quiet) {
 		arm_print(ctl, stderr, result);
 		if (alone)
-			ctl_note(ctl, "the processes that it starts are not recorded: that is for root and the members of the socket's group");
+			ctl_note(ctl, "the processes that it starts are not recorded: by Intel PT that is for root and the members of the socket's group; "
+				"--backend=sample records them");
 		if (arm_steps(&o->arm))
 			step_progress_init(progress, ctl, field(result, "target"));
 	}

@@ -44,8 +44,10 @@ struct arm_options {
 			       "tracerd-step(8)."},                                                \
 	{.name = "children", .type = OPTION_FLAG, .offset = offsetof(owner, arm.children),         \
 		.doc = "Record also the processes that it has started, those that it starts, and what "   \
-		       "they start, until the last of them ends; for root and the members of the "      \
-		       "socket's group. A unit's are recorded in any case."},  \
+		       "they start, until the last of them ends. For users other than root and the "      \
+		       "members of the socket's group those are left out that the kernel does not let "   \
+		       "them look into, such as set-user-ID programs; by Intel PT they record one "       \
+		       "process only. A unit's are recorded in any case."},  \
 	{.name = "kernel", .type = OPTION_FLAG, .offset = offsetof(owner, arm.kernel),             \
 		.doc = "Record also what the kernel does for it, with the names of its functions: what in "       \
 		       "the kernel each wait waits for. With samples; for root and the members of the "        \

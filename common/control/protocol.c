@@ -44,7 +44,8 @@ static const struct protocol_param params_arm[] = {
 	{.name = "stacks", .type = PARAM_CHOICE, .choices = "auto|fp|dwarf|bpf", .def = "auto",
 		.doc = "how stacks are found: frame pointers, unwinding of a copy of the stack, or in the kernel by tables made of the files"},
 	{.name = "children", .type = PARAM_BOOL, .def = "false",
-		.doc = "record also the processes that it has started and starts; administrators only. A unit's are recorded in any case"},
+		.doc = "record also the processes that it has started and starts; of a user's target those are left out that the user may not look "
+		       "into, and by Intel PT it is for administrators only. A unit's are recorded in any case"},
 	{.name = "pt_ring_kib", .type = PARAM_INT, .min = 16, .max = 1048576,
 		.doc = "of Intel PT: size of the ring of each CPU, a power of two; by default as configured. Other back ends ignore it"},
 	{.name = "pt_timing", .type = PARAM_CHOICE, .choices = "low|normal|high",

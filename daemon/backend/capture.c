@@ -43,7 +43,9 @@ static int freeze_members(const struct target *target, struct frozen *frozen)
 		struct frozen_member *out = &frozen->members[frozen->n_members++];
 
 		*out = (struct frozen_member){
-			.pid = member->pid, .nspid = member->nspid, .from_ns = member->from_ns, .to_ns = member->to_ns};
+			.pid = member->pid, .nspid = member->nspid, .from_ns = member->from_ns, .to_ns = member->to_ns,
+			.hidden = member->proof != PROOF_GIVEN};
+		frozen->n_hidden += out->hidden;
 		if (member->root)
 			out->root = root_ref(member->root);
 		if (member->cred)
@@ -321,7 +323,8 @@ struct frozen *frozen_free(struct frozen *frozen)
 
 /* ---- asking */
 
-bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns)
+/* Whether an entry of the process, hidden or not, is of that time. */
+static bool has_entry(const struct frozen *frozen, bool hidden, uint32_t pid, uint64_t time_ns)
 {
 	size_t low = 0, high = frozen->n_members;
 
@@ -334,15 +337,21 @@ bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns)
 			high = mid;
 	}
 	for (; low < frozen->n_members && (uint32_t)frozen->members[low].pid == pid; low++)
-		if (time_ns >= frozen->members[low].from_ns && time_ns <= frozen->members[low].to_ns)
+		if (frozen->members[low].hidden == hidden && time_ns >= frozen->members[low].from_ns &&
+		    time_ns <= frozen->members[low].to_ns)
 			return true;
 	return false;
+}
+
+bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns)
+{
+	return has_entry(frozen, false, pid, time_ns);
 }
 
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid)
 {
 	for (size_t i = frozen->n_members; i > 0; i--)
-		if (frozen->members[i - 1].pid == pid)
+		if (frozen->members[i - 1].pid == pid && !frozen->members[i - 1].hidden)
 			return &frozen->members[i - 1];
 	return NULL;
 }
@@ -475,7 +484,9 @@ static int on_sideband(struct frozen *frozen, const struct perf_event_header *h,
 	struct perf_event_header *copy;
 	int r;
 
-	if (sideband_log_time(h) > frozen->raw_ns)
+	/* All of its records begin with the pid. */
+	if (sideband_log_time(h) > frozen->raw_ns ||
+	    (frozen->n_hidden && has_entry(frozen, true, ((const struct perfabi_task *)(const void *)h)->pid, sideband_log_time(h))))
 		return 0;
 	if (out->used + h->size > sizeof(out->buf)) {
 		r = perfdata_write(out->writer, out->buf, out->used);
@@ -535,6 +546,7 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 		.history_lost = frozen->history_lost,
 		.history_dropped = frozen->sideband.dropped,
 		.images_missing = frozen->images_missing,
+		.processes_refused = frozen->n_hidden,
 	};
 	int r;
 

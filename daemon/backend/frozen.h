@@ -23,6 +23,7 @@ struct frozen_member {
 	uint64_t from_ns, to_ns;
 	struct root *root; /* referenced */
 	struct cred *cred; /* referenced */
+	bool hidden;	   /* its owner may not see it, or the kernel has not said so yet */
 	char comm[PROC_COMM_MAX];
 };
 
@@ -52,7 +53,7 @@ struct frozen {
 	uint64_t stopped_ns; /* when all was frozen: a back end that stops recording had done so */
 	/* what happened */
 	struct frozen_member *members; /* sorted by pid, then time */
-	size_t n_members;
+	size_t n_members, n_hidden;
 	struct sideband_log_view sideband;
 	uint64_t history_lost, images_missing;
 	struct image **images; /* referenced */

@@ -53,14 +53,18 @@ static void meta_losses(const struct frozen_stats *stats, struct json_object *o)
 	json_add_uint(o, "history_lost", stats->history_lost);
 	json_add_uint(o, "history_dropped", stats->history_dropped);
 	json_add_uint(o, "images_missing", stats->images_missing);
+	json_add_uint(o, "processes_refused", stats->processes_refused);
 }
 
 static void meta_processes(const struct frozen *frozen, struct json_object *list)
 {
 	for (size_t i = 0; i < frozen->n_members; i++) {
 		const struct frozen_member *member = &frozen->members[i];
-		struct json_object *o = json_object_new_object();
+		struct json_object *o;
 
+		if (member->hidden)
+			continue;
+		o = json_object_new_object();
 		json_add_int(o, "pid", member->pid);
 		json_add_int(o, "nspid", member->nspid);
 		json_add_text(o, "comm", member->comm, strlen(member->comm));

@@ -269,10 +269,10 @@ static int check(struct target *target, const struct target_request *req, char *
 {
 	int r;
 
-	/* The kernel's answer is for one process; a child may be one that its user may not trace. */
-	if (req->children && !req->admin)
+	/* What the processor wrote of a process that its user may not look into cannot be taken out again. */
+	if (req->children && !req->admin && target->backend != &backend_sample)
 		return refusal(why, size, TARGET_E_NOT_PERMITTED,
-				       "only an administrator may record the processes that it starts");
+			       "only an administrator may record the processes that it starts by the back end %s", target->backend->name);
 	if (req->kernel_stacks && !req->admin)
 		return refusal(why, size, TARGET_E_NOT_PERMITTED,
 			       "only root and the members of the socket's group may record the kernel's stacks");
@@ -525,6 +525,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->n_living = armed->n_living;
 	target->children = armed->children;
 	target->left_out = armed->left_out;
+	target->refused = armed->refused;
 	target->log = armed->log;
 	target->images = take_ptr(armed->images);
 	target->n_images = armed->n_images;

@@ -39,6 +39,7 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 	json_add_uint(lost, "history_dropped", target->log.dropped);
 	json_add_uint(lost, "images_missing", target_images_missing(target));
 	json_add_uint(lost, "processes", target->left_out);
+	json_add_uint(lost, "refused", target->refused);
 }
 
 /* Each back end that has something to say of its targets has a member of its name, null in others' targets. */

@@ -54,7 +54,8 @@ static const struct member *first_of(const struct target *target, pid_t pid, uin
 	while ((member = member_next(target->targets, pid, member)) != NULL)
 		if (member->start_time == start_time && member->target == target)
 			break;
-	return member;
+	/* The newest is the first: what the process is now decides. */
+	return member && member->proof == PROOF_GIVEN ? member : NULL;
 }
 
 bool target_has(const struct target *target, pid_t pid, uint64_t start_time)
@@ -73,7 +74,7 @@ size_t target_processes(const struct target *target, struct target_process *ret,
 	size_t n = 0;
 
 	TAILQ_FOREACH(member, &target->members, link) {
-		if (member->to_ns != UINT64_MAX)
+		if (member->to_ns != UINT64_MAX || member->proof != PROOF_GIVEN)
 			continue;
 		if (n < room)
 			ret[n] = (struct target_process){.pid = member->pid, .start_time = member->start_time};
@@ -218,7 +219,7 @@ int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_n
 	return 0;
 }
 
-int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns, struct member **ret)
 {
 	_cleanup_close_ int own = proc_dir_open(pid);
 	struct root *root = parent->root ? root_ref(parent->root) : NULL;
@@ -240,6 +241,30 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 		member_read(member, own);
 		joined(member);
 	}
+	/* It is what its parent is, with the same rights. */
+	if (parent->proof != PROOF_GIVEN && parent->pid != pid)
+		proof_ask(member);
+	*ret = member;
+	return 0;
+}
+
+int member_exec(struct member *member, uint64_t at_ns, struct member **ret)
+{
+	struct member *next;
+	int r;
+
+	r = member_fork(member, member->pid, at_ns, &next);
+	proof_end(member);
+	if (r < 0) {
+		member_end(member, at_ns - 1);
+		return r;
+	}
+	next->threads = 1;
+	next->follow = take_ptr(member->follow);
+	/* The new one is there: the filter does not let go of the process in between. */
+	member_end(member, at_ns - 1);
+	proof_ask(next);
+	*ret = next;
 	return 0;
 }
 
@@ -259,6 +284,7 @@ void member_end(struct member *member, uint64_t at_ns)
 struct member *member_free(struct member *member)
 {
 	member_end(member, 0);
+	proof_end(member);
 	LIST_REMOVE(member, by_pid);
 	TAILQ_REMOVE(&member->target->members, member, link);
 	member->target->n_members--;
@@ -289,7 +315,7 @@ void members_prune(struct target *target, uint64_t oldest_ns)
 
 /* ---- units */
 
-int members_pids(const struct target *target, pid_t **ret, size_t *ret_n)
+int members_pids(const struct target *target, bool visible, pid_t **ret, size_t *ret_n)
 {
 	pid_t *pids = calloc(target->n_members ? target->n_members : 1, sizeof(*pids));
 	const struct member *member;
@@ -298,7 +324,7 @@ int members_pids(const struct target *target, pid_t **ret, size_t *ret_n)
 	if (!pids)
 		return -ENOMEM;
 	TAILQ_FOREACH(member, &target->members, link)
-		if (member->to_ns == UINT64_MAX)
+		if (member->to_ns == UINT64_MAX && (!visible || member->proof == PROOF_GIVEN))
 			pids[n++] = member->pid;
 	*ret = pids;
 	*ret_n = n;

@@ -287,6 +287,9 @@ static int join_one(struct work *w, pid_t pid, int dirfd)
 	r = member_add(w->target, pid, dirfd, w->scan.time_ns, &member);
 	if (r != 0)
 		return r == PROC_E_GONE && !is_needed(w->target, pid) ? 0 : r;
+	/* Who arms has proven it of the process that he named. */
+	if (!is_needed(w->target, pid))
+		proof_ask(member);
 	w->scan.added = true;
 	return entry_add(w, pid, dirfd);
 }
@@ -357,7 +360,7 @@ static enum turn list_family(struct work *w)
 	w->scan.pids = w->scan.roots = NULL;
 	w->scan.n_pids = w->scan.next_pid = w->scan.n_roots = 0;
 	w->scan.n_joined = w->scan.n_entries;
-	r = members_pids(w->target, &w->scan.roots, &w->scan.n_roots);
+	r = members_pids(w->target, false, &w->scan.roots, &w->scan.n_roots);
 	if (r < 0)
 		return join_failed(w, r);
 	w->run = run_family;

@@ -57,6 +57,15 @@ static int image_keep(struct target *target, struct image *image)
 	return 0;
 }
 
+int sideband_add_image(struct target *target, struct image *image)
+{
+	const int r = has_image(target, image) ? -EEXIST : image_keep(target, image);
+
+	if (r < 0)
+		(void)image_put(image);
+	return r == -EEXIST ? 0 : r;
+}
+
 void sideband_free_images(struct target *target)
 {
 	for (size_t i = 0; i < target->n_images; i++)
@@ -98,6 +107,9 @@ static int image_ask(struct target *target, pid_t pid, int dirfd, const struct p
 		request.proc_dirfd = dirfd = -1;
 	if (dirfd >= 0)
 		member_read_cred(member, dirfd);
+	/* Nobody will see its addresses. */
+	if (member->proof == PROOF_REFUSED)
+		return 0;
 	if (!member->cred || !cred_is_of(member->cred, target->uid))
 		return -EACCES;
 	request.cred = member->cred;
@@ -105,10 +117,7 @@ static int image_ask(struct target *target, pid_t pid, int dirfd, const struct p
 	r = image_get(target->targets->images, &request, &image);
 	if (r < 0)
 		return r;
-	r = has_image(target, image) ? -EEXIST : image_keep(target, image);
-	if (r < 0)
-		(void)image_put(image);
-	return r == -EEXIST ? 0 : r;
+	return member->proof == PROOF_GIVEN ? sideband_add_image(target, image) : proof_hold(member, image);
 }
 
 static void image_open(struct target *target, pid_t pid, const struct perfabi_mmap2 *map)
@@ -197,25 +206,35 @@ static void on_comm(struct member *member, const struct perf_event_header *h)
 	member->comm[room] = '\0';
 }
 
-static void on_exec(struct target *target, struct member *member, uint64_t time)
+/* NULL: it is not recorded any more. */
+static struct member *on_exec(struct target *target, struct member *member, uint64_t time)
 {
 	/* The kernel has waited for the ends of all its other threads, and has reported them. */
 	member->threads = 1;
-	if (!target->owner_admin) {
+	if (!target->owner_admin && !target_is_family(target)) {
 		target_suspend(target, time, "it executed another program: arm it again");
-		return;
+		return NULL;
+	}
+	if (!target->owner_admin) {
+		if (member_exec(member, time, &member) < 0) {
+			target->left_out++;
+			return NULL;
+		}
+		return member;
 	}
 	target_refresh(target);
 	if (!target->arming)
 		stackprobe_target(target->targets->probe, target);
+	return member;
 }
 
-static void say_mapped(struct target *target, pid_t pid, const struct perfabi_mmap2 *m)
+static void say_mapped(const struct member *member, const struct perfabi_mmap2 *m)
 {
+	struct target *target = member->target;
 	const struct targets_callbacks *c = &target->targets->callbacks;
 
-	if (c->mapped && !target->arming)
-		c->mapped(c->arg, target, pid, m->maj, m->min, m->ino);
+	if (c->mapped && !target->arming && member->proof == PROOF_GIVEN)
+		c->mapped(c->arg, target, member->pid, m->maj, m->min, m->ino);
 }
 
 static void on_member_record(struct target *target, struct member *member, const struct sideband_record *record)
@@ -228,8 +247,8 @@ static void on_member_record(struct target *target, struct member *member, const
 	    out_of_scope(target, h))
 		return;
 	if (is_exec(h)) {
-		on_exec(target, member, record->time);
-		if (target->state != TARGET_ARMED)
+		member = on_exec(target, member, record->time);
+		if (!member)
 			return;
 	}
 	if (h->type == PERF_RECORD_MMAP2) {
@@ -237,7 +256,7 @@ static void on_member_record(struct target *target, struct member *member, const
 		if (!(((const struct perfabi_mmap2 *)(const void *)h)->prot & PROT_EXEC))
 			return;
 		image_open(target, member->pid, (const void *)h);
-		say_mapped(target, member->pid, (const void *)h);
+		say_mapped(member, (const void *)h);
 	}
 	if (h->type == PERF_RECORD_COMM)
 		on_comm(member, h);
@@ -273,7 +292,7 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 		if (member)
 			member_end(member, record->time); /* another process had the number */
 		/* It has its parent's maps, and the record says so: nothing is to be read from /proc. */
-		if (member_fork(parents[i], pid, record->time) == 0)
+		if (member_fork(parents[i], pid, record->time, &member) == 0)
 			(void)target_member_changed(target, pid);
 		else
 			target->left_out++;

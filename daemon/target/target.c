@@ -229,6 +229,10 @@ void target_recheck(struct target *target)
 {
 	uid_t strict;
 
+	if (target->state == TARGET_ARMED && !target->owner_admin && target_is_family(target)) {
+		proof_recheck(target);
+		return;
+	}
 	if (target->state != TARGET_ARMED || !target->proc.pid || proc_strict_uid(target->proc.dirfd, &strict) < 0 ||
 	    strict == target->uid)
 		return;

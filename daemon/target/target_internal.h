@@ -35,6 +35,13 @@ struct work_queue;
 #define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
 
 /* A process of a target, for as long as retained data may be of it. */
+/* Whether a target's owner may see a process of it; asked of the kernel where he is no administrator. */
+enum proof {
+	PROOF_GIVEN,
+	PROOF_ASKED,   /* recorded, and in no snapshot before the answer */
+	PROOF_REFUSED, /* or unknown: it ended, or executed yet another program, before the answer */
+};
+
 struct member {
 	LIST_ENTRY(member) by_pid;
 	TAILQ_ENTRY(member) link;
@@ -47,6 +54,10 @@ struct member {
 	unsigned int ends;	    /* looks that it may still take until it is seen to have ended */
 	struct root *root; /* referenced; NULL if it could not be opened */
 	struct cred *cred; /* referenced; as last read; NULL if never */
+	enum proof proof;
+	struct opening *asking; /* owned; NULL: nothing is under way */
+	struct image **held;	/* owned and referenced: those of its code, while it is asked for */
+	size_t n_held;
 	struct sideband_follow *follow; /* where machine-wide side-band events are not permitted */
 	char comm[PROC_COMM_MAX];
 };
@@ -103,6 +114,7 @@ struct target {
 	size_t n_members, n_living;
 	size_t n_closed;   /* processes that may not be read */
 	uint64_t left_out; /* processes that it started and that are not recorded: there were too many */
+	uint64_t refused;  /* entries of processes that its owner may not see */
 	struct sideband_log log;
 	struct image **images; /* referenced */
 	size_t n_images, images_room;
@@ -212,7 +224,9 @@ size_t members_of(const struct targets *targets, pid_t pid, struct member **ret,
 /* Adds a process: its records begin at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
 int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
 /* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
-int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns, struct member **ret) _must_check_;
+/* The same process from then on as another program, of which nothing is proven. 0, -E2BIG, -ENOMEM; it has ended in any case. */
+int member_exec(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
 /* Reads its rights on files; keeps the old ones where that fails. */
 void member_read_cred(struct member *member, int proc_dirfd);
 /* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
@@ -226,8 +240,8 @@ void members_prune(struct target *target, uint64_t oldest_ns);
 int target_member_changed(struct target *target, pid_t pid);
 /* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
 bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
-/* Those that have not ended; a new array. 0, -ENOMEM. */
-int members_pids(const struct target *target, pid_t **ret, size_t *ret_n) _must_check_;
+/* Those that have not ended, or only those of them that the owner may see; a new array. 0, -ENOMEM. */
+int members_pids(const struct target *target, bool visible, pid_t **ret, size_t *ret_n) _must_check_;
 /* An O_PATH descriptor of /proc/PID, or -errno. */
 int proc_dir_open(pid_t pid);
 
@@ -269,11 +283,23 @@ void family_look(struct member *member);
 /* The callback of targets->ending_event. */
 void family_on_ending(int fd, short what, void *arg);
 
+/* ---- proof.c */
+/* Of a user's target: nothing of the process is in a snapshot until the kernel says that the user may look into it. */
+void proof_ask(struct member *member);
+/* The process has executed another program, or its entry goes: what is not known of it by now never will be. */
+void proof_end(struct member *member);
+/* An image of its code, which is the target's with the proof. Takes the reference, whatever comes of it. 0, -errno. */
+int proof_hold(struct member *member, struct image *image) _must_check_;
+/* Takes the proof back from processes that their user may not look into any more. */
+void proof_recheck(struct target *target);
+
 /* ---- sideband.c */
 /* The callback of struct sideband_events. */
 void sideband_on_record(void *arg, const struct sideband_record *record);
 /* Logs one record and opens the file that it maps. */
 void sideband_keep(struct target *target, const struct perf_event_header *record);
+/* Takes the reference, whatever comes of it. 0, -errno. */
+int sideband_add_image(struct target *target, struct image *image) _must_check_;
 void sideband_free_images(struct target *target);
 /* The number of executable mappings whose file is missing. */
 uint64_t target_images_missing(const struct target *target);

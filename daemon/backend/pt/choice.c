@@ -145,7 +145,7 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 		choice->grows = true;
 	}
 	if (target->children) {
-		r = members_pids(target, &choice->pids, &choice->n_pids);
+		r = members_pids(target, false, &choice->pids, &choice->n_pids);
 	} else {
 		choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
 		choice->proc_dirfd = fcntl(target->proc.dirfd, F_DUPFD_CLOEXEC, 3);

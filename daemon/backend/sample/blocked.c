@@ -273,7 +273,7 @@ static int begin(const struct target *target, const struct frozen *frozen, size_
 		(void)snprintf(b->target, sizeof(b->target), "%s", frozen->name);
 	b->max_stacks = frozen ? BLOCKED_THREADS_MAX : KEPT_THREADS_MAX;
 	b->stacks = calloc(b->max_stacks, sizeof(*b->stacks));
-	r = b->stacks ? members_pids(target, &b->pids, &b->n_pids) : -ENOMEM;
+	r = b->stacks ? members_pids(target, true, &b->pids, &b->n_pids) : -ENOMEM;
 	b->job = (struct reader_job){.run = run, .done = on_done};
 	if (r == 0 && !work_queue_read(target, &b->job))
 		r = -EBUSY;

@@ -115,7 +115,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 
 	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
 	if (target->children) {
-		r = members_pids(target, &choice->pids, &choice->n_pids);
+		r = members_pids(target, false, &choice->pids, &choice->n_pids);
 		if (r < 0)
 			return r;
 	} else {

@@ -355,8 +355,13 @@ static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, un
 		return -ENOMEM;
 	blocked_attr(blocked, &attr);
 	r = perfdata_add_event(out->writer, "sched", &attr, &id, 1);
-	for (; r == 0 && (s = blocked_next(blocked, seen, complete_ns, &pos)) != NULL; export_of(frozen)->n_blocked++)
+	while (r == 0 && (s = blocked_next(blocked, seen, complete_ns, &pos)) != NULL) {
+		/* Its owner could see it then, and cannot any more. */
+		if (!frozen_member(frozen, (pid_t)s->task.pid))
+			continue;
 		r = out_record(out, record, blocked_record(blocked, s, id, time_ns, record));
+		export_of(frozen)->n_blocked++;
+	}
 	return r < 0 ? r : out_flush(out);
 }
 

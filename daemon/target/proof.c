@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which processes of a family its owner may see. The right to record one process is the kernel's answer to its client; a process that it
+ * forks is the same program with the same rights. But what that executes, and what was there before, may be a set-user-ID program or
+ * refuse to be looked at. Of each the kernel is asked again, by a worker of tracerd-open with the owner's rights (daemon/target/opening.h),
+ * and until it says yes, nothing of that process is in a snapshot.
+ *
+ * The answer is of the program that runs when it comes. If that is another one, the kernel has reported its exec before: it shows nobody
+ * a new memory map before that record.
+ *
+ * Administrators see all processes of their targets: all of these have their proof from the beginning.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "daemon/target/opening.h"
+#include "daemon/target/target_internal.h"
+
+/* More mappings of code a process has hardly before the answer. */
+#define HELD_MAX 256
+
+static void held_free(struct member *member)
+{
+	for (size_t i = 0; i < member->n_held; i++)
+		(void)image_put(member->held[i]);
+	free(member->held);
+	member->held = NULL;
+	member->n_held = 0;
+}
+
+static void refuse(struct member *member)
+{
+	struct target *target = member->target;
+
+	member->asking = opening_cancel(member->asking);
+	held_free(member);
+	member->proof = PROOF_REFUSED;
+	if (!target->refused++)
+		target_warn(target, "processes that it started are left out, since its user may not look into them, or they ended before the "
+				    "kernel was asked: lost.refused counts them");
+}
+
+static void give(struct member *member)
+{
+	struct target *target = member->target;
+	const struct targets_callbacks *c = &target->targets->callbacks;
+
+	member->proof = PROOF_GIVEN;
+	for (size_t i = 0; i < member->n_held; i++)
+		target->images_missing += sideband_add_image(target, member->held[i]) < 0;
+	member->n_held = 0;
+	held_free(member);
+	if (member->pid == target->proc.pid)
+		target_refresh(target);
+	if (c->changed && !target->arming)
+		c->changed(c->arg, target);
+}
+
+static void on_answer(void *arg, const struct opener_reply *answer, int fd)
+{
+	struct member *member = arg;
+
+	member->asking = NULL;
+	(void)close_fd(fd);
+	/* It is of another program if there has been an exec since. */
+	sideband_events_drain(member->target->targets->sideband);
+	if (member->proof != PROOF_ASKED)
+		return;
+	if (answer->may)
+		give(member);
+	else
+		refuse(member);
+}
+
+void proof_ask(struct member *member)
+{
+	struct target *target = member->target;
+	_cleanup_close_ int dirfd = -1;
+	struct proc_stat stat;
+	int r;
+
+	if (target->owner_admin)
+		return;
+	member->proof = PROOF_ASKED;
+	dirfd = proc_dir_open(member->pid);
+	if (dirfd < 0 || !member->cred || !target->targets->openings || proc_stat_read(dirfd, &stat) < 0 ||
+	    stat.start_time != member->start_time) {
+		refuse(member);
+		return;
+	}
+	r = opening_ask(target->targets->openings, member->cred, dirfd, on_answer, member, &member->asking);
+	if (r == 0)
+		return;
+	log_debug("%s: whether process %d may be seen: %s", target->name, (int)member->pid, strerror(-r));
+	refuse(member);
+}
+
+void proof_end(struct member *member)
+{
+	if (member->proof == PROOF_ASKED)
+		refuse(member);
+}
+
+static int hold(struct member *member, struct image *image)
+{
+	struct image **bigger;
+
+	for (size_t i = 0; i < member->n_held; i++)
+		if (member->held[i] == image)
+			return -EEXIST;
+	if (member->n_held == HELD_MAX)
+		return -E2BIG;
+	bigger = reallocarray(member->held, member->n_held + 1, sizeof(struct image *));
+	if (!bigger)
+		return -ENOMEM;
+	member->held = bigger;
+	member->held[member->n_held++] = image;
+	return 0;
+}
+
+int proof_hold(struct member *member, struct image *image)
+{
+	const int r = hold(member, image);
+
+	if (r < 0)
+		(void)image_put(image);
+	return r == -EEXIST ? 0 : r;
+}
+
+void proof_recheck(struct target *target)
+{
+	struct member *member;
+
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		_cleanup_close_ int dirfd = -1;
+		struct proc_stat stat;
+		uid_t strict;
+
+		if (member->to_ns != UINT64_MAX || member->proof != PROOF_GIVEN)
+			continue;
+		dirfd = proc_dir_open(member->pid);
+		if (dirfd >= 0 && proc_strict_uid(dirfd, &strict) == 0 && strict != target->uid &&
+		    proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time)
+			refuse(member);
+	}
+}
