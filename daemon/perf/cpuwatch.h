@@ -2,7 +2,8 @@
 /*
  * Finds out when events on CPUs have ended: a CPU that goes offline, as all but one do when the machine is suspended, takes its
  * events with it, and they stay as they are, and record nothing, when it comes back. And a CPU that came later has none. An event
- * of its own on each CPU tells: its time goes on as long as it lives.
+ * of its own on each CPU tells: its time goes on as long as it lives. It goes slower than that of any clock: the kernel leaves out
+ * what it needs to open and close other events of the CPU. So what counts is whether it goes on at all.
  */
 #pragma once
 
@@ -12,16 +13,16 @@
 
 #include "common/base/cleanup.h"
 
-/* For how long an event had lived, at some time between two: whoever reads it may have to wait for a CPU at any place. */
 struct cpuwatch_reading {
-	uint64_t before_ns, after_ns; /* CLOCK_MONOTONIC_RAW */
+	uint64_t at_ns; /* CLOCK_MONOTONIC_RAW, before it was read */
 	uint64_t lived_ns;
+	bool goes_on;
 };
 
 struct cpuwatch {
 	int *cpus;	  /* owned: that were online */
 	int *fds;	  /* owned */
-	struct cpuwatch_reading *begun; /* owned: when it was opened */
+	struct cpuwatch_reading *last; /* owned: that went on */
 	uint64_t *away_ns; /* owned: the last look that found it offline; 0: none did */
 	size_t n;
 	uint64_t seen_ns; /* the last look that found all of them as they were */
