@@ -90,6 +90,31 @@ static int arm_number(struct ctl *ctl, const struct options *o, const char *kind
 	return EXIT_OK;
 }
 
+/* Has a process recorded with the first one, or, where that cannot be, by itself. Returns an exit code. */
+static int join_number(struct ctl *ctl, const struct options *o, pid_t pid, struct json_object *targets)
+{
+	struct json_object *first = json_object_array_length(targets) ? json_object_array_get_idx(targets, 0) : NULL;
+	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
+	_cleanup_json_ struct json_object *result = NULL;
+	int r;
+
+	if (!first || o->filter || arm_steps(&o->arm))
+		return arm_number(ctl, o, "pid", pid, targets);
+	r = process_open(pid, &fds);
+	if (r == 0)
+		r = arm_join(ctl, field_text(first, "id"), pid, &fds, &result);
+	if (r == TRACERD_E_UNSUPPORTED)
+		return arm_number(ctl, o, "pid", pid, targets);
+	if (r != 0)
+		return arm_report(ctl, r, pid);
+	if (!ctl->json)
+		arm_print_joined(stdout, result, pid);
+	if (!field_bool(first, "children"))
+		arm_note_children(ctl, pid);
+	json_object_array_put_idx(targets, 0, json_object_get(field(result, "target")));
+	return EXIT_OK;
+}
+
 static int arm_unit(struct ctl *ctl, const struct options *o, struct json_object *targets)
 {
 	const struct process_fds none = PROCESS_FDS_INIT;
@@ -142,7 +167,7 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 	else if (o->tid)
 		code = arm_number(ctl, o, "tid", (pid_t)o->tid, targets);
 	for (size_t i = 0; i < n; i++) {
-		r = arm_number(ctl, o, "pid", (pid_t)pids[i], targets);
+		r = join_number(ctl, o, (pid_t)pids[i], targets);
 		/* the others are armed all the same; the first failure is the command's */
 		code = code == EXIT_OK ? r : code;
 	}
@@ -155,14 +180,15 @@ const struct command cmd_arm = {
 	.name = "arm",
 	.args = "PID...",
 	.summary = "start recording processes, a thread or a unit",
-	.doc = "Starts the flight recording of each process, with all its threads, present and "
-	       "future. From then on its last moments are in memory and can be taken by 'tracectl "
-	       "snapshot'; nothing is written to disk before.\n\n"
+	.doc = "Starts the flight recording of the processes, with all their threads, present and "
+	       "future. By samples several are one target, with one timeline, which ends with the last "
+	       "of them; by Intel PT and by steps each is one. From then on their last moments are in "
+	       "memory and can be taken by 'tracectl snapshot'; nothing is written to disk before.\n\n"
 	       "Root and the members of the socket's group may record everything. Everybody else "
 	       "may record what the kernel lets them trace: their own processes that are not "
 	       "set-user-ID. When such a process executes another program, its recording is "
-	       "suspended and it must be armed again; with --children it goes on, if the kernel lets "
-	       "them look into that, too.",
+	       "suspended and it must be armed again; with --children, or of several processes, it goes "
+	       "on if the kernel lets them look into that, too.",
 	.example = "tracectl arm $(pidof nginx)",
 	.options = specs,
 	.options_size = sizeof(struct options),

@@ -151,7 +151,7 @@ static int check_together(struct ctl *ctl, const char *const *operands, size_t n
 		if (strcmp(id, first) != 0)
 			r = ctl_fail(ctl, EXIT_USAGE, "usage",
 				"%s and %s are of two targets, %s and %s: take a snapshot of each; processes that are armed "
-				"together ('tracectl arm --children' of their parent, or '--unit') are one timeline",
+				"together ('tracectl arm PID PID', '--children' of their parent, or '--unit') are one timeline",
 				operands[0], operands[i], first, id);
 	}
 	return r;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,34 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		list[n++] = kallsyms;
 	}
 	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+}
+
+void arm_print_joined(FILE *out, struct json_object *result, pid_t pid)
+{
+	struct json_object *target = field(result, "target");
+
+	(void)fprintf(out, "armed %swith %s: process %d, of %" PRIu64 "\n", field_bool(result, "already") ? "already " : "",
+		field_text(target, "id"), (int)pid, field_number(target, "living"));
+}
+
+int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds, struct json_object **ret_result)
+{
+	struct json_object *params = json_object_new_object(), *names;
+	int list[2];
+	size_t n = 0;
+
+	json_add_string(params, "target", target);
+	json_add_int(params, "pid", pid);
+	names = json_add_new_array(params, "fds");
+	if (fds->pidfd >= 0) {
+		json_append_string(names, "pidfd");
+		list[n++] = fds->pidfd;
+	}
+	if (fds->maps >= 0) {
+		json_append_string(names, "maps");
+		list[n++] = fds->maps;
+	}
+	return ctl_call(ctl, "target.join", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
 }
 
 void arm_note_children(struct ctl *ctl, pid_t pid)

@@ -104,5 +104,15 @@ int arm_report(struct ctl *ctl, int error, pid_t pid);
 /* Prints the answer to target.arm, "armed t3: ..." and the target's warnings, for people. */
 void arm_print(struct ctl *ctl, FILE *out, struct json_object *result);
 
+/*
+ * Has a further process recorded with `target`, on one timeline. Returns what tracerd_call() returned; TRACERD_E_UNSUPPORTED: not as this
+ * target is recorded.
+ */
+int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds, struct json_object **ret_result)
+	_must_check_;
+
+/* Prints the answer to target.join. */
+void arm_print_joined(FILE *out, struct json_object *result, pid_t pid);
+
 /* Says how many processes that `pid` has started are not recorded with it. */
 void arm_note_children(struct ctl *ctl, pid_t pid);

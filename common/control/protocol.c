@@ -71,6 +71,14 @@ static const struct protocol_param params_target[] = {
 	{0},
 };
 
+static const struct protocol_param params_join[] = {
+	{.name = "target", .type = PARAM_TARGET, .required = true, .doc = "id of a target of processes; or a pid, which must be that of one target only"},
+	{.name = "pid", .type = PARAM_INT, .required = true, .min = 1, .max = INT32_MAX, .doc = "process to record with it"},
+	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 2,
+		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), \"pidfd\""},
+	{0},
+};
+
 static const struct protocol_param params_register[] = {
 	{.name = "fds", .type = PARAM_STRINGS, .required = true, .min = 2, .max = 3,
 		.doc = "what the message's descriptors are, in order: \"rings\" (the sealed memfd of common/bundle/ringabi.h), "
@@ -176,6 +184,8 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_CONFIG_SHOW] = {"config.show", METHOD_ADMIN, 0, params_none,
 		"{config: [{section, key, value, default, unit, doc}]}", "the configuration"},
 	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 3, params_arm, "{target: Target, already?: bool}", "start recording a process, thread or unit"},
+	[METHOD_TARGET_JOIN] = {"target.join", METHOD_AUDIT, 2, params_join, "{target: Target, already?: bool}",
+		"record a further process with a target, on one timeline"},
 	[METHOD_TARGET_DISARM] = {"target.disarm", METHOD_AUDIT, 0, params_target, TARGET,
 		"stop recording, and forget what is in no snapshot"},
 	[METHOD_TARGET_LIST] = {"target.list", 0, 0, params_page, "{targets: [Target], next: string|null}",

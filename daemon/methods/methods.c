@@ -6,6 +6,7 @@ const method_handler methods_handlers[_METHOD_MAX] = {
 	[METHOD_STATUS] = method_status,
 	[METHOD_CONFIG_SHOW] = method_config_show,
 	[METHOD_TARGET_ARM] = method_target_arm,
+	[METHOD_TARGET_JOIN] = method_target_join,
 	[METHOD_TARGET_DISARM] = method_target_disarm,
 	[METHOD_TARGET_LIST] = method_target_list,
 	[METHOD_TARGET_SHOW] = method_target_show,

@@ -10,6 +10,7 @@ enum protocol_error method_hello(struct call *call, struct json_object **ret_res
 enum protocol_error method_status(struct call *call, struct json_object **ret_result);
 enum protocol_error method_config_show(struct call *call, struct json_object **ret_result);
 enum protocol_error method_target_arm(struct call *call, struct json_object **ret_result);
+enum protocol_error method_target_join(struct call *call, struct json_object **ret_result);
 enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result);
 enum protocol_error method_target_list(struct call *call, struct json_object **ret_result);
 enum protocol_error method_target_show(struct call *call, struct json_object **ret_result);

@@ -158,6 +158,7 @@ struct armer {
 	struct pending *pending; /* not owned */
 	struct conn *conn;	 /* not owned; as long as `pending` */
 	struct arming *arming;	 /* the targets' */
+	struct join *join;	 /* likewise; one of the two */
 };
 
 static void on_armed(void *arg, int answer, struct target *t, const char *why)
@@ -248,6 +249,65 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 		req.filters[req.n_filters] = params_nth(p, "filters", req.n_filters);
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : strcmp(stacks, "bpf") == 0 ? STACKS_BPF : STACKS_AUTO;
 	return arm(call, &req, ret_result);
+}
+
+static void on_joined(void *arg, int answer, struct target *t, const char *why)
+{
+	struct armer *a = arg;
+	enum protocol_error e = answer ? arm_error(answer, &why) : API_OK;
+
+	audit_log(a->reader.methods->audit, conn_peer(a->conn), "target.join", target_name(t), answer ? protocol_error_code(e) : "ok");
+	if (answer)
+		pending_fail(a->pending, e, why);
+	else
+		(void)pending_reply(a->pending, target_answer(&a->reader, t));
+	free(a);
+}
+
+static void joiner_gone(struct pending *p, void *arg)
+{
+	struct armer *a = arg;
+
+	targets_join_cancel(a->join);
+	free(a);
+}
+
+enum protocol_error method_target_join(struct call *call, struct json_object **ret_result)
+{
+	struct target_request req = TARGET_REQUEST_INIT;
+	_cleanup_free_ struct armer *a = NULL;
+	struct target *t = NULL;
+	enum protocol_error e;
+	char why[200] = "";
+	int r;
+
+	e = name_fds(call, &req);
+	if (e == API_OK)
+		e = method_find_target(call, &t);
+	if (e != API_OK)
+		return e;
+	req.pid = (pid_t)params_int(&call->params, "pid");
+	req.uid = call->peer->uid;
+	req.admin = call->peer->admin;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return call_fail(call, API_BUSY, "out of memory");
+	a->reader = reader_of(call);
+	a->conn = call->conn;
+	if (pending_new(call->conn, call->id, joiner_gone, a, &a->pending) < 0)
+		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+	r = targets_join(t, &req, on_joined, a, &a->join, why, sizeof(why));
+	if (r != 0) {
+		pending_drop(a->pending);
+		if (r == TARGET_E_EXISTS) {
+			*ret_result = already_answer(&a->reader, t);
+			return API_OK;
+		}
+		return arm_fail(call, r, why);
+	}
+	(void)take_ptr(a);
+	call->deferred = true;
+	return API_OK;
 }
 
 enum protocol_error method_target_disarm(struct call *call, struct json_object **ret_result)

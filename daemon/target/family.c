@@ -15,7 +15,7 @@
 
 bool target_is_family(const struct target *target)
 {
-	return target->children && !target_scope_is_group(target->scope);
+	return (target->children || target->several) && !target_scope_is_group(target->scope);
 }
 
 void family_thread_began(struct member *member)
@@ -40,7 +40,7 @@ void family_thread_ended(struct member *member)
 {
 	if (member->threads > 1)
 		member->threads--;
-	else if (member->target->children)
+	else if (member->target->children || member->target->several)
 		family_look(member);
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "daemon/target/join.h"
 #include "daemon/target/opening.h"
 #include "daemon/target/target_internal.h"
 
@@ -40,6 +41,7 @@ static void refuse(struct member *member)
 	if (!target->refused++)
 		target_warn(target, "processes that it started are left out, since its user may not look into them, or they ended before the "
 				    "kernel was asked: lost.refused counts them");
+	joins_look(target);
 }
 
 static void give(struct member *member)
@@ -56,6 +58,7 @@ static void give(struct member *member)
 		target_refresh(target);
 	if (c->changed && !target->arming)
 		c->changed(c->arg, target);
+	joins_look(target);
 }
 
 static void on_answer(void *arg, const struct opener_reply *answer, int fd)

@@ -21,6 +21,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/backend.h"
+#include "daemon/target/join.h"
 #include "daemon/target/proc_records.h"
 #include "daemon/target/work_internal.h"
 
@@ -187,6 +188,7 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 	case WORK_SCAN:
 		if (target->backend->review)
 			target->backend->review(target, w->scan.added);
+		joins_were_read(target);
 		return TURN_END;
 	default:
 		scan_resync_end(target, &w->log);
@@ -360,13 +362,29 @@ static enum turn list_family(struct work *w)
 	w->scan.pids = w->scan.roots = NULL;
 	w->scan.n_pids = w->scan.next_pid = w->scan.n_roots = 0;
 	w->scan.n_joined = w->scan.n_entries;
+	w->result = 0;
+	w->next = step_family;
+	if (!w->target->children)
+		return TURN_ON;
 	r = members_pids(w->target, false, &w->scan.roots, &w->scan.n_roots);
 	if (r < 0)
 		return join_failed(w, r);
 	w->run = run_family;
 	w->job.patient = true;
-	w->next = step_family;
 	return TURN_THREAD;
+}
+
+/* Those that were asked for; of one that has ended the request is told when the others have been read. */
+static void join_asked(struct work *w)
+{
+	pid_t pid;
+	int dirfd, r;
+
+	while (joins_next(w->target, &pid, &dirfd)) {
+		r = join_one(w, pid, dirfd);
+		if (r != 0)
+			log_debug("%s: process %d does not join: %s", w->target->name, (int)pid, r < 0 ? strerror(-r) : "it has ended");
+	}
 }
 
 static enum turn begin_join(struct work *w)
@@ -382,8 +400,10 @@ static enum turn begin_join(struct work *w)
 		w->next = step_join;
 		return TURN_ON;
 	}
-	if (w->what == WORK_SCAN)
+	if (w->what == WORK_SCAN) {
+		join_asked(w);
 		return list_family(w);
+	}
 	r = join_one(w, target->proc.pid, target->proc.dirfd);
 	if (r != 0)
 		return join_failed(w, r);

@@ -15,6 +15,7 @@
 #include "daemon/control/subscribers.h"
 #include "daemon/target/arming.h"
 #include "daemon/target/backend.h"
+#include "daemon/target/join.h"
 #include "daemon/target/target_internal.h"
 
 #define OWN_FDS 2 /* of a target beside its files: pidfd and /proc directory */
@@ -112,6 +113,7 @@ static void end_recording(struct target *target, uint64_t at_ns)
 {
 	target->probe_waits = false;
 	target->ended_ns = at_ns;
+	joins_refuse(target, "the target has just ended");
 	members_end(target, at_ns);
 	if (target->backend->stop)
 		target->backend->stop(target);
@@ -294,6 +296,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 		target->keep_ns = req->keep_ns ? req->keep_ns : (uint64_t)targets->config->keep_ms * 1000000;
 	target->children = req->children || target_scope_is_group(req->scope);
 	TAILQ_INIT(&target->members);
+	TAILQ_INIT(&target->joins);
 	LIST_INIT(&target->waiting);
 	sideband_log_init(&target->log, (size_t)targets->config->history_mib << 20);
 	target->backend = backend;
@@ -313,6 +316,7 @@ struct target *target_free(struct target *target)
 	if (!target)
 		return NULL;
 	target->probe_waits = false;
+	joins_refuse(target, "the target has been disarmed");
 	work_queue_forget(target);
 	if (target->exit_event)
 		event_free(target->exit_event);

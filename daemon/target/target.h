@@ -129,6 +129,16 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 		struct arming **ret, struct target **ret_existing, char *why, size_t why_size) _must_check_;
 /* `fn` is not called: the requester has gone. */
 void targets_arm_cancel(struct arming *arming);
+/*
+ * Records further processes with a target that is armed, on one timeline; the request names one by pid or pidfd, and has `maps_fd` as for
+ * targets_arm(). Under way like that (0), or refused at once; TARGET_E_EXISTS: it is one of the target's.
+ */
+typedef void (*targets_joined_fn)(void *arg, int answer, struct target *target, const char *why);
+struct join;
+int targets_join(struct target *target, const struct target_request *req, targets_joined_fn fn, void *arg, struct join **ret, char *why,
+		 size_t why_size) _must_check_;
+/* `fn` is not called. What joins does so all the same. */
+void targets_join_cancel(struct join *join);
 /* The daemon stops: refuses armings under way and all later ones. True when all have their answers. */
 bool targets_stop(struct targets *targets);
 /* Ends the recording and forgets the target: the pointer is invalid afterwards. */

@@ -101,6 +101,9 @@ struct target {
 	int kallsyms_fd;    /* as its client opened it, or -1 */
 	uint64_t keep_ns;   /* how far back its samples are to reach; 0: as far as the configured rings do */
 	bool children; /* a process that a member starts is one of the target's; of a group always */
+	bool several;  /* others have joined it */
+	TAILQ_HEAD(, join) joins; /* that are under way */
+	size_t n_joins;
 	const struct backend *backend;
 	void *recording; /* the back end's own */
 	void *beside;	 /* what sampling keeps of a target that another back end records */
@@ -273,7 +276,7 @@ int target_events_json(struct target *target, struct json_object **ret) _must_ch
 struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
 
 /* ---- family.c */
-/* Whether it is a process with what it starts: members come and go, and it ends with the last one. */
+/* Whether it is several processes, or one with what it starts: members come and go, and it ends with the last one. */
 bool target_is_family(const struct target *target);
 /* A thread of the process has been made, or has ended. */
 void family_thread_began(struct member *member);

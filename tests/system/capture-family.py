@@ -98,7 +98,7 @@ with Tracerd() as d:
     expect(r.returncode == 0 and f"target {t['id']}" in r.stdout and r.stdout.count("snapshot 2") == 1, f"a snapshot of several of them is one: {r.stdout[:200]}{r.stderr}")
     other = c.arm(os.getpid())["id"]
     r = d.tracectl("snapshot", s.pid, os.getpid())
-    expect(r.returncode != 0 and f"two targets, {t['id']} and {other}" in r.stderr and "arm --children" in r.stderr, f"of two targets it is none: {r.stderr.strip()}")
+    expect(r.returncode != 0 and f"two targets, {t['id']} and {other}" in r.stderr and "arm PID PID" in r.stderr, f"of two targets it is none: {r.stderr.strip()}")
     c.call("target.disarm", {"target": other})
     let_work(s.kin["grandchild"], seconds=0.2)
     meta, recs, _ = bundle(c, t["id"])

@@ -279,7 +279,7 @@ static bool group_fits(struct target *target, bool members_added)
 	if (target_scope_is_group(target->scope))
 		return group->spec.kind == GROUP_CGROUP || !members_added;
 	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
-		return true;
+		return !target->several || !members_added;
 	if (sample_own_cgroup(target, &own) == 0)
 		return group->spec.kind == GROUP_CGROUP && group->spec.cgroup_ino == own.ino;
 	return group->spec.kind != GROUP_CGROUP;
