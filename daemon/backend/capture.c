@@ -44,7 +44,7 @@ static int freeze_members(const struct target *target, struct frozen *frozen)
 
 		*out = (struct frozen_member){
 			.pid = member->pid, .nspid = member->nspid, .from_ns = member->from_ns, .to_ns = member->to_ns,
-			.hidden = member->proof != PROOF_GIVEN};
+			.hidden = member->proof != PROOF_GIVEN, .unseen = member->unseen};
 		frozen->n_hidden += out->hidden;
 		if (member->root)
 			out->root = root_ref(member->root);
@@ -478,6 +478,47 @@ static void mask_parent(const struct frozen *frozen, struct perfabi_task *task)
 	task->ptid = SCHEDEV_MASKED_ID;
 }
 
+static int sideband_out(struct sideband_out *out, const struct perf_event_header *h, struct perf_event_header **ret)
+{
+	int r;
+
+	if (out->used + h->size > sizeof(out->buf)) {
+		r = perfdata_write(out->writer, out->buf, out->used);
+		if (r < 0)
+			return r;
+		out->used = 0;
+	}
+	*ret = (void *)(out->buf + out->used);
+	memcpy(*ret, h, h->size);
+	out->used += h->size;
+	count_sideband(h, out->stats);
+	return 0;
+}
+
+/* Whoever has become what may not be seen has left the picture: else he would run, or wait, until something else is known of him. */
+static int end_hidden(const struct frozen *frozen, struct sideband_out *out)
+{
+	struct perf_event_header *copy;
+	int r = 0;
+
+	for (size_t i = 1; i < frozen->n_members && r == 0; i++) {
+		const struct frozen_member *m = &frozen->members[i], *before = m - 1;
+		struct {
+			struct perfabi_task task;
+			struct perfabi_sample_id id;
+		} end = {.task = {.header = {.type = PERF_RECORD_EXIT, .size = sizeof(end)}}};
+
+		if (!m->hidden || m->unseen || before->hidden || before->pid != m->pid || before->to_ns + 1 != m->from_ns)
+			continue;
+		end.task.pid = end.task.tid = end.id.pid = end.id.tid = (uint32_t)m->pid;
+		end.task.ppid = end.task.ptid = SCHEDEV_MASKED_ID;
+		end.task.time = end.id.time = before->to_ns;
+		end.id.id = SIDEBAND_LOG_ID;
+		r = sideband_out(out, &end.task.header, &copy);
+	}
+	return r;
+}
+
 static int on_sideband(struct frozen *frozen, const struct perf_event_header *h, void *arg)
 {
 	struct sideband_out *out = arg;
@@ -488,19 +529,10 @@ static int on_sideband(struct frozen *frozen, const struct perf_event_header *h,
 	if (sideband_log_time(h) > frozen->raw_ns ||
 	    (frozen->n_hidden && has_entry(frozen, true, ((const struct perfabi_task *)(const void *)h)->pid, sideband_log_time(h))))
 		return 0;
-	if (out->used + h->size > sizeof(out->buf)) {
-		r = perfdata_write(out->writer, out->buf, out->used);
-		if (r < 0)
-			return r;
-		out->used = 0;
-	}
-	copy = (void *)(out->buf + out->used);
-	memcpy(copy, h, h->size);
-	out->used += h->size;
-	if (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT)
+	r = sideband_out(out, h, &copy);
+	if (r == 0 && (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT))
 		mask_parent(frozen, (void *)copy);
-	count_sideband(h, out->stats);
-	return 0;
+	return r;
 }
 
 /* Calls `fn` with each record of the frozen side-band log, until it answers not 0. */
@@ -535,6 +567,8 @@ static int copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, 
 	if (r < 0)
 		return r;
 	r = sideband_each(frozen, on_sideband, out);
+	if (r == 0 && frozen->n_hidden)
+		r = end_hidden(frozen, out);
 	if (r < 0)
 		return r;
 	return out->used ? perfdata_write(writer, out->buf, out->used) : 0;

@@ -24,6 +24,7 @@ struct frozen_member {
 	struct root *root; /* referenced */
 	struct cred *cred; /* referenced */
 	bool hidden;	   /* its owner may not see it, or the kernel has not said so yet */
+	bool unseen;	   /* hidden since records were lost */
 	char comm[PROC_COMM_MAX];
 };
 

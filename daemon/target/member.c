@@ -254,15 +254,15 @@ int member_exec(struct member *member, uint64_t at_ns, struct member **ret)
 	int r;
 
 	r = member_fork(member, member->pid, at_ns, &next);
-	proof_end(member);
-	if (r < 0) {
-		member_end(member, at_ns - 1);
-		return r;
+	if (r == 0) {
+		next->threads = member->threads;
+		next->follow = take_ptr(member->follow);
 	}
-	next->threads = 1;
-	next->follow = take_ptr(member->follow);
-	/* The new one is there: the filter does not let go of the process in between. */
+	/* Where the new one is there the filter does not let go of the process in between. */
 	member_end(member, at_ns - 1);
+	proof_end(member);
+	if (r < 0)
+		return r;
 	proof_ask(next);
 	*ret = next;
 	return 0;

@@ -15,6 +15,8 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
+#include "daemon/target/backend.h"
 #include "daemon/target/join.h"
 #include "daemon/target/opening.h"
 #include "daemon/target/target_internal.h"
@@ -38,6 +40,8 @@ static void refuse(struct member *member)
 	member->asking = opening_cancel(member->asking);
 	held_free(member);
 	member->proof = PROOF_REFUSED;
+	if (!target_is_family(target) && !target->arming && member->to_ns == UINT64_MAX)
+		target_suspend(target, clock_raw_ns(), "records of execs may be missing, and the kernel does not let its user look into it now");
 	if (!target->refused++)
 		target_warn(target, "processes that it started are left out, since its user may not look into them, or they ended before the "
 				    "kernel was asked: lost.refused counts them");
@@ -130,6 +134,29 @@ int proof_hold(struct member *member, struct image *image)
 	if (r < 0)
 		(void)image_put(image);
 	return r == -EEXIST ? 0 : r;
+}
+
+void proof_again(struct target *target, uint64_t since_ns)
+{
+	const uint64_t now = clock_raw_ns();
+	struct member *last = TAILQ_LAST(&target->members, member_list), *member, *next;
+	int r;
+
+	if (target->owner_admin || target->backend != &backend_sample)
+		return;
+	for (member = TAILQ_FIRST(&target->members); member; member = next) {
+		next = member == last ? NULL : TAILQ_NEXT(member, link);
+		if (member->to_ns != UINT64_MAX || member->proof == PROOF_REFUSED)
+			continue;
+		/* What it is now can be asked, and not what it was. */
+		r = member->from_ns < since_ns ? member_exec(member, since_ns, &member) : 0;
+		if (r == 0) {
+			member->proof = PROOF_ASKED;
+			member->unseen = true;
+			r = member_exec(member, now, &member);
+		}
+		target->left_out += r < 0;
+	}
 }
 
 void proof_recheck(struct target *target)

@@ -209,6 +209,9 @@ static void on_comm(struct member *member, const struct perf_event_header *h)
 /* NULL: it is not recorded any more. */
 static struct member *on_exec(struct target *target, struct member *member, uint64_t time)
 {
+	/* Where events were opened anew it comes twice. */
+	if (!target->owner_admin && time == member->from_ns)
+		return member;
 	/* The kernel has waited for the ends of all its other threads, and has reported them. */
 	member->threads = 1;
 	if (!target->owner_admin && !target_is_family(target)) {
@@ -307,7 +310,7 @@ void sideband_on_record(void *arg, const struct sideband_record *record)
 
 	if (record->header->type == PERF_RECORD_LOST) {
 		/* A mapping may be among them. */
-		targets_resync(targets);
+		targets_resync(targets, sideband_events_whole_ns(targets->sideband));
 		return;
 	}
 	if (record->header->type == PERF_RECORD_FORK)

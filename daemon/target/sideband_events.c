@@ -68,6 +68,7 @@ struct sideband_events {
 	bool draining, counted;
 	bool unwatched; /* no memory to watch a ring */
 	uint64_t lost;
+	uint64_t whole_ns; /* until then nothing was */
 	/* What one round drains, and its order. Untouched pages of it cost nothing. */
 	uint8_t *buf;
 	size_t room, held; /* bytes at its begin for the next round */
@@ -135,6 +136,11 @@ struct sideband_events *sideband_events_free(struct sideband_events *events)
 bool sideband_events_running(const struct sideband_events *events)
 {
 	return events->machine != NULL;
+}
+
+uint64_t sideband_events_whole_ns(const struct sideband_events *events)
+{
+	return events->whole_ns;
 }
 
 uint64_t sideband_events_lost(const struct sideband_events *events)
@@ -304,6 +310,7 @@ static bool drain_round(struct sideband_events *events, uint64_t deadline)
 	while ((source = next_full(events)) != NULL)
 		if (!report_lost(events, source, deadline))
 			return true;
+	events->whole_ns = horizon;
 	return used > 0;
 }
 

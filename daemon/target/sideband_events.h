@@ -66,5 +66,7 @@ void sideband_events_drain(struct sideband_events *events);
  * take. What a round of draining hands on later; here for its test.
  */
 size_t sideband_events_hold(uint8_t *buf, size_t used, uint64_t horizon);
+/* Until when nothing is missing of what the callback has been given; in the report of a loss, until before that. */
+uint64_t sideband_events_whole_ns(const struct sideband_events *events);
 /* Records that the kernel had no room for. */
 uint64_t sideband_events_lost(const struct sideband_events *events);

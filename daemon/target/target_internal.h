@@ -55,6 +55,7 @@ struct member {
 	struct root *root; /* referenced; NULL if it could not be opened */
 	struct cred *cred; /* referenced; as last read; NULL if never */
 	enum proof proof;
+	bool unseen; /* refused: an exec may have been missed, so what it was then is not known */
 	struct opening *asking; /* owned; NULL: nothing is under way */
 	struct image **held;	/* owned and referenced: those of its code, while it is asked for */
 	size_t n_held;
@@ -113,7 +114,7 @@ struct target {
 	size_t n_warnings;
 	bool probe_waits; /* for the answer of targets->probe */
 	/* side-band */
-	TAILQ_HEAD(, member) members;
+	TAILQ_HEAD(member_list, member) members;
 	size_t n_members, n_living;
 	size_t n_closed;   /* processes that may not be read */
 	uint64_t left_out; /* processes that it started and that are not recorded: there were too many */
@@ -198,10 +199,10 @@ int target_charge_fds(struct target *target, size_t more) _must_check_;
 /* ---- targets.c */
 /* Puts one that records into the list. */
 void targets_add(struct targets *targets, struct target *target);
-/* Side-band records were lost: reads /proc again for all targets that record. */
-void targets_resync(struct targets *targets);
-/* CPUs went or came: side-band records of them are missing, and come again. */
-void targets_cpus_changed(struct targets *targets);
+/* Side-band records were lost, none before `whole_ns`: reads /proc again for all targets that record. */
+void targets_resync(struct targets *targets, uint64_t whole_ns);
+/* CPUs went or came: side-band records of them are missing since then, and come again. */
+void targets_cpus_changed(struct targets *targets, uint64_t since_ns);
 /* What the back end's open() has made. */
 void *targets_machine(const struct targets *targets, const struct backend *backend);
 /* A survey that a back end began has ended. */
@@ -293,6 +294,8 @@ void proof_ask(struct member *member);
 void proof_end(struct member *member);
 /* An image of its code, which is the target's with the proof. Takes the reference, whatever comes of it. 0, -errno. */
 int proof_hold(struct member *member, struct image *image) _must_check_;
+/* Records of execs may be missing since then: what runs is to be proven again. */
+void proof_again(struct target *target, uint64_t since_ns);
 /* Takes the proof back from processes that their user may not look into any more. */
 void proof_recheck(struct target *target);
 

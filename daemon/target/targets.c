@@ -77,7 +77,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 /* ---- lost side-band records */
 
 /* The kernel had no room for some records: what they may have said is read from /proc instead. */
-void targets_resync(struct targets *targets)
+void targets_resync(struct targets *targets, uint64_t whole_ns)
 {
 	uint64_t now = clock_raw_ns();
 	struct arming *arming;
@@ -92,6 +92,8 @@ void targets_resync(struct targets *targets)
 			target->lost_ns = now;
 		/* A fork may be among what was lost. */
 		target_work(target, WORK_RESYNC | (target_is_family(target) ? (unsigned int)WORK_SCAN : 0));
+		/* So may an exec, which ends what is proven. */
+		proof_again(target, whole_ns);
 	}
 	TAILQ_FOREACH(arming, &targets->armings, link)
 	{
@@ -100,13 +102,13 @@ void targets_resync(struct targets *targets)
 	}
 }
 
-void targets_cpus_changed(struct targets *targets)
+void targets_cpus_changed(struct targets *targets, uint64_t since_ns)
 {
 	const int r = sideband_events_restart(targets->sideband);
 
 	if (r < 0)
 		log_warning("side-band events on the CPUs that are online: %s", strerror(-r));
-	targets_resync(targets);
+	targets_resync(targets, since_ns);
 }
 
 void targets_add(struct targets *targets, struct target *target)

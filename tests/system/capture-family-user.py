@@ -4,6 +4,7 @@
 # into it. What he may not look into is in no snapshot, in no way, and is counted: set-user-ID and set-group-ID programs, files that
 # he may execute but not read, processes that do not let themselves be looked at, whether they were there before or came later.
 import shutil
+import threading
 
 from lib.capture import *
 
@@ -63,7 +64,17 @@ try:
             skip("no cpu-wide events or no BPF here")
         s = Scene(here)
 
+        ours, his = socket.socketpair()
+
+        def stopper():
+            with ours.makefile("rb", buffering=0) as words:
+                for word in words:
+                    os.kill(d.pid, signal.SIGSTOP if word == b"stop\n" else signal.SIGCONT)
+                    ours.sendall(b"done\n")
+        threading.Thread(target=stopper, daemon=True).start()
+
         def user():
+            answer_r, answer_w = his.makefile("rb", buffering=0), his.makefile("wb", buffering=0)
             with Client(d.sock) as u:
                 t = u.call("target.arm", {"pid": s.pid, "fds": ["maps"], "children": True, "backend": "sample", "stacks": "fp"}, [open_maps(s.pid)])["target"]
                 expect(t["children"] and t["uid"] == NOBODY, "an ordinary user arms a family")
@@ -96,6 +107,8 @@ try:
                     named = [f for f, data in files.items() if str(here / word).encode() in data]
                     expect(len(files) > 2 and not named, f"no file of the bundle names it: {named}")
                     expect(meta["losses"]["processes_refused"] >= 1, "which is counted")
+                    ended = [r.time for r in recs if r.type == EXIT and r.pid == pid]
+                    expect(ended and min(ended) == until, "its thread has left the picture, and does not wait on in it")
                 lost = u.call("target.show", {"target": t["id"]})["target"]
                 expect(lost["lost"]["refused"] >= 3 and any("may not look into them" in w for w in lost["warnings"]), f"and told: {lost['lost']}")
                 s.tell("back")
@@ -128,6 +141,46 @@ try:
                 expect(not named, f"nor a name of it: {named}")
                 subprocess.run(["pkill", "-P", str(parent.pid)])
                 parent.kill()
+
+                # The daemon misses an exec: there is more on the machine than its rings hold.
+                lossy = subprocess.Popen(["/bin/sh", "-c", f"read go; {here}/suid -p -c '{LOOP % 10**9}'; exit 0"], stdin=subprocess.PIPE, text=True)
+                alone = subprocess.Popen(["/bin/sh", "-c", f"read go; exec {here}/suid -p -c '{LOOP % 10**9}'"], stdin=subprocess.PIPE, text=True)
+                plain = subprocess.Popen(["/bin/sh", "-c", LOOP % 10**9])
+                again = subprocess.Popen(["/bin/sh", "-c", f"read go; exec {here}/suid -p -c '{LOOP % 300000}; exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c \"{LOOP % 10**9}\"'"],
+                                         stdin=subprocess.PIPE, text=True)
+                t4 = u.call("target.arm", {"pid": lossy.pid, "fds": ["maps"], "children": True, "backend": "sample", "stacks": "fp"}, [open_maps(lossy.pid)])["target"]
+                t5, t6 = u.arm(alone.pid, stacks="fp", backend="sample"), u.arm(plain.pid, stacks="fp", backend="sample")
+                lost = lambda: u.call("status")["losses"]["history_lost"]
+                t7 = u.arm(again.pid, stacks="fp", backend="sample")
+                before, gone = lost(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+                answer_w.write(b"stop\n")
+                answer_r.readline()
+                subprocess.run(["/bin/sh", "-c", "i=0; while [ $i -lt 3000 ]; do /bin/true; i=$((i+1)); done"], check=True)
+                for p in (lossy, alone, again):
+                    p.stdin.write("go\n")
+                    p.stdin.flush()
+                wait_for("they execute", lambda: str(here) in open(f"/proc/{alone.pid}/cmdline").read())
+                wait_for("it is his again", lambda: open(f"/proc/{again.pid}/cmdline").read().startswith("sh\0"))
+                back = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+                answer_w.write(b"go\n")
+                answer_r.readline()
+                wait_for("the loss", lambda: lost() > before)
+                wait_for("it is suspended", lambda: u.call("target.show", {"target": t5["id"]})["target"]["state"] == "suspended")
+                time.sleep(0.5)
+                for t in (t4, t5):
+                    meta, recs, _ = bundle(u, t["id"])
+                    named = [(r.type, r.pid) for r in recs if f"{here}/suid".encode() in r.body and r.type != SAMPLE]
+                    expect(not named, f"an exec that nobody saw shows nothing: {named}")
+                wait_for("it is seen", lambda: [r for r in bundle(u, t6["id"])[1] if r.type == SAMPLE and r.pid == plain.pid])
+                expect(u.call("target.show", {"target": t6["id"]})["target"]["state"] == "armed", "who may be seen goes on")
+                meta, recs, _ = bundle(u, t6["id"])
+                expect(any("right to see it" in g["kind"] and g["to_ns"] >= back for g in meta["gaps"]), f"with a gap, since it may have been something else: {meta['gaps']}")
+                wait_for("it is seen again", lambda: [r for r in bundle(u, t7["id"])[1] if r.type == SAMPLE and r.pid == again.pid and r.time > back])
+                meta, recs, _ = bundle(u, t7["id"])
+                seen = [(r.type, r.time) for r in recs if r.pid == again.pid and gone + 2 * 10**8 < r.time < back]
+                expect(not seen, f"one that was something else meanwhile shows nothing of it: {len(seen)} of {len(recs)} {meta['gaps']}")
+                for p in (lossy, alone, plain, again):
+                    p.kill()
 
                 # One that does not let itself be looked at any more.
                 q = subprocess.Popen([interpreter(), "-c", CLOSES_ITSELF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)

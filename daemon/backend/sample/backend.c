@@ -426,8 +426,9 @@ static void on_cpus(void *arg, bool changed)
 	TAILQ_FOREACH(target, &targets->list, link)
 		if (target->state == TARGET_ARMED && sampling_of(target))
 			sample_review(target, false);
+	/* It is noticed within seconds, on a busy machine too. */
 	if (changed)
-		targets_cpus_changed(targets);
+		targets_cpus_changed(targets, clock_raw_ns() - 10000000000u);
 }
 
 static int sample_open(struct targets *targets, void **ret)

@@ -516,6 +516,26 @@ static void add_outage(struct json_object *gaps, const struct outage *outage)
 	json_append(gaps, o);
 }
 
+static void add_unseen(struct json_object *gaps, const struct frozen *frozen)
+{
+	uint64_t from = 0, to = 0;
+
+	for (size_t i = 0; i < frozen->n_members; i++) {
+		const struct frozen_member *m = &frozen->members[i];
+		struct json_object *o;
+
+		if (!m->unseen || (m->from_ns == from && m->to_ns == to))
+			continue;
+		from = m->from_ns;
+		to = m->to_ns;
+		o = json_object_new_object();
+		json_add_string(o, "kind", "records were lost, by which its user's right to see it is known");
+		json_add_uint(o, "from_ns", from);
+		json_add_uint(o, "to_ns", to);
+		json_append(gaps, o);
+	}
+}
+
 /*
  * Where the ring of one CPU reaches back less far than another's, what ran there is missing in between. There is no gap before
  * the oldest data of all, nor before the target was armed.
@@ -541,6 +561,8 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		json_add_uint(losses, "cpu_outages", samples->n_outages);
 	for (size_t i = 0; i < samples->n_outages; i++)
 		add_outage(gaps, &samples->outages[i]);
+	if (frozen->n_hidden)
+		add_unseen(gaps, frozen);
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].oldest_ns && samples->rings[i].oldest_ns < begin)
 			begin = samples->rings[i].oldest_ns;
