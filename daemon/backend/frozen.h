@@ -98,10 +98,14 @@ struct frozen {
 int frozen_go_ask(struct frozen *frozen, struct targets *targets) _must_check_;
 void frozen_go_fini(struct frozen *frozen);
 
-/* Whether a process belonged to the target at that time. */
+/* Whether a process belonged to the target at that time, and may be seen. */
 bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
+/* Whether one did that the target's owner may not see. */
+bool frozen_hides(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 /* The member with this pid, the newest; NULL if none. */
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);
+/* Writes the side-band log. 0 or -errno. */
+int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats);
 /* Since when the target is recorded: rings may be older than it. */
 uint64_t frozen_recorded_from(const struct frozen *frozen);
 /* For what it waited for: it has come, or will not come. */
