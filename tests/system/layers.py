@@ -51,7 +51,7 @@ ROOMS = {
     "decode/timeline": f"{BASE} {BUNDLE} decode/base decode/calls/call.h decode/go decode/rings decode/summary decode/writer",
     "decode/replay": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/dwarf decode/go decode/object decode/perf decode/pt decode/rings "
                      "decode/stack decode/timeline",
-    "decode/job": f"{BASE} {CONTROL} {DECODER} decode/base decode/dwarf decode/go decode/object decode/pt decode/replay decode/rings decode/timeline/go.h decode/writer",
+    "decode/job": f"{BASE} {CONTROL} {DECODER} common/bundle/python_layout.h decode/base decode/dwarf decode/go decode/object decode/pt decode/replay decode/rings decode/timeline/go.h decode/writer",
     # libtracerd, tracectl
     "client/include": "",
     "client/include/tracerd": "",
