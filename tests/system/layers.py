@@ -41,7 +41,7 @@ ROOMS = {
     "decode/perf": f"{BASE} decode/base",
     "decode/object": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/perf",
     "decode/dwarf": f"{BASE} {CONTROL} decode/base decode/object",
-    "decode/stack": f"{BASE} {CONTROL} decode/base decode/dwarf decode/object decode/perf",
+    "decode/stack": f"{BASE} {CONTROL} common/bundle decode/base decode/dwarf decode/object decode/perf",
     "decode/calls": f"{BASE} decode/base decode/object",
     "decode/pt": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/object decode/perf",
     "decode/rings": f"{BASE} {BUNDLE} {CONTROL} decode/base",
