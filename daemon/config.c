@@ -55,8 +55,6 @@ const struct config_key config_keys[] = {
 		"maximum size of the rings of one event group, of all CPUs together; rings shrink to fit"),
 	UINT("capture", dwarf_stack_bytes, 512, 65528, "8192", "bytes",
 		"bytes of the stack to copy into each sample with stacks=dwarf; a multiple of 8"),
-	CHOICE("capture", python_frames, "yes|no", "yes",
-		"whether stacks that are unwound in the kernel have the functions that CPython 3.11 to 3.14 runs: yes or no"),
 	UINT("capture", pt_ring_kib, 16, 1048576, "4096", "KiB", "size of the Intel PT ring of each CPU and target; a power of two"),
 	UINT("capture", pt_total_mib, 1, 1048576, "128", "MiB",
 		"maximum size of the Intel PT rings of one target, of all CPUs together; rings shrink to fit"),

@@ -177,28 +177,6 @@ static void view_unwound(FILE *out, struct json_object *u)
 		field_number(u, "mappings"), field_number(u, "mappings_waiting"), field_number(u, "mappings_without"));
 }
 
-/* The Python functions of processes that run an interpreter. */
-static void view_python(FILE *out, struct json_object *list)
-{
-	const size_t n = list ? json_object_array_length(list) : 0;
-
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *p = json_object_array_get_idx(list, i);
-		const char *refused = field_text(p, "refused");
-
-		if (refused && *refused) {
-			view_line(out, i ? "" : "python", "%s of process %" PRIu64 ": its functions are not found: %s", field_text(p, "version"),
-				field_number(p, "pid"), refused);
-			continue;
-		}
-		view_line(out, i ? "" : "python", "%s of process %" PRIu64 ": functions of %" PRIu64 " stacks, of which %" PRIu64 " are cut; %" PRIu64
-			" of threads it does not know, %" PRIu64 " not readable, %" PRIu64 " among subinterpreters; %" PRIu64 " without a name",
-			field_text(p, "version"), field_number(p, "pid"), field_number(p, "complete") + field_number(p, "cut"), field_number(p, "cut"),
-			field_number(p, "no_thread") + field_number(p, "crowded"), field_number(p, "no_read"), field_number(p, "subinterpreters"),
-			field_number(p, "unnamed"));
-	}
-}
-
 /* What there is, of what was asked for if that is more. */
 static char *look_back(struct json_object *t)
 {
@@ -345,7 +323,6 @@ void view_target(FILE *out, struct json_object *t)
 				field_number(t, "samples"), field_number(t, "switches"));
 	}
 	view_unwound(out, field(field(t, "sample"), "unwound"));
-	view_python(out, field(field(t, "sample"), "python"));
 	view_line(out, "lost", "%s", lost);
 	view_rings(out, field(t, "events"));
 	if (field_number(t, "triggers"))

@@ -17,11 +17,8 @@
  *               before them (written by the daemon)
  *   sample      in the rings only: a tick of the sampling clock in the thread, whose stack was unwound in the kernel. The
  *               daemon makes an ordinary sample of it
- *   function    nobody: behind the event is a Python function (common/bundle/python.h) that stacks have the number of (written by
- *               the daemon)
  * With ADDRESSES, in the rings only, the addresses of the stack are behind the event, the innermost first, and the daemon makes
- * a call chain of them. Behind them, and then with PYTHON behind the event, may be words for the functions that CPython ran; samples
- * have these as their payload.
+ * a call chain of them.
  * The subject of the event is always `pid`, `tid`.
  */
 #pragma once
@@ -36,7 +33,6 @@ enum schedev_kind {
 	SCHEDEV_STACK = 4,
 	SCHEDEV_BLOCKED = 5,
 	SCHEDEV_SAMPLE = 6,
-	SCHEDEV_FUNCTION = 7,
 };
 
 enum schedev_flag {
@@ -48,7 +44,6 @@ enum schedev_flag {
 	SCHEDEV_ADDRESSES = 1 << 5,    /* the stack's addresses follow */
 	SCHEDEV_IN_KERNEL = 1 << 6,    /* sample: the tick was in the kernel */
 	SCHEDEV_FILE_KNOWN = 1 << 7,   /* switch-out: the system call's first argument is an open descriptor */
-	SCHEDEV_PYTHON = 1 << 12,      /* behind the event is the part of the stack that is Python's */
 };
 
 /* What kind of file that is: the upper four bits of its mode, see inode(7). */

@@ -16,9 +16,7 @@ static const char *const shared_types[][2] = {
 		   "ring_bytes: int, events: Events|null, sample: Samples|null, pt: Trace|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
 	{"Samples", "{unwound: null|{complete: int, cut: int, no_table: int, no_rule: int, no_read: int, bad: int, by_frame_pointer: int, "
-		    "mappings: int, mappings_waiting: int, mappings_without: int}, "
-		    "python: [{pid: int, version: string, refused: string, complete: int, cut: int, no_thread: int, no_read: int, "
-		    "subinterpreters: int, crowded: int, unnamed: int}]}"},
+		    "mappings: int, mappings_waiting: int, mappings_without: int}}"},
 	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, left_out: int, "
 		  "filters: [string]}"},
 	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "

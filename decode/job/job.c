@@ -12,14 +12,12 @@
 
 #include "common/base/io.h"
 #include "common/base/log.h"
-#include "common/bundle/python_layout.h"
 #include "common/control/json.h"
 #include "common/decoder/protocol.h"
 #include "decode/base/workers.h"
 #include "decode/job/job_internal.h"
 #include "decode/job/resolve.h"
 #include "decode/object/probe.h"
-#include "decode/object/python_object.h"
 #include "decode/object/unwind_table.h"
 #include "decode/writer/pack.h"
 #include "decode/writer/writer.h"
@@ -200,23 +198,6 @@ static int job_probe(struct job *j)
 	return 0;
 }
 
-static void add_python(struct job *j, int fd, struct json_object *file)
-{
-	struct python_object python;
-	struct json_object *o;
-
-	if (python_object_look(fd, &j->budget, &python) < 0)
-		return;
-	o = json_add_new_object(file, "python");
-	json_add_uint(o, "minor", python.minor);
-	if (python.refused) {
-		json_add_string(o, "refused", python.refused);
-		return;
-	}
-	json_add_uint(o, "runtime", python.runtime);
-	json_add(o, "layout", python_layout_json(&python.layout));
-}
-
 /* The tables follow each other in the output; "bytes" says how long each is, and 0 that there is none. */
 static int job_unwind(struct job *j)
 {
@@ -233,7 +214,6 @@ static int job_unwind(struct job *j)
 		json_add_uint(o, "bytes", r < 0 ? 0 : unwind_table_bytes(&t));
 		json_add_uint(o, "functions", t.functions);
 		json_add_uint(o, "refused", t.refused);
-		add_python(j, j->probe_fds[i], o);
 		json_append(files, o);
 		if (r == 0)
 			r = unwind_table_write(&t, j->out_fd);

@@ -67,7 +67,6 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "frames_without_jit_name", rs->unknown_jit);
 	add_count(losses, "frames_wrong", rs->wrong);
 	stackwalk_report(&s->walk, losses);
-	python_report(&s->python, stats, losses);
 	images_report(s->o.images, losses);
 }
 

@@ -44,8 +44,6 @@ int session_new(const struct session_options *options, struct session **ret)
 	s->walk.resolver = s->resolver;
 	s->walk.st = s->o.st;
 	s->walk.budget = s->o.budget;
-	python_init(&s->python, s->o.st, s->o.budget);
-	s->walk.python = s->o.symbols ? &s->python : NULL;
 	s->walk.want_places = s->o.pt != NULL;
 	*ret = take_ptr(s);
 	return 0;
@@ -56,7 +54,6 @@ struct session *session_free(struct session *s)
 	if (!s)
 		return NULL;
 	session_free_tasks(s);
-	python_fini(&s->python);
 	resolver_free(s->resolver);
 	free(s->cpus);
 	free(s);
@@ -365,8 +362,6 @@ static int on_event(struct session *s, const struct perfevent *ev)
 	struct cpu *cpu = ev->cpu < MAX_CPUS ? &s->cpus[ev->cpu] : NULL;
 	int r = 0;
 
-	if (python_take_function(&s->python, ev))
-		return 0;
 	if (!s->begun && ev->has_time &&
 		(ev->kind == PERFEVENT_SAMPLE || ev->kind == PERFEVENT_SWITCH)) {
 		r = session_begin(s);

@@ -47,7 +47,6 @@ struct session {
 	uint32_t n_processes;
 	struct resolver *resolver;
 	struct stackwalk walk;
-	struct python python;
 	struct cpu *cpus;
 	size_t next_note;
 	uint64_t done; /* records and events */

@@ -209,30 +209,6 @@ static uint32_t push_frame(struct stackwalk *w, uint32_t stack, uint32_t i)
 	return stack;
 }
 
-/* All native frames, with Python's functions among them. */
-static uint32_t push_frames(struct stackwalk *w, struct code *code, const struct perfevent *ev, uint32_t n, bool whole, uint32_t stack)
-{
-	struct python_part part;
-	uint32_t calls = 0;
-
-	if (!w->python || !python_part_of(ev, &part)) {
-		while (n > 0)
-			stack = push_frame(w, stack, --n);
-		return stack;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		calls += resolver_is_interpreter(w->resolver, w->frames[i]);
-	python_place(w->python, &part, calls, n && resolver_is_interpreter(w->resolver, w->frames[0]), whole);
-	code->found += part.n ? calls : 0;
-	stack = python_push_outer(w->python, &part, calls, stack);
-	while (n > 0) {
-		stack = push_frame(w, stack, --n);
-		if (resolver_is_interpreter(w->resolver, w->frames[n]))
-			stack = python_push_call(w->python, &part, --calls, stack);
-	}
-	return stack;
-}
-
 uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
 {
@@ -243,7 +219,6 @@ uint32_t stackwalk_sample(
 		      mode == PERF_RECORD_MISC_GUEST_KERNEL;
 	bool whole = true;
 	uint32_t n = 0, stack = STACKTAB_ROOT;
-	const uint64_t cut = w->cut;
 
 	w->stacks++;
 	w->kernel_unnamed += c.n_kernel && !resolver_has_kallsyms(w->resolver);
@@ -275,7 +250,8 @@ uint32_t stackwalk_sample(
 	}
 	if (!whole)
 		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));
-	stack = push_frames(w, code, ev, n, w->cut == cut, stack);
+	while (n > 0)
+		stack = push_frame(w, stack, --n);
 	if (c.n_kernel && resolver_has_kallsyms(w->resolver))
 		stack = push_kernel(w, &c, with_kernel, stack);
 	else if (kernel && with_kernel)

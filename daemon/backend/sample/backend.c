@@ -15,7 +15,6 @@
 #include "daemon/backend/sample/aside.h"
 #include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/choice.h"
-#include "daemon/backend/sample/describe.h"
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/filter_entries.h"
@@ -537,6 +536,27 @@ static size_t sample_fds(const struct target *target)
 	return n;
 }
 
+/* How the stacks of its processes were unwound; null where they are not. */
+static struct json_object *sample_describe(const struct target *target)
+{
+	const struct unwind *unwind = sampler_unwind(sampler_of(target->targets));
+	struct json_object *o = json_object_new_object();
+	struct unwind_counts sum = {.files = 0};
+	const struct member *member;
+
+	if (!o)
+		return NULL;
+	if (!unwind || target->stacks != STACKS_BPF) {
+		json_add_null(o, "unwound");
+		return o;
+	}
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX)
+			unwind_count(unwind, member->pid, &sum);
+	json_add(o, "unwound", unwind_counts_json(&sum));
+	return o;
+}
+
 /* Without them some callers have no names. */
 static void sample_take_stacks(const struct target *target)
 {
@@ -570,7 +590,7 @@ const struct backend backend_sample = {
 	.is_surveying = look_back_is_surveying,
 	.look_back = look_back_job,
 	.stats = look_back_stats,
-	.describe = describe_target,
+	.describe = sample_describe,
 	.stacks = sample_take_stacks,
 	.freeze = export_freeze,
 	.copy = export_copy,

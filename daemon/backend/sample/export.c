@@ -18,10 +18,8 @@
 #include "common/control/json.h"
 #include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/blocked.h"
-#include "daemon/backend/sample/exported_functions.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/mask.h"
-#include "daemon/backend/sample/python.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/backend/sample/unwind.h"
 #include "daemon/backend/sample/unwound.h"
@@ -58,7 +56,6 @@ struct export {
 	uint64_t n_blocked;	 /* written, of both */
 	struct unwind_doubts doubts;
 	uint64_t n_doubted; /* stacks that are not believed */
-	struct exported_functions functions;
 };
 
 static void **export_slot(struct frozen *frozen)
@@ -225,8 +222,6 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	}
 	group_id(h, EVENT_ID(index, event));
 	count_kept(&view, event, stats);
-	if (r == 1)
-		exported_functions_see(&samples->functions, &view);
 	samples->n_doubted += doubted;
 	return out_record(out, h, h->size);
 }
@@ -391,21 +386,6 @@ static int copy_all_blocked(struct frozen *frozen, struct out *out)
 	return r;
 }
 
-/* The functions of the stacks, as older than these. */
-static int copy_functions(struct frozen *frozen, struct out *out)
-{
-	struct exported_functions *functions = &export_of(frozen)->functions;
-	const uint64_t from = frozen_recorded_from(frozen);
-	_Alignas(8) uint8_t record[UNWOUND_RECORD_MAX];
-	uint32_t pos = 0;
-	size_t size;
-	int r = 0;
-
-	while (r == 0 && (size = exported_functions_next(functions, &pos, EVENT_ID(0, GROUP_PLAIN), from ? from - 1 : 0, record)) != 0)
-		r = out_record(out, record, size);
-	return r < 0 ? r : out_flush(out);
-}
-
 int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	struct export *samples = export_of(frozen);
@@ -428,8 +408,7 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 		samples->complete_ns = sources_complete_ns(samples->sources, oldest, samples->n_sources, &used);
 	} while (used > copied);
 	stats->complete_from_ns = samples->complete_ns;
-	r = copy_functions(frozen, &out);
-	return r < 0 ? r : copy_all_blocked(frozen, &out);
+	return copy_all_blocked(frozen, &out);
 }
 
 /* ---- life */
@@ -494,11 +473,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 
 		if (r < 0)
 			return r;
-		samples->functions.from = unwind_python(sampler_unwind(sampler_of(target->targets)));
 	}
-	/* What is in the rings was written down before it. */
-	if (samples->functions.from)
-		python_consume(samples->functions.from);
 	if (frozen->backend != &backend_sample || !frozen->waits)
 		return 0;
 	samples->since = blocked_ref(s->since);
@@ -523,7 +498,6 @@ void export_free(struct frozen *frozen)
 	(void)blocked_put(export_of(frozen)->blocked);
 	(void)blocked_put(export_of(frozen)->since);
 	hashmap_fini(&export_of(frozen)->seen);
-	exported_functions_fini(&export_of(frozen)->functions);
 	unwind_doubts_fini(&export_of(frozen)->doubts);
 	free(export_of(frozen)->rings);
 	free(export_of(frozen));
@@ -578,8 +552,6 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		return;
 	if (samples->n_doubted)
 		json_add_uint(losses, "stacks_in_doubt", samples->n_doubted);
-	if (samples->functions.missing)
-		json_add_uint(losses, "python_functions_missing", samples->functions.missing);
 	if (samples->blocked_asked) {
 		json_add_uint(events, "stacks_since_before", samples->n_blocked);
 		/* one: those of the target, which came too late, or not at all */

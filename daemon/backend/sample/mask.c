@@ -55,7 +55,7 @@ enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *vie
 	}
 	if (!own_stack) {
 		/* The BPF program ran on another thread's stack, or nobody asked for stacks of waits. */
-		ev.flags &= (uint16_t)~(SCHEDEV_WAKER_TARGET | SCHEDEV_PYTHON);
+		ev.flags &= (uint16_t)~SCHEDEV_WAKER_TARGET;
 		record_drop_stack(view);
 		*view->pid = ev.pid;
 		*view->tid = ev.tid;

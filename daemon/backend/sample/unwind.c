@@ -13,8 +13,6 @@
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/control/json.h"
-#include "daemon/backend/sample/filter.h"
-#include "daemon/backend/sample/python.h"
 #include "daemon/backend/sample/unwind_builder.h"
 #include "daemon/backend/sample/unwind_list.h"
 #include "daemon/backend/sample/unwind_mappings.h"
@@ -32,7 +30,6 @@ struct object {
 	struct stat stat; /* of the file that it was made of */
 	unsigned int failures; /* builds that told nothing of it */
 	struct unwind_place place;
-	struct python_object *python; /* NULL: it is no interpreter; owned */
 };
 
 struct process {
@@ -43,8 +40,6 @@ struct process {
 	bool incomplete; /* tables of it are to come */
 	struct unwind_counts counts; /* of lists that the programs have no more; without files */
 	uint64_t files, waiting, without;
-	struct python_counts python_counts; /* of interpreters that the programs do not look into any more */
-	struct python_object python; /* the one that it runs */
 };
 
 struct unwind {
@@ -52,7 +47,6 @@ struct unwind {
 	struct unwind_tables *tables;
 	struct unwind_builder *builder;
 	struct unwind_mappings *mappings;
-	struct python *python; /* NULL: Python's frames are not found */
 	struct hashmap processes; /* struct process, by pid */
 	struct hashmap objects;	  /* struct object, by device and inode */
 	struct object vdso;
@@ -190,15 +184,6 @@ static bool is_transient(int result)
 	return result == -EIO || result == -ENOMEM || result == -EAGAIN || result == -EBUSY;
 }
 
-/* Without memory it is none. */
-static void keep_python(struct object *object, const struct python_object *python)
-{
-	free(object->python);
-	object->python = python->is == PYTHON_ABSENT ? NULL : malloc(sizeof(*python));
-	if (object->python)
-		*object->python = *python;
-}
-
 static void on_built(void *arg, const struct unwind_built *built, size_t n)
 {
 	struct unwind *u = arg;
@@ -207,7 +192,6 @@ static void on_built(void *arg, const struct unwind_built *built, size_t n)
 		struct object *object = u->building[i];
 
 		object->place = built[i].place;
-		keep_python(object, &built[i].python);
 		if (is_transient(built[i].result) && ++object->failures < TRIES) {
 			object->state = OBJECT_NEW;
 			continue;
@@ -291,23 +275,6 @@ static const struct object *look_at(struct unwind *u, struct process *p, const s
 	return u->full && object->state == OBJECT_NEW ? NULL : object;
 }
 
-/* Of several mappings of an interpreter each says the same. */
-static void look_for_python(struct unwind *u, struct process *p, const struct object *object, const struct unwind_mapping *mapping)
-{
-	if (!u->python || !object->python || p->python.is == PYTHON_KNOWN)
-		return;
-	p->python = *object->python;
-	if (p->python.is == PYTHON_KNOWN && python_put(u->python, p->pid, mapping->bias + p->python.runtime, &p->python.layout) < 0)
-		log_debug("no room for the interpreter of process %d: its Python functions are not found", (int)p->pid);
-}
-
-static void forget_python(struct unwind *u, struct process *p)
-{
-	if (u->python)
-		python_drop(u->python, p->pid, &p->python_counts);
-	p->python.is = PYTHON_ABSENT;
-}
-
 static void compose(struct unwind *u, struct process *p, struct batch *batch)
 {
 	static struct unwind_mapping found[UNWIND_LIST_MAX];
@@ -316,12 +283,10 @@ static void compose(struct unwind *u, struct process *p, struct batch *batch)
 	p->dirty = false;
 	p->incomplete = false;
 	p->files = p->waiting = p->without = 0;
-	p->python.is = PYTHON_ABSENT;
 	for (size_t i = 0; i < p->list.n && n < UNWIND_LIST_MAX; i++) {
 		const struct object *object = look_at(u, p, &p->list.areas[i], batch);
 
 		if (object && object->state == OBJECT_READY && place_mapping(&p->list.areas[i], &object->place, &found[n])) {
-			look_for_python(u, p, object, &found[n]);
 			n++;
 			p->files++;
 		} else if (object && (object->state == OBJECT_NEW || object->state == OBJECT_BUILDING)) {
@@ -445,7 +410,6 @@ void unwind_record(struct unwind *u, const struct target *target, const struct p
 		if (p->wanted)
 			doubt(u, p, sample_time(h), 0, UINT64_MAX);
 		unwind_list_fini(&p->list);
-		forget_python(u, p);
 		changed(u, p);
 		break;
 	default:
@@ -466,7 +430,6 @@ void unwind_want(struct unwind *u, pid_t pid, bool wanted)
 	}
 	p->dirty = true;
 	unwind_mappings_drop(u->mappings, pid, &p->counts);
-	forget_python(u, p);
 }
 
 void unwind_forget(struct unwind *u, pid_t pid)
@@ -476,7 +439,6 @@ void unwind_forget(struct unwind *u, pid_t pid)
 	if (!p)
 		return;
 	unwind_mappings_drop(u->mappings, pid, &p->counts);
-	forget_python(u, p);
 	hashmap_drop(&u->processes, 0, (uint64_t)pid);
 	unwind_list_fini(&p->list);
 	free(p);
@@ -502,23 +464,6 @@ void unwind_count(const struct unwind *u, pid_t pid, struct unwind_counts *sum)
 	unwind_mappings_count(u->mappings, pid, sum);
 }
 
-struct json_object *unwind_python_json(const struct unwind *u, pid_t pid)
-{
-	const struct process *p = hashmap_pointer(&u->processes, (uint64_t)pid);
-	struct python_counts sum;
-
-	if (!u->python || !p || p->python.is == PYTHON_ABSENT)
-		return NULL;
-	sum = p->python_counts;
-	python_count(u->python, pid, &sum);
-	return python_describe(pid, &p->python, &sum);
-}
-
-struct python *unwind_python(const struct unwind *u)
-{
-	return u->python;
-}
-
 int unwind_copy_doubts(const struct unwind *u, struct unwind_doubts *ret)
 {
 	return unwind_doubts_copy(&u->doubts, ret);
@@ -537,8 +482,6 @@ void unwind_status(const struct unwind *u, struct json_object *status)
 	json_add_uint(o, "rules", usage.rules);
 	json_add_uint(o, "table_bytes", usage.slabs * UNWIND_SLAB_ROWS * sizeof(uint32_t));
 	json_add_bool(o, "full", u->full);
-	if (u->python)
-		python_status(u->python, status);
 }
 
 /* ---- life */
@@ -559,8 +502,6 @@ int unwind_new(struct targets *targets, const struct filter *filter, struct unwi
 	r = unwind_tables_new(filter, &u->tables);
 	if (r == 0)
 		r = unwind_mappings_new(filter, &u->mappings);
-	if (r == 0 && filter_finds_python(filter))
-		r = python_new(targets->base, filter, &u->python);
 	if (r == 0)
 		r = unwind_builder_new(targets, u->tables, on_built, u, &u->builder);
 	if (r < 0)
@@ -573,7 +514,7 @@ struct unwind *unwind_free(struct unwind *u)
 {
 	struct process *p;
 	uint32_t pos = 0;
-	struct object *object;
+	void *object;
 
 	if (!u)
 		return NULL;
@@ -582,11 +523,8 @@ struct unwind *unwind_free(struct unwind *u)
 		free(p);
 	}
 	pos = 0;
-	while ((object = (struct object *)(uintptr_t)hashmap_next(&u->objects, &pos)) != NULL) {
-		free(object->python);
+	while ((object = (void *)(uintptr_t)hashmap_next(&u->objects, &pos)) != NULL)
 		free(object);
-	}
-	(void)python_free(u->python);
 	unwind_doubts_fini(&u->doubts);
 	hashmap_fini(&u->processes);
 	hashmap_fini(&u->objects);

@@ -18,7 +18,6 @@
 
 struct filter;
 struct json_object;
-struct python;
 struct target;
 struct targets;
 struct unwind;
@@ -46,11 +45,6 @@ struct unwind_counts {
 void unwind_count(const struct unwind *u, pid_t pid, struct unwind_counts *sum);
 /* The same in words. NULL on allocation failure. */
 struct json_object *unwind_counts_json(const struct unwind_counts *counts);
-
-/* The Python interpreter of a process, and how often its frames were found; NULL: it has none, or they are not looked for. */
-struct json_object *unwind_python_json(const struct unwind *u, pid_t pid);
-/* NULL: Python's frames are not found. */
-struct python *unwind_python(const struct unwind *u);
 
 /* A copy for another thread. */
 int unwind_copy_doubts(const struct unwind *u, struct unwind_doubts *ret) _must_check_;

@@ -162,7 +162,6 @@ static void take_answers(struct unwind_builder *b, const struct decoder_result *
 		if (bytes > BYTES_MAX - sum)
 			return;
 		sum += bytes;
-		python_object_parse(json_get_object(file, "python"), &b->built[i].python);
 		b->bytes[i] = bytes;
 		b->built[i].result = bytes ? 0 : -ENODATA;
 	}

@@ -10,7 +10,6 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
-#include "daemon/backend/sample/python.h"
 #include "daemon/backend/sample/unwind_tables.h"
 
 #define UNWIND_BATCH_MAX 8
@@ -22,7 +21,6 @@ struct unwind_builder;
 struct unwind_built {
 	int result;
 	struct unwind_place place;
-	struct python_object python; /* of an interpreter */
 };
 typedef void (*unwind_built_fn)(void *arg, const struct unwind_built *built, size_t n);
 

@@ -43,62 +43,18 @@ static void put_chain(struct out *out, const uint8_t *addrs, size_t n)
 	put(out, addr, kept * sizeof(*addr));
 }
 
-/* What addresses are followed by, if it is Python's. */
-struct words {
-	const uint8_t *at;
-	size_t n;
-};
-
-_Static_assert(sizeof(struct tracerd_sched_event) % sizeof(uint64_t) == 0, "the record stays aligned");
-
-/* A payload: as long as the kernel makes it, so that what is behind it is aligned. */
-static void put_raw(struct out *out, const void *head, size_t size, struct words words)
+/* The payload of a switch or a wake-up: as long as the kernel makes it, so that what is behind it is aligned. */
+static void put_raw(struct out *out, const struct tracerd_sched_event *ev)
 {
-	const uint32_t all = (uint32_t)(size + words.n * sizeof(uint64_t) + sizeof(uint32_t)), rest = 0;
+	struct {
+		uint32_t size;
+		struct tracerd_sched_event ev;
+		uint32_t rest;
+	} raw = {.ev = *ev};
 
-	put(out, &all, sizeof(all));
-	put(out, head, size);
-	if (words.n)
-		put(out, words.at, words.n * sizeof(uint64_t));
-	put(out, &rest, sizeof(rest));
-}
-
-static uint64_t word(const uint8_t *words, size_t i)
-{
-	uint64_t v;
-
-	memcpy(&v, words + i * sizeof(v), sizeof(v));
-	return v;
-}
-
-/* Splits what the program has written: the first address of the kernel's half is no address. */
-static struct words take_python(const uint8_t *addrs, size_t *n)
-{
-	struct words w = {.n = 0};
-	const size_t all = *n;
-	size_t at = 0;
-
-	while (at < all && word(addrs, at) < KERNEL_HALF)
-		at++;
-	*n = at;
-	if (at == all || (word(addrs, at) & PYTHON_HEAD_MASK) != PYTHON_HEAD)
-		return w;
-	w.at = addrs + at * sizeof(uint64_t);
-	w.n = PYTHON_COUNT(word(addrs, at)) + 1u;
-	return w.n <= all - at ? w : (struct words){.n = 0};
-}
-
-static void put_payload(struct out *out, struct tracerd_sched_event *ev, struct words python)
-{
-	const uint32_t magic[2] = {PYTHON_MAGIC, 0};
-
-	if (ev->kind == SCHEDEV_SAMPLE) {
-		put_raw(out, magic, python.n ? sizeof(magic) : 0, python);
-		return;
-	}
-	if (python.n)
-		ev->flags |= SCHEDEV_PYTHON;
-	put_raw(out, ev, sizeof(*ev), python);
+	_Static_assert(sizeof(raw) % sizeof(uint64_t) == 0, "the record stays aligned");
+	raw.size = sizeof(raw) - sizeof(raw.size);
+	put(out, &raw, sizeof(raw));
 }
 
 int unwound_expand(const struct event_group *group, struct record_view *view, enum group_event *event,
@@ -108,17 +64,13 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	struct tracerd_sched_event ev;
 	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
 	enum group_event to = GROUP_STACK;
-	struct words python;
-	const uint8_t *addrs;
 	uint64_t type, ip = view->ip ? *view->ip : 0;
 	uint32_t cpu[2] = {view->cpu, 0};
 	size_t n;
 
 	if (*event != GROUP_PLAIN || !record_sched(view, &ev) || !(ev.flags & SCHEDEV_ADDRESSES))
 		return 0;
-	addrs = (const uint8_t *)view->raw + sizeof(ev);
 	n = (view->raw_size - sizeof(ev)) / sizeof(uint64_t);
-	python = take_python(addrs, &n);
 	ev.flags &= (uint16_t)~SCHEDEV_ADDRESSES;
 	if (ev.kind == SCHEDEV_SAMPLE) {
 		to = GROUP_CLOCK;
@@ -135,9 +87,9 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	put(&out, view->pid, sizeof(uint64_t));
 	put_u64(&out, view->time);
 	put(&out, cpu, sizeof(cpu));
-	put_chain(&out, addrs, n);
+	put_chain(&out, (const uint8_t *)view->raw + sizeof(ev), n);
 	if (type & PERF_SAMPLE_RAW)
-		put_payload(&out, &ev, python);
+		put_raw(&out, &ev);
 	if (type & PERF_SAMPLE_REGS_USER)
 		put_u64(&out, PERF_SAMPLE_REGS_ABI_NONE);
 	if (type & PERF_SAMPLE_STACK_USER)
@@ -147,47 +99,4 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	((struct perf_event_header *)(void *)buf)->size = (uint16_t)(out.at - buf);
 	*event = to;
 	return record_parse(buf, &group->layouts[to], view) < 0 ? -EBADMSG : 1;
-}
-
-size_t unwound_python(const struct record_view *view, const uint8_t **ret_words)
-{
-	struct tracerd_sched_event ev;
-	uint32_t magic;
-	size_t n, skip;
-
-	if (!view->raw || view->raw_size < sizeof(magic))
-		return 0;
-	memcpy(&magic, view->raw, sizeof(magic));
-	if (record_sched(view, &ev) && (ev.flags & SCHEDEV_PYTHON))
-		skip = sizeof(ev);
-	else if (magic == PYTHON_MAGIC)
-		skip = 2 * sizeof(magic);
-	else
-		return 0;
-	if (view->raw_size < skip + sizeof(uint64_t))
-		return 0;
-	*ret_words = (const uint8_t *)view->raw + skip;
-	n = PYTHON_COUNT(word(*ret_words, 0)) + 1u;
-	return n <= (view->raw_size - skip) / sizeof(uint64_t) ? n : 0;
-}
-
-size_t unwound_function(const struct python_function *function, uint64_t id, uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX])
-{
-	const struct tracerd_sched_event ev = {.magic = SCHEDEV_MAGIC, .kind = SCHEDEV_FUNCTION, .pid = function->pid};
-	const struct words words = {.at = (const uint8_t *)function, .n = sizeof(*function) / sizeof(uint64_t)};
-	const uint32_t nobody[2] = {function->pid, 0}, cpu[2] = {0, 0};
-	struct perf_event_header h = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER};
-	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
-
-	_Static_assert(sizeof(*function) % sizeof(uint64_t) == 0, "the record stays aligned");
-	put(&out, &h, sizeof(h));
-	put_u64(&out, id);
-	put_u64(&out, 0);
-	put(&out, nobody, sizeof(nobody));
-	put_u64(&out, time_ns);
-	put(&out, cpu, sizeof(cpu));
-	put_raw(&out, &ev, sizeof(ev), words);
-	h.size = (uint16_t)(out.at - buf);
-	memcpy(buf, &h, sizeof(h));
-	return h.size;
 }

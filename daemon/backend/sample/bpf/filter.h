@@ -62,7 +62,6 @@ struct filter_constants {
 	schedev_u32 have_prev_state; /* the tracepoint has the previous task's state (5.18) */
 	schedev_u32 n_cpus;          /* possible ones: the stride of the array of outputs */
 	schedev_u32 unwind;          /* stacks can be unwound: unwind.bpf.h */
-	schedev_u32 python;	     /* so can the frames of Python's functions be found: python.bpf.h */
 	schedev_u32 pidns;           /* inode of the daemon's pid namespace; 0: the machine's own */
 };
 

@@ -173,7 +173,6 @@ struct {
 } wake SEC(".maps");
 
 #include "daemon/backend/sample/bpf/unwind.bpf.h"
-#include "daemon/backend/sample/bpf/python.bpf.h"
 
 #define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
 #define NS_LEVELS 4
@@ -218,21 +217,6 @@ static __attribute__((always_inline)) __u32 tgid_of(const struct task_struct *ta
 	return constants.pidns ? ns_number(task->group_leader) : (__u32)task->tgid;
 }
 
-/* The number that it has for itself. */
-static __attribute__((always_inline)) __u32 own_tid(const struct task_struct *task)
-{
-	struct upid number = {0};
-	__u32 level = 0;
-	__u64 pid = 0;
-
-	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-	if (!pid)
-		return 0;
-	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
-	bpf_probe_read_kernel(&number, sizeof(number), (void *)(pid + FIELD(pid, numbers) + (__u64)level * sizeof(number)));
-	return (__u32)number.nr;
-}
-
 static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgid, __u32 tid)
 {
 	__u32 zero = 0, *use;
@@ -258,9 +242,9 @@ static __attribute__((always_inline)) __u64 output_of(__u32 group, __u32 out, __
 static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct filter_entry *e, __u32 mask, struct unwind_state *s,
 							__u32 cpu, struct filter_cpu *c)
 {
-	__u64 n = s->n + s->n_python;
+	__u64 n = s->n;
 
-	MASK(n, UNWIND_WORDS - 1);
+	MASK(n, 127);
 #pragma unroll
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
@@ -304,7 +288,6 @@ static __attribute__((always_inline)) void emit_stack(void *ctx, const struct fi
 		emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, 0);
 		return;
 	}
-	python_frames(s, own_tid(task), tgid, PYTHON_SWITCH_FRAMES);
 	s->out.ev = *ev;
 	s->out.ev.flags |= SCHEDEV_ADDRESSES;
 	emit_unwound(ctx, e, mask, s, ev->cpu, c);
@@ -526,19 +509,6 @@ int on_waking(__u64 *ctx)
 	return 0;
 }
 
-static __attribute__((always_inline)) void fork_python(__u32 from, __u32 to)
-{
-	struct python_process *process = bpf_map_lookup_elem(&py_processes, &from), its;
-
-	if (!process)
-		return;
-	__builtin_memset(&its, 0, sizeof(its));
-	its.runtime = process->runtime;
-	its.generation = process->generation;
-	its.layout = process->layout;
-	bpf_map_update_elem(&py_processes, &to, &its, UPDATE_ANY);
-}
-
 SEC("tp_btf/sched_process_fork")
 int on_fork(__u64 *ctx)
 {
@@ -564,7 +534,6 @@ int on_fork(__u64 *ctx)
 			its.generation = process->generation;
 			bpf_map_update_elem(&uw_processes, &to, &its, UPDATE_ANY);
 		}
-		fork_python(from, to);
 	}
 	return 0;
 }
@@ -579,7 +548,6 @@ static __attribute__((always_inline)) int clock_unwound(struct clock_tick *ctx, 
 
 	if (!s)
 		return 0;
-	python_frames(s, own_tid(task), tgid_of(task), PYTHON_FRAMES_MAX);
 	__builtin_memset(&s->out.ev, 0, sizeof(s->out.ev));
 	s->out.ev.magic = SCHEDEV_MAGIC;
 	s->out.ev.kind = SCHEDEV_SAMPLE;
@@ -658,12 +626,9 @@ int on_exec(__u64 *ctx)
 {
 	__u32 tgid = tgid_of((struct task_struct *)ctx[0]);
 	struct unwind_process *process = bpf_map_lookup_elem(&uw_processes, &tgid);
-	struct python_process *python = bpf_map_lookup_elem(&py_processes, &tgid);
 
 	if (process)
 		process->n = 0;
-	if (python)
-		python->runtime = 0;
 	return 0;
 }
 

@@ -89,11 +89,10 @@ struct {
 	__type(value, struct unwind_cache);
 } uw_caches SEC(".maps");
 
-/* The record as it is put out: addresses behind the event, and behind them what python.bpf.h adds. */
-#define UNWIND_WORDS 512
+/* The record as it is put out: addresses behind the event. */
 struct unwind_record {
 	struct tracerd_sched_event ev;
-	__u64 addrs[UNWIND_WORDS];
+	__u64 addrs[128];
 };
 
 struct unwind_state {
@@ -101,7 +100,7 @@ struct unwind_state {
 	__u64 regs[16];	 /* DWARF's order; [6] is followed through all frames */
 	__u32 all_known; /* regs are those of this frame */
 	__u32 exact;	 /* pc is where it runs, not a return address */
-	__u32 n, max, why, n_python;
+	__u32 n, max, why, busy;
 	__u32 first, n_mappings, generation, frame_pointers;
 	struct unwind_mapping m;
 	__u64 saved[21]; /* struct pt_regs, or a signal frame's registers */
