@@ -76,6 +76,8 @@ expect(oom[pid] == "1000" and oom[d.pid] == oom["self"], "where memory ends the 
 with open(f"/proc/{pid}/status") as f:
     status = f.read()
 expect("CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status, "it runs without privilege")
+# Nor that of the loader, which has a library open.
+wait_for("it sleeps", lambda: pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("35", "230", "115", "101"))
 fds = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
 expect(set(fds) <= {0, 1, 2, 3} and fds[0] == "/dev/null", f"it inherits nothing but its link: {fds}")
 with open(f"/proc/{pid}/environ") as f:
