@@ -13,9 +13,14 @@
 #define ENDING_US 100000
 #define ENDING_LOOKS 20
 
+bool target_has_many(const struct target *target)
+{
+	return target->children || target->several;
+}
+
 bool target_is_family(const struct target *target)
 {
-	return (target->children || target->several) && !target_scope_is_group(target->scope);
+	return target_has_many(target) && !target_scope_is_group(target->scope);
 }
 
 void family_thread_began(struct member *member)
@@ -40,7 +45,7 @@ void family_thread_ended(struct member *member)
 {
 	if (member->threads > 1)
 		member->threads--;
-	else if (member->target->children || member->target->several)
+	else if (target_has_many(member->target))
 		family_look(member);
 }
 

@@ -219,15 +219,16 @@ int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_n
 	return 0;
 }
 
-int member_fork(struct member *parent, pid_t pid, uint64_t at_ns, struct member **ret)
+/* What is known of one process, for another one or for another entry of the same. */
+static int member_copy(struct member *from, pid_t pid, uint64_t at_ns, struct member **ret)
 {
 	_cleanup_close_ int own = proc_dir_open(pid);
-	struct root *root = parent->root ? root_ref(parent->root) : NULL;
-	struct cred *cred = parent->cred ? cred_ref(parent->cred) : NULL;
+	struct root *root = from->root ? root_ref(from->root) : NULL;
+	struct cred *cred = from->cred ? cred_ref(from->cred) : NULL;
 	struct member *member;
 	int r;
 
-	r = member_new(parent->target, pid, at_ns, &member);
+	r = member_new(from->target, pid, at_ns, &member);
 	if (r < 0) {
 		(void)root_put(root);
 		(void)cred_unref(cred);
@@ -236,36 +237,38 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns, struct member 
 	member->threads = 1;
 	member->root = root;
 	member->cred = cred;
-	memcpy(member->comm, parent->comm, sizeof(member->comm));
+	memcpy(member->comm, from->comm, sizeof(member->comm));
 	if (own >= 0) {
 		member_read(member, own);
 		joined(member);
 	}
-	/* It is what its parent is, with the same rights. */
-	if (parent->proof != PROOF_GIVEN && parent->pid != pid)
-		proof_ask(member);
 	*ret = member;
 	return 0;
 }
 
-int member_exec(struct member *member, uint64_t at_ns, struct member **ret)
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 {
-	struct member *next;
-	int r;
+	struct member *member;
+	int r = member_copy(parent, pid, at_ns, &member);
 
-	r = member_fork(member, member->pid, at_ns, &next);
+	/* It is what its parent is, with the same rights. */
+	if (r == 0 && parent->proof != PROOF_GIVEN)
+		proof_ask(member);
+	return r;
+}
+
+int member_replace(struct member *member, uint64_t at_ns, struct member **ret)
+{
+	int r = member_copy(member, member->pid, at_ns, ret);
+
 	if (r == 0) {
-		next->threads = member->threads;
-		next->follow = take_ptr(member->follow);
+		(*ret)->threads = member->threads;
+		(*ret)->follow = take_ptr(member->follow);
 	}
 	/* Where the new one is there the filter does not let go of the process in between. */
 	member_end(member, at_ns - 1);
 	proof_end(member);
-	if (r < 0)
-		return r;
-	proof_ask(next);
-	*ret = next;
-	return 0;
+	return r;
 }
 
 void member_end(struct member *member, uint64_t at_ns)

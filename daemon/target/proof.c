@@ -104,6 +104,15 @@ void proof_ask(struct member *member)
 	refuse(member);
 }
 
+int proof_exec(struct member *member, uint64_t at_ns, struct member **ret)
+{
+	int r = member_replace(member, at_ns, ret);
+
+	if (r == 0)
+		proof_ask(*ret);
+	return r;
+}
+
 void proof_end(struct member *member)
 {
 	if (member->proof == PROOF_ASKED)
@@ -136,26 +145,30 @@ int proof_hold(struct member *member, struct image *image)
 	return r == -EEXIST ? 0 : r;
 }
 
+/* What the process is now can be asked, and not what it was. */
+static int ask_again(struct member *member, uint64_t since_ns, uint64_t now_ns)
+{
+	struct member *unseen = member, *present;
+	int r = member->from_ns < since_ns ? member_replace(member, since_ns, &unseen) : 0;
+
+	if (r < 0)
+		return r;
+	unseen->unseen = true;
+	unseen->proof = PROOF_ASKED; /* in vain: it ends unanswered */
+	return proof_exec(unseen, now_ns, &present);
+}
+
 void proof_again(struct target *target, uint64_t since_ns)
 {
 	const uint64_t now = clock_raw_ns();
 	struct member *last = TAILQ_LAST(&target->members, member_list), *member, *next;
-	int r;
 
 	if (target->owner_admin || target->backend != &backend_sample)
 		return;
 	for (member = TAILQ_FIRST(&target->members); member; member = next) {
 		next = member == last ? NULL : TAILQ_NEXT(member, link);
-		if (member->to_ns != UINT64_MAX || member->proof == PROOF_REFUSED)
-			continue;
-		/* What it is now can be asked, and not what it was. */
-		r = member->from_ns < since_ns ? member_exec(member, since_ns, &member) : 0;
-		if (r == 0) {
-			member->proof = PROOF_ASKED;
-			member->unseen = true;
-			r = member_exec(member, now, &member);
-		}
-		target->left_out += r < 0;
+		if (member->to_ns == UINT64_MAX && member->proof != PROOF_REFUSED)
+			target->left_out += ask_again(member, since_ns, now) < 0;
 	}
 }
 

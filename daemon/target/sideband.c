@@ -214,20 +214,20 @@ static struct member *on_exec(struct target *target, struct member *member, uint
 		return member;
 	/* The kernel has waited for the ends of all its other threads, and has reported them. */
 	member->threads = 1;
-	if (!target->owner_admin && !target_is_family(target)) {
+	if (target->owner_admin) {
+		target_refresh(target);
+		if (!target->arming)
+			stackprobe_target(target->targets->probe, target);
+		return member;
+	}
+	if (!target_is_family(target)) {
 		target_suspend(target, time, "it executed another program: arm it again");
 		return NULL;
 	}
-	if (!target->owner_admin) {
-		if (member_exec(member, time, &member) < 0) {
-			target->left_out++;
-			return NULL;
-		}
-		return member;
+	if (proof_exec(member, time, &member) < 0) {
+		target->left_out++;
+		return NULL;
 	}
-	target_refresh(target);
-	if (!target->arming)
-		stackprobe_target(target->targets->probe, target);
 	return member;
 }
 
@@ -295,7 +295,7 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 		if (member)
 			member_end(member, record->time); /* another process had the number */
 		/* It has its parent's maps, and the record says so: nothing is to be read from /proc. */
-		if (member_fork(parents[i], pid, record->time, &member) == 0)
+		if (member_fork(parents[i], pid, record->time) == 0)
 			(void)target_member_changed(target, pid);
 		else
 			target->left_out++;

@@ -34,7 +34,6 @@ struct work_queue;
 #define MEMBER_BUCKETS 1024
 #define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
 
-/* A process of a target, for as long as retained data may be of it. */
 /* Whether a target's owner may see a process of it; asked of the kernel where he is no administrator. */
 enum proof {
 	PROOF_GIVEN,
@@ -42,6 +41,7 @@ enum proof {
 	PROOF_REFUSED, /* or unknown: it ended, or executed yet another program, before the answer */
 };
 
+/* A process of a target, for as long as retained data may be of it. */
 struct member {
 	LIST_ENTRY(member) by_pid;
 	TAILQ_ENTRY(member) link;
@@ -228,9 +228,9 @@ size_t members_of(const struct targets *targets, pid_t pid, struct member **ret,
 /* Adds a process: its records begin at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
 int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
 /* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
-int member_fork(struct member *parent, pid_t pid, uint64_t at_ns, struct member **ret) _must_check_;
-/* The same process from then on as another program, of which nothing is proven. 0, -E2BIG, -ENOMEM; it has ended in any case. */
-int member_exec(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
+int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
+/* Another entry of the same process from then on. 0, -E2BIG, -ENOMEM; the old one has ended in any case. */
+int member_replace(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
 /* Reads its rights on files; keeps the old ones where that fails. */
 void member_read_cred(struct member *member, int proc_dirfd);
 /* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
@@ -277,7 +277,9 @@ int target_events_json(struct target *target, struct json_object **ret) _must_ch
 struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
 
 /* ---- family.c */
-/* Whether it is several processes, or one with what it starts: members come and go, and it ends with the last one. */
+/* Whether it can be more than one process: members come and go. */
+bool target_has_many(const struct target *target);
+/* The same of no unit or host: it ends with the last one. */
 bool target_is_family(const struct target *target);
 /* A thread of the process has been made, or has ended. */
 void family_thread_began(struct member *member);
@@ -290,6 +292,8 @@ void family_on_ending(int fd, short what, void *arg);
 /* ---- proof.c */
 /* Of a user's target: nothing of the process is in a snapshot until the kernel says that the user may look into it. */
 void proof_ask(struct member *member);
+/* It has executed another program, of which nothing is proven. 0, -E2BIG, -ENOMEM: nobody records it any more. */
+int proof_exec(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
 /* The process has executed another program, or its entry goes: what is not known of it by now never will be. */
 void proof_end(struct member *member);
 /* An image of its code, which is the target's with the proof. Takes the reference, whatever comes of it. 0, -errno. */

@@ -114,7 +114,7 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 	int r;
 
 	choice->tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	if (target->children || target->several) {
+	if (target_has_many(target)) {
 		r = members_pids(target, false, &choice->pids, &choice->n_pids);
 		if (r < 0)
 			return r;
