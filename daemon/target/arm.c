@@ -26,7 +26,7 @@
 
 #define ARMING_SECONDS 60
 
-static int open_failed(int r, char *why, size_t size)
+int arming_open_failed(int r, char *why, size_t size)
 {
 	if (r == PROC_E_GONE)
 		return refusal(why, size, TARGET_E_GONE, "no such process");
@@ -49,12 +49,12 @@ static int identify_process(struct target *target, const struct target_request *
 		if (!pid && req->pidfd < 0) {
 			r = proc_thread_group(req->tid, &pid);
 			if (r != 0)
-				return open_failed(r, why, size);
+				return arming_open_failed(r, why, size);
 		}
 	}
 	r = proc_open(pid, req->pidfd, &target->proc);
 	if (r != 0)
-		return open_failed(r, why, size);
+		return arming_open_failed(r, why, size);
 	if (req->scope == TARGET_THREAD) {
 		(void)snprintf(path, sizeof(path), "task/%d", (int)req->tid);
 		if (faccessat(target->proc.dirfd, path, F_OK, 0) < 0)
@@ -65,29 +65,29 @@ static int identify_process(struct target *target, const struct target_request *
 	return 0;
 }
 
-static int authorize_process(struct target *target, const struct target_request *req, char *why, size_t size)
+int arming_may(const struct target_request *req, const struct proc *proc, uid_t *ret_uid, int *ret_maps_fd, char *why, size_t size)
 {
 	char exe[PATH_MAX];
 	int r;
 
-	r = proc_strict_uid(target->proc.dirfd, &target->uid);
+	r = proc_strict_uid(proc->dirfd, ret_uid);
 	if (r == -ENOENT || r == -ESRCH)
 		return refusal(why, size, TARGET_E_GONE, "no such process");
 	if (r < 0)
 		return refusal(why, size, r, "/proc: %s", strerror(-r));
 	if (!req->admin) {
-		if (target->uid != req->uid)
-			return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)target->uid,
-				   target->uid ? "" : ", or not dumpable");
+		if (*ret_uid != req->uid)
+			return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)*ret_uid,
+				   *ret_uid ? "" : ", or not dumpable");
 		if (req->maps_fd < 0)
 			return refusal(why, size, TARGET_E_NOT_PERMITTED,
 				   "pass an open descriptor of /proc/PID/maps to prove the right to trace it");
 		/* Checked on a thread: a process can hang whoever looks at its maps. */
-		target->arming->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
-		if (target->arming->maps_fd < 0)
+		*ret_maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
+		if (*ret_maps_fd < 0)
 			return refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
 	}
-	r = proc_exe_read(target->proc.dirfd, exe, sizeof(exe));
+	r = proc_exe_read(proc->dirfd, exe, sizeof(exe));
 	if (r == -ENOENT)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
 	return 0;
@@ -292,7 +292,7 @@ static int check(struct target *target, const struct target_request *req, char *
 	} else {
 		r = identify_process(target, req, why, size);
 		if (r == 0)
-			r = authorize_process(target, req, why, size);
+			r = arming_may(req, &target->proc, &target->uid, &target->arming->maps_fd, why, size);
 		if (r == 0)
 			r = only_one(target, why, size);
 	}

@@ -11,6 +11,7 @@
 
 struct cgroup;
 struct event;
+struct proc;
 
 struct arming {
 	TAILQ_ENTRY(arming) link;
@@ -29,6 +30,15 @@ struct arming {
 void arming_refuse(struct target *target, int answer, const char *why);
 /* Answers and frees the refused ones. */
 void armings_reap(struct targets *targets);
+
+/* Of a request that names a process, also of one that joins a target. Why proc_open() failed, as a refusal: TARGET_E_*, -errno. */
+int arming_open_failed(int error, char *why, size_t size);
+/*
+ * Whether the requester may have it recorded, as far as that can be told at once; *ret_maps_fd, which is to be looked at on a
+ * thread, is the caller's, and stays as it is for an administrator. 0, TARGET_E_*, -errno.
+ */
+int arming_may(const struct target_request *req, const struct proc *proc, uid_t *ret_uid, int *ret_maps_fd, char *why, size_t size)
+	_must_check_;
 
 /* Called by the work on it, in this order; the last one makes it a target, or refuses. */
 bool arming_proved(struct target *target, int result);

@@ -8,14 +8,12 @@
 #include "daemon/target/join.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/raw_clock.h"
 #include "daemon/base/readers.h"
 #include "daemon/base/refusal.h"
+#include "daemon/target/arming.h"
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
@@ -129,25 +127,20 @@ void joins_were_read(struct target *target)
 	joins_look(target);
 }
 
-/* False: it is not known yet. */
-static bool look(struct join *join)
+/* Answers it, unless what it is to say is not known yet. */
+static void look(struct join *join)
 {
 	struct target *target = join->target;
 	struct member *member = member_find(target, join->proc.pid);
 
 	if (!member || !proc_alive(&join->proc)) {
 		answer(join, TARGET_E_GONE, "no such process: it has just ended");
-		return true;
-	}
-	if (member->proof == PROOF_ASKED)
-		return false;
-	if (member->proof == PROOF_REFUSED) {
+	} else if (member->proof == PROOF_REFUSED) {
 		member_end(member, clock_raw_ns());
 		answer(join, TARGET_E_NOT_PERMITTED, "the kernel does not let the target's owner look into it");
-		return true;
+	} else if (member->proof == PROOF_GIVEN) {
+		answer(join, 0, NULL);
 	}
-	answer(join, 0, NULL);
-	return true;
 }
 
 void joins_look(struct target *target)
@@ -157,7 +150,7 @@ void joins_look(struct target *target)
 	for (join = TAILQ_FIRST(&target->joins); join; join = next) {
 		next = TAILQ_NEXT(join, link);
 		if (join->step == JOIN_WAS_READ)
-			(void)look(join);
+			look(join);
 	}
 }
 
@@ -193,34 +186,22 @@ static int check_target(const struct target *target, char *why, size_t size)
 static int check_process(struct join *join, const struct target_request *req, char *why, size_t size)
 {
 	struct target *target = join->target;
-	char exe[PATH_MAX];
-	uid_t uid;
-	int r;
+	int r = proc_open(req->pid, req->pidfd, &join->proc);
 
-	r = proc_open(req->pid, req->pidfd, &join->proc);
-	if (r == 0)
-		r = proc_strict_uid(join->proc.dirfd, &uid);
-	if (r == PROC_E_MISMATCH)
-		return refusal(why, size, TARGET_E_BAD, "the pidfd is not of that process");
-	if (r == PROC_E_GONE || r == -ENOENT || r == -ESRCH)
-		return refusal(why, size, TARGET_E_GONE, "no such process");
-	if (r < 0)
-		return refusal(why, size, r, "/proc: %s", strerror(-r));
-	if (proc_exe_read(join->proc.dirfd, exe, sizeof(exe)) == -ENOENT)
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
-	if (!target->owner_admin && uid != target->uid)
-		return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s: not of the user of %s", (unsigned int)uid,
-			       uid ? "" : ", or not dumpable", target->name);
-	if (!req->admin && req->maps_fd < 0)
-		return refusal(why, size, TARGET_E_NOT_PERMITTED,
-			       "pass an open descriptor of /proc/PID/maps to prove the right to trace it");
+	if (r != 0)
+		return arming_open_failed(r, why, size);
+	r = arming_may(req, &join->proc, &join->uid, &join->maps_fd, why, size);
+	if (r != 0)
+		return r;
+	if (!target->owner_admin && join->uid != target->uid)
+		return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s: not of the user of %s", (unsigned int)join->uid,
+			       join->uid ? "" : ", or not dumpable", target->name);
 	if (target_has(target, join->proc.pid, join->proc.start_time) && member_find(target, join->proc.pid))
 		return refusal(why, size, TARGET_E_EXISTS, "a process of %s already", target->name);
-	join->uid = uid;
 	return 0;
 }
 
-static int start(struct join *join, const struct target_request *req, char *why, size_t size)
+static int start(struct join *join, char *why, size_t size)
 {
 	const struct timeval limit = {.tv_sec = JOIN_SECONDS};
 	struct target *target = join->target;
@@ -228,11 +209,8 @@ static int start(struct join *join, const struct target_request *req, char *why,
 	join->limit = evtimer_new(target->targets->base, on_limit, join);
 	if (!join->limit || event_add(join->limit, &limit) < 0)
 		return refusal(why, size, -ENOMEM, "out of memory");
-	if (req->admin)
-		return 0;
-	join->maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
 	if (join->maps_fd < 0)
-		return refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+		return 0;
 	join->job = (struct reader_job){.run = run, .done = done};
 	if (!work_queue_read(target, &join->job))
 		return refusal(why, size, TARGET_E_BUSY, "all threads that may read processes of its user hang in other ones");
@@ -253,14 +231,14 @@ int targets_join(struct target *target, const struct target_request *req, target
 	*join = (struct join){.target = target, .proc = PROC_INIT, .maps_fd = -1, .fn = fn, .arg = arg};
 	r = check_process(join, req, why, why_size);
 	if (r == 0)
-		r = start(join, req, why, why_size);
+		r = start(join, why, why_size);
 	if (r != 0) {
 		join_free(join);
 		return r;
 	}
 	TAILQ_INSERT_TAIL(&target->joins, join, link);
 	target->n_joins++;
-	if (req->admin)
+	if (join->maps_fd < 0)
 		begin(join);
 	*ret = join;
 	return 0;
