@@ -16,13 +16,26 @@
 #include "client/ui/view.h"
 #include "common/base/proctree.h"
 
+/* Descriptors that go with a request, and what it says they are. */
+struct passed {
+	struct json_object *names; /* the request's */
+	int fds[4];
+	size_t n;
+};
+
+static void pass(struct passed *passed, const char *name, int fd)
+{
+	if (fd < 0)
+		return;
+	json_append_string(passed->names, name);
+	passed->fds[passed->n++] = fd;
+}
+
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
 	const struct process_fds *fds, struct json_object **ret_result)
 {
-	struct json_object *names = json_add_new_array(params, "fds");
+	struct passed passed = {.names = json_add_new_array(params, "fds")};
 	_cleanup_close_ int kallsyms = -1;
-	int list[4];
-	size_t n = 0;
 
 	if (options->stacks)
 		json_add_string(params, "stacks", options->stacks);
@@ -40,54 +53,35 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_add_bool(params, "kernel", true);
 	if (options->no_waits)
 		json_add_bool(params, "waits", false);
-	if (fds->pidfd >= 0) {
-		json_append_string(names, "pidfd");
-		list[n++] = fds->pidfd;
-	}
-	if (fds->maps >= 0) {
-		json_append_string(names, "maps");
-		list[n++] = fds->maps;
-	}
-	if (fds->step >= 0) {
-		json_append_string(names, "step");
-		list[n++] = fds->step;
-	}
+	pass(&passed, "pidfd", fds->pidfd);
+	pass(&passed, "maps", fds->maps);
+	pass(&passed, "step", fds->step);
 	/* Whether the kernel's functions have names is decided by who opens it: the service may not. */
 	if (options->kernel)
 		kallsyms = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
-	if (kallsyms >= 0) {
-		json_append_string(names, "kallsyms");
-		list[n++] = kallsyms;
-	}
-	return ctl_call(ctl, "target.arm", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+	pass(&passed, "kallsyms", kallsyms);
+	return ctl_call(ctl, "target.arm", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
 }
 
 void arm_print_joined(FILE *out, struct json_object *result, pid_t pid)
 {
 	struct json_object *target = field(result, "target");
+	_cleanup_free_ char *id = human_name(field_text(target, "id"));
 
-	(void)fprintf(out, "armed %swith %s: process %d, of %" PRIu64 "\n", field_bool(result, "already") ? "already " : "",
-		field_text(target, "id"), (int)pid, field_number(target, "living"));
+	(void)fprintf(out, "armed %swith %s: process %d, of %" PRIu64 "\n", field_bool(result, "already") ? "already " : "", id, (int)pid,
+		field_number(target, "living"));
 }
 
 int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds, struct json_object **ret_result)
 {
-	struct json_object *params = json_object_new_object(), *names;
-	int list[2];
-	size_t n = 0;
+	struct json_object *params = json_object_new_object();
+	struct passed passed = {.names = json_add_new_array(params, "fds")};
 
 	json_add_string(params, "target", target);
 	json_add_int(params, "pid", pid);
-	names = json_add_new_array(params, "fds");
-	if (fds->pidfd >= 0) {
-		json_append_string(names, "pidfd");
-		list[n++] = fds->pidfd;
-	}
-	if (fds->maps >= 0) {
-		json_append_string(names, "maps");
-		list[n++] = fds->maps;
-	}
-	return ctl_call(ctl, "target.join", params, list, n, CTL_TIMEOUT_MS, ret_result, NULL);
+	pass(&passed, "pidfd", fds->pidfd);
+	pass(&passed, "maps", fds->maps);
+	return ctl_call(ctl, "target.join", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
 }
 
 void arm_note_children(struct ctl *ctl, pid_t pid)
