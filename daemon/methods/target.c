@@ -188,24 +188,38 @@ static void armer_gone(struct pending *p, void *arg)
 {
 	struct armer *a = arg;
 
-	targets_arm_cancel(a->arming);
+	if (a->join)
+		targets_join_cancel(a->join);
+	else
+		targets_arm_cancel(a->arming);
 	free(a);
 }
 
-static enum protocol_error arm(struct call *call, const struct target_request *req, struct json_object **ret_result)
+/* The reply is reserved first: without room for an answer nothing begins. */
+static enum protocol_error armer_new(struct call *call, struct armer **ret)
 {
 	_cleanup_free_ struct armer *a = calloc(1, sizeof(*a));
-	struct target *existing;
-	char why[200] = "";
-	int r;
 
 	if (!a)
 		return call_fail(call, API_BUSY, "out of memory");
 	a->reader = reader_of(call);
 	a->conn = call->conn;
-	/* The reply is reserved first: without room for an answer nothing begins. */
 	if (pending_new(call->conn, call->id, armer_gone, a, &a->pending) < 0)
 		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+	*ret = take_ptr(a);
+	return API_OK;
+}
+
+static enum protocol_error arm(struct call *call, const struct target_request *req, struct json_object **ret_result)
+{
+	_cleanup_free_ struct armer *a = NULL;
+	struct target *existing;
+	char why[200] = "";
+	enum protocol_error e = armer_new(call, &a);
+	int r;
+
+	if (e != API_OK)
+		return e;
 	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, &existing, why, sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
@@ -264,14 +278,6 @@ static void on_joined(void *arg, int answer, struct target *t, const char *why)
 	free(a);
 }
 
-static void joiner_gone(struct pending *p, void *arg)
-{
-	struct armer *a = arg;
-
-	targets_join_cancel(a->join);
-	free(a);
-}
-
 enum protocol_error method_target_join(struct call *call, struct json_object **ret_result)
 {
 	struct target_request req = TARGET_REQUEST_INIT;
@@ -284,18 +290,13 @@ enum protocol_error method_target_join(struct call *call, struct json_object **r
 	e = name_fds(call, &req);
 	if (e == API_OK)
 		e = method_find_target(call, &t);
+	if (e == API_OK)
+		e = armer_new(call, &a);
 	if (e != API_OK)
 		return e;
 	req.pid = (pid_t)params_int(&call->params, "pid");
 	req.uid = call->peer->uid;
 	req.admin = call->peer->admin;
-	a = calloc(1, sizeof(*a));
-	if (!a)
-		return call_fail(call, API_BUSY, "out of memory");
-	a->reader = reader_of(call);
-	a->conn = call->conn;
-	if (pending_new(call->conn, call->id, joiner_gone, a, &a->pending) < 0)
-		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
 	r = targets_join(t, &req, on_joined, a, &a->join, why, sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
