@@ -141,7 +141,7 @@ int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, 
 	if (r < 0)
 		return r;
 	r = sideband_each(frozen, on_sideband, out);
-	if (r == 0 && frozen->n_hidden)
+	if (r == 0)
 		r = end_hidden(frozen, out);
 	if (r < 0)
 		return r;

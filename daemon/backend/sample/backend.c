@@ -29,6 +29,8 @@
 #define OLD_SOURCE_SECONDS 30
 /* A switch program that read its entry before it was updated has written its record after this. */
 #define IN_FLIGHT_NS 1000000
+/* That a CPU went or came is noticed within this, on a busy machine too. */
+#define CPUS_NOTICED_NS 10000000000u
 
 /* Shared rings are the daemon's, unless they are larger than configured. */
 static bool is_charged(const struct event_group *group)
@@ -426,9 +428,8 @@ static void on_cpus(void *arg, bool changed)
 	TAILQ_FOREACH(target, &targets->list, link)
 		if (target->state == TARGET_ARMED && sampling_of(target))
 			sample_review(target, false);
-	/* It is noticed within seconds, on a busy machine too. */
 	if (changed)
-		targets_cpus_changed(targets, clock_raw_ns() - 10000000000u);
+		targets_cpus_changed(targets, clock_raw_ns() - CPUS_NOTICED_NS);
 }
 
 static int sample_open(struct targets *targets, void **ret)

@@ -357,7 +357,7 @@ static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, un
 	r = perfdata_add_event(out->writer, "sched", &attr, &id, 1);
 	while (r == 0 && (s = blocked_next(blocked, seen, complete_ns, &pos)) != NULL) {
 		/* Its owner could see it then, and cannot any more. */
-		if (!frozen_member(frozen, (pid_t)s->task.pid))
+		if (frozen->n_hidden && !frozen_member(frozen, (pid_t)s->task.pid))
 			continue;
 		r = out_record(out, record, blocked_record(blocked, s, id, time_ns, record));
 		export_of(frozen)->n_blocked++;
@@ -503,36 +503,40 @@ void export_free(struct frozen *frozen)
 	free(export_of(frozen));
 }
 
-/* Without "cpu": it is a loss, and of that time not all is known. */
-static void add_outage(struct json_object *gaps, const struct outage *outage)
+/* Without a CPU, -1, it is a loss, and of that time not all is known. */
+static void add_gap(struct json_object *gaps, const char *kind, int cpu, uint64_t from_ns, uint64_t to_ns)
 {
 	struct json_object *o = json_object_new_object();
-	char kind[64];
 
-	(void)snprintf(kind, sizeof(kind), "CPU %d went or came, and was not recorded", outage->cpu);
 	json_add_string(o, "kind", kind);
-	json_add_uint(o, "from_ns", outage->from_ns);
-	json_add_uint(o, "to_ns", outage->to_ns);
+	if (cpu >= 0)
+		json_add_int(o, "cpu", cpu);
+	json_add_uint(o, "from_ns", from_ns);
+	json_add_uint(o, "to_ns", to_ns);
 	json_append(gaps, o);
 }
 
+static void add_outage(struct json_object *gaps, const struct outage *outage)
+{
+	char kind[64];
+
+	(void)snprintf(kind, sizeof(kind), "CPU %d went or came, and was not recorded", outage->cpu);
+	add_gap(gaps, kind, -1, outage->from_ns, outage->to_ns);
+}
+
+/* One loss is of all processes. */
 static void add_unseen(struct json_object *gaps, const struct frozen *frozen)
 {
 	uint64_t from = 0, to = 0;
 
 	for (size_t i = 0; i < frozen->n_members; i++) {
 		const struct frozen_member *m = &frozen->members[i];
-		struct json_object *o;
 
 		if (!m->unseen || (m->from_ns == from && m->to_ns == to))
 			continue;
 		from = m->from_ns;
 		to = m->to_ns;
-		o = json_object_new_object();
-		json_add_string(o, "kind", "records were lost, by which its user's right to see it is known");
-		json_add_uint(o, "from_ns", from);
-		json_add_uint(o, "to_ns", to);
-		json_append(gaps, o);
+		add_gap(gaps, "records were lost, by which its user's right to see it is known", -1, from, to);
 	}
 }
 
@@ -561,8 +565,7 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		json_add_uint(losses, "cpu_outages", samples->n_outages);
 	for (size_t i = 0; i < samples->n_outages; i++)
 		add_outage(gaps, &samples->outages[i]);
-	if (frozen->n_hidden)
-		add_unseen(gaps, frozen);
+	add_unseen(gaps, frozen);
 	for (size_t i = 0; i < samples->n_rings; i++)
 		if (samples->rings[i].oldest_ns && samples->rings[i].oldest_ns < begin)
 			begin = samples->rings[i].oldest_ns;
@@ -570,16 +573,10 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		begin = from;
 	for (size_t i = 0; i < samples->n_rings; i++) {
 		const struct ring_state *ring = &samples->rings[i];
-		struct json_object *o;
 
 		if (ring->complete_ns <= begin)
 			continue;
-		o = json_object_new_object();
 		(void)snprintf(kind, sizeof(kind), "ring of cpu %d overwritten", ring->cpu);
-		json_add_string(o, "kind", kind);
-		json_add_int(o, "cpu", ring->cpu);
-		json_add_uint(o, "from_ns", begin);
-		json_add_uint(o, "to_ns", ring->complete_ns);
-		json_append(gaps, o);
+		add_gap(gaps, kind, ring->cpu, begin, ring->complete_ns);
 	}
 }
