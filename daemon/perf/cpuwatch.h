@@ -2,8 +2,9 @@
 /*
  * Finds out when events on CPUs have ended: a CPU that goes offline, as all but one do when the machine is suspended, takes its
  * events with it, and they stay as they are, and record nothing, when it comes back. And a CPU that came later has none. An event
- * of its own on each CPU tells: its time goes on as long as it lives. It goes slower than that of any clock: the kernel leaves out
- * what it needs to open and close other events of the CPU. So what counts is whether it goes on at all.
+ * of its own on each CPU tells: its time goes on as long as it lives. It goes slower than any clock, since it stands still while the
+ * kernel takes events off the CPU and puts them back, as at each switch between cgroups that have events of their own. So what counts
+ * is whether it goes on at all.
  */
 #pragma once
 
@@ -13,6 +14,7 @@
 
 #include "common/base/cleanup.h"
 
+/* For how long an event has lived, and whether another reading at once said more. */
 struct cpuwatch_reading {
 	uint64_t at_ns; /* CLOCK_MONOTONIC_RAW, before it was read */
 	uint64_t lived_ns;

@@ -68,7 +68,7 @@ with Tracerd() as d:
                 hasty = Client(d.sock)
                 hasty.send("target.join", {"target": t, "pid": q.pid, "fds": ["maps"]}, [open_maps(q.pid)])
                 hasty.close()
-            join(u, t, q.pid) if not u.call("target.show", {"target": t})["target"]["living"] == 3 else None
+            join(u, t, q.pid)
             wait_for("it has joined", lambda: u.call("target.show", {"target": t})["target"]["living"] == 3)
             q.stdin.close()
             q.wait()
@@ -92,7 +92,6 @@ with Tracerd() as d:
 
     expect(c.call_error("target.join", {"target": thread, "pid": mine.pid}) == "bad_params", "a thread's target is no target of processes")
     expect(join(c, t2, mine.pid)["uid"] == 0, "what has processes of several users is root's")
-    t5 = c.call("target.show", {"target": t2})["target"]
     for pid in (mine.pid, theirs.pid):
         let_work(pid, seconds=0.2)
     meta, recs, s = bundle(c, t2)
