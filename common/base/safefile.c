@@ -488,7 +488,7 @@ int safefile_create(int dir_fd, const char *path, int *ret_fd)
 	return open_beneath(dir, name, O_RDWR | O_CREAT | O_EXCL, 0600, ret_fd);
 }
 
-int safefile_write(int dir_fd, const char *name, const void *data, size_t len)
+static int replace(int dir_fd, const char *name, const void *data, size_t len, bool sync)
 {
 	_cleanup_close_ int fd = -1;
 	char tmp[NAME_MAX + 1];
@@ -503,13 +503,23 @@ int safefile_write(int dir_fd, const char *name, const void *data, size_t len)
 	if (r < 0)
 		return r;
 	r = io_write_all(fd, data, len);
-	if (r == 0 && fsync(fd) < 0)
+	if (r == 0 && sync && fsync(fd) < 0)
 		r = -errno;
 	if (r == 0 && renameat(dir_fd, tmp, dir_fd, name) < 0)
 		r = -errno;
 	if (r < 0)
 		(void)unlinkat(dir_fd, tmp, 0);
 	return r;
+}
+
+int safefile_write(int dir_fd, const char *name, const void *data, size_t len)
+{
+	return replace(dir_fd, name, data, len, true);
+}
+
+int safefile_replace(int dir_fd, const char *name, const void *data, size_t len)
+{
+	return replace(dir_fd, name, data, len, false);
 }
 
 int safefile_copy(int from_fd, int to_fd, uint64_t max, uint64_t *ret_copied)

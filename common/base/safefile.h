@@ -45,6 +45,8 @@ int safefile_mkdirs(int dir_fd, const char *path, int *ret_fd) _must_check_;
 
 /* Writes a file under a temporary name, fsyncs it and renames it over `name` (no directory part). */
 int safefile_write(int dir_fd, const char *name, const void *data, size_t len) _must_check_;
+/* The same without waiting for the disk. After a power cut there may be anything under that name: who reads it must be able to tell. */
+int safefile_replace(int dir_fd, const char *name, const void *data, size_t len) _must_check_;
 
 /* Copies up to the end of `from_fd` (from offset 0, its position is not used) to `to_fd`. -EFBIG past `max`. */
 int safefile_copy(int from_fd, int to_fd, uint64_t max, uint64_t *ret_copied) _must_check_;

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <linux/perf_event.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -158,6 +160,17 @@ struct perfabi_namespaces {
 #else
 #define PERFABI_REGS_USER 0ULL /* no dwarf stacks here */
 #endif
+
+/*
+ * What an event does to the AUX area of its group's leader (perf_event_open(2), kernel 6.13), in a word that older headers call reserved.
+ * Kernels that do not know it, and PMUs that cannot, answer EINVAL.
+ */
+#define PERFABI_AUX_PAUSE 2u
+#define PERFABI_AUX_RESUME 4u
+static inline void perfabi_set_aux_action(struct perf_event_attr *attr, uint32_t action)
+{
+	memcpy((char *)attr + offsetof(struct perf_event_attr, aux_sample_size) + sizeof(attr->aux_sample_size), &action, sizeof(action));
+}
 
 static inline int perfabi_open(struct perf_event_attr *attr, pid_t pid, int cpu, int group_fd, unsigned long flags)
 {

@@ -39,12 +39,16 @@ enum unwind_kind {
 	UNWIND_END,	     /* nobody has called this */
 	UNWIND_FRAME_POINTER, /* the file does not tell; the frame pointer may */
 	UNWIND_RA_REGISTER,  /* CFA = reg + cfa_off; the return address is in register `extra` */
+	UNWIND_ELSEWHERE,    /* the caller's frames are on another stack, and nothing here says where */
 	UNWIND_KINDS,
 };
 
 #define UNWIND_BP_SAME 0
 #define UNWIND_BP_UNKNOWN 0x7fff
-#define UNWIND_BP_FROM_BP 0x10 /* in `extra`: rbp is saved at rbp + bp_off, else at CFA + bp_off */
+/* In `extra`; the last two with UNWIND_CFA only. */
+#define UNWIND_BP_FROM_BP 0x10	   /* rbp is saved at rbp + bp_off, else at CFA + bp_off */
+#define UNWIND_OTHER_STACK 0x20	   /* the CFA may lie below the stack pointer: it is on another stack */
+#define UNWIND_WAS_INTERRUPTED 0x40 /* the caller has called nobody: it is where it ran */
 
 struct unwind_rule {
 	unwind_u8 kind_reg; /* kind, and the register << 4 */
@@ -55,7 +59,7 @@ struct unwind_rule {
 #define UNWIND_KIND(rule) ((rule)->kind_reg & 15)
 #define UNWIND_REG(rule) ((rule)->kind_reg >> 4)
 
-#define UNWIND_FILE_MAGIC 0x31545755u /* "UWT1" */
+#define UNWIND_FILE_MAGIC 0x32545755u /* "UWT2" */
 #define UNWIND_LOADS_MAX 16
 #define UNWIND_PAGES_MAX (1u << 17)
 #define UNWIND_ROWS_MAX (1u << 22)
