@@ -31,6 +31,7 @@ enum frame_kind {
 	FRAME_KIND_UNKNOWN, /* in no known symbol; the name says the object, or that there is none */
 	FRAME_KIND_INLINED,
 	FRAME_KIND_MISSING, /* stands for callers that are not known */
+	FRAME_KIND_PYTHON,  /* a function of Python, which CPython ran */
 };
 
 /* What a function is. Strings are copied; NULL is the same as "". */

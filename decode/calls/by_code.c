@@ -2,6 +2,9 @@
 /* The rules that go by what code does to the stack: returns that are jumps, and jumps that come back. */
 #include "decode/calls/callstack_internal.h"
 
+/* Bytes, with what may be around it. */
+#define LONGEST_RETURN 3u
+
 enum callstack_slot cs_slot_before(struct callstack *cs, uint64_t from)
 {
 	return cs->ops.slot ? cs->ops.slot(cs->arg, from) : CALLSTACK_SLOT_PLAIN;
@@ -27,7 +30,7 @@ bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t t
 	fr.f = f;
 	fr.ip = to;
 	fr.site = from;
-	fr.origin = NULL;
+	fr.origin = fr.part = NULL;
 	fr.loaded = fr.called = false;
 	cs_push(cs, time, &fr, CALLSTACK_BACK);
 	return true;
@@ -41,10 +44,20 @@ void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfu
 	if (of->known && !cs_top(cs)->origin) {
 		slot = indirect ? cs_slot_before(cs, from) : CALLSTACK_SLOT_PLAIN;
 		/* a direct one to what has no name, of which nothing says that it is a part, may come back as well */
-		if (slot == CALLSTACK_SLOT_PUSHED || (indirect ? !f->known && slot != CALLSTACK_SLOT_LOADED : f->is_unnamed))
+		if (slot == CALLSTACK_SLOT_PUSHED || (indirect ? !f->known && !cs_slot_loads(slot) : f->is_unnamed))
 			cs_top(cs)->origin = of;
 	}
 	cs_replace(cs, time, f, to, from);
+}
+
+bool cs_is_same_call(const struct callstack *cs, uint64_t to, const struct callfunc *f)
+{
+	const struct frame *top;
+
+	if (cs->n < 2 || cs->over || !f->known)
+		return false;
+	top = &cs->frames[cs->n - 1];
+	return top->f != f && cs->frames[cs->n - 2].f == f && top->back && to - top->back - 1 < LONGEST_RETURN;
 }
 
 bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
@@ -56,7 +69,7 @@ bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 	if (cs_top(cs)->half && cs->n > 1) {
 		/* It takes its own address from the stack, or puts another one in its place: nothing returns to it. */
 		cs_pop(cs, time, 1);
-		if (slot == CALLSTACK_SLOT_PLAIN || slot == CALLSTACK_SLOT_LOADED)
+		if (slot == CALLSTACK_SLOT_PLAIN || cs_slot_loads(slot))
 			return false;
 		callstack_jump(cs, time, from, to, true);
 		return true;

@@ -26,19 +26,19 @@ static bool to_function(struct callstack *cs, uint64_t time, uint64_t to, const 
 	uint32_t keep = 0, outermost = 0;
 
 	for (uint32_t i = cs->n - 1; i > 0 && f->known; i--) {
-		if (cs->frames[i - 1].f != f && !f->is_part)
+		if (!cs_is_in(&cs->frames[i - 1], f) && !f->is_part)
 			continue;
 		if (cs_lands(cs, &cs->frames[i], to)) {
 			cs_unwind_to(cs, time, i);
 			return true;
 		}
-		if (cs->frames[i - 1].f != f)
+		if (!cs_is_in(&cs->frames[i - 1], f))
 			continue;
 		if (keep == 0)
 			keep = i;
 		outermost = i;
 	}
-	return unwind_within(cs, time, keep, outermost);
+	return cs_stack_unwound(cs, time, to) || unwind_within(cs, time, keep, outermost);
 }
 
 void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep)
@@ -63,27 +63,58 @@ void cs_doubt(struct callstack *cs, uint64_t time, uint32_t from)
 	free(v);
 }
 
+/* Whether any call may have that, without looking at all. */
+static bool is_point(const struct callstack *cs, uint64_t to)
+{
+	for (uint32_t i = 0; i < MAX_SETJMPS; i++)
+		if (cs->points[i] == to)
+			return true;
+	return false;
+}
+
+static bool has_point(const struct frame *fr, uint64_t to)
+{
+	for (uint32_t i = 0; i < MAX_POINTS; i++)
+		if (fr->points[i] == to)
+			return true;
+	return false;
+}
+
+static void add_point(struct callstack *cs, struct frame *fr, uint64_t to)
+{
+	if (has_point(fr, to))
+		return;
+	if (!is_point(cs, to))
+		cs->points[cs->next_point++ % MAX_SETJMPS] = to;
+	memmove(fr->points + 1, fr->points, (MAX_POINTS - 1) * sizeof(*fr->points));
+	fr->points[0] = to;
+}
+
 /* Where several calls have been to setjmp there, and are still on the stack: to the last one, but it may be any. */
 static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 {
-	const struct callfunc *f = NULL;
 	uint32_t keep = 0, outermost = 0;
 
-	for (uint32_t i = 0; i < MAX_SETJMPS; i++) {
-		const struct setjmp_point *s = &cs->setjmps[(cs->next_setjmp - 1 - i) % MAX_SETJMPS];
-
-		if (s->back != to || s->depth == 0 || s->depth > cs->n)
-			continue;
-		if (!f)
-			f = cs_function(cs, to, NULL);
-		if (cs->frames[s->depth - 1].f != f)
+	if (cs->over && !is_point(cs, to))
+		return false;
+	for (uint32_t i = cs->n; i > 0; i--) {
+		if (!has_point(&cs->frames[i - 1], to) || cs->frames[i - 1].f != cs_function(cs, to, NULL))
 			continue;
 		if (keep == 0)
-			keep = outermost = s->depth;
-		if (s->depth < outermost)
-			outermost = s->depth;
+			keep = i;
+		outermost = i;
 	}
 	return unwind_within(cs, time, keep, outermost);
+}
+
+/* The frame on top is not drawn from here on. */
+static void hide(struct callstack *cs, uint64_t time)
+{
+	struct frame fr = *cs_top(cs);
+
+	cs_pop(cs, time, 1);
+	fr.pending = true;
+	cs_push(cs, time, &fr, CALLSTACK_CALL);
 }
 
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
@@ -112,12 +143,13 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	fr.pending = f->is_plt;
 	fr.inner = !first && cs->n && cs_top(cs)->f == f;
 	fr.half = !first && (f->is_thunk || (fr.inner && cs->ops.is_half && cs->ops.is_half(cs->arg, to)));
-	fr.pending |= fr.half;
+	fr.same = !first && cs_is_same_call(cs, to, f);
+	if (fr.same)
+		hide(cs, time);
+	fr.pending |= fr.half || fr.same;
 	cs->stats.calls++;
-	if (f->is_setjmp && !cs->over) {
-		cs->setjmps[cs->next_setjmp % MAX_SETJMPS] = (struct setjmp_point){.back = back, .depth = cs->n};
-		cs->next_setjmp++;
-	}
+	if (f->is_setjmp && !cs->over && cs->n)
+		add_point(cs, cs_top(cs), back);
 	cs_push(cs, time, &fr, CALLSTACK_CALL);
 }
 
@@ -239,6 +271,18 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_
 		cs_replace(cs, time, f, to, from);
 }
 
+/* Nothing says what it leaves; but nothing is around the thread's first function. Any call within that may be another one's. */
+static void to_unexplained(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+{
+	const struct frame fr = {.f = f, .ip = to, .site = from, .back = cs_top(cs)->back};
+
+	cs->stats.unexplained++;
+	cs->stats.skipped++;
+	cs_pop(cs, time, 1);
+	cs_doubt(cs, time, 1);
+	cs_push(cs, time, &fr, CALLSTACK_UNWOUND_DOUBTED);
+}
+
 void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 {
 	const struct callfunc *f;
@@ -275,10 +319,16 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 		return;
 	if (!first && to_function(cs, time, to, f))
 		return;
-	if (!first && cs_unwind_to_outer(cs, time, f, to))
+	if (!first && (cs_unwind_to_outer(cs, time, f, to) || cs_stack_unwound(cs, time, to)))
 		return;
-	if (cs_top(cs)->is_signal) {
+	if (cs_top(cs)->is_signal || cs_stack_may_be_handler(cs, to)) {
+		cs_top(cs)->handled = !cs_top(cs)->is_signal;
 		cs_replace(cs, time, f, to, from); /* to what asks the kernel to end it */
+		return;
+	}
+	if (!f->known && cs_slot_before(cs, from) == CALLSTACK_SLOT_PUSHED) {
+		cs->stats.tails++;
+		cs_replace_by_jump(cs, time, f, to, from, true);
 		return;
 	}
 	if (first) {
@@ -287,6 +337,10 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	}
 	if (cs_has_just_switched(cs)) {
 		cs_switch_unknown(cs, time, to);
+		return;
+	}
+	if (cs->n > 1 && cs->frames[0].begins && !cs->believed) {
+		to_unexplained(cs, time, from, to, f);
 		return;
 	}
 	if (cs->n_outer || cs_top(cs)->seen)
@@ -322,22 +376,24 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	of = cs_top(cs)->f;
 	if (f == of && indirect && cs_switch_inlined(cs, time, to))
 		return;
-	if (f == of && (f->is_plt || !cs_top(cs)->pending))
+	if (f == of && (f->is_plt || !cs_top(cs)->pending || cs_top(cs)->same))
 		return;
 	if (f->is_thunk && first)
 		return; /* it goes on from there */
 	if (of->go == CALLFUNC_GO_GOGO && f->go != CALLFUNC_GO_GOGO && cs_go_on(cs, time, from, to))
 		return;
 	/* Out of a stub; or by one, to a function whose name it is not. */
-	if (cs_top(cs)->pending || f->is_plt) {
+	if ((cs_top(cs)->pending && !cs_top(cs)->same) || f->is_plt) {
 		cs_replace(cs, time, f, to, from);
 		return;
 	}
 	if (cs_switch(cs, time, from, to))
 		return;
 	/* a part of the function that jumps there, without a name: the same call goes on */
-	if (f->is_part && !indirect)
+	if (!indirect && (f->is_part || (f->is_unnamed && cs->ops.in_parts && cs->ops.in_parts(cs->arg, from, to)))) {
+		cs_top(cs)->part = f;
 		return;
+	}
 	if (first) {
 		cs->stats.tails++;
 		if (cs_has_just_switched(cs) && indirect && !f->is_switch) /* not to its second half */
@@ -346,6 +402,8 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 			cs_replace_by_jump(cs, time, f, to, from, indirect);
 		return;
 	}
+	if (f->known && cs_function(cs, from, NULL) == f)
+		return; /* within such a part */
 	/* A return made of pop and jmp, as libraries of coroutines do. */
 	if (cs_top(cs)->back == to) {
 		cs_pop(cs, time, 1);
@@ -358,9 +416,9 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	/* generated code may put the stack pointer back before it goes on at a known place, but not before it goes anywhere */
 	if (!(indirect && cs_slot_before(cs, from) == CALLSTACK_SLOT_LOADED) && cs_to_origin(cs, time, from, to, f))
 		return;
-	if (to_function(cs, time, to, f))
-		return;
-	if (cs_unwind_to_outer(cs, time, f, to))
+	/* what unwinds knows only when it runs where it goes; else it is code that several functions end in, as those that call an interpreter */
+	if ((indirect || !of->known) &&
+	    (to_function(cs, time, to, f) || cs_unwind_to_outer(cs, time, f, to) || cs_stack_unwound(cs, time, to)))
 		return;
 	if (cs_unpark(cs, time, to))
 		return;
@@ -427,6 +485,13 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		if (!s->is_signal || (s->resume != ip && s->back != ip))
 			continue;
 		cs_pop(cs, time, cs->n - (i - 1));
+		return;
+	}
+	if (was_stopped && cs_top(cs)->handled) {
+		if (cs->n > 1 || !cs_stack_outward(cs, time, ip)) {
+			cs_pop(cs, time, cs->n);
+			cs_caller(cs, time, ip);
+		}
 		return;
 	}
 	f = cs_function(cs, ip, &first);
@@ -582,8 +647,6 @@ void callstack_finish(struct callstack *cs, uint64_t time)
 	cs->room = cs->n_before = 0;
 	cs_uncharge(cs);
 	cs->stopped = cs->in_gap = cs->is_new = false;
-	for (uint32_t i = 0; i < MAX_SETJMPS; i++)
-		cs->setjmps[i].depth = 0;
 	while (cs->n_parked)
 		cs_park_drop(cs, 0);
 }

@@ -12,22 +12,26 @@
  *          by code that has loaded the stack pointer, to where stacks wait: see switch
  *          to where an outer frame is: everything inside of it ends, too; it may go on (parked.c)
  *          into a function that is on the stack, but not to the return address of a call: unwinding to a landing pad; of several
- *          calls of that function to the innermost whose own call has that landing pad. Else it may have been any of them
+ *          calls of that function to the innermost whose own call has that landing pad. Else it may have been any of them. Out of a
+ *          stack of which it is not known which it is: those that fit must have that landing pad
  *          to where a frame that has ended so is expected to return: that piece goes on
  *          to the return address of a remembered call of getcontext: its frame goes on
  *          out of the outermost frame that is known: the caller shows itself; or, across a gap,
  *          the frames from before the gap do, if one of them was to return there
- *          out of a signal handler to anywhere else: to the kernel's way back
- *          to a function's first instruction: a jump made of push and ret, or a stack's begin
+ *          out of a signal handler to anywhere else: to the kernel's way back. What it has interrupted is like what it returns to, for a
+ *          stack of which it is not known which it is
+ *          to a function's first instruction: a jump made of push and ret, or a stack's begin. To code without names: such a jump
+ *          to anywhere else: the frame on top is replaced, and all are in doubt, but for the one where the thread began
  * call     within a function, to where it only makes a return go elsewhere: half of such a jump, and not drawn
+ *          of who is called back right behind the return of that call: the same call goes on, on a piece of stack of its own
  * jump     within a function, its cold part included: nothing; to a retpoline: nothing yet, it is about to jump
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call
  *          to where a frame is expected to return: as if it had returned
- *          to the return address of a remembered call of setjmp: its frame goes on
+ *          to the return address of a call of setjmp, by a frame of this stack: that goes on
  *          back into a function that the same call was in before it left that by an indirect jump, into generated code, or with
  *          an address pushed to come back to: it goes on; so by a return, too
- *          into a function that is on the stack: unwinding
+ *          into a function that is on the stack: unwinding, unless known code jumps there directly
  *          by a direct jump to anywhere else, or into code without names: a tail call
  * switch   the stack pointer was loaded from elsewhere (callstack_loaded()), and control leaves the function, or its call goes on: the stack
  *          that runs is left, and waits (switches.c, waiting.c)
@@ -115,6 +119,7 @@ enum callstack_why { /* a frame begins or ends */
 enum callstack_slot {
 	CALLSTACK_SLOT_PLAIN,  /* nothing that can be seen: a return is one */
 	CALLSTACK_SLOT_LOADED, /* loaded the stack pointer: it may be another stack */
+	CALLSTACK_SLOT_FRAME,  /* likewise, by "leave": with where its own frame begins */
 	CALLSTACK_SLOT_STORED, /* wrote over it */
 	CALLSTACK_SLOT_PUSHED, /* pushed it */
 };
@@ -135,6 +140,8 @@ struct callstack_ops {
 	enum callstack_slot (*slot)(void *arg, uint64_t ip);
 	/* Whether the code at `ip`, which was called from its own function, is half of a retpoline. NULL: it is not known. */
 	bool (*is_half)(void *arg, uint64_t ip);
+	/* Whether the direct jump at `from` stays in one function that is in two parts. NULL: it is not known. */
+	bool (*in_parts)(void *arg, uint64_t from, uint64_t to);
 	/* Whether another thread of the process may have done before what is told later: its times are not exact. NULL: no. */
 	bool (*is_unordered)(void *arg);
 	/* A frame begins on top. `call` is its user's: to be filled in now, and given back when the frame ends. */

@@ -12,6 +12,8 @@
 /* What may go on, of one thread: pieces of a stack that ended without a return. The oldest are given up first. */
 #define MAX_PARKED_PIECES 64u
 #define MAX_PARKED_DEPTH 256u
+/* Of one call: the last of those where it has called setjmp. */
+#define MAX_POINTS 2u
 #define MAX_SETJMPS 64u
 /* From before gaps: the first piece and the last one, and of those between as many as make no more frames. */
 #define MAX_BEFORE 1024u
@@ -25,6 +27,7 @@ struct frame {
 	const struct callfunc *f;
 	uint64_t ip;	 /* an address in it */
 	const struct callfunc *origin; /* it has left it by an indirect jump, and may come back; NULL: none */
+	const struct callfunc *part; /* it has gone on in that, which is a part of it, or code that is shared; NULL: none */
 	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
 	bool tail;	 /* by a jump */
@@ -33,11 +36,14 @@ struct frame {
 	bool called;	 /* and has called something since */
 	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
 	bool half;	 /* so it is, by its code: no call */
+	bool same;	 /* called back by what its caller, of the same function, has called: it is the same call, see cs_is_same_call() */
 	bool begins;	 /* the thread began here: nothing is around it */
 	bool first;	 /* a stack of its own began here: nothing is around it but what has set that up, as runtime.goexit */
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
+	bool handled;	 /* it was a signal handler, of which it is not known what it has interrupted */
 	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
+	uint64_t points[MAX_POINTS]; /* where its calls of setjmp return to; 0: none */
 	uint64_t site;
 	struct call call; /* the user's, from begin() to end() */
 };
@@ -52,13 +58,20 @@ struct parked {
 /* Where a stack has gone on, and what it has returned to since: those that wait so may be it. */
 struct way {
 	const struct callfunc *in; /* NULL: to path[0]; else within this function, who knows where: path[0] is the first return after that */
-	uint64_t path[MAX_PATH];
+	uint64_t path[MAX_PATH]; /* behind a signal handler: what it has interrupted */
+	bool pads[MAX_PATH]; /* an exception landed there */
 	uint32_t n; /* of path */
 };
 
 static inline bool way_is_open(const struct way *w)
 {
 	return w->n || w->in;
+}
+
+static inline void way_add(struct way *w, uint64_t to, bool is_pad)
+{
+	w->pads[w->n] = is_pad;
+	w->path[w->n++] = to;
 }
 
 static inline void way_close(struct way *w)
@@ -78,11 +91,6 @@ struct waiting_stack {
 	bool doubted; /* it may have been another one's */
 	bool is_goroutine;
 	struct waiting_stack *next_here, *older, *younger; /* of the pool */
-};
-
-struct setjmp_point {
-	uint64_t back;
-	uint32_t depth; /* of the frame that called setjmp: its index + 1 */
 };
 
 struct callstack {
@@ -105,8 +113,8 @@ struct callstack {
 	struct parked *parked;
 	uint32_t n_parked;
 	uint64_t clock;
-	struct setjmp_point setjmps[MAX_SETJMPS];
-	uint32_t next_setjmp;
+	uint64_t points[MAX_SETJMPS]; /* of frame.points, the last of all calls */
+	uint32_t next_point;
 	bool is_new; /* nothing came before what is resumed next */
 	bool hidden; /* the parent's frames: nobody has seen the child run yet */
 	/* where it stopped */
@@ -138,6 +146,12 @@ void cs_doubt(struct callstack *cs, uint64_t time, uint32_t from);
 
 /* What the code in front of a branch did to the stack, as far as that is known. */
 enum callstack_slot cs_slot_before(struct callstack *cs, uint64_t from);
+
+static inline bool cs_slot_loads(enum callstack_slot slot)
+{
+	return slot == CALLSTACK_SLOT_LOADED || slot == CALLSTACK_SLOT_FRAME;
+}
+
 /*
  * Into the middle of a function that a call was in before it jumped elsewhere: that call goes on there. Unless a landing pad of
  * an outer one is there, or that function was called since.
@@ -150,6 +164,12 @@ void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfu
  * the frame on top.
  */
 bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
+
+/*
+ * The frame on top calls its caller back, right behind the return that it would have returned to: on a piece of a stack that it has made for the
+ * rest of that call (-fsplit-stack).
+ */
+bool cs_is_same_call(const struct callstack *cs, uint64_t to, const struct callfunc *f);
 
 /* ---- goroutines.c */
 
@@ -170,6 +190,11 @@ static inline const struct callfunc *cs_function(struct callstack *cs, uint64_t 
 	if (ret_first)
 		*ret_first = first && f->known;
 	return f;
+}
+
+static inline bool cs_is_in(const struct frame *fr, const struct callfunc *f)
+{
+	return fr->f == f || fr->part == f;
 }
 
 static inline struct frame *cs_top(struct callstack *cs)
@@ -258,6 +283,12 @@ void cs_stack_end(struct callstack *cs, uint64_t time);
 void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in);
 /* Out of the outermost frame of a stack of which it is not known which it is. True: it is, now. */
 bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to);
+/* Likewise, an exception that lands at `to`, outside of all frames that are known. False: that is no landing pad of one that fits. */
+bool cs_stack_unwound(struct callstack *cs, uint64_t time, uint64_t to);
+/* Likewise, whether that would be one of those. */
+bool cs_stack_unwinds(struct callstack *cs, uint64_t to);
+/* Out of its outermost frame that is known, which may be a signal handler, to the kernel's way back. */
+bool cs_stack_may_be_handler(struct callstack *cs, uint64_t to);
 
 /* ---- waiting.c */
 
@@ -276,7 +307,9 @@ void waiting_take(struct waiting *w, struct waiting_stack *s, const struct calls
 /* How many differ that fit, and one of these. */
 uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret);
 /* So many of its frames, the outermost, have not returned on that way; 0: or others, around them. */
-uint32_t waiting_depth(const struct waiting_stack *s, const struct way *way);
+uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
+/* Whether one of those that fit is in a frame then that is known; `handler`: of a signal handler. */
+bool waiting_has(struct callstack *cs, const struct way *way, bool handler);
 /* Whether stacks of this process go on on other threads than those that have left them. */
 bool waiting_moves(const struct waiting *w);
 /* A process was forked, by a thread: its stacks are those of its parent, but for those of the parent's other threads. */

@@ -139,8 +139,8 @@ int callstack_fork(struct callstack *cs, const struct callstack *parent)
 	cs->way = parent->way;
 	if (cs->waiting && parent->waiting)
 		waiting_fork(cs->waiting, cs, parent->waiting, parent);
-	memcpy(cs->setjmps, parent->setjmps, sizeof(cs->setjmps));
-	cs->next_setjmp = parent->next_setjmp;
+	memcpy(cs->points, parent->points, sizeof(cs->points));
+	cs->next_point = parent->next_point;
 	cs->clock = parent->clock;
 	cs->over = parent->over;
 	cs->stopped = parent->stopped;
@@ -251,11 +251,13 @@ void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, u
 	struct frame fr = *cs_top(cs);
 
 	cs_pop(cs, time, 1);
-	if (!fr.pending) {
+	if (!fr.pending || fr.same) {
 		fr.tail = true;
+		fr.same = false;
 		fr.site = site;
 	}
 	fr.f = f;
+	fr.part = NULL;
 	fr.ip = ip;
 	fr.pending = f->is_plt;
 	cs_push(cs, time, &fr, fr.tail ? CALLSTACK_TAIL : CALLSTACK_CALL);

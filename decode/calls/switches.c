@@ -33,12 +33,12 @@ static struct waiting_stack *around(struct callstack *cs, uint32_t *ret_n)
 		return NULL;
 	/* what a stack has told of its callers is like returns to them */
 	if (cs->n_outer && way.n < MAX_PATH)
-		way.path[way.n++] = cs->frames[0].back;
+		way_add(&way, cs->frames[0].back, false);
 	for (uint32_t k = cs->n_outer; k > 1 && way.n < MAX_PATH; k--)
-		way.path[way.n++] = cs->outer[k - 1].back;
+		way_add(&way, cs->outer[k - 1].back, false);
 	if (waiting_find(cs, &way, &s) != 1 || s->way)
 		return NULL;
-	*ret_n = waiting_depth(s, &way);
+	*ret_n = waiting_depth(cs, s, &way);
 	*ret_n -= *ret_n > 0; /* the outermost that is known stands for it */
 	return s;
 }
@@ -160,7 +160,7 @@ void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const str
 	cs->unordered = cs->ops.is_unordered && cs->ops.is_unordered(cs->arg);
 	cs->way = (struct way){.in = in, .path = {to}, .n = !in};
 	n = waiting_find(cs, &cs->way, &s);
-	depth = n == 1 ? waiting_depth(s, &cs->way) : 0;
+	depth = n == 1 ? waiting_depth(cs, s, &cs->way) : 0;
 	if (depth) {
 		adopt(cs, time, s, depth, false);
 		return;
@@ -192,13 +192,13 @@ bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
 		return false;
 	if (cs->n > 1 || cs->way.n == MAX_PATH)
 		return lose_way(cs);
-	cs->way.path[cs->way.n++] = to;
+	way_add(&cs->way, to, false);
 	n = waiting_find(cs, &cs->way, &s);
 	if (n == 0)
 		return lose_way(cs);
 	if (n > 1)
 		return false;
-	depth = waiting_depth(s, &cs->way);
+	depth = waiting_depth(cs, s, &cs->way);
 	if (depth == 0) {
 		/* all of its frames that are known have returned */
 		cs->doubted = s->doubted || s->way;
@@ -211,6 +211,54 @@ bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
 	cs_pop(cs, time, 1);
 	adopt(cs, time, s, depth, true);
 	return true;
+}
+
+/* The way on, by an exception. */
+static uint32_t find_unwound(struct callstack *cs, uint64_t to, struct way *ret, struct waiting_stack **ret_s)
+{
+	if (!cs->waiting || !way_is_open(&cs->way) || cs->way.n == MAX_PATH || cs->n_outer)
+		return 0;
+	*ret = cs->way;
+	way_add(ret, to, true);
+	return waiting_has(cs, ret, false) ? waiting_find(cs, ret, ret_s) : 0;
+}
+
+bool cs_stack_unwinds(struct callstack *cs, uint64_t to)
+{
+	struct waiting_stack *s;
+	struct way way;
+
+	return find_unwound(cs, to, &way, &s) > 0;
+}
+
+bool cs_stack_unwound(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	struct waiting_stack *s = NULL;
+	struct way way;
+	const uint32_t n = find_unwound(cs, to, &way, &s), depth = n == 1 ? waiting_depth(cs, s, &way) : 0;
+
+	if (n == 0 || (n == 1 && depth == 0))
+		return false;
+	cs->stats.unwound++;
+	cs->stats.skipped += cs->n;
+	cs->way = way;
+	cs_pop(cs, time, cs->n);
+	if (depth)
+		adopt(cs, time, s, depth, true);
+	else
+		cs_caller(cs, time, to);
+	return true;
+}
+
+bool cs_stack_may_be_handler(struct callstack *cs, uint64_t to)
+{
+	struct way way = cs->way;
+	struct waiting_stack *s;
+
+	if (!cs->waiting || !way_is_open(&way) || cs->n > 1 || cs->n_outer || way.n == MAX_PATH)
+		return false;
+	way_add(&way, to, false);
+	return waiting_find(cs, &way, &s) == 0 && waiting_has(cs, &cs->way, true);
 }
 
 /* ---- by code that loads the stack pointer */
@@ -251,7 +299,8 @@ static bool switch_into(struct callstack *cs, uint64_t time, uint64_t to)
 	bool first;
 
 	f = cs_function(cs, to, &first);
-	return !first && !cs_top(cs)->called && cs_top(cs)->f != f && !is_unwinding(cs, to, f) && switch_within(cs, time, to, f);
+	return !first && !cs_top(cs)->called && cs_top(cs)->f != f && !is_unwinding(cs, to, f) && !cs_stack_unwinds(cs, to) &&
+	       switch_within(cs, time, to, f);
 }
 
 bool cs_try_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)

@@ -104,7 +104,8 @@ bool waiting_is_complete(const struct waiting *w)
 
 static bool is_same_way(const struct way *a, const struct way *b)
 {
-	return a->in == b->in && a->n == b->n && memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0;
+	return a->in == b->in && a->n == b->n && memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0 &&
+	       memcmp(a->pads, b->pads, a->n * sizeof(*a->pads)) == 0;
 }
 
 static bool is_same(const struct waiting_stack *a, const struct waiting_stack *b)
@@ -113,7 +114,8 @@ static bool is_same(const struct waiting_stack *a, const struct waiting_stack *b
 		return false;
 	for (uint32_t i = a->n; i > 0; i--)
 		if (a->frames[i - 1].f != b->frames[i - 1].f || a->frames[i - 1].back != b->frames[i - 1].back ||
-			a->frames[i - 1].first != b->frames[i - 1].first)
+			a->frames[i - 1].first != b->frames[i - 1].first || a->frames[i - 1].resume != b->frames[i - 1].resume ||
+			memcmp(a->frames[i - 1].points, b->frames[i - 1].points, sizeof(a->frames->points)) != 0)
 			return false;
 	return !a->way || is_same_way(a->way, b->way);
 }
@@ -191,19 +193,45 @@ static int64_t first_of(const struct waiting_stack *s, const struct way *way)
 	return -1;
 }
 
-/* Whether it waits there, and its calls return to the others. Of what is around those that are known nothing is known. */
-static bool fits(const struct question *q, const struct waiting_stack *s)
+/* The frame, so far out or further, that is in the call which lands there; -1: none. */
+static int64_t lander(struct callstack *cs, const struct waiting_stack *s, int64_t at, uint64_t pad)
 {
-	const int64_t first = first_of(s, q->way);
+	const struct callfunc *f = cs_function(cs, pad, NULL);
 
-	for (int64_t j = 0; j < q->way->n && first >= 0; j++) {
-		if (j >= first && s->n > 1)
-			return !s->frames[0].first ||
-			       (j == first && (q->bottomless || cs_function(q->cs, q->way->path[j], NULL)->go == CALLFUNC_GO_BOTTOM));
-		if (s->frames[first - j].back != q->way->path[j])
+	while (at > 0 && !((s->frames[at - 1].f == f || f->is_part) && cs_lands(cs, &s->frames[at], pad)))
+		at--;
+	return at - 1;
+}
+
+static bool returns_to(const struct frame *fr, uint64_t to)
+{
+	return fr->back == to || (fr->is_signal && fr->resume == to);
+}
+
+/*
+ * Whether it waits there, and its calls return to the others. Of what is around those that are known nothing is known. *ret_at: the
+ * innermost frame that has not returned; -1: one around those that are known.
+ */
+static bool fits(const struct question *q, const struct waiting_stack *s, int64_t *ret_at)
+{
+	int64_t at = first_of(s, q->way);
+	const bool waits = at >= 0;
+
+	for (uint32_t j = 0; j < q->way->n && waits; j++) {
+		const uint64_t to = q->way->path[j];
+		const int64_t pad = q->way->pads[j] ? lander(q->cs, s, at, to) : -1;
+
+		*ret_at = -1;
+		if (q->way->pads[j] && pad < 0)
+			return !s->frames[0].first && !s->frames[0].begins;
+		if (!q->way->pads[j] && at <= 0 && s->n > 1)
+			return !s->frames[0].first || (at == 0 && (q->bottomless || cs_function(q->cs, to, NULL)->go == CALLFUNC_GO_BOTTOM));
+		if (!q->way->pads[j] && !returns_to(&s->frames[at], to))
 			return false;
+		at = q->way->pads[j] ? pad : at - 1;
 	}
-	return first >= 0;
+	*ret_at = at;
+	return waits;
 }
 
 static bool is_free(const struct question *q, const struct waiting_stack *s)
@@ -217,10 +245,11 @@ static uint32_t find(const struct question *q, struct waiting_stack **ret)
 {
 	struct waiting *w = q->cs->waiting;
 	struct waiting_stack *s = q->way->in ? w->oldest : *place_of(w, q->way->path[0]);
+	int64_t at;
 	uint32_t n = 0;
 
 	for (; s; s = q->way->in ? s->younger : s->next_here) {
-		if (!is_free(q, s) || !fits(q, s))
+		if (!is_free(q, s) || !fits(q, s, &at))
 			continue;
 		*ret = s;
 		n++;
@@ -242,11 +271,23 @@ uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waitin
 	return n;
 }
 
-uint32_t waiting_depth(const struct waiting_stack *s, const struct way *way)
+uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, const struct way *way)
 {
-	const int64_t n = first_of(s, way) + 1 - way->n;
+	const struct question q = {.cs = cs, .way = way, .bottomless = true};
+	int64_t at;
 
-	return n > 0 ? (uint32_t)n : 0;
+	return fits(&q, s, &at) && at >= 0 ? (uint32_t)at + 1 : 0;
+}
+
+bool waiting_has(struct callstack *cs, const struct way *way, bool handler)
+{
+	const struct question q = {.cs = cs, .way = way, .anywhere = true};
+	int64_t at;
+
+	for (const struct waiting_stack *s = cs->waiting->oldest; s; s = s->younger)
+		if (is_free(&q, s) && fits(&q, s, &at) && at >= 0 && (!handler || s->frames[at].is_signal))
+			return true;
+	return false;
 }
 
 /* ---- */

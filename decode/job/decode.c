@@ -241,6 +241,7 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 	to->clocks = d->clocks;
 	to->switches = d->pd && session_has_switches(d->pd);
 	to->stepped = d->pd && d->pd->command && strcmp(d->pd->command, STEPABI_COMMAND) == 0;
+	to->wait_min_ns = m->wait_min_ns;
 	/* exact calls are whole of themselves, each thread's from its own begin */
 	if (!d->pt)
 		to->complete_from_ns = m->complete_from ? m->complete_from : d->prescan.complete_from_ns;
@@ -265,6 +266,8 @@ static int open_pt(struct job *j, struct decode *d)
 		r = dump_new(&vo, &d->dump);
 	if (r == 0 && d->pd)
 		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, j->verify, &d->pt);
+	if (r >= 0 && d->pt)
+		replay_pt_set_blinds(d->pt, d->meta.blinds, d->meta.n_blinds);
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace, so only the timeline can be written");
 	if (r >= 0 && j->verify && !d->pt)

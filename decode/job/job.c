@@ -12,12 +12,16 @@
 
 #include "common/base/io.h"
 #include "common/base/log.h"
+#include "common/bundle/go_layout.h"
+#include "common/bundle/python_layout.h"
 #include "common/control/json.h"
 #include "common/decoder/protocol.h"
 #include "decode/base/workers.h"
 #include "decode/job/job_internal.h"
 #include "decode/job/resolve.h"
 #include "decode/object/probe.h"
+#include "decode/object/go_object.h"
+#include "decode/object/python_object.h"
 #include "decode/object/unwind_table.h"
 #include "decode/writer/pack.h"
 #include "decode/writer/writer.h"
@@ -198,22 +202,62 @@ static int job_probe(struct job *j)
 	return 0;
 }
 
-/* The tables follow each other in the output; "bytes" says how long each is, and 0 that there is none. */
+static void add_python(struct job *j, int fd, struct json_object *file)
+{
+	struct python_object python;
+	struct json_object *o;
+
+	if (python_object_look(fd, &j->budget, &python) < 0)
+		return;
+	o = json_add_new_object(file, "python");
+	json_add_uint(o, "minor", python.minor);
+	if (python.refused) {
+		json_add_string(o, "refused", python.refused);
+		return;
+	}
+	json_add_uint(o, "runtime", python.runtime);
+	json_add(o, "layout", python_layout_json(&python.layout));
+}
+
+static void add_go(struct job *j, int fd, struct json_object *file)
+{
+	struct go_object go;
+	struct json_object *o;
+
+	if (go_object_look(fd, &j->budget, &go) < 0)
+		return;
+	o = json_add_new_object(file, "go");
+	json_add_uint(o, "minor", go.minor);
+	if (go.refused)
+		json_add_string(o, "refused", go.refused);
+	else
+		json_add(o, "layout", go_layout_json(&go.layout));
+}
+
+/*
+ * The tables follow each other in the output; "bytes" says how long each is, and 0 that there is none. Without "tables" only what runtimes
+ * are in the files is wanted.
+ */
 static int job_unwind(struct job *j)
 {
 	struct json_object *files = json_add_new_array(j->stats, "files");
+	bool tables = true;
 
+	(void)json_get_bool(j->body, "tables", &tables);
 	for (size_t i = 0; i < j->n_probe; i++) {
 		_cleanup_(unwind_table_fini) struct unwind_table t = {0};
 		struct json_object *o = json_object_new_object();
-		int r = unwind_table_build(j->probe_fds[i], &j->budget, &t);
+		int r = tables ? unwind_table_build(j->probe_fds[i], &j->budget, &t) : -ENODATA;
 
 		if (!o)
 			return -ENOMEM;
 		json_add_string(o, "error", r < 0 ? strerror(-r) : "");
 		json_add_uint(o, "bytes", r < 0 ? 0 : unwind_table_bytes(&t));
+		json_add_bool(o, "none", tables && r == -ENODATA); /* nor will there be when it is tried again */
 		json_add_uint(o, "functions", t.functions);
 		json_add_uint(o, "refused", t.refused);
+		add_python(j, j->probe_fds[i], o);
+		add_go(j, j->probe_fds[i], o);
 		json_append(files, o);
 		if (r == 0)
 			r = unwind_table_write(&t, j->out_fd);

@@ -25,6 +25,7 @@ void meta_fini(struct meta *m)
 		free(m->go[i].tids);
 	free(m->go);
 	free(m->notes);
+	free(m->blinds);
 	json_object_put(m->only);
 	*m = (struct meta){0};
 }
@@ -109,6 +110,29 @@ static void note_add(struct meta *m, const struct session_note *note)
 	m->notes[m->n_notes++] = *note;
 }
 
+/* Where a CPU was not traced: no other record is missing, and whose calls are, the trace tells. Nobody writes more than there is room for. */
+static bool blind_add(struct meta *m, struct json_object *gap, uint64_t from, uint64_t to)
+{
+	struct pt_blind b = {.from = from, .to = to}, *v;
+	uint64_t cpu, tid = 0;
+
+	if (!json_get_uint(gap, "blind_cpu", &cpu) || cpu > INT32_MAX || (json_get_uint(gap, "blind_tid", &tid) && tid > INT32_MAX))
+		return false;
+	(void)json_get_bool(gap, "blind_unknown", &b.unknown);
+	(void)json_get_bool(gap, "blind_late", &b.late);
+	(void)json_get_bool(gap, "blind_unseen", &b.unseen);
+	b.cpu = (int32_t)cpu;
+	b.tid = (uint32_t)tid;
+	if (m->n_blinds >= META_MAX_BLINDS)
+		return false;
+	v = reallocarray(m->blinds, m->n_blinds + 1, sizeof(*v));
+	if (!v)
+		return false;
+	m->blinds = v;
+	m->blinds[m->n_blinds++] = b;
+	return true;
+}
+
 /*
  * Losses with a time: [{"kind","from_ns","to_ns","count"}]. Those of a cpu are how far its ring looks back, which is no
  * loss: before the last of them begins to be whole, nothing is (complete_from).
@@ -135,6 +159,8 @@ static void read_gaps(struct meta *m, struct json_object *list)
 		}
 		if (note.begin > note.end)
 			note.begin = note.end;
+		if (blind_add(m, e, note.begin, note.end))
+			note.kind = SESSION_PROGRAM_LOSS;
 		kind = json_get_string(e, "kind");
 		if (!kind)
 			kind = "lost";
@@ -293,11 +319,14 @@ static void read_hit(struct meta *m, struct json_object *cause, uint64_t at)
 	struct session_note note = {.kind = SESSION_MARK, .begin = at, .end = at, .tid = get_tid(cause)};
 	const char *name = json_get_string(cause, "hit");
 	uint64_t late = 0;
+	bool paused = false;
 	char text[64];
 	int n;
 
 	escape_text(text, sizeof(text), name ? name : "", name ? strlen(name) : 0);
-	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32, text, note.tid);
+	(void)json_get_bool(cause, "paused", &paused);
+	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32 "%s", text, note.tid,
+		     paused ? ", whose trace ends there" : "");
 	if (json_get_uint(cause, "late_ns", &late) && late && n > 0 && (size_t)n < sizeof(note.text))
 		(void)snprintf(note.text + n, sizeof(note.text) - (size_t)n, ", %" PRIu64 ".%" PRIu64 " us before the freeze",
 			       late / 1000, late % 1000 / 100);
@@ -357,6 +386,15 @@ static void read_freeze(struct meta *m, struct json_object *meta)
 		(void)snprintf(note.text, sizeof(note.text), "snapshot");
 	}
 	note_add(m, &note);
+}
+
+/* Of a family, what its owner may not see. When it was there is not told, nor where. */
+static void read_refused(struct meta *m, struct json_object *losses)
+{
+	struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = m->frozen_raw, .end = m->frozen_raw, .text = "processes left out"};
+
+	if (losses && m->frozen_raw && json_get_uint(losses, "processes_refused", &note.count) && note.count)
+		note_add(m, &note);
 }
 
 /* A target that has exited: nothing happened from the end of its last process to the freeze. */
@@ -442,20 +480,24 @@ int meta_read(int fd, struct meta *ret)
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
+	read_refused(&m, json_get_object(o, "losses"));
 	read_exit(&m, o);
 	read_rings(&m, json_get_array(o, "rings"));
 	read_go(&m, json_get_array(o, "go"));
 	events = json_get_object(o, "events");
 	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
 		m.complete_from = from;
-	if (events)
+	if (events) {
+		(void)!json_get_uint(events, "wait_min_ns", &m.wait_min_ns);
 		read_filters(&m, events);
+	}
 	host = json_get_object(o, "host");
 	if (host) {
 		copy_string(m.kernel_release, sizeof(m.kernel_release),
 			json_get_string(host, "kernel"));
 		copy_string(m.machine, sizeof(m.machine), json_get_string(host, "machine"));
 	}
+	pt_blind_sort(m.blinds, m.n_blinds);
 	if (m.n_notes)
 		qsort(m.notes, m.n_notes, sizeof(*m.notes), note_compare);
 	*ret = m;

@@ -13,11 +13,13 @@
 
 #include "common/base/cleanup.h"
 #include "decode/base/clockmap.h"
+#include "decode/pt/blind.h"
 #include "decode/replay/gofeed.h"
 #include "decode/replay/session.h"
 
 #define META_MAX_BYTES (16u << 20)
 #define META_MAX_NOTES 8192u
+#define META_MAX_BLINDS 4096u
 #define META_MAX_RINGS 256u
 #define META_MAX_GO 64u
 #define META_MAX_GO_THREADS 65536u
@@ -49,7 +51,10 @@ struct meta {
 	size_t n_go, go_left_out;
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
+	struct pt_blind *blinds;
+	size_t n_blinds;
 	uint64_t frozen_raw; /* 0: not known */
+	uint64_t wait_min_ns; /* shorter waits have no stacks */
 	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not known */
 	/* the region that was over its threshold; end 0: it was none */
 	struct {

@@ -9,11 +9,13 @@
 #include <string.h>
 
 #include "common/base/hashmap.h"
+#include "decode/object/go_frames.h"
 
 #define STACK_DEPTH 32u
 
 struct cfi {
-	Dwarf_CFI *table;
+	Dwarf_CFI *table; /* NULL: there is none */
+	struct go_frames go; /* of a Go program; go.table.data is NULL in others */
 	struct budget *budget; /* borrowed */
 	struct hashmap rows; /* struct cfi_row by address */
 };
@@ -21,13 +23,15 @@ struct cfi {
 int cfi_new(Elf *elf, struct budget *budget, struct cfi **ret)
 {
 	_cleanup_(cfi_freep) struct cfi *c = calloc(1, sizeof(*c));
+	int r;
 
 	if (!c)
 		return -ENOMEM;
 	c->budget = budget;
 	c->table = dwarf_getcfi_elf(elf);
-	if (!c->table)
-		return -ENODATA;
+	r = go_frames_open(elf, budget, &c->go);
+	if (r < 0 && !c->table)
+		return r;
 	*ret = take_ptr(c);
 	return 0;
 }
@@ -54,6 +58,7 @@ struct cfi *cfi_free(struct cfi *c)
 		row_free(row);
 	budget_give(c->budget, c->rows.n * sizeof(struct cfi_row));
 	hashmap_fini(&c->rows);
+	go_frames_close(&c->go, c->budget);
 	if (c->table)
 		(void)dwarf_cfi_end(c->table);
 	free(c);
@@ -129,13 +134,58 @@ static struct cfi_rule rule_of(const Dwarf_Op *ops, size_t n)
 	return r;
 }
 
+/* A signal's frame is where the kernel has put it: all registers are behind the stack pointer. */
+static void row_of_signal(struct cfi_row *row)
+{
+	/* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip behind the frame's head, by DWARF's numbers */
+	static const uint8_t place[CFI_N_REGS] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16};
+
+	row->known = row->signal = true;
+	row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = CFI_REG_SP};
+	for (unsigned i = 0; i < CFI_N_REGS; i++)
+		row->regs[i] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = 40 + 8 * (int64_t)place[i]};
+}
+
+static void row_of_go(const struct unwind_rule *rule, struct cfi_row *row)
+{
+	row->go = true;
+	switch (UNWIND_KIND(rule)) {
+	case UNWIND_CFA:
+		row->known = true;
+		row->injected = rule->extra & UNWIND_WAS_INTERRUPTED;
+		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = UNWIND_REG(rule), .off = rule->cfa_off};
+		row->regs[CFI_REG_RA] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = -8};
+		if (rule->bp_off == UNWIND_BP_SAME)
+			row->regs[CFI_REG_BP].kind = CFI_SAME;
+		else if (rule->bp_off != UNWIND_BP_UNKNOWN)
+			row->regs[CFI_REG_BP] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = rule->bp_off};
+		break;
+	case UNWIND_END: /* where the return address is, is not known */
+		row->known = true;
+		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = CFI_REG_SP};
+		break;
+	case UNWIND_SIGNAL:
+		row_of_signal(row);
+		break;
+	default: /* the frame pointer leads astray, too */
+		row->known = row->elsewhere = true;
+		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = CFI_REG_SP};
+		break;
+	}
+}
+
 static void row_fill(struct cfi *c, uint64_t addr, struct cfi_row *row)
 {
 	Dwarf_Frame *frame = NULL;
+	struct unwind_rule rule;
 	Dwarf_Op *ops, mem[3];
 	size_t n;
 
-	if (dwarf_cfi_addrframe(c->table, addr, &frame) != 0)
+	if (c->go.table.data && go_frames_rule(&c->go, addr, &rule)) {
+		row_of_go(&rule, row);
+		return;
+	}
+	if (!c->table || dwarf_cfi_addrframe(c->table, addr, &frame) != 0)
 		return;
 	if (dwarf_frame_info(frame, NULL, NULL, &row->signal) != CFI_REG_RA ||
 		dwarf_frame_cfa(frame, &ops, &n) != 0 || n == 0)

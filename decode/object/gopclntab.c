@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "decode/base/bytes.h"
+#include "decode/object/elf_file.h"
 
 #define MAGIC_118 0xfffffff0u
 #define MAGIC_120 0xfffffff1u
@@ -27,32 +28,6 @@
 #define MODULE_SIZE 360u
 
 /* ---- finding it */
-
-/* A section's bytes as they are in the file; NULL: there is none of that name. */
-static const uint8_t *section(Elf *elf, const char *name, const char *other, uint64_t least, GElf_Shdr *ret)
-{
-	size_t n, shstr;
-
-	if (elf_getshdrnum(elf, &n) < 0 || elf_getshdrstrndx(elf, &shstr) < 0 || n > SYMBOLS_MAX_SECTIONS)
-		return NULL;
-	for (size_t i = 1; i < n; i++) {
-		Elf_Scn *scn = elf_getscn(elf, i);
-		const Elf_Data *data;
-		const char *own;
-
-		if (!scn || !gelf_getshdr(scn, ret) || ret->sh_type == SHT_NOBITS)
-			continue;
-		own = elf_strptr(elf, shstr, ret->sh_name);
-		if (!own || (strcmp(own, name) != 0 && (!other || strcmp(own, other) != 0)))
-			continue;
-		data = elf_rawdata(scn, NULL);
-		if (!data || !data->d_buf || data->d_size < least)
-			return NULL;
-		ret->sh_size = data->d_size;
-		return data->d_buf;
-	}
-	return NULL;
-}
 
 /* Whether the program executes what is there. */
 static bool is_code(Elf *elf, uint64_t addr)
@@ -155,6 +130,8 @@ static bool has(const struct gopclntab *t, uint64_t at, uint64_t n)
 bool gopclntab_open(Elf *elf, struct gopclntab *ret)
 {
 	struct gopclntab t = {0};
+	const Elf_Data *data;
+	Elf_Scn *scn;
 	const uint8_t *module;
 	GElf_Ehdr eh;
 	GElf_Shdr sh;
@@ -163,10 +140,14 @@ bool gopclntab_open(Elf *elf, struct gopclntab *ret)
 
 	if (!gelf_getehdr(elf, &eh) || gelf_getclass(elf) != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
 		return false;
-	t.data = section(elf, ".gopclntab", ".data.rel.ro.gopclntab", HEADER_SIZE, &sh);
-	if (!t.data)
+	scn = elf_file_section(elf, ".gopclntab", &sh);
+	if (!scn)
+		scn = elf_file_section(elf, ".data.rel.ro.gopclntab", &sh);
+	data = elf_file_bytes(scn);
+	if (!data || data->d_size < HEADER_SIZE)
 		return false;
-	t.size = sh.sh_size;
+	t.data = data->d_buf;
+	t.size = data->d_size;
 	magic = load_u32(t.data);
 	t.quantum = t.data[6];
 	n = load_u64(t.data + 8);
@@ -289,6 +270,30 @@ static bool value_at(const struct gopclntab *t, uint32_t table, uint64_t offset,
 	return false;
 }
 
+/* ---- the stack */
+
+bool gopclntab_function(const struct gopclntab *t, uint32_t i, struct gopclntab_function *ret)
+{
+	const uint8_t *f = i < t->n_functions && entry(t, i) < entry(t, i + 1) ? func_of(t, i) : NULL;
+	size_t len = 0;
+
+	if (!f)
+		return false;
+	*ret = (struct gopclntab_function){.start = t->text + entry(t, i), .end = t->text + entry(t, i + 1), .stack = load_u32(f + 16),
+		.name = text_at(t, t->names + load_u32(f + 4), &len), .flags = f[t->has_lines ? 41 : 37]};
+	return ret->name && ret->stack && ret->end > ret->start;
+}
+
+bool gopclntab_stack_begin(const struct gopclntab *t, const struct gopclntab_function *f, struct gopclntab_steps *ret)
+{
+	return steps_begin(t, f->stack, ret);
+}
+
+bool gopclntab_stack_next(struct gopclntab_steps *s)
+{
+	return steps_next(s);
+}
+
 /* ---- lines */
 
 /* The function that has the address, + 1. */
@@ -317,6 +322,13 @@ static const char *file_of(const struct gopclntab *t, uint32_t unit, int64_t num
 		return NULL;
 	file = load_u32(t->data + at);
 	return file == UINT32_MAX ? NULL : text_at(t, t->files + file, &len);
+}
+
+bool gopclntab_find(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_function *ret)
+{
+	const uint32_t i = t->data && vaddr >= t->text ? find(t, vaddr - t->text) : 0;
+
+	return i && gopclntab_function(t, i - 1, ret);
 }
 
 bool gopclntab_line(const struct gopclntab *t, uint64_t vaddr, bool of_function, const char **ret_file, uint32_t *ret_line)

@@ -51,6 +51,25 @@ struct gopclntab_steps {
 	uint8_t quantum;
 };
 
+/* Flags of a function, as the runtime has them. */
+#define GOPCLNTAB_IS_OUTERMOST 1u /* nobody has called it */
+#define GOPCLNTAB_WRITES_SP 2u	  /* it goes to another stack: how much of it is in use says little there */
+
+struct gopclntab_function {
+	uint64_t start, end;
+	const char *name; /* borrowed, and ends with a zero */
+	uint32_t stack;	  /* its table of how much of the stack is in use */
+	uint8_t flags;
+};
+
+/* Function number `i` of t->n_functions; false: nothing is known of it, or it is none of Go's. */
+bool gopclntab_function(const struct gopclntab *t, uint32_t i, struct gopclntab_function *ret);
+/* The one that has the address. */
+bool gopclntab_find(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_function *ret);
+/* Between it and its return address, how many bytes of the stack are in use. */
+bool gopclntab_stack_begin(const struct gopclntab *t, const struct gopclntab_function *f, struct gopclntab_steps *ret);
+bool gopclntab_stack_next(struct gopclntab_steps *s);
+
 /* The calls that were inlined into a function. */
 struct gopclntab_inlines {
 	const struct gopclntab *t; /* borrowed */

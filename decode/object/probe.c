@@ -10,6 +10,7 @@
 
 #include "common/base/io.h"
 #include "decode/base/bytes.h"
+#include "decode/object/elf_file.h"
 #include "decode/object/gopclntab.h"
 #include "decode/object/symbols.h"
 
@@ -83,36 +84,16 @@ static void judge(const struct text *t, uint64_t addr, uint64_t size, struct pro
 	a->with += (uint64_t)r;
 }
 
-static Elf_Scn *section_by_name(Elf *elf, const char *want, GElf_Shdr *ret)
-{
-	Elf_Scn *scn = NULL;
-	size_t shstr;
-
-	if (elf_getshdrstrndx(elf, &shstr) < 0)
-		return NULL;
-	for (unsigned i = 0; i < SYMBOLS_MAX_SECTIONS && (scn = elf_nextscn(elf, scn)); i++) {
-		const char *name;
-
-		if (!gelf_getshdr(scn, ret) || ret->sh_type == SHT_NOBITS)
-			continue;
-		name = elf_strptr(elf, shstr, ret->sh_name);
-		if (name && strcmp(name, want) == 0)
-			return scn;
-	}
-	return NULL;
-}
-
 /* Extents of functions by .eh_frame: there also without a symbol table. */
 static void judge_by_fdes(Elf *elf, const struct text *t, struct probe_answer *a)
 {
 	GElf_Ehdr eh;
 	GElf_Shdr sh;
-	Elf_Scn *scn = section_by_name(elf, ".eh_frame", &sh);
-	Elf_Data *data = scn ? elf_rawdata(scn, NULL) : NULL;
+	Elf_Data *data = elf_file_bytes(elf_file_section(elf, ".eh_frame", &sh));
 	Dwarf_Off off = 0, next;
 	Dwarf_CFI_Entry e;
 
-	if (!data || !data->d_buf || !gelf_getehdr(elf, &eh))
+	if (!data || !gelf_getehdr(elf, &eh))
 		return;
 	for (unsigned i = 0; i < 1000000 && a->functions < MAX_JUDGED; i++, off = next) {
 		const uint8_t *p;
@@ -166,31 +147,24 @@ static void judge_by_symbols(int (*add)(struct symbols *s, Elf *elf), Elf *elf, 
 
 int probe_file(int fd, struct budget *budget, struct probe_answer *ret)
 {
+	_cleanup_(elf_endp) Elf *elf = NULL;
 	struct probe_answer a = {0};
-	struct text t = {0};
+	const Elf_Data *data;
+	struct text t;
 	Elf_Scn *scn;
-	Elf_Data *data;
 	GElf_Ehdr eh;
 	GElf_Shdr sh;
-	Elf *elf;
-	int r = -EBADMSG;
+	int r = elf_file_open(fd, &elf, &eh);
 
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return -ENOTSUP;
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &eh) ||
-		eh.e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64 ||
-		eh.e_ident[EI_DATA] != ELFDATA2LSB)
-		goto out;
-	scn = section_by_name(elf, ".text", &sh);
+	if (r < 0)
+		return r;
+	scn = elf_file_section(elf, ".text", &sh);
 	if (!scn || sh.sh_size > MAX_TEXT || sh.sh_size > budget->max - budget->used)
-		goto out;
-	data = elf_rawdata(scn, NULL);
-	if (!data || !data->d_buf)
-		goto out;
-	t.addr = sh.sh_addr;
-	t.p = data->d_buf;
-	t.len = data->d_size;
+		return -EBADMSG;
+	data = elf_file_bytes(scn);
+	if (!data)
+		return -EBADMSG;
+	t = (struct text){.addr = sh.sh_addr, .p = data->d_buf, .len = data->d_size};
 	judge_by_symbols(add_go, elf, &t, budget, &a);
 	if (a.functions < PROBE_MIN_FUNCTIONS)
 		judge_by_fdes(elf, &t, &a);
@@ -199,9 +173,5 @@ int probe_file(int fd, struct budget *budget, struct probe_answer *ret)
 	a.known = a.functions >= PROBE_MIN_FUNCTIONS;
 	a.frame_pointers = a.known && a.with * 100 >= a.functions * PROBE_PERCENT;
 	*ret = a;
-	r = 0;
-out:
-	if (elf)
-		elf_end(elf);
-	return r;
+	return 0;
 }

@@ -12,6 +12,8 @@
 #include "common/base/io.h"
 #include "decode/base/bytes.h"
 #include "decode/object/cfa_program.h"
+#include "decode/object/elf_file.h"
+#include "decode/object/go_frames.h"
 #include "decode/object/symbols.h"
 
 #define FUNCTIONS_MAX (1u << 21)
@@ -32,6 +34,7 @@ struct function {
 	uint64_t start, end;
 	const uint8_t *insns, *insns_end; /* borrowed from the ELF handle */
 	uint32_t cie;
+	uint32_t go; /* of Go's, its number in the table + 1; then there are no instructions */
 };
 
 struct row {
@@ -47,6 +50,7 @@ struct build {
 	struct row *rows;
 	size_t n_cies, cies_room, n_functions, functions_room, n_rows, rows_room;
 	size_t first_cie; /* of the present section */
+	struct go_frames go;
 	uint64_t charged;
 };
 
@@ -55,6 +59,7 @@ static void build_fini(struct build *b)
 	free(b->cies);
 	free(b->functions);
 	free(b->rows);
+	go_frames_close(&b->go, b->budget);
 	budget_give(b->budget, b->charged);
 }
 
@@ -284,6 +289,28 @@ static int add_sections(struct build *b, Elf *elf, const GElf_Ehdr *eh)
 	return r;
 }
 
+/* ---- Go */
+
+static int add_go(struct build *b, Elf *elf)
+{
+	int r = go_frames_open(elf, b->budget, &b->go);
+
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	for (uint32_t i = 0; i < b->go.table.n_functions; i++) {
+		struct gopclntab_function f;
+
+		if (!gopclntab_function(&b->go.table, i, &f) || f.end < f.start || f.start == 0)
+			continue;
+		if (b->n_functions == FUNCTIONS_MAX)
+			return -E2BIG;
+		if (!grow(b, &b->functions, b->n_functions, &b->functions_room, sizeof(*b->functions)))
+			return -ENOMEM;
+		b->functions[b->n_functions++] = (struct function){.start = f.start, .end = f.end, .go = i + 1};
+	}
+	return 0;
+}
+
 /* ---- rows */
 
 static bool push_row(void *arg, uint64_t pc, const struct unwind_rule *rule)
@@ -309,7 +336,17 @@ static int function_cmp(const void *a, const void *b)
 
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
+	/* DWARF knows nothing of frame pointers and stacks of Go's */
+	if (x->go != y->go)
+		return x->go > y->go ? -1 : 1;
 	return x->cie < y->cie ? -1 : x->cie > y->cie;
+}
+
+static int go_rows(struct build *b, const struct function *f)
+{
+	struct gopclntab_function g;
+
+	return gopclntab_function(&b->go.table, f->go - 1, &g) ? go_frames_run(&b->go, &g, push_row, b) : -EBADMSG;
 }
 
 static int add_rows(struct build *b)
@@ -329,7 +366,7 @@ static int add_rows(struct build *b)
 		if (b->n_rows && f->start - last_end > PADDING_MAX && !push_row(b, last_end, &untold))
 			return -ENOMEM;
 		mark = b->n_rows;
-		r = cfa_program_run(&b->cies[f->cie].program, f->insns, f->insns_end, f->start, f->end, push_row, b);
+		r = f->go ? go_rows(b, f) : cfa_program_run(&b->cies[f->cie].program, f->insns, f->insns_end, f->start, f->end, push_row, b);
 		if (r == -EBADMSG) {
 			b->t->refused++;
 			b->n_rows = mark;
@@ -443,31 +480,25 @@ int unwind_table_build(int fd, struct budget *budget, struct unwind_table *ret)
 {
 	_cleanup_(unwind_table_fini) struct unwind_table t = {0};
 	_cleanup_(build_fini) struct build b = {.budget = budget, .t = &t};
+	_cleanup_(elf_endp) Elf *elf = NULL;
 	GElf_Ehdr eh;
-	Elf *elf;
-	int r = -EBADMSG;
+	int r = elf_file_open(fd, &elf, &eh);
 
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return -ENOTSUP;
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &eh) || eh.e_machine != EM_X86_64 ||
-	    gelf_getclass(elf) != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
-		goto out;
-	r = add_loads(&t, elf);
+	if (r == 0)
+		r = add_loads(&t, elf);
 	if (r == 0)
 		r = add_sections(&b, elf, &eh);
+	if (r == 0)
+		r = add_go(&b, elf);
 	if (r == 0)
 		r = add_rows(&b);
 	if (r == 0)
 		r = make_table(&b);
 	if (r < 0)
-		goto out;
+		return r;
 	*ret = t;
 	t = (struct unwind_table){0};
-out:
-	if (elf)
-		elf_end(elf);
-	return r;
+	return 0;
 }
 
 void unwind_table_fini(struct unwind_table *t)

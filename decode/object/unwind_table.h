@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unwind information of one ELF file (.eh_frame, and .debug_frame, which Go's programs have) as the table of
+ * The unwind information of one ELF file (.eh_frame, .debug_frame, and what Go's own table of functions says of their stack) as the table of
  * common/bundle/unwind_table.h. The file is hostile: each length is checked, what cannot be told in a rule is "unknown", and
  * memory is asked of the budget. Knows no processes.
  */

@@ -27,7 +27,7 @@ enum codeblock_tag {
 struct codeblock {
 	uint64_t start;	   /* address of the first instruction */
 	uint32_t to_last;  /* from it to the last */
-	uint32_t taken;	   /* block where a direct branch goes; CODEBLOCK_NONE: not looked up yet */
+	uint32_t taken;	   /* block where a direct branch goes, an indirect one went last; CODEBLOCK_NONE: not looked up yet */
 	uint32_t fall;	   /* block after the last instruction; likewise */
 	int32_t offset;	   /* of a direct branch, from the end of the last instruction */
 	uint16_t insns;

@@ -67,7 +67,7 @@ void ptflow_reset(struct ptflow *f)
 	f->mode64 = f->tsx = -1;
 	f->note.type = PT_PAD;
 	f->top = f->depth = 0;
-	f->block = CODEBLOCK_NONE;
+	f->block = f->from = CODEBLOCK_NONE;
 	f->n_batch = 0;
 	f->error = 0;
 }

@@ -49,6 +49,7 @@ struct ptflow {
 	uint32_t tags; /* enum codeblock_tag of the blocks since the last event */
 	uint64_t ip;
 	uint32_t block; /* that begins at ip; CODEBLOCK_NONE: not looked up */
+	uint32_t from; /* the block whose indirect branch has led there, until it is looked up; else CODEBLOCK_NONE */
 	uint64_t epoch;
 	struct {
 		uint64_t ip;

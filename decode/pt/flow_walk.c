@@ -57,7 +57,20 @@ void ptflow_lose_at(struct ptflow *f, const struct codeblock *b, enum ptflow_err
 void ptflow_go(struct ptflow *f, uint64_t ip)
 {
 	f->ip = ip;
-	f->block = CODEBLOCK_NONE;
+	f->block = f->from = CODEBLOCK_NONE;
+}
+
+/* By an indirect branch, which goes where it went last more often than not. */
+static void go_again(struct ptflow *f, uint32_t from, uint64_t ip)
+{
+	const struct codeblock *blocks = f->code->blocks;
+	const uint32_t last = blocks[from].taken;
+
+	ptflow_go(f, ip);
+	if (last != CODEBLOCK_NONE && blocks[last].start == ip)
+		f->block = last;
+	else
+		f->from = from;
 }
 
 /* Who runs there; `ip` 0: that is not known. */
@@ -90,7 +103,7 @@ void ptflow_find(struct ptflow *f, uint64_t ip)
 static void forget_blocks(struct ptflow *f)
 {
 	f->epoch = f->code->epoch;
-	f->block = CODEBLOCK_NONE;
+	f->block = f->from = CODEBLOCK_NONE;
 	for (size_t i = 0; i < PTFLOW_RETURNS; i++)
 		f->returns[i].call = CODEBLOCK_NONE;
 }
@@ -111,6 +124,9 @@ static struct codeblock *here(struct ptflow *f)
 			ptflow_lose(f, PTFLOW_E_NO_CODE);
 			return NULL;
 		}
+		if (f->from != CODEBLOCK_NONE)
+			f->code->blocks[f->from].taken = f->block;
+		f->from = CODEBLOCK_NONE;
 	}
 	return &f->code->blocks[f->block];
 }
@@ -349,7 +365,7 @@ void ptflow_branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 		follow(f, b, PTFLOW_FAR, to);
 		break;
 	}
-	ptflow_go(f, to);
+	go_again(f, f->block, to);
 }
 
 /* A compressed return: to the return address of the call on top. */
@@ -361,7 +377,7 @@ void ptflow_return(struct ptflow *f, const struct codeblock *b)
 	f->depth--;
 	to = f->returns[--f->top % PTFLOW_RETURNS].ip;
 	follow(f, b, PTFLOW_RET, to);
-	ptflow_go(f, to);
+	go_again(f, f->block, to);
 }
 
 /* Over the write to CR3 that is next. */

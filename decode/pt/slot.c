@@ -5,12 +5,14 @@
 #include "decode/pt/code.h"
 
 #define WORD 8
+#define FUNCTION_ALIGNMENT 16u
 
 enum effect {
 	EFFECT_NONE,
 	EFFECT_MOVES, /* the stack pointer: by `bytes`, pushes are negative */
 	EFFECT_STORES, /* a register, to where the stack pointer points */
 	EFFECT_LOADS, /* the stack pointer, with something else */
+	EFFECT_LEAVES, /* its frame */
 };
 
 struct line {
@@ -59,7 +61,9 @@ static enum effect effect_of(const uint8_t *p, size_t n, int64_t *ret_bytes)
 		*ret_bytes = WORD;
 		return EFFECT_MOVES;
 	}
-	if (op == 0xc9 || op == 0xc8)
+	if (op == 0xc9)
+		return EFFECT_LEAVES;
+	if (op == 0xc8)
 		return EFFECT_LOADS;
 	if (n < 2)
 		return EFFECT_NONE;
@@ -92,7 +96,7 @@ static enum effect effect_of(const uint8_t *p, size_t n, int64_t *ret_bytes)
 
 enum callstack_slot slot_before(struct ptcode *c, const struct address_space *s, uint64_t ip)
 {
-	bool stored = false, elsewhere = false;
+	bool stored = false, elsewhere = false, left = false;
 	int64_t own = 0, bytes; /* that were pushed since the last branch, and not popped */
 	uint64_t at;
 	struct line l;
@@ -103,7 +107,7 @@ enum callstack_slot slot_before(struct ptcode *c, const struct address_space *s,
 		if (!read_insn(c, s, at, &l))
 			return CALLSTACK_SLOT_PLAIN;
 		if (insn_is_branch(&l.insn)) {
-			stored = elsewhere = false;
+			stored = elsewhere = left = false;
 			own = 0;
 			continue;
 		}
@@ -118,6 +122,9 @@ enum callstack_slot slot_before(struct ptcode *c, const struct address_space *s,
 		case EFFECT_LOADS:
 			elsewhere = true;
 			break;
+		case EFFECT_LEAVES:
+			left = true;
+			break;
 		case EFFECT_NONE:
 			break;
 		}
@@ -126,6 +133,8 @@ enum callstack_slot slot_before(struct ptcode *c, const struct address_space *s,
 		return CALLSTACK_SLOT_PLAIN;
 	if (elsewhere)
 		return CALLSTACK_SLOT_LOADED;
+	if (left)
+		return CALLSTACK_SLOT_FRAME;
 	if (own > 0)
 		return CALLSTACK_SLOT_PUSHED;
 	return stored ? CALLSTACK_SLOT_STORED : CALLSTACK_SLOT_PLAIN;
@@ -154,4 +163,38 @@ bool slot_is_half(struct ptcode *c, const struct address_space *s, uint64_t ip)
 		return true;
 	return read_insn(c, s, ip, &l) && l.insn.kind == INSN_CALL &&
 	       is_last_half(c, s, ip + l.insn.length + (uint64_t)(int64_t)l.insn.offset);
+}
+
+static bool is_within(struct ptcode *c, const struct address_space *s, uint64_t ip, uint64_t begin)
+{
+	uint64_t at;
+
+	return ptcode_begin(c, s, ip, &at) && at == begin;
+}
+
+/* Whether the code of the one jumps into the middle of the other. */
+static bool goes_into(struct ptcode *c, const struct address_space *s, uint64_t begin, uint64_t other)
+{
+	uint64_t to;
+	struct line l;
+
+	for (uint64_t at = begin; at - begin < SLOT_MAX_PART && is_within(c, s, at, begin) && read_insn(c, s, at, &l); at += l.insn.length) {
+		to = at + l.insn.length + (uint64_t)(int64_t)l.insn.offset;
+		if ((l.insn.kind == INSN_COND || l.insn.kind == INSN_JUMP) && to != other && is_within(c, s, to, other))
+			return true;
+	}
+	return false;
+}
+
+bool slot_in_parts(struct ptcode *c, const struct address_space *s, uint64_t from, uint64_t to)
+{
+	uint64_t first, part;
+
+	if (!ptcode_begin(c, s, from, &first) || !ptcode_begin(c, s, to, &part))
+		return false;
+	if (first == part)
+		return true;
+	if (first % FUNCTION_ALIGNMENT != 0 || part % FUNCTION_ALIGNMENT == 0)
+		return false;
+	return to != part || goes_into(c, s, part, first) || goes_into(c, s, first, part);
 }

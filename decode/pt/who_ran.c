@@ -180,6 +180,23 @@ unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, u
 	return n;
 }
 
+bool who_ran_knows(const struct who_ran *o, int32_t cpu, uint64_t to)
+{
+	return cpu >= 0 && (uint32_t)cpu < MAX_CPUS && o->cpus[cpu].n && o->cpus[cpu].v[0].time <= to;
+}
+
+bool who_ran_stayed(const struct who_ran *o, int32_t other_than, uint32_t tid, uint64_t from, uint64_t to)
+{
+	for (int32_t cpu = 0; (uint32_t)cpu < MAX_CPUS; cpu++) {
+		struct who_ran_span span;
+
+		if (cpu != other_than && o->cpus[cpu].n && who_ran_find(o, cpu, from, from, &span, 1) == 1 && span.tid == tid &&
+		    span.from <= from && span.to >= to)
+			return true;
+	}
+	return false;
+}
+
 uint32_t who_ran_process(const struct who_ran *o, uint32_t tid)
 {
 	return (uint32_t)(uintptr_t)hashmap_pointer(&o->pids, tid);

@@ -32,5 +32,11 @@ DEFINE_CLEANUP(struct who_ran *, who_ran_free)
 unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, uint64_t to, struct who_ran_span *ret,
 			  unsigned int room);
 
+/* Whether there is a record of that CPU up to `to`: then who is in no span of it did not run there. */
+bool who_ran_knows(const struct who_ran *o, int32_t cpu, uint64_t to);
+
+/* Whether the thread was on one other CPU than this from the one time to the other. */
+bool who_ran_stayed(const struct who_ran *o, int32_t other_than, uint32_t tid, uint64_t from, uint64_t to);
+
 /* The process of a thread, by the last record of it; 0: there is none. */
 uint32_t who_ran_process(const struct who_ran *o, uint32_t tid);

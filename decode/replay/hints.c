@@ -57,16 +57,24 @@ static unsigned int python_minor(const char *file)
 	return p ? (unsigned int)strtoul(p + 8, NULL, 10) : 0;
 }
 
+/* Most calls of the interpreter are in stacks that do not say what they run: the first ones of a process never do. */
+static bool unnamed_python(const struct process *p)
+{
+	const uint64_t without = p->code.interpreted - p->code.found;
+
+	return without >= FRAMES_MIN && without > p->code.found;
+}
+
 static void advise(const struct process *p, char *buf, size_t size)
 {
 	const char *file = "";
 	const struct runtime *runtime = runtime_of(&p->code, &file);
 	const unsigned int minor = python_minor(file);
 
-	if (p->code.interpreted >= FRAMES_MIN && minor && minor < 12)
-		(void)snprintf(buf, size, "its Python functions have no names: Python 3.12 and later give them, with -X perf");
-	else if (p->code.interpreted >= FRAMES_MIN)
-		(void)snprintf(buf, size, "its Python functions have no names: start it with -X perf (Python 3.12 on)");
+	if (unnamed_python(p) && minor && minor < 11)
+		(void)snprintf(buf, size, "its Python functions have no names: those of Python 3.11 and later are found");
+	else if (unnamed_python(p))
+		(void)snprintf(buf, size, "its Python functions have no names: arm it with --stacks bpf, or start it with -X perf (Python 3.12 on)");
 	else if (runtime)
 		(void)snprintf(buf, size, "[anon] is code that %s generated, without names: %s", runtime->name, runtime->advice);
 	else
@@ -101,7 +109,7 @@ void session_hints(const struct session *s, struct json_object *summary)
 		char text[200];
 
 		/* With a perf map the runtime has been asked. */
-		if (p->code.perfmap || (p->code.unnamed < FRAMES_MIN && p->code.interpreted < FRAMES_MIN))
+		if (p->code.perfmap || (p->code.unnamed < FRAMES_MIN && !unnamed_python(p)))
 			continue;
 		advise(p, text, sizeof(text));
 		if (!list)
@@ -109,7 +117,7 @@ void session_hints(const struct session *s, struct json_object *summary)
 		o = json_object_new_object();
 		json_add_uint(o, "pid", p->pid);
 		json_add_string(o, "process", p->name);
-		json_add_uint(o, "frames", p->code.unnamed >= FRAMES_MIN ? p->code.unnamed : p->code.interpreted);
+		json_add_uint(o, "frames", p->code.unnamed >= FRAMES_MIN ? p->code.unnamed : p->code.interpreted - p->code.found);
 		json_add_string(o, "text", text);
 		json_append(list, o);
 		n++;

@@ -50,6 +50,12 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 	return 0;
 }
 
+void replay_pt_set_blinds(struct replay_pt *p, const struct pt_blind *v, size_t n)
+{
+	p->blinds = v;
+	p->n_blinds = n;
+}
+
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev)
 {
 	return who_ran_record(p->who_ran, ev);
@@ -380,6 +386,24 @@ uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid)
 	return stack;
 }
 
+/* What happened in the trace has been drawn up to there. */
+static void reach(struct replay_pt *p, struct session *s, uint64_t ns)
+{
+	p->s = s;
+	p->ns = ns;
+	p->interpolated = false;
+}
+
+int replay_pt_reach(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns)
+{
+	struct pt_thread *t = p->n_blinds ? hashmap_pointer(&p->threads, tid) : NULL;
+
+	if (!t || !t->untraced)
+		return 0;
+	reach(p, s, ns);
+	return timeline_answer(replay_pt_end_blind(p, t));
+}
+
 int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfevent *ev)
 {
 	const struct pt_thread *parent = hashmap_pointer(&p->threads, ev->fork.ptid);
@@ -396,6 +420,7 @@ int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfeven
 	if (!t)
 		return -ENOMEM;
 	t->is_new = ev->pid == ev->fork.ppid;
+	t->stopped_ns = ev->time;
 	if (!t->is_new) {
 		waiting_begin(t->program->waiting);
 		waiting_miss(t->program->waiting);
@@ -432,6 +457,7 @@ int replay_pt_exec(struct replay_pt *p, struct session *s, uint32_t pid, uint32_
 	if (!t)
 		return -ENOMEM;
 	t->is_new = true;
+	t->stopped_ns = ns;
 	waiting_begin(t->program->waiting);
 	return 0;
 }
@@ -450,9 +476,10 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 
 	if (!t)
 		return 0;
-	p->s = s;
-	p->ns = ns;
-	p->interpolated = false;
+	reach(p, s, ns);
+	r = t->untraced ? timeline_answer(replay_pt_end_blind(p, t)) : 0;
+	if (r < 0)
+		return r;
 	pt_stacks_end(t);
 	callstack_finish(t->calls, ns);
 	p->forked_bytes -= t->forked_bytes;
@@ -551,6 +578,8 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		json_add_uint(losses, "stacks_given_up", sum.given_up);
 	if (sum.forgotten)
 		json_add_uint(losses, "frames_before_gaps_forgotten", sum.forgotten);
+	if (p->blind_resumes)
+		json_add_uint(losses, "pt_resumed_blind", p->blind_resumes);
 	if (sum.unexplained)
 		json_add_uint(losses, "branches_unexplained", sum.unexplained);
 	if (sum.too_deep)

@@ -17,6 +17,7 @@ struct images;
 struct json_object;
 struct perfdata;
 struct process_maps;
+struct pt_blind;
 struct dump;
 struct replay_pt;
 struct session;
@@ -36,6 +37,9 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 struct replay_pt *replay_pt_free(struct replay_pt *p);
 DEFINE_CLEANUP(struct replay_pt *, replay_pt_free)
 
+/* When CPUs were not traced; borrowed. */
+void replay_pt_set_blinds(struct replay_pt *p, const struct pt_blind *v, size_t n);
+
 /* Then each record in the order of time: who ran (decode/replay/prescan.h). 0 or -errno. */
 struct perfevent;
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev) _must_check_;
@@ -51,6 +55,10 @@ int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_
  * (decode/calls/callstack.h). 0 or -errno.
  */
 int replay_pt_seen(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns, const struct stackwalk *w);
+/*
+ * Before anything is asked of the thread at `ns`: if it has run while its CPU was not traced, its calls are not known any more. 0 or -errno.
+ */
+int replay_pt_reach(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns);
 /* The thread's stack at this moment, for its waits; STACKTAB_ROOT if it has none. */
 uint32_t replay_pt_stack(struct replay_pt *p, uint32_t tid);
 /*

@@ -88,6 +88,13 @@ static enum callstack_slot on_slot(void *arg, uint64_t ip)
 	return k->slot;
 }
 
+static bool on_in_parts(void *arg, uint64_t from, uint64_t to)
+{
+	const struct pt_thread *t = arg;
+
+	return slot_in_parts(t->p->code, t->space, from, to);
+}
+
 static bool on_is_half(void *arg, uint64_t ip)
 {
 	const struct pt_thread *t = arg;
@@ -285,6 +292,7 @@ const struct callstack_ops replay_pt_drawing = {
 	.lands = on_lands,
 	.slot = on_slot,
 	.is_half = on_is_half,
+	.in_parts = on_in_parts,
 	.is_unordered = on_is_unordered,
 	.begin = on_begin,
 	.outside = on_outside,

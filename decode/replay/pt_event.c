@@ -27,6 +27,7 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 	if (r < 0)
 		return r;
 	t->untraced = true;
+	t->stopped_ns = p->ns;
 	if (t->dump)
 		return dump_remark(t->dump, replay_pt_time(p, p->ns), why);
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
@@ -72,11 +73,40 @@ static int found(struct replay_pt *p, struct pt_thread *t, uint64_t ip)
 	return r;
 }
 
+static const char *blind_words(const struct pt_blind *b)
+{
+	if (b->late)
+		return "not traced: its CPU came online later";
+	return b->tid || b->unknown ? "not traced: paused by a trigger" : "not traced: a snapshot was copied";
+}
+
+int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t)
+{
+	const struct pt_blind *b = NULL;
+	uint64_t from;
+	int r = 0;
+
+	if (p->n_blinds && (t->untraced || t->is_new))
+		b = pt_blind_find(p->blinds, p->n_blinds, p->who_ran, t->tid, t->stopped_ns, p->ns);
+	if (!b)
+		return 0;
+	from = b->from > t->stopped_ns ? b->from : t->stopped_ns;
+	p->blind_resumes++;
+	if (t->untraced && !t->dump)
+		r = timeline_traced(p->s->o.tl, t->tid, p->ns, from);
+	if (t->is_new)
+		waiting_miss(t->program->waiting);
+	t->is_new = false;
+	return r < 0 ? r : gap(p, t, from, blind_words(b));
+}
+
 static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
 	const bool entry = callstack_depth(t->calls) == 0 && ptcode_is_entry(t->space, e->to);
-	int r = t->untraced && !t->dump ? timeline_traced(p->s->o.tl, t->tid, p->ns) : 0;
+	int r = replay_pt_end_blind(p, t);
 
+	if (r == 0 && t->untraced && !t->dump)
+		r = timeline_traced(p->s->o.tl, t->tid, p->ns, p->ns);
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
 	t->untraced = false;

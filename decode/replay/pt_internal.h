@@ -9,6 +9,7 @@
 #include "common/base/hashmap.h"
 #include "decode/calls/callstack.h"
 #include "decode/dwarf/scope.h"
+#include "decode/pt/blind.h"
 #include "decode/pt/dump.h"
 #include "decode/pt/pipeline.h"
 #include "decode/replay/pt.h"
@@ -53,6 +54,7 @@ struct pt_thread {
 	struct inlined *inlined; /* that are open, the outermost first */
 	uint32_t n_inlined, room_inlined;
 	uint64_t last_ns, insns;
+	uint64_t stopped_ns; /* its trace, or of a new one its begin */
 	uint64_t found_ns, found_insns; /* when its stack was found last */
 	uint64_t outer_insns;		/* of calls that have ended since then, within none that is known */
 	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
@@ -83,6 +85,9 @@ struct replay_pt {
 	struct workers *workers; /* borrowed */
 	struct pipeline *work;
 	struct pt_notes *notes;
+	const struct pt_blind *blinds; /* borrowed */
+	size_t n_blinds;
+	uint64_t blind_resumes; /* threads that ran while they were not traced, and went on somewhere */
 	struct missing_code *missing; /* code; made when the first is met */
 	struct dump *dump; /* borrowed; NULL: it is drawn */
 	struct budget *budget;
@@ -110,6 +115,8 @@ struct replay_pt {
 /* ---- pt_event.c: 0, a positive enum timeline_error, or -errno */
 
 int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev);
+/* If it has run while its CPU was not traced, since it stopped: its calls end there. 0 or -errno. */
+int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t);
 /* What is missing of the thread, if anything, is missing until now. */
 int replay_pt_end_gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns);
 int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e);

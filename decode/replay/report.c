@@ -40,6 +40,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(stats, "idle_samples", s->idle_samples);
 	add_count(stats, "samples_of_ended_threads", s->samples_of_ended);
 	add_count(stats, "kernel_events", s->moments);
+	add_count(stats, "in_goroutine", s->in_goroutine);
 	add_count(stats, "events_after_freeze", s->events_late);
 
 	add_count(losses, "inlined_calls_over_memory", resolver_inlines_left_out(s->resolver));
@@ -67,6 +68,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "frames_without_jit_name", rs->unknown_jit);
 	add_count(losses, "frames_wrong", rs->wrong);
 	stackwalk_report(&s->walk, losses);
+	python_report(&s->python, stats, losses);
 	images_report(s->o.images, losses);
 }
 

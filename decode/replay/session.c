@@ -44,6 +44,8 @@ int session_new(const struct session_options *options, struct session **ret)
 	s->walk.resolver = s->resolver;
 	s->walk.st = s->o.st;
 	s->walk.budget = s->o.budget;
+	python_init(&s->python, s->o.st, s->o.budget);
+	s->walk.python = s->o.symbols ? &s->python : NULL;
 	s->walk.want_places = s->o.pt != NULL;
 	*ret = take_ptr(s);
 	return 0;
@@ -54,6 +56,7 @@ struct session *session_free(struct session *s)
 	if (!s)
 		return NULL;
 	session_free_tasks(s);
+	python_fini(&s->python);
 	resolver_free(s->resolver);
 	free(s->cpus);
 	free(s);
@@ -76,7 +79,7 @@ static enum tl_wait wait_of(const struct tracerd_sched_event *e)
 	if (e->state & (SCHEDEV_STATE_STOPPED | SCHEDEV_STATE_TRACED))
 		return TL_WAIT_STOPPED;
 	if (e->state & SCHEDEV_STATE_UNINTERRUPTIBLE)
-		return TL_WAIT_DISK;
+		return TL_WAIT_UNINTERRUPTIBLE;
 	return e->state & SCHEDEV_STATE_INTERRUPTIBLE ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
 }
 
@@ -87,12 +90,14 @@ static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_
 		[TL_WAIT_UNKNOWN] = "off CPU",
 		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
 		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
-		[TL_WAIT_DISK] = "off CPU: uninterruptible",
+		[TL_WAIT_UNINTERRUPTIBLE] = "off CPU: uninterruptible",
 		[TL_WAIT_STOPPED] = "off CPU: stopped",
 		[TL_WAIT_DEAD] = "off CPU: ended",
 	};
 
-	return s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, words[wait]) : 0;
+	int r = s->o.pt ? replay_pt_reach(s->o.pt, s, tid, ns) : 0;
+
+	return r == 0 && s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, words[wait]) : r;
 }
 
 int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev, bool with_kernel, uint32_t *ret)
@@ -105,6 +110,9 @@ int session_stack(struct session *s, const struct thread *t, const struct perfev
 		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, with_kernel);
 		return 0;
 	}
+	r = replay_pt_reach(s->o.pt, s, t->tid, ev->time);
+	if (r < 0)
+		return r;
 	calls = replay_pt_stack(s->o.pt, t->tid);
 	/* Where the calls are known they are the stack, and nobody misses another one. */
 	if (calls == STACKTAB_ROOT || ev->sample.n_chain || ev->sample.regs_abi) {
@@ -126,23 +134,46 @@ static const char *const file_kinds[SCHEDEV_FILE_MASK + 1] = {
 	[S_IFBLK >> 12] = "block device", [S_IFREG >> 12] = "file", [S_IFSOCK >> 12] = "socket",
 };
 
+struct call_name {
+	char unnamed[32];
+	const char *name;
+	bool fd;
+};
+
+static void name_call(const struct tracerd_sched_event *e, struct call_name *ret)
+{
+	const uint32_t number = (e->call & SCHEDEV_CALL_MASK) - 1;
+	const struct syscall_info *call = syscall_info(number);
+
+	(void)snprintf(ret->unnamed, sizeof(ret->unnamed), "system call %u", (unsigned int)number);
+	ret->name = call ? call->name : ret->unnamed;
+	ret->fd = call && call->fd;
+}
+
 static void wait_in(struct session *s, const struct tracerd_sched_event *e)
 {
-	const uint32_t number = (e->call & SCHEDEV_CALL_MASK) - 1, arg = e->call >> SCHEDEV_CALL_BITS;
-	const struct syscall_info *call = syscall_info(number);
+	const uint32_t arg = e->call >> SCHEDEV_CALL_BITS;
 	const char *kind = NULL;
-	char unnamed[32];
+	struct call_name call;
 
-	if (!call) {
-		(void)snprintf(unnamed, sizeof(unnamed), "system call %u", (unsigned int)number);
-		timeline_wait_in(s->o.tl, e->tid, unnamed, TL_NO_FD, NULL);
-	} else if (!call->fd || !arg) {
-		timeline_wait_in(s->o.tl, e->tid, call->name, TL_NO_FD, NULL);
+	name_call(e, &call);
+	if ((e->call & SCHEDEV_CALL_MASK) == SCHEDEV_CALL_FUTEX + 1)
+		timeline_wait_for(s->o.tl, e->tid, arg);
+	if (!call.fd || !arg) {
+		timeline_wait_in(s->o.tl, e->tid, call.name, TL_NO_FD, NULL);
 	} else {
 		if (e->flags & SCHEDEV_FILE_KNOWN)
 			kind = file_kinds[e->flags >> SCHEDEV_FILE_SHIFT & SCHEDEV_FILE_MASK];
-		timeline_wait_in(s->o.tl, e->tid, call->name, arg - 1, kind);
+		timeline_wait_in(s->o.tl, e->tid, call.name, arg - 1, kind);
 	}
+}
+
+static void wake_in(struct session *s, const struct tracerd_sched_event *e)
+{
+	struct call_name call;
+
+	name_call(e, &call);
+	timeline_wake_in(s->o.tl, e->tid, call.name);
 }
 
 static int on_sched(struct session *s, const struct perfevent *ev)
@@ -174,6 +205,9 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		r = session_stack(s, t, ev, false, &stack);
 		if (r < 0)
 			return r;
+		if (stack == STACKTAB_ROOT && (e.flags & SCHEDEV_STACK_LATER))
+			stack = TL_STACK_LATER;
+		session_in_goroutine(s, t, ev->time, stack);
 		r = timeline_answer(timeline_switch_out(
 			s->o.tl, e.tid, ev->time, e.cpu, wait_of(&e), stack, other_tid, other));
 		if (r == 0 && (e.call & SCHEDEV_CALL_MASK))
@@ -186,6 +220,13 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 		s->switches++;
+		if (e.flags & SCHEDEV_WAITED) {
+			r = session_stack(s, t, ev, false, &stack);
+			if (r == 0)
+				r = timeline_waited(s->o.tl, e.tid, ev->time, SCHEDEV_WAITED_NS(&e), stack);
+			if (r < 0)
+				return r;
+		}
 		return timeline_answer(
 			timeline_switch_in(s->o.tl, e.tid, ev->time, e.cpu, other_tid, other));
 	}
@@ -207,10 +248,16 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 					return r;
 			}
 		}
-		return timeline_answer(timeline_wakeup(s->o.tl, e.tid, ev->time, e.cpu, other_tid,
+		r = timeline_answer(timeline_wakeup(s->o.tl, e.tid, ev->time, e.cpu, other_tid,
 			e.other_pid == SCHEDEV_MASKED_ID ? TL_TID_OTHER : e.other_pid, other,
 			(e.flags & SCHEDEV_IRQ_KNOWN) && (e.flags & SCHEDEV_IN_IRQ), stack));
+		if (r == 0 && (e.call & SCHEDEV_CALL_MASK))
+			wake_in(s, &e);
+		return r;
 	}
+	case SCHEDEV_GOROUTINE:
+		session_on_goroutine(s, t, ev->time, SCHEDEV_GOROUTINE_ID(&e));
+		return 0;
 	case SCHEDEV_STACK: {
 		int r = session_declare_thread(s, t, ev->time);
 
@@ -288,6 +335,7 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 	r = session_stack(s, t, ev, true, &stack);
 	if (r < 0)
 		return r;
+	session_in_goroutine(s, t, ev->time, stack);
 	return timeline_answer(timeline_sample(s->o.tl, ev->tid, ev->time, event_cpu(ev), stack));
 }
 
@@ -362,6 +410,8 @@ static int on_event(struct session *s, const struct perfevent *ev)
 	struct cpu *cpu = ev->cpu < MAX_CPUS ? &s->cpus[ev->cpu] : NULL;
 	int r = 0;
 
+	if (python_take_function(&s->python, ev))
+		return 0;
 	if (!s->begun && ev->has_time &&
 		(ev->kind == PERFEVENT_SAMPLE || ev->kind == PERFEVENT_SWITCH)) {
 		r = session_begin(s);

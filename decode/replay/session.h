@@ -29,7 +29,7 @@ struct process_maps;
 struct session_note {
 	enum session_note_kind {
 		SESSION_LOSS,
-		SESSION_PROGRAM_LOSS, /* of what a program tells: nothing of its threads is missing */
+		SESSION_PROGRAM_LOSS, /* of what a program tells, or of calls: no switch or sample of its threads is missing */
 		SESSION_MARK,
 		SESSION_EXIT,
 	} kind;

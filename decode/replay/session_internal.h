@@ -19,6 +19,8 @@ struct process {
 	bool declared;
 	bool exited;
 	uint32_t n_event_threads; /* that only its own events name */
+	bool has_goroutines; /* samples and switches show what its threads run */
+	bool has_trace;	     /* but it tells that itself */
 	char name[SESSION_NAME_SIZE];
 	struct process *next; /* all of them, for freeing */
 };
@@ -30,6 +32,7 @@ struct thread {
 	bool exited;
 	bool ended; /* its exit was drawn */
 	bool named; /* by the program itself: the kernel's name does not matter */
+	uint64_t goroutine, goroutine_at; /* that its next record shows, if that has this time */
 	char name[SESSION_NAME_SIZE];
 	struct thread *next;
 };
@@ -47,6 +50,7 @@ struct session {
 	uint32_t n_processes;
 	struct resolver *resolver;
 	struct stackwalk walk;
+	struct python python;
 	struct cpu *cpus;
 	size_t next_note;
 	uint64_t done; /* records and events */
@@ -58,6 +62,7 @@ struct session {
 	uint64_t samples, idle_samples, samples_of_ended, untimed, switches, wakeups, no_memory;
 	uint64_t lost, throttled, aux_truncated, aux_ignored, bad_sched, ignored;
 	uint64_t events, events_late, events_unattributed;
+	uint64_t in_goroutine; /* samples and switches that show one */
 };
 
 /* A process that is new under its pid; an older one of the same pid is no longer found. NULL: no
@@ -101,6 +106,10 @@ struct thread *session_program_thread(struct session *s, uint32_t pid, uint32_t 
 uint64_t session_go_peek(const struct session *s, struct session_go **ret);
 int session_on_go(struct session *s, struct session_go *go);
 int session_on_program_event(struct session *s, const struct ringevent *ev);
+
+/* In decode/replay/go.c: what the thread's next record shows; that record is there. */
+void session_on_goroutine(struct session *s, struct thread *t, uint64_t ts, uint64_t id);
+void session_in_goroutine(struct session *s, struct thread *t, uint64_t ts, uint32_t stack);
 
 /* What an event is for. */
 /* Its samples are a thread seen running, each for a period; else something that happened. */

@@ -84,7 +84,7 @@ static enum tl_wait wait_of(uint64_t state)
 	if (state & STATE_STOPPED)
 		return TL_WAIT_STOPPED;
 	if (state & STATE_DISK)
-		return TL_WAIT_DISK;
+		return TL_WAIT_UNINTERRUPTIBLE;
 	return state & (STATE_SLEEPING | STATE_PARKED | STATE_IDLE) ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
 }
 

@@ -66,7 +66,7 @@ uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budg
 
 	/* Where the frame is reckoned from the stack pointer, the frame pointer is still the
 	 * caller's. */
-	if (!row || !row->known || row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP ||
+	if (!row || !row->known || row->go || row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP ||
 		resolver_is_entry(r, leaf))
 		return 0;
 	img = resolver_image(r, code, ra - 1, &vaddr);

@@ -14,6 +14,7 @@
 #include "decode/dwarf/source.h"
 #include "decode/object/demangle.h"
 #include "decode/object/extents.h"
+#include "decode/object/interpreter.h"
 #include "decode/object/kallsyms.h"
 #include "decode/stack/inline_lists.h"
 #include "decode/stack/return_check.h"
@@ -34,7 +35,7 @@ struct entry {
 	uint32_t inlined; /* for resolver_inlines() */
 };
 
-#define INTERPRETER "_PyEval_EvalFrameDefault"
+#define INTERPRETERS_MAX 16
 
 struct resolver {
 	struct stacktab *st;   /* borrowed */
@@ -46,7 +47,8 @@ struct resolver {
 	bool names, want_inlines;
 	struct inline_lists inlines;
 	uint32_t inlined; /* of the last address */
-	uint32_t interpreter; /* the frame of CPython's, where it was seen last */
+	uint32_t interpreters[INTERPRETERS_MAX]; /* frames of CPython's loop; of several of them one each */
+	uint32_t n_interpreters;
 	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, inlined << 36, ENTRY_KNOWN */
 	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
@@ -177,8 +179,6 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame)
 		"runtime.mstart.abi0",
 		"runtime.rt0_go.abi0",
 		"runtime.mcall",
-		"runtime.systemstack",
-		"runtime.systemstack.abi0",
 	};
 	struct frame_info info;
 
@@ -322,8 +322,9 @@ static uint32_t object_frame(struct resolver *r, const struct image *img)
 
 /* A function without a name is distinguished from others by where it begins; the number is what
  * objdump and addr2line show for the file. */
-static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t vaddr)
+static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t vaddr, bool *known)
 {
+	const struct symbol *whole;
 	const struct extent *x;
 
 	if (!img->extents && !img->flat && extents_new(r->budget, &img->extents) == 0)
@@ -331,6 +332,11 @@ static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t va
 	x = img->extents ? extents_find(img->extents, vaddr) : NULL;
 	if (!x)
 		return object_frame(r, img);
+	whole = interpreter_of_part(img, x);
+	if (whole) {
+		*known = true;
+		return resolver_symbol(r, img, whole);
+	}
 	(void)snprintf(r->name, sizeof(r->name), "[%.512s+0x%" PRIx64 "]", base_name(img->text),
 		x->start);
 	return stacktab_frame(r->st, &(struct frame_info){.name = r->name,
@@ -445,10 +451,25 @@ bool resolver_load_symbols(struct resolver *r, struct image *img)
 	return err >= 0;
 }
 
+bool resolver_is_interpreter(const struct resolver *r, uint32_t frame)
+{
+	for (uint32_t i = 0; i < r->n_interpreters; i++)
+		if (r->interpreters[i] == frame)
+			return true;
+	return false;
+}
+
+static void add_interpreter(struct resolver *r, uint32_t frame)
+{
+	if (!resolver_is_interpreter(r, frame) && r->n_interpreters < INTERPRETERS_MAX)
+		r->interpreters[r->n_interpreters++] = frame;
+}
+
 static void resolve_image(struct resolver *r, struct code *code, struct image *img, uint64_t addr,
 	uint64_t off, enum resolve_how how, struct entry *e)
 {
 	const struct symbol *sym = NULL;
+	bool known = false;
 	uint64_t vaddr;
 
 	if (image_make_ready(r, img) < 0) {
@@ -480,8 +501,8 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 	sym = symbols_find(&img->symbols, vaddr);
 	if (sym && r->names) {
 		e->frame = resolver_symbol(r, img, sym);
-		if (sym->name_len == sizeof(INTERPRETER) - 1 && memcmp(sym->name, INTERPRETER, sym->name_len) == 0)
-			r->interpreter = e->frame;
+		if (interpreter_is(sym))
+			add_interpreter(r, e->frame);
 		if (r->want_inlines) {
 			e->inlined = inline_lists_add(&r->inlines, r->source, r->st, img, vaddr);
 			if (source_error(r->source) < 0 && !r->error)
@@ -493,8 +514,10 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 	e->frame = r->names && !sym && img->ino == 0 ? jit_frame(r, code, addr) : 0;
 	if (e->frame)
 		return;
-	e->frame = r->names ? unnamed_frame(r, img, vaddr) : object_frame(r, img);
-	e->unknown = r->names ? NO_SYMBOL : KNOWN;
+	e->frame = r->names ? unnamed_frame(r, img, vaddr, &known) : object_frame(r, img);
+	if (known)
+		add_interpreter(r, e->frame);
+	e->unknown = r->names && !known ? NO_SYMBOL : KNOWN;
 }
 
 uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how)
@@ -536,7 +559,7 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		entry_add(r, &e);
 	}
 	r->inlined = e.inlined;
-	if (e.frame && e.frame == r->interpreter)
+	if (resolver_is_interpreter(r, e.frame))
 		code->interpreted++;
 	switch ((enum unknown)e.unknown) {
 	case KNOWN:

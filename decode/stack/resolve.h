@@ -25,7 +25,8 @@ struct code {
 	struct perfmap *perfmap;
 	bool perfmap_tried; /* set from the start: do not ask */
 	uint64_t unnamed;     /* frames of generated code that nobody named */
-	uint64_t interpreted; /* frames of CPython's interpreter */
+	uint64_t interpreted; /* frames of CPython's interpreter, */
+	uint64_t found;	      /* and of these in stacks that have Python's functions */
 };
 
 struct resolve_stats {
@@ -95,6 +96,9 @@ uint32_t resolver_symbol(struct resolver *r, struct image *img, const struct sym
 
 /* Loads the symbols of an image that is READY; false if the link failed. */
 bool resolver_load_symbols(struct resolver *r, struct image *img);
+
+/* The loop of CPython's interpreter. */
+bool resolver_is_interpreter(const struct resolver *r, uint32_t frame);
 
 /* Where a program or a thread begins: nothing is expected outside of such a frame. */
 bool resolver_is_entry(struct resolver *r, uint32_t frame);

@@ -131,6 +131,8 @@ static enum step step_by_table(struct walk *w, const struct cfi_row *row)
 	uint32_t valid = 0;
 
 	w->outside = false;
+	if (row->elsewhere)
+		return STEP_NO_STACK;
 	if (row->cfa.kind == CFI_REGISTER) {
 		if (!(w->valid & (1u << row->cfa.reg)))
 			return STEP_BAD;
@@ -160,8 +162,30 @@ static enum step step_by_table(struct walk *w, const struct cfi_row *row)
 		if (valid & (1u << i))
 			w->regs[i] = regs[i];
 	w->valid = valid;
-	w->exact = row->signal;
+	w->exact = row->signal || row->injected;
 	return STEP_ON;
+}
+
+/*
+ * Whether the frame pointer is another frame's: a function that keeps none, but saved it, has its return address between; one that has
+ * no frame yet, or no more, has it on top of the stack. HotSpot's interpreter aligns the stack and pushes it again if what it calls
+ * is compiled: that is no other one.
+ */
+static bool is_frame_of_another(struct walk *w, uint64_t bp)
+{
+	const uint64_t sp = w->regs[CFI_REG_SP];
+	uint64_t below = 0, word;
+
+	for (uint64_t at = sp; at < bp; at += 8) {
+		if (!read_stack(w, at, &word))
+			return false;
+		if (((at == sp && w->exact) ||
+		     (at > sp && below == bp && (at != sp + 8 || word != w->regs[CFI_REG_RA]))) &&
+			address_space_find(w->code->space, word))
+			return true;
+		below = word;
+	}
+	return false;
 }
 
 /* Code without a table: the caller by the frame pointer, as most JITs keep it. */
@@ -170,7 +194,7 @@ static enum step step_by_frame_pointer(struct walk *w)
 	uint64_t bp = w->regs[CFI_REG_BP], ra, caller_bp;
 
 	w->outside = false;
-	if (!(w->valid & (1u << CFI_REG_BP)) || bp < w->regs[CFI_REG_SP] || bp % 8)
+	if (!(w->valid & (1u << CFI_REG_BP)) || bp < w->regs[CFI_REG_SP] || bp % 8 || is_frame_of_another(w, bp))
 		return STEP_NO_TABLE;
 	if (!read_stack(w, bp, &caller_bp) || !read_stack(w, bp + 8, &ra))
 		return STEP_NO_TABLE;

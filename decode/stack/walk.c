@@ -103,13 +103,14 @@ static enum resolve_how how_of(struct stackwalk *w, struct code *code, const str
 	const bool interrupted = w->after_signal;
 	const struct cfi_row *row;
 
-	if (n == 0)
-		return RESOLVE_EXACT;
 	if (!c->unwound)
-		return RESOLVE_RETURN;
-	row = interrupted ? NULL : unwind_row(w->resolver, code, w->budget, addr - 1);
-	w->after_signal = row && row->known && row->signal;
-	return interrupted || w->after_signal ? RESOLVE_EXACT : RESOLVE_RETURN;
+		return n == 0 ? RESOLVE_EXACT : RESOLVE_RETURN;
+	row = unwind_row(w->resolver, code, w->budget, n == 0 || interrupted ? addr : addr - 1);
+	/* In the system call with which the way back ends it is behind that. */
+	if (n == 0 && (!row || !row->known))
+		row = unwind_row(w->resolver, code, w->budget, addr - 1);
+	w->after_signal = row && row->known && (row->signal || row->injected);
+	return n == 0 || interrupted || (w->after_signal && row->signal) ? RESOLVE_EXACT : RESOLVE_RETURN;
 }
 
 static uint32_t chain_frames(
@@ -209,6 +210,30 @@ static uint32_t push_frame(struct stackwalk *w, uint32_t stack, uint32_t i)
 	return stack;
 }
 
+/* All native frames, with Python's functions among them. */
+static uint32_t push_frames(struct stackwalk *w, struct code *code, const struct perfevent *ev, uint32_t n, bool whole, uint32_t stack)
+{
+	struct python_part part;
+	uint32_t calls = 0;
+
+	if (!w->python || !python_part_of(ev, &part)) {
+		while (n > 0)
+			stack = push_frame(w, stack, --n);
+		return stack;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		calls += resolver_is_interpreter(w->resolver, w->frames[i]);
+	python_place(w->python, &part, calls, n && resolver_is_interpreter(w->resolver, w->frames[0]), whole);
+	code->found += part.n ? calls : 0;
+	stack = python_push_outer(w->python, &part, calls, stack);
+	while (n > 0) {
+		stack = push_frame(w, stack, --n);
+		if (resolver_is_interpreter(w->resolver, w->frames[n]))
+			stack = python_push_call(w->python, &part, --calls, stack);
+	}
+	return stack;
+}
+
 uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel)
 {
@@ -219,6 +244,7 @@ uint32_t stackwalk_sample(
 		      mode == PERF_RECORD_MISC_GUEST_KERNEL;
 	bool whole = true;
 	uint32_t n = 0, stack = STACKTAB_ROOT;
+	const uint64_t cut = w->cut;
 
 	w->stacks++;
 	w->kernel_unnamed += c.n_kernel && !resolver_has_kallsyms(w->resolver);
@@ -250,8 +276,7 @@ uint32_t stackwalk_sample(
 	}
 	if (!whole)
 		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));
-	while (n > 0)
-		stack = push_frame(w, stack, --n);
+	stack = push_frames(w, code, ev, n, w->cut == cut, stack);
 	if (c.n_kernel && resolver_has_kallsyms(w->resolver))
 		stack = push_kernel(w, &c, with_kernel, stack);
 	else if (kernel && with_kernel)

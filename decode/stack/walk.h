@@ -13,6 +13,7 @@
 #include "common/base/cleanup.h"
 #include "decode/perf/event.h"
 #include "decode/stack/missing_caller.h"
+#include "decode/stack/python.h"
 #include "decode/stack/resolve.h"
 #include "decode/stack/unwind.h"
 
@@ -22,6 +23,7 @@ struct stackwalk {
 	struct resolver *resolver; /* borrowed */
 	struct stacktab *st;       /* borrowed */
 	struct budget *budget;     /* borrowed */
+	struct python *python;	   /* borrowed; NULL: Python's functions are not drawn */
 	uint64_t stacks;           /* that were asked for */
 	uint64_t without;          /* samples that carry no stack at all */
 	uint64_t cut;              /* stacks with a wrong frame */

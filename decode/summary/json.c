@@ -192,6 +192,8 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	put(o, obj, "ns", number(w->end - w->begin));
 	put(o, obj, "begin_ns", number(w->begin));
 	put(o, obj, "state", json_object_new_string(w->state));
+	if (w->goroutine)
+		put(o, obj, "goroutine", number(w->goroutine));
 	put_stack(o, obj, w->stack);
 	if (w->call) {
 		put(o, obj, "call", text(o, w->call));
@@ -204,6 +206,8 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	put(o, obj, "total_ns", number(p->total_ns));
 	if (w->open)
 		put(o, obj, "open", json_object_new_boolean(true));
+	if (w->brief)
+		put(o, obj, "brief", json_object_new_boolean(true));
 	if (w->since_before)
 		put(o, obj, "since_before", json_object_new_boolean(true));
 	if (w->uncertain)
@@ -218,6 +222,8 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, by, "name", text(o, w->waker_name));
 		if (w->waker_stack)
 			put_stack(o, by, w->waker_stack);
+		if (w->waker_call)
+			put(o, by, "call", text(o, w->waker_call));
 	}
 	put(o, obj, "woken_by", by);
 	if (p->holder.handovers) {

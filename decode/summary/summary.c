@@ -49,13 +49,11 @@ void summary_exited(struct summary *s)
 	s->exited = true;
 }
 
-int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size)
+int summary_grow(void **array, uint32_t *max, uint32_t i, size_t size)
 {
 	uint32_t n;
 	char *p;
 
-	if (i < *max)
-		return 0;
 	n = i < 512 ? 1024 : i < UINT32_MAX / 2 ? i * 2 : i + 1;
 	p = reallocarray(*array, n, size);
 	if (!p)

@@ -34,14 +34,18 @@ struct summary_wait {
 	const char *call; /* the system call that it was in; NULL: none, or not known */
 	uint32_t fd;	/* and its descriptor; UINT32_MAX: it has none */
 	const char *fd_kind; /* "pipe", "socket", ...; NULL: not known */
+	uint64_t goroutine; /* of a Go program; 0: none, or not known */
 	bool open;	/* it had not ended when the recording did */
+	bool brief;	/* too short for a stack of its own */
 	bool since_before; /* it began before what is recorded, or known */
 	bool uncertain; /* records were lost during it */
 	bool woken;	/* what follows is known */
 	bool woken_by_irq;
+	uint32_t futex; /* which it waits for; 0: none, or not known */
 	uint32_t waker_tid;
 	const char *waker_name;
 	uint32_t waker_stack;
+	const char *waker_call; /* the system call that the waker was in; NULL: none, or not known */
 };
 
 /* `stepped`: times are the stepper's. Threads and functions are ranked by instructions, and their times left out. */

@@ -148,7 +148,12 @@ static inline bool is_focus_thread(const struct summary *s, uint32_t thread)
 }
 
 /* Makes element `i` of an array exist, zeroed. -ENOMEM or 0. */
-int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size);
+int summary_grow(void **array, uint32_t *max, uint32_t i, size_t size);
+
+static inline int summary_reach(void **array, uint32_t *max, uint32_t i, size_t size)
+{
+	return i < *max ? 0 : summary_grow(array, max, i, size);
+}
 
 /* In decode/summary/waits.c: the part of the wait that is in [from, to), with who held it up. */
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,

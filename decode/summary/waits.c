@@ -2,6 +2,8 @@
 /* The waits of a summary: ranked by place, each place with its longest and who held it up. */
 #include "config.h"
 
+#include <string.h>
+
 #include "decode/summary/summary_internal.h"
 
 static uint64_t place_ns(const struct wait_place *p)
@@ -33,7 +35,7 @@ static bool is_place(const struct summary *s, uint32_t stack)
 	return stack != STACKTAB_ROOT;
 }
 
-/* The wait of `tid` in the same place as `w` that ended within it, if a thread ended it; or NULL. */
+/* The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that ended within it, if a thread ended it; or NULL. */
 static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
 					      uint32_t tid, uint64_t before)
 {
@@ -42,22 +44,35 @@ static const struct summary_wait *recent_find(const struct summary *s, const str
 	for (uint32_t i = 1; i <= n; i++) {
 		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
 
-		if (r->tid == tid && r->stack == w->stack && r->end > w->begin && r->end < before)
+		if (r->tid == tid && (w->futex ? r->futex == w->futex : r->stack == w->stack) && r->end > w->begin && r->end < before)
 			return r;
 	}
 	return NULL;
 }
 
 /*
+ * Whether who ended the wait may have handed on what it waited for: who is not in futex() himself (but in kill(), say) has ended one in
+ * futex() without.
+ */
+static bool is_handed_on(const struct summary_wait *w)
+{
+	static const char futex[] = "futex"; /* and futex_wake ... */
+
+	return w->woken && !w->woken_by_irq &&
+	       !(w->call && strncmp(w->call, futex, sizeof(futex) - 1) == 0 && w->waker_call &&
+		 strncmp(w->waker_call, futex, sizeof(futex) - 1) != 0);
+}
+
+/*
  * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
- * itself all the time. So the waits in the same place are followed back to who had not.
+ * itself all the time. So the waits for the same lock are followed back to who had not.
  */
 static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
 {
 	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
 	uint64_t before = w->end;
 
-	if (!w->woken || w->woken_by_irq || !is_place(s, w->stack))
+	if (!is_handed_on(w) || (!w->futex && !is_place(s, w->stack)))
 		return h;
 	while (h.handovers < MAX_HANDOVERS) {
 		const struct summary_wait *r = recent_find(s, w, h.tid, before);
@@ -107,7 +122,7 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 	if (!wait_cut(w, v->from, v->to, &p))
 		return;
 	for (i = 0; i < v->n_waits; i++)
-		if (v->waits[i].longest.stack == w->stack && (place || v->waits[i].longest.thread == w->thread))
+		if (v->waits[i].longest.stack == w->stack && v->waits[i].longest.brief == w->brief && (place || v->waits[i].longest.thread == w->thread))
 			break;
 	if (i < v->n_waits) {
 		v->waits[i].count++;
@@ -135,6 +150,6 @@ void summary_wait(struct summary *s, const struct summary_wait *w)
 	if (is_focus_thread(s, w->thread))
 		add_wait(s, &s->region.own, w);
 	summary_regions_wait(s, w);
-	if (w->woken && !w->woken_by_irq && w->stack)
+	if (is_handed_on(w) && (w->stack || w->futex))
 		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
 }

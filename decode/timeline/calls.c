@@ -16,6 +16,9 @@ static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_threa
 
 	if (r == 0)
 		r = timeline_thread_enter(tl, tid, *ret_mono, ret);
+	/* Where calls are known nobody waits for the stack of a wait. */
+	if (r == 0 && (*ret)->waits.hidden)
+		waits_show(tl->waits, &(*ret)->waits, &(*ret)->lane, 0, false);
 	return r;
 }
 
@@ -160,12 +163,14 @@ int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char
 	return timeline_leave(tl);
 }
 
-int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
+int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t until)
 {
 	struct tl_thread *t;
 	uint64_t mono;
 	int r = enter(tl, tid, ts, &t, &mono);
 
+	if (r == 0 && until < ts)
+		mono = timeline_monotonic(tl, until);
 	if (r == 0)
 		r = ran(tl, t, mono);
 	if (r != 0)

@@ -62,11 +62,11 @@ static void cause_begin(struct timeline *tl, uint64_t mono)
 						       .n_args = a.n});
 }
 
-void timeline_cause_until(struct timeline *tl, uint64_t ts)
+void timeline_cause_pass(struct timeline *tl, uint64_t ts)
 {
 	const struct timeline_cause *c = &tl->options.cause;
 
-	if (!c->region || c->end_ns < c->begin_ns || tl->slow_ended)
+	if (c->end_ns < c->begin_ns)
 		return;
 	if (!tl->slow_begun && ts >= c->begin_ns) {
 		uint64_t mono = timeline_monotonic(tl, c->begin_ns);

@@ -57,6 +57,7 @@ int tl_events_begin(struct timeline *tl)
 void tl_events_free(struct timeline *tl)
 {
 	tl_go_free(tl);
+	hashmap_fini(&tl->seen_names);
 	free(tl->event_names);
 	tl_fibers_free(tl);
 	tl_tasks_free(tl);
@@ -334,9 +335,10 @@ void tl_events_cut(struct timeline *tl, uint64_t mono)
 {
 	tl_go_cut(tl, mono);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
-		const struct tl_thread *t = tl->threads[i];
+		struct tl_thread *t = tl->threads[i];
 
 		tl_regions_cut(tl, &t->regions, mono);
+		tl_seen_end(tl, t, mono);
 		if (t->fiber)
 			writer_slice_end(tl->w, t->fibers_track, mono, NULL);
 	}

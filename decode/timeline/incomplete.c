@@ -81,7 +81,7 @@ static void draw(struct timeline *tl, uint64_t begin, uint64_t end)
 	writer_slice_end(tl->w, tl->not_known_track, end, NULL);
 }
 
-void timeline_incomplete_until(struct timeline *tl, uint64_t ts)
+void timeline_incomplete_pass(struct timeline *tl, uint64_t ts)
 {
 	while (tl->n_passed < tl->n_incomplete && ts >= tl->incomplete[tl->n_passed].begin) {
 		const struct tl_gap *g = &tl->incomplete[tl->n_passed];
@@ -144,6 +144,9 @@ int timeline_thread_incomplete(struct timeline *tl, struct tl_thread *t)
 {
 	int r = 0;
 
+	/* What comes of it after its exit is late, and begins nothing. */
+	if (t->exited)
+		return 0;
 	while (t->incomplete_seen < tl->n_incomplete && r == 0) {
 		const struct tl_gap *g = &tl->incomplete[t->incomplete_seen];
 		uint64_t from = moment(tl, g->begin), to = moment(tl, g->end);

@@ -46,7 +46,7 @@ int timeline_new(const struct timeline_options *options, struct stacktab *st, st
 	if (r == 0)
 		r = sched_new(w, &tl->sched);
 	if (r == 0)
-		r = wait_drawer_new(tl->slices, w, tl->summary, &tl->waits);
+		r = wait_drawer_new(tl->slices, w, tl->summary, options->wait_min_ns, &tl->waits);
 	if (r == 0)
 		r = tl_events_begin(tl);
 	if (r < 0)
@@ -154,9 +154,13 @@ static void cut(struct timeline *tl)
 	tl->stats.cut = true;
 	tl->stats.cut_ns = now;
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
-		const struct lane *l = &tl->threads[i]->lane;
-		uint32_t n = l->n_open + (l->folded != 0) + l->leaf;
+		struct tl_thread *t = tl->threads[i];
+		const struct lane *l = &t->lane;
+		uint32_t n;
 
+		if (t->waits.hidden)
+			waits_show(tl->waits, &t->waits, &t->lane, 0, t->in_call != 0);
+		n = l->n_open + (l->folded != 0) + l->leaf;
 		for (; n > 0; n--)
 			writer_slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts, NULL);
 	}

@@ -129,7 +129,12 @@ struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
 {
 	uint32_t i;
 
-	return map_get(&tl->thread_map, tid, &i) ? tl->threads[i] : NULL;
+	if (tl->last_found && tl->last_found->tid == tid)
+		return tl->last_found;
+	if (!map_get(&tl->thread_map, tid, &i))
+		return NULL;
+	tl->last_found = tl->threads[i];
+	return tl->last_found;
 }
 
 void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono)
@@ -170,6 +175,7 @@ static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t
 		free(t);
 		return r;
 	}
+	tl->last_found = NULL; /* one of that number may be another one now */
 	t->tid = tid;
 	t->pid = pid;
 	t->born = born;
@@ -219,8 +225,8 @@ int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, ui
 	}
 	timeline_thread_declare(tl, t, mono);
 	*ret = t;
-	r = timeline_thread_see_gaps(tl, t);
-	return r < 0 ? r : timeline_thread_incomplete(tl, t);
+	r = t->gaps_seen < tl->gaps ? timeline_thread_see_gaps(tl, t) : 0;
+	return r < 0 || t->incomplete_seen == tl->n_incomplete ? r : timeline_thread_incomplete(tl, t);
 }
 
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
@@ -272,6 +278,7 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 	(void)slices_outside_end(tl->slices, &t->lane);
 	tl_regions_close(tl, &t->regions, mono, tl->event_names->note_closed);
 	tl_fiber_leave(tl, t, mono);
+	tl_seen_end(tl, t, end);
 	tl_goroutine_thread_ends(tl, t, mono);
 	t->running = RUNNING_UNKNOWN;
 	t->resumed = 0;

@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define WAITED_APART_NS 5000000u /* two clocks measure a wait, and records are late */
 #define MISSING_PERIODS 3u /* without a sample: it was not running */
-#define REACH_PERIODS 2u   /* how far back a first sample's stack is believed */
 #define LONG_GAP_PERIODS 10u /* a loss in which a thread may have done anything */
 
 /* What decode/timeline/sched.c answers: a CPU beyond the limit is not worth the trace. */
@@ -75,8 +75,10 @@ static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	tl->stats.inconsistent++;
 	t->waits.current.end_unrecorded = true;
 	r = wait_end(tl, t, begin);
-	if (mono > begin)
+	if (mono > begin) {
+		tl_seen_end(tl, t, begin);
 		timeline_not_known(tl, t, begin, mono);
+	}
 	return r;
 }
 
@@ -112,6 +114,7 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 		slices_instant(tl->slices, &t->lane, end,
 			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
 	}
+	tl_seen_end(tl, t, end);
 	t->resumed = 0;
 	if (long_one) {
 		t->running = RUNNING_UNKNOWN;
@@ -136,6 +139,7 @@ int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t m
 		end = t->last_sample + tl->options.period_ns;
 	}
 	slices_trim(tl->slices, &t->lane, 0, end);
+	tl_seen_end(tl, t, end);
 	t->running = RUNNING_UNKNOWN;
 	t->waker = (struct wait_waker){.known = false};
 	t->resumed = t->last_sample = 0;
@@ -165,6 +169,7 @@ static int left_unseen(struct timeline *tl, struct tl_thread *t, uint64_t last)
 	r = timeline_account_on(tl, t, t->on_since, last);
 	if (!t->in_call)
 		slices_trim(tl->slices, &t->lane, 0, last);
+	tl_seen_end(tl, t, last);
 	t->running = RUNNING_UNKNOWN;
 	t->left_unseen = last;
 	t->resumed = 0;
@@ -204,7 +209,7 @@ static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, ui
 	uint64_t close = t->resumed ? t->resumed : mono, open = mono;
 
 	if (t->resumed && reach) {
-		if (mono - t->resumed <= REACH_PERIODS * tl->options.period_ns)
+		if (mono - t->resumed <= TL_REACH_PERIODS * tl->options.period_ns)
 			open = t->resumed;
 	}
 	t->resumed = 0;
@@ -249,6 +254,7 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 		return r < 0 ? r : timeline_leave(tl);
 
 	r = seen_running(tl, t, mono, cpu);
+	tl_seen(tl, t, mono);
 	if (!switches) {
 		if (t->last_sample && mono - t->last_sample > MISSING_PERIODS * period)
 			slices_trim(tl->slices, &t->lane, 0, t->last_sample + period);
@@ -271,7 +277,7 @@ static enum writer_state writer_state_of(enum tl_wait state)
 	switch (state) {
 	case TL_WAIT_PREEMPTED:
 		return WRITER_STATE_PREEMPTED;
-	case TL_WAIT_DISK:
+	case TL_WAIT_UNINTERRUPTIBLE:
 		return WRITER_STATE_DISK;
 	case TL_WAIT_STOPPED:
 		return WRITER_STATE_STOPPED;
@@ -304,11 +310,61 @@ int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_
 	return r != 0 ? r : timeline_leave(tl);
 }
 
+/* Since when the thread runs, if the last that was seen of its stack is that of a wait before; else 0. */
+static uint64_t unseen_since(const struct tl_thread *t)
+{
+	return t->resumed == t->on_since ? t->resumed : 0;
+}
+
+/* With its stack below it. Exact calls are drawn already, and those around them when they have ended. */
+static int wait_begin(struct timeline *tl, struct tl_thread *t, struct wait *w, uint32_t stack)
+{
+	int r;
+
+	t->waits.unseen = unseen_since(t);
+	r = stack && !t->in_call ? evidence(tl, t, stack, w->begin, false) : 0;
+	t->resumed = 0;
+	w->stack = stack;
+	if (r == 0)
+		waits_begin(tl->waits, &t->waits, &t->lane, w, t->in_call != 0);
+	return r;
+}
+
+/* Its stack has come. */
+static int wait_show(struct timeline *tl, struct tl_thread *t, uint32_t stack)
+{
+	int r = stack && !t->in_call ? evidence(tl, t, stack, t->waits.current.begin, false) : 0;
+
+	t->resumed = 0;
+	if (r == 0)
+		waits_show(tl->waits, &t->waits, &t->lane, stack, t->in_call != 0);
+	return r;
+}
+
+int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns, uint32_t stack)
+{
+	const uint64_t mono = timeline_monotonic(tl, ts), apart = WAITED_APART_NS + (ns >> 10);
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+	uint64_t begin = mono > ns ? mono - ns : 0;
+
+	if (!t || tl->not_known)
+		return 0;
+	if (t->running == RUNNING_UNKNOWN) {
+		t->waited_ns = ns;
+		t->waited_stack = stack;
+	}
+	/* It is of another wait where records were lost in between. */
+	if (!t->waits.hidden || begin > t->waits.current.begin + apart || begin + apart < t->waits.current.begin)
+		return 0;
+	return wait_show(tl, t, stack);
+}
+
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
 			uint32_t stack, uint32_t other_tid, const char *other_name)
 {
 	struct sched_task other;
 	struct tl_thread *t;
+	struct wait w;
 	uint64_t mono;
 	int r = timeline_enter(tl, ts, &mono);
 
@@ -331,6 +387,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	if (r < 0)
 		return r;
 	timeline_thread_seen_again(tl, t, mono);
+	tl_seen(tl, t, mono);
 	/* If another CPU is quick, it wakes who is about to leave, and has not left yet. */
 	t->early = state == TL_WAIT_PREEMPTED || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
 	t->waker = (struct wait_waker){.known = false};
@@ -342,17 +399,13 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		return timeline_leave(tl);
 	}
 	t->running = RUNNING_OFF;
-	/* exact calls are drawn already, and those around them when they have ended */
-	if (stack && !t->in_call)
-		r = evidence(tl, t, stack, mono, false);
-	t->resumed = 0;
-	if (r == 0)
-		waits_begin(tl->waits, &t->waits, &t->lane,
-			    &(struct wait){.begin = mono,
-					   .state = state,
-					   .stack = stack,
-					   .other = other},
-			    t->in_call != 0);
+	w = (struct wait){.begin = mono, .state = state, .other = other, .goroutine = t->seen.at == mono ? t->seen.id : 0};
+	if (stack == TL_STACK_LATER && !t->in_call) {
+		t->waits.unseen = unseen_since(t);
+		waits_begin_hidden(&t->waits, &w);
+	} else {
+		r = wait_begin(tl, t, &w, stack == TL_STACK_LATER ? 0 : stack);
+	}
 	if (t->goroutine)
 		tl_goroutine_off_cpu(tl, t, mono, state, other);
 	return r < 0 ? r : timeline_leave(tl);
@@ -367,6 +420,14 @@ void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint3
 	t->waits.current.call = writer_name(tl->w, call);
 	t->waits.current.fd = fd;
 	t->waits.current.fd_kind = kind ? writer_name(tl->w, kind) : 0;
+}
+
+void timeline_wait_for(struct timeline *tl, uint32_t tid, uint32_t futex)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (t && t->running == RUNNING_OFF && t->waits.waiting)
+		t->waits.current.futex = futex;
 }
 
 /*
@@ -393,13 +454,15 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 		.state = TL_WAIT_UNKNOWN,
 		.other = {.tid = TL_TID_UNKNOWN},
 	};
+	int r;
 
 	if (w.begin == 0 || w.begin >= mono)
 		return 0;
 	/* Whoever was forked has waited since then to run for the first time. */
 	w.begin_unknown = !t->forked || w.begin != t->born;
-	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
-	return wait_end(tl, t, mono);
+	w.whole_ns = w.begin_unknown ? t->waited_ns : 0;
+	r = wait_begin(tl, t, &w, t->waited_ns ? t->waited_stack : 0);
+	return r < 0 ? r : wait_end(tl, t, mono);
 }
 
 int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack)
@@ -418,16 +481,17 @@ int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wai
 		r = timeline_thread_enter(tl, tid, mono, &t);
 	if (r != 0)
 		return r;
+	if (t->waits.hidden && !t->waits.current.lost_within && !tl->not_known) {
+		r = wait_show(tl, t, stack);
+		return r < 0 ? r : timeline_leave(tl);
+	}
 	w.begin = silent_since(tl, t);
 	/* Where more is known of it than that it sleeps now, that is drawn. */
 	if (tl->not_known || t->not_known || t->exited || t->left_unseen || t->running != RUNNING_UNKNOWN || w.begin == 0 || w.begin > mono)
 		return timeline_leave(tl);
 	t->has_switches = true;
 	t->running = RUNNING_OFF;
-	if (stack && !t->in_call)
-		r = evidence(tl, t, stack, w.begin, false);
-	if (r == 0)
-		waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
+	r = wait_begin(tl, t, &w, stack);
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -453,6 +517,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 {
 	struct tl_thread *t;
 	uint64_t mono;
+	bool goes_on = false;
 	int r = timeline_enter(tl, ts, &mono);
 
 	if (r == 0)
@@ -474,6 +539,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		if (!t->waker.known && !t->waits.current.lost_within)
 			t->waker = t->early;
 		r = wait_end(tl, t, mono);
+		goes_on = waits_goes_on(&t->waits);
 		break;
 	case RUNNING_UNKNOWN:
 		if (t->left_unseen)
@@ -491,7 +557,10 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		break;
 	}
 	t->running = RUNNING_ON;
-	t->on_since = t->resumed = mono;
+	t->waited_ns = 0;
+	t->on_since = mono;
+	if (!goes_on)
+		t->resumed = mono;
 	if (r == 0)
 		r = take_cpu(tl, t, cpu, mono, other_tid);
 	return r < 0 ? r : timeline_leave(tl);
@@ -565,4 +634,12 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 		r = draw_wakes(tl, waker, wakee, stack, mono, wakee->waker.flow);
 	}
 	return r < 0 ? r : timeline_leave(tl);
+}
+
+void timeline_wake_in(struct timeline *tl, uint32_t wakee_tid, const char *call)
+{
+	struct tl_thread *t = timeline_thread_find(tl, wakee_tid);
+
+	if (t && t->waker.known && !tl->not_known)
+		t->waker.call = writer_name(tl->w, call);
 }

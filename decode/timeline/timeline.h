@@ -13,7 +13,8 @@
  * - The first sample after a switch-in reaches back to the switch-in, if that is at most two
  *   periods ago.
  * - At a switch-out the stack of the wait is shown, with a leaf "off CPU: ..." on top. Without a
- *   stack (0), the leaf stands alone and says that the stack was not recorded.
+ *   stack (0), the leaf stands alone and says that the stack was not recorded. One that may come later is
+ *   waited for: such a wait is drawn when it ends. A short preemption without one ends nothing that was seen.
  * - A thread that was declared (timeline_thread) and of which a complete recording has no event was off
  *   the CPU: its leaf stands alone, from the recording's begin or its own.
  * - Where records of some CPU are missing (timeline_incomplete, or before complete_from_ns) each thread
@@ -22,6 +23,9 @@
  * - Without switches a thread's slices end one period after its last sample once three periods
  *   pass without one. After a loss they end likewise, at the latest where the loss begins.
  * - Frames beyond the depth cap become one leaf "… N frames".
+ *
+ * - What goroutine a thread runs by its samples and switches (timeline_in_goroutine()) is on a track below the thread's, and an
+ *   argument of the wait.
  *
  * The program's own events (decode/rings/event.h):
  * - Regions, moments and logs are on a track "regions" below their thread's, so that they need not
@@ -66,7 +70,7 @@ enum tl_wait {
 	TL_WAIT_UNKNOWN, /* off CPU, no more is known */
 	TL_WAIT_PREEMPTED,
 	TL_WAIT_SLEEPING,
-	TL_WAIT_DISK,
+	TL_WAIT_UNINTERRUPTIBLE,
 	TL_WAIT_STOPPED,
 	TL_WAIT_DEAD,
 };
@@ -86,6 +90,7 @@ struct timeline_options {
 	bool switches;		      /* the recording has switches (of every thread) */
 	bool stepped;		      /* the program was stepped: how long something took says nothing */
 	uint64_t complete_from_ns;    /* input clock: from then on every switch is there, before not; 0 = not known */
+	uint64_t wait_min_ns;	      /* shorter waits were recorded without a stack; 0: all have one */
 	uint64_t focus_begin_ns;      /* window of the summary's "focus", input clock; both 0 = none */
 	uint64_t focus_end_ns;
 	struct timeline_cause cause; /* marked, and the focus unless there is one */
@@ -118,7 +123,17 @@ int timeline_exit(struct timeline *tl, uint64_t ts);
 /* The thread was seen running; stack 0 = seen, stack unknown. Within exact calls it is a moment of them. */
 int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack);
 
-/* `other_name` NULL or "" if unknown; `stack` 0 if unknown. */
+/*
+ * The sample or switch-out of the thread that follows with the same time shows it in this goroutine, whose first function is
+ * `function`, or "" where that is not known. id 0: in none, or it is not known in which.
+ */
+void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function);
+
+/*
+ * `other_name` NULL or "" if unknown; `stack` 0 if unknown, TL_STACK_LATER if it comes when the wait ends (timeline_waited()) or the
+ * recording (timeline_blocked()), and not of a short wait.
+ */
+#define TL_STACK_LATER UINT32_MAX
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
 			uint32_t stack, uint32_t other_tid, const char *other_name);
 /* Of a thread that has exited and has no number any more: see `cpu`. */
@@ -128,10 +143,14 @@ int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_
  * that is, NULL: not known.
  */
 void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind);
+/* And for which futex: a number that tells one from another. */
+void timeline_wait_for(struct timeline *tl, uint32_t tid, uint32_t futex);
+/* The thread is about to come back (timeline_switch_in() with the same time) from a wait of `ns`, with this stack. */
+int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns, uint32_t stack);
 int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
 		       const char *other_name);
 /*
- * The thread sleeps at `ts`. If nothing is on record of it, where everything would be, it has waited there since before that: its
+ * The thread sleeps at `ts`. If its wait is on record, this is the stack. If nothing is on record of it, where everything would be, it has waited there since before that: its
  * wait is the one of timeline_wait_in(), which may follow.
  */
 int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack);
@@ -140,6 +159,8 @@ int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wai
 int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,
 		    uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq,
 		    uint32_t stack);
+/* In what system call the waker of the last timeline_wakeup() of this thread was. */
+void timeline_wake_in(struct timeline *tl, uint32_t wakee_tid, const char *call);
 
 /*
  * Exact calls (Intel PT): one begins on top of the thread's others, at call->begin, and the topmost ends. Whoever reports them
@@ -181,9 +202,12 @@ struct timeline_value {
 int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,
 		    const struct timeline_value *values, uint32_t n_values);
 
-/* The thread was not traced from here on (`why`: "system call", ...), and is again: drawn on top of its frames. */
+/*
+ * The thread was not traced from here on (`why`: "system call", ...), and is again: drawn on top of its frames. `until` (not after
+ * `ts`): that is why for so long, and what came then nobody knows.
+ */
 int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char *why);
-int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts);
+int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t until);
 
 /*
  * Something was lost between the two times (sorted by `ts_end`), of one thread or of all (tid 0).

@@ -47,6 +47,8 @@ struct tl_thread {
 	uint32_t index;
 	struct lane lane;
 	struct waits waits;
+	uint64_t waited_ns; /* the wait from which it comes just now, if nothing else is on record of that; 0 */
+	uint32_t waited_stack;
 	struct wait_waker waker; /* who has woken it since it last left the CPU, or came to it */
 	struct wait_waker early; /* the same from before it left: it was on its way */
 	enum running running;
@@ -75,6 +77,12 @@ struct tl_thread {
 	struct tl_goroutine *goroutine; /* that it runs; NULL: none */
 	uint32_t goroutines_track;
 	uint64_t goroutines_last; /* what is on that track is over then */
+	struct {
+		uint64_t id; /* the goroutine that it was last seen in; 0: none */
+		uint64_t since;
+		uint64_t at; /* the last event that shows it; 0: the last event shows none */
+		uint64_t told, told_at; /* what an event is said to show, and that event's time on the input's clock */
+	} seen;
 	uint32_t cpu; /* where it was last seen; TL_CPU_UNKNOWN */
 	uint64_t last_event;	   /* of the program; 0 = none */
 };
@@ -125,6 +133,7 @@ struct tl_task {
 #define TL_FIBER_TRACKS 1024u /* those after share lanes */
 #define TL_MAX_LANES 1024u    /* of one process and kind */
 #define TL_LANE_NONE UINT32_MAX
+#define TL_REACH_PERIODS 2u /* how far back a first sample's stack is believed */
 #define TL_REGION_DEPTH 500u  /* as SLICES_MAX_DEPTH */
 #define TL_MAX_LOSS_TRACKS 32u
 #define TL_RECENT_GAPS 256u
@@ -146,6 +155,7 @@ struct timeline {
 	struct tl_thread **threads;
 	uint32_t n_threads, max_threads;
 	struct tl_map thread_map;
+	struct tl_thread *last_found; /* by timeline_thread_find() */
 	struct tl_thread **cpus; /* who was last seen on each; NULL: nobody */
 	uint32_t n_cpus;
 	struct tl_process *processes;
@@ -176,6 +186,7 @@ struct timeline {
 	uint32_t n_free_tasks;
 	struct hashmap task_map; /* (owner, id) -> index + 1 */
 	struct timeline_go *go;	 /* programs' execution traces, a list */
+	struct hashmap seen_names; /* of goroutines that were only seen: (pid, id) -> a writer's name */
 	bool seen;	/* an event that is no early begin */
 	bool entering_early;
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
@@ -210,7 +221,13 @@ int timeline_thread_exits(struct timeline *tl, struct tl_thread *t, uint64_t mon
 void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
 /* In decode/timeline/incomplete.c: the time is `ts` now (input clock). Before any event's own work. */
-void timeline_incomplete_until(struct timeline *tl, uint64_t ts);
+void timeline_incomplete_pass(struct timeline *tl, uint64_t ts);
+
+static inline void timeline_incomplete_until(struct timeline *tl, uint64_t ts)
+{
+	if (tl->n_passed < tl->n_incomplete)
+		timeline_incomplete_pass(tl, ts);
+}
 /* The recording is over: what is left of it, and the summary's part. */
 void timeline_incomplete_finish(struct timeline *tl);
 /* The same for a thread, before its event, and at the end. 0 or -ENOMEM. */
@@ -278,7 +295,13 @@ uint32_t timeline_marks_track(struct timeline *tl);
 void timeline_mark_draw(struct timeline *tl, uint64_t mono, const char *name);
 
 /* The cause's marks whose time has come, before what happens at `ts` (input clock). */
-void timeline_cause_until(struct timeline *tl, uint64_t ts);
+void timeline_cause_pass(struct timeline *tl, uint64_t ts);
+
+static inline void timeline_cause_until(struct timeline *tl, uint64_t ts)
+{
+	if (tl->options.cause.region && !tl->slow_ended)
+		timeline_cause_pass(tl, ts);
+}
 
 /* ---- events of the program */
 
@@ -365,6 +388,10 @@ void tl_goroutine_on_cpu(struct timeline *tl, const struct tl_thread *t, uint64_
 /* The longest time since then in which the goroutine did not run; ns 0: none is known. */
 struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f, uint64_t since);
 void tl_goroutine_thread_ends(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+/* In decode/timeline/go_seen.c: an event of the thread, which shows what it was said to. */
+void tl_seen(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+/* What the thread runs is not known any more, or the output ends. */
+void tl_seen_end(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 /* What is open when the recording ends, and when the output is cut. */
 void tl_go_close(struct timeline *tl);
 void tl_go_cut(struct timeline *tl, uint64_t mono);

@@ -6,33 +6,36 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define CLOCKS_APART_NS 20000u
+
 struct wait_drawer {
 	struct slices *slices;
 	struct writer *w;
 	struct summary *summary;
+	uint64_t min_ns;
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
 	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_ns, key_note;
 	uint32_t key_call, key_fd, key_fd_kind, key_since, before;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
-	uint32_t key_stack, not_recorded;
+	uint32_t key_stack, not_recorded, brief;
 };
 
 static const char *const state_texts[] = {
 	[TL_WAIT_UNKNOWN] = "unknown", [TL_WAIT_PREEMPTED] = "preempted",
-	[TL_WAIT_SLEEPING] = "sleeping", [TL_WAIT_DISK] = "disk",
+	[TL_WAIT_SLEEPING] = "sleeping", [TL_WAIT_UNINTERRUPTIBLE] = "uninterruptible",
 	[TL_WAIT_STOPPED] = "stopped", [TL_WAIT_DEAD] = "dead",
 };
 
-int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
+int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary, uint64_t min_ns,
 		    struct wait_drawer **ret)
 {
 	static const char *const leaf_texts[] = {
 		[TL_WAIT_UNKNOWN] = "off CPU",
 		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
 		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
-		[TL_WAIT_DISK] = "off CPU: disk",
+		[TL_WAIT_UNINTERRUPTIBLE] = "off CPU: uninterruptible",
 		[TL_WAIT_STOPPED] = "off CPU: stopped",
 		[TL_WAIT_DEAD] = "off CPU: dead",
 	};
@@ -43,6 +46,7 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->slices = slices;
 	d->w = w;
 	d->summary = summary;
+	d->min_ns = min_ns;
 	d->category = writer_name(w, "wait");
 	for (unsigned int i = 0; i < ARRAY_SIZE(leaf_texts); i++) {
 		d->leaf_names[i] = writer_name(w, leaf_texts[i]);
@@ -71,6 +75,7 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->note_cut = writer_name(w, "how it went on is not known: records are missing from here on");
 	d->key_stack = writer_name(w, "stack");
 	d->not_recorded = writer_name(w, "not recorded");
+	d->brief = writer_name(w, "not recorded of a short wait");
 	*ret = d;
 	return 0;
 }
@@ -97,7 +102,7 @@ static uint32_t task_name(const struct wait_drawer *d, struct sched_task t)
 }
 
 struct args {
-	struct writer_arg a[8];
+	struct writer_arg a[9];
 	uint32_t n;
 };
 
@@ -121,8 +126,8 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 		if (is_real(w->other.tid))
 			add_uint(&a, d->key_instead_tid, w->other.tid);
 	}
-	if (!w->stack && l->n_open == 0)
-		add_name(&a, d->key_stack, d->not_recorded);
+	if (!w->stack && (w->brief || l->n_open == 0))
+		add_name(&a, d->key_stack, w->brief ? d->brief : d->not_recorded);
 	slices_leaf_begin(d->slices, l, w->begin,
 			  &(struct writer_event){.name = d->leaf_names[state_of(w)],
 						 .category = d->category,
@@ -143,8 +148,11 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .stack = w->stack,
 			     .call = w->call ? writer_name_text(d->w, w->call) : NULL,
 			     .fd = w->fd,
+			     .futex = w->futex,
 			     .fd_kind = w->fd_kind ? writer_name_text(d->w, w->fd_kind) : NULL,
+			     .goroutine = w->goroutine,
 			     .open = open,
+			     .brief = w->brief,
 			     .since_before = w->begin_unknown,
 			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded || w->cut,
 			     .woken = w->waker.known,
@@ -152,6 +160,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .waker_tid = w->waker.task.tid,
 			     .waker_name = writer_name_text(d->w, task_name(d, w->waker.task)),
 			     .waker_stack = w->waker.stack,
+			     .waker_call = w->waker.call ? writer_name_text(d->w, w->waker.call) : NULL,
 		     });
 }
 
@@ -159,6 +168,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 {
 	struct args a = {.n = 0};
 
+	if (w->goroutine)
+		add_uint(&a, writer_name(d->w, "goroutine"), w->goroutine);
 	if (w->call) {
 		add_name(&a, d->key_call, w->call);
 		if (w->fd != TL_NO_FD)
@@ -171,7 +182,7 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 		if (!w->waker.in_irq && is_real(w->waker.task.tid))
 			add_uint(&a, d->key_by_tid, w->waker.task.tid);
 	}
-	add_uint(&a, d->key_ns, w->end - w->begin);
+	add_uint(&a, d->key_ns, w->whole_ns ? w->whole_ns : w->end - w->begin);
 	if (w->begin_unknown && (open || w->cut || w->end_unrecorded))
 		add_name(&a, d->key_since, d->before);
 	if (open)
@@ -194,18 +205,51 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 
 void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact)
 {
-	s->current = *w;
+	if (w != &s->current)
+		s->current = *w;
 	s->waiting = true;
 	/* What was seen of its stack before says nothing of where it waits. */
 	if (!w->stack && !exact)
-		slices_trim(d->slices, l, 0, w->begin);
+		slices_trim(d->slices, l, 0, s->unseen ? s->unseen : w->begin);
 	draw_begin(d, l, w);
+}
+
+void waits_begin_hidden(struct waits *s, const struct wait *w)
+{
+	s->current = *w;
+	s->waiting = s->hidden = true;
+}
+
+void waits_show(struct wait_drawer *d, struct waits *s, struct lane *l, uint32_t stack, bool exact)
+{
+	s->hidden = false;
+	s->current.stack = stack;
+	waits_begin(d, s, l, &s->current, exact);
+}
+
+/* Two clocks have measured it: that of the programs in the kernel, and that of the records. */
+static bool is_brief(const struct wait_drawer *d, const struct wait *w)
+{
+	const uint64_t ns = w->end - w->begin;
+
+	return !w->lost_within && !w->end_unrecorded && !w->cut && d->min_ns && ns < d->min_ns + (d->min_ns >> 4) + CLOCKS_APART_NS;
+}
+
+bool waits_goes_on(const struct waits *s)
+{
+	return s->current.brief && state_of(&s->current) == TL_WAIT_PREEMPTED && !s->unseen;
 }
 
 static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)
 {
 	s->waiting = false;
 	s->current.end = ts > s->current.begin ? ts : s->current.begin;
+	if (s->hidden) {
+		s->current.brief = !open && is_brief(d, &s->current);
+		/* Who is preempted goes on where it was: what was seen of its stack before holds as long as without the wait. */
+		waits_show(d, s, l, 0, waits_goes_on(s));
+		s->waiting = false;
+	}
 	draw_end(d, l, &s->current, open);
 	sum_up(d, &s->current, open, who);
 }

@@ -16,6 +16,7 @@ struct wait_waker {
 	bool in_irq;
 	struct sched_task task;
 	uint32_t stack;
+	uint32_t call; /* the system call that it was in, a writer's name; 0 = none, or not known */
 	uint64_t flow; /* 0: the waker has no track */
 };
 
@@ -26,23 +27,33 @@ struct wait {
 	uint32_t call;	/* the system call that it is in, a writer's name; 0 = none, or not known */
 	uint32_t fd;	/* and its descriptor; TL_NO_FD */
 	uint32_t fd_kind; /* what that is, a writer's name; 0 = not known, or no descriptor */
+	uint32_t futex; /* which one it waits for; 0 = none, or not known */
+	uint64_t goroutine; /* in which the thread left the CPU; 0 = none, or not known */
 	struct sched_task other;
 	struct wait_waker waker;
 	bool lost_within;    /* records were lost during it */
 	bool begin_unknown;  /* it began before the recording, or where records were lost */
 	bool end_unrecorded; /* the next thing known shows the thread running: how long it was is not known */
 	bool cut;	     /* it goes on where too little is recorded to say how */
+	bool brief;	     /* too short for a stack of its own */
+	uint64_t whole_ns;   /* how long it was, of one that began before the recording; 0 = not known */
 };
 
 /* What the waits of one thread need; embedded in the thread. */
 struct waits {
 	struct wait current;
 	bool waiting; /* `current` has not ended */
+	bool hidden;  /* nor is it drawn: its stack may come yet */
+	uint64_t unseen; /* what the lane shows is of a wait before, which ended here, and nothing was seen since; 0: it was seen later */
 };
+
+/* Of a short preemption that has ended: the lane shows what the thread was in before, and it goes on there. */
+bool waits_goes_on(const struct waits *s);
 
 struct wait_drawer;
 
-int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
+/* Waits shorter than `min_ns` were recorded without stacks. */
+int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary, uint64_t min_ns,
 		    struct wait_drawer **ret) _must_check_;
 struct wait_drawer *wait_drawer_free(struct wait_drawer *d);
 DEFINE_CLEANUP(struct wait_drawer *, wait_drawer_free)
@@ -52,6 +63,13 @@ DEFINE_CLEANUP(struct wait_drawer *, wait_drawer_free)
  * frames end, unless they are known to be there (`exact`: every call and return is recorded).
  */
 void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact);
+
+/*
+ * A wait begins whose stack comes later, if at all. When it has come, and the lane shows it, the wait is drawn. One that ends before
+ * that is drawn without.
+ */
+void waits_begin_hidden(struct waits *s, const struct wait *w);
+void waits_show(struct wait_drawer *d, struct waits *s, struct lane *l, uint32_t stack, bool exact);
 
 /* The current wait ends at `ts`; there must be one. `who` names the thread for the summary. */
 struct wait_who {

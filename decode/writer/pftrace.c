@@ -32,24 +32,53 @@ static void put_timestamp(struct pb *pb, struct sequence *s, uint64_t ts)
 	}
 }
 
-static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t type,
-		      const struct writer_event *ev)
+/* Numbers and names, as most arguments are. */
+static inline bool is_plain_arg(const struct writer_arg *a)
 {
-	struct sequence *s = pftrace_sequence_of(pftrace_of(w), track);
-	uint32_t n_args = ev && ev->n_args ? writer_args_fit(w, ev) : 0;
+	return a->kind == WRITER_ARG_UINT || (a->kind == WRITER_ARG_NAME && a->value.name);
+}
+
+static inline void put_plain_arg(struct pb *pb, const struct writer_arg *a)
+{
+	uint8_t *m = pb_open(pb, EVENT_ANNOTATIONS);
+
+	pb_uint(pb, ANNOTATION_NAME_IID, a->key);
+	if (a->kind == WRITER_ARG_UINT)
+		pb_uint(pb, ANNOTATION_UINT, a->value.u64);
+	else
+		pb_uint(pb, ANNOTATION_STRING_IID, a->value.name);
+	pb_close(pb, m);
+}
+
+/* Needs nothing that put_event_as() calls a function for. */
+static inline bool is_plain(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
+{
+	if (!ev)
+		return true;
+	if (ev->flow || ev->flow_end || n_args > 2 || !is_defined(s, ev, n_args))
+		return false;
+	for (uint32_t i = 0; i < n_args; i++)
+		if (!is_plain_arg(&ev->args[i]))
+			return false;
+	return true;
+}
+
+/* `plain` is known where it is compiled: the packet is kept in registers then. */
+static inline __attribute__((always_inline)) void put_event_as(struct writer *w, struct sequence *s, uint32_t track, uint64_t ts,
+							       uint32_t type, const struct writer_event *ev, uint32_t n_args, bool plain)
+{
 	struct packet k;
 	uint8_t *m;
 
-	if (__builtin_expect(!s->begun, 0))
-		pftrace_sequence_begin(w, s, ts);
 	packet_begin(w, &k);
 	pb_uint(&k.pb, PACKET_SEQUENCE_ID, s->id);
-	if (ev && __builtin_expect(!is_defined(s, ev, n_args), 0))
+	if (!plain && ev && !is_defined(s, ev, n_args))
 		pftrace_put_interned(w, &k.pb, s, ev, n_args);
 	m = pb_open(&k.pb, PACKET_TRACK_EVENT);
-	pb_uint(&k.pb, EVENT_TYPE, type);
+	/* before all that other tracks of the sequence have, too */
 	if (s->track != track)
 		pb_uint(&k.pb, EVENT_TRACK, track);
+	pb_uint(&k.pb, EVENT_TYPE, type);
 	if (ev) {
 		if (ev->name)
 			pb_uint(&k.pb, EVENT_NAME_IID, ev->name);
@@ -57,19 +86,41 @@ static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t ty
 			pb_uint(&k.pb, EVENT_CATEGORY_IIDS, ev->category);
 		if (ev->location && ev->location < w->n_locations)
 			pb_uint(&k.pb, EVENT_LOCATION_IID, ev->location);
-		if (n_args)
+		if (plain)
+			for (uint32_t i = 0; i < n_args; i++)
+				put_plain_arg(&k.pb, &ev->args[i]);
+		else if (n_args)
 			pftrace_put_args(&k.pb, ev, n_args);
-		if (ev->flow) {
+		if (!plain && ev->flow) {
 			pb_fixed64(&k.pb, EVENT_FLOW_IDS, ev->flow);
 			w->stats.flows++;
 		}
-		if (ev->flow_end)
+		if (!plain && ev->flow_end)
 			pb_fixed64(&k.pb, EVENT_TERMINATING_FLOW_IDS, ev->flow_end);
 	}
 	pb_close(&k.pb, m);
 	/* Last, beside the last argument: what differs from packet to packet stands together, and the rest is one match to the compressor. */
 	put_timestamp(&k.pb, s, ts);
 	packet_end(w, &k);
+}
+
+static __attribute__((noinline)) void put_any_event(struct writer *w, struct sequence *s, uint32_t track, uint64_t ts, uint32_t type,
+						    const struct writer_event *ev, uint32_t n_args)
+{
+	put_event_as(w, s, track, ts, type, ev, n_args, false);
+}
+
+static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t type, const struct writer_event *ev)
+{
+	struct sequence *s = pftrace_sequence_of(pftrace_of(w), track);
+	const uint32_t n_args = ev ? writer_few_args_fit(w, ev) : 0;
+
+	if (__builtin_expect(!s->begun, 0))
+		pftrace_sequence_begin(w, s, ts);
+	if (is_plain(s, ev, n_args))
+		put_event_as(w, s, track, ts, type, ev, n_args, true);
+	else
+		put_any_event(w, s, track, ts, type, ev, n_args);
 }
 
 static void pftrace_slice_begin(struct writer *w, uint32_t track, uint64_t ts,

@@ -16,7 +16,6 @@
 #define DEFAULT_MAX_NAME_BYTES ((size_t)256 << 20)
 #define RESERVE_BYTES (1024u * 1024u)
 #define MAX_LOCATIONS (16u << 20)
-#define MAX_ARGS_BYTES (96u * 1024u)
 
 /* Writes what fits below the limit; anything else is counted. */
 static int emit(struct writer *w, const uint8_t *data, size_t len)
@@ -24,7 +23,7 @@ static int emit(struct writer *w, const uint8_t *data, size_t len)
 	int r;
 
 	if (w->options.max_output_bytes && w->stats.bytes_out + len > w->options.max_output_bytes)
-		w->cut = w->full = true;
+		w->head.cut = w->full = true;
 	if (w->full) {
 		w->stats.bytes_dropped += len;
 		return 0;
@@ -52,7 +51,7 @@ static void check_limit(struct writer *w)
 {
 	uint64_t max = w->options.max_output_bytes;
 
-	if (max == 0 || w->cut)
+	if (max == 0 || w->head.cut)
 		return;
 	if (w->raw_pending &&
 	    w->stats.bytes_out + w->raw_pending + w->piece_bytes > max - w->reserve) {
@@ -63,7 +62,7 @@ static void check_limit(struct writer *w)
 	}
 	/* A piece that does not compress must still fit. */
 	if (w->stats.bytes_out + w->piece_bytes > max - w->reserve)
-		w->cut = true;
+		w->head.cut = true;
 }
 
 void writer_submit(struct writer *w)
@@ -75,7 +74,7 @@ void writer_submit(struct writer *w)
 		return;
 	began = io_now_ns();
 	w->stats.bytes_raw += w->used;
-	if (w->error < 0) {
+	if (w->head.error < 0) {
 		w->used = 0;
 		return;
 	}
@@ -230,8 +229,6 @@ uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev)
 	size_t bytes = 0;
 	uint32_t n = 0;
 
-	if (ev->n_args == 1 && ev->args[0].kind < WRITER_ARG_NAME)
-		return 1; /* a number, as most are; its key fits */
 	for (; n < ev->n_args && n < WRITER_MAX_ARGS; n++) {
 		const struct writer_arg *a = &ev->args[n];
 
@@ -240,7 +237,7 @@ uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev)
 			bytes += strtab_len(w->names, a->value.name);
 		else if (a->kind == WRITER_ARG_TEXT)
 			bytes += writer_text_len(a->value.text, WRITER_TEXT_MAX);
-		if (bytes > MAX_ARGS_BYTES)
+		if (bytes > WRITER_MAX_ARGS_BYTES)
 			break;
 	}
 	w->stats.args_dropped += ev->n_args - n;
@@ -282,16 +279,6 @@ uint32_t writer_new_track(struct writer *w)
 	return ++w->n_tracks;
 }
 
-bool writer_is_cut(const struct writer *w)
-{
-	return w->cut;
-}
-
-int writer_error(const struct writer *w)
-{
-	return w->error;
-}
-
 int writer_end(struct writer *w)
 {
 	if (!w->ended) {
@@ -310,7 +297,7 @@ int writer_end(struct writer *w)
 		}
 		w->ended = true;
 	}
-	return w->error;
+	return w->head.error;
 }
 
 void writer_stats(const struct writer *w, struct writer_stats *ret_stats)

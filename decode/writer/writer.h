@@ -128,11 +128,13 @@ struct writer_ops {
 };
 
 /*
- * The head of every writer: the functions that events call now. Events are many, so that what calls these functions is inlined
- * below.
+ * The head of every writer: the functions that events call now, and what is asked after each event. Events are many, so that
+ * what calls these functions is inlined below.
  */
 struct writer_head {
 	const struct writer_ops *ops;
+	int error;
+	bool cut;
 };
 
 static inline const struct writer_ops *writer_ops(const struct writer *w)
@@ -246,10 +248,16 @@ size_t writer_text_len(const char *s, size_t max);
  * Past max_output_bytes: the caller should close what is open, say so and stop; what it still
  * writes is taken from a reserve, then dropped and counted.
  */
-bool writer_is_cut(const struct writer *w);
+static inline bool writer_is_cut(const struct writer *w)
+{
+	return ((const struct writer_head *)w)->cut;
+}
 
 /* The first failure, negative errno, or 0. */
-int writer_error(const struct writer *w);
+static inline int writer_error(const struct writer *w)
+{
+	return ((const struct writer_head *)w)->error;
+}
 
 /* Writes what is buffered. The writer can only be freed afterwards. 0 or the first error. */
 int writer_end(struct writer *w);

@@ -17,7 +17,6 @@ struct writer {
 	struct writer_location *locations; /* by number, from 1 */
 	uint32_t n_locations, max_locations;
 	uint32_t n_tracks;
-	int error;
 	bool ended;
 	struct writer_stats stats;
 
@@ -30,7 +29,6 @@ struct writer {
 	uint64_t raw_pending;  /* submitted, not yet in the sink */
 	uint64_t reserve;      /* kept free for closing what is open */
 	size_t piece_bytes;    /* PACK_PIECE_BYTES, or less below a small limit */
-	bool cut;
 	bool full; /* a piece did not fit: nothing more may follow, it could lean on what is missing */
 	/* Puts a header before a compressed piece: returns its length, written right before data. */
 	size_t (*frame)(uint8_t *data, size_t len);
@@ -43,15 +41,23 @@ void writer_fini(struct writer *w);
 
 static inline void writer_fail(struct writer *w, int error)
 {
-	if (w->error == 0)
-		w->error = error;
+	if (w->head.error == 0)
+		w->head.error = error;
 }
+
+#define WRITER_MAX_ARGS_BYTES (96u * 1024u)
 
 /*
  * How many of the event's arguments are written: their texts must fit into what is left free of a
  * piece, whatever else is in the packet. Those that are not are counted.
  */
 uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev);
+
+/* The same for the few that most events have: they fit whatever they are. */
+static inline uint32_t writer_few_args_fit(struct writer *w, const struct writer_event *ev)
+{
+	return ev->n_args <= WRITER_MAX_ARGS_BYTES / (WRITER_NAME_MAX + WRITER_TEXT_MAX) ? ev->n_args : writer_args_fit(w, ev);
+}
 
 /* Hands the piece on. */
 void writer_submit(struct writer *w);

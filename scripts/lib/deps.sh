@@ -49,6 +49,8 @@ test cmd systemd-nspawn systemd-container
 test cmd sqlite3 sqlite3
 test cmd redis-server redis-server
 test cmd nginx nginx-light
+test pkg libpcre2-8 libpcre2-dev
+test pkg luajit libluajit-5.1-dev
 test cmd node nodejs
 test cmd npm npm
 test cmd memcached memcached

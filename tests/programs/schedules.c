@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -27,6 +28,8 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -34,6 +37,7 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define JUMP_NS 20000u /* between two looks at the clock: it may not have been running */
@@ -108,16 +112,22 @@ static void log_end(void)
 	my_log->died = now();
 }
 
+/* A signal's handler must not note anything now, so it does nothing. */
+static __thread volatile sig_atomic_t noting;
+
 static void note(char kind, uint64_t begin, uint64_t end, const char *where)
 {
-	struct log *l = log_mine();
+	struct log *l;
 
+	noting = 1;
+	l = log_mine();
 	if (l->n == l->max) {
 		l->max = l->max ? l->max * 2 : 64;
 		l->v = realloc(l->v, l->max * sizeof(*l->v));
 		must(l->v != NULL, "realloc");
 	}
 	l->v[l->n++] = (struct entry){kind, begin, end, where};
+	noting = 0;
 }
 
 /* Runs until then, and notes when it was running for certain. */
@@ -849,6 +859,271 @@ static void raw_futex(void)
 	play_with(futex_wait, 3);
 }
 
+/* ---- what is done to threads from outside, and stacks that are not one's own */
+
+static pthread_t victims[4];
+static int n_ready;
+
+static __attribute__((noinline)) void sleeps_in_handler(void)
+{
+	SLEEP_US(1200);
+}
+
+static void on_interruption(int sig)
+{
+	const int saved = errno;
+
+	(void)sig;
+	if (!noting)
+		sleeps_in_handler();
+	errno = saved;
+}
+
+static void waits_interrupted(void)
+{
+	MAY_WAIT((void)pthread_mutex_lock(&mutex));
+	(void)pthread_mutex_unlock(&mutex);
+}
+
+static void polls_interrupted(void)
+{
+	struct pollfd pfd = {.fd = pipes[0][0], .events = POLLIN};
+
+	for (int i = 0; i < 40; i++)
+		MAY_WAIT((void)poll(&pfd, 1, 7));
+}
+
+static void sleeps_interrupted(void)
+{
+	for (int i = 0; i < 40; i++)
+		SLEEP_US(6000);
+}
+
+static void burns_interrupted(void)
+{
+	for (int i = 0; i < 20; i++)
+		RUN(4);
+}
+
+static void is_interrupted(int n)
+{
+	void (*const all[])(void) = {waits_interrupted, polls_interrupted, sleeps_interrupted, burns_interrupted};
+
+	all[n]();
+	(void)__atomic_add_fetch(&n_ready, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&n_ready, __ATOMIC_SEQ_CST) < 4)
+		SLEEP_US(1000);
+}
+
+/* Signals while it waits for a lock, in poll(), asleep and on the CPU; their handler sleeps. */
+static void interrupted(void)
+{
+	const struct sigaction act = {.sa_handler = on_interruption, .sa_flags = SA_RESTART};
+
+	must(pipe(pipes[0]) == 0 && sigaction(SIGUSR1, &act, NULL) == 0, "interrupted");
+	(void)pthread_mutex_lock(&mutex);
+	for (int i = 0; i < 4; i++)
+		victims[i] = start(is_interrupted, i);
+	for (int i = 0; i < 60; i++) {
+		SLEEP_US(3000);
+		for (int k = 0; k < 4; k++)
+			(void)pthread_kill(victims[k], SIGUSR1);
+	}
+	(void)pthread_mutex_unlock(&mutex);
+	for (int i = 0; i < 4; i++)
+		MAY_WAIT((void)pthread_join(victims[i], NULL));
+}
+
+static ucontext_t fibers[3], thread_context;
+
+static void fiber_a(void)
+{
+	for (int i = 0; i < 30; i++) {
+		SLEEP_US(1500);
+		RUN_US(300);
+		(void)swapcontext(&fibers[0], &fibers[1]);
+	}
+}
+
+static void fiber_b(void)
+{
+	for (int i = 0; i < 30; i++) {
+		SLEEP_US(2500);
+		RUN_US(300);
+		(void)swapcontext(&fibers[1], &fibers[2]);
+	}
+}
+
+static void fiber_c(void)
+{
+	for (int i = 0; i < 30; i++) {
+		SLEEP_US(700);
+		RUN(6);
+		(void)swapcontext(&fibers[2], i == 29 ? &thread_context : &fibers[0]);
+	}
+}
+
+static __attribute__((noinline)) void fiber_make(ucontext_t *fiber, void (*play)(void))
+{
+	(void)getcontext(fiber);
+	fiber->uc_stack.ss_size = 256 << 10;
+	fiber->uc_stack.ss_sp = malloc(fiber->uc_stack.ss_size);
+	must(fiber->uc_stack.ss_sp != NULL, "malloc");
+	makecontext(fiber, play, 0);
+}
+
+static void fibers_in_turn(void)
+{
+	fiber_make(&fibers[0], fiber_a);
+	fiber_make(&fibers[1], fiber_b);
+	fiber_make(&fibers[2], fiber_c);
+	(void)swapcontext(&thread_context, &fibers[0]);
+}
+
+static sigjmp_buf jump_to;
+static int n_jumps; /* no variable of the function that is jumped to */
+
+static void jumps_out(int sig)
+{
+	(void)sig;
+	SLEEP_US(800);
+	RUN(2);
+	siglongjmp(jump_to, 1);
+}
+
+static __attribute__((noinline)) void until_it_jumps(void)
+{
+	RUN(200);
+}
+
+static __attribute__((noinline)) void after_it_jumped(void)
+{
+	RUN(3);
+	SLEEP_US(900);
+}
+
+/* From a handler on a stack of its own. */
+static void long_jump(void)
+{
+	const struct sigaction act = {.sa_handler = jumps_out, .sa_flags = SA_ONSTACK};
+	const struct itimerval once = {{0, 0}, {0, 4000}};
+	stack_t own = {.ss_size = 256 << 10};
+
+	own.ss_sp = malloc(own.ss_size);
+	must(own.ss_sp && sigaltstack(&own, NULL) == 0 && sigaction(SIGALRM, &act, NULL) == 0, "long_jump");
+	for (n_jumps = 0; n_jumps < 30; n_jumps++) {
+		if (!sigsetjmp(jump_to, 1)) {
+			(void)setitimer(ITIMER_REAL, &once, NULL);
+			until_it_jumps();
+		}
+		after_it_jumped();
+	}
+}
+
+static void works_on(int n)
+{
+	for (int i = 0; i < 40; i++) {
+		if (n == 0) {
+			RUN(5);
+		} else if (n == 1) {
+			SLEEP_US(3000);
+		} else {
+			MAY_WAIT((void)pthread_mutex_lock(&mutex));
+			SLEEP_US(500);
+			RUN_US(500);
+			(void)pthread_mutex_unlock(&mutex);
+		}
+	}
+}
+
+static void stopped_outside(void)
+{
+	const pid_t self = getpid(), pid = fork();
+
+	must(pid >= 0, "fork");
+	if (pid == 0) {
+		for (int i = 0; i < 10; i++) {
+			sleep_us(20000);
+			(void)kill(self, SIGSTOP);
+			sleep_us(15000);
+			(void)kill(self, SIGCONT);
+		}
+		_exit(0);
+	}
+	play_with(works_on, 4);
+	MAY_WAIT((void)waitpid(pid, NULL, 0));
+}
+
+static __attribute__((noinline)) void is_traced(void)
+{
+	for (int i = 0; i < 40; i++) {
+		SLEEP_US(2000);
+		RUN(2);
+	}
+}
+
+/* A child stops it now and then, as a debugger does. */
+static void traced(void)
+{
+	const pid_t self = gettid();
+	pid_t pid;
+	int status;
+
+	(void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+	pid = fork();
+	must(pid >= 0, "fork");
+	if (pid == 0) {
+		if (ptrace(PTRACE_SEIZE, self, 0, 0) < 0)
+			_exit(1);
+		for (int i = 0; i < 30; i++) {
+			sleep_us(3000);
+			if (ptrace(PTRACE_INTERRUPT, self, 0, 0) < 0 || waitpid(self, &status, __WALL) < 0)
+				break;
+			sleep_us(4000);
+			(void)ptrace(PTRACE_CONT, self, 0, 0);
+		}
+		_exit(0);
+	}
+	is_traced();
+	MAY_WAIT((void)waitpid(pid, NULL, 0));
+}
+
+static int turns[1000];
+
+static void waits_for_turn(int n)
+{
+	for (int round = 0; round < 3; round++) {
+		const int next = (n + 1) % 1000;
+
+		while (__atomic_load_n(&turns[n], __ATOMIC_SEQ_CST) <= round)
+			MAY_WAIT((void)syscall(SYS_futex, &turns[n], 128 /* FUTEX_WAIT_PRIVATE */, round, NULL, NULL, 0));
+		(void)__atomic_add_fetch(&turns[next], 1, __ATOMIC_SEQ_CST);
+		(void)syscall(SYS_futex, &turns[next], 129 /* FUTEX_WAKE_PRIVATE */, 1, NULL, NULL, 0);
+	}
+}
+
+static void thousand_in_turn(void)
+{
+	turns[0] = 1;
+	play_with(waits_for_turn, 1000);
+}
+
+/* As long as what has a stack and what has none. */
+static void around_brief(int n)
+{
+	(void)prctl(PR_SET_TIMERSLACK, 1);
+	for (int i = 0; i < 400; i++) {
+		SLEEP_US(40u + (unsigned int)(i * 7 + n * 13) % 100);
+		if (i % 3 == 0)
+			RUN_US(30);
+	}
+}
+
+static void brief_or_not(void)
+{
+	play_with(around_brief, 3);
+}
+
 /* Not one that is looked at: switches on the last processor for as long as it lives. */
 static void noise_of(int n)
 {
@@ -913,6 +1188,13 @@ static const struct scene {
 	{"moves-other", moves_other},
 	{"migrate-and-sleep", migrate_and_sleep},
 	{"raw-futex", raw_futex},
+	{"interrupted", interrupted},
+	{"fibers", fibers_in_turn},
+	{"long-jump", long_jump},
+	{"stopped-outside", stopped_outside},
+	{"traced", traced},
+	{"thousand-in-turn", thousand_in_turn},
+	{"brief-or-not", brief_or_not},
 	{"noise", noise}, /* the last */
 };
 #define N_SCENES (sizeof(scenes) / sizeof(scenes[0]))

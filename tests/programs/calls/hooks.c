@@ -16,7 +16,7 @@
 struct line {
 	uint64_t function, frame;
 	int32_t tid;
-	int32_t what; /* 'e', 'x'; 'a': from `function` to `frame` is a stack of its own */
+	int32_t what; /* 'e', 'x'; 'a': from `function` to `frame` is a stack of its own; 'f': the thread `frame` was running here */
 };
 
 static struct line lines[1 << 17];
@@ -53,6 +53,16 @@ void calls_stack(void *low, size_t size) QUIET;
 QUIET void calls_stack(void *low, size_t size)
 {
 	put(low, (char *)low + size, 'a');
+}
+
+/* In a child of vfork, and in its parent again: they share all this, and are two threads. */
+void calls_other_thread(void) QUIET;
+QUIET void calls_other_thread(void)
+{
+	const int before = own_tid;
+
+	own_tid = 0;
+	put(NULL, (void *)(uintptr_t)before, 'f');
 }
 
 static __attribute__((destructor)) QUIET void dump(void)

@@ -13,6 +13,10 @@ class Truth:
         self.stacks = {}
         self.entries = {}  # by thread: (function, its callers and itself)
 
+    def fork(self, parent, child):
+        """A child of vfork runs first, or its parent again."""
+        self.stacks.setdefault(f"thread {child}", list(self.stacks[f"thread {parent}"]))
+
     def line(self, what, function, frame, tid):
         area = next((i for i, (low, high) in enumerate(self.areas) if low <= frame < high), f"thread {tid}")
         stack = self.stacks.setdefault(area, [])
@@ -45,7 +49,7 @@ def symbols(program):
 
 def loaded(names, path):
     """The symbols of a program where the one that has made this log was loaded."""
-    functions = {line[0] for line in struct.iter_unpack("<QQii", path.read_bytes()) if chr(line[3]) != "a"}
+    functions = {line[0] for line in struct.iter_unpack("<QQii", path.read_bytes()) if chr(line[3]) not in "af"}
     one = min(functions)
     for base in {one - address for address in names if one >= address and (one - address) % 4096 == 0}:
         if all(f - base in names for f in functions):
@@ -64,6 +68,9 @@ def truth(path, names):
     for function, frame, tid, what in struct.iter_unpack("<QQii", path.read_bytes()):
         if chr(what) == "a":
             t.areas.append((function, frame))
+            continue
+        if chr(what) == "f":
+            t.fork(frame, tid)
             continue
         functions.add(names[function])
         t.line(chr(what), names[function], frame, tid)

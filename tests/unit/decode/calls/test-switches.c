@@ -216,6 +216,107 @@ static void a_fork_of_stacks(void **state)
 	scene_end(&parent, "?A(w())\"C(w())?A(w())\"C(w())?A()");
 }
 
+/* A new stack from A, on which `first` is interrupted by a handler, or has called G: that waits. */
+static void waits_in_handler(struct scene *s, char first)
+{
+	call(s, 'A', 0x10, 'w');
+	callstack_return(s->cs, ++s->clock, AT('w', 8), AT(first, 0));
+	callstack_stop(s->cs, ++s->clock, AT(first, 0x30), 0);
+	callstack_resume(s->cs, ++s->clock, AT('H', 0));
+	call(s, 'H', 0x10, 'w');
+	ret(s, 'w', 'A', 0x10);
+}
+
+/* They wait alike within handlers: what those have interrupted shows which it is. */
+static void coroutines_in_handlers(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	waits_in_handler(&s, 'C');
+	waits_in_handler(&s, 'D');
+	call(&s, 'A', 0x20, 'w');
+	ret(&s, 'w', 'H', 0x10);
+	callstack_return(s.cs, ++s.clock, AT('H', 0x80), AT('R', 0));
+	callstack_stop(s.cs, ++s.clock, AT('R', 8), AT('R', 10));
+	callstack_resume(s.cs, ++s.clock, AT('D', 0x30));
+	call(&s, 'D', 0x40, 'B');
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w())\"C(@H(w()))?A(w())\"D(@H(w()))?A(w())?H()>R()^+D(B())");
+}
+
+/* An exception goes out of what is known of one that has gone on, to where only one of them has a landing pad. */
+static void coroutines_unwound(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	for (int i = 0; i < 2; i++) {
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT(i ? 'D' : 'C', 0));
+		call(&s, i ? 'D' : 'C', i ? 0x10 : 0x20, 'G');
+		call(&s, 'G', 0x10, 'w');
+		ret(&s, 'w', 'A', 0x10);
+	}
+	call(&s, 'A', 0x20, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	call(&s, 'G', 0x30, 'X');
+	callstack_return(s.cs, ++s.clock, AT('X', 0xf0), AT('C', 0x62));
+	call(&s, 'C', 0x70, 'B');
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	scene_end(&s, "?A(w())\"C(G(w()))?A(w())\"D(G(w()))?A(w())?G(X())^+C(B())");
+}
+
+/* Another stack has been to setjmp there since, in another call of that function: it is not what this one comes back to. */
+static void setjmp_of_another_stack(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'F');
+	call(&s, 'F', 0x10, 'j');
+	ret(&s, 'j', 'F', 0x10);
+	call(&s, 'F', 0x20, 'F');
+	call(&s, 'F', 0x30, 'w');
+	callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+	call(&s, 'C', 0x10, 'E');
+	call(&s, 'E', 0x10, 'F');
+	call(&s, 'F', 0x10, 'j');
+	ret(&s, 'j', 'F', 0x10);
+	call(&s, 'F', 0x40, 'w');
+	ret(&s, 'w', 'F', 0x30);
+	call(&s, 'F', 0x50, 'X');
+	jump(&s, 'X', 'F', 0x14);
+	call(&s, 'F', 0x60, 'B');
+	assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+	scene_end(&s, "?A(F(j()F(w())))\"C(E(F(j()w())))?A(+F(+F(X())B()))");
+}
+
+/* What a call has called makes it another stack, for the rest of it, and calls it back: it is one call. */
+static void stack_in_pieces(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'F');
+	call(&s, 'F', 0x0, 'M');
+	callstack_call(s.cs, ++s.clock, AT('M', 0x10), AT('M', 0x13), AT('F', 5));
+	call(&s, 'F', 0x20, 'B');
+	ret(&s, 'B', 'F', 0x20);
+	callstack_return(s.cs, ++s.clock, AT('F', 0x80), AT('M', 0x13));
+	call(&s, 'M', 0x20, 'N');
+	ret(&s, 'N', 'M', 0x20);
+	ret(&s, 'M', 'F', 0);
+	ret(&s, 'F', 'A', 0x10);
+	call(&s, 'A', 0x30, 'B');
+	assert_int_equal(callstack_stats(s.cs)->skipped, 0);
+	scene_end(&s, "?A(F(M()B()N())B())");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +327,10 @@ int main(void)
 		cmocka_unit_test(stacks_begun_by_jumps),
 		cmocka_unit_test(a_fork),
 		cmocka_unit_test(a_fork_of_stacks),
+		cmocka_unit_test(coroutines_in_handlers),
+		cmocka_unit_test(coroutines_unwound),
+		cmocka_unit_test(setjmp_of_another_stack),
+		cmocka_unit_test(stack_in_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,6 +86,16 @@ static void test_gaps(void **state)
 	assert_string_equal(m.notes[0].text, "not recorded: it was late");
 	assert_true(m.notes[0].begin == 700 && m.notes[0].end == 800 && m.notes[0].count == 2);
 	meta_fini(&m);
+	assert_int_equal(read_text("{\"gaps\":["
+				   "{\"kind\":\"cpu 2 not traced\",\"blind_cpu\":2,\"from_ns\":100,\"to_ns\":900},"
+				   "{\"kind\":\"paused\",\"blind_cpu\":0,\"blind_tid\":7,\"from_ns\":300,\"to_ns\":200},"
+				   "{\"kind\":\"nonsense\",\"blind_cpu\":-1,\"from_ns\":100,\"to_ns\":900}]}",
+				 &m),
+		0);
+	assert_true(m.n_notes == 3 && m.n_blinds == 2 && m.complete_from == 0);
+	assert_true(m.blinds[0].cpu == 2 && m.blinds[0].tid == 0 && m.blinds[0].from == 100 && m.blinds[0].to == 900);
+	assert_true(m.blinds[1].cpu == 0 && m.blinds[1].tid == 7 && m.blinds[1].from == 200 && m.blinds[1].to == 200);
+	meta_fini(&m);
 	/* whoever wrote it: where one begins the others are not whole */
 	assert_int_equal(read_text("{\"events\":{\"complete_from_ns\":500},"
 				   "\"gaps\":[{\"cpu\":3,\"from_ns\":100,\"to_ns\":900}]}",

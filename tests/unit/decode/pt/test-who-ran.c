@@ -12,6 +12,7 @@
 
 #include "decode/perf/data.h"
 #include "decode/perf/event.h"
+#include "decode/pt/blind.h"
 #include "decode/pt/who_ran.h"
 #include "tests/unit/decode/perf/perfdata-make.h"
 
@@ -106,6 +107,60 @@ static void test_spans(void **state)
 	assert_int_equal(find(0, 150, 150), 0);
 	assert_int_equal(find(-1, 150, 150), 0);
 	assert_int_equal(find(INT32_MAX, 150, 150), 0);
+	teardown();
+}
+
+static const struct pt_blind *blind(const struct pt_blind *v, size_t n, uint32_t tid, uint64_t from, uint64_t to)
+{
+	return pt_blind_find(v, n, f.who_ran, tid, from, to);
+}
+
+static void test_blind(void **state)
+{
+	struct pt_blind any = {.cpu = 1, .from = 120, .to = 150}, own = {.cpu = 1, .tid = 21, .from = 220, .to = 250};
+	struct pt_blind both[] = {own, any, {.cpu = 1, .from = 130, .to = 400, .unknown = true}};
+	struct pt_blind elsewhere = {.cpu = 7, .from = 120, .to = 150};
+	struct pt_blind late = {.cpu = 2, .from = 100, .to = 400, .late = true, .unseen = true};
+
+	(void)state;
+	two_cpus();
+	pt_blind_sort(&any, 1);
+	pt_blind_sort(&own, 1);
+	pt_blind_sort(both, 3);
+	pt_blind_sort(&elsewhere, 1);
+	pt_blind_sort(&late, 1);
+	/* who ran there at that time, and stopped before its end, and goes on after its begin */
+	assert_ptr_equal(blind(&any, 1, 11, 110, 160), &any);
+	assert_ptr_equal(blind(&any, 1, 11, 140, 145), &any);
+	assert_null(blind(&any, 1, 11, 100, 120));
+	assert_null(blind(&any, 1, 11, 150, 190));
+	assert_null(blind(&any, 1, 21, 110, 260)); /* it was another's turn */
+	/* nobody knows who ran there: whoever was not on another CPU all the time, also if the CPU has records of others, from before */
+	assert_null(blind(&late, 1, 11, 110, 190));
+	assert_ptr_equal(blind(&late, 1, 11, 110, 210), &late);
+	assert_ptr_equal(blind(&late, 1, 31, 200, 300), &late);
+	assert_null(blind(&any, 1, 31, 110, 260)); /* on another CPU */
+	assert_ptr_equal(blind(&own, 1, 21, 210, 260), &own);
+	assert_null(blind(&own, 1, 11, 110, 260));
+	/* the first of them; one of nobody knows whom is not of those that have their own, one of all is */
+	assert_ptr_equal(blind(both, 3, 11, 110, 400), &both[0]);
+	assert_ptr_equal(blind(both, 3, 11, 151, 400), &both[1]);
+	assert_ptr_equal(blind(both, 3, 21, 110, 400), &both[2]);
+	assert_null(blind(both, 3, 21, 251, 400));
+	both[1].unknown = false;
+	assert_ptr_equal(blind(both, 3, 21, 251, 400), &both[1]);
+	/* of a CPU of which nothing is known it may be anybody */
+	assert_ptr_equal(blind(&elsewhere, 1, 11, 110, 160), &elsewhere);
+	assert_null(blind(NULL, 0, 11, 0, UINT64_MAX));
+	teardown();
+	/* without who is next: only its own times are known, and those are enough */
+	setup();
+	make_switch(&f.make, 100, 10, 11, 0);
+	make_switch(&f.make, 110, 10, 11, 1);
+	make_switch(&f.make, 300, 10, 11, 0);
+	finish();
+	assert_null(blind(&(struct pt_blind){.cpu = 0, .from = 120, .to = 150, .latest = 150}, 1, 11, 105, 310));
+	assert_non_null(blind(&(struct pt_blind){.cpu = 0, .from = 105, .to = 150, .latest = 150}, 1, 11, 104, 310));
 	teardown();
 }
 
@@ -216,6 +271,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_blind),
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_halves),
 		cmocka_unit_test(test_equal_times),

@@ -89,6 +89,11 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	return tell("%d sample %u cpu %u %s\n", (int)ts, tid, cpu, text_of(stack));
 }
 
+void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)
+{
+	(void)tell("%d in goroutine %u of %d %s\n", (int)ts, tid, (int)id, function);
+}
+
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
 	enum tl_wait state, uint32_t stack, uint32_t other_tid, const char *other_name)
 {
@@ -99,6 +104,11 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind)
 {
 	(void)tell("%u in %s %d %s\n", tid, call, (int)fd, kind ? kind : "-");
+}
+
+void timeline_wait_for(struct timeline *tl, uint32_t tid, uint32_t futex)
+{
+	(void)tell("%u for futex %u\n", tid, futex);
 }
 
 int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
@@ -112,6 +122,11 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 	return tell("%d in %u\n", (int)ts, tid);
 }
 
+int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns, uint32_t stack)
+{
+	return tell("%d waited %u for %d [%s]\n", (int)ts, tid, (int)ns, text_of(stack));
+}
+
 int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack)
 {
 	return tell("%d blocked %u state %d [%s]\n", (int)ts, tid, (int)state, text_of(stack));
@@ -122,6 +137,11 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 {
 	return tell("%d wake %u by %u/%d %s%s [%s]\n", (int)ts, wakee_tid, waker_tid,
 		(int)waker_pid, waker_name ? waker_name : "-", in_irq ? " irq" : "", text_of(stack));
+}
+
+void timeline_wake_in(struct timeline *tl, uint32_t wakee_tid, const char *call)
+{
+	(void)tell("%u woken in %s\n", wakee_tid, call);
 }
 
 int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end,
@@ -221,7 +241,7 @@ int timeline_untraced(struct timeline *tl, uint32_t tid, uint64_t ts, const char
 	return -1;
 }
 
-int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts)
+int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t until)
 {
 	fail();
 	return -1;

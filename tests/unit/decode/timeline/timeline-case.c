@@ -69,6 +69,8 @@ static uint32_t stack(struct stacktab *st, char *s)
 
 	if (!s || strcmp(s, "-") == 0)
 		return id;
+	if (strcmp(s, "later") == 0)
+		return TL_STACK_LATER;
 	for (char *f = strtok_r(s, ";", &save); f; f = strtok_r(NULL, ";", &save)) {
 		char *times = strchr(f, '*'); /* name*N: N frames of it */
 		uint64_t n = 1;
@@ -105,7 +107,7 @@ static uint32_t who(char *s, const char **ret_name)
 
 static enum tl_wait wait_state(const char *s)
 {
-	static const char *const names[] = {"unknown", "preempted", "sleeping", "disk", "stopped", "dead"};
+	static const char *const names[] = {"unknown", "preempted", "sleeping", "uninterruptible", "stopped", "dead"};
 
 	for (unsigned int i = 0; s && i < ARRAY_SIZE(names); i++)
 		if (strcmp(s, names[i]) == 0)
@@ -125,6 +127,8 @@ static int option(struct player *p, char **f)
 		p->options.period_ns = number(f[1]);
 	} else if (strcmp(f[0], "depth") == 0) {
 		p->options.depth_cap = (uint32_t)number(f[1]);
+	} else if (strcmp(f[0], "wait-min") == 0) {
+		p->options.wait_min_ns = number(f[1]);
 	} else if (strcmp(f[0], "switches") == 0) {
 		p->options.switches = true;
 	} else if (strcmp(f[0], "complete") == 0) {
@@ -258,6 +262,10 @@ static int event(struct player *p, char **f, int n)
 	if (strcmp(f[0], "sample") == 0)
 		return timeline_sample(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
 				       stack(p->st, f[4]));
+	if (strcmp(f[0], "goroutine") == 0) {
+		timeline_in_goroutine(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), strcmp(f[4], "-") == 0 ? "" : f[4]);
+		return 0;
+	}
 	if (strcmp(f[0], "out") == 0) {
 		other = who(f[6], &name);
 		return timeline_switch_out(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
@@ -265,8 +273,14 @@ static int event(struct player *p, char **f, int n)
 	}
 	if (strcmp(f[0], "blocked") == 0)
 		return timeline_blocked(tl, (uint32_t)number(f[1]), number(f[2]), wait_state(f[3]), stack(p->st, f[4]));
+	if (strcmp(f[0], "waited") == 0)
+		return timeline_waited(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), stack(p->st, f[4]));
 	if (strcmp(f[0], "wait-in") == 0) {
 		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2], n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD, n > 4 ? f[4] : NULL);
+		return 0;
+	}
+	if (strcmp(f[0], "wait-for") == 0) {
+		timeline_wait_for(tl, (uint32_t)number(f[1]), (uint32_t)number(f[2]));
 		return 0;
 	}
 	if (strcmp(f[0], "in") == 0) {
@@ -277,6 +291,10 @@ static int event(struct player *p, char **f, int n)
 		other = who(f[4], &name);
 		return timeline_wakeup(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]), other, 0, name,
 				       strcmp(f[5], "irq") == 0, stack(p->st, f[6]));
+	}
+	if (strcmp(f[0], "wake-in") == 0) {
+		timeline_wake_in(tl, (uint32_t)number(f[1]), f[2]);
+		return 0;
 	}
 	if (strcmp(f[0], "loss") == 0)
 		return timeline_loss(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), rest(f, 5, n),
@@ -291,7 +309,7 @@ static int event(struct player *p, char **f, int n)
 	if (strcmp(f[0], "untraced") == 0)
 		return timeline_untraced(tl, (uint32_t)number(f[1]), number(f[2]), rest(f, 3, n));
 	if (strcmp(f[0], "traced") == 0)
-		return timeline_traced(tl, (uint32_t)number(f[1]), number(f[2]));
+		return timeline_traced(tl, (uint32_t)number(f[1]), number(f[2]), number(f[2]));
 	if (strcmp(f[0], "mark") == 0)
 		return timeline_mark(tl, number(f[1]), rest(f, 2, n));
 	if (strcmp(f[0], "counter") == 0)

@@ -4,15 +4,16 @@
  * real timeline (for goldens, and to make traces for the importer's test). Empty lines and lines
  * with # are comments. Fields are separated by blanks; times are ns; "-" is "none"; a stack is
  * outer;inner;innermost, a frame name@object:file:line*TIMES, [missing] stands for unknown
- * callers; WHO is tid, idle, other or unknown, with
+ * callers, "later" alone comes with "waited" or "blocked"; WHO is tid, idle, other or unknown, with
  * ":name" behind. A "!" in front: the call must answer TIMELINE_E_ORDER.
  *
- *   period NS | depth N | switches | focus FROM TO | kernel RELEASE
+ *   period NS | depth N | switches | wait-min NS | focus FROM TO | kernel RELEASE
  *   cause REGION TID BEGIN END OVER
  *   clock raw | bracket SOURCE MONO WIDTH
  *   process PID TS NAME            thread PID TID TS NAME        exit TID TS
  *   sample TID TS CPU STACK        out TID TS CPU STATE STACK WHO in TID TS CPU WHO
- *   wake TID TS CPU WHO irq|- STACK
+ *   goroutine TID TS ID FUNCTION|- (of what follows for TID)
+ *   wake TID TS CPU WHO irq|- STACK waited TID TS NS STACK       blocked TID TS STATE STACK
  *   loss TID FROM TO COUNT KIND... mark TS NAME...               counter PID TS VALUE NAME...
  *   incomplete FROM TO
  *   call TID TS FRAME HOW...|-     return TID TS INSTRUCTIONS    untraced TID TS WHY... | traced TID TS

@@ -94,7 +94,7 @@ static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 
 	if (draw(s, 3) == 0)
 		return random_program_event(s, tl, ts);
-	switch (draw(s, 24)) {
+	switch (draw(s, 26)) {
 	case 0:
 		return timeline_thread(tl, 100, tid, draw(s, 2) ? "renamed" : "worker", ts);
 	case 1:
@@ -112,12 +112,17 @@ static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 	case 7:
 	case 8:
 		return timeline_switch_out(tl, tid, ts, cpu, (enum tl_wait)draw(s, draw(s, 9) ? 5 : 6),
-					   draw(s, 2) ? random_stack(s) : 0, random_who(s),
+					   draw(s, 2) ? random_stack(s) : draw(s, 2) ? TL_STACK_LATER : 0, random_who(s),
 					   draw(s, 2) ? "someone" : NULL);
 	case 9:
 	case 10:
 	case 11:
 	case 12:
+		return timeline_switch_in(tl, tid, ts, cpu, random_who(s), NULL);
+	case 24:
+		return timeline_blocked(tl, tid, ts, (enum tl_wait)draw(s, 5), draw(s, 2) ? random_stack(s) : 0);
+	case 25:
+		(void)timeline_waited(tl, tid, ts, draw(s, 9000), draw(s, 2) ? random_stack(s) : 0);
 		return timeline_switch_in(tl, tid, ts, cpu, random_who(s), NULL);
 	case 13:
 	case 14:
@@ -152,6 +157,7 @@ int timeline_random_play(uint64_t seed, uint64_t n_events, struct writer *w,
 	}
 	r = timeline_new(&(struct timeline_options){.period_ns = 1000,
 						    .switches = seed % 2 == 0,
+						    .wait_min_ns = seed % 3 == 1 ? 1000 : 0,
 						    .complete_from_ns = seed % 3 ? 0 : 5004000,
 						    .depth_cap = seed % 3 == 0 ? 20 : 0,
 						    .focus_begin_ns = 5002000,

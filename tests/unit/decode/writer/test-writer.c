@@ -264,7 +264,7 @@ static void a_full_disk_is_reported(void **state)
  */
 static void random_streams_nest(void **state)
 {
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = 1; seed <= 120; seed++) {
 		_cleanup_close_ int fd = io_memfd("test");
 		_cleanup_(workers_freep) struct workers *workers = NULL;
 		_cleanup_(pack_freep) struct pack *pack = NULL;

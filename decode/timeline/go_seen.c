@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The goroutines of Go programs that tell nothing themselves: samples and switches show which one a thread runs. Such a thread has
+ * the track "goroutines, as sampled" below its own. A goroutine holds as long as a stack does: until something else is seen.
+ */
+#include "config.h"
+
+#include "decode/timeline/timeline_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NAMES_MAX 65536u
+
+/* "G12 main.worker": the function with which it began is known once a whole stack of it was seen. */
+static uint32_t name_of(struct timeline *tl, uint32_t pid, uint64_t id, const char *function)
+{
+	uint32_t name = hashmap_index(&tl->seen_names, pid, id);
+	char text[320];
+
+	if (name)
+		return name;
+	(void)snprintf(text, sizeof(text), "G%" PRIu64 "%s%.*s", id, *function ? " " : "", (int)writer_text_len(function, 256), function);
+	name = writer_name(tl->w, text);
+	/* Without room for it it is asked for again. */
+	if (*function && tl->seen_names.n < NAMES_MAX)
+		(void)!hashmap_put(&tl->seen_names, pid, id, name);
+	return name;
+}
+
+static uint32_t track_of(struct timeline *tl, struct tl_thread *t)
+{
+	if (t->goroutines_track)
+		return t->goroutines_track;
+	t->goroutines_track = writer_new_track(tl->w);
+	writer_track(tl->w, t->goroutines_track, t->lane.track, "goroutines, as sampled",
+		     "Which goroutine samples and switches of the thread have shown: others that ran in between are not known");
+	return t->goroutines_track;
+}
+
+/* It is drawn when it is over: by then more may be known of who it is. */
+static void draw(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const struct writer_arg arg = {.key = writer_name(tl->w, "goroutine"), .kind = WRITER_ARG_UINT, .value.u64 = t->seen.id};
+	const uint32_t track = track_of(tl, t);
+
+	writer_slice_begin(tl->w, track, t->seen.since,
+			   &(struct writer_event){.name = name_of(tl, t->pid, t->seen.id, ""),
+						  .category = writer_name(tl->w, "goroutine, as sampled"),
+						  .args = &arg,
+						  .n_args = 1});
+	t->goroutines_last = mono > t->seen.since ? mono : t->seen.since;
+	writer_slice_end(tl->w, track, t->goroutines_last, NULL);
+}
+
+void tl_seen_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	if (t->seen.id)
+		draw(tl, t, mono);
+	t->seen.id = 0;
+}
+
+void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)
+{
+	struct tl_thread *t = timeline_thread_find(tl, tid);
+
+	if (!t)
+		return;
+	t->seen.told_at = ts;
+	t->seen.told = id;
+	if (id && *function)
+		(void)name_of(tl, t->pid, id, function);
+}
+
+void tl_seen(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const uint64_t id = t->seen.told;
+	uint64_t since;
+
+	if (t->seen.told_at != tl->last_source || t->goroutine)
+		return;
+	t->seen.at = id ? mono : 0;
+	if (t->seen.id == id)
+		return;
+	since = t->resumed && mono - t->resumed <= TL_REACH_PERIODS * tl->options.period_ns ? t->resumed : mono;
+	tl_seen_end(tl, t, t->resumed ? t->resumed : mono);
+	t->seen.id = id;
+	t->seen.since = since > t->goroutines_last ? since : t->goroutines_last;
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Exceptions and coroutines: thrown and caught in them, carried out to whoever resumes them and thrown again there, thrown into them to
+ * cancel them; and coroutines that wait in landing pads, destructors and handlers of exceptions, while others throw.
+ */
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#define QUIET __attribute__((no_instrument_function))
+#define TASKS 6
+#define STACK (128u << 10)
+
+extern "C" void calls_stack(void *low, size_t size);
+extern "C" void swap_stacks(void **from, void *to);
+__asm__(".globl swap_stacks; .type swap_stacks,@function; swap_stacks: push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15;"
+	"mov %rsp,(%rdi); mov %rsi,%rsp; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret; .size swap_stacks,.-swap_stacks");
+/* What the runtime keeps of exceptions that are handled belongs to the stack. */
+struct globals {
+	void *caught;
+	unsigned uncaught;
+};
+extern "C" globals *__cxa_get_globals() noexcept;
+
+static struct task {
+	void *sp;
+	char *stack;
+	int live, cancelled, shape;
+	globals kept;
+	std::exception_ptr error;
+} tasks[TASKS]; /* the first is main */
+static int current;
+static volatile int sink;
+static unsigned seed = 11;
+
+static QUIET unsigned draw(unsigned n)
+{
+	seed = seed * 1103515245u + 12345u;
+	return (seed >> 16) % n;
+}
+
+static __attribute__((noinline)) void leaf(int v)
+{
+	sink = sink + v;
+}
+
+struct cancelled_t {};
+
+static void transfer(int to)
+{
+	const int from = current;
+	globals *g = __cxa_get_globals();
+
+	leaf(1);
+	tasks[from].kept = *g;
+	*g = tasks[to].kept;
+	current = to;
+	swap_stacks(&tasks[from].sp, tasks[to].sp);
+	leaf(2);
+}
+
+static void give()
+{
+	int to = (int)draw(TASKS);
+
+	if (!tasks[to].live || to == current)
+		to = 0;
+	if (to != current)
+		transfer(to);
+}
+
+static void pause_here()
+{
+	give();
+	if (tasks[current].cancelled && !std::uncaught_exceptions()) {
+		tasks[current].cancelled = 0;
+		throw cancelled_t();
+	}
+	leaf(3);
+}
+
+struct cleanup {
+	~cleanup() { give(); leaf(4); }
+};
+
+static void thrower(int n)
+{
+	cleanup c;
+
+	leaf(n);
+	if (n == 0)
+		throw 5;
+	thrower(n - 1);
+}
+
+static void catcher(int n)
+{
+	try {
+		thrower(n);
+	} catch (int v) {
+		leaf(v);
+		pause_here();
+		if (draw(2))
+			throw;
+		leaf(5);
+	}
+	pause_here();
+}
+
+static void walk(int n)
+{
+	cleanup c;
+
+	if (n > 0)
+		walk(n - 1);
+	if (draw(2))
+		catcher((int)draw(3));
+	else
+		pause_here();
+}
+
+static void start()
+{
+	task &t = tasks[current];
+
+	try {
+		walk(t.shape);
+		walk(1);
+	} catch (const cancelled_t &) {
+		leaf(6);
+		give();
+	} catch (...) {
+		t.error = std::current_exception();
+		leaf(7);
+	}
+	t.live = 0;
+	transfer(0);
+	abort();
+}
+
+static QUIET void make(task &t)
+{
+	void **top;
+
+	if (!t.stack) {
+		t.stack = static_cast<char *>(aligned_alloc(4096, STACK));
+		calls_stack(t.stack, STACK);
+	}
+	top = reinterpret_cast<void **>(t.stack + STACK - 64);
+	*--top = nullptr;
+	*--top = reinterpret_cast<void *>(start);
+	t.sp = top - 6;
+	memset(t.sp, 0, 48);
+	t.kept = {};
+	t.live = 1;
+	t.cancelled = 0;
+	t.shape = (int)draw(4);
+}
+
+static void resume(int n)
+{
+	task &t = tasks[n];
+
+	if (!t.live)
+		make(t);
+	t.cancelled = draw(4) == 0;
+	transfer(n);
+	for (int i = 1; i < TASKS; i++)
+		if (tasks[i].error) {
+			std::exception_ptr e = tasks[i].error;
+
+			tasks[i].error = nullptr;
+			std::rethrow_exception(e);
+		}
+}
+
+static void step(int n)
+{
+	try {
+		resume(n);
+	} catch (int v) {
+		leaf(v);
+	}
+	leaf(8);
+}
+
+int main()
+{
+	tasks[0].live = 1;
+	for (int i = 0; i < 24; i++)
+		step(1 + (int)draw(TASKS - 1));
+	return 0;
+}
