@@ -46,9 +46,10 @@ char *trigger_cause_sentence(struct json_object *cause)
 	const char *asked = is_kind(cause, "program") && reason && *reason ? "the program asked: " : "";
 
 	if (is_kind(cause, "hit") && field_number(cause, "late_ns")) {
+		const bool paused = json_object_get_boolean(field(cause, "paused"));
 		char late[HUMAN_SIZE];
 
-		return human_format("%s in thread %" PRIu64 ", frozen %s later", words, tid,
+		return human_format("%s in thread %" PRIu64 "%s, frozen %s later", words, tid, paused ? ", whose trace ends there" : "",
 				    human_duration(late, field_number(cause, "late_ns")));
 	}
 	if (tid)
@@ -107,6 +108,19 @@ static char *coverage_short(struct json_object *c)
 	return human_format("%" PRIu64, field_number(c, "processes"));
 }
 
+/* "a hit ends the trace of 2 of them"; NULL: no trace is to end. */
+static char *pausing_words(struct json_object *c)
+{
+	_cleanup_free_ char *why = human_name(field_text(c, "not_paused"));
+	const uint64_t pausing = field_number(c, "pausing");
+
+	if (pausing && field(c, "not_paused"))
+		return human_format("a hit ends the trace of %" PRIu64 " of these threads and of their new ones; %s", pausing, why);
+	if (pausing)
+		return human_format("a hit ends the trace of its thread at the very instruction");
+	return field(c, "not_paused") ? human_format("the trace goes on for some microseconds: %s", why) : NULL;
+}
+
 /* "3 threads of 1 process and new ones, by breakpoint"; what is not watched follows. */
 static char *coverage_words(struct json_object *c)
 {
@@ -135,11 +149,33 @@ void trigger_view(FILE *out, struct json_object *t)
 	if (field(t, "hit")) {
 		_cleanup_free_ char *coverage = coverage_words(field(t, "coverage"));
 
+		_cleanup_free_ char *pausing = pausing_words(field(t, "coverage"));
+
 		view_line(out, "watches", "%s", coverage);
+		if (pausing)
+			view_line(out, "at a hit", "%s", pausing);
 	} else if (field_number(t, "programs"))
 		view_line(out, "programs", "%" PRIu64, field_number(t, "programs"));
 	else
 		view_line(out, "programs", "none yet; the trigger waits for one that writes events");
+}
+
+/* Under the table: where triggers on places in code watch, and what a hit does. */
+static void view_coverage(FILE *out, struct json_object *triggers)
+{
+	bool first = true;
+
+	for (size_t i = 0; i < json_object_array_length(triggers); i++) {
+		struct json_object *t = json_object_array_get_idx(triggers, i), *c = field(t, "coverage");
+		_cleanup_free_ char *id = human_name(field_text(t, "id")), *words = NULL, *pausing = NULL;
+
+		if (!field(t, "hit"))
+			continue;
+		words = coverage_words(c);
+		pausing = pausing_words(c);
+		(void)fprintf(out, "%s%s watches %s%s%s\n", first ? "\n" : "", id, words, pausing ? "; " : "", pausing ? pausing : "");
+		first = false;
+	}
 }
 
 void trigger_view_list(FILE *out, struct json_object *triggers)
@@ -193,4 +229,5 @@ void trigger_view_list(FILE *out, struct json_object *triggers)
 		human_table_add(&table, trigger_suppressed(field(t, "suppressed")));
 	}
 	human_table_print(&table, out, 0);
+	view_coverage(out, triggers);
 }

@@ -74,6 +74,25 @@ int cpus_online(int **ret, size_t *ret_n)
 	return cpus_parse(text, ret, ret_n);
 }
 
+static bool smt_is_off(void)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	return io_read_file_at(AT_FDCWD, "/sys/devices/system/cpu/smt/control", 64, &text, &len) == 0 &&
+	       (strcmp(text, "off\n") == 0 || strcmp(text, "forceoff\n") == 0);
+}
+
+int cpus_to_come(int **ret, size_t *ret_n)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	if (smt_is_off() || io_read_file_at(AT_FDCWD, "/sys/devices/system/cpu/present", 4096, &text, &len) < 0)
+		return cpus_online(ret, ret_n);
+	return cpus_parse(text, ret, ret_n);
+}
+
 void eventset_close(struct eventset *set)
 {
 	for (size_t i = 0; set->auxes && i < set->n_cpus; i++)
@@ -86,6 +105,7 @@ void eventset_close(struct eventset *set)
 	free(set->rings);
 	free(set->fds);
 	free(set->ids);
+	free(set->groups);
 	free(set->cpus);
 	*set = (struct eventset){0};
 }
@@ -152,15 +172,40 @@ static int map_leader(const struct eventset_spec *spec, struct eventset *set, si
 	return 0;
 }
 
+/* -1 with errno. */
+static int open_event(const struct eventset_spec *spec, struct eventset *set, size_t subject, size_t cpu)
+{
+	const pid_t pid = spec->subjects ? spec->subjects[subject] : -1;
+	struct perf_event_attr attr;
+	int fd, group;
+
+	for (size_t attempt = 0; spec->leader; attempt++) {
+		group = spec->leader(spec->leader_arg, subject, set->cpus[cpu], attempt);
+		if (group < 0)
+			break;
+		attr = *spec->grouped;
+		fd = perfabi_open(&attr, pid, set->cpus[cpu], group, 0);
+		if (fd >= 0)
+			set->groups[subject * set->n_cpus + cpu] = group;
+		/* Not this thread's now, or cannot be joined. */
+		if (fd >= 0 || (errno != EINVAL && errno != EOPNOTSUPP))
+			return fd;
+	}
+	if (spec->grouped_only) {
+		errno = ENODEV;
+		return -1;
+	}
+	attr = spec->attr;
+	return perfabi_open(&attr, pid, set->cpus[cpu], -1, spec->cgroup ? PERF_FLAG_PID_CGROUP : 0);
+}
+
 static int open_one(const struct eventset_spec *spec, struct eventset *set, size_t subject, size_t cpu, size_t *bytes,
 		    int *leader)
 {
-	struct perf_event_attr attr = spec->attr;
 	size_t at = subject * set->n_cpus + cpu;
 	int fd, out, r;
 
-	fd = perfabi_open(&attr, spec->subjects ? spec->subjects[subject] : -1, set->cpus[cpu], -1,
-			  spec->cgroup ? PERF_FLAG_PID_CGROUP : 0);
+	fd = open_event(spec, set, subject, cpu);
 	if (fd < 0 && errno == EBUSY && spec->busy_is_covered)
 		return 0;
 	if (fd < 0)
@@ -180,6 +225,14 @@ static int open_one(const struct eventset_spec *spec, struct eventset *set, size
 	out = *leader;
 	for (size_t i = 0; spec->join && i < spec->join->n_subjects && out < 0; i++)
 		out = spec->join->fds[i * spec->join->n_cpus + cpu];
+	if (out < 0) {
+		/* The CPU was offline when the rings were made: nobody would hear of it. */
+		set->fds[at] = close_fd(fd);
+		set->n_fds--;
+		if (set->groups)
+			set->groups[at] = -1;
+		return 0;
+	}
 	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, out) < 0)
 		return -errno;
 	return 0;
@@ -190,7 +243,7 @@ static int choose_cpus(const struct eventset_spec *spec, struct eventset *set)
 	const struct eventset *like = spec->cpus_of;
 
 	if (!like)
-		return cpus_online(&set->cpus, &set->n_cpus);
+		return (spec->to_come && spec->subjects && !spec->cgroup ? cpus_to_come : cpus_online)(&set->cpus, &set->n_cpus);
 	set->cpus = calloc(like->n_cpus, sizeof(*set->cpus));
 	if (!set->cpus)
 		return -ENOMEM;
@@ -215,11 +268,15 @@ int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 	for (size_t i = 0; set.fds && i < total; i++)
 		set.fds[i] = -1;
 	set.ids = calloc(total, sizeof(*set.ids));
+	if (spec->leader)
+		set.groups = calloc(total, sizeof(*set.groups));
+	for (size_t i = 0; set.groups && i < total; i++)
+		set.groups[i] = -1;
 	if (!spec->join)
 		set.rings = calloc(set.n_cpus, sizeof(*set.rings));
 	if (!spec->join && spec->aux_bytes)
 		set.auxes = calloc(set.n_cpus, sizeof(*set.auxes));
-	if (!set.fds || !set.ids || (!spec->join && !set.rings) || (!spec->join && spec->aux_bytes && !set.auxes))
+	if (!set.fds || !set.ids || (spec->leader && !set.groups) || (!spec->join && !set.rings) || (!spec->join && spec->aux_bytes && !set.auxes))
 		return -ENOMEM;
 
 	for (size_t cpu = 0; cpu < set.n_cpus; cpu++) {

@@ -25,6 +25,7 @@ struct eventset {
 	int *cpus;          /* their numbers */
 	int *fds;           /* n_subjects x n_cpus, -1 where one could not be (an offline cpu, an ended thread) */
 	uint64_t *ids;      /* alike */
+	int *groups;        /* alike, the descriptor of the group that it is a member of, -1; NULL: none is */
 	struct ring *rings; /* n_cpus; base NULL where nothing was opened; NULL if `join` has them */
 	struct aux *auxes;  /* alike; NULL: it has none */
 	size_t n_fds;       /* that are open */
@@ -43,6 +44,16 @@ struct eventset_spec {
 	bool busy_is_covered;        /* -EBUSY: the thread has the event by inheritance */
 	const struct eventset *join; /* write to its rings; it must live longer */
 	const struct eventset *cpus_of; /* on the CPUs that this one has, whichever are online now; NULL: on those that are */
+	bool to_come; /* of threads: also on those of cpus_to_come(). The kernel opens them, and they count as soon as the CPU is online */
+	/*
+	 * Descriptors of events on that CPU, one after the other, -1 at the end: ours becomes a member of the group of the first that its
+	 * subject has by now, with attributes of its own. Threads that have inherited the same events exchange them as they take turns, so the
+	 * kernel alone knows who has which. Of `grouped_only` those without a group are not opened.
+	 */
+	int (*leader)(void *arg, size_t subject, int cpu, size_t attempt);
+	void *leader_arg;
+	const struct perf_event_attr *grouped;
+	bool grouped_only;
 	const atomic_bool *cancel;   /* may be NULL: another thread does not want it any more */
 };
 
@@ -67,5 +78,10 @@ uint64_t eventset_lost_of(const struct eventset *set, uint64_t read_format, size
 
 /* The cpus that are online: a new array. */
 int cpus_online(int **ret, size_t *ret_n) _must_check_;
+/*
+ * Those that are online, and those that may come online: a new array. Not the siblings of a machine whose SMT is switched off, which stay
+ * as they are until an administrator switches that on: they may be as many as there are others.
+ */
+int cpus_to_come(int **ret, size_t *ret_n) _must_check_;
 /* Parses "0-3,5". 0, -EBADMSG, -ENOMEM. */
 int cpus_parse(const char *text, int **ret, size_t *ret_n) _must_check_;

@@ -96,6 +96,7 @@ static void add_hit(struct json_object *o, const struct cause *cause)
 
 	json_add_string(o, "trigger", cause_trigger(trigger, cause->trigger));
 	json_add_string(o, "hit", cause->region);
+	json_add_bool(o, "paused", cause->paused);
 	if (cause->late_ns)
 		json_add_uint(o, "late_ns", cause->late_ns);
 	else

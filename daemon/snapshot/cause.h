@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,6 +25,7 @@ struct cause {
 	uint64_t trigger;    /* its number; 0: none */
 	uint64_t over_ns;    /* what the region was allowed */
 	uint64_t begin_raw_ns, end_raw_ns; /* of the region; of a request or a hit both are its moment */
+	bool paused;	     /* of a hit: the thread's trace ends with it */
 	uint64_t late_ns;    /* of a hit: from it until the recording had stopped; 0: it has not yet */
 	char region[RING_CONTROL_NAME * 4 + 1]; /* its name; of a hit the place's */
 	char reason[CAUSE_REASON_MAX * 4 + 1]; /* in words */

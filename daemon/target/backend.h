@@ -24,6 +24,7 @@ struct frozen_stats;
 struct perf_event_header;
 struct json_object;
 struct perfdata_writer;
+struct pausable;
 struct target;
 struct target_request;
 struct targets;
@@ -90,6 +91,9 @@ struct backend {
 	void (*stop)(struct target *target);
 	/* Frees target->recording. The target may be half made. */
 	void (*disarm)(struct target *target);
+
+	/* What of the recording a hit of a trigger can pause at the very instruction (daemon/perf/pausable.h), borrowed; NULL: nothing, and why. */
+	struct pausable *(*pausable)(const struct target *target, const char **ret_why);
 
 	/* ---- what a recording has */
 

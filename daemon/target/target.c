@@ -378,6 +378,12 @@ pid_t target_tid(const struct target *target)
 	return target->scope == TARGET_THREAD ? target->tid : 0;
 }
 
+struct pausable *target_pausable(const struct target *target, const char **ret_why)
+{
+	*ret_why = NULL;
+	return target->backend->pausable ? target->backend->pausable(target, ret_why) : NULL;
+}
+
 uid_t target_uid(const struct target *target)
 {
 	return target->uid;

@@ -187,6 +187,8 @@ const char *target_comm(const struct target *target);
 enum target_scope target_scope(const struct target *target);
 /* The thread that alone is recorded, or 0. */
 pid_t target_tid(const struct target *target);
+/* What of its recording a hit can pause at the very instruction (daemon/perf/pausable.h), borrowed; NULL: nothing, and why, if there is a reason. */
+struct pausable *target_pausable(const struct target *target, const char **ret_why);
 /* The uid of the target's process, and of who armed it. */
 uid_t target_uid(const struct target *target);
 uid_t target_owner(const struct target *target);

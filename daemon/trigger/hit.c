@@ -14,6 +14,7 @@
 #include "daemon/control/subscribers.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target.h"
+#include "daemon/trigger/probe.h"
 #include "daemon/trigger/trigger_internal.h"
 
 /* Subscribers hear of hits without a snapshot at most this often for each trigger. */
@@ -246,9 +247,11 @@ static void region_hit(struct trigger *t, struct producer *producer, const struc
 	hit(t, &cause, why);
 }
 
-void trigger_hit(struct trigger *t, pid_t pid, uint32_t tid, uint64_t at_ns)
+void trigger_hit(struct trigger *t, pid_t pid, const struct probe_hit *hit_of)
 {
-	struct cause cause = {.kind = CAUSE_HIT, .pid = pid, .tid = tid, .begin_raw_ns = at_ns, .end_raw_ns = at_ns};
+	const uint64_t at = hit_of->time_ns;
+	struct cause cause = {
+		.kind = CAUSE_HIT, .pid = pid, .tid = hit_of->tid, .begin_raw_ns = at, .end_raw_ns = at, .paused = hit_of->paused};
 
 	hit(t, &cause, NOT_SUPPRESSED);
 }

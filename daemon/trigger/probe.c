@@ -11,14 +11,21 @@
 
 #include "common/base/io.h"
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/base/closer.h"
 #include "daemon/control/quota.h"
+#include "daemon/perf/pausable.h"
 #include "daemon/trigger/probe_internal.h"
 
 #define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
 /* Opens no events while more than this wait to be closed: adding and removing in turn must not use up descriptors. */
 #define CLOSING_FDS_MAX 4096u
+/* After it was switched off by a thread, which may take long. */
+#define SETTLE_MS 100
+#define SETTLE_LOOKS 10u
+/* So many are switched on the loop, when they are opened and closed. */
+#define AT_ONCE_FDS 1024u
 
 struct probes {
 	struct event_base *base;
@@ -46,6 +53,10 @@ struct probe {
 	struct probe_events *events;   /* owned; NULL: not open */
 	enum probe_by used;
 	struct watched *watched; /* one for each CPU */
+	struct event *settle;	 /* looks for who was paused while the events were switched off; NULL: nobody can be */
+	unsigned int looks;
+	uint64_t missed; /* hits that it found */
+	uint64_t drained_ns; /* when the rings were empty for sure */
 	struct quota_charge charge;
 	char why[160];
 };
@@ -55,6 +66,20 @@ const char *probe_by_name(enum probe_by by)
 	static const char *const names[] = {[PROBE_AUTO] = "auto", [PROBE_BREAKPOINT] = "breakpoint", [PROBE_UPROBE] = "uprobe"};
 
 	return names[by];
+}
+
+/* ---- the trace that they pause */
+
+static void put_trace(struct pausable *trace)
+{
+	if (trace)
+		trace->ops->put(trace);
+}
+
+/* What is in the trace's groups must be closed before it is. */
+static struct closer *closer_of(const struct probes *ps, const struct probe_process *process)
+{
+	return process->trace ? process->trace->ops->closer(process->trace) : ps->closer;
 }
 
 /* ---- events that are open */
@@ -183,26 +208,48 @@ struct sample {
 struct hits {
 	struct probe_hit first;
 	uint64_t n;
-	uint32_t last_tid; /* of the same CPU */
+	/* of the same CPU */
+	uint32_t last_tid;
 	uint64_t last_id;
 };
 
-static void take_record(struct hits *hits, const struct perf_event_header *h)
+/* Whether the event is one that pauses the trace. */
+static bool is_pausing(const struct probe *p, size_t cpu, uint64_t id)
 {
-	const struct sample *s = (const void *)h;
-	const struct perfabi_lost *lost = (const void *)h;
+	for (size_t i = 0; p->process.trace && i < p->events->n_sets; i++) {
+		const struct eventset *set = &p->events->sets[i];
 
-	if (h->type == PERF_RECORD_LOST && h->size >= sizeof(*lost))
-		hits->n += lost->lost;
-	if (h->type != PERF_RECORD_SAMPLE || h->size < sizeof(*s))
+		for (size_t at = cpu; set->groups && at < set->n_subjects * set->n_cpus; at += set->n_cpus)
+			if (set->fds[at] >= 0 && set->ids[at] == id)
+				return set->groups[at] >= 0;
+	}
+	return false;
+}
+
+static void take_lost(const struct probe *p, struct hits *hits, const struct perfabi_lost *lost)
+{
+	if (lost->header.size < sizeof(*lost))
 		return;
+	hits->n += lost->lost;
+	if (p->events->n_pausing)
+		p->process.trace->ops->lost(p->process.trace, p->drained_ns);
+}
+
+static void take_sample(const struct probe *p, struct hits *hits, const struct sample *s, size_t cpu)
+{
+	const bool paused = is_pausing(p, cpu, s->id);
+
+	if (paused)
+		p->process.trace->ops->paused(p->process.trace, p->events->sets[0].cpus[cpu], s->tid, s->time);
 	/* A thread that was created while others were opened may have inherited the event and have its own: both report the hit. */
-	if (s->tid == hits->last_tid && s->id != hits->last_id)
+	if (s->tid == hits->last_tid && s->id != hits->last_id) {
+		hits->first.paused |= paused && s->tid == hits->first.tid;
 		return;
+	}
 	hits->last_tid = s->tid;
 	hits->last_id = s->id;
 	if (!hits->first.time_ns || s->time < hits->first.time_ns)
-		hits->first = (struct probe_hit){.pid = s->pid, .tid = s->tid, .time_ns = s->time};
+		hits->first = (struct probe_hit){.pid = s->pid, .tid = s->tid, .time_ns = s->time, .paused = paused};
 	hits->n++;
 }
 
@@ -210,7 +257,8 @@ static void take_record(struct hits *hits, const struct perf_event_header *h)
 static struct hits take_hits(struct probe *p)
 {
 	const struct eventset *set = &p->events->sets[0];
-	_Alignas(8) uint8_t buf[PROBE_RING_BYTES];
+	_Alignas(8) uint8_t buf[PROBE_PAUSING_RING_BYTES];
+	const uint64_t now = clock_raw_ns();
 	struct hits hits = {0};
 
 	for (size_t cpu = 0; cpu < set->n_cpus; cpu++) {
@@ -222,11 +270,34 @@ static struct hits take_hits(struct probe *p)
 
 			if (h->size < sizeof(*h) || h->size > n - at)
 				break;
-			take_record(&hits, h);
+			if (h->type == PERF_RECORD_LOST)
+				take_lost(p, &hits, (const void *)h);
+			else if (h->type == PERF_RECORD_SAMPLE && h->size >= sizeof(struct sample))
+				take_sample(p, &hits, (const void *)h, cpu);
 			at += h->size;
 		}
 	}
+	p->drained_ns = now;
 	return hits;
+}
+
+/* Until it is off it goes on to pause threads: of them the trace's owner must hear, or they stay so. */
+static void on_settle(evutil_socket_t fd, short what, void *arg)
+{
+	const struct timeval tv = {.tv_usec = SETTLE_MS * 1000};
+	struct probe *p = arg;
+
+	if (p->on || p->state != PROBE_OPEN)
+		return;
+	p->missed += take_hits(p).n;
+	if (++p->looks < SETTLE_LOOKS)
+		(void)event_add(p->settle, &tv);
+}
+
+static void settle(struct probe *p)
+{
+	p->looks = 0;
+	on_settle(-1, 0, p);
 }
 
 static void drain(struct probe *p)
@@ -247,8 +318,10 @@ uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 	p->on = on;
 	if (p->state != PROBE_OPEN)
 		return 0;
-	if (on)
-		late = take_hits(p).n;
+	if (on) {
+		late = take_hits(p).n + p->missed;
+		p->missed = 0;
+	}
 	/* Until it is off it may go on to report: nobody listens. */
 	for (size_t cpu = 0; cpu < p->events->sets[0].n_cpus; cpu++) {
 		struct event *readable = p->watched[cpu].event;
@@ -263,7 +336,9 @@ uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 	if (at_once)
 		switch_events(&e);
 	else
-		closer_call(p->ps->closer, switch_events, &e, sizeof(e), 0);
+		closer_call(closer_of(p->ps, &p->process), switch_events, &e, sizeof(e), 0);
+	if (!on && p->settle)
+		settle(p);
 	return late;
 }
 
@@ -281,12 +356,18 @@ static void take_over(struct probe *p, struct opening *o)
 
 	p->events = take_ptr(o->events);
 	p->used = o->used;
-	r = quota_charge(p->ps->quota, p->process.uid, QUOTA_FDS, p->events->n_fds, &p->charge);
+	p->drained_ns = clock_raw_ns();
+	/* Each that pauses has one more that lets the trace go on. */
+	r = quota_charge(p->ps->quota, p->process.uid, QUOTA_FDS, p->events->n_fds + p->events->n_grouped, &p->charge);
 	if (r == 0)
 		r = watch(p);
+	if (r == 0 && p->events->n_grouped) {
+		p->settle = evtimer_new(p->ps->base, on_settle, p);
+		r = p->settle ? 0 : -ENOMEM;
+	}
 	if (r != 0) {
 		unwatch(p);
-		events_free(take_ptr(p->events), p->ps->closer);
+		events_free(take_ptr(p->events), closer_of(p->ps, &p->process));
 		quota_release(&p->charge);
 		fail(p, r > 0 ? "this user may have no more descriptors (uid_fds)" : strerror(-r));
 		return;
@@ -295,6 +376,10 @@ static void take_over(struct probe *p, struct opening *o)
 	if (!p->on) {
 		p->on = true;
 		(void)probe_enable(p, false, false);
+	} else if (p->events->n_grouped) {
+		/* They were opened disabled: whom they pause somebody must hear of. */
+		p->on = false;
+		(void)probe_enable(p, true, p->events->n_fds <= AT_ONCE_FDS);
 	}
 	set_state(p, PROBE_OPEN);
 }
@@ -302,6 +387,7 @@ static void take_over(struct probe *p, struct opening *o)
 static struct opening *opening_free(struct opening *o)
 {
 	events_free(o->events, o->closer);
+	put_trace(o->process.trace);
 	pid_set_fini(&o->tids);
 	free(o);
 	return NULL;
@@ -345,7 +431,7 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	o = calloc(1, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	o->closer = ps->closer;
+	o->closer = closer_of(ps, process);
 	o->events = calloc(1, sizeof(*o->events));
 	p = o->events ? calloc(1, sizeof(*p)) : NULL;
 	if (!p)
@@ -355,6 +441,9 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	atomic_init(&o->cancel, false);
 	atomic_init(&o->events->refs, 1);
 	atomic_init(&o->events->on, true);
+	/* One for the opening, which may outlive the probe, and one for the probe. */
+	for (int i = 0; process->trace && i < 2; i++)
+		process->trace->ops->ref(process->trace);
 	o->probe = p;
 	o->place = *place;
 	o->process = *process;
@@ -373,11 +462,21 @@ struct probe *probe_free(struct probe *p)
 		p->opening->probe = NULL;
 		atomic_store(&p->opening->cancel, true);
 	}
+	if (p->settle)
+		event_free(p->settle);
 	if (p->events) {
+		/* Who is paused must be known before nobody can say so any more. */
+		if (p->events->n_grouped) {
+			(void)atomic_fetch_add(&p->events->refs, 1);
+			atomic_store(&p->events->on, false);
+			switch_events(&p->events);
+			(void)take_hits(p);
+		}
 		unwatch(p);
-		events_free(p->events, p->ps->closer);
+		events_free(p->events, closer_of(p->ps, &p->process));
 	}
 	quota_release(&p->charge);
+	put_trace(p->process.trace);
 	free(p);
 	return NULL;
 }
@@ -405,6 +504,11 @@ size_t probe_threads(const struct probe *p)
 size_t probe_fds(const struct probe *p)
 {
 	return p->events ? p->events->n_fds : 0;
+}
+
+size_t probe_pausing(const struct probe *p)
+{
+	return p->events ? p->events->n_pausing : 0;
 }
 
 enum probe_by probe_used(const struct probe *p)

@@ -18,6 +18,7 @@
 #include "common/base/cleanup.h"
 
 struct event_base;
+struct pausable;
 struct probe;
 struct probes;
 struct quota;
@@ -46,6 +47,7 @@ enum probe_state {
 struct probe_hit {
 	uint32_t pid, tid;
 	uint64_t time_ns; /* CLOCK_MONOTONIC_RAW */
+	bool paused;	  /* the thread's trace: it ends with the hit */
 };
 
 struct probe_process {
@@ -54,6 +56,7 @@ struct probe_process {
 	uid_t uid;     /* who pays, and whose process it must be */
 	bool any_user; /* it may be anybody's */
 	uid_t of;      /* whose it is, as far as is known: for daemon/base/readers.h */
+	struct pausable *trace; /* that a hit pauses, or NULL: the probe references it */
 };
 
 struct probe_callbacks {
@@ -86,6 +89,8 @@ uint64_t probe_start_time(const struct probe *p);
 /* Of one that is open: the threads that it was opened on, its events, and how it was done. */
 size_t probe_threads(const struct probe *p);
 size_t probe_fds(const struct probe *p);
+/* Those of the threads whose trace a hit pauses. */
+size_t probe_pausing(const struct probe *p);
 enum probe_by probe_used(const struct probe *p);
 /* Of one that has failed: a sentence. */
 const char *probe_why(const struct probe *p);

@@ -11,6 +11,8 @@
 #include "daemon/trigger/probe.h"
 
 #define PROBE_RING_BYTES 4096u
+/* Where a hit pauses the thread's trace: whose report is lost may be paused without anybody knowing. */
+#define PROBE_PAUSING_RING_BYTES 32768u
 /* Threads that were created while others were opened: how often they are looked for. */
 #define PROBE_ROUNDS 8u
 
@@ -19,7 +21,7 @@ struct probe_events {
 	atomic_uint refs;
 	atomic_bool on; /* as they are to be, see probe_enable() */
 	struct eventset sets[PROBE_ROUNDS]; /* the first one has the rings */
-	size_t n_sets, n_fds, n_threads;
+	size_t n_sets, n_fds, n_threads, n_pausing, n_grouped;
 };
 
 /* What the thread touches. */

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/base/io.h"
+#include "common/bundle/perfabi.h"
+#include "daemon/perf/pausable.h"
 #include "daemon/trigger/probe_internal.h"
 
 /* ---- what the kernel is asked for */
@@ -70,33 +72,88 @@ static int find_mapping(int proc_dirfd, const struct probe_place *place, struct 
 	return r;
 }
 
+struct pausing {
+	struct pausable *trace;
+	const pid_t *tids;
+};
+
+static int leader_of(void *arg, size_t subject, int cpu, size_t attempt)
+{
+	const struct pausing *pausing = arg;
+
+	return pausing->trace->ops->leader(pausing->trace, pausing->tids[subject], cpu, attempt);
+}
+
+/* How many threads have an event that pauses their trace. */
+static size_t count_pausing(const struct eventset *set)
+{
+	size_t n = 0;
+
+	for (size_t subject = 0; set->groups && subject < set->n_subjects; subject++) {
+		size_t cpu = 0;
+
+		while (cpu < set->n_cpus && set->groups[subject * set->n_cpus + cpu] < 0)
+			cpu++;
+		n += cpu < set->n_cpus;
+	}
+	return n;
+}
+
+static size_t count_grouped(const struct eventset *set)
+{
+	size_t n = 0;
+
+	for (size_t at = 0; set->groups && at < set->n_subjects * set->n_cpus; at++)
+		n += set->groups[at] >= 0;
+	return n;
+}
+
 static int open_round(struct opening *o, const struct perf_event_attr *attr, const pid_t *tids, size_t n)
 {
 	struct probe_events *e = o->events;
-	const struct eventset_spec spec = {
+	struct pausing pausing = {.trace = o->process.trace, .tids = tids};
+	struct perf_event_attr grouped = *attr;
+	struct eventset_spec spec = {
 		.attr = *attr,
 		.subjects = tids,
 		.n_subjects = n,
+		.to_come = true,
 		.ring_bytes = PROBE_RING_BYTES,
 		.join = e->n_sets ? &e->sets[0] : NULL,
 		.cancel = &o->cancel,
 	};
-	int r = eventset_open(&spec, &e->sets[e->n_sets]);
+	int r;
+
+	/* What cannot be paused is watched all the same. */
+	if (pausing.trace && pausing.trace->ops->prepare(pausing.trace, tids, n) == 0) {
+		perfabi_set_aux_action(&grouped, PERFABI_AUX_PAUSE);
+		grouped.disabled = 1;
+		spec.leader = leader_of;
+		spec.leader_arg = &pausing;
+		spec.grouped = &grouped;
+		spec.ring_bytes = PROBE_PAUSING_RING_BYTES;
+	}
+	r = eventset_open(&spec, &e->sets[e->n_sets]);
 
 	if (r < 0)
 		/* New threads that have ended already. */
 		return r == -ESRCH && e->n_sets ? 0 : r;
 	e->n_fds += e->sets[e->n_sets].n_fds;
 	e->n_threads += n;
+	e->n_pausing += count_pausing(&e->sets[e->n_sets]);
+	e->n_grouped += count_grouped(&e->sets[e->n_sets]);
 	e->n_sets++;
 	return 0;
 }
 
 static int open_threads(struct opening *o, int proc_dirfd, const struct perf_event_attr *attr, size_t max_fds)
 {
-	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int r;
+	_cleanup_free_ int *cpus = NULL;
+	size_t n_cpus;
+	int r = cpus_to_come(&cpus, &n_cpus);
 
+	if (r < 0)
+		return r;
 	pid_set_fini(&o->tids);
 	if (o->process.tid) {
 		r = pid_set_add(&o->tids, &o->process.tid, 1);
@@ -113,9 +170,9 @@ static int open_threads(struct opening *o, int proc_dirfd, const struct perf_eve
 		all = o->tids.n + n;
 		if (n == 0)
 			return o->tids.n ? 0 : PROC_E_GONE;
-		if (all * (size_t)(cpus > 0 ? cpus : 1) > max_fds)
+		if (all * n_cpus > max_fds)
 			return -E2BIG;
-		if (all * (size_t)(cpus > 0 ? cpus : 1) > o->fds_left)
+		if (all * n_cpus * (o->process.trace ? 2 : 1) > o->fds_left)
 			return -EDQUOT;
 		r = open_round(o, attr, tids, n);
 		if (r == 0)
@@ -132,7 +189,7 @@ void probe_events_close(struct probe_events *e)
 	/* The first one last: the others write to its rings. */
 	for (size_t i = e->n_sets; i > 0; i--)
 		eventset_close(&e->sets[i - 1]);
-	e->n_sets = e->n_fds = e->n_threads = 0;
+	e->n_sets = e->n_fds = e->n_threads = e->n_pausing = e->n_grouped = 0;
 }
 
 static int try(struct opening *o, int proc_dirfd, enum probe_by by, const struct proc_map *map)

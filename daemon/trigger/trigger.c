@@ -168,7 +168,7 @@ static int check(const struct triggers *ts, const struct trigger_request *req, c
 	if (!req->hit && req->over_ns == 0)
 		return refusal(why, why_size, TRIGGER_E_BAD, "over_ns: must be greater than 0");
 	if (req->after_ns > ts->c.config->trigger_after_ms * 1000000ULL)
-		return refusal(why, why_size, TRIGGER_E_BAD, "after_ns: must not exceed %u ms (trigger_after_ms)",
+		return refusal(why, why_size, TRIGGER_E_BAD, "a snapshot may come at most %u ms after the hit (--after; trigger_after_ms of tracerd.conf)",
 			       ts->c.config->trigger_after_ms);
 	if (ts->n >= ts->c.config->max_triggers)
 		return refusal(why, why_size, TRIGGER_E_BUSY, "the daemon has no room for another trigger (max_triggers)");

@@ -145,7 +145,8 @@ void watch_add_json(const struct watch *w, struct json_object *o);
 
 /* hit.c */
 /* A hit of a place, whatever comes of it; and others that were too soon after it. */
-void trigger_hit(struct trigger *t, pid_t pid, uint32_t tid, uint64_t at_ns);
+struct probe_hit;
+void trigger_hit(struct trigger *t, pid_t pid, const struct probe_hit *hit);
 void trigger_hits_missed(struct trigger *t, uint64_t n);
 /* Begins a snapshot at once: NOT_SUPPRESSED, or why not. */
 enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,

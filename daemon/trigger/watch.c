@@ -132,7 +132,7 @@ static void on_hit(void *arg, struct probe *probe, const struct probe_hit *first
 	struct watch *w = p->watch;
 
 	/* The freeze comes first. */
-	trigger_hit(w->t, probe_pid(probe), first->tid, first->time_ns);
+	trigger_hit(w->t, probe_pid(probe), first);
 	trigger_hits_missed(w->t, n - 1);
 	if (!w->on)
 		return;
@@ -176,6 +176,7 @@ static struct watched_process *find(const struct watch *w, const struct target_p
 static int process_new(struct watch *w, const struct target_process *process)
 {
 	const struct trigger *t = w->t;
+	const char *why;
 	const struct probe_process who = {
 		.pid = process->pid,
 		.tid = target_tid(t->target),
@@ -183,6 +184,8 @@ static int process_new(struct watch *w, const struct target_process *process)
 		.uid = t->owner,
 		.any_user = t->admin,
 		.of = target_uid(t->target),
+		/* What comes after the hit is wanted, too. */
+		.trace = t->after_ns ? NULL : target_pausable(t->target, &why),
 	};
 	struct watched_process *p = calloc(1, sizeof(*p));
 	int r;
@@ -410,7 +413,9 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 {
 	const struct watched_process *p;
 	const char *why = NULL;
-	uint64_t threads = 0, uprobes = 0;
+	uint64_t threads = 0, pausing = 0, uprobes = 0;
+	const struct pausable *trace;
+	const char *not_paused;
 
 	LIST_FOREACH(p, &w->processes, link) {
 		if (probe_state(p->probe) == PROBE_FAILED)
@@ -418,12 +423,20 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 		if (probe_state(p->probe) != PROBE_OPEN)
 			continue;
 		threads += probe_threads(p->probe);
+		pausing += probe_pausing(p->probe);
 		uprobes += probe_used(p->probe) == PROBE_UPROBE;
 	}
+	trace = target_pausable(w->t->target, &not_paused);
+	if (trace && w->t->after_ns)
+		not_paused = "what comes after the hit is wanted (after_ns)";
+	else if (trace && pausing < threads)
+		not_paused = "threads that have inherited their trace are stopped some microseconds later";
 	o = json_add_new_object(o, "coverage");
 	json_add_uint(o, "processes", count(w, PROBE_OPEN));
 	json_add_uint(o, "by_uprobe", uprobes);
 	json_add_uint(o, "threads", threads);
+	json_add_uint(o, "pausing", pausing);
+	json_add_string(o, "not_paused", not_paused);
 	json_add_bool(o, "new_threads", target_tid(w->t->target) == 0);
 	json_add_uint(o, "opening", count(w, PROBE_OPENING));
 	json_add_uint(o, "without_code", count(w, PROBE_NOT_MAPPED));

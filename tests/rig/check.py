@@ -10,8 +10,10 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py share	only targets that have threads in common, and the host
     check.py callers	only the names of who called what is traced
     check.py filter	only address filters, PTWRITE, and what the PMU is asked for
+    check.py hotplug	only CPUs that come and go
+    check.py samples	only the sampling back end, on that kernel
     check.py presets	only what tracerd asks of processors that lack something
-    check.py --sid	on the newest kernel of Debian unstable, which can pause Intel PT: hit, and what pausing does (pause)
+    check.py --sid	on the newest kernel of Debian unstable, which can pause Intel PT: hit, hotplug, samples, and what pausing does (pause)
     check.py --again	compares what the last boot left
 """
 import sys
@@ -23,8 +25,10 @@ from callers import check_callers
 from daemon import check_daemon, our_tree
 from filter import check_filters
 from hit import check_place
+from hotplug import check_hotplug
 from pause import check_pause
 from presets import check_presets
+from samples import check_samples
 from sharing import check_sharing
 from truth import *
 
@@ -77,6 +81,7 @@ def boot(parts):
     compiled("hit")
     compiled("deep")
     compiled("pause")
+    compiled("exits")
     script = SHARE / "script"
     script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
     began = time.monotonic()
@@ -186,7 +191,7 @@ def check_tracerd():
 def check_hit():
     own = tmp() / "hit"
     own.mkdir()
-    check_place(BUILD, SHARE, own, ok, fail)
+    check_place(BUILD, SHARE, own, SID, ok, fail)
 
 
 def check_pausing():
@@ -208,8 +213,21 @@ def check_outer():
     check_callers(BUILD, SHARE, own.parent, ok, fail)
 
 
+def check_sampled():
+    own = tmp() / "samples-own" / "rig"
+    own.mkdir(parents=True)
+    shutil.copy(SHARE / "rig" / "exits", own)
+    check_samples(BUILD, SHARE, own.parent, ok, fail)
+
+
 def check_filter():
     check_filters(BUILD, SHARE, ok, fail)
+
+
+def check_cpus():
+    own = tmp() / "hotplug-own"
+    own.mkdir()
+    check_hotplug(BUILD, SHARE, our_tree(own, SHARE), ok, fail)
 
 
 def check_asked():
@@ -220,8 +238,8 @@ def check_asked():
 
 # presets loads the module anew, so it is the last one.
 PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer,
-         "filter": check_filter, "presets": check_asked}
-ON_SID = {"hit": check_hit, "pause": check_pausing}
+         "filter": check_filter, "hotplug": check_cpus, "samples": check_sampled, "presets": check_asked}
+ON_SID = {"hit": check_hit, "hotplug": check_cpus, "pause": check_pausing, "samples": check_sampled}
 
 
 def main(names):

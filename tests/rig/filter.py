@@ -13,7 +13,7 @@ PTWRITE = 1 << 12 | 1 << 5
 
 
 def said(share):
-    return {w[0]: (int(w[1]), w[2]) for w in (line.split(" ", 2) for line in (share / "filter").read_text().splitlines())}
+    return {w[0]: (int(w[1]), w[2]) for w in (line.split(" ", 2) for line in (share / "filters").read_text().splitlines())}
 
 
 def size_of(program, function):

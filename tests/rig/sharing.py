@@ -19,6 +19,13 @@ def check_part(name, build, share, one, tree, own, ok, fail):
     if not perfs <= {one}:
         fail(f"shared {name}: perf has instructions of {perfs}")
     losses = {k: v for k, v in our_losses(build, own, folder).items() if v and k.startswith("pt_")}
+    meta = json.loads((folder / "meta.json").read_text())
+    # Who was in the kernel while an earlier snapshot was copied may have been back in between, as far as anybody knows.
+    if any("blind_cpu" in g for g in meta["gaps"]):
+        losses.pop("pt_resumed_blind", None)
+    # On a fast machine the ring comes around, and begins in the middle of a packet.
+    if any(cpu["wrapped"] for cpu in meta["events"]["pt"]["cpus"]):
+        losses.pop("pt_bytes_before_sync", None)
     if losses:
         fail(f"shared {name}: losses without a reason: {losses}")
     ok(f"shared {name}: {len(decoded)} instructions of one process, and none of the other")

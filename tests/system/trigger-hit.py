@@ -233,6 +233,9 @@ with Tracerd() as d, d.client() as c:
     s = hit(c, g, lambda: p.tell("in 1"))
     expect(s["cause"]["tid"] == second, "and one that it has created since")
     cover = trigger(c, g)["coverage"]
+    words = [x for x in d.tracectl("trigger", "list").stdout.splitlines() if x.startswith(f"{g} watches ")]
+    expect(len(words) == 1 and f"{cover['threads']} thread" in words[0] and "by " in words[0] and "trace" not in words[0],
+           f"tracectl trigger list says so, and nothing of a trace that samples do not have: {words}")
     expect(cover["processes"] == 1 and cover["threads"] == 2 and cover["new_threads"], "trigger.list says who is watched")
 
     # ---- in quick succession, and a hot function

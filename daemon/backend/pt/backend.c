@@ -16,7 +16,9 @@
 #include "common/control/json.h"
 #include "daemon/backend/pt/choice.h"
 #include "daemon/backend/pt/export.h"
+#include "daemon/backend/pt/newcomers.h"
 #include "daemon/backend/pt/recording.h"
+#include "daemon/backend/pt/resume.h"
 #include "daemon/backend/pt/sharing.h"
 #include "daemon/base/refusal.h"
 #include "daemon/config.h"
@@ -43,6 +45,25 @@ static int try_open(const struct pt_machine *machine, char *lacks, size_t size)
 		return -errno;
 	(void)close_fd(fd);
 	return 0;
+}
+
+static bool can_pause(const struct pt_machine *machine)
+{
+	const struct pt_attr_spec spec = {.timing = PT_TIMING_LOW};
+	struct perf_event_attr trace, member;
+	_cleanup_close_ int leader = -1, fd = -1;
+	char lacks[200];
+
+	if (pt_attr_fill(&machine->pmu, &spec, &trace, lacks, sizeof(lacks)) < 0)
+		return false;
+	leader = perfabi_open(&trace, 0, -1, -1, 0);
+	if (leader < 0)
+		return errno == EBUSY; /* it is found out when it is asked for */
+	pt_attr_sideband(&spec, 0, &member);
+	member.write_backward = member.context_switch = 0;
+	perfabi_set_aux_action(&member, PERFABI_AUX_PAUSE);
+	fd = perfabi_open(&member, 0, -1, leader, 0);
+	return fd >= 0;
 }
 
 static bool counts_losses(void)
@@ -80,8 +101,26 @@ static void find_out(struct pt_machine *machine)
 		return;
 	}
 	machine->available = true;
+	machine->can_pause = can_pause(machine);
 	machine->read_format = counts_losses() ? PERFABI_FORMAT_LOST : 0;
 	(void)snprintf(why, size, "the processor records each branch (Intel PT)");
+}
+
+/* The log of what processes map and start misses these CPUs, too. */
+static void on_newcomers(void *arg, uint64_t since_ns)
+{
+	struct targets *targets = arg;
+	struct target *target;
+
+	TAILQ_FOREACH(target, &targets->list, link) {
+		struct pt_recording *rec = pt_recording_of(target);
+
+		if (!rec || !rec->events || rec->misses || newcomers_count(pt_machine_of(targets)->newcomers, rec->events) == 0)
+			continue;
+		rec->misses = true;
+		target_warn(target, "a CPU has come online since it was armed, and what runs there is not traced: arm it again");
+	}
+	targets_cpus_changed(targets, since_ns);
 }
 
 static int pt_open(struct targets *targets, void **ret)
@@ -93,7 +132,10 @@ static int pt_open(struct targets *targets, void **ret)
 		return -ENOMEM;
 	find_out(machine);
 	r = machine->available ? stopper_new(targets->base, &machine->stopper) : 0;
+	if (r == 0 && machine->available)
+		r = newcomers_new(targets->base, on_newcomers, targets, &machine->newcomers);
 	if (r < 0) {
+		(void)stopper_free(machine->stopper);
 		free(machine);
 		return r;
 	}
@@ -105,6 +147,7 @@ static void pt_close(void *data)
 {
 	struct pt_machine *machine = data;
 
+	(void)newcomers_free(machine->newcomers);
 	(void)stopper_free(machine->stopper);
 	free(machine);
 }
@@ -120,13 +163,20 @@ static bool pt_probe(const struct targets *targets, const char **ret_method, cha
 
 static void pt_losses(const struct targets *targets, struct json_object *losses)
 {
-	uint64_t blind_ns = pt_machine_of(targets)->gone_blind_ns;
+	const struct pt_machine *machine = pt_machine_of(targets);
+	uint64_t blind_ns = machine->gone_blind_ns, missed = 0;
 	const struct target *target;
 
-	TAILQ_FOREACH(target, &targets->list, link)
-		if (pt_recording_of(target) && pt_recording_of(target)->events && !pt_recording_of(target)->shares)
-			blind_ns += pt_events_blind_ns(pt_recording_of(target)->events);
+	TAILQ_FOREACH(target, &targets->list, link) {
+		const struct pt_recording *rec = pt_recording_of(target);
+
+		if (!rec || !rec->events || rec->shares)
+			continue;
+		blind_ns += pt_events_blind_ns(rec->events);
+		missed += newcomers_count(machine->newcomers, rec->events);
+	}
 	json_add_uint(losses, "pt_blind_ns", blind_ns);
+	json_add_uint(losses, "pt_cpus_not_traced", missed);
 }
 
 /* ---- arming */
@@ -250,7 +300,7 @@ static int opening_refused(int r, const struct target *target, const struct pt_c
 }
 
 /* All that would be refused later is refused now: 0, TARGET_E_*, -errno. */
-static int check_budget(struct target *target, struct pt_choice *choice, char *why, size_t size)
+static int check_budget_of(struct target *target, struct pt_choice *choice, char *why, size_t size)
 {
 	struct pt_recording *rec = pt_recording_of(target);
 	struct pt_budget *b = &choice->budget;
@@ -290,6 +340,23 @@ static int check_budget(struct target *target, struct pt_choice *choice, char *w
 	return 0;
 }
 
+/* CPUs that are offline have events, too, where that makes no ring smaller. */
+static int check_budget(struct target *target, struct pt_choice *choice, char *why, size_t size)
+{
+	struct pt_budget *b = &choice->budget;
+	int r = check_budget_of(target, choice, why, size);
+
+	if (choice->grows || b->cpus <= choice->n_online || (r == 0 && b->aux_bytes == pt_recording_of(target)->aux_bytes))
+		return r;
+	why[0] = '\0';
+	b->cpus = choice->n_online;
+	choice->to_come = false;
+	r = check_budget_of(target, choice, why, size);
+	if (r == 0)
+		target_warn(target, "for CPUs that are offline now there is no memory, or no descriptors: what runs there later is not traced");
+	return r;
+}
+
 #define PT_SHARED (-1000001) /* nothing is to be opened: another target's events record it */
 
 static int prepare(struct target *target, struct pt_choice *choice, char *why, size_t size)
@@ -306,6 +373,10 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 	char lacks[200];
 	int r;
 
+	if (!rec->looks)
+		newcomers_use(machine->newcomers);
+	rec->looks = true;
+	choice->epoch = newcomers_epoch(machine->newcomers);
 	if (whole) {
 		pt_sharing_begin(target, whole);
 		return PT_SHARED;
@@ -336,6 +407,7 @@ static void take(struct target *target, struct pt_choice *choice)
 		return;
 	}
 	rec->events = take_ptr(choice->events);
+	rec->events->epoch = choice->epoch;
 	pt_events_use(rec->events);
 	rec->uses = true;
 	if (choice->budget.aux_bytes < rec->aux_bytes)
@@ -486,6 +558,26 @@ static int pt_member_changed(struct target *target, pid_t pid)
 	return target->beside ? backend_sample.member_changed(target, pid) : 0;
 }
 
+static struct pausable *pt_pausable(const struct target *target, const char **ret_why)
+{
+	const struct pt_machine *machine = pt_machine_of(target->targets);
+	const struct pt_recording *rec = pt_recording_of(target);
+
+	*ret_why = NULL;
+	if (!machine->can_pause)
+		*ret_why = "this kernel or PMU cannot pause Intel PT (Linux 6.13 can)";
+	else if (target->scope != TARGET_PROCESS && target->scope != TARGET_THREAD)
+		*ret_why = "only the trace of a process or a thread can be paused";
+	else if (target->children)
+		*ret_why = "children would inherit the breakpoint with the trace";
+	else if (rec->events && (rec->events->attrs[PT_EVENT_TRACE].inherit != (target->scope == TARGET_PROCESS) ||
+				 (target->scope == TARGET_PROCESS && !rec->events->attrs[PT_EVENT_TRACE].inherit_thread)))
+		*ret_why = "it shares the trace of another target, whose threads would inherit the breakpoint";
+	else if (rec->events && pt_resume_new(target->targets->base, machine->stopper, rec->events) < 0)
+		*ret_why = "no memory";
+	return *ret_why || !rec->events ? NULL : pt_resume_pausable(rec->events->resume);
+}
+
 /* ---- ending */
 
 static void leave(struct pt_recording *rec)
@@ -520,6 +612,8 @@ static void pt_disarm(struct target *target)
 			pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
 	}
 	(void)pt_events_put(rec->events);
+	if (rec->looks)
+		newcomers_leave(pt_machine_of(target->targets)->newcomers);
 	if (target->beside)
 		backend_sample.disarm(target);
 	(void)pt_filter_put(rec->filter);
@@ -603,6 +697,7 @@ static struct json_object *pt_describe(const struct target *target)
 	json_add_uint(o, "events", rec->events ? pt_events_fds(rec->events) : 0);
 	json_add_bool(o, "shared", rec->events && rec->events->users > 1);
 	json_add_uint(o, "blind_ns", rec->events ? pt_events_blind_ns(rec->events) : 0);
+	json_add_uint(o, "cpus_not_traced", rec->events ? newcomers_count(pt_machine_of(target->targets)->newcomers, rec->events) : 0);
 	json_add_uint(o, "left_out", rec->left_out);
 	list = json_add_new_array(o, "filters");
 	for (size_t i = 0; rec->filter && i < rec->filter->n; i++)
@@ -622,6 +717,7 @@ const struct backend backend_pt = {
 	.review = pt_review,
 	.frames_known = pt_frames_known,
 	.member_changed = pt_member_changed,
+	.pausable = pt_pausable,
 	.stop = pt_stop,
 	.disarm = pt_disarm,
 	.fds = pt_fds,

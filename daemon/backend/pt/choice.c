@@ -60,8 +60,8 @@ static int list_new_threads(struct pt_choice *choice, pid_t **ret, size_t *ret_n
 static int count_threads(struct pt_choice *choice)
 {
 	_cleanup_free_ pid_t *tids = NULL;
-	_cleanup_free_ int *cpus = NULL;
-	size_t n_tids = 1, n_cpus;
+	_cleanup_free_ int *online = NULL, *cpus = NULL;
+	size_t n_tids = 1, n_cpus = 0;
 	int r;
 
 	if (choice->grows && choice->pids)
@@ -69,12 +69,18 @@ static int count_threads(struct pt_choice *choice)
 	else
 		r = choice->host ? 0 : list_threads(choice, &tids, &n_tids);
 	if (r == 0)
-		r = cpus_online(&cpus, &n_cpus);
+		r = cpus_online(&online, &choice->n_online);
+	/* Those of a CPU are the kernel's as long as it is online. */
+	if (r == 0)
+		r = choice->host ? cpus_online(&cpus, &n_cpus) : cpus_to_come(&cpus, &n_cpus);
 	if (r < 0)
 		return r;
 	choice->budget.threads = n_tids;
-	choice->budget.cpus = n_cpus;
+	/* The kernel locks so much memory for each that is online. */
+	choice->budget.cpus = choice->n_online;
 	pt_budget_limits(&choice->budget);
+	choice->budget.cpus = choice->grows ? pt_events_cpus(choice->events) : n_cpus;
+	choice->to_come = !choice->host;
 	return 0;
 }
 
@@ -93,7 +99,7 @@ static void open_events(struct pt_choice *choice)
 	if (r == 0 && choice->grows)
 		r = pt_events_grow(choice->events, filter, list_threads, choice, cancel);
 	else if (r == 0)
-		r = pt_events_open(choice->attrs, filter, choice->budget.aux_bytes, choice->closer,
+		r = pt_events_open(choice->attrs, filter, choice->to_come, choice->budget.aux_bytes, choice->closer,
 				   choice->host ? NULL : list_threads, choice, cancel, &choice->events);
 	choice->job.result = r == -ENOENT ? -ESRCH : r;
 }

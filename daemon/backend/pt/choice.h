@@ -18,6 +18,9 @@ struct pt_choice {
 	enum pt_phase phase;
 	struct backend_job *waits; /* owned: of sampling, beside it; NULL: none runs */
 	struct pt_budget budget; /* of what is to be opened */
+	size_t n_online; /* CPUs, of all that the budget is of */
+	bool to_come; /* with those that are offline */
+	unsigned int epoch; /* of CPUs that have come, before they are opened */
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct closer *closer; /* not owned */
 	struct pt_events *events; /* opened; or referenced, to be grown */

@@ -10,6 +10,7 @@
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/pt/budget.h"
+#include "daemon/backend/pt/resume.h"
 #include "daemon/base/closer.h"
 
 /* A look at a process that finds no new thread ends the search; a process that makes them faster than that is left as it is. */
@@ -21,6 +22,10 @@ static void batch_close(struct pt_batch *batch)
 {
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
 		eventset_close(&batch->sets[k]);
+	free(batch->resumable);
+	batch->resumable = NULL;
+	free(batch->tids);
+	batch->tids = NULL;
 }
 
 /*
@@ -32,12 +37,12 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 {
 	const struct pt_batch *first = events->first;
 	_cleanup_(batch_close) struct pt_batch batch = {0};
-	struct eventset_spec spec = {.subjects = tids, .n_subjects = n, .cancel = cancel};
+	struct eventset_spec spec = {.subjects = tids, .n_subjects = n, .to_come = events->to_come, .cancel = cancel};
 	int r;
 
 	spec.attr = events->attrs[PT_EVENT_TRACE];
 	if (first) {
-		/* A CPU that is offline now has no event of these threads, and the others go on. */
+		/* Of a CPU that was offline when they were opened, and is not to come, these threads have no event either. */
 		spec.join = spec.cpus_of = &first->sets[PT_EVENT_TRACE];
 		spec.busy_is_covered = true;
 	} else {
@@ -65,6 +70,12 @@ static int open_batch(const struct pt_events *events, size_t aux_bytes, const pi
 	r = eventset_open(&spec, &batch.sets[PT_EVENT_SIDE]);
 	if (r < 0)
 		return r;
+	if (tids) {
+		batch.tids = malloc(n * sizeof(*tids));
+		if (!batch.tids)
+			return -ENOMEM;
+		memcpy(batch.tids, tids, n * sizeof(*tids));
+	}
 	*ret = batch;
 	batch = (struct pt_batch){0};
 	return 0;
@@ -146,18 +157,57 @@ static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_thr
 	return r < 0 ? r : 0;
 }
 
-/* `closer` NULL: what is open is closed by this thread, which may wait. The closer is the loop's. */
-static void destroy(struct pt_events *events, struct closer *closer)
+struct remains {
+	struct resume_sets resumes;
+	struct pt_batches batches;
+};
+
+/* With a closer what is large is closed by its thread. */
+static void close_batches(struct pt_batches *batches, struct closer *closer)
 {
 	struct pt_batch *batch;
 
-	while ((batch = STAILQ_FIRST(&events->batches)) != NULL) {
-		STAILQ_REMOVE_HEAD(&events->batches, link);
+	while ((batch = STAILQ_FIRST(batches)) != NULL) {
+		STAILQ_REMOVE_HEAD(batches, link);
 		if (closer)
 			eventset_close_all(batch->sets, PT_EVENT_KINDS, closer);
-		else
-			batch_close(batch);
+		batch_close(batch);
 		free(batch);
+	}
+}
+
+static void close_remains(void *data)
+{
+	struct remains *remains = *(struct remains **)data;
+
+	resume_sets_close(&remains->resumes);
+	close_batches(&remains->batches, NULL);
+	free(remains);
+}
+
+/* Behind what others have joined to their groups, which waits in the same queue: as struct pausable_ops says. False: no memory. */
+static bool close_in_order(struct pt_events *events, struct closer *closer)
+{
+	struct remains *remains = calloc(1, sizeof(*remains));
+
+	if (!remains)
+		return false;
+	pt_resume_free(take_ptr(events->resume), &remains->resumes);
+	STAILQ_INIT(&remains->batches);
+	STAILQ_CONCAT(&remains->batches, &events->batches);
+	closer_call(closer, close_remains, &remains, sizeof(remains), events->n_fds);
+	return true;
+}
+
+/* `closer` NULL: what is open is closed by this thread, which may wait. The closer is the loop's. */
+static void destroy(struct pt_events *events, struct closer *closer)
+{
+	struct resume_sets resumes;
+
+	if (!events->resume || !closer || !close_in_order(events, closer)) {
+		pt_resume_free(events->resume, &resumes);
+		resume_sets_close(&resumes);
+		close_batches(&events->batches, closer);
 	}
 	(void)pthread_mutex_destroy(&events->lock);
 	(void)pthread_mutex_destroy(&events->switching);
@@ -180,7 +230,7 @@ static bool somebody_elses(const struct pt_events *events, pt_threads_fn threads
 	return pid_set_is_reused(&events->tids, tids, n);
 }
 
-int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, size_t aux_bytes,
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, bool to_come, size_t aux_bytes,
 		   struct closer *closer, pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret)
 {
 	struct pt_events *events = calloc(1, sizeof(*events));
@@ -193,6 +243,7 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 	events->refs = 1;
 	events->closer = closer;
 	events->of_cpus = !threads;
+	events->to_come = to_come;
 	memcpy(events->attrs, attrs, sizeof(events->attrs));
 	(void)pthread_mutex_init(&events->lock, NULL);
 	(void)pthread_mutex_init(&events->switching, NULL);

@@ -27,10 +27,12 @@
 #include "daemon/perf/eventset.h"
 
 struct closer;
+struct pt_resume;
 
 enum pt_event { PT_EVENT_TRACE, PT_EVENT_SIDE, PT_EVENT_KINDS };
 
-#define PT_GAPS_MAX 64
+/* Each snapshot has one of each CPU; what is forgotten must be older than what a ring still has. */
+#define PT_GAPS_MAX 2048
 
 /* A CPU was not traced while it was copied. */
 struct pt_gap {
@@ -50,13 +52,20 @@ struct pt_losses {
 
 struct pt_batch { /* of threads that were opened together */
 	STAILQ_ENTRY(pt_batch) link;
+	pid_t *tids; /* the subjects of its sets; NULL: the machine's CPUs */
 	struct eventset sets[PT_EVENT_KINDS];
+	bool *resumable; /* of those that trace, which have an event that lets them go on (daemon/backend/pt/resume.h); NULL: none */
 };
+
+STAILQ_HEAD(pt_batches, pt_batch);
 
 struct pt_events {
 	unsigned int refs;     /* the loop's */
 	unsigned int users;    /* recordings that go on; the loop's */
+	struct pt_resume *resume; /* owned; NULL: nothing can pause it (daemon/backend/pt/resume.h) */
 	bool of_cpus;	       /* not of threads */
+	bool to_come;	       /* of threads also on CPUs that are offline */
+	unsigned int epoch;    /* of daemon/backend/pt/newcomers.h, before they were opened; the loop's */
 	struct closer *closer; /* not owned */
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct timeconv_moment begin; /* TSC and MONOTONIC_RAW when it was opened */
@@ -66,7 +75,7 @@ struct pt_events {
 	struct pid_set tids; /* opened, or known to be covered; of who opens or grows */
 	/* Held while the events of a CPU are stopped or let go, which may take long: the loop takes it where they are few. */
 	pthread_mutex_t switching; /* before `lock`; for what follows */
-	STAILQ_HEAD(, pt_batch) batches;
+	struct pt_batches batches;
 	uint64_t *stopped_ns; /* of each CPU: since when; 0: it runs */
 	pthread_mutex_t lock; /* never held for long; for what follows */
 	size_t n_fds;
@@ -86,11 +95,11 @@ struct pt_events {
 typedef int (*pt_threads_fn)(void *arg, pid_t **ret, size_t *ret_n);
 
 /*
- * Opens the events of all threads that `threads` finds, disabled. `filter` limits the code that is traced, see
+ * Opens the events of all threads that `threads` finds, disabled; with `to_come` also on CPUs that are offline. `filter` limits the code that is traced, see
  * daemon/backend/pt/filter.h; NULL: none. Any thread. 0; -ERANGE: the kernel refuses the filter; -ESRCH: none is left; -EBUSY: the PMU, or a
  * thread, is somebody else's; -ENOBUFS: no locked memory; -ECANCELED; what perf_event_open() said.
  */
-int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, size_t aux_bytes,
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, bool to_come, size_t aux_bytes,
 		   struct closer *closer, pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret) _must_check_;
 /* Opens those of threads that are new. The same answers; 0 also if there are none. Any thread, one at a time. */
 int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg, const atomic_bool *cancel)

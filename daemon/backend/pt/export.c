@@ -17,7 +17,10 @@
 #include "common/bundle/perfdata_write.h"
 #include "common/control/json.h"
 #include "daemon/backend/frozen.h"
+#include "daemon/backend/pt/newcomers.h"
+#include "daemon/backend/pt/pauses.h"
 #include "daemon/backend/pt/recording.h"
+#include "daemon/backend/pt/resume.h"
 #include "daemon/perf/record.h"
 
 /* No ids of the kernel's, of the side-band log, or of samples. */
@@ -55,8 +58,11 @@ struct pt_frozen {
 	size_t n_areas;
 	struct pt_gap gaps[PT_GAPS_MAX]; /* of copies before this one */
 	size_t n_gaps;
+	struct pt_pauses pauses;
 	uint64_t freeze_ns; /* how long it took to stop all CPUs */
-	uint64_t bytes, cpus_left_out, torn, left_out;
+	struct pt_missed_cpu *missed; /* owned */
+	size_t n_missed;
+	uint64_t bytes, torn, left_out;
 	struct pt_losses losses; /* since it was armed */
 };
 
@@ -140,6 +146,7 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 	struct pt_frozen *pt = calloc(1, sizeof(*pt));
+	int r;
 
 	if (!pt)
 		return -ENOMEM;
@@ -150,6 +157,10 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	pt->machine = pt_machine_of(target->targets);
 	frozen->aux_pmu = PT_PMU_NAME;
 	frozen->aux_pmu_type = pt->machine->pmu.type;
+	newcomers_look(pt->machine->newcomers);
+	r = newcomers_missed(pt->machine->newcomers, rec->events, &pt->missed, &pt->n_missed);
+	if (r < 0)
+		return r;
 	pt->areas = calloc(pt_events_cpus(rec->events), sizeof(*pt->areas));
 	if (!pt->areas)
 		return -ENOMEM;
@@ -173,25 +184,6 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 }
 
 /* ---- taking, on the copier thread */
-
-/* CPUs that have come online since the events were opened: what runs there is not traced. */
-static uint64_t cpus_without_ring(const struct eventset *trace)
-{
-	_cleanup_free_ int *cpus = NULL;
-	uint64_t without = 0;
-	size_t n;
-
-	if (cpus_online(&cpus, &n) < 0)
-		return 0;
-	for (size_t i = 0; i < n; i++) {
-		size_t at = 0;
-
-		while (at < trace->n_cpus && !(trace->cpus[at] == cpus[i] && trace->auxes[at].base))
-			at++;
-		without += at == trace->n_cpus;
-	}
-	return without;
-}
 
 /* A thread that was born while all were stopped may have written meanwhile: then it is copied again. */
 static int take_area(struct pt_frozen *pt, size_t i, struct pt_area *area)
@@ -238,7 +230,6 @@ int pt_export_take(struct frozen *frozen)
 		area->wrapped = area->aux.wrapped;
 		area->blind_ns = pt_events_resume_cpu(pt->events, i);
 	}
-	pt->cpus_left_out = cpus_without_ring(trace);
 	return 0;
 }
 
@@ -490,6 +481,8 @@ void pt_export_resume(struct frozen *frozen)
 	pt->stopping = NULL;
 	if (!pt->held)
 		return;
+	/* Not before: of some nobody had heard when it was frozen. */
+	pt->pauses = *pt_resume_pauses(pt->events);
 	pt->held = false;
 	pt_events_thaw(pt->events);
 	stopper_go_on(pt->machine->stopper, pt->events);
@@ -501,6 +494,7 @@ void pt_export_free(struct frozen *frozen)
 	if (frozen->beside)
 		backend_sample.free(frozen);
 	free(pt_of(frozen)->areas);
+	free(pt_of(frozen)->missed);
 	(void)pt_filter_put(pt_of(frozen)->filter);
 	free(frozen->recording);
 }
@@ -520,6 +514,30 @@ static void add_gap(const struct pt_gap *gap, struct json_object *gaps)
 	json_append(gaps, o);
 }
 
+static void add_missed(const struct frozen *frozen, const struct pt_missed_cpu *missed, struct json_object *gaps)
+{
+	struct json_object *o = json_object_new_object();
+	char kind[96];
+
+	(void)snprintf(kind, sizeof(kind), "cpu %d not traced: it came online later", missed->cpu);
+	json_add_string(o, "kind", kind);
+	json_add_int(o, "blind_cpu", missed->cpu);
+	json_add_bool(o, "blind_late", true);
+	json_add_bool(o, "blind_unseen", !frozen->beside);
+	json_add_uint(o, "from_ns", missed->from_ns);
+	json_add_uint(o, "to_ns", frozen->raw_ns);
+	json_append(gaps, o);
+	if (frozen->beside)
+		return;
+	/* Who waits, and for how long, is not known either. */
+	o = json_object_new_object();
+	(void)snprintf(kind, sizeof(kind), "cpu %d came online later, its switches are not recorded", missed->cpu);
+	json_add_string(o, "kind", kind);
+	json_add_uint(o, "from_ns", missed->from_ns);
+	json_add_uint(o, "to_ns", frozen->raw_ns);
+	json_append(gaps, o);
+}
+
 static void add_areas(const struct pt_frozen *pt, struct json_object *list)
 {
 	for (size_t i = 0; i < pt->n_areas; i++) {
@@ -533,6 +551,16 @@ static void add_areas(const struct pt_frozen *pt, struct json_object *list)
 		json_add_uint(o, "blind_ns", area->blind_ns);
 		json_append(list, o);
 	}
+}
+
+static void add_pauses(const struct frozen *frozen, struct json_object *gaps)
+{
+	const struct pt_frozen *pt = pt_of(frozen);
+	_cleanup_free_ int *cpus = calloc(pt->n_areas, sizeof(*cpus));
+
+	for (size_t i = 0; cpus && i < pt->n_areas; i++)
+		cpus[i] = pt->areas[i].cpu;
+	pt_pauses_meta(&pt->pauses, cpus, cpus ? pt->n_areas : 0, frozen->raw_ns, gaps);
 }
 
 static void add_filter(const struct pt_filter *filter, struct json_object *list)
@@ -568,9 +596,13 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	json_add_uint(losses, "pt_truncated", pt->losses.truncated);
 	json_add_uint(losses, "pt_partial", pt->losses.partial);
 	json_add_uint(losses, "pt_records_lost", pt->losses.records);
-	json_add_uint(losses, "pt_cpus_not_traced", pt->cpus_left_out);
+	json_add_uint(losses, "pt_cpus_not_traced", pt->n_missed);
 	json_add_uint(losses, "pt_copies_torn", pt->torn);
 	json_add_uint(losses, "pt_left_out", pt->left_out);
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		add_gap(&pt->gaps[i], gaps);
+	add_pauses(frozen, gaps);
+	for (size_t i = 0; i < pt->n_missed; i++)
+		if (pt->missed[i].from_ns < frozen->raw_ns)
+			add_missed(frozen, &pt->missed[i], gaps);
 }

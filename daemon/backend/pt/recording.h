@@ -15,7 +15,9 @@
 
 struct pt_machine {
 	bool available;
+	bool can_pause; /* an event of its group may stop the trace (kernel 6.13) */
 	struct stopper *stopper; /* NULL: there is nothing to stop */
+	struct newcomers *newcomers; /* alike */
 	struct pt_pmu pmu;
 	char why[200]; /* how, or why not */
 	uint64_t read_format;
@@ -26,6 +28,8 @@ struct pt_recording {
 	struct target *target; /* back pointer */
 	struct pt_events *events; /* referenced; NULL: not armed yet */
 	bool uses;	  /* it counts among the events' users */
+	bool looks;	  /* it counts among those who hear of CPUs that come */
+	bool misses;	  /* such a CPU is not traced, and the target says so */
 	bool shares;	  /* another target has opened the events, and pays for them */
 	bool is_part;	  /* they have more than this target */
 	size_t aux_bytes; /* of each CPU */

@@ -6,6 +6,7 @@
 #include <sys/queue.h>
 
 #include "daemon/backend/pt/events.h"
+#include "daemon/backend/pt/resume.h"
 #include "daemon/base/copier.h"
 
 struct stopping {
@@ -97,6 +98,11 @@ struct stopping *stopper_stop(struct stopper *stopper, struct pt_events *events,
 void stopper_go_on(struct stopper *stopper, struct pt_events *events)
 {
 	(void)call(stopper, events, pt_events_go_on, NULL, NULL);
+}
+
+void stopper_switch_resumes(struct stopper *stopper, struct pt_events *events)
+{
+	(void)call(stopper, events, pt_resume_switch, NULL, NULL);
 }
 
 void stopping_forget(struct stopping *stopping)

@@ -28,5 +28,7 @@ struct stopper *stopper_free(struct stopper *stopper);
  */
 struct stopping *stopper_stop(struct stopper *stopper, struct pt_events *events, void (*fn)(void *arg), void *arg);
 void stopper_go_on(struct stopper *stopper, struct pt_events *events);
+/* Calls pt_resume_switch(). */
+void stopper_switch_resumes(struct stopper *stopper, struct pt_events *events);
 /* `fn` is not called any more. May be NULL. */
 void stopping_forget(struct stopping *stopping);

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the guest: address filters of tracerd's back end pt, and PTWRITE. Each bundle is /share/filter-NAME with the log of the
-# instructions that retired; what was said is in /share/filter, a line each: NAME STATUS TEXT.
+# instructions that retired; what was said is in /share/filters, a line each: NAME STATUS TEXT.
 debug=/sys/kernel/debug/softpt
-: >/share/filter
+: >/share/filters
 
+for pid in $(pidof tracerd); do kill -9 $pid; done
+rm -rf /run/tracerd/control.sock /tmp/spool
 mkdir -p /tmp/spool
 tracerd --config /share/guest/tracerd.conf >/share/filter-tracerd.log 2>&1 &
 daemon=$!
@@ -14,7 +16,7 @@ said() {
 	name=$1
 	shift
 	"$@" >/tmp/said 2>&1
-	echo "$name $? $(tr '\n' ' ' </tmp/said)" >>/share/filter
+	echo "$name $? $(tr '\n' ' ' </tmp/said)" >>/share/filters
 	echo "rig: $name: $(cat /tmp/said)"
 }
 

@@ -23,7 +23,9 @@ static void pmu_start(struct perf_event *event, int flags)
 
 #ifdef PERF_EF_RESUME
 	if (flags & PERF_EF_RESUME) {
-		cpu->trace.paused = false;
+		/* whoever resumes it may run where another event traces by now, which is paused for its own reason */
+		if (cpu->event == event)
+			cpu->trace.paused = false;
 		return;
 	}
 	paused = event->hw.aux_paused;

@@ -9,6 +9,7 @@
  *	life fork			makes a child that calls child_work(), and waits for it
  *	life storm N			makes N threads, each of which calls storm_work() and stays
  *	life storm-exit N		the same, but the threads end
+ *	life crew N			makes N threads that work, as itself does, for ever
  *	life crash			dies of SIGSEGV in crash_here()
  */
 #define _GNU_SOURCE
@@ -66,6 +67,20 @@ static void nap(long ms)
 	(void)nanosleep(&t, NULL);
 }
 
+static void work_on(void)
+{
+	for (;;) {
+		outer(3);
+		nap(20);
+	}
+}
+
+static void *work(void *arg)
+{
+	work_on();
+	return arg;
+}
+
 static void *stay(void *arg)
 {
 	storm_work();
@@ -75,7 +90,7 @@ static void *stay(void *arg)
 		nap(1000000);
 }
 
-static void storm(int n, void *ends)
+static void make(int n, void *(*run)(void *), void *arg)
 {
 	pthread_attr_t attr;
 
@@ -85,15 +100,12 @@ static void storm(int n, void *ends)
 	for (int i = 0; i < n; i++) {
 		pthread_t thread;
 
-		while (pthread_create(&thread, &attr, stay, ends) != 0)
+		while (pthread_create(&thread, &attr, run, arg) != 0)
 			nap(1);
 	}
 	nap(100);
 	(void)puts("made");
-	for (;;) {
-		outer(3);
-		nap(20);
-	}
+	work_on();
 }
 
 int main(int argc, char **argv)
@@ -128,7 +140,9 @@ int main(int argc, char **argv)
 		outer(10);
 	}
 	if (strncmp(what, "storm", 5) == 0 && argc > 2)
-		storm(atoi(argv[2]), what[5] ? what_ends : NULL);
+		make(atoi(argv[2]), stay, what[5] ? what_ends : NULL);
+	if (strcmp(what, "crew") == 0 && argc > 2)
+		make(atoi(argv[2]), work, NULL);
 	if (strcmp(what, "crash") == 0)
 		crash_here(NULL);
 	return 0;

@@ -6,11 +6,13 @@
  *	pause probe	prints the errno of each group that a kernel may refuse
  *	pause FOLDER	goes through the stages
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -71,9 +73,13 @@ static void fail(const char *what)
 static void *obey(void *arg)
 {
 	const size_t self = (size_t)arg;
+	const cpu_set_t one = {.__bits = {1}};
 	pthread_t thread;
 	char c;
 
+	/* Paused is a thread on a CPU: on another one it is traced. */
+	if (sched_setaffinity(0, sizeof(one), &one) < 0)
+		fail("sched_setaffinity");
 	tids[self] = (pid_t)syscall(SYS_gettid);
 	if (self && write(replies[1], "c", 1) != 1)
 		fail("write");
@@ -189,6 +195,8 @@ static int open_resume(pid_t pid, int cpu, int group)
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_TASK_CLOCK,
+		/* Without READ, threads that have inherited the same exchange their events, and with these who is paused. */
+		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_READ,
 		.sample_period = 100000,
 		.disabled = 1,
 		.inherit = 1,
@@ -228,39 +236,56 @@ static void keep_log(const char *folder, const char *stage)
 	(void)close(out);
 }
 
+/* Threads that have inherited the same events exchange them as they take turns: of two, the one that has those that were opened. */
+static size_t holder(int trace)
+{
+	for (size_t i = 0; i < 2; i++) {
+		const int fd = open_resume(tids[i], 0, trace);
+
+		if (fd < 0)
+			continue;
+		(void)close(fd);
+		return i;
+	}
+	fail("a member");
+	return 0;
+}
+
 static void go_through(const char *folder)
 {
 	const pid_t pid = begin_child();
 	int trace[CPUS], pause[CPUS], resume[CPUS];
+	size_t first;
 
 	for (int cpu = 0; cpu < CPUS; cpu++)
 		trace[cpu] = open_trace(pid, cpu);
 	all(trace, PERF_EVENT_IOC_ENABLE);
 	tell(0, '1'); /* inherits the trace without its breakpoint */
+	first = holder(trace[0]);
 	for (int cpu = 0; cpu < CPUS; cpu++) {
-		pause[cpu] = open_breakpoint(pid, cpu, trace[cpu], 1);
-		resume[cpu] = open_resume(pid, cpu, trace[cpu]);
+		pause[cpu] = open_breakpoint(tids[first], cpu, trace[cpu], 1);
+		resume[cpu] = open_resume(tids[first], cpu, trace[cpu]);
 		if (pause[cpu] < 0 || resume[cpu] < 0)
 			fail("a member");
 	}
-	tell(0, '2'); /* inherits both */
+	tell(first, '2'); /* inherits both */
 	keep_log(folder, "begin");
 	for (size_t i = 0; i < THREADS; i++)
 		tell(i, 'w');
 	keep_log(folder, "hit");
 	all(trace, PERF_EVENT_IOC_DISABLE);
 	all(trace, PERF_EVENT_IOC_ENABLE);
-	tell(0, 's');
+	tell(first, 's');
 	keep_log(folder, "enabled");
 	all(resume, PERF_EVENT_IOC_ENABLE);
 	for (int i = 0; i < 20; i++)
-		tell(0, 's');
+		tell(first, 's');
 	all(resume, PERF_EVENT_IOC_DISABLE);
 	keep_log(folder, "resumed");
-	tell(0, 'w');
+	tell(first, 'w');
 	keep_log(folder, "again");
 	printf("{\"place\": %lu, \"on\": %lu, \"tids\": [%d, %d, %d]}\n", (unsigned long)(uintptr_t)the_place,
-	       (unsigned long)(uintptr_t)goes_on, tids[0], tids[1], tids[2]);
+	       (unsigned long)(uintptr_t)goes_on, tids[first], tids[1 - first], tids[2]);
 	(void)kill(pid, SIGKILL);
 	(void)waitpid(pid, NULL, 0);
 }

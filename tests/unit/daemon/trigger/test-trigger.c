@@ -157,6 +157,12 @@ uid_t target_uid(const struct target *t)
 	return t->owner;
 }
 
+struct pausable *target_pausable(const struct target *t, const char **ret_why)
+{
+	*ret_why = NULL;
+	return NULL;
+}
+
 /* ---- breakpoints: those that there are, and what the test says of them */
 
 #define PROBES_MAX 8
@@ -237,6 +243,11 @@ uint64_t probe_start_time(const struct probe *p)
 size_t probe_threads(const struct probe *p)
 {
 	return 3;
+}
+
+size_t probe_pausing(const struct probe *p)
+{
+	return 0;
 }
 
 size_t probe_fds(const struct probe *p)

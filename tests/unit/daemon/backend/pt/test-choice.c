@@ -59,7 +59,7 @@ static void test_growth(void **state)
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
 		pt_attr_sideband(&spec, 0, &attrs[k]);
 	assert_int_equal(closer_new(base, &targets.closer), 0);
-	r = pt_events_open(attrs, NULL, 0, targets.closer, list_self, NULL, NULL, &rec.events);
+	r = pt_events_open(attrs, NULL, true, 0, targets.closer, list_self, NULL, NULL, &rec.events);
 	TAILQ_INIT(&unit.members);
 	TAILQ_INSERT_TAIL(&unit.members, &self, link);
 	unit.n_members = 1;

@@ -62,7 +62,7 @@ static void test_gaps(void **state)
 		pt_attr_sideband(&spec, 0, &attrs[k]);
 	attrs[PT_EVENT_TRACE] = (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE, .size = sizeof(attrs[0]), .config = PERF_COUNT_SW_DUMMY,
 							 .disabled = 1, .exclude_kernel = 1};
-	r = pt_events_open(attrs, NULL, 0, closer, list_self, NULL, NULL, &events);
+	r = pt_events_open(attrs, NULL, true, 0, closer, list_self, NULL, NULL, &events);
 	if (r == 0) {
 		ring = &events->first->sets[PT_EVENT_TRACE].rings[0];
 		own = *ring;

@@ -116,7 +116,7 @@ static void open_events(struct fixture *f, size_t n_threads)
 	pt_attr_sideband(&spec, 0, &attrs[PT_EVENT_SIDE]);
 	attrs[PT_EVENT_TRACE] = (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE, .size = sizeof(attrs[0]), .config = PERF_COUNT_SW_TASK_CLOCK,
 							 .disabled = 1, .exclude_kernel = 1, .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED};
-	r = pt_events_open(attrs, NULL, 0, f->closer, list, f, NULL, &f->events);
+	r = pt_events_open(attrs, NULL, true, 0, f->closer, list, f, NULL, &f->events);
 	if (r == -EACCES || r == -EPERM || r == -ENOBUFS)
 		skip();
 	assert_int_equal(r, 0);
