@@ -36,7 +36,10 @@ struct config {
 	unsigned int pt_ring_kib;       /* per cpu and target */
 	unsigned int pt_total_mib;      /* per target */
 	char *pt_timing;
+	char *python_frames; /* "yes", "no" */
+	unsigned int unwind_cache_mib;
 	unsigned int keep_ms;		/* per target */
+	unsigned int wait_min_us;
 	unsigned int keep_total_mib;	/* rings that are larger than configured, all together */
 	unsigned int history_mib;       /* per target */
 	unsigned int exited_keep_s;

@@ -47,6 +47,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 		json_add_string(params, "pt_timing", options->pt_timing);
 	if (options->keep_ns)
 		json_add_uint(params, "keep_ms", options->keep_ns / 1000000);
+	if (options->wait_min)
+		json_add_uint(params, "wait_min_us", options->wait_min_ns / 1000);
 	if (options->children)
 		json_add_bool(params, "children", true);
 	if (options->kernel)
@@ -68,8 +70,8 @@ void arm_print_joined(FILE *out, struct json_object *result, pid_t pid)
 	struct json_object *target = field(result, "target");
 	_cleanup_free_ char *id = human_name(field_text(target, "id"));
 
-	(void)fprintf(out, "armed %swith %s: process %d, of %" PRIu64 "\n", field_bool(result, "already") ? "already " : "", id, (int)pid,
-		field_number(target, "living"));
+	(void)fprintf(out, "armed %sin %s: process %d (%s has %" PRIu64 " processes)\n", field_bool(result, "already") ? "already " : "", id,
+		(int)pid, id, field_number(target, "living"));
 }
 
 int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds, struct json_object **ret_result)

@@ -15,7 +15,8 @@
 struct arm_options {
 	const char *stacks, *backend, *pt_timing;
 	uint64_t pt_ring_kib;
-	uint64_t keep_ns;
+	uint64_t keep_ns, wait_min_ns;
+	bool wait_min; /* given */
 	bool no_waits, children, kernel;
 };
 
@@ -61,6 +62,15 @@ struct arm_options {
 		.doc = "How far back samples and waits are to reach, e.g. 10s, instead of the "    \
 		       "configured keep_ms: the target's rings grow until they do, as far as "     \
 		       "memory may be used for it. list and show tell how far they reach."},       \
+	{.name = "wait-min",                                                                       \
+		.type = OPTION_DURATION,                                                           \
+		.offset = offsetof(owner, arm.wait_min_ns),                                        \
+		.given = offsetof(owner, arm.wait_min),                                            \
+		.arg = "TIME",                                                                     \
+		.max = 60000000000,                                                                \
+		.doc = "Waits shorter than this are recorded without a stack, e.g. 20us, instead " \
+		       "of the configured wait_min_us; 0: all waits have one, which costs more. "  \
+		       "With stacks=fp and bpf."},                                                 \
 	{.name = "pt-ring",                                                                        \
 		.type = OPTION_UINT,                                                               \
 		.offset = offsetof(owner, arm.pt_ring_kib),                                        \

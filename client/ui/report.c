@@ -65,6 +65,15 @@ static bool any_times(struct json_object *summary)
 	return false;
 }
 
+/* Whether the threads are of more than one process. */
+static bool is_of_several(struct json_object *summary)
+{
+	for (size_t i = 1; i < field_count(summary, "threads"); i++)
+		if (field_number(field_at(summary, "threads", i), "pid") != field_number(field_at(summary, "threads", 0), "pid"))
+			return true;
+	return false;
+}
+
 static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 {
 	static const struct human_column sampled[] = {
@@ -90,7 +99,7 @@ static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(sampled);
 	size_t n = field_count(summary, "threads");
 	uint64_t more = field_number(summary, "threads_omitted");
-	bool calls = field_count(summary, "functions") > 0;
+	const bool calls = field_count(summary, "functions") > 0, several = is_of_several(summary);
 
 	if (!n)
 		return;
@@ -105,7 +114,9 @@ static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 	for (size_t i = 0; i < n && i < MAX_THREADS; i++) {
 		struct json_object *t = field_at(summary, "threads", i);
 
-		human_table_add(&table, human_name(field_text(t, "name")));
+		_cleanup_free_ char *name = human_name(field_text(t, "name"));
+
+		human_table_add(&table, several ? human_format("%s, of process %" PRIu64, name, field_number(t, "pid")) : take_ptr(name));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
 		if (stepped) {
 			human_table_add(&table, human_format("%" PRIu64, field_number(t, "instructions")));
@@ -215,7 +226,7 @@ static bool has_word(const char *name, const char *const *words, size_t n)
  * semaphores. A queue's and a mutex's look the same; "ended by" is true of both.)
  *
  * The functions that libraries and languages wait in tell which it is; only the innermost few count,
- * since everything is called from somewhere that may have any name.
+ * since everything is called from somewhere that may have any name. What a signal's handler waits for is the handler's.
  */
 bool report_is_lock_wait(struct json_object *wait)
 {
@@ -242,6 +253,7 @@ bool report_is_lock_wait(struct json_object *wait)
 		"mutex::lock",
 		"Mutex::lock",
 	};
+	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
 	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
 	const char *state = field_text(wait, "state");
 	struct json_object *stack = field_array(wait, "stack");
@@ -255,6 +267,8 @@ bool report_is_lock_wait(struct json_object *wait)
 
 		if (!name)
 			continue;
+		if (has_word(name, handlers, ARRAY_SIZE(handlers)))
+			return false;
 		if (strstr(name, gil) || (!work && has_word(name, words, ARRAY_SIZE(words))))
 			return true;
 		work = work || has_word(name, no_holder, ARRAY_SIZE(no_holder));
@@ -275,6 +289,17 @@ static void print_who(FILE *out, struct json_object *by, const char *before, con
 		(void)fprintf(out, "     %s\n", who);
 }
 
+/* Who ends a wait for a lock held it, but for who sent a signal. Where his system call is not known his stack at least is. */
+static bool has_released(struct json_object *w, struct json_object *by)
+{
+	static const char futex[] = "futex";
+	const char *call = field_text(by, "call"), *of_wait = field_text(w, "call");
+
+	if (!call)
+		return field_count(by, "stack");
+	return !of_wait || strncmp(of_wait, futex, sizeof(futex) - 1) != 0 || strncmp(call, futex, sizeof(futex) - 1) == 0;
+}
+
 void report_print_waker(FILE *out, struct json_object *w, bool lock)
 {
 	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
@@ -283,7 +308,7 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 		return;
 	if (field_bool(by, "interrupt")) {
 		(void)fputs("     ended by an interrupt (a timer, a device)\n", out);
-	} else if (!lock) {
+	} else if (!lock || !has_released(w, by)) {
 		print_who(out, by, "ended by", " in ");
 	} else if (!held) {
 		print_who(out, by, "held by", ", which released it in ");
@@ -314,8 +339,10 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
-	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), %s", rank,
-		human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"), state);
+	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), ", rank, human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"));
+	if (field(w, "goroutine"))
+		(void)fprintf(out, "goroutine %" PRIu64 ", ", field_number(w, "goroutine"));
+	(void)fputs(state, out);
 	if (field_text(w, "call"))
 		(void)fprintf(out, " in %s()", call);
 	if (field(w, "fd"))
@@ -338,7 +365,10 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fprintf(out, "; the longest of %" PRIu64 " here, %s in all", count,
 			human_duration(total, field_number(w, "total_ns")));
 	(void)fputc('\n', out);
-	report_print_stack(out, 5, "waited in ", field(w, "stack"));
+	if (field_bool(w, "brief"))
+		(void)fputs("     (stacks of short waits are not recorded: see --wait-min)\n", out);
+	else
+		report_print_stack(out, 5, "waited in ", field(w, "stack"));
 	/* who was preempted was not woken: it got the CPU back */
 	if (strcmp(state, "preempted") != 0)
 		report_print_waker(out, w, lock);

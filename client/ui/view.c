@@ -171,10 +171,56 @@ static void view_unwound(FILE *out, struct json_object *u)
 		return;
 	view_line(out, "unwound", "%" PRIu64 " stacks in the kernel, of which %" PRIu64 " are cut; %" PRIu64 " frames by frame pointers",
 		field_number(u, "complete") + field_number(u, "cut"), field_number(u, "cut"), field_number(u, "by_frame_pointer"));
-	view_line(out, "", "copied: %" PRIu64 " through code without a table, %" PRIu64 " without a rule, %" PRIu64 " not readable, %" PRIu64 " astray",
-		field_number(u, "no_table"), field_number(u, "no_rule"), field_number(u, "no_read"), field_number(u, "bad"));
+	view_line(out, "", "copied: %" PRIu64 " through code without a table, %" PRIu64 " without a rule, %" PRIu64 " not readable, %" PRIu64 " astray, %" PRIu64
+		" through code that keeps no frame pointer",
+		field_number(u, "no_table"), field_number(u, "no_rule"), field_number(u, "no_read"), field_number(u, "bad"), field_number(u, "no_frame"));
+	if (field_number(u, "other_stack"))
+		view_line(out, "", "%" PRIu64 " lead to another stack of Go's: not known from there on", field_number(u, "other_stack"));
 	view_line(out, "", "code: %" PRIu64 " mappings with a table, %" PRIu64 " waiting for one, %" PRIu64 " without",
 		field_number(u, "mappings"), field_number(u, "mappings_waiting"), field_number(u, "mappings_without"));
+}
+
+/* The Python functions of processes that run an interpreter. */
+static void view_python(FILE *out, struct json_object *list)
+{
+	const size_t n = list ? json_object_array_length(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *p = json_object_array_get_idx(list, i);
+		const char *refused = field_text(p, "refused");
+
+		if (refused && *refused) {
+			view_line(out, i ? "" : "python", "%s of process %" PRIu64 ": its functions are not found: %s", field_text(p, "version"),
+				field_number(p, "pid"), refused);
+			continue;
+		}
+		view_line(out, i ? "" : "python", "%s of process %" PRIu64 ": functions of %" PRIu64 " stacks, of which %" PRIu64 " are cut; %" PRIu64
+			" of threads it does not know, %" PRIu64 " not readable, %" PRIu64 " among subinterpreters, %" PRIu64 " between two"
+			" functions; %" PRIu64 " without a name",
+			field_text(p, "version"), field_number(p, "pid"), field_number(p, "complete") + field_number(p, "cut"), field_number(p, "cut"),
+			field_number(p, "no_thread") + field_number(p, "crowded"), field_number(p, "no_read"), field_number(p, "subinterpreters"),
+			field_number(p, "between"), field_number(p, "unnamed"));
+	}
+}
+
+/* The goroutines of processes that are Go programs. */
+static void view_go(FILE *out, struct json_object *list)
+{
+	const size_t n = list ? json_object_array_length(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *p = json_object_array_get_idx(list, i);
+		const char *refused = field_text(p, "refused");
+
+		if (refused && *refused)
+			view_line(out, i ? "" : "go", "%s of process %" PRIu64 ": its goroutines are not read: %s", field_text(p, "version"),
+				field_number(p, "pid"), refused);
+		else
+			view_line(out, i ? "" : "go", "%s of process %" PRIu64 ": read %" PRIu64 " times which goroutine runs, %" PRIu64
+				" times none did; %" PRIu64 " times of a thread that the runtime does not know, %" PRIu64 " not readable",
+				field_text(p, "version"), field_number(p, "pid"), field_number(p, "found"), field_number(p, "none"),
+				field_number(p, "no_thread"), field_number(p, "no_read"));
+	}
 }
 
 /* What there is, of what was asked for if that is more. */
@@ -220,12 +266,14 @@ void view_targets(FILE *out, struct json_object *targets)
 		struct json_object *t = json_object_array_get_idx(targets, i);
 		struct json_object *events = field(t, "events"), *step = field(t, "step");
 		const char *unit = field_text(t, "unit");
-		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid");
+		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid"), processes = field_number(t, "processes");
+		const uint64_t others = unit || processes < 2 ? 0 : processes - 1;
+		_cleanup_free_ char *name = human_name(unit ? unit : field_text(t, "comm"));
 
 		human_table_add(&table, human_name(field_text(t, "id")));
 		human_table_add(&table, tid ? human_format("%" PRIu64 "/%" PRIu64, pid, tid)
 					    : human_format(pid ? "%" PRIu64 : "-", pid));
-		human_table_add(&table, human_name(unit ? unit : field_text(t, "comm")));
+		human_table_add(&table, others ? human_format("%s and %" PRIu64 " more", name, others) : take_ptr(name));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
 		human_table_add(&table, human_name(field_text(t, "state")));
 		human_table_add(
@@ -247,7 +295,7 @@ void view_targets(FILE *out, struct json_object *targets)
 		human_table_add(&table,
 			human_format("%" PRIu64,
 				view_sum(field(t, "lost")) + view_sum(field(events, "lost")) +
-					view_sum(field(step, "lost"))));
+					view_sum(field(step, "lost")) + field_number(field(t, "pt"), "cpus_not_traced")));
 	}
 	human_table_print(&table, out, 0);
 	view_shorts(out, targets);
@@ -288,6 +336,8 @@ static void view_trace(FILE *out, struct json_object *pt)
 	view_line(out, "trace", "%s on each of %" PRIu64 " CPUs, timing %s; CPUs were copied, and not traced, for %s",
 		human_bytes(ring, field_number(pt, "ring_bytes")), field_number(pt, "cpus"), timing,
 		human_duration(blind, field_number(pt, "blind_ns")));
+	if (field_number(pt, "cpus_not_traced"))
+		view_line(out, "", "CPUs that came online later, and are not traced: %" PRIu64, field_number(pt, "cpus_not_traced"));
 }
 
 void view_target(FILE *out, struct json_object *t)
@@ -308,6 +358,8 @@ void view_target(FILE *out, struct json_object *t)
 			field_number(t, "owner_uid"));
 	view_line(
 		out, "state", "%s since %s", state, human_time(since, field_number(t, "armed_at")));
+	if (field_number(t, "processes") > 1)
+		view_line(out, "processes", "%" PRIu64 ", of which %" PRIu64 " live", field_number(t, "processes"), field_number(t, "living"));
 	view_line(out, "recording", "%s", how);
 	view_strings(out, "because", t, "why");
 	view_strings(out, "warning", t, "warnings");
@@ -322,7 +374,11 @@ void view_target(FILE *out, struct json_object *t)
 			view_line(out, "recorded", "%" PRIu64 " samples, %" PRIu64 " switches",
 				field_number(t, "samples"), field_number(t, "switches"));
 	}
+	if (field_number(t, "wait_min_ns"))
+		view_line(out, "waits", "with stacks from %s on", human_duration(since, field_number(t, "wait_min_ns")));
 	view_unwound(out, field(field(t, "sample"), "unwound"));
+	view_python(out, field(field(t, "sample"), "python"));
+	view_go(out, field(field(t, "sample"), "go"));
 	view_line(out, "lost", "%s", lost);
 	view_rings(out, field(t, "events"));
 	if (field_number(t, "triggers"))

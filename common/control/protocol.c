@@ -53,6 +53,8 @@ static const struct protocol_param params_arm[] = {
 	{.name = "keep_ms", .type = PARAM_INT, .min = 100, .max = 600000,
 		.doc = "of samples and waits: how far back they are to reach, in ms; rings grow until they do, within keep_total_mib and the "
 		       "user's quota; by default as configured"},
+	{.name = "wait_min_us", .type = PARAM_INT, .min = 0, .max = 60000000,
+		.doc = "of samples by frame pointers or bpf: waits shorter than this have no stack, in us; 0: all have one; by default as configured"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
 	{.name = "kernel", .type = PARAM_BOOL, .def = "false",
 		.doc = "record also the kernel's stacks; administrators only, and with samples only"},

@@ -11,13 +11,16 @@
 static const char *const shared_types[][2] = {
 	{"Target", "{id: string, scope: process|thread|unit|host, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
 		   "uid: int, start_time: int, state: armed|suspended|exited, backend: pt|sample|events|step, method: cgroup|cpu|task|none|ptrace, "
-		   "stacks: fp|dwarf|bpf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, kernel: bool, armed_at: ns since 1970, "
+		   "stacks: fp|dwarf|bpf, stacks_auto: bool, why: [string], warnings: [string], waits: bool, wait_min_ns: int, kernel: bool, armed_at: ns since 1970, "
 		   "lookback_ns: int, keep_ns: int, keep_short: string|null, samples: int, switches: int, processes: int, living: int, children: bool, history_bytes: int, lost: {kind: count}, "
 		   "ring_bytes: int, events: Events|null, sample: Samples|null, pt: Trace|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},
-	{"Samples", "{unwound: null|{complete: int, cut: int, no_table: int, no_rule: int, no_read: int, bad: int, by_frame_pointer: int, "
-		    "mappings: int, mappings_waiting: int, mappings_without: int}}"},
-	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, left_out: int, "
+	{"Samples", "{unwound: null|{complete: int, cut: int, no_table: int, no_rule: int, no_read: int, bad: int, other_stack: int, no_frame: int, by_frame_pointer: int, "
+		    "mappings: int, mappings_waiting: int, mappings_without: int}, "
+		    "python: [{pid: int, version: string, refused: string, complete: int, cut: int, no_thread: int, no_read: int, "
+		    "subinterpreters: int, crowded: int, between: int, unnamed: int}], "
+		    "go: [{pid: int, version: string, refused: string, found: int, none: int, no_thread: int, no_read: int}]}"},
+	{"Trace", "{timing: low|normal|high, ring_bytes: int, cpus: int, events: int, shared: bool, blind_ns: int, cpus_not_traced: int, left_out: int, "
 		  "filters: [string]}"},
 	{"Step", "{state: stepping|ended|gone, threads: int, insns: int, syscalls: int, signals: int, threads_all: int, "
 		 "processes_all: int, bytes: int, max_bytes: int, overwritten_bytes: int, error: string|null, "
@@ -35,13 +38,13 @@ static const char *const shared_types[][2] = {
 		  "{kind: region, uid: int, reason: string, trigger: string, region: string, duration_ns: int, over_ns: int, "
 		  "pid: int, tid: int|null, begin_raw_ns: int, end_raw_ns: int} | "
 		  "{kind: program, uid: int, reason: string, pid: int, tid: int|null, at_raw_ns: int} | "
-		  "{kind: hit, uid: int, reason: string, trigger: string, hit: string, late_ns: int|null, pid: int, tid: int|null, "
+		  "{kind: hit, uid: int, reason: string, trigger: string, hit: string, paused: bool, late_ns: int|null, pid: int, tid: int|null, "
 		  "at_raw_ns: int}"},
 	{"Trigger", "{id: string, target: string, pid: int, comm: string, region: string, over_ns: int, cooldown_ns: int, "
 		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, hits: int, "
 		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed} | "
 		    "the same with hit: string, coverage: Coverage in place of region and over_ns"},
-	{"Coverage", "{processes: int, by_uprobe: int, threads: int, new_threads: bool, opening: int, without_code: int, failed: int, "
+	{"Coverage", "{processes: int, by_uprobe: int, threads: int, pausing: int, not_paused: string|null, new_threads: bool, opening: int, without_code: int, failed: int, "
 		     "left_out: int, why: string|null, resting: bool}"},
 	{"Suppressed", "{cooldown: int, per_hour: int, busy: int, quota: int, no_space: int, program: int, below: int, gone: int}"},
 	{"Status", "{version: string, pid: int, uptime_s: int, at: int, state: running|degraded|stopping, "

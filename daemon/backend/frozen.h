@@ -43,6 +43,7 @@ struct frozen {
 	enum target_state state;
 	enum stacks_mode stacks;
 	bool waits;
+	uint64_t wait_min_ns; /* shorter ones have no stacks */
 	bool kernel_stacks; /* in its rings; an admin's snapshot has them */
 	int kallsyms_fd;    /* as the client that armed it opened it, or -1 */
 	uint64_t armed_unix_ns, armed_ns;

@@ -124,6 +124,7 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	json_add_string(events, "method", frozen->method);
 	json_add_string(events, "stacks", stacks_mode_name(frozen->stacks));
 	json_add_bool(events, "waits", frozen->waits);
+	json_add_uint(events, "wait_min_ns", frozen->wait_min_ns);
 	json_add_bool(events, "kernel", frozen->kernel_stacks);
 	json_add_uint(events, "hz", frozen->hz);
 	json_add_string(events, "clock", "CLOCK_MONOTONIC_RAW");

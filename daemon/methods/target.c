@@ -239,6 +239,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	const struct params *p = &call->params;
 	struct target_request req = TARGET_REQUEST_INIT;
 	const char *stacks = params_string(p, "stacks");
+	const uint64_t wait_min_ns = (uint64_t)params_int(p, "wait_min_us") * 1000;
 	enum protocol_error e;
 	char name[32];
 
@@ -259,6 +260,7 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.pt_ring_bytes = (size_t)params_int(p, "pt_ring_kib") << 10;
 	req.pt_timing = params_string(p, "pt_timing");
 	req.keep_ns = (uint64_t)params_int(p, "keep_ms") * 1000000;
+	req.wait_min_ns = params_has(p, "wait_min_us") ? &wait_min_ns : NULL;
 	for (; req.n_filters < TARGET_FILTERS_MAX && req.n_filters < params_count(p, "filters"); req.n_filters++)
 		req.filters[req.n_filters] = params_nth(p, "filters", req.n_filters);
 	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : strcmp(stacks, "bpf") == 0 ? STACKS_BPF : STACKS_AUTO;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/address.h"
+#include "common/bundle/python.h"
 
 #define CHAIN_CONTEXT_MAX ((uint64_t)PERF_CONTEXT_MAX)
 
@@ -155,7 +156,15 @@ bool record_sched(const struct record_view *view, struct tracerd_sched_event *re
 void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev)
 {
 	memcpy(view->raw, ev, sizeof(*ev));
-	memset((uint8_t *)view->raw + sizeof(*ev), 0, view->raw_size - sizeof(*ev));
+	if (!(ev->flags & SCHEDEV_PYTHON))
+		memset((uint8_t *)view->raw + sizeof(*ev), 0, view->raw_size - sizeof(*ev));
+}
+
+void record_set_time(struct record_view *view, uint64_t time_ns)
+{
+	/* It is behind the ids: see record_parse(). */
+	memcpy(view->tid + 1, &time_ns, sizeof(time_ns));
+	view->time = time_ns;
 }
 
 void record_clear_unwritten(struct record_view *view)
@@ -217,8 +226,26 @@ void record_mask_kernel(struct record_view *view)
 	chain_shorten(view, kept);
 }
 
+/* The part that is Python's. */
+static void drop_python(struct record_view *view)
+{
+	struct tracerd_sched_event ev;
+	uint32_t magic;
+
+	if (!view->raw || view->raw_size < sizeof(magic))
+		return;
+	memcpy(&magic, view->raw, sizeof(magic));
+	if (magic == PYTHON_MAGIC)
+		memset(view->raw, 0, view->raw_size);
+	if (!record_sched(view, &ev))
+		return;
+	ev.flags &= (uint16_t)~SCHEDEV_PYTHON;
+	record_sched_put(view, &ev);
+}
+
 void record_drop_stack(struct record_view *view)
 {
+	drop_python(view);
 	if (view->ip)
 		*view->ip = 0;
 	/* The size stays, so the entries become markers, which readers skip. */

@@ -53,10 +53,14 @@ int record_parse(void *record, const struct record_layout *layout, struct record
 
 /*
  * The payload of a "sched" sample: false if it is none. By copy, since it is aligned to 4 only;
- * record_sched_put() writes a changed one back, and clears what the kernel left unwritten behind it.
+ * record_sched_put() writes a changed one back, and clears what the kernel left unwritten behind it, unless it has Python's part
+ * of the stack there.
  */
 bool record_sched(const struct record_view *view, struct tracerd_sched_event *ret);
 void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev);
+
+/* Of a sample. */
+void record_set_time(struct record_view *view, uint64_t time_ns);
 
 /*
  * Clears what the kernel reserved for the copy of the stack and did not fill. A ring is shared by the targets of all users:
@@ -67,7 +71,8 @@ void record_clear_unwritten(struct record_view *view);
 /*
  * Masking, in place. record_mask_kernel() takes the kernel's part out of the call chain and makes the record as much shorter, so
  * that not even the depth is told; other pointers into the record are stale afterwards, those in `view` are not.
- * record_drop_stack() empties the call chain to `n_chain` context markers, forgets the registers and the stack bytes.
+ * record_drop_stack() empties the call chain to `n_chain` context markers, forgets the registers, the stack bytes
+ * and what is Python's.
  */
 void record_mask_kernel(struct record_view *view);
 void record_drop_stack(struct record_view *view);

@@ -143,6 +143,7 @@ static bool is_enough(const struct target *other, const struct target *target)
 {
 	return other->backend == target->backend && (other->kernel_stacks || !target->kernel_stacks) &&
 	       (other->children || !target->children) && other->keep_ns >= target->keep_ns && !target->arming->filtered &&
+	       (other->wait_min_ns <= target->wait_min_ns || !target->arming->wait_min) &&
 	       target_visible(other, target->owner, target->owner_admin);
 }
 
@@ -329,6 +330,7 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 	arming->fn = fn;
 	arming->arg = arg;
 	arming->filtered = req->n_filters > 0 || req->step_fd >= 0;
+	arming->wait_min = req->wait_min_ns != NULL;
 	r = check(target, req, why, why_size);
 	if (r == TARGET_E_EXISTS && arming->existing) {
 		*ret_existing = target_with_id(targets, arming->existing);
@@ -508,6 +510,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->waits = armed->waits;
 	target->kernel_stacks = armed->kernel_stacks;
 	target->keep_ns = armed->keep_ns;
+	target->wait_min_ns = armed->wait_min_ns;
 	close_fdp(&target->kallsyms_fd);
 	target->kallsyms_fd = take_fd(&armed->kallsyms_fd);
 	target->uid = armed->uid;

@@ -20,6 +20,7 @@ struct arming {
 	targets_armed_fn fn; /* NULL: who asked has gone */
 	void *arg;
 	bool filtered;	   /* to a part of the code, or the stepper has it already: no other recording is the same */
+	bool wait_min;	   /* it was said which waits are to have stacks */
 	uint64_t existing; /* the target that records it already; 0 */
 	int maps_fd; /* what proves the requester's right, until it is looked at; -1: none is needed */
 	int answer; /* not 0: refused, freed at the loop's next turn */

@@ -34,6 +34,7 @@ struct backend_stats {
 	uint64_t lookback_ns, samples, switches; /* in the rings now */
 	uint64_t ring_bytes;                     /* of its own rings */
 	uint64_t lost;
+	uint64_t wait_min_ns; /* shorter waits have no stacks; 0: all have */
 	const char *keep_short; /* why it looks back less far than was asked for; NULL: not known, or it does */
 };
 
@@ -81,6 +82,12 @@ struct backend {
 	void (*review)(struct target *target, bool members_added);
 	/* A side-band record of the target that is kept: of a process of it. */
 	void (*record)(struct target *target, const struct perf_event_header *h);
+	/*
+	 * Records of any process may have been lost, none before `whole_ns`. Then, of a target: its processes have been read
+	 * again, and record() has got what these have mapped. A later loss may have come in between.
+	 */
+	void (*records_lost)(struct targets *targets, uint64_t whole_ns);
+	void (*records_whole)(struct target *target);
 	/* Files of targets have been opened, or cannot be. */
 	void (*images_settled)(struct targets *targets);
 	/* Of stacks=auto: whether the target's code keeps frame pointers. */

@@ -37,6 +37,8 @@ struct image {
 	struct opening *opening; /* while it is asked for */
 	char *why;		 /* not opened; NULL, also where there was no memory for it */
 	uint64_t tried_ns;
+	bool has_head;
+	uint8_t head[SHA256_BYTES];
 	struct quota_charge copy; /* what is in memory of it */
 };
 
@@ -159,6 +161,8 @@ static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 		failed(image, r < 0 ? strerror(-r) : "copies of this user's files take too much memory (uid_image_mib)");
 	} else {
 		image->fd = fd;
+		image->has_head = answer->has_head && answer->suid_mount && !answer->copied;
+		memcpy(image->head, answer->head, sizeof(image->head));
 		image->frames = IMAGE_FRAMES_UNKNOWN;
 	}
 	if (images->settled)
@@ -345,6 +349,11 @@ const char *image_missing(const struct image *image)
 const struct image_key *image_key(const struct image *image)
 {
 	return &image->key;
+}
+
+const uint8_t *image_head(const struct image *image)
+{
+	return image->fd >= 0 && image->has_head ? image->head : NULL;
 }
 
 enum image_frames image_frames(const struct image *image)

@@ -68,6 +68,11 @@ bool image_is_opening(const struct image *image);
 /* It could not be opened, and why. NULL: it could, or may yet be. */
 const char *image_missing(const struct image *image);
 const struct image_key *image_key(const struct image *image);
+/*
+ * The digest of its first OPENER_HEAD bytes as it was opened, of a file on a mount where only root can have put files of root (see
+ * common/decoder/opener_protocol.h). NULL: of another one, or not open.
+ */
+const uint8_t *image_head(const struct image *image);
 
 /* Whether its code keeps frame pointers, as the probe has found. */
 enum image_frames { IMAGE_FRAMES_UNKNOWN, IMAGE_FRAMES_KEPT, IMAGE_FRAMES_NOT_KEPT, IMAGE_FRAMES_NO_VERDICT };

@@ -89,6 +89,7 @@ struct json_object *target_to_json(struct target *target)
 	add_texts(o, "why", target->why, target->n_why);
 	add_texts(o, "warnings", target->warnings, target->n_warnings);
 	json_add_bool(o, "waits", target->waits);
+	json_add_uint(o, "wait_min_ns", stats.wait_min_ns);
 	json_add_bool(o, "kernel", target->kernel_stacks);
 	json_add_uint(o, "armed_at", target->armed_unix_ns);
 	json_add_uint(o, "lookback_ns", stats.lookback_ns);

@@ -191,6 +191,8 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 		joins_were_read(target);
 		return TURN_END;
 	default:
+		if (target->backend->records_whole && !(target->work & WORK_RESYNC))
+			target->backend->records_whole(target);
 		scan_resync_end(target, &w->log);
 		return TURN_END;
 	}

@@ -294,6 +294,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->kernel_stacks = req->kernel_stacks && req->admin;
 	if (backend->look_back)
 		target->keep_ns = req->keep_ns ? req->keep_ns : (uint64_t)targets->config->keep_ms * 1000000;
+	target->wait_min_ns = req->wait_min_ns ? *req->wait_min_ns : (uint64_t)targets->config->wait_min_us * 1000;
 	target->children = req->children || target_scope_is_group(req->scope);
 	TAILQ_INIT(&target->members);
 	TAILQ_INIT(&target->joins);

@@ -82,6 +82,7 @@ struct target_request {
 	bool waits;
 	bool kernel_stacks; /* also of the kernel; an admin's */
 	uint64_t keep_ns; /* how far back it is to reach; 0: as configured */
+	const uint64_t *wait_min_ns; /* shorter waits need no stacks; NULL: as configured */
 	bool children; /* also what its processes start; of a group always */
 	const char *backend; /* NULL, "auto", "pt", "sample" or "step" */
 	size_t pt_ring_bytes; /* of a CPU; 0: as configured */

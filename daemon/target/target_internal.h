@@ -101,6 +101,7 @@ struct target {
 	bool kernel_stacks; /* asked for by an admin */
 	int kallsyms_fd;    /* as its client opened it, or -1 */
 	uint64_t keep_ns;   /* how far back its samples are to reach; 0: as far as the configured rings do */
+	uint64_t wait_min_ns; /* shorter waits need no stacks; 0: all do */
 	bool children; /* a process that a member starts is one of the target's; of a group always */
 	bool several;  /* others have joined it */
 	TAILQ_HEAD(, join) joins; /* that are under way */

@@ -83,6 +83,10 @@ void targets_resync(struct targets *targets, uint64_t whole_ns)
 	struct arming *arming;
 	struct target *target;
 
+	for (size_t i = 0; i < BACKENDS; i++)
+		if (backends[i]->records_lost)
+			backends[i]->records_lost(targets, whole_ns);
+
 	TAILQ_FOREACH(target, &targets->list, link)
 	{
 		if (target->state != TARGET_ARMED || target_is_implicit(target))

@@ -20,7 +20,7 @@ with Tracerd() as d:
     theirs = Target("theirs", uid=NOBODY)
     bystander = Target(f"by-{os.getpid()}")
     begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    t = c.call("target.arm", {"pid": mine.pid, "stacks": "fp"})["target"]
+    t = c.call("target.arm", {"pid": mine.pid, "stacks": "fp", "wait_min_us": 0})["target"]
     expect(t["method"] == "cpu" and t["stacks"] == "fp" and t["state"] == "armed", "armed on the machine's set")
     again = c.call("target.arm", {"pid": mine.pid, "stacks": "fp"})
     expect(again["already"] and again["target"]["id"] == t["id"], "armed again, it is the target that it was")

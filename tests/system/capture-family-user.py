@@ -81,6 +81,9 @@ try:
 
                 def look():
                     meta, recs, snapshot = bundle(u, t["id"])
+                    told = snapshot["summary"].get("losses", {}).get("processes left out", {}).get("count", 0)
+                    if told != meta["losses"]["processes_refused"]:
+                        fail(f"what is left out is in the summary: {snapshot['summary'].get('losses')}, {meta['losses']}")
                     return meta, recs, {p["pid"] for p in meta["processes"]}
 
                 def pieces(recs, pid):

@@ -22,13 +22,16 @@ with Tracerd() as d:
         skip("no cpu-wide events or no BPF here")
     a, b, e = Target("first"), Target("second"), Target("third")
     r = d.tracectl("arm", "--backend=sample", "--stacks=fp", a.pid, b.pid, e.pid)
-    expect(r.returncode == 0 and "armed t1: first" in r.stdout and f"armed with t1: process {e.pid}, of 3" in r.stdout, f"three are one target: {r.stdout.strip()}")
+    expect(r.returncode == 0 and "armed t1: first" in r.stdout and f"armed in t1: process {e.pid} (t1 has 3 processes)" in r.stdout, f"three are one target: {r.stdout.strip()}")
     r = d.tracectl("arm", "--backend=sample", "--stacks=fp", a.pid, b.pid)
-    expect(r.returncode == 0 and f"armed already with t1: process {b.pid}" in r.stdout, f"armed again they are what they were: {r.stdout.strip()}")
+    expect(r.returncode == 0 and f"armed already in t1: process {b.pid}" in r.stdout, f"armed again they are what they were: {r.stdout.strip()}")
     for t in (a, b, e):
         let_work(t.pid, seconds=0.2)
     r = d.tracectl("snapshot", a.pid, b.pid, e.pid, "--reason", "together")
     expect(r.returncode == 0 and r.stdout.count("snapshot 2") == 1, f"a snapshot of all is one: {r.stdout[:100]} {r.stderr}")
+    expect(all(f", of process {t.pid} " in r.stdout for t in (a, b, e)), f"each thread says of which process it is: {r.stdout}")
+    listed, shown = d.tracectl("list").stdout, d.tracectl("show", "t1").stdout
+    expect("first and 2 more" in listed and "3, of which 3 live" in shown, f"a target of several says so: {listed}{shown}")
     meta, recs, _ = bundle(c, "t1")
     expect(sampled(recs) == {a.pid, b.pid, e.pid} == {p["pid"] for p in meta["processes"]}, "with all three")
     expect({a.pid, b.pid, e.pid} <= {r.pid for r in recs if r.type == MMAP2 and b"libc" in r.body}, "and what they had mapped")

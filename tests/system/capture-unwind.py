@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# timeout: 200
 # Stacks that are unwound in the kernel are those that elfutils finds in a copy of the stack which was taken at the same instant: of C, C++,
-# Python, Go, and of a program with signals on a stack of their own, realigned frames, lazy binding and coroutines, also
+# Rust, Python, Go, node, Java, PostgreSQL, and of a program with signals on a stack of their own, realigned frames, lazy binding and coroutines, also
 # static. What is mapped, unmapped, forked and executed is followed; `auto` takes it for what has no frame pointers.
 import bisect
 import shutil
@@ -120,6 +121,46 @@ import ("fmt"; "os"; "time")
 func deep(n int) int { var b [64]byte; b[n&63] = byte(n); if n > 0 { return deep(n-1) + int(b[n&63]) }; time.Sleep(50 * time.Microsecond); os.Stderr.Write(nil); return 1 }
 func main() { fmt.Println("ready"); for i := 0; ; i++ { deep(i % 20) } }
 """,
+    "main.rs": r"""
+use std::{collections::BTreeMap, hint::black_box, io::Write, thread::sleep, time::Duration};
+fn pause() { sleep(Duration::from_micros(20)); }
+#[inline(never)] fn visit(n: usize, f: &dyn Fn(usize) -> usize) -> usize { let s = vec![n as u8; n + 1]; (if n > 0 { visit(n - 1, f) } else { f(n) }) + black_box(&s).len() }
+fn main() {
+    println!("ready"); std::io::stdout().flush().unwrap();
+    for turn in 0usize.. {
+        let mut v: Vec<usize> = (0..200).map(|i| i * 7919 % 211).collect();
+        let mut n = 0;
+        v.sort_by(|a, b| { n += 1; if n % 100 == 0 { pause() }; a.cmp(b) });
+        let m: BTreeMap<usize, String> = v.iter().map(|i| (*i, i.to_string())).collect();
+        visit(3 + turn % 12, &|k| { pause(); k + m.len() });
+        let _ = std::panic::catch_unwind(|| { pause(); black_box(turn) });
+    }
+}
+""",
+    "Deep.java": r"""
+import java.util.*;
+public class Deep {
+    static int deep(int n) throws Exception { if (n > 0) return deep(n - 1) + 1; Thread.sleep(0, 50000); return 1; }
+    static void pause() { try { Thread.sleep(0, 20000); } catch (InterruptedException e) { } }
+    public static void main(String[] args) throws Exception
+    {
+        System.out.println("ready"); System.out.flush();
+        for (int i = 0;; i++) {
+            deep(i % 12);
+            Integer[] v = {3, 1, 2, 5, 4};
+            Arrays.sort(v, (a, b) -> { pause(); return a - b; });
+        }
+    }
+}
+""",
+    "deep.js": r"""
+const fs = require('fs');
+const cell = new Int32Array(new SharedArrayBuffer(4));
+function pause() { Atomics.wait(cell, 0, 0, 0.02); }
+function deep(n) { return n ? deep(n - 1) + 1 : (pause(), fs.statSync('/').size); }
+fs.writeSync(1, 'ready\n');
+for (let i = 0;; i++) { deep(i % 12); [3, 1, 2].sort((a, b) => { pause(); return a - b; }); JSON.parse('[1, [2]]', (k, v) => { pause(); return v; }); }
+""",
 }
 USER = 2**64 - 512  # PERF_CONTEXT_USER
 
@@ -153,15 +194,81 @@ if shutil.which("go"):
     env = dict(os.environ, GOCACHE=str(tmp() / "go"), GOFLAGS="", GO111MODULE="off", CGO_ENABLED="0")
     if subprocess.run(["go", "build", "-o", tmp() / "gone", "main.go"], cwd=tmp(), env=env, capture_output=True).returncode == 0:
         programs["Go"] = [tmp() / "gone"]
+if shutil.which("rustc"):
+    programs["Rust"] = [build("rusty", "rustc", "-O", "-C", "force-frame-pointers=no", "main.rs")]
+if shutil.which("node"):
+    programs["node"] = ["node", "--jitless", tmp() / "deep.js"]
+    programs["node, with a compiler"] = ["node", tmp() / "deep.js"]
+if shutil.which("javac") and subprocess.run(["javac", "Deep.java"], cwd=tmp(), capture_output=True).returncode == 0:
+    programs["Java"] = ["java", "-cp", tmp(), "Deep"]
+
+
+class Postgres:
+    """A server of its own, and the process that serves one client, which is what is recorded."""
+
+    def __init__(self, folder):
+        self.data = tmp() / "postgres"
+        self.data.mkdir()
+        os.chown(self.data, NOBODY, NOBODY)
+        self.folder = folder
+        self.children = []
+        self.run("initdb", "-D", self.data / "db", "-A", "trust", "-U", "postgres", "--no-sync").wait()
+        server = self.run("postgres", "-D", self.data / "db", "-k", self.data, "-h", "")
+        wait_for("postgres", lambda: (self.data / ".s.PGSQL.5432").exists() or server.poll() is not None)
+        if server.poll() is not None:
+            return
+        wait_for("its tables", lambda: self.run("pgbench", "-h", self.data, "-U", "postgres", "-i", "-q", "postgres").wait() == 0, step=0.5)
+        self.run("pgbench", "-h", self.data, "-U", "postgres", "-n", "-T", "600", "postgres")
+        self.pid = wait_for("what serves the client", lambda: self.serving(server.pid))
+
+    def serving(self, server):
+        """What updates: another one has made the tables, and pgbench asks a third one for their sizes."""
+        for pid in pathlib.Path(f"/proc/{server}/task/{server}/children").read_text().split():
+            try:
+                if b"[local] UPDATE" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+            except OSError:
+                pass
+        return None
+
+    def run(self, name, *argv):
+        p = spawn(self.folder / name, *argv, uid=NOBODY, cwd=self.data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.children.append(p)
+        return p
+
+    pid = None
+
+    def kill(self):
+        for p in reversed(self.children):
+            if p.poll() is None:
+                p.send_signal(signal.SIGQUIT if p.args[0].endswith("postgres") else signal.SIGKILL)
+        if self.pid:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def wait(self):
+        for p in self.children:
+            p.wait()
+
+
+NOBODY = 65534
+postgres = next(iter(sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True)), None)
+if postgres:
+    programs["PostgreSQL"] = lambda: Postgres(postgres.parent)
+missing = {"Go", "Rust", "node", "Java", "PostgreSQL"} - programs.keys()
+if missing:
+    note(f"not installed here, so not compared: {', '.join(sorted(missing))}")
+# Most stacks go through code that was made at run time, of which there is no table. Where it keeps no frame pointers they are copied, and
+# where it does elfutils skips the caller of what has not made its frame yet: capture-generated.py has the programs' own word on these.
+GENERATED = {"node, with a compiler", "Java"}
 # libdw goes astray where a system call returns in __clone3, and where a routine is begun by a return (makecontext).
 LEAST = {"nasty": 0.96, "nasty, static": 0.96, "Go": 0.9}
 
 
-def outs(recs):
-    """Of each thread, the records of its switches: (time, call chain, registers and stack or None)."""
+def outs(recs, waits=False):
+    """Of each thread, the records of its switches, or only of its waits: (time, call chain, registers and stack or None)."""
     found = collections.defaultdict(list)
     for r in recs:
-        if r.type != SAMPLE or r.id != SCHED or sched(r).kind != OUT:
+        if r.type != SAMPLE or r.id != SCHED or sched(r).kind != OUT or (waits and sched(r).flags & 1):
             continue
         at = 48
         (n,) = struct.unpack_from("<Q", r.body, at)
@@ -182,11 +289,11 @@ def outs(recs):
     return found
 
 
-def compare(pid, unwound, copied):
+def compare(pid, unwound, copied, waits):
     """What elfutils says of each stack that both have."""
     packets, copies = [], outs(copied)
     n_unwound = n_all = 0
-    for tid, list_of in outs(unwound).items():
+    for tid, list_of in outs(unwound, waits).items():
         others = sorted(x for x in copies.get(tid, []) if x[2])
         times = [x[0] for x in others]
         for when, chain, copy in list_of:
@@ -205,6 +312,12 @@ def compare(pid, unwound, copied):
     if p.returncode:
         fail(f"elfutils: {p.stderr.decode()}")
     return p.stdout.decode().splitlines(), n_unwound, n_all
+
+
+def leads_nowhere(line, code):
+    """Nobody has called what a thread of Go's begins with, but elfutils goes on from there, to where there is no code."""
+    ours, theirs = ([int(a, 16) for a in part.split()] for part in line.removeprefix("shorter ours").split("elfutils"))
+    return theirs[:len(ours)] == ours and not any(lo <= theirs[-1] < hi for lo, hi in code)
 
 
 def since_exec(pid, unwound):
@@ -235,14 +348,17 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
         return c.call("target.show", {"target": target})["target"]["sample"]["unwound"]
 
     for name, argv in programs.items():
-        if not argv or None in argv:
-            note(f"{name}: cannot be built here")
+        if callable(argv):
+            p = argv()
+        elif None not in argv:
+            p = spawn(*argv, stdout=subprocess.PIPE)
+            p.stdout.readline()
+        if p.pid is None if callable(argv) else None in argv:
+            note(f"{name}: cannot be built here, or does not start")
             continue
-        p = spawn(*argv, stdout=subprocess.PIPE)
-        p.stdout.readline()
-        t = c.call("target.arm", {"pid": p.pid, "stacks": "bpf"})["target"]
+        t = c.call("target.arm", {"pid": p.pid, "stacks": "bpf", "wait_min_us": 0})["target"]
         expect(t["stacks"] == "bpf", f"{name}: armed")
-        wait_for(f"{name}: its tables", lambda: (u := counts(t["id"]))["complete"] > 20 and not u["mappings_waiting"])
+        wait_for(f"{name}: its tables", lambda: (u := counts(t["id"]))["complete"] > 3 and not u["mappings_waiting"])
         # Other rings, for the same threads: each switch goes to both at the same instant.
         tids = sorted(map(int, os.listdir(f"/proc/{p.pid}/task")))[:4]
         threads = [c.call("target.arm", {"tid": tid, "stacks": "dwarf", "kernel": True})["target"]["id"] for tid in tids]
@@ -252,7 +368,7 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
             wait_for("it has executed itself", lambda: b"again" in pathlib.Path(f"/proc/{p.pid}/cmdline").read_bytes())
             wait_for("stacks since then", lambda: len(since_exec(p.pid, bundle(c, t["id"])[1])[2]) > 500, step=0.5)
         else:
-            wait_for(f"{name}: stacks", lambda: counts(t["id"])["complete"] > 600)
+            wait_for(f"{name}: stacks", lambda: (u := counts(t["id"]))["complete"] + (name in GENERATED) * (u["no_table"] + u["no_frame"]) > 600)
         # The rings of the copies are full in moments: what both have must stay there until both are read.
         os.kill(p.pid, signal.SIGSTOP)
         copied = [r for target in threads for r in bundle(c, target)[1]]
@@ -262,13 +378,23 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
             p.kill()
             p.wait()
             continue
-        lines, n_unwound, n_all = compare(p.pid, unwound, copied)
+        lines, n_unwound, n_all = compare(p.pid, unwound, copied, name in GENERATED)
         said = collections.Counter(line.split()[0] for line in lines)
         good = said["equal"] + said["copy"]
+        if name == "Go":
+            maps = [line.split() for line in pathlib.Path(f"/proc/{p.pid}/maps").read_text().splitlines()]
+            code = [tuple(int(x, 16) for x in m[0].split("-")) for m in maps if "x" in m[1]]
+            nowhere = [line for line in lines if line.startswith("shorter") and leads_nowhere(line, code)]
+            good += len(nowhere)
+            lines = [line for line in lines if line not in nowhere] + ["equal"] * len(nowhere)
         for line in [x for x in lines if not x.startswith(("equal", "copy"))][:3]:
             note(f"{name}: {line[:900]}")
-        note(f"{name}: {dict(said)}, {n_unwound} of {n_all} switches unwound, {counts(t['id'])}")
-        expect(len(lines) > 100 and good >= LEAST.get(name, 0.99) * len(lines), f"{name}: elfutils finds the same stacks")
+        note(f"{name}: {100 * good / max(len(lines), 1):.2f} % of {len(lines)} are the same: {dict(said)}, {n_unwound} of {n_all} switches unwound, {counts(t['id'])}")
+        expect((len(lines) > 100 or name in GENERATED) and good >= LEAST.get(name, 0.99) * len(lines),
+               f"{name}: elfutils finds the same stacks")
+        if name in GENERATED:
+            have = [bool(chain or copy) for list_of in outs(unwound).values() for _, chain, copy in list_of]
+            expect(sum(have) > 0.99 * len(have) > 100, f"{name}: the others are copied: {n_all - n_unwound} of {n_all}, {len(have) - sum(have)} have neither")
         c.call("target.disarm", {"target": t["id"]})
         for target in threads:
             c.call("target.disarm", {"target": target})
@@ -281,12 +407,12 @@ with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
     t = c.call("target.arm", {"pid": p.pid})["target"]
     wait_for("auto", lambda: c.call("target.show", {"target": t["id"]})["target"]["stacks"] == "bpf")
     wait_for("its stacks", lambda: counts(t["id"])["complete"] > 20)
-    time.sleep(2)
     ok("auto: the stacks of a program without frame pointers are unwound in the kernel")
     meta, recs, _ = bundle(c, t["id"])
     expect(meta["events"]["stacks"] == "bpf", "meta.json says so")
-    ticks = [r for r in recs if r.type == SAMPLE and r.id == CLOCK and len(r.body) < 2048]
-    expect(len(ticks) > 20, "ticks are samples of the clock")
+    # It works little, and a busy machine lets it work less.
+    wait_for("ticks", lambda: sum(r.type == SAMPLE and r.id == CLOCK and len(r.body) < 2048 for r in bundle(c, t["id"])[1]) > 20, step=0.5)
+    ok("ticks are samples of the clock")
     # The other user of the same rings wants copies: he has them, and this one, too.
     c.call("target.arm", {"tid": p.pid, "stacks": "dwarf"})
     armed = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)

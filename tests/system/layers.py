@@ -41,7 +41,7 @@ ROOMS = {
     "decode/perf": f"{BASE} decode/base",
     "decode/object": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/perf",
     "decode/dwarf": f"{BASE} {CONTROL} decode/base decode/object",
-    "decode/stack": f"{BASE} {CONTROL} decode/base decode/dwarf decode/object decode/perf",
+    "decode/stack": f"{BASE} {CONTROL} common/bundle decode/base decode/dwarf decode/object decode/perf",
     "decode/calls": f"{BASE} decode/base decode/object",
     "decode/pt": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/object decode/perf",
     "decode/rings": f"{BASE} {BUNDLE} {CONTROL} decode/base",
@@ -51,7 +51,7 @@ ROOMS = {
     "decode/timeline": f"{BASE} {BUNDLE} decode/base decode/calls/call.h decode/go decode/rings decode/summary decode/writer",
     "decode/replay": f"{BASE} {BUNDLE} {CONTROL} decode/base decode/calls decode/dwarf decode/go decode/object decode/perf decode/pt decode/rings "
                      "decode/stack decode/timeline",
-    "decode/job": f"{BASE} {CONTROL} {DECODER} decode/base decode/dwarf decode/go decode/object decode/pt decode/replay decode/rings decode/timeline/go.h decode/writer",
+    "decode/job": f"{BASE} {CONTROL} {DECODER} common/bundle/go_layout.h common/bundle/python_layout.h decode/base decode/dwarf decode/go decode/object decode/pt decode/replay decode/rings decode/timeline/go.h decode/writer",
     # libtracerd, tracectl
     "client/include": "",
     "client/include/tracerd": "",

@@ -51,10 +51,10 @@ need_root()
 with Tracerd() as d:
     c = d.client()
     plain = spawn(sys.executable, "-c", SPIN)
-    c.arm(plain.pid)
+    c.arm(plain.pid, stacks="dwarf")
     summary = summary_of(c, plain.pid)
     hints = summary.get("hints", [])
-    expect([h["pid"] for h in hints] == [plain.pid] and "-X perf" in hints[0]["text"], f"Python without names: {hints}")
+    expect([h["pid"] for h in hints] == [plain.pid] and "--stacks bpf" in hints[0]["text"], f"Python without names: {hints}")
     plain.kill()
 
     jit = spawn(sys.executable, "-c", JIT, stdout=subprocess.PIPE, text=True)

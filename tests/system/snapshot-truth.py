@@ -31,6 +31,11 @@ def overlap(s, e):
     return max(0, min(s.end, e.end) - max(s.begin, e.begin))
 
 
+# Waits as short as that have no stack. Two clocks measure them, and where the hypervisor takes the processor in between the one is late.
+BRIEF_NS = 130000
+LATE_NS = 3000000
+
+
 class Log:
     """What a program says of itself."""
 
@@ -106,7 +111,7 @@ class Judge:
         self.known_from = summary.get("complete_from_ns", summary["from_ns"])
         self.seen_part = "complete_from_ns" in summary
         self.to = summary["to_ns"]
-        self.wrong = [f"{scene}: lost: {m}" for m in summary.get("losses", [])]
+        self.wrong = []
         self.seen = collections.Counter()
         for tid, whole in log.cpu.items():
             if whole.end > self.known_from:
@@ -115,6 +120,12 @@ class Judge:
             for s in slices.get(tid, []):
                 if s.begin < self.known_from and self.seen_part and s.end > s.begin and not s.name.startswith("not known"):
                     self.say(tid, "before all is known", s)
+
+        # A machine that is too busy loses records, and says so: what it did record cannot be held against the program's own log then.
+        self.losses = summary.get("losses")
+        if self.losses:
+            note(f"{scene}: lost: {self.losses}, not judged, {len(self.wrong)} wrong")
+            self.wrong = []
 
     def say(self, tid, rule, what):
         self.wrong.append(f"{self.scene}: thread {tid}: {rule}: {what}")
@@ -140,7 +151,7 @@ class Judge:
                 if overlap(off[k], r) > JUMP:
                     self.say(tid, "ran in a wait", (off[k], r))
                 k += 1
-        calls = sorted(known[1] + known[2])
+        calls, late = sorted(known[1] + known[2]), 0
         for s in off:
             if not whole.begin <= s.begin <= whole.end or any("begin was not recorded" in a for a in s.args):
                 continue
@@ -156,7 +167,12 @@ class Judge:
                 if X86_64 and kind != KINDS.get((self.scene, of), kind):
                     self.say(tid, "descriptor of a wait", (s, call))
                 self.seen["named calls"] += of is not None
-                if call.where not in s.stack:
+                brief = 'stack="not recorded of a short wait"' in s.args and s.end - s.begin < BRIEF_NS + LATE_NS
+                self.seen["short waits"] += brief
+                late += brief and s.end - s.begin >= BRIEF_NS
+                # Its stack would have come with its end.
+                cut = {'stack="not recorded"', 'note="its end was not recorded"'} <= set(s.args)
+                if call.where not in s.stack and not brief and not cut:
                     self.say(tid, "stack of a wait", (s, call))
                 if self.scene in WOKEN_INSIDE and call in known[1]:
                     by = next((int(a[13:]) for a in s.args if a.startswith("woken by tid=")), None)
@@ -166,6 +182,8 @@ class Judge:
                 self.seen[f"{state} elsewhere"] += 1
                 if inside(ran, s, 0):
                     self.say(tid, "wait while it ran", s)
+        if late > 1 + len(off) // 50:
+            self.say(tid, "short waits", f"{late} of {len(off)} are long ones")
         # A call that always waits has a wait.
         begins = [s.begin for s in off]
         for b in known[2]:
@@ -197,29 +215,34 @@ def judge(play, d, c, log):
     summary, slices = play.recorded(d, c)
     j = Judge(play.scene, log, summary, slices, taken)
     note(f"{play.scene}: " + ", ".join(f"{n} {what}" for what, n in sorted(j.seen.items())) + f"; {len(j.wrong)} wrong")
-    for w in j.wrong[:5]:
-        note(f"  {w}"[:600])
     return j
 
 
+def judged(judges, how):
+    wrong = [w for j in judges for w in j.wrong]
+    # Last, as who reads a log that was cut sees its end.
+    for w in wrong[:20]:
+        note(w[:600])
+    lossy = [j.scene for j in judges if j.losses]
+    expect(len(lossy) <= 1 + len(scenes) // 10, f"nearly all are recorded whole, but {lossy}")
+    expect(not wrong, f"{len(scenes)} programs, {how}: what is drawn is what they did")
+
+
 def one_by_one(d, c):
-    wrong = []
+    judges = []
     for scene in scenes:
         play = Play(c, scene)
         play.go()
-        wrong += judge(play, d, c, play.log()).wrong
-    expect(not wrong, f"{len(scenes)} programs, one by one: what is drawn is what they did")
+        judges.append(judge(play, d, c, play.log()))
+    judged(judges, "one by one")
 
 
 def all_at_once(d, c):
-    wrong = []
-    plays = [Play(c, scene) for scene in scenes]
+    plays = [Play(c, scene, wait_min_us=0) for scene in scenes]
     for play in plays:
         play.go()
     logs = [play.log() for play in plays]
-    for play, log in zip(plays, logs):
-        wrong += judge(play, d, c, log).wrong
-    expect(not wrong, f"{len(scenes)} programs, all at once: what is drawn is what they did")
+    judged([judge(play, d, c, log) for play, log in zip(plays, logs)], "all at once")
 
 
 def beside_a_noisy_one():
@@ -227,7 +250,7 @@ def beside_a_noisy_one():
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         skip("one processor")
-    wrong, parts = [], 0
+    judges = []
     with Tracerd(name="-small", config="[capture]\ndwarf_ring_kib = 4096\n") as d, d.client() as c:
         noise = spawn(PROGRAM, "noise", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         noise.stdout.readline()
@@ -236,12 +259,11 @@ def beside_a_noisy_one():
         for scene in scenes:
             play = Play(c, scene)
             play.go()
-            j = judge(play, d, c, play.log())
-            wrong += j.wrong
-            parts += j.seen_part and j.seen["threads"] > 0
+            judges.append(judge(play, d, c, play.log()))
         noise.kill()
+    parts = sum(j.seen_part and j.seen["threads"] > 0 for j in judges)
     expect(parts > 0, f"of {parts} programs only the end is known of all processors")
-    expect(not wrong, f"{len(scenes)} programs, beside a noisy one: what is drawn is what they did")
+    judged(judges, "beside a noisy one")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #include "daemon/backend/sample/aside.h"
 #include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/choice.h"
+#include "daemon/backend/sample/describe.h"
 #include "daemon/backend/sample/export.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/filter_entries.h"
@@ -325,8 +326,28 @@ static void sample_record(struct target *target, const struct perf_event_header 
 {
 	struct unwind *unwind = sampler_unwind(sampler_of(target->targets));
 
-	if (unwind && sampling_unwinds(target))
+	if (unwind && sampling_follows(target))
 		unwind_record(unwind, target, h);
+}
+
+static void sample_records_lost(struct targets *targets, uint64_t whole_ns)
+{
+	if (sampler_unwind(sampler_of(targets)))
+		unwind_lost(sampler_unwind(sampler_of(targets)), whole_ns);
+}
+
+static void sample_records_whole(struct target *target)
+{
+	struct unwind *unwind = sampler_unwind(sampler_of(target->targets));
+	const struct member *member;
+
+	if (!unwind)
+		return;
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (member->to_ns == UINT64_MAX)
+			unwind_whole(unwind, member->pid);
+	}
 }
 
 static void sample_images_settled(struct targets *targets)
@@ -537,27 +558,6 @@ static size_t sample_fds(const struct target *target)
 	return n;
 }
 
-/* How the stacks of its processes were unwound; null where they are not. */
-static struct json_object *sample_describe(const struct target *target)
-{
-	const struct unwind *unwind = sampler_unwind(sampler_of(target->targets));
-	struct json_object *o = json_object_new_object();
-	struct unwind_counts sum = {.files = 0};
-	const struct member *member;
-
-	if (!o)
-		return NULL;
-	if (!unwind || target->stacks != STACKS_BPF) {
-		json_add_null(o, "unwound");
-		return o;
-	}
-	TAILQ_FOREACH(member, &target->members, link)
-		if (member->to_ns == UINT64_MAX)
-			unwind_count(unwind, member->pid, &sum);
-	json_add(o, "unwound", unwind_counts_json(&sum));
-	return o;
-}
-
 /* Without them some callers have no names. */
 static void sample_take_stacks(const struct target *target)
 {
@@ -583,6 +583,8 @@ const struct backend backend_sample = {
 	.frames_known = sample_frames_known,
 	.member_changed = sample_member_changed,
 	.record = sample_record,
+	.records_lost = sample_records_lost,
+	.records_whole = sample_records_whole,
 	.images_settled = sample_images_settled,
 	.stop = sample_stop,
 	.disarm = sample_disarm,
@@ -591,7 +593,7 @@ const struct backend backend_sample = {
 	.is_surveying = look_back_is_surveying,
 	.look_back = look_back_job,
 	.stats = look_back_stats,
-	.describe = sample_describe,
+	.describe = describe_target,
 	.stacks = sample_take_stacks,
 	.freeze = export_freeze,
 	.copy = export_copy,

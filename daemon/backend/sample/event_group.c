@@ -53,7 +53,7 @@ static void attr_stacks(const struct group_spec *spec, struct perf_event_attr *a
 	attr->sample_stack_user = spec->stack_bytes;
 }
 
-static void attrs_fill(struct event_group *group, uint64_t read_format)
+static void attrs_fill(struct event_group *group, uint64_t read_format, bool python)
 {
 	const struct group_spec *spec = &group->spec;
 	struct perf_event_attr *clock = &group->attrs[GROUP_CLOCK];
@@ -69,6 +69,9 @@ static void attrs_fill(struct event_group *group, uint64_t read_format)
 	clock->inherit_thread = spec->inherit && !spec->inherit_processes;
 	clock->context_switch = spec->switch_records;
 	attr_stacks(spec, clock);
+	/* what a stack has of Python's functions is the payload of a sample that the program has unwound */
+	if (python)
+		clock->sample_type |= PERF_SAMPLE_RAW;
 
 	for (int i = GROUP_STACK; i <= GROUP_PLAIN; i++) {
 		group->attrs[i].config = PERF_COUNT_SW_BPF_OUTPUT;
@@ -176,7 +179,7 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 	group->spec.subjects = NULL;
 	group->spec.cancel = NULL;
 	group->index = index;
-	attrs_fill(group, read_format);
+	attrs_fill(group, read_format, index != FILTER_NO_GROUP && filter_finds_python(filter));
 
 	clock = (struct eventset_spec){
 		.attr = group->attrs[GROUP_CLOCK],

@@ -11,75 +11,32 @@
 #include <string.h>
 
 #include "common/base/address.h"
-#include "common/base/hashmap.h"
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
 #include "common/control/json.h"
-#include "daemon/backend/frozen.h"
 #include "daemon/backend/sample/blocked.h"
+#include "daemon/backend/sample/export_internal.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/mask.h"
-#include "daemon/backend/sample/sampling.h"
-#include "daemon/backend/sample/unwind.h"
+#include "daemon/backend/sample/python.h"
 #include "daemon/backend/sample/unwound.h"
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
 #define PERF_PAGE 4096u
-#define BLOCKED_WAIT_MS 500 /* the copier waits for them no longer: others wait for it */
-/* No id of the kernel's, and none of the side-band log's. */
-#define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
-
-/* frozen->recording, or frozen->beside. */
-struct export {
-	struct source sources[SOURCES_MAX]; /* referenced until resume */
-	size_t n_sources;
-	struct ring_state { /* written by the copy, read after it */
-		int cpu;
-		uint64_t oldest_ns; /* of what was in it; 0: nothing */
-		bool wrapped;       /* there had been more */
-		uint64_t complete_ns; /* since then it has all of the target's; 0: it has lost nothing */
-	} *rings;
-	size_t n_rings;
-	struct outage {
-		int cpu;
-		uint64_t from_ns, to_ns;
-	} outages[SAMPLER_OUTAGES_MAX]; /* when what ran on a CPU was not recorded */
-	size_t n_outages;
-	uint64_t complete_ns; /* since then nothing of the target is missing */
-	struct blocked *blocked; /* at the freeze; NULL: there are none */
-	bool blocked_asked;	 /* there might be */
-	bool blocked_came;	 /* in time */
-	struct blocked *since;	 /* when it was armed; NULL: there are none */
-	struct hashmap seen;	 /* the newest record of each thread */
-	uint64_t n_blocked;	 /* written, of both */
-	struct unwind_doubts doubts;
-	uint64_t n_doubted; /* stacks that are not believed */
-};
 
 static void **export_slot(struct frozen *frozen)
 {
 	return frozen->backend == &backend_sample ? &frozen->recording : &frozen->beside;
 }
 
-static struct export *export_of(const struct frozen *frozen)
-{
-	return frozen->backend == &backend_sample ? frozen->recording : frozen->beside;
-}
-
-struct out {
-	struct perfdata_writer *writer;
-	uint8_t *buf; /* owned */
-	size_t used;
-};
-
-static void out_fini(struct out *out)
+static void out_fini(struct export_out *out)
 {
 	free(out->buf);
 }
 
-static int out_flush(struct out *out)
+int export_flush(struct export_out *out)
 {
 	size_t used = out->used;
 
@@ -87,12 +44,12 @@ static int out_flush(struct out *out)
 	return used ? perfdata_write(out->writer, out->buf, used) : 0;
 }
 
-static int out_record(struct out *out, const void *record, size_t size)
+int export_record(struct export_out *out, const void *record, size_t size)
 {
 	int r;
 
 	if (out->used + size > OUT_BYTES) {
-		r = out_flush(out);
+		r = export_flush(out);
 		if (r < 0)
 			return r;
 	}
@@ -118,7 +75,7 @@ static void count_kept(const struct record_view *view, enum group_event event, s
 		(void)record_sched(view, &ev);
 	if (view->header->type == PERF_RECORD_SAMPLE && event == GROUP_CLOCK)
 		stats->samples++;
-	else if (ev.kind != SCHEDEV_STACK)
+	else if (ev.kind != SCHEDEV_STACK && ev.kind != SCHEDEV_BLOCKED)
 		stats->switches++;
 	if (ev.kind == SCHEDEV_WAKEUP)
 		stats->wakeups++;
@@ -169,7 +126,7 @@ static void see_thread(struct export *samples, const struct record_view *view)
 		(void)!hashmap_put(&samples->seen, 0, tid, view->time);
 }
 
-static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct out *out,
+static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out,
 		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
 	struct export *samples = export_of(frozen);
@@ -202,9 +159,11 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		return 0;
 	}
 	h = view.header;
-	doubted = r == 1 && !unwind_doubts_believes(&samples->doubts, *view.pid, view.time, view.chain, view.n_chain);
+	doubted = r == 1 && !unwind_doubts_believes(&samples->doubts, *view.pid, mask_stack_ns(&view), view.chain, view.n_chain);
 	if (doubted)
 		record_drop_stack(&view);
+	if (r == 1)
+		export_still_waits(frozen, &view);
 	if (!*oldest_ns)
 		*oldest_ns = view.time;
 	see_thread(samples, &view);
@@ -221,12 +180,17 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 		break;
 	}
 	group_id(h, EVENT_ID(index, event));
+	if (export_hold_goroutine(out, &view, event))
+		return 0;
 	count_kept(&view, event, stats);
+	if (r == 1)
+		exported_functions_see(&samples->functions, &view);
 	samples->n_doubted += doubted;
-	return out_record(out, h, h->size);
+	r = export_goroutine(out, &source->group->layouts[GROUP_PLAIN], &view, event);
+	return r < 0 ? r : export_record(out, h, h->size);
 }
 
-static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct out *out,
+static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct export_out *out,
 		     struct frozen_stats *stats, struct ring_state *ret)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
@@ -241,6 +205,7 @@ static int copy_ring(const struct frozen *frozen, size_t index, const struct rin
 	r = ring_walk(&copy, &records);
 	if (r < 0)
 		return r;
+	out->held_size = 0;
 	stats->torn += records.torn;
 	stats->malformed += records.malformed;
 	stats->overwritten_bytes += copy.overwritten;
@@ -299,7 +264,7 @@ static int add_kernel_map(const struct frozen *frozen, struct perfdata_writer *w
 }
 
 /* *ret_oldest_ns: all its rings have everything since then. */
-static int copy_source(struct frozen *frozen, size_t index, struct out *out, struct frozen_stats *stats, uint64_t *ret_oldest_ns)
+static int copy_source(struct frozen *frozen, size_t index, struct export_out *out, struct frozen_stats *stats, uint64_t *ret_oldest_ns)
 {
 	struct export *samples = export_of(frozen);
 	const struct source *source = &samples->sources[index];
@@ -338,58 +303,28 @@ static int copy_source(struct frozen *frozen, size_t index, struct out *out, str
 		if (ring->complete_ns == source->from_ns)
 			ring->complete_ns = 0;
 	}
-	return out_flush(out);
+	return export_flush(out);
 }
 
-static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, unsigned int event, const struct hashmap *seen,
-			uint64_t complete_ns, uint64_t time_ns, struct out *out)
+/* The functions of the stacks, as older than these. */
+static int copy_functions(struct frozen *frozen, struct export_out *out)
 {
-	const uint64_t id = EVENT_ID(0, event);
-	struct perf_event_attr attr = export_of(frozen)->sources[0].group->attrs[GROUP_PLAIN];
-	_cleanup_free_ uint8_t *record = malloc(BLOCKED_RECORD_MAX);
-	const struct blocked_stack *s;
-	size_t pos = 0;
-	int r;
-
-	if (!record)
-		return -ENOMEM;
-	blocked_attr(blocked, &attr);
-	r = perfdata_add_event(out->writer, "sched", &attr, &id, 1);
-	while (r == 0 && (s = blocked_next(blocked, seen, complete_ns, &pos)) != NULL) {
-		/* Its owner could see it then, and cannot any more. */
-		if (frozen->n_hidden && !frozen_member(frozen, (pid_t)s->task.pid))
-			continue;
-		r = out_record(out, record, blocked_record(blocked, s, id, time_ns, record));
-		export_of(frozen)->n_blocked++;
-	}
-	return r < 0 ? r : out_flush(out);
-}
-
-/*
- * At the freeze those of which the rings have nothing where they are complete; from when the target was armed all, if the rings
- * reach back to that: the decoder knows who did something else before.
- */
-static int copy_all_blocked(struct frozen *frozen, struct out *out)
-{
-	struct export *samples = export_of(frozen);
-	const uint64_t from = samples->complete_ns;
-	uint64_t asleep = 0;
+	struct exported_functions *functions = &export_of(frozen)->functions;
+	const uint64_t from = frozen_recorded_from(frozen);
+	_Alignas(8) uint8_t record[UNWOUND_RECORD_MAX];
+	uint32_t pos = 0;
+	size_t size;
 	int r = 0;
 
-	if (samples->since && blocked_await(samples->since, 0))
-		asleep = blocked_asleep_ns(samples->since);
-	if (asleep > from && asleep < frozen->raw_ns)
-		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, NULL, UINT64_MAX, asleep, out);
-	samples->blocked_came = samples->blocked && blocked_await(samples->blocked, BLOCKED_WAIT_MS);
-	if (r == 0 && samples->blocked_came)
-		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, &samples->seen, from, frozen->raw_ns, out);
-	return r;
+	while (r == 0 && (size = exported_functions_next(functions, &pos, EVENT_ID(0, GROUP_PLAIN), from ? from - 1 : 0, record)) != 0)
+		r = export_record(out, record, size);
+	return r < 0 ? r : export_flush(out);
 }
 
 int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	struct export *samples = export_of(frozen);
-	_cleanup_(out_fini) struct out out = {.writer = writer};
+	_cleanup_(out_fini) struct export_out out = {.writer = writer};
 	uint64_t oldest[SOURCES_MAX] = {0};
 	size_t copied = 0, used;
 	int r;
@@ -397,6 +332,9 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 	out.buf = malloc(OUT_BYTES);
 	if (!out.buf)
 		return -ENOMEM;
+	r = kept_take(&samples->kept, frozen);
+	if (r < 0)
+		return r;
 	/* The present rings first. Those from before a change join on only if these still have it all. */
 	do {
 		if (copied == samples->n_sources)
@@ -408,7 +346,8 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 		samples->complete_ns = sources_complete_ns(samples->sources, oldest, samples->n_sources, &used);
 	} while (used > copied);
 	stats->complete_from_ns = samples->complete_ns;
-	return copy_all_blocked(frozen, &out);
+	r = copied ? export_waits(frozen, &out) : 0;
+	return r < 0 ? r : copy_functions(frozen, &out);
 }
 
 /* ---- life */
@@ -447,6 +386,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 
 	if (!samples)
 		return -ENOMEM;
+	samples->kept = (struct kept)KEPT_INIT;
 	*export_slot(frozen) = samples;
 	sampler_look_at_cpus(sampler_of(target->targets), true);
 	for (; samples->n_sources < s->n_sources; samples->n_sources++) {
@@ -468,12 +408,19 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	/* Others may have been asked for meanwhile. */
 	frozen->stacks = target->stacks == STACKS_BPF ? STACKS_BPF : spec->stacks;
 	frozen->kernel_stacks = spec->kernel_stacks && frozen->admin;
+	frozen->wait_min_ns = sampling_wait_min(target);
+	if (frozen->wait_min_ns && target->state == TARGET_ARMED && sampler_filter(sampler_of(target->targets)))
+		kept_freeze(sampler_filter(sampler_of(target->targets)), frozen, &samples->kept);
 	if (sampler_unwind(sampler_of(target->targets))) {
 		int r = unwind_copy_doubts(sampler_unwind(sampler_of(target->targets)), &samples->doubts);
 
 		if (r < 0)
 			return r;
+		samples->functions.from = unwind_python(sampler_unwind(sampler_of(target->targets)));
 	}
+	/* What is in the rings was written down before it. */
+	if (samples->functions.from)
+		python_consume(samples->functions.from);
 	if (frozen->backend != &backend_sample || !frozen->waits)
 		return 0;
 	samples->since = blocked_ref(s->since);
@@ -495,9 +442,11 @@ void export_resume(struct frozen *frozen)
 
 void export_free(struct frozen *frozen)
 {
+	kept_fini(&export_of(frozen)->kept);
 	(void)blocked_put(export_of(frozen)->blocked);
 	(void)blocked_put(export_of(frozen)->since);
 	hashmap_fini(&export_of(frozen)->seen);
+	exported_functions_fini(&export_of(frozen)->functions);
 	unwind_doubts_fini(&export_of(frozen)->doubts);
 	free(export_of(frozen)->rings);
 	free(export_of(frozen));
@@ -556,6 +505,10 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 		return;
 	if (samples->n_doubted)
 		json_add_uint(losses, "stacks_in_doubt", samples->n_doubted);
+	if (frozen->wait_min_ns)
+		json_add_uint(events, "stacks_of_open_waits", samples->n_kept);
+	if (samples->functions.missing)
+		json_add_uint(losses, "python_functions_missing", samples->functions.missing);
 	if (samples->blocked_asked) {
 		json_add_uint(events, "stacks_since_before", samples->n_blocked);
 		/* one: those of the target, which came too late, or not at all */

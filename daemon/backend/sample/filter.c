@@ -28,7 +28,7 @@
 
 struct filter {
 	struct bpf_object *object;
-	struct bpf_link *links[4];
+	struct bpf_link *links[5];
 	size_t n_links;
 	struct bpf_link *tasks; /* NULL: there is no iterator */
 	struct ring_buffer *wake;
@@ -36,7 +36,7 @@ struct filter {
 	struct filter_cpu *cpus; /* mapped */
 	size_t cpus_bytes;
 	unsigned int n_cpus;
-	bool unwinds;
+	bool unwinds, python;
 	size_t n_threads; /* entries in the map of single threads */
 	filter_wake_fn fn;
 	void *arg;
@@ -89,10 +89,10 @@ static uint32_t own_pidns(void)
 }
 
 /* Constants of the program, before it is loaded: the verifier cuts what they rule out. */
-static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state, bool unwinds)
+static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state, bool unwinds, bool python)
 {
 	struct filter_constants constants = {
-		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .unwind = unwinds, .pidns = own_pidns()};
+		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .unwind = unwinds, .python = python, .goroutines = unwinds, .pidns = own_pidns()};
 	struct bpf_map *map, *rodata = NULL;
 	size_t size;
 
@@ -111,18 +111,31 @@ static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool ha
 	return bpf_map__set_initial_value(rodata, &constants, sizeof(constants));
 }
 
-/* What is not used costs nothing. */
-static int shrink_unwinding(struct bpf_object *object)
+static int shrink(struct bpf_object *object, const char *const *maps, size_t n, uint32_t entries)
 {
-	static const char *const maps[] = {"uw_slabs", "uw_pages", "uw_rules", "uw_mappings", "uw_processes"};
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(maps); i++)
-		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, maps[i]), 1);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, maps[i]), entries);
 	return r;
 }
 
-static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bool unwinds)
+/* What is not used costs nothing. */
+static int shrink_maps(struct bpf_object *object, bool unwinds, bool python)
+{
+	static const char *const of_unwinding[] = {"uw_slabs", "uw_pages", "uw_rules", "uw_mappings", "uw_processes", "go_processes"};
+	static const char *const of_python[] = {"py_processes", "py_threads", "py_codes"};
+	static const char *const rings[] = {"py_functions"};
+	int r = unwinds ? 0 : shrink(object, of_unwinding, ARRAY_SIZE(of_unwinding), 1);
+
+	if (r == 0 && !python)
+		r = shrink(object, of_python, ARRAY_SIZE(of_python), 1);
+	if (r == 0 && !python)
+		r = shrink(object, rings, ARRAY_SIZE(rings), (uint32_t)sysconf(_SC_PAGESIZE));
+	return r;
+}
+
+static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bool unwinds, bool python)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "tracerd");
 	struct bpf_object *object;
@@ -131,9 +144,9 @@ static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bo
 	object = bpf_object__open_mem(sched_bpf, sizeof(sched_bpf), &opts);
 	if (!object)
 		return -errno;
-	r = set_constants(object, filter->n_cpus, have_prev_state, unwinds);
-	if (r == 0 && !unwinds)
-		r = shrink_unwinding(object);
+	r = set_constants(object, filter->n_cpus, have_prev_state, unwinds, python);
+	if (r == 0)
+		r = shrink_maps(object, unwinds, python);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"), filter->n_cpus);
 	if (r == 0)
@@ -152,6 +165,7 @@ static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bo
 	}
 	filter->object = object;
 	filter->unwinds = unwinds;
+	filter->python = python;
 	return 0;
 }
 
@@ -163,17 +177,23 @@ static bool refusal_is_final(int r)
 
 /*
  * The best that this kernel takes: before 5.18 the tracepoint has three arguments, and without bpf_task_pt_regs() (5.15) there is
- * no iterator. Unwinding is the most that is asked of a verifier: without it everything else is tried again.
+ * no iterator. Python's frames and unwinding are the most that is asked of a verifier: without them everything else is tried again.
  */
-static int load_any(struct filter *filter)
+static int load_any(struct filter *filter, bool python)
 {
+	enum { NO_STATE = 1, NO_TASKS = 2, NO_PYTHON = 4, NO_UNWIND = 8 };
 	int r = -EINVAL, refused = 0;
 
-	for (unsigned int lacks = 0; lacks < 8 && r < 0 && !refusal_is_final(r); lacks++) {
-		r = load(filter, !(lacks & 1), !(lacks & 2), CAN_UNWIND && !(lacks & 4));
-		if (lacks == 0)
+	for (unsigned int lacks = CAN_UNWIND ? 0 : NO_UNWIND | NO_PYTHON; lacks < 16 && r < 0 && !refusal_is_final(r); lacks++) {
+		/* the frames of Python's functions are added to stacks that have been unwound */
+		if ((!python && !(lacks & NO_PYTHON)) || ((lacks & NO_UNWIND) && !(lacks & NO_PYTHON)))
+			continue;
+		r = load(filter, !(lacks & NO_STATE), !(lacks & NO_TASKS), !(lacks & NO_UNWIND), !(lacks & NO_PYTHON));
+		if (!refused)
 			refused = r;
 	}
+	if (r == 0 && CAN_UNWIND && python && filter->unwinds && !filter->python)
+		log_notice("Python's functions are not found in stacks: the kernel refuses the program (%s)", strerror(-refused));
 	if (r == 0 && CAN_UNWIND && !filter->unwinds)
 		log_notice("stacks are not unwound in the kernel, which refuses the program (%s): they are copied", strerror(-refused));
 	if (r < 0)
@@ -198,7 +218,7 @@ static int watch_wake(struct filter *filter, struct event_base *base)
 
 DEFINE_CLEANUP(struct filter *, filter_free)
 
-int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
+int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
 {
 	_cleanup_(filter_freep) struct filter *filter = NULL;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -216,7 +236,7 @@ int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct fil
 		return -EINVAL;
 	filter->n_cpus = (unsigned int)r;
 
-	r = load_any(filter);
+	r = load_any(filter, python);
 	if (r < 0) {
 		(void)snprintf(why, why_size, "loading BPF programs: %s", strerror(-r));
 		return r;
@@ -254,10 +274,22 @@ struct filter *filter_free(struct filter *filter)
 	return NULL;
 }
 
+/* Who exited while the programs were not attached has left its place. */
+static void forget_kept(const struct filter *filter)
+{
+	const int fd = filter_map_fd(filter, "kept");
+	uint32_t key;
+
+	for (uint32_t i = 0; i < FILTER_KEPT_MAX && bpf_map_get_next_key(fd, NULL, &key) == 0; i++)
+		(void)bpf_map_delete_elem(fd, &key);
+}
+
 int filter_start(struct filter *filter)
 {
-	static const char *const programs[] = {"on_switch", "on_waking", "on_fork", "on_exec"};
+	static const char *const programs[] = {"on_switch", "on_waking", "on_fork", "on_exec", "on_exit"};
 
+	if (filter->n_links == 0)
+		forget_kept(filter);
 	while (filter->n_links < ARRAY_SIZE(programs)) {
 		struct bpf_program *program = bpf_object__find_program_by_name(filter->object, programs[filter->n_links]);
 		struct bpf_link *link = program ? bpf_program__attach(program) : NULL;
@@ -290,6 +322,11 @@ int filter_clock_fd(const struct filter *filter, bool own)
 bool filter_unwinds(const struct filter *filter)
 {
 	return filter->unwinds;
+}
+
+bool filter_finds_python(const struct filter *filter)
+{
+	return filter->python;
 }
 
 int filter_stacks(const struct filter *filter)
@@ -436,7 +473,7 @@ uint64_t filter_drops(const struct filter *filter)
 
 #else /* !HAVE_BPF */
 
-int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
+int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
 {
 	(void)snprintf(why, why_size, "built without BPF (clang and libbpf were missing)");
 	return -EOPNOTSUPP;
@@ -463,6 +500,11 @@ int filter_clock_fd(const struct filter *filter, bool own)
 }
 
 bool filter_unwinds(const struct filter *filter)
+{
+	return false;
+}
+
+bool filter_finds_python(const struct filter *filter)
 {
 	return false;
 }

@@ -20,7 +20,8 @@ struct filter;
 /* A target runs again on `cpu`, whose clocks had been stopped (filter_cpu_rest()). */
 typedef void (*filter_wake_fn)(void *arg, uint32_t cpu);
 
-int filter_new(struct event_base *base, filter_wake_fn fn, void *arg, struct filter **ret, char *why,
+/* `python`: the frames of Python's functions are wanted. */
+int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg, struct filter **ret, char *why,
 	       size_t why_size) _must_check_;
 struct filter *filter_free(struct filter *filter);
 
@@ -33,6 +34,8 @@ int filter_clock_fd(const struct filter *filter, bool own);
 
 /* Whether the programs unwind stacks by the maps of daemon/backend/sample/bpf/unwind.h. */
 bool filter_unwinds(const struct filter *filter);
+/* Whether they also find the frames of Python's functions, by those of daemon/backend/sample/bpf/python.h. */
+bool filter_finds_python(const struct filter *filter);
 /* A map of the programs, by its name. Borrowed. */
 int filter_map_fd(const struct filter *filter, const char *name);
 

@@ -27,19 +27,35 @@ static void follow(const struct targets *targets, pid_t pid)
 {
 	struct unwind *unwind = sampler_unwind(sampler_of(targets));
 	const struct member *member = NULL;
-	bool wanted = false, followed = false;
+	bool wanted = false, followed = false, goroutines = false;
 
 	if (!unwind)
 		return;
 	while ((member = member_next(targets, pid, member)) != NULL) {
 		if (member->to_ns != UINT64_MAX || member->target->state != TARGET_ARMED)
 			continue;
-		followed |= sampling_unwinds(member->target);
+		goroutines |= sampling_reads_goroutines(member->target);
+		followed |= sampling_follows(member->target);
 		wanted |= unwinds(member->target);
 	}
 	unwind_want(unwind, pid, wanted);
+	unwind_want_goroutines(unwind, pid, goroutines);
 	if (!followed)
 		unwind_forget(unwind, pid);
+}
+
+/* All targets of the group have to want the stacks of long waits only, and then the least of what is long. */
+static void entry_add_later(struct filter_entry *entry, const struct target *target, uint16_t bit, bool is_new)
+{
+	const uint64_t wait_min_us = sampling_wait_min(target) / 1000;
+
+	if (!wait_min_us)
+		entry->later &= (uint16_t)~bit;
+	if (!wait_min_us || !(is_new || (entry->later & bit)))
+		return;
+	if (!entry->later || wait_min_us < entry->wait_min_us)
+		entry->wait_min_us = (uint32_t)wait_min_us;
+	entry->later |= bit;
 }
 
 static void entry_add(struct filter_entry *entry, struct target *target, pid_t pid)
@@ -70,6 +86,9 @@ static void entry_add(struct filter_entry *entry, struct target *target, pid_t p
 			entry->unwind |= bit;
 		else
 			entry->unwind &= (uint16_t)~bit;
+		entry_add_later(entry, target, bit, is_new);
+		if (group->spec.stacks == STACKS_DWARF)
+			entry->copies |= bit;
 		if (group->spec.kind == GROUP_CPU && !sampling_is_beside(target))
 			entry->clocks |= bit;
 		return;

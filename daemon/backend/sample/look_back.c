@@ -125,5 +125,6 @@ void look_back_stats(const struct target *target, struct backend_stats *ret)
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;
 	out.keep_short = keep_short(s->keep);
+	out.wait_min_ns = sampling_wait_min(target);
 	*ret = out;
 }

@@ -25,6 +25,17 @@ static bool may_see(const struct frozen *frozen, const struct tracerd_sched_even
 	       frozen_has(frozen, ev->other_pid, time);
 }
 
+uint64_t mask_stack_ns(const struct record_view *view)
+{
+	struct tracerd_sched_event ev;
+	uint64_t ago;
+
+	if (!record_sched(view, &ev) || ev.kind != SCHEDEV_IN || !(ev.flags & SCHEDEV_WAITED))
+		return view->time;
+	ago = SCHEDEV_WAITED_NS(&ev);
+	return ago < view->time ? view->time - ago : 0;
+}
+
 enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *view)
 {
 	struct tracerd_sched_event ev;
@@ -43,7 +54,13 @@ enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *vie
 			    frozen_has(frozen, ev.other_pid, view->time);
 		break;
 	case SCHEDEV_IN:
-		own_stack = false;
+		own_stack = frozen->waits && (ev.flags & SCHEDEV_WAITED) && frozen_has(frozen, ev.pid, mask_stack_ns(view));
+		break;
+	case SCHEDEV_BLOCKED:
+		own_stack = frozen->waits;
+		break;
+	case SCHEDEV_GOROUTINE:
+		own_stack = true; /* there is none */
 		break;
 	case SCHEDEV_STACK:
 		if (!frozen->beside || !frozen->waits)
@@ -55,7 +72,7 @@ enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *vie
 	}
 	if (!own_stack) {
 		/* The BPF program ran on another thread's stack, or nobody asked for stacks of waits. */
-		ev.flags &= (uint16_t)~SCHEDEV_WAKER_TARGET;
+		ev.flags &= (uint16_t)~(SCHEDEV_WAKER_TARGET | SCHEDEV_WAITED | SCHEDEV_PYTHON);
 		record_drop_stack(view);
 		*view->pid = ev.pid;
 		*view->tid = ev.tid;
@@ -65,6 +82,8 @@ enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *vie
 		ev.other_pid = ev.other_tid = ev.other_uid = SCHEDEV_MASKED_ID;
 		memset(ev.other_comm, 0, sizeof(ev.other_comm));
 		memcpy(ev.other_comm, "other", sizeof("other"));
+		if (ev.kind == SCHEDEV_WAKEUP)
+			ev.call = 0;
 	}
 	record_sched_put(view, &ev);
 	return MASK_KEEP;

@@ -16,5 +16,7 @@ enum mask_answer { MASK_KEEP, MASK_FOREIGN, MASK_MALFORMED, MASK_OUTSIDE };
 /* What becomes of a record of the source's rings, in place. */
 enum mask_answer mask_record(const struct frozen *frozen, const struct source *source, enum group_event event,
 			     struct record_view *view);
-/* The same of one of a switch, of whatever time. */
+/* When the stack of the record was taken: before its time, of a wait that ends with it. 0: at no time. */
+uint64_t mask_stack_ns(const struct record_view *view);
+/* The same as mask_record() of one of a switch, of whatever time. */
 enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *view);

@@ -291,7 +291,7 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 	if (!sampler->tick || !sampler->outdated)
 		return -ENOMEM;
 	find_out(sampler);
-	r = filter_new(base, clocks_on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
+	r = filter_new(base, strcmp(config->python_frames, "yes") == 0, clocks_on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
 	if (r == -ENOMEM)
 		return r;
 	sampler->can.filter = r == 0;

@@ -50,6 +50,26 @@ static inline bool sampling_unwinds(const struct target *target)
 	       (target->stacks_asked == STACKS_BPF || target->stacks_asked == STACKS_AUTO);
 }
 
+/* What goroutine a thread of a Go program runs is read with each sample and wait. */
+static inline bool sampling_reads_goroutines(const struct target *target)
+{
+	return !sampling_is_beside(target);
+}
+
+/* What its processes map is to be known. */
+static inline bool sampling_follows(const struct target *target)
+{
+	return sampling_unwinds(target) || sampling_reads_goroutines(target);
+}
+
+/* Waits shorter than this have no stacks, ns; 0: all have. Copies of the stack are made where the wait begins, or never. */
+static inline uint64_t sampling_wait_min(const struct target *target)
+{
+	const bool copied = target->stacks == STACKS_DWARF || target->kernel_stacks;
+
+	return target->waits && !copied && !sampling_is_beside(target) ? target->wait_min_ns : 0;
+}
+
 /* The group that it records to; NULL: none. */
 static inline struct event_group *sampling_group(const struct target *target)
 {

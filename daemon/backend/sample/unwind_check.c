@@ -21,7 +21,10 @@ static bool load_ok(const struct unwind_load *l)
 
 static bool rule_ok(const struct unwind_rule *rule)
 {
-	return UNWIND_KIND(rule) < UNWIND_KINDS && UNWIND_REG(rule) < 16 && (rule->extra & ~(15 | UNWIND_BP_FROM_BP)) == 0;
+	const unsigned flags = rule->extra & (UNWIND_OTHER_STACK | UNWIND_WAS_INTERRUPTED);
+
+	return UNWIND_KIND(rule) < UNWIND_KINDS && UNWIND_REG(rule) < 16 && (!flags || UNWIND_KIND(rule) == UNWIND_CFA) &&
+	       (rule->extra & ~(15 | UNWIND_BP_FROM_BP | UNWIND_OTHER_STACK | UNWIND_WAS_INTERRUPTED)) == 0;
 }
 
 /* The first row of a page is for its first byte, the others ascend. */

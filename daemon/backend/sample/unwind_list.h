@@ -18,7 +18,7 @@ struct unwind_area {
 	uint64_t start, end, off;
 	uint64_t ino; /* 0: no file */
 	uint32_t maj, min;
-	bool is_vdso;
+	bool is_vdso, is_hotspot;
 };
 
 struct unwind_list {

@@ -87,6 +87,22 @@ static int write_list(struct unwind_mappings *m, uint32_t first, const struct un
 	return 0;
 }
 
+/* Runtimes make their code in a part of memory that they have set aside: the next piece lies beside the last. HotSpot's lies behind it. */
+#define MADE_BESIDE (UINT64_C(64) << 20)
+#define MADE_BEHIND (UINT64_C(1) << 20)
+
+static void around_made(const struct unwind_mapping *list, uint32_t n, struct unwind_process *entry)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (!UNWIND_IS_MADE(&list[i]))
+			continue;
+		entry->hotspot |= list[i].page0 == UNWIND_MADE_HOTSPOT;
+		if (!entry->made_end)
+			entry->made_start = entry->hotspot || list[i].start < MADE_BESIDE ? list[i].start : list[i].start - MADE_BESIDE;
+		entry->made_end = list[i].end + (entry->hotspot ? MADE_BEHIND : MADE_BESIDE);
+	}
+}
+
 static void add(const struct unwind_process *entry, struct unwind_counts *sum)
 {
 	for (size_t i = 0; i < UNWIND_WHYS; i++)
@@ -126,6 +142,7 @@ int unwind_mappings_put(struct unwind_mappings *m, pid_t pid, struct unwind_mapp
 	if (r < 0)
 		goto failed;
 	entry.generation = ++m->generation;
+	around_made(list, n, &entry);
 	for (uint32_t i = 0; i < n; i++)
 		list[i].generation = entry.generation;
 	r = write_list(m, entry.first, list, n);

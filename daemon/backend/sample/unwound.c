@@ -12,6 +12,16 @@ struct out {
 	uint8_t *at, *end;
 };
 
+/* What a record is made of. */
+struct unwound {
+	struct perf_event_header header;
+	uint64_t id, time, ip;
+	uint32_t pid, tid, cpu; /* whose stack it is */
+	struct tracerd_sched_event ev;
+	const uint8_t *addrs;
+	size_t n;
+};
+
 static void put(struct out *out, const void *data, size_t size)
 {
 	if (size > (size_t)(out->end - out->at)) {
@@ -43,53 +53,85 @@ static void put_chain(struct out *out, const uint8_t *addrs, size_t n)
 	put(out, addr, kept * sizeof(*addr));
 }
 
-/* The payload of a switch or a wake-up: as long as the kernel makes it, so that what is behind it is aligned. */
-static void put_raw(struct out *out, const struct tracerd_sched_event *ev)
-{
-	struct {
-		uint32_t size;
-		struct tracerd_sched_event ev;
-		uint32_t rest;
-	} raw = {.ev = *ev};
+/* What addresses are followed by, if it is Python's. */
+struct words {
+	const uint8_t *at;
+	size_t n;
+};
 
-	_Static_assert(sizeof(raw) % sizeof(uint64_t) == 0, "the record stays aligned");
-	raw.size = sizeof(raw) - sizeof(raw.size);
-	put(out, &raw, sizeof(raw));
+_Static_assert(sizeof(struct tracerd_sched_event) % sizeof(uint64_t) == 0, "the record stays aligned");
+
+/* A payload: as long as the kernel makes it, so that what is behind it is aligned. */
+static void put_raw(struct out *out, const void *head, size_t size, struct words words)
+{
+	const uint32_t all = (uint32_t)(size + words.n * sizeof(uint64_t) + sizeof(uint32_t)), rest = 0;
+
+	put(out, &all, sizeof(all));
+	put(out, head, size);
+	if (words.n)
+		put(out, words.at, words.n * sizeof(uint64_t));
+	put(out, &rest, sizeof(rest));
 }
 
-int unwound_expand(const struct event_group *group, struct record_view *view, enum group_event *event,
-		   uint8_t buf[static UNWOUND_RECORD_MAX])
+static uint64_t word(const uint8_t *words, size_t i)
 {
-	struct perf_event_header h = *view->header;
-	struct tracerd_sched_event ev;
-	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
-	enum group_event to = GROUP_STACK;
-	uint64_t type, ip = view->ip ? *view->ip : 0;
-	uint32_t cpu[2] = {view->cpu, 0};
-	size_t n;
+	uint64_t v;
 
-	if (*event != GROUP_PLAIN || !record_sched(view, &ev) || !(ev.flags & SCHEDEV_ADDRESSES))
-		return 0;
-	n = (view->raw_size - sizeof(ev)) / sizeof(uint64_t);
-	ev.flags &= (uint16_t)~SCHEDEV_ADDRESSES;
-	if (ev.kind == SCHEDEV_SAMPLE) {
-		to = GROUP_CLOCK;
-		memcpy(&ip, ev.other_comm, sizeof(ip));
-		h.misc = (uint16_t)((h.misc & ~PERF_RECORD_MISC_CPUMODE_MASK) |
-				    (ev.flags & SCHEDEV_IN_KERNEL ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER));
+	memcpy(&v, words + i * sizeof(v), sizeof(v));
+	return v;
+}
+
+/* Splits what the program has written: the first address of the kernel's half is no address. */
+static struct words take_python(const uint8_t *addrs, size_t *n)
+{
+	struct words w = {.n = 0};
+	const size_t all = *n;
+	size_t at = 0;
+
+	while (at < all && word(addrs, at) < KERNEL_HALF)
+		at++;
+	*n = at;
+	if (at == all || (word(addrs, at) & PYTHON_HEAD_MASK) != PYTHON_HEAD)
+		return w;
+	w.at = addrs + at * sizeof(uint64_t);
+	w.n = PYTHON_COUNT(word(addrs, at)) + 1u;
+	return w.n <= all - at ? w : (struct words){.n = 0};
+}
+
+static void put_payload(struct out *out, struct tracerd_sched_event *ev, struct words python)
+{
+	const uint32_t magic[2] = {PYTHON_MAGIC, 0};
+
+	if (ev->kind == SCHEDEV_SAMPLE) {
+		put_raw(out, magic, python.n ? sizeof(magic) : 0, python);
+		return;
 	}
-	type = group->layouts[to].sample_type;
+	if (python.n)
+		ev->flags |= SCHEDEV_PYTHON;
+	put_raw(out, ev, sizeof(*ev), python);
+}
+
+/* One record of the group's event: its header's size is set here. */
+static int put_record(const struct event_group *group, enum group_event event, const struct unwound *u, uint8_t buf[static UNWOUND_RECORD_MAX])
+{
+	const uint64_t type = group->layouts[event].sample_type;
+	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
+	const uint32_t ids[2] = {u->pid, u->tid}, cpu[2] = {u->cpu, 0};
+	struct tracerd_sched_event ev = u->ev;
+	size_t n = u->n;
+	const struct words python = take_python(u->addrs, &n);
+
 	if (!(type & PERF_SAMPLE_CALLCHAIN))
 		return -EBADMSG;
-	put(&out, &h, sizeof(h));
-	put_u64(&out, view->id);
-	put_u64(&out, ip);
-	put(&out, view->pid, sizeof(uint64_t));
-	put_u64(&out, view->time);
+	put(&out, &u->header, sizeof(u->header));
+	put_u64(&out, u->id);
+	put_u64(&out, u->ip);
+	put(&out, ids, sizeof(ids));
+	put_u64(&out, u->time);
 	put(&out, cpu, sizeof(cpu));
-	put_chain(&out, (const uint8_t *)view->raw + sizeof(ev), n);
+	put_chain(&out, u->addrs, n);
 	if (type & PERF_SAMPLE_RAW)
-		put_raw(&out, &ev);
+		put_payload(&out, &ev, python);
 	if (type & PERF_SAMPLE_REGS_USER)
 		put_u64(&out, PERF_SAMPLE_REGS_ABI_NONE);
 	if (type & PERF_SAMPLE_STACK_USER)
@@ -97,6 +139,104 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	if (out.at == out.end)
 		return -EBADMSG;
 	((struct perf_event_header *)(void *)buf)->size = (uint16_t)(out.at - buf);
+	return 0;
+}
+
+int unwound_expand(const struct event_group *group, struct record_view *view, enum group_event *event,
+		   uint8_t buf[static UNWOUND_RECORD_MAX])
+{
+	struct unwound u = {
+		.header = *view->header, .id = view->id, .time = view->time, .ip = view->ip ? *view->ip : 0, .cpu = view->cpu};
+	enum group_event to = GROUP_STACK;
+	int r;
+
+	if (*event != GROUP_PLAIN || !record_sched(view, &u.ev) || !(u.ev.flags & SCHEDEV_ADDRESSES))
+		return 0;
+	u.ev.flags &= (uint16_t)~SCHEDEV_ADDRESSES;
+	u.addrs = (const uint8_t *)view->raw + sizeof(u.ev);
+	u.n = (view->raw_size - sizeof(u.ev)) / sizeof(uint64_t);
+	u.pid = *view->pid;
+	u.tid = *view->tid;
+	if (u.ev.kind == SCHEDEV_SAMPLE) {
+		to = GROUP_CLOCK;
+		memcpy(&u.ip, u.ev.other_comm, sizeof(u.ip));
+		u.header.misc = (uint16_t)((u.header.misc & ~PERF_RECORD_MISC_CPUMODE_MASK) |
+					   (u.ev.flags & SCHEDEV_IN_KERNEL ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER));
+	} else if (u.ev.kind == SCHEDEV_IN) {
+		/* The current thread is still the one that leaves. */
+		u.pid = u.ev.pid;
+		u.tid = u.ev.tid;
+	}
+	r = put_record(group, to, &u, buf);
+	if (r < 0)
+		return r;
 	*event = to;
 	return record_parse(buf, &group->layouts[to], view) < 0 ? -EBADMSG : 1;
+}
+
+int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, uint64_t id, uint64_t time_ns,
+		    uint8_t buf[static UNWOUND_RECORD_MAX])
+{
+	struct unwound u = {
+		.header = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER},
+		.id = id,
+		.time = time_ns,
+		.pid = kept->ev.pid,
+		.tid = kept->ev.tid,
+		.cpu = kept->ev.cpu,
+		.ev = kept->ev,
+		.addrs = (const uint8_t *)kept->addrs,
+		.n = kept->n < FILTER_KEPT_FRAMES ? kept->n : FILTER_KEPT_FRAMES,
+	};
+
+	u.ev.kind = SCHEDEV_BLOCKED;
+	/* Who came instead is in the switch-out. */
+	u.ev.flags |= SCHEDEV_OTHER_MASKED;
+	u.ev.other_pid = u.ev.other_tid = u.ev.other_uid = SCHEDEV_MASKED_ID;
+	memset(u.ev.other_comm, 0, sizeof(u.ev.other_comm));
+	memcpy(u.ev.other_comm, "other", sizeof("other"));
+	return put_record(group, GROUP_STACK, &u, buf);
+}
+
+size_t unwound_python(const struct record_view *view, const uint8_t **ret_words)
+{
+	struct tracerd_sched_event ev;
+	uint32_t magic;
+	size_t n, skip;
+
+	if (!view->raw || view->raw_size < sizeof(magic))
+		return 0;
+	memcpy(&magic, view->raw, sizeof(magic));
+	if (record_sched(view, &ev) && (ev.flags & SCHEDEV_PYTHON))
+		skip = sizeof(ev);
+	else if (magic == PYTHON_MAGIC)
+		skip = 2 * sizeof(magic);
+	else
+		return 0;
+	if (view->raw_size < skip + sizeof(uint64_t))
+		return 0;
+	*ret_words = (const uint8_t *)view->raw + skip;
+	n = PYTHON_COUNT(word(*ret_words, 0)) + 1u;
+	return n <= (view->raw_size - skip) / sizeof(uint64_t) ? n : 0;
+}
+
+size_t unwound_function(const struct python_function *function, uint64_t id, uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX])
+{
+	const struct tracerd_sched_event ev = {.magic = SCHEDEV_MAGIC, .kind = SCHEDEV_FUNCTION, .pid = function->pid};
+	const struct words words = {.at = (const uint8_t *)function, .n = sizeof(*function) / sizeof(uint64_t)};
+	const uint32_t nobody[2] = {function->pid, 0}, cpu[2] = {0, 0};
+	struct perf_event_header h = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER};
+	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
+
+	_Static_assert(sizeof(*function) % sizeof(uint64_t) == 0, "the record stays aligned");
+	put(&out, &h, sizeof(h));
+	put_u64(&out, id);
+	put_u64(&out, 0);
+	put(&out, nobody, sizeof(nobody));
+	put_u64(&out, time_ns);
+	put(&out, cpu, sizeof(cpu));
+	put_raw(&out, &ev, sizeof(ev), words);
+	h.size = (uint16_t)(out.at - buf);
+	memcpy(buf, &h, sizeof(h));
+	return h.size;
 }

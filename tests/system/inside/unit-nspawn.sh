@@ -161,6 +161,20 @@ kill -0 "$target" || die "the target died with it"
 kill -0 "$stepped" || die "the stepped target died with it"
 free_again "tracerd was killed"
 alice tracectl snapshots --json | grep -q "$id" || die "the snapshot is gone after the restart"
+if [ "$(tracectl status --json | field '"unwinding" in j["capture"]')" = True ]; then
+	cache() { tracectl status --json | field "j['capture']['unwinding']['cache']['$1']"; }
+	more() {
+		alice tracectl arm --stacks bpf "$target" || die "alice arms her process again"
+		for _ in $(seq 300); do [ "$(cache "$1")" -gt 1 ] && return; sleep 0.1; done
+		die "$1 of tables that are kept: $(tracectl status --json)"
+	}
+	more files
+	[ "$(stat -c %U:%a /var/lib/tracerd/unwind)" = tracerd:700 ] || die "tables are not the unit's alone: $(stat -c %U:%a /var/lib/tracerd/unwind)"
+	systemctl restart tracerd.service || die "systemctl restart"
+	more hits
+	[ "$(cache damaged)" = 0 ] || die "a table is damaged"
+	ok "tables of unwind rules are there after a restart: $(cache hits) of $(cache files)"
+fi
 ok "killed, it is restarted; target and snapshot are unharmed"
 
 systemctl stop tracerd.service || die "systemctl stop"

@@ -32,6 +32,9 @@ struct filter_entry {
 	schedev_u16 unwind;    /* bit i: of waits[i], stacks are unwound here where that can be done */
 	schedev_u16 no_stacks; /* bit i: waits[i] takes them without stacks */
 	schedev_u16 clocks;    /* bit i: waits[i] is machine-wide, and takes the ticks of its clock */
+	schedev_u16 later;     /* bit i: waits[i] takes the stack of a wait at its end, if it was as long as wait_min_us */
+	schedev_u16 copies;    /* bit i: waits[i] copies stacks */
+	schedev_u32 wait_min_us;
 };
 
 /*
@@ -57,11 +60,30 @@ struct filter_task {
 	schedev_u64 regs[FILTER_TASK_REGS];
 };
 
+/*
+ * The stack of a thread's last wait, until it is known how long that is. Written by the CPUs on which the thread leaves and comes,
+ * never by two at a time; whoever else reads it from the first byte to the last has all of one wait if `done` equals `begun`.
+ */
+#define FILTER_KEPT_MAX 4096u
+#define FILTER_KEPT_FRAMES 127u
+#define FILTER_KEPT_NOTHING 0xffffffffu
+struct filter_kept {
+	schedev_u32 done;
+	schedev_u32 n;	      /* addresses; FILTER_KEPT_NOTHING: its stack is on record */
+	schedev_u64 out_ns;   /* CLOCK_MONOTONIC; 0: it has ended */
+	schedev_u64 switches; /* how often the thread had left a CPU, this time included */
+	struct tracerd_sched_event ev; /* the switch-out, and behind it the addresses, as they are put out */
+	schedev_u64 addrs[FILTER_KEPT_FRAMES];
+	schedev_u32 reserved, begun;
+};
+
 /* Set before the programs are loaded. */
 struct filter_constants {
 	schedev_u32 have_prev_state; /* the tracepoint has the previous task's state (5.18) */
 	schedev_u32 n_cpus;          /* possible ones: the stride of the array of outputs */
 	schedev_u32 unwind;          /* stacks can be unwound: unwind.bpf.h */
+	schedev_u32 python;	     /* so can the frames of Python's functions be found: python.bpf.h */
+	schedev_u32 goroutines;	     /* which goroutine a thread runs is read: goroutine.bpf.h */
 	schedev_u32 pidns;           /* inode of the daemon's pid namespace; 0: the machine's own */
 };
 

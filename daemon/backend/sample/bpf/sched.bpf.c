@@ -38,6 +38,9 @@ typedef _Bool bool;
 #define PF_USER_WORKER 0x00004000u
 #define TS_COMPAT 0x0002u
 #define TASK_DEAD_BIT 0x80u /* the kernel's TASK_DEAD: the last switch of a thread */
+#define TASK_RTLOCK_WAIT_BIT 0x1000u
+#define TASK_FROZEN_BIT 0x8000u
+#define JOBCTL_TRAP_FREEZE_BIT (1u << 23) /* by the freezer of cgroups: it sleeps instead of going back to its program */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct kuid {
@@ -76,6 +79,12 @@ struct files_struct {
 struct thread_info {
 	unsigned int status;
 };
+struct mm_struct {
+	unsigned long end_code;
+};
+struct thread_struct {
+	unsigned long fsbase; /* x86-64 */
+};
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
@@ -85,11 +94,14 @@ struct task_struct {
 	unsigned int flags;
 	unsigned int __state;
 	void *stack;
+	void *mm;
 	const struct cred *cred;
 	struct files_struct *files;
+	unsigned long jobctl;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	char comm[16];
+	struct thread_struct thread;
 };
 struct pt_regs {
 	unsigned long di;
@@ -173,6 +185,8 @@ struct {
 } wake SEC(".maps");
 
 #include "daemon/backend/sample/bpf/unwind.bpf.h"
+#include "daemon/backend/sample/bpf/kept.bpf.h"
+#include "daemon/backend/sample/bpf/python.bpf.h"
 
 #define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
 #define NS_LEVELS 4
@@ -217,6 +231,23 @@ static __attribute__((always_inline)) __u32 tgid_of(const struct task_struct *ta
 	return constants.pidns ? ns_number(task->group_leader) : (__u32)task->tgid;
 }
 
+/* The number that it has for itself. */
+static __attribute__((always_inline)) __u32 own_tid(const struct task_struct *task)
+{
+	struct upid number = {0};
+	__u32 level = 0;
+	__u64 pid = 0;
+
+	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+	if (!pid)
+		return 0;
+	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
+	bpf_probe_read_kernel(&number, sizeof(number), (void *)(pid + FIELD(pid, numbers) + (__u64)level * sizeof(number)));
+	return (__u32)number.nr;
+}
+
+#include "daemon/backend/sample/bpf/goroutine.bpf.h"
+
 static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgid, __u32 tid)
 {
 	__u32 zero = 0, *use;
@@ -242,9 +273,9 @@ static __attribute__((always_inline)) __u64 output_of(__u32 group, __u32 out, __
 static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct filter_entry *e, __u32 mask, struct unwind_state *s,
 							__u32 cpu, struct filter_cpu *c)
 {
-	__u64 n = s->n;
+	__u64 n = s->n + s->n_python;
 
-	MASK(n, 127);
+	MASK(n, UNWIND_WORDS - 1);
 #pragma unroll
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
@@ -255,9 +286,25 @@ static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct 
 	}
 }
 
-/* To the groups that are not in `done`. */
-static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind,
-						struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done)
+/* The same of a stack that was kept. */
+static __attribute__((always_inline)) void emit_kept(void *ctx, const struct filter_entry *e, struct filter_kept *k, __u32 cpu,
+						     struct filter_cpu *c)
+{
+	__u64 n = k->n;
+
+	MASK(n, 127);
+#pragma unroll
+	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
+		if (!(e->later & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
+			continue;
+		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &k->ev, sizeof(k->ev) + n * 8))
+			c->drops++;
+	}
+}
+
+/* To the groups that are not in `done`, to those in `plain` without a stack. */
+static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind, struct tracerd_sched_event *ev,
+						struct filter_cpu *c, __u32 done, __u32 plain)
 {
 #pragma unroll
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
@@ -267,31 +314,121 @@ static __attribute__((always_inline)) void emit(void *ctx, const struct filter_e
 			break;
 		if (done & (1u << i))
 			continue;
-		if (e->no_stacks & (1u << i))
+		if (plain & (1u << i))
 			out = FILTER_OUTPUT_PLAIN;
 		if (bpf_perf_event_output(ctx, &outputs, output_of(group, out, ev->cpu), ev, sizeof(*ev)))
 			c->drops++;
 	}
 }
 
-/*
- * An event with the stack of `task`, which is that of `e` or one that it may see: unwound here where groups want that and it
- * can be done, copied or by frame pointers for the others.
- */
-static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
-						      struct tracerd_sched_event *ev, struct filter_cpu *c)
+/* What goroutine the thread of `ev` is seen in, to the groups that are not in `done`: in front of the record in which it is seen. */
+static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struct filter_entry *e, const struct task_struct *task, __u32 tgid,
+							  struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done)
 {
-	const __u32 mask = e->unwind & ~(__u32)e->no_stacks;
-	struct unwind_state *s = mask ? unwind(task, tgid, UNWIND_SWITCH_FRAMES) : 0;
+	const __u64 id = goroutine_of(task, tgid);
 
-	if (!s) {
-		emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, 0);
+	if (!id)
 		return;
+	ev->kind = SCHEDEV_GOROUTINE;
+	ev->state = (__u32)(id >> 32);
+	ev->call = (__u32)id;
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0);
+	ev->state = 0;
+	ev->call = 0;
+}
+
+/*
+ * Whether the task, the current one or the one that leaves, is within an exec: its memory is the new program's, which is being mapped, its
+ * registers are those with which the old one called. By these a function of the new program would be where nobody is. The kernel notes
+ * where the code is when it has mapped all, less than a microsecond before it sets the registers.
+ */
+static __attribute__((always_inline)) int is_in_exec(const struct task_struct *task)
+{
+	__u64 end_code = 1;
+
+	if (task->mm)
+		bpf_probe_read_kernel(&end_code, sizeof(end_code), (void *)((__u64)task->mm + FIELD(mm_struct, end_code)));
+	return !end_code;
+}
+
+/*
+ * Which groups get events of the task without its stack: who wants it so, all within an exec, and, of who has exited so far that it has
+ * no memory any more, who copies. Kernels (6.1.y of 2025) write 8 bytes more than they say then, over the record before.
+ */
+static __attribute__((always_inline)) __u32 plain_of(const struct filter_entry *e, const struct task_struct *task)
+{
+	if (is_in_exec(task))
+		return (1u << FILTER_ENTRY_GROUPS) - 1;
+	return e->no_stacks | (task->mm ? 0 : e->copies);
+}
+
+/* The stack of `task` is unwound, for the groups of `e` that want that; NULL: it is to be copied, or found by frame pointers. */
+static __attribute__((always_inline)) struct unwind_state *unwind_for(const struct filter_entry *e, struct task_struct *task, __u32 tgid,
+								      __u32 *mask)
+{
+	struct unwind_state *s;
+
+	*mask = e->unwind & ~(__u32)e->no_stacks;
+	s = *mask && task->mm && !is_in_exec(task) ? unwind(task, tgid, UNWIND_SWITCH_FRAMES) : 0;
+	if (!s)
+		*mask = 0;
+	else
+		python_frames(s, own_tid(task), tgid, PYTHON_SWITCH_FRAMES);
+	return s;
+}
+
+/* An event with that stack, to the groups that are not in `done`. */
+static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, const struct task_struct *task,
+						      struct unwind_state *s, __u32 mask, struct tracerd_sched_event *ev,
+						      struct filter_cpu *c, __u32 done)
+{
+	if (s) {
+		s->out.ev = *ev;
+		s->out.ev.flags |= SCHEDEV_ADDRESSES;
+		emit_unwound(ctx, e, mask & ~done, s, ev->cpu, c);
 	}
-	s->out.ev = *ev;
-	s->out.ev.flags |= SCHEDEV_ADDRESSES;
-	emit_unwound(ctx, e, mask, s, ev->cpu, c);
-	emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, mask);
+	emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, mask | done, plain_of(e, task));
+}
+
+/* The event of who leaves a CPU. Who takes the stacks of waits later gets it without, if the stack can be kept. */
+static __attribute__((always_inline)) void emit_out(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
+						    struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
+{
+	__u32 mask, later;
+	struct unwind_state *s = unwind_for(e, task, tgid, &mask);
+
+	/* Where it could not be unwound those who copy it do so now. */
+	later = is_in_exec(task) ? 0 : e->later & ~(__u32)e->no_stacks & (s ? mask : ~(__u32)e->unwind);
+	if (e->later && kept_begin(ctx, task, s, later != 0, ev, now)) {
+		ev->flags |= SCHEDEV_STACK_LATER;
+		emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, ~later, 0);
+		ev->flags &= ~SCHEDEV_STACK_LATER;
+	} else {
+		later = 0;
+	}
+	emit_stack(ctx, e, task, s, mask, ev, c, later);
+}
+
+/* Of who comes to it: with the stack of the wait that ends, where it was a long one. */
+static __attribute__((always_inline)) void emit_in(void *ctx, const struct filter_entry *e, const struct task_struct *task,
+						   struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
+{
+	__u32 pid = (__u32)task->pid, done = 0;
+	struct filter_kept *k = e->later ? bpf_map_lookup_elem(&kept, &pid) : 0;
+
+	if (k) {
+		const __u64 ns = kept_end(k, task, now);
+
+		if (ns && ns >= (__u64)e->wait_min_us * 1000) {
+			k->ev = *ev;
+			k->ev.flags = SCHEDEV_ADDRESSES | SCHEDEV_WAITED;
+			k->ev.state = (__u32)(ns >> 32);
+			k->ev.call = (__u32)ns;
+			emit_kept(ctx, e, k, ev->cpu, c);
+			done = e->later;
+		}
+	}
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0);
 }
 
 static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
@@ -311,7 +448,20 @@ static __attribute__((always_inline)) __u32 state_abi(__u32 state)
 
 	if (state & TASK_DEAD_BIT)
 		abi |= SCHEDEV_STATE_DEAD;
-	return abi;
+	if (state & TASK_RTLOCK_WAIT_BIT)
+		abi |= SCHEDEV_STATE_UNINTERRUPTIBLE;
+	if (state & TASK_FROZEN_BIT)
+		abi |= SCHEDEV_STATE_STOPPED;
+	/* Whatever it is, it is not ready to run. */
+	return state && !abi ? SCHEDEV_STATE_UNKNOWN : abi;
+}
+
+/* The same of a task; who is frozen by cgroup sleeps in no system call, but is stopped. */
+static __attribute__((always_inline)) __u32 task_state_abi(const struct task_struct *task, __u32 state)
+{
+	if ((state & SCHEDEV_STATE_INTERRUPTIBLE) && (task->jobctl & JOBCTL_TRAP_FREEZE_BIT))
+		return SCHEDEV_STATE_STOPPED;
+	return state_abi(state);
 }
 
 /* What the task's descriptor is, as flags of a record. */
@@ -351,6 +501,8 @@ static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
 	regs = (struct pt_regs *)bpf_task_pt_regs((void *)task);
 	number = regs->orig_ax;
 	arg = regs->di;
+	if (number == SCHEDEV_CALL_FUTEX)
+		arg = SCHEDEV_FUTEX_KEY(arg);
 	if (number >= SCHEDEV_CALL_MASK)
 		return 0;
 	return (__u32)(number + 1) | (arg <= SCHEDEV_CALL_ARG_MAX ? (__u32)(arg + 1) << SCHEDEV_CALL_BITS : 0);
@@ -375,6 +527,7 @@ int on_switch(__u64 *ctx)
 	struct filter_entry *from, *to;
 	struct filter_cpu *c;
 	__u32 cpu = bpf_get_smp_processor_id();
+	__u64 now;
 	__u32 prev_tgid = tgid_of(prev), prev_tid = tid_of(prev);
 	__u32 next_tgid = tgid_of(next), next_tid = tid_of(next);
 
@@ -393,6 +546,7 @@ int on_switch(__u64 *ctx)
 			return 0;
 		}
 	}
+	now = bpf_ktime_get_ns();
 	/* Only for those whose ticks pass the clocks must run. */
 	if (to && to->clocks) {
 		c->running = 1;
@@ -401,7 +555,7 @@ int on_switch(__u64 *ctx)
 			bpf_ringbuf_output(&wake, &cpu, sizeof(cpu), 0);
 		}
 	} else {
-		c->last_ns = bpf_ktime_get_ns();
+		c->last_ns = now;
 		c->running = 0;
 	}
 
@@ -411,21 +565,22 @@ int on_switch(__u64 *ctx)
 	if (from && from->waits[0] != FILTER_NO_GROUP) {
 		__u32 state;
 
+		ev.pid = prev_tgid;
+		ev.tid = prev_tid;
+		emit_goroutine(ctx, from, prev, prev_tgid, &ev, c, 0);
 		state = constants.have_prev_state ? (__u32)ctx[3] : state_of(prev);
 		ev.kind = SCHEDEV_OUT;
-		ev.state = state_abi(state);
+		ev.state = task_state_abi(prev, state);
 		if ((ctx[0] & 1) || !state) {
 			ev.flags = SCHEDEV_PREEMPT;
 			ev.state = 0;
 		} else {
 			ev.call = call_of(prev);
-			if (ev.call >> SCHEDEV_CALL_BITS)
+			if (SCHEDEV_CALL_HAS_FD(ev.call))
 				ev.flags = file_kind(prev, (ev.call >> SCHEDEV_CALL_BITS) - 1);
 		}
-		ev.pid = prev_tgid;
-		ev.tid = prev_tid;
 		other_fill(&ev, next);
-		emit_stack(ctx, from, prev, prev_tgid, &ev, c);
+		emit_out(ctx, from, prev, prev_tgid, &ev, c, now);
 	}
 	if (to && to->waits[0] != FILTER_NO_GROUP) {
 		ev.kind = SCHEDEV_IN;
@@ -435,7 +590,7 @@ int on_switch(__u64 *ctx)
 		ev.pid = next_tgid;
 		ev.tid = next_tid;
 		other_fill(&ev, prev);
-		emit(ctx, to, FILTER_OUTPUT_PLAIN, &ev, c, 0);
+		emit_in(ctx, to, next, &ev, c, now);
 	}
 	return 0;
 }
@@ -473,6 +628,17 @@ static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_str
 	return 0;
 }
 
+/* Which groups want no stack of who wakes `task`: the wait is a short one, or begins only. */
+static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entry *e, const struct task_struct *task)
+{
+	__u32 pid = (__u32)task->pid;
+	struct filter_kept *k = e->later ? bpf_map_lookup_elem(&kept, &pid) : 0;
+
+	if (!k || (kept_is_now(k, task) && bpf_ktime_get_ns() - k->out_ns >= (__u64)e->wait_min_us * 1000))
+		return 0;
+	return e->later;
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(__u64 *ctx)
 {
@@ -480,8 +646,9 @@ int on_waking(__u64 *ctx)
 	struct task_struct *waker;
 	struct tracerd_sched_event ev;
 	struct filter_entry *e;
+	struct unwind_state *s;
 	struct filter_cpu *c;
-	__u32 cpu = bpf_get_smp_processor_id();
+	__u32 cpu = bpf_get_smp_processor_id(), mask;
 
 	e = filter_find(tgid_of(wakee), tid_of(wakee));
 	if (!e || e->waits[0] == FILTER_NO_GROUP)
@@ -496,17 +663,37 @@ int on_waking(__u64 *ctx)
 	waker = (struct task_struct *)bpf_get_current_task_btf();
 	other_fill(&ev, waker);
 	ev.flags = irq_flags(ctx, waker);
+	if (!(ev.flags & SCHEDEV_IN_IRQ))
+		ev.call = call_of(waker);
 	c = bpf_map_lookup_elem(&cpus, &cpu);
 	if (!c)
 		return 0;
 	/* An interrupt's "waker" is whoever it interrupted: his stack says nothing. */
 	if (!(ev.flags & SCHEDEV_IN_IRQ) && filter_find(ev.other_pid, ev.other_tid)) {
+		const __u32 early = wakes_early(e, wakee);
+
+		if (early)
+			emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, ~early, 0);
 		ev.flags |= SCHEDEV_WAKER_TARGET;
-		emit_stack(ctx, e, waker, ev.other_pid, &ev, c);
+		s = unwind_for(e, waker, ev.other_pid, &mask);
+		emit_stack(ctx, e, waker, s, mask, &ev, c, early);
 		return 0;
 	}
-	emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, 0);
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, 0, 0);
 	return 0;
+}
+
+static __attribute__((always_inline)) void fork_python(__u32 from, __u32 to)
+{
+	struct python_process *process = bpf_map_lookup_elem(&py_processes, &from), its;
+
+	if (!process)
+		return;
+	__builtin_memset(&its, 0, sizeof(its));
+	its.runtime = process->runtime;
+	its.generation = process->generation;
+	its.layout = process->layout;
+	bpf_map_update_elem(&py_processes, &to, &its, UPDATE_ANY);
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -532,22 +719,38 @@ int on_fork(__u64 *ctx)
 			its.first = process->first;
 			its.n = process->n;
 			its.generation = process->generation;
+			its.hotspot = process->hotspot;
+			its.made_start = process->made_start;
+			its.made_end = process->made_end;
 			bpf_map_update_elem(&uw_processes, &to, &its, UPDATE_ANY);
 		}
+		fork_python(from, to);
 	}
 	return 0;
 }
 
-/* Instead of the sample, a record with the stack of the thread that was interrupted. False: there is none. */
-static __attribute__((always_inline)) int clock_unwound(struct clock_tick *ctx, const struct filter_entry *e, __u32 mask, __u32 cpu,
-							struct filter_cpu *c)
+/*
+ * Instead of the sample, a record with the stack of the thread that was interrupted, or with none, see plain_of(). False: the sample
+ * is it.
+ */
+static __attribute__((always_inline)) int clock_record(struct clock_tick *ctx, const struct filter_entry *e, __u32 mask, __u32 cpu,
+						       struct filter_cpu *c)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	struct unwind_state *s = unwind(task, tgid_of(task), UNWIND_SAMPLE_FRAMES);
 	const __u64 ip = ctx->regs[TICK_IP];
+	struct unwind_state *s = 0;
+	__u32 zero = 0;
 
+	if (is_in_exec(task) || (!task->mm && (e->copies & mask))) {
+		s = bpf_map_lookup_elem(&uw_states, &zero);
+		if (s)
+			s->n = 0;
+	} else if (e->unwind & mask) {
+		s = unwind(task, tgid_of(task), UNWIND_SAMPLE_FRAMES);
+	}
 	if (!s)
 		return 0;
+	python_frames(s, own_tid(task), tgid_of(task), PYTHON_FRAMES_MAX);
 	__builtin_memset(&s->out.ev, 0, sizeof(s->out.ev));
 	s->out.ev.magic = SCHEDEV_MAGIC;
 	s->out.ev.kind = SCHEDEV_SAMPLE;
@@ -558,6 +761,20 @@ static __attribute__((always_inline)) int clock_unwound(struct clock_tick *ctx, 
 	__builtin_memcpy(s->out.ev.other_comm, &ip, sizeof(ip));
 	emit_unwound(ctx, e, mask, s, cpu, c);
 	return 1;
+}
+
+/* A tick's goroutine, for the groups in `mask`. */
+static __attribute__((always_inline)) void clock_goroutine(void *ctx, const struct filter_entry *e, const struct task_struct *task, __u32 mask,
+							   __u32 cpu, struct filter_cpu *c)
+{
+	struct tracerd_sched_event ev;
+
+	__builtin_memset(&ev, 0, sizeof(ev));
+	ev.magic = SCHEDEV_MAGIC;
+	ev.cpu = cpu;
+	ev.pid = tgid_of(task);
+	ev.tid = tid_of(task);
+	emit_goroutine(ctx, e, task, ev.pid, &ev, c, ~mask);
 }
 
 /* Which of the entry's groups has the clock that ticks: a bit, or 0. */
@@ -596,7 +813,8 @@ int on_clock(struct clock_tick *ctx)
 		return 1;
 	if (!c->running)
 		c->running = 1;
-	return !(e->unwind & group) || !clock_unwound(ctx, e, group, cpu, c);
+	clock_goroutine(ctx, e, task, group, cpu, c);
+	return !clock_record(ctx, e, group, cpu, c);
 }
 
 /* The clock of a cgroup, whose threads are all recorded. */
@@ -609,12 +827,13 @@ int on_own_clock(struct clock_tick *ctx)
 	struct filter_cpu *c;
 
 	if (!e)
-		return 1;
-	group = clock_group(e, ctx) & e->unwind;
+		return task->mm != 0;
+	group = clock_group(e, ctx);
 	c = bpf_map_lookup_elem(&cpus, &cpu);
 	if (!c)
 		return 1;
-	return !group || !clock_unwound(ctx, e, group, cpu, c);
+	clock_goroutine(ctx, e, task, group, cpu, c);
+	return !clock_record(ctx, e, group, cpu, c);
 }
 
 /*
@@ -624,11 +843,32 @@ int on_own_clock(struct clock_tick *ctx)
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
 {
-	__u32 tgid = tgid_of((struct task_struct *)ctx[0]);
+	const struct task_struct *task = (struct task_struct *)ctx[0];
+	__u32 tgid = tgid_of(task), old = (__u32)ctx[1];
 	struct unwind_process *process = bpf_map_lookup_elem(&uw_processes, &tgid);
+	struct python_process *python = bpf_map_lookup_elem(&py_processes, &tgid);
+	struct go_process *go = bpf_map_lookup_elem(&go_processes, &tgid);
 
 	if (process)
 		process->n = 0;
+	if (go)
+		go->gone = 1;
+	if (python)
+		python->runtime = 0;
+	/* It has the number of its process's first thread now. */
+	if (old != (__u32)task->pid)
+		bpf_map_delete_elem(&kept, &old);
+	return 0;
+}
+
+/* It keeps nothing from here on: kept_begin(). */
+SEC("tp_btf/sched_process_exit")
+int on_exit(__u64 *ctx)
+{
+	const struct task_struct *task = (struct task_struct *)ctx[0];
+	__u32 pid = (__u32)task->pid;
+
+	bpf_map_delete_elem(&kept, &pid);
 	return 0;
 }
 
@@ -650,7 +890,7 @@ int on_stack(void *ctx)
 	ev.cpu = cpu;
 	ev.pid = tgid;
 	ev.tid = tid;
-	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, c, 0);
+	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, c, 0, plain_of(e, task));
 	return 0;
 }
 
@@ -668,17 +908,17 @@ int on_task(struct bpf_iter__task *ctx)
 	if (!task || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
 		return 0;
 	state = state_of(task);
-	if (!state || (state & TASK_DEAD_BIT))
+	if (!state || (state & TASK_DEAD_BIT) || is_in_exec(task))
 		return 0;
 	__builtin_memset(&out, 0, sizeof(out));
 	out.pid = tgid_of(task);
 	out.tid = tid_of(task);
 	if (!filter_find(out.pid, out.tid))
 		return 0;
-	out.state = state_abi(state);
+	out.state = task_state_abi(task, state);
 	out.switches = task->nvcsw + task->nivcsw;
 	out.call = call_of(task);
-	if (out.call >> SCHEDEV_CALL_BITS)
+	if (SCHEDEV_CALL_HAS_FD(out.call))
 		out.flags = file_kind(task, (out.call >> SCHEDEV_CALL_BITS) - 1);
 	if (bpf_probe_read_kernel(out.regs, sizeof(out.regs), (void *)bpf_task_pt_regs((void *)task)) < 0)
 		return 0;

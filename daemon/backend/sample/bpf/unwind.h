@@ -29,9 +29,17 @@ struct unwind_mapping {
 	schedev_u64 start, end;
 	schedev_u64 bias; /* vaddr in the object = pc - bias */
 	schedev_u32 lo_page, n_pages;
-	schedev_u32 page0; /* index of the first in the map of pages */
+	schedev_u32 page0; /* index of the first in the map of pages; without pages, see below */
 	schedev_u32 generation; /* of the list that it is in: another one's is not believed */
 };
+
+/*
+ * Without pages: code that was made at run time, and such of HotSpot, which leaves in its frames what was in the memory before, but has
+ * saved the frame pointer below each return address. Any other is of a file that has no table, or none yet.
+ */
+#define UNWIND_MADE 1u
+#define UNWIND_MADE_HOTSPOT 2u
+#define UNWIND_IS_MADE(m) (!(m)->n_pages && (m)->page0)
 
 /* Why unwinding ended. */
 enum unwind_why {
@@ -41,6 +49,8 @@ enum unwind_why {
 	UNWIND_NO_RULE,	 /* the file's information is more than a rule can say */
 	UNWIND_NO_READ,	 /* the stack's memory is not there */
 	UNWIND_BAD,	 /* it leads nowhere */
+	UNWIND_STACK_LEFT, /* it goes on on another stack, of which nothing says where it is; a copy of this one says no more */
+	UNWIND_NO_FRAME, /* the frame pointer is not that of the function, which has no table */
 	UNWIND_WHYS,
 };
 
@@ -49,5 +59,7 @@ struct unwind_process {
 	schedev_u32 first, n; /* its executable mappings, in ascending order */
 	schedev_u32 generation;
 	schedev_u32 frame_pointers; /* frames for which no file told, see UNWIND_FRAME_POINTER */
+	schedev_u32 hotspot; /* what was made is HotSpot's */
+	schedev_u64 made_start, made_end; /* around all code made at run time, and what may be made beside it; none: both 0 */
 	schedev_u32 whys[UNWIND_WHYS]; /* stacks, by how they ended */
 };

@@ -191,7 +191,33 @@ static void test_locks(void **state)
 	assert_false(is_lock("\"lock_PyThread_acquire_lock\",\"PyThread_acquire_lock_timed\",\"[libc.so.6+0x8b8]\""));
 	assert_false(is_lock("\"queue_mutex_lock_and_pop\",\"pthread_cond_wait\",\"__futex_abstimed_wait_common\""));
 	assert_false(is_lock("\"rwlock_rd_work\",\"sem_timedwait\""));
+	/* a signal's handler sleeps while the lock is waited for */
+	assert_false(is_lock("\"pthread_mutex_lock\",\"__lll_lock_wait\",\"__restore_rt\",\"on_signal\",\"clock_nanosleep\""));
+	assert_true(is_lock("\"clock_nanosleep\",\"__restore_rt\",\"on_signal\",\"pthread_mutex_lock\",\"__lll_lock_wait\""));
 	assert_false(is_lock("\"pthread_mutex_lock\",\"a\",\"b\",\"c\",\"d\",\"e\",\"read\""));
+}
+
+/* Who sends a signal to one that waits for a lock holds nothing. */
+static void test_signalled(void **state)
+{
+	static const char *const by[] = {"\"stack\":[\"f\"],\"call\":\"tgkill\"", "\"call\":\"kill\"", "\"name\":\"other\"",
+					 "\"stack\":[\"f\"],\"call\":\"futex\"", "\"stack\":[\"f\"]", "\"call\":\"futex\""};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
+		_cleanup_free_ char *json = NULL, *text = NULL;
+
+		assert_true(asprintf(&json,
+			"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"call\":\"futex\","
+			"\"state\":\"sleeping\",\"stack\":[\"pthread_mutex_lock\"],\"woken_by\":{\"tid\":8,%s}}]}", by[i]) > 0);
+		text = text_of(report_print, json);
+		has(text, "longest waits for a lock");
+		if (i < 3)
+			has_not(text, "held by");
+		else
+			has_not(text, "ended by");
+		has(text, i < 3 ? "ended by" : "held by");
+	}
 }
 
 /* What was not recorded is not known, which is neither none nor all. */
@@ -202,7 +228,7 @@ static void test_not_known(void **state)
 		"\"complete_from_ns\":8670000000,\"threads\":["
 		"{\"tid\":7,\"name\":\"a\",\"on_cpu_ns\":45000000,\"off_cpu_ns\":null,\"samples\":30},"
 		"{\"tid\":8,\"name\":\"b\",\"on_cpu_ns\":null,\"off_cpu_ns\":null,\"samples\":0}],"
-		"\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"state\":\"disk\",\"stack\":[]}],"
+		"\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"state\":\"uninterruptible\",\"stack\":[]}],"
 		"\"focus\":{\"from_ns\":8000000000,\"to_ns\":9000000000,\"complete_ns\":330000000}}");
 	_cleanup_free_ char *lost = text_of(report_print,
 		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":7900000000,"
@@ -444,6 +470,7 @@ int main(void)
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_stacks_on_a_terminal),
 		cmocka_unit_test(test_locks),
+		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
 		cmocka_unit_test(test_functions),

@@ -65,16 +65,35 @@ static void test_foreign(void **state)
 	assert_int_equal(*v.tid, 101);
 	assert_int_equal(v.chain[3], (uint64_t)PERF_CONTEXT_USER);
 
+	/* Unless its record has the stack of the wait that ends: where it could be seen then. */
+	ev.flags = SCHEDEV_WAITED;
+	ev.state = 0;
+	ev.call = 400; /* since 600 */
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
+	assert_true(out.flags & SCHEDEV_WAITED);
+	assert_int_equal(v.chain[3], 0x401000);
+	ev.call = 600; /* since 400 */
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
+	assert_false(out.flags & SCHEDEV_WAITED);
+	assert_int_equal(v.chain[3], (uint64_t)PERF_CONTEXT_USER);
+	ev.state = 1; /* longer than there is time */
+	assert_int_equal(mask(&f, &ev, 100, 101, &v, &out), MASK_KEEP);
+	assert_false(out.flags & SCHEDEV_WAITED);
+	ev.state = ev.call = 0;
+
 	/* A waker of another target on the same rings: its stack goes. One of this: it stays. */
 	ev.kind = SCHEDEV_WAKEUP;
 	ev.flags = SCHEDEV_WAKER_TARGET;
+	ev.call = 7;
 	assert_int_equal(mask(&f, &ev, 900, 901, &v, &out), MASK_KEEP);
 	assert_false(out.flags & SCHEDEV_WAKER_TARGET);
+	assert_int_equal(out.call, 0); /* another user's */
 	assert_int_equal(v.chain[3], (uint64_t)PERF_CONTEXT_USER);
 	ev.other_pid = 100;
 	ev.other_tid = 102;
 	assert_int_equal(mask(&f, &ev, 100, 102, &v, &out), MASK_KEEP);
 	assert_true(out.flags & SCHEDEV_WAKER_TARGET);
+	assert_int_equal(out.call, 7);
 	assert_int_equal(*v.tid, 102);
 	assert_int_equal(v.chain[3], 0x401000);
 

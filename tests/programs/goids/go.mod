@@ -1,0 +1,3 @@
+module goids
+
+go 1.18

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build !cgo
+
+package main
+
+func startC() {}

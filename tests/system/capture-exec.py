@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 240
+"""Programs that execute each other, again and again, and have no addresses of their own (static, not position-independent). Within an exec the
+memory is the new program's already, and the registers still the old one's: by these nobody is in a function of the new program."""
+import collections
+
+from lib.capture import *
+from lib.texttrace import slices_of
+
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#define FN __attribute__((noinline, noclone))
+static volatile int sink;
+#ifdef SECOND
+#define burn burn_of_second
+/* Where the first program has its code, this one has a function that nobody calls. */
+__asm__(".text\n.globl nobody_is_here\n.type nobody_is_here, @function\nnobody_is_here:\n.skip 0x400000, 0x90\n.size nobody_is_here, .-nobody_is_here\n");
+#else
+#define burn burn_of_first
+#endif
+FN void burn(void)
+{
+	struct timespec a, b;
+
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	do {
+		for (int i = 0; i < 20000; i++)
+			sink++;
+		clock_gettime(CLOCK_MONOTONIC, &b);
+	} while ((b.tv_sec - a.tv_sec) * 1000000000 + b.tv_nsec - a.tv_nsec < 2000000);
+}
+int main(int argc, char **argv)
+{
+	const struct timespec nap = {0, 1000000};
+	int left = atoi(argv[2]);
+	char more[16], c;
+
+	if (argc > 3) {
+		puts("ready");
+		fflush(stdout);
+		if (read(0, &c, 1) != 1)
+			return 1;
+	}
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+	burn();
+	snprintf(more, sizeof(more), "%d", left - 1);
+	if (left)
+		execl(argv[1], argv[1], argv[0], more, (char *)0);
+	puts("done");
+	fflush(stdout);
+	return read(0, &c, 1) == 1;
+}
+"""
+EXECS = 200
+
+need_root("BPF")
+need_command("gcc")
+(tmp() / "exec.c").write_text(SOURCE)
+for name, flags in (("first", []), ("second", ["-DSECOND"])):
+    made = subprocess.run(["gcc", "-O1", "-fno-omit-frame-pointer", "-static", "-no-pie", *flags, tmp() / "exec.c", "-o", tmp() / name],
+                          capture_output=True, text=True)
+    if made.returncode:
+        skip(f"no static programs here: {made.stderr.splitlines()[-1]}")
+
+
+def one(d, c, stacks):
+    p = spawn(tmp() / "first", tmp() / "second", str(EXECS), "wait", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    if p.stdout.readline() != "ready\n":
+        fail("the program does not start")
+    t = c.arm(p.pid, stacks=stacks, children=True)
+    p.stdin.write("x")
+    p.stdin.flush()
+    if p.stdout.readline() != "done\n":
+        fail("the programs do not end")
+    s = c.snapshot(t["id"])
+    out = tmp() / f"bundle-{stacks}"
+    for args in (("fetch", s["id"], "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
+        r = d.tracectl(*args)
+        if r.returncode:
+            fail(f"{args[0]}: {r.stderr}")
+    seen = collections.Counter(x.name for its in slices_of((tmp() / "trace").read_text()).values() for x in its)
+    note(f"{stacks}: {seen.most_common(12)}")
+    expect(seen["burn_of_first"] > 20 and seen["burn_of_second"] > 20, f"{stacks}: both programs have stacks")
+    # A kernel has no mark for the last fraction of a microsecond of it.
+    expect(seen["nobody_is_here"] <= EXECS // 50, f"{stacks}: nobody is in a function of the new program by the old one's registers")
+    c.call("target.disarm", {"target": t["id"]})
+    p.kill()
+
+
+with Tracerd(config="[capture]\nring_kib = 8192\ndwarf_ring_kib = 32768\n") as d:
+    c = d.client()
+    if c.call("status")["backends"]["sample"]["method"] != "cpu":
+        skip("no cpu-wide events or no BPF here")
+    for stacks in ("fp", "bpf", "dwarf"):
+        one(d, c, stacks)
