@@ -273,6 +273,15 @@ static void on_member_record(struct target *target, struct member *member, const
 		target_exited(target, record->time);
 }
 
+/* Whether the member is what has the number now: a scan finds processes whose forks are still to be heard of. */
+static bool is_still(const struct member *member)
+{
+	_cleanup_close_ int dirfd = proc_dir_open(member->pid);
+	struct proc_stat stat;
+
+	return dirfd >= 0 && proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time;
+}
+
 /* A process that a member of a unit forked belongs to it, as the kernel put it into the cgroup. */
 static void on_fork(struct targets *targets, const struct sideband_record *record)
 {
@@ -289,8 +298,11 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 
 		if (!target->children || target->state != TARGET_ARMED)
 			continue;
+		/* Before it was armed: its scan finds and reads it. */
+		if (record->time < parents[i]->from_ns)
+			continue;
 		member = member_find(target, pid);
-		if (member && member->from_ns >= record->time)
+		if (member && (member->from_ns >= record->time || is_still(member)))
 			continue; /* the scan found it first */
 		if (member)
 			member_end(member, record->time); /* another process had the number */
