@@ -22,6 +22,7 @@
 #include "daemon/backend/sample/unwind_list.h"
 #include "daemon/backend/sample/unwind_mappings.h"
 #include "daemon/backend/sample/unwind_tables.h"
+#include "daemon/target/sideband_log.h"
 #include "daemon/target/target_internal.h"
 
 #define OBJECTS_MAX 16384
@@ -43,8 +44,9 @@ struct object {
 
 struct process {
 	pid_t pid;
-	pid_t heir_of; /* forked by that one at `forked_ns`, before its mappings were heard of; 0: by none */
+	pid_t heir_of; /* forked by that one at `forked_ns`, with all that it had mapped; 0: by none */
 	uint64_t forked_ns;
+	bool has_heirs;
 	struct unwind_list list;
 	bool wanted;
 	bool read; /* what goroutines its threads run */
@@ -67,7 +69,6 @@ struct unwind {
 	struct unwind_mappings *mappings;
 	struct python *python; /* NULL: Python's frames are not found */
 	struct hashmap processes; /* struct process, by pid */
-	bool has_heirs;		  /* one of them may be one */
 	struct hashmap objects;	  /* struct object, by device and inode */
 	struct object vdso;
 	struct event *compose; /* pending while a process is dirty */
@@ -505,11 +506,20 @@ static void changed(struct unwind *u, struct process *p)
 		schedule(u);
 }
 
+static const struct perfabi_sample_id *sample_id(const struct perf_event_header *h)
+{
+	return (const void *)((const uint8_t *)h + h->size - sizeof(struct perfabi_sample_id));
+}
+
 static uint64_t sample_time(const struct perf_event_header *h)
 {
-	const struct perfabi_sample_id *id = (const void *)((const uint8_t *)h + h->size - sizeof(*id));
+	return sample_id(h)->time;
+}
 
-	return id->time;
+/* From /proc, and not reported by the kernel as it happened. */
+static bool was_read(const struct perf_event_header *h)
+{
+	return sample_id(h)->id == SIDEBAND_LOG_ID;
 }
 
 /* What the programs go by is not right until the list is composed again. */
@@ -529,14 +539,17 @@ static void add_mapping(struct unwind *u, struct process *p, const struct unwind
 	changed(u, p);
 }
 
-/* What a process had mapped when it was armed is read while it runs: it may have forked by then. */
-static void inherit(struct unwind *u, pid_t parent, uint64_t time, const struct unwind_area *area)
+/*
+ * What a process had mapped when it was armed is read while it runs, and kept some records at a time: it may have forked before all
+ * of them are. What the heir has mapped itself since is newer.
+ */
+static void bequeath(struct unwind *u, const struct process *from, uint64_t time, const struct unwind_area *area)
 {
 	struct process *p;
 	uint32_t pos = 0;
 
-	while (u->has_heirs && (p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL)
-		if (p->heir_of == parent && time <= p->forked_ns)
+	while ((p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL)
+		if (p->heir_of == from->pid && time <= p->forked_ns && !unwind_list_overlaps(&p->list, area))
 			add_mapping(u, p, area);
 }
 
@@ -562,31 +575,29 @@ static void on_mapping(struct unwind *u, const struct perfabi_mmap2 *m)
 	if (p->wanted && unwind_list_overlaps(&p->list, &area))
 		doubt(u, p, time, area.start, area.end);
 	add_mapping(u, p, &area);
-	inherit(u, p->pid, time, &area);
+	if (p->has_heirs && was_read(&m->header))
+		bequeath(u, p, time, &area);
 }
 
-static void on_fork(struct unwind *u, const struct perfabi_task *task)
+static void on_fork(struct unwind *u, const struct target *target, const struct perfabi_task *task)
 {
-	const struct process *parent = hashmap_pointer(&u->processes, task->ppid);
-	struct process *p;
+	struct process *parent, *root, *p;
 
-	if (task->pid == task->ppid)
+	/* Of one that the target does not have nobody would hear that it ends. */
+	if (task->pid == task->ppid || !member_find(target, (pid_t)task->pid))
 		return;
-	if (!parent || parent->list.n == 0) {
-		p = hashmap_pointer(&u->processes, task->pid);
-		if (!p)
-			return;
-		p->heir_of = parent && parent->heir_of ? parent->heir_of : (pid_t)task->ppid;
-		p->forked_ns = parent && parent->heir_of ? parent->forked_ns : sample_time(&task->header);
-		u->has_heirs = true;
-		return;
-	}
+	parent = process_get(u, (pid_t)task->ppid);
 	p = process_get(u, (pid_t)task->pid);
-	if (!p)
+	if (!parent || !p)
 		return;
 	if (unwind_list_copy(&p->list, &parent->list) < 0)
 		p->list.full = true;
 	p->lost = parent->lost;
+	p->heir_of = parent->heir_of ? parent->heir_of : parent->pid;
+	p->forked_ns = parent->heir_of ? parent->forked_ns : sample_time(&task->header);
+	root = hashmap_pointer(&u->processes, (uint64_t)p->heir_of);
+	if (root)
+		root->has_heirs = true;
 	changed(u, p);
 }
 
@@ -600,7 +611,7 @@ void unwind_record(struct unwind *u, const struct target *target, const struct p
 		on_mapping(u, (const void *)h);
 		break;
 	case PERF_RECORD_FORK:
-		on_fork(u, (const void *)h);
+		on_fork(u, target, (const void *)h);
 		break;
 	case PERF_RECORD_COMM:
 		p = hashmap_pointer(&u->processes, comm->pid);
