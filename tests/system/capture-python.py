@@ -152,6 +152,11 @@ def check(python, minor, c):
         d = described()
         expect(d["version"] == f"3.{minor}" and not d["refused"] and d["pid"] == p.pid, f"the daemon tells of it: {d}")
         meta, recs, s = bundle(c, t["id"])
+        # Which ten are the heaviest of some thousand is chance: once it was none of the loop's.
+        for _ in range(5):
+            if any("loop" in h["stack"] for h in s["summary"]["heaviest"]):
+                break
+            s = bundle(c, t["id"])[2]
     finally:
         p.kill()
         p.wait()
