@@ -6,41 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "common/base/hashmap.h"
-#include "common/base/io.h"
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
-#include "common/base/wall_clock.h"
 #include "common/bundle/perfabi.h"
 #include "common/control/json.h"
 #include "daemon/backend/sample/filter.h"
 #include "daemon/backend/sample/goroutines.h"
 #include "daemon/backend/sample/python.h"
-#include "daemon/backend/sample/unwind_builder.h"
 #include "daemon/backend/sample/unwind_list.h"
 #include "daemon/backend/sample/unwind_mappings.h"
-#include "daemon/backend/sample/unwind_tables.h"
+#include "daemon/backend/sample/unwind_objects.h"
 #include "daemon/target/sideband_log.h"
 #include "daemon/target/target_internal.h"
 
-#define OBJECTS_MAX 16384
-#define VDSO_MAX 65536
 #define IN_FLIGHT_NS 1000000
-#define TRIES 3
 /* A process that maps code all the time is looked at no more often. */
 #define COMPOSE_US 2000
-
-struct object {
-	enum { OBJECT_NEW, OBJECT_BUILDING, OBJECT_READY, OBJECT_NONE } state;
-	struct stat stat; /* of the file that it was made of */
-	unsigned int failures; /* builds that told nothing of it */
-	struct unwind_place place;
-	struct python_object *python; /* NULL: it is no interpreter; owned */
-	struct go_object *go;	      /* NULL: it is no Go program; owned */
-	bool looked;		      /* what it is is known, also where no table was asked for */
-};
 
 struct process {
 	pid_t pid;
@@ -64,20 +47,12 @@ struct process {
 struct unwind {
 	struct targets *targets; /* back pointer */
 	const struct filter *filter; /* borrowed */
-	struct unwind_tables *tables;
-	struct unwind_builder *builder;
+	struct unwind_objects *objects;
 	struct unwind_mappings *mappings;
 	struct python *python; /* NULL: Python's frames are not found */
 	struct hashmap processes; /* struct process, by pid */
-	struct hashmap objects;	  /* struct object, by device and inode */
-	struct object vdso;
 	struct event *compose; /* pending while a process is dirty */
-	struct object *building[UNWIND_BATCH_MAX];
-	size_t n_building;
-	bool building_tables; /* else it is only asked what the files are */
 	struct unwind_doubts doubts;
-	uint64_t refused; /* files of which no table could be made */
-	bool full;
 };
 
 struct json_object *unwind_counts_json(const struct unwind_counts *counts)
@@ -105,128 +80,7 @@ struct json_object *unwind_counts_json(const struct unwind_counts *counts)
 	return o;
 }
 
-/* ---- objects */
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
-static uint64_t device_of(const struct unwind_area *area)
-{
-	return (uint64_t)area->maj << 32 | area->min;
-}
-
-/* NULL: there is no memory. */
-static struct object *object_get(struct unwind *u, const struct unwind_area *area)
-{
-	struct object *object;
-
-	if (area->is_vdso)
-		return &u->vdso;
-	object = (void *)(uintptr_t)hashmap_get(&u->objects, device_of(area), area->ino);
-	if (object)
-		return object;
-	if (u->objects.n >= OBJECTS_MAX)
-		return NULL;
-	object = calloc(1, sizeof(*object));
-	if (!object || hashmap_put(&u->objects, device_of(area), area->ino, (uintptr_t)object) < 0) {
-		free(object);
-		return NULL;
-	}
-	return object;
-}
-
-/* The file of a mapping. */
-struct found {
-	int fd; /* -1: no target of the process has it open */
-	bool opening;
-	uid_t uid; /* of the target */
-	const uint8_t *head; /* see image_head() */
-};
-
-static struct found file_of(const struct unwind *u, pid_t pid, const struct unwind_area *area)
-{
-	const struct member *member = NULL;
-	struct found f = {.fd = -1};
-
-	while ((member = member_next(u->targets, pid, member)) != NULL) {
-		const struct target *target = member->target;
-
-		f.uid = target_uid(target);
-		if (area->is_vdso) {
-			f.fd = u->targets->vdso_fd;
-			return f;
-		}
-		for (size_t i = 0; i < target->n_images; i++) {
-			const struct image_key *key = image_key(target->images[i]);
-
-			if (key->ino != area->ino || key->maj != area->maj || key->min != area->min)
-				continue;
-			f.fd = image_fd(target->images[i]);
-			f.head = image_head(target->images[i]);
-			if (f.fd >= 0)
-				return f;
-			f.opening |= image_is_opening(target->images[i]);
-		}
-	}
-	return f;
-}
-
-/* ---- building */
-
-struct batch {
-	struct unwind_source sources[UNWIND_BATCH_MAX];
-	uid_t uid, owner;
-};
-
-/* Whoever takes over a decoder decides about all tables that it makes: it reads files of one owner, and what is kept apart from the rest. */
-static bool goes_with(const struct unwind *u, const struct batch *batch, const struct unwind_source *source, uid_t uid, uid_t owner,
-		      bool tables)
-{
-	return u->n_building == 0 ||
-	       (batch->uid == uid && batch->owner == owner && batch->sources[0].kept == source->kept &&
-		u->building_tables == tables);
-}
-
-static void batch_add(struct unwind *u, struct batch *batch, struct object *object, const struct unwind_source *source, uid_t uid,
-		      bool tables)
-{
-	if (u->n_building == UNWIND_BATCH_MAX || !goes_with(u, batch, source, uid, object->stat.st_uid, tables))
-		return;
-	/* One that failed is built alone: it may be the fault of another one, or be the fault. */
-	if (u->n_building && (object->failures || u->building[0]->failures))
-		return;
-	batch->uid = uid;
-	u->building_tables = tables;
-	batch->owner = object->stat.st_uid;
-	batch->sources[u->n_building] = *source;
-	u->building[u->n_building++] = object;
-	object->state = OBJECT_BUILDING;
-}
-
-/* What the kernel gives to all processes is known by all of its bytes. */
-static bool key_of_vdso(int fd, const struct stat *st, struct unwind_key *ret)
-{
-	uint8_t bytes[VDSO_MAX];
-	ssize_t n = st->st_size <= VDSO_MAX ? io_pread_full(fd, bytes, sizeof(bytes), 0) : -1;
-
-	if (n <= 0)
-		return false;
-	unwind_key_of_bytes(bytes, (size_t)n, ret);
-	return true;
-}
-
-static struct unwind_source source_of(const struct unwind_area *area, const struct found *f, const struct stat *st)
-{
-	struct unwind_source source = {.fd = f->fd};
-
-	source.kept = area->is_vdso ? key_of_vdso(f->fd, st, &source.key) :
-				      unwind_key_of(st, f->head, (int64_t)(wall_clock_ns() / 1000000000u), &source.key);
-	return source;
-}
+/* ---- processes */
 
 static void schedule(struct unwind *u)
 {
@@ -246,74 +100,6 @@ static void dirty_incomplete(struct unwind *u)
 	schedule(u);
 }
 
-/* The builder failed, which says nothing of the file. */
-static bool is_transient(int result)
-{
-	return result == -EIO || result == -ENOMEM || result == -EAGAIN || result == -EBUSY;
-}
-
-/* Without memory it is none. */
-static void keep_runtimes(struct object *object, const struct python_object *python, const struct go_object *go)
-{
-	free(object->python);
-	object->python = python->is == PYTHON_ABSENT ? NULL : malloc(sizeof(*python));
-	if (object->python)
-		*object->python = *python;
-	free(object->go);
-	object->go = go->is == GO_ABSENT ? NULL : malloc(sizeof(*go));
-	if (object->go)
-		*object->go = *go;
-}
-
-static void on_built(void *arg, const struct unwind_built *built, size_t n)
-{
-	struct unwind *u = arg;
-
-	for (size_t i = 0; i < n && i < u->n_building; i++) {
-		struct object *object = u->building[i];
-
-		object->place = built[i].place;
-		keep_runtimes(object, &built[i].python, &built[i].go);
-		if (is_transient(built[i].result) && ++object->failures < TRIES) {
-			object->state = OBJECT_NEW;
-			continue;
-		}
-		object->looked = true;
-		if (!u->building_tables) {
-			object->state = OBJECT_NEW;
-			object->failures = 0;
-			continue;
-		}
-		object->state = built[i].result == 0 ? OBJECT_READY : OBJECT_NONE;
-		u->refused += built[i].result < 0;
-		if (built[i].result == -ENOSPC && !u->full) {
-			log_notice("no room is left for tables of unwind rules: stacks with code of further files are copied");
-			u->full = true;
-		}
-	}
-	u->n_building = 0;
-	dirty_incomplete(u);
-}
-
-static void batch_start(struct unwind *u, const struct batch *batch)
-{
-	int r;
-
-	if (!u->n_building || unwind_builder_is_busy(u->builder))
-		return;
-	r = unwind_builder_start(u->builder, batch->uid, batch->sources, u->n_building, u->building_tables);
-	if (r < 0) {
-		struct unwind_built failed[UNWIND_BATCH_MAX];
-
-		log_debug("tables of unwind rules: %s", strerror(-r));
-		for (size_t i = 0; i < u->n_building; i++)
-			failed[i] = (struct unwind_built){.result = r};
-		on_built(u, failed, u->n_building);
-	}
-}
-
-/* ---- processes */
-
 /* Where the object's code is in this mapping. False: this part of it is no code that the table knows. */
 static bool place_mapping(const struct unwind_area *area, const struct unwind_place *place, struct unwind_mapping *ret)
 {
@@ -330,47 +116,8 @@ static bool place_mapping(const struct unwind_area *area, const struct unwind_pl
 	return false;
 }
 
-/* The object of a mapping, as far as it is known; asks for its table. NULL: it will have none. */
-static const struct object *look_at(struct unwind *u, struct process *p, const struct unwind_area *area, struct batch *batch)
-{
-	static const struct object coming = {.state = OBJECT_NEW};
-	struct unwind_source source;
-	struct object *object;
-	struct found file;
-	struct stat st;
-
-	if (!area->ino && !area->is_vdso)
-		return NULL;
-	object = object_get(u, area);
-	if (!object)
-		return NULL;
-	file = file_of(u, p->pid, area);
-	if (object->state == OBJECT_BUILDING)
-		return object;
-	/* Until it is open nothing says that it is the file that a table was made of: another one may have had the inode. */
-	if (file.fd < 0)
-		return file.opening ? &coming : NULL;
-	if (fstat(file.fd, &st) < 0)
-		return NULL;
-	/* The inode has become another file's, or the file another program. */
-	if ((object->state != OBJECT_NEW || object->looked) && !is_same_file(&object->stat, &st)) {
-		object->state = OBJECT_NEW;
-		object->looked = false;
-		object->failures = 0;
-	}
-	if (object->state == OBJECT_NEW && (p->wanted ? !u->full : !object->looked)) {
-		object->stat = st;
-		if (!unwind_builder_is_busy(u->builder)) {
-			source = source_of(area, &file, &st);
-			source.kept &= p->wanted;
-			batch_add(u, batch, object, &source, file.uid, p->wanted);
-		}
-	}
-	return p->wanted && u->full && object->state == OBJECT_NEW ? NULL : object;
-}
-
 /* Of several mappings of an interpreter each says the same. */
-static void look_for_python(struct unwind *u, struct process *p, const struct object *object, const struct unwind_mapping *mapping)
+static void look_for_python(struct unwind *u, struct process *p, const struct unwind_object *object, const struct unwind_mapping *mapping)
 {
 	if (!u->python || !object->python || p->python.is == PYTHON_KNOWN)
 		return;
@@ -387,9 +134,9 @@ static void forget_python(struct unwind *u, struct process *p)
 }
 
 /* The program itself is the lowest of what is mapped, and there are no others: libraries in Go say that they are such. */
-static void look_for_go(struct unwind *u, struct process *p, struct batch *batch)
+static void look_for_go(struct unwind *u, struct process *p)
 {
-	const struct object *object = p->list.n ? look_at(u, p, &p->list.areas[0], batch) : NULL;
+	const struct unwind_object *object = p->list.n ? unwind_objects_look(u->objects, p->pid, &p->list.areas[0], p->wanted) : NULL;
 
 	if (!object)
 		return;
@@ -429,7 +176,7 @@ static bool is_hotspot(const struct unwind_list *list)
 	return false;
 }
 
-static void compose_mappings(struct unwind *u, struct process *p, struct batch *batch)
+static void compose_mappings(struct unwind *u, struct process *p)
 {
 	static struct unwind_mapping found[UNWIND_LIST_MAX];
 	const uint32_t made = is_hotspot(&p->list) ? UNWIND_MADE_HOTSPOT : UNWIND_MADE;
@@ -439,15 +186,15 @@ static void compose_mappings(struct unwind *u, struct process *p, struct batch *
 	p->python.is = PYTHON_ABSENT;
 	for (size_t i = 0; i < p->list.n && n < UNWIND_LIST_MAX; i++) {
 		const struct unwind_area *area = &p->list.areas[i];
-		const struct object *object = look_at(u, p, area, batch);
+		const struct unwind_object *object = unwind_objects_look(u->objects, p->pid, area, p->wanted);
 
-		if (object && object->state == OBJECT_READY && place_mapping(area, &object->place, &found[n])) {
+		if (object && object->state == UNWIND_OBJECT_READY && place_mapping(area, &object->place, &found[n])) {
 			look_for_python(u, p, object, &found[n]);
 			n++;
 			p->files++;
 			continue;
 		}
-		if (object && (object->state == OBJECT_NEW || object->state == OBJECT_BUILDING)) {
+		if (object && (object->state == UNWIND_OBJECT_NEW || object->state == UNWIND_OBJECT_BUILDING)) {
 			p->incomplete = true;
 			p->waiting++;
 		} else {
@@ -461,27 +208,31 @@ static void compose_mappings(struct unwind *u, struct process *p, struct batch *
 	unwind_doubts_end(&u->doubts, (uint32_t)p->pid, clock_raw_ns() + IN_FLIGHT_NS);
 }
 
-static void compose(struct unwind *u, struct process *p, struct batch *batch)
+static void compose(struct unwind *u, struct process *p)
 {
 	p->dirty = false;
 	p->incomplete = false;
 	if (p->wanted)
-		compose_mappings(u, p, batch);
+		compose_mappings(u, p);
 	if (p->read)
-		look_for_go(u, p, batch);
+		look_for_go(u, p);
 }
 
 static void on_compose(evutil_socket_t fd, short what, void *arg)
 {
-	struct batch batch = {.uid = 0};
 	struct unwind *u = arg;
 	struct process *p;
 	uint32_t pos = 0;
 
 	while ((p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL)
 		if (p->dirty && (p->wanted || p->read))
-			compose(u, p, &batch);
-	batch_start(u, &batch);
+			compose(u, p);
+	unwind_objects_make(u->objects);
+}
+
+static void on_objects(void *arg)
+{
+	dirty_incomplete(arg);
 }
 
 static struct process *process_get(struct unwind *u, pid_t pid)
@@ -754,17 +505,9 @@ int unwind_copy_doubts(const struct unwind *u, struct unwind_doubts *ret)
 void unwind_status(const struct unwind *u, struct json_object *status)
 {
 	struct json_object *o = json_add_new_object(status, "unwinding");
-	struct unwind_usage usage;
 
-	unwind_tables_usage(u->tables, &usage);
 	json_add_uint(o, "processes", u->processes.n);
-	json_add_uint(o, "files", u->objects.n);
-	json_add_uint(o, "files_refused", u->refused);
-	json_add_uint(o, "rows", usage.rows);
-	json_add_uint(o, "rules", usage.rules);
-	json_add_uint(o, "table_bytes", usage.slabs * UNWIND_SLAB_ROWS * sizeof(uint32_t));
-	json_add_bool(o, "full", u->full);
-	unwind_builder_status(u->builder, o);
+	unwind_objects_status(u->objects, o);
 	if (u->python)
 		python_status(u->python, status);
 }
@@ -785,13 +528,11 @@ int unwind_new(struct targets *targets, const struct filter *filter, struct unwi
 	u->compose = evtimer_new(targets->base, on_compose, u);
 	if (!u->compose)
 		return -ENOMEM;
-	r = unwind_tables_new(filter, &u->tables);
+	r = unwind_objects_new(targets, filter, on_objects, u, &u->objects);
 	if (r == 0)
 		r = unwind_mappings_new(filter, &u->mappings);
 	if (r == 0 && filter_finds_python(filter))
 		r = python_new(targets->base, filter, &u->python);
-	if (r == 0)
-		r = unwind_builder_new(targets, u->tables, on_built, u, &u->builder);
 	if (r < 0)
 		return r;
 	*ret = take_ptr(u);
@@ -802,7 +543,6 @@ struct unwind *unwind_free(struct unwind *u)
 {
 	struct process *p;
 	uint32_t pos = 0;
-	struct object *object;
 
 	if (!u)
 		return NULL;
@@ -810,19 +550,11 @@ struct unwind *unwind_free(struct unwind *u)
 		unwind_list_fini(&p->list);
 		free(p);
 	}
-	pos = 0;
-	while ((object = (struct object *)(uintptr_t)hashmap_next(&u->objects, &pos)) != NULL) {
-		free(object->python);
-		free(object->go);
-		free(object);
-	}
 	(void)python_free(u->python);
 	unwind_doubts_fini(&u->doubts);
 	hashmap_fini(&u->processes);
-	hashmap_fini(&u->objects);
-	(void)unwind_builder_free(u->builder);
+	(void)unwind_objects_free(u->objects);
 	(void)unwind_mappings_free(u->mappings);
-	(void)unwind_tables_free(u->tables);
 	if (u->compose)
 		event_free(u->compose);
 	free(u);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks that are unwound in the kernel: which files' tables are wanted and which are there, and where each process has mapped
- * them. Follows the side-band records of sampled targets; what a process has no table for is copied. And what runtimes are in
- * the files: Python's functions are looked for where stacks are unwound, goroutines of Go programs everywhere.
- *
- * An object is a file by device, inode, size and times: its table is made once, for all processes, and stays.
+ * Stacks that are unwound in the kernel: where each process has mapped the files that have tables (unwind_objects.h). Follows the
+ * side-band records of sampled targets; what a process has no table for is copied. Python's functions are looked for where stacks are
+ * unwound, goroutines of Go programs everywhere.
  */
 #pragma once
 
