@@ -186,10 +186,13 @@ def restarts(unit):
     with Run(name=name, unit_rights=unit) as run:
         before = run.cache()
         expect(before["enabled"] and before["hits"] == before["misses"] == before["files"] == 0, f"{name}: nothing is kept at first")
-        p, t = run.arm(*program)
-        python = python_of(run, t)
+        # Twice: a file that could not be opened in time, on a busy machine, has no table for the first.
+        for _ in range(2):
+            p, t = run.arm(*program)
+            python = python_of(run, t)
+            left = run.c.call("target.show", {"target": t})["target"]["lost"], run.counts(t)
+            run.end(p, t)
         first = run.cache()
-        run.end(p, t)
         expect(first["decoders"] > 0 and first["hits"] == 0 and first["misses"] > 5 and first["damaged"] == 0,
                f"{name}: tables are made and looked for: {first}")
         files = run.files()
@@ -201,7 +204,7 @@ def restarts(unit):
     with Run(name=name, unit_rights=unit) as run:
         p, t = run.arm(*program)
         again = run.cache()
-        expect(again["decoders"] == 0 and again["misses"] == 0 and again["hits"] == first["misses"], f"{name}: the next daemon starts no decoder: {again}")
+        expect(again["decoders"] == 0 and again["misses"] == 0 and again["hits"] == first["misses"], f"{name}: the next daemon starts no decoder: {again}, {left}")
         expect(python_of(run, t) == python, f"{name}: and knows the interpreter: {python}")
         run.end(p, t)
     # Every kind of damage, to as many files as there are, until each has been done.
