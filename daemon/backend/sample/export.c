@@ -73,9 +73,13 @@ static void count_kept(const struct record_view *view, enum group_event event, s
 
 	if (event != GROUP_CLOCK)
 		(void)record_sched(view, &ev);
+	stats->bytes += view->header->size;
+	/* What a thread waits in at the freeze is nothing that happened then. */
+	if (ev.kind == SCHEDEV_BLOCKED)
+		return;
 	if (view->header->type == PERF_RECORD_SAMPLE && event == GROUP_CLOCK)
 		stats->samples++;
-	else if (ev.kind != SCHEDEV_STACK && ev.kind != SCHEDEV_BLOCKED)
+	else if (ev.kind != SCHEDEV_STACK)
 		stats->switches++;
 	if (ev.kind == SCHEDEV_WAKEUP)
 		stats->wakeups++;
@@ -83,7 +87,6 @@ static void count_kept(const struct record_view *view, enum group_event event, s
 		stats->first_ns = view->time;
 	if (view->time > stats->last_ns)
 		stats->last_ns = view->time;
-	stats->bytes += view->header->size;
 }
 
 /* ---- one ring */

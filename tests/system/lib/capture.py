@@ -15,6 +15,7 @@ HISTORY = 0x4000000000000001
 CLOCK, SCHED, SCHED_PLAIN, BLOCKED, BLOCKED_ARMED = (0x4000000000000010 + i for i in range(5))
 SCHED_MAGIC = 0x01455354
 OUT, IN, WAKEUP = 1, 2, 3
+STILL = 5  # waits at the freeze: SCHEDEV_BLOCKED
 
 Record = collections.namedtuple("Record", "type misc id pid tid time body")
 Sched = collections.namedtuple("Sched", "kind flags pid tid state other_pid other_tid other_uid cpu comm")
