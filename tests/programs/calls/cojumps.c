@@ -4,18 +4,13 @@
  * comes back to one of them by longjmp, after others have done the same.
  */
 #include <setjmp.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TASKS 4
 #define LEVELS 6
 #define STACK (64u << 10)
-#define QUIET __attribute__((no_instrument_function))
+#define SEED 3
 
-void calls_stack(void *low, size_t size);
-void swap_stacks(void **from, void *to);
-__asm__(".globl swap_stacks; .type swap_stacks,@function; swap_stacks: push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15;"
-	"mov %rsp,(%rdi); mov %rsi,%rsp; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret; .size swap_stacks,.-swap_stacks");
+#include "handmade.h"
 
 static struct task {
 	void *sp;
@@ -23,19 +18,6 @@ static struct task {
 	int set[LEVELS];
 } tasks[TASKS]; /* the first is main */
 static int current;
-static volatile int sink;
-static unsigned seed = 3;
-
-static QUIET unsigned draw(unsigned n)
-{
-	seed = seed * 1103515245u + 12345u;
-	return (seed >> 16) % n;
-}
-
-static __attribute__((noinline)) void leaf(int v)
-{
-	sink += v;
-}
 
 /* Each waits at a place of its own, so that it is known who goes on. */
 #define TRANSFER(n)                                         \
@@ -106,14 +88,7 @@ static void other(int n)
 
 static QUIET void make(struct task *t)
 {
-	char *stack = aligned_alloc(4096, STACK);
-	void **top = (void **)(stack + STACK - 64);
-
-	calls_stack(stack, STACK);
-	*--top = NULL;
-	*--top = (void *)forever;
-	t->sp = top - 6;
-	memset(t->sp, 0, 48);
+	t->sp = first_frame(new_stack(), forever);
 }
 
 int main(void)

@@ -4,18 +4,14 @@
  * cancel them; and coroutines that wait in landing pads, destructors and handlers of exceptions, while others throw.
  */
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 
-#define QUIET __attribute__((no_instrument_function))
 #define TASKS 6
 #define STACK (128u << 10)
+#define SEED 11
 
-extern "C" void calls_stack(void *low, size_t size);
-extern "C" void swap_stacks(void **from, void *to);
-__asm__(".globl swap_stacks; .type swap_stacks,@function; swap_stacks: push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15;"
-	"mov %rsp,(%rdi); mov %rsi,%rsp; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret; .size swap_stacks,.-swap_stacks");
+#include "handmade.h"
+
 /* What the runtime keeps of exceptions that are handled belongs to the stack. */
 struct globals {
 	void *caught;
@@ -31,19 +27,6 @@ static struct task {
 	std::exception_ptr error;
 } tasks[TASKS]; /* the first is main */
 static int current;
-static volatile int sink;
-static unsigned seed = 11;
-
-static QUIET unsigned draw(unsigned n)
-{
-	seed = seed * 1103515245u + 12345u;
-	return (seed >> 16) % n;
-}
-
-static __attribute__((noinline)) void leaf(int v)
-{
-	sink = sink + v;
-}
 
 struct cancelled_t {};
 
@@ -141,17 +124,9 @@ static void start()
 
 static QUIET void make(task &t)
 {
-	void **top;
-
-	if (!t.stack) {
-		t.stack = static_cast<char *>(aligned_alloc(4096, STACK));
-		calls_stack(t.stack, STACK);
-	}
-	top = reinterpret_cast<void **>(t.stack + STACK - 64);
-	*--top = nullptr;
-	*--top = reinterpret_cast<void *>(start);
-	t.sp = top - 6;
-	memset(t.sp, 0, 48);
+	if (!t.stack)
+		t.stack = new_stack();
+	t.sp = first_frame(t.stack, start);
 	t.kept = {};
 	t.live = 1;
 	t.cancelled = 0;

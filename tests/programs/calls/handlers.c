@@ -7,17 +7,12 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TASKS 5
 #define STACK (64u << 10)
-#define QUIET __attribute__((no_instrument_function))
+#define SEED 7
 
-void calls_stack(void *low, size_t size);
-void swap_stacks(void **from, void *to);
-__asm__(".globl swap_stacks; .type swap_stacks,@function; swap_stacks: push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15;"
-	"mov %rsp,(%rdi); mov %rsi,%rsp; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret; .size swap_stacks,.-swap_stacks");
+#include "handmade.h"
 
 static struct task {
 	void *sp;
@@ -26,19 +21,7 @@ static struct task {
 } tasks[TASKS]; /* the first is main */
 static int current;
 static sigjmp_buf base, middle;
-static volatile int sink, has_middle;
-static unsigned seed = 7;
-
-static QUIET unsigned draw(unsigned n)
-{
-	seed = seed * 1103515245u + 12345u;
-	return (seed >> 16) % n;
-}
-
-static __attribute__((noinline)) void leaf(int v)
-{
-	sink += v;
-}
+static volatile int has_middle;
 
 static void transfer(int to)
 {
@@ -161,15 +144,8 @@ static void handle(int sig, void (*f)(int), int flags)
 
 static QUIET void make(struct task *t)
 {
-	void **top;
-
-	t->stack = aligned_alloc(4096, STACK);
-	calls_stack(t->stack, STACK);
-	top = (void **)(t->stack + STACK - 64);
-	*--top = NULL;
-	*--top = (void *)forever;
-	t->sp = top - 6;
-	memset(t->sp, 0, 48);
+	t->stack = new_stack();
+	t->sp = first_frame(t->stack, forever);
 	t->live = 1;
 }
 
