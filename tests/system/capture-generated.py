@@ -142,8 +142,7 @@ def judge(recs, perfmap, is_java):
 
 with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
     c = d.client()
-    if not c.call("status")["capture"]["unwinds"]:
-        skip("this kernel does not take the program")
+    need_unwinding(c)
 
     def counts(target):
         return c.call("target.show", {"target": target})["target"]["sample"]["unwound"]

@@ -24,9 +24,8 @@ def look(c, what, program, **kw):
 need_root("BPF")
 with Tracerd() as d:
     c = d.client()
-    if not c.call("status")["capture"].get("unwinds"):
-        skip("stacks are not unwound in the kernel here, which the reading of goroutines goes with")
-    plain = build("plain")
+    need_unwinding(c)
+    plain = build_program("plain", "goids")
     _, _, s, said, text = look(c, "an ordinary build", plain)
     slept = [int(n) for n in re.findall(r"\tE\tgoroutine=(\d+)\tsystem call=\"nanosleep\"", text)]
     expect(slept and set(slept) <= said.ids["sleeps"], f"a wait says whose it is: {len(slept)} times")
@@ -40,11 +39,11 @@ with Tracerd() as d:
     waits = [w for w in s["summary"]["waits"] if "main.sleeps" in w["stack"] and "goroutine" in w]
     expect(all(w["goroutine"] in said.ids["sleeps"] for w in waits), f"and the summary does: {waits[:1]}")
     look(c, "stacks unwound in the kernel", plain, stacks="bpf")
-    look(c, "a position independent, stripped build", build("pie", flags=["-buildmode=pie", "-ldflags=-s -w"]), stacks="fp")
-    program = build("cgo", cgo=True)
+    look(c, "a position independent, stripped build", build_program("pie", "goids", flags=["-buildmode=pie", "-ldflags=-s -w"]), stacks="fp")
+    program = build_program("cgo", "goids", cgo=True)
     if program:
         look(c, "a build with C", program, stacks="fp")
-        look(c, "a stripped build with C", build("stripped", cgo=True, flags=["-ldflags=-s -w"]), stacks="fp")
+        look(c, "a stripped build with C", build_program("stripped", "goids", cgo=True, flags=["-ldflags=-s -w"]), stacks="fp")
         expect(seen["called"] and seen["calls"], f"also a thread of C's, when it calls Go, and C that Go calls: {dict(seen)}")
     expect(all(seen[name] for name in ALWAYS), f"all functions are seen: {dict(seen)}")
 

@@ -15,10 +15,9 @@ BUILDS = {"an ordinary build": {}, "a stripped build": {"flags": ["-ldflags=-s -
 need_root("BPF")
 with Tracerd() as d:
     c = d.client()
-    if not c.call("status")["capture"].get("unwinds"):
-        skip("stacks are not unwound in the kernel here")
+    need_unwinding(c)
     for n, (what, how) in enumerate(BUILDS.items()):
-        program = build_stacks(f"stacks{n}", **how)
+        program = build_program(f"stacks{n}", "gostacks", **how)
         if not program:
             note(f"{what}: no C compiler")
             continue

@@ -65,8 +65,7 @@ def arm(c, p, **kw):
 need_root("BPF")
 with Tracerd() as d:
     c = d.client()
-    if not c.call("status")["capture"].get("unwinds"):
-        skip("stacks are not unwound in the kernel here")
+    need_unwinding(c)
     paths = list(files())
 
     alone = start("0", *paths)

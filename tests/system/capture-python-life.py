@@ -241,11 +241,8 @@ def check_old(c, python, tag):
 need_root("BPF")
 with Tracerd() as d:
     c = d.client()
-    if not c.call("status")["capture"].get("unwinds"):
-        skip("stacks are not unwound in the kernel here")
-    here = list(pythons())
-    if not here:
-        skip("no Python from 3.11 to 3.14")
+    need_unwinding(c)
+    here = need_pythons()
     for minor, python in here:
         # Now and then it forks while it is armed, before anybody has heard what it has mapped.
         for check in (*[check_fork] * 5, check_exec, check_deep, check_crowd, check_sub, check_names, check_turns, *([check_brief] if minor >= 13 else [])):

@@ -128,10 +128,6 @@ if __name__ == "__main__":
     need_root("BPF")
     with Tracerd(config="[capture]\nring_kib = 16384\n") as d:
         c = d.client()
-        if not c.call("status")["capture"].get("unwinds"):
-            skip("stacks are not unwound in the kernel here")
-        here = list(pythons())
-        if not here:
-            skip("no Python from 3.11 to 3.14")
-        for minor, python in here:
+        need_unwinding(c)
+        for minor, python in need_pythons():
             check(python, minor, c)

@@ -72,8 +72,7 @@ class Run:
     def __enter__(self):
         self.d.start()
         self.c = self.d.client()
-        if not self.c.call("status")["capture"]["unwinds"]:
-            skip("this kernel does not take the program")
+        need_unwinding(self.c)
         self.n_targets = 0
         return self
 

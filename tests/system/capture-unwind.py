@@ -340,9 +340,7 @@ def check_ends(pid, unwound):
 
 with Tracerd(config="[capture]\ndwarf_ring_kib = 8192\n") as d:
     c = d.client()
-    status = c.call("status")
-    if not status["capture"]["unwinds"]:
-        skip("this kernel does not take the program")
+    need_unwinding(c)
 
     def counts(target):
         return c.call("target.show", {"target": target})["target"]["sample"]["unwound"]

@@ -20,6 +20,12 @@ STILL = 5  # waits at the freeze: SCHEDEV_BLOCKED
 Record = collections.namedtuple("Record", "type misc id pid tid time body")
 Sched = collections.namedtuple("Sched", "kind flags pid tid state other_pid other_tid other_uid cpu comm")
 
+
+def need_unwinding(c):
+    if not c.call("status")["capture"].get("unwinds"):
+        skip("stacks are not unwound in the kernel here")
+
+
 # A thread that burns the cpu and sleeps in turns; a line on stdin makes one more ("thread"),
 # forks ("fork"), maps a library ("load") or executes another program ("exec").
 TARGET = r"""

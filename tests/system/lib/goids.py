@@ -7,17 +7,6 @@ GOROUTINE, WAITED, LATER = 8, 1 << 13, 1 << 12
 Shown = collections.namedtuple("Shown", "kind tid time goroutine chain")  # kind: of a sched record, 0: a sample
 
 
-def build(name, toolchain=None, cgo=False, flags=()):
-    """The program, with that Go; None: there is none, or no C compiler."""
-    if cgo and not (shutil.which("gcc") or shutil.which("cc")):
-        return None
-    if not (work / "goids").exists():
-        shutil.copytree(SRC / "tests/programs/goids", work / "goids")
-    more = {"CGO_ENABLED": "1" if cgo else "0", **({"GOTOOLCHAIN": toolchain} if toolchain else {})}
-    run("build", *flags, "-o", tmp() / name, ".", cwd="goids", **more)
-    return tmp() / name
-
-
 def shown(recs):
     """Samples, switch-outs and waits with the goroutine that they are said to be of (0: none); the chain is the user's, innermost first."""
     pending, left, out = {}, {}, []

@@ -41,6 +41,38 @@ def run(*argv, cwd, **kw):
     return r.stdout
 
 
+def build_program(name, folder, toolchain=None, cgo=False, flags=()):
+    """A program of tests/programs with that Go, as `name`; None: it needs a C compiler, and there is none."""
+    if cgo and not (shutil.which("gcc") or shutil.which("cc")):
+        return None
+    if not (work / folder).exists():
+        shutil.copytree(SRC / "tests/programs" / folder, work / folder)
+    more = {"CGO_ENABLED": "1" if cgo else "0", **({"GOTOOLCHAIN": toolchain} if toolchain else {})}
+    run("build", *flags, "-o", tmp() / name, ".", cwd=folder, **more)
+    return tmp() / name
+
+
+# Whose structures are known. Go 1.19 from the module proxy builds no package; its structures are those of 1.18 and 1.20.
+TOOLCHAINS = {18: "go1.18.10", 20: "go1.20.14", 21: "go1.21.13", 22: "go1.22.12", 23: "go1.23.12", 24: "go1.24.13", 25: "go1.25.8",
+              26: "go1.26.8", 27: "go1.27.4"}
+
+
+def each_build(folder, flags=()):
+    """The program by each version of Go that can be had, without C and with it: (minor, what it is, whether with C, program)."""
+    tried = 0
+    for minor, toolchain in TOOLCHAINS.items():
+        if version(GOTOOLCHAIN=toolchain) != minor:
+            note(f"{toolchain} is not here and cannot be fetched")
+            continue
+        for cgo in (False, True):
+            program = build_program(f"{folder}-{minor}-{cgo}", folder, toolchain, cgo, flags)
+            if program:
+                tried += 1
+                yield minor, f"{toolchain}{' with C' if cgo else ''}", cgo, program
+    if not tried:
+        skip("no version of Go can be had")
+
+
 def parsed(trace):
     """What Go's own tool says of a trace."""
     path = tmp() / "go.trace"

@@ -7,16 +7,6 @@ PATHS = [["leaf", "calls", "leaves"], ["deep", "dives"], ["grow", "grown"], ["gr
          ["fills", "allocates"], ["rest", "inC"], ["throughC"], ["leaf", "calls", "called", "throughC"]]
 
 
-def build_stacks(name, toolchain=None, cgo=False, flags=()):
-    if cgo and not (shutil.which("gcc") or shutil.which("cc")):
-        return None
-    if not (work / "gostacks").exists():
-        shutil.copytree(SRC / "tests/programs/gostacks", work / "gostacks")
-    more = {"CGO_ENABLED": "1" if cgo else "0", **({"GOTOOLCHAIN": toolchain} if toolchain else {})}
-    run("build", *flags, "-o", tmp() / name, ".", cwd="gostacks", **more)
-    return tmp() / name
-
-
 class Truth:
     def __init__(self, text):
         self.where = {}

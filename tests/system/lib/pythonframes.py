@@ -32,6 +32,11 @@ def pythons(oldest=11, newest=14):
                 break
 
 
+def need_pythons():
+    """Those whose frames are found."""
+    return list(pythons()) or skip("no Python from 3.11 to 3.14")
+
+
 class Loop:
     """Where the interpreter's loop is in a process: by its symbols, or, where these are stripped, anywhere in the file."""
 
