@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the guest: address filters of tracerd's back end pt, and PTWRITE. Each bundle is /share/filter-NAME with the log of the
 # instructions that retired; what was said is in /share/filters, a line each: NAME STATUS TEXT.
-debug=/sys/kernel/debug/softpt
-: >/share/filters
+. /share/guest/daemon.sh
 
-for pid in $(pidof tracerd); do kill -9 $pid; done
-rm -rf /run/tracerd/control.sock /tmp/spool
-mkdir -p /tmp/spool
-tracerd --config /share/guest/tracerd.conf >/share/filter-tracerd.log 2>&1 &
-daemon=$!
-for i in $(seq 240); do [ -S /run/tracerd/control.sock ] && break; sleep 0.5; done
+: >/share/filters
+begin_daemon /share/filter-tracerd.log
 
 # said NAME COMMAND...
 said() {
@@ -23,9 +18,7 @@ said() {
 # keep NAME PID
 keep() {
 	said "$1" tracectl snapshot "$2"
-	id=$(sed -n 's/^snapshot \([^ ]*\) of .*/\1/p' /tmp/said)
-	cp -r "/tmp/spool/spool/$id" "/share/filter-$1"
-	cat $debug/retired >"/share/filter-$1/retired"
+	keep_as "/share/filter-$1"
 }
 
 mixed 100000 >/dev/null &
@@ -58,6 +51,5 @@ kill -9 $pid
 echo >$debug/retired
 said run tracectl run --backend pt --no-waits -- ptwrites
 keep ptwrites $(sed -n 's/^armed \(t[0-9]*\).*/\1/p' /tmp/said)
-kill $daemon
-wait $daemon
+end_daemon
 rm -f /run/tracerd/control.sock

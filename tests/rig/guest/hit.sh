@@ -1,17 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the guest: a trigger on a place in the code of a program that Intel PT records. The snapshot that it takes is /share/hit.
-for pid in $(pidof tracerd); do kill -9 $pid; done
-rm -rf /run/tracerd/control.sock /tmp/spool
-mkdir -p /tmp/spool
-tracerd --config /share/guest/tracerd.conf >/share/hit.log 2>&1 &
-daemon=$!
+. /share/guest/daemon.sh
 
-until_so() {
-	for i in $(seq 240); do "$@" && return; sleep 0.5; done
-	echo "rig: timeout: $*"
-}
-
-until_so [ -S /run/tracerd/control.sock ]
+begin_daemon /share/hit.log
 mkfifo /tmp/hit.in
 hit </tmp/hit.in >/tmp/hit.out &
 pid=$!
@@ -63,6 +54,6 @@ for who in 1 0; do
 done
 tracectl disarm $threads >/dev/null
 kill -9 $threads
-ls -l /proc/$daemon/fd | grep -c perf_event >/share/hit.events
+events >/share/hit.events
 kill -9 $pid $daemon
 exit 0

@@ -1,34 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the guest: a CPU that comes online after a program was armed, and goes and comes again. Bundles are /share/hotplug-*, with the log of the
 # instructions that retired beside each; what is said is in /share/hotplug, a line each: NAME VALUE.
-debug=/sys/kernel/debug/softpt
+. /share/guest/daemon.sh
+
 one=/sys/devices/system/cpu/cpu1/online
-: >/share/hotplug
-for pid in $(pidof tracerd); do kill -9 $pid; done
-
-say() {
-	echo "$@" >>/share/hotplug
-	echo "rig: $*"
-}
-
-until_so() {
-	for i in $(seq 240); do "$@" && return; sleep 0.5; done
-	say "timeout $*"
-}
+lines=/share/hotplug
+: >$lines
 
 # start LINE...: a daemon with these lines of the section capture. $daemon
 start() {
-	rm -rf /run/tracerd/control.sock /tmp/spool
-	mkdir -p /tmp/spool
 	printf '%s\n' '[daemon]' 'state_dir = /tmp/spool' '[snapshot]' 'decoder_timeout_s = 600' '[capture]' "$@" >/tmp/hotplug.conf
-	tracerd --config /tmp/hotplug.conf >>/share/hotplug.log 2>&1 &
-	daemon=$!
-	until_so [ -S /run/tracerd/control.sock ]
-}
-
-stop() {
-	kill $daemon
-	wait $daemon
+	begin_daemon /share/hotplug.log /tmp/hotplug.conf
 }
 
 # begin ARGUMENT...: life with these arguments, at the read that it waits in. $pid
@@ -68,9 +50,7 @@ keep() {
 	sleep 0.5
 	tracectl snapshot $2 >/tmp/said 2>&1
 	say "$1-snapshot $?"
-	id=$(sed -n 's/^snapshot \([^ ]*\) of .*/\1/p' /tmp/said)
-	cp -r "/tmp/spool/spool/$id" "/share/hotplug-$1"
-	cat $debug/retired >"/share/hotplug-$1/retired"
+	keep_as "/share/hotplug-$1"
 	kill -CONT $pid
 }
 
@@ -102,7 +82,7 @@ run_on 4000
 keep again $pid
 say "missed $(missed)"
 end $pid
-say "events-left $(ls -l /proc/$daemon/fd | grep -c perf_event)"
+say "events-left $(events)"
 
 # ---- the place of a trigger, on the CPU that came
 echo 0 >$one
@@ -124,7 +104,7 @@ for id in $(ls /tmp/spool/spool); do
 	echo "$before" | grep -q "$id" || cp -r /tmp/spool/spool/$id /share/hotplug-hit
 done
 end $pid
-stop
+end_daemon
 
 # ---- one that there was no memory for when it was armed
 echo 0 >$one
@@ -169,6 +149,6 @@ cp -r "/tmp/spool/spool/$id" /share/hotplug-host
 kill -9 $pid
 exec 7>&-
 echo >/sys/module/softpt/parameters/spare
-say "host-events-left $(ls -l /proc/$daemon/fd | grep -c perf_event)"
-stop
+say "host-events-left $(events)"
+end_daemon
 say end 0

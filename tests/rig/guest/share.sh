@@ -1,23 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the guest: targets that have threads in common, a target's own settings, and the host. What is said is in /share/shared, a
 # line each: NAME VALUE; each bundle is /share/shared-NAME.
-debug=/sys/kernel/debug/softpt
-: >/share/shared
-mkdir -p /tmp/spool
+. /share/guest/daemon.sh
 
-say() {
-	echo "$@" >>/share/shared
-	echo "rig: $*"
-}
-
-until_so() {
-	for i in $(seq 240); do "$@" && return; sleep 0.5; done
-	say "timeout $*"
-}
-
-events() {
-	ls -l /proc/$daemon/fd | grep -c perf_event
-}
+lines=/share/shared
+: >$lines
 
 last_target() {
 	tracectl --json list | grep -o '"id": *"t[0-9]*"' | tail -1 | grep -o 't[0-9]*"' | tr -d '"'
@@ -26,15 +13,10 @@ last_target() {
 keep() {
 	tracectl snapshot $2 >/tmp/said 2>&1
 	say "$1-snapshot $?"
-	id=$(sed -n 's/^snapshot \([^ ]*\) of .*/\1/p' /tmp/said)
-	cp -r "/tmp/spool/spool/$id" "/share/shared-$1"
-	cat $debug/retired >"/share/shared-$1/retired"
+	keep_as "/share/shared-$1"
 }
 
-rm -f /run/tracerd/control.sock
-tracerd --config /share/guest/tracerd.conf >/share/tracerd-share.log 2>&1 &
-daemon=$!
-until_so [ -S /run/tracerd/control.sock ]
+begin_daemon /share/tracerd-share.log
 
 # ---- a unit of two processes on one CPU, so in one ring, and one of them
 mkdir -p /sys/fs/cgroup/shared

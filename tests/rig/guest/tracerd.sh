@@ -1,29 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the guest: what tracerd's own back end records on the software PMU. Each bundle is /share/pt-NAME, with the log of the
 # instructions that retired beside it; what is said and counted is in /share/life, a line each: NAME VALUE.
-debug=/sys/kernel/debug/softpt
-life=/share/life
-: >$life
+. /share/guest/daemon.sh
 
-say() {
-	echo "$@" >>$life
-	echo "rig: $*"
-}
-
-mkdir -p /tmp/spool
-tracerd --config /share/guest/tracerd.conf >/share/tracerd.log 2>&1 &
-daemon=$!
-for i in $(seq 240); do [ -S /run/tracerd/control.sock ] && break; sleep 0.5; done
-
-events() {
-	ls -l /proc/$daemon/fd 2>/dev/null | grep -c perf_event
-}
-
-# until WORDS...: waits until the command says yes, at most two minutes.
-until_so() {
-	for i in $(seq 240); do "$@" && return; sleep 0.5; done
-	say "timeout $*"
-}
+lines=/share/life
+: >$lines
+begin_daemon /share/tracerd.log
 
 # What is many is closed on a thread.
 no_events() {
@@ -48,9 +30,7 @@ begin() {
 keep() {
 	tracectl snapshot $pid >"/tmp/said" 2>&1
 	say "$1-snapshot $?"
-	id=$(sed -n 's/^snapshot \([^ ]*\) of .*/\1/p' /tmp/said)
-	cp -r "/tmp/spool/spool/$id" "/share/pt-$1"
-	cat $debug/retired >"/share/pt-$1/retired"
+	keep_as "/share/pt-$1"
 	cp /tmp/said "/share/pt-$1/said"
 }
 
