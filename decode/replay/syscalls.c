@@ -97,6 +97,7 @@ static const struct syscall_info table[] = {
 	[193] = {"fgetxattr", true},
 	[200] = {"tkill"},
 	[202] = {"futex"},
+	[219] = {"restart_syscall"},
 	[203] = {"sched_setaffinity"},
 	[208] = {"io_getevents"},
 	[209] = {"io_submit"},

@@ -50,17 +50,43 @@ static const struct summary_wait *recent_find(const struct summary *s, const str
 	return NULL;
 }
 
+static bool begins(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Calls in which one waits for a lock: futex and futex_wait ..., and locks of files; of others only their stacks might say it. */
+static bool may_lock(const char *call)
+{
+	return !call || begins(call, "futex") || strcmp(call, "flock") == 0 || strcmp(call, "fcntl") == 0;
+}
+
+/* A condition variable is held by nobody. But the lock of CPython's interpreter is made of one. */
+static bool is_signalled(const struct summary *s, uint32_t stack)
+{
+	bool condition = false;
+
+	for (uint32_t i = stack; i; i = stacktab_parent(s->st, i)) {
+		struct frame_info info;
+
+		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
+		if (!info.name)
+			continue;
+		if (begins(info.name, "take_gil"))
+			return false;
+		condition |= begins(info.name, "pthread_cond_") || begins(info.name, "__pthread_cond_");
+	}
+	return condition;
+}
+
 /*
  * Whether who ended the wait may have handed on what it waited for: who is not in futex() himself (but in kill(), say) has ended one in
  * futex() without.
  */
-static bool is_handed_on(const struct summary_wait *w)
+static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 {
-	static const char futex[] = "futex"; /* and futex_wake ... */
-
-	return w->woken && !w->woken_by_irq &&
-	       !(w->call && strncmp(w->call, futex, sizeof(futex) - 1) == 0 && w->waker_call &&
-		 strncmp(w->waker_call, futex, sizeof(futex) - 1) != 0);
+	return w->woken && !w->woken_by_irq && may_lock(w->call) &&
+	       !(w->call && begins(w->call, "futex") && w->waker_call && !begins(w->waker_call, "futex")) && !is_signalled(s, w->stack);
 }
 
 /*
@@ -72,12 +98,13 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
 	uint64_t before = w->end;
 
-	if (!is_handed_on(w) || (!w->futex && !is_place(s, w->stack)))
+	if (!is_handed_on(s, w) || (!w->futex && !is_place(s, w->stack)))
 		return h;
 	while (h.handovers < MAX_HANDOVERS) {
 		const struct summary_wait *r = recent_find(s, w, h.tid, before);
 
-		if (!r)
+		/* Nobody waits for a lock that he holds. */
+		if (!r || r->waker_tid == w->tid)
 			break;
 		h = (struct wait_holder){.tid = r->waker_tid, .stack = r->waker_stack, .name = r->waker_name,
 					 .handovers = h.handovers + 1};
@@ -150,6 +177,6 @@ void summary_wait(struct summary *s, const struct summary_wait *w)
 	if (is_focus_thread(s, w->thread))
 		add_wait(s, &s->region.own, w);
 	summary_regions_wait(s, w);
-	if (is_handed_on(w) && (w->stack || w->futex))
+	if (is_handed_on(s, w) && (w->stack || w->futex))
 		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
 }
