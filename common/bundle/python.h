@@ -51,6 +51,8 @@ struct python_layout {
  * then what it has written is not yet, or not any more, a list of who has called whom.
  */
 #define PYTHON_STOPPED (1ULL << 25)
+/* The same: the innermost function is known to run. So no call of the loop has just begun, or is about to return, without a frame. */
+#define PYTHON_RUNS (1ULL << 26)
 #define PYTHON_WHY(head) ((schedev_u32)((head) >> 16) & 0xffu)
 #define PYTHON_COUNT(head) ((schedev_u32)(head) & 0xffffu)
 #define PYTHON_ENTRY (1ULL << 63)  /* the outermost frame of a call of the interpreter's loop, or, without a function, its border alone */

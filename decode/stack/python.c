@@ -144,7 +144,8 @@ bool python_part_of(const struct perfevent *ev, struct python_part *ret)
 	if ((head & PYTHON_HEAD_MASK) != PYTHON_HEAD)
 		return false;
 	*ret = (struct python_part){.words = s->raw + skip + sizeof(head), .n = PYTHON_COUNT(head), .why = PYTHON_WHY(head),
-		.native_cut = head & PYTHON_NATIVE_CUT, .stopped = head & PYTHON_STOPPED};
+		.native_cut = head & PYTHON_NATIVE_CUT, .stopped = head & PYTHON_STOPPED,
+		.runs = head & PYTHON_RUNS};
 	if (ret->why >= PYTHON_WHYS || ret->n > (s->raw_size - skip) / sizeof(uint64_t) - 1)
 		return false;
 	for (uint32_t i = 0; i < ret->n; i++)
@@ -177,7 +178,7 @@ void python_place(struct python *p, struct python_part *part, uint32_t n_native,
 	all = part->why == PYTHON_COMPLETE;
 	if (all && native) {
 		/* A call that has just begun, or is about to return, has no frame. */
-		part->skip = n_native == part->n_calls + 1 && innermost;
+		part->skip = n_native == part->n_calls + 1 && innermost && !part->runs;
 		part->placed = n_native == part->n_calls + part->skip;
 	} else {
 		/* From within: what has called something has its frames. */

@@ -40,7 +40,7 @@ struct python_part {
 	const uint8_t *words; /* behind the head; not aligned */
 	uint32_t n, n_calls;  /* words; calls of the interpreter's loop */
 	uint32_t why;
-	bool native_cut, stopped;
+	bool native_cut, stopped, runs;
 	/* where the calls are among the native ones: see python_place() */
 	bool placed, outer;
 	uint32_t skip;

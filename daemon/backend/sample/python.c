@@ -70,6 +70,7 @@ struct json_object *python_describe(pid_t pid, const struct python_object *objec
 
 #define FUNCTIONS_MAX 65536u
 #define SHARE_MAX 16384u /* of one process */
+#define SECOND_CHANCES 64u /* so many that are still in use are passed over for one that goes */
 
 /* A function as it is kept: without the room that its names do not need. */
 struct function {
@@ -81,7 +82,7 @@ struct function {
 	uint8_t text[]; /* the name, then the file */
 };
 
-/* The functions of one process, the oldest first. */
+/* The functions of one process, the oldest first, or those that have not been seen for the longest. */
 struct owner {
 	uint32_t pid, n;
 	TAILQ_HEAD(, function) functions;
@@ -136,15 +137,32 @@ static struct owner *largest(const struct python *p)
 	return most;
 }
 
-/* The oldest. The programs write it down again when it is seen again. */
+/*
+ * The first that has not been seen since it was last passed over. Records in the rings have its number, and no name then: those of a program's
+ * main functions, which are its oldest, are not to go for those that it makes and runs once. The programs write it down again when it is
+ * seen again.
+ */
 static void forget_one(struct python *p, struct owner *o)
 {
-	struct function *f = TAILQ_FIRST(&o->functions);
-	const struct python_code_key key = {.pid = f->pid, .generation = f->generation, .code = f->code};
-	struct python_code_seen seen;
+	struct python_code_key key;
+	struct function *f;
 
-	if (bpf_map_lookup_elem(p->codes_fd, &key, &seen) == 0 && seen.id == f->id)
-		(void)bpf_map_delete_elem(p->codes_fd, &key);
+	for (unsigned int i = 0;; i++) {
+		struct python_code_seen seen;
+
+		f = TAILQ_FIRST(&o->functions);
+		key = (struct python_code_key){.pid = f->pid, .generation = f->generation, .code = f->code};
+		if (p->codes_fd < 0 || bpf_map_lookup_elem(p->codes_fd, &key, &seen) < 0 || seen.id != f->id)
+			break;
+		if (!seen.used || i == SECOND_CHANCES) {
+			(void)bpf_map_delete_elem(p->codes_fd, &key);
+			break;
+		}
+		seen.used = 0;
+		(void)bpf_map_update_elem(p->codes_fd, &key, &seen, BPF_EXIST);
+		TAILQ_REMOVE(&o->functions, f, link);
+		TAILQ_INSERT_TAIL(&o->functions, f, link);
+	}
 	TAILQ_REMOVE(&o->functions, f, link);
 	o->n--;
 	hashmap_drop(&p->functions, 0, f->id);

@@ -307,6 +307,8 @@ __attribute__((noinline)) int python_number(__u32 zero)
 	seen = bpf_map_lookup_elem(&py_codes, &key);
 	if (seen && seen->print == now.print) {
 		p->out.id = seen->id;
+		if (!seen->used)
+			seen->used = 1;
 		return 0;
 	}
 	if (python_write(0)) {
@@ -448,7 +450,7 @@ inline_ void python_frames(struct unwind_state *s, __u32 own_tid, __u32 tgid, __
 		return;
 	MASK(at, 127);
 	s->out.addrs[at] = PYTHON_HEAD_WORD(why, p->n) | (s->why == UNWIND_DEEP ? PYTHON_NATIVE_CUT : 0) |
-			(p->stopped ? PYTHON_STOPPED : 0);
+			(p->stopped ? PYTHON_STOPPED : p->n && p->l.top != PYTHON_NONE ? PYTHON_RUNS : 0);
 	s->n_python = p->n + 1;
 	__sync_fetch_and_add(&process->whys[why], 1);
 	if (p->unnamed)

@@ -31,4 +31,5 @@ struct python_code_key {
 struct python_code_seen {
 	schedev_u64 id;
 	schedev_u64 print; /* what tells it from another one that was at its place */
+	schedev_u64 used;  /* it has been seen again since the daemon last looked */
 };

@@ -149,6 +149,9 @@ static void test_place(void **state)
 	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "mCxC", true), "m C [Python functions not known] x C [Python functions not known]");
 	assert_string_equal(draw(deep | PYTHON_STOPPED | 2, old, 2, "mCxC", true), "m C [Python functions not known] x C [Python functions not known]");
 	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "", true), "");
+	/* Who runs has a frame: a loop too many is one that the list has nothing of, and where is not known. */
+	assert_string_equal(draw(complete | PYTHON_RUNS | 3, old, 3, "mCxCyC", true),
+			    "[Python functions: where among the others is not known] a b c m C x C y C");
 	assert_int_equal(python.not_found[PYTHON_BETWEEN], 3);
 	/* or it has called something meanwhile */
 	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "mCxCy", true), "m C a x C b c y");
