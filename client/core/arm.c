@@ -31,6 +31,20 @@ static void pass(struct passed *passed, const char *name, int fd)
 	passed->fds[passed->n++] = fd;
 }
 
+/*
+ * Whether the kernel's functions have names is decided by who opens it: the service may not. Nobody who may not see addresses offers it
+ * unasked.
+ */
+static int open_kallsyms(bool asked)
+{
+	_cleanup_close_ int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	char line[16];
+
+	if (fd >= 0 && !asked && (pread(fd, line, sizeof(line), 0) != sizeof(line) || strspn(line, "0") == sizeof(line)))
+		return -1;
+	return take_fd(&fd);
+}
+
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
 	const struct process_fds *fds, struct json_object **ret_result)
 {
@@ -58,9 +72,7 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 	pass(&passed, "pidfd", fds->pidfd);
 	pass(&passed, "maps", fds->maps);
 	pass(&passed, "step", fds->step);
-	/* Whether the kernel's functions have names is decided by who opens it: the service may not. */
-	if (options->kernel)
-		kallsyms = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	kallsyms = open_kallsyms(options->kernel);
 	pass(&passed, "kallsyms", kallsyms);
 	return ctl_call(ctl, "target.arm", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
 }

@@ -52,7 +52,8 @@ struct arm_options {
 	{.name = "kernel", .type = OPTION_FLAG, .offset = offsetof(owner, arm.kernel),             \
 		.doc = "Record also what the kernel does for it, with the names of its functions: what in "       \
 		       "the kernel each wait waits for. With samples; for root and the members of the "        \
-		       "socket's group."},  \
+		       "socket's group. Without it, those of them who may see addresses in "                  \
+		       "/proc/kallsyms have it of long waits."},  \
 	{.name = "keep",                                                                           \
 		.type = OPTION_DURATION,                                                           \
 		.offset = offsetof(owner, arm.keep_ns),                                            \

@@ -24,7 +24,7 @@
  *               the daemon)
  * With ADDRESSES, in the rings only, the addresses of the stack are behind the event, the innermost first, and the daemon makes
  * a call chain of them. Behind them, and then with PYTHON behind the event, may be words for the functions that CPython ran; samples
- * have these as their payload.
+ * have these as their payload. Behind all these may be the kernel's part of the stack, see SCHEDEV_KERNEL_HEAD.
  * The subject of the event is always `pid`, `tid`.
  */
 #pragma once
@@ -57,6 +57,11 @@ enum schedev_flag {
 	SCHEDEV_WAITED = 1 << 13,      /* switch-in: the wait that ends was a long one, its stack is here */
 	SCHEDEV_PYTHON = 1 << 14,      /* behind the event is the part of the stack that is Python's */
 };
+
+/* In the rings only, behind addresses and Python's words: a head, which is no address, and so many addresses, the innermost first. */
+#define SCHEDEV_KERNEL_HEAD 0xfeec000000000000ULL
+#define SCHEDEV_KERNEL_HEAD_MASK 0xffff000000000000ULL
+#define SCHEDEV_KERNEL_COUNT(head) ((schedev_u32)(head) & 0xffffu)
 
 #define SCHEDEV_FILE_SHIFT 8
 #define SCHEDEV_FILE_MASK 0xfu

@@ -63,8 +63,9 @@ static const struct protocol_param params_arm[] = {
 		       "decimal numbers: the file as /proc/PID/maps names it, the place in that file, and how to call it"},
 	{.name = "fds", .type = PARAM_STRINGS, .min = 0, .max = 4,
 		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "
-		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h), \"kallsyms\" (with \"kernel\": "
-		       "/proc/kallsyms as the client opened it, which decides whether it has addresses)"},
+		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h), \"kallsyms\" "
+		       "(/proc/kallsyms as the client opened it, which decides whether it has addresses: for \"kernel\"; without that, of an "
+		       "administrator, for what in the kernel waits of wait_min_us or more wait for)"},
 	{0},
 };
 

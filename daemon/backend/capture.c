@@ -310,6 +310,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 	sideband_log_view_fini(&frozen->sideband);
 	(void)close_fd(frozen->vdso_fd);
 	(void)close_fd(frozen->kallsyms_fd);
+	hashmap_fini(&frozen->kernel_addrs);
 	free(frozen->members);
 	free(frozen->images);
 	free(frozen->unit);
@@ -375,7 +376,21 @@ uid_t frozen_uid(const struct frozen *frozen)
 
 bool frozen_has_kernel_stacks(const struct frozen *frozen)
 {
-	return frozen->kernel_stacks;
+	return frozen->kernel_stacks || frozen->kernel_waits;
+}
+
+const struct hashmap *frozen_kernel_addresses(const struct frozen *frozen)
+{
+	return frozen->kernel_stacks ? NULL : &frozen->kernel_addrs;
+}
+
+int frozen_see_kernel(struct frozen *frozen, const uint64_t *addrs, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = hashmap_put(&frozen->kernel_addrs, 0, addrs[i], addrs[i]);
+	return r;
 }
 
 int frozen_kallsyms_fd(const struct frozen *frozen)

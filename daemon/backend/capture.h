@@ -23,6 +23,7 @@
 #include "daemon/target/opening.h"
 
 struct frozen;
+struct hashmap;
 struct json_object;
 struct perfdata_about;
 struct perfdata_writer;
@@ -151,6 +152,8 @@ int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t
 		struct opening **ret) _must_check_;
 /* Whether its records have addresses of the kernel's functions. */
 bool frozen_has_kernel_stacks(const struct frozen *frozen);
+/* Once it is copied: the addresses that need names, borrowed; NULL: any may. */
+const struct hashmap *frozen_kernel_addresses(const struct frozen *frozen);
 /* /proc/kallsyms as the client that armed it opened it, borrowed, or -1. */
 int frozen_kallsyms_fd(const struct frozen *frozen);
 /* Borrowed memfd with the vDSO's ELF image that the targets map, or -1. */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/base/hashmap.h"
 #include "daemon/backend/capture.h"
 #include "daemon/producer/producer.h"
 #include "daemon/target/target_internal.h"
@@ -45,6 +46,8 @@ struct frozen {
 	bool waits;
 	uint64_t wait_min_ns; /* shorter ones have no stacks */
 	bool kernel_stacks; /* in its rings; an admin's snapshot has them */
+	bool kernel_waits;  /* the same, of the long waits alone */
+	struct hashmap kernel_addrs; /* then: those of the kernel that have been copied, by themselves */
 	int kallsyms_fd;    /* as the client that armed it opened it, or -1 */
 	uint64_t armed_unix_ns, armed_ns;
 	char *warnings[TARGET_WARNINGS_MAX];
@@ -105,6 +108,8 @@ bool frozen_has(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 bool frozen_hides(const struct frozen *frozen, uint32_t pid, uint64_t time_ns);
 /* The member with this pid, the newest; NULL if none. */
 const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid);
+/* Addresses of the kernel go to the bundle. 0 or -ENOMEM. */
+int frozen_see_kernel(struct frozen *frozen, const uint64_t *addrs, size_t n) _must_check_;
 /* Writes the side-band log. 0 or -errno. */
 int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats);
 /* Since when the target is recorded: rings may be older than it. */

@@ -126,6 +126,7 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	json_add_bool(events, "waits", frozen->waits);
 	json_add_uint(events, "wait_min_ns", frozen->wait_min_ns);
 	json_add_bool(events, "kernel", frozen->kernel_stacks);
+	json_add_bool(events, "kernel_waits", frozen->kernel_waits);
 	json_add_uint(events, "hz", frozen->hz);
 	json_add_string(events, "clock", "CLOCK_MONOTONIC_RAW");
 	json_add_uint(events, "frozen_ns", frozen->raw_ns);

@@ -12,7 +12,9 @@
 #include "common/base/log.h"
 #include "common/bundle/bundle.h"
 #include "common/bundle/clocks.h"
+#include "common/base/hashmap.h"
 #include "common/control/json.h"
+#include "daemon/snapshot/kernel_names.h"
 
 /* A vDSO is two pages; what is larger is none. */
 #define MAX_VDSO (1U << 20)
@@ -119,16 +121,17 @@ static int write_vdso(struct bundle_build *b)
 
 /*
  * What the kernel's functions are called now, modules included; without the right to know it, all addresses in it are 0. Only in
- * a bundle that has the addresses of some. It costs names, never the snapshot.
+ * a bundle that has the addresses of some, and of few only those. It costs names, never the snapshot.
  */
 static int write_kallsyms(struct bundle_build *b)
 {
 	_cleanup_close_ int own = -1, out = -1;
+	const struct hashmap *addrs = frozen_kernel_addresses(b->frozen);
 	int in = frozen_kallsyms_fd(b->frozen);
 	uint64_t size;
 	int r;
 
-	if (!frozen_has_kernel_stacks(b->frozen))
+	if (!frozen_has_kernel_stacks(b->frozen) || (addrs && !addrs->n))
 		return 0;
 	if (in < 0)
 		in = own = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
@@ -138,7 +141,7 @@ static int write_kallsyms(struct bundle_build *b)
 	}
 	r = safefile_create(b->dir.dir_fd, BUNDLE_KALLSYMS, &out);
 	if (r == 0)
-		r = safefile_copy(in, out, MAX_KALLSYMS, &size);
+		r = addrs ? kernel_names_copy(in, out, addrs, MAX_KALLSYMS) : safefile_copy(in, out, MAX_KALLSYMS, &size);
 	if (r == -EFBIG)
 		log_warning("%s: /proc/kallsyms has more than %u MiB", b->id, MAX_KALLSYMS >> 20);
 	return r == -EFBIG ? 0 : r;

@@ -255,10 +255,9 @@ static int take_kallsyms(struct target *target, const struct target_request *req
 	struct stat own, st;
 	struct statfs fs;
 
-	if (req->kallsyms_fd < 0)
+	/* Without --kernel a client offers it unasked. */
+	if (req->kallsyms_fd < 0 || !req->admin)
 		return 0;
-	if (!target->kernel_stacks)
-		return refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is for the kernel's stacks");
 	if (fstatfs(req->kallsyms_fd, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC || fstat(req->kallsyms_fd, &st) < 0 ||
 	    stat("/proc/kallsyms", &own) < 0 || st.st_ino != own.st_ino)
 		return refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is not of /proc/kallsyms");

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # arm --kernel: what in the kernel a thread waits for has a name, the one that the kernel itself tells (wchan). Who may not
-# know the kernel's addresses gets none, also while root's target is recorded beside it, and is told why.
+# know the kernel's addresses gets none, also while root's target is recorded beside it, and is told why. Of long waits it is told without
+# --kernel.
 from lib.capture import *
 from lib.tp import Engine
 import struct
@@ -33,6 +34,21 @@ while True:
         time.sleep(0.02)
     os.stat("/proc/self/status")
     time.sleep(0.005)
+"""
+FOREVER = r"""
+import ctypes, os, sys, threading, time
+libc = ctypes.CDLL(None)
+def waits(name):
+    libc.prctl(15, name.encode(), 0, 0, 0)
+    os.read(os.pipe()[0], 1)
+def begin(name):
+    threading.Thread(target=waits, args=(name,), daemon=True).start()
+    time.sleep(0.2)
+    print("ready", flush=True)
+begin("before")
+sys.stdin.readline()
+begin("since")
+sys.stdin.readline()
 """
 WAITERS = ("reader", "locker", "sleeper")
 
@@ -146,8 +162,8 @@ with Tracerd() as d:
         os.sched_setaffinity(int(tid), cpu)
     # Root records the user's program, too, with its stacks in the kernel: other rings, which the user never reads.
     beside = c.arm(mine.pid, kernel=True)
-    for stacks in ("fp", "dwarf"):
 
+    def users(stacks):
         def user():
             with Client(d.sock) as u:
                 try:
@@ -178,9 +194,72 @@ with Tracerd() as d:
 
         expect(as_user(NOBODY, user) == 0, "the user's part")
         ok(f"a user's bundle, stacks {stacks}, has no address of the kernel")
+
+    for stacks in ("fp", "dwarf"):
+        users(stacks)
     snapshot = c.snapshot(beside["id"])
     expect(text_addresses(files(c, snapshot)["perf.data"]), "root's of the same program has them")
     ok("root's has")
+
+    # ---- without --kernel: where waits are long, and who arms it may know the kernel's addresses
+
+    c.call("target.disarm", {"target": beside["id"]})
+    c.call("target.disarm", {"target": target["id"]})
+    # The user's are in the same rings.
+    done = d.tracectl("arm", "--stacks", "fp", str(mine.pid))
+    expect(done.returncode == 0, f"arm: {done.stderr}")
+    users("fp")
+
+    def names_waits(process, stacks):
+        done = d.tracectl("arm", "--stacks", stacks, str(process.pid))
+        expect(done.returncode == 0, f"arm: {done.stderr}")
+        wait_for("waits of all threads", all_waits)
+        places = {"read": "pipe_read", "futex": "futex", "clock_nanosleep": "nanosleep"}
+        for name in WAITERS:
+            w = found["waits"][name]
+            expect(places[w["call"]] in w["kernel"][0], f"{name} waits in {w['call']}, in the kernel's {w['kernel']}")
+            expect(all(k in known for k in w["kernel"]), f"all are names of the kernel: {w['kernel']}")
+        preempted = [w for w in found["snapshot"]["summary"]["waits"] if w["state"] == "preempted"]
+        expect(not any("kernel" in w for w in preempted), f"who was preempted waits for a processor: {preempted}")
+        data = files(c, found["snapshot"])
+        events = json.loads(data["meta.json"])["events"]
+        expect(events["kernel"] is False and events["kernel_waits"] is True, f"meta.json says so: {events}")
+        expect(0 < len(data["kallsyms"]) < 65536, f"the bundle has the names that it needs, {len(data['kallsyms'])} bytes")
+        return data
+
+    target = c.call("target.list")["targets"][0]
+    names_waits(mine, "fp")
+    c.call("target.disarm", {"target": target["id"]})
+    done = d.tracectl("arm", "--stacks", "bpf", "--wait-min", "0", str(waiter.pid))
+    target = c.call("target.list")["targets"][0]
+    time.sleep(0.3)
+    expect("kallsyms" not in files(c, c.snapshot(target["id"])), "where all waits have stacks none has the kernel's unasked")
+    c.call("target.disarm", {"target": target["id"]})
+    if c.call("status")["capture"]["unwinds"]:
+        d.tracectl("arm", "--stacks", "bpf", str(waiter.pid))
+        target = c.call("target.list")["targets"][0]
+        names_waits(waiter, "bpf")
+        c.call("target.disarm", {"target": target["id"]})
+    ok("what long waits wait for in the kernel is told unasked, and in little room")
+
+    # Who waits at the snapshot, since before it was armed or since then.
+    forever = spawn(interpreter(), "-c", FOREVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    forever.stdout.readline()
+    done = d.tracectl("arm", "--stacks", "fp", str(forever.pid))
+    target = c.call("target.list")["targets"][0]
+    forever.stdin.write("next\n")
+    forever.stdout.readline()
+
+    def both_wait():
+        found["waits"] = waits(c.snapshot(target["id"]))
+        return {"before", "since"} <= found["waits"].keys()
+
+    wait_for("both threads in their waits", both_wait)
+    for name in ("before", "since"):
+        w = found["waits"][name]
+        expect("pipe_read" in w.get("kernel", [""])[0], f"{name}: {w}")
+    expect(found["waits"]["before"].get("since_before") is True, f"one began before: {found['waits']['before']}")
+    ok("so is what those wait for whose wait goes on")
 
 # ---- the rights of the unit: the client's own right decides whether there are names
 

@@ -317,6 +317,20 @@ const struct blocked_stack *blocked_next(const struct blocked *b, const struct h
 	return NULL;
 }
 
+bool blocked_is_later(const struct blocked *b, uint32_t tid, uint64_t switches)
+{
+	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
+
+	return i && i <= b->n_stacks && b->stacks[i - 1].task.switches != switches;
+}
+
+const struct filter_task *blocked_task(const struct blocked *b, uint32_t tid, uint64_t switches)
+{
+	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
+
+	return i && i <= b->n_stacks && b->stacks[i - 1].slept && b->stacks[i - 1].task.switches == switches ? &b->stacks[i - 1].task : NULL;
+}
+
 bool blocked_await(struct blocked *b, unsigned int ms)
 {
 	struct timespec until;
@@ -353,7 +367,7 @@ void blocked_attr(const struct blocked *b, struct perf_event_attr *attr)
 	attr->sample_stack_user = (uint32_t)b->stack_bytes;
 }
 
-size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, uint64_t id, uint64_t time_ns, void *record)
+size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, bool kernel, uint64_t id, uint64_t time_ns, void *record)
 {
 	/* in the order of PERF_REG_X86_*, those that PERFABI_REGS_X86_64 has */
 	static const uint8_t regs[] = {AX, BX, CX, DX, SI, DI, BP, SP, IP, FLAGS, CS, SS, R8, R9, R10, R11, R12, R13, R14, R15};
@@ -364,11 +378,6 @@ size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, ui
 		uint64_t time;
 		uint32_t cpu, reserved;
 		uint64_t n_chain;
-		uint32_t raw_size;
-		struct tracerd_sched_event ev;
-		uint32_t raw_padding;
-		uint64_t abi, regs[ARRAY_SIZE(regs)];
-		uint64_t stack_size;
 	} head = {
 		.header = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER},
 		.id = id,
@@ -376,7 +385,15 @@ size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, ui
 		.pid = s->task.pid,
 		.tid = s->task.tid,
 		.time = time_ns,
-		.raw_size = sizeof(head.ev) + sizeof(head.raw_padding),
+	};
+	struct {
+		uint32_t raw_size;
+		struct tracerd_sched_event ev;
+		uint32_t raw_padding;
+		uint64_t abi, regs[ARRAY_SIZE(regs)];
+		uint64_t stack_size;
+	} rest = {
+		.raw_size = sizeof(rest.ev) + sizeof(rest.raw_padding),
 		.ev = {.magic = SCHEDEV_MAGIC,
 		       .kind = SCHEDEV_BLOCKED,
 		       .flags = s->task.flags,
@@ -390,14 +407,21 @@ size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, ui
 		.abi = PERF_SAMPLE_REGS_ABI_64,
 		.stack_size = b->stack_bytes,
 	};
-	const uint64_t valid = s->size;
+	const uint64_t valid = s->size, mark = (uint64_t)PERF_CONTEXT_KERNEL;
+	const size_t n = kernel && s->task.n_kernel <= FILTER_KERNEL_FRAMES ? s->task.n_kernel : 0;
 	uint8_t *at = record;
 
 	for (size_t i = 0; i < ARRAY_SIZE(regs); i++)
-		head.regs[i] = s->task.regs[regs[i]];
-	head.header.size = (uint16_t)(sizeof(head) + b->stack_bytes + sizeof(valid));
-	memcpy(at, &head, sizeof(head));
-	memcpy(at + sizeof(head), s->bytes, b->stack_bytes);
-	memcpy(at + sizeof(head) + b->stack_bytes, &valid, sizeof(valid));
+		rest.regs[i] = s->task.regs[regs[i]];
+	head.n_chain = n ? n + 1 : 0;
+	head.header.size = (uint16_t)(sizeof(head) + head.n_chain * sizeof(mark) + sizeof(rest) + b->stack_bytes + sizeof(valid));
+	at = mempcpy(at, &head, sizeof(head));
+	if (n) {
+		at = mempcpy(at, &mark, sizeof(mark));
+		at = mempcpy(at, s->task.kernel, n * sizeof(*s->task.kernel));
+	}
+	at = mempcpy(at, &rest, sizeof(rest));
+	at = mempcpy(at, s->bytes, b->stack_bytes);
+	memcpy(at, &valid, sizeof(valid));
 	return head.header.size;
 }

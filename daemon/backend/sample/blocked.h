@@ -55,9 +55,16 @@ uint64_t blocked_asleep_ns(const struct blocked *blocked);
  * thread, by its id; NULL: nobody knows. *pos begins at 0.
  */
 const struct blocked_stack *blocked_next(const struct blocked *blocked, const struct hashmap *seen, uint64_t complete_ns, size_t *pos);
+/* The thread has left a CPU since then: it is in another wait. False also if it is not there. */
+bool blocked_is_later(const struct blocked *blocked, uint32_t tid, uint64_t switches);
+/* The one of a thread, if it has slept since it left a CPU for the `switches`th time; NULL: it is not there. */
+const struct filter_task *blocked_task(const struct blocked *blocked, uint32_t tid, uint64_t switches);
 /* How many slept and could not be read, or were too many. */
 uint64_t blocked_missing(const struct blocked *blocked);
-/* The event of their records, like `attr` with registers and a stack; and one of the records, which must have BLOCKED_RECORD_MAX bytes. Returns its size. */
+/*
+ * The event of their records, like `attr` with registers and a stack; and one of the records, which must have BLOCKED_RECORD_MAX bytes.
+ * `kernel`: with the kernel's part of the stack, if it was asked for. Returns its size.
+ */
 #define BLOCKED_RECORD_MAX 65536u
 void blocked_attr(const struct blocked *blocked, struct perf_event_attr *attr);
-size_t blocked_record(const struct blocked *blocked, const struct blocked_stack *stack, uint64_t id, uint64_t time_ns, void *record);
+size_t blocked_record(const struct blocked *blocked, const struct blocked_stack *stack, bool kernel, uint64_t id, uint64_t time_ns, void *record);

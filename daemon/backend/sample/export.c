@@ -129,7 +129,7 @@ static void see_thread(struct export *samples, const struct record_view *view)
 		(void)!hashmap_put(&samples->seen, 0, tid, view->time);
 }
 
-static int copy_record(const struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out,
+static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out,
 		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
 	struct export *samples = export_of(frozen);
@@ -189,11 +189,13 @@ static int copy_record(const struct frozen *frozen, size_t index, uint8_t *recor
 	if (r == 1)
 		exported_functions_see(&samples->functions, &view);
 	samples->n_doubted += doubted;
-	r = export_goroutine(out, &source->group->layouts[GROUP_PLAIN], &view, event);
+	r = export_see_kernel(frozen, &view);
+	if (r == 0)
+		r = export_goroutine(out, &source->group->layouts[GROUP_PLAIN], &view, event);
 	return r < 0 ? r : export_record(out, h, h->size);
 }
 
-static int copy_ring(const struct frozen *frozen, size_t index, const struct ring *ring, struct export_out *out,
+static int copy_ring(struct frozen *frozen, size_t index, const struct ring *ring, struct export_out *out,
 		     struct frozen_stats *stats, struct ring_state *ret)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
@@ -263,7 +265,7 @@ static int add_kernel_map(const struct frozen *frozen, struct perfdata_writer *w
 		.id = {.pid = UINT32_MAX, .time = frozen_recorded_from(frozen), .id = EVENT_ID(0, GROUP_CLOCK)},
 	};
 
-	return frozen->kernel_stacks ? perfdata_write(writer, &map, sizeof(map)) : 0;
+	return frozen_has_kernel_stacks(frozen) ? perfdata_write(writer, &map, sizeof(map)) : 0;
 }
 
 /* *ret_oldest_ns: all its rings have everything since then. */
@@ -411,6 +413,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	/* Others may have been asked for meanwhile. */
 	frozen->stacks = target->stacks == STACKS_BPF ? STACKS_BPF : spec->stacks;
 	frozen->kernel_stacks = spec->kernel_stacks && frozen->admin;
+	frozen->kernel_waits = sampling_kernel_waits(target) && frozen->admin;
 	frozen->wait_min_ns = sampling_wait_min(target);
 	if (frozen->wait_min_ns && target->state == TARGET_ARMED && sampler_filter(sampler_of(target->targets)))
 		kept_freeze(sampler_filter(sampler_of(target->targets)), frozen, &samples->kept);

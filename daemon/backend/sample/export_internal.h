@@ -79,6 +79,8 @@ int export_goroutine(struct export_out *out, const struct record_layout *layout,
 
 /* ---- export_waits.c: who waits at the freeze */
 
+/* Notes the addresses of the kernel in a record of a wait, for their names. 0 or -ENOMEM. */
+int export_see_kernel(struct frozen *frozen, const struct record_view *view) _must_check_;
 /* Turns the record of a wait that ends behind the freeze, and has its stack, into one that the thread is still in it. */
 void export_still_waits(const struct frozen *frozen, struct record_view *view);
 /* Writes the stacks of waits that go on, when the rings have been copied. 0 or -errno. */

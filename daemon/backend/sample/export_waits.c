@@ -14,6 +14,18 @@
 
 #define BLOCKED_WAIT_MS 500 /* the copier waits for them no longer: others wait for it */
 
+int export_see_kernel(struct frozen *frozen, const struct record_view *view)
+{
+	uint64_t n = 1;
+
+	/* The kernel's part is the first. */
+	if (!frozen->kernel_waits || !view->n_chain || view->chain[0] != (uint64_t)PERF_CONTEXT_KERNEL)
+		return 0;
+	while (n < view->n_chain && view->chain[n] < (uint64_t)PERF_CONTEXT_MAX)
+		n++;
+	return frozen_see_kernel(frozen, view->chain + 1, n - 1);
+}
+
 void export_still_waits(const struct frozen *frozen, struct record_view *view)
 {
 	const uint64_t since = mask_stack_ns(view);
@@ -39,9 +51,16 @@ static int copy_kept(struct frozen *frozen, struct export_out *out)
 
 	for (size_t i = 0; i < samples->kept.n && r == 0; i++) {
 		const struct filter_kept *k = &samples->kept.v[i];
+		/* What the kernel does for it was not kept, and is the same as long as it waits. */
+		const struct filter_task *task =
+			frozen->kernel_waits && samples->blocked_came ? blocked_task(samples->blocked, k->ev.tid, k->switches) : NULL;
 		struct record_view view;
 
-		if (unwound_blocked(group, k, EVENT_ID(0, GROUP_STACK), frozen->raw_ns, record) < 0 ||
+		/* It left a CPU for the wait that it is in while nobody recorded it, or after the freeze: then the rings have that. */
+		if (samples->blocked_came && blocked_is_later(samples->blocked, k->ev.tid, k->switches) &&
+		    !hashmap_get(&samples->seen, 0, k->ev.tid))
+			continue;
+		if (unwound_blocked(group, k, task, EVENT_ID(0, GROUP_STACK), frozen->raw_ns, record) < 0 ||
 		    record_parse(record, &group->layouts[GROUP_STACK], &view) < 0)
 			return -EBADMSG;
 		if (!unwind_doubts_believes(&samples->doubts, *view.pid, kept_since(&samples->kept, frozen, k), view.chain, view.n_chain)) {
@@ -50,7 +69,9 @@ static int copy_kept(struct frozen *frozen, struct export_out *out)
 		}
 		samples->n_kept++;
 		exported_functions_see(&samples->functions, &view);
-		r = export_record(out, record, view.header->size);
+		r = export_see_kernel(frozen, &view);
+		if (r == 0)
+			r = export_record(out, record, view.header->size);
 	}
 	return r < 0 ? r : export_flush(out);
 }
@@ -73,7 +94,10 @@ static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, un
 		/* Its owner could see it then, and cannot any more. */
 		if (frozen->n_hidden && !frozen_member(frozen, (pid_t)s->task.pid))
 			continue;
-		r = export_record(out, record, blocked_record(blocked, s, id, time_ns, record));
+		if (frozen->kernel_waits)
+			r = frozen_see_kernel(frozen, s->task.kernel, s->task.n_kernel);
+		if (r == 0)
+			r = export_record(out, record, blocked_record(blocked, s, frozen->kernel_waits, id, time_ns, record));
 		export_of(frozen)->n_blocked++;
 	}
 	return r < 0 ? r : export_flush(out);
@@ -90,12 +114,12 @@ int export_waits(struct frozen *frozen, struct export_out *out)
 	uint64_t asleep = 0;
 	int r;
 
+	samples->blocked_came = samples->blocked && blocked_await(samples->blocked, BLOCKED_WAIT_MS);
 	r = copy_kept(frozen, out);
 	if (samples->since && blocked_await(samples->since, 0))
 		asleep = blocked_asleep_ns(samples->since);
 	if (r == 0 && asleep > from && asleep < frozen->raw_ns)
 		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, NULL, UINT64_MAX, asleep, out);
-	samples->blocked_came = samples->blocked && blocked_await(samples->blocked, BLOCKED_WAIT_MS);
 	if (r == 0 && samples->blocked_came)
 		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, &samples->seen, from, frozen->raw_ns, out);
 	return r;

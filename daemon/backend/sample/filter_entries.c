@@ -56,6 +56,9 @@ static void entry_add_later(struct filter_entry *entry, const struct target *tar
 	if (!entry->later || wait_min_us < entry->wait_min_us)
 		entry->wait_min_us = (uint32_t)wait_min_us;
 	entry->later |= bit;
+	/* One of the group is enough: the copies for the others drop it. */
+	if (sampling_kernel_waits(target))
+		entry->kernel |= bit;
 }
 
 static void entry_add(struct filter_entry *entry, struct target *target, pid_t pid)

@@ -113,7 +113,8 @@ enum mask_answer mask_record(const struct frozen *frozen, const struct source *s
 
 	if (view->time < source->from_ns || view->time > to_ns || view->time > frozen->raw_ns)
 		return MASK_OUTSIDE;
-	if (!frozen->admin)
+	/* What the kernel did in a wait may have been asked for by another target of the same rings. */
+	if (!frozen->admin || (event != GROUP_CLOCK && !frozen_has_kernel_stacks(frozen)))
 		record_mask_kernel(view);
 	switch (view->header->type) {
 	case PERF_RECORD_SAMPLE:

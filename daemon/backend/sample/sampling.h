@@ -70,15 +70,25 @@ static inline uint64_t sampling_wait_min(const struct target *target)
 	return target->waits && !copied && !sampling_is_beside(target) ? target->wait_min_ns : 0;
 }
 
+static inline struct sampler *sampler_of(const struct targets *targets)
+{
+	return targets_machine(targets, &backend_sample);
+}
+
+/*
+ * With the stack of a wait, where it is taken at its end, what in the kernel it waited in. Unasked, where it has names: an admin who may see
+ * the addresses of the kernel has armed it.
+ */
+static inline bool sampling_kernel_waits(const struct target *target)
+{
+	return target->owner_admin && target->kallsyms_fd >= 0 && sampling_wait_min(target) &&
+	       sampler_unwind(sampler_of(target->targets));
+}
+
 /* The group that it records to; NULL: none. */
 static inline struct event_group *sampling_group(const struct target *target)
 {
 	const struct sampling *s = sampling_of(target);
 
 	return s && s->n_sources ? s->sources[0].group : NULL;
-}
-
-static inline struct sampler *sampler_of(const struct targets *targets)
-{
-	return targets_machine(targets, &backend_sample);
 }

@@ -20,6 +20,14 @@ struct unwound {
 	struct tracerd_sched_event ev;
 	const uint8_t *addrs;
 	size_t n;
+	const uint64_t *kernel; /* the kernel's part, where it is not among the addresses */
+	size_t n_kernel;
+};
+
+/* What addresses are followed by. */
+struct words {
+	const uint8_t *at;
+	size_t n;
 };
 
 static void put(struct out *out, const void *data, size_t size)
@@ -37,8 +45,8 @@ static void put_u64(struct out *out, uint64_t v)
 	put(out, &v, sizeof(v));
 }
 
-/* The chain as the kernel writes one: a mark, then addresses. What is no user's address ends it. */
-static void put_chain(struct out *out, const uint8_t *addrs, size_t n)
+/* The chain as the kernel writes one: marks, and behind each addresses. What is no user's address ends that part. */
+static void put_chain(struct out *out, struct words kernel, const uint8_t *addrs, size_t n)
 {
 	uint64_t addr[UNWIND_SAMPLE_FRAMES];
 	size_t kept = 0;
@@ -48,16 +56,14 @@ static void put_chain(struct out *out, const uint8_t *addrs, size_t n)
 		if (addr[kept] >= KERNEL_HALF)
 			break;
 	}
-	put_u64(out, kept + 1);
+	put_u64(out, kept + 1 + (kernel.n ? kernel.n + 1 : 0));
+	if (kernel.n) {
+		put_u64(out, (uint64_t)PERF_CONTEXT_KERNEL);
+		put(out, kernel.at, kernel.n * sizeof(*addr));
+	}
 	put_u64(out, (uint64_t)PERF_CONTEXT_USER);
 	put(out, addr, kept * sizeof(*addr));
 }
-
-/* What addresses are followed by, if it is Python's. */
-struct words {
-	const uint8_t *at;
-	size_t n;
-};
 
 _Static_assert(sizeof(struct tracerd_sched_event) % sizeof(uint64_t) == 0, "the record stays aligned");
 
@@ -81,21 +87,30 @@ static uint64_t word(const uint8_t *words, size_t i)
 	return v;
 }
 
-/* Splits what the program has written: the first address of the kernel's half is no address. */
-static struct words take_python(const uint8_t *addrs, size_t *n)
+/* Splits what the program has written: the first address of the kernel's half is no address, but the head of what follows. */
+static void take_words(const uint8_t *addrs, size_t *n, struct words *ret_python, struct words *ret_kernel)
 {
-	struct words w = {.n = 0};
 	const size_t all = *n;
 	size_t at = 0;
 
+	*ret_python = *ret_kernel = (struct words){.n = 0};
 	while (at < all && word(addrs, at) < KERNEL_HALF)
 		at++;
 	*n = at;
-	if (at == all || (word(addrs, at) & PYTHON_HEAD_MASK) != PYTHON_HEAD)
-		return w;
-	w.at = addrs + at * sizeof(uint64_t);
-	w.n = PYTHON_COUNT(word(addrs, at)) + 1u;
-	return w.n <= all - at ? w : (struct words){.n = 0};
+	if (at < all && (word(addrs, at) & PYTHON_HEAD_MASK) == PYTHON_HEAD) {
+		const size_t words = PYTHON_COUNT(word(addrs, at)) + 1u;
+
+		if (words > all - at)
+			return;
+		*ret_python = (struct words){.at = addrs + at * sizeof(uint64_t), .n = words};
+		at += words;
+	}
+	if (at < all && (word(addrs, at) & SCHEDEV_KERNEL_HEAD_MASK) == SCHEDEV_KERNEL_HEAD) {
+		const size_t words = SCHEDEV_KERNEL_COUNT(word(addrs, at));
+
+		if (words < all - at)
+			*ret_kernel = (struct words){.at = addrs + (at + 1) * sizeof(uint64_t), .n = words};
+	}
 }
 
 static void put_payload(struct out *out, struct tracerd_sched_event *ev, struct words python)
@@ -118,9 +133,12 @@ static int put_record(const struct event_group *group, enum group_event event, c
 	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
 	const uint32_t ids[2] = {u->pid, u->tid}, cpu[2] = {u->cpu, 0};
 	struct tracerd_sched_event ev = u->ev;
+	struct words python, kernel;
 	size_t n = u->n;
-	const struct words python = take_python(u->addrs, &n);
 
+	take_words(u->addrs, &n, &python, &kernel);
+	if (u->n_kernel)
+		kernel = (struct words){.at = (const uint8_t *)u->kernel, .n = u->n_kernel};
 	if (!(type & PERF_SAMPLE_CALLCHAIN))
 		return -EBADMSG;
 	put(&out, &u->header, sizeof(u->header));
@@ -129,7 +147,7 @@ static int put_record(const struct event_group *group, enum group_event event, c
 	put(&out, ids, sizeof(ids));
 	put_u64(&out, u->time);
 	put(&out, cpu, sizeof(cpu));
-	put_chain(&out, u->addrs, n);
+	put_chain(&out, kernel, u->addrs, n);
 	if (type & PERF_SAMPLE_RAW)
 		put_payload(&out, &ev, python);
 	if (type & PERF_SAMPLE_REGS_USER)
@@ -174,8 +192,8 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	return record_parse(buf, &group->layouts[to], view) < 0 ? -EBADMSG : 1;
 }
 
-int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, uint64_t id, uint64_t time_ns,
-		    uint8_t buf[static UNWOUND_RECORD_MAX])
+int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, const struct filter_task *task, uint64_t id,
+		    uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX])
 {
 	struct unwound u = {
 		.header = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER},
@@ -187,6 +205,8 @@ int unwound_blocked(const struct event_group *group, const struct filter_kept *k
 		.ev = kept->ev,
 		.addrs = (const uint8_t *)kept->addrs,
 		.n = kept->n < FILTER_KEPT_FRAMES ? kept->n : FILTER_KEPT_FRAMES,
+		.kernel = task ? task->kernel : NULL,
+		.n_kernel = task && task->n_kernel <= FILTER_KERNEL_FRAMES ? task->n_kernel : 0,
 	};
 
 	u.ev.kind = SCHEDEV_BLOCKED;

@@ -21,9 +21,12 @@
 int unwound_expand(const struct event_group *group, struct record_view *view, enum group_event *event,
 		   uint8_t buf[static UNWOUND_RECORD_MAX]) _must_check_;
 
-/* The record of GROUP_STACK that a thread is still in the wait whose stack was kept, with such an id. 0 or -EBADMSG. */
-int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, uint64_t id, uint64_t time_ns,
-		    uint8_t buf[static UNWOUND_RECORD_MAX]) _must_check_;
+/*
+ * The record of GROUP_STACK that a thread is still in the wait whose stack was kept, with such an id. The kernel's part of the stack is
+ * that of `task`, if it is there. 0 or -EBADMSG.
+ */
+int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, const struct filter_task *task, uint64_t id,
+		    uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX]) _must_check_;
 /*
  * The words of Python's part of the stack, the head first, of a record that was expanded: how many, 0 if it has none. By memcpy():
  * they are not aligned.

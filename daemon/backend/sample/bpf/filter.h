@@ -34,6 +34,8 @@ struct filter_entry {
 	schedev_u16 clocks;    /* bit i: waits[i] is machine-wide, and takes the ticks of its clock */
 	schedev_u16 later;     /* bit i: waits[i] takes the stack of a wait at its end, if it was as long as wait_min_us */
 	schedev_u16 copies;    /* bit i: waits[i] copies stacks */
+	schedev_u16 kernel;    /* bit i: waits[i] takes the kernel's part of the stack of a wait, too, where it takes it at its end */
+	schedev_u16 reserved;
 	schedev_u32 wait_min_us;
 };
 
@@ -51,13 +53,16 @@ struct filter_cpu {
 
 /* A thread that sleeps, as the iterator tells it: with its registers in the order of struct pt_regs of x86-64, which is an ABI (ptrace). */
 #define FILTER_TASK_REGS 21
+#define FILTER_KERNEL_FRAMES 20 /* of what has a thread wait; the outermost are the system call's, and less worth */
 struct filter_task {
 	schedev_u32 pid, tid;
 	schedev_u32 state, call; /* as in struct tracerd_sched_event */
 	schedev_u16 flags;
-	schedev_u16 reserved[3];
+	schedev_u16 n_kernel;
+	schedev_u16 reserved[2];
 	schedev_u64 switches; /* how often it has left a CPU */
 	schedev_u64 regs[FILTER_TASK_REGS];
+	schedev_u64 kernel[FILTER_KERNEL_FRAMES]; /* the kernel's part of its stack, the innermost first, if somebody wants it */
 };
 
 /*
@@ -74,7 +79,8 @@ struct filter_kept {
 	schedev_u64 switches; /* how often the thread had left a CPU, this time included */
 	struct tracerd_sched_event ev; /* the switch-out, and behind it the addresses, as they are put out */
 	schedev_u64 addrs[FILTER_KEPT_FRAMES];
-	schedev_u32 reserved, begun;
+	schedev_u32 later; /* bit i: waits[i] of the thread's entry, of then, is to have the stack at the end */
+	schedev_u32 begun;
 };
 
 /* Set before the programs are loaded. */

@@ -49,9 +49,9 @@ inline_ int kept_is_now(const struct filter_kept *k, const struct task_struct *t
 
 /*
  * The wait begins in which `task`, the current one, leaves: its stack was unwound, or is read by frame pointers here (NULL), if
- * `wanted`, or else put out at once. False: there is no room for it, or the thread is at its end.
+ * somebody takes it later, or else put out at once. False: there is no room for it, or the thread is at its end.
  */
-inline_ int kept_begin(void *ctx, const struct task_struct *task, const struct unwind_state *s, int wanted,
+inline_ int kept_begin(void *ctx, const struct task_struct *task, const struct unwind_state *s, __u32 later,
 		       const struct tracerd_sched_event *ev, __u64 now)
 {
 	struct filter_kept *k;
@@ -65,21 +65,22 @@ inline_ int kept_begin(void *ctx, const struct task_struct *task, const struct u
 		return 0;
 	k->begun++;
 	barrier();
-	if (wanted && s) {
+	if (later && s) {
 		n = s->n + s->n_python;
 		MASK(n, 127);
 		bpf_probe_read_kernel(k->addrs, (__u32)n * 8, s->out.addrs);
-	} else if (wanted) {
+	} else if (later) {
 		bytes = bpf_get_stack(ctx, k->addrs, sizeof(k->addrs), F_USER_STACK);
 		n = bytes > 0 ? (__u64)bytes / 8 : 0;
 	}
 	k->n = (__u32)n;
 	k->ev = *ev;
+	k->later = later;
 	k->switches = task->nvcsw + task->nivcsw;
 	k->out_ns = now;
 	barrier();
 	k->done = k->begun;
-	return wanted;
+	return later != 0;
 }
 
 /* It ends. How long it was; 0: its stack is not kept. */

@@ -287,7 +287,7 @@ static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct 
 }
 
 /* The same of a stack that was kept. */
-static __attribute__((always_inline)) void emit_kept(void *ctx, const struct filter_entry *e, struct filter_kept *k, __u32 cpu,
+static __attribute__((always_inline)) void emit_kept(void *ctx, const struct filter_entry *e, __u32 mask, struct filter_kept *k, __u32 cpu,
 						     struct filter_cpu *c)
 {
 	__u64 n = k->n;
@@ -295,7 +295,7 @@ static __attribute__((always_inline)) void emit_kept(void *ctx, const struct fil
 	MASK(n, 127);
 #pragma unroll
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
-		if (!(e->later & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
+		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
 			continue;
 		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &k->ev, sizeof(k->ev) + n * 8))
 			c->drops++;
@@ -399,7 +399,7 @@ static __attribute__((always_inline)) void emit_out(void *ctx, const struct filt
 
 	/* Where it could not be unwound those who copy it do so now. */
 	later = is_in_exec(task) ? 0 : e->later & ~(__u32)e->no_stacks & (s ? mask : ~(__u32)e->unwind);
-	if (e->later && kept_begin(ctx, task, s, later != 0, ev, now)) {
+	if (e->later && kept_begin(ctx, task, s, later, ev, now)) {
 		ev->flags |= SCHEDEV_STACK_LATER;
 		emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, ~later, 0);
 		ev->flags &= ~SCHEDEV_STACK_LATER;
@@ -409,23 +409,58 @@ static __attribute__((always_inline)) void emit_out(void *ctx, const struct filt
 	emit_stack(ctx, e, task, s, mask, ev, c, later);
 }
 
-/* Of who comes to it: with the stack of the wait that ends, where it was a long one. */
-static __attribute__((always_inline)) void emit_in(void *ctx, const struct filter_entry *e, const struct task_struct *task,
+/*
+ * The stack that was kept, and behind it what in the kernel had the thread wait: it has not run since, so that is still there. NULL: it
+ * cannot be had.
+ */
+static __attribute__((always_inline)) struct unwind_state *with_kernel(const struct filter_kept *k, struct task_struct *task)
+{
+	__u32 zero = 0;
+	struct unwind_state *s = bpf_map_lookup_elem(&uw_states, &zero);
+	__u64 n = k->n;
+	long bytes;
+
+	if (!s)
+		return 0;
+	MASK(n, 127);
+	bpf_probe_read_kernel(s->out.addrs, (__u32)n * 8, k->addrs);
+	bytes = bpf_get_task_stack(task, &s->out.addrs[n + 1], FILTER_KERNEL_FRAMES * 8, 0);
+	if (bytes <= 0)
+		return 0;
+	s->out.addrs[n] = SCHEDEV_KERNEL_HEAD | (__u64)bytes / 8;
+	s->n = (__u32)n + 1 + (__u32)bytes / 8;
+	s->n_python = 0; /* those are among the kept */
+	return s;
+}
+
+/*
+ * Of who comes to it: with the stack of the wait that ends, where it was a long one. That is for those to whom it was promised when the
+ * wait began, whatever else is wanted now; and it has ended for all.
+ */
+static __attribute__((always_inline)) void emit_in(void *ctx, const struct filter_entry *e, struct task_struct *task,
 						   struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
 {
 	__u32 pid = (__u32)task->pid, done = 0;
-	struct filter_kept *k = e->later ? bpf_map_lookup_elem(&kept, &pid) : 0;
+	struct filter_kept *k = bpf_map_lookup_elem(&kept, &pid);
 
 	if (k) {
+		const __u32 later = k->later;
+		const __u32 kernel = constants.unwind && !(k->ev.flags & SCHEDEV_PREEMPT) ? e->kernel & later : 0;
 		const __u64 ns = kept_end(k, task, now);
 
-		if (ns && ns >= (__u64)e->wait_min_us * 1000) {
+		if (ns && (ns >= (__u64)e->wait_min_us * 1000 || (later & ~(__u32)e->later))) {
+			struct unwind_state *s = kernel ? with_kernel(k, task) : 0;
+
 			k->ev = *ev;
 			k->ev.flags = SCHEDEV_ADDRESSES | SCHEDEV_WAITED;
 			k->ev.state = (__u32)(ns >> 32);
 			k->ev.call = (__u32)ns;
-			emit_kept(ctx, e, k, ev->cpu, c);
-			done = e->later;
+			if (s) {
+				s->out.ev = k->ev;
+				emit_unwound(ctx, e, kernel, s, ev->cpu, c);
+			}
+			emit_kept(ctx, e, s ? later & ~kernel : later, k, ev->cpu, c);
+			done = later;
 		}
 	}
 	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0);
@@ -902,6 +937,7 @@ SEC("iter/task")
 int on_task(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	struct filter_entry *e;
 	struct filter_task out;
 	__u32 state;
 
@@ -913,7 +949,8 @@ int on_task(struct bpf_iter__task *ctx)
 	__builtin_memset(&out, 0, sizeof(out));
 	out.pid = tgid_of(task);
 	out.tid = tid_of(task);
-	if (!filter_find(out.pid, out.tid))
+	e = filter_find(out.pid, out.tid);
+	if (!e)
 		return 0;
 	out.state = task_state_abi(task, state);
 	out.switches = task->nvcsw + task->nivcsw;
@@ -922,6 +959,11 @@ int on_task(struct bpf_iter__task *ctx)
 		out.flags = file_kind(task, (out.call >> SCHEDEV_CALL_BITS) - 1);
 	if (bpf_probe_read_kernel(out.regs, sizeof(out.regs), (void *)bpf_task_pt_regs((void *)task)) < 0)
 		return 0;
+	if (constants.unwind && e->kernel) {
+		const long bytes = bpf_get_task_stack(task, out.kernel, sizeof(out.kernel), 0);
+
+		out.n_kernel = bytes > 0 ? (__u16)((__u64)bytes / 8) : 0;
+	}
 	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
 	return 0;
 }

@@ -203,6 +203,11 @@ bool frozen_has_kernel_stacks(const struct frozen *frozen)
 	return false;
 }
 
+const struct hashmap *frozen_kernel_addresses(const struct frozen *frozen)
+{
+	return NULL;
+}
+
 int frozen_kallsyms_fd(const struct frozen *frozen)
 {
 	return -1;
