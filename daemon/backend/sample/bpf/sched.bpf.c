@@ -651,11 +651,14 @@ static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_str
 	if (!waker->pid)
 		return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ; /* the idle task wakes nobody by itself */
 #ifdef __TARGET_ARCH_x86
-	if (!(waker->flags & PF_KTHREAD)) {
+	{
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs((void *)waker);
 		__u64 here = address_of(ctx);
 
-		if (here >= (__u64)waker->stack && here < address_of(regs) && (long)regs->orig_ax >= 0)
+		if (here < (__u64)waker->stack || here >= address_of(regs))
+			return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ;
+		/* Who is at its end, or a thread of the kernel's, runs nothing in user space. */
+		if ((waker->flags & (PF_KTHREAD | PF_EXITING)) || (long)regs->orig_ax >= 0)
 			return SCHEDEV_IRQ_KNOWN;
 		return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ;
 	}
