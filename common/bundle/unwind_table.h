@@ -59,7 +59,7 @@ struct unwind_rule {
 #define UNWIND_KIND(rule) ((rule)->kind_reg & 15)
 #define UNWIND_REG(rule) ((rule)->kind_reg >> 4)
 
-#define UNWIND_FILE_MAGIC 0x32545755u /* "UWT2" */
+#define UNWIND_FILE_MAGIC 0x33545755u /* "UWT3" */
 #define UNWIND_LOADS_MAX 16
 #define UNWIND_PAGES_MAX (1u << 17)
 #define UNWIND_ROWS_MAX (1u << 22)

@@ -35,6 +35,7 @@ struct function {
 	const uint8_t *insns, *insns_end; /* borrowed from the ELF handle */
 	uint32_t cie;
 	uint32_t go; /* of Go's, its number in the table + 1; then there are no instructions */
+	bool begins; /* see mark_begins() */
 };
 
 struct row {
@@ -311,6 +312,38 @@ static int add_go(struct build *b, Elf *elf)
 	return 0;
 }
 
+/* ---- functions with which a stack begins */
+
+/*
+ * A greenlet (https://github.com/python-greenlet/greenlet, src/greenlet/TUserGreenlet.cpp) begins in this function, at the place of the
+ * thread's stack where that is then. Below its frame others run meanwhile, so what the table says of its caller is true for a moment only. All
+ * builds export it.
+ */
+static bool begins_stack(const struct symbol *sym)
+{
+	static const char *const names[] = {"_ZN8greenlet12UserGreenlet13g_initialstubEPv"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (sym->name_len == strlen(names[i]) && memcmp(sym->name, names[i], sym->name_len) == 0)
+			return true;
+	return false;
+}
+
+static void mark_begins(struct build *b, Elf *elf)
+{
+	_cleanup_(symbols_fini) struct symbols s;
+
+	symbols_init(&s, b->budget);
+	/* as many as there is room for */
+	(void)symbols_add_elf(&s, elf, SHT_DYNSYM);
+	for (size_t i = 0; i < s.n; i++) {
+		if (!begins_stack(&s.v[i]))
+			continue;
+		for (size_t k = 0; k < b->n_functions; k++)
+			b->functions[k].begins |= b->functions[k].start == s.v[i].addr;
+	}
+}
+
 /* ---- rows */
 
 static bool push_row(void *arg, uint64_t pc, const struct unwind_rule *rule)
@@ -366,7 +399,10 @@ static int add_rows(struct build *b)
 		if (b->n_rows && f->start - last_end > PADDING_MAX && !push_row(b, last_end, &untold))
 			return -ENOMEM;
 		mark = b->n_rows;
-		r = f->go ? go_rows(b, f) : cfa_program_run(&b->cies[f->cie].program, f->insns, f->insns_end, f->start, f->end, push_row, b);
+		if (f->begins)
+			r = push_row(b, f->start, &(struct unwind_rule){.kind_reg = UNWIND_END}) ? 0 : -ENOMEM;
+		else
+			r = f->go ? go_rows(b, f) : cfa_program_run(&b->cies[f->cie].program, f->insns, f->insns_end, f->start, f->end, push_row, b);
 		if (r == -EBADMSG) {
 			b->t->refused++;
 			b->n_rows = mark;
@@ -490,6 +526,8 @@ int unwind_table_build(int fd, struct budget *budget, struct unwind_table *ret)
 		r = add_sections(&b, elf, &eh);
 	if (r == 0)
 		r = add_go(&b, elf);
+	if (r == 0)
+		mark_begins(&b, elf);
 	if (r == 0)
 		r = add_rows(&b);
 	if (r == 0)

@@ -155,6 +155,15 @@ uint64_t resolver_inlines_left_out(const struct resolver *r)
 	return r->inlines.left_out;
 }
 
+bool resolver_begins_stack(const struct resolver *r, uint32_t frame)
+{
+	static const char name[] = "greenlet::UserGreenlet::g_initialstub";
+	struct frame_info info;
+
+	stacktab_info(r->st, frame, &info);
+	return info.name && strncmp(info.name, name, sizeof(name) - 1) == 0;
+}
+
 bool resolver_is_entry(struct resolver *r, uint32_t frame)
 {
 	static const char *const names[] = {
@@ -186,7 +195,7 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame)
 		return r->last_is_entry;
 	stacktab_info(r->st, frame, &info);
 	r->asked_entry = frame;
-	r->last_is_entry = false;
+	r->last_is_entry = resolver_begins_stack(r, frame);
 	for (size_t i = 0; i < ARRAY_SIZE(names) && !r->last_is_entry; i++)
 		r->last_is_entry = info.name && strcmp(info.name, names[i]) == 0;
 	return r->last_is_entry;
