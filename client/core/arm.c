@@ -72,7 +72,9 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 	pass(&passed, "pidfd", fds->pidfd);
 	pass(&passed, "maps", fds->maps);
 	pass(&passed, "step", fds->step);
-	kallsyms = open_kallsyms(options->kernel);
+	/* a stepper records no waits */
+	if (fds->step < 0)
+		kallsyms = open_kallsyms(options->kernel);
 	pass(&passed, "kallsyms", kallsyms);
 	return ctl_call(ctl, "target.arm", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
 }
