@@ -35,6 +35,27 @@ static bool is_place(const struct summary *s, uint32_t stack)
 	return stack != STACKTAB_ROOT;
 }
 
+/* A stack without the kernel's part. */
+static uint32_t of_program(const struct summary *s, uint32_t stack)
+{
+	for (; stack; stack = stacktab_parent(s->st, stack)) {
+		struct frame_info info;
+
+		stacktab_info(s->st, stacktab_leaf(s->st, stack), &info);
+		if (info.kind != FRAME_KIND_KERNEL)
+			break;
+	}
+	return stack;
+}
+
+/* What the kernel did may be known of one of them only: of a copied stack, say, it is not. */
+static bool is_same_place(const struct summary *s, uint32_t a, uint32_t b)
+{
+	const uint32_t program = of_program(s, a);
+
+	return a == b || (program && program == of_program(s, b) && (program == a || program == b));
+}
+
 /* The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that ended within it, if a thread ended it; or NULL. */
 static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
 					      uint32_t tid, uint64_t before)
@@ -44,7 +65,7 @@ static const struct summary_wait *recent_find(const struct summary *s, const str
 	for (uint32_t i = 1; i <= n; i++) {
 		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
 
-		if (r->tid == tid && (w->futex ? r->futex == w->futex : r->stack == w->stack) && r->end > w->begin && r->end < before)
+		if (r->tid == tid && (w->futex ? r->futex == w->futex : is_same_place(s, r->stack, w->stack)) && r->end > w->begin && r->end < before)
 			return r;
 	}
 	return NULL;
@@ -149,7 +170,7 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 	if (!wait_cut(w, v->from, v->to, &p))
 		return;
 	for (i = 0; i < v->n_waits; i++)
-		if (v->waits[i].longest.stack == w->stack && v->waits[i].longest.brief == w->brief && (place || v->waits[i].longest.thread == w->thread))
+		if (is_same_place(s, v->waits[i].longest.stack, w->stack) && v->waits[i].longest.brief == w->brief && (place || v->waits[i].longest.thread == w->thread))
 			break;
 	if (i < v->n_waits) {
 		v->waits[i].count++;
