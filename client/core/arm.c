@@ -38,9 +38,9 @@ static void pass(struct passed *passed, const char *name, int fd)
 static int open_kallsyms(bool asked)
 {
 	_cleanup_close_ int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
-	char line[16];
+	char line[17] = ""; /* begins with an address */
 
-	if (fd >= 0 && !asked && (pread(fd, line, sizeof(line), 0) != sizeof(line) || strspn(line, "0") == sizeof(line)))
+	if (fd >= 0 && !asked && (pread(fd, line, sizeof(line) - 1, 0) <= 0 || strspn(line, "0") == strlen(line)))
 		return -1;
 	return take_fd(&fd);
 }
