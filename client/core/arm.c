@@ -31,18 +31,34 @@ static void pass(struct passed *passed, const char *name, int fd)
 	passed->fds[passed->n++] = fd;
 }
 
-/*
- * Whether the kernel's functions have names is decided by who opens it: the service may not. Nobody who may not see addresses offers it
- * unasked.
- */
+static const char *next_line(const char *p)
+{
+	p = strchr(p, '\n');
+	return p ? p + 1 : NULL;
+}
+
+/* Who may not see addresses sees zeros. The first symbols may be at 0, or near it, all the same: those of each CPU's data. */
+static bool shows_addresses(int kallsyms)
+{
+	enum { DIGITS = 16 };
+	char text[4096];
+	const ssize_t n = pread(kallsyms, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	for (const char *p = text; p && text + n - p >= DIGITS; p = next_line(p))
+		if (strspn(p, "0") < DIGITS)
+			return true;
+	return false;
+}
+
+/* Whether the kernel's functions have names is decided by who opens it: the service may not. */
 static int open_kallsyms(bool asked)
 {
 	_cleanup_close_ int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
-	char line[17] = ""; /* begins with an address */
 
-	if (fd >= 0 && !asked && (pread(fd, line, sizeof(line) - 1, 0) <= 0 || strspn(line, "0") == strlen(line)))
-		return -1;
-	return take_fd(&fd);
+	return fd >= 0 && (asked || shows_addresses(fd)) ? take_fd(&fd) : -1;
 }
 
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
