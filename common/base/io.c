@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -87,14 +88,12 @@ ssize_t io_pread_full(int fd, void *buf, size_t len, off_t off)
 	return (ssize_t)done;
 }
 
-int io_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len)
+/* `from_begin`: wherever it stands; else it need not be one in which one can seek. */
+static int read_whole(int fd, bool from_begin, size_t max, char **ret, size_t *ret_len)
 {
-	_cleanup_close_ int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	_cleanup_free_ char *buf = NULL;
 	size_t size = 0, len = 0;
 
-	if (fd < 0)
-		return -errno;
 	for (;;) {
 		ssize_t n;
 
@@ -111,7 +110,7 @@ int io_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t 
 				return -ENOMEM;
 			buf = p;
 		}
-		n = io_read_full(fd, buf + len, size - len);
+		n = from_begin ? io_pread_full(fd, buf + len, size - len, (off_t)len) : io_read_full(fd, buf + len, size - len);
 		if (n < 0)
 			return (int)n;
 		len += (size_t)n;
@@ -125,6 +124,18 @@ int io_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t 
 	if (ret_len)
 		*ret_len = len;
 	return 0;
+}
+
+int io_pread_file(int fd, size_t max, char **ret, size_t *ret_len)
+{
+	return read_whole(fd, true, max, ret, ret_len);
+}
+
+int io_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	_cleanup_close_ int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	return fd < 0 ? -errno : read_whole(fd, false, max, ret, ret_len);
 }
 
 ssize_t io_send_fds(int sock, const void *buf, size_t len, const int *fds, size_t n_fds, int flags)

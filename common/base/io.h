@@ -20,8 +20,13 @@ ssize_t io_read_full(int fd, void *buf, size_t len) _must_check_;
 ssize_t io_pread_full(int fd, void *buf, size_t len, off_t off) _must_check_;
 
 /*
- * Reads a whole file of at most `max` bytes, opened with openat(dirfd, path) read-only, into a
- * new NUL-terminated buffer that the caller frees. -EFBIG if there is more. For /proc and sysfs:
+ * Reads a whole file of at most `max` bytes from its begin, wherever it stands, into a new NUL-terminated buffer that the caller
+ * frees. It need not say how long it is, but one must be able to seek in it. -EFBIG if there is more.
+ */
+int io_pread_file(int fd, size_t max, char **ret, size_t *ret_len) _must_check_;
+
+/*
+ * The same of a file, opened with openat(dirfd, path) read-only; it need not be one in which one can seek. For /proc and sysfs:
  * O_NOFOLLOW is not set, so `path` must be a name that nobody else can replace.
  */
 int io_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len) _must_check_;

@@ -2,15 +2,12 @@
 #include "daemon/snapshot/kernel_names.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/hashmap.h"
 #include "common/base/io.h"
-
-#define CHUNK (4u << 20)
 
 /* A line, "ffffffff81000000 T _text". */
 struct line {
@@ -38,37 +35,6 @@ static int line_compare(const void *a, const void *b)
 		return x->addr < y->addr ? -1 : 1;
 	/* as they are in the file */
 	return x->text < y->text ? -1 : x->text > y->text;
-}
-
-/* A file of /proc does not say how long it is. */
-static int read_all(int fd, size_t max, char **ret, size_t *ret_len)
-{
-	_cleanup_free_ char *text = NULL;
-	size_t len = 0, room = 0;
-
-	for (;;) {
-		ssize_t n;
-
-		if (len == room) {
-			char *more = room > max ? NULL : realloc(text, room + CHUNK);
-
-			if (!more)
-				return room > max ? -EFBIG : -ENOMEM;
-			text = more;
-			room += CHUNK;
-		}
-		n = io_pread_full(fd, text + len, room - len, (off_t)len);
-		if (n < 0)
-			return (int)n;
-		len += (size_t)n;
-		if (len < room)
-			break;
-	}
-	if (len > max)
-		return -EFBIG;
-	*ret = take_ptr(text);
-	*ret_len = len;
-	return 0;
 }
 
 static int add(struct lines *l, const struct line *line)
@@ -142,7 +108,7 @@ int kernel_names_copy(int in, int out, const struct hashmap *addrs, size_t max)
 	size_t len = 0;
 	int r;
 
-	r = read_all(in, max, &text, &len);
+	r = io_pread_file(in, max, &text, &len);
 	if (r == 0)
 		r = split(text, len, &lines);
 	if (r < 0)
