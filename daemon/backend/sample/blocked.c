@@ -116,11 +116,12 @@ static void read_stacks(struct blocked *b)
 	}
 }
 
-static struct blocked_stack *find(struct blocked *b, uint32_t tid)
+/* Those that were let go of are still in the map. */
+static struct blocked_stack *find(const struct blocked *b, uint32_t tid)
 {
 	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
 
-	return i ? &b->stacks[i - 1] : NULL;
+	return i && i <= b->n_stacks ? &b->stacks[i - 1] : NULL;
 }
 
 static void on_still_sleeping(void *arg, const struct filter_task *task)
@@ -319,16 +320,16 @@ const struct blocked_stack *blocked_next(const struct blocked *b, const struct h
 
 bool blocked_is_later(const struct blocked *b, uint32_t tid, uint64_t switches)
 {
-	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
+	const struct blocked_stack *s = find(b, tid);
 
-	return i && i <= b->n_stacks && b->stacks[i - 1].task.switches != switches;
+	return s && s->task.switches != switches;
 }
 
 const struct filter_task *blocked_task(const struct blocked *b, uint32_t tid, uint64_t switches)
 {
-	const uint32_t i = hashmap_index(&b->by_tid, 0, tid);
+	const struct blocked_stack *s = find(b, tid);
 
-	return i && i <= b->n_stacks && b->stacks[i - 1].slept && b->stacks[i - 1].task.switches == switches ? &b->stacks[i - 1].task : NULL;
+	return s && s->slept && s->task.switches == switches ? &s->task : NULL;
 }
 
 bool blocked_await(struct blocked *b, unsigned int ms)
@@ -408,7 +409,7 @@ size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, bo
 		.stack_size = b->stack_bytes,
 	};
 	const uint64_t valid = s->size, mark = (uint64_t)PERF_CONTEXT_KERNEL;
-	const size_t n = kernel && s->task.n_kernel <= FILTER_KERNEL_FRAMES ? s->task.n_kernel : 0;
+	const size_t n = kernel ? s->task.n_kernel : 0;
 	uint8_t *at = record;
 
 	for (size_t i = 0; i < ARRAY_SIZE(regs); i++)

@@ -362,8 +362,11 @@ int filter_tasks(int fd, void (*fn)(void *arg, const struct filter_task *task), 
 
 	if (iter < 0)
 		return -errno;
-	while ((n = io_read_full(iter, &task, sizeof(task))) == (ssize_t)sizeof(task))
+	while ((n = io_read_full(iter, &task, sizeof(task))) == (ssize_t)sizeof(task)) {
+		if (task.n_kernel > FILTER_KERNEL_FRAMES)
+			task.n_kernel = 0;
 		fn(arg, &task);
+	}
 	return n < 0 ? (int)n : 0;
 }
 

@@ -206,7 +206,7 @@ int unwound_blocked(const struct event_group *group, const struct filter_kept *k
 		.addrs = (const uint8_t *)kept->addrs,
 		.n = kept->n < FILTER_KEPT_FRAMES ? kept->n : FILTER_KEPT_FRAMES,
 		.kernel = task ? task->kernel : NULL,
-		.n_kernel = task && task->n_kernel <= FILTER_KERNEL_FRAMES ? task->n_kernel : 0,
+		.n_kernel = task ? task->n_kernel : 0,
 	};
 
 	u.ev.kind = SCHEDEV_BLOCKED;
