@@ -321,12 +321,9 @@ static int add_go(struct build *b, Elf *elf)
  */
 static bool begins_stack(const struct symbol *sym)
 {
-	static const char *const names[] = {"_ZN8greenlet12UserGreenlet13g_initialstubEPv"};
+	static const char name[] = "_ZN8greenlet12UserGreenlet13g_initialstubEPv";
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (sym->name_len == strlen(names[i]) && memcmp(sym->name, names[i], sym->name_len) == 0)
-			return true;
-	return false;
+	return sym->name_len == sizeof(name) - 1 && memcmp(sym->name, name, sizeof(name) - 1) == 0;
 }
 
 static void mark_begins(struct build *b, Elf *elf)

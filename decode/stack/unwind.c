@@ -248,7 +248,7 @@ static bool step_from_nowhere(struct walk *w)
 	return true;
 }
 
-static enum unwind_end walk_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
+enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
 	struct budget *budget, uint32_t *frames, uint32_t *inlined, struct stack_place *places, uint32_t *ret_n)
 {
 	struct walk w = {.r = r,
@@ -279,6 +279,8 @@ static enum unwind_end walk_sample(struct resolver *r, struct code *code, const 
 		inlined[n] = resolver_inlined(r);
 		frames[n++] = frame;
 		*ret_n = n;
+		if (resolver_begins_stack(r, frame))
+			return UNWIND_DONE;
 		if (n == UNWIND_MAX_FRAMES)
 			return UNWIND_DEPTH;
 		if (n == 1 && step_from_nowhere(&w))
@@ -304,18 +306,4 @@ static enum unwind_end walk_sample(struct resolver *r, struct code *code, const 
 			return UNWIND_BAD_TABLE;
 		}
 	}
-}
-
-enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
-	struct budget *budget, uint32_t *frames, uint32_t *inlined, struct stack_place *places, uint32_t *ret_n)
-{
-	const enum unwind_end end = walk_sample(r, code, s, budget, frames, inlined, places, ret_n);
-
-	for (uint32_t i = 0; i < *ret_n; i++) {
-		if (!resolver_begins_stack(r, frames[i]))
-			continue;
-		*ret_n = i + 1;
-		return UNWIND_DONE;
-	}
-	return end;
 }

@@ -51,9 +51,12 @@ static uint32_t of_program(const struct summary *s, uint32_t stack)
 /* What the kernel did may be known of one of them only: of a copied stack, say, it is not. */
 static bool is_same_place(const struct summary *s, uint32_t a, uint32_t b)
 {
-	const uint32_t program = of_program(s, a);
+	uint32_t program;
 
-	return a == b || (program && program == of_program(s, b) && (program == a || program == b));
+	if (a == b)
+		return true;
+	program = of_program(s, a);
+	return program && (program == a || program == b) && program == of_program(s, b);
 }
 
 /* The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that ended within it, if a thread ended it; or NULL. */
