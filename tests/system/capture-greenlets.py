@@ -42,16 +42,12 @@ int main(void) { is_no_caller(); return 0; }
 """
 
 need_root("BPF")
-need_command("gcc")
 if os.uname().machine != "x86_64":
     skip("its code is x86-64's")
 flags = ["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-rdynamic"]
 # Nothing, or what looks like a return to one who has not called.
 for name, garbage in (("nothing", "0x7777777777"), ("another", "(uint64_t)&switches + 4")):
-    (tmp() / f"{name}.c").write_text(SOURCE)
-    made = subprocess.run(["gcc", *flags, f"-DGARBAGE={garbage}", tmp() / f"{name}.c", "-o", tmp() / name], capture_output=True, text=True)
-    if made.returncode:
-        fail(made.stderr)
+    build_c(name, SOURCE, *flags, f"-DGARBAGE={garbage}")
 with Tracerd() as d:
     c = d.client()
     need_unwinding(c)

@@ -68,19 +68,14 @@ int main(void)
 """
 
 need_root("BPF")
-need_command("gcc")
 if os.uname().machine != "x86_64":
     skip("its system calls are those of x86-64")
-(tmp() / "two.c").write_text(SOURCE)
-made = subprocess.run(["gcc", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", tmp() / "two.c", "-o", tmp() / "two"],
-                      capture_output=True, text=True)
-if made.returncode:
-    fail(made.stderr)
+two = build_c("two", SOURCE, "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread")
 with Tracerd(config="[capture]\nring_kib = 64\n") as d:
     c = d.client()
     if c.call("status")["backends"]["sample"]["method"] != "cpu":
         skip("no cpu-wide events or no BPF here")
-    p = spawn(tmp() / "two", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    p = spawn(two, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     p.stdout.readline()
 
     def tell(what):

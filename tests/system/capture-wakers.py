@@ -130,17 +130,12 @@ int main(void)
 """
 
 need_root("BPF")
-need_command("gcc")
-(tmp() / "wakers.c").write_text(SOURCE)
-made = subprocess.run(["gcc", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", tmp() / "wakers.c", "-o", tmp() / "wakers"],
-                      capture_output=True, text=True)
-if made.returncode:
-    fail(made.stderr)
+wakers = build_c("wakers", SOURCE, "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread")
 with Tracerd() as d:
     c = d.client()
     if c.call("status")["backends"]["sample"]["method"] != "cpu" or os.uname().machine != "x86_64":
         skip("the kernel does not tell who wakes here")
-    p = spawn(tmp() / "wakers", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    p = spawn(wakers, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     p.stdout.readline()
     t = c.call("target.arm", {"pid": p.pid, "fds": ["maps"], "stacks": "fp", "children": True}, [open_maps(p.pid)])["target"]
     p.stdin.write("x")

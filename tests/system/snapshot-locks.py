@@ -69,11 +69,7 @@ int main(void)
 """
 
 need_root("BPF")
-need_command("gcc")
-(tmp() / "locks.c").write_text(SOURCE)
-made = subprocess.run(["gcc", "-O1", "-fno-optimize-sibling-calls", "-pthread", tmp() / "locks.c", "-o", tmp() / "locks"], capture_output=True, text=True)
-if made.returncode:
-    fail(made.stderr)
+locks = build_c("locks", SOURCE, "-O1", "-fno-optimize-sibling-calls", "-pthread")
 with Tracerd() as d:
     c = d.client()
     if c.call("status")["backends"]["sample"]["method"] != "cpu" or os.uname().machine != "x86_64":
@@ -81,7 +77,7 @@ with Tracerd() as d:
 
     def play():
         """The program plays once, and the snapshot of it: a busy machine may have it play otherwise, then it does so again."""
-        p = spawn(tmp() / "locks", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        p = spawn(locks, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         if p.stdout.readline() != "ready\n":
             fail("the program does not start")
         # Copied stacks: no table has to come first.

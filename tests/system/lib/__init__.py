@@ -86,6 +86,16 @@ def need_command(name, package=""):
         skip(f"needs {name}" + (f" (Debian/Ubuntu package: {package})" if package else ""))
 
 
+def build_c(name, source, *flags):
+    """A program of C, in this test's own directory."""
+    need_command("gcc", "gcc")
+    (tmp() / f"{name}.c").write_text(source)
+    made = subprocess.run(["gcc", *flags, tmp() / f"{name}.c", "-o", tmp() / name], capture_output=True, text=True)
+    if made.returncode:
+        fail(made.stderr)
+    return tmp() / name
+
+
 def tmp():
     """This test's own directory, readable by every user of the machine."""
     global _tmp
