@@ -419,6 +419,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.images = d->images;
 	so.kallsyms = d->kallsyms;
 	so.kallsyms_hidden = j->kallsyms_fd >= 0 && !d->kallsyms;
+	so.unwinds = d->meta.unwinds;
 	so.maps = d->maps;
 	so.source = d->source;
 	so.inlined = j->inlined;

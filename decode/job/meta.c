@@ -454,6 +454,7 @@ int meta_read(int fd, struct meta *ret)
 	_cleanup_json_ struct json_object *o = NULL;
 	_cleanup_free_ char *text = NULL;
 	struct json_object *host, *events;
+	const char *stacks;
 	struct meta m = {0};
 	uint64_t from;
 	struct stat st;
@@ -489,6 +490,8 @@ int meta_read(int fd, struct meta *ret)
 		m.complete_from = from;
 	if (events) {
 		(void)!json_get_uint(events, "wait_min_ns", &m.wait_min_ns);
+		stacks = json_get_string(events, "stacks");
+		m.unwinds = stacks && strcmp(stacks, "bpf") == 0;
 		read_filters(&m, events);
 	}
 	host = json_get_object(o, "host");

@@ -57,15 +57,13 @@ static unsigned int python_minor(const char *file)
 	return p ? (unsigned int)strtoul(p + 8, NULL, 10) : 0;
 }
 
-/* Most calls of the interpreter are in stacks that do not say what they run: the first ones of a process never do. */
+/* The first stacks of a process never say what the interpreter runs: only where none does, something is to be done. */
 static bool unnamed_python(const struct process *p)
 {
-	const uint64_t without = p->code.interpreted - p->code.found;
-
-	return without >= FRAMES_MIN && without > p->code.found;
+	return p->code.interpreted >= FRAMES_MIN && !p->code.found;
 }
 
-static void advise(const struct process *p, char *buf, size_t size)
+static void advise(const struct session *s, const struct process *p, char *buf, size_t size)
 {
 	const char *file = "";
 	const struct runtime *runtime = runtime_of(&p->code, &file);
@@ -73,6 +71,9 @@ static void advise(const struct process *p, char *buf, size_t size)
 
 	if (unnamed_python(p) && minor && minor < 11)
 		(void)snprintf(buf, size, "its Python functions have no names: those of Python 3.11 and later are found");
+	else if (unnamed_python(p) && s->o.unwinds)
+		(void)snprintf(buf, size, "its Python functions have no names: they were not found before the snapshot; 'tracectl show' says whether "
+					  "they can be");
 	else if (unnamed_python(p))
 		(void)snprintf(buf, size, "its Python functions have no names: arm it with --stacks bpf, or start it with -X perf (Python 3.12 on)");
 	else if (runtime)
@@ -111,13 +112,13 @@ void session_hints(const struct session *s, struct json_object *summary)
 		/* With a perf map the runtime has been asked. */
 		if (p->code.perfmap || (p->code.unnamed < FRAMES_MIN && !unnamed_python(p)))
 			continue;
-		advise(p, text, sizeof(text));
+		advise(s, p, text, sizeof(text));
 		if (!list)
 			list = json_add_new_array(summary, "hints");
 		o = json_object_new_object();
 		json_add_uint(o, "pid", p->pid);
 		json_add_string(o, "process", p->name);
-		json_add_uint(o, "frames", p->code.unnamed >= FRAMES_MIN ? p->code.unnamed : p->code.interpreted - p->code.found);
+		json_add_uint(o, "frames", p->code.unnamed >= FRAMES_MIN ? p->code.unnamed : p->code.interpreted);
 		json_add_string(o, "text", text);
 		json_append(list, o);
 		n++;

@@ -60,6 +60,7 @@ struct session_options {
 	struct images *images;
 	struct kallsyms *kallsyms; /* NULL: the kernel's functions have no names */
 	bool kallsyms_hidden;	   /* there is a list of them, without addresses */
+	bool unwinds;		   /* Python's functions were looked for */
 	struct process_maps *maps; /* with PT they have all records; without, the session feeds them */
 	struct stacktab *st;
 	struct timeline *tl;

@@ -55,6 +55,19 @@ with Tracerd() as d:
     summary = summary_of(c, plain.pid)
     hints = summary.get("hints", [])
     expect([h["pid"] for h in hints] == [plain.pid] and "--stacks bpf" in hints[0]["text"], f"Python without names: {hints}")
+    c.call("target.disarm", {"target": str(plain.pid)})
+
+    # Its first stacks have no functions, and are nearly all that there are.
+    if c.call("status")["capture"].get("unwinds"):
+        target = c.arm(plain.pid, stacks="bpf")["id"]
+
+        def found():
+            known = [t for t in c.call("target.list")["targets"] if t["id"] == target][0]["sample"]["python"]
+            return known and (known[0]["refused"] or known[0]["complete"] > 0) and known[0]
+
+        known = wait_for("the first of its functions", found, step=0.001)
+        hints = c.snapshot(target)["summary"].get("hints", [])
+        expect(not any("--stacks bpf" in h["text"] for h in hints), f"who has unwound stacks is not told to ask for them: {hints}, {known}")
     plain.kill()
 
     jit = spawn(sys.executable, "-c", JIT, stdout=subprocess.PIPE, text=True)
