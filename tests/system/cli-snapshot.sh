@@ -12,6 +12,8 @@ slowlock=$TRACERD_BUILD/examples/slowlock
 "$slowlock" --every 1500 >"$TMP/service" &
 pid=$!
 lib_pids="$lib_pids $pid"
+runs() { [ "$(cat "/proc/$pid/comm")" = slowlock ]; }
+wait_until $PATIENCE runs || fail "the service was not begun: $(cat "/proc/$pid/comm")"
 expect_rc 3 tracectl snapshot "$pid"
 grep -q "process $pid is not armed: 'tracectl arm $pid' first" "$TMP/err" || fail "not armed: $(cat "$TMP/err")"
 expect_rc 0 tracectl arm "$pid"
