@@ -21,7 +21,7 @@ def {p}_direct(n): {p}_direct_in(n)
 def {p}_direct_in(n): spin(n)
 def {p}_map(n): {p}_map_in(n)
 def {p}_map_in(n): spin(n)
-def {p}_key(n): {p}_key_in(300); return n
+def {p}_key(n): {p}_key_in(1500); return n
 def {p}_key_in(n): spin(n)
 def {p}_gen(n):
     for i in range(2): yield {p}_gen_in(n)

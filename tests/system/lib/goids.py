@@ -71,7 +71,11 @@ def record(c, program, stacks="auto", least=3000, symbols=False):
     t = c.call("target.arm", {"pid": p.pid, "stacks": stacks})["target"]
 
     def described():
-        (found,) = [x for x in c.call("target.list")["targets"] if x["id"] == t["id"]][0]["sample"]["go"] or [None]
+        sample = [x for x in c.call("target.list")["targets"] if x["id"] == t["id"]][0]["sample"]
+        (found,) = sample["go"] or [None]
+        # Whose they are is known before the files are read, and the stacks have functions after that.
+        if stacks == "bpf" and sample["unwound"]["complete"] < least // 3:
+            return None
         return found if found and (found["refused"] or found["found"] > least) else None
 
     try:
