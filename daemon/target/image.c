@@ -22,6 +22,8 @@
 
 #define N_BUCKETS 1024
 #define RETRY_NS 1000000000ull /* a file that cannot be opened is not asked for with every mapping */
+#define DUE_NS 10000000000ull /* nor one of which nobody has answered, without a mapping: twice that the second time, and so on */
+#define TRIES_MAX 7
 
 struct look;
 
@@ -36,6 +38,8 @@ struct image {
 	struct look *look;	 /* while map_files is looked at */
 	struct opening *opening; /* while it is asked for */
 	char *why;		 /* not opened; NULL, also where there was no memory for it */
+	bool unanswered;
+	unsigned int tries;
 	uint64_t tried_ns;
 	bool has_head;
 	uint8_t head[SHA256_BYTES];
@@ -67,7 +71,7 @@ struct images {
 	LIST_HEAD(, root) roots;
 	struct closer *closer; /* not owned */
 	size_t n, max;
-	bool map_files_refused;
+	bool map_files_refused, were_unanswered;
 	struct openings *openings;
 	struct readers *readers; /* NULL: nothing is opened */
 	struct quota *quota;
@@ -117,6 +121,14 @@ size_t images_count(const struct images *images)
 	return images->n;
 }
 
+bool images_were_unanswered(struct images *images)
+{
+	const bool were = images->were_unanswered;
+
+	images->were_unanswered = false;
+	return were;
+}
+
 bool images_by_map_files(const struct images *images)
 {
 	return !images->map_files_refused;
@@ -154,6 +166,8 @@ static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 	if (fd >= 0 && answer->copied)
 		r = quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES, (uint64_t)answer->answer.stat.st_size,
 				 &image->copy);
+	image->unanswered = fd < 0 && !answer->id;
+	images->were_unanswered |= image->unanswered;
 	if (fd < 0) {
 		failed(image, answer->answer.why);
 	} else if (r != 0) {
@@ -176,8 +190,11 @@ static void ask_opener(struct image *image, const struct file_request *file, int
 						.root_fd = root_fd, .mapped_fd = mapped_fd};
 	int r = openings ? opening_start(openings, &request, on_opened, image, &image->opening) : -ENOSYS;
 
-	if (r < 0)
-		failed(image, strerror(-r));
+	if (r == 0)
+		return;
+	image->unanswered = r != -ENOSYS;
+	image->images->were_unanswered |= image->unanswered;
+	failed(image, strerror(-r));
 }
 
 /* ---- what map_files says */
@@ -270,6 +287,8 @@ static void ask(struct image *image, const struct image_request *q)
 		.kind = FILE_REQUEST_OBJECT, .maj = q->key.maj, .min = q->key.min, .ino = q->key.ino, .pid = q->pid};
 
 	free(take_ptr(image->why));
+	image->unanswered = false;
+	image->tries++;
 	image->tried_ns = io_now_ns();
 	(void)snprintf(file.path, sizeof(file.path), "%s", q->path);
 	if (!look_begin(image, q, &file))
@@ -344,6 +363,18 @@ bool image_is_opening(const struct image *image)
 const char *image_missing(const struct image *image)
 {
 	return image->fd < 0 && !image_is_opening(image) ? image->why ? image->why : "out of memory" : NULL;
+}
+
+bool image_is_unanswered(const struct image *image)
+{
+	return image->unanswered && image->tries < TRIES_MAX;
+}
+
+bool image_is_due(const struct image *image)
+{
+	/* While a worker hangs in it, another one would, too, and then the user has none left. */
+	return image_is_unanswered(image) && io_now_ns() - image->tried_ns >= DUE_NS << (image->tries - 1) &&
+	       !openings_hang(image->images->openings, image->cred->uid);
 }
 
 const struct image_key *image_key(const struct image *image)

@@ -42,6 +42,8 @@ struct images *images_free(struct images *images);
 /* The number of threads that hang in a process. */
 size_t images_hanging(const struct images *images);
 size_t images_count(const struct images *images);
+/* Whether some were unanswered since the last call. */
+bool images_were_unanswered(struct images *images);
 /* Whether the links in map_files may be followed; unknown until tried. */
 bool images_by_map_files(const struct images *images);
 
@@ -57,7 +59,7 @@ struct image_request {
 
 /*
  * The image of a mapping; the opening goes on after the call. 0, -ENFILE (the limit), -ENOENT (no file), -ENOMEM. The
- * caller puts the reference back. A later mapping tries again what could not be opened.
+ * caller puts the reference back. A later call tries again what could not be opened.
  */
 int image_get(struct images *images, const struct image_request *request, struct image **ret) _must_check_;
 struct image *image_ref(struct image *image);
@@ -67,6 +69,12 @@ int image_fd(const struct image *image);
 bool image_is_opening(const struct image *image);
 /* It could not be opened, and why. NULL: it could, or may yet be. */
 const char *image_missing(const struct image *image);
+/*
+ * Nobody has answered whether it can be opened, and may later: a file system that did not answer in time, too many requests.
+ * image_is_due(): it is time for an image_get() that asks again; after some there is none any more.
+ */
+bool image_is_unanswered(const struct image *image);
+bool image_is_due(const struct image *image);
 const struct image_key *image_key(const struct image *image);
 /*
  * The digest of its first OPENER_HEAD bytes as it was opened, of a file on a mount where only root can have put files of root (see

@@ -268,6 +268,11 @@ static unsigned int stuck_of(const struct openings *o, uid_t uid)
 	return n;
 }
 
+bool openings_hang(const struct openings *o, uid_t uid)
+{
+	return stuck_of(o, uid) > 0;
+}
+
 static void enqueue(struct openings *o, struct cred *cred, struct opening *p)
 {
 	struct worker *w;

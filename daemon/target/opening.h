@@ -46,7 +46,8 @@ struct opening_request {
 
 /*
  * Called once, on the loop, after opening_start() has returned. `fd` is the callee's, -1 where the file was not opened,
- * with the reason in answer->answer.why. No call on it can hang; see open/filesystem.h.
+ * with the reason in answer->answer.why. No call on it can hang; see open/filesystem.h. answer->id is 0 where nobody has
+ * answered, in time or at all: later somebody may.
  */
 typedef void (*opening_fn)(void *arg, const struct opener_reply *answer, int fd);
 
@@ -61,6 +62,9 @@ int opening_ask(struct openings *o, struct cred *cred, int process_fd, opening_f
 	_must_check_;
 /* Its callback is not called. Frees the opening. */
 struct opening *opening_cancel(struct opening *opening);
+
+/* Whether a worker of this user hangs. */
+bool openings_hang(const struct openings *o, uid_t uid);
 
 /* Adds "opener" to the status, and to `lack` if there is none. */
 void openings_status(const struct openings *o, struct json_object *status, struct json_object *lack);

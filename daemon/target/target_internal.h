@@ -167,6 +167,7 @@ struct targets {
 	int cgroup_fd; /* the mount; -1 */
 	int vdso_fd;
 	struct event *tick; /* once a second while something is watched */
+	struct event *unanswered; /* while files of targets are to be asked for once more */
 };
 
 /* ---- target.c */

@@ -16,6 +16,8 @@
 #include "daemon/target/stack_probe.h"
 #include "daemon/target/target_internal.h"
 
+#define UNANSWERED_S 5
+
 /* ---- states */
 
 size_t *targets_state_count(struct targets *targets, enum target_state state)
@@ -163,12 +165,53 @@ void *targets_machine(const struct targets *targets, const struct backend *backe
 	return NULL;
 }
 
+/* ---- files of which nobody has answered whether they can be opened */
+
+/* What it maps is read again, which asks for the files that are due. */
+static bool ask_again(struct target *target)
+{
+	bool left = false, due = false;
+
+	for (size_t i = 0; i < target->n_images; i++) {
+		left |= image_is_unanswered(target->images[i]);
+		due |= image_is_due(target->images[i]);
+	}
+	if (due && !(target->work & WORK_RESYNC))
+		target->lost_ns = clock_raw_ns();
+	if (due)
+		target_work(target, WORK_RESYNC);
+	return left;
+}
+
+static void unanswered_needed(struct targets *targets)
+{
+	static const struct timeval look = {.tv_sec = UNANSWERED_S};
+
+	if (!event_pending(targets->unanswered, EV_TIMEOUT, NULL))
+		(void)event_add(targets->unanswered, &look);
+}
+
+static void on_unanswered(evutil_socket_t fd, short what, void *arg)
+{
+	struct targets *targets = arg;
+	struct target *target;
+	bool left = targets->n_armings > 0;
+
+	TAILQ_FOREACH(target, &targets->list, link)
+		if (target->state == TARGET_ARMED && !target_is_implicit(target))
+			left |= ask_again(target);
+	if (left)
+		unanswered_needed(targets);
+}
+
 /* ---- life */
 
 static void on_image_settled(void *arg)
 {
 	struct targets *targets = arg;
 
+	if (images_were_unanswered(targets->images))
+		unanswered_needed(targets);
 	stackprobe_images_settled(targets->probe);
 	for (size_t i = 0; i < BACKENDS; i++)
 		if (backends[i]->images_settled)
@@ -213,8 +256,9 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	if (r < 0)
 		return r;
 	targets->tick = evtimer_new(base, on_tick, targets);
+	targets->unanswered = evtimer_new(base, on_unanswered, targets);
 	targets->ending_event = evtimer_new(base, family_on_ending, targets);
-	if (!targets->tick || !targets->ending_event)
+	if (!targets->tick || !targets->unanswered || !targets->ending_event)
 		return -ENOMEM;
 	r = stackprobe_new(targets, &targets->probe);
 	if (r < 0)
@@ -238,6 +282,8 @@ struct targets *targets_free(struct targets *targets)
 	while (!TAILQ_EMPTY(&targets->list))
 		targets_disarm(targets, TAILQ_FIRST(&targets->list));
 	(void)stackprobe_free(targets->probe);
+	if (targets->unanswered)
+		event_free(targets->unanswered);
 	if (targets->tick)
 		event_free(targets->tick);
 	if (targets->ending_event)

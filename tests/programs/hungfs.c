@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A file system that hangs, for tests/system/deputy-hung.py: FUSE without a library, one folder with one regular file
- * in it, whose bytes are those of another file. From the SIGUSR1 on it answers no operation of the given names.
+ * in it, whose bytes are those of another file. From the SIGUSR1 on it answers no operation of the given names. At the
+ * next one it answers those, too.
  *
  *	hungfs PID|- DEVICE MOUNTPOINT NAME FILE [OPERATION...]
  *
@@ -28,6 +29,8 @@
 #define FILE_NODE 2
 #define MAX_BYTES (16u << 20)
 #define MAX_WRITE 65536u
+#define MAX_LEFT 256
+#define MAX_LEFT_BYTES 512 /* of one: with a name, but no bytes to write */
 
 static volatile sig_atomic_t hangs;
 static int device;
@@ -35,11 +38,15 @@ static const char *name;
 static uint8_t *bytes;
 static size_t n_bytes;
 static char **hanging;
+static struct {
+	_Alignas(8) uint8_t packet[MAX_LEFT_BYTES];
+} left[MAX_LEFT]; /* unanswered */
+static size_t n_left;
 
 static void on_usr1(int sig)
 {
 	(void)sig;
-	hangs = 1;
+	hangs = !hangs;
 }
 
 static void die(const char *what)
@@ -152,6 +159,22 @@ static void serve(const struct fuse_in_header *in, const void *body)
 	}
 }
 
+static void leave(const void *packet, size_t n)
+{
+	if (n_left < MAX_LEFT)
+		memcpy(left[n_left++].packet, packet, n < MAX_LEFT_BYTES ? n : MAX_LEFT_BYTES);
+}
+
+static void serve_left(void)
+{
+	for (size_t i = 0; i < n_left; i++) {
+		const struct fuse_in_header *in = (const struct fuse_in_header *)left[i].packet;
+
+		serve(in, in + 1);
+	}
+	n_left = 0;
+}
+
 static bool is_hung(uint32_t opcode)
 {
 	for (char **h = hanging; hangs && *h; h++) {
@@ -230,8 +253,12 @@ int main(int argc, char **argv)
 		const struct fuse_in_header *in = (const struct fuse_in_header *)packet;
 		ssize_t n;
 
-		if (poll(p, 2, -1) < 0)
-			continue; /* the signal */
+		const int ready = poll(p, 2, n_left ? 100 : -1); /* the signal may have come before */
+
+		if (!hangs)
+			serve_left();
+		if (ready <= 0)
+			continue;
 		if (p[1].revents)
 			return 0;
 		n = read(device, packet, sizeof(packet));
@@ -239,7 +266,9 @@ int main(int argc, char **argv)
 			continue;
 		if (n < (ssize_t)sizeof(*in))
 			return 0; /* ENODEV: unmounted */
-		if (!is_hung(in->opcode))
+		if (is_hung(in->opcode))
+			leave(in, (size_t)n);
+		else
 			serve(in, in + 1);
 	}
 }
