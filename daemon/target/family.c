@@ -54,8 +54,7 @@ static bool has_ended(const struct member *member)
 	_cleanup_close_ int dirfd = -1;
 	struct proc_stat stat;
 
-	if (member->threads)
-		return true; /* the last one */
+	/* Also of the last thread that is known of: a thread that executed something has ended as the one that it was. */
 	dirfd = proc_dir_open(member->pid);
 	if (dirfd < 0)
 		return dirfd == -ENOENT;

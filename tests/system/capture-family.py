@@ -141,3 +141,30 @@ with Tracerd() as d:
     ok("it has exited when all have")
     meta, recs, _ = bundle(c, t["id"])
     expect(s.kin["grandchild"] in sampled(recs), "what it recorded is still there")
+
+# ---- another thread than the first executes a program: the process goes on under its number
+EXECS = """
+import os, sys, threading, time
+if len(sys.argv) > 1:
+    print("again", flush=True)
+    while True: time.sleep(0.01)
+print("ready", flush=True)
+sys.stdin.readline()
+threading.Thread(target=lambda: os.execv(sys.executable, [sys.executable, __file__, "again"])).start()
+time.sleep(100)
+"""
+with Tracerd(name="-execs") as d:
+    c = d.client()
+    (tmp() / "execs.py").write_text(EXECS)
+    p = spawn(interpreter(), tmp() / "execs.py", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    p.stdout.readline()
+    t = c.arm(p.pid, children=True)["id"]
+    p.stdin.write("\n")
+    expect(p.stdout.readline() == "again\n", "it executes a program in a thread")
+    time.sleep(1)
+    now = c.call("target.show", {"target": t})["target"]
+    expect(now["state"] == "armed" and now["living"] == 1, f"and is recorded on: {now['state']}, {now['living']}")
+    p.kill()
+    p.wait()
+    wait_for("it ends when that does", lambda: c.call("target.show", {"target": t})["target"]["state"] == "exited")
+    ok("a thread that executes a program does not end the target")
