@@ -179,11 +179,11 @@ static void on_target_changed(void *arg, struct target *target)
 	triggers_target_changed(d->triggers, target);
 }
 
-static void on_target_mapped(void *arg, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino)
+static void on_target_mapped(void *arg, struct target *target, const struct target_mapping *mapping)
 {
 	struct daemon *d = arg;
 
-	triggers_target_mapped(d->triggers, target, pid, maj, min, ino);
+	triggers_target_mapped(d->triggers, target, mapping);
 }
 
 static void on_target_gone(void *arg, struct target *target)

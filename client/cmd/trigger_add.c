@@ -55,8 +55,9 @@ static const struct option_spec specs[] = {
 		.choices = "auto|breakpoint|uprobe",
 		.doc = "breakpoint: one of the four that the processor has for each thread. uprobe: by the "
 		       "kernel, which writes into the program's copy of the code; tracerd needs "
-		       "CAP_SYS_ADMIN for that. auto, the default: a breakpoint, or a uprobe where none "
-		       "is free."},
+		       "CAP_SYS_ADMIN for that, each pass costs the program some microseconds, and threads "
+		       "that begin while it watches are not watched. auto, the default: a breakpoint, or a "
+		       "uprobe where none is free."},
 	{.name = "in",
 		.type = OPTION_UINT,
 		.offset = offsetof(struct options, in),

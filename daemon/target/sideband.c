@@ -236,8 +236,11 @@ static void say_mapped(const struct member *member, const struct perfabi_mmap2 *
 	struct target *target = member->target;
 	const struct targets_callbacks *c = &target->targets->callbacks;
 
+	const struct target_mapping mapping = {
+		.pid = member->pid, .maj = m->maj, .min = m->min, .ino = m->ino, .start = m->addr, .end = m->addr + m->len};
+
 	if (c->mapped && !target->arming && member->proof == PROOF_GIVEN)
-		c->mapped(c->arg, target, member->pid, m->maj, m->min, m->ino);
+		c->mapped(c->arg, target, &mapping);
 }
 
 static void on_member_record(struct target *target, struct member *member, const struct sideband_record *record)

@@ -103,12 +103,19 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 /* Disarms all; frozen recordings must have been freed before. */
 struct targets *targets_free(struct targets *targets);
 
+/* Code of a file, as the kernel numbers it, that a process has mapped. */
+struct target_mapping {
+	pid_t pid;
+	uint32_t maj, min;
+	uint64_t ino, start, end;
+};
+
 /* What others attach to targets. */
 struct targets_callbacks {
 	/* A process has joined it. May come while records are read: must not arm or disarm. */
 	void (*changed)(void *arg, struct target *target);
-	/* A process of it has mapped code of a file, as the kernel numbers it: likewise. May be NULL. */
-	void (*mapped)(void *arg, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino);
+	/* A process of it has mapped code of a file: likewise. May be NULL. */
+	void (*mapped)(void *arg, struct target *target, const struct target_mapping *mapping);
 	/* It is gone after the call. */
 	void (*gone)(void *arg, struct target *target);
 	/* A survey of rings is done. */

@@ -52,6 +52,7 @@ struct probe {
 	struct opening *opening; /* NULL: none is under way */
 	struct probe_events *events;   /* owned; NULL: not open */
 	enum probe_by used;
+	uint64_t address;
 	struct watched *watched; /* one for each CPU */
 	struct event *settle;	 /* looks for who was paused while the events were switched off; NULL: nobody can be */
 	unsigned int looks;
@@ -356,6 +357,7 @@ static void take_over(struct probe *p, struct opening *o)
 
 	p->events = take_ptr(o->events);
 	p->used = o->used;
+	p->address = o->address;
 	p->drained_ns = clock_raw_ns();
 	/* Each that pauses has one more that lets the trace go on. */
 	r = quota_charge(p->ps->quota, p->process.uid, QUOTA_FDS, p->events->n_fds + p->events->n_grouped, &p->charge);
@@ -514,6 +516,11 @@ size_t probe_pausing(const struct probe *p)
 enum probe_by probe_used(const struct probe *p)
 {
 	return p->used;
+}
+
+uint64_t probe_address(const struct probe *p)
+{
+	return p->address;
 }
 
 const char *probe_why(const struct probe *p)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The breakpoints of one place in one process: perf events on each of its threads, which threads that they start inherit, and
- * the hits that they report. Opening them reads the process and may hang, so threads do that (daemon/base/readers.h); closing
+ * The breakpoints of one place in one process: perf events on each of its threads, which threads that they start inherit (but
+ * those of a uprobe), and the hits that they report. Opening them reads the process and may hang, so threads do that (daemon/base/readers.h); closing
  * takes long, so a thread does that, too. Does not know what a hit is good for, and keeps no process: it ends with it, or when
  * that executes another program.
  *
@@ -78,7 +78,7 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 struct probe *probe_free(struct probe *p);
 
 /*
- * Off, the place costs the program nothing and reports nothing. Switched on: how many hits there were between the last report
+ * Off, the place reports nothing and costs the program nothing, but with a uprobe, which stays in its code until the probe is freed. Switched on: how many hits there were between the last report
  * and the moment when it was off. `at_once`: here, which takes some microseconds for each event; else a thread does it.
  */
 uint64_t probe_enable(struct probe *p, bool on, bool at_once);
@@ -92,9 +92,11 @@ size_t probe_fds(const struct probe *p);
 /* Those of the threads whose trace a hit pauses. */
 size_t probe_pausing(const struct probe *p);
 enum probe_by probe_used(const struct probe *p);
+/* The address that is watched. */
+uint64_t probe_address(const struct probe *p);
 /* Of one that has failed: a sentence. */
 const char *probe_why(const struct probe *p);
 
 /* For tests: what the kernel is asked for. `uprobe_type` is the PMU's number; the path lives as long as the attributes. */
 void probe_attr_breakpoint(uint64_t address, bool inherit, struct perf_event_attr *ret);
-void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, bool inherit, struct perf_event_attr *ret);
+void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, struct perf_event_attr *ret);

@@ -38,7 +38,8 @@ struct opening {
 	struct pid_set tids; /* what was opened */
 	/* out */
 	int result; /* 0, PROC_E_GONE, -errno; -ENOENT: it is not mapped */
-	enum probe_by used;
+	enum probe_by used; /* PROBE_AUTO: nothing was tried */
+	uint64_t address; /* where the place is mapped */
 	struct probe_events *events;
 };
 

@@ -3,6 +3,7 @@
  * Opens the events of a probe. On a thread: reading the process may take as long as that likes. Nothing here is the probe's.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/hw_breakpoint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,14 +45,18 @@ void probe_attr_breakpoint(uint64_t address, bool inherit, struct perf_event_att
 	attr_common(inherit, ret);
 }
 
-void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, bool inherit, struct perf_event_attr *ret)
+/*
+ * New threads do not inherit it: the kernel would make theirs in the program's own clone(), with the rights of that, and would read
+ * the path in its memory; clone() then fails with EACCES or EFAULT.
+ */
+void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, struct perf_event_attr *ret)
 {
 	*ret = (struct perf_event_attr){
 		.type = uprobe_type,
 		.config1 = (uint64_t)(uintptr_t)path,
 		.config2 = offset,
 	};
-	attr_common(inherit, ret);
+	attr_common(false, ret);
 }
 
 /* ---- the process */
@@ -180,7 +185,7 @@ static int open_threads(struct opening *o, int proc_dirfd, const struct perf_eve
 		if (r < 0)
 			return r;
 	}
-	/* What has been created since was created by threads that have the event. */
+	/* What has been created since was created by threads that have the event; of a uprobe it is not watched. */
 	return 0;
 }
 
@@ -194,22 +199,29 @@ void probe_events_close(struct probe_events *e)
 
 static int try(struct opening *o, int proc_dirfd, enum probe_by by, const struct proc_map *map)
 {
-	const bool inherit = !o->process.tid;
+	_cleanup_close_ int file = -1;
 	struct perf_event_attr attr;
 	char path[64];
 	int r;
 
 	o->used = by;
+	o->address = map->start + (o->place.offset - map->pgoff);
 	if (by == PROBE_BREAKPOINT) {
-		probe_attr_breakpoint(map->start + (o->place.offset - map->pgoff), inherit, &attr);
+		probe_attr_breakpoint(o->address, !o->process.tid, &attr);
 		r = open_threads(o, proc_dirfd, &attr, PROBE_FDS_MAX);
 	} else {
 		if (!o->uprobe_type)
 			return -EOPNOTSUPP;
-		/* The very file, by the kernel's own link to it. It puts the probe into this process alone. */
-		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/map_files/%llx-%llx", proc_dirfd, (unsigned long long)map->start,
-			       (unsigned long long)map->end);
-		probe_attr_uprobe(o->uprobe_type, path, o->place.offset, inherit, &attr);
+		/*
+		 * The very file, by the kernel's own link to it: it is the same for all events, and whether it was still mapped is looked
+		 * at afterwards. The kernel puts the probe into this process alone.
+		 */
+		(void)snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)map->start, (unsigned long long)map->end);
+		file = openat(proc_dirfd, path, O_PATH | O_CLOEXEC);
+		if (file < 0)
+			return errno == ENOENT ? -EAGAIN : -errno;
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+		probe_attr_uprobe(o->uprobe_type, path, o->place.offset, &attr);
 		r = open_threads(o, proc_dirfd, &attr, PROBE_UPROBE_FDS_MAX);
 	}
 	if (r != 0)
@@ -234,10 +246,38 @@ static bool are_its_threads(const struct opening *o, const struct proc *proc)
 	return proc_tasks_read(proc->dirfd, &tids, &n) == 0 && !pid_set_is_reused(&o->tids, tids, n);
 }
 
+/* -EAGAIN: it was mapped elsewhere meanwhile. */
+static int open_mapped(struct opening *o, const struct proc *proc)
+{
+	struct proc_map map, after;
+	int r;
+
+	o->used = PROBE_AUTO;
+	r = find_mapping(proc->dirfd, &o->place, &map);
+	if (r < 0)
+		return r;
+	if (o->place.by == PROBE_UPROBE) {
+		r = try(o, proc->dirfd, PROBE_UPROBE, &map);
+	} else {
+		r = try(o, proc->dirfd, PROBE_BREAKPOINT, &map);
+		if (r == -ENOSPC && o->place.by == PROBE_AUTO && try(o, proc->dirfd, PROBE_UPROBE, &map) == 0)
+			r = 0;
+	}
+	if (r != 0)
+		return r;
+	r = find_mapping(proc->dirfd, &o->place, &after);
+	if (r == 0 && (after.start != map.start || after.pgoff != map.pgoff))
+		r = -EAGAIN;
+	if (r == -ENOENT)
+		o->used = PROBE_AUTO;
+	if (r != 0)
+		probe_events_close(o->events);
+	return r;
+}
+
 static int open_all(struct opening *o)
 {
 	_cleanup_(proc_close) struct proc proc = PROC_INIT;
-	struct proc_map map;
 	int r;
 
 	r = proc_open(o->process.pid, -1, &proc);
@@ -247,16 +287,9 @@ static int open_all(struct opening *o)
 		return PROC_E_GONE;
 	if (!is_meant(o, &proc))
 		return -EPERM;
-	r = find_mapping(proc.dirfd, &o->place, &map);
-	if (r < 0)
-		return r;
-	if (o->place.by == PROBE_UPROBE) {
-		r = try(o, proc.dirfd, PROBE_UPROBE, &map);
-	} else {
-		r = try(o, proc.dirfd, PROBE_BREAKPOINT, &map);
-		if (r == -ENOSPC && o->place.by == PROBE_AUTO && try(o, proc.dirfd, PROBE_UPROBE, &map) == 0)
-			r = 0;
-	}
+	r = -EAGAIN;
+	for (unsigned int i = 0; i < PROBE_ROUNDS && r == -EAGAIN; i++)
+		r = open_mapped(o, &proc);
 	/* Reading and opening took as long as the process liked: it may have become another one. */
 	if (r == 0 && !proc_alive(&proc))
 		r = PROC_E_GONE;
@@ -294,7 +327,7 @@ const char *opening_explain(const struct opening *o)
 	case -ENOENT:
 		return uprobe ? "this kernel has no uprobes for perf" : "this kernel or machine has no hardware breakpoints";
 	case -EAGAIN:
-		return "threads of the process ended while it was looked at, and others have their numbers: try again";
+		return "the process changed while it was looked at, in its threads or in what it maps: try again";
 	case -EDQUOT:
 		return "this user may have no more descriptors (uid_fds)";
 	case -E2BIG:

@@ -80,13 +80,13 @@ void triggers_target_changed(struct triggers *ts, struct target *target)
 		(void)event_add(ts->rebind, &soon);
 }
 
-void triggers_target_mapped(struct triggers *ts, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino)
+void triggers_target_mapped(struct triggers *ts, struct target *target, const struct target_mapping *mapping)
 {
 	struct trigger *t;
 
 	TAILQ_FOREACH(t, &ts->list, link)
 		if (t->target == target && t->watch)
-			watch_mapped(t->watch, pid, maj, min, ino);
+			watch_mapped(t->watch, mapping);
 }
 
 void triggers_target_gone(struct triggers *ts, struct target *target)

@@ -28,6 +28,7 @@ struct producers;
 struct quota;
 struct snapshots;
 struct target;
+struct target_mapping;
 struct targets;
 struct trigger;
 struct triggers;
@@ -103,8 +104,8 @@ struct json_object *trigger_to_json(struct trigger *trigger);
 /* From the targets and producers: what a target consists of has changed; it is about to be forgotten. */
 void triggers_target_changed(struct triggers *ts, struct target *target);
 void triggers_target_gone(struct triggers *ts, struct target *target);
-/* A process of it has mapped code of this file. */
-void triggers_target_mapped(struct triggers *ts, struct target *target, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino);
+/* A process of it has mapped code. */
+void triggers_target_mapped(struct triggers *ts, struct target *target, const struct target_mapping *mapping);
 void triggers_producer_changed(struct triggers *ts, struct producer *producer);
 /* From the producers: a producer has written a cause. */
 void triggers_cause(struct triggers *ts, struct producer *producer, const struct producer_cause *cause);

@@ -140,7 +140,7 @@ struct watch *watch_free(struct watch *w);
 void watch_when_settled(struct watch *w, trigger_settled_fn fn, void *arg);
 /* Processes have come, gone, or mapped the file. */
 void watch_changed(struct watch *w);
-void watch_mapped(struct watch *w, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino);
+void watch_mapped(struct watch *w, const struct target_mapping *mapping);
 void watch_add_json(const struct watch *w, struct json_object *o);
 
 /* hit.c */

@@ -2,7 +2,8 @@
 /*
  * A trigger on a place in code: keeps breakpoints (daemon/trigger/probe.h) in the processes of its target, as they come, go
  * and execute other programs. Between a hit and the end of the cooldown they are off, so that a place where the program comes
- * by a million times a second costs it, and us, some hits for each snapshot; what comes by meanwhile nobody counts.
+ * by a million times a second costs it, and us, some hits for each snapshot; what comes by meanwhile nobody counts. Uprobes are
+ * closed then: one that is off still stops the program wherever it is in its code.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ struct watched_process {
 	LIST_ENTRY(watched_process) link;
 	struct watch *watch; /* back pointer */
 	struct probe *probe; /* owned */
-	bool again;	     /* it has mapped the file since it was looked at */
+	bool again;	     /* it has mapped the file since it was looked at, or something else where that was */
 	bool found;	     /* while the list is compared with the target's */
 };
 
@@ -52,6 +53,7 @@ struct watch {
 	size_t busy; /* of those left out: they may be tried again */
 	unsigned int retries;
 	bool on;
+	bool closed; /* uprobes, while it is off */
 	uint64_t relooks_ns; /* since when these were counted */
 	unsigned int relooks;
 	struct event *update, *retry, *rearm;
@@ -96,6 +98,10 @@ static void switch_all(struct watch *w, bool on)
 	size_t fds = 0;
 
 	w->on = on;
+	if (on && w->closed) {
+		w->closed = false;
+		update_in(w, 0);
+	}
 	LIST_FOREACH(p, &w->processes, link) {
 		fds += probe_fds(p->probe);
 		late += probe_enable(p->probe, on, fds <= AT_ONCE_FDS);
@@ -104,13 +110,13 @@ static void switch_all(struct watch *w, bool on)
 }
 
 /* Until the next hit may be a snapshot again. */
-static void rest(struct watch *w)
+static void rest(struct watch *w, uint64_t cooldown_ns)
 {
 	uint64_t ns = OFF_MIN_NS + count_fds(w) * OFF_NS_PER_FD;
 	struct timeval tv;
 
-	if (w->t->cooldown_ns > ns)
-		ns = w->t->cooldown_ns;
+	if (cooldown_ns > ns)
+		ns = cooldown_ns;
 	tv = (struct timeval){.tv_sec = (time_t)(ns / 1000000000u), .tv_usec = (suseconds_t)(ns % 1000000000u / 1000)};
 	(void)event_add(w->rearm, &tv);
 }
@@ -121,7 +127,7 @@ static void on_rearm(evutil_socket_t fd, short what, void *arg)
 
 	/* A hit would be one for nothing while the last one's snapshot is made. */
 	if (w->t->running || w->t->waiting)
-		rest(w);
+		rest(w, 0);
 	else
 		switch_all(w, true);
 }
@@ -137,7 +143,10 @@ static void on_hit(void *arg, struct probe *probe, const struct probe_hit *first
 	if (!w->on)
 		return;
 	switch_all(w, false);
-	rest(w);
+	rest(w, w->t->cooldown_ns);
+	/* Not here: it is the probe that calls. */
+	if (probe_used(probe) == PROBE_UPROBE)
+		update_in(w, 0);
 }
 
 static void on_changed(void *arg, struct probe *probe)
@@ -210,7 +219,15 @@ static bool is_over(const struct watched_process *p)
 {
 	const enum probe_state state = probe_state(p->probe);
 
-	return state == PROBE_ENDED || (p->again && (state == PROBE_NOT_MAPPED || state == PROBE_FAILED));
+	return state == PROBE_ENDED || (p->again && state != PROBE_OPENING);
+}
+
+/* Who waits for the first look is told of it as it is. */
+static bool is_to_be_closed(const struct watched_process *p)
+{
+	const struct watch *w = p->watch;
+
+	return !w->on && !w->settled && probe_state(p->probe) == PROBE_OPEN && probe_used(p->probe) == PROBE_UPROBE;
 }
 
 static bool may_look_again(struct watch *w)
@@ -266,6 +283,13 @@ static void compare(struct watch *w)
 		p->found = false;
 	for (size_t i = 0; i < n; i++) {
 		p = find(w, &list[i]);
+		if (p && is_to_be_closed(p)) {
+			process_free(p);
+			p = NULL;
+			w->closed = true;
+		}
+		if (!p && w->closed)
+			continue;
 		if (p && is_over(p)) {
 			if (may_look_again(w)) {
 				process_free(p);
@@ -321,6 +345,8 @@ static void on_update(evutil_socket_t fd, short what, void *arg)
 		answer = nowhere(w, &text);
 		(void)snprintf(why, sizeof(why), "%s", text);
 	}
+	if (!w->on)
+		update_in(w, 0);
 	settled(w->settled_arg, answer, why);
 	if (answer)
 		triggers_remove(t->ts, t);
@@ -331,16 +357,35 @@ void watch_changed(struct watch *w)
 	update_in(w, UPDATE_MS);
 }
 
-void watch_mapped(struct watch *w, pid_t pid, uint32_t maj, uint32_t min, uint64_t ino)
+/* Whether that changes what is watched: the kernel says what is mapped, not what is unmapped. */
+static bool is_changed_by(const struct watched_process *p, const struct target_mapping *m)
+{
+	const struct probe_place *place = &p->watch->place;
+	const bool file = m->ino == place->ino && m->maj == place->maj && m->min == place->min;
+	const uint64_t at = probe_state(p->probe) == PROBE_OPEN ? probe_address(p->probe) : 0;
+	const bool there = at >= m->start && at < m->end;
+
+	if (probe_pid(p->probe) != m->pid)
+		return false;
+	if (!at)
+		return file;
+	/* A uprobe is in the file's code wherever that is. */
+	return probe_used(p->probe) == PROBE_BREAKPOINT && file != there;
+}
+
+void watch_mapped(struct watch *w, const struct target_mapping *mapping)
 {
 	struct watched_process *p;
+	bool any = false;
 
-	if (ino != w->place.ino || maj != w->place.maj || min != w->place.min)
-		return;
-	LIST_FOREACH(p, &w->processes, link)
-		if (probe_pid(p->probe) == pid)
-			p->again = true;
-	update_in(w, UPDATE_MS);
+	LIST_FOREACH(p, &w->processes, link) {
+		const bool changed = is_changed_by(p, mapping);
+
+		p->again |= changed;
+		any |= changed;
+	}
+	if (any)
+		update_in(w, UPDATE_MS);
 }
 
 /* ---- life */
@@ -437,7 +482,7 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 	json_add_uint(o, "threads", threads);
 	json_add_uint(o, "pausing", pausing);
 	json_add_string(o, "not_paused", not_paused);
-	json_add_bool(o, "new_threads", target_tid(w->t->target) == 0);
+	json_add_bool(o, "new_threads", target_tid(w->t->target) == 0 && !uprobes);
 	json_add_uint(o, "opening", count(w, PROBE_OPENING));
 	json_add_uint(o, "without_code", count(w, PROBE_NOT_MAPPED));
 	json_add_uint(o, "failed", count(w, PROBE_FAILED));

@@ -140,6 +140,16 @@ class Program:
         self.process.wait()
 
 
+BREAKPOINT = 0xcc
+
+
+def first_byte(p):
+    """Of the function, as the program has it in memory."""
+    with open(f"/proc/{p.pid}/mem", "rb") as f:
+        f.seek(int(p.tell("where", None), 16))
+        return f.read(1)[0]
+
+
 def trigger(c, gid):
     t = next(t for t in c.call("trigger.list")["triggers"] if t["id"] == gid)
     if t["hits"] != t["snapshots"] + sum(t["suppressed"].values()):
@@ -183,7 +193,7 @@ def hit(c, gid, act):
 
 def awake(c, gid):
     """Until it watches again, after a hit."""
-    wait_for("the trigger to watch again", lambda: not trigger(c, gid)["coverage"]["resting"])
+    wait_for("the trigger to watch again", lambda: not (of := trigger(c, gid)["coverage"])["resting"] and not of["opening"])
 
 
 def perf_fds():
@@ -309,10 +319,17 @@ with Tracerd() as d, d.client() as c:
         fail("where no slot is free, it is a uprobe")
     for g in many:
         remove(g)
+    expect(trigger(c, probe)["coverage"]["new_threads"] is False, "which does not watch threads that begin later, and says so")
+    expect(p.thread() > 0 and first_byte(p) == BREAKPOINT, "the program can create threads while there is one")
     s = hit(c, probe, lambda: p.tell("call 1"))
     expect(s["cause"]["kind"] == "hit" and s["cause"]["late_ns"] > 0, "with no slot free it is a uprobe, which tells the same")
     note(f"uprobe to freeze: {s['cause']['late_ns'] / 1000:.1f} us")
     remove(probe)
+    rests = add(p.pid, "serve", "--hit-by", "uprobe", "--cooldown", "1h")
+    hit(c, rests, lambda: p.tell("call 1"))
+    wait_for("it is out of the program's code while it rests", lambda: first_byte(p) != BREAKPOINT)
+    expect(trigger(c, rests)["coverage"]["resting"] is True, "it rests")
+    remove(rests)
     wait_for("nothing to be open but the recording", lambda: perf_fds() == armed)
     ok("a trigger that is removed leaves no event")
 

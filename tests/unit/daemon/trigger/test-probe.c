@@ -49,11 +49,11 @@ static void test_attr(void **state)
 	check_common(&a, true);
 	probe_attr_breakpoint(0x1234, false, &a);
 	check_common(&a, false);
-	probe_attr_uprobe(8, path, 0x40, true, &a);
+	probe_attr_uprobe(8, path, 0x40, &a);
 	assert_int_equal(a.type, 8);
 	assert_int_equal(a.config1, (uint64_t)(uintptr_t)path);
 	assert_int_equal(a.config2, 0x40);
-	check_common(&a, true);
+	check_common(&a, false);
 }
 
 /* ---- a process that comes to a place */

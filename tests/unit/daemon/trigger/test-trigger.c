@@ -173,8 +173,10 @@ struct probe {
 	void *arg;
 	enum probe_state state;
 	bool on, open;
+	enum probe_by used;
 };
 
+#define PLACE_ADDRESS 0x7000u
 static struct probe fake_probes[PROBES_MAX];
 static size_t n_probes;
 static unsigned int probes_refused; /* of the next ones */
@@ -257,7 +259,12 @@ size_t probe_fds(const struct probe *p)
 
 enum probe_by probe_used(const struct probe *p)
 {
-	return PROBE_BREAKPOINT;
+	return p->used;
+}
+
+uint64_t probe_address(const struct probe *p)
+{
+	return PLACE_ADDRESS;
 }
 
 const char *probe_why(const struct probe *p)
@@ -1379,6 +1386,14 @@ static void test_place(void **state)
 	turn_until(f, a->on);
 }
 
+static void map(struct fixture *f, const struct probe *p, uint64_t ino, uint64_t start)
+{
+	const struct target_mapping mapping = {
+		.pid = p->process.pid, .maj = 8, .min = 1, .ino = ino, .start = start, .end = start + 0x1000};
+
+	triggers_target_mapped(f->triggers, &unit, &mapping);
+}
+
 static void test_place_processes(void **state)
 {
 	struct fixture *f = *state;
@@ -1390,11 +1405,12 @@ static void test_place_processes(void **state)
 	set_state(b, PROBE_NOT_MAPPED);
 	turn_until(f, s.calls == 1);
 	/* what has mapped another file is not looked at again */
-	triggers_target_mapped(f->triggers, &unit, b->process.pid, 8, 1, 78);
-	triggers_target_mapped(f->triggers, &unit, a->process.pid, 8, 1, 77);
+	map(f, b, 78, PLACE_ADDRESS);
+	map(f, a, 77, PLACE_ADDRESS);
+	map(f, a, 78, PLACE_ADDRESS + 0x1000);
 	turn(f, 300);
 	assert_int_equal(n_probes, 2);
-	triggers_target_mapped(f->triggers, &unit, b->process.pid, 8, 1, 77);
+	map(f, b, 77, PLACE_ADDRESS);
 	turn_until(f, n_probes == 3);
 	assert_false(b->open);
 	set_state(&fake_probes[2], PROBE_OPEN);
@@ -1415,6 +1431,58 @@ static void test_place_processes(void **state)
 	turn_until(f, coverage(t, "processes") == 0);
 	for (size_t i = 0; i < n_probes; i++)
 		assert_false(fake_probes[i].open);
+}
+
+/* The kernel tells what is mapped, not what is unmapped. */
+static void test_place_is_mapped_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct settled s;
+
+	(void)add_place(f, &unit, 0, &s);
+	set_state(&fake_probes[0], PROBE_OPEN);
+	set_state(&fake_probes[1], PROBE_OPEN);
+	fake_probes[0].used = PROBE_BREAKPOINT;
+	fake_probes[1].used = PROBE_UPROBE; /* which is in the file wherever that is mapped */
+	turn_until(f, s.calls == 1);
+	map(f, &fake_probes[1], 77, PLACE_ADDRESS + 0x10000);
+	map(f, &fake_probes[1], 78, PLACE_ADDRESS);
+	turn(f, 300);
+	assert_int_equal(n_probes, 2);
+	/* another file has taken its place */
+	map(f, &fake_probes[0], 78, PLACE_ADDRESS);
+	turn_until(f, n_probes == 3);
+	assert_false(fake_probes[0].open);
+	set_state(&fake_probes[2], PROBE_OPEN);
+	fake_probes[2].used = PROBE_BREAKPOINT;
+	/* it is mapped elsewhere */
+	map(f, &fake_probes[2], 77, PLACE_ADDRESS + 0x10000);
+	turn_until(f, n_probes == 4);
+	assert_false(fake_probes[2].open);
+}
+
+/* A uprobe that is off still costs the program something. */
+static void test_uprobes_are_closed(void **state)
+{
+	struct fixture *f = *state;
+	struct settled s;
+	struct trigger *t = add_place(f, &unit, 0, &s);
+
+	set_state(&fake_probes[0], PROBE_OPEN);
+	set_state(&fake_probes[1], PROBE_OPEN);
+	fake_probes[0].used = fake_probes[1].used = PROBE_UPROBE;
+	/* before anybody was told that it is watched: he is */
+	hit_place(&fake_probes[0], 101, 1);
+	turn_until(f, s.calls == 1);
+	assert_int_equal(s.answer, 0);
+	turn_until(f, !fake_probes[0].open && !fake_probes[1].open);
+	assert_int_equal(n_probes, 2);
+	end_snapshots();
+	turn_until(f, n_probes == 4);
+	set_state(&fake_probes[2], PROBE_OPEN);
+	set_state(&fake_probes[3], PROBE_OPEN);
+	assert_int_equal(coverage(t, "processes"), 2);
+	assert_true(fake_probes[2].on);
 }
 
 /* What cannot be opened now is tried again, without anything else happening. */
@@ -1534,6 +1602,8 @@ int main(void)
 		T(test_request_chooses_a_target),
 		T(test_place),
 		T(test_place_processes),
+		T(test_place_is_mapped_anew),
+		T(test_uprobes_are_closed),
 		T(test_place_is_busy),
 		T(test_place_is_busy_at_first),
 		T(test_place_nowhere),
