@@ -5,6 +5,8 @@
  *
  *	target busy THREADS [COUNTER-FILE]	computes, 16 calls deep, never waits
  *	target switch PAIRS [COUNTER-FILE]	two threads on one processor pass a byte to and fro
+ *	target deep PAIRS [COUNTER-FILE]	so do these, each wait 17 functions deep
+ *	target fresh PAIRS [COUNTER-FILE]	and these, where no wait has the stack of the thread's last one
  *	target idle THREADS [COUNTER-FILE]	waits
  *
  * The counter file is mapped: one 64-bit count of finished rounds per thread or pair. The program
@@ -15,6 +17,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +42,7 @@ struct side {
 	size_t index;
 	int cpu;
 	int first;
+	bool deep, fresh;
 };
 
 __attribute__((noinline)) static uint64_t work_leaf(uint64_t x)
@@ -92,6 +96,39 @@ __attribute__((noinline)) static int await_byte(const struct side *s)
 	return read(s->in, &c, 1) == 1 ? 0 : -1;
 }
 
+static int descend(const struct side *s, int depth, uint64_t path);
+
+/* Two ways down, so that a stack tells which were taken. */
+__attribute__((noinline)) static int left(const struct side *s, int depth, uint64_t path)
+{
+	int r = descend(s, depth, path);
+
+	__asm__ volatile("");
+	return r;
+}
+
+__attribute__((noinline)) static int right(const struct side *s, int depth, uint64_t path)
+{
+	int r = descend(s, depth, path);
+
+	__asm__ volatile("");
+	return r;
+}
+
+__attribute__((always_inline)) static inline int descend(const struct side *s, int depth, uint64_t path)
+{
+	if (depth == 0)
+		return await_byte(s) == 0 ? pass_byte(s) : -1;
+	return path & 1 ? right(s, depth - 1, path >> 1) : left(s, depth - 1, path >> 1);
+}
+
+static int play(const struct side *s, uint64_t round)
+{
+	if (!s->deep)
+		return await_byte(s) == 0 ? pass_byte(s) : -1;
+	return descend(s, DEPTH - 4, s->fresh ? round : 0);
+}
+
 static void *switch_main(void *arg)
 {
 	const struct side *s = arg;
@@ -102,7 +139,7 @@ static void *switch_main(void *arg)
 	(void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 	if (s->first && pass_byte(s) < 0)
 		return NULL;
-	while (await_byte(s) == 0 && pass_byte(s) == 0)
+	for (uint64_t round = 0; play(s, round) == 0; round++)
 		if (s->first)
 			atomic_fetch_add_explicit(&counters[s->index].rounds, 1, memory_order_relaxed);
 	return NULL;
@@ -127,7 +164,7 @@ static int thread_start(void *(*run)(void *), void *arg, const char *name)
 	return -pthread_detach(t);
 }
 
-static int start_pair(size_t index)
+static int start_pair(size_t index, bool deep, bool fresh)
 {
 	/* They live as long as the process. */
 	struct side *a = calloc(2, sizeof(*a)), *b;
@@ -141,8 +178,8 @@ static int start_pair(size_t index)
 		free(a);
 		return -errno;
 	}
-	*a = (struct side){.in = back[0], .out = there[1], .index = index, .first = 1};
-	*b = (struct side){.in = there[0], .out = back[1], .index = index};
+	*a = (struct side){.in = back[0], .out = there[1], .index = index, .first = 1, .deep = deep, .fresh = fresh};
+	*b = (struct side){.in = there[0], .out = back[1], .index = index, .deep = deep, .fresh = fresh};
 	a->cpu = b->cpu = (int)(index % (size_t)(cpus > 0 ? cpus : 1));
 	r = thread_start(switch_main, b, "pong");
 	return r < 0 ? r : thread_start(switch_main, a, "ping");
@@ -173,7 +210,7 @@ int main(int argc, char **argv)
 	char c;
 
 	if (argc < 3 || argc > 4 || n > MAX_THREADS) {
-		(void)fprintf(stderr, "usage: target busy|switch|idle COUNT [COUNTER-FILE]\n");
+		(void)fprintf(stderr, "usage: target busy|switch|deep|fresh|idle COUNT [COUNTER-FILE]\n");
 		return 2;
 	}
 	r = map_counters(argc > 3 ? argv[3] : NULL, n ? n : 1);
@@ -181,7 +218,11 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], "busy") == 0)
 			r = thread_start(busy_main, &counters[i], "busy");
 		else if (strcmp(argv[1], "switch") == 0)
-			r = start_pair(i);
+			r = start_pair(i, false, false);
+		else if (strcmp(argv[1], "deep") == 0)
+			r = start_pair(i, true, false);
+		else if (strcmp(argv[1], "fresh") == 0)
+			r = start_pair(i, true, true);
 		else if (strcmp(argv[1], "idle") == 0)
 			r = thread_start(idle_main, NULL, "idle");
 		else
