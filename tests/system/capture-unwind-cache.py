@@ -224,7 +224,7 @@ def restarts(unit):
     with Run(name=name, unit_rights=unit) as run:
         p, t = run.arm(*program)
         run.end(p, t)
-        expect((now := run.cache())["decoders"] == 0 and now["damaged"] == 0, f"{name}: after that all are there")
+        expect((now := run.cache())["decoders"] == 0 and now["damaged"] == 0, f"{name}: after that all are there: {now}")
         log = run.d.log()
         expect("damaged; the table is made again" in log, f"{name}: and the log says so")
 
