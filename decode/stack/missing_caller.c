@@ -56,6 +56,30 @@ static bool calls_on(struct image *img, const struct symbol *sym, uint64_t leaf)
 	return false;
 }
 
+/*
+ * Go's tables tell the frame from the stack pointer everywhere; of the frame pointer they tell where the caller's is, and not between
+ * which instructions the register has another value.
+ */
+static bool has_callers_bp(struct image *img, uint64_t vaddr, const struct cfi_row *row)
+{
+	uint8_t code[16] = {0}; /* the eight bytes before, and what comes */
+	const uint8_t *next = code + 8;
+	bool taken, given;
+
+	if (row->regs[CFI_REG_BP].kind == CFI_SAME)
+		return true;
+	if (vaddr < 8 || image_read(img, vaddr - 8, code, sizeof(code)) != sizeof(code))
+		return false;
+	/* saved, but not taken yet: mov %rsp,%rbp or lea OFF(%rsp),%rbp comes */
+	taken = next[0] == 0x48 && ((next[1] == 0x89 && next[2] == 0xe5) ||
+				    (next[1] == 0x8d && (next[2] == 0x6c || next[2] == 0xac) && next[3] == 0x24));
+	/* given back: behind mov OFF(%rsp),%rbp comes add $SIZE,%rsp */
+	given = next[0] == 0x48 && (next[1] == 0x83 || next[1] == 0x81) && next[2] == 0xc4 &&
+		((code[3] == 0x48 && code[4] == 0x8b && code[5] == 0x6c && code[6] == 0x24) ||
+			(code[0] == 0x48 && code[1] == 0x8b && code[2] == 0xac && code[3] == 0x24));
+	return taken || given;
+}
+
 uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
 	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats)
 {
@@ -66,11 +90,13 @@ uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budg
 
 	/* Where the frame is reckoned from the stack pointer, the frame pointer is still the
 	 * caller's. */
-	if (!row || !row->known || row->go || row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP ||
+	if (!row || !row->known || row->elsewhere || row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP ||
 		resolver_is_entry(r, leaf))
 		return 0;
-	img = resolver_image(r, code, ra - 1, &vaddr);
 	of_leaf = resolver_image(r, code, ip, &leaf_vaddr);
+	if (row->go && !(of_leaf && has_callers_bp(of_leaf, leaf_vaddr, row)))
+		return 0;
+	img = resolver_image(r, code, ra - 1, &vaddr);
 	if (img && img->x86_64 && resolver_load_symbols(r, img)) {
 		if (of_leaf == img) {
 			sym = symbols_find(&img->symbols, leaf_vaddr);
