@@ -31,7 +31,8 @@ struct arm_options {
 		       "work for programs built without frame pointers: bpf unwinds in the "       \
 		       "kernel, by tables made of the program's files, and copies what these do "  \
 		       "not do for, and dwarf copies a piece of the stack with each sample. auto " \
-		       "(the default) looks at the program and takes fp, else bpf, else dwarf."},  \
+		       "(the default) looks at the program and takes fp, else bpf, else dwarf, "    \
+		       "and for Go's, many of whose functions have no frame, bpf, else fp."},      \
 		{.name = "backend",                                                                \
 			.type = OPTION_CHOICE,                                                     \
 			.offset = offsetof(owner, arm.backend),                                    \

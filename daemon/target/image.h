@@ -82,8 +82,11 @@ const struct image_key *image_key(const struct image *image);
  */
 const uint8_t *image_head(const struct image *image);
 
-/* Whether its code keeps frame pointers, as the probe has found. */
-enum image_frames { IMAGE_FRAMES_UNKNOWN, IMAGE_FRAMES_KEPT, IMAGE_FRAMES_NOT_KEPT, IMAGE_FRAMES_NO_VERDICT };
+/*
+ * Whether its code keeps frame pointers, as the probe has found. MOSTLY: Go's does, but for functions that call nobody, and those are
+ * many: the callers of these are not found by frame pointers.
+ */
+enum image_frames { IMAGE_FRAMES_UNKNOWN, IMAGE_FRAMES_KEPT, IMAGE_FRAMES_MOSTLY, IMAGE_FRAMES_NOT_KEPT, IMAGE_FRAMES_NO_VERDICT };
 enum image_frames image_frames(const struct image *image);
 void image_set_frames(struct image *image, enum image_frames frames);
 

@@ -86,6 +86,7 @@ struct json_object *target_to_json(struct target *target)
 	json_add_string(o, "method", stats.method);
 	json_add_string(o, "stacks", stacks_mode_name(target->stacks));
 	json_add_bool(o, "stacks_auto", target->stacks_asked == STACKS_AUTO);
+	json_add_bool(o, "stacks_pending", target->probe_waits);
 	add_texts(o, "why", target->why, target->n_why);
 	add_texts(o, "warnings", target->warnings, target->n_warnings);
 	json_add_bool(o, "waits", target->waits);

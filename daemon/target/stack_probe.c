@@ -44,7 +44,7 @@ static enum image_frames verdict(const struct target *target)
 
 		if (frames == IMAGE_FRAMES_UNKNOWN || frames == IMAGE_FRAMES_NOT_KEPT)
 			return frames;
-		if (frames == IMAGE_FRAMES_KEPT)
+		if (frames == IMAGE_FRAMES_MOSTLY || (frames == IMAGE_FRAMES_KEPT && sum != IMAGE_FRAMES_MOSTLY))
 			sum = frames;
 	}
 	return sum;
@@ -121,15 +121,17 @@ static void take_answers(struct stackprobe *probe, const struct decoder_result *
 
 	for (size_t i = 0; i < n && i < probe->n_images; i++) {
 		struct json_object *file = json_object_array_get_idx(files, i);
-		bool known = false, kept = false;
+		bool known = false, kept = false, go = false;
 
 		if (!json_object_is_type(file, json_type_object))
 			continue;
 		(void)json_get_bool(file, "known", &known);
 		(void)json_get_bool(file, "frame_pointers", &kept);
+		(void)json_get_bool(file, "go", &go);
 		image_set_frames(probe->images[i], !known ? IMAGE_FRAMES_NO_VERDICT
-						  : kept ? IMAGE_FRAMES_KEPT
-							 : IMAGE_FRAMES_NOT_KEPT);
+						   : !kept ? IMAGE_FRAMES_NOT_KEPT
+						   : go ? IMAGE_FRAMES_MOSTLY
+							: IMAGE_FRAMES_KEPT);
 	}
 }
 

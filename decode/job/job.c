@@ -194,6 +194,7 @@ static int job_probe(struct job *j)
 		json_add_uint(o, "functions", a.functions);
 		json_add_uint(o, "with_frame_pointer", a.with);
 		json_add_bool(o, "frame_pointers", a.frame_pointers);
+		json_add_bool(o, "go", a.go);
 		json_append(files, o);
 	}
 	/* the program itself is the first; its libraries follow */

@@ -166,6 +166,7 @@ int probe_file(int fd, struct budget *budget, struct probe_answer *ret)
 		return -EBADMSG;
 	t = (struct text){.addr = sh.sh_addr, .p = data->d_buf, .len = data->d_size};
 	judge_by_symbols(add_go, elf, &t, budget, &a);
+	a.go = a.functions >= PROBE_MIN_FUNCTIONS;
 	if (a.functions < PROBE_MIN_FUNCTIONS)
 		judge_by_fdes(elf, &t, &a);
 	if (a.functions < PROBE_MIN_FUNCTIONS)

@@ -19,6 +19,7 @@ struct probe_answer {
 	uint64_t with;      /* of those, with a frame pointer */
 	bool known;         /* enough functions for a verdict */
 	bool frame_pointers;
+	bool go; /* its functions that call nobody have no frame, nor has one at its first instructions */
 };
 
 /* The part of judged functions that must set up a frame pointer; hand-written assembly never does.

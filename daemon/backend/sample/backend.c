@@ -307,9 +307,13 @@ static void sample_frames_known(struct target *target, enum image_frames frames)
 {
 	const bool dwarf = sampler_can(sampler_of(target->targets))->dwarf;
 	const bool unwinds = sampler_unwind(sampler_of(target->targets)) && sampling_unwinds(target);
-	const enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP : unwinds ? STACKS_BPF : STACKS_DWARF;
+	const bool kept = frames == IMAGE_FRAMES_KEPT || frames == IMAGE_FRAMES_MOSTLY;
+	const enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP
+					: unwinds			      ? STACKS_BPF
+					: kept				      ? STACKS_FP
+									      : STACKS_DWARF;
 
-	if (!dwarf && frames != IMAGE_FRAMES_KEPT)
+	if (!dwarf && !kept)
 		target_warn(target, frames == IMAGE_FRAMES_NOT_KEPT
 					    ? "its code keeps no frame pointers: call chains leave frames out"
 					    : "whether its code keeps frame pointers is not known: call chains may leave frames out");

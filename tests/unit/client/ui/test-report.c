@@ -401,6 +401,17 @@ static const char target[] =
 	"99,"
 	"\"lost\":{\"torn\":2,\"late\":0},\"ring_bytes\":8388608,\"fds\":12,\"owner_uid\":0}";
 
+static const char pending[] =
+	"{\"id\":\"t4\",\"scope\":\"process\",\"pid\":1234,\"state\":\"armed\",\"stacks\":\"dwarf\",\"stacks_auto\":true,"
+	"\"stacks_pending\":true,\"method\":\"cpu\",\"waits\":true}";
+
+static void test_target_pending(void **state)
+{
+	_cleanup_free_ char *text = text_of(view_target, pending);
+
+	has(text, "stacks dwarf until its files have been looked at, waits on, recorded by cpu events\n");
+}
+
 static void test_target(void **state)
 {
 	_cleanup_free_ char *text = text_of(view_target, target);
@@ -479,6 +490,7 @@ int main(void)
 		cmocka_unit_test(test_odd_summaries),
 		cmocka_unit_test(test_incomplete),
 		cmocka_unit_test(test_target),
+		cmocka_unit_test(test_target_pending),
 		cmocka_unit_test(test_target_of_pt),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_snapshot),
