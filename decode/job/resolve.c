@@ -40,7 +40,9 @@ struct resolve {
 	struct image **objects;
 	size_t n_objects;
 	/* what is looked for: one of three */
-	const char *symbol, *tail; /* the name, and what follows its last "::" */
+	const char *symbol;
+	const char *word; /* the identifier of it that every mangled form of it has in it, */
+	size_t word_len;  /* 0: none is sure to be there */
 	const char *file;
 	uint32_t line;
 	uint64_t object, offset;
@@ -109,7 +111,7 @@ static enum match match_name(const struct resolve *r, const struct symbol *s)
 
 	if (s->name_len == len && memcmp(s->name, r->symbol, len) == 0)
 		return MATCH_FULL;
-	if (s->name_len < 2 || s->name[0] != '_' || !memmem(s->name, s->name_len, r->tail, strlen(r->tail)))
+	if (s->name_len < 2 || s->name[0] != '_' || !memmem(s->name, s->name_len, r->word, r->word_len))
 		return MATCH_NONE;
 	(void)demangle_name(s->name, s->name_len, text, sizeof(text));
 	if (strcmp(text, r->symbol) == 0)
@@ -375,6 +377,21 @@ static void answer(const struct resolve *r, struct json_object *stats)
 
 /* ---- the question */
 
+/* Of "ns::f<int>" it is f; operators, destructors and lambdas are mangled in other words. False: it ends before it has a name. */
+static bool find_word(struct resolve *r)
+{
+	const size_t plain = strcspn(r->symbol, "<({");
+	const char *word = r->symbol;
+
+	for (const char *p = word; (p = strstr(p, "::")) && (size_t)(p - r->symbol) < plain; p += 2)
+		word = p + 2;
+	r->word = word;
+	r->word_len = strcspn(word, "<({");
+	if (*word == '~' || strncmp(word, "operator", 8) == 0)
+		r->word_len = 0;
+	return *word != '\0';
+}
+
 static int take_find(struct resolve *r, struct json_object *find)
 {
 	uint64_t line;
@@ -383,14 +400,8 @@ static int take_find(struct resolve *r, struct json_object *find)
 		return -EINVAL;
 	r->symbol = json_get_string(find, "symbol");
 	r->file = json_get_string(find, "file");
-	if (r->symbol) {
-		const char *tail = r->symbol;
-
-		for (const char *p = tail; (p = strstr(p, "::")); p += 2)
-			tail = p + 2;
-		r->tail = tail;
-		return *r->symbol && *tail && strlen(r->symbol) <= RESOLVE_MAX_QUERY ? 0 : -EINVAL;
-	}
+	if (r->symbol)
+		return find_word(r) && strlen(r->symbol) <= RESOLVE_MAX_QUERY ? 0 : -EINVAL;
 	if (r->file) {
 		const char *slash = strrchr(r->file, '/');
 

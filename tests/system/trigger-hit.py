@@ -310,6 +310,34 @@ with Tracerd() as d, d.client() as c:
     ok("a stripped program's libraries have names")
     bare.end()
 
+    # ---- names as tracerd prints them
+    if shutil.which("g++"):
+        (work / "names.cc").write_text("""#include <cstdio>
+namespace ns {
+volatile long sum;
+template <typename T> __attribute__((noinline)) void tp(T n) { sum += n; }
+struct K { int v; __attribute__((noinline)) bool operator<(const K &o) const; __attribute__((noinline)) ~K(); };
+bool K::operator<(const K &o) const { return v < o.v + sum; }
+K::~K() { sum++; }
+}
+int main() {
+	auto f = [](int n) __attribute__((noinline)) { ns::sum += n; };
+	puts("ready"); fflush(stdout);
+	getchar();
+	ns::K a{1}, b{2};
+	ns::tp<int>(a < b); ns::tp<ns::K *>(nullptr == &a ? &a : &b); f(1);
+}
+""".replace("sum += n; }\nstruct", "sum += (long)n; }\nstruct"))
+        subprocess.run(["g++", "-O1", "-o", "names", "names.cc"], cwd=work, check=True)
+        cxx = Program("names")
+        c.arm(cxx.pid)
+        for name in ("ns::tp<int>", "tp<int>", "ns::tp<ns::K*>", "ns::K::operator<", "ns::K::~K", "_ZN2ns2tpIiEEvT_", "main::{lambda(int)#1}::operator()"):
+            remove(add(cxx.pid, name))
+        refused(cxx.pid, "ns::tp<long>", "no function", code=3)
+        refused(cxx.pid, "ns::", "'ns::'")
+        cxx.end()
+        ok("functions of C++ are found by the names that are printed")
+
     # ---- the four slots of a thread, and uprobes
     many = [add(p.pid, "serve", "--hit-by", "breakpoint") for _ in range(4)]
     refused(p.pid, "serve", "hardware breakpoints", "in use", more=("--hit-by", "breakpoint"))
