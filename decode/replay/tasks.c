@@ -174,6 +174,7 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 		code_fini(&p->code);
 		p->code.perfmap_tried = !s->o.perfmaps;
 		p->code.serial = ++s->n_processes;
+		timeline_program(s->o.tl, p->pid, ev->has_time ? ev->time : 0);
 	}
 	t->named = t->named && !ev->comm.exec;
 	if (!t->named)
@@ -204,6 +205,8 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 	if (r < 0)
 		return r;
 	if (ev->pid != ev->fork.ppid && (!p || p->exited || ev->pid == ev->tid)) {
+		if (p)
+			timeline_program(s->o.tl, ev->pid, ev->time);
 		/* recorders that describe what already runs give a fork for it: its maps follow */
 		p = session_add_process(s, ev->pid, ev->fork.ppid);
 		if (!p) {

@@ -12,10 +12,11 @@
 
 #define NAMES_MAX 65536u
 
-/* "G12 main.worker": the function with which it began is known once a whole stack of it was seen. */
-static uint32_t name_of(struct timeline *tl, uint32_t pid, uint64_t id, const char *function)
+/* "G12 main.worker": the function with which it began is known once a whole stack of it was seen. Each program of a process counts from 1. */
+static uint32_t name_of(struct timeline *tl, uint32_t pid, uint32_t program, uint64_t id, const char *function)
 {
-	uint32_t name = hashmap_index(&tl->seen_names, pid, id);
+	const uint64_t owner = (uint64_t)program << 32 | pid;
+	uint32_t name = hashmap_index(&tl->seen_names, owner, id);
 	char text[320];
 
 	if (name)
@@ -24,8 +25,15 @@ static uint32_t name_of(struct timeline *tl, uint32_t pid, uint64_t id, const ch
 	name = writer_name(tl->w, text);
 	/* Without room for it it is asked for again. */
 	if (*function && tl->seen_names.n < NAMES_MAX)
-		(void)!hashmap_put(&tl->seen_names, pid, id, name);
+		(void)!hashmap_put(&tl->seen_names, owner, id, name);
 	return name;
+}
+
+static uint32_t program_of(const struct timeline *tl, uint32_t pid)
+{
+	const struct tl_process *p = timeline_process_find(tl, pid);
+
+	return p ? p->program : 0;
 }
 
 static uint32_t track_of(struct timeline *tl, struct tl_thread *t)
@@ -45,7 +53,7 @@ static void draw(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	const uint32_t track = track_of(tl, t);
 
 	writer_slice_begin(tl->w, track, t->seen.since,
-			   &(struct writer_event){.name = name_of(tl, t->pid, t->seen.id, ""),
+			   &(struct writer_event){.name = name_of(tl, t->pid, t->seen.program, t->seen.id, ""),
 						  .category = writer_name(tl->w, "goroutine, as sampled"),
 						  .args = &arg,
 						  .n_args = 1});
@@ -60,6 +68,19 @@ void tl_seen_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	t->seen.id = 0;
 }
 
+/* Its other threads are gone by then; where their ends were lost, they keep the names of the program before. */
+void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
+{
+	struct tl_process *p = timeline_process_find(tl, pid);
+	struct tl_thread *t = timeline_thread_find(tl, pid);
+
+	if (!p)
+		return;
+	if (t && t->pid == pid)
+		tl_seen_end(tl, t, timeline_monotonic(tl, ts));
+	p->program++;
+}
+
 void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)
 {
 	struct tl_thread *t = timeline_thread_find(tl, tid);
@@ -69,21 +90,24 @@ void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 	t->seen.told_at = ts;
 	t->seen.told = id;
 	if (id && *function)
-		(void)name_of(tl, t->pid, id, function);
+		(void)name_of(tl, t->pid, program_of(tl, t->pid), id, function);
 }
 
 void tl_seen(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	const uint64_t id = t->seen.told;
+	uint32_t program;
 	uint64_t since;
 
 	if (t->seen.told_at != tl->last_source || t->goroutine)
 		return;
 	t->seen.at = id ? mono : 0;
-	if (t->seen.id == id)
+	program = program_of(tl, t->pid);
+	if (t->seen.id == id && (id == 0 || t->seen.program == program))
 		return;
 	since = t->resumed && mono - t->resumed <= TL_REACH_PERIODS * tl->options.period_ns ? t->resumed : mono;
 	tl_seen_end(tl, t, t->resumed ? t->resumed : mono);
 	t->seen.id = id;
+	t->seen.program = program;
 	t->seen.since = since > t->goroutines_last ? since : t->goroutines_last;
 }

@@ -118,6 +118,13 @@ struct tl_process *timeline_process_enter(struct timeline *tl, uint32_t pid, uin
 	return p;
 }
 
+struct tl_process *timeline_process_find(const struct timeline *tl, uint32_t pid)
+{
+	uint32_t i;
+
+	return map_get(&tl->process_map, pid, &i) ? &tl->processes[i] : NULL;
+}
+
 uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono)
 {
 	const struct tl_process *p = timeline_process_enter(tl, pid, mono);

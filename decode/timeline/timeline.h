@@ -114,6 +114,8 @@ DEFINE_CLEANUP(struct timeline *, timeline_free)
 /* A process or thread is there, or has a new name. An unknown tid in an event is made up. */
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts);
 int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts);
+/* From then on the process runs another program, or is another process with the number of one before: it has other goroutines. */
+void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts);
 /* The thread that was just made known was forked then. */
 void timeline_thread_forked(struct timeline *tl, uint32_t tid);
 int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts);

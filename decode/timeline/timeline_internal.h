@@ -79,6 +79,7 @@ struct tl_thread {
 	uint64_t goroutines_last; /* what is on that track is over then */
 	struct {
 		uint64_t id; /* the goroutine that it was last seen in; 0: none */
+		uint32_t program; /* of its process; whose goroutine */
 		uint64_t since;
 		uint64_t at; /* the last event that shows it; 0: the last event shows none */
 		uint64_t told, told_at; /* what an event is said to show, and that event's time on the input's clock */
@@ -99,6 +100,7 @@ struct tl_process {
 	uint32_t pid, ppid;
 	uint32_t name;
 	uint32_t track; /* 0 = not declared yet */
+	uint32_t program; /* which one it runs: how many were known to run in it before, and in others of its number */
 	bool renamed;
 	struct tl_lanes tasks, fibers, goroutines, goroutine_regions;
 };
@@ -186,7 +188,7 @@ struct timeline {
 	uint32_t n_free_tasks;
 	struct hashmap task_map; /* (owner, id) -> index + 1 */
 	struct timeline_go *go;	 /* programs' execution traces, a list */
-	struct hashmap seen_names; /* of goroutines that were only seen: (pid, id) -> a writer's name */
+	struct hashmap seen_names; /* of goroutines that were only seen: (program and pid, id) -> a writer's name */
 	bool seen;	/* an event that is no early begin */
 	bool entering_early;
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
@@ -258,6 +260,8 @@ int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, stru
 /* The same where its process is known. */
 int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono, struct tl_thread **ret);
 
+/* NULL if the process is not known. Valid until another one is made. */
+struct tl_process *timeline_process_find(const struct timeline *tl, uint32_t pid);
 /* The track of the process, declared now if it was not; 0 if there is no room for it. */
 uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono);
 /* The process, its track declared; NULL likewise. Valid until another process is made. */

@@ -74,6 +74,11 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 	return tell("%d thread %u/%u %s\n", (int)ts, pid, tid, name);
 }
 
+void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
+{
+	(void)tell("%d program %u\n", (int)ts, pid);
+}
+
 void timeline_thread_forked(struct timeline *tl, uint32_t tid)
 {
 	(void)tell("forked %u\n", tid);
@@ -374,6 +379,7 @@ static void test_tasks(void **state)
 					    "120 process 20 of 10 sh\n"
 					    "120 thread 20/20 sh\n"
 					    "120 sample 20 cpu 0 [callers unknown]>[sh]\n"
+					    "130 program 20\n"
 					    "130 thread 20/20 prog\\x0a\n"
 					    "130 process 20 of 10 prog\\x0a\n"
 					    "140 sample 20 cpu 0 [callers unknown]>[unknown]\n"
@@ -385,6 +391,7 @@ static void test_tasks(void **state)
 					    "200 exit 21\n"
 					    "205 sample 21 cpu 0 [callers unknown]>[prog]\n"
 					    "210 exit 20\n"
+					    "220 program 20\n"
 					    "230 process 20 of 10 sh\n"
 					    "230 thread 20/20 sh\n"
 					    "230 sample 20 cpu 0 [callers unknown]>[sh]\n"
@@ -410,11 +417,13 @@ static void test_ids_again(void **state)
 	make_fork(&m, 80, 20, 20, 10, 10);
 	make_fork(&m, 90, 20, 21, 20, 20);
 	make_sample(&m, 100, 20, 21, &ip, 1);
-	replay((struct session_options){0}, "50 process 20 of 10 prog\n"
+	replay((struct session_options){0}, "20 program 20\n"
+					    "50 process 20 of 10 prog\n"
 					    "50 thread 20/21 prog\n"
 					    "need object /bin/prog\n"
 					    "50 sample 21 cpu 0 [callers unknown]>[prog]\n"
 					    "60 exit 21\n"
+					    "80 program 20\n"
 					    "100 process 20 of 10 sh\n"
 					    "100 thread 20/21 sh\n"
 					    "need object /bin/sh\n"

@@ -11,6 +11,7 @@
  *   cause REGION TID BEGIN END OVER
  *   clock raw | bracket SOURCE MONO WIDTH
  *   process PID TS NAME            thread PID TID TS NAME        exit TID TS
+ *   program PID TS (another one from then on)
  *   sample TID TS CPU STACK        out TID TS CPU STATE STACK WHO in TID TS CPU WHO
  *   goroutine TID TS ID FUNCTION|- (of what follows for TID)
  *   wake TID TS CPU WHO irq|- STACK waited TID TS NS STACK       blocked TID TS STATE STACK
