@@ -76,9 +76,11 @@ void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
 
 	if (!p)
 		return;
-	if (t && t->pid == pid)
-		tl_seen_end(tl, t, timeline_monotonic(tl, ts));
 	p->program++;
+	if (!t || t->pid != pid)
+		return;
+	t->seen.last = timeline_monotonic(tl, ts);
+	tl_seen_end(tl, t, t->seen.last);
 }
 
 void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)
@@ -93,20 +95,34 @@ void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 		(void)name_of(tl, t->pid, program_of(tl, t->pid), id, function);
 }
 
+/*
+ * Since when nothing was seen of it; 0: it was seen just before. A short preemption does not move t->resumed, but shows the goroutine when
+ * it begins: then it is since its end.
+ */
+static uint64_t unseen_since(const struct tl_thread *t)
+{
+	if (t->resumed == 0 || t->resumed >= t->seen.last)
+		return t->resumed;
+	return t->on_since >= t->seen.last ? t->on_since : 0;
+}
+
 void tl_seen(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	const uint64_t id = t->seen.told;
+	uint64_t unseen, since = mono;
 	uint32_t program;
-	uint64_t since;
 
 	if (t->seen.told_at != tl->last_source || t->goroutine)
 		return;
+	unseen = unseen_since(t);
+	t->seen.last = mono;
 	t->seen.at = id ? mono : 0;
 	program = program_of(tl, t->pid);
 	if (t->seen.id == id && (id == 0 || t->seen.program == program))
 		return;
-	since = t->resumed && mono - t->resumed <= TL_REACH_PERIODS * tl->options.period_ns ? t->resumed : mono;
-	tl_seen_end(tl, t, t->resumed ? t->resumed : mono);
+	if (unseen && mono - t->resumed <= TL_REACH_PERIODS * tl->options.period_ns)
+		since = unseen;
+	tl_seen_end(tl, t, unseen ? unseen : mono);
 	t->seen.id = id;
 	t->seen.program = program;
 	t->seen.since = since > t->goroutines_last ? since : t->goroutines_last;

@@ -82,6 +82,7 @@ struct tl_thread {
 		uint32_t program; /* of its process; whose goroutine */
 		uint64_t since;
 		uint64_t at; /* the last event that shows it; 0: the last event shows none */
+		uint64_t last; /* the last event that shows it, or none */
 		uint64_t told, told_at; /* what an event is said to show, and that event's time on the input's clock */
 	} seen;
 	uint32_t cpu; /* where it was last seen; TL_CPU_UNKNOWN */
