@@ -267,6 +267,7 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 		timeline_sample_alone(tl, t, mono, stack);
 	} else if (r == 0) {
 		r = evidence(tl, t, stack, mono, true);
+		t->waits.goroutine = t->seen.at == mono ? t->seen.id : 0;
 	}
 	t->last_sample = mono;
 	return r < 0 ? r : timeline_leave(tl);
@@ -323,6 +324,7 @@ static int wait_begin(struct timeline *tl, struct tl_thread *t, struct wait *w, 
 
 	t->waits.unseen = unseen_since(t);
 	r = stack && !t->in_call ? evidence(tl, t, stack, w->begin, false) : 0;
+	t->waits.goroutine = w->goroutine;
 	t->resumed = 0;
 	w->stack = stack;
 	if (r == 0)
@@ -335,6 +337,7 @@ static int wait_show(struct timeline *tl, struct tl_thread *t, uint32_t stack)
 {
 	int r = stack && !t->in_call ? evidence(tl, t, stack, t->waits.current.begin, false) : 0;
 
+	t->waits.goroutine = t->waits.current.goroutine;
 	t->resumed = 0;
 	if (r == 0)
 		waits_show(tl->waits, &t->waits, &t->lane, stack, t->in_call != 0);

@@ -14,7 +14,7 @@
  *   periods ago.
  * - At a switch-out the stack of the wait is shown, with a leaf "off CPU: ..." on top. Without a
  *   stack (0), the leaf stands alone and says that the stack was not recorded. One that may come later is
- *   waited for: such a wait is drawn when it ends. A short preemption without one ends nothing that was seen.
+ *   waited for: such a wait is drawn when it ends. A short preemption without one ends nothing that was seen of its goroutine.
  * - A thread that was declared (timeline_thread) and of which a complete recording has no event was off
  *   the CPU: its leaf stands alone, from the recording's begin or its own.
  * - Where records of some CPU are missing (timeline_incomplete, or before complete_from_ns) each thread

@@ -237,7 +237,9 @@ static bool is_brief(const struct wait_drawer *d, const struct wait *w)
 
 bool waits_goes_on(const struct waits *s)
 {
-	return s->current.brief && state_of(&s->current) == TL_WAIT_PREEMPTED && !s->unseen;
+	const bool elsewhere = s->current.goroutine && s->current.goroutine != s->goroutine;
+
+	return s->current.brief && state_of(&s->current) == TL_WAIT_PREEMPTED && !s->unseen && !elsewhere;
 }
 
 static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)

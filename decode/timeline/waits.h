@@ -44,10 +44,11 @@ struct waits {
 	struct wait current;
 	bool waiting; /* `current` has not ended */
 	bool hidden;  /* nor is it drawn: its stack may come yet */
+	uint64_t goroutine; /* whose stack the lane shows; 0 = nobody's, or not known */
 	uint64_t unseen; /* what the lane shows is of a wait before, which ended here, and nothing was seen since; 0: it was seen later */
 };
 
-/* Of a short preemption that has ended: the lane shows what the thread was in before, and it goes on there. */
+/* Of a short preemption that has ended: the lane shows what the thread was in before, and it goes on there; not if it was in another goroutine. */
 bool waits_goes_on(const struct waits *s);
 
 struct wait_drawer;
