@@ -57,6 +57,7 @@ static const struct special {
 	{"runtime.mcall", LEAVES_FOR_GOOD},
 	{"runtime.morestack", LEAVES},
 	{"runtime.sigpanic", INJECTED},
+	{"runtime.sigpanic0", INJECTED},
 	{"runtime.sigreturn", SIGNAL},
 	{"runtime.sigreturn__sigaction", SIGNAL},
 	{"runtime.sigtramp", ORDINARY}, /* the runtime looks no further */

@@ -47,6 +47,8 @@ static const struct {
 	{"runtime.goexit", 5, CODE("\x90\xe8....\x90"), "\x02\x07"},
 	/* push %rbp; mov %rsp,%rbp; call */
 	{"runtime.asyncPreempt", 4, CODE("\x55\x48\x89\xe5\xe8...."), "\x02\x01\x10\x08"},
+	/* mov %fs:-8,%r14; xorps %xmm15,%xmm15; jmp */
+	{"runtime.sigpanic0", 4, CODE("\x64\x4c\x8b\x34\x25\xf8\xff\xff\xff\x45\x0f\x57\xff\xe9...."), "\x02\x12"},
 	{"runtime.sigreturn__sigaction", 4, CODE("\x48\xc7\xc0\x0f...\x0f\x05"), "\x02\x09"},
 	/* pushf; cld; sub $40,%rsp; (4 bytes); mov %rbp,16(%rsp); call */
 	{"crosscall2", 4, CODE("\x9c\xfc\x48\x83\xec\x28" "...." "\x48\x89\x6c\x24\x10\xe8...."), "\x02\x01\x10\x05\x50\x0e"},
@@ -134,6 +136,7 @@ static void test_rules(void **state)
 		{"runtime.goexit", 0, UNWIND_END, 0, 0, 0, 0},
 		{"runtime.asyncPreempt", 0, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, UNWIND_WAS_INTERRUPTED},
 		{"runtime.asyncPreempt", 8, UNWIND_CFA, SP, 16, -16, UNWIND_WAS_INTERRUPTED},
+		{"runtime.sigpanic0", 13, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, UNWIND_WAS_INTERRUPTED},
 		{"runtime.sigreturn__sigaction", (uint64_t)-1, UNWIND_SIGNAL, 0, 0, 0, 0},
 		{"runtime.sigreturn__sigaction", 7, UNWIND_SIGNAL, 0, 0, 0, 0},
 		{"crosscall2", 1, UNWIND_CFA, SP, 16, UNWIND_BP_SAME, 0},
