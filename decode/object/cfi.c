@@ -160,6 +160,12 @@ static void row_of_go(const struct unwind_rule *rule, struct cfi_row *row)
 		else if (rule->bp_off != UNWIND_BP_UNKNOWN)
 			row->regs[CFI_REG_BP] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = rule->bp_off};
 		break;
+	case UNWIND_RA_REGISTER:
+		row->known = true;
+		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = UNWIND_REG(rule), .off = rule->cfa_off};
+		row->regs[CFI_REG_RA] = (struct cfi_rule){.kind = CFI_REGISTER, .reg = rule->extra};
+		row->regs[CFI_REG_BP].kind = CFI_SAME;
+		break;
 	case UNWIND_END: /* where the return address is, is not known */
 		row->known = true;
 		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = CFI_REG_SP};

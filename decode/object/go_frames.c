@@ -10,6 +10,7 @@
 
 #define SP 7u
 #define BP 6u
+#define R12 12u
 #define WORD 8
 /* From where the stack is in use on, the frame pointer is saved within so many bytes. */
 #define SAVED_WITHIN 64u
@@ -191,16 +192,21 @@ static struct unwind_rule by(unsigned reg, int64_t off, int64_t bp_off, unsigned
 		.bp_off = (int16_t)(told ? bp_off : UNWIND_BP_UNKNOWN)};
 }
 
-static struct unwind_rule rule_at(const struct frame *fr, uint64_t at, int32_t in_use)
+static struct unwind_rule rule_at(const struct frame *fr, uint64_t at, const struct gopclntab_steps *s)
 {
 	static const struct unwind_rule unknown = {.kind_reg = UNWIND_UNKNOWN}, end = {.kind_reg = UNWIND_END},
-					elsewhere = {.kind_reg = UNWIND_ELSEWHERE};
+					elsewhere = {.kind_reg = UNWIND_ELSEWHERE},
+					in_r12 = {.kind_reg = UNWIND_RA_REGISTER | SP << 4, .extra = R12, .bp_off = UNWIND_BP_SAME};
+	const int32_t in_use = s->value;
 	const bool saved = at >= fr->saved && in_use > 0;
 	const struct unwind_rule ordinary = by(SP, (int64_t)in_use + WORD, saved ? fr->saved_off : UNWIND_BP_SAME,
 		fr->manner == INJECTED ? UNWIND_WAS_INTERRUPTED : 0);
 
 	if (fr->manner == OUTERMOST)
 		return end;
+	/* pop %r12: the child of a vfork uses the stack as well, and would return there first. */
+	if (fr->manner == ORDINARY && in_use == -WORD && s->start >= 2 && fr->code && IS(fr, s->start - 2, "\x41\x5c"))
+		return in_r12;
 	if (in_use < 0 || in_use > DEEPEST || in_use % WORD || (!fr->code && fr->manner >= CALLS_AWAY))
 		return unknown;
 	if (fr->manner < CALLS_AWAY)
@@ -231,7 +237,7 @@ static bool put_step(const struct frame *fr, const struct gopclntab_steps *s)
 	uint64_t at = s->start;
 
 	while (at < s->end && at < size) {
-		const struct unwind_rule rule = rule_at(fr, at, s->value);
+		const struct unwind_rule rule = rule_at(fr, at, s);
 		uint64_t next = s->end;
 
 		if (!fr->fn(fr->arg, fr->f->start + at, &rule))

@@ -22,3 +22,4 @@ with Tracerd() as d:
             note(f"{what}: no C compiler")
             continue
         check_stacks(c, what, program, how.get("cgo", False))
+    check_copied(c, tmp() / "stacks0")

@@ -137,6 +137,30 @@ func sleeps() {
 	}
 }
 
+// spawns waits in the system call until its child, who shares its memory, has found no program to become.
+//
+//go:noinline
+func spawns() {
+	for {
+		if _, err := syscall.ForkExec("/nonexistent", []string{"none"}, &syscall.ProcAttr{}); err != syscall.ENOENT {
+			panic(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// sayVfork finds a function that has no name outside of its package, behind another one of that.
+func sayVfork() {
+	pc := reflect.ValueOf(syscall.ForkExec).Pointer()
+	for end := pc + 1<<20; pc < end; pc += 16 {
+		if f := runtime.FuncForPC(pc); f != nil && f.Name() == "syscall.rawVforkSyscall" {
+			where("vfork", pc)
+			return
+		}
+	}
+	panic("no rawVforkSyscall")
+}
+
 var keep [64][]byte
 
 //go:noinline
@@ -168,10 +192,12 @@ func main() {
 	say("grow", grow)
 	say("transfers", transfers)
 	say("fills", fills)
+	sayVfork()
 	for _, f := range []struct {
 		name string
 		run  func()
-	}{{"leaves", leaves}, {"dives", dives}, {"grows", grows}, {"asks", asks}, {"pipes", pipes}, {"sleeps", sleeps}, {"allocates", allocates}} {
+	}{{"leaves", leaves}, {"dives", dives}, {"grows", grows}, {"asks", asks}, {"pipes", pipes}, {"sleeps", sleeps}, {"allocates", allocates},
+		{"spawns", spawns}} {
 		say(f.name, f.run)
 		go f.run()
 	}

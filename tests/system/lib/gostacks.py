@@ -4,7 +4,7 @@ from lib.goids import *
 
 # From the inside to the function that the goroutine began with.
 PATHS = [["leaf", "calls", "leaves"], ["deep", "dives"], ["grow", "grown"], ["grows"], ["asks"], ["transfers", "pipes"], ["sleeps"],
-         ["fills", "allocates"], ["rest", "inC"], ["throughC"], ["leaf", "calls", "called", "throughC"]]
+         ["fills", "allocates"], ["vfork", "spawns"], ["rest", "inC"], ["throughC"], ["leaf", "calls", "called", "throughC"]]
 
 
 class Truth:
@@ -98,7 +98,7 @@ def record_stacks(c, program, wanted):
 
 def check_stacks(c, what, program, cgo=False, through=True):
     """`through`: stacks go on from the thread's stack to the goroutine's, as they can since Go 1.21."""
-    wanted = ["leaf", "calls", "deep", "sleeps", "transfers", "asks"] + ["fills"] * through + ["rest"] * (cgo and through)
+    wanted = ["leaf", "calls", "deep", "sleeps", "transfers", "asks", "vfork"] + ["fills"] * through + ["rest"] * (cgo and through)
     seen, wrong, ends, meta = record_stacks(c, program, wanted)
     note(f"{what}: {ends}, {dict((k, dict(v)) for k, v in seen.items())}")
     for w in wrong[:4]:
@@ -108,9 +108,31 @@ def check_stacks(c, what, program, cgo=False, through=True):
     # What is mapped is all known by then.
     bad = sum(ends[k] for k in ("no_table", "no_rule", "no_read", "bad"))
     expect(bad * 50 <= sum(ends.values()), f"{what}: {bad} of {sum(ends.values())} could not be unwound")
+    expect(ends["no_rule"] * 500 <= sum(ends.values()), f"{what}: also where the return address is in a register, during a vfork: {ends['no_rule']} cannot")
     losses = meta["decoder"]["losses"]
     expect(losses.get("stacks_cut_at_wrong_frame", 0) * 100 <= whole, f"{what}: and the decoder takes return addresses for such: {losses}")
     if through:
         part = {name: x["part"] for name, x in seen.items() if x["part"] and name not in ("leaf", "calls", "called", "grow", "grown")}
         expect(not part and (cgo or not seen["calls"]["part"]), f"{what}: those alone are cut that C has called: {part}")
         expect(not cgo or seen["calls"]["part"], f"{what}: and these are")
+
+
+def check_copied(c, program):
+    """Where the return address is in a register, the stack of a wait that was copied has callers as well."""
+    p = spawn(program, stdout=subprocess.DEVNULL)
+    target = c.call("target.arm", {"pid": p.pid, "stacks": "dwarf", "wait_min_us": 0})["target"]["id"]
+
+    def waits():
+        found = [w for w in c.snapshot(target)["summary"]["waits"] if any("rawVforkSyscall" in f for f in w["stack"])]
+        return found if sum(w["count"] for w in found) > 5 else None
+
+    try:
+        found = wait_for("waits during a vfork", waits, step=0.5)
+        c.call("target.disarm", {"target": target})
+    finally:
+        p.kill()
+        p.wait()
+    # What was copied is not always all of the stack.
+    whole = sum(w["count"] for w in found if "main.spawns" in w["stack"])
+    count = sum(w["count"] for w in found)
+    expect(whole * 10 > count * 9, f"of {count} waits during a vfork {whole} have callers: {found[0]['stack']}")

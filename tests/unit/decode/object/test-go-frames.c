@@ -20,6 +20,7 @@
 #define TEXT 0x401000u
 #define SP 7u
 #define BP 6u
+#define R12 12u /* the register where the return address is, in place of flags */
 
 static const struct {
 	const char *name;
@@ -54,6 +55,10 @@ static const struct {
 	{"crosscall2", 4, CODE("\x9c\xfc\x48\x83\xec\x28" "...." "\x48\x89\x6c\x24\x10\xe8...."), "\x02\x01\x10\x05\x50\x0e"},
 	/* sub $8,%rsp; mov %rsp,%rbx; and $-64,%rsp; call */
 	{"sums.block", 2, CODE("\x48\x83\xec\x08\x48\x89\xe3\x48\x83\xe4\xc0\xe8...."), "\x02\x04\x10\x0c"},
+	/* (4 bytes); pop %r12; syscall; push %r12; ret */
+	{"syscall.rawVforkSyscall", 4, CODE("...." "\x41\x5c\x0f\x05\x41\x54\xc3"), "\x02\x06\x0f\x04\x10\x01"},
+	/* likewise; but it is %r13, of which nothing is known */
+	{"sums.pops", 0, CODE("...." "\x41\x5d\x0f\x05\x41\x55\xc3"), "\x02\x06\x0f\x04\x10\x01"},
 	/* without C's rules: mov %rbx,%rsp; call; as before Go 1.21 */
 	{"runtime.asmcgocall", 6, CODE("...." "\x48\x89\xdc" "\xff\xd0"), "\x02\x09"},
 	{"runtime.rt0_go", 7, CODE("...."), "\x02\x04"},
@@ -144,6 +149,11 @@ static void test_rules(void **state)
 		{"crosscall2", 15, UNWIND_CFA, SP, 56, -40, 0},
 		{"sums.block", 7, UNWIND_CFA, SP, 16, UNWIND_BP_SAME, 0},
 		{"sums.block", 11, UNWIND_UNKNOWN, 0, 0, 0, 0},
+		{"syscall.rawVforkSyscall", 4, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, 0},
+		{"syscall.rawVforkSyscall", 6, UNWIND_RA_REGISTER, SP, 0, UNWIND_BP_SAME, R12},
+		{"syscall.rawVforkSyscall", 8, UNWIND_RA_REGISTER, SP, 0, UNWIND_BP_SAME, R12},
+		{"syscall.rawVforkSyscall", 10, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, 0},
+		{"sums.pops", 8, UNWIND_UNKNOWN, 0, 0, 0, 0},
 		{"runtime.asmcgocall", 4, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, 0},
 		{"runtime.asmcgocall", 7, UNWIND_ELSEWHERE, 0, 0, 0, 0},
 		{"runtime.rt0_go", 1, UNWIND_END, 0, 0, 0, 0},
