@@ -376,7 +376,8 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	of = cs_top(cs)->f;
 	if (f == of && indirect && cs_switch_inlined(cs, time, to))
 		return;
-	if (f == of && (f->is_plt || !cs_top(cs)->pending || cs_top(cs)->same))
+	/* a direct one to its own first instruction may be a loop as well */
+	if (f == of && (f->is_plt || ((!cs_top(cs)->pending || cs_top(cs)->same) && !(first && indirect))))
 		return;
 	if (f->is_thunk && first)
 		return; /* it goes on from there */

@@ -24,9 +24,9 @@
  *          to anywhere else: the frame on top is replaced, and all are in doubt, but for the one where the thread began
  * call     within a function, to where it only makes a return go elsewhere: half of such a jump, and not drawn
  *          of who is called back right behind the return of that call: the same call goes on, on a piece of stack of its own
- * jump     within a function, its cold part included: nothing; to a retpoline: nothing yet, it is about to jump
+ * jump     within a function, its cold part included, but for the next: nothing; to a retpoline: nothing yet, it is about to jump
  *          out of a PLT entry: the entry was the callee's other name
- *          to a function's first instruction: a tail call
+ *          to a function's first instruction: a tail call, of itself too if it is indirect; a direct one is a loop
  *          to where a frame is expected to return: as if it had returned
  *          to the return address of a call of setjmp, by a frame of this stack: that goes on
  *          back into a function that the same call was in before it left that by an indirect jump, into generated code, or with

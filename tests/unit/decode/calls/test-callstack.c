@@ -61,6 +61,28 @@ static void tail_calls_and_stubs(void **state)
 	scene_end(&s, "?A(B()>C()D()E()>F()B()>C()>u()B()>C())");
 }
 
+/* An interpreter with a function for each opcode goes on with the next one's, which may be the same again. */
+static void tail_calls_of_itself(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	call(&s, 'B', 0x20, 'D');
+	ret(&s, 'D', 'B', 0x20);
+	jump(&s, 'B', 'B', 0);
+	call(&s, 'B', 0x20, 'D');
+	ret(&s, 'D', 'B', 0x20);
+	jump(&s, 'B', 'B', 0);
+	/* a computed goto, and what may be a loop */
+	jump(&s, 'B', 'B', 0x40);
+	callstack_jump(s.cs, ++s.clock, AT('B', 8), AT('B', 0), false);
+	ret(&s, 'B', 'A', 0x10);
+	assert_int_equal(callstack_stats(s.cs)->tails, 2);
+	scene_end(&s, "?A(B(D())>B(D())>B())");
+}
+
 /* The thunk calls itself to put the address of the target in the place of its own. */
 static void retpoline(void **state)
 {
@@ -355,6 +377,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_and_recursion),
 		cmocka_unit_test(tail_calls_and_stubs),
+		cmocka_unit_test(tail_calls_of_itself),
 		cmocka_unit_test(retpoline),
 		cmocka_unit_test(thunks),
 		cmocka_unit_test(thunks_inline),

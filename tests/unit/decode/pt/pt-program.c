@@ -383,8 +383,8 @@ static void step(struct model *m)
 		target = any_function(m);
 		/* fallthrough */
 	case JMP_INDIRECT:
-		/* a jump to a function's own begin is a loop */
-		if (m->o.tidy && m->depth && running(m, m->depth) != target) {
+		/* to a function's own begin, too: it is called again */
+		if (m->o.tidy && m->depth) {
 			ends(m, 1);
 			begins(m, target);
 			m->stack[m->depth - 1].function = target;
