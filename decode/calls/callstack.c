@@ -107,6 +107,27 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 	return unwind_within(cs, time, keep, outermost);
 }
 
+/*
+ * Within a function that has just loaded the stack pointer: a longjmp of its own, to itself or to an outer call of the same function. Which it
+ * was only returns show, and they end what is within. False: there is one call of it.
+ */
+static bool to_outer_call(struct callstack *cs, uint64_t time, const struct callfunc *f)
+{
+	struct frame *top = cs_top(cs);
+	uint32_t outermost = cs->n - 1;
+
+	if (!top->loaded || top->called || !f->known)
+		return false;
+	for (uint32_t i = cs->n - 1; i > 0; i--)
+		if (cs_is_in(&cs->frames[i - 1], f))
+			outermost = i - 1;
+	if (outermost == cs->n - 1)
+		return false;
+	top->loaded = false; /* what goes on there has not */
+	cs_doubt(cs, time, outermost);
+	return true;
+}
+
 /* The frame on top is not drawn from here on. */
 static void hide(struct callstack *cs, uint64_t time)
 {
@@ -374,7 +395,7 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	f = cs_function(cs, to, &first);
 	of = cs_top(cs)->f;
-	if (f == of && indirect && cs_switch_inlined(cs, time, to))
+	if (f == of && indirect && (cs_switch_inlined(cs, time, to) || to_outer_call(cs, time, f)))
 		return;
 	/* a direct one to its own first instruction may be a loop as well */
 	if (f == of && (f->is_plt || ((!cs_top(cs)->pending || cs_top(cs)->same) && !(first && indirect))))

@@ -25,6 +25,8 @@
  * call     within a function, to where it only makes a return go elsewhere: half of such a jump, and not drawn
  *          of who is called back right behind the return of that call: the same call goes on, on a piece of stack of its own
  * jump     within a function, its cold part included, but for the next: nothing; to a retpoline: nothing yet, it is about to jump
+ *          within a function that is on the stack more than once, and has just loaded the stack pointer: it may be any of these calls that
+ *          goes on, and all are in doubt from the outermost on
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call, of itself too if it is indirect; a direct one is a loop
  *          to where a frame is expected to return: as if it had returned

@@ -83,6 +83,31 @@ static void tail_calls_of_itself(void **state)
 	scene_end(&s, "?A(B(D())>B(D())>B())");
 }
 
+/* A longjmp of its own code, to an outer call of the same function: any of them may go on. */
+static void jump_to_an_outer_call(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	callstack_loaded(s.cs);
+	jump(&s, 'B', 'B', 0x40); /* one call of it: it is that */
+	call(&s, 'B', 0x10, 'B');
+	call(&s, 'B', 0x10, 'B');
+	jump(&s, 'B', 'B', 0x40);
+	callstack_loaded(s.cs);
+	jump(&s, 'B', 'B', 0x40);
+	jump(&s, 'B', 'B', 0x40);
+	call(&s, 'B', 0x20, 'D');
+	ret(&s, 'D', 'B', 0x20);
+	ret(&s, 'B', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	assert_int_equal(callstack_stats(s.cs)->doubted, 1);
+	scene_end(&s, "?A(B(B(B()))|B(|B(|B(D())))C())");
+}
+
 /* The thunk calls itself to put the address of the target in the place of its own. */
 static void retpoline(void **state)
 {
@@ -378,6 +403,7 @@ int main(void)
 		cmocka_unit_test(calls_and_recursion),
 		cmocka_unit_test(tail_calls_and_stubs),
 		cmocka_unit_test(tail_calls_of_itself),
+		cmocka_unit_test(jump_to_an_outer_call),
 		cmocka_unit_test(retpoline),
 		cmocka_unit_test(thunks),
 		cmocka_unit_test(thunks_inline),
