@@ -380,7 +380,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect)
 {
 	const struct callfunc *of, *f;
-	bool first;
+	bool first, loaded;
 
 	cs_show(cs, time);
 	if (cs->over) {
@@ -426,11 +426,14 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	if (f->known && cs_function(cs, from, NULL) == f)
 		return; /* within such a part */
-	/* A return made of pop and jmp, as libraries of coroutines do. */
+	/* A return made of pop and jmp, as libraries of coroutines do; or what has loaded the stack pointer for its caller. */
 	if (cs_top(cs)->back == to) {
+		loaded = cs_top(cs)->loaded && !cs_top(cs)->called;
 		cs_pop(cs, time, 1);
 		if (cs->n == 0)
 			cs_caller(cs, time, to);
+		else if (loaded)
+			callstack_loaded(cs);
 		return;
 	}
 	if (to_outer(cs, time, to) || cs_return_to_outer(cs, time, to) || to_setjmp(cs, time, to))

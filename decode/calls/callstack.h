@@ -29,7 +29,7 @@
  *          goes on, and all are in doubt from the outermost on
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call, of itself too if it is indirect; a direct one is a loop
- *          to where a frame is expected to return: as if it had returned
+ *          to where a frame is expected to return: as if it had returned. If that has just loaded the stack pointer, its caller has
  *          to the return address of a call of setjmp, by a frame of this stack: that goes on
  *          back into a function that the same call was in before it left that by an indirect jump, into generated code, or with
  *          an address pushed to come back to: it goes on; so by a return, too

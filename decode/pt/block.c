@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/address.h"
 #include "decode/pt/stack_pointer.h"
 
 #define FIRST_SLOTS 4096u
@@ -120,13 +121,13 @@ static bool scan(const struct codeblocks *cb, uint64_t ip, struct codeblock *ret
 		b.last_bytes = insn.length;
 		b.insns++;
 		b.kind = insn.kind;
+		if (insn.kind != INSN_FAR_RET || ip < KERNEL_HALF) /* of the kernel's it is known without */
+			b.tags |= stack_pointer_may_load(code, insn.length, cb->is64) ? CODEBLOCK_LOADS_SP : 0;
 		if (insn_is_branch(&insn) || insn.kind == INSN_PTWRITE || insn.kind == INSN_MOV_CR3) {
 			b.offset = insn.offset;
 			break;
 		}
 		b.kind = INSN_OTHER;
-		if (stack_pointer_may_load(code, insn.length, cb->is64))
-			b.tags |= CODEBLOCK_LOADS_SP;
 		if (b.insns == CODEBLOCK_MAX_INSNS)
 			break;
 		ip += insn.length;

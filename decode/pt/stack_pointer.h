@@ -15,13 +15,10 @@ struct ptcode;
 /* Code further than this from the begin of its function is not looked at. */
 #define STACK_POINTER_MAX_BYTES (64u << 10)
 
-/*
- * Whether an instruction may load the stack pointer with anything: by its bytes alone. Not the ways in which each function gets back to
- * its own frame: leave, and from the frame pointer.
- */
+/* Whether an instruction may load the stack pointer with anything: by its bytes alone. */
 bool stack_pointer_may_load(const uint8_t *code, size_t n, bool is64);
 /*
  * Whether the code from `begin` to `end` does, and no earlier code of its function has kept the stack pointer there (as it does around
- * arrays of variable size). Any thread.
+ * arrays of variable size, and in its frame pointer). Any thread.
  */
 bool stack_pointer_loads(struct ptcode *c, const struct address_space *s, uint64_t begin, uint64_t end, bool is64);
