@@ -350,10 +350,39 @@ static int went_elsewhere(struct step *s, struct step_thread *t)
 	return r < 0 ? r : step_insn_interrupt(s, t);
 }
 
+/* "mov ..., %ss" and "pop %ss": the processor executes the instruction behind it, too, before it traps, so that both may load the stack. */
+static bool holds_trap(const struct step_thread *t)
+{
+	const unsigned int at = opcode_at(t);
+
+	if (!t->known || t->insn.kind != INSN_OTHER)
+		return false;
+	return (t->code[at] == 0x8e && (t->code[at + 1] >> 3 & 7) == 2) || (!t->is64 && t->code[at] == 0x17);
+}
+
+/* The first of two instructions that were executed at once. The second one was not looked at before. */
+static int executed_first(struct step *s, struct step_thread *t)
+{
+	int r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, t->ip + t->insn.length, false, t->is64);
+
+	if (r == 0)
+		r = note(s, t);
+	if (r < 0)
+		return r;
+	t->ip += t->insn.length;
+	r = address_space_fetch(t->process->space, t->tid, t->ip, t->is64, t->code, &t->insn);
+	t->known = r == 0;
+	return r > 0 ? step_insn_interrupt(s, t) : r;
+}
+
 int step_insn_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
 {
-	int r;
+	int r = 0;
 
+	if (holds_trap(t) && regs->rip != t->ip + t->insn.length)
+		r = executed_first(s, t);
+	if (r < 0)
+		return r;
 	if (!t->known) {
 		r = 0;
 	} else if (t->insn.kind == INSN_FAR_CALL && !is_far_branch(t)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * For step-perf.sh: all that signals can do to control flow, and what a program could see of being stepped:
- * SIGTRAP handled and blocked, the trap flag in pushf's and in r11, its own trap flag, interrupted and
+ * SIGTRAP handled and blocked, the trap flag in pushf's and in r11, what is executed with one trap, its own trap flag, interrupted and
  * restarted system calls. Says "ok".
  */
 #define _GNU_SOURCE
@@ -110,6 +110,10 @@ static void not_seen(void)
 
 	__asm__ volatile("pushfq; popq %0" : "=r"(flags));
 	check(!(flags & 0x100), "no trap flag in the flags");
+	/* one trap for two instructions */
+	__asm__ volatile("movl %%ss,%%eax; movl %%eax,%%ss; pushfq; popq %0" : "=r"(flags) : : "rax");
+	check(!(flags & 0x100), "no trap flag behind a load of the stack segment");
+	__asm__ volatile("movl %%ss,%%eax; movl %%eax,%%ss; call 1f; jmp 2f; 1: ret; 2: movl %%eax,%%ss; jmp 3f; nop; 3:" : : : "rax", "memory");
 	__asm__ volatile("syscall; movq %%r11,%0" : "=r"(r11), "=a"(number) : "a"(39L) : "rcx", "r11", "memory");
 	check(!(r11 & 0x100), "no trap flag in r11");
 	__asm__ volatile("int $0x80" : "=a"(number) : "a"(20L) : "memory");
