@@ -4,11 +4,11 @@
  * at a time under ptrace. The recording keeps what they execute as Intel PT packets, with the side-band that a
  * decoder needs. It is exact and slow.
  *
- * The recorded programs must notice nothing but the time: their text stays as it is, signals, job control and
- * restarted system calls work as usual, and when the recording ends the programs run on freely. There is one
- * exception: if SIGKILL kills the tracer, the kernel leaves the trap flag set in the threads, and SIGTRAP kills
- * them. So the tracer is a process of its own that nobody has a reason to kill (main.c), and it detaches
- * in order when its parent ends.
+ * The recorded programs should notice nothing but the time: their text stays as it is, signals, job control and
+ * restarted system calls work as usual, and when the recording ends the programs run on freely. What they may notice
+ * all the same is in the NOTES of tracerd-step(8). One thing harms them: if SIGKILL kills the tracer, the kernel leaves
+ * the trap flag set in the threads, and SIGTRAP kills them. So the tracer is a process of its own that nobody has a
+ * reason to kill (main.c), and it detaches in order when its parent ends.
  */
 #pragma once
 
