@@ -455,6 +455,13 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		cs_switch_unknown(cs, time, to);
 		return;
 	}
+	/* the end of what unwinds, say, whose begin is not known: so it is with who goes on, and nobody has seen him called */
+	if (indirect && f->known && of->known && cs->n == 1 && cs_top(cs)->back == 0 && !cs_top(cs)->begins) {
+		cs->stats.unexplained++;
+		cs_pop(cs, time, 1);
+		cs_base(cs, time, to, CALLSTACK_FOUND);
+		return;
+	}
 	cs->stats.unexplained += indirect && f->known && of->known;
 	cs->stats.tails++;
 	cs_replace_by_jump(cs, time, f, to, from, indirect);

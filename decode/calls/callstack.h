@@ -30,6 +30,8 @@
  *          out of a PLT entry: the entry was the callee's other name
  *          to a function's first instruction: a tail call, of itself too if it is indirect; a direct one is a loop
  *          to where a frame is expected to return: as if it had returned. If that has just loaded the stack pointer, its caller has
+ *          by an indirect one into the middle of another function, of a stack of which only that frame is known, and not its begin: what goes
+ *          on there has no known begin either
  *          to the return address of a call of setjmp, by a frame of this stack: that goes on
  *          back into a function that the same call was in before it left that by an indirect jump, into generated code, or with
  *          an address pushed to come back to: it goes on; so by a return, too

@@ -83,6 +83,24 @@ static void tail_calls_of_itself(void **state)
 	scene_end(&s, "?A(B(D())>B(D())>B())");
 }
 
+/* What unwinds goes on in a frame that is older than all that is known. */
+static void jump_into_the_middle(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	jump(&s, 'A', 'C', 0x40);
+	call(&s, 'C', 0x50, 'D');
+	ret(&s, 'D', 'C', 0x50);
+	/* shared code, of which it is known who has begun to run it */
+	call(&s, 'C', 0x60, 'B');
+	jump(&s, 'B', 'D', 0x40);
+	ret(&s, 'D', 'C', 0x60);
+	assert_int_equal(callstack_stats(s.cs)->tails, 1);
+	scene_end(&s, "?A()?C(D()B()>D())");
+}
+
 /* A longjmp of its own code, to an outer call of the same function: any of them may go on. */
 static void jump_to_an_outer_call(void **state)
 {
@@ -403,6 +421,7 @@ int main(void)
 		cmocka_unit_test(calls_and_recursion),
 		cmocka_unit_test(tail_calls_and_stubs),
 		cmocka_unit_test(tail_calls_of_itself),
+		cmocka_unit_test(jump_into_the_middle),
 		cmocka_unit_test(jump_to_an_outer_call),
 		cmocka_unit_test(retpoline),
 		cmocka_unit_test(thunks),
