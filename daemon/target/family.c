@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Processes that come and go with their target: one that a member forked is a member at once (daemon/target/sideband.c); this
- * finds out when one has ended. The kernel reports the end of each thread. How many a forked process has is known; of one that
- * was there before, /proc says whether it still is.
+ * finds out when one has ended. The kernel reports the end of each thread, and of a forked process it is known how many it has: when
+ * the last one has ended, or any of a process that was there before, /proc says whether the process still is.
  */
 #include <errno.h>
 
