@@ -3,7 +3,7 @@
  * The rules from branches to calls alone, for tests: functions and branches are read as lines, what begins and ends is printed.
  *
  *	function START SIZE NAME
- *	call|return|jump|stop|resume|gap NS FROM BACK TO	(addresses in hex)
+ *	call|return|jump|loop|stop|resume|gap NS FROM BACK TO	(addresses in hex)
  *
  * A name that ends in "@plt" is a stub. The last line, on stderr, is a summary.
  */
@@ -94,6 +94,8 @@ static bool walk(struct callstack *cs, const char *line, uint64_t *ret_time)
 		callstack_return(cs, time, from, to);
 	else if (strcmp(kind, "jump") == 0)
 		callstack_jump(cs, time, from, to, true);
+	else if (strcmp(kind, "loop") == 0) /* a direct one */
+		callstack_jump(cs, time, from, to, false);
 	else if (strcmp(kind, "stop") == 0)
 		callstack_stop(cs, time, from, back);
 	else if (strcmp(kind, "resume") == 0)
