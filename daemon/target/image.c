@@ -146,10 +146,13 @@ static bool key_equal(const struct image_key *a, const struct image_key *b)
 	return a->ino == b->ino && a->maj == b->maj && a->min == b->min;
 }
 
-static void failed(struct image *image, const char *why)
+/* `unanswered`: nobody has said so, and somebody may later. */
+static void failed(struct image *image, const char *why, bool unanswered)
 {
 	free(image->why);
 	image->why = strdup(why);
+	image->unanswered = unanswered;
+	image->images->were_unanswered |= unanswered;
 	/* nobody can find out any more */
 	if (image->frames == IMAGE_FRAMES_UNKNOWN)
 		image->frames = IMAGE_FRAMES_NO_VERDICT;
@@ -166,13 +169,11 @@ static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 	if (fd >= 0 && answer->copied)
 		r = quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES, (uint64_t)answer->answer.stat.st_size,
 				 &image->copy);
-	image->unanswered = fd < 0 && !answer->id;
-	images->were_unanswered |= image->unanswered;
 	if (fd < 0) {
-		failed(image, answer->answer.why);
+		failed(image, answer->answer.why, !answer->id);
 	} else if (r != 0) {
 		(void)close_fd(fd);
-		failed(image, r < 0 ? strerror(-r) : "copies of this user's files take too much memory (uid_image_mib)");
+		failed(image, r < 0 ? strerror(-r) : "copies of this user's files take too much memory (uid_image_mib)", false);
 	} else {
 		image->fd = fd;
 		image->has_head = answer->has_head && answer->suid_mount && !answer->copied;
@@ -190,11 +191,8 @@ static void ask_opener(struct image *image, const struct file_request *file, int
 						.root_fd = root_fd, .mapped_fd = mapped_fd};
 	int r = openings ? opening_start(openings, &request, on_opened, image, &image->opening) : -ENOSYS;
 
-	if (r == 0)
-		return;
-	image->unanswered = r != -ENOSYS;
-	image->images->were_unanswered |= image->unanswered;
-	failed(image, strerror(-r));
+	if (r < 0)
+		failed(image, strerror(-r), r != -ENOSYS);
 }
 
 /* ---- what map_files says */

@@ -76,7 +76,15 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	tick_needed(targets);
 }
 
-/* ---- lost side-band records */
+/* ---- what is read from /proc once more */
+
+static void read_again(struct target *target, uint64_t now)
+{
+	/* Of several losses the time of the first: what is read is valid from then on. */
+	if (!(target->work & WORK_RESYNC))
+		target->lost_ns = now;
+	target_work(target, WORK_RESYNC);
+}
 
 /* The kernel had no room for some records: what they may have said is read from /proc instead. */
 void targets_resync(struct targets *targets, uint64_t whole_ns)
@@ -93,11 +101,10 @@ void targets_resync(struct targets *targets, uint64_t whole_ns)
 	{
 		if (target->state != TARGET_ARMED || target_is_implicit(target))
 			continue;
-		/* Of several losses the time of the first: what is read is valid from then on. */
-		if (!(target->work & WORK_RESYNC))
-			target->lost_ns = now;
+		read_again(target, now);
 		/* A fork may be among what was lost. */
-		target_work(target, WORK_RESYNC | (target_is_family(target) ? (unsigned int)WORK_SCAN : 0));
+		if (target_is_family(target))
+			target_work(target, WORK_SCAN);
 		/* So may an exec, which ends what is proven. */
 		proof_again(target, whole_ns);
 	}
@@ -176,10 +183,8 @@ static bool ask_again(struct target *target)
 		left |= image_is_unanswered(target->images[i]);
 		due |= image_is_due(target->images[i]);
 	}
-	if (due && !(target->work & WORK_RESYNC))
-		target->lost_ns = clock_raw_ns();
 	if (due)
-		target_work(target, WORK_RESYNC);
+		read_again(target, clock_raw_ns());
 	return left;
 }
 
