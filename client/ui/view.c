@@ -126,7 +126,8 @@ char *view_target_how(struct json_object *t)
 	if (is_traced(t))
 		return human_format("every call, by the processor (Intel PT)");
 	return human_format("stacks %s%s%s, waits %s, recorded by %s events", stacks,
-		field_bool(t, "stacks_pending") ? " until its files have been looked at" : "", field_bool(t, "kernel") ? " and the kernel's" : "", field_bool(t, "waits") ? "on" : "without stacks", method);
+		field_bool(t, "stacks_pending") ? " until its files have been looked at" : "",
+		field_bool(t, "kernel") ? " and the kernel's" : "", field_bool(t, "waits") ? "on" : "without stacks", method);
 }
 
 /* "3 threads, 2.00 MiB": the event rings of its programs; "-" without. The caller frees it. */

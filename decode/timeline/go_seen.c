@@ -99,7 +99,7 @@ void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
  * Since when nothing was seen of it; 0: it was seen just before. A short preemption does not move t->resumed, but shows the goroutine when
  * it begins: then it is since its end.
  */
-static uint64_t unseen_since(const struct tl_thread *t)
+static uint64_t goroutine_unseen_since(const struct tl_thread *t)
 {
 	if (t->resumed == 0 || t->resumed >= t->seen.last)
 		return t->resumed;
@@ -114,7 +114,7 @@ void tl_seen(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 
 	if (t->seen.told_at != tl->last_source || t->goroutine)
 		return;
-	unseen = unseen_since(t);
+	unseen = goroutine_unseen_since(t);
 	t->seen.last = mono;
 	t->seen.at = id ? mono : 0;
 	program = program_of(tl, t->pid);
