@@ -2,23 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # waits
 # timeout: 120
-"""A file system that does not answer when a process is armed, and does later: the names of its functions come, without another mapping,
-and it is not asked while it hangs nor without end."""
+"""A file system that does not answer when a process is armed, and does later: the names of its functions come, without another mapping."""
 import atexit
 
 from lib import *
 
 need_root("mounts a file system")
-need_command("gcc", "gcc")
 HUNGFS = BUILD / "tests/programs/hungfs"
 if not HUNGFS.exists() or not os.path.exists("/dev/fuse"):
     skip("there is no FUSE here")
 
-(tmp() / "spin.c").write_text("int main(void) { for (volatile unsigned n = 0;; n++) ; }\n")
-subprocess.run(["gcc", "-O1", "-g", "-fno-omit-frame-pointer", "-o", tmp() / "spin", tmp() / "spin.c"], check=True)
+spin = build_c("spin", "int main(void) { for (volatile unsigned n = 0;; n++) ; }\n", "-O1", "-g", "-fno-omit-frame-pointer")
 where = tmp() / "fs"
 where.mkdir()
-fs = spawn(HUNGFS, "-", "/dev/fuse", where, "spin", tmp() / "spin", "lookup", "getattr", "open", "read",
+fs = spawn(HUNGFS, "-", "/dev/fuse", where, "spin", spin, "lookup", "getattr", "open", "read",
            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 if fs.stdout.readline() != b"ready\n":
     skip(f"FUSE cannot be mounted here: {fs.stderr.read().decode()}")

@@ -113,9 +113,9 @@ with Tracerd() as d, d.client() as c:
         p = spawn(program, stderr=subprocess.DEVNULL)
         t = c.arm(p.pid)
         # With C there is a libc, which keeps none; and Go's own functions that call nobody have none.
-        kinds = ("bpf",) if c.call("status")["capture"].get("unwinds") else ("dwarf",) if program.name.startswith("cgo") else ("fp",)
-        wait_for(f"its stacks to be chosen: {kinds}", lambda: c.call("target.show", {"target": t["id"]})["target"]["stacks"] in kinds)
-        ok(f"{program.name} is recorded by stacks of the kind {kinds}")
+        kind = "bpf" if c.call("status")["capture"].get("unwinds") else "dwarf" if program.name.startswith("cgo") else "fp"
+        wait_for(f"its stacks to be {kind}", lambda: c.call("target.show", {"target": t["id"]})["target"]["stacks"] == kind)
+        ok(f"{program.name} is recorded by stacks of the kind {kind}")
         let_work(p.pid)
         s = c.snapshot(t["id"])
         heaviest = json.dumps(c.call("snapshot.show", {"snapshot": s["id"]})["snapshot"]["summary"]["heaviest"])
