@@ -380,7 +380,7 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, bool indirect)
 {
 	const struct callfunc *of, *f;
-	bool first, loaded;
+	bool first, loaded, known;
 
 	cs_show(cs, time);
 	if (cs->over) {
@@ -447,22 +447,22 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	if (cs_unpark(cs, time, to))
 		return;
+	known = indirect && f->known && of->known;
 	/*
 	 * Into the middle of something that nobody has called: another stack, which was left where nobody saw it; or code that is shared
 	 * (mempcpy goes on in memmove), which the jump itself says, or that has no names.
 	 */
-	if (cs_has_just_switched(cs) && indirect && f->known && of->known) {
+	if (known && cs_has_just_switched(cs)) {
 		cs_switch_unknown(cs, time, to);
 		return;
 	}
+	cs->stats.unexplained += known;
 	/* the end of what unwinds, say, whose begin is not known: so it is with who goes on, and nobody has seen him called */
-	if (indirect && f->known && of->known && cs->n == 1 && cs_top(cs)->back == 0 && !cs_top(cs)->begins) {
-		cs->stats.unexplained++;
+	if (known && cs->n == 1 && cs_top(cs)->back == 0 && !cs_top(cs)->begins) {
 		cs_pop(cs, time, 1);
 		cs_base(cs, time, to, CALLSTACK_FOUND);
 		return;
 	}
-	cs->stats.unexplained += indirect && f->known && of->known;
 	cs->stats.tails++;
 	cs_replace_by_jump(cs, time, f, to, from, indirect);
 }
