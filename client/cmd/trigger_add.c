@@ -136,6 +136,7 @@ static int add_place(struct ctl *ctl, const struct options *o, const char *opera
 	json_add_uint(params, "hit_inode", p->ino);
 	json_add_uint(params, "hit_offset", p->offset);
 	json_add_string(params, "hit_by", o->by ? o->by : p->boundary ? "auto" : "breakpoint");
+	place_note_inlined(ctl, &places, o->hit, "no hit");
 	return EXIT_OK;
 }
 

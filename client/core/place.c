@@ -459,6 +459,10 @@ static int not_found(const struct query *q)
 	}
 	if (!q->symbol[0])
 		return ctl_fail(q->ctl, EXIT_FAILED, "io", "cannot read %s, which has the code at 0x%" PRIx64, program, q->address);
+	if (field_number(q->stats, "inlined"))
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+				"no function '%s' in process %d: the compiler has inlined all calls of it (%" PRIu64 "); give FILE:LINE of a line in it",
+				q->symbol, (int)q->pid, field_number(q->stats, "inlined"));
 	if (has_program(list_of(q, "unread")))
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s': %s cannot be read, or is another file by now", q->symbol,
 				program);
@@ -491,11 +495,21 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 	if (places.n == 0)
 		return not_found(&q);
 	places.more = json_object_get_boolean(field(q.stats, "more"));
+	places.inlined = field_number(q.stats, "inlined");
 	if (has_chooser(&places))
 		return is_chooser(&q);
 	*ret = places;
 	places = (struct places){0};
 	return EXIT_OK;
+}
+
+void place_note_inlined(struct ctl *ctl, const struct places *places, const char *text, const char *is_not)
+{
+	_cleanup_free_ char *name = human_name(text);
+
+	if (places->inlined)
+		ctl_note(ctl, "the compiler has inlined %" PRIu64 " call%s of %s, which %s %s; FILE:LINE of a line in it lists their addresses",
+			 places->inlined, places->inlined == 1 ? "" : "s", name, places->inlined == 1 ? "is" : "are", is_not);
 }
 
 int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)

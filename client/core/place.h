@@ -31,6 +31,7 @@ struct places {
 	struct place *v;
 	size_t n;
 	bool more; /* than are in the list */
+	uint64_t inlined; /* calls of the function that are code of others, as debug information says */
 };
 void places_fini(struct places *p);
 
@@ -44,3 +45,5 @@ bool place_is_named(const struct proc_map *map, const char *name);
 int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret) _must_check_;
 /* The same where only one can be used: reports the others as candidates. */
 int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *ret) _must_check_;
+/* What is not at the place that was found, where `is_not` says what that means. */
+void place_note_inlined(struct ctl *ctl, const struct places *places, const char *text, const char *is_not);

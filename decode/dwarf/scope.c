@@ -390,3 +390,21 @@ void dwarf_scope_name(const struct dwarf_scope *s, struct dwarf_name *ret)
 		u = dwarf_unit_at(e.origin.dwarf, off);
 	}
 }
+
+uint64_t dwarf_inlined_calls(struct dwarf_unit *u, bool (*is)(const void *arg, const struct dwarf_name *name), const void *arg)
+{
+	uint64_t off = u->die, next, n = 0;
+	struct dwarf_entry e;
+
+	for (; off < u->end && dwarf_entry_read(u, off, &e, &next); off = next) {
+		const struct dwarf_scope s = {.unit = u, .off = off};
+		struct dwarf_name name;
+
+		/* Of one without code nothing was left. */
+		if (e.tag != DW_TAG_inlined_subroutine || (!e.has_low && !e.has_ranges))
+			continue;
+		dwarf_scope_name(&s, &name);
+		n += is(arg, &name);
+	}
+	return n;
+}

@@ -35,3 +35,6 @@ struct dwarf_name {
 	uint32_t file, line;
 };
 void dwarf_scope_name(const struct dwarf_scope *s, struct dwarf_name *ret);
+
+/* How many calls were inlined, in a unit that is open, of the functions whose name `is` accepts. Reads all of the unit. */
+uint64_t dwarf_inlined_calls(struct dwarf_unit *u, bool (*is)(const void *arg, const struct dwarf_name *name), const void *arg);

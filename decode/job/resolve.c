@@ -14,6 +14,7 @@
 #include "common/control/json.h"
 #include "decode/dwarf/dwarf.h"
 #include "decode/dwarf/line.h"
+#include "decode/dwarf/scope.h"
 #include "decode/object/demangle.h"
 #include "decode/object/image.h"
 
@@ -21,6 +22,8 @@
 #define NAME_MAX_TEXT 513u
 /* How far from a function's beginning instructions are counted. */
 #define WALK_MAX (1u << 20)
+/* So much of a file's debug information is read to count them: a matter of a second or two. */
+#define INLINED_MAX_BYTES (256u << 20)
 #define NEAR_MAX_LEN 64u
 #define NEAR_MIN_LEN 3u
 #define NEAR_DISTANCE 2u
@@ -52,6 +55,7 @@ struct resolve {
 	size_t n_places;
 	bool more;
 	bool incomplete; /* not all could be searched */
+	uint64_t inlined; /* calls of it, which no symbol has */
 	char near[RESOLVE_MAX_NEAR][NEAR_MAX_LEN + 1];
 	size_t n_near;
 	uint32_t next_line;
@@ -228,6 +232,54 @@ static void find_chosen(struct resolve *r)
 	}
 }
 
+/* ---- calls of it that were inlined */
+
+static bool is_wanted(const void *arg, const struct dwarf_name *name)
+{
+	const struct resolve *r = arg;
+	const char *text = name->linkage_name ? name->linkage_name : name->name;
+	const struct symbol s = {.name = text, .name_len = text ? (uint32_t)strnlen(text, UINT32_MAX) : 0};
+
+	return text && match_name(r, &s) >= (r->best == MATCH_FULL ? MATCH_FULL : MATCH_SUFFIX);
+}
+
+static int find_inlined_in(struct resolve *r, uint32_t object)
+{
+	struct image *img = r->objects[object];
+	uint64_t bytes = 0;
+	int e;
+
+	if (img->state != IMAGE_READY)
+		return 0;
+	e = image_load_dwarf(r->images, img);
+	if (e < 0 || !img->dwarf)
+		return e;
+	for (size_t i = 0; i < img->dwarf->n_units && bytes < INLINED_MAX_BYTES; i++) {
+		struct dwarf_unit *u = &img->dwarf->units[i];
+
+		bytes += u->end - u->off;
+		if (dwarf_unit_open(u))
+			r->inlined += dwarf_inlined_calls(u, is_wanted, r);
+		dwarf_unit_close(u);
+	}
+	return 0;
+}
+
+static int find_inlined(struct resolve *r)
+{
+	int e = 0;
+
+	for (uint32_t i = 0; i < r->n_objects && e == 0; i++) {
+		bool has = r->n_places == 0;
+
+		for (size_t k = 0; k < r->n_places; k++)
+			has |= r->places[k].object == i;
+		if (has)
+			e = find_inlined_in(r, i);
+	}
+	return e;
+}
+
 /* ---- lines */
 
 /* Whether a path is the one that was asked for, or ends in it: "a.c", "src/a.c". */
@@ -366,6 +418,7 @@ static void answer(const struct resolve *r, struct json_object *stats)
 		add_place(r, list, &r->places[i]);
 	json_add_bool(stats, "more", r->more);
 	json_add_bool(stats, "incomplete", r->incomplete);
+	json_add_uint(stats, "inlined", r->inlined);
 	if (r->file) {
 		json_add_bool(stats, "file_known", r->file_known);
 		json_add_uint(stats, "next_line", r->n_places ? 0 : r->next_line);
@@ -502,6 +555,9 @@ int resolve_run(struct json_object *body, const struct file_requester *files, st
 			return e;
 	}
 	find_chosen(&r);
+	e = r.symbol ? find_inlined(&r) : 0;
+	if (e < 0)
+		return e;
 	answer(&r, stats);
 	return 0;
 }

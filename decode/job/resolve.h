@@ -31,6 +31,7 @@
  *   "more": true if there are more than are listed
  *   "incomplete": true if not all could be searched, for want of memory or because the file is too costly to read
  *   "near": names like it, if there is no such function; what a chooser may choose
+ *   "inlined": how many calls of such a function were inlined in the files that have it, or, if none has, in all: debug information says that
  *   "next_line": the first line after it that has code, if it has none; "file_known": whether a file has this name
  *   "unread": [index] of objects that could not be had; "stripped": [index] of those without a symbol table
  *   "without_lines": [index] of those without line numbers, where a line was asked for

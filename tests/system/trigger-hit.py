@@ -319,21 +319,32 @@ template <typename T> __attribute__((noinline)) void tp(T n) { sum += (long)n; }
 struct K { int v; __attribute__((noinline)) bool operator<(const K &o) const; __attribute__((noinline)) ~K(); };
 bool K::operator<(const K &o) const { return v < o.v + sum; }
 K::~K() { sum++; }
+inline __attribute__((always_inline)) void only(long n) { sum += n; }
+__attribute__((noinline)) void one(long n) { only(n); }
 }
+extern "C" __attribute__((always_inline)) inline void both(long n) { ns::sum *= n; }
+void (*volatile by_pointer)(long) = both;
 int main() {
 	auto f = [](int n) __attribute__((noinline)) { ns::sum += n; };
 	puts("ready"); fflush(stdout);
 	getchar();
 	ns::K a{1}, b{2};
 	ns::tp<int>(a < b); ns::tp<ns::K *>(&b); f(1);
+	ns::only(2); ns::one(3); both(2); by_pointer(3); both(4); both(5);
 }
 """)
-        subprocess.run(["g++", "-O1", "-o", "names", "names.cc"], cwd=work, check=True)
+        subprocess.run(["g++", "-O1", "-g", "-o", "names", "names.cc"], cwd=work, check=True)
         cxx = Program("names")
         c.arm(cxx.pid)
         for name in ("ns::tp<int>", "tp<int>", "ns::tp<ns::K*>", "ns::K::operator<", "ns::K::~K", "_ZN2ns2tpIiEEvT_", "main::{lambda(int)#1}::operator()"):
             remove(add(cxx.pid, name))
         refused(cxx.pid, "ns::tp<long>", "no function", code=3)
+        for name in ("only", "ns::only"):
+            refused(cxx.pid, name, f"no function '{name}'", "has inlined all calls of it (2)", "FILE:LINE", code=3)
+        copied = d.tracectl("trigger", "add", str(cxx.pid), "--hit", "both")
+        expect(copied.returncode == 0 and "the compiler has inlined 3 calls of both, which are no hit" in copied.stderr, copied.stderr)
+        once = d.tracectl("trigger", "add", str(cxx.pid), "--hit", "tp<int>")
+        expect(once.returncode == 0 and not once.stderr, f"no copies: {once.stderr}")
         refused(cxx.pid, "ns::", "'ns::'")
         cxx.end()
         ok("functions of C++ are found by the names that are printed")
