@@ -43,7 +43,13 @@ int session_on_program_event(struct session *s, const struct ringevent *event)
 
 	if (s->o.events_end_ns && ev.ts > s->o.events_end_ns) {
 		s->events_late++;
-		return 0;
+		/* A ring that was overwritten as a whole between the freeze and its copy: its thread is there, and says so. */
+		if (ev.kind == RINGEVENT_LOST)
+			s->overtaken_tid = ev.tid;
+		else if (ev.kind != RINGEVENT_THREAD || ev.tid != s->overtaken_tid)
+			return 0;
+		ev.nothing_left = ev.kind == RINGEVENT_LOST;
+		ev.ts = s->o.events_end_ns;
 	}
 	t = session_program_thread(s, ev.pid, &ev.tid);
 	if (!t) {

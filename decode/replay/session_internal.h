@@ -62,6 +62,7 @@ struct session {
 	uint64_t samples, idle_samples, samples_of_ended, untimed, switches, wakeups, no_memory;
 	uint64_t lost, throttled, aux_truncated, aux_ignored, bad_sched, ignored;
 	uint64_t events, events_late, events_unattributed;
+	uint32_t overtaken_tid; /* whose ring has nothing from before the freeze any more */
 	uint64_t in_goroutine; /* samples and switches that show one */
 };
 

@@ -78,6 +78,7 @@ struct ringevent {
 	uint64_t began;	    /* of an end, a trigger, an early begin: when it began, input clock; 0: not known */
 	bool began_early;   /* a begin that was made from its end */
 	bool unfinished;    /* a begin whose end is not in the rings */
+	bool nothing_left;  /* RINGEVENT_LOST: the ring has nothing of the time that is decoded; set by who knows that time */
 	bool of_runtime;    /* the program's runtime tells of it (Go): its tasks' numbers are of its own */
 	uint8_t level;	    /* of a log: enum ring_level */
 	uint8_t flow;	    /* enum ring_flow */

@@ -215,7 +215,8 @@ static void on_trigger(struct timeline *tl, const struct tl_place *at, const str
 
 /*
  * What came before is missing: on the thread's track where it ends, and among the losses. That a ring
- * has overwritten its oldest is how far it looks back, and nothing to be summed up as lost.
+ * has overwritten its oldest is how far it looks back, and nothing to be summed up as lost. But where all of the time that
+ * the snapshot is of was overwritten, the thread has nothing to show.
  */
 static int on_lost(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
@@ -226,12 +227,10 @@ static int on_lost(struct timeline *tl, const struct tl_place *at, const struct 
 	if (ev->value.u64)
 		tl_args_uint(&a, n->key_count, ev->value.u64);
 	moment(tl, at, &a, writer_name(tl->w, "events before this are missing"), n->loss);
-	if (!at->thread->last_event) {
-		timeline_loss_draw(tl, ev->tid, since, at->mono, "events overwritten", ev->value.u64);
+	timeline_loss_draw(tl, ev->tid, since, at->mono, "events overwritten", ev->value.u64);
+	if (!ev->nothing_left)
 		return 0;
-	}
-	timeline_loss_draw(tl, ev->tid, since, at->mono, "events torn", ev->value.u64);
-	return summary_loss(tl->summary, "events torn", ev->value.u64, at->mono > since ? at->mono - since : 0);
+	return summary_loss(tl->summary, "events overwritten before they were copied", ev->value.u64, at->mono > since ? at->mono - since : 0);
 }
 
 static int on_counter(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
@@ -310,7 +309,9 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev)
 			at.fiber = at.thread->fiber;
 		at.regions = at.fiber ? &at.fiber->regions : &at.thread->regions;
 		r = draw(tl, &at, ev);
-		at.thread->last_event = at.mono;
+		/* The edge of a ring is no event, and an early begin lies before what is missing. */
+		if (!early && ev->kind != RINGEVENT_THREAD)
+			at.thread->last_event = at.mono;
 	}
 	if (r == TIMELINE_E_FULL)
 		tl->stats.refused_full++;

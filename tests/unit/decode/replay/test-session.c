@@ -676,6 +676,10 @@ static void test_program_events(void **state)
 		EVENT(155, 10, 12, RINGEVENT_THREAD, "late name"),
 		EVENT(200, 10, 11, RINGEVENT_INSTANT, "the last"),
 		EVENT(201, 10, 11, RINGEVENT_INSTANT, "after the freeze"),
+		EVENT(202, 10, 14, RINGEVENT_THREAD, "begun after it"),
+		EVENT(203, 10, 13, RINGEVENT_LOST, ""),
+		EVENT(203, 10, 13, RINGEVENT_THREAD, "overtaken"),
+		EVENT(204, 10, 13, RINGEVENT_INSTANT, "long after the freeze"),
 	};
 	struct ringevents events = {.list = list, .n = ARRAY_SIZE(list)};
 
@@ -706,8 +710,13 @@ static void test_program_events(void **state)
 		"155 event 0 of 10/12 late name\n"
 		"160 exit 11\n"
 		/* rings are read after the freeze: what had just ended may still have written */
-		"200 event 3 of 10/11 the last\n");
-	assert_int_equal(report_of("events_after_freeze"), 1);
+		"200 event 3 of 10/11 the last\n"
+		/* and one that was so quick that nothing from before it is left is there all the same */
+		"200 thread 10/13 svc\n"
+		"200 event 11 of 10/13 \n"
+		"200 thread 10/13 overtaken\n"
+		"200 event 0 of 10/13 overtaken\n");
+	assert_int_equal(report_of("events_after_freeze"), 5);
 
 	/* nothing but events */
 	events.next = 0;
@@ -726,7 +735,14 @@ static void test_program_events(void **state)
 		"155 thread 10/12 late name\n"
 		"155 event 0 of 10/12 late name\n"
 		"200 event 3 of 10/11 the last\n"
-		"201 event 3 of 10/11 after the freeze\n");
+		"201 event 3 of 10/11 after the freeze\n"
+		"202 thread 10/14 begun after it\n"
+		"202 event 0 of 10/14 begun after it\n"
+		"203 thread 10/13 \n"
+		"203 event 11 of 10/13 \n"
+		"203 thread 10/13 overtaken\n"
+		"203 event 0 of 10/13 overtaken\n"
+		"204 event 3 of 10/13 long after the freeze\n");
 	without_perfdata = false;
 }
 

@@ -77,6 +77,8 @@ static int word(struct ringevent *ev, const char *key, char *v)
 		ev->format = text(v);
 	else if (strcmp(key, "lost") == 0)
 		ev->value.u64 = n;
+	else if (strcmp(key, "nothing") == 0)
+		ev->nothing_left = n;
 	else if (strcmp(key, "value") == 0 && (r = value(v, &a)) == 0)
 		ev->value_type = a.type;
 	else
