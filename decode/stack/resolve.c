@@ -161,7 +161,7 @@ bool resolver_begins_stack(const struct resolver *r, uint32_t frame)
 	struct frame_info info;
 
 	stacktab_info(r->st, frame, &info);
-	return info.name && strncmp(info.name, name, sizeof(name) - 1) == 0;
+	return info.name && (strncmp(info.name, name, sizeof(name) - 1) == 0 || strcmp(info.name, "__start_context") == 0);
 }
 
 bool resolver_is_entry(struct resolver *r, uint32_t frame)
@@ -180,7 +180,6 @@ bool resolver_is_entry(struct resolver *r, uint32_t frame)
 		"__clone3",
 		"start",
 		"_dl_start_user",
-		"__start_context",
 		/* Go */
 		"runtime.goexit",
 		"runtime.goexit.abi0",

@@ -100,7 +100,7 @@ bool resolver_load_symbols(struct resolver *r, struct image *img);
 /* The loop of CPython's interpreter. */
 bool resolver_is_interpreter(const struct resolver *r, uint32_t frame);
 
-/* Where a greenlet begins (decode/object/unwind_table.c): what seems to be outside of such a frame is not. */
+/* Where a greenlet (decode/object/unwind_table.c) or a coroutine of makecontext() begins: what seems to be outside of such a frame is not. */
 bool resolver_begins_stack(const struct resolver *r, uint32_t frame);
 /* Where a program or a thread begins: nothing is expected outside of such a frame. */
 bool resolver_is_entry(struct resolver *r, uint32_t frame);

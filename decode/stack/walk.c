@@ -113,6 +113,25 @@ static enum resolve_how how_of(struct stackwalk *w, struct code *code, const str
 	return n == 0 || interrupted || (w->after_signal && row->signal) ? RESOLVE_EXACT : RESOLVE_RETURN;
 }
 
+enum beyond { BEYOND_CALLER, BEYOND_INTERRUPTED, BEYOND_NOBODY };
+
+/*
+ * What is beyond a caller in a chain by frame pointers. Behind the way back from a handler the chain has the caller of what
+ * the signal interrupted. Beyond the first function of a thread or coroutine it may go on by what its creator left in the frame pointer.
+ */
+static enum beyond beyond(struct stackwalk *w, struct code *code, uint64_t addr, uint32_t frame)
+{
+	const struct cfi_row *row = unwind_row(w->resolver, code, w->budget, addr - 1);
+
+	if (resolver_begins_stack(w->resolver, frame))
+		return BEYOND_NOBODY;
+	if (!row || !row->known || row->elsewhere)
+		return BEYOND_CALLER;
+	if (row->signal)
+		return BEYOND_INTERRUPTED;
+	return row->regs[CFI_REG_RA].kind == CFI_UNDEFINED ? BEYOND_NOBODY : BEYOND_CALLER;
+}
+
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
@@ -142,6 +161,19 @@ static uint32_t chain_frames(
 				add_place(w, code, place_of(w, code, addr, how == RESOLVE_EXACT), c->unwound);
 			w->inlined[n] = inlined;
 			w->frames[n++] = frame;
+			switch (n > 1 && !c->unwound ? beyond(w, code, addr, frame) : BEYOND_CALLER) {
+			case BEYOND_CALLER:
+				break;
+			case BEYOND_INTERRUPTED:
+				w->missing_callers.gaps++;
+				add_place(w, code, (struct stack_place){.ip = 0}, c->unwound);
+				w->inlined[n] = 0;
+				w->frames[n++] = resolver_gap(w->resolver);
+				break;
+			case BEYOND_NOBODY:
+				*ret_whole = true;
+				return n;
+			}
 			continue;
 		}
 		for (uint64_t k = i; k < c->n; k++)
