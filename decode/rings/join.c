@@ -291,8 +291,8 @@ static int on_task_end(struct join *j, struct hashmap *tasks, uint32_t end)
 	if (known) {
 		struct ringrec *begin = &r->recs[known - 1];
 
-		/* ended twice */
-		if (begin->kind != RINGEVENT_TASK_BEGIN || (begin->flags & RINGREC_JOINED)) {
+		/* ended twice, or another one with its number */
+		if (begin->kind != RINGEVENT_TASK_BEGIN || (begin->flags & RINGREC_JOINED) || (rec->began && rec->began != begin->ts)) {
 			end_drop(r, end, &r->losses.ends_without_begin);
 			return 0;
 		}

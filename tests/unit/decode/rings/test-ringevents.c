@@ -307,13 +307,19 @@ static void test_ends_of_nothing(void **state)
 	ringmake_record(m, 0, RING_TASK_END, at(7), ringmake_name(m, "t"), 3, 0, NULL);
 	ringmake_record(m, 0, RING_TASK_END, at(8), ringmake_name(m, "t"), 4, at(6), NULL);
 	ringmake_record(m, 0, RING_TASK_END, at(9), ringmake_name(m, "t"), 4, at(6), NULL);
+	/* of one that had the same number, and began before */
+	ringmake_record(m, 0, RING_TASK_BEGIN, at(10), ringmake_name(m, "u"), 5, 0, NULL);
+	ringmake_record(m, 0, RING_TASK_END, at(11), ringmake_name(m, "t"), 5, at(6), NULL);
+	ringmake_record(m, 0, RING_TASK_END, at(12), ringmake_name(m, "u"), 5, at(10), NULL);
 	expect(m,
 		"0 1001 thread -\n"
 		"1 1001 begin a\n"
 		"5 1001 end a since 1\n"
 		"6 1001 task t #4<0 since 6 early\n"
-		"8 1001 done t #4<0 since 6\n",
-		"{\"ends_without_begin\":6}");
+		"8 1001 done t #4<0 since 6\n"
+		"10 1001 task u #5<0\n"
+		"12 1001 done u #5<0 since 10\n",
+		"{\"ends_without_begin\":7}");
 }
 
 /* Regions that were not ended in turn: the one that was begun later is cut. */

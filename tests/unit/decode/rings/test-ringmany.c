@@ -76,7 +76,7 @@ static void task_ends(struct ringmake *m, uint32_t i)
 
 static void one_task(struct ringmake *m, uint32_t i)
 {
-	ringmake_record(m, 0, i % 2 ? RING_TASK_END : RING_TASK_BEGIN, T0 + i, name, 1, T0, NULL);
+	ringmake_record(m, 0, i % 2 ? RING_TASK_END : RING_TASK_BEGIN, T0 + i, name, 1, i % 2 ? T0 + i - 1 : 0, NULL);
 }
 
 static void fibers(struct ringmake *m, uint32_t i)
