@@ -97,6 +97,9 @@ static bool on_fiber(struct walk *w, const struct ring_slot *slot)
 	if (!w->thread_seen && !w->fiber_seen)
 		r->segs[w->first_seg].fiber = slot->b;
 	w->fiber_seen = true;
+	/* Without memory for it the fiber has its number. */
+	if (slot->a && slot->name && ringevents_charge(r, hashmap_more_bytes(&r->fibers)))
+		(void)!hashmap_put(&r->fibers, (uint32_t)(w->src - r->sources), slot->a, slot->name);
 	return segment_open(w, r->segs[r->n_segs - 1].nstid, slot->a);
 }
 

@@ -75,6 +75,7 @@ struct ringevent {
 	uint64_t parent;    /* of a task */
 	uint64_t id;	    /* of a flow or fiber */
 	uint64_t fiber;	    /* whose stack the thread runs at this moment; 0: its own */
+	const char *fiber_name; /* NULL: not known; of RINGEVENT_FIBER `name` is the one that it is switched to */
 	uint64_t began;	    /* of an end, a trigger, an early begin: when it began, input clock; 0: not known */
 	bool began_early;   /* a begin that was made from its end */
 	bool unfinished;    /* a begin whose end is not in the rings */

@@ -56,6 +56,7 @@ struct ringevents *ringevents_free(struct ringevents *r)
 	free(r->segs);
 	hashmap_fini(&r->stacks);
 	hashmap_fini(&r->tids);
+	hashmap_fini(&r->fibers);
 	budget_give(r->budget, r->charged);
 	strtab_free(r->names);
 	free(r->brackets);
@@ -66,6 +67,8 @@ struct ringevents *ringevents_free(struct ringevents *r)
 
 int ringevents_finish(struct ringevents *r)
 {
+	for (size_t i = 0; i < r->n_segs; i++)
+		r->segs[i].fiber_name = hashmap_index(&r->fibers, r->segs[i].source, r->segs[i].fiber);
 	return ringevents_join(r);
 }
 

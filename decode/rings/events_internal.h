@@ -44,6 +44,7 @@ struct ringseg {
 	uint32_t tid;	     /* as the trace has it */
 	uint32_t stack;	     /* its number among all stacks, RINGSEG_NO_STACK: too many */
 	uint64_t fiber;	     /* 0: the thread's own stack */
+	uint32_t fiber_name; /* its number in the file; 0: not known */
 };
 
 struct ringsource {
@@ -76,6 +77,7 @@ struct ringevents {
 	size_t n_segs, cap_segs;
 	struct hashmap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
 	struct hashmap tids;   /* (file, tid in the program's eyes) to the trace's tid */
+	struct hashmap fibers; /* (file, fiber) to its name, as the last switch to it says */
 	uint32_t n_stacks, n_made;
 	struct strtab *names;
 	uint64_t names_charged;

@@ -283,6 +283,8 @@ bool ringevents_next(struct ringevents *r, struct ringevent *ret)
 	ret->pid = r->sources[seg->source].pid;
 	ret->tid = seg->tid;
 	ret->fiber = seg->fiber;
+	if (seg->fiber_name)
+		ret->fiber_name = name_of(r, &r->sources[seg->source], seg->fiber_name);
 	if (rec->slot == RINGREC_NO_SLOT)
 		fill_edge(r, rec, ret);
 	else

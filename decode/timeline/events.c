@@ -284,6 +284,11 @@ static int draw(struct timeline *tl, const struct tl_place *at, const struct rin
 	return 0;
 }
 
+static bool is_on(const struct tl_thread *t, uint64_t fiber)
+{
+	return t->fiber && t->fiber->id == fiber;
+}
+
 int timeline_event(struct timeline *tl, const struct ringevent *ev)
 {
 	bool early = ev->began_early;
@@ -301,9 +306,9 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev)
 	if (ev->kind == RINGEVENT_FIBER)
 		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->id, ev->name, at.mono);
 	else if (!early && ev->kind != RINGEVENT_THREAD && ev->kind != RINGEVENT_LOST)
-		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->fiber, NULL, at.mono);
+		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->fiber, is_on(at.thread, ev->fiber) ? NULL : ev->fiber_name, at.mono);
 	if (r == 0 && early && ev->fiber)
-		r = tl_fiber_find(tl, ev->pid, ev->fiber, &at.fiber);
+		r = tl_fiber_find(tl, ev->pid, ev->fiber, ev->fiber_name, &at.fiber);
 	if (r == 0) {
 		if (!early)
 			at.fiber = at.thread->fiber;

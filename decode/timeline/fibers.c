@@ -64,12 +64,12 @@ static void fiber_name(struct timeline *tl, struct tl_fiber *f, const char *name
 	}
 }
 
-int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, struct tl_fiber **ret)
+int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *name, struct tl_fiber **ret)
 {
 	int r = fiber_get(tl, pid, id, ret);
 
 	if (r == 0)
-		fiber_name(tl, *ret, NULL);
+		fiber_name(tl, *ret, name);
 	return r;
 }
 

@@ -353,7 +353,7 @@ void tl_regions_cut(struct timeline *tl, const struct tl_regions *r, uint64_t mo
 /* In decode/timeline/fibers.c. The thread runs that fiber's stack (0: its own) from now on. */
 int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id, const char *name,
 		    uint64_t mono);
-int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, struct tl_fiber **ret);
+int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *name, struct tl_fiber **ret);
 void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t mono, uint64_t *ret_on,
 		   uint64_t *ret_off);
 /* Before the fiber's regions are drawn on, and after. */

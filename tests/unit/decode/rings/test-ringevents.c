@@ -53,7 +53,7 @@ static long long since(uint64_t ts)
 	return (long long)((int64_t)(ts - T0) / (int64_t)MS);
 }
 
-/* "TIME TID[/FIBER] WHAT" with times in ms since T0. */
+/* "TIME TID[/FIBER[=ITS NAME]] WHAT" with times in ms since T0. */
 static void print_event(char *out, size_t size, const struct ringevent *ev)
 {
 	static const char *const kinds[] = {"thread", "begin", "end", "instant", "log", "counter", "task", "done", "flow",
@@ -63,7 +63,8 @@ static void print_event(char *out, size_t size, const struct ringevent *ev)
 	(void)snprintf(out, size, "%lld %u", since(ev->ts), ev->tid);
 	if (ev->fiber) {
 		n = strlen(out);
-		(void)snprintf(out + n, size - n, "/%llu", (unsigned long long)ev->fiber);
+		(void)snprintf(out + n, size - n, "/%llu%s%s", (unsigned long long)ev->fiber, ev->fiber_name ? "=" : "",
+			ev->fiber_name ? ev->fiber_name : "");
 	}
 	n = strlen(out);
 	(void)snprintf(out + n, size - n, " %s %s", kinds[ev->kind], ev->name ? ev->name : "-");
@@ -416,14 +417,14 @@ static void test_fibers(void **state)
 	expect(m,
 		"0 1001 thread one\n"
 		"1 1001 begin poll\n"
-		"2 1001/7 fiber fiber A 7\n"
-		"3 1001/7 begin request\n"
+		"2 1001/7=fiber A fiber fiber A 7\n"
+		"3 1001/7=fiber A begin request\n"
 		"4 1001 fiber  0\n"
 		"5 1001 end poll since 1\n"
 		"6 1002 thread two\n"
-		"7 1002/7 fiber fiber A 7\n"
-		"8 1002/7 end request since 3\n"
-		"9 1002/8 fiber fiber B 8\n",
+		"7 1002/7=fiber A fiber fiber A 7\n"
+		"8 1002/7=fiber A end request since 3\n"
+		"9 1002/8=fiber B fiber fiber B 8\n",
 		"{}");
 }
 
@@ -446,10 +447,12 @@ static void test_fiber_at_the_edge(void **state)
 	ringmake_end(m, 0, at(10), "a", at(5));
 	ringmake_fiber(m, 0, at(11), 0, NULL);
 	ringmake_end(m, 1, at(12), "a", at(5));
+	/* the first one's name is known by a later switch to it, the other's by none */
+	ringmake_fiber(m, 0, at(13), 5, "fiber A");
 	read_files(&m, 1, NULL, 0, text, sizeof(text), stats, losses);
-	assert_non_null(strstr(text, "6 1001/5 begin a since 5 early\n"));
-	assert_non_null(strstr(text, "10 1001/5 end a since 5\n11 1001 fiber  0\n12 1002/6 end a since 5\n"));
-	assert_non_null(strstr(text, "6 1001/5 thread thread\n"));
+	assert_non_null(strstr(text, "6 1001/5=fiber A begin a since 5 early\n"));
+	assert_non_null(strstr(text, "10 1001/5=fiber A end a since 5\n11 1001 fiber  0\n12 1002/6 end a since 5\n"));
+	assert_non_null(strstr(text, "6 1001/5=fiber A thread thread\n"));
 }
 
 static void test_ring_taken_over(void **state)

@@ -63,6 +63,8 @@ static int word(struct ringevent *ev, const char *key, char *v)
 		ev->task = n;
 	else if (strcmp(key, "fiber") == 0)
 		ev->fiber = n;
+	else if (strcmp(key, "fiber-name") == 0)
+		ev->fiber_name = text(v);
 	else if (strcmp(key, "id") == 0)
 		ev->id = n;
 	else if (strcmp(key, "parent") == 0)
