@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "client/lib/name.h"
 #include "client/lib/stamp.h"
@@ -43,6 +44,17 @@ static int reserve_strictly(int fd, uint64_t bytes)
 	return 0;
 }
 
+/*
+ * A file that grows beyond the limit is a SIGXFSZ, which ends the program. The helper thread blocks it, but
+ * tracerd_dispatch() runs on a thread of the program's.
+ */
+static bool limit_allows(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
 static int memfd_make(uint64_t bytes, int *ret)
 {
 	_cleanup_close_ int low = io_memfd("tracerd-rings"), fd = -1;
@@ -50,6 +62,8 @@ static int memfd_make(uint64_t bytes, int *ret)
 
 	if (low < 0)
 		return low;
+	if (!limit_allows(bytes))
+		return -EFBIG;
 	/* Not a number that the program could take for its standard output. */
 	fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)

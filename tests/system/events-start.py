@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program starts its events whenever it likes: without a daemon it runs as if it had not, a daemon that
 comes finds it, one that goes is not missed, and one that hangs delays nothing."""
+import resource
+
 from lib.eventshell import *
 
 d = Tracerd()
@@ -73,6 +75,11 @@ with d.client() as c:
     q.tell("instant loop", "ok")
     expect(list(threads_of(q.pid)) == ["eventshell"] and instants(c, wait_events(c, q.pid, "live")["id"]) == ["loop"],
            "without a thread, the program's loop does it")
+    small = Shell(d.sock, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+    small.tell("start no-thread", "ok")
+    wait_for("no memory", lambda: small.stats()["last_error"] == "EFBIG")
+    ok("a limit of the size of files does not end the program")
+    small.end()
 d.stop()
 q.wait_alone()
 p.wait_alone()

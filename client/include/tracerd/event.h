@@ -92,7 +92,10 @@ void tracerd_stop(void);
  */
 int tracerd_fd(void);
 
-/* Handles what is pending and returns at once: 0, or -EBADF as above. One thread at a time may call it. */
+/*
+ * Handles what is pending and returns at once: 0, or -EBADF as above. One thread at a time may call it. It raises no
+ * signal: if RLIMIT_FSIZE is less than the events need, nothing is recorded and last_error is -EFBIG.
+ */
 int tracerd_dispatch(void);
 
 /* State and losses of the recording. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -395,6 +396,26 @@ static void test_memory_is_kept_or_made_anew(void **state)
 	assert_int_equal(ringmem_create(1, SLOTS, RING_MAX_NAMES + 1, RING_CLOCK_TSC), -EINVAL);
 }
 
+/* The kernel would send SIGXFSZ, which ends the program. */
+static void test_limit_of_file_size(void **state)
+{
+	const struct ring_header *header;
+	struct rlimit old, small;
+
+	fresh();
+	header = ringmem_header();
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	small = (struct rlimit){.rlim_cur = RING_PAGE, .rlim_max = old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(ringmem_create(header->rings, 8 * SLOTS, 256, RING_CLOCK_TSC), -EFBIG);
+	assert_ptr_equal(ringmem_header(), header);
+	small.rlim_cur = header->total_bytes + 7ULL * SLOTS * header->rings * RING_SLOT_BYTES;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(ringmem_create(header->rings, 8 * SLOTS, 256, RING_CLOCK_TSC), 0);
+	assert_int_equal(ringmem_header()->total_bytes, small.rlim_cur);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+}
+
 /* From here on any system call but exit() kills. (Strict seccomp would forbid to read the TSC, too.) */
 static bool allow_only_exit(void)
 {
@@ -483,6 +504,7 @@ int main(void)
 		cmocka_unit_test(test_long_texts_are_cut),
 		cmocka_unit_test(test_nothing_without_a_name_or_while_off),
 		cmocka_unit_test(test_memory_is_kept_or_made_anew),
+		cmocka_unit_test(test_limit_of_file_size),
 		cmocka_unit_test(test_events_make_no_system_call),
 		cmocka_unit_test(test_garbage_in_the_memory_is_harmless),
 	};
