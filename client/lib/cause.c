@@ -72,13 +72,38 @@ void cause_forked(void)
 	memset(reported, 0, sizeof(reported));
 }
 
+/*
+ * Returns the descriptor that wakes the daemon, or -1: no daemon would hear of it. A program that has closed the
+ * descriptor has closed the connection, too, and the library is not told.
+ */
+static int wake_reachable(void)
+{
+	int fd;
+
+	if (!__atomic_load_n(&connected, __ATOMIC_ACQUIRE))
+		return -1;
+	fd = __atomic_load_n(&wake_fd, __ATOMIC_ACQUIRE);
+	if (wake_is_ours(fd))
+		return fd;
+	__atomic_store_n(&connected, 0, __ATOMIC_RELAXED);
+	return -1;
+}
+
+bool cause_is_heard(void)
+{
+	int error = errno;
+	bool heard = wake_reachable() >= 0;
+
+	errno = error;
+	return heard;
+}
+
 /* Writes the cause and wakes the daemon. The mark is in the ring before the daemon reads it. */
-static void cause_send(struct ring_header *h, struct ring_cause *cause)
+static void cause_send(struct ring_header *h, struct ring_cause *cause, int fd)
 {
 	uint64_t c = __atomic_fetch_add(&h->cause_head, 1, __ATOMIC_RELAXED);
 	struct ring_cause *to = (struct ring_cause *)((char *)h + RING_CAUSES_OFFSET) + c % RING_CAUSES;
 	const uint64_t one = 1;
-	int fd;
 
 	record_trigger(cause->name, cause->kind == RING_CAUSE_REGION ? cause->begin : 0, c + 1);
 	cause->tid = (uint32_t)syscall(SYS_gettid);
@@ -86,10 +111,8 @@ static void cause_send(struct ring_header *h, struct ring_cause *cause)
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	memcpy(&to->kind, &cause->kind, sizeof(*to) - offsetof(struct ring_cause, kind));
 	__atomic_store_n(&to->sequence, c + 1, __ATOMIC_RELEASE);
-	fd = __atomic_load_n(&wake_fd, __ATOMIC_ACQUIRE);
 	/* if it is full it is readable already */
-	if (wake_is_ours(fd))
-		(void)!write(fd, &one, sizeof(one));
+	(void)!write(fd, &one, sizeof(one));
 }
 
 /* If several threads exceed a threshold at the same time, one is reported and the others are counted. */
@@ -113,18 +136,21 @@ void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end
 	struct ring_cause cause = {.kind = RING_CAUSE_REGION, .name = name, .begin = begin, .end = end};
 	const struct name *text = name_get(name);
 	struct threshold t;
+	int fd;
 
 	/* the trigger may have been removed or changed since the comparison */
 	if (!h || slot >= RING_THRESHOLDS || !threshold_get(slot, &t) || end - begin < t.over)
 		return;
-	if (is_cooling(slot, t.id, end, t.cooldown)) {
+	/* Within the cooldown without a system call. */
+	fd = is_cooling(slot, t.id, end, t.cooldown) ? -1 : wake_reachable();
+	if (fd < 0) {
 		__atomic_fetch_add(&h->suppressed[slot], 1, __ATOMIC_RELAXED);
 		return;
 	}
 	cause.trigger = t.id;
 	cause.length = text->length < sizeof(cause.text) ? text->length : sizeof(cause.text);
 	memcpy(cause.text, name_bytes(text), cause.length);
-	cause_send(h, &cause);
+	cause_send(h, &cause, fd);
 }
 
 int tracerd_snapshot(const char *reason)
@@ -132,9 +158,10 @@ int tracerd_snapshot(const char *reason)
 	struct ring_header *h = ringmem_header();
 	struct ring_cause cause = {.kind = RING_CAUSE_REQUEST};
 	uint64_t now, last;
-	int error = errno;
+	int error = errno, fd = h ? wake_reachable() : -1;
 
-	if (!h || !__atomic_load_n(&connected, __ATOMIC_ACQUIRE))
+	errno = error;
+	if (fd < 0)
 		return -ENOTCONN;
 	now = io_now_ns();
 	last = __atomic_load_n(&last_request_ns, __ATOMIC_RELAXED);
@@ -149,7 +176,7 @@ int tracerd_snapshot(const char *reason)
 		cause.length = (uint32_t)strnlen(reason, sizeof(cause.text));
 		memcpy(cause.text, reason, cause.length);
 	}
-	cause_send(h, &cause);
+	cause_send(h, &cause, fd);
 	errno = error;
 	return 0;
 }

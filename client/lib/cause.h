@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/cleanup.h"
@@ -22,6 +23,9 @@ int cause_wake_fd(void) _must_check_;
 
 /* Takes the contents of the daemon's page; NULL: there is no daemon. */
 void cause_connect(const struct ring_control *page);
+
+/* Whether a daemon would hear of a cause: false also if the program has closed the descriptors. Preserves errno. */
+bool cause_is_heard(void);
 
 /* In a forked child. */
 void cause_forked(void);

@@ -404,7 +404,7 @@ void tracerd_get_event_stats(tracerd_event_stats *stats)
 	events_count(&counts);
 	s.enabled = events_enabled();
 	/* a child in which process_enter() has not run has no memory */
-	s.connected = ringmem_header() ? __atomic_load_n(&connected, __ATOMIC_RELAXED) : 0;
+	s.connected = ringmem_header() && __atomic_load_n(&connected, __ATOMIC_RELAXED) && cause_is_heard();
 	s.rings_used = counts.rings_used;
 	s.names = counts.names;
 	s.events_lost = counts.events_lost;

@@ -159,7 +159,10 @@ struct ring_header {
 	uint64_t requests_suppressed; /*  96 snapshot requests of the program within its own interval */
 	uint64_t started;	      /* 104 stamp */
 	uint64_t reserved[2];	      /* 112 zero */
-	/* Region ends over the threshold of that entry of the control page that were within its cooldown. */
+	/*
+	 * Region ends over the threshold of that entry of the control page that are no cause: they were within its
+	 * cooldown, or the program had closed the eventfd.
+	 */
 #define RING_THRESHOLDS 64u
 	uint64_t suppressed[RING_THRESHOLDS]; /* 128 */
 };

@@ -87,7 +87,9 @@ with Tracerd() as d, d.client() as c:
         wait_events(c, q.pid, "ended")
         q.tell("instant alone", "ok")
         q.tell("region r 1", "ok")
-        q.tell("snapshot now")
+        q.tell("snapshot now", "ENOTCONN")
+        if q.stats()["connected"]:
+            fail("the program does not know that the daemon does not hear it")
         q.tell("stop", "ok")
         q.tell("start", "ok")
         q.wait_connected()

@@ -118,7 +118,7 @@ void tracerd_get_event_stats(tracerd_event_stats *stats);
  * Asks for a snapshot of this program: of its events, and of its stacks if it is armed. Returns at once. The snapshot
  * keeps `reason`, of at most 448 bytes; it may be NULL.
  *
- * 0: the daemon has the request. -ENOTCONN: no daemon runs. -EAGAIN: the last request was too recent (the daemon's
+ * 0: the daemon has the request. -ENOTCONN: no daemon runs, or the program has closed the descriptors. -EAGAIN: the last request was too recent (the daemon's
  * interval, one second by default); the request is only counted.
  */
 int tracerd_snapshot(const char *reason);

@@ -240,14 +240,23 @@ static void test_threads(void **state)
 static void test_descriptor_taken(void **state)
 {
 	char path[] = "/tmp/test-cause.XXXXXX";
+	uint64_t head = ringmem_header()->cause_head;
 	int fd = mkstemp(path), again;
 	struct stat st;
 
 	assert_true(fd >= 0);
 	page.request_interval_ns = 0;
 	publish();
+	watch(2, 92, "unheard", OVER, 0);
+	publish();
+	assert_true(cause_is_heard());
 	assert_int_equal(dup2(fd, wake), wake);
-	assert_int_equal(tracerd_snapshot("x"), 0);
+	region("unheard", 2ull * OVER);
+	assert_int_equal(ringmem_header()->suppressed[2], 1);
+	publish();
+	assert_int_equal(tracerd_snapshot("x"), -ENOTCONN);
+	assert_false(cause_is_heard());
+	assert_int_equal(ringmem_header()->cause_head, head);
 	assert_int_equal(fstat(wake, &st), 0);
 	assert_int_equal(st.st_size, 0);
 	/* the next registration has a new one */
@@ -257,6 +266,8 @@ static void test_descriptor_taken(void **state)
 	(void)close(fd);
 	(void)unlink(path);
 	wake = again;
+	page.thresholds[2].id = 0;
+	publish();
 	assert_int_equal(tracerd_snapshot("x"), 0);
 	assert_int_equal(woken(), 1);
 }
