@@ -50,9 +50,7 @@ static void cause_report(struct producer *p, const struct ring_cause *c, const s
 		return;
 	}
 	(void)escape_text(text, sizeof(text), (const char *)c->text, length);
-	/* In a pid namespace of its own the number means another thread here. */
-	if (p->nspid == p->pid && c->tid < PID_LIMIT)
-		cause.tid = c->tid;
+	cause.tid = producer_tid_here(p, c->tid);
 	cause.end_raw_ns = to_raw(p, m, c->end);
 	cause.begin_raw_ns = to_raw(p, m, c->begin);
 	if (cause.begin_raw_ns > cause.end_raw_ns)

@@ -31,6 +31,7 @@ struct producer *producer_unref(struct producer *p)
 		return NULL;
 	assert(!p->ps && !p->on_wake && !p->on_exit);
 	(void)controlpage_free(p->page);
+	producer_threads_fini(&p->threads);
 	(void)close_fd(p->memory_fd);
 	(void)close_fd(p->wake_fd);
 	producer_drop_go_stream(p);

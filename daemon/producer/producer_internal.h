@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the producers share: the list and its life (producer.c), how one gets into it
- * (register.c), what the producers write for us (cause.c), numbers for people (json.c), the
+ * (register.c), what the producers write for us (cause.c, threads.c), numbers for people (json.c), the
  * copy (ring_copy.c). Nobody else includes this.
  */
 #pragma once
@@ -22,6 +22,12 @@
 /* How often one producer may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that time. */
 #define WAKES_MAX 50
 #define WAKES_MS 200
+
+/* Threads by the numbers that the producer has for them. */
+struct producer_threads {
+	pid_t *tids, *inner; /* [n]; inner 0: not known */
+	size_t n;
+};
 
 struct producer {
 	TAILQ_ENTRY(producer) link;	  /* of producers.all: in order of registration */
@@ -57,6 +63,8 @@ struct producer {
 	uint64_t window_ns; /* MONOTONIC: begin of the time in which wakes are counted */
 	unsigned int wakes;
 	bool paused;
+	struct producer_threads threads; /* threads.c, for causes */
+	uint64_t threads_ns; /* MONOTONIC: when they were read; 0: never */
 	/* life */
 	uint64_t registered_unix_ns, registered_ns, ended_ns; /* the last two: MONOTONIC */
 	bool tsc;
@@ -78,6 +86,9 @@ struct producers {
 	uint64_t last_id;
 	size_t n_live, n_ended;
 	uint64_t bytes; /* of the memory of all */
+	/* threads.c: how many files it has read since then, MONOTONIC */
+	uint64_t files_since_ns;
+	unsigned int files_read;
 	/* counts since the start */
 	uint64_t registered, refused[PRODUCER_E_UNSUPPORTED + 1], evicted;
 	uint64_t causes, causes_lost, causes_bad, pauses;
@@ -88,6 +99,15 @@ struct producers {
 void producer_causes_skip(struct producer *producer, uint64_t head);
 /* Reads what has come and reports it by the callback. */
 void producer_causes_take(struct producer *producer);
+
+/* ---- threads.c */
+void producer_threads_fini(struct producer_threads *threads);
+/* On any thread: all threads of the process; -E2BIG: more than `max`; -ESRCH: it has ended. */
+int producer_threads_read(const struct producer *producer, uint64_t max, struct producer_threads *ret) _must_check_;
+/* The thread with that number of the producer's; 0: not known. */
+uint32_t producer_threads_find(const struct producer_threads *threads, uint32_t inner);
+/* The same on the loop, of any producer: it reads what is needed unless that would take long. */
+uint32_t producer_tid_here(struct producer *producer, uint32_t tid);
 
 /* ---- producer.c */
 size_t producer_bucket(pid_t pid);

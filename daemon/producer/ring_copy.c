@@ -76,24 +76,11 @@ static uint64_t entry_offset(const struct copy *c, uint32_t ring)
 
 static void map_threads(struct copy *c)
 {
-	_cleanup_(proc_close) struct proc proc = PROC_INIT;
-	_cleanup_free_ pid_t *tids = NULL, *inner = NULL;
-	size_t n = 0;
+	_cleanup_(producer_threads_fini) struct producer_threads threads = {0};
 
-	if (proc_open(c->p->pid, -1, &proc) == 0 && proc.start_time == c->p->start_time &&
-	    proc_tasks_read(proc.dirfd, &tids, &n) == 0)
-		inner = calloc(n, sizeof(*inner));
-	for (size_t t = 0; inner && t < n; t++)
-		if (proc_thread_nspid(proc.dirfd, tids[t], &inner[t]) != 0)
-			inner[t] = 0;
-	for (uint32_t i = 0; i < c->header.n_rings; i++) {
-		uint32_t wanted = c->rings[i].host_tid;
-		size_t t = 0;
-
-		while (inner && t < n && (uint32_t)inner[t] != wanted)
-			t++;
-		c->rings[i].host_tid = wanted && inner && t < n ? (uint32_t)tids[t] : 0;
-	}
+	(void)!producer_threads_read(c->p, UINT64_MAX, &threads);
+	for (uint32_t i = 0; i < c->header.n_rings; i++)
+		c->rings[i].host_tid = producer_threads_find(&threads, c->rings[i].host_tid);
 }
 
 /* ---- the plan: which rings, and where in the file */

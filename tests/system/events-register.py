@@ -486,14 +486,15 @@ control = rings.register(c)
 def work():
     rings.ring(1, name="second").begin("x")
     print(os.getpid(), threading.get_native_id(), flush=True)
-    time.sleep(6000)
+    for line in sys.stdin:
+        rings.cause(REQUEST, line.strip(), stamp(), stamp(), tid=threading.get_native_id())
 rings.ring(0, name="first")
 t = threading.Thread(target=work, daemon=True)
 t.start()
 t.join()
 """
-    outer = spawn("unshare", "--pid", "--fork", sys.executable, "-c", script, stdout=subprocess.PIPE,
-                  stderr=subprocess.DEVNULL, text=True)
+    outer = spawn("unshare", "--pid", "--fork", sys.executable, "-c", script, stdin=subprocess.PIPE,
+                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if not select.select([outer.stdout], [], [], PATIENCE)[0]:
         fail("the program in a pid namespace says nothing")
     nspid, nstid = map(int, outer.stdout.readline().split())
@@ -506,6 +507,13 @@ t.join()
     expect(nspid != pid and entry["pid"] == f.pid == pid and entry["nspid"] == f.nspid == nspid, "both numbers of a process")
     expect(f.table[0]["host_tid"] == pid and f.table[1]["host_tid"] == (tids - {pid}).pop() and nstid not in tids,
            "its threads are told by ours")
+    for reason in ("the first time", "from what is known"):
+        outer.stdin.write(reason + "\n")
+        outer.stdin.flush()
+        s = wait_for("what it asks for", lambda: next((s for s in c.call("snapshot.list")["snapshots"] if s["cause"].get(
+            "reason") == reason), None))
+        expect(s["cause"]["tid"] == f.table[1]["host_tid"], "and so is the thread that asks for a snapshot")
+        time.sleep(1.1)  # the interval between two
     os.kill(pid, signal.SIGKILL)
 
 
