@@ -42,7 +42,9 @@ const struct command cmd_trigger_list = {
 	       "many programs, how often they were hit, and how many hits became snapshots. The others "
 	       "are counted by reason: cooldown, per hour, busy (the last snapshot is still being made, "
 	       "or too many wait), quota, no space, program (the program did not report them, within "
-	       "the cooldown), below, gone (the target ended first).",
+	       "the cooldown), below, gone (the target ended first). Not counted are hits that the program "
+	       "overwrote before the daemon read them, as it may with hundreds in a second: tracectl status "
+	       "has their number for all programs together, as lost event causes.",
 	.options = listing_specs,
 	.options_size = sizeof(struct listing_options),
 	.operand = OPERAND_TARGET,
