@@ -41,6 +41,23 @@ static inline __attribute__((always_inline)) uint64_t record_event(const struct 
 	return a;
 }
 
+/* An event of a thread with a ring, whose name found no room. Without a ring it is counted already. */
+static __attribute__((noinline, cold)) void count_nameless(void)
+{
+	const struct ringmem *mem = state_mem();
+
+	if (mem)
+		mem_count(&mem_header(mem)->lost_events);
+}
+
+static inline bool is_named(tracerd_name name)
+{
+	if (__builtin_expect(name_in_range(name), 1))
+		return true;
+	count_nameless();
+	return false;
+}
+
 /*
  * Returns the ring in the usual case. The caller then only reads the TSC and stores a few words, without a stack
  * frame and without a call. NULL: the caller takes the long way.
@@ -62,7 +79,7 @@ static __attribute__((noinline)) tracerd_region region_begin(
 	 * A thread without a ring has regions, too: they may be too slow, and the thread may have a ring when they
 	 * end.
 	 */
-	if ((!ring && !state_on()) || !name_in_range(name))
+	if (ring ? !is_named(name) : !state_on() || !name_in_range(name))
 		return region;
 	region.begin = stamp_now();
 	region.name = name;
@@ -97,7 +114,7 @@ static __attribute__((noinline)) void region_end(tracerd_region region, const tr
 	uint64_t now;
 
 	/* Events may be off, as for a region of the parent that ends in a forked child. */
-	if ((!ring && !state_on()) || !name_in_range(region.name))
+	if (ring ? !is_named(region.name) : !state_on() || !name_in_range(region.name))
 		return;
 	now = stamp_now();
 	if (ring)
@@ -125,7 +142,7 @@ static __attribute__((noinline)) void instant(
 {
 	const struct ring *ring = threadring_get();
 
-	if (ring && name_in_range(name))
+	if (ring && is_named(name))
 		record_event(ring, (struct record){RING_INSTANT, name, stamp_now(), 0, task, false}, args, n_args);
 }
 
@@ -143,7 +160,7 @@ static __attribute__((noinline)) void counter(uint32_t kind, tracerd_name name, 
 {
 	const struct ring *ring = threadring_get();
 
-	if (ring && name_in_range(name))
+	if (ring && is_named(name))
 		record_one(ring, kind, stamp_now(), name, value, 0);
 }
 
@@ -174,7 +191,7 @@ tracerd_task tracerd_task_begin_slow(tracerd_name name, uint64_t parent, const t
 	const struct ring *ring = threadring_get();
 	tracerd_task task = {0};
 
-	if (!ring || !name_in_range(name))
+	if (!ring || !is_named(name))
 		return task;
 	task.begin = stamp_now();
 	task.name = name;
@@ -186,7 +203,7 @@ void tracerd_task_end_slow(const tracerd_task *task, const tracerd_arg *args, si
 {
 	const struct ring *ring = threadring_get();
 
-	if (ring && name_in_range(task->name))
+	if (ring && is_named(task->name))
 		record_event(ring, (struct record){RING_TASK_END, task->name, stamp_now(), task->id, task->begin, false},
 			args, n_args);
 }
@@ -195,7 +212,7 @@ uint64_t tracerd_flow_slow(tracerd_name name, uint64_t id, enum tracerd_flow_kin
 {
 	const struct ring *ring = threadring_get();
 
-	if (!ring || !name_in_range(name))
+	if (!ring || !is_named(name))
 		return 0;
 	return record_event(ring, (struct record){RING_FLOW, name, stamp_now(), id, kind, kind == TRACERD_FLOW_BEGIN},
 		NULL, 0);
@@ -205,7 +222,7 @@ void tracerd_thread_name_slow(tracerd_name name)
 {
 	const struct ring *ring = threadring_get();
 
-	if (!ring || !name_in_range(name))
+	if (!ring || !is_named(name))
 		return;
 	ring->entry->name = name;
 	record_one(ring, RING_THREAD_NAME, stamp_now(), name, 0, 0);
@@ -217,7 +234,7 @@ void tracerd_fiber_switch_slow(uint64_t id, tracerd_name name)
 	uint64_t before;
 
 	/* The thread's own stack needs no name. */
-	if (!ring || (name && !name_in_range(name)))
+	if (!ring || (name && !is_named(name)))
 		return;
 	before = ring->entry->fiber;
 	ring->entry->fiber = id;

@@ -154,7 +154,7 @@ struct ring_header {
 	uint32_t text_used;   /*  60 bytes given out; may exceed text_bytes */
 	uint64_t cause_head;  /*  64 causes written */
 	uint64_t lost_names;  /*  72 names that found no room */
-	uint64_t lost_events; /*  80 events of threads that found no free ring */
+	uint64_t lost_events; /*  80 events that found no free ring, or had no name */
 	uint64_t lost_long;   /*  88 fields or texts that were cut to fit a record */
 	uint64_t requests_suppressed; /*  96 snapshot requests of the program within its own interval */
 	uint64_t started;	      /* 104 stamp */

@@ -31,7 +31,7 @@
  *    counted. Logs and events with arguments take up to two kilobytes of stack.
  *  - Until a daemon has accepted the program, a call does nothing and costs one load and one branch.
  *    From then on events are recorded, even while no daemon runs.
- *  - A name is a number that stands for a string (tracerd_intern()). 0 is no name: an event that needs one is dropped.
+ *  - A name is a number that stands for a string (tracerd_intern()). 0 is no name: an event that needs one is lost and counted.
  *    The string may hold any bytes. The library copies it, so the plug-in that it belongs to may be unloaded.
  *  - After fork() the child records nothing until it calls tracerd_start() itself. Names stay valid.
  *  - Once started, the library stays loaded: dlclose() does not unload it.
@@ -105,7 +105,7 @@ typedef struct tracerd_event_stats {
 	uint32_t connected;	/* the daemon is there now */
 	uint32_t rings_used;	/* by threads, living and ended */
 	uint32_t names;		/* interned */
-	uint64_t events_lost;	/* of threads that found no free ring */
+	uint64_t events_lost;	/* of threads that found no free ring, or without a name */
 	uint64_t names_lost;	/* names that found no room */
 	uint64_t texts_cut;	/* logs and arguments that were longer than a record holds */
 	uint64_t registrations; /* how often a daemon has accepted the program */

@@ -339,8 +339,14 @@ static void test_nothing_without_a_name_or_while_off(void **state)
 		tracerd_counter_f64(bad[i], 1);
 		tracerd_task_end(tracerd_task_begin(bad[i], 0));
 		assert_int_equal(tracerd_flow_begin(bad[i]), 0);
+		tracerd_flow_step(bad[i], 1);
 		tracerd_thread_name(bad[i]);
+		tracerd_task_end((tracerd_task){1, 1, bad[i], 0});
+		/* one each, but for the ends of what has not begun */
+		assert_int_equal(ringmem_header()->lost_events, 10 * (i + 1));
 	}
+	tracerd_fiber_switch(1, UINT32_MAX);
+	assert_int_equal(ringmem_header()->lost_events, 31);
 	region = tracerd_region_begin(name);
 	events_enable(false);
 	assert_int_equal(tracerd_enabled(), 0);
@@ -353,6 +359,7 @@ static void test_nothing_without_a_name_or_while_off(void **state)
 	assert_int_equal(TRACERD_NAME("never made"), 0);
 	r = ringread_new(ringmem_fd());
 	assert_int_equal(ringread_entry(r, 0)->head, 3);
+	assert_int_equal(r->header.lost_events, 31);
 }
 
 static void test_memory_is_kept_or_made_anew(void **state)
