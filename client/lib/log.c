@@ -341,9 +341,13 @@ static void log_values(tracerd_name *here, enum tracerd_level level, const char 
 		return;
 	record.name = format_name(here, format);
 	if (record.name == 0 || !put_values(&p, format, args)) {
+		/* It found no room among the names, so its values have none either. */
+		bool values_lost = record.name == 0 && strchr(format, '%');
+
 		record.name = 0;
 		payload_clear(&p);
 		(void)payload_text(&p, 0, format, strnlen(format, RING_PAYLOAD_MAX), RING_PAYLOAD_MAX);
+		p.cut |= values_lost;
 	}
 	payload_record(ring, &p, &record);
 }

@@ -107,7 +107,7 @@ typedef struct tracerd_event_stats {
 	uint32_t names;		/* interned */
 	uint64_t events_lost;	/* of threads that found no free ring, or without a name */
 	uint64_t names_lost;	/* names that found no room */
-	uint64_t texts_cut;	/* logs and arguments that were longer than a record holds */
+	uint64_t texts_cut;	/* events that had no room for all of their texts and values */
 	uint64_t registrations; /* how often a daemon has accepted the program */
 	int last_error;		/* of the last attempt to connect, for tracerd_error_name(); 0: it succeeded */
 } tracerd_event_stats;
@@ -303,8 +303,13 @@ enum tracerd_level { TRACERD_DEBUG, TRACERD_INFO, TRACERD_WARNING, TRACERD_ERROR
 
 /*
  * A line of text, formatted as by printf(). This call records the values; the decoder formats them. It takes all
- * conversions of ISO C, also those of wide characters, except %n. Strings are cut so that all values fit a record of
- * about a thousand bytes. `format` should be a literal: any other is looked up at each call.
+ * conversions of ISO C 11, also those of wide characters, except %n. Strings are cut so that all values fit a record of
+ * about a thousand bytes, a wide one to 256 bytes of UTF-8. `format` should be a literal: any other is looked up at each
+ * call.
+ *
+ * The format itself is the text, without its values, if it has %n, %m, %1$s or anything else that ISO C 11 does not have,
+ * if it is longer than 1,024 bytes, or if there is no room for it among the names; the last two count as texts_cut.
+ * A long double is recorded as a double. A level that is none of the above is shown as TRACERD_INFO.
  */
 void tracerd_log_slow(tracerd_name *here, enum tracerd_level level, const char *format, ...)
 	__attribute__((__format__(__printf__, 3, 4)));

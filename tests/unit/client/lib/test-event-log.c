@@ -294,6 +294,7 @@ static void test_other_formats_are_texts(void **state)
 		assert_int_equal(record.name, 0);
 		expect_text(formats[i]);
 		expect_end();
+		assert_int_equal(memory->header.lost_long, 0);
 	}
 	/* a format that is longer than a name */
 	memset(endless, '.', sizeof(endless) - 1);
@@ -301,11 +302,19 @@ static void test_other_formats_are_texts(void **state)
 	endless[1] = 's';
 	fresh(NULL);
 	tracerd_log_slow(NULL, TRACERD_INFO, endless, unknown);
-#pragma GCC diagnostic pop
 	read_log(0);
 	assert_int_equal(record.name, 0);
 	expect_text(endless);
 	expect_end();
+	/* its values are lost, of which one without any has none */
+	assert_int_equal(memory->header.lost_long, 1);
+	endless[0] = '.';
+	tracerd_log_slow(NULL, TRACERD_INFO, endless);
+#pragma GCC diagnostic pop
+	read_log(1);
+	expect_text(endless);
+	expect_end();
+	assert_int_equal(memory->header.lost_long, 1);
 }
 
 static void vlog(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
