@@ -60,7 +60,7 @@ static inline void record_one(
 /* An id made from a record's place: unique for as long as it is in the ring. */
 static inline uint64_t record_id(const struct ring *ring, uint64_t index)
 {
-	return (uint64_t)(ring->number + 1u) << 48 | (index & ((1ULL << 48) - 1));
+	return ring->ids | (index & ((1ULL << RINGMEM_ID_SLOT_BITS) - 1));
 }
 
 /* Fills the continuation slots after slot `index`: whole RING_CONT_BYTES. */

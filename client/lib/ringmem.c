@@ -17,6 +17,8 @@
 
 static_assert((F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) == RING_SEALS, "seals");
 
+static_assert(RING_MAX_RINGS < 1U << RINGMEM_ID_RING_BITS, "a ring's number in an id");
+
 static struct ringmem *made;
 static uint32_t last_epoch;
 
@@ -113,7 +115,7 @@ static int rings_make(struct ringmem *mem)
 			.slots = slots + (size_t)i * g->slots,
 			.mask = g->slots - 1,
 			.shift = (uint16_t)__builtin_ctz(g->slots),
-			.number = (uint16_t)i,
+			.ids = ((uint64_t)mem->epoch << RINGMEM_ID_RING_BITS | (i + 1)) << RINGMEM_ID_SLOT_BITS,
 		};
 	return 0;
 }
@@ -138,6 +140,7 @@ static int memory_make(const struct ring_geometry *geometry, enum ring_clock clo
 		return -errno;
 	mem->base = base;
 	mem->geometry = *geometry;
+	mem->epoch = ++last_epoch;
 	k = rings_make(mem);
 	/* The mapping comes first: with these seals no other mapping can write. */
 	if (k == 0 && (madvise(base, geometry->total_bytes, MADV_DONTFORK) < 0 ||
@@ -181,7 +184,6 @@ int ringmem_create(uint32_t rings, uint32_t slots, uint32_t names, enum ring_clo
 		k = memory_make(&g, stamp_clock(), &mem);
 		if (k < 0)
 			return k;
-		mem->epoch = ++last_epoch;
 		mem->next = made;
 		made = mem;
 	}

@@ -26,9 +26,16 @@ struct ring {
 	struct ring_entry *entry;
 	struct ring_slot *slots;
 	uint32_t mask;	 /* slots - 1 */
-	uint16_t shift;	 /* log2(slots) */
-	uint16_t number; /* in the memory */
+	uint16_t shift; /* log2(slots) */
+	uint64_t ids;	/* the upper bits of the ids that are made here: record_id() */
 };
+
+/*
+ * An id has the number of the memory, since a task may end in another one than it began in; that of the ring, which is
+ * never 0; and that of the slot. Each may go round: a ring holds far less than 2^40 slots.
+ */
+#define RINGMEM_ID_SLOT_BITS 40
+#define RINGMEM_ID_RING_BITS 11 /* of 1 to RING_MAX_RINGS */
 
 /* Once other threads can see it, only `used` and `cursor` change. */
 struct ringmem {

@@ -76,8 +76,9 @@
  *	a region was over its threshold, or (name 0, a 0) the program asked for a snapshot; the cause's
  *	number is its sequence
  *
- * Ids of tasks and flows are any number but 0 that is unique in the process for as long as it is in the rings; the
- * library takes (ring + 1) << 48 | the low 48 bits of the record's slot number.
+ * Ids of tasks and flows are any number but 0 that is unique in the process for as long as it is in the rings, also
+ * among several memories of the process. The library takes the number of the memory << 51 | (ring + 1) << 40 | the low
+ * 40 bits of the record's slot number.
  *
  * ---- Names
  *

@@ -24,15 +24,24 @@
 
 #define SLOTS 64u
 
+static uint64_t memories; /* that were made: each has its number */
+
 /* Each test has memory of its own: no two are the same size. */
 static void fresh(void)
 {
 	static uint32_t rings = 2;
 
+	memories++;
 	process_enter();
 	events_enable(false);
 	assert_int_equal(ringmem_create(rings++, SLOTS, 256, RING_CLOCK_TSC), 0);
 	events_enable(true);
+}
+
+/* Of the record in that slot of the first ring. */
+static uint64_t id_of(uint64_t slot)
+{
+	return memories << 51 | 1ULL << 40 | slot;
 }
 
 static uint32_t own_tid(void)
@@ -149,11 +158,11 @@ static void test_every_kind(void **state)
 	EXPECT(RING_INSTANT, 0, name, 0, 0);
 	EXPECT(RING_COUNTER, 0, name, -3, 0);
 	EXPECT(RING_COUNTER, RING_FLAG_F64, other, 0x3fe0000000000000ULL, 0);
-	EXPECT(RING_TASK_BEGIN, 0, name, 1ULL << 48 | 5, 5);
+	EXPECT(RING_TASK_BEGIN, 0, name, id_of(5), 5);
 	assert_int_equal(task.id, e.a);
 	assert_int_equal(task.begin, e.stamp);
 	EXPECT(RING_TASK_END, 0, name, task.id, task.begin);
-	EXPECT(RING_FLOW, 0, name, 1ULL << 48 | 7, RING_FLOW_BEGIN);
+	EXPECT(RING_FLOW, 0, name, id_of(7), RING_FLOW_BEGIN);
 	assert_int_equal(id, e.a);
 	EXPECT(RING_FLOW, 0, name, id, RING_FLOW_STEP);
 	EXPECT(RING_FLOW, 0, name, id, RING_FLOW_END);
@@ -258,7 +267,7 @@ static void test_arguments_of_every_type(void **state)
 		expect_field(&e, 5, RING_FIELD_POINTER, &address, 8);
 		expect_end(&e);
 		if (e.kind == RING_TASK_BEGIN) {
-			assert_int_equal(e.a, 1ULL << 48 | at);
+			assert_int_equal(e.a, id_of(at));
 			assert_int_equal(task.id, e.a);
 		}
 	}
@@ -365,6 +374,7 @@ static void test_nothing_without_a_name_or_while_off(void **state)
 static void test_memory_is_kept_or_made_anew(void **state)
 {
 	struct ring_header *header;
+	uint64_t task, other;
 	int fd, low;
 
 	fresh();
@@ -373,6 +383,8 @@ static void test_memory_is_kept_or_made_anew(void **state)
 	/* the same size: the same memory, also after another one */
 	assert_int_equal(ringmem_create(header->rings, SLOTS, 256, RING_CLOCK_MONOTONIC_RAW), 0);
 	assert_ptr_equal(ringmem_header(), header);
+	tracerd_instant(tracerd_intern("first"));
+	task = tracerd_task_begin(tracerd_intern("task"), 0).id;
 	assert_int_equal(ringmem_create(header->rings, 2 * SLOTS, 256, RING_CLOCK_TSC), 0);
 	assert_ptr_not_equal(ringmem_header(), header);
 	/* the switch follows, and so do threads that had a ring */
@@ -384,6 +396,10 @@ static void test_memory_is_kept_or_made_anew(void **state)
 		assert_int_equal(ringread_entry(r, 0)->head, 2);
 		assert_string_equal(ringread_name(r, ringread_slot(r, 0, 1)->name), "moved");
 	}
+	/* in the same slot of the same ring, and yet another task */
+	other = tracerd_task_begin(tracerd_intern("task"), 0).id;
+	assert_int_equal(other << 13, task << 13);
+	assert_int_not_equal(other, task);
 	assert_int_equal(ringmem_create(header->rings, SLOTS, 256, RING_CLOCK_TSC), 0);
 	assert_ptr_equal(ringmem_header(), header);
 	assert_int_equal(ringmem_fd(), fd);
