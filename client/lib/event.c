@@ -110,7 +110,7 @@ static inline void region_compare(tracerd_region region, uint64_t now)
 
 static __attribute__((noinline)) void region_end(tracerd_region region, const tracerd_arg *args, size_t n_args)
 {
-	const struct ring *ring = threadring_get();
+	const struct ring *ring = threadring_to_end();
 	uint64_t now;
 
 	/* Events may be off, as for a region of the parent that ends in a forked child. */
@@ -201,7 +201,7 @@ tracerd_task tracerd_task_begin_slow(tracerd_name name, uint64_t parent, const t
 
 void tracerd_task_end_slow(const tracerd_task *task, const tracerd_arg *args, size_t n_args)
 {
-	const struct ring *ring = threadring_get();
+	const struct ring *ring = threadring_to_end();
 
 	if (ring && is_named(task->name))
 		record_event(ring, (struct record){RING_TASK_END, task->name, stamp_now(), task->id, task->begin, false},

@@ -53,4 +53,23 @@ static inline const struct ring *threadring_get(void)
 	return __builtin_expect(ring != NULL, 1) ? ring : threadring_slow();
 }
 
+/*
+ * For the end of what began while events were on. It may come after tracerd_stop(), and without it the region or the
+ * task would look open for ever, with all later ones inside. The memory is gone in a forked child, and another one after
+ * tracerd_start() with other options: then NULL.
+ */
+static inline const struct ring *threadring_to_end(void)
+{
+	const struct ring *ring = threadring_get();
+	const struct ringmem *mem;
+
+	if (ring || state_on())
+		return ring;
+	mem = state_mem();
+	if (!mem || threadring_here.epoch != mem->epoch)
+		return NULL;
+	__atomic_signal_fence(__ATOMIC_ACQUIRE);
+	return threadring_here.ring;
+}
+
 #pragma GCC visibility pop

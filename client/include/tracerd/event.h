@@ -82,7 +82,8 @@ int tracerd_start(const tracerd_options *options);
 
 /*
  * Stops recording, closes the connection and joins the helper thread. The memory stays mapped, since threads may be
- * in the middle of an event. The daemon keeps what was recorded for a while.
+ * in the middle of an event. The daemon keeps what was recorded for a while. A region or task that is open still records
+ * its end, so that it is not open for ever if the program starts again.
  */
 void tracerd_stop(void);
 

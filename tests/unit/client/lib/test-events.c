@@ -367,8 +367,51 @@ static void test_nothing_without_a_name_or_while_off(void **state)
 	assert_int_equal(tracerd_task_begin(name, 0).id, 0);
 	assert_int_equal(TRACERD_NAME("never made"), 0);
 	r = ringread_new(ringmem_fd());
-	assert_int_equal(ringread_entry(r, 0)->head, 3);
+	/* the region's end only */
+	assert_int_equal(ringread_entry(r, 0)->head, 4);
 	assert_int_equal(r->header.lost_events, 31);
+}
+
+/* What is open when events go off has an end when they are on again. */
+static void test_ends_while_off(void **state)
+{
+	_cleanup_(ringread_freep) struct ringread *r = NULL;
+	tracerd_name name = tracerd_intern("open");
+	struct ringread_record e;
+	tracerd_region region, late;
+	tracerd_task task;
+	uint64_t i = 1;
+
+	fresh();
+	region = tracerd_region_begin(name);
+	task = tracerd_task_begin(name, 0);
+	late = tracerd_region_begin(name);
+	events_enable(false);
+	tracerd_task_end(task);
+	tracerd_region_end(region);
+	tracerd_instant(name);
+	events_enable(true);
+	tracerd_instant(name);
+	r = ringread_new(ringmem_fd());
+	for (int k = 0; k < 3; k++)
+		(void)next(r, &i);
+	e = next(r, &i);
+	assert_int_equal(e.kind, RING_TASK_END);
+	assert_int_equal(e.a, task.id);
+	e = next(r, &i);
+	assert_int_equal(e.kind, RING_REGION_END);
+	assert_int_equal(e.a, region.begin);
+	assert_int_equal(next(r, &i).kind, RING_INSTANT);
+	assert_int_equal(ringread_entry(r, 0)->head, i);
+
+	/* in other memory it has no begin */
+	events_enable(false);
+	fresh();
+	events_enable(false);
+	tracerd_region_end(late);
+	ringread_freep(&r);
+	r = ringread_new(ringmem_fd());
+	assert_int_equal(ringread_entry(r, 0)->head, 0);
 }
 
 static void test_memory_is_kept_or_made_anew(void **state)
@@ -526,6 +569,7 @@ int main(void)
 		cmocka_unit_test(test_arguments_of_every_type),
 		cmocka_unit_test(test_long_texts_are_cut),
 		cmocka_unit_test(test_nothing_without_a_name_or_while_off),
+		cmocka_unit_test(test_ends_while_off),
 		cmocka_unit_test(test_memory_is_kept_or_made_anew),
 		cmocka_unit_test(test_limit_of_file_size),
 		cmocka_unit_test(test_events_make_no_system_call),
