@@ -24,7 +24,8 @@ static const struct option_spec specs[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct options, region),
 		.arg = "NAME",
-		.doc = "The region's name, as the program gives it."},
+		.doc = "The region's name, as the program gives it: at most 216 bytes, valid UTF-8 without control characters. A "
+		       "program may have other names, on which there can be no trigger."},
 	{.name = "go",
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct options, go),

@@ -126,6 +126,9 @@ int ctl_call(struct ctl *ctl, const char *method, struct json_object *params, co
 	if (!text)
 		return -ENOMEM;
 	r = tracerd_call(ctl->client, method, text, fds, n_fds, timeout_ms, &reply);
+	/* the text is our own JSON: it can be wrong only if a string in it is no UTF-8 */
+	if (r == -EINVAL)
+		return -EILSEQ;
 	if (r != 0)
 		return r;
 	result = parse(tracerd_reply_json(reply));
@@ -154,6 +157,8 @@ int ctl_report(struct ctl *ctl, int error, const char *what)
 		text = human_format("tracerd closed the connection");
 	else if (error == -EPROTO)
 		text = human_format("tracerd answered something that is not its protocol");
+	else if (error == -EILSEQ)
+		text = human_format("an argument is not valid UTF-8");
 	else if (error < 0)
 		text = human_format("%s", strerror(-error));
 	else

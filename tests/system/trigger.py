@@ -324,6 +324,8 @@ def command(d):
         wait_for("tracectl status with programs and triggers", lambda: "programs    1 live" in (
             out := d.tracectl("status").stdout) and "triggers    1 (at most 1024)" in out)
         ok("tracectl status has programs and triggers")
+        r = d.tracectl("trigger", "add", p.target, "--region", "caf\udce9", "--over", "5ms")
+        expect(r.returncode and "an argument is not valid UTF-8" in r.stderr, "a region's name is text")
         r = d.tracectl("trigger", "remove", g["id"])
         expect(r.returncode == 0 and r.stdout.startswith(f"removed {g['id']}: region serve"), "tracectl trigger remove")
         r = d.tracectl("trigger", "remove", g["id"])

@@ -25,15 +25,18 @@
  *
  * Rules for every function here except tracerd_start(), tracerd_stop() and tracerd_dispatch():
  *
- *  - It takes no lock, allocates nothing and makes no system call. There are two exceptions: a thread's first
- *    event makes a few system calls, and an event that causes a snapshot writes to an eventfd.
+ *  - It takes no lock, allocates nothing and makes no system call, with these exceptions: an event of a thread that has
+ *    no ring yet looks for one (gettid, prctl, up to 32 times tgkill with signal 0), if there is none again at the
+ *    1st, 2nd, 4th, 8th, ... event and each 1,024th; one that asks for a snapshot calls fstatat and gettid and writes to
+ *    an eventfd, as tracerd_snapshot() does; tracerd_get_event_stats() calls fstatat.
  *  - It preserves errno. It may be called from any thread and in signal handlers. If it fails, the event is lost and
  *    counted. Logs and events with arguments take up to two kilobytes of stack.
  *  - Until a daemon has accepted the program, a call does nothing and costs one load and one branch.
  *    From then on events are recorded, even while no daemon runs.
  *  - A name is a number that stands for a string (tracerd_intern()). 0 is no name: an event that needs one is lost and counted.
  *    The string may hold any bytes. The library copies it, so the plug-in that it belongs to may be unloaded.
- *  - After fork() the child records nothing until it calls tracerd_start() itself. Names stay valid.
+ *  - After fork() the child records nothing until it calls tracerd_start() itself. Names stay valid. A child of vfork()
+ *    shares the memory: its events are shown as the parent thread's.
  *  - Once started, the library stays loaded: dlclose() does not unload it.
  */
 #ifndef TRACERD_EVENT_H
@@ -119,8 +122,8 @@ void tracerd_get_event_stats(tracerd_event_stats *stats);
  * Asks for a snapshot of this program: of its events, and of its stacks if it is armed. Returns at once. The snapshot
  * keeps `reason`, of at most 448 bytes; it may be NULL.
  *
- * 0: the daemon has the request. -ENOTCONN: no daemon runs, or the program has closed the descriptors. -EAGAIN: the last request was too recent (the daemon's
- * interval, one second by default); the request is only counted.
+ * 0: the daemon has the request. -ENOTCONN: no daemon runs, or the program has closed the descriptors. -EAGAIN: the last
+ * request was too recent (the daemon's interval, one second by default); the request is only counted.
  */
 int tracerd_snapshot(const char *reason);
 
@@ -257,7 +260,7 @@ static inline tracerd_region tracerd_region_begin_with(
 
 /*
  * Ends a region. If a trigger is set on its name and it took as long as the trigger's threshold, this asks for a
- * snapshot. Arguments that are known only now are shown with those of the begin.
+ * snapshot. A trigger can be set on names of at most 216 bytes, in UTF-8 without control characters. Arguments that are known only now are shown with those of the begin.
  */
 static inline void tracerd_region_end(tracerd_region region)
 {
