@@ -17,6 +17,7 @@
 #define MAX_STACKS 8
 #define MAX_FUNCTIONS 12
 #define MAX_WAITS 5
+#define SIMILAR 4 /* times as long */
 #define MAX_FRAMES 64 /* more than the decoder gives */
 
 void report_print_stack(FILE *out, size_t indent, const char *label, struct json_object *stack)
@@ -374,6 +375,33 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		report_print_waker(out, w, lock);
 }
 
+/* A timer ends it again and again: who sleeps so is idle, or takes turns. */
+static bool is_timer_sleep(struct json_object *w)
+{
+	return field_number(w, "count") > 1 && field_bool(field(w, "woken_by"), "interrupt");
+}
+
+/* Whether the wait of index `i` has a line before that of index `k`: not a sleep that repeats before another of similar length. */
+static bool takes_line(struct json_object *window, size_t i, size_t k)
+{
+	struct json_object *a = field_at(window, "waits", i), *b = field_at(window, "waits", k);
+	const bool a_idle = is_timer_sleep(a), b_idle = is_timer_sleep(b);
+
+	if (a_idle == b_idle || field_bool(a, "uncertain") || field_bool(b, "uncertain"))
+		return i < k;
+	return field_number(a, "ns") / (a_idle ? SIMILAR : 1) >= field_number(b, "ns") / (b_idle ? SIMILAR : 1);
+}
+
+/* Whether it is one of the first MAX_WAITS of its section. */
+static bool has_line(struct json_object *window, size_t k, bool lock)
+{
+	size_t before = 0;
+
+	for (size_t i = 0; i < field_count(window, "waits") && before < MAX_WAITS; i++)
+		before += i != k && report_is_lock_wait(field_at(window, "waits", i)) == lock && takes_line(window, i, k);
+	return before < MAX_WAITS;
+}
+
 void report_print_waits(FILE *out, struct json_object *window, bool lock)
 {
 	size_t n = field_count(window, "waits"), shown = 0;
@@ -381,7 +409,7 @@ void report_print_waits(FILE *out, struct json_object *window, bool lock)
 	for (size_t i = 0; i < n && shown < MAX_WAITS; i++) {
 		struct json_object *w = field_at(window, "waits", i);
 
-		if (report_is_lock_wait(w) != lock)
+		if (report_is_lock_wait(w) != lock || !has_line(window, i, lock))
 			continue;
 		if (!shown)
 			(void)fputs(

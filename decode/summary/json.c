@@ -344,6 +344,30 @@ static void put_waits(struct out *o, struct json_object *obj, const struct wait_
 	put(o, obj, "waits", array);
 }
 
+/* Of each kind its first ones, in one order. */
+static void put_window_waits(struct out *o, struct json_object *obj, const struct window *v)
+{
+	struct json_object *array = json_object_new_array();
+	const struct wait_place *next[N_WAITS_KINDS], *end[N_WAITS_KINDS];
+	unsigned int first;
+
+	for (unsigned int i = 0; i < N_WAITS_KINDS; i++) {
+		const struct waits_ranking *k = &v->waits[i];
+
+		next[i] = k->places;
+		end[i] = k->places + (k->n < o->shape.n_waits ? k->n : o->shape.n_waits);
+	}
+	do {
+		first = N_WAITS_KINDS;
+		for (unsigned int i = 0; i < N_WAITS_KINDS; i++)
+			if (next[i] < end[i] && (first == N_WAITS_KINDS || summary_wait_before(next[i], next[first])))
+				first = i;
+		if (first < N_WAITS_KINDS)
+			append(o, array, wait_to_json(o, next[first]++));
+	} while (first < N_WAITS_KINDS);
+	put(o, obj, "waits", array);
+}
+
 /* Where it is not complete: how much of it is, and since when. */
 static void put_complete(struct out *o, struct json_object *obj, const struct window *v, uint64_t from, uint64_t to)
 {
@@ -377,7 +401,7 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 	put(o, obj, "heaviest", stacks_to_json(o, v));
 	if (v->max_functions)
 		put(o, obj, "functions", functions_to_json(o, v));
-	put_waits(o, obj, v->waits, v->n_waits);
+	put_window_waits(o, obj, v);
 }
 
 /* The focus where it is a region: how its thread spent that time. */
@@ -404,7 +428,7 @@ static struct json_object *focus_region_to_json(struct out *o, const struct name
 	put_times(o, obj, sums, who.switches);
 	put(o, obj, "samples", number(sums->samples));
 	put(o, obj, "heaviest", stacks_to_json(o, v));
-	put_waits(o, obj, v->waits, v->n_waits);
+	put_window_waits(o, obj, v);
 	return obj;
 }
 
@@ -581,7 +605,7 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 			json_object_put(obj);
 			return -ENOMEM;
 		}
-		if (len <= SUMMARY_MAX_JSON || round == 5) {
+		if (len <= SUMMARY_MAX_JSON || round == 7) {
 			*ret = obj;
 			return 0;
 		}

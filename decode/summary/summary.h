@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the sums that answer "what was it?" without a viewer: time on and off CPU by thread, the
- * heaviest stacks, the longest waits (one a stack) and who ended them, losses by kind. All of it
- * twice: for the whole recording and, if one was set, for a window of it (the slow moment). If that
+ * heaviest stacks, the longest waits (one a stack; those that a thread ended, and the others) and who
+ * ended them, losses by kind. All of it twice: for the whole recording and, if one was set, for a window of it (the slow moment). If that
  * is a region of the program, also for the region's thread alone. Where every call is known, the
  * functions with the most time. And the program's regions: by name, and the slowest ones. It
  * refuses to know how the timeline came to its intervals.

@@ -5,7 +5,7 @@
 #include "common/base/hashmap.h"
 #include "decode/summary/summary.h"
 
-#define TOP_WAITS 10u
+#define TOP_WAITS 10u /* of each enum waits_kind */
 #define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
 #define TOP_STACKS 10u
 #define TOP_FUNCTIONS 20u
@@ -43,6 +43,18 @@ struct wait_place {
 	uint64_t count, total_ns;
 };
 
+/* Idle threads sleep in many places, longer than any wait that matters; a timer ends most of these, and no thread. */
+enum waits_kind {
+	WAITS_ENDED_BY_THREAD,
+	WAITS_OTHER, /* an interrupt ended it, or it is not known who did, or nobody has */
+	N_WAITS_KINDS,
+};
+
+struct waits_ranking {
+	struct wait_place places[KEPT_WAITS]; /* longest first */
+	uint32_t n;
+};
+
 struct window {
 	uint64_t from, to;
 	uint64_t not_known_ns;			/* of it, records of some CPUs are missing */
@@ -53,8 +65,7 @@ struct window {
 	uint32_t max_stacks;
 	struct function_sums *functions; /* by frame */
 	uint32_t max_functions;
-	struct wait_place waits[KEPT_WAITS]; /* longest first */
-	uint32_t n_waits;
+	struct waits_ranking waits[N_WAITS_KINDS];
 };
 
 struct loss {
@@ -155,7 +166,9 @@ static inline int summary_reach(void **array, uint32_t *max, uint32_t i, size_t 
 	return i < *max ? 0 : summary_grow(array, max, i, size);
 }
 
-/* In decode/summary/waits.c: the part of the wait that is in [from, to), with who held it up. */
+/* In decode/summary/waits.c: whether one ranks before the other. */
+bool summary_wait_before(const struct wait_place *a, const struct wait_place *b);
+/* And the part of the wait that is in [from, to), with who held it up. */
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret);
 

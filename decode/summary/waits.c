@@ -12,7 +12,7 @@ static uint64_t place_ns(const struct wait_place *p)
 }
 
 /* One of which the length is certain comes before any other, however long that looks. */
-static bool place_before(const struct wait_place *a, const struct wait_place *b)
+bool summary_wait_before(const struct wait_place *a, const struct wait_place *b)
 {
 	if (a->longest.uncertain != b->longest.uncertain)
 		return b->longest.uncertain;
@@ -166,31 +166,32 @@ bool summary_wait_within(const struct summary *s, const struct summary_wait *w, 
  */
 static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
 {
+	struct waits_ranking *k = &v->waits[w->woken && !w->woken_by_irq ? WAITS_ENDED_BY_THREAD : WAITS_OTHER];
 	const bool place = is_place(s, w->stack);
 	struct wait_place p;
 	uint32_t i;
 
 	if (!wait_cut(w, v->from, v->to, &p))
 		return;
-	for (i = 0; i < v->n_waits; i++)
-		if (is_same_place(s, v->waits[i].longest.stack, w->stack) && v->waits[i].longest.brief == w->brief && (place || v->waits[i].longest.thread == w->thread))
+	for (i = 0; i < k->n; i++)
+		if (is_same_place(s, k->places[i].longest.stack, w->stack) && k->places[i].longest.brief == w->brief && (place || k->places[i].longest.thread == w->thread))
 			break;
-	if (i < v->n_waits) {
-		v->waits[i].count++;
-		v->waits[i].total_ns += p.total_ns;
-		if (!place_before(&p, &v->waits[i]))
+	if (i < k->n) {
+		k->places[i].count++;
+		k->places[i].total_ns += p.total_ns;
+		if (!summary_wait_before(&p, &k->places[i]))
 			return;
-		p.count = v->waits[i].count;
-		p.total_ns = v->waits[i].total_ns;
-	} else if (v->n_waits < KEPT_WAITS) {
-		v->n_waits++;
-	} else if (!place_before(&p, &v->waits[--i])) {
+		p.count = k->places[i].count;
+		p.total_ns = k->places[i].total_ns;
+	} else if (k->n < KEPT_WAITS) {
+		k->n++;
+	} else if (!summary_wait_before(&p, &k->places[--i])) {
 		return;
 	}
 	p.holder = find_holder(s, w);
-	for (; i > 0 && place_before(&p, &v->waits[i - 1]); i--)
-		v->waits[i] = v->waits[i - 1];
-	v->waits[i] = p;
+	for (; i > 0 && summary_wait_before(&p, &k->places[i - 1]); i--)
+		k->places[i] = k->places[i - 1];
+	k->places[i] = p;
 }
 
 void summary_wait(struct summary *s, const struct summary_wait *w)

@@ -197,6 +197,28 @@ static void test_locks(void **state)
 	assert_false(is_lock("\"pthread_mutex_lock\",\"a\",\"b\",\"c\",\"d\",\"e\",\"read\""));
 }
 
+/* Sleeps that repeat, which timers end, take no line from a wait that is not much shorter; from one that is, they do. */
+static void test_timers(void **state)
+{
+	(void)state;
+	for (unsigned int ms = 10; ms <= 79; ms += 69) {
+		_cleanup_free_ char *json = NULL, *text = NULL;
+
+		assert_true(asprintf(&json,
+			"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"waits\":["
+			"{\"tid\":1,\"ns\":106000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"a\"],\"woken_by\":{\"interrupt\":true}},"
+			"{\"tid\":2,\"ns\":105000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"b\"],\"woken_by\":{\"interrupt\":true}},"
+			"{\"tid\":3,\"ns\":104000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"c\"],\"woken_by\":{\"interrupt\":true}},"
+			"{\"tid\":4,\"ns\":103000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"d\"],\"woken_by\":{\"interrupt\":true}},"
+			"{\"tid\":5,\"ns\":102000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"e\"],\"woken_by\":{\"interrupt\":true}},"
+			"{\"tid\":6,\"ns\":%u000000,\"count\":1,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}", ms) > 0);
+		text = text_of(report_print, json);
+		has(text, "4. 103 ms");
+		has(text, ms == 79 ? "5. 79.0 ms" : "5. 102 ms");
+		has_not(text, "6. ");
+	}
+}
+
 /* Who sends a signal to one that waits for a lock holds nothing. */
 static void test_signalled(void **state)
 {
@@ -481,6 +503,7 @@ int main(void)
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_stacks_on_a_terminal),
 		cmocka_unit_test(test_locks),
+		cmocka_unit_test(test_timers),
 		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
