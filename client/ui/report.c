@@ -17,6 +17,8 @@
 #define MAX_STACKS 8
 #define MAX_FUNCTIONS 12
 #define MAX_WAITS 5
+#define MAX_LISTED 64 /* more than the decoder gives */
+#define MAX_THROUGHOUT 2
 #define SIMILAR 4 /* times as long */
 #define MAX_FRAMES 64 /* more than the decoder gives */
 
@@ -381,41 +383,51 @@ static bool is_timer_sleep(struct json_object *w)
 	return field_number(w, "count") > 1 && field_bool(field(w, "woken_by"), "interrupt");
 }
 
-/* Whether the wait of index `i` has a line before that of index `k`: not a sleep that repeats before another of similar length. */
-static bool takes_line(struct json_object *window, size_t i, size_t k)
+/*
+ * What a wait counts for where lines are few, 0 for one of the other section. Not known for how long: nearly nothing. A timer's sleep
+ * that repeats: less than another of similar length. Who waits for no lock throughout the recording is idle mostly, or else stuck:
+ * the longest of these are enough.
+ */
+static uint64_t weight(struct json_object *w, bool lock, size_t *throughout)
 {
-	struct json_object *a = field_at(window, "waits", i), *b = field_at(window, "waits", k);
-	const bool a_idle = is_timer_sleep(a), b_idle = is_timer_sleep(b);
+	const uint64_t ns = field_number(w, "ns");
 
-	if (a_idle == b_idle || field_bool(a, "uncertain") || field_bool(b, "uncertain"))
-		return i < k;
-	return field_number(a, "ns") / (a_idle ? SIMILAR : 1) >= field_number(b, "ns") / (b_idle ? SIMILAR : 1);
+	if (report_is_lock_wait(w) != lock)
+		return 0;
+	if (field_bool(w, "uncertain"))
+		return 1;
+	if (!lock && field_bool(w, "open") && field_bool(w, "since_before") && ++*throughout > MAX_THROUGHOUT)
+		return 1;
+	return (is_timer_sleep(w) ? ns / SIMILAR : ns) + 1;
 }
 
-/* Whether it is one of the first MAX_WAITS of its section. */
-static bool has_line(struct json_object *window, size_t k, bool lock)
+/* Whether it is one of the first MAX_WAITS. */
+static bool has_line(const uint64_t *weights, size_t n, size_t i)
 {
 	size_t before = 0;
 
-	for (size_t i = 0; i < field_count(window, "waits") && before < MAX_WAITS; i++)
-		before += i != k && report_is_lock_wait(field_at(window, "waits", i)) == lock && takes_line(window, i, k);
-	return before < MAX_WAITS;
+	for (size_t k = 0; k < n; k++)
+		before += weights[k] > weights[i] || (weights[k] == weights[i] && k < i);
+	return weights[i] && before < MAX_WAITS;
 }
 
 void report_print_waits(FILE *out, struct json_object *window, bool lock)
 {
-	size_t n = field_count(window, "waits"), shown = 0;
+	size_t n = field_count(window, "waits"), shown = 0, throughout = 0;
+	uint64_t weights[MAX_LISTED];
 
-	for (size_t i = 0; i < n && shown < MAX_WAITS; i++) {
-		struct json_object *w = field_at(window, "waits", i);
-
-		if (report_is_lock_wait(w) != lock || !has_line(window, i, lock))
+	if (n > MAX_LISTED)
+		n = MAX_LISTED;
+	for (size_t i = 0; i < n; i++)
+		weights[i] = weight(field_at(window, "waits", i), lock, &throughout);
+	for (size_t i = 0; i < n; i++) {
+		if (!has_line(weights, n, i))
 			continue;
 		if (!shown)
 			(void)fputs(
 				lock ? "\nlongest waits for a lock\n" : "\nlongest other waits\n",
 				out);
-		print_wait(out, w, ++shown, field_number(window, "to_ns"), lock);
+		print_wait(out, field_at(window, "waits", i), ++shown, field_number(window, "to_ns"), lock);
 	}
 }
 

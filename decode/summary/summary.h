@@ -37,8 +37,8 @@ struct summary_wait {
 	uint64_t goroutine; /* of a Go program; 0: none, or not known */
 	bool open;	/* it had not ended when the recording did */
 	bool brief;	/* too short for a stack of its own */
-	bool since_before; /* it began before what is recorded, or known */
-	bool uncertain; /* records were lost during it */
+	bool since_before; /* it began before what is recorded, or known: it was at least that long */
+	bool uncertain; /* records were lost during it, or its end is not recorded */
 	bool woken;	/* what follows is known */
 	bool woken_by_irq;
 	uint32_t futex; /* which it waits for; 0: none, or not known */

@@ -11,7 +11,7 @@ static uint64_t place_ns(const struct wait_place *p)
 	return p->longest.end - p->longest.begin;
 }
 
-/* One of which the length is certain comes before any other, however long that looks. */
+/* One that may have been shorter than it looks comes after any other. */
 bool summary_wait_before(const struct wait_place *a, const struct wait_place *b)
 {
 	if (a->longest.uncertain != b->longest.uncertain)

@@ -154,7 +154,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .open = open,
 			     .brief = w->brief,
 			     .since_before = w->begin_unknown,
-			     .uncertain = w->lost_within || w->begin_unknown || w->end_unrecorded || w->cut,
+			     .uncertain = w->lost_within || w->end_unrecorded || w->cut,
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
 			     .waker_tid = w->waker.task.tid,

@@ -219,6 +219,22 @@ static void test_timers(void **state)
 	}
 }
 
+/* Threads that wait throughout the recording leave lines to the others, but for those that wait for a lock. */
+static void test_throughout(void **state)
+{
+#define THROUGHOUT(stack) "{\"ns\":900000000,\"open\":true,\"since_before\":true,\"state\":\"sleeping\",\"stack\":[" stack "]},"
+	_cleanup_free_ char *text = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":1900000000,\"waits\":[" THROUGHOUT("\"a\"") THROUGHOUT("\"b\"") THROUGHOUT("\"c\"")
+		THROUGHOUT("\"d\"") THROUGHOUT("\"e\"") THROUGHOUT("\"l\",\"pthread_mutex_lock\"")
+		"{\"tid\":6,\"ns\":79000000,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}");
+
+	(void)state;
+	has(text, "not over yet, since before what is recorded\n     waited in pthread_mutex_lock <- l\n");
+	has(text, "2. 900 ms");
+	has(text, "5. 79.0 ms");
+	has_not(text, "waited in e\n");
+}
+
 /* Who sends a signal to one that waits for a lock holds nothing. */
 static void test_signalled(void **state)
 {
@@ -504,6 +520,7 @@ int main(void)
 		cmocka_unit_test(test_stacks_on_a_terminal),
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_timers),
+		cmocka_unit_test(test_throughout),
 		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),
