@@ -303,6 +303,20 @@ static bool has_released(struct json_object *w, struct json_object *by)
 	return !of_wait || strncmp(of_wait, futex, sizeof(futex) - 1) != 0 || strncmp(call, futex, sizeof(futex) - 1) == 0;
 }
 
+/* Who had it first, and who had it last. */
+static void print_held(FILE *out, struct json_object *by, struct json_object *held)
+{
+	const uint64_t handovers = field_number(held, "handovers");
+
+	print_who(out, held, "held by",
+		field_bool(held, "cut") ? ", and by somebody before who is not known; it was released in " : ", which released it in ");
+	if (handovers) {
+		_cleanup_free_ char *then = human_format("then by %" PRIu64 " that had waited longer, the last", handovers);
+
+		print_who(out, by, then, " in ");
+	}
+}
+
 void report_print_waker(FILE *out, struct json_object *w, bool lock)
 {
 	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
@@ -316,12 +330,7 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 	} else if (!held) {
 		print_who(out, by, "held by", ", which released it in ");
 	} else {
-		_cleanup_free_ char *then =
-			human_format("then by %" PRIu64 " that had waited longer, the last",
-				field_number(held, "handovers"));
-
-		print_who(out, held, "held by", ", which released it in ");
-		print_who(out, by, then, " in ");
+		print_held(out, by, held);
 	}
 }
 

@@ -226,13 +226,15 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 			put(o, by, "call", text(o, w->waker_call));
 	}
 	put(o, obj, "woken_by", by);
-	if (p->holder.handovers) {
+	if (p->holder.handovers || p->holder.cut) {
 		by = json_object_new_object();
 		put(o, by, "tid", number(p->holder.tid));
 		put(o, by, "name", text(o, p->holder.name));
 		if (p->holder.stack)
 			put_stack(o, by, p->holder.stack);
 		put(o, by, "handovers", number(p->holder.handovers));
+		if (p->holder.cut)
+			put(o, by, "cut", json_object_new_boolean(true));
 		put(o, obj, "held_by", by);
 	}
 	return obj;

@@ -9,8 +9,7 @@
 #define KEPT_WAITS 64u /* more than are shown: a place's sums are right while it is among these */
 #define TOP_STACKS 10u
 #define TOP_FUNCTIONS 20u
-#define RECENT_WAITS 256u
-#define MAX_HANDOVERS 32u
+#define RECENT_WAITS 4096u
 #define MAX_LOSS_KINDS 64u
 #define MAX_MARKS 16u
 
@@ -33,6 +32,7 @@ struct stack_sums {
 /* Who had to let go first, before the one that ended the wait could do so. */
 struct wait_holder {
 	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
+	bool cut; /* it may have been handed on before that, too: not so much is remembered */
 	const char *name;
 };
 

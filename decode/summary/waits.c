@@ -59,19 +59,28 @@ static bool is_same_place(const struct summary *s, uint32_t a, uint32_t b)
 	return program && (program == a || program == b) && program == of_program(s, b);
 }
 
-/* The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that ended within it, if a thread ended it; or NULL. */
+/*
+ * The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that ended within it, if a thread ended it; or
+ * NULL. Of those remembered the first *back are not looked at, which ended after what is looked for.
+ */
 static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
-					      uint32_t tid, uint64_t before)
+					      uint32_t tid, uint64_t before, uint32_t *back)
 {
 	uint32_t n = s->n_recent < RECENT_WAITS ? s->n_recent : RECENT_WAITS;
 
-	for (uint32_t i = 1; i <= n; i++) {
-		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
+	while (*back < n) {
+		const struct summary_wait *r = &s->recent[(s->n_recent - ++*back) % RECENT_WAITS];
 
 		if (r->tid == tid && (w->futex ? r->futex == w->futex : is_same_place(s, r->stack, w->stack)) && r->end > w->begin && r->end < before)
 			return r;
 	}
 	return NULL;
+}
+
+/* Whether waits that ended within `w` are no longer remembered. */
+static bool is_forgotten(const struct summary *s, const struct summary_wait *w)
+{
+	return s->n_recent > RECENT_WAITS && s->recent[s->n_recent % RECENT_WAITS].end > w->begin;
 }
 
 static bool begins(const char *text, const char *with)
@@ -121,12 +130,15 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 {
 	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
 	uint64_t before = w->end;
+	uint32_t back = 0;
 
 	if (!is_handed_on(s, w) || (!w->futex && !is_place(s, w->stack)))
 		return h;
-	while (h.handovers < MAX_HANDOVERS) {
-		const struct summary_wait *r = recent_find(s, w, h.tid, before);
+	for (;;) {
+		const struct summary_wait *r = recent_find(s, w, h.tid, before, &back);
 
+		if (!r)
+			h.cut = is_forgotten(s, w);
 		/* Nobody waits for a lock that he holds. */
 		if (!r || r->waker_tid == w->tid)
 			break;

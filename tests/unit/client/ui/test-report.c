@@ -258,6 +258,18 @@ static void test_signalled(void **state)
 	}
 }
 
+/* Who had a lock before is not known of one that was handed on too often. */
+static void test_handed_on(void **state)
+{
+#define HELD "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\",\"stack\":[\"pthread_mutex_lock\"]," \
+	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"f\"]},\"held_by\":{\"tid\":9,\"name\":\"a\",\"stack\":[\"g\"],\"handovers\":3"
+	_cleanup_free_ char *whole = text_of(report_print, HELD "}}]}"), *cut = text_of(report_print, HELD ",\"cut\":true}}]}");
+
+	(void)state;
+	has(whole, "     held by a (tid 9), which released it in g\n     then by 3 that had waited longer, the last b (tid 8) in f\n");
+	has(cut, "     held by a (tid 9), and by somebody before who is not known; it was released in g\n     then by 3");
+}
+
 /* What was not recorded is not known, which is neither none nor all. */
 static void test_not_known(void **state)
 {
@@ -521,6 +533,7 @@ int main(void)
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_timers),
 		cmocka_unit_test(test_throughout),
+		cmocka_unit_test(test_handed_on),
 		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who held what a wait was for, where the waits that tell it are many, or in functions that say what it was. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/control/json.h"
+#include "decode/summary/summary.h"
+
+#define FUTEX 7u
+#define FIRST 1000u /* who waits; those before it in the queue have the numbers below */
+
+struct fixture {
+	struct stacktab *st;
+	struct summary *s;
+	struct json_object *json;
+};
+
+static void start(struct fixture *x)
+{
+	*x = (struct fixture){.s = NULL};
+	assert_int_equal(stacktab_new(0, &x->st), 0);
+	assert_int_equal(summary_new(x->st, false, &x->s), 0);
+}
+
+static void end(struct fixture *x)
+{
+	json_object_put(x->json);
+	summary_free(x->s);
+	stacktab_free(x->st);
+}
+
+/* Outermost first. */
+static uint32_t stack(struct fixture *x, const char *const *names)
+{
+	uint32_t id = STACKTAB_ROOT;
+
+	for (; *names; names++)
+		id = stacktab_push(x->st, id, stacktab_frame(x->st, &(struct frame_info){.name = *names}));
+	return id;
+}
+
+static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t until, uint32_t waker, const char *const *names)
+{
+	summary_wait(x->s, &(struct summary_wait){.thread = tid,
+						  .tid = tid,
+						  .name = "waiter",
+						  .begin = begin,
+						  .end = until,
+						  .state = "sleeping",
+						  .stack = stack(x, names),
+						  .call = "futex",
+						  .fd = UINT32_MAX,
+						  .woken = true,
+						  .futex = futex,
+						  .waker_tid = waker,
+						  .waker_name = "waker",
+						  .waker_call = "futex"});
+}
+
+static void nobody(void *arg, uint32_t index, struct summary_thread *ret)
+{
+	(void)arg;
+	(void)index;
+	*ret = (struct summary_thread){.name = ""};
+}
+
+static struct json_object *member(struct json_object *o, const char *key)
+{
+	struct json_object *v = NULL;
+
+	(void)json_object_object_get_ex(o, key, &v);
+	return v;
+}
+
+/* The `held_by` of the longest wait, or NULL. */
+static struct json_object *held_by(struct fixture *x)
+{
+	assert_int_equal(summary_to_json(x->s, 1, 1000000, 0, nobody, NULL, &x->json), 0);
+	return member(json_object_array_get_idx(member(x->json, "waits"), 0), "held_by");
+}
+
+static int64_t number(struct json_object *o, const char *key)
+{
+	return json_object_get_int64(member(o, key));
+}
+
+static const char *const in_lock[] = {"main", "lock", NULL};
+
+/* FIRST waits from 100 on, behind `n` others: who is woken wakes the next, and the first of them was woken by who held it. */
+static void queue(struct fixture *x, uint32_t n)
+{
+	for (uint32_t i = n; i > 0; i--)
+		waits(x, FIRST + i, FUTEX, 50, 1000 + 10 * (n - i), FIRST + i + 1, in_lock);
+	waits(x, FIRST, FUTEX, 100, 1000 + 10 * n, FIRST + 1, in_lock);
+}
+
+static void a_long_queue_is_followed_to_its_begin(void **state)
+{
+	struct json_object *held;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	queue(&x, 300);
+	/* it is longer than any of the queue's */
+	waits(&x, FIRST + 500, FUTEX, 1, 4010, FIRST, in_lock);
+	held = held_by(&x);
+	assert_int_equal(number(held, "tid"), FIRST + 301);
+	assert_int_equal(number(held, "handovers"), 301);
+	assert_null(member(held, "cut"));
+	end(&x);
+}
+
+static void what_is_forgotten_is_said(void **state)
+{
+	struct json_object *held;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	queue(&x, 3);
+	/* others wait for another lock meanwhile, so often that the queue is not remembered */
+	for (uint32_t i = 0; i < 5000; i++)
+		waits(&x, FIRST + 600, 8, 2000 + i, 2001 + i, FIRST + 601, in_lock);
+	waits(&x, FIRST + 500, FUTEX, 1, 8000, FIRST, in_lock);
+	held = held_by(&x);
+	assert_int_equal(number(held, "tid"), FIRST);
+	assert_int_equal(number(held, "handovers"), 0);
+	assert_true(json_object_get_boolean(member(held, "cut")));
+	end(&x);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_long_queue_is_followed_to_its_begin),
+		cmocka_unit_test(what_is_forgotten_is_said),
+	};
+
+	return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
+}
