@@ -303,10 +303,12 @@ static bool has_released(struct json_object *w, struct json_object *by)
 	return !of_wait || strncmp(of_wait, futex, sizeof(futex) - 1) != 0 || strncmp(call, futex, sizeof(futex) - 1) == 0;
 }
 
-/* Who had it first, and who had it last. */
+/* Who had it first, who had it last, and who had it longest if that was not the first one. */
 static void print_held(FILE *out, struct json_object *by, struct json_object *held)
 {
 	const uint64_t handovers = field_number(held, "handovers");
+	struct json_object *longest = field(held, "longest");
+	char length[HUMAN_SIZE];
 
 	print_who(out, held, "held by",
 		field_bool(held, "cut") ? ", and by somebody before who is not known; it was released in " : ", which released it in ");
@@ -314,6 +316,12 @@ static void print_held(FILE *out, struct json_object *by, struct json_object *he
 		_cleanup_free_ char *then = human_format("then by %" PRIu64 " that had waited longer, the last", handovers);
 
 		print_who(out, by, then, " in ");
+	}
+	if (longest) {
+		_cleanup_free_ char *name = human_name(field_text(longest, "name"));
+
+		(void)fprintf(out, "     held longest by %s (tid %" PRIu64 "), %s\n", name, field_number(longest, "tid"),
+			human_duration(length, field_number(longest, "ns")));
 	}
 }
 

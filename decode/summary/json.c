@@ -182,6 +182,29 @@ static void put_stack(struct out *o, struct json_object *obj, uint32_t stack)
 		put(o, obj, "kernel", kernel);
 }
 
+static struct json_object *holder_to_json(struct out *o, const struct wait_holder *h)
+{
+	struct json_object *obj = json_object_new_object(), *longest;
+
+	put(o, obj, "tid", number(h->tid));
+	put(o, obj, "name", text(o, h->name));
+	if (h->stack)
+		put_stack(o, obj, h->stack);
+	put(o, obj, "handovers", number(h->handovers));
+	if (h->cut)
+		put(o, obj, "cut", json_object_new_boolean(true));
+	if (!h->longest.ns)
+		return obj;
+	longest = json_object_new_object();
+	put(o, longest, "tid", number(h->longest.tid));
+	put(o, longest, "name", text(o, h->longest.name));
+	put(o, longest, "ns", number(h->longest.ns));
+	if (h->longest.stack)
+		put_stack(o, longest, h->longest.stack);
+	put(o, obj, "longest", longest);
+	return obj;
+}
+
 static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
 {
 	const struct summary_wait *w = &p->longest;
@@ -226,17 +249,8 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 			put(o, by, "call", text(o, w->waker_call));
 	}
 	put(o, obj, "woken_by", by);
-	if (p->holder.handovers || p->holder.cut) {
-		by = json_object_new_object();
-		put(o, by, "tid", number(p->holder.tid));
-		put(o, by, "name", text(o, p->holder.name));
-		if (p->holder.stack)
-			put_stack(o, by, p->holder.stack);
-		put(o, by, "handovers", number(p->holder.handovers));
-		if (p->holder.cut)
-			put(o, by, "cut", json_object_new_boolean(true));
-		put(o, obj, "held_by", by);
-	}
+	if (p->holder.handovers || p->holder.cut)
+		put(o, obj, "held_by", holder_to_json(o, &p->holder));
 	return obj;
 }
 

@@ -34,6 +34,12 @@ struct wait_holder {
 	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
 	bool cut; /* it may have been handed on before that, too: not so much is remembered */
 	const char *name;
+	/* Of all that had it since the wait began, who had it longest; 0 ns: the first one, or it is not known. */
+	struct {
+		uint32_t tid, stack;
+		const char *name;
+		uint64_t ns;
+	} longest;
 };
 
 /* All waits with one stack (of one thread, if the stack or callers in it are not known): the longest of them, how many, how long in all. */

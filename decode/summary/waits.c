@@ -124,29 +124,42 @@ static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 
 /*
  * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
- * itself all the time. So the waits for the same lock are followed back to who had not.
+ * itself all the time. So the waits for the same lock are followed back to who had not. Each had it from the end of its own wait on.
  */
 static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
 {
 	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
-	uint64_t before = w->end;
+	uint64_t before = w->end, longest_ns = 0;
 	uint32_t back = 0;
 
 	if (!is_handed_on(s, w) || (!w->futex && !is_place(s, w->stack)))
 		return h;
 	for (;;) {
 		const struct summary_wait *r = recent_find(s, w, h.tid, before, &back);
+		uint64_t ns;
 
-		if (!r)
-			h.cut = is_forgotten(s, w);
+		h.cut = !r && is_forgotten(s, w);
+		if (h.cut)
+			return h;
 		/* Nobody waits for a lock that he holds. */
-		if (!r || r->waker_tid == w->tid)
-			break;
-		h = (struct wait_holder){.tid = r->waker_tid, .stack = r->waker_stack, .name = r->waker_name,
-					 .handovers = h.handovers + 1};
+		if (r && r->waker_tid == w->tid)
+			r = NULL;
+		ns = before - (r ? r->end : w->begin);
+		if (ns >= longest_ns) {
+			longest_ns = ns;
+			h.longest.tid = h.tid;
+			h.longest.stack = h.stack;
+			h.longest.name = h.name;
+			h.longest.ns = r ? ns : 0;
+		}
+		if (!r)
+			return h;
+		h.tid = r->waker_tid;
+		h.stack = r->waker_stack;
+		h.name = r->waker_name;
+		h.handovers++;
 		before = r->end;
 	}
-	return h;
 }
 
 /* The part of the wait that is in [from, to), as the only one of its place; false if there is none. */

@@ -263,11 +263,13 @@ static void test_handed_on(void **state)
 {
 #define HELD "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\",\"stack\":[\"pthread_mutex_lock\"]," \
 	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"f\"]},\"held_by\":{\"tid\":9,\"name\":\"a\",\"stack\":[\"g\"],\"handovers\":3"
-	_cleanup_free_ char *whole = text_of(report_print, HELD "}}]}"), *cut = text_of(report_print, HELD ",\"cut\":true}}]}");
+	_cleanup_free_ char *whole = text_of(report_print, HELD "}}]}"), *cut = text_of(report_print, HELD ",\"cut\":true}}]}"),
+			    *longest = text_of(report_print, HELD ",\"longest\":{\"tid\":4,\"name\":\"c\",\"ns\":97000000}}}]}");
 
 	(void)state;
 	has(whole, "     held by a (tid 9), which released it in g\n     then by 3 that had waited longer, the last b (tid 8) in f\n");
 	has(cut, "     held by a (tid 9), and by somebody before who is not known; it was released in g\n     then by 3");
+	has(longest, "the last b (tid 8) in f\n     held longest by c (tid 4), 97.0 ms\n");
 }
 
 /* What was not recorded is not known, which is neither none nor all. */

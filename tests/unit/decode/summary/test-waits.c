@@ -135,11 +135,49 @@ static void what_is_forgotten_is_said(void **state)
 	end(&x);
 }
 
+/* One of the queue kept it for 97 us, the first one, after the wait had begun, for 10 us. */
+static void who_held_it_longest_is_named(void **state)
+{
+	struct json_object *held, *longest;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	waits(&x, FIRST + 2, FUTEX, 500, 11000, FIRST + 3, in_lock);
+	waits(&x, FIRST + 1, FUTEX, 600, 108000, FIRST + 2, in_lock);
+	waits(&x, FIRST, FUTEX, 1000, 110000, FIRST + 1, in_lock);
+	waits(&x, FIRST + 4, FUTEX, 400, 112000, FIRST, in_lock);
+	held = held_by(&x);
+	longest = member(held, "longest");
+	assert_int_equal(number(held, "tid"), FIRST + 3);
+	assert_int_equal(number(longest, "tid"), FIRST + 2);
+	assert_int_equal(number(longest, "ns"), 97000);
+	end(&x);
+}
+
+/* It was the first one: there is nothing to add. */
+static void who_held_it_first_and_longest_is_named_once(void **state)
+{
+	struct json_object *held;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	waits(&x, FIRST + 1, FUTEX, 600, 90000, FIRST + 2, in_lock);
+	waits(&x, FIRST, FUTEX, 500, 110000, FIRST + 1, in_lock);
+	held = held_by(&x);
+	assert_int_equal(number(held, "tid"), FIRST + 2);
+	assert_null(member(held, "longest"));
+	end(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_long_queue_is_followed_to_its_begin),
 		cmocka_unit_test(what_is_forgotten_is_said),
+		cmocka_unit_test(who_held_it_longest_is_named),
+		cmocka_unit_test(who_held_it_first_and_longest_is_named_once),
 	};
 
 	return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
