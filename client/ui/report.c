@@ -12,6 +12,7 @@
 #include "client/ui/human.h"
 #include "client/ui/report_internal.h"
 #include "client/ui/view.h"
+#include "common/base/waitfor.h"
 
 #define MAX_THREADS 12
 #define MAX_STACKS 8
@@ -215,68 +216,17 @@ void report_print_heaviest(FILE *out, struct json_object *summary)
 	}
 }
 
-static bool has_word(const char *name, const char *const *words, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (strstr(name, words[i]))
-			return true;
-	return false;
-}
-
-/*
- * A lock has a holder, and who releases it held it. A semaphore and a condition have none: who posts
- * work for an idle thread holds nothing, so a wait for them is no wait for a lock. (Python's locks are
- * semaphores. A queue's and a mutex's look the same; "ended by" is true of both.)
- *
- * The functions that libraries and languages wait in tell which it is; only the innermost few count,
- * since everything is called from somewhere that may have any name. What a signal's handler waits for is the handler's.
- */
+/* A wait for a semaphore or a condition is none; "ended by" is true of both. */
 bool report_is_lock_wait(struct json_object *wait)
 {
-	static const char *const no_holder[] = {
-		"sem_wait",
-		"sem_timedwait",
-		"sem_clockwait",
-		"cond_wait",
-		"cond_timedwait",
-		"cond_clockwait",
-	};
-	static const char *const words[] = {
-		"mutex_lock",
-		"mutex_timedlock",
-		"lll_lock_wait",
-		"lock_contended",
-		"LockSlow",
-		"rwlock_rd",
-		"rwlock_wr",
-		"rwlock_timed",
-		"rdlock",
-		"wrlock",
-		"spin_lock",
-		"mutex::lock",
-		"Mutex::lock",
-	};
-	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
-	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
-	const char *state = field_text(wait, "state");
-	struct json_object *stack = field_array(wait, "stack");
-	size_t n = field_count(wait, "stack");
-	bool work = false; /* it waits for that, in what no lock is made of */
+	const char *names[WAITFOR_FRAMES], *state = field_text(wait, "state");
+	size_t n = field_count(wait, "stack"), shown = 0;
 
 	if (!state || strcmp(state, "sleeping") != 0)
 		return false;
-	for (size_t i = 0; i < n && i < 6; i++) {
-		const char *name = json_object_get_string(json_object_array_get_idx(stack, n - 1 - i));
-
-		if (!name)
-			continue;
-		if (has_word(name, handlers, ARRAY_SIZE(handlers)))
-			return false;
-		if (strstr(name, gil) || (!work && has_word(name, words, ARRAY_SIZE(words))))
-			return true;
-		work = work || has_word(name, no_holder, ARRAY_SIZE(no_holder));
-	}
-	return false;
+	for (; shown < n && shown < WAITFOR_FRAMES; shown++)
+		names[shown] = json_object_get_string(field_at(wait, "stack", n - 1 - shown));
+	return waitfor_functions(names, shown) == WAITFOR_LOCK;
 }
 
 /* "maintenance (tid 7)" and where; prints "`before` WHO`between`WHERE". */

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "common/base/waitfor.h"
 #include "decode/summary/summary_internal.h"
 
 static uint64_t place_ns(const struct wait_place *p)
@@ -88,28 +89,19 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Calls in which one waits for a lock: futex and futex_wait ..., and locks of files; of others only their stacks might say it. */
-static bool may_lock(const char *call)
+/* Whether the functions that it waits in say that it is for what nobody holds: a condition, say. But the lock of CPython's interpreter is made of one. */
+static bool is_posted(const struct summary *s, uint32_t stack)
 {
-	return !call || begins(call, "futex") || strcmp(call, "flock") == 0 || strcmp(call, "fcntl") == 0;
-}
+	const char *names[WAITFOR_FRAMES];
+	size_t n = 0;
 
-/* A condition variable is held by nobody. But the lock of CPython's interpreter is made of one. */
-static bool is_signalled(const struct summary *s, uint32_t stack)
-{
-	bool condition = false;
-
-	for (uint32_t i = stack; i; i = stacktab_parent(s->st, i)) {
+	for (uint32_t i = of_program(s, stack); i && n < WAITFOR_FRAMES; i = stacktab_parent(s->st, i)) {
 		struct frame_info info;
 
 		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
-		if (!info.name)
-			continue;
-		if (begins(info.name, "take_gil"))
-			return false;
-		condition |= begins(info.name, "pthread_cond_") || begins(info.name, "__pthread_cond_");
+		names[n++] = info.name;
 	}
-	return condition;
+	return waitfor_functions(names, n) == WAITFOR_POST;
 }
 
 /*
@@ -118,8 +110,8 @@ static bool is_signalled(const struct summary *s, uint32_t stack)
  */
 static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 {
-	return w->woken && !w->woken_by_irq && may_lock(w->call) &&
-	       !(w->call && begins(w->call, "futex") && w->waker_call && !begins(w->waker_call, "futex")) && !is_signalled(s, w->stack);
+	return w->woken && !w->woken_by_irq && waitfor_may_lock(w->call) &&
+	       !(w->call && begins(w->call, "futex") && w->waker_call && !begins(w->waker_call, "futex")) && !is_posted(s, w->stack);
 }
 
 /*

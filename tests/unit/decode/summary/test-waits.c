@@ -171,6 +171,43 @@ static void who_held_it_first_and_longest_is_named_once(void **state)
 	end(&x);
 }
 
+/* Who is woken by a broadcast waits for the mutex, in a queue like the others. What comes before that has no holder. */
+static void the_mutex_of_a_condition_is_held(void **state)
+{
+	static const char *const in_mutex[] = {"pop", "pthread_cond_wait", "__pthread_mutex_cond_lock", "__lll_lock_wait", NULL};
+	struct json_object *held;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	waits(&x, FIRST + 1, FUTEX, 600, 90000, FIRST + 2, in_mutex);
+	waits(&x, FIRST, FUTEX, 500, 110000, FIRST + 1, in_mutex);
+	held = held_by(&x);
+	assert_int_equal(number(held, "tid"), FIRST + 2);
+	end(&x);
+}
+
+static void nobody_holds_what_is_posted(void **state)
+{
+	static const char *const stacks[][5] = {
+		{"pop", "pthread_cond_wait@@GLIBC_2.3.2", "__futex_abstimed_wait_common"},
+		{"pop", "__pthread_cond_timedwait", "__futex_abstimed_wait_common"},
+		{"acquire", "sem_wait@@GLIBC_2.34", "do_futex_wait"},
+		{"acquire", "__new_sem_wait_slow64", "do_futex_wait"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(stacks); i++) {
+		struct fixture x;
+
+		start(&x);
+		waits(&x, FIRST + 1, FUTEX, 600, 90000, FIRST + 2, stacks[i]);
+		waits(&x, FIRST, FUTEX, 500, 110000, FIRST + 1, stacks[i]);
+		assert_null(held_by(&x));
+		end(&x);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +215,8 @@ int main(void)
 		cmocka_unit_test(what_is_forgotten_is_said),
 		cmocka_unit_test(who_held_it_longest_is_named),
 		cmocka_unit_test(who_held_it_first_and_longest_is_named_once),
+		cmocka_unit_test(the_mutex_of_a_condition_is_held),
+		cmocka_unit_test(nobody_holds_what_is_posted),
 	};
 
 	return cmocka_run_group_tests_name("waits", tests, NULL, NULL);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "common/base/waitfor.h"
+
+#include <string.h>
+
+#include "common/base/cleanup.h"
+
+static bool has_word(const char *name, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strstr(name, words[i]))
+			return true;
+	return false;
+}
+
+/* The functions that libraries and languages wait in tell it, the innermost first. What a signal's handler waits for is the handler's. */
+enum waitfor waitfor_functions(const char *const *names, size_t n)
+{
+	static const char *const no_holder[] = {
+		"sem_wait",
+		"sem_timedwait",
+		"sem_clockwait",
+		"cond_wait",
+		"cond_timedwait",
+		"cond_clockwait",
+	};
+	static const char *const locks[] = {
+		"mutex_lock",
+		"mutex_timedlock",
+		"mutex_cond_lock", /* the mutex of a condition that was signalled */
+		"lll_lock_wait",
+		"lock_contended",
+		"LockSlow",
+		"rwlock_rd",
+		"rwlock_wr",
+		"rwlock_timed",
+		"rdlock",
+		"wrlock",
+		"spin_lock",
+		"mutex::lock",
+		"Mutex::lock",
+	};
+	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
+	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
+	bool post = false;
+
+	for (size_t i = 0; i < n && i < WAITFOR_FRAMES; i++) {
+		if (!names[i])
+			continue;
+		if (has_word(names[i], handlers, ARRAY_SIZE(handlers)))
+			break;
+		if (strstr(names[i], gil) || (!post && has_word(names[i], locks, ARRAY_SIZE(locks))))
+			return WAITFOR_LOCK;
+		post = post || has_word(names[i], no_holder, ARRAY_SIZE(no_holder));
+	}
+	return post ? WAITFOR_POST : WAITFOR_UNKNOWN;
+}
+
+static bool begins(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+bool waitfor_may_lock(const char *call)
+{
+	return !call || begins(call, "futex") || strcmp(call, "flock") == 0 || strcmp(call, "fcntl") == 0;
+}

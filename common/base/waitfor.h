@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns what the names of the functions in which a thread waits say about what it waits for.
+ *
+ * A lock has a holder, and who releases it held it. A semaphore and a condition have none: who posts
+ * work for an idle thread holds nothing. (Python's locks are semaphores. A queue's and a mutex's look
+ * the same.) A guess, as names are: anybody may call a function as he likes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum waitfor {
+	WAITFOR_UNKNOWN,
+	WAITFOR_LOCK,
+	WAITFOR_POST, /* a semaphore or a condition: what has no holder */
+};
+
+/* Functions beyond these say nothing: everything is called from somewhere that may have any name. */
+#define WAITFOR_FRAMES 6u
+
+/* `names`: the program's functions, the innermost first, at most WAITFOR_FRAMES of which are looked at. A name may be NULL. */
+enum waitfor waitfor_functions(const char *const *names, size_t n);
+
+/* Calls in which one waits for a lock: futex and futex_wait ..., and locks of files. NULL: not known, so it may be. */
+bool waitfor_may_lock(const char *call);
