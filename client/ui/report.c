@@ -222,7 +222,7 @@ bool report_is_lock_wait(struct json_object *wait)
 	const char *names[WAITFOR_FRAMES], *state = field_text(wait, "state");
 	size_t n = field_count(wait, "stack"), shown = 0;
 
-	if (!state || strcmp(state, "sleeping") != 0)
+	if (!state || strcmp(state, "sleeping") != 0 || !waitfor_may_lock(field_text(wait, "call")))
 		return false;
 	for (; shown < n && shown < WAITFOR_FRAMES; shown++)
 		names[shown] = json_object_get_string(field_at(wait, "stack", n - 1 - shown));

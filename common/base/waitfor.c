@@ -25,10 +25,16 @@ enum waitfor waitfor_functions(const char *const *names, size_t n)
 		"cond_wait",
 		"cond_timedwait",
 		"cond_clockwait",
+		"Condvar::wait", /* Rust */
+		"pthread_join",
+		"timedjoin",
+		"clockjoin",
+		"barrier_wait",
 	};
 	static const char *const locks[] = {
 		"mutex_lock",
 		"mutex_timedlock",
+		"mutex_clocklock",
 		"mutex_cond_lock", /* the mutex of a condition that was signalled */
 		"lll_lock_wait",
 		"lock_contended",
@@ -36,11 +42,18 @@ enum waitfor waitfor_functions(const char *const *names, size_t n)
 		"rwlock_rd",
 		"rwlock_wr",
 		"rwlock_timed",
+		"rwlock_clock",
 		"rdlock",
 		"wrlock",
 		"spin_lock",
 		"mutex::lock",
 		"Mutex::lock",
+		/* Rust: of the standard library, of parking_lot */
+		"::read_contended",
+		"::write_contended",
+		"::lock_slow",
+		"::lock_shared_slow",
+		"::lock_exclusive_slow",
 	};
 	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
 	static const char gil[] = "take_gil"; /* a lock, though made of a condition */

@@ -165,15 +165,20 @@ static void test_stacks_on_a_terminal(void **state)
 	has(pipe, "f3 <- outer <- main\n");
 }
 
-static bool is_lock(const char *frames)
+static bool is_lock_in(const char *call, const char *frames)
 {
 	_cleanup_free_ char *json = NULL;
 	_cleanup_json_ struct json_object *wait = NULL;
 
-	assert_true(asprintf(&json, "{\"state\":\"sleeping\",\"stack\":[%s]}", frames) > 0);
+	assert_true(asprintf(&json, "{\"state\":\"sleeping\",%s\"stack\":[%s]}", call, frames) > 0);
 	wait = json_tokener_parse(json);
 	assert_non_null(wait);
 	return report_is_lock_wait(wait);
+}
+
+static bool is_lock(const char *frames)
+{
+	return is_lock_in("", frames);
 }
 
 /* A lock has a holder. An idle worker waits for work, which somebody posts who holds nothing. */
@@ -194,6 +199,18 @@ static void test_locks(void **state)
 	/* a signal's handler sleeps while the lock is waited for */
 	assert_false(is_lock("\"pthread_mutex_lock\",\"__lll_lock_wait\",\"__restore_rt\",\"on_signal\",\"clock_nanosleep\""));
 	assert_true(is_lock("\"clock_nanosleep\",\"__restore_rt\",\"on_signal\",\"pthread_mutex_lock\",\"__lll_lock_wait\""));
+	assert_true(is_lock("\"f\",\"pthread_mutex_timedlock\",\"__pthread_mutex_clocklock_common\",\"__futex_lock_pi64\""));
+	assert_true(is_lock("\"f\",\"___pthread_mutex_clocklock\",\"g\""));
+	assert_true(is_lock("\"f\",\"std::sys::sync::rwlock::futex::RwLock::read_contended\",\"syscall\""));
+	assert_true(is_lock("\"f\",\"std::sys::sync::rwlock::futex::RwLock::write_contended\",\"syscall\""));
+	assert_true(is_lock("\"f\",\"parking_lot::raw_mutex::RawMutex::lock_slow\",\"syscall\""));
+	assert_true(is_lock("\"f\",\"parking_lot::raw_rwlock::RawRwLock::lock_exclusive_slow\",\"syscall\""));
+	assert_false(is_lock("\"my_mutex_lock_test\",\"std::sys::sync::condvar::futex::Condvar::wait\",\"syscall\""));
+	assert_false(is_lock("\"join_mutex_locker\",\"__pthread_clockjoin_ex\",\"__futex_abstimed_wait_common\""));
+	/* the call is known, and it is no lock's */
+	assert_false(is_lock_in("\"call\":\"read\",", "\"drain_mutex_lock_stats\",\"read\""));
+	assert_false(is_lock_in("\"call\":\"clock_nanosleep\",", "\"my_spin_lock\",\"nanosleep\""));
+	assert_true(is_lock_in("\"call\":\"futex\",", "\"pthread_mutex_lock\",\"__lll_lock_wait\""));
 	assert_false(is_lock("\"pthread_mutex_lock\",\"a\",\"b\",\"c\",\"d\",\"e\",\"read\""));
 }
 
