@@ -20,6 +20,7 @@
 #define MAX_WAITS 5
 #define MAX_LISTED 64 /* more than the decoder gives */
 #define MAX_THROUGHOUT 2
+#define NOTABLE_NS 1000000u /* for a CPU, or it goes without saying */
 #define SIMILAR 4 /* times as long */
 #define MAX_FRAMES 64 /* more than the decoder gives */
 
@@ -306,7 +307,7 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
 	_cleanup_free_ char *state = human_name(field_text(w, "state")), *call = human_name(field_text(w, "call")),
 			    *kind = human_name(field_text(w, "fd_kind"));
-	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count");
+	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count"), runnable = field_number(w, "runnable_ns");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
 	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), ", rank, human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"));
@@ -325,6 +326,9 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 	if (begin && begin < to_ns)
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));
+	if (runnable > NOTABLE_NS && runnable > field_number(w, "ns") / 10 && runnable <= field_number(w, "ns"))
+		(void)fprintf(out, ", woken after %s, then %s for a CPU", human_duration(total, field_number(w, "ns") - runnable),
+			human_duration(length, runnable));
 	if (field_bool(w, "open"))
 		(void)fputs(", not over yet", out);
 	if (field_bool(w, "since_before"))

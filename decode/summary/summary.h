@@ -41,6 +41,7 @@ struct summary_wait {
 	bool uncertain; /* records were lost during it, or its end is not recorded */
 	bool woken;	/* what follows is known */
 	bool woken_by_irq;
+	uint64_t woken_at; /* it waited for a CPU from then on; not before begin; 0: not known */
 	uint32_t futex; /* which it waits for; 0: none, or not known */
 	uint32_t waker_tid;
 	const char *waker_name;

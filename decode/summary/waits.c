@@ -114,6 +114,12 @@ static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 	       !(w->call && begins(w->call, "futex") && w->waker_call && !begins(w->waker_call, "futex")) && !is_posted(s, w->stack);
 }
 
+/* When who ended it let go. */
+static uint64_t released_at(const struct summary_wait *w)
+{
+	return w->woken_at ? w->woken_at : w->end;
+}
+
 /*
  * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
  * itself all the time. So the waits for the same lock are followed back to who had not. Each had it from the end of its own wait on.
@@ -121,7 +127,7 @@ static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
 {
 	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
-	uint64_t before = w->end, longest_ns = 0;
+	uint64_t before = released_at(w), longest_ns = 0;
 	uint32_t back = 0;
 
 	if (!is_handed_on(s, w) || (!w->futex && !is_place(s, w->stack)))
@@ -150,7 +156,7 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 		h.stack = r->waker_stack;
 		h.name = r->waker_name;
 		h.handovers++;
-		before = r->end;
+		before = released_at(r);
 	}
 }
 

@@ -624,7 +624,7 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 	if (r < 0)
 		return r;
 	wakee->waker = (struct wait_waker){
-		.known = true, .in_irq = in_irq, .task = by, .stack = in_irq ? 0 : stack};
+		.known = true, .in_irq = in_irq, .at = mono, .task = by, .stack = in_irq ? 0 : stack};
 	/* Who wakes runs. */
 	if (waker && waker->running == RUNNING_OFF && !waker->exited) {
 		r = seen_running(tl, waker, mono, cpu);

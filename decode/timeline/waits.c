@@ -15,7 +15,7 @@ struct wait_drawer {
 	uint64_t min_ns;
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
-	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_ns, key_note;
+	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_runnable, key_ns, key_note;
 	uint32_t key_call, key_fd, key_fd_kind, key_since, before;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
@@ -58,6 +58,7 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->key_instead_tid = writer_name(w, "ran instead tid");
 	d->key_by = writer_name(w, "woken by");
 	d->key_by_tid = writer_name(w, "woken by tid");
+	d->key_runnable = writer_name(w, "runnable ns");
 	d->key_call = writer_name(w, "system call");
 	d->key_fd = writer_name(w, "descriptor");
 	d->key_fd_kind = writer_name(w, "descriptor is");
@@ -102,7 +103,7 @@ static uint32_t task_name(const struct wait_drawer *d, struct sched_task t)
 }
 
 struct args {
-	struct writer_arg a[9];
+	struct writer_arg a[10];
 	uint32_t n;
 };
 
@@ -135,6 +136,19 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 						 .n_args = a.n});
 }
 
+/*
+ * When it was woken: from then on it waited for a CPU only. 0: not known, as of one that was woken before it had left, perhaps long before.
+ * Who is preempted waits for nothing else.
+ */
+static uint64_t woken_at(const struct wait *w, bool open)
+{
+	const uint64_t at = w->waker.known ? w->waker.at : 0;
+
+	if (open || w->cut || w->end_unrecorded || state_of(w) == TL_WAIT_PREEMPTED)
+		return 0;
+	return at >= w->begin && at <= w->end ? at : 0;
+}
+
 static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
 {
 	summary_wait(d->summary,
@@ -157,6 +171,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .uncertain = w->lost_within || w->end_unrecorded || w->cut,
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
+			     .woken_at = woken_at(w, open),
 			     .waker_tid = w->waker.task.tid,
 			     .waker_name = writer_name_text(d->w, task_name(d, w->waker.task)),
 			     .waker_stack = w->waker.stack,
@@ -182,6 +197,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 		if (!w->waker.in_irq && is_real(w->waker.task.tid))
 			add_uint(&a, d->key_by_tid, w->waker.task.tid);
 	}
+	if (woken_at(w, open))
+		add_uint(&a, d->key_runnable, w->end - woken_at(w, open));
 	add_uint(&a, d->key_ns, w->whole_ns ? w->whole_ns : w->end - w->begin);
 	if (w->begin_unknown && (open || w->cut || w->end_unrecorded))
 		add_name(&a, d->key_since, d->before);

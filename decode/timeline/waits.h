@@ -14,6 +14,7 @@
 struct wait_waker {
 	bool known;
 	bool in_irq;
+	uint64_t at; /* MONOTONIC */
 	struct sched_task task;
 	uint32_t stack;
 	uint32_t call; /* the system call that it was in, a writer's name; 0 = none, or not known */

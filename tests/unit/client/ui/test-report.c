@@ -289,6 +289,23 @@ static void test_handed_on(void **state)
 	has(longest, "the last b (tid 8) in f\n     held longest by c (tid 4), 97.0 ms\n");
 }
 
+/* Who was woken and had no CPU did not wait for what it had waited for. */
+static void test_runnable(void **state)
+{
+#define RUNNABLE(ns, runnable) \
+	"{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":" ns ",\"runnable_ns\":" runnable ",\"state\":\"sleeping\",\"stack\":[]}]}"
+	_cleanup_free_ char *much = text_of(report_print, RUNNABLE("103400000", "93100000")),
+			    *little = text_of(report_print, RUNNABLE("103400000", "9100000")),
+			    *brief = text_of(report_print, RUNNABLE("1200000", "900000")),
+			    *wrong = text_of(report_print, RUNNABLE("5000000", "6000000"));
+
+	(void)state;
+	has(much, "sleeping, woken after 10.3 ms, then 93.1 ms for a CPU\n");
+	has_not(little, "woken after");
+	has_not(brief, "woken after");
+	has_not(wrong, "woken after");
+}
+
 /* What was not recorded is not known, which is neither none nor all. */
 static void test_not_known(void **state)
 {
@@ -552,6 +569,7 @@ int main(void)
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_timers),
 		cmocka_unit_test(test_throughout),
+		cmocka_unit_test(test_runnable),
 		cmocka_unit_test(test_handed_on),
 		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_not_known),
