@@ -217,6 +217,11 @@ void report_print_heaviest(FILE *out, struct json_object *summary)
 	}
 }
 
+uint64_t report_inside_ns(struct json_object *wait)
+{
+	return field_number(wait, field(wait, "inside_ns") ? "inside_ns" : "ns");
+}
+
 /* A wait for a semaphore or a condition is none; "ended by" is true of both. */
 bool report_is_lock_wait(struct json_object *wait)
 {
@@ -326,6 +331,8 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 	if (begin && begin < to_ns)
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));
+	if (field(w, "inside_ns"))
+		(void)fprintf(out, ", %s of it in this time", human_duration(length, field_number(w, "inside_ns")));
 	if (runnable > NOTABLE_NS && runnable > field_number(w, "ns") / 10 && runnable <= field_number(w, "ns"))
 		(void)fprintf(out, ", woken after %s, then %s for a CPU", human_duration(total, field_number(w, "ns") - runnable),
 			human_duration(length, runnable));
@@ -361,7 +368,7 @@ static bool is_timer_sleep(struct json_object *w)
  */
 static uint64_t weight(struct json_object *w, bool lock, size_t *throughout)
 {
-	const uint64_t ns = field_number(w, "ns");
+	const uint64_t ns = report_inside_ns(w);
 
 	if (report_is_lock_wait(w) != lock)
 		return 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "client/ui/field.h"
@@ -15,6 +16,9 @@
 void report_print_stack(FILE *out, size_t indent, const char *label, struct json_object *stack);
 
 void report_print_heaviest(FILE *out, struct json_object *window);
+
+/* The part of a wait that is in the window, or the region, that it is listed for. */
+uint64_t report_inside_ns(struct json_object *wait);
 
 /* Is this a wait for a lock? */
 bool report_is_lock_wait(struct json_object *wait);

@@ -101,7 +101,7 @@ static void print_slow_region(FILE *out, struct json_object *r, size_t rank, uin
 	if (field_count(r, "waits")) {
 		struct json_object *w = field_at(r, "waits", 0);
 		_cleanup_free_ char *label = human_format(
-			"waited %s in ", human_duration(length, field_number(w, "ns")));
+			"waited %s in ", human_duration(length, report_inside_ns(w)));
 
 		report_print_stack(out, 5, label, field(w, "stack"));
 		report_print_waker(out, w, report_is_lock_wait(w));

@@ -214,8 +214,10 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	put(o, obj, "name", text(o, w->name));
 	put(o, obj, "ns", number(w->end - w->begin));
 	put(o, obj, "begin_ns", number(w->begin));
+	if (p->inside_ns < w->end - w->begin)
+		put(o, obj, "inside_ns", number(p->inside_ns));
 	if (w->woken_at)
-		put(o, obj, "runnable_ns", number(w->end - (w->woken_at > w->begin ? w->woken_at : w->begin)));
+		put(o, obj, "runnable_ns", number(w->end - w->woken_at));
 	put(o, obj, "state", json_object_new_string(w->state));
 	if (w->goroutine)
 		put(o, obj, "goroutine", number(w->goroutine));

@@ -71,7 +71,7 @@ static void slow_add_wait(const struct summary *s, struct slow_region *slow, con
 	if (!slow->region.own_waits || slow->region.thread != w->thread ||
 	    !summary_wait_within(s, w, slow->region.begin, slow->region.end, &p))
 		return;
-	for (i = slow->n_waits; i > 0 && slow->waits[i - 1].total_ns < p.total_ns; i--)
+	for (i = slow->n_waits; i > 0 && slow->waits[i - 1].inside_ns < p.inside_ns; i--)
 		if (i < REGION_WAITS)
 			slow->waits[i] = slow->waits[i - 1];
 	if (i < REGION_WAITS)

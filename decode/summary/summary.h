@@ -59,7 +59,7 @@ void summary_focus(struct summary *s, uint64_t from, uint64_t to);
 
 /*
  * `thread` is an index that the caller gives out from 0 on. Intervals that cross the window's
- * edges are cut there. 0 or -ENOMEM.
+ * edges are cut there; waits are ranked by the part inside. 0 or -ENOMEM.
  */
 int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to);
 int summary_off_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t to);

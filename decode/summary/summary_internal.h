@@ -44,9 +44,10 @@ struct wait_holder {
 
 /* All waits with one stack (of one thread, if the stack or callers in it are not known): the longest of them, how many, how long in all. */
 struct wait_place {
-	struct summary_wait longest; /* times cut to the window */
+	struct summary_wait longest; /* in the window: the rest of it may be outside */
+	uint64_t inside_ns;	     /* of that */
 	struct wait_holder holder;
-	uint64_t count, total_ns;
+	uint64_t count, total_ns; /* of whole waits */
 };
 
 /* Idle threads sleep in many places, longer than any wait that matters; a timer ends most of these, and no thread. */
@@ -174,7 +175,7 @@ static inline int summary_reach(void **array, uint32_t *max, uint32_t i, size_t 
 
 /* In decode/summary/waits.c: whether one ranks before the other. */
 bool summary_wait_before(const struct wait_place *a, const struct wait_place *b);
-/* And the part of the wait that is in [from, to), with who held it up. */
+/* And the wait, with who held it up; false if no part of it is in [from, to). */
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret);
 

@@ -7,17 +7,12 @@
 #include "common/base/waitfor.h"
 #include "decode/summary/summary_internal.h"
 
-static uint64_t place_ns(const struct wait_place *p)
-{
-	return p->longest.end - p->longest.begin;
-}
-
 /* One that may have been shorter than it looks comes after any other. */
 bool summary_wait_before(const struct wait_place *a, const struct wait_place *b)
 {
 	if (a->longest.uncertain != b->longest.uncertain)
 		return b->longest.uncertain;
-	return place_ns(a) > place_ns(b);
+	return a->inside_ns > b->inside_ns;
 }
 
 /*
@@ -160,24 +155,19 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 	}
 }
 
-/* The part of the wait that is in [from, to), as the only one of its place; false if there is none. */
-static bool wait_cut(const struct summary_wait *w, uint64_t from, uint64_t to, struct wait_place *ret)
+/* The wait as the only one of its place; false if no part of it is in the window. */
+static bool wait_place(const struct summary_wait *w, uint64_t from, uint64_t to, struct wait_place *ret)
 {
-	*ret = (struct wait_place){.longest = *w, .count = 1};
-	if (ret->longest.begin < from)
-		ret->longest.begin = from;
-	if (ret->longest.end > to)
-		ret->longest.end = to;
-	if (ret->longest.end <= ret->longest.begin)
-		return false;
-	ret->total_ns = place_ns(ret);
-	return true;
+	const uint64_t begin = w->begin > from ? w->begin : from, end = w->end < to ? w->end : to;
+
+	*ret = (struct wait_place){.longest = *w, .inside_ns = end > begin ? end - begin : 0, .count = 1, .total_ns = w->end - w->begin};
+	return ret->inside_ns > 0;
 }
 
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret)
 {
-	if (!wait_cut(w, from, to, ret))
+	if (!wait_place(w, from, to, ret))
 		return false;
 	ret->holder = find_holder(s, w);
 	return true;
@@ -194,7 +184,7 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 	struct wait_place p;
 	uint32_t i;
 
-	if (!wait_cut(w, v->from, v->to, &p))
+	if (!wait_place(w, v->from, v->to, &p))
 		return;
 	for (i = 0; i < k->n; i++)
 		if (is_same_place(s, k->places[i].longest.stack, w->stack) && k->places[i].longest.brief == w->brief && (place || k->places[i].longest.thread == w->thread))

@@ -289,6 +289,17 @@ static void test_handed_on(void **state)
 	has(longest, "the last b (tid 8) in f\n     held longest by c (tid 4), 97.0 ms\n");
 }
 
+/* Most of it was before the time that is looked at. */
+static void test_inside(void **state)
+{
+	_cleanup_free_ char *text = text_of(report_print,
+		"{\"from_ns\":9000000000,\"to_ns\":9150000000,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000000,\"inside_ns\":100000000,"
+		"\"begin_ns\":4100000000,\"state\":\"sleeping\",\"stack\":[]}]}");
+
+	(void)state;
+	has(text, "1. 5.00 s  a (tid 7), sleeping, began 5.05 s before the end, 100 ms of it in this time\n");
+}
+
 /* Who was woken and had no CPU did not wait for what it had waited for. */
 static void test_runnable(void **state)
 {
@@ -569,6 +580,7 @@ int main(void)
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_timers),
 		cmocka_unit_test(test_throughout),
+		cmocka_unit_test(test_inside),
 		cmocka_unit_test(test_runnable),
 		cmocka_unit_test(test_handed_on),
 		cmocka_unit_test(test_signalled),
