@@ -307,6 +307,14 @@ static void print_kernel(FILE *out, struct json_object *w)
 	(void)fprintf(out, ", in the kernel's %s()", name);
 }
 
+static void print_instead(FILE *out, struct json_object *instead)
+{
+	_cleanup_free_ char *name = human_name(field_text(instead, "name"));
+
+	if (field_text(instead, "name"))
+		(void)fprintf(out, " by %s (tid %" PRIu64 ")", name, field_number(instead, "tid"));
+}
+
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
@@ -319,6 +327,7 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 	if (field(w, "goroutine"))
 		(void)fprintf(out, "goroutine %" PRIu64 ", ", field_number(w, "goroutine"));
 	(void)fputs(state, out);
+	print_instead(out, field(w, "instead"));
 	if (field_text(w, "call"))
 		(void)fprintf(out, " in %s()", call);
 	if (field(w, "fd"))

@@ -205,6 +205,18 @@ static struct json_object *holder_to_json(struct out *o, const struct wait_holde
 	return obj;
 }
 
+static void put_instead(struct out *o, struct json_object *obj, const struct summary_wait *w)
+{
+	struct json_object *instead;
+
+	if (!w->instead)
+		return;
+	instead = json_object_new_object();
+	put(o, instead, "tid", number(w->instead_tid));
+	put(o, instead, "name", text(o, w->instead));
+	put(o, obj, "instead", instead);
+}
+
 static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
 {
 	const struct summary_wait *w = &p->longest;
@@ -239,6 +251,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, obj, "since_before", json_object_new_boolean(true));
 	if (w->uncertain)
 		put(o, obj, "uncertain", json_object_new_boolean(true));
+	put_instead(o, obj, w);
 	if (!w->woken)
 		return obj;
 	by = json_object_new_object();

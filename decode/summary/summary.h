@@ -39,6 +39,8 @@ struct summary_wait {
 	bool brief;	/* too short for a stack of its own */
 	bool since_before; /* it began before what is recorded, or known: it was at least that long */
 	bool uncertain; /* records were lost during it, or its end is not recorded */
+	uint32_t instead_tid; /* who ran instead of who was preempted */
+	const char *instead;  /* NULL: it was not, or that is not known */
 	bool woken;	/* what follows is known */
 	bool woken_by_irq;
 	uint64_t woken_at; /* it waited for a CPU from then on; not before begin; 0: not known */

@@ -149,6 +149,11 @@ static uint64_t woken_at(const struct wait *w, bool open)
 	return at >= w->begin && at <= w->end ? at : 0;
 }
 
+static bool is_preempted_by(const struct wait *w)
+{
+	return state_of(w) == TL_WAIT_PREEMPTED && is_real(w->other.tid) && w->other.name;
+}
+
 static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
 {
 	summary_wait(d->summary,
@@ -169,6 +174,8 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .brief = w->brief,
 			     .since_before = w->begin_unknown,
 			     .uncertain = w->lost_within || w->end_unrecorded || w->cut,
+			     .instead_tid = w->other.tid,
+			     .instead = is_preempted_by(w) ? writer_name_text(d->w, w->other.name) : NULL,
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
 			     .woken_at = woken_at(w, open),

@@ -300,6 +300,18 @@ static void test_inside(void **state)
 	has(text, "1. 5.00 s  a (tid 7), sleeping, began 5.05 s before the end, 100 ms of it in this time\n");
 }
 
+static void test_preempted(void **state)
+{
+#define PREEMPTED(more) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5,\"state\":\"preempted\"" more ",\"stack\":[]}]}"
+	_cleanup_free_ char *by = text_of(report_print, PREEMPTED(",\"instead\":{\"tid\":8,\"name\":\"b\\u001b\"}")),
+			    *unknown = text_of(report_print, PREEMPTED("")), *wrong = text_of(report_print, PREEMPTED(",\"instead\":[7]"));
+
+	(void)state;
+	has(by, "a (tid 7), preempted by b\\x1b (tid 8)\n");
+	has(unknown, "a (tid 7), preempted\n");
+	has(wrong, "a (tid 7), preempted\n");
+}
+
 /* Who was woken and had no CPU did not wait for what it had waited for. */
 static void test_runnable(void **state)
 {
@@ -580,6 +592,7 @@ int main(void)
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_timers),
 		cmocka_unit_test(test_throughout),
+		cmocka_unit_test(test_preempted),
 		cmocka_unit_test(test_inside),
 		cmocka_unit_test(test_runnable),
 		cmocka_unit_test(test_handed_on),
