@@ -364,28 +364,25 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		report_print_waker(out, w, lock);
 }
 
-/* A timer ends it again and again: who sleeps so is idle, or takes turns. */
-static bool is_timer_sleep(struct json_object *w)
+/* A timer ends it again and again, or nothing has: who sleeps so is idle mostly. A lock that nobody gives back is another matter. */
+static bool is_idle(struct json_object *w, bool lock)
 {
-	return field_number(w, "count") > 1 && field_bool(field(w, "woken_by"), "interrupt");
+	return (field_number(w, "count") > 1 && field_bool(field(w, "woken_by"), "interrupt")) || (!lock && field_bool(w, "open"));
 }
 
 /*
- * What a wait counts for where lines are few, 0 for one of the other section. Not known for how long: nearly nothing. A timer's sleep
- * that repeats: less than another of similar length. Who waits for no lock throughout the recording is idle mostly, or else stuck:
- * the longest of these are enough.
+ * What a wait counts for where lines are few, 0 for one of the other section. Not known for how long: nearly nothing. An idle thread's:
+ * less than another of similar length. Who waits for no lock throughout the recording may be stuck: the longest of these are enough.
  */
 static uint64_t weight(struct json_object *w, bool lock, size_t *throughout)
 {
-	const uint64_t ns = report_inside_ns(w);
+	const bool is_throughout = !lock && field_bool(w, "open") && field_bool(w, "since_before");
 
 	if (report_is_lock_wait(w) != lock)
 		return 0;
-	if (field_bool(w, "uncertain"))
+	if (field_bool(w, "uncertain") || (is_throughout && ++*throughout > MAX_THROUGHOUT))
 		return 1;
-	if (!lock && field_bool(w, "open") && field_bool(w, "since_before") && ++*throughout > MAX_THROUGHOUT)
-		return 1;
-	return (is_timer_sleep(w) ? ns / SIMILAR : ns) + 1;
+	return report_inside_ns(w) / (is_idle(w, lock) && !is_throughout ? SIMILAR : 1) + 1;
 }
 
 /* Whether it is one of the first MAX_WAITS. */

@@ -236,6 +236,21 @@ static void test_timers(void **state)
 	}
 }
 
+/* So do waits that have not ended; not those for a lock. */
+static void test_not_over(void **state)
+{
+#define NOT_OVER(ns, stack) "{\"ns\":" ns "000000,\"open\":true,\"state\":\"sleeping\",\"stack\":[" stack "]},"
+	_cleanup_free_ char *text = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":1900000000,\"waits\":[" NOT_OVER("250", "\"a\"") NOT_OVER("240", "\"b\"") NOT_OVER("230", "\"c\"")
+		NOT_OVER("220", "\"d\"") NOT_OVER("210", "\"e\"") NOT_OVER("200", "\"l\",\"pthread_mutex_lock\"")
+		"{\"tid\":6,\"ns\":79000000,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}");
+
+	(void)state;
+	has(text, "waited in pthread_mutex_lock <- l\n");
+	has(text, "5. 79.0 ms");
+	has_not(text, "waited in e\n");
+}
+
 /* Threads that wait throughout the recording leave lines to the others, but for those that wait for a lock. */
 static void test_throughout(void **state)
 {
@@ -591,6 +606,7 @@ int main(void)
 		cmocka_unit_test(test_stacks_on_a_terminal),
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_timers),
+		cmocka_unit_test(test_not_over),
 		cmocka_unit_test(test_throughout),
 		cmocka_unit_test(test_preempted),
 		cmocka_unit_test(test_inside),
