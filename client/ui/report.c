@@ -225,11 +225,13 @@ uint64_t report_inside_ns(struct json_object *wait)
 /* A wait for a semaphore or a condition is none; "ended by" is true of both. */
 bool report_is_lock_wait(struct json_object *wait)
 {
-	const char *names[WAITFOR_FRAMES], *state = field_text(wait, "state");
+	const char *names[WAITFOR_FRAMES], *state = field_text(wait, "state"), *call = field_text(wait, "call");
 	size_t n = field_count(wait, "stack"), shown = 0;
 
-	if (!state || strcmp(state, "sleeping") != 0 || !waitfor_may_lock(field_text(wait, "call")))
+	if (!state || strcmp(state, "sleeping") != 0 || !waitfor_may_lock(call))
 		return false;
+	if (waitfor_is_file_lock(call))
+		return true;
 	for (; shown < n && shown < WAITFOR_FRAMES; shown++)
 		names[shown] = json_object_get_string(field_at(wait, "stack", n - 1 - shown));
 	return waitfor_functions(names, shown) == WAITFOR_LOCK;
@@ -251,12 +253,9 @@ static void print_who(FILE *out, struct json_object *by, const char *before, con
 /* Who ends a wait for a lock held it, but for who sent a signal. Where his system call is not known his stack at least is. */
 static bool has_released(struct json_object *w, struct json_object *by)
 {
-	static const char futex[] = "futex";
-	const char *call = field_text(by, "call"), *of_wait = field_text(w, "call");
+	const char *call = field_text(by, "call");
 
-	if (!call)
-		return field_count(by, "stack");
-	return !of_wait || strncmp(of_wait, futex, sizeof(futex) - 1) != 0 || strncmp(call, futex, sizeof(futex) - 1) == 0;
+	return call ? waitfor_may_release(field_text(w, "call"), call) : field_count(by, "stack") > 0;
 }
 
 /* Who had it first, who had it last, and who had it longest if that was not the first one. */

@@ -76,7 +76,21 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
+bool waitfor_is_file_lock(const char *call)
+{
+	return call && (strcmp(call, "flock") == 0 || strcmp(call, "fcntl") == 0);
+}
+
 bool waitfor_may_lock(const char *call)
 {
-	return !call || begins(call, "futex") || strcmp(call, "flock") == 0 || strcmp(call, "fcntl") == 0;
+	return !call || begins(call, "futex") || waitfor_is_file_lock(call);
+}
+
+bool waitfor_may_release(const char *call, const char *by)
+{
+	if (!call || !by)
+		return true;
+	if (begins(call, "futex"))
+		return begins(by, "futex");
+	return !strstr(by, "kill") && !strstr(by, "sigqueueinfo") && !strstr(by, "send_signal");
 }

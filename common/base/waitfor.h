@@ -25,3 +25,12 @@ enum waitfor waitfor_functions(const char *const *names, size_t n);
 
 /* Calls in which one waits for a lock: futex and futex_wait ..., and locks of files. NULL: not known, so it may be. */
 bool waitfor_may_lock(const char *call);
+
+/* Of these, calls that sleep for nothing but a lock: those of files. */
+bool waitfor_is_file_lock(const char *call);
+
+/*
+ * Whether who ended a wait in the call `call` while he was in `by` may have given something back: who ends one in futex() is in futex() himself,
+ * and who sends a signal gives nothing. NULL: not known, so he may.
+ */
+bool waitfor_may_release(const char *call, const char *by);

@@ -79,11 +79,6 @@ static bool is_forgotten(const struct summary *s, const struct summary_wait *w)
 	return s->n_recent > RECENT_WAITS && s->recent[s->n_recent % RECENT_WAITS].end > w->begin;
 }
 
-static bool begins(const char *text, const char *with)
-{
-	return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* Whether the functions that it waits in say that it is for what nobody holds: a condition, say. But the lock of CPython's interpreter is made of one. */
 static bool is_posted(const struct summary *s, uint32_t stack)
 {
@@ -106,7 +101,7 @@ static bool is_posted(const struct summary *s, uint32_t stack)
 static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 {
 	return w->woken && !w->woken_by_irq && waitfor_may_lock(w->call) &&
-	       !(w->call && begins(w->call, "futex") && w->waker_call && !begins(w->waker_call, "futex")) && !is_posted(s, w->stack);
+	       waitfor_may_release(w->call, w->waker_call) && !is_posted(s, w->stack);
 }
 
 /* When who ended it let go. */

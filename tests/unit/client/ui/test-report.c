@@ -210,6 +210,8 @@ static void test_locks(void **state)
 	/* the call is known, and it is no lock's */
 	assert_false(is_lock_in("\"call\":\"read\",", "\"drain_mutex_lock_stats\",\"read\""));
 	assert_false(is_lock_in("\"call\":\"clock_nanosleep\",", "\"my_spin_lock\",\"nanosleep\""));
+	assert_true(is_lock_in("\"call\":\"flock\",", "\"f\",\"flock\""));
+	assert_true(is_lock_in("\"call\":\"fcntl\",", "\"f\",\"fcntl\""));
 	assert_true(is_lock_in("\"call\":\"futex\",", "\"pthread_mutex_lock\",\"__lll_lock_wait\""));
 	assert_false(is_lock("\"pthread_mutex_lock\",\"a\",\"b\",\"c\",\"d\",\"e\",\"read\""));
 }
@@ -342,6 +344,21 @@ static void test_runnable(void **state)
 	has_not(little, "woken after");
 	has_not(brief, "woken after");
 	has_not(wrong, "woken after");
+}
+
+/* Of a lock of a file, who closes it gives it back, and who sends a signal does not. */
+static void test_file_locks(void **state)
+{
+#define FLOCK(by) \
+	"{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"call\":\"flock\",\"state\":\"sleeping\",\"stack\":[\"flock\"]," \
+	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"f\"],\"call\":\"" by "\"}}]}"
+	_cleanup_free_ char *closed = text_of(report_print, FLOCK("close")), *killed = text_of(report_print, FLOCK("tgkill"));
+
+	(void)state;
+	has(closed, "longest waits for a lock");
+	has(closed, "held by b");
+	has(killed, "ended by b");
+	has_not(killed, "held by");
 }
 
 /* What was not recorded is not known, which is neither none nor all. */
@@ -608,6 +625,7 @@ int main(void)
 		cmocka_unit_test(test_timers),
 		cmocka_unit_test(test_not_over),
 		cmocka_unit_test(test_throughout),
+		cmocka_unit_test(test_file_locks),
 		cmocka_unit_test(test_preempted),
 		cmocka_unit_test(test_inside),
 		cmocka_unit_test(test_runnable),
