@@ -124,7 +124,7 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 		return h;
 	for (;;) {
 		const struct summary_wait *r = recent_find(s, w, h.tid, before, &back);
-		uint64_t ns;
+		uint64_t from, ns;
 
 		h.cut = !r && is_forgotten(s, w);
 		if (h.cut)
@@ -132,7 +132,9 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 		/* Nobody waits for a lock that he holds. */
 		if (r && r->waker_tid == w->tid)
 			r = NULL;
-		ns = before - (r ? r->end : w->begin);
+		/* It may have been let go before this wait began, and who waited for it had no CPU. */
+		from = r ? r->end : w->begin;
+		ns = before > from ? before - from : 0;
 		if (ns >= longest_ns) {
 			longest_ns = ns;
 			h.longest.tid = h.tid;

@@ -44,7 +44,8 @@ static uint32_t stack(struct fixture *x, const char *const *names)
 	return id;
 }
 
-static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t until, uint32_t waker, const char *const *names)
+static void waits_woken(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t woken_at, uint64_t until, uint32_t waker,
+			const char *const *names)
 {
 	summary_wait(x->s, &(struct summary_wait){.thread = tid,
 						  .tid = tid,
@@ -56,10 +57,16 @@ static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begi
 						  .call = "futex",
 						  .fd = UINT32_MAX,
 						  .woken = true,
+						  .woken_at = woken_at,
 						  .futex = futex,
 						  .waker_tid = waker,
 						  .waker_name = "waker",
 						  .waker_call = "futex"});
+}
+
+static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t until, uint32_t waker, const char *const *names)
+{
+	waits_woken(x, tid, futex, begin, 0, until, waker, names);
 }
 
 static void nobody(void *arg, uint32_t index, struct summary_thread *ret)
@@ -171,6 +178,22 @@ static void who_held_it_first_and_longest_is_named_once(void **state)
 	end(&x);
 }
 
+/* It was let go before the wait began; who had it next had no CPU at first, and then kept it. */
+static void what_was_let_go_before_is_not_held(void **state)
+{
+	struct json_object *longest;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	waits_woken(&x, FIRST, FUTEX, 500, 900, 100000, FIRST + 1, in_lock);
+	waits_woken(&x, FIRST + 4, FUTEX, 1000, 200000, 201000, FIRST, in_lock);
+	longest = member(held_by(&x), "longest");
+	assert_int_equal(number(longest, "tid"), FIRST);
+	assert_int_equal(number(longest, "ns"), 100000);
+	end(&x);
+}
+
 /* Who is woken by a broadcast waits for the mutex, in a queue like the others. What comes before that has no holder. */
 static void the_mutex_of_a_condition_is_held(void **state)
 {
@@ -215,6 +238,7 @@ int main(void)
 		cmocka_unit_test(what_is_forgotten_is_said),
 		cmocka_unit_test(who_held_it_longest_is_named),
 		cmocka_unit_test(who_held_it_first_and_longest_is_named_once),
+		cmocka_unit_test(what_was_let_go_before_is_not_held),
 		cmocka_unit_test(the_mutex_of_a_condition_is_held),
 		cmocka_unit_test(nobody_holds_what_is_posted),
 	};
