@@ -231,6 +231,59 @@ static void nobody_holds_what_is_posted(void **state)
 	}
 }
 
+/* Both kinds have their places, in the slow moment, too, each with three stacks, and all of it fits. */
+static void the_longest_of_both_kinds_fit(void **state)
+{
+	static char texts[64][300];
+	const char *names[65] = {NULL};
+	struct json_object *focus;
+	struct fixture x;
+	size_t len = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		memset(texts[i], 'f', sizeof(texts[i]) - 1);
+		names[i] = texts[i];
+	}
+	start(&x);
+	summary_focus(x.s, 1, 1000000);
+	for (uint32_t i = 0; i < 30; i++) {
+		const uint32_t place = stack(&x, names);
+		struct summary_wait w = {.thread = i,
+					 .tid = i,
+					 .name = texts[0],
+					 .begin = 100,
+					 .end = 50000 + i,
+					 .state = "sleeping",
+					 .stack = place,
+					 .fd = UINT32_MAX,
+					 .woken = true,
+					 .waker_tid = i + 1,
+					 .waker_name = texts[0],
+					 .waker_stack = place};
+
+		texts[0][0] = (char)('A' + i);
+		summary_wait(x.s, &w);
+		w.woken_by_irq = true;
+		summary_wait(x.s, &w);
+	}
+	assert_int_equal(summary_to_json(x.s, 1, 1000000, 0, nobody, NULL, &x.json), 0);
+	assert_non_null(json_text(x.json, &len));
+	assert_true(len <= SUMMARY_MAX_JSON);
+	focus = member(x.json, "focus");
+	/* shortened, but there are as many of each kind */
+	for (struct json_object *o = x.json; o; o = o == focus ? NULL : focus) {
+		struct json_object *list = member(o, "waits");
+		size_t by_thread = 0, n = json_object_array_length(list);
+
+		for (size_t i = 0; i < n; i++)
+			by_thread += member(member(json_object_array_get_idx(list, i), "woken_by"), "tid") != NULL;
+		assert_true(by_thread > 0);
+		assert_int_equal(by_thread * 2, n);
+	}
+	end(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +293,7 @@ int main(void)
 		cmocka_unit_test(who_held_it_first_and_longest_is_named_once),
 		cmocka_unit_test(what_was_let_go_before_is_not_held),
 		cmocka_unit_test(the_mutex_of_a_condition_is_held),
+		cmocka_unit_test(the_longest_of_both_kinds_fit),
 		cmocka_unit_test(nobody_holds_what_is_posted),
 	};
 
