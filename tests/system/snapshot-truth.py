@@ -168,7 +168,8 @@ class Judge:
                 if X86_64 and kind != KINDS.get((self.scene, of), kind):
                     self.say(tid, "descriptor of a wait", (s, call))
                 self.seen["named calls"] += of is not None
-                brief = 'stack="not recorded of a short wait"' in s.args and s.end - s.begin < BRIEF_NS + LATE_NS
+                unshown = {'stack="not recorded of a short wait"', 'stack="not recorded"'} & set(s.args)
+                brief = bool(unshown) and s.end - s.begin < BRIEF_NS + LATE_NS
                 self.seen["short waits"] += brief
                 late += brief and s.end - s.begin >= BRIEF_NS
                 # Its stack would have come with its end.
