@@ -90,7 +90,7 @@ void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, 
 		const char *kind;
 		uint64_t count;
 	} kinds[] = {
-		{"events without a ring", l->lost_events},
+		{"events without a ring or a name", l->lost_events},
 		{"names without room", l->lost_names},
 		{"texts cut", l->lost_long},
 		{"programs cut", l->rings_cut},

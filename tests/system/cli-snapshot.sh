@@ -57,7 +57,7 @@ echo "$cause" | sed -n 1p | grep -qE '1\. ([0-9]{2,3}(\.[0-9])? m|[0-9.]+ )s  wo
 echo "$cause" | sed -n 2p | grep -q 'mutex_lock.* <- cache_get <- handle_request' || fail "the stack of the wait: $cause"
 echo "$cause" | sed -n 3p | grep -q 'held by maintenance .*, which released it in .* <- rebuild_index' || fail "the holder: $cause"
 # The README shows such a moment: its lines up to the functions, whose names are the C library's, and the numbers.
-shape() { sed -nE '/^ *longest waits for a lock/,/^$/{s/^ +//;s/; the longest of .*//;s/^(waited|.* released it) in .*/\1 in/
+shape() { sed -nE '/^ *longest waits for a lock/,/^$/{s/^ +//;s/(, woken after|; the longest of) .*//;s/^(waited|.* released it) in .*/\1 in/
 	s/worker-[0-9]/worker-N/;s/[0-9.]+ m?s/TIME/g;s/tid [0-9]+/tid N/;s/in the kernel.s [a-z0-9_]+[(][)], //;p}' "$1" | head -n 4; }
 [ "$(shape "$TRACERD_SRC/README.md")" = "$(shape "$TMP/out")" ] || fail "the README shows $(shape "$TRACERD_SRC/README.md"), this is $(shape "$TMP/out")"
 ok "the summary names the lock's place and its holder, as the README has it"
