@@ -275,7 +275,8 @@ void member_end(struct member *member, uint64_t at_ns)
 {
 	if (member->to_ns != UINT64_MAX)
 		return;
-	member->to_ns = at_ns;
+	/* Who has read a clock may have done so before the process was there. */
+	member->to_ns = at_ns < member->from_ns ? member->from_ns : at_ns;
 	member->target->n_living--;
 	if (member->ends)
 		TAILQ_REMOVE(&member->target->targets->ending, member, ending);
@@ -334,14 +335,15 @@ int members_pids(const struct target *target, bool visible, pid_t **ret, size_t 
 	return 0;
 }
 
-bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline)
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t listed_ns, uint64_t at_ns, uint64_t deadline)
 {
 	struct member *member;
 
 	/* The next call begins at the front again, and passes ended ones quickly. */
 	TAILQ_FOREACH(member, &target->members, link)
 	{
-		if (member->to_ns != UINT64_MAX || pids_have(pids, n, member->pid))
+		/* Of one that was forked while the list was read it says nothing. */
+		if (member->to_ns != UINT64_MAX || member->from_ns >= listed_ns || pids_have(pids, n, member->pid))
 			continue;
 		member_end(member, at_ns);
 		if (loop_is_over(deadline))

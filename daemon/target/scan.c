@@ -57,6 +57,7 @@ static void run_list(struct work *w)
 		if (w->result != 0)
 			return;
 	}
+	w->scan.listed_ns = clock_raw_ns();
 	w->result = cgroup_procs(&w->scan.cgroup, &w->scan.pids, &w->scan.n_pids);
 	if (w->result == CGROUP_E_MANY)
 		w->result = -E2BIG;
@@ -314,7 +315,7 @@ static enum turn step_join(struct work *w, uint64_t deadline)
 {
 	const bool family = target_is_family(w->target);
 
-	if (!family && !members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.time_ns, deadline)) {
+	if (!family && !members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.listed_ns, w->scan.time_ns, deadline)) {
 		work_kick(w);
 		return TURN_LATER;
 	}
@@ -417,6 +418,8 @@ static enum turn step_listed(struct work *w, uint64_t deadline)
 	struct target *target = w->target;
 
 	if (w->what != WORK_ARM) {
+		/* Who ended before the list was read is not in it: the record of that end is the target's. */
+		sideband_events_drain(target->targets->sideband);
 		if (w->result == 0 && !cgroup_gone(&w->scan.cgroup))
 			return begin_join(w);
 		if (cgroup_gone(&w->scan.cgroup))

@@ -244,8 +244,8 @@ void members_end(struct target *target, uint64_t at_ns);
 void members_prune(struct target *target, uint64_t oldest_ns);
 /* Reports to the back end that a process has joined or left the target. */
 int target_member_changed(struct target *target, pid_t pid);
-/* Ends those that are not among `pids`, which are sorted. False: the deadline came first. */
-bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t at_ns, uint64_t deadline);
+/* Ends those that are not among `pids`, which are sorted and were read from `listed_ns` on. False: the deadline came first. */
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t listed_ns, uint64_t at_ns, uint64_t deadline);
 /* Those that have not ended, or only those of them that the owner may see; a new array. 0, -ENOMEM. */
 int members_pids(const struct target *target, bool visible, pid_t **ret, size_t *ret_n) _must_check_;
 /* An O_PATH descriptor of /proc/PID, or -errno. */

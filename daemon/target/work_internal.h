@@ -27,6 +27,7 @@ struct scan {
 	struct cgroup cgroup;
 	pid_t *pids; /* owned, sorted: who is in it */
 	size_t n_pids, next_pid;
+	uint64_t listed_ns; /* before they were read */
 	pid_t *roots; /* owned: of a family, whose children are looked for */
 	size_t n_roots, n_joined; /* entries that there were then */
 	bool added;
