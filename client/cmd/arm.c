@@ -81,7 +81,7 @@ static int arm_number(struct ctl *ctl, const struct options *o, const char *kind
 		r = arm_call(ctl, &o->arm, params, &fds, &result);
 	}
 	if (r != 0)
-		return arm_report(ctl, r, pid);
+		return o->tid ? arm_report_thread(ctl, r, pid) : arm_report(ctl, r, pid);
 	if (!ctl->json)
 		arm_print(ctl, stdout, result);
 	if (!o->tid && !field_bool(field(result, "target"), "children") && !arm_steps(&o->arm))

@@ -151,19 +151,39 @@ int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds)
 	return EXIT_OK;
 }
 
-int arm_report(struct ctl *ctl, int error, pid_t pid)
+static int report_gone(struct ctl *ctl, bool thread, pid_t number)
 {
-	_cleanup_free_ char *what = human_format("process %d", (int)pid);
+	pid_t pid;
+
+	if (!thread && process_of_thread(number, &pid) == 0 && pid != number)
+		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "%d is a thread of process %d: --tid arms one thread", (int)number, (int)pid);
+	return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such %s: %d", thread ? "thread" : "process", (int)number);
+}
+
+static int report(struct ctl *ctl, int error, bool thread, pid_t number)
+{
+	const char *kind = thread ? "thread" : "process";
+	_cleanup_free_ char *what = human_format("%s %d", kind, (int)number);
 	uid_t owner;
 
 	if (error == -ESRCH || error == TRACERD_E_GONE || error == TRACERD_E_NOT_FOUND)
-		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such process: %d", (int)pid);
-	if (error == TRACERD_E_NOT_PERMITTED && process_owner(pid, &owner) == 0 &&
+		return report_gone(ctl, thread, number);
+	if (error == TRACERD_E_NOT_PERMITTED && process_owner(number, &owner) == 0 &&
 		owner != geteuid())
 		return ctl_fail(ctl, EXIT_NOT_PERMITTED, "not_permitted",
-			"not permitted: process %d is owned by uid %u", (int)pid,
+			"not permitted: %s %d is owned by uid %u", kind, (int)number,
 			(unsigned int)owner);
 	return ctl_report(ctl, error, what);
+}
+
+int arm_report(struct ctl *ctl, int error, pid_t pid)
+{
+	return report(ctl, error, false, pid);
+}
+
+int arm_report_thread(struct ctl *ctl, int error, pid_t tid)
+{
+	return report(ctl, error, true, tid);
 }
 
 void arm_print(struct ctl *ctl, FILE *out, struct json_object *result)

@@ -110,8 +110,9 @@ bool arm_steps(const struct arm_options *options);
  */
 int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds) _must_check_;
 
-/* Reports why process or thread `pid` could not be armed; returns the exit code. */
+/* Reports why process `pid`, or thread `tid`, could not be armed; returns the exit code. */
 int arm_report(struct ctl *ctl, int error, pid_t pid);
+int arm_report_thread(struct ctl *ctl, int error, pid_t tid);
 
 /* Prints the answer to target.arm, "armed t3: ..." and the target's warnings, for people. */
 void arm_print(struct ctl *ctl, FILE *out, struct json_object *result);

@@ -10,9 +10,15 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/io.h"
+
+#define STATUS_BYTES_MAX 65536
 
 static int maps_open(pid_t pid, int *ret_fd)
 {
@@ -43,9 +49,9 @@ int process_open(pid_t pid, struct process_fds *ret)
 	int r;
 
 	fds.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	/* EINVAL: the number of a thread that is not its process's first */
+	/* EINVAL, or ENOENT of later kernels: the number of a thread that is not its process's first */
 	if (fds.pidfd < 0)
-		return errno == EINVAL ? -ESRCH : -errno;
+		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
 	r = maps_open(pid, &fds.maps);
 	if (r < 0)
 		return r;
@@ -57,13 +63,44 @@ int process_open(pid_t pid, struct process_fds *ret)
 	return 0;
 }
 
+int process_of_thread(pid_t tid, pid_t *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *line;
+	char path[64];
+	size_t len;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	r = io_read_file_at(AT_FDCWD, path, STATUS_BYTES_MAX, &text, &len);
+	if (r < 0)
+		return r == -ENOENT ? -ESRCH : r;
+	/* The name is in the first line, where a newline is escaped. */
+	line = strstr(text, "\nTgid:");
+	if (!line)
+		return -EBADMSG;
+	*ret = (pid_t)strtol(line + strlen("\nTgid:"), NULL, 10);
+	return 0;
+}
+
 int process_open_thread(pid_t tid, struct process_fds *ret)
 {
-	int fd = -1, r = maps_open(tid, &fd);
+	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
+	char path[64];
+	pid_t pid;
+	int r;
 
+	r = process_of_thread(tid, &pid);
+	if (r == 0)
+		r = process_open(pid, &fds);
 	if (r < 0)
 		return r;
-	ret->maps = fd;
+	/* the number may have been another process's thread before */
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
+	if (access(path, F_OK) < 0 || !process_lives(&fds))
+		return -ESRCH;
+	ret->pidfd = take_fd(&fds.pidfd);
+	ret->maps = take_fd(&fds.maps);
 	return 0;
 }
 

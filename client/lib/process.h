@@ -35,7 +35,10 @@ static inline void process_fds_fini(struct process_fds *p)
  */
 int process_open(pid_t pid, struct process_fds *ret) _must_check_;
 
-/* Opens the maps of a thread, which has no pidfd. Returns the same. */
+/* The process that a thread is of: 0, -ESRCH. */
+int process_of_thread(pid_t tid, pid_t *ret) _must_check_;
+
+/* Opens both for the process of a thread. Returns the same; -ESRCH: there is no such thread. */
 int process_open_thread(pid_t tid, struct process_fds *ret) _must_check_;
 
 /* Whether the process of a pidfd lives. */

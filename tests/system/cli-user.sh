@@ -52,6 +52,23 @@ expect_rc 0 me "$t" decode "$TMP/home/bundle" --summary
 grep -q 'maintenance' "$TMP/out" || fail "the user's own decoding: $(cat "$TMP/out")"
 ok "the user's own process is recorded, and its snapshot fetched and decoded"
 
+# A thread that is not the first one of its process: the user's own, by tracectl.
+thread=${maintenance%/comm}
+thread=${thread##*/}
+[ "$thread" != "$own" ] || fail "the maintenance thread is the first one"
+expect_rc 3 me "$t" arm "$thread"
+grep -q "$thread is a thread of process $own: --tid arms one thread" "$TMP/err" || fail "not told: $(cat "$TMP/err")"
+expect_rc 0 me "$t" arm --tid "$thread" --json
+[ "$(json 'j["targets"][0]["scope"], j["targets"][0]["tid"], j["targets"][0]["pid"]' <"$TMP/out")" = "('thread', $thread, $own)" ] ||
+	fail "another target: $(cat "$TMP/out")"
+one=$(json 'j["targets"][0]["id"]' <"$TMP/out")
+expect_rc 0 me "$t" disarm "$one"
+expect_rc 4 me "$t" arm --tid "$others"
+grep -q "not permitted: thread $others is owned by uid 0" "$TMP/err" || fail "refused in other words: $(cat "$TMP/err")"
+expect_rc 3 me "$t" arm --tid 4194303
+grep -q "no such thread: 4194303" "$TMP/err" || fail "in other words: $(cat "$TMP/err")"
+ok "a thread of the user's own process is recorded by itself"
+
 # Root's things are not the user's.
 expect_rc 0 tracectl arm "$others"
 expect_rc 0 tracectl snapshot "$others" --json
