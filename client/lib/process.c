@@ -5,6 +5,7 @@
  */
 #include "client/lib/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,12 +21,45 @@
 
 #define STATUS_BYTES_MAX 65536
 
+/* The link of the program is there as long as the memory is; not being permitted to read it says nothing. */
+static bool has_memory(const char *dir)
+{
+	char path[96], link[1];
+
+	(void)snprintf(path, sizeof(path), "%s/exe", dir);
+	return readlink(path, link, sizeof(link)) >= 0 || errno != ENOENT;
+}
+
+/* The directory of the process, or of a thread that lives where its main thread has ended: that has an empty map. */
+static void find_memory(pid_t pid, char dir[static 64])
+{
+	const struct dirent *entry;
+	char tasks[48];
+	DIR *d;
+
+	(void)snprintf(dir, 64, "/proc/%d", (int)pid);
+	if (has_memory(dir))
+		return;
+	(void)snprintf(tasks, sizeof(tasks), "/proc/%d/task", (int)pid);
+	d = opendir(tasks);
+	while (d && (entry = readdir(d)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		(void)snprintf(dir, 64, "/proc/%d/task/%.16s", (int)pid, entry->d_name);
+		if (has_memory(dir))
+			break;
+	}
+	if (d)
+		(void)closedir(d);
+}
+
 static int maps_open(pid_t pid, int *ret_fd)
 {
-	char path[64];
+	char dir[64], path[96];
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	find_memory(pid, dir);
+	(void)snprintf(path, sizeof(path), "%s/maps", dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd >= 0)
 		*ret_fd = fd;

@@ -21,6 +21,7 @@
 #define STATUS_BYTES_MAX 16384
 #define STAT_BYTES_MAX 4096
 #define CGROUP_BYTES_MAX 65536
+#define STRICT_UID_TRIES 4
 
 bool pidfd_alive(int pidfd)
 {
@@ -269,29 +270,6 @@ int proc_status_read(int dirfd, struct proc_status *ret)
 	return proc_status_parse(text, len, ret);
 }
 
-int proc_strict_uid(int dirfd, uid_t *ret_uid)
-{
-	struct proc_status status;
-	struct stat st;
-	int r;
-
-	r = proc_status_read(dirfd, &status);
-	if (r < 0)
-		return r;
-	/*
-	 * The directory's owner is the effective uid while the process is dumpable, else root. A
-	 * file below it is looked up anew: the O_PATH directory's own inode may be stale.
-	 */
-	if (fstatat(dirfd, "status", &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (status.uid != status.euid || status.uid != status.suid || status.uid != status.fsuid ||
-	    st.st_uid != status.euid)
-		*ret_uid = 0;
-	else
-		*ret_uid = status.uid;
-	return 0;
-}
-
 int proc_comm_read(int dirfd, char *buf, size_t size)
 {
 	_cleanup_free_ char *text = NULL;
@@ -336,6 +314,51 @@ int proc_memory_path(int dirfd, char path[PROC_MEMORY_PATH])
 			return 0;
 	}
 	return -ENOENT;
+}
+
+static int strict_uid_at(int dirfd, const char *path, uid_t *ret_uid)
+{
+	_cleanup_free_ char *text = NULL;
+	char name[PROC_MEMORY_PATH + 8];
+	struct proc_status status;
+	struct stat st;
+	size_t len;
+	int r;
+
+	(void)snprintf(name, sizeof(name), "%sstatus", path);
+	r = io_read_file_at(dirfd, name, STATUS_BYTES_MAX, &text, &len);
+	if (r == 0)
+		r = proc_status_parse(text, len, &status);
+	if (r < 0)
+		return r;
+	/*
+	 * The directory's owner is the effective uid while the process is dumpable, else root. A
+	 * file below it is looked up anew: the O_PATH directory's own inode may be stale.
+	 */
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (status.uid != status.euid || status.uid != status.suid || status.uid != status.fsuid ||
+	    st.st_uid != status.euid)
+		*ret_uid = 0;
+	else
+		*ret_uid = status.uid;
+	return 0;
+}
+
+int proc_strict_uid(int dirfd, uid_t *ret_uid)
+{
+	char path[PROC_MEMORY_PATH];
+	int r = -ESRCH;
+
+	/* What has no memory is root's, so a thread that has is asked; and another one where that has ended meanwhile. */
+	for (unsigned int i = 0; i < STRICT_UID_TRIES; i++) {
+		const bool lives = proc_memory_path(dirfd, path) == 0;
+
+		r = strict_uid_at(dirfd, lives ? path : "", ret_uid);
+		if (!lives || has_memory(dirfd, path))
+			break;
+	}
+	return r;
 }
 
 int proc_exe_read(int dirfd, char *buf, size_t size)
@@ -563,11 +586,47 @@ int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min,
 	return -ENOENT;
 }
 
+/* Our own descriptor of `name`, if `fd` is of the same file. PROC_E_MISMATCH, -errno. */
+static int same_open(int dirfd, const char *name, int fd, int *ret_fd)
+{
+	_cleanup_close_ int own = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	struct fileid own_id = {0};
+	int r;
+
+	if (own < 0)
+		return errno == ENOENT || errno == ESRCH ? PROC_E_MISMATCH : -errno;
+	r = fileid_of(own, &own_id);
+	if (r < 0)
+		return r;
+	if (!fileid_has(&own_id, fd))
+		return PROC_E_MISMATCH;
+	*ret_fd = take_fd(&own);
+	return 0;
+}
+
+/* A main thread that has ended has an empty map, which says nothing: then it is that of any other thread. */
+static int same_maps_open(int dirfd, int fd, int *ret_fd)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	char name[PROC_MEMORY_PATH + 8];
+	size_t n = 0;
+	int r = PROC_E_MISMATCH;
+
+	if (has_memory(dirfd, ""))
+		return same_open(dirfd, "maps", fd, ret_fd);
+	if (proc_tasks_read(dirfd, &tids, &n) < 0)
+		return PROC_E_MISMATCH;
+	for (size_t i = 0; i < n && r == PROC_E_MISMATCH; i++) {
+		(void)snprintf(name, sizeof(name), "task/%d/maps", (int)tids[i]);
+		r = same_open(dirfd, name, fd, ret_fd);
+	}
+	return r;
+}
+
 int proc_maps_fd_check(const struct proc *proc, int fd)
 {
 	_cleanup_close_ int own = -1;
 	char theirs[256], ours[256];
-	struct fileid own_id = {0};
 	struct stat st;
 	struct statfs fs;
 	ssize_t n, m;
@@ -587,14 +646,9 @@ int proc_maps_fd_check(const struct proc *proc, int fd)
 	 * The client's open file pins the directory entry, so our own lookup finds the same inode; a
 	 * file of a process that had the number before has another one.
 	 */
-	own = openat(proc->dirfd, "maps", O_RDONLY | O_CLOEXEC);
-	if (own < 0)
-		return errno == ENOENT || errno == ESRCH ? PROC_E_MISMATCH : -errno;
-	r = fileid_of(own, &own_id);
-	if (r < 0)
+	r = same_maps_open(proc->dirfd, fd, &own);
+	if (r != 0)
 		return r;
-	if (!fileid_has(&own_id, fd))
-		return PROC_E_MISMATCH;
 	/* An exec since the client's open ended what it was allowed: the old memory map reads empty. */
 	n = pread(fd, theirs, sizeof(theirs), 0);
 	m = pread(own, ours, sizeof(ours), 0);

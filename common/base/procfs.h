@@ -80,7 +80,8 @@ int proc_status_read(int dirfd, struct proc_status *ret) _must_check_;
 
 /*
  * Whether its user may look into it: all uids equal, and dumpable (the kernel gives /proc/PID to
- * root where it is not). 0 and *ret_uid (the strictest owner; 0 if not), or -errno.
+ * root where it is not). 0 and *ret_uid (the strictest owner; 0 if not), or -errno. Where the main
+ * thread has ended it is asked of another one; what has no memory at all is root's.
  */
 int proc_strict_uid(int dirfd, uid_t *ret_uid) _must_check_;
 
@@ -127,7 +128,7 @@ int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min,
 	_must_check_;
 
 /*
- * Whether `fd` is /proc/PID/maps of this very process and was opened by somebody who may read its
+ * Whether `fd` is /proc/PID/maps of this very process, or of a thread if its main thread has ended, and was opened by somebody who may read its
  * memory map (the kernel checks the opener at open; an exec since then leaves it empty). 0,
  * PROC_E_MISMATCH, -errno.
  */

@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/base/io.h"
+#include "common/base/procfs.h"
 #include "common/decoder/opener_protocol.h"
 
 #define STATUS_MAX 65536 /* of which the groups are the most */
@@ -88,27 +90,37 @@ int cred_parse(const char *text, struct cred **ret)
 	return 0;
 }
 
-int cred_read(int proc_dirfd, struct cred **ret)
+static int cred_read_at(int proc_dirfd, const char *name, struct cred **ret)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 	int r;
 
-	r = io_read_file_at(proc_dirfd, "status", STATUS_MAX, &text, &len);
+	r = io_read_file_at(proc_dirfd, name, STATUS_MAX, &text, &len);
 	return r < 0 ? r : cred_parse(text, ret);
+}
+
+int cred_read(int proc_dirfd, struct cred **ret)
+{
+	return cred_read_at(proc_dirfd, "status", ret);
 }
 
 int cred_read_plain(int proc_dirfd, uid_t uid, struct cred **ret)
 {
+	char path[PROC_MEMORY_PATH], name[PROC_MEMORY_PATH + 8];
 	_cleanup_(cred_unrefp) struct cred *cred = NULL;
 	struct stat st;
 	int r;
 
-	r = cred_read(proc_dirfd, &cred);
+	/* A main thread that has ended is root's: it has no memory. */
+	if (proc_memory_path(proc_dirfd, path) < 0)
+		path[0] = '\0';
+	(void)snprintf(name, sizeof(name), "%sstatus", path);
+	r = cred_read_at(proc_dirfd, name, &cred);
 	if (r < 0)
 		return r;
 	/* After the credentials: the kernel takes the directory away from the user before it gives the process other ones. */
-	if (fstatat(proc_dirfd, "status", &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(proc_dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	if (!cred->plain || cred->uid != uid || st.st_uid != uid)
 		return -EACCES;

@@ -11,6 +11,7 @@
  * Administrators see all processes of their targets: all of these have their proof from the beginning.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +85,8 @@ static void on_answer(void *arg, const struct opener_reply *answer, int fd)
 void proof_ask(struct member *member)
 {
 	struct target *target = member->target;
-	_cleanup_close_ int dirfd = -1;
+	_cleanup_close_ int dirfd = -1, living = -1;
+	char path[PROC_MEMORY_PATH];
 	struct proc_stat stat;
 	int r;
 
@@ -97,7 +99,12 @@ void proof_ask(struct member *member)
 		refuse(member);
 		return;
 	}
-	r = opening_ask(target->targets->openings, member->cred, dirfd, on_answer, member, &member->asking);
+	/* The kernel is asked of a thread that lives. */
+	if (proc_memory_path(dirfd, path) == 0 && path[0] && (living = openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
+		refuse(member);
+		return;
+	}
+	r = opening_ask(target->targets->openings, member->cred, living >= 0 ? living : dirfd, on_answer, member, &member->asking);
 	if (r == 0)
 		return;
 	log_debug("%s: whether process %d may be seen: %s", target->name, (int)member->pid, strerror(-r));
@@ -179,6 +186,7 @@ void proof_recheck(struct target *target)
 	TAILQ_FOREACH(member, &target->members, link)
 	{
 		_cleanup_close_ int dirfd = -1;
+		char path[PROC_MEMORY_PATH];
 		struct proc_stat stat;
 		uid_t strict;
 
@@ -186,7 +194,8 @@ void proof_recheck(struct target *target)
 			continue;
 		dirfd = proc_dir_open(member->pid);
 		if (dirfd >= 0 && proc_strict_uid(dirfd, &strict) == 0 && strict != target->uid &&
-		    proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time)
+		    proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time &&
+		    proc_memory_path(dirfd, path) == 0) /* else it has ended, as what it was proven to be */
 			refuse(member);
 	}
 }

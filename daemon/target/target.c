@@ -229,6 +229,7 @@ void target_refresh(struct target *target)
 
 void target_recheck(struct target *target)
 {
+	char path[PROC_MEMORY_PATH];
 	uid_t strict;
 
 	if (target->state == TARGET_ARMED && !target->owner_admin && target_is_family(target)) {
@@ -240,6 +241,8 @@ void target_recheck(struct target *target)
 		return;
 	if (!proc_alive(&target->proc))
 		return; /* what was read may be of the next process with this pid */
+	if (proc_memory_path(target->proc.dirfd, path) < 0)
+		return; /* it is about to end */
 	/* What was recorded before this moment may already be of the stricter time. */
 	target->admin_only = true;
 	if (target->owner_admin)

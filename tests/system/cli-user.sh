@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib/lib.sh"
 need_root
 need_command setpriv util-linux
-user_programs examples/slowlock
+user_programs examples/slowlock tests/programs/leaderless
 start_tracerd
 chmod 0755 "$TMP" "$RUNDIR"
 t="$TMP/bin/tracectl"
@@ -68,6 +68,17 @@ grep -q "not permitted: thread $others is owned by uid 0" "$TMP/err" || fail "re
 expect_rc 3 me "$t" arm --tid 4194303
 grep -q "no such thread: 4194303" "$TMP/err" || fail "in other words: $(cat "$TMP/err")"
 ok "a thread of the user's own process is recorded by itself"
+
+# One whose main thread has ended: its own maps are empty, and those of the other threads prove it.
+as_user "$TMP/bin/leaderless" < <(exec sleep 1000) >"$TMP/ready" &
+lib_pids="$lib_pids $!"
+wait_until $PATIENCE grep -q ready "$TMP/ready" || fail "the main thread does not end"
+leaderless=$(grep -lx leaderless /proc/[0-9]*/comm 2>/dev/null | tail -n 1)
+leaderless=${leaderless//[!0-9]/}
+lib_pids="$lib_pids $leaderless"
+expect_rc 0 me "$t" arm "$leaderless"
+expect_rc 0 me "$t" disarm "$leaderless"
+ok "so is a process whose main thread has ended"
 
 # Root's things are not the user's.
 expect_rc 0 tracectl arm "$others"
