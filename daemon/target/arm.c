@@ -450,6 +450,10 @@ bool arming_found(struct target *target, int result, struct cgroup *cgroup)
 	case CGROUP_E_MANY:
 		refuse(target, TARGET_E_BAD, "several cgroups have this name: give the path");
 		return false;
+	case CGROUP_E_THREADED:
+		refuse(target, TARGET_E_UNSUPPORTED, "a threaded cgroup, which has no list of processes: arm %s",
+		       cgroup->path[1] ? cgroup->path : "the host");
+		return false;
 	case -E2BIG:
 		refuse(target, TARGET_E_UNSUPPORTED, "too many processes in the unit");
 		return false;

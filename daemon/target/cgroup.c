@@ -181,6 +181,29 @@ static int cgroup_search(int mount_fd, const char *name, char *found)
 	return n_found > 1 ? CGROUP_E_MANY : 0;
 }
 
+/* Its processes are those of a cgroup above, which alone can list them. */
+static bool is_threaded(int dirfd)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	return io_read_file_at(dirfd, "cgroup.type", 64, &text, &len) == 0 && strcmp(text, "threaded\n") == 0;
+}
+
+/* Cuts the path down to the cgroup that has the processes; "/" is the root. */
+static void cut_to_domain(int mount_fd, char *path)
+{
+	_cleanup_close_ int fd = -1;
+	char *slash;
+
+	do {
+		slash = strrchr(path, '/');
+		slash[slash == path] = '\0';
+		close_fdp(&fd);
+		fd = path[1] ? open_beneath(mount_fd, path + 1) : -1;
+	} while (fd >= 0 && is_threaded(fd));
+}
+
 static int open_path(int mount_fd, const char *path, struct cgroup *ret)
 {
 	_cleanup_close_ int fd = open_beneath(mount_fd, path);
@@ -195,6 +218,10 @@ static int open_path(int mount_fd, const char *path, struct cgroup *ret)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	(void)snprintf(ret->path, sizeof(ret->path), "/%.*s", (int)sizeof(ret->path) - 2, path);
+	if (is_threaded(fd)) {
+		cut_to_domain(mount_fd, ret->path);
+		return CGROUP_E_THREADED;
+	}
 	ret->ino = st.st_ino;
 	ret->dirfd = take_fd(&fd);
 	return 0;

@@ -98,6 +98,29 @@ with Tracerd() as d:
     expect(x["method"] == "cgroup" and events > 0 and used == x["fds"] > events,
            f"the user is charged for {used} descriptors, the {events} of its events among them")
 
+    # A threaded cgroup has threads and no list of processes.
+    domain = Cgroup(f"tracerd-test-{os.getpid()}-domain.service")
+    parts = [domain.path / "part", domain.path / "part/inner"]
+    for part in parts:
+        part.mkdir()
+        (part / "cgroup.type").write_text("threaded")
+    threaded = Target("threaded", "idle")
+    domain.add(threaded.pid)
+    (parts[1] / "cgroup.threads").write_text(str(threaded.pid))
+    for part in parts:
+        try:
+            fail(f"armed: {c.call('target.arm', {'unit': '/' + str(part.relative_to(cgroup_mount()))})}")
+        except Error as e:
+            expect(e.code == "unsupported" and e.message.endswith(f"a threaded cgroup, which has no list of processes: arm /{domain.path.name}"),
+                   f"a threaded cgroup is refused, with the one to arm: {e.message}")
+    x = c.call("target.arm", {"unit": domain.path.name, "stacks": "fp"})["target"]
+    expect(x["living"] == 1 and x["pid"] == threaded.pid, "which has the process")
+    c.call("target.disarm", {"target": x["id"]})
+    threaded.kill()
+    for part in reversed(parts):
+        wait_for("it is empty", lambda: "populated 0" in (part / "cgroup.events").read_text())
+        part.rmdir()
+
     # Names that are none.
     for unit in ("no-such.service", "../../etc", "/", "a\nb", "x" * 600):
         code = c.call_error("target.arm", {"unit": unit})
