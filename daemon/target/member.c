@@ -251,8 +251,9 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 	struct member *member;
 	int r = member_copy(parent, pid, at_ns, &member);
 
-	/* It is what its parent is, with the same rights. */
-	if (r == 0 && parent->proof != PROOF_GIVEN)
+	/* It is what its parent is, with the same rights. One that hides now may have done so before. */
+	if (r == 0 && (parent->proof != PROOF_GIVEN ||
+		       (!parent->target->owner_admin && proof_looks_closed(parent->pid, parent->target->uid))))
 		proof_ask(member);
 	return r;
 }

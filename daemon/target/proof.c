@@ -12,8 +12,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
@@ -24,6 +26,7 @@
 
 /* More mappings of code a process has hardly before the answer. */
 #define HELD_MAX 256
+#define LOOKS_MAX 512 /* processes of a target, at a time */
 
 static void held_free(struct member *member)
 {
@@ -179,23 +182,67 @@ void proof_again(struct target *target, uint64_t since_ns)
 	}
 }
 
+static bool is_given(const struct member *member)
+{
+	return member->to_ns == UINT64_MAX && member->proof == PROOF_GIVEN;
+}
+
+static void recheck(struct member *member)
+{
+	_cleanup_close_ int dirfd = proc_dir_open(member->pid);
+	char path[PROC_MEMORY_PATH];
+	struct proc_stat stat;
+	uid_t strict;
+
+	if (dirfd >= 0 && proc_strict_uid(dirfd, &strict) == 0 && strict != member->target->uid &&
+	    proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time &&
+	    proc_memory_path(dirfd, path) == 0) /* else it has ended, as what it was proven to be */
+		refuse(member);
+}
+
 void proof_recheck(struct target *target)
 {
 	struct member *member;
 
 	TAILQ_FOREACH(member, &target->members, link)
-	{
-		_cleanup_close_ int dirfd = -1;
-		char path[PROC_MEMORY_PATH];
-		struct proc_stat stat;
-		uid_t strict;
+		if (is_given(member))
+			recheck(member);
+}
 
-		if (member->to_ns != UINT64_MAX || member->proof != PROOF_GIVEN)
+bool proof_looks_closed(pid_t pid, uid_t uid)
+{
+	struct stat st;
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	return stat(path, &st) == 0 && st.st_uid != uid;
+}
+
+void proof_look(struct target *target)
+{
+	pid_t closed[LOOKS_MAX];
+	size_t n = 0, n_closed = 0;
+	struct member *member;
+
+	TAILQ_FOREACH(member, &target->members, link)
+	{
+		if (!is_given(member) || n++ < target->n_looked)
 			continue;
-		dirfd = proc_dir_open(member->pid);
-		if (dirfd >= 0 && proc_strict_uid(dirfd, &strict) == 0 && strict != target->uid &&
-		    proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time &&
-		    proc_memory_path(dirfd, path) == 0) /* else it has ended, as what it was proven to be */
-			refuse(member);
+		if (n > target->n_looked + LOOKS_MAX)
+			break;
+		if (proof_looks_closed(member->pid, target->uid))
+			closed[n_closed++] = member->pid;
+	}
+	target->n_looked = member ? target->n_looked + LOOKS_MAX : 0;
+	if (!n_closed)
+		return;
+	/* It may be by an exec: then what it was before stays. */
+	sideband_events_drain(target->targets->sideband);
+	if (sideband_events_behind(target->targets->sideband))
+		return;
+	for (size_t i = 0; i < n_closed; i++) {
+		member = member_find(target, closed[i]);
+		if (member && is_given(member))
+			recheck(member);
 	}
 }

@@ -65,6 +65,7 @@ struct sideband_events {
 	struct source *machine;    /* NULL: not running */
 	struct event *more;        /* the budget was over before all was drained, or a ring is not watched */
 	unsigned int busy;         /* the number of functions on the stack that use sources */
+	bool behind; /* the last drain had no time for all */
 	bool draining, counted;
 	bool unwatched; /* no memory to watch a ring */
 	uint64_t lost;
@@ -375,10 +376,16 @@ void sideband_events_drain(struct sideband_events *events)
 		more = drain_round(events, deadline);
 	while (more && !loop_is_over(deadline));
 	events->draining = false;
+	events->behind = more;
 	/* The kernel wakes us only once for what is there to read. */
 	if (more)
 		(void)event_add(events->more, &now);
 	leave(events);
+}
+
+bool sideband_events_behind(const struct sideband_events *events)
+{
+	return events->behind;
 }
 
 static int watch_next(struct watch *watch);

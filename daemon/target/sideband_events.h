@@ -61,6 +61,8 @@ size_t sideband_follow_bytes(const struct sideband_follow *follow);
  * the loop's next turn.
  */
 void sideband_events_drain(struct sideband_events *events);
+/* Whether it had no time for all of that. */
+bool sideband_events_behind(const struct sideband_events *events);
 /*
  * Moves the records that are newer than `horizon` to the front of `buf`, in their order: the bytes that they
  * take. What a round of draining hands on later; here for its test.

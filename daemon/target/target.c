@@ -251,6 +251,22 @@ void target_recheck(struct target *target)
 		target_suspend(target, clock_raw_ns(), "its credentials have changed");
 }
 
+void target_look(struct target *target)
+{
+	struct sideband_events *sideband = target->targets->sideband;
+	const struct member *member;
+
+	if (target_is_family(target)) {
+		proof_look(target);
+	} else if (proof_looks_closed(target->proc.pid, target->uid)) {
+		/* It may be by an exec, seen or lost: then what was before is its user's. */
+		sideband_events_drain(sideband);
+		member = member_find(target, target->proc.pid);
+		if (!sideband_events_behind(sideband) && member && member->proof == PROOF_GIVEN)
+			target_recheck(target);
+	}
+}
+
 /* Without the machine-wide events, which are the daemon's. Events on tasks are most of it: one for each thread and CPU. */
 static size_t fds_held(const struct target *target)
 {

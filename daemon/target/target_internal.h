@@ -120,6 +120,7 @@ struct target {
 	size_t n_closed;   /* processes that may not be read */
 	uint64_t left_out; /* processes that it started and that are not recorded: there were too many */
 	uint64_t refused;  /* entries of processes that its owner may not see */
+	size_t n_looked;   /* of those that he may see and that live: the next one to be looked at */
 	struct sideband_log log;
 	struct image **images; /* referenced */
 	size_t n_images, images_room;
@@ -195,6 +196,8 @@ void target_exited(struct target *target, uint64_t at_ns);
 void target_refresh(struct target *target);
 /* Suspends a user's target whose credentials have become stricter. */
 void target_recheck(struct target *target);
+/* The same once a second, cheaply. */
+void target_look(struct target *target);
 /* Charges the owner for the descriptors that the target has, and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
 int target_charge_fds(struct target *target, size_t more) _must_check_;
 
@@ -304,6 +307,10 @@ int proof_hold(struct member *member, struct image *image) _must_check_;
 void proof_again(struct target *target, uint64_t since_ns);
 /* Takes the proof back from processes that their user may not look into any more. */
 void proof_recheck(struct target *target);
+/* The same, once a second and cheaply, of some of them at a time: what one of them was is not known any more when it has ended. */
+void proof_look(struct target *target);
+/* Whether /proc is not its user's: it hides, or has no memory. One call; what it says is to be made sure of. */
+bool proof_looks_closed(pid_t pid, uid_t uid);
 
 /* ---- sideband.c */
 /* The callback of struct sideband_events. */

@@ -33,13 +33,21 @@ size_t *targets_state_count(struct targets *targets, enum target_state state)
 	return NULL;
 }
 
-/* ---- the second's tick, while units or cgroups are watched */
+/* ---- the second's tick, while units, cgroups or users' processes are watched */
+
+static bool is_reviewed(const struct target *target)
+{
+	return target->backend->is_watched && target->backend->is_watched(target);
+}
+
+static bool may_hide(const struct target *target)
+{
+	return !target->owner_admin && !target_is_implicit(target);
+}
 
 static bool is_watched(const struct target *target)
 {
-	if (target->state != TARGET_ARMED)
-		return false;
-	return target_scope_is_group(target->scope) || (target->backend->is_watched && target->backend->is_watched(target));
+	return target->state == TARGET_ARMED && (target_scope_is_group(target->scope) || is_reviewed(target) || may_hide(target));
 }
 
 static void tick_needed(struct targets *targets)
@@ -58,7 +66,7 @@ static void tick_needed(struct targets *targets)
 	}
 }
 
-/* Only asks for work: no target leaves the list meanwhile. */
+/* Asks for work, or suspends: no target leaves the list meanwhile. */
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct targets *targets = arg;
@@ -70,8 +78,10 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 			continue;
 		if (target_scope_is_group(target->scope))
 			target_work(target, WORK_SCAN);
-		else if (target->backend->review)
+		else if (is_reviewed(target) && target->backend->review)
 			target->backend->review(target, false);
+		if (may_hide(target))
+			target_look(target);
 	}
 	tick_needed(targets);
 }

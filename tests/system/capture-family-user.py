@@ -103,7 +103,7 @@ try:
                 s.process.stdin.write("zombie\n")
                 pid = int(dict(s.process.stdout.readline().split() for _ in range(2))["zombie"])
                 # What they were before they executed it may have come to nothing: the kernel was asked too late.
-                wait_for("they may be seen", lambda: (m := look()[0]) and [p["to_ns"] for p in m["processes"] if p["comm"] == "sleep"] == [None] * 2)
+                wait_for("they may be seen", lambda: len([p for p in look()[0]["processes"] if p["comm"] == "sleep" and p["to_ns"] is None]) == 2)
                 before = look()[0]["losses"]["processes_refused"]
                 parent = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
                 os.kill(pid, signal.SIGKILL)
@@ -213,6 +213,38 @@ try:
                 seen = collections.Counter(r.type for r in recs if r.pid == q.pid)
                 expect(not meta["processes"] and not seen and meta["losses"]["processes_refused"] == 1,
                        f"and when it has closed itself it is not, nor what it did before: {meta['processes']} {dict(seen)} {meta['losses']}")
+                q.stdin.close()
+                q.wait()
+
+                # And one that has ended when the snapshot comes: what it was was looked at before.
+                for children in (True, False):
+                    q = subprocess.Popen([interpreter(), "-c", CLOSES_ITSELF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+                    q.stdout.readline()
+                    t8 = u.arm(q.pid, children=children, backend="sample", stacks="fp")
+                    q.stdin.write("go\n")
+                    q.stdout.readline()
+                    show = lambda: u.call("target.show", {"target": t8["id"]})["target"]
+                    wait_for("it is seen to hide", lambda: show()["lost"]["refused"] == 1 if children else
+                             t8["id"] not in {x["id"] for x in u.call("target.list")["targets"]})
+                    q.stdin.close()
+                    q.wait()
+                    if children:
+                        wait_for("its end", lambda: show()["state"] == "exited")
+                        meta, recs, _ = bundle(u, t8["id"])
+                        expect(not meta["processes"] and not [r for r in recs if r.pid == q.pid], "one that hid and ended is not there, either")
+                    else:
+                        expect(u.call_error("snapshot.create", {"target": t8["id"]}) == "not_found", "nor as a target by itself")
+
+                # What it forks is not his by its parent's being his.
+                q = subprocess.Popen([interpreter(), "-c", CLOSES_ITSELF.replace("closed", "closed {kin}").replace('print("closed', 'kin = os.fork() or os._exit(0)\nos.waitpid(kin, 0)\nprint(f"closed')
+                                      .replace("import", "import os,")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+                q.stdout.readline()
+                t9 = u.arm(q.pid, children=True, backend="sample", stacks="fp")
+                q.stdin.write("go\n")
+                kin = int(q.stdout.readline().split()[1])
+                wait_for("its fork is known", lambda: u.call("target.show", {"target": t9["id"]})["target"]["processes"] > 1)
+                meta, recs, _ = bundle(u, t9["id"])
+                expect(kin not in {p["pid"] for p in meta["processes"]}, f"a child of one that hides is not his by that: {meta['processes']}")
                 q.stdin.close()
                 q.wait()
         if as_user(NOBODY, user) != 0:
