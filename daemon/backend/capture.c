@@ -203,6 +203,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->oldest_ns = target->armed_ns;
 	frozen->history_lost = sideband_events_lost(targets->sideband) - target->sideband_lost_at;
 	frozen->images_missing = target_images_missing(target);
+	frozen->left_out = target->left_out;
 	frozen->method = "none";
 	r = freeze_texts(target, frozen);
 	if (r == 0)
@@ -463,6 +464,7 @@ int frozen_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 		.history_lost = frozen->history_lost,
 		.history_dropped = frozen->sideband.dropped,
 		.images_missing = frozen->images_missing,
+		.processes_left_out = frozen->left_out,
 		.processes_refused = frozen->n_hidden,
 	};
 	int r;

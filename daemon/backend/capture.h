@@ -51,6 +51,7 @@ struct frozen_stats {
 	uint64_t history_lost; /* side-band records that were not recorded in time */
 	uint64_t history_dropped; /* side-band records over history_mib */
 	uint64_t images_missing; /* executable mappings whose file could not be opened */
+	uint64_t processes_left_out; /* over the limit of a target's processes */
 	uint64_t processes_refused; /* left out: the owner may not look into them, or the kernel was not asked in time */
 	uint64_t bytes;      /* written to perf.data by this copy */
 	uint64_t copy_ns;    /* how long the rings were read; the recording was not paused */

@@ -59,6 +59,7 @@ struct frozen {
 	/* what happened */
 	struct frozen_member *members; /* sorted by pid, then time */
 	size_t n_members, n_hidden;
+	uint64_t left_out; /* processes that are no members: there were too many */
 	struct sideband_log_view sideband;
 	uint64_t history_lost, images_missing;
 	struct image **images; /* referenced */

@@ -53,6 +53,7 @@ static void meta_losses(const struct frozen_stats *stats, struct json_object *o)
 	json_add_uint(o, "history_lost", stats->history_lost);
 	json_add_uint(o, "history_dropped", stats->history_dropped);
 	json_add_uint(o, "images_missing", stats->images_missing);
+	json_add_uint(o, "processes_left_out", stats->processes_left_out);
 	json_add_uint(o, "processes_refused", stats->processes_refused);
 }
 
