@@ -35,7 +35,9 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, unit),
 		.arg = "NAME",
 		.doc = "Record all processes of this systemd unit (nginx.service) or control "
-		       "group, and those that it starts later."},
+		       "group, and those that it starts later. One that is moved into it from outside is "
+		       "noticed within a second, and so is one that is moved out. A unit that is restarted has "
+		       "another control group, which ends the recording: arm it again."},
 	{.name = "host",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, host),
@@ -188,7 +190,9 @@ const struct command cmd_arm = {
 	       "may record what the kernel lets them trace: their own processes that are not "
 	       "set-user-ID. When such a process executes another program, its recording is "
 	       "suspended and it must be armed again; with --children, or of several processes, it goes "
-	       "on if the kernel lets them look into that, too.",
+	       "on if the kernel lets them look into that, too.\n\n"
+	       "The numbers of processes and threads are those of the daemon's pid namespace, here and "
+	       "wherever a target is named by one.",
 	.example = "tracectl arm $(pidof nginx)",
 	.options = specs,
 	.options_size = sizeof(struct options),

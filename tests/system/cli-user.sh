@@ -11,6 +11,7 @@ user_programs examples/slowlock tests/programs/leaderless
 start_tracerd
 chmod 0755 "$TMP" "$RUNDIR"
 t="$TMP/bin/tracectl"
+tracectl_in() { unshare -fp --mount-proc "$t" "$@"; }
 me() { as_user env TRACERD_SOCKET="$SOCK" "$@"; }
 mkdir "$TMP/home"
 chown 65534:65534 "$TMP/home"
@@ -79,6 +80,13 @@ lib_pids="$lib_pids $leaderless"
 expect_rc 0 me "$t" arm "$leaderless"
 expect_rc 0 me "$t" disarm "$leaderless"
 ok "so is a process whose main thread has ended"
+
+# From another pid namespace, where the numbers are others': the pidfd says who is meant.
+if unshare -fp --mount-proc true 2>/dev/null; then
+	expect_rc 3 tracectl_in arm --tid 1
+	grep -q "no such thread: 1" "$TMP/err" || fail "in other words: $(cat "$TMP/err")"
+	ok "a number of another pid namespace is nobody else's thread"
+fi
 
 # Root's things are not the user's.
 expect_rc 0 tracectl arm "$others"
