@@ -28,7 +28,8 @@ static const struct option_spec specs[] = {
 		.arg = "TID",
 		.min = 1,
 		.max = 1 << 22,
-		.doc = "Record this thread only, instead of a whole process."},
+		.doc = "Record this thread only, instead of a whole process. When it executes a program its recording "
+		       "ends, since it has the number of its process then."},
 	{.name = "unit",
 		.letter = 'u',
 		.type = OPTION_UNIT,

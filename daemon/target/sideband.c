@@ -214,6 +214,11 @@ static struct member *on_exec(struct target *target, struct member *member, uint
 		return member;
 	/* The kernel has waited for the ends of all its other threads, and has reported them. */
 	member->threads = 1;
+	/* Had another thread executed it, the end of this one would have been the target's. */
+	if (target->scope == TARGET_THREAD && target->tid != member->pid) {
+		target_suspend(target, time, "its thread executed another program, and has the number of its process now: arm that");
+		return NULL;
+	}
 	if (target->owner_admin) {
 		target_refresh(target);
 		if (!target->arming)

@@ -56,6 +56,14 @@ int main(int argc, char **argv)
 }
 """
 EXECS = 200
+THREAD_EXECUTES = """
+import os, sys, threading
+def rest():
+    print(threading.get_native_id(), flush=True)
+    sys.stdin.readline()
+    os.execv("/bin/sleep", ["sleep", "1000"])
+threading.Thread(target=rest).start()
+"""
 
 need_root("BPF")
 need_command("gcc")
@@ -97,3 +105,14 @@ with Tracerd(config="[capture]\nring_kib = 8192\ndwarf_ring_kib = 32768\n") as d
         skip("no cpu-wide events or no BPF here")
     for stacks in ("fp", "bpf", "dwarf"):
         one(d, c, stacks)
+
+    # A thread that executes a program gets the number of its process: the one that was armed is no more.
+    p = spawn(interpreter(), "-c", THREAD_EXECUTES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    tid = int(p.stdout.readline())
+    t = c.call("target.arm", {"tid": tid, "stacks": "fp"})["target"]
+    expect(t["scope"] == "thread" and t["pid"] == p.pid != tid, "a thread is armed")
+    p.stdin.write("go\n")
+    ended = wait_for("the end of the target", lambda: (x := c.call("target.show", {"target": t["id"]})["target"])["state"] != "armed" and x)
+    expect(ended["state"] == "suspended" and any("executed another program, and has the number of its process now" in w for w in ended["warnings"]),
+           f"when it executes a program its recording ends, and says why: {ended['warnings']}")
+    p.kill()
