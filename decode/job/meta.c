@@ -388,13 +388,29 @@ static void read_freeze(struct meta *m, struct json_object *meta)
 	note_add(m, &note);
 }
 
-/* Of a family, what its owner may not see. When it was there is not told, nor where. */
-static void read_refused(struct meta *m, struct json_object *losses)
+static void copy_string(char *dst, size_t size, const char *s)
 {
-	struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = m->frozen_raw, .end = m->frozen_raw, .text = "processes left out"};
+	if (s)
+		escape_text(dst, size, s, strlen(s));
+}
 
-	if (losses && m->frozen_raw && json_get_uint(losses, "processes_refused", &note.count) && note.count)
-		note_add(m, &note);
+/* Of a family or a unit, what its owner may not see, and what was too much. When it was there is not told, nor where. */
+static void read_left_out(struct meta *m, struct json_object *losses)
+{
+	static const struct {
+		const char *key, *text;
+	} kinds[] = {
+		{"processes_refused", "processes left out"},
+		{"processes_left_out", "processes over the limit"},
+	};
+
+	for (size_t i = 0; losses && m->frozen_raw && i < ARRAY_SIZE(kinds); i++) {
+		struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = m->frozen_raw, .end = m->frozen_raw};
+
+		copy_string(note.text, sizeof(note.text), kinds[i].text);
+		if (json_get_uint(losses, kinds[i].key, &note.count) && note.count)
+			note_add(m, &note);
+	}
 }
 
 /* A target that has exited: nothing happened from the end of its last process to the freeze. */
@@ -418,12 +434,6 @@ static void read_exit(struct meta *m, struct json_object *meta)
 	note.begin = note.end;
 	if (note.end && note.end <= m->frozen_raw)
 		note_add(m, &note);
-}
-
-static void copy_string(char *dst, size_t size, const char *s)
-{
-	if (s)
-		escape_text(dst, size, s, strlen(s));
 }
 
 /* Address filters of the processor's trace. */
@@ -481,7 +491,7 @@ int meta_read(int fd, struct meta *ret)
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
-	read_refused(&m, json_get_object(o, "losses"));
+	read_left_out(&m, json_get_object(o, "losses"));
 	read_exit(&m, o);
 	read_rings(&m, json_get_array(o, "rings"));
 	read_go(&m, json_get_array(o, "go"));
