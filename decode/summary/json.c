@@ -610,6 +610,7 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 				  .n_functions = TOP_FUNCTIONS}};
 	const struct names names = {.threads = threads, .arg = arg, .n_threads = n_threads};
 
+	summary_waits_finish(s);
 	/* Each round halves what is longest; the last one's bound is far below the limit. */
 	for (unsigned int round = 0;; round++) {
 		struct json_object *obj = json_object_new_object();

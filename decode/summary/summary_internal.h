@@ -10,6 +10,8 @@
 #define TOP_STACKS 10u
 #define TOP_FUNCTIONS 20u
 #define RECENT_WAITS 4096u
+#define KEPT_BACK 256u
+#define RETRY_NS 100000u /* a thread that runs no longer than that waits on for the same lock */
 #define MAX_LOSS_KINDS 64u
 #define MAX_MARKS 16u
 
@@ -142,6 +144,7 @@ struct summary {
 	uint32_t n_goroutines;
 	uint64_t goroutines_omitted; /* functions */
 	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
+	struct summary_wait kept_back[KEPT_BACK]; /* by thread: one that a timer ended, and that may go on; tid 0: none */
 	uint32_t n_recent;
 	struct loss losses[MAX_LOSS_KINDS];
 	uint32_t n_losses;
@@ -175,6 +178,8 @@ static inline int summary_reach(void **array, uint32_t *max, uint32_t i, size_t 
 
 /* In decode/summary/waits.c: whether one ranks before the other. */
 bool summary_wait_before(const struct wait_place *a, const struct wait_place *b);
+/* No more waits come. */
+void summary_waits_finish(struct summary *s);
 /* And the wait, with who held it up; false if no part of it is in [from, to). */
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret);

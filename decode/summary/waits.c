@@ -79,8 +79,8 @@ static bool is_forgotten(const struct summary *s, const struct summary_wait *w)
 	return s->n_recent > RECENT_WAITS && s->recent[s->n_recent % RECENT_WAITS].end > w->begin;
 }
 
-/* Whether the functions that it waits in say that it is for what nobody holds: a condition, say. But the lock of CPython's interpreter is made of one. */
-static bool is_posted(const struct summary *s, uint32_t stack)
+/* What the functions that it waits in say it is for. The lock of CPython's interpreter is one, though it is made of a condition. */
+static enum waitfor waits_for(const struct summary *s, uint32_t stack)
 {
 	const char *names[WAITFOR_FRAMES];
 	size_t n = 0;
@@ -91,7 +91,7 @@ static bool is_posted(const struct summary *s, uint32_t stack)
 		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
 		names[n++] = info.name;
 	}
-	return waitfor_functions(names, n) == WAITFOR_POST;
+	return waitfor_functions(names, n);
 }
 
 /*
@@ -101,7 +101,7 @@ static bool is_posted(const struct summary *s, uint32_t stack)
 static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
 {
 	return w->woken && !w->woken_by_irq && waitfor_may_lock(w->call) &&
-	       waitfor_may_release(w->call, w->waker_call) && !is_posted(s, w->stack);
+	       waitfor_may_release(w->call, w->waker_call) && waits_for(s, w->stack) != WAITFOR_POST;
 }
 
 /* When who ended it let go. */
@@ -204,14 +204,55 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 	k->places[i] = p;
 }
 
-void summary_wait(struct summary *s, const struct summary_wait *w)
+static void add_whole(struct summary *s, const struct summary_wait *w)
 {
 	add_wait(s, &s->all, w);
 	if (s->has_focus)
 		add_wait(s, &s->focus, w);
 	if (is_focus_thread(s, w->thread))
 		add_wait(s, &s->region.own, w);
-	summary_regions_wait(s, w);
 	if (is_handed_on(s, w) && (w->stack || w->futex))
 		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
+}
+
+/*
+ * Who wants CPython's interpreter waits for its lock for some ms, asks its holder to hand it on, and waits again: hundreds of
+ * waits, each ended by a timer, for one lock. So one that a timer ends is kept back until it is known whether it goes on.
+ */
+static bool may_go_on(const struct summary *s, const struct summary_wait *w)
+{
+	return w->woken && w->woken_by_irq && !w->open && w->stack && waitfor_may_lock(w->call) && waits_for(s, w->stack) == WAITFOR_LOCK;
+}
+
+static bool goes_on(const struct summary_wait *before, const struct summary_wait *w)
+{
+	return before->thread == w->thread && before->stack == w->stack && w->begin >= before->end && w->begin - before->end <= RETRY_NS;
+}
+
+void summary_wait(struct summary *s, const struct summary_wait *w)
+{
+	struct summary_wait *kept = &s->kept_back[w->thread % KEPT_BACK], whole = *w;
+
+	summary_regions_wait(s, w);
+	if (kept->tid && goes_on(kept, w)) {
+		whole.begin = kept->begin;
+		whole.since_before |= kept->since_before;
+		whole.uncertain |= kept->uncertain;
+	} else if (kept->tid) {
+		add_whole(s, kept);
+	}
+	kept->tid = 0;
+	if (may_go_on(s, &whole))
+		*kept = whole;
+	else
+		add_whole(s, &whole);
+}
+
+void summary_waits_finish(struct summary *s)
+{
+	for (uint32_t i = 0; i < KEPT_BACK; i++) {
+		if (s->kept_back[i].tid)
+			add_whole(s, &s->kept_back[i]);
+		s->kept_back[i].tid = 0;
+	}
 }

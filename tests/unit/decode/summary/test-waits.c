@@ -284,6 +284,69 @@ static void the_longest_of_both_kinds_fit(void **state)
 	end(&x);
 }
 
+static void times_out(struct fixture *x, uint64_t begin, uint64_t until, const char *const *names)
+{
+	summary_wait(x->s, &(struct summary_wait){.thread = FIRST,
+						  .tid = FIRST,
+						  .name = "waiter",
+						  .begin = begin,
+						  .end = until,
+						  .state = "sleeping",
+						  .stack = stack(x, names),
+						  .call = "futex",
+						  .fd = UINT32_MAX,
+						  .woken = true,
+						  .woken_by_irq = true,
+						  .waker_name = "idle"});
+}
+
+/* It asks for CPython's interpreter every 5 ms, three times, and has it then. */
+static void play_retries(struct fixture *x, const char *const *names, uint64_t apart)
+{
+	start(x);
+	for (uint64_t i = 0; i < 3; i++)
+		times_out(x, 1000000 + i * (5000000 + apart), 6000000 + i * (5000000 + apart), names);
+	waits(x, FIRST, 0, 1000000 + 3 * (5000000 + apart), 17000000 + 3 * apart, FIRST + 1, names);
+	assert_int_equal(summary_to_json(x->s, 1, 100000000, 0, nobody, NULL, &x->json), 0);
+}
+
+static void a_lock_that_is_tried_again_is_one_wait(void **state)
+{
+	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait", NULL};
+	static const char *const in_queue[] = {"main", "idle", "pthread_cond_timedwait", NULL};
+	struct json_object *list, *w;
+	struct fixture x;
+
+	(void)state;
+	play_retries(&x, in_gil, 20000);
+	list = member(x.json, "waits");
+	assert_int_equal(json_object_array_length(list), 1);
+	w = json_object_array_get_idx(list, 0);
+	assert_int_equal(number(w, "ns"), 16060000);
+	assert_int_equal(number(w, "begin_ns"), 1000000);
+	assert_int_equal(number(w, "count"), 1);
+	assert_int_equal(number(w, "total_ns"), 16060000);
+	assert_int_equal(number(member(w, "woken_by"), "tid"), FIRST + 1);
+	end(&x);
+
+	/* it has run in between */
+	play_retries(&x, in_gil, 200000);
+	assert_int_equal(json_object_array_length(member(x.json, "waits")), 2);
+	end(&x);
+
+	/* nor is a condition a lock */
+	play_retries(&x, in_queue, 20000);
+	assert_int_equal(json_object_array_length(member(x.json, "waits")), 2);
+	end(&x);
+
+	/* the last that is known of it */
+	start(&x);
+	times_out(&x, 1000000, 6000000, in_gil);
+	assert_int_equal(summary_to_json(x.s, 1, 100000000, 0, nobody, NULL, &x.json), 0);
+	assert_int_equal(json_object_array_length(member(x.json, "waits")), 1);
+	end(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +358,7 @@ int main(void)
 		cmocka_unit_test(the_mutex_of_a_condition_is_held),
 		cmocka_unit_test(the_longest_of_both_kinds_fit),
 		cmocka_unit_test(nobody_holds_what_is_posted),
+		cmocka_unit_test(a_lock_that_is_tried_again_is_one_wait),
 	};
 
 	return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
