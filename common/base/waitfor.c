@@ -15,6 +15,12 @@ static bool has_word(const char *name, const char *const *words, size_t n)
 	return false;
 }
 
+/* Where the interpreter itself is who called the condition's function, with a time-out, that is take_gil(): it has no name in a stripped one. */
+static bool is_nameless_python(const char *name)
+{
+	return strncmp(name, "[python3.", 9) == 0 || strncmp(name, "[libpython3.", 12) == 0;
+}
+
 /* The functions that libraries and languages wait in tell it, the innermost first. What a signal's handler waits for is the handler's. */
 enum waitfor waitfor_functions(const char *const *names, size_t n)
 {
@@ -57,15 +63,16 @@ enum waitfor waitfor_functions(const char *const *names, size_t n)
 	};
 	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
 	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
-	bool post = false;
+	bool post = false, timed = false;
 
 	for (size_t i = 0; i < n && i < WAITFOR_FRAMES; i++) {
 		if (!names[i])
 			continue;
 		if (has_word(names[i], handlers, ARRAY_SIZE(handlers)))
 			break;
-		if (strstr(names[i], gil) || (!post && has_word(names[i], locks, ARRAY_SIZE(locks))))
+		if (strstr(names[i], gil) || (timed && is_nameless_python(names[i])) || (!post && has_word(names[i], locks, ARRAY_SIZE(locks))))
 			return WAITFOR_LOCK;
+		timed = strstr(names[i], "cond_timedwait") || strstr(names[i], "cond_clockwait");
 		post = post || has_word(names[i], no_holder, ARRAY_SIZE(no_holder));
 	}
 	return post ? WAITFOR_POST : WAITFOR_UNKNOWN;

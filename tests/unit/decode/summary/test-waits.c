@@ -313,7 +313,9 @@ static void play_retries(struct fixture *x, const char *const *names, uint64_t a
 static void a_lock_that_is_tried_again_is_one_wait(void **state)
 {
 	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait", NULL};
+	static const char *const in_stripped[] = {"main", "_PyEval_EvalFrameDefault", "[python3.11+0x42]", "pthread_cond_clockwait", NULL};
 	static const char *const in_queue[] = {"main", "idle", "pthread_cond_timedwait", NULL};
+	static const char *const in_module[] = {"[python3.11+0x42]", "idle", "pthread_cond_timedwait", NULL};
 	struct json_object *list, *w;
 	struct fixture x;
 
@@ -327,6 +329,14 @@ static void a_lock_that_is_tried_again_is_one_wait(void **state)
 	assert_int_equal(number(w, "count"), 1);
 	assert_int_equal(number(w, "total_ns"), 16060000);
 	assert_int_equal(number(member(w, "woken_by"), "tid"), FIRST + 1);
+	end(&x);
+
+	/* the interpreter's functions have no names; but one that it has called does wait for a condition */
+	play_retries(&x, in_stripped, 20000);
+	assert_int_equal(json_object_array_length(member(x.json, "waits")), 1);
+	end(&x);
+	play_retries(&x, in_module, 20000);
+	assert_int_equal(json_object_array_length(member(x.json, "waits")), 2);
 	end(&x);
 
 	/* it has run in between */
