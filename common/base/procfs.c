@@ -258,16 +258,21 @@ int proc_status_parse(const char *text, size_t len, struct proc_status *ret)
 	return 0;
 }
 
-int proc_status_read(int dirfd, struct proc_status *ret)
+static int status_read_at(int dirfd, const char *name, struct proc_status *ret)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 	int r;
 
-	r = io_read_file_at(dirfd, "status", STATUS_BYTES_MAX, &text, &len);
+	r = io_read_file_at(dirfd, name, STATUS_BYTES_MAX, &text, &len);
 	if (r < 0)
 		return r;
 	return proc_status_parse(text, len, ret);
+}
+
+int proc_status_read(int dirfd, struct proc_status *ret)
+{
+	return status_read_at(dirfd, "status", ret);
 }
 
 int proc_comm_read(int dirfd, char *buf, size_t size)
@@ -318,17 +323,13 @@ int proc_memory_path(int dirfd, char path[PROC_MEMORY_PATH])
 
 static int strict_uid_at(int dirfd, const char *path, uid_t *ret_uid)
 {
-	_cleanup_free_ char *text = NULL;
 	char name[PROC_MEMORY_PATH + 8];
 	struct proc_status status;
 	struct stat st;
-	size_t len;
 	int r;
 
 	(void)snprintf(name, sizeof(name), "%sstatus", path);
-	r = io_read_file_at(dirfd, name, STATUS_BYTES_MAX, &text, &len);
-	if (r == 0)
-		r = proc_status_parse(text, len, &status);
+	r = status_read_at(dirfd, name, &status);
 	if (r < 0)
 		return r;
 	/*
