@@ -121,10 +121,11 @@ enum beyond { BEYOND_CALLER, BEYOND_INTERRUPTED, BEYOND_NOBODY };
  */
 static enum beyond beyond(struct stackwalk *w, struct code *code, uint64_t addr, uint32_t frame)
 {
-	const struct cfi_row *row = unwind_row(w->resolver, code, w->budget, addr - 1);
+	const struct cfi_row *row;
 
 	if (resolver_begins_stack(w->resolver, frame))
 		return BEYOND_NOBODY;
+	row = unwind_row(w->resolver, code, w->budget, addr - 1);
 	if (!row || !row->known || row->elsewhere)
 		return BEYOND_CALLER;
 	if (row->signal)
