@@ -44,24 +44,32 @@ static uint32_t stack(struct fixture *x, const char *const *names)
 	return id;
 }
 
+/* Who woke it is to be said. */
+static struct summary_wait in_futex(struct fixture *x, uint32_t tid, uint64_t begin, uint64_t until, const char *const *names)
+{
+	return (struct summary_wait){.thread = tid,
+				     .tid = tid,
+				     .name = "waiter",
+				     .begin = begin,
+				     .end = until,
+				     .state = "sleeping",
+				     .stack = stack(x, names),
+				     .call = "futex",
+				     .fd = UINT32_MAX,
+				     .woken = true};
+}
+
 static void waits_woken(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t woken_at, uint64_t until, uint32_t waker,
 			const char *const *names)
 {
-	summary_wait(x->s, &(struct summary_wait){.thread = tid,
-						  .tid = tid,
-						  .name = "waiter",
-						  .begin = begin,
-						  .end = until,
-						  .state = "sleeping",
-						  .stack = stack(x, names),
-						  .call = "futex",
-						  .fd = UINT32_MAX,
-						  .woken = true,
-						  .woken_at = woken_at,
-						  .futex = futex,
-						  .waker_tid = waker,
-						  .waker_name = "waker",
-						  .waker_call = "futex"});
+	struct summary_wait w = in_futex(x, tid, begin, until, names);
+
+	w.woken_at = woken_at;
+	w.futex = futex;
+	w.waker_tid = waker;
+	w.waker_name = "waker";
+	w.waker_call = "futex";
+	summary_wait(x->s, &w);
 }
 
 static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t until, uint32_t waker, const char *const *names)
@@ -286,18 +294,11 @@ static void the_longest_of_both_kinds_fit(void **state)
 
 static void times_out(struct fixture *x, uint64_t begin, uint64_t until, const char *const *names)
 {
-	summary_wait(x->s, &(struct summary_wait){.thread = FIRST,
-						  .tid = FIRST,
-						  .name = "waiter",
-						  .begin = begin,
-						  .end = until,
-						  .state = "sleeping",
-						  .stack = stack(x, names),
-						  .call = "futex",
-						  .fd = UINT32_MAX,
-						  .woken = true,
-						  .woken_by_irq = true,
-						  .waker_name = "idle"});
+	struct summary_wait w = in_futex(x, FIRST, begin, until, names);
+
+	w.woken_by_irq = true;
+	w.waker_name = "idle";
+	summary_wait(x->s, &w);
 }
 
 /* It asks for CPython's interpreter every 5 ms, three times, and has it then. */
