@@ -6,7 +6,7 @@ memory is the new program's already, and the registers still the old one's: by t
 import collections
 
 from lib.capture import *
-from lib.texttrace import slices_of
+from lib.texttrace import slices_of_snapshot
 
 SOURCE = r"""
 #include <stdio.h>
@@ -85,12 +85,7 @@ def one(d, c, stacks):
     if p.stdout.readline() != "done\n":
         fail("the programs do not end")
     s = c.snapshot(t["id"])
-    out = tmp() / f"bundle-{stacks}"
-    for args in (("fetch", s["id"], "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
-        r = d.tracectl(*args)
-        if r.returncode:
-            fail(f"{args[0]}: {r.stderr}")
-    seen = collections.Counter(x.name for its in slices_of((tmp() / "trace").read_text()).values() for x in its)
+    seen = collections.Counter(x.name for its in slices_of_snapshot(d, s["id"], tmp() / f"bundle-{stacks}").values() for x in its)
     note(f"{stacks}: {seen.most_common(12)}")
     expect(seen["burn_of_first"] > 20 and seen["burn_of_second"] > 20, f"{stacks}: both programs have stacks")
     # A kernel has no mark for the last fraction of a microsecond of it.

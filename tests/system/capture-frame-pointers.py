@@ -3,7 +3,7 @@
 # timeout: 120
 # What chains of frame pointers do not have is not invented: what a signal interrupted, behind its handler, and who calls a coroutine.
 from lib.capture import *
-from lib.texttrace import slices_of
+from lib.texttrace import slices_of_snapshot
 
 SOURCE = r"""
 #include <signal.h>
@@ -51,12 +51,7 @@ with Tracerd() as d:
 
     def stacks():
         s = c.snapshot(t["id"])
-        out = tmp() / f"bundle-{s['id']}"
-        for args in (("fetch", s["id"], "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
-            r = d.tracectl(*args)
-            if r.returncode:
-                fail(f"{args[0]}: {r.stderr}")
-        slices = slices_of((tmp() / "trace").read_text()).get(p.pid, [])
+        slices = slices_of_snapshot(d, s["id"], tmp() / f"bundle-{s['id']}").get(p.pid, [])
         return [[*s.stack, s.name] for s in slices if s.name in ("in_handler", "in_coroutine")]
 
     found = wait_for("stacks of both", lambda: (v := stacks()) and {"in_handler", "in_coroutine"} <= {s[-1] for s in v} and len(v) > 20 and v)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A control group that is frozen, as by `systemctl freeze`: its threads are stopped for that time, and sleep in no system call of theirs."""
 from lib.capture import *
-from lib.texttrace import slices_of
+from lib.texttrace import slices_of_snapshot
 
 FROZEN = 0.4
 
@@ -25,12 +25,7 @@ with Tracerd() as d:
     (group.path / "cgroup.freeze").write_text("0")
     time.sleep(0.3)
     s = c.snapshot(t["id"])
-    out = tmp() / "bundle"
-    for args in (("fetch", s["id"], "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
-        r = d.tracectl(*args)
-        if r.returncode:
-            fail(f"{args[0]}: {r.stderr}")
-    slices = slices_of((tmp() / "trace").read_text())
+    slices = slices_of_snapshot(d, s["id"], tmp() / "bundle")
     for tid in map(int, os.listdir(f"/proc/{target.pid}/task")):
         found = [(x.name, (x.end - x.begin) / 1e9) for x in slices.get(tid, []) if x.name.startswith("off CPU") and x.end - x.begin > FROZEN * 1e9]
         expect(("off CPU: stopped" in [name for name, _ in found]), f"thread {tid} was stopped: {found}")

@@ -8,7 +8,7 @@ import bisect
 import collections
 
 from lib.capture import *
-from lib.texttrace import slices_of
+from lib.texttrace import slices_of_snapshot
 
 PROGRAM = BUILD / "tests/programs/schedules"
 JUMP = 25000  # a wait that is shorter is not seen by who looks at the clock all the time
@@ -85,16 +85,12 @@ class Play:
         s = c.snapshot(self.target["id"], timeout=PATIENCE)
         if s["state"] != "done":
             fail(f"{self.scene}: the snapshot is {s['state']}: {s['error']}")
-        out = tmp() / f"bundle-{self.scene}-{self.process.pid}"
-        for args in (("fetch", s["id"], "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
-            r = d.tracectl(*args)
-            if r.returncode:
-                fail(f"{self.scene}: {args[0]}: {r.stderr}")
+        slices = slices_of_snapshot(d, s["id"], tmp() / f"bundle-{self.scene}-{self.process.pid}")
         c.call("target.disarm", {"target": self.target["id"]})
         c.call("snapshot.delete", {"snapshot": s["id"]})
         self.process.kill()
         self.process.wait()
-        return s["summary"], slices_of((tmp() / "trace").read_text())
+        return s["summary"], slices
 
 
 def inside(entries, s, slack):

@@ -43,3 +43,12 @@ def slices_of(text):
     if any(open_.values()):
         fail("slices that do not end")
     return out
+
+
+def slices_of_snapshot(d, snapshot, out):
+    """The same of a snapshot, by its id, which is fetched into the folder `out`."""
+    for args in (("fetch", snapshot, "-o", f"{out}/"), ("decode", out, "--format=text", "-o", tmp() / "trace")):
+        r = d.tracectl(*args)
+        if r.returncode:
+            fail(f"{out.name}: {args[0]}: {r.stderr}")
+    return slices_of((tmp() / "trace").read_text())
