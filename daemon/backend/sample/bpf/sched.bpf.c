@@ -5,7 +5,6 @@
  * output events of the groups, and a cpu on which a target runs again after a pause is reported through
  * `wake`.
  *
- * Kernel types are declared here with the few fields that are used; CO-RE finds where they are.
  * Works with clang 14; a loop or a call that an old verifier might not like is avoided.
  */
 typedef unsigned char __u8;
@@ -24,121 +23,7 @@ typedef _Bool bool;
 #include <bpf/bpf_core_read.h>
 
 #include "daemon/backend/sample/bpf/filter.h"
-
-/* From the kernel's ABI (linux/bpf.h), which not every build machine has in clang's path. */
-#define MAP_TYPE_HASH 1
-#define MAP_TYPE_ARRAY 2
-#define MAP_TYPE_PERF_EVENT_ARRAY 4
-#define MAP_TYPE_RINGBUF 27
-#define MAP_F_MMAPABLE (1U << 10)
-#define UPDATE_ANY 0
-
-#define PF_KTHREAD 0x00200000u
-#define PF_IO_WORKER 0x00000010u
-#define PF_USER_WORKER 0x00004000u
-#define TS_COMPAT 0x0002u
-#define TASK_DEAD_BIT 0x80u /* the kernel's TASK_DEAD: the last switch of a thread */
-#define TASK_RTLOCK_WAIT_BIT 0x1000u
-#define TASK_FROZEN_BIT 0x8000u
-#define JOBCTL_TRAP_FREEZE_BIT (1u << 23) /* by the freezer of cgroups: it sleeps instead of going back to its program */
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct kuid {
-	unsigned int val;
-};
-struct cred {
-	struct kuid uid;
-};
-struct ns_common {
-	unsigned int inum;
-};
-struct pid_namespace {
-	struct ns_common ns;
-};
-struct upid {
-	int nr;
-	struct pid_namespace *ns;
-};
-struct pid {
-	unsigned int level;
-	struct upid numbers[1];
-};
-struct inode {
-	unsigned short i_mode;
-};
-struct file {
-	struct inode *f_inode;
-};
-struct fdtable {
-	unsigned int max_fds;
-	struct file **fd;
-};
-struct files_struct {
-	struct fdtable *fdt;
-};
-struct thread_info {
-	unsigned int status;
-};
-struct mm_struct {
-	unsigned long end_code;
-};
-struct thread_struct {
-	unsigned long fsbase; /* x86-64 */
-};
-struct task_struct {
-	struct thread_info thread_info;
-	int pid;
-	int tgid;
-	struct task_struct *group_leader;
-	struct pid *thread_pid;
-	unsigned int flags;
-	unsigned int __state;
-	void *stack;
-	void *mm;
-	const struct cred *cred;
-	struct files_struct *files;
-	unsigned long jobctl;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-	char comm[16];
-	struct thread_struct thread;
-};
-struct pt_regs {
-	unsigned long di;
-	unsigned long orig_ax;
-};
-struct seq_file {
-	unsigned long count;
-};
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-};
-#pragma clang attribute pop
-
-/*
- * A tick of a clock as its program sees it: an ABI (linux/bpf_perf_event.h), and no kernel's type to be found. The registers are
- * struct pt_regs of x86-64, struct user_pt_regs of arm64; only where stacks are unwound, on x86-64, are they looked at.
- */
-#ifdef __TARGET_ARCH_arm64
-#define TICK_REGS 34
-#else
-#define TICK_REGS 21
-#endif
-struct clock_tick {
-	__u64 regs[TICK_REGS];
-	__u64 sample_period;
-};
-#define TICK_IP 16
-#define TICK_CS 17
-
-/* Kernels before 5.14 call it `state`. */
-struct task_struct___old {
-	long state;
-} __attribute__((preserve_access_index));
+#include "daemon/backend/sample/bpf/kernel.bpf.h"
 
 const volatile struct filter_constants constants = {.have_prev_state = 1, .n_cpus = 1};
 
@@ -187,66 +72,9 @@ struct {
 #include "daemon/backend/sample/bpf/unwind.bpf.h"
 #include "daemon/backend/sample/bpf/kept.bpf.h"
 #include "daemon/backend/sample/bpf/python.bpf.h"
-
-#define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
-#define NS_LEVELS 4
-
-/*
- * The number that a thread has in the daemon's pid namespace (a container's): what /proc and the
- * other records tell it. 0 if it has none there, or lost it by dying. Its own namespace is the
- * likely one, a few levels up are tried.
- */
-static __attribute__((always_inline)) __u32 ns_number(const struct task_struct *task)
-{
-	__u64 pid = 0;
-	__u32 level = 0;
-
-	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-	if (!pid)
-		return 0;
-	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
-#pragma unroll
-	for (__u32 i = 0; i < NS_LEVELS; i++) {
-		struct upid number = {0};
-		__u32 inum = 0;
-
-		if (i > level)
-			break;
-		bpf_probe_read_kernel(&number, sizeof(number),
-				      (void *)(pid + FIELD(pid, numbers) + (__u64)(level - i) * sizeof(number)));
-		bpf_probe_read_kernel(&inum, sizeof(inum), (void *)((__u64)number.ns + FIELD(pid_namespace, ns.inum)));
-		if (inum == constants.pidns)
-			return (__u32)number.nr;
-	}
-	return 0;
-}
-
-static __attribute__((always_inline)) __u32 tid_of(const struct task_struct *task)
-{
-	return constants.pidns ? ns_number(task) : (__u32)task->pid;
-}
-
-static __attribute__((always_inline)) __u32 tgid_of(const struct task_struct *task)
-{
-	return constants.pidns ? ns_number(task->group_leader) : (__u32)task->tgid;
-}
-
-/* The number that it has for itself. */
-static __attribute__((always_inline)) __u32 own_tid(const struct task_struct *task)
-{
-	struct upid number = {0};
-	__u32 level = 0;
-	__u64 pid = 0;
-
-	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-	if (!pid)
-		return 0;
-	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
-	bpf_probe_read_kernel(&number, sizeof(number), (void *)(pid + FIELD(pid, numbers) + (__u64)level * sizeof(number)));
-	return (__u32)number.nr;
-}
-
+#include "daemon/backend/sample/bpf/task.bpf.h"
 #include "daemon/backend/sample/bpf/goroutine.bpf.h"
+#include "daemon/backend/sample/bpf/emit.bpf.h"
 
 static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgid, __u32 tid)
 {
@@ -264,104 +92,6 @@ static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgi
 	return bpf_map_lookup_elem(&tgids, &tgid);
 }
 
-static __attribute__((always_inline)) __u64 output_of(__u32 group, __u32 out, __u32 cpu)
-{
-	return ((__u64)(group * FILTER_OUTPUTS_PER_GROUP + out) * constants.n_cpus + cpu) & 0xffffffffu;
-}
-
-/* The event with the addresses of `s`, in which it already is, to the groups in `mask`. */
-static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct filter_entry *e, __u32 mask, struct unwind_state *s,
-							__u32 cpu, struct filter_cpu *c)
-{
-	__u64 n = s->n + s->n_python;
-
-	MASK(n, UNWIND_WORDS - 1);
-#pragma unroll
-	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
-		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
-			continue;
-		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &s->out,
-					  sizeof(s->out.ev) + n * 8))
-			c->drops++;
-	}
-}
-
-/* The same of a stack that was kept. */
-static __attribute__((always_inline)) void emit_kept(void *ctx, const struct filter_entry *e, __u32 mask, struct filter_kept *k, __u32 cpu,
-						     struct filter_cpu *c)
-{
-	__u64 n = k->n;
-
-	MASK(n, 127);
-#pragma unroll
-	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
-		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
-			continue;
-		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &k->ev, sizeof(k->ev) + n * 8))
-			c->drops++;
-	}
-}
-
-/* To the groups that are not in `done`, to those in `plain` without a stack. */
-static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind, struct tracerd_sched_event *ev,
-						struct filter_cpu *c, __u32 done, __u32 plain)
-{
-#pragma unroll
-	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
-		__u32 group = e->waits[i], out = kind;
-
-		if (group == FILTER_NO_GROUP)
-			break;
-		if (done & (1u << i))
-			continue;
-		if (plain & (1u << i))
-			out = FILTER_OUTPUT_PLAIN;
-		if (bpf_perf_event_output(ctx, &outputs, output_of(group, out, ev->cpu), ev, sizeof(*ev)))
-			c->drops++;
-	}
-}
-
-/* What goroutine the thread of `ev` is seen in, to the groups that are not in `done`: in front of the record in which it is seen. */
-static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struct filter_entry *e, const struct task_struct *task, __u32 tgid,
-							  struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done)
-{
-	const __u64 id = goroutine_of(task, tgid);
-
-	if (!id)
-		return;
-	ev->kind = SCHEDEV_GOROUTINE;
-	ev->state = (__u32)(id >> 32);
-	ev->call = (__u32)id;
-	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0);
-	ev->state = 0;
-	ev->call = 0;
-}
-
-/*
- * Whether the task, the current one or the one that leaves, is within an exec: its memory is the new program's, which is being mapped, its
- * registers are those with which the old one called. By these a function of the new program would be where nobody is. The kernel notes
- * where the code is when it has mapped all, less than a microsecond before it sets the registers.
- */
-static __attribute__((always_inline)) int is_in_exec(const struct task_struct *task)
-{
-	__u64 end_code = 1;
-
-	if (task->mm)
-		bpf_probe_read_kernel(&end_code, sizeof(end_code), (void *)((__u64)task->mm + FIELD(mm_struct, end_code)));
-	return !end_code;
-}
-
-/*
- * Which groups get events of the task without its stack: who wants it so, all within an exec, and, of who has exited so far that it has
- * no memory any more, who copies. Kernels (6.1.y of 2025) write 8 bytes more than they say then, over the record before.
- */
-static __attribute__((always_inline)) __u32 plain_of(const struct filter_entry *e, const struct task_struct *task)
-{
-	if (is_in_exec(task))
-		return (1u << FILTER_ENTRY_GROUPS) - 1;
-	return e->no_stacks | (task->mm ? 0 : e->copies);
-}
-
 /* The stack of `task` is unwound, for the groups of `e` that want that; NULL: it is to be copied, or found by frame pointers. */
 static __attribute__((always_inline)) struct unwind_state *unwind_for(const struct filter_entry *e, struct task_struct *task, __u32 tgid,
 								      __u32 *mask)
@@ -375,19 +105,6 @@ static __attribute__((always_inline)) struct unwind_state *unwind_for(const stru
 	else
 		python_frames(s, own_tid(task), tgid, PYTHON_SWITCH_FRAMES);
 	return s;
-}
-
-/* An event with that stack, to the groups that are not in `done`. */
-static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, const struct task_struct *task,
-						      struct unwind_state *s, __u32 mask, struct tracerd_sched_event *ev,
-						      struct filter_cpu *c, __u32 done)
-{
-	if (s) {
-		s->out.ev = *ev;
-		s->out.ev.flags |= SCHEDEV_ADDRESSES;
-		emit_unwound(ctx, e, mask & ~done, s, ev->cpu, c);
-	}
-	emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, mask | done, plain_of(e, task));
 }
 
 /* The event of who leaves a CPU. Who takes the stacks of waits later gets it without, if the stack can be kept. */
@@ -475,82 +192,6 @@ static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event
 		ev->other_pid = ev->other_tid = SCHEDEV_MASKED_ID;
 	ev->other_uid = other->cred->uid.val;
 	bpf_probe_read_kernel(ev->other_comm, sizeof(ev->other_comm), other->comm);
-}
-
-static __attribute__((always_inline)) __u32 state_abi(__u32 state)
-{
-	__u32 abi = state & 0x3fu;
-
-	if (state & TASK_DEAD_BIT)
-		abi |= SCHEDEV_STATE_DEAD;
-	if (state & TASK_RTLOCK_WAIT_BIT)
-		abi |= SCHEDEV_STATE_UNINTERRUPTIBLE;
-	if (state & TASK_FROZEN_BIT)
-		abi |= SCHEDEV_STATE_STOPPED;
-	/* Whatever it is, it is not ready to run. */
-	return state && !abi ? SCHEDEV_STATE_UNKNOWN : abi;
-}
-
-/* The same of a task; who is frozen by cgroup sleeps in no system call, but is stopped. */
-static __attribute__((always_inline)) __u32 task_state_abi(const struct task_struct *task, __u32 state)
-{
-	if ((state & SCHEDEV_STATE_INTERRUPTIBLE) && (task->jobctl & JOBCTL_TRAP_FREEZE_BIT))
-		return SCHEDEV_STATE_STOPPED;
-	return state_abi(state);
-}
-
-/* What the task's descriptor is, as flags of a record. */
-static __attribute__((always_inline)) __u16 file_kind(const struct task_struct *task, __u32 fd)
-{
-	struct fdtable *table;
-	struct inode *inode = 0;
-	struct file *file = 0;
-	__u16 mode = 0;
-
-	if (!task->files)
-		return 0;
-	table = task->files->fdt;
-	if (fd >= table->max_fds)
-		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), (void *)((__u64)table->fd + (__u64)fd * sizeof(file)));
-	if (!file)
-		return 0;
-	bpf_probe_read_kernel(&inode, sizeof(inode), (void *)((__u64)file + FIELD(file, f_inode)));
-	if (!inode || bpf_probe_read_kernel(&mode, sizeof(mode), (void *)((__u64)inode + FIELD(inode, i_mode))) < 0)
-		return 0;
-	return SCHEDEV_FILE_KNOWN | (__u16)((mode >> 12 & SCHEDEV_FILE_MASK) << SCHEDEV_FILE_SHIFT);
-}
-
-/* Of a task that goes to sleep, in whose saved registers the system call is. An exception has none, nor has a kernel's thread. */
-static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
-{
-#ifdef __TARGET_ARCH_x86
-	struct pt_regs *regs;
-	__u64 number, arg;
-
-	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
-		return 0;
-	/* That of a 32-bit program has other numbers. */
-	if (!bpf_core_field_exists(task->thread_info.status) || (task->thread_info.status & TS_COMPAT))
-		return 0;
-	regs = (struct pt_regs *)bpf_task_pt_regs((void *)task);
-	number = regs->orig_ax;
-	arg = regs->di;
-	if (number == SCHEDEV_CALL_FUTEX)
-		arg = SCHEDEV_FUTEX_KEY(arg);
-	if (number >= SCHEDEV_CALL_MASK)
-		return 0;
-	return (__u32)(number + 1) | (arg <= SCHEDEV_CALL_ARG_MAX ? (__u32)(arg + 1) << SCHEDEV_CALL_BITS : 0);
-#else
-	return 0;
-#endif
-}
-
-static __attribute__((always_inline)) __u32 state_of(const struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return (__u32)((const struct task_struct___old *)task)->state;
 }
 
 SEC("tp_btf/sched_switch")
