@@ -49,6 +49,11 @@ static inline struct pt_recording *pt_recording_of(const struct target *target)
 	return target->backend == &backend_pt ? target->recording : NULL;
 }
 
+static inline const char *pt_method_of(const struct target *target)
+{
+	return target->scope == TARGET_HOST ? "cpu" : "task";
+}
+
 static inline struct pt_machine *pt_machine_of(const struct targets *targets)
 {
 	return targets_machine(targets, &backend_pt);
