@@ -142,6 +142,11 @@ void cs_unwind_to(struct callstack *cs, uint64_t time, uint32_t keep);
 /* They were unwound to the frame on top, or to one further out: down to the one with that index. */
 void cs_doubt(struct callstack *cs, uint64_t time, uint32_t from);
 
+/* ---- gaps.c */
+
+/* The first frame of a piece of what was before gaps. */
+uint32_t cs_piece_of(const struct callstack *cs, uint32_t i);
+
 /* ---- by_code.c */
 
 /* What the code in front of a branch did to the stack, as far as that is known. */
@@ -208,6 +213,8 @@ static inline bool cs_lands(struct callstack *cs, const struct frame *callee, ui
 	return callee->back && cs->ops.lands(cs->arg, callee->back - 1, pad);
 }
 
+/* All frames end, and what the runtime has told of them. */
+void cs_drop(struct callstack *cs, uint64_t time);
 /* A frame begins on top; or around everything since the stack was found, with `more` like it to follow. */
 void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why);
 void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why);

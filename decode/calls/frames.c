@@ -294,3 +294,16 @@ void cs_show(struct callstack *cs, uint64_t time)
 		if (!cs->frames[i].pending)
 			begin(cs, time, &cs->frames[i], CALLSTACK_FORKED);
 }
+
+void cs_drop(struct callstack *cs, uint64_t time)
+{
+	if (cs->hidden)
+		cs->n = cs->believed = cs->n_outer = 0; /* nobody has seen them */
+	cs_pop(cs, time, cs->n);
+	cs->over = 0;
+	cs->hidden = false;
+	if (cs->n_outer) {
+		cs_push_outer(cs, time);
+		cs_pop(cs, time, cs->n);
+	}
+}
