@@ -191,13 +191,6 @@ static const struct map *find_map(const struct address_space *s, uint64_t addres
 	return low < s->n_maps && s->maps[low].m.start <= address ? &s->maps[low] : NULL;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	const size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* The name as in the kernel's records: newlines unescaped, "//anon" where there is no file. */
 static char *own_path(const struct proc_map *m)
 {
@@ -257,7 +250,7 @@ static int parse_maps(const char *text, size_t len, struct map **ret, size_t *re
 			return -ENOMEM;
 		}
 		new->m.path_len = strlen(new->m.path);
-		new->file = m.ino && new->m.path[0] == '/' && !ends_with(new->m.path, " (deleted)");
+		new->file = m.ino && new->m.path[0] == '/' && proc_path_len(new->m.path, new->m.path_len) == new->m.path_len;
 		new->writable = m.prot & PROT_WRITE || m.shared || !new->file;
 		n++;
 	}

@@ -572,6 +572,20 @@ int proc_map_next(const char *text, size_t len, size_t *pos, struct proc_map *re
 	return 1;
 }
 
+size_t proc_path_len(const char *path, size_t len)
+{
+	static const char deleted[] = " (deleted)";
+	const size_t n = sizeof(deleted) - 1;
+
+	return len > n && memcmp(path + len - n, deleted, n) == 0 ? len - n : len;
+}
+
+bool proc_map_has_code(const struct proc_map *map, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset)
+{
+	return (map->prot & PROT_EXEC) && map->ino == ino && map->maj == maj && map->min == min && offset >= map->pgoff &&
+	       offset - map->pgoff < map->end - map->start;
+}
+
 int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset, struct proc_map *ret)
 {
 	struct proc_map map;
@@ -579,8 +593,7 @@ int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min,
 	int r;
 
 	while ((r = proc_map_next(text, len, &pos, &map)) != 0)
-		if (r > 0 && (map.prot & PROT_EXEC) && map.ino == ino && map.maj == maj && map.min == min && offset >= map.pgoff &&
-		    offset - map.pgoff < map.end - map.start) {
+		if (r > 0 && proc_map_has_code(&map, maj, min, ino, offset)) {
 			*ret = map;
 			return 0;
 		}

@@ -123,7 +123,12 @@ struct proc_map {
  */
 int proc_map_next(const char *text, size_t len, size_t *pos, struct proc_map *ret);
 
-/* The mapping of code that has this place of a file: 0, -ENOENT. */
+/* How much of a file's path is its name: behind that of one that has no name any more the kernel writes " (deleted)". */
+size_t proc_path_len(const char *path, size_t len);
+
+/* Whether it is of code, and has this place of a file. */
+bool proc_map_has_code(const struct proc_map *map, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset);
+/* The first such mapping: 0, -ENOENT. */
 int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset, struct proc_map *ret)
 	_must_check_;
 

@@ -12,6 +12,7 @@
 #include "common/base/fileid.h"
 #include "common/base/io.h"
 #include "common/base/openat2.h"
+#include "common/base/procfs.h"
 #include "common/bundle/bundle.h"
 
 struct root {
@@ -309,8 +310,7 @@ static bool open_object(struct attempt *a)
 	(void)snprintf(path, sizeof(path), "%s", request->path);
 	len = strlen(path);
 	/* /proc/PID/maps says this of an unlinked file; at most another one can be there now */
-	if (len > 10 && !strcmp(path + len - 10, " (deleted)"))
-		path[len - 10] = '\0';
+	path[proc_path_len(path, len)] = '\0';
 	return try_all(a, path);
 }
 

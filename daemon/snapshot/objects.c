@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/procfs.h"
 #include "common/base/safefile.h"
 #include "common/bundle/bundle.h"
 #include "common/control/json.h"
@@ -126,7 +127,7 @@ static void add(struct objects *o, struct object *new)
 	}
 	/* "/usr/bin/x (deleted)" is no name a reader would look for */
 	if (!bundle_name_is_valid(file) || taken(o, file) || !strncmp(file, ".inode", 6) || !strcmp(file, "vdso.so") ||
-	    (len > 10 && !strcmp(file + len - 10, " (deleted)")))
+	    proc_path_len(file, len) < len)
 		file = by_inode;
 	name = strdup(file);
 	if (!name || o->n == OBJECTS_MAX || (file == by_inode && (new->ino == 0 || taken(o, by_inode)))) {

@@ -6,6 +6,7 @@
 
 #include "common/base/escape.h"
 #include "common/base/hashmap.h"
+#include "common/base/procfs.h"
 #include "common/control/json.h"
 #include "decode/object/image_internal.h"
 
@@ -166,17 +167,13 @@ static int hash_grow(struct images *t)
 
 struct image *images_get(struct images *t, const struct image_key *key)
 {
-	static const char deleted[] = " (deleted)";
 	struct image_key k = *key;
 	_cleanup_free_ char *path = NULL;
 	struct image *img;
 	uint64_t h;
 	size_t room;
 
-	/* the kernel's remark that the file has no name any more */
-	if (k.path_len > sizeof(deleted) - 1 && memcmp(k.path + k.path_len - (sizeof(deleted) - 1),
-							deleted, sizeof(deleted) - 1) == 0)
-		k.path_len -= sizeof(deleted) - 1;
+	k.path_len = proc_path_len(k.path, k.path_len);
 	path = strndup(k.path, k.path_len);
 	if (!path)
 		return NULL;

@@ -211,12 +211,24 @@ static void test_ended(void **state)
 	proc_close(&proc);
 }
 
+static void test_path_len(void **state)
+{
+	(void)state;
+	assert_int_equal(proc_path_len("/a", 2), 2);
+	assert_int_equal(proc_path_len("/a (deleted)", 12), 2);
+	assert_int_equal(proc_path_len("/a (deleted) (deleted)", 22), 12);
+	assert_int_equal(proc_path_len("/a (deleted) ", 13), 13);
+	assert_int_equal(proc_path_len(" (deleted)", 10), 10); /* a name is left */
+	assert_int_equal(proc_path_len("/a (deleted)", 11), 11);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stat),  cmocka_unit_test(test_status), cmocka_unit_test(test_cgroup),
 		cmocka_unit_test(test_mount), cmocka_unit_test(test_maps),   cmocka_unit_test(test_cpus),
 		cmocka_unit_test(test_self),  cmocka_unit_test(test_ended),
+		cmocka_unit_test(test_path_len),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
