@@ -14,6 +14,7 @@
 #include "common/base/address.h"
 #include "common/base/hashmap.h"
 #include "common/base/log.h"
+#include "common/base/pids.h"
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/base/readers.h"
@@ -61,19 +62,12 @@ static size_t kept_bytes;
 
 /* ---- on a thread */
 
-static int pid_cmp(const void *a, const void *b)
-{
-	const pid_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static void on_sleeping(void *arg, const struct filter_task *task)
 {
 	struct blocked *b = arg;
 	const pid_t pid = (pid_t)task->pid;
 
-	if (b->tid ? (pid_t)task->tid != b->tid : !bsearch(&pid, b->pids, b->n_pids, sizeof(pid), pid_cmp))
+	if (b->tid ? (pid_t)task->tid != b->tid : !pids_have(b->pids, b->n_pids, pid))
 		return;
 	if (b->n_stacks == b->max_stacks || task->regs[CS] != CS_64 ||
 	    hashmap_put(&b->by_tid, 0, task->tid, b->n_stacks + 1) < 0) {
@@ -283,7 +277,7 @@ static int begin(const struct target *target, const struct frozen *frozen, size_
 		return r;
 	}
 	b->refs++;
-	qsort(b->pids, b->n_pids, sizeof(*b->pids), pid_cmp);
+	pids_sort(b->pids, b->n_pids);
 	*ret = b;
 	return 0;
 }
