@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/address.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
 #include "common/bundle/schedev.h"
@@ -13,6 +14,7 @@
 #include "daemon/backend/frozen.h"
 
 #define BLOCK_BYTES (64u << 10)
+#define PERF_PAGE_BYTES 4096u
 
 struct sideband_out {
 	struct perfdata_writer *writer;
@@ -109,6 +111,30 @@ static int on_sideband(struct frozen *frozen, const struct perf_event_header *h,
 	return r;
 }
 
+/*
+ * perf names an address by what is mapped there, and the kernel's are mapped by this record alone: the upper half of all addresses,
+ * of which /proc/kallsyms, or the bundle's, has the symbols. It is older than all else.
+ */
+static int write_kernel_map(const struct frozen *frozen, struct perfdata_writer *writer)
+{
+	struct {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		uint64_t addr, len, pgoff;
+		char name[24];
+		struct perfabi_sample_id id;
+	} map = {
+		.header = {.type = PERF_RECORD_MMAP, .misc = PERF_RECORD_MISC_KERNEL, .size = sizeof(map)},
+		.pid = UINT32_MAX,
+		.addr = KERNEL_HALF,
+		.len = KERNEL_HALF - PERF_PAGE_BYTES,
+		.name = "[kernel.kallsyms]_text",
+		.id = {.pid = UINT32_MAX, .time = frozen_recorded_from(frozen), .id = SIDEBAND_LOG_ID},
+	};
+
+	return frozen_has_kernel_stacks(frozen) ? perfdata_write(writer, &map, sizeof(map)) : 0;
+}
+
 /* Calls `fn` with each record of the frozen side-band log, until it answers not 0. */
 static int sideband_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
 			void *arg)
@@ -138,6 +164,8 @@ int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, 
 	out->used = 0;
 	sideband_events_attr(&attr);
 	r = perfdata_add_event(writer, "history", &attr, &id, 1);
+	if (r == 0)
+		r = write_kernel_map(frozen, writer);
 	if (r < 0)
 		return r;
 	r = sideband_each(frozen, on_sideband, out);

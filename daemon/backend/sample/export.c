@@ -244,30 +244,6 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 	return 0;
 }
 
-/*
- * perf names an address by what is mapped there, and the kernel's are mapped by this record alone: the upper half of all addresses,
- * of which /proc/kallsyms, or the bundle's, has the symbols. It is older than all samples.
- */
-static int add_kernel_map(const struct frozen *frozen, struct perfdata_writer *writer)
-{
-	struct {
-		struct perf_event_header header;
-		uint32_t pid, tid;
-		uint64_t addr, len, pgoff;
-		char name[24];
-		struct perfabi_sample_id id;
-	} map = {
-		.header = {.type = PERF_RECORD_MMAP, .misc = PERF_RECORD_MISC_KERNEL, .size = sizeof(map)},
-		.pid = UINT32_MAX,
-		.addr = KERNEL_HALF,
-		.len = KERNEL_HALF - PERF_PAGE,
-		.name = "[kernel.kallsyms]_text",
-		.id = {.pid = UINT32_MAX, .time = frozen_recorded_from(frozen), .id = EVENT_ID(0, GROUP_CLOCK)},
-	};
-
-	return frozen_has_kernel_stacks(frozen) ? perfdata_write(writer, &map, sizeof(map)) : 0;
-}
-
 /* *ret_oldest_ns: all its rings have everything since then. */
 static int copy_source(struct frozen *frozen, size_t index, struct export_out *out, struct frozen_stats *stats, uint64_t *ret_oldest_ns)
 {
@@ -283,8 +259,6 @@ static int copy_source(struct frozen *frozen, size_t index, struct export_out *o
 		return -ENOMEM;
 	samples->rings = rings;
 	r = add_events(frozen, index, out->writer);
-	if (r == 0 && index == 0)
-		r = add_kernel_map(frozen, out->writer);
 	if (r < 0)
 		return r;
 	stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
