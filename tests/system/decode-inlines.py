@@ -139,7 +139,7 @@ def check(work, name, tool, suffix, source, flags, record):
     path, data = work / name, work / f"{name}.data"
     (work / f"{name}{suffix}").write_text(source)
     subprocess.run([tool, "-g", "-O2", *flags, "-o", path, work / f"{name}{suffix}"], check=True)
-    if subprocess.run(["perf", "record", "-q", "-F", "2000", "-e", "cpu-clock:u", *record, "-o", data, path], capture_output=True).returncode:
+    if subprocess.run(["perf", "record", "-N", "-q", "-F", "2000", "-e", "cpu-clock:u", *record, "-o", data, path], capture_output=True).returncode:
         skip("perf record does not work here")
     got, want = same(paths(data, name, "--inline")), same(wanted(data, name, path))
     # Between two stacks is what they share.

@@ -88,7 +88,7 @@ def processes_that_are_none(work):
 
 def record(work, name, *options):
     data = work / name
-    p = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", "997", *options, "-o", data, "--",
+    p = subprocess.run(["perf", "record", "-N", "-q", "-e", "cpu-clock", "-F", "997", *options, "-o", data, "--",
                         work / "busy"], capture_output=True, cwd=work)
     if p.returncode != 0:
         note("perf record does not work here: " + p.stderr.decode("utf-8", "replace").strip()[:200])

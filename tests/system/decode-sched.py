@@ -18,7 +18,7 @@ data, trace = tmp() / "sched.data", tmp() / "trace.txt"
 
 def recorded():
     """A recording of the sleeper -> its pid, what tracectl says of it, the lines of the trace."""
-    p = subprocess.run(["perf", "sched", "record", "-o", data, sys.executable, "-c", SLEEPER], capture_output=True, text=True)
+    p = subprocess.run(["perf", "sched", "record", "-N", "-o", data, sys.executable, "-c", SLEEPER], capture_output=True, text=True)
     if p.returncode or not data.exists():
         skip(f"perf sched record does not work here: {p.stderr.strip()[-200:]}")
     sleeper = p.stdout.strip()

@@ -202,7 +202,7 @@ def check_sampled(work):
     source.write_text("volatile unsigned long x;\n\n__attribute__((noinline)) void burn(void)\n{\n"
                       "\tfor (unsigned long i = 0; i < 60000000; i++)\n\t\tx += i;\n}\n\nint main(void)\n{\n\tburn();\n\treturn 0;\n}\n")
     subprocess.run(["gcc", "-g", "-O1", "-o", program, source], check=True)
-    if not working_perf() or subprocess.run(["perf", "record", "-e", "cpu-clock", "-o", data, program], capture_output=True).returncode:
+    if not working_perf() or subprocess.run(["perf", "record", "-N", "-e", "cpu-clock", "-o", data, program], capture_output=True).returncode:
         note("no perf that works here: samples were not looked at")
         return
     p = subprocess.run([BUILD / "tracectl", "decode", "--lines", "--format", "text", "-o", "-", data], capture_output=True, text=True, timeout=PATIENCE)

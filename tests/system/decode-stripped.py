@@ -48,7 +48,7 @@ expect(len(set(begins)) > 2, f"its {len(set(begins))} functions are told apart b
 
 data = work / "sampled.data"
 program = compile_stripped(work, "sampled", 60000000)
-if working_perf() and subprocess.run(["perf", "record", "-e", "cpu-clock", "-o", data, program], capture_output=True).returncode == 0:
+if working_perf() and subprocess.run(["perf", "record", "-N", "-e", "cpu-clock", "-o", data, program], capture_output=True).returncode == 0:
     check("sampled", data, work / "sampled.pftrace")
 else:
     note("no perf that works here: samples were not looked at")

@@ -196,7 +196,7 @@ if not working_perf():
 for program in (work / "exe", work / "exe-s"):
     p = spawn(program, stderr=subprocess.DEVNULL)
     let_work(p.pid)
-    r = subprocess.run(["perf", "record", "-q", "-F", "500", "-g", "-e", "cpu-clock:u", "-p", str(p.pid), "-o", work / "data", "--", "sleep", "1"],
+    r = subprocess.run(["perf", "record", "-N", "-q", "-F", "500", "-g", "-e", "cpu-clock:u", "-p", str(p.pid), "-o", work / "data", "--", "sleep", "1"],
                        capture_output=True)
     p.kill()
     if r.returncode:

@@ -73,8 +73,9 @@ def snapshot(d, c, program, how, turns=2):
         fail("it cannot be armed")
     for _ in range(turns):
         p.turn()
-    # where it waits again
-    wait_for("it waits", lambda: open(f"/proc/{p.pid}/syscall").read().split()[0] == "0")
+    # where each thread waits again, in read()
+    calls_in = lambda: [path.read_text().split()[0] for path in pathlib.Path(f"/proc/{p.pid}/task").glob("*/syscall")]
+    wait_for("it waits", lambda: set(calls_in()) == {"0"})
     n = c.snapshot(str(p.pid))
     if n["state"] != "done":
         fail(f"{how}: {n}")
@@ -283,7 +284,7 @@ def main():
     if not STEP.exists():
         skip("needs tracerd-step")
     with tempfile.TemporaryDirectory() as folder:
-        program = compile_calls(pathlib.Path(folder), "callers", ["callers.c"], "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-static")
+        program = compile_calls(pathlib.Path(folder), "callers", ["callers.c"], "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-fno-omit-frame-pointer", "-static")
         with Tracerd() as d, d.client() as c:
             out = plain(d, c, program)
             others(d, c, program)

@@ -35,8 +35,8 @@ record ptwrite -e intel_pt/ptw=1,fup_on_ptw=1/u -- /rig/ptwrites
 take snapshot taskset 2 perf record -N -q -o /tmp/perf.data -Se -m,16 -e intel_pt/psb_period=0/u -- /rig/mixed 3
 
 snapshot_midway() {
-	taskset 2 perf record -N -q -o /tmp/perf.data -S -m,16 -e intel_pt/psb_period=0/u -- /rig/mixed 4 &
-	until_counted bytes 200000
+	taskset 2 perf record -N -q -o /tmp/perf.data -S -m,16 -e intel_pt/psb_period=0/u -- /rig/mixed 6 &
+	until_counted bytes 100000
 	kill -USR2 $!
 	wait $!
 }

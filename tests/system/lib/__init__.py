@@ -58,6 +58,16 @@ def fail(text):
     sys.exit(1)
 
 
+def unexpected(kind, error, trace):
+    """An exception that nobody caught, in a line: the end of a log is all that is seen of a test that failed elsewhere."""
+    frames = [f"{pathlib.Path(f.filename).name}:{f.lineno}" for f in reversed(traceback.extract_tb(trace))]
+    sys.stdout.flush()
+    print(f"not ok - {kind.__name__}: {error}, in {' < '.join(frames)}", file=sys.stderr)
+
+
+sys.excepthook = unexpected
+
+
 def skip(reason):
     print(f"SKIP: {reason}", flush=True)
     sys.exit(77)
@@ -450,7 +460,8 @@ class Tracerd:
         """The end of its log; the whole report, if a sanitizer ended it."""
         lines = self.log().splitlines()
         report = next((i for i, l in enumerate(lines) if "Sanitizer" in l or "runtime error:" in l), None)
-        print("# tracerd's last lines:")
+        ended = self.process.poll() if self.process else None
+        print("# tracerd's last lines:" if ended is None else f"# tracerd has ended with status {ended}; its last lines:")
         for line in lines[-15:] if report is None else lines[report:report + 40]:
             print(f"#   {line}")
         sys.stdout.flush()
@@ -487,9 +498,13 @@ class Tracerd:
 def first_table(client, pid):
     """Waits for the map of unwind rules: it comes when a decoder had time to make some, and stays."""
     if "unwinding" in (client.call("status").get("capture") or {}):
+        used = lambda: client.call("status")["quota"]["targets"]["used"]
+        before = used()
         target = client.arm(pid, stacks="bpf")["id"]
         wait_for("a table of unwind rules", lambda: client.call("status")["capture"]["unwinding"]["table_bytes"])
         client.call("target.disarm", {"target": target})
+        # Its events may just be being opened, and then it goes when they are.
+        wait_for("its target is gone", lambda: used() == before)
 
 
 def http_get(path, target, timeout=PATIENCE):
