@@ -140,9 +140,9 @@ static void hide(struct callstack *cs, uint64_t time)
 
 void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t back, uint64_t to)
 {
-	struct frame fr = {.back = back, .site = from, .ip = to};
 	const struct callfunc *f;
-	bool first;
+	bool first, inner, half, same;
+	struct frame *fr;
 
 	if (to == back)
 		return; /* to learn its own address */
@@ -153,25 +153,35 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	if (cs->n)
 		cs_top(cs)->called = cs_top(cs)->loaded;
 	f = cs_function(cs, to, &first);
+	cs->stats.calls++;
 	if (cs_go_leave(cs, time, f)) {
-		cs->stats.calls++;
-		fr.back = 0;
-		fr.f = f;
-		cs_push(cs, time, &fr, cs->n ? CALLSTACK_CALL : CALLSTACK_SWITCHED);
+		const struct frame go = {.f = f, .ip = to, .site = from};
+
+		cs_push(cs, time, &go, cs->n ? CALLSTACK_CALL : CALLSTACK_SWITCHED);
 		return;
 	}
-	fr.f = f;
-	fr.pending = f->is_plt;
-	fr.inner = !first && cs->n && cs_top(cs)->f == f;
-	fr.half = !first && (f->is_thunk || (fr.inner && cs->ops.is_half && cs->ops.is_half(cs->arg, to)));
-	fr.same = !first && cs_is_same_call(cs, to, f);
-	if (fr.same)
+	inner = !first && cs->n && cs_top(cs)->f == f;
+	half = !first && (f->is_thunk || (inner && cs->ops.is_half && cs->ops.is_half(cs->arg, to)));
+	same = !first && cs_is_same_call(cs, to, f);
+	if (same)
 		hide(cs, time);
-	fr.pending |= fr.half || fr.same;
-	cs->stats.calls++;
 	if (f->is_setjmp && !cs->over && cs->n)
 		add_point(cs, cs_top(cs), back);
-	cs_push(cs, time, &fr, CALLSTACK_CALL);
+	/* made where it stays: calls are many */
+	fr = cs_add(cs);
+	if (!fr)
+		return;
+	memset(fr, 0, offsetof(struct frame, call)); /* which its user fills in */
+	fr->back = back;
+	fr->f = f;
+	fr->ip = to;
+	fr->site = from;
+	fr->inner = inner;
+	fr->half = half;
+	fr->same = same;
+	fr->pending = f->is_plt || half || same;
+	if (!fr->pending)
+		cs_begin(cs, time, fr, CALLSTACK_CALL);
 }
 
 /* What leaves the frame on top says that it is another call than the one from before the gap, which it was taken for. */

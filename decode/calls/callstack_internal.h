@@ -45,7 +45,7 @@ struct frame {
 	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
 	uint64_t points[MAX_POINTS]; /* where its calls of setjmp return to; 0: none */
 	uint64_t site;
-	struct call call; /* the user's, from begin() to end() */
+	struct call call; /* the last member: the user's, from begin() to end(), and nothing before */
 };
 
 /* Frames that ended although they did not return: the stack of a coroutine, perhaps. */
@@ -213,6 +213,9 @@ static inline bool cs_lands(struct callstack *cs, const struct frame *callee, ui
 	return callee->back && cs->ops.lands(cs->arg, callee->back - 1, pad);
 }
 
+/* Room for one more on top, to be filled in, and then begun unless it is pending. NULL: it is too deep, and counted as that. */
+struct frame *cs_add(struct callstack *cs);
+void cs_begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why);
 /* All frames end, and what the runtime has told of them. */
 void cs_drop(struct callstack *cs, uint64_t time);
 /* A frame begins on top; or around everything since the stack was found, with `more` like it to follow. */

@@ -176,7 +176,7 @@ struct callstack_frame callstack_outer_at(const struct callstack *cs, uint32_t i
 	return shown(&cs->outer[i]);
 }
 
-static void begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why)
+void cs_begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why)
 {
 	const struct callstack_frame t = shown(fr);
 
@@ -199,21 +199,29 @@ static bool has_room(struct callstack *cs)
 	return true;
 }
 
-static bool keep(struct callstack *cs, const struct frame *fr)
+struct frame *cs_add(struct callstack *cs)
 {
 	if (cs->over || !has_room(cs)) {
 		cs->over++;
 		cs->stats.too_deep++;
-		return false;
+		return NULL;
 	}
-	cs->frames[cs->n++] = *fr;
-	return true;
+	return &cs->frames[cs->n++];
+}
+
+static bool keep(struct callstack *cs, const struct frame *fr)
+{
+	struct frame *top = cs_add(cs);
+
+	if (top)
+		*top = *fr;
+	return top;
 }
 
 void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why)
 {
 	if (keep(cs, fr) && !fr->pending)
-		begin(cs, time, cs_top(cs), why);
+		cs_begin(cs, time, cs_top(cs), why);
 }
 
 /* It was there already, around everything since the stack was found. */
@@ -227,7 +235,7 @@ void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr
 		cs->ops.outside(cs->arg, time, &t, &cs_top(cs)->call, more, fr->cut ? CALLSTACK_SEEN_CUT : why);
 		cs->n_open++;
 	} else {
-		begin(cs, time, cs_top(cs), why);
+		cs_begin(cs, time, cs_top(cs), why);
 	}
 }
 
@@ -292,7 +300,7 @@ void cs_show(struct callstack *cs, uint64_t time)
 	cs->hidden = false;
 	for (uint32_t i = 0; i < cs->n; i++)
 		if (!cs->frames[i].pending)
-			begin(cs, time, &cs->frames[i], CALLSTACK_FORKED);
+			cs_begin(cs, time, &cs->frames[i], CALLSTACK_FORKED);
 }
 
 void cs_drop(struct callstack *cs, uint64_t time)

@@ -98,7 +98,7 @@ int missing_code_lost(struct missing_code *m, const struct pipeline_event *ev, c
 	}
 	m->objects[object - 1].times++;
 	if (ev->buffer < m->n_buffers)
-		m->pending[ev->buffer] = (struct pending){.object = object, .offset = ev->flow.offset};
+		m->pending[ev->buffer] = (struct pending){.object = object, .offset = ev->offset};
 	return 0;
 }
 
@@ -108,8 +108,8 @@ void missing_code_event(struct missing_code *m, const struct pipeline_event *ev)
 
 	if (!p || !p->object)
 		return;
-	if (ev->flow.offset > p->offset)
-		m->objects[p->object - 1].bytes += ev->flow.offset - p->offset;
+	if (ev->offset > p->offset)
+		m->objects[p->object - 1].bytes += ev->offset - p->offset;
 	p->object = 0;
 }
 

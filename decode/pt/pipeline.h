@@ -42,7 +42,8 @@ struct pipeline_event {
 	uint32_t pid, tid; /* 0, 0: not known */
 	uint32_t buffer;
 	uint64_t insns; /* executed since the event before it in the buffer */
-	struct ptflow_event flow;
+	uint64_t all_insns, offset; /* since the buffer's begin */
+	const struct ptflow_event *flow; /* of the run; what it counts begins with its block */
 };
 
 struct pipeline_thread {
@@ -73,10 +74,12 @@ static inline void pipeline_run_event(const struct pipeline_run *run, size_t i, 
 {
 	const struct ptflow_event *e = &run->events[i];
 
-	*ret = (struct pipeline_event){.ns = e->time, .buffer = run->buffer, .flow = *e};
-	ret->flow.insns += run->insns;
-	ret->flow.offset += run->offset;
-	ret->insns = ret->flow.insns - (i ? e[-1].insns + run->insns : run->insns_before);
+	*ret = (struct pipeline_event){.ns = e->time,
+		.buffer = run->buffer,
+		.insns = i ? e->insns - e[-1].insns : e->insns + run->insns - run->insns_before,
+		.all_insns = e->insns + run->insns,
+		.offset = e->offset + run->offset,
+		.flow = e};
 	if (e->thread) {
 		ret->pid = run->threads[e->thread - 1].pid;
 		ret->tid = run->threads[e->thread - 1].tid;

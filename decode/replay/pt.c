@@ -31,6 +31,7 @@ int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *b
 		return -ENOMEM;
 	p->budget = budget;
 	p->dump = dump;
+	p->kind = dump_kind(dump);
 	p->workers = workers;
 	p->verify = verify;
 	r = auxtrace_new(pd, budget, &p->aux);
@@ -63,13 +64,12 @@ int replay_pt_record(struct replay_pt *p, const struct perfevent *ev)
 
 int replay_pt_open(struct replay_pt *p, struct images *images, struct process_maps *maps)
 {
-	const enum dump_kind kind = dump_kind(p->dump);
 	struct pipeline_options wo = {.aux = p->aux,
 		.maps = maps,
 		.who_ran = p->who_ran,
 		.workers = p->workers,
 		.budget = p->budget,
-		.all = kind == DUMP_BRANCHES || kind == DUMP_INSNS || p->inlined || p->verify,
+		.all = p->kind == DUMP_BRANCHES || p->kind == DUMP_INSNS || p->inlined || p->verify,
 		.verify = p->verify};
 	const uint64_t began = io_now_ns();
 	int r = ptcode_new(images, p->budget, &p->code);
@@ -226,7 +226,7 @@ int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns)
 /* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
 static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
-	const bool begins = ev->flow.kind == PTFLOW_ENABLE || ev->flow.kind == PTFLOW_RESYNC;
+	const bool begins = ev->flow->kind == PTFLOW_ENABLE || ev->flow->kind == PTFLOW_RESYNC;
 
 	if (!t->space || begins)
 		t->space = process_maps_at(p->maps, ev->pid, ev->ns);
@@ -242,14 +242,14 @@ static int account_missing(struct replay_pt *p, const struct pt_thread *t, const
 	const struct mapping *map;
 	int r = 0;
 
-	if (ev->flow.kind != PTFLOW_DESYNC || ev->flow.error != PTFLOW_E_NO_CODE) {
+	if (ev->flow->kind != PTFLOW_DESYNC || ev->flow->error != PTFLOW_E_NO_CODE) {
 		if (p->missing)
 			missing_code_event(p->missing, ev);
 		return 0;
 	}
 	if (!p->missing)
 		r = missing_code_new(auxtrace_n_buffers(p->aux), &p->missing);
-	map = address_space_find(t->space, ev->flow.from);
+	map = address_space_find(t->space, ev->flow->from);
 	return r < 0 ? r : missing_code_lost(p->missing, ev, map ? map->image : NULL);
 }
 
@@ -259,42 +259,42 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 	int r;
 
 	p->ns = ev->ns;
-	p->interpolated = ev->flow.interpolated;
+	p->interpolated = ev->flow->interpolated;
 	t = p->last && p->last->tid == ev->tid && p->last->pid == ev->pid ? p->last : thread_of(p, ev->pid, ev->tid);
 	if (!t)
 		return -ENOMEM;
 	p->last = t;
 	t->insns += ev->insns;
 	r = begin_event(p, t, ev);
-	if (r == 0 && ev->flow.kind != PTFLOW_NOTE && (p->missing || ev->flow.kind == PTFLOW_DESYNC))
+	if (r == 0 && ev->flow->kind != PTFLOW_NOTE && (p->missing || ev->flow->kind == PTFLOW_DESYNC))
 		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;
-	if (dump_kind(p->dump) == DUMP_BRANCHES)
-		return replay_pt_view_branch(p, t, &ev->flow);
-	if (dump_kind(p->dump) == DUMP_INSNS)
-		return replay_pt_view_line(p, t, &ev->flow);
+	if (p->kind == DUMP_BRANCHES)
+		return replay_pt_view_branch(p, t, ev->flow);
+	if (p->kind == DUMP_INSNS)
+		return replay_pt_view_line(p, t, ev->flow);
 	if (!t->space)
 		return 0;
 	if (p->dump && !t->dump)
 		r = dump_thread(p->dump, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->dump);
 	if (r < 0)
 		return r;
-	if (ev->flow.loads_sp)
+	if (ev->flow->loads_sp)
 		callstack_loaded(t->calls);
-	if (ev->flow.kind == PTFLOW_NOTE) {
+	if (ev->flow->kind == PTFLOW_NOTE) {
 		r = pt_notes_event(p->notes, p->s, t->dump, ev);
 	} else {
 		if (p->inlined)
-			pt_inline_line(t, &ev->flow, t->insns - ev->insns);
-		if (!ev->flow.minor)
+			pt_inline_line(t, ev->flow, t->insns - ev->insns);
+		if (!ev->flow->minor)
 			r = replay_pt_event(p, t, ev);
 		if (p->inlined)
-			pt_inline_go_on(t, &ev->flow);
+			pt_inline_go_on(t, ev->flow);
 	}
-	if (ev->flow.kind != PTFLOW_NOTE)
-		set_running(t, ev->flow.kind != PTFLOW_DISABLE && ev->flow.kind != PTFLOW_DISABLE_ASYNC && callstack_runs_goroutines(t->calls));
-	t->program->inexact |= ev->flow.interpolated;
+	if (ev->flow->kind != PTFLOW_NOTE)
+		set_running(t, ev->flow->kind != PTFLOW_DISABLE && ev->flow->kind != PTFLOW_DISABLE_ASYNC && callstack_runs_goroutines(t->calls));
+	t->program->inexact |= ev->flow->interpolated;
 	t->last_ns = ev->ns;
 	if (p->error < 0)
 		return p->error;
@@ -317,7 +317,7 @@ int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_
 		else if (ev.tid)
 			r = step(p, &ev);
 		else
-			r = ev.flow.kind == PTFLOW_NOTE && !p->dump ? pt_notes_event(p->notes, s, NULL, &ev) : 0;
+			r = ev.flow->kind == PTFLOW_NOTE && !p->dump ? pt_notes_event(p->notes, s, NULL, &ev) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -411,7 +411,7 @@ int replay_pt_fork(struct replay_pt *p, struct session *s, const struct perfeven
 	int r;
 
 	/* Those of what was there before have no time: they say nothing of a begin. */
-	if (!ev->has_time || ev->time == 0 || dump_kind(p->dump) == DUMP_BRANCHES || dump_kind(p->dump) == DUMP_INSNS)
+	if (!ev->has_time || ev->time == 0 || p->kind == DUMP_BRANCHES || p->kind == DUMP_INSNS)
 		return 0;
 	r = replay_pt_end_thread(p, s, ev->tid, ev->time);
 	if (r < 0)

@@ -14,7 +14,7 @@
 
 static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev, bool async)
 {
-	const struct ptflow_event *e = &ev->flow;
+	const struct ptflow_event *e = ev->flow;
 	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : NULL;
 	int r;
 
@@ -132,7 +132,7 @@ static void far(struct replay_pt *p, struct pt_thread *t, const struct ptflow_ev
 
 int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
-	const struct ptflow_event *e = &ev->flow;
+	const struct ptflow_event *e = ev->flow;
 
 	switch (e->kind) {
 	case PTFLOW_CALL:

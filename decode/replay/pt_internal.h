@@ -90,6 +90,7 @@ struct replay_pt {
 	uint64_t blind_resumes; /* threads that ran while they were not traced, and went on somewhere */
 	struct missing_code *missing; /* code; made when the first is met */
 	struct dump *dump; /* borrowed; NULL: it is drawn */
+	enum dump_kind kind; /* of it */
 	struct budget *budget;
 	bool verify; /* with libipt */
 	struct pt_inline *inlined; /* pt_inline.c's; NULL: inlined calls are not shown */

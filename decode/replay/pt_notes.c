@@ -72,7 +72,7 @@ static int moment(struct session *s, struct dump_thread *dump, const struct pipe
 	for (uint32_t i = 0; i < n_values && used > 0 && (size_t)used < sizeof(line); i++)
 		used += snprintf(line + used, sizeof(line) - (size_t)used, values[i].hex ? " %s 0x%" PRIx64 : " %s %" PRIu64,
 				 values[i].key, values[i].value);
-	return dump_remark(dump, (struct dump_time){.ns = ev->ns, .interpolated = ev->flow.interpolated}, line);
+	return dump_remark(dump, (struct dump_time){.ns = ev->ns, .interpolated = ev->flow->interpolated}, line);
 }
 
 /* A value of the CPU; where it is not known which, of that on which the thread runs. */
@@ -120,36 +120,36 @@ static const char *interruption(uint8_t type, uint64_t vector)
 
 static int on_interruption(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
-	const struct timeline_value v = {.key = "vector", .value = ev->flow.to};
+	const struct timeline_value v = {.key = "vector", .value = ev->flow->to};
 	struct source *source = &n->sources[ev->buffer];
 
-	source->why = interruption(ev->flow.detail, ev->flow.to);
-	source->why_ip = ev->flow.from;
+	source->why = interruption(ev->flow->detail, ev->flow->to);
+	source->why_ip = ev->flow->from;
 	if (!source->why)
 		return 0;
 	n->interruptions++;
 	/* where the kernel is not traced, that tracing stops there says it */
 	if (!auxtrace_config(n->aux)->kernel)
 		return 0;
-	return moment(s, dump, ev, source->why, &v, ev->flow.detail == CFE_INTR);
+	return moment(s, dump, ev, source->why, &v, ev->flow->detail == CFE_INTR);
 }
 
 static int on_transaction(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	static const char *const what[] = {"transaction committed", "transaction begins", "transaction aborted"};
 
-	n->begun += ev->flow.detail == PTFLOW_TX_BEGUN;
-	n->aborted += ev->flow.detail == PTFLOW_TX_ABORTED;
-	return ev->flow.detail < ARRAY_SIZE(what) ? moment(s, dump, ev, what[ev->flow.detail], NULL, 0) : 0;
+	n->begun += ev->flow->detail == PTFLOW_TX_BEGUN;
+	n->aborted += ev->flow->detail == PTFLOW_TX_ABORTED;
+	return ev->flow->detail < ARRAY_SIZE(what) ? moment(s, dump, ev, what[ev->flow->detail], NULL, 0) : 0;
 }
 
 static int on_ptwrite(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
 	const struct timeline_value v[] = {
-		{.key = "value", .value = ev->flow.to, .hex = true}, {.key = "at", .value = ev->flow.from, .hex = true}};
+		{.key = "value", .value = ev->flow->to, .hex = true}, {.key = "at", .value = ev->flow->from, .hex = true}};
 
 	n->ptwrites++;
-	return moment(s, dump, ev, "PTWRITE", v, ev->flow.from ? 2 : 1);
+	return moment(s, dump, ev, "PTWRITE", v, ev->flow->from ? 2 : 1);
 }
 
 static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
@@ -157,18 +157,18 @@ static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *d
 	struct source *source = &n->sources[ev->buffer];
 
 	/* each PSB says it again */
-	if (source->ratio == ev->flow.to)
+	if (source->ratio == ev->flow->to)
 		return 0;
-	source->ratio = (uint32_t)ev->flow.to;
+	source->ratio = (uint32_t)ev->flow->to;
 	n->ratios++;
-	return value(n, s, dump, ev, "MHz", ev->flow.to * BUS_MHZ);
+	return value(n, s, dump, ev, "MHz", ev->flow->to * BUS_MHZ);
 }
 
 int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
 {
-	const uint64_t v = ev->flow.to;
+	const uint64_t v = ev->flow->to;
 
-	switch (ev->flow.note) {
+	switch (ev->flow->note) {
 	case PT_PTW:
 		return on_ptwrite(n, s, dump, ev);
 	case PT_MODE_TSX:
@@ -197,7 +197,7 @@ int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *du
 const char *pt_notes_why(struct pt_notes *n, const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
-	const char *why = source->why_ip == ev->flow.from ? source->why : NULL;
+	const char *why = source->why_ip == ev->flow->from ? source->why : NULL;
 
 	source->why = NULL;
 	return why;

@@ -73,7 +73,7 @@ int replay_pt_seen(struct replay_pt *p, struct session *s, uint32_t tid, uint64_
 {
 	struct pt_thread *t = hashmap_pointer(&p->threads, tid);
 
-	if (!t || !t->space || w->n_places == 0 || dump_kind(p->dump) == DUMP_BRANCHES || dump_kind(p->dump) == DUMP_INSNS)
+	if (!t || !t->space || w->n_places == 0 || p->kind == DUMP_BRANCHES || p->kind == DUMP_INSNS)
 		return 0;
 	pt_stacks_end(t);
 	if (!has_room(t, w->n_places))

@@ -146,8 +146,8 @@ int timeline_enter(struct timeline *tl, uint64_t ts, uint64_t *ret_mono)
 	return 0;
 }
 
-/* Ends on paper what is open; the lanes themselves stay as they are, for the sums go on. */
-static void cut(struct timeline *tl)
+/* The lanes themselves stay as they are, for the sums go on. */
+void timeline_wind_up(struct timeline *tl)
 {
 	uint64_t now = tl->stats.last_ns;
 
@@ -168,13 +168,6 @@ static void cut(struct timeline *tl)
 	timeline_mark_cut(tl, now);
 	sched_finish(tl->sched);
 	writer_mute(tl->w);
-}
-
-int timeline_leave(struct timeline *tl)
-{
-	if (writer_is_cut(tl->w) && !tl->stats.cut)
-		cut(tl);
-	return writer_error(tl->w);
 }
 
 static void name_thread(void *arg, uint32_t index, struct summary_thread *ret)

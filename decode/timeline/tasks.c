@@ -132,25 +132,20 @@ uint32_t timeline_process_track(struct timeline *tl, uint32_t pid, uint64_t mono
 	return p ? p->track : 0;
 }
 
-struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
+struct tl_thread *timeline_thread_look_up(struct timeline *tl, uint32_t tid)
 {
 	uint32_t i;
 
-	if (tl->last_found && tl->last_found->tid == tid)
-		return tl->last_found;
 	if (!map_get(&tl->thread_map, tid, &i))
 		return NULL;
 	tl->last_found = tl->threads[i];
 	return tl->last_found;
 }
 
-void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+void timeline_thread_declare_now(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
-	uint32_t process;
+	const uint32_t process = timeline_process_track(tl, t->pid, mono);
 
-	if (t->lane.track && !t->renamed)
-		return;
-	process = timeline_process_track(tl, t->pid, mono);
 	if (!t->lane.track)
 		t->lane.track = writer_new_track(tl->w);
 	t->renamed = false;

@@ -204,7 +204,14 @@ struct timeline {
  * before the first event; leave returns the writer's error and winds up when the output is cut.
  */
 int timeline_enter(struct timeline *tl, uint64_t ts, uint64_t *ret_mono);
-int timeline_leave(struct timeline *tl);
+/* What is open ends on paper: the output is full. */
+void timeline_wind_up(struct timeline *tl);
+static inline int timeline_leave(struct timeline *tl)
+{
+	if (writer_is_cut(tl->w) && !tl->stats.cut)
+		timeline_wind_up(tl);
+	return writer_error(tl->w);
+}
 
 uint64_t timeline_monotonic(struct timeline *tl, uint64_t ts);
 
@@ -248,11 +255,20 @@ void timeline_sample_alone(struct timeline *tl, struct tl_thread *t, uint64_t mo
  */
 int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
-/* NULL if the thread is not known. */
-struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid);
+/* NULL if the thread is not known. Most events are of the thread that the one before was of. */
+struct tl_thread *timeline_thread_look_up(struct timeline *tl, uint32_t tid);
+static inline struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
+{
+	return tl->last_found && tl->last_found->tid == tid ? tl->last_found : timeline_thread_look_up(tl, tid);
+}
 
 /* Declares the thread's track, if it was not or has a new name; closes what is open on it. */
-void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+void timeline_thread_declare_now(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+static inline void timeline_thread_declare(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	if (!t->lane.track || t->renamed)
+		timeline_thread_declare_now(tl, t, mono);
+}
 void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 /* The losses that the thread has not seen yet. 0 or -ENOMEM. */
 int timeline_thread_see_gaps(struct timeline *tl, struct tl_thread *t);

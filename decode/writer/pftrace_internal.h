@@ -156,7 +156,7 @@ static inline bool is_arg_defined(const struct sequence *s, const struct writer_
 }
 
 /* Everything that the event and its first `n_args` arguments name was defined on the sequence. */
-static inline bool is_defined(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
+static inline __attribute__((always_inline)) bool is_defined(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
 {
 	if ((ev->name && !idset_has(&s->defined[NAMES_EVENT], ev->name)) ||
 	    (ev->category && !idset_has(&s->defined[NAMES_CATEGORY], ev->category)) ||

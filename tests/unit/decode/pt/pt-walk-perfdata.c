@@ -61,16 +61,16 @@ static void on_event(struct walk *w, const struct pipeline_event *e)
 	w->space = process_maps_at(w->maps, e->pid, e->ns);
 	w->events++;
 	w->ips.tid = w->tids ? e->tid : 0;
-	if (e->flow.start && w->space)
-		(void)ptwalk_line(&w->ips, &e->flow, read_code, w);
-	if (w->mode == INSNS || e->flow.kind == PTFLOW_RUN)
+	if (e->flow->start && w->space)
+		(void)ptwalk_line(&w->ips, e->flow, read_code, w);
+	if (w->mode == INSNS || e->flow->kind == PTFLOW_RUN)
 		return;
 	if (w->mode == TIMES)
 		(void)printf("%lu.%09lu ", e->ns / 1000000000, e->ns % 1000000000);
-	else if (e->flow.kind == PTFLOW_NOTE || (e->flow.kind == PTFLOW_COND && e->flow.to == e->flow.from + e->flow.length))
+	else if (e->flow->kind == PTFLOW_NOTE || (e->flow->kind == PTFLOW_COND && e->flow->to == e->flow->from + e->flow->length))
 		return; /* no branch; not taken */
-	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow.kind), e->flow.from, e->flow.to);
-	(void)printf(" error %u insns %lu\n", e->flow.error, e->flow.insns);
+	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow->kind), e->flow->from, e->flow->to);
+	(void)printf(" error %u insns %lu\n", e->flow->error, e->all_insns);
 }
 
 static int walk(struct walk *w, const struct pipeline_options *o)

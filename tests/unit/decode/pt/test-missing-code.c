@@ -14,7 +14,7 @@
 
 static struct pipeline_event event(uint32_t buffer, uint64_t offset)
 {
-	return (struct pipeline_event){.buffer = buffer, .flow = {.kind = PTFLOW_CALL, .offset = offset}};
+	return (struct pipeline_event){.buffer = buffer, .offset = offset};
 }
 
 static void expect(const struct missing_code *m, const char *want)

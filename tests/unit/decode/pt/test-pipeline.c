@@ -107,15 +107,15 @@ static void take(struct list *l, const struct pipeline_event *e)
 	}
 	l->insns += e->insns;
 	l->v[l->n++] = (struct event){.ns = e->ns,
-		.from = e->flow.from,
-		.to = e->flow.to,
+		.from = e->flow->from,
+		.to = e->flow->to,
 		.insns = e->insns,
-		.sum = e->flow.insns,
-		.offset = e->flow.offset,
+		.sum = e->all_insns,
+		.offset = e->offset,
 		.pid = e->pid,
 		.tid = e->tid,
 		.buffer = e->buffer,
-		.kind = e->flow.kind};
+		.kind = e->flow->kind};
 }
 
 static uint64_t sum_of(struct json_object *losses)
