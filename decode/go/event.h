@@ -49,6 +49,7 @@ struct goevent {
 	uint64_t raw_time; /* as the thread has written it */
 	uint64_t args[GOFMT_MAX_ARGS];
 
+	/* not of every event, from here on */
 	enum goscope scope; /* of ranges, labels and transitions: what it is about */
 	uint64_t id;	    /* of that; of a task, a region and a log: the task; of a sync: its number */
 	uint64_t parent;    /* of a task; GOFMT_NO_ID: none */

@@ -113,3 +113,21 @@ static inline int gofmt_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret)
 	}
 	return gofmt_long_uvarint(p, size, ret);
 }
+
+#define GOFMT_SHORT_UVARINT 4u
+
+/* The same without a look at the end, which must be further away than a short one is long; 0: it is longer than that. */
+static inline unsigned int gofmt_short_uvarint(const uint8_t *p, uint64_t *ret)
+{
+	uint32_t v = 0;
+
+#pragma GCC unroll 4
+	for (unsigned int i = 0; i < GOFMT_SHORT_UVARINT; i++) {
+		v |= (uint32_t)(p[i] & 0x7f) << 7 * i;
+		if (p[i] < 0x80) {
+			*ret = v;
+			return i + 1;
+		}
+	}
+	return 0;
+}

@@ -95,8 +95,9 @@ static int keep(struct gogeneration *g, const uint8_t *p, size_t n, uint64_t *re
 		size_t max = g->max_bytes ? g->max_bytes : 1u << 18;
 		uint8_t *v;
 
+		/* large ones are moved by the kernel, which copies nothing: small steps waste less */
 		while (max < g->n_bytes + n)
-			max *= 2;
+			max += max / 4;
 		if (!budget_take(g->budget, max - g->max_bytes))
 			return -ENOMEM;
 		v = realloc(g->bytes, max);

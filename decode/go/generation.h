@@ -109,11 +109,11 @@ static inline uint64_t gogeneration_ns(const struct gogeneration *g, uint64_t un
 bool gogeneration_string(const struct gogeneration *g, uint64_t id, struct gostring *ret);
 static inline bool gogeneration_has_string(const struct gogeneration *g, uint64_t id)
 {
-	return id == 0 || idmap_get(&g->by_string, id);
+	return id == 0 || idmap_has(&g->by_string, id);
 }
 static inline bool gogeneration_has_stack(const struct gogeneration *g, uint64_t id)
 {
-	return id == 0 || idmap_get(&g->by_stack, id);
+	return id == 0 || idmap_has(&g->by_stack, id);
 }
 uint32_t gogeneration_stack_depth(const struct gogeneration *g, uint64_t id);
 void gogeneration_frame(const struct gogeneration *g, uint64_t id, uint32_t i, struct goframe *ret);

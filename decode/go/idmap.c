@@ -20,6 +20,7 @@ void idmap_clear(struct idmap *m)
 
 	if (m->n_dense)
 		memset(m->dense, 0, dense);
+	m->upto = 0;
 	hashmap_fini(&m->sparse);
 	m->sparse = (struct hashmap){0};
 	budget_give(m->budget, m->taken - dense);
@@ -52,10 +53,8 @@ int idmap_put(struct idmap *m, uint64_t id, uint32_t value)
 		if (id >= m->n_dense && grow(m, id) < 0)
 			return -ENOMEM;
 		m->dense[id] = value;
-		return 0;
-	}
-	if (!value) {
-		hashmap_drop(&m->sparse, 0, id);
+		while (m->upto + 1 < m->n_dense && m->dense[m->upto + 1])
+			m->upto++;
 		return 0;
 	}
 	if (more && !budget_take(m->budget, more))

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/hashmap.h"
@@ -16,6 +17,7 @@ struct idmap {
 	struct budget *budget;
 	uint32_t *dense;
 	uint32_t n_dense;
+	uint64_t upto; /* all from 1 to this are there */
 	struct hashmap sparse;
 	uint64_t taken;
 };
@@ -37,5 +39,11 @@ static inline uint32_t idmap_get(const struct idmap *m, uint64_t id)
 	return id < IDMAP_DENSE ? 0 : (uint32_t)hashmap_get(&m->sparse, 0, id);
 }
 
-/* 0 drops it. 0 or -ENOMEM. */
+/* Most ids need no look at the table. */
+static inline bool idmap_has(const struct idmap *m, uint64_t id)
+{
+	return (id > 0 && id <= m->upto) || idmap_get(m, id);
+}
+
+/* `value` is not 0. 0 or -ENOMEM. */
 int idmap_put(struct idmap *m, uint64_t id, uint32_t value) _must_check_;

@@ -20,13 +20,16 @@ int goorder_broken(struct goorder *o, const char *format, ...)
 	return GOORDER_BROKEN;
 }
 
-int goorder_new(struct budget *budget, struct goorder **ret)
+int goorder_new(struct budget *budget, const struct gogeneration *g, char *why, size_t size, struct goorder **ret)
 {
 	struct goorder *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return -ENOMEM;
 	o->budget = budget;
+	o->g = g;
+	o->why = why;
+	o->why_size = size;
 	*ret = o;
 	return 0;
 }
@@ -55,8 +58,8 @@ struct goorder *goorder_free(struct goorder *o)
 {
 	if (!o)
 		return NULL;
-	things_free(&o->gs, true);
-	things_free(&o->ps, true);
+	things_free(&o->gs.map, true);
+	things_free(&o->ps.map, true);
 	things_free(&o->ms, false);
 	things_free(&o->tasks, false);
 	budget_give(o->budget, o->taken);
@@ -87,9 +90,9 @@ static void *make(struct goorder *o, struct hashmap *map, uint64_t id, size_t si
 	return p;
 }
 
-struct goorder_thing *goorder_make(struct goorder *o, struct hashmap *map, uint64_t id, uint8_t status)
+struct goorder_thing *goorder_make(struct goorder *o, struct goorder_things *things, uint64_t id, uint8_t status)
 {
-	struct goorder_thing *t = make(o, map, id, sizeof(*t));
+	struct goorder_thing *t = make(o, &things->map, id, sizeof(*t));
 
 	if (t) {
 		t->id = id;
@@ -101,9 +104,9 @@ struct goorder_thing *goorder_make(struct goorder *o, struct hashmap *map, uint6
 
 void goorder_drop_g(struct goorder *o, struct goorder_thing *g)
 {
-	if (o->recent[g->id % GOORDER_RECENT] == g)
-		o->recent[g->id % GOORDER_RECENT] = NULL;
-	hashmap_drop(&o->gs, 0, g->id);
+	if (o->gs.recent[g->id % GOORDER_RECENT] == g)
+		o->gs.recent[g->id % GOORDER_RECENT] = NULL;
+	hashmap_drop(&o->gs.map, 0, g->id);
 	for (uint32_t i = 0; i < g->n_regions; i++) {
 		free(g->regions[i].name);
 		budget_give(o->budget, g->regions[i].len);
@@ -138,34 +141,6 @@ struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const str
 
 /* ---- what is next */
 
-/* In pieces: what is larger GCC clears by an instruction that takes longer to begin than all of this. */
-static void clear(struct goevent *e)
-{
-	enum { PIECE = 64 };
-	uint8_t *p = (uint8_t *)e;
-
-#pragma GCC unroll 4
-	for (size_t i = 0; i < sizeof(*e) / PIECE; i++, p += PIECE)
-		memset(p, 0, PIECE);
-	memset(p, 0, sizeof(*e) % PIECE);
-}
-
-struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind)
-{
-	struct goevent *e = o->n_made ? &o->queue[o->n_made - 1] : o->first;
-
-	o->n_made++;
-	clear(e);
-	e->kind = kind;
-	e->type = ev->type;
-	e->time = e->raw_time = ev->time;
-	e->m = o->ctx.m;
-	e->p = o->ctx.p;
-	e->g = o->ctx.g;
-	memcpy(e->args, ev->args, sizeof(e->args));
-	return e;
-}
-
 bool goorder_next(struct goorder *o, struct goevent *ret)
 {
 	if (o->at + 1 >= o->n_made)
@@ -174,36 +149,32 @@ bool goorder_next(struct goorder *o, struct goevent *ret)
 	return true;
 }
 
-int goorder_advance(struct goorder *o, const struct gogeneration *g, const struct goraw_event *ev, struct goevent *ret, char *why, size_t size)
+/* The first event of a thread in this generation. */
+static __attribute__((noinline)) int meet(struct goorder *o, struct goraw_event *ev)
 {
-	struct goorder_m *m = NULL;
-	int r;
+	if (!o->initial_gen)
+		o->initial_gen = o->g->gen;
+	if (ev->m == GOFMT_NO_ID) {
+		ev->thread = &o->nobody;
+		return 0;
+	}
+	ev->thread = hashmap_pointer(&o->ms, ev->m);
+	if (!ev->thread)
+		ev->thread = goorder_make_m(o, ev->m);
+	return ev->thread ? 0 : -ENOMEM;
+}
 
-	o->g = g;
-	o->why = why;
-	o->why_size = size;
+int goorder_advance(struct goorder *o, struct goraw_event *ev, struct goevent *ret)
+{
+	if (!ev->thread && meet(o, ev) < 0)
+		return -ENOMEM;
+	if (ev->thread == &o->nobody)
+		o->nobody = (struct goorder_m){.m = GOFMT_NO_ID, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID};
 	o->first = ret;
 	o->at = o->n_made = 0;
-	if (!o->initial_gen)
-		o->initial_gen = g->gen;
-	if (ev->m != GOFMT_NO_ID) {
-		m = o->last_m && o->last_m->m == ev->m ? o->last_m : hashmap_pointer(&o->ms, ev->m);
-		if (!m)
-			m = goorder_make_m(o, ev->m);
-		if (!m)
-			return -ENOMEM;
-		o->last_m = m;
-	}
-	o->ctx.m = o->next.m = ev->m;
-	o->ctx.p = o->next.p = m ? m->p : GOFMT_NO_ID;
-	o->ctx.g = o->next.g = m ? m->g : GOFMT_NO_ID;
-	r = goorder_apply(o, ev);
-	if (r == GOORDER_DONE && m) {
-		/* seldom both */
-		if (m->p != o->next.p)
-			m->p = o->next.p;
-		if (m->g != o->next.g)
-			m->g = o->next.g;
-	}
-	return r;
+	o->thread = ev->thread;
+	o->ctx = *ev->thread;
+	if (!goorder_rules[ev->type])
+		return goorder_broken(o, "bad event type found while ordering: %d", ev->type);
+	return goorder_rules[ev->type](o, ev);
 }

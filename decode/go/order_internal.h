@@ -2,6 +2,9 @@
 /* Inside of the order of events: order.c has what is known and hands out what happened, rules*.c say what each event needs and does. */
 #pragma once
 
+#include <stddef.h>
+#include <string.h>
+
 #include "common/base/hashmap.h"
 #include "decode/go/order.h"
 
@@ -35,6 +38,7 @@ struct goorder_thing {
 	uint32_t n_regions, max_regions;
 };
 
+/* A thread, and what it has. */
 struct goorder_m {
 	uint64_t m, p, g;
 };
@@ -45,8 +49,10 @@ struct goorder_task {
 	char name[];
 };
 
-struct goorder_ctx {
-	uint64_t m, p, g;
+/* By their ids; the last bits of these say where those of late are, for the next look. */
+struct goorder_things {
+	struct hashmap map;
+	struct goorder_thing *recent[GOORDER_RECENT];
 };
 
 struct goorder {
@@ -54,12 +60,13 @@ struct goorder {
 	uint64_t taken;
 	const struct gogeneration *g;
 	uint64_t initial_gen;
-	struct hashmap gs, ps, ms, tasks;
-	struct goorder_m *last_m;
-	struct goorder_thing *recent[GOORDER_RECENT]; /* goroutines by their last bits, for the next look */
+	struct goorder_things gs, ps;
+	struct hashmap ms, tasks;
 	uint64_t gc_seq;
 	enum { GC_UNDETERMINED, GC_NOT_RUNNING, GC_RUNNING } gc;
-	struct goorder_ctx ctx, next; /* before the event, and after it */
+	struct goorder_m ctx;	  /* the event's thread, before it */
+	struct goorder_m *thread; /* and after it */
+	struct goorder_m nobody;  /* who wrote an event of no thread; forgets */
 	struct goevent *first, queue[2]; /* what the event makes: into the caller's, and besides */
 	uint32_t at, n_made;		 /* of the queue, and with the first */
 	char task_name[GOFMT_MAX_STRING]; /* of one that has ended */
@@ -67,17 +74,43 @@ struct goorder {
 	size_t why_size;
 };
 
-/* The event: what it needs, and what it does. enum goorder_answer, or -ENOMEM. */
-int goorder_apply(struct goorder *o, const struct goraw_event *ev);
+/* What an event needs, and what it does: enum goorder_answer, or -ENOMEM. By its type; NULL: it has none. */
+typedef int (*gorule_fn)(struct goorder *o, const struct goraw_event *ev);
+extern const gorule_fn goorder_rules[UINT8_MAX + 1];
 
 int goorder_broken(struct goorder *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int goorder_charge(struct goorder *o, uint64_t bytes);
-struct goorder_thing *goorder_make(struct goorder *o, struct hashmap *map, uint64_t id, uint8_t status);
+struct goorder_thing *goorder_make(struct goorder *o, struct goorder_things *things, uint64_t id, uint8_t status);
 void goorder_drop_g(struct goorder *o, struct goorder_thing *g);
 struct goorder_m *goorder_make_m(struct goorder *o, uint64_t m);
 struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name, uint64_t parent);
+
+/* What not every event has. In halves: all at once GCC would clear by an instruction that takes longer to begin than this. */
+static inline void goorder_clear(struct goevent *e)
+{
+	enum { REST = sizeof(*e) - offsetof(struct goevent, scope), HALF = REST / 2 };
+	uint8_t *p = (uint8_t *)&e->scope;
+
+	memset(p, 0, HALF);
+	memset(p + HALF, 0, REST - HALF);
+}
+
 /* One more that the event makes, in the context before it. */
-struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind);
+static inline struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind)
+{
+	struct goevent *e = o->n_made ? &o->queue[o->n_made - 1] : o->first;
+
+	o->n_made++;
+	goorder_clear(e);
+	e->kind = kind;
+	e->type = ev->type;
+	e->m = o->ctx.m;
+	e->p = o->ctx.p;
+	e->g = o->ctx.g;
+	e->time = e->raw_time = ev->time;
+	memcpy(e->args, ev->args, sizeof(e->args));
+	return e;
+}
 
 /* ---- rules.c: for all rules */
 
@@ -102,17 +135,25 @@ static inline int goorder_need(struct goorder *o, enum goorder_need p, enum goor
 const char *goorder_name(const struct goraw_event *ev);
 const char *goorder_g_name(uint8_t status);
 const char *goorder_p_name(uint8_t status);
-struct goorder_thing *goorder_find_g(struct goorder *o, uint64_t id);
+struct goorder_thing *goorder_find(struct goorder_things *things, uint64_t id);
 
-/* NULL: not known. */
-static inline struct goorder_thing *goorder_g(struct goorder *o, uint64_t id)
+/* NULL: not known. A file may have one of the number GOFMT_NO_ID, too. */
+static inline struct goorder_thing *goorder_thing(struct goorder_things *things, uint64_t id)
 {
-	struct goorder_thing *g = o->recent[id % GOORDER_RECENT];
+	struct goorder_thing *t = things->recent[id % GOORDER_RECENT];
 
-	return g && g->id == id ? g : goorder_find_g(o, id);
+	return t && t->id == id ? t : goorder_find(things, id);
 }
 
-struct goorder_thing *goorder_p(struct goorder *o, uint64_t id);
+static inline struct goorder_thing *goorder_g(struct goorder *o, uint64_t id)
+{
+	return goorder_thing(&o->gs, id);
+}
+
+static inline struct goorder_thing *goorder_p(struct goorder *o, uint64_t id)
+{
+	return goorder_thing(&o->ps, id);
+}
 
 static inline bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq)
 {
@@ -128,7 +169,6 @@ static inline void goorder_set(const struct goorder *o, struct goorder_thing *t,
 
 struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
 				   enum gostate to);
-void goorder_string(const struct goorder *o, uint64_t id, struct gostring *ret);
 
 /* ---- the rules: enum goorder_answer, or -ENOMEM */
 

@@ -7,21 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decode/go/cursor.h"
+#include "decode/go/frontier.h"
 #include "decode/go/order.h"
-
-/* Where the events of one thread are; the next of them is read ahead. */
-struct cursor {
-	const uint8_t *p, *end; /* of the chunk */
-	uint32_t next;		/* chunk, index + 1; 0: there is no more */
-	uint64_t base, last;	/* times: of the chunk, and of the event before; 0: that of the chunk */
-	struct goraw_event ev;
-};
-
-/* `time` is that of the cursor's event, so that the heap need not look at cursors. */
-struct place {
-	int64_t time;
-	struct cursor *cursor;
-};
 
 struct goreader {
 	struct gostream stream;
@@ -32,9 +20,10 @@ struct goreader {
 	struct gogeneration g;
 	bool has_generation;
 	struct goorder *order;
-	struct cursor *cursors;
-	struct place *heap, *sorted;
-	uint32_t n_heap, max_cursors;
+	bool has_more; /* it has made more events than one */
+	struct gocursor *cursors;
+	uint32_t max_cursors;
+	struct gofrontier frontier;
 	uint32_t next_sample;
 	uint64_t last_time, syncs, generations, retries;
 	bool ended; /* nothing follows but the answer in `result` */
@@ -54,7 +43,8 @@ int goreader_new(gobatch_read_fn read, void *arg, struct budget *budget, struct 
 	r->deferred = GOREADER_EVENT;
 	gostream_init(&r->stream, read, arg);
 	gogeneration_init(&r->g, budget);
-	k = goorder_new(budget, &r->order);
+	r->frontier.budget = budget;
+	k = goorder_new(budget, &r->g, r->why, sizeof(r->why), &r->order);
 	if (k < 0)
 		return k;
 	*ret = take_ptr(r);
@@ -67,10 +57,9 @@ struct goreader *goreader_free(struct goreader *r)
 		return NULL;
 	gogeneration_fini(&r->g);
 	goorder_free(r->order);
-	budget_give(r->budget, (uint64_t)r->max_cursors * (sizeof(*r->cursors) + 2 * sizeof(*r->heap)));
+	gofrontier_fini(&r->frontier);
+	budget_give(r->budget, (uint64_t)r->max_cursors * sizeof(*r->cursors));
 	free(r->cursors);
-	free(r->heap);
-	free(r->sorted);
 	free(r);
 	return NULL;
 }
@@ -114,122 +103,6 @@ static int broken(struct goreader *r, const char *why)
 	return end(r, GOREADER_BROKEN);
 }
 
-/* ---- the events of a thread */
-
-static int broken_event(struct goreader *r, const struct cursor *c)
-{
-	(void)snprintf(r->why, sizeof(r->why),
-		       c->ev.type >= GOFMT_N_TYPES ? "found invalid event type: %d" : "found event without a timestamp: type=%d", c->ev.type);
-	return broken(r, r->why);
-}
-
-/* The next event of the cursor; GOREADER_END: there is none. */
-static int cursor_next(struct goreader *r, struct cursor *c)
-{
-	const struct gofmt_spec *spec;
-	uint64_t dt;
-	int n;
-
-	while (c->p == c->end) {
-		const struct gochunk *chunk;
-
-		if (!c->next)
-			return GOREADER_END;
-		chunk = &r->g.chunks[c->next - 1];
-		c->p = r->g.bytes + chunk->at;
-		c->end = c->p + chunk->size;
-		c->next = chunk->next;
-		c->base = gogeneration_ns(&r->g, chunk->time);
-		c->last = 0;
-	}
-	c->ev.type = *c->p++;
-	spec = gofmt_spec(c->ev.type);
-	if (!spec->timed)
-		return broken_event(r, c);
-	n = gofmt_uvarint(c->p, (uint64_t)(c->end - c->p), &dt);
-	if (n <= 0)
-		return broken(r, "found invalid uvarint for timestamp");
-	c->p += n;
-	memset(c->ev.args, 0, sizeof(c->ev.args));
-	for (unsigned int i = 0; i < spec->n_args; i++) {
-		n = gofmt_uvarint(c->p, (uint64_t)(c->end - c->p), &c->ev.args[i]);
-		if (n <= 0)
-			return broken(r, "found invalid uvarint");
-		c->p += n;
-	}
-	c->last = (c->last ? c->last : c->base) + gogeneration_ns(&r->g, dt);
-	c->ev.time = c->last;
-	return GOREADER_EVENT;
-}
-
-/* ---- the cursors, that of the earliest event first: a heap, in the order that Go's has where times are the same */
-
-static struct place place_of(struct cursor *c)
-{
-	return (struct place){.time = (int64_t)c->ev.time, .cursor = c};
-}
-
-static uint32_t sift_up(struct place *h, uint32_t i)
-{
-	const struct place p = h[i];
-
-	for (; i > 0 && h[(i - 1) / 2].time > p.time; i = (i - 1) / 2)
-		h[i] = h[(i - 1) / 2];
-	h[i] = p;
-	return i;
-}
-
-static void sift_down(struct place *h, uint32_t n, uint32_t i)
-{
-	const struct place p = h[i];
-
-	for (;;) {
-		uint32_t least = 2 * i + 1;
-
-		if (least + 1 < n && h[least].time > h[least + 1].time)
-			least++;
-		if (least >= n || h[least].time >= p.time)
-			break;
-		h[i] = h[least];
-		i = least;
-	}
-	h[i] = p;
-}
-
-static void swap(struct place *h, uint32_t a, uint32_t b)
-{
-	const struct place p = h[a];
-
-	h[a] = h[b];
-	h[b] = p;
-}
-
-static void heap_remove(struct goreader *r, uint32_t i)
-{
-	for (; i > 0; i = (i - 1) / 2)
-		swap(r->heap, i, (i - 1) / 2);
-	swap(r->heap, 0, --r->n_heap);
-	sift_down(r->heap, r->n_heap, 0);
-}
-
-/* Stable. */
-static void merge_sort(struct place *v, struct place *room, uint32_t n)
-{
-	uint32_t half = n / 2, a = 0, b = half;
-
-	if (n <= 12) {
-		for (uint32_t i = 1; i < n; i++)
-			for (uint32_t k = i; k > 0 && v[k - 1].time > v[k].time; k--)
-				swap(v, k, k - 1);
-		return;
-	}
-	merge_sort(v, room, half);
-	merge_sort(v + half, room, n - half);
-	memcpy(room, v, n * sizeof(*room));
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = b == n || (a < half && room[a].time <= room[b].time) ? room[a++] : room[b++];
-}
-
 /* ---- generations */
 
 /* The trace is about to be given up or over: a last event, then that answer. */
@@ -248,16 +121,12 @@ static int grow_cursors(struct goreader *r)
 
 	if (n <= r->max_cursors)
 		return 0;
-	if (!budget_take(r->budget, (uint64_t)(n - r->max_cursors) * (sizeof(*r->cursors) + 2 * sizeof(*r->heap))))
+	if (!budget_take(r->budget, (uint64_t)(n - r->max_cursors) * sizeof(*r->cursors)))
 		return -ENOMEM;
 	free(r->cursors);
-	free(r->heap);
-	free(r->sorted);
 	r->max_cursors = n;
 	r->cursors = calloc(n, sizeof(*r->cursors));
-	r->heap = calloc(n, sizeof(*r->heap));
-	r->sorted = calloc(n, sizeof(*r->sorted));
-	return r->cursors && r->heap && r->sorted ? 0 : -ENOMEM;
+	return r->cursors ? 0 : -ENOMEM;
 }
 
 /* All is there: the first event of each thread, and the event that begins it. */
@@ -266,23 +135,23 @@ static int begin_generation(struct goreader *r, struct goevent *ret)
 	int k;
 
 	r->has_generation = true;
-	r->n_heap = r->next_sample = 0;
+	r->next_sample = 0;
 	if (r->g.n_threads > GOREADER_MAX_THREADS)
 		return broken(r, "too large: more than 65536 threads in a generation");
 	k = grow_cursors(r);
+	if (k == 0)
+		k = gofrontier_reset(&r->frontier, r->g.n_threads);
 	if (k < 0)
 		return end(r, k);
 	for (uint32_t i = 0; i < r->g.n_threads; i++) {
-		struct cursor *c = &r->cursors[i];
+		struct gocursor *c = &r->cursors[i];
 
-		*c = (struct cursor){.next = r->g.threads[i].first, .ev.m = r->g.threads[i].m};
-		k = cursor_next(r, c);
-		if (k == GOREADER_BROKEN)
-			return k;
-		if (k == GOREADER_END)
-			continue;
-		r->heap[r->n_heap] = place_of(c);
-		(void)sift_up(r->heap, r->n_heap++);
+		gocursor_init(c, &r->g.threads[i]);
+		k = gocursor_next(c, &r->g, r->why, sizeof(r->why));
+		if (k == GOCURSOR_BROKEN)
+			return broken(r, r->why);
+		if (k == GOCURSOR_EVENT)
+			gofrontier_add(&r->frontier, c);
 	}
 	r->generations++;
 	*ret = (struct goevent){.kind = GOEVENT_SYNC, .type = GOFMT_SYNC, .m = GOFMT_NO_ID, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID, .id = ++r->syncs,
@@ -369,7 +238,7 @@ static int read_spilling(struct goreader *r)
 	return k < 0 ? k : GOREADER_BROKEN;
 }
 
-static int next_generation(struct goreader *r, struct goevent *ret)
+static __attribute__((noinline)) int next_generation(struct goreader *r, struct goevent *ret)
 {
 	int k;
 
@@ -390,40 +259,71 @@ static int next_generation(struct goreader *r, struct goevent *ret)
 
 /* ---- */
 
-/* Takes the event of that cursor, if it is next: enum goorder_answer, or -errno. */
-static int try_one(struct goreader *r, uint32_t i, struct goevent *ret)
+/* Whether the strings and stacks that the event has are in its generation's tables. */
+static bool has_all(const struct gogeneration *g, const struct goraw_event *ev)
 {
-	struct cursor *c = r->heap[i].cursor;
-	int k = goorder_advance(r->order, &r->g, &c->ev, ret, r->why, sizeof(r->why));
+	for (unsigned int left = ev->spec->strings; left; left &= left - 1)
+		if (!gogeneration_has_string(g, ev->args[__builtin_ctz(left)]))
+			return false;
+	for (unsigned int left = ev->spec->stacks; left; left &= left - 1)
+		if (!gogeneration_has_stack(g, ev->args[__builtin_ctz(left)]))
+			return false;
+	return true;
+}
 
-	if (k != GOORDER_DONE)
-		return k;
-	k = cursor_next(r, c);
-	if (k == GOREADER_BROKEN)
-		return GOORDER_BROKEN;
-	if (k == GOREADER_END) {
-		heap_remove(r, i);
-		return GOORDER_DONE;
+/* Says which of them is the first that is not. */
+static __attribute__((noinline, cold)) int lacks(struct goreader *r, const struct goevent *e)
+{
+	const struct gofmt_spec *spec = gofmt_spec(e->type);
+
+	for (unsigned int i = 0; i < spec->n_args; i++) {
+		const bool string = spec->strings >> i & 1;
+
+		if (string ? gogeneration_has_string(&r->g, e->args[i]) : !(spec->stacks >> i & 1) || gogeneration_has_stack(&r->g, e->args[i]))
+			continue;
+		(void)snprintf(r->why, sizeof(r->why), "found invalid %s ID %" PRIu64 " for event %s", string ? "string" : "stack", e->args[i],
+			       spec->name);
+		break;
 	}
-	r->heap[i] = place_of(c);
-	if (sift_up(r->heap, i) == i)
-		sift_down(r->heap, r->n_heap, i);
+	return GOORDER_BROKEN;
+}
+
+/* Takes the event of that cursor, if it is next: enum goorder_answer, or -errno. */
+static inline int try_one(struct goreader *r, uint32_t i, struct goevent *ret)
+{
+	struct gocursor *c = r->frontier.heap[i].cursor;
+	bool more, whole;
+	int k = goorder_advance(r->order, &c->ev, ret);
+
+	if (k != GOORDER_DONE && k != GOORDER_MORE)
+		return k;
+	more = k == GOORDER_MORE;
+	whole = has_all(&r->g, &c->ev);
+	k = gocursor_next(c, &r->g, r->why, sizeof(r->why));
+	if (k == GOCURSOR_BROKEN)
+		return GOORDER_BROKEN;
+	if (!whole)
+		return lacks(r, ret);
+	if (k == GOCURSOR_EVENT)
+		gofrontier_moved(&r->frontier, i);
+	else
+		gofrontier_remove(&r->frontier, i);
+	r->has_more = more;
 	return GOORDER_DONE;
 }
 
-static int advance(struct goreader *r, struct goevent *ret)
+/* The earliest event has to wait: the first of the others that has not. */
+static __attribute__((noinline)) int try_others(struct goreader *r, struct goevent *ret)
 {
-	int k = try_one(r, 0, ret);
+	int k = GOORDER_WAIT;
 
-	if (k != GOORDER_WAIT)
-		return k;
-	merge_sort(r->heap, r->sorted, r->n_heap);
-	r->retries += r->n_heap;
+	gofrontier_sort(&r->frontier);
+	r->retries += r->frontier.n;
 	if (r->retries > GOREADER_MAX_RETRIES) {
 		(void)snprintf(r->why, sizeof(r->why), "too large: events wait for each other too often");
 		return GOORDER_BROKEN;
 	}
-	for (uint32_t i = 1; i < r->n_heap && k == GOORDER_WAIT; i++)
+	for (uint32_t i = 1; i < r->frontier.n && k == GOORDER_WAIT; i++)
 		k = try_one(r, i, ret);
 	if (k == GOORDER_WAIT) {
 		(void)snprintf(r->why, sizeof(r->why), "broken trace: failed to advance: frontier:");
@@ -440,27 +340,6 @@ static void sample(struct goreader *r, struct goevent *ret)
 		.raw_time = s->time, .stack = gogeneration_has_stack(&r->g, s->stack) ? s->stack : 0};
 }
 
-/* Numbers that the event has must be in its generation's tables. */
-static int validate(struct goreader *r, const struct goevent *e)
-{
-	const struct gofmt_spec *spec = gofmt_spec(e->type);
-	if (e->kind == GOEVENT_SYNC || e->kind == GOEVENT_STACK_SAMPLE)
-		return 0;
-	for (unsigned int left = spec->strings | spec->stacks; left; left &= left - 1) {
-		const int i = __builtin_ctz(left);
-
-		if (spec->strings >> i & 1 && !gogeneration_has_string(&r->g, e->args[i])) {
-			(void)snprintf(r->why, sizeof(r->why), "found invalid string ID %" PRIu64 " for event %s", e->args[i], spec->name);
-			return broken(r, r->why);
-		}
-		if (spec->stacks >> i & 1 && !gogeneration_has_stack(&r->g, e->args[i])) {
-			(void)snprintf(r->why, sizeof(r->why), "found invalid stack ID %" PRIu64 " for event %s", e->args[i], spec->name);
-			return broken(r, r->why);
-		}
-	}
-	return 0;
-}
-
 static int next(struct goreader *r, struct goevent *ret)
 {
 	int k;
@@ -473,18 +352,23 @@ static int next(struct goreader *r, struct goevent *ret)
 			return end(r, k < 0 ? k : GOREADER_BROKEN);
 		}
 	}
-	if (goorder_next(r->order, ret))
-		return GOREADER_EVENT;
+	if (r->has_more) {
+		r->has_more = goorder_next(r->order, ret);
+		if (r->has_more)
+			return GOREADER_EVENT;
+	}
 	if (r->ended)
 		return r->result;
-	if (r->n_heap == 0 && r->next_sample == r->g.n_samples)
+	if (r->frontier.n == 0 && r->next_sample == r->g.n_samples)
 		return next_generation(r, ret);
 	if (r->next_sample < r->g.n_samples &&
-	    (r->n_heap == 0 || (int64_t)r->g.samples[r->next_sample].time < r->heap[0].time)) {
+	    (r->frontier.n == 0 || (int64_t)r->g.samples[r->next_sample].time < r->frontier.heap[0].time)) {
 		sample(r, ret);
 		return GOREADER_EVENT;
 	}
-	k = advance(r, ret);
+	k = try_one(r, 0, ret);
+	if (k == GOORDER_WAIT)
+		k = try_others(r, ret);
 	if (k == GOORDER_DONE)
 		return GOREADER_EVENT;
 	return k < 0 ? end(r, k) : broken(r, r->why);
@@ -495,9 +379,6 @@ int goreader_next(struct goreader *r, struct goevent *ret)
 	int k = next(r, ret);
 
 	if (k != GOREADER_EVENT)
-		return k;
-	k = validate(r, ret);
-	if (k != 0)
 		return k;
 	if ((int64_t)ret->time <= (int64_t)r->last_time)
 		ret->time = r->last_time + 1;

@@ -44,18 +44,13 @@ int goorder_lacks(struct goorder *o, enum goorder_need p, enum goorder_need g)
 	return r == GOORDER_DONE ? need_one(o, g, o->ctx.g, "goroutine") : r;
 }
 
-struct goorder_thing *goorder_find_g(struct goorder *o, uint64_t id)
+struct goorder_thing *goorder_find(struct goorder_things *things, uint64_t id)
 {
-	struct goorder_thing *g = id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->gs, id);
+	struct goorder_thing *t = hashmap_pointer(&things->map, id);
 
-	if (g)
-		o->recent[id % GOORDER_RECENT] = g;
-	return g;
-}
-
-struct goorder_thing *goorder_p(struct goorder *o, uint64_t id)
-{
-	return id == GOFMT_NO_ID ? NULL : hashmap_pointer(&o->ps, id);
+	if (t)
+		things->recent[id % GOORDER_RECENT] = t;
+	return t;
 }
 
 struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
@@ -70,59 +65,46 @@ struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *
 	return e;
 }
 
-void goorder_string(const struct goorder *o, uint64_t id, struct gostring *ret)
-{
-	(void)gogeneration_string(o->g, id, ret);
-}
-
-int goorder_apply(struct goorder *o, const struct goraw_event *ev)
-{
-	static int (*const rules[GOFMT_N_TYPES])(struct goorder *o, const struct goraw_event *ev) = {
-		[GOFMT_PROCS_CHANGE] = gorule_metric,
-		[GOFMT_PROC_START] = gorule_proc_start,
-		[GOFMT_PROC_STOP] = gorule_proc_stop,
-		[GOFMT_PROC_STEAL] = gorule_proc_steal,
-		[GOFMT_PROC_STATUS] = gorule_proc_status,
-		[GOFMT_GO_CREATE] = gorule_go_create,
-		[GOFMT_GO_CREATE_SYSCALL] = gorule_go_create_syscall,
-		[GOFMT_GO_START] = gorule_go_start,
-		[GOFMT_GO_DESTROY] = gorule_go_stop,
-		[GOFMT_GO_DESTROY_SYSCALL] = gorule_destroy_syscall,
-		[GOFMT_GO_STOP] = gorule_go_stop,
-		[GOFMT_GO_BLOCK] = gorule_go_stop,
-		[GOFMT_GO_UNBLOCK] = gorule_go_unblock,
-		[GOFMT_GO_SYSCALL_BEGIN] = gorule_syscall_begin,
-		[GOFMT_GO_SYSCALL_END] = gorule_syscall_end,
-		[GOFMT_GO_SYSCALL_END_BLOCKED] = gorule_syscall_end_blocked,
-		[GOFMT_GO_STATUS] = gorule_go_status,
-		[GOFMT_STW_BEGIN] = gorule_stw,
-		[GOFMT_STW_END] = gorule_stw,
-		[GOFMT_GC_ACTIVE] = gorule_gc,
-		[GOFMT_GC_BEGIN] = gorule_gc,
-		[GOFMT_GC_END] = gorule_gc,
-		[GOFMT_GC_SWEEP_ACTIVE] = gorule_sweep_active,
-		[GOFMT_GC_SWEEP_BEGIN] = gorule_gc_sweep,
-		[GOFMT_GC_SWEEP_END] = gorule_gc_sweep,
-		[GOFMT_GC_MARK_ASSIST_ACTIVE] = gorule_assist_active,
-		[GOFMT_GC_MARK_ASSIST_BEGIN] = gorule_mark_assist,
-		[GOFMT_GC_MARK_ASSIST_END] = gorule_mark_assist,
-		[GOFMT_HEAP_ALLOC] = gorule_metric,
-		[GOFMT_HEAP_GOAL] = gorule_metric,
-		[GOFMT_GO_LABEL] = gorule_label,
-		[GOFMT_USER_TASK_BEGIN] = gorule_task_begin,
-		[GOFMT_USER_TASK_END] = gorule_task_end,
-		[GOFMT_USER_REGION_BEGIN] = gorule_region,
-		[GOFMT_USER_REGION_END] = gorule_region,
-		[GOFMT_USER_LOG] = gorule_user_log,
-		[GOFMT_GO_SWITCH] = gorule_go_switch,
-		[GOFMT_GO_SWITCH_DESTROY] = gorule_go_switch,
-		[GOFMT_GO_CREATE_BLOCKED] = gorule_go_create,
-		[GOFMT_GO_STATUS_STACK] = gorule_go_status,
-	};
-
-	if (gofmt_is_experimental(ev->type))
-		return gorule_experimental(o, ev);
-	if (ev->type >= GOFMT_N_TYPES || !rules[ev->type])
-		return goorder_broken(o, "bad event type found while ordering: %d", ev->type);
-	return rules[ev->type](o, ev);
-}
+const gorule_fn goorder_rules[UINT8_MAX + 1] = {
+	[GOFMT_PROCS_CHANGE] = gorule_metric,
+	[GOFMT_PROC_START] = gorule_proc_start,
+	[GOFMT_PROC_STOP] = gorule_proc_stop,
+	[GOFMT_PROC_STEAL] = gorule_proc_steal,
+	[GOFMT_PROC_STATUS] = gorule_proc_status,
+	[GOFMT_GO_CREATE] = gorule_go_create,
+	[GOFMT_GO_CREATE_SYSCALL] = gorule_go_create_syscall,
+	[GOFMT_GO_START] = gorule_go_start,
+	[GOFMT_GO_DESTROY] = gorule_go_stop,
+	[GOFMT_GO_DESTROY_SYSCALL] = gorule_destroy_syscall,
+	[GOFMT_GO_STOP] = gorule_go_stop,
+	[GOFMT_GO_BLOCK] = gorule_go_stop,
+	[GOFMT_GO_UNBLOCK] = gorule_go_unblock,
+	[GOFMT_GO_SYSCALL_BEGIN] = gorule_syscall_begin,
+	[GOFMT_GO_SYSCALL_END] = gorule_syscall_end,
+	[GOFMT_GO_SYSCALL_END_BLOCKED] = gorule_syscall_end_blocked,
+	[GOFMT_GO_STATUS] = gorule_go_status,
+	[GOFMT_STW_BEGIN] = gorule_stw,
+	[GOFMT_STW_END] = gorule_stw,
+	[GOFMT_GC_ACTIVE] = gorule_gc,
+	[GOFMT_GC_BEGIN] = gorule_gc,
+	[GOFMT_GC_END] = gorule_gc,
+	[GOFMT_GC_SWEEP_ACTIVE] = gorule_sweep_active,
+	[GOFMT_GC_SWEEP_BEGIN] = gorule_gc_sweep,
+	[GOFMT_GC_SWEEP_END] = gorule_gc_sweep,
+	[GOFMT_GC_MARK_ASSIST_ACTIVE] = gorule_assist_active,
+	[GOFMT_GC_MARK_ASSIST_BEGIN] = gorule_mark_assist,
+	[GOFMT_GC_MARK_ASSIST_END] = gorule_mark_assist,
+	[GOFMT_HEAP_ALLOC] = gorule_metric,
+	[GOFMT_HEAP_GOAL] = gorule_metric,
+	[GOFMT_GO_LABEL] = gorule_label,
+	[GOFMT_USER_TASK_BEGIN] = gorule_task_begin,
+	[GOFMT_USER_TASK_END] = gorule_task_end,
+	[GOFMT_USER_REGION_BEGIN] = gorule_region,
+	[GOFMT_USER_REGION_END] = gorule_region,
+	[GOFMT_USER_LOG] = gorule_user_log,
+	[GOFMT_GO_SWITCH] = gorule_go_switch,
+	[GOFMT_GO_SWITCH_DESTROY] = gorule_go_switch,
+	[GOFMT_GO_CREATE_BLOCKED] = gorule_go_create,
+	[GOFMT_GO_STATUS_STACK] = gorule_go_status,
+	[GOFMT_SPAN ... GOFMT_GOROUTINE_STACK_FREE] = gorule_experimental,
+};

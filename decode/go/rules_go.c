@@ -14,7 +14,8 @@ static enum gostate g_public(uint8_t s)
 }
 
 /* The goroutine that the thread runs, which must be in that state. */
-static int current_g(struct goorder *o, const struct goraw_event *ev, enum goorder_need p, uint8_t status, struct goorder_thing **ret)
+static inline int current_g(struct goorder *o, const struct goraw_event *ev, enum goorder_need p, uint8_t status,
+			    struct goorder_thing **ret)
 {
 	struct goorder_thing *g = goorder_g(o, o->ctx.g);
 	int r = goorder_need(o, p, MUST);
@@ -54,7 +55,7 @@ int gorule_go_status(struct goorder *o, const struct goraw_event *ev)
 			return -ENOMEM;
 	}
 	if (wire == G_RUNNING) {
-		o->next.g = id;
+		o->thread->g = id;
 	} else if (wire == G_SYSCALL) {
 		struct goorder_m *m;
 
@@ -64,7 +65,7 @@ int gorule_go_status(struct goorder *o, const struct goraw_event *ev)
 			if (!first && o->ctx.g != id)
 				return goorder_broken(o, "inconsistent thread for syscalling goroutine %" PRId64 ": thread has goroutine %"
 							 PRId64, (int64_t)id, (int64_t)o->ctx.g);
-			o->next.g = id;
+			o->thread->g = id;
 		} else {
 			m = hashmap_pointer(&o->ms, mid);
 			if (m && m->g != id)
@@ -119,7 +120,7 @@ int gorule_go_create_syscall(struct goorder *o, const struct goraw_event *ev)
 		return goorder_broken(o, "tried to create goroutine (%" PRId64 ") in syscall that already exists", (int64_t)ev->args[0]);
 	if (!goorder_make(o, &o->gs, ev->args[0], G_SYSCALL))
 		return -ENOMEM;
-	o->next.g = ev->args[0];
+	o->thread->g = ev->args[0];
 	(void)goorder_transition(o, ev, GOSCOPE_GOROUTINE, ev->args[0], GOSTATE_NOT_EXIST, GOSTATE_SYSCALL);
 	return GOORDER_DONE;
 }
@@ -135,7 +136,7 @@ int gorule_go_start(struct goorder *o, const struct goraw_event *ev)
 	if (r != GOORDER_DONE)
 		return r;
 	goorder_set(o, g, G_RUNNING, ev->args[1]);
-	o->next.g = g->id;
+	o->thread->g = g->id;
 	(void)goorder_transition(o, ev, GOSCOPE_GOROUTINE, g->id, GOSTATE_RUNNABLE, GOSTATE_RUNNING);
 	return GOORDER_DONE;
 }
@@ -149,7 +150,7 @@ int gorule_go_stop(struct goorder *o, const struct goraw_event *ev)
 
 	if (r != GOORDER_DONE)
 		return r;
-	o->next.g = GOFMT_NO_ID;
+	o->thread->g = GOFMT_NO_ID;
 	e = goorder_transition(o, ev, GOSCOPE_GOROUTINE, g->id, GOSTATE_RUNNING,
 		       ev->type == GOFMT_GO_STOP    ? GOSTATE_RUNNABLE
 		       : ev->type == GOFMT_GO_BLOCK ? GOSTATE_WAITING
@@ -159,7 +160,7 @@ int gorule_go_stop(struct goorder *o, const struct goraw_event *ev)
 		return GOORDER_DONE;
 	}
 	g->status = ev->type == GOFMT_GO_STOP ? G_RUNNABLE : G_WAITING;
-	goorder_string(o, ev->args[0], &e->text);
+	(void)gogeneration_string(o->g, ev->args[0], &e->text);
 	e->stack = e->new_stack = ev->args[1];
 	return GOORDER_DONE;
 }
@@ -188,7 +189,7 @@ int gorule_go_switch(struct goorder *o, const struct goraw_event *ev)
 	if (!to || to->status != G_WAITING || !goorder_succeeds(o, to, ev->args[1]))
 		return GOORDER_WAIT;
 	goorder_set(o, to, G_RUNNING, ev->args[1]);
-	o->next.g = to->id;
+	o->thread->g = to->id;
 	(void)goorder_transition(o, ev, GOSCOPE_GOROUTINE, to->id, GOSTATE_WAITING, GOSTATE_RUNNABLE);
 	if (ev->type == GOFMT_GO_SWITCH) {
 		part.type = GOFMT_GO_BLOCK;
@@ -201,7 +202,7 @@ int gorule_go_switch(struct goorder *o, const struct goraw_event *ev)
 	}
 	part.type = GOFMT_GO_START;
 	goorder_transition(o, &part, GOSCOPE_GOROUTINE, to->id, GOSTATE_RUNNABLE, GOSTATE_RUNNING)->g = GOFMT_NO_ID;
-	return GOORDER_DONE;
+	return GOORDER_MORE;
 }
 
 /* ---- system calls */
@@ -266,7 +267,7 @@ int gorule_syscall_end_blocked(struct goorder *o, const struct goraw_event *ev)
 	if (r != GOORDER_DONE)
 		return r;
 	g->status = G_RUNNABLE;
-	o->next.g = GOFMT_NO_ID;
+	o->thread->g = GOFMT_NO_ID;
 	(void)goorder_transition(o, ev, GOSCOPE_GOROUTINE, g->id, GOSTATE_SYSCALL, GOSTATE_RUNNABLE);
 	return GOORDER_DONE;
 }
@@ -288,11 +289,11 @@ int gorule_destroy_syscall(struct goorder *o, const struct goraw_event *ev)
 			return goorder_broken(o, "proc %" PRId64 " in unexpected state %s", (int64_t)p->id, goorder_p_name(p->status));
 		/* the system may use the thread's number again, so nobody is told from whom it will be stolen */
 		p->status = P_ABANDONED;
-		o->next.p = GOFMT_NO_ID;
+		o->thread->p = GOFMT_NO_ID;
 		(void)goorder_transition(o, &steal, GOSCOPE_PROC, p->id, GOSTATE_RUNNING, GOSTATE_IDLE);
 	}
-	o->next.g = GOFMT_NO_ID;
+	o->thread->g = GOFMT_NO_ID;
 	(void)goorder_transition(o, ev, GOSCOPE_GOROUTINE, g->id, GOSTATE_SYSCALL, GOSTATE_NOT_EXIST);
 	goorder_drop_g(o, g);
-	return GOORDER_DONE;
+	return o->n_made > 1 ? GOORDER_MORE : GOORDER_DONE;
 }

@@ -37,7 +37,7 @@ int gorule_proc_status(struct goorder *o, const struct goraw_event *ev)
 			if (!m)
 				return goorder_broken(
 					o, "failed to find sched context for proc %" PRId64 " that's about to be stolen", (int64_t)id);
-			o->ctx = (struct goorder_ctx){.m = m->m, .p = m->p, .g = m->g};
+			o->ctx = *m;
 			from = GOSTATE_RUNNING;
 		} else if (p->status != status) {
 			return goorder_broken(o, "inconsistent status for proc %" PRId64 ": old %s vs. new %s", (int64_t)id,
@@ -53,7 +53,7 @@ int gorule_proc_status(struct goorder *o, const struct goraw_event *ev)
 		from = o->g->gen == o->initial_gen ? GOSTATE_UNDETERMINED : GOSTATE_NOT_EXIST;
 	}
 	if (wire == P_RUNNING || wire == P_SYSCALL)
-		o->next.p = id;
+		o->thread->p = id;
 	(void)goorder_transition(o, ev, GOSCOPE_PROC, id, from, p_public(status));
 	return GOORDER_DONE;
 }
@@ -69,7 +69,7 @@ int gorule_proc_start(struct goorder *o, const struct goraw_event *ev)
 	if (r != GOORDER_DONE)
 		return r;
 	goorder_set(o, p, P_RUNNING, ev->args[1]);
-	o->next.p = p->id;
+	o->thread->p = p->id;
 	(void)goorder_transition(o, ev, GOSCOPE_PROC, p->id, GOSTATE_IDLE, GOSTATE_RUNNING);
 	return GOORDER_DONE;
 }
@@ -79,15 +79,15 @@ int gorule_proc_stop(struct goorder *o, const struct goraw_event *ev)
 	struct goorder_thing *p = goorder_p(o, o->ctx.p);
 	int r;
 
-	if (!p && o->ctx.p != GOFMT_NO_ID)
+	if (!p)
 		return goorder_broken(o, "event ProcStop for proc (%" PRId64 ") that doesn't exist", (int64_t)o->ctx.p);
-	if (p && p->status != P_RUNNING && p->status != P_SYSCALL)
+	if (p->status != P_RUNNING && p->status != P_SYSCALL)
 		return goorder_broken(o, "ProcStop event for proc that's not Running or Syscall");
 	r = goorder_need(o, MUST, MAY);
 	if (r != GOORDER_DONE)
 		return r;
 	p->status = P_IDLE;
-	o->next.p = GOFMT_NO_ID;
+	o->thread->p = GOFMT_NO_ID;
 	(void)goorder_transition(o, ev, GOSCOPE_PROC, p->id, GOSTATE_RUNNING, GOSTATE_IDLE);
 	return GOORDER_DONE;
 }
@@ -111,7 +111,7 @@ int gorule_proc_steal(struct goorder *o, const struct goraw_event *ev)
 		if (o->ctx.p != id)
 			return goorder_broken(o, "tried to self-steal proc %" PRId64 ", but got proc %" PRId64 " instead", (int64_t)id,
 					      (int64_t)o->ctx.p);
-		o->next.p = GOFMT_NO_ID;
+		o->thread->p = GOFMT_NO_ID;
 	} else {
 		m = hashmap_pointer(&o->ms, from);
 		if (!m)

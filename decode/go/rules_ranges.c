@@ -80,7 +80,7 @@ int gorule_stw(struct goorder *o, const struct goraw_event *ev)
 		r = begin_or_end(o, ev, GOFMT_STW_BEGIN, &stop, GOSCOPE_GOROUTINE, goorder_g(o, o->ctx.g), &kind, &e);
 	if (r != GOORDER_DONE)
 		return r;
-	goorder_string(o, kind, &e->kind_of);
+	(void)gogeneration_string(o->g, kind, &e->kind_of);
 	e->stack = begins ? ev->args[1] : 0;
 	return GOORDER_DONE;
 }

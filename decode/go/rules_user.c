@@ -31,7 +31,7 @@ int gorule_label(struct goorder *o, const struct goraw_event *ev)
 	if (r != GOORDER_DONE)
 		return r;
 	e = goorder_push(o, ev, GOEVENT_LABEL);
-	goorder_string(o, ev->args[0], &e->name);
+	(void)gogeneration_string(o->g, ev->args[0], &e->name);
 	e->scope = GOSCOPE_GOROUTINE;
 	e->id = o->ctx.g;
 	return GOORDER_DONE;
@@ -165,8 +165,8 @@ int gorule_user_log(struct goorder *o, const struct goraw_event *ev)
 		return r;
 	e = goorder_push(o, ev, GOEVENT_LOG);
 	e->id = ev->args[0];
-	goorder_string(o, ev->args[1], &e->name);
-	goorder_string(o, ev->args[2], &e->text);
+	(void)gogeneration_string(o->g, ev->args[1], &e->name);
+	(void)gogeneration_string(o->g, ev->args[2], &e->text);
 	e->stack = ev->args[3];
 	return GOORDER_DONE;
 }

@@ -113,6 +113,19 @@ def live():
                f"a trace of {version}: -d={how} and go-{how} are the same")
 
 
+def none():
+    """Goroutine and processor -1 are as any other, though a thread that has these has none."""
+    none, path = b"\xff" * 9 + b"\x01", tmp() / "none.trace"
+    head = b"go 1.26 trace\0\0\0" + b"\x01\x01" + none + b"\x64\x0d\x32\x08\x80\x94\xeb\xdc\x03\x33\x01\xe8\x07\x05\x06"
+    events = (b"\x19\x01" + none * 2 + b"\x04") * 2 + (b"\x0d\x01" + none + b"\x02") * 2 + b"\x0b\x01"
+    path.write_bytes(head + b"\x01\x01\x01\x64" + bytes([len(events)]) + events + b"\x34")
+    p = decode("go-parsed", path)
+    expect([line.split("Time=")[1] for line in p.stdout.decode().splitlines()[1:]] ==
+           ['101 GoID=-1 Undetermined->Waiting Reason=""', '102 GoID=-1 Waiting->Waiting Reason=""',
+            '103 ProcID=-1 Undetermined->Idle Reason=""', '104 ProcID=-1 Idle->Idle Reason=""'] and
+           "ProcStop event for proc that's not Running or Syscall" in p.stderr.decode(), f"goroutine and processor -1: {p.stdout.decode()}{p.stderr.decode()}")
+
+
 def words():
     bad = tmp() / "bad.trace"
     for text, wanted in ((b"go 1.21 trace\0\0\0", "old format (go 1.21)"), (b"go 1.99 trace\0\0\0", "unsupported trace version go 1.99"),
@@ -124,6 +137,7 @@ def words():
     p = decode("text", bad)
     expect(p.returncode == 0 and "sync" not in p.stderr.decode(), "and has an empty timeline")
     expect(decode("go-parsed", bad).stdout == b"M=-1 P=-1 G=-1 Sync Time=1 N=1\n", "a trace of nothing")
+    none()
     bad.write_bytes(b"PERFILE2")
     expect("not a Go execution trace" in decode("go-parsed", bad).stderr.decode(), "and so is who has none")
 
