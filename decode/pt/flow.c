@@ -63,7 +63,7 @@ void ptflow_reset(struct ptflow *f)
 	f->credit = PTFLOW_CREDIT_PSB;
 	f->last_ip = 0;
 	f->fup_for = PTFLOW_FUP_ASYNC;
-	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->since_ovf = f->aborted = f->speculative = false;
+	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->since_ovf = f->aborted = f->speculative = f->in_doubt = false;
 	f->mode64 = f->tsx = -1;
 	f->note.type = PT_PAD;
 	f->top = f->depth = 0;

@@ -18,6 +18,12 @@
 #define PTFLOW_CREDIT_MAX 65536
 #define PTFLOW_CREDIT_CALL 16
 
+/*
+ * Whether the TNT packet that came last, before nothing but TIPs, may have decisions of later branches than these. A processor that defers
+ * TIPs writes one that is not full only if another packet forces it to.
+ */
+enum ptflow_decisions { PTFLOW_DECISIONS_NONE, PTFLOW_DECISIONS_SOME, PTFLOW_DECISIONS_FULL };
+
 /* For whom the next FUP is. */
 enum ptflow_fup_for { PTFLOW_FUP_ASYNC, PTFLOW_FUP_TSX, PTFLOW_FUP_OTHER };
 
@@ -34,6 +40,7 @@ struct ptflow {
 	/* the packets */
 	uint64_t last_ip;
 	enum ptflow_fup_for fup_for;
+	enum ptflow_decisions decisions;
 	bool has_fup; /* an asynchronous event begins at fup_ip; TIP or PGD says how it goes on */
 	uint64_t fup_ip;
 	bool in_psb, psb_has_ip, after_ovf;
@@ -46,6 +53,7 @@ struct ptflow {
 	struct ptpacket note; /* that waits for its address, or the PSB header's end; PT_PAD: none */
 	/* the walk */
 	bool enabled, lost, speculative;
+	bool in_doubt; /* found again, but decisions of the way from here on may have gone by already */
 	uint32_t tags; /* enum codeblock_tag of the blocks since the last event */
 	uint64_t ip;
 	uint32_t block; /* that begins at ip; CODEBLOCK_NONE: not looked up */

@@ -2,6 +2,10 @@
 /* What each packet means to the walk. */
 #include "decode/pt/flow_internal.h"
 
+/* A TNT packet is full with so many decisions. */
+#define TNT_SHORT 6
+#define TNT_LONG 47
+
 static void mode(struct ptflow *f)
 {
 	if (f->mode64 >= 0) {
@@ -148,10 +152,23 @@ static enum ptpacket_type peek(const struct ptflow *f)
 	return _PT_PACKET_MAX;
 }
 
+static enum ptflow_decisions decisions_of(unsigned int count)
+{
+	return count == TNT_SHORT || count == TNT_LONG ? PTFLOW_DECISIONS_FULL : PTFLOW_DECISIONS_SOME;
+}
+
 void ptflow_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
 {
 	const uint8_t *end = look_end(f, f->pos);
 
+	f->decisions = decisions_of(count);
+	if (f->in_doubt) {
+		const struct codeblock *b = ptflow_to_decision(f);
+
+		if (b)
+			ptflow_lose_at(f, b, PTFLOW_E_MISMATCH);
+		return;
+	}
 	while (count > 0) {
 		const struct codeblock *b;
 		bool taken;
@@ -185,6 +202,32 @@ void ptflow_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
 	}
 }
 
+/*
+ * Whether the decisions that follow the TIP are those of the way from there on. If it was deferred, some of these came before it, and how
+ * many only who knows the way before it can tell: with those that follow alone it would be another way. It was not deferred if a TNT packet
+ * that is not full was written in front of it, and nothing has forced the processor to but the TIP.
+ */
+static bool decisions_follow(const struct ptflow *f)
+{
+	const uint8_t *end = look_end(f, f->pos);
+	struct ptpacket pk = {.type = PT_PAD};
+
+	if (f->decisions != PTFLOW_DECISIONS_SOME)
+		return f->decisions == PTFLOW_DECISIONS_NONE;
+	/* CYC belongs to the packet after it. */
+	for (const uint8_t *p = f->pos; (pk.type == PT_PAD || pk.type == PT_CYC) && p < end; p += pk.length)
+		if (ptpacket_read(p, f->end, &pk) != 0)
+			return false;
+	return pk.type == PT_TNT;
+}
+
+/* Up to the next decision the way is known in any case. */
+static void find_by_tip(struct ptflow *f)
+{
+	ptflow_find(f, f->last_ip);
+	f->in_doubt = !decisions_follow(f);
+}
+
 static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 {
 	const struct codeblock *b;
@@ -196,7 +239,7 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 		if (has_ip && (f->lost || f->after_ovf)) {
 			f->after_ovf = false;
 			mode(f);
-			ptflow_find(f, f->last_ip);
+			find_by_tip(f);
 		} else if (!f->lost) {
 			f->stats.errors[PTFLOW_E_PACKET]++;
 		}
@@ -236,9 +279,11 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 	}
 	if (b)
 		ptflow_branch_to(f, b, f->last_ip);
+	if (f->in_doubt)
+		f->in_doubt = !decisions_follow(f);
 	mode(f);
 	if (!b && has_ip)
-		ptflow_find(f, f->last_ip);
+		find_by_tip(f);
 }
 
 static void on_pge(struct ptflow *f, const struct ptpacket *pk)
@@ -445,20 +490,26 @@ void ptflow_packet(struct ptflow *f, const struct ptpacket *pk)
 			f->stats.errors[PTFLOW_E_PACKET] += !f->lost;
 		else if (!f->lost)
 			ptflow_tnt(f, pk->value, pk->count);
+		else
+			f->decisions = decisions_of(pk->count);
 		break;
 	case PT_TIP:
 		on_tip(f, pk);
 		break;
 	case PT_PGE:
+		f->decisions = PTFLOW_DECISIONS_NONE;
 		on_pge(f, pk);
 		break;
 	case PT_PGD:
+		f->decisions = PTFLOW_DECISIONS_NONE;
 		on_pgd(f, pk);
 		break;
 	case PT_FUP:
+		f->decisions = PTFLOW_DECISIONS_NONE;
 		on_fup(f, pk);
 		break;
 	case PT_PSB:
+		f->decisions = PTFLOW_DECISIONS_NONE;
 		begin_psb(f);
 		break;
 	case PT_PSBEND:
@@ -466,6 +517,7 @@ void ptflow_packet(struct ptflow *f, const struct ptpacket *pk)
 			end_psb(f);
 		break;
 	case PT_OVF:
+		f->decisions = PTFLOW_DECISIONS_NONE;
 		ptflow_ovf(f);
 		break;
 	case PT_MODE_EXEC:

@@ -37,10 +37,14 @@ struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64
 
 void ptflow_lose(struct ptflow *f, enum ptflow_error error)
 {
-	if (!f->code->foreign)
+	/* The packets are right: some were not seen to belong to it. */
+	if (f->in_doubt && error == PTFLOW_E_MISMATCH)
+		error = PTFLOW_E_NONE;
+	if (!f->code->foreign && error != PTFLOW_E_NONE)
 		f->stats.errors[error]++;
 	ptflow_emit(f, PTFLOW_DESYNC, f->ip, 0)->error = (uint8_t)error;
 	f->lost = true;
+	f->in_doubt = false;
 	f->has_fup = false;
 	f->depth = 0;
 }
@@ -85,7 +89,7 @@ void ptflow_enter_at(struct ptflow *f, uint64_t ip)
 /* Tracing begins or goes on here: perhaps somebody else runs now. */
 void ptflow_begin_at(struct ptflow *f, uint64_t ip)
 {
-	f->lost = f->since_ovf = false;
+	f->lost = f->since_ovf = f->in_doubt = false;
 	f->enabled = true;
 	ptflow_enter_at(f, ip);
 	codeblocks_set_mode(f->code, f->is64);
@@ -297,6 +301,13 @@ static int insns_before(const struct codeblock *b, struct codeblocks *code, uint
 	return codeblocks_count(code, b, ip);
 }
 
+/* All decisions before it were written in front of it. */
+static bool at_event(struct ptflow *f)
+{
+	f->in_doubt = false;
+	return true;
+}
+
 /*
  * To `ip`, without a decision: an event happens there. True if it was reached. Otherwise the walk
  * stands at the decision (or the missing code) that was in the way.
@@ -308,7 +319,7 @@ bool ptflow_walk_to(struct ptflow *f, uint64_t ip)
 		int insns;
 
 		if (f->ip == ip)
-			return true;
+			return at_event(f);
 		b = here(f);
 		if (!b)
 			return false;
@@ -320,7 +331,7 @@ bool ptflow_walk_to(struct ptflow *f, uint64_t ip)
 				if (f->o.all)
 					ptflow_emit(f, PTFLOW_RUN, 0, ip)->start = b->start;
 				ptflow_go(f, ip);
-				return true;
+				return at_event(f);
 			}
 		}
 		if (needs_decision(b))

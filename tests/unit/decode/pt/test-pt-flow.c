@@ -363,7 +363,8 @@ static void test_missing_code(void **state)
 	ptmake_address(&m, PTMAKE_TIP, 0x7000);
 	for (int i = 0; i < 100; i++)
 		ptmake_bit(&m, i % 3);
-	ptmake_address(&m, PTMAKE_TIP, 0x100b);
+	ptmake_address(&m, PTMAKE_TIP, 0x1005);
+	ptmake_bit(&m, false);
 	ptmake_address(&m, PTMAKE_TIP, 0x100c);
 	ptmake_end(&m);
 	const struct ptflow_stats st = follow(&s, &code, &m, false);
@@ -371,12 +372,69 @@ static void test_missing_code(void **state)
 	is_event(&s, 1, PTFLOW_JUMP_INDIRECT, 0x1008, 0x7000);
 	is_event(&s, 2, PTFLOW_DESYNC, 0x7000, 0);
 	assert_int_equal(s.v[2].error, PTFLOW_E_NO_CODE);
-	is_event(&s, 3, PTFLOW_RESYNC, 0, 0x100b);
-	is_event(&s, 4, PTFLOW_RET, 0x100b, 0x100c);
+	is_event(&s, 3, PTFLOW_RESYNC, 0, 0x1005);
+	is_event(&s, 4, PTFLOW_JUMP_INDIRECT, 0x1008, 0x100c);
 	is_event(&s, 5, PTFLOW_DISABLE, 0x100d, 0);
 	assert_int_equal(s.n, 6);
 	assert_int_equal(st.errors[PTFLOW_E_NO_CODE], 1);
 	free(s.v);
+}
+
+/*
+ * Code that is missing has made some of the decisions in front of an address that was deferred; others were made where it leads. With those
+ * behind it alone the way from there would be another one.
+ */
+static void test_missing_code_and_deferred_address(void **state)
+{
+	/* 1000 jmp *rax; 1002 jne 1006; 1004 jmp *rax; 1006 jne 100a; 1008 jmp *rax; 100a syscall */
+	static const uint8_t twice[] = {0xff, 0xe0, 0x75, 0x02, 0xff, 0xe0, 0x75, 0x02, 0xff, 0xe0, 0x0f, 0x05};
+	const struct code c = {twice, sizeof(twice)};
+
+	(void)state;
+	/* forced by an interrupt, which says where it goes on; full; and not deferred, with bits of the missing code alone */
+	for (int how = 0; how < 3; how++) {
+		_cleanup_(ptmake_fini) struct ptmake m;
+		struct seen s = {0};
+
+		ptmake_init(&m);
+		ptmake_psb(&m, 0x1000, 0);
+		ptmake_address(&m, PTMAKE_TIP, 0x7000);
+		ptmake_bit(&m, true);
+		ptmake_bit(&m, false);
+		if (how == 2) {
+			ptmake_address(&m, PTMAKE_TIP, 0x1002);
+		} else {
+			ptmake_defer(&m, 0x1002);
+			ptmake_bit(&m, true);
+		}
+		for (int i = 0; how == 1 && m.n_bits; i++)
+			ptmake_bit(&m, true);
+		if (how == 0) {
+			ptmake_address(&m, PTMAKE_FUP, 0x1006);
+			ptmake_address(&m, PTMAKE_TIP, 0x1002);
+		}
+		ptmake_bit(&m, true);
+		ptmake_bit(&m, true);
+		ptmake_end(&m);
+		const struct ptflow_stats st = follow(&s, &c, &m, false);
+
+		is_event(&s, 1, PTFLOW_JUMP_INDIRECT, 0x1000, 0x7000);
+		is_event(&s, 2, PTFLOW_DESYNC, 0x7000, 0);
+		is_event(&s, 3, PTFLOW_RESYNC, 0, 0x1002);
+		if (how == 0) {
+			is_event(&s, 4, PTFLOW_DESYNC, 0x1002, 0);
+			is_event(&s, 5, PTFLOW_RESYNC, 0, 0x1002);
+		} else if (how == 1) {
+			is_event(&s, 4, PTFLOW_DESYNC, 0x1002, 0);
+			assert_int_equal(s.n, 5);
+		}
+		/* over both conditional jumps */
+		if (how != 1)
+			is_event(&s, s.n - 1, PTFLOW_DISABLE, 0x100a, 0);
+		assert_int_equal(st.errors[PTFLOW_E_NO_CODE], 1);
+		assert_int_equal(st.errors[PTFLOW_E_MISMATCH], 0);
+		free(s.v);
+	}
 }
 
 /* A compressed return without its call; a decision where there is none to make. */
@@ -806,6 +864,7 @@ int main(void)
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_part_ends_at_overflow),
 		cmocka_unit_test(test_missing_code),
+		cmocka_unit_test(test_missing_code_and_deferred_address),
 		cmocka_unit_test(test_contradictions),
 		cmocka_unit_test(test_runaway),
 		cmocka_unit_test(test_endless_calls),
