@@ -104,6 +104,15 @@ static int on_start(struct who_ran *o, const struct perfevent *ev)
 	return ev->pid == UINT32_MAX ? 0 : add(o, ev->cpu, &c);
 }
 
+/* A thread that executes a program has the number of its process from then on, and no switch says so. */
+static int on_exec(struct who_ran *o, const struct perfevent *ev)
+{
+	const struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
+	const struct cpu_changes *l = ev->cpu < MAX_CPUS ? &o->cpus[ev->cpu] : NULL;
+
+	return l && l->n && l->v[l->n - 1].known && l->v[l->n - 1].pid == ev->pid ? add(o, ev->cpu, &c) : 0;
+}
+
 int who_ran_new(struct budget *budget, struct who_ran **ret)
 {
 	struct who_ran *o = calloc(1, sizeof(*o));
@@ -129,6 +138,8 @@ int who_ran_record(struct who_ran *o, const struct perfevent *ev)
 		return on_switch(o, ev);
 	if (ev->kind == PERFEVENT_ITRACE_START)
 		return on_start(o, ev);
+	if (ev->kind == PERFEVENT_COMM && ev->comm.exec && ev->time)
+		return on_exec(o, ev);
 	if (ev->kind == PERFEVENT_SAMPLE && perfattr_is_bpf_output(ev->attr) &&
 		ev->sample.raw_size >= sizeof(struct tracerd_sched_event) && load_u32(ev->sample.raw) == SCHEDEV_MAGIC)
 		return on_sched(o, ev);

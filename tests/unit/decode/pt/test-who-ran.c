@@ -238,6 +238,25 @@ static void test_start(void **state)
 	teardown();
 }
 
+/* Without a switch a thread has the number of its process when it has executed a program; another name changes nothing. */
+static void test_exec(void **state)
+{
+	(void)state;
+	setup();
+	make_comm(&f.make, 0, 10, 11, "from before", 1);
+	make_switch(&f.make, 100, 10, 11, 0);
+	make_comm(&f.make, 120, 10, 12, "named by another", 0);
+	make_comm(&f.make, 150, 10, 10, "program", 1);
+	make_comm(&f.make, 160, 20, 20, "of another CPU", 1);
+	make_switch(&f.make, 200, 10, 10, 1);
+	finish();
+	assert_int_equal(find(0, 90, 90), 0);
+	assert_int_equal(find(0, 140, 170), 2);
+	is_span(0, 100, 150, 10, 11);
+	is_span(1, 150, 200, 10, 10);
+	teardown();
+}
+
 /* Records that say the same again begin nothing new. */
 static void test_repeated(void **state)
 {
@@ -276,6 +295,7 @@ int main(void)
 		cmocka_unit_test(test_halves),
 		cmocka_unit_test(test_equal_times),
 		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_exec),
 		cmocka_unit_test(test_repeated),
 		cmocka_unit_test(test_little_memory),
 	};
