@@ -83,6 +83,8 @@ enum callfunc_go {
 	CALLFUNC_GO_BOTTOM, /* what a goroutine's first function returns to */
 	CALLFUNC_GO_NEVER, /* never returns, and its thread runs no goroutine */
 	CALLFUNC_GO_INJECTED, /* a handler makes its thread call it, where that was interrupted */
+	CALLFUNC_GO_THREAD, /* a thread's own stack begins with it; gogo goes on there where the thread ends */
+	CALLFUNC_GO_STAYS, /* any other of the runtime: on whatever stack it works, it returns to the goroutine that has called it */
 };
 
 /* What the rules ask of a function. The same pointer for the same function, always. */

@@ -257,7 +257,7 @@ static inline bool cs_is_switching(const struct callstack *cs)
 {
 	const struct frame *top = cs->n ? &cs->frames[cs->n - 1] : NULL;
 
-	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch);
+	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch) && top->f->go == CALLFUNC_GO_NONE;
 }
 
 /* And has called nothing since: what begins now, or has not been seen, may be another stack. */

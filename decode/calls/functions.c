@@ -131,8 +131,10 @@ static enum callfunc_go go_of(const struct symbol *sym)
 		{"runtime.asyncPreempt", CALLFUNC_GO_INJECTED},
 		{"runtime.sigpanic", CALLFUNC_GO_INJECTED},
 		{"runtime.sigpanic0", CALLFUNC_GO_INJECTED},
+		{"runtime.mstart", CALLFUNC_GO_THREAD},
+		{"runtime.mstart0", CALLFUNC_GO_THREAD},
 	};
-	static const char abi[] = ".abi0";
+	static const char abi[] = ".abi0", runtime[] = "runtime.";
 	size_t n = sym->name_len;
 
 	if (n > strlen(abi) && memcmp(sym->name + n - strlen(abi), abi, strlen(abi)) == 0)
@@ -140,7 +142,7 @@ static enum callfunc_go go_of(const struct symbol *sym)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strlen(names[i].name) == n && memcmp(sym->name, names[i].name, n) == 0)
 			return names[i].go;
-	return CALLFUNC_GO_NONE;
+	return n > strlen(runtime) && memcmp(sym->name, runtime, strlen(runtime)) == 0 ? CALLFUNC_GO_STAYS : CALLFUNC_GO_NONE;
 }
 
 /* The dynamic linker's, which a stub goes to when its function was not called before: it goes on to the function. */

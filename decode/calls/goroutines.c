@@ -95,6 +95,10 @@ bool cs_go_on(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 	f = cs_function(cs, to, &first);
 	cs->stats.switches++;
 	cs_stack_end(cs, time);
+	if (f->go == CALLFUNC_GO_THREAD) {
+		cs_base(cs, time, to, CALLSTACK_SWITCHED);
+		return true;
+	}
 	if (first) {
 		const struct frame fr = {.f = f, .ip = to, .site = from, .first = true};
 

@@ -21,6 +21,8 @@ static void go_scene(struct scene *s, struct waiting *gs)
 	functions['e'].go = CALLFUNC_GO_END;
 	functions['z'].go = CALLFUNC_GO_BOTTOM;
 	functions['i'].go = CALLFUNC_GO_INJECTED;
+	functions['x'].go = CALLFUNC_GO_STAYS;
+	functions['M'].go = CALLFUNC_GO_THREAD;
 	callstack_set_waiting(s->cs, gs);
 	callstack_resume(s->cs, ++s->clock, AT('S', 0));
 }
@@ -29,6 +31,7 @@ static void go_scene(struct scene *s, struct waiting *gs)
 static void go(struct scene *s, char by, char to, unsigned offset)
 {
 	call(s, by, 0x10, 'g');
+	callstack_loaded(s->cs);
 	jump(s, 'g', to, offset);
 }
 
@@ -36,6 +39,7 @@ static void go(struct scene *s, char by, char to, unsigned offset)
 static void leave(struct scene *s, char from, unsigned offset, char what)
 {
 	call(s, from, offset, 'm');
+	callstack_loaded(s->cs);
 	call(s, 'm', 0x10, what);
 }
 
