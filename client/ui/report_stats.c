@@ -143,6 +143,7 @@ void report_print_stats(FILE *out, struct json_object *result)
 		{"callers_inferred", "callers that a return showed"},
 		{"frames_kept_over_gaps", "frames kept over gaps"},
 		{"callers_from_stacks", "callers that a stack has named"},
+		{"goroutines_told", "goroutines that the program's own trace has named"},
 		{"stacks_that_agree", "stacks that agree with the calls"},
 		{"stacks_of_another_place", "stacks of another place"},
 		{"frames_without_symbol", "frames without a symbol"},

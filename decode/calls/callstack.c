@@ -501,6 +501,7 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		cs_base(cs, time, ip, cs->is_new ? CALLSTACK_CALL : CALLSTACK_FOUND);
 		if (cs->n && cs->is_new)
 			cs_top(cs)->begins = cs->is_own = true;
+		cs->left_at = cs->goes_on_after = cs->is_new ? time : 0;
 		cs->is_new = false;
 		return;
 	}

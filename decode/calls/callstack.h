@@ -51,7 +51,10 @@
  * Go       runtime.mcall calls: the goroutine stops, with all its calls, and is kept for all threads of the process (goroutines.c);
  *          what was called runs on the thread's own stack. So does what yields it in place of runtime.newstack
  *          runtime.gogo jumps: what runs on the thread's own stack ends, and a goroutine goes on; one that begins, at a function's
- *          first instruction; one that waits there, as at a switch; or the same one, for runtime.newstack and runtime.recovery
+ *          first instruction; one that waits there, as at a switch; or the same one, for runtime.newstack and runtime.recovery; or
+ *          the thread ends, on its own stack (runtime.mstart0)
+ *          where the runtime has told which goroutine goes on, it is that and no other, whatever else waits there
+ *          no other function of the runtime (systemstack, asmcgocall, cgocallback) switches, whatever stack it works on
  *          at runtime.asyncPreempt or runtime.sigpanic, after a handler: called at the interrupted place
  * seen     a stack that was found otherwise, of a thread that is where that says: the calls must be its innermost part. The rest is
  *          around them, and is drawn when they have ended. Where it is not what they return to, it is forgotten
@@ -137,6 +140,12 @@ struct callstack_frame {
 	uint64_t site; /* the branch that entered it; 0: not known */
 };
 
+/* A goroutine from where it goes on to where it stops: its runtime's numbers of both. */
+struct callstack_run {
+	uint64_t goroutine; /* 0: not known */
+	uint64_t run;
+};
+
 struct callstack_ops {
 	/* The function at an address, never NULL, and whether that is its first instruction. */
 	const struct callfunc *(*function)(void *arg, uint64_t ip, bool *ret_first);
@@ -150,6 +159,11 @@ struct callstack_ops {
 	bool (*in_parts)(void *arg, uint64_t from, uint64_t to);
 	/* Whether another thread of the process may have done before what is told later: its times are not exact. NULL: no. */
 	bool (*is_unordered)(void *arg);
+	/*
+	 * What the runtime itself has told of goroutines: the one that goes on on this thread next after `since` (`begins`), or that stops
+	 * there. NULL: nothing.
+	 */
+	struct callstack_run (*goroutine)(void *arg, uint64_t since, bool begins);
 	/* A frame begins on top. `call` is its user's: to be filled in now, and given back when the frame ends. */
 	void (*begin)(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why);
 	/*
@@ -173,6 +187,8 @@ struct callstack_stats {
 	uint64_t inferred;	/* callers that showed themselves by a return */
 	uint64_t adopted;	/* frames from before a gap that a return proved */
 	uint64_t doubted;	/* stacks that have gone on and may have been others, and unwindings that may have gone further */
+	uint64_t told;		/* goroutines that have gone on, and the runtime has told which */
+	uint64_t contradicted;	/* it has told another one than the calls */
 	uint64_t given_up;	/* stacks that waited: there were too many */
 	uint64_t forgotten;	/* frames from before gaps: there were too many */
 	uint64_t unexplained;	/* returns and jumps that no rule explains */

@@ -90,6 +90,8 @@ struct waiting_stack {
 	const struct callstack *left_by; /* NULL: several, or nobody that is known */
 	bool doubted; /* it may have been another one's */
 	bool is_goroutine;
+	struct callstack_run run; /* that has ended here, as the runtime has told */
+	struct waiting_stack **here; /* what points to it among those that wait there */
 	struct waiting_stack *next_here, *older, *younger; /* of the pool */
 };
 
@@ -125,6 +127,13 @@ struct callstack {
 	bool is_own;	 /* it is the thread's own stack */
 	bool unordered, doubted; /* of the stack that runs, since it went on */
 	bool go_never;	 /* the thread runs no goroutine */
+	struct callstack_run run; /* of the stack that runs, as the runtime has told */
+	/*
+	 * What the runtime tells next is of after these; 0: not known. Times may be later than what they are of, so they are those of the switch
+	 * before, where the runtime has told of that.
+	 */
+	uint64_t left_at; /* a goroutine was left last, or the thread began */
+	uint64_t stops_after, goes_on_after;
 	struct callstack_stats stats;
 };
 
@@ -291,6 +300,8 @@ void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go)
 void cs_stack_end(struct callstack *cs, uint64_t time);
 /* One goes on that waits at `to`; `in`: or within that function, at `to` now. */
 void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in);
+/* The runtime has told which goes on, and it waits there. False: it has not, or that was not seen to stop there. */
+bool cs_stack_told(struct callstack *cs, uint64_t time, uint64_t to);
 /* Out of the outermost frame of a stack of which it is not known which it is. True: it is, now. */
 bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to);
 /* Likewise, an exception that lands at `to`, outside of all frames that are known. False: that is no landing pad of one that fits. */
@@ -310,10 +321,15 @@ static inline uint64_t waiting_at(const struct waiting_stack *s)
 
 void waiting_stack_fini(struct waiting_stack *s);
 bool waiting_is_complete(const struct waiting *w);
+/* What the runtime has told was not what the calls showed: whatever it tells from now on may be of another switch. */
+void waiting_contradict(struct waiting *w);
+bool waiting_is_contradicted(const struct waiting *w);
 /* Takes what is in *s; false: it is given up. */
 bool waiting_put(struct waiting *w, struct waiting_stack *s) _must_check_;
 /* One of them is not there any more; the frames may be freed with it. */
 void waiting_take(struct waiting *w, struct waiting_stack *s, const struct callstack *by);
+/* The stack that the goroutine has left at the end of that run, NULL: it is not there, or has gone on since. */
+struct waiting_stack *waiting_of_goroutine(struct waiting *w, struct callstack_run run);
 /* How many differ that fit, and one of these. */
 uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret);
 /* So many of its frames, the outermost, have not returned on that way; 0: or others, around them. */

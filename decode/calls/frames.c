@@ -314,4 +314,6 @@ void cs_drop(struct callstack *cs, uint64_t time)
 		cs_push_outer(cs, time);
 		cs_pop(cs, time, cs->n);
 	}
+	cs->run = (struct callstack_run){0};
+	cs->left_at = cs->stops_after = cs->goes_on_after = 0;
 }

@@ -14,6 +14,29 @@ static uint32_t own_frames(const struct callstack *cs)
 	return n;
 }
 
+static struct callstack_run told(struct callstack *cs, uint64_t since, bool begins)
+{
+	return cs->ops.goroutine && since ? cs->ops.goroutine(cs->arg, since, begins) : (struct callstack_run){0};
+}
+
+/* The goroutine that runs stops now. */
+static void stops(struct callstack *cs, uint64_t time)
+{
+	const uint64_t since = cs->stops_after ? cs->stops_after : time;
+	const struct callstack_run run = told(cs, since, false);
+
+	cs->left_at = time;
+	cs->goes_on_after = run.goroutine ? since : time;
+	if (!run.goroutine)
+		return;
+	if (cs->run.goroutine && (cs->run.goroutine != run.goroutine || cs->run.run != run.run)) {
+		cs->stats.contradicted++;
+		cs->doubted = true;
+		waiting_contradict(cs->waiting);
+	}
+	cs->run = run;
+}
+
 bool cs_go_leave(struct callstack *cs, uint64_t time, const struct callfunc *f)
 {
 	const enum callfunc_go by = cs->n ? cs_top(cs)->f->go : CALLFUNC_GO_NONE;
@@ -24,11 +47,13 @@ bool cs_go_leave(struct callstack *cs, uint64_t time, const struct callfunc *f)
 	cs->go_never |= f->go == CALLFUNC_GO_NEVER;
 	if (cs->over && (f->go == CALLFUNC_GO_MCALL || f->go == CALLFUNC_GO_SAME)) {
 		/* Its innermost frames are not known, so it cannot be found again. */
+		stops(cs, time);
 		cs_stack_end(cs, time);
 		waiting_miss(cs->waiting);
 		return true;
 	}
 	if (by == CALLFUNC_GO_MCALL && f->go != CALLFUNC_GO_SAME) {
+		stops(cs, time);
 		if (f->go == CALLFUNC_GO_END)
 			cs_stack_end(cs, time);
 		else
@@ -36,6 +61,7 @@ bool cs_go_leave(struct callstack *cs, uint64_t time, const struct callfunc *f)
 		return true;
 	}
 	if (by == CALLFUNC_GO_SAME && f->go == CALLFUNC_GO_YIELD) {
+		stops(cs, time);
 		fr = *cs_top(cs);
 		fr.back = 0;
 		cs_stack_leave(cs, time, own_frames(cs), true);
@@ -99,13 +125,17 @@ bool cs_go_on(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 		cs_base(cs, time, to, CALLSTACK_SWITCHED);
 		return true;
 	}
+	cs->run = told(cs, cs->goes_on_after, true);
+	cs->stops_after = cs->run.goroutine ? cs->left_at : 0;
+	cs->goes_on_after = 0;
 	if (first) {
 		const struct frame fr = {.f = f, .ip = to, .site = from, .first = true};
 
 		cs_push(cs, time, &fr, CALLSTACK_CALL);
 		return true;
 	}
-	cs_stack_resume(cs, time, to, NULL);
+	if (!cs_stack_told(cs, time, to))
+		cs_stack_resume(cs, time, to, NULL);
 	return true;
 }
 

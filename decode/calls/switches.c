@@ -20,6 +20,7 @@ void cs_stack_end(struct callstack *cs, uint64_t time)
 	way_close(&cs->way);
 	cs->over = 0;
 	cs->is_own = cs->doubted = false;
+	cs->run = (struct callstack_run){0};
 }
 
 /* What is around the stack that runs, by what it has returned to and what its stack has told; NULL: that is not known. */
@@ -46,7 +47,7 @@ static struct waiting_stack *around(struct callstack *cs, uint32_t *ret_n)
 /* It has not gone on further than to where it waits again. */
 static bool is_unchanged(const struct callstack *cs, uint32_t keep)
 {
-	return !cs->way.in && cs->way.n == 1 && keep == 2 && !cs->n_outer && cs->frames[1].back == cs->way.path[0];
+	return !cs->run.goroutine && !cs->way.in && cs->way.n == 1 && keep == 2 && !cs->n_outer && cs->frames[1].back == cs->way.path[0];
 }
 
 /* The `keep` outermost frames of the stack that runs, with all that is around them. False: no memory. */
@@ -57,7 +58,7 @@ static bool collect(struct callstack *cs, uint32_t keep, bool go, struct waiting
 	const bool open = !s && way_is_open(&cs->way) && (!cs->n_outer || cs->outer[0].cut);
 
 	*ret = (struct waiting_stack){
-		.count = 1, .left_by = cs, .owner = s ? s->owner : cs->is_own ? cs : NULL, .doubted = cs->doubted, .is_goroutine = go};
+		.count = 1, .left_by = cs, .owner = s ? s->owner : cs->is_own ? cs : NULL, .doubted = cs->doubted, .is_goroutine = go, .run = cs->run};
 	ret->frames = malloc((n_around + cs->n_outer + keep) * sizeof(*ret->frames));
 	ret->way = open ? malloc(sizeof(*ret->way)) : NULL;
 	if (!ret->frames || (open && !ret->way)) {
@@ -121,13 +122,23 @@ void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go)
 
 /* ---- going on */
 
+/* Whether it may be another one than it seems. */
+static bool is_doubtful(const struct callstack *cs, const struct waiting_stack *s)
+{
+	if (s->doubted || waiting_is_contradicted(cs->waiting))
+		return true;
+	if (s->run.goroutine && cs->run.goroutine)
+		return false;
+	return (cs->unordered && waiting_moves(cs->waiting)) || !waiting_is_complete(cs->waiting);
+}
+
 /* The one that was found goes on with the `n` outermost of its frames; `outside`: around what is told already. */
 static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, uint32_t n, bool outside)
 {
 	const bool whole = !s->way && (s->frames[0].begins || s->frames[0].first || s->frames[0].seen);
 	enum callstack_why why;
 
-	cs->doubted = s->doubted || (cs->unordered && waiting_moves(cs->waiting)) || !waiting_is_complete(cs->waiting);
+	cs->doubted = is_doubtful(cs, s);
 	cs->stats.doubted += cs->doubted;
 	if (s->is_goroutine)
 		why = cs->doubted ? CALLSTACK_GOROUTINE_DOUBTED : CALLSTACK_GOROUTINE;
@@ -152,6 +163,36 @@ static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, 
 	waiting_take(cs->waiting, s, cs);
 }
 
+bool cs_stack_told(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	const struct way way = {.path = {to}, .n = 1};
+	struct waiting_stack *s;
+	uint32_t depth;
+
+	if (!cs->run.goroutine || cs->run.run == 0)
+		return false;
+	s = waiting_of_goroutine(cs->waiting, (struct callstack_run){.goroutine = cs->run.goroutine, .run = cs->run.run - 1});
+	if (!s)
+		return false;
+	if (waiting_at(s) != to) {
+		cs->stats.contradicted++;
+		cs->run = (struct callstack_run){0};
+		waiting_take(cs->waiting, s, cs);
+		waiting_contradict(cs->waiting);
+		return false;
+	}
+	cs->stats.told++;
+	depth = waiting_depth(cs, s, &way);
+	if (depth) {
+		adopt(cs, time, s, depth, false);
+		return true;
+	}
+	/* nothing is known of it but that it waits there */
+	waiting_take(cs->waiting, s, cs);
+	cs_base(cs, time, to, CALLSTACK_FOUND);
+	return true;
+}
+
 void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in)
 {
 	struct waiting_stack *s = NULL;
@@ -167,11 +208,11 @@ void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const str
 	}
 	if (n == 1)
 		waiting_take(cs->waiting, s, cs);
-	if (n == 0)
+	if (n == 0 && !cs->run.goroutine)
 		waiting_miss(cs->waiting);
 	if (n <= 1)
 		way_close(&cs->way);
-	cs->doubted = n == 0;
+	cs->doubted = n == 0 && !cs->run.goroutine;
 	cs_base(cs, time, to, CALLSTACK_FOUND);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hashmap.h"
 #include "decode/calls/callstack_internal.h"
 
 #define N_PLACES 1024u
@@ -14,9 +15,11 @@ struct waiting {
 	struct budget *budget; /* borrowed */
 	struct waiting_stack *places[N_PLACES]; /* by a hash of where they wait */
 	struct waiting_stack *oldest, *youngest;
+	struct hashmap goroutines; /* the stack of each that is known by its number */
 	uint32_t n;
 	size_t bytes;
 	bool complete; /* those that wait are all here */
+	bool contradicted; /* what the runtime has told was not what the calls showed */
 	bool moves;    /* some have gone on on another thread than the one that left them */
 };
 
@@ -49,13 +52,13 @@ void waiting_stack_fini(struct waiting_stack *s)
 
 static void drop(struct waiting *w, struct waiting_stack *s)
 {
-	struct waiting_stack **at = place_of(w, waiting_at(s));
-
-	while (*at != s)
-		at = &(*at)->next_here;
-	*at = s->next_here;
+	*s->here = s->next_here;
+	if (s->next_here)
+		s->next_here->here = s->here;
 	*(s->older ? &s->older->younger : &w->oldest) = s->younger;
 	*(s->younger ? &s->younger->older : &w->youngest) = s->older;
+	if (s->run.goroutine)
+		hashmap_drop(&w->goroutines, 0, s->run.goroutine);
 	w->n--;
 	w->bytes -= size_of(s);
 	budget_give(w->budget, size_of(s));
@@ -74,6 +77,7 @@ struct waiting *waiting_free(struct waiting *w)
 	if (!w)
 		return NULL;
 	clear(w);
+	hashmap_fini(&w->goroutines);
 	free(w);
 	return NULL;
 }
@@ -82,12 +86,19 @@ void waiting_begin(struct waiting *w)
 {
 	clear(w);
 	w->complete = true;
+	w->contradicted = false;
 	w->moves = false;
 }
 
 void waiting_miss(struct waiting *w)
 {
 	w->complete = false;
+}
+
+void waiting_contradict(struct waiting *w)
+{
+	w->complete = false;
+	w->contradicted = true;
 }
 
 bool waiting_moves(const struct waiting *w)
@@ -100,6 +111,11 @@ bool waiting_is_complete(const struct waiting *w)
 	return w->complete;
 }
 
+bool waiting_is_contradicted(const struct waiting *w)
+{
+	return w->contradicted;
+}
+
 /* ---- put and take */
 
 static bool is_same_way(const struct way *a, const struct way *b)
@@ -110,6 +126,8 @@ static bool is_same_way(const struct way *a, const struct way *b)
 
 static bool is_same(const struct waiting_stack *a, const struct waiting_stack *b)
 {
+	if (a->run.goroutine || b->run.goroutine)
+		return false; /* there is one of each */
 	if (a->n != b->n || a->owner != b->owner || !a->way != !b->way || a->doubted != b->doubted)
 		return false;
 	for (uint32_t i = a->n; i > 0; i--)
@@ -132,12 +150,10 @@ static bool make_room(struct waiting *w, size_t bytes)
 	return room;
 }
 
-bool waiting_put(struct waiting *w, struct waiting_stack *s)
+/* One of those that wait is the same. */
+static bool join(struct waiting *w, struct waiting_stack *s)
 {
-	struct waiting_stack **place = place_of(w, waiting_at(s)), *mine;
-
-	w->moves |= s->is_goroutine; /* any thread runs any of them */
-	for (struct waiting_stack *o = *place; o; o = o->next_here) {
+	for (struct waiting_stack *o = *place_of(w, waiting_at(s)); o; o = o->next_here) {
 		if (!is_same(o, s))
 			continue;
 		o->count += s->count;
@@ -146,8 +162,28 @@ bool waiting_put(struct waiting *w, struct waiting_stack *s)
 		waiting_stack_fini(s);
 		return true;
 	}
+	return false;
+}
+
+bool waiting_put(struct waiting *w, struct waiting_stack *s)
+{
+	const uint64_t goroutine = s->run.goroutine;
+	struct waiting_stack **place = place_of(w, waiting_at(s)), *mine, *old;
+
+	w->moves |= s->is_goroutine; /* any thread runs any of them */
+	old = goroutine ? hashmap_pointer(&w->goroutines, goroutine) : NULL;
+	if (old)
+		drop(w, old); /* it has gone on, and nobody has seen it */
+	if (!goroutine && join(w, s))
+		return true;
 	mine = malloc(sizeof(*mine));
+	if (mine && goroutine && hashmap_put_pointer(&w->goroutines, goroutine, mine) < 0) {
+		free(mine);
+		mine = NULL;
+	}
 	if (!mine || !make_room(w, size_of(s))) {
+		if (mine && goroutine)
+			hashmap_drop(&w->goroutines, 0, goroutine);
 		free(mine);
 		waiting_stack_fini(s);
 		w->complete = false;
@@ -155,6 +191,9 @@ bool waiting_put(struct waiting *w, struct waiting_stack *s)
 	}
 	*mine = *s;
 	mine->next_here = *place;
+	if (*place)
+		(*place)->here = &mine->next_here;
+	mine->here = place;
 	*place = mine;
 	mine->older = w->youngest;
 	mine->younger = NULL;
@@ -173,6 +212,13 @@ void waiting_take(struct waiting *w, struct waiting_stack *s, const struct calls
 }
 
 /* ---- find */
+
+struct waiting_stack *waiting_of_goroutine(struct waiting *w, struct callstack_run run)
+{
+	struct waiting_stack *s = hashmap_pointer(&w->goroutines, run.goroutine);
+
+	return s && s->run.run == run.run ? s : NULL;
+}
 
 /* What is asked for. */
 struct question {
@@ -238,6 +284,8 @@ static bool is_free(const struct question *q, const struct waiting_stack *s)
 {
 	if (s->owner && s->owner != q->cs)
 		return false;
+	if (s->run.goroutine && q->cs->run.goroutine)
+		return false; /* it would have been found by its number */
 	return q->anywhere || q->cs->waiting->moves || !s->left_by || s->left_by == q->cs;
 }
 
@@ -313,6 +361,7 @@ void waiting_fork(struct waiting *w, const struct callstack *mine, const struct 
 
 		if (s->owner && s->owner != theirs)
 			continue;
+		copy.run = (struct callstack_run){0}; /* nothing is told of the child */
 		copy.owner = s->owner ? mine : NULL;
 		copy.left_by = s->left_by == theirs ? mine : NULL;
 		copy.frames = malloc(s->n * sizeof(*s->frames));

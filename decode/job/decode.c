@@ -334,6 +334,8 @@ static int open_go(struct job *j, struct decode *d)
 		r = add_go(j, d, &list[i], &lost);
 	if (r == 0 && j->input == JOB_GO && gofeed_peek(d->go[0].feed) == UINT64_MAX)
 		r = job_refuse(j, gofeed_why(d->go[0].feed, &at));
+	for (size_t i = 0; i < d->n_go && d->pt && r == 0; i++)
+		r = replay_pt_add_go(d->pt, d->go[i].feed);
 	if (lost)
 		json_add_uint(j->losses, "go_traces_missing", lost);
 	return r;

@@ -122,6 +122,11 @@ struct gofeed *gofeed_free(struct gofeed *f)
 	return NULL;
 }
 
+const struct gofeed_options *gofeed_options(const struct gofeed *f)
+{
+	return &f->o;
+}
+
 uint32_t gofeed_pid(const struct gofeed *f)
 {
 	return f->o.pid ? f->o.pid : RINGEVENT_TID_MADE;

@@ -37,6 +37,7 @@ int gofeed_new(const struct gofeed_options *options, struct gofeed **ret) _must_
 struct gofeed *gofeed_free(struct gofeed *f);
 DEFINE_CLEANUP(struct gofeed *, gofeed_free)
 
+const struct gofeed_options *gofeed_options(const struct gofeed *f);
 uint32_t gofeed_pid(const struct gofeed *f);
 const struct gosurvey *gofeed_survey(const struct gofeed *f);
 /* The thread of that number (M) as the recording knows it; 0: none. *ret_foreign: the recording cannot know it. */

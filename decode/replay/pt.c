@@ -18,6 +18,7 @@
 #include "decode/pt/missing_code.h"
 #include "decode/pt/pipeline.h"
 #include "decode/pt/who_ran.h"
+#include "decode/replay/gofeed.h"
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
 
@@ -101,6 +102,7 @@ struct replay_pt *replay_pt_free(struct replay_pt *p)
 		struct pt_program *program = (struct pt_program *)(uintptr_t)value;
 
 		waiting_free(program->waiting);
+		goruns_free(program->runs);
 		free(program);
 	}
 	hashmap_fini(&p->programs);
@@ -135,6 +137,21 @@ static struct pt_program *program_of(struct replay_pt *p, uint32_t pid)
 		return NULL;
 	}
 	return program;
+}
+
+int replay_pt_add_go(struct replay_pt *p, const struct gofeed *feed)
+{
+	struct pt_program *program = program_of(p, gofeed_pid(feed));
+	int r;
+
+	if (!program)
+		return -ENOMEM;
+	r = program->runs ? 0 : goruns_new(gofeed_options(feed), &program->runs);
+	if (r != -ENOMEM)
+		return r;
+	/* Where the trace is too large to be read twice, it is drawn, and decides nothing. */
+	p->runs_not_read++;
+	return 0;
 }
 
 static void set_running(struct pt_thread *t, bool running)
@@ -519,7 +536,14 @@ void replay_pt_report_times(const struct replay_pt *p, uint64_t *setup_ns, uint6
 void replay_pt_report(const struct replay_pt *p, struct json_object *stats, struct json_object *losses)
 {
 	struct callstack_stats sum = {0};
+	uint64_t not_told = p->runs_not_read, value;
+	uint32_t pos = 0;
 
+	while ((value = hashmap_next(&p->programs, &pos)) != 0) {
+		const struct pt_program *program = (const struct pt_program *)(uintptr_t)value;
+
+		not_told += program->runs ? goruns_left_out(program->runs) : 0;
+	}
 	auxtrace_report(p->aux, stats, losses);
 	pipeline_report(p->work, stats, losses);
 	ptcode_report(p->code, losses);
@@ -541,6 +565,8 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		sum.adopted += c->adopted;
 		sum.unexplained += c->unexplained;
 		sum.doubted += c->doubted;
+		sum.told += c->told;
+		sum.contradicted += c->contradicted;
 		sum.given_up += c->given_up;
 		sum.forgotten += c->forgotten;
 		sum.too_deep += c->too_deep;
@@ -572,6 +598,12 @@ void replay_pt_report(const struct replay_pt *p, struct json_object *stats, stru
 		json_add_uint(losses, "stacks_that_disagree", sum.stacks_disagree);
 	if (sum.seen_refuted)
 		json_add_uint(losses, "stacks_refuted", sum.seen_refuted);
+	if (sum.told)
+		json_add_uint(stats, "goroutines_told", sum.told);
+	if (sum.contradicted)
+		json_add_uint(losses, "goroutines_contradicted", sum.contradicted);
+	if (not_told)
+		json_add_uint(losses, "goroutines_not_told", not_told);
 	if (sum.doubted)
 		json_add_uint(losses, "stack_switches_in_doubt", sum.doubted);
 	if (sum.given_up)

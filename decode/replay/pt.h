@@ -13,6 +13,7 @@
 #include "common/base/cleanup.h"
 #include "decode/base/budget.h"
 
+struct gofeed;
 struct images;
 struct json_object;
 struct perfdata;
@@ -45,6 +46,9 @@ struct perfevent;
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev) _must_check_;
 /* Then opens the files of the code, and begins: `maps` have all records. 0 or -errno. */
 int replay_pt_open(struct replay_pt *p, struct images *images, struct process_maps *maps) _must_check_;
+
+/* What the program's own trace tells of its goroutines is read, and decides which one goes on (decode/replay/goruns.h). 0 or -errno. */
+int replay_pt_add_go(struct replay_pt *p, const struct gofeed *feed) _must_check_;
 
 /* The time of the next branch: UINT64_MAX at the end; -errno. */
 int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns);

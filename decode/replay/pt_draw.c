@@ -110,6 +110,16 @@ static bool on_is_unordered(void *arg)
 	return t->program && t->program->inexact && t->program->n_running > t->running;
 }
 
+static struct callstack_run on_goroutine(void *arg, uint64_t since, bool begins)
+{
+	const struct pt_thread *t = arg;
+	struct callstack_run run;
+
+	if (t->program && t->program->runs && goruns_next(t->program->runs, t->tid, since, begins, &run.goroutine, &run.run))
+		return run;
+	return (struct callstack_run){0};
+}
+
 /* Of what happens at the event, or (what was there before) earlier. */
 struct dump_time replay_pt_time(const struct replay_pt *p, uint64_t ns)
 {
@@ -294,6 +304,7 @@ const struct callstack_ops replay_pt_drawing = {
 	.is_half = on_is_half,
 	.in_parts = on_in_parts,
 	.is_unordered = on_is_unordered,
+	.goroutine = on_goroutine,
 	.begin = on_begin,
 	.outside = on_outside,
 	.identified = on_identified,

@@ -12,6 +12,7 @@
 #include "decode/pt/blind.h"
 #include "decode/pt/dump.h"
 #include "decode/pt/pipeline.h"
+#include "decode/replay/goruns.h"
 #include "decode/replay/pt.h"
 
 /* What function an address is in: the same few are asked for again and again. */
@@ -41,6 +42,7 @@ struct inlined {
 /* What the threads of a process share. */
 struct pt_program {
 	struct waiting *waiting; /* stacks */
+	struct goruns *runs; /* what it tells of its goroutines; NULL: nothing */
 	uint32_t n_running; /* threads that have not stopped, and may run goroutines: what they do may be told out of order */
 	bool inexact; /* some times of theirs are interpolated */
 };
@@ -101,6 +103,7 @@ struct replay_pt {
 	uint64_t code_ns; /* it took to open all code */
 	struct hashmap threads, processes; /* the latter by pid: its first thread */
 	struct hashmap programs; /* by pid */
+	uint64_t runs_not_read;  /* traces of Go programs for which there was no memory */
 	struct pt_thread *all, *last;
 	struct known known[KNOWN];
 	struct known_slot slots[KNOWN_SLOTS];

@@ -80,7 +80,7 @@ def linked(program):
 class Recording:
     """
     A command, stepped: .data is the perf.data, .log() each thread's instructions, .folder where it ran. One with a program in
-    `work`, the test's own folder, is made there, and nobody else finds it.
+    `work`, the test's own folder, is made there, and nobody else finds it; .output is what that has printed.
     """
 
     def __init__(self, work, name, command, max_insns=0, env=None, options=()):
@@ -116,6 +116,7 @@ class Recording:
         p = subprocess.run([STEP, "-o", self.data, "--log", self.path, *arguments], cwd=self.folder, capture_output=True, text=True, env=env)
         if not self.data.exists() or (p.returncode and "--max-insns" not in arguments):
             fail(f"{self.name}: tracerd-step: exit {p.returncode}: {p.stderr}")
+        self.output = p.stdout
 
     def log(self):
         threads = {}

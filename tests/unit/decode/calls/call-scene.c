@@ -78,6 +78,17 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	s->text[s->n++] = '(';
 }
 
+static struct callstack_run on_goroutine(void *arg, uint64_t since, bool begins)
+{
+	struct scene *s = arg;
+	struct callstack_run *told = begins ? &s->begun : &s->left;
+	const struct callstack_run run = *told;
+
+	assert_true(since > 0 && since <= s->clock);
+	*told = (struct callstack_run){0};
+	return run;
+}
+
 /* "^": around what is told already. */
 static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
 		       enum callstack_why why)
@@ -113,6 +124,7 @@ void scene_new(struct scene *s)
 		.slot = on_slot,
 		.is_half = on_is_half,
 		.is_unordered = on_is_unordered,
+		.goroutine = on_goroutine,
 		.begin = on_begin,
 		.outside = on_outside,
 		.end = on_end};

@@ -21,6 +21,7 @@ struct scene {
 	uint32_t n_outside; /* are told next */
 	uint64_t clock;
 	bool quiet; /* nothing is told */
+	struct callstack_run left, begun; /* the runtime tells next of a goroutine that stops, and of one that goes on */
 	bool unordered; /* other threads run, and times are not exact */
 };
 

@@ -186,6 +186,108 @@ static void goroutines_that_go_on_at_once(void **state)
 	scene_end(&s, "?S(g())A(@H()@i(m()))#K(g())$A($i())");
 }
 
+/* What the runtime does on another stack is called, however many stacks may wait that nobody knows. */
+static void goroutines_on_the_thread_s_stack(void **state)
+{
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
+	struct scene s;
+
+	(void)state;
+	assert_int_equal(waiting_new(&room, &gs), 0);
+	waiting_begin(gs);
+	waiting_miss(gs);
+	go_scene(&s, gs);
+	go(&s, 'S', 'A', 0);
+	call(&s, 'A', 0x10, 'x');
+	callstack_loaded(s.cs);
+	call(&s, 'x', 0x10, 'B');
+	ret(&s, 'B', 'x', 0x10);
+	callstack_loaded(s.cs);
+	ret(&s, 'x', 'A', 0x10);
+	call(&s, 'A', 0x20, 'C');
+	ret(&s, 'C', 'A', 0x20);
+	scene_end(&s, "?S(g())A(x(B())C())");
+
+	/* a goroutine ends with its thread, which says nothing of the others */
+	waiting_begin(gs);
+	go_scene(&s, gs);
+	go(&s, 'S', 'A', 0);
+	leave(&s, 'A', 0x20, 'K');
+	go(&s, 'K', 'B', 0);
+	leave(&s, 'B', 0x20, 'e');
+	go(&s, 'e', 'M', 0x24);
+	go(&s, 'M', 'A', 0x24);
+	scene_end(&s, "?S(g())A(m())#K(g())B(m())#e(g())#M(g())$A()");
+}
+
+#define RUN(g, n) ((struct callstack_run){.goroutine = (g), .run = (n)})
+
+/* The runtime tells which goroutine it is: then it makes no difference what else waits there, or may. */
+static void goroutines_told(void **state)
+{
+	_cleanup_(waiting_freep) struct waiting *gs = NULL;
+	struct scene s;
+
+	(void)state;
+	assert_int_equal(waiting_new(&room, &gs), 0);
+	for (int i = 0; i < 5; i++) {
+		waiting_begin(gs);
+		waiting_miss(gs);
+		go_scene(&s, gs);
+		s.quiet = true;
+		/* 1 has run since before the trace began, 2 begins */
+		go(&s, 'S', 'A', 0);
+		call(&s, 'A', 0x10, 'C');
+		s.left = RUN(1, 0);
+		leave(&s, 'C', 0x20, 'K');
+		s.begun = RUN(2, 1);
+		go(&s, 'K', 'B', 0);
+		call(&s, 'B', 0x10, 'C');
+		s.left = RUN(2, 1);
+		leave(&s, 'C', 0x20, 'K');
+		s.quiet = false;
+		/* in turn, and again; without being told; 2 runs and nobody has seen it; where it does not wait; and what nobody has seen */
+		s.begun = i == 0 ? RUN(1, 1) : i == 1 ? RUN(0, 0) : i == 2 ? RUN(2, 3) : i == 3 ? RUN(2, 2) : RUN(3, 1);
+		go(&s, 'K', 'C', i == 3 ? 0x44 : 0x24);
+		if (i == 0) {
+			s.left = RUN(1, 1);
+			leave(&s, 'C', 0x20, 'K');
+			s.begun = RUN(2, 2);
+			go(&s, 'K', 'C', 0x24);
+			ret(&s, 'C', 'B', 0x10);
+			s.left = RUN(2, 2);
+			leave(&s, 'B', 0x30, 'K');
+			s.begun = RUN(1, 2);
+			go(&s, 'K', 'C', 0x24);
+		}
+		assert_int_equal(callstack_stats(s.cs)->told, i == 0 ? 3 : 0);
+		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+		assert_int_equal(callstack_stats(s.cs)->contradicted, i == 3);
+		scene_end(&s, i == 0 ? "?S(g())$A($C(m()))#K(g())$B($C()m())#K(g())$A($C())" : "?S(g())?C()");
+	}
+
+	/* the calls say that it is 1 that stops */
+	waiting_begin(gs);
+	go_scene(&s, gs);
+	s.left = RUN(1, 0);
+	leave(&s, 'S', 0x20, 'K');
+	s.begun = RUN(1, 1);
+	go(&s, 'K', 'A', 0);
+	s.left = RUN(2, 7);
+	leave(&s, 'A', 0x20, 'K');
+	go(&s, 'K', 'A', 0x24);
+	/* and from then on another one, too, that the runtime tells of */
+	leave(&s, 'A', 0x20, 'K');
+	s.begun = RUN(5, 1);
+	go(&s, 'K', 'B', 0);
+	s.left = RUN(5, 1);
+	leave(&s, 'B', 0x20, 'K');
+	s.begun = RUN(5, 2);
+	go(&s, 'K', 'B', 0x24);
+	assert_int_equal(callstack_stats(s.cs)->contradicted, 1);
+	scene_end(&s, "?S(m())#K(g())A(m())#K(g())%A(m())#K(g())B(m())#K(g())%B()");
+}
+
 static void goroutines_given_up(void **state)
 {
 	_cleanup_(waiting_freep) struct waiting *gs = NULL;
@@ -219,6 +321,8 @@ int main(void)
 		cmocka_unit_test(goroutines_at_the_same_place),
 		cmocka_unit_test(goroutines_in_doubt),
 		cmocka_unit_test(goroutines_that_go_on_at_once),
+		cmocka_unit_test(goroutines_on_the_thread_s_stack),
+		cmocka_unit_test(goroutines_told),
 		cmocka_unit_test(goroutines_given_up),
 	};
 
