@@ -28,11 +28,52 @@ static const struct symbol *callee_of(struct image *img, uint64_t vaddr)
 	return sym && sym->addr == target && !sym->plt ? sym : NULL;
 }
 
-/*
- * Does the function call `leaf` (the address of a function of the same image, 0: it is in another
- * one), or something that only runs can tell?
- */
-static bool calls_on(struct image *img, const struct symbol *sym, uint64_t leaf)
+/* A name without what libraries put before it: the same function has several. */
+static const char *bare_name(const char *name, size_t *len)
+{
+	static const char *const prefixes[] = {"_", "GI_", "libc_", "IO_", "new_"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
+		const size_t n = strlen(prefixes[i]);
+
+		if (*len > n && memcmp(name, prefixes[i], n) == 0) {
+			name += n;
+			*len -= n;
+			i = (size_t)-1;
+		}
+	}
+	return name;
+}
+
+/* Can an entry of the linkage table lead to that function? By their names: one that is chosen at run time has a variant's. */
+static bool plt_leads_to(const struct symbol *plt, const struct symbol *leaf)
+{
+	static const char *const variants[] = {"_avx", "_sse", "_ssse", "_evex", "_erms"};
+	size_t n = plt->name_len, len = leaf->name_len;
+	const char *wanted = bare_name(plt->name, &n), *name = bare_name(leaf->name, &len);
+
+	if (n == strlen("memcpy") && memcmp(wanted, "memcpy", n) == 0) {
+		wanted = "memmove"; /* one code for both */
+		n = strlen(wanted);
+	}
+	if (len < n || memcmp(wanted, name, n) != 0)
+		return false;
+	if (len == n)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		if (len - n >= strlen(variants[i]) && memcmp(name + n, variants[i], strlen(variants[i])) == 0)
+			return true;
+	return false;
+}
+
+/* A function of which it is asked who has called it. */
+struct callee {
+	const struct symbol *sym; /* NULL: it has none */
+	bool here;		  /* in the same image as the caller */
+};
+
+/* Does the function call that one, or something that only runs can tell? */
+static bool calls_on(struct image *img, const struct symbol *sym, const struct callee *leaf)
 {
 	static uint8_t body[MAX_BODY]; /* one thread decodes */
 	size_t len = sym->size < sizeof(body) ? (size_t)sym->size : sizeof(body);
@@ -44,13 +85,13 @@ static bool calls_on(struct image *img, const struct symbol *sym, uint64_t leaf)
 
 		if (body[i] == 0xff && (body[i + 1] & 0x38) == 0x10)
 			return true;
-		if (body[i] != 0xe8)
+		if (body[i] != 0xe8 || !leaf->sym)
 			continue;
 		target = sym->addr + i + 5 + (uint64_t)(int64_t)(int32_t)load_u32(body + i + 1);
-		if (leaf && target == leaf)
+		if (leaf->here && target == leaf->sym->addr)
 			return true;
-		to = leaf ? NULL : symbols_find(&img->symbols, target);
-		if (to && to->plt)
+		to = symbols_find(&img->symbols, target);
+		if (to && to->plt && plt_leads_to(to, leaf->sym))
 			return true;
 	}
 	return false;
@@ -80,40 +121,11 @@ static bool has_callers_bp(struct image *img, uint64_t vaddr, const struct cfi_r
 	return taken || given;
 }
 
-uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
-	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats)
-{
-	const struct cfi_row *row = unwind_row(r, code, budget, ip);
-	const struct symbol *sym;
-	struct image *img, *of_leaf;
-	uint64_t vaddr, leaf_vaddr, leaf_start = 0;
-
-	/* Where the frame is reckoned from the stack pointer, the frame pointer is still the
-	 * caller's. */
-	if (!row || !row->known || row->elsewhere || row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP ||
-		resolver_is_entry(r, leaf))
-		return 0;
-	of_leaf = resolver_image(r, code, ip, &leaf_vaddr);
-	if (row->go && !(of_leaf && has_callers_bp(of_leaf, leaf_vaddr, row)))
-		return 0;
-	img = resolver_image(r, code, ra - 1, &vaddr);
-	if (img && img->x86_64 && resolver_load_symbols(r, img)) {
-		if (of_leaf == img) {
-			sym = symbols_find(&img->symbols, leaf_vaddr);
-			leaf_start = sym ? sym->addr : 0;
-		}
-		sym = callee_of(img, vaddr + 1);
-		if (sym && calls_on(img, sym, leaf_start)) {
-			stats->found++;
-			return resolver_symbol(r, img, sym);
-		}
-	}
-	stats->gaps++;
-	return resolver_gap(r);
-}
-
-/* Does the function jump into `to` (NULL: it is in another image), or to where only runs can tell? */
-static bool jumps_on(struct image *img, const struct symbol *sym, const struct symbol *to)
+/*
+ * Does the function jump into `to` (NULL: it is in another image), or to where only runs can tell? `blind`: only the latter is
+ * asked for.
+ */
+static bool jumps_on(struct image *img, const struct symbol *sym, const struct symbol *to, bool blind)
 {
 	static uint8_t body[MAX_BODY]; /* one thread decodes */
 	size_t len = sym->size < sizeof(body) ? (size_t)sym->size : sizeof(body);
@@ -126,7 +138,7 @@ static bool jumps_on(struct image *img, const struct symbol *sym, const struct s
 
 		if (body[i] == 0xff && (body[i + 1] & 0x38) == 0x20)
 			return true;
-		if (body[i] != 0xe9 && !branch)
+		if (blind || (body[i] != 0xe9 && !branch))
 			continue;
 		target = sym->addr + i + 5 + (uint64_t)(int64_t)(int32_t)load_u32(body + i + 1);
 		at = symbols_find(&img->symbols, target);
@@ -134,6 +146,79 @@ static bool jumps_on(struct image *img, const struct symbol *sym, const struct s
 			return true;
 	}
 	return sym->size > sizeof(body);
+}
+
+enum frame_of_own { HAS_FRAME, HAS_NONE, MAY_HAVE };
+
+/* Whether the function has set up a frame where it is: one that has not leaves its caller's frame pointer in the register. */
+static enum frame_of_own frame_at(const struct cfi_row *row, struct image *img, uint64_t vaddr, bool innermost, const struct symbol *sym)
+{
+	/* Generated code, which is not in the recording. */
+	if (!img)
+		return MAY_HAVE;
+	/* What a linkage table jumps to has its caller. */
+	if (innermost && sym && sym->plt)
+		return HAS_NONE;
+	/* Nobody has called the way back from a handler. */
+	if (!row || !row->known || row->elsewhere || row->signal || row->injected || row->cfa.kind != CFI_REGISTER ||
+	    row->cfa.reg != CFI_REG_SP)
+		return HAS_FRAME;
+	if (row->go && !(innermost ? has_callers_bp(img, vaddr, row) : row->regs[CFI_REG_BP].kind == CFI_SAME))
+		return HAS_FRAME;
+	return HAS_NONE;
+}
+
+uint32_t missing_caller_frames(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip, bool innermost,
+	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats, uint32_t ret[static 2])
+{
+	const struct cfi_row *row = unwind_row(r, code, budget, ip);
+	const struct symbol *sym = NULL;
+	struct callee called = {0};
+	struct image *img, *of_leaf;
+	enum frame_of_own own;
+	uint64_t vaddr, leaf_vaddr;
+	bool calls = false, jumps = false;
+	uint32_t n = 0;
+
+	if (resolver_is_entry(r, leaf))
+		return 0;
+	of_leaf = resolver_image(r, code, ip, &leaf_vaddr);
+	if (of_leaf && of_leaf->x86_64 && resolver_load_symbols(r, of_leaf))
+		called.sym = symbols_find(&of_leaf->symbols, leaf_vaddr);
+	own = frame_at(row, of_leaf, leaf_vaddr, innermost, called.sym);
+	if (own == HAS_FRAME)
+		return 0;
+	img = resolver_image(r, code, ra - 1, &vaddr);
+	if (img && img->x86_64 && resolver_load_symbols(r, img))
+		sym = callee_of(img, vaddr + 1);
+	/* Of generated code nothing else says that somebody is missing. */
+	if (own == MAY_HAVE && !sym)
+		return 0;
+	if (sym) {
+		called.here = of_leaf == img;
+		calls = calls_on(img, sym, &called);
+		/* It is the function itself that was called there: its table does not tell that it has a frame. */
+		if (sym == called.sym && !calls)
+			return 0;
+		/*
+		 * Who jumps on is not on the stack any more. Not so through the linkage table: of a library without frames,
+		 * as the innermost function's is, he would have left none that returns here.
+		 */
+		if (own == MAY_HAVE || !calls)
+			jumps = jumps_on(img, sym, called.here ? called.sym : NULL, own == MAY_HAVE || !called.here);
+		if (own == MAY_HAVE && jumps && !calls)
+			return 0;
+	}
+	/* He was called, and it was not he who called the other. */
+	if (!calls || jumps) {
+		stats->gaps++;
+		ret[n++] = resolver_gap(r);
+	}
+	if (sym && !jumps) {
+		stats->found++;
+		ret[n++] = resolver_symbol(r, img, sym);
+	}
+	return n;
 }
 
 bool missing_caller_between(struct resolver *r, struct code *code, uint64_t ip, uint64_t ra)
@@ -154,5 +239,5 @@ bool missing_caller_between(struct resolver *r, struct code *code, uint64_t ip, 
 		if (!in || in->addr == called->addr)
 			return false;
 	}
-	return !jumps_on(img, called, in);
+	return !jumps_on(img, called, in, false);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A chain of frame pointers misses the caller of a function that has set up no frame of its own: a
- * leaf, a system call's wrapper, a prologue. The unwind table says whether that is so where the
- * thread runs; and the call before the first return address often says whom it called, which
- * is the one that is missing.
+ * leaf, a system call's wrapper, a prologue, any function of a library that was built without. The
+ * unwind table says whether that is so where it is; and the call before the next return address often
+ * says whom it called, which is the one that is missing. Of generated code there is no table: only that
+ * call says whether somebody is missing.
  *
- * It names a function only if that one can have called on; else the gap is shown as a gap.
+ * Where that one cannot have called the other, somebody is missing between the two as well, and the gap is shown as a gap.
  */
 #pragma once
 
@@ -19,11 +20,11 @@ struct missing_caller_stats {
 };
 
 /*
- * The frame that is missing between the innermost one (at `ip`, with the frame `leaf`) and the one
- * that `ra` returns to; 0: none is.
+ * What is missing between one (an address in it, `ip`, and its frame, `leaf`) and the next of the chain, which `ra` returns to, the
+ * innermost first: how many frames, a gap among them where not all are known. `innermost`: it runs at `ip`; else it has called there.
  */
-uint32_t missing_caller_frame(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip,
-	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats);
+uint32_t missing_caller_frames(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip, bool innermost,
+	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats, uint32_t ret[static 2]);
 
 /*
  * Whether somebody is missing between a caller (`ip`, an address in it) and the next one that the chain has, which `ra` returns

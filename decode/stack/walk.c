@@ -58,17 +58,6 @@ static struct chain chain_split(const struct perfevent_sample *s, bool unwound)
 	return c;
 }
 
-/* Puts the caller in that the chain has passed over; returns how many frames that is. */
-static uint32_t add_missing_caller(
-	struct stackwalk *w, struct code *code, const struct chain *c, uint64_t ra)
-{
-	uint64_t ip = load_u64(c->p + c->first * 8);
-
-	w->frames[1] = missing_caller_frame(
-		w->resolver, code, w->budget, ip, w->frames[0], ra, &w->missing_callers);
-	return w->frames[1] != 0;
-}
-
 /* A chain does not say which of its addresses is the way back from a signal's handler, which nobody calls. */
 static struct stack_place place_of(struct stackwalk *w, struct code *code, uint64_t addr, bool innermost)
 {
@@ -136,13 +125,14 @@ static enum beyond beyond(struct stackwalk *w, struct code *code, uint64_t addr,
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
+	uint64_t inner = 0; /* where the frame before is, if somebody may be missing outside of it */
 	uint32_t n = 0;
 
 	*ret_whole = false;
 	w->after_signal = false;
 	for (uint64_t i = c->first; i < c->n && n < UNWIND_MAX_FRAMES; i++) {
 		uint64_t addr = load_u64(c->p + i * 8), rest = 0;
-		uint32_t frame = 0, inlined = 0;
+		uint32_t frame = 0, inlined = 0, missing[2], n_missing;
 		enum resolve_how how = RESOLVE_EXACT;
 
 		if (IS_MARK(addr))
@@ -154,10 +144,16 @@ static uint32_t chain_frames(
 		}
 		if (frame) {
 			inlined = resolver_inlined(w->resolver);
-			if (n == 1 && !c->unwound && add_missing_caller(w, code, c, addr)) {
+			n_missing = inner ? missing_caller_frames(w->resolver, code, w->budget, inner, n == 1, w->frames[n - 1], addr,
+								  &w->missing_callers, missing)
+					  : 0;
+			if (n_missing)
 				add_place(w, code, (struct stack_place){.ip = 0}, c->unwound);
-				w->inlined[n++] = 0;
+			for (uint32_t k = 0; k < n_missing; k++) {
+				w->inlined[n] = 0;
+				w->frames[n++] = missing[k];
 			}
+			inner = c->unwound ? 0 : how == RESOLVE_EXACT ? addr : addr - 1;
 			if (w->want_places)
 				add_place(w, code, place_of(w, code, addr, how == RESOLVE_EXACT), c->unwound);
 			w->inlined[n] = inlined;
@@ -166,6 +162,7 @@ static uint32_t chain_frames(
 			case BEYOND_CALLER:
 				break;
 			case BEYOND_INTERRUPTED:
+				inner = 0;
 				w->missing_callers.gaps++;
 				add_place(w, code, (struct stack_place){.ip = 0}, c->unwound);
 				w->inlined[n] = 0;

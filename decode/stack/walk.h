@@ -32,8 +32,8 @@ struct stackwalk {
 	uint64_t kernel_unnamed; /* with addresses of the kernel, whose functions have no names */
 	struct missing_caller_stats missing_callers; /* that frame pointers had passed over */
 	uint64_t unwound[UNWIND_N_ENDS];
-	uint32_t frames[UNWIND_MAX_FRAMES + 2];
-	uint32_t inlined[UNWIND_MAX_FRAMES + 2]; /* in each of them: resolver_inlines() */
+	uint32_t frames[UNWIND_MAX_FRAMES + 4];
+	uint32_t inlined[UNWIND_MAX_FRAMES + 4]; /* in each of them: resolver_inlines() */
 	/* Of the last sample's stack, the innermost first; only if they are wanted. One that is known to be missing has no ip. */
 	bool want_places;
 	bool after_signal; /* the frame before is the way back from a handler */
