@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of system calls in which a thread can wait: of 64-bit programs on x86-64. */
+/* Names of the system calls of 64-bit programs on x86-64. */
 #pragma once
 
 #include <stdbool.h>
