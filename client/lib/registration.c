@@ -440,24 +440,27 @@ static void handle_socket(struct registration *r, uint32_t events)
 		update_deadline(r);
 }
 
-static void handle_timer(struct registration *r)
+static int handle_timer(struct registration *r)
 {
 	uint64_t n;
 
 	if (read(r->timer, &n, sizeof(n)) != (ssize_t)sizeof(n))
-		return;
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (r->state == WAITING)
 		ask(r);
 	else
 		fail(r, -ETIMEDOUT);
+	return 0;
 }
 
-void registration_dispatch(struct registration *r)
+int registration_dispatch(struct registration *r)
 {
 	struct epoll_event events[2];
 	int n = epoll_wait(r->epoll, events, (int)ARRAY_SIZE(events), 0);
 	bool timer = false;
 
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
 	/* a late answer still is an answer */
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.fd == r->timer)
@@ -465,6 +468,17 @@ void registration_dispatch(struct registration *r)
 		else if (events[i].data.fd == r->sock)
 			handle_socket(r, events[i].events);
 	}
-	if (timer)
-		handle_timer(r);
+	return timer ? handle_timer(r) : 0;
+}
+
+void registration_give_up(struct registration *r, int error)
+{
+	bool was_live = r->state == LIVE;
+
+	if (registration_is_intact(r))
+		hang_up(r);
+	r->state = WAITING;
+	if (was_live)
+		r->callbacks.control(r->callbacks.arg, NULL);
+	r->callbacks.changed(r->callbacks.arg, false, error);
 }

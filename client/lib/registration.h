@@ -68,5 +68,11 @@ void registration_abandon(struct registration *r);
 /* Readable when registration_dispatch() has something to do. */
 int registration_fd(const struct registration *r);
 
-/* Handles a bounded part of what is pending. Never blocks. */
-void registration_dispatch(struct registration *r);
+/*
+ * Handles a bounded part of what is pending. Never blocks. 0; -errno: a system call that it cannot do without fails, as under a
+ * seccomp filter, and another call would find the same.
+ */
+int registration_dispatch(struct registration *r) _must_check_;
+
+/* Nobody will dispatch it any more, and why: hangs up and calls the callbacks. */
+void registration_give_up(struct registration *r, int error);

@@ -113,6 +113,7 @@ static void *helper_run(void *arg)
 {
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
 	uint64_t mine;
+	int error = 0;
 	bool over;
 
 	(void)prctl(PR_SET_NAME, "tracerd");
@@ -123,16 +124,19 @@ static void *helper_run(void *arg)
 	p[1].fd = stop_fd;
 	(void)pthread_mutex_unlock(&machine);
 	while (!over) {
-
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
-			break;
+			error = -errno;
 		/* the program has closed all descriptors: these numbers are not ours any more */
-		if ((p[0].revents | p[1].revents) & POLLNVAL)
-			break;
+		else if ((p[0].revents | p[1].revents) & POLLNVAL)
+			error = -EBADF;
 		(void)pthread_mutex_lock(&machine);
-		over = p[1].revents != 0 || generation != mine || !registration;
-		if (!over)
-			registration_dispatch(registration);
+		over = (error == 0 && p[1].revents != 0) || generation != mine || !registration;
+		if (!over && error == 0)
+			error = registration_dispatch(registration);
+		if (!over && error < 0) {
+			registration_give_up(registration, error);
+			over = true;
+		}
 		(void)pthread_mutex_unlock(&machine);
 	}
 	return NULL;
@@ -386,8 +390,9 @@ int tracerd_dispatch(void)
 	process_enter();
 	(void)pthread_mutex_lock(&machine);
 	if (registration && __atomic_load_n(&loop_fd, __ATOMIC_ACQUIRE) >= 0) {
-		registration_dispatch(registration);
-		r = 0;
+		r = registration_dispatch(registration);
+		if (r < 0)
+			registration_give_up(registration, r);
 	}
 	(void)pthread_mutex_unlock(&machine);
 	return r;

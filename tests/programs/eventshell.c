@@ -9,6 +9,7 @@
  *	fork, _fork        the child answers with its pid and takes the lines from here on ...
  *	exit               ... until it is told this; then its parent goes on (or ends)
  *	exec               this program again, from the beginning
+ *	filter kill|errno NAME...  forbids all its threads all system calls but these; says their number
  *	close-all          every descriptor above 2, as some daemons do
  *	load FILE, unload  a plug-in, of which plugin_work() is called
  *
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +140,20 @@ static void do_load(const char *path)
 	say("ok");
 }
 
+static void do_filter(char *words)
+{
+	const char *how = strtok(words, " "), *name;
+	scmp_filter_ctx filter = seccomp_init(how && !strcmp(how, "kill") ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(EPERM));
+	int n = 0;
+
+	while (filter && (name = strtok(NULL, " ")) != NULL)
+		n += seccomp_rule_add(filter, SCMP_ACT_ALLOW, seccomp_syscall_resolve_name(name), 0) == 0;
+	if (!filter || seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) < 0 || seccomp_load(filter) < 0)
+		n = -1;
+	(void)printf("%d\n", n);
+	(void)fflush(stdout);
+}
+
 static void do_line(char *line)
 {
 	char *rest = strchr(line, ' ');
@@ -172,6 +188,8 @@ static void do_line(char *line)
 	} else if (!strcmp(line, "exec")) {
 		(void)execl(self, self, (char *)NULL);
 		say(strerror(errno));
+	} else if (!strcmp(line, "filter")) {
+		do_filter(rest);
 	} else if (!strcmp(line, "close-all")) {
 		closefrom(3);
 		say("ok");
@@ -193,7 +211,8 @@ static int read_line(char *line, size_t size)
 	while (n + 1 < size) {
 		struct pollfd p[2] = {{.fd = 0, .events = POLLIN}, {.fd = tracerd_fd(), .events = POLLIN}};
 
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		/* not poll(), which the library's thread has to have for itself under a filter */
+		if (ppoll(p, 2, NULL, NULL) < 0 && errno != EINTR)
 			return -1;
 		if (p[1].fd >= 0 && p[1].revents)
 			(void)tracerd_dispatch();

@@ -97,7 +97,8 @@ void tracerd_stop(void);
 int tracerd_fd(void);
 
 /*
- * Handles what is pending and returns at once: 0, or -EBADF as above. One thread at a time may call it. It raises no
+ * Handles what is pending and returns at once: 0, -EBADF as above, or the error of a system call that is forbidden to it (a
+ * seccomp filter), which ends the connection. One thread at a time may call it. It raises no
  * signal: if RLIMIT_FSIZE is less than the events need, nothing is recorded and last_error is -EFBIG.
  */
 int tracerd_dispatch(void);
@@ -113,7 +114,7 @@ typedef struct tracerd_event_stats {
 	uint64_t names_lost;	/* names that found no room */
 	uint64_t texts_cut;	/* events that had no room for all of their texts and values */
 	uint64_t registrations; /* how often a daemon has accepted the program */
-	int last_error;		/* of the last attempt to connect, for tracerd_error_name(); 0: it succeeded */
+	int last_error;		/* of the last attempt to connect, or what ended the helper thread, for tracerd_error_name(); 0: none */
 } tracerd_event_stats;
 
 void tracerd_get_event_stats(tracerd_event_stats *stats);
