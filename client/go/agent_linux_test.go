@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"runtime/metrics"
+	"runtime/trace"
 	"strings"
 	"syscall"
 	"testing"
@@ -89,6 +90,38 @@ func TestSlowRecorder(t *testing.T) {
 	close(release)
 	if m, _, err = readMessage(p.conn); err != nil || *m.ID != -1 || m.Error == nil {
 		t.Fatal("a trace that is late must not be sent", m, err)
+	}
+}
+
+func TestSecondAgent(t *testing.T) {
+	d := newFakeDaemon(t)
+	first := start(t, d, says("x"))
+	_ = d.next()
+	waitFor(t, "the connection", func() bool { return first.Status().Connected })
+	second := start(t, d, says("y"))
+	waitFor(t, "the reason", func() bool { return errors.Is(second.Status().LastError, ErrAnotherAgent) })
+	third := start(t, d, says("z"))
+	third.Stop()
+	<-third.ended
+	if second.Status().Connected || !first.Status().Connected {
+		t.Fatal("the first one is not the one that is connected")
+	}
+	first.Stop()
+	_ = d.next()
+	waitFor(t, "the second one", func() bool { return second.Status().Connected })
+}
+
+func TestNextRecordingAtOnce(t *testing.T) {
+	d := newFakeDaemon(t)
+	start(t, d, says("x"))
+	p := d.next()
+	for id := int64(-1); id > -300; id-- {
+		_ = p.ask(id, 4096, time.Hour)
+		m, fds, err := readMessage(p.conn)
+		if err != nil || *m.ID != id || m.Error != nil {
+			t.Fatal("who has the answer may ask again", m, err)
+		}
+		closeAll(fds)
 	}
 }
 
@@ -194,6 +227,43 @@ func TestReconnects(t *testing.T) {
 	}
 	d.listen()
 	d.next()
+}
+
+// The pause does not grow from restart to restart of the daemon.
+func TestRestarts(t *testing.T) {
+	d := newFakeDaemon(t)
+	a := Start(Options{Socket: d.path, Recorder: says("x"), MinBackoff: time.Millisecond, MaxBackoff: time.Hour})
+	t.Cleanup(a.Stop)
+	for i := 0; i < 25; i++ {
+		p := d.next()
+		waitFor(t, "the connection", func() bool { return a.Status().Connected })
+		time.Sleep(10 * time.Millisecond)
+		p.conn.Close()
+	}
+}
+
+// A refusal is the stream's fault only if the daemon takes the program without it.
+func TestStreamRefused(t *testing.T) {
+	d := newFakeDaemon(t)
+	d.refuse.Store(2)
+	a := Start(Options{Socket: d.path, Recorder: says("x"), StreamBytes: 1 << 20, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+	t.Cleanup(a.Stop)
+	if p := d.next(); p.stream != true {
+		t.Fatal("a program that was refused with and without has given up its stream", a.Status())
+	}
+	waitFor(t, "the connection", func() bool { return a.Status().Connected })
+	if st := a.Status(); !st.Streaming || st.StreamError != nil {
+		t.Fatal(st)
+	}
+	trace.Stop() // as a program does that could not start its own
+	a.stream.last.Add(-silence)
+	if st := a.Status(); st.Streaming || st.StreamError != errSilent {
+		t.Fatal("a stream that was stopped", st)
+	}
+	a.stream.broken.Store(true)
+	if st := a.Status(); st.Streaming || st.StreamError == nil {
+		t.Fatal("a stream that has ended", st)
+	}
 }
 
 // What a daemon may send that is none.
@@ -302,7 +372,8 @@ func TestWatch(t *testing.T) {
 	_ = writeMessage(p.conn, &message{V: 1, Event: "control.changed", Params: struct{}{}})
 	waitFor(t, "the cause", func() bool {
 		runtime.GC()
-		return p.header(causeHeadAt) == 1
+		kind, _, _ := p.cause(0) // the head counts before the cause is whole
+		return kind != 0
 	})
 	b := make([]byte, causeBytes)
 	_, _ = syscall.Pread(p.rings, b, causesOffset)

@@ -24,6 +24,7 @@ type fakeDaemon struct {
 	listener *net.UnixListener
 	peers    chan *fakePeer
 	accepted atomic.Int32
+	refuse   atomic.Int32 // registrations
 }
 
 // fakePeer is a registered program, from the daemon's side.
@@ -31,6 +32,7 @@ type fakePeer struct {
 	conn        *net.UnixConn
 	params      map[string]any
 	rings, wake int
+	stream      bool
 	page        []byte
 }
 
@@ -62,11 +64,17 @@ func (d *fakeDaemon) listen() {
 // register answers target.register, with a page of one second between requests.
 func (d *fakeDaemon) register(c *net.UnixConn) {
 	m, fds, err := readMessage(c)
-	if err != nil || m.Method != "target.register" || len(fds) != 2 {
+	if err != nil || m.Method != "target.register" || len(fds) < 2 {
 		c.Close()
 		return
 	}
-	p := &fakePeer{conn: c, rings: fds[0], wake: fds[1]}
+	if d.refuse.Add(-1) >= 0 {
+		closeAll(fds)
+		_ = writeMessage(c, &message{V: 1, ID: m.ID, Error: &protocolError{"busy", "not now"}})
+		return
+	}
+	p := &fakePeer{conn: c, rings: fds[0], wake: fds[1], stream: len(fds) > 2}
+	closeAll(fds[2:])
 	_ = json.Unmarshal(m.raw, &p.params)
 	fd, _ := memfd("page")
 	_ = syscall.Ftruncate(fd, controlBytes)

@@ -81,8 +81,10 @@ func (a *Agent) connectOnce() (err error) {
 	if err = s.register(); err != nil {
 		return err
 	}
+	a.connected = time.Now()
 	a.session.Store(s)
 	defer a.session.CompareAndSwap(s, nil)
+	defer a.refuseStream(nil) // another daemon may want it
 	select {
 	case <-a.done: // Stop may not have seen the session
 		return ErrNotConnected
@@ -130,6 +132,8 @@ func (s *session) register() error {
 			err := fmt.Errorf("tracerd: %s: %s", m.Error.Code, m.Error.Message)
 			if stream >= 0 {
 				s.agent.refuseStream(err) // the next attempt is without
+			} else {
+				s.agent.refuseStream(nil) // it was not for the stream
 			}
 			return err
 		}
@@ -163,7 +167,11 @@ func (a *Agent) streamFD() int {
 	return a.stream.fd
 }
 
+// refuseStream: the daemon does not want it; nil: nobody knows.
 func (a *Agent) refuseStream(why error) {
+	if a.stream == nil {
+		return
+	}
 	a.mu.Lock()
 	a.noStream = why
 	a.mu.Unlock()
@@ -226,20 +234,20 @@ func (s *session) traceAsked(id int64, raw json.RawMessage) error {
 		return s.refuse(id, "unsupported", why)
 	}
 	// A recorder writes one trace at a time, and one that takes long must not pile up others.
-	if !s.agent.writing.CompareAndSwap(false, true) {
+	if !s.agent.using.TryLock() {
 		s.agent.failed.Add(1)
 		return s.refuse(id, "busy", "the trace of another snapshot is being written")
 	}
-	go func() {
-		defer s.agent.writing.Store(false)
-		s.answerTrace(id, p.MaxBytes, time.Now().Add(time.Duration(p.WaitNS)))
-	}()
+	go s.answerTrace(id, p.MaxBytes, time.Now().Add(time.Duration(p.WaitNS)))
 	return nil
 }
 
+// answerTrace has the recorder's lock, and gives it back.
 func (s *session) answerTrace(id, maxBytes int64, deadline time.Time) {
 	begin := monotonic()
 	fd, err := writeTrace(s.agent.recorder, maxBytes, deadline)
+	// Before the answer: the daemon may ask for the next one as soon as it has this.
+	s.agent.using.Unlock()
 	if err != nil {
 		s.agent.failed.Add(1)
 		_ = s.refuse(id, "io", shorten(err.Error(), 200))

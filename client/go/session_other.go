@@ -29,4 +29,5 @@ type stream struct{}
 func newStream(uint64) (*stream, error) { return nil, errors.New("tracerd is for Linux") }
 func (*stream) stop()                   {}
 func (*stream) lost() uint64            { return 0 }
+func (*stream) ended() error            { return nil }
 func (a *Agent) connectOnce() error     { return errors.New("tracerd is for Linux") }

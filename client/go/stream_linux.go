@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/trace"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -32,6 +34,10 @@ type batches struct {
 }
 
 var errNoBatch = errors.New("the runtime's trace is not what this package knows")
+var errSilent = errors.New("the runtime has written nothing for 10 s: the program may have called trace.Stop")
+
+// The runtime begins a generation each second, and writes it.
+const silence = int64(10 * time.Second)
 
 // next takes bytes of p until a generation ends or p does. At an end, head is
 // what was taken of the next generation already, until the next call.
@@ -108,10 +114,11 @@ type stream struct {
 	header    []byte
 	batches   batches
 	broken    atomic.Bool
+	last      atomic.Int64 // MONOTONIC, when the runtime has written something
 }
 
-// newStream starts runtime/trace. The areas are never unmapped: whoever
-// reads them in the daemon has them longer than the program.
+// newStream starts runtime/trace. The areas are unmapped when neither it nor
+// the Agent has them any more; the daemon keeps its own descriptor of them.
 func newStream(bytes uint64) (*stream, error) {
 	area := int(min(bytes, 1<<40)) / streamAreas &^ (streamPage - 1)
 	if area < maxBatch*2 {
@@ -122,6 +129,8 @@ func newStream(bytes uint64) (*stream, error) {
 		return nil, err
 	}
 	s := &stream{fd: fd}
+	s.last.Store(monotonic())
+	runtime.SetFinalizer(s, (*stream).free)
 	total := streamPage + streamAreas*area
 	if err = syscall.Ftruncate(fd, int64(total)); err == nil {
 		s.mem, err = syscall.Mmap(fd, 0, total, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
@@ -139,25 +148,44 @@ func newStream(bytes uint64) (*stream, error) {
 		err = trace.Start(s)
 	}
 	if err != nil {
-		if s.mem != nil {
-			_ = syscall.Munmap(s.mem)
-		}
-		_ = syscall.Close(fd)
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *stream) free() {
+	if s.mem != nil {
+		_ = syscall.Munmap(s.mem)
+	}
+	_ = syscall.Close(s.fd)
 }
 
 func (s *stream) word(at int) *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[at])) }
 
 func (s *stream) areaBytes() int { return (len(s.mem) - streamPage) / streamAreas }
 
-func (s *stream) lost() uint64 { return atomic.LoadUint64(s.word(streamLostAt)) }
+func (s *stream) lost() uint64 {
+	defer runtime.KeepAlive(s)
+	return atomic.LoadUint64(s.word(streamLostAt))
+}
+
+// ended says why nothing is written to it any more, if so.
+func (s *stream) ended() error {
+	if s.broken.Load() {
+		return errNoBatch
+	}
+	if monotonic()-s.last.Load() > silence {
+		return errSilent
+	}
+	return nil
+}
 
 // Write never fails: runtime/trace would stop for good. A stream that is not
 // understood has what came before.
 func (s *stream) Write(p []byte) (int, error) {
 	all := len(p)
+	s.last.Store(monotonic())
+	defer runtime.KeepAlive(s)
 	defer func() {
 		if recover() != nil {
 			s.broken.Store(true)

@@ -75,13 +75,16 @@ func (o *Options) fill() {
 	}
 }
 
-// Errors of [Agent.Snapshot].
+// Errors of [Agent.Snapshot] and of [Status].
 var (
 	// ErrNotConnected: no tracerd is there, or it has not answered yet.
 	ErrNotConnected = errors.New("tracerd: not connected")
 	// ErrTooSoon: the last snapshot that the program asked for is too
 	// recent (program_interval_ms of the daemon). It is counted.
 	ErrTooSoon = errors.New("tracerd: a snapshot was asked for just before")
+	// ErrAnotherAgent is a [Status.LastError]: another Agent of the program
+	// was started before, and is the one that connects.
+	ErrAnotherAgent = errors.New("tracerd: another Agent of this program was started before")
 )
 
 // Status is what the agent does at a moment.
@@ -121,19 +124,33 @@ type Agent struct {
 
 	session atomic.Pointer[session] // nil: not connected
 
-	writing         atomic.Bool // a trace
+	using           sync.Mutex // the recorder: it writes one trace at a time, and is not stopped meanwhile
 	written, failed atomic.Uint64
 	lastRequest     atomic.Int64 // ns since start; 0: none
 	start           time.Time
+	connected       time.Time // since when, in the goroutine that connects; zero: not
 
 	mu      sync.Mutex
 	lastErr error
 }
 
+// stopping is held for reading while an Agent that was stopped still has the
+// recorder or runtime/trace, of which the process has one each.
+var stopping sync.RWMutex
+
+// serving holds the token of the Agent that connects: a daemon takes one of
+// a process, and which of two that is would be chance after each restart.
+var serving = make(chan struct{}, 1)
+
 // Start connects the program to tracerd and returns at once; what can fail
-// is done behind it, and reported by [Agent.Status]. A program needs one Agent.
+// is done behind it, and reported by [Agent.Status]. A program needs one
+// Agent; a second one, of a library say, is not connected before the first was
+// stopped (its regions are not seen). When one was stopped just before, Start
+// waits for its recorder's end.
 func Start(opts Options) *Agent {
 	opts.fill()
+	stopping.Lock()
+	defer stopping.Unlock()
 	a := &Agent{opts: opts, done: make(chan struct{}), ended: make(chan struct{}), start: time.Now()}
 	if opts.Recorder != nil {
 		a.recorder = opts.Recorder
@@ -143,7 +160,13 @@ func Start(opts Options) *Agent {
 	if opts.StreamBytes > 0 {
 		a.stream, a.noStream = newStream(opts.StreamBytes)
 	}
-	go a.run()
+	select {
+	case serving <- struct{}{}:
+		go a.run(true)
+	default:
+		a.setError(ErrAnotherAgent)
+		go a.run(false)
+	}
 	return a
 }
 
@@ -158,14 +181,25 @@ func (a *Agent) Stop() {
 		if s := a.session.Load(); s != nil {
 			s.close()
 		}
-		if a.stream != nil {
-			go a.stream.stop()
+		if a.stream == nil && a.own == nil {
+			return
 		}
-		if a.own != nil {
-			// It may wait for a trace that is being written.
-			go a.own()
-		}
+		stopping.RLock()
+		go a.giveUp()
 	})
+}
+
+// giveUp may wait for a trace that is being written.
+func (a *Agent) giveUp() {
+	defer stopping.RUnlock()
+	if a.stream != nil {
+		a.stream.stop()
+	}
+	if a.own != nil {
+		a.using.Lock()
+		defer a.using.Unlock()
+		a.own()
+	}
 }
 
 // Status says what the agent does.
@@ -176,7 +210,7 @@ func (a *Agent) Status() Status {
 	st := Status{Missing: a.whyMissing(), Written: a.written.Load(), Failed: a.failed.Load()}
 	st.Recording = st.Missing == ""
 	if a.stream != nil {
-		st.Streaming, st.StreamLost = true, a.stream.lost()
+		st.StreamLost = a.stream.lost()
 	}
 	if s := a.session.Load(); s != nil {
 		st.Connected, st.Target = true, s.target
@@ -185,6 +219,10 @@ func (a *Agent) Status() Status {
 	st.LastError = a.lastErr
 	st.StreamError = a.noStream
 	a.mu.Unlock()
+	if a.stream != nil && st.StreamError == nil {
+		st.StreamError = a.stream.ended()
+		st.Streaming = st.StreamError == nil
+	}
 	return st
 }
 
@@ -247,13 +285,23 @@ func (a *Agent) setError(err error) {
 
 // run keeps a connection until Stop. A panic in here would be the program's
 // end: it is an error of the connection instead.
-func (a *Agent) run() {
+func (a *Agent) run(serves bool) {
 	defer close(a.ended)
+	if !serves {
+		select {
+		case serving <- struct{}{}:
+		case <-a.done:
+			return
+		}
+	}
+	defer func() { <-serving }()
 	pause := a.opts.MinBackoff
 	for {
-		began := time.Now()
+		a.connected = time.Time{}
 		a.setError(a.connectOnce())
-		if time.Since(began) > a.opts.MaxBackoff {
+		// A daemon that was there is awaited as at first; one that throws us
+		// out at once is not.
+		if !a.connected.IsZero() && time.Since(a.connected) > pause {
 			pause = a.opts.MinBackoff
 		}
 		select {

@@ -12,7 +12,7 @@ import (
 // world stood still: it counts how often and how long, in histograms. While a
 // trigger is set on one of them it is read every watchInterval; what has come
 // since is as long as the lower bound of its bucket, at least (a bucket is up
-// to an eighth wide), and has ended within the interval.
+// to a quarter wide), and has ended within the interval.
 const watchInterval = 100 * time.Millisecond
 
 // The names by which the control page has these triggers (trigger.add: "go").
