@@ -135,7 +135,7 @@ static void on_answer(void *arg, struct json_object *result, const char *why, in
 	go->wait_ns = io_now_ns() - go->frozen->go_asked_ns;
 	if (result)
 		take(go, result, fd);
-	else
+	else if (producer_state(go->producer) == PRODUCER_LIVE || !take_stream(go))
 		lose(go, "refused", why);
 	go->frozen->go_open--;
 	ready(go->frozen);

@@ -21,7 +21,8 @@ struct conn {
 	LIST_HEAD(, pending) pendings;
 	unsigned int n_pendings;
 	LIST_HEAD(, ask) asks;
-	unsigned int n_asks, n_late; /* open ones; answers to dropped ones that may still come */
+	unsigned int n_asks; /* open ones */
+	int64_t late_ask; /* one that was dropped, to which the answer may still come; 0: none */
 	bool reading, draining, in_callback, dead;
 	uint64_t half_since;  /* a frame has begun; 0: none */
 	uint64_t write_since; /* something waits, and this is when the last byte went; 0: nothing waits */

@@ -23,7 +23,7 @@ def has_trace(c, target, name):
     return trace is not None and f'"{name}"' in parsed(trace)
 
 
-with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\n") as d:
+with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\ngo_wait_ms = 20000\n") as d:
     with d.client() as c:
         # ---- twice, and by two libraries in one program
         p = GoShell(d, "start")
@@ -108,6 +108,27 @@ with Tracerd(config="[snapshot]\nprogram_interval_ms = 1\n") as d:
     with d.client() as c:
         p.tell("work restarted")
         expect(has_trace(c, t, "restarted"), "20 restarts of the daemon later there is a trace")
+
+        # A program writes one trace at a time: who asks meanwhile waits for his.
+        p.tell("work together")
+        def at_once(n):
+            """The entries of so many snapshots that are asked for at once."""
+            entries = []
+            for s in [c.call("snapshot.create", {"target": t})["snapshot"]["id"] for _ in range(n)]:
+                wait_for("the snapshot", lambda: c.call("snapshot.show", {"snapshot": s})["snapshot"]["state"] == "done")
+                entries += json.loads(c.fetch(s, "meta.json")["meta.json"])["go"]
+            return entries
+
+        entries = at_once(3)
+        expect(all("file" in g for g in entries) and len(entries) == 3, f"three snapshots at once have a trace each: {entries}")
+
+        # What nobody waits for any more is still written when it goes on: who asks then waits for that, and is not refused.
+        p.process.send_signal(signal.SIGSTOP)
+        late = at_once(3)
+        expect([g.get("lost", {}).get("kind") for g in late] == 3 * ["late"], f"of a program that is stopped there is none: {late}")
+        p.process.send_signal(signal.SIGCONT)
+        entries = at_once(2)
+        expect(all("file" in g for g in entries) and len(entries) == 2, f"when it goes on there is: {entries}")
 
     def settled():
         now = p.tell("collect")

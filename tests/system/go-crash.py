@@ -35,6 +35,18 @@ with Tracerd() as d, d.client() as c:
     g, text = trace_of(c, t)
     expect(g.get("streamed") and g["generations_lost"] == 0 and '"killed"' in text, "killed, it has left its last generations")
 
+    # ---- between the question and the answer
+    p = GoShell(d, f"stream {16 << 20}")
+    t = p.connected()
+    work(p, "asked")
+    p.process.send_signal(signal.SIGSTOP)
+    s = c.call("snapshot.create", {"target": t})["snapshot"]["id"]
+    p.process.kill()
+    p.process.wait()
+    wait_for("the snapshot", lambda: c.call("snapshot.show", {"snapshot": s})["snapshot"]["state"] == "done")
+    (g,) = json.loads(c.fetch(s, "meta.json")["meta.json"])["go"]
+    expect(g.get("streamed") and '"asked"' in parsed(c.fetch(s, g["file"])[g["file"]]), "and one that is killed when it is asked, too")
+
     p = GoShell(d, f"stream {16 << 20}")
     t = p.connected()
     work(p, "crashed")
