@@ -43,7 +43,8 @@ struct query {
 	char *maps;
 	struct mapped *mapped;
 	size_t n_mapped, n_objects;
-	struct opener *opener;
+	struct proc proc;
+	struct opener_options files;
 	/* the answer */
 	struct json_object *stats;
 	int code;
@@ -52,7 +53,8 @@ struct query {
 
 static void query_fini(struct query *q)
 {
-	opener_free(q->opener);
+	proc_close(&q->proc);
+	close_fdp(&q->files.root_fd);
 	json_object_put(q->stats);
 	free(q->mapped);
 	free(q->maps);
@@ -104,12 +106,18 @@ static bool same_file(const struct proc_map *a, const struct proc_map *b)
 	return a->ino == b->ino && a->maj == b->maj && a->min == b->min;
 }
 
+/* Or replaced by another one, since it was mapped. */
+static bool is_deleted(const struct proc_map *m)
+{
+	return proc_path_len(m->path, m->path_len) < m->path_len;
+}
+
 bool place_is_named(const struct proc_map *m, const char *name)
 {
-	const size_t n = strlen(name);
+	const size_t n = strlen(name), len = proc_path_len(m->path, m->path_len);
 
-	return n > 0 && m->path_len >= n && memcmp(m->path + m->path_len - n, name, n) == 0 &&
-	       (m->path_len == n || (name[0] != '/' && m->path[m->path_len - n - 1] == '/'));
+	return n > 0 && len >= n && memcmp(m->path + len - n, name, n) == 0 &&
+	       (len == n || (name[0] != '/' && m->path[len - n - 1] == '/'));
 }
 
 static int add_mapping(struct query *q, const struct proc_map *map)
@@ -135,13 +143,13 @@ static int add_mapping(struct query *q, const struct proc_map *map)
 	return 0;
 }
 
-static int read_mappings(struct query *q, const struct proc *proc)
+static int read_mappings(struct query *q)
 {
 	struct proc_map map;
 	size_t len, pos = 0;
 	int r;
 
-	r = io_read_file_at(proc->dirfd, "maps", PROC_MAPS_BYTES_MAX, &q->maps, &len);
+	r = io_read_file_at(q->proc.dirfd, "maps", PROC_MAPS_BYTES_MAX, &q->maps, &len);
 	if (r < 0)
 		return r;
 	while ((r = proc_map_next(q->maps, len, &pos, &map)) != 0) {
@@ -158,37 +166,23 @@ static int read_mappings(struct query *q, const struct proc *proc)
 	return 0;
 }
 
-static int open_files(struct query *q, const struct proc *proc)
+static int open_root(struct query *q)
 {
-	struct opener_options options = {
-		.bundle_fd = -1,
-		.images_fd = -1,
-		.symfs_fd = -1,
-		.mapped_fd = -1,
-		.root_source = OPENER_TARGET,
-		.strict = true,
-		.uid = geteuid(),
-	};
-	_cleanup_close_ int root = openat(proc->dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (root < 0)
-		return -errno;
-	options.root_fd = root;
-	return opener_new(&options, &q->opener);
+	q->files.root_fd = openat(q->proc.dirfd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return q->files.root_fd < 0 ? -errno : 0;
 }
 
 static int look_at_process(struct query *q)
 {
-	_cleanup_(proc_close) struct proc proc = PROC_INIT;
 	int r;
 
-	r = proc_open(q->pid, -1, &proc);
+	r = proc_open(q->pid, -1, &q->proc);
 	if (r > 0 || r == -ENOENT || r == -ESRCH)
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no such process: %d", (int)q->pid);
 	if (r == 0)
-		r = read_mappings(q, &proc);
+		r = read_mappings(q);
 	if (r == 0)
-		r = open_files(q, &proc);
+		r = open_root(q);
 	if (r == -E2BIG)
 		return ctl_fail(q->ctl, EXIT_FAILED, "too_large",
 				"process %d has code of more than %d files: name the one that is meant, as %s@FILE", (int)q->pid,
@@ -249,13 +243,39 @@ static struct json_object *job(const struct query *q)
 	return body;
 }
 
+/*
+ * The file that is mapped, whatever has its path by now: by the kernel's own link to it, which only an administrator may follow; or
+ * as the program, which whoever may look into the process may open. The opener looks whether it is that.
+ */
+static int open_mapped(const struct query *q, const struct file_request *request)
+{
+	const struct proc_map asked = {.maj = request->maj, .min = request->min, .ino = request->ino};
+	char name[64];
+	int fd = -1;
+
+	if (request->kind != FILE_REQUEST_OBJECT)
+		return -1;
+	for (size_t i = 0; i < q->n_mapped && fd < 0; i++) {
+		const struct proc_map *m = &q->mapped[i].map;
+
+		(void)snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
+		if (same_file(m, &asked))
+			fd = openat(q->proc.dirfd, name, O_PATH | O_CLOEXEC);
+	}
+	return fd >= 0 ? fd : openat(q->proc.dirfd, "exe", O_PATH | O_CLOEXEC);
+}
+
 static void on_request(struct decoder *d, const struct file_request *request, void *arg)
 {
 	struct query *q = arg;
+	_cleanup_close_ int mapped = open_mapped(q, request);
+	_cleanup_(opener_freep) struct opener *opener = NULL;
+	struct opener_options options = q->files;
 	struct opener_answer answer = {.fd = -1};
 	struct file_answer file = {.req = request->req};
 
-	if (opener_open(q->opener, request, &answer) < 0)
+	options.mapped_fd = mapped;
+	if (opener_new(&options, &opener) < 0 || opener_open(opener, request, &answer) < 0)
 		answer.fd = close_fd(answer.fd);
 	file.found = answer.fd >= 0;
 	file.changed = answer.changed;
@@ -365,6 +385,27 @@ static int add_place(struct query *q, struct json_object *o, struct places *ret)
 	return 0;
 }
 
+/* An address needs no file: only whether an instruction begins there is not known. */
+static int add_address(struct query *q, struct places *ret)
+{
+	const struct proc_map *m = &q->mapped[0].map;
+
+	ret->v = calloc(1, sizeof(*ret->v));
+	if (!ret->v)
+		return -ENOMEM;
+	ret->n = 1;
+	ret->v[0] = (struct place){
+		.path = strndup(m->path, m->path_len),
+		.name = strdup(""),
+		.maj = m->maj,
+		.min = m->min,
+		.ino = m->ino,
+		.offset = q->address - m->start + m->pgoff,
+		.address = q->address,
+	};
+	return ret->v[0].path && ret->v[0].name ? 0 : -ENOMEM;
+}
+
 static struct json_object *list_of(const struct query *q, const char *key)
 {
 	struct json_object *list = field(q->stats, key);
@@ -394,14 +435,41 @@ static char *name_of(const struct query *q, size_t object)
 	return human_name(path);
 }
 
-/* Names that are like it, after `lead`. */
-static char *similar(const struct query *q, const char *lead)
+/* Memory that has the name of a file that never was in a folder. */
+static bool is_memory(const struct proc_map *m)
 {
-	struct json_object *near = list_of(q, "near");
+	static const char *const names[] = {"/memfd:", "/dev/zero", "/SYSV"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (m->path_len >= strlen(names[i]) && memcmp(m->path, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+/* One that root could have read; NULL. */
+static char *deleted_unread(const struct query *q)
+{
+	struct json_object *list = list_of(q, "unread");
+
+	if (geteuid() == 0)
+		return NULL;
+	for (size_t i = 0; i < length_of(list); i++) {
+		const struct mapped *m = first_of(q, (uint64_t)json_object_get_int64(json_object_array_get_idx(list, i)));
+
+		if (m && is_deleted(&m->map) && !is_memory(&m->map))
+			return name_of(q, m->object);
+	}
+	return NULL;
+}
+
+/* The names of a list, after `lead`; "": it has none. */
+static char *names_of(const struct query *q, const char *key, const char *lead)
+{
+	struct json_object *list = list_of(q, key);
 	char *all = human_format("%s", "");
 
-	for (size_t i = 0; i < length_of(near); i++) {
-		_cleanup_free_ char *old = all, *name = human_name(json_object_get_string(json_object_array_get_idx(near, i)));
+	for (size_t i = 0; i < length_of(list); i++) {
+		_cleanup_free_ char *old = all, *name = human_name(json_object_get_string(json_object_array_get_idx(list, i)));
 
 		all = human_format("%s%s%s", old, i ? ", " : lead, name);
 	}
@@ -424,7 +492,7 @@ static bool has_chooser(const struct places *p)
 /* What such a name stands for is chosen when the program starts; at the chooser nobody passes any more. */
 static int is_chooser(const struct query *q)
 {
-	_cleanup_free_ char *names = similar(q, ", such as ");
+	_cleanup_free_ char *names = names_of(q, "near", ", such as ");
 
 	return ctl_fail(q->ctl, EXIT_USAGE, "usage",
 			"'%s' is an indirect function (IFUNC): its code only chooses, once, which implementation all callers get; name an "
@@ -435,13 +503,18 @@ static int is_chooser(const struct query *q)
 /* What the user may have meant, or what is lacking. */
 static int not_found(const struct query *q)
 {
-	_cleanup_free_ char *program = name_of(q, 0), *hint = similar(q, "; similar are ");
+	_cleanup_free_ char *program = name_of(q, 0), *hint = names_of(q, "near", "; similar are "), *deleted = deleted_unread(q);
 
 	if (!q->by_address && json_object_get_boolean(field(q->stats, "incomplete")))
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
 				"'%s' was not found, but not all could be searched: a file of process %d is too large, or too costly to "
 				"read; give an address", q->text, (int)q->pid);
 
+	if (deleted)
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+				"'%s' was not found, but %s could not be read: it was deleted or replaced since process %d mapped it, and of such "
+				"files you may read the program itself, and only root the libraries; ask root, or give an address", q->text,
+				deleted, (int)q->pid);
 	if (q->file[0]) {
 		const uint64_t next = field_number(q->stats, "next_line");
 
@@ -476,7 +549,23 @@ static int not_found(const struct query *q)
 
 int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 {
-	_cleanup_(query_fini) struct query q = {.ctl = ctl, .pid = pid, .text = text, .code = EXIT_FAILED};
+	_cleanup_(query_fini) struct query q = {
+		.ctl = ctl,
+		.pid = pid,
+		.text = text,
+		.code = EXIT_FAILED,
+		.proc = PROC_INIT,
+		.files = {
+			.bundle_fd = -1,
+			.images_fd = -1,
+			.symfs_fd = -1,
+			.root_fd = -1,
+			.mapped_fd = -1,
+			.root_source = OPENER_TARGET,
+			.strict = true,
+			.uid = geteuid(),
+		},
+	};
 	_cleanup_(places_fini) struct places places = {0};
 	struct json_object *list;
 	int r;
@@ -492,6 +581,8 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 	for (size_t i = 0; i < length_of(list); i++)
 		if (add_place(&q, json_object_array_get_idx(list, i), &places) < 0)
 			return ctl_report(ctl, -ENOMEM, NULL);
+	if (q.by_address && has_program(list_of(&q, "unread")) && add_address(&q, &places) < 0)
+		return ctl_report(ctl, -ENOMEM, NULL);
 	if (places.n == 0)
 		return not_found(&q);
 	places.more = json_object_get_boolean(field(q.stats, "more"));
