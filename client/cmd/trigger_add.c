@@ -47,8 +47,8 @@ static const struct option_spec specs[] = {
 		.offset = offsetof(struct options, hit),
 		.arg = "PLACE",
 		.doc = "Instead of a region: whenever a thread comes to this place in the code. A function "
-		       "(serve, ns::Class::serve, or serve@libfoo.so of that file alone), FILE:LINE, or an "
-		       "address (0x55d0c0de)."},
+		       "(serve, ns::Class::serve, 'ns::f(int)' of several that have the name, main.(*T).M of Go, or "
+		       "serve@libfoo.so of that file alone), FILE:LINE, or an address (0x55d0c0de)."},
 	{.name = "hit-by",
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct options, by),
@@ -137,7 +137,7 @@ static int add_place(struct ctl *ctl, const struct options *o, const char *opera
 	json_add_uint(params, "hit_inode", p->ino);
 	json_add_uint(params, "hit_offset", p->offset);
 	json_add_string(params, "hit_by", o->by ? o->by : p->boundary ? "auto" : "breakpoint");
-	place_note_inlined(ctl, &places, o->hit, "no hit");
+	place_note_others(ctl, &places, o->hit, "no hit");
 	return EXIT_OK;
 }
 

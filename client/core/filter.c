@@ -124,7 +124,7 @@ static int find_function(struct ctl *ctl, pid_t pid, const char *name, struct pl
 	if (places.v[0].size == 0 || places.v[0].into)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 				"'%s' is not a whole function: its beginning and size are needed for an address filter", name);
-	place_note_inlined(ctl, &places, name, "not in the filter");
+	place_note_others(ctl, &places, name, "not in the filter");
 	*ret = places.v[0];
 	ret->path = ret->name = NULL; /* they go with the list */
 	return EXIT_OK;

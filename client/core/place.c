@@ -67,6 +67,8 @@ void places_fini(struct places *p)
 		free(p->v[i].name);
 	}
 	free(p->v);
+	free(p->copies);
+	free(p->unsearched);
 	*p = (struct places){0};
 }
 
@@ -476,6 +478,15 @@ static char *names_of(const struct query *q, const char *key, const char *lead)
 	return all;
 }
 
+/* Of the files whose debug information was too large: the first; NULL. */
+static char *unsearched(const struct query *q)
+{
+	struct json_object *list = list_of(q, "inlined_cut");
+	const struct mapped *m = length_of(list) ? first_of(q, (uint64_t)json_object_get_int64(json_object_array_get_idx(list, 0))) : NULL;
+
+	return m ? name_of(q, m->object) : NULL;
+}
+
 /* In one file. An old version of the name may be beside it there, which no program linked today calls: not what is meant either. */
 static bool has_chooser(const struct places *p)
 {
@@ -504,6 +515,7 @@ static int is_chooser(const struct query *q)
 static int not_found(const struct query *q)
 {
 	_cleanup_free_ char *program = name_of(q, 0), *hint = names_of(q, "near", "; similar are "), *deleted = deleted_unread(q);
+	_cleanup_free_ char *large = unsearched(q), *limit = NULL;
 
 	if (!q->by_address && json_object_get_boolean(field(q->stats, "incomplete")))
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
@@ -544,7 +556,9 @@ static int not_found(const struct query *q)
 				"no function '%s' in process %d: %s has no symbol table (it is stripped); install its debug symbols, or give an "
 				"address%s",
 				q->symbol, (int)q->pid, program, hint);
-	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s' in process %d%s", q->symbol, (int)q->pid, hint);
+	limit = large ? human_format("; the debug information of %s is too large to be searched for inlined calls to its end", large)
+		      : human_format("%s", "");
+	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s' in process %d%s%s", q->symbol, (int)q->pid, hint, limit);
 }
 
 int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
@@ -587,6 +601,9 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 		return not_found(&q);
 	places.more = json_object_get_boolean(field(q.stats, "more"));
 	places.inlined = field_number(q.stats, "inlined");
+	places.unsearched = unsearched(&q);
+	if (length_of(list_of(&q, "copies")))
+		places.copies = names_of(&q, "copies", "");
 	if (has_chooser(&places))
 		return is_chooser(&q);
 	*ret = places;
@@ -594,13 +611,18 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 	return EXIT_OK;
 }
 
-void place_note_inlined(struct ctl *ctl, const struct places *places, const char *text, const char *is_not)
+void place_note_others(struct ctl *ctl, const struct places *places, const char *text, const char *is_not)
 {
 	_cleanup_free_ char *name = human_name(text);
 
 	if (places->inlined)
 		ctl_note(ctl, "the compiler has inlined %" PRIu64 " call%s of %s, which %s %s; FILE:LINE of a line in it lists their addresses",
 			 places->inlined, places->inlined == 1 ? "" : "s", name, places->inlined == 1 ? "is" : "are", is_not);
+	if (places->unsearched)
+		ctl_note(ctl, "the debug information of %s is too large to be searched for inlined calls of %s to its end; those that were not "
+			 "found are %s", places->unsearched, name, is_not);
+	if (places->copies)
+		ctl_note(ctl, "the compiler has made copies of %s, whose calls are %s: %s", name, is_not, places->copies);
 }
 
 int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)

@@ -32,6 +32,8 @@ struct places {
 	size_t n;
 	bool more; /* than are in the list */
 	uint64_t inlined; /* calls of the function that are code of others, as debug information says */
+	char *copies;	  /* names of what the compiler has made of it beside it, for people; NULL: there is nothing */
+	char *unsearched; /* the name of a file that is too large to be searched for inlined calls to its end; NULL: there is none */
 };
 void places_fini(struct places *p);
 
@@ -46,4 +48,4 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 /* The same where only one can be used: reports the others as candidates. */
 int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *ret) _must_check_;
 /* What is not at the place that was found, where `is_not` says what that means. */
-void place_note_inlined(struct ctl *ctl, const struct places *places, const char *text, const char *is_not);
+void place_note_others(struct ctl *ctl, const struct places *places, const char *text, const char *is_not);

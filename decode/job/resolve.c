@@ -3,7 +3,6 @@
 
 #include "decode/job/resolve.h"
 
-#include <ctype.h>
 #include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include "decode/dwarf/dwarf.h"
 #include "decode/dwarf/line.h"
 #include "decode/dwarf/scope.h"
+#include "decode/job/function_name.h"
 #include "decode/object/demangle.h"
 #include "decode/object/image.h"
 
@@ -24,11 +24,6 @@
 #define WALK_MAX (1u << 20)
 /* So much of a file's debug information is read to count them: a matter of a second or two. */
 #define INLINED_MAX_BYTES (256u << 20)
-#define NEAR_MAX_LEN 64u
-#define NEAR_MIN_LEN 3u
-#define NEAR_DISTANCE 2u
-
-enum match { MATCH_NONE, MATCH_SUFFIX, MATCH_FULL };
 
 struct place {
 	uint32_t object;
@@ -43,9 +38,7 @@ struct resolve {
 	struct image **objects;
 	size_t n_objects;
 	/* what is looked for: one of three */
-	const char *symbol;
-	const char *word; /* the identifier of it that every mangled form of it has in it, */
-	size_t word_len;  /* 0: none is sure to be there */
+	struct function_name name; /* text NULL: not that */
 	const char *file;
 	uint32_t line;
 	uint64_t object, offset;
@@ -56,11 +49,15 @@ struct resolve {
 	bool more;
 	bool incomplete; /* not all could be searched */
 	uint64_t inlined; /* calls of it, which no symbol has */
-	char near[RESOLVE_MAX_NEAR][NEAR_MAX_LEN + 1];
+	uint64_t inlined_max_bytes;
+	struct symbol copies[RESOLVE_MAX_COPIES]; /* of it, by the compiler; borrowed from the images' tables */
+	enum match copies_match; /* what all of these are */
+	size_t n_copies;
+	char near[RESOLVE_MAX_NEAR][FUNCTION_NAME_NEAR_MAX + 1];
 	size_t n_near;
 	uint32_t next_line;
 	bool file_known;
-	struct json_object *unread, *stripped, *without_lines; /* borrowed */
+	struct json_object *unread, *stripped, *without_lines, *inlined_cut; /* borrowed */
 };
 
 /* ---- places */
@@ -89,7 +86,9 @@ static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64
 
 		if (q->object != object || q->function != function)
 			continue;
-		if (p.vaddr < q->vaddr)
+		/* It may have another name, as what chooses. */
+		p.chooser |= p.vaddr == q->vaddr && q->chooser;
+		if (p.vaddr < q->vaddr || p.chooser)
 			*q = p;
 		return;
 	}
@@ -101,72 +100,31 @@ static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64
 
 /* ---- names */
 
-static bool ends_with_component(const char *text, const char *name)
-{
-	const size_t n = strlen(text), m = strlen(name);
-
-	return n > m + 2 && memcmp(text + n - m, name, m) == 0 && memcmp(text + n - m - 2, "::", 2) == 0;
-}
-
-static enum match match_name(const struct resolve *r, const struct symbol *s)
-{
-	const size_t len = strlen(r->symbol);
-	char text[DEMANGLE_MAX_OUT + 1];
-
-	if (s->name_len == len && memcmp(s->name, r->symbol, len) == 0)
-		return MATCH_FULL;
-	if (s->name_len < 2 || s->name[0] != '_' || !memmem(s->name, s->name_len, r->word, r->word_len))
-		return MATCH_NONE;
-	(void)demangle_name(s->name, s->name_len, text, sizeof(text));
-	if (strcmp(text, r->symbol) == 0)
-		return MATCH_FULL;
-	return ends_with_component(text, r->symbol) ? MATCH_SUFFIX : MATCH_NONE;
-}
-
-/* Whether one of two names becomes the other by at most NEAR_DISTANCE changes of a byte. */
-static bool is_alike(const char *a, size_t n, const char *b, size_t m)
-{
-	unsigned int row[NEAR_MAX_LEN + 1];
-
-	if (n > NEAR_MAX_LEN || m > NEAR_MAX_LEN || (n > m ? n - m : m - n) > NEAR_DISTANCE)
-		return false;
-	for (size_t j = 0; j <= m; j++)
-		row[j] = (unsigned int)j;
-	for (size_t i = 1; i <= n; i++) {
-		unsigned int diagonal = row[0], least = row[0] = (unsigned int)i;
-
-		for (size_t j = 1; j <= m; j++) {
-			const unsigned int above = row[j];
-			unsigned int v = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
-
-			if (above + 1 < v)
-				v = above + 1;
-			if (row[j - 1] + 1 < v)
-				v = row[j - 1] + 1;
-			diagonal = above;
-			row[j] = v;
-			if (v < least)
-				least = v;
-		}
-		if (least > NEAR_DISTANCE)
-			return false;
-	}
-	return row[m] <= NEAR_DISTANCE;
-}
-
 static void near_add(struct resolve *r, const struct symbol *s)
 {
-	const size_t len = strlen(r->symbol);
-	char text[NEAR_MAX_LEN + 1];
+	char text[FUNCTION_NAME_NEAR_MAX + 1];
 
-	if (r->n_near == RESOLVE_MAX_NEAR || len < NEAR_MIN_LEN || s->name_len > NEAR_MAX_LEN ||
-	    (!memmem(s->name, s->name_len, r->symbol, len) && !is_alike(r->symbol, len, s->name, s->name_len)))
+	if (r->n_near == RESOLVE_MAX_NEAR || !function_name_is_near(&r->name, s->name, s->name_len))
 		return;
 	(void)demangle_name(s->name, s->name_len, text, sizeof(text));
 	for (size_t i = 0; i < r->n_near; i++)
 		if (strcmp(r->near[i], text) == 0)
 			return;
 	memcpy(r->near[r->n_near++], text, sizeof(text));
+}
+
+/* Beside the function there are these. */
+static void copy_add(struct resolve *r, const struct symbol *s, enum match m)
+{
+	if (m > r->copies_match) {
+		r->copies_match = m;
+		r->n_copies = 0;
+	}
+	for (size_t i = 0; i < r->n_copies; i++)
+		if (r->copies[i].name_len == s->name_len && memcmp(r->copies[i].name, s->name, s->name_len) == 0)
+			return;
+	if (r->n_copies < RESOLVE_MAX_COPIES)
+		r->copies[r->n_copies++] = *s;
 }
 
 /* All names, also those that share an address, of which an image keeps one. */
@@ -178,13 +136,15 @@ static int find_symbol_in(struct resolve *r, uint32_t object, Elf *elf, uint32_t
 	symbols_init(&all, r->budget);
 	n = elf ? symbols_add_elf(&all, elf, type) : 0;
 	for (size_t i = 0; n > 0 && i < all.n; i++) {
-		const enum match m = match_name(r, &all.v[i]);
+		const enum match m = function_name_match(&r->name, all.v[i].name, all.v[i].name_len);
 
 		if (m > r->best) {
 			r->best = m;
 			r->n_places = r->n_near = 0;
 			r->more = false;
 		}
+		if ((m == MATCH_FULL_COPY || m == MATCH_SUFFIX_COPY) && m >= r->copies_match)
+			copy_add(r, &all.v[i], m);
 		if (m != MATCH_NONE && m == r->best)
 			place_add(r, object, all.v[i].addr, all.v[i].addr, all.v[i].chooser);
 		if (r->best == MATCH_NONE)
@@ -212,13 +172,32 @@ static int find_symbol(struct resolve *r, uint32_t object)
 	return n < 0 ? n : 0;
 }
 
-/* Implementations have the name of what chooses them within their own: "__memcpy_avx_unaligned", but not "__wmemcpy". */
-static bool is_chosen(const struct symbol *s, const char *name)
+/*
+ * Implementations have the name of what chooses them within their own: "__memcpy_avx_unaligned", but not "__wmemcpy"; "f.avx2" of what
+ * the compiler makes for some processors.
+ */
+static bool is_chosen(const struct resolve *r, const struct symbol *s)
 {
-	const size_t n = strlen(name);
-	const char *p = memmem(s->name, s->name_len, name, n);
+	const size_t n = strlen(r->name.text);
+	const char *p = memmem(s->name, s->name_len, r->name.text, n), *dot = memrchr(s->name, '.', s->name_len);
 
-	return p && !s->chooser && (p == s->name || p[-1] == '_') && p + n < s->name + s->name_len && p[n] == '_';
+	if (s->chooser || (dot && s->name + s->name_len - dot == 9 && memcmp(dot, ".resolver", 9) == 0))
+		return false;
+	if (dot && function_name_match_plain(&r->name, s->name, (size_t)(dot - s->name)) != MATCH_NONE)
+		return true;
+	return p && (p == s->name || p[-1] == '_') && p + n < s->name + s->name_len && p[n] == '_';
+}
+
+static void chosen_add(struct resolve *r, const struct symbol *s)
+{
+	char text[DEMANGLE_MAX_OUT + 1];
+
+	if (r->n_near == RESOLVE_MAX_NEAR || demangle_signature(s->name, s->name_len, text, sizeof(text)) > FUNCTION_NAME_NEAR_MAX)
+		return;
+	for (size_t i = 0; i < r->n_near; i++)
+		if (strcmp(r->near[i], text) == 0)
+			return;
+	memcpy(r->near[r->n_near++], text, strlen(text) + 1);
 }
 
 static void find_chosen(struct resolve *r)
@@ -227,8 +206,8 @@ static void find_chosen(struct resolve *r)
 		const struct symbols *all = &r->objects[r->places[i].object]->symbols;
 
 		for (size_t k = 0; r->places[i].chooser && k < all->n; k++)
-			if (is_chosen(&all->v[k], r->symbol))
-				near_add(r, &all->v[k]);
+			if (is_chosen(r, &all->v[k]))
+				chosen_add(r, &all->v[k]);
 	}
 }
 
@@ -238,15 +217,15 @@ static bool is_wanted(const void *arg, const struct dwarf_name *name)
 {
 	const struct resolve *r = arg;
 	const char *text = name->linkage_name ? name->linkage_name : name->name;
-	const struct symbol s = {.name = text, .name_len = text ? (uint32_t)strnlen(text, UINT32_MAX) : 0};
 
-	return text && match_name(r, &s) >= (r->best == MATCH_FULL ? MATCH_FULL : MATCH_SUFFIX);
+	return text && function_name_match(&r->name, text, strnlen(text, UINT32_MAX)) >= (r->best >= MATCH_FULL_COPY ? MATCH_FULL : MATCH_SUFFIX);
 }
 
 static int find_inlined_in(struct resolve *r, uint32_t object)
 {
 	struct image *img = r->objects[object];
 	uint64_t bytes = 0;
+	size_t i;
 	int e;
 
 	if (img->state != IMAGE_READY)
@@ -254,7 +233,7 @@ static int find_inlined_in(struct resolve *r, uint32_t object)
 	e = image_load_dwarf(r->images, img);
 	if (e < 0 || !img->dwarf)
 		return e;
-	for (size_t i = 0; i < img->dwarf->n_units && bytes < INLINED_MAX_BYTES; i++) {
+	for (i = 0; i < img->dwarf->n_units && bytes < r->inlined_max_bytes; i++) {
 		struct dwarf_unit *u = &img->dwarf->units[i];
 
 		bytes += u->end - u->off;
@@ -262,6 +241,8 @@ static int find_inlined_in(struct resolve *r, uint32_t object)
 			r->inlined += dwarf_inlined_calls(u, is_wanted, r);
 		dwarf_unit_close(u);
 	}
+	if (i < img->dwarf->n_units || img->dwarf->stats.cut)
+		json_append(r->inlined_cut, json_object_new_int64(object));
 	return 0;
 }
 
@@ -394,7 +375,7 @@ static void add_place(const struct resolve *r, struct json_object *list, const s
 	const ssize_t n = img->elf ? dwelf_elf_gnu_build_id(img->elf, &id) : 0;
 
 	if (s)
-		(void)demangle_name(s->name, s->name_len, name, sizeof(name));
+		function_name_show(s->name, s->name_len, name, sizeof(name));
 	for (ssize_t i = 0; i < n && i < FILE_REQUEST_MAX_BUILD_ID; i++)
 		(void)snprintf(hex + 2 * i, 3, "%02x", ((const uint8_t *)id)[i]);
 	json_add_uint(o, "object", p->object);
@@ -423,6 +404,13 @@ static void answer(const struct resolve *r, struct json_object *stats)
 		json_add_bool(stats, "file_known", r->file_known);
 		json_add_uint(stats, "next_line", r->n_places ? 0 : r->next_line);
 	}
+	list = json_add_new_array(stats, "copies");
+	for (size_t i = 0; i < r->n_copies && r->copies_match + 1 == r->best; i++) {
+		char name[NAME_MAX_TEXT];
+
+		function_name_show(r->copies[i].name, r->copies[i].name_len, name, sizeof(name));
+		json_append_string(list, name);
+	}
 	list = json_add_new_array(stats, "near");
 	for (size_t i = 0; i < r->n_near; i++)
 		json_append_string(list, r->near[i]);
@@ -430,31 +418,17 @@ static void answer(const struct resolve *r, struct json_object *stats)
 
 /* ---- the question */
 
-/* Of "ns::f<int>" it is f; operators, destructors and lambdas are mangled in other words. False: it ends before it has a name. */
-static bool find_word(struct resolve *r)
-{
-	const size_t plain = strcspn(r->symbol, "<({");
-	const char *word = r->symbol;
-
-	for (const char *p = word; (p = strstr(p, "::")) && (size_t)(p - r->symbol) < plain; p += 2)
-		word = p + 2;
-	r->word = word;
-	r->word_len = strcspn(word, "<({");
-	if (*word == '~' || strncmp(word, "operator", 8) == 0)
-		r->word_len = 0;
-	return *word != '\0';
-}
-
 static int take_find(struct resolve *r, struct json_object *find)
 {
+	const char *symbol;
 	uint64_t line;
 
 	if (!find)
 		return -EINVAL;
-	r->symbol = json_get_string(find, "symbol");
+	symbol = json_get_string(find, "symbol");
 	r->file = json_get_string(find, "file");
-	if (r->symbol)
-		return find_word(r) && strlen(r->symbol) <= RESOLVE_MAX_QUERY ? 0 : -EINVAL;
+	if (symbol)
+		return function_name_set(&r->name, symbol) && strlen(symbol) <= RESOLVE_MAX_QUERY ? 0 : -EINVAL;
 	if (r->file) {
 		const char *slash = strrchr(r->file, '/');
 
@@ -498,7 +472,7 @@ static int take_objects(struct resolve *r, struct json_object *list, uint64_t pi
 		if (e < 0)
 			return e;
 	}
-	return !r->symbol && !r->file && r->object >= n ? -EINVAL : 0;
+	return !r->name.text && !r->file && r->object >= n ? -EINVAL : 0;
 }
 
 static int look(struct resolve *r, uint32_t object)
@@ -506,7 +480,7 @@ static int look(struct resolve *r, uint32_t object)
 	struct image *img = r->objects[object];
 	int e;
 
-	if (!r->symbol && !r->file && object != r->object)
+	if (!r->name.text && !r->file && object != r->object)
 		return 0;
 	e = image_open(r->images, img);
 	if (e < 0)
@@ -518,7 +492,7 @@ static int look(struct resolve *r, uint32_t object)
 	e = image_load_symbols(r->images, img);
 	if (e < 0)
 		return e;
-	if (r->symbol)
+	if (r->name.text)
 		return find_symbol(r, object);
 	return r->file ? find_line(r, object) : find_offset(r);
 }
@@ -532,11 +506,12 @@ static void resolve_fini(struct resolve *r)
 int resolve_run(struct json_object *body, const struct file_requester *files, struct budget *budget,
 		struct json_object *stats)
 {
-	_cleanup_(resolve_fini) struct resolve r = {.budget = budget};
+	_cleanup_(resolve_fini) struct resolve r = {.budget = budget, .inlined_max_bytes = INLINED_MAX_BYTES};
 	uint64_t pid = 0;
 	int e;
 
 	(void)json_get_uint(body, "pid", &pid);
+	(void)json_get_uint(body, "inlined_max_bytes", &r.inlined_max_bytes);
 	e = take_find(&r, json_get_object(body, "find"));
 	if (e == 0 && pid > INT32_MAX)
 		e = -EINVAL;
@@ -549,13 +524,14 @@ int resolve_run(struct json_object *body, const struct file_requester *files, st
 	r.unread = json_add_new_array(stats, "unread");
 	r.stripped = json_add_new_array(stats, "stripped");
 	r.without_lines = json_add_new_array(stats, "without_lines");
+	r.inlined_cut = json_add_new_array(stats, "inlined_cut");
 	for (uint32_t i = 0; i < r.n_objects; i++) {
 		e = look(&r, i);
 		if (e < 0)
 			return e;
 	}
 	find_chosen(&r);
-	e = r.symbol ? find_inlined(&r) : 0;
+	e = r.name.text ? find_inlined(&r) : 0;
 	if (e < 0)
 		return e;
 	answer(&r, stats);

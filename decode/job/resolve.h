@@ -14,6 +14,7 @@
 #define RESOLVE_MAX_OBJECTS 512u
 #define RESOLVE_MAX_PLACES 32u /* that are listed; more are only said to be there */
 #define RESOLVE_MAX_NEAR 5u
+#define RESOLVE_MAX_COPIES 8u
 #define RESOLVE_MAX_QUERY 1024u
 
 /*
@@ -21,6 +22,7 @@
  *
  *   "objects": [{"path", "major", "minor", "inode"}]      files with code, as the process has them mapped
  *   "pid": whose they are
+ *   "inlined_max_bytes": of debug information that is searched in each file for calls that were inlined; it has a default
  *   "find": {"symbol"} or {"file", "line"} or {"object": index, "offset": in that file}
  *
  * and this is added to `stats`:
@@ -32,6 +34,8 @@
  *   "incomplete": true if not all could be searched, for want of memory or because the file is too costly to read
  *   "near": names like it, if there is no such function; what a chooser may choose
  *   "inlined": how many calls of such a function were inlined in the files that have it, or, if none has, in all: debug information says that
+ *   "inlined_cut": [index] of those whose debug information was too large to be searched for these to its end
+ *   "copies": names of what the compiler has made of the function beside it, and calls instead of it in some places: "f.constprop.0"
  *   "next_line": the first line after it that has code, if it has none; "file_known": whether a file has this name
  *   "unread": [index] of objects that could not be had; "stripped": [index] of those without a symbol table
  *   "without_lines": [index] of those without line numbers, where a line was asked for

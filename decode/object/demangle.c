@@ -36,11 +36,8 @@ static void out_append(const char *s, size_t n, void *opaque)
 		longjmp(o->full, 1);
 }
 
-static bool run(struct out *o, const char *name)
+static bool run(struct out *o, const char *name, int options)
 {
-	/* without parameters: slices are narrow, and this is what gdb's backtrace says too */
-	const int options = DMGL_ANSI;
-
 	o->len = 0;
 	o->cut = false;
 	if (setjmp(o->full))
@@ -52,7 +49,7 @@ static bool run(struct out *o, const char *name)
 	return cplus_demangle_v3_callback(name, options, out_append, o) != 0;
 }
 
-size_t demangle_name(const char *name, size_t len, char *dst, size_t size)
+static size_t demangle(const char *name, size_t len, int options, char *dst, size_t size)
 {
 	static struct out o; /* one thread decodes; too big for a stack frame */
 	char in[DEMANGLE_MAX_IN + 1];
@@ -63,7 +60,7 @@ size_t demangle_name(const char *name, size_t len, char *dst, size_t size)
 		(name[1] == 'Z' || name[1] == 'R' || name[1] == '_')) {
 		memcpy(in, name, len);
 		in[len] = '\0';
-		if (run(&o, in)) {
+		if (run(&o, in, options)) {
 			if (o.cut)
 				memcpy(o.text + o.len - 3, "...", 3);
 			text = o.text;
@@ -73,4 +70,16 @@ size_t demangle_name(const char *name, size_t len, char *dst, size_t size)
 		n = DEMANGLE_MAX_OUT;
 	}
 	return escape_text(dst, size, text, n);
+}
+
+/* Without parameters: slices are narrow, and this is what gdb's backtrace says too. */
+size_t demangle_name(const char *name, size_t len, char *dst, size_t size)
+{
+	return demangle(name, len, DMGL_ANSI, dst, size);
+}
+
+/* Without what it returns, which the names of templates have, too. */
+size_t demangle_signature(const char *name, size_t len, char *dst, size_t size)
+{
+	return demangle(name, len, DMGL_ANSI | DMGL_PARAMS | DMGL_RET_DROP, dst, size);
 }

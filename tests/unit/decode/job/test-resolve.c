@@ -157,6 +157,21 @@ static void test_line(void **state)
 	json_object_put(stats);
 }
 
+/* What is not searched for inlined calls is said. */
+static void test_inlined_limit(void **state)
+{
+	struct json_object *stats = resolve(FIND("\"symbol\":\"a_place_of_its_own\""), 0);
+
+	assert_int_equal(json_object_array_length(json_get_array(stats, "inlined_cut")), 0);
+	json_object_put(stats);
+	stats = resolve(FIND("\"symbol\":\"a_place_of_its_own\"},\"inlined_max_bytes\":0,\"more\":{"), 0);
+	if (json_object_array_length(json_get_array(stats, "without_lines")) == 0) {
+		assert_int_equal(json_object_array_length(json_get_array(stats, "inlined_cut")), 1);
+		assert_int_equal(json_object_get_int64(json_object_array_get_idx(json_get_array(stats, "inlined_cut"), 0)), 1);
+	}
+	json_object_put(stats);
+}
+
 static void test_offset(void **state)
 {
 	const uint64_t at = offset_of(a_place_of_its_own);
@@ -207,6 +222,7 @@ int main(void)
 		cmocka_unit_test(test_near),
 		cmocka_unit_test(test_chooser),
 		cmocka_unit_test(test_line),
+		cmocka_unit_test(test_inlined_limit),
 		cmocka_unit_test(test_offset),
 		cmocka_unit_test(test_no_questions),
 	};
