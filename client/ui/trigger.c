@@ -129,8 +129,17 @@ static char *coverage_words(struct json_object *c)
 	const char *by = uprobes == 0 ? "breakpoint" : uprobes == processes ? "uprobe" : "breakpoint or uprobe";
 	_cleanup_free_ char *why = human_name(field_text(c, "why")), *more = NULL;
 	const char *new = json_object_get_boolean(field(c, "new_threads")) ? " and their new ones" : "";
+	const uint64_t unsure = field_number(c, "threads_unsure"), copies = field_number(c, "copies_left_out");
+	_cleanup_free_ char *less = human_format("%s", ""), *without = NULL;
 
-	more = human_format("%s%s%s%s%s%s", field_number(c, "opening") ? "; others are being looked at" : "",
+	if (unsure) {
+		free(less);
+		less = human_format("; %" PRIu64 " thread%s began while that was set up, and may not be watched, nor what %s", unsure,
+				    unsure == 1 ? "" : "s", unsure == 1 ? "it starts" : "they start");
+	}
+	without = copies ? human_format("; the code is mapped %" PRIu64 " time%s more, where no breakpoint or descriptor is free", copies, copies == 1 ? "" : "s")
+			 : human_format("%s", "");
+	more = human_format("%s%s%s%s%s%s%s%s", less, without, field_number(c, "opening") ? "; others are being looked at" : "",
 			    field_number(c, "without_code") ? "; others do not have this code" : "",
 			    field_number(c, "left_out") ? "; others are too many" : "", failed ? "; others cannot be watched: " : "",
 			    failed ? why : "", json_object_get_boolean(field(c, "resting")) ? "; not until the cooldown is over" : "");

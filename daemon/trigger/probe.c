@@ -52,7 +52,7 @@ struct probe {
 	struct opening *opening; /* NULL: none is under way */
 	struct probe_events *events;   /* owned; NULL: not open */
 	enum probe_by used;
-	uint64_t address;
+	struct probe_copies copies;
 	struct watched *watched; /* one for each CPU */
 	struct event *settle;	 /* looks for who was paused while the events were switched off; NULL: nobody can be */
 	unsigned int looks;
@@ -115,6 +115,7 @@ static void switch_events(void *data)
 		on = atomic_load(&e->on);
 		for (size_t i = 0; i < e->n_sets; i++)
 			eventset_ioctl(&e->sets[i], on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
+		atomic_store(&e->is_on, on);
 	} while (atomic_load(&e->on) != on);
 	events_put(data);
 }
@@ -203,7 +204,7 @@ static void unwatch(struct probe *p)
 struct sample {
 	struct perf_event_header header;
 	uint32_t pid, tid;
-	uint64_t time, id;
+	uint64_t time, addr, id;
 };
 
 struct hits {
@@ -211,7 +212,7 @@ struct hits {
 	uint64_t n;
 	/* of the same CPU */
 	uint32_t last_tid;
-	uint64_t last_id;
+	uint64_t last_addr, last_id;
 };
 
 /* Whether the event is one that pauses the trace. */
@@ -243,11 +244,12 @@ static void take_sample(const struct probe *p, struct hits *hits, const struct s
 	if (paused)
 		p->process.trace->ops->paused(p->process.trace, p->events->sets[0].cpus[cpu], s->tid, s->time);
 	/* A thread that was created while others were opened may have inherited the event and have its own: both report the hit. */
-	if (s->tid == hits->last_tid && s->id != hits->last_id) {
+	if (s->tid == hits->last_tid && s->addr == hits->last_addr && s->id != hits->last_id) {
 		hits->first.paused |= paused && s->tid == hits->first.tid;
 		return;
 	}
 	hits->last_tid = s->tid;
+	hits->last_addr = s->addr;
 	hits->last_id = s->id;
 	if (!hits->first.time_ns || s->time < hits->first.time_ns)
 		hits->first = (struct probe_hit){.pid = s->pid, .tid = s->tid, .time_ns = s->time, .paused = paused};
@@ -357,7 +359,7 @@ static void take_over(struct probe *p, struct opening *o)
 
 	p->events = take_ptr(o->events);
 	p->used = o->used;
-	p->address = o->address;
+	p->copies = o->copies;
 	p->drained_ns = clock_raw_ns();
 	/* Each that pauses has one more that lets the trace go on. */
 	r = quota_charge(p->ps->quota, p->process.uid, QUOTA_FDS, p->events->n_fds + p->events->n_grouped, &p->charge);
@@ -381,6 +383,7 @@ static void take_over(struct probe *p, struct opening *o)
 	} else if (p->events->n_grouped) {
 		/* They were opened disabled: whom they pause somebody must hear of. */
 		p->on = false;
+		atomic_store(&p->events->is_on, false);
 		(void)probe_enable(p, true, p->events->n_fds <= AT_ONCE_FDS);
 	}
 	set_state(p, PROBE_OPEN);
@@ -443,6 +446,7 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	atomic_init(&o->cancel, false);
 	atomic_init(&o->events->refs, 1);
 	atomic_init(&o->events->on, true);
+	atomic_init(&o->events->is_on, true);
 	/* One for the opening, which may outlive the probe, and one for the probe. */
 	for (int i = 0; process->trace && i < 2; i++)
 		process->trace->ops->ref(process->trace);
@@ -488,6 +492,11 @@ enum probe_state probe_state(const struct probe *p)
 	return p->state;
 }
 
+bool probe_is_on(const struct probe *p)
+{
+	return p->state != PROBE_OPEN || atomic_load(&p->events->is_on);
+}
+
 pid_t probe_pid(const struct probe *p)
 {
 	return p->process.pid;
@@ -508,6 +517,11 @@ size_t probe_fds(const struct probe *p)
 	return p->events ? p->events->n_fds : 0;
 }
 
+size_t probe_unsure(const struct probe *p)
+{
+	return p->events ? p->events->n_unsure : 0;
+}
+
 size_t probe_pausing(const struct probe *p)
 {
 	return p->events ? p->events->n_pausing : 0;
@@ -518,9 +532,9 @@ enum probe_by probe_used(const struct probe *p)
 	return p->used;
 }
 
-uint64_t probe_address(const struct probe *p)
+const struct probe_copies *probe_copies(const struct probe *p)
 {
-	return p->address;
+	return &p->copies;
 }
 
 const char *probe_why(const struct probe *p)

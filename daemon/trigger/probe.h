@@ -5,7 +5,8 @@
  * takes long, so a thread does that, too. Does not know what a hit is good for, and keeps no process: it ends with it, or when
  * that executes another program.
  *
- * A place is an offset in a file. Where the process has it mapped is looked up here, and no byte of the file is read.
+ * A place is an offset in a file. Where the process has it mapped is looked up here, and no byte of the file is read. It may have it
+ * at several addresses, as where a library was loaded twice: each is watched, as far as the processor has breakpoints.
  */
 #pragma once
 
@@ -29,6 +30,14 @@ const char *probe_by_name(enum probe_by by);
 /* Events of one process; of a uprobe, whose events take the kernel a tenth of a second each to close, fewer. */
 #define PROBE_FDS_MAX 16384u
 #define PROBE_UPROBE_FDS_MAX 256u
+
+/* Where a process has one place: as many as the processor has breakpoints. */
+#define PROBE_COPIES_MAX 4u
+struct probe_copies {
+	uint64_t at[PROBE_COPIES_MAX];
+	size_t n;
+	size_t left_out; /* others, which are not watched */
+};
 
 struct probe_place {
 	uint32_t maj, min; /* as the kernel names the file in /proc/PID/maps */
@@ -83,17 +92,22 @@ struct probe *probe_free(struct probe *p);
  */
 uint64_t probe_enable(struct probe *p, bool on, bool at_once);
 
+/* Whether it is switched on by now. One that is not open has nothing to be switched. */
+bool probe_is_on(const struct probe *p);
+
 enum probe_state probe_state(const struct probe *p);
 pid_t probe_pid(const struct probe *p);
 uint64_t probe_start_time(const struct probe *p);
 /* Of one that is open: the threads that it was opened on, its events, and how it was done. */
 size_t probe_threads(const struct probe *p);
 size_t probe_fds(const struct probe *p);
+/* Threads that began while it was opened, where it is not known whether they, and what they start, are watched. */
+size_t probe_unsure(const struct probe *p);
 /* Those of the threads whose trace a hit pauses. */
 size_t probe_pausing(const struct probe *p);
 enum probe_by probe_used(const struct probe *p);
-/* The address that is watched. */
-uint64_t probe_address(const struct probe *p);
+/* Of one that is open: where it is watched; by a uprobe, where it was when that was opened. */
+const struct probe_copies *probe_copies(const struct probe *p);
 /* Of one that has failed: a sentence. */
 const char *probe_why(const struct probe *p);
 

@@ -357,20 +357,28 @@ void watch_changed(struct watch *w)
 	update_in(w, UPDATE_MS);
 }
 
+static bool is_watched(const struct probe *probe, uint64_t begin, uint64_t end)
+{
+	const struct probe_copies *copies = probe_copies(probe);
+	bool found = false;
+
+	for (size_t i = 0; i < copies->n; i++)
+		found |= copies->at[i] >= begin && copies->at[i] < end;
+	return found;
+}
+
 /* Whether that changes what is watched: the kernel says what is mapped, not what is unmapped. */
 static bool is_changed_by(const struct watched_process *p, const struct target_mapping *m)
 {
 	const struct probe_place *place = &p->watch->place;
 	const bool file = m->ino == place->ino && m->maj == place->maj && m->min == place->min;
-	const uint64_t at = probe_state(p->probe) == PROBE_OPEN ? probe_address(p->probe) : 0;
-	const bool there = at >= m->start && at < m->end;
 
 	if (probe_pid(p->probe) != m->pid)
 		return false;
-	if (!at)
+	if (probe_state(p->probe) != PROBE_OPEN)
 		return file;
 	/* A uprobe is in the file's code wherever that is. */
-	return probe_used(p->probe) == PROBE_BREAKPOINT && file != there;
+	return probe_used(p->probe) == PROBE_BREAKPOINT && file != is_watched(p->probe, m->start, m->end);
 }
 
 void watch_mapped(struct watch *w, const struct target_mapping *mapping)
@@ -458,11 +466,14 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 {
 	const struct watched_process *p;
 	const char *why = NULL;
-	uint64_t threads = 0, pausing = 0, uprobes = 0;
+	uint64_t threads = 0, pausing = 0, uprobes = 0, copies = 0, unsure = 0;
 	const struct pausable *trace;
 	const char *not_paused;
+	bool on = w->on;
 
 	LIST_FOREACH(p, &w->processes, link) {
+		/* A thread does that, and it may be at it. */
+		on &= probe_is_on(p->probe);
 		if (probe_state(p->probe) == PROBE_FAILED)
 			why = probe_why(p->probe);
 		if (probe_state(p->probe) != PROBE_OPEN)
@@ -470,6 +481,8 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 		threads += probe_threads(p->probe);
 		pausing += probe_pausing(p->probe);
 		uprobes += probe_used(p->probe) == PROBE_UPROBE;
+		copies += probe_copies(p->probe)->left_out;
+		unsure += probe_unsure(p->probe);
 	}
 	trace = target_pausable(w->t->target, &not_paused);
 	if (trace && w->t->after_ns)
@@ -480,6 +493,7 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 	json_add_uint(o, "processes", count(w, PROBE_OPEN));
 	json_add_uint(o, "by_uprobe", uprobes);
 	json_add_uint(o, "threads", threads);
+	json_add_uint(o, "threads_unsure", unsure);
 	json_add_uint(o, "pausing", pausing);
 	json_add_string(o, "not_paused", not_paused);
 	json_add_bool(o, "new_threads", target_tid(w->t->target) == 0 && !uprobes);
@@ -487,6 +501,7 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 	json_add_uint(o, "without_code", count(w, PROBE_NOT_MAPPED));
 	json_add_uint(o, "failed", count(w, PROBE_FAILED));
 	json_add_uint(o, "left_out", w->left_out);
+	json_add_uint(o, "copies_left_out", copies);
 	json_add_string(o, "why", why);
-	json_add_bool(o, "resting", !w->on);
+	json_add_bool(o, "resting", !on);
 }

@@ -28,7 +28,7 @@ static void check_common(const struct perf_event_attr *a, bool inherit)
 {
 	assert_int_equal(a->sample_period, 1);
 	assert_int_equal(a->wakeup_events, 1);
-	assert_int_equal(a->sample_type, PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID);
+	assert_int_equal(a->sample_type, PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID);
 	assert_true(a->exclude_kernel && a->exclude_hv && a->use_clockid && !a->disabled);
 	assert_int_equal(a->clockid, CLOCK_MONOTONIC_RAW);
 	assert_int_equal(a->inherit, inherit);

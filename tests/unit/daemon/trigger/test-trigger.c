@@ -262,9 +262,23 @@ enum probe_by probe_used(const struct probe *p)
 	return p->used;
 }
 
-uint64_t probe_address(const struct probe *p)
+const struct probe_copies *probe_copies(const struct probe *p)
 {
-	return PLACE_ADDRESS;
+	static const struct probe_copies copies = {.at = {PLACE_ADDRESS}, .n = 1, .left_out = 2};
+
+	return &copies;
+}
+
+static bool switching;
+
+bool probe_is_on(const struct probe *p)
+{
+	return !switching;
+}
+
+size_t probe_unsure(const struct probe *p)
+{
+	return 3;
 }
 
 const char *probe_why(const struct probe *p)
@@ -1337,6 +1351,15 @@ static void hit_place(struct probe *p, uint32_t tid, uint64_t n)
 	p->callbacks->hit(p->arg, p, &(struct probe_hit){.pid = (uint32_t)p->process.pid, .tid = tid, .time_ns = now}, n);
 }
 
+static bool is_resting(struct trigger *t)
+{
+	_cleanup_json_ struct json_object *o = trigger_to_json(t);
+	bool v = false;
+
+	assert_true(json_get_bool(json_get_object(o, "coverage"), "resting", &v));
+	return v;
+}
+
 static uint64_t coverage(struct trigger *t, const char *key)
 {
 	_cleanup_json_ struct json_object *o = trigger_to_json(t);
@@ -1364,6 +1387,13 @@ static void test_place(void **state)
 	assert_int_equal(coverage(t, "processes"), 1);
 	assert_int_equal(coverage(t, "without_code"), 1);
 	assert_int_equal(coverage(t, "threads"), 3);
+	/* As long as a thread is at switching it on nothing is watched. */
+	assert_false(is_resting(t));
+	switching = true;
+	assert_true(is_resting(t));
+	switching = false;
+	assert_int_equal(coverage(t, "threads_unsure"), 3);
+	assert_int_equal(coverage(t, "copies_left_out"), 2);
 	/* one of the five hits takes a snapshot, and then nobody watches */
 	hit_place(a, 101, 5);
 	assert_int_equal(n_taken, 1);
