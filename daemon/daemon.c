@@ -329,7 +329,11 @@ static void free_recording(struct daemon *d)
 		spool_close(d->spool);
 }
 
-static int new_recording(struct daemon *d)
+/*
+ * Before the sockets: who may not have the spool must not have taken the place of another daemon's sockets. A daemon that has
+ * got its own from the service manager does not hold that place itself.
+ */
+static int new_spool(struct daemon *d)
 {
 	const struct config *c = &d->config;
 	const struct spool_limits limits = {
@@ -341,6 +345,20 @@ static int new_recording(struct daemon *d)
 		.exempt = geteuid(),
 		.hold_ns = (uint64_t)c->spool_hold_s * 1000000000u,
 	};
+	int r;
+
+	r = dir_make(c->state_dir, 0700);
+	if (r < 0)
+		return fail(r, c->state_dir);
+	r = spool_open(c->state_dir, &limits, &d->quota, &d->spool);
+	if (r < 0)
+		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd uses this spool" : strerror(-r));
+	return r;
+}
+
+static int new_recording(struct daemon *d)
+{
+	const struct config *c = &d->config;
 	struct snapshots_context ctx;
 	int r;
 
@@ -354,14 +372,6 @@ static int new_recording(struct daemon *d)
 	if (r < 0)
 		return fail(r, "event rings");
 	targets_set_producers(d->targets, d->producers);
-	r = dir_make(c->state_dir, 0700);
-	if (r < 0)
-		return fail(r, c->state_dir);
-	r = spool_open(c->state_dir, &limits, &d->quota, &d->spool);
-	if (r < 0) {
-		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd uses this spool" : strerror(-r));
-		return r;
-	}
 	r = copier_new(d->base, &d->copier);
 	if (r < 0)
 		return fail(r, "copier");
@@ -379,8 +389,6 @@ static int new_clients(struct daemon *d)
 		.producers = d->producers, .targets = d->targets, .snapshots = d->snapshots, .triggers = d->triggers};
 	struct status_server_context server = {.base = d->base, .config = &d->config, .quota = &d->quota,
 		.room = status_room, .on_change = on_status_change, .arg = d};
-	const struct sockets_context sockets = {.base = d->base, .config = &d->config, .admin_gid = d->admin_gid,
-		.on_control = on_control_accept, .on_status = on_status_accept, .arg = d};
 	const struct notify_context notify = {.base = d->base, .hub = d->hub, .healthy = is_healthy, .describe = describe,
 		.arg = d};
 	int r;
@@ -398,6 +406,15 @@ static int new_clients(struct daemon *d)
 	if (r < 0)
 		return fail(r, "clients");
 	use_descriptors(d);
+	return 0;
+}
+
+/* Before all that takes time, as the kernel checks BPF programs for seconds: who connects meanwhile waits for the loop. */
+static int new_sockets(struct daemon *d)
+{
+	const struct sockets_context sockets = {.base = d->base, .config = &d->config, .admin_gid = d->admin_gid,
+		.on_control = on_control_accept, .on_status = on_status_accept, .arg = d};
+
 	return sockets_open(&sockets, &d->sockets);
 }
 
@@ -441,6 +458,10 @@ int daemon_new(struct config *config, struct daemon **ret)
 		return fail(r, "hub");
 	find_group(d);
 	r = watch_signals(d);
+	if (r == 0)
+		r = new_spool(d);
+	if (r == 0)
+		r = new_sockets(d);
 	if (r == 0)
 		r = new_recording(d);
 	if (r == 0)

@@ -81,16 +81,15 @@ int sockets_open(const struct sockets_context *c, struct sockets *s)
 	r = take_sockets(c, s);
 	if (r < 0)
 		return fail(r, "sockets from the service manager");
-	if (s->control && s->status)
-		return 0;
 	r = dir_make(dir, 0755);
-	if (r < 0)
-		return fail(r, dir);
-	r = lock_runtime_dir(dir, &s->lock_fd);
-	if (r < 0) {
+	if (r == 0)
+		r = lock_runtime_dir(dir, &s->lock_fd);
+	/* Sockets of the service manager need no place of ours, but nobody else may take theirs. */
+	if (r == -EBUSY || (r < 0 && !(s->control && s->status))) {
 		log_error("%s: %s", dir, r == -EBUSY ? "another tracerd runs here" : strerror(-r));
 		return r;
 	}
+	r = 0;
 	if (!s->control)
 		r = make_socket(c, "control.sock", c->config->socket_mode, c->on_control, &s->control);
 	if (r == 0 && !s->status)

@@ -125,12 +125,19 @@ def activation():
     """Sockets by number 3 and 4 with names, as systemd passes them; they outlive the daemon."""
     where = tmp() / "activation"
     where.mkdir()
+    runtime = where / "run"
+    runtime.mkdir()
+    control, status_sock = runtime / "control.sock", runtime / "status.sock"  # where it would make its own
     socks = []
-    for name in ("status", "control"):  # not in the order that one would think
+    for path in (status_sock, control):  # not in the order that one would think
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        s.bind(str(where / name))
+        s.bind(str(path))
         s.listen(64)
         socks.append(s)
+    before = [path.stat().st_ino for path in (control, status_sock)]
+
+    def same():
+        return [path.exists() and path.stat().st_ino for path in (control, status_sock)] == before
 
     def run():
         pid = os.fork()
@@ -140,7 +147,7 @@ def activation():
                 os.dup2(fd, 3 + i, inheritable=True)
             env = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "status:control"}
             os.closerange(5, 100)
-            os.execve(BUILD / "tracerd", ["tracerd", "--config", "/dev/null", "--runtime-dir", str(where / "run"),
+            os.execve(BUILD / "tracerd", ["tracerd", "--config", "/dev/null", "--runtime-dir", str(runtime),
                                           "--state-dir", str(where / "state"), "--log-level", "error"], env)
         return pid
 
@@ -149,18 +156,25 @@ def activation():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     # A client that comes before the daemon is served when it is there.
-    early = Client(where / "control")
+    early = Client(control)
     early.send("hello")
     pid = run()
     try:
         expect("result" in early.recv_frame(), "sockets are taken over by their names")
-        expect(http_get(where / "status", "/status")[0] == "HTTP/1.0 200 OK", "both of them")
-        expect(not (where / "run" / "control.sock").exists(), "and none is made beside them")
+        expect(http_get(status_sock, "/status")[0] == "HTTP/1.0 200 OK", "both of them")
+        expect(same(), "and none is made in their place")
+        # One more that is started by hand must not take them away.
+        for state, said in (("state", b"another tracerd uses this spool"), ("other", b"another tracerd runs here")):
+            out = subprocess.run([BUILD / "tracerd", "--config", "/dev/null", "--runtime-dir", runtime, "--state-dir", where / state],
+                                 capture_output=True, timeout=PATIENCE)
+            expect(out.returncode == 1 and said in out.stderr and same(), f"a second one refuses to start, and they stay ({state})")
+            with Client(control) as c:
+                c.call("hello", timeout=PATIENCE)
     finally:
         status = end(pid)
-    expect(status == 0 and (where / "control").exists(), "they stay when it stops")
+    expect(status == 0 and same(), "they stay when it stops")
     pid = run()
-    with Client(where / "control") as c:
+    with Client(control) as c:
         c.call("hello", timeout=PATIENCE)
     expect(end(pid) == 0, "the next one takes them again")
 

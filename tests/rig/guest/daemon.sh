@@ -21,7 +21,8 @@ begin_daemon() {
 	mkdir -p /tmp/spool
 	tracerd --config "${2:-/share/guest/tracerd.conf}" >>"$1" 2>&1 &
 	daemon=$!
-	until_so [ -S /run/tracerd/control.sock ]
+	# Its socket is there before it answers.
+	until_so sh -c 'tracectl status >/dev/null 2>&1'
 }
 
 end_daemon() {
