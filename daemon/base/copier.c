@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/io.h"
@@ -20,6 +21,7 @@ struct copier {
 	int eventfd;
 	pthread_t thread;
 	bool started;
+	bool hurries;
 	/* below: under the lock */
 	pthread_mutex_t lock;
 	pthread_cond_t work;
@@ -60,7 +62,9 @@ static void *run(void *arg)
 {
 	struct copier *c = arg;
 
-	(void)pthread_setname_np(pthread_self(), "tracerd-copier");
+	/* The unit has the daemon run before others: the loop, and who is in a hurry. A copy takes its time from no one. */
+	if (!c->hurries && getpriority(PRIO_PROCESS, 0) < 0)
+		(void)setpriority(PRIO_PROCESS, 0, 0);
 	(void)pthread_mutex_lock(&c->lock);
 	while (!c->stop) {
 		struct copier_job *job = list_pop(&c->queue);
@@ -103,7 +107,7 @@ static void on_finished(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-int copier_new(struct event_base *base, struct copier **ret)
+static int new_thread(struct event_base *base, const char *name, bool hurries, struct copier **ret)
 {
 	_cleanup_(copier_freep) struct copier *c = calloc(1, sizeof(*c));
 	sigset_t all, old;
@@ -111,6 +115,7 @@ int copier_new(struct event_base *base, struct copier **ret)
 
 	if (!c)
 		return -ENOMEM;
+	c->hurries = hurries;
 	(void)pthread_mutex_init(&c->lock, NULL);
 	(void)pthread_cond_init(&c->work, NULL);
 	list_init(&c->queue);
@@ -129,8 +134,19 @@ int copier_new(struct event_base *base, struct copier **ret)
 	if (r != 0)
 		return -r;
 	c->started = true;
+	(void)pthread_setname_np(c->thread, name);
 	*ret = take_ptr(c);
 	return 0;
+}
+
+int copier_new(struct event_base *base, struct copier **ret)
+{
+	return new_thread(base, "tracerd-copier", false, ret);
+}
+
+int copier_new_hurried(struct event_base *base, struct copier **ret)
+{
+	return new_thread(base, "tracerd-hurry", true, ret);
 }
 
 static unsigned int left;

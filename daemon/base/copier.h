@@ -24,6 +24,8 @@ struct copier_job {
 };
 
 int copier_new(struct event_base *base, struct copier **ret) _must_check_;
+/* For what cannot be had later: it has the priority of the loop. */
+int copier_new_hurried(struct event_base *base, struct copier **ret) _must_check_;
 
 /*
  * Waits for the running job, drops queued ones and calls no done() any more: owners free their jobs

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,6 +57,9 @@ _Noreturn static void run(const char *path, int sock, pid_t parent)
 		(void)signal(i, SIG_DFL);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	/* What users name is opened no sooner than other programs would. */
+	if (getpriority(PRIO_PROCESS, 0) < 0)
+		(void)setpriority(PRIO_PROCESS, 0, 0);
 	pass_capabilities();
 	(void)execve(path, argv, envp);
 	_exit(1);

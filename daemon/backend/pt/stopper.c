@@ -30,7 +30,7 @@ int stopper_new(struct event_base *base, struct stopper **ret)
 
 	if (!stopper)
 		return -ENOMEM;
-	r = copier_new(base, &stopper->thread);
+	r = copier_new_hurried(base, &stopper->thread); /* a moment waits for it */
 	if (r < 0) {
 		free(stopper);
 		return r;

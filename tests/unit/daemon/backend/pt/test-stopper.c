@@ -2,7 +2,9 @@
 /* Stopping the events of many threads, which are those of a clock here: the loop does not wait for it. */
 #include "daemon/backend/pt/stopper.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +18,11 @@
 #include <cmocka.h>
 #include <event2/event.h>
 
+#include "common/base/procfs.h"
 #include "daemon/backend/pt/attr.h"
 #include "daemon/backend/pt/events.h"
 #include "daemon/base/closer.h"
+#include "daemon/base/copier.h"
 
 /* Each takes two events on each CPU. */
 #define THREADS ((STOPPER_AT_ONCE_FDS / 2) + 1)
@@ -274,6 +278,41 @@ static void test_end(void **state)
 	f->events = pt_events_put(f->events);
 }
 
+/* How many threads of ours have this name. */
+static size_t count_named(const char *name)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *e;
+	size_t n = 0;
+
+	assert_non_null(dir);
+	while ((e = readdir(dir)) != NULL) {
+		_cleanup_close_ int fd = openat(dirfd(dir), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		char comm[PROC_COMM_MAX];
+
+		n += fd >= 0 && proc_comm_read(fd, comm, sizeof(comm)) >= 0 && strcmp(comm, name) == 0;
+	}
+	(void)closedir(dir);
+	return n;
+}
+
+/* A moment waits for it, as it does for what sets aside. */
+static void test_hurry(void **state)
+{
+	struct event_base *base = event_base_new();
+	struct copier *hurried = NULL;
+	struct stopper *stopper = NULL;
+
+	(void)state;
+	assert_int_equal(copier_new_hurried(base, &hurried), 0);
+	assert_int_equal(count_named("tracerd-hurry"), 1);
+	assert_int_equal(stopper_new(base, &stopper), 0);
+	assert_int_equal(count_named("tracerd-hurry"), 2);
+	(void)stopper_free(stopper);
+	copier_free(hurried);
+	event_base_free(base);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -282,6 +321,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_given_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_two, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
+		cmocka_unit_test(test_hurry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
