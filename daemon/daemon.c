@@ -146,8 +146,10 @@ static bool clocks_wanted(void *arg)
 {
 	struct daemon *d = arg;
 
-	/* Kept rings of producers need the clock of their time. */
-	return targets_count(d->targets, TARGET_ARMED) > 0 || producers_next(d->producers, NULL) != NULL;
+	/* What is kept of targets and producers that have ended needs the clock of its time. */
+	return targets_count(d->targets, TARGET_ARMED) + targets_count(d->targets, TARGET_SUSPENDED) +
+			       targets_count(d->targets, TARGET_EXITED) > 0 ||
+	       producers_next(d->producers, NULL) != NULL;
 }
 
 static void on_producer_changed(void *arg, struct producer *producer)

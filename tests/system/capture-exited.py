@@ -85,3 +85,18 @@ with Tracerd(config=config + "[quota]\nuid_ring_mib = 1\n") as d:
                 expect(shown()["state"] == "exited", f"who may not have the memory is told: {w[0]}")
                 expect(u.snapshot(t)["state"] == "done", "and gets what is there still")
         expect(as_user(USER, user) == 0, "the user's part")
+
+# The clocks of its time are still known when somebody arms another one.
+with Tracerd() as d:
+    c = d.client()
+    alone = Target("alone")
+    t = c.arm(alone.pid)["id"]
+    let_work(alone.pid, seconds=1.2)
+    alone.kill()
+    wait_for("it has exited", lambda: c.call("target.show", {"target": t})["target"]["state"] == "exited")
+    time.sleep(2.5)  # so long the clocks were read no more
+    c.arm(busy.pid)
+    meta, recs, s = bundle(c, t)
+    first = min(r.time for r in recs if r.id == CLOCK)
+    brackets = [b["raw"] for b in meta["clocks"]["brackets"]]
+    expect(brackets[0] <= first and len(brackets) > 2, f"{len(brackets)} readings of the clocks, the first {(first - brackets[0]) / 1e6:.0f} ms before the first sample")
