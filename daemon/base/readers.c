@@ -154,7 +154,8 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
 		(void)event_add(readers->patience, &patience);
 		return;
 	}
-	log_notice("a process of uid %u was not read within %d s: its memory map, or a file system under it, hangs",
+	log_notice("a process of uid %u has not been read within %d s, and others are read meanwhile: its memory map is locked, a file system "
+		   "under it does not answer, or the machine is busy",
 		   (unsigned int)job->uid, READERS_PATIENCE_S);
 	readers->current = other;
 	LIST_INSERT_HEAD(&readers->hanging, reader, link);

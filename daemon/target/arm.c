@@ -231,7 +231,7 @@ static void on_limit(evutil_socket_t fd, short what, void *arg)
 	struct target *target = arg;
 
 	if (target->hanging)
-		arming_refuse(target, TARGET_E_BUSY, "reading its memory map hangs: its lock is held, or a file system does not answer");
+		arming_refuse(target, TARGET_E_BUSY, "its memory map could not be read in time: its lock is held, a file system does not answer, or the machine is busy");
 	else if (!work_queue_may(target))
 		arming_refuse(target, TARGET_E_BUSY, "all threads that may read processes of its user hang in other ones");
 	else
