@@ -77,7 +77,7 @@ static void on_sleeping(void *arg, const struct filter_task *task)
 	b->stacks[b->n_stacks++] = (struct blocked_stack){.task = *task};
 }
 
-/* By /proc/PID/mem: who waits for memory there can be killed, as he cannot in process_vm_readv(). What is there is had where the stack ends. */
+/* By /proc/PID/task/TID/mem: who waits for memory there can be killed, as he cannot in process_vm_readv(). What is there is had where the stack ends. */
 static void read_stack(struct blocked *b, int mem_fd, struct blocked_stack *s)
 {
 	ssize_t got;
@@ -93,13 +93,14 @@ static void read_stacks(struct blocked *b)
 {
 	_cleanup_close_ int mem_fd = -1;
 	uint32_t pid = 0;
-	char path[32];
+	char path[48];
 
 	for (size_t i = 0; i < b->n_stacks; i++) {
-		if (b->stacks[i].task.pid != pid) {
+		if (mem_fd < 0 || b->stacks[i].task.pid != pid) {
 			pid = b->stacks[i].task.pid;
 			close_fdp(&mem_fd);
-			(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
+			/* The process has none where its main thread has ended and others go on. */
+			(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32 "/mem", pid, b->stacks[i].task.tid);
 			/* its owner's alone; besides, the kernel asks for CAP_SYS_PTRACE */
 			caps_look_into_folders(true);
 			mem_fd = open(path, O_RDONLY | O_CLOEXEC);
