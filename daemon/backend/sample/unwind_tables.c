@@ -23,8 +23,9 @@ struct unwind_tables {
 	uint32_t *slab;	 /* rows of the last slab */
 	int slab_fd;	 /* its map, or -1 */
 	bool slab_is_there; /* in the map of slabs */
-	uint32_t fill, n_slabs, n_pages, n_rules;
-	uint64_t n_rows;
+	uint32_t fill;
+	_Atomic uint32_t n_slabs, n_pages, n_rules; /* the status reads them meanwhile */
+	_Atomic uint64_t n_rows;
 };
 
 int unwind_tables_new(const struct filter *filter, struct unwind_tables **ret)
@@ -68,6 +69,7 @@ static int prepare(struct unwind_tables *t)
 /* The rule's number among those of all objects: 0, -ENOSPC, -errno. */
 static int rule_number(struct unwind_tables *t, const struct unwind_rule *rule, uint32_t *ret)
 {
+	const uint32_t number = t->n_rules;
 	uint64_t key;
 	uint32_t i;
 
@@ -78,13 +80,14 @@ static int rule_number(struct unwind_tables *t, const struct unwind_rule *rule, 
 			return 0;
 		}
 	}
-	if (t->n_rules == UNWIND_MAP_RULES)
+	if (number == UNWIND_MAP_RULES)
 		return -ENOSPC;
-	if (bpf_map_update_elem(t->rules_fd, &t->n_rules, rule, BPF_ANY) < 0)
+	if (bpf_map_update_elem(t->rules_fd, &number, rule, BPF_ANY) < 0)
 		return -errno;
-	t->rules[t->n_rules] = *rule;
-	*ret = t->n_rules++;
-	t->slots[i] = t->n_rules;
+	t->rules[number] = *rule;
+	t->slots[i] = number + 1;
+	t->n_rules = number + 1;
+	*ret = number;
 	return 0;
 }
 
