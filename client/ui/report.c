@@ -12,6 +12,7 @@
 #include "client/ui/human.h"
 #include "client/ui/report_internal.h"
 #include "client/ui/view.h"
+#include "common/base/loss_kinds.h"
 #include "common/base/waitfor.h"
 
 #define MAX_THREADS 12
@@ -447,6 +448,24 @@ static void print_span(FILE *out, struct json_object *summary)
 		view_line(out, "recorded", "complete for %s of the last %s%s", whole, span, until);
 }
 
+static void print_losses(FILE *out, struct json_object *losses)
+{
+	const char *label = "lost";
+
+	if (!view_sum(losses))
+		return;
+	json_object_object_foreach (losses, key, value) {
+		_cleanup_free_ char *kind = human_name(key);
+		const char *text = loss_kind_meaning(key);
+		const uint64_t n = view_counter(value);
+
+		if (!n)
+			continue;
+		view_line(out, label, "%s %" PRIu64 "%s%s", kind, n, text ? ": " : "", text ? text : "");
+		label = "";
+	}
+}
+
 void report_print(FILE *out, struct json_object *summary)
 {
 	struct json_object *losses = field(summary, "losses"), *focus = field(summary, "focus");
@@ -463,11 +482,7 @@ void report_print(FILE *out, struct json_object *summary)
 	}
 	if (stepped)
 		view_line(out, "stepped", "times are the stepper's, not what the program takes by itself");
-	if (view_sum(losses)) {
-		_cleanup_free_ char *text = view_losses(losses);
-
-		view_line(out, "lost", "%s", text);
-	}
+	print_losses(out, losses);
 	for (size_t i = 0; i < field_count(summary, "hints"); i++) {
 		struct json_object *hint = field_at(summary, "hints", i);
 		_cleanup_free_ char *process = human_name(field_text(hint, "process")), *text = human_name(field_text(hint, "text"));

@@ -24,8 +24,7 @@ void view_line(FILE *out, const char *label, const char *fmt, ...)
 	(void)fputc('\n', out);
 }
 
-/* A counter is a number, or an object that counts records or, if nobody knows how many, events. */
-static uint64_t counter_value(struct json_object *v)
+uint64_t view_counter(struct json_object *v)
 {
 	if (!v || !json_object_is_type(v, json_type_object))
 		return field_value_number(v);
@@ -40,7 +39,7 @@ uint64_t view_sum(struct json_object *counters)
 		return 0;
 	json_object_object_foreach (counters, key, value) {
 		(void)key;
-		sum += counter_value(value);
+		sum += view_counter(value);
 	}
 	return sum;
 }
@@ -53,7 +52,7 @@ char *view_losses(struct json_object *losses)
 		return human_format("none");
 	json_object_object_foreach (losses, key, value) {
 		_cleanup_free_ char *kind = NULL, *before = NULL;
-		uint64_t n = counter_value(value);
+		uint64_t n = view_counter(value);
 
 		if (!n)
 			continue;

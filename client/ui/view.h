@@ -20,6 +20,9 @@ void view_target(FILE *out, struct json_object *target);
 void view_snapshots(FILE *out, struct json_object *snapshots);
 void view_snapshot(FILE *out, struct json_object *snapshot);
 
+/* A counter is a number, or an object that counts records or, if nobody knows how many, events. */
+uint64_t view_counter(struct json_object *counter);
+
 /* The sum of the members of an object of counters. */
 uint64_t view_sum(struct json_object *counters);
 

@@ -11,6 +11,7 @@
 
 #include "common/base/escape.h"
 #include "common/base/io.h"
+#include "common/base/loss_kinds.h"
 #include "common/control/json.h"
 
 #define MAX_PIDS 65536u
@@ -394,21 +395,17 @@ static void copy_string(char *dst, size_t size, const char *s)
 		escape_text(dst, size, s, strlen(s));
 }
 
-/* Of a family or a unit, what its owner may not see, and what was too much. When it was there is not told, nor where. */
-static void read_left_out(struct meta *m, struct json_object *losses)
+/*
+ * What the recorder has lost, or left out: when that was is not told, nor whose it was. What is in the gaps, too, is read there. What was
+ * overwritten during the copy, and what that cut off, is the oldest of a ring: it looks back less far, and that is no loss.
+ */
+static void read_losses(struct meta *m, struct json_object *losses)
 {
-	static const struct {
-		const char *key, *text;
-	} kinds[] = {
-		{"processes_refused", "processes left out"},
-		{"processes_left_out", "processes over the limit"},
-	};
-
-	for (size_t i = 0; losses && m->frozen_raw && i < ARRAY_SIZE(kinds); i++) {
+	for (const struct loss_kind *k = loss_kinds; losses && m->frozen_raw && k->key; k++) {
 		struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = m->frozen_raw, .end = m->frozen_raw};
 
-		copy_string(note.text, sizeof(note.text), kinds[i].text);
-		if (json_get_uint(losses, kinds[i].key, &note.count) && note.count)
+		copy_string(note.text, sizeof(note.text), k->text);
+		if (json_get_uint(losses, k->key, &note.count) && note.count)
 			note_add(m, &note);
 	}
 }
@@ -491,7 +488,7 @@ int meta_read(int fd, struct meta *ret)
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
 	read_freeze(&m, o);
-	read_left_out(&m, json_get_object(o, "losses"));
+	read_losses(&m, json_get_object(o, "losses"));
 	read_exit(&m, o);
 	read_rings(&m, json_get_array(o, "rings"));
 	read_go(&m, json_get_array(o, "go"));
