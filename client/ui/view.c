@@ -357,7 +357,7 @@ void view_target(FILE *out, struct json_object *t)
 		view_line(out, "owner", "uid %" PRIu64 "; armed by uid %" PRIu64, field_number(t, "uid"),
 			field_number(t, "owner_uid"));
 	view_line(
-		out, "state", "%s since %s", state, human_time(since, field_number(t, "armed_at")));
+		out, "state", "%s since %s", state, human_time(since, field_number(t, "state_at")));
 	if (field_number(t, "processes") > 1)
 		view_line(out, "processes", "%" PRIu64 ", of which %" PRIu64 " live", field_number(t, "processes"), field_number(t, "living"));
 	view_line(out, "recording", "%s", how);

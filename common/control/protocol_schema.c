@@ -11,7 +11,7 @@
 static const char *const shared_types[][2] = {
 	{"Target", "{id: string, scope: process|thread|unit|host, pid: int, tid?: int, unit?: string, comm: string, exe: string, "
 		   "uid: int, start_time: int, state: armed|suspended|exited, backend: pt|sample|events|step, method: cgroup|cpu|task|none|ptrace, "
-		   "stacks: fp|dwarf|bpf, stacks_auto: bool, stacks_pending: bool, why: [string], warnings: [string], waits: bool, wait_min_ns: int, kernel: bool, armed_at: ns since 1970, "
+		   "stacks: fp|dwarf|bpf, stacks_auto: bool, stacks_pending: bool, why: [string], warnings: [string], waits: bool, wait_min_ns: int, kernel: bool, armed_at: ns since 1970, state_at: ns since 1970, "
 		   "lookback_ns: int, keep_ns: int, keep_short: string|null, samples: int, switches: int, processes: int, living: int, children: bool, history_bytes: int, lost: {kind: count}, "
 		   "ring_bytes: int, events: Events|null, sample: Samples|null, pt: Trace|null, step: Step|null, fds: int, "
 		   "owner_uid: int, triggers?: int}"},

@@ -545,6 +545,7 @@ static void upgrade(struct target *target, struct target *armed)
 	target->lost_ns = armed->lost_ns;
 	target->work = armed->work;
 	target->armed_unix_ns = armed->armed_unix_ns;
+	target->state_unix_ns = armed->state_unix_ns;
 	target->armed_ns = armed->armed_ns;
 	target->charge_target = armed->charge_target;
 	target->charge_fds = armed->charge_fds;

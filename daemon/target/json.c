@@ -93,6 +93,7 @@ struct json_object *target_to_json(struct target *target)
 	json_add_uint(o, "wait_min_ns", stats.wait_min_ns);
 	json_add_bool(o, "kernel", target->kernel_stacks);
 	json_add_uint(o, "armed_at", target->armed_unix_ns);
+	json_add_uint(o, "state_at", target->state_unix_ns ? target->state_unix_ns : target->armed_unix_ns);
 	json_add_uint(o, "lookback_ns", stats.lookback_ns);
 	json_add_uint(o, "keep_ns", target->keep_ns);
 	if (stats.keep_short && stats.lookback_ns < target->keep_ns)

@@ -11,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/base/raw_clock.h"
+#include "common/base/wall_clock.h"
 #include "daemon/config.h"
 #include "daemon/control/subscribers.h"
 #include "daemon/target/arming.h"
@@ -106,13 +107,18 @@ void target_set_state(struct target *target, enum target_state state)
 	if (events && state == TARGET_ARMED)
 		target->targets->n_events++;
 	target->state = state;
+	target->state_unix_ns = wall_clock_ns();
 	(*targets_state_count(target->targets, state))++;
 }
 
 static void end_recording(struct target *target, uint64_t at_ns)
 {
+	const uint64_t now = clock_raw_ns();
+
 	target->probe_waits = false;
 	target->ended_ns = at_ns;
+	/* What a record tells was somewhat earlier. */
+	target->state_unix_ns -= now > at_ns ? now - at_ns : 0;
 	joins_refuse(target, "the target has just ended");
 	members_end(target, at_ns);
 	if (target->backend->stop)

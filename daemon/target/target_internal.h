@@ -136,6 +136,7 @@ struct target {
 	struct event *exit_event; /* on the pidfd */
 	struct event *gone_event; /* the end of the grace time */
 	uint64_t armed_unix_ns, armed_ns, ended_ns;
+	uint64_t state_unix_ns; /* since when it is in its state; 0: since it was armed */
 	/* what it costs its owner */
 	struct quota_charge charge_target, charge_fds;
 };

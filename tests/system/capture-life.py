@@ -86,12 +86,14 @@ with Tracerd(config="[capture]\nexited_keep_s = 5\n") as d:
     # Exec ends a user's authority, not an administrator's.
     t = next(x for x in c.call("target.list")["targets"] if x["pid"] == a.pid)
     let_work(a.pid, seconds=0.2)
+    before_exec = time.time_ns()
     a.tell("exec", answer=None)
     e = c.event("target.state", match=lambda x: x["id"] == t["id"] and x["state"] == "suspended")
     ok("exec suspends a user's target")
     expect("executed" in " ".join(e["data"]["warnings"]), "and says why")
     meta, recs, _ = bundle(c, t["id"])
     expect(meta["records"]["samples"] > 20, "what was recorded before is kept")
+    expect(e["data"]["state_at"] > before_exec > t["state_at"] == t["armed_at"], "with the time since when it is")
 
     admin = Target("admin")
     t = c.call("target.arm", {"pid": admin.pid, "stacks": "fp"})["target"]
@@ -106,9 +108,10 @@ with Tracerd(config="[capture]\nexited_keep_s = 5\n") as d:
     t = c.call("target.arm", {"pid": leaving.pid, "stacks": "fp"})["target"]
     let_work(leaving.pid)
     fds = d.fds()
+    before_exit = time.time_ns()
     leaving.kill()
-    c.event("target.state", match=lambda x: x["id"] == t["id"] and x["state"] == "exited")
-    ok("the exit is noticed")
+    e = c.event("target.state", match=lambda x: x["id"] == t["id"] and x["state"] == "exited")
+    expect(e["data"]["state_at"] > before_exit, "the exit is noticed, with its time")
     meta, recs, _ = bundle(c, t["id"])
     expect(meta["records"]["samples"] > 50 and meta["target"]["state"] == "exited", "a snapshot still has its last moments")
     expect(any(r.type == EXIT and r.tid == leaving.pid for r in recs), "with its end")

@@ -538,9 +538,9 @@ static void test_incomplete(void **state)
 static const char target[] =
 	"{\"id\":\"t3\",\"scope\":\"process\",\"pid\":1234,\"comm\":\"slow\\nlock\",\"exe\":\"/bin/"
 	"slow\",\"uid\":1000,"
-	"\"state\":\"armed\",\"stacks\":\"dwarf\",\"method\":\"cgroup\",\"waits\":true,\"why\":["
+	"\"state\":\"exited\",\"stacks\":\"dwarf\",\"method\":\"cgroup\",\"waits\":true,\"why\":["
 	"\"no frame pointers\"],"
-	"\"warnings\":[],\"armed_at\":1,\"lookback_ns\":12300000000,\"samples\":45210,\"switches\":"
+	"\"warnings\":[],\"armed_at\":1,\"state_at\":86400000000000,\"lookback_ns\":12300000000,\"samples\":45210,\"switches\":"
 	"99,"
 	"\"lost\":{\"torn\":2,\"late\":0},\"ring_bytes\":8388608,\"fds\":12,\"owner_uid\":0}";
 
@@ -562,6 +562,9 @@ static void test_target(void **state)
 	has(text, "t3: slow\\x0alock (pid 1234)\n");
 	has(text, "stacks dwarf, waits on, recorded by cgroup events\n");
 	has(text, "because     no frame pointers\n");
+	/* in any time zone more than half a day after it was armed */
+	assert_null(strstr(text, "since 1970-01-01 00:00:00"));
+	has(text, "state       exited since 1970-01-0");
 	has(text, "look-back   12.3 s\n");
 	has(text, "lost        torn 2\n");
 	has(text, "8.0 MiB of rings, 12 file descriptors");
