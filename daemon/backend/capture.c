@@ -201,7 +201,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->armed_unix_ns = target->armed_unix_ns;
 	frozen->admin = admin;
 	frozen->oldest_ns = target->armed_ns;
-	frozen->history_lost = sideband_events_lost(targets->sideband) - target->sideband_lost_at;
+	frozen->history_lost = target_history_lost(target);
 	frozen->images_missing = target_images_missing(target);
 	frozen->left_out = target->left_out;
 	frozen->method = "none";

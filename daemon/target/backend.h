@@ -33,7 +33,7 @@ struct backend_stats {
 	const char *method;
 	uint64_t lookback_ns, samples, switches; /* in the rings now */
 	uint64_t ring_bytes;                     /* of its own rings */
-	uint64_t lost;
+	uint64_t lost; /* by rings of its own */
 	uint64_t wait_min_ns; /* shorter waits have no stacks; 0: all have */
 	const char *keep_short; /* why it looks back less far than was asked for; NULL: not known, or it does */
 };

@@ -35,7 +35,6 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 	struct json_object *lost = json_add_new_object(o, "lost");
 
 	json_add_uint(lost, "samples", stats->lost);
-	json_add_uint(lost, "history", sideband_events_lost(target->targets->sideband) - target->sideband_lost_at);
 	json_add_uint(lost, "history_dropped", target->log.dropped);
 	json_add_uint(lost, "images_missing", target_images_missing(target));
 	json_add_uint(lost, "processes", target->left_out);

@@ -89,6 +89,7 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	target_refresh(target);
 	target->armed_ns = clock_raw_ns();
 	target->armed_unix_ns = wall_clock_ns();
+	target->sideband_lost_at = sideband_events_lost(targets->sideband);
 	r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
 	if (r != 0)
 		return r;

@@ -117,12 +117,20 @@ static void end_recording(struct target *target, uint64_t at_ns)
 
 	target->probe_waits = false;
 	target->ended_ns = at_ns;
+	target->sideband_lost_end = sideband_events_lost(target->targets->sideband);
 	/* What a record tells was somewhat earlier. */
 	target->state_unix_ns -= now > at_ns ? now - at_ns : 0;
 	joins_refuse(target, "the target has just ended");
 	members_end(target, at_ns);
 	if (target->backend->stop)
 		target->backend->stop(target);
+}
+
+uint64_t target_history_lost(const struct target *target)
+{
+	const uint64_t lost = target->state == TARGET_ARMED ? sideband_events_lost(target->targets->sideband) : target->sideband_lost_end;
+
+	return lost - target->sideband_lost_at;
 }
 
 /* Whoever watches its processes sees that they are not to be looked into any more. */

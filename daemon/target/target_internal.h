@@ -126,6 +126,7 @@ struct target {
 	size_t n_images, images_room;
 	uint64_t images_missing;
 	uint64_t sideband_lost_at; /* the kernel's count when it was armed */
+	uint64_t sideband_lost_end; /* and when its recording ended */
 	uint64_t lost_ns;         /* when a loss was reported that is not made up for yet */
 	/* work */
 	struct arming *arming; /* NULL: it is in the list */
@@ -193,6 +194,8 @@ void target_warn_closed(struct target *target);
 /* Ends the recording; what is recorded stays. */
 void target_suspend(struct target *target, uint64_t at_ns, const char *why);
 void target_exited(struct target *target, uint64_t at_ns);
+/* Side-band records that the kernel lost while it was recorded, of whomever. */
+uint64_t target_history_lost(const struct target *target);
 /* Reads name, executable and credentials again. */
 void target_refresh(struct target *target);
 /* Suspends a user's target whose credentials have become stricter. */

@@ -6,6 +6,7 @@ import shutil
 import struct
 
 from lib.capture import *
+from lib.events import Numbers, registered, target_of
 
 # The same function at the same address, of two files with frames of different sizes.
 PART = r"""
@@ -129,6 +130,10 @@ with Tracerd(config="[capture]\nring_kib = 256\nsample_hz = 5000\n") as d:
     if c.call("status")["backends"]["sample"]["method"] != "cpu":
         skip("no cpu-wide events or no BPF here")
     t = Target("lossy")
+    ended = Target("ended")
+    y = c.call("target.arm", {"pid": ended.pid, "stacks": "fp"})["target"]
+    ended.kill()
+    wait_for("the exit of another one", lambda: c.call("target.show", {"target": y["id"]})["target"]["state"] == "exited")
     armed = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     x = c.call("target.arm", {"pid": t.pid, "stacks": "fp"})["target"]
 
@@ -144,6 +149,17 @@ with Tracerd(config="[capture]\nring_kib = 256\nsample_hz = 5000\n") as d:
     ok(f"side-band records that were lost are counted: {lost}")
     meta, recs, s = bundle(c, x["id"])
     expect(meta["losses"]["history_lost"] == lost, "and told in the bundle")
+    expect(bundle(c, y["id"])[0]["losses"]["history_lost"] == 0, "but in none of a target that had ended before")
+    w = Numbers(d)
+    z = registered(c, w.pid)["id"]
+    expect(bundle(c, z)[0]["losses"]["history_lost"] == 0, "nor of one that nobody armed, of a program that came later")
+    w.kill()
+    wait_for("its end", lambda: target_of(c, w.pid)["state"] == "exited")
+    expect(bundle(c, z)[0]["losses"]["history_lost"] == 0, "also when it has ended")
+    w.close()
+    # Whose they were is not known: they are no target's own.
+    told = {z["id"]: z["lost"] for z in c.call("target.list")["targets"]}
+    expect(not any("history" in z or z["samples"] for z in told.values()), f"nor are they any target's own: {told}")
     paths = b"".join(r.body for r in recs if r.type == MMAP2)
     expect(seen.encode() in paths and unseen.encode() in paths, "the maps are whole all the same")
 

@@ -73,7 +73,8 @@ static void source_push(struct sampling *s, struct event_group *group, uint64_t 
 	memmove(&s->sources[1], &s->sources[0], s->n_sources * sizeof(struct source));
 	s->sources[0] = (struct source){
 		/* Events of its own are new; those that are shared are few. */
-		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .end_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0};
+		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .end_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0,
+		.lost_end = UINT64_MAX};
 	s->n_sources++;
 	if (s->n_sources > 1)
 		(void)event_add(s->settle, &settled);
@@ -395,6 +396,7 @@ static void sample_stop(struct target *target)
 			s->sources[i].to_ns = now;
 		if (s->sources[i].end_ns > now)
 			s->sources[i].end_ns = now;
+		s->sources[i].lost_end = event_group_lost(s->sources[i].group);
 	}
 	/* What has not come yet may be of a program that nobody may see. */
 	if (s->since && !blocked_is_done(s->since))
@@ -548,6 +550,7 @@ static void sample_losses(const struct targets *targets, struct json_object *los
 {
 	const struct filter *filter = sampler_filter(sampler_of(targets));
 
+	json_add_uint(losses, "samples_lost", sampler_lost(sampler_of(targets)));
 	json_add_uint(losses, "switches_lost", filter ? filter_drops(filter) : 0);
 }
 

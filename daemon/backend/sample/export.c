@@ -261,7 +261,7 @@ static int copy_source(struct frozen *frozen, size_t index, struct export_out *o
 	r = add_events(frozen, index, out->writer);
 	if (r < 0)
 		return r;
-	stats->lost += lost > source->lost_at ? lost - source->lost_at : 0;
+	stats->lost += source_lost(source, lost);
 	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
 		struct ring_state *ring = &samples->rings[samples->n_rings];
 

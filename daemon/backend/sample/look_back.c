@@ -120,8 +120,9 @@ void look_back_stats(const struct target *target, struct backend_stats *ret)
 		out.method = group_kind_name(group->spec.kind);
 		if (group->spec.kind != GROUP_CPU)
 			out.ring_bytes = group->events[GROUP_CLOCK].ring_bytes;
-		if (group->survey.lost > s->sources[0].lost_at)
-			out.lost = group->survey.lost - s->sources[0].lost_at;
+		/* What rings of several targets have lost may be any one's. */
+		if (group->spec.kind != GROUP_CPU)
+			out.lost = source_lost(&s->sources[0], group->survey.lost);
 	}
 	out.lookback_ns = end > oldest ? end - oldest : 0;
 	out.keep_short = keep_short(s->keep);

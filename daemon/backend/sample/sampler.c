@@ -559,6 +559,7 @@ struct event_group *event_group_put(struct event_group *group)
 		return event_group_close(group, NULL, sampler->closer);
 	}
 	LIST_REMOVE(group, link);
+	sampler->lost += group->survey.lost;
 	if (group->index != FILTER_NO_GROUP)
 		sampler->used_indexes &= ~(1u << group->index);
 	if (group->spec.kind == GROUP_CGROUP)
@@ -566,6 +567,16 @@ struct event_group *event_group_put(struct event_group *group)
 	if (LIST_EMPTY(&sampler->groups))
 		cpuwatch_close(&sampler->watch);
 	return event_group_close(group, sampler->filter, sampler->closer);
+}
+
+uint64_t sampler_lost(const struct sampler *sampler)
+{
+	const struct event_group *group;
+	uint64_t lost = sampler->lost;
+
+	LIST_FOREACH(group, &sampler->groups, link)
+		lost += group->survey.lost;
+	return lost;
 }
 
 void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes, uint64_t *ret_fds)

@@ -127,6 +127,8 @@ const struct sampler_outage *sampler_outages(const struct sampler *sampler, size
 
 /* Cpus whose clocks are stopped, of how many. */
 void sampler_resting(const struct sampler *sampler, size_t *ret_resting, size_t *ret_cpus);
+/* Samples and switches that the kernel had no room for, in the rings of all targets, as last counted. */
+uint64_t sampler_lost(const struct sampler *sampler);
 /* Ring memory and fds of the shared groups. */
 void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes, uint64_t *ret_fds);
 /* What groups that are set aside hold. */

@@ -18,6 +18,7 @@ struct sampler {
 	struct sampler_can can;
 	uint64_t read_format;
 	LIST_HEAD(, event_group) groups;
+	uint64_t lost; /* by those that are no more */
 	uint32_t used_indexes; /* bit for each index of the filter */
 	size_t n_cgroup_groups;
 	bool attached;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/backend/sample/source.h"
 
+uint64_t source_lost(const struct source *source, uint64_t lost)
+{
+	if (lost > source->lost_end)
+		lost = source->lost_end;
+	return lost > source->lost_at ? lost - source->lost_at : 0;
+}
+
 uint64_t source_complete_ns(const struct source *source, uint64_t oldest_ns)
 {
 	/* What others have overwritten since the target left them was not the target's. */

@@ -17,8 +17,11 @@ struct source {
 	uint64_t from_ns, to_ns;   /* when its clock was the target's */
 	uint64_t end_ns;	   /* from then on it has nothing more of the target: switches take a moment to go elsewhere */
 	uint64_t lost_at;	   /* what the group had lost when the target came */
+	uint64_t lost_end;	   /* and when its recording ended; UINT64_MAX: it goes on */
 };
 
+/* What rings that have lost so much have lost since the target came, until its recording ended. */
+uint64_t source_lost(const struct source *source, uint64_t lost);
 /* Since when the source has all of the target in its time, if its rings have everything since `oldest_ns`. */
 uint64_t source_complete_ns(const struct source *source, uint64_t oldest_ns);
 /*

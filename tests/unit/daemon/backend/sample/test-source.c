@@ -55,9 +55,22 @@ static void test_alone(void **state)
 	assert_int_equal(sources_complete_ns(&ended, &after, 1, NULL), 200);
 }
 
+/* What rings lose before the target comes, and after its recording has ended, is others'. */
+static void test_lost(void **state)
+{
+	const struct source armed = {.lost_at = 10, .lost_end = UINT64_MAX}, ended = {.lost_at = 10, .lost_end = 12};
+
+	(void)state;
+	assert_int_equal(source_lost(&armed, 10), 0);
+	assert_int_equal(source_lost(&armed, 25), 15);
+	assert_int_equal(source_lost(&ended, 25), 2);
+	/* one that was counted before it came */
+	assert_int_equal(source_lost(&ended, 7), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_alone)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_alone), cmocka_unit_test(test_lost)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
