@@ -295,7 +295,7 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 {
 	const struct perfabi_task *task = (const void *)record->header;
 	pid_t pid = (pid_t)task->pid, ppid = (pid_t)task->ppid;
-	struct member *parents[MEMBER_UNITS_MAX], *member;
+	struct member *parents[MEMBER_UNITS_MAX];
 	size_t n;
 
 	if (pid == ppid)
@@ -309,16 +309,31 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 		/* Before it was armed: its scan finds and reads it. */
 		if (record->time < parents[i]->from_ns)
 			continue;
-		member = member_find(target, pid);
-		if (member && (member->from_ns >= record->time || is_still(member)))
+		if (member_find(target, pid))
 			continue; /* the scan found it first */
-		if (member)
-			member_end(member, record->time); /* another process had the number */
 		/* It has its parent's maps, and the record says so: nothing is to be read from /proc. */
 		if (member_fork(parents[i], pid, record->time) == 0)
 			(void)target_member_changed(target, pid);
 		else
 			target->left_out++;
+	}
+}
+
+/* A number that another process gets is free: who had it has ended before, though nobody has looked yet. */
+static void end_former(struct targets *targets, pid_t pid, uint64_t time)
+{
+	struct member *members[MEMBER_UNITS_MAX];
+	const size_t n = members_of(targets, pid, members, ARRAY_SIZE(members));
+
+	for (size_t i = 0; i < n; i++) {
+		struct target *target = members[i]->target;
+
+		/* One that a scan found before the record of its own fork came is another matter. */
+		if (members[i]->from_ns >= time || is_still(members[i]))
+			continue;
+		member_end(members[i], time);
+		if (target_is_family(target) && target->n_living == 0 && !target->arming)
+			target_exited(target, time);
 	}
 }
 
@@ -333,8 +348,13 @@ void sideband_on_record(void *arg, const struct sideband_record *record)
 		targets_resync(targets, sideband_events_whole_ns(targets->sideband));
 		return;
 	}
-	if (record->header->type == PERF_RECORD_FORK)
+	if (record->header->type == PERF_RECORD_FORK) {
+		const struct perfabi_task *task = (const void *)record->header;
+
+		if (task->pid != task->ppid)
+			end_former(targets, (pid_t)task->pid, record->time);
 		on_fork(targets, record);
+	}
 	n = members_of(targets, (pid_t)record->pid, members, ARRAY_SIZE(members));
 	for (size_t i = 0; i < n; i++)
 		on_member_record(members[i]->target, members[i], record);
