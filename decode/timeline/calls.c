@@ -16,6 +16,8 @@ static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_threa
 
 	if (r == 0)
 		r = timeline_thread_enter(tl, tid, *ret_mono, ret);
+	if (r == 0)
+		r = timeline_wait_show(tl, *ret);
 	/* Where calls are known nobody waits for the stack of a wait. */
 	if (r == 0 && (*ret)->waits.hidden)
 		waits_show(tl->waits, &(*ret)->waits, &(*ret)->lane, 0, false);

@@ -115,12 +115,24 @@ static void leaf_begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 			  &(struct writer_event){.name = tl->not_known_name, .category = tl->loss_category});
 }
 
-void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to)
+void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to, const struct wait *left)
 {
+	struct writer_arg args[2];
+	struct frame_info info;
+	uint32_t n = 0;
+
+	if (left)
+		args[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME, .key = writer_name(tl->w, "left the CPU"),
+						.value.name = waits_state(tl->waits, left)};
+	if (left && left->stack) {
+		stacktab_info(tl->st, stacktab_leaf(tl->st, left->stack), &info);
+		args[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME, .key = writer_name(tl->w, "left in"),
+						.value.name = writer_name(tl->w, *info.name ? info.name : "[unknown]")};
+	}
 	if (!t->in_call)
 		slices_trim(tl->slices, &t->lane, 0, from);
 	leaf_begin(tl, t, from);
-	slices_leaf_end(tl->slices, &t->lane, to, NULL);
+	slices_leaf_end(tl->slices, &t->lane, to, &(struct writer_event){.args = args, .n_args = n});
 }
 
 static int begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)

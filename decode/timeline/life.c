@@ -158,6 +158,7 @@ void timeline_wind_up(struct timeline *tl)
 		const struct lane *l = &t->lane;
 		uint32_t n;
 
+		(void)timeline_wait_show(tl, t);
 		if (t->waits.hidden)
 			waits_show(tl->waits, &t->waits, &t->lane, 0, t->in_call != 0);
 		n = l->n_open + (l->folded != 0) + l->leaf;

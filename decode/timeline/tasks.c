@@ -275,6 +275,7 @@ void timeline_thread_close(struct timeline *tl, struct tl_thread *t, uint64_t mo
 		(void)timeline_account_on(tl, t, t->on_since, mono);
 	if (!switches && t->last_sample + tl->options.period_ns < end)
 		end = t->last_sample + tl->options.period_ns;
+	(void)timeline_wait_show(tl, t);
 	waits_abandon(tl->waits, &t->waits, &t->lane, mono, timeline_who(t));
 	slices_trim(tl->slices, &t->lane, 0, end);
 	(void)slices_outside_end(tl->slices, &t->lane);

@@ -57,8 +57,10 @@ bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, 
 
 static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
-	int r = timeline_account_off(tl, t, t->waits.current.begin, mono);
+	int r = timeline_wait_show(tl, t);
 
+	if (r == 0)
+		r = timeline_account_off(tl, t, t->waits.current.begin, mono);
 	t->waits.current.waker = t->waker;
 	t->waker = (struct wait_waker){.known = false};
 	tl_goroutine_on_cpu(tl, t, mono);
@@ -66,18 +68,35 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r;
 }
 
-/* The thread is seen elsewhere, and nothing has reported that it came back: only that it left is known. */
+/* What was seen of its stack holds until it left, as far as it left with that: of the rest it was somewhere else by then. */
+static void wait_drop(struct timeline *tl, struct tl_thread *t)
+{
+	const struct wait *w = &t->waits.current;
+	const uint64_t since = w->stack ? t->resumed : t->waits.unseen;
+
+	slices_trim(tl->slices, &t->lane, w->stack ? slices_common(tl->slices, &t->lane, w->stack) : 0, since ? since : w->begin);
+	t->resumed = 0;
+	t->waits.current.waker = t->waker;
+	t->waker = (struct wait_waker){.known = false};
+	tl_goroutine_on_cpu(tl, t, w->begin);
+	waits_drop(tl->waits, &t->waits, timeline_who(t));
+}
+
+/* The thread is seen elsewhere, and nothing has reported that it came back: only that it left is known, and how. */
 static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
-	const uint64_t begin = t->waits.current.begin;
-	int r;
+	const struct wait w = t->waits.current;
+	int r = 0;
 
 	tl->stats.inconsistent++;
 	t->waits.current.end_unrecorded = true;
-	r = wait_end(tl, t, begin);
-	if (mono > begin) {
-		tl_seen_end(tl, t, begin);
-		timeline_not_known(tl, t, begin, mono);
+	if (t->waits.hidden)
+		wait_drop(tl, t);
+	else
+		r = wait_end(tl, t, w.begin);
+	if (mono > w.begin) {
+		tl_seen_end(tl, t, w.begin);
+		timeline_not_known(tl, t, w.begin, mono, &w);
 	}
 	return r;
 }
@@ -150,7 +169,7 @@ int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t m
 void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	if (t->left_unseen && mono > t->left_unseen)
-		timeline_not_known(tl, t, t->left_unseen, mono);
+		timeline_not_known(tl, t, t->left_unseen, mono, NULL);
 	t->left_unseen = 0;
 }
 
@@ -344,6 +363,11 @@ static int wait_show(struct timeline *tl, struct tl_thread *t, uint32_t stack)
 	return r;
 }
 
+int timeline_wait_show(struct timeline *tl, struct tl_thread *t)
+{
+	return t->waits.hidden && t->waits.current.stack ? wait_show(tl, t, t->waits.current.stack) : 0;
+}
+
 int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns, uint32_t stack)
 {
 	const uint64_t mono = timeline_monotonic(tl, ts), apart = WAITED_APART_NS + (ns >> 10);
@@ -357,9 +381,16 @@ int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns,
 		t->waited_stack = stack;
 	}
 	/* It is of another wait where records were lost in between. */
-	if (!t->waits.hidden || begin > t->waits.current.begin + apart || begin + apart < t->waits.current.begin)
+	if (!t->waits.hidden || t->waits.current.stack || begin > t->waits.current.begin + apart || begin + apart < t->waits.current.begin)
 		return 0;
 	return wait_show(tl, t, stack);
+}
+
+/* Drawn when more is known of it than that it began. */
+static void wait_hold(struct tl_thread *t, const struct wait *w)
+{
+	t->waits.unseen = unseen_since(t);
+	waits_begin_hidden(&t->waits, w);
 }
 
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
@@ -403,12 +434,12 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	}
 	t->running = RUNNING_OFF;
 	w = (struct wait){.begin = mono, .state = state, .other = other, .goroutine = t->seen.at == mono ? t->seen.id : 0};
-	if (stack == TL_STACK_LATER && !t->in_call) {
-		t->waits.unseen = unseen_since(t);
-		waits_begin_hidden(&t->waits, &w);
-	} else {
-		r = wait_begin(tl, t, &w, stack == TL_STACK_LATER ? 0 : stack);
-	}
+	w.stack_later = stack == TL_STACK_LATER;
+	w.stack = w.stack_later ? 0 : stack;
+	if (t->in_call)
+		r = wait_begin(tl, t, &w, w.stack);
+	else
+		wait_hold(t, &w);
 	if (t->goroutine)
 		tl_goroutine_off_cpu(tl, t, mono, state, other);
 	return r < 0 ? r : timeline_leave(tl);
@@ -485,7 +516,7 @@ int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wai
 	if (r != 0)
 		return r;
 	if (t->waits.hidden && !t->waits.current.lost_within && !tl->not_known) {
-		r = wait_show(tl, t, stack);
+		r = wait_show(tl, t, t->waits.current.stack ? t->waits.current.stack : stack);
 		return r < 0 ? r : timeline_leave(tl);
 	}
 	w.begin = silent_since(tl, t);

@@ -224,6 +224,8 @@ bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, 
 
 /* Ends what is not known of a thread that has left the CPU unseen: it is seen again, or ends. */
 void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+/* Draws a wait that is held back and whose stack is known. 0 or -ENOMEM. */
+int timeline_wait_show(struct timeline *tl, struct tl_thread *t);
 /* Who exits does so itself, on a CPU: if it was away, its way back was not recorded. */
 int timeline_thread_exits(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
@@ -245,8 +247,8 @@ int timeline_thread_incomplete(struct timeline *tl, struct tl_thread *t);
 /* Whether all of [from, to) is incomplete; whether any of it is (input clock). */
 bool timeline_is_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
 bool timeline_has_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
-/* The thread shows that nothing is known of it in between. */
-void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to);
+/* The thread shows that nothing is known of it in between, but, unless it is NULL, how a wait began there. */
+void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to, const struct wait *left);
 /* A sample where no more than that moment is known. */
 void timeline_sample_alone(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint32_t stack);
 

@@ -256,7 +256,7 @@ static bool is_brief(const struct wait_drawer *d, const struct wait *w)
 {
 	const uint64_t ns = w->end - w->begin;
 
-	return !w->lost_within && !w->end_unrecorded && !w->cut && d->min_ns && ns < d->min_ns + (d->min_ns >> 4) + CLOCKS_APART_NS;
+	return w->stack_later && !w->lost_within && !w->end_unrecorded && !w->cut && d->min_ns && ns < d->min_ns + (d->min_ns >> 4) + CLOCKS_APART_NS;
 }
 
 bool waits_goes_on(const struct waits *s)
@@ -283,6 +283,18 @@ static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t
 void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
 {
 	end(d, s, l, ts, false, who);
+}
+
+void waits_drop(struct wait_drawer *d, struct waits *s, struct wait_who who)
+{
+	s->waiting = s->hidden = false;
+	s->current.end = s->current.begin;
+	sum_up(d, &s->current, false, who);
+}
+
+uint32_t waits_state(const struct wait_drawer *d, const struct wait *w)
+{
+	return d->state_names[state_of(w)];
 }
 
 void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)

@@ -25,6 +25,7 @@ struct wait {
 	uint64_t begin, end; /* MONOTONIC */
 	enum tl_wait state;
 	uint32_t stack; /* 0 = not known */
+	bool stack_later; /* of what is not short it comes yet */
 	uint32_t call;	/* the system call that it is in, a writer's name; 0 = none, or not known */
 	uint32_t fd;	/* and its descriptor; TL_NO_FD */
 	uint32_t fd_kind; /* what that is, a writer's name; 0 = not known, or no descriptor */
@@ -44,7 +45,7 @@ struct wait {
 struct waits {
 	struct wait current;
 	bool waiting; /* `current` has not ended */
-	bool hidden;  /* nor is it drawn: its stack may come yet */
+	bool hidden;  /* nor is it drawn: its stack may come yet, and nobody may ever tell of its end */
 	uint64_t goroutine; /* whose stack the lane shows; 0 = nobody's, or not known */
 	uint64_t unseen; /* what the lane shows is of a wait before, which ended here, and nothing was seen since; 0: it was seen later */
 };
@@ -67,7 +68,7 @@ DEFINE_CLEANUP(struct wait_drawer *, wait_drawer_free)
 void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact);
 
 /*
- * A wait begins whose stack comes later, if at all. When it has come, and the lane shows it, the wait is drawn. One that ends before
+ * A wait begins that is held back. When its stack has come, or its end, and the lane shows the stack, it is drawn. One that ends before
  * that is drawn without.
  */
 void waits_begin_hidden(struct waits *s, const struct wait *w);
@@ -79,6 +80,11 @@ struct wait_who {
 	uint32_t index; /* the summary's */
 };
 void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);
+
+/* No more is known of a wait that was held back than that it began: nothing is drawn. */
+void waits_drop(struct wait_drawer *d, struct waits *s, struct wait_who who);
+/* How it left the CPU, a writer's name. */
+uint32_t waits_state(const struct wait_drawer *d, const struct wait *w);
 
 /* The recording, or the thread, ends inside a wait. */
 void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);
