@@ -433,9 +433,15 @@ static void print_span(FILE *out, struct json_object *summary)
 	const uint64_t from = field_number(summary, "from_ns"), to = field_number(summary, "to_ns"),
 		       complete = field_number(summary, "complete_ns"),
 		       complete_from = field_number(summary, "complete_from_ns");
-	const char *until = field_bool(summary, "exited") ? " before it exited" : "";
+	struct json_object *suspended = field(summary, "suspended");
+	const char *until = field_bool(summary, "exited") ? " before it exited" : suspended ? " before it was suspended" : "";
 	char span[HUMAN_SIZE], whole[HUMAN_SIZE];
 
+	if (suspended) {
+		_cleanup_free_ char *why = human_name(field_text(suspended, "why"));
+
+		view_line(out, "suspended", "%s before the snapshot: %s", human_duration(span, field_number(suspended, "ns")), why);
+	}
 	if (to <= from)
 		return;
 	(void)human_duration(span, to - from);

@@ -67,6 +67,8 @@ static int freeze_texts(const struct target *target, struct frozen *frozen)
 {
 	memcpy(frozen->name, target->name, sizeof(frozen->name));
 	memcpy(frozen->comm, target->comm, sizeof(frozen->comm));
+	memcpy(frozen->suspended, target->suspended, sizeof(frozen->suspended));
+	frozen->suspended_ns = target->ended_ns;
 	if (target->unit && !(frozen->unit = strdup(target->unit)))
 		return -ENOMEM;
 	if (target->exe && !(frozen->exe = strdup(target->exe)))

@@ -42,6 +42,8 @@ struct frozen {
 	uid_t uid, owner;
 	bool admin_only;
 	enum target_state state;
+	char suspended[TARGET_WHY_MAX]; /* why, and since when; "": it is recorded until the freeze, or has ended */
+	uint64_t suspended_ns;
 	enum stacks_mode stacks;
 	bool waits;
 	uint64_t wait_min_ns; /* shorter ones have no stacks */

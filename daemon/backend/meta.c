@@ -113,6 +113,21 @@ static uint64_t complete_from(const struct frozen *frozen, const struct frozen_s
 	return stats->complete_from_ns > from ? stats->complete_from_ns : from;
 }
 
+/* Nothing of the target was recorded any more. A suspension that the freeze has found may be younger than it. */
+static void meta_suspended(const struct frozen *frozen, struct json_object *gaps)
+{
+	struct json_object *o;
+
+	if (!frozen->suspended[0] || frozen->suspended_ns >= frozen->raw_ns)
+		return;
+	o = json_object_new_object();
+	json_add_string(o, "kind", "suspended");
+	json_add_text(o, "why", frozen->suspended, strlen(frozen->suspended));
+	json_add_uint(o, "from_ns", frozen->suspended_ns);
+	json_add_uint(o, "to_ns", frozen->raw_ns);
+	json_append(gaps, o);
+}
+
 struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen_stats *stats)
 {
 	struct json_object *o = json_object_new_object(), *events, *losses = NULL, *gaps = NULL;
@@ -137,6 +152,7 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	if (stats) {
 		json_add_uint(events, "complete_from_ns", complete_from(frozen, stats));
 		gaps = json_add_new_array(o, "gaps");
+		meta_suspended(frozen, gaps);
 		meta_records(stats, json_add_new_object(o, "records"));
 		losses = json_add_new_object(o, "losses");
 		meta_losses(stats, losses);

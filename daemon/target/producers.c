@@ -114,6 +114,7 @@ static bool implicit_revive(struct targets *targets, const struct producer *prod
 	(void)event_del(target->gone_event);
 	target_set_state(target, TARGET_ARMED);
 	target->ended_ns = 0;
+	target->suspended[0] = '\0';
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
 	if (member_add(target, target->proc.pid, target->proc.dirfd, clock_raw_ns(), &member) != 0) {

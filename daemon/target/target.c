@@ -153,6 +153,7 @@ void target_suspend(struct target *target, uint64_t at_ns, const char *why)
 		return;
 	target_set_state(target, TARGET_SUSPENDED);
 	end_recording(target, at_ns);
+	(void)snprintf(target->suspended, sizeof(target->suspended), "%s", why);
 	target_warn(target, "suspended: %s", why);
 	log_info("%s (pid %d) is suspended: %s", target->name, (int)target->proc.pid, why);
 	report_end(target);

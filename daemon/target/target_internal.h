@@ -31,6 +31,7 @@ struct work_queue;
 #define TARGET_IMAGES_MAX 1024
 #define TARGET_MEMBERS_MAX 8192 /* processes of a unit, ended ones with data included */
 #define TARGET_WARNINGS_MAX 8
+#define TARGET_WHY_MAX 200
 #define MEMBER_BUCKETS 1024
 #define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
 
@@ -138,6 +139,7 @@ struct target {
 	struct event *gone_event; /* the end of the grace time */
 	uint64_t armed_unix_ns, armed_ns, ended_ns;
 	uint64_t state_unix_ns; /* since when it is in its state; 0: since it was armed */
+	char suspended[TARGET_WHY_MAX]; /* why, from ended_ns on; "": it was not */
 	/* what it costs its owner */
 	struct quota_charge charge_target, charge_fds;
 };

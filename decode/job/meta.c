@@ -135,7 +135,7 @@ static bool blind_add(struct meta *m, struct json_object *gap, uint64_t from, ui
 }
 
 /*
- * Losses with a time: [{"kind","from_ns","to_ns","count"}]. Those of a cpu are how far its ring looks back, which is no
+ * Losses with a time: [{"kind","from_ns","to_ns","count"}]; and, with "why", the suspension of the target. Those of a cpu are how far its ring looks back, which is no
  * loss: before the last of them begins to be whole, nothing is (complete_from).
  */
 static void read_gaps(struct meta *m, struct json_object *list)
@@ -145,7 +145,7 @@ static void read_gaps(struct meta *m, struct json_object *list)
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
 		struct session_note note = {0};
-		const char *kind;
+		const char *kind, *why;
 
 		if (!json_object_is_type(e, json_type_object) ||
 			!json_get_uint(e, "to_ns", &note.end))
@@ -165,6 +165,11 @@ static void read_gaps(struct meta *m, struct json_object *list)
 		kind = json_get_string(e, "kind");
 		if (!kind)
 			kind = "lost";
+		if (strcmp(kind, "suspended") == 0 && (why = json_get_string(e, "why"))) {
+			note.kind = SESSION_SUSPENDED;
+			m->suspended = note.end = note.begin;
+			kind = why;
+		}
 		escape_text(note.text, sizeof(note.text), kind, strlen(kind));
 		note_add(m, &note);
 	}
@@ -418,7 +423,8 @@ static void read_exit(struct meta *m, struct json_object *meta)
 	struct session_note note = {.kind = SESSION_EXIT};
 	uint64_t to;
 
-	if (!state || strcmp(state, "exited") != 0 || !list)
+	/* One that was suspended before has ended somewhat later, and nobody has seen that. */
+	if (!state || strcmp(state, "exited") != 0 || !list || m->suspended)
 		return;
 	for (size_t i = 0; i < json_object_array_length(list); i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);

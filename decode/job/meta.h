@@ -54,6 +54,7 @@ struct meta {
 	struct pt_blind *blinds;
 	size_t n_blinds;
 	uint64_t frozen_raw; /* 0: not known */
+	uint64_t suspended;  /* since when nothing was recorded any more; 0: it was */
 	uint64_t wait_min_ns; /* shorter waits have no stacks */
 	bool unwinds;	      /* stacks were asked to be unwound in the kernel, with Python's functions */
 	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not known */

@@ -482,6 +482,8 @@ static int on_note(struct session *s)
 		return on_mark(s, n);
 	case SESSION_EXIT:
 		return timeline_answer(timeline_exit(s->o.tl, n->end));
+	case SESSION_SUSPENDED:
+		return timeline_answer(timeline_suspended(s->o.tl, n->end, n->text));
 	}
 	return 0;
 }

@@ -32,8 +32,9 @@ struct session_note {
 		SESSION_PROGRAM_LOSS, /* of what a program tells, or of calls: no switch or sample of its threads is missing */
 		SESSION_MARK,
 		SESSION_EXIT,
+		SESSION_SUSPENDED, /* from then on nothing was recorded; `text`: why */
 	} kind;
-	uint64_t begin, end; /* input clock; a mark and an exit have end == begin */
+	uint64_t begin, end; /* input clock; a mark, an exit and a suspension have end == begin */
 	uint64_t count;
 	uint32_t tid; /* of a mark: the thread on whose track it is as well; 0: none */
 	char text[128]; /* escaped */

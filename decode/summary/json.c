@@ -582,6 +582,15 @@ static struct json_object *losses_to_json(struct out *o)
 	return obj;
 }
 
+static struct json_object *suspended_to_json(struct out *o)
+{
+	struct json_object *obj = json_object_new_object();
+
+	put(o, obj, "why", text(o, o->s->suspended));
+	put(o, obj, "ns", number(o->s->suspended_ns));
+	return obj;
+}
+
 static struct json_object *marks_to_json(struct out *o)
 {
 	struct json_object *array = json_object_new_array();
@@ -621,6 +630,8 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 		window_to_json(&o, obj, &s->all, from, to, &names);
 		if (s->exited)
 			put(&o, obj, "exited", json_object_new_boolean(true));
+		if (s->suspended)
+			put(&o, obj, "suspended", suspended_to_json(&o));
 		if (s->has_focus) {
 			struct json_object *focus = json_object_new_object();
 

@@ -49,6 +49,12 @@ void summary_exited(struct summary *s)
 	s->exited = true;
 }
 
+void summary_suspended(struct summary *s, const char *why, uint64_t ns)
+{
+	s->suspended = why;
+	s->suspended_ns = ns;
+}
+
 int summary_grow(void **array, uint32_t *max, uint32_t i, size_t size)
 {
 	uint32_t n;

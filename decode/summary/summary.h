@@ -130,6 +130,8 @@ struct summary_thread {
 
 /* All threads have exited: the summary's end is the last one's, not the recording's. */
 void summary_exited(struct summary *s);
+/* The recording of them was suspended so long before the freeze: that is the summary's end. `why` is borrowed. */
+void summary_suspended(struct summary *s, const char *why, uint64_t ns);
 
 /*
  * Makes the object; `threads` is asked for each index below `n_threads`. -ENOMEM, or 0.

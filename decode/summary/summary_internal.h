@@ -138,6 +138,8 @@ struct summary {
 	struct window all, focus;
 	bool has_focus;
 	bool exited;
+	const char *suspended; /* why; NULL: it was not */
+	uint64_t suspended_ns;
 	struct focus_region region;
 	struct regions_sums regions;
 	struct summary_goroutines goroutines[TOP_GOROUTINES]; /* those that ran, or were to run, longest first */

@@ -8,6 +8,7 @@
 #include "decode/timeline/timeline_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define DEFAULT_PERIOD_NS 1000000ull
@@ -206,6 +207,38 @@ static uint64_t all_exited(const struct timeline *tl)
 	return last;
 }
 
+int timeline_suspended(struct timeline *tl, uint64_t ts, const char *why)
+{
+	uint64_t mono;
+	int r = timeline_enter(tl, ts, &mono);
+
+	if (r != 0)
+		return r;
+	tl->suspended = mono;
+	tl->suspended_why = writer_name(tl->w, why);
+	sched_lost(tl->sched, mono);
+	return timeline_leave(tl);
+}
+
+static void suspended_draw(struct timeline *tl, uint64_t last)
+{
+	const char *why = writer_name_text(tl->w, tl->suspended_why);
+	char kind[160];
+
+	(void)snprintf(kind, sizeof(kind), "suspended: %s", why);
+	timeline_loss_draw(tl, 0, tl->suspended, last, kind, 0);
+	summary_suspended(tl->summary, why, last - tl->suspended);
+}
+
+/* Until when what a program told of itself is open: its events may go on when nothing else is recorded of it. */
+static uint64_t events_end(const struct timeline *tl, uint64_t end)
+{
+	for (uint32_t i = 0; i < tl->n_threads; i++)
+		if (tl->threads[i]->last_event > end)
+			return tl->stats.last_ns;
+	return end;
+}
+
 int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 {
 	uint64_t last, exited;
@@ -218,9 +251,9 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 			return r;
 		tl->stats.events--;
 	}
-	last = tl->stats.last_ns;
-	exited = all_exited(tl);
-	tl_events_close(tl, exited ? exited : last);
+	last = tl->suspended ? tl->suspended : tl->stats.last_ns;
+	exited = tl->suspended ? 0 : all_exited(tl);
+	tl_events_close(tl, exited ? exited : events_end(tl, last));
 	timeline_cause_until(tl, UINT64_MAX);
 	for (uint32_t i = 0; i < tl->n_threads; i++) {
 		struct tl_thread *t = tl->threads[i];
@@ -238,6 +271,8 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 	}
 	sched_finish(tl->sched);
 	timeline_incomplete_finish(tl);
+	if (tl->suspended)
+		suspended_draw(tl, tl->stats.last_ns);
 	tl->finished = true;
 	(void)timeline_leave(tl);
 	r = writer_end(tl->w);

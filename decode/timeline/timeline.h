@@ -233,6 +233,12 @@ void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count
 #define TIMELINE_MAX_INCOMPLETE 1024u
 void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end);
 
+/*
+ * From then on nothing was recorded, and `why`. What is open ends there when the timeline is finished, and so does the summary's time;
+ * until the last event it is not known what happened.
+ */
+int timeline_suspended(struct timeline *tl, uint64_t ts, const char *why);
+
 /* The trigger or freeze, on a track of its own and as a moment of the summary. */
 int timeline_mark(struct timeline *tl, uint64_t ts, const char *name);
 

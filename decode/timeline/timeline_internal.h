@@ -176,6 +176,8 @@ struct timeline {
 	struct tl_gap *incomplete; /* input clock; in order of time, not touching */
 	uint32_t n_incomplete, n_passed; /* of `incomplete`, those that are over */
 	bool not_known;	 /* the next one has begun */
+	uint64_t suspended; /* since when nothing was recorded any more; 0: it was */
+	uint32_t suspended_why; /* a writer's name */
 	struct tl_gap recent_gaps[TL_RECENT_GAPS]; /* the newest, by number */
 	struct tl_counter *counters;
 	uint32_t n_counters, max_counters;

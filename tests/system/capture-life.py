@@ -94,6 +94,17 @@ with Tracerd(config="[capture]\nexited_keep_s = 5\n") as d:
     meta, recs, _ = bundle(c, t["id"])
     expect(meta["records"]["samples"] > 20, "what was recorded before is kept")
     expect(e["data"]["state_at"] > before_exec > t["state_at"] == t["armed_at"], "with the time since when it is")
+    # What comes after it is not known: nobody runs or waits there, and no time is counted.
+    gap = next(g for g in meta["gaps"] if g["kind"] == "suspended")
+    s = meta["snapshot"]["summary"]
+    own = next(x for x in meta["processes"] if x["pid"] == a.pid)
+    expect("executed" in gap["why"] and gap["from_ns"] == own["to_ns"] and gap["to_ns"] == meta["frozen_raw_ns"],
+           f"the time after it is a gap that says so: {gap}")
+    frozen = next(m["ns"] for m in s["marks"] if m["name"].startswith("snapshot"))
+    expect(s.get("suspended", {}).get("why") == gap["why"] and s["to_ns"] + s["suspended"]["ns"] == frozen
+           and abs(s["suspended"]["ns"] - (gap["to_ns"] - gap["from_ns"])) < 1e6, f"the summary ends there: {s.get('suspended')}")
+    sums = {x["name"]: (x["on_cpu_ns"] or 0) + (x["off_cpu_ns"] or 0) for x in s["threads"]}
+    expect(max(sums.values()) <= s["to_ns"] - s["from_ns"], f"and so does what its threads did: {sums}")
 
     admin = Target("admin")
     t = c.call("target.arm", {"pid": admin.pid, "stacks": "fp"})["target"]

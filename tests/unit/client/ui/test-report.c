@@ -377,6 +377,8 @@ static void test_not_known(void **state)
 		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":7900000000,"
 		"\"focus\":{\"region\":{\"name\":\"x\",\"ns\":7000000,\"tid\":8,\"thread\":\"w\","
 		"\"on_cpu_ns\":2000000,\"off_cpu_ns\":null}}}");
+	_cleanup_free_ char *suspended = text_of(report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"suspended\":{\"why\":\"it executed another program\\n\",\"ns\":7000000000}}");
 	_cleanup_free_ char *exited = text_of(report_print,
 		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"exited\":true}");
 	_cleanup_free_ char *events = text_of(report_print,
@@ -392,6 +394,8 @@ static void test_not_known(void **state)
 	has(rings, "in the slow moment, 1.00 s long, complete for 330 ms:\n");
 	has(lost, "recorded    complete for 7.90 s of the last 8.10 s\n");
 	has(exited, "recorded    the last 2.10 s before it exited\n");
+	has(suspended, "suspended   7.00 s before the snapshot: it executed another program\\x0a\n"
+		       "  recorded    the last 2.10 s before it was suspended\n");
 	has(events, "\nthreads: 1; when they ran and waited is not recorded\n");
 	has_not(events, "ON CPU");
 	has(events, "serve      12");

@@ -89,6 +89,11 @@ int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts)
 	return tell("%d exit %u\n", (int)ts, tid);
 }
 
+int timeline_suspended(struct timeline *tl, uint64_t ts, const char *why)
+{
+	return tell("%d suspended: %s\n", (int)ts, why);
+}
+
 int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t stack)
 {
 	return tell("%d sample %u cpu %u %s\n", (int)ts, tid, cpu, text_of(stack));

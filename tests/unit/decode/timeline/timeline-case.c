@@ -257,6 +257,8 @@ static int event(struct player *p, char **f, int n)
 	}
 	if (strcmp(f[0], "exit-all") == 0)
 		return timeline_exit(tl, number(f[1]));
+	if (strcmp(f[0], "suspended") == 0)
+		return timeline_suspended(tl, number(f[1]), rest(f, 2, n));
 	if (strcmp(f[0], "exit") == 0)
 		return timeline_thread_exit(tl, (uint32_t)number(f[1]), number(f[2]));
 	if (strcmp(f[0], "sample") == 0)
