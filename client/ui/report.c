@@ -307,12 +307,18 @@ static void print_kernel(FILE *out, struct json_object *w)
 	(void)fprintf(out, ", in the kernel's %s()", name);
 }
 
-static void print_instead(FILE *out, struct json_object *instead)
+static void print_other(FILE *out, const char *how, struct json_object *other)
 {
-	_cleanup_free_ char *name = human_name(field_text(instead, "name"));
+	_cleanup_free_ char *name = human_name(field_text(other, "name"));
 
-	if (field_text(instead, "name"))
-		(void)fprintf(out, " by %s (tid %" PRIu64 ")", name, field_number(instead, "tid"));
+	if (field_text(other, "name"))
+		(void)fprintf(out, "%s%s (tid %" PRIu64 ")", how, name, field_number(other, "tid"));
+}
+
+/* Who could run on waits for nothing but a CPU. */
+static bool is_ready(const char *state)
+{
+	return strcmp(state, "preempted") == 0 || strcmp(state, "throttled") == 0;
 }
 
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
@@ -320,22 +326,23 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
 	_cleanup_free_ char *state = human_name(field_text(w, "state")), *call = human_name(field_text(w, "call")),
 			    *kind = human_name(field_text(w, "fd_kind"));
+	const bool throttled = strcmp(state, "throttled") == 0;
 	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count"), runnable = field_number(w, "runnable_ns");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
 	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), ", rank, human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"));
 	if (field(w, "goroutine"))
 		(void)fprintf(out, "goroutine %" PRIu64 ", ", field_number(w, "goroutine"));
-	(void)fputs(state, out);
-	print_instead(out, field(w, "instead"));
+	(void)fputs(throttled ? "throttled (the CPU quota of its cgroup was used up as it began)" : state, out);
+	print_other(out, " by ", field(w, "instead"));
 	if (field_text(w, "call"))
 		(void)fprintf(out, " in %s()", call);
 	if (field(w, "fd"))
 		(void)fprintf(out, " of descriptor %" PRIu64, field_number(w, "fd"));
 	if (field_text(w, "fd_kind"))
 		(void)fprintf(out, " (%s)", kind);
-	/* who was preempted waits for nothing there */
-	if (field_count(w, "kernel") && strcmp(state, "preempted") != 0)
+	/* what it did there it did not wait for */
+	if (field_count(w, "kernel") && !is_ready(state))
 		print_kernel(out, w);
 	if (begin && begin < to_ns)
 		(void)fprintf(
@@ -359,8 +366,8 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fputs("     (stacks of short waits are not recorded: see --wait-min)\n", out);
 	else
 		report_print_stack(out, 5, "waited in ", field(w, "stack"));
-	/* who was preempted was not woken: it got the CPU back */
-	if (strcmp(state, "preempted") != 0)
+	/* who was ready was not woken: it got the CPU back */
+	if (!is_ready(state))
 		report_print_waker(out, w, lock);
 }
 
@@ -415,9 +422,20 @@ void report_print_waits(FILE *out, struct json_object *window, bool lock)
 	}
 }
 
+static void print_throttled(FILE *out, struct json_object *throttled)
+{
+	const uint64_t waits = field_number(throttled, "waits");
+	char total[HUMAN_SIZE];
+
+	if (waits)
+		(void)fprintf(out, "\nthe CPU quota of the cgroup was used up: %" PRIu64 " %s of all threads began so, %s in all\n", waits,
+			waits == 1 ? "wait" : "waits", human_duration(total, field_number(throttled, "ns")));
+}
+
 static void print_window(FILE *out, struct json_object *window, bool stepped)
 {
 	print_threads(out, window, stepped);
+	print_throttled(out, field(window, "throttled"));
 	if (stepped)
 		print_stepped_functions(out, window);
 	else

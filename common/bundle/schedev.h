@@ -56,6 +56,7 @@ enum schedev_flag {
 	SCHEDEV_STACK_LATER = 1 << 12, /* switch-out: the stack is kept, and comes if the wait is long */
 	SCHEDEV_WAITED = 1 << 13,      /* switch-in: the wait that ends was a long one, its stack is here */
 	SCHEDEV_PYTHON = 1 << 14,      /* behind the event is the part of the stack that is Python's */
+	SCHEDEV_THROTTLED = 1 << 15,   /* switch-out, preempted: its cgroup, or one above, has used up its CPU quota */
 };
 
 /* In the rings only, behind addresses and Python's words: a head, which is no address, and so many addresses, the innermost first. */

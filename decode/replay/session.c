@@ -73,7 +73,7 @@ static uint32_t event_cpu(const struct perfevent *ev)
 static enum tl_wait wait_of(const struct tracerd_sched_event *e)
 {
 	if ((e->flags & SCHEDEV_PREEMPT) || e->state == 0)
-		return TL_WAIT_PREEMPTED;
+		return e->flags & SCHEDEV_THROTTLED ? TL_WAIT_THROTTLED : TL_WAIT_PREEMPTED;
 	if (e->state & (SCHEDEV_STATE_DEAD | SCHEDEV_STATE_ZOMBIE))
 		return TL_WAIT_DEAD;
 	if (e->state & (SCHEDEV_STATE_STOPPED | SCHEDEV_STATE_TRACED))
@@ -89,6 +89,7 @@ static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_
 	static const char *const words[] = {
 		[TL_WAIT_UNKNOWN] = "off CPU",
 		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
+		[TL_WAIT_THROTTLED] = "off CPU: throttled",
 		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
 		[TL_WAIT_UNINTERRUPTIBLE] = "off CPU: uninterruptible",
 		[TL_WAIT_STOPPED] = "off CPU: stopped",

@@ -399,6 +399,13 @@ static void put_window_waits(struct out *o, struct json_object *obj, const struc
 			append(o, array, wait_to_json(o, next[first]++));
 	} while (first < N_WAITS_KINDS);
 	put(o, obj, "waits", array);
+	if (v->throttled_waits) {
+		struct json_object *throttled = json_object_new_object();
+
+		put(o, throttled, "waits", number(v->throttled_waits));
+		put(o, throttled, "ns", number(v->throttled_ns));
+		put(o, obj, "throttled", throttled);
+	}
 }
 
 /* Where it is not complete: how much of it is, and since when. */

@@ -75,6 +75,7 @@ struct window {
 	struct function_sums *functions; /* by frame */
 	uint32_t max_functions;
 	struct waits_ranking waits[N_WAITS_KINDS];
+	uint64_t throttled_waits, throttled_ns; /* the CPU quota was used up: of all threads, what is in the window */
 };
 
 struct loss {

@@ -79,6 +79,11 @@ static bool is_forgotten(const struct summary *s, const struct summary_wait *w)
 	return s->n_recent > RECENT_WAITS && s->recent[s->n_recent % RECENT_WAITS].end > w->begin;
 }
 
+static bool is_throttled(const struct summary_wait *w)
+{
+	return strcmp(w->state, "throttled") == 0;
+}
+
 /* What the functions that it waits in say it is for. The lock of CPython's interpreter is one, though it is made of a condition. */
 static enum waitfor waits_for(const struct summary *s, uint32_t stack)
 {
@@ -170,6 +175,12 @@ bool summary_wait_within(const struct summary *s, const struct summary_wait *w, 
 	return true;
 }
 
+/* Who may not run has another reason than who waits there otherwise. */
+static bool is_alike(const struct summary *s, const struct summary_wait *a, const struct summary_wait *b)
+{
+	return is_same_place(s, a->stack, b->stack) && a->brief == b->brief && is_throttled(a) == is_throttled(b);
+}
+
 /*
  * An idle thread waits again and again in the same place, and longer than any wait that matters:
  * so waits are ranked by place, each with its longest.
@@ -183,8 +194,12 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 
 	if (!wait_place(w, v->from, v->to, &p))
 		return;
+	if (is_throttled(w) && !w->uncertain) {
+		v->throttled_waits++;
+		v->throttled_ns += p.inside_ns;
+	}
 	for (i = 0; i < k->n; i++)
-		if (is_same_place(s, k->places[i].longest.stack, w->stack) && k->places[i].longest.brief == w->brief && (place || k->places[i].longest.thread == w->thread))
+		if (is_alike(s, &k->places[i].longest, w) && (place || k->places[i].longest.thread == w->thread))
 			break;
 	if (i < k->n) {
 		k->places[i].count++;

@@ -129,6 +129,7 @@ static void make_names(struct writer *w, struct tl_go_names *n)
 {
 	static const char *const off[] = {
 		[TL_WAIT_UNKNOWN] = "thread off CPU",	     [TL_WAIT_PREEMPTED] = "thread off CPU: preempted",
+		[TL_WAIT_THROTTLED] = "thread off CPU: throttled",
 		[TL_WAIT_SLEEPING] = "thread off CPU: sleeping", [TL_WAIT_UNINTERRUPTIBLE] = "thread off CPU: uninterruptible",
 		[TL_WAIT_STOPPED] = "thread off CPU: stopped", [TL_WAIT_DEAD] = "thread off CPU: dead",
 	};

@@ -296,6 +296,7 @@ static enum writer_state writer_state_of(enum tl_wait state)
 {
 	switch (state) {
 	case TL_WAIT_PREEMPTED:
+	case TL_WAIT_THROTTLED:
 		return WRITER_STATE_PREEMPTED;
 	case TL_WAIT_UNINTERRUPTIBLE:
 		return WRITER_STATE_DISK;
@@ -423,7 +424,7 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	timeline_thread_seen_again(tl, t, mono);
 	tl_seen(tl, t, mono);
 	/* If another CPU is quick, it wakes who is about to leave, and has not left yet. */
-	t->early = state == TL_WAIT_PREEMPTED || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
+	t->early = tl_wait_is_ready(state) || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
 	t->waker = (struct wait_waker){.known = false};
 	if (t->exited || state == TL_WAIT_DEAD) {
 		t->running = RUNNING_UNKNOWN;

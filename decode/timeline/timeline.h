@@ -69,11 +69,18 @@ enum timeline_error {
 enum tl_wait {
 	TL_WAIT_UNKNOWN, /* off CPU, no more is known */
 	TL_WAIT_PREEMPTED,
+	TL_WAIT_THROTTLED, /* likewise it could run on, but its cgroup's CPU quota is used up */
 	TL_WAIT_SLEEPING,
 	TL_WAIT_UNINTERRUPTIBLE,
 	TL_WAIT_STOPPED,
 	TL_WAIT_DEAD,
 };
+
+/* Whether who waits so waits for nothing but a CPU. */
+static inline bool tl_wait_is_ready(enum tl_wait state)
+{
+	return state == TL_WAIT_PREEMPTED || state == TL_WAIT_THROTTLED;
+}
 
 /* The region of the program because of which this was recorded; times are the input's. */
 struct timeline_cause {

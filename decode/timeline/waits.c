@@ -23,7 +23,7 @@ struct wait_drawer {
 };
 
 static const char *const state_texts[] = {
-	[TL_WAIT_UNKNOWN] = "unknown", [TL_WAIT_PREEMPTED] = "preempted",
+	[TL_WAIT_UNKNOWN] = "unknown", [TL_WAIT_PREEMPTED] = "preempted", [TL_WAIT_THROTTLED] = "throttled",
 	[TL_WAIT_SLEEPING] = "sleeping", [TL_WAIT_UNINTERRUPTIBLE] = "uninterruptible",
 	[TL_WAIT_STOPPED] = "stopped", [TL_WAIT_DEAD] = "dead",
 };
@@ -34,6 +34,7 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	static const char *const leaf_texts[] = {
 		[TL_WAIT_UNKNOWN] = "off CPU",
 		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
+		[TL_WAIT_THROTTLED] = "off CPU: throttled",
 		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
 		[TL_WAIT_UNINTERRUPTIBLE] = "off CPU: uninterruptible",
 		[TL_WAIT_STOPPED] = "off CPU: stopped",
@@ -122,7 +123,8 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 	struct args a = {.n = 0};
 
 	add_name(&a, d->key_state, d->state_names[state_of(w)]);
-	if (w->other.tid != TL_TID_UNKNOWN) {
+	/* Who runs while it may not is not why. */
+	if (w->other.tid != TL_TID_UNKNOWN && state_of(w) != TL_WAIT_THROTTLED) {
 		add_name(&a, d->key_instead, task_name(d, w->other));
 		if (is_real(w->other.tid))
 			add_uint(&a, d->key_instead_tid, w->other.tid);
@@ -138,13 +140,13 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 
 /*
  * When it was woken: from then on it waited for a CPU only. 0: not known, as of one that was woken before it had left, perhaps long before.
- * Who is preempted waits for nothing else.
+ * Who could run on waits for nothing else.
  */
 static uint64_t woken_at(const struct wait *w, bool open)
 {
 	const uint64_t at = w->waker.known ? w->waker.at : 0;
 
-	if (open || w->cut || w->end_unrecorded || state_of(w) == TL_WAIT_PREEMPTED)
+	if (open || w->cut || w->end_unrecorded || tl_wait_is_ready(state_of(w)))
 		return 0;
 	return at >= w->begin && at <= w->end ? at : 0;
 }
@@ -263,7 +265,7 @@ bool waits_goes_on(const struct waits *s)
 {
 	const bool elsewhere = s->current.goroutine && s->current.goroutine != s->goroutine;
 
-	return s->current.brief && state_of(&s->current) == TL_WAIT_PREEMPTED && !s->unseen && !elsewhere;
+	return s->current.brief && tl_wait_is_ready(state_of(&s->current)) && !s->unseen && !elsewhere;
 }
 
 static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)

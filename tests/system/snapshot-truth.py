@@ -176,7 +176,7 @@ class Judge:
                     by = next((int(a[13:]) for a in s.args if a.startswith("woken by tid=")), None)
                     if by not in self.log.cpu:
                         self.say(tid, "woken by", (s, call))
-            elif state != "preempted" and not call:
+            elif state not in ("preempted", "throttled") and not call:
                 self.seen[f"{state} elsewhere"] += 1
                 if inside(ran, s, 0):
                     self.say(tid, "wait while it ran", s)

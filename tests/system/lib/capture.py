@@ -172,8 +172,8 @@ def cgroup_mount():
 class Cgroup:
     """A cgroup of the test's own; gone when the test is."""
 
-    def __init__(self, name):
-        self.path = cgroup_mount() / name
+    def __init__(self, name, parent=None):
+        self.path = (parent or cgroup_mount()) / name
         try:
             self.path.mkdir()
         except OSError as e:

@@ -61,6 +61,12 @@ struct thread_info {
 struct mm_struct {
 	unsigned long end_code;
 };
+struct cfs_rq {
+	int throttle_count; /* only with CONFIG_CFS_BANDWIDTH */
+};
+struct sched_entity {
+	struct cfs_rq *cfs_rq; /* only with CONFIG_FAIR_GROUP_SCHED */
+};
 struct thread_struct {
 	unsigned long fsbase; /* x86-64 */
 };
@@ -72,6 +78,9 @@ struct task_struct {
 	struct pid *thread_pid;
 	unsigned int flags;
 	unsigned int __state;
+	int prio;        /* below 100: realtime, by itself or for who waits for it */
+	_Bool throttled; /* only with CONFIG_CFS_BANDWIDTH, 6.18 on */
+	struct sched_entity se;
 	void *stack;
 	void *mm;
 	const struct cred *cred;

@@ -248,7 +248,7 @@ int on_switch(__u64 *ctx)
 		ev.kind = SCHEDEV_OUT;
 		ev.state = task_state_abi(prev, state);
 		if ((ctx[0] & 1) || !state) {
-			ev.flags = SCHEDEV_PREEMPT;
+			ev.flags = is_throttled(prev) ? SCHEDEV_PREEMPT | SCHEDEV_THROTTLED : SCHEDEV_PREEMPT;
 			ev.state = 0;
 		} else {
 			ev.call = call_of(prev);

@@ -7,6 +7,7 @@
 
 #define FIELD(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0)
 #define NS_LEVELS 4
+#define MAX_RT_PRIO 100
 
 /*
  * The number that a thread has in the daemon's pid namespace (a container's): what /proc and the
@@ -97,6 +98,25 @@ static __attribute__((always_inline)) __u32 task_state_abi(const struct task_str
 	if ((state & SCHEDEV_STATE_INTERRUPTIBLE) && (task->jobctl & JOBCTL_TRAP_FREEZE_BIT))
 		return SCHEDEV_STATE_STOPPED;
 	return state_abi(state);
+}
+
+/*
+ * Whether the task, which leaves though it could run on, may not: its cgroup, or one above, has used up its CPU quota. The kernel holds up
+ * each task of it by itself, at its way back to its program; before 6.18 all that are on a CPU, by what they wait in.
+ */
+static __attribute__((always_inline)) int is_throttled(const struct task_struct *task)
+{
+	const struct cfs_rq *rq;
+
+	/* The quota is not for it; and who became realtime while it was held up keeps the mark. */
+	if (task->prio < MAX_RT_PRIO)
+		return 0;
+	if (bpf_core_field_exists(task->throttled))
+		return task->throttled;
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
+		return 0;
+	rq = task->se.cfs_rq;
+	return rq && rq->throttle_count > 0;
 }
 
 /* What the task's descriptor is, as flags of a record. */

@@ -593,7 +593,7 @@ static void test_tracepoints(void **state)
 	make_tracepoint_sample(&m, 502, 133, 20, 20, &wake, sizeof(wake));
 	replay((struct session_options){0}, "100 process 10 of 0 svc\n"
 					    "100 thread 10/10 svc\n"
-					    "100 out 10 state 3 next 20 cc1 []\n"
+					    "100 out 10 state 4 next 20 cc1 []\n"
 					    "100 process 20 of 0 cc1\n"
 					    "100 thread 20/20 cc1\n"
 					    "100 in 20\n"

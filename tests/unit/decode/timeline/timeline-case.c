@@ -107,7 +107,7 @@ static uint32_t who(char *s, const char **ret_name)
 
 static enum tl_wait wait_state(const char *s)
 {
-	static const char *const names[] = {"unknown", "preempted", "sleeping", "uninterruptible", "stopped", "dead"};
+	static const char *const names[] = {"unknown", "preempted", "throttled", "sleeping", "uninterruptible", "stopped", "dead"};
 
 	for (unsigned int i = 0; s && i < ARRAY_SIZE(names); i++)
 		if (strcmp(s, names[i]) == 0)
