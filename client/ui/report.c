@@ -349,9 +349,14 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 			out, ", began %s before the end", human_duration(before, to_ns - begin));
 	if (field(w, "inside_ns"))
 		(void)fprintf(out, ", %s of it in this time", human_duration(length, field_number(w, "inside_ns")));
-	if (runnable > NOTABLE_NS && runnable > field_number(w, "ns") / 10 && runnable <= field_number(w, "ns"))
+	if (runnable > NOTABLE_NS && runnable > field_number(w, "ns") / 10 && runnable <= field_number(w, "ns")) {
 		(void)fprintf(out, ", woken after %s, then %s for a CPU", human_duration(total, field_number(w, "ns") - runnable),
 			human_duration(length, runnable));
+		print_other(out, " behind ", field(w, "behind"));
+	}
+	/* the kernel does not say when the quota was there again */
+	if (throttled)
+		print_other(out, ", at last behind ", field(w, "behind"));
 	if (field_bool(w, "open"))
 		(void)fputs(", not over yet", out);
 	if (field_bool(w, "since_before"))

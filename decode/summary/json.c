@@ -205,22 +205,43 @@ static struct json_object *holder_to_json(struct out *o, const struct wait_holde
 	return obj;
 }
 
-static void put_instead(struct out *o, struct json_object *obj, const struct summary_wait *w)
+/* Somebody else; `name` NULL: nobody is known. */
+static void put_other(struct out *o, struct json_object *obj, const char *key, uint32_t tid, const char *name)
 {
-	struct json_object *instead;
+	struct json_object *other;
 
-	if (!w->instead)
+	if (!name)
 		return;
-	instead = json_object_new_object();
-	put(o, instead, "tid", number(w->instead_tid));
-	put(o, instead, "name", text(o, w->instead));
-	put(o, obj, "instead", instead);
+	other = json_object_new_object();
+	put(o, other, "tid", number(tid));
+	put(o, other, "name", text(o, name));
+	put(o, obj, key, other);
+}
+
+static void put_waker(struct out *o, struct json_object *obj, const struct summary_wait *w)
+{
+	struct json_object *by;
+
+	if (!w->woken)
+		return;
+	by = json_object_new_object();
+	if (w->woken_by_irq) {
+		put(o, by, "interrupt", json_object_new_boolean(true));
+	} else {
+		put(o, by, "tid", number(w->waker_tid));
+		put(o, by, "name", text(o, w->waker_name));
+		if (w->waker_stack)
+			put_stack(o, by, w->waker_stack);
+		if (w->waker_call)
+			put(o, by, "call", text(o, w->waker_call));
+	}
+	put(o, obj, "woken_by", by);
 }
 
 static struct json_object *wait_to_json(struct out *o, const struct wait_place *p)
 {
 	const struct summary_wait *w = &p->longest;
-	struct json_object *obj = json_object_new_object(), *by;
+	struct json_object *obj = json_object_new_object();
 
 	put(o, obj, "tid", number(w->tid));
 	put(o, obj, "name", text(o, w->name));
@@ -230,6 +251,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, obj, "inside_ns", number(p->inside_ns));
 	if (w->woken_at)
 		put(o, obj, "runnable_ns", number(w->end - w->woken_at));
+	put_other(o, obj, "behind", w->behind_tid, w->behind);
 	put(o, obj, "state", json_object_new_string(w->state));
 	if (w->goroutine)
 		put(o, obj, "goroutine", number(w->goroutine));
@@ -251,22 +273,9 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, obj, "since_before", json_object_new_boolean(true));
 	if (w->uncertain)
 		put(o, obj, "uncertain", json_object_new_boolean(true));
-	put_instead(o, obj, w);
-	if (!w->woken)
-		return obj;
-	by = json_object_new_object();
-	if (w->woken_by_irq) {
-		put(o, by, "interrupt", json_object_new_boolean(true));
-	} else {
-		put(o, by, "tid", number(w->waker_tid));
-		put(o, by, "name", text(o, w->waker_name));
-		if (w->waker_stack)
-			put_stack(o, by, w->waker_stack);
-		if (w->waker_call)
-			put(o, by, "call", text(o, w->waker_call));
-	}
-	put(o, obj, "woken_by", by);
-	if (p->holder.handovers || p->holder.cut)
+	put_other(o, obj, "instead", w->instead_tid, w->instead);
+	put_waker(o, obj, w);
+	if (w->woken && (p->holder.handovers || p->holder.cut))
 		put(o, obj, "held_by", holder_to_json(o, &p->holder));
 	return obj;
 }

@@ -44,6 +44,8 @@ struct summary_wait {
 	bool woken;	/* what follows is known */
 	bool woken_by_irq;
 	uint64_t woken_at; /* it waited for a CPU from then on; not before begin; 0: not known */
+	uint32_t behind_tid; /* who had the CPU until it got that */
+	const char *behind;  /* NULL: not known, or nobody */
 	uint32_t futex; /* which it waits for; 0: none, or not known */
 	uint32_t waker_tid;
 	const char *waker_name;

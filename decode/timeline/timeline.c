@@ -573,6 +573,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		/* Nobody comes back who was not woken. */
 		if (!t->waker.known && !t->waits.current.lost_within)
 			t->waker = t->early;
+		t->waits.current.before = task_of(tl, other_tid, other_name);
 		r = wait_end(tl, t, mono);
 		goes_on = waits_goes_on(&t->waits);
 		break;

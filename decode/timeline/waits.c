@@ -15,7 +15,7 @@ struct wait_drawer {
 	uint64_t min_ns;
 	uint32_t category;
 	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
-	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_runnable, key_ns, key_note;
+	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_runnable, key_behind, key_behind_tid, key_ns, key_note;
 	uint32_t key_call, key_fd, key_fd_kind, key_since, before;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
@@ -60,6 +60,8 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->key_by = writer_name(w, "woken by");
 	d->key_by_tid = writer_name(w, "woken by tid");
 	d->key_runnable = writer_name(w, "runnable ns");
+	d->key_behind = writer_name(w, "behind");
+	d->key_behind_tid = writer_name(w, "behind tid");
 	d->key_call = writer_name(w, "system call");
 	d->key_fd = writer_name(w, "descriptor");
 	d->key_fd_kind = writer_name(w, "descriptor is");
@@ -104,7 +106,7 @@ static uint32_t task_name(const struct wait_drawer *d, struct sched_task t)
 }
 
 struct args {
-	struct writer_arg a[10];
+	struct writer_arg a[12];
 	uint32_t n;
 };
 
@@ -156,6 +158,15 @@ static bool is_preempted_by(const struct wait *w)
 	return state_of(w) == TL_WAIT_PREEMPTED && is_real(w->other.tid) && w->other.name;
 }
 
+/*
+ * Whether it is known who had the CPU while it waited for one: the last of them, if there were several. The quota of who was throttled may
+ * have been there again before.
+ */
+static bool is_behind(const struct wait *w, bool open)
+{
+	return (woken_at(w, open) || (state_of(w) == TL_WAIT_THROTTLED && !open)) && is_real(w->before.tid) && w->before.name;
+}
+
 static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
 {
 	summary_wait(d->summary,
@@ -181,6 +192,8 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
 			     .woken_at = woken_at(w, open),
+			     .behind_tid = w->before.tid,
+			     .behind = is_behind(w, open) ? writer_name_text(d->w, w->before.name) : NULL,
 			     .waker_tid = w->waker.task.tid,
 			     .waker_name = writer_name_text(d->w, task_name(d, w->waker.task)),
 			     .waker_stack = w->waker.stack,
@@ -208,6 +221,10 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 	}
 	if (woken_at(w, open))
 		add_uint(&a, d->key_runnable, w->end - woken_at(w, open));
+	if (is_behind(w, open)) {
+		add_name(&a, d->key_behind, w->before.name);
+		add_uint(&a, d->key_behind_tid, w->before.tid);
+	}
 	add_uint(&a, d->key_ns, w->whole_ns ? w->whole_ns : w->end - w->begin);
 	if (w->begin_unknown && (open || w->cut || w->end_unrecorded))
 		add_name(&a, d->key_since, d->before);

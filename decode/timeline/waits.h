@@ -31,7 +31,8 @@ struct wait {
 	uint32_t fd_kind; /* what that is, a writer's name; 0 = not known, or no descriptor */
 	uint32_t futex; /* which one it waits for; 0 = none, or not known */
 	uint64_t goroutine; /* in which the thread left the CPU; 0 = none, or not known */
-	struct sched_task other;
+	struct sched_task other;  /* who ran instead, when it began */
+	struct sched_task before; /* who had the CPU until it ended */
 	struct wait_waker waker;
 	bool lost_within;    /* records were lost during it */
 	bool begin_unknown;  /* it began before the recording, or where records were lost */

@@ -319,6 +319,20 @@ static void test_inside(void **state)
 	has(text, "1. 5.00 s  a (tid 7), sleeping, began 5.05 s before the end, 100 ms of it in this time\n");
 }
 
+static void test_throttled(void **state)
+{
+#define THROTTLED(sum) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5,\"state\":\"throttled\",\"behind\":{\"tid\":8,\"name\":\"b\"},\"stack\":[]}],\"throttled\":" sum "}"
+	_cleanup_free_ char *one = text_of(report_print, THROTTLED("{\"waits\":1,\"ns\":5}")),
+			    *many = text_of(report_print, THROTTLED("{\"waits\":2,\"ns\":7}")), *wrong = text_of(report_print, THROTTLED("[2]"));
+
+	(void)state;
+	has(one, "a (tid 7), throttled (the CPU quota of its cgroup was used up as it began), at last behind b (tid 8)\n");
+	has(one, "the CPU quota of the cgroup was used up: 1 wait of all threads began so, 5 ns in all\n");
+	has(many, "used up: 2 waits of all threads began so, 7 ns in all\n");
+	has_not(wrong, "of the cgroup");
+#undef THROTTLED
+}
+
 static void test_preempted(void **state)
 {
 #define PREEMPTED(more) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5,\"state\":\"preempted\"" more ",\"stack\":[]}]}"
@@ -339,10 +353,12 @@ static void test_runnable(void **state)
 	_cleanup_free_ char *much = text_of(report_print, RUNNABLE("103400000", "93100000")),
 			    *little = text_of(report_print, RUNNABLE("103400000", "9100000")),
 			    *brief = text_of(report_print, RUNNABLE("1200000", "900000")),
-			    *wrong = text_of(report_print, RUNNABLE("5000000", "6000000"));
+			    *wrong = text_of(report_print, RUNNABLE("5000000", "6000000")),
+			    *behind = text_of(report_print, RUNNABLE("103400000", "93100000,\"behind\":{\"tid\":8,\"name\":\"b\\u001b\"}"));
 
 	(void)state;
 	has(much, "sleeping, woken after 10.3 ms, then 93.1 ms for a CPU\n");
+	has(behind, "then 93.1 ms for a CPU behind b\\x1b (tid 8)\n");
 	has_not(little, "woken after");
 	has_not(brief, "woken after");
 	has_not(wrong, "woken after");
@@ -635,6 +651,7 @@ int main(void)
 		cmocka_unit_test(test_not_over),
 		cmocka_unit_test(test_throughout),
 		cmocka_unit_test(test_file_locks),
+		cmocka_unit_test(test_throttled),
 		cmocka_unit_test(test_preempted),
 		cmocka_unit_test(test_inside),
 		cmocka_unit_test(test_runnable),
