@@ -235,7 +235,7 @@ bool report_is_lock_wait(struct json_object *wait)
 		return true;
 	for (; shown < n && shown < WAITFOR_FRAMES; shown++)
 		names[shown] = json_object_get_string(field_at(wait, "stack", n - 1 - shown));
-	return waitfor_functions(names, shown) == WAITFOR_LOCK;
+	return waitfor_is_lock(waitfor_functions(names, shown));
 }
 
 /* "maintenance (tid 7)" and where; prints "`before` WHO`between`WHERE". */
@@ -266,6 +266,14 @@ static void print_held(FILE *out, struct json_object *by, struct json_object *he
 	struct json_object *longest = field(held, "longest");
 	char length[HUMAN_SIZE];
 
+	if (field(held, "ran_ns")) {
+		_cleanup_free_ char *name = human_name(field_text(held, "name"));
+		_cleanup_free_ char *who = human_format("perhaps held by %s (tid %" PRIu64 "), which alone ran or was preempted nearly all the time (%s), mostly in ",
+			name, field_number(held, "tid"), human_duration(length, field_number(held, "ran_ns")));
+
+		report_print_stack(out, 5, who, field(held, "stack"));
+		return;
+	}
 	print_who(out, held, "held by",
 		field_bool(held, "cut") ? ", and by somebody before who is not known; it was released in " : ", which released it in ");
 	if (handovers) {
@@ -284,18 +292,26 @@ static void print_held(FILE *out, struct json_object *by, struct json_object *he
 void report_print_waker(FILE *out, struct json_object *w, bool lock)
 {
 	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
+	const bool by_other = held && field(held, "ran_ns"), unknown = field_bool(w, "holder_unknown");
 
-	if (!by || !json_object_is_type(by, json_type_object))
+	if (by_other)
+		print_held(out, by, held);
+	if (!by || !json_object_is_type(by, json_type_object)) {
+		if (unknown)
+			(void)fputs("     who held it is not known\n", out);
 		return;
+	}
 	if (field_bool(by, "interrupt")) {
 		(void)fputs("     ended by an interrupt (a timer, a device)\n", out);
-	} else if (!lock || !has_released(w, by)) {
+	} else if (by_other || unknown || !lock || !has_released(w, by)) {
 		print_who(out, by, "ended by", " in ");
 	} else if (!held) {
 		print_who(out, by, "held by", ", which released it in ");
 	} else {
 		print_held(out, by, held);
 	}
+	if (unknown)
+		(void)fputs("     who held it until then is not known\n", out);
 }
 
 /* The innermost function says what it waits for; the rest is in the trace. */

@@ -21,6 +21,16 @@ static bool is_nameless_python(const char *name)
 	return strncmp(name, "[python3.", 9) == 0 || strncmp(name, "[libpython3.", 12) == 0;
 }
 
+bool waitfor_is_python(const char *name)
+{
+	return is_nameless_python(name) || strstr(name, "PyEval_EvalFrame") || strstr(name, "_PyEval_Vector");
+}
+
+bool waitfor_is_lock(enum waitfor f)
+{
+	return f == WAITFOR_LOCK || f == WAITFOR_INTERPRETER || f == WAITFOR_MONITOR;
+}
+
 /* The functions that libraries and languages wait in tell it, the innermost first. What a signal's handler waits for is the handler's. */
 enum waitfor waitfor_functions(const char *const *names, size_t n)
 {
@@ -61,6 +71,8 @@ enum waitfor waitfor_functions(const char *const *names, size_t n)
 		"::lock_shared_slow",
 		"::lock_exclusive_slow",
 	};
+	/* Not ObjectMonitor::wait, which waits for somebody to call notify(). */
+	static const char *const monitors[] = {"ObjectMonitor::enter", "ObjectMonitor::EnterI", "ObjectMonitor::reenter", "ObjectMonitor::ReenterI"};
 	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
 	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
 	bool post = false, timed = false;
@@ -70,7 +82,11 @@ enum waitfor waitfor_functions(const char *const *names, size_t n)
 			continue;
 		if (has_word(names[i], handlers, ARRAY_SIZE(handlers)))
 			break;
-		if (strstr(names[i], gil) || (timed && is_nameless_python(names[i])) || (!post && has_word(names[i], locks, ARRAY_SIZE(locks))))
+		if (strstr(names[i], gil) || (timed && is_nameless_python(names[i])))
+			return WAITFOR_INTERPRETER;
+		if (has_word(names[i], monitors, ARRAY_SIZE(monitors)))
+			return WAITFOR_MONITOR;
+		if (!post && has_word(names[i], locks, ARRAY_SIZE(locks)))
 			return WAITFOR_LOCK;
 		timed = strstr(names[i], "cond_timedwait") || strstr(names[i], "cond_clockwait");
 		post = post || has_word(names[i], no_holder, ARRAY_SIZE(no_holder));

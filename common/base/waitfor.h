@@ -14,6 +14,8 @@
 enum waitfor {
 	WAITFOR_UNKNOWN,
 	WAITFOR_LOCK,
+	WAITFOR_INTERPRETER, /* the lock of CPython's: it is handed on mostly without waking anybody */
+	WAITFOR_MONITOR, /* Java's lock of an object (HotSpot): each thread waits for it in a condition of its own */
 	WAITFOR_POST, /* a semaphore or a condition: what has no holder */
 };
 
@@ -22,6 +24,12 @@ enum waitfor {
 
 /* `names`: the program's functions, the innermost first, at most WAITFOR_FRAMES of which are looked at. A name may be NULL. */
 enum waitfor waitfor_functions(const char *const *names, size_t n);
+
+/* Whether that is a lock. */
+bool waitfor_is_lock(enum waitfor f);
+
+/* Whether the function is one that only CPython's interpreter has. */
+bool waitfor_is_python(const char *name);
 
 /* Calls in which one waits for a lock: futex and futex_wait ..., and locks of files. NULL: not known, so it may be. */
 bool waitfor_may_lock(const char *call);

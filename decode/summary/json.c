@@ -190,6 +190,10 @@ static struct json_object *holder_to_json(struct out *o, const struct wait_holde
 	put(o, obj, "name", text(o, h->name));
 	if (h->stack)
 		put_stack(o, obj, h->stack);
+	if (h->ran_ns) {
+		put(o, obj, "ran_ns", number(h->ran_ns));
+		return obj;
+	}
 	put(o, obj, "handovers", number(h->handovers));
 	if (h->cut)
 		put(o, obj, "cut", json_object_new_boolean(true));
@@ -275,23 +279,18 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 		put(o, obj, "uncertain", json_object_new_boolean(true));
 	put_other(o, obj, "instead", w->instead_tid, w->instead);
 	put_waker(o, obj, w);
-	if (w->woken && (p->holder.handovers || p->holder.cut))
+	if (p->holder.of_gil)
+		put(o, obj, "holder_unknown", json_object_new_boolean(true));
+	else if (p->holder.handovers || p->holder.cut || p->holder.ran_ns)
 		put(o, obj, "held_by", holder_to_json(o, &p->holder));
 	return obj;
 }
 
-/* The caller's answer to who a thread is. */
-struct names {
-	void (*threads)(void *arg, uint32_t index, struct summary_thread *ret);
-	void *arg;
-	uint32_t n_threads;
-};
-
-static void put_who(struct out *o, struct json_object *obj, const struct names *names, uint32_t thread)
+static void put_who(struct out *o, struct json_object *obj, const struct summary_threads *names, uint32_t thread)
 {
 	struct summary_thread who;
 
-	names->threads(names->arg, thread, &who);
+	names->ask(names->arg, thread, &who);
 	put(o, obj, "pid", number(who.pid));
 	put(o, obj, "tid", number(who.tid));
 	put(o, obj, "thread", text(o, who.name));
@@ -319,7 +318,7 @@ static void put_trace(struct out *o, struct json_object *obj, const struct threa
 
 static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
 					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
-					   const struct names *names)
+					   const struct summary_threads *names)
 {
 	static const struct thread_sums none;
 	struct json_object *array = json_object_new_array();
@@ -331,7 +330,7 @@ static struct json_object *threads_to_json(struct out *o, const struct window *v
 		struct json_object *obj = json_object_new_object();
 		struct summary_thread who;
 
-		names->threads(names->arg, index, &who);
+		names->ask(names->arg, index, &who);
 		put(o, obj, "pid", number(who.pid));
 		put(o, obj, "tid", number(who.tid));
 		put(o, obj, "name", text(o, who.name));
@@ -428,7 +427,7 @@ static void put_complete(struct out *o, struct json_object *obj, const struct wi
 }
 
 static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
-			   uint64_t to, const struct names *names)
+			   uint64_t to, const struct summary_threads *names)
 {
 	_cleanup_free_ struct ranked *order = NULL;
 	uint64_t omitted_samples = 0;
@@ -437,12 +436,12 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 	put(o, obj, "from_ns", number(from));
 	put(o, obj, "to_ns", number(to));
 	put_complete(o, obj, v, from, to);
-	if (rank_threads(v, o->s->stepped, names->n_threads, &order) < 0) {
+	if (rank_threads(v, o->s->stepped, names->n, &order) < 0) {
 		o->failed = true;
 		return;
 	}
 	put(o, obj, "threads",
-	    threads_to_json(o, v, order, names->n_threads, &omitted, &omitted_samples, names));
+	    threads_to_json(o, v, order, names->n, &omitted, &omitted_samples, names));
 	if (omitted) {
 		put(o, obj, "threads_omitted", number(omitted));
 		put(o, obj, "samples_omitted", number(omitted_samples));
@@ -454,7 +453,7 @@ static void window_to_json(struct out *o, struct json_object *obj, const struct 
 }
 
 /* The focus where it is a region: how its thread spent that time. */
-static struct json_object *focus_region_to_json(struct out *o, const struct names *names)
+static struct json_object *focus_region_to_json(struct out *o, const struct summary_threads *names)
 {
 	const struct focus_region *f = &o->s->region;
 	const struct window *v = &f->own;
@@ -473,7 +472,7 @@ static struct json_object *focus_region_to_json(struct out *o, const struct name
 	if (!f->thread_known)
 		return obj;
 	put_who(o, obj, names, f->thread);
-	names->threads(names->arg, f->thread, &who);
+	names->ask(names->arg, f->thread, &who);
 	put_times(o, obj, sums, who.switches);
 	put(o, obj, "samples", number(sums->samples));
 	put(o, obj, "heaviest", stacks_to_json(o, v));
@@ -534,7 +533,7 @@ static void put_goroutines(struct out *o, struct json_object *obj)
 		put(o, obj, "goroutines_omitted", number(o->s->goroutines_omitted + o->s->n_goroutines - shown));
 }
 
-static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow, const struct names *names)
+static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow, const struct summary_threads *names)
 {
 	const struct summary_region *r = &slow->region;
 	struct json_object *obj = json_object_new_object();
@@ -556,7 +555,7 @@ static struct json_object *slow_to_json(struct out *o, const struct slow_region 
 }
 
 /* "regions" by name, those with the longest first, and the slowest ones of all. */
-static void put_regions(struct out *o, struct json_object *obj, const struct names *names)
+static void put_regions(struct out *o, struct json_object *obj, const struct summary_threads *names)
 {
 	const struct regions_sums *r = &o->s->regions;
 	struct json_object *list = json_object_new_array(), *slowest = json_object_new_array();
@@ -633,9 +632,11 @@ int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_th
 				  .n_threads = 64,
 				  .n_regions = TOP_REGION_NAMES,
 				  .n_functions = TOP_FUNCTIONS}};
-	const struct names names = {.threads = threads, .arg = arg, .n_threads = n_threads};
+	const struct summary_threads names = {.ask = threads, .arg = arg, .n = n_threads};
 
 	summary_waits_finish(s);
+	if (summary_gil_finish(s, &names) < 0)
+		return -ENOMEM;
 	/* Each round halves what is longest; the last one's bound is far below the limit. */
 	for (unsigned int round = 0;; round++) {
 		struct json_object *obj = json_object_new_object();

@@ -33,6 +33,7 @@ struct summary *summary_free(struct summary *s)
 	free(s->all.functions);
 	free(s->focus.functions);
 	summary_regions_fini(&s->regions);
+	summary_gil_fini(&s->gil);
 	free(s);
 	return NULL;
 }
@@ -124,6 +125,7 @@ int summary_on_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t t
 
 	if (r == 0 && s->has_focus)
 		r = add_on(&s->focus, thread, from, to);
+	summary_gil_active(&s->gil, thread, from, to);
 	return r == 0 && is_focus_thread(s, thread) ? add_on(&s->region.own, 0, from, to) : r;
 }
 
@@ -142,6 +144,7 @@ int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t sta
 
 	if (r == 0 && s->has_focus)
 		r = add_sample(&s->focus, thread, ts, stack, weight_ns);
+	summary_gil_sight(&s->gil, thread, ts, stack, weight_ns);
 	return r == 0 && is_focus_thread(s, thread) ? add_sample(&s->region.own, 0, ts, stack, weight_ns) : r;
 }
 

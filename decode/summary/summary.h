@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "common/base/cleanup.h"
+#include "common/base/waitfor.h"
 #include "decode/base/stacktab.h"
 
 struct json_object;
@@ -51,6 +52,7 @@ struct summary_wait {
 	const char *waker_name;
 	uint32_t waker_stack;
 	const char *waker_call; /* the system call that the waker was in; NULL: none, or not known */
+	enum waitfor is_for; /* the summary's own: what the functions that it waits in say */
 };
 
 /* `stepped`: times are the stepper's. Threads and functions are ranked by instructions, and their times left out. */

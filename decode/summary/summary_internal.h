@@ -34,6 +34,8 @@ struct stack_sums {
 /* Who had to let go first, before the one that ended the wait could do so. */
 struct wait_holder {
 	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
+	bool of_gil; /* nor is it known, of the lock of CPython's interpreter */
+	uint64_t ran_ns; /* that lock's holder: how long it ran, or was preempted, in the wait; 0: of another lock */
 	bool cut; /* it may have been handed on before that, too: not so much is remembered */
 	const char *name;
 	/* Of all that had it since the wait began, who had it longest; 0 ns: the first one, or it is not known. */
@@ -133,6 +135,32 @@ struct focus_region {
 	struct window own; /* of that thread alone */
 };
 
+/* When a thread ran or was preempted, and in what functions it was. */
+struct gil_span {
+	uint64_t from, to;
+	uint32_t thread;
+};
+
+struct gil_sight {
+	uint64_t ts, ns;
+	uint32_t thread, stack;
+};
+
+struct gil {
+	bool seen; /* somebody has waited for it */
+	uint64_t since, until; /* what is between is known */
+	struct gil_span *spans, *last; /* the last one of each thread may grow yet, and is not among the spans */
+	struct gil_sight *sights;
+	uint32_t n_spans, max_spans, max_last, n_sights, max_sights;
+};
+
+/* The caller's answer to who a thread is. */
+struct summary_threads {
+	void (*ask)(void *arg, uint32_t index, struct summary_thread *ret);
+	void *arg;
+	uint32_t n;
+};
+
 struct summary {
 	const struct stacktab *st;
 	bool stepped;
@@ -147,8 +175,12 @@ struct summary {
 	uint32_t n_goroutines;
 	uint64_t goroutines_omitted; /* functions */
 	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
-	struct summary_wait kept_back[KEPT_BACK]; /* by thread: one that a timer ended, and that may go on; tid 0: none */
+	struct {
+		struct summary_wait wait; /* tid 0: none */
+		uint64_t until; /* nor did it do anything since but be preempted; not before its end */
+	} kept_back[KEPT_BACK]; /* by thread: one that a timer ended, and that may go on */
 	uint32_t n_recent;
+	struct gil gil;
 	struct loss losses[MAX_LOSS_KINDS];
 	uint32_t n_losses;
 	struct mark marks[MAX_MARKS];
@@ -186,6 +218,16 @@ void summary_waits_finish(struct summary *s);
 /* And the wait, with who held it up; false if no part of it is in [from, to). */
 bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
 			 struct wait_place *ret);
+
+/* In decode/summary/gil.c. Nothing is kept before the first wait. */
+void summary_gil_begin(struct gil *g, uint64_t now);
+void summary_gil_active(struct gil *g, uint32_t thread, uint64_t from, uint64_t to);
+/* What it did last was in a wait for the lock, if it began that not before `since`. */
+void summary_gil_inactive(struct gil *g, uint32_t thread, uint64_t since);
+void summary_gil_sight(struct gil *g, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t ns);
+/* Says who held it in each of the waits that are shown. 0 or -ENOMEM. */
+int summary_gil_finish(struct summary *s, const struct summary_threads *threads);
+void summary_gil_fini(struct gil *g);
 
 /* In decode/summary/calls.c: the `max` frames with the most time, or instructions, into `ret`; how many. */
 uint32_t summary_functions_top(const struct window *v, bool by_insns, uint32_t *ret, uint32_t max);

@@ -84,13 +84,24 @@ static bool is_throttled(const struct summary_wait *w)
 	return strcmp(w->state, "throttled") == 0;
 }
 
-/* What the functions that it waits in say it is for. The lock of CPython's interpreter is one, though it is made of a condition. */
-static enum waitfor waits_for(const struct summary *s, uint32_t stack)
+/* Or throttled: it waits for nothing but a CPU. */
+static bool is_preempted(const struct summary_wait *w)
+{
+	return strcmp(w->state, "preempted") == 0 || is_throttled(w);
+}
+
+/*
+ * What the functions that it waits in say it is for. The lock of CPython's interpreter is one, though it is made of a condition. Of a wait in a
+ * system call that is for no lock nobody asks.
+ */
+static enum waitfor waits_for(const struct summary *s, const struct summary_wait *w)
 {
 	const char *names[WAITFOR_FRAMES];
 	size_t n = 0;
 
-	for (uint32_t i = of_program(s, stack); i && n < WAITFOR_FRAMES; i = stacktab_parent(s->st, i)) {
+	if (!is_preempted(w) && !waitfor_may_lock(w->call))
+		return WAITFOR_UNKNOWN;
+	for (uint32_t i = of_program(s, w->stack); i && n < WAITFOR_FRAMES; i = stacktab_parent(s->st, i)) {
 		struct frame_info info;
 
 		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
@@ -99,20 +110,42 @@ static enum waitfor waits_for(const struct summary *s, uint32_t stack)
 	return waitfor_functions(names, n);
 }
 
+/* Who was preempted there waits for nothing, for the moment. */
+static bool is_gil_wait(const struct summary_wait *w)
+{
+	return !is_preempted(w) && waitfor_may_lock(w->call) && w->is_for == WAITFOR_INTERPRETER;
+}
+
 /*
  * Whether who ended the wait may have handed on what it waited for: who is not in futex() himself (but in kill(), say) has ended one in
  * futex() without.
  */
-static bool is_handed_on(const struct summary *s, const struct summary_wait *w)
+static bool is_handed_on(const struct summary_wait *w)
 {
 	return w->woken && !w->woken_by_irq && waitfor_may_lock(w->call) &&
-	       waitfor_may_release(w->call, w->waker_call) && waits_for(s, w->stack) != WAITFOR_POST;
+	       waitfor_may_release(w->call, w->waker_call) && w->is_for != WAITFOR_POST;
 }
 
 /* When who ended it let go. */
 static uint64_t released_at(const struct summary_wait *w)
 {
 	return w->woken_at ? w->woken_at : w->end;
+}
+
+/* Whether the thread has waited for a monitor, perhaps this one, and had it from within `w` on. */
+static bool has_entered(const struct summary *s, const struct summary_wait *w, uint32_t tid)
+{
+	const uint32_t n = s->n_recent < RECENT_WAITS ? s->n_recent : RECENT_WAITS;
+
+	for (uint32_t i = 1; i <= n; i++) {
+		const struct summary_wait *r = &s->recent[(s->n_recent - i) % RECENT_WAITS];
+
+		if (r->end <= w->begin)
+			break;
+		if (r->tid == tid && r->is_for == WAITFOR_MONITOR)
+			return true;
+	}
+	return is_forgotten(s, w);
 }
 
 /*
@@ -125,8 +158,14 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 	uint64_t before = released_at(w), longest_ns = 0;
 	uint32_t back = 0;
 
-	if (!is_handed_on(s, w) || (!w->futex && !is_place(s, w->stack)))
+	/* decode/summary/gil.c says it, when all is known */
+	h.of_gil = is_gil_wait(w);
+	if (h.of_gil || !is_handed_on(w) || (!w->futex && !is_place(s, w->stack)))
 		return h;
+	if (w->is_for == WAITFOR_MONITOR) {
+		h.cut = has_entered(s, w, h.tid);
+		return h;
+	}
 	for (;;) {
 		const struct summary_wait *r = recent_find(s, w, h.tid, before, &back);
 		uint64_t from, ns;
@@ -226,7 +265,7 @@ static void add_whole(struct summary *s, const struct summary_wait *w)
 		add_wait(s, &s->focus, w);
 	if (is_focus_thread(s, w->thread))
 		add_wait(s, &s->region.own, w);
-	if (is_handed_on(s, w) && (w->stack || w->futex))
+	if (is_handed_on(w) && (w->stack || w->futex) && !is_gil_wait(w))
 		s->recent[s->n_recent++ % RECENT_WAITS] = *w;
 }
 
@@ -234,22 +273,52 @@ static void add_whole(struct summary *s, const struct summary_wait *w)
  * Who wants CPython's interpreter waits for its lock for some ms, asks its holder to hand it on, and waits again: hundreds of
  * waits, each ended by a timer, for one lock. So one that a timer ends is kept back until it is known whether it goes on.
  */
-static bool may_go_on(const struct summary *s, const struct summary_wait *w)
+static bool may_go_on(const struct summary_wait *w)
 {
-	return w->woken && w->woken_by_irq && !w->open && w->stack && waitfor_may_lock(w->call) && waits_for(s, w->stack) == WAITFOR_LOCK;
+	return w->woken && w->woken_by_irq && !w->open && w->stack && waitfor_may_lock(w->call) && waitfor_is_lock(w->is_for);
 }
 
-static bool goes_on(const struct summary_wait *before, const struct summary_wait *w)
+static bool goes_on(const struct summary_wait *before, uint64_t until, const struct summary_wait *w)
 {
-	return before->thread == w->thread && before->stack == w->stack && w->begin >= before->end && w->begin - before->end <= RETRY_NS;
+	return before->thread == w->thread && before->stack == w->stack && w->begin >= until && w->begin - until <= RETRY_NS;
 }
 
-void summary_wait(struct summary *s, const struct summary_wait *w)
+/* Whether it was preempted in the moment between two: there, or, where its stack is not recorded, perhaps. */
+static bool is_between(const struct summary_wait *before, uint64_t until, const struct summary_wait *w)
 {
-	struct summary_wait *kept = &s->kept_back[w->thread % KEPT_BACK], whole = *w;
+	return before->thread == w->thread && is_preempted(w) && w->begin >= until && w->begin - until <= RETRY_NS &&
+	       (w->stack ? waitfor_is_lock(w->is_for) : w->brief);
+}
 
-	summary_regions_wait(s, w);
-	if (kept->tid && goes_on(kept, w)) {
+/* When others have it, and who it may be: who waits for it has it not. */
+static void follow_gil(struct summary *s, const struct summary_wait *w)
+{
+	struct gil *g = &s->gil;
+
+	if (is_gil_wait(w)) {
+		summary_gil_begin(g, w->end); /* what was before is not kept */
+	} else if (is_preempted(w) && w->is_for != WAITFOR_INTERPRETER) {
+		summary_gil_active(g, w->thread, w->begin, w->end);
+		summary_gil_sight(g, w->thread, w->begin, of_program(s, w->stack), w->end - w->begin);
+	}
+}
+
+void summary_wait(struct summary *s, const struct summary_wait *wait)
+{
+	struct summary_wait *kept = &s->kept_back[wait->thread % KEPT_BACK].wait, w = *wait, whole;
+	uint64_t *until = &s->kept_back[wait->thread % KEPT_BACK].until;
+
+	w.is_for = waits_for(s, &w);
+	whole = w;
+	summary_regions_wait(s, &w);
+	follow_gil(s, &w);
+	if (kept->tid && is_between(kept, *until, &w)) {
+		add_whole(s, &w);
+		*until = w.end;
+		return;
+	}
+	if (kept->tid && goes_on(kept, *until, &w)) {
+		summary_gil_inactive(&s->gil, w.thread, kept->end);
 		whole.begin = kept->begin;
 		whole.since_before |= kept->since_before;
 		whole.uncertain |= kept->uncertain;
@@ -257,7 +326,8 @@ void summary_wait(struct summary *s, const struct summary_wait *w)
 		add_whole(s, kept);
 	}
 	kept->tid = 0;
-	if (may_go_on(s, &whole))
+	*until = whole.end;
+	if (may_go_on(&whole))
 		*kept = whole;
 	else
 		add_whole(s, &whole);
@@ -266,8 +336,8 @@ void summary_wait(struct summary *s, const struct summary_wait *w)
 void summary_waits_finish(struct summary *s)
 {
 	for (uint32_t i = 0; i < KEPT_BACK; i++) {
-		if (s->kept_back[i].tid)
-			add_whole(s, &s->kept_back[i]);
-		s->kept_back[i].tid = 0;
+		if (s->kept_back[i].wait.tid)
+			add_whole(s, &s->kept_back[i].wait);
+		s->kept_back[i].wait.tid = 0;
 	}
 }

@@ -308,6 +308,42 @@ static void test_handed_on(void **state)
 	has(longest, "the last b (tid 8) in f\n     held longest by c (tid 4), 97.0 ms\n");
 }
 
+/* Who had CPython's interpreter is said by who ran, or not at all: who ended the wait had it last only, and a timer had it never. */
+static void test_interpreter(void **state)
+{
+#define GIL(more) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\",\"stack\":[\"take_gil\",\"pthread_cond_timedwait\"]," more "}]}"
+#define HOLDER "\"held_by\":{\"tid\":9,\"name\":\"a\",\"stack\":[\"gilhog\",\"int_pow\"],\"ran_ns\":97000000},"
+	static const char held[] = "     perhaps held by a (tid 9), which alone ran or was preempted nearly all the time (97.0 ms), mostly in int_pow <- gilhog\n";
+	_cleanup_free_ char *timer = text_of(report_print, GIL(HOLDER "\"woken_by\":{\"interrupt\":true}")),
+			    *woken = text_of(report_print, GIL(HOLDER "\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"drop_gil\"]}")),
+			    *unknown = text_of(report_print, GIL("\"holder_unknown\":true,\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"drop_gil\"]}")),
+			    *open = text_of(report_print, GIL("\"holder_unknown\":true"));
+
+	(void)state;
+	has(timer, held);
+	has(timer, "     ended by an interrupt");
+	has(woken, held);
+	has(woken, "     ended by b (tid 8) in drop_gil\n");
+	has(unknown, "     ended by b (tid 8) in drop_gil\n     who held it until then is not known\n");
+	has_not(unknown, "held by");
+	has(open, "     who held it is not known\n");
+}
+
+/* A monitor of Java is a lock, who waits to be notified waits for none. */
+static void test_monitor(void **state)
+{
+#define JAVA(function) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\"," \
+	"\"stack\":[\"Interpreter\",\"" function "\",\"os::PlatformEvent::park\",\"pthread_cond_wait\",\"__futex_abstimed_wait_common\"]," \
+	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"ObjectMonitor::ExitEpilog\"]}}]}"
+	_cleanup_free_ char *enter = text_of(report_print, JAVA("ObjectMonitor::EnterI")), *wait = text_of(report_print, JAVA("ObjectMonitor::wait"));
+
+	(void)state;
+	has(enter, "longest waits for a lock");
+	has(enter, "     held by b (tid 8), which released it in ObjectMonitor::ExitEpilog\n");
+	has(wait, "longest other waits");
+	has(wait, "     ended by b (tid 8)");
+}
+
 /* Most of it was before the time that is looked at. */
 static void test_inside(void **state)
 {
@@ -656,6 +692,8 @@ int main(void)
 		cmocka_unit_test(test_inside),
 		cmocka_unit_test(test_runnable),
 		cmocka_unit_test(test_handed_on),
+		cmocka_unit_test(test_interpreter),
+		cmocka_unit_test(test_monitor),
 		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_not_known),
 		cmocka_unit_test(test_slow_region),

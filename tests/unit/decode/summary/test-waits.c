@@ -358,6 +358,123 @@ static void a_lock_that_is_tried_again_is_one_wait(void **state)
 	end(&x);
 }
 
+static void one_process(void *arg, uint32_t index, struct summary_thread *ret)
+{
+	(void)arg;
+	*ret = (struct summary_thread){.pid = index == FIRST + 9 ? 2 : 1, .tid = index, .name = "python", .switches = true};
+}
+
+static void runs(struct fixture *x, uint32_t thread, uint64_t from, uint64_t until, const char *const *names)
+{
+	assert_int_equal(summary_sample(x->s, thread, from, stack(x, names), 1000000), 0);
+	assert_int_equal(summary_on_cpu(x->s, thread, from, until), 0);
+}
+
+/* It is not woken: it runs on. */
+static void is_preempted(struct fixture *x, uint32_t thread, uint64_t from, uint64_t until, const char *const *names)
+{
+	struct summary_wait w = in_futex(x, thread, from, until, names);
+
+	w.state = "preempted";
+	w.call = NULL;
+	w.woken = false;
+	summary_wait(x->s, &w);
+}
+
+/*
+ * FIRST waits from 10 ms on for the interpreter; FIRST + 2 wakes it at 200 ms. Another one has waited so long for it that it has asked
+ * twice and was not woken. `names` of FIRST + 1 was preempted most of the time; FIRST + 3 ran in `others` for `ns`.
+ */
+static struct json_object *play_gil(struct fixture *x, const char *const *names, const char *const *others, uint64_t ns)
+{
+	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait", NULL};
+	struct json_object *list;
+
+	start(x);
+	waits(x, FIRST + 5, 0, 100000, 200000, FIRST + 6, in_gil);
+	runs(x, FIRST + 1, 9000000, 20000000, names);
+	is_preempted(x, FIRST + 1, 20000000, 150000000, names);
+	runs(x, FIRST + 3, 30000000, 30000000 + ns, others);
+	for (uint64_t i = 0; i < 9; i++) {
+		times_out(x, 10000000 + i * 20000000, 29980000 + i * 20000000, in_gil);
+		assert_int_equal(summary_on_cpu(x->s, FIRST, 29980000 + i * 20000000, 30000000 + i * 20000000), 0);
+	}
+	runs(x, FIRST + 1, 150000000, 199000000, names);
+	waits(x, FIRST, 0, 190000000, 200000000, FIRST + 2, in_gil);
+	assert_int_equal(summary_to_json(x->s, 1, 300000000, FIRST + 10, one_process, NULL, &x->json), 0);
+	list = member(x->json, "waits");
+	for (size_t i = 0; i < json_object_array_length(list); i++)
+		if (number(json_object_array_get_idx(list, i), "tid") == FIRST && number(json_object_array_get_idx(list, i), "ns") == 190000000)
+			return json_object_array_get_idx(list, i);
+	fail_msg("no wait of 190 ms");
+	return NULL;
+}
+
+/* Who ended the wait had it for a moment only; who had it all the time was preempted with it. */
+static void who_alone_ran_held_the_interpreter(void **state)
+{
+	static const char *const in_pow[] = {"main", "_PyEval_EvalFrameDefault", "gilhog", "long_pow", "k_mul", NULL};
+	static const char *const in_other[] = {"main", "_PyEval_EvalFrameDefault", "other", NULL};
+	static const char *const in_native[] = {"start_thread", "worker", NULL};
+	struct json_object *w, *held, *frames;
+	struct fixture x;
+
+	(void)state;
+	w = play_gil(&x, in_pow, in_other, 1000000);
+	held = member(w, "held_by");
+	assert_int_equal(number(held, "tid"), FIRST + 1);
+	assert_int_equal(number(held, "ran_ns"), 189000000);
+	frames = member(held, "stack");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(frames, json_object_array_length(frames) - 1)), "k_mul");
+	assert_int_equal(number(member(w, "woken_by"), "tid"), FIRST + 2);
+	assert_null(member(w, "holder_unknown"));
+	end(&x);
+
+	/* another one ran a good part of the time: it may have been either */
+	w = play_gil(&x, in_pow, in_other, 50000000);
+	assert_null(member(w, "held_by"));
+	assert_true(json_object_get_boolean(member(w, "holder_unknown")));
+	end(&x);
+
+	/* nor is it one that runs no Python */
+	w = play_gil(&x, in_native, in_other, 1000000);
+	assert_null(member(w, "held_by"));
+	assert_true(json_object_get_boolean(member(w, "holder_unknown")));
+	end(&x);
+}
+
+/* What those in Java's queue were woken through is each one's own: it tells nothing of the queue. */
+static void who_has_queued_for_a_monitor_is_not_the_first(void **state)
+{
+	static const char *const in_monitor[] = {"run", "ObjectMonitor::enter", "ObjectMonitor::EnterI", "os::PlatformEvent::park", "pthread_cond_wait",
+						 "__futex_abstimed_wait_common", NULL};
+	static const char *const in_wait[] = {"run", "ObjectMonitor::wait", "os::PlatformEvent::park", "pthread_cond_wait", NULL};
+	struct json_object *held;
+	struct fixture x;
+
+	(void)state;
+	start(&x);
+	waits(&x, FIRST + 1, 11, 600, 90000, FIRST + 2, in_monitor);
+	waits(&x, FIRST, 12, 500, 110000, FIRST + 1, in_monitor);
+	held = held_by(&x);
+	assert_int_equal(number(held, "tid"), FIRST + 1);
+	assert_true(json_object_get_boolean(member(held, "cut")));
+	end(&x);
+
+	/* it had not */
+	start(&x);
+	waits(&x, FIRST, 12, 500, 110000, FIRST + 1, in_monitor);
+	assert_null(held_by(&x));
+	end(&x);
+
+	/* who waits to be notified waits for no lock */
+	start(&x);
+	waits(&x, FIRST + 1, 11, 600, 90000, FIRST + 2, in_wait);
+	waits(&x, FIRST, 12, 500, 110000, FIRST + 1, in_wait);
+	assert_null(held_by(&x));
+	end(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +487,8 @@ int main(void)
 		cmocka_unit_test(the_longest_of_both_kinds_fit),
 		cmocka_unit_test(nobody_holds_what_is_posted),
 		cmocka_unit_test(a_lock_that_is_tried_again_is_one_wait),
+		cmocka_unit_test(who_alone_ran_held_the_interpreter),
+		cmocka_unit_test(who_has_queued_for_a_monitor_is_not_the_first),
 	};
 
 	return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
