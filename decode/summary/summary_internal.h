@@ -56,7 +56,7 @@ struct wait_place {
 
 /* Idle threads sleep in many places, longer than any wait that matters; a timer ends most of these, and no thread. */
 enum waits_kind {
-	WAITS_ENDED_BY_THREAD,
+	WAITS_FOR_THREAD,
 	WAITS_OTHER, /* an interrupt ended it, or it is not known who did, or nobody has */
 	N_WAITS_KINDS,
 };

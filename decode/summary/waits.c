@@ -214,6 +214,14 @@ bool summary_wait_within(const struct summary *s, const struct summary_wait *w, 
 	return true;
 }
 
+/* It waits for somebody: a thread has ended it, or it is for a lock that nobody has given back yet. */
+static bool is_for_thread(const struct summary_wait *w)
+{
+	if (w->open)
+		return waitfor_is_file_lock(w->call) || (waitfor_may_lock(w->call) && waitfor_is_lock(w->is_for));
+	return w->woken && !w->woken_by_irq;
+}
+
 /* Who may not run has another reason than who waits there otherwise. */
 static bool is_alike(const struct summary *s, const struct summary_wait *a, const struct summary_wait *b)
 {
@@ -226,7 +234,7 @@ static bool is_alike(const struct summary *s, const struct summary_wait *a, cons
  */
 static void add_wait(const struct summary *s, struct window *v, const struct summary_wait *w)
 {
-	struct waits_ranking *k = &v->waits[w->woken && !w->woken_by_irq ? WAITS_ENDED_BY_THREAD : WAITS_OTHER];
+	struct waits_ranking *k = &v->waits[is_for_thread(w) ? WAITS_FOR_THREAD : WAITS_OTHER];
 	const bool place = is_place(s, w->stack);
 	struct wait_place p;
 	uint32_t i;
