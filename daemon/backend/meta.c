@@ -57,6 +57,14 @@ static void meta_losses(const struct frozen_stats *stats, struct json_object *o)
 	json_add_uint(o, "processes_refused", stats->processes_refused);
 }
 
+/* Its next entry, which may be hidden, follows at once: it has executed another program, or it is not known whether it has. */
+static bool goes_on(const struct frozen *frozen, size_t i)
+{
+	const struct frozen_member *m = &frozen->members[i], *next = m + 1;
+
+	return i + 1 < frozen->n_members && next->pid == m->pid && next->from_ns == m->to_ns + 1;
+}
+
 static void meta_processes(const struct frozen *frozen, struct json_object *list)
 {
 	for (size_t i = 0; i < frozen->n_members; i++) {
@@ -74,6 +82,8 @@ static void meta_processes(const struct frozen *frozen, struct json_object *list
 			json_add_null(o, "to_ns");
 		else
 			json_add_uint(o, "to_ns", member->to_ns);
+		if (goes_on(frozen, i))
+			json_add_bool(o, "goes_on", true);
 		json_append(list, o);
 	}
 }

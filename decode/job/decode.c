@@ -433,6 +433,8 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	so.whole_target = j->input == JOB_BUNDLE;
 	so.notes = d->meta.notes;
 	so.n_notes = d->meta.n_notes;
+	so.ends = d->meta.ends;
+	so.n_ends = d->meta.n_ends;
 	so.nspid = meta_nspid;
 	so.nspid_arg = &d->meta;
 	r = session_new(&so, &d->session);

@@ -26,6 +26,7 @@ void meta_fini(struct meta *m)
 		free(m->go[i].tids);
 	free(m->go);
 	free(m->notes);
+	free(m->ends);
 	free(m->blinds);
 	json_object_put(m->only);
 	*m = (struct meta){0};
@@ -439,6 +440,43 @@ static void read_exit(struct meta *m, struct json_object *meta)
 		note_add(m, &note);
 }
 
+static int end_compare(const void *a, const void *b)
+{
+	const struct session_end *x = a, *y = b;
+
+	return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+/*
+ * When each process ended, or left the target, before the freeze. Of one that was recorded until the suspension that is not known. Who
+ * ended as he became a member has his first records at that time.
+ */
+static void read_ends(struct meta *m, struct json_object *list)
+{
+	const size_t n = list ? json_object_array_length(list) : 0;
+
+	if (n == 0 || n > MAX_PIDS)
+		return;
+	m->ends = calloc(n, sizeof(*m->ends));
+	for (size_t i = 0; m->ends && i < n; i++) {
+		struct json_object *e = json_object_array_get_idx(list, i), *next = i + 1 < n ? json_object_array_get_idx(list, i + 1) : NULL;
+		uint64_t pid, from, to, again = UINT64_MAX, other;
+		bool goes_on = false;
+
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "pid", &pid) || pid > INT32_MAX ||
+		    !json_get_uint(e, "from_ns", &from) || !json_get_uint(e, "to_ns", &to) || (m->suspended && to >= m->suspended) ||
+		    (m->frozen_raw && to > m->frozen_raw))
+			continue;
+		if (next && json_object_is_type(next, json_type_object) && json_get_uint(next, "pid", &other) && other == pid)
+			(void)json_get_uint(next, "from_ns", &again);
+		if (json_get_bool(e, "goes_on", &goes_on) && goes_on)
+			continue;
+		m->ends[m->n_ends++] = (struct session_end){.ns = to == from && again > to ? to + 1 : to, .pid = (uint32_t)pid};
+	}
+	if (m->n_ends)
+		qsort(m->ends, m->n_ends, sizeof(*m->ends), end_compare);
+}
+
 /* Address filters of the processor's trace. */
 static void read_filters(struct meta *m, struct json_object *events)
 {
@@ -496,6 +534,7 @@ int meta_read(int fd, struct meta *ret)
 	read_freeze(&m, o);
 	read_losses(&m, json_get_object(o, "losses"));
 	read_exit(&m, o);
+	read_ends(&m, json_get_array(o, "processes"));
 	read_rings(&m, json_get_array(o, "rings"));
 	read_go(&m, json_get_array(o, "go"));
 	events = json_get_object(o, "events");

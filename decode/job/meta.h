@@ -51,6 +51,8 @@ struct meta {
 	size_t n_go, go_left_out;
 	struct session_note *notes; /* sorted by end */
 	size_t n_notes;
+	struct session_end *ends; /* of processes; sorted by time */
+	size_t n_ends;
 	struct pt_blind *blinds;
 	size_t n_blinds;
 	uint64_t frozen_raw; /* 0: not known */

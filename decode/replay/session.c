@@ -470,10 +470,22 @@ static int on_mark(struct session *s, const struct session_note *n)
 	return r || !n->tid ? r : timeline_answer(timeline_moment(s->o.tl, n->tid, n->end, "trigger", n->text, NULL, 0));
 }
 
+/* When the next note or end is due; UINT64_MAX: there is none. */
+static uint64_t note_peek(const struct session *s)
+{
+	const uint64_t note = s->next_note < s->o.n_notes ? s->o.notes[s->next_note].end : UINT64_MAX,
+		       end = s->next_end < s->o.n_ends ? s->o.ends[s->next_end].ns : UINT64_MAX;
+
+	return end < note ? end : note;
+}
+
 static int on_note(struct session *s)
 {
-	const struct session_note *n = &s->o.notes[s->next_note++];
+	const struct session_note *n;
 
+	if (s->next_end < s->o.n_ends && s->o.ends[s->next_end].ns == note_peek(s))
+		return session_end_process(s, &s->o.ends[s->next_end++]);
+	n = &s->o.notes[s->next_note++];
 	switch (n->kind) {
 	case SESSION_LOSS:
 		return timeline_answer(timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
@@ -521,8 +533,7 @@ static int others_until(struct session *s, uint64_t ts)
 	int r = 0;
 
 	while (r >= 0) {
-		bool notes = s->next_note < s->o.n_notes;
-		uint64_t note = notes ? s->o.notes[s->next_note].end : UINT64_MAX;
+		uint64_t note = note_peek(s);
 		struct session_go *go = NULL;
 		uint64_t of_go = session_go_peek(s, &go);
 		uint64_t of_ring = s->o.events ? ringevents_peek(s->o.events) : UINT64_MAX;
@@ -534,7 +545,7 @@ static int others_until(struct session *s, uint64_t ts)
 			if (r < 0)
 				break;
 		}
-		if (notes && note <= event && note <= branch && note <= ts) {
+		if (note != UINT64_MAX && note <= event && note <= branch && note <= ts) {
 			r = on_note(s);
 			continue;
 		}
@@ -567,7 +578,7 @@ static int finish_pt(struct session *s)
 	/* Branches that are dated later, but nothing that comes after them. */
 	while (r >= 0 && branch != UINT64_MAX) {
 		struct session_go *go;
-		const bool alone = s->next_note == s->o.n_notes && (!s->o.events || ringevents_peek(s->o.events) == UINT64_MAX) &&
+		const bool alone = note_peek(s) == UINT64_MAX && (!s->o.events || ringevents_peek(s->o.events) == UINT64_MAX) &&
 				   session_go_peek(s, &go) == UINT64_MAX;
 
 		r = others_until(s, alone ? UINT64_MAX : branch + 1);

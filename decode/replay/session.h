@@ -40,6 +40,12 @@ struct session_note {
 	char text[128]; /* escaped */
 };
 
+/* The recorder saw then that the process had ended: nothing of it lives any more, whatever records are missing. */
+struct session_end {
+	uint64_t ns; /* input clock */
+	uint32_t pid;
+};
+
 /* The execution trace of a Go program. */
 struct gofeed;
 struct timeline_go;
@@ -77,6 +83,8 @@ struct session_options {
 	bool whole_target;
 	const struct session_note *notes; /* sorted by end */
 	size_t n_notes;
+	const struct session_end *ends; /* sorted by time */
+	size_t n_ends;
 	/* nspid of a pid, 0 if not known; may be NULL */
 	uint32_t (*nspid)(void *arg, uint32_t pid);
 	void *nspid_arg;

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <sys/queue.h>
+
 #include "common/base/hashmap.h"
 #include "decode/replay/session.h"
 #include "decode/stack/resolve.h"
@@ -22,12 +24,14 @@ struct process {
 	bool has_goroutines; /* samples and switches show what its threads run */
 	bool has_trace;	     /* but it tells that itself */
 	char name[SESSION_NAME_SIZE];
+	LIST_HEAD(, thread) threads; /* that have not exited */
 	struct process *next; /* all of them, for freeing */
 };
 
 struct thread {
 	uint32_t tid;
 	struct process *process; /* borrowed */
+	LIST_ENTRY(thread) sibling; /* unless it has exited */
 	bool declared;
 	bool exited;
 	bool ended; /* its exit was drawn */
@@ -52,7 +56,7 @@ struct session {
 	struct stackwalk walk;
 	struct python python;
 	struct cpu *cpus;
-	size_t next_note;
+	size_t next_note, next_end;
 	uint64_t done; /* records and events */
 	bool begun; /* the first sample or switch has been */
 	bool sched; /* the recording has "sched" events: SWITCH records say less and are passed over
@@ -98,6 +102,8 @@ int session_begin(struct session *s);
 int session_on_comm(struct session *s, const struct perfevent *ev);
 int session_on_fork(struct session *s, const struct perfevent *ev);
 int session_on_exit(struct session *s, const struct perfevent *ev);
+/* All of its threads that are left have ended. */
+int session_end_process(struct session *s, const struct session_end *end);
 
 struct ringevent;
 /* The thread that a program tells of, made up where the recording does not know it; *tid is changed where it is somebody else's.

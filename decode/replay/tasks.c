@@ -46,21 +46,32 @@ struct process *session_process(struct session *s, uint32_t pid)
 	return p;
 }
 
+/* From now on it is one of the process, whatever it was. */
+static void thread_join(struct thread *t, struct process *p)
+{
+	if (!t->exited)
+		LIST_REMOVE(t, sibling);
+	t->exited = false;
+	t->process = p;
+	LIST_INSERT_HEAD(&p->threads, t, sibling);
+}
+
 struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 {
 	struct thread *t = hashmap_pointer(&s->threads, tid);
 	struct process *p;
 
 	if (t && t->process->pid == pid) {
-		t->exited = false;
+		if (t->exited)
+			thread_join(t, t->process);
 		return t;
 	}
 	p = session_process(s, pid);
 	if (!p)
 		return NULL;
 	if (t) { /* the number was given out again */
-		t->process = p;
-		t->declared = t->exited = t->ended = t->named = false;
+		thread_join(t, p);
+		t->declared = t->ended = t->named = false;
 		t->name[0] = '\0';
 		return t;
 	}
@@ -69,12 +80,13 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid)
 		return NULL;
 	}
 	t->tid = tid;
-	t->process = p;
+	t->exited = true; /* is in no list yet */
 	if (hashmap_put_pointer(&s->threads, tid, t) < 0) {
 		free(t);
 		s->no_memory++;
 		return NULL;
 	}
+	thread_join(t, p);
 	t->next = s->all_threads;
 	s->all_threads = t;
 	return t;
@@ -155,6 +167,37 @@ int session_begin(struct session *s)
 	return r;
 }
 
+static int thread_exits(struct session *s, struct thread *t, uint64_t ts)
+{
+	if (!t->exited)
+		LIST_REMOVE(t, sibling);
+	t->exited = true;
+	if (!t->declared)
+		return 0;
+	t->declared = false;
+	t->ended = true;
+	return timeline_answer(timeline_thread_exit(s->o.tl, t->tid, ts));
+}
+
+int session_end_process(struct session *s, const struct session_end *end)
+{
+	struct process *p = hashmap_pointer(&s->processes, end->pid);
+	struct thread *t, *next;
+	int r = 0;
+
+	if (!p)
+		return 0;
+	p->exited = true;
+	for (t = LIST_FIRST(&p->threads); t && r == 0; t = next) {
+		next = LIST_NEXT(t, sibling);
+		if (s->o.pt)
+			r = replay_pt_end_thread(s->o.pt, s, t->tid, end->ns);
+		if (r == 0)
+			r = thread_exits(s, t, end->ns);
+	}
+	return r;
+}
+
 int session_on_comm(struct session *s, const struct perfevent *ev)
 {
 	struct thread *t = session_thread(s, ev->pid, ev->tid);
@@ -218,7 +261,7 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 	}
 	t = session_thread(s, ev->pid, ev->tid);
 	if (t && p && t->process != p) { /* its number was a thread's of an older process with that id */
-		t->process = p;
+		thread_join(t, p);
 		t->declared = t->named = false;
 		t->name[0] = '\0';
 	}
@@ -241,7 +284,6 @@ int session_on_exit(struct session *s, const struct perfevent *ev)
 
 	if (!t)
 		return 0;
-	t->exited = true;
 	if (ev->pid == ev->tid)
 		t->process->exited = true;
 	if (s->o.pt) {
@@ -250,9 +292,5 @@ int session_on_exit(struct session *s, const struct perfevent *ev)
 		if (r < 0)
 			return r;
 	}
-	if (!t->declared)
-		return 0;
-	t->declared = false;
-	t->ended = true;
-	return timeline_answer(timeline_thread_exit(s->o.tl, ev->tid, ev->time));
+	return thread_exits(s, t, ev->time);
 }

@@ -134,6 +134,74 @@ static void test_exit(void **state)
 	}
 }
 
+/* When the target was suspended nothing was recorded any more, nor is the end of its processes known. */
+static void test_suspended(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"target\":{\"state\":\"exited\"},"
+				   "\"gaps\":[{\"kind\":\"suspended\",\"why\":\"it executed another program\",\"from_ns\":4000,\"to_ns\":9000}],"
+				   "\"processes\":[{\"pid\":1,\"nspid\":1,\"from_ns\":100,\"to_ns\":4000}]}",
+				 &m),
+		0);
+	assert_int_equal(m.n_notes, 2);
+	assert_int_equal(m.notes[0].kind, SESSION_SUSPENDED);
+	assert_true(m.notes[0].begin == 4000 && m.notes[0].end == 4000);
+	assert_string_equal(m.notes[0].text, "it executed another program");
+	assert_int_equal(m.n_ends, 0);
+	meta_fini(&m);
+}
+
+static void test_ends(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"processes\":["
+				   /* one that became another program, whose end is not known */
+				   "{\"pid\":5,\"from_ns\":100,\"to_ns\":499,\"goes_on\":true},{\"pid\":5,\"from_ns\":500,\"to_ns\":null},"
+				   /* its number was given out again at once */
+				   "{\"pid\":6,\"from_ns\":100,\"to_ns\":900},{\"pid\":6,\"from_ns\":900,\"to_ns\":950},"
+				   /* it had ended when it was read: its records are of that time */
+				   "{\"pid\":7,\"from_ns\":100,\"to_ns\":100},"
+				   "{\"pid\":9,\"from_ns\":100,\"to_ns\":9001},{\"pid\":-1,\"from_ns\":100,\"to_ns\":100},{\"pid\":8,\"to_ns\":100},7]}",
+				 &m),
+		0);
+	assert_int_equal(m.n_ends, 3);
+	assert_true(m.ends[0].pid == 7 && m.ends[0].ns == 101);
+	assert_true(m.ends[1].pid == 6 && m.ends[1].ns == 900 && m.ends[2].pid == 6 && m.ends[2].ns == 950);
+	meta_fini(&m);
+}
+
+/* Each loss of the recorder is one of the trace and the summary; how far rings look back is none. */
+static void test_losses(void **state)
+{
+	struct meta m = {0};
+	uint64_t sum = 0;
+
+	(void)state;
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"losses\":{\"lost\":1,\"torn\":2,\"malformed\":4,\"overwritten_bytes\":8,"
+				   "\"throttled\":16,\"history_lost\":32,\"history_dropped\":64,\"images_missing\":128,\"stacks_in_doubt\":256,"
+				   "\"blocked_stacks_missing\":512,\"python_functions_missing\":1024,\"processes_refused\":2048,"
+				   "\"processes_left_out\":4096,\"cpu_outages\":7}}",
+				 &m),
+		0);
+	assert_int_equal(m.n_notes, 12); /* and the freeze */
+	for (size_t i = 0; i < m.n_notes; i++) {
+		assert_true(m.notes[i].kind == SESSION_PROGRAM_LOSS || m.notes[i].kind == SESSION_MARK);
+		assert_int_equal(m.notes[i].end, 9000);
+		sum += m.notes[i].count;
+		if (m.notes[i].count == 256)
+			assert_string_equal(m.notes[i].text, "stacks in doubt");
+	}
+	assert_int_equal(sum, 8191 - 2 - 8); /* not what the rings' ends have */
+	meta_fini(&m);
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"losses\":{\"lost\":0,\"stacks_in_doubt\":0}}", &m), 0);
+	assert_int_equal(m.n_notes, 1);
+	meta_fini(&m);
+}
+
 #define CAUSE(text) "{\"frozen_raw_ns\":9000,\"snapshot\":{\"cause\":{" text "}}}"
 
 static void test_causes(void **state)
@@ -218,6 +286,9 @@ int main(void)
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_suspended),
+		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_causes),
 		cmocka_unit_test(test_odd),
 	};

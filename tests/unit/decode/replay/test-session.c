@@ -477,6 +477,50 @@ static void test_whole_target(void **state)
 		"130 mark snapshot\n");
 }
 
+/*
+ * Processes that end while the recorder begins have no record of that: it has seen so itself, later. What comes after that time is
+ * another process's with the number, and of who has had his records nothing ends again.
+ */
+static void test_ends(void **state)
+{
+	const struct session_end ends[] = {{.ns = 105, .pid = 20}, {.ns = 110, .pid = 30}, {.ns = 130, .pid = 20}, {.ns = 140, .pid = 77}};
+	const struct session_note notes[] = {
+		{.begin = 150, .end = 150, .kind = SESSION_SUSPENDED, .text = "it executed another program"},
+		{.begin = 160, .end = 160, .kind = SESSION_MARK, .text = "snapshot"},
+	};
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 1, 20, 20, "short", 0);
+	make_fork(&m, 1, 20, 21, 20, 20);
+	make_comm(&m, 1, 30, 30, "other", 0);
+	make_comm(&m, 1, 10, 10, "svc", 0);
+	make_switch(&m, 100, 10, 10, 1);
+	make_exit(&m, 102, 30, 30);
+	make_fork(&m, 105, 20, 20, 10, 10);
+	make_switch(&m, 120, 10, 10, 0);
+	replay((struct session_options){.whole_target = true, .notes = notes, .n_notes = 2, .ends = ends, .n_ends = 4},
+		"0 process 10 of 0 svc\n"
+		"0 thread 10/10 svc\n"
+		"0 process 20 of 0 short\n"
+		"0 thread 20/20 short\n"
+		"0 process 30 of 0 other\n"
+		"0 thread 30/30 other\n"
+		"0 thread 20/21 short\n"
+		"100 out 10 state 0 next 4294967294 - []\n"
+		"102 exit 30\n"
+		"105 exit 21\n"
+		"105 exit 20\n"
+		"105 program 20\n"
+		"105 process 20 of 10 svc\n"
+		"105 thread 20/20 svc\n"
+		"forked 20\n"
+		"120 in 10\n"
+		"130 exit 20\n"
+		"150 suspended: it executed another program\n"
+		"160 mark snapshot\n");
+}
+
 /* The time that a sample stands for: by the event, else by how far apart samples lie. */
 static void test_period(void **state)
 {
@@ -810,6 +854,7 @@ int main(void)
 		cmocka_unit_test(test_tasks),
 		cmocka_unit_test(test_ids_again),
 		cmocka_unit_test(test_whole_target),
+		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_period),
 		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_tracepoints),
