@@ -198,6 +198,23 @@ int session_end_process(struct session *s, const struct session_end *end)
 	return r;
 }
 
+/*
+ * An exec leaves the process with one thread, whose number is the process's: if it was another thread that executed the program, the
+ * number that it had is nobody's, and no exit is on record of it.
+ */
+static int others_exit(struct session *s, const struct thread *stays, uint64_t ts)
+{
+	struct thread *t, *next;
+	int r = 0;
+
+	for (t = LIST_FIRST(&stays->process->threads); t && r == 0; t = next) {
+		next = LIST_NEXT(t, sibling);
+		if (t != stays)
+			r = thread_exits(s, t, ts);
+	}
+	return r;
+}
+
 int session_on_comm(struct session *s, const struct perfevent *ev)
 {
 	struct thread *t = session_thread(s, ev->pid, ev->tid);
@@ -217,7 +234,11 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 		code_fini(&p->code);
 		p->code.perfmap_tried = !s->o.perfmaps;
 		p->code.serial = ++s->n_processes;
-		timeline_program(s->o.tl, p->pid, ev->has_time ? ev->time : 0);
+		r = ev->has_time ? others_exit(s, t, ev->time) : 0;
+		if (r == 0)
+			r = timeline_answer(timeline_program(s->o.tl, p->pid, ev->has_time ? ev->time : 0));
+		if (r < 0)
+			return r;
 	}
 	t->named = t->named && !ev->comm.exec;
 	if (!t->named)
@@ -249,7 +270,9 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 		return r;
 	if (ev->pid != ev->fork.ppid && (!p || p->exited || ev->pid == ev->tid)) {
 		if (p)
-			timeline_program(s->o.tl, ev->pid, ev->time);
+			r = timeline_answer(timeline_program(s->o.tl, ev->pid, ev->time));
+		if (r < 0)
+			return r;
 		/* recorders that describe what already runs give a fork for it: its maps follow */
 		p = session_add_process(s, ev->pid, ev->fork.ppid);
 		if (!p) {

@@ -69,18 +69,26 @@ void tl_seen_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 }
 
 /* Its other threads are gone by then; where their ends were lost, they keep the names of the program before. */
-void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
+int timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
 {
 	struct tl_process *p = timeline_process_find(tl, pid);
 	struct tl_thread *t = timeline_thread_find(tl, pid);
+	uint64_t mono;
+	int r;
 
 	if (!p)
-		return;
+		return 0;
 	p->program++;
 	if (!t || t->pid != pid)
-		return;
+		return 0;
 	t->seen.last = timeline_monotonic(tl, ts);
 	tl_seen_end(tl, t, t->seen.last);
+	if (ts == 0)
+		return 0;
+	r = timeline_enter(tl, ts, &mono);
+	if (r == 0)
+		r = timeline_thread_executes(tl, t, mono);
+	return r != 0 ? r : timeline_leave(tl);
 }
 
 void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)

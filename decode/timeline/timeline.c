@@ -165,6 +165,24 @@ int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t m
 	return r;
 }
 
+/* Whose calls are known exactly has reported their ends. */
+int timeline_thread_executes(struct timeline *tl, struct tl_thread *t, uint64_t mono)
+{
+	const bool switches = tl->options.switches || t->has_switches;
+	uint64_t end = mono;
+	int r = timeline_thread_see_gaps(tl, t);
+
+	if (r == 0)
+		r = timeline_thread_incomplete(tl, t);
+	if (r < 0 || t->exited || t->not_known || t->in_call || t->running != RUNNING_ON)
+		return r;
+	if (!switches && t->last_sample && mono - t->last_sample > MISSING_PERIODS * tl->options.period_ns)
+		end = t->last_sample + tl->options.period_ns;
+	slices_trim(tl->slices, &t->lane, 0, end);
+	t->resumed = mono;
+	return 0;
+}
+
 /* It is seen again, or ends: since it left the CPU unseen nothing is known of it. */
 void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {

@@ -19,6 +19,7 @@
  *   the CPU: its leaf stands alone, from the recording's begin or its own.
  * - Where records of some CPU are missing (timeline_incomplete, or before complete_from_ns) each thread
  *   shows "not known"; what it did before ends there, samples are moments.
+ * - The stack of a program ends where the process begins another one, and the first stack of that begins there at the earliest.
  * - A waker's stack (a wake-up's) is exact for that moment only and is drawn without duration.
  * - Without switches a thread's slices end one period after its last sample once three periods
  *   pass without one. After a loss they end likewise, at the latest where the loss begins.
@@ -121,8 +122,11 @@ DEFINE_CLEANUP(struct timeline *, timeline_free)
 /* A process or thread is there, or has a new name. An unknown tid in an event is made up. */
 int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts);
 int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char *name, uint64_t ts);
-/* From then on the process runs another program, or is another process with the number of one before: it has other goroutines. */
-void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts);
+/*
+ * From then on the process runs another program, or is another process with the number of one before: it has other goroutines, and the
+ * stack of its first thread is another one. Time 0: not known when.
+ */
+int timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts);
 /* The thread that was just made known was forked then. */
 void timeline_thread_forked(struct timeline *tl, uint32_t tid);
 int timeline_thread_exit(struct timeline *tl, uint32_t tid, uint64_t ts);

@@ -224,6 +224,9 @@ int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from
 bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
 			  uint64_t *ret_off);
 
+/* The thread runs another program from now on: nothing of its stack is left, and nothing is known of the new one yet. 0 or -ENOMEM. */
+int timeline_thread_executes(struct timeline *tl, struct tl_thread *t, uint64_t mono);
+
 /* Ends what is not known of a thread that has left the CPU unseen: it is seen again, or ends. */
 void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 /* Draws a wait that is held back and whose stack is known. 0 or -ENOMEM. */

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 """Programs that execute each other, again and again, and have no addresses of their own (static, not position-independent). Within an exec the
-memory is the new program's already, and the registers still the old one's: by these nobody is in a function of the new program."""
+memory is the new program's already, and the registers still the old one's: by these nobody is in a function of the new program. No program's
+stack is drawn before it begins, nor after the next one has. A thread that executes a program is no more."""
 import collections
 
 from lib.capture import *
@@ -33,6 +34,13 @@ FN void burn(void)
 		clock_gettime(CLOCK_MONOTONIC, &b);
 	} while ((b.tv_sec - a.tv_sec) * 1000000000 + b.tv_nsec - a.tv_nsec < 2000000);
 }
+static void tell(const char *what)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	fprintf(stderr, "%s %lld\n", what, t.tv_sec * 1000000000ll + t.tv_nsec);
+}
 int main(int argc, char **argv)
 {
 	const struct timespec nap = {0, 1000000};
@@ -45,9 +53,11 @@ int main(int argc, char **argv)
 		if (read(0, &c, 1) != 1)
 			return 1;
 	}
+	tell("begin");
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
 	burn();
 	snprintf(more, sizeof(more), "%d", left - 1);
+	tell("end");
 	if (left)
 		execl(argv[1], argv[1], argv[0], more, (char *)0);
 	puts("done");
@@ -56,6 +66,7 @@ int main(int argc, char **argv)
 }
 """
 EXECS = 200
+CLOCKS_APART_NS = 20000
 THREAD_EXECUTES = """
 import os, sys, threading
 def rest():
@@ -75,8 +86,27 @@ for name, flags in (("first", []), ("second", ["-DSECOND"])):
         skip(f"no static programs here: {made.stderr.splitlines()[-1]}")
 
 
+def times_of(path):
+    """[(begin, end)] of each program as it tells them: when it certainly runs."""
+    told = [int(line.split()[1]) for line in path.read_text().splitlines()]
+    return list(zip(told[::2], told[1::2]))
+
+
+def misplaced(its, times, first):
+    """The slices of every second program that are partly in what certainly is another one's time."""
+    out = []
+    for x in its:
+        may = [(times[k - 1][1] if k else 0, times[k + 1][0] if k + 1 < len(times) else x.end) for k in range(first, len(times), 2)]
+        if not any(a - CLOCKS_APART_NS <= x.begin and x.end <= b + CLOCKS_APART_NS for a, b in may):
+            out.append(x)
+    return out
+
+
 def one(d, c, stacks):
-    p = spawn(tmp() / "first", tmp() / "second", str(EXECS), "wait", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    told = tmp() / f"told-{stacks}"
+    with told.open("w") as f:
+        p = spawn(tmp() / "first", tmp() / "second", str(EXECS), "wait", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=f, text=True,
+                  bufsize=1)
     if p.stdout.readline() != "ready\n":
         fail("the program does not start")
     t = c.arm(p.pid, stacks=stacks, children=True)
@@ -85,11 +115,17 @@ def one(d, c, stacks):
     if p.stdout.readline() != "done\n":
         fail("the programs do not end")
     s = c.snapshot(t["id"])
-    seen = collections.Counter(x.name for its in slices_of_snapshot(d, s["id"], tmp() / f"bundle-{stacks}").values() for x in its)
+    slices = [x for its in slices_of_snapshot(d, s["id"], tmp() / f"bundle-{stacks}").values() for x in its]
+    seen = collections.Counter(x.name for x in slices)
     note(f"{stacks}: {seen.most_common(12)}")
     expect(seen["burn_of_first"] > 20 and seen["burn_of_second"] > 20, f"{stacks}: both programs have stacks")
     # A kernel has no mark for the last fraction of a microsecond of it.
     expect(seen["nobody_is_here"] <= EXECS // 50, f"{stacks}: nobody is in a function of the new program by the old one's registers")
+    times = times_of(told)
+    expect(len(times) == EXECS + 1, "the programs have told their times")
+    for first, name in enumerate(("burn_of_first", "burn_of_second")):
+        wrong = misplaced([x for x in slices if x.name == name], times, first)
+        expect(not wrong, f"{stacks}: {name} is drawn only where it can have run: {wrong[:3]}")
     c.call("target.disarm", {"target": t["id"]})
     p.kill()
 
@@ -110,4 +146,16 @@ with Tracerd(config="[capture]\nring_kib = 8192\ndwarf_ring_kib = 32768\n") as d
     ended = wait_for("the end of the target", lambda: (x := c.call("target.show", {"target": t["id"]})["target"])["state"] != "armed" and x)
     expect(ended["state"] == "suspended" and any("executed another program, and has the number of its process now" in w for w in ended["warnings"]),
            f"when it executes a program its recording ends, and says why: {ended['warnings']}")
+    p.kill()
+
+    # In a recording of the whole process the number that the thread had is nobody's from then on.
+    p = spawn(interpreter(), "-c", THREAD_EXECUTES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    tid = int(p.stdout.readline())
+    t = c.arm(p.pid, stacks="fp")
+    p.stdin.write("go\n")
+    wait_for("the new program", lambda: pathlib.Path(f"/proc/{p.pid}/comm").read_text() == "sleep\n")
+    executed = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    slices = slices_of_snapshot(d, c.snapshot(t["id"])["id"], tmp() / "bundle-thread")
+    last = {x: max(s.end for s in slices[x]) for x in (p.pid, tid)}
+    expect(last[tid] < executed < last[p.pid], f"the track of a thread ends where it executes a program, and its process's goes on: {last}, {executed}")
     p.kill()

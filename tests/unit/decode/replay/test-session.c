@@ -74,9 +74,9 @@ int timeline_thread(struct timeline *tl, uint32_t pid, uint32_t tid, const char 
 	return tell("%d thread %u/%u %s\n", (int)ts, pid, tid, name);
 }
 
-void timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
+int timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
 {
-	(void)tell("%d program %u\n", (int)ts, pid);
+	return tell("%d program %u\n", (int)ts, pid);
 }
 
 void timeline_thread_forked(struct timeline *tl, uint32_t tid)
@@ -401,6 +401,50 @@ static void test_tasks(void **state)
 					    "230 thread 20/20 sh\n"
 					    "230 sample 20 cpu 0 [callers unknown]>[sh]\n"
 					    "240 sample 10 cpu 0 [callers unknown]>[sh]\n");
+}
+
+/* A thread executes a program and gets the number of the one that began: the kernel reports the others' exits, and its own number is nobody's. */
+static void test_thread_executes(void **state)
+{
+	const uint64_t ip = 0x401000;
+
+	(void)state;
+	make_init(&m);
+	make_comm(&m, 0, 30, 30, "sh", 0);
+	make_fork(&m, 10, 30, 31, 30, 30);
+	make_fork(&m, 20, 30, 32, 30, 30);
+	make_fork(&m, 30, 40, 40, 30, 30);
+	make_sample(&m, 40, 30, 30, &ip, 1);
+	make_sample(&m, 50, 30, 31, &ip, 1);
+	make_sample(&m, 60, 30, 32, &ip, 1);
+	make_sample(&m, 70, 40, 40, &ip, 1);
+	make_exit(&m, 80, 30, 32);
+	make_exit(&m, 90, 30, 30);
+	make_comm(&m, 100, 30, 30, "prog", 1);
+	make_sample(&m, 110, 30, 30, &ip, 1);
+	make_sample(&m, 120, 40, 40, &ip, 1);
+	make_comm(&m, 130, 40, 40, "other", 1);
+	replay((struct session_options){0}, "40 process 30 of 0 sh\n"
+					    "40 thread 30/30 sh\n"
+					    "40 sample 30 cpu 0 [callers unknown]>[unknown]\n"
+					    "50 thread 30/31 sh\n"
+					    "50 sample 31 cpu 0 [callers unknown]>[unknown]\n"
+					    "60 thread 30/32 sh\n"
+					    "60 sample 32 cpu 0 [callers unknown]>[unknown]\n"
+					    "70 process 40 of 30 sh\n"
+					    "70 thread 40/40 sh\n"
+					    "70 sample 40 cpu 0 [callers unknown]>[unknown]\n"
+					    "80 exit 32\n"
+					    "90 exit 30\n"
+					    "100 exit 31\n"
+					    "100 program 30\n"
+					    "100 process 30 of 0 prog\n"
+					    "110 thread 30/30 prog\n"
+					    "110 sample 30 cpu 0 [callers unknown]>[unknown]\n"
+					    "120 sample 40 cpu 0 [callers unknown]>[unknown]\n"
+					    "130 program 40\n"
+					    "130 thread 40/40 other\n"
+					    "130 process 40 of 30 other\n");
 }
 
 /* A process's id comes again, and a thread's in it: that is the new process's thread, with its code and its name. */
@@ -852,6 +896,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_thread_executes),
 		cmocka_unit_test(test_ids_again),
 		cmocka_unit_test(test_whole_target),
 		cmocka_unit_test(test_ends),

@@ -268,10 +268,8 @@ static int event(struct player *p, char **f, int n)
 		timeline_in_goroutine(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), strcmp(f[4], "-") == 0 ? "" : f[4]);
 		return 0;
 	}
-	if (strcmp(f[0], "program") == 0) {
-		timeline_program(tl, (uint32_t)number(f[1]), number(f[2]));
-		return 0;
-	}
+	if (strcmp(f[0], "program") == 0)
+		return timeline_program(tl, (uint32_t)number(f[1]), number(f[2]));
 	if (strcmp(f[0], "out") == 0) {
 		other = who(f[6], &name);
 		return timeline_switch_out(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
