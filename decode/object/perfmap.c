@@ -4,7 +4,6 @@
 #include "decode/object/perfmap.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,6 +15,7 @@ struct perfmap_entry {
 	uint64_t start, size;
 	uint32_t name, name_len; /* in `text` */
 	uint32_t line;
+	uint64_t other_end; /* of what has another name and lies over its begin, as far as one reaches; 0: nothing does */
 };
 
 struct perfmap {
@@ -117,12 +117,44 @@ static int add_line(struct perfmap *m, const char *p, const char *end, uint32_t 
 	return 0;
 }
 
+/* `other`, which begins where `e` does or before it, may be the name of what is there. */
+static void add_other(const struct perfmap *m, struct perfmap_entry *e, const struct perfmap_entry *other)
+{
+	const uint64_t end = other->start + other->size;
+
+	if (end <= e->start || end <= e->other_end ||
+	    (e->name_len == other->name_len && memcmp(m->text + e->name, m->text + other->name, e->name_len) == 0))
+		return;
+	e->other_end = end;
+}
+
+/* Keeps the last line of each begin. */
+static void keep_last(struct perfmap *m)
+{
+	struct perfmap_entry farthest = {0}; /* so far */
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const struct perfmap_entry e = m->v[i];
+
+		if (kept && m->v[kept - 1].start == e.start) {
+			add_other(m, &m->v[kept - 1], &e);
+		} else {
+			m->v[kept] = e;
+			add_other(m, &m->v[kept++], &farthest);
+		}
+		if (e.start + e.size > farthest.start + farthest.size)
+			farthest = e;
+	}
+	m->n = kept;
+}
+
 int perfmap_read(int fd, struct budget *budget, struct perfmap **ret)
 {
 	_cleanup_(perfmap_freep) struct perfmap *m = calloc(1, sizeof(*m));
 	struct stat st;
 	uint32_t line = 0;
-	size_t size, kept = 0;
+	size_t size;
 	ssize_t n;
 
 	if (!m)
@@ -158,19 +190,14 @@ int perfmap_read(int fd, struct budget *budget, struct perfmap **ret)
 		return -EBADMSG;
 	if (m->n)
 		qsort(m->v, m->n, sizeof(*m->v), entry_compare);
-	for (size_t i = 0; i < m->n; i++)
-		if (kept == 0 || m->v[kept - 1].start != m->v[i].start)
-			m->v[kept++] = m->v[i];
-	m->n = kept;
+	keep_last(m);
 	*ret = take_ptr(m);
 	return 0;
 }
 
-const char *perfmap_find(
-	const struct perfmap *m, uint64_t addr, size_t *ret_len, uint64_t *ret_start)
+static const struct perfmap_entry *entry_at(const struct perfmap *m, uint64_t addr)
 {
 	size_t lo = 0, hi = m->n;
-	const struct perfmap_entry *e;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
@@ -180,14 +207,26 @@ const char *perfmap_find(
 		else
 			hi = mid;
 	}
-	if (lo == 0)
-		return NULL;
-	e = &m->v[lo - 1];
-	if (addr - e->start >= e->size)
+	return lo && addr - m->v[lo - 1].start < m->v[lo - 1].size ? &m->v[lo - 1] : NULL;
+}
+
+const char *perfmap_find(
+	const struct perfmap *m, uint64_t addr, size_t *ret_len, uint64_t *ret_start)
+{
+	const struct perfmap_entry *e = entry_at(m, addr);
+
+	if (!e)
 		return NULL;
 	*ret_len = e->name_len;
 	*ret_start = e->start;
 	return m->text + e->name;
+}
+
+bool perfmap_has_another(const struct perfmap *m, uint64_t addr)
+{
+	const struct perfmap_entry *e = entry_at(m, addr);
+
+	return e && addr < e->other_end;
 }
 
 uint64_t perfmap_bad_lines(const struct perfmap *m)

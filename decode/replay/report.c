@@ -66,6 +66,7 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	add_count(losses, "frames_unmapped", rs->unknown_no_map);
 	add_count(losses, "frames_without_image", rs->unknown_no_image);
 	add_count(losses, "frames_without_jit_name", rs->unknown_jit);
+	add_count(losses, "frames_with_several_jit_names", rs->several_names);
 	add_count(losses, "frames_wrong", rs->wrong);
 	stackwalk_report(&s->walk, losses);
 	python_report(&s->python, stats, losses);

@@ -24,7 +24,7 @@
 /* A third kind of key beside enum resolve_how: the address is that of a symbol. */
 #define OF_SYMBOL 2
 
-enum unknown { KNOWN, NO_MAP, NO_IMAGE, NO_SYMBOL, NO_JIT, WRONG };
+enum unknown { KNOWN, NO_MAP, NO_IMAGE, NO_SYMBOL, NO_JIT, WRONG, SEVERAL_NAMES };
 
 struct entry {
 	uint64_t where; /* (image id | process serial << 32) + 1 */
@@ -36,6 +36,7 @@ struct entry {
 };
 
 #define INTERPRETERS_MAX 16
+#define ANONYMOUS_MAX 16
 
 struct resolver {
 	struct stacktab *st;   /* borrowed */
@@ -49,6 +50,8 @@ struct resolver {
 	uint32_t inlined; /* of the last address */
 	uint32_t interpreters[INTERPRETERS_MAX]; /* frames of CPython's loop; of several of them one each */
 	uint32_t n_interpreters;
+	uint32_t anonymous[ANONYMOUS_MAX]; /* frames that stand for generated code without names, by where it is */
+	uint32_t n_anonymous;
 	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, inlined << 36, ENTRY_KNOWN */
 	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
@@ -353,6 +356,14 @@ static uint32_t unnamed_frame(struct resolver *r, struct image *img, uint64_t va
 					     .kind = FRAME_KIND_UNKNOWN});
 }
 
+/* What a file's opener says of one that is not there. */
+#define ABSENT "no such file"
+
+static void perfmap_refused(struct code *code, const char *why)
+{
+	(void)snprintf(code->perfmap_refused, sizeof(code->perfmap_refused), "%.90s", why);
+}
+
 static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 {
 	/* without a number in a namespace of its own it has the outer one */
@@ -369,18 +380,26 @@ static const struct perfmap *perfmap_of(struct resolver *r, struct code *code)
 	e = r->files.ask(r->files.arg, &request, &file, &fd);
 	if (e < 0)
 		r->error = e;
+	if (e == 0 && strcmp(file.why, ABSENT) != 0)
+		perfmap_refused(code, file.why);
 	if (e <= 0)
 		return NULL;
-	if (perfmap_read(fd, r->budget, &code->perfmap) == 0)
+	e = perfmap_read(fd, r->budget, &code->perfmap);
+	if (e == 0)
 		r->stats.perfmaps++;
+	else
+		perfmap_refused(code, e == -EBADMSG  ? "its lines are not those of a map"
+				      : e == -EFBIG  ? "it is too large"
+				      : e == -ENOMEM ? "there is no memory for it"
+						     : strerror(-e));
 	e = file_requester_judge(&r->files, &file, code->perfmap != NULL);
 	if (e < 0)
 		r->error = e;
 	return code->perfmap;
 }
 
-/* A perf map's entry for the address, or 0. */
-static uint32_t jit_frame(struct resolver *r, struct code *code, uint64_t addr)
+/* A perf map's entry for the address, or 0. *unknown says whether it has another one, too. */
+static uint32_t jit_frame(struct resolver *r, struct code *code, uint64_t addr, uint8_t *unknown)
 {
 	const struct perfmap *m = perfmap_of(r, code);
 	const char *name;
@@ -390,6 +409,7 @@ static uint32_t jit_frame(struct resolver *r, struct code *code, uint64_t addr)
 	name = m ? perfmap_find(m, addr, &len, &start) : NULL;
 	if (!name)
 		return 0;
+	*unknown = perfmap_has_another(m, addr) ? SEVERAL_NAMES : KNOWN;
 	escape_text(r->name, sizeof(r->name), name, len);
 	return stacktab_frame(r->st, &(struct frame_info){.name = r->name,
 					     .object = "[jit]",
@@ -473,6 +493,28 @@ static void add_interpreter(struct resolver *r, uint32_t frame)
 		r->interpreters[r->n_interpreters++] = frame;
 }
 
+static bool is_anonymous(const struct resolver *r, uint32_t frame)
+{
+	for (uint32_t i = 0; i < r->n_anonymous; i++)
+		if (r->anonymous[i] == frame)
+			return true;
+	return false;
+}
+
+static void add_anonymous(struct resolver *r, uint32_t frame)
+{
+	if (!is_anonymous(r, frame) && r->n_anonymous < ANONYMOUS_MAX)
+		r->anonymous[r->n_anonymous++] = frame;
+}
+
+bool resolver_is_generated(const struct resolver *r, uint32_t frame)
+{
+	struct frame_info info;
+
+	stacktab_info(r->st, frame, &info);
+	return info.kind == FRAME_KIND_JIT || is_anonymous(r, frame);
+}
+
 static void resolve_image(struct resolver *r, struct code *code, struct image *img, uint64_t addr,
 	uint64_t off, enum resolve_how how, struct entry *e)
 {
@@ -485,11 +527,13 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		return;
 	}
 	if (img->state != IMAGE_READY || !image_vaddr(img, off, &vaddr)) {
-		e->frame = jit_frame(r, code, addr);
+		e->frame = jit_frame(r, code, addr, &e->unknown);
 		if (e->frame)
 			return;
 		e->frame = object_frame(r, img);
 		e->unknown = img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO ? NO_IMAGE : NO_JIT;
+		if (e->unknown == NO_JIT)
+			add_anonymous(r, e->frame);
 		img->hits++;
 		return;
 	}
@@ -519,7 +563,7 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		return;
 	}
 	/* Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a perf map's. */
-	e->frame = r->names && !sym && img->ino == 0 ? jit_frame(r, code, addr) : 0;
+	e->frame = r->names && !sym && img->ino == 0 ? jit_frame(r, code, addr, &e->unknown) : 0;
 	if (e->frame)
 		return;
 	e->frame = r->names ? unnamed_frame(r, img, vaddr, &known) : object_frame(r, img);
@@ -552,7 +596,7 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		if (!img) {
 			/* A JIT may have unmapped it since; else a return address that leads
 			 * nowhere is none. */
-			e.frame = jit_frame(r, code, addr);
+			e.frame = jit_frame(r, code, addr, &e.unknown);
 			if (!e.frame && how == RESOLVE_RETURN) {
 				e.unknown = WRONG;
 			} else if (!e.frame) {
@@ -583,7 +627,12 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 		break;
 	case NO_JIT:
 		r->stats.unknown_jit++;
-		code->unnamed++;
+		if (code->unnamed++ == 0)
+			code->unnamed_frame = e.frame;
+		break;
+	case SEVERAL_NAMES:
+		r->stats.several_names++;
+		code->several_names++;
 		break;
 	case WRONG:
 		r->stats.wrong++;

@@ -24,7 +24,12 @@ struct code {
 	uint32_t pid, nspid; /* nspid 0: not known */
 	struct perfmap *perfmap;
 	bool perfmap_tried; /* set from the start: do not ask */
-	uint64_t unnamed;     /* frames of generated code that nobody named */
+	char perfmap_refused[96]; /* why the one that is there gives no names; empty: there is none, or it does */
+	uint64_t unnamed;     /* frames of generated code that nobody named, */
+	uint32_t unnamed_frame; /* and the first of them */
+	uint64_t several_names; /* frames of generated code for which the map has another name, too */
+	uint64_t generated;   /* stacks with generated code on top, */
+	uint64_t generated_ends; /* and those whose callers are not known beyond generated code */
 	uint64_t interpreted; /* frames of CPython's interpreter, */
 	uint64_t found;	      /* and of these in stacks that have Python's functions */
 };
@@ -36,6 +41,7 @@ struct resolve_stats {
 	uint64_t unknown_no_image;  /* in images that are missing, changed or broken */
 	uint64_t unknown_no_symbol; /* in an image, but in none of its functions */
 	uint64_t unknown_jit;       /* in anonymous code without a perf map entry */
+	uint64_t several_names;     /* in generated code for which the perf map has another name, too */
 	uint64_t wrong;             /* return addresses that follow no call */
 	uint64_t perfmaps;
 };
@@ -65,6 +71,9 @@ enum resolve_how {
  * known still has a frame, "[name of the object]" or "[unknown]".
  */
 uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, enum resolve_how how);
+
+/* Whether a frame is of generated code, with a name or without. */
+bool resolver_is_generated(const struct resolver *r, uint32_t frame);
 
 uint32_t resolver_kernel(struct resolver *r); /* "[kernel]" */
 

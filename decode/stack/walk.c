@@ -304,6 +304,10 @@ uint32_t stackwalk_sample(
 		w->without++;
 		return STACKTAB_ROOT;
 	}
+	if (n) {
+		code->generated += resolver_is_generated(w->resolver, w->frames[0]);
+		code->generated_ends += !whole && resolver_is_generated(w->resolver, w->frames[n - 1]);
+	}
 	if (!whole)
 		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));
 	stack = push_frames(w, code, ev, n, w->cut == cut, stack);

@@ -25,6 +25,43 @@ ctypes.CFUNCTYPE(None)(at)()
 """
 
 
+JAVA = """
+public class Spin {
+    static volatile long sink;
+    static long inner(int n) { long s = 0; for (int i = 0; i < n; i++) s = s * 31 + i % 7; return s; }
+    static long outer(int n) { return inner(n) + inner(n / 2); }
+    public static void main(String[] a) {
+        for (int i = 0; i < 20000; i++) sink += outer(1000);
+        System.out.println("ready");
+        while (true) sink += outer(20000);
+    }
+}
+"""
+
+IN_MEMORY = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	char *none[] = {argv[0], NULL};
+	int from, to;
+	if (argc < 2)
+		for (volatile long n = 0;; n++)
+			;
+	from = open(argv[1], O_RDONLY);
+	to = memfd_create("mine", MFD_CLOEXEC);
+	while (sendfile(to, from, NULL, 1 << 20) > 0)
+		;
+	execveat(to, "", none, NULL, AT_EMPTY_PATH);
+	return 1;
+}
+"""
+
+
 def summary_of(c, pid):
     let_work(pid)
     s = c.snapshot(str(pid))
@@ -81,9 +118,47 @@ with Tracerd() as d:
         summary = summary_of(c, jit.pid)
         expect("named_later" in json.dumps(stacks(summary)) and not summary.get("hints"),
                "a perf map that was written after the first snapshot is read at the second, and ends the advice")
+        path.write_text(f"{at} 10 before\n{at} 10 after\n")
+        summary = summary_of(c, jit.pid)
+        several = [h for h in summary.get("hints", []) if "several names" in h["text"]]
+        expect("after" in json.dumps(stacks(summary)) and len(several) == 1 and several[0]["frames"] > 0,
+               f"of two names for an address the last one is drawn, and that is said: {summary.get('hints')}")
+        for what, make, why in (
+                ("a line that is none", lambda: path.write_text(f"{at} 10 named\nhello\n"), "not those of a map"),
+                ("another's", lambda: os.chown(path, 12345, 12345), "uid 12345"),
+                ("a link", lambda: (path.unlink(), path.symlink_to("/etc/hostname")), "link"),
+                ("a FIFO", lambda: (path.unlink(), os.mkfifo(path)), "not a regular file")):
+            make()
+            hints = summary_of(c, jit.pid).get("hints", [])
+            expect(len(hints) == 1 and "refused" in hints[0]["text"] and why in hints[0]["text"] and "would give" not in hints[0]["text"],
+                   f"a perf map that is refused is not asked for: {what}: {hints}")
     finally:
         jit.kill()
         path.unlink(missing_ok=True)
+
+    # Java keeps no frame pointers unless it is told to: its compiled functions seem to be called by nobody.
+    if shutil.which("java") and shutil.which("javac"):
+        (tmp() / "Spin.java").write_text(JAVA)
+        subprocess.run(["javac", "-d", tmp(), tmp() / "Spin.java"], check=True, stdin=subprocess.DEVNULL)
+        for flags in ([], ["-XX:+PreserveFramePointer"]):
+            p = spawn("java", "-cp", tmp(), *flags, "Spin", stdout=subprocess.PIPE, text=True)
+            p.stdout.readline()
+            c.arm(p.pid, stacks="fp")
+            let_work(p.pid, seconds=1)
+            hints = c.snapshot(str(p.pid))["summary"].get("hints", [])
+            told = [h for h in hints if "-XX:+PreserveFramePointer" in h["text"]]
+            expect(len(told) == (not flags) and all(h["pid"] == p.pid and h["frames"] >= 10 for h in told),
+                   f"Java with {flags or 'no flag'}: where callers are not found, what would give them: {hints}")
+            p.kill()
+    else:
+        note("no Java here")
+
+    memory = spawn(build_c("memory", IN_MEMORY), tmp() / "memory")
+    c.arm(memory.pid)
+    hints = wait_for("frames of a file in memory", lambda: summary_of(c, memory.pid).get("hints"))
+    expect(len(hints) == 1 and hints[0]["text"].startswith("[memfd:mine] ") and "perf map" not in hints[0]["text"],
+           f"a program in memory is no generated code: {hints}")
+    memory.kill()
 
     tried = 0
     for python in pythons():

@@ -65,6 +65,27 @@ static void test_lines(void **state)
 	assert_int_equal(perfmap_bad_lines(m), 0);
 }
 
+/* Which of two names for an address is right is not known. */
+static void test_several(void **state)
+{
+	static const char text[] = "7f0010000000 100 first\n"
+				   "7f0010000000 40 second\n"
+				   "7f0010000080 10 within\n"
+				   "7f0010001000 40 same\n"
+				   "7f0010001000 40 same\n"
+				   "7f0010001040 10 alone\n";
+	_cleanup_(perfmap_freep) struct perfmap *m = map_of(text, sizeof(text) - 1);
+
+	(void)state;
+	expect(m, 0x7f0010000020, "second");
+	assert_true(perfmap_has_another(m, 0x7f0010000020));
+	expect(m, 0x7f0010000088, "within");
+	assert_true(perfmap_has_another(m, 0x7f0010000088));
+	assert_false(perfmap_has_another(m, 0x7f0010001000));
+	assert_false(perfmap_has_another(m, 0x7f0010001048));
+	assert_false(perfmap_has_another(m, 0x7f0010002000));
+}
+
 static int read_text(const char *text, size_t len)
 {
 	_cleanup_close_ int fd = io_memfd("perfmap");
@@ -167,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_secrets),
 		cmocka_unit_test(test_budget),

@@ -346,6 +346,7 @@ static void replay(struct session_options so, const char *expected)
 	if (so.events)
 		assert_int_equal(so.events->next, so.events->n);
 	session_report(s, report, report);
+	session_hints(s, report);
 	st = stacktab_free(st);
 	reported = take_ptr(report);
 	if (strcmp(told, expected) != 0)
@@ -401,6 +402,34 @@ static void test_tasks(void **state)
 					    "230 thread 20/20 sh\n"
 					    "230 sample 20 cpu 0 [callers unknown]>[sh]\n"
 					    "240 sample 10 cpu 0 [callers unknown]>[sh]\n");
+}
+
+/* The last thing that is known of a process is what it has mapped: after its last stack, which was of another program. */
+static void test_hints(void **state)
+{
+	_cleanup_free_ char *expected = NULL;
+	const uint64_t ip = 0x401000;
+	const char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&expected, &len);
+
+	(void)state;
+	assert_non_null(f);
+	make_init(&m);
+	make_comm(&m, 0, 10, 10, "jit", 0);
+	make_mmap(&m, 0, 10, 0x400000, 0x10000, 0, 0, "//anon");
+	(void)fputs("100 process 10 of 0 jit\n100 thread 10/10 jit\n", f);
+	for (uint64_t i = 0; i < 12; i++) {
+		make_sample(&m, 100 + i, 10, 10, &ip, 1);
+		(void)fprintf(f, "%u sample 10 cpu 0 [callers unknown]>[anon]\n", 100 + (unsigned int)i);
+	}
+	make_comm(&m, 130, 10, 10, "java", 1);
+	make_mmap(&m, 140, 10, 0x400000, 0x10000, 0, 6, "/usr/lib/libjvm.so");
+	(void)fputs("130 program 10\n130 thread 10/10 java\n130 process 10 of 0 java\n", f);
+	assert_int_equal(fclose(f), 0);
+	replay((struct session_options){0}, expected);
+	text = json_object_to_json_string(json_get_array(reported, "hints"));
+	assert_non_null(strstr(text, "Java"));
 }
 
 /* A thread executes a program and gets the number of the one that began: the kernel reports the others' exits, and its own number is nobody's. */
@@ -895,7 +924,7 @@ static void test_link_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_tasks), cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_thread_executes),
 		cmocka_unit_test(test_ids_again),
 		cmocka_unit_test(test_whole_target),
