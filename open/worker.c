@@ -27,15 +27,10 @@ struct worker {
 /* The daemon does neither of these: a file system can hang who asks it. */
 static void look_at_file(struct opener_reply *reply, int fd)
 {
-	uint8_t head[OPENER_HEAD];
 	struct statfs fs;
-	ssize_t n;
 
 	reply->suid_mount = fstatfs(fd, &fs) == 0 && !((unsigned long)fs.f_flags & ST_NOSUID);
-	n = io_pread_full(fd, head, sizeof(head), 0);
-	reply->has_head = n > 0;
-	if (n > 0)
-		sha256_of(head, (size_t)n, reply->head);
+	reply->has_head = filenote_head(fd, reply->head);
 }
 
 /* What may not leave this process as a file does so as a copy. */

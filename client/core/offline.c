@@ -137,6 +137,7 @@ static void on_request(struct decoder *d, const struct file_request *request, vo
 		answer.fd = close_fd(answer.fd);
 	file.found = answer.fd >= 0;
 	file.changed = answer.changed;
+	file.dated = answer.source == OPENER_HOST;
 	memcpy(file.why, answer.why, sizeof(file.why));
 	/* if the decoder is gone, on_end reports it */
 	(void)decoder_answer(d, &file, answer.fd);

@@ -18,13 +18,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/base/sha256.h"
+#include "common/base/filenote.h"
 #include "common/decoder/opener.h"
 #include "common/decoder/protocol.h"
 
 #define OPENER_PROTOCOL_FD 3 /* the front's end */
 #define OPENER_MAX_GROUPS 1024
-#define OPENER_HEAD 4096 /* has the program headers, and the build id where linkers put it */
 
 enum opener_command_type { OPENER_START = 1, OPENER_KILL };
 
@@ -60,7 +59,7 @@ struct opener_reply {
 	bool may;    /* these rights are enough to look into the process */
 	/*
 	 * Of a file that is no copy: whether the mount that it was opened on lets set-user-ID programs gain rights, so that only root can
-	 * have put files of root there; and the digest of its first bytes. Nothing in them is looked at.
+	 * have put files of root there; and the digest of its first bytes.
 	 */
 	bool suid_mount, has_head;
 	uint8_t head[SHA256_BYTES];

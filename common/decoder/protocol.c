@@ -221,7 +221,7 @@ static int path_get(struct json_object *o, const char *name, char *ret)
 	return 0;
 }
 
-static void build_id_add(struct json_object *o, const uint8_t *id, size_t len)
+static void hex_add(struct json_object *o, const char *key, const uint8_t *id, size_t len)
 {
 	char hex[FILE_REQUEST_MAX_BUILD_ID * 2 + 1];
 
@@ -229,7 +229,7 @@ static void build_id_add(struct json_object *o, const uint8_t *id, size_t len)
 		return;
 	for (size_t i = 0; i < len; i++)
 		(void)snprintf(hex + 2 * i, 3, "%02x", id[i]);
-	json_add_string(o, "build_id", hex);
+	json_add_string(o, key, hex);
 }
 
 struct json_object *file_request_to_json(const struct file_request *request)
@@ -250,7 +250,7 @@ struct json_object *file_request_to_json(const struct file_request *request)
 	}
 	json_add_int(o, "pid", request->pid);
 	json_add_int(o, "nspid", request->nspid);
-	build_id_add(o, request->build_id, request->build_id_len);
+	hex_add(o, "build_id", request->build_id, request->build_id_len);
 	return o;
 }
 
@@ -307,6 +307,29 @@ int file_request_from_json(struct json_object *body, struct file_request *ret)
 	return 0;
 }
 
+static void note_add(struct json_object *o, const struct filenote *note)
+{
+	struct json_object *n = json_add_new_object(o, "note");
+
+	if (!n)
+		return;
+	json_add_int(n, "mtime_ns", note->mtime_ns);
+	json_add_uint(n, "size", note->size);
+	if (note->has_head)
+		hex_add(n, "head", note->head, sizeof(note->head));
+}
+
+static int note_get(struct json_object *o, struct filenote *ret)
+{
+	const char *head = json_get_string(o, "head");
+	size_t len = 0;
+
+	if (!json_get_int(o, "mtime_ns", &ret->mtime_ns) || !json_get_uint(o, "size", &ret->size))
+		return -EPROTO;
+	ret->has_head = head != NULL;
+	return head && (hex_decode(head, ret->head, sizeof(ret->head), &len) < 0 || len != sizeof(ret->head)) ? -EPROTO : 0;
+}
+
 struct json_object *file_answer_to_json(const struct file_answer *file)
 {
 	struct json_object *o = json_object_new_object();
@@ -316,6 +339,9 @@ struct json_object *file_answer_to_json(const struct file_answer *file)
 	json_add_uint(o, "req", file->req);
 	json_add_bool(o, "found", file->found);
 	json_add_bool(o, "changed", file->changed);
+	json_add_bool(o, "dated", file->dated);
+	if (file->noted)
+		note_add(o, &file->note);
 	json_add_text(o, "why", file->why, strlen(file->why));
 	return o;
 }
@@ -327,11 +353,16 @@ static void copy_escaped(char *dst, size_t size, const char *src)
 
 int file_answer_from_json(struct json_object *body, struct file_answer *ret)
 {
+	struct json_object *note = json_get_object(body, "note");
 	struct file_answer f = {0};
 
 	if (get_u32(body, "req", true, &f.req) < 0 || !json_get_bool(body, "found", &f.found))
 		return -EPROTO;
 	(void)json_get_bool(body, "changed", &f.changed);
+	(void)json_get_bool(body, "dated", &f.dated);
+	f.noted = note != NULL;
+	if (note && note_get(note, &f.note) < 0)
+		return -EPROTO;
 	copy_escaped(f.why, sizeof(f.why), json_get_string(body, "why"));
 	*ret = f;
 	return 0;
@@ -345,7 +376,7 @@ struct json_object *file_verdict_to_json(const struct file_verdict *verdict)
 		return NULL;
 	json_add_uint(o, "req", verdict->req);
 	json_add_bool(o, "recognised", verdict->recognised);
-	build_id_add(o, verdict->build_id, verdict->build_id_len);
+	hex_add(o, "build_id", verdict->build_id, verdict->build_id_len);
 	return o;
 }
 

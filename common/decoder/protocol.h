@@ -30,6 +30,7 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
+#include "common/base/filenote.h"
 
 #define DECODER_PROTOCOL_VERSION 2
 #define DECODER_PROTOCOL_FD 3	       /* the decoder's end */
@@ -104,6 +105,12 @@ struct file_answer {
 	uint32_t req;
 	bool found;
 	bool changed; /* found by path, but device and inode are not those of the record */
+	/*
+	 * Of an object: it is the mapped file itself and no copy, so its times say whether it was written to since. `noted`: what it was when
+	 * its mapping was first seen, or before.
+	 */
+	bool dated, noted;
+	struct filenote note;
 	char why[256]; /* if not found; or where it came from */
 };
 

@@ -421,13 +421,15 @@ uint64_t frozen_unix_ns(const struct frozen *frozen)
 	return frozen->unix_ns;
 }
 
-int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino)
+int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino, const struct filenote **ret_note)
 {
 	for (size_t i = 0; i < frozen->n_images; i++) {
 		const struct image_key *key = image_key(frozen->images[i]);
 
-		if (key->ino == ino && key->maj == major && key->min == minor)
-			return image_fd(frozen->images[i]);
+		if (key->ino != ino || key->maj != major || key->min != minor)
+			continue;
+		*ret_note = image_note(frozen->images[i]);
+		return image_fd(frozen->images[i]);
 	}
 	return -1;
 }

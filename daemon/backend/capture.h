@@ -22,6 +22,7 @@
 #include "common/base/cleanup.h"
 #include "daemon/target/opening.h"
 
+struct filenote;
 struct frozen;
 struct hashmap;
 struct json_object;
@@ -141,8 +142,8 @@ uint64_t frozen_unix_ns(const struct frozen *frozen);
  */
 struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen_stats *stats);
 
-/* A borrowed O_RDONLY fd of a mapped file, by the identity in its MMAP2 record, or -1. */
-int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino);
+/* A borrowed O_RDONLY fd of a mapped file, by the identity in its MMAP2 record, or -1; and its image_note(), borrowed. */
+int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino, const struct filenote **ret_note);
 /*
  * Opens what a decoder needs in the world of the process `file->pid` of the target (0: its first one), with that process's
  * rights and beneath its root; see daemon/target/opening.h for what `fn` gets. What the process is called in its own pid

@@ -39,6 +39,7 @@ struct lookup {
 	struct opening *opening;
 	struct file_request request;
 	struct opener_answer answer;
+	bool copied; /* what was found is a copy in memory */
 };
 
 struct decoding {
@@ -128,9 +129,11 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 
 /* ---- questions */
 
-static void answer(struct decoding *d, const struct file_request *request, const struct opener_answer *a, int fd)
+/* `dated`: it is the file itself; `note`: what it was when its mapping was seen, or NULL. */
+static void answer(struct decoding *d, const struct file_request *request, const struct opener_answer *a, int fd, bool dated,
+		   const struct filenote *note)
 {
-	struct file_answer file = {.req = request->req, .changed = a->changed};
+	struct file_answer file = {.req = request->req, .changed = a->changed, .dated = dated, .noted = note};
 	struct objects *o = d->request.objects;
 	_cleanup_close_ int copy = -1;
 	int r;
@@ -138,6 +141,8 @@ static void answer(struct decoding *d, const struct file_request *request, const
 	/* what is in the bundle already needs no copy */
 	if (fd >= 0 && o && a->source != OPENER_BUNDLE && objects_want(o, request->kind))
 		copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (note)
+		file.note = *note;
 	(void)snprintf(file.why, sizeof(file.why), "%s", fd >= 0 ? opener_source_to_string(a->source) : a->why);
 	if (fd >= 0 && request->kind == FILE_REQUEST_OBJECT && d->request.build_ids)
 		build_ids_ask(d->request.build_ids, request->req, request->path);
@@ -154,13 +159,13 @@ static void answer_no(struct decoding *d, const struct file_request *request, co
 	struct opener_answer a = {.fd = -1};
 
 	(void)snprintf(a.why, sizeof(a.why), "%s", why);
-	answer(d, request, &a, -1);
+	answer(d, request, &a, -1, false, NULL);
 }
 
 /* The answer goes to the decoder, and that is the end of the question. */
 static void lookup_answer(struct lookup *l, int fd)
 {
-	answer(l->decoding, &l->request, &l->answer, fd);
+	answer(l->decoding, &l->request, &l->answer, fd, l->answer.source == OPENER_TARGET && !l->copied, NULL);
 	lookup_free(l);
 }
 
@@ -178,6 +183,7 @@ static void on_opened(void *arg, const struct opener_reply *opened, int fd)
 
 	l->opening = NULL;
 	l->answer = opened->answer;
+	l->copied = opened->copied;
 	/* Several can be asked for at once, each with the room that there was. */
 	if (fd >= 0 && opened->copied && (uint64_t)opened->answer.stat.st_size > room_for_copy(l->decoding)) {
 		fd = close_fd(fd);
@@ -262,11 +268,12 @@ static int lookup_start(struct decoding *d, const struct file_request *request)
 
 static void on_request(struct decoder *decoder, const struct file_request *request, void *arg)
 {
+	const struct filenote *note = NULL;
 	struct decoding *d = arg;
 	int r, fd = -1;
 
 	if (request->kind == FILE_REQUEST_OBJECT && request->ino)
-		fd = frozen_image_fd(d->request.frozen, request->maj, request->min, request->ino);
+		fd = frozen_image_fd(d->request.frozen, request->maj, request->min, request->ino, &note);
 	if (fd >= 0) {
 		/* the kernel itself reported which file it is */
 		struct opener_answer a = {.fd = -1,
@@ -278,7 +285,7 @@ static void on_request(struct decoder *decoder, const struct file_request *reque
 		if (copy < 0)
 			answer_no(d, request, "too many open files");
 		else
-			answer(d, request, &a, copy);
+			answer(d, request, &a, copy, note != NULL, note);
 		return;
 	}
 	if (d->n_lookups >= MAX_LOOKUPS) {

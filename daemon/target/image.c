@@ -41,8 +41,8 @@ struct image {
 	bool unanswered;
 	unsigned int tries;
 	uint64_t tried_ns;
-	bool has_head;
-	uint8_t head[SHA256_BYTES];
+	struct filenote note; /* of it when it was opened */
+	bool suid_mount, copied;
 	struct quota_charge copy; /* what is in memory of it */
 };
 
@@ -176,8 +176,12 @@ static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 		failed(image, r < 0 ? strerror(-r) : "copies of this user's files take too much memory (uid_image_mib)", false);
 	} else {
 		image->fd = fd;
-		image->has_head = answer->has_head && answer->suid_mount && !answer->copied;
-		memcpy(image->head, answer->head, sizeof(image->head));
+		image->note = (struct filenote){.mtime_ns = filenote_ns(&answer->answer.stat.st_mtim),
+						.size = (uint64_t)answer->answer.stat.st_size,
+						.has_head = answer->has_head};
+		memcpy(image->note.head, answer->head, sizeof(image->note.head));
+		image->suid_mount = answer->suid_mount;
+		image->copied = answer->copied;
 		image->frames = IMAGE_FRAMES_UNKNOWN;
 	}
 	if (images->settled)
@@ -382,7 +386,14 @@ const struct image_key *image_key(const struct image *image)
 
 const uint8_t *image_head(const struct image *image)
 {
-	return image->fd >= 0 && image->has_head ? image->head : NULL;
+	const struct filenote *note = image_note(image);
+
+	return note && note->has_head && image->suid_mount ? note->head : NULL;
+}
+
+const struct filenote *image_note(const struct image *image)
+{
+	return image->fd >= 0 && !image->copied ? &image->note : NULL;
 }
 
 enum image_frames image_frames(const struct image *image)

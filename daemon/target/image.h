@@ -20,6 +20,7 @@
 
 struct event_base;
 struct closer;
+struct filenote;
 struct image;
 struct images;
 struct openings;
@@ -77,10 +78,12 @@ bool image_is_unanswered(const struct image *image);
 bool image_is_due(const struct image *image);
 const struct image_key *image_key(const struct image *image);
 /*
- * The digest of its first OPENER_HEAD bytes as it was opened, of a file on a mount where only root can have put files of root (see
+ * The digest of its first FILENOTE_HEAD bytes as it was opened, of a file on a mount where only root can have put files of root (see
  * common/decoder/opener_protocol.h). NULL: of another one, or not open.
  */
 const uint8_t *image_head(const struct image *image);
+/* What the file was when it was opened. NULL: it is not open, or a copy in memory. */
+const struct filenote *image_note(const struct image *image);
 
 /*
  * Whether its code keeps frame pointers, as the probe has found. MOSTLY: Go's does, but for functions that call nobody, and those are

@@ -10,6 +10,8 @@
  * made of reading errors, so then the clocks are taken to run alike.
  */
 #define RATE_BASE_NS 100000000ull
+/* Of the distance: no clock of a machine goes wrong by more. */
+#define REALTIME_OFF 1000u
 
 struct clock_map {
 	enum clock_source source;
@@ -220,6 +222,20 @@ const struct clock_bracket *clock_map_nearest(const struct clock_map *m, uint64_
 	    m->brackets[i + 1].source - source < source - m->brackets[i].source)
 		i++;
 	return &m->brackets[i];
+}
+
+uint64_t clock_map_realtime(const struct clock_map *m, uint64_t source, uint64_t *ret_doubt)
+{
+	const struct clock_bracket *b = clock_map_nearest(m, source);
+	uint64_t apart, ret;
+
+	if (!b || !b->realtime)
+		return 0;
+	apart = source > b->source ? source - b->source : b->source - source;
+	if (source > b->source ? __builtin_add_overflow(b->realtime, apart, &ret) : __builtin_sub_overflow(b->realtime, apart, &ret))
+		return 0;
+	*ret_doubt = apart / REALTIME_OFF + b->width;
+	return ret;
 }
 
 const char *clock_source_to_string(enum clock_source source)

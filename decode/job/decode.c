@@ -397,6 +397,7 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 		r = make_clocks(j, d);
 	if (r < 0)
 		return r;
+	images_set_clocks(d->images, d->clocks);
 	report_images(j, d);
 	r = open_kallsyms(j, d);
 	if (r >= 0)
@@ -599,6 +600,8 @@ int job_decode(struct job *j, struct writer *w)
 		ringevents_tell_losses(d.events, report_loss, d.tl);
 	if (r == 0 && d.pt && !d.dump)
 		draw_pt_losses(d.pt, d.tl);
+	if (r == 0 && images_stats(d.images)->changed && !d.dump)
+		timeline_loss_untimed(d.tl, "executables changed", images_stats(d.images)->changed);
 	if (r == 0)
 		r = timeline_finish(d.tl, &j->summary);
 	if (j->summary && d.meta.only)

@@ -14,6 +14,7 @@
 #include "common/base/io.h"
 #include "decode/object/extents.h"
 #include "decode/object/cfi.h"
+#include "decode/object/overwritten.h"
 
 #define MINI_MAX (128u << 20)
 #define MINI_MEMLIMIT (80u << 20)
@@ -199,10 +200,21 @@ static bool build_id_is(Elf *elf, const uint8_t *id, size_t size)
 	       memcmp(found, id, size) == 0;
 }
 
-/* By its build id, where that is known; else by what was seen of it outside. */
-static bool is_asked_for(const struct image *img, Elf *elf, bool changed)
+static bool is_overwritten(const struct images *t, const struct image *img, int fd, const struct file_answer *file)
 {
-	return img->build_id_size ? build_id_is(elf, img->build_id, img->build_id_size) : !changed;
+	struct mapped_at mapped = {0};
+
+	if (t->clocks && img->mapped)
+		mapped.ns = clock_map_realtime(t->clocks, img->mapped, &mapped.doubt_ns);
+	return file_is_overwritten(fd, file, &mapped);
+}
+
+/* By its build id, where that is known; else by what was seen of it outside. */
+static bool is_asked_for(const struct images *t, const struct image *img, Elf *elf, int fd, const struct file_answer *file)
+{
+	if (img->build_id_size)
+		return build_id_is(elf, img->build_id, img->build_id_size);
+	return !file->changed && !is_overwritten(t, img, fd, file);
 }
 
 /* A dump of memory, or code in another format: what was mapped of it is known by the offset. Nothing says that it is what ran but its inode. */
@@ -232,13 +244,13 @@ static void image_parse_flat(struct images *t, struct image *img, bool changed)
 }
 
 /* The ELF of the image's fd or memory; every failure leaves a state. */
-static void image_parse(struct images *t, struct image *img, bool changed)
+static void image_parse(struct images *t, struct image *img, const struct file_answer *file)
 {
 	const struct expected *e = NULL;
 	GElf_Ehdr eh;
 
 	if (is_flat(t, img)) {
-		image_parse_flat(t, img, changed);
+		image_parse_flat(t, img, file->changed);
 		return;
 	}
 	img->elf = img->mem ? elf_memory((char *)(uintptr_t)img->mem, img->mem_size)
@@ -257,7 +269,7 @@ static void image_parse(struct images *t, struct image *img, bool changed)
 			img->build_id_size = e->size;
 		}
 	}
-	if (!is_asked_for(img, img->elf, changed)) {
+	if (!is_asked_for(t, img, img->elf, img->fd, file)) {
 		img->n_loads = 0;
 		image_fail(t, img, IMAGE_CHANGED);
 		return;
@@ -327,7 +339,7 @@ int image_open(struct images *t, struct image *img)
 		if (img->fd < 0)
 			image_fail(t, img, IMAGE_MISSING);
 		else
-			image_parse(t, img, false);
+			image_parse(t, img, &file);
 		return 0;
 	}
 	if (img->kind == IMAGE_VDSO && t->own_vdso) {
@@ -335,7 +347,7 @@ int image_open(struct images *t, struct image *img)
 		img->mem = (const uint8_t *)(uintptr_t)getauxval(AT_SYSINFO_EHDR);
 		img->mem_size = img->mem ? own_vdso_size(img->mem) : 0;
 		if (img->mem_size) {
-			image_parse(t, img, false);
+			image_parse(t, img, &file);
 			return 0;
 		}
 		img->mem = NULL;
@@ -353,7 +365,7 @@ int image_open(struct images *t, struct image *img)
 		return 0;
 	}
 	img->fd = fd;
-	image_parse(t, img, file.changed);
+	image_parse(t, img, &file);
 	return judge(t, &file, img->state == IMAGE_READY ? img->elf : NULL, has_code(img));
 }
 
@@ -372,7 +384,7 @@ int image_identify(struct images *t, const struct image *img)
 	if (r <= 0)
 		return r;
 	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (elf && (elf_kind(elf) != ELF_K_ELF || !is_asked_for(img, elf, file.changed))) {
+	if (elf && (elf_kind(elf) != ELF_K_ELF || !is_asked_for(t, img, elf, fd, &file))) {
 		elf_end(elf);
 		elf = NULL;
 	}

@@ -5,8 +5,8 @@
  * when the first address in it is asked for, then kept until the end.
  *
  * An image that is not the file that ran is never used: build ids are compared where the
- * recording has them, else the parent's word on device and inode counts. What could not be had is
- * counted and named in the losses.
+ * recording has them, else the parent's word on device and inode counts, and whether it was written to
+ * since (overwritten.h). What could not be had is counted and named in the losses.
  *
  * Files are read with pread, never mapped: they may be cut short under our hands, and reading
  * cannot disturb a probe in them.
@@ -20,6 +20,7 @@
 
 #include "common/base/cleanup.h"
 #include "decode/base/budget.h"
+#include "decode/base/clockmap.h"
 #include "decode/base/file_request.h"
 #include "decode/object/gopclntab.h"
 #include "decode/object/symbols.h"
@@ -59,6 +60,7 @@ struct image {
 	uint8_t build_id[20]; /* expected; size 0: not known */
 	uint8_t build_id_size;
 	uint32_t pid; /* the first process that had it mapped; who to ask for it */
+	uint64_t mapped; /* when, by the recording's clock; 0: not known */
 
 	/* from here on only when READY */
 	int fd; /* -1: in memory */
@@ -103,6 +105,7 @@ struct image_key {
 	const char *path;
 	size_t path_len;
 	uint32_t pid;
+	uint64_t time; /* of the record; no part of what it is known by */
 };
 
 struct images_stats {
@@ -114,6 +117,9 @@ struct images;
 int images_new(const struct file_requester *files, struct budget *budget, struct images **ret) _must_check_;
 struct images *images_free(struct images *t);
 DEFINE_CLEANUP(struct images *, images_free)
+
+/* The recording's clock, by which it is known when a file was mapped. Borrowed; without it nothing is known of that. */
+void images_set_clocks(struct images *t, const struct clock_map *clocks);
 
 /* The code of "[vdso]": a file (taken over), or else this machine's own where the kernel is the
  * same. */

@@ -12,7 +12,8 @@ struct expected {
 
 struct images {
 	struct file_requester files;
-	struct budget *budget; /* borrowed */
+	struct budget *budget; /* borrowed, as the next */
+	const struct clock_map *clocks;
 	struct image **v;
 	uint32_t n, cap;
 	uint32_t *hash; /* index + 1 into v; open addressing */

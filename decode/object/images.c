@@ -47,6 +47,11 @@ struct images *images_free(struct images *t)
 	return NULL;
 }
 
+void images_set_clocks(struct images *t, const struct clock_map *clocks)
+{
+	t->clocks = clocks;
+}
+
 void images_set_vdso_fd(struct images *t, int fd)
 {
 	close_fd(t->vdso_fd);
@@ -210,6 +215,7 @@ struct image *images_get(struct images *t, const struct image_key *key)
 	img->min = k.min;
 	img->ino = k.ino;
 	img->pid = k.pid;
+	img->mapped = k.time;
 	if (k.build_id_size && k.build_id_size <= sizeof(img->build_id)) {
 		memcpy(img->build_id, k.build_id, k.build_id_size);
 		img->build_id_size = k.build_id_size;

@@ -170,7 +170,8 @@ static int find_image(struct process_maps *m, const struct perfevent *ev, struct
 		.build_id_size = r->build_id_size,
 		.path = r->path,
 		.path_len = r->path_len,
-		.pid = ev->pid};
+		.pid = ev->pid,
+		.time = ev->has_time ? ev->time : 0};
 
 	if (!r->exec)
 		return 0;

@@ -201,6 +201,15 @@ static void test_verdict(void **state)
 	assert_int_equal(verdict_of("{\"req\":-1,\"recognised\":true}", &back), -EPROTO);
 }
 
+static int answer_of(const char *text, struct file_answer *ret)
+{
+	struct json_object *o = json_tokener_parse(text);
+	int r = file_answer_from_json(o, ret);
+
+	json_object_put(o);
+	return r;
+}
+
 static void test_hostile_bodies(void **state)
 {
 	struct decoder_progress progress;
@@ -244,9 +253,31 @@ static void test_hostile_bodies(void **state)
 	assert_null(result.stats);
 	assert_non_null(result.summary);
 	json_object_put(o);
-	o = json_tokener_parse("{\"req\":3,\"found\":1}");
-	assert_int_equal(file_answer_from_json(o, &file), -EPROTO);
+	assert_int_equal(answer_of("{\"req\":3,\"found\":1}", &file), -EPROTO);
+	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{}}", &file), -EPROTO);
+	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":-1}}", &file), -EPROTO);
+	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2}}", &file), 0);
+	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2,\"head\":\"00\"}}", &file), -EPROTO);
+	(void)snprintf(text, sizeof(text), "{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2,\"head\":\"%0100d\"}}", 0);
+	assert_int_equal(answer_of(text, &file), -EPROTO);
+}
+
+static void test_answer(void **state)
+{
+	struct file_answer file = {.req = 7, .found = true, .dated = true, .why = "kept"}, back;
+	struct json_object *o = file_answer_to_json(&file);
+
+	assert_int_equal(file_answer_from_json(o, &back), 0);
 	json_object_put(o);
+	assert_true(back.found && back.dated && !back.noted && !back.changed);
+	file.noted = true;
+	file.note = (struct filenote){.mtime_ns = -5, .size = 1ull << 40, .has_head = true};
+	memset(file.note.head, 0xa5, sizeof(file.note.head));
+	o = file_answer_to_json(&file);
+	assert_int_equal(file_answer_from_json(o, &back), 0);
+	json_object_put(o);
+	assert_true(back.noted && back.note.mtime_ns == -5 && back.note.size == 1ull << 40 && back.note.has_head);
+	assert_memory_equal(back.note.head, file.note.head, sizeof(file.note.head));
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -255,7 +286,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_round_trip),	 T(test_end_and_full),	 T(test_too_long),
 		T(test_hostile_packets), T(test_hostile_bodies),
-		T(test_verdict),
+		T(test_verdict),	 T(test_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

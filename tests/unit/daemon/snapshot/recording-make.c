@@ -243,7 +243,7 @@ struct json_object *frozen_meta(const struct frozen *f, const struct frozen_stat
 	return o;
 }
 
-int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t ino)
+int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t ino, const struct filenote **ret_note)
 {
 	return -1;
 }

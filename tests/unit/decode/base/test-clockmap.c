@@ -44,6 +44,26 @@ static void one_bracket_is_an_offset(void **state)
 	assert_int_equal(clock_map_error(m), 201);
 }
 
+static void realtime_of_the_nearest(void **state)
+{
+	const struct clock_bracket b[] = {
+		{.source = 10 * S, .monotonic = 12 * S, .realtime = 1000 * S, .width = 400},
+		{.source = 11 * S, .monotonic = 13 * S, .realtime = 2001 * S, .width = 300},
+	};
+	_cleanup_(clock_map_freep) struct clock_map *m = make(b, 2), *none = make(NULL, 0);
+	uint64_t doubt;
+
+	assert_int_equal(clock_map_realtime(m, 10 * S, &doubt), 1000 * S);
+	assert_int_equal(doubt, 400);
+	assert_int_equal(clock_map_realtime(m, 9 * S, &doubt), 999 * S);
+	assert_int_equal(doubt, S / 1000 + 400);
+	assert_int_equal(clock_map_realtime(m, 11 * S - 1000, &doubt), 2001 * S - 1000);
+	assert_int_equal(clock_map_realtime(m, 12 * S, &doubt), 2002 * S);
+	assert_int_equal(doubt, S / 1000 + 300);
+	assert_int_equal(clock_map_realtime(m, UINT64_MAX, &doubt), 0);
+	assert_int_equal(clock_map_realtime(none, 10 * S, &doubt), 0);
+}
+
 /* MONOTONIC is slewed by 100 ppm, then by 200: inside, at the seams, before and after. */
 static void slewing_is_followed(void **state)
 {
@@ -115,6 +135,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_brackets_time_stays),
 		cmocka_unit_test(one_bracket_is_an_offset),
+		cmocka_unit_test(realtime_of_the_nearest),
 		cmocka_unit_test(slewing_is_followed),
 		cmocka_unit_test(time_never_runs_backwards),
 		cmocka_unit_test(contradictions_are_dropped),
