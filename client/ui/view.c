@@ -437,9 +437,15 @@ static void view_cause(FILE *out, struct json_object *cause)
 			out, kind && strcmp(kind, "client") != 0 ? "cause" : "reason", "%s", words);
 }
 
+static bool is_of_host(struct json_object *s)
+{
+	return field_is(s, "unit", "/");
+}
+
 void view_snapshot(FILE *out, struct json_object *s)
 {
 	_cleanup_free_ char *id = human_name(field_text(s, "id"));
+	_cleanup_free_ char *unit = human_name(field_text(s, "unit"));
 	_cleanup_free_ char *comm = human_name(field_text(s, "comm"));
 	_cleanup_free_ char *target = human_name(field_text(s, "target"));
 	_cleanup_free_ char *state = human_name(field_text(s, "state"));
@@ -449,8 +455,12 @@ void view_snapshot(FILE *out, struct json_object *s)
 		 published = field_number(s, "published_at");
 	char buf[HUMAN_SIZE], gap[HUMAN_SIZE];
 
-	(void)fprintf(out, "snapshot %s of %s (pid %" PRIu64 ", target %s)\n", id, comm,
-		field_number(s, "pid"), target);
+	if (is_of_host(s))
+		(void)fprintf(out, "snapshot %s of the host (target %s)\n", id, target);
+	else if (field_text(s, "unit"))
+		(void)fprintf(out, "snapshot %s of unit %s (target %s)\n", id, unit, target);
+	else
+		(void)fprintf(out, "snapshot %s of %s (pid %" PRIu64 ", target %s)\n", id, comm, field_number(s, "pid"), target);
 	if (published > created)
 		view_line(
 			out, "state", "%s in %s", state, human_duration(buf, published - created));

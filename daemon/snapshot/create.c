@@ -89,6 +89,7 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 	n->pid = target_pid(target);
 	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));
 	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target), strlen(target_comm(target)));
+	(void)escape_text(n->unit, sizeof(n->unit), target_unit(target), strlen(target_unit(target)));
 	if (request->cause)
 		cause_copy(&n->cause, request->cause);
 	else

@@ -43,6 +43,7 @@ struct snapshot {
 	/* what it is of; text is escaped */
 	uint64_t target_id;
 	char target[32], comm[64];
+	char unit[1024]; /* of a unit or the host, which is "/"; "": it is of neither */
 	pid_t pid;
 	uid_t uid; /* who may have it: until the freeze the creator */
 	uid_t creator;

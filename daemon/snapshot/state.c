@@ -221,6 +221,8 @@ struct json_object *snapshot_to_stored(const struct snapshot *n)
 	json_add_string(o, "target", n->target);
 	json_add_int(o, "pid", n->pid);
 	json_add_string(o, "comm", n->comm);
+	if (n->unit[0])
+		json_add_string(o, "unit", n->unit);
 	json_add_uint(o, "uid", n->uid);
 	json_add_string(o, "state", names[n->state]);
 	json_add(o, "cause", cause_to_json(&n->cause));
@@ -257,6 +259,7 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored)
 	n->state = state && !strcmp(state, "done") ? SNAPSHOT_DONE : SNAPSHOT_FAILED;
 	get_text(stored, "target", n->target, sizeof(n->target));
 	get_text(stored, "comm", n->comm, sizeof(n->comm));
+	get_text(stored, "unit", n->unit, sizeof(n->unit));
 	if (json_get_int(stored, "pid", &pid))
 		n->pid = (pid_t)pid;
 	(void)json_get_uint(stored, "created_at", &n->created_ns);

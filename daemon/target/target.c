@@ -396,6 +396,11 @@ pid_t target_pid(const struct target *target)
 	return target->proc.pid ? target->proc.pid : first ? first->pid : 0;
 }
 
+const char *target_unit(const struct target *target)
+{
+	return target->unit ? target->unit : "";
+}
+
 const char *target_comm(const struct target *target)
 {
 	const struct member *first = TAILQ_FIRST(&target->members);

@@ -192,6 +192,8 @@ const char *target_name(const struct target *target);
 pid_t target_pid(const struct target *target);
 /* As /proc has it: bytes of the target; escape before showing (target_to_json() does). */
 const char *target_comm(const struct target *target);
+/* As it was asked for; "" where it is none; "/": the host. */
+const char *target_unit(const struct target *target);
 enum target_scope target_scope(const struct target *target);
 /* The thread that alone is recorded, or 0. */
 pid_t target_tid(const struct target *target);

@@ -53,7 +53,8 @@ with Tracerd() as d, d.client() as c:
         other.tell("region work 20", "ok")
     expect(trigger(c, g["id"])["hits"] == 0, "what is outside of the unit hits nothing")
     s = hit(c, g["id"], first, "work")
-    expect(s["target"] == unit["id"], "the snapshot is the unit's")
+    expect(s["target"] == unit["id"] and s.get("unit") == group.path.name, "the snapshot is the unit's, and has its name")
+    expect(f"of unit {group.path.name} (" in d.tracectl("show", s["id"]).stdout, "its title is the unit's")
 
     second = shell(d, group)
     wait_for("the new program has it", lambda: trigger(c, g["id"])["programs"] == 2)

@@ -669,7 +669,13 @@ static void test_snapshot(void **state)
 		"\"bad\"},"
 		"\"files\":[{\"name\":\"perf.data\",\"size\":1024}],\"blind_ns\":5000}");
 	_cleanup_free_ char *empty = text_of(view_snapshot, "{}");
+	/* not by one of its processes */
+	_cleanup_free_ char *unit = text_of(view_snapshot, "{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"unit\":\"nginx.service\"}");
+	_cleanup_free_ char *host = text_of(view_snapshot, "{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"unit\":\"/\"}");
 
+	has(text, "snapshot s of x (pid 1234, target t3)\n");
+	has(unit, "snapshot s of unit nginx.service (target t3)\n");
+	has(host, "snapshot s of the host (target t3)\n");
 	has(text, "failed in 310 ms\n");
 	has(text, "error       bad\n");
 	has(text, "perf.data (1.0 KiB)\n");

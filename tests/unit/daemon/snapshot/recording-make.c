@@ -41,6 +41,12 @@ pid_t target_pid(const struct target *t)
 	return 4711;
 }
 
+const char *target_unit(const struct target *t)
+{
+	(void)t;
+	return "play.service";
+}
+
 const char *target_comm(const struct target *t)
 {
 	return "evil\n\x1b[31mname";
