@@ -134,7 +134,7 @@ int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret)
 		size_t n = space ? (size_t)(space - p) : (size_t)(end - p);
 		char number[24];
 
-		if (field == 4 || field == 20 || field == 22) {
+		if (field == 4 || field == 20 || field == 22 || field == 28) {
 			char *stop;
 			unsigned long long value;
 
@@ -150,8 +150,10 @@ int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret)
 				out.ppid = (pid_t)value;
 			} else if (field == 20) {
 				out.threads = value;
-			} else {
+			} else if (field == 22) {
 				out.start_time = value;
+			} else {
+				out.stack = value;
 				*ret = out;
 				return 0;
 			}

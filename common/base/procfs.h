@@ -59,6 +59,7 @@ struct proc_stat {
 	char state;
 	uint64_t threads; /* that have not been waited for */
 	uint64_t start_time;
+	uint64_t stack; /* where its program's stack began, another place after an exec; 0: may not be known, or it ends */
 };
 /* Parses the text of /proc/PID/stat; fields are counted from the last ')'. 0 or -EBADMSG. */
 int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret) _must_check_;

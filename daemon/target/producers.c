@@ -61,6 +61,13 @@ static void implicit_free(struct target **target)
 	(void)target_free(*target);
 }
 
+static uint64_t program_stack(const struct target *target)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(target->proc.dirfd, &stat) == 0 ? stat.stack : 0;
+}
+
 /* Its owner is the producer's user. Whom the kernel keeps from tracing the process, the target keeps out, too. */
 static int implicit_new(struct targets *targets, struct producer *producer)
 {
@@ -93,13 +100,14 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	r = member_add(target, target->proc.pid, target->proc.dirfd, target->armed_ns, &member);
 	if (r != 0)
 		return r;
+	target->program_stack = program_stack(target);
 	targets->n_events++;
 	targets_add(targets, target);
 	target_emit(take_ptr(target), NULL);
 	return 0;
 }
 
-/* After a lost connection, or a stop and a start, it is the same target, with its triggers. */
+/* The next program of a process that has executed another one has the same target, with its triggers. */
 static bool implicit_revive(struct targets *targets, const struct producer *producer)
 {
 	struct member *member;
@@ -121,6 +129,7 @@ static bool implicit_revive(struct targets *targets, const struct producer *prod
 		target_exited(target, clock_raw_ns());
 		return false;
 	}
+	target->program_stack = program_stack(target);
 	target_emit(target, NULL);
 	target_refresh(target);
 	return target->state == TARGET_ARMED;
@@ -132,7 +141,11 @@ static void producer_came(struct targets *targets, struct producer *producer)
 	int r;
 
 	target = targets_of_producer(targets, producer_pid(producer), producer_start_time(producer), producer_uid(producer));
-	if (target) {
+	if (target && target_is_implicit(target)) {
+		target->program_stack = program_stack(target);
+		target_refresh(target); /* it may be another program than before, with other rights */
+	}
+	if (target && (!target_is_implicit(target) || target->state == TARGET_ARMED)) {
 		target_emit(target, NULL);
 		return;
 	}
@@ -154,6 +167,15 @@ static bool has_living(const struct targets *targets, pid_t pid, uint64_t start_
 	return false;
 }
 
+/*
+ * Whether it still is the program that registered. A program that has only hung up, as by closing all descriptors, goes on
+ * writing. Of one that ends the memory is gone before the connection; where that cannot be seen, the pidfd tells its end.
+ */
+static bool program_goes_on(const struct target *target)
+{
+	return proc_alive(&target->proc) && program_stack(target) == target->program_stack;
+}
+
 void targets_producer_changed(struct targets *targets, struct producer *producer)
 {
 	pid_t pid = producer_pid(producer);
@@ -168,7 +190,7 @@ void targets_producer_changed(struct targets *targets, struct producer *producer
 	{
 		if (!is_of(target, pid, start_time) || target->state == TARGET_EXITED)
 			continue;
-		if (target_is_implicit(target) && !has_living(targets, pid, start_time))
+		if (target_is_implicit(target) && !has_living(targets, pid, start_time) && !program_goes_on(target))
 			target_exited(target, clock_raw_ns());
 		else
 			target_emit(target, NULL);
@@ -188,7 +210,7 @@ void targets_producer_gone(struct targets *targets, struct producer *producer)
 		return;
 	for (target = TAILQ_FIRST(&targets->list); target; target = next) {
 		next = TAILQ_NEXT(target, link);
-		if (is_of(target, pid, start_time) && target_is_implicit(target) && target->state == TARGET_EXITED)
+		if (is_of(target, pid, start_time) && target_is_implicit(target))
 			targets_disarm(targets, target);
 	}
 }

@@ -137,6 +137,7 @@ struct target {
 	/* life */
 	struct event *exit_event; /* on the pidfd */
 	struct event *gone_event; /* the end of the grace time */
+	uint64_t program_stack;	  /* nobody armed it: where the stack of the program began that registered; 0: not known */
 	uint64_t armed_unix_ns, armed_ns, ended_ns;
 	uint64_t state_unix_ns; /* since when it is in its state; 0: since it was armed */
 	char suspended[TARGET_WHY_MAX]; /* why, from ended_ns on; "": it was not */

@@ -5,6 +5,7 @@
  *
  *	start [no-thread] [KEY=NUMBER...]   tracerd_start(); keys: threads, events, names, flags, size
  *	stop, stats, snapshot [REASON]
+ *	open NAME, shut    a region around the lines between them
  *	instant NAME, region NAME MS, log TEXT, thread NAME (an instant on a new thread)
  *	fork, _fork        the child answers with its pid and takes the lines from here on ...
  *	exit               ... until it is told this; then its parent goes on (or ends)
@@ -31,6 +32,7 @@
 
 static const char *self;
 static void *plugin;
+static tracerd_region opened;
 
 static void say(const char *text)
 {
@@ -176,6 +178,12 @@ static void do_line(char *line)
 		say(tracerd_enabled() ? "ok" : "off");
 	} else if (!strcmp(line, "region")) {
 		do_region(rest);
+	} else if (!strcmp(line, "open")) {
+		opened = tracerd_region_begin(tracerd_intern(rest));
+		say(opened.begin ? "ok" : "off");
+	} else if (!strcmp(line, "shut")) {
+		tracerd_region_end(opened);
+		say("ok");
 	} else if (!strcmp(line, "log")) {
 		tracerd_log(TRACERD_INFO, "told: %s", rest);
 		say("ok");

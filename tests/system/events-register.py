@@ -193,8 +193,8 @@ def a_target_of_its_own(d, c):
     # stopping and starting again
     t = left[0]["id"]
     p.ask("stop")
-    wait_for("the end of the registration", lambda: show(c, t)["state"] == "exited")
-    expect(show(c, t)["events"]["state"] == "ended", "a program that stops leaves its rings")
+    wait_for("the end of the registration", lambda: show(c, t)["events"]["state"] == "ended")
+    expect(show(c, t)["state"] == "armed", "a program that stops leaves its rings, and has not exited")
     again = p.ask("start")
     expect(again == t and len(of_pid(c, p.pid)) == 1 and show(c, t)["state"] == "armed", "one that starts again is the same target")
     p.ask("write")
@@ -215,7 +215,7 @@ def armed_before(d, c):
     """The recording was there first: the registration attaches to it."""
     p = Program(d)
     p.ask("stop")
-    wait_for("the end of the registration", lambda: of_pid(c, p.pid)[0]["state"] == "exited")
+    wait_for("the end of the registration", lambda: of_pid(c, p.pid)[0]["events"]["state"] == "ended")
     c.call("target.disarm", {"target": str(p.pid)})
     t = c.arm(p.pid)
     expect(t["events"] is None, "an armed program without rings")
@@ -535,7 +535,7 @@ def what_was_lost(d, c):
             rings.set(field, 2**64 - 1)
         expect(c.snapshot(target)["state"] == "done", "numbers that cannot be are no reason to have no trace")
     rings.close()
-    wait_for("its end", lambda: show(c, target)["state"] == "exited")
+    wait_for("its end", lambda: show(c, target)["events"]["state"] == "ended")
     c.call("target.disarm", {"target": target})
 
 

@@ -50,7 +50,7 @@ class Program:
     def close(self, c):
         """And what is kept of it is forgotten."""
         self.end()
-        wait_for("the target's end", lambda: c.call("target.show", {"target": self.target})["target"]["state"] == "exited")
+        wait_for("the target's end", lambda: c.call("target.show", {"target": self.target})["target"]["events"]["state"] == "ended")
         c.call("target.disarm", {"target": self.target})
 
 
@@ -124,7 +124,7 @@ def slow_region(d):
         t = c.call("target.show", {"target": p.target})["target"]
         expect(t["triggers"] == 1, "the target says that it has a trigger")
         p.end()
-        wait_for("the target's end", lambda: c.call("target.show", {"target": p.target})["target"]["state"] == "exited")
+        wait_for("the target's end", lambda: c.call("target.show", {"target": p.target})["target"]["events"]["state"] == "ended")
         expect(trigger(c, g["id"])["programs"] == 0, "a program that ended has no thresholds any more")
         c.call("target.disarm", {"target": p.target})
         expect(trigger(c, g["id"]) is None, "a trigger goes with its target")

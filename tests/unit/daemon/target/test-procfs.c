@@ -21,7 +21,7 @@
 #include "daemon/perf/eventset.h"
 #include "daemon/target/cgroup.h"
 
-#define TAIL " S 42 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 987654321 0 0"
+#define TAIL " S 42 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 987654321 0 0 0 0 0 140722000 0"
 
 static void test_stat(void **state)
 {
@@ -37,6 +37,7 @@ static void test_stat(void **state)
 		assert_int_equal(st.ppid, 42);
 		assert_int_equal(st.state, 'S');
 		assert_int_equal(st.start_time, 987654321);
+		assert_int_equal(st.stack, 140722000);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(proc_stat_parse(bad[i], strlen(bad[i]), &st), -EBADMSG);
