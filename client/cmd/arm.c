@@ -37,8 +37,8 @@ static const struct option_spec specs[] = {
 		.arg = "NAME",
 		.doc = "Record all processes of this systemd unit (nginx.service) or control "
 		       "group, and those that it starts later. One that is moved into it from outside is "
-		       "noticed within a second, and so is one that is moved out. A unit that is restarted has "
-		       "another control group, which ends the recording: arm it again."},
+		       "noticed within a second, and so is one that is moved out. When the unit is restarted "
+		       "it goes on; one that has been gone for longer than exited_keep_s (tracerd.conf(5)) ends."},
 	{.name = "host",
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, host),

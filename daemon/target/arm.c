@@ -23,6 +23,7 @@
 #include "daemon/target/backend.h"
 #include "daemon/target/stack_probe.h"
 #include "daemon/target/target_internal.h"
+#include "daemon/target/unit_watch.h"
 
 #define ARMING_SECONDS 60
 
@@ -111,8 +112,9 @@ static bool same_subject(const struct target *a, const struct target *b)
 {
 	if (a->scope != b->scope || a->owner != b->owner)
 		return false;
+	/* One that follows its unit may not have noticed yet that the control group is another one. */
 	if (target_scope_is_group(a->scope))
-		return a->cgroup.ino == b->cgroup.ino;
+		return strcmp(a->cgroup.path, b->cgroup.path) == 0;
 	return a->proc.pid == b->proc.pid && a->proc.start_time == b->proc.start_time && a->tid == b->tid;
 }
 
@@ -126,7 +128,7 @@ static struct target *armed_already(const struct target *target)
 	return NULL;
 }
 
-/* Two armings at a time would both record it. The cgroup of a unit may not be known yet: then its inode number is 0. */
+/* Two armings at a time would both record it. The cgroup of a unit may not be known yet: then its path is empty, its inode number 0. */
 static bool being_armed(const struct target *target)
 {
 	const struct arming *arming;
@@ -593,6 +595,7 @@ void arming_finish(struct target *target)
 		target->id = ++targets->last_id;
 		(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
 		targets_add(targets, target);
+		unit_watch_set(targets->unit_watch, target);
 	}
 	if (target->work)
 		target_work(target, 0);

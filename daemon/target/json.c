@@ -22,14 +22,32 @@ const char *target_state_name(enum target_state state)
 	return names[state];
 }
 
-static void add_texts(struct json_object *o, const char *key, char *const *texts, size_t n)
+static struct json_object *add_texts(struct json_object *o, const char *key, char *const *texts, size_t n)
 {
 	struct json_object *list = json_add_new_array(o, key);
 
 	for (size_t i = 0; i < n; i++)
 		json_append_string(list, texts[i]);
+	return list;
 }
 
+/* What is to be said of a unit that was stopped. */
+static void add_away(struct json_object *warnings, const struct target *target)
+{
+	const unsigned int keep_s = target->targets->config->exited_keep_s;
+	char text[160];
+
+	if (!target->away_ns)
+		return;
+	if (target->state == TARGET_ARMED)
+		(void)snprintf(text, sizeof(text), "the unit is not running: it is recorded again if it starts within %u s (exited_keep_s)",
+			       keep_s);
+	else
+		(void)snprintf(text, sizeof(text), "ended: the unit was gone for longer than %u s (exited_keep_s)", keep_s);
+	json_append_string(warnings, text);
+}
+
+/* What of all targets' losses is this one's. Which side-band records were lost nobody knows: the status has those. */
 static void add_lost(struct json_object *o, const struct target *target, const struct backend_stats *stats)
 {
 	struct json_object *lost = json_add_new_object(o, "lost");
@@ -86,8 +104,8 @@ struct json_object *target_to_json(struct target *target)
 	json_add_string(o, "stacks", stacks_mode_name(target->stacks));
 	json_add_bool(o, "stacks_auto", target->stacks_asked == STACKS_AUTO);
 	json_add_bool(o, "stacks_pending", target->probe_waits);
-	add_texts(o, "why", target->why, target->n_why);
-	add_texts(o, "warnings", target->warnings, target->n_warnings);
+	(void)add_texts(o, "why", target->why, target->n_why);
+	add_away(add_texts(o, "warnings", target->warnings, target->n_warnings), target);
 	json_add_bool(o, "waits", target->waits);
 	json_add_uint(o, "wait_min_ns", stats.wait_min_ns);
 	json_add_bool(o, "kernel", target->kernel_stacks);

@@ -49,14 +49,21 @@ void scan_fini(struct scan *scan, struct closer *closer)
 
 /* ---- the thread's */
 
+/* A unit that is started again has a new control group under the same path. */
+static int find_group(struct scan *scan)
+{
+	if (scan->cgroup.dirfd >= 0 && !cgroup_gone(&scan->cgroup))
+		return 0;
+	cgroup_close(&scan->cgroup);
+	return scan->host ? cgroup_open_root(scan->mount_fd, &scan->cgroup)
+			  : cgroup_open(scan->mount_fd, scan->unit, &scan->cgroup);
+}
+
 static void run_list(struct work *w)
 {
-	if (w->scan.unit) {
-		w->result = w->scan.host ? cgroup_open_root(w->scan.mount_fd, &w->scan.cgroup)
-					 : cgroup_open(w->scan.mount_fd, w->scan.unit, &w->scan.cgroup);
-		if (w->result != 0)
-			return;
-	}
+	w->result = find_group(&w->scan);
+	if (w->result != 0)
+		return;
 	w->scan.listed_ns = clock_raw_ns();
 	w->result = cgroup_procs(&w->scan.cgroup, &w->scan.pids, &w->scan.n_pids);
 	if (w->result == CGROUP_E_MANY)
@@ -413,39 +420,47 @@ static enum turn begin_join(struct work *w)
 	return target_is_family(target) ? list_family(w) : read_entries(w);
 }
 
-static enum turn step_listed(struct work *w, uint64_t deadline)
+static enum turn step_looked(struct work *w)
 {
 	struct target *target = w->target;
 
-	if (w->what != WORK_ARM) {
-		/* Who ended before the list was read is not in it: the record of that end is the target's. */
-		sideband_events_drain(target->targets->sideband);
-		if (w->result == 0 && !cgroup_gone(&w->scan.cgroup))
-			return begin_join(w);
-		if (cgroup_gone(&w->scan.cgroup))
-			target_exited(target, clock_raw_ns());
-		else
-			log_debug("%s: looking at its members: %s", target->name,
-				  w->result < 0 ? strerror(-w->result) : "no cgroup");
+	/* Who ended before the list was read is not in it: the record of that end is the target's. */
+	sideband_events_drain(target->targets->sideband);
+	if (w->scan.cgroup.dirfd < 0 || cgroup_gone(&w->scan.cgroup)) {
+		unit_away(target);
 		return TURN_END;
 	}
-	if (!arming_found(target, w->result, &w->scan.cgroup))
+	if (w->scan.cgroup.ino != target->cgroup.ino) {
+		unit_back(target, &w->scan.cgroup);
 		return TURN_END;
-	return begin_join(w);
+	}
+	if (w->result == 0)
+		return begin_join(w);
+	log_debug("%s: looking at its members: %s", target->name, w->result < 0 ? strerror(-w->result) : "no cgroup");
+	return TURN_END;
+}
+
+static enum turn step_listed(struct work *w, uint64_t deadline)
+{
+	if (w->what != WORK_ARM)
+		return step_looked(w);
+	return arming_found(w->target, w->result, &w->scan.cgroup) ? begin_join(w) : TURN_END;
 }
 
 static enum turn begin_list(struct work *w)
 {
 	struct target *target = w->target;
 
-	if (w->what == WORK_ARM) {
-		w->scan.mount_fd = target->targets->cgroup_fd;
-		w->scan.unit = strdup(target->unit);
-		w->scan.host = target->scope == TARGET_HOST;
-	} else {
+	w->scan.mount_fd = target->targets->cgroup_fd;
+	w->scan.host = target->scope == TARGET_HOST;
+	w->scan.unit = strdup(w->what == WORK_ARM ? target->unit : target->cgroup.path);
+	if (w->what != WORK_ARM) {
+		w->scan.cgroup.ino = target->cgroup.ino;
 		w->scan.cgroup.dirfd = fcntl(target->cgroup.dirfd, F_DUPFD_CLOEXEC, 3);
+		if (w->scan.cgroup.dirfd < 0)
+			return TURN_END;
 	}
-	if (w->what == WORK_ARM ? !w->scan.unit : w->scan.cgroup.dirfd < 0)
+	if (!w->scan.unit)
 		return w->what == WORK_ARM ? work_refuse(w, -ENOMEM, "out of memory") : TURN_END;
 	w->run = run_list;
 	w->job.patient = true;

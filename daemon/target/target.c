@@ -18,6 +18,7 @@
 #include "daemon/target/backend.h"
 #include "daemon/target/join.h"
 #include "daemon/target/target_internal.h"
+#include "daemon/target/unit_watch.h"
 
 #define OWN_FDS 2 /* of a target beside its files: pidfd and /proc directory */
 
@@ -134,7 +135,7 @@ uint64_t target_history_lost(const struct target *target)
 }
 
 /* Whoever watches its processes sees that they are not to be looked into any more. */
-static void report_end(struct target *target)
+void target_report_end(struct target *target)
 {
 	struct targets *targets = target->targets;
 
@@ -156,7 +157,7 @@ void target_suspend(struct target *target, uint64_t at_ns, const char *why)
 	(void)snprintf(target->suspended, sizeof(target->suspended), "%s", why);
 	target_warn(target, "suspended: %s", why);
 	log_info("%s (pid %d) is suspended: %s", target->name, (int)target->proc.pid, why);
-	report_end(target);
+	target_report_end(target);
 }
 
 void target_exited(struct target *target, uint64_t at_ns)
@@ -176,7 +177,7 @@ void target_exited(struct target *target, uint64_t at_ns)
 	if (target->exit_event)
 		(void)event_del(target->exit_event);
 	(void)event_add(target->gone_event, &keep);
-	report_end(target);
+	target_report_end(target);
 }
 
 static void on_pidfd(evutil_socket_t fd, short what, void *arg)
@@ -320,6 +321,7 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->proc = (struct proc)PROC_INIT;
 	target->cgroup = (struct cgroup)CGROUP_INIT;
 	target->kallsyms_fd = -1;
+	target->watched.events = target->watched.parent = -1;
 	target->owner = req->uid;
 	target->owner_admin = req->admin;
 	target->stacks_asked = req->stacks;
@@ -368,6 +370,7 @@ struct target *target_free(struct target *target)
 	notes_clear(target->warnings, &target->n_warnings);
 	quota_release(&target->charge_target);
 	quota_release(&target->charge_fds);
+	unit_watch_clear(target->targets->unit_watch, target);
 	cgroup_close(&target->cgroup);
 	proc_close(&target->proc);
 	close_fdp(&target->kallsyms_fd);
@@ -389,11 +392,25 @@ const char *target_name(const struct target *target)
 	return target->name;
 }
 
+/* The first that lives; of those that have ended the first. */
+static const struct member *first_member(const struct target *target)
+{
+	const struct member *member;
+
+	TAILQ_FOREACH(member, &target->members, link)
+		if (member->to_ns == UINT64_MAX)
+			return member;
+	return TAILQ_FIRST(&target->members);
+}
+
 pid_t target_pid(const struct target *target)
 {
-	const struct member *first = TAILQ_FIRST(&target->members);
+	const struct member *first;
 
-	return target->proc.pid ? target->proc.pid : first ? first->pid : 0;
+	if (target->proc.pid)
+		return target->proc.pid;
+	first = first_member(target);
+	return first ? first->pid : 0;
 }
 
 const char *target_unit(const struct target *target)
@@ -403,7 +420,7 @@ const char *target_unit(const struct target *target)
 
 const char *target_comm(const struct target *target)
 {
-	const struct member *first = TAILQ_FIRST(&target->members);
+	const struct member *first = target->comm[0] ? NULL : first_member(target);
 
 	return target->comm[0] || !first ? target->comm : first->comm;
 }

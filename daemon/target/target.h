@@ -6,7 +6,7 @@
  *
  *             arm                     exec of a user's target, credentials changed
  *   (none) ─────────► ARMED ───────────────────────────────────────► SUSPENDED
- *                       │  the process or the whole unit ended            │
+ *                       │  the process ended; the unit, for exited_keep_s │
  *                       └───────────► EXITED ◄────────────────────────────┘
  *   disarm, or exited_keep_s after the exit: gone (a freeze in flight keeps what it needs)
  *

@@ -26,6 +26,7 @@ struct closer;
 struct openings;
 struct producers;
 struct stackprobe;
+struct unit_watch;
 struct work_queue;
 
 #define TARGET_IMAGES_MAX 1024
@@ -74,8 +75,8 @@ struct resync_wait {
 /* What daemon/target/work.c does for a target, the most urgent first. */
 enum target_work {
 	WORK_RESYNC = 1 << 0, /* the kernel lost records: /proc is read again */
-	WORK_SCAN = 1 << 1,   /* a unit: reads who is in it */
-	WORK_REARM = 1 << 2,  /* its back end would record in another way */
+	WORK_REARM = 1 << 1,  /* its back end would record in another way */
+	WORK_SCAN = 1 << 2,   /* a unit: reads who is in it; after the events of its new control group are there */
 	WORK_FORGET = 1 << 3, /* its side-band log is nearly full, or its list of processes */
 	WORK_ARM = 1 << 4,
 };
@@ -90,7 +91,12 @@ struct target {
 	struct proc proc; /* process and thread; pid 0 for a unit */
 	pid_t tid;        /* thread */
 	struct cgroup cgroup; /* unit */
+	struct {
+		int events, parent; /* numbers of inotify; -1 */
+		unsigned int looks; /* at once, since the last tick */
+	} watched;
 	char *unit;           /* as asked for */
+	uint64_t away_ns;     /* since when the control group is gone, CLOCK_MONOTONIC_RAW; 0: it is there */
 	char comm[PROC_COMM_MAX];
 	char *exe;
 	/* authority */
@@ -172,6 +178,7 @@ struct targets {
 	struct stackprobe *probe;
 	int cgroup_fd; /* the mount; -1 */
 	int vdso_fd;
+	struct unit_watch *unit_watch;
 	struct event *tick; /* once a second while something is watched */
 	struct event *unanswered; /* while files of targets are to be asked for once more */
 };
@@ -197,6 +204,8 @@ void target_warn_closed(struct target *target);
 /* Ends the recording; what is recorded stays. */
 void target_suspend(struct target *target, uint64_t at_ns, const char *why);
 void target_exited(struct target *target, uint64_t at_ns);
+/* Tells subscribers, and those who watch its processes, that these have ended. */
+void target_report_end(struct target *target);
 /* Side-band records that the kernel lost while it was recorded, of whomever. */
 uint64_t target_history_lost(const struct target *target);
 /* Reads name, executable and credentials again. */
@@ -300,6 +309,14 @@ void family_thread_ended(struct member *member);
 void family_look(struct member *member);
 /* The callback of targets->ending_event. */
 void family_on_ending(int fd, short what, void *arg);
+
+/* ---- unit.c */
+/* The control group of a unit may have changed: it is looked at now or, if that has come too often, at the next tick. */
+void unit_look(struct target *target);
+/* A look at a unit has found no control group: it ends when that lasts. */
+void unit_away(struct target *target);
+/* It has found another one under the path, which is taken. */
+void unit_back(struct target *target, struct cgroup *cgroup);
 
 /* ---- proof.c */
 /* Of a user's target: nothing of the process is in a snapshot until the kernel says that the user may look into it. */

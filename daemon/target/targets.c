@@ -15,6 +15,7 @@
 #include "daemon/target/backend.h"
 #include "daemon/target/stack_probe.h"
 #include "daemon/target/target_internal.h"
+#include "daemon/target/unit_watch.h"
 
 #define UNANSWERED_S 5
 
@@ -76,6 +77,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	{
 		if (!is_watched(target))
 			continue;
+		target->watched.looks = 0;
 		if (target_scope_is_group(target->scope))
 			target_work(target, WORK_SCAN);
 		else if (is_reviewed(target) && target->backend->review)
@@ -270,6 +272,9 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = work_queue_new(targets, &targets->work);
 	if (r < 0)
 		return r;
+	r = unit_watch_new(targets, &targets->unit_watch);
+	if (r < 0)
+		return r;
 	targets->tick = evtimer_new(base, on_tick, targets);
 	targets->unanswered = evtimer_new(base, on_unanswered, targets);
 	targets->ending_event = evtimer_new(base, family_on_ending, targets);
@@ -297,6 +302,7 @@ struct targets *targets_free(struct targets *targets)
 	while (!TAILQ_EMPTY(&targets->list))
 		targets_disarm(targets, TAILQ_FIRST(&targets->list));
 	(void)stackprobe_free(targets->probe);
+	targets->unit_watch = unit_watch_free(targets->unit_watch);
 	if (targets->unanswered)
 		event_free(targets->unanswered);
 	if (targets->tick)

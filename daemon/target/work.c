@@ -212,7 +212,8 @@ static enum turn begin(struct work *w)
 	case WORK_RESYNC:
 		return scan_begin_resync(w);
 	case WORK_REARM:
-		return work_begin_arm(w);
+		/* What is gone has no events. */
+		return w->target->away_ns ? TURN_END : work_begin_arm(w);
 	case WORK_FORGET:
 		return begin_forget(w);
 	}

@@ -21,7 +21,7 @@ enum turn {
 /* What is to be read of a target's processes, and how far that has got. */
 struct scan {
 	int maps_fd; /* of who has to prove that he may read it; -1 */
-	char *unit;
+	char *unit; /* its name, or the path of the control group that it had */
 	bool host; /* all processes instead */
 	int mount_fd; /* the targets' */
 	struct cgroup cgroup;

@@ -131,6 +131,13 @@ def check_life(build, share, own, ok, fail):
     if not wanted <= unit:
         fail(f"of the unit's processes {sorted(wanted)} these were traced: {sorted(unit)}")
     ok("a unit's processes are traced: the first, one that was moved into it, one that began in it")
+    before, after = (int(n) for n in life["unit-restarted"])
+    # of two processes no more, of one now
+    if after != before - 4:
+        fail(f"a unit of three processes had {before} events, and {after} when it was started again with one")
+    if int(life["unit-again"][0]) not in {tid for tid, _ in our_instructions(build, own, share / "pt-unit-again")}:
+        fail("what a unit does that was started again is not in its trace")
+    ok("a unit that is started again is traced, and gives back the events of its old processes")
     host = {tid for tid, _ in our_instructions(build, own, share / "pt-host")}
     wanted = {int(life[f"host-{n}"][0]) for n in ("one", "two")}
     if not wanted <= host:

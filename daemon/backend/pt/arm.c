@@ -275,6 +275,7 @@ static int arm_phase(struct target *target, struct pt_choice *choice, char *why,
 		choice->phase = PT_PHASE_COUNT;
 		return BACKEND_RUN;
 	case PT_PHASE_COUNT:
+		pt_recording_of(target)->cgroup = choice->cgroup;
 		if (r == 0)
 			r = prepare(target, choice, why, why_size);
 		else

@@ -113,10 +113,13 @@ static void choice_run(struct backend_job *job)
 		choice->waits->run(choice->waits);
 		return;
 	}
-	if (choice->phase == PT_PHASE_COUNT)
+	if (choice->phase == PT_PHASE_COUNT) {
+		if (choice->anew)
+			pt_events_forget(choice->events);
 		job->result = count_threads(choice);
-	else
+	} else {
 		open_events(choice);
+	}
 	if (job->result == -EBUSY)
 		holders_find(choice->holders, sizeof(choice->holders));
 }
@@ -136,6 +139,7 @@ static void choice_free(struct backend_job *job)
 
 int pt_choice_new(const struct target *target, struct pt_choice **ret)
 {
+	const struct pt_recording *rec = pt_recording_of(target);
 	struct pt_choice *choice = calloc(1, sizeof(*choice));
 	int r = 0;
 
@@ -145,10 +149,12 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 	choice->proc_dirfd = -1;
 	choice->closer = target->targets->closer;
 	choice->host = target->scope == TARGET_HOST;
-	choice->filter = pt_filter_ref(pt_recording_of(target)->filter);
-	if (pt_recording_of(target)->events) {
-		choice->events = pt_events_ref(pt_recording_of(target)->events);
+	choice->filter = pt_filter_ref(rec->filter);
+	choice->cgroup = target->cgroup.ino;
+	if (rec->events) {
+		choice->events = pt_events_ref(rec->events);
 		choice->grows = true;
+		choice->anew = rec->cgroup != choice->cgroup && !rec->shares && rec->events->users == 1;
 	}
 	if (target->children) {
 		r = members_pids(target, false, &choice->pids, &choice->n_pids);

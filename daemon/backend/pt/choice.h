@@ -26,6 +26,8 @@ struct pt_choice {
 	struct pt_events *events; /* opened; or referenced, to be grown */
 	struct pt_filter *filter; /* referenced; NULL: none */
 	bool grows;
+	bool anew; /* its unit was started again: nobody is there any more of those that the events are of */
+	uint64_t cgroup; /* the unit's */
 	char why[160]; /* of TARGET_E_* as the result */
 	char holders[200]; /* who may hold the PMU, where it is busy */
 	/* what the thread needs; nothing of it is the target's */

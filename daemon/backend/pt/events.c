@@ -294,6 +294,29 @@ size_t pt_events_keep_new(struct pt_events *events, pid_t *pids, size_t n)
 	return n;
 }
 
+void pt_events_forget(struct pt_events *events)
+{
+	struct pt_batches gone = STAILQ_HEAD_INITIALIZER(gone);
+	struct pt_batch *first, *batch;
+
+	/* Until they are closed: a thread that still has one would be taken for one that is covered. */
+	(void)pthread_mutex_lock(&events->growing);
+	(void)pthread_mutex_lock(&events->switching);
+	(void)pthread_mutex_lock(&events->lock);
+	first = STAILQ_FIRST(&events->batches);
+	STAILQ_REMOVE_HEAD(&events->batches, link);
+	STAILQ_CONCAT(&gone, &events->batches);
+	STAILQ_INSERT_HEAD(&events->batches, first, link);
+	STAILQ_FOREACH(batch, &gone, link)
+		for (int k = 0; k < PT_EVENT_KINDS; k++)
+			events->n_fds -= batch->sets[k].n_fds;
+	(void)pthread_mutex_unlock(&events->lock);
+	(void)pthread_mutex_unlock(&events->switching);
+	pid_set_fini(&events->tids);
+	close_batches(&gone, NULL);
+	(void)pthread_mutex_unlock(&events->growing);
+}
+
 struct pt_events *pt_events_ref(struct pt_events *events)
 {
 	events->refs++;

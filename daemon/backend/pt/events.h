@@ -108,6 +108,12 @@ int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn t
 /* Of `pids`, in place, those of which no thread was opened or found covered so far; how many. Any thread. */
 size_t pt_events_keep_new(struct pt_events *events, pid_t *pids, size_t n);
 
+/*
+ * Whoever they are of has ended: closes the events of all but the first ones, which have the rings, and forgets whose they are. Somebody
+ * else may have got the number of one of them, and is not covered. A thread that may wait, before it grows.
+ */
+void pt_events_forget(struct pt_events *events);
+
 struct pt_events *pt_events_ref(struct pt_events *events);
 struct pt_events *pt_events_put(struct pt_events *events);
 

@@ -32,6 +32,7 @@ struct pt_recording {
 	bool misses;	  /* such a CPU is not traced, and the target says so */
 	bool shares;	  /* another target has opened the events, and pays for them */
 	bool is_part;	  /* they have more than this target */
+	uint64_t cgroup;  /* whose processes were opened last; 0: those of none */
 	size_t aux_bytes; /* of each CPU */
 	bool ring_asked, timing_asked; /* by the client, not by the configuration */
 	uint64_t left_out; /* how often what came later could not be traced, too */

@@ -62,9 +62,21 @@ static int charge_rings(struct target *target, const struct event_group *group)
 
 /* ---- sources */
 
+/* How long the rings from before a change are kept. What a unit has left that was started again is kept as what a target leaves. */
+static time_t old_seconds(const struct sampling *s)
+{
+	const time_t keep = (time_t)s->target->targets->config->exited_keep_s;
+	time_t seconds = OLD_SOURCE_SECONDS + (time_t)(s->target->keep_ns / 1000000000u);
+
+	for (size_t i = 1; i < s->n_sources; i++)
+		if (sample_is_of_the_past(s->target, s->sources[i].group) && keep > seconds)
+			seconds = keep;
+	return seconds;
+}
+
 static void source_push(struct sampling *s, struct event_group *group, uint64_t now)
 {
-	const struct timeval settled = {.tv_sec = OLD_SOURCE_SECONDS + (time_t)(s->target->keep_ns / 1000000000u)};
+	struct timeval settled = {0};
 
 	if (s->n_sources == SOURCES_MAX)
 		(void)event_group_put(s->sources[--s->n_sources].group);
@@ -76,6 +88,7 @@ static void source_push(struct sampling *s, struct event_group *group, uint64_t 
 		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .end_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0,
 		.lost_end = UINT64_MAX};
 	s->n_sources++;
+	settled.tv_sec = old_seconds(s);
 	if (s->n_sources > 1)
 		(void)event_add(s->settle, &settled);
 }
@@ -263,6 +276,8 @@ static int sample_arm(struct target *target, struct backend_job **job, char *why
 		return r;
 	r = r < 0 ? refused(r, why, why_size) : take(target, group, why, why_size);
 	if (r != 0 && sampling_group(target)) {
+		if (sample_is_of_the_past(target, sampling_group(target)))
+			target_warn(target, "since the unit was restarted it is not recorded: %s", why[0] ? why : strerror(r < 0 ? -r : EIO));
 		keep_stacks(target, why);
 		keep_refused(sampling_of(target)->keep, why);
 	}
@@ -281,7 +296,7 @@ static bool group_fits(struct target *target, bool members_added)
 		return true;
 	/* Events on tasks follow forks, but not a process that is moved into a unit. */
 	if (target_scope_is_group(target->scope))
-		return group->spec.kind == GROUP_CGROUP || !members_added;
+		return group->spec.kind == GROUP_CGROUP ? !sample_is_of_the_past(target, group) : !members_added;
 	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
 		return !target->several || !members_added;
 	if (sample_own_cgroup(target, &own) == 0)

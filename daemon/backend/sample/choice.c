@@ -45,6 +45,12 @@ int sample_own_cgroup(struct target *target, struct cgroup *ret)
 	return 0;
 }
 
+bool sample_is_of_the_past(const struct target *target, const struct event_group *group)
+{
+	return target_scope_is_group(target->scope) && group->spec.kind == GROUP_CGROUP &&
+	       group->spec.cgroup_ino != target->cgroup.ino;
+}
+
 /* ---- the choice in words */
 
 static void warn_plain_waits(struct target *target)
@@ -166,7 +172,8 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED || r == -EDQUOT)
 			return r;
 		/* Events on tasks cost it more than what it would gain by other rings. */
-		if (choice->attempt == ATTEMPT_CPU && sampling_group(target) && sampling_group(target)->spec.kind != GROUP_TASK)
+		if (choice->attempt == ATTEMPT_CPU && sampling_group(target) && sampling_group(target)->spec.kind != GROUP_TASK &&
+		    !sample_is_of_the_past(target, sampling_group(target)))
 			return r;
 		if (r != -ENOENT)
 			log_debug("%s: no events on %s: %s", target->name,

@@ -10,7 +10,8 @@
 
 struct event_group;
 
-#define SOURCES_MAX 3
+/* So often a service manager starts at once what crashes (systemd: five times in 10 s), and the empty one behind it. */
+#define SOURCES_MAX 6
 
 struct source {
 	struct event_group *group; /* referenced */

@@ -157,7 +157,20 @@ say "unit-two $two"
 say "unit-three $three"
 pid=t$(tracectl --json list | grep -o '"id": *"t[0-9]*"' | tail -1 | tr -dc 0-9)
 keep unit
+# It is started again: the events of its old processes but the first one are given back.
 kill -9 $one $two $three
+wait $one $two $three
+before=$(events)
+rmdir /sys/fs/cgroup/rig
+sleep 3
+mkdir /sys/fs/cgroup/rig
+sh -c 'echo $$ >/sys/fs/cgroup/rig/cgroup.procs; exec life spin' >/dev/null &
+again=$!
+sleep 4
+say "unit-restarted $before $(events)"
+say "unit-again $again"
+keep unit-again
+kill -9 $again
 tracectl disarm $pid
 say "unit-events-left $(events)"
 

@@ -126,10 +126,47 @@ bob tracectl arm --backend step "$stepped" && die "bob has alice's process stepp
 tracectl disarm "$stepped" || die "root disarms it"
 free_again root
 ok "so has root, as that user; nobody else"
+# ProtectKernelTunables= hides it from the unit: root's tracectl hands it over.
+tracectl arm --kernel --backend sample "$stepped" || die "root has the kernel's stacks recorded"
+tracectl disarm "$stepped" || die "root disarms it"
+ok "the unit takes /proc/kallsyms from root, and records the kernel's stacks"
 alice tracectl arm --backend step "$stepped" || die "alice has her process stepped again"
 bob tracectl fetch "$id" -o /tmp/bob.pftrace && die "bob fetches alice's snapshot"
 [ "$(stat -c %U:%a /var/lib/tracerd)" = tracerd:700 ] || die "the spool is open: $(stat -c %U:%a /var/lib/tracerd)"
 ok "nobody else does"
+
+# A service that is restarted has another control group, which the unit's rights let it see at once.
+cat >/etc/systemd/system/restarted.service <<'UNIT'
+[Service]
+ExecStart=/usr/bin/python3 -c "import time\nwhile True: sum(range(20000)); time.sleep(0.002)"
+UNIT
+systemctl daemon-reload
+systemctl start restarted.service || die "systemctl start restarted"
+tracectl arm --unit restarted.service --json >/results/unit.json || die "root arms a unit"
+t=$(field 'j["targets"][0]["id"]' </results/unit.json)
+sleep 2
+old=$(systemctl show -P MainPID restarted)
+for _ in 1 2; do
+	systemctl restart restarted.service || die "systemctl restart"
+	new=$(systemctl show -P MainPID restarted)
+	for _ in $(seq 100); do
+		tracectl show "$t" --json >/results/show.json || die "the restarted unit has no target: $t"
+		[ "$(field 'j["target"]["pid"]' </results/show.json)" = "$new" ] && break
+		sleep 0.1
+	done
+	[ "$(field 'j["target"]["state"], j["target"]["pid"], j["target"]["warnings"]' </results/show.json)" = "('armed', $new, [])" ] ||
+		die "the unit is not followed to $new: $(cat /results/show.json)"
+	sleep 2
+done
+tracectl snapshot "$t" --json >/results/restarted.json || die "a snapshot of the restarted unit"
+tracectl fetch "$(field 'j["snapshot"]["id"]' </results/restarted.json)" -o /tmp/restarted/ || die "root fetches it"
+PYTHONPATH=/opt/test python3 -c 'from lib.capture import *
+n = collections.Counter(r.pid for r in records(open(sys.argv[1], "rb").read()) if is_clock(r))
+sys.exit(not (n[int(sys.argv[2])] > 30 and n[int(sys.argv[3])] > 30 and print(dict(n)) is None))' /tmp/restarted/perf.data "$old" "$new" ||
+	die "a restarted unit's processes are not in one snapshot"
+tracectl disarm "$t" || die "root disarms the unit"
+systemctl stop restarted.service
+ok "a unit that is restarted goes on being recorded"
 
 # What was a way in once, or a way to end the service, tried by alice.
 tried() {

@@ -17,6 +17,14 @@ SCHED_MAGIC = 0x01455354
 OUT, IN, WAKEUP = 1, 2, 3
 STILL = 5  # waits at the freeze: SCHEDEV_BLOCKED
 
+SOURCE_EVENTS = 16  # the ids above are of the present rings; those from before a change have the next ones, 16 for each
+
+
+def is_clock(record):
+    """A sample of a CPU's clock, whichever rings it was in."""
+    return record.type == SAMPLE and record.id >= CLOCK and (record.id - CLOCK) % SOURCE_EVENTS == 0
+
+
 Record = collections.namedtuple("Record", "type misc id pid tid time body")
 Sched = collections.namedtuple("Sched", "kind flags pid tid state other_pid other_tid other_uid cpu comm")
 

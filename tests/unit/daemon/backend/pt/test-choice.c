@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a unit's recording takes to grow: a process that comes into it costs its own threads, not those of all. */
+/*
+ * What a unit's recording takes to grow: a process that comes into it costs its own threads, not those of all. When the unit is started again,
+ * those of its old processes are given back.
+ */
 #include "daemon/backend/pt/choice.h"
 
 #include <errno.h>
@@ -29,6 +32,15 @@ static int list_self(void *arg, pid_t **ret, size_t *ret_n)
 	return 0;
 }
 
+static int list_child(void *arg, pid_t **ret, size_t *ret_n)
+{
+	const struct member *child = arg;
+	int r = list_self(NULL, ret, ret_n);
+
+	(*ret)[0] = child->pid;
+	return r;
+}
+
 /* Those that a new choice would open. */
 static uint64_t counted(const struct target *target)
 {
@@ -52,8 +64,9 @@ static void test_growth(void **state)
 	struct perf_event_attr attrs[PT_EVENT_KINDS];
 	struct event_base *base = event_base_new();
 	struct targets targets = {0};
-	struct pt_recording rec = {0};
-	struct target unit = {.targets = &targets, .scope = TARGET_UNIT, .children = true, .backend = &backend_pt, .recording = &rec};
+	struct pt_recording rec = {.cgroup = 1};
+	size_t fds;
+	struct target unit = {.targets = &targets, .scope = TARGET_UNIT, .cgroup.ino = 1, .children = true, .backend = &backend_pt, .recording = &rec};
 	int r;
 
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
@@ -64,6 +77,8 @@ static void test_growth(void **state)
 	TAILQ_INSERT_TAIL(&unit.members, &self, link);
 	unit.n_members = 1;
 	if (r == 0) {
+		pt_events_use(rec.events);
+		fds = pt_events_fds(rec.events);
 		assert_int_equal(counted(&unit), 0);
 		child.pid = fork();
 		assert_true(child.pid >= 0);
@@ -74,9 +89,26 @@ static void test_growth(void **state)
 		TAILQ_INSERT_TAIL(&unit.members, &child, link);
 		unit.n_members = 2;
 		assert_int_equal(counted(&unit), 1);
+		assert_int_equal(pt_events_grow(rec.events, NULL, list_child, &child, NULL), 0);
+		assert_int_equal(counted(&unit), 0);
 		(void)kill(child.pid, SIGKILL);
 		(void)waitpid(child.pid, NULL, 0);
 		assert_int_equal(counted(&unit), 0);
+		assert_int_equal(pt_events_fds(rec.events), 2 * fds);
+		/* It is started again; somebody else's may have those of other processes, too. */
+		unit.cgroup.ino = 2;
+		rec.shares = true;
+		assert_int_equal(counted(&unit), 0);
+		rec.shares = false;
+		pt_events_use(rec.events);
+		assert_int_equal(counted(&unit), 0);
+		assert_false(pt_events_leave(rec.events));
+		assert_int_equal(pt_events_fds(rec.events), 2 * fds);
+		/* A new process has the number of an old one. */
+		assert_true(counted(&unit) > 0);
+		assert_int_equal(pt_events_fds(rec.events), fds);
+		assert_int_equal(pt_events_grow(rec.events, NULL, list_self, NULL, NULL), 0);
+		assert_int_equal(pt_events_fds(rec.events), 2 * fds);
 	}
 	(void)pt_events_put(rec.events);
 	(void)closer_free(targets.closer);
